@@ -6,11 +6,21 @@
 #   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
 #                                                    and seeds a sample, drawn anew each time (go test -short)
 #   make test-all                                    the same without -short: every case
+<<<<<<< HEAD
 #   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
 #   make lint / race / bench                         see CONTRIBUTING.md
+=======
+#   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
+#   make lint / race                                 see CONTRIBUTING.md
+#   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, half an hour
+#   make bench-quick                                 the same in less than three minutes
+#   make bench-go                                    every Go benchmark
+#   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results
+>>>>>>> main
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
+#   make godpdk GODPDK=/path/to/go-dpdk              the port over go-dpdk, a module apart, against a checkout of that; as root
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
@@ -38,7 +48,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test test-all lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz release-check deps deps-run clean
+.PHONY: all help build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -89,6 +99,11 @@ test-all-now:
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
 	$(GO) test $(TAGS) -timeout 15m ./...
 
+# QEMU's user-mode emulation runs what was built for arm64. cgo, and with it DPDK's driver, would want a compiler for it.
+test-arm64: deps
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -short -vet=off -timeout 5m -exec qemu-aarch64-static ./crc32c
+
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet $(TAGS) ./...
@@ -101,7 +116,16 @@ race:
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|bench/analysis)$$')
 
 bench:
+	@GO="$(GO)" scripts/bench.sh full $(ARGS)
+
+bench-quick:
+	@GO="$(GO)" scripts/bench.sh quick $(ARGS)
+
+bench-go:
 	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem ./...
+
+profile:
+	@GO="$(GO)" scripts/profile.sh $(ARGS)
 
 bench-peers:
 	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)
@@ -111,6 +135,9 @@ interop:
 	@scripts/deps.sh interop
 	@mkdir -p build
 	$(GO) test -count=1 -timeout 60m -v ./test/interop -live -capture "$(CURDIR)/build/interop.pcap" $(ARGS)
+
+godpdk: deps
+	@GODPDK="$(GODPDK)" pmd/godpdk/check.sh $(ARGS)
 
 interop-tcp: deps
 	@scripts/hugepages.sh 256

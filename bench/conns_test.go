@@ -24,6 +24,7 @@ const manyConns = 100_000
 type pollers struct {
 	tb             testing.TB
 	now            int64
+	ports          uint16 // that the server listens on
 	server, client *stack.Poller
 	pools          [2]*mem.Pool
 }
@@ -34,11 +35,12 @@ const delayedAckNs = 1000
 const (
 	pollerBufs  = 2048
 	portFirst   = 5000
-	portsListen = 16 // a client has 16384 ports towards each
+	portsListen = 16 // at least: a client has 16384 ports towards each
+	portConns   = 12_000
 )
 
 func newPollers(tb testing.TB, conns int) *pollers {
-	p := &pollers{tb: tb, now: time.Now().UnixNano()}
+	p := &pollers{tb: tb, ports: uint16(max(portsListen, (conns+portConns-1)/portConns)), now: time.Now().UnixNano()}
 	link, err := wire.New(wire.Config{})
 	require.NoError(tb, err)
 	for i := range 2 {
@@ -65,14 +67,14 @@ func (p *pollers) turn(ns int64) int {
 // establish opens n connections; make gives each end its Upper.
 func (p *pollers) establish(n int, make func(server bool, i int) stack.Upper) {
 	accepted := 0
-	for port := range uint16(portsListen) {
+	for port := range p.ports {
 		require.NoError(p.tb, p.server.Listen(portFirst+port, 64, func(*stack.Conn) stack.Upper {
 			accepted++
 			return make(true, accepted-1)
 		}))
 	}
 	for i := range n {
-		to := netip.AddrPortFrom(p.server.Addr(), portFirst+uint16(i%portsListen))
+		to := netip.AddrPortFrom(p.server.Addr(), portFirst+uint16(i%int(p.ports)))
 		_, err := p.client.Dial(to, make(false, i))
 		require.NoError(p.tb, err)
 		for accepted < i-8 {

@@ -33,6 +33,7 @@ type pinger struct {
 	seen    uint64
 	rounds  uint64
 	started bool
+	resumed bool // the next sample does not count: others had the cores meanwhile
 	began   time.Time
 	samples []int64 // ns there and back; the asking end's
 	failed  error
@@ -98,9 +99,10 @@ func (p *pinger) step() int {
 	p.started = true
 	if p.asks {
 		t := time.Now()
-		if now > pingWarm {
-			p.samples = append(p.samples, int64(t.Sub(p.began))) // within its capacity
+		if now > pingWarm && !p.resumed && len(p.samples) < cap(p.samples) {
+			p.samples = append(p.samples, int64(t.Sub(p.began)))
 		}
+		p.resumed = false
 		p.began = t
 	}
 	p.seen = now

@@ -23,7 +23,6 @@ import (
 type host struct {
 	dev    *rnic.Adapter
 	poller *stack.Poller
-	arena  *hugepages.Arena
 	app    func() int // runs to completion in each Turn; Poller's goroutine
 }
 
@@ -100,18 +99,39 @@ func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
 func hostWith(b testing.TB, port pmd.Port, addr string, mtu int,
 	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
+	return hostIn(b, newArena(b, int64(testhost.PoolConfig(4096, mtu).Bytes())), port, addr, mtu, wrap)
+}
+
+// hostIn is a host whose packets lie in arena.
+func hostIn(b testing.TB, arena *hugepages.Arena, port pmd.Port, addr string, mtu int,
+	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
+	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
-	h := &host{arena: newArena(b, int64(bufs.Bytes()))}
-	pool, err := mem.NewPool(h.arena, bufs)
+	pool, err := mem.NewPool(arena, bufs)
 	require.NoError(b, err)
+	return hostOn(b, port, addr, pool, hostConfig{mtu: mtu, wrap: wrap})
+}
+
+// hostConfig is what hosts differ in.
+type hostConfig struct {
+	mtu    int
+	wrap   func(pmd.Queue, *mem.Pool) pmd.Queue
+	manual func()       // rnic.Config.Manual
+	clock  func() int64 // stack.Config.Clock
+}
+
+// hostOn is hostBehind with a pool that is there.
+func hostOn(b testing.TB, port pmd.Port, addr string, pool *mem.Pool, cfg hostConfig) *host {
+	b.Helper()
+	h := &host{}
 	queue, err := port.Open(0, pool)
 	require.NoError(b, err)
 	h.poller = testhost.NewPoller(b, port, stack.Config{
-		Queue: wrap(queue, pool), Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu,
+		Queue: cfg.wrap(queue, pool), Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: cfg.mtu,
 		ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
-		OnTurn: h.turned,
+		OnTurn: h.turned, Clock: cfg.clock,
 	})
-	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})
+	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}, Manual: cfg.manual})
 	require.NoError(b, err)
 	return h
 }

@@ -204,6 +204,31 @@ func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*small
 type together struct {
 	server, client *host
 	stop, stopped  chan struct{}
+	lent           bool
+	clock          clock
+}
+
+// clock stands still while nobody turns the hosts, lest their timers expire: a peer that is parked
+// is not one that does not answer.
+type clock struct {
+	behind  atomic.Int64 // nanoseconds
+	stopped int64        // since when it stands; 0: it goes
+}
+
+// now is the time in nanoseconds. Any goroutine.
+func (c *clock) now() int64 { return time.Now().UnixNano() - c.behind.Load() }
+
+func (c *clock) pause() {
+	if c.stopped == 0 {
+		c.stopped = time.Now().UnixNano()
+	}
+}
+
+func (c *clock) resume() {
+	if c.stopped != 0 {
+		c.behind.Add(time.Now().UnixNano() - c.stopped)
+		c.stopped = 0
+	}
 }
 
 // newTogether is two hosts on a wire. Until own, and from the end of the test on, a goroutine turns
@@ -216,9 +241,20 @@ func newTogether(t testing.TB) *together {
 	return g
 }
 
-func (g *together) turn() int { return g.client.poller.Turn() + g.server.poller.Turn() }
+func (g *together) turn() int {
+	if g.client == nil { // somebody else's
+		return g.server.poller.Turn()
+	}
+	return g.client.poller.Turn() + g.server.poller.Turn()
+}
 
+// lend has a goroutine turn the hosts, own ends that; both do nothing when it is so already.
 func (g *together) lend() {
+	if g.lent {
+		return
+	}
+	g.lent = true
+	g.clock.resume()
 	g.stop, g.stopped = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(g.stopped)
@@ -236,8 +272,13 @@ func (g *together) lend() {
 }
 
 func (g *together) own() {
+	if !g.lent {
+		return
+	}
+	g.lent = false
 	close(g.stop)
 	<-g.stopped
+	g.clock.pause()
 }
 
 // BenchmarkSend64 is Sends of 64 octets over pmd/wire at MTU 1500, CRC32C on, no markers, checksum

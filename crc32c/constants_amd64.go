@@ -2,43 +2,12 @@
 
 package crc32c
 
-import (
-	"hash/crc32"
-	"unsafe"
-)
-
-// The arithmetic. Octets are a polynomial over GF(2), the lowest bit of the first octet being its
-// highest power; so in a register of n bits, bit i is x^(n-1-i). A CRC is the remainder of that
-// polynomial, times x^32, by P:
-//
-//	next(crc, octets) = (crc x^(8 len(octets)) + octets x^32) mod P
-//
-// (The CRC's inversion before and after is left out here.) A part of the message times x^(8d) mod P
-// is what that part would be with d zero octets after it. So parts can be moved to where the
-// message ends, each by its own distance, and added up there: that is all that the kernels do. The
-// carry-less product of two registers of 64 bits has 127 bits and stands in 128 from bit 0 on; read
-// as above, it is the product times x.
+import "unsafe"
 
 const (
-	blockLen  = 64  // octets in a ZMM register
-	chainsMax = 256 // words of 8 octets in a chain
+	blockLen  = 64           // octets in a ZMM register
+	blocksMax = 4 * blockLen // octets after the last whole round of four, at most
 )
-
-// Element d of powers is x^(8d-1) mod P, in a register of 32 bits: a factor of it moves by d octets
-// and takes out the x that a product has in excess.
-type powers [16*chainsMax - 4 + 1]uint32
-
-func newPowers() *powers {
-	w := new(powers)
-	// x^-1 is (P-1)/x, as P has an x^0. The library's constant is P without its x^32; x^31, which
-	// that becomes, is bit 0.
-	p := uint32(crc32.Castagnoli&^(1<<31))<<1 | 1
-	for d := range w {
-		w[d] = p
-		p = p>>8 ^ castagnoli[byte(p)] // times x^8, as for an octet that is 0
-	}
-	return w
-}
 
 // lane is what moves a register of 128 bits: its lower half, which has the earlier octets, is
 // multiplied by the first number, its upper half by the second one.
@@ -58,10 +27,11 @@ func (w *powers) block(d int) (b block) {
 	return b
 }
 
-// foldConstants are what updateAVX512 uses.
+// foldConstants are what the kernels with vectors use. XMM and YMM registers are multiplied by
+// parts of the blocks for ZMM registers. (What most kernels use stands together: a page of the TLB.)
 type foldConstants struct {
-	by  [4]lane             // 1, 2, 3 and 4 blocks further, lane by lane
-	end [blockLen + 1]block // to one lane, where 0 to 64 octets after the block end
+	by  [4]lane                           // 1, 2, 3 and 4 blocks further, lane by lane
+	end [blocksMax + 3*blockLen + 1]block // to one lane, where so many octets after the block end
 }
 
 // newFolds returns constants that begin at a line of the cache, so that each block of them has one
@@ -78,28 +48,13 @@ func newFolds(w *powers) *foldConstants {
 	return c
 }
 
-// chainConstants are what updateChains uses: for chains of 0 to chainsMax words, what moves the CRC
-// of the first chain by two chains and that of the second one by one.
-type chainConstants [chainsMax + 1][2]uint64
-
-// A CRC and a constant both stand in the lower half of 64 bits, where they mean x^32 times what
-// they mean in 32 bits. The lower half of their product of 128 bits, as a register of 64 bits, then
-// is what they mean in 32 bits, times x. It is added to a word of the message, which by the formula
-// above is multiplied by x^32: 4 octets less to move.
-func newChains(w *powers) *chainConstants {
-	c := new(chainConstants)
-	for n := 1; n <= chainsMax; n++ {
-		c[n] = [2]uint64{uint64(w[2*8*n-4]), uint64(w[8*n-4])}
-	}
-	return c
-}
-
 var (
-	folds  *foldConstants  //lint:ignore U1000 read in kernel_amd64.s
-	chains *chainConstants //lint:ignore U1000 read in kernel_amd64.s
+	moves  *powers         //lint:ignore U1000 read in assembly
+	folds  *foldConstants  //lint:ignore U1000 read in assembly
+	chains *chainConstants //lint:ignore U1000 read in assembly
 )
 
 func init() {
-	w := newPowers()
-	folds, chains = newFolds(w), newChains(w)
+	moves = newPowers()
+	folds, chains = newFolds(moves), newChains(moves)
 }

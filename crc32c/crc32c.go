@@ -2,9 +2,12 @@
 // the processor has. It is hash/crc32 again, for what an FPDU is: some tens to some thousands of
 // octets. docs/adr/0011-own-crc32c.md says why that is worth a package.
 //
+// A caller that has to copy octets anyway gets their CRC with it, and MPA's markers (Copy, CopyMarked): in one
+// pass where there is AVX-512, in two elsewhere.
+//
 // A kernel is chosen once, at start-up. All of them read the octets they are given and no others,
-// write and allocate nothing, and may be called from any goroutine. The build tag purego leaves
-// hash/crc32 alone.
+// write what they copy and no more, allocate nothing, and may be called from any goroutine. The
+// build tag purego leaves hash/crc32 alone.
 package crc32c
 
 import "hash/crc32"

@@ -14,7 +14,7 @@ import (
 //
 //	go test ./crc32c -run '^$' -bench . -benchtime 300000x -count 5
 func BenchmarkUpdate(b *testing.B) {
-	for _, n := range []int{18, 64, 128, 256, 512, 1024, 1444, 4096, 8960, 65536} {
+	for _, n := range []int{18, 64, 128, 256, 508, 1024, 1444, 4096, 8960, 65536} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			const calls = 64
 			p, crc := noise(n), uint32(0)
@@ -49,5 +49,51 @@ func BenchmarkUpdate(b *testing.B) {
 			}
 			b.ReportMetric(library/best, "faster")
 		})
+	}
+}
+
+// BenchmarkCopy takes turns at a copy, a copy and then the CRC, both in one pass, and the latter two
+// with a marker every 512 octets. The source is taken from a region one message after the other: it
+// fits into the first-level cache, or into the second-level cache at best. It reports medians over
+// the turns.
+func BenchmarkCopy(b *testing.B) {
+	ways := []struct {
+		name string
+		copy func(dst, src []byte) uint32
+	}{
+		{"copy", func(dst, src []byte) uint32 { return uint32(copy(dst, src)) }},
+		{"then", func(dst, src []byte) uint32 { return copyThenUpdate(0, dst[:len(src)], src) }},
+		{"Copy", func(dst, src []byte) uint32 { return Copy(0, dst, src) }},
+		{"marked-then", func(dst, src []byte) uint32 {
+			return copyThenMark(0, dst[:len(src)+(len(src)-1)/between*markerLen+markerLen], src, 0, 0)
+		}},
+		{"CopyMarked", func(dst, src []byte) uint32 { crc, _ := CopyMarked(0, dst, src, 0, 0); return crc }},
+	}
+	for _, region := range []int{16 << 10, 1 << 20} {
+		for _, n := range []int{64, 128, 256, 508, 1432, 8896} {
+			b.Run(strconv.Itoa(region>>10)+"KiB/"+strconv.Itoa(n), func(b *testing.B) {
+				const calls = 64
+				src, dst, at := noise(region), make([]byte, 10000)[70:], 0
+				times := make([][]float64, len(ways))
+				for turn := range b.N/calls + 1 {
+					for i := range ways {
+						i = (i + turn) % len(ways)
+						begin := time.Now()
+						for range calls {
+							ways[i].copy(dst, src[at:at+n])
+							if at += n; at > region-n {
+								at = 0
+							}
+						}
+						times[i] = append(times[i], float64(time.Since(begin).Nanoseconds())/calls)
+					}
+				}
+				b.ReportMetric(0, "ns/op")
+				for i, way := range ways {
+					slices.Sort(times[i])
+					b.ReportMetric(times[i][len(times[i])/2], way.name+"-ns")
+				}
+			})
+		}
 	}
 }

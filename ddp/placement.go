@@ -196,18 +196,31 @@ func (s *Stream) whole(end uint64, messageLen uint32) {
 
 // copyPieces fills dst with the octets of pieces after the first skip, exactly.
 func copyPieces(dst []byte, skip int, pieces [][]byte) {
+	for len(pieces) > 0 && skip >= len(pieces[0]) {
+		skip -= len(pieces[0])
+		pieces = pieces[1:]
+	}
+	if len(pieces) > longMin && hasCopyLong {
+		dst, pieces = copyPiece(dst, pieces[0][skip:]), pieces[1:]
+		done, octets := copyLong(dst, pieces)
+		dst, pieces, skip = dst[octets:], pieces[done:], 0
+	}
 	for _, p := range pieces {
-		if skip >= len(p) {
-			skip -= len(p)
-			continue
-		}
-		n := copy(dst, p[skip:])
-		if n != len(p)-skip {
-			panic("ddp: pieces hold more than the ULPDU")
-		}
-		dst, skip = dst[n:], 0
+		dst = copyPiece(dst, p[skip:])
+		skip = 0
 	}
 	if len(dst) != 0 {
 		panic("ddp: pieces hold less than the ULPDU")
 	}
+}
+
+// longMin is after how many pieces more are worth copyLong: three markers make as many.
+const longMin = 2
+
+// copyPiece copies p and returns what follows it.
+func copyPiece(dst, p []byte) []byte {
+	if copy(dst, p) != len(p) {
+		panic("ddp: pieces hold more than the ULPDU")
+	}
+	return dst[len(p):]
 }

@@ -57,18 +57,19 @@ func (c PoolConfig) check() error {
 // hold. The Buf is free again when neither is left.
 //
 // Invariants: a Buf is in free or returned exactly when it has no hold and is not with the device
-// that reserved it; Bufs below reservedFrom circulate here, the others through Adopt and
+// that reserved it; the own Bufs from first on circulate here, the others through Adopt and
 // TakeReturned.
 type Pool struct {
-	mem          []byte
-	descs        []Desc // on the Go heap: pointer-free, so the collector skips it
-	holds        []hold
-	free         []Buf // a stack: the Buf freed last is the one whose lines are still in the cache
-	returned     []Buf // reserved Bufs on their way back to the device
-	stride       int
-	headroom     uint32
-	reservedFrom Buf
-	exhausted    uint64
+	mem        []byte
+	descs      []Desc // on the Go heap: pointer-free, so the collector skips it
+	holds      []hold
+	free       []Buf // a stack: the Buf freed last is the one whose lines are still in the cache
+	returned   []Buf // reserved Bufs on their way back to the device
+	stride     int
+	headroom   uint32
+	first, own Buf // own Bufs from first on are no device's
+	pair       *Pool
+	exhausted  uint64
 }
 
 // NewPool carves a Pool out of an arena. A *PoolConfigError or *hugepages.CarveError when that is
@@ -84,24 +85,92 @@ func NewPool(a *hugepages.Arena, cfg PoolConfig) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mem: pool of %d buffers of %d octets: %w", cfg.Bufs, cfg.Stride, err)
 	}
+	return poolOn(mem, cfg, 0, cfg.Bufs), nil
+}
+
+// poolOn is a Pool on the slots of mem, of which so many from first on are its own.
+func poolOn(mem []byte, cfg PoolConfig, first, own int) *Pool {
 	p := &Pool{
-		mem:          mem,
-		descs:        make([]Desc, cfg.Bufs),
-		holds:        make([]hold, cfg.Bufs),
-		free:         make([]Buf, 0, cfg.Bufs),
-		stride:       cfg.Stride,
-		headroom:     uint32(cfg.Headroom),
-		reservedFrom: Buf(cfg.Bufs),
+		mem:      mem,
+		descs:    make([]Desc, cfg.Bufs),
+		holds:    make([]hold, cfg.Bufs),
+		free:     make([]Buf, 0, own),
+		stride:   cfg.Stride,
+		headroom: uint32(cfg.Headroom),
+		first:    Buf(first),
+		own:      Buf(own),
 	}
 	p.refill()
-	return p, nil
+	return p
+}
+
+// NewPair carves two Pools of cfg.Bufs each for the two ends of a link that hands Bufs over with
+// their memory (wire.Config.ZeroCopy): each has the other's Bufs as reserved ones, under the same
+// number and in the same memory. Errors as NewPool. Memory for twice cfg.Bytes is needed.
+func NewPair(a *hugepages.Arena, cfg PoolConfig) (pair [2]*Pool, err error) {
+	if cfg.Headroom == 0 {
+		cfg.Headroom = Headroom
+	}
+	if err := cfg.check(); err != nil {
+		return pair, err
+	}
+	each := cfg.Bufs
+	if cfg.Bufs *= 2; cfg.check() != nil {
+		return pair, &PoolConfigError{"Bufs", each, "at most half as many in a pair"}
+	}
+	mem, err := a.Carve(cfg.Bytes(), poolAlign)
+	if err != nil {
+		return pair, fmt.Errorf("mem: two pools of %d buffers of %d octets: %w", each, cfg.Stride, err)
+	}
+	for i := range pair {
+		pair[i] = poolOn(mem, cfg, i*each, each)
+		pair[i].makeReserved()
+	}
+	pair[0].pair, pair[1].pair = pair[1], pair[0]
+	return pair, nil
+}
+
+// Pair returns the other Pool of NewPair, nil for one of NewPool.
+func (p *Pool) Pair() *Pool { return p.pair }
+
+// reserved: b is not one that circulates here.
+func (p *Pool) reserved(b Buf) bool { return b-p.first >= p.own }
+
+// makeReserved prepares for Bufs that a device brings.
+func (p *Pool) makeReserved() {
+	p.returned = make([]Buf, 0, len(p.descs)-int(p.own))
+	for b := range p.descs {
+		if p.reserved(Buf(b)) {
+			p.descs[b] = Desc{Off: p.headroom}
+		}
+	}
+}
+
+// Lent reports whether b is one of the other Pool of a pair: its sender may read it still, for
+// instance to send it again. Its owner here may read and keep it, but write nothing to it: see Own.
+func (p *Pool) Lent(b Buf) bool { return p.pair != nil && p.reserved(b) }
+
+// Own returns a Buf with the frame of b and with memory that its owner may write to: b itself, or
+// where b is Lent a copy, b being freed. NoBuf, with b as it was: there is no Buf for the copy.
+func (p *Pool) Own(b Buf) Buf {
+	if !p.Lent(b) {
+		return b
+	}
+	c := p.Alloc()
+	if c == NoBuf {
+		return c
+	}
+	p.descs[c] = p.descs[b]
+	copy(p.Data(c), p.Data(b))
+	p.Free(b)
+	return c
 }
 
 // refill makes every Buf that is not reserved free, the lowest on top.
 func (p *Pool) refill() {
-	p.free = p.free[:p.reservedFrom]
+	p.free = p.free[:p.own]
 	for i := range p.free {
-		p.free[i] = p.reservedFrom - 1 - Buf(i)
+		p.free[i] = p.first + p.own - 1 - Buf(i)
 	}
 }
 
@@ -162,7 +231,7 @@ func (p *Pool) FreeN(bufs []Buf) {
 
 // release puts a Buf without holds where it is taken from next.
 func (p *Pool) release(b Buf) {
-	if b >= p.reservedFrom {
+	if p.reserved(b) {
 		p.descs[b] = Desc{Off: p.headroom} // nothing of this frame may be taken for the next one's
 		p.returned = append(p.returned, b) // within the capacity Reserve made
 		return
@@ -190,6 +259,15 @@ func (p *Pool) Available() int { return len(p.free) }
 
 // Size returns the number of Bufs, reserved ones included.
 func (p *Pool) Size() int { return len(p.descs) }
+
+// Share returns how many Bufs the Pool's user may plan with: Size, and in a pair half of it, for
+// what both send lies in both.
+func (p *Pool) Share() int {
+	if p.pair != nil {
+		return int(p.own)
+	}
+	return len(p.descs)
+}
 
 // Stride returns the octets per slot.
 func (p *Pool) Stride() int { return p.stride }
@@ -231,28 +309,25 @@ func (p *Pool) InDevice(b Buf) bool { return p.holds[b]&holdDevice != 0 }
 
 // Reserve takes n neighbouring Bufs, first to first+n-1, out of circulation for a device that fills
 // them itself (DPDK's receive mempool). Such a Buf enters the stack through Adopt and, once freed,
-// is handed back by TakeReturned. Once per Pool, and only while all Bufs are free: otherwise it
-// panics. An error when the Pool has not more than n Bufs.
+// is handed back by TakeReturned. Once per Pool, not in a pair, and only while all Bufs are free:
+// otherwise it panics. An error when the Pool has not more than n Bufs.
 func (p *Pool) Reserve(n int) (first Buf, err error) {
-	if int(p.reservedFrom) != len(p.descs) || len(p.free) != len(p.descs) || n < 1 {
+	if int(p.own) != len(p.descs) || len(p.free) != len(p.descs) || n < 1 {
 		panic(fmt.Sprintf("mem: Reserve of %d: second Reserve, Pool in use, or nothing asked for", n))
 	}
 	if n >= len(p.descs) {
 		return NoBuf, &PoolConfigError{"Bufs", len(p.descs), fmt.Sprintf("more than the %d reserved for the device", n)}
 	}
-	p.reservedFrom = Buf(len(p.descs) - n)
-	p.returned = make([]Buf, 0, n)
+	p.own = Buf(len(p.descs) - n)
+	p.makeReserved()
 	p.refill()
-	for b := int(p.reservedFrom); b < len(p.descs); b++ {
-		p.descs[b] = Desc{Off: p.headroom}
-	}
-	return p.reservedFrom, nil
+	return p.own, nil
 }
 
 // Adopt gives the owner's hold on a reserved Buf that the device filled. The Desc is the device's
 // to write, before or after; it is zero except for Off = Headroom when the device gets the Buf.
 func (p *Pool) Adopt(b Buf) {
-	if b < p.reservedFrom || p.holds[b] != 0 {
+	if !p.reserved(b) || p.holds[b] != 0 {
 		p.misuse("Adopt of a Buf that the device does not have", b)
 	}
 	p.holds[b] = holdOwner
@@ -269,5 +344,5 @@ func (p *Pool) TakeReturned(dst []Buf) int {
 
 // misuse is apart from its callers so that those stay small.
 func (p *Pool) misuse(what string, b Buf) {
-	panic(fmt.Sprintf("mem: %s: Buf %d has holds %02b (1 owner, 2 device), reserved from %d", what, b, p.holds[b], p.reservedFrom))
+	panic(fmt.Sprintf("mem: %s: Buf %d has holds %02b (1 owner, 2 device), not reserved are %d from %d", what, b, p.holds[b], p.own, p.first))
 }

@@ -93,7 +93,7 @@ func TestMisuseOfHoldsPanics(t *testing.T) {
 	require.Panics(t, func() { p.Free(b) }, "double free while the device holds it")
 	require.Panics(t, func() { p.HoldDevice(b) })
 	p.DeviceDone(b)
-	require.PanicsWithValue(t, "mem: Free without the owner's hold: Buf 0 has holds 00 (1 owner, 2 device), reserved from 2",
+	require.PanicsWithValue(t, "mem: Free without the owner's hold: Buf 0 has holds 00 (1 owner, 2 device), not reserved are 2 from 0",
 		func() { p.Free(b) })
 	require.Panics(t, func() { p.FreeN([]Buf{b}) })
 	require.Panics(t, func() { p.Free(NoBuf) })

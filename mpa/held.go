@@ -65,6 +65,28 @@ func (r *Receiver) offer(off uint64, b mem.Buf, data []byte) {
 	r.cur = offered{lo: off, hi: off + uint64(len(data)), buf: b, active: true, listed: true}
 }
 
+// copyLent copies octets that may have to be held, and joined with others in one slot, out of a Buf
+// that must not be written to (mem.Pool.Lent). Input has seen that the pool has one.
+func (r *Receiver) copyLent(data []byte) (mem.Buf, []byte) {
+	b := r.pool.Alloc()
+	if b == mem.NoBuf {
+		panic("mpa: a Buf was there for a copy, and was taken before Verdict")
+	}
+	r.copied = b
+	slot := r.pool.Slot(b)
+	return b, slot[:copy(slot, data)]
+}
+
+// settleCopy turns the Verdict on the copy into that on the lent Buf, which is never kept.
+func (r *Receiver) settleCopy() {
+	if r.verdict == Kept {
+		r.verdict = Done
+	} else {
+		r.pool.Free(r.copied)
+	}
+	r.copied = mem.NoBuf
+}
+
 // withdraw takes the offered octets off the list again: they are refused.
 func (r *Receiver) withdraw() {
 	r.remove(r.find(r.cur.lo))

@@ -112,6 +112,7 @@ type Receiver struct {
 	dropAgain bool   // drop is to be set again
 	rest      []byte // stageDirect: octets from next on, in restBuf
 	restBuf   mem.Buf
+	copied    mem.Buf // what octets of a lent Buf were copied to
 	fill      filling // stageFill
 
 	pieces [][]byte
@@ -140,6 +141,7 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 		panic("mpa: Scratch shorter than PiecesMax")
 	}
 	*r = Receiver{
+		copied:  mem.NoBuf,
 		mode:    cfg.Mode,
 		drop:    cfg.DropBadCRC && cfg.Mode.CRC,
 		inOrder: cfg.InOrder,
@@ -183,7 +185,7 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
 	if r.stopped || len(data) == 0 {
 		return
 	}
-	if r.refuses(off, data) {
+	if r.refuses(off, data) || r.pool.Lent(b) && r.pool.Available() == 0 && r.wouldHold(off, data) {
 		r.stats.RefusedSpare++
 		r.verdict = Refused
 		return
@@ -193,8 +195,11 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
 
 // InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged
 // already: it refuses none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044
-// section 8 allows the drop where the sending TCP will retry).
+// section 8 allows the drop where the sending TCP will retry). b is no lent Buf.
 func (r *Receiver) InputCommitted(off uint64, b mem.Buf, data []byte) {
+	if r.pool.Lent(b) {
+		panic("mpa: octets that cannot be refused are in a lent Buf")
+	}
 	r.stage, r.verdict = stageDone, Done
 	if r.stopped || len(data) == 0 {
 		return
@@ -235,6 +240,9 @@ func (r *Receiver) Verdict() Verdict {
 	}
 	if r.dropAgain {
 		r.dropAgain, r.drop = false, true
+	}
+	if r.copied != mem.NoBuf {
+		r.settleCopy()
 	}
 	return r.verdict
 }

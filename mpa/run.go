@@ -50,6 +50,9 @@ type filling struct {
 // is not whole in them.
 func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 	r.stage = stageDone
+	if r.pool.Lent(b) {
+		b, data = r.copyLent(data)
+	}
 	end := off + uint64(len(data))
 	i := len(r.runs)
 	for i > 0 && r.runs[i-1].lo >= off {

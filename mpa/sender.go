@@ -1,6 +1,10 @@
 package mpa
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/rnicd/rnicd/crc32c"
+)
 
 // Sender writes the FPDUs of one half-connection in stream order. It belongs to one goroutine and
 // allocates nothing.
@@ -39,47 +43,106 @@ func (s *Sender) Put(dst []byte, parts [][]byte) int {
 		panic("mpa: ULPDU above 64768 octets")
 	}
 	fpdu := dst[:len(dst):len(dst)][:s.Size(n)]
-	if s.mode.Markers {
-		s.putMarked(fpdu, n, parts)
+	if s.mode.CRC && n >= onePassMin {
+		s.putOnePass(fpdu, n, parts)
 	} else {
-		binary.BigEndian.PutUint16(fpdu, uint16(n))
-		at := HeaderLen
-		for _, p := range parts {
-			at += copy(fpdu[at:], p)
+		if s.mode.Markers {
+			s.putMarked(fpdu, n, parts)
+		} else {
+			binary.BigEndian.PutUint16(fpdu, uint16(n))
+			at := HeaderLen
+			for _, p := range parts {
+				at += copy(fpdu[at:], p)
+			}
+			clear(fpdu[at:])
 		}
-		clear(fpdu[at:])
-	}
-	if s.mode.CRC {
-		crcPut(fpdu)
+		if s.mode.CRC {
+			crcPut(fpdu)
+		}
 	}
 	s.off += uint64(len(fpdu))
 	return len(fpdu)
 }
 
-// putMarked writes everything but the CRC, which it leaves zero.
-func (s *Sender) putMarked(fpdu []byte, n int, parts [][]byte) {
+// putHead writes a leading marker, if there is one, and ULPDU_Length, and returns where that
+// stands.
+func (s *Sender) putHead(fpdu []byte, n int) int {
 	head := int(s.mode.headOf(s.off) - s.off)
 	if head != 0 {
 		putMarker(fpdu, 0)
 	}
 	binary.BigEndian.PutUint16(fpdu[head:], uint16(n))
+	return head
+}
+
+// room is how many content octets there are from at, an octet of the next FPDU, up to the next
+// marker: more than any FPDU has where there are none.
+func (s *Sender) room(at int) int {
+	if !s.mode.Markers {
+		return fpduMax
+	}
+	return MarkerSpacing - int((s.off+uint64(at))%MarkerSpacing)
+}
+
+// putMarked writes everything but the CRC, which it leaves zero.
+func (s *Sender) putMarked(fpdu []byte, n int, parts [][]byte) {
+	head := s.putHead(fpdu, n)
 	at := head + HeaderLen
-	room := MarkerSpacing - int((s.off+uint64(at))%MarkerSpacing) // content octets up to the next marker
+	room := s.room(at)
 	for _, p := range parts {
-		for len(p) > 0 {
-			if room == 0 {
-				putMarker(fpdu[at:], at-head)
-				at += MarkerLen
-				room = markerGap
-			}
-			k := copy(fpdu[at:at+min(room, len(fpdu)-at)], p)
-			p = p[k:]
-			at += k
-			room -= k
+		at, room = copyMarked(fpdu, at, room, head, p)
+	}
+	clear(fpdu[putPad(fpdu, at, room, head, n):])
+}
+
+// onePassMin is from how many octets on a copy that computes the CRC too is faster than a copy now
+// and the CRC together with what stands around them.
+const onePassMin = 128
+
+// putOnePass writes everything, and takes parts of some length into the CRC as they are copied.
+// (What it counts with are variables: fields of a struct are written to memory and read again, 6 ns
+// an FPDU.)
+func (s *Sender) putOnePass(fpdu []byte, n int, parts [][]byte) {
+	head := s.putHead(fpdu, n)
+	at, summed, crc := head+HeaderLen, 0, uint32(0) // crc covers summed octets of the FPDU
+	room := s.room(at)
+	for _, p := range parts {
+		if len(p) < onePassMin {
+			at, room = copyMarked(fpdu, at, room, head, p)
+			continue
+		}
+		k := 0
+		crc = crc32c.Update(crc, fpdu[summed:at])
+		crc, k = crc32c.CopyMarked(crc, fpdu[at:], p, room, uint32(at+room-head))
+		at += k
+		summed = at
+		if room -= len(p); room < 0 {
+			room = markerGap - 1 - (-room-1)%markerGap
 		}
 	}
-	// PAD fills a four-octet word that the ULPDU began, so no marker falls into it; one may stand
-	// after it.
+	at = putPad(fpdu, at, room, head, n)
+	if summed < at {
+		crc = crc32c.Update(crc, fpdu[summed:at])
+	}
+	binary.LittleEndian.PutUint32(fpdu[at:], crc)
+}
+
+// copyMarked copies p to at and sets the markers in it, the first of them after room octets. It
+// returns what at and room are then.
+func copyMarked(fpdu []byte, at, room, head int, p []byte) (int, int) {
+	for len(p) > room {
+		at += copy(fpdu[at:], p[:room])
+		p = p[room:]
+		putMarker(fpdu[at:], at-head)
+		at += MarkerLen
+		room = markerGap
+	}
+	return at + copy(fpdu[at:], p), room - len(p)
+}
+
+// putPad writes PAD, and returns where the CRC stands. PAD fills a four-octet word that the ULPDU
+// began, so no marker falls into it; one may stand after it.
+func putPad(fpdu []byte, at, room, head, n int) int {
 	k := pad(n)
 	clear(fpdu[at : at+k])
 	at += k
@@ -87,5 +150,5 @@ func (s *Sender) putMarked(fpdu []byte, n int, parts [][]byte) {
 		putMarker(fpdu[at:], at-head)
 		at += MarkerLen
 	}
-	clear(fpdu[at:])
+	return at
 }

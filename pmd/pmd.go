@@ -22,12 +22,20 @@ const (
 
 // Caps says what a port can do.
 type Caps struct {
-	MTU        int    // largest IP packet, octets
-	Queues     int    // receive/transmit queue pairs
-	RxChecksum bool   // verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame; a frame with neither was not looked at
-	TxChecksum bool   // completes checksums asked for by mem.TxChecksum
-	TxSegment  bool   // cuts frames asked for by mem.TxSegment
-	RSSKey     []byte // Toeplitz key, nil when there is one queue
+	MTU        int  // largest IP packet, octets
+	Queues     int  // receive/transmit queue pairs
+	RxChecksum bool // verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame; a frame with neither was not looked at
+	TxChecksum bool // completes checksums asked for by mem.TxChecksum
+	TxSegment  bool // cuts frames asked for by mem.TxSegment
+	// VLAN is the 802.1Q tag that the device puts into every frame sent and takes off those received;
+	// it drops all others. 0: frames pass as they are.
+	VLAN uint16
+	// RSSKey and RSSTable say which queue the device puts a TCP segment on: entry h modulo
+	// len(RSSTable), a queue, of the table, h the Toeplitz hash under RSSKey of remote address,
+	// local address, remote port, local port. Both nil: one queue, or the device spreads flows by
+	// rules that it does not tell.
+	RSSKey   []byte
+	RSSTable []uint16
 }
 
 // Counters of one queue, by reason. Read on the queue's own goroutine only.
@@ -38,8 +46,10 @@ type Counters struct {
 	RxNoBuf   uint64
 	RxTooLong uint64 // dropped: longer than a Buf
 	RxErrors  uint64 // device or system call errors on receive
-	TxFull    uint64 // frames not taken because the device was full
-	TxErrors  uint64 // dropped: device or system call errors on transmit, frames the device cannot carry
+	// RxOtherVLAN counts frames dropped because they are not of the VLAN that is the port's (Caps.VLAN).
+	RxOtherVLAN uint64
+	TxFull      uint64 // frames not taken because the device was full
+	TxErrors    uint64 // dropped: device or system call errors on transmit, frames the device cannot carry
 }
 
 // Queue is one receive/transmit queue pair. All calls come from one goroutine.
@@ -48,7 +58,8 @@ type Queue interface {
 	// not block. A frame whose checksum was left incomplete by a sender that shares our memory is
 	// flagged mem.RxChecksumGood and has its CsumStart and CsumOffset set (CsumOffset is never 0
 	// then); a caller that lets it out of that memory, or damages it, completes it first:
-	// CompleteChecksum.
+	// CompleteChecksum. Such a sender may also still read the Buf itself (mem.Pool.Lent): nobody
+	// writes to it, and a caller that must, or keeps it for long, takes a copy (mem.Pool.Own).
 	Rx(bufs []mem.Buf) int
 	// Tx sends a prefix of bufs and returns its length. The caller keeps its own hold on every Buf,
 	// taken or not: it frees those it needs no more (mem.Pool.Free); a device that still reads one
@@ -94,6 +105,16 @@ type LinkWatcher interface {
 	// its port of the bridge forwards. Not for the state at the time of the call. Once; it ends
 	// with Close, which up must not wait for.
 	WatchLink(up func()) error
+}
+
+// Interrupter is a Queue that can wake a goroutine that sleeps until a frame comes.
+type Interrupter interface {
+	Queue
+	// Interrupt is the file descriptor that is readable then; false: there is none.
+	Interrupt() (fd int, ok bool)
+	// Arm switches it on: what comes from now on makes the descriptor readable. Call Rx once more
+	// before sleeping, for what came before. Arm(false) switches it off.
+	Arm(on bool)
 }
 
 // Timed is a Queue that holds frames for a time of its own, as fault does, or one around such a

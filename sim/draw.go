@@ -54,6 +54,8 @@ func Draw(seed uint64) Workload {
 	d.depths(&wl)
 	d.shapes(&wl)
 	wl.shared()
+	// Drawn apart: the rest of a seed's Workload does not depend on it.
+	wl.ZeroCopy = rand.New(rand.NewPCG(seed, 0x2e70)).IntN(4) == 0
 	return wl
 }
 

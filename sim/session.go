@@ -207,7 +207,7 @@ func (s *session) end(w *World) error {
 // broken says whether one end has left service for another reason than an orderly end.
 func (s *session) broken() bool {
 	for _, p := range s.peers {
-		if st := p.qp.State(); st == rnic.Terminating || st == rnic.Error || st == rnic.Closed && s.ending.Kind != Shutdown {
+		if st := p.qp.State(); st == rnic.Terminating || st == rnic.Error || st == rnic.Closed && !(s.ended && s.ending.Kind == Shutdown) {
 			return true
 		}
 	}

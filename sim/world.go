@@ -37,7 +37,8 @@ type Config struct {
 	Coalesce float64      `json:"Join"` // of the middlebox in each direction: fault.PathSpec; Join in recorded workloads
 	Split    float64
 	TCP      tcp.Config
-	Bufs     int // per host, default 1024
+	Bufs     int  // per host, default 1024
+	ZeroCopy bool `json:",omitempty"` // of the cable: wire.Config
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
@@ -82,31 +83,45 @@ func New(cfg Config) (*World, error) {
 	if cfg.Bufs == 0 {
 		cfg.Bufs = 1024
 	}
-	link, err := wire.New(wire.Config{MTU: cfg.MTU, Slots: 256})
+	link, err := wire.New(wire.Config{MTU: cfg.MTU, Slots: 256, ZeroCopy: cfg.ZeroCopy})
+	if err != nil {
+		return nil, err
+	}
+	pools, err := newPools(cfg)
 	if err != nil {
 		return nil, err
 	}
 	w := &World{now: int64(time.Second)}
 	for i := range w.Hosts {
-		if w.Hosts[i], err = w.newHost(i, cfg, link.Port(i)); err != nil {
+		if w.Hosts[i], err = w.newHost(i, cfg, link.Port(i), pools[i]); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
 }
 
-func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
-	stride := (mem.Headroom + cfg.MTU + 64 + 63) &^ 63
-	h := &Host{Arena: hugepages.Heap(cfg.Bufs*stride + 1<<20)}
+// newPools are the packet buffers of both hosts.
+func newPools(cfg Config) (pools [2]*mem.Pool, err error) {
+	bufs := mem.PoolConfig{Bufs: cfg.Bufs, Stride: (mem.Headroom + cfg.MTU + 64 + 63) &^ 63}
+	if cfg.ZeroCopy {
+		return mem.NewPair(hugepages.Heap(2*bufs.Bytes()), bufs)
+	}
+	for i := range pools {
+		if pools[i], err = mem.NewPool(hugepages.Heap(bufs.Bytes()), bufs); err != nil {
+			return pools, err
+		}
+	}
+	return pools, nil
+}
+
+func (w *World) newHost(i int, cfg Config, port *wire.Port, pool *mem.Pool) (*Host, error) {
+	h := &Host{Arena: hugepages.Heap(1 << 20), Pool: pool}
 	prefix := netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1))
 	if cfg.V6 {
 		prefix = netip.MustParsePrefix(fmt.Sprintf("fd09::%d/64", i+1))
 	}
 	h.Addr = prefix.Addr()
 	var err error
-	if h.Pool, err = mem.NewPool(h.Arena, mem.PoolConfig{Bufs: cfg.Bufs, Stride: stride}); err != nil {
-		return nil, err
-	}
 	if err = h.openCable(i, cfg, port, w.Now); err != nil {
 		return nil, err
 	}
@@ -228,4 +243,4 @@ const spareBufs = 1
 
 // Leaked is how many of a host's Bufs are somewhere, once all its connections are closed and the
 // cable is empty.
-func (h *Host) Leaked() int { return max(0, h.Pool.Size()-h.Pool.Available()-spareBufs) }
+func (h *Host) Leaked() int { return max(0, h.Pool.Share()-h.Pool.Available()-spareBufs) }

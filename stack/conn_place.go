@@ -42,6 +42,7 @@ func (p *Poller) askForPlace(a *inet.Addr) {
 	if p.silentElsewhere(a) {
 		p.peers.count(a).wanted.Store(true)
 		p.cfg.Group.placesWanted.Add(1)
+		p.cfg.Group.rouseAll()
 	}
 }
 

@@ -23,6 +23,8 @@
 //	poller_config.go     Config, defaults, limits
 //	poller_stop.go       the end of a Poller
 //	poller_idle.go       what a Poller does when there is no work
+//	poller_rouse.go      waking one that sleeps until its device interrupts
+//	pause_amd64.go       waiting without giving up the core
 //	poller_affinity.go   the core it runs on
 //	poller_addrs.go      adding, removing and awaiting addresses
 //	poller_control.go    functions given to Submit
@@ -80,6 +82,7 @@
 // What all of this stands on:
 //
 //	group.go             Pollers that share an address; frames between them
+//	group_rss.go         which member the port's own hash puts a connection on
 //	group_addr.go        what the members of a Group decide together about an address
 //	host_addr.go         is this address ours; which one do we speak from
 //	conn_path.go         the path MTU of a connection

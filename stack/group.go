@@ -18,20 +18,25 @@ const groupMax = 64
 const crossingSlots = 128
 
 // Group is several Pollers that share one address: one for each queue of a port. Each connection
-// belongs to one of them. A keyed hash of the 4-tuple says which, so either end may have opened it
-// and no member has to ask another. A port steers frames by rules of its own (RSS, or a TAP's
-// memory of flows, which fades when a flow is idle). A frame that comes to the wrong Poller crosses
-// to the right one, at the cost of a copy. What concerns all members (ARP, neighbour discovery,
-// ICMP) is answered by the one it came to, and overheard by the others.
+// belongs to one of them. A hash of the 4-tuple says which, so either end may have opened it and no
+// member has to ask another: the port's own (Caps.RSSKey, group_rss.go), so that frames come to the
+// right Poller and a dial takes a local port whose answers do; else, where the port steers by rules
+// that it does not tell (a TAP's memory of flows, which fades when a flow is idle), a keyed one.
+// Nobody relies on the port: a frame that comes to the wrong Poller crosses to the right one, at the
+// cost of a copy, and is counted (Counters.Crossed). What concerns all members (ARP, neighbour
+// discovery, ICMP) is answered by the one it came to, and overheard by the others.
 //
 //	queue 0 ─► Poller 0 ─┐ crossing, one ring for each ordered pair
 //	queue 1 ─► Poller 1 ◄┘
 //
-// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the
-// same addresses, MTU, PeerMax and (where PeerMax is set) ConnsMax, and listen on the same ports.
+// Make the Group, open all queues of the port, make all Pollers (Config.Group; Config.Member is the
+// number of its queue), then run them. All have the same Caps, addresses, MTU, PeerMax and (where
+// PeerMax is set) ConnsMax, and listen on the same ports.
 type Group struct {
 	secret  [16]byte
 	inboxes [][]*crossing // by receiver, then by sender
+	rousers []*rouser     // of the members
+	rss     *rss          // how the port spreads; nil: by rules of its own
 
 	lock         sync.Mutex // of what New, AddAddr and RemoveAddr change
 	addrs        []*groupAddr
@@ -48,7 +53,7 @@ func NewGroup(n int) (*Group, error) {
 	if n < 1 || n > groupMax {
 		return nil, fmt.Errorf("stack: group of %d pollers: want 1 to %d", n, groupMax)
 	}
-	g := &Group{inboxes: make([][]*crossing, n)}
+	g := &Group{inboxes: make([][]*crossing, n), rousers: make([]*rouser, n)}
 	if _, err := rand.Read(g.secret[:]); err != nil {
 		return nil, fmt.Errorf("stack: group: secret: %w", err)
 	}
@@ -69,13 +74,18 @@ func (g *Group) check(cfg *Config) error {
 		return fmt.Errorf("PeerMax %d, ConnsMax %d: those of the group's first member are %d and %d, and it is one limit for all",
 			cfg.PeerMax, cfg.ConnsMax, g.peerMax, g.connsMax)
 	}
-	g.made, g.peerMax, g.connsMax = true, cfg.PeerMax, cfg.ConnsMax
+	spreads := newRSS(&cfg.Caps, len(g.inboxes))
+	if g.made && !spreads.equal(g.rss) {
+		return fmt.Errorf("its RSSKey or RSSTable are not those of the group's first member: take Caps when all queues of the port are open")
+	}
+	g.made, g.peerMax, g.connsMax, g.rss = true, cfg.PeerMax, cfg.ConnsMax, spreads
 	cfg.Secret = g.secret
 	return nil
 }
 
-// addMember makes the rings to a new member.
-func (g *Group) addMember(member, frameMax int) {
+// addMember makes the rings to a new member, and knows how to rouse it.
+func (g *Group) addMember(member, frameMax int, r *rouser) {
+	g.rousers[member] = r
 	inbox := make([]*crossing, len(g.inboxes))
 	for from := range inbox {
 		if from != member {
@@ -88,10 +98,22 @@ func (g *Group) addMember(member, frameMax int) {
 // frameMaxOf is the longest frame of a port with this MTU.
 func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }
 
+// rouseAll is for news that all members are to heed.
+func (g *Group) rouseAll() {
+	for _, r := range g.rousers {
+		if r != nil {
+			r.rouse()
+		}
+	}
+}
+
 // owner is the member that a connection belongs to.
 func (p *Poller) owner(id *tcp.ID) int {
 	if p.cfg.Group == nil {
 		return p.cfg.Member
+	}
+	if r := p.cfg.Group.rss; r != nil {
+		return r.queue(id)
 	}
 	return int(p.secret.tuple(useOwner, id) % uint64(len(p.cfg.Group.inboxes)))
 }
@@ -116,6 +138,7 @@ func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
 		return
 	}
 	p.n.Crossed++
+	p.cfg.Group.rousers[to].rouse()
 }
 
 // crossing carries frames from one Poller to another.

@@ -21,11 +21,12 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// steering is a port whose queues get each frame by chance: worse than any device.
+// steering is a port whose queues get each frame by chance, worse than any device, or as steer says.
 type steering struct {
 	under pmd.Queue
 	pool  *mem.Pool // of under
 	rng   *rand.Rand
+	steer func(frame []byte) int // nil: by chance
 	boxes [][][]byte
 }
 
@@ -43,6 +44,9 @@ func (q *steered) Rx(bufs []mem.Buf) int {
 	n := q.under.Rx(in[:])
 	for _, b := range in[:n] {
 		to := q.rng.IntN(len(q.boxes))
+		if q.steer != nil {
+			to = q.steer(q.steering.pool.Data(b))
+		}
 		q.boxes[to] = append(q.boxes[to], slices.Clone(q.steering.pool.Data(b)))
 	}
 	q.steering.pool.FreeN(in[:n])

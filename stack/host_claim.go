@@ -291,6 +291,7 @@ func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 	if l.group.gone() || (l.state == AddrTentative || probing) && l.group.giveUp(mac) {
 		if p.cfg.Group != nil {
 			p.cfg.Group.addrsGone.Add(1)
+			p.cfg.Group.rouseAll()
 		}
 		p.giveUp(l, mac)
 		p.schedule()

@@ -223,6 +223,24 @@ func tagged(f []byte, tci uint16) []byte {
 	return append(g, f[12:]...)
 }
 
+// Where the port puts the tag in and takes it off, the stack sees none.
+func TestVLANOfThePort(t *testing.T) {
+	l := newLab(t, func(_ int, cfg *Config) { cfg.VLAN, cfg.Caps.VLAN = 10, 10 })
+	for _, h := range l.hosts {
+		h.nic.lose = func(f []byte) bool {
+			require.False(t, f[12] == 0x81 && f[13] == 0, "a tag")
+			return false
+		}
+	}
+	l.listen(l.b, 7, 16)
+	u := l.dial(l.a, l.b, 7, 1000)
+	l.until("acknowledged", func() bool { return u.acked == 1000 })
+	cfg := l.a.cfg
+	cfg.VLAN, cfg.Caps.VLAN = 9, 10
+	_, err := New(cfg)
+	require.ErrorContains(t, err, "VLAN 9, and the port's own is 10")
+}
+
 // Our VLAN's frames are taken, and without one, untagged and priority-tagged ones; others are
 // counted. What we send has our tag.
 func TestVLANTags(t *testing.T) {

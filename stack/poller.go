@@ -65,6 +65,7 @@ type Poller struct {
 	n         Counters
 	control   *mem.MPSC[func()]
 	doorbells doorbells
+	rouser    rouser
 
 	stopping atomic.Bool
 	running  atomic.Bool
@@ -101,7 +102,7 @@ func New(cfg Config) (*Poller, error) {
 		silent:     emptyList,
 	}
 	if cfg.Group != nil {
-		cfg.Group.addMember(cfg.Member, frameMaxOf(cfg.MTU))
+		cfg.Group.addMember(cfg.Member, frameMaxOf(cfg.MTU), &p.rouser)
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
@@ -114,7 +115,7 @@ func New(cfg Config) (*Poller, error) {
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
 	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
-	p.budget = newBudget(cfg.Pool.Size(), cfg.BurstMax)
+	p.budget = newBudget(cfg.Pool.Share(), cfg.BurstMax)
 	return p, nil
 }
 
@@ -133,12 +134,26 @@ func (p *Poller) Run(ctx context.Context) error {
 		return fmt.Errorf("stack: poller %q: %w", p.cfg.Name, err)
 	}
 	defer restore()
+	if p.cfg.Idle == IdleInterrupt {
+		if err := p.rouser.prepare(p.queue.(pmd.Interrupter)); err != nil {
+			p.running.Store(false)
+			return fmt.Errorf("stack: poller %q: eventfd: %w", p.cfg.Name, err)
+		}
+		defer p.rouser.close()
+	}
 	defer context.AfterFunc(ctx, p.Stop)()
 	w := waiter{idle: p.cfg.Idle}
 	w.prepare()
+	turn, deadline := p.Turn, func() (now, at int64) { return p.now, p.Deadline() }
 	for !p.stopped {
 		if p.Turn() > 0 {
 			w.busy(p.now)
+		} else if !p.stopped && w.deep() {
+			if p.rouser.sleep(turn, deadline) {
+				p.n.Sleeps++
+			} else {
+				w.busy(p.now)
+			}
 		} else if !p.stopped && w.idle != IdleSpin && w.wait(p.now, p.Deadline()) {
 			p.n.Sleeps++
 		}
@@ -216,7 +231,10 @@ func (p *Poller) Deadline() int64 {
 }
 
 // Stop asks the Poller to end. Any goroutine; does not wait.
-func (p *Poller) Stop() { p.stopping.Store(true) }
+func (p *Poller) Stop() {
+	p.stopping.Store(true)
+	p.rouser.rouse()
+}
 
 // Done is closed when the Poller has stopped and all Uppers have been told. Any goroutine.
 func (p *Poller) Done() <-chan struct{} { return p.done }

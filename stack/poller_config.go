@@ -89,7 +89,7 @@ type Config struct {
 
 	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
 	Routes []inet.Route   // besides Gateway; several default routes are several default gateways
-	VLAN   uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
+	VLAN   uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged. The device's affair where Caps.VLAN says so
 	// An address is used once it is known that no other host has it (host_claim.go): 4 to 7 s after
 	// New (RFC 5227), one of IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it,
 	// AwaitAddrs says what came of it.
@@ -114,8 +114,26 @@ func complete(cfg *Config) error {
 	if cfg.Queue == nil || cfg.Pool == nil {
 		return bad("needs a Queue and the Pool it was opened with")
 	}
+	if cfg.Idle == IdleInterrupt {
+		q, can := cfg.Queue.(pmd.Interrupter)
+		if can {
+			_, can = q.Interrupt()
+		}
+		switch {
+		case !can:
+			return bad("IdleInterrupt, and its queue has no interrupts")
+		case cfg.OnTurn != nil:
+			return bad("IdleInterrupt, and what OnTurn looks at interrupts nobody")
+		}
+	}
 	if cfg.MAC == (inet.MAC{}) || cfg.MAC[0]&1 != 0 {
 		return bad("MAC %v is not a unicast address", cfg.MAC)
+	}
+	if cfg.Caps.VLAN != 0 && cfg.VLAN != cfg.Caps.VLAN {
+		return bad("VLAN %d, and the port's own is %d: want the same", cfg.VLAN, cfg.Caps.VLAN)
+	}
+	if cfg.Caps.VLAN != 0 {
+		cfg.VLAN = 0 // nothing for us to do: the device puts its tag in and takes it off
 	}
 	if cfg.MTU == 0 {
 		cfg.MTU = cfg.Caps.MTU

@@ -17,6 +17,7 @@ func (p *Poller) Submit(fn func()) error {
 	if !p.control.Push(fn) {
 		return ErrBusy
 	}
+	p.rouser.rouse()
 	if p.ended.Load() { // fn came after the last look at the ring, or is being run now
 		p.drainLast()
 	}

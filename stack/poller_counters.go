@@ -83,6 +83,7 @@ type Counters struct {
 	PathMTU     uint64 // times a router lowered a connection's EMSS
 
 	Crossed       uint64 // frames handed to other Pollers of the Group
+	Strays        uint64 // of these, TCP segments that the port put on the wrong queue
 	Fragments     uint64 // received
 	Reassembled   uint64 // datagrams made whole
 	Rerouted      uint64 // times a connection was given another next hop

@@ -10,8 +10,11 @@ import (
 type Idle uint8
 
 const (
-	IdleAdaptive Idle = iota // spin, then yield if that costs little, then sleep up to 50 us: for machines shared with others
-	IdleSpin                 // never give up the core
+	IdleAdaptive  Idle = iota // spin, then yield if that costs little, then sleep up to 50 us: for machines shared with others
+	IdleSpin                  // never give up the core
+	IdlePause                 // never give it up, but tell it to wait: for a core whose other hardware thread computes
+	IdleSleep                 // spin, then sleep up to 50 us; never yield
+	IdleInterrupt             // as IdleAdaptive, and from its longest sleep on until the device, or a goroutine, has something
 )
 
 // Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the
@@ -32,7 +35,9 @@ const (
 	sleepMinNs    = 1_000
 	sleepMaxNs    = 50_000
 	busyTurnsMax  = 1024 // adaptive: a busy Poller lets other goroutines run this often
-	timerSlackMin = 1    // ns; the kernel's default of 50 us would double the longest sleep
+	pauseMin      = 4    // PAUSE instructions after an empty turn: 40 to 140 cycles each, by model
+	pauseMax      = 64
+	timerSlackMin = 1 // ns; the kernel's default of 50 us would double the longest sleep
 )
 
 // waiter carries out an Idle policy.
@@ -49,7 +54,7 @@ type waiter struct {
 
 // prepare is called once on the thread that will wait.
 func (w *waiter) prepare() {
-	if w.idle == IdleAdaptive {
+	if w.idle != IdleSpin && w.idle != IdlePause {
 		// Best effort: without it sleeps are longer, nothing else.
 		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlackMin, 0, 0, 0)
 	}
@@ -59,7 +64,7 @@ func (w *waiter) prepare() {
 func (w *waiter) busy(now int64) {
 	w.back(now)
 	w.empty = 0
-	if w.full++; w.full >= busyTurnsMax && w.idle == IdleAdaptive {
+	if w.full++; w.full >= busyTurnsMax && w.idle != IdleSpin && w.idle != IdlePause {
 		w.full = 0
 		runtime.Gosched()
 	}
@@ -76,6 +81,11 @@ func (w *waiter) back(now int64) {
 // wait is called after a Turn, of time now, without work, unless the policy is IdleSpin. It returns
 // before deadline, and says whether it slept.
 func (w *waiter) wait(now, deadline int64) (slept bool) {
+	if w.idle == IdlePause {
+		w.empty++
+		pause(min(pauseMax, pauseMin*int64(w.empty)))
+		return false
+	}
 	d := w.next(now, deadline)
 	if d > 0 {
 		ts := unix.NsecToTimespec(d)
@@ -89,6 +99,11 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 	return d > 0
 }
 
+// deep says that sleeps have become as long as they get, so that being woken is worth its price.
+func (w *waiter) deep() bool {
+	return w.idle == IdleInterrupt && w.empty > spinTurns && w.step >= sleepMaxNs
+}
+
 // next decides what follows one more empty turn: -1 spin, 0 yield, else sleep so many ns, not past
 // deadline.
 func (w *waiter) next(now, deadline int64) int64 {
@@ -98,7 +113,7 @@ func (w *waiter) next(now, deadline int64) int64 {
 	case w.empty <= spinTurns:
 		w.step = sleepMinNs
 		return -1
-	case w.empty <= spinTurns+yieldTurns && now >= w.yieldFrom:
+	case w.empty <= spinTurns+yieldTurns && now >= w.yieldFrom && w.idle != IdleSleep:
 		w.yielded, w.yieldedAt = true, now
 		return 0
 	}

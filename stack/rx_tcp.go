@@ -23,6 +23,7 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 	i := p.table.find(&id)
 	if i == noConn {
 		if to := p.owner(&id); to != p.cfg.Member {
+			p.n.Strays++
 			p.cross(b, to, false)
 			return true
 		}

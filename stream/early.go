@@ -51,7 +51,7 @@ func (ps *pollerState) before(l *early, at uint64) mem.Buf {
 // merge copies data after the piece that ends where it begins, if that has room.
 func (ps *pollerState) merge(l *early, at uint64, data []byte) bool {
 	b := ps.before(l, at)
-	if b == mem.NoBuf {
+	if b == mem.NoBuf || ps.pool.Lent(b) {
 		return false
 	}
 	p := &ps.pieces[b]

@@ -60,8 +60,8 @@ func (r *recvRing) push(b mem.Buf, off, n uint32) {
 	r.tail.Store(tail + 1)
 }
 
-// extend copies data after the last Buf's octets; false when there is no such Buf, no room, or the
-// reader is through with it. Poller's.
+// extend copies data after the last Buf's octets; false when there is no such Buf, no room, it is
+// not ours to write to, or the reader is through with it. Poller's.
 func (r *recvRing) extend(pool *mem.Pool, data []byte) bool {
 	tail := r.tail.Load()
 	if tail == r.freed {
@@ -69,7 +69,7 @@ func (r *recvRing) extend(pool *mem.Pool, data []byte) bool {
 	}
 	s := &r.slots[(tail-1)&r.mask]
 	n := atomic.LoadUint32(&s.word)
-	if n&sealed != 0 || s.buf == mem.NoBuf {
+	if n&sealed != 0 || s.buf == mem.NoBuf || pool.Lent(s.buf) {
 		return false
 	}
 	free := pool.Slot(s.buf)[s.off+n:]

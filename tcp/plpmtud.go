@@ -126,7 +126,7 @@ func (c *Conn) restartSearch(ceiling int) {
 
 // blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows
 // large segments without a word (RFC 8899 section 4.3): EMSS falls to the base, and is searched for
-// from there.
+// from there. Without SACK there are no probes (probeRoom), and it stays.
 //
 // Not if a segment as large, of those sent after it, has arrived: then it is this one segment that
 // does not pass, and it alone is cut. Should the path have become smaller just then, the next
@@ -168,12 +168,15 @@ func (c *Conn) sackedAsLarge(n int32) bool {
 	return false
 }
 
-// largeArrived takes note that r, which is above the base, has arrived, and was sent once. If a
-// black hole was found meanwhile, there is none: what stalled was sent before r.
-func (c *Conn) largeArrived(r *record) {
+// largeArrived takes note that r, which is above the base, has arrived, and was sent once. ahead:
+// the peer said so in a SACK, while octets before it were missing. If a black hole was found
+// meanwhile, there is none: what stalled was first sent before r. An ACK of all octets up to r tells
+// nothing: r may have arrived long ago, before the path changed, and waited for octets that came in
+// smaller segments.
+func (c *Conn) largeArrived(r *record, ahead bool) {
 	p := &c.mtu
 	p.excused = false
-	if size := uint16(int(r.len) + c.optionsLen()); p.fellFor != 0 && size > c.limitMSS {
+	if size := uint16(int(r.len) + c.optionsLen()); ahead && p.fellFor != 0 && size > c.limitMSS {
 		c.limitMSS = min(size, p.fellFor)
 		c.restartSearch(0)
 		c.setEMSS()

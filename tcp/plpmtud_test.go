@@ -413,3 +413,26 @@ func TestLateArrivalDisprovesABlackHole(t *testing.T) {
 	s.push(3000)
 	s.expect(". 15001:18001 ack 1 fresh")
 }
+
+// What was sent before the black hole was found may have arrived before the path changed, and what
+// says so may have been lost, or there is no SACK: an ACK of it and all before it tells nothing.
+func TestAckOfWhatArrivedBeforeTheBlackHole(t *testing.T) {
+	for _, options := range []string{"mss 3000", "mss 3000 sackOK"} {
+		cfg := sackOnly()
+		cfg.MSS, cfg.InitialWindow = 3000, 20
+		s := opened(t, cfg, options, 10*ms)
+		s.expect()
+		s.push(3000, 3000, 3000)
+		for s.c.Stats().BlackHoles == 0 {
+			s.sent()
+			s.advance(s.c.Deadline() - s.now)
+		}
+		s.sent()
+		s.in(". 1 ack 9001") // the first came in pieces now, the others long ago
+		if n := s.c.EMSS(); n != baseMSS {
+			t.Fatalf("%s: EMSS %d", options, n)
+		}
+		s.push(1000)
+		s.expect(". 9001:10001 ack 1 fresh")
+	}
+}

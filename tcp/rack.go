@@ -47,7 +47,7 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 		c.reo.seen = true
 	}
 	if r.flags&recEver == 0 && r.len > baseMSS {
-		c.largeArrived(r)
+		c.largeArrived(r, i != c.sent.una)
 	}
 	if r.flags&recEver != 0 {
 		if original || now-r.sentAt < c.rtt.minRTT() {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
@@ -28,6 +29,24 @@ type cable struct {
 	addr           string // of the Listener
 }
 
+// sharedPools are the packet buffers of both NICs of a cable that copies nothing.
+func sharedPools(o *nicOptions) (*hugepages.Arena, [2]*mem.Pool, error) {
+	var pools [2]*mem.Pool
+	page, err := parsePage(o.page)
+	if err != nil {
+		return nil, pools, err
+	}
+	stride := o.stride()
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(2*poolBufs*stride) + arenaExtra, Page: page, Node: o.node})
+	if err != nil {
+		return nil, pools, err
+	}
+	if pools, err = mem.NewPair(arena, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
+		return nil, pools, errors.Join(err, arena.Close())
+	}
+	return arena, pools, nil
+}
+
 // onCable runs do with a cable. The flags of a NIC are about the server's end; it has a region.
 func onCable(ctx context.Context, o nicOptions, region size, port uint16, log *output, do func(context.Context, *cable) error) (err error) {
 	o.core, o.node, o.noDAD = coreNone, hugepages.AnyNode, true // nobody else is on the cable
@@ -37,9 +56,17 @@ func onCable(ctx context.Context, o nicOptions, region size, port uint16, log *o
 	if err := o.check(); err != nil {
 		return err
 	}
-	link, err := wire.New(wire.Config{MTU: o.mtu, Names: []string{"server", "client"}})
+	link, err := wire.New(wire.Config{MTU: o.mtu, ZeroCopy: o.zeroCopy, Names: []string{"server", "client"}})
 	if err != nil {
 		return err
+	}
+	if o.zeroCopy {
+		arena, pools, failed := sharedPools(&o)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, arena.Close()) }() // after both NICs
+		o.pool, co.pool = pools[0], pools[1]
 	}
 	var server, client *nic
 	log.do(func(w io.Writer) {

@@ -56,16 +56,19 @@ func (t *tally) addPoller(k *stack.Counters, s stream.Counters) {
 }
 
 // collect gathers the counters of all that have some.
-func collect(pollers []*stack.Poller, dev *rnic.Adapter) (*tally, error) {
+func collect(n *nic, dev *rnic.Adapter) (*tally, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), countersTimeout)
 	defer cancel()
 	t := &tally{count: map[string]uint64{}}
-	for _, p := range pollers {
+	for _, p := range n.allPollers() {
 		k, err := p.Counters(ctx)
 		if err != nil {
 			return nil, err
 		}
 		t.addPoller(&k, stream.CountersOf(p))
+	}
+	for _, x := range n.xstats() {
+		t.add("xstats/"+x.Name, x.Value)
 	}
 	if dev != nil {
 		t.addFields("StartupCounters.", reflect.ValueOf(dev.StartupCounters()))
@@ -85,9 +88,9 @@ func (t *tally) print(w io.Writer) {
 
 // tellCounters prints the counters at each SIGUSR1, and with atEnd (--counters) when the function
 // it returns is called, which is before the Pollers end.
-func tellCounters(out *output, pollers []*stack.Poller, dev *rnic.Adapter, atEnd bool) (end func()) {
+func tellCounters(out *output, n *nic, dev *rnic.Adapter, atEnd bool) (end func()) {
 	show := func() {
-		t, err := collect(pollers, dev)
+		t, err := collect(n, dev)
 		out.do(func(w io.Writer) {
 			if err != nil {
 				fmt.Fprintf(w, "counters    cannot be read: %v\n", err)

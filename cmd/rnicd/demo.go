@@ -40,6 +40,7 @@ func newDemo() *cobra.Command {
 	f.IntVar(&o.nic.mtu, "mtu", 1500, "largest IP packet, octets")
 	f.StringVar(&o.nic.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
 	f.StringVar(&o.nic.fault, "fault", "", "make the cable bad, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
+	f.BoolVar(&o.nic.zeroCopy, "zero-copy", false, "hand packet buffers over the cable instead of copying frames, as DPDK's net_ring does")
 	f.StringVar(&o.nic.capture, "capture", "", "write every frame of the server's side to this pcapng file")
 	f.Var(&o.region, "region", "size of the region")
 	f.Var(&o.amount, "size", "without FILE: how much to send")

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rnicd/rnicd/daemon/driver"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // checkDevice refuses a device that cannot be, before anything is made.
@@ -23,13 +25,18 @@ func (o *nicOptions) checkDevice() error {
 			return dpdk.Init(nil) // says what to do
 		}
 	default:
-		return fmt.Errorf("--pmd %q: want tap, dpdk, memif or kernel", o.pmd)
+		if _, ok := driver.ByName(o.pmd); !ok {
+			return fmt.Errorf("--pmd %q: want %s or kernel", o.pmd, strings.Join(append([]string{"tap", "dpdk", "memif"}, driver.Names()...), ", "))
+		}
 	}
 	if useless := o.useless(); len(useless) > 0 {
 		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
 	}
-	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" && o.pmd != "memif" {
-		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap or memif only", o.queues, queuesMax)
+	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd == "kernel" {
+		return fmt.Errorf("--queues %d: want 1 to %d, and one with --pmd kernel", o.queues, queuesMax)
+	}
+	if err := o.checkCores(); err != nil {
+		return err
 	}
 	if o.pmd == "kernel" {
 		_, err := o.kernelAddr()
@@ -54,13 +61,14 @@ func (o *nicOptions) useless() []string {
 	case o.pmd == "kernel":
 		return o.given(deviceFlags...)
 	case o.pmd == "tap":
-		return o.given("pci", "eal", "socket", "id", "role", "secret")
+		return o.given("pci", "eal", "socket", "id", "role", "secret", "flow-control", "promiscuous")
 	case o.pmd == "dpdk":
 		return o.given("socket", "id", "role", "secret")
-	case o.pmd == "memif":
-		return o.given("dev", "pci", "eal", "host-addr", "no-offload")
+	case o.pmd != "memif": // one that was registered
+		return o.given("pci", "socket", "id", "role", "secret", "host-addr", "flow-control", "promiscuous")
+	default:
+		return o.given("dev", "pci", "eal", "host-addr", "no-offload", "flow-control", "promiscuous")
 	}
-	return nil
 }
 
 // describe says where we are: the device under the name that the kernel knows it by, and name, the
@@ -85,6 +93,9 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	case "memif":
 		return o.openMemif(arena)
 	}
+	if d, ok := driver.ByName(o.pmd); ok {
+		return o.openRegistered(d, arena)
+	}
 	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount(), Seed: o.macSeed()}
 	var err error
 	if cfg.MAC, err = o.givenMAC(); err != nil {
@@ -104,8 +115,30 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	return p, nil
 }
 
+// openRegistered opens a device of a driver that this program was given besides ours.
+func (o *nicOptions) openRegistered(d driver.Driver, arena *hugepages.Arena) (pmd.Port, error) {
+	mac, err := o.givenMAC()
+	if err != nil {
+		return nil, err
+	}
+	return d.Open(driver.Config{
+		Device: o.dev, Args: strings.Fields(o.eal), MTU: o.mtu, Queues: o.queueCount(), MAC: mac, NoOffload: o.noOffload, Arena: arena,
+	})
+}
+
 func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
-	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci}
+	mac, err := o.givenMAC()
+	if err != nil {
+		return nil, err
+	}
+	idle, err := o.idlePolicy()
+	if err != nil {
+		return nil, err
+	}
+	cfg := dpdk.Config{
+		FlowControl: o.flowControl, Promiscuous: o.promiscuous, Interrupts: idle == stack.IdleInterrupt, MAC: mac,
+		Arena: arena, MTU: o.mtu, Queues: o.queueCount(), VLAN: o.vlan, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci,
+	}
 	switch {
 	case o.pci != "":
 	case strings.HasPrefix(o.dev, "net_"):

@@ -99,7 +99,7 @@ func (o *dialOptions) client(ctx context.Context, log *output, do func(context.C
 		err = ending(err, s.stop())
 	}()
 	if s.nic != nil {
-		defer tellCounters(log, s.pollers, s.dev, o.nic.counters)()
+		defer tellCounters(log, s.nic, s.dev, o.nic.counters)()
 	}
 	return do(ctx, s.dev)
 }

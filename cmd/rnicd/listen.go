@@ -85,7 +85,7 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	defer func() { err = ending(err, s.stop()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
+	defer tellCounters(out, s.nic, s.dev, o.nic.counters)()
 	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: o.dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // the service tells of the others
 			out.failed(f.Remote, o.explain(f.Err))

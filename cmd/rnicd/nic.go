@@ -18,6 +18,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/capture"
+	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
@@ -59,15 +60,23 @@ type nicOptions struct {
 	peerMax  uint16 // of servers
 	mtu      int
 	core     int
+	cores    string
 	queues   int
 	spin     bool
+	idle     string
 	page     string
 	node     int
 	fault    string
 	capture  string
 	counters bool
 
+	flowControl string
+	promiscuous bool
+
 	memif memifOptions
+
+	zeroCopy bool      // of a demo's cable
+	pool     *mem.Pool // packet buffers that are there already; nil: made
 
 	congestion     string
 	congestionOurs bool // --congestion is about our stack alone
@@ -86,7 +95,7 @@ type nicOptions struct {
 // deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,
 // whose peer hears of it.
 var deviceFlags = []string{
-	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
+	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "cores", "spin", "idle", "flow-control", "promiscuous", "fault", "capture", "ecn",
 	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
 }
 
@@ -113,9 +122,13 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
 	f.Var(&number{&o.vlan, 0, vlanMax}, "vlan", "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
-	f.IntVar(&o.queues, "queues", 1, "tap, memif: queues of the device, each with a poll-mode core of its own: --core and those after it")
+	f.IntVar(&o.queues, "queues", 1, "queues of the device, each with a poll-mode core of its own: --core and those after it, or --cores")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
+	f.StringVar(&o.cores, "cores", "", "CPUs to pin the poll-mode cores to, as 2-5 or 2,4,6; without --queues, a queue for each")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
+	f.StringVar(&o.idle, "idle", idleAdaptive, "what an idle poll-mode core does: "+strings.Join(idleNames, ", "))
+	f.StringVar(&o.flowControl, "flow-control", "", "dpdk: pause frames, none, rx (heed), tx (send) or full (default: as the device has it)")
+	f.BoolVar(&o.promiscuous, "promiscuous", false, "dpdk: take in frames to other addresses too")
 	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
 	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
@@ -170,6 +183,9 @@ func (o *nicOptions) check() error {
 		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, most)
 	}
 	if _, err := o.control(); err != nil {
+		return err
+	}
+	if _, err := o.idlePolicy(); err != nil {
 		return err
 	}
 	if err := o.checkTimer("rto-min", o.rtoMin, rtoMinMax); err != nil {
@@ -231,21 +247,21 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	if err != nil {
 		return nil, err
 	}
-	room := o.mtu + frameExtra
-	if o.pmd == "dpdk" {
-		room = max(room, dpdkRoomMin)
-	}
-	stride := (mem.Headroom + room + strideAlign - 1) &^ (strideAlign - 1)
+	stride := o.stride()
 	packets := int64(o.queueCount()) * int64(poolBufs*stride)
+	if o.pool != nil {
+		packets = 0
+	}
 	if regionBytes > math.MaxInt64-packets-arenaExtra {
 		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
 	}
+	node := o.nodeOfDevice()
 	inArena := packets
 	if o.lendsPackets() {
 		inArena = 0
 	}
 	n := &nic{}
-	n.arena, err = hugepages.New(hugepages.Config{Bytes: inArena + regionBytes + arenaExtra, Page: page, Node: o.node})
+	n.arena, err = hugepages.New(hugepages.Config{Bytes: inArena + regionBytes + arenaExtra, Page: page, Node: node})
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +269,7 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	n.packets = n.arena
 	if o.lendsPackets() {
 		// What is registered is nobody else's to see.
-		n.packets, err = hugepages.New(hugepages.Config{Bytes: packets + arenaExtra, Page: page, Node: o.node, Memfd: true})
+		n.packets, err = hugepages.New(hugepages.Config{Bytes: packets + arenaExtra, Page: page, Node: node, Memfd: true})
 		if err != nil {
 			return nil, errors.Join(err, n.Close())
 		}
@@ -265,6 +281,15 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
+}
+
+// stride is that of the packet buffers.
+func (o *nicOptions) stride() int {
+	room := o.mtu + frameExtra
+	if o.pmd == "dpdk" {
+		room = max(room, dpdkRoomMin)
+	}
+	return (mem.Headroom + room + strideAlign - 1) &^ (strideAlign - 1)
 }
 
 func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
@@ -282,32 +307,36 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 			return err
 		}
 	}
-	for i := range o.queueCount() {
-		if err := n.addPoller(o, stride, i, group); err != nil {
+	// All queues first: how the port spreads over them is known then.
+	queues, pools := make([]pmd.Queue, o.queueCount()), make([]*mem.Pool, o.queueCount())
+	for i := range queues {
+		if pools[i] = o.pool; o.pool == nil { // with a pool there is one queue
+			if pools[i], err = mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
+				return err
+			}
+		}
+		if queues[i], err = n.port.Open(i, pools[i]); err != nil {
+			return err
+		}
+	}
+	for i := range queues {
+		if err := n.addPoller(o, i, queues[i], pools[i], group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addPoller makes queue i of the device, with packet memory of its own, and a Poller on it.
-func (n *nic) addPoller(o *nicOptions, stride, i int, group *stack.Group) error {
-	pool, err := mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
-	if err != nil {
-		return err
-	}
-	queue, err := n.port.Open(i, pool)
-	if err != nil {
-		return err
-	}
+// addPoller makes a Poller on queue i of the device, which has packet memory of its own.
+func (n *nic) addPoller(o *nicOptions, i int, queue pmd.Queue, pool *mem.Pool, group *stack.Group) error {
 	cfg, err := o.config()
 	if err != nil {
 		return err
 	}
 	cfg.Name, cfg.Queue, cfg.Pool, cfg.Caps, cfg.MAC = n.port.Name(), queue, pool, n.port.Caps(), inet.MAC(n.port.MAC())
 	cfg.Group, cfg.Member = group, i
-	if cfg.Core != coreNone {
-		cfg.Core += i
+	if cfg.Core, err = o.coreOf(i); err != nil {
+		return err
 	}
 	p, err := stack.New(cfg)
 	if err == nil {
@@ -330,8 +359,8 @@ func (o *nicOptions) config() (stack.Config, error) {
 		Addr: addrs[0], Addrs: addrs[1:], Routes: routes, VLAN: o.vlan, NoDAD: o.noDAD, QuickDAD: o.quickDAD(),
 		MTU: o.mtu, ConnsMax: connsMax, PeerMax: int(o.peerMax), Core: o.core, Idle: stack.IdleAdaptive,
 	}
-	if o.spin {
-		cfg.Idle = stack.IdleSpin
+	if cfg.Idle, err = o.idlePolicy(); err != nil {
+		return cfg, err
 	}
 	if o.ecn {
 		cfg.TCP.ECN = tcp.ECNActive
@@ -418,7 +447,7 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 	if device, ok := n.device.(interface{ Lost() error }); ok {
 		gone = device.Lost
 	}
-	c, full := conflicts{told: map[netip.Addr]told{}}, fullness{}
+	c, full, health := conflicts{told: map[netip.Addr]told{}}, fullness{}, newHealth(n.device)
 	while, cancel := context.WithCancelCause(ctx)
 	n.watch.Go(func() {
 		defer cancel(nil)
@@ -431,6 +460,7 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 				if err == nil {
 					err = c.look(while, n.pollers[0], out)
 					full.look(while, n.pollers, out)
+					health.look(time.Now(), out)
 				}
 				if err != nil {
 					cancel(err)
@@ -450,7 +480,9 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 }
 
 // isLost is true of the reasons that whileThere has.
-func isLost(err error) bool { return errors.Is(err, tap.ErrGone) || errors.Is(err, errAddrTaken) }
+func isLost(err error) bool {
+	return errors.Is(err, tap.ErrGone) || errors.Is(err, dpdk.ErrGone) || errors.Is(err, errAddrTaken)
+}
 
 // ending joins what a command ended with and what closing says. A device that has gone is the
 // reason, the context that ended for it is not.

@@ -45,9 +45,6 @@ func (o *nicOptions) checkOnLink() error {
 	if _, err := o.givenMAC(); err != nil {
 		return err
 	}
-	if o.mac != "" && o.pmd == "dpdk" && (o.pci != "" || strings.HasPrefix(o.dev, "net_")) {
-		return fmt.Errorf("--mac %s: a NIC has its own; a whole vdev has it among its arguments, as net_tap0,mac=%s", o.mac, o.mac)
-	}
 	return nil
 }
 

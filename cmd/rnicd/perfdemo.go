@@ -35,6 +35,7 @@ func newPerfDemo() *cobra.Command {
 	f.StringVar(&o.nic.page, "page", "auto", "page size of packet memory: auto, 2M, 1G or normal")
 	f.BoolVar(&o.nic.spin, "spin", false, "never give up a core, even when idle; of use with four of them, one for each Poller and each end")
 	f.StringVar(&o.nic.fault, "fault", "", "make the cable bad, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
+	f.BoolVar(&o.nic.zeroCopy, "zero-copy", false, "hand packet buffers over the cable instead of copying frames, as DPDK's net_ring does")
 	f.StringVar(&o.nic.capture, "capture", "", "write every frame of the server's side to this pcapng file")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "go without MPA markers")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C")

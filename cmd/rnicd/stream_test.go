@@ -223,7 +223,7 @@ func TestStreamErrors(t *testing.T) {
 		{"server --pmd tap --congestion bbr", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
-		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and more than one with --pmd tap or memif only`},
+		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and one with --pmd kernel`},
 		{"sink --peer-max 9", `--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave that away`},
 		{"server --queues 2", `--pmd kernel has no use for --queues: leave that away`},
 		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave that away`},

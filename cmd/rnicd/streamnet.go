@@ -57,7 +57,7 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 		return nil, nil, errors.Join(err, dev.Close())
 	}
 	while, lost := dev.whileThere(ctx, r.remarks)
-	n.lost, n.counted = lost, tellCounters(r.remarks, dev.pollers, nil, o.counters)
+	n.lost, n.counted = lost, tellCounters(r.remarks, dev, nil, o.counters)
 	return while, n, nil
 }
 

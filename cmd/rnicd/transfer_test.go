@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -223,6 +224,10 @@ func TestDemo(t *testing.T) {
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Regexp(t, ` [1-9][0-9.]* ([KM]i)?B of it ahead of a gap$`, p.Lines("^placed ")[0], "%s", p)
 
+	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--zero-copy", "--region", "4MiB", "--fault", "drop=1%,corrupt=1%,seed=7", f.path))
+	require.Equal(t, 0, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 2, "%s", p)
+
 	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "1MiB", f.path))
 	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Equal(t, "rnicd: xfer: the server refused: 3145728 octets offered, the region holds 1048576; start the server with a larger --region",
@@ -268,6 +273,56 @@ func TestPutThroughDPDK(t *testing.T) {
 	f := randomFile(t, 8<<20)
 	ns.put(t, f)
 	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+	ns.stop(t, server)
+}
+
+// All queues of a DPDK port, a poll-mode core each: connections that clients open, and that our side
+// opens, over the kernel's TAP and over shared memory; on each the other end is a device of ours
+// that is not DPDK's.
+func TestPutsThroughDPDKQueues(t *testing.T) {
+	if programPath(t); !program.dpdk {
+		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the race detector")
+	}
+	t.Run("net_tap", func(t *testing.T) {
+		ns := newNamespace(t)
+		var server *process
+		withEALMemory(t, func() *process {
+			server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB", "--queues", "2", "--counters")
+			server.Await(t, 1, "^ready ")
+			return server
+		})
+		ns.Run(t, "ip", "addr", "add", kernelHost+"/24", "dev", "rnic0")
+		ns.Run(t, "ip", "link", "set", "rnic0", "up")
+		putSix(t, ns, server)
+	})
+	t.Run("net_memif", func(t *testing.T) {
+		ns := newNamespace(t)
+		socket := filepath.Join(t.TempDir(), "memif.sock")
+		server := ns.rnicd(t, "serve", "--pmd", "memif", "--role", "server", "--socket", socket, "--region", "16MiB", "--queues", "2", "--no-dad")
+		server.Await(t, 1, "^ready ")
+		for i := range 4 {
+			f := randomFile(t, 3<<20+i)
+			withEALMemory(t, func() *process {
+				client := ns.rnicd(t, "put", "--pmd", "dpdk", "--dev", "net_memif0,role=client,id=0,socket-abstract=no,socket="+socket,
+					"--cores", "0-1", "--addr", "10.9.0.2/24", "--no-dad", "--timeout", "60s", f.path, serverAddr)
+				client.Wait(t)
+				return client
+			})
+			server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+		}
+		ns.stop(t, server)
+	})
+}
+
+// putSix puts files over connections of their own, from the kernel's TCP.
+func putSix(t *testing.T, ns *namespace, server *process) {
+	t.Helper()
+	for i := range 6 {
+		f := randomFile(t, 3<<20+i)
+		ns.put(t, f)
+		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+	}
+	require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
 	ns.stop(t, server)
 }
 

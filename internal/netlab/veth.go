@@ -28,6 +28,12 @@ type Device struct {
 // most, with all checksums.
 func Veth(t testing.TB, a *Namespace, da Device, b *Namespace, db Device) {
 	t.Helper()
+	VethWith(t, a, da, b, db, (*Namespace).NoOffload)
+}
+
+// VethWith is Veth with offloads as prepare leaves them at each end; nil: as they are.
+func VethWith(t testing.TB, a *Namespace, da Device, b *Namespace, db Device, prepare func(*Namespace, testing.TB, string)) {
+	t.Helper()
 	a.Run(t, "ip", "link", "add", da.Name, "type", "veth", "peer", "name", db.Name)
 	if a != b {
 		// A namespace without a name is reached through a process in it.
@@ -38,7 +44,9 @@ func Veth(t testing.TB, a *Namespace, da Device, b *Namespace, db Device) {
 		ns *Namespace
 		Device
 	}{{a, da}, {b, db}} {
-		end.ns.NoOffload(t, end.Name)
+		if prepare != nil {
+			prepare(end.ns, t, end.Name)
+		}
 		end.ns.Configure(t, end.Device)
 	}
 }
@@ -140,11 +148,13 @@ func writeFile(path, text string) error {
 	return err
 }
 
-// offloads are what NoOffload switches off: linux/ethtool.h.
-var offloads = []struct {
+type offload struct {
 	name string
 	cmd  uint32
-}{
+}
+
+// offloads are what NoOffload switches off, the segmenting ones last: linux/ethtool.h.
+var offloads = []offload{
 	{"tx checksum", 0x17}, // ETHTOOL_STXCSUM; scatter-gather and segmentation go with it
 	{"rx checksum", 0x15}, // ETHTOOL_SRXCSUM
 	{"tso", 0x1f},         // ETHTOOL_STSO
@@ -153,7 +163,15 @@ var offloads = []struct {
 }
 
 // NoOffload makes the kernel cut and checksum on its own what leaves by a device.
-func (ns *Namespace) NoOffload(t testing.TB, device string) {
+func (ns *Namespace) NoOffload(t testing.TB, device string) { ns.switchOff(t, device, offloads) }
+
+// NoSegmentation makes the kernel cut on its own what leaves by a device, and join nothing that
+// comes. Checksums stay as they are.
+func (ns *Namespace) NoSegmentation(t testing.TB, device string) {
+	ns.switchOff(t, device, offloads[2:])
+}
+
+func (ns *Namespace) switchOff(t testing.TB, device string, offloads []offload) {
 	t.Helper()
 	require.Less(t, len(device), unix.IFNAMSIZ)
 	ns.Do(func() {

@@ -17,12 +17,14 @@
 //	Transmit: a header mbuf from a second mempool gets the Buf's slot attached, with a shared info per Buf. The
 //	          Buf is held for the device (mem.Pool.HoldDevice) until the last mbuf over it is freed.
 //
+// A run of segments that the device is to cut is one frame of several mbufs: a copy of the headers,
+// then the payloads in their Bufs (runs.go).
+//
 // Exceptions, each counted in QueueStats: a received mbuf that is not ours (net_ring passes on the
 // sender's) or is a chain is copied; a frame to be sent whose slot the device does not see as one
 // piece (IOVA as physical address, slot across pages) is copied.
 //
 // Limits: Linux; one EAL per process, started once; one queue per Pool; at most 128 frames in a
-// call; receive descriptors are never shared between queues; several queues only where the device
-// spreads flows by a Toeplitz hash; no link events, VLAN filters or flow rules. A Port's methods
-// are for set-up, from any goroutine; a Queue's for its Poller.
+// call; receive descriptors are never shared between queues; no link interrupts (the link is asked
+// for), no flow rules. A Port's methods are for set-up, from any goroutine; a Queue's for its Poller.
 package dpdk

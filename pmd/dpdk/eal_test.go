@@ -173,7 +173,7 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Vdev: "net_null0", Arena: a, MTU: 67}, "MTU is 67"},
 		{Config{Vdev: "net_null0", Arena: a, MTU: 65536}, "MTU is 65536"},
 		{Config{Vdev: "net_null0", Arena: a, Queues: 65}, "Queues is 65"},
-		{Config{Vdev: "net_ring7", Arena: a, Queues: 2}, "does not spread flows"},
+		{Config{Vdev: "net_ring7", Arena: a, Queues: 17}, "has 16 queue pairs, 17 wanted"},
 		{Config{Vdev: "net_null0", Arena: a, RxDesc: 40000}, "RxDesc is 40000"},
 	} {
 		_, err := Open(c.cfg)

@@ -74,6 +74,7 @@ func TestNullSeveralQueuesReportTheirKey(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
 	pools := []*mem.Pool{newPool(t, a, 1024, 2048), newPool(t, a, 1024, 2048)}
+	require.Nil(t, p.Caps().RSSTable, "not known before the device has started")
 	q0, err := p.Open(0, pools[0])
 	require.NoError(t, err)
 	require.Zero(t, q0.Counters().RxFrames)
@@ -88,6 +89,10 @@ func TestNullSeveralQueuesReportTheirKey(t *testing.T) {
 	c := p.Caps()
 	require.Equal(t, 2, c.Queues)
 	require.Equal(t, rssKey[:40], c.RSSKey)
+	require.Len(t, c.RSSTable, 128)
+	for i, q := range c.RSSTable {
+		require.EqualValues(t, i/64, q, "entry %d: each queue has a run of the table", i)
+	}
 	bufs := make([]mem.Buf, 32)
 	for i, q := range []interface{ Rx([]mem.Buf) int }{q0, q1} {
 		n := q.Rx(bufs)

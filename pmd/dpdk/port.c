@@ -68,6 +68,10 @@ rnic_port_info(uint16_t port, struct rnic_port_info *info)
 	info->rx_checksum = (di.rx_offload_capa & RX_CHECKSUM) == RX_CHECKSUM;
 	info->tx_checksum = (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_CKSUM) != 0;
 	info->tx_segment = (di.tx_offload_capa & TX_SEGMENT) == TX_SEGMENT;
+	info->chains = (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+	info->chain_max = RTE_MIN(di.tx_desc_lim.nb_seg_max != 0 ? di.tx_desc_lim.nb_seg_max : UINT16_MAX, UINT16_MAX);
+	info->vlan = (di.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP) && (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_VLAN_INSERT);
+	info->if_index = di.if_index;
 	info->rss = (di.flow_type_rss_offloads & RSS_TYPES) != 0;
 	return 0;
 }
@@ -90,6 +94,15 @@ rnic_port_configure(uint16_t port, struct rnic_port_conf *conf)
 			(di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM);
 	if (conf->tx_segment)
 		ec.txmode.offloads |= TX_SEGMENT;
+	// Never RTE_ETH_RX_OFFLOAD_TCP_LRO: which segments there were, and when, is TCP's and MPA's to see.
+	ec.rxmode.offloads |= di.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+	if (conf->chains)
+		ec.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	if (conf->vlan_strip)
+		ec.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+	if (conf->vlan_insert)
+		ec.txmode.offloads |= RTE_ETH_TX_OFFLOAD_VLAN_INSERT;
+	ec.intr_conf.rxq = conf->interrupts;
 	if (conf->rss) {
 		ec.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		ec.rx_adv_conf.rss_conf.rss_key = conf->key;
@@ -109,12 +122,32 @@ rnic_port_adjust(uint16_t port, uint16_t *rx_desc, uint16_t *tx_desc)
 	return rte_eth_dev_adjust_nb_rx_tx_desc(port, rx_desc, tx_desc);
 }
 
-// spread lays the redirection table out as entry i -> queue i modulo queues, which is what a Poller that
-// chooses its local port by Caps.RSSKey assumes, and reads back the key in force.
+// read_table reads the redirection table back into conf->table.
+static int
+read_table(uint16_t port, struct rnic_port_conf *conf, uint16_t size)
+{
+	struct rte_eth_rss_reta_entry64 reta[RTE_DIM(conf->table) / RTE_ETH_RETA_GROUP_SIZE];
+	unsigned i;
+	int err;
+
+	memset(reta, 0, sizeof(reta));
+	for (i = 0; i < size; i++)
+		reta[i / RTE_ETH_RETA_GROUP_SIZE].mask |= RTE_BIT64(i % RTE_ETH_RETA_GROUP_SIZE);
+	if ((err = rte_eth_dev_rss_reta_query(port, reta, size)) < 0)
+		return err == -ENOTSUP ? 0 : err;
+	for (i = 0; i < size; i++)
+		conf->table[i] = reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE];
+	conf->table_size = size;
+	return 0;
+}
+
+// spread gives each queue an equal run of the redirection table, and reads table and key back: what a Poller that
+// chooses its local port must know. Runs, and not every n-th entry: the symmetric key makes multiples of 3 of
+// neighbouring ports (of 24 in a row none came to the second of three queues).
 static int
 spread(uint16_t port, struct rnic_port_conf *conf)
 {
-	struct rte_eth_rss_reta_entry64 reta[RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE];
+	struct rte_eth_rss_reta_entry64 reta[RTE_DIM(conf->table) / RTE_ETH_RETA_GROUP_SIZE];
 	struct rte_eth_rss_conf rc;
 	struct rte_eth_dev_info di;
 	uint8_t key[sizeof(conf->key)];
@@ -123,24 +156,33 @@ spread(uint16_t port, struct rnic_port_conf *conf)
 
 	if ((err = rte_eth_dev_info_get(port, &di)) < 0)
 		return err;
-	if (di.reta_size > RTE_ETH_RSS_RETA_SIZE_512)
+	if (di.reta_size > RTE_DIM(conf->table))
 		return -E2BIG;
+	if (di.reta_size == 0)
+		return 0;
 	memset(reta, 0, sizeof(reta));
 	for (i = 0; i < di.reta_size; i++) {
 		reta[i / RTE_ETH_RETA_GROUP_SIZE].mask |= RTE_BIT64(i % RTE_ETH_RETA_GROUP_SIZE);
-		reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = i % conf->queues;
+		reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = i * conf->queues / di.reta_size;
 	}
-	if (di.reta_size > 0 && (err = rte_eth_dev_rss_reta_update(port, reta, di.reta_size)) < 0)
+	if ((err = rte_eth_dev_rss_reta_update(port, reta, di.reta_size)) < 0)
+		return err == -ENOTSUP ? 0 : err;
+	// Some drivers take no notice of the key that rte_eth_dev_configure was given (net_null).
+	memset(&rc, 0, sizeof(rc));
+	rc.rss_key = conf->key;
+	rc.rss_key_len = conf->key_size;
+	rc.rss_hf = di.flow_type_rss_offloads & RSS_TYPES;
+	err = rte_eth_dev_rss_hash_update(port, &rc);
+	if (err < 0 && err != -ENOTSUP)
 		return err;
 	memset(&rc, 0, sizeof(rc));
 	rc.rss_key = key;
 	rc.rss_key_len = sizeof(key);
 	err = rte_eth_dev_rss_hash_conf_get(port, &rc);
-	if (err == -ENOTSUP)
-		return 0;
-	if (err == 0)
-		memcpy(conf->key, key, conf->key_size);
-	return err;
+	if (err < 0)
+		return err == -ENOTSUP ? 0 : err;
+	memcpy(conf->key, key, conf->key_size);
+	return read_table(port, conf, di.reta_size);
 }
 
 static int
@@ -170,14 +212,6 @@ rnic_port_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous)
 	if (err < 0)
 		(void)rte_eth_dev_stop(port);
 	return err;
-}
-
-int
-rnic_port_link_up(uint16_t port)
-{
-	struct rte_eth_link link;
-
-	return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
 int

@@ -42,17 +42,14 @@ type Port struct {
 	rings   *ringPair
 	last    PortStats // once closed
 	link    *linkWatch
+	stuck   map[int]time.Time // queues that refused all at the last look, since when
 }
 
-// rssKey is Toeplitz key material for the longest key of any driver. The first 40 octets are the
-// key of the Microsoft RSS specification ("Verifying the RSS Hash Calculation"), which every driver
-// takes.
-var rssKey = [64]byte{
-	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
-	0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
-	0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa, 0x3f, 0x1d, 0x9c, 0x27, 0x6e, 0x84, 0xb1, 0x5d,
-	0xe3, 0x09, 0x58, 0xc6, 0x71, 0xaf, 0x12, 0xd4, 0x8b, 0x60, 0x3e, 0x95, 0xf7, 0x2c, 0x4a, 0xb8,
-}
+// rssKey is Toeplitz key material for the longest key of any driver: two octets again and again, so
+// that both directions of a connection have one hash (S. Woo, K. Park, "Scalable TCP Session
+// Monitoring with Symmetric Receive-side Scaling", 2012). A number of ones that is odd makes all
+// 65536 ports of a peer come to different hashes.
+var rssKey = [64]byte(slices.Repeat([]byte{0x6d, 0x5a}, 32))
 
 // keyDefault is the length of a Toeplitz key that covers an IPv6 4-tuple: 36 octets of input and 4
 // more.
@@ -148,15 +145,23 @@ func (p *Port) configure() error {
 	if most := int(p.info.max_mtu); p.cfg.MTU > most {
 		return fmt.Errorf("dpdk: %s carries an MTU of at most %d, %d wanted", p.name, most, p.cfg.MTU)
 	}
-	if p.cfg.Queues > 1 && !p.spreads() {
-		return fmt.Errorf("dpdk: %s (driver %s) does not spread flows by a Toeplitz hash, so a Poller could not know its connections: set Queues to 1", p.name, p.driver())
-	}
 	p.conf.queues = C.uint16_t(p.cfg.Queues)
 	p.conf.mtu = C.uint16_t(p.cfg.MTU)
 	if !p.cfg.NoOffload {
 		p.conf.rx_checksum, p.conf.tx_checksum, p.conf.tx_segment = p.info.rx_checksum, p.info.tx_checksum, p.info.tx_segment
+		if p.ownsVLAN() {
+			p.conf.vlan_strip, p.conf.vlan_insert = 1, 1
+		}
+		if p.info.tx_segment != 0 || p.ownsVLAN() && p.insertsInSoftware() {
+			p.conf.chains = p.info.chains
+		}
 	}
-	if p.cfg.Queues > 1 {
+	if p.driver() == "net_af_packet" {
+		// The kernel takes the tag off; not asked for that the driver would put it back, but not into
+		// buffers like ours.
+		p.conf.vlan_strip = 1
+	}
+	if p.cfg.Queues > 1 && p.spreads() {
 		p.conf.rss = 1
 		p.conf.key_size = p.info.key_size
 		if p.conf.key_size == 0 {
@@ -165,6 +170,9 @@ func (p *Port) configure() error {
 		for i := range p.conf.key {
 			p.conf.key[i] = C.uint8_t(rssKey[i])
 		}
+	}
+	if p.cfg.Interrupts {
+		p.conf.interrupts = 1
 	}
 	if rc := C.rnic_port_configure(p.id, &p.conf); rc < 0 {
 		return failed(p.name, "rte_eth_dev_configure", rc)
@@ -183,8 +191,23 @@ func (p *Port) configure() error {
 	return nil
 }
 
-// spreads says whether the device puts a flow on the queue its Toeplitz hash names. net_tap claims
-// RSS, but what spreads there is the kernel, by a hash of its own.
+// ownsVLAN says whether the device puts Config.VLAN into frames and takes it off. Some drivers put it
+// in by themselves, into the frame, for which its first octets must lie in an mbuf of their own.
+func (p *Port) ownsVLAN() bool {
+	return p.cfg.VLAN != 0 && !p.cfg.NoOffload && p.info.vlan != 0 && (!p.insertsInSoftware() || p.info.chains != 0)
+}
+
+func (p *Port) insertsInSoftware() bool {
+	switch p.driver() {
+	case "net_af_packet", "net_virtio", "net_virtio_user":
+		return true
+	}
+	return false
+}
+
+// spreads says whether the device puts a flow on the queue its Toeplitz hash names; the others have
+// a stack.Group put right what comes to the wrong queue. net_tap claims RSS, but what spreads there
+// is the kernel, by a hash of its own.
 func (p *Port) spreads() bool {
 	return p.info.rss != 0 && p.driver() != "net_tap"
 }
@@ -194,16 +217,19 @@ func (p *Port) driver() string { return C.GoString(&p.info.driver[0]) }
 // Name returns the device's name as DPDK knows it.
 func (p *Port) Name() string { return p.name }
 
-// MAC returns the device's address.
+// MAC returns the device's address, or Config.MAC.
 func (p *Port) MAC() (mac [6]byte) {
+	if p.cfg.MAC != mac {
+		return p.cfg.MAC
+	}
 	for i := range mac {
 		mac[i] = byte(p.info.mac[i])
 	}
 	return mac
 }
 
-// Caps says what was configured. With several queues entry i of the device's redirection table is
-// queue i modulo Queues; RSSKey is final once every queue is open.
+// Caps says what was configured. RSSKey and RSSTable, of several queues where the device has a
+// redirection table, are there once every queue is open.
 func (p *Port) Caps() pmd.Caps {
 	c := pmd.Caps{
 		MTU:        p.cfg.MTU,
@@ -212,7 +238,13 @@ func (p *Port) Caps() pmd.Caps {
 		TxChecksum: p.conf.tx_checksum != 0,
 		TxSegment:  p.conf.tx_segment != 0,
 	}
-	if p.conf.rss != 0 {
+	if p.ownsVLAN() {
+		c.VLAN = p.cfg.VLAN
+	}
+	if p.conf.table_size > 0 {
+		for _, q := range p.conf.table[:p.conf.table_size] {
+			c.RSSTable = append(c.RSSTable, uint16(q))
+		}
 		for _, b := range p.conf.key[:p.conf.key_size] {
 			c.RSSKey = append(c.RSSKey, byte(b))
 		}
@@ -246,18 +278,20 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	if p.cfg.Promiscuous {
 		promiscuous = 1
 	}
+	if err := p.setMAC(); err != nil {
+		return nil, err
+	}
 	if rc := C.rnic_port_start(p.id, &p.conf, promiscuous); rc < 0 {
 		return nil, failed(p.name, "rte_eth_dev_start", rc)
 	}
 	p.started = true
+	if err := p.setFlowControl(); err != nil {
+		return nil, err
+	}
+	if _, ok := q.Interrupt(); p.cfg.Interrupts && !ok {
+		return nil, fmt.Errorf("dpdk: %s (driver %s) has no receive interrupts: leave Interrupts off", p.name, p.driver())
+	}
 	return q, nil
-}
-
-// LinkUp says whether the device has a link; true for ever on most virtual ones. It does not wait.
-func (p *Port) LinkUp() bool {
-	environment.Lock()
-	defer environment.Unlock()
-	return !p.closed && C.rnic_port_link_up(p.id) != 0
 }
 
 // Stats asks the device. It may be slow; not for the packet path.

@@ -31,6 +31,13 @@ room(const struct rnic_queue *q)
 	return RTE_MIN(q->stride, ROOM_MAX);
 }
 
+// rx_room is what the device may fill of a slot.
+static uint32_t
+rx_room(const struct rnic_queue *q)
+{
+	return q->rx_room == 0 ? room(q) : RTE_MIN(q->rx_room + RTE_PKTMBUF_HEADROOM, room(q));
+}
+
 // choose_rx gives a receive mbuf its own IOVA, and keeps it if the device sees its slot as one piece.
 static void
 choose_rx(struct rte_mempool *mp, void *arg, void *obj, unsigned idx)
@@ -62,7 +69,7 @@ new_rx_pool(struct rnic_queue *q, const char *name, int socket)
 	mem.buf_len = (size_t)q->rx_bufs * q->stride;
 	mem.elt_size = q->stride;
 	q->rx_pool = rte_pktmbuf_pool_create_extbuf(name, q->rx_bufs, RTE_MIN(MEMPOOL_CACHE, q->rx_bufs / 8), 0,
-			room(q), socket, &mem, 1);
+			rx_room(q), socket, &mem, 1);
 	if (q->rx_pool == NULL)
 		return -rte_errno;
 	all = calloc(2 * (size_t)q->rx_bufs, sizeof(*all));
@@ -100,6 +107,29 @@ new_tx_pools(struct rnic_queue *q, const char *name, const char *bounce, uint32_
 	return q->bounce_pool == NULL ? -rte_errno : 0;
 }
 
+// new_device_pool makes ordinary mbufs for a driver that takes the mempool's own memory for the packets'
+// (net_af_xdp lets the kernel write there).
+static int
+new_device_pool(struct rnic_queue *q, const char *name, const struct rnic_queue_conf *conf)
+{
+	q->device_pool = q->rx_pool;
+	if (!conf->copy_receive)
+		return 0;
+	q->device_pool = rte_pktmbuf_pool_create(name, 4u * conf->rx_desc + 4 * RNIC_BURST, MEMPOOL_CACHE, 0, room(q), conf->socket);
+	return q->device_pool == NULL ? -rte_errno : 0;
+}
+
+// new_head_pool makes mbufs for headers in front of payload that stays in its Buf. As many as there are for
+// Bufs: no frame has a head without at least one of those.
+static int
+new_head_pool(struct rnic_queue *q, const char *name, uint32_t n, int socket)
+{
+	if (!q->chains || !(q->tx_segment || q->copy_ethernet))
+		return 0;
+	q->head_pool = rte_pktmbuf_pool_create(name, n, MEMPOOL_CACHE, 0, RTE_PKTMBUF_HEADROOM + RNIC_HEAD_MAX, socket);
+	return q->head_pool == NULL ? -rte_errno : 0;
+}
+
 static int
 new_tables(struct rnic_queue *q, const char *name, int socket)
 {
@@ -124,14 +154,16 @@ rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 {
 	static unsigned serial; // callers hold package dpdk's lock
 	struct rnic_queue *q;
-	char rx[RTE_MEMPOOL_NAMESIZE], tx[RTE_MEMPOOL_NAMESIZE], bounce[RTE_MEMPOOL_NAMESIZE];
-	char back[RTE_RING_NAMESIZE];
+	char device[RTE_MEMPOOL_NAMESIZE], rx[RTE_MEMPOOL_NAMESIZE], tx[RTE_MEMPOOL_NAMESIZE], bounce[RTE_MEMPOOL_NAMESIZE];
+	char head[RTE_MEMPOOL_NAMESIZE], back[RTE_RING_NAMESIZE];
 	uint32_t headers = 2u * conf->tx_desc + 4 * RNIC_BURST;
 
 	serial++;
+	snprintf(device, sizeof(device), "rnic_device_%u", serial);
 	snprintf(rx, sizeof(rx), "rnic_rx_%u", serial);
 	snprintf(tx, sizeof(tx), "rnic_tx_%u", serial);
 	snprintf(bounce, sizeof(bounce), "rnic_bounce_%u", serial);
+	snprintf(head, sizeof(head), "rnic_head_%u", serial);
 	snprintf(back, sizeof(back), "rnic_back_%u", serial);
 	*step = "allocate";
 	q = aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(sizeof(*q), RTE_CACHE_LINE_SIZE));
@@ -153,18 +185,27 @@ rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 	q->lcore = LCORE_ID_ANY;
 	q->tx_checksum = conf->tx_checksum;
 	q->tx_segment = conf->tx_segment;
-	q->copy_segment = conf->copy_segment;
+	q->chains = conf->chains;
+	q->software_gso = conf->software_gso;
+	q->copy_segment = conf->software_gso && !conf->chains;
+	q->copy_ethernet = conf->copy_ethernet;
+	q->vlan = conf->vlan;
+	q->rx_room = conf->rx_room;
 
 	if ((*err = new_tables(q, back, conf->socket)) < 0)
 		goto fail;
 	*step = "receive mempool";
 	if ((*err = new_rx_pool(q, rx, conf->socket)) < 0)
 		goto fail;
+	if ((*err = new_device_pool(q, device, conf)) < 0)
+		goto fail;
 	*step = "transmit mempools";
 	if ((*err = new_tx_pools(q, tx, bounce, headers, conf->socket)) < 0)
 		goto fail;
+	if ((*err = new_head_pool(q, head, headers, conf->socket)) < 0)
+		goto fail;
 	*step = "rte_eth_rx_queue_setup";
-	if ((*err = rte_eth_rx_queue_setup(q->port, q->queue, conf->rx_desc, conf->socket, NULL, q->rx_pool)) < 0)
+	if ((*err = rte_eth_rx_queue_setup(q->port, q->queue, conf->rx_desc, conf->socket, NULL, q->device_pool)) < 0)
 		goto fail;
 	*step = "rte_eth_tx_queue_setup";
 	if ((*err = rte_eth_tx_queue_setup(q->port, q->queue, conf->tx_desc, conf->socket, NULL)) < 0)
@@ -185,6 +226,13 @@ uint32_t
 rnic_queue_rx_usable(const struct rnic_queue *q)
 {
 	return q->rx_usable;
+}
+
+// rnic_queue_gathers: a frame that must be copied before it is sent is no part of a run.
+uint32_t
+rnic_queue_gathers(const struct rnic_queue *q)
+{
+	return q->tx_segment && q->head_pool != NULL && q->bounce_pool == NULL;
 }
 
 uint32_t
@@ -222,9 +270,12 @@ rnic_queue_collect(struct rnic_queue *q)
 void
 rnic_queue_free(struct rnic_queue *q)
 {
+	if (q->device_pool != q->rx_pool)
+		rte_mempool_free(q->device_pool);
 	rte_mempool_free(q->rx_pool);
 	rte_mempool_free(q->tx_pool);
 	rte_mempool_free(q->bounce_pool);
+	rte_mempool_free(q->head_pool);
 	rte_ring_free(q->back);
 	free(q->rx_mbuf);
 	free(q->shinfo);

@@ -28,6 +28,7 @@ type Queue struct {
 	done     []mem.Buf // over io.done
 	port     *Port
 	index    int
+	runs     runs
 	last     C.struct_rnic_io // counters, kept when the queue has ended
 }
 
@@ -55,12 +56,20 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	conf := C.struct_rnic_queue_conf{
 		port: p.id, queue: C.uint16_t(i), socket: p.info.socket, memory: p.memory.c,
 		slots: C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(slots)))), stride: C.uint32_t(stride), nbufs: C.uint32_t(pool.Size()),
-		tx_checksum: p.conf.tx_checksum, tx_segment: p.conf.tx_segment,
+		tx_checksum: p.conf.tx_checksum, tx_segment: p.conf.tx_segment, chains: p.conf.chains, vlan: C.uint16_t(p.Caps().VLAN),
+		rx_room: C.uint32_t(p.cfg.rxRoom),
 	}
 	if p.conf.tx_segment != 0 && p.driver() == "net_tap" {
 		// librte_gso marks its segments' header mbufs as external buffers if the frame is one, and
-		// then crashes when it frees them (seen with 22.11).
-		conf.copy_segment = 1
+		// then crashes when it frees them (seen with 22.11): without chains the frame is copied.
+		// IPv6 it sends as it is, uncut.
+		conf.software_gso = 1
+	}
+	if p.Caps().VLAN != 0 && p.insertsInSoftware() {
+		conf.copy_ethernet = 1
+	}
+	if p.driver() == "net_af_xdp" {
+		conf.copy_receive = 1
 	}
 	rxBufs, err := p.size(&conf, pool)
 	if err != nil {
@@ -80,7 +89,7 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	io := C.rnic_queue_io(c)
 	poolsInUse[pool] = true
 	return &Queue{
-		c: c, io: io, pool: pool, stride: uint32(stride), port: p, index: i,
+		c: c, io: io, pool: pool, stride: uint32(stride), port: p, index: i, runs: p.newRuns(C.rnic_queue_gathers(c) != 0),
 		returned: unsafe.Slice((*mem.Buf)(unsafe.Pointer(&io.returned[0])), len(io.returned)),
 		done:     unsafe.Slice((*mem.Buf)(unsafe.Pointer(io.done)), pool.Size()),
 	}, nil
@@ -168,6 +177,9 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 		for i, b := range burst {
 			q.put(&q.io.tx[i], b)
 		}
+		if q.runs.framesMax > 1 {
+			q.gather(burst)
+		}
 		n := int(C.rnic_tx(q.c, C.uint32_t(len(burst))))
 		q.settle()
 		sent += n
@@ -189,7 +201,7 @@ func (q *Queue) put(f *C.struct_rnic_tx_frame, b mem.Buf) {
 	f.buf, f.off, f.len = C.uint32_t(b), C.uint32_t(d.Off), C.uint32_t(d.Len)
 	f.flags = C.uint16_t(d.Flags)
 	f.csum_start, f.csum_offset = C.uint16_t(d.CsumStart), C.uint16_t(d.CsumOffset)
-	f.gso_size, f.hdr_len = C.uint16_t(d.GSOSize), C.uint16_t(d.HdrLen)
+	f.gso_size, f.hdr_len, f.run, f.run_flags = C.uint16_t(d.GSOSize), C.uint16_t(d.HdrLen), 0, 0
 }
 
 // rxUsable returns how many of the reserved Bufs the device receives into.
@@ -218,8 +230,10 @@ func (q *Queue) Stats() QueueStats {
 			RxFrames: uint64(io.rx_frames), RxOctets: uint64(io.rx_octets),
 			TxFrames: uint64(io.tx_frames), TxOctets: uint64(io.tx_octets),
 			RxNoBuf: uint64(io.rx_no_buf), RxTooLong: uint64(io.rx_too_long),
-			TxFull: uint64(io.tx_full), TxErrors: uint64(io.tx_errors),
+			RxOtherVLAN: uint64(io.other_vlan),
+			TxFull:      uint64(io.tx_full), TxErrors: uint64(io.tx_errors),
 		},
+		Runs: uint64(io.runs), TagsPut: uint64(io.tags_put),
 		Copied: uint64(io.copied), Bounced: uint64(io.bounced),
 	}
 	if q.index == 0 {

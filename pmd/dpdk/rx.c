@@ -47,7 +47,7 @@ copy_in(struct rnic_queue *q, struct rte_mbuf *m)
 		q->io.rx_no_buf++;
 		goto out;
 	}
-	if (m->pkt_len > rte_pktmbuf_tailroom(own)) {
+	if (m->pkt_len > RTE_MIN(q->stride, (uint32_t)UINT16_MAX) - own->data_off) { // the slot, of which buf_len may be a part
 		q->io.rx_too_long++;
 		rte_pktmbuf_free(own);
 		own = NULL;
@@ -60,7 +60,8 @@ copy_in(struct rnic_queue *q, struct rte_mbuf *m)
 	}
 	own->data_len = m->pkt_len;
 	own->pkt_len = m->pkt_len;
-	own->ol_flags |= m->ol_flags & (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK);
+	own->ol_flags |= m->ol_flags & (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_VLAN_STRIPPED);
+	own->vlan_tci = m->vlan_tci;
 	q->io.copied++;
 out:
 	rte_pktmbuf_free(m);
@@ -97,6 +98,39 @@ verdict(const struct rte_mbuf *m)
 	return 0;
 }
 
+// of_vlan says whether m is a frame that the stack is to see. On a port with a VLAN of its own those are the
+// frames of this VLAN, without their tag. On another one a tag that the device took off, which some do unasked,
+// is put back; without the headroom for that the frame is lost.
+static int
+of_vlan(struct rnic_queue *q, struct rte_mbuf *m)
+{
+	uint8_t *p;
+	int stripped = (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0;
+
+	if (q->vlan != 0) {
+		if (stripped && (m->vlan_tci & 0xfff) == q->vlan)
+			return 1;
+		q->io.other_vlan++;
+		return 0;
+	}
+	if (!stripped)
+		return 1;
+	if (m->data_off < sizeof(struct rte_vlan_hdr) || m->data_len < RTE_ETHER_HDR_LEN) {
+		q->io.other_vlan++;
+		return 0;
+	}
+	m->data_off -= sizeof(struct rte_vlan_hdr);
+	m->data_len += sizeof(struct rte_vlan_hdr);
+	p = rte_pktmbuf_mtod(m, uint8_t *);
+	memmove(p, p + sizeof(struct rte_vlan_hdr), 2 * RTE_ETHER_ADDR_LEN);
+	p[12] = RTE_ETHER_TYPE_VLAN >> 8;
+	p[13] = RTE_ETHER_TYPE_VLAN & 0xff;
+	p[14] = (uint8_t)(m->vlan_tci >> 8);
+	p[15] = (uint8_t)m->vlan_tci;
+	q->io.tags_put++;
+	return 1;
+}
+
 static void
 ask_back(struct rnic_queue *q)
 {
@@ -129,6 +163,10 @@ rnic_rx(struct rnic_queue *q, uint32_t want)
 			m = copy_in(q, m);
 			if (m == NULL)
 				continue;
+		}
+		if (unlikely(q->vlan != 0 || (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)) && !of_vlan(q, m)) {
+			rte_pktmbuf_free(m);
+			continue;
 		}
 		f->buf = queue_buf(q, m->buf_addr);
 		f->off = m->data_off;

@@ -2,7 +2,8 @@
 
 // One transmit burst, in one call from Go:
 //
-//   1. a header mbuf per frame, the Buf's slot attached to it as external buffer
+//   1. an mbuf per frame, the Buf's slot attached to it as external buffer; before a run of segments for the
+//      device to cut, one with a copy of their common headers
 //   2. offload fields; rte_eth_tx_prepare if there are any
 //   3. rte_eth_tx_burst
 //   4. headers of frames not taken are freed at once
@@ -98,6 +99,8 @@ offload(const struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_fra
 	else
 		return 0;
 	if (f->flags & RNIC_TX_SEGMENT) {
+		if (q->software_gso && type != RTE_ETHER_TYPE_IPV4)
+			return 0;
 		if (!q->tx_segment || f->hdr_len < f->csum_start + sizeof(struct rte_tcp_hdr) || f->hdr_len > f->len || f->gso_size == 0)
 			return 0;
 		m->l4_len = f->hdr_len - f->csum_start;
@@ -130,49 +133,154 @@ takes_slot(const struct rnic_queue *q, const struct rnic_tx_frame *f)
 	return memory_contiguous(q->memory, q->slots + (uint64_t)f->buf * q->stride, f->off + f->len);
 }
 
-// build turns frame f into an mbuf, m with the Buf attached or a bounced one. NULL: the frame cannot be sent.
+// put_head copies the first hdr octets of a frame into an mbuf of their own, which the n mbufs m follow, each
+// with what comes after its own first hdr octets. NULL: there is no mbuf.
 static struct rte_mbuf *
-build(struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
+put_head(struct rnic_queue *q, struct rte_mbuf **m, uint32_t n, uint32_t hdr)
 {
-	if (unlikely(q->bounce_pool != NULL) && !takes_slot(q, f)) {
-		struct rte_mbuf *own = bounce(q, m, f);
+	struct rte_mbuf *head = rte_pktmbuf_alloc(q->head_pool), *last = head;
+	uint32_t i;
 
-		if (own == NULL) {
-			rte_pktmbuf_free(m);
+	if (head == NULL)
+		return NULL;
+	memcpy(rte_pktmbuf_mtod(head, void *), rte_pktmbuf_mtod(m[0], void *), hdr);
+	head->data_len = hdr;
+	head->pkt_len = hdr;
+	for (i = 0; i < n; i++) {
+		m[i]->data_off += hdr;
+		m[i]->data_len -= hdr;
+		head->pkt_len += m[i]->data_len;
+		head->nb_segs++;
+		last->next = m[i];
+		last = m[i];
+	}
+	return head;
+}
+
+// lead makes head's headers those of all that follows: its length, the flags of the last segment, and the sum
+// that a device wants to find (RTE_MBUF_F_TX_TCP_SEG: of the pseudo-header without the length).
+static void
+lead(struct rte_mbuf *head, const struct rnic_tx_frame *f)
+{
+	struct rte_tcp_hdr *tcp = rte_pktmbuf_mtod_offset(head, struct rte_tcp_hdr *, f->csum_start);
+	void *ip = rte_pktmbuf_mtod_offset(head, void *, head->l2_len);
+
+	tcp->tcp_flags |= (uint8_t)f->run_flags;
+	if (head->ol_flags & RTE_MBUF_F_TX_IPV4) {
+		struct rte_ipv4_hdr *v4 = ip;
+
+		v4->total_length = rte_cpu_to_be_16((uint16_t)(head->pkt_len - head->l2_len));
+		v4->hdr_checksum = 0;
+		tcp->cksum = rte_ipv4_phdr_cksum(v4, head->ol_flags);
+	} else {
+		struct rte_ipv6_hdr *v6 = ip;
+
+		v6->payload_len = rte_cpu_to_be_16((uint16_t)(head->pkt_len - head->l2_len - sizeof(*v6)));
+		tcp->cksum = rte_ipv6_phdr_cksum(v6, head->ol_flags);
+	}
+}
+
+// drop frees n mbufs with their Bufs attached.
+static struct rte_mbuf *
+drop(struct rte_mbuf **m, uint32_t n)
+{
+	rte_pktmbuf_free_bulk(m, n);
+	return NULL;
+}
+
+// build_cut makes of n frames from f on one that the device cuts into these again, m with their Bufs attached. A
+// driver that cuts in software (librte_gso) wants the headers in an mbuf of its own anyway: it crashes when it
+// has copied the flags of an external buffer (seen with 22.11).
+static struct rte_mbuf *
+build_cut(struct rnic_queue *q, struct rte_mbuf **m, const struct rnic_tx_frame *f, uint32_t n)
+{
+	struct rte_mbuf *head;
+
+	if (f->hdr_len > RNIC_HEAD_MAX || f->hdr_len >= f->len || (head = put_head(q, m, n, f->hdr_len)) == NULL)
+		return drop(m, n);
+	if (!offload(q, head, f)) {
+		rte_pktmbuf_free(head);
+		return NULL;
+	}
+	lead(head, f);
+	q->io.runs += n > 1;
+	return head;
+}
+
+// build turns n frames from f on into one mbuf, m with the Bufs attached or a bounced one. NULL: they cannot be
+// sent.
+static struct rte_mbuf *
+build(struct rnic_queue *q, struct rte_mbuf **m, const struct rnic_tx_frame *f, uint32_t n)
+{
+	struct rte_mbuf *one = m[0];
+	uint32_t i;
+
+	if (unlikely(q->bounce_pool != NULL) && !takes_slot(q, f)) {
+		one = bounce(q, m[0], f);
+		if (one == NULL) {
+			rte_pktmbuf_free(m[0]);
 			q->io.done[q->io.ndone++] = f->buf;
 			return NULL;
 		}
-		m = own;
 	} else {
-		attach(q, m, f);
+		for (i = 0; i < n; i++)
+			attach(q, m[i], &f[i]);
+		if (unlikely((f->flags & RNIC_TX_SEGMENT) && q->head_pool != NULL))
+			return build_cut(q, m, f, n);
+		if (q->copy_ethernet) {
+			if (f->len <= RTE_ETHER_HDR_LEN || (one = put_head(q, m, 1, RTE_ETHER_HDR_LEN)) == NULL)
+				return drop(m, 1);
+		}
 	}
-	if (unlikely((f->flags & (RNIC_TX_CHECKSUM | RNIC_TX_SEGMENT)) && !offload(q, m, f))) {
-		rte_pktmbuf_free(m);
+	if (unlikely((f->flags & (RNIC_TX_CHECKSUM | RNIC_TX_SEGMENT)) && !offload(q, one, f))) {
+		rte_pktmbuf_free(one);
 		return NULL;
 	}
-	return m;
+	return one;
 }
 
-// hand_over gives n mbufs to the device. One that rte_eth_tx_prepare refuses is skipped and counts as sent:
-// the device would never take it.
+#define REFUSED 0xff // of a frame's number: rte_eth_tx_prepare would not have it
+
+// hand_over gives n mbufs to the device. One that rte_eth_tx_prepare refuses is skipped, for the device would
+// never take it, and marked.
 static uint32_t
-hand_over(struct rnic_queue *q, struct rte_mbuf **mb, uint32_t n, int prepare)
+hand_over(struct rnic_queue *q, struct rte_mbuf **mb, uint8_t *at, uint32_t n, int prepare)
 {
-	uint32_t at = 0;
+	uint32_t i = 0;
 
 	if (likely(!prepare))
 		return rte_eth_tx_burst(q->port, q->queue, mb, (uint16_t)n);
-	while (at < n) {
-		uint16_t ready = rte_eth_tx_prepare(q->port, q->queue, mb + at, (uint16_t)(n - at));
-		uint16_t sent = rte_eth_tx_burst(q->port, q->queue, mb + at, ready);
+	while (i < n) {
+		uint16_t ready = rte_eth_tx_prepare(q->port, q->queue, mb + i, (uint16_t)(n - i));
+		uint16_t sent = rte_eth_tx_burst(q->port, q->queue, mb + i, ready);
 
-		at += sent;
-		if (sent < ready || at == n)
+		i += sent;
+		if (sent < ready || i == n)
 			break;
-		rte_pktmbuf_free(mb[at++]);
-		q->io.tx_errors++;
+		rte_pktmbuf_free(mb[i]);
+		at[i++] = REFUSED;
 	}
-	return at;
+	return i;
+}
+
+// count adds up what the device took: of mbufs that it cuts, the frames they were made of.
+static uint32_t
+count(struct rnic_io *io, const uint8_t *at, uint32_t sent)
+{
+	uint32_t i, k, frames = 0;
+
+	for (i = 0; i < sent; i++) {
+		uint32_t run;
+
+		if (unlikely(at[i] == REFUSED))
+			continue;
+		run = RTE_MAX(io->tx[at[i]].run, 1u);
+		for (k = 0; k < run; k++)
+			io->tx_octets += io->tx[at[i] + k].len;
+		frames += run;
+	}
+	io->tx_frames += frames;
+	return frames;
 }
 
 uint32_t
@@ -180,7 +288,7 @@ rnic_tx(struct rnic_queue *q, uint32_t n)
 {
 	struct rnic_io *io = &q->io;
 	struct rte_mbuf *header[RNIC_BURST], *mb[RNIC_BURST];
-	uint32_t i, built = 0, sent = 0, taken = n;
+	uint32_t i, run, built = 0, sent = 0, taken = n;
 	uint8_t at[RNIC_BURST]; // frame of each mbuf
 	int flags = 0;
 
@@ -195,27 +303,34 @@ rnic_tx(struct rnic_queue *q, uint32_t n)
 		taken = 0;
 		goto out;
 	}
-	for (i = 0; i < n; i++) {
-		struct rte_mbuf *m = build(q, header[i], &io->tx[i]);
+	for (i = 0; i < n; i += run) {
+		struct rte_mbuf *m;
 
+		run = RTE_MAX(io->tx[i].run, 1u);
 		flags |= io->tx[i].flags;
+		m = build(q, &header[i], &io->tx[i], run);
 		if (unlikely(m == NULL))
 			continue;
+		if (q->vlan != 0) {
+			m->ol_flags |= RTE_MBUF_F_TX_VLAN;
+			m->vlan_tci = q->vlan;
+		}
 		at[built] = (uint8_t)i;
 		mb[built++] = m;
 	}
-	sent = hand_over(q, mb, built, flags & (RNIC_TX_CHECKSUM | RNIC_TX_SEGMENT));
+	sent = hand_over(q, mb, at, built, flags & (RNIC_TX_CHECKSUM | RNIC_TX_SEGMENT));
 	if (unlikely(sent < built)) {
 		taken = at[sent];
 		rte_pktmbuf_free_bulk(mb + sent, built - sent);
 	}
 	q->outstanding += n;
-	for (i = 0; i < sent; i++)
-		io->tx_octets += io->tx[at[i]].len;
-	io->tx_frames += sent;
-	io->tx_errors += taken - sent; // of the prefix, those that build gave up
+	io->tx_errors += taken - count(io, at, sent); // of the prefix, those that build or the device gave up
 out:
 	io->tx_full += n - taken;
+	if (unlikely(taken == 0))
+		__atomic_store_n(&q->refused, q->refused + 1, __ATOMIC_RELAXED);
+	else if (unlikely(q->refused != 0))
+		__atomic_store_n(&q->refused, 0, __ATOMIC_RELAXED);
 	queue_finish(q);
 	q->outstanding -= io->ndone;
 	queue_leave();

@@ -105,6 +105,11 @@ func (p *Path) Rx(bufs []mem.Buf) int {
 	for _, b := range p.burst[:got] {
 		d := p.pool.Desc(b)
 		if pmd.Incomplete(d) {
+			if b = own(p.pool, b); b == mem.NoBuf {
+				p.did.Full++
+				continue
+			}
+			d = p.pool.Desc(b)
 			pmd.CompleteChecksum(p.pool.Data(b), d.CsumStart, d.CsumOffset)
 		}
 		d.Flags, d.CsumStart, d.CsumOffset = 0, 0, 0

@@ -126,11 +126,28 @@ func (q *Queue) receive(b mem.Buf, now int64) {
 		return
 	}
 	d := q.pool.Desc(b)
+	if f&(effectSwap|effectCorrupt) != 0 || pmd.Incomplete(d) {
+		if b = own(q.pool, b); b == mem.NoBuf {
+			q.rx.counters.NoBuf++
+			return
+		}
+		d = q.pool.Desc(b)
+	}
 	if pmd.Incomplete(d) {
 		pmd.CompleteChecksum(q.pool.Data(b), d.CsumStart, d.CsumOffset)
 	}
 	d.Flags, d.CsumStart, d.CsumOffset = 0, 0, 0
 	q.rx.admit(b, f, now, &q.rxSink)
+}
+
+// own is b, or a copy of it where its sender shares its memory: a fault damages one frame on its
+// way, not what is sent next time. NoBuf: b is lost for want of one.
+func own(pool *mem.Pool, b mem.Buf) mem.Buf {
+	c := pool.Own(b)
+	if c == mem.NoBuf {
+		pool.Free(b)
+	}
+	return c
 }
 
 // Tx sends through the faults. Frames without effects go to the device as they are, in runs; every

@@ -39,6 +39,12 @@ func newRig(t testing.TB, spec Spec, cable wire.Config) *rig {
 	l, err := wire.New(cable)
 	require.NoError(t, err)
 	r := &rig{t: t, pool: newPool(t, 512), peerPool: newPool(t, 512)}
+	if cable.ZeroCopy {
+		cfg := mem.PoolConfig{Bufs: 512, Stride: r.pool.Stride()}
+		pair, err := mem.NewPair(hugepages.Heap(2*cfg.Bytes()), cfg)
+		require.NoError(t, err)
+		r.pool, r.peerPool = pair[0], pair[1]
+	}
 	p, err := NewPort(l.Port(0), spec, func() int64 { return r.now })
 	require.NoError(t, err)
 	q, err := p.Open(0, r.pool)
@@ -464,4 +470,30 @@ func TestDamagedARPDoesNotArrive(t *testing.T) {
 		}
 		r.pool.FreeN(got[:])
 	}
+}
+
+// On a cable that copies nothing, what is damaged on its way is not damaged at its sender, who may
+// send it again; what is not damaged is not copied.
+func TestDamageIsNotTheSendersOnAZeroCopyCable(t *testing.T) {
+	for _, f := range []Faults{{}, {Corrupt: 1}, {Swap: 1}} {
+		r := newRig(t, Spec{Seed: 3, Rx: f}, wire.Config{ZeroCopy: true})
+		bufs := r.frames(r.peerPool, 1)
+		segment := tcpFrame(t, 0, false, 0, []byte("some payload of which words differ"))
+		r.peerPool.Desc(bufs[0]).Len = uint32(len(segment))
+		copy(r.peerPool.Data(bufs[0]), segment)
+		before := bytes.Clone(r.peerPool.Data(bufs[0]))
+		require.Equal(t, 1, r.peer.Tx(bufs))
+		var got [1]mem.Buf
+		require.Equal(t, 1, r.q.Rx(got[:]))
+		require.Equal(t, f == Faults{}, r.pool.Lent(got[0]))
+		require.Equal(t, f == Faults{}, bytes.Equal(before, r.pool.Data(got[0])))
+		require.Equal(t, before, r.peerPool.Data(bufs[0]))
+	}
+	r := newRig(t, Spec{Seed: 3, Rx: Faults{Corrupt: 1}}, wire.Config{ZeroCopy: true})
+	all := make([]mem.Buf, 512)
+	require.Equal(t, 512, r.pool.AllocN(all))
+	r.incoming(1)
+	require.Zero(t, r.q.Rx(make([]mem.Buf, 1)), "no Buf for the copy: lost")
+	rx, _ := r.q.Faults()
+	require.EqualValues(t, 1, rx.NoBuf)
 }

@@ -26,6 +26,12 @@ type Queue struct {
 
 func (q *Queue) Counters() pmd.Counters { return q.counters }
 
+// Interrupt implements pmd.Interrupter: a queue's descriptor is readable while frames wait.
+func (q *Queue) Interrupt() (fd int, ok bool) { return q.fd, true }
+
+// Arm implements pmd.Interrupter. There is nothing to switch.
+func (q *Queue) Arm(bool) {}
+
 // Rx reads waiting frames. With an empty pool they go on waiting in the kernel, which drops and
 // counts (tx_dropped of the device) once its queue is full.
 //

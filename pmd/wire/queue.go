@@ -28,6 +28,7 @@ type Queue struct {
 
 	macHi []uint32 // address at the other end of each egress, as two words: forwarding compares no octets
 	macLo []uint16
+	back  [backBurst]mem.Buf // Bufs on their way back, either way
 }
 
 func (q *Queue) Counters() pmd.Counters { return q.counters }
@@ -37,7 +38,12 @@ func (q *Queue) Drops() Drops { return q.drops }
 
 // Rx copies waiting frames into fresh Bufs. With an empty pool they go on waiting in their slots,
 // as in the descriptors of a NIC, until the sender finds the ring full.
+//
+// Without copying it hands out the Bufs themselves, and needs none.
 func (q *Queue) Rx(bufs []mem.Buf) int {
+	if q.port.pair != nil {
+		return q.borrow(q.port.in[0], bufs)
+	}
 	n := 0
 	for range q.port.in {
 		if n == len(bufs) {
@@ -85,6 +91,9 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 	for i := range out {
 		out[i].up = out[i].to.up.Load()
 	}
+	if q.port.pair != nil {
+		q.takeBack(&out[0])
+	}
 	n := 0
 	for _, b := range bufs {
 		d := q.pool.Desc(b)
@@ -98,7 +107,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 			n++
 			continue
 		}
-		if !q.forward(frame, d) {
+		if !q.forward(b, frame, d) {
 			q.counters.TxFull += uint64(len(bufs) - n)
 			break
 		}
@@ -114,7 +123,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 }
 
 // forward puts one frame into every ring it belongs in. False: back-pressure, nothing was done.
-func (q *Queue) forward(frame []byte, d *mem.Desc) bool {
+func (q *Queue) forward(b mem.Buf, frame []byte, d *mem.Desc) bool {
 	sent := false
 	for dst := q.route(frame); dst != 0; dst &= dst - 1 {
 		e := &q.port.out[bits.TrailingZeros32(dst)]
@@ -122,7 +131,7 @@ func (q *Queue) forward(frame []byte, d *mem.Desc) bool {
 			q.drops.Down++
 			continue
 		}
-		if e.ring.put(e.pending, frame, d) {
+		if q.put(e, b, frame, d) {
 			e.pending++
 			sent = true
 			continue
@@ -139,6 +148,14 @@ func (q *Queue) forward(frame []byte, d *mem.Desc) bool {
 	q.counters.TxFrames++
 	q.counters.TxOctets += uint64(len(frame))
 	return true
+}
+
+// put hands a frame to the ring of e. False: there is no room.
+func (q *Queue) put(e *egress, b mem.Buf, frame []byte, d *mem.Desc) bool {
+	if q.port.pair != nil {
+		return q.lend(e, b, len(frame), d)
+	}
+	return e.ring.put(e.pending, frame, d)
 }
 
 // route is the set of egresses for a frame: the port with its destination address, or all of them

@@ -20,6 +20,24 @@ type cell struct {
 
 const cellLen = uint32(unsafe.Sizeof(cell{}))
 
+// lentCell is what a cell is where frames are not copied: instead of the octets, where they are.
+type lentCell struct {
+	cell
+	buf mem.Buf
+	off uint32
+}
+
+const lentCellLen = uint32(unsafe.Sizeof(lentCell{}))
+
+// describe says of the cell's frame what its sender's Desc says.
+func (c *cell) describe(n int, d *mem.Desc) {
+	c.len = uint32(n)
+	c.flags, c.csumStart, c.csumOffset = 0, 0, 0
+	if d.Flags&mem.TxChecksum != 0 {
+		c.flags, c.csumStart, c.csumOffset = mem.RxChecksumGood, d.CsumStart, d.CsumOffset
+	}
+}
+
 // ring is one direction between two ports: cells of a fixed size, one producer, one consumer.
 // Invariant: a cell is the producer's until seq is its frame's number, and then the consumer's
 // until head has passed it.
@@ -27,6 +45,7 @@ type ring struct {
 	data   []byte
 	stride uint32 // of a cell with the longest frame
 	cells  uint64
+	back   *mem.SPSC[mem.Buf] // lent Bufs that the consumer needs no more; nil where frames are copied
 
 	_    [lineBytes]byte
 	sent uint64 // producer: frames published
@@ -51,13 +70,15 @@ func cellStride(frameMax int) int {
 
 // ringBytes is what newRing needs: a multiple of a cache line, so that rings carved one after
 // another share none.
-func ringBytes(slots, frameMax int) int { return slots * cellStride(frameMax) }
+func ringBytes(slots, stride int) int {
+	return (slots*stride + lineBytes - 1) &^ (lineBytes - 1)
+}
 
 // ringBytesMax: places in a ring are 32 bits, and after adds two of them.
 const ringBytesMax = 1 << 31
 
-func newRing(b []byte, slots, frameMax int) *ring {
-	r := &ring{data: b, stride: uint32(cellStride(frameMax)), cells: uint64(slots)}
+func newRing(b []byte, slots, stride int) *ring {
+	r := &ring{data: b[:slots*stride], stride: uint32(stride), cells: uint64(slots)}
 	for i := range slots {
 		r.cell(r.after(0, i)).seq.Store(0)
 	}
@@ -66,6 +87,9 @@ func newRing(b []byte, slots, frameMax int) *ring {
 
 // cell is the one at an offset of data, frame its octets.
 func (r *ring) cell(at uint32) *cell { return (*cell)(unsafe.Pointer(&r.data[at])) }
+
+// lent is the cell at an offset of data of a ring of lentCells.
+func (r *ring) lent(at uint32) *lentCell { return (*lentCell)(unsafe.Pointer(&r.data[at])) }
 func (r *ring) frame(at, n uint32) []byte {
 	return r.data[at+cellLen:][:n:n]
 }
@@ -79,21 +103,24 @@ func (r *ring) after(at uint32, n int) uint32 {
 	return at
 }
 
+// full says whether there is no cell for the i-th frame after those that are published.
+func (r *ring) full(i int) bool {
+	if r.sent+uint64(i)-r.seen < r.cells {
+		return false
+	}
+	r.seen = r.head.Load()
+	return r.sent+uint64(i)-r.seen >= r.cells
+}
+
 // put copies the frame of d into the i-th cell after those that are published. False: the ring is
 // full.
 func (r *ring) put(i int, frame []byte, d *mem.Desc) bool {
-	if r.sent+uint64(i)-r.seen >= r.cells {
-		if r.seen = r.head.Load(); r.sent+uint64(i)-r.seen >= r.cells {
-			return false
-		}
+	if r.full(i) {
+		return false
 	}
 	at := r.after(r.to, i)
 	c := r.cell(at)
-	c.len = uint32(len(frame))
-	c.flags, c.csumStart, c.csumOffset = 0, 0, 0
-	if d.Flags&mem.TxChecksum != 0 {
-		c.flags, c.csumStart, c.csumOffset = mem.RxChecksumGood, d.CsumStart, d.CsumOffset
-	}
+	c.describe(len(frame), d)
 	copy(r.frame(at, c.len), frame)
 	return true
 }
@@ -110,6 +137,9 @@ func (r *ring) publish(n int) {
 	r.cell(r.to).seq.Store(r.sent + 1)
 	r.sent += uint64(n)
 	r.to = r.after(r.to, n)
+	if r.stride < 2*lineBytes {
+		return // no cell has a second line
+	}
 	prefetchW(unsafe.Pointer(&r.data[r.to+lineBytes]))
 }
 

@@ -7,6 +7,9 @@
 // on its own core. Nothing here reads a clock or starts a goroutine; used from one goroutine it is
 // deterministic.
 //
+// With Config.ZeroCopy a pair of ports copies nothing: what passes is the Buf, as in DPDK's net_ring
+// (lend.go). Then the two Pools are a pair on the same memory (mem.NewPair).
+//
 // Limits: 16 ports, one queue each, no VLAN awareness, no loss on a pair of ports (a full ring is
 // back-pressure); a switch drops at a full egress ring and counts it. Every frame sent to a port is
 // received, whatever its destination address: promiscuous.
@@ -43,8 +46,12 @@ type Config struct {
 	// through memory, so one sent with mem.TxChecksum is not summed at all but handed over as
 	// mem.RxChecksumGood, as virtio does; see pmd.Queue.Rx for what that asks of middleware.
 	ChecksumOffload bool
-	MACs            [][6]byte // one per port; 02:00:00:00:00:01 and on by default
-	Names           []string  // one per port; wire0 and on by default
+	// ZeroCopy hands frames over in the Bufs that they were sent in. Two ports only, opened with the
+	// two Pools of one mem.NewPair. The receiver may write to no such Buf (mem.Pool.Lent), and its
+	// sender has it back when the receiver has freed it.
+	ZeroCopy bool
+	MACs     [][6]byte // one per port; 02:00:00:00:00:01 and on by default
+	Names    []string  // one per port; wire0 and on by default
 	// Memory holds the frames on their way: at least Config.MemoryBytes octets, aligned to 64
 	// (carved from an arena). Nil takes it from the heap, where the race detector can see it.
 	Memory []byte
@@ -68,8 +75,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("wire: MTU %d; must be %d to %d", c.MTU, MTUMin, MTUMax)
 	case c.Slots < 1 || bits.OnesCount(uint(c.Slots)) != 1 || c.Slots > 1<<20:
 		return c, fmt.Errorf("wire: %d slots; must be a power of two up to %d", c.Slots, 1<<20)
-	case ringBytes(c.Slots, c.frameMax()) > ringBytesMax:
-		return c, fmt.Errorf("wire: %d slots at MTU %d take %d octets; a ring has %d at most", c.Slots, c.MTU, ringBytes(c.Slots, c.frameMax()), ringBytesMax)
+	case ringBytes(c.Slots, c.stride()) > ringBytesMax:
+		return c, fmt.Errorf("wire: %d slots at MTU %d take %d octets; a ring has %d at most", c.Slots, c.MTU, ringBytes(c.Slots, c.stride()), ringBytesMax)
+	case c.ZeroCopy && c.Ports != 2:
+		return c, fmt.Errorf("wire: %d ports without copying; that is for a pair: a switch copies", c.Ports)
 	case c.MACs != nil && len(c.MACs) != c.Ports:
 		return c, fmt.Errorf("wire: %d MACs for %d ports; give one each or none", len(c.MACs), c.Ports)
 	case c.Names != nil && len(c.Names) != c.Ports:
@@ -84,10 +93,16 @@ func (c Config) MemoryBytes() int {
 	if err != nil {
 		return 0
 	}
-	return c.Ports * (c.Ports - 1) * ringBytes(c.Slots, c.frameMax())
+	return c.Ports * (c.Ports - 1) * ringBytes(c.Slots, c.stride())
 }
 
-func (c Config) frameMax() int { return c.MTU + pmd.FrameOverhead }
+// stride is that of the rings' cells.
+func (c Config) stride() int {
+	if c.ZeroCopy {
+		return int(lentCellLen)
+	}
+	return cellStride(c.MTU + pmd.FrameOverhead)
+}
 
 // Link is the cable or switch between its ports.
 type Link struct{ ports []*Port }
@@ -113,13 +128,17 @@ func New(cfg Config) (*Link, error) {
 	for i := range l.ports {
 		l.ports[i] = newPort(i, cfg)
 	}
-	each := ringBytes(cfg.Slots, cfg.frameMax())
+	if cfg.ZeroCopy {
+		pair := &poolPair{}
+		l.ports[0].pair, l.ports[1].pair = pair, pair
+	}
+	each := ringBytes(cfg.Slots, cfg.stride())
 	for _, from := range l.ports {
 		for _, to := range l.ports {
 			if from == to {
 				continue
 			}
-			r := newRing(memory[:each:each], cfg.Slots, cfg.frameMax())
+			r := newRing(memory[:each:each], cfg.Slots, cfg.stride())
 			memory = memory[each:]
 			from.out = append(from.out, egress{ring: r, to: to})
 			to.in = append(to.in, r)

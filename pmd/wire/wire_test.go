@@ -29,13 +29,34 @@ func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	return pool
 }
 
+// newPools are one for each port.
+func newPools(t testing.TB, cfg Config, ports, bufs, mtu int) (pools []*mem.Pool) {
+	if cfg.ZeroCopy {
+		stride := (mem.Headroom + mtu + pmd.FrameOverhead + 63) / 64 * 64
+		pair, err := mem.NewPair(hugepages.Heap((2*bufs+2)*stride+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+		require.NoError(t, err)
+		return pair[:]
+	}
+	for range ports {
+		pools = append(pools, newPool(t, bufs, mtu))
+	}
+	return pools
+}
+
+// bothModes has f make links that copy, and links that do not.
+func bothModes(t *testing.T, f func(t *testing.T, cfg Config)) {
+	t.Run("copy", func(t *testing.T) { f(t, Config{}) })
+	t.Run("zero-copy", func(t *testing.T) { f(t, Config{ZeroCopy: true}) })
+}
+
 // newHosts makes a link and opens all of its ports.
 func newHosts(t testing.TB, cfg Config, bufs int) []*host {
 	l, err := New(cfg)
 	require.NoError(t, err)
 	var hosts []*host
+	pools := newPools(t, cfg, max(cfg.Ports, 2), bufs, l.Port(0).Caps().MTU)
 	for i := range max(cfg.Ports, 2) {
-		h := &host{t: t, port: l.Port(i), pool: newPool(t, bufs, l.Port(i).Caps().MTU)}
+		h := &host{t: t, port: l.Port(i), pool: pools[i]}
 		q, err := h.port.Open(0, h.pool)
 		require.NoError(t, err)
 		h.q = q.(*Queue)
@@ -112,19 +133,21 @@ func (h *host) recv(n int) [][]byte {
 }
 
 func TestPairCarriesFramesBothWays(t *testing.T) {
-	h := newHosts(t, Config{}, 64)
-	a, b := h[0], h[1]
-	for _, n := range []int{pmd.EthernetLen, 60, 61, 1514, 1500 + pmd.FrameOverhead} {
-		f := frame(b.port.MAC(), a.port.MAC(), uint64(n), n)
-		require.Equal(t, 1, a.send(f))
-		require.Equal(t, [][]byte{f}, b.recv(4), "length %d", n)
-		require.Equal(t, 1, b.send(f))
-		require.Equal(t, [][]byte{f}, a.recv(4), "length %d", n)
-	}
-	require.Empty(t, a.recv(4))
-	require.EqualValues(t, 5, a.q.Counters().TxFrames)
-	require.EqualValues(t, a.q.Counters().TxOctets, b.q.Counters().RxOctets)
-	require.EqualValues(t, 5, b.q.Counters().RxFrames)
+	bothModes(t, func(t *testing.T, cfg Config) {
+		h := newHosts(t, cfg, 64)
+		a, b := h[0], h[1]
+		for _, n := range []int{pmd.EthernetLen, 60, 61, 1514, 1500 + pmd.FrameOverhead} {
+			f := frame(b.port.MAC(), a.port.MAC(), uint64(n), n)
+			require.Equal(t, 1, a.send(f))
+			require.Equal(t, [][]byte{f}, b.recv(4), "length %d", n)
+			require.Equal(t, 1, b.send(f))
+			require.Equal(t, [][]byte{f}, a.recv(4), "length %d", n)
+		}
+		require.Empty(t, a.recv(4))
+		require.EqualValues(t, 5, a.q.Counters().TxFrames)
+		require.EqualValues(t, a.q.Counters().TxOctets, b.q.Counters().RxOctets)
+		require.EqualValues(t, 5, b.q.Counters().RxFrames)
+	})
 }
 
 func TestEachEndOwnsItsBufs(t *testing.T) {
@@ -144,19 +167,22 @@ func TestEachEndOwnsItsBufs(t *testing.T) {
 }
 
 func TestFullRingIsBackPressure(t *testing.T) {
-	h := newHosts(t, Config{Slots: 4}, 16)
-	a, b := h[0], h[1]
-	var frames [][]byte
-	for i := range 6 {
-		frames = append(frames, frame(b.port.MAC(), a.port.MAC(), uint64(i), 64))
-	}
-	require.Equal(t, 4, a.send(frames...))
-	require.EqualValues(t, 2, a.q.Counters().TxFull)
-	require.Equal(t, 0, a.send(frames[4:]...))
-	require.Equal(t, frames[:1], b.recv(1))
-	require.Equal(t, 1, a.send(frames[4:]...))
-	require.Equal(t, frames[1:5], b.recv(16))
-	require.Zero(t, a.q.Counters().TxErrors)
+	bothModes(t, func(t *testing.T, cfg Config) {
+		cfg.Slots = 4
+		h := newHosts(t, cfg, 16)
+		a, b := h[0], h[1]
+		var frames [][]byte
+		for i := range 6 {
+			frames = append(frames, frame(b.port.MAC(), a.port.MAC(), uint64(i), 64))
+		}
+		require.Equal(t, 4, a.send(frames...))
+		require.EqualValues(t, 2, a.q.Counters().TxFull)
+		require.Equal(t, 0, a.send(frames[4:]...))
+		require.Equal(t, frames[:1], b.recv(1))
+		require.Equal(t, 1, a.send(frames[4:]...))
+		require.Equal(t, frames[1:5], b.recv(16))
+		require.Zero(t, a.q.Counters().TxErrors)
+	})
 }
 
 func TestEmptyPoolLeavesFramesOnTheWire(t *testing.T) {
@@ -179,84 +205,96 @@ func TestEmptyPoolLeavesFramesOnTheWire(t *testing.T) {
 }
 
 func TestRefusedFrames(t *testing.T) {
-	h := newHosts(t, Config{MTU: 576}, 16)
-	a, b := h[0], h[1]
-	short := make([]byte, pmd.EthernetLen-1)
-	good := frame(b.port.MAC(), a.port.MAC(), 1, 576+pmd.FrameOverhead)
-	require.Equal(t, 2, a.send(short, good))
-	buf := a.load(good)
-	a.pool.Desc(buf).Len++
-	require.Equal(t, 1, a.q.Tx([]mem.Buf{buf}))
-	a.pool.Free(buf)
-	require.Equal(t, [][]byte{good}, b.recv(8))
-	require.Equal(t, Drops{Length: 2}, a.q.Drops())
-	require.EqualValues(t, 2, a.q.Counters().TxErrors)
+	bothModes(t, func(t *testing.T, cfg Config) {
+		cfg.MTU = 576
+		h := newHosts(t, cfg, 16)
+		a, b := h[0], h[1]
+		short := make([]byte, pmd.EthernetLen-1)
+		good := frame(b.port.MAC(), a.port.MAC(), 1, 576+pmd.FrameOverhead)
+		require.Equal(t, 2, a.send(short, good))
+		buf := a.load(good)
+		a.pool.Desc(buf).Len++
+		require.Equal(t, 1, a.q.Tx([]mem.Buf{buf}))
+		a.pool.Free(buf)
+		require.Equal(t, [][]byte{good}, b.recv(8))
+		require.Equal(t, Drops{Length: 2}, a.q.Drops())
+		require.EqualValues(t, 2, a.q.Counters().TxErrors)
+	})
 }
 
 func TestPortThatIsDown(t *testing.T) {
-	l, err := New(Config{})
-	require.NoError(t, err)
-	a := &host{t: t, port: l.Port(0), pool: newPool(t, 8, 1500)}
-	q, err := a.port.Open(0, a.pool)
-	require.NoError(t, err)
-	a.q = q.(*Queue)
-	f := frame(l.Port(1).MAC(), a.port.MAC(), 1, 64)
-	require.Equal(t, 2, a.send(f, f))
-	require.Equal(t, Drops{Down: 2}, a.q.Drops())
+	bothModes(t, func(t *testing.T, cfg Config) {
+		l, err := New(cfg)
+		require.NoError(t, err)
+		pools := newPools(t, cfg, 2, 8, 1500)
+		a := &host{t: t, port: l.Port(0), pool: pools[0]}
+		q, err := a.port.Open(0, a.pool)
+		require.NoError(t, err)
+		a.q = q.(*Queue)
+		f := frame(l.Port(1).MAC(), a.port.MAC(), 1, 64)
+		require.Equal(t, 2, a.send(f, f))
+		require.Equal(t, Drops{Down: 2}, a.q.Drops())
 
-	b := &host{t: t, port: l.Port(1), pool: newPool(t, 8, 1500)}
-	q, err = b.port.Open(0, b.pool)
-	require.NoError(t, err)
-	b.q = q.(*Queue)
-	require.Empty(t, b.recv(4))
-	require.Equal(t, 1, a.send(f))
-	require.Equal(t, [][]byte{f}, b.recv(4))
-	require.NoError(t, b.port.Close())
-	require.Equal(t, 1, a.send(f))
-	require.Equal(t, Drops{Down: 3}, a.q.Drops())
-	require.EqualValues(t, 3, a.q.Counters().TxErrors)
+		b := &host{t: t, port: l.Port(1), pool: pools[1]}
+		q, err = b.port.Open(0, b.pool)
+		require.NoError(t, err)
+		b.q = q.(*Queue)
+		require.Empty(t, b.recv(4))
+		require.Equal(t, 1, a.send(f))
+		require.Equal(t, [][]byte{f}, b.recv(4))
+		require.NoError(t, b.port.Close())
+		require.Equal(t, 1, a.send(f))
+		require.Equal(t, Drops{Down: 3}, a.q.Drops())
+		require.EqualValues(t, 3, a.q.Counters().TxErrors)
+	})
 }
 
 func TestChecksumOffload(t *testing.T) {
-	h := newHosts(t, Config{ChecksumOffload: true}, 8)
-	a, b := h[0], h[1]
-	require.True(t, a.port.Caps().TxChecksum)
-	require.True(t, a.port.Caps().RxChecksum)
-	asks := a.load(frame(b.port.MAC(), a.port.MAC(), 1, 100))
-	d := a.pool.Desc(asks)
-	d.Flags, d.CsumStart, d.CsumOffset = mem.TxChecksum, 34, 16
-	done := a.load(frame(b.port.MAC(), a.port.MAC(), 2, 100))
-	require.Equal(t, 2, a.q.Tx([]mem.Buf{asks, done}))
+	bothModes(t, func(t *testing.T, cfg Config) {
+		cfg.ChecksumOffload = true
+		h := newHosts(t, cfg, 8)
+		a, b := h[0], h[1]
+		require.True(t, a.port.Caps().TxChecksum)
+		require.True(t, a.port.Caps().RxChecksum)
+		asks := a.load(frame(b.port.MAC(), a.port.MAC(), 1, 100))
+		d := a.pool.Desc(asks)
+		d.Flags, d.CsumStart, d.CsumOffset = mem.TxChecksum, 34, 16
+		done := a.load(frame(b.port.MAC(), a.port.MAC(), 2, 100))
+		require.Equal(t, 2, a.q.Tx([]mem.Buf{asks, done}))
 
-	bufs := make([]mem.Buf, 2)
-	require.Equal(t, 2, b.q.Rx(bufs))
-	d = b.pool.Desc(bufs[0])
-	require.Equal(t, mem.RxChecksumGood, d.Flags)
-	require.True(t, pmd.Incomplete(d))
-	require.EqualValues(t, 34, d.CsumStart)
-	require.EqualValues(t, 16, d.CsumOffset)
-	// Nobody looked at the sender's own checksum.
-	require.Equal(t, mem.DescFlags(0), b.pool.Desc(bufs[1]).Flags)
+		bufs := make([]mem.Buf, 2)
+		require.Equal(t, 2, b.q.Rx(bufs))
+		d = b.pool.Desc(bufs[0])
+		require.Equal(t, mem.RxChecksumGood, d.Flags)
+		require.True(t, pmd.Incomplete(d))
+		require.EqualValues(t, 34, d.CsumStart)
+		require.EqualValues(t, 16, d.CsumOffset)
+		// Nobody looked at the sender's own checksum.
+		require.Equal(t, mem.DescFlags(0), b.pool.Desc(bufs[1]).Flags)
+	})
 }
 
 // What one frame asked for is nothing to the next one that goes through its cell.
 func TestOffloadsAreTheFramesOwn(t *testing.T) {
-	h := newHosts(t, Config{ChecksumOffload: true, Slots: 1}, 4)
-	a, b := h[0], h[1]
-	var got [1]mem.Buf
-	for _, want := range []mem.Desc{{Flags: mem.RxChecksumGood, CsumStart: 34, CsumOffset: 16}, {}} {
-		buf := a.load(frame(b.port.MAC(), a.port.MAC(), 1, 100))
-		if d := a.pool.Desc(buf); want.Flags != 0 {
-			d.Flags, d.CsumStart, d.CsumOffset = mem.TxChecksum, want.CsumStart, want.CsumOffset
+	bothModes(t, func(t *testing.T, cfg Config) {
+		cfg.ChecksumOffload, cfg.Slots = true, 1
+		h := newHosts(t, cfg, 4)
+		a, b := h[0], h[1]
+		var got [1]mem.Buf
+		for _, want := range []mem.Desc{{Flags: mem.RxChecksumGood, CsumStart: 34, CsumOffset: 16}, {}} {
+			buf := a.load(frame(b.port.MAC(), a.port.MAC(), 1, 100))
+			if d := a.pool.Desc(buf); want.Flags != 0 {
+				d.Flags, d.CsumStart, d.CsumOffset = mem.TxChecksum, want.CsumStart, want.CsumOffset
+			}
+			require.Equal(t, 1, a.q.Tx([]mem.Buf{buf}))
+			require.Equal(t, 1, b.q.Rx(got[:]))
+			d := *b.pool.Desc(got[0])
+			d.Off, d.Len = 0, 0
+			require.Equal(t, want, d)
+			a.pool.Free(buf)
+			b.pool.Free(got[0])
 		}
-		require.Equal(t, 1, a.q.Tx([]mem.Buf{buf}))
-		require.Equal(t, 1, b.q.Rx(got[:]))
-		d := *b.pool.Desc(got[0])
-		d.Off, d.Len = 0, 0
-		require.Equal(t, want, d)
-		a.pool.Free(buf)
-		b.pool.Free(got[0])
-	}
+	})
 }
 
 func TestUnclaimedOffloadPanics(t *testing.T) {
@@ -345,7 +383,7 @@ func TestSameCallsSameFrames(t *testing.T) {
 }
 
 func TestMemoryIsAsLargeAsSaid(t *testing.T) {
-	for _, cfg := range []Config{{}, {Ports: 3, MTU: 9000, Slots: 8}, {Ports: 2, MTU: 68, Slots: 1}} {
+	for _, cfg := range []Config{{}, {Ports: 3, MTU: 9000, Slots: 8}, {Ports: 2, MTU: 68, Slots: 1}, {ZeroCopy: true, Slots: 1}, {ZeroCopy: true, MTU: 9000}} {
 		arena := hugepages.Heap(cfg.MemoryBytes() + 4096)
 		b, err := arena.Carve(cfg.MemoryBytes(), 64)
 		require.NoError(t, err)
@@ -374,26 +412,29 @@ func TestMemoryIsAsLargeAsSaid(t *testing.T) {
 
 // What an earlier Link left in the memory is no frame of this one.
 func TestMemoryOfAnEarlierLink(t *testing.T) {
-	cfg := Config{Slots: 4}
-	cfg.Memory = heapMemory(cfg.MemoryBytes())
-	old := newHosts(t, cfg, 8)
-	f := frame(old[1].port.MAC(), old[0].port.MAC(), 1, 64)
-	require.Equal(t, cfg.Slots, old[0].send(f, f, f, f))
-	h := newHosts(t, cfg, 8)
-	require.Empty(t, h[1].recv(8))
-	require.Equal(t, cfg.Slots-1, h[0].send(f, f, f))
-	require.Len(t, h[1].recv(8), cfg.Slots-1)
+	bothModes(t, func(t *testing.T, cfg Config) {
+		cfg.Slots = 4
+		cfg.Memory = heapMemory(cfg.MemoryBytes())
+		old := newHosts(t, cfg, 8)
+		f := frame(old[1].port.MAC(), old[0].port.MAC(), 1, 64)
+		require.Equal(t, cfg.Slots, old[0].send(f, f, f, f))
+		h := newHosts(t, cfg, 8)
+		require.Empty(t, h[1].recv(8))
+		require.Equal(t, cfg.Slots-1, h[0].send(f, f, f))
+		require.Len(t, h[1].recv(8), cfg.Slots-1)
+	})
 }
 
 func TestConfigErrors(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"wire: 17 ports wanted; a link has 2 to 16":             {Ports: 17},
-		"wire: 1 ports wanted; a link has 2 to 16":              {Ports: 1},
-		"wire: MTU 67; must be 68 to 65513":                     {MTU: 67},
-		"wire: MTU 65514; must be 68 to 65513":                  {MTU: 65514},
-		"wire: 500 slots; must be a power of two up to 1048576": {Slots: 500},
-		"wire: 1 MACs for 2 ports; give one each or none":       {MACs: make([][6]byte, 1)},
-		"wire: 3 names for 2 ports; give one each or none":      {Names: make([]string, 3)},
+		"wire: 17 ports wanted; a link has 2 to 16":                          {Ports: 17},
+		"wire: 1 ports wanted; a link has 2 to 16":                           {Ports: 1},
+		"wire: MTU 67; must be 68 to 65513":                                  {MTU: 67},
+		"wire: MTU 65514; must be 68 to 65513":                               {MTU: 65514},
+		"wire: 500 slots; must be a power of two up to 1048576":              {Slots: 500},
+		"wire: 1 MACs for 2 ports; give one each or none":                    {MACs: make([][6]byte, 1)},
+		"wire: 3 names for 2 ports; give one each or none":                   {Names: make([]string, 3)},
+		"wire: 3 ports without copying; that is for a pair: a switch copies": {Ports: 3, ZeroCopy: true},
 	} {
 		_, err := New(cfg)
 		require.EqualError(t, err, want)
@@ -471,36 +512,48 @@ func (h *host) exchange(peer [6]byte, want int, seed uint64, deadline time.Time)
 }
 
 func TestTwoGoroutines(t *testing.T) {
-	const want = 20000
-	h := newHosts(t, Config{Slots: 64}, 256)
-	deadline := time.Now().Add(30 * time.Second)
-	var wg sync.WaitGroup
-	var bad [2]string
-	for i := range 2 {
-		wg.Go(func() { bad[i] = h[i].exchange(h[1-i].port.MAC(), want, uint64(i), deadline) })
-	}
-	wg.Wait()
-	require.Equal(t, [2]string{}, bad)
-	for i := range 2 {
-		require.EqualValues(t, want, h[i].q.Counters().RxFrames)
-		require.Equal(t, h[i].pool.Size(), h[i].pool.Available())
-	}
+	bothModes(t, func(t *testing.T, cfg Config) {
+		const want = 20000
+		cfg.Slots = 64
+		h := newHosts(t, cfg, 256)
+		deadline := time.Now().Add(30 * time.Second)
+		var wg sync.WaitGroup
+		var bad [2]string
+		for i := range 2 {
+			wg.Go(func() { bad[i] = h[i].exchange(h[1-i].port.MAC(), want, uint64(i), deadline) })
+		}
+		wg.Wait()
+		require.Equal(t, [2]string{}, bad)
+		for range 2 { // the last Bufs go back
+			require.Empty(t, h[0].recv(1))
+			require.Empty(t, h[1].recv(1))
+		}
+		for i := range 2 {
+			require.EqualValues(t, want, h[i].q.Counters().RxFrames)
+			require.Equal(t, 256, h[i].pool.Available())
+		}
+	})
 }
 
 func TestNoAllocation(t *testing.T) {
-	for _, ports := range []int{2, 4} {
-		h := newHosts(t, Config{Ports: ports}, 64)
+	for _, cfg := range []Config{{Ports: 2}, {Ports: 4}, {ZeroCopy: true}} {
+		h := newHosts(t, cfg, 64)
 		bufs, in := make([]mem.Buf, 32), make([]mem.Buf, 32)
 		f := frame(h[1].port.MAC(), h[0].port.MAC(), 1, 1514)
-		for i := range bufs {
-			bufs[i] = h[0].load(f)
-		}
 		var out, back pmd.Queue = h[0].q, h[1].q
 		allocs := testing.AllocsPerRun(200, func() {
+			for i := range bufs {
+				bufs[i] = h[0].pool.Alloc()
+				h[0].pool.Desc(bufs[i]).Len = uint32(len(f))
+				copy(h[0].pool.Data(bufs[i]), f)
+			}
 			if out.Tx(bufs) != len(bufs) || back.Rx(in) != len(in) {
 				panic("frames lost")
 			}
+			h[0].pool.FreeN(bufs)
 			h[1].pool.FreeN(in)
+			back.Rx(in)
+			out.Rx(in)
 		})
 		require.Zero(t, allocs)
 	}

@@ -31,6 +31,7 @@ type plan struct {
 	ways    []way
 	peers   []peer
 	verbose bool
+	json    bool
 }
 
 func main() {
@@ -78,13 +79,21 @@ func run(ctx context.Context, args []string) error {
 			}
 		}
 	}
+	if p.json {
+		return errors.Join(t.printJSON(os.Stdout, p), failures(failed))
+	}
 	fmt.Printf("%s, %d CPUs, %s: medians of %d rounds of %v, range in brackets; CPU is that of the stack's process.\n\n",
 		kernelRelease(), runtime.NumCPU(), runtime.Version(), p.rounds, p.length)
 	t.print(os.Stdout, p)
-	if failed > 0 {
-		return fmt.Errorf("%d transfers failed", failed)
+	return failures(failed)
+}
+
+// failures is the error of so many.
+func failures(n int) error {
+	if n == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%d transfers failed", n)
 }
 
 // parse reads the command line.
@@ -94,6 +103,7 @@ func parse(args []string) (*plan, error) {
 	f.StringVar(&p.bin, "bin", "build/peers", "directory of the ends' binaries")
 	f.IntVar(&p.rounds, "rounds", 5, "rounds")
 	f.DurationVar(&p.length, "for", 3*time.Second, "length of one transfer")
+	f.BoolVar(&p.json, "json", false, "print every transfer's goodput as JSON instead of a table")
 	f.BoolVar(&p.verbose, "v", false, "say each result as it comes")
 	mtus := f.String("mtu", "1500,9000", "MTUs")
 	ways := f.String("ways", "in,out", "in: kernel to stack, out: stack to kernel")

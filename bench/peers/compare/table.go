@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -61,6 +62,25 @@ func (t *table) print(w io.Writer, p *plan) {
 			}
 		}
 	}
+}
+
+// printJSON writes all cells with their goodputs, least first: MTU by MTU, way by way, the peers in
+// the order they were named in.
+func (t *table) printJSON(w io.Writer, p *plan) error {
+	type row struct {
+		MTU       int
+		Way, Peer string
+		Gbps      []float64
+	}
+	var rows []row
+	for _, mtu := range p.mtus {
+		for _, d := range p.ways {
+			for _, e := range p.peers {
+				rows = append(rows, row{mtu, words[d], e.name, t.column(cell{mtu, d, e.name}, goodput)})
+			}
+		}
+	}
+	return json.NewEncoder(w).Encode(rows)
 }
 
 var words = map[way]string{in: "kernel -> stack", out: "stack -> kernel"}

@@ -34,6 +34,12 @@ func TestTable(t *testing.T) {
 | 1500 | stack -> kernel | ours | 5.00 (5.00 to 5.00) | 1.00x | 2.000 | 3.000 |
 | 1500 | stack -> kernel | gvisor | failed | | | |
 `, b.String())
+	b.Reset()
+	require.NoError(t, tab.printJSON(&b, p))
+	require.JSONEq(t, `[{"MTU":1500,"Way":"kernel -> stack","Peer":"ours","Gbps":[10,20,30]},
+		{"MTU":1500,"Way":"kernel -> stack","Peer":"gvisor","Gbps":[8]},
+		{"MTU":1500,"Way":"stack -> kernel","Peer":"ours","Gbps":[5]},
+		{"MTU":1500,"Way":"stack -> kernel","Peer":"gvisor","Gbps":null}]`, b.String())
 }
 
 // The receiver's time counts, and octets that one end counts and the other does not are no goodput.

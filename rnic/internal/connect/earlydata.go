@@ -65,7 +65,12 @@ func (c *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 		return stack.Taken
 	}
 	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(c.Pool.Slot(b))))
-	h.pieces = append(h.pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
+	own := c.Pool.Own(b) // an FPDU that begins here will be held, and joined
+	if own == mem.NoBuf {
+		c.Fail(errPipelined)
+		return stack.Taken
+	}
+	h.pieces = append(h.pieces, piece{off: off, buf: own, pos: uint32(pos), n: uint32(len(data))})
 	return stack.Kept
 }
 

@@ -1,0 +1,219 @@
+// Package floor is what moving octets with a CRC from one core to another costs at least: a
+// lock-free ring and no protocol. One thread copies payload from a source of 1 MiB into buffers and
+// computes its CRC32C, the other verifies that and copies the payload out. It is what the stack is
+// held against:
+//
+//   - with 2 copies, as over a NIC whose DMA costs no core anything, and as over pmd/wire without copying
+//   - with 4, two of them standing for the DMA of both ends, as pmd/wire makes them
+package floor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/rnicd/rnicd/bench/yard"
+	"github.com/rnicd/rnicd/crc32c"
+	"github.com/rnicd/rnicd/mem"
+)
+
+const (
+	sourceBytes = 1 << 20
+	burstMax    = 32
+	lineBytes   = 64
+)
+
+// Config of a Floor.
+type Config struct {
+	Payload int // octets of a buffer
+	Copies  int // 2 or 4
+	Slots   int // buffers on their way, a power of two
+	Burst   int // of them published together, at most burstMax
+}
+
+// slot is a buffer on its way.
+type slot struct{ at, n, crc uint32 }
+
+// Floor is one of them. The sender is its Left side, the receiver its Right.
+type Floor struct {
+	cfg    Config
+	stride int
+	ring   *mem.SPSC[slot]
+	back   *mem.SPSC[uint32] // slots that are free again
+	shared []byte            // the slots' octets
+	left   side
+	right  side
+	free   []uint32 // the sender's
+	failed error
+}
+
+// side is what one thread alone has.
+type side struct {
+	memory []byte // source or destination
+	at     int    // in it
+	bufs   []byte // with 4 copies
+	next   uint32 // of bufs
+	_      [lineBytes]byte
+}
+
+// New makes a Floor.
+func New(cfg Config) (*Floor, error) {
+	if cfg.Copies != 2 && cfg.Copies != 4 || cfg.Payload < 1 || cfg.Payload > sourceBytes ||
+		bits.OnesCount(uint(cfg.Slots)) != 1 || cfg.Burst < 1 || cfg.Burst > min(burstMax, cfg.Slots) {
+		return nil, fmt.Errorf("floor: %+v: want 2 or 4 copies, a payload up to %d, a power of two of slots, a burst up to %d of them", cfg, sourceBytes, burstMax)
+	}
+	// An odd number of lines, as in pmd/wire.
+	f := &Floor{cfg: cfg, stride: ((cfg.Payload+lineBytes-1)/lineBytes | 1) * lineBytes}
+	f.ring = mem.NewSPSC(make([]slot, cfg.Slots))
+	f.back = mem.NewSPSC(make([]uint32, cfg.Slots))
+	f.shared = make([]byte, cfg.Slots*f.stride)
+	for i := range cfg.Slots {
+		f.free = append(f.free, uint32(i))
+	}
+	source := rand.NewChaCha8([32]byte{byte(cfg.Payload), byte(cfg.Copies)})
+	f.left.memory, f.right.memory = make([]byte, sourceBytes), make([]byte, sourceBytes)
+	_, _ = source.Read(f.left.memory) // never fails
+	if cfg.Copies == 4 {
+		f.left.bufs, f.right.bufs = make([]byte, cfg.Slots*f.stride), make([]byte, cfg.Slots*f.stride)
+	}
+	return f, nil
+}
+
+// octets are those of slot i in memory.
+func (f *Floor) octets(memory []byte, i uint32, n int) []byte { return memory[int(i)*f.stride:][:n] }
+
+// piece is the next of the side's memory.
+func (s *side) piece(n int) []byte {
+	if s.at == len(s.memory) {
+		s.at = 0
+	}
+	p := s.memory[s.at:min(s.at+n, len(s.memory))]
+	s.at += len(p)
+	return p
+}
+
+// buf is the side's next buffer of its own.
+func (f *Floor) buf(s *side, n int) []byte {
+	s.next = (s.next + 1) & uint32(f.cfg.Slots-1)
+	return f.octets(s.bufs, s.next, n)
+}
+
+// Left sends.
+func (f *Floor) Left(s *yard.Slice) {
+	for !s.Over() {
+		f.takeBack()
+		n := min(f.cfg.Burst, len(f.free))
+		if n < f.cfg.Burst {
+			continue
+		}
+		for i := range n {
+			at := f.free[len(f.free)-1-i]
+			from := f.left.piece(f.cfg.Payload)
+			to := f.octets(f.shared, at, len(from))
+			crc := uint32(0)
+			if f.cfg.Copies == 4 {
+				buf := f.buf(&f.left, len(from))
+				copy(buf, from)
+				crc = crc32c.Update(0, buf)
+				copy(to, buf)
+			} else {
+				copy(to, from)
+				crc = crc32c.Update(0, to)
+			}
+			*f.ring.Reserve(i) = slot{at, uint32(len(from)), crc}
+		}
+		f.free = f.free[:len(f.free)-n]
+		f.ring.Publish(n)
+	}
+}
+
+// takeBack makes slots free that came back.
+func (f *Floor) takeBack() {
+	var back [burstMax]uint32
+	f.free = append(f.free, back[:f.back.PopN(back[:])]...)
+}
+
+// Right receives.
+func (f *Floor) Right(s *yard.Slice) {
+	const tell = 64 << 10
+	done := 0
+	var slots [burstMax]slot
+	var back [burstMax]uint32
+	for !s.Over() {
+		n := f.ring.PopN(slots[:])
+		if n == 0 {
+			continue
+		}
+		for i, c := range slots[:n] {
+			from := f.octets(f.shared, c.at, int(c.n))
+			if f.cfg.Copies == 4 {
+				buf := f.buf(&f.right, len(from))
+				copy(buf, from)
+				from = buf
+			}
+			if crc32c.Update(0, from) != c.crc {
+				f.failed = errors.New("floor: a CRC is wrong")
+			}
+			copy(f.right.piece(f.cfg.Payload), from)
+			back[i] = c.at
+			done += len(from)
+		}
+		f.back.PushN(back[:n])
+		if done >= tell {
+			s.Did(float64(done))
+			done = 0
+		}
+	}
+}
+
+// Check moves one source more, and says whether what was moved is what was sent.
+func (f *Floor) Check() error {
+	s := yard.Until(sourceBytes)
+	var left sync.WaitGroup
+	left.Go(func() { f.Left(s) })
+	f.Right(s)
+	left.Wait()
+	switch {
+	case f.failed != nil:
+		return f.failed
+	case !bytes.Equal(f.left.memory, f.right.memory):
+		return errors.New("floor: what arrived is not what was sent")
+	}
+	return nil
+}
+
+// Contender is f under a name.
+func (f *Floor) Contender(name string) *yard.Contender {
+	return &yard.Contender{Name: name, Unit: "octets/s", Left: f.Left, Right: f.Right, Check: f.Check}
+}
+
+// Best tries working sets and bursts for a payload, in turns, and returns the fastest.
+func Best(crew *yard.Crew, payload, copies, turns int, length time.Duration) (Config, error) {
+	var cfgs []Config
+	var all []*yard.Contender
+	for _, slots := range []int{16, 32, 64, 128, 512} {
+		for _, burst := range []int{4, 16} {
+			cfg := Config{payload, copies, slots, burst}
+			f, err := New(cfg)
+			if err != nil {
+				return cfg, err
+			}
+			cfgs, all = append(cfgs, cfg), append(all, f.Contender(fmt.Sprint(cfg)))
+		}
+	}
+	series, err := crew.Take(turns, length, all...)
+	if err != nil {
+		return Config{}, err
+	}
+	best := 0
+	for i, s := range series {
+		if s.Best() > series[best].Best() {
+			best = i
+		}
+	}
+	return cfgs[best], nil
+}

@@ -1,0 +1,57 @@
+//go:build dpdk
+
+package bench
+
+import (
+	"os"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/bench/yard"
+	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/dpdk"
+)
+
+func init() { parts = append(parts, part{"dpdk", dpdkPart}) }
+
+// addressed is a port with a MAC of ours: net_ring's have none, and take every frame.
+type addressed struct {
+	pmd.Port
+	mac [6]byte
+}
+
+func (p addressed) MAC() [6]byte { return p.mac }
+
+// dpdkPart is bulk Write over DPDK's net_ring beside pmd/wire.
+func dpdkPart(y *yardstick) {
+	const name = "Write over DPDK's net_ring to pmd/wire, MTU 1500"
+	why := ""
+	if y.dry || os.Geteuid() != 0 {
+		why = "the EAL needs root and hugepages, and starts once in a process"
+	} else if err := dpdk.Init(nil); err != nil {
+		why = err.Error()
+	}
+	if why != "" {
+		y.missing("x", atLeast(0.9), why, name)
+		return
+	}
+	c := cable{mtu: 1500}
+	a, b, err := dpdk.RingPair("yard", 512)
+	require.NoError(y, err)
+	var ports [2]pmd.Port
+	var pools [2]*mem.Pool
+	bufs := testhost.PoolConfig(4096, 2048) // a whole mbuf
+	for i, vdev := range []string{a, b} {
+		arena := newArena(y, int64(bufs.Bytes())+1<<16)
+		pools[i], err = mem.NewPool(arena, bufs)
+		require.NoError(y, err)
+		port, err := dpdk.Open(dpdk.Config{Vdev: vdev, Arena: arena, MTU: c.mtu})
+		require.NoError(y, err)
+		y.Cleanup(func() { require.NoError(y, port.Close()) })
+		ports[i] = addressed{port, [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
+	}
+	s := y.take(writing(y, "Write beside net_ring", c, false), writingOn(y, "Write over net_ring", onPorts(y, c, ports, pools), false))
+	y.row(name, "x", atLeast(0.9), yard.Ratio(s[1], s[0]), "pmd/wire copies and offloads checksums, net_ring neither copies nor offloads")
+}

@@ -1,0 +1,253 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/bench/yard"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+const usPerNs = 1e-3
+
+// latencyPart is Write of 8 octets, one way.
+func latencyPart(y *yardstick) {
+	g := newCable(y, cable{mtu: 1500, zeroCopy: false})
+	ask, answer := pingPair(y, g.server, g.client, false, 8<<20)
+	park(y, g)
+	y.take(&yard.Contender{
+		Name: "Write of 8 octets there and back", Unit: "pairs/s", Resume: g.clock.resume, Pause: g.clock.pause,
+		Left: func(s *yard.Slice) {
+			g.client.app = ask.step
+			ask.resumed = true
+			for seen := ask.seen; !s.Over(); {
+				g.client.poller.Turn()
+				if ask.seen > seen+64 {
+					s.Did(float64(ask.seen - seen))
+					seen = ask.seen
+				}
+			}
+		},
+		Right: func(s *yard.Slice) {
+			g.server.app = answer.step
+			for !s.Over() {
+				g.server.poller.Turn()
+			}
+		},
+		Check: func() error {
+			g.client.app, g.server.app = nil, nil
+			return errors.Join(ask.failed, answer.failed)
+		},
+	})
+	halves := make([]float64, len(ask.samples))
+	for i, ns := range ask.samples {
+		halves[i] = float64(ns) / 2 * usPerNs
+	}
+	v := yard.Samples(halves)
+	y.row("Write of 8 octets, one way, median", "us", atMost(0.8), v, "best decile, median and quartiles of all exchanges")
+	tail := yard.Quantile(halves, 0.999)
+	y.row("Write of 8 octets, one way, p99.9", "us", atMost(10), yard.Value{Best: tail, Median: tail, Low: tail, High: tail, Slices: v.Slices}, "of all exchanges")
+}
+
+// sendsPart is Sends of 64 octets a core: two cores of which each has one end.
+func sendsPart(y *yardstick) {
+	var all []*yard.Contender
+	for _, way := range []smallWay{{rnic.PackNow, 32, true}, {rnic.PackFull, 32, true}} {
+		all = append(all, sending(y, way))
+	}
+	s := y.take(all...)
+	best := s[0]
+	for _, x := range s {
+		if x.Best() > best.Best() {
+			best = x
+		}
+		y.row(x.Name+", a core of two", "M/s", yard.Goal{}, yard.Rate(x, 0.5e-6), "")
+	}
+	y.row("Sends of 64 octets a core", "M/s", atLeast(6), yard.Rate(best, 0.5e-6), "the faster of these")
+}
+
+func sending(y *yardstick, way smallWay) *yard.Contender {
+	const tell = 1024
+	g := newCable(y, cable{mtu: 1500})
+	send, recv := smallPair(y, g.server, g.client, way, 1<<62)
+	park(y, g)
+	return &yard.Contender{
+		Name: "Send of 64 octets, " + way.String(), Unit: "Sends/s", Resume: g.clock.resume, Pause: g.clock.pause,
+		Left: func(s *yard.Slice) {
+			g.client.app = send.step
+			for !s.Over() {
+				g.client.poller.Turn()
+			}
+		},
+		Right: func(s *yard.Slice) {
+			g.server.app = recv.step
+			for from := recv.got; !s.Over(); {
+				g.server.poller.Turn()
+				if recv.got-from >= tell {
+					s.Did(float64(recv.got - from))
+					from = recv.got
+				}
+			}
+		},
+		Check: func() error {
+			g.client.app, g.server.app = nil, nil
+			if recv.wrong > 0 || recv.got == 0 {
+				return fmt.Errorf("%d of %d Sends are not what was sent", recv.wrong, recv.got)
+			}
+			return errors.Join(send.failed, recv.failed)
+		},
+	}
+}
+
+// connectionsPart is what a connection takes, and what a segment costs among many.
+func connectionsPart(y *yardstick) {
+	many := 100_000
+	goal, size := yard.Goal{}, yard.Goal{}
+	switch {
+	case y.dry:
+		many = 1000
+	case y.full:
+		many, goal, size = 1_000_000, atMost(1.5), atMost(1024)
+	}
+	octets := idleOctets(y, many)
+	note := ""
+	if !y.full {
+		note = "the goal is about 1,000,000: make bench"
+	}
+	y.row(fmt.Sprintf("memory of an end, %d connections", many), "octets", size, yard.Value{Best: octets, Median: octets, Low: octets, High: octets, Slices: 1}, note)
+	runtime.GC()
+	s := y.take(echoing(y, 32), echoing(y, many))
+	y.row(fmt.Sprintf("a segment among %d connections to among 32", many), "x", goal, yard.Ratio(s[0], s[1]), note)
+	y.row("a segment among 32 connections", "ns", yard.Goal{}, yard.Cost(s[0], 1e9), "both ends and the wire")
+}
+
+// echoing is requests and answers of 64 octets over n connections at random, both ends on one core.
+func echoing(y *yardstick, n int) *yard.Contender {
+	const burst = 32
+	p := newPollers(y, n)
+	clients, servers := make([]echo, n), make([]echo, n)
+	p.establish(n, func(server bool, i int) stack.Upper {
+		if server {
+			servers[i].server = true
+			return &servers[i]
+		}
+		return &clients[i]
+	})
+	r := rand.New(rand.NewPCG(1, 1))
+	order := make([]uint32, 1<<20)
+	for i := range order {
+		order[i] = uint32(r.IntN(n))
+	}
+	var counters [2]stack.Counters
+	frames := func() uint64 {
+		p.server.Snapshot(&counters[0])
+		p.client.Snapshot(&counters[1])
+		return counters[0].RxFrames + counters[1].RxFrames
+	}
+	asked := 0
+	return &yard.Contender{
+		Name: fmt.Sprintf("segments among %d connections", n), Unit: "segments/s",
+		Left: func(s *yard.Slice) {
+			for from := frames(); !s.Over(); {
+				for range 16 {
+					for range burst {
+						e := &clients[order[asked%len(order)]]
+						e.owed += requestOctets
+						e.conn.Send()
+						asked++
+					}
+					for p.turn(burst*250) > 0 {
+					}
+				}
+				now := frames()
+				s.Did(float64(now - from))
+				from = now
+			}
+		},
+		Check: func() error {
+			got, answered := 0, 0
+			for i := range clients {
+				got, answered = got+servers[i].got, answered+clients[i].got
+			}
+			if want := asked * requestOctets; got != want || answered != want {
+				return fmt.Errorf("of %d octets %d arrived and %d came back", want, got, answered)
+			}
+			return nil
+		},
+	}
+}
+
+// startupsPart is connections with MPA's start-up, opened and aborted, both ends on one core.
+func startupsPart(y *yardstick) {
+	g := newCable(y, cable{mtu: 1500, manual: true})
+	ctx := context.Background()
+	l, err := g.server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
+	require.NoError(y, err)
+	defer l.Close()
+	hosts := [2]*host{g.server, g.client}
+	var opt [2]rnic.QPOptions
+	for i, h := range hosts {
+		opt[i].PD = h.dev.AllocPD()
+		cq, err := h.dev.CreateCQ(1 << 16)
+		require.NoError(y, err)
+		opt[i].SendCQ, opt[i].RecvCQ, opt[i].SendDepth, opt[i].RecvDepth = cq, cq, 1, 1
+	}
+	private := []byte("who I am")
+	one := func() error {
+		var qps [2]*rnic.QueuePair
+		for i, h := range hosts {
+			if qps[i], err = h.dev.CreateQP(opt[i]); err != nil {
+				return err
+			}
+		}
+		if err := qps[1].StartConnect(ctx, "10.9.0.1:7174", rnic.ConnParam{PrivateData: private}); err != nil {
+			return err
+		}
+		for qps[1].State() != rnic.RTS {
+			g.turn()
+			if req := l.Poll(); req != nil {
+				if !bytes.Equal(req.PrivateData(), private) {
+					return errors.New("private data is not what was sent")
+				}
+				if err := req.Accept(ctx, qps[0], rnic.ConnParam{}); err != nil {
+					return err
+				}
+			}
+			if qps[1].State() == rnic.Closed {
+				return qps[1].Err()
+			}
+		}
+		qps[1].Abort()
+		qps[0].Abort()
+		for qps[0].State() != rnic.Closed || qps[1].State() != rnic.Closed {
+			g.turn()
+		}
+		return nil
+	}
+	var failed error
+	done := 0
+	s := y.take(&yard.Contender{
+		Name: "start-ups", Unit: "connections/s", Left: func(s *yard.Slice) {
+			for !s.Over() && failed == nil {
+				if failed = one(); failed == nil {
+					s.Did(1)
+					done++
+				}
+			}
+		},
+		Check: func() error {
+			if done == 0 {
+				failed = errors.Join(failed, errors.New("no connection was made"))
+			}
+			return failed
+		},
+	})
+	y.row("start-ups (TCP and MPA) a core, both ends on it", "1/s", atLeast(150_000), yard.Rate(s[0], 1), "one after the other, QueuePairs made and destroyed")
+}

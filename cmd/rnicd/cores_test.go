@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCores(t *testing.T) {
+	for args, want := range map[string][]int{
+		"":                                   {coreNone},
+		"--queues 2":                         {coreNone, coreNone},
+		"--core 3 --queues 3":                {3, 4, 5},
+		"--cores 2-5":                        {2, 3, 4, 5},
+		"--cores 8,2-3,0":                    {8, 2, 3, 0},
+		"--cores 2-3 --queues 2":             {2, 3},
+		"--cores 1023":                       {1023},
+		"--pmd memif --socket s --cores 1,0": {1, 0},
+	} {
+		var o nicOptions
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.flags(f)
+		require.NoError(t, f.Parse(strings.Fields(args)))
+		require.NoError(t, o.checkDevice(), args)
+		var got []int
+		for i := range o.queueCount() {
+			core, err := o.coreOf(i)
+			require.NoError(t, err)
+			got = append(got, core)
+		}
+		require.Equal(t, want, got, args)
+	}
+	for _, bad := range []string{"", "-", "a", "3-2", "-1", "1024", "1,,2", "2-3-4", "99999999999", "1-3,2"} {
+		_, err := parseCores(bad)
+		require.Error(t, err, bad)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
+	"github.com/rnicd/rnicd/pmd/dpdk"
+)
+
+// ailing is a device whose link and queues are as the test says.
+type ailing struct {
+	link  dpdk.Link
+	stuck []int
+}
+
+func (a *ailing) Link() dpdk.Link                      { return a.link }
+func (a *ailing) Stuck(time.Time, time.Duration) []int { return a.stuck }
+
+// Each change is told once.
+func TestHealthIsTold(t *testing.T) {
+	var b bytes.Buffer
+	out := newOutput(&b)
+	d := &ailing{link: dpdk.Link{Up: true, FullDuplex: true, Mbps: 25_000}}
+	h := &health{device: d, link: d.link}
+	said := func() string {
+		defer b.Reset()
+		for range 3 {
+			h.look(time.Now(), out)
+		}
+		return b.String()
+	}
+	require.Empty(t, said())
+	d.link = dpdk.Link{}
+	require.Equal(t, "link        down\n", said())
+	d.stuck = []int{1}
+	require.Equal(t, "stuck       queue 1 of the device has taken no frame for 5s; the link is down\n", said())
+	d.link, d.stuck = dpdk.Link{Up: true, FullDuplex: true, Mbps: 10_000}, nil
+	require.Equal(t, "link        up, 10000 Mbit/s\nstuck       queue 1 of the device takes frames again\n", said())
+	(&health{}).look(time.Now(), out)
+}
+
+// Every policy serves; one that has the device wake it, on a TAP of ours and on DPDK's.
+func TestIdlePolicies(t *testing.T) {
+	for _, idle := range idleNames {
+		t.Run(idle, func(t *testing.T) {
+			ns := newNamespace(t)
+			server := ns.serving(t, "--region", "16MiB", "--idle", idle)
+			f := randomFile(t, 3<<20)
+			ns.put(t, f)
+			server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+			ns.stop(t, server)
+		})
+	}
+}
+
+// A server on net_tap that sleeps until it is interrupted; the driver's statistics are among its
+// counters, and an interface that is deleted ends it.
+func TestDPDKDaemonsDevice(t *testing.T) {
+	if programPath(t); !program.dpdk {
+		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the race detector")
+	}
+	ns := newNamespace(t)
+	var server *process
+	withEALMemory(t, func() *process {
+		server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB", "--idle", "interrupt", "--counters", "--mac", "02:00:0a:09:00:01")
+		server.Await(t, 1, "^ready ")
+		return server
+	})
+	ns.Run(t, "ip", "addr", "add", kernelHost+"/24", "dev", "rnic0")
+	ns.Run(t, "ip", "link", "set", "rnic0", "up")
+	f := randomFile(t, 3<<20)
+	ns.put(t, f)
+	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+	ns.Run(t, "ip", "link", "set", "rnic0", "down")
+	server.Expect(t, 1, "^link +down$")
+	ns.Run(t, "ip", "link", "set", "rnic0", "up")
+	server.Expect(t, 1, "^link +up, 10000 Mbit/s$")
+	ns.Run(t, "ip", "link", "del", "rnic0")
+	require.Equal(t, 1, server.Wait(t), "%s", server)
+	require.Len(t, server.Lines("^rnicd: dpdk: the device is gone: net_tap0"), 1, "%s", server)
+	require.NotEmpty(t, server.Lines("^ +xstats/rx_good_packets [0-9]+$"), "%s", server)
+}

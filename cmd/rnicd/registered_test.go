@@ -1,0 +1,47 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/daemon/driver"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/wire"
+)
+
+// heard is what the registered driver was told last.
+var heard driver.Config
+
+var registerCable = sync.OnceFunc(func() {
+	driver.Register(driver.Driver{Name: "cable", Open: func(c driver.Config) (pmd.Port, error) {
+		heard = c
+		link, err := wire.New(wire.Config{MTU: c.MTU})
+		if err != nil {
+			return nil, err
+		}
+		return link.Port(0), nil
+	}})
+})
+
+// A driver that another program registers is one of --pmd: it hears what the flags say of its
+// device, and Pollers run on its port.
+func TestRegisteredDriver(t *testing.T) {
+	registerCable()
+	o := linkFlags(t, strings.Fields("--pmd cable --dev dev7 --eal=a --mtu 1280 --no-offload --mac 02:00:00:00:00:07 --page normal --no-dad")...)
+	require.NoError(t, o.checkDevice())
+	n, err := openNIC(o, 1<<20, io.Discard, o.openPort)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, n.Close()) }()
+	require.NotNil(t, heard.Arena)
+	heard.Arena = nil
+	require.Equal(t, driver.Config{Device: "dev7", Args: []string{"a"}, MTU: 1280, Queues: 1, MAC: [6]byte{2, 0, 0, 0, 0, 7}, NoOffload: true}, heard)
+	require.NoError(t, n.start())
+
+	o = linkFlags(t, strings.Fields("--pmd cable --socket s --pci 1")...)
+	require.EqualError(t, o.checkDevice(), "--pmd cable has no use for --pci, --socket: leave that away")
+	require.EqualError(t, linkFlags(t, "--pmd", "banana").checkDevice(), `--pmd "banana": want tap, dpdk, memif, cable or kernel`)
+}

@@ -1,0 +1,149 @@
+package stack
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// sleepers is two Pollers, a Group, on a TAP of two queues that sleep until they are interrupted.
+func sleepers(t *testing.T) (pollers []*Poller) {
+	t.Helper()
+	netlab.Enter(t)
+	port, err := tap.New(tap.Config{Name: "sleep%d", Addr: kernelAddr, Queues: 2})
+	require.NoError(t, err)
+	g, err := NewGroup(2)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	for i := range 2 {
+		pool := newPool(t, labBufs)
+		q, err := port.Open(i, pool)
+		require.NoError(t, err)
+		p, err := New(Config{
+			Name: "sleeper", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true, Idle: IdleInterrupt,
+			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
+		})
+		require.NoError(t, err)
+		p.rouser.maxNs = int64(time.Hour) // whoever is not roused sleeps on
+		pollers = append(pollers, p)
+		run.Go(func() { _ = p.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		run.Wait()
+		_ = port.Close()
+	})
+	return pollers
+}
+
+// awaitAsleep returns when p sleeps until something comes.
+func awaitAsleep(t *testing.T, p *Poller) {
+	t.Helper()
+	require.Eventually(t, p.rouser.asleep.Load, 20*time.Second, 100*time.Microsecond)
+}
+
+// A Poller that sleeps is roused by what is submitted, by a frame, by a frame that came to another
+// member, and by its end; so it need not wake by itself.
+func TestInterruptsRouse(t *testing.T) {
+	pollers := sleepers(t)
+	for _, p := range pollers {
+		k := &kernelLab{t: t, Poller: p}
+		k.do(func() { require.NoError(t, p.Listen(7, 16, func(*Conn) Upper { return newMirror(t, 1000) })) })
+	}
+	for i := range 24 { // half of them come to the member that they do not belong to
+		for _, p := range pollers {
+			awaitAsleep(t, p)
+		}
+		_, err := pollers[i%2].Counters(t.Context())
+		require.NoError(t, err)
+		c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
+		require.NoError(t, err)
+		awaitAsleep(t, pollers[0])
+		awaitAsleep(t, pollers[1])
+		require.NoError(t, c.Close())
+	}
+	for _, p := range pollers {
+		n, err := p.Counters(t.Context())
+		require.NoError(t, err)
+		require.NotZero(t, n.Sleeps)
+	}
+}
+
+// rouse between the Poller's last look and its sleep is not lost, at whichever moment it comes.
+func TestRouseIsNeverLost(t *testing.T) {
+	netlab.Enter(t)
+	port, err := tap.New(tap.Config{Name: "rouse%d", Addr: kernelAddr})
+	require.NoError(t, err)
+	defer port.Close()
+	q, err := port.Open(0, newPool(t, labBufs))
+	require.NoError(t, err)
+	var r rouser
+	r.maxNs = int64(time.Hour)
+	require.NoError(t, r.prepare(q.(*tap.Queue)))
+	defer r.close()
+	r.device = deaf{q.(*tap.Queue)}
+	r.fds[0].Fd = -1 // poll takes no notice of it: only rouse ends a sleep
+	for moment := range 2 {
+		for range 50 {
+			look := func() int {
+				if moment == 0 {
+					r.rouse()
+				}
+				return 0
+			}
+			deadline := func() (now, at int64) {
+				if moment == 1 {
+					r.rouse()
+				}
+				return 0, int64(time.Hour)
+			}
+			require.True(t, r.sleep(look, deadline))
+		}
+	}
+	require.False(t, r.sleep(func() int { return 1 }, nil), "work ends it before it begins")
+	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }), "and a deadline that is reached")
+}
+
+// deaf is a device that never interrupts.
+type deaf struct{ *tap.Queue }
+
+func (deaf) Arm(bool) {}
+
+func TestInterruptConfig(t *testing.T) {
+	l := newLab(t, nil)
+	cfg := l.a.cfg
+	cfg.Idle = IdleInterrupt
+	_, err := New(cfg)
+	require.ErrorContains(t, err, "its queue has no interrupts")
+}
+
+// Neither of the others gives the core away; sleeping comes without yields before it.
+func TestPauseAndSleep(t *testing.T) {
+	w := waiter{idle: IdlePause}
+	for range 3 * spinTurns {
+		require.False(t, w.wait(0, 1<<60))
+	}
+	w = waiter{idle: IdleSleep}
+	for range spinTurns {
+		require.Equal(t, int64(-1), w.next(0, 1<<60))
+	}
+	require.Equal(t, int64(sleepMinNs), w.next(0, 1<<60))
+	w = waiter{idle: IdleInterrupt}
+	for range spinTurns + yieldTurns {
+		require.False(t, w.deep())
+		w.next(0, 1<<60)
+	}
+	for range 10 {
+		w.next(0, 1<<60)
+	}
+	require.True(t, w.deep())
+}
