@@ -181,7 +181,7 @@ func (h *half) place(u *mpa.ULPDU) {
 		err = h.stream.Place(u.Start, u.End, u.Len, u.Pieces, mem.RemoteWrite)
 	}
 	if err != nil {
-		h.rx.Stop(err)
+		panic(err)
 	}
 }
 

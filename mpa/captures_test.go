@@ -120,7 +120,7 @@ var opcodeNames = [16]string{"Write", "ReadReq", "ReadResp", "Send", "SendInv", 
 // countSink counts FPDUs by opcode.
 type countSink map[string]int
 
-func (c countSink) Place(u *ULPDU) error {
+func (c countSink) Place(u *ULPDU) {
 	second := u.Pieces[0]
 	if len(second) > 1 {
 		second = second[1:]
@@ -128,7 +128,6 @@ func (c countSink) Place(u *ULPDU) error {
 		second = u.Pieces[1]
 	}
 	c[opcodeNames[second[0]&15]]++
-	return nil
 }
 
 func (c countSink) String() string {

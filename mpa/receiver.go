@@ -247,18 +247,6 @@ func (r *Receiver) Verdict() Verdict {
 	return r.verdict
 }
 
-// Stop ends the Receiver for an error of the layer above in the ULPDU that Next has just returned,
-// which does not count as passed.
-func (r *Receiver) Stop(err error) {
-	r.err = err
-	if r.u.InOrder && r.next == r.u.End {
-		r.next = r.u.Start
-	}
-	r.stage, r.verdict = stageDone, Done
-	r.cur = offered{}
-	r.Close()
-}
-
 // PassAhead ends ReceiverConfig.InOrder. What waits beyond a gap is passed in order, or when more
 // comes that continues it.
 func (r *Receiver) PassAhead() { r.inOrder = false }
@@ -320,7 +308,7 @@ func (r *Receiver) lengthAt(head, off uint64, data []byte) int {
 // that has become whole, so nothing is left to pass here.
 func (r *Receiver) Edge(left uint64) uint64 { return min(left, r.next) }
 
-// Err is the *Error, or Stop's, that stopped the Receiver, or nil.
+// Err is the *Error that stopped the Receiver, or nil.
 func (r *Receiver) Err() error { return r.err }
 
 func (r *Receiver) Stats() ReceiverStats {

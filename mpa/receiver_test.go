@@ -1,7 +1,6 @@
 package mpa
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -326,18 +325,6 @@ func TestExtremeSizes(t *testing.T) {
 	}
 }
 
-func TestSinkErrorStops(t *testing.T) {
-	s := streamOf(both, 100, 100, 100)
-	r := newRig(t, rigConfig{Mode: both}, s)
-	r.place = errors.New("no such STag")
-	r.send(200, 250).is(Kept)
-	r.send(0, 150).is(Done)
-	require.Same(t, r.place, r.recv.Err())
-	r.place = nil
-	r.send(150, 200).is(Done).want().held(0).edge(len(s.octets), 0)
-	require.EqualValues(t, 1, r.recv.Stats().FPDUs)
-}
-
 func TestCloseFreesAndSwallows(t *testing.T) {
 	s := streamOf(both, 100, 100)
 	r := newRig(t, rigConfig{Mode: both}, s)
@@ -387,7 +374,7 @@ func TestInputDoesNotAllocate(t *testing.T) {
 
 type nullSink struct{}
 
-func (nullSink) Place(*ULPDU) error { return nil }
+func (nullSink) Place(*ULPDU) {}
 
 func BenchmarkInput(b *testing.B) {
 	for _, emss := range []int{1460, 8960} {

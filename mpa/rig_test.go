@@ -24,7 +24,6 @@ type rig struct {
 	got      []passed
 	direct   []bool
 	inOrder  []bool
-	place    error // what Place answers
 	verdict  Verdict
 	pos      int    // where in the slot octets are put; -1: after Headroom
 	quiet    bool   // for benchmarks
@@ -80,12 +79,9 @@ func newRig(t testing.TB, cfg rigConfig, s *stream) *rig {
 	return r
 }
 
-func (r *rig) Place(u *ULPDU) error {
-	if r.place != nil {
-		return r.place
-	}
+func (r *rig) Place(u *ULPDU) {
 	if r.quiet {
-		return nil
+		return
 	}
 	var b bytes.Buffer
 	for _, p := range u.Pieces {
@@ -100,7 +96,6 @@ func (r *rig) Place(u *ULPDU) error {
 	r.got = append(r.got, passed{u.Start - r.base, u.End - r.base, b.String()})
 	r.direct = append(r.direct, u.Direct)
 	r.inOrder = append(r.inOrder, u.InOrder)
-	return nil
 }
 
 // input offers octets in a Buf of their own and does what the Poller does with the Verdict.
@@ -223,8 +218,8 @@ func streamOf(mode Mode, sizes ...int) *stream {
 	return s
 }
 
-// sink takes ULPDUs. An error stops the Receiver.
-type sink interface{ Place(u *ULPDU) error }
+// sink takes ULPDUs.
+type sink interface{ Place(u *ULPDU) }
 
 // input is Input and what belongs to it.
 func input(r *Receiver, off uint64, b mem.Buf, data []byte, s sink) Verdict {
@@ -234,9 +229,7 @@ func input(r *Receiver, off uint64, b mem.Buf, data []byte, s sink) Verdict {
 
 func pass(r *Receiver, s sink) Verdict {
 	for u := r.Next(); u != nil; u = r.Next() {
-		if err := s.Place(u); err != nil {
-			r.Stop(err)
-		}
+		s.Place(u)
 	}
 	return r.Verdict()
 }

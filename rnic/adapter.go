@@ -102,7 +102,7 @@ func Open(cfg Config) (*Adapter, error) {
 		pollers = append(pollers, connect.NewPollerState(p, a.table.NewReader()))
 	}
 	a.host.Init(connect.HostConfig{
-		Pollers: pollers, Places: transport.NewPlaces(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
+		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
 		Manual: cfg.Manual, Public: publicError,
 	})
 	return a, nil
@@ -111,6 +111,20 @@ func Open(cfg Config) (*Adapter, error) {
 // Regions is how many of Config.RegionsMax are taken: by regions, windows and connections. Any
 // goroutine.
 func (a *Adapter) Regions() int { return a.table.Len() }
+
+// StartupCounters of an Adapter.
+type StartupCounters struct {
+	Fallbacks uint64 // connections tried anew in an older dialect
+	UnaskedS  uint64 // Replies with an S bit that their Request had not: the bit counts as zero
+	WakeUps   uint64 // RDMA Writes of no octets for Quirks.WakeUp
+}
+
+// StartupCounters returns what happened in start-up so far. Any goroutine.
+func (a *Adapter) StartupCounters() StartupCounters {
+	return StartupCounters{
+		Fallbacks: a.host.Startup.Fallbacks.Load(), UnaskedS: a.host.Startup.UnaskedS.Load(), WakeUps: a.host.Startup.WakeUps.Load(),
+	}
+}
 
 // Valid says whether s names a region or a window of this Adapter that is valid. Any goroutine.
 func (a *Adapter) Valid(s STag) bool {

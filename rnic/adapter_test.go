@@ -63,7 +63,7 @@ func TestAdapterClose(t *testing.T) {
 		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn) // the kernel may be told of the reset at once
 		late.expectClosedBy(stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
-		require.Zero(t, r.server.host.Places.Count())
+		require.Zero(t, r.server.host.Slots.Count())
 	})
 }
 

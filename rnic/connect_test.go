@@ -162,7 +162,7 @@ func TestConnectNowhere(t *testing.T) {
 			require.Equal(t, Flushed, c.await(1)[0].Status)
 		}
 		require.Empty(t, r.client.host.Live())
-		require.Zero(t, r.client.host.Places.Count())
+		require.Zero(t, r.client.host.Slots.Count())
 	})
 }
 
@@ -234,13 +234,13 @@ func TestAbortDuringHandshake(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		result := make(chan error, 1)
 		go func() { result <- c.qp.Connect(r.ctx, addr, c.conn) }()
-		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.host.Places.Count() == 1 })
+		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.host.Slots.Count() == 1 })
 		_ = end(c.qp) // Close tells why the connection ended, as Connect does
 		var ce *ConnectError
 		require.ErrorAs(t, <-result, &ce)
 		require.NoError(t, r.ctx.Err(), "it waited for the kernel")
 		c.awaitClosed()
-		require.Zero(t, r.client.host.Places.Count())
+		require.Zero(t, r.client.host.Slots.Count())
 	}
 }
 

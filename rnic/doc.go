@@ -25,7 +25,7 @@
 //	grant := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(mr.STag())), mr.Base())
 //	err = req.Accept(ctx, qp, rnic.ConnParam{PrivateData: grant})
 //
-// Both are the example "embed", whole and with its errors checked.
+// Both are docs/examples/embed, a whole program with its errors checked.
 //
 // QPOptions is what a QueuePair is, ConnParam how it connects. Reads and atomics need depths:
 // ConnParam.ORD of them may be under way from this end at a time, and IRD of the peer's are served;

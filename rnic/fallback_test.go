@@ -169,7 +169,7 @@ func TestFallbackCannotDial(t *testing.T) {
 	p.closeSend()
 	c.expectClosedBy(ErrClosed)
 	require.ErrorIs(t, <-c.qp.end.Connected(), ErrClosed)
-	require.Zero(t, r.client.host.Places.Count())
+	require.Zero(t, r.client.host.Slots.Count())
 }
 
 // Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read depths are then the ULPs' affair.

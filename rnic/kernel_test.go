@@ -18,7 +18,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Whatever way connections over sockets end, their goroutines, timers, places and epoch words go with them.
+// Whatever way connections over sockets end, their goroutines, timers, slots and epoch words go with them.
 func TestSocketsLeaveNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) {}}})
@@ -44,7 +44,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	_ = r.peerDials() // says nothing, and is still there when the Adapter closes
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
-		r.until("all places", func() bool { return a.host.Places.Count() == 0 })
+		r.until("all slots", func() bool { return a.host.Slots.Count() == 0 })
 		require.Empty(t, a.host.Live())
 		require.Zero(t, reflect.ValueOf(a.table).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
 	}

@@ -73,6 +73,9 @@ var (
 		(EventReceiveLow^EventKind(qp.EventReceiveLow))|
 		(EventReceiveHigh^EventKind(qp.EventReceiveHigh))|
 		(EventSlowPath^EventKind(qp.EventSlowPath))]
-	_ = [1]struct{}{}[SGEMaxLimit-qp.SGEMaxLimit+InlineMaxLimit-qp.InlineMaxLimit+SharedSGEMax-qp.SharedSGEMax]
-	_ = [1]struct{}{}[ReadDepthULP-qp.ReadDepthULP+ReadDepthDefault-qp.ReadDepthDefault]
+	_ = [1]struct{}{}[(SGEMaxLimit^qp.SGEMaxLimit)|
+		(InlineMaxLimit^qp.InlineMaxLimit)|
+		(SharedSGEMax^qp.SharedSGEMax)]
+	_ = [1]struct{}{}[(ReadDepthULP^qp.ReadDepthULP)|
+		(ReadDepthDefault^qp.ReadDepthDefault)]
 )

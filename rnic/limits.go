@@ -34,7 +34,8 @@ const (
 	SendFirstPause = 300 * time.Millisecond // how long after its Reply a Responder sends first that knows nothing more of the Initiator
 )
 
-// They are mpa's.
-var _ = [1]struct{}{}[mpa.DepthMax-ReadDepthMax+mpa.DepthULP-ReadDepthULP]
-
-var _ = [1]struct{}{}[SendFirstPause-connect.SendFirstPause]
+// Values that are others in mpa and connect do not compile (layout.go).
+var (
+	_ = [1]struct{}{}[(mpa.DepthMax^ReadDepthMax)|(mpa.DepthULP^ReadDepthULP)]
+	_ = [1]struct{}{}[SendFirstPause^connect.SendFirstPause]
+)

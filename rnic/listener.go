@@ -243,6 +243,24 @@ func (l *Listener) Poll() *ConnRequest {
 	return nil
 }
 
+// Serve accepts until ctx ends and calls handle for each request, on a goroutine of its own, with
+// ctx. It returns when all of them have: with nil when ctx has ended, otherwise with Accept's
+// error. It bounds nothing: that is for handle to do, which may Reject. Any application goroutine.
+func (l *Listener) Serve(ctx context.Context, handle func(context.Context, *ConnRequest)) error {
+	var handling sync.WaitGroup
+	defer handling.Wait()
+	for {
+		req, err := l.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		handling.Go(func() { handle(ctx, req) })
+	}
+}
+
 // Close stops listening, and returns when OnFailure is not being called any more: OnFailure must
 // not call it. Accepted connections go on; requests not yet accepted time out. Any application
 // goroutine.
@@ -360,7 +378,7 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	err := r.connection.Ask(ctx, func() error { return r.connection.Accept(&q.end, r.frame) })
 	if err != nil {
 		if q.end.Connection.Load() == nil {
-			q.end.Conclude(err)
+			q.end.Finish(err)
 		}
 		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
 	}

@@ -144,7 +144,7 @@ func (q *QueuePair) Err() error {
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.end.Unwanted.Store(true)
 	if q.engine.Move(qp.Idle, qp.Closed) {
-		q.end.Conclude(nil)
+		q.end.Finish(nil)
 		return nil
 	}
 	q.Disconnect()

@@ -97,9 +97,8 @@ var (
 
 func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	r := &rig{driver: driver{t: t, ctx: ctx, time: int64(time.Second)}, kind: of}
+	r := &rig{driver: driver{t: t, time: int64(time.Second)}, kind: of}
+	r.renew()
 	client := Config{}
 	cfg.server.ConnsMax = cmp.Or(cfg.connsMax, cfg.server.ConnsMax)
 	cfg.server.PeerMax = cmp.Or(cfg.peerMax, cfg.server.PeerMax)
@@ -124,7 +123,7 @@ func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 	if of == sockets {
 		addr = "127.0.0.1:0"
 	}
-	r.listener, err = r.server.Listen(ctx, addr, cfg.listen)
+	r.listener, err = r.server.Listen(r.ctx, addr, cfg.listen)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -134,6 +133,14 @@ func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 		require.NoError(t, r.client.Close(ctx))
 	})
 	return r
+}
+
+// renew begins patience, for what the peers do from here on: after work of the test's own that a
+// loaded machine takes long for.
+func (r *rig) renew() {
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
+	r.t.Cleanup(cancel)
 }
 
 // wireUp makes two Pollers at the ends of a cable.

@@ -38,7 +38,7 @@ func (r *rig) serverCounters() (n stack.Counters) {
 	return n
 }
 
-// Connections whose peer sends no start-up frame, or never the end of it, fill all places: a client
+// Connections whose peer sends no start-up frame, or never the end of it, fill all slots: a client
 // gets in at once, and the oldest of them are reset. Those that have sent theirs stay.
 //
 // req: 5042-6.4.1-1
@@ -132,11 +132,11 @@ func TestPeerMaxBounds(t *testing.T) {
 }
 
 // Peers that speak in the moment in which they are to give way are either served or reset, and no
-// place is lost or had twice.
+// slot is lost or had twice.
 func TestGiveWayHammer(t *testing.T) {
-	const clients, places = 8, 3
+	const clients, slots = 8, 3
 	rounds := sample.Count(8, 25)
-	r := newRig(t, sockets, rigConfig{connsMax: places})
+	r := newRig(t, sockets, rigConfig{connsMax: slots})
 	go func() {
 		_ = r.listener.Serve(r.ctx, func(_ context.Context, req *ConnRequest) { _ = req.Reject(r.ctx, nil) })
 	}()
@@ -165,6 +165,6 @@ func TestGiveWayHammer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	r.until("all places", func() bool { return r.server.host.Places.Count() == 0 })
-	require.True(t, r.server.host.Places.Empty())
+	r.until("all slots", func() bool { return r.server.host.Slots.Count() == 0 })
+	require.True(t, r.server.host.Slots.Empty())
 }

@@ -34,7 +34,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 		return connectClosed(c.RemoteAddr().String(), err)
 	}
 	if err := q.end.ConnectStream(ctx, c); err != nil {
-		q.end.Conclude(err)
+		q.end.Finish(err)
 		return connectError(c.RemoteAddr().String(), err)
 	}
 	return nil

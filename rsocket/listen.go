@@ -26,6 +26,9 @@ type ListenOptions struct {
 	// Backlog is how many connections may be starting or wait for Accept; more are rejected.
 	// Default BacklogDefault.
 	Backlog int
+	// Admit, if set, decides on each Request, before anything is made for it; an error rejects it.
+	// Several goroutines.
+	Admit func(remote netip.AddrPort) error
 	// Rejected, if set, is told of each Request that was rejected, and of start-ups that failed. It
 	// is called from several goroutines, and must not call Close.
 	Rejected func(remote netip.AddrPort, err error)
@@ -115,6 +118,11 @@ func (l *Listener) offer(ctx context.Context, req *rnic.ConnRequest) {
 }
 
 func (l *Listener) start(ctx context.Context, req *rnic.ConnRequest) (c *Conn, err error) {
+	if l.opt.Admit != nil {
+		if err := l.opt.Admit(req.Remote()); err != nil {
+			return nil, l.reject(ctx, req, err)
+		}
+	}
 	select {
 	case l.places <- struct{}{}:
 	default:

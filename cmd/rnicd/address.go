@@ -1,17 +1,13 @@
 package main
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 
-	"github.com/rnicd/rnicd/inet"
-	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/daemon/port"
 )
 
 // parseAddrs reads our addresses.
@@ -41,11 +37,8 @@ func parseAddr(flag, text string) (netip.Prefix, error) {
 	if err != nil {
 		return p, fmt.Errorf("%s %q: want an address with its prefix length, as 10.9.0.1/24 or fd09::1/64", flag, text)
 	}
-	if p.Addr().Is4() && p.Bits() < 31 && (p.Addr() == p.Masked().Addr() || p.Addr() == lastOf(p)) { // RFC 1122 section 3.2.1.3
-		return p, fmt.Errorf("%s %s: the first and the last address of a network are no host's", flag, text)
-	}
-	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return p, fmt.Errorf("%s %s: want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64", flag, text)
+	if err := port.CheckStation(p); err != nil {
+		return p, fmt.Errorf("%s %s: %w", flag, text, err)
 	}
 	return p, nil
 }
@@ -63,13 +56,6 @@ func (o *nicOptions) kernelAddr() (netip.Addr, error) {
 	}
 	return netip.Addr{}, fmt.Errorf("--addr %q: with --pmd kernel want one address of this host, without a prefix length, as 127.0.0.1",
 		strings.Join(o.addrs, ","))
-}
-
-// lastOf is the broadcast address of an IPv4 network.
-func lastOf(p netip.Prefix) netip.Addr {
-	a := p.Addr().As4()
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|^uint32(0)>>p.Bits())
-	return netip.AddrFrom4(a)
 }
 
 // checkHostAddr refuses an address for the kernel's side that our stack has, or could not answer.
@@ -121,43 +107,14 @@ func (o *nicOptions) checkOtherRoutes(host netip.Prefix, ours []netip.Prefix) er
 	return nil
 }
 
-// routes are the default routes by the gateways.
-func (o *nicOptions) routes() ([]inet.Route, error) {
-	var all []inet.Route
+// routers are the gateways.
+func (o *nicOptions) routers() (all []netip.Addr, err error) {
 	for _, text := range o.gateways {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, fmt.Errorf("--gateway %q: want the address of a router on the link, as 10.9.0.254", text)
 		}
-		any := netip.IPv4Unspecified()
-		if a.Is6() {
-			any = netip.IPv6Unspecified()
-		}
-		all = append(all, inet.Route{Prefix: netip.PrefixFrom(any, 0), Gateway: a})
+		all = append(all, a)
 	}
 	return all, nil
-}
-
-const counterPeriod = 5 * time.Millisecond
-
-// await looks at each Poller's counters until they are as wanted; false: they were not in time, or
-// it has stopped.
-func (n *nic) await(ctx context.Context, timeout time.Duration, wanted func(*stack.Counters) bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	tick := time.NewTicker(counterPeriod)
-	defer tick.Stop()
-	for _, p := range n.pollers {
-		for {
-			k, err := p.Counters(ctx)
-			if err != nil {
-				return false
-			}
-			if wanted(&k) {
-				break
-			}
-			<-tick.C
-		}
-	}
-	return true
 }

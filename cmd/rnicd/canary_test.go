@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/xfer"
@@ -28,28 +28,26 @@ func TestCanaries(t *testing.T) {
 	)
 	ns := newNamespace(t)
 	o := nicOptions{addrs: []string{serverHost + "/24"}, mtu: 1500, page: "normal", core: coreNone, node: hugepages.AnyNode, noDAD: true}
-	n, err := openNIC(&o, memory, io.Discard, func(*hugepages.Arena) (pmd.Port, error) {
-		var p *tap.Port
-		var err error
-		ns.Do(func() { p, err = tap.New(tap.Config{Name: "rnic0", Addr: netip.MustParsePrefix(kernelHost + "/24")}) })
-		if err != nil {
-			return nil, err
-		}
-		return p, nil
+	var device *tap.Port
+	var err error
+	ns.Do(func() {
+		device, err = tap.New(tap.Config{Name: "rnic0", Addr: netip.MustParsePrefix(kernelHost + "/24")})
 	})
+	require.NoError(t, err)
+	n, err := openNIC(&o, memory, io.Discard, port.Of("tap", tap.MTUMax, device))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Close()) }()
 	want := bytes.Repeat([]byte{canary}, memory)
-	copy(n.region, want)
-	dev, err := n.adapter()
+	copy(n.Region(), want)
+	dev, err := n.Adapter()
 	require.NoError(t, err)
-	require.NoError(t, n.start())
+	require.NoError(t, n.Start())
 	ctx, cancel := context.WithCancel(context.Background())
 	l, err := dev.Listen(ctx, ":7174", rnic.ListenOptions{})
 	require.NoError(t, err)
 	results := make(chan xfer.Result, len(attacks)+100)
 	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: dev, Region: n.region[before : before+region : before+region], Done: func(r xfer.Result) { results <- r },
+		Adapter: dev, Region: n.Region()[before : before+region : before+region], Done: func(r xfer.Result) { results <- r },
 	})
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
@@ -77,14 +75,14 @@ func TestCanaries(t *testing.T) {
 	require.NoError(t, closeAdapter(dev))
 	// The transfer lies somewhere in the region: where there was room beside connections not yet
 	// over.
-	at := bytes.Index(n.region, data)
+	at := bytes.Index(n.Region(), data)
 	require.GreaterOrEqual(t, at, before)
 	require.LessOrEqual(t, at+len(data), before+region)
 	for i := before; i < before+region; i++ {
-		if n.region[i] == 0 {
+		if n.Region()[i] == 0 {
 			want[i] = 0
 		}
 	}
 	copy(want[at:], data)
-	require.True(t, bytes.Equal(want, n.region), "octets were written that nobody was granted")
+	require.True(t, bytes.Equal(want, n.Region()), "octets were written that nobody was granted")
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
@@ -56,18 +57,18 @@ func (t *tally) addPoller(k *stack.Counters, s stream.Counters) {
 }
 
 // collect gathers the counters of all that have some.
-func collect(n *nic, dev *rnic.Adapter) (*tally, error) {
+func collect(n *port.Port, dev *rnic.Adapter) (*tally, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), countersTimeout)
 	defer cancel()
 	t := &tally{count: map[string]uint64{}}
-	for _, p := range n.allPollers() {
+	for _, p := range pollersOf(n) {
 		k, err := p.Counters(ctx)
 		if err != nil {
 			return nil, err
 		}
 		t.addPoller(&k, stream.CountersOf(p))
 	}
-	for _, x := range n.xstats() {
+	for _, x := range n.XStats() {
 		t.add("xstats/"+x.Name, x.Value)
 	}
 	if dev != nil {
@@ -88,7 +89,7 @@ func (t *tally) print(w io.Writer) {
 
 // tellCounters prints the counters at each SIGUSR1, and with atEnd (--counters) when the function
 // it returns is called, which is before the Pollers end.
-func tellCounters(out *output, n *nic, dev *rnic.Adapter, atEnd bool) (end func()) {
+func tellCounters(out *output, n *port.Port, dev *rnic.Adapter, atEnd bool) (end func()) {
 	show := func() {
 		t, err := collect(n, dev)
 		out.do(func(w io.Writer) {
@@ -121,4 +122,12 @@ func tellCounters(out *output, n *nic, dev *rnic.Adapter, atEnd bool) (end func(
 			show()
 		}
 	}
+}
+
+// pollersOf are a device's, none over the kernel's sockets.
+func pollersOf(n *port.Port) []*stack.Poller {
+	if n == nil {
+		return nil
+	}
+	return n.Pollers()
 }

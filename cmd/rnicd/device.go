@@ -5,11 +5,7 @@ import (
 	"strings"
 
 	"github.com/rnicd/rnicd/daemon/driver"
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
-	"github.com/rnicd/rnicd/pmd/tap"
-	"github.com/rnicd/rnicd/stack"
 )
 
 // checkDevice refuses a device that cannot be, before anything is made.
@@ -82,78 +78,4 @@ func (o *nicOptions) describe(name string) string {
 		vlan = fmt.Sprintf("VLAN %d, ", o.vlan)
 	}
 	return fmt.Sprintf("%s, MTU %d, %sour address %s", name, o.mtu, vlan, strings.Join(o.addrs, ", "))
-}
-
-// openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is
-// not nil.
-func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
-	switch o.pmd {
-	case "dpdk":
-		return o.openDPDK(arena)
-	case "memif":
-		return o.openMemif(arena)
-	}
-	if d, ok := driver.ByName(o.pmd); ok {
-		return o.openRegistered(d, arena)
-	}
-	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount(), Seed: o.macSeed()}
-	var err error
-	if cfg.MAC, err = o.givenMAC(); err != nil {
-		return nil, err
-	}
-	if o.hostAddr != "" {
-		addr, err := parseAddr("--host-addr", o.hostAddr)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Addr = addr
-	}
-	p, err := tap.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// openRegistered opens a device of a driver that this program was given besides ours.
-func (o *nicOptions) openRegistered(d driver.Driver, arena *hugepages.Arena) (pmd.Port, error) {
-	mac, err := o.givenMAC()
-	if err != nil {
-		return nil, err
-	}
-	return d.Open(driver.Config{
-		Device: o.dev, Args: strings.Fields(o.eal), MTU: o.mtu, Queues: o.queueCount(), MAC: mac, NoOffload: o.noOffload, Arena: arena,
-	})
-}
-
-func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
-	mac, err := o.givenMAC()
-	if err != nil {
-		return nil, err
-	}
-	idle, err := o.idlePolicy()
-	if err != nil {
-		return nil, err
-	}
-	cfg := dpdk.Config{
-		FlowControl: o.flowControl, Promiscuous: o.promiscuous, Interrupts: idle == stack.IdleInterrupt, MAC: mac,
-		Arena: arena, MTU: o.mtu, Queues: o.queueCount(), VLAN: o.vlan, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci,
-	}
-	switch {
-	case o.pci != "":
-	case strings.HasPrefix(o.dev, "net_"):
-		cfg.Vdev = o.dev
-	default:
-		cfg.Vdev = "net_tap0,iface=" + o.dev + o.tapMAC()
-		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver
-		// says it clearly.
-		probe, err := tap.New(tap.Config{Name: o.dev, MTU: o.mtu})
-		if err != nil {
-			return nil, err
-		}
-		if err := probe.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return dpdk.Open(cfg)
 }

@@ -48,7 +48,7 @@ func (o *dialOptions) connParam(dialect rnic.Dialect, noMarkers bool) rnic.ConnP
 
 // dialectFlag is for commands whose server takes more than one.
 func (o *dialOptions) dialectFlag(f *pflag.FlagSet, usual string) {
-	f.StringVar(&o.dialect, "dialect", "", "MPA dialect to ask in: rddp-01, rfc5044, rtr or rfc6581 (default "+usual+")")
+	f.StringVar(&o.dialect, "dialect", "", "MPA dialect to ask in: "+orList(framedDialects())+" (default "+usual+")")
 }
 
 func (o *dialOptions) jsonFlag(f *pflag.FlagSet) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -45,7 +45,7 @@ type endpoint struct {
 	dev     *rnic.Adapter
 	region  []byte
 	pollers []*stack.Poller // none: the kernel's sockets
-	nic     *nic            // nil: the kernel's sockets
+	nic     *port.Port      // nil: the kernel's sockets
 	host    string          // to listen on; empty: all of our addresses
 	stop    func() error    // gives everything back, and says whether the device had gone
 }
@@ -57,23 +57,23 @@ func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer, 
 		s, err := openKernel(o, region, w)
 		return ctx, s, err
 	}
-	n, err := openNIC(o, int64(region), w, o.openPort)
+	n, err := openNIC(o, int64(region), w)
 	if err != nil {
 		return nil, nil, err
 	}
-	dev, err := n.adapter()
+	dev, err := n.Adapter()
 	if err != nil {
 		return nil, nil, errors.Join(err, n.Close())
 	}
-	if err := n.start(); err != nil {
+	if err := n.Start(); err != nil {
 		return nil, nil, errors.Join(err, n.Close())
 	}
-	fmt.Fprintf(w, "device      %s\n", o.describe(n.port.Name()))
-	if err := n.awaitAddrs(ctx, w); err != nil {
+	fmt.Fprintf(w, "device      %s\n", o.describe(n.Name()))
+	if err := awaitAddrs(ctx, n, w); err != nil {
 		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
 	}
-	while, lost := n.whileThere(ctx, out)
-	return while, &endpoint{dev: dev, region: n.region, pollers: n.pollers, nic: n, stop: func() error {
+	while, lost := n.Watch(ctx, conditions{out})
+	return while, &endpoint{dev: dev, region: n.Region(), pollers: n.Pollers(), nic: n, stop: func() error {
 		return errors.Join(lost(), closeAdapter(dev), n.Close())
 	}}, nil
 }
@@ -82,7 +82,7 @@ func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer, 
 // flushTimeout passes.
 func (s *endpoint) settle() {
 	if s.nic != nil {
-		s.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+		s.nic.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
 	}
 }
 
@@ -92,31 +92,28 @@ func openKernel(o *nicOptions, region size, w io.Writer) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, cfg := &endpoint{}, rnic.Config{PeerMax: int(o.peerMax)}
+	cfg := port.Config{Driver: port.Driver{Name: "kernel", Sockets: true}, PeerMax: int(o.peerMax), Region: int64(region), Node: o.node}
+	s := &endpoint{}
 	if from.IsValid() {
 		s.host = from.String()
 	}
-	if region == 0 {
-		if s.dev, err = rnic.Open(cfg); err != nil {
+	if region > 0 {
+		if cfg.Page, err = parsePage(o.page); err != nil {
 			return nil, err
 		}
-		s.stop = func() error { return closeAdapter(s.dev) }
-		return s, nil
 	}
-	page, err := parsePage(o.page)
+	n, err := port.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	arena, err := hugepages.New(hugepages.Config{Bytes: int64(region), Page: page, Node: o.node})
-	if err != nil {
-		return nil, err
+	if a := n.Arena(); a != nil {
+		fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(a.Bytes()))), pageName(a.PageSize()), fallbackNote(a))
 	}
-	fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(arena.Bytes()))), pageName(arena.PageSize()), fallbackNote(arena))
-	if s.dev, err = rnic.Open(cfg); err != nil {
-		return nil, errors.Join(err, arena.Close())
+	if s.dev, err = n.Adapter(); err != nil {
+		return nil, errors.Join(err, n.Close())
 	}
-	s.region = arena.Bytes()[:region]
-	s.stop = func() error { return errors.Join(closeAdapter(s.dev), arena.Close()) }
+	s.region = n.Region()
+	s.stop = func() error { return errors.Join(closeAdapter(s.dev), n.Close()) }
 	return s, nil
 }
 

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // A client whose address has as many connections as --peer-max allows hears that this may be it,
@@ -37,23 +33,5 @@ func TestPeerMaxIsToldOf(t *testing.T) {
 			held.close()
 			ns.ends(t, server)
 		})
-	}
-}
-
-// What was not answered is told of at once, and then each 10 s at most, with how much it was
-// meanwhile.
-func TestFullPeriod(t *testing.T) {
-	var b bytes.Buffer
-	out, f, at := newOutput(&b), fullness{}, time.Now()
-	for _, c := range []struct {
-		count uint64
-		after time.Duration
-		told  string
-	}{{0, 0, ""}, {2, 0, "full        2 segments"}, {5, fullPeriod - 1, ""}, {6, 1, "full        4 segments"}, {6, time.Hour, ""}} {
-		at = at.Add(c.after)
-		f.tell(c.count, at, out)
-		require.Contains(t, b.String(), c.told)
-		require.Equal(t, c.told == "", b.Len() == 0)
-		b.Reset()
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/daemon/command"
+	"github.com/rnicd/rnicd/daemon/port"
 )
 
 func main() {
@@ -40,8 +43,20 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c)
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newRun(), newVersion())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newRun(), newVersion(), newCheck(), newDoctor())
 	return root
+}
+
+func newCheck() *cobra.Command {
+	c := command.Check(port.All())
+	c.Args = argsWanted(1, 1)
+	return c
+}
+
+func newDoctor() *cobra.Command {
+	c := command.Doctor(port.All())
+	c.Args = argsWanted(0, 0)
+	return c
 }
 
 // onlyCommands is what a command that only has others does: without a word it shows its help. A

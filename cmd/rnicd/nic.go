@@ -6,45 +6,31 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/capture"
-	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/pmd/wire"
-	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/tcp"
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// Sizes of a NIC's packet memory.
+// Limits of the flags.
 const (
-	poolBufs    = 8192
-	connsMax    = 256
-	coreNone    = -1
-	strideAlign = 64
-	arenaExtra  = 8 << 20 // descriptors, queues' rings, alignment
-	regionAlign = 4096
-	queuesMax   = 64
-	timerMin    = 10 * time.Microsecond // some turns of a Poller
-	rtoMinMax   = time.Minute           // tcp.Config.RTOMaxNs
-	ptoMinMax   = time.Second
-	mtuMin      = 576  // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
-	vlanMax     = 4094 // IEEE 802.1Q: 4095 is reserved
-	frameExtra  = 64   // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
-	dpdkRoomMin = 2048 // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
+	connsMax  = port.ConnsDefault
+	coreNone  = port.NoCore
+	queuesMax = port.QueuesMax
+	timerMin  = port.TimerMin
+	rtoMinMax = port.RTOMinMax
+	ptoMinMax = port.PTOMinMax
+	mtuMin    = port.MTUMin
+	vlanMax   = port.VLANMax
 )
 
 // nicOptions are the flags that describe a NIC and its Poller.
@@ -147,21 +133,6 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noOffload, "no-offload", false, "cut and checksum everything ourselves, frame by frame")
 }
 
-// nic is an open port with its memory and the Poller on it.
-type nic struct {
-	arena   *hugepages.Arena
-	packets *hugepages.Arena // where packet buffers lie: arena, or one that is shared with another process
-	device  pmd.Port         // as opened
-	port    pmd.Port         // with what the flags put in front of it
-	capture *capture.Capture
-	pollers []*stack.Poller // one for each queue
-	region  []byte
-	cancel  context.CancelFunc // nil until start
-	stopped chan struct{}      // closed when the Poller has ended; runErr is settled then
-	runErr  error
-	watch   sync.WaitGroup
-}
-
 // queueCount is --queues, 1 where there is no such flag.
 func (o *nicOptions) queueCount() int { return max(o.queues, 1) }
 
@@ -170,7 +141,7 @@ func (o *nicOptions) check() error {
 	if _, err := parseAddrs(o.addrs); err != nil {
 		return err
 	}
-	if _, err := o.routes(); err != nil {
+	if _, err := o.routers(); err != nil {
 		return err
 	}
 	if _, err := parsePage(o.page); err != nil {
@@ -237,304 +208,93 @@ func (o *nicOptions) control() (cc.Algorithm, error) {
 	return a, nil
 }
 
-// openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller.
-// port opens the device once there is memory.
-func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepages.Arena) (pmd.Port, error)) (*nic, error) {
+// openNIC opens the device that the flags name, with its memory and a region of regionBytes, and
+// makes its Pollers. A driver other than the one of --pmd is given for a device that is not the
+// flags'.
+func openNIC(o *nicOptions, regionBytes int64, log io.Writer, driver ...port.Driver) (*port.Port, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	page, err := parsePage(o.page)
+	cfg, err := o.portConfig(driver...)
 	if err != nil {
 		return nil, err
 	}
-	stride := o.stride()
-	packets := int64(o.queueCount()) * int64(poolBufs*stride)
-	if o.pool != nil {
-		packets = 0
-	}
-	if regionBytes > math.MaxInt64-packets-arenaExtra {
-		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
-	}
-	node := o.nodeOfDevice()
-	inArena := packets
-	if o.lendsPackets() {
-		inArena = 0
-	}
-	n := &nic{}
-	n.arena, err = hugepages.New(hugepages.Config{Bytes: inArena + regionBytes + arenaExtra, Page: page, Node: node})
-	if err != nil {
+	cfg.Region = regionBytes
+	n, err := port.Open(cfg)
+	var region *port.RegionError
+	var noServer *port.NoServerError
+	switch {
+	case errors.As(err, &region):
+		return nil, fmt.Errorf("--region: %w", region)
+	case errors.As(err, &noServer):
+		return nil, fmt.Errorf("--socket %w", err)
+	case errors.As(err, new(*port.FrontError)):
+		return nil, fmt.Errorf("--%w", err)
+	case err != nil:
 		return nil, err
 	}
-	fmt.Fprintf(log, "memory      %s on %s pages%s\n", octets(uint64(len(n.arena.Bytes()))), pageName(n.arena.PageSize()), fallbackNote(n.arena))
-	n.packets = n.arena
-	if o.lendsPackets() {
-		// What is registered is nobody else's to see.
-		n.packets, err = hugepages.New(hugepages.Config{Bytes: packets + arenaExtra, Page: page, Node: node, Memfd: true})
-		if err != nil {
-			return nil, errors.Join(err, n.Close())
-		}
-	}
-	if err := n.open(o, stride, port); err != nil {
-		return nil, errors.Join(err, n.Close())
-	}
-	if n.region, err = n.arena.Carve(int(regionBytes), regionAlign); err != nil {
-		return nil, errors.Join(err, n.Close())
-	}
+	fmt.Fprintf(log, "memory      %s on %s pages%s\n", octets(uint64(len(n.Arena().Bytes()))), pageName(n.Arena().PageSize()), fallbackNote(n.Arena()))
 	return n, nil
 }
 
-// stride is that of the packet buffers.
-func (o *nicOptions) stride() int {
-	room := o.mtu + frameExtra
-	if o.pmd == "dpdk" {
-		room = max(room, dpdkRoomMin)
+// portConfig is what the flags say of the device and its Pollers. They have been checked.
+func (o *nicOptions) portConfig(driver ...port.Driver) (cfg port.Config, err error) {
+	cfg = port.Config{
+		Device: o.dev, PCI: o.pci, EAL: strings.Fields(o.eal), Socket: o.memif.socket, ID: o.memif.id, Serve: o.memif.role == memifServer,
+		Secret: o.memif.secret, FlowControl: o.flowControl, Promiscuous: o.promiscuous, NoOffload: o.noOffload, VLAN: o.vlan, MTU: o.mtu,
+		Queues: o.queueCount(), ConnsMax: connsMax, PeerMax: int(o.peerMax), Node: o.node, RTOMin: o.rtoMin, PTOMin: o.ptoMin,
+		Pacing: o.pacing, ECN: o.ecn, Capture: o.capture, Pool: o.pool,
 	}
-	return (mem.Headroom + room + strideAlign - 1) &^ (strideAlign - 1)
-}
-
-func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
-	device, err := port(n.packets)
-	if err != nil {
-		return err
+	if len(driver) > 0 {
+		cfg.Driver = driver[0]
+	} else if cfg.Driver, err = port.All().ByName(o.pmd); err != nil {
+		return cfg, fmt.Errorf("--pmd %q: %w", o.pmd, err)
 	}
-	n.device, n.port = device, device
-	if err := n.wrap(o); err != nil {
-		return err
-	}
-	var group *stack.Group
-	if o.queueCount() > 1 {
-		if group, err = stack.NewGroup(o.queueCount()); err != nil {
-			return err
+	for i := range o.queueCount() {
+		core, err := o.coreOf(i)
+		if err != nil {
+			return cfg, err
 		}
+		cfg.Cores = append(cfg.Cores, core)
 	}
-	// All queues first: how the port spreads over them is known then.
-	queues, pools := make([]pmd.Queue, o.queueCount()), make([]*mem.Pool, o.queueCount())
-	for i := range queues {
-		if pools[i] = o.pool; o.pool == nil { // with a pool there is one queue
-			if pools[i], err = mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
-				return err
-			}
-		}
-		if queues[i], err = n.port.Open(i, pools[i]); err != nil {
-			return err
-		}
-	}
-	for i := range queues {
-		if err := n.addPoller(o, i, queues[i], pools[i], group); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addPoller makes a Poller on queue i of the device, which has packet memory of its own.
-func (n *nic) addPoller(o *nicOptions, i int, queue pmd.Queue, pool *mem.Pool, group *stack.Group) error {
-	cfg, err := o.config()
-	if err != nil {
-		return err
-	}
-	cfg.Name, cfg.Queue, cfg.Pool, cfg.Caps, cfg.MAC = n.port.Name(), queue, pool, n.port.Caps(), inet.MAC(n.port.MAC())
-	cfg.Group, cfg.Member = group, i
-	if cfg.Core, err = o.coreOf(i); err != nil {
-		return err
-	}
-	p, err := stack.New(cfg)
-	if err == nil {
-		n.pollers = append(n.pollers, p)
-	}
-	return err
-}
-
-// config is what the flags say to the Poller.
-func (o *nicOptions) config() (stack.Config, error) {
-	addrs, err := parseAddrs(o.addrs)
-	if err != nil {
-		return stack.Config{}, err
-	}
-	routes, err := o.routes()
-	if err != nil {
-		return stack.Config{}, err
-	}
-	cfg := stack.Config{
-		Addr: addrs[0], Addrs: addrs[1:], Routes: routes, VLAN: o.vlan, NoDAD: o.noDAD, QuickDAD: o.quickDAD(),
-		MTU: o.mtu, ConnsMax: connsMax, PeerMax: int(o.peerMax), Core: o.core, Idle: stack.IdleAdaptive,
-	}
-	if cfg.Idle, err = o.idlePolicy(); err != nil {
-		return cfg, err
-	}
-	if o.ecn {
-		cfg.TCP.ECN = tcp.ECNActive
-	}
-	cfg.TCP.RTOMinNs, cfg.TCP.PTOMinNs, cfg.TCP.Pacing = int64(o.rtoMin), int64(o.ptoMin), o.pacing
-	cfg.TCP.Congestion, err = o.control()
-	return cfg, err
-}
-
-// wrap puts what the flags ask for in front of the device: faults, then the capture, which so sees
-// what the stack sees.
-func (n *nic) wrap(o *nicOptions) error {
 	if o.fault != "" {
 		spec, err := fault.Parse(o.fault)
 		if err != nil {
-			return fmt.Errorf("--fault: %w", err)
+			return cfg, fmt.Errorf("--fault: %w", err)
 		}
-		begin := time.Now()
-		bad, err := fault.NewPort(n.port, spec, func() int64 { return int64(time.Since(begin)) })
-		if err != nil {
-			return fmt.Errorf("--fault: %w", err)
-		}
-		n.port = bad
+		cfg.Fault = &spec
 	}
-	if o.capture != "" {
-		var err error
-		if n.capture, err = capture.Create(o.capture, capture.Config{}); err != nil {
-			return fmt.Errorf("--capture: %w", err)
-		}
-		tee, err := n.capture.Port(n.port)
-		if err != nil {
-			return fmt.Errorf("--capture: %w", err)
-		}
-		n.port = tee
-	}
-	return nil
-}
-
-// start runs the Poller until Close; it returns when the Poller turns, or says why it does not.
-func (n *nic) start() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	n.cancel = cancel
-	n.stopped = make(chan struct{})
-	ends := make([]error, len(n.pollers))
-	var running, turning sync.WaitGroup
-	for i, p := range n.pollers {
-		running.Go(func() {
-			if ends[i] = p.Run(ctx); ends[i] != nil {
-				cancel() // all or none
-			}
-		})
-		turning.Add(1)
-		if err := p.Submit(turning.Done); err != nil {
-			turning.Done()
+	if o.hostAddr != "" {
+		if cfg.HostAddr, err = parseAddr("--host-addr", o.hostAddr); err != nil {
+			return cfg, err
 		}
 	}
-	go func() {
-		running.Wait()
-		n.runErr = errors.Join(ends...)
-		close(n.stopped)
-	}()
-	all := make(chan struct{})
-	go func() {
-		turning.Wait()
-		close(all)
-	}()
-	select {
-	case <-all:
-		return nil
-	case <-n.stopped:
-		err := n.runErr
-		n.runErr = nil // told here; Close need not tell it again
-		return err
-	}
-}
-
-// lostPeriod is how often the device is looked for.
-const lostPeriod = time.Second
-
-// whileThere returns a context that ends when ctx does, or the device is gone, or our last address
-// another's; lost then says that. Meanwhile it tells of conflicts. For after start.
-func (n *nic) whileThere(ctx context.Context, out *output) (while context.Context, lost func() error) {
-	gone := func() error { return nil }
-	if device, ok := n.device.(interface{ Lost() error }); ok {
-		gone = device.Lost
-	}
-	c, full, health := conflicts{told: map[netip.Addr]told{}}, fullness{}, newHealth(n.device)
-	while, cancel := context.WithCancelCause(ctx)
-	n.watch.Go(func() {
-		defer cancel(nil)
-		tick := time.NewTicker(lostPeriod)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				err := gone()
-				if err == nil {
-					err = c.look(while, n.pollers[0], out)
-					full.look(while, n.pollers, out)
-					health.look(time.Now(), out)
-				}
-				if err != nil {
-					cancel(err)
-					return
-				}
-			case <-n.stopped:
-				return
-			}
-		}
-	})
-	return while, func() error {
-		if err := context.Cause(while); isLost(err) {
-			return err
-		}
-		return nil
-	}
-}
-
-// isLost is true of the reasons that whileThere has.
-func isLost(err error) bool {
-	return errors.Is(err, tap.ErrGone) || errors.Is(err, dpdk.ErrGone) || errors.Is(err, errAddrTaken)
+	var errs [7]error
+	cfg.Addrs, errs[0] = parseAddrs(o.addrs)
+	cfg.Gateways, errs[1] = o.routers()
+	cfg.MAC, errs[2] = o.givenMAC()
+	cfg.Idle, errs[3] = o.idlePolicy()
+	cfg.Page, errs[4] = parsePage(o.page)
+	cfg.Congestion, errs[5] = o.control()
+	cfg.DAD = o.dadPolicy()
+	return cfg, errors.Join(errs[:]...)
 }
 
 // ending joins what a command ended with and what closing says. A device that has gone is the
 // reason, the context that ended for it is not.
 func ending(err, closing error) error {
-	if isLost(closing) && errors.Is(err, context.Canceled) {
+	if port.IsLost(closing) && errors.Is(err, context.Canceled) {
 		return closing
 	}
 	return errors.Join(err, closing)
 }
 
-// Close stops the Poller and gives everything back.
-func (n *nic) Close() error {
-	var err error
-	if n.cancel != nil {
-		n.cancel()
-		<-n.stopped
-		err = n.runErr
-	}
-	n.watch.Wait()
-	if n.port != nil {
-		err = errors.Join(err, n.port.Close())
-	}
-	if n.capture != nil {
-		err = errors.Join(err, n.capture.Close())
-	}
-	if n.packets != nil && n.packets != n.arena {
-		err = errors.Join(err, n.packets.Close())
-	}
-	return errors.Join(err, n.arena.Close())
-}
-
-// adapter makes an rnic.Adapter on the NIC's Poller.
-func (n *nic) adapter() (*rnic.Adapter, error) {
-	cfg := rnic.Config{Pollers: n.pollers}
-	if !raceEnabled {
-		cfg.Arena = n.arena
-	}
-	return rnic.Open(cfg)
-}
-
 func parsePage(s string) (hugepages.PageSize, error) {
-	switch s {
-	case "auto":
-		return hugepages.Auto, nil
-	case "2M":
-		return hugepages.Page2MiB, nil
-	case "1G":
-		return hugepages.Page1GiB, nil
-	case "normal":
-		return hugepages.Normal, nil
+	p, err := port.ParsePage(s)
+	if err != nil {
+		return p, fmt.Errorf("--page %q: %w", s, err)
 	}
-	return 0, fmt.Errorf("--page %q: want auto, 2M, 1G or normal", s)
+	return p, nil
 }
 
 func pageName(p hugepages.PageSize) string {

@@ -39,8 +39,9 @@ func TestNICFlags(t *testing.T) {
 		"--rto-min", "5ms", "--pto-min", "100us", "--pacing",
 	}))
 	require.NoError(t, o.check())
-	cfg, err := o.config()
+	device, err := o.portConfig()
 	require.NoError(t, err)
+	cfg := device.Stack(0)
 	dctcp, err := cc.ByName("dctcp")
 	require.NoError(t, err)
 	require.Equal(t, stack.Config{
@@ -50,7 +51,7 @@ func TestNICFlags(t *testing.T) {
 			{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.9")},
 			{Prefix: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("2001:db8::9")},
 		},
-		VLAN: 7, NoDAD: true, QuickDAD: true, MTU: 9000, ConnsMax: connsMax, Core: 3, Idle: stack.IdleSpin,
+		VLAN: 7, NoDAD: true, MTU: 9000, ConnsMax: connsMax, Core: 3, Idle: stack.IdleSpin,
 		TCP: tcp.Config{ECN: tcp.ECNActive, Congestion: dctcp, RTOMinNs: 5_000_000, PTOMinNs: 100_000, Pacing: true},
 	}, cfg)
 }

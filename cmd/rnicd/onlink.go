@@ -5,25 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
-	"strings"
-	"time"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/inet"
-	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/tap"
-	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
 // What a device has to do with others on its link: its MAC, how its addresses are checked, and
 // what is said of conflicts.
-
-const (
-	addrTimeout    = 30 * time.Second // a check takes up to 7, and begins anew when the link comes up
-	conflictPeriod = time.Minute      // between lines about one address
-	busyPause      = time.Millisecond
-)
 
 // How --dad says to look whether another host has our addresses.
 const (
@@ -53,135 +43,73 @@ func (o *nicOptions) givenMAC() (mac [6]byte, err error) {
 	if o.mac == "" {
 		return mac, nil
 	}
-	b, err := net.ParseMAC(o.mac)
-	if err != nil || len(b) != len(mac) || b[0]&1 != 0 || [6]byte(b) == mac {
-		return mac, fmt.Errorf("--mac %q: want the address of one station, as 02:00:0a:09:00:01", o.mac)
+	if mac, err = port.ParseMAC(o.mac); err != nil {
+		return mac, fmt.Errorf("--mac %q: %w", o.mac, err)
 	}
-	return [6]byte(b), nil
+	return mac, nil
 }
 
-// macSeed tells devices of one name in several network namespaces of a host apart.
-func (o *nicOptions) macSeed() string { return strings.Join(o.addrs, ",") }
-
-// tapMAC is the MAC of DPDK's net_tap as an argument of it; none when the host has no identity.
-func (o *nicOptions) tapMAC() string {
-	if o.mac != "" {
-		return ",mac=" + o.mac
-	}
-	mac, ok := tap.StableMAC(o.dev, o.macSeed())
-	if !ok {
-		return ""
-	}
-	return ",mac=" + inet.MAC(mac).String()
-}
-
-// quickDAD says how the addresses are checked. At the other end of a TAP is the kernel of this
+// dadPolicy says how the addresses are checked. At the other end of a TAP is the kernel of this
 // host, which answers at once; a server there need not wait for 4 to 7 s. A NIC takes
 // the RFCs' times.
-func (o *nicOptions) quickDAD() bool {
-	if o.dad == dadQuick || o.dad == dadFull {
-		return o.dad == dadQuick
+func (o *nicOptions) dadPolicy() port.DAD {
+	switch {
+	case o.noDAD:
+		return port.DADNone
+	case o.dad == dadQuick:
+		return port.DADQuick
+	case o.dad == dadFull:
+		return port.DADFull
 	}
-	return o.pmd == "tap" || o.pmd == "dpdk" && o.pci == "" && (!strings.HasPrefix(o.dev, "net_") || strings.HasPrefix(o.dev, "net_tap"))
+	return port.DADAuto
 }
 
 // awaitAddrs returns when our addresses may be used: no other host has said that one is its own. It
-// has the Pollers told when the device is connected. For after start.
-func (n *nic) awaitAddrs(ctx context.Context, w io.Writer) error {
-	if err := n.watchLink(); err != nil {
+// has the Pollers told when the device is connected. For after Start.
+func awaitAddrs(ctx context.Context, n *port.Port, w io.Writer) error {
+	if err := n.WatchLink(); err != nil {
 		fmt.Fprintf(w, "warning     %v; when the device is connected later, our addresses are not announced\n", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, addrTimeout)
-	defer cancel()
-	for _, p := range n.pollers {
-		err := p.AwaitAddrs(limited)
-		var taken *stack.AddrError
-		switch {
-		case err == nil:
-		case errors.As(err, &taken):
-			return takenError(taken.Addr, taken.MAC)
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case limited.Err() != nil:
-			return fmt.Errorf("--addr: whether another host has our addresses could not be found out within %v; --no-dad does without", addrTimeout)
-		default:
-			return err
-		}
+	err := n.AwaitAddrs(ctx)
+	var taken *port.AddrTakenError
+	switch {
+	case errors.As(err, &taken):
+		return fmt.Errorf("--addr %w", err)
+	case errors.Is(err, port.ErrAddrsUnknown):
+		return fmt.Errorf("--addr: %w; --no-dad does without", err)
 	}
-	return nil
+	return err
 }
 
-func takenError(addr netip.Addr, mac inet.MAC) error {
-	return fmt.Errorf("--addr %v: another host on the link has this address, the one with MAC %v; choose another, or take it from that host",
-		addr, mac)
-}
+// conditions tells what becomes of a device while a command runs, in lines of its own.
+type conditions struct{ out *output }
 
-// errAddrTaken is why a command ends that has no address left.
-var errAddrTaken = errors.New("no address is left to serve on")
-
-// watchLink tells the Pollers whenever the device is connected.
-func (n *nic) watchLink() error {
-	device, ok := n.device.(pmd.LinkWatcher)
-	if !ok {
-		return nil
-	}
-	return device.WatchLink(func() {
-		for _, p := range n.pollers {
-			for errors.Is(p.LinkUp(), stack.ErrBusy) {
-				time.Sleep(busyPause)
-			}
+func (c conditions) Conflict(addr netip.Addr, rival inet.MAC, lost bool) {
+	c.out.do(func(w io.Writer) {
+		if lost {
+			fmt.Fprintf(w, "conflict    --addr %v; we do not use it any more\n", &port.AddrTakenError{Addr: addr, MAC: rival})
+			return
 		}
+		fmt.Fprintf(w, "conflict    %v is used by another host on the link, too, the one with MAC %v: take it from that host; we defend it\n", addr, rival)
 	})
 }
 
-// conflicts tells of other hosts that claim addresses of ours.
-type conflicts struct {
-	told map[netip.Addr]told
+func (c conditions) Full(segments uint64) {
+	c.out.do(func(w io.Writer) {
+		fmt.Fprintf(w, "full        %d segments that open a connection were not answered: their address has as many as --peer-max allows\n", segments)
+	})
 }
 
-// told is what was said of an address.
-type told struct {
-	conflicts uint64
-	at        time.Time
-	lost      bool
+func (c conditions) Link(link dpdk.Link) {
+	c.out.do(func(w io.Writer) { fmt.Fprintf(w, "link        %v\n", link) })
 }
 
-// look asks what has become of our addresses and tells of what is new. Its error says that none is
-// left.
-func (c *conflicts) look(ctx context.Context, p *stack.Poller, out *output) error {
-	ctx, cancel := context.WithTimeout(ctx, countersTimeout)
-	defer cancel()
-	all, err := p.Addrs(ctx)
-	if err != nil {
-		return nil // it ends, or is asked again
-	}
-	return c.tell(all, time.Now(), out)
-}
-
-func (c *conflicts) tell(all []stack.AddrStatus, now time.Time, out *output) error {
-	left := 0
-	for _, s := range all {
-		was := c.told[s.Addr]
-		switch {
-		case s.State == stack.AddrDuplicate && !was.lost:
-			was = told{s.Conflicts, now, true}
-			out.do(func(w io.Writer) {
-				fmt.Fprintf(w, "conflict    %v; we do not use it any more\n", takenError(s.Addr, s.Rival))
-			})
-		case s.State == stack.AddrUsable && s.Conflicts > was.conflicts && now.Sub(was.at) >= conflictPeriod:
-			was = told{s.Conflicts, now, false}
-			out.do(func(w io.Writer) {
-				fmt.Fprintf(w, "conflict    %v is used by another host on the link, too, the one with MAC %v: take it from that host; we defend it\n",
-					s.Addr, s.Rival)
-			})
+func (c conditions) Stuck(queue int, stuck bool, link dpdk.Link) {
+	c.out.do(func(w io.Writer) {
+		if stuck {
+			fmt.Fprintf(w, "stuck       queue %d of the device has taken no frame for %v; the link is %v\n", queue, port.StuckAfter, link)
+			return
 		}
-		c.told[s.Addr] = was
-		if s.State != stack.AddrDuplicate && !s.Addr.IsLinkLocalUnicast() {
-			left++
-		}
-	}
-	if left == 0 {
-		return errAddrTaken
-	}
-	return nil
+		fmt.Fprintf(w, "stuck       queue %d of the device takes frames again\n", queue)
+	})
 }

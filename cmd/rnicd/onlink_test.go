@@ -5,14 +5,14 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
-	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
 // linkFlags are options as a command line would give them.
@@ -34,7 +34,9 @@ func TestLinkFlags(t *testing.T) {
 		"--pmd dpdk --dev net_af_packet0":    false,
 		"--pmd dpdk --pci 0:1:0 --dad quick": true,
 	} {
-		require.Equal(t, want, linkFlags(t, strings.Fields(args)...).quickDAD(), args)
+		cfg, err := linkFlags(t, strings.Fields(args)...).portConfig()
+		require.NoError(t, err)
+		require.Equal(t, want, cfg.QuickDAD(), args)
 	}
 	for args, want := range map[string]string{
 		"--dad banana":            `--dad "banana": want auto, quick or full`,
@@ -51,49 +53,30 @@ func TestLinkFlags(t *testing.T) {
 			require.EqualError(t, err, want)
 		}
 	}
-	require.Equal(t, ",mac=02:00:0a:09:00:01", linkFlags(t, "--mac", "02:00:0a:09:00:01").tapMAC())
+	cfg, err := linkFlags(t, "--mac", "02:00:0a:09:00:01").portConfig()
+	require.NoError(t, err)
+	require.Equal(t, ",mac=02:00:0a:09:00:01", port.TAPMAC(&cfg))
 }
 
-// Each conflict is told once, one that goes on once a minute; the last address lost is the end.
-func TestConflictsAreTold(t *testing.T) {
+// What becomes of a device is told in lines that begin with a word of their own.
+func TestConditionsAreTold(t *testing.T) {
 	var b bytes.Buffer
-	out := newOutput(&b)
-	c := conflicts{told: map[netip.Addr]told{}}
-	now := time.Now()
-	first := stack.AddrStatus{Addr: netip.MustParseAddr("10.9.0.1"), State: stack.AddrUsable}
-	second := stack.AddrStatus{Addr: netip.MustParseAddr("fd09::1"), State: stack.AddrUsable}
-	local := stack.AddrStatus{Addr: netip.MustParseAddr("fe80::1"), State: stack.AddrUsable}
-	tell := func() (string, error) {
-		b.Reset()
-		err := c.tell([]stack.AddrStatus{first, second, local}, now, out)
-		return b.String(), err
-	}
-	says := func(want string) {
-		t.Helper()
-		text, err := tell()
-		require.NoError(t, err)
-		require.Equal(t, want, text)
-	}
-	says("")
-	first.Conflicts, first.Rival = 1, inet.MAC{2, 5: 7}
-	const used = "conflict    10.9.0.1 is used by another host on the link, too, the one with MAC 02:00:00:00:00:07: take it from that host; we defend it\n"
-	says(used)
-	for range 59 {
-		first.Conflicts++
-		now = now.Add(time.Second)
-		says("")
-	}
-	now = now.Add(time.Second)
-	says(used)
-	now = now.Add(time.Hour)
-	says("")
-	second.State, second.Rival = stack.AddrDuplicate, inet.MAC{2, 5: 8}
-	says("conflict    --addr fd09::1: another host on the link has this address, the one with MAC 02:00:00:00:00:08; choose another, or take it from that host; we do not use it any more\n")
-	says("")
-	first.State = stack.AddrDuplicate
-	text, err := tell()
-	require.ErrorIs(t, err, errAddrTaken)
-	require.Contains(t, text, "conflict    --addr 10.9.0.1: ")
+	c := conditions{newOutput(&b)}
+	c.Conflict(netip.MustParseAddr("10.9.0.1"), inet.MAC{2, 5: 7}, false)
+	c.Conflict(netip.MustParseAddr("fd09::1"), inet.MAC{2, 5: 8}, true)
+	c.Full(7)
+	c.Link(dpdk.Link{})
+	c.Link(dpdk.Link{Up: true, FullDuplex: true, Mbps: 10_000})
+	c.Stuck(1, true, dpdk.Link{})
+	c.Stuck(1, false, dpdk.Link{})
+	require.Equal(t, `conflict    10.9.0.1 is used by another host on the link, too, the one with MAC 02:00:00:00:00:07: take it from that host; we defend it
+conflict    --addr fd09::1: another host on the link has this address, the one with MAC 02:00:00:00:00:08; choose another, or take it from that host; we do not use it any more
+full        7 segments that open a connection were not answered: their address has as many as --peer-max allows
+link        down
+link        up, 10000 Mbit/s
+stuck       queue 1 of the device has taken no frame for 5s; the link is down
+stuck       queue 1 of the device takes frames again
+`, b.String())
 }
 
 // The MAC is the same from start to start, and that which --mac gives.

@@ -1,22 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/tools/bytestream"
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
@@ -165,21 +163,8 @@ func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporte
 // serve does what the command is for with one connection, and closes it.
 func (o *plainOptions) serve(ctx context.Context, conn net.Conn, r *reporter) error {
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	p := &plain{plainOptions: o, conn: conn, begin: time.Now()}
-	var err error
-	switch o.mode {
-	case "sink":
-		err = p.sink()
-	case "source":
-		err = p.source()
-	case "echo":
-		err = p.echo()
-	}
-	p.seconds = time.Since(p.begin).Seconds()
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
+	p := &plain{o, conn, bytestream.Session{Conn: conn, Length: int(o.length), Idle: o.idle, Bytes: uint64(o.bytes), Time: o.time}}
+	err := p.Run(ctx, o.mode)
 	p.report(r, err)
 	return err
 }
@@ -187,11 +172,8 @@ func (o *plainOptions) serve(ctx context.Context, conn net.Conn, r *reporter) er
 // plain is one connection of a sink, source or echo.
 type plain struct {
 	*plainOptions
-	conn     net.Conn
-	begin    time.Time
-	seconds  float64
-	sent     uint64
-	received uint64
+	conn net.Conn
+	bytestream.Session
 }
 
 // plainResult is a connection's outcome as JSON. Bytes went the way that the mode is about.
@@ -207,10 +189,10 @@ type plainResult struct {
 }
 
 func (p *plain) report(r *reporter, err error) {
-	res := plainResult{Mode: p.mode, Remote: p.conn.RemoteAddr().String(), Bytes: p.received, Back: p.sent, Seconds: p.seconds}
+	res := plainResult{Mode: p.mode, Remote: p.conn.RemoteAddr().String(), Bytes: p.Received, Back: p.Sent, Seconds: p.Took.Seconds()}
 	label, verb := "received", "from"
 	if p.mode == "source" {
-		res.Bytes, res.Back, label, verb = p.sent, p.received, "sent", "to"
+		res.Bytes, res.Back, label, verb = p.Sent, p.Received, "sent", "to"
 	}
 	bps := iperf3.BitsPerSecond(res.Bytes, res.Seconds)
 	res.Gbit, res.Resent = bps/1e9, p.info(p.conn).Retransmits
@@ -227,139 +209,8 @@ func (p *plain) report(r *reporter, err error) {
 			fmt.Fprintf(w, "; %s back", octets(res.Back))
 		}
 		fmt.Fprintln(w)
-		if p.sent > 0 && res.Resent >= 0 {
+		if p.Sent > 0 && res.Resent >= 0 {
 			fmt.Fprintf(w, "            %d segments retransmitted\n", res.Resent)
 		}
 	})
-}
-
-func (p *plain) read(b []byte) (int, error) {
-	if err := p.conn.SetReadDeadline(time.Now().Add(p.idle)); err != nil {
-		return 0, err
-	}
-	n, err := p.conn.Read(b)
-	p.received += uint64(n)
-	return n, p.explain(err)
-}
-
-// write also gives a Read that waits meanwhile its time anew.
-func (p *plain) write(b []byte) error {
-	if err := p.conn.SetDeadline(time.Now().Add(p.idle)); err != nil {
-		return err
-	}
-	n, err := p.conn.Write(b)
-	p.sent += uint64(n)
-	return p.explain(err)
-}
-
-func (p *plain) explain(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("nothing moved for %v: %w", p.idle, err)
-	}
-	return err
-}
-
-// closeWrite ends our half, if the transport can.
-func (p *plain) closeWrite() error {
-	if half, ok := p.conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
-func (p *plain) sink() error {
-	buf := make([]byte, p.length)
-	for {
-		if _, err := p.read(buf); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-}
-
-func (p *plain) echo() error {
-	buf := make([]byte, p.length)
-	for {
-		n, err := p.read(buf)
-		if n > 0 {
-			if err := p.write(buf[:n]); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return p.closeWrite()
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// source writes one random block again and again, while it reads what comes back. The time ends
-// when the peer has closed, so that it covers the way of the last octet.
-func (p *plain) source() error {
-	block := make([]byte, p.length)
-	_, _ = rand.Read(block) // never fails
-	back := make(chan error, 1)
-	go func() {
-		err := p.compare(block)
-		if err != nil {
-			_ = p.conn.Close() // ends writeAll
-		}
-		back <- err
-	}()
-	err := p.writeAll(block)
-	if err == nil {
-		err = p.closeWrite()
-	}
-	if err != nil {
-		_ = p.conn.Close() // ends compare
-	}
-	returned := <-back
-	if err != nil && (returned == nil || errors.Is(returned, net.ErrClosed)) {
-		return err // the first to fail closed the connection under the other
-	}
-	if returned == nil && p.received != 0 && p.received != p.sent {
-		return fmt.Errorf("sent %d octets, %d came back", p.sent, p.received)
-	}
-	return returned
-}
-
-func (p *plain) writeAll(block []byte) error {
-	for {
-		n := uint64(len(block))
-		if p.bytes > 0 {
-			n = min(n, uint64(p.bytes)-p.sent)
-		}
-		if n == 0 || p.time > 0 && time.Since(p.begin) >= p.time {
-			return nil
-		}
-		if err := p.write(block[:n]); err != nil {
-			return err
-		}
-	}
-}
-
-// compare reads to the end. A sink sends nothing for as long as we send; write allows for that.
-func (p *plain) compare(block []byte) error {
-	buf := make([]byte, len(block))
-	at := 0
-	for {
-		n, err := p.conn.Read(buf)
-		for rest := buf[:n]; len(rest) > 0; {
-			k := min(len(rest), len(block)-at)
-			if !bytes.Equal(rest[:k], block[at:at+k]) {
-				return fmt.Errorf("octets %d to %d came back changed", p.received, p.received+uint64(k))
-			}
-			p.received += uint64(k)
-			rest, at = rest[k:], (at+k)%len(block)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return p.explain(err)
-		}
-	}
 }

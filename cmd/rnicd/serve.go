@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/daemon"
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/xfer"
 )
@@ -14,6 +18,7 @@ import (
 type serveOptions struct {
 	listenOptions
 	file         string
+	config       string
 	dialectNames []string
 	noMarkers    bool
 	dropBadCRC   bool
@@ -26,18 +31,41 @@ func newServe() *cobra.Command {
 		Short: "Advertise memory that clients write files into, and a file that they read",
 		Long: `serve runs a poll-mode core on a device of its own, with our TCP, MPA and DDP, and lets clients (rnicd put) write
 files straight into a region of registered, hugepage-backed memory. With --file it keeps a copy of that file in memory,
-which clients (rnicd get) read by RDMA Reads.`,
+which clients (rnicd get) read by RDMA Reads.
+
+With --config it serves what a file says, any number of services on any number of ports, until SIGTERM, which lets connections come
+to their end; SIGHUP reads the file again.`,
 		Args: argsWanted(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, c.OutOrStdout()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("config") {
+				return serveConfig(c, o.config)
+			}
+			return serve(c.Context(), o, c.OutOrStdout())
+		},
 	}
 	f := c.Flags()
 	o.flagsWithout(f, xfer.DefaultPort)
+	f.StringVar(&o.config, "config", "", "serve what this file says; all other flags are left away then")
 	f.Var(&o.region, "region", "size of the region")
 	f.StringVar(&o.file, "file", "", "a file that rnicd get may read, as it is now")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
-	f.StringSliceVar(&o.dialectNames, "dialect", nil, "MPA dialects to serve: rddp-01, rfc5044, rtr, rfc6581 (default all)")
+	f.StringSliceVar(&o.dialectNames, "dialect", nil, "MPA dialects to serve: "+strings.Join(framedDialects(), ", ")+" (default all)")
 	f.BoolVar(&o.dropBadCRC, "drop-bad-crc", false, "drop a segment with a bad CRC so that it is sent again, instead of ending the connection")
 	return c
+}
+
+// serveConfig is the daemon.
+func serveConfig(c *cobra.Command, file string) error {
+	var others []string
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "config" {
+			others = append(others, "--"+f.Name)
+		}
+	})
+	if len(others) > 0 {
+		return fmt.Errorf("--config: the file says everything; leave %s away", strings.Join(others, ", "))
+	}
+	return daemon.Run(file, port.All(), daemon.Options{Log: c.ErrOrStderr()})
 }
 
 func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
@@ -97,12 +125,28 @@ func parseDialects(names []string) (ds []rnic.Dialect, err error) {
 	return ds, nil
 }
 
+// framedDialects are the names that --dialect takes: those of dialects with start-up frames.
+func framedDialects() (names []string) {
+	for d := rnic.Culley02; d.Valid(); d++ {
+		if d.PrivateDataMax() > 0 {
+			names = append(names, d.String())
+		}
+	}
+	return names
+}
+
+// orList is a, b or c.
+func orList(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // parseDialect reads a --dialect. A transfer begins with private data, so a dialect without frames
 // is of no use to it.
 func parseDialect(name string) (rnic.Dialect, error) {
 	d, err := rnic.ParseDialect(name)
 	if err != nil || d.PrivateDataMax() == 0 {
-		return 0, fmt.Errorf("--dialect %q: want rddp-01, rfc5044, rtr or rfc6581", name)
+		return 0, fmt.Errorf("--dialect %q: want %s", name, orList(framedDialects()))
 	}
 	return d, nil
 }

@@ -333,3 +333,14 @@ func TestStreamKernelHint(t *testing.T) {
 		require.Len(t, p.Lines("^rnicd: .*: --pmd kernel dials with this host's$"), hint, "%s", p)
 	}
 }
+
+// --local-port is the port that a connection comes from.
+func TestStreamLocalPort(t *testing.T) {
+	ns := newNamespace(t)
+	sink := ns.stream(t, "sink", "--once")
+	sink.Expect(t, 1, "^ready ")
+	source := ns.stream(t, "source", "-n", "1000", "--local-port", "4444", "127.0.0.1")
+	require.Equal(t, 0, source.Wait(t), "%s", source)
+	require.Equal(t, 0, sink.Wait(t), "%s", sink)
+	sink.Expect(t, 1, `^received    1000 B .*from 127\.0\.0\.1:4444`)
+}

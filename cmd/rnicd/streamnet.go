@@ -13,8 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
+	"github.com/rnicd/rnicd/tools/bytestream"
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
@@ -22,7 +24,7 @@ import (
 // kernel's sockets.
 type streamNet struct {
 	transport iperf3.Transport
-	nic       *nic         // nil: the kernel's
+	nic       *port.Port   // nil: the kernel's
 	from      netip.Addr   // of the kernel's; invalid: all
 	lost      func() error // of the device
 	counted   func()       // tells of what was counted
@@ -35,28 +37,28 @@ type streamNet struct {
 func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
 		from, err := o.kernelAddr()
-		return ctx, &streamNet{transport: kernelSockets{}, from: from}, err
+		return ctx, &streamNet{transport: bytestream.Kernel{}, from: from}, err
 	}
 	var log bytes.Buffer
-	dev, err := openNIC(o, streamRegion, &log, o.openPort)
+	dev, err := openNIC(o, streamRegion, &log)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.remark("%s", strings.TrimRight(log.String(), "\n"))
-	if err := dev.start(); err != nil {
+	if err := dev.Start(); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	r.remark("device      %s", o.describe(dev.port.Name()))
-	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
+	r.remark("device      %s", o.describe(dev.Name()))
+	n := &streamNet{transport: bytestream.Ours{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
 	log.Reset()
-	err = dev.awaitAddrs(ctx, &log)
+	err = awaitAddrs(ctx, dev, &log)
 	if log.Len() > 0 {
 		r.remark("%s", strings.TrimRight(log.String(), "\n"))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	while, lost := dev.whileThere(ctx, r.remarks)
+	while, lost := dev.Watch(ctx, conditions{r.remarks})
 	n.lost, n.counted = lost, tellCounters(r.remarks, dev, nil, o.counters)
 	return while, n, nil
 }
@@ -68,7 +70,7 @@ const (
 	streamRegion    = 4096 // nothing is registered
 )
 
-func (n *streamNet) pollers() []*stack.Poller { return n.nic.pollers }
+func (n *streamNet) pollers() []*stack.Poller { return n.nic.Pollers() }
 
 // host is --addr for the kernel, empty for all of its addresses.
 func (n *streamNet) host() string {
@@ -141,53 +143,10 @@ func (n *streamNet) Close() error {
 		return nil
 	}
 	lost := n.lost()
-	n.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	n.nic.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
 	n.counted()
 	return errors.Join(lost, n.nic.Close())
 }
 
 // flushTimeout bounds the wait for what closed connections still have to say.
 const flushTimeout = 2 * time.Second
-
-// ourStreams is what iperf3 wants of our stack beyond net.Conn.
-type ourStreams struct{}
-
-// infoTimeout bounds the question to a Poller.
-const infoTimeout = time.Second
-
-// windowMost bounds the buffers that a peer's -w makes us have for each stream.
-const windowMost = 16 << 20
-
-// Prepare implements iperf3.Transport.
-func (ourStreams) Prepare(c net.Conn, p iperf3.Params) error {
-	s, ok := c.(*stream.Conn)
-	if !ok {
-		return fmt.Errorf("%T is no stream of ours", c)
-	}
-	err := s.SetNoDelay(p.NoDelay)
-	if n := min(p.Window, windowMost); n > 0 {
-		err = errors.Join(err, s.SetReadBuffer(n), s.SetWriteBuffer(n))
-	}
-	if p.TOS != 0 {
-		err = errors.Join(err, s.SetTOS(uint8(p.TOS)))
-	}
-	if p.Congestion != "" {
-		err = errors.Join(err, s.SetCongestion(p.Congestion))
-	}
-	return err
-}
-
-// Info implements iperf3.Transport.
-func (ourStreams) Info(c net.Conn) iperf3.Info {
-	info := iperf3.Info{Retransmits: -1}
-	s, ok := c.(*stream.Conn)
-	if !ok {
-		return info
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)
-	defer cancel()
-	if i, err := s.Info(ctx); err == nil {
-		info.Retransmits, info.Unacked, info.Congestion = int64(i.TCP.Retransmits), int(i.Unacked), i.Congestion
-	}
-	return info
-}

@@ -15,8 +15,9 @@ import (
 
 const module = "github.com/rnicd/rnicd/"
 
-// allowed says which of our packages a package may import. A package that is not here fails the
-// test: decide first.
+// allowed says which of our packages a package imports, with and without DPDK's driver. A package
+// that is not here, an import that is not, and one that is here and not made fail the test: decide
+// first. Each goes to a lower layer of ARCHITECTURE.md's table (numbers_test.go).
 var allowed = map[string][]string{
 	"hugepages":   {},
 	"inet":        {},
@@ -46,31 +47,37 @@ var allowed = map[string][]string{
 	"rnic/internal/transport": {"stream", "stack", "mem", "hugepages"},
 	"rnic/internal/qp":        {"mpa", "ddp", "rdmap", "mem"},
 	"rnic/internal/connect":   {"rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem"},
-	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
+	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
-	"rsocket":             {"rnic", "mem"},
+	"rsocket":             {"rnic"},
 	"verbs":               {},
 	"verbs/ring":          {},
 	"verbs/engine":        {"rnic", "stack", "mem", "verbs/ring"},
 	"verbs/cshared":       {"verbs/engine", "verbs/ring"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"daemon/driver":       {"pmd", "hugepages"},
-	"cmd/rnicd":           {"daemon/driver", "tools/xfer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/peer", "tools/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},
+	"daemon/port":         {"daemon/driver", "rnic", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},
+	"daemon/config":       {"daemon/port", "rnic", "rsocket", "stack", "tcp/cc", "pmd/fault", "tools/iperf3", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping"},
+	"daemon":              {"daemon/config", "daemon/port", "hugepages", "inet", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
+	"daemon/doctor":       {"daemon/config"},
+	"daemon/command":      {"daemon", "daemon/config", "daemon/doctor", "daemon/port"},
+	"cmd/rnicd":           {"daemon", "daemon/command", "daemon/driver", "daemon/port", "hugepages", "inet", "mem", "mpa", "pmd/dpdk", "pmd/fault", "pmd/memif", "pmd/tap", "pmd/wire", "rnic", "rsocket", "stack", "stream", "tcp/cc", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
 	"tools/peer":          {"rnic"},
 	"tools/xfer":          {"tools/peer", "rnic"},
 	"tools/iperf3":        {},
+	"tools/bytestream":    {"tools/iperf3", "stream"},
 	"tools/rping":         {"tools/peer", "rnic"},
 	"tools/rstream":       {"rsocket", "rnic", "hugepages"},
 	"tools/perf":          {"tools/peer", "rnic", "hugepages"},
 	"tools/perftest":      {"tools/perf", "tools/peer", "rnic", "stack"},
 	"tools/perf/pair":     {"tools/perf", "tools/peer", "rnic"},
-	"bench":               {"bench/yard", "bench/floor", "rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
+	"bench":               {},
 	"bench/plot":          {},
 	"bench/yard":          {"bench/plot"},
 	"bench/floor":         {"bench/yard", "crc32c", "mem"},
 	"bench/analysis":      {"bench/plot", "rnic", "stack", "tcp", "tcp/cc", "inet", "ddp", "mpa", "mem", "hugepages", "pmd/wire"},
 	"bench/peers/measure": {},
-	"bench/peers/ours":    {"bench/peers/measure", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/tap"},
+	"bench/peers/ours":    {"bench/peers/measure", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd/tap"},
 	"bench/peers/kernel":  {"bench/peers/measure"},
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
@@ -79,6 +86,8 @@ var allowed = map[string][]string{
 	"internal/skip":       {},                                                 // imported by tests only
 	"internal/testnic":    {"rnic", "internal/testhost", "stack", "pmd/wire"}, // imported by tests only
 	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"},       // imported by tests only
+
+	"docs/examples/embed": {"rnic"},
 
 	"test/interop":       {},
 	"test/interop/guest": {"test/interop/image"},
@@ -90,14 +99,14 @@ var allowed = map[string][]string{
 }
 
 type pkg struct {
-	ImportPath string
-	Imports    []string
-	Error      *struct{ Err string }
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+	Error                              *struct{ Err string }
 }
 
 func list(t *testing.T, args ...string) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Imports,Error"}, args...)...)
+	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Error"}, args...)...)
 	cmd.Dir = "../.."
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -118,28 +127,85 @@ func list(t *testing.T, args ...string) []pkg {
 	return pkgs
 }
 
-// Imports point down only, with and without the DPDK driver. So mpa knows nothing of ddp.
-//
-// req: D01-11.1.1-2
-func TestImportTable(t *testing.T) {
-	for _, tags := range []string{"-tags=", "-tags=dpdk"} {
-		for _, p := range list(t, tags, "./...") {
-			name := strings.TrimPrefix(p.ImportPath, module)
-			may, ok := allowed[name]
-			require.Truef(t, ok, "package %s has no row in the import table", name)
-			for _, imp := range p.Imports {
-				if ours, found := strings.CutPrefix(imp, module); found {
-					require.Truef(t, slices.Contains(may, ours), "%s must not import %s", name, ours)
-				}
+// imported are, for each of our packages, those that it imports and those that its tests import
+// beyond, with the DPDK driver and without.
+func imported(t *testing.T) (code, tests map[string][]string) {
+	t.Helper()
+	code, tests = map[string][]string{}, map[string][]string{}
+	add := func(to map[string][]string, name string, paths []string) {
+		for _, path := range paths {
+			if ours, found := strings.CutPrefix(path, module); found && ours != name && !slices.Contains(to[name], ours) {
+				to[name] = append(to[name], ours)
 			}
 		}
 	}
+	for _, tags := range []string{"-tags=", "-tags=dpdk"} {
+		for _, p := range list(t, tags, "./...") {
+			name := strings.TrimPrefix(p.ImportPath, module)
+			code[name] = append(code[name], []string{}...)
+			add(code, name, p.Imports)
+			add(tests, name, p.TestImports)
+			add(tests, name, p.XTestImports)
+		}
+	}
+	return code, tests
 }
 
-// Nothing below stack reads a clock: time is an argument there.
-func TestNoClockBelowStack(t *testing.T) {
-	for _, p := range list(t, "./hugepages", "./inet", "./crc32c", "./mem", "./tcp", "./pmd", "./pmd/wire", "./pmd/tap", "./mpa", "./ddp", "./rdmap") {
-		name := strings.TrimPrefix(p.ImportPath, module)
-		require.Falsef(t, slices.Contains(p.Imports, "time"), "%s imports time", name)
+// A package imports what its row says, all of it and nothing else.
+func TestImportTable(t *testing.T) {
+	code, _ := imported(t)
+	require.Empty(t, differences(code, allowed))
+}
+
+// differences says where imports and the table that allows them are not the same.
+func differences(code, allowed map[string][]string) (wrong []string) {
+	for name, imports := range code {
+		may, ok := allowed[name]
+		if !ok {
+			wrong = append(wrong, name+" has no row in the import table")
+			continue
+		}
+		for _, imp := range imports {
+			if !slices.Contains(may, imp) {
+				wrong = append(wrong, name+" must not import "+imp)
+			}
+		}
+		for _, imp := range may {
+			if !slices.Contains(imports, imp) {
+				wrong = append(wrong, name+" does not import "+imp+": take it out of its row")
+			}
+		}
 	}
+	for name := range allowed {
+		if _, ok := code[name]; !ok {
+			wrong = append(wrong, name+" is no package: take its row out")
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+func TestDifferences(t *testing.T) {
+	table := map[string][]string{"mem": {}, "mpa": {"mem"}}
+	for name, row := range map[string]struct {
+		code map[string][]string
+		want []string
+	}{
+		"as it says": {map[string][]string{"mem": nil, "mpa": {"mem"}}, nil},
+		"one more":   {map[string][]string{"mem": {"mpa"}, "mpa": {"mem"}}, []string{"mem must not import mpa"}},
+		"one fewer":  {map[string][]string{"mem": nil, "mpa": nil}, []string{"mpa does not import mem: take it out of its row"}},
+		"no row":     {map[string][]string{"mem": nil, "mpa": {"mem"}, "ddp": nil}, []string{"ddp has no row in the import table"}},
+		"no package": {map[string][]string{"mem": nil}, []string{"mpa is no package: take its row out"}},
+	} {
+		require.Equal(t, row.want, differences(row.code, table), name)
+	}
+}
+
+// Imports point down: to a smaller number in ARCHITECTURE.md. So mpa knows nothing of ddp.
+//
+// req: D01-11.1.1-2
+func TestImportsPointDown(t *testing.T) {
+	code, tests := imported(t)
+	table := architecture(t, code)
+	require.Empty(t, upwardImports(table, code, tests))
 }

@@ -22,9 +22,16 @@ var engine = []string{"crc32c", "ddp", "inet", "mem", "mpa", "rdmap", "tcp", "tc
 // needed are the imports of engine packages that tools and examples have all the same: importer,
 // imported, and why no public way does.
 var needed = map[[2]string]string{
-	{"cmd/rnicd", "mem"}:    "stack.Config.Pool, the packet buffers of a Poller, is a mem.Pool",
-	{"cmd/rnicd", "inet"}:   "stack.Config has an inet.MAC and inet.Routes, and AddrStatus a MAC",
-	{"cmd/rnicd", "tcp"}:    "stack.Config.TCP is a tcp.Config",
+	{"daemon/port", "mem"}:      "stack.Config.Pool, the packet buffers of a Poller, is a mem.Pool",
+	{"daemon/port", "inet"}:     "stack.Config has an inet.MAC and inet.Routes, and AddrStatus a MAC",
+	{"daemon/port", "tcp"}:      "stack.Config.TCP is a tcp.Config",
+	{"daemon/port", "tcp/cc"}:   "tcp.Config.Congestion is a cc.Algorithm",
+	{"daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file has its name",
+
+	{"daemon", "inet"}: "port.Reporter is told of an inet.MAC",
+
+	{"cmd/rnicd", "inet"}:   "stack.AddrStatus has an inet.MAC",
+	{"cmd/rnicd", "mem"}:    "the two ends of a demo's cable that copies nothing share packet buffers",
 	{"cmd/rnicd", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
 	{"cmd/rnicd", "mpa"}:    "a start-up frame that is none ends as an *mpa.Error: rnic has no name for it",
 
@@ -34,9 +41,10 @@ var needed = map[[2]string]string{
 	{"stream/example_test.go", "inet"}:    "makes a Poller: stack.Config.MAC is an inet.MAC",
 }
 
-// outside says whether a package uses this module as an embedder would: a tool.
+// outside says whether a package uses this module as an embedder would: a tool, the daemon, a whole
+// program of the documents.
 func outside(name string) bool {
-	return name == "rsocket" || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "tools/")
+	return name == "rsocket" || name == "daemon" || strings.HasPrefix(name, "daemon/") || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "docs/")
 }
 
 // engineImports are the sentences that there are to say about imports: an engine package that is

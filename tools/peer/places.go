@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -38,3 +39,15 @@ func (p Places) Take(ctx context.Context) error {
 
 // Leave gives a place back.
 func (p Places) Leave() { <-p.taken }
+
+// Network is what bounds of one peer are about: its address, or of IPv6 its /64, of which one host
+// has all addresses.
+func Network(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits) // an error only of lengths that cannot be
+	return p
+}

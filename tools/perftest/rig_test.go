@@ -47,7 +47,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	}
 	s, err := NewServer(cfg)
 	require.NoError(t, err)
-	r.addr = testnic.Serve(r.ctx, t, devs[1], r.waits, s.handle)
+	r.addr = testnic.Serve(r.ctx, t, devs[1], r.waits, s.Handle)
 	return r
 }
 

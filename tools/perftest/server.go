@@ -105,7 +105,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 // Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error
 // is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
-	return l.Serve(ctx, s.handle)
+	return l.Serve(ctx, s.Handle)
 }
 
 // second hands over a request to the client whose second one it is.
@@ -171,8 +171,8 @@ func accept(ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn
 	return err
 }
 
-// handle serves one client, from its first connection on, of which the second is a part.
-func (s *Server) handle(ctx context.Context, req *rnic.ConnRequest) {
+// Handle serves one client, from its first connection on, of which the second is a part.
+func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	if s.second(req) {
 		return
 	}

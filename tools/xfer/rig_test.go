@@ -79,7 +79,7 @@ func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter
 		l.Close()
 		require.NoError(t, client.Close(r.ctx))
 		require.NoError(t, dev.Close(r.ctx))
-		require.Zero(t, r.server.room.inUse(), "extents in use")
+		require.Zero(t, r.server.cfg.Memory.room.inUse(), "extents in use")
 		require.Zero(t, dev.Regions(), "the server's regions")
 		require.Zero(t, client.Regions(), "the client's regions")
 		cancel()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,8 @@ import (
 type ServerConfig struct {
 	Adapter *rnic.Adapter
 	Region  []byte // the memory that files land in; stays the caller's
+	// Memory is that of several Servers, instead of a Region.
+	Memory *Memory
 	// File is what get reads, nil: nothing is served. It stays the caller's and must not change.
 	File []byte
 	// IdleTimeout ends a connection on which nothing arrives for so long (default 30 s).
@@ -66,9 +67,6 @@ type Server struct {
 	pd     *rnic.ProtectionDomain
 	digest [digestLen]byte // of cfg.File
 
-	mu   sync.Mutex
-	room extents
-
 	Served atomic.Uint64
 }
 
@@ -77,9 +75,10 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	return &Server{
-		cfg: cfg, pd: cfg.Adapter.AllocPD(), room: extents{size: len(cfg.Region)}, digest: sha256.Sum256(cfg.File),
+	if cfg.Memory == nil {
+		cfg.Memory = NewMemory(cfg.Region, 0)
 	}
+	return &Server{cfg: cfg, pd: cfg.Adapter.AllocPD(), digest: sha256.Sum256(cfg.File)}
 }
 
 // Serve accepts from l until ctx ends, then waits for the transfers under way to be aborted.
@@ -98,7 +97,7 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	if r.op == OpGet {
 		t.mem = s.cfg.File
 	} else {
-		t.mem, t.room = s.cfg.Region[x.off:x.off+x.n:x.off+x.n], &x
+		t.mem, t.room = s.cfg.Memory.bytes(x), &x
 	}
 	res := t.run(ctx)
 	t.vacate() // before anybody hears of it, and comes with the next
@@ -124,16 +123,8 @@ func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
 		r.length = uint64(len(s.cfg.File))
 		return r, extent{}, ""
 	}
-	if r.length > uint64(len(s.cfg.Region)) {
-		return r, extent{}, fmt.Sprintf("%d octets offered, the region holds %d; start the server with a larger --region", r.length, len(s.cfg.Region))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x, ok := s.room.take(int(r.length))
-	if !ok {
-		return r, extent{}, fmt.Sprintf("no room for %d octets while %d other transfers run"+peer.Later, r.length, s.room.inUse())
-	}
-	return r, x, ""
+	x, why := s.cfg.Memory.take(req.Remote().Addr(), r.length)
+	return r, x, why
 }
 
 // transfer is one granted request at the server.
@@ -367,8 +358,6 @@ func (t *transfer) vacate() {
 	if t.room == nil {
 		return
 	}
-	t.s.mu.Lock()
-	t.s.room.give(*t.room)
-	t.s.mu.Unlock()
+	t.s.cfg.Memory.give(t.req.Remote().Addr(), *t.room)
 	t.room = nil
 }

@@ -62,9 +62,9 @@ func TestServerNoRoom(t *testing.T) {
 	holder.qp.Abort()
 	require.ErrorIs(t, r.result().Err, stack.ErrReset)
 	r.until(func() bool {
-		r.server.mu.Lock()
-		defer r.server.mu.Unlock()
-		return r.server.room.inUse() == 0
+		r.server.cfg.Memory.mu.Lock()
+		defer r.server.cfg.Memory.mu.Unlock()
+		return r.server.cfg.Memory.room.inUse() == 0
 	})
 	large := content(3, 100_000)
 	_, err = r.put(large)
@@ -216,9 +216,9 @@ func TestRoomIsFreeAtTheEnd(t *testing.T) {
 	server, inUse := make(chan *Server, 1), -1
 	r := newRig(t, 5000, ServerConfig{Done: func(Result) {
 		s := <-server
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		inUse = s.room.inUse()
+		s.cfg.Memory.mu.Lock()
+		defer s.cfg.Memory.mu.Unlock()
+		inUse = s.cfg.Memory.room.inUse()
 	}})
 	server <- r.server
 	data := content(1, 5000)

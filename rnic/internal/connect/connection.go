@@ -71,9 +71,9 @@ func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.Polle
 	return c, u
 }
 
-// newKernelConnection makes a connection over nc, at a place that it gives back at its end. If it
-// returns an error, nc and the place are still the caller's.
-func newKernelConnection(h *Host, nc *net.TCPConn, at *transport.Place) (*Connection, *transport.KernelConn, error) {
+// newKernelConnection makes a connection over nc, in a slot that it gives back at its end. If it
+// returns an error, nc and the slot are still the caller's.
+func newKernelConnection(h *Host, nc *net.TCPConn, at *transport.Slot) (*Connection, *transport.KernelConn, error) {
 	c := newConnection(h)
 	s, err := transport.NewKernelConn(c, nc, at, h.NewReader(), h.Start)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 		return stack.Taken
 	}
 	switch c.phase {
-	case phaseLeaving: // they are the stream's, when the connection is one again
+	case phaseToStream: // they are the stream's, when the connection is one again
 		return stack.Refused
 	case phaseDecide:
 		// The peer spoke before we answered. Nothing after the Request is taken until the ULP has
@@ -148,8 +148,8 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 			return stack.Taken
 		}
 		if c.dropBadCRC {
-			if stamp, ok := c.Transport.Stamp(); ok {
-				c.engine.Sent(stamp)
+			if ts, ok := c.Transport.Stamp(); ok {
+				c.engine.Stamp(ts)
 			}
 		}
 		v := stack.Verdict(c.engine.Arrive(off-c.rxBase, b, data))
@@ -212,7 +212,7 @@ func (c *Connection) Pull(dst []byte) int {
 	n := 0
 	if len(c.out) > 0 {
 		n = copy(dst, c.out)
-		if c.out = c.out[n:]; len(c.out) == 0 && c.phase == phaseLeaving {
+		if c.out = c.out[n:]; len(c.out) == 0 && c.phase == phaseToStream {
 			c.Transport.GiveBack()
 		}
 	} else if c.phase == phaseFull {

@@ -37,7 +37,7 @@ func (e *Endpoint) BeginConnecting(p Param) error {
 	}
 	e.engine.Move(qp.Connecting, qp.Idle)
 	if e.Unwanted.Load() && e.engine.Move(qp.Idle, qp.Closed) { // whichever of the two looks second sees the other
-		e.Conclude(ErrClosed)
+		e.Finish(ErrClosed)
 		return ErrClosed
 	}
 	return fmt.Errorf("rnic: queue pair's control region: %w", err)
@@ -59,7 +59,7 @@ func (e *Endpoint) Dial(ctx context.Context, addr string) error {
 // for when it ends early.
 func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dialect) error {
 	h := e.host
-	at, err := h.Places.Take()
+	at, err := h.Slots.Take()
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		at.Leave()
+		at.Free()
 		if e.Unwanted.Load() {
 			return ErrClosed
 		}
@@ -80,7 +80,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	}
 	c, s, err := newKernelConnection(h, nc.(*net.TCPConn), at)
 	if err != nil {
-		at.Leave()
+		at.Free()
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
@@ -88,7 +88,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 		c.initiate(e, tries)
 		c.again = func() { go e.redialSocket(addr, tries[1:]) }
 		if err := e.join(c); err != nil {
-			c.Fail(err) // Run then finds a connection that is over, and concludes the queue pair
+			c.Fail(err) // Run then finds a connection that is over, and finishes the queue pair
 		}
 	})
 	s.Run()
@@ -110,7 +110,7 @@ func (e *Endpoint) failDial(err error) {
 		err = ErrClosed
 	}
 	e.connected <- err
-	e.Conclude(err)
+	e.Finish(err)
 }
 
 // dialPoller dials from one of the Adapter's Pollers, each in turn.

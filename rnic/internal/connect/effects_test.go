@@ -12,17 +12,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// abortable is a transport that carries nothing and counts how often it was aborted.
+// abortable is a transport that carries nothing and counts how often it was aborted. It has the
+// test's clock, and the timer as it was set last.
 type abortable struct {
 	transport.Conn
-	aborts int
+	aborts     int
+	now, timer int64
 }
 
 func (a *abortable) Abort()                 { a.aborts++ }
 func (*abortable) Send()                    {}
 func (*abortable) CloseSend()               {}
-func (*abortable) SetTimer(int64)           {}
-func (*abortable) Now() int64               { return 1 }
+func (a *abortable) SetTimer(at int64)      { a.timer = at }
+func (a *abortable) Now() int64             { return a.now }
 func (*abortable) EMSS() int                { return 1460 }
 func (*abortable) Unacked() bool            { return false }
 func (*abortable) Progress() uint64         { return 0 }
@@ -45,7 +47,7 @@ func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
 	e := &Endpoint{}
 	e.Init(host, q)
 	require.NoError(t, e.BeginConnecting(Param{}))
-	tr := &abortable{}
+	tr := &abortable{now: 1}
 	pool, err := mem.NewPool(hugepages.Heap(8<<10), mem.PoolConfig{Bufs: 2, Stride: 2 << 10})
 	require.NoError(t, err)
 	memory := transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(), InOrder: true}
@@ -75,4 +77,32 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 			require.Equal(t, tc.first, c.endpoint.Err)
 		})
 	}
+}
+
+// EffectCloseHalf closes our half and bounds the wait for the peer's; where that has begun, the
+// bound stays as it was.
+func TestCloseHalfOnce(t *testing.T) {
+	c, tr := inService(t, new([]qp.Event))
+	c.carryOut(qp.EffectCloseHalf, nil)
+	require.True(t, c.shut)
+	bound := tr.timer
+	require.Equal(t, tr.now+int64(closeTimeout), bound)
+	tr.now += 5
+	c.carryOut(qp.EffectCloseHalf, nil)
+	require.Equal(t, bound, tr.timer)
+}
+
+// A Responder that may send has no pause to wait for: its timer is cleared, and one that is set
+// later is not for the pause. While our half closes, the timer bounds that and stays.
+func TestOpenedEndsThePause(t *testing.T) {
+	c, tr := inService(t, new([]qp.Event))
+	c.sendFirstAt, c.awaitsReady = 7, true
+	tr.timer = 7
+	c.carryOut(qp.EffectOpened, nil)
+	require.Zero(t, tr.timer)
+	require.False(t, c.awaitsReady)
+	c.closing()
+	require.Equal(t, tr.now+int64(closeTimeout), tr.timer)
+	c.carryOut(qp.EffectOpened, nil)
+	require.Equal(t, tr.now+int64(closeTimeout), tr.timer)
 }

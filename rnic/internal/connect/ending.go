@@ -30,7 +30,7 @@ func (e *Endpoint) Abort() {
 	if c := e.connectionOrUnwanted(); c != nil {
 		_ = order(c.Transport.Submit, func() { c.Fail(ErrClosed) })
 	} else if e.engine.Move(qp.Idle, qp.Closed) {
-		e.Conclude(ErrClosed)
+		e.Finish(ErrClosed)
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *Connection) PeerClosed() {
 		c.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
 	case c.phase == phaseFull && c.engine.PeerEnds():
 		c.Fail(&connectionError{ErrUnanswered})
-	case c.phase == phaseLeaving: // the stream will say so
+	case c.phase == phaseToStream: // the stream will say so
 	default:
 		if c.phase == phaseFull {
 			c.engine.Leave(qp.Closing)
@@ -182,7 +182,7 @@ func (c *Connection) Over(err error) {
 			default:
 			}
 		}
-		e.Conclude(err)
+		e.Finish(err)
 		if was == phaseFull {
 			e.tellEnd(c.told, err)
 		}

@@ -58,9 +58,10 @@ func (e *Endpoint) join(c *Connection) error {
 	return nil
 }
 
-// Conclude ends the queue pair for err: the last call of the goroutine that drives the connection.
-// Where no connection came about it is for the one that tried.
-func (e *Endpoint) Conclude(err error) {
+// Finish ends the queue pair for err. It is for the goroutine that drives the connection, which
+// may only tell of the end afterwards (tellEnd); where no connection came about, for the one that
+// tried.
+func (e *Endpoint) Finish(err error) {
 	e.Err = err
 	e.engine.Finish()
 	close(e.Done)

@@ -31,7 +31,7 @@ type Host struct {
 // HostConfig is what a host has from the beginning.
 type HostConfig struct {
 	Pollers   []*PollerState // none: the kernel's sockets carry the connections
-	Places    *transport.Places
+	Slots     *transport.Slots
 	NewReader func() *mem.Reader // for placements on one more goroutine
 	Start     time.Time
 	Manual    func()            // Config.Manual

@@ -37,7 +37,7 @@ func (h *Host) Incoming(p *PollerState, r *Responder) stack.Upper {
 // IncomingSocket takes over a connection that a kernel socket has accepted. If it returns an error
 // nc is closed. Any goroutine.
 func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
-	at, gaveWay, err := h.Places.TakeFor(transport.AddrPort(nc.RemoteAddr()).Addr())
+	at, gaveWay, err := h.Slots.TakeFor(transport.AddrPort(nc.RemoteAddr()).Addr())
 	if gaveWay != nil {
 		gaveWay.GiveWay()
 	}
@@ -49,7 +49,7 @@ func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
 			s.Run()
 			return nil
 		}
-		at.Leave()
+		at.Free()
 	}
 	_ = nc.SetLinger(0)
 	_ = nc.Close() // refused: there is no more to say to this peer

@@ -8,11 +8,11 @@ import (
 // (RFC 5044 section 7.1.2 rules 2 and 3, DECISIONS 10). Reject with keep and Param.KeepRejected
 // give it back as a stream, at the octet after the Reply in either direction.
 //
-//	Reject or rejected --leave--> the Reply goes out --GiveBack, HandBack--> a net.Conn; the connection is over
+//	Reject or rejected --toStream--> the Reply goes out --GiveBack, HandBack--> a net.Conn; the connection is over
 
-// leave has the transport give the connection back as soon as the Reply is out.
-func (c *Connection) leave() {
-	c.phase = phaseLeaving
+// toStream has the transport give the connection back as soon as the Reply is out.
+func (c *Connection) toStream() {
+	c.phase = phaseToStream
 	c.Transport.SetTimer(c.Transport.Now() + int64(lingerTimeout))
 	if len(c.out) == 0 {
 		c.Transport.GiveBack()

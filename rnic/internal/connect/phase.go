@@ -4,14 +4,18 @@ import "time"
 
 // phase of a connection.
 //
-//	Responder:  connecting -> request -> decide -> full -> over
-//	                             |          +----> rejecting -> over
-//	Initiator:  connecting -> reply ------------> full -> over
-//	                             +-------------> rejecting -> over
+//	Responder:  connecting -> request -> decide -> full ------> over
+//	                             |          +----> to stream -> over
+//	                             +----------+----> rejecting -> over
+//	Initiator:  connecting -> reply -------------> full ------> over
+//	                             +---------------> to stream -> over
+//	                             +---------------> rejecting -> over
 //
-// culley-02 goes from connecting to full, and at the Responder through decide. A Responder that
-// awaits a Ready-to-Receive frame is in full operation except for what it receives. Where the ULP
-// keeps a rejected connection, leaving takes the place of rejecting.
+// Each may go to over at once. culley-02 goes from connecting to full, and at the Responder through
+// decide, after request if Request frames may come too. A Responder that awaits a Ready-to-Receive
+// frame is in full operation except for what it receives. It rejects a Request of a dialect that it
+// does not serve without asking its ULP. An Initiator is rejecting after a Reply of another
+// Revision; after one with R set the connection becomes a stream if the ULP keeps it, or is reset.
 type phase uint8
 
 const (
@@ -21,7 +25,7 @@ const (
 	phaseReply
 	phaseFull
 	phaseRejecting
-	phaseLeaving // the connection goes back to streaming mode (mpatostream.go)
+	phaseToStream // the connection goes back to streaming mode (mpatostream.go)
 	phaseOver
 )
 

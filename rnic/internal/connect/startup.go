@@ -286,14 +286,14 @@ func (c *Connection) rejected(f mpa.Frame) {
 	re := &Rejection{PrivateData: append([]byte(nil), private...), Asked: c.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
 	if c.endpoint.param.KeepRejected {
 		c.note(re)
-		c.leave()
+		c.toStream()
 		return
 	}
 	c.Fail(re)
 }
 
 // Accept answers the Request and puts e, which is Connecting, into service. After an error without
-// a connection (e.Connection) the caller concludes e.
+// a connection (e.Connection) the caller finishes e.
 func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 	if c.phase != phaseDecide {
 		return c.OverError()
@@ -374,7 +374,7 @@ func (c *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 		}
 		f := rejection(req, private)
 		c.out = f.Append(c.out)
-		c.leave()
+		c.toStream()
 		return nil
 	}
 	c.refuse(rejection(req, private))

@@ -140,20 +140,20 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, qui
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	at, err := h.Places.Take()
+	at, err := h.Slots.Take()
 	if err != nil {
 		return nil, err
 	}
 	c, s, err := h.adoptSocket(nc, at)
 	if err != nil {
-		at.Leave()
+		at.Free()
 		return nil, err
 	}
 	s.PutBack(rest)
 	_ = nc.Close()        // ends blocked calls on it and nothing else: s has a second descriptor
 	_ = s.Submit(func() { // the queue pair knows the connection from here on: Abort may come
 		if err := role(c); err != nil {
-			c.Fail(err) // Run then finds a connection that is over, and concludes the queue pair
+			c.Fail(err) // Run then finds a connection that is over, and finishes the queue pair
 		}
 	})
 	s.Run()
@@ -161,7 +161,7 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, qui
 }
 
 // adoptSocket makes a connection over a second descriptor of nc's connection.
-func (h *Host) adoptSocket(nc *net.TCPConn, at *transport.Place) (*Connection, *transport.KernelConn, error) {
+func (h *Host) adoptSocket(nc *net.TCPConn, at *transport.Slot) (*Connection, *transport.KernelConn, error) {
 	f, err := nc.File()
 	if err != nil {
 		return nil, nil, err

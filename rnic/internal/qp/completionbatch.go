@@ -35,6 +35,26 @@ func (b *batch) publish(cq *CQ) {
 	}
 }
 
+// completeSend completes a work request that needs no Response, of n octets, whose last segment was
+// cut. If Requests before it are outstanding it waits for them in sent.
+func (q *Engine) completeSend(wr *WQE, n uint32) {
+	if a := &q.requester; a.sent.count > 0 {
+		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
+		return
+	}
+	q.batchSend(wr, n)
+}
+
+// failed completes a work request that could not be carried out, after those before it.
+func (q *Engine) failed(wr *WQE, st Status) {
+	if a := &q.requester; a.sent.count > 0 {
+		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
+		return
+	}
+	q.publishSends()
+	q.complete(q.SendCQ, wr, 0, st)
+}
+
 // batchSend completes a request of the send queue with success at the end of this Pull.
 func (q *Engine) batchSend(wr *WQE, n uint32) {
 	b := &q.send.batch

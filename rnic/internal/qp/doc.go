@@ -7,18 +7,18 @@
 //	engine.go           Engine and its life
 //	post.go             work requests onto the rings
 //	send.go             work requests to messages, messages to FPDUs
+//	gather.go           where the octets of a message are
+//	segment.go          FPDUs written to a segment
 //	recv.go             octets to memory
 //	deliver.go          finished messages to completions
 //	scatter.go          receive buffers: from the ring to Placement, and their octets
 //	source.go           work that waits elsewhere
-//	shared.go           receive buffers from an SRQ
+//	fromsrq.go          receive buffers from an SRQ
 //	terminate.go        errors: one Terminate, and the end of the stream
 //	requester.go        Reads and atomics of this end
 //	responder.go        Reads and atomics of the peer
-//	control.go          memory for the Requests and the Terminate of the peer
+//	control.go          memory for the peer's Terminate, Requests and Atomic Responses
 //	rtr.go              the message of start-up that an Initiator owes
-//	gather.go           where the octets of a message are
-//	segment.go          FPDUs written to a segment
 //	watch.go            thresholds
 //	stats.go            counters
 //	fortest.go          what only tests of other packages use

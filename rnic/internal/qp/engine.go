@@ -85,8 +85,8 @@ func (q *Engine) Start(o *StartOptions) {
 }
 
 // Finish ends service, if there was any: what was posted completes as Flushed, or with what went
-// wrong with it. It is the driver's last call. The batches are empty then: each Pull, Arrive and
-// LeftEdge publishes its own.
+// wrong with it. It is the driver's last call; only Config.Tell may tell of the end after it. The
+// batches are empty then: each Pull, Arrive and LeftEdge publishes its own.
 func (q *Engine) Finish() {
 	q.flushMu.Lock() // before others see Closed: what they post then is flushed after what is here
 	q.state.Store(uint32(Closed))
@@ -128,9 +128,6 @@ func (q *Engine) Flush() {
 		q.complete(q.RecvCQ, &wr, 0, Flushed)
 	}
 }
-
-// Reported says whether an error has ended the stream that one end has reported to the other.
-func (q *Engine) Reported() bool { return q.recv.reported }
 
 // Idle says whether everything that was posted or requested has been pulled, and every Read and
 // atomic of this end has its Response.

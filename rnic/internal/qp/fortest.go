@@ -59,6 +59,9 @@ func (q *Engine) Sending() Opcode {
 // ReadsWaiting is how many Requests of the peer are not answered yet.
 func (q *Engine) ReadsWaiting() int { return int(q.respond.answers.count) }
 
+// Reported says whether an error has ended the stream that one end has reported to the other.
+func (q *Engine) Reported() bool { return q.recv.reported }
+
 // RecvBegun is how many receive buffers hold octets of messages that are not delivered.
 func (q *Engine) RecvBegun() int { return q.recv.sendQ.Begun() }
 

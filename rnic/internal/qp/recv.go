@@ -101,8 +101,9 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	})
 }
 
-// Sent tells the timestamp of the segment that Arrive is given next (mpa.Receiver.Sent).
-func (q *Engine) Sent(stamp uint32) { q.recv.rx.Sent(stamp) }
+// Stamp tells the timestamp of the segment that Arrive is given next: when the peer sent it
+// (mpa.Receiver.Sent).
+func (q *Engine) Stamp(ts uint32) { q.recv.rx.Sent(ts) }
 
 // Arrive offers octets at an offset of the MPA stream. b holds them; the Verdict says what becomes
 // of it.

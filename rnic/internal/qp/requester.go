@@ -227,26 +227,6 @@ func (q *Engine) completeSent(w *sentRequest, st Status) {
 	q.SendCQ.push(c)
 }
 
-// completeSend completes a work request that needs no Response, of n octets, whose last segment was
-// cut. If Requests before it are outstanding it waits for them in sent.
-func (q *Engine) completeSend(wr *WQE, n uint32) {
-	if a := &q.requester; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
-		return
-	}
-	q.batchSend(wr, n)
-}
-
-// failed completes a work request that could not be carried out, after those before it.
-func (q *Engine) failed(wr *WQE, st Status) {
-	if a := &q.requester; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
-		return
-	}
-	q.publishSends()
-	q.complete(q.SendCQ, wr, 0, st)
-}
-
 // PeerEnds tells that the peer has closed its half, so that no more Responses come. The result says
 // whether one is missing. A Request that was begun, but did not fit into the last segment, is taken
 // back.

@@ -29,7 +29,7 @@ type sendHalf struct {
 	gatherRoom
 	from      source // of the octets of the message that is being cut
 	answering bool   // that message is the Response at the front of responder.answers
-	requests  bool   // the last message was a Response: it is the send queue's turn
+	queueTurn bool   // the last message was a Response: it is the send queue's turn
 
 	owed     *ddp.Message // RTR message or wake-up, sent before what was posted (rtr.go); nil: none
 	owedBody []byte
@@ -203,8 +203,8 @@ func (q *Engine) messageCut(msn uint32) {
 // take turns, so that neither waits for more than one message of the other.
 func (q *Engine) nextMessage() bool {
 	s := &q.send
-	if s.requests {
-		s.requests = false
+	if s.queueTurn {
+		s.queueTurn = false
 		if q.nextRequest() {
 			return true
 		}
@@ -214,7 +214,7 @@ func (q *Engine) nextMessage() bool {
 	}
 	if q.respond.answers.count > 0 {
 		q.beginAnswer()
-		s.requests = true
+		s.queueTurn = true
 		return true
 	}
 	return q.nextRequest()

@@ -9,7 +9,7 @@
 //	kernel.go        KernelConn: a socket, in order only, with buffers of its own
 //	kernel_linux.go  what Linux is asked and told about a socket
 //	bufferedconn.go  BufferedConn: a socket given back to the ULP with octets that were read already
-//	places.go        Places: how many connections over sockets there may be, and of which peers
+//	slots.go         Slots: how many connections over sockets there may be, and of which peers
 //	limits.go        sizes, counts and times
 //	fortest.go       what tests of package rnic ask of a transport
 package transport

@@ -16,15 +16,15 @@ func (s *KernelConn) Timed() bool { return s.timer != nil }
 // SendFailed lets a write have failed. mu is held.
 func (s *KernelConn) SendFailed(err error) { s.sendFailed(err) }
 
-// Count is how many places are taken. Any goroutine.
-func (p *Places) Count() int {
+// Count is how many slots are taken. Any goroutine.
+func (p *Slots) Count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken
 }
 
-// Empty says whether no place is taken and nothing of former ones is left. Any goroutine.
-func (p *Places) Empty() bool {
+// Empty says whether no slot is taken and nothing of former ones is left. Any goroutine.
+func (p *Slots) Empty() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken == 0 && len(p.peers) == 0 && p.silent.Len() == 0

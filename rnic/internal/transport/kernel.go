@@ -24,7 +24,7 @@ import (
 type KernelConn struct {
 	up    Upper
 	nc    *net.TCPConn
-	place *Place
+	slot  *Slot
 	raw   syscall.RawConn
 	start time.Time // where Now begins
 	woken chan struct{}
@@ -53,16 +53,16 @@ type KernelConn struct {
 
 var noDeadline time.Time
 
-// NewKernelConn makes a connection over nc, at a place that it gives back at its end. It closes
-// reader at its end, or if it returns an error; nc and the place are then still the caller's. Any
+// NewKernelConn makes a connection over nc, in a slot that it gives back at its end. It closes
+// reader at its end, or if it returns an error; nc and the slot are then still the caller's. Any
 // goroutine.
-func NewKernelConn(up Upper, nc *net.TCPConn, at *Place, reader *mem.Reader, start time.Time) (*KernelConn, error) {
+func NewKernelConn(up Upper, nc *net.TCPConn, at *Slot, reader *mem.Reader, start time.Time) (*KernelConn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		reader.Close()
 		return nil, err
 	}
-	s := &KernelConn{up: up, nc: nc, place: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
+	s := &KernelConn{up: up, nc: nc, slot: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())}
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
@@ -280,7 +280,7 @@ func (s *KernelConn) end() {
 	s.seen = s.kernelStats()
 	if s.giving && !s.aborted {
 		s.SetTimer(0)
-		s.place.Leave()
+		s.slot.Free()
 		s.returnSocket()
 		s.reader.Close()
 		return
@@ -288,7 +288,7 @@ func (s *KernelConn) end() {
 	_ = s.nc.Close() // both directions have ended already
 	s.SetTimer(0)
 	s.reader.Close() // nothing is placed any more
-	s.place.Leave()  // before Over: a caller that waits for the end may dial again at once
+	s.slot.Free()    // before Over: a caller that waits for the end may dial again at once
 	s.up.Over(nil)
 }
 
@@ -328,10 +328,10 @@ func (s *KernelConn) Submit(fn func()) error {
 
 func (s *KernelConn) Send() { s.Wake() }
 
-func (s *KernelConn) Silent()     { s.place.setSilent(s) }
-func (s *KernelConn) Spoke() bool { return s.place.spoke() }
+func (s *KernelConn) Silent()     { s.slot.setSilent(s) }
+func (s *KernelConn) Spoke() bool { return s.slot.spoke() }
 
-// GiveWay ends the connection, whose place another one has. Any goroutine.
+// GiveWay ends the connection, whose slot another one has. Any goroutine.
 func (s *KernelConn) GiveWay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

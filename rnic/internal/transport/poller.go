@@ -16,7 +16,7 @@ import (
 type PollerConn struct {
 	up     Upper
 	reader *mem.Reader // of placements on the Poller's goroutine
-	conn   *stack.Conn // nil before Established and after Closed; Poller's goroutine
+	conn   *stack.Conn // from Dial, Established or TakeOver until Closed or HandBack; Poller's goroutine
 	waker  atomic.Pointer[stack.Conn]
 	poller *stack.Poller
 	acked  uint64
@@ -124,7 +124,7 @@ var _ stack.Ahead = (*PollerConn)(nil)
 var _ stack.Holder = (*PollerConn)(nil)
 
 // What the Upper calls. After Closed the stack recycles the stack.Conn, so each of these looks
-// whether there still is one.
+// whether there still is one, except Stamp: that is for while a segment arrives.
 
 func (u *PollerConn) Wake() {
 	if c := u.waker.Load(); c != nil { // harmless on a recycled Conn, by the stack's contract

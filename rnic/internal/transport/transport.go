@@ -20,8 +20,8 @@ type Conn interface {
 	Send()               // there is something to pull
 	CloseSend()          // ends our half after what was pulled
 	Abort()              // resets the connection
-	Silent()             // the peer's start-up frame is awaited: a connection that comes in may take this one's place
-	Spoke() bool         // the frame has come; false: too late, the place is another's
+	Silent()             // the peer's start-up frame is awaited: a connection that comes in may take this one's slot
+	Spoke() bool         // the frame has come; false: too late, the slot is another's
 	SetTimer(at int64)   // one timer, on the clock of Now; 0 clears it
 	Now() int64
 	EMSS() int

@@ -1,4 +1,4 @@
-package main
+package bytestream
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/pmd/wire"
@@ -29,7 +30,7 @@ func TestPrepareOurStreams(t *testing.T) {
 		})
 	}
 	testhost.Run(t, hosts[:]...)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), netlab.Patience)
 	defer cancel()
 	l, err := stream.Listen(hosts[1:], 80, stream.Options{})
 	require.NoError(t, err)
@@ -38,12 +39,12 @@ func TestPrepareOurStreams(t *testing.T) {
 	s, err := l.AcceptStream()
 	require.NoError(t, err)
 	for _, x := range []*stream.Conn{c, s} {
-		require.NoError(t, x.SetDeadline(time.Now().Add(patience)))
+		require.NoError(t, x.SetDeadline(time.Now().Add(netlab.Patience)))
 		defer x.Close()
 		defer func() { _ = x.SetLinger(0) }()
 	}
 
-	require.NoError(t, ourStreams{}.Prepare(s, iperf3.Params{Window: 200_000, TOS: 184, Congestion: "reno"}))
+	require.NoError(t, Ours{}.Prepare(s, iperf3.Params{Window: 200_000, TOS: 184, Congestion: "reno"}))
 	window := func(n int) {
 		t.Helper()
 		for {
@@ -55,15 +56,15 @@ func TestPrepareOurStreams(t *testing.T) {
 		}
 	}
 	window(200_000)
-	require.NoError(t, ourStreams{}.Prepare(s, iperf3.Params{Window: 1 << 30}))
+	require.NoError(t, Ours{}.Prepare(s, iperf3.Params{Window: 1 << 30}))
 	peer, err := c.Info(ctx)
 	require.NoError(t, err)
 	taken := peer.TCP.RcvWnd // at most, by a peer that does not read
 	n, err := s.TryWrite(make([]byte, windowMost+taken+1))
 	require.NoError(t, err)
 	require.LessOrEqual(t, n, windowMost+taken, "no peer makes us hoard")
-	require.Error(t, ourStreams{}.Prepare(s, iperf3.Params{Congestion: "nosuch"}))
-	require.Error(t, ourStreams{}.Prepare(nil, iperf3.Params{}))
+	require.Error(t, Ours{}.Prepare(s, iperf3.Params{Congestion: "nosuch"}))
+	require.Error(t, Ours{}.Prepare(nil, iperf3.Params{}))
 }
 
 // And for the kernel's sockets, of either family.
@@ -77,25 +78,14 @@ func TestPrepareKernelSockets(t *testing.T) {
 			skip.Missing(t, "no %s here: %v", at.addr, err)
 		}
 		defer l.Close()
-		c, err := net.DialTimeout("tcp", l.Addr().String(), patience)
+		c, err := net.DialTimeout("tcp", l.Addr().String(), netlab.Patience)
 		require.NoError(t, err)
 		defer c.Close()
-		require.NoError(t, kernelSockets{}.Prepare(c, iperf3.Params{TOS: 184}))
+		require.NoError(t, Kernel{}.Prepare(c, iperf3.Params{TOS: 184}))
 		require.NoError(t, onSocket(c.(*net.TCPConn), func(fd int) error {
 			tos, err := unix.GetsockoptInt(fd, at.level, at.opt)
 			require.Equal(t, 184, tos)
 			return err
 		}))
 	}
-}
-
-// --local-port is the port that a connection comes from.
-func TestStreamLocalPort(t *testing.T) {
-	ns := newNamespace(t)
-	sink := ns.stream(t, "sink", "--once")
-	sink.Expect(t, 1, "^ready ")
-	source := ns.stream(t, "source", "-n", "1000", "--local-port", "4444", "127.0.0.1")
-	require.Equal(t, 0, source.Wait(t), "%s", source)
-	require.Equal(t, 0, sink.Wait(t), "%s", sink)
-	sink.Expect(t, 1, `^received    1000 B .*from 127\.0\.0\.1:4444`)
 }

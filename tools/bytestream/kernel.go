@@ -1,4 +1,4 @@
-package main
+package bytestream
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
-// kernelSockets is what iperf3 wants of the kernel's TCP beyond net.Conn.
-type kernelSockets struct{}
+// Kernel is what iperf3 wants of the kernel's TCP beyond net.Conn.
+type Kernel struct{}
 
 // Prepare implements iperf3.Transport.
-func (kernelSockets) Prepare(c net.Conn, p iperf3.Params) error {
+func (Kernel) Prepare(c net.Conn, p iperf3.Params) error {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return fmt.Errorf("%T is no socket of the kernel's TCP", c)
@@ -51,7 +51,7 @@ func setTOS(fd int, local net.Addr, tos int) error {
 }
 
 // Info implements iperf3.Transport.
-func (kernelSockets) Info(c net.Conn) iperf3.Info {
+func (Kernel) Info(c net.Conn) iperf3.Info {
 	info := iperf3.Info{Retransmits: -1}
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {

@@ -1,47 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/skip"
-	"github.com/rnicd/rnicd/pmd/dpdk"
 )
-
-// ailing is a device whose link and queues are as the test says.
-type ailing struct {
-	link  dpdk.Link
-	stuck []int
-}
-
-func (a *ailing) Link() dpdk.Link                      { return a.link }
-func (a *ailing) Stuck(time.Time, time.Duration) []int { return a.stuck }
-
-// Each change is told once.
-func TestHealthIsTold(t *testing.T) {
-	var b bytes.Buffer
-	out := newOutput(&b)
-	d := &ailing{link: dpdk.Link{Up: true, FullDuplex: true, Mbps: 25_000}}
-	h := &health{device: d, link: d.link}
-	said := func() string {
-		defer b.Reset()
-		for range 3 {
-			h.look(time.Now(), out)
-		}
-		return b.String()
-	}
-	require.Empty(t, said())
-	d.link = dpdk.Link{}
-	require.Equal(t, "link        down\n", said())
-	d.stuck = []int{1}
-	require.Equal(t, "stuck       queue 1 of the device has taken no frame for 5s; the link is down\n", said())
-	d.link, d.stuck = dpdk.Link{Up: true, FullDuplex: true, Mbps: 10_000}, nil
-	require.Equal(t, "link        up, 10000 Mbit/s\nstuck       queue 1 of the device takes frames again\n", said())
-	(&health{}).look(time.Now(), out)
-}
 
 // Every policy serves; one that has the device wake it, on a TAP of ours and on DPDK's.
 func TestIdlePolicies(t *testing.T) {

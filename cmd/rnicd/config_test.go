@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// example is the configuration of the guide.
+func example(t *testing.T) string {
+	t.Helper()
+	guide, err := os.ReadFile("../../docs/guides/daemon.md")
+	require.NoError(t, err)
+	_, text, found := strings.Cut(string(guide), "<!-- daemon -->\n```toml\n")
+	require.True(t, found)
+	text, _, found = strings.Cut(text, "```\n")
+	require.True(t, found)
+	return text
+}
+
+// configured writes a configuration.
+func configured(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rnicd.toml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// The guide's example is what it says: judged, started, used, reloaded, drained; nothing stays.
+func TestDaemonOfTheGuide(t *testing.T) {
+	ns := newNamespace(t)
+	path := configured(t, example(t))
+	check := ns.rnicd(t, "check", path)
+	require.Equal(t, 0, check.Wait(t), "%s", check)
+	require.Len(t, check.Lines("^"+path+": 2 ports, 3 services$"), 1, "%s", check)
+
+	server := ns.rnicd(t, "serve", "--config", path)
+	server.Expect(t, 1, "msg=ready .*services=3 ports=2$")
+	f := randomFile(t, 3<<20)
+	ns.put(t, f)
+	local := ns.rnicd(t, "put", "--timeout", "60s", f.path, "127.0.0.1")
+	require.Equal(t, 0, local.Wait(t), "%s", local)
+	server.Expect(t, 2, "msg=served service=scratch .*sha256="+f.sum)
+	ping := ns.rnicd(t, "rping", "10.9.0.1:7200", "-c", "3", "-V", "--timeout", "60s")
+	require.Equal(t, 0, ping.Wait(t), "%s", ping)
+	iperf := ns.rnicd(t, "stream", "client", "10.9.0.1", "--pmd", "kernel", "-n", "1M")
+	require.Equal(t, 0, iperf.Wait(t), "%s", iperf)
+	server.Expect(t, 1, "msg=served service=speed ")
+
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(example(t), "connections = 8", "conections = 8", 1)), 0o600))
+	server.Signal(t, syscall.SIGHUP)
+	server.Expect(t, 1, `level=ERROR msg="not reloaded" error="`+path+`:22:1: service.conections: unknown key; did you mean connections\?"`)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(example(t), "listen = 7200", "listen = 7201", 1)+"[tcp]\nrto_min = \"5ms\"\n"), 0o600))
+	check = ns.rnicd(t, "check", path)
+	require.Equal(t, 0, check.Wait(t), "%s", check)
+	server.Signal(t, syscall.SIGHUP)
+	server.Expect(t, 1, `msg=reloaded added=\[\] removed=\[\] changed=\[ping\] limits=\[\]`)
+	server.Expect(t, 1, `level=WARN msg="needs a restart; it is as it was" key=port.rnic0.tcp.rto_min$`)
+	require.Len(t, server.Lines("needs a restart"), 1, "%s", server)
+	ping = ns.rnicd(t, "rping", "10.9.0.1:7201", "-c", "1", "--timeout", "60s")
+	require.Equal(t, 0, ping.Wait(t), "%s", ping)
+
+	ns.stop(t, server)
+	server.Expect(t, 1, "msg=drained .*reset=0")
+}
+
+// A daemon that was killed in the middle leaves nothing that keeps the next one from starting.
+func TestDaemonAfterACrash(t *testing.T) {
+	ns := newNamespace(t)
+	socket := filepath.Join(t.TempDir(), "memif.sock")
+	path := configured(t, example(t)+fmt.Sprintf(`
+[[port]]
+name = "shared"
+driver = "memif"
+role = "server"
+socket = %q
+addresses = ["10.7.0.1/24"]
+dad = "off"
+`, socket))
+	f := randomFile(t, 1<<20)
+	for range 3 {
+		server := ns.rnicd(t, "serve", "--config", path)
+		server.Expect(t, 1, "msg=ready ")
+		ns.put(t, f)
+		client := ns.rnicd(t, "rping", "10.9.0.1:7200") // a connection that is there when it is killed
+		client.Expect(t, 1, "^connected ")
+		server.Signal(t, syscall.SIGKILL)
+		server.Wait(t)
+		client.Signal(t, syscall.SIGKILL)
+		client.Wait(t)
+		require.False(t, ns.Has(t, "rnic0"))
+		_, err := os.Stat(socket)
+		require.NoError(t, err, "it is still there")
+	}
+	server := ns.rnicd(t, "serve", "--config", path)
+	server.Expect(t, 1, "msg=ready ")
+	ns.stop(t, server)
+}
+
+// The first signal waits for what is served, the second does not.
+func TestDaemonEndsAtOnceWhenToldTwice(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.rnicd(t, "serve", "--config", configured(t, "[limits]\ndrain = \"1h\"\n"+example(t)))
+	server.Expect(t, 1, "msg=ready ")
+	client := ns.rnicd(t, "rping", "10.9.0.1:7200")
+	client.Expect(t, 1, "^connected ")
+	server.Signal(t, syscall.SIGTERM)
+	server.Expect(t, 1, "msg=draining ")
+	server.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
+	require.Len(t, server.Lines("msg=drained .*reset=1"), 1, "%s", server)
+	require.Equal(t, 1, client.Wait(t), "%s", client)
+}
+
+// What is wrong is told before anything is opened, and a device that goes away is the end.
+func TestDaemonErrors(t *testing.T) {
+	ns := newNamespace(t)
+	for text, want := range map[string]string{
+		"[[port]]\nname = \"rnic0\"\nadresses = []\n": `^rnicd: .*rnicd.toml:3:1: port.adresses: unknown key; did you mean addresses\?$`,
+		"": `^rnicd: .*rnicd.toml:1:1: port: no port; a daemon needs one: \[\[port\]\] with name and addresses$`,
+	} {
+		for _, command := range [][]string{{"check"}, {"serve", "--config"}} {
+			p := ns.rnicd(t, append(command, configured(t, text))...)
+			require.Equal(t, 1, p.Wait(t), "%s", p)
+			require.Len(t, p.Lines(want), 1, "%s", p)
+		}
+	}
+	p := ns.rnicd(t, "serve", "--config", "x", "--region", "1MiB")
+	require.Equal(t, 1, p.Wait(t))
+	require.Len(t, p.Lines("^rnicd: --config: the file says everything; leave --region away$"), 1, "%s", p)
+
+	server := ns.rnicd(t, "serve", "--config", configured(t, example(t)))
+	server.Expect(t, 1, "msg=ready ")
+	ns.Run(t, "ip", "link", "del", "rnic0")
+	require.Equal(t, 1, server.Wait(t), "%s", server)
+	require.Len(t, server.Lines(`^rnicd: port "rnic0": tap: rnic0: the device is gone`), 1, "%s", server)
+}
+
+// Doctor's exit status is for scripts.
+func TestDoctor(t *testing.T) {
+	ns := newNamespace(t)
+	p := ns.rnicd(t, "doctor", "--json")
+	require.Equal(t, 0, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines(`^{"check":"tap","verdict":"ok"`), 1, "%s", p)
+	p = ns.rnicd(t, "doctor", "--config", configured(t, strings.Replace(example(t), "host_address", "cores = \"1023\"\nhost_address", 1)))
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^lack  cores +CPUs 1023 of cores are not there"), 1, "%s", p)
+	require.Len(t, p.Lines("^rnicd: 1 thing is lacking$"), 1, "%s", p)
+}

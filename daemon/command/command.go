@@ -1,0 +1,105 @@
+// Package command is the daemon's command line: serve, check, doctor. A program with drivers of its
+// own is
+//
+//	func main() { command.Main(mydriver) }
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/daemon"
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/doctor"
+	"github.com/rnicd/rnicd/daemon/port"
+)
+
+// Main is the main function of a daemon with drivers besides those of this module. It does not
+// return.
+func Main(drivers ...port.Driver) {
+	if err := Root(port.All().With(drivers...)).Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "rnicd:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Root has all commands.
+func Root(drivers port.Drivers) *cobra.Command {
+	root := &cobra.Command{Use: "rnicd", Short: "A software RNIC: iWARP over a userspace, MPA-aware TCP", SilenceUsage: true, SilenceErrors: true}
+	var file string
+	serve := &cobra.Command{
+		Use: "serve --config FILE", Short: "Serve what a configuration says", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return daemon.Run(file, drivers, daemon.Options{Log: c.ErrOrStderr()})
+		},
+	}
+	serve.Flags().StringVar(&file, "config", "", "configuration")
+	_ = serve.MarkFlagRequired("config") // it is there
+	root.AddCommand(serve, Check(drivers), Doctor(drivers))
+	return root
+}
+
+// Check is the command check.
+func Check(drivers port.Drivers) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say what is wrong with a configuration, without opening anything",
+		Long: `check reads a configuration of rnicd serve --config and says everything that is wrong with it, each with line and
+column. The exit status is 0 when a daemon can start with it, as far as that shows without opening a device.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := config.Load(args[0], drivers)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: %d ports, %d services\n", cfg.File, len(cfg.Ports), len(cfg.Services))
+			return nil
+		},
+	}
+}
+
+// Doctor is the command doctor.
+func Doctor(drivers port.Drivers) *cobra.Command {
+	var file string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine lacks, and the command that mends it",
+		Long: `doctor looks at hugepages, NUMA nodes, IOMMU and vfio, NICs and their drivers, isolated cores, CPU features, permissions,
+/dev/net/tun and memlock. Each line is ok; warn, where the daemon runs without but not as fast; or lack, where it does not run. With
+--config only what that configuration needs is a lack. The exit status is 1 when something is lacking.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			m := doctor.Machine{Root: "/"}
+			if file != "" {
+				cfg, err := config.Load(file, drivers)
+				if err != nil {
+					return err
+				}
+				m.Config = cfg
+			}
+			found := m.Examine()
+			if asJSON {
+				if err := doctor.WriteJSON(c.OutOrStdout(), found); err != nil {
+					return err
+				}
+			} else {
+				doctor.Write(c.OutOrStdout(), found)
+			}
+			if n := len(slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Verdict != doctor.Lack })); n == 1 {
+				return errors.New("1 thing is lacking")
+			} else if n > 1 {
+				return fmt.Errorf("%d things are lacking", n)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&file, "config", "", "judge by what this configuration needs")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return c
+}

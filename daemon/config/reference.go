@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// WriteReference writes docs/reference/configuration.md.
+func WriteReference(w io.Writer) {
+	fmt.Fprint(w, `# Configuration
+
+`+"`rnicd serve --config FILE`"+` reads it, `+"`rnicd check FILE`"+` says what is wrong with it; made of the types in `+"`daemon/config`"+` by
+`+"`go test ./daemon/config -update`"+`. [The guide](../guides/daemon.md) has examples.
+
+TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes are numbers of octets, or texts
+as "64KiB", "1.5GiB".
+
+`)
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := f.Tag.Get("toml")
+		if key == "" || key == "-" {
+			continue
+		}
+		elem, title := f.Type, "["+key+"]"
+		if elem.Kind() == reflect.Slice {
+			elem, title = elem.Elem(), "[["+key+"]]"
+		}
+		fmt.Fprintf(w, "## %s\n\n%s\n\n", title, f.Tag.Get("doc"))
+		if elem == reflect.TypeFor[Service]() {
+			writeTypes(w)
+		}
+		writeKeys(w, elem)
+	}
+}
+
+func writeTypes(w io.Writer) {
+	fmt.Fprint(w, "| type | TCP port | what, and its clients |\n|---|---|---|\n")
+	for _, t := range Types {
+		fmt.Fprintf(w, "| %s | %d | %s |\n", t.Name, t.Listen, t.Doc)
+	}
+	fmt.Fprint(w, "\nOf several services on one port each needs a `listen` of its own.\n\n")
+}
+
+func writeKeys(w io.Writer, t reflect.Type) {
+	fmt.Fprint(w, "| key | for | value | default | |\n|---|---|---|---|---|\n")
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := f.Tag.Get("toml")
+		if key == "-" {
+			continue
+		}
+		want := f.Tag.Get("want")
+		if want == "" {
+			want = valueName(f.Type)
+		}
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s |\n", key, strings.ReplaceAll(f.Tag.Get("of"), ",", ", "), want, f.Tag.Get("default"), f.Tag.Get("doc"))
+	}
+	fmt.Fprintln(w)
+}
+
+func valueName(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[Duration]():
+		return "duration"
+	case t == reflect.TypeFor[Size]():
+		return "size"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return valueName(t.Elem())
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "array of texts"
+	case reflect.Map, reflect.Struct:
+		return "table"
+	}
+	return "number"
+}

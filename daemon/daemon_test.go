@@ -1,0 +1,401 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/rsocket"
+	"github.com/rnicd/rnicd/stream"
+	"github.com/rnicd/rnicd/tools/bytestream"
+	"github.com/rnicd/rnicd/tools/iperf3"
+	"github.com/rnicd/rnicd/tools/perf"
+	"github.com/rnicd/rnicd/tools/perf/pair"
+	"github.com/rnicd/rnicd/tools/perftest"
+	"github.com/rnicd/rnicd/tools/rping"
+	"github.com/rnicd/rnicd/tools/rstream"
+	"github.com/rnicd/rnicd/tools/xfer"
+)
+
+// put writes n octets into a region.
+func (r *rig) put(dev *rnic.Adapter, addr string, n int) error {
+	data := bytes.Repeat([]byte("0123456789"), n/10+1)[:n]
+	_, err := xfer.Put(r.ctx, xfer.PutConfig{Adapter: dev, Addr: addr, Source: bytes.NewReader(data), Length: uint64(n)})
+	return err
+}
+
+func (r *rig) ping(addr string, count int, on func(rping.Ping)) error {
+	_, err := rping.Run(r.ctx, rping.ClientConfig{
+		Adapter: r.dev, Addr: addr, Count: count, Size: 100, Verify: true, OnPing: on, Conn: rnic.ConnParam{NoMarkers: true},
+	})
+	return err
+}
+
+// Every type of service is served, all by one daemon at the same time, each to the client that is
+// its tool's.
+func TestEveryService(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	content := bytes.Repeat([]byte("what is served "), 5000)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	r := start(t, `
+[[service]]
+name = "scratch"
+type = "region"
+size = "1MiB"
+page = "normal"
+[[service]]
+name = "image"
+type = "file"
+listen = 7000
+page = "normal"
+path = "`+path+`"
+[[service]]
+name = "measure"
+type = "perf"
+[[service]]
+name = "theirs"
+type = "perftest"
+test = "write bw"
+size = 1000
+iterations = 100
+[[service]]
+name = "ping"
+type = "rping"
+listen = 7001
+[[service]]
+name = "sockets"
+type = "rstream"
+size = 1000
+transfers = 10
+iterations = 3
+[[service]]
+name = "iperf"
+type = "stream"
+[[service]]
+name = "sink"
+type = "stream"
+listen = 7002
+mode = "sink"
+[[service]]
+name = "source"
+type = "stream"
+listen = 7003
+mode = "source"
+bytes = 100000
+[[service]]
+name = "echo"
+type = "stream"
+listen = 7004
+mode = "echo"
+`)
+	require.Len(t, r.d.Services(), 10)
+	dial := func(ctx context.Context, tcp int) (net.Conn, error) {
+		d := stream.Dialer{Pollers: r.client.Pollers()}
+		return d.DialContext(ctx, "tcp", at(tcp))
+	}
+	session := func(tcp int, mode string) func() error {
+		return func() error {
+			c, err := dial(r.ctx, tcp)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			s := bytestream.Session{Conn: c, Length: 4096, Idle: patience, Bytes: 100_000}
+			return s.Run(r.ctx, mode)
+		}
+	}
+	clients := map[string]func() error{
+		"scratch": func() error { return r.put(r.dev, at(7174), 500_000) },
+		"image": func() error {
+			var got bytes.Buffer
+			_, err := xfer.Get(r.ctx, xfer.GetConfig{Adapter: r.dev, Addr: at(7000), Begin: func(uint64) (io.Writer, error) { return &got, nil }})
+			if err == nil && !bytes.Equal(got.Bytes(), content) {
+				return fmt.Errorf("%d octets that are not the file's", got.Len())
+			}
+			return err
+		},
+		"measure": func() error {
+			_, err := pair.Run(r.ctx, pair.ClientConfig{Adapter: r.dev, Addr: at(7175), Test: perf.Test{Op: perf.Read, Size: 5000, Iterations: 50}})
+			return err
+		},
+		"theirs": func() error {
+			_, err := perftest.Run(r.ctx, perftest.ClientConfig{
+				Adapter: r.dev, Addr: at(18515), Test: perf.Test{Op: perf.Write, Size: 1000, Iterations: 100}, Conn: rnic.ConnParam{NoMarkers: true},
+			})
+			return err
+		},
+		"ping": func() error { return r.ping(at(7001), 5, nil) },
+		"sockets": func() error {
+			dial := func(ctx context.Context) (net.Conn, error) {
+				return rsocket.Dial(ctx, r.dev, at(7471), rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
+			}
+			plan := rstream.Plan{Size: 1000, Transfers: 10, Iterations: 3}
+			return rstream.Client(r.ctx, dial, plan, rstream.End{}, nil)
+		},
+		"iperf": func() error {
+			p := iperf3.Params{Streams: 2, Length: 8192, Bytes: 200_000}
+			_, err := iperf3.Run(r.ctx, iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, 5201) }})
+			return err
+		},
+		"sink":   session(7002, "source"),
+		"source": session(7003, "sink"),
+		"echo":   session(7004, "source"),
+	}
+	for round := range 2 {
+		ends := make(chan error, len(clients))
+		for name, client := range clients {
+			go func() {
+				if err := client(); err != nil {
+					ends <- fmt.Errorf("%s: %w", name, err)
+					return
+				}
+				ends <- nil
+			}()
+		}
+		for range clients {
+			require.NoError(t, <-ends)
+		}
+		for name := range clients {
+			r.log.await(t, round+1, "level=INFO msg=served service="+name+" remote=10.9.0.2:")
+		}
+	}
+	bad, _ := r.log.lines("msg=(failed|refused)")
+	require.Empty(t, bad)
+	require.Eventually(t, func() bool { return len(r.d.Connections()) == 0 }, patience, time.Millisecond)
+	require.Len(t, r.d.Pollers(), 1)
+	require.Equal(t, "cable", r.d.Pollers()[0].Port)
+}
+
+// One region is served on several ports, over our TCP and over the kernel's: no two clients get the
+// same octets of it, and one port's clients leave no room to the other's.
+func TestOneRegionOnTwoPorts(t *testing.T) {
+	tcp := freePort(t)
+	r := start(t, fmt.Sprintf(`
+[[port]]
+name = "lo"
+driver = "kernel"
+addresses = ["127.0.0.1"]
+[[service]]
+name = "scratch"
+type = "region"
+size = "1MiB"
+page = "normal"
+listen = %d
+`, tcp))
+	sockets, err := rnic.Open(rnic.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, closeAdapter(sockets)) }()
+	require.NoError(t, r.put(sockets, fmt.Sprint("127.0.0.1:", tcp), 1<<20))
+	require.NoError(t, r.put(r.dev, at(tcp), 1<<20))
+	hold, held := io.Pipe() // the transfer begins, and has the region
+	first := make(chan error, 1)
+	go func() {
+		_, err := xfer.Put(r.ctx, xfer.PutConfig{Adapter: r.dev, Addr: at(tcp), Source: hold, Length: 1 << 20})
+		first <- err
+	}()
+	_, err = held.Write([]byte("x"))
+	require.NoError(t, err)
+	err = r.put(sockets, fmt.Sprint("127.0.0.1:", tcp), 1000)
+	require.ErrorContains(t, err, "the server refused: no room for 1000 octets while 1 other transfers run; try again later")
+	_, err = held.Write(make([]byte, 1<<20-1))
+	require.NoError(t, err)
+	require.NoError(t, <-first)
+}
+
+// freePort is a TCP port of the kernel's that nobody has.
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Who is not allowed, or finds all places taken, hears so and is counted.
+func TestAdmission(t *testing.T) {
+	r := start(t, `
+[[service]]
+name = "others"
+type = "rping"
+listen = 7001
+allow = ["10.8.0.0/16", "10.9.0.3"]
+[[service]]
+name = "ours"
+type = "rping"
+listen = 7002
+allow = ["10.9.0.0/30"]
+connections = 3
+peer_connections = 2
+[[service]]
+name = "one"
+type = "rping"
+listen = 7003
+connections = 1
+[[service]]
+name = "streams"
+type = "stream"
+listen = 7004
+mode = "echo"
+allow = ["fd09::/64"]
+[[service]]
+name = "sockets"
+type = "rstream"
+allow = ["10.8.0.0/16"]
+[[service]]
+name = "quota"
+type = "region"
+size = "64KiB"
+quota = "16KiB"
+page = "normal"
+`)
+	require.ErrorContains(t, r.ping(at(7001), 1, nil), "the server refused: 10.9.0.2 is in none of the networks that are served")
+	r.log.await(t, 1, "level=WARN msg=refused service=others remote=10.9.0.2:")
+	_, err := rsocket.Dial(r.ctx, r.dev, at(7471), rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
+	require.Error(t, err)
+	r.log.await(t, 1, "level=WARN msg=refused service=sockets remote=10.9.0.2:[0-9]+ why=.*in none of the networks")
+	c, err := (&stream.Dialer{Pollers: r.client.Pollers()}).DialContext(r.ctx, "tcp", at(7004))
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+		_ = c.Close()
+	}
+	require.Error(t, err)
+	r.log.await(t, 1, "level=WARN msg=refused service=streams remote=10.9.0.2:")
+	require.NoError(t, r.put(r.dev, at(7174), 16<<10))
+	require.ErrorContains(t, r.put(r.dev, at(7174), 16<<10+1), "a client may hold 16384 of the region")
+
+	end, _ := r.pinging(at(7002), 2)
+	require.ErrorContains(t, r.ping(at(7002), 1, nil), "2 clients at your address are being served, and no more of one at a time; try again later")
+	require.Len(t, r.d.Connections(), 2)
+	end()
+	end, _ = r.pinging(at(7003), 1)
+	require.ErrorContains(t, r.ping(at(7003), 1, nil), "1 other clients are being served, and no more at a time; try again later")
+	end()
+	for _, s := range r.d.Services() {
+		if s.Name() == "ours" {
+			require.EqualValues(t, 1, s.Refused.Load())
+		}
+	}
+}
+
+// pinging has n clients ping until end is called, which waits for them; ends has what became of
+// each. It returns when all are served.
+func (r *rig) pinging(addr string, n int) (end func(), ends chan error) {
+	ends = make(chan error, n)
+	stop, first := make(chan struct{}), make(chan struct{}, n)
+	for range n {
+		ctx, cancel := context.WithCancel(r.ctx)
+		pings := 0
+		go func() {
+			defer cancel()
+			_, err := rping.Run(ctx, rping.ClientConfig{
+				Adapter: r.dev, Addr: addr, Size: 100, Conn: rnic.ConnParam{NoMarkers: true},
+				OnPing: func(rping.Ping) {
+					if pings++; pings == 1 {
+						first <- struct{}{}
+					}
+					select {
+					case <-stop:
+						cancel()
+					default:
+					}
+				},
+			})
+			ends <- err
+		}()
+	}
+	for range n {
+		select {
+		case <-first:
+		case err := <-ends:
+			require.NoError(r.t, err)
+		}
+	}
+	return func() {
+		close(stop)
+		for range n {
+			<-ends
+		}
+		require.Eventually(r.t, func() bool { return len(r.d.Connections()) == 0 }, patience, time.Millisecond)
+	}, ends
+}
+
+// A drain takes no new connections, and waits for those that there are.
+func TestDrainWaits(t *testing.T) {
+	r := start(t, "[[service]]\nname = \"ping\"\ntype = \"rping\"\n[limits]\ndrain = \"1h\"\n")
+	end, _ := r.pinging(at(7174), 2)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		r.d.Drain(r.ctx)
+	}()
+	require.Eventually(t, func() bool { return r.ping(at(7174), 1, nil) != nil }, patience, time.Millisecond)
+	require.Len(t, r.d.Connections(), 2, "which can be looked at meanwhile")
+	select {
+	case <-drained:
+		t.Fatal("it did not wait")
+	default:
+	}
+	end()
+	<-drained
+	require.Empty(t, r.d.listeners)
+	require.Contains(t, r.log.await(t, 1, "msg=drained"), "reset=0")
+	_, err := r.d.Reload(r.ctx, r.parse(cable))
+	require.ErrorIs(t, err, ErrEnding)
+}
+
+// When its time is over, or it is told to, a drain resets what is left.
+func TestDrainIsBounded(t *testing.T) {
+	for name, limit := range map[string]string{"its time": "50ms", "told": "1h"} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, "[[service]]\nname = \"ping\"\ntype = \"rping\"\n[limits]\ndrain = \""+limit+"\"\n")
+			_, ends := r.pinging(at(7174), 2)
+			ctx, cancel := context.WithCancel(r.ctx)
+			if name == "told" {
+				cancel()
+			}
+			begin := time.Now()
+			r.d.Drain(ctx)
+			require.Less(t, time.Since(begin), patience/2)
+			cancel()
+			require.Error(t, <-ends)
+			require.Error(t, <-ends)
+			require.Contains(t, r.log.await(t, 1, "msg=drained"), "reset=2")
+		})
+	}
+}
+
+// A daemon that cannot start gives everything back, and says what was in the way.
+func TestStartAllOrNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	free := freePort(t)
+	r := start(t, "")
+	text := fmt.Sprintf(`
+[[port]]
+name = "lo"
+driver = "kernel"
+addresses = ["127.0.0.1"]
+[[service]]
+name = "a"
+type = "rping"
+listen = %d
+[[service]]
+name = "b"
+type = "rping"
+listen = %d
+`, free, taken.Addr().(*net.TCPAddr).Port)
+	_, err = Start(r.ctx, r.parse(text), Options{Log: r.log})
+	require.ErrorContains(t, err, `service "b" on port "lo": rnic: listen on "127.0.0.1:`)
+	l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", free))
+	require.NoError(t, err, "it was given back")
+	require.NoError(t, l.Close())
+}

@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
+)
+
+// good is a machine that lacks nothing: files by path; a value that begins with -> is a symbolic
+// link.
+func good() map[string]string {
+	const nic = "sys/bus/pci/devices/0000:01:00.0/"
+	return map[string]string{
+		"proc/cpuinfo":                                            "processor\t: 0\nflags\t\t: fpu sse4_2 pclmulqdq avx512f vpclmulqdq\n",
+		"proc/self/status":                                        "Name:\tx\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-7\n",
+		"proc/self/limits":                                        "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         8388608              8388608              bytes\n",
+		"sys/devices/system/cpu/online":                           "0-7\n",
+		"sys/devices/system/cpu/isolated":                         "2-3\n",
+		"sys/devices/system/node/online":                          "0-1\n",
+		"sys/devices/system/node/node1/cpulist":                   "2-3,6-7\n",
+		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":   "1024\n",
+		"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1000\n",
+		"sys/kernel/iommu_groups/7/type":                          "DMA\n",
+		"sys/bus/pci/drivers/vfio-pci/new_id":                     "",
+		"dev/vfio/7":                                              "",
+		"dev/net/tun":                                             "",
+		nic + "class":                                             "0x020000\n",
+		nic + "numa_node":                                         "1\n",
+		nic + "driver":                                            "->../../../../bus/pci/drivers/vfio-pci",
+		nic + "iommu_group":                                       "->../../../kernel/iommu_groups/7",
+	}
+}
+
+func plant(t *testing.T, files map[string]string) string {
+	root := t.TempDir()
+	for path, text := range files {
+		path = filepath.Join(root, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		if to, link := strings.CutPrefix(text, "->"); link {
+			require.NoError(t, os.Symlink(to, path))
+			continue
+		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	return root
+}
+
+// wanted is a configuration with a NIC, a TAP and memory.
+func wanted(t *testing.T) *config.Config {
+	drivers := port.Builtin()
+	dpdk, err := drivers.ByName("dpdk")
+	require.NoError(t, err)
+	dpdk.Check = nil // whether it is built in is not this machine's matter
+	c, err := config.Parse("rnicd.toml", []byte(`
+[[port]]
+name = "nic"
+driver = "dpdk"
+pci = "0000:01:00.0"
+addresses = ["10.8.0.1/24"]
+cores = "2-3"
+[[port]]
+name = "rnic0"
+addresses = ["10.9.0.1/24"]
+[[service]]
+name = "scratch"
+type = "region"
+size = "1GiB"
+`), drivers.With(dpdk))
+	require.NoError(t, err)
+	return c
+}
+
+// Each thing that a machine lacks is found, with what mends it; and nothing else.
+func TestFindings(t *testing.T) {
+	const nic = "sys/bus/pci/devices/0000:01:00.0/"
+	caps := func(mask string) string { return "CapEff:\t" + mask + "\nCpus_allowed_list:\t0-7\n" }
+	for _, tc := range []struct {
+		name   string
+		change map[string]string // empty: the file is not there
+		want   string            // verdict, check and some words; empty: all is well
+		mend   string
+	}{
+		{"nothing", nil, "", ""},
+		{"no SSE4.2", map[string]string{"proc/cpuinfo": "flags : fpu\n"}, "warn cpu no SSE4.2 and PCLMULQDQ", ""},
+		{"an ARM", map[string]string{"proc/cpuinfo": "Features : fp crc32 aes\n"}, "", ""},
+		{"a CPU that is not there", map[string]string{"sys/devices/system/cpu/online": "0-2\n"}, "lack cores CPUs 3 of cores are not there", ""},
+		{"a CPU that is not ours", map[string]string{"proc/self/status": "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-2\n"}, "lack cores CPUs 3 of cores are not ours to use", "taskset -p -c 0-7 $$"},
+		{"no isolation", map[string]string{"sys/devices/system/cpu/isolated": "\n"}, "warn isolation CPUs 2,3 of cores are not isolated", "add isolcpus=2,3 nohz_full=2,3"},
+		{"a core far away", map[string]string{"sys/devices/system/node/node1/cpulist": "2,6-7\n"}, "warn numa port nic: CPUs 3 are not on node 1 of 0000:01:00.0", ""},
+		{"no hugepages", map[string]string{
+			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "24\n", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "0\n",
+		}, "warn hugepages 560 pages of 2 MiB wanted, 0 of 24 are free", "hugepages/setup.sh 584"},
+		{"no 2 MiB", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": ""}, "warn hugepages the kernel has no pages of 2 MiB", ""},
+		{"memlock", map[string]string{"proc/self/status": caps("0000000000001000")}, "lack memlock 8388608 octets may be locked", "ulimit -l unlimited"},
+		{"no tun", map[string]string{"dev/net/tun": ""}, "lack tap no /dev/net/tun", "modprobe tun"},
+		{"no CAP_NET_ADMIN", map[string]string{"proc/self/status": caps("0000000000004000")}, "lack permissions no CAP_NET_ADMIN", "setcap cap_net_admin,cap_ipc_lock+ep $(command -v rnicd)"},
+		{"no IOMMU", map[string]string{"sys/kernel/iommu_groups/7/type": ""}, "warn iommu no IOMMU", "add intel_iommu=on iommu=pt"},
+		{"no vfio", map[string]string{"sys/bus/pci/drivers/vfio-pci/new_id": ""}, "lack vfio vfio-pci is not loaded", "modprobe vfio-pci"},
+		{"no group", map[string]string{"dev/vfio/7": ""}, "lack vfio no /dev/vfio/7", "udevadm trigger"},
+		{"the kernel's NIC", map[string]string{nic + "driver": "->../../ixgbe"}, "lack driver 0000:01:00.0 has ixgbe", "dpdk-devbind.py -b vfio-pci 0000:01:00.0"},
+		{"a NIC without a driver", map[string]string{nic + "driver": ""}, "lack driver 0000:01:00.0 has no driver", "dpdk-devbind.py"},
+		{"mlx5", map[string]string{nic + "driver": "->../../mlx5_core"}, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			files := good()
+			for path, text := range tc.change {
+				if delete(files, path); text != "" {
+					files[path] = text
+				}
+			}
+			m := Machine{Root: plant(t, files), Config: wanted(t)}
+			var bad []Finding
+			for _, f := range m.Examine() {
+				if f.Verdict != OK {
+					bad = append(bad, f)
+				}
+			}
+			if tc.want == "" {
+				require.Empty(t, bad)
+				return
+			}
+			require.Len(t, bad, 1)
+			require.True(t, strings.HasPrefix(fmt.Sprintf("%s %s %s", bad[0].Verdict, bad[0].Check, bad[0].Text), tc.want), "%+v", bad[0])
+			require.True(t, strings.HasPrefix(bad[0].Mend, tc.mend), "%+v", bad[0])
+		})
+	}
+}
+
+// Without a configuration nothing is a lack: there is always something that runs. A NIC that is not
+// there is one.
+func TestNeeds(t *testing.T) {
+	empty := Machine{Root: t.TempDir()}
+	for _, f := range empty.Examine() {
+		require.NotEqual(t, Lack, f.Verdict, "%+v", f)
+	}
+	files := good()
+	for path := range files {
+		if strings.HasPrefix(path, "sys/bus/pci/devices/") {
+			delete(files, path)
+		}
+	}
+	gone := Machine{Root: plant(t, files), Config: wanted(t)}
+	all := gone.Examine()
+	require.Equal(t, Finding{"driver", Lack, "0000:01:00.0 is not there", "lspci -D -d ::0200"}, all[len(all)-1])
+}
+
+// This machine can be examined; every check says something, in both forms.
+func TestThisMachine(t *testing.T) {
+	m := Machine{Root: "/"}
+	all := m.Examine()
+	seen := map[string]bool{}
+	for _, f := range all {
+		require.NotEmpty(t, f.Text)
+		seen[f.Check] = true
+	}
+	require.Len(t, seen, len(checks))
+	var text, lines bytes.Buffer
+	Write(&text, all)
+	require.NoError(t, WriteJSON(&lines, all))
+	dec := json.NewDecoder(&lines)
+	for _, want := range all {
+		var f Finding
+		require.NoError(t, dec.Decode(&f))
+		require.Equal(t, want, f)
+		require.Contains(t, text.String(), f.Text)
+	}
+}

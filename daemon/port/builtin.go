@@ -1,0 +1,170 @@
+package port
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/dpdk"
+	"github.com/rnicd/rnicd/pmd/memif"
+	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/stack"
+)
+
+const (
+	dpdkRoomMin = 2048 // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
+	// memifWait is for the first answer of a server: without one a program would speak to nobody.
+	memifWait = 5 * time.Second
+)
+
+// Builtin are the drivers of this module.
+func Builtin() Drivers {
+	return Drivers{
+		{Name: "tap", MTUMax: tap.MTUMax, Open: openTAP, QuickDAD: func(*Config) bool { return true }},
+		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Open: openDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
+		{Name: "memif", MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif, Lends: func(c *Config) bool { return !c.Serve }},
+		{Name: "kernel", Sockets: true},
+	}
+}
+
+// openTAP: a nil *tap.Port must not become a pmd.Port that is not nil.
+func openTAP(c *Config, _ *hugepages.Arena) (pmd.Port, error) {
+	p, err := tap.New(tap.Config{
+		Name: c.Device, MTU: c.MTUOr(), NoOffload: c.NoOffload, Queues: c.QueueCount(), Seed: c.Seed(), MAC: c.MAC, Addr: c.HostAddr,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// wholeVdev: Device is the name of a virtual device with its arguments, and not of a TAP.
+func wholeVdev(c *Config) bool { return strings.HasPrefix(c.Device, "net_") }
+
+// OnTAP says that a device of DPDK's is its net_tap, under the name of a TAP.
+func OnTAP(c *Config) bool { return c.PCI == "" && !wholeVdev(c) }
+
+func quickDPDK(c *Config) bool {
+	return c.PCI == "" && (!wholeVdev(c) || strings.HasPrefix(c.Device, "net_tap"))
+}
+
+func nodeOfPCI(c *Config) int {
+	if c.PCI == "" {
+		return hugepages.AnyNode
+	}
+	return dpdk.NUMANode(c.PCI)
+}
+
+func checkDPDK(*Config) error {
+	if !dpdk.Built {
+		return dpdk.Init(nil) // says what to do
+	}
+	return nil
+}
+
+func openDPDK(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
+	cfg := dpdk.Config{
+		FlowControl: c.FlowControl, Promiscuous: c.Promiscuous, Interrupts: c.Idle == stack.IdleInterrupt, MAC: c.MAC,
+		Arena: arena, MTU: c.MTUOr(), Queues: c.QueueCount(), VLAN: c.VLAN, NoOffload: c.NoOffload, EALArgs: c.EAL, PCI: c.PCI,
+	}
+	switch {
+	case c.PCI != "":
+	case wholeVdev(c):
+		cfg.Vdev = c.Device
+	default:
+		cfg.Vdev = "net_tap0,iface=" + c.Device + TAPMAC(c)
+		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver
+		// says it clearly.
+		probe, err := tap.New(tap.Config{Name: c.Device, MTU: c.MTUOr()})
+		if err != nil {
+			return nil, err
+		}
+		if err := probe.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return dpdk.Open(cfg)
+}
+
+// TAPMAC is the MAC of DPDK's net_tap as an argument of it; none when the host has no identity.
+func TAPMAC(c *Config) string {
+	mac := c.MAC
+	if mac == ([6]byte{}) {
+		stable, ok := tap.StableMAC(c.Device, c.Seed())
+		if !ok {
+			return ""
+		}
+		mac = stable
+	}
+	return ",mac=" + inet.MAC(mac).String()
+}
+
+func checkMemif(c *Config) error {
+	if c.Socket == "" {
+		return errors.New("memif needs the socket of its server, as /run/memif.sock or @memif")
+	}
+	return nil
+}
+
+// memifPort is a server's, with the socket that is for it alone.
+type memifPort struct {
+	*memif.Port
+	socket *memif.Listener
+}
+
+func (p memifPort) Close() error { return errors.Join(p.Port.Close(), p.socket.Close()) }
+
+func openMemif(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
+	mac, role := c.MAC, "client"
+	if c.Serve {
+		role = "server"
+	}
+	if mac == ([6]byte{}) {
+		if stable, ok := tap.StableMAC(fmt.Sprintf("memif %s %s %d", role, c.Socket, c.ID), c.Seed()); ok {
+			mac = stable
+		}
+	}
+	if c.Serve {
+		return serveMemif(c, mac)
+	}
+	p, err := memif.Dial(memif.Config{
+		Socket: c.Socket, ID: c.ID, Secret: c.Secret, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: mac, Arena: arena,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), memifWait)
+	defer cancel()
+	if err := p.AwaitLink(ctx, true); err != nil {
+		return nil, errors.Join(&NoServerError{c.Socket, p.Err()}, p.Close())
+	}
+	return p, nil
+}
+
+// NoServerError: nobody serves memif on a socket.
+type NoServerError struct {
+	Socket string
+	Err    error
+}
+
+func (e *NoServerError) Error() string {
+	return fmt.Sprintf("%s: no server answers: %v", e.Socket, e.Err)
+}
+func (e *NoServerError) Unwrap() error { return e.Err }
+
+func serveMemif(c *Config, mac [6]byte) (pmd.Port, error) {
+	l, err := memif.Listen(memif.ListenConfig{Socket: c.Socket})
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.Bind(memif.BindConfig{ID: c.ID, Secret: c.Secret, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: mac})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return memifPort{p, l}, nil
+}

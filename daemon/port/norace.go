@@ -1,0 +1,5 @@
+//go:build !race
+
+package port
+
+const raceEnabled = false

@@ -1,0 +1,113 @@
+package port
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd/dpdk"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// heard is a Reporter that writes down what it is told.
+type heard []string
+
+func (h *heard) add(format string, args ...any) { *h = append(*h, fmt.Sprintf(format, args...)) }
+
+func (h *heard) Conflict(addr netip.Addr, rival inet.MAC, lost bool) {
+	h.add("conflict %v %v %v", addr, rival, lost)
+}
+func (h *heard) Full(segments uint64)                     { h.add("full %d", segments) }
+func (h *heard) Link(l dpdk.Link)                         { h.add("link %v", l) }
+func (h *heard) Stuck(queue int, stuck bool, _ dpdk.Link) { h.add("stuck %d %v", queue, stuck) }
+
+// said is what it was told since the last time.
+func (h *heard) said() string {
+	defer func() { *h = nil }()
+	return strings.Join(*h, "; ")
+}
+
+// Each conflict is told once, one that goes on once a minute; the last address lost is the end.
+func TestConflictsAreTold(t *testing.T) {
+	var h heard
+	c := conflicts{told: map[netip.Addr]told{}}
+	now := time.Now()
+	first := stack.AddrStatus{Addr: netip.MustParseAddr("10.9.0.1"), State: stack.AddrUsable}
+	second := stack.AddrStatus{Addr: netip.MustParseAddr("fd09::1"), State: stack.AddrUsable}
+	local := stack.AddrStatus{Addr: netip.MustParseAddr("fe80::1"), State: stack.AddrUsable}
+	says := func(want string) {
+		t.Helper()
+		require.NoError(t, c.tell([]stack.AddrStatus{first, second, local}, now, &h))
+		require.Equal(t, want, h.said())
+	}
+	says("")
+	first.Conflicts, first.Rival = 1, inet.MAC{2, 5: 7}
+	const used = "conflict 10.9.0.1 02:00:00:00:00:07 false"
+	says(used)
+	for range 59 {
+		first.Conflicts++
+		now = now.Add(time.Second)
+		says("")
+	}
+	now = now.Add(time.Second)
+	says(used)
+	now = now.Add(time.Hour)
+	says("")
+	second.State, second.Rival = stack.AddrDuplicate, inet.MAC{2, 5: 8}
+	says("conflict fd09::1 02:00:00:00:00:08 true")
+	says("")
+	first.State = stack.AddrDuplicate
+	require.ErrorIs(t, c.tell([]stack.AddrStatus{first, second, local}, now, &h), ErrAddrTaken)
+	require.Equal(t, "conflict 10.9.0.1 02:00:00:00:00:07 true", h.said())
+}
+
+// What was not answered is told of at once, and then each 10 s at most, with how much it was
+// meanwhile.
+func TestFullPeriod(t *testing.T) {
+	var h heard
+	f, at := fullness{}, time.Now()
+	for _, c := range []struct {
+		count uint64
+		after time.Duration
+		told  string
+	}{{0, 0, ""}, {2, 0, "full 2"}, {5, fullPeriod - 1, ""}, {6, 1, "full 4"}, {6, time.Hour, ""}} {
+		at = at.Add(c.after)
+		f.tell(c.count, at, &h)
+		require.Equal(t, c.told, h.said())
+	}
+}
+
+// ailing is a device whose link and queues are as the test says.
+type ailing struct {
+	link  dpdk.Link
+	stuck []int
+}
+
+func (a *ailing) Link() dpdk.Link                      { return a.link }
+func (a *ailing) Stuck(time.Time, time.Duration) []int { return a.stuck }
+
+// Each change is told once.
+func TestHealthIsTold(t *testing.T) {
+	var h heard
+	d := &ailing{link: dpdk.Link{Up: true, FullDuplex: true, Mbps: 25_000}}
+	device := &health{device: d, link: d.link}
+	said := func() string {
+		for range 3 {
+			device.look(time.Now(), &h)
+		}
+		return h.said()
+	}
+	require.Empty(t, said())
+	d.link = dpdk.Link{}
+	require.Equal(t, "link down", said())
+	d.stuck = []int{1}
+	require.Equal(t, "stuck 1 true", said())
+	d.link, d.stuck = dpdk.Link{Up: true, FullDuplex: true, Mbps: 10_000}, nil
+	require.Equal(t, "link up, 10000 Mbit/s; stuck 1 false", said())
+	(&health{}).look(time.Now(), &h)
+}

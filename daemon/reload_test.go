@@ -1,0 +1,193 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const twoPings = `
+[[service]]
+name = "first"
+type = "rping"
+listen = 7001
+[[service]]
+name = "second"
+type = "rping"
+listen = 7002
+`
+
+// Services come and go while the daemon runs; connections of those that stay, and of those of which
+// only limits change, are not touched, and those of the others come to their end.
+func TestReload(t *testing.T) {
+	r := start(t, twoPings)
+	require.Equal(t, "nothing has changed", r.reload(cable+twoPings).String())
+	end, _ := r.pinging(at(7001), 1)
+
+	// First gets limits, second goes, third comes.
+	changes := r.reload(cable + `
+[limits]
+poller_stall = "1s"
+drain = "1h"
+[log]
+level = "warn"
+[[service]]
+name = "first"
+type = "rping"
+listen = 7001
+connections = 1
+[[service]]
+name = "third"
+type = "region"
+size = "1MiB"
+page = "normal"
+listen = 7003
+`)
+	require.Equal(t, "added: third; removed: second; limits: first", changes.String())
+	require.Len(t, r.d.listeners, 2)
+	require.Equal(t, slog.LevelWarn, r.d.level.Level())
+	require.Equal(t, int64(time.Hour), r.d.drain.Load())
+	require.Equal(t, int64(time.Second), r.d.dog.limit.Load())
+	require.Len(t, r.d.Connections(), 1)
+	require.ErrorContains(t, r.ping(at(7001), 1, nil), "1 other clients are being served")
+	require.Error(t, r.ping(at(7002), 1, nil))
+	require.NoError(t, r.put(r.dev, at(7003), 1000))
+	served, _ := r.log.lines("msg=served service=third")
+	require.Empty(t, served, "the level is warn")
+
+	// First becomes another service at its place, while its client goes on; third moves.
+	changes = r.reload(cable + `
+[limits]
+drain = "1h"
+[[service]]
+name = "first"
+type = "region"
+size = "1MiB"
+page = "normal"
+listen = 7001
+[[service]]
+name = "third"
+type = "region"
+size = "1MiB"
+page = "normal"
+listen = 7004
+`)
+	require.Equal(t, "changed: first, third", changes.String())
+	require.NoError(t, r.put(r.dev, at(7001), 1000))
+	require.NoError(t, r.put(r.dev, at(7004), 1000))
+	require.Error(t, r.put(r.dev, at(7003), 1000))
+	left, _ := r.log.lines("msg=\"taken out\" service=first")
+	require.Empty(t, left, "its client is there")
+	end()
+	require.Contains(t, r.log.await(t, 1, "msg=\"taken out\" service=first"), "reset=0")
+
+	// A place is opened anew for another kind, and for other dialects.
+	changes = r.reload(cable + `
+[mpa]
+dialects = ["rfc6581"]
+[[service]]
+name = "first"
+type = "stream"
+mode = "echo"
+listen = 7001
+[[service]]
+name = "third"
+type = "region"
+size = "1MiB"
+page = "normal"
+listen = 7004
+`)
+	require.Equal(t, "changed: first, third", changes.String())
+	require.Error(t, r.put(r.dev, at(7004), 1000), "put asks in rfc5044")
+	require.Empty(t, r.reload(cable).Added)
+	require.Empty(t, r.d.Services())
+}
+
+// A configuration that cannot be taken over changes nothing, whatever of it could have been.
+func TestReloadIsAtomic(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	lo := cable + "[[port]]\nname = \"lo\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n"
+	one := fmt.Sprintf("[[service]]\nname = \"one\"\ntype = \"rping\"\nlisten = %d\n", freePort(t))
+	r := start(t, lo[len(cable):]+one)
+	end, _ := r.pinging(at(r.listen("one")), 1)
+	for name, bad := range map[string]string{
+		"a port of others": lo + fmt.Sprintf("[[service]]\nname = \"new\"\ntype = \"rping\"\nlisten = 7009\n[[service]]\nname = \"bad\"\ntype = \"rping\"\nlisten = %d\n", taken.Addr().(*net.TCPAddr).Port),
+		"memory that is not there": lo + one + "[[service]]\nname = \"new\"\ntype = \"region\"\nlisten = 7009\nsize = \"64KiB\"\npage = \"normal\"\n" +
+			"[[service]]\nname = \"bad\"\ntype = \"region\"\nlisten = 7010\nsize = \"1000TiB\"\n",
+		"another kind at its place": lo + fmt.Sprintf("[[service]]\nname = \"one\"\ntype = \"stream\"\nlisten = %d\n[[service]]\nname = \"bad\"\ntype = \"rping\"\nlisten = %d\n",
+			r.listen("one"), taken.Addr().(*net.TCPAddr).Port),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := r.d.Reload(r.ctx, r.parse(bad))
+			require.ErrorContains(t, err, `service "bad"`)
+			require.Len(t, r.d.Services(), 1)
+			require.Len(t, r.d.Connections(), 1)
+			require.NoError(t, r.ping(at(r.listen("one")), 1, nil), "it serves as it did")
+			require.Error(t, r.put(r.dev, at(7009), 1))
+			require.EqualValues(t, 1, r.d.held.Load(), "what was made is given back")
+		})
+	}
+	end()
+}
+
+// listen is where a service of the configuration listens.
+func (r *rig) listen(name string) int {
+	for _, s := range r.d.Services() {
+		if s.Name() == name {
+			return int(s.Config().Listen)
+		}
+	}
+	return 0
+}
+
+// What is decided when the daemon starts is named, and stays as it was; the rest is taken over.
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	r := start(t, "")
+	changes := r.reload(`
+[log]
+format = "json"
+[tcp]
+rto_min = "5ms"
+[[port]]
+name = "cable"
+driver = "cable"
+addresses = ["10.9.0.1/24"]
+dad = "off"
+page = "normal"
+mtu = 9000
+[[port]]
+name = "new"
+driver = "kernel"
+[[service]]
+name = "ping"
+type = "rping"
+listen = 7001
+[[service]]
+name = "elsewhere"
+type = "rping"
+ports = ["new"]
+`)
+	require.Equal(t, []string{"log.format", "port.cable.mtu", "port.cable.tcp.rto_min", "port.new", "service.ping on port new", "service.elsewhere on port new"}, changes.Restart)
+	require.Equal(t, []string{"ping"}, changes.Added)
+	require.NoError(t, r.ping(at(7001), 1, nil))
+	require.Contains(t, r.reload("[[port]]\nname = \"lo\"\ndriver = \"kernel\"\n").Restart, "port.cable")
+}
+
+// A file that has changed is read anew by a reload of the same configuration.
+func TestReloadReadsFilesAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte("before"), 0o600))
+	text := "[[service]]\nname = \"image\"\ntype = \"file\"\npage = \"normal\"\npath = \"" + path + "\"\n"
+	r := start(t, text)
+	require.NoError(t, os.WriteFile(path, []byte("afterwards"), 0o600))
+	require.Equal(t, "changed: image", r.reload(cable+text).String())
+	require.Equal(t, "nothing has changed", r.reload(cable+text).String())
+}

@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
+)
+
+// Run is the daemon as a process: it starts what a file says and serves until SIGTERM or SIGINT,
+// which drains; a second one ends at once, a third kills. SIGHUP reads the file again. An error
+// before it serves has started nothing.
+func Run(file string, drivers port.Drivers, opt Options) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	cfg, err := config.Load(file, drivers)
+	if err != nil {
+		return err
+	}
+	d, err := startUnless(signals, cfg, opt)
+	if err != nil {
+		return err
+	}
+	n := NewNotifier()
+	n.Ready(status(d))
+	d.log.Info("ready", "config", file, "services", len(d.Services()), "ports", len(d.Ports()))
+	r := runner{Daemon: d, file: file, drivers: drivers, notify: n, signals: signals}
+	err = r.serve()
+	n.Stopping()
+	if err == nil { // a port that is gone has no connections to drain
+		ctx, cancel := context.WithCancel(context.Background())
+		over := make(chan struct{})
+		go r.second(cancel, over)
+		d.Drain(ctx)
+		close(over)
+		cancel()
+	}
+	if closing := d.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// startUnless is Start until a signal tells to end.
+func startUnless(signals chan os.Signal, cfg *config.Config, opt Options) (d *Daemon, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		d, err = Start(ctx, cfg, opt)
+	}()
+	for {
+		select {
+		case <-started:
+			return d, err
+		case s := <-signals:
+			if s != syscall.SIGHUP { // it is being read
+				cancel()
+			}
+		}
+	}
+}
+
+// runner is a Daemon that serves.
+type runner struct {
+	*Daemon
+	file    string
+	drivers port.Drivers
+	notify  Notifier
+	signals chan os.Signal
+}
+
+// serve returns nil when it is told to end, or the reason that the daemon cannot go on.
+func (r *runner) serve() error {
+	var alive <-chan time.Time
+	if period := WatchdogPeriod(); period > 0 {
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		alive = tick.C
+	}
+	for {
+		select {
+		case s := <-r.signals:
+			if s != syscall.SIGHUP {
+				r.log.Info("draining", "signal", s.String(), "at_most", time.Duration(r.drain.Load()))
+				return nil
+			}
+			r.reload()
+		case <-alive:
+			if r.Healthy() {
+				r.notify.Alive()
+			}
+		case err := <-r.lost:
+			return err
+		}
+	}
+}
+
+// reload reads the file again. Whatever is wrong with it, what is served goes on.
+func (r *runner) reload() {
+	r.notify.Reloading()
+	defer func() { r.notify.Ready(status(r.Daemon)) }()
+	cfg, err := config.Load(r.file, r.drivers)
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			r.log.Error("not reloaded", "error", line)
+		}
+		return
+	}
+	changes, err := r.Reload(context.Background(), cfg)
+	if err != nil {
+		r.log.Error("not reloaded", "error", err)
+		return
+	}
+	r.log.Info("reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed, "limits", changes.Limits)
+	for _, key := range changes.Restart {
+		r.log.Warn("needs a restart; it is as it was", "key", key)
+	}
+}
+
+// second ends a drain at the next signal that tells to end; from then on signals kill.
+func (r *runner) second(cut context.CancelFunc, over <-chan struct{}) {
+	for {
+		select {
+		case s := <-r.signals:
+			if s != syscall.SIGHUP {
+				signal.Stop(r.signals)
+				r.log.Warn("ending at once", "signal", s.String())
+				cut()
+				return
+			}
+		case <-over:
+			return
+		}
+	}
+}
+
+// status is a line for systemctl.
+func status(d *Daemon) string {
+	return fmt.Sprintf("%d services on %d ports", len(d.Services()), len(d.Ports()))
+}

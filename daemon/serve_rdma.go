@@ -1,0 +1,198 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/perf/pair"
+	"github.com/rnicd/rnicd/tools/perftest"
+	"github.com/rnicd/rnicd/tools/rping"
+	"github.com/rnicd/rnicd/tools/xfer"
+)
+
+// newServer makes what a service is of its type.
+func newServer(s *Service, c *config.Service) (server, error) {
+	switch c.Type {
+	case config.Region:
+		return regionServer(s, c)
+	case config.File:
+		return fileServer(s, c)
+	case config.Perf:
+		return perfServer(s, c), nil
+	case config.Perftest:
+		return perftestServer(s, c)
+	case config.Rping:
+		return rpingServer(s, c), nil
+	case config.Rstream:
+		return rstreamServer(s, c), nil
+	case config.Stream:
+		return streamServer(s, c), nil
+	}
+	return server{}, fmt.Errorf("type %q is not served", c.Type)
+}
+
+// unbounded is for servers that bound their clients: the Service does that, and can change it.
+const unbounded = math.MaxInt32
+
+// perPort makes something for each port of a service.
+func perPort[T any](s *Service, c *config.Service, make func(*rnic.Adapter) (T, error)) (map[*Port]T, error) {
+	all := map[*Port]T{}
+	for _, i := range c.On {
+		p := s.d.ports[i]
+		t, err := make(p.Adapter)
+		if err != nil {
+			return nil, err
+		}
+		all[p] = t
+	}
+	return all, nil
+}
+
+// memoryOf maps what a service holds.
+func memoryOf(s *Service, c *config.Service, octets int64) (*hugepages.Arena, error) {
+	page, err := port.ParsePage(c.Page)
+	if err != nil {
+		return nil, err
+	}
+	arena, err := hugepages.New(hugepages.Config{Bytes: octets, Page: page, Node: c.Node})
+	if err != nil {
+		return nil, err
+	}
+	attrs := []any{"memory_octets", octets, "pages", arena.PageSize().String()}
+	if why := arena.Fallback(); why != "" {
+		attrs = append(attrs, "fallback", why)
+	}
+	s.log.Info("memory mapped", attrs...)
+	return arena, nil
+}
+
+// transferred tells of a put or get.
+func transferred(s *Service) func(xfer.Result) {
+	return func(r xfer.Result) {
+		s.over(r.Remote, r.Err, "operation", map[xfer.Op]string{xfer.OpPut: "put", xfer.OpGet: "get"}[r.Op],
+			"octets", r.Length, "sha256", fmt.Sprintf("%x", r.Digest), "took", r.Wire, "dialect", r.Dialect.String())
+	}
+}
+
+func xferConfig(s *Service, c *config.Service, dev *rnic.Adapter) xfer.ServerConfig {
+	return xfer.ServerConfig{
+		Adapter: dev, IdleTimeout: time.Duration(c.IdleTimeout), NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
+		Done: transferred(s), Refused: s.refused,
+	}
+}
+
+// regionServer is memory that peers write files into.
+func regionServer(s *Service, c *config.Service) (server, error) {
+	arena, err := memoryOf(s, c, int64(c.Size))
+	if err != nil {
+		return server{}, err
+	}
+	memory := xfer.NewMemory(arena.Bytes()[:c.Size], int(c.Quota))
+	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*xfer.Server, error) {
+		cfg := xferConfig(s, c, dev)
+		cfg.Memory = memory
+		return xfer.NewServer(cfg), nil
+	})
+	return server{
+		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
+		release: arena.Close,
+	}, nil
+}
+
+// fileServer is a copy of a file that peers read.
+func fileServer(s *Service, c *config.Service) (server, error) {
+	f, err := os.Open(c.Path)
+	if err != nil {
+		return server{}, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return server{}, err
+	}
+	content, release := []byte{}, func() error { return nil }
+	if st.Size() > 0 {
+		arena, err := memoryOf(s, c, st.Size())
+		if err != nil {
+			return server{}, err
+		}
+		content, release = arena.Bytes()[:st.Size()], arena.Close
+		if _, err := io.ReadFull(f, content); err != nil {
+			return server{}, errors.Join(fmt.Errorf("%s: %w", c.Path, err), arena.Close())
+		}
+	}
+	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*xfer.Server, error) {
+		cfg := xferConfig(s, c, dev)
+		cfg.File = content
+		return xfer.NewServer(cfg), nil
+	})
+	return server{
+		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
+		release: release,
+	}, nil
+}
+
+// stampOf is what changes when a file does.
+func stampOf(c *config.Service) (string, error) {
+	if c.Type != config.File {
+		return "", nil
+	}
+	st, err := os.Stat(c.Path)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprint(st.Size(), " ", st.ModTime().UnixNano()), nil
+}
+
+func perfServer(s *Service, c *config.Service) server {
+	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*pair.Server, error) {
+		return pair.NewServer(pair.ServerConfig{
+			Adapter: dev, SizeMax: int(c.SizeMax), ClientsMax: unbounded, IdleTimeout: time.Duration(c.IdleTimeout),
+			Conn: rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, Refused: s.refused,
+			Done: func(r pair.Served) {
+				s.over(r.Remote, r.Err, "operation", r.Test.Op.String(), "latency", r.Test.Latency, "octets", r.Test.Size, "took", r.Took)
+			},
+		}), nil
+	})
+	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) }}
+}
+
+// perftestServer: a client has a connection for its hand-shake, and those that are measured, of which
+// only the server knows whose they are. So it bounds its clients itself, by connections.
+func perftestServer(s *Service, c *config.Service) (server, error) {
+	servers, err := perPort(s, c, func(dev *rnic.Adapter) (*perftest.Server, error) {
+		cfg, err := c.Perftest()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Adapter = dev
+		cfg.Done = func(r perftest.Served) {
+			s.over(r.Remote, r.Err, "test", perftest.Describe(r.Test, r.Shape), "octets", r.Octets, "took", r.Took)
+		}
+		return perftest.NewServer(cfg)
+	})
+	return server{
+		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
+		perPeer: 1 + c.QPs,
+	}, err
+}
+
+func rpingServer(s *Service, c *config.Service) server {
+	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*rping.Server, error) {
+		return rping.NewServer(rping.ServerConfig{
+			Adapter: dev, SizeMax: int(c.SizeMax), ClientsMax: unbounded, IdleTimeout: time.Duration(c.IdleTimeout),
+			Conn: rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, Refused: s.refused,
+			Done: func(r rping.Served) { s.over(r.Remote, r.Err, "pings", r.Pings, "dialect", r.Startup.Dialect.String()) },
+		}), nil
+	})
+	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) }}
+}

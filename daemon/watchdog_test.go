@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hangHere is where the test's Poller stands.
+func hangHere(until <-chan struct{}) { <-until }
+
+// A Poller that hangs is reported within a moment, once, with where it stands, and again when it
+// turns.
+func TestWatchdogReportsWhereAPollerStands(t *testing.T) {
+	hang, resume := make(chan struct{}), make(chan struct{})
+	r := start(t, "", func(r *rig) {
+		r.onTurn = func() int {
+			select {
+			case <-hang:
+				hangHere(resume)
+			default:
+			}
+			return 0
+		}
+	})
+	require.True(t, r.d.Healthy())
+	begin := time.Now()
+	close(hang)
+	r.log.await(t, 1, `level=ERROR msg="the Poller has not turned" port=cable queue=0 for=1[0-9]{2}\.`)
+	require.Greater(t, time.Since(begin), 100*time.Millisecond)
+	require.Contains(t, r.log.await(t, 1, `msg="where the Poller stands" port=cable queue=0`), "daemon.hangHere+0x")
+	require.False(t, r.d.Healthy())
+	require.NotZero(t, r.d.Pollers()[0].Still)
+	require.EqualValues(t, 1, r.d.Pollers()[0].Stalls)
+	close(resume)
+	r.log.await(t, 1, `msg="the Poller turns again" port=cable queue=0`)
+	require.True(t, r.d.Healthy())
+	require.Zero(t, r.d.Pollers()[0].Still)
+}
+
+// fake is a Poller.
+type fake struct {
+	turns  uint64
+	asleep bool
+}
+
+func (f *fake) Turns() uint64 { return f.turns }
+func (f *fake) Asleep() bool  { return f.asleep }
+
+// A Poller that turns, or sleeps until its device interrupts, or of which a late look knows nothing,
+// is not reported; one that hangs again soon is counted and not reported.
+func TestWatchdogLooks(t *testing.T) {
+	d := newWatchdog(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	d.limit.Store(int64(100 * time.Millisecond))
+	p := &fake{}
+	d.add("one", "tap0", 0, p)
+	reports, now := 0, time.Now()
+	pass := func(looks int, every time.Duration, turn bool) {
+		for range looks {
+			now = now.Add(every)
+			if turn {
+				p.turns++
+			}
+			d.look(now, func(*watched) { reports++ })
+		}
+	}
+	pass(100, lookEvery, true)
+	p.asleep = true
+	pass(100, lookEvery, false)
+	p.asleep = false
+	pass(4, lookEvery, false)
+	require.Zero(t, reports)
+	pass(3, time.Second, false) // the machine had no time for us either
+	require.Zero(t, reports)
+	pass(4, lookEvery, false)
+	require.Zero(t, reports)
+	pass(20, lookEvery, false)
+	require.Equal(t, 1, reports)
+	pass(1, lookEvery, true)
+	pass(20, lookEvery, false)
+	require.Equal(t, 1, reports)
+	require.EqualValues(t, 2, d.status()[0].Stalls)
+	pass(1, lookEvery, true)
+	now = now.Add(reportEvery)
+	pass(1, lookEvery, true)
+	pass(20, lookEvery, false)
+	require.Equal(t, 2, reports)
+}
+
+// Of a profile the goroutine with the label is taken, and no other.
+func TestStackOf(t *testing.T) {
+	const profile = `goroutine profile: total 2
+1 @ 0x1 0x2
+# labels: {"rnicd_poller":"tap0#1"}
+#	0x1	other.F+0x1	/other.go:1
+
+1 @ 0x3 0x4
+# labels: {"rnicd_poller":"tap0#0"}
+#	0x3	stack.(*Poller).Turn+0x2f	/stack/poller.go:17
+#	0x4	stack.(*Poller).Run+0x1	/stack/poller.go:1
+`
+	require.Equal(t, "stack.(*Poller).Turn+0x2f /stack/poller.go:17; stack.(*Poller).Run+0x1 /stack/poller.go:1", stackOf(profile, "tap0#0"))
+	require.Equal(t, "its goroutine is not there", stackOf(profile, "tap1#0"))
+}
+
+// Lines that peers can bring about are bounded, and what was left out is counted.
+func TestRation(t *testing.T) {
+	var r ration
+	now := time.Now()
+	for range rationMax {
+		_, ok := r.take(now)
+		require.True(t, ok)
+	}
+	for range 5 {
+		_, ok := r.take(now.Add(rationEvery - 1))
+		require.False(t, ok)
+	}
+	left, ok := r.take(now.Add(rationEvery))
+	require.True(t, ok)
+	require.EqualValues(t, 5, left)
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func Example() {
+	main()
+	// Output:
+	// 1 completion: RDMA Write 7 of 30 octets: success
+	// "written without a receive call"
+}
+
+// What the README shows is in the example, line by line and in order.
+func TestReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	require.NoError(t, err)
+	_, shown, found := strings.Cut(string(readme), "<!-- embed -->\n```go\n")
+	require.True(t, found)
+	shown, _, found = strings.Cut(shown, "```\n")
+	require.True(t, found)
+	example, err := os.ReadFile("main.go")
+	require.NoError(t, err)
+	require.Contains(t, string(example), "\t"+strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n\t")+"\n")
+}
+
+// So is what the package comment shows, whose lines leave the checks of errors out: the Initiator's, then the Responder's.
+func TestPackageCommentShowsTheExample(t *testing.T) {
+	doc, err := os.ReadFile("../../../rnic/doc.go")
+	require.NoError(t, err)
+	example, err := os.ReadFile("main.go")
+	require.NoError(t, err)
+	initiator, responder, found := strings.Cut(string(example), "\nfunc grantor(")
+	require.True(t, found)
+	shown, left := 0, initiator
+	for line := range strings.Lines(string(doc)) {
+		code, isCode := strings.CutPrefix(line, "//\t")
+		if !isCode {
+			continue
+		}
+		if strings.Contains(code, ".Listen(") {
+			left = responder
+		}
+		_, after, found := strings.Cut(left, "\t"+code)
+		require.True(t, found, "not in the example, or not in this order: %s", code)
+		left = after
+		shown++
+	}
+	require.Equal(t, 15, shown)
+}
