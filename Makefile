@@ -6,17 +6,13 @@
 #   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
 #                                                    and seeds a sample, drawn anew each time (go test -short)
 #   make test-all                                    the same without -short: every case
-<<<<<<< HEAD
 #   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
-#   make lint / race / bench                         see CONTRIBUTING.md
-=======
 #   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
 #   make lint / race                                 see CONTRIBUTING.md
 #   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, half an hour
 #   make bench-quick                                 the same in less than three minutes
 #   make bench-go                                    every Go benchmark
 #   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results
->>>>>>> main
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
