@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/daemon/config"
 )
 
 // number is a flag value from least to most.
@@ -64,38 +66,13 @@ func flagError(err error, c *cobra.Command) error {
 	return err
 }
 
-// nearFlag is the flag whose name is the least far from one that there is not, two letters at most;
-// empty: none. A single letter is near to all of them.
-func nearFlag(f *pflag.FlagSet, name string) (near string) {
-	if len(name) < 2 {
-		return ""
-	}
-	least := 3
+// nearFlag is the flag that was meant by a name that no flag has; empty: none is near.
+func nearFlag(f *pflag.FlagSet, name string) string {
+	var names []string
 	f.VisitAll(func(g *pflag.Flag) {
-		if d := distance(name, g.Name); d < least && d < len(name)-1 && !g.Hidden {
-			least, near = d, g.Name
+		if !g.Hidden {
+			names = append(names, g.Name)
 		}
 	})
-	return near
-}
-
-// distance is how many letters are to be put in, taken out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, corner+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return config.Nearest(name, names)
 }

@@ -108,6 +108,11 @@ func TestMistakes(t *testing.T) {
 		{"no port", base + "ports = []\n", []string{`rnicd.toml:9:1: service.ports: empty, so that it would be served nowhere`}},
 		{"nobody", base + "allow = []\n", []string{`rnicd.toml:9:1: service.allow: empty, so that nobody would be served`}},
 		{"a network", base + "allow = [\"10.9.0.1/24\", \"all\"]\n", []string{`rnicd.toml:9:1: service.allow: "10.9.0.1/24": the address goes beyond the network; want 10.9.0.0/24`, `rnicd.toml:9:1: service.allow: "all": want a network`}},
+		{"a network that nobody is in", base + "allow = [\"::ffff:10.9.0.2\", \"::ffff:10.9.0.0/120\", \"fe80::1%lo\", \"fe80::1%lo/64\"]\n", []string{
+			`rnicd.toml:9:1: service.allow: "::ffff:10.9.0.2": no peer has such an address; write the IPv4 one, as 10.9.0.2`,
+			`rnicd.toml:9:1: service.allow: "::ffff:10.9.0.0/120": no peer has such an address`,
+			`rnicd.toml:9:1: service.allow: "fe80::1%lo": want a network`, `rnicd.toml:9:1: service.allow: "fe80::1%lo/64": want a network`,
+		}},
 		{"a TCP port of two", base + "[[service]]\nname = \"ping\"\ntype = \"rping\"\n", []string{`rnicd.toml:9:3: service.listen: 7174 on port "one" is that of the service "scratch" in line 6; choose another`}},
 		{"no size", strings.Replace(base, "size", "# ", 1), []string{`rnicd.toml:5:3: service.size: missing: how much memory`}},
 		{"quota", base + "quota = \"2MiB\"\n", []string{`rnicd.toml:9:1: service.quota: 2MiB is more than the region's size, 1MiB`}},
@@ -284,4 +289,14 @@ func TestReference(t *testing.T) {
 	have, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, b.String(), string(have), "go test ./daemon/config -update writes it anew")
+}
+
+// A byte order mark, and lines that end as on Windows, are as if they were not there; positions
+// are those of the text.
+func TestTextOfOtherEditors(t *testing.T) {
+	text := "\xef\xbb\xbf" + strings.ReplaceAll(base, "\n", "\r\n")
+	_, err := parse(text)
+	require.NoError(t, err)
+	_, err = parse(text + "sise = 1\r\n")
+	require.ErrorContains(t, err, "rnicd.toml:9:1: service.sise: unknown key")
 }

@@ -64,6 +64,7 @@ func Load(file string, drivers port.Drivers) (*Config, error) {
 // Parse is Load of a text; file is its name in errors.
 func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 	c := &Config{File: file}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // some editors put a byte order mark there
 	dec := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
 	err := dec.Decode(c)
 	var unknown *toml.StrictMissingError
@@ -116,7 +117,7 @@ func unknownKey(key []string) string {
 			names = append(names, n)
 		}
 	}
-	if near := nearest(key[len(key)-1], names); near != "" {
+	if near := Nearest(strings.ReplaceAll(key[len(key)-1], "-", "_"), names); near != "" {
 		return "unknown key; did you mean " + near + "?"
 	}
 	return "unknown key; there are " + strings.Join(names, ", ")
@@ -185,12 +186,12 @@ func kindName(t reflect.Type) string {
 	return t.String()
 }
 
-// nearest is the name that is the least far from one that there is not, two letters at most; empty:
-// none.
-func nearest(name string, names []string) (near string) {
-	least := min(3, len(name))
+// Nearest is the one of names that is the least far from name, which is none of them: two letters at
+// most, and fewer than all but one of its own; empty: none is near. A single letter is near to all.
+func Nearest(name string, names []string) (near string) {
+	least := min(3, len(name)-1)
 	for _, n := range names {
-		if d := distance(strings.ReplaceAll(name, "-", "_"), n); d < least {
+		if d := distance(name, n); d < least {
 			least, near = d, n
 		}
 	}

@@ -112,14 +112,15 @@ func (v *validator) allowed(path string, s *Service) {
 	}
 	for i, text := range s.Allow {
 		at := fmt.Sprintf("%s.allow[%d]", path, i)
-		if a, err := netip.ParseAddr(text); err == nil {
-			s.Networks = append(s.Networks, netip.PrefixFrom(a, a.BitLen()))
-			continue
-		}
 		n, err := netip.ParsePrefix(text)
+		if a, no := netip.ParseAddr(text); no == nil && a.Zone() == "" {
+			n, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
 		switch {
 		case err != nil:
-			v.wrong(at, "%q: want a network, as 10.9.0.0/24 or fd09::/64, or an address", text)
+			v.wrong(at, "%q: want a network, as 10.9.0.0/24 or fd09::/64, or an address, without a zone", text)
+		case n.Addr().Is4In6():
+			v.wrong(at, "%q: no peer has such an address; write the IPv4 one, as %v", text, n.Addr().Unmap())
 		case n != n.Masked():
 			v.wrong(at, "%q: the address goes beyond the network; want %v", text, n.Masked())
 		default:

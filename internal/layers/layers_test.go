@@ -61,7 +61,7 @@ var allowed = map[string][]string{
 	"daemon":              {"daemon/config", "daemon/port", "hugepages", "inet", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
 	"daemon/doctor":       {"daemon/config"},
 	"daemon/command":      {"daemon", "daemon/config", "daemon/doctor", "daemon/port"},
-	"cmd/rnicd":           {"daemon", "daemon/command", "daemon/driver", "daemon/port", "hugepages", "inet", "mem", "mpa", "pmd/dpdk", "pmd/fault", "pmd/memif", "pmd/tap", "pmd/wire", "rnic", "rsocket", "stack", "stream", "tcp/cc", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
+	"cmd/rnicd":           {"daemon", "daemon/command", "daemon/config", "daemon/driver", "daemon/port", "hugepages", "inet", "mem", "mpa", "pmd/dpdk", "pmd/fault", "pmd/memif", "pmd/tap", "pmd/wire", "rnic", "rsocket", "stack", "stream", "tcp/cc", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
 	"tools/peer":          {"rnic"},
 	"tools/xfer":          {"tools/peer", "rnic"},
 	"tools/iperf3":        {},
