@@ -15,7 +15,11 @@ import (
 
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
+	_ "github.com/rnicd/rnicd/verbs/engine" // of which the libraries are made: go test runs again when it has changed
 )
+
+// sources are what else the libraries and programs are made of; go test knows that a test has read them.
+var sources = []string{"shim", "ring", "cshared", "../cmd/rnicd", "../test/verbs"}
 
 var built struct {
 	once sync.Once
@@ -39,6 +43,10 @@ func libraries(t *testing.T) string {
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
 		skip.Missing(t, "needs gcc")
+	}
+	for _, dir := range sources {
+		_, err := os.ReadDir(dir)
+		require.NoError(t, err)
 	}
 	built.once.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "rnicd-verbs-"); built.err != nil {
