@@ -62,7 +62,7 @@ bin/rnicd:
 # libibverbs and librdmacm over rnic: a C library, and the engine that it loads.
 .PHONY: verbs bin/librnicd_verbs.so bin/librnicd_engine.so
 verbs: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
-	$(GO) test -short -vet=off $(ARGS) ./verbs/...
+	$(GO) test $(TAGS) -short -vet=off $(ARGS) ./verbs/...
 
 bin/librnicd_verbs.so:
 	@mkdir -p bin
