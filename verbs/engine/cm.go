@@ -38,10 +38,14 @@ type cmID struct {
 	cookie    uint64
 	local     netip.AddrPort
 	remote    netip.AddrPort
-	held      int            // a socket that keeps the port of bind until listen
-	taken     *rnic.Listener // of bind, where one was parked
-	listening chan struct{}  // of a listener: closed when it does no more
+	held      int           // a socket that keeps the port of bind until listen
+	door      *doorway      // of a listener; of bind, where one was parked
+	listening chan struct{} // of a listener: closed when it does no more
 	request   *rnic.ConnRequest
+	told      map[uint64]*cmID // of a listener: requests that the program has not taken
+	from      *cmID            // of a request: the listener
+	ended     chan struct{}    // of a request: closed by end
+	end       func()           // the request, or the connection that it became, is over
 	qp        *qp
 	stop      context.CancelFunc
 	over      bool // destroyed: nothing is told any more
@@ -61,6 +65,9 @@ func (e *Engine) manage(c *call) error {
 	case ring.CMMigrate:
 		id.move(e.channels.open(int(int64(c.arg[1]))), id.cookie)
 	case ring.Adopt:
+		if !id.adopted(c.arg[0]) {
+			return syscall.EINVAL // the listener is no more
+		}
 		id.move(e.channels.open(int(int64(c.arg[1]))), c.arg[2])
 	case ring.CMDestroy:
 		_ = e.objects.drop(c.arg[0])
@@ -85,6 +92,19 @@ func (e *Engine) manage(c *call) error {
 		return syscall.ENOSYS
 	}
 	return nil
+}
+
+// adopted says whether the program may have the request that it was told of.
+func (id *cmID) adopted(handle uint64) bool {
+	l := id.from
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.told[handle]
+	delete(l.told, handle)
+	return ok
 }
 
 // move has events about the id go to ch from now on.
@@ -115,10 +135,10 @@ func (e *Engine) bind(id *cmID, c *call) error {
 	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.held >= 0 || id.taken != nil || id.listening != nil {
+	if id.held >= 0 || id.door != nil {
 		return syscall.EINVAL
 	}
-	if id.taken = e.parked.take(listenAddr(at)); id.taken != nil {
+	if id.door = e.parked.take(listenAddr(at)); id.door != nil {
 		id.local = at
 	} else if id.held, id.local, err = holdPort(at); err != nil {
 		return err
@@ -201,8 +221,8 @@ func (e *Engine) destroyID(id *cmID) {
 	id.mu.Lock()
 	id.over = true
 	id.releasePort()
-	request, stop, listening, taken := id.request, id.stop, id.listening, id.taken
-	id.request, id.taken = nil, nil
+	request, stop, listening := id.request, id.stop, id.listening
+	id.request = nil
 	id.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -210,12 +230,14 @@ func (e *Engine) destroyID(id *cmID) {
 	if listening != nil {
 		<-listening
 	}
-	if taken != nil {
-		e.parked.park(listenAddr(id.local), taken)
+	if id.door != nil {
+		id.door.giveBack(&e.objects, id)
+		e.parked.park(listenAddr(id.local), id.door)
 	}
 	if request != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
 		_ = request.Reject(ctx, nil) // nobody will answer it
 		cancel()
+		id.end()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,22 +35,21 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 	if backlog <= 0 || backlog > rnic.BacklogDefault*8 {
 		backlog = rnic.BacklogDefault
 	}
-	addr := listenAddr(id.local)
-	l := id.taken
-	id.taken = nil
-	if l == nil {
+	if id.door == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
 		defer cancel()
 		id.releasePort()
-		var err error
-		if l, err = e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: backlog}); err != nil {
+		l, err := e.adapter.Listen(ctx, listenAddr(id.local), rnic.ListenOptions{Backlog: backlog})
+		if err != nil {
 			return err
 		}
+		id.door = &doorway{Listener: l}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	id.local, id.stop = l.Addr(), stop
+	id.local, id.stop = netip.AddrPortFrom(id.local.Addr(), id.door.Addr().Port()), stop
 	id.listening = make(chan struct{})
-	go e.serveListener(ctx, id, l, addr)
+	id.told = map[uint64]*cmID{}
+	go e.serveListener(ctx, id)
 	return nil
 }
 
@@ -66,15 +66,17 @@ func listenAddr(local netip.AddrPort) string {
 }
 
 // serveListener makes an id of each request, and tells of it, until ctx ends.
-func (e *Engine) serveListener(ctx context.Context, listener *cmID, l *rnic.Listener, addr string) {
+func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 	defer close(listener.listening)
-	defer e.parked.park(addr, l)
+	d := listener.door
 	for {
-		r, err := l.Accept(ctx)
+		r, err := d.next(ctx)
 		if err != nil {
 			return
 		}
-		id := &cmID{held: -1, request: r, local: r.Local(), remote: r.Remote()}
+		id := &cmID{held: -1, request: r, from: listener, local: r.Local(), remote: r.Remote(), ended: make(chan struct{})}
+		id.end = sync.OnceFunc(func() { close(id.ended) })
+		d.came(id.ended)
 		ev := &ring.CMEvent{Type: cmConnectRequest, Request: e.objects.add(id)}
 		ird, ord, ok := r.ReadDepths()
 		if !ok {
@@ -86,10 +88,11 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID, l *rnic.List
 	}
 }
 
-// tellOf tells of a request, with its addresses.
+// tellOf tells of a request, with its addresses. It waits in told until the program has taken it.
 func (id *cmID) tellOf(ev *ring.CMEvent, request *cmID) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
+	id.told[ev.Request] = request
 	if id.over {
 		return
 	}
@@ -179,6 +182,9 @@ func (id *cmID) established(q *qp, private []byte) {
 	go func() {
 		<-q.rnic.Done()
 		id.tell(&ring.CMEvent{Type: cmDisconnected})
+		if id.end != nil {
+			id.end()
+		}
 	}()
 }
 
@@ -186,20 +192,23 @@ func (id *cmID) established(q *qp, private []byte) {
 func (e *Engine) accept(id *cmID, c *call) error {
 	id.mu.Lock()
 	r := id.request
-	id.request = nil
 	id.mu.Unlock()
 	if r == nil {
 		return syscall.EINVAL
 	}
 	q, err := id.take(e, c.arg[1])
 	if err != nil {
-		return err
+		return err // the request stays, for another queue pair
 	}
+	id.mu.Lock()
+	id.request = nil
+	id.mu.Unlock()
 	param := paramOf(c)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
 		defer cancel()
 		if err := r.Accept(ctx, q.rnic, param); err != nil {
+			id.end()
 			id.tellFailure(err)
 			return
 		}
@@ -216,6 +225,7 @@ func (id *cmID) reject(c *call) error {
 	if r == nil {
 		return syscall.EINVAL
 	}
+	defer id.end()
 	ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
 	defer cancel()
 	return r.Reject(ctx, c.data)
