@@ -6,6 +6,7 @@
 #   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
 #                                                    and seeds a sample, drawn anew each time (go test -short)
 #   make test-all                                    the same without -short: every case
+#   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
 #   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
 #   make lint / race                                 see CONTRIBUTING.md
 #   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, half an hour
@@ -57,6 +58,18 @@ build: deps-run
 .PHONY: bin/rnicd
 bin/rnicd:
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
+
+# libibverbs and librdmacm over rnic: a C library, and the engine that it loads.
+.PHONY: verbs bin/librnicd_verbs.so bin/librnicd_engine.so
+verbs: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
+	$(GO) test $(TAGS) -short -vet=off $(ARGS) ./verbs/...
+
+bin/librnicd_verbs.so:
+	@mkdir -p bin
+	verbs/shim/build.sh $@
+
+bin/librnicd_engine.so:
+	$(GO) build -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
 
 run: build
 	@scripts/run.sh "$(PMD)" "$$FILE" $(ARGS)

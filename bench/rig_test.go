@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"testing"
@@ -155,7 +156,7 @@ func newEnd(b testing.TB, h *host, regionBytes int, opt opts) *end {
 	var err error
 	e.cq, err = h.dev.CreateCQ(max(1024, opt.SendDepth+opt.RecvDepth))
 	require.NoError(b, err)
-	opt.PD, opt.SendCQ, opt.RecvCQ = h.dev.AllocPD(), e.cq, e.cq
+	opt.PD, opt.SendCQ, opt.RecvCQ = h.dev.AllocPD(), cmp.Or(opt.SendCQ, e.cq), e.cq
 	e.qp, err = h.dev.CreateQP(opt.QPOptions)
 	require.NoError(b, err)
 	e.region, err = opt.PD.Register(newArena(b, int64(regionBytes)).Bytes()[:regionBytes], rnic.RemoteWrite|rnic.LocalWrite)

@@ -30,6 +30,18 @@ func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 	return q, nil
 }
 
+// CreateCQSink makes a CompletionQueue that keeps nothing: put is called for each Completion, on
+// the goroutine that drives the connection or on one that posts to a QueuePair which is over, of
+// several QueuePairs at once, of each in the order of its work. put must not block and must not
+// call this package. There is no depth: posting is never ErrCQFull, and what put cannot take is
+// put's to count. It is for what has a queue of its own to fill, as a queue that is shared with
+// another language or process; Poll finds nothing, Arm and Wait are not to be called.
+func (a *Adapter) CreateCQSink(put func(Completion)) *CompletionQueue {
+	q := &CompletionQueue{adapter: a}
+	q.q.InitSink(func(c qp.CQE) { put(completionOf(c)) })
+	return q
+}
+
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
 // a time.
 func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.Poll(cqes(dst)) }

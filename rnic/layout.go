@@ -19,6 +19,9 @@ func cqes(cs []Completion) []qp.CQE {
 	return unsafe.Slice((*qp.CQE)(unsafe.Pointer(unsafe.SliceData(cs))), len(cs))
 }
 
+// completionOf is c as the application has it.
+func completionOf(c qp.CQE) Completion { return *(*Completion)(unsafe.Pointer(&c)) }
+
 // A wrong index, or a length below zero, does not compile.
 var (
 	aCompletion Completion

@@ -341,6 +341,9 @@ func (r *ConnRequest) PeerToPeer() bool {
 // Remote is the peer's address. Any goroutine.
 func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 
+// Local is this end's address, to which the peer has connected. Any goroutine.
+func (r *ConnRequest) Local() netip.AddrPort { return r.connection.Transport.Local() }
+
 // Revision is the MPA revision of the Request. Any goroutine.
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 

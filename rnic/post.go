@@ -68,11 +68,22 @@ func (q *QueuePair) enqueue(wr *WorkRequest) error {
 		return err
 	}
 	w := wqeOf(wr.Op, wr)
-	return q.engine.PostSend(&w, sges(wr.List), wr.Inline)
+	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
 }
 
 // mayPost refuses what the request, the connection or its state cannot have.
 func (q *QueuePair) mayPost(wr *WorkRequest) error {
+	if err := q.couldPost(wr); err != nil {
+		return err
+	}
+	if q.end.Unwanted.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// couldPost is mayPost without ErrClosed.
+func (q *QueuePair) couldPost(wr *WorkRequest) error {
 	if err := checkSend(wr, q.opt.SGEMax, q.opt.InlineMax); err != nil {
 		return err
 	}
@@ -82,9 +93,6 @@ func (q *QueuePair) mayPost(wr *WorkRequest) error {
 	switch q.State() {
 	case Idle, Connecting:
 		return ErrState
-	}
-	if q.end.Unwanted.Load() {
-		return ErrClosed
 	}
 	return nil
 }

@@ -71,7 +71,8 @@ func TestPostInPart(t *testing.T) {
 			{func(wr *WorkRequest) { wr.Op = 0 }, ErrShape},
 			{func(wr *WorkRequest) { wr.Op = OpRecv }, ErrShape},
 			{func(wr *WorkRequest) { wr.Op = OpLocalInvalidate + 1 }, ErrShape},
-			{func(wr *WorkRequest) { wr.Op = OpFetchAdd }, ErrReadDepth},
+			{func(wr *WorkRequest) { wr.Op = OpFetchAdd }, ErrShape}, // Local of 1 octet
+			{func(wr *WorkRequest) { wr.Op, wr.Local = OpFetchAdd, SGE{} }, ErrReadDepth},
 			{func(wr *WorkRequest) { wr.Op = OpRead }, ErrReadDepth},
 		} {
 			batch := []WorkRequest{one, one, one, one}

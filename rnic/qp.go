@@ -32,6 +32,9 @@ type QPOptions struct {
 	// InlineMaxDefault, NoInline none. The rings hold SendDepth and RecvDepth of the longest: 72
 	// octets, and as many for every 4 ranges more or 64 octets of data.
 	InlineMax int
+
+	// Source, if set, is asked for more work when there is none left of what was posted.
+	Source WorkSource
 }
 
 // QueuePair is one end of a connection. It is in service once; make a new one for the next
@@ -72,6 +75,9 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	}
 	if opt.SRQ != nil {
 		q.engine.SRQ = &opt.SRQ.q
+	}
+	if opt.Source != nil {
+		q.engine.Source = feed{q}
 	}
 	q.engine.SQ = takeRing[qp.WQE](&a.rings, q, qp.EntriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
 	q.engine.RQ = takeRing[qp.WQE](&a.rings, q, opt.receiveRing())

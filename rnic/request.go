@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
@@ -16,6 +17,7 @@ func wqeOf(op Opcode, wr *WorkRequest) qp.WQE {
 	}
 	if op >= OpFetchAdd {
 		setOperands(&w, wr)
+		w.More = uint8(len(rangesAfter(wr)))
 	}
 	if wr.Signaled {
 		w.Flags |= qp.FlagSignaled
@@ -31,6 +33,15 @@ func wqeOf(op Opcode, wr *WorkRequest) qp.WQE {
 		w.Local.Length = uint32(n)
 	}
 	return w
+}
+
+// rangesAfter are the ranges that follow wr's entry. Where an atomic's operands are in place of Local,
+// Local is one.
+func rangesAfter(wr *WorkRequest) []qp.SGE {
+	if wr.Local.Length > 0 && (wr.Op == OpFetchAdd || wr.Op == OpCompareSwap) {
+		return sges(unsafe.Slice(&wr.Local, 1))
+	}
+	return sges(wr.List)
 }
 
 // setOperands is for requests that have operands in place of a range.
@@ -77,6 +88,8 @@ func checkSend(wr *WorkRequest, sgeMax, inlineMax int) error {
 	switch {
 	case wr.Op < OpSend || wr.Op > OpLocalInvalidate || wr.Op == OpRecv:
 		return fmt.Errorf("%w: PostSend of %v", ErrShape, wr.Op)
+	case (wr.Op == OpFetchAdd || wr.Op == OpCompareSwap) && wr.Local.Length != 0 && wr.Local.Length != qp.AtomicLen:
+		return fmt.Errorf("%w: the word before is of %d octets, Local of %d", ErrShape, qp.AtomicLen, wr.Local.Length)
 	case len(wr.List) == 0 && len(wr.Inline) == 0:
 		return nil
 	}

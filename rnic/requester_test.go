@@ -565,3 +565,54 @@ func TestReadsAllocateNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector allocates a little for itself
 	require.Zero(t, testing.AllocsPerRun(50, round))
 }
+
+// The word before goes to Local of an atomic that has one, also with an SGEMax of 1. Local must be writable when the request
+// begins, and still when its Response comes.
+func TestAtomicsOriginalInMemory(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		asks := asking(4)
+		asks.SGEMax, asks.InlineMax = 1, NoInline
+		s, c := r.connect(serving(4), asks)
+		m := r.readable(s, 64, RemoteRead|RemoteWrite)
+		clear(m.Bytes())
+		c.post(fetchAdd(c.wordOf(m, 1, 8), 7))
+		for i, wr := range []WorkRequest{
+			fetchAdd(c.wordOf(m, 2, 8), 1), compareSwap(c.wordOf(m, 3, 8), CompareSwap{8, math.MaxUint64, 5, math.MaxUint64}), fetchAdd(c.wordOf(m, 4, 8), 0),
+		} {
+			wr.Local = c.inbox.Slice(16+8*i, 8)
+			c.post(wr)
+		}
+		require.Equal(t, []uint64{1, 2, 3, 4}, ids(t, c.await(4)))
+		for i, want := range []uint64{0, 0, 7, 8, 5, 0} {
+			require.Equal(t, want, binary.NativeEndian.Uint64(c.inbox.Bytes()[8*i:]), "word %d", i)
+		}
+		wr := fetchAdd(c.wordOf(m, 5, 8), 1)
+		wr.Local = c.inbox.Slice(0, 4)
+		require.ErrorIs(t, errOf(c.qp.PostSend(wr)), ErrShape)
+		wr.Local = c.source.Slice(0, 8) // which may not be written
+		c.post(wr)
+		require.Equal(t, LocalProtection, c.await(1)[0].Status)
+	})
+}
+
+// Memory that was revoked after an atomic was sent is not written, and the stream ends.
+func TestAtomicsOriginalRevoked(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
+		p := r.peerResponds(c)
+		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Local: c.inbox.Slice(0, 8), Signaled: true})
+		outstanding, ok := rdmap.ParseAtomicRequest(p.nextFPDU().payload)
+		require.True(t, ok)
+		c.inbox.Revoke()
+		h := rdmap.OpAtomicResponse.Header(1)
+		h.Version, h.Last, h.MSN = 1, true, 1
+		body := make([]byte, rdmap.AtomicResponseLen)
+		(&rdmap.AtomicResponse{ID: outstanding.ID, Original: 7}).Put(body)
+		p.inject(fpdu{h, body})
+		p.expectTerminateFor(rdmap.CauseLocal)
+		p.closeSend()
+		c.awaitClosed()
+		require.Equal(t, LocalProtection, c.await(1)[0].Status)
+		require.Zero(t, binary.NativeEndian.Uint64(c.inbox.Bytes()))
+	})
+}

@@ -12,7 +12,19 @@ import (
 type SRQOptions struct {
 	PD    *ProtectionDomain
 	Depth int // buffers posted and not taken (default 128, up to SRQDepthMax)
+	// Source, if set, is where buffers come from instead of PostRecv, which then is not to be called:
+	// it posts those that wait elsewhere, until the feed refuses one. It is called when a message
+	// needs a buffer, on the goroutine that drives the connection, and by Arm; never on two at a
+	// time. It must not block, and call nothing of this package but the feed.
+	Source func(SharedFeed)
 }
+
+// SharedFeed posts to a SharedReceiveQueue on behalf of SRQOptions.Source. It is valid during the
+// call only.
+type SharedFeed struct{ s *SharedReceiveQueue }
+
+// Recv is PostRecv of one buffer.
+func (f SharedFeed) Recv(wr *WorkRequest) error { return f.s.add(wr) }
 
 // SharedReceiveQueue is a queue of receive buffers for any number of QueuePairs of its
 // ProtectionDomain (QPOptions.SRQ), whichever Pollers or sockets carry them.
@@ -46,6 +58,9 @@ func (a *Adapter) CreateSRQ(opt SRQOptions) (*SharedReceiveQueue, error) {
 	}
 	s := &SharedReceiveQueue{adapter: a, pd: opt.PD}
 	s.q.Init(mem.NewMPMC(takeSlots[mem.MPMCSlot[qp.SharedBuffer]](&a.rings, s, qp.RingSize(opt.Depth))), opt.Depth, s.tellLimit)
+	if opt.Source != nil {
+		s.q.TakeFrom(func() { opt.Source(SharedFeed{s}) })
+	}
 	return s, nil
 }
 
@@ -88,7 +103,7 @@ func (s *SharedReceiveQueue) PostRecv(wrs ...WorkRequest) (n int, err error) {
 	return n, err
 }
 
-// add is PostRecv of one buffer. The queue is locked.
+// add is PostRecv of one buffer. The queue is locked, or has a Source, which calls.
 func (s *SharedReceiveQueue) add(wr *WorkRequest) error {
 	if err := checkRecv(wr, SharedSGEMax); err != nil {
 		return err

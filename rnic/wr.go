@@ -30,7 +30,8 @@ const (
 	OpRead
 	// OpFetchAdd adds Add to the 64-bit word at RemoteOffset of RemoteSTag, which must be aligned
 	// there; the peer must have granted RemoteRead and RemoteWrite. The word's value before comes
-	// in Completion.Original; Local is not used. ORD counts it as it does Reads.
+	// in Completion.Original, and in Local if that has octets: 8 of them, with LocalWrite, in this
+	// host's byte order. With an SGEMax of 1 and NoInline it counts as two of SendDepth then. ORD counts it as it does Reads.
 	OpFetchAdd
 	// OpCompareSwap is OpFetchAdd for the operands in CompareSwap; Original tells whether the word
 	// was swapped.

@@ -50,6 +50,10 @@ var allowed = map[string][]string{
 	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"rsocket":             {"rnic"},
+	"verbs":               {},
+	"verbs/ring":          {},
+	"verbs/engine":        {"rnic", "stack", "mem", "verbs/ring"},
+	"verbs/cshared":       {"verbs/engine", "verbs/ring"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"daemon/driver":       {"pmd", "hugepages"},
 	"daemon/port":         {"daemon/driver", "rnic", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},

@@ -18,6 +18,8 @@ type CQ struct {
 	reserved atomic.Int64  // entries promised to posted work, or waiting to be polled
 	armed    atomic.Uint32 // what the consumer waits for: disarmed, ArmedSolicited, ArmedAny
 	wake     chan struct{}
+
+	sink func(CQE) // takes completions in place of ring, without reservations; nil: none
 }
 
 // Init makes a queue of depth entries. ring has room for that many.
@@ -25,10 +27,17 @@ func (q *CQ) Init(ring *mem.MPSC[CQE], depth int) {
 	q.ring, q.depth, q.wake = ring, int64(depth), make(chan struct{}, 1)
 }
 
+// InitSink makes a queue that keeps nothing: each completion is handed to sink, on the goroutine
+// that completes the request. It has room for any number.
+func (q *CQ) InitSink(sink func(CQE)) { q.sink = sink }
+
 // reserve promises n entries, all or none. A reservation that is refused takes no entry even for a
 // moment: otherwise a smaller one of another goroutine, for which there is room, could be refused
 // meanwhile, and for a shared receive buffer that ends the stream. Any goroutine.
 func (q *CQ) reserve(n int64) bool {
+	if q.sink != nil {
+		return true
+	}
 	for {
 		had := q.reserved.Load()
 		if had+n > q.depth {
@@ -45,6 +54,10 @@ func (q *CQ) unreserve(n int64) { q.reserved.Add(-n) }
 
 // push publishes a completion whose entry was reserved. Packet path.
 func (q *CQ) push(c CQE) {
+	if q.sink != nil {
+		q.sink(c)
+		return
+	}
 	if !q.ring.Push(c) {
 		panic("rnic: completion without a reservation")
 	}
@@ -55,6 +68,12 @@ func (q *CQ) push(c CQE) {
 
 // pushAll publishes completions whose entries were reserved. Packet path.
 func (q *CQ) pushAll(cs []CQE) {
+	if q.sink != nil {
+		for i := range cs {
+			q.sink(cs[i])
+		}
+		return
+	}
 	if !q.ring.PushAll(cs) {
 		panic("rnic: completion without a reservation")
 	}
@@ -72,6 +91,9 @@ func urgent(c *CQE) bool { return c.Solicited || c.Status != Success }
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
 // a time.
 func (q *CQ) Poll(dst []CQE) int {
+	if q.sink != nil {
+		return 0
+	}
 	n := q.ring.PopN(dst)
 	if n > 0 {
 		q.reserved.Add(-int64(n))

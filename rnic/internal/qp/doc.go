@@ -12,6 +12,7 @@
 //	recv.go             octets to memory
 //	deliver.go          finished messages to completions
 //	scatter.go          receive buffers: from the ring to Placement, and their octets
+//	source.go           work that waits elsewhere
 //	fromsrq.go          receive buffers from an SRQ
 //	terminate.go        errors: one Terminate, and the end of the stream
 //	requester.go        Reads and atomics of this end

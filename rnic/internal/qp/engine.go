@@ -53,6 +53,8 @@ type Config struct {
 	SendDepth, RecvDepth          int
 	SGEMax, InlineMax, RecvRanges int // ranges and inline octets of a work request; ranges of a receive buffer
 
+	Source Source // more work, which was not posted; nil: none
+
 	Tell func(k Event, n uint64, err error) // posts an event; does not block
 }
 
@@ -106,6 +108,9 @@ func (q *Engine) Flush() {
 	for {
 		wr, ok := q.SQ.Pop()
 		if !ok {
+			if q.fillSends() {
+				continue
+			}
 			break
 		}
 		dropFollowing(q.SQ, &wr)
@@ -114,6 +119,9 @@ func (q *Engine) Flush() {
 	for {
 		wr, ok := q.RQ.Pop()
 		if !ok {
+			if q.fillRecvs() {
+				continue
+			}
 			return
 		}
 		dropFollowing(q.RQ, &wr)

@@ -10,6 +10,7 @@ func (q *Engine) takeShared(msn uint32) bool {
 	if n == 0 {
 		return true
 	}
+	s.fill()
 	if n > q.mayHold() {
 		q.publishRecvs() // buffers that this segment has filled do not count
 		if n > q.mayHold() {

@@ -26,7 +26,7 @@ type gatherRoom struct {
 
 func (g *gatherRoom) init(inlineMax, sgeMax int) {
 	g.inline = make([]byte, inlineMax)
-	g.list = make([]SGE, sgeMax-1)
+	g.list = make([]SGE, max(1, sgeMax-1)) // an atomic has one
 	g.parts = make([][]byte, 1, 1+sgeMax)
 }
 

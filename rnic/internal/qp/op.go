@@ -26,6 +26,8 @@ func (o Opcode) extended() bool { return o == OpFetchAdd || o == OpCompareSwap |
 // isRequest says whether the peer has to answer.
 func (o Opcode) isRequest() bool { return o >= OpRead && o <= OpCompareSwap }
 
+func (o Opcode) isAtomic() bool { return o == OpFetchAdd || o == OpCompareSwap }
+
 // hasLocal says whether a request of the send queue names local memory.
 func (o Opcode) hasLocal() bool { return o <= OpRead }
 

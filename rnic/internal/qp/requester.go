@@ -1,6 +1,8 @@
 package qp
 
 import (
+	"encoding/binary"
+
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
@@ -26,8 +28,8 @@ type requester struct {
 // outstanding is a Request without a Response yet.
 type outstanding struct {
 	atomic  bool
-	startup bool // it is the RTR message, which has no work request
-	size    uint32
+	startup bool   // it is the RTR message, which has no work request
+	size    uint32 // of the sink; of an atomic 0 if the word before is to go nowhere
 	sink    mem.STag
 	sinkTO  uint64
 	msn     uint32 // of the Request
@@ -98,8 +100,15 @@ func (q *Engine) request() ddp.Message {
 // requestCut enters the work request in hand, whose Request was just cut.
 func (q *Engine) requestCut(msn uint32) {
 	a, wr := &q.requester, &q.send.wr
+	sink := wr.Local
+	if wr.Op.isAtomic() {
+		sink = SGE{}
+		if wr.More > 0 {
+			sink = q.send.list[0]
+		}
+	}
 	a.outstanding.push(outstanding{
-		atomic: wr.Op != OpRead, size: wr.Local.Length, sink: wr.Local.STag, sinkTO: wr.Local.Offset,
+		atomic: wr.Op != OpRead, size: sink.Length, sink: sink.STag, sinkTO: sink.Offset,
 		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
 	})
 	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.signaled(), flushStatus: Flushed})
@@ -150,11 +159,33 @@ func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	if ok && a.outstanding.count > 0 {
 		if r := a.outstanding.at(0); r.atomic && r.id == resp.ID {
 			a.atomicQ.Post(d.Buffer)
+			if !q.keepOriginal(r, resp.Original) {
+				a.setFlushStatus(0, LocalProtection)
+				if q.recv.fault == nil {
+					q.recv.fault = &opcodeError{cause: rdmap.CauseLocal, header: d.Header, segmentLen: d.SegmentLen()}
+				}
+				q.recv.ddp.Disable()
+				return
+			}
 			q.responseArrived(resp.Original)
 			return
 		}
 	}
 	q.badResponse(d)
+}
+
+// keepOriginal writes the word before to where the request wants it, if it does. False: that memory
+// was revoked since. Between Enter and Exit of the Reader.
+func (q *Engine) keepOriginal(r *outstanding, original uint64) bool {
+	if r.size == 0 {
+		return true
+	}
+	b, verdict := q.Table.Check(q.Domain, q.Stream, r.sink, r.sinkTO, AtomicLen, mem.LocalWrite)
+	if verdict != mem.CheckOK {
+		return false
+	}
+	binary.NativeEndian.PutUint64(b, original)
+	return true
 }
 
 // badResponse ends the stream for a Response that does not answer the oldest Request.

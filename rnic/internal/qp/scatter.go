@@ -11,6 +11,7 @@ func (q *Engine) postBuffers() {
 	if q.recv.rtr.awaited {
 		return
 	}
+	q.fillRecvs()
 	for q.RQ.Take(&q.recv.entry) {
 		q.postBuffer(&q.recv.entry)
 	}

@@ -86,7 +86,7 @@ func (s *sendHalf) idle(q *Engine) bool {
 // pending says whether there is something to pull, or a work request to look at.
 func (s *sendHalf) pending(q *Engine) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
-		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.SQ.Len() > 0)
+		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sendsWait())
 }
 
 // pushed is Engine.Pushed. A message whose end waits for the next segment has not ended.
@@ -251,6 +251,10 @@ func (q *Engine) begin() bool {
 		q.localError(LocalProtection, errLocalRange)
 		return false
 	}
+	if wr.Op.isAtomic() && wr.More > 0 && q.checkOriginal() != mem.CheckOK {
+		q.localError(LocalProtection, errLocalRange)
+		return false
+	}
 	switch wr.Op {
 	case OpWrite:
 		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.RemoteSTag, wr.RemoteOffset, s.size)
@@ -268,6 +272,14 @@ func (q *Engine) begin() bool {
 		s.seg.Start(q.request())
 	}
 	return true
+}
+
+// checkOriginal checks where the request in hand wants the word before, which keepOriginal does
+// again.
+func (q *Engine) checkOriginal() mem.CheckResult {
+	to := q.send.list[0]
+	_, res := q.Table.Check(q.Domain, q.Stream, to.STag, to.Offset, AtomicLen, mem.LocalWrite)
+	return res
 }
 
 // invalidateHere carries out the Local Invalidate in hand. When it returns no octet is placed
@@ -307,7 +319,7 @@ func (q *Engine) takeRequest() bool {
 func (q *Engine) popRequest() bool {
 	s := &q.send
 	w := &s.wr
-	if !q.SQ.Take(w) {
+	if !q.SQ.Take(w) && !(q.fillSends() && q.SQ.Take(w)) {
 		return false
 	}
 	s.size = w.Local.Length
@@ -319,6 +331,9 @@ func (q *Engine) popRequest() bool {
 		list := s.list[:w.More]
 		popFollowing(q.SQ, w, list, nil)
 		for i := range list {
+			if w.Op.isAtomic() {
+				break // it says where the word before goes
+			}
 			s.size += list[i].Length // does not wrap: posting refuses longer messages
 		}
 	}

@@ -22,6 +22,9 @@ type SRQ struct {
 	left  atomic.Int64 // buffers in ring that no engine has claimed
 	limit atomic.Int64 // Arm's; 0: not armed
 	tell  func(left int64)
+
+	source  func() // posts buffers that wait elsewhere, as far as there is room; nil: none
+	filling atomic.Bool
 }
 
 // SharedBuffer is a fixed, pointer-free ring entry.
@@ -37,8 +40,26 @@ func (s *SRQ) Init(ring *mem.MPMC[SharedBuffer], depth int, tell func(left int64
 	s.ring, s.depth, s.tell = ring, int64(depth), tell
 }
 
+// TakeFrom makes source, which posts buffers that wait elsewhere, the only one that calls Post. It
+// is called when buffers are needed, on the goroutine of an engine, one at a time, and must not
+// block. Before use.
+func (s *SRQ) TakeFrom(source func()) { s.source = source }
+
+// fill has the source post. An engine that finds another one at it waits for that: what both need
+// may be in there.
+func (s *SRQ) fill() {
+	if s.source == nil {
+		return
+	}
+	for !s.filling.CompareAndSwap(false, true) {
+		runtime.Gosched()
+	}
+	s.source()
+	s.filling.Store(false)
+}
+
 // Post adds a buffer of first and list, SharedSGEMax ranges at most; false: the queue is full.
-// The caller holds Posting.
+// The caller holds Posting, or is the source.
 func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 	if s.left.Load() >= s.depth {
 		return false
@@ -58,6 +79,7 @@ func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 // Arm has tell called once when fewer than limit buffers are left, at once if that is so already. 0
 // withdraws it. Any goroutine.
 func (s *SRQ) Arm(limit int64) {
+	s.fill()
 	s.limit.Store(limit)
 	s.checkLimit(s.left.Load())
 }

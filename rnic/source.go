@@ -1,0 +1,56 @@
+package rnic
+
+import "github.com/rnicd/rnicd/rnic/internal/qp"
+
+// WorkSource is work that waits outside of a QueuePair's own queues (QPOptions.Source): in rings
+// that another language or process fills. The QueuePair asks when its own queues are empty, on the
+// goroutine that drives the connection, or once the connection is over on one that calls Doorbell
+// or posts; never on two at a time. The methods must not block, and call nothing of this package
+// but the Feed's methods.
+//
+//	producer --its ring--> WorkSource --Feed.Send, Feed.Recv--> QueuePair
+//	producer --"look"----> QueuePair.Doorbell, for requests of the send queue; receive buffers are looked for when octets arrive
+type WorkSource interface {
+	// SendsWait says whether Sends would post. It is asked often.
+	SendsWait() bool
+	// Sends posts requests until the Feed refuses one, which then is the first of the next time.
+	Sends(Feed)
+	// Recvs is Sends for receive buffers. With an SRQ it is never called.
+	Recvs(Feed)
+}
+
+// Feed posts to a QueuePair on behalf of its WorkSource. It is valid during the call only.
+type Feed struct{ q *QueuePair }
+
+// Send is PostSend of one request, without the doorbell, and without ErrClosed: what still can be
+// sent after Disconnect is.
+func (f Feed) Send(wr *WorkRequest) error {
+	q := f.q
+	if err := q.couldPost(wr); err != nil {
+		return err
+	}
+	w := wqeOf(wr.Op, wr)
+	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
+}
+
+// Recv is PostRecv of one buffer.
+func (f Feed) Recv(wr *WorkRequest) error { return f.q.enqueueRecv(wr) }
+
+// Doorbell has the QueuePair look for requests of the send queue in its WorkSource. Any goroutine;
+// it does not block. Once the connection is over it also takes receive buffers from there, and what
+// it takes completes as Flushed before it returns.
+func (q *QueuePair) Doorbell() { q.doorbell() }
+
+// feed is a QueuePair's WorkSource as the engine sees it.
+type feed struct{ q *QueuePair }
+
+var _ qp.Source = feed{}
+
+func (f feed) SendsWait() bool { return f.q.opt.Source.SendsWait() }
+func (f feed) FillSends()      { f.q.opt.Source.Sends(Feed(f)) }
+
+func (f feed) FillRecvs() {
+	if f.q.opt.SRQ == nil {
+		f.q.opt.Source.Recvs(Feed(f))
+	}
+}

@@ -1,0 +1,167 @@
+package rnic
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// queues are work for a QueuePair that its test fills.
+type queues struct {
+	mu           sync.Mutex
+	sends, recvs []WorkRequest
+	refused      int // requests that the Feed had no room for, counted each time
+}
+
+func (s *queues) add(queue *[]WorkRequest, wrs ...WorkRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*queue = append(*queue, wrs...)
+}
+
+func (s *queues) SendsWait() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sends) > 0
+}
+
+func (s *queues) Sends(f Feed) { s.take(&s.sends, f.Send) }
+func (s *queues) Recvs(f Feed) { s.take(&s.recvs, f.Recv) }
+
+func (s *queues) take(queue *[]WorkRequest, post func(*WorkRequest) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(*queue) > 0 {
+		if post(&(*queue)[0]) != nil {
+			s.refused++
+			return
+		}
+		*queue = (*queue)[1:]
+	}
+}
+
+// log keeps what a sink is given.
+type log struct {
+	mu  sync.Mutex
+	all []Completion
+}
+
+func (l *log) put(c Completion) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, c)
+}
+
+func (l *log) have() []Completion {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Completion(nil), l.all...)
+}
+
+// A QueuePair takes requests and buffers from its WorkSource as it needs them, more than its queues hold too, and completes them
+// in their order.
+func TestWorkSource(t *testing.T) {
+	const count, n = 50, 100
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		var from, to queues
+		var sent, received log
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &to}})
+		c := r.newEnd(r.client, opts{QPOptions: QPOptions{Source: &from, SendDepth: 2, SGEMax: 1, InlineMax: NoInline}})
+		s.qp.engine.RecvCQ, c.qp.engine.SendCQ = &r.server.CreateCQSink(received.put).q, &r.client.CreateCQSink(sent.put).q
+		for i := range count {
+			to.add(&to.recvs, s.recvAt(uint64(i), i*n, n)) // before there is a connection, which takes them when octets arrive
+		}
+		r.connectEnds(s, c)
+		for i := range count {
+			from.add(&from.sends, WorkRequest{Op: OpSend, ID: uint64(i), Local: c.source.Slice(i*n, n), Signaled: true})
+		}
+		c.qp.Doorbell()
+		r.until("all messages", func() bool { return len(received.have()) == count && len(sent.have()) == count })
+		for i := range count {
+			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Len: n, Op: OpSend}, sent.have()[i])
+			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv}, received.have()[i])
+		}
+		require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
+		require.Positive(t, from.refused, "requests that had to wait for room")
+	})
+}
+
+// What waits in a WorkSource when the connection ends is flushed, and so is what comes later, at the doorbell.
+func TestWorkSourceFlushed(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		var work queues
+		var done log
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &work}})
+		s.qp.engine.RecvCQ = &r.server.CreateCQSink(done.put).q
+		s.qp.engine.SendCQ = s.qp.engine.RecvCQ
+		_, c := r.connectEnds(s, r.newEnd(r.client, opts{}))
+		work.add(&work.recvs, s.recvAt(1, 0, 10), s.recvAt(2, 0, 10))
+		r.close(c, s)
+		r.until("buffers flushed", func() bool { return len(done.have()) == 2 })
+		work.add(&work.recvs, s.recvAt(3, 0, 10))
+		work.add(&work.sends, WorkRequest{Op: OpSend, ID: 4, Local: s.source.Slice(0, 1)})
+		s.qp.Doorbell()
+		var ids []uint64
+		for _, c := range done.have() {
+			require.Equal(t, Flushed, c.Status)
+			ids = append(ids, c.ID)
+		}
+		require.Equal(t, []uint64{1, 2, 4, 3}, ids)
+	})
+}
+
+// Work from a WorkSource costs no allocation.
+func TestWorkSourceAllocatesNothing(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	var done int
+	src := &oneRequest{}
+	c := r.newEnd(r.client, opts{QPOptions: QPOptions{Source: src}})
+	c.qp.engine.SendCQ = &r.client.CreateCQSink(func(Completion) { done++ }).q
+	s, _ := r.connectEnds(r.newEnd(r.server, opts{}), c)
+	src.wr = c.write(s, 1, 0, 64)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		src.waits = true
+		c.qp.Doorbell()
+		for done = 0; done == 0; {
+			r.step()
+		}
+	}))
+}
+
+// oneRequest is a WorkSource with one request, again and again.
+type oneRequest struct {
+	wr    WorkRequest
+	waits bool
+}
+
+func (o *oneRequest) SendsWait() bool { return o.waits }
+func (o *oneRequest) Recvs(Feed)      {}
+func (o *oneRequest) Sends(f Feed)    { o.waits = f.Send(&o.wr) != nil }
+
+// A SharedReceiveQueue takes buffers from its Source when messages need them, and counts them as left.
+func TestSharedSource(t *testing.T) {
+	const count, n = 30, 100
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		var waiting queues
+		pd := r.server.AllocPD()
+		srq, err := r.server.CreateSRQ(SRQOptions{PD: pd, Depth: 8, Source: func(f SharedFeed) { waiting.take(&waiting.recvs, f.Recv) }})
+		require.NoError(t, err)
+		events := r.server.Events()
+		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: srq}}, opts{})
+		for i := range count {
+			waiting.add(&waiting.recvs, s.recvAt(uint64(i), i*n, n))
+		}
+		require.NoError(t, srq.Arm(5))
+		require.Equal(t, 8, srq.Left())
+		for i := range count {
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i*n, n)})
+			require.EqualValues(t, i, s.await(1)[0].ID)
+			if i == count-9 {
+				require.Empty(t, events, "8 are left")
+			}
+		}
+		require.Equal(t, EventSRQLimit, (<-events).Kind)
+		require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
+	})
+}

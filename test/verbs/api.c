@@ -1,0 +1,350 @@
+/* Walks the verbs call by call, with the errors that the manual pages name. */
+#include "walk.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+static void objects(void)
+{
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+	union ibv_gid gid;
+	struct ibv_context *c;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } };
+	char memory[100];
+
+	CHECK(n == 1 && list[0] && !list[1]);
+	CHECK(!strcmp(ibv_get_device_name(list[0]), "rnicd0") && ibv_get_device_guid(list[0]));
+	CHECK(c = ibv_open_device(list[0]));
+	ibv_free_device_list(list);
+	CHECK(!ibv_query_device(c, &attr) && attr.max_qp > 0 && attr.phys_port_cnt == 1);
+	CHECK(!ibv_query_port(c, 1, &port) && port.state == IBV_PORT_ACTIVE && port.link_layer == IBV_LINK_LAYER_ETHERNET);
+	FAILS(ibv_query_port(c, 2, &port), EINVAL);
+	CHECK(!ibv_query_gid(c, 1, 0, &gid));
+	FAILS(ibv_query_gid(c, 1, 99, &gid), EINVAL);
+
+	CHECK(pd = ibv_alloc_pd(c));
+	CHECK(mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE));
+	CHECK(mr->addr == memory && mr->length == sizeof memory && mr->lkey && mr->pd == pd);
+	FAILS(ibv_dealloc_pd(pd), EBUSY);
+	FAILS(!ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_REMOTE_WRITE) - 1, EINVAL); /* not without local write */
+	FAILS(!ibv_reg_mr(pd, (void *)4096, 4096, IBV_ACCESS_LOCAL_WRITE) - 1, EFAULT);
+	CHECK(!ibv_dereg_mr(mr));
+
+	FAILS(!ibv_create_cq(c, 0, NULL, NULL, 0) - 1, EINVAL);
+	FAILS(!ibv_create_cq(c, 10, NULL, NULL, 1) - 1, EINVAL);
+	CHECK((cq = ibv_create_cq(c, 10, &n, NULL, 0)) && cq->cqe >= 10 && cq->cq_context == &n);
+	init.send_cq = init.recv_cq = cq;
+	init.qp_type = IBV_QPT_UD;
+	FAILS(!ibv_create_qp(pd, &init) - 1, EOPNOTSUPP);
+	init.qp_type = IBV_QPT_RC;
+	init.cap.max_send_wr = 1 << 20;
+	FAILS(!ibv_create_qp(pd, &init) - 1, EINVAL);
+	init.cap.max_send_wr = 4;
+	CHECK((qp = ibv_create_qp(pd, &init)) && qp->qp_num && qp->state == IBV_QPS_RESET);
+	FAILS(ibv_destroy_cq(cq), EBUSY);
+	FAILS(ibv_dealloc_pd(pd), EBUSY);
+	CHECK(!ibv_destroy_qp(qp));
+	CHECK(!ibv_destroy_cq(cq));
+	CHECK(!ibv_dealloc_pd(pd));
+	CHECK(!ibv_create_ah(NULL, NULL) && errno == EOPNOTSUPP);
+	CHECK(!ibv_close_device(c));
+}
+
+static void messages(struct pair *p)
+{
+	struct end *c = &p->client, *s = &p->server;
+	struct ibv_sge sge, list[4];
+	struct ibv_send_wr wr;
+	struct ibv_wc wc;
+
+	/* Send: gathered here, scattered nowhere; inline; too long for what was asked */
+	post_recv(s, 1, 0, 100);
+	strcpy(c->memory, "one two ");
+	wr = request(c, &sge, IBV_WR_SEND, 4);
+	for (int i = 0; i < 4; i++)
+		list[i] = (struct ibv_sge){ .addr = (uintptr_t)c->memory + 4 * (i % 2), .length = 4, .lkey = c->mr->lkey };
+	wr.sg_list = list;
+	wr.num_sge = 4;
+	CHECK(!post(c, &wr));
+	wc = await(c);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND && wc.wr_id == 99);
+	wc = await(s);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.wr_id == 1 && wc.byte_len == 16 && wc.qp_num == s->id->qp->qp_num);
+	CHECK(!memcmp(s->memory, "one two one two ", 16));
+	wr.num_sge = 5;
+	FAILS(post(c, &wr), EINVAL);
+	post_recv(s, 2, 0, 100);
+	wr = request(c, &sge, IBV_WR_SEND, 100);
+	sge = (struct ibv_sge){ .addr = (uintptr_t) "inline, of memory that is not registered", .length = 40 };
+	wr.send_flags |= IBV_SEND_INLINE;
+	CHECK(!post(c, &wr));
+	CHECK(await(c).status == IBV_WC_SUCCESS && await(s).byte_len == 40 && !memcmp(s->memory, "inline, of", 10));
+	sge.length = 129;
+	FAILS(post(c, &wr), EINVAL);
+	wr.opcode = IBV_WR_SEND_WITH_IMM;
+	FAILS(post(c, &wr), EINVAL);
+
+	/* Write, Write with immediate data, Read, atomics */
+	strcpy(c->memory, "written");
+	wr = request(c, &sge, IBV_WR_RDMA_WRITE, 8);
+	wr.wr.rdma.remote_addr = (uintptr_t)s->memory + 1000;
+	wr.wr.rdma.rkey = s->mr->rkey;
+	CHECK(!post(c, &wr) && await(c).opcode == IBV_WC_RDMA_WRITE);
+	post_recv(s, 3, 0, 100);
+	wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr.imm_data = htonl(0x12345678);
+	wr.wr.rdma.remote_addr += 1000;
+	CHECK(!post(c, &wr));
+	wc = await(c);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_WRITE && wc.wr_id == 99);
+	wc = await(s);
+	CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.wc_flags == IBV_WC_WITH_IMM && wc.imm_data == htonl(0x12345678));
+	CHECK(wc.wr_id == 3 && wc.byte_len == 8);
+	CHECK(!strcmp(s->memory + 1000, "written") && !strcmp(s->memory + 2000, "written"));
+	strcpy(s->memory + 3000, "to be read");
+	wr = request(c, &sge, IBV_WR_RDMA_READ, 11);
+	wr.wr.rdma.remote_addr = (uintptr_t)s->memory + 3000;
+	wr.wr.rdma.rkey = s->mr->rkey;
+	CHECK(!post(c, &wr));
+	wc = await(c);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_READ && !strcmp(c->memory, "to be read"));
+	*(uint64_t *)(s->memory + 4096) = 40;
+	wr = request(c, &sge, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+	wr.wr.atomic.remote_addr = (uintptr_t)s->memory + 4096;
+	wr.wr.atomic.rkey = s->mr->rkey;
+	wr.wr.atomic.compare_add = 2;
+	CHECK(!post(c, &wr) && await(c).opcode == IBV_WC_FETCH_ADD);
+	CHECK(*(uint64_t *)c->memory == 40 && *(uint64_t *)(s->memory + 4096) == 42);
+	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+	wr.wr.atomic.compare_add = 42;
+	wr.wr.atomic.swap = 7;
+	CHECK(!post(c, &wr) && await(c).opcode == IBV_WC_COMP_SWAP);
+	CHECK(*(uint64_t *)c->memory == 42 && *(uint64_t *)(s->memory + 4096) == 7);
+}
+
+/* As many requests as the queue has room for, and then ENOMEM; unsignaled ones give room back when
+ * a later one was polled. */
+static void full(struct pair *p)
+{
+	struct end *c = &p->client, *s = &p->server;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(c, &sge, IBV_WR_RDMA_WRITE, 8);
+	int posted = 0;
+
+	wr.wr.rdma.remote_addr = (uintptr_t)s->memory;
+	wr.wr.rdma.rkey = s->mr->rkey;
+	wr.send_flags = 0;
+	while (!post(c, &wr))
+		CHECK(++posted <= 16);
+	CHECK(posted == 16);
+	FAILS(post(c, &wr), ENOMEM);
+	/* nothing is signaled: as with adapters, the queue stays full */
+	for (int i = 0; i < 16; i++) {
+		struct ibv_sge r = { .addr = (uintptr_t)c->memory, .length = 8, .lkey = c->mr->lkey };
+		struct ibv_recv_wr rw = { .wr_id = i, .sg_list = &r, .num_sge = 1 }, *bad;
+
+		CHECK(!ibv_post_recv(c->id->qp, &rw, &bad));
+		if (i == 15)
+			FAILS(ibv_post_recv(c->id->qp, &rw, &bad), ENOMEM);
+	}
+}
+
+/* Whether an event waits. The alarm interrupts poll(2), whatever SA_RESTART says. */
+static bool told(struct ibv_comp_channel *channel)
+{
+	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
+	int n;
+
+	do
+		n = poll(&fd, 1, 0);
+	while (n < 0 && errno == EINTR);
+	CHECK(n >= 0);
+	return n > 0;
+}
+
+static void events(struct pair *p)
+{
+	struct end *c = &p->client, *s = &p->server;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(c, &sge, IBV_WR_SEND, 8);
+	struct ibv_cq *cq;
+	void *context;
+
+	post_recv(s, 1, 0, 100);
+	CHECK(!told(s->channel));
+	CHECK(!ibv_req_notify_cq(s->cq, 0));
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS);
+	CHECK(!ibv_get_cq_event(s->channel, &cq, &context) && cq == s->cq && context == s);
+	ibv_ack_cq_events(cq, 1);
+	CHECK(!ibv_req_notify_cq(s->cq, 1)); /* solicited only; and not for the one that is there */
+	CHECK(!told(s->channel));
+	CHECK(await(s).byte_len == 8);
+	post_recv(s, 2, 0, 100);
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS && await(s).wr_id == 2);
+	CHECK(!told(s->channel));
+	post_recv(s, 3, 0, 100);
+	wr.send_flags |= IBV_SEND_SOLICITED;
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS);
+	CHECK(!ibv_get_cq_event(s->channel, &cq, &context));
+	ibv_ack_cq_events(cq, 1);
+	CHECK(await(s).wr_id == 3);
+}
+
+/* Access that the peer did not grant ends the connection; what is posted is flushed, and so is what
+ * is posted afterwards. */
+static void errors(void)
+{
+	struct pair p;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	struct ibv_async_event async;
+	struct ibv_wc wc;
+
+	connect_pair(&p, false);
+	post_recv(&p.client, 5, 0, 100);
+	wr = request(&p.client, &sge, IBV_WR_RDMA_READ, 8);
+	wr.wr.rdma.remote_addr = (uintptr_t)p.server.memory;
+	wr.wr.rdma.rkey = p.server.mr->rkey ^ 0x5a5a;
+	CHECK(!post(&p.client, &wr));
+	wc = await(&p.client);
+	CHECK(wc.status == IBV_WC_REM_ACCESS_ERR && wc.wr_id == 99);
+	wc = await(&p.client);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 5);
+	CHECK(!ibv_get_async_event(p.client.id->verbs, &async) && async.event_type == IBV_EVENT_QP_FATAL);
+	ibv_ack_async_event(&async);
+	rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
+	rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
+	CHECK(!post(&p.client, &wr) && await(&p.client).status == IBV_WC_WR_FLUSH_ERR);
+	post_recv(&p.client, 6, 0, 100);
+	CHECK(await(&p.client).wr_id == 6);
+	CHECK(!ibv_query_qp(p.client.id->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_ERR);
+	rdma_destroy_qp(p.client.id);
+	rdma_destroy_qp(p.server.id);
+	CHECK(!rdma_destroy_id(p.client.id) && !rdma_destroy_id(p.server.id) && !rdma_destroy_id(p.listener));
+	rdma_destroy_event_channel(p.events);
+}
+
+static void refused(void)
+{
+	struct sockaddr_in nobody = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(9) };
+	struct sockaddr_in foreign = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201) };
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_conn_param param = { 0 };
+	struct rdma_cm_id *id;
+	struct ibv_qp_init_attr attr = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+
+	FAILS(rdma_create_id(ch, &id, NULL, RDMA_PS_UDP), EOPNOTSUPP);
+	CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP));
+	FAILS(rdma_bind_addr(id, (struct sockaddr *)&foreign), EADDRNOTAVAIL);
+	FAILS(rdma_connect(id, &param), EINVAL);
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&nobody, 1000));
+	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
+	CHECK(!rdma_create_qp(id, NULL, &attr));
+	CHECK(!rdma_connect(id, &param));
+	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_REJECTED));
+	rdma_destroy_qp(id);
+	CHECK(!rdma_destroy_id(id));
+	fcntl(ch->fd, F_SETFL, O_NONBLOCK);
+	FAILS(rdma_get_cm_event(ch, (struct rdma_cm_event *[]){ NULL }), EAGAIN);
+	rdma_destroy_event_channel(ch);
+}
+
+/* A child of fork has no engine: its calls fail, and the parent does not notice. */
+static void forked(void)
+{
+	struct pair p;
+	int status;
+	pid_t child;
+
+	connect_pair(&p, false);
+	child = fork();
+	if (child == 0) {
+		FAILS(!ibv_alloc_pd(p.client.id->verbs) - 1, EPERM);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	messages(&p);
+	close_pair(&p);
+}
+
+static volatile sig_atomic_t alarms, strange;
+static pid_t ours;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	alarms++;
+	if (syscall(SYS_gettid) != ours)
+		strange++;
+}
+
+/* No thread but this one takes any of the program's signals. */
+static void threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	int others = 0;
+
+	CHECK(tasks);
+	for (struct dirent *d; (d = readdir(tasks));) {
+		unsigned long long blocked = 0;
+		char path[64], line[256];
+		FILE *f;
+
+		if (d->d_name[0] == '.' || atoi(d->d_name) == getpid())
+			continue;
+		snprintf(path, sizeof path, "/proc/self/task/%.16s/status", d->d_name);
+		if (!(f = fopen(path, "r")))
+			continue; /* it has ended */
+		while (fgets(line, sizeof line, f))
+			sscanf(line, "SigBlk: %llx", &blocked);
+		fclose(f);
+		CHECK(blocked >> (SIGALRM - 1) & 1 && blocked >> (SIGINT - 1) & 1 && blocked >> (SIGPIPE - 1) & 1);
+		others++;
+	}
+	closedir(tasks);
+	CHECK(others > 0);
+}
+
+int main(void)
+{
+	struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	struct itimerval often = { { 0, 1000 }, { 0, 1000 } };
+	struct pair p;
+
+	/* a handler of ours runs on no thread of the engine, which is loaded in here */
+	ours = getpid();
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	objects();
+	for (int i = 0; i < 3; i++) {
+		connect_pair(&p, i == 1);
+		messages(&p);
+		events(&p);
+		close_pair(&p);
+	}
+	connect_pair(&p, false);
+	full(&p);
+	close_pair(&p);
+	errors();
+	refused();
+	forked();
+	threads();
+	CHECK(!strange);
+	printf("all well\n");
+	return 0;
+}

@@ -1,0 +1,140 @@
+/* Two ends of a connection in one process. */
+#include "walk.h"
+
+#include <arpa/inet.h>
+#include <sched.h>
+
+struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *e;
+
+	CHECK(!rdma_get_cm_event(ch, &e));
+	if (e->event != type) {
+		fprintf(stderr, "event %s, status %d; %s expected\n", rdma_event_str(e->event), e->status, rdma_event_str(type));
+		exit(1);
+	}
+	return e;
+}
+
+static void make_end(struct end *e, struct rdma_cm_id *id, bool with_srq)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 16, .max_sge = 2 } };
+
+	e->id = id;
+	CHECK(e->channel = ibv_create_comp_channel(id->verbs));
+	CHECK(e->cq = ibv_create_cq(id->verbs, 64, e, e->channel, 0));
+	if (with_srq)
+		CHECK(e->srq = ibv_create_srq(id->pd, &srq));
+	attr.send_cq = attr.recv_cq = e->cq;
+	attr.srq = e->srq;
+	CHECK(!rdma_create_qp(id, NULL, &attr));
+	CHECK(e->memory = aligned_alloc(4096, MEMORY));
+	memset(e->memory, 0, MEMORY);
+	CHECK(e->mr = ibv_reg_mr(id->pd, e->memory, MEMORY,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
+}
+
+void connect_pair(struct pair *p, bool with_srq)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 4 };
+	struct rdma_cm_event *e;
+	struct rdma_cm_id *id;
+
+	memset(p, 0, sizeof *p);
+	CHECK(p->events = rdma_create_event_channel());
+	CHECK(!rdma_create_id(p->events, &p->listener, p, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(p->listener, (struct sockaddr *)&any));
+	CHECK(rdma_get_src_port(p->listener));
+	CHECK(!rdma_listen(p->listener, 4));
+	any.sin_port = rdma_get_src_port(p->listener);
+
+	CHECK(!rdma_create_id(p->events, &id, &p->client, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&any, 1000));
+	rdma_ack_cm_event(event_of(p->events, RDMA_CM_EVENT_ADDR_RESOLVED));
+	CHECK(id->verbs && id->port_num == 1);
+	CHECK(!rdma_resolve_route(id, 1000));
+	rdma_ack_cm_event(event_of(p->events, RDMA_CM_EVENT_ROUTE_RESOLVED));
+	make_end(&p->client, id, false);
+	CHECK(!rdma_connect(id, &param));
+
+	e = event_of(p->events, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(e->listen_id == p->listener && e->id->context == p);
+	CHECK(e->param.conn.private_data_len >= 5 && !memcmp(e->param.conn.private_data, "hello", 5));
+	CHECK(e->param.conn.responder_resources == 4 && e->param.conn.initiator_depth == 4);
+	make_end(&p->server, e->id, with_srq);
+	rdma_ack_cm_event(e);
+	param.private_data = "welcome";
+	param.private_data_len = 7;
+	CHECK(!rdma_accept(p->server.id, &param));
+	for (int i = 0; i < 2; i++) {
+		e = event_of(p->events, RDMA_CM_EVENT_ESTABLISHED);
+		if (e->id == p->client.id)
+			CHECK(e->param.conn.private_data_len >= 7 && !memcmp(e->param.conn.private_data, "welcome", 7));
+		rdma_ack_cm_event(e);
+	}
+}
+
+static void close_end(struct end *e)
+{
+	rdma_destroy_qp(e->id);
+	if (e->srq)
+		CHECK(!ibv_destroy_srq(e->srq));
+	CHECK(!ibv_dereg_mr(e->mr));
+	CHECK(!ibv_destroy_cq(e->cq));
+	CHECK(!ibv_destroy_comp_channel(e->channel));
+	CHECK(!rdma_destroy_id(e->id));
+	free(e->memory);
+}
+
+void close_pair(struct pair *p)
+{
+	CHECK(!rdma_disconnect(p->client.id));
+	rdma_ack_cm_event(event_of(p->events, RDMA_CM_EVENT_DISCONNECTED));
+	rdma_ack_cm_event(event_of(p->events, RDMA_CM_EVENT_DISCONNECTED));
+	close_end(&p->client);
+	close_end(&p->server);
+	CHECK(!rdma_destroy_id(p->listener));
+	rdma_destroy_event_channel(p->events);
+}
+
+struct ibv_wc await(struct end *e)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while (!(n = ibv_poll_cq(e->cq, 1, &wc)))
+		sched_yield();
+	CHECK(n == 1);
+	return wc;
+}
+
+void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)e->memory + offset, .length = length, .lkey = e->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	if (e->srq)
+		CHECK(!ibv_post_srq_recv(e->srq, &wr, &bad));
+	else
+		CHECK(!ibv_post_recv(e->id->qp, &wr, &bad));
+}
+
+struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op, uint32_t length)
+{
+	*sge = (struct ibv_sge){ .addr = (uintptr_t)from->memory, .length = length, .lkey = from->mr->lkey };
+	return (struct ibv_send_wr){ .wr_id = 99, .sg_list = sge, .num_sge = 1, .opcode = op, .send_flags = IBV_SEND_SIGNALED };
+}
+
+int post(struct end *e, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad = NULL;
+	int error = ibv_post_send(e->id->qp, wr, &bad);
+
+	CHECK(!error || bad);
+	return error;
+}

@@ -1,0 +1,57 @@
+/* What the programs of test/verbs share: checks, and two ends of a connection in one process. */
+#ifndef WALK_H
+#define WALK_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rdma/rdma_cma.h>
+
+#define CHECK(condition)                                                                                               \
+	do {                                                                                                           \
+		if (!(condition)) {                                                                                    \
+			fprintf(stderr, "%s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__, #condition, errno,           \
+				strerror(errno));                                                                      \
+			exit(1);                                                                                       \
+		}                                                                                                      \
+	} while (0)
+
+/* The call fails with an errno, which it returns or leaves. */
+#define FAILS(call, error)                                                                                             \
+	do {                                                                                                           \
+		errno = 0;                                                                                             \
+		CHECK((call) == (error) || errno == (error));                                                          \
+	} while (0)
+
+#define MEMORY 65536
+
+struct end {
+	struct rdma_cm_id *id;
+	struct ibv_cq *cq;
+	struct ibv_comp_channel *channel;
+	struct ibv_srq *srq;
+	struct ibv_mr *mr;
+	char *memory;
+};
+
+struct pair {
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *listener;
+	struct end client, server;
+};
+
+void connect_pair(struct pair *p, bool with_srq);
+void close_pair(struct pair *p);
+struct ibv_wc await(struct end *e); /* the next completion */
+struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event_type type);
+void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length);
+struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op, uint32_t length);
+int post(struct end *e, struct ibv_send_wr *wr);
+
+#endif

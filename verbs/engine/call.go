@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// call is a copy of a control call, which the program cannot change any more.
+type call struct {
+	op   uint32
+	arg  [ring.CallArgs]uint64
+	data []byte // to the call
+	buf  [ring.CallData]byte
+
+	out [ring.CallArgs]uint64
+	ret []byte // data that goes back
+}
+
+// serve carries out a call and answers it.
+func (e *Engine) serve(from *ring.Call) {
+	c := &call{op: from.Op, arg: from.Arg, buf: from.Data}
+	c.data = c.buf[:min(from.Size, ring.CallData)]
+	err := e.carryOut(c)
+	from.Arg, from.Error = c.out, int32(errnoOf(err))
+	from.Size = uint32(copy(from.Data[:], c.ret))
+	atomic.StoreUint32(&from.State, ring.CallDone)
+	futexWake(&from.State)
+}
+
+const futexWakePrivate = 1 | 128
+
+func futexWake(word *uint32) {
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakePrivate, 1, 0, 0, 0)
+}
+
+// carryOut is one call.
+func (e *Engine) carryOut(c *call) error {
+	switch c.op {
+	case ring.Open:
+		return e.openContext(c)
+	case ring.Close:
+		return e.closeContext(c)
+	case ring.AllocPD:
+		c.out[0] = e.objects.add(e.adapter.AllocPD())
+		return nil
+	case ring.FreePD, ring.DestroySRQ:
+		return e.objects.drop(c.arg[0])
+	case ring.RegMR:
+		return e.register(c)
+	case ring.DeregMR:
+		return e.deregister(c)
+	case ring.AllocMW:
+		return e.allocWindow(c)
+	case ring.BindMW:
+		return e.bindWindow(c)
+	case ring.FreeMW:
+		return e.freeWindow(c)
+	case ring.CreateCQ:
+		return e.createCQ(c)
+	case ring.DestroyCQ:
+		return e.destroyCQ(c)
+	case ring.CreateSRQ:
+		return e.createSRQ(c)
+	case ring.ArmSRQ:
+		return e.armSRQ(c)
+	case ring.CreateQP:
+		return e.createQP(c)
+	case ring.AbortQP:
+		return e.abortQP(c)
+	case ring.DestroyQP:
+		return e.destroyQP(c)
+	case ring.CloseChannel:
+		e.channels.close(int(int64(c.arg[0])))
+		return nil
+	}
+	return e.manage(c)
+}

@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// Events, as enum rdma_cm_event_type numbers them.
+const (
+	cmAddrResolved   = 0
+	cmRouteResolved  = 2
+	cmConnectRequest = 4
+	cmConnectError   = 6
+	cmUnreachable    = 7
+	cmRejected       = 8
+	cmEstablished    = 9
+	cmDisconnected   = 10
+)
+
+// cmID is an rdma_cm_id.
+//
+//	listener:   bind, listen; each request is a new cmID
+//	initiator:  resolve, route, connect
+//	responder:  accept or reject
+type cmID struct {
+	mu        sync.Mutex
+	channel   *channel
+	cookie    uint64
+	local     netip.AddrPort
+	remote    netip.AddrPort
+	held      int           // a socket that keeps the port of bind until listen
+	door      *doorway      // of a listener; of bind, where one was parked
+	listening chan struct{} // of a listener: closed when it does no more
+	request   *rnic.ConnRequest
+	told      map[uint64]*cmID // of a listener: requests that the program has not taken
+	from      *cmID            // of a request: the listener
+	ended     chan struct{}    // of a request: closed by end
+	end       func()           // the request, or the connection that it became, is over
+	qp        *qp
+	stop      context.CancelFunc
+	over      bool // destroyed: nothing is told any more
+}
+
+// manage is a call of the connection manager.
+func (e *Engine) manage(c *call) error {
+	if c.op == ring.CMCreate {
+		c.out[0] = e.objects.add(&cmID{held: -1, channel: e.channels.open(int(int64(c.arg[0]))), cookie: c.arg[1]})
+		return nil
+	}
+	id, err := find[*cmID](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	switch c.op {
+	case ring.CMMigrate:
+		id.move(e.channels.open(int(int64(c.arg[1]))), id.cookie)
+	case ring.Adopt:
+		if !id.adopted(c.arg[0]) {
+			return syscall.EINVAL // the listener is no more
+		}
+		id.move(e.channels.open(int(int64(c.arg[1]))), c.arg[2])
+	case ring.CMDestroy:
+		_ = e.objects.drop(c.arg[0])
+		e.destroyID(id)
+	case ring.CMBind:
+		return e.bind(id, c)
+	case ring.CMResolve:
+		return id.resolve(c)
+	case ring.CMRoute:
+		id.tell(&ring.CMEvent{Type: cmRouteResolved})
+	case ring.CMListen:
+		return e.listen(id, int(c.arg[1]))
+	case ring.CMConnect:
+		return e.connect(id, c)
+	case ring.CMAccept:
+		return e.accept(id, c)
+	case ring.CMReject:
+		return id.reject(c)
+	case ring.CMDisconnect:
+		return id.disconnect()
+	default:
+		return syscall.ENOSYS
+	}
+	return nil
+}
+
+// adopted says whether the program may have the request that it was told of.
+func (id *cmID) adopted(handle uint64) bool {
+	l := id.from
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.told[handle]
+	delete(l.told, handle)
+	return ok
+}
+
+// move has events about the id go to ch from now on.
+func (id *cmID) move(ch *channel, cookie uint64) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.channel, id.cookie = ch, cookie
+}
+
+// tell sends an event about the id.
+func (id *cmID) tell(ev *ring.CMEvent) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.over {
+		return
+	}
+	ev.Cookie = id.cookie
+	putAddr(ev.Local[:], id.local)
+	putAddr(ev.Peer[:], id.remote)
+	sendStruct(id.channel, ev)
+}
+
+// bind takes a local address, and a port. The port is kept by a socket of ours until listen.
+func (e *Engine) bind(id *cmID, c *call) error {
+	at, err := addrOf(c.data)
+	if err != nil || !at.IsValid() {
+		return syscall.EINVAL
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.held >= 0 || id.door != nil {
+		return syscall.EINVAL
+	}
+	if id.door = e.parked.take(listenAddr(at)); id.door != nil {
+		id.local = at
+	} else if id.held, id.local, err = holdPort(at); err != nil {
+		return err
+	}
+	c.ret = c.buf[:putAddr(c.buf[:sockaddrLen6], id.local)]
+	return nil
+}
+
+// holdPort binds a socket, which does not listen, to an address. It says whether that is ours, and
+// picks a port where there is none.
+func holdPort(at netip.AddrPort) (fd int, bound netip.AddrPort, err error) {
+	var addr unix.Sockaddr
+	family := syscall.AF_INET
+	if at.Addr().Is4() {
+		addr = &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
+	} else {
+		zone, _ := strconv.ParseUint(at.Addr().Zone(), 10, 32)
+		family, addr = syscall.AF_INET6, &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16(), ZoneId: uint32(zone)}
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, at, err
+	}
+	if err = cmp.Or(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, addr)); err == nil {
+		addr, err = unix.Getsockname(fd)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, at, err
+	}
+	switch a := addr.(type) {
+	case *unix.SockaddrInet4:
+		return fd, netip.AddrPortFrom(at.Addr(), uint16(a.Port)), nil
+	case *unix.SockaddrInet6:
+		return fd, netip.AddrPortFrom(at.Addr(), uint16(a.Port)), nil
+	}
+	return fd, at, nil
+}
+
+// releasePort gives the port back.
+func (id *cmID) releasePort() {
+	if id.held >= 0 {
+		_ = unix.Close(id.held)
+		id.held = -1
+	}
+}
+
+// resolve finds the local address towards a destination: the kernel knows its routes, and asks for
+// nothing on the wire when a datagram socket is connected.
+func (id *cmID) resolve(c *call) error {
+	n := min(c.arg[1], uint64(len(c.data)))
+	src, err := addrOf(c.data[:n])
+	if err != nil {
+		return err
+	}
+	dst, err := addrOf(c.data[n:])
+	if err != nil || !dst.IsValid() {
+		return syscall.EINVAL
+	}
+	d := net.Dialer{}
+	if src.IsValid() && !src.Addr().IsUnspecified() {
+		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(src.Addr(), 0))
+	}
+	probe, err := d.Dial("udp", dst.String())
+	if err != nil {
+		return err
+	}
+	local := probe.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	_ = probe.Close()
+	id.mu.Lock()
+	id.local, id.remote = netip.AddrPortFrom(local, src.Port()), dst
+	id.mu.Unlock()
+	c.ret = c.buf[:putAddr(c.buf[:sockaddrLen6], id.local)]
+	id.tell(&ring.CMEvent{Type: cmAddrResolved})
+	return nil
+}
+
+// destroyID ends what the id alone holds. Its queue pair is destroyed by a call of its own.
+func (e *Engine) destroyID(id *cmID) {
+	id.mu.Lock()
+	id.over = true
+	id.releasePort()
+	request, stop, listening := id.request, id.stop, id.listening
+	id.request = nil
+	id.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if listening != nil {
+		<-listening
+	}
+	if id.door != nil {
+		id.door.giveBack(&e.objects, id)
+		e.parked.park(listenAddr(id.local), id.door)
+	}
+	if request != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
+		_ = request.Reject(ctx, nil) // nobody will answer it
+		cancel()
+		id.end()
+	}
+}

@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// Bounds of what a call or a goroutine waits for.
+const (
+	connectWait = 60 * time.Second
+	acceptWait  = 15 * time.Second
+	rejectWait  = 5 * time.Second
+)
+
+// readDepthMax is what responder_resources and initiator_depth are cut to; 255 asks for the most.
+const readDepthMax = 128
+
+// listen waits for connections where bind has said.
+func (e *Engine) listen(id *cmID, backlog int) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.listening != nil || id.over {
+		return syscall.EINVAL
+	}
+	if backlog <= 0 || backlog > rnic.BacklogDefault*8 {
+		backlog = rnic.BacklogDefault
+	}
+	if id.door == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+		defer cancel()
+		id.releasePort()
+		l, err := e.adapter.Listen(ctx, listenAddr(id.local), rnic.ListenOptions{Backlog: backlog})
+		if err != nil {
+			return err
+		}
+		id.door = &doorway{Listener: l}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	id.local, id.stop = netip.AddrPortFrom(id.local.Addr(), id.door.Addr().Port()), stop
+	id.listening = make(chan struct{})
+	id.told = map[uint64]*cmID{}
+	go e.serveListener(ctx, id)
+	return nil
+}
+
+// listenAddr is where a listener listens that was bound to local.
+func listenAddr(local netip.AddrPort) string {
+	host := ""
+	switch {
+	case local.IsValid() && !local.Addr().IsUnspecified():
+		host = local.Addr().String()
+	case local.IsValid() && local.Addr().Is4():
+		host = "0.0.0.0"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(local.Port())))
+}
+
+// serveListener makes an id of each request, and tells of it, until ctx ends.
+func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
+	defer close(listener.listening)
+	d := listener.door
+	for {
+		r, err := d.next(ctx)
+		if err != nil {
+			return
+		}
+		id := &cmID{held: -1, request: r, from: listener, local: r.Local(), remote: r.Remote(), ended: make(chan struct{})}
+		id.end = sync.OnceFunc(func() { close(id.ended) })
+		d.came(id.ended)
+		ev := &ring.CMEvent{Type: cmConnectRequest, Request: e.objects.add(id)}
+		ird, ord, ok := r.ReadDepths()
+		if !ok {
+			ird, ord = readDepthMax, readDepthMax
+		}
+		ev.ResponderResources, ev.InitiatorDepth = depth(ord), depth(ird)
+		ev.PrivateSize = uint16(copy(ev.Private[:], r.PrivateData()))
+		listener.tellOf(ev, id)
+	}
+}
+
+// tellOf tells of a request, with its addresses. It waits in told until the program has taken it.
+func (id *cmID) tellOf(ev *ring.CMEvent, request *cmID) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.told[ev.Request] = request
+	if id.over {
+		return
+	}
+	ev.Cookie = id.cookie
+	putAddr(ev.Local[:], request.local)
+	putAddr(ev.Peer[:], request.remote)
+	sendStruct(id.channel, ev)
+}
+
+func depth(n int) uint8 { return uint8(min(n, readDepthMax)) }
+
+// paramOf is how a call of connect or accept wants it.
+func paramOf(c *call) rnic.ConnParam {
+	return rnic.ConnParam{
+		PrivateData: append([]byte(nil), c.data...), PeerToPeer: true,
+		IRD: int(min(c.arg[2], readDepthMax)), ORD: int(min(c.arg[3], readDepthMax)),
+	}
+}
+
+// take makes q the id's queue pair.
+func (id *cmID) take(e *Engine, handle uint64) (*qp, error) {
+	q, err := find[*qp](&e.objects, handle)
+	if err != nil {
+		return nil, err
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.qp != nil || id.over {
+		return nil, syscall.EINVAL
+	}
+	id.qp = q
+	return q, nil
+}
+
+// connect begins to connect, and tells later what came of it.
+func (e *Engine) connect(id *cmID, c *call) error {
+	q, err := id.take(e, c.arg[1])
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectWait)
+	id.mu.Lock()
+	id.stop = cancel
+	addr := id.remote.String()
+	id.mu.Unlock()
+	param := paramOf(c)
+	go func() {
+		defer cancel()
+		if err := q.rnic.Connect(ctx, addr, param); err != nil {
+			id.tellFailure(err)
+			return
+		}
+		id.established(q, q.rnic.PeerPrivateData())
+	}()
+	return nil
+}
+
+// tellFailure says why there is no connection, as the kernel's iWARP connection manager does.
+func (id *cmID) tellFailure(err error) {
+	ev := &ring.CMEvent{Type: cmConnectError, Status: -int32(errnoOf(err))}
+	var rejected *rnic.RejectedError
+	switch {
+	case errors.As(err, &rejected):
+		ev.Type = cmRejected
+		ev.PrivateSize = uint16(copy(ev.Private[:], rejected.PrivateData))
+	case errors.Is(err, stack.ErrRefused), errors.Is(err, stack.ErrReset):
+		ev.Type = cmRejected
+	case errors.Is(err, stack.ErrTimeout), errors.Is(err, stack.ErrNoRoute), errors.Is(err, stack.ErrNetUnreachable),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, rnic.ErrStartupTimeout):
+		ev.Type = cmUnreachable
+	}
+	id.tell(ev)
+}
+
+// established tells of a connection in service, and then of its end.
+func (id *cmID) established(q *qp, private []byte) {
+	s := q.rnic.Startup()
+	ev := &ring.CMEvent{Type: cmEstablished, ResponderResources: depth(s.IRD), InitiatorDepth: depth(s.ORD)}
+	ev.PrivateSize = uint16(copy(ev.Private[:], private))
+	id.mu.Lock()
+	if local := q.rnic.LocalAddr(); local.IsValid() {
+		id.local, id.remote = local, q.rnic.RemoteAddr()
+	}
+	id.mu.Unlock()
+	id.tell(ev)
+	q.rnic.Doorbell() // for what was posted meanwhile
+	go func() {
+		<-q.rnic.Done()
+		id.tell(&ring.CMEvent{Type: cmDisconnected})
+		if id.end != nil {
+			id.end()
+		}
+	}()
+}
+
+// accept answers a request. It returns at once: the answer may wait for the peer.
+func (e *Engine) accept(id *cmID, c *call) error {
+	id.mu.Lock()
+	r := id.request
+	id.mu.Unlock()
+	if r == nil {
+		return syscall.EINVAL
+	}
+	q, err := id.take(e, c.arg[1])
+	if err != nil {
+		return err // the request stays, for another queue pair
+	}
+	id.mu.Lock()
+	id.request = nil
+	id.mu.Unlock()
+	param := paramOf(c)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+		defer cancel()
+		if err := r.Accept(ctx, q.rnic, param); err != nil {
+			id.end()
+			id.tellFailure(err)
+			return
+		}
+		id.established(q, nil)
+	}()
+	return nil
+}
+
+func (id *cmID) reject(c *call) error {
+	id.mu.Lock()
+	r := id.request
+	id.request = nil
+	id.mu.Unlock()
+	if r == nil {
+		return syscall.EINVAL
+	}
+	defer id.end()
+	ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
+	defer cancel()
+	return r.Reject(ctx, c.data)
+}
+
+// disconnect begins to end the connection in order.
+func (id *cmID) disconnect() error {
+	id.mu.Lock()
+	q := id.qp
+	id.mu.Unlock()
+	if q == nil {
+		return syscall.EINVAL
+	}
+	q.rnic.Disconnect()
+	return nil
+}

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// cq is a ring of completions that the program empties.
+//
+//	rnic, any goroutine --put: take a position, fill the entry, write its seq--> program
+//
+// It holds as many completions as it has entries, as ibv_create_cq(3) has it: what does not fit is
+// lost, and IBV_EVENT_CQ_ERR told.
+type cq struct {
+	*mapping
+	head    *ring.CQ
+	entries []ring.CQE
+	tail    atomic.Uint32 // positions taken
+	notify  atomic.Pointer[channel]
+	cookie  uint64
+	ctx     *opened
+	lost    atomic.Bool
+	rnic    *rnic.CompletionQueue
+}
+
+func (e *Engine) createCQ(c *call) error {
+	depth := c.arg[0]
+	ctx, err := find[*opened](&e.objects, c.arg[3])
+	if err != nil {
+		return err
+	}
+	if depth < 1 || depth > rnic.CQDepthMax {
+		return syscall.EINVAL
+	}
+	q := &cq{cookie: c.arg[2], ctx: ctx}
+	if q.mapping, q.head, q.entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
+		return err
+	}
+	if fd := int(int64(c.arg[1])); fd >= 0 {
+		q.notify.Store(e.channels.open(fd))
+	}
+	q.rnic = e.adapter.CreateCQSink(q.put)
+	c.out[0], c.out[1], c.out[2] = e.objects.add(q), q.addr(), uint64(len(q.entries))
+	return nil
+}
+
+func (e *Engine) destroyCQ(c *call) error {
+	q, err := take[*cq](&e.objects, c.arg[0])
+	if err == nil {
+		q.notify.Store(nil)
+		q.release()
+	}
+	return err
+}
+
+// put is one completion. Several goroutines call it at once. What the program has done to the
+// entries, and to head, matters to nobody but itself.
+func (q *cq) put(c rnic.Completion) {
+	size := uint32(len(q.entries))
+	var at uint32
+	for {
+		at = q.tail.Load()
+		if at-atomic.LoadUint32(&q.head.Head) >= size {
+			if !q.lost.Swap(true) {
+				q.ctx.tell(eventCQError, q.cookie)
+			}
+			return
+		}
+		if q.tail.CompareAndSwap(at, at+1) {
+			break
+		}
+	}
+	e := &q.entries[at&(size-1)]
+	e.ID, e.QPNum, e.Length, e.Op, e.Status, e.Invalidated = c.ID, c.QP, c.Len, uint8(c.Op), uint8(c.Status), uint32(c.Invalidated)
+	e.Flags = 0
+	if c.Solicited {
+		e.Flags |= ring.CQESolicited
+	}
+	if c.WithImmediate {
+		e.Flags |= ring.CQEImmediate
+		e.Immediate = c.Immediate
+	}
+	atomic.StoreUint32(&e.Seq, at+1) // and then armed is read; the program arms and then polls
+	if armed := atomic.LoadUint32(&q.head.Armed); armed != ring.Disarmed {
+		q.wake(armed, c.Solicited || c.Status != rnic.Success)
+	}
+}
+
+// wake tells the program's channel once for each time that it has armed.
+func (q *cq) wake(armed uint32, urgent bool) {
+	if armed == ring.ArmedSolicited && !urgent || !atomic.CompareAndSwapUint32(&q.head.Armed, armed, ring.Disarmed) {
+		return
+	}
+	if ch := q.notify.Load(); ch != nil && ch.hold() {
+		ch.send((*[8]byte)(unsafe.Pointer(&q.cookie))[:])
+		ch.release()
+	}
+}

@@ -1,0 +1,30 @@
+// Package engine carries out what a program asks of libibverbs and librdmacm: it serves the area and
+// the rings that the C library (verbs/shim) shares with it, over an rnic.Adapter. It stands above
+// rnic and knows nothing of the C structs; verbs/cshared makes a library of it.
+//
+//	program's thread                             engine
+//	ibv_post_send --entry--> send queue --qp.Sends--> rnic, on the goroutine that drives the connection
+//	              --doorbell bit, wake_fd------> Engine.run --QueuePair.Doorbell
+//	ibv_post_recv --entry--> receive queue --qp.Recvs--> rnic, when octets arrive
+//	ibv_poll_cq <--entry-- completion ring <--cq.put-- rnic
+//	everything else: a Call, which Engine.run hands to a goroutine
+//
+// Its files, in reading order:
+//
+//	engine.go   Serve: calls and doorbells
+//	call.go     control calls
+//	handle.go   numbers for objects
+//	memory.go   domains, regions, windows
+//	channel.go  events to the program
+//	mapping.go  memory of rings
+//	cq.go       completion rings
+//	queue.go    work requests from a ring
+//	qp.go       queue pairs
+//	srq.go      shared receive queues
+//	async.go    asynchronous events
+//	cm.go       connections: ids, addresses
+//	cmconn.go   connections: listen, connect, accept, and their end
+//	parking.go  listeners between two rdma_listen
+//	sockaddr.go addresses as C has them
+//	errno.go    errors as C has them
+package engine

@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// A wait here has no bound of its own: go test's -timeout ends one that is for ever, and shows where everybody stands.
+
+// program is the other side of an engine, as the C library is.
+type program struct {
+	t      *testing.T
+	area   *ring.Area
+	engine *Engine
+	events int // a socket on which asynchronous events come
+	ctx    uint64
+	pd     uint64
+}
+
+func newProgram(t *testing.T) *program {
+	t.Helper()
+	p := &program{t: t, area: &ring.Area{}}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	require.NoError(t, err)
+	p.area.WakeFD = int32(fd)
+	p.engine, err = newEngine(p.area)
+	require.NoError(t, err)
+	go p.engine.run()
+	mine, theirs := p.channel()
+	p.events = mine
+	p.ctx = p.do(ring.Open, uint64(theirs))[0]
+	p.pd = p.do(ring.AllocPD)[0]
+	return p
+}
+
+func (p *program) channel() (mine, theirs int) {
+	p.t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = unix.Close(fds[0]) })
+	return fds[0], fds[1]
+}
+
+// call makes a control call and waits for its answer.
+func (p *program) call(op uint32, data []byte, args ...uint64) (out [ring.CallArgs]uint64, err syscall.Errno) {
+	p.t.Helper()
+	c := &p.area.Calls[0]
+	c.Op, c.Size = op, uint32(copy(c.Data[:], data))
+	c.Arg = [ring.CallArgs]uint64{}
+	copy(c.Arg[:], args)
+	atomic.StoreUint32(&c.State, ring.CallPosted)
+	p.wake()
+	for s := atomic.LoadUint32(&c.State); s != ring.CallDone; s = atomic.LoadUint32(&c.State) {
+		futexWait(&c.State, s)
+	}
+	return c.Arg, syscall.Errno(c.Error)
+}
+
+// do is a call that must succeed.
+func (p *program) do(op uint32, args ...uint64) [ring.CallArgs]uint64 {
+	p.t.Helper()
+	out, err := p.call(op, nil, args...)
+	require.Zero(p.t, err, "call %d: %v", op, err)
+	return out
+}
+
+func (p *program) wake() {
+	if atomic.LoadUint32(&p.area.Sleeping) != 0 {
+		_, _ = unix.Write(int(p.area.WakeFD), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// futexWait sleeps while *word is was.
+func futexWait(word *uint32, was uint32) {
+	const wait = 0 | 128 // private
+	_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wait, uintptr(was), 0, 0, 0)
+}
+
+// until looks again and again, for what nobody tells.
+func until(cond func() bool) {
+	for !cond() {
+		runtime.Gosched()
+	}
+}
+
+// ring rings a queue pair's doorbell.
+func (p *program) ring(q *testQP) {
+	atomic.OrUint64(&p.area.Doorbells[q.bit/64], 1<<(q.bit%64))
+	atomic.OrUint64(&p.area.Summary, 1<<(q.bit/64))
+	p.wake()
+}
+
+// at is what lies at an address that the engine has told.
+func at[T any](addr uint64) *T { return (*T)(pointer(addr)) }
+
+func entries[T any](addr uint64, header uintptr, n uint64) []T {
+	return unsafe.Slice((*T)(unsafe.Add(pointer(addr), header)), n)
+}
+
+// testQP is a queue pair with the program's view of its rings.
+type testQP struct {
+	handle, bit uint64
+	sq, rq      *ring.Queue
+	sends       []ring.WQE
+	cq          *ring.CQ
+	done        []ring.CQE
+}
+
+func (p *program) newQP() *testQP {
+	p.t.Helper()
+	c := p.do(ring.CreateCQ, 64, ^uint64(0), 1, p.ctx)
+	o := p.do(ring.CreateQP, p.pd, c[0], c[0], 0, 16, 16, 4, 64, 7, p.ctx)
+	return &testQP{
+		handle: o[0], bit: o[2], sq: at[ring.Queue](o[3]), rq: at[ring.Queue](o[5]),
+		sends: entries[ring.WQE](o[3], unsafe.Sizeof(ring.Queue{}), o[4]),
+		cq:    at[ring.CQ](c[1]), done: entries[ring.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2]),
+	}
+}
+
+// A queue pair is destroyed while the engine sleeps, many times: the call always returns.
+func TestDestroyWakesTheEngine(t *testing.T) {
+	p := newProgram(t)
+	for range 200 {
+		q := p.newQP()
+		until(func() bool { return atomic.LoadUint32(&p.area.Sleeping) != 0 })
+		p.do(ring.DestroyQP, q.handle)
+	}
+}
+
+// What whenQuiet wants run is in its queue before it wakes run, which looks once and may sleep again; and it returns when that was
+// done. Here nobody serves the queue, and waking blocks, as the pipe in the eventfd's place is full.
+func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
+	var fds [2]int
+	require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+	for err := error(nil); err == nil; {
+		_, err = unix.Write(fds[1], make([]byte, 4096))
+	}
+	r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
+	e := &Engine{wake: w, quiet: make(chan func(), 1)}
+	var ran atomic.Bool
+	returned := make(chan bool)
+	go func() {
+		e.whenQuiet(func() { ran.Store(true) })
+		returned <- ran.Load()
+	}()
+	f := <-e.quiet
+	_, err := r.Read(make([]byte, 1<<20))
+	require.NoError(t, err)
+	f()
+	require.True(t, <-returned)
+}
+
+// Calls with handles of nothing, or of something else, are refused.
+func TestWrongHandles(t *testing.T) {
+	p := newProgram(t)
+	for op := uint32(0); op <= ring.Adopt+1; op++ {
+		switch op {
+		case ring.Open, ring.AllocPD, ring.CMCreate, ring.CloseChannel:
+			continue
+		}
+		for _, handle := range []uint64{0, 1 << 40} {
+			_, err := p.call(op, nil, handle, handle, handle)
+			require.NotZero(t, err, "call %d", op)
+		}
+	}
+	_, err := p.call(ring.DeregMR, nil, p.pd)
+	require.Equal(t, syscall.EINVAL, err)
+}
+
+// Memory that the program does not have, or may not write, is not registered.
+func TestRegisterWhatIsNotThere(t *testing.T) {
+	p := newProgram(t)
+	const page = 4096
+	m, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	addr := uint64(uintptr(unsafe.Pointer(&m[0])))
+	p.do(ring.RegMR, p.pd, addr, 2*page, addr, accessRemoteRead)
+	_, errno := p.call(ring.RegMR, nil, p.pd, addr, 2*page, addr, accessLocalWrite)
+	require.Equal(t, syscall.EFAULT, errno, "read-only memory")
+	_, errno = p.call(ring.RegMR, nil, p.pd, 1<<46, page, 1<<46, accessLocalWrite)
+	require.Equal(t, syscall.EFAULT, errno, "no memory")
+	_, errno = p.call(ring.RegMR, nil, p.pd, addr, 2*page, addr, accessRemoteWrite)
+	require.Equal(t, syscall.EINVAL, errno, "remote without local write")
+}
+
+// Whatever a program writes into its send ring ends its own queue pair at most: the engine goes on.
+func TestHostileRing(t *testing.T) {
+	p := newProgram(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range 300 {
+		q := p.newQP()
+		p.do(ring.AbortQP, q.handle) // over: what is posted is taken at the doorbell
+		for i := range q.sends {
+			words := (*[8]uint64)(unsafe.Pointer(&q.sends[i]))
+			for j := range words {
+				words[j] = rng.Uint64() >> rng.IntN(64)
+			}
+		}
+		atomic.StoreUint32(&q.sq.Tail, rng.Uint32()>>rng.IntN(32))
+		atomic.StoreUint32(&q.cq.Head, rng.Uint32()>>rng.IntN(32))
+		p.ring(q)
+		p.do(ring.DestroyQP, q.handle)
+	}
+}
+
+// Requests that are over complete as flushed, each once, in their order.
+func TestFlushedAtTheDoorbell(t *testing.T) {
+	p := newProgram(t)
+	q := p.newQP()
+	p.do(ring.AbortQP, q.handle)
+	for i := range 5 {
+		q.sends[i] = ring.WQE{ID: uint64(100 + i), Op: ring.OpSend, Flags: ring.Signaled}
+	}
+	atomic.StoreUint32(&q.sq.Tail, 5)
+	p.ring(q)
+	until(func() bool { return atomic.LoadUint32(&q.done[4].Seq) == 5 })
+	for i := range 5 {
+		require.EqualValues(t, 100+i, q.done[i].ID)
+		require.EqualValues(t, rnic.Flushed, q.done[i].Status)
+	}
+	require.EqualValues(t, 5, atomic.LoadUint32(&q.sq.Head))
+}
+
+// A completion queue that is full loses completions and says so once.
+func TestCQOverflow(t *testing.T) {
+	p := newProgram(t)
+	c := p.do(ring.CreateCQ, 2, ^uint64(0), 42, p.ctx)
+	q, err := find[*cq](&p.engine.objects, c[0])
+	require.NoError(t, err)
+	for i := range 5 {
+		q.put(rnic.Completion{ID: uint64(i)})
+	}
+	var ev ring.AsyncEvent
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))
+	n, err := unix.Read(p.events, b)
+	require.NoError(t, err)
+	require.Equal(t, len(b), n)
+	require.Equal(t, ring.AsyncEvent{Cookie: 42, Type: eventCQError}, ev)
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(p.events), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), syscall.MSG_DONTWAIT, 0, 0)
+	require.Equal(t, syscall.EAGAIN, errno, "no second event")
+}
+
+// A channel whose reader is slow gets all events, in order.
+func TestSlowChannel(t *testing.T) {
+	p := newProgram(t)
+	mine, theirs := p.channel()
+	ch := p.engine.channels.open(theirs)
+	const count = 5000
+	for i := range uint64(count) {
+		sendStruct(ch, &i)
+	}
+	for i := range uint64(count) {
+		var got uint64
+		_, err := unix.Read(mine, unsafe.Slice((*byte)(unsafe.Pointer(&got)), 8))
+		require.NoError(t, err)
+		require.Equal(t, i, got)
+	}
+}
+
+// A ring that says what cannot be is not read any more, and the program is told.
+func TestBrokenRing(t *testing.T) {
+	for name, breakIt := range map[string]func(q *testQP) (tail uint32){
+		"more entries than there are": func(q *testQP) uint32 { return uint32(len(q.sends)) + 1 },
+		"ranges that are not there":   func(q *testQP) uint32 { q.sends[0].More = 3; return 1 },
+		"more ranges than allowed":    func(q *testQP) uint32 { q.sends[0].More = 4; return 2 },
+		"inline data that is not there": func(q *testQP) uint32 {
+			q.sends[0].Flags, q.sends[0].Local.Length = ring.Inline, 64
+			return 1
+		},
+		"more inline data than allowed": func(q *testQP) uint32 {
+			q.sends[0].Flags, q.sends[0].Local.Length = ring.Inline, 65
+			return 3
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgram(t)
+			q := p.newQP()
+			p.do(ring.AbortQP, q.handle)
+			for i := range q.sends {
+				q.sends[i] = ring.WQE{Op: ring.OpSend, Flags: ring.Signaled}
+			}
+			atomic.StoreUint32(&q.sq.Tail, breakIt(q))
+			p.ring(q)
+			var ev ring.AsyncEvent
+			_, err := unix.Read(p.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev)))
+			require.NoError(t, err)
+			require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, ev)
+			require.Zero(t, atomic.LoadUint32(&q.sq.Head))
+			require.Zero(t, atomic.LoadUint32(&q.done[0].Seq))
+		})
+	}
+}

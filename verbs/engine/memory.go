@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// Access flags as enum ibv_access_flags numbers them. ON_DEMAND, HUGETLB and the optional ones ask
+// for nothing that a region of ours would have otherwise.
+const (
+	accessLocalWrite = 1 << iota
+	accessRemoteWrite
+	accessRemoteRead
+	accessRemoteAtomic
+	accessWindows
+	accessZeroBased
+	accessKnown = 1<<8 - 1 | 0x3ff<<20
+)
+
+// accessOf is flags as rnic has them. An atomic needs both remote rights here.
+func accessOf(flags uint64) (a rnic.Access) {
+	for _, f := range []struct {
+		flag uint64
+		a    rnic.Access
+	}{
+		{accessLocalWrite, rnic.LocalWrite},
+		{accessRemoteWrite, rnic.RemoteWrite},
+		{accessRemoteRead, rnic.RemoteRead},
+		{accessRemoteAtomic, rnic.RemoteRead | rnic.RemoteWrite},
+	} {
+		if flags&f.flag != 0 {
+			a |= f.a
+		}
+	}
+	return a
+}
+
+// memoryAt is memory of the program's.
+func memoryAt(addr, length uint64) []byte {
+	return unsafe.Slice((*byte)(pointer(addr)), length)
+}
+
+// pointer is addr, which is no Go memory.
+func pointer(addr uint64) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) //nolint:govet // an address that C gave us
+}
+
+// register makes a region. RegisterWith has the kernel look whether the program may reach its
+// memory.
+func (e *Engine) register(c *call) error {
+	pd, err := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	addr, length, iova, flags := c.arg[1], c.arg[2], c.arg[3], c.arg[4]
+	switch {
+	case addr == 0, length == 0, length > 1<<47, addr > 1<<47-length, flags&^accessKnown != 0,
+		flags&(accessRemoteWrite|accessRemoteAtomic) != 0 && flags&accessLocalWrite == 0: // ibv_reg_mr(3)
+		return syscall.EINVAL
+	}
+	opt := rnic.RegisterOptions{Access: accessOf(flags), Base: iova}
+	if flags&accessWindows != 0 {
+		opt.Windows = rnic.RemoteRead | rnic.RemoteWrite
+		if flags&accessLocalWrite == 0 {
+			opt.Windows = rnic.RemoteRead
+		}
+	}
+	m, err := pd.RegisterWith(memoryAt(addr, length), opt)
+	if err != nil {
+		return err
+	}
+	c.out[0], c.out[1] = e.objects.add(m), uint64(m.STag())
+	return nil
+}
+
+// deregister returns when nobody places into the region any more.
+func (e *Engine) deregister(c *call) error {
+	m, err := take[*rnic.MemoryRegion](&e.objects, c.arg[0])
+	if err == nil {
+		m.Deregister()
+	}
+	return err
+}
+
+func (e *Engine) allocWindow(c *call) error {
+	pd, err := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	w, err := pd.NewWindow()
+	if err == nil {
+		c.out[0], c.out[1] = e.objects.add(w), uint64(w.STag())
+	}
+	return err
+}
+
+// bindWindow lays a window of type 1 over part of a region; of no octets it unbinds.
+func (e *Engine) bindWindow(c *call) error {
+	w, err := find[*rnic.Window](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	addr, length, flags := c.arg[2], c.arg[3], c.arg[4]
+	if length == 0 {
+		w.Unbind()
+		c.out[0] = uint64(w.STag())
+		return nil
+	}
+	m, err := find[*rnic.MemoryRegion](&e.objects, c.arg[1])
+	if err != nil {
+		return err
+	}
+	if off := addr - m.Base(); addr < m.Base() || off > uint64(m.Len()) || length > uint64(m.Len())-off {
+		return syscall.EINVAL
+	}
+	base := addr
+	if flags&accessZeroBased != 0 {
+		base = 0
+	}
+	stag, err := w.Bind(m, rnic.WindowOptions{Off: int(addr - m.Base()), Len: int(length), Base: base, Access: accessOf(flags) &^ rnic.LocalWrite})
+	c.out[0] = uint64(stag)
+	return err
+}
+
+func (e *Engine) freeWindow(c *call) error {
+	w, err := take[*rnic.Window](&e.objects, c.arg[0])
+	if err == nil {
+		w.Free()
+	}
+	return err
+}

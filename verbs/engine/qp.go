@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// qp is a queue pair with its rings. It is its QueuePair's WorkSource.
+type qp struct {
+	engine       *Engine
+	rnic         *rnic.QueuePair
+	sends, recvs *queue
+	scq, rcq     *cq
+	ctx          *opened
+	cookie       uint64
+	bit          int
+	shared       bool        // buffers come from an SRQ
+	half         bool        // the Write of the request in hand was posted, its immediate data was not
+	gone         atomic.Bool // destroyed: the program's rings are not looked at any more
+	abort        sync.Once
+	watched      chan struct{} // closed when watch has returned
+}
+
+// Limits of a queue pair; the shim tells them as the device's.
+const (
+	sgeMax    = 16
+	inlineMax = 512
+	depthMax  = rnic.QueueDepthMax
+)
+
+func (e *Engine) createQP(c *call) error {
+	q, opt, err := e.qpOf(c)
+	if err != nil {
+		return err
+	}
+	if q.rnic, err = e.adapter.CreateQP(opt); err != nil {
+		q.sends.release()
+		q.recvs.release()
+		return err
+	}
+	if q.bit = e.takeBit(q); q.bit < 0 {
+		q.sends.release()
+		q.recvs.release()
+		q.rnic.Abort()
+		return syscall.ENOMEM
+	}
+	q.scq.hold()
+	q.rcq.hold()
+	go q.watch()
+	c.out = [ring.CallArgs]uint64{
+		e.objects.add(q), uint64(q.rnic.Number()), uint64(q.bit), q.sends.addr(), uint64(len(q.sends.entries)), q.recvs.addr(), uint64(len(q.recvs.entries)),
+	}
+	return nil
+}
+
+// qpOf is what c asks for, with its rings.
+func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
+	pd, err1 := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
+	scq, err2 := find[*cq](&e.objects, c.arg[1])
+	rcq, err3 := find[*cq](&e.objects, c.arg[2])
+	ctx, err4 := find[*opened](&e.objects, c.arg[9])
+	sdepth, rdepth, ranges, inline := c.arg[4], c.arg[5], c.arg[6], c.arg[7]
+	if err := errors.Join(err1, err2, err3, err4); err != nil || sdepth > depthMax || rdepth > depthMax || ranges > sgeMax || inline > inlineMax {
+		return nil, rnic.QPOptions{}, syscall.EINVAL
+	}
+	q := &qp{engine: e, scq: scq, rcq: rcq, ctx: ctx, cookie: c.arg[8], watched: make(chan struct{})}
+	opt := rnic.QPOptions{
+		PD: pd, SendCQ: scq.rnic, RecvCQ: rcq.rnic, SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
+		SGEMax: max(2, int(ranges)), InlineMax: max(1, int(inline)), Source: q,
+	}
+	if c.arg[3] != 0 {
+		s, err := find[*srq](&e.objects, c.arg[3])
+		if err != nil {
+			return nil, opt, err
+		}
+		opt.SRQ, opt.RecvDepth, q.shared = s.rnic, min(s.rnic.Depth(), depthMax), true
+	}
+	var err error
+	if q.sends, err = newQueue(opt.SendDepth, opt.SGEMax, opt.InlineMax); err != nil {
+		return nil, opt, err
+	}
+	if q.recvs, err = newQueue(opt.RecvDepth, opt.SGEMax, 0); err != nil {
+		q.sends.release()
+	}
+	return q, opt, err
+}
+
+// takeBit gives q a doorbell; -1: all are taken.
+func (e *Engine) takeBit(q *qp) int {
+	for i := range e.qps {
+		if e.qps[i].CompareAndSwap(nil, q) {
+			return i
+		}
+	}
+	return -1
+}
+
+// SendsWait is rnic's question whether the program has posted requests.
+func (q *qp) SendsWait() bool { return !q.gone.Load() && (q.half || q.sends.waits()) }
+
+// Sends posts them.
+func (q *qp) Sends(f rnic.Feed) {
+	s := q.sends
+	for !q.gone.Load() {
+		n := s.peek()
+		if n == 0 {
+			q.checkBroken(s)
+			return
+		}
+		if q.half {
+			s.immediate()
+		}
+		err := f.Send(&s.wr)
+		switch {
+		case errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState):
+			return
+		case err != nil:
+			q.impossible(&s.wr)
+		case s.entry.Op == ring.OpWriteImmediate && !q.half:
+			q.half = true
+			continue
+		}
+		q.half = false
+		s.taken(n)
+	}
+}
+
+// Recvs posts the receive buffers that the program has.
+func (q *qp) Recvs(f rnic.Feed) {
+	r := q.recvs
+	for !q.gone.Load() {
+		n := r.peek()
+		if n == 0 {
+			q.checkBroken(r)
+			return
+		}
+		err := f.Recv(&r.wr)
+		if errors.Is(err, rnic.ErrRecvQueueFull) {
+			return
+		}
+		if err != nil {
+			q.impossible(&r.wr)
+		}
+		r.taken(n)
+	}
+}
+
+// impossible completes a request that the connection cannot have, as a Read without a depth for it,
+// and ends the connection.
+func (q *qp) impossible(wr *rnic.WorkRequest) {
+	to := q.scq
+	if wr.Op == rnic.OpRecv {
+		to = q.rcq
+	}
+	to.put(rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op, Status: rnic.LocalOperation})
+	q.endSoon()
+}
+
+// checkBroken ends the connection of a queue pair whose ring says what cannot be.
+func (q *qp) checkBroken(s *queue) {
+	if s.broken {
+		q.endSoon()
+	}
+}
+
+// endSoon aborts on a goroutine of its own: the driver's must not.
+func (q *qp) endSoon() {
+	q.abort.Do(func() {
+		q.ctx.tell(eventQPFatal, q.cookie)
+		go q.rnic.Abort()
+	})
+}
+
+// watch waits for the end. What the program posts from then on needs a doorbell, and what it posted
+// before it could see that gets one here.
+func (q *qp) watch() {
+	defer close(q.watched)
+	<-q.rnic.Done()
+	atomic.StoreUint32(&q.sends.shared.Over, 1)
+	atomic.StoreUint32(&q.recvs.shared.Over, 1)
+	q.rnic.Doorbell()
+}
+
+func (e *Engine) abortQP(c *call) error {
+	q, err := find[*qp](&e.objects, c.arg[0])
+	if err == nil {
+		q.rnic.Abort()
+		<-q.rnic.Done()
+	}
+	return err
+}
+
+// How long the connection of a destroyed queue pair may take to end in order: the program waits so
+// long, and the rest goes on without it.
+const (
+	destroyWait = 200 * time.Millisecond
+	lingerMax   = 10 * time.Second
+)
+
+// destroyQP ends the connection in order: what was sent last may still be on its way. The rings
+// stay until nobody can use them.
+func (e *Engine) destroyQP(c *call) error {
+	q, err := take[*qp](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	q.gone.Store(true)
+	e.whenQuiet(func() { e.qps[q.bit].Store(nil) })
+	ended := make(chan struct{})
+	go q.windUp(ended)
+	select {
+	case <-ended:
+	case <-time.After(destroyWait):
+	}
+	return nil
+}
+
+func (q *qp) windUp(ended chan<- struct{}) {
+	if q.rnic.State() == rnic.Idle || q.rnic.State() == rnic.Connecting {
+		q.rnic.Abort()
+	} else {
+		q.rnic.Disconnect()
+	}
+	select {
+	case <-q.rnic.Done():
+	case <-time.After(lingerMax):
+		q.rnic.Abort()
+		<-q.rnic.Done()
+	}
+	close(ended)
+	<-q.watched
+	q.scq.release()
+	q.rcq.release()
+	q.sends.release()
+	q.recvs.release()
+}

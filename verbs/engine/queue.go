@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// queue takes work requests from a ring that the program fills. One goroutine at a time.
+//
+// Each entry is copied before it is looked at. What cannot be is the end of the queue pair, and
+// nothing else.
+type queue struct {
+	*mapping
+	shared  *ring.Queue
+	entries []ring.WQE
+	head    uint32 // entries taken
+	sgeMax  int
+	broken  bool
+
+	entry  ring.WQE // in hand
+	wr     rnic.WorkRequest
+	list   []rnic.SGE
+	inline []byte
+}
+
+// newQueue makes a queue for depth requests of so many ranges or inline octets.
+func newQueue(depth, sgeMax, inlineMax int) (*queue, error) {
+	more := max((sgeMax-1+ring.SGEsPer-1)/ring.SGEsPer, (inlineMax+ring.EntryLen-1)/ring.EntryLen)
+	q := &queue{sgeMax: sgeMax, list: make([]rnic.SGE, sgeMax), inline: make([]byte, inlineMax)}
+	var err error
+	q.mapping, q.shared, q.entries, err = ringOf[ring.Queue, ring.WQE](ringSize(depth * (1 + more)))
+	return q, err
+}
+
+// waits says whether the program has posted something.
+func (q *queue) waits() bool {
+	return !q.broken && atomic.LoadUint32(&q.shared.Tail) != q.head
+}
+
+// peek makes the next request the one in hand. n is how many entries it has; 0: there is none, or
+// the ring is broken.
+func (q *queue) peek() (n uint32) {
+	there := atomic.LoadUint32(&q.shared.Tail) - q.head
+	switch {
+	case q.broken || there == 0:
+		return 0
+	case there > uint32(len(q.entries)):
+		q.broken = true
+		return 0
+	}
+	q.entry = *q.at(0)
+	e := &q.entry
+	n = 1 + following(e)
+	if n > there || e.Flags&ring.Inline != 0 && int(e.Local.Length) > len(q.inline) || int(e.More) >= q.sgeMax {
+		q.broken = true
+		return 0
+	}
+	q.request()
+	return n
+}
+
+// following is how many entries follow e.
+func following(e *ring.WQE) uint32 {
+	if e.Flags&ring.Inline != 0 {
+		return e.Local.Length/ring.EntryLen + min(1, e.Local.Length%ring.EntryLen)
+	}
+	return (uint32(e.More) + ring.SGEsPer - 1) / ring.SGEsPer
+}
+
+func (q *queue) at(i uint32) *ring.WQE { return &q.entries[(q.head+i)&uint32(len(q.entries)-1)] }
+
+// taken gives n entries back to the program.
+func (q *queue) taken(n uint32) {
+	q.head += n
+	atomic.StoreUint32(&q.shared.Head, q.head)
+}
+
+// request makes a work request of the entry in hand.
+func (q *queue) request() {
+	e, wr := &q.entry, &q.wr
+	*wr = rnic.WorkRequest{
+		ID: e.ID, Op: rnic.Opcode(e.Op), Local: sgeOf(e.Local), RemoteOffset: e.RemoteAddr, RemoteSTag: rnic.STag(e.RKey),
+		Signaled: e.Flags&ring.Signaled != 0, Solicited: e.Flags&ring.Solicited != 0, Fence: e.Flags&ring.Fence != 0,
+	}
+	switch e.Op {
+	case ring.OpFetchAdd:
+		wr.Add = e.Operand[0]
+	case ring.OpCompareSwap:
+		wr.CompareSwap = rnic.CompareSwap{Compare: e.Operand[0], CompareMask: ^uint64(0), Swap: e.Operand[1], SwapMask: ^uint64(0)}
+	case ring.OpLocalInvalidate:
+		wr.RemoteSTag, wr.LocalSTag = 0, rnic.STag(e.RKey)
+	case ring.OpWriteImmediate:
+		wr.Op, wr.Signaled, wr.Solicited = rnic.OpWrite, false, false
+	}
+	if e.Flags&ring.Inline != 0 {
+		q.copyInline(int(e.Local.Length))
+	} else if e.More > 0 {
+		q.copyList(int(e.More))
+	}
+}
+
+// copyInline takes n octets from the entries after the one in hand.
+func (q *queue) copyInline(n int) {
+	q.wr.Local = rnic.SGE{}
+	q.wr.Inline = q.inline[:n]
+	for i, rest := uint32(1), q.wr.Inline; len(rest) > 0; i++ {
+		rest = rest[copy(rest, (*[ring.EntryLen]byte)(unsafe.Pointer(q.at(i)))[:]):]
+	}
+}
+
+// copyList takes n ranges from there.
+func (q *queue) copyList(n int) {
+	for i := range n {
+		from := (*[ring.SGEsPer]ring.SGE)(unsafe.Pointer(q.at(uint32(1 + i/ring.SGEsPer))))
+		q.list[i] = sgeOf(from[i%ring.SGEsPer])
+	}
+	q.wr.List = q.list[:n]
+}
+
+// immediate makes the request in hand the second half of a Write with immediate data. The peer's
+// verbs find imm_data and the Write's length in the 8 octets.
+func (q *queue) immediate() {
+	e := &q.entry
+	length := e.Local.Length
+	for _, s := range q.wr.List {
+		length += s.Length
+	}
+	q.wr = rnic.WorkRequest{ID: e.ID, Op: rnic.OpImmediate, Signaled: e.Flags&ring.Signaled != 0, Solicited: e.Flags&ring.Solicited != 0}
+	binary.NativeEndian.PutUint32(q.wr.Immediate[:4], uint32(e.Operand[0])) // network order already
+	binary.BigEndian.PutUint32(q.wr.Immediate[4:], length)
+}
+
+func sgeOf(s ring.SGE) rnic.SGE {
+	return rnic.SGE{STag: rnic.STag(s.LKey), Length: s.Length, Offset: s.Addr}
+}

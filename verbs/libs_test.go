@@ -1,0 +1,124 @@
+package verbs
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
+	_ "github.com/rnicd/rnicd/verbs/engine" // of which the libraries are made: go test runs again when it has changed
+)
+
+// sources are what else the libraries and programs are made of; go test knows that a test has read them.
+var sources = []string{"shim", "ring", "cshared", "../cmd/rnicd", "../test/verbs"}
+
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// libraries builds the two libraries and rnicd, once, and returns their directory.
+func libraries(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat("/usr/include/rdma/rdma_cma.h"); err != nil {
+		skip.Missing(t, "needs the headers of libibverbs-dev and librdmacm-dev")
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		skip.Missing(t, "needs gcc")
+	}
+	for _, dir := range sources {
+		_, err := os.ReadDir(dir)
+		require.NoError(t, err)
+	}
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "rnicd-verbs-"); built.err != nil {
+			return
+		}
+		for _, args := range [][]string{
+			{"shim/build.sh", filepath.Join(built.dir, "librnicd_verbs.so")},
+			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(built.dir, "librnicd_engine.so"), "./cshared"},
+			{"go", "build", "-buildvcs=false", "-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"},
+		} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				built.err = fmt.Errorf("%v: %w\n%s", args, err, out)
+				return
+			}
+		}
+	})
+	require.NoError(t, built.err)
+	return built.dir
+}
+
+// lab is a namespace in which programs find each other by loopback.
+type lab struct {
+	*netlab.Namespace
+	t   *testing.T
+	dir string
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	return &lab{t: t, dir: libraries(t), Namespace: netlab.New(t)}
+}
+
+// run starts a program by rnicd run; need names Debian's package that has it.
+func (l *lab) run(need string, args ...string) *netlab.Process {
+	l.t.Helper()
+	if _, err := exec.LookPath(args[0]); err != nil {
+		skip.Missing(l.t, "needs %s, of Debian's package %s", args[0], need)
+	}
+	return l.Start(l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append([]string{"run", "--"}, args...)...))
+}
+
+// rnicd starts rnicd itself.
+func (l *lab) rnicd(args ...string) *netlab.Process {
+	l.t.Helper()
+	return l.Start(l.t, exec.Command(filepath.Join(l.dir, "rnicd"), args...))
+}
+
+// untilListening waits until somebody listens at port.
+func (l *lab) untilListening(port uint16) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool { return l.listens(port) }, netlab.Patience, 5*time.Millisecond, "a listener at port %d", port)
+}
+
+// listens looks into the namespace's table of TCP sockets.
+func (l *lab) listens(port uint16) (found bool) {
+	const listen = "0A"
+	l.Do(func() {
+		for _, file := range []string{"tcp", "tcp6"} {
+			text, err := os.ReadFile("/proc/thread-self/net/" + file)
+			if err != nil {
+				continue
+			}
+			for line := range strings.Lines(string(text)) {
+				f := strings.Fields(line)
+				if len(f) > 3 && f[3] == listen && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+					found = true
+				}
+			}
+		}
+	})
+	return found
+}
+
+// here is the address of both ends.
+var here = netip.MustParseAddr("127.0.0.1")

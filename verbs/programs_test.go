@@ -1,0 +1,148 @@
+package verbs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// exchange is a program's two ends, and what each prints when all went well.
+type exchange struct {
+	name           string
+	need           string // Debian's package
+	port           uint16
+	server, client string // command lines
+	wants, wantc   string // a line of each
+	long           bool   // not with -short
+}
+
+const (
+	rpingPort = 7174
+	cmaPort   = 7471
+	perfPort  = 18515
+	fioPort   = 19765
+)
+
+// perf is a row of perftest: the same flags at both ends.
+func perf(program, flags, want string) exchange {
+	args := program + " -R -F -n 200 " + flags
+	return exchange{
+		name: program + strings.ReplaceAll(" "+flags, " -", "-"), need: "perftest", port: perfPort,
+		server: args, client: args + " 127.0.0.1", wantc: want, long: flags != "",
+	}
+}
+
+// Debian's programs, unmodified, between two processes over the kernel's sockets.
+var exchanges = []exchange{
+	{
+		name: "rping", need: "rdmacm-utils", port: rpingPort,
+		server: "rping -s -v -C 5 -a 127.0.0.1", client: "rping -c -v -C 5 -a 127.0.0.1",
+		wants: `^server ping data: rdma-ping-4:`, wantc: `^ping data: rdma-ping-4:`,
+	},
+	{
+		name: "rping large", need: "rdmacm-utils", port: rpingPort,
+		server: "rping -s -V -S 60000 -C 20 -a 127.0.0.1", client: "rping -c -V -S 60000 -C 20 -a 127.0.0.1",
+	},
+	{
+		name: "ucmatose", need: "rdmacm-utils", port: cmaPort,
+		server: "ucmatose -b 127.0.0.1", client: "ucmatose -s 127.0.0.1", wants: `^return status 0$`, wantc: `^return status 0$`,
+	},
+	{
+		name: "ucmatose ten connections", need: "rdmacm-utils", port: cmaPort, long: true,
+		server: "ucmatose -b 127.0.0.1 -c 10 -C 50 -S 5000", client: "ucmatose -s 127.0.0.1 -c 10 -C 50 -S 5000",
+		wants: `^return status 0$`, wantc: `^return status 0$`,
+	},
+	{
+		name: "rdma_client", need: "rdmacm-utils", port: cmaPort,
+		server: "rdma_server", client: "rdma_client -s 127.0.0.1", wants: `^rdma_server: end 0$`, wantc: `^rdma_client: end 0$`,
+	},
+	{
+		name: "rdma_xclient", need: "rdmacm-utils", port: cmaPort,
+		server: "rdma_xserver", client: "rdma_xclient -s 127.0.0.1", wants: `^rdma_xserver: end 0$`, wantc: `^rdma_xclient: end 0$`,
+	},
+	perf("ib_send_bw", "", `^ 65536 +200 `),
+	perf("ib_write_bw", "", `^ 65536 +200 `),
+	perf("ib_read_bw", "", `^ 65536 +200 `),
+	perf("ib_send_lat", "", `^ 2 +200 `),
+	perf("ib_write_lat", "", `^ 2 +200 `),
+	perf("ib_read_lat", "", `^ 2 +200 `),
+	perf("ib_atomic_bw", "", `^ 8 +200 `),
+	perf("ib_atomic_lat", "", `^ 8 +200 `),
+	perf("ib_atomic_bw", "-A CMP_AND_SWAP", `^ 8 +200 `),
+	perf("ib_read_bw", "-e", `^ 65536 +200 `), // ib_send_bw -e may wait for ever: docs/guides/verbs.md
+	perf("ib_send_lat", "-e", `^ 2 +200 `),
+	perf("ib_send_bw", "-b", `^ 65536 +`),
+	perf("ib_send_bw", "--use-srq", `^ 65536 +200 `),
+	perf("ib_send_bw", "-a", `^ 8388608 +200 `),
+	perf("ib_write_bw", "-q 4", `^ 65536 +800 `),
+	perf("ib_write_bw", "-b", `^ 65536 +`),
+	perf("ib_write_lat", "-I 64 -s 64", `^ 64 +200 `),
+}
+
+// Both ends end well, and say so.
+func TestPrograms(t *testing.T) {
+	for _, x := range exchanges {
+		t.Run(x.name, func(t *testing.T) {
+			if x.long && testing.Short() {
+				return
+			}
+			l := newLab(t)
+			server := l.run(x.need, strings.Fields(x.server)...)
+			l.untilListening(x.port)
+			client := l.run(x.need, strings.Fields(x.client)...)
+			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			require.NotEmpty(t, client.Lines(x.wantc), "client:\n%s", client)
+			require.NotEmpty(t, server.Lines(x.wants), "server:\n%s", server)
+		})
+	}
+}
+
+// What iWARP has not is refused as by a device without it: the program says so and ends.
+func TestProgramsRefused(t *testing.T) {
+	l := newLab(t)
+	p := l.run("rdmacm-utils", "udaddy", "-b", here.String())
+	require.NotZero(t, p.Wait(t))
+	p.Expect(t, 1, "Operation not supported")
+	for _, args := range []string{"mckey -m 239.0.0.1 -b 127.0.0.1", "udaddy -s 127.0.0.1"} {
+		p := l.run("rdmacm-utils", strings.Fields(args)...)
+		require.NotZero(t, p.Wait(t), "%s:\n%s", args, p)
+	}
+}
+
+// The device is found, with what programs print of it.
+func TestDevice(t *testing.T) {
+	l := newLab(t)
+	p := l.run("ibverbs-utils", "ibv_devices")
+	require.Zero(t, p.Wait(t), p)
+	p.Expect(t, 1, `rnicd0 +\t02726e6963640001`)
+	p = l.run("ibverbs-utils", "ibv_devinfo", "-v")
+	require.Zero(t, p.Wait(t), p)
+	for _, line := range []string{`transport:\s+iWARP`, `state:\s+PORT_ACTIVE`, `max_qp_rd_atom:\s+128`, `max_sge_rd:\s+1`} {
+		p.Expect(t, 1, line)
+	}
+}
+
+// Either end of Debian's rping with our own at the other.
+func TestRpingWithOurs(t *testing.T) {
+	t.Run("their server", func(t *testing.T) {
+		l := newLab(t)
+		server := l.run("rdmacm-utils", "rping", "-s", "-v", "-V", "-C", "3", "-a", here.String())
+		l.untilListening(rpingPort)
+		client := l.rnicd("rping", "-c", "3", "-S", "64", "-V", here.String())
+		require.Zero(t, client.Wait(t), "%s", client)
+		client.Expect(t, 1, `^pings +3 of 64 octets`)
+		server.Expect(t, 1, `^server ping data: rdma-ping-2`)
+		require.Zero(t, server.Wait(t), "%s", server)
+	})
+	t.Run("our server", func(t *testing.T) {
+		l := newLab(t)
+		l.rnicd("rping", "server", "--pmd", "kernel", "--addr", here.String())
+		l.untilListening(rpingPort)
+		client := l.run("rdmacm-utils", "rping", "-c", "-v", "-V", "-C", "3", "-a", here.String())
+		require.Zero(t, client.Wait(t), "%s", client)
+		require.Len(t, slices.Compact(client.Lines(`^ping data: rdma-ping-`)), 3)
+	})
+}

@@ -1,0 +1,430 @@
+/* rdma_cm_id: its life, and the calls that begin something. What comes of them is an event. */
+#include "shim.h"
+
+#include <unistd.h>
+
+static struct rv_lock device_lock;
+static struct ibv_context *device; /* of all ids */
+static struct ibv_pd *device_pd;   /* an id's pd unless it is given another */
+
+static int open_device(void)
+{
+	int error = 0;
+
+	rv_lock(&device_lock);
+	if (!device) {
+		struct ibv_context *c = rv_open();
+
+		if (c) {
+			device_pd = ibv_alloc_pd(c);
+			if (device_pd)
+				device = c;
+			else
+				ibv_close_device(c);
+		}
+		if (!device)
+			error = errno;
+	}
+	rv_unlock(&device_lock);
+	return error;
+}
+
+/* The id has a local address, and so a device. */
+static void attach(struct rv_id *i)
+{
+	if (i->id.verbs)
+		return;
+	i->id.verbs = device;
+	i->id.port_num = 1;
+	if (!i->id.pd)
+		i->id.pd = device_pd;
+}
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct rv_event_channel *ch = calloc(1, sizeof *ch);
+	int error = open_device();
+
+	if (!error)
+		error = ch ? rv_socketpair(&ch->channel.fd, &ch->engine_fd) : ENOMEM;
+	if (error) {
+		free(ch);
+		errno = error;
+		return NULL;
+	}
+	return &ch->channel;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	struct rv_event_channel *ch = container(channel, struct rv_event_channel, channel);
+
+	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->engine_fd);
+	close(channel->fd);
+	free(ch);
+}
+
+struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps)
+{
+	struct rv_id *i = calloc(1, sizeof *i);
+
+	if (!i)
+		return NULL;
+	i->cookie = rv_table_add(i);
+	if (!i->cookie) {
+		free(i);
+		return NULL;
+	}
+	i->id.channel = channel;
+	i->id.context = context;
+	i->id.ps = ps;
+	i->id.qp_type = IBV_QPT_RC;
+	return i;
+}
+
+static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps)
+{
+	struct rv_args a;
+	struct rv_id *i;
+	bool sync = !channel;
+	int error;
+
+	if (ps != RDMA_PS_TCP)
+		return rv_fail(EOPNOTSUPP); /* iWARP has reliable connections only */
+	if (sync && !(channel = rdma_create_event_channel()))
+		return -1;
+	i = rv_new_id(channel, context, ps);
+	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd, i ? i->cookie : 0 } };
+	error = i ? rv_call(RV_CM_CREATE, &a) : ENOMEM;
+	if (error) {
+		if (i) {
+			rv_table_remove(i->cookie);
+			free(i);
+		}
+		if (sync)
+			rdma_destroy_event_channel(channel);
+		return rv_fail(error);
+	}
+	i->handle = a.arg[0];
+	i->sync = sync;
+	*id = &i->id;
+	return 0;
+}
+
+int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps)
+{
+	return create_id(channel, id, context, ps);
+}
+
+/* Waits until the events that were read are acknowledged; others about the id are never read. */
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	struct rv_id *i = to_id(id);
+
+	if (id->event) {
+		rdma_ack_cm_event(id->event);
+		id->event = NULL;
+	}
+	rv_call1(RV_CM_DESTROY, i->handle);
+	rv_table_remove(i->cookie);
+	rv_wait_acked(&i->acks);
+	if (i->sync)
+		rdma_destroy_event_channel(id->channel);
+	free(i->qp_attr);
+	free(i);
+	return 0;
+}
+
+/* Octets of an address; 0: of a family that is unknown. */
+static size_t address_size(const struct sockaddr *a)
+{
+	if (a && a->sa_family == AF_INET)
+		return sizeof(struct sockaddr_in);
+	if (a && a->sa_family == AF_INET6)
+		return sizeof(struct sockaddr_in6);
+	return 0;
+}
+
+static bool unspecified(const struct sockaddr *a)
+{
+	if (a->sa_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr == htonl(INADDR_ANY);
+	return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
+
+int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+	struct rv_id *i = to_id(id);
+	size_t n = address_size(addr);
+	struct rv_args a = {
+		.arg = { i->handle }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
+	};
+	int error = n ? rv_call(RV_CM_BIND, &a) : EAFNOSUPPORT;
+
+	if (error)
+		return rv_fail(error);
+	i->bound = true;
+	if (!unspecified(addr))
+		attach(i);
+	return 0;
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
+{
+	struct rv_id *i = to_id(id);
+	size_t ns, nd = address_size(dst);
+	uint8_t both[2 * sizeof(struct sockaddr_in6)];
+	struct rv_args a;
+	int error;
+
+	(void)timeout_ms; /* the answer is there at once */
+	if (!src && i->bound)
+		src = &id->route.addr.src_addr;
+	ns = address_size(src);
+	if (!nd)
+		return rv_fail(EAFNOSUPPORT);
+	if (ns)
+		memcpy(both, src, ns);
+	memcpy(both + ns, dst, nd);
+	a = (struct rv_args){
+		.arg = { i->handle, ns }, .data = both, .size = ns + nd,
+		.ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
+	};
+	memcpy(&id->route.addr.dst_storage, dst, nd);
+	error = rv_call(RV_CM_RESOLVE, &a);
+	if (error)
+		return rv_fail(error);
+	attach(i);
+	return rv_event_of(i, 0);
+}
+
+int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
+{
+	struct rv_id *i = to_id(id);
+
+	(void)timeout_ms;
+	return rv_event_of(i, rv_call1(RV_CM_ROUTE, i->handle));
+}
+
+int rdma_listen(struct rdma_cm_id *id, int backlog)
+{
+	struct rv_id *i = to_id(id);
+	struct rv_args a = { .arg = { i->handle, backlog < 0 ? 0 : (uint64_t)backlog } };
+
+	if (!i->bound) {
+		struct sockaddr_in any = { .sin_family = AF_INET };
+
+		if (rdma_bind_addr(id, (struct sockaddr *)&any))
+			return -1;
+	}
+	return rv_fail(rv_call(RV_CM_LISTEN, &a));
+}
+
+static uint8_t depth(uint8_t asked)
+{
+	return asked > RV_READS_MAX ? RV_READS_MAX : asked;
+}
+
+/* The queue pair of a connection, which is in service as far as the program is concerned: what it
+ * posts before the peer has answered waits. */
+static int call_with_qp(struct rv_id *i, uint32_t op, struct rdma_conn_param *p, uint8_t responder, uint8_t initiator)
+{
+	struct rv_qp *q = NULL;
+	struct rv_args a;
+	enum ibv_qp_state before;
+	int error;
+
+	if (i->id.qp)
+		q = to_qp(i->id.qp);
+	else if (p)
+		q = rv_qp_find(p->qp_num);
+	if (!q)
+		return EINVAL;
+	a = (struct rv_args){
+		.arg = { i->handle, q->handle, depth(responder), depth(initiator) },
+		.data = p ? p->private_data : NULL, .size = p && p->private_data ? p->private_data_len : 0,
+	};
+	before = q->qp.qp_base.state;
+	q->qp.qp_base.state = IBV_QPS_RTS;
+	q->in_cm = true;
+	error = rv_call(op, &a);
+	if (error)
+		q->qp.qp_base.state = before;
+	return error;
+}
+
+int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	struct rv_id *i = to_id(id);
+	int error = call_with_qp(i, RV_CM_CONNECT, p, p ? p->responder_resources : RDMA_MAX_RESP_RES,
+				 p ? p->initiator_depth : RDMA_MAX_INIT_DEPTH);
+
+	i->connected = !error;
+	return rv_event_of(i, error);
+}
+
+/* Without parameters, or with the most that can be asked for, depths are those of the request. */
+int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	struct rv_id *i = to_id(id);
+	uint8_t responder = p ? p->responder_resources : RDMA_MAX_RESP_RES;
+	uint8_t initiator = p ? p->initiator_depth : RDMA_MAX_INIT_DEPTH;
+	int error;
+
+	if (responder == RDMA_MAX_RESP_RES)
+		responder = i->responder_resources;
+	if (initiator == RDMA_MAX_INIT_DEPTH)
+		initiator = i->initiator_depth;
+	error = call_with_qp(i, RV_CM_ACCEPT, p, responder, initiator);
+	i->connected = !error;
+	return rv_event_of(i, error);
+}
+
+int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t size)
+{
+	struct rv_args a = { .arg = { to_id(id)->handle }, .data = private_data, .size = private_data ? size : 0 };
+
+	return rv_fail(rv_call(RV_CM_REJECT, &a));
+}
+
+int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t size)
+{
+	return rdma_reject(id, private_data, size);
+}
+
+int rdma_disconnect(struct rdma_cm_id *id)
+{
+	struct rv_id *i = to_id(id);
+
+	return rv_event_of(i, rv_call1(RV_CM_DISCONNECT, i->handle));
+}
+
+int rdma_establish(struct rdma_cm_id *id)
+{
+	(void)id;
+	return 0; /* the connection manager of iWARP needs no third message */
+}
+
+int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
+{
+	(void)id, (void)event;
+	return 0;
+}
+
+/* The channel for events to come. One that lies in the old channel stays there. */
+int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+	struct rv_id *i = to_id(id);
+	struct rdma_event_channel *old = id->channel;
+	bool sync = !channel;
+	struct rv_args a;
+	int error;
+
+	if (sync && !(channel = rdma_create_event_channel()))
+		return -1;
+	a = (struct rv_args){ .arg = { i->handle, (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd } };
+	error = rv_call(RV_CM_MIGRATE, &a);
+	if (error) {
+		if (sync)
+			rdma_destroy_event_channel(channel);
+		return rv_fail(error);
+	}
+	if (i->sync) {
+		if (id->event)
+			rdma_ack_cm_event(id->event);
+		id->event = NULL;
+		rdma_destroy_event_channel(old);
+	}
+	i->sync = sync;
+	id->channel = channel;
+	return 0;
+}
+
+int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t size)
+{
+	(void)id, (void)value, (void)size;
+	if (level != RDMA_OPTION_ID)
+		return rv_fail(ENOSYS);
+	switch (name) {
+	case RDMA_OPTION_ID_TOS: /* there is nothing to be set for it here, and nothing to be lost */
+	case RDMA_OPTION_ID_REUSEADDR:
+	case RDMA_OPTION_ID_AFONLY:
+	case RDMA_OPTION_ID_ACK_TIMEOUT:
+		return 0;
+	}
+	return rv_fail(ENOSYS);
+}
+
+static __be16 port_of(const struct sockaddr_storage *a)
+{
+	if (a->ss_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_port;
+	if (a->ss_family == AF_INET6)
+		return ((const struct sockaddr_in6 *)a)->sin6_port;
+	return 0;
+}
+
+__be16 rdma_get_src_port(struct rdma_cm_id *id)
+{
+	return port_of(&id->route.addr.src_storage);
+}
+
+__be16 rdma_get_dst_port(struct rdma_cm_id *id)
+{
+	return port_of(&id->route.addr.dst_storage);
+}
+
+struct ibv_context **rdma_get_devices(int *n)
+{
+	struct ibv_context **list = NULL;
+	int error = open_device();
+
+	if (!error && !(list = calloc(2, sizeof *list)))
+		error = ENOMEM;
+	if (error) {
+		if (n)
+			*n = 0;
+		errno = error;
+		return NULL;
+	}
+	list[0] = device;
+	if (n)
+		*n = 1;
+	return list;
+}
+
+void rdma_free_devices(struct ibv_context **list)
+{
+	free(list);
+}
+
+/* The id of a request is its listener's kind, and has a device. */
+int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made)
+{
+	struct rdma_event_channel *channel = listener->id.channel;
+	struct rv_args a;
+	struct rv_id *i;
+	int error;
+
+	if (listener->sync && !(channel = rdma_create_event_channel()))
+		return errno;
+	i = rv_new_id(channel, listener->id.context, listener->id.ps);
+	a = (struct rv_args){
+		.arg = { handle, (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd, i ? i->cookie : 0 },
+	};
+	error = i ? rv_call(RV_ADOPT, &a) : ENOMEM;
+	if (error) {
+		if (i) {
+			rv_table_remove(i->cookie);
+			free(i);
+		}
+		if (listener->sync)
+			rdma_destroy_event_channel(channel);
+		return error;
+	}
+	i->handle = handle;
+	i->sync = listener->sync;
+	attach(i);
+	*made = i;
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* Events of the connection manager. */
+#include "shim.h"
+
+int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made);
+
+/* An event with what it points to. */
+struct event {
+	struct rdma_cm_event event; /* first */
+	uint8_t private_data[RV_PRIVATE_MAX];
+};
+
+static void set_addresses(struct rv_id *i, const struct rv_cm_event *e)
+{
+	memcpy(&i->id.route.addr.src_storage, e->local, sizeof e->local);
+	memcpy(&i->id.route.addr.dst_storage, e->peer, sizeof e->peer);
+}
+
+/* Makes what the program gets of what the engine said. 0: there is nothing for it. */
+static int fill(struct event *out, const struct rv_cm_event *e)
+{
+	struct rv_id *about = rv_table_find(e->cookie), *i = about;
+	struct rdma_conn_param *p = &out->event.param.conn;
+
+	if (!about)
+		return 0;
+	out->event.event = e->type;
+	out->event.status = e->status;
+	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		if (rv_take_request(about, e->request, &i))
+			return 0;
+		out->event.listen_id = &about->id;
+		i->responder_resources = e->responder_resources;
+		i->initiator_depth = e->initiator_depth;
+	}
+	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST || e->type == RDMA_CM_EVENT_ESTABLISHED)
+		set_addresses(i, e);
+	out->event.id = &i->id;
+	p->responder_resources = e->responder_resources;
+	p->initiator_depth = e->initiator_depth;
+	if (e->private_size && e->private_size <= RV_PRIVATE_MAX) {
+		memcpy(out->private_data, e->private_data, e->private_size);
+		p->private_data = out->private_data;
+		p->private_data_len = e->private_size > 255 ? 255 : (uint8_t)e->private_size;
+	}
+	__atomic_fetch_add(&about->acks.given, 1, __ATOMIC_ACQ_REL);
+	return 1;
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	struct event *out;
+
+	if (!channel || !event)
+		return rv_fail(EINVAL);
+	out = calloc(1, sizeof *out);
+	if (!out)
+		return rv_fail(ENOMEM);
+	for (;;) {
+		struct rv_cm_event e;
+		ssize_t n = rv_receive(channel->fd, &e, sizeof e);
+
+		if (n < 0) {
+			int error = errno;
+
+			free(out);
+			return rv_fail(error);
+		}
+		if (fill(out, &e)) {
+			*event = &out->event;
+			return 0;
+		}
+	}
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	if (!event)
+		return rv_fail(EINVAL);
+	rv_acked(&to_id(event->listen_id ? event->listen_id : event->id)->acks, 1);
+	free(container(event, struct event, event));
+	return 0;
+}
+
+/* A synchronous id waits for the event that ends its call, and keeps it. */
+int rv_event_of(struct rv_id *i, int error)
+{
+	struct rdma_cm_id *id = &i->id;
+
+	if (error)
+		return rv_fail(error);
+	if (!i->sync)
+		return 0;
+	if (id->event) {
+		rdma_ack_cm_event(id->event);
+		id->event = NULL;
+	}
+	if (rdma_get_cm_event(id->channel, &id->event))
+		return -1;
+	if (id->event->event == RDMA_CM_EVENT_REJECTED)
+		return rv_fail(ECONNREFUSED);
+	return rv_fail(id->event->status < 0 ? -id->event->status : id->event->status);
+}

@@ -1,0 +1,220 @@
+/* Loading the engine, calls to it, doorbells. */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct rv_area *rv_area;
+
+static struct rv_lock load_lock;
+static uint32_t loaded; /* 0, 1: the engine serves the area, 2: it cannot */
+
+/*
+ * A page that fork makes zero in the child, which has none of the engine's threads: *alive says
+ * whether this process has.
+ */
+static uint32_t *alive;
+
+void rv_lock_slow(struct rv_lock *l)
+{
+	int n = 0;
+
+	do {
+		while (load_relaxed(&l->held))
+			if (++n % 64 == 0)
+				sched_yield();
+	} while (__atomic_exchange_n(&l->held, 1, __ATOMIC_ACQUIRE));
+}
+
+static long futex(uint32_t *word, int op, uint32_t value)
+{
+	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+void rv_acked(struct rv_acks *a, uint32_t n)
+{
+	__atomic_fetch_add(&a->acked, n, __ATOMIC_ACQ_REL);
+	futex(&a->acked, FUTEX_WAKE, INT_MAX);
+}
+
+void rv_wait_acked(struct rv_acks *a)
+{
+	uint32_t acked;
+
+	while ((acked = load_acquire(&a->acked)) != load_acquire(&a->given))
+		futex(&a->acked, FUTEX_WAIT, acked);
+}
+
+int rv_socketpair(int *mine, int *engines)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return errno;
+	*mine = fds[0];
+	*engines = fds[1];
+	return 0;
+}
+
+/* The engine stands beside this library, whichever way that was found. */
+static void *open_engine(void)
+{
+	static const char name[] = "librnicd_engine.so";
+	const char *path = getenv("RNICD_ENGINE");
+	char beside[PATH_MAX], real[PATH_MAX];
+	Dl_info self;
+
+	if (!path && dladdr(&loaded, &self) && self.dli_fname && realpath(self.dli_fname, real)) {
+		char *slash = strrchr(real, '/');
+
+		if (slash && (size_t)(slash - real) + sizeof name + 1 < sizeof beside) {
+			memcpy(beside, real, (size_t)(slash - real) + 1);
+			memcpy(beside + (slash - real) + 1, name, sizeof name);
+			path = beside;
+		}
+	}
+	return dlopen(path ? path : name, RTLD_NOW | RTLD_LOCAL);
+}
+
+/*
+ * The engine's threads inherit the mask of the thread that loads it: with all signals blocked none
+ * of the program's handlers ever runs on them.
+ */
+static int load(void)
+{
+	void (*attach)(void *);
+	sigset_t all, before;
+	void *engine;
+
+	rv_area = mmap(NULL, sizeof *rv_area, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	alive = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (rv_area == MAP_FAILED || alive == MAP_FAILED)
+		return ENOMEM;
+	if (madvise(alive, 4096, MADV_WIPEONFORK)) /* Linux 4.14 */
+		return errno;
+	rv_area->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (rv_area->wake_fd < 0)
+		return errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	engine = open_engine();
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!engine) {
+		fprintf(stderr, "rnicd: %s\n", dlerror());
+		return ENODEV;
+	}
+	attach = (void (*)(void *))dlsym(engine, "rnicd_engine_attach");
+	if (!attach) {
+		fprintf(stderr, "rnicd: %s\n", dlerror());
+		return ENODEV;
+	}
+	*alive = 1;
+	attach(rv_area);
+	return 0;
+}
+
+/* Whether the engine serves this process; it is loaded when this is first asked. */
+static int ready(void)
+{
+	if (load_acquire(&loaded) == 0) {
+		rv_lock(&load_lock);
+		if (load_relaxed(&loaded) == 0)
+			store_release(&loaded, load() ? 2 : 1);
+		rv_unlock(&load_lock);
+	}
+	if (loaded != 1)
+		return ENODEV;
+	return load_relaxed(alive) ? 0 : EPERM; /* a child of fork */
+}
+
+static void wake_engine(void)
+{
+	static const uint64_t one = 1;
+
+	atomic_thread_fence(memory_order_seq_cst); /* what was published, then this */
+	if (load_relaxed(&rv_area->sleeping)) {
+		ssize_t n = write(rv_area->wake_fd, &one, sizeof one);
+		(void)n; /* full means that it is awake */
+	}
+}
+
+static struct rv_call *take_call(void)
+{
+	static uint32_t next;
+
+	for (;;) {
+		uint32_t first = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+
+		for (uint32_t i = 0; i < RV_CALLS; i++) {
+			struct rv_call *c = &rv_area->calls[(first + i) % RV_CALLS];
+			uint32_t was = RV_CALL_FREE;
+
+			if (__atomic_compare_exchange_n(&c->state, &was, RV_CALL_TAKEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+				return c;
+		}
+		usleep(1000); /* so many threads are in calls at once */
+	}
+}
+
+int rv_call(uint32_t op, struct rv_args *a)
+{
+	struct rv_call *c;
+	uint32_t state;
+	int error = ready();
+
+	if (error)
+		return error;
+	if (a->size > RV_CALL_DATA)
+		return EINVAL;
+	c = take_call();
+	c->op = op;
+	c->size = a->size;
+	memcpy(c->arg, a->arg, sizeof c->arg);
+	if (a->size)
+		memcpy(c->data, a->data, a->size);
+	store_release(&c->state, RV_CALL_POSTED);
+	wake_engine();
+	while ((state = load_acquire(&c->state)) != RV_CALL_DONE)
+		futex(&c->state, FUTEX_WAIT, state); /* also after a signal: the call goes on */
+	memcpy(a->arg, c->arg, sizeof a->arg);
+	error = c->error;
+	if (!error && a->ret) {
+		a->ret_size = c->size < a->ret_size ? c->size : a->ret_size;
+		memcpy(a->ret, c->data, a->ret_size);
+	}
+	store_release(&c->state, RV_CALL_FREE);
+	return error;
+}
+
+int rv_call1(uint32_t op, uint64_t arg)
+{
+	struct rv_args a = { .arg = { arg } };
+
+	return rv_call(op, &a);
+}
+
+/* Sets the bit, if it is not set: the engine takes it away before it looks. */
+static bool set_bit(uint64_t *word, uint64_t bit)
+{
+	return !(load_relaxed(word) & bit) && !(__atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST) & bit);
+}
+
+void rv_ring(uint32_t bit)
+{
+	uint64_t *word = &rv_area->doorbells[bit / 64];
+
+	atomic_thread_fence(memory_order_seq_cst); /* the entry, then the look at the bit */
+	if (set_bit(word, 1ull << bit % 64))
+		__atomic_fetch_or(&rv_area->summary, 1ull << bit / 64, __ATOMIC_SEQ_CST);
+	wake_engine();
+}

@@ -1,0 +1,236 @@
+/* Queue pairs of ids, and rdma_create_ep and its like. */
+#include "shim.h"
+
+/* Queues of the id's own, with channels, where the program gave none. */
+static int make_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	if (!attr->recv_cq) {
+		if (!(id->recv_cq_channel = ibv_create_comp_channel(id->verbs)) ||
+		    !(id->recv_cq = ibv_create_cq(id->verbs, attr->cap.max_recv_wr ? (int)attr->cap.max_recv_wr : 1, id, id->recv_cq_channel, 0)))
+			return -1;
+		attr->recv_cq = id->recv_cq;
+	}
+	if (!attr->send_cq) {
+		if (!(id->send_cq_channel = ibv_create_comp_channel(id->verbs)) ||
+		    !(id->send_cq = ibv_create_cq(id->verbs, attr->cap.max_send_wr ? (int)attr->cap.max_send_wr : 1, id, id->send_cq_channel, 0)))
+			return -1;
+		attr->send_cq = id->send_cq;
+	}
+	return 0;
+}
+
+static void destroy_cqs(struct rdma_cm_id *id)
+{
+	if (id->recv_cq)
+		ibv_destroy_cq(id->recv_cq);
+	if (id->recv_cq_channel)
+		ibv_destroy_comp_channel(id->recv_cq_channel);
+	if (id->send_cq)
+		ibv_destroy_cq(id->send_cq);
+	if (id->send_cq_channel)
+		ibv_destroy_comp_channel(id->send_cq_channel);
+	id->recv_cq = id->send_cq = NULL;
+	id->recv_cq_channel = id->send_cq_channel = NULL;
+}
+
+int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	struct rv_id *i = to_id(id);
+	struct ibv_qp *qp;
+	int error;
+
+	if (id->qp || !id->verbs)
+		return rv_fail(EINVAL);
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
+		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
+		attr->pd = id->pd;
+	} else if (attr->pd->context != id->verbs) {
+		return rv_fail(EINVAL);
+	}
+	id->pd = attr->pd;
+	if (id->srq && !attr->srq)
+		attr->srq = id->srq;
+	if (make_cqs(id, attr) || !(qp = rv_create_qp_ex(id->verbs, attr))) {
+		error = errno;
+		destroy_cqs(id);
+		return rv_fail(error);
+	}
+	qp->state = IBV_QPS_INIT; /* buffers may be posted */
+	to_qp(qp)->in_cm = true;
+	i->own_cqs = id->recv_cq || id->send_cq;
+	id->qp = qp;
+	id->qp_type = attr->qp_type;
+	return 0;
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq,
+		.cap = attr->cap, .qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all,
+		.comp_mask = pd ? IBV_QP_INIT_ATTR_PD : 0, .pd = pd,
+	};
+	int result = rdma_create_qp_ex(id, &ex);
+
+	if (!result)
+		attr->cap = ex.cap;
+	return result;
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	if (!id->qp)
+		return;
+	ibv_destroy_qp(id->qp);
+	id->qp = NULL;
+	destroy_cqs(id);
+}
+
+int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq *s;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+		attr->pd = id->pd;
+	}
+	if (id->srq || !id->verbs)
+		return rv_fail(EINVAL);
+	s = rv_create_srq_ex(id->verbs, attr);
+	if (!s)
+		return -1;
+	id->pd = attr->pd;
+	id->srq = s;
+	return 0;
+}
+
+int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq_init_attr_ex ex = {
+		.srq_context = attr->srq_context, .attr = attr->attr, .comp_mask = pd ? IBV_SRQ_INIT_ATTR_PD : 0, .pd = pd,
+	};
+	int result = rdma_create_srq_ex(id, &ex);
+
+	if (!result)
+		attr->attr = ex.attr;
+	return result;
+}
+
+void rdma_destroy_srq(struct rdma_cm_id *id)
+{
+	if (id->srq)
+		ibv_destroy_srq(id->srq);
+	id->srq = NULL;
+}
+
+static int prepare(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct rv_id *i = to_id(id);
+
+	if (res->ai_flags & RAI_PASSIVE) {
+		if (rdma_bind_addr(id, res->ai_src_addr))
+			return -1;
+		if (!attr)
+			return 0;
+		i->qp_attr = malloc(sizeof *attr);
+		if (!i->qp_attr)
+			return rv_fail(ENOMEM);
+		*i->qp_attr = *attr;
+		i->qp_pd = pd;
+		if (pd)
+			id->pd = pd;
+		return 0;
+	}
+	if (rdma_resolve_addr(id, res->ai_src_addr, res->ai_dst_addr, 2000) || rdma_resolve_route(id, 2000))
+		return -1;
+	if (!attr)
+		return 0;
+	attr->qp_type = res->ai_qp_type;
+	return rdma_create_qp(id, pd, attr);
+}
+
+int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct rdma_cm_id *i;
+	int error;
+
+	if (rdma_create_id(NULL, &i, NULL, res->ai_port_space))
+		return -1;
+	if (prepare(i, res, pd, attr)) {
+		error = errno;
+		rdma_destroy_ep(i);
+		return rv_fail(error);
+	}
+	*id = i;
+	return 0;
+}
+
+void rdma_destroy_ep(struct rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+	rdma_destroy_srq(id);
+	rdma_destroy_id(id);
+}
+
+/* The next request of a synchronous listener; its queue pair is made as rdma_create_ep was told. */
+int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
+{
+	struct rv_id *l = to_id(listen);
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *i;
+	int error;
+
+	if (!l->sync)
+		return rv_fail(EINVAL);
+	if (listen->event) {
+		rdma_ack_cm_event(listen->event);
+		listen->event = NULL;
+	}
+	if (rdma_get_cm_event(listen->channel, &event))
+		return -1;
+	if (event->status || event->event != RDMA_CM_EVENT_CONNECT_REQUEST) {
+		error = event->status ? -event->status : EINVAL;
+		rdma_ack_cm_event(event);
+		return rv_fail(error);
+	}
+	i = event->id;
+	listen->event = event; /* the request's private data is there until the next */
+	if (l->qp_attr) {
+		struct ibv_qp_init_attr attr = *l->qp_attr;
+
+		attr.qp_type = IBV_QPT_RC;
+		if (rdma_create_qp(i, l->qp_pd, &attr)) {
+			error = errno;
+			rdma_reject(i, NULL, 0);
+			rdma_destroy_ep(i);
+			return rv_fail(error);
+		}
+	}
+	*id = i;
+	return 0;
+}
+
+/* What a program that moves its queue pair itself is to set: nothing but the state, which a
+ * connection changes without being told. */
+int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	(void)id;
+	attr->qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+	attr->port_num = 1;
+	*mask = IBV_QP_STATE;
+	if (attr->qp_state == IBV_QPS_INIT)
+		*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+	return 0;
+}
+
+int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+{
+	(void)id, (void)ece;
+	return rv_fail(EOPNOTSUPP);
+}
+
+int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+{
+	(void)id, (void)ece;
+	return rv_fail(EOPNOTSUPP);
+}

@@ -1,0 +1,116 @@
+/* Completions from the ring to the program. */
+#include "shim.h"
+
+#include <sched.h>
+
+/* What package rnic numbers so, as verbs has it. */
+static const uint8_t statuses[] = {
+	IBV_WC_SUCCESS,	     IBV_WC_LOC_PROT_ERR,    IBV_WC_LOC_LEN_ERR, IBV_WC_WR_FLUSH_ERR,  IBV_WC_REM_ACCESS_ERR,
+	IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_BAD_RESP_ERR, IBV_WC_LOC_QP_OP_ERR,
+};
+
+/*
+ * A program that polls in vain keeps the engine from a processor that the two share. After so many
+ * polls without a completion each gives way once.
+ */
+#define VAIN_MAX 64
+
+/* What a receive completes: the buffer's wr_id, and room for another. */
+static uint64_t take_buffer(struct rv_qp *q, uint32_t index)
+{
+	uint64_t wr_id;
+
+	if (q->qp.qp_base.srq) {
+		struct rv_srq *s = to_srq(q->qp.qp_base.srq);
+
+		rv_lock(&s->lock);
+		index &= s->depth - 1;
+		wr_id = s->wr_ids[index];
+		if (s->free_count < s->depth)
+			s->free[s->free_count++] = index;
+		rv_unlock(&s->lock);
+		return wr_id;
+	}
+	wr_id = q->recvs[index & q->recv_mask];
+	store_release(&q->recv_retired, index + 1);
+	return wr_id;
+}
+
+/* Fills *wc from *e, a copy. False: the queue pair is no more, or the completion comes twice. */
+static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct ibv_wc *wc)
+{
+	struct rv_qp *q = c->last;
+	uint32_t index = (uint32_t)e->id;
+
+	if (!q || q->qp.qp_base.qp_num != e->qp_num) {
+		q = rv_qp_find(e->qp_num);
+		if (!q)
+			return false;
+		c->last = q;
+	}
+	wc->status = e->status < sizeof statuses ? statuses[e->status] : IBV_WC_GENERAL_ERR;
+	wc->vendor_err = 0;
+	wc->byte_len = e->length;
+	wc->qp_num = e->qp_num;
+	wc->src_qp = 0;
+	wc->wc_flags = 0;
+	wc->imm_data = 0;
+	wc->pkey_index = 0;
+	wc->slid = 0;
+	wc->sl = 0;
+	wc->dlid_path_bits = 0;
+	if (e->op == RV_OP_RECV) {
+		wc->wr_id = take_buffer(q, index);
+		wc->opcode = IBV_WC_RECV;
+		if (e->flags & RV_CQE_IMMEDIATE) {
+			uint32_t length;
+
+			memcpy(&wc->imm_data, e->immediate, 4);
+			memcpy(&length, e->immediate + 4, 4);
+			wc->byte_len = __builtin_bswap32(length);
+			wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+			wc->wc_flags = IBV_WC_WITH_IMM;
+		} else if (e->invalidated) {
+			wc->invalidated_rkey = e->invalidated;
+			wc->wc_flags = IBV_WC_WITH_INV;
+		}
+		return true;
+	}
+	if (index - q->retired >= load_relaxed(&q->sent) - q->retired)
+		return false;
+	wc->wr_id = q->sents[index & q->sent_mask].wr_id;
+	wc->opcode = q->sents[index & q->sent_mask].opcode;
+	store_release(&q->retired, index + 1);
+	return true;
+}
+
+int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct rv_completions *c = to_cq(cq);
+	uint32_t head;
+	int got = 0;
+
+	rv_lock(&c->lock);
+	head = c->head;
+	while (got < n) {
+		struct rv_cqe *slot = &c->entries[head & c->mask], e;
+
+		if (load_acquire(&slot->seq) != head + 1)
+			break;
+		e = *slot;
+		head++;
+		if (translate(c, &e, &wc[got]))
+			got++;
+	}
+	if (head != c->head) {
+		c->head = head;
+		store_release(&c->ring->head, head);
+		c->vain = 0;
+	} else if (n > 0 && ++c->vain > VAIN_MAX) {
+		rv_unlock(&c->lock);
+		sched_yield();
+		return 0;
+	}
+	rv_unlock(&c->lock);
+	return got;
+}

@@ -1,0 +1,231 @@
+/* Work requests onto the rings. */
+#include "shim.h"
+
+#define SGES_PER (sizeof(struct rv_wqe) / sizeof(struct rv_sge))
+
+_Static_assert(sizeof(struct rv_wqe) == 64 && sizeof(struct rv_cqe) == 64, "entries");
+_Static_assert(sizeof(struct rv_sge) == sizeof(struct ibv_sge) && offsetof(struct rv_sge, lkey) == offsetof(struct ibv_sge, lkey),
+	       "ranges are copied as they are");
+
+/* What a request of each kind is, and completes as. */
+static const struct {
+	uint8_t op, wc;
+} kinds[] = {
+	[IBV_WR_RDMA_WRITE] = { RV_OP_WRITE, IBV_WC_RDMA_WRITE },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { RV_OP_WRITE_IMMEDIATE, IBV_WC_RDMA_WRITE },
+	[IBV_WR_SEND] = { RV_OP_SEND, IBV_WC_SEND },
+	[IBV_WR_RDMA_READ] = { RV_OP_READ, IBV_WC_RDMA_READ },
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = { RV_OP_COMPARE_SWAP, IBV_WC_COMP_SWAP },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RV_OP_FETCH_ADD, IBV_WC_FETCH_ADD },
+	[IBV_WR_LOCAL_INV] = { RV_OP_LOCAL_INVALIDATE, IBV_WC_LOCAL_INV },
+	[IBV_WR_SEND_WITH_INV] = { RV_OP_SEND_INVALIDATE, IBV_WC_SEND },
+};
+
+uint32_t rv_entries_after(const struct rv_wqe *w)
+{
+	if (w->flags & RV_INLINE)
+		return (w->local.length + sizeof *w - 1) / sizeof *w;
+	return (w->more + SGES_PER - 1) / SGES_PER;
+}
+
+/* Inline octets go into the entries after entry at, from offset on. */
+void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data, size_t n)
+{
+	const char *from = data;
+
+	while (n > 0) {
+		size_t in = offset % sizeof(struct rv_wqe), k = sizeof(struct rv_wqe) - in;
+		char *to = (char *)&q->sq_entries[(at + 1 + offset / sizeof(struct rv_wqe)) & q->sq_mask];
+
+		if (k > n)
+			k = n;
+		memcpy(to + in, from, k);
+		from += k;
+		offset += k;
+		n -= k;
+	}
+}
+
+/* Ranges after the first go into the entries after entry at. */
+static void put_list(struct rv_wqe *entries, uint32_t mask, uint32_t at, const struct ibv_sge *list, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct rv_sge *to = (struct rv_sge *)&entries[(at + 1 + i / SGES_PER) & mask];
+
+		memcpy(&to[i % SGES_PER], &list[i], sizeof *list);
+	}
+}
+
+static int put_data(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr *wr)
+{
+	size_t n = 0;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > q->cap.max_send_sge)
+		return EINVAL;
+	if (!(wr->send_flags & IBV_SEND_INLINE) || w->op == RV_OP_READ || w->op == RV_OP_FETCH_ADD || w->op == RV_OP_COMPARE_SWAP) {
+		if (wr->num_sge > 0) {
+			memcpy(&w->local, wr->sg_list, sizeof w->local);
+			w->more = (uint8_t)(wr->num_sge - 1);
+			put_list(q->sq_entries, q->sq_mask, q->sq_tail, wr->sg_list + 1, w->more);
+		}
+		return w->op == RV_OP_READ && w->more ? EINVAL : 0; /* device_attr.max_sge_rd */
+	}
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *s = &wr->sg_list[i];
+
+		if (s->length > q->cap.max_inline_data - n)
+			return EINVAL;
+		rv_put_inline(q, q->sq_tail, n, (const void *)(uintptr_t)s->addr, s->length);
+		n += s->length;
+	}
+	w->flags |= RV_INLINE;
+	w->local.length = (uint32_t)n;
+	return 0;
+}
+
+/* One request, at the tail, which moves when all of the chain is there. */
+static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
+{
+	struct rv_wqe *slot = &q->sq_entries[q->sq_tail & q->sq_mask];
+	struct rv_wqe w = { .id = q->sent };
+	int error;
+
+	if (q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr)
+		return ENOMEM;
+	if ((unsigned)wr->opcode >= sizeof kinds / sizeof *kinds || !kinds[wr->opcode].op)
+		return EINVAL;
+	w.op = kinds[wr->opcode].op;
+	if (q->signal_all || wr->send_flags & IBV_SEND_SIGNALED)
+		w.flags |= RV_SIGNALED;
+	if (wr->send_flags & IBV_SEND_SOLICITED)
+		w.flags |= RV_SOLICITED;
+	if (wr->send_flags & IBV_SEND_FENCE)
+		w.flags |= RV_FENCE;
+	switch (w.op) {
+	case RV_OP_WRITE_IMMEDIATE:
+		w.operand[0] = wr->imm_data;
+		/* fall through */
+	case RV_OP_WRITE:
+	case RV_OP_READ:
+		w.remote_addr = wr->wr.rdma.remote_addr;
+		w.rkey = wr->wr.rdma.rkey;
+		break;
+	case RV_OP_FETCH_ADD:
+	case RV_OP_COMPARE_SWAP:
+		if (wr->num_sge != 1)
+			return EINVAL;
+		w.remote_addr = wr->wr.atomic.remote_addr;
+		w.rkey = wr->wr.atomic.rkey;
+		w.operand[0] = wr->wr.atomic.compare_add;
+		w.operand[1] = wr->wr.atomic.swap;
+		break;
+	case RV_OP_SEND_INVALIDATE:
+	case RV_OP_LOCAL_INVALIDATE:
+		w.rkey = wr->invalidate_rkey;
+		break;
+	}
+	if (w.op != RV_OP_LOCAL_INVALIDATE) {
+		error = put_data(q, &w, wr);
+		if (error)
+			return error;
+	}
+	q->sents[q->sent & q->sent_mask] = (struct rv_sent){ .wr_id = wr->wr_id, .opcode = kinds[wr->opcode].wc };
+	*slot = w;
+	q->sq_tail += 1 + rv_entries_after(&w);
+	store_release(&q->sent, q->sent + 1);
+	return 0;
+}
+
+int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct rv_qp *q = to_qp(qp);
+	uint32_t before;
+	int error = 0;
+
+	if (qp->state < IBV_QPS_RTR) {
+		*bad = wr;
+		return EINVAL;
+	}
+	rv_lock(&q->send_lock);
+	before = q->sq_tail;
+	for (; wr; wr = wr->next) {
+		error = put(q, wr);
+		if (error) {
+			*bad = wr;
+			break;
+		}
+	}
+	if (q->sq_tail != before)
+		store_release(&q->sq->tail, q->sq_tail);
+	rv_unlock(&q->send_lock);
+	if (q->sq_tail != before)
+		rv_ring(q->bit);
+	return error;
+}
+
+/* A receive buffer of a queue pair or of a shared receive queue. */
+static int put_buffer(struct rv_wqe *entries, uint32_t mask, uint32_t *tail, uint32_t id, const struct ibv_recv_wr *wr)
+{
+	struct rv_wqe w = { .id = id, .op = RV_OP_RECV };
+
+	if (wr->num_sge > 0) {
+		memcpy(&w.local, wr->sg_list, sizeof w.local);
+		w.more = (uint8_t)(wr->num_sge - 1);
+		put_list(entries, mask, *tail, wr->sg_list + 1, w.more);
+	}
+	entries[*tail & mask] = w;
+	*tail += 1 + rv_entries_after(&w);
+	return 0;
+}
+
+int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct rv_qp *q = to_qp(qp);
+	int error = 0;
+
+	rv_lock(&q->recv_lock);
+	for (; wr; wr = wr->next) {
+		if (qp->srq || wr->num_sge < 0 || (uint32_t)wr->num_sge > q->cap.max_recv_sge)
+			error = EINVAL;
+		else if (q->received - load_acquire(&q->recv_retired) >= q->cap.max_recv_wr)
+			error = ENOMEM;
+		if (error) {
+			*bad = wr;
+			break;
+		}
+		q->recvs[q->received & q->recv_mask] = wr->wr_id;
+		put_buffer(q->rq_entries, q->rq_mask, &q->rq_tail, q->received++, wr);
+	}
+	store_release(&q->rq->tail, q->rq_tail);
+	rv_unlock(&q->recv_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* the engine says that it is over and then looks */
+	if (load_relaxed(&q->rq->over))
+		rv_ring(q->bit); /* nothing arrives any more that would have buffers looked for */
+	return error;
+}
+
+int rv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct rv_srq *s = to_srq(srq);
+	int error = 0;
+
+	rv_lock(&s->lock);
+	for (; wr; wr = wr->next) {
+		uint32_t index;
+
+		if (wr->num_sge < 0 || wr->num_sge > RV_SRQ_SGE_MAX)
+			error = EINVAL;
+		else if (!s->free_count)
+			error = ENOMEM;
+		if (error) {
+			*bad = wr;
+			break;
+		}
+		index = s->free[--s->free_count];
+		s->wr_ids[index] = wr->wr_id;
+		put_buffer(s->entries, s->mask, &s->tail, index, wr);
+	}
+	store_release(&s->ring->tail, s->tail);
+	rv_unlock(&s->lock);
+	return error;
+}

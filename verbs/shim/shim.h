@@ -1,0 +1,264 @@
+/*
+ * librnicd_verbs.so: libibverbs and librdmacm over the engine of package verbs/engine.
+ *
+ *	engine.c    loading the engine, calls to it, doorbells
+ *	table.c     objects by number, for events that come late
+ *	device.c    the one device, its attributes
+ *	context.c   an opened device: its operations
+ *	memory.c    domains, regions, windows
+ *	channel.c   completion channels and asynchronous events
+ *	cq.c        completion queues
+ *	poll.c      completions: ibv_poll_cq, ibv_cq_ex
+ *	qp.c        queue pairs
+ *	post.c      work requests: ibv_post_send, ibv_post_recv
+ *	wr.c        work requests: ibv_wr_*
+ *	srq.c       shared receive queues
+ *	cm.c        rdma_cm_id: create, resolve, connect, accept
+ *	cmevent.c   events of the connection manager
+ *	ep.c        rdma_create_ep and its like
+ *	addrinfo.c  rdma_getaddrinfo
+ *	strings.c   names of statuses and events
+ *	refused.c   what iWARP has not
+ *	shim.map    the symbols and their versions
+ *
+ * The program's threads run this C only: entries and completions go through rings in memory, all
+ * else through calls (struct rv_call) that the engine's threads carry out.
+ */
+#ifndef RNICD_SHIM_H
+#define RNICD_SHIM_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include "../ring/rnicd_ring.h"
+
+/* The header has these names as macros over functions, which are what a library defines. */
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_query_port
+#undef ibv_get_device_list
+
+/* Limits of the device; those of a queue pair are the engine's (verbs/engine/qp.go, srq.go). */
+#define RV_WR_MAX 16384
+#define RV_SGE_MAX 16
+#define RV_SRQ_SGE_MAX 4
+#define RV_INLINE_MAX 512
+#define RV_CQE_MAX (1 << 20)
+#define RV_READS_MAX 128
+#define RV_MESSAGE_MAX 0x7fffffffu
+#define RV_GIDS 1
+
+#define load_acquire(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define load_relaxed(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+#define container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+
+/* A lock for a few instructions. Its holder does not sleep, but may be scheduled away. */
+struct rv_lock {
+	uint32_t held;
+};
+void rv_lock_slow(struct rv_lock *l);
+static inline void rv_lock(struct rv_lock *l)
+{
+	if (__atomic_exchange_n(&l->held, 1, __ATOMIC_ACQUIRE))
+		rv_lock_slow(l);
+}
+static inline void rv_unlock(struct rv_lock *l)
+{
+	store_release(&l->held, 0);
+}
+
+/* Events that were handed to the program and that it has not acknowledged. */
+struct rv_acks {
+	uint32_t given, acked;
+};
+void rv_acked(struct rv_acks *a, uint32_t n);
+void rv_wait_acked(struct rv_acks *a); /* until all are, as destroying an object does */
+
+/* engine.c. A call's arguments and answer; calls return 0 or an errno. */
+struct rv_args {
+	uint64_t arg[RV_CALL_ARGS];
+	const void *data;
+	size_t size;
+	void *ret; /* where data that comes back goes, and how much may */
+	size_t ret_size;
+};
+int rv_call(uint32_t op, struct rv_args *a);
+int rv_call1(uint32_t op, uint64_t arg);
+void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
+extern struct rv_area *rv_area;
+
+/* table.c. Objects by cookie; a cookie of an object that was removed finds nothing. */
+uint64_t rv_table_add(void *object);
+void *rv_table_find(uint64_t cookie);
+void rv_table_remove(uint64_t cookie);
+
+/* A socket on which the engine tells events; the program's end and the engine's. */
+int rv_socketpair(int *mine, int *engines);
+ssize_t rv_receive(int fd, void *event, size_t size); /* channel.c */
+
+struct rv_context {
+	uint64_t handle;
+	int engine_fd;
+	struct verbs_context verbs; /* last, and with it the public ibv_context */
+};
+struct ibv_context *rv_open(void);
+
+struct rv_pd {
+	struct ibv_pd pd;
+	uint64_t handle;
+	uint32_t users;
+};
+
+struct rv_mr {
+	struct ibv_mr mr;
+	uint64_t handle;
+};
+
+struct rv_mw {
+	struct ibv_mw mw;
+	uint64_t handle;
+};
+
+struct rv_channel {
+	struct ibv_comp_channel channel;
+	int engine_fd;
+};
+
+struct rv_completions {
+	struct ibv_cq_ex cq; /* as ibv_cq too */
+	uint64_t handle, cookie;
+	struct rv_cq *ring;
+	struct rv_cqe *entries;
+	uint32_t mask, head;
+	struct rv_lock lock;
+	uint32_t vain; /* polls without a completion, one after the other */
+	struct rv_acks acks, async_acks;
+	uint32_t users;          /* queue pairs */
+	struct rv_qp *last;      /* of the completion before */
+	struct ibv_wc wc;        /* ibv_cq_ex: the current one */
+	bool polling;
+};
+
+/* What a send queue remembers of a request. */
+struct rv_sent {
+	uint64_t wr_id;
+	uint8_t opcode; /* enum ibv_wc_opcode */
+};
+
+struct rv_qp {
+	struct ibv_qp_ex qp; /* as ibv_qp too */
+	uint64_t handle, cookie;
+	uint32_t bit;
+	struct ibv_qp_cap cap;
+	bool signal_all, in_cm;
+	struct rv_qp *next; /* in the table of numbers */
+
+	struct rv_lock send_lock;
+	struct rv_queue *sq;
+	struct rv_wqe *sq_entries;
+	uint32_t sq_mask, sq_tail; /* in entries */
+	uint32_t sent, retired;    /* in requests; retired is the poller's */
+	uint32_t sent_mask;
+	struct rv_sent *sents;
+
+	struct rv_lock recv_lock;
+	struct rv_queue *rq;
+	struct rv_wqe *rq_entries;
+	uint32_t rq_mask, rq_tail;
+	uint32_t received, recv_retired, recv_mask;
+	uint64_t *recvs;
+
+	struct rv_acks acks;
+
+	/* ibv_wr_*: what wr_start began. */
+	uint32_t wr_sent, wr_tail, wr_entry;
+	int wr_error;
+	struct rv_wqe *wr_now;
+};
+
+struct rv_srq {
+	struct ibv_srq srq;
+	uint64_t handle, cookie;
+	struct rv_lock lock;
+	struct rv_queue *ring;
+	struct rv_wqe *entries;
+	uint32_t mask, tail, depth, limit, users;
+	uint64_t *wr_ids;
+	uint32_t *free; /* indices that are not posted */
+	uint32_t free_count;
+	struct rv_acks acks;
+};
+
+struct rv_event_channel {
+	struct rdma_event_channel channel;
+	int engine_fd;
+};
+
+struct rv_id {
+	struct rdma_cm_id id; /* first: id->qp and the like are the program's to read */
+	uint64_t handle, cookie;
+	bool sync, own_pd, bound, listening, connected, own_cqs;
+	uint32_t backlog_events;
+	uint8_t responder_resources, initiator_depth; /* of the request */
+	struct rv_acks acks;
+	struct rdma_cm_event *kept; /* synchronous: the event of the last call */
+	/* rdma_create_ep at the responder: what each new id gets */
+	struct ibv_qp_init_attr *qp_attr;
+	struct ibv_pd *qp_pd;
+};
+
+#define to_context(c) container(c, struct rv_context, verbs.context)
+#define to_pd(p) ((struct rv_pd *)(p))
+#define to_cq(c) ((struct rv_completions *)(c))
+#define to_qp(q) ((struct rv_qp *)(q))
+#define to_srq(s) ((struct rv_srq *)(s))
+#define to_id(i) ((struct rv_id *)(i))
+
+/* Operations that struct ibv_context and struct verbs_context point to. */
+int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int rv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int rv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct ibv_mw *rv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int rv_dealloc_mw(struct ibv_mw *mw);
+struct ibv_cq_ex *rv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int rv_get_srq_num(struct ibv_srq *srq, uint32_t *num);
+int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+		       struct ibv_device_attr_ex *attr, size_t size);
+int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
+
+/* Queue pairs by number, for completions. Held locks: of both of its completion queues. */
+struct rv_qp *rv_qp_find(uint32_t number);
+
+/* post.c, for wr.c too. */
+uint32_t rv_entries_after(const struct rv_wqe *w);
+void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data, size_t n);
+void rv_start_wr(struct rv_qp *q); /* makes ibv_wr_* work */
+
+/* cm.c */
+struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps);
+int rv_event_of(struct rv_id *id, int err); /* synchronous: the event that ends a call */
+
+static inline int rv_fail(int error)
+{
+	if (!error)
+		return 0;
+	errno = error;
+	return -1;
+}
+
+#endif
