@@ -81,7 +81,7 @@ func Frame(was, is *Look, s *State, width, height int) []string {
 	s.Row = max(0, min(s.Row, len(order)-1))
 	lines = append(lines, fmt.Sprintf("%s, by %s (%d)", viewNames[s.View], strings.TrimSpace(t.columns[s.sortOf(t)].title), len(order)), titles(t, s))
 	for _, i := range order[s.Row:] {
-		if height > 0 && len(lines) >= height-1-len(t.extra) {
+		if height > 0 && len(lines) >= height-len(t.extra) {
 			break
 		}
 		lines = append(lines, row(t.columns, t.rows[i]))

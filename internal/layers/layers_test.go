@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"daemon/control":      {},
 	"daemon/status":       {"rnic", "stack", "stream"},
 	"daemon/metrics":      {"daemon/status"},
-	"daemon/top":          {"daemon/control", "daemon/status", "rnic"},
+	"daemon/top":          {"daemon/control", "daemon/status"},
 	"daemon/config":       {"daemon/control", "daemon/port", "rnic", "rsocket", "stack", "tcp/cc", "pmd/fault", "tools/iperf3", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping"},
 	"daemon":              {"daemon/config", "daemon/control", "daemon/metrics", "daemon/port", "daemon/status", "hugepages", "inet", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
 	"daemon/doctor":       {"daemon/config"},
