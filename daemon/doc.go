@@ -7,10 +7,21 @@
 //	listener.go    TCP ports, which stay open while the Services that they lead to are changed
 //	serve_*.go     the types of service
 //	reload.go      what changes at once, and what needs a restart
+//	status.go      what there is to see of all this (daemon/status)
+//	connections.go each connection, looked at some in each turn of its Poller
+//	control.go     what can be asked over the control socket
+//	metrics.go     what Prometheus asks for
 //	watchdog.go    Pollers that do not turn
 //	notify.go      systemd
 //	log.go         lines that peers can bring about are bounded
 //
-// Nothing here is on a packet's way. Commands that show the daemon, and exporters of its counters,
-// begin with the methods of Daemon.
+// Nothing here is on a packet's way. Commands that show the daemon, and exporters of its counters, begin
+// with Daemon.Status.
+//
+// # Control socket
+//
+// Commands ask a daemon that runs by HTTP over a Unix socket (daemon/control). Whatever is to be
+// asked gets a pattern in serveControl of control.go, as "GET /v1/status", and a handler there that
+// answers with control.Reply or control.Fail, or writes a stream until the request's context ends; a
+// command asks with control.Client. /v1 stays as it is: fields are added, none is taken away.
 package daemon

@@ -60,6 +60,7 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	c.transmit(now, r, n, t)
 	t.Retransmit = true
 	c.stats.retransmits.one()
+	c.mem.totals.Retransmits++
 	c.resentOne(now, r)
 	if c.timers.rtxAt == never {
 		c.armRetransmit(now)
@@ -135,6 +136,7 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
 	c.sndMax = max(c.sndMax, r.at+1)
 	c.stats.probes.one()
+	c.mem.totals.WindowProbes++
 	c.flow.bytesOut++
 	c.piggyback(t)
 }

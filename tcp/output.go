@@ -169,6 +169,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		c.due &^= dueTailProbe
 		if c.sent.una != c.sent.nxt {
 			c.stats.probes.one()
+			c.mem.totals.WindowProbes++
 			c.resend(now, c.sent.una, t)
 			return true
 		}

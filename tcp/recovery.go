@@ -171,6 +171,7 @@ func (c *Conn) enterRecovery(now int64) {
 	c.tlp.active = false // RFC 8985 section 7.1
 	c.undo.start()
 	c.stats.fastRetransmits.one()
+	c.mem.totals.FastRetransmits++
 	rv.reducedAt = now
 	// FlightSize counts what is SACKed as well: where one recovery follows on another it is several
 	// times cwnd, and half of it would be no reduction. RFC 5681 equation 4 is an upper bound.
@@ -297,6 +298,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
 	c.stats.timeouts.one()
+	c.mem.totals.Timeouts++
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged
 	}

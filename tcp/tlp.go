@@ -89,6 +89,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	}
 	c.rtt.fresh = false
 	c.stats.lossProbes.one()
+	c.mem.totals.LossProbes++
 	c.timers.rtoAt = now + c.rtt.current()
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
 	return true

@@ -73,6 +73,7 @@ func (c *Conn) takeBack(now int64) {
 	rv := &c.recovery
 	c.undo = undo{}
 	c.stats.undone.one()
+	c.mem.totals.Undone++
 	if rv.phase == phaseLoss {
 		c.stats.spuriousTimeouts.one()
 	}
