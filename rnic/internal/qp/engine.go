@@ -75,16 +75,11 @@ type StartOptions struct {
 	PackFull   bool
 }
 
-// totals are where an engine counts besides its own.
-func (o *StartOptions) totals() *Totals {
+// Start puts the engine into service with what start-up agreed.
+func (q *Engine) Start(o *StartOptions) {
 	if o.Totals == nil {
 		o.Totals = &Totals{}
 	}
-	return o.Totals
-}
-
-// Start puts the engine into service with what start-up agreed.
-func (q *Engine) Start(o *StartOptions) {
 	q.reader = o.Reader
 	q.send.start(q, o)
 	q.recv.start(q, o)

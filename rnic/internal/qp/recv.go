@@ -66,7 +66,7 @@ const (
 func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	t, responder := o.Terms, o.Responder
 	ag := &t.Agreement
-	r.totals = o.totals()
+	r.totals = o.Totals
 	r.version, r.shared = ag.Version, q.SRQ != nil
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax, Reserve: o.Reserve,

@@ -56,7 +56,7 @@ type sendHalf struct {
 }
 
 func (s *sendHalf) start(q *Engine, o *StartOptions) {
-	s.totals = o.totals()
+	s.totals = o.Totals
 	ag := &o.Terms.Agreement
 	s.gatherRoom.init(q.InlineMax, q.SGEMax)
 	s.tx.Init(ag.Send)
