@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/gopacket/pcapgo"
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
