@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -21,7 +22,8 @@ import (
 
 // Options of Start.
 type Options struct {
-	Log io.Writer // default os.Stderr
+	Log     io.Writer // default os.Stderr
+	Version string    // of the program, as status and metrics tell it
 	// Front, if set, may change what a port is opened with: for tests, and for what a program has
 	// besides.
 	Front func(name string, cfg *port.Config)
@@ -35,6 +37,9 @@ type Daemon struct {
 	ports []*Port
 	lost  chan error
 	dog   *watchdog
+	since time.Time
+
+	control *control.Server // nil: there is none
 
 	changing  sync.Mutex // held through Reload, Drain and Close, which alone change what follows
 	cfg       *config.Config
@@ -74,7 +79,7 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	if opt.Log == nil {
 		opt.Log = os.Stderr
 	}
-	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}}
+	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, since: time.Now()}
 	d.cut, d.hurry = context.WithCancel(context.Background())
 	d.log = newLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)
@@ -99,6 +104,9 @@ func (d *Daemon) settings(cfg *config.Config) {
 }
 
 func (d *Daemon) start(ctx context.Context) error {
+	if err := d.listenControl(); err != nil { // first: it tells of another daemon with this configuration
+		return err
+	}
 	for i := range d.cfg.Ports {
 		if err := d.openPort(&d.cfg.Ports[i]); err != nil {
 			return fmt.Errorf("port %q: %w", d.cfg.Ports[i].Name, err)
@@ -111,6 +119,9 @@ func (d *Daemon) start(ctx context.Context) error {
 	plan, _, err := d.plan(d.cfg)
 	if err == nil {
 		err = d.carryOut(ctx, plan)
+	}
+	if err == nil {
+		d.serveControl()
 	}
 	return err
 }
@@ -276,6 +287,9 @@ func (d *Daemon) Close() (err error) {
 		s.retire(at)
 	}
 	d.setServices(nil)
+	if d.control != nil {
+		err = d.control.Close() // before the Pollers that it asks
+	}
 	d.hurry()
 	d.retiring.Wait()
 	d.dog.stop()

@@ -7,10 +7,19 @@
 //	listener.go    TCP ports, which outlive the Services that are changed behind them
 //	serve_*.go     the types of service
 //	reload.go      what changes at once, and what needs a restart
+//	status.go      what there is to see of all this (daemon/status)
+//	control.go     what can be asked over the control socket
 //	watchdog.go    Pollers that do not turn
 //	notify.go      systemd
 //	log.go         lines that peers can bring about are bounded
 //
-// Nothing here is on a packet's way. Whoever shows the daemon to people, or exports its counters,
-// begins with the methods of Daemon.
+// Nothing here is on a packet's way. What shows the daemon to people, or exports its counters, begins
+// with Daemon.Status.
+//
+// # Control socket
+//
+// Commands ask a daemon that runs by HTTP over a Unix socket (daemon/control). Whatever is to be
+// asked gets a pattern in serveControl of control.go, as "GET /v1/status", and a handler there that
+// answers with control.Reply or control.Fail, or writes a stream until the request's context ends; a
+// command asks with control.Client. /v1 stays as it is: fields are added, none is taken away.
 package daemon

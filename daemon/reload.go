@@ -66,6 +66,8 @@ func (d *Daemon) needsRestart(cfg *config.Config) (keys []string) {
 	if cfg.Log.Format != d.cfg.Log.Format {
 		keys = append(keys, "log.format")
 	}
+	keys = append(keys, differing("control", reflect.ValueOf(d.cfg.Control), reflect.ValueOf(cfg.Control))...)
+	keys = append(keys, differing("metrics", reflect.ValueOf(d.cfg.Metrics), reflect.ValueOf(cfg.Metrics))...)
 	for i := range cfg.Ports {
 		p := cfg.Ports[i]
 		if p.Open.Driver.Sockets {

@@ -29,7 +29,7 @@ func Run(file string, drivers port.Drivers, opt Options) error {
 		return err
 	}
 	n := NewNotifier()
-	n.Ready(status(d))
+	n.Ready(statusLine(d))
 	d.log.Info("ready", "config", file, "services", len(d.Services()), "ports", len(d.Ports()))
 	r := runner{Daemon: d, file: file, drivers: drivers, notify: n, signals: signals}
 	err = r.serve()
@@ -107,7 +107,7 @@ func (r *runner) serve() error {
 // reload reads the file again. Whatever is wrong with it, what is served goes on.
 func (r *runner) reload() {
 	r.notify.Reloading()
-	defer func() { r.notify.Ready(status(r.Daemon)) }()
+	defer func() { r.notify.Ready(statusLine(r.Daemon)) }()
 	cfg, err := config.Load(r.file, r.drivers)
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -143,7 +143,7 @@ func (r *runner) second(cut context.CancelFunc, over <-chan struct{}) {
 	}
 }
 
-// status is a line for systemctl.
-func status(d *Daemon) string {
+// statusLine is for systemctl.
+func statusLine(d *Daemon) string {
 	return fmt.Sprintf("%d services on %d ports", len(d.Services()), len(d.Ports()))
 }

@@ -103,9 +103,9 @@ type Counters struct {
 	TxCopied    uint64 // retransmissions sent from a copy
 	TxSkipped   uint64 // retransmissions whose first copy had not left yet
 
-	Inet [inet.DropMax]uint64 // drops by reason
-	TCP  [tcp.DropMax]uint64  // segments not accepted, whole or in part, by reason
-	Own  [DropMax]uint64
+	Inet [inet.DropMax]uint64 `json:"-"` // drops by reason: Each has their names
+	TCP  [tcp.DropMax]uint64  `json:"-"` // segments not accepted, whole or in part, by reason
+	Own  [DropMax]uint64      `json:"-"`
 
 	Queue pmd.Counters // the device's
 

@@ -20,7 +20,7 @@ func example(t *testing.T) string {
 	require.True(t, found)
 	text, _, found = strings.Cut(text, "```\n")
 	require.True(t, found)
-	return text
+	return text + "\n[control]\nsocket = \"off\"\n" // daemons of several tests run at a time
 }
 
 // configured writes a configuration.

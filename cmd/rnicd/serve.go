@@ -65,7 +65,7 @@ func serveConfig(c *cobra.Command, file string) error {
 	if len(others) > 0 {
 		return fmt.Errorf("--config: the file says everything; leave %s away", strings.Join(others, ", "))
 	}
-	return daemon.Run(file, port.All(), daemon.Options{Log: c.ErrOrStderr()})
+	return daemon.Run(file, port.All(), daemon.Options{Log: c.ErrOrStderr(), Version: version})
 }
 
 func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {

@@ -23,7 +23,8 @@ func TestOwnDriver(t *testing.T) {
 		return nil, errors.New("no such slot")
 	}}
 	file := filepath.Join(t.TempDir(), "rnicd.toml")
-	require.NoError(t, os.WriteFile(file, []byte(`
+	require.NoError(t, os.WriteFile(file, []byte(`[control]
+socket = "off"
 [[port]]
 name = "one"
 driver = "own"
@@ -50,7 +51,7 @@ slot = "3"
 	require.Equal(t, map[string]string{"slot": "3"}, got.Options)
 	root := Root(port.Builtin())
 	root.SetArgs([]string{"check", file})
-	require.ErrorContains(t, root.Execute(), `rnicd.toml:4:1: port.driver: "own": want tap, dpdk, memif or kernel`)
+	require.ErrorContains(t, root.Execute(), `rnicd.toml:5:1: port.driver: "own": want tap, dpdk, memif or kernel`)
 	_, err = run("serve")
 	require.ErrorContains(t, err, "config")
 }

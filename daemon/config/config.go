@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"os"
 
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
@@ -15,6 +16,8 @@ type Config struct {
 
 	Log      Log       `toml:"log" doc:"What the daemon writes to standard error."`
 	Limits   Limits    `toml:"limits" doc:"Bounds of the daemon."`
+	Control  Control   `toml:"control" doc:"The Unix socket on which rnicd status, top and ss ask the daemon."`
+	Metrics  Metrics   `toml:"metrics" doc:"Counters for Prometheus."`
 	TCP      TCP       `toml:"tcp" doc:"Our TCP on all ports. A port's own table, [port.tcp], goes before."`
 	MPA      MPA       `toml:"mpa" doc:"How connections of services over RDMA start. Keys of a service go before."`
 	Ports    []Port    `toml:"port" doc:"A device with its Pollers and addresses; [[port]] for each."`
@@ -33,6 +36,20 @@ type Log struct {
 type Limits struct {
 	Drain       Duration `toml:"drain" default:"10s" doc:"after SIGTERM, and after a service was taken out, so long connections may go on; then they are reset"`
 	PollerStall Duration `toml:"poller_stall" default:"100ms" want:"50ms or more" doc:"a Poller that has not turned for so long is reported with its stack"`
+}
+
+// Control is [control].
+type Control struct {
+	Socket string `toml:"socket" want:"a path, or off" doc:"where it is; without it /run/rnicd/control.sock, or rnicd/control.sock in XDG_RUNTIME_DIR for a user that may not write there. What is missing of its directory's last part is made"`
+	Mode   string `toml:"mode" default:"0600" want:"permissions" doc:"of the socket: who may connect may see everything"`
+
+	Path string      `toml:"-"` // empty: there is none
+	Perm os.FileMode `toml:"-"`
+}
+
+// Metrics is [metrics].
+type Metrics struct {
+	Listen string `toml:"listen" want:"host:port" doc:"where GET /metrics is answered, over the kernel's TCP, as 127.0.0.1:9174; without it nowhere. It asks for no password: let others in by a proxy that does"`
 }
 
 // TCP is [tcp] and [port.tcp].

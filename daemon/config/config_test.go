@@ -49,7 +49,7 @@ func TestMistakes(t *testing.T) {
 		{"no TOML", "[[port]\n", []string{"rnicd.toml:1:7: "}},
 		{"unknown key", base + "sise = 3\n", []string{"rnicd.toml:9:1: service.sise: unknown key; did you mean size?"}},
 		{"a hyphen", "[limits]\npoller-stall = \"1s\"\n" + base, []string{"rnicd.toml:2:1: limits.poller-stall: unknown key; did you mean poller_stall?"}},
-		{"unknown table", base + "[logging]\nlevel = \"info\"\n", []string{"rnicd.toml:9:2: logging: unknown key; there are log, limits, tcp, mpa, port, service"}},
+		{"unknown table", base + "[logging]\nlevel = \"info\"\n", []string{"rnicd.toml:9:2: logging: unknown key; there are log, limits, control, metrics, tcp, mpa, port, service"}},
 		{"two unknown keys", "[log]\na = 1\nb = 2\n", []string{"rnicd.toml:2:1: log.a: unknown key", "rnicd.toml:3:1: log.b: unknown key"}},
 		{"twice", base + "size = 5\n", []string{"rnicd.toml:9:1: "}},
 		{"text for a number", strings.Replace(base, "addresses", "mtu = \"big\"\naddresses", 1), []string{`rnicd.toml:3:7: port.mtu: want a whole number`}},
@@ -61,6 +61,9 @@ func TestMistakes(t *testing.T) {
 
 		{"a negative size", base + "quota = -1\n", []string{`rnicd.toml:9:1: service.quota: -1: want 0 or more octets`}},
 
+		{"a socket", "[control]\nsocket = \"here.sock\"\nmode = \"rw\"\n" + base, []string{`rnicd.toml:2:1: control.socket: "here.sock": want a path that begins with /, or off`, `rnicd.toml:3:1: control.mode: "rw": want permissions as 0600`}},
+		{"a long socket", "[control]\nsocket = \"/" + strings.Repeat("x", 107) + "\"\n" + base, []string{`rnicd.toml:2:1: control.socket: 108 octets long; a socket's path has 107 at most`}},
+		{"metrics", "[metrics]\nlisten = \"9174\"\n" + base, []string{`rnicd.toml:2:1: metrics.listen: "9174": want host and port, as 127.0.0.1:9174`}},
 		{"nothing", "", []string{"rnicd.toml:1:1: port: no port; a daemon needs one: [[port]] with name and addresses"}},
 		{"no name", strings.Replace(base, `name = "one"`, "", 1), []string{`rnicd.toml:1:3: port.name: "": want a name of a to z`}},
 		{"a name of two", base + "[[service]]\nname = \"scratch\"\ntype = \"rping\"\nlisten = 1\n", []string{`rnicd.toml:10:1: service.name: "scratch": the service in line 6 has this name; choose another`}},

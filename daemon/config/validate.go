@@ -2,14 +2,18 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
+	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -48,6 +52,8 @@ func (v *validator) validate() {
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	v.span("limits.poller_stall", time.Duration(c.Limits.PollerStall), pollerStallMin, time.Hour)
+	v.control()
+	v.metrics()
 	v.tcp("tcp", &c.TCP)
 	v.mpa()
 	if len(c.Ports) == 0 {
@@ -136,6 +142,43 @@ func (v *validator) useless(path, what string, table any, mine func(of []string)
 		if ok && v.given(at) && !mine(strings.Split(of, ",")) {
 			v.wrong(at, "of no use to %s: it is for %s; leave that away", what, strings.ReplaceAll(of, ",", ", "))
 		}
+	}
+}
+
+// socketPathMax is what sun_path holds, less the 0 at its end.
+const socketPathMax = 107
+
+// control finds out where the socket is to be.
+func (v *validator) control() {
+	c := &v.c.Control
+	var err error
+	if c.Perm, err = control.ParseMode(c.Mode); err != nil {
+		v.wrong("control.mode", "%v", err)
+	}
+	switch {
+	case c.Socket == "off":
+	case !v.given("control.socket"):
+		c.Path = control.DefaultPath()
+	case !filepath.IsAbs(c.Socket):
+		v.wrong("control.socket", "%q: want a path that begins with /, or off", c.Socket)
+	case len(c.Socket) > socketPathMax:
+		v.wrong("control.socket", "%d octets long; a socket's path has %d at most", len(c.Socket), socketPathMax)
+	default:
+		c.Path = c.Socket
+	}
+}
+
+// metrics refuses what cannot be listened on.
+func (v *validator) metrics() {
+	if !v.given("metrics.listen") {
+		return
+	}
+	_, service, err := net.SplitHostPort(v.c.Metrics.Listen)
+	if err == nil {
+		_, err = strconv.ParseUint(service, 10, 16)
+	}
+	if err != nil {
+		v.wrong("metrics.listen", "%q: want host and port, as 127.0.0.1:9174 or [::1]:9174", v.c.Metrics.Listen)
 	}
 }
 

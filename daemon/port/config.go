@@ -111,8 +111,8 @@ func (c *Config) stride(headroom int) int {
 	return (headroom + room + strideAlign - 1) &^ (strideAlign - 1)
 }
 
-// core is the CPU of the Poller on queue i.
-func (c *Config) core(i int) int {
+// Core is the CPU of the Poller on queue i, or NoCore.
+func (c *Config) Core(i int) int {
 	if i < len(c.Cores) {
 		return c.Cores[i]
 	}
@@ -156,7 +156,7 @@ func (c *Config) routes() (all []inet.Route) {
 func (c *Config) Stack(i int) stack.Config {
 	cfg := stack.Config{
 		Addr: c.Addrs[0], Addrs: c.Addrs[1:], Routes: c.routes(), VLAN: c.VLAN, NoDAD: c.DAD == DADNone, QuickDAD: c.QuickDAD(),
-		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.core(i), Idle: c.Idle, OnTurn: c.OnTurn,
+		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn,
 	}
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsDefault

@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/rnicd/rnicd/daemon/control"
+)
+
+// listenControl makes the control socket. Until serveControl nothing is answered on it.
+func (d *Daemon) listenControl() (err error) {
+	c := &d.cfg.Control
+	if c.Path == "" {
+		return nil
+	}
+	d.control, err = control.Listen(c.Path, c.Perm)
+	return err
+}
+
+// serveControl is where what can be asked over the control socket is named:
+//
+//	GET /v1/status   status.Daemon
+func (d *Daemon) serveControl() {
+	if d.control == nil {
+		return
+	}
+	d.control.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { control.Reply(w, d.Status(r.Context())) })
+	d.control.Serve()
+	d.log.Info("control socket", "path", d.control.Path(), "mode", fmt.Sprintf("%#o", d.cfg.Control.Perm))
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Client asks a daemon on its control socket. Its methods are for any goroutine.
+type Client struct {
+	path string
+	http http.Client
+}
+
+// NewClient asks on the socket at path; empty: at DefaultPath.
+func NewClient(path string) *Client {
+	if path == "" {
+		path = DefaultPath()
+	}
+	c := &Client{path: path}
+	c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
+	return c
+}
+
+// Close lets go of connections that are idle.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Get asks for a path, as /v1/status, and decodes the answer into v.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, v any) error {
+	body, err := c.Stream(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(v); err != nil {
+		return fmt.Errorf("%s: the daemon's answer: %w", c.path, err)
+	}
+	return nil
+}
+
+// Stream asks for a path whose answer goes on until ctx ends or the daemon has said all. The caller
+// closes it.
+func (c *Client) Stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	at := url.URL{Scheme: "http", Host: "rnicd", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var said failure
+	if json.NewDecoder(io.LimitReader(resp.Body, BodyMax)).Decode(&said) == nil && said.Error != "" {
+		return nil, errors.New(said.Error)
+	}
+	return nil, fmt.Errorf("%s: %s: the daemon is of another version and does not know that", path, resp.Status)
+}
+
+// explain says what to do where nobody answers.
+func (c *Client) explain(err error) error {
+	switch {
+	case c.path == "":
+		return errors.New("no control socket is known: name the daemon's, --socket PATH")
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%s: no daemon answers; is one running, and with this [control] socket? --socket PATH names another", c.path)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%s: not permitted; ask as the daemon's user, or set mode of its [control]", c.path)
+	}
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return fmt.Errorf("%s: %w", c.path, err)
+}

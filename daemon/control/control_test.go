@@ -1,0 +1,180 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// patience bounds every wait.
+const patience = time.Minute
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// What a handler says reaches the client, its errors too, and a stream as it comes; the socket is
+// its owner's alone.
+func TestAsk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "control.sock") // the directory is made
+	s, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o600, info.Mode())
+	s.HandleFunc("GET /v1/name", func(w http.ResponseWriter, r *http.Request) { Reply(w, map[string]string{"name": r.FormValue("of")}) })
+	s.HandleFunc("GET /v1/wrong", func(w http.ResponseWriter, _ *http.Request) {
+		Fail(w, http.StatusBadRequest, errors.New("no such port"))
+	})
+	s.HandleFunc("GET /v1/stream", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "one")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done() // Close, or the client
+	})
+	s.Serve()
+	c := NewClient(path)
+	defer c.Close()
+	ctx := within(t)
+	var got map[string]string
+	require.NoError(t, c.Get(ctx, "/v1/name", url.Values{"of": {"a b"}}, &got))
+	require.Equal(t, "a b", got["name"])
+	require.EqualError(t, c.Get(ctx, "/v1/wrong", nil, &got), "no such port")
+	require.ErrorContains(t, c.Get(ctx, "/v9/status", nil, &got), "another version")
+	stream, err := c.Stream(ctx, "/v1/stream", nil)
+	require.NoError(t, err)
+	line := make([]byte, 4)
+	_, err = io.ReadFull(stream, line)
+	require.NoError(t, err)
+	require.Equal(t, "one\n", string(line))
+	require.NoError(t, s.Close())
+	rest, err := io.ReadAll(stream)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.NoFileExists(t, path)
+	require.ErrorContains(t, c.Get(ctx, "/v1/name", nil, &got), path+": no daemon answers")
+}
+
+// A socket that a killed process left is taken over, a living one's is not, nor is a file.
+func TestStaleSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	stale.SetUnlinkOnClose(false) // as one that was killed
+	living, err := Listen(path, 0o600)
+	var used *InUseError
+	require.ErrorAs(t, err, &used)
+	require.Nil(t, living)
+	require.NoError(t, stale.Close())
+	require.FileExists(t, path)
+
+	// Of many that start at the same time one gets it, and keeps it.
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var servers []*Server
+	for range 8 {
+		all.Go(func() {
+			s, err := Listen(path, 0o600)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				servers = append(servers, s)
+				return
+			}
+			var used *InUseError
+			require.ErrorAs(t, err, &used)
+		})
+	}
+	all.Wait()
+	require.Len(t, servers, 1)
+	servers[0].HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { Reply(w, 1) })
+	servers[0].Serve()
+	c := NewClient(path)
+	defer c.Close()
+	var one int
+	require.NoError(t, c.Get(within(t), "/", nil, &one))
+	require.NoError(t, servers[0].Close())
+
+	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
+	_, err = Listen(path, 0o600)
+	require.ErrorContains(t, err, "is no socket")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(text))
+}
+
+// No more clients than ClientsMax are served at a time; the next one is when one has gone.
+func TestClientsMax(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	s, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	defer s.Close()
+	var running, most atomic.Int64
+	in, leave := make(chan struct{}, 2*ClientsMax), make(chan struct{})
+	s.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		n := running.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		in <- struct{}{}
+		<-leave
+		running.Add(-1)
+		w.Header().Set("Connection", "close")
+		Reply(w, n)
+	})
+	s.Serve()
+	ctx := within(t)
+	var clients sync.WaitGroup
+	for range 2 * ClientsMax {
+		clients.Go(func() {
+			c := NewClient(path)
+			defer c.Close()
+			var n int
+			assert.NoError(t, c.Get(ctx, "/", nil, &n))
+		})
+	}
+	for range ClientsMax {
+		<-in
+	}
+	for range ClientsMax {
+		leave <- struct{}{}
+		<-in
+	}
+	close(leave)
+	clients.Wait()
+	require.EqualValues(t, ClientsMax, most.Load())
+}
+
+func TestParseMode(t *testing.T) {
+	for text, want := range map[string]os.FileMode{"0600": 0o600, "660": 0o660, "0666": 0o666} {
+		got, err := ParseMode(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "rw", "0888", "07777", "6", "01777"} {
+		_, err := ParseMode(text)
+		require.Error(t, err, text)
+	}
+}
+
+// The path is one that a socket's address can hold, or the error says what it is.
+func TestPathTooLong(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	_, err := Listen(filepath.Join(dir, "control.sock"), 0o600)
+	require.ErrorContains(t, err, "invalid argument")
+}

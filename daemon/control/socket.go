@@ -1,0 +1,113 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	runDir     = "/run/rnicd"
+	socketName = "control.sock"
+	// startsWait is for another daemon that makes a socket in the same directory at this moment.
+	startsWait  = 2 * time.Second
+	startsPause = 10 * time.Millisecond
+)
+
+// DefaultPath is where a daemon's socket is unless its configuration says otherwise, and where
+// commands look: /run/rnicd for root, and for whoever may write there; else the user's own runtime
+// directory. Empty: there is none.
+func DefaultPath() string {
+	if os.Geteuid() == 0 || unix.Access(runDir, unix.W_OK) == nil {
+		return filepath.Join(runDir, socketName)
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "rnicd", socketName)
+	}
+	return ""
+}
+
+// InUseError: a process that lives has the socket.
+type InUseError struct{ Path string }
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("%s is another daemon's: give this one a path of its own, [control] socket, or end that one", e.Path)
+}
+
+// ParseMode reads permissions as 0600.
+func ParseMode(text string) (os.FileMode, error) {
+	n, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || n > 0o777 || len(text) < 3 || len(text) > 4 {
+		return 0, fmt.Errorf("%q: want permissions as 0600 or 0660", text)
+	}
+	return os.FileMode(n), nil
+}
+
+// listen makes the socket, and its directory if that is missing. The socket has its mode from the
+// first moment on. One that a process left behind which is no more is taken over.
+func listen(path string, mode os.FileMode) (net.Listener, error) {
+	dir := filepath.Dir(path)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	l, err := bind(path, mode)
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return l, err
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSocket == 0 {
+		return nil, fmt.Errorf("%s is there, and is no socket: choose another path", path)
+	}
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		_ = conn.Close()
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return nil, &InUseError{path}
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return bind(path, mode)
+}
+
+// lockDir keeps two daemons that start at the same time from taking over each other's socket.
+func lockDir(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(startsWait); ; time.Sleep(startsPause) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil // which unlocks it
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			_ = f.Close()
+			return nil, fmt.Errorf("%s is locked by another process: %w", dir, err)
+		}
+	}
+}
+
+func bind(path string, mode os.FileMode) (net.Listener, error) {
+	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		if ctl := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); ctl != nil {
+			return ctl
+		}
+		return err
+	}}
+	return cfg.Listen(context.Background(), "unix", path)
+}

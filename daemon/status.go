@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd/dpdk"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// askTimeout bounds the question to a Poller.
+const askTimeout = time.Second
+
+// Status asks all Pollers for their counters. Each copies its own in one of its turns; one that does
+// not answer within askTimeout has the reason in Error.
+func (d *Daemon) Status(ctx context.Context) *status.Daemon {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	s := &status.Daemon{
+		Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
+	}
+	if d.ending.Load() {
+		s.State = status.Draining
+	}
+	watched := d.Pollers()
+	for _, p := range d.Ports() {
+		one := d.portStatus(p)
+		for i, poller := range p.Pollers() {
+			q := status.Queue{Queue: i, Core: p.Config().Core(i)}
+			for _, w := range watched {
+				if w.Poller == poller {
+					q.Stalls, q.Still = w.Stalls, w.Still.Seconds()
+				}
+			}
+			askQueue(ctx, poller, &q)
+			one.Queues = append(one.Queues, q)
+		}
+		s.Ports = append(s.Ports, one)
+	}
+	for _, svc := range d.Services() {
+		s.Services = append(s.Services, svc.status(d))
+	}
+	return s
+}
+
+func askQueue(ctx context.Context, p *stack.Poller, q *status.Queue) {
+	k, err := p.Counters(ctx)
+	if err != nil {
+		q.Error = err.Error()
+		return
+	}
+	q.Counters, q.Streams, q.Drops = k, stream.CountersOf(p), map[string]uint64{}
+	k.Each(func(layer, reason string, n uint64) {
+		if n > 0 {
+			q.Drops[layer+"/"+reason] = n
+		}
+	})
+}
+
+func (d *Daemon) portStatus(p *Port) status.Port {
+	c := p.Config()
+	s := status.Port{Name: p.Name, Driver: c.Driver.Name, Addresses: []string{}, Startup: p.Adapter.StartupCounters(), Regions: p.Adapter.Regions()}
+	for _, a := range c.Addrs {
+		s.Addresses = append(s.Addresses, a.String())
+	}
+	dev := p.Device()
+	if dev == nil {
+		return s
+	}
+	s.Device, s.MAC, s.MTU = p.Port.Name(), inet.MAC(dev.MAC()).String(), c.MTUOr()
+	if a := p.Arena(); a != nil {
+		s.MemoryOctets, s.Pages = len(a.Bytes()), a.PageSize().String()
+	}
+	if l, ok := dev.(interface{ Link() dpdk.Link }); ok {
+		s.Link = l.Link().String()
+	}
+	for _, x := range p.XStats() {
+		if s.XStats == nil {
+			s.XStats = map[string]uint64{}
+		}
+		s.XStats[x.Name] = x.Value
+	}
+	return s
+}
+
+func (s *Service) status(d *Daemon) status.Service {
+	c := s.Config()
+	out := status.Service{
+		Name: c.Name, Type: c.Type, Listen: int(c.Listen), ConnectionsMax: c.Connections * s.server.perPeer, Connections: len(s.Connections()),
+		Accepted: s.Accepted.Load(), Refused: s.Refused.Load(), Failed: s.Failed.Load(), Ports: []string{},
+	}
+	for _, i := range c.On {
+		out.Ports = append(out.Ports, d.ports[i].Name)
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package status
+
+import (
+	"time"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// Daemon is the answer to GET /v1/status: everything but connections.
+type Daemon struct {
+	Version  string    `json:"version"`
+	PID      int       `json:"pid"`
+	Config   string    `json:"config,omitempty"` // the file
+	Started  time.Time `json:"started"`
+	At       time.Time `json:"at"`    // when this was so
+	State    string    `json:"state"` // serving, draining
+	Healthy  bool      `json:"healthy"`
+	Ports    []Port    `json:"ports"`
+	Services []Service `json:"services"`
+}
+
+// States of a Daemon.
+const (
+	Serving  = "serving"
+	Draining = "draining"
+)
+
+// Port is a [[port]].
+type Port struct {
+	Name         string               `json:"name"`
+	Driver       string               `json:"driver"`
+	Device       string               `json:"device,omitempty"`
+	MAC          string               `json:"mac,omitempty"`
+	Addresses    []string             `json:"addresses"`
+	MTU          int                  `json:"mtu,omitempty"`
+	MemoryOctets int                  `json:"memory_octets,omitempty"` // of packets and rings
+	Pages        string               `json:"pages,omitempty"`
+	Link         string               `json:"link,omitempty"`
+	Regions      int                  `json:"regions"` // registered regions and windows
+	Startup      rnic.StartupCounters `json:"startup"`
+	Queues       []Queue              `json:"queues"` // none over the kernel's sockets
+	XStats       map[string]uint64    `json:"xstats,omitempty"`
+}
+
+// Queue is a queue of a Port with its Poller.
+type Queue struct {
+	Queue    int               `json:"queue"`
+	Core     int               `json:"core"` // -1: not pinned
+	Stalls   uint64            `json:"stalls"`
+	Still    float64           `json:"still_seconds,omitempty"` // it has not turned for so long
+	Error    string            `json:"error,omitempty"`         // it did not answer: what follows is empty
+	Counters stack.Counters    `json:"counters"`
+	Streams  stream.Counters   `json:"streams"`
+	Drops    map[string]uint64 `json:"drops"` // those that are not 0, as tcp/no_conn
+}
+
+// Service is a [[service]].
+type Service struct {
+	Name           string   `json:"name"`
+	Type           string   `json:"type"`
+	Listen         int      `json:"listen"`
+	Ports          []string `json:"ports"`
+	Connections    int      `json:"connections"`
+	ConnectionsMax int      `json:"connections_max"`
+	Accepted       uint64   `json:"accepted"`
+	Refused        uint64   `json:"refused"`
+	Failed         uint64   `json:"failed"`
+}
