@@ -9,6 +9,7 @@
 //	reload.go      what changes at once, and what needs a restart
 //	status.go      what there is to see of all this (daemon/status)
 //	control.go     what can be asked over the control socket
+//	capture.go     frames of ports, over it
 //	watchdog.go    Pollers that do not turn
 //	notify.go      systemd
 //	log.go         lines that peers can bring about are bounded
