@@ -20,6 +20,7 @@ func (d *Daemon) listenControl() (err error) {
 // serveControl is where what can be asked over the control socket is named:
 //
 //	GET /v1/status        status.Daemon
+//	GET /v1/events        status.Flights (flight.go)
 //	GET /v1/capture       a pcapng stream (capture.go)
 //	POST /v1/capture/end  ends one
 func (d *Daemon) serveControl() {
@@ -27,6 +28,7 @@ func (d *Daemon) serveControl() {
 		return
 	}
 	d.control.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { control.Reply(w, d.Status(r.Context())) })
+	d.control.HandleFunc("GET /v1/events", d.serveEvents)
 	d.serveCapture()
 	d.control.Serve()
 	d.log.Info("control socket", "path", d.control.Path(), "mode", fmt.Sprintf("%#o", d.cfg.Control.Perm))

@@ -10,6 +10,7 @@
 //	status.go      what there is to see of all this (daemon/status)
 //	control.go     what can be asked over the control socket
 //	capture.go     frames of ports, over it
+//	flight.go      the last events of connections that have ended with an error
 //	watchdog.go    Pollers that do not turn
 //	notify.go      systemd
 //	log.go         lines that peers can bring about are bounded

@@ -264,9 +264,9 @@ func (p *Port) Close() error {
 // Adapter makes an rnic.Adapter on the Port.
 func (p *Port) Adapter() (*rnic.Adapter, error) {
 	if p.cfg.Driver.Sockets {
-		return rnic.Open(rnic.Config{PeerMax: p.cfg.PeerMax, ConnsMax: p.cfg.ConnsMax})
+		return rnic.Open(rnic.Config{PeerMax: p.cfg.PeerMax, ConnsMax: p.cfg.ConnsMax, Fell: p.cfg.Fell})
 	}
-	cfg := rnic.Config{Pollers: p.pollers}
+	cfg := rnic.Config{Pollers: p.pollers, Fell: p.cfg.Fell}
 	if !raceEnabled {
 		cfg.Arena = p.arena
 	}

@@ -23,10 +23,11 @@ var allowed = map[string][]string{
 	"inet":        {},
 	"crc32c":      {},
 	"tcp/cc":      {},
+	"flight":      {},
 	"sim/ccmodel": {},
 
 	"mem": {"hugepages"},
-	"tcp": {"inet", "tcp/cc"},
+	"tcp": {"inet", "tcp/cc", "flight"},
 
 	"pmd":                {"mem"},
 	"pmd/wire":           {"pmd", "mem"},
@@ -41,14 +42,14 @@ var allowed = map[string][]string{
 
 	"sim/linksim": {"tcp"},
 
-	"stack":  {"pmd", "mem", "inet", "tcp", "tcp/cc"},
+	"stack":  {"pmd", "mem", "inet", "tcp", "tcp/cc", "flight"},
 	"stream": {"stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":  {"ddp"},
 
-	"rnic/internal/transport": {"stream", "stack", "mem", "hugepages"},
+	"rnic/internal/transport": {"stream", "stack", "mem", "hugepages", "flight"},
 	"rnic/internal/qp":        {"mpa", "ddp", "rdmap", "mem"},
-	"rnic/internal/connect":   {"rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem"},
-	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
+	"rnic/internal/connect":   {"rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem", "flight"},
+	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages", "flight"},
 
 	"rsocket":             {"rnic"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
@@ -57,9 +58,9 @@ var allowed = map[string][]string{
 	"daemon/control":      {},
 	"daemon/status":       {"rnic", "stack", "stream"},
 	"daemon/config":       {"daemon/control", "daemon/port", "rnic", "rsocket", "stack", "tcp/cc", "pmd/fault", "tools/iperf3", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping"},
-	"daemon":              {"daemon/config", "daemon/control", "daemon/port", "daemon/status", "hugepages", "inet", "pmd", "pmd/capture", "pmd/capture/filter", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
+	"daemon":              {"daemon/config", "daemon/control", "daemon/port", "daemon/status", "hugepages", "inet", "pmd", "pmd/capture", "pmd/capture/filter", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer", "flight"},
 	"daemon/doctor":       {"daemon/config"},
-	"daemon/command":      {"daemon", "daemon/config", "daemon/control", "daemon/doctor", "daemon/port", "pmd/capture"},
+	"daemon/command":      {"daemon", "daemon/config", "daemon/control", "daemon/doctor", "daemon/port", "pmd/capture", "daemon/status"},
 	"cmd/rnicd":           {"daemon", "daemon/command", "daemon/config", "daemon/driver", "daemon/port", "hugepages", "inet", "mem", "mpa", "pmd/dpdk", "pmd/fault", "pmd/memif", "pmd/tap", "pmd/wire", "rnic", "rsocket", "stack", "stream", "tcp/cc", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
 	"tools/peer":          {"rnic"},
 	"tools/xfer":          {"tools/peer", "rnic"},

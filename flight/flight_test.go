@@ -1,0 +1,106 @@
+package flight
+
+import (
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestSizes(t *testing.T) {
+	require.EqualValues(t, 32, unsafe.Sizeof(Event{}))
+	require.EqualValues(t, 2, unsafe.Sizeof(Log(0)))
+}
+
+// A Recorder has, of the connections that had events last, the last events of each.
+func TestRecorder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(t, "rings")
+		r := New(n)
+		logs := make([]Log, 8)
+		want := map[int][]Event{}
+		var order []int // latest last
+		forget := func(i int) {
+			delete(want, i)
+			order = slices.DeleteFunc(order, func(k int) bool { return k == i })
+		}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			i := rapid.IntRange(0, len(logs)-1).Draw(t, "connection")
+			switch rapid.IntRange(0, 20).Draw(t, "what") {
+			case 0:
+				r.Release(&logs[i])
+				forget(i)
+			default:
+				if _, ok := want[i]; !ok && len(want) == n {
+					forget(order[0])
+				}
+				r.Now++
+				e := Event{r.Now, Timeout, uint64(i), uint64(r.Now)}
+				r.Record(&logs[i], e.Kind, e.A, e.B)
+				want[i] = append(want[i], e)
+				order = append(slices.DeleteFunc(order, func(k int) bool { return k == i }), i)
+			}
+			for k := range logs {
+				got, before := r.Events(&logs[k])
+				if len(want[k]) == 0 {
+					if len(got) != 0 {
+						t.Fatalf("connection %d: %v", k, got)
+					}
+					continue
+				}
+				first := max(0, len(want[k])-EventsMax)
+				if !slices.Equal(got, want[k][first:]) {
+					t.Fatalf("connection %d: %v, want %v", k, got, want[k][first:])
+				}
+				if before != uint64(first) {
+					t.Fatalf("connection %d: %d before, want %d", k, before, first)
+				}
+			}
+		}
+	})
+}
+
+func TestNilRecordsNothing(t *testing.T) {
+	var r *Recorder
+	var l Log
+	r.Record(&l, Timeout, 1, 2)
+	r.Release(&l)
+	all, _ := r.Events(&l)
+	require.Empty(t, all)
+}
+
+func TestEveryKindHasWords(t *testing.T) {
+	seen := map[string]bool{}
+	for k := Kind(1); k < kinds; k++ {
+		require.NotEmpty(t, k.String())
+		require.False(t, seen[k.String()], k.String())
+		seen[k.String()] = true
+		require.NotContains(t, Event{Kind: k, A: 1, B: 2}.String(), "?")
+		require.NotRegexp(t, `^\d`, Event{Kind: k}.String())
+	}
+	require.Equal(t, "MPA Reply received, which rejects: Rev 2, 7 octets of private data", Event{Kind: ReplyIn, A: Frame(2, true), B: 7}.String())
+	require.Equal(t, "Terminate sent: layer 2, type 0, code 0x2", Event{Kind: TerminateSent, A: 2, B: 2}.String())
+}
+
+func TestRecordDoesNotAllocate(t *testing.T) {
+	r, logs := New(4), make([]Log, 9)
+	i := 0
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		r.Record(&logs[i%9], Timeout, 1, 2)
+		i++
+	}))
+}
+
+// One op is one event: of the same connection, and of 256 in turn.
+func BenchmarkRecord(b *testing.B) {
+	for name, conns := range map[string]int{"one": 1, "256": 256} {
+		b.Run(name, func(b *testing.B) {
+			r, logs := New(256), make([]Log, conns)
+			for i := range b.N {
+				r.Record(&logs[i%conns], Timeout, uint64(i), 2)
+			}
+		})
+	}
+}
