@@ -93,6 +93,63 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 	}))
 }
 
+// shared is what a Recorder could be instead: one ring of all connections.
+type shared struct {
+	now    int64
+	events []sharedEvent
+	count  uint64
+}
+
+type sharedEvent struct {
+	Event
+	conn int
+}
+
+func (s *shared) record(conn int, k Kind, a, b uint64) {
+	s.events[s.count%uint64(len(s.events))] = sharedEvent{Event{s.now, k, a, b}, conn}
+	s.count++
+}
+
+func (s *shared) of(conn int) (n int) {
+	for _, e := range s.events {
+		if e.Kind != 0 && e.conn == conn {
+			n++
+		}
+	}
+	return n
+}
+
+// A connection that dies slowly, by timeouts twice as long each time, still has all its events when
+// another one has retransmitted all the time. One ring for all, of as much memory, has hardly one
+// left (ADR 0020).
+func TestNoisyNeighbour(t *testing.T) {
+	const conns, second = 256, int64(1e9)
+	r, all, logs := New(conns), &shared{events: make([]sharedEvent, conns*EventsMax*4/5)}, make([]Log, conns) // an entry has 40 octets
+	record := func(conn int, k Kind) {
+		all.now = r.Now
+		r.Record(&logs[conn], k, 1, 2)
+		all.record(conn, k, 1, 2)
+	}
+	for i := range conns {
+		for range 5 {
+			record(i, State)
+		}
+	}
+	due, rto := second/5, second/5
+	for r.Now = 0; r.Now < 26*second; r.Now += second / 10_000 {
+		record(0, TailProbe)
+		if r.Now >= due {
+			record(1, Timeout)
+			rto *= 2
+			due += rto
+		}
+	}
+	events, before := r.Events(&logs[1])
+	require.Len(t, events, 5+7)
+	require.Zero(t, before)
+	require.Equal(t, 1, all.of(1))
+}
+
 // One op is one event: of the same connection, and of 256 in turn.
 func BenchmarkRecord(b *testing.B) {
 	for name, conns := range map[string]int{"one": 1, "256": 256} {
@@ -102,5 +159,13 @@ func BenchmarkRecord(b *testing.B) {
 				r.Record(&logs[i%conns], Timeout, uint64(i), 2)
 			}
 		})
+	}
+}
+
+// What one ring for all would cost.
+func BenchmarkShared(b *testing.B) {
+	s := &shared{events: make([]sharedEvent, 256*EventsMax)}
+	for i := range b.N {
+		s.record(i%256, Timeout, uint64(i), 2)
 	}
 }
