@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -41,6 +43,14 @@ type Daemon struct {
 	since   time.Time
 
 	control *control.Server // nil: there is none
+	looking chan struct{}   // has a place for each that looks at all connections
+
+	scraped  net.Listener // nil: metrics are asked for nowhere
+	metrics  *http.Server
+	scraping sync.WaitGroup
+
+	asking sync.RWMutex // read-locked while Pollers are asked; Close waits for that
+	closed bool
 
 	changing  sync.Mutex // held through Reload, Drain and Close, which alone change what follows
 	cfg       *config.Config
@@ -74,13 +84,16 @@ type PollerStatus struct {
 	Still  time.Duration // it has not turned for so long; 0: it turns, or waits for an interrupt
 }
 
+// lookersMax is how many may look at all connections at a time. Others wait.
+const lookersMax = 2
+
 // Start opens all ports, waits until their addresses may be used, and listens for all services; or
 // it gives everything back and says what was in the way. ctx is for the start alone.
 func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error) {
 	if opt.Log == nil {
 		opt.Log = os.Stderr
 	}
-	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, since: time.Now()}
+	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, since: time.Now(), looking: make(chan struct{}, lookersMax)}
 	d.cut, d.hurry = context.WithCancel(context.Background())
 	d.log = newLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)
@@ -109,6 +122,9 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := d.listenControl(); err != nil { // first: it tells of another daemon with this configuration
 		return err
 	}
+	if err := d.listenMetrics(); err != nil {
+		return err
+	}
 	for i := range d.cfg.Ports {
 		if err := d.openPort(&d.cfg.Ports[i]); err != nil {
 			return fmt.Errorf("port %q: %w", d.cfg.Ports[i].Name, err)
@@ -124,6 +140,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	if err == nil {
 		d.serveControl()
+		d.serveMetrics()
 	}
 	return err
 }
@@ -293,6 +310,10 @@ func (d *Daemon) Close() (err error) {
 	if d.control != nil {
 		err = d.control.Close() // before the Pollers that it asks
 	}
+	d.closeMetrics()
+	d.asking.Lock()
+	d.closed = true
+	d.asking.Unlock()
 	d.hurry()
 	d.retiring.Wait()
 	d.dog.stop()

@@ -2,15 +2,20 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/pmd/dpdk"
+	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
+
+// ErrNoAnswer: a Poller has not turned for askTimeout.
+var ErrNoAnswer = errors.New("the Poller does not answer")
 
 // askTimeout bounds the question to a Poller.
 const askTimeout = time.Second
@@ -18,6 +23,11 @@ const askTimeout = time.Second
 // Status asks all Pollers for their counters. Each copies its own in one of its turns; one that does
 // not answer within askTimeout has the reason in Error.
 func (d *Daemon) Status(ctx context.Context) *status.Daemon {
+	d.asking.RLock()
+	defer d.asking.RUnlock()
+	if d.closed {
+		return &status.Daemon{State: status.Draining}
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	s := &status.Daemon{
@@ -36,7 +46,7 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 					q.Stalls, q.Still = w.Stalls, w.Still.Seconds()
 				}
 			}
-			askQueue(ctx, poller, &q)
+			askQueue(ctx, p.Adapter, poller, &q)
 			one.Queues = append(one.Queues, q)
 		}
 		s.Ports = append(s.Ports, one)
@@ -47,13 +57,33 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	return s
 }
 
-func askQueue(ctx context.Context, p *stack.Poller, q *status.Queue) {
-	k, err := p.Counters(ctx)
+// askQueue has a Poller copy its counters.
+func askQueue(ctx context.Context, dev *rnic.Adapter, p *stack.Poller, q *status.Queue) {
+	type copied struct {
+		own  stack.Counters
+		rdma rnic.PollerCounters
+	}
+	answer := make(chan copied, 1)
+	err := p.Submit(func() {
+		var c copied
+		p.Snapshot(&c.own)
+		c.rdma = dev.CountersOf(p)
+		answer <- c
+	})
+	var c copied
+	if err == nil {
+		select {
+		case c = <-answer:
+		case <-ctx.Done():
+			err = ErrNoAnswer
+		}
+	}
 	if err != nil {
 		q.Error = err.Error()
 		return
 	}
-	q.Counters, q.Streams, q.Drops = k, stream.CountersOf(p), map[string]uint64{}
+	k := &c.own
+	q.Counters, q.RDMA, q.Streams, q.Drops = *k, c.rdma, stream.CountersOf(p), map[string]uint64{}
 	k.Each(func(layer, reason string, n uint64) {
 		if n > 0 {
 			q.Drops[layer+"/"+reason] = n

@@ -68,6 +68,7 @@ func (r *Receiver) doubtful(data []byte) bool {
 		size := int(f.end - f.begin)
 		if !crcGood(data[:size]) {
 			r.stats.RefusedCRC++
+			r.refusals().CRC++
 			return true
 		}
 		if r.cutAt != 0 {
@@ -84,6 +85,7 @@ func (r *Receiver) doubtful(data []byte) bool {
 	if r.mode.damaged(at, data) || r.aligned && len(data) >= shortest &&
 		r.doubt(at, int(binary.BigEndian.Uint16(data[head:]))) {
 		r.stats.RefusedUnverified++
+		r.refusals().Unverified++
 		return true
 	}
 	r.aligned = false // this peer, or the path, does not keep frames whole

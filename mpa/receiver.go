@@ -187,6 +187,7 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
 	}
 	if r.refuses(off, data) || r.pool.Lent(b) && r.pool.Available() == 0 && r.wouldHold(off, data) {
 		r.stats.RefusedSpare++
+		r.refusals().Spare++
 		r.verdict = Refused
 		return
 	}

@@ -14,7 +14,20 @@ type Reserve struct {
 	Low     int // and by in-order ones
 	Partial int // Bufs of in-order ones, beyond which they are as any
 
+	Refusals Refusals // of all of them
+
 	partial int // Bufs that hold them
+}
+
+// Refusals count segments that were left to be sent again, as ReceiverStats do for one Receiver.
+type Refusals struct{ Budget, CRC, OutOfOrderRuns, Spare, Unverified uint64 }
+
+// refusals are where r counts besides its own.
+func (r *Receiver) refusals() *Refusals {
+	if r.reserve == nil {
+		return &Refusals{}
+	}
+	return &r.reserve.Refusals
 }
 
 // refuses says whether Pool is too short for a segment at off to be held.

@@ -78,6 +78,7 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 	}
 	if !joinsBefore && !joinsAfter && !g.inOrder && len(r.runs) >= RunsMax {
 		r.stats.RefusedRuns++
+		r.refusals().OutOfOrderRuns++
 		r.verdict = Refused
 		return
 	}
@@ -176,6 +177,7 @@ func (r *Receiver) scanGap(g *gap, from uint64, ooo int) (verified uint64, refus
 		if st != whole {
 			if r.drop && at >= r.cur.lo && r.mode.damaged(at, r.offeredFrom(at)) {
 				r.stats.RefusedUnverified++
+				r.refusals().Unverified++
 				return 0, true
 			}
 			break
@@ -184,6 +186,7 @@ func (r *Receiver) scanGap(g *gap, from uint64, ooo int) (verified uint64, refus
 			if !r.goodHeld(&f) {
 				if r.cur.within(&f) {
 					r.stats.RefusedCRC++
+					r.refusals().CRC++
 					return 0, true
 				}
 				break // octets of it have been taken: an error, which fill finds again
@@ -198,6 +201,7 @@ func (r *Receiver) scanGap(g *gap, from uint64, ooo int) (verified uint64, refus
 	}
 	if r.drop {
 		r.stats.RefusedUnverified++
+		r.refusals().Unverified++
 		return 0, true
 	}
 	if ooo < r.oooMax {
@@ -207,6 +211,7 @@ func (r *Receiver) scanGap(g *gap, from uint64, ooo int) (verified uint64, refus
 		return verified, false // it costs no Buf
 	}
 	r.stats.RefusedBudget++
+	r.refusals().Budget++
 	return 0, true
 }
 

@@ -28,6 +28,7 @@
 //	poller_affinity.go   the core it runs on
 //	poller_addrs.go      adding, removing and awaiting addresses
 //	poller_control.go    functions given to Submit
+//	conn_info.go         looking at all connections, some in each Turn
 //	poller_doorbell.go   Conn.Wake
 //	poller_counters.go   Counters; why frames were dropped
 //	group_inbox.go       frames that came to another member of a Group

@@ -44,6 +44,15 @@ func (c *Conn) Info(ctx context.Context) (Info, error) {
 	return Info{}, c.opError("info", err)
 }
 
+// InfoOf is Info of the stream above c; false: there is none. Poller goroutine.
+func InfoOf(c *stack.Conn) (i Info, ok bool) {
+	u, ok := c.Upper().(*upper)
+	if !ok {
+		return i, false
+	}
+	return u.measure(c), true
+}
+
 // measure is for the Poller's goroutine.
 func (u *upper) measure(c *stack.Conn) Info {
 	written := u.written.Load()

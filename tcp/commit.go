@@ -59,6 +59,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		}
 	default:
 		c.stats.oooSegs.one()
+		c.mem.totals.OutOfOrder++
 		c.held.add(a.Offset, a.Offset+uint64(a.Len))
 		c.answerOutOfOrder()
 	}

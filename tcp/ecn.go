@@ -118,6 +118,7 @@ func (c *Conn) markArrived(s *Segment) {
 	ce := s.TOS&ecnMask == ecnCE
 	if ce {
 		c.stats.ceIn.one()
+		c.mem.totals.CongestionMarked++
 	}
 	if !e.exact {
 		if s.Flags&CWR != 0 {

@@ -23,9 +23,23 @@ type Memory struct {
 	none    inFlight   // of all Conns that have no run
 
 	sackSteps uint64
+	totals    Totals
 
 	// Flight records what happens to the Conns; nil: nothing does. Its Now is the caller's.
 	Flight *flight.Recorder
+}
+
+// Totals count what all Conns of a Memory have met: what is lost on the path, or said to be.
+type Totals struct {
+	Retransmits      uint64 // segments sent again
+	FastRetransmits  uint64 // episodes of fast recovery
+	Timeouts         uint64 // of the retransmission timer
+	LossProbes       uint64 // tail loss probes
+	Undone           uint64 // episodes found to have been reordering
+	WindowProbes     uint64 // of a window that the peer keeps closed
+	BlackHoles       uint64 // times a path was found to swallow large segments
+	OutOfOrder       uint64 // segments received beyond a gap
+	CongestionMarked uint64 // segments received with CE
 }
 
 // Runs begin with this many and grow fourfold.
@@ -42,6 +56,7 @@ type MemoryStats struct {
 	RecordsShort         uint64 // a Conn wanted records and got none: nothing was pulled from it meanwhile, or it could not grow
 	SpansShort           uint64 // segments dropped as DropNoMemory
 	SACKSteps            uint64 // records looked at because of SACK options: work that peers can ask for
+	Totals               Totals // of all Conns
 }
 
 // NewMemory makes the memory of up to conns Conns with one Config. Config.RecordsMax and
@@ -81,7 +96,7 @@ func (m *Memory) Stats() MemoryStats {
 	return MemoryStats{
 		Records: len(m.records.items), RecordsFree: m.records.buddy.free * recordsMin, RecordsShort: m.records.short,
 		Spans: len(m.spans.items), SpansFree: m.spans.buddy.free * spansMin, SpansShort: m.spans.short,
-		SACKSteps: m.sackSteps,
+		SACKSteps: m.sackSteps, Totals: m.totals,
 	}
 }
 

@@ -62,6 +62,7 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	c.transmit(now, r, n, t)
 	t.Retransmit = true
 	c.stats.retransmits.one()
+	c.mem.totals.Retransmits++
 	c.resentOne(now, r)
 	if c.timers.rtxAt == never {
 		c.armRetransmit(now)
@@ -138,6 +139,7 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	c.sndMax = max(c.sndMax, r.at+1)
 	c.stats.probes.one()
 	c.Record(flight.WindowProbe, uint64(c.timers.probes), 0)
+	c.mem.totals.WindowProbes++
 	c.flow.bytesOut++
 	c.piggyback(t)
 }

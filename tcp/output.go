@@ -174,6 +174,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		if c.sent.una != c.sent.nxt {
 			c.stats.probes.one()
 			c.Record(flight.WindowProbe, uint64(c.timers.probes), 0)
+			c.mem.totals.WindowProbes++
 			c.resend(now, c.sent.una, t)
 			return true
 		}

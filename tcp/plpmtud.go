@@ -152,6 +152,7 @@ func (c *Conn) blackHole() {
 		return
 	}
 	c.stats.blackHoles.one()
+	c.mem.totals.BlackHoles++
 	was := c.limitMSS
 	c.restartSearch(0)
 	p.fellFor = was

@@ -176,6 +176,7 @@ func (c *Conn) enterRecovery(now int64) {
 	c.undo.start()
 	c.stats.fastRetransmits.one()
 	c.Record(flight.FastRepair, c.sndUna, uint64(c.flight()))
+	c.mem.totals.FastRetransmits++
 	rv.reducedAt = now
 	// FlightSize counts what is SACKed as well: where one recovery follows on another it is several
 	// times cwnd, and half of it would be no reduction. RFC 5681 equation 4 is an upper bound.
@@ -303,6 +304,7 @@ func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
 	c.stats.timeouts.one()
 	c.Record(flight.Timeout, c.sndUna, uint64(c.rtt.current()))
+	c.mem.totals.Timeouts++
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged
 	}

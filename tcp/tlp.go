@@ -92,6 +92,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	c.rtt.fresh = false
 	c.stats.lossProbes.one()
 	c.Record(flight.TailProbe, p.endSeq, uint64(p.flight))
+	c.mem.totals.LossProbes++
 	c.timers.rtoAt = now + c.rtt.current()
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
 	return true

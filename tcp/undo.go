@@ -78,6 +78,7 @@ func (c *Conn) takeBack(now int64) {
 	c.undo = undo{}
 	c.stats.undone.one()
 	c.Record(flight.Spurious, c.point, 0)
+	c.mem.totals.Undone++
 	if rv.phase == phaseLoss {
 		c.stats.spuriousTimeouts.one()
 	}

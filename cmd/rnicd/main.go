@@ -43,7 +43,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c)
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newVersion(), newCheck(), newDoctor(), command.Capture(), command.Events())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newVersion(), newCheck(), newDoctor(), newStatus(), command.Top(), command.Ss(), command.Capture(), command.Events())
 	return root
 }
 
@@ -55,6 +55,12 @@ func newCheck() *cobra.Command {
 
 func newDoctor() *cobra.Command {
 	c := command.Doctor(port.All())
+	c.Args = argsWanted(0, 0)
+	return c
+}
+
+func newStatus() *cobra.Command {
+	c := command.Status()
 	c.Args = argsWanted(0, 0)
 	return c
 }

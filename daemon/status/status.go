@@ -46,14 +46,15 @@ type Port struct {
 
 // Queue is a queue of a Port with its Poller.
 type Queue struct {
-	Queue    int               `json:"queue"`
-	Core     int               `json:"core"` // -1: not pinned
-	Stalls   uint64            `json:"stalls"`
-	Still    float64           `json:"still_seconds,omitempty"` // it has not turned for so long
-	Error    string            `json:"error,omitempty"`         // it did not answer: what follows is empty
-	Counters stack.Counters    `json:"counters"`
-	Streams  stream.Counters   `json:"streams"`
-	Drops    map[string]uint64 `json:"drops"` // those that are not 0, as tcp/no_conn
+	Queue    int                 `json:"queue"`
+	Core     int                 `json:"core"` // -1: not pinned
+	Stalls   uint64              `json:"stalls"`
+	Still    float64             `json:"still_seconds,omitempty"` // it has not turned for so long
+	Error    string              `json:"error,omitempty"`         // it did not answer: what follows is empty
+	Counters stack.Counters      `json:"counters"`
+	RDMA     rnic.PollerCounters `json:"rdma"`
+	Streams  stream.Counters     `json:"streams"`
+	Drops    map[string]uint64   `json:"drops"` // those that are not 0, as tcp/no_conn
 }
 
 // Service is a [[service]].

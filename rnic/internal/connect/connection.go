@@ -19,6 +19,7 @@ type Connection struct {
 	Transport transport.Conn
 	transport.Memory
 	reserve   *mpa.Reserve // that it shares with other connections; nil: its memory is its own
+	totals    *qp.Totals   // likewise
 	phase     phase
 	initiator bool
 	Responder *Responder // of a Responder
@@ -68,7 +69,7 @@ func newConnection(h *Host) *Connection {
 func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.PollerConn) {
 	c := newConnection(h)
 	u := transport.NewPollerConn(p.Poller, p.Reader, c)
-	c.Transport, c.Memory, c.reserve = u, u.Memory(), &p.reserve
+	c.Transport, c.Memory, c.reserve, c.totals = u, u.Memory(), &p.reserve, &p.totals
 	return c, u
 }
 

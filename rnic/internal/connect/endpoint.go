@@ -82,6 +82,26 @@ func (e *Endpoint) snapshot(c *Connection) Counters {
 	return Counters{e.engine.Stats(), c.Transport.Stats()}
 }
 
+// View is a connection as it is at one moment.
+type View struct {
+	Initiator bool
+	State     qp.State   // Connecting before there is a queue pair
+	Terms     *mpa.Terms // nil during start-up; not to be changed
+	Counters  Counters
+}
+
+// View fills in how c stands. The goroutine that drives the connection.
+func (c *Connection) View(v *View) {
+	*v = View{Initiator: c.initiator, State: qp.Connecting}
+	if c.endpoint == nil {
+		return
+	}
+	v.State, v.Terms = c.engine.State(), c.endpoint.Terms.Load()
+	if v.Terms != nil {
+		v.Counters = c.endpoint.snapshot(c)
+	}
+}
+
 // Stats returns counters; after Done those at the end. It asks the driving goroutine and may block
 // until ctx ends. Any goroutine.
 func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -42,13 +43,17 @@ type HostConfig struct {
 // startupCounters are what rnic.StartupCounters says.
 type startupCounters struct{ Fallbacks, UnaskedS, WakeUps atomic.Uint64 }
 
-// PollerState is what the connections of one Poller have in common. reserve belongs to the Poller's
-// goroutine.
+// PollerState is what the connections of one Poller have in common. reserve and totals belong to the
+// Poller's goroutine.
 type PollerState struct {
 	Poller  *stack.Poller
 	Reader  *mem.Reader // of all placements on the Poller's goroutine
 	reserve mpa.Reserve // packet buffers that MPA must leave to others
+	totals  qp.Totals
 }
+
+// Totals are what all connections of the Poller have done. Its goroutine.
+func (p *PollerState) Totals() (qp.Totals, mpa.Refusals) { return p.totals, p.reserve.Refusals }
 
 // NewPollerState makes what connections over p will have in common. r is of all placements on p's
 // goroutine.
@@ -63,8 +68,8 @@ func (h *Host) Init(cfg HostConfig) {
 	h.connections = map[*Connection]struct{}{}
 }
 
-// stateOf is the PollerState of p; nil: p is none of the Adapter's.
-func (h *Host) stateOf(p *stack.Poller) *PollerState {
+// StateOf is the PollerState of p; nil: p is none of the Adapter's.
+func (h *Host) StateOf(p *stack.Poller) *PollerState {
 	for _, s := range h.Pollers {
 		if s.Poller == p {
 			return s

@@ -31,7 +31,7 @@ func (h *Host) Carries(conn net.Conn) error {
 	case *net.TCPConn, *transport.BufferedConn:
 		return nil
 	case *stream.Conn:
-		if h.stateOf(nc.Poller()) != nil {
+		if h.StateOf(nc.Poller()) != nil {
 			return nil
 		}
 		return fmt.Errorf("rnic: the connection's poller %q is none of the adapter's: name it in Config.Pollers", nc.Poller().Name())
@@ -90,7 +90,7 @@ func (h *Host) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role fun
 }
 
 func (h *Host) fromStream(ctx context.Context, sc *stream.Conn, quiet bool, role func(*Connection) error) (*Connection, error) {
-	c, u := newPollerConnection(h, h.stateOf(sc.Poller()))
+	c, u := newPollerConnection(h, h.StateOf(sc.Poller()))
 	var refused error
 	d, err := sc.StartDetach(func(over stream.Handover) stack.Upper {
 		if refused = c.mayTake(over, quiet, role); refused != nil {

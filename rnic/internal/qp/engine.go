@@ -67,9 +67,18 @@ type StartOptions struct {
 	Pool    *mem.Pool
 	BufsMax int // Bufs that it may keep for reassembly
 	Reserve *mpa.Reserve
+	Totals  *Totals // that it shares with others of its goroutine; nil: its own
 
 	DropBadCRC bool
 	PackFull   bool
+}
+
+// totals are where an engine counts besides its own.
+func (o *StartOptions) totals() *Totals {
+	if o.Totals == nil {
+		o.Totals = &Totals{}
+	}
+	return o.Totals
 }
 
 // Start puts the engine into service with what start-up agreed.

@@ -21,6 +21,7 @@ import (
 // and published when that call ends. Messages that were placed ahead of a gap are delivered when the
 // left edge has passed them.
 type recvHalf struct {
+	totals  *Totals
 	rx      mpa.Receiver
 	ddp     ddp.Stream
 	queues  [rdmap.QNAtomic + 1]*ddp.Queue
@@ -65,6 +66,7 @@ const (
 func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	t, responder := o.Terms, o.Responder
 	ag := &t.Agreement
+	r.totals = o.totals()
 	r.version, r.shared = ag.Version, q.SRQ != nil
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax, Reserve: o.Reserve,
@@ -113,6 +115,7 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 		return mpa.Done
 	}
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
+		r.totals.RefusedPending++
 		r.refused++ // enough messages ahead of the gap wait for Delivery; the peer's TCP sends these octets again
 		return mpa.Refused
 	}
@@ -220,14 +223,20 @@ func (q *Engine) place(u *mpa.ULPDU) {
 
 // count adds the payload of u to the counters.
 func (r *recvHalf) count(u *mpa.ULPDU) {
-	n := uint64(r.payload)
+	n, all := uint64(r.payload), r.totals
+	all.FPDUsIn++
 	if u.Direct {
 		r.placed.Direct += n
+		all.Placed.Direct += n
 	} else {
 		r.placed.Reassembled += n
+		all.Placed.Reassembled += n
+		all.Reassembled++
 	}
 	if !u.InOrder {
 		r.placed.OutOfOrder += n
+		all.Placed.OutOfOrder += n
+		all.Ahead++
 	}
 }
 

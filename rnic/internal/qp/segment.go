@@ -39,6 +39,7 @@ func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 	h.Put(s.hdr[:])
 	s.parts[0] = s.hdr[:h.Len()]
 	s.fpdus++
+	s.totals.FPDUsOut++
 	return s.tx.Put(dst, s.parts)
 }
 
@@ -46,6 +47,7 @@ func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 func (s *sendHalf) putULPDU(dst, ulpdu []byte) int {
 	s.parts = append(s.parts[:0], ulpdu)
 	s.fpdus++
+	s.totals.FPDUsOut++
 	return s.tx.Put(dst, s.parts)
 }
 

@@ -14,6 +14,7 @@ import (
 //	work request --ddp.Segmenter--> DDP header, place in the message
 //	             --mem.Table.Check--> octets --mpa.Sender.Put--> segment
 type sendHalf struct {
+	totals  *Totals
 	tx      mpa.Sender
 	seg     ddp.Segmenter
 	version uint8
@@ -55,6 +56,7 @@ type sendHalf struct {
 }
 
 func (s *sendHalf) start(q *Engine, o *StartOptions) {
+	s.totals = o.totals()
 	ag := &o.Terms.Agreement
 	s.gatherRoom.init(q.InlineMax, q.SGEMax)
 	s.tx.Init(ag.Send)
@@ -173,6 +175,7 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 	}
 	k := s.putFPDU(out, h)
 	s.payload += uint64(n)
+	s.totals.PayloadOut += uint64(n)
 	if h.Last {
 		q.messageCut(h.MSN)
 	}

@@ -38,6 +38,17 @@ func (q *Engine) Stats() Stats {
 	}
 }
 
+// Totals are what all engines of one Poller have done.
+type Totals struct {
+	FPDUsIn, FPDUsOut   uint64
+	PayloadOut          uint64 // octets of DDP payload
+	Placed              Placed
+	Reassembled, Ahead  uint64 // FPDUs: that came in several segments; that were placed ahead of a gap
+	CRCErrors           uint64 // connections ended for one
+	RefusedPending      uint64
+	TerminatesIn, Ended uint64 // Terminates received; connections ended here for an error of the peer's
+}
+
 // Placed counts payload octets by the way they were placed.
 type Placed struct {
 	Direct      uint64 // from one segment, which held the whole frame

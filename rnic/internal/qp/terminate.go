@@ -1,7 +1,10 @@
 package qp
 
 import (
+	"errors"
+
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
@@ -46,12 +49,16 @@ func (q *Engine) lookForErrors() {
 	case r.reported:
 	case r.terminated:
 		r.reported = true
+		r.totals.TerminatesIn++
 		q.send.stopped = true
 		peer := peerError(q.ctrl.Bytes()[:r.terminate])
 		q.requester.findCause(&peer.Terminate)
 		q.leaveService(&TerminateError{Remote: true, Cause: peer})
 	case r.rx.Err() != nil:
 		r.dead = true
+		if e := (*mpa.Error)(nil); errors.As(r.rx.Err(), &e) && e.Code == mpa.ErrCRC {
+			r.totals.CRCErrors++
+		}
 		q.Terminate(r.rx.Err())
 	case r.fault != nil:
 		q.Terminate(r.fault)
@@ -64,6 +71,9 @@ func (q *Engine) lookForErrors() {
 // then our half is closed.
 func (q *Engine) Terminate(err error) {
 	q.recv.reported = true
+	if all := q.recv.totals; all != nil { // else it was not in service yet
+		all.Ended++
+	}
 	q.send.terminate(terminateBody(err))
 	q.leaveService(&TerminateError{Cause: err})
 }

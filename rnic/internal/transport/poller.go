@@ -35,6 +35,9 @@ func NewPollerConn(p *stack.Poller, reader *mem.Reader, up Upper) *PollerConn {
 	return &PollerConn{up: up, reader: reader, poller: p}
 }
 
+// Above is what stands above u. Poller's goroutine.
+func (u *PollerConn) Above() Upper { return u.up }
+
 // What the stack calls, on the Poller's goroutine.
 
 func (u *PollerConn) Established(c *stack.Conn) {

@@ -1,0 +1,153 @@
+package command
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/daemon/control"
+	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/daemon/top"
+)
+
+const socketHelp = "the daemon's control socket; without it where a daemon has it by default"
+
+// Status is the command status.
+func Status() *cobra.Command {
+	var socket string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Say what a running daemon serves, and what it has counted",
+		Long: `status asks a running daemon on its control socket for its ports, Pollers and services. With --json it prints all counters that
+there are, under the names of docs/reference/limits.md. The exit status is 1 when no daemon answers, or a Poller of it stands still.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client := control.NewClient(socket)
+			defer client.Close()
+			l, err := top.Ask(c.Context(), client, top.Ports, nil)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				out := json.NewEncoder(c.OutOrStdout())
+				out.SetIndent("", "  ")
+				err = out.Encode(l.Daemon)
+			} else {
+				top.WriteStatus(c.OutOrStdout(), l.Daemon)
+			}
+			if err == nil && !l.Daemon.Healthy {
+				err = errors.New("a Poller stands still")
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&socket, "socket", "", socketHelp)
+	c.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
+	return c
+}
+
+// Ss is the command ss.
+func Ss() *cobra.Command {
+	var socket string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "ss [FILTER...]",
+		Short: "Show connections of a running daemon in full, as ss -ti does",
+		Long: `ss shows connections of a running daemon with all that their transport, and RDMA or the stream above it, know. Of several words of
+a filter each has to be met: an address or a network, of either end; or key=value with port, queue, kind (rdma, stream, kernel,
+other), service, state (TCP's), local or remote, as in
+
+    rnicd ss service=scratch remote=10.9.0.0/24`,
+		RunE: func(c *cobra.Command, words []string) error {
+			if _, err := status.ParseFilter(words); err != nil {
+				return err
+			}
+			client := control.NewClient(socket)
+			defer client.Close()
+			out := bufio.NewWriter(c.OutOrStdout())
+			defer out.Flush()
+			lines := json.NewEncoder(out)
+			return top.EachConnection(c.Context(), client, words, 0, func(one *status.Connection) error {
+				if asJSON {
+					return lines.Encode(one)
+				}
+				_, err := io.WriteString(out, strings.Join(top.Details(one, time.Now()), "\n")+"\n")
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&socket, "socket", "", socketHelp)
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return c
+}
+
+// Top is the command top.
+func Top() *cobra.Command {
+	var socket, view string
+	var once bool
+	var period time.Duration
+	c := &cobra.Command{
+		Use:   "top [FILTER...]",
+		Short: "Show a running daemon live: ports, cores, connections",
+		Long: `top shows a running daemon each second: p by port, c by core and queue, n by connection; s, or left and right, choose the column to
+sort by, r turns the order round, up and down move, enter shows all of the first connection, q ends. Columns: rx/s and tx/s are
+frames, rxB/s and txB/s octets a second; retr, TCP segments sent again; ahead, FPDUs placed ahead of a gap; reass, FPDUs that came
+in several segments; crc, FPDUs with a bad CRC; drops, all reasons; busy%, passes of the Poller that found work. A filter, as ss
+takes it, is for connections.`,
+		RunE: func(c *cobra.Command, words []string) error {
+			s := top.State{}
+			switch view {
+			case "ports":
+			case "cores":
+				s.View = top.Queues
+			case "connections":
+				s.View = top.Connections
+			default:
+				return fmt.Errorf("--view %q: want ports, cores or connections", view)
+			}
+			if _, err := status.ParseFilter(words); err != nil {
+				return err
+			}
+			if period < minPeriod {
+				return fmt.Errorf("--period %v: want %v or more", period, minPeriod)
+			}
+			client := control.NewClient(socket)
+			defer client.Close()
+			if !once {
+				return top.Run(c.Context(), client, s, words, period, os.Stdin, os.Stdout)
+			}
+			was, err := top.Ask(c.Context(), client, s.View, words)
+			if err != nil {
+				return err
+			}
+			select {
+			case <-time.After(period):
+			case <-c.Context().Done():
+				return c.Context().Err()
+			}
+			is, err := top.Ask(c.Context(), client, s.View, words)
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(c.OutOrStdout(), strings.Join(top.Frame(was, is, &s, 0, 0), "\n")+"\n")
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&socket, "socket", "", socketHelp)
+	f.StringVar(&view, "view", "ports", "ports, cores or connections")
+	f.BoolVar(&once, "once", false, "print one screen, of two looks a period apart, and end")
+	f.DurationVar(&period, "period", time.Second, "between two looks")
+	return c
+}
+
+// minPeriod keeps a mistyped period from asking Pollers without end.
+const minPeriod = 100 * time.Millisecond

@@ -1,0 +1,317 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rnicd/rnicd/daemon/status"
+)
+
+// Look is what was seen of a daemon at one moment.
+type Look struct {
+	Daemon      *status.Daemon
+	Connections []status.Connection
+	More        bool // there are connections besides these
+}
+
+// View is what a screen shows.
+type View int
+
+// The views.
+const (
+	Ports View = iota
+	Queues
+	Connections
+	viewMax
+)
+
+var viewNames = [viewMax]string{"ports", "queues", "connections"}
+
+// State is what keys change.
+type State struct {
+	View   View
+	Sort   [viewMax]int // column
+	Up     bool         // the least first
+	Row    int          // the first that is shown
+	Detail bool         // of the connection in Row
+}
+
+// column of a table. Rows are sorted by value, the greatest first, or by text.
+type column struct {
+	title string
+	width int
+	left  bool
+}
+
+type cell struct {
+	text  string
+	value float64
+}
+
+type table struct {
+	columns []column
+	rows    [][]cell
+	extra   []string // a line under the table
+}
+
+// Frame is a screen of width columns and at most height lines; height 0: all lines. was is the look
+// before; nil: this is the first, and there are no rates.
+func Frame(was, is *Look, s *State, width, height int) []string {
+	d := is.Daemon
+	lines := []string{header(d)}
+	if s.Detail && s.View == Connections && len(is.Connections) > 0 {
+		rows := connectionTable(was, is)
+		order := sorted(rows, s)
+		at := min(s.Row, len(order)-1)
+		return clip(append(lines, Details(&is.Connections[order[at]], is.Daemon.At)...), width, height)
+	}
+	var t table
+	switch s.View {
+	case Queues:
+		t = queueTable(was, is, false)
+	case Connections:
+		t = connectionTable(was, is)
+	default:
+		t = queueTable(was, is, true)
+	}
+	order := sorted(t, s)
+	s.Row = max(0, min(s.Row, len(order)-1))
+	lines = append(lines, fmt.Sprintf("%s, by %s (%d)", viewNames[s.View], strings.TrimSpace(t.columns[s.sortOf(t)].title), len(order)), titles(t, s))
+	for _, i := range order[s.Row:] {
+		if height > 0 && len(lines) >= height-len(t.extra) {
+			break
+		}
+		lines = append(lines, row(t.columns, t.rows[i]))
+	}
+	lines = append(lines, t.extra...)
+	if s.View == Connections && is.More {
+		lines = append(lines, fmt.Sprintf("the first %d connections; rnicd ss has all", len(is.Connections)))
+	}
+	return clip(lines, width, height)
+}
+
+// Keys is the last line of a live screen.
+const Keys = "q end  p ports  c cores  n connections  s sort  r reverse  up/down  enter detail"
+
+func header(d *status.Daemon) string {
+	health := "healthy"
+	if !d.Healthy {
+		health = "A POLLER STANDS STILL"
+	}
+	conns := 0
+	for _, p := range d.Ports {
+		for _, q := range p.Queues {
+			conns += q.Counters.Conns
+		}
+	}
+	return fmt.Sprintf("rnicd %s  %s, %s  up %s  %d connections", d.Version, d.State, health, d.At.Sub(d.Started).Round(time.Second), conns)
+}
+
+func (s *State) sortOf(t table) int { return max(0, min(s.Sort[s.View], len(t.columns)-1)) }
+
+// sorted are the numbers of rows in order.
+func sorted(t table, s *State) (order []int) {
+	by := s.sortOf(t)
+	for i := range t.rows {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := t.rows[a][by], t.rows[b][by]
+		c := -cmp.Compare(x.value, y.value)
+		if t.columns[by].left {
+			c = cmp.Compare(x.text, y.text)
+		}
+		if s.Up {
+			c = -c
+		}
+		return c
+	})
+	return order
+}
+
+func titles(t table, s *State) string {
+	var b strings.Builder
+	for i, c := range t.columns {
+		title := c.title
+		if i == s.sortOf(t) {
+			title = "*" + title
+		}
+		b.WriteString(pad(title, c.width, c.left))
+	}
+	return b.String()
+}
+
+func row(columns []column, cells []cell) string {
+	var b strings.Builder
+	for i, c := range cells {
+		b.WriteString(pad(c.text, columns[i].width, columns[i].left))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// pad makes a cell of width columns, the last or first of which is a space.
+func pad(s string, width int, left bool) string {
+	if len(s) > width-1 {
+		s = s[:width-1]
+	}
+	if left {
+		return fmt.Sprintf("%-*s", width, s)
+	}
+	return fmt.Sprintf("%*s", width, s)
+}
+
+func clip(lines []string, width, height int) []string {
+	if height > 0 && len(lines) > height {
+		lines = lines[:height]
+	}
+	for i, l := range lines {
+		if width > 0 && len(l) > width {
+			lines[i] = l[:width]
+		}
+	}
+	return lines
+}
+
+// Number writes n in at most five columns: 999, 1.2k, 34M.
+func Number(n float64) string {
+	units := []string{"", "k", "M", "G", "T", "P"}
+	i := 0
+	for n >= 999.5 && i < len(units)-1 {
+		n /= 1000
+		i++
+	}
+	if i > 0 && n < 9.95 {
+		return fmt.Sprintf("%.1f%s", n, units[i])
+	}
+	return fmt.Sprintf("%.0f%s", n, units[i])
+}
+
+// rates is how much counters of two looks differ by the second.
+type rates struct{ seconds float64 }
+
+func ratesOf(was, is *Look) rates {
+	if was == nil {
+		return rates{}
+	}
+	return rates{is.Daemon.At.Sub(was.Daemon.At).Seconds()}
+}
+
+// cell shows a rate, or nothing at the first look.
+func (r rates) cell(before, now uint64) cell {
+	if r.seconds <= 0 || now < before {
+		return cell{text: "-"}
+	}
+	v := float64(now-before) / r.seconds
+	return cell{Number(v), v}
+}
+
+func total(n uint64) cell { return cell{Number(float64(n)), float64(n)} }
+
+func text(s string) cell { return cell{text: s} }
+
+// sums of the queues in a line of a table.
+type sums struct {
+	conns                                                                                int
+	rx, tx, rxOctets, txOctets, retransmits, ahead, reassembled, crc, drops, idle, turns uint64
+}
+
+func (s *sums) add(q *status.Queue) {
+	k := &q.Counters
+	s.conns += k.Conns
+	s.rx, s.tx, s.rxOctets, s.txOctets = s.rx+k.RxFrames, s.tx+k.TxFrames, s.rxOctets+k.RxOctets, s.txOctets+k.TxOctets
+	s.retransmits += k.Memory.Totals.Retransmits
+	s.ahead, s.reassembled, s.crc = s.ahead+q.RDMA.OutOfOrder, s.reassembled+q.RDMA.Reassembled, s.crc+q.RDMA.CRCErrors+q.RDMA.RefusedCRC
+	for _, n := range q.Drops {
+		s.drops += n
+	}
+	s.idle, s.turns = s.idle+k.EmptyTurns, s.turns+k.Turns
+}
+
+// queueTable has a row for each queue, or for all of a port.
+func queueTable(was, is *Look, byPort bool) table {
+	t := table{columns: []column{
+		{"port", 8, true}, {"q", 3, false}, {"core", 5, false}, {"conn", 5, false}, {"rx/s", 6, false}, {"tx/s", 6, false}, {"rxB/s", 6, false}, {"txB/s", 6, false},
+		{"retr", 6, false}, {"ahead", 6, false}, {"reass", 6, false}, {"crc", 5, false}, {"drops", 6, false}, {"busy%", 6, false},
+	}}
+	if byPort {
+		t.columns[1].title, t.columns[2].title, t.columns[2].width = "qs", "", 1
+	}
+	before := map[string]*sums{}
+	if was != nil {
+		eachSum(was, byPort, func(name string, s *sums, _ *status.Queue, _ int) { before[name] = s })
+	}
+	r := ratesOf(was, is)
+	drops := map[string]uint64{}
+	eachSum(is, byPort, func(name string, s *sums, q *status.Queue, n int) {
+		b := before[name]
+		if b == nil {
+			b = &sums{}
+		}
+		port, _, _ := strings.Cut(name, " ")
+		second, core := cell{fmt.Sprint(q.Queue), float64(q.Queue)}, text("-")
+		if q.Core >= 0 {
+			core = cell{fmt.Sprint(q.Core), float64(q.Core)}
+		}
+		if byPort {
+			second, core = cell{fmt.Sprint(n), float64(n)}, text("")
+		}
+		busy := cell{text: "-"}
+		if turns := s.turns - b.turns; r.seconds > 0 && turns > 0 && s.turns >= b.turns {
+			v := 100 * (1 - float64(s.idle-b.idle)/float64(turns))
+			busy = cell{fmt.Sprintf("%.0f", v), v}
+		}
+		if q.Error != "" && !byPort {
+			busy = text("stuck")
+		}
+		t.rows = append(t.rows, []cell{
+			text(port), second, core, {fmt.Sprint(s.conns), float64(s.conns)}, r.cell(b.rx, s.rx), r.cell(b.tx, s.tx), r.cell(b.rxOctets, s.rxOctets), r.cell(b.txOctets, s.txOctets),
+			total(s.retransmits), total(s.ahead), total(s.reassembled), total(s.crc), total(s.drops), busy,
+		})
+	})
+	for _, p := range is.Daemon.Ports {
+		for _, q := range p.Queues {
+			for reason, n := range q.Drops {
+				drops[reason] += n
+			}
+		}
+	}
+	if line := reasonsOf(drops); line != "" {
+		t.extra = []string{"drops: " + line}
+	}
+	return t
+}
+
+func eachSum(l *Look, byPort bool, yield func(name string, s *sums, q *status.Queue, n int)) {
+	for i := range l.Daemon.Ports {
+		p := &l.Daemon.Ports[i]
+		all := &sums{}
+		for j := range p.Queues {
+			q := &p.Queues[j]
+			all.add(q)
+			if !byPort {
+				one := &sums{}
+				one.add(q)
+				yield(fmt.Sprint(p.Name, " ", q.Queue), one, q, 1)
+			}
+		}
+		if byPort {
+			yield(p.Name, all, &status.Queue{Core: -1}, len(p.Queues))
+		}
+	}
+}
+
+// reasonsOf are drops, the most frequent first.
+func reasonsOf(drops map[string]uint64) string {
+	var names []string
+	for name := range drops {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(-cmp.Compare(drops[a], drops[b]), cmp.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, drops[name])
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,177 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/daemon/control"
+	"github.com/rnicd/rnicd/daemon/status"
+)
+
+// connectionsMax is how many connections are asked for.
+const connectionsMax = 2000
+
+// lookTimeout bounds one look.
+const lookTimeout = 10 * time.Second
+
+// Ask looks at a daemon, at its connections too where a view shows them.
+func Ask(ctx context.Context, c *control.Client, v View, filter []string) (*Look, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	l := &Look{Daemon: &status.Daemon{}}
+	if err := c.Get(ctx, "/v1/status", nil, l.Daemon); err != nil {
+		return nil, err
+	}
+	if v != Connections {
+		return l, nil
+	}
+	err := EachConnection(ctx, c, filter, connectionsMax+1, func(one *status.Connection) error {
+		if l.More = len(l.Connections) == connectionsMax; !l.More {
+			l.Connections = append(l.Connections, *one)
+		}
+		return nil
+	})
+	return l, err
+}
+
+// EachConnection tells of connections of a daemon, at most limit of them; 0: all.
+func EachConnection(ctx context.Context, c *control.Client, filter []string, limit int, tell func(*status.Connection) error) error {
+	query := url.Values{"filter": filter}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	body, err := c.Stream(ctx, "/v1/connections", query)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	for in := json.NewDecoder(body); ; {
+		var one status.Connection
+		if err := in.Decode(&one); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := tell(&one); err != nil {
+			return err
+		}
+	}
+}
+
+// Run shows a daemon on a terminal each period until q is typed, ctx or the daemon ends, or a signal
+// comes. The terminal is as it was when it returns.
+func Run(ctx context.Context, c *control.Client, s State, filter []string, period time.Duration, in, out *os.File) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	t, err := openTerminal(in, out)
+	if err != nil {
+		return err
+	}
+	defer t.restore()
+	typed := make(chan []byte)
+	go func() {
+		defer close(typed)
+		for {
+			b := make([]byte, 64)
+			n, err := in.Read(b)
+			if err != nil {
+				return
+			}
+			select {
+			case typed <- b[:n]:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	var was *Look
+	is, err := Ask(ctx, c, s.View, filter)
+	if err != nil {
+		return err
+	}
+	for {
+		width, height := t.size()
+		lines := append(Frame(was, is, &s, width, height-1), clip([]string{Keys}, width, 0)...)
+		titles := 2
+		if s.Detail {
+			titles = -1
+		}
+		if err := t.draw(lines, titles); err != nil {
+			return err
+		}
+		select {
+		case b, ok := <-typed:
+			if !ok {
+				return nil // the terminal is gone
+			}
+			view := s.View
+			for _, k := range keysOf(b) {
+				if k == keyEnd {
+					return nil
+				}
+				s.key(k)
+			}
+			if s.View == view {
+				continue
+			}
+			was = nil // what the other view shows was not asked for
+		case <-resized:
+			continue
+		case <-tick.C:
+			was = is
+		case <-ctx.Done():
+			return nil
+		}
+		next, err := Ask(ctx, c, s.View, filter)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		is = next
+	}
+}
+
+// key changes what is shown.
+func (s *State) key(k string) {
+	views := map[string]View{"p": Ports, "c": Queues, "n": Connections}
+	if v, ok := views[k]; ok {
+		s.View, s.Row, s.Detail = v, 0, false
+	}
+	switch k {
+	case "s", keyRight:
+		s.Sort[s.View] = (s.Sort[s.View] + 1) % s.View.columns()
+	case keyLeft:
+		s.Sort[s.View] = (s.Sort[s.View] + s.View.columns() - 1) % s.View.columns()
+	case "r":
+		s.Up = !s.Up
+	case keyUp, "k":
+		s.Row = max(0, s.Row-1)
+	case keyDown, "j":
+		s.Row++ // Frame knows how many there are
+	case keyEnter:
+		s.Detail = !s.Detail && s.View == Connections
+	}
+}
+
+func (v View) columns() int {
+	empty := &Look{Daemon: &status.Daemon{}}
+	if v == Connections {
+		return len(connectionTable(nil, empty).columns)
+	}
+	return len(queueTable(nil, empty, v == Ports).columns)
+}
