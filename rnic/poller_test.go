@@ -13,6 +13,7 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -72,7 +73,22 @@ func TestDropBadCRC(t *testing.T) {
 	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})
 	require.Equal(t, Success, s.await(1)[0].Status, "%v", s.qp.Err())
 	require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
-	require.Positive(t, r.stats(s.qp).Receive.RefusedCRC)
+	st := r.stats(s.qp)
+	require.Positive(t, st.Receive.RefusedCRC)
+	all := r.server.CountersOf(r.hosts[0].poller) // of one connection: the same
+	require.Equal(t, st.Receive.RefusedCRC, all.RefusedCRC)
+	require.Equal(t, st.Receive.FPDUs, all.FPDUsIn)
+	require.Equal(t, st.Placed, all.Placed)
+	require.Equal(t, st.Receive.OutOfOrder, all.OutOfOrder)
+	require.Equal(t, st.Receive.Reassembled, all.Reassembled)
+	sent := r.client.CountersOf(r.hosts[1].poller)
+	require.Equal(t, r.stats(c.qp).FPDUsSent, sent.FPDUsOut)
+	require.Equal(t, r.stats(c.qp).PayloadSent, sent.PayloadOut)
+	var k stack.Counters
+	r.hosts[1].poller.Snapshot(&k)
+	require.Equal(t, r.stats(c.qp).TCP.Retransmits, k.Memory.Totals.Retransmits)
+	r.hosts[0].poller.Snapshot(&k)
+	require.Equal(t, r.stats(s.qp).TCP.OutOfOrder, k.Memory.Totals.OutOfOrder)
 	rx, _ := r.hosts[0].faulty.Faults()
 	require.Positive(t, rx.Swapped)
 }
@@ -97,6 +113,10 @@ func TestBadCRCEndsStream(t *testing.T) {
 	var pe *PeerError
 	require.ErrorAs(t, c.qp.Err(), &pe)
 	require.Equal(t, rdmap.LLPCause(rdmap.LLPCRC), pe.said.Terminate.Cause)
+	all, sent := r.server.CountersOf(r.hosts[0].poller), r.client.CountersOf(r.hosts[1].poller) // after the end, too
+	require.EqualValues(t, 1, all.CRCErrors)
+	require.EqualValues(t, 1, all.Terminated)
+	require.EqualValues(t, 1, sent.TerminatesIn)
 	require.True(t, bytes.Equal(before, s.region.Bytes()))
 }
 
