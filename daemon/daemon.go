@@ -33,13 +33,14 @@ type Options struct {
 
 // Daemon is what runs. Its methods are for any goroutine; Drain and Close for one.
 type Daemon struct {
-	opt   Options
-	log   *slog.Logger
-	level *slog.LevelVar
-	ports []*Port
-	lost  chan error
-	dog   *watchdog
-	since time.Time
+	opt     Options
+	log     *slog.Logger
+	level   *slog.LevelVar
+	ports   []*Port
+	lost    chan error
+	dog     *watchdog
+	flights *recorder
+	since   time.Time
 
 	control *control.Server // nil: there is none
 	looking chan struct{}   // has a place for each that looks at all connections
@@ -97,6 +98,7 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	d.log = newLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)
 	d.dog = newWatchdog(d.log)
+	d.flights = newRecorder(d.log)
 	d.dog.limit.Store(int64(cfg.Limits.PollerStall))
 	if err := d.start(ctx); err != nil {
 		d.ending.Store(true)
@@ -145,6 +147,7 @@ func (d *Daemon) start(ctx context.Context) error {
 
 func (d *Daemon) openPort(c *config.Port) error {
 	open := c.Open
+	open.Fell = d.flights.of(c.Name)
 	if d.opt.Front != nil {
 		d.opt.Front(c.Name, &open)
 	}
@@ -322,6 +325,7 @@ func (d *Daemon) Close() (err error) {
 		err = errors.Join(err, closeAdapter(p.Adapter), p.Port.Close())
 	}
 	d.ports = nil
+	d.flights.stop()
 	return err
 }
 

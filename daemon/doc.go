@@ -10,6 +10,8 @@
 //	status.go      what there is to see of all this (daemon/status)
 //	connections.go each connection, looked at some in each turn of its Poller
 //	control.go     what can be asked over the control socket
+//	capture.go     frames of ports, over it
+//	flight.go      the last events of connections that have ended with an error
 //	metrics.go     what Prometheus asks for
 //	watchdog.go    Pollers that do not turn
 //	notify.go      systemd

@@ -45,6 +45,10 @@ type Config struct {
 	// DrawSTag, if set, is where STags are drawn from, by any goroutine, instead of at random: for
 	// simulations that are to be repeated. Peers that can guess it can guess STags.
 	DrawSTag func() uint32
+	// Fell, if set, is told of each connection that has ended with an error that this end did not
+	// want, also during start-up: why, and its last events. It is called by the goroutine that drives
+	// the connection, a Poller's perhaps, and must not block or call this package.
+	Fell func(FlightRecord)
 }
 
 // Adapter is a software RNIC.
@@ -103,7 +107,7 @@ func Open(cfg Config) (*Adapter, error) {
 	}
 	a.host.Init(connect.HostConfig{
 		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
-		Manual: cfg.Manual, Public: publicError,
+		Manual: cfg.Manual, Public: publicError, Fell: fell(cfg.Fell),
 	})
 	return a, nil
 }

@@ -154,6 +154,7 @@ func (p *Poller) finish(c *Conn) {
 	c.leaveAddr()
 	c.phase = phaseFree
 	p.sayClosed(c)
+	c.tcp.Forget()
 	p.n.Closed++
 	p.slab.put(c)
 }

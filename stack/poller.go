@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -38,10 +39,11 @@ type Poller struct {
 	peers        peers
 	templateConn tcp.Conn // makes the SYN,ACKs of syns
 	memory       *tcp.Memory
-	waiting      list   // connections that wait for a first run of it, or for Bufs, longest first (pressure_waiting.go)
-	unproven     list   // of them, those whose peer has never acknowledged anything
-	placesSeen   uint32 // Group.placesWanted, as far as it was heeded
-	silent       list   // connections whose peer has said nothing yet (conn_peers.go)
+	flight       *flight.Recorder // nil: there is none
+	waiting      list             // connections that wait for a first run of it, or for Bufs, longest first (pressure_waiting.go)
+	unproven     list             // of them, those whose peer has never acknowledged anything
+	placesSeen   uint32           // Group.placesWanted, as far as it was heeded
+	silent       list             // connections whose peer has said nothing yet (conn_peers.go)
 	pressure     pressureState
 	budget       Budget
 
@@ -108,8 +110,14 @@ func New(cfg Config) (*Poller, error) {
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
 	p.host = newHost(&cfg, p.now, &p.secret)
 	p.memory = tcp.NewMemory(cfg.TCP, cfg.ConnsMax)
+	if cfg.FlightRings > 0 {
+		p.flight = flight.New(cfg.FlightRings)
+		p.flight.Now = p.now
+	}
+	p.memory.Flight = p.flight
 	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
 	p.templateConn.Init(p.memory)
+	p.templateConn.Mute()
 	p.syns = newSynCache(cfg.SynMax, p.now)
 	p.peers = newPeers(&cfg, &p.secret)
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
@@ -169,6 +177,9 @@ func (p *Poller) Turn() int {
 		return 0
 	}
 	p.now = p.clock()
+	if p.flight != nil {
+		p.flight.Now = p.now
+	}
 	p.tx.blocked = false
 	work := p.drainControl()
 	work += p.drainDoorbells()

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -23,6 +24,7 @@ const (
 	stallDefaultNs     = 5_000_000_000
 	rstPerSecDefault   = 1000
 	synMaxDefault      = 1024
+	flightRingsDefault = 256
 	icmpPerSecDefault  = 10
 	ttlDefault         = 64
 	controlRingEntries = 256
@@ -70,8 +72,11 @@ type Config struct {
 	OnTurn func() int
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
-	SegmentsMax  int  // segments one connection may send in one Turn, default BurstMax, and more while few want to send
-	PendingMax   int  // frames that wait for the device, default 256, at least 2*BurstMax
+	SegmentsMax int // segments one connection may send in one Turn, default BurstMax, and more while few want to send
+	PendingMax  int // frames that wait for the device, default 256, at least 2*BurstMax
+	// FlightRings is how many connections, those with events last, have a flight record (2 KiB each;
+	// package flight): default ConnsMax, at most 256. Negative: none.
+	FlightRings  int
 	SynMax       int  // half-open connections of all listeners, default 1024
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
 
@@ -151,6 +156,7 @@ func complete(cfg *Config) error {
 	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
 	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
 	setDefault(&cfg.SynMax, synMaxDefault)
+	setDefault(&cfg.FlightRings, min(cfg.ConnsMax, flightRingsDefault))
 	setDefault(&cfg.BufShare, bufShareDefault)
 	if cfg.StallNs == 0 {
 		cfg.StallNs = stallDefaultNs
@@ -171,6 +177,9 @@ func complete(cfg *Config) error {
 	}
 	if cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax {
 		return bad("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
+	}
+	if cfg.FlightRings > flight.RingsMax {
+		return bad("FlightRings %d: want at most %d", cfg.FlightRings, flight.RingsMax)
 	}
 	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {
 		return bad("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)

@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // acked is what one segment's ACK and SACK fields said.
 type acked struct {
 	octets    int    // cumulatively acknowledged now
@@ -195,7 +197,11 @@ func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
 	if c.sndWnd > old {
 		c.events |= EvRoom
 	}
+	if c.sndWnd == 0 {
+		c.Record(flight.WindowShut, c.sndUna, 0)
+	}
 	if old == 0 {
+		c.Record(flight.WindowOpen, uint64(c.sndWnd), 0)
 		c.windowOpened(now)
 	} else if c.sndUna == c.sndNxt {
 		c.armRetransmit(now)

@@ -29,9 +29,9 @@ func (c *Conn) queueFIN(now int64) {
 	c.noteOutstanding(now)
 	c.sent.append(c.pushed, NoHandle, 0, recFIN)
 	if c.state == CloseWait {
-		c.state = LastAck
+		c.enter(LastAck)
 	} else {
-		c.state = FinWait1
+		c.enter(FinWait1)
 	}
 	if c.sent.una == c.sent.nxt {
 		c.armRetransmit(now)

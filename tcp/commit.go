@@ -97,9 +97,9 @@ func (c *Conn) takeFIN(now int64) {
 	c.events |= EvPeerClosed
 	switch c.state {
 	case Established:
-		c.state = CloseWait
+		c.enter(CloseWait)
 	case FinWait1:
-		c.state = Closing // our FIN is not acknowledged, or inputAck had made it FIN-WAIT-2
+		c.enter(Closing) // our FIN is not acknowledged, or inputAck had made it FIN-WAIT-2
 	case FinWait2:
 		c.enterTimeWait(now)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
@@ -96,6 +97,7 @@ type Conn struct {
 
 	peerMSS, limitMSS uint16
 	mss, nextMSS      uint16 // what we announce; what SetMSS asks for
+	log               flight.Log
 }
 
 // HotOctets are the first of a Conn that segments in order, and their ACKs, touch: for a caller
@@ -136,7 +138,7 @@ func (c *Conn) Init(m *Memory) {
 // CLOSED with all handles released.
 func (c *Conn) Connect(now int64, id ID, iss Seq, tsOffset uint32) {
 	c.start(id, iss, tsOffset)
-	c.state = SynSent
+	c.enter(SynSent)
 	c.due = dueSYN
 	c.timers.progressAt = now
 }
@@ -149,7 +151,7 @@ func (c *Conn) Accept(now int64, id ID, iss Seq, tsOffset uint32, syn *Segment) 
 	c.passive = true
 	c.flow.segsIn++
 	c.takeSYN(now, syn)
-	c.state = SynReceived
+	c.enter(SynReceived)
 	c.due = dueSYN
 	c.timers.progressAt = now
 }
@@ -165,8 +167,9 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if c.nextMSS != 0 {
 		mss = c.nextMSS
 	}
+	c.Forget()
 	// Release and finish gave the memory back.
-	*c = Conn{cfg: c.cfg, mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
+	*c = Conn{cfg: c.cfg, mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
 	c.control = c.cfg.Congestion
 	c.startECN()
 	c.rcvWnd = c.cfg.ReceiveWindow
@@ -238,7 +241,7 @@ func (c *Conn) SynLeft(now int64) {
 
 // establish enters ESTABLISHED: our SYN has been acknowledged by s.
 func (c *Conn) establish(now int64, s *Segment) {
-	c.state = Established
+	c.enter(Established)
 	c.events |= EvEstablished
 	c.due &^= dueSYN
 	c.timers.rtxAt = never
@@ -276,7 +279,7 @@ func (c *Conn) initialWindow() int {
 
 // finish enters CLOSED. What is still in the ring goes to Release.
 func (c *Conn) finish(ev Events) {
-	c.state = Closed
+	c.enter(Closed)
 	c.events |= ev | EvClosed
 	c.due, c.noMemory = 0, false
 	c.ack = ackState{}

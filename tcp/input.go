@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // Input runs RFC 9293 section 3.10.7 on a segment with a good checksum, in the RFC's order. What
 // concerns our own octets (acknowledgments, windows, resets) has happened when it returns; what
 // concerns the peer's happens in Commit, which the caller calls afterwards, always, with the same
@@ -84,7 +86,7 @@ func (c *Conn) inputSynSent(now int64, s *Segment) Arrival {
 	}
 	c.takeSYN(now, s) // Fourth
 	if !acked {
-		c.state = SynReceived // simultaneous open: the same ISS again, with an ACK
+		c.enter(SynReceived) // simultaneous open: the same ISS again, with an ACK
 		c.due |= dueSYN
 		return Arrival{}
 	}
@@ -183,6 +185,7 @@ func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 
 // inputReset handles an acceptable RST.
 func (c *Conn) inputReset() {
+	c.Record(flight.PeerReset, c.rcvNxtOff(), 0)
 	switch {
 	case c.state == SynReceived && c.passive:
 		c.finish(0) // back to LISTEN, and the user is not told

@@ -1,6 +1,10 @@
 package tcp
 
-import "math"
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/flight"
+)
 
 // keepAlive probes a peer from which nothing is expected (RFC 9293 section 3.8.4): while nothing of
 // ours is outstanding and nothing has come for the idle time, an empty segment in front of the
@@ -73,6 +77,7 @@ func (c *Conn) keepSilence() int64 {
 // when that comes late: SetKeepAlive may have made the idle time shorter than it has been already.
 func (c *Conn) keepAliveDue(now int64) {
 	if c.keep.probes >= c.keep.count {
+		c.Record(flight.GaveUp, 0, uint64(now-c.keep.heardAt))
 		c.finish(EvTimeout)
 		return
 	}
@@ -87,5 +92,6 @@ func (c *Conn) nextKeepAlive(now int64, t *Transmit) {
 	c.header(now, t)
 	t.Seq--
 	c.stats.keepAlives.one()
+	c.Record(flight.KeepAlive, 0, 0)
 	c.ackSent()
 }

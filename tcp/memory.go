@@ -1,6 +1,10 @@
 package tcp
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/rnicd/rnicd/flight"
+)
 
 // Memory is what the Conns of one Poller share: the records of their sent segments and the spans of
 // what they received out of order. A Conn holds a run of records only while something of it is sent
@@ -20,6 +24,9 @@ type Memory struct {
 
 	sackSteps uint64
 	totals    Totals
+
+	// Flight records what happens to the Conns; nil: nothing does. Its Now is the caller's.
+	Flight *flight.Recorder
 }
 
 // Totals count what all Conns of a Memory have met: what is lost on the path, or said to be.

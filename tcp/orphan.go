@@ -76,7 +76,7 @@ func (c *Conn) SetOrphaned(now int64) {
 
 // enterFinWait2 follows the ACK of our FIN.
 func (c *Conn) enterFinWait2(now int64) {
-	c.state = FinWait2
+	c.enter(FinWait2)
 	c.events |= EvFinAcked
 	if c.orphaned {
 		c.timers.timeWaitAt = now + c.cfg.FinWait2Ns

@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // firstLost is the record that nextLost would send. There is one.
 func (c *Conn) firstLost() uint32 {
 	i := c.sent.find(c.recovery.resendFrom)
@@ -136,6 +138,7 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
 	c.sndMax = max(c.sndMax, r.at+1)
 	c.stats.probes.one()
+	c.Record(flight.WindowProbe, uint64(c.timers.probes), 0)
 	c.mem.totals.WindowProbes++
 	c.flow.bytesOut++
 	c.piggyback(t)

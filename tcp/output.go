@@ -1,6 +1,10 @@
 package tcp
 
-import "math"
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/flight"
+)
 
 // Room is how many octets the next new segment may carry: EMSS when one may be queued now, at times
 // more, to find out whether the path carries it (plpmtud.go); 0 when none may (no window, sent ring
@@ -169,6 +173,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		c.due &^= dueTailProbe
 		if c.sent.una != c.sent.nxt {
 			c.stats.probes.one()
+			c.Record(flight.WindowProbe, uint64(c.timers.probes), 0)
 			c.mem.totals.WindowProbes++
 			c.resend(now, c.sent.una, t)
 			return true

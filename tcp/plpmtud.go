@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // plpmtud finds what the path carries without the help of routers: RFC 4821, in the terms of RFC
 // 8899 section 5. Its sizes are MSSs, so that IP's and TCP's fixed headers are no concern of its.
 // What is known to pass is Conn.limitMSS.
@@ -156,6 +158,7 @@ func (c *Conn) blackHole() {
 	p.fellFor = was
 	c.limitMSS = baseMSS
 	c.setEMSS()
+	c.Record(flight.BlackHole, uint64(c.emss), 0)
 	c.loseOversize()
 }
 

@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // RACK (RFC 8985): a segment is lost when one that was sent after it has arrived, and what
 // reordering may take has passed since. Time decides, not a count of segments, so it finds lost
 // retransmissions and lost ends of a burst the same way. The variables are the RFC's.
@@ -147,6 +149,7 @@ func (c *Conn) detectLost(now int64) (lost, again bool) {
 				break
 			}
 			c.stats.lostRetrans.one()
+			c.Record(flight.LostRepair, r.at, 0)
 			again = again || r.sentAt >= c.recovery.reducedAt
 			c.lose(i)
 			lost = true
@@ -176,6 +179,7 @@ func (c *Conn) loseAtTimeout(now int64) {
 // reorderDue handles the reordering timer.
 func (c *Conn) reorderDue(now int64) {
 	if lost, again := c.detectLost(now); lost {
+		c.Record(flight.RackTimer, c.sndUna, uint64(c.flight()))
 		c.foundLost(now, again)
 	}
 	c.armLoss(now)

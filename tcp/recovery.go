@@ -1,6 +1,10 @@
 package tcp
 
-import "github.com/rnicd/rnicd/tcp/cc"
+import (
+	"github.com/rnicd/rnicd/tcp/cc"
+
+	"github.com/rnicd/rnicd/flight"
+)
 
 // Loss recovery: what an ACK means for segments that are missing, and for cwnd. With SACK, RACK
 // (rack.go) finds what is lost, a probe (tlp.go) draws the ACK that is overdue, PRR (prr.go) meters
@@ -171,6 +175,7 @@ func (c *Conn) enterRecovery(now int64) {
 	c.tlp.active = false // RFC 8985 section 7.1
 	c.undo.start()
 	c.stats.fastRetransmits.one()
+	c.Record(flight.FastRepair, c.sndUna, uint64(c.flight()))
 	c.mem.totals.FastRetransmits++
 	rv.reducedAt = now
 	// FlightSize counts what is SACKed as well: where one recovery follows on another it is several
@@ -298,6 +303,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
 	c.stats.timeouts.one()
+	c.Record(flight.Timeout, c.sndUna, uint64(c.rtt.current()))
 	c.mem.totals.Timeouts++
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged

@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // State of RFC 9293 section 3.3.2. There is no LISTEN: a listener is a port of the Poller, not a
 // Conn.
 //
@@ -49,6 +51,25 @@ func (s State) String() string {
 	}
 	return "?"
 }
+
+// enter changes the state.
+func (c *Conn) enter(s State) {
+	c.Record(flight.State, uint64(c.state), uint64(s))
+	c.state = s
+}
+
+// Record adds an event to the flight record (package flight) of the Memory, where there is one.
+func (c *Conn) Record(k flight.Kind, a, b uint64) { c.mem.Flight.Record(&c.log, k, a, b) }
+
+// Events are the last ones of the flight record, oldest first, copied; before says how many there
+// were before them.
+func (c *Conn) Events() (all []flight.Event, before uint64) { return c.mem.Flight.Events(&c.log) }
+
+// Mute keeps the Conn out of the flight record, for good: one that stands for others.
+func (c *Conn) Mute() { c.log.Mute() }
+
+// Forget gives back what the flight record has of this connection. Start of another one does, too.
+func (c *Conn) Forget() { c.mem.Flight.Release(&c.log) }
 
 // synchronized states have seen both SYNs acknowledged.
 func (s State) synchronized() bool { return s >= Established }

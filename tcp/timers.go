@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry
 // in the caller's timer wheel serves them all: Deadline says when to look again.
 type timers struct {
@@ -60,6 +62,7 @@ func (c *Conn) Expire(now int64) {
 		return
 	}
 	if now >= c.giveUpAt() {
+		c.Record(flight.GaveUp, uint64(c.flight()), uint64(now-t.progressAt))
 		c.finish(EvTimeout) // R2 of RFC 9293 section 3.8.3
 		return
 	}
@@ -184,7 +187,7 @@ func (c *Conn) windowOpened(now int64) {
 }
 
 func (c *Conn) enterTimeWait(now int64) {
-	c.state = TimeWait
+	c.enter(TimeWait)
 	c.timers.rtxAt = never
 	c.timers.timeWaitAt = now + c.cfg.TimeWaitNs
 }

@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/flight"
+
 // Tail loss probes (RFC 8985 section 7): when the ACKs of the end of a flight are overdue, one
 // segment is sent for the ACK that it draws; RACK judges by that. Without it only the
 // retransmission timer would find that a burst's last segments, or its only ACK, were lost.
@@ -89,6 +91,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	}
 	c.rtt.fresh = false
 	c.stats.lossProbes.one()
+	c.Record(flight.TailProbe, p.endSeq, uint64(p.flight))
 	c.mem.totals.LossProbes++
 	c.timers.rtoAt = now + c.rtt.current()
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
@@ -113,6 +116,7 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 		p.active = false
 		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() && !(a.dsack && a.dsackEnd == p.endSeq) {
 			c.stats.lostRetrans.one()
+			c.Record(flight.LostRepair, c.sndUna, 0)
 			c.reduceAgain(now, int(p.flight)) // the retransmission before it was lost
 		}
 	case !p.isRetrans:

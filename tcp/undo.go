@@ -1,6 +1,10 @@
 package tcp
 
-import "math"
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/flight"
+)
 
 // A reduction that answered no congestion is taken back: the segments were late, not lost. Two
 // things tell.
@@ -73,6 +77,7 @@ func (c *Conn) takeBack(now int64) {
 	rv := &c.recovery
 	c.undo = undo{}
 	c.stats.undone.one()
+	c.Record(flight.Spurious, c.point, 0)
 	c.mem.totals.Undone++
 	if rv.phase == phaseLoss {
 		c.stats.spuriousTimeouts.one()

@@ -48,11 +48,24 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, v any) 
 	return nil
 }
 
+// Post asks the daemon to do something, and does not look at the answer except for an error.
+func (c *Client) Post(ctx context.Context, path string, query url.Values) error {
+	body, err := c.ask(ctx, http.MethodPost, path, query)
+	if err != nil {
+		return err
+	}
+	return body.Close()
+}
+
 // Stream asks for a path whose answer goes on until ctx ends or the daemon has said all. The caller
 // closes it.
 func (c *Client) Stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	return c.ask(ctx, http.MethodGet, path, query)
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, query url.Values) (io.ReadCloser, error) {
 	at := url.URL{Scheme: "http", Host: "rnicd", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
 	if err != nil {
 		return nil, err
 	}

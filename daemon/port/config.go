@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/rnicd/rnicd/tcp/cc"
@@ -89,9 +90,10 @@ type Config struct {
 	RTOMin, PTOMin time.Duration
 	Pacing, ECN    bool
 
-	Fault   *fault.Spec // a bad network in front of the device
-	Capture string      // a pcapng file of all frames
-	OnTurn  func() int  // of every Poller; see stack.Config
+	Fault   *fault.Spec             // a bad network in front of the device
+	Capture string                  // a pcapng file of all frames
+	OnTurn  func() int              // of every Poller; see stack.Config
+	Fell    func(rnic.FlightRecord) // see rnic.Config
 }
 
 // QueueCount is Queues, or the default.

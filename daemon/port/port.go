@@ -34,8 +34,9 @@ type Port struct {
 	packets *hugepages.Arena // where packet buffers lie: arena, or one that is shared with another process
 	device  pmd.Port         // as opened; nil: the kernel's sockets
 	port    pmd.Port         // with what Config puts in front of it
-	capture *capture.Capture
-	pollers []*stack.Poller // one for each queue
+	point   *capture.Point
+	capture *capture.Capture // of Config.Capture
+	pollers []*stack.Poller  // one for each queue
 	region  []byte
 	cancel  context.CancelFunc // nil until Start
 	stopped chan struct{}      // closed when the Pollers have ended; runErr is settled then
@@ -169,8 +170,8 @@ func (p *Port) open(stride int) error {
 	return nil
 }
 
-// wrap puts what Config asks for in front of the device: faults, then the capture, which so sees
-// what the stack sees.
+// wrap puts what Config asks for in front of the device: faults, then the Point of captures, which so
+// see what the stack sees.
 func (p *Port) wrap() error {
 	if p.cfg.Fault != nil {
 		begin := time.Now()
@@ -180,16 +181,16 @@ func (p *Port) wrap() error {
 		}
 		p.port = bad
 	}
+	p.point = capture.NewPoint(p.port)
+	p.port = p.point
 	if p.cfg.Capture != "" {
 		var err error
 		if p.capture, err = capture.Create(p.cfg.Capture, capture.Config{}); err != nil {
 			return &FrontError{"capture", err}
 		}
-		tee, err := p.capture.Port(p.port)
-		if err != nil {
+		if err := p.capture.Attach(p.point); err != nil {
 			return &FrontError{"capture", err}
 		}
-		p.port = tee
 	}
 	return nil
 }
@@ -263,9 +264,9 @@ func (p *Port) Close() error {
 // Adapter makes an rnic.Adapter on the Port.
 func (p *Port) Adapter() (*rnic.Adapter, error) {
 	if p.cfg.Driver.Sockets {
-		return rnic.Open(rnic.Config{PeerMax: p.cfg.PeerMax, ConnsMax: p.cfg.ConnsMax})
+		return rnic.Open(rnic.Config{PeerMax: p.cfg.PeerMax, ConnsMax: p.cfg.ConnsMax, Fell: p.cfg.Fell})
 	}
-	cfg := rnic.Config{Pollers: p.pollers}
+	cfg := rnic.Config{Pollers: p.pollers, Fell: p.cfg.Fell}
 	if !raceEnabled {
 		cfg.Arena = p.arena
 	}
@@ -280,6 +281,9 @@ func (p *Port) Region() []byte { return p.region }
 
 // Arena is where Region lies; nil when there is no memory.
 func (p *Port) Arena() *hugepages.Arena { return p.arena }
+
+// Point is where the port can be captured; nil over the kernel's sockets.
+func (p *Port) Point() *capture.Point { return p.point }
 
 // Device is the open device without what Config put in front of it; nil over the kernel's sockets.
 func (p *Port) Device() pmd.Port { return p.device }

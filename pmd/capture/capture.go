@@ -1,15 +1,22 @@
-// Package capture writes what a port sends and receives to a pcapng file: middleware around a
-// pmd.Port.
+// Package capture writes what ports send and receive to pcapng files: middleware around a pmd.Port,
+// to which Captures are attached, and detached, while it is in use.
 //
-// The Poller copies each frame into a bounded ring, and a goroutine of the Capture writes the rings
-// out. Disk and formatting are never in the Poller's way: when the writer falls behind, frames are
-// missing from the file, not from the network, and the file says how many (Interface Statistics
-// Block). Around fault it shows what the Poller sees, inside it what is on the cable.
+// The Poller copies each frame that the filter wants into a bounded ring, and a goroutine of the
+// Capture writes the rings out. Disk and formatting are never in the Poller's way: when the writer
+// falls behind, frames are missing from the file, not from the network, and the file says how many:
+// in a comment of the frame after them, and in the Interface Statistics Block. Around fault it shows
+// what the Poller sees, inside it what is on the cable. A Point without a Capture costs a load and a
+// branch for a burst.
 //
-// Limits: pcapng here has no direction flag; the MAC addresses tell it. Frames of one port are in
-// the order of its goroutine, those of different ports in the order in which the writer found them:
-// the timestamps tell. A checksum that was left to a device or to shared memory is completed in the
-// file.
+// Limits: frames of one queue are in their order, those of different queues in the order in which
+// the writer found them: the timestamps tell. A checksum that was left to a device or to shared
+// memory is completed in the file.
+//
+//	capture.go  Capture: the file and its writer
+//	point.go    Point: where Captures are attached
+//	tap.go      the ring from a queue to the writer
+//	files.go    Files: what is written, over several files
+//	filter/     which frames
 package capture
 
 import (
@@ -22,10 +29,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/capture/filter"
 )
 
 const (
@@ -37,6 +45,8 @@ const (
 	// enough to cost nothing when idle. The Poller cannot wake it; that would be a system call on
 	// the packet path.
 	pollEvery = 2 * time.Millisecond
+	// flushEvery is how long a frame may wait in memory for others before it is given to the file.
+	flushEvery = 100 * time.Millisecond
 	// batchMax is what the writer takes from one ring before it looks at the next.
 	batchMax = 256
 )
@@ -45,12 +55,15 @@ const (
 type Config struct {
 	SnapLen int // octets kept of a frame; 0: whole frames, but of those an offload left uncut what the MTU allows
 	Slots   int // frames per queue between the Poller and the writer; a power of two, SlotsDefault when 0
+	Count   int // frames to write, after which the Capture is Done; 0: no end
+	// Filter says which frames are wanted; nil: all.
+	Filter *filter.Program
 	// Clock is nanoseconds since 1970, read once per burst that has frames; the system's by
 	// default. A simulation gives its own.
 	Clock func() int64
 }
 
-// Counters of a Capture. Frames are those of all of its ports.
+// Counters of a Capture. Frames are those of all of its ports that the filter wants.
 type Counters struct {
 	Written uint64 // frames in the file
 	Dropped uint64 // frames that found their ring full
@@ -64,15 +77,19 @@ type Capture struct {
 	out  io.Writer
 	file *os.File // when made by Create
 
-	mu      sync.Mutex // everything below; never taken on the packet path
+	mu      sync.Mutex // everything down to over; before that of a Point, and never on the packet path
 	ng      *pcapgo.NgWriter
-	names   []string
-	taps    []*tap
-	scratch []byte // a frame whose checksum is completed on the way out
-	err     error  // first failure of out; nothing is written after it
+	points  []*Point // one for each interface of the file
+	scratch []byte   // a frame whose checksum is completed on the way out
+	err     error    // first failure of out; nothing is written after it
 	written uint64
 	failed  uint64
+	full    bool // Config.Count frames are there, or err
 	closed  bool
+
+	over   chan struct{} // closed when full
+	tapsMu sync.Mutex    // taken last, for a moment
+	taps   []*tap
 
 	stop chan struct{}
 	done chan struct{}
@@ -87,12 +104,14 @@ func New(out io.Writer, cfg Config) (*Capture, error) {
 		cfg.Clock = func() int64 { return time.Now().UnixNano() }
 	}
 	switch {
+	case cfg.Count < 0:
+		return nil, fmt.Errorf("capture: %d frames; must be positive, or 0 for no end", cfg.Count)
 	case cfg.SnapLen < 0:
 		return nil, fmt.Errorf("capture: snap length %d; must be positive, or 0 for whole frames", cfg.SnapLen)
 	case cfg.Slots < 1 || bits.OnesCount(uint(cfg.Slots)) != 1 || cfg.Slots > slotsMax:
 		return nil, fmt.Errorf("capture: %d slots; must be a power of two up to %d", cfg.Slots, slotsMax)
 	}
-	c := &Capture{cfg: cfg, out: out, stop: make(chan struct{}), done: make(chan struct{})}
+	c := &Capture{cfg: cfg, out: out, over: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
 	go c.run()
 	return c, nil
 }
@@ -112,13 +131,21 @@ func Create(path string, cfg Config) (*Capture, error) {
 	return c, nil
 }
 
-// Port puts the capture around p: an interface of p's name in the file. Error: the file cannot be
-// written, or the Capture is closed.
-func (c *Capture) Port(p pmd.Port) (*Port, error) {
+// Port puts the capture around p, from the first frame on: an interface of p's name in the file.
+// Error: the file cannot be written, or the Capture is closed.
+func (c *Capture) Port(p pmd.Port) (*Point, error) {
+	point := NewPoint(p)
+	return point, c.Attach(point)
+}
+
+// Attach captures what goes through p from now on: an interface of its name in the file. Not after
+// Close. Errors: the file cannot be written; memory for rings would be too large; or p has
+// AttachedMax Captures.
+func (c *Capture) Attach(p *Point) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, fmt.Errorf("capture: %s: closed before this port was added", p.Name())
+		return fmt.Errorf("capture: %s: closed before this port was added", p.Name())
 	}
 	intf := pcapgo.NgInterface{
 		Name:                p.Name(),
@@ -127,12 +154,16 @@ func (c *Capture) Port(p pmd.Port) (*Port, error) {
 		SnapLength:          uint32(c.cfg.SnapLen),
 		TimestampResolution: 9, // the only one pcapgo writes: nanoseconds
 	}
-	id := len(c.names)
-	if err := c.addInterface(intf); err != nil {
-		return nil, fmt.Errorf("capture: %s: %w", p.Name(), err)
+	if c.cfg.Filter != nil {
+		intf.Filter = c.cfg.Filter.String()
 	}
-	c.names = append(c.names, p.Name())
-	return &Port{Port: p, capture: c, id: id}, nil
+	// The interface comes first: the writer takes from a ring as soon as it is there.
+	id := len(c.points)
+	if err := c.addInterface(intf); err != nil {
+		return fmt.Errorf("capture: %s: %w", p.Name(), err)
+	}
+	c.points = append(c.points, p)
+	return p.attach(c, id)
 }
 
 func (c *Capture) addInterface(intf pcapgo.NgInterface) error {
@@ -147,12 +178,22 @@ func (c *Capture) addInterface(intf pcapgo.NgInterface) error {
 	return err
 }
 
+// Done is closed when Config.Count frames have been written, or nothing can be written any more.
+func (c *Capture) Done() <-chan struct{} { return c.over }
+
+func (c *Capture) finish() {
+	if !c.full {
+		c.full = true
+		close(c.over)
+	}
+}
+
 // run is the writer.
 func (c *Capture) run() {
 	defer close(c.done)
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-c.stop:
 			return
@@ -160,6 +201,11 @@ func (c *Capture) run() {
 		}
 		c.mu.Lock()
 		c.drain()
+		if n%int(flushEvery/pollEvery) == 0 && c.err == nil && c.ng != nil {
+			if c.err = c.ng.Flush(); c.err != nil {
+				c.finish()
+			}
+		}
 		c.mu.Unlock()
 	}
 }
@@ -170,7 +216,7 @@ func (c *Capture) drain() {
 	more := true
 	for turns := c.cfg.Slots/batchMax + 1; more && turns > 0; turns-- {
 		more = false
-		for _, t := range c.taps {
+		for _, t := range c.all() {
 			n := 0
 			for ; n < batchMax; n++ {
 				s := t.ring.Peek(n)
@@ -185,9 +231,18 @@ func (c *Capture) drain() {
 	}
 }
 
+// Which way a frame went, in its epb_flags.
+var (
+	inbound  = pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionInbound}
+	outbound = pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}
+)
+
 func (c *Capture) write(t *tap, s *slot) {
-	if c.err != nil {
+	switch {
+	case c.err != nil:
 		c.failed++
+		return
+	case c.full:
 		return
 	}
 	data := t.octets(s)
@@ -202,13 +257,24 @@ func (c *Capture) write(t *tap, s *slot) {
 		Length:         int(s.length),
 		InterfaceIndex: t.id,
 	}
-	if err := c.ng.WritePacket(info, data); err != nil {
+	opts := pcapgo.NgPacketOptions{Flags: &outbound}
+	if s.received {
+		opts.Flags = &inbound
+	}
+	if s.missed > 0 {
+		opts.Comments = []string{fmt.Sprintf("%d frames before this one are missing: the writer was too slow", s.missed)}
+	}
+	if err := c.ng.WritePacketWithOptions(info, data, opts); err != nil {
 		c.err = err
 		c.failed++
+		c.finish()
 		return
 	}
 	c.written++
 	t.written++
+	if c.cfg.Count > 0 && c.written == uint64(c.cfg.Count) {
+		c.finish()
+	}
 }
 
 // Flush writes out what was captured before the call, as far as out.
@@ -234,15 +300,14 @@ func (c *Capture) Counters() Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := Counters{Written: c.written, Failed: c.failed}
-	for _, t := range c.taps {
+	for _, t := range c.all() {
 		n.Dropped += t.dropped.Load()
 	}
 	return n
 }
 
-// Close writes out the rest and each interface's statistics, and ends the writer. Frames that ports
-// still move later are counted as dropped once their ring is full. The error is the first one of
-// the whole capture. Close again does nothing.
+// Close detaches the Capture from its Points, writes out the rest and each interface's statistics,
+// and ends the writer. The error is the first one of the whole capture. Close again does nothing.
 func (c *Capture) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -250,7 +315,11 @@ func (c *Capture) Close() error {
 		return nil
 	}
 	c.closed = true
+	points := c.points
 	c.mu.Unlock()
+	for _, p := range points {
+		p.detach(c)
+	}
 	close(c.stop)
 	<-c.done
 
@@ -270,9 +339,9 @@ func (c *Capture) Close() error {
 // writeStatistics adds one Interface Statistics Block per port.
 func (c *Capture) writeStatistics() {
 	now := time.Unix(0, c.cfg.Clock())
-	for id := range c.names {
+	for id := range c.points {
 		stats := pcapgo.NgInterfaceStatistics{LastUpdate: now}
-		for _, t := range c.taps {
+		for _, t := range c.all() {
 			if t.id == id {
 				dropped := t.dropped.Load()
 				stats.PacketsReceived += t.written + dropped

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/gopacket/pcapgo"
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
@@ -136,6 +136,21 @@ func TestBothDirections(t *testing.T) {
 	require.EqualValues(t, 3, intf.Statistics.PacketsReceived)
 	require.EqualValues(t, 0, intf.Statistics.PacketsDropped)
 	require.Equal(t, Counters{Written: 3}, c.Counters())
+	require.Equal(t, []pcapgo.NgEpbFlag{pcapgo.NgEpbFlagDirectionOutbound, pcapgo.NgEpbFlagDirectionOutbound, pcapgo.NgEpbFlagDirectionInbound}, directions(t, file.Bytes()))
+}
+
+// directions are those of the frames of a file.
+func directions(t testing.TB, file []byte) (all []pcapgo.NgEpbFlag) {
+	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
+	require.NoError(t, err)
+	for {
+		_, _, opts, err := r.ReadPacketDataWithOptions()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		all = append(all, opts.Flags.Direction)
+	}
 }
 
 func TestFlushBeforeClose(t *testing.T) {

@@ -55,6 +55,7 @@ type Connection struct {
 	progressSeen uint64          // Transport.Progress when the linger timer was set
 	Err          error           // the first reason
 	told         bool            // EventTerminated was told
+	badCRC       uint64          // FPDUs with a bad CRC that are in the flight record
 	self, Peer   netip.AddrPort  // once established
 	Gone         chan struct{}   // closed when the connection is over
 	Returned     net.Conn        // before Gone: the stream that the connection is again
@@ -156,6 +157,9 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 		v := stack.Verdict(c.engine.Arrive(off-c.rxBase, b, data))
 		if v == stack.Kept {
 			c.keeps(off - c.rxBase + uint64(len(data)))
+		}
+		if v == stack.Refused && c.dropBadCRC {
+			c.recordBadCRC(off)
 		}
 		c.heed()
 		return v

@@ -21,6 +21,7 @@
 //	mpatostream.go  connections that become streams again
 //	ending.go       how a connection ends
 //	endpoint.go     Endpoint: a queue pair as its connection sees it
+//	flight.go       the last events of a connection
 //	host.go         Host: what all connections of an Adapter, and those of one Poller, have in common
 //	phase.go        phases and time-outs
 //	param.go        Param: how to connect

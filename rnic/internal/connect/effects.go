@@ -1,6 +1,9 @@
 package connect
 
-import "github.com/rnicd/rnicd/rnic/internal/qp"
+import (
+	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+)
 
 // open lets a Responder's half send.
 func (c *Connection) open() {
@@ -22,7 +25,15 @@ func (c *Connection) heedEffects() { c.carryOut(c.engine.TakeEffects()) }
 // but several calls between two looks might. err is then that of the first, and decides which event
 // tells of the end.
 func (c *Connection) carryOut(fx qp.Effects, err error) {
-	_, terminated := err.(*qp.TerminateError)
+	end, terminated := err.(*qp.TerminateError)
+	if terminated {
+		k := flight.TerminateSent
+		if end.Remote {
+			k = flight.TerminateIn
+		}
+		cause := end.Terminate().Cause
+		c.Transport.Record(k, uint64(cause.Layer()), uint64(cause.Type())<<8|uint64(cause.Code()))
+	}
 	err = c.Host.Public(err)
 	if fx&qp.EffectOpened != 0 {
 		c.opened()

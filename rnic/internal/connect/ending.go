@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -47,6 +48,9 @@ func (e *Endpoint) Disconnect() {
 func (c *Connection) closing() {
 	if c.phase == phaseOver {
 		return
+	}
+	if !c.shut {
+		c.Transport.Record(flight.Closing, 0, 0)
 	}
 	c.shut = true
 	c.linger()
@@ -93,6 +97,7 @@ func (c *Connection) shutdown() {
 // PeerClosed implements transport.Upper. It is a graceful event unless a frame is cut, or the peer
 // still owes a start-up frame or its RTR message (DECISIONS 29).
 func (c *Connection) PeerClosed() {
+	c.Transport.Record(flight.PeerClosed, 0, 0)
 	switch {
 	case c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseDecide || c.phase == phaseFull && c.awaitsReady && !c.shut:
 		c.Fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
@@ -137,6 +142,7 @@ func (c *Connection) Fail(err error) {
 		c.engine.Leave(qp.Error)
 	}
 	if c.phase != phaseOver {
+		c.Transport.Record(flight.Aborted, 0, 0)
 		c.Transport.Abort()
 	}
 }
@@ -171,6 +177,10 @@ func (c *Connection) Over(err error) {
 	}
 	err = c.Host.Public(err)
 	c.Err = err
+	if was == phaseFull {
+		c.Transport.Record(flight.Flushed, 0, 0)
+	}
+	c.keepRecord(err)
 	if e := c.endpoint; e != nil {
 		if was == phaseFull {
 			e.final = e.snapshot(c)

@@ -30,6 +30,7 @@ type Endpoint struct {
 	// Of the goroutine that drives the connection; any goroutine's after Done is closed.
 	Err   error
 	final Counters
+	flown *FlightRecord // of a connection that ended with an error
 }
 
 // Init readies e for q, whose connections will be h's.

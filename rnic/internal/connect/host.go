@@ -35,8 +35,9 @@ type HostConfig struct {
 	Slots     *transport.Slots
 	NewReader func() *mem.Reader // for placements on one more goroutine
 	Start     time.Time
-	Manual    func()            // Config.Manual
-	Public    func(error) error // makes an error of this package what the application gets
+	Manual    func()              // Config.Manual
+	Fell      func(*FlightRecord) // if set, told of each connection that ended with an error; on its goroutine
+	Public    func(error) error   // makes an error of this package what the application gets
 }
 
 // startupCounters are what rnic.StartupCounters says.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
@@ -48,6 +49,7 @@ func (c *Connection) sendRequest() {
 	p := c.endpoint.party(c, mpa.DialectsOf(c.dialect))
 	c.own = p.Request(c.dialect, c.endpoint.param.PrivateData)
 	c.out = c.own.Append(nil)
+	c.Transport.Record(flight.RequestSent, flight.Frame(int(c.own.Rev), false), uint64(len(c.own.PrivateData)))
 	c.Transport.SetTimer(c.Transport.Now() + int64(replyTimeout))
 	c.Transport.Send()
 }
@@ -105,6 +107,7 @@ func (c *Connection) bound(e *Endpoint) error {
 // enter puts the queue pair into service.
 func (c *Connection) enter(t *mpa.Terms) {
 	c.phase = phaseFull
+	c.Transport.Record(flight.InService, uint64(t.Dialect), 0)
 	c.Transport.EnterFull(c.bufsMax())
 	c.Memory = c.Transport.Memory()
 	c.Transport.SetTimer(0)
@@ -166,6 +169,7 @@ func (c *Connection) startup(data []byte) (used int) {
 	if !c.shut { // a closing Responder's timer is the bound of its wait for the peer
 		c.Transport.SetTimer(0)
 	}
+	c.recordFrame(f)
 	switch f.Kind {
 	case mpa.Reply:
 		c.replied(f)
@@ -175,6 +179,18 @@ func (c *Connection) startup(data []byte) (used int) {
 		c.requested(f)
 	}
 	return used
+}
+
+// recordFrame records a start-up frame that came.
+func (c *Connection) recordFrame(f mpa.Frame) {
+	k := flight.RequestIn
+	switch f.Kind {
+	case mpa.Reply:
+		k = flight.ReplyIn
+	case mpa.Rtr:
+		k = flight.ReadyIn
+	}
+	c.Transport.Record(k, flight.Frame(int(f.Rev), f.Reject), uint64(len(f.PrivateData)))
 }
 
 // frameMax is the longest frame that is taken, of any Rev.
@@ -312,6 +328,7 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 		return err
 	}
 	c.own = rep
+	c.recordReply(rep)
 	c.out = rep.Append(c.out) // after the last streaming message, if a hasty peer has not waited for that
 	c.own.PrivateData = nil
 	c.engine, c.endpoint = e.engine, e
@@ -373,6 +390,7 @@ func (c *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 			return errPipelined
 		}
 		f := rejection(req, private)
+		c.recordReply(f)
 		c.out = f.Append(c.out)
 		c.toStream()
 		return nil
@@ -394,9 +412,15 @@ func rejection(req mpa.Frame, private []byte) mpa.Frame {
 	return f
 }
 
+// recordReply records the Reply that this end sends.
+func (c *Connection) recordReply(f mpa.Frame) {
+	c.Transport.Record(flight.ReplySent, flight.Frame(int(f.Rev), f.Reject), uint64(len(f.PrivateData)))
+}
+
 // refuse sends a rejecting Reply. The connection is closed when the peer closes its half, or after
 // rejectedTimeout.
 func (c *Connection) refuse(f mpa.Frame) {
+	c.recordReply(f)
 	c.out = f.Append(c.out)
 	c.phase = phaseRejecting
 	c.Transport.SetTimer(c.Transport.Now() + int64(rejectedTimeout))

@@ -34,6 +34,14 @@ type TerminateError struct {
 func (e *TerminateError) Error() string { return e.Cause.Error() }
 func (e *TerminateError) Unwrap() error { return e.Cause }
 
+// Terminate is the message that the peer has sent, or gets.
+func (e *TerminateError) Terminate() rdmap.Terminate {
+	if peer, ok := e.Cause.(*PeerError); ok {
+		return peer.Terminate
+	}
+	return terminateFor(e.Cause)
+}
+
 // SetupError is why this end could not put a connection into service as it was asked to. The
 // Terminate for it says "local catastrophic error" (RFC 6581 section 9.3).
 type SetupError struct{ Cause error }

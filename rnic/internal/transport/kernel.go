@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
@@ -44,6 +45,8 @@ type KernelConn struct {
 	sendErr  error // sending failed while the reader may still find something
 	segment  int   // EMSS
 	seen     Stats
+	flight   *flight.Recorder // of its own, with one ring
+	log      flight.Log
 	ends     [2]netip.AddrPort
 
 	putBack []byte // octets that were read before MPA had the socket, no more than one startupReadMax
@@ -62,7 +65,7 @@ func NewKernelConn(up Upper, nc *net.TCPConn, at *Slot, reader *mem.Reader, star
 		reader.Close()
 		return nil, err
 	}
-	s := &KernelConn{up: up, nc: nc, slot: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
+	s := &KernelConn{up: up, nc: nc, slot: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1), flight: flight.New(1)}
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())}
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
@@ -394,6 +397,13 @@ func (s *KernelConn) Stamp() (uint32, bool) { return 0, false }
 func (s *KernelConn) EMSS() int              { return s.segment }
 func (s *KernelConn) Local() netip.AddrPort  { return s.ends[0] }
 func (s *KernelConn) Remote() netip.AddrPort { return s.ends[1] }
+
+func (s *KernelConn) Record(k flight.Kind, a, b uint64) {
+	s.flight.Now = s.Now()
+	s.flight.Record(&s.log, k, a, b)
+}
+
+func (s *KernelConn) Events() (all []flight.Event, before uint64) { return s.flight.Events(&s.log) }
 
 func (s *KernelConn) Stats() Stats {
 	if s.aborted || s.finished {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
@@ -226,6 +227,19 @@ func (u *PollerConn) Stats() Stats {
 		SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, BlackHoles: s.BlackHoles,
 		EMSS: u.conn.EMSS(),
 	}
+}
+
+func (u *PollerConn) Record(k flight.Kind, a, b uint64) {
+	if u.conn != nil {
+		u.conn.Record(k, a, b)
+	}
+}
+
+func (u *PollerConn) Events() (all []flight.Event, before uint64) {
+	if u.conn == nil {
+		return nil, 0
+	}
+	return u.conn.Events()
 }
 
 func (u *PollerConn) Stamp() (ts uint32, ok bool) { return u.conn.Stamp() }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
@@ -35,6 +36,10 @@ type Conn interface {
 	// GiveUpAfter sets the user timeout. It fails where the kernel refuses it.
 	GiveUpAfter(time.Duration) error
 	Stats() Stats
+	// Record adds to the connection's flight record; Events are its last ones, and how many there
+	// were before them, until Upper.Over returns.
+	Record(k flight.Kind, a, b uint64)
+	Events() (all []flight.Event, before uint64)
 	GiveBack()                   // makes the connection a stream when what was pulled is on its way; then Upper.HandBack
 	Stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock
 	Progress() uint64            // grows with every octet that arrives or is acknowledged

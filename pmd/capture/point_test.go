@@ -1,0 +1,280 @@
+package capture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/capture/filter"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// newPoint makes a link whose port 0 is a Point, and opens both of its ports.
+func newPoint(t testing.TB, link wire.Config) (p *Point, near, peer side) {
+	l, err := wire.New(link)
+	require.NoError(t, err)
+	p = NewPoint(l.Port(0))
+	near, peer = side{t: t, pool: newPool(t, 64)}, side{t: t, pool: newPool(t, 64)}
+	near.q, err = p.Open(0, near.pool)
+	require.NoError(t, err)
+	peer.q, err = l.Port(1).Open(0, peer.pool)
+	require.NoError(t, err)
+	return p, near, peer
+}
+
+// A Capture has what goes through between Attach and Close, and nothing else; two at a time have
+// each their own.
+func TestAttachAndDetach(t *testing.T) {
+	p, near, peer := newPoint(t, wire.Config{Names: []string{"rnic0", "peer"}})
+	send := func(tag byte) {
+		require.Equal(t, 1, near.send(frame(tag, 60)))
+		require.Equal(t, 1, peer.recv())
+	}
+	var first, second bytes.Buffer
+	send(1)
+	a, err := New(&first, Config{})
+	require.NoError(t, err)
+	require.NoError(t, a.Attach(p))
+	send(2)
+	b, err := New(&second, Config{SnapLen: 30})
+	require.NoError(t, err)
+	require.NoError(t, b.Attach(p))
+	require.ErrorContains(t, b.Attach(p), "rnic0: it is captured into this file already")
+	send(3)
+	require.NoError(t, a.Close())
+	send(4)
+	require.NoError(t, b.Close())
+	require.Nil(t, near.q.(*Queue).taps.Load(), "what is off costs one branch")
+	send(5)
+
+	packets, r := read(t, first.Bytes())
+	require.Len(t, packets, 2)
+	require.Equal(t, frame(2, 60), packets[0].data)
+	require.Equal(t, frame(3, 60), packets[1].data)
+	intf, err := r.Interface(0)
+	require.NoError(t, err)
+	require.Equal(t, "rnic0", intf.Name)
+	packets, _ = read(t, second.Bytes())
+	require.Len(t, packets, 2)
+	require.Equal(t, frame(3, 60)[:30], packets[0].data)
+	require.Equal(t, frame(4, 60)[:30], packets[1].data)
+}
+
+func TestAttachedMax(t *testing.T) {
+	p, _, _ := newPoint(t, wire.Config{})
+	var all []*Capture
+	for range AttachedMax + 1 {
+		c, err := New(io.Discard, Config{Slots: 1})
+		require.NoError(t, err)
+		all = append(all, c)
+	}
+	for _, c := range all[:AttachedMax] {
+		require.NoError(t, c.Attach(p))
+	}
+	require.EqualError(t, all[AttachedMax].Attach(p), "capture: wire0: 4 captures are running, and no more at a time")
+	require.NoError(t, all[0].Close())
+	again, err := New(io.Discard, Config{Slots: 1})
+	require.NoError(t, err)
+	require.NoError(t, again.Attach(p))
+	for _, c := range append(all, again) {
+		require.NoError(t, c.Close())
+	}
+	require.ErrorContains(t, again.Attach(p), "closed before this port was added")
+}
+
+// A filter is asked before a frame takes room, and knows its direction.
+func TestFilter(t *testing.T) {
+	var file bytes.Buffer
+	only, err := filter.Compile("inbound and src ether 02:00:00:00:00:01")
+	require.NoError(t, err)
+	c, err := New(&file, Config{Filter: only, Slots: 1})
+	require.NoError(t, err)
+	p, near, peer := newPoint(t, wire.Config{})
+	require.NoError(t, c.Attach(p))
+	c.mu.Lock() // the writer stands still
+	require.Equal(t, 2, near.send(frame(1, 60), frame(2, 60)))
+	other := frame(3, 60)
+	other[11] = 9
+	require.Equal(t, 2, peer.send(other, frame(4, 60)))
+	require.Equal(t, 2, near.recv())
+	c.mu.Unlock()
+	require.NoError(t, c.Close())
+	packets, r := read(t, file.Bytes())
+	require.Len(t, packets, 1)
+	require.Equal(t, frame(4, 60), packets[0].data)
+	require.Equal(t, Counters{Written: 1}, c.Counters())
+	intf, err := r.Interface(0)
+	require.NoError(t, err)
+	require.Equal(t, only.String(), intf.Filter)
+}
+
+func TestCount(t *testing.T) {
+	var file bytes.Buffer
+	c, err := New(&file, Config{Count: 2})
+	require.NoError(t, err)
+	p, near, peer := newPoint(t, wire.Config{})
+	require.NoError(t, c.Attach(p))
+	select {
+	case <-c.Done():
+		require.Fail(t, "done before anything came")
+	default:
+	}
+	require.Equal(t, 3, near.send(frame(1, 60), frame(2, 60), frame(3, 60)))
+	require.Equal(t, 3, peer.recv())
+	<-c.Done()
+	require.NoError(t, c.Close())
+	packets, _ := read(t, file.Bytes())
+	require.Len(t, packets, 2)
+	_, err = New(nil, Config{Count: -1})
+	require.EqualError(t, err, "capture: -1 frames; must be positive, or 0 for no end")
+}
+
+// A reader has frames while the capture runs, and Done tells when there is no reader any more.
+func TestLive(t *testing.T) {
+	in, out := io.Pipe()
+	c, err := New(out, Config{})
+	require.NoError(t, err)
+	p, near, peer := newPoint(t, wire.Config{})
+	attached := make(chan error)
+	go func() { attached <- c.Attach(p) }()
+	require.NoError(t, <-attached)
+	require.Equal(t, 1, near.send(frame(1, 60)))
+	r, err := pcapgo.NewNgReader(in, pcapgo.DefaultNgReaderOptions)
+	require.NoError(t, err)
+	data, _, err := r.ReadPacketData()
+	require.NoError(t, err)
+	require.Equal(t, frame(1, 60), data)
+	require.NoError(t, in.Close())
+	require.Equal(t, 1, peer.recv())
+	require.Equal(t, 1, near.send(frame(2, 60)))
+	<-c.Done()
+	require.ErrorIs(t, c.Close(), io.ErrClosedPipe)
+}
+
+// The frame after those that found no room says how many they were.
+func TestMissingFramesAreTold(t *testing.T) {
+	var file bytes.Buffer
+	c, err := New(&file, Config{Slots: 2})
+	require.NoError(t, err)
+	p, near, peer := newPoint(t, wire.Config{})
+	require.NoError(t, c.Attach(p))
+	c.mu.Lock() // the writer stands still
+	require.Equal(t, 5, near.send(frame(1, 60), frame(2, 60), frame(3, 60), frame(4, 60), frame(5, 60)))
+	require.Equal(t, 5, peer.recv())
+	c.drain()
+	require.Equal(t, 1, near.send(frame(6, 60)))
+	c.mu.Unlock()
+	require.NoError(t, c.Close())
+	r, err := pcapgo.NewNgReader(bytes.NewReader(file.Bytes()), pcapgo.DefaultNgReaderOptions)
+	require.NoError(t, err)
+	var comments [][]string
+	for {
+		_, _, opts, err := r.ReadPacketDataWithOptions()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		comments = append(comments, opts.Comments)
+	}
+	require.Equal(t, [][]string{nil, nil, {"3 frames before this one are missing: the writer was too slow"}}, comments)
+	require.Equal(t, Counters{Written: 3, Dropped: 3}, c.Counters())
+	intf, err := r.Interface(0)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, intf.Statistics.PacketsDropped)
+	require.EqualValues(t, 6, intf.Statistics.PacketsReceived)
+}
+
+// Captures come and go while a Poller moves frames: each has a run of consecutive frames.
+func TestAttachWhileInUse(t *testing.T) {
+	p, near, peer := newPoint(t, wire.Config{Slots: 64})
+	stop := make(chan struct{})
+	var moving sync.WaitGroup
+	moving.Go(func() {
+		f := frame(0, 60)
+		for i := uint32(0); ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			binary.BigEndian.PutUint32(f[14:], i)
+			near.send(f)
+			peer.recv()
+			runtime.Gosched()
+		}
+	})
+	for range 20 {
+		var file bytes.Buffer
+		c, err := New(&file, Config{Slots: 1 << 12, Count: 50})
+		require.NoError(t, err)
+		require.NoError(t, c.Attach(p))
+		<-c.Done()
+		require.NoError(t, c.Close())
+		packets, _ := read(t, file.Bytes())
+		require.Len(t, packets, 50)
+		for i, one := range packets[1:] {
+			require.Equal(t, binary.BigEndian.Uint32(packets[i].data[14:])+1, binary.BigEndian.Uint32(one.data[14:]))
+		}
+	}
+	close(stop)
+	moving.Wait()
+}
+
+type interrupting struct {
+	pmd.Queue
+	armed bool
+}
+
+func (q *interrupting) Interrupt() (int, bool) { return 7, true }
+func (q *interrupting) Arm(on bool)            { q.armed = on }
+
+func TestInterruptsPassThrough(t *testing.T) {
+	inner := &interrupting{}
+	q := &Queue{Queue: inner}
+	fd, ok := q.Interrupt()
+	require.Equal(t, 7, fd)
+	require.True(t, ok)
+	q.Arm(true)
+	require.True(t, inner.armed)
+	_, near, _ := newPoint(t, wire.Config{})
+	_, ok = near.q.(pmd.Interrupter).Interrupt()
+	require.False(t, ok)
+}
+
+// One op is one burst of 32 frames there and back through a port that nobody captures, and through
+// one without a Point: what the Point costs is the difference.
+func BenchmarkOff(b *testing.B) {
+	for _, with := range []bool{false, true} {
+		b.Run(map[bool]string{false: "bare", true: "point"}[with], func(b *testing.B) {
+			l, err := wire.New(wire.Config{})
+			require.NoError(b, err)
+			var port pmd.Port = l.Port(0)
+			if with {
+				port = NewPoint(port)
+			}
+			near, peer := side{t: b, pool: newPool(b, 64)}, side{t: b, pool: newPool(b, 64)}
+			near.q, err = port.Open(0, near.pool)
+			require.NoError(b, err)
+			peer.q, err = l.Port(1).Open(0, peer.pool)
+			require.NoError(b, err)
+			bufs, in := make([]mem.Buf, 32), make([]mem.Buf, 32)
+			near.pool.AllocN(bufs)
+			for _, buf := range bufs {
+				near.pool.Desc(buf).Len = 60
+			}
+			for b.Loop() {
+				near.q.Tx(bufs)
+				peer.pool.FreeN(in[:peer.q.Rx(in)])
+				near.q.Rx(in)
+			}
+		})
+	}
+}
