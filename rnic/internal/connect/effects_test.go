@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
@@ -20,16 +21,18 @@ type abortable struct {
 	now, timer int64
 }
 
-func (a *abortable) Abort()                 { a.aborts++ }
-func (*abortable) Send()                    {}
-func (*abortable) CloseSend()               {}
-func (a *abortable) SetTimer(at int64)      { a.timer = at }
-func (a *abortable) Now() int64             { return a.now }
-func (*abortable) EMSS() int                { return 1460 }
-func (*abortable) Unacked() bool            { return false }
-func (*abortable) Progress() uint64         { return 0 }
-func (*abortable) Memory() transport.Memory { return transport.Memory{} }
-func (*abortable) Stats() transport.Stats   { return transport.Stats{} }
+func (a *abortable) Abort()                           { a.aborts++ }
+func (*abortable) Send()                              {}
+func (*abortable) Record(flight.Kind, uint64, uint64) {}
+func (*abortable) Events() ([]flight.Event, uint64)   { return nil, 0 }
+func (*abortable) CloseSend()                         {}
+func (a *abortable) SetTimer(at int64)                { a.timer = at }
+func (a *abortable) Now() int64                       { return a.now }
+func (*abortable) EMSS() int                          { return 1460 }
+func (*abortable) Unacked() bool                      { return false }
+func (*abortable) Progress() uint64                   { return 0 }
+func (*abortable) Memory() transport.Memory           { return transport.Memory{} }
+func (*abortable) Stats() transport.Stats             { return transport.Stats{} }
 
 // inService makes a connection in full operation on an abortable transport.
 func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
