@@ -206,6 +206,7 @@ type together struct {
 	stop, stopped  chan struct{}
 	lent           bool
 	clock          clock
+	span           int // cable.span
 }
 
 // clock stands still while nobody turns the hosts, lest their timers expire: a peer that is parked

@@ -288,19 +288,34 @@ func (y *yardstick) repeat(name, unit string, f func() (float64, error)) (*yard.
 	return s, nil
 }
 
-// demoPart is a transfer of 1 GiB by rnicd demo beside bulk Write as it is measured here.
+// demoPart is a transfer by rnicd demo beside bulk Write as it is measured here: of one message over
+// and over again, which the caches hold, and of as much memory as the demo's. They take turns, some
+// slices and then a whole run.
 func demoPart(y *yardstick) {
-	const name = "rnicd demo of 1 GiB to Write, MTU 1500, markers"
+	const to, rate = "rnicd demo of 1 GiB to Write, MTU 1500, markers", "rnicd demo of 1 GiB, MTU 1500, markers"
+	size, span := "128MiB", 128<<20
+	if y.full {
+		size, span = "1GiB", 1<<30
+	}
+	same := fmt.Sprintf("%s, of as much memory", to)
 	if *yardRnicd == "" {
-		y.missing("x", atLeast(0.9), "-yard.rnicd says not where the program is", name)
+		y.missing("x", atLeast(0.9), "-yard.rnicd says not where the program is", to, same)
 		return
 	}
-	write := y.take(writing(y, "Write beside the demo, markers", cable{mtu: 1500}, true))[0]
-	size := "128MiB"
-	if y.full {
-		size = "1GiB"
+	contenders := []*yard.Contender{
+		writing(y, "Write beside the demo, markers", cable{mtu: 1500}, true),
+		writing(y, "Write beside the demo, of as much memory, markers", cable{mtu: 1500, span: span}, true),
 	}
+	writes := []*yard.Series{{}, {}}
 	demo, err := y.repeat("rnicd demo", "octets/s", func() (float64, error) {
+		some, err := y.crew.Take(y.turns/y.runs(), y.length, contenders...)
+		if err != nil {
+			return 0, err
+		}
+		for i, s := range some {
+			writes[i].Rates = append(writes[i].Rates, yard.Quantile(s.Rates, 0.5))
+			y.report.Add(nil, some[i:i+1])
+		}
 		ctx, cancel := context.WithTimeout(y.Context(), patience)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, *yardRnicd, "demo", "--size", size).Output()
@@ -310,10 +325,13 @@ func demoPart(y *yardstick) {
 		return demoGoodput(string(out))
 	})
 	if err != nil {
-		y.missing("x", atLeast(0.9), err.Error(), name)
+		y.missing("x", atLeast(0.9), err.Error(), to, same)
 		return
 	}
-	y.row(name, "x", atLeast(0.9), yard.Ratio(demo, write), size+"; whole runs, not slices")
+	note := size + "; whole runs, each beside the median of some slices"
+	y.row(to, "x", atLeast(0.9), yard.Ratio(demo, writes[0]), note+" of one message of 1 MiB, in the caches")
+	y.row(same, "x", atLeast(0.9), yard.Ratio(demo, writes[1]), note)
+	y.row(rate, "Gbit/s", yard.Goal{}, yard.Rate(demo, 8e-9), size)
 }
 
 // demoGoodput is octets a second, of the line that says it.

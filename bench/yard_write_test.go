@@ -27,6 +27,7 @@ type cable struct {
 	zeroCopy bool
 	faults   *fault.Faults // of what each host receives
 	manual   bool          // calls of package rnic turn both hosts, and nobody else does
+	span     int           // octets of memory at each end that Writes go through, 0: those of one message
 }
 
 // newCable is two hosts that a goroutine turns, until own.
@@ -60,7 +61,7 @@ func cablePools(t testing.TB, c cable) (pools [2]*mem.Pool) {
 
 // onPorts makes the hosts of two ports.
 func onPorts(t testing.TB, c cable, ports [2]pmd.Port, pools [2]*mem.Pool) *together {
-	g := &together{}
+	g := &together{span: c.span}
 	cfg := hostConfig{mtu: c.mtu, clock: g.clock.now, wrap: func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
 		if c.faults == nil {
 			return q
@@ -88,8 +89,8 @@ func park(t testing.TB, g *together) {
 	g.own()
 }
 
-// writer writes one message over and over again, outstanding of them at once. It runs on its
-// Poller.
+// writer writes one message over and over again, outstanding of them at once; or one after the
+// other all messages that its region has. It runs on its Poller.
 type writer struct {
 	*end
 	to     *rnic.MemoryRegion
@@ -121,9 +122,10 @@ func (w *writer) step() int {
 		}
 	}
 	for !w.stop && w.posted-w.done < outstanding && w.failed == nil {
+		at := int(w.posted%w.messages()) * message
 		_, err := w.qp.PostSend(rnic.WorkRequest{
-			ID: w.posted, Op: rnic.OpWrite, Local: w.region.Slice(0, message), Signaled: true,
-			RemoteSTag: w.to.STag(), RemoteOffset: w.to.Base(),
+			ID: w.posted, Op: rnic.OpWrite, Local: w.region.Slice(at, message), Signaled: true,
+			RemoteSTag: w.to.STag(), RemoteOffset: w.to.Base() + uint64(at),
 		})
 		if err != nil {
 			w.failed = err
@@ -134,6 +136,9 @@ func (w *writer) step() int {
 	}
 	return n
 }
+
+// messages are those of the region.
+func (w *writer) messages() uint64 { return uint64(w.region.Len() / message) }
 
 // settle has messages written of octets that were never sent, and stops.
 func (w *writer) settle(t testing.TB, turn func() int) error {
@@ -156,8 +161,13 @@ func (w *writer) settle(t testing.TB, turn func() int) error {
 		return errors.New("nothing was written")
 	}
 	w.stop = false
-	for w.posted == w.done {
-		w.step()
+	for to := w.posted + w.messages(); w.posted < to && w.failed == nil; {
+		if w.step() == 0 {
+			turn()
+		}
+		if late.Load() {
+			return errors.New("not all messages are posted")
+		}
 	}
 	w.stop = true
 	return drained()
@@ -188,8 +198,9 @@ func (w *writer) written(t testing.TB, s *end) error {
 // newWriter connects the hosts of g and parks them.
 func newWriter(t testing.TB, g *together, markers bool) (*writer, *end) {
 	opt := opts{rnic.QPOptions{SendDepth: 64}, rnic.ConnParam{NoMarkers: !markers}}
-	s, c := connect(t, g.server, g.client, message, opt)
+	s, c := connect(t, g.server, g.client, max(g.span, message), opt)
 	newNoise(t).fill(c.region.Bytes())
+	clear(s.region.Bytes()) // no page of it is new
 	w := &writer{end: c, to: s.region}
 	park(t, g)
 	return w, s
@@ -205,7 +216,7 @@ func writingOn(t testing.TB, name string, g *together, markers bool) *yard.Conte
 	return &yard.Contender{
 		Name: name, Unit: "octets/s", Resume: g.clock.resume, Pause: g.clock.pause,
 		Left: func(slice *yard.Slice) {
-			w.slice, g.client.app = slice, w.step
+			w.slice, w.stop, g.client.app = slice, false, w.step // again, after a Check
 			for !slice.Over() {
 				g.client.poller.Turn()
 			}

@@ -190,6 +190,38 @@ func TestMULPDUFitsAtEveryPosition(t *testing.T) {
 	}
 }
 
+// With markers too, a full segment has EMSS octets wherever it begins, as far as FPDUs can: they are multiples of four, and do
+// not end with a marker. Where there is one marker fewer than the formula reckons with, the ULPDU is longer.
+func TestMULPDUHereFillsTheSegment(t *testing.T) {
+	longer := 0
+	for _, mode := range []Mode{plain, both} {
+		for emss := 64; emss < 9100; emss += 13 {
+			for at := uint64(0); at < 512; at += 4 {
+				s := Sender{mode: mode, off: at}
+				n, least, full := s.MULPDUHere(emss), s.MULPDU(emss), emss&^3
+				if mode.Markers && (at+uint64(full))%MarkerSpacing == MarkerLen {
+					full -= MarkerLen
+				}
+				switch {
+				case least == MULPDUMin:
+					require.Equal(t, least, n, "EMSS %d", emss)
+				case s.Size(n) != full || n < least:
+					t.Fatalf("EMSS %d, at %d: %d octets, MULPDU %d: an FPDU of %d", emss, at, n, least, s.Size(n))
+				case n > least:
+					longer++
+					require.Equal(t, least+MarkerLen, n)
+					require.True(t, mode.Markers)
+				}
+			}
+		}
+	}
+	require.Positive(t, longer)
+	for _, off := range []uint64{0, 4, 508} {
+		s := Sender{mode: both, off: off}
+		require.Equal(t, MULPDUMax, s.MULPDUHere(65535))
+	}
+}
+
 func TestPutPanics(t *testing.T) {
 	var s Sender
 	s.Init(both)

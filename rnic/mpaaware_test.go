@@ -83,6 +83,37 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 	}
 }
 
+// All full segments of a long message are equally long, with markers too, so that a device can cut them from one: EMSS, and
+// the markers are where they belong.
+func TestFullSegmentsAreEquallyLong(t *testing.T) {
+	for name, opt := range framings {
+		t.Run(name, func(t *testing.T) {
+			r, log := logged(t, rigConfig{})
+			s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<18), r.newEndOf(r.client, opt, 1<<18))
+			c.post(c.write(s, 1, 0, 200_000))
+			s.postRecv(s.recvAt(2, 0, 10))
+			c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 10), Signaled: true})
+			s.await(1)
+			require.True(t, bytes.Equal(c.source.Bytes()[:200_000], s.region.Bytes()[:200_000]))
+			const emss = 1448
+			short := 0
+			for _, g := range log.segs {
+				if g.off >= startupLen && len(g.data) != emss {
+					short++
+				}
+			}
+			require.LessOrEqual(t, short, 3, "segments of %d", len(log.segs))
+			stream := log.stream()
+			bounds := fpduBounds(t, stream, startupLen, !opt.NoMarkers)
+			for off := 0; !opt.NoMarkers && startupLen+off < len(stream); off += mpa.MarkerSpacing {
+				says, is := markedAt(stream, startupLen, off, bounds)
+				require.Equal(t, is, says, "marker at %d", off)
+			}
+			r.close(s, c)
+		})
+	}
+}
+
 // What small messages wait for: nothing, or company while octets are unacknowledged.
 //
 // req: D01-5.3-3, D01-5.3.1-1, D01-5.3.1-2, D01-5.3.2-4, 5044-A.2-1, C02-7.3-3, C02-7.3.1-2

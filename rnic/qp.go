@@ -242,8 +242,8 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 	return statsOf(c), err
 }
 
-// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it
-// keep segments full. ErrState unless the QueuePair is in service: start-up settles whether there
+// PayloadMax is how many octets of a Write one full FPDU carries now, at least: with markers some
+// carry four more. Writes of a multiple of it keep segments full. ErrState unless the QueuePair is in service: start-up settles whether there
 // are markers. It waits as Stats does. Any application goroutine.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 	n, err := q.end.MULPDU(ctx)

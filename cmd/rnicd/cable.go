@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/pmd/wire"
@@ -28,16 +30,39 @@ type cable struct {
 	addr           string // of the Listener
 }
 
+// coresApart are the last two CPUs that this process may use, one for each Poller; none where there
+// is one.
+func coresApart() (server, client int) {
+	var may unix.CPUSet
+	server, client = coreNone, coreNone
+	if unix.SchedGetaffinity(0, &may) != nil || may.Count() < 2 {
+		return server, client
+	}
+	for c := range coreMax + 1 {
+		if may.IsSet(c) {
+			server, client = c, server
+		}
+	}
+	return server, client
+}
+
 // onCable runs do with a cable. The flags of a NIC are about the server's end; it has a region.
 func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log *output, do func(context.Context, *cable) error) (err error) {
-	o.core, o.node, o.noDAD = coreNone, hugepages.AnyNode, true // nobody else is on the cable
+	o.node, o.noDAD = hugepages.AnyNode, true // nobody else is on the cable
 	co := o
+	o.core, co.core = coreNone, coreNone
+	if o.apart {
+		o.core, co.core = coresApart()
+	}
 	o.addrs = []string{demoServer + "/24"}
 	co.addrs, co.fault, co.capture = []string{demoClient + "/24"}, "", ""
 	if err := o.check(); err != nil {
 		return err
 	}
-	link, err := wire.New(wire.Config{MTU: o.mtu, ZeroCopy: o.zeroCopy, Names: []string{"server", "client"}})
+	// What is damaged on its way must have its checksum; what is not needs none.
+	link, err := wire.New(wire.Config{
+		MTU: o.mtu, ZeroCopy: o.zeroCopy, ChecksumOffload: o.fault == "", Names: []string{"server", "client"},
+	})
 	if err != nil {
 		return err
 	}

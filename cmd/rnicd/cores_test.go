@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestCores(t *testing.T) {
@@ -36,4 +37,17 @@ func TestCores(t *testing.T) {
 		_, err := parseCores(bad)
 		require.Error(t, err, bad)
 	}
+}
+
+// The Pollers of a cable have a core each, of those that the process may use.
+func TestCoresApart(t *testing.T) {
+	var may unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &may))
+	server, client := coresApart()
+	if may.Count() < 2 {
+		require.Equal(t, [2]int{coreNone, coreNone}, [2]int{server, client})
+		return
+	}
+	require.NotEqual(t, server, client)
+	require.True(t, may.IsSet(server) && may.IsSet(client), "%d, %d of %v", server, client, may)
 }

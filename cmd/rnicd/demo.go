@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	chacha "math/rand/v2"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -55,21 +57,25 @@ func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w 
 	if o.region <= 0 {
 		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
 	}
-	src, length, closeSrc, err := demoSource(o, path)
+	o.nic.apart = true // the application has nothing to do while octets are on their way
+	src, err := newDemoSource(o, path)
 	if err != nil {
 		return err
 	}
-	defer closeSrc()
+	defer src.close()
 	if !regionGiven { // any real file
-		o.region = max(o.region, size(length))
+		o.region = max(o.region, size(src.Length))
 	}
 	return onCable(ctx, o.nic, o.region, xfer.DefaultPort, newOutput(w), func(ctx context.Context, c *cable) error {
-		return demoTransfer(ctx, o, c, src, length, w)
+		if err := src.load(ctx); err != nil {
+			return err
+		}
+		return demoTransfer(ctx, o, c, src.PutConfig, w)
 	})
 }
 
 // demoTransfer serves one file at the server's end and puts it from the client's.
-func demoTransfer(ctx context.Context, o *demoOptions, c *cable, src io.Reader, length uint64, w io.Writer) error {
+func demoTransfer(ctx context.Context, o *demoOptions, c *cable, put xfer.PutConfig, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan xfer.Result, 1)
@@ -79,11 +85,10 @@ func demoTransfer(ctx context.Context, o *demoOptions, c *cable, src io.Reader, 
 	})
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, c.listener) }()
-	bar := newProgress(os.Stderr, length)
-	res, err := xfer.Put(ctx, xfer.PutConfig{
-		Adapter: c.client, Addr: c.addr, Source: src, Length: length,
-		Progress: bar.update, Conn: rnic.ConnParam{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
-	})
+	bar := newProgress(os.Stderr, put.Length)
+	put.Adapter, put.Addr, put.Progress = c.client, c.addr, bar.update
+	put.Conn = rnic.ConnParam{NoMarkers: o.noMarkers, NoCRC: o.noCRC}
+	res, err := xfer.Put(ctx, put)
 	bar.end()
 	if err != nil {
 		if ctx.Err() != nil { // one end was quicker, and what the other saw is its RST
@@ -103,14 +108,52 @@ func demoTransfer(ctx context.Context, o *demoOptions, c *cable, src io.Reader, 
 	return errors.Join(r.Err, <-served)
 }
 
-// demoSource is the file, or as many random octets as asked for.
-func demoSource(o *demoOptions, path string) (io.Reader, uint64, func(), error) {
+// demoMemoryMax is the longest file that the demo has in memory before the transfer begins, beside
+// the region that it is for: what is measured then is the transfer alone.
+const demoMemoryMax = 4 << 30
+
+// demoSource is what the demo sends: the file, or as many random octets as asked for.
+type demoSource struct {
+	xfer.PutConfig
+	file *os.File // nil: random octets
+}
+
+func newDemoSource(o *demoOptions, path string) (s *demoSource, err error) {
+	s = &demoSource{}
 	if path == "" {
-		return rand.Reader, uint64(o.amount), func() {}, nil
+		s.Source, s.Length = noise(), uint64(o.amount)
+		return s, nil
 	}
-	file, length, err := openSource(path)
-	if err != nil {
-		return nil, 0, nil, err
+	s.file, s.Length, err = openSource(path)
+	s.Source = s.file
+	return s, err
+}
+
+// noise is random octets without end, as fast as they are to be had.
+func noise() io.Reader {
+	var seed [32]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	return chacha.NewChaCha8(seed)
+}
+
+// load takes into memory what is to be sent, and hashes it.
+func (s *demoSource) load(ctx context.Context) error {
+	switch {
+	case s.Length <= demoMemoryMax:
+		memory := make([]byte, s.Length)
+		if n, err := io.ReadFull(s.Source, memory); err != nil {
+			return fmt.Errorf("reading the file at octet %d of %d: %w", n, s.Length, err)
+		}
+		s.Memory, s.Source = memory, nil
+		digest, took, err := xfer.Digest(ctx, bytes.NewReader(memory), s.Length)
+		s.Digest, s.Hashed = &digest, took
+		return err
 	}
-	return file, length, func() { file.Close() }, nil
+	return nil // longer than HashApartMax, too
+}
+
+func (s *demoSource) close() {
+	if s.file != nil {
+		s.file.Close()
+	}
 }

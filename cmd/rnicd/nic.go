@@ -49,6 +49,7 @@ type nicOptions struct {
 	cores    string
 	queues   int
 	spin     bool
+	apart    bool // of a cable: each Poller has a core of its own, if there are two
 	idle     string
 	page     string
 	node     int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -67,12 +68,15 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 	if addr, err = dialAddr(addr, xfer.DefaultPort); err != nil {
 		return err
 	}
+	put := xfer.PutConfig{Addr: addr, Source: file, Length: length, Conn: o.connParam(dialect, o.noMarkers)}
+	if err = hashApart(ctx, &put, file); err != nil {
+		return err
+	}
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		var res xfer.Result
 		err := o.connecting(ctx, func() (err error) {
-			cfg := xfer.PutConfig{
-				Adapter: dev, Addr: addr, Source: file, Length: length, Conn: o.connParam(dialect, o.noMarkers),
-			}
+			cfg := put
+			cfg.Adapter = dev
 			end := func() {}
 			if !o.quiet {
 				bar := newProgress(os.Stderr, length)
@@ -88,6 +92,16 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 		r.transferred(path, addr, res)
 		return nil
 	})
+}
+
+// hashApart hashes a file before it is sent, if that is better than doing it meanwhile.
+func hashApart(ctx context.Context, cfg *xfer.PutConfig, source io.ReaderAt) error {
+	if cfg.Length == 0 || cfg.Length > xfer.HashApartMax {
+		return nil
+	}
+	digest, took, err := xfer.Digest(ctx, source, cfg.Length)
+	cfg.Digest, cfg.Hashed = &digest, took
+	return err
 }
 
 // nobodyThere is what may help against a server that is not there.

@@ -25,15 +25,29 @@ func TestPrintResult(t *testing.T) {
 	const (
 		begin = "start-up    rfc5044, CRC32C, markers from the "
 		head  = "sha256      dc5400000000000000000000000000000000000000000000000000000000" + "0010\n" +
-			"goodput     1.56 Gbit/s (64.0 MiB in 0.344 s; hashing in place at the server took 0.054 s)\n"
+			"goodput     1.56 Gbit/s (64.0 MiB in 0.344 s)\nhashing     "
 		tail = "placed      60.0 MiB directly, 4.0 MiB through reassembly, 1.5 KiB of it ahead of a gap\n"
 	)
 	var client, server strings.Builder
 	printResult(&client, sampleResult, false)
-	require.Equal(t, begin+"client\n"+head+"segments    47400 sent, 2 retransmitted; 47395 FPDUs\n"+tail, client.String())
+	require.Equal(t, begin+"client\n"+head+"meanwhile, and 0.054 s in place at the server after it\nsegments    47400 sent, 2 retransmitted; 47395 FPDUs\n"+tail, client.String())
 	printServed(&server, sampleResult)
 	require.Equal(t, "received    64.0 MiB from 10.9.0.254:37600\n"+begin+"server\n"+head+
-		"segments    47398 received, 3 of our own retransmitted\n"+tail, server.String())
+		"0.054 s in place, after that\nsegments    47398 received, 3 of our own retransmitted\n"+tail, server.String())
+}
+
+// Where a client hashes before or after the clock it says how long that took.
+func TestPrintHashing(t *testing.T) {
+	r := sampleResult
+	r.ClientHash = 47 * time.Millisecond
+	var put, get strings.Builder
+	printResult(&put, r, false)
+	require.Contains(t, put.String(), "in 0.344 s)\nhashing     0.047 s before that, 0.054 s in place at the server after it\n")
+	printGot(&get, r)
+	require.Contains(t, get.String(), "in 0.344 s, written meanwhile)\nhashing     0.047 s after that\n")
+	get.Reset()
+	printGot(&get, sampleResult)
+	require.Contains(t, get.String(), "\nhashing     meanwhile\n")
 }
 
 // Both ends of a connection say the same of it.

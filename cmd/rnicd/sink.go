@@ -119,7 +119,7 @@ func (s *sink) create() (err error) {
 	dir := filepath.Dir(s.target)
 	s.visible = false
 	if !s.named {
-		if s.file, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_WRONLY, 0o600); err == nil {
+		if s.file, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600); err == nil {
 			if _, err = os.Stat(s.handle()); err == nil {
 				return nil
 			}

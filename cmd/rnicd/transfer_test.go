@@ -24,7 +24,8 @@ func TestPutFiles(t *testing.T) {
 		client := ns.put(t, f)
 		require.Len(t, client.Lines("^sent +"+f.path+" to "+serverAddr+"$"), 1, "%s", client)
 		require.Len(t, client.Lines(`^segments +\d+ sent, \d+ retransmitted; \d+ FPDUs$`), 1, "%s", client)
-		require.Len(t, client.Lines(`^goodput +\S+ [kMG]?bit/s \(\S+ \S+ in \S+ s; hashing in place at the server took \S+ s\)$`), 1, "%s", client)
+		require.Len(t, client.Lines(`^goodput +\S+ [kMG]?bit/s \(\S+ \S+ in \S+ s\)$`), 1, "%s", client)
+		require.Len(t, client.Lines(`^hashing +(\S+ s before that,|meanwhile, and) \S+ s in place at the server after it$`), 1, "%s", client)
 		require.Len(t, client.Lines(`^placed +\S+ [KMG]?i?B directly, .* through reassembly, .* ahead of a gap$`), 1, "%s", client)
 		server.Expect(t, 1, "^received +"+regexp.QuoteMeta(octets(uint64(n)))+" from "+kernelHost)
 		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
@@ -219,6 +220,8 @@ func TestDemo(t *testing.T) {
 	p := netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", f.path))
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 2, "%s", p)
+	require.Len(t, p.Lines(`^hashing +\S+ s before that, \S+ s in place at the server after it$`), 1, "%s", p)
+	require.Len(t, p.Lines(`^hashing +\S+ s in place, after that$`), 1, "%s", p)
 
 	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,seed=7", f.path))
 	require.Equal(t, 0, p.Wait(t), "%s", p)

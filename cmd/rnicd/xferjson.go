@@ -20,6 +20,8 @@ type xferRecord struct {
 	SHA256      string     `json:"sha256"`
 	Seconds     float64    `json:"elapsed_seconds"`
 	Goodput     float64    `json:"goodput_bits_per_second"`
+	ClientHash  float64    `json:"client_hash_seconds"`
+	ServerHash  float64    `json:"server_hash_seconds"`
 	Segments    uint64     `json:"segments"`
 	Retransmits uint64     `json:"retransmitted"`
 	Placed      xferPlaced `json:"placed_octets"`
@@ -51,6 +53,7 @@ func xferRecordOf(path, addr string, r *xfer.Result) xferRecord {
 	rec := xferRecord{
 		Operation: "put", File: path, Server: addr, Dialect: r.Dialect.String(), CRC: r.Framing.CRC,
 		Length: r.Length, SHA256: hex.EncodeToString(r.Digest[:]), Seconds: r.Wire.Seconds(), Goodput: r.Goodput(),
+		ClientHash: r.ClientHash.Seconds(), ServerHash: r.Hash.Seconds(),
 		Segments: r.Sender.SegmentsOut, Retransmits: r.Sender.Retransmits,
 		Placed: xferPlaced{r.Receiver.Direct, r.Receiver.Reassembled, r.Receiver.OutOfOrder},
 	}

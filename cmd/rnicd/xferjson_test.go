@@ -37,6 +37,8 @@ func TestTransferJSON(t *testing.T) {
 		require.Equal(t, f.sum, rec.SHA256)
 		require.True(t, rec.CRC)
 		require.Positive(t, rec.Goodput)
+		require.Positive(t, rec.ClientHash)
+		require.Equal(t, c.operation == "put", rec.ServerHash > 0)
 		require.Positive(t, rec.Segments)
 		require.GreaterOrEqual(t, rec.Placed.Direct+rec.Placed.Reassembled, rec.Length)
 	}

@@ -159,7 +159,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 		d := q.pool.Desc(b)
 		d.Off, d.Len = uint32(f.off), uint32(f.len)
 		d.Flags = mem.DescFlags(f.flags)
-		d.CsumStart, d.CsumOffset, d.GSOSize, d.HdrLen = 0, 0, 0, 0
+		d.CsumStart, d.CsumOffset, d.GSOSize, d.HdrLen = uint16(f.csum_start), uint16(f.csum_offset), 0, 0
 		bufs[i] = b
 	}
 	q.settle()

@@ -41,6 +41,41 @@ func TestRingDeviceHoldsBufUntilPeerHasRead(t *testing.T) {
 	a.settled(t)
 }
 
+// Between the ends of a pair nothing is damaged: TCP's checksum is left out, and the receiver is told where it belongs. An end
+// without offload claims and asks for nothing.
+func TestRingPairLeavesChecksumsOut(t *testing.T) {
+	start(t)
+	na, nb, err := RingPair("sums", 64)
+	require.NoError(t, err)
+	a, b := openSide(t, Config{Vdev: na}, 512, 2048), openSide(t, Config{Vdev: nb}, 512, 2048)
+	for _, s := range []*side{a, b} {
+		require.True(t, s.port.Caps().TxChecksum && s.port.Caps().RxChecksum && !s.port.Caps().TxSegment)
+	}
+	const tcpAt = 14 + 20
+	f := frame(newRand(t), 200)
+	f[12], f[13], f[14] = 0x08, 0x00, 0x45
+	buf := a.buf(t, f)
+	d := a.pool.Desc(buf)
+	d.Flags, d.CsumStart, d.CsumOffset = mem.TxChecksum, tcpAt, 16
+	require.Equal(t, 1, a.queue.Tx([]mem.Buf{buf}))
+	a.send(t, f)
+	var got []mem.Desc
+	for _, octets := range b.receive(t, 2, func(_ []byte, d mem.Desc) bool { got = append(got, d); return true }) {
+		require.Equal(t, f, octets)
+	}
+	require.Equal(t, mem.RxChecksumGood, got[0].Flags)
+	require.Equal(t, [2]uint16{tcpAt, 16}, [2]uint16{got[0].CsumStart, got[0].CsumOffset})
+	require.Zero(t, got[1].Flags, "one that was sent with its checksum is the stack's to verify")
+	require.Zero(t, got[1].CsumStart+got[1].CsumOffset)
+	a.pool.Free(buf)
+	a.settled(t)
+
+	na, _, err = RingPair("nosums", 64)
+	require.NoError(t, err)
+	c := openSide(t, Config{Vdev: na, NoOffload: true}, 512, 2048)
+	require.False(t, c.port.Caps().TxChecksum || c.port.Caps().RxChecksum)
+}
+
 func TestRingFullTakesPrefix(t *testing.T) {
 	a, b := ringSides(t, "full", 64, 1024, 2048)
 	r := newRand(t)

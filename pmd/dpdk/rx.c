@@ -9,6 +9,8 @@
 //   5. sent Bufs the device has finished with
 
 #include <rte_ip.h>
+#include <rte_tcp.h>
+#include <rte_udp.h>
 
 #include "internal.h"
 
@@ -35,10 +37,12 @@ give_back(struct rnic_queue *q)
 }
 
 // copy_in moves a frame into an mbuf of ours. Foreign ones come from net_ring, which passes on the sender's
-// mbuf; chains from a device that scatters.
+// mbuf; chains from a device that scatters. A sender at the other end of a ring that has left the checksum out says
+// so in the flags of a frame to be sent: it is good, and f says where it belongs.
 static struct rte_mbuf *
-copy_in(struct rnic_queue *q, struct rte_mbuf *m)
+copy_in(struct rnic_queue *q, struct rte_mbuf *m, struct rnic_rx_frame *f)
 {
+	uint64_t l4 = m->ol_flags & RTE_MBUF_F_TX_L4_MASK;
 	struct rte_mbuf *own, *seg;
 	uint8_t *to;
 
@@ -62,6 +66,11 @@ copy_in(struct rnic_queue *q, struct rte_mbuf *m)
 	own->pkt_len = m->pkt_len;
 	own->ol_flags |= m->ol_flags & (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_VLAN_STRIPPED);
 	own->vlan_tci = m->vlan_tci;
+	if (l4 == RTE_MBUF_F_TX_TCP_CKSUM || l4 == RTE_MBUF_F_TX_UDP_CKSUM) {
+		own->ol_flags |= RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+		f->csum_start = (uint16_t)(m->l2_len + m->l3_len);
+		f->csum_offset = l4 == RTE_MBUF_F_TX_TCP_CKSUM ? offsetof(struct rte_tcp_hdr, cksum) : offsetof(struct rte_udp_hdr, dgram_cksum);
+	}
 	q->io.copied++;
 out:
 	rte_pktmbuf_free(m);
@@ -159,8 +168,9 @@ rnic_rx(struct rnic_queue *q, uint32_t want)
 		struct rte_mbuf *m = mb[i];
 		struct rnic_rx_frame *f = &io->rx[n];
 
+		f->csum_start = f->csum_offset = 0;
 		if (unlikely(m->pool != q->rx_pool || m->nb_segs > 1)) {
-			m = copy_in(q, m);
+			m = copy_in(q, m, f);
 			if (m == NULL)
 				continue;
 		}

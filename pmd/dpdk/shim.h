@@ -110,6 +110,7 @@ void rnic_ring_free(void **rings, unsigned queues);
 
 struct rnic_rx_frame {
 	uint32_t buf, off, len, flags;
+	uint16_t csum_start, csum_offset; // of a frame whose sender, in this process, left the checksum out; else 0
 };
 
 struct rnic_tx_frame {

@@ -22,8 +22,11 @@ const (
 type client struct {
 	qp      *rnic.QueuePair
 	cq      *rnic.CompletionQueue
+	pd      *rnic.ProtectionDomain
 	buf     *rnic.MemoryRegion
-	control int // where in buf the closing message is
+	octets  []byte             // to be sent from where they lie; empty: chunks in buf are
+	memory  *rnic.MemoryRegion // and their registration
+	control int                // where in buf the closing message is
 }
 
 // dial connects, and returns the private data of the server's grant.
@@ -31,13 +34,18 @@ func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, sends
 	if c.cq, err = dev.CreateCQ(2 * sends); err != nil {
 		return nil, err
 	}
-	pd := dev.AllocPD()
-	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: 1}); err != nil {
+	c.pd = dev.AllocPD()
+	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: 1}); err != nil {
 		return nil, err
 	}
 	memory := make([]byte, c.control+finishLen+answerLen)
-	if c.buf, err = pd.RegisterWith(memory, rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
+	if c.buf, err = c.pd.RegisterWith(memory, rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
 		return nil, err
+	}
+	if len(c.octets) > 0 { // before anybody's clock runs
+		if c.memory, err = c.pd.RegisterWith(c.octets, rnic.RegisterOptions{For: c.qp}); err != nil {
+			return nil, err
+		}
 	}
 	if _, err = c.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
 		return nil, err
@@ -50,7 +58,7 @@ func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, sends
 }
 
 // release ends the connection if it has not ended, and takes the buffers back.
-func (c *client) release() { peer.Release(c.qp, c.buf) }
+func (c *client) release() { peer.Release(c.qp, c.buf, c.memory) }
 
 // finish tells the server what was sent, or has come.
 func (c *client) finish(f finish) error {

@@ -24,7 +24,8 @@ type GetConfig struct {
 	Adapter *rnic.Adapter
 	Addr    string // host:port
 	// Begin says where the file goes, when its length is known and before an octet of it is asked
-	// for. Its error ends the transfer.
+	// for. Its error ends the transfer. What can be read again (io.ReaderAt), up to HashApartMax, is
+	// hashed when all of it has come.
 	Begin    func(length uint64) (io.Writer, error)
 	Progress func(done, length uint64) // may be nil
 	Conn     rnic.ConnParam            // as PutConfig's
@@ -38,7 +39,7 @@ func Get(ctx context.Context, cfg GetConfig) (Result, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 60 * time.Second
 	}
-	g := get{cfg: cfg, sum: sha256.New()}
+	g := get{cfg: cfg}
 	res, err := g.run(ctx)
 	res.Op, res.Err = OpGet, err
 	return res, err
@@ -49,7 +50,7 @@ type get struct {
 	cfg    GetConfig
 	grant  grant
 	chunk  int
-	sum    hash.Hash
+	sum    hash.Hash // nil: the file is hashed when it is there
 	to     io.Writer
 	posted uint64
 	done   uint64
@@ -65,19 +66,30 @@ func (g *get) run(ctx context.Context) (Result, error) {
 		_ = g.close(ctx) // in order: nothing has gone wrong between the ends
 		return Result{}, err
 	}
+	written, again := g.to.(io.ReaderAt)
+	if again = again && g.grant.length <= HashApartMax; !again {
+		g.sum = sha256.New()
+	}
 	begin := time.Now()
 	if err := g.read(ctx); err != nil {
 		return Result{}, g.fail(err)
 	}
-	elapsed := time.Since(begin)
-	digest := [digestLen]byte(g.sum.Sum(nil))
+	elapsed, hashed := time.Since(begin), time.Duration(0)
+	var digest [digestLen]byte
+	if again {
+		if digest, hashed, err = Digest(ctx, written, g.grant.length); err != nil {
+			return Result{}, g.fail(err)
+		}
+	} else {
+		g.sum.Sum(digest[:0])
+	}
 	a, err := g.verdict(ctx, digest)
 	st, statsErr := g.qp.Stats(ctx)
 	if err := errors.Join(err, statsErr); err != nil {
 		return Result{}, g.fail(err)
 	}
 	res := Result{
-		Length: g.grant.length, Digest: digest, Wire: elapsed, Receiver: countersOf(st),
+		Length: g.grant.length, Digest: digest, Wire: elapsed, ClientHash: hashed, Receiver: countersOf(st),
 		Dialect: g.qp.Startup().Dialect, Framing: g.qp.Framing(),
 	}
 	if digest != *g.grant.digest {
@@ -141,10 +153,12 @@ func (g *get) post() error {
 	return err
 }
 
-// take hashes and writes what a Read has fetched.
+// take writes what a Read has fetched, and hashes it unless that comes at the end.
 func (g *get) take(c rnic.Completion) error {
 	b := g.buf.Bytes()[int(c.ID)*readMax:][:min(uint64(g.chunk), g.grant.length-g.done)]
-	g.sum.Write(b) // never fails
+	if g.sum != nil {
+		g.sum.Write(b) // never fails
+	}
 	if _, err := g.to.Write(b); err != nil {
 		return fmt.Errorf("xfer: writing at octet %d of %d: %w", g.done, g.grant.length, err)
 	}

@@ -52,6 +52,45 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// page is a file in memory, of which one octet comes back otherwise than it was written.
+type page struct {
+	bytes.Buffer
+	spoilt int // which; -1: none
+}
+
+func (p *page) ReadAt(b []byte, at int64) (int, error) {
+	n, err := bytes.NewReader(p.Bytes()).ReadAt(b, at)
+	if i := p.spoilt - int(at); p.spoilt >= 0 && i >= 0 && i < n {
+		b[i] ^= 1
+	}
+	return n, err
+}
+
+// What can be read again is hashed when all of it has come, as it is there then.
+func TestGetHashesWhatIsThere(t *testing.T) {
+	file := content(1, 3_000_000)
+	r := newRig(t, 100, ServerConfig{File: file})
+	for _, spoilt := range []int{-1, 2_500_000} {
+		to := &page{spoilt: spoilt}
+		_, res, err := r.get(func(cfg *GetConfig) { cfg.Begin = func(uint64) (io.Writer, error) { return to, nil } })
+		require.True(t, bytes.Equal(file, to.Bytes()))
+		require.Positive(t, res.ClientHash)
+		if spoilt < 0 {
+			require.NoError(t, err)
+			require.NoError(t, r.result().Err)
+			continue
+		}
+		require.ErrorContains(t, err, "SHA-256 mismatch")
+		require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
+	}
+	_, res, err := r.get(func(cfg *GetConfig) {
+		cfg.Begin = func(uint64) (io.Writer, error) { return struct{ io.Writer }{io.Discard}, nil }
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.result().Err)
+	require.Zero(t, res.ClientHash, "hashed meanwhile")
+}
+
 // In a dialect that settles no read depths both ends know theirs.
 func TestGetOlderDialect(t *testing.T) {
 	r := newRig(t, 100, ServerConfig{File: content(1, 3_000_000)})

@@ -69,6 +69,64 @@ func TestPut(t *testing.T) {
 	}
 }
 
+// What is in memory is sent from where it lies, in Writes of several chunks' length.
+func TestPutMemory(t *testing.T) {
+	for _, n := range []int{0, 1, writeMax - 1, writeMax + 1, (writesMax+2)*writeMax/4 + 12345} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			r := newRig(t, n+10, ServerConfig{})
+			data := content(uint64(n), n)
+			last := uint64(0)
+			res, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Memory: data, Progress: func(done uint64) { last = done }})
+			require.NoError(t, err)
+			require.NoError(t, r.result().Err)
+			require.True(t, bytes.Equal(data, r.region[:n]))
+			require.Equal(t, sha256.Sum256(data), res.Digest)
+			require.EqualValues(t, n, res.Length)
+			require.EqualValues(t, n, last)
+			require.Zero(t, res.ClientHash, "hashed meanwhile")
+			require.Zero(t, r.client.Regions())
+		})
+	}
+}
+
+// Where the hash is known nothing is hashed while octets are on their way: it is the known one that the server is told.
+func TestPutKnownDigest(t *testing.T) {
+	data := content(1, 3_000_000)
+	r := newRig(t, len(data), ServerConfig{})
+	right, took, err := Digest(r.ctx, bytes.NewReader(data), uint64(len(data)))
+	require.NoError(t, err)
+	require.Equal(t, sha256.Sum256(data), right)
+	require.Positive(t, took)
+	wrong := sha256.Sum256(data[1:])
+	for _, cfg := range []PutConfig{{Memory: data}, {Source: bytes.NewReader(data), Length: uint64(len(data))}} {
+		cfg.Adapter, cfg.Addr, cfg.Digest, cfg.Hashed = r.client, r.addr, &right, took
+		res, err := Put(r.ctx, cfg)
+		require.NoError(t, err)
+		require.NoError(t, r.result().Err)
+		require.Equal(t, right, res.Digest)
+		require.Equal(t, took, res.ClientHash)
+		if cfg.Source != nil {
+			cfg.Source = bytes.NewReader(data)
+		}
+		cfg.Digest = &wrong
+		_, err = Put(r.ctx, cfg)
+		require.ErrorContains(t, err, "the server says that the transfer failed")
+		require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
+	}
+}
+
+// A source that has less than it should, or a context that ends, ends the hashing.
+func TestDigestFails(t *testing.T) {
+	source := bytes.NewReader(content(1, chunkMax+10))
+	_, _, err := Digest(context.Background(), source, chunkMax+11)
+	require.ErrorIs(t, err, io.EOF)
+	require.ErrorContains(t, err, fmt.Sprintf("at octet %d of %d", chunkMax, chunkMax+11))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _, err = Digest(ctx, source, 10)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 // Several clients at once get memory of their own.
 func TestPutConcurrently(t *testing.T) {
 	const clients, n = 6, 300_000

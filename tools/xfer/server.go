@@ -36,17 +36,20 @@ type ServerConfig struct {
 
 // Result of one transfer, on either side.
 type Result struct {
-	Op       Op
-	Remote   netip.AddrPort
-	Length   uint64
-	Digest   [digestLen]byte
-	Wire     time.Duration // from the grant to the closing message, hashing at the server not included
-	Hash     time.Duration // the server's hashing
-	Receiver Counters
-	Sender   SenderCounters
-	Dialect  rnic.Dialect // 0: the connection did not come about
-	Framing  rnic.Framing // of this end
-	Err      error
+	Op     Op
+	Remote netip.AddrPort
+	Length uint64
+	Digest [digestLen]byte
+	Wire   time.Duration // from the grant to the closing message, hashing at the server not included
+	Hash   time.Duration // the server's hashing
+	// ClientHash is what the client's hashing took before the transfer (put) or after it (get), 0: it
+	// hashed meanwhile. At the client only.
+	ClientHash time.Duration
+	Receiver   Counters
+	Sender     SenderCounters
+	Dialect    rnic.Dialect // 0: the connection did not come about
+	Framing    rnic.Framing // of this end
+	Err        error
 }
 
 // SenderCounters are those of the end that sends the file.

@@ -27,11 +27,11 @@ func (s *sendHalf) unstage(dst []byte) int {
 // It is not below 128 (the drafts' section 5.3.2).
 func (s *sendHalf) fillMULPDU(room, emss int) int {
 	if room < emss {
-		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
+		if m := s.tx.MULPDUHere(room); m > mpa.MULPDUMin {
 			return m
 		}
 	}
-	return s.tx.MULPDU(emss)
+	return s.tx.MULPDUHere(emss)
 }
 
 // putFPDU writes the FPDU of a DDP header and the parts that findOctets has found.

@@ -152,7 +152,7 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 	if !s.seg.Active() && !q.nextMessage() {
 		return 0
 	}
-	mulpdu := s.tx.MULPDU(emss)
+	mulpdu := s.tx.MULPDUHere(emss)
 	if s.packFull {
 		mulpdu = s.fillMULPDU(len(dst), emss)
 	}
