@@ -43,7 +43,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c)
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newVersion(), newCheck(), newDoctor())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newVersion(), newCheck(), newDoctor(), newMan())
 	return root
 }
 
@@ -56,6 +56,12 @@ func newCheck() *cobra.Command {
 func newDoctor() *cobra.Command {
 	c := command.Doctor(port.All())
 	c.Args = argsWanted(0, 0)
+	return c
+}
+
+func newMan() *cobra.Command {
+	c := command.Man()
+	c.Args = argsWanted(1, 1)
 	return c
 }
 
