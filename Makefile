@@ -18,6 +18,10 @@
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
 #   make godpdk GODPDK=/path/to/go-dpdk              the port over go-dpdk, a module apart, against a checkout of that; as root
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
+#   make soak [MINUTES=30]                           every service of a daemon under load, clients and ports coming and going; as root
+#   make install [DESTDIR=] [PREFIX=/usr/local]      program, manual pages, completion, systemd's unit, examples; make uninstall
+#   make deb                                         a Debian package, build/rnicd_VERSION_ARCH.deb
+#   make container [BASE=debian:12]                  an image, by podman or buildah (packaging/Containerfile)
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis/ anew, a minute
@@ -36,6 +40,11 @@ ARGS    ?=
 SEEDS   ?= 1000
 FIRST   ?=
 FUZZTIME ?= 30s
+MINUTES ?= 30
+PREFIX  ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+BASE    ?= debian:12
 
 # With DPDK's headers at hand everything is built and tested with the driver in it.
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
@@ -44,7 +53,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
+.PHONY: all help soak install uninstall deb container build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -70,6 +79,23 @@ bin/librnicd_verbs.so:
 
 bin/librnicd_engine.so:
 	$(GO) build -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
+# Where everything goes that make install installs; make uninstall reads the same. PREFIX=/usr is where systemd looks, and
+# /usr/local too, for units, users and completion.
+install: build
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh install
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh uninstall
+
+deb: build
+	@GO="$(GO)" packaging/deb.sh
+
+container:
+	@BASE="$(BASE)" CAPABILITIES="$(CAPABILITIES)" packaging/container.sh
+
+# The test ends within five minutes of the time that it has.
+soak: build
+	$(GO) test $(TAGS) ./cmd/rnicd -count=1 -timeout $$(($(MINUTES) + 5))m -v -run '^TestSoak$$' -soak $(MINUTES)m $(ARGS)
 
 run: build
 	@scripts/run.sh "$(PMD)" "$$FILE" $(ARGS)

@@ -28,9 +28,13 @@ func NewNotifier() Notifier {
 	return Notifier{c}
 }
 
+// sendTimeout bounds how long a manager that does not read holds the daemon up.
+const sendTimeout = time.Second
+
 // send is in vain where nobody listens any more.
 func (n Notifier) send(lines ...string) {
 	if n.conn != nil {
+		_ = n.conn.SetWriteDeadline(time.Now().Add(sendTimeout))
 		_, _ = n.conn.Write([]byte(strings.Join(lines, "\n")))
 	}
 }

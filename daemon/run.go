@@ -32,6 +32,7 @@ func Run(file string, drivers port.Drivers, opt Options) error {
 	n.Ready(statusLine(d))
 	d.log.Info("ready", "config", file, "services", len(d.Services()), "ports", len(d.Ports()))
 	r := runner{Daemon: d, file: file, drivers: drivers, notify: n, signals: signals}
+	defer r.alive()()
 	err = r.serve()
 	n.Stopping()
 	if err == nil { // a port that is gone has no connections to drain
@@ -80,12 +81,6 @@ type runner struct {
 
 // serve returns nil when it is told to end, or the reason that the daemon cannot go on.
 func (r *runner) serve() error {
-	var alive <-chan time.Time
-	if period := WatchdogPeriod(); period > 0 {
-		tick := time.NewTicker(period)
-		defer tick.Stop()
-		alive = tick.C
-	}
 	for {
 		select {
 		case s := <-r.signals:
@@ -94,13 +89,38 @@ func (r *runner) serve() error {
 				return nil
 			}
 			r.reload()
-		case <-alive:
-			if r.Healthy() {
-				r.notify.Alive()
-			}
 		case err := <-r.lost:
 			return err
 		}
+	}
+}
+
+// alive tells systemd that the daemon is, while its Pollers turn, until the function that it returns
+// is called: in a reload, which may have to read a large file, and in a drain too.
+func (r *runner) alive() (end func()) {
+	period := WatchdogPeriod()
+	if period == 0 {
+		return func() {}
+	}
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if r.Healthy() {
+					r.notify.Alive()
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-ended
 	}
 }
 

@@ -43,7 +43,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c)
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), command.Top(), command.Ss(), command.Capture(), command.Events())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(), command.Top(), command.Ss(), command.Capture(), command.Events())
 	return root
 }
 
@@ -62,6 +62,12 @@ func newDoctor() *cobra.Command {
 func newStatus() *cobra.Command {
 	c := command.Status()
 	c.Args = argsWanted(0, 0)
+	return c
+}
+
+func newMan() *cobra.Command {
+	c := command.Man()
+	c.Args = argsWanted(1, 1)
 	return c
 }
 

@@ -46,7 +46,7 @@ func TestReleaseCheck(t *testing.T) {
 	status, out, steps := releaseCheck(t, "", "10", "77", "3s")
 	require.Zero(t, status, out)
 	require.Equal(t, []string{
-		"1 lint", "1 test-all", "1 test-arm64", "0 race", "1 links", "1 sim SEEDS=10 FIRST=77", "1 fuzz FUZZTIME=3s", "1 interop", "1 interop-tcp",
+		"1 lint", "1 test-all", "1 test-arm64", "0 race", "1 links", "1 sim SEEDS=10 FIRST=77", "1 fuzz FUZZTIME=3s", "1 soak", "1 interop", "1 interop-tcp",
 	}, steps)
 	require.Contains(t, out, ", 10 seeds from 77\n")
 	require.True(t, strings.HasSuffix(out, "\nrelease-check: all ok\n"), out)

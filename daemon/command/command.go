@@ -1,5 +1,5 @@
-// Package command is the daemon's command line: serve, check, doctor, status, top, ss, capture, events. A program with drivers of its
-// own is
+// Package command is the daemon's command line: serve, check, doctor, status, top, ss, capture, events; and man,
+// which writes manual pages. A program with drivers of its own is
 //
 //	func main() { command.Main(mydriver) }
 package command
@@ -40,7 +40,7 @@ func Root(drivers port.Drivers) *cobra.Command {
 	}
 	serve.Flags().StringVar(&file, "config", "", "configuration")
 	_ = serve.MarkFlagRequired("config") // it is there
-	root.AddCommand(serve, Check(drivers), Doctor(drivers), Status(), Top(), Ss(), Capture(), Events())
+	root.AddCommand(serve, Check(drivers), Doctor(drivers), Status(), Top(), Ss(), Capture(), Events(), Man())
 	return root
 }
 

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
+)
+
+const repository = "../.."
+
+// need skips a test where a program is not there.
+func need(t *testing.T, tool, where string) {
+	t.Helper()
+	if _, err := exec.LookPath(tool); err != nil {
+		skip.Missing(t, "no %s: apt-get install %s", tool, where)
+	}
+}
+
+// install runs packaging/install.sh with the program under test.
+func install(t *testing.T, verb, root, prefix string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `umask 077; exec packaging/install.sh "$0"`, verb) // whose files nobody else may read
+	cmd.Dir = repository
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "DESTDIR="+root, "PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
+}
+
+// installed are the files below a folder.
+func installed(t *testing.T, root string) (files []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o444), info.Mode()&0o444, "%s is not for all to read", path)
+		files = append(files, strings.TrimPrefix(path, root))
+		return nil
+	}))
+	return files
+}
+
+// make install puts everything where the system looks for it; a second time it leaves a configuration
+// that was changed alone, and so does make uninstall, which takes all else away.
+func TestInstall(t *testing.T) {
+	for prefix, zsh := range map[string]string{"/usr": "vendor-completions", "/usr/local": "site-functions"} {
+		root := t.TempDir()
+		install(t, "install", root, prefix)
+		files := installed(t, root)
+		for _, f := range []string{
+			"/bin/rnicd", "/share/man/man1/rnicd.1.gz", "/share/man/man1/rnicd-serve.1.gz", "/share/man/man1/rnicd-perf-write.1.gz",
+			"/share/man/man5/rnicd.toml.5.gz", "/share/bash-completion/completions/rnicd", "/share/zsh/" + zsh + "/_rnicd",
+			"/share/fish/vendor_completions.d/rnicd.fish", "/lib/systemd/system/rnicd.service", "/lib/sysusers.d/rnicd.conf",
+			"/lib/tmpfiles.d/rnicd.conf", "/share/rnicd/hugepages/setup.sh", "/share/doc/rnicd/guides/bare-metal.md",
+			"/share/doc/rnicd/examples/config/tap.toml", "/share/doc/rnicd/examples/systemd/af-xdp.conf",
+		} {
+			require.Contains(t, files, prefix+f)
+		}
+		unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/rnicd.service")
+		require.NoError(t, err)
+		require.Contains(t, string(unit), "\nExecStart="+prefix+"/bin/rnicd serve --config /etc/rnicd/rnicd.toml\n")
+		for _, m := range regexp.MustCompile(`man:([\w.-]+)\((\d)\)`).FindAllStringSubmatch(string(unit), -1) {
+			require.Contains(t, files, prefix+"/share/man/man"+m[2]+"/"+m[1]+"."+m[2]+".gz", "the unit names it")
+		}
+		for _, m := range regexp.MustCompile(regexp.QuoteMeta(prefix)+`/share/[\w./-]+\w`).FindAllString(string(unit), -1) {
+			require.Contains(t, files, m, "the unit names it")
+		}
+
+		config := root + "/etc/rnicd/rnicd.toml"
+		require.Contains(t, files, "/etc/rnicd/rnicd.toml")
+		require.NoError(t, os.WriteFile(config, []byte("# mine\n"), 0o644))
+		install(t, "install", root, prefix)
+		require.Equal(t, files, installed(t, root))
+		text, err := os.ReadFile(config)
+		require.NoError(t, err)
+		require.Equal(t, "# mine\n", string(text))
+		install(t, "uninstall", root, prefix)
+		require.Equal(t, []string{"/etc/rnicd/rnicd.toml"}, installed(t, root))
+	}
+}
+
+// The configuration that comes with the program is one, and serves on a machine without devices.
+func TestInstalledConfiguration(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.rnicd(t, "serve", "--config", filepath.Join(repository, "packaging/rnicd.toml"))
+	server.Expect(t, 1, "msg=ready ")
+	ns.succeeds(t, "rping 127.0.0.1 -c 3")
+	ns.ends(t, server)
+}
+
+// The manual pages are well-formed, and what their time is does not depend on the clock.
+func TestManualPages(t *testing.T) {
+	need(t, "man", "man-db")
+	var pages [2]string
+	for i := range pages {
+		pages[i] = t.TempDir()
+		cmd := exec.Command(programPath(t), "man", pages[i])
+		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	entries, err := os.ReadDir(pages[0])
+	require.NoError(t, err)
+	require.Greater(t, len(entries), 20)
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(pages[0], e.Name()))
+		require.NoError(t, err)
+		again, err := os.ReadFile(filepath.Join(pages[1], e.Name()))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(text, again), e.Name())
+		if e.Name() != "rnicd.toml.5" {
+			require.Contains(t, string(text), `"Nov 2023"`, e.Name())
+		}
+		cmd := exec.Command("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", filepath.Join(pages[0], e.Name()))
+		cmd.Env = append(os.Environ(), "MANROFFSEQ=", "MANWIDTH=80", "LC_ALL=C.UTF-8")
+		var wrong bytes.Buffer
+		cmd.Stderr = &wrong
+		require.NoError(t, cmd.Run(), "%s: %s", e.Name(), &wrong)
+		require.Empty(t, wrong.String(), e.Name())
+	}
+}
+
+// A shell completes commands and flags.
+func TestCompletion(t *testing.T) {
+	need(t, "bash", "bash")
+	dir := t.TempDir()
+	install(t, "install", dir, "/usr")
+	// What bash-completion would give the script is little.
+	const script = `
+_get_comp_words_by_ref() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${COMP_WORDS[COMP_CWORD]}; prev=${COMP_WORDS[COMP_CWORD-1]}; }
+__ltrim_colon_completions() { :; }
+compopt() { :; }
+_init_completion() { _get_comp_words_by_ref; }
+PATH=$0:$PATH
+. "$1"
+COMP_WORDS=(rnicd $2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE="rnicd $2"; COMP_POINT=${#COMP_LINE}; COMP_TYPE=9
+__start_rnicd
+printf '%s\n' "${COMPREPLY[@]}"`
+	for words, want := range map[string]string{"doc": "doctor", "serve --conf": "--config", "perf wr": "write"} {
+		out, err := exec.Command("bash", "-c", script, filepath.Join(dir, "usr/bin"), filepath.Join(dir, "usr/share/bash-completion/completions/rnicd"), words).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Equal(t, want, strings.TrimSpace(strings.Split(string(out), "  ")[0]), words)
+	}
+}
+
+// dropIns are the changes of the unit in docs/examples/systemd.
+func dropIns(t *testing.T) (paths []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(repository, "docs/examples/systemd/*.conf"))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	return paths
+}
+
+// systemd knows everything that the unit says, with each of its drop-ins too, finds its program, and
+// thinks it confined; those who write the sysusers' and tmpfiles' lines are understood.
+func TestUnit(t *testing.T) {
+	need(t, "systemd-analyze", "systemd")
+	for _, dropIn := range append([]string{""}, dropIns(t)...) {
+		root := t.TempDir()
+		install(t, "install", root, "/usr")
+		// What the unit depends on is the system's.
+		for _, unit := range []string{"sysinit.target", "basic.target", "shutdown.target", "network-online.target", "multi-user.target", "system.slice"} {
+			path := filepath.Join(root, "usr/lib/systemd/system", unit)
+			text := "[Unit]\nDescription=" + unit + "\n"
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "bin/kill"), nil, 0o755))
+		exposure := "25"
+		if dropIn != "" {
+			dir := filepath.Join(root, "etc/systemd/system/rnicd.service.d")
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+			text, err := os.ReadFile(dropIn)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(dropIn)), text, 0o644))
+			if strings.Contains(string(text), "CAP_SYS_ADMIN") {
+				exposure = "40"
+			}
+		}
+		out, err := exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify", "rnicd.service").CombinedOutput()
+		require.NoError(t, err, "%s %s", dropIn, out)
+		require.Empty(t, string(out), dropIn)
+		out, err = exec.Command("systemd-analyze", "--root="+root, "--offline=yes", "--threshold="+exposure, "--no-pager", "security", "rnicd.service").CombinedOutput()
+		require.NoError(t, err, "%s %s", dropIn, out)
+	}
+	root := t.TempDir()
+	install(t, "install", root, "/usr")
+	out, err := exec.Command("systemd-sysusers", "--root="+root, "rnicd.conf").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^rnicd:x:\d+:\d+:rnicd, a software RNIC:/var/lib/rnicd:/usr/sbin/nologin$`, string(passwd))
+}
+
+// allowed are the names of system calls in the unit's filter.
+func allowed(t *testing.T, set string) (calls []string) {
+	t.Helper()
+	out, err := exec.Command("systemd-analyze", "--no-pager", "syscall-filter", set).Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		switch name := strings.TrimSpace(line); {
+		case name == "" || name == set || strings.HasPrefix(name, "#"):
+		case strings.HasPrefix(name, "@"):
+			calls = append(calls, allowed(t, name)...)
+		default:
+			calls = append(calls, name)
+		}
+	}
+	return calls
+}
+
+// The unit's filter lets all system calls pass that the daemon makes in its life: a TAP, memif and
+// sockets, connections, a reload, a drain.
+func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
+	need(t, "strace", "strace")
+	need(t, "systemd-analyze", "systemd")
+	unit, err := os.ReadFile(filepath.Join(repository, "packaging/systemd/rnicd.service"))
+	require.NoError(t, err)
+	set := regexp.MustCompile(`(?m)^SystemCallFilter=(\S+)$`).FindSubmatch(unit)
+	require.NotNil(t, set)
+	calls := allowed(t, string(set[1]))
+	require.Greater(t, len(calls), 200)
+
+	ns := newNamespace(t)
+	trace := filepath.Join(t.TempDir(), "calls")
+	path := configured(t, example(t)+"[[port]]\nname = \"shared\"\ndriver = \"memif\"\nrole = \"server\"\nsocket = \""+
+		filepath.Join(t.TempDir(), "memif.sock")+"\"\naddresses = [\"10.7.0.1/24\"]\ndad = \"off\"\n")
+	// What is made all the time is left out: it is in @default and @basic-io.
+	server := ns.Start(t, exec.Command("strace", "-f", "-qq", "--seccomp-bpf", "-o", trace,
+		"-e", "trace=!read,readv,write,writev,futex,nanosleep,epoll_pwait,sched_yield", programPath(t), "serve", "--config", path))
+	server.Expect(t, 1, "msg=ready ")
+	ns.succeeds(t, "rping 10.9.0.1:7200 -c 3 --timeout 60s")
+	f := randomFile(t, 1<<20)
+	ns.succeeds(t, "put --timeout 60s "+f.path+" 127.0.0.1")
+	daemon := childOf(t, server.PID())
+	require.NoError(t, exec.Command("kill", "-HUP", daemon).Run())
+	server.Expect(t, 1, "msg=reloaded ")
+	require.NoError(t, exec.Command("kill", "-TERM", daemon).Run())
+	require.Equal(t, 0, server.Wait(t), "%s", server)
+	text, err := os.ReadFile(trace)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\d+ +(\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+		seen[m[1]] = true
+	}
+	require.True(t, seen["ioctl"] && seen["accept4"], "%v", seen)
+	for call := range seen {
+		require.True(t, slices.Contains(calls, call), "the unit's filter does not have %s", call)
+	}
+}
+
+// childOf is the process that another one has started.
+func childOf(t *testing.T, pid int) string {
+	t.Helper()
+	out, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// debian makes the package, as version 0.0.1.
+func debian(t *testing.T) (path string) {
+	t.Helper()
+	need(t, "dpkg-shlibdeps", "dpkg-dev")
+	cmd := exec.Command("packaging/deb.sh")
+	cmd.Dir = repository
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+// The package has what make install installs, depends on what the program is linked with, and has
+// nothing that lintian minds where that is there. Installed, changed, upgraded, removed and purged by
+// dpkg, below a root of its own, the configuration stays until the purge.
+func TestDebianPackage(t *testing.T) {
+	first := debian(t)
+	run := func(name string, args ...string) string {
+		t.Helper()
+		out, err := exec.Command(name, args...).CombinedOutput()
+		require.NoError(t, err, "%s %v: %s", name, args, out)
+		return string(out)
+	}
+	require.Equal(t, "0.0.1\n", run("dpkg-deb", "-f", first, "Version"))
+	depends := run("dpkg-deb", "-f", first, "Depends")
+	require.Contains(t, depends, "libc6 (>= ")
+	require.Equal(t, program.dpdk, strings.Contains(depends, "librte-eal"), depends)
+	unpacked, tree := t.TempDir(), t.TempDir()
+	run("dpkg-deb", "-x", first, unpacked)
+	install(t, "install", tree, "/usr")
+	files := installed(t, unpacked)
+	for _, f := range installed(t, tree) {
+		require.Contains(t, files, f)
+	}
+	if _, err := exec.LookPath("lintian"); err == nil && !testing.Short() { // it takes a while
+		require.Empty(t, run("lintian", "--allow-root", "--fail-on", "error,warning", first))
+	}
+
+	if os.Geteuid() != 0 {
+		skip.Missing(t, "needs root to install a package")
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "etc", "run"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
+	dpkg := func(args ...string) {
+		t.Helper()
+		run("dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--log=/dev/null"}, args...)...)
+	}
+	next := t.TempDir() // the same with another version
+	run("dpkg-deb", "-R", first, filepath.Join(next, "tree"))
+	run("sed", "-i", "s/^Version: .*/Version: 0.0.2/", filepath.Join(next, "tree/DEBIAN/control"))
+	second := filepath.Join(next, "rnicd.deb")
+	run("dpkg-deb", "-Zgzip", "-z1", "-b", filepath.Join(next, "tree"), second)
+	config := filepath.Join(root, "etc/rnicd/rnicd.toml")
+	dpkg("--install", first)
+	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
+	require.NoError(t, err)
+	require.Contains(t, string(passwd), "rnicd:x:")
+	info, err := os.Stat(config)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o640), info.Mode(), "it may hold secrets")
+	mine := "# mine\n"
+	require.NoError(t, os.WriteFile(config, []byte(mine), 0o640))
+	dpkg("--install", second)
+	require.Equal(t, "ii  0.0.2", run("dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"), "-W", "-f=${db:Status-Abbrev} ${Version}", "rnicd"))
+	text, err := os.ReadFile(config)
+	require.NoError(t, err)
+	require.Equal(t, mine, string(text))
+	dpkg("--remove", "rnicd")
+	require.FileExists(t, config)
+	require.NoFileExists(t, filepath.Join(root, "usr/bin/rnicd"))
+	dpkg("--purge", "rnicd")
+	require.NoDirExists(t, filepath.Join(root, "etc/rnicd"))
+}

@@ -1,0 +1,449 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var soakFor = flag.Duration("soak", 5*time.Second, "how long TestSoak loads a daemon (make soak)")
+
+// soakConfig has every type of service on a TAP, on memif and on the kernel's sockets; the first verb
+// is the socket of memif, the second the file that is served.
+const soakConfig = `
+[limits]
+drain = "30s"
+poller_stall = "1h"          # a busy machine takes cores away from Pollers; what that costs shows in the transfers
+[[port]]
+name = "rnic0"
+addresses = ["10.9.0.1/24"]
+host_address = "10.9.0.254/24"
+connections = 512
+peer_connections = 0
+[[port]]
+name = "shared"
+driver = "memif"
+role = "server"
+socket = %q
+addresses = ["10.7.0.1/24"]
+dad = "off"
+[[port]]
+name = "local"
+driver = "kernel"
+addresses = ["127.0.0.1"]
+[[service]]
+name = "scratch"
+type = "region"
+size = "64MiB"
+[[service]]
+name = "image"
+type = "file"
+listen = 7000
+path = %q
+[[service]]
+name = "measure"
+type = "perf"
+[[service]]
+name = "theirs"
+type = "perftest"
+test = "write bw"
+size = 1000
+iterations = 100
+[[service]]
+name = "ping"
+type = "rping"
+listen = 7001
+[[service]]
+name = "sockets"
+type = "rstream"
+size = 1000
+transfers = 50
+iterations = 1
+verify = true
+[[service]]
+name = "iperf"
+type = "stream"
+connections = 4
+[[service]]
+name = "sink"
+type = "stream"
+listen = 7002
+mode = "sink"
+[[service]]
+name = "source"
+type = "stream"
+listen = 7003
+mode = "source"
+bytes = 1000000
+[[service]]
+name = "echo"
+type = "stream"
+listen = 7004
+mode = "echo"
+`
+
+// soakOthers are what a reload adds to it, in turn: another service, which comes and goes; and
+// nothing. A third changes a limit.
+var soakOthers = []func(string) string{
+	func(c string) string { return c + "[[service]]\nname = \"guest\"\ntype = \"rping\"\nlisten = 7005\n" },
+	func(c string) string { return c },
+	func(c string) string {
+		return strings.Replace(c, "listen = 7001", "listen = 7001\nconnections = 50", 1)
+	},
+	func(c string) string {
+		return strings.Replace(c, "mode = \"echo\"", "mode = \"echo\"\nlength = \"64KiB\"", 1)
+	},
+}
+
+// soakExplained are the lines at level WARN or ERROR that what the test does accounts for.
+var soakExplained = []*regexp.Regexp{
+	// A client was killed, or cut its connection, which shows at once; or, where the TAP was down and lost that, when nothing
+	// has moved for idle_timeout.
+	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|the peer closed the connection|no cookie|EOF|nothing moved for)`),
+	// Those that were killed hold their places until that is seen.
+	regexp.MustCompile(`level=WARN msg=refused service=\w+ remote=\S+ why=".*try again later"`),
+}
+
+// soaker is a daemon under load.
+type soaker struct {
+	t      *testing.T
+	ns     *namespace
+	dir    string
+	file   testFile
+	server *process
+	over   atomic.Bool
+	flaps  atomic.Int64 // of the TAP, each counted when it begins and when it has ended
+
+	mu       sync.Mutex
+	done     map[string]int // clients that succeeded, by kind
+	killed   int
+	excused  map[string]int // clients that failed because of a flap, or of another one that was killed, by what they said
+	failures []string
+}
+
+// soakClient is a kind of client: its command, and what is to be true when it says that it has
+// succeeded.
+type soakClient struct {
+	name  string
+	words func(host string) string
+	check func(p *process) error
+	talk  func(c *net.TCPConn) error // instead of a command: over a TCP connection to port
+	port  int
+}
+
+func (s *soaker) clients() []soakClient {
+	just := func(words string) func(string) string {
+		return func(host string) string { return strings.ReplaceAll(words, "HOST", host) }
+	}
+	has := func(pattern string) func(*process) error {
+		return func(p *process) error {
+			if len(p.Lines(pattern)) == 0 {
+				return fmt.Errorf("no line %q", pattern)
+			}
+			return nil
+		}
+	}
+	sum := has("^sha256 +" + s.file.sum + "$")
+	got := filepath.Join(s.dir, "got")
+	same := func(p *process) error {
+		want, err := os.ReadFile(s.file.path)
+		if err != nil {
+			return err
+		}
+		have, err := os.ReadFile(got)
+		if err == nil && !bytes.Equal(want, have) {
+			err = fmt.Errorf("what was read is not the file")
+		}
+		return err
+	}
+	memif := "--pmd memif --socket " + filepath.Join(s.dir, "memif.sock") + " --addr 10.7.0.2/24 --no-dad --wait 30s "
+	return []soakClient{
+		{name: "put", words: just("put --quiet --timeout 60s " + s.file.path + " HOST"), check: sum},
+		{name: "put over memif", words: func(string) string { return "put --quiet --timeout 60s " + memif + s.file.path + " 10.7.0.1" }, check: sum},
+		{name: "get", words: just("get --quiet --timeout 60s HOST:7000 " + got), check: same},
+		{name: "perf write", words: just("perf write bw HOST -n 100 --timeout 60s"), check: has(`^ 65536 +100 `)},
+		{name: "perf read", words: just("perf read lat HOST -n 100 -s 4096 --timeout 60s"), check: has(`^ 4096 +100 `)},
+		{name: "perf send", words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
+		{name: "perftest", words: just("perf write bw HOST:18515 --compat perftest -s 1000 -n 100 --timeout 60s"), check: has(`^ 1000 +100 `)},
+		{name: "rping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"), check: has(`^pings +50 of 3000 octets, all as they were$`)},
+		{name: "rstream", words: just("rstream HOST -S 1000 -C 50 -V --timeout 60s"), check: has(`^custom +1000 +50 +1 `)},
+		{name: "iperf3", words: just("stream client HOST --pmd kernel -n 4M"), check: has(`^sent +4\.0 MiB in `)},
+		{name: "sink", port: 7002, talk: func(c *net.TCPConn) error { return sendAll(c, soakOctets) }},
+		{name: "source", port: 7003, talk: func(c *net.TCPConn) error { return receive(c, soakOctets, nil) }},
+		{name: "echo", port: 7004, talk: func(c *net.TCPConn) error {
+			sent := make(chan error, 1)
+			go func() { sent <- sendAll(c, soakOctets) }()
+			return errors.Join(receive(c, soakOctets, soakText), <-sent)
+		}},
+	}
+}
+
+const soakOctets = 1_000_000 // of source, as its configuration has it
+
+// soakText is what is sent, over and over: a prime number of octets.
+var soakText = bytes.Repeat([]byte("0123456789"), 110)[:1097]
+
+// sendAll sends n octets and the end.
+func sendAll(c *net.TCPConn, n int) error {
+	text := bytes.Repeat(soakText, n/len(soakText)+1)[:n]
+	_, err := c.Write(text)
+	return errors.Join(err, c.CloseWrite())
+}
+
+// receive reads n octets, which are text over and over if there is one, and the end.
+func receive(c *net.TCPConn, n int, text []byte) error {
+	all, err := io.ReadAll(c)
+	if err != nil {
+		return err
+	}
+	if len(all) != n {
+		return fmt.Errorf("%d octets, not %d", len(all), n)
+	}
+	if text != nil && !bytes.Equal(all, bytes.Repeat(text, n/len(text)+1)[:n]) {
+		return errors.New("octets came back changed")
+	}
+	return nil
+}
+
+// talk is a conversation over a TCP connection; one that is cut is reset in the middle.
+func (s *soaker) talk(c soakClient, host string, cut bool) error {
+	var conn *net.TCPConn
+	var err error
+	s.ns.Do(func() { conn, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.ParseIP(host), Port: c.port}) })
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if cut {
+		return conn.SetLinger(0)
+	}
+	return c.talk(conn)
+}
+
+// flapped says whether the TAP was down at a moment after n was read.
+func (s *soaker) flapped(n int64) bool { return n%2 == 1 || s.flaps.Load() != n }
+
+// run is one client after the other of a kind, until it is over. One in six is killed, at once or
+// when it has begun.
+func (s *soaker) run(c soakClient, r *rand.Rand) {
+	for !s.over.Load() {
+		host, flaps := "10.9.0.1", s.flaps.Load()
+		if r.IntN(3) == 0 {
+			host = "127.0.0.1"
+		}
+		kill := r.IntN(6) == 0
+		err := s.once(c, host, kill, r)
+		s.mu.Lock()
+		switch excuse := soakExcuse.FindString(fmt.Sprint(err)); {
+		case kill:
+			s.killed++
+		case err == nil:
+			s.done[c.name]++
+		case excuse == soakLater, excuse != "" && host == "10.9.0.1" && s.flapped(flaps):
+			s.excused[excuse]++
+		default:
+			s.failures = append(s.failures, fmt.Sprintf("%s to %s: %v", c.name, host, err))
+		}
+		s.mu.Unlock()
+	}
+}
+
+// once is one client.
+func (s *soaker) once(c soakClient, host string, kill bool, r *rand.Rand) error {
+	if c.talk != nil {
+		return s.talk(c, host, kill)
+	}
+	p := s.ns.rnicd(s.t, strings.Fields(c.words(host))...)
+	if kill {
+		if r.IntN(2) == 0 {
+			p.Await(s.t, 1, "^")
+		}
+		_ = syscall.Kill(p.PID(), syscall.SIGKILL) // it may have ended
+	}
+	if status := p.Wait(s.t); status != 0 {
+		return fmt.Errorf("exit status %d\n%s", status, p)
+	}
+	if err := c.check(p); err != nil {
+		return fmt.Errorf("%w\n%s", err, p)
+	}
+	return nil
+}
+
+// soakExcuse is what a client may end with: while the TAP is down the kernel has no route; and until
+// it shows that a client was killed, its place is taken.
+var soakExcuse = regexp.MustCompile(`network is unreachable|no route to host|` + soakLater)
+
+const soakLater = "try again later"
+
+// status is a number of /proc/PID/status.
+func (s *soaker) status(key string) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.server.PID()))
+	if err != nil {
+		return 0
+	}
+	m := regexp.MustCompile(`(?m)^` + key + `:\s+(\d+)`).FindSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(m[1]))
+	return n
+}
+
+func (s *soaker) descriptors() int {
+	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.PID()))
+	return len(all)
+}
+
+// heaps are the live heap, MiB, after each of the daemon's garbage collections so far.
+func (s *soaker) heaps() (all []int) {
+	for _, m := range regexp.MustCompile(`(?m)^gc \d+ @.* \d+->\d+->(\d+) MB, `).FindAllStringSubmatch(s.server.String(), -1) {
+		n, _ := strconv.Atoi(m[1])
+		all = append(all, n)
+	}
+	return all
+}
+
+// Bounds of what may be more at the end than after the first third.
+const (
+	soakRSSExtraKiB  = 8 << 10
+	soakHeapExtraMiB = 4
+)
+
+// Every type of service of a daemon under load for a while, over three kinds of port, with clients
+// that come, go and are killed, reloads, and a TAP that is taken down and up: each transfer is right,
+// each line of the log is accounted for, and memory and descriptors stay what they are.
+func TestSoak(t *testing.T) {
+	if raceEnabled {
+		*soakFor = min(*soakFor, time.Second)
+	}
+	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, excused: map[string]int{}}
+	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "memif.sock"), s.file.path)
+	path := configured(t, config)
+	cmd := exec.Command(programPath(t), "serve", "--config", path)
+	cmd.Env = append(os.Environ(), "GODEBUG=gctrace=1")
+	s.server = s.ns.Start(t, cmd)
+	s.server.Expect(t, 1, "msg=ready ")
+	idle := s.descriptors()
+
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d, for %v", seed, *soakFor)
+	var working sync.WaitGroup
+	for i, c := range s.clients() {
+		working.Go(func() { s.run(c, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
+	begin := time.Now()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	var warm, last struct{ rss, heap, threads int }
+	collections, reloads := 0, 0
+	for n := 1; time.Since(begin) < *soakFor; n++ {
+		<-tick.C
+		if n%15 == 0 { // every second and a half
+			require.NoError(t, os.WriteFile(path, []byte(soakOthers[reloads%len(soakOthers)](config)), 0o600))
+			s.server.Signal(t, syscall.SIGHUP)
+			reloads++
+			s.server.Expect(t, reloads, "msg=reloaded ")
+		}
+		if n%40 == 20 { // down for a third of a second
+			s.flaps.Add(1)
+			s.ns.Run(t, "ip", "link", "set", "rnic0", "down")
+		}
+		if n%40 == 23 {
+			s.ns.Run(t, "ip", "link", "set", "rnic0", "up")
+			s.flaps.Add(1)
+		}
+		rss, threads := s.status("VmRSS"), s.status("Threads")
+		if 3*time.Since(begin) < *soakFor {
+			warm.rss, warm.threads, collections = max(warm.rss, rss), max(warm.threads, threads), len(s.heaps())
+		} else {
+			last.rss, last.threads = max(last.rss, rss), max(last.threads, threads)
+		}
+	}
+	if s.flaps.Load()%2 == 1 {
+		s.ns.Run(t, "ip", "link", "set", "rnic0", "up")
+		s.flaps.Add(1)
+	}
+	s.over.Store(true)
+	working.Wait()
+
+	heaps := s.heaps()
+	for i, h := range heaps {
+		if i < collections {
+			warm.heap = max(warm.heap, h)
+		} else {
+			last.heap = max(last.heap, h)
+		}
+	}
+	t.Logf("done %v, killed %d, excused %v, reloads %d, flaps %d", s.done, s.killed, s.excused, reloads, s.flaps.Load()/2)
+	t.Logf("first third, rest: resident %d, %d KiB; heap after %d collections %d, %d MiB; threads %d, %d", warm.rss, last.rss, len(heaps), warm.heap, last.heap,
+		warm.threads, last.threads)
+	require.Empty(t, s.failures)
+	for _, c := range s.clients() {
+		require.NotZero(t, s.done[c.name], "%s never succeeded", c.name)
+	}
+	if *soakFor >= time.Minute { // in less the first third is no measure
+		require.LessOrEqual(t, last.rss, warm.rss+soakRSSExtraKiB, "resident memory grows")
+		require.LessOrEqual(t, last.heap, warm.heap+soakHeapExtraMiB, "the heap grows")
+	}
+	t.Logf("WARN and above:%s", s.reasons())
+	s.unexplained()
+
+	// Idle again it has what it had, when connections of killed clients have ended (idle_timeout).
+	require.Eventually(t, func() bool { return s.descriptors() <= idle }, patience, 100*time.Millisecond, "%d descriptors, %d at first", s.descriptors(), idle)
+	s.server.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, s.server.Wait(t), "%s", s.server)
+	s.server.Expect(t, 1, "msg=drained .*reset=0")
+	s.unexplained()
+}
+
+// reasons are the kinds of lines at level WARN and ERROR, each with how often it came.
+func (s *soaker) reasons() (text string) {
+	number := regexp.MustCompile(`\d+`)
+	kinds := map[string]int{}
+	for _, line := range s.server.Lines("level=(WARN|ERROR) ") {
+		_, kind, _ := strings.Cut(line, "level=")
+		kinds[number.ReplaceAllString(kind, "N")]++
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		text += fmt.Sprintf("\n%6d %s", kinds[kind], kind)
+	}
+	return text
+}
+
+// unexplained fails if a line of the daemon is none that is expected.
+func (s *soaker) unexplained() {
+	s.t.Helper()
+	var lines []string
+	for _, line := range s.server.Lines("") {
+		known := strings.HasPrefix(line, "gc ") || strings.Contains(line, "level=INFO ") || strings.HasPrefix(line, "scvg")
+		for _, re := range soakExplained {
+			known = known || re.MatchString(line)
+		}
+		if !known {
+			lines = append(lines, line)
+		}
+	}
+	require.Empty(s.t, lines)
+}

@@ -1,0 +1,92 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/rnicd/rnicd/daemon/config"
+)
+
+// Man is the command man, for those who make packages: a page for the root command and each below
+// it, and one for the configuration. The time that the pages bear is SOURCE_DATE_EPOCH's where the
+// environment has one, so that the same source makes the same pages.
+func Man() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIRECTORY",
+		Short:  "Write the manual pages of all commands and of the configuration",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			root := c.Root()
+			root.InitDefaultCompletionCmd() // or its page is there only when another one has asked for it
+			plain(root)
+			header := &doc.GenManHeader{Section: "1", Source: root.Name(), Manual: "User Commands"}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(args[0], "rnicd.toml.5"), configPage(), 0o644)
+		},
+	}
+}
+
+// plain leaves out of the pages when they were made.
+func plain(c *cobra.Command) {
+	c.DisableAutoGenTag = true
+	for _, sub := range c.Commands() {
+		plain(sub)
+	}
+}
+
+// configPage is rnicd.toml(5): the reference of the configuration, as a manual page.
+func configPage() []byte {
+	var reference, page bytes.Buffer
+	config.WriteReference(&reference)
+	fmt.Fprint(&page, `% "RNICD.TOML" "5" "" "rnicd" "File Formats"
+# NAME
+rnicd.toml - configuration of rnicd serve
+
+# DESCRIPTION
+**rnicd serve --config** FILE reads it, **rnicd check** FILE says what is wrong with it.
+
+`)
+	_, text, _ := strings.Cut(reference.String(), "examples.\n\n") // the paragraph that says where this comes from
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		switch {
+		case strings.HasPrefix(line, "|---"), strings.HasPrefix(line, "| key "), strings.HasPrefix(line, "| type "):
+		case strings.HasPrefix(line, "| "):
+			writeEntry(&page, cells)
+		default:
+			page.WriteString(strings.TrimPrefix(line, "#"))
+		}
+	}
+	fmt.Fprint(&page, "# SEE ALSO\n**rnicd-serve**(1), **rnicd-check**(1), **rnicd-doctor**(1)\n")
+	return md2man.Render(page.Bytes())
+}
+
+// writeEntry writes a row of a table as a term and what is said of it: tables are too wide for a
+// terminal. A row of keys has the key, for what it is, its value, the default and the text; one of
+// types the type, its TCP port and the text.
+func writeEntry(w *bytes.Buffer, cells []string) {
+	last := len(cells) - 1
+	fmt.Fprintf(w, "**%s**", strings.Trim(cells[0], "`"))
+	if last == 4 {
+		fmt.Fprintf(w, " = %s", cells[2])
+		if cells[3] != "" {
+			fmt.Fprintf(w, ", default %s", cells[3])
+		}
+		if cells[1] != "" {
+			fmt.Fprintf(w, " (for %s)", cells[1])
+		}
+	} else {
+		fmt.Fprintf(w, ", TCP port %s", cells[1])
+	}
+	fmt.Fprintf(w, "\n: %s\n\n", cells[last])
+}

@@ -1,0 +1,56 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
+)
+
+// There is a page for every command that help names, and in the one of the configuration an entry
+// for every key.
+func TestPages(t *testing.T) {
+	dir := t.TempDir()
+	root := Root(port.Builtin())
+	root.SetArgs([]string{"man", dir})
+	require.NoError(t, root.Execute())
+	pages := 0
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		if c.IsAvailableCommand() || c == root {
+			pages++
+			name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+			text, err := os.ReadFile(filepath.Join(dir, name+".1"))
+			require.NoError(t, err)
+			require.Contains(t, string(text), c.Short)
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(root)
+	require.Greater(t, pages, 4)
+	require.NoFileExists(t, filepath.Join(dir, "rnicd-man.1"), "nobody but packagers has use for it")
+
+	page, err := os.ReadFile(filepath.Join(dir, "rnicd.toml.5"))
+	require.NoError(t, err)
+	var reference bytes.Buffer
+	config.WriteReference(&reference)
+	keys := regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(reference.String(), -1)
+	require.Greater(t, len(keys), 50)
+	for _, key := range keys {
+		require.Contains(t, string(page), `\fB`+key[1]+`\fP`)
+	}
+	for _, table := range []string{"[log]", "[[port]]", "[[service]]"} {
+		require.Contains(t, string(page), ".SH "+table)
+	}
+	require.NotContains(t, string(page), "|")
+}

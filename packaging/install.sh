@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs bin/rnicd, or PROGRAM, with what belongs to it, or takes that away again.
+#   DESTDIR=... PREFIX=/usr/local SYSCONFDIR=/etc install.sh install | uninstall
+# A configuration that is there stays as it is, and is never taken away.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+umask 022 # whoever installs, others are to read it
+program=${PROGRAM:-bin/rnicd} prefix=$PREFIX root=${DESTDIR}$PREFIX
+bin=$root/bin man=$root/share/man doc=$root/share/doc/rnicd data=$root/share/rnicd
+bash=$root/share/bash-completion/completions fish=$root/share/fish/vendor_completions.d
+unit=$root/lib/systemd/system sysusers=$root/lib/sysusers.d tmpfiles=$root/lib/tmpfiles.d
+config=$DESTDIR$SYSCONFDIR/rnicd
+zsh=$root/share/zsh/site-functions
+[ "$prefix" != /usr ] || zsh=$root/share/zsh/vendor-completions # Debian's
+
+# mode=MODE put FILE PLACE
+put() { install -D -m "${mode:-644}" "$1" "$2"; }
+
+case "${1:-}" in
+install)
+    tmp=$(mktemp -d)
+    trap 'rm -rf "$tmp"' EXIT
+    mode=755 put "$program" "$bin/rnicd"
+    mode=755 put hugepages/setup.sh "$data/hugepages/setup.sh"
+
+    mkdir "$tmp/man"
+    SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)} "$program" man "$tmp/man"
+    gzip -9n "$tmp"/man/*
+    for page in "$tmp"/man/*; do
+        section=${page%.gz} section=${section##*.}
+        put "$page" "$man/man$section/${page##*/}"
+    done
+
+    "$program" completion bash >"$tmp/bash"
+    "$program" completion zsh >"$tmp/zsh"
+    "$program" completion fish >"$tmp/fish"
+    put "$tmp/bash" "$bash/rnicd"
+    put "$tmp/zsh" "$zsh/_rnicd"
+    put "$tmp/fish" "$fish/rnicd.fish"
+
+    sed "s,/usr/bin/rnicd,$prefix/bin/rnicd,; s,/etc/rnicd,$SYSCONFDIR/rnicd,; s,docs/,$prefix/share/doc/rnicd/," \
+        packaging/systemd/rnicd.service >"$tmp/unit"
+    sed "s,/etc/rnicd,$SYSCONFDIR/rnicd," packaging/systemd/rnicd.tmpfiles >"$tmp/tmpfiles"
+    put "$tmp/unit" "$unit/rnicd.service"
+    put packaging/systemd/rnicd.sysusers "$sysusers/rnicd.conf"
+    put "$tmp/tmpfiles" "$tmpfiles/rnicd.conf"
+
+    put CHANGELOG.md "$doc/CHANGELOG.md"
+    for f in docs/guides/*.md docs/reference/*.md docs/examples/config/* docs/examples/systemd/*; do
+        put "$f" "$doc/${f#docs/}"
+    done
+    [ -e "$config/rnicd.toml" ] || put packaging/rnicd.toml "$config/rnicd.toml"
+    ;;
+uninstall)
+    rm -f "$bin/rnicd" "$man"/man1/rnicd.1.gz "$man"/man1/rnicd-*.1.gz "$man/man5/rnicd.toml.5.gz" "$bash/rnicd" "$zsh/_rnicd" \
+        "$fish/rnicd.fish" "$unit/rnicd.service" "$sysusers/rnicd.conf" "$tmpfiles/rnicd.conf"
+    rm -rf "$doc" "$data"
+    ;;
+*)
+    echo "usage: $0 install|uninstall" >&2
+    exit 2
+    ;;
+esac
