@@ -9,14 +9,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // compile builds a program of test/verbs against Debian's libraries, which it then runs without.
-func (l *lab) compile(name string) string {
+func (l *lab) compile(name string, flags ...string) string {
 	l.t.Helper()
 	out := filepath.Join(l.t.TempDir(), name)
-	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out,
-		"../test/verbs/"+name+".c", "../test/verbs/pair.c", "-libverbs", "-lrdmacm")
+	cmd := exec.Command("gcc", append(flags, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out,
+		"../test/verbs/"+name+".c", "../test/verbs/pair.c", "-libverbs", "-lrdmacm")...)
 	text, err := cmd.CombinedOutput()
 	require.NoError(l.t, err, "%s", text)
 	return out
@@ -27,6 +29,39 @@ func (l *lab) compile(name string) string {
 func TestAPI(t *testing.T) {
 	l := newLab(t)
 	p := l.run("gcc", l.compile("api"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
+// The walk finds no fault of the C library's, nor a leak, under the sanitizers of gcc: both are built with them.
+func TestAPIUnderSanitizers(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	const flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+	build := exec.Command("shim/build.sh", filepath.Join(dir, "librnicd_verbs.so"))
+	build.Env = append(os.Environ(), "CFLAGS="+flags)
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.Symlink(filepath.Join(l.dir, "librnicd_engine.so"), filepath.Join(dir, "librnicd_engine.so")))
+	asan, err := exec.Command("gcc", "-print-file-name=libasan.so").Output()
+	require.NoError(t, err)
+	cmd := exec.Command(l.compile("api", strings.Fields(flags)...))
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+strings.TrimSpace(string(asan))+":"+filepath.Join(dir, "librnicd_verbs.so"),
+		"RNICD_ENGINE="+filepath.Join(l.dir, "librnicd_engine.so"))
+	p := l.Start(t, cmd)
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
+// Nor does valgrind, in what is C.
+func TestAPIUnderValgrind(t *testing.T) {
+	if _, err := exec.LookPath("valgrind"); err != nil {
+		skip.Missing(t, "needs valgrind")
+	}
+	l := newLab(t)
+	cmd := exec.Command("valgrind", "-q", "--error-exitcode=9", "--suppressions=../test/verbs/engine.supp", l.compile("api"))
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"))
+	p := l.Start(t, cmd)
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^all well$")
 }

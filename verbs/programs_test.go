@@ -1,6 +1,10 @@
 package verbs
 
 import (
+	"bytes"
+	"crypto/rand"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +114,22 @@ func TestProgramsRefused(t *testing.T) {
 		p := l.run("rdmacm-utils", strings.Fields(args)...)
 		require.NotZero(t, p.Wait(t), "%s:\n%s", args, p)
 	}
+}
+
+// A file by the rsockets of librdmacm itself, which call these libraries. The server does not end by itself.
+func TestRcopy(t *testing.T) {
+	l := newLab(t)
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	want := make([]byte, 1<<20)
+	_, _ = rand.Read(want)
+	require.NoError(t, os.WriteFile(from, want, 0o600))
+	l.run("rdmacm-utils", "rcopy")
+	l.untilListening(7427)
+	client := l.run("rdmacm-utils", "rcopy", from, here.String()+":"+to)
+	require.Zero(t, client.Wait(t), "%s", client)
+	got, err := os.ReadFile(to)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
 }
 
 // The device is found, with what programs print of it.

@@ -7,10 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
 )
 
 // The libraries of package verbs; the first loads the second, which stands beside it.
@@ -20,31 +25,98 @@ const (
 )
 
 func newRun() *cobra.Command {
-	var lib string
+	var lib, file string
+	var verbose bool
+	var o nicOptions
 	c := &cobra.Command{
-		Use:   "run [--lib DIR] -- PROGRAM [ARGUMENT...]",
-		Short: "Run a program that uses libibverbs and librdmacm, as it is, over this host's sockets",
+		Use:   "run [--pmd tap --addr ADDRESS/LENGTH ...] -- PROGRAM [ARGUMENT...]",
+		Short: "Run a program that uses libibverbs and librdmacm, as it is, over this host's sockets or our own TCP",
 		Long: `run starts a program that was written for libibverbs and librdmacm, as its distribution ships it, on a host that needs no
-RDMA device and no rights. The program finds one device, rnicd0, which speaks iWARP over the kernel's sockets:
+RDMA device. The program finds one device, rnicd0, which speaks iWARP over the kernel's sockets, for which it needs no rights:
 
   rnicd run -- rping -s -a 127.0.0.1
   rnicd run -- rping -c -a 127.0.0.1 -C 3
 
-The program's own options come after "--". It becomes this process: signals and its exit status are its own. The two
-libraries, ` + verbsLibrary + ` and ` + engineLibrary + `, are looked for beside rnicd, and in ../lib/rnicd and ../lib
-from there.`,
+or over our own TCP on a device, which the program has for itself as long as it runs:
+
+  rnicd run --pmd tap --host-addr 10.9.0.1/24 --addr 10.9.0.2/24 -- rping -s
+
+The program's own options come after "--". It becomes this process: signals and its exit status are its own. The flags go to it as
+environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). The two libraries, ` + verbsLibrary + ` and
+` + engineLibrary + `, are looked for beside rnicd, and in ../lib/rnicd and ../lib from there.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return runProgram(lib, args)
+			return runProgram(lib, args, override(os.Environ(), o.environ(file, verbose)))
 		},
 	}
-	c.Flags().StringVar(&lib, "lib", "", "the directory of the two libraries")
-	c.Flags().SetInterspersed(false)
+	f := c.Flags()
+	f.StringVar(&lib, "lib", "", "the directory of the two libraries")
+	f.StringVar(&file, "config", "", "a daemon's file, with one port or that of RNICD_PORT, instead of the flags of a device")
+	f.BoolVar(&verbose, "verbose", false, "say on standard error where the program listens, and what it is connected with")
+	o.flags(f)
+	f.Lookup("pmd").DefValue = "kernel"
+	f.Lookup("addr").DefValue = ""
+	f.SetInterspersed(false)
 	return c
 }
 
+// runVariables are the environment variables of flags, those apart that environ knows.
+var runVariables = map[string]string{
+	"pmd": "PMD", "dev": "DEV", "pci": "PCI", "eal": "EAL", "socket": "SOCKET", "id": "ID", "role": "ROLE", "secret": "SECRET", "addr": "ADDR",
+	"host-addr": "HOST_ADDRESS", "gateway": "GATEWAYS", "vlan": "VLAN", "mtu": "MTU", "queues": "QUEUES", "core": "CORES", "cores": "CORES",
+	"idle": "IDLE", "flow-control": "FLOW_CONTROL", "promiscuous": "PROMISCUOUS", "page": "PAGE", "node": "NUMA_NODE", "fault": "FAULT",
+	"capture": "CAPTURE", "congestion": "TCP_CONGESTION", "rto-min": "TCP_RTO_MIN", "pto-min": "TCP_PTO_MIN", "pacing": "TCP_PACING",
+	"ecn": "TCP_ECN", "dad": "DAD", "mac": "MAC",
+}
+
+// environ is what the flags given say, as config.Environment reads it.
+func (o *nicOptions) environ(file string, verbose bool) (env []string) {
+	add := func(name, value string) { env = append(env, "RNICD_"+name+"="+value) }
+	if file != "" {
+		add("CONFIG", file)
+	}
+	if verbose {
+		add("VERBOSE", "1")
+	}
+	o.set.Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch f.Name {
+		case "spin":
+			add("IDLE", "spin")
+			return
+		case "no-dad":
+			add("DAD", "off")
+			return
+		case "no-offload":
+			add("OFFLOAD", "false")
+			return
+		case "eal":
+			value = strings.Join(strings.Fields(value), ",")
+		case "addr":
+			value = strings.Join(o.addrs, ",")
+		case "gateway":
+			value = strings.Join(o.gateways, ",")
+		}
+		if name, ok := runVariables[f.Name]; ok {
+			add(name, value)
+		}
+	})
+	return env
+}
+
+// override is env with what by has instead of variables of the same names.
+func override(env, by []string) []string {
+	return append(slices.DeleteFunc(env, func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(by, func(b string) bool { return strings.HasPrefix(b, name+"=") })
+	}), by...)
+}
+
 // runProgram makes this process the program. It returns only with an error.
-func runProgram(lib string, args []string) error {
+func runProgram(lib string, args, env []string) error {
+	if _, err := config.Environment(env, port.All()); err != nil {
+		return err
+	}
 	library, err := findLibrary(lib)
 	if err != nil {
 		return err
@@ -53,7 +125,7 @@ func runProgram(lib string, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = syscall.Exec(path, args, preload(os.Environ(), library))
+	err = syscall.Exec(path, args, preload(env, library))
 	return fmt.Errorf("run %s: %w", path, err)
 }
 

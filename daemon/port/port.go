@@ -1,6 +1,7 @@
 package port
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -262,11 +263,16 @@ func (p *Port) Close() error {
 }
 
 // Adapter makes an rnic.Adapter on the Port.
-func (p *Port) Adapter() (*rnic.Adapter, error) {
+func (p *Port) Adapter() (*rnic.Adapter, error) { return p.AdapterWith(rnic.Config{}) }
+
+// AdapterWith is Adapter with limits of the caller's, as far as the Port has none.
+func (p *Port) AdapterWith(cfg rnic.Config) (*rnic.Adapter, error) {
+	cfg.Fell = p.cfg.Fell
 	if p.cfg.Driver.Sockets {
-		return rnic.Open(rnic.Config{PeerMax: p.cfg.PeerMax, ConnsMax: p.cfg.ConnsMax, Fell: p.cfg.Fell})
+		cfg.PeerMax, cfg.ConnsMax = p.cfg.PeerMax, cmp.Or(cfg.ConnsMax, p.cfg.ConnsMax)
+		return rnic.Open(cfg)
 	}
-	cfg := rnic.Config{Pollers: p.pollers, Fell: p.cfg.Fell}
+	cfg.Pollers = p.pollers
 	if !raceEnabled {
 		cfg.Arena = p.arena
 	}

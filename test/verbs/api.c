@@ -233,9 +233,9 @@ static void errors(void)
 	post_recv(&p.client, 6, 0, 100);
 	CHECK(await(&p.client).wr_id == 6);
 	CHECK(!ibv_query_qp(p.client.id->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_ERR);
-	rdma_destroy_qp(p.client.id);
-	rdma_destroy_qp(p.server.id);
-	CHECK(!rdma_destroy_id(p.client.id) && !rdma_destroy_id(p.server.id) && !rdma_destroy_id(p.listener));
+	close_end(&p.client);
+	close_end(&p.server);
+	CHECK(!rdma_destroy_id(p.listener));
 	rdma_destroy_event_channel(p.events);
 }
 

@@ -79,7 +79,7 @@ void connect_pair(struct pair *p, bool with_srq)
 	}
 }
 
-static void close_end(struct end *e)
+void close_end(struct end *e)
 {
 	rdma_destroy_qp(e->id);
 	if (e->srq)

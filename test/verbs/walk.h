@@ -48,6 +48,7 @@ struct pair {
 
 void connect_pair(struct pair *p, bool with_srq);
 void close_pair(struct pair *p);
+void close_end(struct end *e);
 struct ibv_wc await(struct end *e); /* the next completion */
 struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event_type type);
 void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length);

@@ -4,16 +4,46 @@
 //	go build -buildmode=c-shared -o librnicd_engine.so ./verbs/cshared
 //
 // The program's threads never run Go: rnicd_engine_attach (attach.c) tells where the shared area
-// is, and the engine serves it from threads of its own.
+// is, and the engine serves it from threads of its own, over the port that the environment
+// describes.
 package main
 
 // void *rnicd_engine_area(void);
 import "C"
 
-import "github.com/rnicd/rnicd/verbs/engine"
+import (
+	"os"
+
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/verbs/engine"
+)
 
 func init() {
-	go func() { engine.Serve(C.rnicd_engine_area()) }()
+	go func() { engine.Serve(C.rnicd_engine_area(), open) }()
 }
 
 func main() {}
+
+// open makes the host: the port lasts as long as the process.
+func open() (h engine.Host, err error) {
+	cfg, err := config.Environment(os.Environ(), port.All())
+	if err != nil {
+		return h, err
+	}
+	p, err := port.Open(*cfg)
+	if err != nil {
+		return h, err
+	}
+	if err := p.Start(); err != nil {
+		return h, err
+	}
+	if !cfg.Driver.Sockets {
+		h.Addrs = cfg.Addrs
+	}
+	if os.Getenv("RNICD_VERBOSE") != "" {
+		h.Log = os.Stderr
+	}
+	h.Adapter, err = p.AdapterWith(engine.Limits())
+	return h, err
+}

@@ -36,9 +36,15 @@ func futexWake(word *uint32) {
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakePrivate, 1, 0, 0, 0)
 }
 
-// carryOut is one call.
+// carryOut is one call; without a device there is none.
 func (e *Engine) carryOut(c *call) error {
+	if e.adapter == nil {
+		return syscall.ENODEV
+	}
 	switch c.op {
+	case ring.Leave:
+		e.leave()
+		return nil
 	case ring.Open:
 		return e.openContext(c)
 	case ring.Close:

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"net"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -75,7 +74,7 @@ func (e *Engine) manage(c *call) error {
 	case ring.CMBind:
 		return e.bind(id, c)
 	case ring.CMResolve:
-		return id.resolve(c)
+		return e.resolve(id, c)
 	case ring.CMRoute:
 		id.tell(&ring.CMEvent{Type: cmRouteResolved})
 	case ring.CMListen:
@@ -140,10 +139,32 @@ func (e *Engine) bind(id *cmID, c *call) error {
 	}
 	if id.door = e.parked.take(listenAddr(at)); id.door != nil {
 		id.local = at
-	} else if id.held, id.local, err = holdPort(at); err != nil {
+	} else if !e.overKernel() {
+		err = e.bindOurs(id, at)
+	} else {
+		id.held, id.local, err = holdPort(at)
+	}
+	if err != nil {
 		return err
 	}
 	c.ret = c.buf[:putAddr(c.buf[:sockaddrLen6], id.local)]
+	return nil
+}
+
+// bindOurs is bind on our own stack. A port is taken by listening only: where the program wants any,
+// that begins now, and requests that come before the program listens wait.
+func (e *Engine) bindOurs(id *cmID, at netip.AddrPort) error {
+	if !at.Addr().IsUnspecified() && !e.isOurs(at.Addr()) {
+		return syscall.EADDRNOTAVAIL
+	}
+	id.local = at
+	if at.Port() != 0 {
+		return nil
+	}
+	if err := e.openDoor(id, 0); err != nil {
+		return err
+	}
+	id.local = netip.AddrPortFrom(at.Addr(), id.door.Addr().Port())
 	return nil
 }
 
@@ -186,9 +207,8 @@ func (id *cmID) releasePort() {
 	}
 }
 
-// resolve finds the local address towards a destination: the kernel knows its routes, and asks for
-// nothing on the wire when a datagram socket is connected.
-func (id *cmID) resolve(c *call) error {
+// resolve finds the local address towards a destination.
+func (e *Engine) resolve(id *cmID, c *call) error {
 	n := min(c.arg[1], uint64(len(c.data)))
 	src, err := addrOf(c.data[:n])
 	if err != nil {
@@ -198,16 +218,10 @@ func (id *cmID) resolve(c *call) error {
 	if err != nil || !dst.IsValid() {
 		return syscall.EINVAL
 	}
-	d := net.Dialer{}
-	if src.IsValid() && !src.Addr().IsUnspecified() {
-		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(src.Addr(), 0))
-	}
-	probe, err := d.Dial("udp", dst.String())
+	local, err := e.source(src.Addr(), dst.Addr())
 	if err != nil {
 		return err
 	}
-	local := probe.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
-	_ = probe.Close()
 	id.mu.Lock()
 	id.local, id.remote = netip.AddrPortFrom(local, src.Port()), dst
 	id.mu.Unlock()

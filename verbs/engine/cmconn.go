@@ -32,24 +32,37 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 	if id.listening != nil || id.over {
 		return syscall.EINVAL
 	}
-	if backlog <= 0 || backlog > rnic.BacklogDefault*8 {
-		backlog = rnic.BacklogDefault
-	}
 	if id.door == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
-		defer cancel()
 		id.releasePort()
-		l, err := e.adapter.Listen(ctx, listenAddr(id.local), rnic.ListenOptions{Backlog: backlog})
-		if err != nil {
+		if err := e.openDoor(id, backlog); err != nil {
 			return err
 		}
-		id.door = &doorway{Listener: l}
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	id.local, id.stop = netip.AddrPortFrom(id.local.Addr(), id.door.Addr().Port()), stop
 	id.listening = make(chan struct{})
 	id.told = map[uint64]*cmID{}
+	e.tellLog("listening at %v", id.local)
 	go e.serveListener(ctx, id)
+	return nil
+}
+
+// openDoor makes the id's Listener. id is locked.
+func (e *Engine) openDoor(id *cmID, backlog int) error {
+	if backlog <= 0 || backlog > rnic.BacklogDefault*8 {
+		backlog = rnic.BacklogDefault
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+	defer cancel()
+	addr := listenAddr(id.local)
+	if !e.overKernel() { // a listener of our stack is one of all its addresses
+		addr = ":" + strconv.Itoa(int(id.local.Port()))
+	}
+	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: backlog})
+	if err != nil {
+		return err
+	}
+	id.door = &doorway{Listener: l}
 	return nil
 }
 
@@ -142,6 +155,7 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	go func() {
 		defer cancel()
 		if err := q.rnic.Connect(ctx, addr, param); err != nil {
+			e.tellLog("connecting to %v: %v", addr, err)
 			id.tellFailure(err)
 			return
 		}
@@ -178,9 +192,11 @@ func (id *cmID) established(q *qp, private []byte) {
 	}
 	id.mu.Unlock()
 	id.tell(ev)
+	q.engine.tellLog("connected, %v with %v", q.rnic.LocalAddr(), q.rnic.RemoteAddr())
 	q.rnic.Doorbell() // for what was posted meanwhile
 	go func() {
 		<-q.rnic.Done()
+		q.engine.tellLog("ended, %v with %v: %v", q.rnic.LocalAddr(), q.rnic.RemoteAddr(), q.rnic.Err())
 		id.tell(&ring.CMEvent{Type: cmDisconnected})
 		if id.end != nil {
 			id.end()

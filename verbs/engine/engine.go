@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"fmt"
+	"io"
 	"math/bits"
+	"net/netip"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -16,38 +20,55 @@ type Engine struct {
 	area    *ring.Area
 	wake    *os.File // eventfd
 	adapter *rnic.Adapter
+	addrs   []netip.Prefix // of our own stack; none: the kernel's sockets
+	log     io.Writer      // nil: none
 
 	objects  handles
 	channels channels
 	parked   parking
 	qps      [ring.QPsMax]atomic.Pointer[qp] // by doorbell bit
 	quiet    chan func()                     // run by run, between two looks at the doorbells
+	winding  sync.WaitGroup                  // queue pairs that were destroyed and whose connections have not ended
 }
 
-// Limits of the Adapter.
-const (
-	regionsMax = 1 << 16
-	connsMax   = ring.QPsMax
-	eventsMax  = 4096
-)
-
-// Serve serves the area for as long as the process lives.
-func Serve(area unsafe.Pointer) {
-	e, err := newEngine((*ring.Area)(area))
-	if err != nil {
-		panic(err) // limits are ours
-	}
-	e.run()
+// Host is what an engine stands on.
+type Host struct {
+	Adapter *rnic.Adapter
+	Addrs   []netip.Prefix // of our own stack; none where connections go over the kernel's sockets
+	Log     io.Writer      // where to tell of listeners and connections; nil: nowhere
 }
 
-func newEngine(area *ring.Area) (*Engine, error) {
-	a, err := rnic.Open(rnic.Config{RegionsMax: regionsMax, ConnsMax: connsMax, EventsMax: eventsMax})
+// Limits are those of the Adapter.
+func Limits() rnic.Config {
+	return rnic.Config{RegionsMax: 1 << 16, ConnsMax: ring.QPsMax, EventsMax: 4096}
+}
+
+// Serve serves the area for as long as the process lives, on what open makes. Without that, calls
+// fail as if the device had gone, and standard error says why.
+func Serve(area unsafe.Pointer, open func() (Host, error)) {
+	h, err := open()
 	if err != nil {
-		return nil, err
+		fmt.Fprintf(os.Stderr, "rnicd: %v\n", err)
 	}
-	e := &Engine{area: area, adapter: a, wake: os.NewFile(uintptr(area.WakeFD), "wake"), quiet: make(chan func(), ring.Calls)}
-	go e.tellEvents(a.Events())
-	return e, nil
+	newEngine((*ring.Area)(area), h).run()
+}
+
+// newEngine is an engine on h, which has no Adapter if there is no device.
+func newEngine(area *ring.Area, h Host) *Engine {
+	e := &Engine{
+		area: area, adapter: h.Adapter, addrs: h.Addrs, log: h.Log, wake: os.NewFile(uintptr(area.WakeFD), "wake"), quiet: make(chan func(), ring.Calls),
+	}
+	if h.Adapter != nil {
+		go e.tellEvents(h.Adapter.Events())
+	}
+	return e
+}
+
+// tellLog writes a line for who looks what the program does.
+func (e *Engine) tellLog(format string, args ...any) {
+	if e.log != nil {
+		fmt.Fprintf(e.log, "rnicd: "+format+"\n", args...)
+	}
 }
 
 // looksMax is how often the engine looks in vain before it sleeps. Another look after others have

@@ -35,8 +35,9 @@ func newProgram(t *testing.T) *program {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	require.NoError(t, err)
 	p.area.WakeFD = int32(fd)
-	p.engine, err = newEngine(p.area)
+	adapter, err := rnic.Open(Limits())
 	require.NoError(t, err)
+	p.engine = newEngine(p.area, Host{Adapter: adapter})
 	go p.engine.run()
 	mine, theirs := p.channel()
 	p.events = mine
@@ -165,9 +166,9 @@ func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 // Calls with handles of nothing, or of something else, are refused.
 func TestWrongHandles(t *testing.T) {
 	p := newProgram(t)
-	for op := uint32(0); op <= ring.Adopt+1; op++ {
+	for op := uint32(0); op <= ring.Leave+1; op++ {
 		switch op {
-		case ring.Open, ring.AllocPD, ring.CMCreate, ring.CloseChannel:
+		case ring.Open, ring.AllocPD, ring.CMCreate, ring.CloseChannel, ring.Leave:
 			continue
 		}
 		for _, handle := range []uint64{0, 1 << 40} {

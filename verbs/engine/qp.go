@@ -197,10 +197,11 @@ func (e *Engine) abortQP(c *call) error {
 }
 
 // How long the connection of a destroyed queue pair may take to end in order: the program waits so
-// long, and the rest goes on without it.
+// long, and the rest goes on without it. And how long a program that ends waits for all.
 const (
 	destroyWait = 200 * time.Millisecond
 	lingerMax   = 10 * time.Second
+	leaveWait   = time.Second
 )
 
 // destroyQP ends the connection in order: what was sent last may still be on its way. The rings
@@ -213,7 +214,7 @@ func (e *Engine) destroyQP(c *call) error {
 	q.gone.Store(true)
 	e.whenQuiet(func() { e.qps[q.bit].Store(nil) })
 	ended := make(chan struct{})
-	go q.windUp(ended)
+	e.winding.Go(func() { q.windUp(ended) })
 	select {
 	case <-ended:
 	case <-time.After(destroyWait):
@@ -239,4 +240,27 @@ func (q *qp) windUp(ended chan<- struct{}) {
 	q.rcq.release()
 	q.sends.release()
 	q.recvs.release()
+}
+
+// leave is the end of the program. The kernel ends its sockets in order without us; connections of our
+// own stack have a moment for that.
+func (e *Engine) leave() {
+	if e.overKernel() {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.winding.Wait()
+		for i := range e.qps {
+			if q := e.qps[i].Load(); q != nil && q.rnic.State() != rnic.Idle {
+				q.rnic.Disconnect()
+				<-q.rnic.Done()
+			}
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(leaveWait):
+	}
 }

@@ -152,6 +152,7 @@ const (
 	FreeMW
 	CloseChannel
 	Adopt
+	Leave
 )
 
 // CMEvent is an event of the connection manager.

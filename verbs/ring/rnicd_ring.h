@@ -139,6 +139,7 @@ enum rv_call_op {
 	RV_FREE_MW,      /* mw */
 	RV_CLOSE_CHANNEL, /* channel */
 	RV_ADOPT,        /* id of a connection request, channel, cookie: events about it go there from now on */
+	RV_LEAVE,        /* the program ends: what still goes on has a moment to end in order */
 };
 
 /* An event of the connection manager, one datagram. */

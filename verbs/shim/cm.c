@@ -64,6 +64,15 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	free(ch);
 }
 
+/*
+ * The rsockets of Debian's librdmacm call these functions, as any program does, but read two things
+ * out of an object that they take for their own library's: behind the pointer right after the
+ * rdma_cm_id, how deep queues may be, which is this number wherever they look; and whether the id's
+ * calls wait.
+ */
+#define LIMIT8 4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096
+static const uint32_t limits[64] = { LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8 };
+
 struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps)
 {
 	struct rv_id *i = calloc(1, sizeof *i);
@@ -75,6 +84,7 @@ struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum 
 		free(i);
 		return NULL;
 	}
+	i->limits = limits;
 	i->id.channel = channel;
 	i->id.context = context;
 	i->id.ps = ps;

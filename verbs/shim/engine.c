@@ -218,3 +218,10 @@ void rv_ring(uint32_t bit)
 		__atomic_fetch_or(&rv_area->summary, 1ull << bit / 64, __ATOMIC_SEQ_CST);
 	wake_engine();
 }
+
+/* The program ends, by exit or from main. */
+__attribute__((destructor)) static void leave(void)
+{
+	if (load_acquire(&loaded) == 1 && load_relaxed(alive))
+		rv_call1(RV_LEAVE, 0);
+}

@@ -182,10 +182,6 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 
 	if (!l->sync)
 		return rv_fail(EINVAL);
-	if (listen->event) {
-		rdma_ack_cm_event(listen->event);
-		listen->event = NULL;
-	}
 	if (rdma_get_cm_event(listen->channel, &event))
 		return -1;
 	if (event->status || event->event != RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -194,7 +190,7 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 		return rv_fail(error);
 	}
 	i = event->id;
-	listen->event = event; /* the request's private data is there until the next */
+	i->event = event; /* until the next call; the request's private data is there */
 	if (l->qp_attr) {
 		struct ibv_qp_init_attr attr = *l->qp_attr;
 

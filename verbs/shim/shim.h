@@ -206,8 +206,13 @@ struct rv_event_channel {
 
 struct rv_id {
 	struct rdma_cm_id id; /* first: id->qp and the like are the program's to read */
+	/* What the rsockets of librdmacm 44 read of it, where they do: see limits in cm.c. */
+	const uint32_t *limits;
+	uint64_t unused[3];
+	int sync; /* its calls wait for their events */
+
 	uint64_t handle, cookie;
-	bool sync, own_pd, bound, listening, connected, own_cqs;
+	bool own_pd, bound, listening, connected, own_cqs;
 	uint32_t backlog_events;
 	uint8_t responder_resources, initiator_depth; /* of the request */
 	struct rv_acks acks;
@@ -216,6 +221,8 @@ struct rv_id {
 	struct ibv_qp_init_attr *qp_attr;
 	struct ibv_pd *qp_pd;
 };
+
+_Static_assert(offsetof(struct rv_id, sync) == sizeof(struct rdma_cm_id) + 32, "as rsockets have it");
 
 #define to_context(c) container(c, struct rv_context, verbs.context)
 #define to_pd(p) ((struct rv_pd *)(p))

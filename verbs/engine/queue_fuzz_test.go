@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/verbs/ring"
+)
+
+// Whatever stands in a ring and at its head: a request is never longer than what is there and than what the queue may have, and reading
+// ends. The first octets are the tail, and how the program changes an entry while it is read.
+func FuzzHostileQueue(f *testing.F) {
+	f.Add([]byte{5, 0, 0, 0, 1})
+	f.Add(append([]byte{16, 0, 0, 0, 0}, make([]byte, 4*ring.EntryLen)...))
+	f.Add([]byte{255, 255, 255, 255, 7})
+	for _, fields := range []ring.WQE{
+		{Op: ring.OpSend, Flags: ring.Inline, Local: ring.SGE{Length: 64}},
+		{Op: ring.OpSend, Flags: ring.Inline, Local: ring.SGE{Length: 1<<32 - 1}},
+		{Op: ring.OpWriteImmediate, More: 3},
+		{Op: ring.OpFetchAdd, More: 255},
+	} {
+		e := (*[ring.EntryLen]byte)(unsafe.Pointer(&fields))[:]
+		f.Add(append([]byte{4, 0, 0, 0, 3}, append(e, e...)...))
+	}
+	const depth, sgeMax, inlineMax = 4, 4, 64
+	f.Fuzz(func(t *testing.T, data []byte) {
+		q, err := newQueue(depth, sgeMax, inlineMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.release()
+		var head [5]byte
+		entries := data[copy(head[:], data):]
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&q.entries[0])), len(q.entries)*ring.EntryLen), entries)
+		tail := binary.LittleEndian.Uint32(head[:])
+		atomic.StoreUint32(&q.shared.Tail, tail)
+		for range 2 * len(q.entries) {
+			n := q.peek()
+			if n == 0 {
+				return
+			}
+			if there := tail - q.head; n > there || there > uint32(len(q.entries)) {
+				t.Fatalf("%d entries of %d", n, there)
+			}
+			if len(q.wr.Inline) > inlineMax || 1+len(q.wr.List) > sgeMax {
+				t.Fatalf("%d octets inline, %d ranges", len(q.wr.Inline), 1+len(q.wr.List))
+			}
+			if i := int(head[4]) % len(q.entries); len(entries) > i {
+				q.entries[i].Flags, q.entries[i].More = entries[i], head[4] // what is in hand is a copy
+			}
+			q.immediate()
+			q.taken(n)
+		}
+		t.Fatal("reading does not end")
+	})
+}

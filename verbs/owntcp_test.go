@@ -1,0 +1,88 @@
+package verbs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
+)
+
+// runOn is run over our own TCP, on the device that the flags name.
+func (l *lab) runOn(flags, need string, args ...string) *netlab.Process {
+	l.t.Helper()
+	if _, err := exec.LookPath(args[0]); err != nil {
+		skip.Missing(l.t, "needs %s, of Debian's package %s", args[0], need)
+	}
+	all := append([]string{"run", "--verbose"}, strings.Fields(flags)...)
+	return l.Start(l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append(append(all, "--"), args...)...))
+}
+
+// tapFlags are a TAP with the kernel at the other side.
+const tapFlags = "--pmd tap --no-dad --host-addr 10.9.0.1/24 --addr 10.9.0.2/24"
+
+// A program over our own TCP on a TAP, the other over the kernel's sockets at its other side. Either may be the
+// server.
+func TestOwnTCPOnTAP(t *testing.T) {
+	for _, x := range []struct{ name, server, client, want string }{
+		{"rping", "rping -s -v -V -C 5", "rping -c -v -V -C 5 -a 10.9.0.2", `^ping data: rdma-ping-4:`},
+		{"ib_write_bw", "ib_write_bw -R -F -n 200", "ib_write_bw -R -F -n 200 10.9.0.2", `^ 65536 +200 `},
+		{"ib_send_lat", "ib_send_lat -R -F -n 200", "ib_send_lat -R -F -n 200 10.9.0.2", `^ 2 +200 `},
+		{"ucmatose", "ucmatose", "ucmatose -s 10.9.0.2", `^return status 0$`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l := newLab(t)
+			server := l.runOn(tapFlags, "rdmacm-utils", strings.Fields(x.server)...)
+			server.Expect(t, 1, "^rnicd: listening at ")
+			client := l.run("rdmacm-utils", strings.Fields(x.client)...)
+			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
+		})
+	}
+	t.Run("client", func(t *testing.T) {
+		l := newLab(t)
+		server := l.run("rdmacm-utils", "rping", "-s", "-v", "-C", "5", "-a", "0.0.0.0")
+		l.untilListening(rpingPort)
+		client := l.runOn(tapFlags, "rdmacm-utils", "rping", "-c", "-v", "-C", "5", "-a", "10.9.0.1")
+		require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+		require.Equal(t, 0, server.Wait(t), "server:\n%s", server)
+	})
+}
+
+// Two programs, each with our own TCP, on a cable of shared memory.
+func TestOwnTCPOnMemif(t *testing.T) {
+	for _, x := range []struct{ name, server, client, want string }{
+		{"rping", "rping -s -v -V -C 5", "rping -c -v -V -C 5 -a 10.9.0.1", `^ping data: rdma-ping-4:`},
+		{"ib_write_bw", "ib_write_bw -R -F -n 200", "ib_write_bw -R -F -n 200 10.9.0.1", `^ 65536 +200 `},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l := newLab(t)
+			socket := filepath.Join(t.TempDir(), "memif")
+			server := l.runOn("--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket "+socket, "rdmacm-utils", strings.Fields(x.server)...)
+			server.Expect(t, 1, "^rnicd: listening at ")
+			client := l.runOn("--pmd memif --no-dad --addr 10.9.0.2/24 --socket "+socket, "rdmacm-utils", strings.Fields(x.client)...)
+			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
+		})
+	}
+}
+
+// What cannot be is told before the program starts; and by a program that is started without rnicd, when it looks for its device.
+func TestWrongEnvironment(t *testing.T) {
+	l := newLab(t)
+	p := l.runOn("--pmd tap --addr 10.9.0.2", "ibverbs-utils", "ibv_devinfo")
+	require.NotZero(t, p.Wait(t))
+	p.Expect(t, 1, `RNICD_ADDRESSES: "10.9.0.2": want an address with its prefix length`)
+	cmd := exec.Command("ibv_devinfo")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"), "RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=1")
+	p = l.Start(t, cmd)
+	require.NotZero(t, p.Wait(t))
+	p.Expect(t, 1, `rnicd: RNICD_MTU: 1: want 576 to `)
+}
