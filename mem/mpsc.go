@@ -42,9 +42,7 @@ func NewMPSC[T any](backing []MPSCSlot[T]) *MPSC[T] {
 	if n < 2 || n&(n-1) != 0 {
 		panic(fmt.Sprintf("mem: MPSC of %d elements, must be a power of two above 1", n))
 	}
-	for i := range backing {
-		backing[i].seq.Store(0)
-	}
+	clear(backing)
 	return &MPSC[T]{slots: backing, mask: uint64(n - 1), scrub: hasPointers(reflect.TypeFor[T]())}
 }
 
