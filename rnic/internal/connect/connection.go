@@ -18,7 +18,7 @@ type Connection struct {
 	Host      *Host
 	Transport transport.Conn
 	transport.Memory
-	reserve   *mpa.Reserve // that it shares with other connections; nil: its memory is its own
+	shared    *qp.Shared // with other connections; nil: its memory is its own
 	phase     phase
 	initiator bool
 	Responder *Responder // of a Responder
@@ -67,7 +67,7 @@ func newConnection(h *Host) *Connection {
 func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.PollerConn) {
 	c := newConnection(h)
 	u := transport.NewPollerConn(p.Poller, p.Reader, c)
-	c.Transport, c.Memory, c.reserve = u, u.Memory(), &p.reserve
+	c.Transport, c.Memory, c.shared = u, u.Memory(), p.shared
 	return c, u
 }
 

@@ -65,8 +65,8 @@ type StartOptions struct {
 
 	Reader  *mem.Reader
 	Pool    *mem.Pool
-	BufsMax int // Bufs that it may keep for reassembly
-	Reserve *mpa.Reserve
+	BufsMax int     // Bufs that it may keep for reassembly
+	Shared  *Shared // nil: what it needs is its own
 
 	DropBadCRC bool
 	PackFull   bool

@@ -24,7 +24,7 @@ type sendHalf struct {
 	size    uint32 // octets of its message
 	held    bool   // it waits for Responses to requests before it
 	noMore  bool   // it needs a Response, and the peer has closed its half: nothing from it on is sent
-	batch   batch  // completions of this Pull
+	batch   *batch // completions of this Pull: empty between two calls
 
 	gatherRoom
 	from      source // of the octets of the message that is being cut
@@ -61,6 +61,11 @@ func (s *sendHalf) start(q *Engine, o *StartOptions) {
 	s.seg.Init(ag.Version)
 	s.version = ag.Version
 	s.enabled = o.Opened
+	if o.Shared != nil {
+		s.batch = &o.Shared.sends
+	} else {
+		s.batch = new(batch)
+	}
 	if o.PackFull {
 		s.packFull = true
 		s.staged = make([]byte, 0, o.EMSS)

@@ -192,7 +192,7 @@ func (u *PollerConn) EnterFull(int) {}
 
 func (u *PollerConn) Memory() Memory {
 	pool := u.poller.Pool()
-	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: aheadMax, Spare: u.poller.Budget().Spare}
+	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: AheadMax, Spare: u.poller.Budget().Spare}
 }
 
 // Short asks for Bufs where they are short: the Poller may end connections of late peers
