@@ -1,14 +1,10 @@
 package bench
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/bench/yard"
 	"github.com/rnicd/rnicd/rnic"
@@ -186,68 +182,40 @@ func echoing(y *yardstick, n int) *yard.Contender {
 
 // startupsPart is connections with MPA's start-up, opened and aborted, both ends on one core.
 func startupsPart(y *yardstick) {
-	g := newCable(y, cable{mtu: 1500, manual: true})
-	ctx := context.Background()
-	l, err := g.server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
-	require.NoError(y, err)
-	defer l.Close()
-	hosts := [2]*host{g.server, g.client}
-	var opt [2]rnic.QPOptions
-	for i, h := range hosts {
-		opt[i].PD = h.dev.AllocPD()
-		cq, err := h.dev.CreateCQ(1 << 16)
-		require.NoError(y, err)
-		opt[i].SendCQ, opt[i].RecvCQ, opt[i].SendDepth, opt[i].RecvDepth = cq, cq, 1, 1
+	var all []*yard.Contender
+	for _, n := range []int{1, 32, 256} {
+		all = append(all, starting(y, n))
 	}
-	private := []byte("who I am")
-	one := func() error {
-		var qps [2]*rnic.QueuePair
-		for i, h := range hosts {
-			if qps[i], err = h.dev.CreateQP(opt[i]); err != nil {
-				return err
-			}
+	s := y.take(all...)
+	best := s[0]
+	for _, x := range s {
+		if x.Best() > best.Best() {
+			best = x
 		}
-		if err := qps[1].StartConnect(ctx, "10.9.0.1:7174", rnic.ConnParam{PrivateData: private}); err != nil {
-			return err
-		}
-		for qps[1].State() != rnic.RTS {
-			g.turn()
-			if req := l.Poll(); req != nil {
-				if !bytes.Equal(req.PrivateData(), private) {
-					return errors.New("private data is not what was sent")
-				}
-				if err := req.Accept(ctx, qps[0], rnic.ConnParam{}); err != nil {
-					return err
-				}
-			}
-			if qps[1].State() == rnic.Closed {
-				return qps[1].Err()
-			}
-		}
-		qps[1].Abort()
-		qps[0].Abort()
-		for qps[0].State() != rnic.Closed || qps[1].State() != rnic.Closed {
-			g.turn()
-		}
-		return nil
+		y.row(x.Name, "1/s", yard.Goal{}, yard.Rate(x, 1), "")
 	}
-	var failed error
-	done := 0
-	s := y.take(&yard.Contender{
-		Name: "start-ups", Unit: "connections/s", Left: func(s *yard.Slice) {
-			for !s.Over() && failed == nil {
-				if failed = one(); failed == nil {
-					s.Did(1)
-					done++
+	y.row("start-ups (TCP and MPA) a core, both ends on it", "1/s", atLeast(150_000), yard.Rate(best, 1), "the fastest of these; QueuePairs made and destroyed")
+}
+
+func starting(y *yardstick, outstanding int) *yard.Contender {
+	st := newStarts(y, outstanding)
+	return &yard.Contender{
+		Name: fmt.Sprintf("start-ups, %d at once", outstanding), Unit: "connections/s", Resume: st.g.clock.resume, Pause: st.g.clock.pause,
+		Left: func(s *yard.Slice) {
+			for from := st.made; !s.Over() && st.failed == nil; {
+				st.step()
+				if st.made > from {
+					s.Did(float64(st.made - from))
+					from = st.made
 				}
 			}
 		},
 		Check: func() error {
-			if done == 0 {
-				failed = errors.Join(failed, errors.New("no connection was made"))
+			st.g.clock.resume()
+			if st.made == 0 {
+				return errors.Join(st.failed, errors.New("no connection was made"))
 			}
-			return failed
+			return st.failed
 		},
-	})
-	y.row("start-ups (TCP and MPA) a core, both ends on it", "1/s", atLeast(150_000), yard.Rate(s[0], 1), "one after the other, QueuePairs made and destroyed")
+	}
 }
