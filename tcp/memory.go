@@ -21,9 +21,12 @@ type Memory struct {
 	sackSteps uint64
 }
 
+// RecordsRun is how many records a Conn with something in flight has at least.
+const RecordsRun = 8
+
 // Runs begin with this many and grow fourfold.
 const (
-	recordsMin = 8
+	recordsMin = RecordsRun
 	spansMin   = 4
 	growth     = 4
 )
