@@ -71,21 +71,19 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	dc := ddp.StreamConfig{
 		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version, PendingMax: pendingMax(o.EMSS),
 	}
-	if r.common = o.Shared; r.common == nil {
-		r.batch = new(batch)
-	}
-	if s := o.Shared; s != nil {
+	r.common = o.Shared
+	if s := o.Shared; s == nil {
+		r.batch, r.list, r.ranges = new(batch), make([]SGE, q.SGEMax-1), make([]ddp.Range, q.SGEMax)
+	} else {
+		r.batch, r.list, r.ranges = &s.recvs, s.list[:], s.ranges[:]
 		r.room = s.room()
 		mc.Reserve, mc.Scratch, mc.Room = &s.reserve, s.pieces, r.room
-		r.batch = &s.recvs
 		if dc.PendingMax <= s.pending.PendingMax() {
 			dc.Pending = s.pending
 		}
 	}
 	r.rx.Init(mc)
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
-	r.list = make([]SGE, q.SGEMax-1)
-	r.ranges = make([]ddp.Range, q.SGEMax)
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}

@@ -62,9 +62,9 @@ func (s *sendHalf) start(q *Engine, o *StartOptions) {
 	s.version = ag.Version
 	s.enabled = o.Opened
 	if o.Shared != nil {
-		s.batch = &o.Shared.sends
+		s.batch, s.parts = &o.Shared.sends, o.Shared.parts[:1]
 	} else {
-		s.batch = new(batch)
+		s.batch, s.parts = new(batch), make([][]byte, 1, 1+q.SGEMax)
 	}
 	if o.PackFull {
 		s.packFull = true

@@ -13,8 +13,12 @@ type Shared struct {
 	pending *ddp.PendingMemory // messages placed ahead of a gap
 	rooms   []*mpa.Room        // given back by engines that are over
 	bufsMax int                // of these
-	sends   batch              // of the engine that is called
-	recvs   batch
+
+	// Of the engine that is called.
+	sends, recvs batch
+	parts        [1 + SGEMaxLimit][]byte // gatherRoom.parts
+	list         [SGEMaxLimit - 1]SGE    // recvHalf.list
+	ranges       [SGEMaxLimit]ddp.Range  // recvHalf.ranges
 }
 
 // NewShared makes what engines share whose segments have up to emssMax octets, and which keep up to

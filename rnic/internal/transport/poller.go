@@ -28,10 +28,10 @@ type PollerConn struct {
 	givenUp   bool // by Abort, while that was so
 }
 
-// NewPollerConn makes a PollerConn that has no connection yet: Dial, Established or TakeOver brings
-// it. reader is of all placements on p's goroutine. Any goroutine.
-func NewPollerConn(p *stack.Poller, reader *mem.Reader, up Upper) *PollerConn {
-	return &PollerConn{up: up, reader: reader, poller: p}
+// Init makes u a PollerConn that has no connection yet: Dial, Established or TakeOver brings it.
+// reader is of all placements on p's goroutine. Any goroutine.
+func (u *PollerConn) Init(p *stack.Poller, reader *mem.Reader, up Upper) {
+	u.up, u.reader, u.poller = up, reader, p
 }
 
 // What the stack calls, on the Poller's goroutine.
