@@ -112,12 +112,14 @@ func connectionsPart(y *yardstick) {
 	case y.full:
 		many, goal, size = 1_000_000, atMost(1.5), atMost(1024)
 	}
-	octets := idleOctets(y, many)
+	octets, took := idleOctets(y, many)
 	note := ""
 	if !y.full {
 		note = "the goal is about 1,000,000: make bench"
 	}
 	y.row(fmt.Sprintf("memory of an end, %d connections", many), "octets", size, yard.Value{Best: octets, Median: octets, Low: octets, High: octets, Slices: 1}, note)
+	rate := float64(many) / took.Seconds()
+	y.row(fmt.Sprintf("connections set up a second of processor time, %d", many), "1/s", yard.Goal{}, yard.Value{Best: rate, Median: rate, Low: rate, High: rate, Slices: 1}, "TCP, both ends on one core, the collector's time too")
 	runtime.GC()
 	s := y.take(echoing(y, 32), echoing(y, many))
 	y.row(fmt.Sprintf("a segment among %d connections to among 32", many), "x", goal, yard.Ratio(s[0], s[1]), note)
