@@ -12,6 +12,17 @@ func (p *Poller) expireTimers() int {
 	return p.expire() + p.expireSyns()
 }
 
+// arrive begins a Turn: it reads the clock, and takes note of for how long the Poller has not
+// looked. A sleep that it chose does not count, until when it wanted to be back.
+func (p *Poller) arrive() {
+	here := max(p.now, p.backAt)
+	p.now = p.clock()
+	p.away = p.now - here
+}
+
+// sleeps says that the Poller chooses to be back at a time or before.
+func (p *Poller) sleeps(until int64) { p.backAt = until }
+
 // expire serves due timers and returns how many there were.
 func (p *Poller) expire() int {
 	p.timers.advance(p.now)
@@ -26,6 +37,9 @@ func (p *Poller) expire() int {
 		}
 		c := &p.slab.conns[i]
 		p.timers.remove(i)
+		if p.away >= awayMin {
+			c.tcp.Excuse(p.now, p.away)
+		}
 		if at := c.due(); at > p.now {
 			p.timers.arm(i, at)
 			continue

@@ -55,3 +55,88 @@ func TestTimersDoNotWaitForLong(t *testing.T) {
 	}
 	l.stop()
 }
+
+// unanswered is a lab in which a has sent segments that b has not read, and a loss probe waits for
+// their ACK.
+func unanswered(t *testing.T) (l *lab, u *peer) {
+	l = newLab(t, nil)
+	u, _ = l.open()
+	u.send(4 * u.conn.EMSS())
+	for u.sent < u.toSend {
+		l.a.Turn()
+	}
+	require.Equal(t, l.now+ms, u.conn.tcp.Deadline(), "the probe")
+	return l, u
+}
+
+// What keeps a Poller away for longer than a loss probe waits often keeps its peer's away, too. It
+// sends nothing again before it has waited for the ACK while it was there.
+func TestPauseOfBothPollersCostsNothing(t *testing.T) {
+	for _, pause := range []int64{ms + 1, 3 * ms, 30 * ms, 300 * ms} {
+		l, u := unanswered(t)
+		for range 3 { // and again, before the peer is back
+			l.now += pause
+			l.a.Turn()
+			l.now += 10_000
+			l.a.Turn()
+		}
+		require.Zero(t, u.conn.Stats().Retransmits)
+		l.turns()
+		require.Equal(t, u.toSend, u.acked)
+		require.Zero(t, u.conn.Stats().Retransmits)
+		l.stop()
+	}
+}
+
+// A probe that was put off waits for what was left of its time, and not for ever where the Poller is away between any two Turns.
+func TestProbeGoesAfterPauses(t *testing.T) {
+	l, u := unanswered(t)
+	for range 50 {
+		l.now += 10_000
+		l.a.Turn()
+	}
+	l.now += 20 * ms
+	l.a.Turn()
+	for range 49 {
+		l.now += 10_000
+		l.a.Turn()
+	}
+	require.Zero(t, u.conn.Stats().Retransmits, "half of its time was left")
+	l.now += 10_000
+	l.a.Turn()
+	require.EqualValues(t, 1, u.conn.Stats().LossProbes)
+	l.turns()
+	l.stop()
+
+	l, u = unanswered(t)
+	began := l.now
+	for u.conn.Stats().LossProbes == 0 {
+		l.now += ms - 1000
+		l.a.Turn()
+		require.LessOrEqual(t, l.now-began, 8*ms)
+	}
+	require.Zero(t, u.conn.Stats().Timeouts)
+	l.turns()
+	l.stop()
+}
+
+// A Poller that slept until the probe was due was not away, however long it slept, nor one that
+// has something to do in every Turn.
+func TestProbeIsNotPutOffBySleep(t *testing.T) {
+	l, u := unanswered(t)
+	due := u.conn.tcp.Deadline()
+	l.a.sleeps(due)
+	l.now = due + awayMin/2
+	l.a.Turn()
+	require.EqualValues(t, 1, u.conn.Stats().LossProbes)
+	l.turns()
+	l.stop()
+
+	l, u = unanswered(t)
+	for end := l.now + ms + awayMin; l.now < end; l.now += awayMin - 1000 {
+		l.a.Turn()
+	}
+	require.EqualValues(t, 1, u.conn.Stats().LossProbes)
+	l.turns()
+	l.stop()
+}

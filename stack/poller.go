@@ -24,6 +24,8 @@ type Poller struct {
 	pool      *mem.Pool
 	clock     func() int64
 	now       int64
+	away      int64 // for how long nobody looked before now
+	backAt    int64 // until when it was to sleep
 	mac       inet.MAC
 	host      hostState
 	secret    secret
@@ -144,7 +146,11 @@ func (p *Poller) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.Stop)()
 	w := waiter{idle: p.cfg.Idle}
 	w.prepare()
-	turn, deadline := p.Turn, func() (now, at int64) { return p.now, p.Deadline() }
+	turn, deadline := p.Turn, func() (now, at int64) {
+		at = p.Deadline()
+		p.sleeps(min(at, p.now+p.rouser.maxNs))
+		return p.now, at
+	}
 	for !p.stopped {
 		if p.Turn() > 0 {
 			w.busy(p.now)
@@ -154,8 +160,11 @@ func (p *Poller) Run(ctx context.Context) error {
 			} else {
 				w.busy(p.now)
 			}
-		} else if !p.stopped && w.idle != IdleSpin && w.wait(p.now, p.Deadline()) {
-			p.n.Sleeps++
+		} else if !p.stopped && w.idle != IdleSpin {
+			if at := p.Deadline(); w.wait(p.now, at) {
+				p.sleeps(min(at, p.now+sleepMaxNs))
+				p.n.Sleeps++
+			}
 		}
 	}
 	return nil
@@ -168,7 +177,7 @@ func (p *Poller) Turn() int {
 	if p.stopped {
 		return 0
 	}
-	p.now = p.clock()
+	p.arrive()
 	p.tx.blocked = false
 	work := p.drainControl()
 	work += p.drainDoorbells()

@@ -29,6 +29,7 @@ const (
 	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
 	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
+	awayMin            = 100_000 // ns between two Turns: more than one with much to do takes
 
 	// So many receive bursts are taken in one Turn while full ones come, and so many transmit
 	// bursts are shared by its few senders. A connection is answered once a Turn: where frames wait

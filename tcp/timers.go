@@ -14,6 +14,7 @@ type timers struct {
 	kind     timerKind // of rtxAt
 	probes   uint8     // zero-window probes since the window closed
 	expiries uint8     // of the retransmission timer since there was progress
+	excused  uint8     // how often the loss probe at rtxAt was put off
 	synTries uint16    // first and by timer, saturating
 	synSends uint8
 	synLate  bool // SynLeft was called
@@ -156,7 +157,7 @@ func (c *Conn) armLoss(now int64) {
 			t.kind, t.rtxAt = timerReorder, reoAt
 		}
 	} else if c.due&dueLossProbe == 0 && c.mayProbe() {
-		t.kind, t.rtxAt = timerLossProbe, min(now+c.pto(), t.rtoAt)
+		t.kind, t.rtxAt, t.excused = timerLossProbe, min(now+c.pto(), t.rtoAt), 0
 	}
 }
 

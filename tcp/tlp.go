@@ -51,6 +51,25 @@ func (c *Conn) mayProbe() bool {
 	return c.sent.sackedRecs == 0 && c.sent.lost == 0
 }
 
+// excusesMax bounds how often one probe is put off. It then waits for what was left of its time,
+// a PTO at most.
+const excusesMax = 3
+
+// Excuse puts off a loss probe that came due in the away nanoseconds up to now, in which the caller
+// looked at nothing: time in which nobody waits for an ACK does not count as waiting for it. What
+// keeps one end's Poller away, the machine's host or other threads, often keeps the peer's away as
+// well, so that no ACK need have come meanwhile. Call it after what has come was read, before
+// Expire. A late retransmission timer is not put off: nobody is away for that long by chance.
+func (c *Conn) Excuse(now, away int64) {
+	t := &c.timers
+	if t.kind != timerLossProbe || t.rtxAt >= now || t.rtxAt <= now-away || t.excused >= excusesMax {
+		return
+	}
+	t.excused++
+	t.rtxAt += away
+	t.rtoAt = max(t.rtoAt, t.rtxAt)
+}
+
 // probeDue handles the PTO: Next sends the probe, and the timer is the retransmission timer again.
 func (c *Conn) probeDue(now int64) {
 	p := &c.tlp

@@ -5,6 +5,9 @@
 //
 //   - with 2 copies, as over a NIC whose DMA costs no core anything, and as over pmd/wire without copying
 //   - with 4, two of them standing for the DMA of both ends, as pmd/wire makes them
+//
+// How that is done best depends on the machine: whether a copy and the CRC are one pass or two, how
+// many buffers there are, how many are published together. Best tries (best.go).
 package floor
 
 import (
@@ -14,7 +17,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/rnicd/rnicd/bench/yard"
 	"github.com/rnicd/rnicd/crc32c"
@@ -33,7 +35,26 @@ type Config struct {
 	Copies  int // 2 or 4
 	Slots   int // buffers on their way, a power of two
 	Burst   int // of them published together, at most burstMax
+	Own     int // with 4 copies: buffers of each side's own, a power of two
+	Ways
 }
+
+// Ways are where the CRC is computed. The zero value is a pass of its own at both ends.
+type Ways struct {
+	Send bool // with the copy out of the source
+	Recv Recv
+}
+
+// Recv says with which copy of the receiver the CRC is computed.
+type Recv uint8
+
+const (
+	Apart Recv = iota // with none: after the first of two, before the last
+	First             // with the first of two
+	Last              // with the last: octets are copied out before the verdict
+)
+
+func (r Recv) String() string { return [...]string{"apart", "first", "last"}[r] }
 
 // slot is a buffer on its way.
 type slot struct{ at, n, crc uint32 }
@@ -63,8 +84,9 @@ type side struct {
 // New makes a Floor.
 func New(cfg Config) (*Floor, error) {
 	if cfg.Copies != 2 && cfg.Copies != 4 || cfg.Payload < 1 || cfg.Payload > sourceBytes ||
-		bits.OnesCount(uint(cfg.Slots)) != 1 || cfg.Burst < 1 || cfg.Burst > min(burstMax, cfg.Slots) {
-		return nil, fmt.Errorf("floor: %+v: want 2 or 4 copies, a payload up to %d, a power of two of slots, a burst up to %d of them", cfg, sourceBytes, burstMax)
+		bits.OnesCount(uint(cfg.Slots)) != 1 || cfg.Burst < 1 || cfg.Burst > min(burstMax, cfg.Slots) ||
+		cfg.Copies == 4 && bits.OnesCount(uint(cfg.Own)) != 1 || cfg.Copies == 2 && cfg.Recv == First {
+		return nil, fmt.Errorf("floor: %+v: want 2 or 4 copies, a payload up to %d, powers of two of slots and of own buffers, a burst up to %d of them", cfg, sourceBytes, burstMax)
 	}
 	// An odd number of lines, as in pmd/wire.
 	f := &Floor{cfg: cfg, stride: ((cfg.Payload+lineBytes-1)/lineBytes | 1) * lineBytes}
@@ -78,7 +100,7 @@ func New(cfg Config) (*Floor, error) {
 	f.left.memory, f.right.memory = make([]byte, sourceBytes), make([]byte, sourceBytes)
 	_, _ = source.Read(f.left.memory) // never fails
 	if cfg.Copies == 4 {
-		f.left.bufs, f.right.bufs = make([]byte, cfg.Slots*f.stride), make([]byte, cfg.Slots*f.stride)
+		f.left.bufs, f.right.bufs = make([]byte, cfg.Own*f.stride), make([]byte, cfg.Own*f.stride)
 	}
 	return f, nil
 }
@@ -98,7 +120,7 @@ func (s *side) piece(n int) []byte {
 
 // buf is the side's next buffer of its own.
 func (f *Floor) buf(s *side, n int) []byte {
-	s.next = (s.next + 1) & uint32(f.cfg.Slots-1)
+	s.next = (s.next + 1) & uint32(f.cfg.Own-1)
 	return f.octets(s.bufs, s.next, n)
 }
 
@@ -114,21 +136,28 @@ func (f *Floor) Left(s *yard.Slice) {
 			at := f.free[len(f.free)-1-i]
 			from := f.left.piece(f.cfg.Payload)
 			to := f.octets(f.shared, at, len(from))
-			crc := uint32(0)
+			first := to
 			if f.cfg.Copies == 4 {
-				buf := f.buf(&f.left, len(from))
-				copy(buf, from)
-				crc = crc32c.Update(0, buf)
-				copy(to, buf)
-			} else {
-				copy(to, from)
-				crc = crc32c.Update(0, to)
+				first = f.buf(&f.left, len(from))
+			}
+			crc := copyCRC(f.cfg.Send, first, from)
+			if f.cfg.Copies == 4 {
+				copy(to, first)
 			}
 			*f.ring.Reserve(i) = slot{at, uint32(len(from)), crc}
 		}
 		f.free = f.free[:len(f.free)-n]
 		f.ring.Publish(n)
 	}
+}
+
+// copyCRC copies from to to and returns the CRC, in one pass or in two.
+func copyCRC(one bool, to, from []byte) uint32 {
+	if one {
+		return crc32c.Copy(0, to, from)
+	}
+	copy(to, from)
+	return crc32c.Update(0, to)
 }
 
 // takeBack makes slots free that came back.
@@ -150,15 +179,9 @@ func (f *Floor) Right(s *yard.Slice) {
 		}
 		for i, c := range slots[:n] {
 			from := f.octets(f.shared, c.at, int(c.n))
-			if f.cfg.Copies == 4 {
-				buf := f.buf(&f.right, len(from))
-				copy(buf, from)
-				from = buf
-			}
-			if crc32c.Update(0, from) != c.crc {
+			if f.receive(f.right.piece(f.cfg.Payload), from) != c.crc {
 				f.failed = errors.New("floor: a CRC is wrong")
 			}
-			copy(f.right.piece(f.cfg.Payload), from)
 			back[i] = c.at
 			done += len(from)
 		}
@@ -168,6 +191,26 @@ func (f *Floor) Right(s *yard.Slice) {
 			done = 0
 		}
 	}
+}
+
+// receive copies from out to to and returns the CRC.
+func (f *Floor) receive(to, from []byte) (crc uint32) {
+	if f.cfg.Copies == 4 {
+		buf := f.buf(&f.right, len(from))
+		if f.cfg.Recv == First {
+			crc = crc32c.Copy(0, buf, from)
+			copy(to, buf)
+			return crc
+		}
+		copy(buf, from)
+		from = buf
+	}
+	if f.cfg.Recv == Last {
+		return crc32c.Copy(0, to, from)
+	}
+	crc = crc32c.Update(0, from)
+	copy(to, from)
+	return crc
 }
 
 // Check moves one source more, and says whether what was moved is what was sent.
@@ -189,31 +232,4 @@ func (f *Floor) Check() error {
 // Contender is f under a name.
 func (f *Floor) Contender(name string) *yard.Contender {
 	return &yard.Contender{Name: name, Unit: "octets/s", Left: f.Left, Right: f.Right, Check: f.Check}
-}
-
-// Best tries working sets and bursts for a payload, in turns, and returns the fastest.
-func Best(crew *yard.Crew, payload, copies, turns int, length time.Duration) (Config, error) {
-	var cfgs []Config
-	var all []*yard.Contender
-	for _, slots := range []int{16, 32, 64, 128, 512} {
-		for _, burst := range []int{4, 16} {
-			cfg := Config{payload, copies, slots, burst}
-			f, err := New(cfg)
-			if err != nil {
-				return cfg, err
-			}
-			cfgs, all = append(cfgs, cfg), append(all, f.Contender(fmt.Sprint(cfg)))
-		}
-	}
-	series, err := crew.Take(turns, length, all...)
-	if err != nil {
-		return Config{}, err
-	}
-	best := 0
-	for i, s := range series {
-		if s.Best() > series[best].Best() {
-			best = i
-		}
-	}
-	return cfgs[best], nil
 }

@@ -8,7 +8,14 @@ import (
 
 func TestWhatArrivesIsWhatWasSent(t *testing.T) {
 	for _, copies := range []int{2, 4} {
-		for _, cfg := range []Config{{1460, copies, 64, 16}, {8960, copies, 16, 4}, {100, copies, 1, 1}} {
+		var cfgs []Config
+		for _, c := range ways(1460, copies) {
+			small, large := c, c
+			small.Payload, small.Slots, small.Burst, small.Own = 100, 1, 1, 1
+			large.Payload, large.Slots, large.Burst, large.Own = 8960, 16, 4, 64
+			cfgs = append(cfgs, c, small, large)
+		}
+		for _, cfg := range cfgs {
 			f, err := New(cfg)
 			require.NoError(t, err)
 			require.NotEqual(t, f.left.memory, f.right.memory)
@@ -19,15 +26,23 @@ func TestWhatArrivesIsWhatWasSent(t *testing.T) {
 
 // A damaged buffer is found by its CRC.
 func TestDamageIsSeen(t *testing.T) {
-	f, err := New(Config{1460, 2, 64, 16})
-	require.NoError(t, err)
-	*f.ring.Reserve(0) = slot{0, 8, ^uint32(0)}
-	f.ring.Publish(1)
-	require.ErrorContains(t, f.Check(), "CRC")
+	for _, copies := range []int{2, 4} {
+		for _, cfg := range ways(1024, copies) { // the source is a whole number of these
+			f, err := New(cfg)
+			require.NoError(t, err)
+			*f.ring.Reserve(0) = slot{f.free[0], 1024, ^uint32(0)}
+			f.free = f.free[1:]
+			f.ring.Publish(1)
+			require.ErrorContains(t, f.Check(), "CRC", "%+v", cfg)
+		}
+	}
 }
 
 func TestConfigRefused(t *testing.T) {
-	for _, cfg := range []Config{{1460, 3, 64, 16}, {0, 2, 64, 16}, {1460, 2, 63, 16}, {1460, 2, 64, 33}, {1460, 2, 8, 16}} {
+	for _, cfg := range []Config{
+		{1460, 3, 64, 16, 1, Ways{}}, {0, 2, 64, 16, 1, Ways{}}, {1460, 2, 63, 16, 1, Ways{}}, {1460, 2, 64, 33, 1, Ways{}},
+		{1460, 2, 8, 16, 1, Ways{}}, {1460, 4, 64, 16, 0, Ways{}}, {1460, 4, 64, 16, 3, Ways{}}, {1460, 2, 64, 16, 1, Ways{Recv: First}},
+	} {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, "want 2 or 4 copies")
 	}
