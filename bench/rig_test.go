@@ -119,6 +119,7 @@ type hostConfig struct {
 	wrap   func(pmd.Queue, *mem.Pool) pmd.Queue
 	manual func()       // rnic.Config.Manual
 	clock  func() int64 // stack.Config.Clock
+	conns  int          // 0: a few
 }
 
 // hostOn is hostBehind with a pool that is there.
@@ -129,10 +130,10 @@ func hostOn(b testing.TB, port pmd.Port, addr string, pool *mem.Pool, cfg hostCo
 	require.NoError(b, err)
 	h.poller = testhost.NewPoller(b, port, stack.Config{
 		Queue: cfg.wrap(queue, pool), Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: cfg.mtu,
-		ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+		ConnsMax: cmp.Or(cfg.conns, 8), TCP: tcp.Config{ReceiveWindow: 1 << 20},
 		OnTurn: h.turned, Clock: cfg.clock,
 	})
-	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}, Manual: cfg.manual})
+	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}, Manual: cfg.manual, RegionsMax: max(rnic.RegionsMaxDefault, 4*cfg.conns)})
 	require.NoError(b, err)
 	return h
 }

@@ -1,14 +1,10 @@
 package bench
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/bench/yard"
 	"github.com/rnicd/rnicd/rnic"
@@ -116,12 +112,14 @@ func connectionsPart(y *yardstick) {
 	case y.full:
 		many, goal, size = 1_000_000, atMost(1.5), atMost(1024)
 	}
-	octets := idleOctets(y, many)
+	octets, took := idleOctets(y, many)
 	note := ""
 	if !y.full {
 		note = "the goal is about 1,000,000: make bench"
 	}
 	y.row(fmt.Sprintf("memory of an end, %d connections", many), "octets", size, yard.Value{Best: octets, Median: octets, Low: octets, High: octets, Slices: 1}, note)
+	rate := float64(many) / took.Seconds()
+	y.row(fmt.Sprintf("connections set up a second of processor time, %d", many), "1/s", yard.Goal{}, yard.Value{Best: rate, Median: rate, Low: rate, High: rate, Slices: 1}, "TCP, both ends on one core, the collector's time too")
 	runtime.GC()
 	s := y.take(echoing(y, 32), echoing(y, many))
 	y.row(fmt.Sprintf("a segment among %d connections to among 32", many), "x", goal, yard.Ratio(s[0], s[1]), note)
@@ -186,68 +184,57 @@ func echoing(y *yardstick, n int) *yard.Contender {
 
 // startupsPart is connections with MPA's start-up, opened and aborted, both ends on one core.
 func startupsPart(y *yardstick) {
-	g := newCable(y, cable{mtu: 1500, manual: true})
-	ctx := context.Background()
-	l, err := g.server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
-	require.NoError(y, err)
-	defer l.Close()
-	hosts := [2]*host{g.server, g.client}
-	var opt [2]rnic.QPOptions
-	for i, h := range hosts {
-		opt[i].PD = h.dev.AllocPD()
-		cq, err := h.dev.CreateCQ(1 << 16)
-		require.NoError(y, err)
-		opt[i].SendCQ, opt[i].RecvCQ, opt[i].SendDepth, opt[i].RecvDepth = cq, cq, 1, 1
+	var all []*yard.Contender
+	for _, n := range []int{1, 32, 256} {
+		all = append(all, starting(y, n, false), starting(y, n, true))
 	}
-	private := []byte("who I am")
-	one := func() error {
-		var qps [2]*rnic.QueuePair
-		for i, h := range hosts {
-			if qps[i], err = h.dev.CreateQP(opt[i]); err != nil {
-				return err
-			}
+	s := y.take(all...)
+	made, ready := s[0], s[1]
+	for i, x := range s {
+		best := &made
+		if i%2 == 1 {
+			best = &ready
 		}
-		if err := qps[1].StartConnect(ctx, "10.9.0.1:7174", rnic.ConnParam{PrivateData: private}); err != nil {
-			return err
+		if x.Best() > (*best).Best() {
+			*best = x
 		}
-		for qps[1].State() != rnic.RTS {
-			g.turn()
-			if req := l.Poll(); req != nil {
-				if !bytes.Equal(req.PrivateData(), private) {
-					return errors.New("private data is not what was sent")
-				}
-				if err := req.Accept(ctx, qps[0], rnic.ConnParam{}); err != nil {
-					return err
-				}
-			}
-			if qps[1].State() == rnic.Closed {
-				return qps[1].Err()
-			}
-		}
-		qps[1].Abort()
-		qps[0].Abort()
-		for qps[0].State() != rnic.Closed || qps[1].State() != rnic.Closed {
-			g.turn()
-		}
-		return nil
+		y.row(x.Name, "1/s", yard.Goal{}, yard.Rate(x, 1), "")
 	}
-	var failed error
-	done := 0
-	s := y.take(&yard.Contender{
-		Name: "start-ups", Unit: "connections/s", Left: func(s *yard.Slice) {
-			for !s.Over() && failed == nil {
-				if failed = one(); failed == nil {
-					s.Did(1)
-					done++
+	y.row("start-ups (TCP and MPA) a core, both ends on it", "1/s", atLeast(150_000), yard.Rate(ready, 1), "the fastest of those whose QueuePairs were there")
+	y.row("start-ups, QueuePairs made and destroyed", "1/s", yard.Goal{}, yard.Rate(made, 1), "the fastest of these")
+}
+
+// starting is start-ups, so many at once; with ready the QueuePairs were made before the slice.
+func starting(y *yardstick, outstanding int, ready bool) *yard.Contender {
+	const perSecond = 400_000 // more than can be
+	st := newStarts(y, outstanding)
+	name := fmt.Sprintf("start-ups, %d at once", outstanding)
+	if ready {
+		name += ", QueuePairs there"
+	}
+	return &yard.Contender{
+		Name: name, Unit: "connections/s", Pause: st.g.clock.pause,
+		Resume: func() {
+			if ready {
+				st.prepare(int(perSecond * y.length.Seconds()))
+			}
+			st.g.clock.resume()
+		},
+		Left: func(s *yard.Slice) {
+			for from := st.made; !s.Over() && st.failed == nil; {
+				st.step()
+				if st.made > from {
+					s.Did(float64(st.made - from))
+					from = st.made
 				}
 			}
 		},
 		Check: func() error {
-			if done == 0 {
-				failed = errors.Join(failed, errors.New("no connection was made"))
+			st.g.clock.resume()
+			if st.made == 0 {
+				return errors.Join(st.failed, errors.New("no connection was made"))
 			}
-			return failed
+			return st.failed
 		},
-	})
-	y.row("start-ups (TCP and MPA) a core, both ends on it", "1/s", atLeast(150_000), yard.Rate(s[0], 1), "one after the other, QueuePairs made and destroyed")
+	}
 }

@@ -12,7 +12,7 @@
 // Placement happens in any order, Delivery only in stream order (section 7.4). DDP therefore keeps
 // no payload: only the posted buffers of each queue number (Queue) and the messages whose last
 // segment has been placed while earlier stream octets are still missing (bounded by
-// StreamConfig.PendingMax).
+// StreamConfig.PendingMax; of a PendingMemory that Streams share).
 //
 // Everything here belongs to one goroutine, the Poller of the connection; nothing locks, blocks,
 // allocates after Init, or reads a clock.

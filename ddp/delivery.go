@@ -1,90 +1,5 @@
 package ddp
 
-import "math/bits"
-
-// pendingMessage is a message whose last segment was placed.
-type pendingMessage struct {
-	header Header // of the last segment
-	len    uint32 // Delivered.Len
-}
-
-// pendingRef orders messages without moving them.
-type pendingRef struct {
-	end  uint64 // stream position after the last segment: unique, the order of Delivery
-	slot uint32
-}
-
-// pendingList holds messages in stream order until the left edge passes them. In stream order both
-// ends cost O(1); a message that arrives out of order is found by bisection and moves the
-// references on its shorter side: a hole that fills late moves few, for it belongs near the front.
-type pendingList struct {
-	refs  []pendingRef // ring, power of two
-	head  uint32       // free-running
-	count uint32
-	slots []pendingMessage
-	free  []uint32 // stack of unused slots
-}
-
-func (l *pendingList) init(max int) {
-	*l = pendingList{
-		refs:  make([]pendingRef, 1<<bits.Len(uint(max-1))),
-		slots: make([]pendingMessage, max),
-		free:  make([]uint32, max),
-	}
-	for i := range l.free {
-		l.free[i] = uint32(max - 1 - i)
-	}
-}
-
-func (l *pendingList) at(i uint32) *pendingRef {
-	return &l.refs[(l.head+i)&uint32(len(l.refs)-1)]
-}
-
-// insert adds a message that ends at end and returns its slot to fill; nil when there already is
-// one with that end. The list must not be full.
-func (l *pendingList) insert(end uint64) *pendingMessage {
-	i := l.count
-	if i > 0 && l.at(i-1).end >= end {
-		if i = l.search(end); l.at(i).end == end {
-			return nil
-		}
-	}
-	slot := l.free[len(l.free)-1]
-	l.free = l.free[:len(l.free)-1]
-	if i < l.count-i { // fewer before than after
-		l.head--
-		for k := uint32(0); k < i; k++ {
-			*l.at(k) = *l.at(k + 1)
-		}
-	} else {
-		for k := l.count; k > i; k-- {
-			*l.at(k) = *l.at(k - 1)
-		}
-	}
-	l.count++
-	*l.at(i) = pendingRef{end: end, slot: slot}
-	return &l.slots[slot]
-}
-
-// search returns the index of the first message that ends at or after end.
-func (l *pendingList) search(end uint64) uint32 {
-	lo, hi := uint32(0), l.count
-	for lo < hi {
-		if mid := (lo + hi) / 2; l.at(mid).end < end {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
-}
-
-func (l *pendingList) pop() {
-	l.free = append(l.free, l.at(0).slot) // within capacity: one entry per slot
-	l.head++
-	l.count--
-}
-
 // Delivered is one message, in order.
 type Delivered struct {
 	Header Header     // of its last segment
@@ -153,8 +68,14 @@ func (s *Stream) deliver(edge uint64, d *Delivered) bool {
 // not begin at the left edge unless Room is at least the number of ULPDUs in it (any may be a
 // message's last segment) and the peer sends it again. A ULPDU that begins at the left edge is
 // never refused, or the stream would stand still: one place beyond PendingMax is kept for it,
-// provided that the caller Delivers before it places the next.
-func (s *Stream) Room() int { return max(0, s.pendingMax-int(s.pending.count)) }
+// provided that the caller Delivers before it places the next. With a PendingMemory of which no
+// other Stream has left anything there is none either.
+func (s *Stream) Room() int {
+	if !s.pending.grows() {
+		return 0
+	}
+	return max(0, s.pendingMax-int(s.pending.count))
+}
 
 // Full is Room() == 0: refuse every segment that does not begin at the left edge.
-func (s *Stream) Full() bool { return int(s.pending.count) >= s.pendingMax }
+func (s *Stream) Full() bool { return s.Room() == 0 }

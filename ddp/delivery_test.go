@@ -18,7 +18,7 @@ func TestPendingListOracle(t *testing.T) {
 	for range 200 {
 		size := 1 + rng.IntN(40)
 		var list pendingList
-		list.init(size)
+		list.init(nil, size)
 		var oracle []uint64
 		for range 300 {
 			if len(oracle) == size || len(oracle) > 0 && rng.IntN(3) == 0 {
@@ -199,7 +199,7 @@ func TestRoomIsForLastSegments(t *testing.T) {
 
 func BenchmarkPendingInsertReversed(b *testing.B) {
 	var list pendingList
-	list.init(1024)
+	list.init(nil, 1024)
 	for b.Loop() {
 		for end := uint64(1024); end > 0; end-- {
 			list.insert(end)
@@ -213,7 +213,7 @@ func BenchmarkPendingInsertReversed(b *testing.B) {
 
 func BenchmarkPendingInOrder(b *testing.B) {
 	var list pendingList
-	list.init(1024)
+	list.init(nil, 1024)
 	end := uint64(0)
 	for b.Loop() {
 		end++

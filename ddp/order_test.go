@@ -32,7 +32,7 @@ type sentBody struct {
 }
 
 func newTraffic(t *testing.T, rng *rand.Rand, pendingMax int) *traffic {
-	f := &traffic{sink: newSink(t, pendingMax), rng: rng, want: make([]byte, 4096)}
+	f := &traffic{sink: newSinkOf(t, pendingMax, NewPendingMemory(pendingMax, 1)), rng: rng, want: make([]byte, 4096)}
 	f.mr = f.register(len(f.want))
 	var source Segmenter
 	source.Init(testDV)

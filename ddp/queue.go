@@ -36,6 +36,8 @@ type Queue struct {
 	lists     []Range // rangesMax for each slot
 	rangesMax int
 	begun     uint32 // of these, how many hold a segment
+
+	one [1]recvSlot // slots, if there is one
 }
 
 // Init allocates room for buffersMax posted buffers, a power of two (it panics otherwise), and sets
@@ -44,7 +46,12 @@ func (q *Queue) Init(buffersMax int) {
 	if buffersMax <= 0 || buffersMax&(buffersMax-1) != 0 || int64(buffersMax) > 1<<30 {
 		panic("ddp: Queue.Init wants a power of two up to 2^30")
 	}
-	*q = Queue{slots: make([]recvSlot, buffersMax), first: 1}
+	*q = Queue{first: 1}
+	if buffersMax == 1 {
+		q.slots = q.one[:]
+	} else {
+		q.slots = make([]recvSlot, buffersMax)
+	}
 }
 
 // Post adds a buffer for the next message that has none; false when buffersMax are posted. The

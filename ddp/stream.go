@@ -14,6 +14,9 @@ type StreamConfig struct {
 	Version    uint8    // DV of every segment of the stream
 	Queues     []*Queue // by QN; nil entry: that QN is invalid
 	PendingMax int      // messages complete in placement that wait for delivery; at least 1
+	// Pending is where room for those ahead of a gap comes from, of its PendingMax at most. nil: all
+	// of it is made by Init, for this Stream alone.
+	Pending *PendingMemory
 }
 
 // Stats counts what a Stream did. Plain numbers of the Stream's goroutine.
@@ -55,10 +58,13 @@ type Stream struct {
 }
 
 // Init readies the Stream; it allocates all that the Stream will ever need. It panics on a config
-// without Table or PendingMax.
+// without Table or PendingMax, or with one beyond its Pending's. Call Close when it is over.
 func (s *Stream) Init(cfg StreamConfig) {
 	if cfg.Table == nil || cfg.PendingMax < 1 || int64(cfg.PendingMax) > 1<<30 {
 		panic("ddp: Stream.Init wants a Table and a PendingMax of 1 to 2^30")
+	}
+	if cfg.Pending != nil && cfg.PendingMax > cfg.Pending.pendingMax {
+		panic("ddp: Stream.Init wants a PendingMax of what its Pending has at most")
 	}
 	*s = Stream{
 		table:      cfg.Table,
@@ -69,7 +75,7 @@ func (s *Stream) Init(cfg StreamConfig) {
 		pendingMax: cfg.PendingMax,
 		cut:        math.MaxUint64,
 	}
-	s.pending.init(cfg.PendingMax + 1)
+	s.pending.init(cfg.Pending, cfg.PendingMax+1)
 	s.initScatter()
 }
 
@@ -86,6 +92,13 @@ func (s *Stream) Err() *Error {
 // Later segments are dropped silently and nothing more is Delivered (RFC 5040 section 7: the stream
 // carries no further data). Err stays as it is.
 func (s *Stream) Disable() { s.closed, s.cut = true, 0 }
+
+// Close gives back what the Stream has of StreamConfig.Pending. Nothing is placed or Delivered any
+// more; Err and Stats stay.
+func (s *Stream) Close() {
+	s.Disable()
+	s.pending.close()
+}
 
 // Stats returns the counters.
 func (s *Stream) Stats() Stats { return s.stats }

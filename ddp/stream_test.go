@@ -32,14 +32,16 @@ type sink struct {
 type guarded struct{ all, inside []byte }
 
 // newSink has queues 0 and 2 of eight buffers; QN 1 is nil.
-func newSink(t testing.TB, pendingMax int) *sink {
+func newSink(t testing.TB, pendingMax int) *sink { return newSinkOf(t, pendingMax, nil) }
+
+func newSinkOf(t testing.TB, pendingMax int, memory *PendingMemory) *sink {
 	k := &sink{t: t, table: mem.NewTable(64), queues: []*Queue{{}, nil, {}}}
 	k.domain = k.table.AllocDomain()
 	k.reader = k.table.NewReader()
 	k.queues[0].Init(8)
 	k.queues[2].Init(8)
 	k.stream.Init(StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV,
-		Queues: k.queues, PendingMax: pendingMax})
+		Queues: k.queues, PendingMax: pendingMax, Pending: memory})
 	k.reader.Enter()
 	t.Cleanup(func() {
 		k.reader.Exit()

@@ -38,14 +38,19 @@ type MPSCSlot[T any] struct {
 // (with one slot "full" and "free again" would be the same number). What the slots hold is
 // overwritten.
 func NewMPSC[T any](backing []MPSCSlot[T]) *MPSC[T] {
+	r := new(MPSC[T])
+	r.Init(backing)
+	return r
+}
+
+// Init is NewMPSC of a ring that is part of something else. Nobody uses it yet.
+func (r *MPSC[T]) Init(backing []MPSCSlot[T]) {
 	n := len(backing)
 	if n < 2 || n&(n-1) != 0 {
 		panic(fmt.Sprintf("mem: MPSC of %d elements, must be a power of two above 1", n))
 	}
-	for i := range backing {
-		backing[i].seq.Store(0)
-	}
-	return &MPSC[T]{slots: backing, mask: uint64(n - 1), scrub: hasPointers(reflect.TypeFor[T]())}
+	clear(backing)
+	r.slots, r.mask, r.scrub = backing, uint64(n-1), hasPointers(reflect.TypeFor[T]())
 }
 
 // Push appends v, or returns false when the ring is full. Any goroutine.

@@ -17,6 +17,7 @@ type RegionOptions struct {
 	ByAddr  bool     // address-based: TO of an octet is its address in this process. Base must be 0
 	Stream  StreamID // AnyStream or the one stream that may use it remotely
 	Zero    bool     // clear the octets first: no stale data for a RemoteRead (RFC 5042 section 6.3.2)
+	Fresh   bool     // the octets are of the Go heap and were just made: the kernel need not be asked whether they are there
 }
 
 // RegionError says why Register or Bind refused.
@@ -114,8 +115,10 @@ func (t *Table) Register(pd ProtectionDomain, b []byte, opt RegionOptions) (*Mem
 	if err := checkRegion(pd, b, &opt); err != nil {
 		return nil, err
 	}
-	if err := MakePresent(b, opt.Zero || (opt.Access|opt.Windows)&(LocalWrite|RemoteWrite) != 0); err != nil {
-		return nil, err
+	if !opt.Fresh {
+		if err := MakePresent(b, opt.Zero || (opt.Access|opt.Windows)&(LocalWrite|RemoteWrite) != 0); err != nil {
+			return nil, err
+		}
 	}
 	t.mu.Lock()
 	stag, ok := t.take()

@@ -3,6 +3,7 @@ package mem
 import (
 	"fmt"
 	"reflect"
+	"sync"
 	"unsafe"
 )
 
@@ -30,16 +31,28 @@ func View[T any](b []byte, n int) []T {
 
 // hasPointers reports whether a value of type t holds anything the garbage collector must see.
 func hasPointers(t reflect.Type) bool {
+	if known, ok := pointers.Load(t); ok {
+		return known.(bool)
+	}
+	has := lookForPointers(t)
+	pointers.Store(t, has)
+	return has
+}
+
+// pointers is what hasPointers found: rings of one type are made for every connection.
+var pointers sync.Map // of reflect.Type to bool
+
+func lookForPointers(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Bool, reflect.Uintptr, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
 		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return false
 	case reflect.Array:
-		return t.Len() > 0 && hasPointers(t.Elem())
+		return t.Len() > 0 && lookForPointers(t.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if hasPointers(t.Field(i).Type) {
+			if lookForPointers(t.Field(i).Type) {
 				return true
 			}
 		}

@@ -198,6 +198,7 @@ func TestInitPanics(t *testing.T) {
 	var r Receiver
 	require.Panics(t, func() { r.Init(ReceiverConfig{Pool: p, BufsMax: BufsMin(2048) - 1}) })
 	require.Panics(t, func() { r.Init(ReceiverConfig{Pool: p, BufsMax: 100, Scratch: make([][]byte, 10)}) })
+	require.Panics(t, func() { r.Init(ReceiverConfig{Pool: p, BufsMax: 100, Room: NewRoom(99)}) })
 }
 
 // Receivers of one goroutine may share their scratch.

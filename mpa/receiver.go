@@ -61,6 +61,24 @@ type ReceiverConfig struct {
 	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may
 	// share it. Nil: own.
 	Scratch [][]byte
+
+	// Room is where it notes what it holds, made for as large a BufsMax. After Close another
+	// Receiver may have it. Nil: own.
+	Room *Room
+}
+
+// Room is a Receiver's notes of what it holds.
+type Room struct {
+	runs     []run
+	heldBufs []heldBuf
+}
+
+// NewRoom makes the Room of a Receiver that holds up to bufsMax Bufs.
+func NewRoom(bufsMax int) *Room {
+	return &Room{
+		runs:     make([]run, 0, RunsMax+1),     // one more for in-order octets
+		heldBufs: make([]heldBuf, 0, bufsMax+1), // one more while a segment is looked at
+	}
 }
 
 // ReceiverStats counts since Init.
@@ -140,6 +158,13 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 	if len(pieces) < PiecesMax(cfg.BufsMax) {
 		panic("mpa: Scratch shorter than PiecesMax")
 	}
+	room := cfg.Room
+	if room == nil {
+		room = NewRoom(cfg.BufsMax)
+	}
+	if cap(room.heldBufs) <= cfg.BufsMax {
+		panic("mpa: Room for fewer Bufs than BufsMax")
+	}
 	*r = Receiver{
 		copied:  mem.NoBuf,
 		mode:    cfg.Mode,
@@ -153,8 +178,8 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 
 		ulpduMin: cfg.ULPDUMin,
 
-		runs:     make([]run, 0, RunsMax+1),         // one more for in-order octets
-		heldBufs: make([]heldBuf, 0, cfg.BufsMax+1), // one more while a segment is looked at
+		runs:     room.runs[:0],
+		heldBufs: room.heldBufs[: 0 : cfg.BufsMax+1],
 		pieces:   pieces[:0],
 	}
 }

@@ -3,6 +3,7 @@ package rnic
 import (
 	"fmt"
 
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
@@ -17,6 +18,7 @@ import (
 type CompletionQueue struct {
 	adapter *Adapter
 	q       qp.CQ
+	ring    mem.MPSC[qp.CQE] // q's
 }
 
 // CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this
@@ -26,7 +28,7 @@ func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
 	}
 	q := &CompletionQueue{adapter: a}
-	q.q.Init(takeRing[qp.CQE](&a.rings, q, qp.RingSize(depth)), depth)
+	q.q.Init(takeRing(&a.rings, q, &q.ring, qp.RingSize(depth)), depth)
 	return q, nil
 }
 

@@ -360,6 +360,42 @@ func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 // conn, and *mem.TableFullError, for a connection takes one of Config.RegionsMax entries. After any
 // other error the QueuePair is Closed.
 func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) error {
+	if err := r.take(q, &conn); err != nil {
+		return err
+	}
+	err := r.connection.Ask(ctx, func() error { return r.connection.Accept(&q.end, r.frame) })
+	if err != nil {
+		if q.end.Connection.Load() == nil {
+			q.end.Finish(err)
+		}
+		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
+	}
+	return nil
+}
+
+// StartAccept is Accept without the wait for its Poller: State becomes RTS or Closed, and Err is
+// then what Accept would have returned. Errors of its own are those that change nothing, and
+// ctx.Err() or stack.ErrStopped, where the Poller did not take the call: then the QueuePair is
+// Closed. Any application goroutine: it waits only while its Poller has no room for the call.
+func (r *ConnRequest) StartAccept(ctx context.Context, q *QueuePair, conn ConnParam) error {
+	if err := r.take(q, &conn); err != nil {
+		return err
+	}
+	err := connect.OrderUntil(ctx, &r.adapter.host, r.connection.Transport.Submit, func() {
+		if err := r.connection.Accept(&q.end, r.frame); err != nil && q.end.Connection.Load() == nil {
+			q.end.Finish(fmt.Errorf("rnic: accept %v: %w", r.remote, err))
+		}
+	})
+	if err != nil {
+		q.end.Finish(err)
+		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
+	}
+	return nil
+}
+
+// take takes q for the request, with a conn that can be. An error changes nothing, except for
+// ErrClosed.
+func (r *ConnRequest) take(q *QueuePair, conn *ConnParam) error {
 	if q == nil {
 		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
 	}
@@ -374,13 +410,6 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	}
 	if conn.Quirks.SendFirst {
 		_ = q.SendFirst() // ErrState: the request's connection will say why
-	}
-	err := r.connection.Ask(ctx, func() error { return r.connection.Accept(&q.end, r.frame) })
-	if err != nil {
-		if q.end.Connection.Load() == nil {
-			q.end.Finish(err)
-		}
-		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
 	}
 	return nil
 }

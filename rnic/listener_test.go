@@ -131,6 +131,34 @@ func TestDecideTwice(t *testing.T) {
 	})
 }
 
+// StartAccept puts the QueuePair into service soon, or has it say why not.
+func TestStartAccept(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
+		req := r.dial(c, nil)
+		require.ErrorContains(t, req.StartAccept(r.ctx, c.qp, c.conn), "another adapter")
+		require.NoError(t, req.StartAccept(r.ctx, s.qp, s.conn))
+		require.ErrorIs(t, req.StartAccept(r.ctx, s.qp, s.conn), ErrState, "it was taken")
+		c.expectState(RTS)
+		s.expectState(RTS)
+		r.exchange(s, c)
+		require.NoError(t, req.StartAccept(r.ctx, other.qp, other.conn))
+		other.expectState(Closed)
+		require.ErrorIs(t, other.qp.Err(), ErrState, "the request was decided")
+	})
+}
+
+// StartAccept does not wait for the Poller.
+func TestStartAcceptDoesNotTurn(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
+	req := r.dial(c, nil)
+	require.NoError(t, req.StartAccept(r.ctx, s.qp, s.conn))
+	require.Equal(t, Connecting, s.qp.State())
+	s.expectState(RTS)
+	c.expectState(RTS)
+}
+
 // A QueuePair of another Adapter, whose table the connection does not know, is refused and stays as it was.
 func TestAcceptForeignQueuePair(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

@@ -44,6 +44,7 @@ type QueuePair struct {
 	adapter *Adapter
 	engine  qp.Engine
 	end     connect.Endpoint
+	sq, rq  mem.MPSC[qp.WQE] // the engine's
 }
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that
@@ -79,8 +80,8 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.Source != nil {
 		q.engine.Source = feed{q}
 	}
-	q.engine.SQ = takeRing[qp.WQE](&a.rings, q, qp.EntriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
-	q.engine.RQ = takeRing[qp.WQE](&a.rings, q, opt.receiveRing())
+	q.engine.SQ = takeRing(&a.rings, q, &q.sq, qp.EntriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
+	q.engine.RQ = takeRing(&a.rings, q, &q.rq, opt.receiveRing())
 	return q, nil
 }
 

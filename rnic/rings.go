@@ -22,9 +22,10 @@ type ringStore struct {
 
 const ringAlign = 64
 
-// takeRing makes a ring of n slots that lives as long as owner.
-func takeRing[T any, O any](s *ringStore, owner *O, n int) *mem.MPSC[T] {
-	return mem.NewMPSC(takeSlots[mem.MPSCSlot[T]](s, owner, n))
+// takeRing makes ring, a part of owner, one of n slots.
+func takeRing[T any, O any](s *ringStore, owner *O, ring *mem.MPSC[T], n int) *mem.MPSC[T] {
+	ring.Init(takeSlots[mem.MPSCSlot[T]](s, owner, n))
+	return ring
 }
 
 // takeSlots is the backing of a ring of n slots that lives as long as owner.

@@ -19,3 +19,12 @@ func TestConnLayout(t *testing.T) {
 	require.Zero(t, uintptr(unsafe.Pointer(&l.a.slab.conns[0]))%cacheLine)
 	l.stop()
 }
+
+// Beyond 64 Ki connections there are no more records than the packet buffers can use: an idle
+// connection has none, and a million of them would have 74 octets each otherwise.
+func TestRecordsOfManyConnections(t *testing.T) {
+	require.Zero(t, recordsMax(64<<10, 1<<20), "tcp's default")
+	require.Equal(t, 64<<10, recordsMax(1_000_000, 2048))
+	require.Equal(t, 8*32768, recordsMax(1_000_000, 32768))
+	require.Equal(t, 100_000, recordsMax(100_000, 32768))
+}

@@ -153,6 +153,7 @@ func complete(cfg *Config) error {
 	setDefault(&cfg.ICMPPerSec, icmpPerSecDefault)
 	setDefault(&cfg.TCP.MSS, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
 	setDefault(&cfg.ConnsMax, connsMaxDefault)
+	setDefault(&cfg.TCP.RecordsMax, recordsMax(cfg.ConnsMax, cfg.Pool.Size()))
 	setDefault(&cfg.BurstMax, burstMaxDefault)
 	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
 	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
@@ -208,6 +209,17 @@ func complete(cfg *Config) error {
 		}
 	}
 	return nil
+}
+
+// recordsMax is tcp.Config.RecordsMax where many connections share few Bufs; 0 where tcp's default
+// does. A record of octets has a Buf: a run of records for each Buf is as much as they can use, and
+// what is left of 64 Ki is for SYNs and FINs.
+func recordsMax(conns, bufs int) int {
+	const few = 64 << 10
+	if conns <= few {
+		return 0
+	}
+	return max(few, min(conns, tcp.RecordsRun*bufs))
 }
 
 func setDefault(v *int, def int) {

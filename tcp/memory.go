@@ -42,9 +42,12 @@ type Totals struct {
 	CongestionMarked uint64 // segments received with CE
 }
 
+// RecordsRun is how many records a Conn with something in flight has at least.
+const RecordsRun = 8
+
 // Runs begin with this many and grow fourfold.
 const (
-	recordsMin = 8
+	recordsMin = RecordsRun
 	spansMin   = 4
 	growth     = 4
 )

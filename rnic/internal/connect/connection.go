@@ -18,8 +18,7 @@ type Connection struct {
 	Host      *Host
 	Transport transport.Conn
 	transport.Memory
-	reserve   *mpa.Reserve // that it shares with other connections; nil: its memory is its own
-	totals    *qp.Totals   // likewise
+	shared    *qp.Shared // with other connections; nil: its memory is its own
 	phase     phase
 	initiator bool
 	Responder *Responder // of a Responder
@@ -62,14 +61,25 @@ type Connection struct {
 }
 
 func newConnection(h *Host) *Connection {
-	return &Connection{Host: h, privateMax: mpa.PrivateDataMax, Gone: make(chan struct{})}
+	c := new(Connection)
+	c.init(h)
+	return c
+}
+
+func (c *Connection) init(h *Host) {
+	c.Host, c.privateMax, c.Gone = h, mpa.PrivateDataMax, make(chan struct{})
 }
 
 // newPollerConnection makes a connection over our TCP.
 func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.PollerConn) {
-	c := newConnection(h)
-	u := transport.NewPollerConn(p.Poller, p.Reader, c)
-	c.Transport, c.Memory, c.reserve, c.totals = u, u.Memory(), &p.reserve, &p.totals
+	both := &struct { // of one life: made at once
+		Connection
+		transport.PollerConn
+	}{}
+	c, u := &both.Connection, &both.PollerConn
+	c.init(h)
+	u.Init(p.Poller, p.Reader, c)
+	c.Transport, c.Memory, c.shared = u, u.Memory(), p.shared
 	return c, u
 }
 

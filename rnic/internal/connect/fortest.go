@@ -45,7 +45,7 @@ func (h *Host) Live() []*Connection { return h.live() }
 func Order(submit func(func()) error, fn func()) error { return order(submit, fn) }
 
 // Reserve is what MPA must leave of the Poller's packet buffers, to be read or changed.
-func (p *PollerState) Reserve() *mpa.Reserve { return &p.reserve }
+func (p *PollerState) Reserve() *mpa.Reserve { return p.shared.Reserve() }
 
 // In and Out are start-up octets: received and not yet a frame, and not yet pulled.
 func (c *Connection) In() []byte  { return c.in }

@@ -43,23 +43,24 @@ type HostConfig struct {
 // startupCounters are what rnic.StartupCounters says.
 type startupCounters struct{ Fallbacks, UnaskedS, WakeUps atomic.Uint64 }
 
-// PollerState is what the connections of one Poller have in common. reserve and totals belong to the
-// Poller's goroutine.
+// PollerState is what the connections of one Poller have in common. shared belongs to the Poller's
+// goroutine.
 type PollerState struct {
-	Poller  *stack.Poller
-	Reader  *mem.Reader // of all placements on the Poller's goroutine
-	reserve mpa.Reserve // packet buffers that MPA must leave to others
-	totals  qp.Totals
+	Poller *stack.Poller
+	Reader *mem.Reader // of all placements on the Poller's goroutine
+	shared *qp.Shared  // by their engines
 }
 
 // Totals are what all connections of the Poller have done. Its goroutine.
-func (p *PollerState) Totals() (qp.Totals, mpa.Refusals) { return p.totals, p.reserve.Refusals }
+func (p *PollerState) Totals() (qp.Totals, mpa.Refusals) { return p.shared.Totals() }
 
 // NewPollerState makes what connections over p will have in common. r is of all placements on p's
 // goroutine.
 func NewPollerState(p *stack.Poller, r *mem.Reader) *PollerState {
 	b := p.Budget()
-	return &PollerState{Poller: p, Reader: r, reserve: mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}}
+	reserve := mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}
+	stride := p.Pool().Stride()
+	return &PollerState{Poller: p, Reader: r, shared: qp.NewShared(stride, mpa.BufsMin(stride)+transport.AheadMax, reserve)}
 }
 
 // Init readies h.

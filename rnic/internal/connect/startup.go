@@ -136,7 +136,7 @@ func (c *Connection) start(t *mpa.Terms) {
 	}
 	c.engine.Start(&qp.StartOptions{
 		Terms: t, Responder: !c.initiator, Opened: c.initiator || t.Dialect == mpa.Culley02, EMSS: c.Transport.EMSS(),
-		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Reserve: c.reserve, Totals: c.totals,
+		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Shared: c.shared,
 		DropBadCRC: c.dropBadCRC, PackFull: c.packFull,
 	})
 }

@@ -57,7 +57,7 @@ func (q *Engine) failed(wr *WQE, st Status) {
 
 // batchSend completes a request of the send queue with success at the end of this Pull.
 func (q *Engine) batchSend(wr *WQE, n uint32) {
-	b := &q.send.batch
+	b := q.send.batch
 	if !wr.signaled() {
 		b.quiet++
 		return
@@ -96,7 +96,7 @@ func (q *Engine) filled(d *ddp.Delivered) *CQE {
 
 // publishRecvs publishes the batch of the receive queue.
 func (q *Engine) publishRecvs() {
-	b := &q.recv.batch
+	b := q.recv.batch
 	if b.n > 0 {
 		q.posted.Add(-int32(b.n)) // first: an application that has polled these may post as many
 		b.publish(q.RecvCQ)

@@ -33,7 +33,7 @@ func (d readDepths) controlLen() int { return d.responsesAt() + responseSlot*d.o
 // Prepare registers the control region, for the depths that are wanted. Before Start.
 func (q *Engine) Prepare(ird, ord int) error {
 	want := readDepths{readDepth(ird), readDepth(ord)}
-	ctrl, err := q.Table.Register(q.Domain, make([]byte, want.controlLen()), mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream})
+	ctrl, err := q.Table.Register(q.Domain, make([]byte, want.controlLen()), mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream, Fresh: true})
 	if err != nil {
 		return err
 	}

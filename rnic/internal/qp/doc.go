@@ -23,6 +23,7 @@
 //	stats.go            counters
 //	fortest.go          what only tests of other packages use
 //	completionbatch.go  completions that are published together
+//	shared.go           what engines of one goroutine have in common
 //	effects.go          what calls mean for the connection
 //	state.go            states and events
 //	srq.go              SRQ: receive buffers for several engines

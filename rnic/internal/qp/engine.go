@@ -67,9 +67,8 @@ type StartOptions struct {
 
 	Reader  *mem.Reader
 	Pool    *mem.Pool
-	BufsMax int // Bufs that it may keep for reassembly
-	Reserve *mpa.Reserve
-	Totals  *Totals // that it shares with others of its goroutine; nil: its own
+	BufsMax int     // Bufs that it may keep for reassembly
+	Shared  *Shared // nil: what it needs is its own
 
 	DropBadCRC bool
 	PackFull   bool
@@ -77,9 +76,6 @@ type StartOptions struct {
 
 // Start puts the engine into service with what start-up agreed.
 func (q *Engine) Start(o *StartOptions) {
-	if o.Totals == nil {
-		o.Totals = &Totals{}
-	}
 	q.reader = o.Reader
 	q.send.start(q, o)
 	q.recv.start(q, o)

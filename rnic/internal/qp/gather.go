@@ -21,13 +21,12 @@ type gatherRoom struct {
 	body   [rdmap.AtomicRequestLen]byte // a message that the engine makes: a Request, an Atomic Response
 	inline []byte                       // of the request in hand
 	list   []SGE                        // of the request in hand
-	parts  [][]byte                     // of the ULPDU in hand: header, payload
+	parts  [][]byte                     // of the ULPDU in hand: header, payload. Shared's, if there is one
 }
 
 func (g *gatherRoom) init(inlineMax, sgeMax int) {
 	g.inline = make([]byte, inlineMax)
 	g.list = make([]SGE, max(1, sgeMax-1)) // an atomic has one
-	g.parts = make([][]byte, 1, 1+sgeMax)
 }
 
 // findSource says where the octets of the request in hand are.

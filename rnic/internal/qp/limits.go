@@ -1,6 +1,11 @@
 package qp
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+)
 
 // Limits, as rnic's of the same names.
 const (
@@ -15,10 +20,21 @@ const (
 	// pendingMin bounds the messages that are placed and wait for earlier octets. With large
 	// segments the bound is higher.
 	pendingMin = 1024
+	// pendingFull is how many engines of one goroutine may have so many at the same time. Beyond, as
+	// many share that room: octets ahead of a gap are refused to those that come too late, and their
+	// peers send them again.
+	pendingFull = 256
+	// roomsKept is how many notes of held Bufs are kept for engines that go into service next.
+	roomsKept  = 256
+	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
+	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
 	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28
 	// copied headers, rounded up.
 	terminateLenMax = 64
 )
+
+// pendingMax is how many messages of an engine may wait for earlier octets.
+func pendingMax(emss int) int { return max(pendingMin, 2*(emss/fpduLenMin+roomSpare)) }
 
 // RingSize is how many slots a ring for n entries has: a power of two, at least 2 (mem.MPSC).
 func RingSize(n int) int { return max(2, ceilPow2(n)) }

@@ -28,7 +28,9 @@ type recvHalf struct {
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
-	shared  bool // receive buffers come from Config.SRQ
+	shared  bool      // receive buffers come from Config.SRQ
+	common  *Shared   // StartOptions.Shared, until this half is abandoned
+	room    *mpa.Room // of rx, and common's again then
 
 	rtr rtrState // rtr.go
 
@@ -50,32 +52,40 @@ type recvHalf struct {
 	list   []SGE       // further ranges of the buffer in hand (postBuffer)
 	ranges []ddp.Range // all of its ranges
 
-	entry WQE   // of RQ, in hand
-	batch batch // completions of this call
+	entry WQE    // of RQ, in hand
+	batch *batch // completions of this call: empty between two calls
 
 	messages, writes uint64
 	taken            uint64 // buffers from the SRQ
 	refused          uint64 // segments, because too many messages wait for Delivery
 }
 
-const (
-	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
-	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
-)
-
 func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	t, responder := o.Terms, o.Responder
 	ag := &t.Agreement
-	r.totals = o.Totals
+	r.totals = o.Shared.count()
 	r.version, r.shared = ag.Version, q.SRQ != nil
-	r.rx.Init(mpa.ReceiverConfig{
-		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax, Reserve: o.Reserve,
+	mc := mpa.ReceiverConfig{
+		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax,
 		DropBadCRC: o.DropBadCRC, ULPDUMin: ddp.TaggedLen,
 		InOrder: responder && rtrMayBeSend(t),
-	})
+	}
+	dc := ddp.StreamConfig{
+		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version, PendingMax: pendingMax(o.EMSS),
+	}
+	r.common = o.Shared
+	if s := o.Shared; s == nil {
+		r.batch, r.list, r.ranges = new(batch), make([]SGE, q.SGEMax-1), make([]ddp.Range, q.SGEMax)
+	} else {
+		r.batch, r.list, r.ranges = &s.recvs, s.list[:], s.ranges[:]
+		r.room = s.room()
+		mc.Reserve, mc.Scratch, mc.Room = &s.reserve, s.pieces, r.room
+		if dc.PendingMax <= s.pending.PendingMax() {
+			dc.Pending = s.pending
+		}
+	}
+	r.rx.Init(mc)
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
-	r.list = make([]SGE, q.SGEMax-1)
-	r.ranges = make([]ddp.Range, q.SGEMax)
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
@@ -97,10 +107,8 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	if q.requester.ord > 0 {
 		r.queues[rdmap.QNAtomic] = &q.requester.atomicQ
 	}
-	r.ddp.Init(ddp.StreamConfig{
-		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version,
-		Queues: known, PendingMax: max(pendingMin, 2*(o.EMSS/fpduLenMin+roomSpare)),
-	})
+	dc.Queues = known
+	r.ddp.Init(dc)
 }
 
 // Stamp tells the timestamp of the segment that Arrive is given next: when the peer sent it
@@ -284,6 +292,11 @@ func (r *recvHalf) abandon(q *Engine) {
 		return
 	}
 	r.rx.Close()
+	r.ddp.Close()
+	if r.common != nil {
+		r.common.giveRoom(r.room)
+		r.common, r.room = nil, nil
+	}
 	msn := uint32(r.messages) + r.rtr.sends // of the last message that was delivered
 	if r.rtr.hidden {
 		_, _ = r.sendQ.Flush() // the RTR message's buffer, which has no completion

@@ -25,7 +25,7 @@ type sendHalf struct {
 	size    uint32 // octets of its message
 	held    bool   // it waits for Responses to requests before it
 	noMore  bool   // it needs a Response, and the peer has closed its half: nothing from it on is sent
-	batch   batch  // completions of this Pull
+	batch   *batch // completions of this Pull: empty between two calls
 
 	gatherRoom
 	from      source // of the octets of the message that is being cut
@@ -56,13 +56,18 @@ type sendHalf struct {
 }
 
 func (s *sendHalf) start(q *Engine, o *StartOptions) {
-	s.totals = o.Totals
+	s.totals = o.Shared.count()
 	ag := &o.Terms.Agreement
 	s.gatherRoom.init(q.InlineMax, q.SGEMax)
 	s.tx.Init(ag.Send)
 	s.seg.Init(ag.Version)
 	s.version = ag.Version
 	s.enabled = o.Opened
+	if o.Shared != nil {
+		s.batch, s.parts = &o.Shared.sends, o.Shared.parts[:1]
+	} else {
+		s.batch, s.parts = new(batch), make([][]byte, 1, 1+q.SGEMax)
+	}
 	if o.PackFull {
 		s.packFull = true
 		s.staged = make([]byte, 0, o.EMSS)

@@ -17,7 +17,7 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 	body := terminateBody(nil)
 	write := func() *sendHalf {
 		s := &sendHalf{}
-		s.start(&Engine{Config: Config{SGEMax: 1}}, &StartOptions{Totals: &Totals{},
+		s.start(&Engine{Config: Config{SGEMax: 1}}, &StartOptions{
 			Terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}}, Opened: true,
 		})
 		s.terminate(body)

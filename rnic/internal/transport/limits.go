@@ -6,9 +6,9 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// aheadMax is how many Bufs one connection over a Poller may keep of octets that came ahead of a
+// AheadMax is how many Bufs one connection over a Poller may keep of octets that came ahead of a
 // gap and are no whole frames, beyond what the largest FPDU takes.
-const aheadMax = 256
+const AheadMax = 256
 
 // Sizes of a connection over a kernel socket.
 const (

@@ -29,10 +29,10 @@ type PollerConn struct {
 	givenUp   bool // by Abort, while that was so
 }
 
-// NewPollerConn makes a PollerConn that has no connection yet: Dial, Established or TakeOver brings
-// it. reader is of all placements on p's goroutine. Any goroutine.
-func NewPollerConn(p *stack.Poller, reader *mem.Reader, up Upper) *PollerConn {
-	return &PollerConn{up: up, reader: reader, poller: p}
+// Init makes u a PollerConn that has no connection yet: Dial, Established or TakeOver brings it.
+// reader is of all placements on p's goroutine. Any goroutine.
+func (u *PollerConn) Init(p *stack.Poller, reader *mem.Reader, up Upper) {
+	u.up, u.reader, u.poller = up, reader, p
 }
 
 // Above is what stands above u. Poller's goroutine.
@@ -196,7 +196,7 @@ func (u *PollerConn) EnterFull(int) {}
 
 func (u *PollerConn) Memory() Memory {
 	pool := u.poller.Pool()
-	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: aheadMax, Spare: u.poller.Budget().Spare}
+	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: AheadMax, Spare: u.poller.Budget().Spare}
 }
 
 // Short asks for Bufs where they are short: the Poller may end connections of late peers

@@ -1,0 +1,64 @@
+package qp
+
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// Shared is what engines that one goroutine drives have in common, so that each takes little while
+// its octets come in order.
+type Shared struct {
+	reserve mpa.Reserve // packet buffers that MPA must leave to others
+	totals  Totals
+	pieces  [][]byte           // of the ULPDU in hand
+	pending *ddp.PendingMemory // messages placed ahead of a gap
+	rooms   []*mpa.Room        // given back by engines that are over
+	bufsMax int                // of these
+
+	// Of the engine that is called.
+	sends, recvs batch
+	parts        [1 + SGEMaxLimit][]byte // gatherRoom.parts
+	list         [SGEMaxLimit - 1]SGE    // recvHalf.list
+	ranges       [SGEMaxLimit]ddp.Range  // recvHalf.ranges
+}
+
+// NewShared makes what engines share whose segments have up to emssMax octets, and which keep up to
+// bufsMax Bufs for reassembly each.
+func NewShared(emssMax, bufsMax int, reserve mpa.Reserve) *Shared {
+	return &Shared{
+		reserve: reserve, pieces: make([][]byte, mpa.PiecesMax(bufsMax)), bufsMax: bufsMax,
+		pending: ddp.NewPendingMemory(pendingMax(emssMax), pendingFull),
+	}
+}
+
+// room is one for an engine that goes into service.
+func (s *Shared) room() *mpa.Room {
+	n := len(s.rooms) - 1
+	if n < 0 {
+		return mpa.NewRoom(s.bufsMax)
+	}
+	r := s.rooms[n]
+	s.rooms = s.rooms[:n]
+	return r
+}
+
+// giveRoom takes that of an engine that is over.
+func (s *Shared) giveRoom(r *mpa.Room) {
+	if len(s.rooms) < roomsKept {
+		s.rooms = append(s.rooms, r)
+	}
+}
+
+// count is where an engine counts besides its own. s may be nil: somewhere.
+func (s *Shared) count() *Totals {
+	if s == nil {
+		return &Totals{}
+	}
+	return &s.totals
+}
+
+// Totals are what the engines have done, and what their Reserve refused.
+func (s *Shared) Totals() (Totals, mpa.Refusals) { return s.totals, s.reserve.Refusals }
+
+// Reserve is what its engines leave free in the packet buffers' pool.
+func (s *Shared) Reserve() *mpa.Reserve { return &s.reserve }
