@@ -16,6 +16,7 @@ func (p *Poller) expireTimers() int {
 // looked. A sleep that it chose does not count, until when it wanted to be back.
 func (p *Poller) arrive() {
 	here := max(p.now, p.backAt)
+	p.backAt = 0
 	p.now = p.clock()
 	p.away = p.now - here
 	if p.flight != nil {

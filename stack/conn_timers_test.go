@@ -133,6 +133,14 @@ func TestProbeIsNotPutOffBySleep(t *testing.T) {
 	l.stop()
 
 	l, u = unanswered(t)
+	for due = u.conn.tcp.Deadline(); l.now < due; l.a.Turn() {
+		l.now = l.a.Deadline() + awayMin/2 // what turns it may sleep that long, too
+	}
+	require.EqualValues(t, 1, u.conn.Stats().LossProbes)
+	l.turns()
+	l.stop()
+
+	l, u = unanswered(t)
 	for end := l.now + ms + awayMin; l.now < end; l.now += awayMin - 1000 {
 		l.a.Turn()
 	}

@@ -155,7 +155,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	w := waiter{idle: p.cfg.Idle}
 	w.prepare()
 	turn, deadline := p.Turn, func() (now, at int64) {
-		at = p.Deadline()
+		at = p.deadline()
 		p.sleeps(min(at, p.now+p.rouser.maxNs))
 		return p.now, at
 	}
@@ -169,7 +169,7 @@ func (p *Poller) Run(ctx context.Context) error {
 				w.busy(p.now)
 			}
 		} else if !p.stopped && w.idle != IdleSpin {
-			if at := p.Deadline(); w.wait(p.now, at) {
+			if at := p.deadline(); w.wait(p.now, at) {
 				p.sleeps(min(at, p.now+sleepMaxNs))
 				p.n.Sleeps++
 			}
@@ -223,7 +223,14 @@ func (p *Poller) onTurn() int {
 
 // Deadline is when the next timer is due (math.MaxInt64: none). Poller goroutine.
 // While connections or frames wait for the device or for Bufs it is a few microseconds away.
+// Until then the next Turn is not late: a caller that asks may sleep.
 func (p *Poller) Deadline() int64 {
+	at := p.deadline()
+	p.sleeps(at)
+	return at
+}
+
+func (p *Poller) deadline() int64 {
 	if p.stopped {
 		return math.MaxInt64
 	}
