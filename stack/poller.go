@@ -95,7 +95,7 @@ func New(cfg Config) (*Poller, error) {
 		listeners:  make(map[uint16]*listener),
 		active:     make([]connIndex, 0, cfg.ConnsMax),
 		serving:    make([]connIndex, 0, cfg.ConnsMax),
-		rx:         make([]mem.Buf, cfg.BurstMax),
+		rx:         make([]mem.Buf, receiveBurst(&cfg)),
 		burstConns: make([]connIndex, cfg.BurstMax),
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
@@ -127,6 +127,11 @@ func New(cfg Config) (*Poller, error) {
 	p.tx = newTransmitter(&cfg)
 	p.budget = newBudget(cfg.Pool.Share(), cfg.BurstMax)
 	return p, nil
+}
+
+// receiveBurst is how many frames are taken from the device at once.
+func receiveBurst(cfg *Config) int {
+	return min(cfg.BurstMax, max(burstMin, receivedOctetsMax/cfg.MTU))
 }
 
 // Run pins itself and turns until ctx ends or Stop. Call on a goroutine of its own, once. At the

@@ -29,13 +29,13 @@ const (
 	ttlDefault         = 64
 	controlRingEntries = 256
 	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
-	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
+	timersWaitMax      = 24  // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
 	awayMin            = 100_000 // ns between two Turns: more than one with much to do takes
 
 	// So many receive bursts are taken in one Turn while full ones come, and so many transmit
 	// bursts are shared by its few senders. A connection is answered once a Turn: where frames wait
-	// already, one ACK stands for up to 256 segments. That is fewer ACKs than RFC 9293 section
+	// already, one ACK stands for up to 256 segments, of full ones for 96. That is fewer ACKs than RFC 9293 section
 	// 3.8.6.3 asks for (SHLD-19, every second one), and what a host with receive offload does. When
 	// no more frames wait the Turn ends, so no ACK waits for anything.
 	burstsPerTurnMax = 8
@@ -44,6 +44,13 @@ const (
 	// frames. Of larger frames the second-level cache would no longer hold it when the other end,
 	// or the device, comes to read it.
 	turnOctetsMax = 384 << 10
+
+	// What a Turn takes from the device, in octets, to the end of the burst. Then it acknowledges: a
+	// sender whose window is a few times this much hears of room while it still has some, and what
+	// was copied or placed is in the cache. A burst is no more than this of the largest frames,
+	// burstMin at least.
+	receivedOctetsMax = 96 << 10
+	burstMin          = 4
 
 	mtuMin = 576 // RFC 791 section 3.1: every host takes datagrams of this size
 )

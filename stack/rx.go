@@ -5,11 +5,12 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// receive takes bursts from the device, one more while they come full, and returns how many frames
-// there were.
+// receive takes bursts from the device, one more while they come full and are not many octets, and
+// returns how many frames there were.
 func (p *Poller) receive() int {
 	work := 0
 	p.behind = true
+	enough := p.n.RxOctets + receivedOctetsMax
 	for range burstsPerTurnMax {
 		n := p.queue.Rx(p.rx)
 		p.prefetchBurst(p.rx[:n])
@@ -24,6 +25,9 @@ func (p *Poller) receive() int {
 		work += n
 		if n < len(p.rx) { // the last, whose Bufs the flush at the end of the Turn gives back
 			p.behind = false
+			break
+		}
+		if p.n.RxOctets >= enough {
 			break
 		}
 		p.freeDead()

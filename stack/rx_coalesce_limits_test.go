@@ -79,3 +79,34 @@ func TestTemplateIsOfOneTurn(t *testing.T) {
 	require.Equal(t, []byte{64, 64, 9, 9}, ttl)
 	l.stop()
 }
+
+// A Turn that finds many octets acknowledges before it has taken all of them, and says that there
+// are more; of large frames a burst is fewer.
+func TestTurnEndsAfterManyOctets(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20 })
+	u, v := l.open()
+	u.send(2 * u.conn.EMSS()) // whose ACK tells the window, with its scale
+	l.turns()
+	before := v.gotCount
+	const segments = 150
+	u.send(segments * u.conn.EMSS())
+	for range 10 {
+		l.a.Turn()
+	}
+	require.Equal(t, u.toSend, u.sent)
+	bursts := (receivedOctetsMax + 32*1514 - 1) / (32 * 1514)
+	l.b.Turn()
+	require.EqualValues(t, bursts*32*u.conn.EMSS(), v.gotCount-before)
+	require.True(t, l.b.behind)
+	l.a.Turn()
+	require.Equal(t, v.gotCount, u.acked)
+	l.turns()
+	require.Equal(t, u.toSend, v.gotCount)
+	require.Zero(t, u.conn.Stats().Retransmits)
+	l.stop()
+
+	for mtu, want := range map[int]int{576: 32, 1500: 32, 9000: 10, 65000: burstMin} {
+		require.Equal(t, want, receiveBurst(&Config{MTU: mtu, BurstMax: 32}), "MTU %d", mtu)
+	}
+	require.Equal(t, 2, receiveBurst(&Config{MTU: 65000, BurstMax: 2}))
+}
