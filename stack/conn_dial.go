@@ -129,7 +129,7 @@ func (p *Poller) choosePort(id *tcp.ID, given uint16) (beyond tcp.Seq, reused bo
 	if given == 0 {
 		beyond, reused, ok := p.ephemeralPort(id)
 		if !ok {
-			return 0, false, fmt.Errorf("all %d local ports, %w", portCount, ErrPortUsed)
+			return 0, false, fmt.Errorf("all %d local ports, %w", p.cfg.DialPorts.count(), ErrPortUsed)
 		}
 		return beyond, reused, nil
 	}
@@ -147,7 +147,7 @@ func (p *Poller) choosePort(id *tcp.ID, given uint16) (beyond tcp.Seq, reused bo
 // The dynamic ports of RFC 6335 section 6.
 const (
 	portFirst = 49152
-	portCount = 65536 - portFirst
+	portLast  = 65535
 )
 
 // ephemeralPort chooses id's local port: Simple Hash-Based Port Selection, RFC 6056 section 3.3.3.
@@ -157,8 +157,9 @@ const (
 func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	id.LocalPort = 0
 	offset := uint32(p.secret.tuple(usePort, id))
-	for range portCount {
-		id.LocalPort = portFirst + uint16((offset+p.nextPort)%portCount)
+	count := p.cfg.DialPorts.count()
+	for range count {
+		id.LocalPort = p.cfg.DialPorts.First + uint16((offset+p.nextPort)%count)
 		p.nextPort++
 		if p.owner(id) != p.cfg.Member {
 			continue

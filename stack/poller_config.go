@@ -102,7 +102,10 @@ type Config struct {
 
 	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
 	Routes []inet.Route   // besides Gateway; several default routes are several default gateways
-	VLAN   uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged. The device's affair where Caps.VLAN says so
+	// DialPorts are the local ports of connections that are dialled without one; default 49152 to 65535. Hosts that share an
+	// address have each their own.
+	DialPorts PortRange
+	VLAN      uint16 // 802.1Q tag of every frame, 1 to 4094; 0: untagged. The device's affair where Caps.VLAN says so
 	// An address is used once it is known that no other host has it (host_claim.go): 4 to 7 s after
 	// New (RFC 5227), one of IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it,
 	// AwaitAddrs says what came of it.
@@ -118,6 +121,11 @@ type Config struct {
 
 	ttlGiven bool
 }
+
+// PortRange is TCP ports, both included.
+type PortRange struct{ First, Last uint16 }
+
+func (r PortRange) count() uint32 { return uint32(r.Last-r.First) + 1 }
 
 // complete fills in defaults and says what is wrong.
 func complete(cfg *Config) error {
@@ -147,6 +155,12 @@ func complete(cfg *Config) error {
 	}
 	if cfg.Caps.VLAN != 0 {
 		cfg.VLAN = 0 // nothing for us to do: the device puts its tag in and takes it off
+	}
+	if cfg.DialPorts == (PortRange{}) {
+		cfg.DialPorts = PortRange{portFirst, portLast}
+	}
+	if r := cfg.DialPorts; r.First == 0 || r.First > r.Last {
+		return bad("DialPorts %d to %d: want the first and the last of them", r.First, r.Last)
 	}
 	if cfg.MTU == 0 {
 		cfg.MTU = cfg.Caps.MTU

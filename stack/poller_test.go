@@ -574,6 +574,21 @@ func TestNagleIsPerConnection(t *testing.T) {
 	l.stop()
 }
 
+// Who is given ports dials from those alone, each once towards one end.
+func TestDialPorts(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax, cfg.DialPorts = 100, PortRange{1000, 1009} })
+	seen := map[uint16]bool{}
+	for range 10 {
+		port := l.dial(l.a, l.b, 7).conn.Local().Port()
+		require.True(t, port >= 1000 && port <= 1009 && !seen[port], "%d", port)
+		seen[port] = true
+	}
+	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
+	require.ErrorIs(t, err, ErrPortUsed)
+	require.ErrorContains(t, err, "all 10 local ports")
+	l.stop()
+}
+
 func TestEphemeralPorts(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		cfg.ConnsMax = 100
@@ -588,7 +603,7 @@ func TestEphemeralPorts(t *testing.T) {
 		seen[port] = true
 		// The port that would come next is taken by a listener: it is passed over.
 		id := u.conn.id
-		next := portFirst + uint16((uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+l.a.nextPort)%portCount)
+		next := portFirst + uint16((uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+l.a.nextPort)%(portLast-portFirst+1))
 		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
 		seen[next] = true
 	}

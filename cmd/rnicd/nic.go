@@ -65,6 +65,7 @@ type nicOptions struct {
 	zeroCopy bool      // of a demo's cable
 	pool     *mem.Pool // packet buffers that are there already; nil: made
 
+	dialPorts      string
 	congestion     string
 	congestionOurs bool // --congestion is about our stack alone
 	rtoMin         time.Duration
@@ -83,7 +84,7 @@ type nicOptions struct {
 // whose peer hears of it.
 var deviceFlags = []string{
 	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "cores", "spin", "idle", "flow-control", "promiscuous", "fault", "capture", "ecn",
-	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
+	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "dial-ports", "no-markers", "markers", "drop-bad-crc",
 }
 
 // given are those of the named flags that stand on the command line, as they are written there.
@@ -126,6 +127,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	}
 	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond, "least retransmission timeout beyond the round trip; a few ms within a data centre")
 	f.DurationVar(&o.ptoMin, "pto-min", time.Millisecond, "least time before a tail loss probe; 100us where both ends poll")
+	f.StringVar(&o.dialPorts, "dial-ports", "", "TCP ports to dial from, as 50000-50999, where other programs have our address, too (default 49152-65535)")
 	f.BoolVar(&o.pacing, "pacing", false, "spread segments over the round trip instead of sending bursts")
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
 	f.StringVar(&o.dad, "dad", dadAuto, "how to look whether another host has our addresses: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC")
@@ -257,6 +259,11 @@ func (o *nicOptions) portConfig(driver ...port.Driver) (cfg port.Config, err err
 			return cfg, err
 		}
 		cfg.Cores = append(cfg.Cores, core)
+	}
+	if o.dialPorts != "" {
+		if cfg.DialPorts, err = port.ParsePorts(o.dialPorts); err != nil {
+			return cfg, fmt.Errorf("--dial-ports %q: %w", o.dialPorts, err)
+		}
 	}
 	if o.fault != "" {
 		spec, err := fault.Parse(o.fault)

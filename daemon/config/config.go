@@ -100,6 +100,7 @@ type Port struct {
 	Node            int    `toml:"numa_node" default:"-1" doc:"NUMA node of the memory; -1: the device's where it is known, or any"`
 	Connections     int    `toml:"connections" default:"256" want:"1 to 1048576" doc:"that a Poller has at a time, half-closed ones among them"`
 	PeerConnections int    `toml:"peer_connections" default:"192" doc:"that one address (of IPv6, one /64) may open at a time; at the limit those that have said nothing yet give way; 0: no limit"`
+	DialPorts       string `toml:"dial_ports" want:"as 50000-50999" doc:"TCP ports that connections are dialled from, for an address that other programs have, too (rnicd switch); without it 49152-65535"`
 	Fault           string `toml:"fault" doc:"a bad network, for tests, as drop=1%,reorder=1%,seed=7"`
 	Capture         string `toml:"capture" doc:"write every frame to this pcapng file"`
 	TCP             TCP    `toml:"tcp" doc:"as [tcp], for this port"`

@@ -81,6 +81,7 @@ func TestMistakes(t *testing.T) {
 		{"MTU of the driver", strings.Replace(base, "addresses", "driver = \"own\"\nmtu = 9001\naddresses", 1), []string{`rnicd.toml:4:1: port.mtu: 9001: want 576 to 9000`}},
 		{"VLAN", strings.Replace(base, "addresses", "vlan = 4095\naddresses", 1), []string{`rnicd.toml:3:1: port.vlan: 4095: want 0 to 4094`}},
 		{"MAC", strings.Replace(base, "addresses", "mac = \"01:00:00:00:00:00\"\naddresses", 1), []string{`rnicd.toml:3:1: port.mac: "01:00:00:00:00:00": want the address of one station`}},
+		{"ports to dial from", strings.Replace(base, "addresses", "dial_ports = \"9-7\"\naddresses", 1), []string{`rnicd.toml:3:1: port.dial_ports: "9-7": want TCP ports, as 7174 or 32768-40000`}},
 		{"DAD", strings.Replace(base, "addresses", "dad = \"no\"\naddresses", 1), []string{`rnicd.toml:3:1: port.dad: "no": want auto, quick, full or off`}},
 		{"page", strings.Replace(base, "addresses", "page = \"3M\"\naddresses", 1), []string{`rnicd.toml:3:1: port.page: "3M": want auto, 2M, 1G or normal`}},
 		{"idle", strings.Replace(base, "addresses", "idle = \"nap\"\naddresses", 1), []string{`rnicd.toml:3:1: port.idle: "nap": want adaptive, spin`}},

@@ -74,7 +74,7 @@ func (v *validator) port(i int) {
 // sockets refuses what the kernel's sockets have no use for.
 func (v *validator) sockets(path string) {
 	for _, key := range []string{
-		"host_address", "gateways", "vlan", "mtu", "mac", "dad", "queues", "cores", "idle", "offload", "page", "numa_node", "fault", "capture", "tcp",
+		"host_address", "gateways", "vlan", "mtu", "mac", "dad", "queues", "cores", "idle", "offload", "page", "numa_node", "dial_ports", "fault", "capture", "tcp",
 	} {
 		if v.given(join(path, key)) {
 			v.wrong(join(path, key), "of no use to the driver kernel, whose TCP is the kernel's; leave that away")
@@ -113,6 +113,11 @@ func (v *validator) device(path string, p *Port) {
 		o.PeerMax = min(p.PeerConnections, max(p.Connections*3/4, 1)) // the default leaves others a quarter
 	default:
 		v.number(path+".peer_connections", int64(p.PeerConnections), 0, int64(p.Connections))
+	}
+	if p.DialPorts != "" {
+		if o.DialPorts, err = port.ParsePorts(p.DialPorts); err != nil {
+			v.wrong(path+".dial_ports", "%q: %v", p.DialPorts, err)
+		}
 	}
 	if p.MAC != "" {
 		if o.MAC, err = port.ParseMAC(p.MAC); err != nil {

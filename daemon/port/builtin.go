@@ -120,17 +120,17 @@ type memifPort struct {
 func (p memifPort) Close() error { return errors.Join(p.Port.Close(), p.socket.Close()) }
 
 func openMemif(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
-	mac, role := c.MAC, "client"
+	mac := c.MAC
 	if c.Serve {
-		role = "server"
-	}
-	if mac == ([6]byte{}) {
-		if stable, ok := tap.StableMAC(fmt.Sprintf("memif %s %s %d", role, c.Socket, c.ID), c.Seed()); ok {
-			mac = stable
+		if mac == ([6]byte{}) {
+			if stable, ok := tap.StableMAC(fmt.Sprintf("memif server %s %d", c.Socket, c.ID), c.Seed()); ok {
+				mac = stable
+			}
 		}
-	}
-	if c.Serve {
 		return serveMemif(c, mac)
+	}
+	if mac == ([6]byte{}) && len(c.Addrs) > 0 {
+		mac = MemifMAC(c.Addrs[0].Addr())
 	}
 	p, err := memif.Dial(memif.Config{
 		Socket: c.Socket, ID: c.ID, Secret: c.Secret, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: mac, Arena: arena,

@@ -2,10 +2,13 @@ package port
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
@@ -90,6 +93,9 @@ type Config struct {
 	RTOMin, PTOMin time.Duration
 	Pacing, ECN    bool
 
+	// DialPorts are the TCP ports that connections are dialled from; zero: the stack's choice.
+	DialPorts stack.PortRange
+
 	Fault   *fault.Spec             // a bad network in front of the device
 	Capture string                  // a pcapng file of all frames
 	OnTurn  func() int              // of every Poller; see stack.Config
@@ -158,7 +164,7 @@ func (c *Config) routes() (all []inet.Route) {
 func (c *Config) Stack(i int) stack.Config {
 	cfg := stack.Config{
 		Addr: c.Addrs[0], Addrs: c.Addrs[1:], Routes: c.routes(), VLAN: c.VLAN, NoDAD: c.DAD == DADNone, QuickDAD: c.QuickDAD(),
-		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn,
+		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn, DialPorts: c.DialPorts,
 	}
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsDefault
@@ -203,6 +209,20 @@ func ParseMAC(text string) (mac [6]byte, err error) {
 		return mac, fmt.Errorf("want the address of one station, as 02:00:0a:09:00:01")
 	}
 	return [6]byte(b), nil
+}
+
+// ParsePorts reads a TCP port, or the first and the last of a range.
+func ParsePorts(s string) (r stack.PortRange, err error) {
+	from, to, isRange := strings.Cut(s, "-")
+	if !isRange {
+		to = from
+	}
+	first, err1 := strconv.ParseUint(from, 10, 16)
+	last, err2 := strconv.ParseUint(to, 10, 16)
+	if err1 != nil || err2 != nil || first == 0 || first > last {
+		return r, errors.New(`want TCP ports, as 7174 or 32768-40000`)
+	}
+	return stack.PortRange{First: uint16(first), Last: uint16(last)}, nil
 }
 
 // ParsePage reads the size of pages.
