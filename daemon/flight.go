@@ -28,7 +28,7 @@ const (
 // last ones. Pollers give them to it, and do not wait.
 type recorder struct {
 	log   *slog.Logger
-	in    chan status.Flight
+	in    chan fallen
 	lost  atomic.Uint64 // there was no room in in
 	lines ration
 	over  chan struct{}
@@ -38,8 +38,15 @@ type recorder struct {
 	last []status.Flight // oldest first
 }
 
+// fallen is a connection that has ended with an error, as its Poller gives it.
+type fallen struct {
+	port  string
+	ended time.Time
+	rnic.FlightRecord
+}
+
 func newRecorder(log *slog.Logger) *recorder {
-	r := &recorder{log: log, in: make(chan status.Flight, fellWaiting), over: make(chan struct{})}
+	r := &recorder{log: log, in: make(chan fallen, fellWaiting), over: make(chan struct{})}
 	r.ended.Go(r.run)
 	return r
 }
@@ -47,10 +54,8 @@ func newRecorder(log *slog.Logger) *recorder {
 // of is rnic.Config.Fell of a port.
 func (r *recorder) of(port string) func(rnic.FlightRecord) {
 	return func(f rnic.FlightRecord) {
-		one := flightOf(port, f.Local, f.Remote, f.Now, f.Before, f.Events)
-		one.Error, one.Ended = f.Err.Error(), time.Now()
 		select {
-		case r.in <- one:
+		case r.in <- fallen{port, time.Now(), f}:
 		default:
 			r.lost.Add(1)
 		}
@@ -83,7 +88,9 @@ func (r *recorder) run() {
 	}
 }
 
-func (r *recorder) take(f status.Flight) {
+func (r *recorder) take(one fallen) {
+	f := flightOf(one.port, one.Local, one.Remote, one.Now, one.Before, one.Events)
+	f.Error, f.Ended = one.Err.Error(), one.ended
 	r.mu.Lock()
 	if len(r.last) == fellKept {
 		r.last = slices.Delete(r.last, 0, 1)
