@@ -202,6 +202,7 @@ func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*small
 
 // together turns two hosts on one goroutine, which the test is while nobody else turns them.
 type together struct {
+	between        func() int // what stands between the hosts is turned with them; nil: nothing
 	server, client *host
 	stop, stopped  chan struct{}
 	lent           bool
@@ -246,7 +247,11 @@ func (g *together) turn() int {
 	if g.client == nil { // somebody else's
 		return g.server.poller.Turn()
 	}
-	return g.client.poller.Turn() + g.server.poller.Turn()
+	n := g.client.poller.Turn()
+	if g.between != nil {
+		n += g.between()
+	}
+	return n + g.server.poller.Turn()
 }
 
 // lend has a goroutine turn the hosts, own ends that; both do nothing when it is so already.

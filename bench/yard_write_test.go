@@ -26,6 +26,7 @@ type cable struct {
 	mtu      int
 	zeroCopy bool
 	faults   *fault.Faults // of what each host receives
+	between  func() int    // turned with the hosts; nil: nothing stands between them
 	manual   bool          // calls of package rnic turn both hosts, and nobody else does
 	span     int           // octets of memory at each end that Writes go through, 0: those of one message
 	conns    int           // a host has at most; 0: a few
@@ -62,7 +63,7 @@ func cablePools(t testing.TB, c cable) (pools [2]*mem.Pool) {
 
 // onPorts makes the hosts of two ports.
 func onPorts(t testing.TB, c cable, ports [2]pmd.Port, pools [2]*mem.Pool) *together {
-	g := &together{span: c.span}
+	g := &together{span: c.span, between: c.between}
 	cfg := hostConfig{mtu: c.mtu, clock: g.clock.now, conns: c.conns, wrap: func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
 		if c.faults == nil {
 			return q

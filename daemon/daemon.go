@@ -95,7 +95,7 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	}
 	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, since: time.Now(), looking: make(chan struct{}, lookersMax)}
 	d.cut, d.hurry = context.WithCancel(context.Background())
-	d.log = newLogger(opt.Log, cfg.Log.Format, d.level)
+	d.log = NewLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)
 	d.dog = newWatchdog(d.log)
 	d.flights = newRecorder(d.log)

@@ -11,7 +11,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+// NewLogger writes as [log] of a configuration says.
+func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: level}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, opt))

@@ -36,7 +36,7 @@ func needDPDK(t *testing.T) {
 func TestExamplesAreChecked(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(repository, exampleFolder, "*.toml"))
 	require.NoError(t, err)
-	started := []string{"af-xdp.toml", "memif.toml", "pci-nic.toml", "tap.toml"}
+	started := []string{"af-xdp.toml", "memif.toml", "pci-nic.toml", "switch.toml", "tap.toml"}
 	require.Len(t, paths, len(started))
 	ns := newNamespace(t)
 	for i, path := range paths {

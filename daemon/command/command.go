@@ -49,11 +49,23 @@ func Check(drivers port.Drivers) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Say what is wrong with a configuration, without opening anything",
-		Long: `check reads a configuration of rnicd serve --config and says everything that is wrong with it, each with line and
+		Long: `check reads a configuration of rnicd serve --config, or of rnicd switch, and says everything that is wrong with it, each with line and
 column. The exit status is 0 when a daemon can start with it, as far as that shows without opening a device.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := config.Load(args[0], drivers)
+			text, err := config.Read(args[0])
+			if err != nil {
+				return err
+			}
+			if config.IsSwitch(text) {
+				cfg, err := config.ParseSwitch(args[0], text, drivers)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(c.OutOrStdout(), "%s: a switch, %d uplinks, %d programs\n", cfg.File, len(cfg.Uplinks), len(cfg.Programs))
+				return nil
+			}
+			cfg, err := config.Parse(args[0], text, drivers)
 			if err != nil {
 				return err
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -47,14 +46,7 @@ const fileMax = 1 << 20
 // Load reads a file and says whether it can be started, with the drivers that the program has. An
 // error of its content is Errors.
 func Load(file string, drivers port.Drivers) (*Config, error) {
-	st, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, err
-	case !st.Mode().IsRegular() || st.Size() > fileMax:
-		return nil, fmt.Errorf("%s: want a regular file of %d octets at most", file, fileMax)
-	}
-	text, err := os.ReadFile(file)
+	text, err := read(file)
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +56,35 @@ func Load(file string, drivers port.Drivers) (*Config, error) {
 // Parse is Load of a text; file is its name in errors.
 func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 	c := &Config{File: file}
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // some editors put a byte order mark there
+	var err error
+	if c.index, err = decode(file, text, c); err != nil {
+		return nil, err
+	}
+	v := &validator{c: c, drivers: drivers}
+	setDefaults(c)
+	v.validate()
+	if len(v.errs) > 0 {
+		v.sort()
+		return nil, v.errs
+	}
+	return c, nil
+}
+
+// sort puts mistakes in the order of the file.
+func (v *validator) sort() {
+	slices.SortStableFunc(v.errs, func(a, b *Error) int { return 4096*(a.Line-b.Line) + a.Column - b.Column })
+}
+
+// byteOrderMark is what some editors put there.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// decode reads a text into a configuration, whose defaults are not filled in, and says where its keys
+// stand.
+func decode(file string, text []byte, into any) (*index, error) {
+	text = bytes.TrimPrefix(text, byteOrderMark)
 	dec := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
-	err := dec.Decode(c)
+	err := dec.Decode(into)
+	root := reflect.TypeOf(into).Elem()
 	var unknown *toml.StrictMissingError
 	var wrong *toml.DecodeError
 	switch {
@@ -74,31 +92,24 @@ func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 		var all Errors
 		for _, e := range unknown.Errors {
 			line, column := e.Position()
-			all = append(all, &Error{file, line, column, strings.Join(e.Key(), "."), unknownKey(e.Key())})
+			all = append(all, &Error{file, line, column, strings.Join(e.Key(), "."), unknownKey(root, e.Key())})
 		}
 		return nil, all
 	case errors.As(err, &wrong):
 		line, column := wrong.Position()
-		return nil, Errors{{file, line, column, strings.Join(wrong.Key(), "."), plainly(wrong)}}
+		return nil, Errors{{file, line, column, strings.Join(wrong.Key(), "."), plainly(root, wrong)}}
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if c.index, err = newIndex(text); err != nil {
+	ix, err := newIndex(text)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	v := &validator{c: c, drivers: drivers}
-	setDefaults(c)
-	v.validate()
-	if len(v.errs) > 0 {
-		slices.SortStableFunc(v.errs, func(a, b *Error) int { return 4096*(a.Line-b.Line) + a.Column - b.Column })
-		return nil, v.errs
-	}
-	return c, nil
+	return ix, nil
 }
 
 // unknownKey says what may have been meant.
-func unknownKey(key []string) string {
-	t := reflect.TypeFor[Config]()
+func unknownKey(t reflect.Type, key []string) string {
 	for _, part := range key[:len(key)-1] {
 		f, ok := fieldOf(t, part)
 		if !ok {
@@ -136,9 +147,8 @@ func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 }
 
 // plainly says in words of the file what the decoder says in words of Go.
-func plainly(e *toml.DecodeError) string {
+func plainly(t reflect.Type, e *toml.DecodeError) string {
 	text := strings.TrimPrefix(e.Error(), "toml: ")
-	t := reflect.TypeFor[Config]()
 	for _, part := range e.Key() {
 		f, ok := fieldOf(t, part)
 		if !ok {

@@ -18,7 +18,22 @@ TOML, strict: a key that is not here is an error. Durations are texts as "500ms"
 as "64KiB", "1.5GiB".
 
 `)
-	t := reflect.TypeFor[Config]()
+	writeTables(w, reflect.TypeFor[Config]())
+}
+
+// WriteSwitchReference writes docs/reference/configuration-switch.md.
+func WriteSwitchReference(w io.Writer) {
+	fmt.Fprint(w, `# Configuration of a switch
+
+`+"`rnicd switch --config FILE`"+` reads it, `+"`rnicd check FILE`"+` says what is wrong with it; made of the types in `+"`daemon/config`"+` by
+`+"`go test ./daemon/config -update`"+`. [The guide](../guides/switch.md) has an example. Form and units are those of [the
+daemon's](configuration.md).
+
+`)
+	writeTables(w, reflect.TypeFor[Switch]())
+}
+
+func writeTables(w io.Writer, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := f.Tag.Get("toml")

@@ -1,0 +1,174 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/bench/yard"
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/memif"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/vswitch"
+)
+
+// sharedPool is a pool in an arena that a client of memif lends.
+func sharedPool(t testing.TB, mtu int) (*hugepages.Arena, *mem.Pool) {
+	t.Helper()
+	cfg := testhost.PoolConfig(4096, mtu)
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(cfg.Bytes()) + 4096, Node: hugepages.AnyNode, Memfd: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, arena.Close()) })
+	pool, err := mem.NewPool(arena, cfg)
+	require.NoError(t, err)
+	return arena, pool
+}
+
+// attach is a client of memif, once it is attached.
+func attach(t testing.TB, cfg memif.Config) *memif.Port {
+	t.Helper()
+	p, err := memif.Dial(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(t, p.AwaitLink(ctx, true))
+	return p
+}
+
+// overWire is two hosts on a pmd/wire that copies, and has no offloads, as memif.
+func overWire(t testing.TB, mtu int) *together {
+	cfg := wire.Config{MTU: mtu, Slots: 512}
+	memory, err := newArena(t, int64(cfg.MemoryBytes())+4096).Carve(cfg.MemoryBytes(), 4096)
+	require.NoError(t, err)
+	cfg.Memory = memory
+	link, err := wire.New(cfg)
+	require.NoError(t, err)
+	c := cable{mtu: mtu}
+	return onPorts(t, c, [2]pmd.Port{link.Port(0), link.Port(1)}, cablePools(t, c))
+}
+
+// overMemif is two hosts back to back: the one that writes lends its Bufs.
+func overMemif(t testing.TB, mtu int) *together {
+	socket := filepath.Join(t.TempDir(), "memif.sock")
+	l, err := memif.Listen(memif.ListenConfig{Socket: socket})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	server, err := l.Bind(memif.BindConfig{MTU: mtu})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	c := cable{mtu: mtu}
+	pools := cablePools(t, c)
+	arena, pool := sharedPool(t, mtu)
+	pools[1] = pool
+	return onPorts(t, c, [2]pmd.Port{server, attach(t, memif.Config{Socket: socket, MTU: mtu, Arena: arena})}, pools)
+}
+
+// overSwitch is two programs of a switch, whose core is turned by turn.
+func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
+	cfg := vswitch.Config{}
+	socket := filepath.Join(t.TempDir(), "switch.sock")
+	for i := range 2 {
+		cfg.Programs = append(cfg.Programs, vswitch.Program{
+			Name: fmt.Sprint("host", i), Socket: socket, ID: uint32(i), MAC: [6]byte{2, 5: byte(i + 1)}, MTU: mtu, Uplink: vswitch.NoUplink,
+			Addrs: vswitch.AddrsOf(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)})),
+		})
+	}
+	cfg.Arena = newArena(t, cfg.MemoryBytes(mtu))
+	sw, err := vswitch.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sw.Close()) })
+	var ports [2]pmd.Port
+	var pools [2]*mem.Pool
+	for i := range ports {
+		var arena *hugepages.Arena
+		arena, pools[i] = sharedPool(t, mtu)
+		ports[i] = attach(t, memif.Config{Socket: socket, ID: uint32(i), MTU: mtu, Arena: arena, MAC: cfg.Programs[i].MAC})
+	}
+	began := time.Now()
+	core := sw.Cores()[0]
+	turn = func() int { return core.Turn(int64(time.Since(began)) + 1) }
+	g = onPorts(t, cable{mtu: mtu, between: turn}, ports, pools)
+	return g, turn
+}
+
+// writingTurned is bulk Write between two hosts with something between them, or nothing: on one core in turns, or the receiver and
+// what is between on a core of their own.
+func writingTurned(t testing.TB, name string, g *together, between func() int, oneCore bool) *yard.Contender {
+	w, s := newWriter(t, g, false)
+	k := &yard.Contender{
+		Name: name, Unit: "octets/s", Resume: g.clock.resume, Pause: g.clock.pause,
+		Left: func(slice *yard.Slice) {
+			w.slice, g.client.app = slice, w.step
+			for !slice.Over() {
+				if oneCore {
+					g.turn()
+				} else {
+					g.client.poller.Turn()
+				}
+			}
+		},
+		Check: func() error {
+			g.clock.resume()
+			err := w.settle(t, g.turn)
+			g.client.app = nil
+			g.lend()
+			defer g.own() // others have slices still
+			if err != nil {
+				return err
+			}
+			return w.written(t, s)
+		},
+	}
+	if !oneCore {
+		k.Right = func(slice *yard.Slice) {
+			for !slice.Over() {
+				if between != nil {
+					between()
+				}
+				g.server.poller.Turn()
+			}
+		}
+	}
+	return k
+}
+
+// switchPart is bulk Write through a switch: with all of it on one core, what an octet costs; with the switch on the core of the
+// receiver, what there is where two cores are all.
+func switchPart(y *yardstick) {
+	for _, mtu := range []int{1500, 9000} {
+		sw, turn := overSwitch(y, mtu)
+		w := []*yard.Contender{
+			writingTurned(y, fmt.Sprintf("Write over wire, one core, MTU %d", mtu), overWire(y, mtu), nil, true),
+			writingTurned(y, fmt.Sprintf("Write over memif, one core, MTU %d", mtu), overMemif(y, mtu), nil, true),
+			writingTurned(y, fmt.Sprintf("Write over the switch, one core, MTU %d", mtu), sw, turn, true),
+		}
+		s := y.take(w...)
+		y.row(fmt.Sprintf("Write over memif to wire, one core, MTU %d", mtu), "x", atLeast(0.9), yard.Ratio(s[1], s[0]), "")
+		y.row(fmt.Sprintf("Write through the switch to wire, one core for all, MTU %d", mtu), "x", atLeast(0.6), yard.Ratio(s[2], s[0]), "")
+		for _, x := range s {
+			y.row(x.Name, "Gbit/s", yard.Goal{}, yard.Rate(x, 8e-9), "")
+		}
+		sw2, turn2 := overSwitch(y, mtu)
+		s = y.take(
+			writingTurned(y, fmt.Sprintf("Write over wire, two cores, MTU %d", mtu), overWire(y, mtu), nil, false),
+			writingTurned(y, fmt.Sprintf("Write over memif, two cores, MTU %d", mtu), overMemif(y, mtu), nil, false),
+			writingTurned(y, fmt.Sprintf("Write over the switch, two cores, MTU %d", mtu), sw2, turn2, false),
+		)
+		y.row(fmt.Sprintf("Write over memif to wire, two cores, MTU %d", mtu), "x", atLeast(0.9), yard.Ratio(s[1], s[0]), "")
+		y.row(fmt.Sprintf("Write through the switch to wire, two cores for all three, MTU %d", mtu), "x", atLeast(0.6), yard.Ratio(s[2], s[0]), "")
+		for _, x := range s {
+			y.row(x.Name, "Gbit/s", yard.Goal{}, yard.Rate(x, 8e-9), "")
+		}
+		runtime.GC()
+	}
+}

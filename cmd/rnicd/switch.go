@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/daemon/switchd"
+)
+
+func newSwitch() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "switch --config FILE",
+		Short: "Join programs to one NIC, and to each other, over shared memory",
+		Long: `switch owns devices, or none, and serves memif to the programs that its configuration names, each with addresses of its own, or
+sharing one by ranges of TCP ports. A program is any client of memif: rnicd with --pmd memif, a program with package rnic, VPP,
+DPDK's net_memif. What a program sends under another's MAC, address or port is dropped. rnicd check judges the file.
+
+SIGHUP reads the programs again, SIGUSR1 prints the counters, SIGTERM ends.`,
+		Args: argsWanted(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error { return switchd.Run(file, port.All(), c.ErrOrStderr()) },
+	}
+	c.Flags().StringVar(&file, "config", "", "what is switched")
+	_ = c.MarkFlagRequired("config") // it is there
+	return c
+}

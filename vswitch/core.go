@@ -1,0 +1,271 @@
+package vswitch
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+)
+
+// Core is one of the goroutines that switch. Turn is for that goroutine alone.
+type Core struct {
+	id    int
+	pool  *mem.Pool
+	plan  *plan
+	ports []*port // programs and uplinks that are polled here
+	wires []*port // to the other cores, at their numbers; nil at ours
+	dirty []*port // have something to send in this turn
+
+	now       int64
+	fragments fragments
+	multicast bucket
+	stats     CoreStats
+
+	bufs    [burst]mem.Buf
+	headers headers
+	run     run
+
+	command atomic.Pointer[command] // to be done between two turns
+}
+
+// command is for a Core to do. There is one at a time.
+type command struct {
+	do   func(*Core)
+	done chan struct{}
+}
+
+// wireHeader goes in front of a frame on its way to another core: slot and serial number of the port that it is for.
+const (
+	wireHeader  = 8
+	wireBuffers = 512
+)
+
+// Turn moves up to a burst from each port, and says how many frames there were. now is in nanoseconds, from any beginning, and
+// does not go backwards.
+func (c *Core) Turn(now int64) (n int) {
+	c.now = now
+	if c.command.Load() != nil {
+		c.obey()
+	}
+	for _, m := range c.ports {
+		n += c.poll(m)
+	}
+	for _, w := range c.wires {
+		if w != nil {
+			n += c.unwire(w)
+		}
+	}
+	c.flush()
+	c.stats.Turns++
+	if n > 0 {
+		c.stats.Busy++
+	}
+	return n
+}
+
+func (c *Core) obey() {
+	cmd := c.command.Load()
+	cmd.do(c)
+	c.command.Store(nil)
+	close(cmd.done)
+}
+
+// flush sends what this turn has brought, and what waits from turns before.
+func (c *Core) flush() {
+	kept := c.dirty[:0]
+	for _, m := range c.dirty {
+		m.flush(c)
+		if m.dirty = m.waiting > 0; m.dirty {
+			kept = append(kept, m)
+		}
+	}
+	c.dirty = kept
+}
+
+// poll takes a burst from each queue of a port. A program that has sent all that its rate allows waits, with its frames in its own
+// ring.
+func (c *Core) poll(m *port) (work int) {
+	for _, q := range m.queues {
+		most := burst
+		if m.send[octets].rate|m.send[frames].rate != 0 {
+			if most = m.allowance(c.now); most == 0 {
+				m.stats.Throttled++
+				break
+			}
+		}
+		n := q.Rx(c.bufs[:most])
+		if n == 0 {
+			continue
+		}
+		work += n
+		c.run.valid = false
+		before := m.stats.ReceivedOctets
+		m.stats.Received += uint64(n)
+		for _, b := range c.bufs[:n] {
+			c.input(m, b)
+		}
+		m.send[octets].take(int64(m.stats.ReceivedOctets - before))
+		m.send[frames].take(int64(n))
+	}
+	c.stats.Frames += uint64(work)
+	return work
+}
+
+// allowance is how many frames a program may send now.
+func (m *port) allowance(now int64) int {
+	m.send[octets].fill(now)
+	m.send[frames].fill(now)
+	switch {
+	case m.send[octets].empty() || m.send[frames].empty():
+		return 0
+	case m.send[frames].rate != 0:
+		return int(min(m.send[frames].level, burst))
+	}
+	return burst
+}
+
+// input finds the way of one frame, which is the switch's own from here on.
+func (c *Core) input(in *port, b mem.Buf) {
+	d := c.pool.Desc(b)
+	frame := c.pool.Data(b)
+	in.stats.ReceivedOctets += uint64(d.Len)
+	if d.Flags != 0 {
+		if pmd.Incomplete(d) && !pmd.CompleteChecksum(frame, d.CsumStart, d.CsumOffset) {
+			c.drop(in, b, Malformed)
+			return
+		}
+		d.Flags = 0
+	}
+	if p := c.run.of(frame); p != nil {
+		c.send(p, b)
+		return
+	}
+	c.stats.Lookups++
+	h := &c.headers
+	reason := h.parse(frame)
+	if reason == Passed && !in.isUplink() {
+		reason = in.source(h)
+	}
+	if reason != Passed {
+		c.drop(in, b, reason)
+		return
+	}
+	v := c.steer(in, h, c.now)
+	switch {
+	case v.reason != Passed:
+		c.drop(in, b, v.reason)
+	case v.to != nil:
+		c.run.begin(frame, v.to)
+		c.send(v.to, b)
+	case v.answer != nil:
+		c.pool.Free(b)
+		c.answer(in, h, v.answer)
+	case v.group != nil:
+		for _, m := range v.group.members {
+			c.copyTo(in, m, b)
+		}
+		c.pool.Free(b)
+	case v.flood:
+		c.flood(in, h.vid, b)
+	}
+}
+
+func (c *Core) drop(in *port, b mem.Buf, r Reason) {
+	in.stats.Drops[r]++
+	c.pool.Free(b)
+}
+
+// send gives a frame to a port of any core.
+func (c *Core) send(m *port, b mem.Buf) {
+	if m.core == c.id {
+		m.accept(c, b)
+		return
+	}
+	d := c.pool.Desc(b)
+	d.Off -= wireHeader
+	d.Len += wireHeader
+	head := c.pool.Data(b)
+	binary.LittleEndian.PutUint32(head, uint32(m.slot))
+	binary.LittleEndian.PutUint32(head[4:], m.serial)
+	w := c.wires[m.core]
+	if w.waiting >= w.buffers {
+		c.stats.Drops[WireFull]++
+		c.pool.Free(b)
+		return
+	}
+	w.accept(c, b)
+}
+
+// unwire takes a burst from another core, which has found the ports that they are for.
+func (c *Core) unwire(w *port) int {
+	n := w.queues[0].Rx(c.bufs[:])
+	for _, b := range c.bufs[:n] {
+		d := c.pool.Desc(b)
+		head := c.pool.Data(b)
+		slot, serial := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
+		d.Off += wireHeader
+		d.Len -= wireHeader
+		if m := c.port(uint16(slot), serial); m != nil && m.core == c.id {
+			m.accept(c, b)
+			continue
+		}
+		c.stats.Drops[Gone]++
+		c.pool.Free(b)
+	}
+	return n
+}
+
+// port is the one with a serial number, or nil.
+func (c *Core) port(slot uint16, serial uint32) *port {
+	if int(slot) >= len(c.plan.ports) {
+		return nil
+	}
+	if m := c.plan.ports[slot]; m != nil && m.serial == serial {
+		return m
+	}
+	return nil
+}
+
+// flood copies a frame to all programs of its link except those of the station that it comes from, and to the uplink unless it
+// comes from there.
+func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
+	for _, s := range c.plan.links[linkOf(in.segment(), vid)] {
+		if s == in.station {
+			continue
+		}
+		for _, m := range s.members {
+			c.copyTo(in, m, b)
+		}
+	}
+	if !in.isUplink() {
+		if up := c.plan.uplink(in.program.Uplink, c.id); up != nil {
+			c.send(up, b)
+			return
+		}
+	}
+	c.pool.Free(b)
+}
+
+// copyTo sends a copy, if the switch may make one more.
+func (c *Core) copyTo(in, m *port, b mem.Buf) {
+	if !m.attached() {
+		return
+	}
+	c.multicast.fill(c.now)
+	if c.multicast.empty() {
+		in.stats.Drops[MulticastRate]++
+		return
+	}
+	x := c.pool.Alloc()
+	if x == mem.NoBuf {
+		in.stats.Drops[NoBuffer]++
+		return
+	}
+	c.multicast.take(1)
+	c.stats.Copies++
+	d := c.pool.Desc(x)
+	d.Len = c.pool.Desc(b).Len
+	copy(c.pool.Data(x), c.pool.Data(b))
+	c.send(m, x)
+}

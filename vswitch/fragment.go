@@ -1,0 +1,67 @@
+package vswitch
+
+import "github.com/rnicd/rnicd/inet"
+
+// fragments says whose the later fragments of a packet to a shared address are: who got the first. A set of fragmentSets takes
+// fragmentWays packets, the oldest of which gives way; what is older than fragmentNs is forgotten.
+type fragments struct {
+	sets [fragmentSets][fragmentWays]fragmentEntry
+}
+
+const (
+	fragmentSets = 128
+	fragmentWays = 4
+	fragmentNs   = 2e9
+)
+
+type fragmentKey struct {
+	from, to inet.Addr
+	id       uint32
+	in       uint16 // slot of the port that it came in on: nobody marks what others send
+	proto    uint8
+	vid      uint16
+}
+
+type fragmentEntry struct {
+	key  fragmentKey
+	at   int64
+	slot uint16
+	who  uint32 // its serial number; 0: nothing here
+}
+
+func keyOf(in uint16, h *headers) fragmentKey {
+	return fragmentKey{h.from, h.to, h.id, in, h.proto, h.vid}
+}
+
+func (f *fragments) set(k *fragmentKey) *[fragmentWays]fragmentEntry {
+	x := uint64(k.id)<<32 ^ uint64(be.Uint32(k.from[12:])) ^ uint64(be.Uint32(k.from[4:]))<<16 ^ uint64(k.in)<<48
+	return &f.sets[x*0x9e3779b97f4a7c15>>57]
+}
+
+func (f *fragments) add(in uint16, h *headers, m *port, now int64) {
+	k := keyOf(in, h)
+	set := f.set(&k)
+	at := 0
+	for i := range set {
+		if set[i].who != 0 && set[i].key == k {
+			at = i
+			break
+		}
+		if set[i].who == 0 || set[at].who != 0 && set[i].at < set[at].at {
+			at = i
+		}
+	}
+	set[at] = fragmentEntry{k, now, m.slot, m.serial}
+}
+
+// find is who got the first fragment; nil: it has not come, was too long ago, or that program is no more.
+func (f *fragments) find(in uint16, h *headers, now int64) *fragmentEntry {
+	k := keyOf(in, h)
+	set := f.set(&k)
+	for i := range set {
+		if e := &set[i]; e.who != 0 && e.key == k && now-e.at < fragmentNs {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package vswitch
+
+import (
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/memif"
+)
+
+// Reason is why a frame was dropped.
+type Reason uint8
+
+// Reasons. The first ones are counted at the port that a frame came from, the last ones, from Full on, at the one that it was for.
+const (
+	Passed          Reason = iota
+	Malformed              // no Ethernet, VLAN, ARP or IP header, or neighbour discovery, that is whole
+	Vlan                   // not of the program's VLAN; several tags
+	EtherType              // of a program: neither ARP nor IP
+	SpoofedMAC             // of a program: from, or telling, a MAC that is not its own
+	SpoofedAddr            // of a program: from, or telling, an address that is not its own
+	SpoofedPort            // of a program with a shared address: from, or about, a port that is not its own; neither TCP nor ICMP
+	Router                 // of a program: what only routers say
+	Extension              // of a program: IPv6 extension headers that cannot be followed
+	Fragment               // of a program: of a shared address; of IPv6 other than TCP and UDP
+	Looped                 // from an uplink, but a program sent it
+	NoStation              // for nobody here, and there is no uplink to try
+	WrongAddr              // for a program's MAC, but not its address
+	NoPort                 // for a TCP port of a shared address that no program has
+	FragmentUnknown        // of a packet to a shared address whose first fragment has not come
+	MulticastRate          // copies beyond Config.Multicast
+	NoBuffer               // for a copy
+	Full                   // as many wait as Buffers allows
+	Over                   // beyond the Receive rate
+	TooLong                // for its MTU
+	Detached               // no program is attached
+	WireFull               // between two cores
+	Gone                   // for a port that a change has taken out meanwhile
+	Reasons
+)
+
+var reasonNames = [Reasons]string{
+	"passed", "malformed", "vlan", "ethertype", "spoofed-mac", "spoofed-address", "spoofed-port", "router", "extension", "fragment",
+	"looped", "no-station", "wrong-address", "no-port", "fragment-unknown", "multicast-rate", "no-buffer", "full", "rate", "too-long",
+	"detached", "wire-full", "gone",
+}
+
+func (r Reason) String() string { return reasonNames[r] }
+
+// PortStats are the counters of one program, or of one queue of an uplink.
+type PortStats struct {
+	Name     string
+	Uplink   bool
+	Queue    int // of an uplink
+	Attached bool
+	Peer     memif.Peer // of a program that is attached: the process
+
+	Received, ReceivedOctets uint64          // from it, dropped ones among them
+	Sent, SentOctets         uint64          // to it
+	Throttled                uint64          // turns in which it had to wait, for its Send rate
+	Drops                    [Reasons]uint64 // by Reason
+	Waiting                  int             // frames in its buffers
+	Device                   pmd.Counters    // of its queues
+	Ring                     memif.Drops     // of its queues: what was wrong with its rings
+}
+
+// CoreStats are those of one core.
+type CoreStats struct {
+	Turns, Busy uint64 // and how many of them had something to do
+	Frames      uint64 // steered
+	Lookups     uint64 // a run of frames of one flow is looked up once
+	Copies      uint64 // of frames to groups
+	Answers     uint64 // for shared addresses
+	Free        int    // Bufs, of Bufs
+	Bufs        int
+	Drops       [Reasons]uint64 // of no port
+}
+
+// Stats is a snapshot of a Switch, of each core between two turns. Programs stand in the order of the configuration, after the
+// queues of uplinks.
+type Stats struct {
+	Cores []CoreStats
+	Ports []PortStats
+}

@@ -1,0 +1,579 @@
+package vswitch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/memif"
+	"github.com/rnicd/rnicd/pmd/wire"
+)
+
+// Switch is made by New. Its cores are turned by whoever has it; the rest is for any goroutine, while they are turned.
+type Switch struct {
+	cfg   Config
+	cores []*Core
+
+	change   sync.Mutex // one Apply, Stats or Close at a time
+	closed   bool
+	links    []*wire.Link
+	uplinks  [][]*port
+	programs []*port // in the order of the configuration
+	slots    []*port // nil: free
+	serial   uint32
+
+	lock    sync.Mutex // of what attaching programs look at
+	sockets map[string]*socket
+}
+
+// socket is a Listener and who may attach to it.
+type socket struct {
+	path     string
+	listener *memif.Listener
+	allowed  map[uint32]*Program // by ID
+}
+
+// ErrClosed is what comes of a Switch that is closed.
+var ErrClosed = errors.New("vswitch: closed")
+
+// New opens sockets, and queues of uplinks. Cores turn from then on; programs attach when they want. On an error everything is
+// given back.
+func New(cfg Config) (s *Switch, err error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	s = &Switch{cfg: cfg, sockets: map[string]*socket{}}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	for id := range cfg.Cores {
+		pool, err := mem.NewPool(cfg.Arena, cfg.pool())
+		if err != nil {
+			return nil, err
+		}
+		s.cores = append(s.cores, &Core{id: id, pool: pool, multicast: newBucket(cfg.Multicast, burst), wires: make([]*port, cfg.Cores)})
+	}
+	if err := s.openUplinks(); err != nil {
+		return nil, err
+	}
+	if err := s.openWires(); err != nil {
+		return nil, err
+	}
+	for i := range cfg.Programs {
+		m, err := s.bind(&cfg.Programs[i])
+		if err != nil {
+			return nil, err
+		}
+		s.programs = append(s.programs, m)
+	}
+	plan := s.plan()
+	for _, c := range s.cores {
+		c.adopt(plan, s.portsOf(c.id))
+	}
+	return s, nil
+}
+
+func (s *Switch) openUplinks() error {
+	for i := range s.cfg.Uplinks {
+		u := &s.cfg.Uplinks[i]
+		var queues []*port
+		for q := range u.Queues {
+			queue, err := u.Port.Open(q, s.cores[q].pool)
+			if err != nil {
+				return fmt.Errorf("vswitch: uplink %s: %w", u.Port.Name(), err)
+			}
+			m := &port{name: u.Port.Name(), kind: kindUplink, uplink: i, queue: q, core: q, mtu: u.Port.Caps().MTU, buffers: u.Buffers}
+			m.open(queue)
+			s.enter(m)
+			queues = append(queues, m)
+		}
+		s.uplinks = append(s.uplinks, queues)
+	}
+	return nil
+}
+
+// openWires joins each core to each other.
+func (s *Switch) openWires() error {
+	for i, a := range s.cores {
+		for _, b := range s.cores[i+1:] {
+			link, err := wire.New(wire.Config{MTU: s.cfg.mtu() + wireHeader})
+			if err != nil {
+				return err
+			}
+			s.links = append(s.links, link)
+			for end, c := range []*Core{a, b} {
+				other := []*Core{b, a}[end].id
+				queue, err := link.Port(end).Open(0, c.pool)
+				if err != nil {
+					return err
+				}
+				w := &port{kind: kindWire, queue: other, core: c.id, mtu: s.cfg.mtu() + wireHeader, buffers: wireBuffers}
+				w.open(queue)
+				c.wires[other] = w
+			}
+		}
+	}
+	return nil
+}
+
+func (m *port) open(queues ...pmd.Queue) {
+	m.queues = queues
+	m.grow()
+}
+
+// grow gives queues room for all that may wait.
+func (m *port) grow() {
+	if len(m.out) == 0 {
+		m.out = make([]outgoing, len(m.queues))
+	}
+	for i := range m.out {
+		if cap(m.out[i].bufs) < m.buffers {
+			m.out[i].bufs = append(make([]mem.Buf, 0, m.buffers), m.out[i].bufs...)
+		}
+	}
+}
+
+// enter gives a port a slot and a number.
+func (s *Switch) enter(m *port) {
+	at := slices.Index(s.slots, nil)
+	if at < 0 {
+		at = len(s.slots)
+		s.slots = append(s.slots, nil)
+	}
+	s.serial++
+	s.slots[at], m.slot, m.serial = m, uint16(at), s.serial
+}
+
+// bind makes the port of a program.
+func (s *Switch) bind(p *Program) (*port, error) {
+	sock, err := s.socket(p.Socket)
+	if err != nil {
+		return nil, err
+	}
+	shm, err := sock.listener.Bind(memif.BindConfig{ID: p.ID, Secret: p.Secret, Name: p.Name, MTU: p.MTU, Queues: p.Queues, MAC: p.MAC})
+	if err != nil {
+		s.unused(sock)
+		return nil, err
+	}
+	m := &port{name: p.Name, kind: kindProgram, core: p.Core, memif: shm, socket: sock, cfg: *p}
+	m.limit(p)
+	for i := range p.Queues {
+		q, err := shm.Open(i, s.cores[p.Core].pool)
+		if err != nil {
+			err = errors.Join(err, shm.Close())
+			s.unused(sock)
+			return nil, err
+		}
+		m.queues = append(m.queues, q)
+	}
+	m.grow()
+	s.enter(m)
+	s.allow(m)
+	return m, nil
+}
+
+func (s *Switch) allow(m *port) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	p := m.cfg
+	m.socket.allowed[p.ID] = &p
+}
+
+// socket is that of a path, opened if it is not.
+func (s *Switch) socket(path string) (*socket, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if sock := s.sockets[path]; sock != nil {
+		return sock, nil
+	}
+	sock := &socket{path: path, allowed: map[uint32]*Program{}}
+	l, err := memif.Listen(memif.ListenConfig{
+		Socket: path, Mode: s.cfg.Sockets.Mode, Name: "rnicd switch", ClientsMax: ProgramsMax, RegionBytesMax: s.cfg.Sockets.MemoryMax,
+		RingLog2Max: s.cfg.Sockets.RingLog2Max, Unsealed: s.cfg.Sockets.Unsealed,
+		Admit: func(peer memif.Peer) error {
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			return sock.allowed[peer.ID].admits(peer)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	sock.listener = l
+	s.sockets[path] = sock
+	return sock, nil
+}
+
+// admits says whether a process may attach as this program.
+func (p *Program) admits(peer memif.Peer) error {
+	switch {
+	case p == nil:
+		return errors.New("ID not found")
+	case len(p.UIDs) == 0 && len(p.GIDs) == 0:
+		return nil
+	case slices.Contains(p.UIDs, peer.UID) || slices.Contains(p.GIDs, peer.GID):
+		return nil
+	}
+	return fmt.Errorf("user %d and group %d may not attach as %s", peer.UID, peer.GID, p.Name)
+}
+
+// unused closes a socket that nobody may attach to any more.
+func (s *Switch) unused(sock *socket) {
+	s.lock.Lock()
+	idle := len(sock.allowed) == 0
+	if idle {
+		delete(s.sockets, sock.path)
+	}
+	s.lock.Unlock()
+	if idle {
+		_ = sock.listener.Close()
+	}
+}
+
+// plan is that of the ports that there are.
+func (s *Switch) plan() *plan { return newPlan(s.uplinks, s.programs, len(s.slots)) }
+
+// portsOf are those that a core polls.
+func (s *Switch) portsOf(core int) (all []*port) {
+	for _, m := range s.slots {
+		if m != nil && m.core == core {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Cores are those to be turned.
+func (s *Switch) Cores() []*Core { return s.cores }
+
+// adopt goes over to a plan. What is not in it any more lets go of its Bufs. On the core.
+func (c *Core) adopt(p *plan, ports []*port) {
+	for _, m := range c.ports {
+		if !slices.Contains(ports, m) {
+			m.discard(c)
+		}
+	}
+	c.dirty = c.dirty[:0]
+	c.run.valid = false
+	c.plan, c.ports = p, ports
+	for _, m := range ports {
+		m.station, m.member = m.next.station, m.next.member
+	}
+	for _, m := range slices.Concat(ports, c.wires) {
+		if m != nil {
+			if m.dirty = m.waiting > 0; m.dirty {
+				c.dirty = append(c.dirty, m)
+			}
+		}
+	}
+	c.dirty = slices.Grow(c.dirty, len(ports)+len(c.wires))
+}
+
+// each has every core do something between two turns, and waits for all of them.
+func (s *Switch) each(ctx context.Context, do func(*Core)) error {
+	cmds := make([]*command, len(s.cores))
+	for i, c := range s.cores {
+		cmds[i] = &command{do: do, done: make(chan struct{})}
+		c.command.Store(cmds[i])
+	}
+	for i, cmd := range cmds {
+		select {
+		case <-cmd.done:
+		case <-ctx.Done():
+			// A core that does not turn must not do this later, when nobody waits for it any more.
+			late := false
+			for j := i; j < len(cmds); j++ {
+				if !s.cores[j].command.CompareAndSwap(cmds[j], nil) {
+					<-cmds[j].done
+				} else {
+					late = true
+				}
+			}
+			if late {
+				return fmt.Errorf("vswitch: a core does not turn: %w", ctx.Err())
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// Changes are names of programs.
+type Changes struct{ Added, Removed, Changed []string }
+
+// Apply replaces the programs. One that stays on its socket, ID and core with the same secret, MAC, MTU and queues keeps its
+// connection; others are taken out, and attach again if they are still there. An error has changed nothing, unless it says so.
+func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err error) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	if s.closed {
+		return ch, ErrClosed
+	}
+	next := s.cfg
+	next.Programs = programs
+	next = next.withDefaults()
+	if err := next.check(); err != nil {
+		return ch, err
+	}
+	if next.mtu() > s.cfg.mtu() {
+		return ch, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.cfg.mtu())
+	}
+	keep, fresh := s.compare(next.Programs)
+	if err := s.open(fresh); err != nil {
+		return ch, err
+	}
+	settings := map[*port]Program{} // as they were
+	kept := make([]*port, len(next.Programs))
+	for i, m := range keep {
+		if m == nil {
+			continue
+		}
+		if !m.cfg.equal(&next.Programs[i]) {
+			ch.Changed = append(ch.Changed, m.name)
+			settings[m] = m.cfg
+			m.cfg = next.Programs[i]
+		}
+		kept[i] = m
+	}
+	// What goes and what stays, then what comes: an ID on a socket may go from one to the other.
+	was := s.programs
+	s.programs = slices.DeleteFunc(slices.Clone(kept), func(m *port) bool { return m == nil })
+	var gone []*port
+	for _, m := range was {
+		if !slices.Contains(kept, m) {
+			gone = append(gone, m)
+			s.slots[m.slot] = nil
+		}
+	}
+	if err := s.settle(ctx); err != nil {
+		s.programs = was
+		for _, m := range gone {
+			s.slots[m.slot] = m
+		}
+		for m, p := range settings {
+			m.cfg = p
+		}
+		return Changes{}, err
+	}
+	for _, m := range gone {
+		ch.Removed = append(ch.Removed, m.name)
+		s.unbind(m, next.Programs)
+	}
+	s.programs = s.programs[:0]
+	var errs []error
+	for i := range next.Programs {
+		m := kept[i]
+		if m == nil {
+			if m, err = s.bind(&next.Programs[i]); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			ch.Added = append(ch.Added, m.name)
+		}
+		s.allow(m)
+		s.programs = append(s.programs, m)
+	}
+	s.cfg.Programs = next.Programs
+	if err := s.settle(ctx); err != nil {
+		errs = append(errs, err)
+	}
+	return ch, errors.Join(errs...)
+}
+
+// compare finds for each of programs the port that it keeps, or nil; those are fresh.
+func (s *Switch) compare(programs []Program) (keep []*port, fresh []*Program) {
+	keep = make([]*port, len(programs))
+	for i := range programs {
+		for _, m := range s.programs {
+			if m.cfg.sameBinding(&programs[i]) {
+				keep[i] = m
+			}
+		}
+		if keep[i] == nil {
+			fresh = append(fresh, &programs[i])
+		}
+	}
+	return keep, fresh
+}
+
+// open tries the sockets of programs that come: what is most likely to fail, before anything is changed.
+func (s *Switch) open(fresh []*Program) error {
+	var opened []*socket
+	for _, p := range fresh {
+		sock, err := s.socket(p.Socket)
+		if err != nil {
+			for _, o := range opened {
+				s.unused(o)
+			}
+			return err
+		}
+		opened = append(opened, sock)
+	}
+	return nil
+}
+
+func (p *Program) sameBinding(o *Program) bool {
+	return p.Name == o.Name && p.Socket == o.Socket && p.ID == o.ID && p.Secret == o.Secret && p.MAC == o.MAC && p.MTU == o.MTU &&
+		p.Queues == o.Queues && p.Core == o.Core && p.Uplink == o.Uplink && p.VLAN == o.VLAN
+}
+
+func (p *Program) equal(o *Program) bool {
+	return p.sameBinding(o) && slices.Equal(p.Addrs, o.Addrs) && slices.Equal(p.Ports, o.Ports) && slices.Equal(p.UIDs, o.UIDs) &&
+		slices.Equal(p.GIDs, o.GIDs) && p.Buffers == o.Buffers && p.Send == o.Send && p.Receive == o.Receive
+}
+
+// settle has all cores go over to a plan of the ports that there are, and to what the configuration says of them.
+func (s *Switch) settle(ctx context.Context) error {
+	// next of each port is written here and read by its core, which is waited for.
+	plan := s.plan()
+	ports := make([][]*port, len(s.cores))
+	for i := range s.cores {
+		ports[i] = s.portsOf(i)
+	}
+	return s.each(ctx, func(c *Core) {
+		for _, m := range ports[c.id] {
+			if m.kind == kindProgram && !m.program.equal(&m.cfg) {
+				m.limit(&m.cfg)
+				m.grow()
+			}
+		}
+		c.adopt(plan, ports[c.id])
+	})
+}
+
+// unbind closes the port of a program, which no core has any more. Its socket stays where another wants it.
+func (s *Switch) unbind(m *port, next []Program) {
+	_ = m.memif.Close()
+	s.lock.Lock()
+	delete(m.socket.allowed, m.cfg.ID)
+	s.lock.Unlock()
+	if !slices.ContainsFunc(next, func(p Program) bool { return p.Socket == m.socket.path }) {
+		s.unused(m.socket)
+	}
+}
+
+// Stats takes a snapshot. Its error is ctx's, of a core that does not turn, or ErrClosed.
+func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	all := &Stats{Cores: make([]CoreStats, len(s.cores))}
+	var order []*port
+	for _, queues := range s.uplinks {
+		order = append(order, queues...)
+	}
+	order = append(order, s.programs...)
+	all.Ports = make([]PortStats, len(order))
+	err := s.each(ctx, func(c *Core) {
+		all.Cores[c.id] = c.stats
+		all.Cores[c.id].Free, all.Cores[c.id].Bufs = c.pool.Available(), c.pool.Size()
+		for i, m := range order {
+			if m.core == c.id {
+				all.Ports[i] = m.snapshot()
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range order {
+		if m.memif != nil {
+			all.Ports[i].Peer, all.Ports[i].Attached = m.memif.Peer()
+		}
+	}
+	return all, nil
+}
+
+// snapshot is taken on the port's core.
+func (m *port) snapshot() PortStats {
+	st := m.stats
+	st.Name, st.Uplink, st.Queue, st.Waiting, st.Attached = m.name, m.isUplink(), m.queue, m.waiting, true
+	for _, q := range m.queues {
+		add(&st.Device, q.Counters())
+		if x, ok := q.(*memif.Queue); ok {
+			d := x.Drops()
+			st.Ring.Down += d.Down
+			st.Ring.Length += d.Length
+			st.Ring.Descriptor += d.Descriptor
+			st.Ring.Index += d.Index
+			st.Ring.Fault += d.Fault
+		}
+	}
+	return st
+}
+
+func add(to *pmd.Counters, c pmd.Counters) {
+	to.RxFrames += c.RxFrames
+	to.RxOctets += c.RxOctets
+	to.TxFrames += c.TxFrames
+	to.TxOctets += c.TxOctets
+	to.RxNoBuf += c.RxNoBuf
+	to.RxTooLong += c.RxTooLong
+	to.RxErrors += c.RxErrors
+	to.RxOtherVLAN += c.RxOtherVLAN
+	to.TxFull += c.TxFull
+	to.TxErrors += c.TxErrors
+}
+
+// Close ends sockets and attachments. Cores are not turned any more. Uplinks are their owner's to close.
+func (s *Switch) Close() error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return s.release()
+}
+
+func (s *Switch) release() (err error) {
+	for _, m := range s.programs {
+		err = cmp.Or(err, m.memif.Close())
+	}
+	for _, sock := range s.sockets {
+		err = cmp.Or(err, sock.listener.Close())
+	}
+	for _, link := range s.links {
+		for i := range 2 {
+			_ = link.Port(i).Close()
+		}
+	}
+	for _, c := range s.cores {
+		for _, m := range slices.Concat(c.ports, c.wires) {
+			if m != nil {
+				m.discard(c)
+			}
+		}
+	}
+	return err
+}
+
+// PeerStatus is whether a program is attached, and which process that is, or was.
+type PeerStatus struct {
+	Name     string
+	Attached bool
+	Peer     memif.Peer
+	Err      error // why it is not
+}
+
+// Peers are those of the programs, in the order of the configuration. Cores need not be turned.
+func (s *Switch) Peers() (all []PeerStatus) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	for _, m := range s.programs {
+		p := PeerStatus{Name: m.name, Err: m.memif.Err()}
+		p.Peer, p.Attached = m.memif.Peer()
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,331 @@
+package vswitch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd/memif"
+)
+
+// running turns the cores while f runs.
+func (l *lab) running(f func(ctx context.Context)) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	over := make(chan struct{})
+	var ended sync.WaitGroup
+	from := l.now
+	for _, c := range l.sw.Cores() {
+		ended.Go(func() {
+			for now := from; ; now += 1000 {
+				select {
+				case <-over:
+					return
+				default:
+					if c.Turn(now) == 0 {
+						time.Sleep(10 * time.Microsecond) // leave the processor to the test
+					}
+				}
+			}
+		})
+	}
+	f(ctx)
+	close(over)
+	ended.Wait()
+	l.now += 1e10
+}
+
+func (l *lab) apply(programs []Program) (ch Changes) {
+	l.t.Helper()
+	l.running(func(ctx context.Context) {
+		var err error
+		ch, err = l.sw.Apply(ctx, programs)
+		require.NoError(l.t, err)
+	})
+	return ch
+}
+
+// Programs are added, removed and changed while others go on; who stays keeps its connection.
+func TestApply(t *testing.T) {
+	for _, cores := range []int{1, 2} {
+		l := newLab(t, func(c *Config) {
+			c.Cores = cores
+			for i := range c.Programs {
+				c.Programs[i].Core = i % cores
+			}
+		})
+		one := l.sides["one"].port.(*memif.Port)
+		down := make(chan struct{}, 9)
+		require.NoError(t, one.WatchLink(func() { down <- struct{}{} }))
+		next := slices.Clone(l.cfg.Programs)
+		next = slices.Delete(next, 1, 2)          // two goes
+		next[0].Addrs = []inet.Addr{ipOne}        // one loses its IPv6
+		next[1].Ports = []PortRange{{1500, 1999}} // left and right divide ports anew
+		next[2].Ports = []PortRange{{1000, 1499}, {2000, 2000}}
+		next = append(next, Program{Name: "new", Socket: next[0].Socket, ID: 1, MAC: macTwo, Addrs: []inet.Addr{ipTwo}}) // on two's ID
+		next = append(next, Program{Name: "far", Socket: next[0].Socket + "2", MAC: inet.MAC{2, 5: 88}, Addrs: []inet.Addr{addr("10.9.0.88")}})
+		for range 300 { // two never reads them: some wait when it goes
+			l.uplink.send(segment(macTwo, macOut, ipOut, ipTwo, 1, 2))
+		}
+		l.turn()
+		require.NotZero(t, l.stats("two").Waiting)
+		ch := l.apply(next)
+		require.Equal(t, Changes{Added: []string{"new", "far"}, Removed: []string{"two"}, Changed: []string{"one", "left", "right"}}, ch)
+		require.FileExists(t, next[0].Socket+"2")
+		require.NoError(t, l.sides["two"].port.Close())
+		delete(l.sides, "two")
+		l.turn()
+		l.requireWhole()
+		l.attach(&next[4])
+		l.attach(&next[5])
+		ways := func(want, from string, f []byte) {
+			t.Helper()
+			l.side(from).send(f)
+			l.turn()
+			got := l.got()
+			delete(got, "")
+			found := ""
+			for name := range got {
+				found += name
+			}
+			require.Equal(t, want, found, "%v", l.drops(from))
+		}
+		ways("new", "out", segment(macTwo, macOut, ipOut, ipTwo, 1, 2))
+		ways("far", "out", segment(inet.MAC{2, 5: 88}, macOut, ipOut, addr("10.9.0.88"), 1, 2))
+		ways("right", "out", segment(macShared, macOut, ipOut, ipShared, 1, 1000))
+		ways("left", "out", segment(macShared, macOut, ipOut, ipShared, 1, 1500))
+		ways("", "right", segment(macOut, macShared, ipShared, ipOut, 3000, 9))
+		ways("", "one", segment(macOut, macOne, ip6One, ip6Out, 3000, 9))
+		ways("out", "one", segment(macOut, macOne, ipOne, ipOut, 3000, 9))
+		require.True(t, one.LinkUp())
+		require.Empty(t, down, "one has never attached again")
+		// All but one go, their socket too; and what was changed not at all.
+		require.Equal(t, Changes{}, l.apply(next))
+		l.apply(next[:1])
+		require.NoFileExists(t, next[0].Socket+"2")
+		l.requireWhole()
+	}
+}
+
+// A change that cannot be changes nothing.
+func TestApplyRefused(t *testing.T) {
+	l := newLab(t, nil)
+	refused := func(want string, change func([]Program) []Program) {
+		t.Helper()
+		l.running(func(ctx context.Context) {
+			_, err := l.sw.Apply(ctx, change(slices.Clone(l.cfg.Programs)))
+			require.ErrorContains(t, err, want)
+		})
+		l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
+		l.turn()
+		require.Equal(t, "two", names(l.got()))
+	}
+	refused("there is no such uplink", func(p []Program) []Program { p[0].Uplink = 3; return p })
+	refused("no such file or directory", func(p []Program) []Program { p[1].Socket = "/nowhere/at/all"; return p })
+	refused("MTU 9000", func(p []Program) []Program { p[1].MTU = 9000; return p })
+	refused("may hold", func(p []Program) []Program { p[1].Buffers = BuffersMax; return p })
+	refused("is \"one\"'s", func(p []Program) []Program { p[1].ID = 0; return p })
+	// Cores that do not turn are not waited for, and do not do it later.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := l.sw.Apply(ctx, l.cfg.Programs[:1])
+	require.ErrorContains(t, err, "a core does not turn")
+	_, err = l.sw.Stats(ctx)
+	require.ErrorContains(t, err, "a core does not turn")
+	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
+	l.turn()
+	require.Equal(t, "two", names(l.got()))
+}
+
+// Stats are of all cores and ports, by name, with who is attached.
+func TestStats(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Cores = 2; c.Programs[1].Core = 1 })
+	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2), segment(macTwo, macOut, ipOne, ipTwo, 1, 2))
+	l.turn()
+	l.running(func(ctx context.Context) {
+		st, err := l.sw.Stats(ctx)
+		require.NoError(t, err)
+		require.Len(t, st.Cores, 2)
+		var names []string
+		for _, p := range st.Ports {
+			names = append(names, p.Name)
+		}
+		require.Equal(t, []string{"wire0", "one", "two", "left", "right", "tagged"}, names)
+		one, two := st.Ports[1], st.Ports[2]
+		require.EqualValues(t, 2, one.Received)
+		require.EqualValues(t, 2*66, one.ReceivedOctets)
+		require.Equal(t, map[string]uint64{"spoofed-mac": 1}, named(one.Drops))
+		require.EqualValues(t, 1, two.Sent)
+		require.True(t, two.Attached)
+		require.EqualValues(t, os.Getpid(), two.Peer.PID)
+		require.EqualValues(t, 1, two.Device.TxFrames)
+	})
+	require.NoError(t, l.sw.Close())
+	_, err := l.sw.Stats(context.Background())
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = l.sw.Apply(context.Background(), nil)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+// Who attaches is looked at: its secret, its user or its group, by the kernel's word, and the interface that it asks for.
+func TestWhoMayAttach(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	me, us := uint32(os.Getuid()), uint32(os.Getgid())
+	all := programs(socket)[:2]
+	for i := range all {
+		all[i].Uplink = NoUplink
+	}
+	try := func(change func(p *Program), dial func(*memif.Config)) error {
+		cfg := Config{Programs: slices.Clone(all)}
+		change(&cfg.Programs[0])
+		cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
+		sw, err := New(cfg)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, sw.Close()) }()
+		c := memif.Config{Socket: socket}
+		if dial != nil {
+			dial(&c)
+		}
+		p, err := memif.Dial(c)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, p.Close()) }()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for {
+			if p.LinkUp() {
+				return nil
+			}
+			if err := p.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) && err.Error() != "no peer yet" {
+				return err
+			}
+			require.NoError(t, ctx.Err())
+			time.Sleep(time.Millisecond)
+		}
+	}
+	nothing := func(*Program) {}
+	require.NoError(t, try(nothing, nil))
+	require.NoError(t, try(func(p *Program) { p.UIDs = []uint32{me + 1, me} }, nil))
+	require.NoError(t, try(func(p *Program) { p.UIDs, p.GIDs = []uint32{me + 1}, []uint32{us} }, nil))
+	require.ErrorContains(t, try(func(p *Program) { p.UIDs = []uint32{me + 1} }, nil), "may not attach as one")
+	require.ErrorContains(t, try(func(p *Program) { p.GIDs = []uint32{us + 1} }, nil), "may not attach as one")
+	require.ErrorContains(t, try(func(p *Program) { p.Secret = "psst" }, nil), "Secret required")
+	require.ErrorContains(t, try(func(p *Program) { p.Secret = "psst" }, func(c *memif.Config) { c.Secret = "pst" }), "Incorrect secret")
+	require.NoError(t, try(func(p *Program) { p.Secret = "psst" }, func(c *memif.Config) { c.Secret = "psst" }))
+	require.ErrorContains(t, try(nothing, func(c *memif.Config) { c.ID = 7 }), "ID not found")
+	require.ErrorContains(t, try(nothing, func(c *memif.Config) { c.Queues = 2 }), "2 queues are wanted")
+}
+
+// What cannot be a switch is refused with the reason.
+func TestConfigsThatCannotBe(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	for want, change := range map[string]func(*Config, []Program){
+		"17 cores":                         func(c *Config, _ []Program) { c.Cores = 17 },
+		"no Arena":                         func(c *Config, _ []Program) { c.Arena = nil },
+		"multicast":                        func(c *Config, _ []Program) { c.Multicast = -1 },
+		"may hold":                         func(c *Config, _ []Program) { c.Buffers = 2000 },
+		"name: want 1":                     func(_ *Config, p []Program) { p[0].Name = "" },
+		`"one" is program 0's`:             func(_ *Config, p []Program) { p[1].Name = "one" },
+		"socket: missing":                  func(_ *Config, p []Program) { p[0].Socket = "" },
+		"the address of one station":       func(_ *Config, p []Program) { p[0].MAC = inet.MAC{1} },
+		"addresses: 0 of them":             func(_ *Config, p []Program) { p[0].Addrs = nil },
+		"unicast address":                  func(_ *Config, p []Program) { p[0].Addrs[0] = addr("224.0.0.1") },
+		"twice":                            func(_ *Config, p []Program) { p[0].Addrs[1] = ipOne },
+		"no such uplink":                   func(_ *Config, p []Program) { p[0].Uplink = 0 },
+		"core: 1":                          func(_ *Config, p []Program) { p[0].Core = 1 },
+		"vlan: 4095":                       func(_ *Config, p []Program) { p[0].VLAN = 4095 },
+		"queues: 17":                       func(_ *Config, p []Program) { p[0].Queues = 17 },
+		"buffers: 31":                      func(_ *Config, p []Program) { p[0].Buffers = 31 },
+		"rate":                             func(_ *Config, p []Program) { p[0].Send.Octets = -1 },
+		"the first and the last":           func(_ *Config, p []Program) { p[2].Ports = []PortRange{{5, 4}} },
+		"has some of them; programs that":  func(_ *Config, p []Program) { p[1].Addrs = []inet.Addr{ipOne} },
+		"share its MAC":                    func(_ *Config, p []Program) { p[3].MAC = macTwo; p[1].MAC = inet.MAC{2, 5: 99} },
+		"each needs TCP ports":             func(_ *Config, p []Program) { p[3].Ports = nil },
+		`1999-2500: "left" has some`:       func(_ *Config, p []Program) { p[3].Ports = []PortRange{{1999, 2500}} },
+		"each station has its own":         func(_ *Config, p []Program) { p[1].MAC = macOne },
+		"0 on " + socket + ` is "one"'s`:   func(_ *Config, p []Program) { p[1].ID = 0 },
+		"is another server's, or not ours": nil,
+	} {
+		if change == nil {
+			continue
+		}
+		cfg := Config{Arena: hugepages.Heap(32 << 20), Programs: programs(socket)}
+		for i := range cfg.Programs {
+			cfg.Programs[i].Uplink = NoUplink
+		}
+		change(&cfg, cfg.Programs)
+		_, err := New(cfg)
+		require.ErrorContains(t, err, want)
+		require.NoFileExists(t, socket)
+	}
+	many := make([]Program, ProgramsMax+1)
+	_, err := New(Config{Arena: hugepages.Heap(4096), Programs: many})
+	require.ErrorContains(t, err, "1025 programs")
+	sharers := make([]Program, SharersMax+1)
+	for i := range sharers {
+		sharers[i] = Program{Name: string(rune('a'+i%26)) + string(rune('a'+i/26)), Socket: "x", ID: uint32(i), MAC: macOne, Addrs: []inet.Addr{ipOne}, Uplink: NoUplink, Ports: []PortRange{{uint16(i + 1), uint16(i + 1)}}}
+	}
+	require.ErrorContains(t, CheckPrograms(sharers, 1, 0), "33 programs have them")
+	require.NoError(t, CheckPrograms(sharers[:SharersMax], 1, 0))
+}
+
+// The table finds what a map finds.
+func TestMACTable(t *testing.T) {
+	r := newRand(t)
+	for range 50 {
+		n := 1 + r.IntN(300)
+		table, oracle := newMACTable(n), map[uint64]*station{}
+		for len(oracle) < n {
+			key := r.Uint64() >> (r.IntN(60))
+			if oracle[key] == nil {
+				oracle[key] = &station{}
+				table.add(key, oracle[key])
+			}
+		}
+		for key, s := range oracle {
+			require.Same(t, s, table.find(key))
+			require.Equal(t, oracle[key+1], table.find(key+1))
+		}
+	}
+}
+
+// A program's memory is let go of when it ends, whatever it was about: one that attaches again and again costs nothing.
+func TestAttachingAgainCostsNothing(t *testing.T) {
+	l := newLab(t, nil)
+	count := func() int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(fds)
+	}
+	again := func() {
+		s := l.sides["two"]
+		for range 50 {
+			l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
+			s.send(segment(macOne, macTwo, ipTwo, ipOne, 1, 2))
+		}
+		l.sw.Cores()[0].Turn(l.now + 1)
+		require.NoError(t, s.port.Close())
+		l.awaitAttached(map[string]bool{"two": false})
+		l.attach(&l.cfg.Programs[1])
+		l.got()
+	}
+	again()
+	before := count()
+	for range 20 {
+		again()
+	}
+	require.Eventually(t, func() bool { l.turn(); return count() <= before }, patience, time.Millisecond, "%d descriptors before", before)
+	l.turn()
+	l.got()
+	l.turn()
+	l.requireWhole()
+}
