@@ -66,7 +66,7 @@ var runVariables = map[string]string{
 	"host-addr": "HOST_ADDRESS", "gateway": "GATEWAYS", "vlan": "VLAN", "mtu": "MTU", "queues": "QUEUES", "core": "CORES", "cores": "CORES",
 	"idle": "IDLE", "flow-control": "FLOW_CONTROL", "promiscuous": "PROMISCUOUS", "page": "PAGE", "node": "NUMA_NODE", "fault": "FAULT",
 	"capture": "CAPTURE", "congestion": "TCP_CONGESTION", "rto-min": "TCP_RTO_MIN", "pto-min": "TCP_PTO_MIN", "pacing": "TCP_PACING",
-	"ecn": "TCP_ECN", "dad": "DAD", "mac": "MAC",
+	"ecn": "TCP_ECN", "dial-ports": "DIAL_PORTS", "dad": "DAD", "mac": "MAC",
 }
 
 // environ is what the flags given say, as config.Environment reads it.
