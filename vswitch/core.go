@@ -48,9 +48,7 @@ func (c *Core) Turn(now int64) (n int) {
 	if c.command.Load() != nil {
 		c.obey()
 	}
-	for _, m := range c.ports {
-		n += c.poll(m)
-	}
+	n = c.pollAll()
 	for _, w := range c.wires {
 		if w != nil {
 			n += c.unwire(w)
@@ -64,11 +62,33 @@ func (c *Core) Turn(now int64) (n int) {
 	return n
 }
 
+// obey takes the command before it does it: a caller whose time is over either takes it back, and it is
+// not done, or waits until it is.
 func (c *Core) obey() {
-	cmd := c.command.Load()
-	cmd.do(c)
-	c.command.Store(nil)
-	close(cmd.done)
+	if cmd := c.command.Swap(nil); cmd != nil {
+		cmd.do(c)
+		close(cmd.done)
+	}
+}
+
+// pollAll begins with another port each time, and goes the other way round every second time: where
+// many send to one, those before others find more room, and of two each is before the other as often.
+func (c *Core) pollAll() (n int) {
+	ports := len(c.ports)
+	if ports == 0 {
+		return 0
+	}
+	at, step := int(c.stats.Turns/2%uint64(ports)), 1
+	if c.stats.Turns%2 == 1 {
+		step = ports - 1 // back by one
+	}
+	for range ports {
+		n += c.poll(c.ports[at])
+		if at += step; at >= ports {
+			at -= ports
+		}
+	}
+	return n
 }
 
 // flush sends what this turn has brought, and what waits from turns before.

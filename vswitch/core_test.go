@@ -1,11 +1,14 @@
 package vswitch
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -410,4 +413,56 @@ func BenchmarkTurn(b *testing.B) {
 			b.ReportMetric(float64(got)/b.Elapsed().Seconds(), "frames/s")
 		})
 	}
+}
+
+// Two programs that send to one that takes little each get a share of it, whichever stands first.
+func TestSendersShareASlowReceiver(t *testing.T) {
+	for _, flooder := range []string{"one", "two"} {
+		l := newLab(t, func(c *Config) { c.Programs[2].Buffers = 64 })
+		taken := map[inet.MAC]int{}
+		left := l.sides["left"]
+		for range 200 {
+			for name, of := range map[string]struct {
+				mac inet.MAC
+				ip  inet.Addr
+			}{"one": {macOne, ipOne}, "two": {macTwo, ipTwo}} {
+				n := 20
+				if name != flooder {
+					n = 4
+				}
+				for range n {
+					l.sides[name].send(segment(macShared, of.mac, of.ip, ipShared, 9, 1000))
+				}
+			}
+			l.turn()
+			var bufs [8]mem.Buf
+			for _, b := range bufs[:left.q.Rx(bufs[:])] {
+				e, _, _ := inet.ParseEthernet(left.pool.Data(b))
+				taken[e.Src]++
+				left.pool.Free(b)
+			}
+		}
+		other := macOne
+		if flooder == "one" {
+			other = macTwo
+		}
+		require.Greater(t, taken[other], 150, "of 800 that it has sent, %v", taken)
+	}
+}
+
+// A command that a core does is not its caller's to take back: a caller whose time is over then waits until it is done.
+func TestCommandsThatAreLate(t *testing.T) {
+	l := newLab(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	var taken bool
+	go func() {
+		over <- l.sw.each(ctx, func(c *Core) {
+			taken = c.command.Load() == nil
+			cancel()
+		})
+	}()
+	require.Eventually(t, func() bool { l.turn(); return ctx.Err() != nil }, patience, time.Millisecond)
+	require.NoError(t, <-over)
+	require.True(t, taken)
 }

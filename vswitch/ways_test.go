@@ -265,3 +265,22 @@ func TestNamesOfReasons(t *testing.T) {
 	}
 	require.Equal(t, []inet.Addr{ipOne}, AddrsOf(netip.MustParseAddr("10.9.0.1")))
 }
+
+// The tables have IPv4 addresses in IPv6's form. A solicitation for one is malformed, whoever it comes from and however it is
+// addressed.
+func TestSolicitationForAMappedAddress(t *testing.T) {
+	l := newLab(t, nil)
+	group := ip6Shared.SolicitedNode()
+	ask := func(dst, src inet.MAC, from, to inet.Addr) []byte {
+		f := ether(dst, src, 0, etherTypeIPv6, solicit(from, ip6Shared, src, to))
+		copy(f[inet.EthernetLen+inet.IPv6Len+8:], ipShared[:])
+		return f
+	}
+	l.uplink.send(ask(group.GroupMAC(), macOut, ip6Out, group), ask(macShared, macOut, ip6Out, ip6Shared))
+	l.sides["one"].send(ask(group.GroupMAC(), macOne, ip6One, group), ask(macShared, macOne, ip6One, ip6Shared))
+	l.turn()
+	require.Empty(t, names(l.got()))
+	require.Equal(t, map[string]uint64{"malformed": 2}, l.drops("out"))
+	require.Len(t, l.drops("one"), 1)
+	l.requireWhole()
+}
