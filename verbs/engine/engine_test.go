@@ -305,3 +305,20 @@ func TestBrokenRing(t *testing.T) {
 		})
 	}
 }
+
+// One queue pair more than there is room for is refused, and its rings are gone only when nobody looks at them any more.
+func TestQueuePairsMax(t *testing.T) {
+	p := newProgram(t)
+	taken := &qp{}
+	taken.gone.Store(true)
+	for i := range p.engine.qps {
+		p.engine.qps[i].Store(taken)
+	}
+	c := p.do(ring.CreateCQ, 64, ^uint64(0), 1, p.ctx)
+	for range 20 {
+		_, err := p.call(ring.CreateQP, nil, p.pd, c[0], c[0], 0, 16, 16, 4, 64, 7, p.ctx)
+		require.Equal(t, syscall.ENOMEM, err)
+	}
+	p.engine.qps[7].Store(nil)
+	require.EqualValues(t, 7, p.newQP().bit)
+}

@@ -45,9 +45,11 @@ func (e *Engine) createQP(c *call) error {
 		return err
 	}
 	if q.bit = e.takeBit(q); q.bit < 0 {
+		q.gone.Store(true) // or its end would flush what is in its rings
+		q.rnic.Abort()
+		<-q.rnic.Done()
 		q.sends.release()
 		q.recvs.release()
-		q.rnic.Abort()
 		return syscall.ENOMEM
 	}
 	q.scq.hold()
