@@ -152,7 +152,9 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	addr := id.remote.String()
 	id.mu.Unlock()
 	param := paramOf(c)
+	q.hold() // its connection may end, and it be destroyed, before established has looked at its rings
 	go func() {
+		defer q.release()
 		defer cancel()
 		if err := q.rnic.Connect(ctx, addr, param); err != nil {
 			e.tellLog("connecting to %v: %v", addr, err)
@@ -220,7 +222,9 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	id.request = nil
 	id.mu.Unlock()
 	param := paramOf(c)
+	q.hold() // as in connect
 	go func() {
+		defer q.release()
 		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
 		defer cancel()
 		if err := r.Accept(ctx, q.rnic, param); err != nil {
