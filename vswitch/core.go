@@ -217,8 +217,19 @@ func (c *Core) send(m *port, b mem.Buf) {
 	w.accept(c, b)
 }
 
-// unwire takes a burst from another core, which has found the ports that they are for.
-func (c *Core) unwire(w *port) int {
+// unwire takes what another core has sent, as much as it may have on the way.
+func (c *Core) unwire(w *port) (work int) {
+	for range wireBuffers / burst {
+		n := c.unwireBurst(w)
+		if work += n; n < burst {
+			break
+		}
+	}
+	return work
+}
+
+// unwireBurst takes a burst. The other core has found the ports that they are for.
+func (c *Core) unwireBurst(w *port) int {
 	n := w.queues[0].Rx(c.bufs[:])
 	for _, b := range c.bufs[:n] {
 		d := c.pool.Desc(b)

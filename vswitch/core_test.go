@@ -466,3 +466,32 @@ func TestCommandsThatAreLate(t *testing.T) {
 	require.NoError(t, <-over)
 	require.True(t, taken)
 }
+
+// A core takes in a turn what another may have sent it in one: a program with many queues does not fill the wire between them.
+func TestWireIsEmptied(t *testing.T) {
+	const queues, rounds = 6, 8
+	l := newLab(t, func(c *Config) {
+		c.Cores = 2
+		c.Programs[0].Queues, c.Programs[1].Core = queues, 1
+	})
+	one, two := l.sides["one"], l.sides["two"]
+	require.Len(t, one.all, queues)
+	f := segment(macTwo, macOne, ipOne, ipTwo, 1, 2)
+	got := 0
+	for range rounds {
+		for _, q := range one.all {
+			for range burst {
+				b := one.pool.Alloc()
+				one.pool.Desc(b).Len = uint32(copy(one.pool.Slot(b)[one.pool.Desc(b).Off:], f))
+				require.Equal(t, 1, q.Tx([]mem.Buf{b}))
+				one.pool.Free(b)
+			}
+		}
+		for _, c := range l.sw.Cores() {
+			c.Turn(l.now)
+		}
+		got += len(two.take())
+	}
+	require.Equal(t, rounds*queues*burst, got)
+	require.Zero(t, l.sw.Cores()[0].stats.Drops[WireFull])
+}
