@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What must pass before a release: what CI runs, with nothing skipped, and what is too long for CI. As root; some hours.
+# What must pass before a release: the long checks of CI with nothing skipped (in the race detector some), and what is too long for CI. As root; some hours.
 # Each step runs, whatever became of those before it; what it printed is in build/release-check. Fails if one of them did.
 #   release-check.sh [SEEDS [FIRST [FUZZTIME]]]
 set -uo pipefail
