@@ -118,7 +118,7 @@ var soakOthers = []func(string) string{
 var soakExplained = []*regexp.Regexp{
 	// A client was killed, or cut its connection, which shows at once; or, where the TAP was down and lost that, when nothing
 	// has moved for idle_timeout.
-	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|the peer closed the connection|no cookie|EOF|nothing moved for)`),
+	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed the (control )?connection|no cookie|EOF|nothing moved for)`),
 	regexp.MustCompile(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error="\S*:? ?(connection reset by peer|the peer closed the connection|nothing moved for)`),
 	// Those that were killed hold their places until that is seen.
 	regexp.MustCompile(`level=WARN msg=refused service=\w+ remote=\S+ why=".*try again later"`),
