@@ -14,6 +14,7 @@ type bells struct {
 	pending []atomic.Bool
 	fds     []int
 	end     chan struct{}
+	ended   chan struct{} // the goroutine is no more
 	once    sync.Once
 }
 
@@ -24,7 +25,7 @@ var ringers atomic.Int32
 
 // newBells takes over descriptors, one for each queue, of which some may be -1. Without a goroutine to spare nobody is woken.
 func newBells(fds []int) *bells {
-	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{})}
+	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{}), ended: make(chan struct{})}
 	if ringers.Add(1) > ringersMax {
 		ringers.Add(-1)
 		for i := range b.pending {
@@ -70,4 +71,5 @@ func (b *bells) close() {
 			unix.Close(fd)
 		}
 	}
+	close(b.ended)
 }
