@@ -205,12 +205,20 @@ func (c *Config) check() error {
 		}
 	}
 	for core := range c.Cores {
-		if held := c.held(core); held+buffersSpare > c.Buffers {
-			return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; a core has %d, less %d: raise buffers, or restart with it",
-				core, held, c.Buffers, buffersSpare)
+		if err := c.room(core, 0); err != nil {
+			return err
 		}
 	}
 	return CheckPrograms(c.Programs, c.Cores, len(c.Uplinks))
+}
+
+// room checks the buffers of a core, of which devices keep some to receive into.
+func (c *Config) room(core, kept int) error {
+	if held := c.held(core); held+kept+buffersSpare > c.Buffers {
+		return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; it has %d, of which %d are kept to receive into and %d are in hand: "+
+			"raise switch.buffers, and restart", core, held, c.Buffers, kept, buffersSpare)
+	}
+	return nil
 }
 
 // ProgramError is what is wrong with one program.

@@ -12,6 +12,7 @@ import (
 type Core struct {
 	id    int
 	pool  *mem.Pool
+	kept  int // of its Bufs: what devices receive into
 	plan  *plan
 	ports []*port // programs and uplinks that are polled here
 	wires []*port // to the other cores, at their numbers; nil at ours
