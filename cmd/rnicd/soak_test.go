@@ -28,9 +28,11 @@ import (
 
 var soakFor = flag.Duration("soak", 5*time.Second, "how long TestSoak loads a daemon (make soak)")
 
-// soakConfig has every type of service on a TAP, on memif and on the kernel's sockets; the first verb
-// is the socket of memif, the second the file that is served.
+// soakConfig has every type of service on a TAP, on memif and on the kernel's sockets. Its verbs are
+// the control socket, the socket of memif, and the file that is served.
 const soakConfig = `
+[control]
+socket = %q
 [metrics]
 listen = "127.0.0.1:9174"
 [limits]
@@ -353,7 +355,7 @@ func TestSoak(t *testing.T) {
 		*soakFor = min(*soakFor, time.Second)
 	}
 	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, excused: map[string]int{}}
-	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "memif.sock"), s.file.path)
+	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "control.sock"), filepath.Join(s.dir, "memif.sock"), s.file.path)
 	path := configured(t, config)
 	s.server = s.ns.rnicd(t, "serve", "--config", path)
 	s.server.Expect(t, 1, "msg=ready ")
