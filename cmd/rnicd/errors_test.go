@@ -108,7 +108,7 @@ func TestServeErrors(t *testing.T) {
 		{"--core 999", `stack: poller "rnic0": core 999 is not available; allowed CPUs: [-0-9,]+`},
 		{"--idle banana", `--idle "banana": want adaptive, spin, pause, sleep, interrupt`},
 		{"--idle sleep --spin", `--spin and --idle sleep: leave one away`},
-		{"--idle interrupt --fault drop=1%", `stack: poller "rnic0": IdleInterrupt, and its queue has no interrupts`},
+		{"--idle interrupt --fault drop=1%", `stack: poller "rnic0": IdleInterrupt, but its queue has no interrupts`},
 		{"--flow-control full", `--pmd tap has no use for --flow-control: leave that away`},
 		{"--cores 0-", `--cores "0-": want CPUs as 2-5 or 2,4,6`},
 		{"--cores 0,0", `--cores "0,0": 0 twice; a poll-mode core has a CPU of its own`},
