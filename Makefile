@@ -27,7 +27,7 @@
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis/ anew, a minute
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
-#   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]   all of the above but the benchmarks, at length; as root, some hours
+#   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]   tests, simulator, fuzz targets, soak, interoperation, at length; as root, some hours
 #   make help / clean                                these lines; what was built goes
 
 SHELL   := /bin/bash

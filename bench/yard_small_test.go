@@ -221,7 +221,8 @@ func starting(y *yardstick, outstanding int, ready bool) *yard.Contender {
 			st.g.clock.resume()
 		},
 		Left: func(s *yard.Slice) {
-			for from := st.made; !s.Over() && st.failed == nil; {
+			began := st.made
+			for from := began; (!s.Over() || st.made == began) && st.failed == nil; { // one at least, where slices are short
 				st.step()
 				if st.made > from {
 					s.Did(float64(st.made - from))

@@ -35,7 +35,7 @@ type recorder struct {
 	ended sync.WaitGroup
 
 	mu   sync.Mutex
-	last []status.Flight // oldest first
+	last []fallen // oldest first
 }
 
 // fallen is a connection that has ended with an error, as its Poller gives it.
@@ -88,15 +88,26 @@ func (r *recorder) run() {
 	}
 }
 
+// text is the record as it is shown.
+func (f *fallen) text() status.Flight {
+	one := flightOf(f.port, f.Local, f.Remote, f.Now, f.Before, f.Events)
+	one.Error, one.Ended = f.Err.Error(), f.ended
+	return one
+}
+
+// take keeps a record, and logs it if its ration allows: peers bring these about.
 func (r *recorder) take(one fallen) {
-	f := flightOf(one.port, one.Local, one.Remote, one.Now, one.Before, one.Events)
-	f.Error, f.Ended = one.Err.Error(), one.ended
 	r.mu.Lock()
 	if len(r.last) == fellKept {
 		r.last = slices.Delete(r.last, 0, 1)
 	}
-	r.last = append(r.last, f)
+	r.last = append(r.last, one)
 	r.mu.Unlock()
+	leftOut, ok := r.lines.take(time.Now())
+	if !ok {
+		return
+	}
+	f := one.text()
 	attrs := []any{"port", f.Port, "local", f.Local, "remote", f.Remote, "error", f.Error}
 	if f.Before > 0 {
 		attrs = append(attrs, "events_before", f.Before)
@@ -104,11 +115,14 @@ func (r *recorder) take(one fallen) {
 	if n := r.lost.Swap(0); n > 0 {
 		attrs = append(attrs, "not_recorded", n)
 	}
+	if leftOut > 0 {
+		attrs = append(attrs, "more_before", leftOut)
+	}
 	var events []any
 	for i, e := range f.Events {
 		events = append(events, fmt.Sprint(i+1), fmt.Sprintf("%.6fs before: %s", e.Ago, e.Text))
 	}
-	r.lines.warn(r.log, "a connection has ended with an error", append(attrs, slog.Group("events", events...))...)
+	r.log.Warn("a connection has ended with an error", append(attrs, slog.Group("events", events...))...)
 }
 
 func (r *recorder) stop() {
@@ -120,9 +134,10 @@ func (r *recorder) stop() {
 func (r *recorder) about(remote netip.AddrPort) (all []status.Flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range r.last {
+	for i := range r.last {
+		f := &r.last[i]
 		if !remote.IsValid() || f.Remote.Addr() == remote.Addr() && (remote.Port() == 0 || f.Remote.Port() == remote.Port()) {
-			all = append(all, f)
+			all = append(all, f.text())
 		}
 	}
 	return all

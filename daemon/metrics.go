@@ -17,6 +17,7 @@ const (
 	scrapersMax   = 16 // connections
 	scrapeTimeout = 10 * time.Second
 	scrapeHeader  = 16 << 10
+	idleScraper   = 10 * time.Second // then its place is another's
 )
 
 // listenMetrics opens the port for Prometheus. Scrapes are answered from serveMetrics on.
@@ -38,7 +39,7 @@ func (d *Daemon) serveMetrics() {
 		return
 	}
 	d.metrics = &http.Server{
-		Handler: metrics.Handler(d.Status), ReadTimeout: scrapeTimeout, WriteTimeout: scrapeTimeout, IdleTimeout: 2 * time.Minute,
+		Handler: metrics.Handler(d.Status), ReadTimeout: scrapeTimeout, WriteTimeout: scrapeTimeout, IdleTimeout: idleScraper,
 		MaxHeaderBytes: scrapeHeader, ErrorLog: log.New(io.Discard, "", 0),
 	}
 	d.scraping.Go(func() { _ = d.metrics.Serve(d.scraped) }) // until closeMetrics

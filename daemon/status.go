@@ -37,6 +37,7 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 		s.State = status.Draining
 	}
 	watched := d.Pollers()
+	var answers []func(context.Context, *status.Queue)
 	for _, p := range d.Ports() {
 		one := d.portStatus(p)
 		for i, poller := range p.Pollers() {
@@ -46,10 +47,16 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 					q.Stalls, q.Still = w.Stalls, w.Still.Seconds()
 				}
 			}
-			askQueue(ctx, p.Adapter, poller, &q)
 			one.Queues = append(one.Queues, q)
+			answers = append(answers, askQueue(p.Adapter, poller))
 		}
 		s.Ports = append(s.Ports, one)
+	}
+	for _, one := range s.Ports {
+		for i := range one.Queues {
+			answers[0](ctx, &one.Queues[i])
+			answers = answers[1:]
+		}
 	}
 	for _, svc := range d.Services() {
 		s.Services = append(s.Services, svc.status(d))
@@ -57,8 +64,9 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	return s
 }
 
-// askQueue has a Poller copy its counters.
-func askQueue(ctx context.Context, dev *rnic.Adapter, p *stack.Poller, q *status.Queue) {
+// askQueue has a Poller copy its counters. What it returns waits for them: all are asked before one is
+// waited for, so that one that stands still does not take the others' time.
+func askQueue(dev *rnic.Adapter, p *stack.Poller) func(context.Context, *status.Queue) {
 	type copied struct {
 		own  stack.Counters
 		rdma rnic.PollerCounters
@@ -70,25 +78,30 @@ func askQueue(ctx context.Context, dev *rnic.Adapter, p *stack.Poller, q *status
 		c.rdma = dev.CountersOf(p)
 		answer <- c
 	})
-	var c copied
-	if err == nil {
+	return func(ctx context.Context, q *status.Queue) {
+		if err != nil {
+			q.Error = err.Error()
+			return
+		}
+		var c copied
 		select {
 		case c = <-answer:
 		case <-ctx.Done():
-			err = ErrNoAnswer
+			select {
+			case c = <-answer: // it was there in time
+			default:
+				q.Error = ErrNoAnswer.Error()
+				return
+			}
 		}
+		k := &c.own
+		q.Counters, q.RDMA, q.Streams, q.Drops = *k, c.rdma, stream.CountersOf(p), map[string]uint64{}
+		k.Each(func(layer, reason string, n uint64) {
+			if n > 0 {
+				q.Drops[layer+"/"+reason] = n
+			}
+		})
 	}
-	if err != nil {
-		q.Error = err.Error()
-		return
-	}
-	k := &c.own
-	q.Counters, q.RDMA, q.Streams, q.Drops = *k, c.rdma, stream.CountersOf(p), map[string]uint64{}
-	k.Each(func(layer, reason string, n uint64) {
-		if n > 0 {
-			q.Drops[layer+"/"+reason] = n
-		}
-	})
 }
 
 func (d *Daemon) portStatus(p *Port) status.Port {

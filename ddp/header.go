@@ -33,8 +33,9 @@ type Header struct {
 	ULP          uint8  // first octet of RsvdULP (RDMAP's control octet)
 	ULP32        uint32 // rest of RsvdULP, untagged only (RDMAP: Invalidate STag)
 	STag         mem.STag
+	QN           uint32
 	TO           uint64
-	QN, MSN, MO  uint32
+	MSN, MO      uint32
 }
 
 // Len is the encoded length: TaggedLen or UntaggedLen.

@@ -39,13 +39,15 @@ func TestTransferOverABadNetwork(t *testing.T) {
 
 // Connections of all kinds of lives at once, over a network that loses: what is read is what was
 // written, and when the Pollers stop in the middle of the last of them every Buf is back (newLab
-// looks).
+// looks). A RST that is lost is not sent again: an end that has nothing more to send hears of it by
+// its keep-alives.
 func TestManyLives(t *testing.T) {
 	l := newLab(t, labConfig{
 		faults: &fault.Spec{Seed: 21, Tx: fault.Faults{Drop: 0.005, Duplicate: 0.01, Reorder: 0.02}},
 		tcp:    tcp.Config{RTOMinNs: int64(5 * time.Millisecond), DelayedAckNs: int64(time.Millisecond), SentMax: 64},
 	})
-	ln := l.listen(Options{FlushTimeout: 100 * time.Millisecond, ReceiveWindowMax: 200_000})
+	alive := net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 9}
+	ln := l.listen(Options{FlushTimeout: 100 * time.Millisecond, ReceiveWindowMax: 200_000, KeepAlive: alive})
 	want := random(7, 400_000)
 	var wg sync.WaitGroup
 	live := func(c *Conn, seed uint64) {
@@ -97,7 +99,7 @@ func TestManyLives(t *testing.T) {
 	for worker := range uint64(6) {
 		dialers.Go(func() {
 			for i := range uint64(6) {
-				c, err := Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), Options{FlushTimeout: 100 * time.Millisecond})
+				c, err := Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), Options{FlushTimeout: 100 * time.Millisecond, KeepAlive: alive})
 				if err != nil {
 					t.Errorf("dial: %v", err)
 					return

@@ -64,7 +64,7 @@ func TestGoodput(t *testing.T) {
 
 // A cable almost without delay, whose peer acknowledges a burst at once: where the ACK of a whole
 // burst is lost, a probe must find out, and not a timeout of 200 ms. A reference with a timeout per
-// lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput (docs/guides/operations.md
+// lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput (docs/guides/tuning.md
 // has the figures).
 func TestGoodputOfACable(t *testing.T) {
 	for _, tt := range sample.Of(t, 2, []struct {

@@ -47,7 +47,8 @@ type Config struct {
 	// Buffers of each core; by default as many as its programs and uplinks may hold, and some more. A change may add programs up
 	// to that.
 	Buffers int
-	// Multicast bounds the copies that a core makes of frames to groups, a second; MulticastDefault by default.
+	// Multicast bounds the copies of frames to groups that are made for each program and each queue of an uplink that sends them,
+	// a second; MulticastDefault by default.
 	Multicast int64
 	Sockets   Sockets
 	Programs  []Program

@@ -19,7 +19,6 @@ type Core struct {
 
 	now       int64
 	fragments fragments
-	multicast bucket
 	stats     CoreStats
 
 	bufs    [burst]mem.Buf
@@ -48,9 +47,7 @@ func (c *Core) Turn(now int64) (n int) {
 	if c.command.Load() != nil {
 		c.obey()
 	}
-	for _, m := range c.ports {
-		n += c.poll(m)
-	}
+	n = c.pollAll()
 	for _, w := range c.wires {
 		if w != nil {
 			n += c.unwire(w)
@@ -64,11 +61,33 @@ func (c *Core) Turn(now int64) (n int) {
 	return n
 }
 
+// obey takes the command before it does it: a caller whose time is over either takes it back, and it is
+// not done, or waits until it is.
 func (c *Core) obey() {
-	cmd := c.command.Load()
-	cmd.do(c)
-	c.command.Store(nil)
-	close(cmd.done)
+	if cmd := c.command.Swap(nil); cmd != nil {
+		cmd.do(c)
+		close(cmd.done)
+	}
+}
+
+// pollAll begins with another port each time, and goes the other way round every second time: where
+// many send to one, those before others find more room, and of two each is before the other as often.
+func (c *Core) pollAll() (n int) {
+	ports := len(c.ports)
+	if ports == 0 {
+		return 0
+	}
+	at, step := int(c.stats.Turns/2%uint64(ports)), 1
+	if c.stats.Turns%2 == 1 {
+		step = ports - 1 // back by one
+	}
+	for range ports {
+		n += c.poll(c.ports[at])
+		if at += step; at >= ports {
+			at -= ports
+		}
+	}
+	return n
 }
 
 // flush sends what this turn has brought, and what waits from turns before.
@@ -162,9 +181,7 @@ func (c *Core) input(in *port, b mem.Buf) {
 		c.pool.Free(b)
 		c.answer(in, h, v.answer)
 	case v.group != nil:
-		for _, m := range v.group.members {
-			c.copyTo(in, m, b)
-		}
+		c.copyToAll(in, v.group.members, &in.copies[toStation], b)
 		c.pool.Free(b)
 	case v.flood:
 		c.flood(in, h.vid, b)
@@ -197,8 +214,19 @@ func (c *Core) send(m *port, b mem.Buf) {
 	w.accept(c, b)
 }
 
-// unwire takes a burst from another core, which has found the ports that they are for.
-func (c *Core) unwire(w *port) int {
+// unwire takes what another core has sent, as much as it may have on the way.
+func (c *Core) unwire(w *port) (work int) {
+	for range wireBuffers / burst {
+		n := c.unwireBurst(w)
+		if work += n; n < burst {
+			break
+		}
+	}
+	return work
+}
+
+// unwireBurst takes a burst. The other core has found the ports that they are for.
+func (c *Core) unwireBurst(w *port) int {
 	n := w.queues[0].Rx(c.bufs[:])
 	for _, b := range c.bufs[:n] {
 		d := c.pool.Desc(b)
@@ -234,8 +262,8 @@ func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 		if s == in.station {
 			continue
 		}
-		for _, m := range s.members {
-			c.copyTo(in, m, b)
+		if !c.copyToAll(in, s.members, &in.copies[toLink], b) {
+			break
 		}
 	}
 	if !in.isUplink() {
@@ -247,25 +275,29 @@ func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 	c.pool.Free(b)
 }
 
-// copyTo sends a copy, if the switch may make one more.
-func (c *Core) copyTo(in, m *port, b mem.Buf) {
-	if !m.attached() {
-		return
+// copyToAll sends a copy to each that is attached, as far as the source's bucket goes: false if that
+// is empty.
+func (c *Core) copyToAll(in *port, members []*port, left *bucket, b mem.Buf) bool {
+	left.fill(c.now)
+	for _, m := range members {
+		if !m.attached() {
+			continue
+		}
+		if left.empty() {
+			in.stats.Drops[MulticastRate]++
+			return false
+		}
+		x := c.pool.Alloc()
+		if x == mem.NoBuf {
+			in.stats.Drops[NoBuffer]++
+			return false
+		}
+		left.take(1)
+		c.stats.Copies++
+		d := c.pool.Desc(x)
+		d.Len = c.pool.Desc(b).Len
+		copy(c.pool.Data(x), c.pool.Data(b))
+		c.send(m, x)
 	}
-	c.multicast.fill(c.now)
-	if c.multicast.empty() {
-		in.stats.Drops[MulticastRate]++
-		return
-	}
-	x := c.pool.Alloc()
-	if x == mem.NoBuf {
-		in.stats.Drops[NoBuffer]++
-		return
-	}
-	c.multicast.take(1)
-	c.stats.Copies++
-	d := c.pool.Desc(x)
-	d.Len = c.pool.Desc(b).Len
-	copy(c.pool.Data(x), c.pool.Data(b))
-	c.send(m, x)
+	return true
 }

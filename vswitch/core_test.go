@@ -1,11 +1,14 @@
 package vswitch
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -350,6 +353,28 @@ func TestMulticastIsBounded(t *testing.T) {
 	l.requireWhole()
 }
 
+// Each port has copies of its own, and those for the members of a station are not the ones for all: a
+// flood takes neither away from others, nor answers from a shared address.
+func TestMulticastOfEachPort(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Multicast = 100 })
+	for range 200 {
+		l.side("one").send(arpFrame(allStations, announceOf(macOne)))
+		l.side("out").send(arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipOut)))
+	}
+	l.turn()
+	l.got()
+	require.NotZero(t, l.drops("one")["multicast-rate"])
+	require.NotZero(t, l.drops("out")["multicast-rate"])
+	l.side("out").send(arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macShared, TargetIP: ipShared}))
+	l.side("two").send(arpFrame(inet.Broadcast, inet.AnnounceARP(macTwo, ipTwo)))
+	l.turn()
+	got := l.got()
+	require.Len(t, got["left"], 2)
+	require.Len(t, got["right"], 2)
+	require.Len(t, got["one"], 1)
+	l.requireWhole()
+}
+
 // With no uplink programs are among themselves; of two uplinks each has its own.
 func TestSegments(t *testing.T) {
 	l := newLab(t, func(c *Config) {
@@ -410,4 +435,85 @@ func BenchmarkTurn(b *testing.B) {
 			b.ReportMetric(float64(got)/b.Elapsed().Seconds(), "frames/s")
 		})
 	}
+}
+
+// Two programs that send to one that takes little each get a share of it, whichever stands first.
+func TestSendersShareASlowReceiver(t *testing.T) {
+	for _, flooder := range []string{"one", "two"} {
+		l := newLab(t, func(c *Config) { c.Programs[2].Buffers = 64 })
+		taken := map[inet.MAC]int{}
+		left := l.sides["left"]
+		for range 200 {
+			for name, of := range map[string]struct {
+				mac inet.MAC
+				ip  inet.Addr
+			}{"one": {macOne, ipOne}, "two": {macTwo, ipTwo}} {
+				n := 20
+				if name != flooder {
+					n = 4
+				}
+				for range n {
+					l.sides[name].send(segment(macShared, of.mac, of.ip, ipShared, 9, 1000))
+				}
+			}
+			l.turn()
+			var bufs [8]mem.Buf
+			for _, b := range bufs[:left.q.Rx(bufs[:])] {
+				e, _, _ := inet.ParseEthernet(left.pool.Data(b))
+				taken[e.Src]++
+				left.pool.Free(b)
+			}
+		}
+		other := macOne
+		if flooder == "one" {
+			other = macTwo
+		}
+		require.Greater(t, taken[other], 150, "of 800 that it has sent, %v", taken)
+	}
+}
+
+// A command that a core does is not its caller's to take back: a caller whose time is over then waits until it is done.
+func TestCommandsThatAreLate(t *testing.T) {
+	l := newLab(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	var taken bool
+	go func() {
+		over <- l.sw.each(ctx, func(c *Core) {
+			taken = c.command.Load() == nil
+			cancel()
+		})
+	}()
+	require.Eventually(t, func() bool { l.turn(); return ctx.Err() != nil }, patience, time.Millisecond)
+	require.NoError(t, <-over)
+	require.True(t, taken)
+}
+
+// A core takes in a turn what another may have sent it in one: a program with many queues does not fill the wire between them.
+func TestWireIsEmptied(t *testing.T) {
+	const queues, rounds = 6, 8
+	l := newLab(t, func(c *Config) {
+		c.Cores = 2
+		c.Programs[0].Queues, c.Programs[1].Core = queues, 1
+	})
+	one, two := l.sides["one"], l.sides["two"]
+	require.Len(t, one.all, queues)
+	f := segment(macTwo, macOne, ipOne, ipTwo, 1, 2)
+	got := 0
+	for range rounds {
+		for _, q := range one.all {
+			for range burst {
+				b := one.pool.Alloc()
+				one.pool.Desc(b).Len = uint32(copy(one.pool.Slot(b)[one.pool.Desc(b).Off:], f))
+				require.Equal(t, 1, q.Tx([]mem.Buf{b}))
+				one.pool.Free(b)
+			}
+		}
+		for _, c := range l.sw.Cores() {
+			c.Turn(l.now)
+		}
+		got += len(two.take())
+	}
+	require.Equal(t, rounds*queues*burst, got)
+	require.Zero(t, l.sw.Cores()[0].stats.Drops[WireFull])
 }

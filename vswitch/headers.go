@@ -183,10 +183,12 @@ func (h *headers) nd() (typ uint8, ok bool) {
 
 const ndRedirect = 137
 
-// target is what a Neighbour Solicitation or Advertisement is about.
+// target is what a Neighbour Solicitation or Advertisement is about. An IPv4 address in IPv6's form is
+// none, though tables have it so.
 func (h *headers) target() (a inet.Addr, ok bool) {
 	if len(h.upper) < inet.NDSolicitLen {
 		return a, false
 	}
-	return inet.Addr(h.upper[8:24]), true
+	a = inet.Addr(h.upper[8:24])
+	return a, !a.Is4() && a.IsStation()
 }

@@ -59,7 +59,7 @@ func New(cfg Config) (s *Switch, err error) {
 		if err != nil {
 			return nil, err
 		}
-		s.cores = append(s.cores, &Core{id: id, pool: pool, multicast: newBucket(cfg.Multicast, burst), wires: make([]*port, cfg.Cores)})
+		s.cores = append(s.cores, &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores)})
 	}
 	if err := s.openUplinks(); err != nil {
 		return nil, err
@@ -150,6 +150,9 @@ func (s *Switch) enter(m *port) {
 	}
 	s.serial++
 	s.slots[at], m.slot, m.serial = m, uint16(at), s.serial
+	for i := range m.copies {
+		m.copies[i] = newBucket(s.cfg.Multicast, burst)
+	}
 }
 
 // bind makes the port of a program.

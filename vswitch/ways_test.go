@@ -57,6 +57,14 @@ func TestWays(t *testing.T) {
 		"announcement":              {"one", arpFrame(inet.Broadcast, inet.AnnounceARP(macOne, ipOne)), "two left right out"},
 		"announcement from out":     {"out", arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipOut)), "one two left right"},
 		"announcement, shared":      {"left", arpFrame(inet.Broadcast, inet.AnnounceARP(macShared, ipShared)), "one two out"},
+		"one's address, announced":  {"out", arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipOne)), "one"},
+		"one's address, replied":    {"out", arpFrame(macTwo, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOne, TargetMAC: macTwo, TargetIP: ipTwo}), "one"},
+		"one's address, asking":     {"out", arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOne, ipTwo)), "one"},
+		"one's address, probed":     {"out", arpFrame(inet.Broadcast, inet.ProbeARP(macOut, ipOne)), "one"},
+		"shared's, announced":       {"out", arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipShared)), "left right"},
+		"one's, advertised":         {"out", ether(macTwo, macOut, 0, etherTypeIPv6, advert(ip6Out, ip6One, macOut, ip6Two)), "one"},
+		"one's, soliciting":         {"out", ether(macTwo, macOut, 0, etherTypeIPv6, solicit(ip6One, ip6Two, macOut, ip6Two)), "one"},
+		"one's, routed":             {"out", segment(macTwo, macOut, ipOne, ipTwo, 1, 2), "two"},
 		"reply":                     {"out", arpFrame(macOne, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macOne, TargetIP: ipOne}), "one"},
 		"reply to shared":           {"out", arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macShared, TargetIP: ipShared}), "left right"},
 		"unicast request":           {"out", arpFrame(macOne, inet.RequestARP(macOut, ipOut, ipOne)), "one"},
@@ -264,4 +272,23 @@ func TestNamesOfReasons(t *testing.T) {
 		seen[r.String()] = true
 	}
 	require.Equal(t, []inet.Addr{ipOne}, AddrsOf(netip.MustParseAddr("10.9.0.1")))
+}
+
+// The tables have IPv4 addresses in IPv6's form. A solicitation for one is malformed, whoever it comes from and however it is
+// addressed.
+func TestSolicitationForAMappedAddress(t *testing.T) {
+	l := newLab(t, nil)
+	group := ip6Shared.SolicitedNode()
+	ask := func(dst, src inet.MAC, from, to inet.Addr) []byte {
+		f := ether(dst, src, 0, etherTypeIPv6, solicit(from, ip6Shared, src, to))
+		copy(f[inet.EthernetLen+inet.IPv6Len+8:], ipShared[:])
+		return f
+	}
+	l.uplink.send(ask(group.GroupMAC(), macOut, ip6Out, group), ask(macShared, macOut, ip6Out, ip6Shared))
+	l.sides["one"].send(ask(group.GroupMAC(), macOne, ip6One, group), ask(macShared, macOne, ip6One, ip6Shared))
+	l.turn()
+	require.Empty(t, names(l.got()))
+	require.Equal(t, map[string]uint64{"malformed": 2}, l.drops("out"))
+	require.Len(t, l.drops("one"), 1)
+	l.requireWhole()
 }

@@ -132,7 +132,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
 	f.StringVar(&o.dad, "dad", dadAuto, "how to look whether another host has our addresses: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC")
 	f.BoolVar(&o.noDAD, "no-dad", false, "use addresses at once, without looking whether another host has them")
-	f.StringVar(&o.mac, "mac", "", "MAC of our side of a TAP or memif (default: made of the host, the network namespace's name, the device's name and --addr, the same from start to start)")
+	f.StringVar(&o.mac, "mac", "", "MAC of our side of a TAP or memif (default: of a TAP made of the host, the network namespace's name, the device's name and --addr, the same from start to start; of a memif client of this boot and its first address)")
 	f.BoolVar(&o.noOffload, "no-offload", false, "cut and checksum everything ourselves, frame by frame")
 }
 

@@ -41,7 +41,7 @@ type Limits struct {
 // Control is [control].
 type Control struct {
 	Socket string `toml:"socket" want:"a path, or off" doc:"where it is; without it /run/rnicd/control.sock, or rnicd/control.sock in XDG_RUNTIME_DIR for a user that may not write there. What is missing of its directory's last part is made"`
-	Mode   string `toml:"mode" default:"0600" want:"permissions" doc:"of the socket: who may connect may see everything"`
+	Mode   string `toml:"mode" default:"0600" want:"permissions" doc:"of the socket: every process that can connect sees everything"`
 
 	Path string      `toml:"-"` // empty: there is none
 	Perm os.FileMode `toml:"-"`
@@ -72,7 +72,7 @@ type MPA struct {
 // Port is a [[port]].
 type Port struct {
 	Name        string            `toml:"name" want:"a to z, 0 to 9, - and _, 32 at most" doc:"by which services and logs call it; required"`
-	Driver      string            `toml:"driver" default:"tap" doc:"poll-mode driver: tap, dpdk, memif, kernel (no device: the kernel's sockets), or one that this program has besides"`
+	Driver      string            `toml:"driver" default:"tap" doc:"poll-mode driver: tap, dpdk, memif, kernel (no device: the kernel's sockets), or a driver that this program adds"`
 	Device      string            `toml:"device" of:"tap,dpdk" doc:"tap: the device; dpdk: the TAP that net_tap makes, or a whole vdev as net_af_packet0,iface=eth1. Without it, the port's name"`
 	PCI         string            `toml:"pci" of:"dpdk" doc:"PCI address of a NIC"`
 	EAL         []string          `toml:"eal" of:"dpdk" doc:"further arguments of DPDK's environment"`
@@ -82,14 +82,14 @@ type Port struct {
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Role        string            `toml:"role" of:"memif" default:"client" want:"client or server" doc:"attach to a server, or be it for one client at a time"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what the server wants to hear from its clients"`
-	Options     map[string]string `toml:"options" doc:"for drivers that this program has besides; [port.options]"`
+	Options     map[string]string `toml:"options" doc:"for drivers that this program adds; [port.options]"`
 
 	Addresses   []string `toml:"addresses" doc:"ours, as 10.9.0.1/24 or fd09::1/64; required. kernel: one of this host's without a length, or none for all"`
 	HostAddress string   `toml:"host_address" of:"tap" doc:"address of the kernel's side, as 10.9.0.254/24; without it that side is left alone"`
 	Gateways    []string `toml:"gateways" doc:"routers for what is not on the link, of either family"`
 	VLAN        uint16   `toml:"vlan" default:"0" want:"1 to 4094, or 0" doc:"802.1Q tag of all frames; 0: untagged"`
 	MTU         int      `toml:"mtu" default:"1500" want:"576 to what the driver takes" doc:"largest IP packet, octets"`
-	MAC         string   `toml:"mac" doc:"of our side; without it a TAP and a memif have one that is the same from start to start, a NIC its own"`
+	MAC         string   `toml:"mac" doc:"of our side; without it a TAP has one that is the same from start to start, a memif client one of this boot and its first address, a NIC its own"`
 	DAD         string   `toml:"dad" default:"auto" want:"auto, quick, full or off" doc:"how to look whether another host has our addresses: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC; off: use them at once"`
 
 	Queues          int    `toml:"queues" want:"1 to 64" doc:"queues of the device, each with a Poller; without it one for each of cores, or 1"`

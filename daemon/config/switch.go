@@ -37,9 +37,9 @@ type SwitchLimits struct {
 	Page      string `toml:"page" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of packet memory"`
 	Node      int    `toml:"numa_node" default:"-1" doc:"NUMA node of the memory; -1: the first uplink's where it is known, or any"`
 	Buffers   int    `toml:"buffers" default:"0" doc:"packet buffers of each thread; 0: twice what its programs and uplinks may hold, so that programs can be added"`
-	Multicast int    `toml:"multicast" default:"10000" want:"1 or more" doc:"copies of frames to groups that a thread makes a second"`
+	Multicast int    `toml:"multicast" default:"10000" want:"1 or more" doc:"copies a second of the frames to groups that a program or a queue of an uplink sends"`
 	Socket    string `toml:"socket" doc:"Unix socket of programs that name none: a path, or @ and a name in the abstract namespace"`
-	Mode      string `toml:"mode" default:"0600" want:"an octal number, as \"0660\"" doc:"of the sockets: who may connect; uids and gids of a program are looked at besides"`
+	Mode      string `toml:"mode" default:"0600" want:"an octal number, as \"0660\"" doc:"of the sockets: which processes may connect; uids and gids of a program hold too"`
 	MemoryMax Size   `toml:"memory_max" default:"1GiB" want:"64KiB or more" doc:"memory of one program that the switch maps"`
 	RingLog2  int    `toml:"ring_log2_max" default:"14" want:"1 to 14" doc:"of the number of descriptors in a program's rings"`
 	Unsealed  bool   `toml:"unsealed" default:"false" doc:"take memory of programs that is not sealed against shrinking: that of DPDK's zero-copy clients"`
@@ -48,7 +48,7 @@ type SwitchLimits struct {
 // Uplink is an [[uplink]].
 type Uplink struct {
 	Name        string            `toml:"name" want:"a to z, 0 to 9, - and _, 32 at most" doc:"by which programs and logs call it; required"`
-	Driver      string            `toml:"driver" default:"tap" doc:"poll-mode driver: tap, dpdk, memif, or one that this program has besides"`
+	Driver      string            `toml:"driver" default:"tap" doc:"poll-mode driver: tap, dpdk, memif, or a driver that this program adds"`
 	Device      string            `toml:"device" of:"tap,dpdk" doc:"tap: the device; dpdk: the TAP that net_tap makes, or a whole vdev as net_af_packet0,iface=eth1. Without it, the uplink's name"`
 	PCI         string            `toml:"pci" of:"dpdk" doc:"PCI address of a NIC"`
 	EAL         []string          `toml:"eal" of:"dpdk" doc:"further arguments of DPDK's environment"`
@@ -56,7 +56,7 @@ type Uplink struct {
 	Socket      string            `toml:"socket" of:"memif" doc:"Unix socket of a server, as another switch"`
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what that server wants to hear"`
-	Options     map[string]string `toml:"options" doc:"for drivers that this program has besides; [uplink.options]"`
+	Options     map[string]string `toml:"options" doc:"for drivers that this program adds; [uplink.options]"`
 	HostAddress string            `toml:"host_address" of:"tap" doc:"address of the kernel's side, as 10.9.0.254/24; without it that side is left alone"`
 	MTU         int               `toml:"mtu" default:"1500" want:"576 to what the driver takes" doc:"largest IP packet, octets"`
 	MAC         string            `toml:"mac" doc:"of the device, which no program has; without it the driver's choice"`
@@ -72,7 +72,7 @@ type SwitchGuest struct {
 	Socket        string   `toml:"socket" doc:"that it attaches to; without it [switch]'s"`
 	ID            uint32   `toml:"id" default:"0" doc:"number of its interface on that socket"`
 	Secret        string   `toml:"secret" want:"24 octets at most" doc:"what it must say; without it nothing"`
-	UIDs          []uint32 `toml:"uids" doc:"users whose processes may attach, by the kernel's word; without uids and gids whoever may connect"`
+	UIDs          []uint32 `toml:"uids" doc:"users whose processes may attach, by the kernel's word; without uids and gids any process that may connect"`
 	GIDs          []uint32 `toml:"gids" doc:"groups whose processes may attach; one of uids and gids is enough"`
 	Uplink        string   `toml:"uplink" doc:"name of its uplink; without it the only one, or none: programs among themselves. Programs of different uplinks do not see each other"`
 	VLAN          uint16   `toml:"vlan" default:"0" want:"1 to 4094, or 0" doc:"802.1Q tag of all of its frames, which it writes itself; 0: untagged"`

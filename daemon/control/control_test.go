@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds every wait.
@@ -177,4 +178,16 @@ func TestPathTooLong(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	_, err := Listen(filepath.Join(dir, "control.sock"), 0o600)
 	require.ErrorContains(t, err, "invalid argument")
+}
+
+// Others may lock the directory, which they can open; that keeps no daemon from starting.
+func TestLockedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Open(dir)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	s, err := Listen(filepath.Join(dir, "control.sock"), 0o600)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
 }

@@ -58,7 +58,7 @@ func listen(path string, mode os.FileMode) (net.Listener, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	unlock, err := lockDir(dir)
+	unlock, err := lock(path + ".lock")
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +83,10 @@ func listen(path string, mode os.FileMode) (net.Listener, error) {
 	return bind(path, mode)
 }
 
-// lockDir keeps two daemons that start at the same time from taking over each other's socket.
-func lockDir(dir string) (unlock func(), err error) {
-	f, err := os.Open(dir)
+// lock keeps two daemons that start at the same time from taking over each other's socket. The file is
+// the daemon's own: what others can open they can lock. It stays, empty: to remove it would let two have it.
+func lock(file string) (unlock func(), err error) {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func lockDir(dir string) (unlock func(), err error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
 			_ = f.Close()
-			return nil, fmt.Errorf("%s is locked by another process: %w", dir, err)
+			return nil, fmt.Errorf("%s is locked: another daemon starts with the same socket, or hangs (fuser -v shows which): %w", file, err)
 		}
 	}
 }

@@ -40,6 +40,9 @@ func (c *copyIn) ready() uint16 {
 	return c.ring.head() - c.next
 }
 
+// descsPerFrame is how many descriptors a call of Rx looks at for each frame that it may take, on the average.
+const descsPerFrame = 4
+
 func (c *copyIn) receive(q *Queue, bufs []mem.Buf) int {
 	ready := c.ready()
 	if ready == 0 || len(bufs) == 0 {
@@ -55,7 +58,8 @@ func (c *copyIn) receive(q *Queue, bufs []mem.Buf) int {
 	}
 	q.held = bufs[:taken]
 	n, octets, used := 0, 0, uint16(0)
-	for n < taken && used < ready {
+	// Descriptors that make no frame must not have us walk through the whole ring at once; the rest is there the next time.
+	for most := uint16(min(int(ready), descsPerFrame*len(bufs)+piecesMax)); n < taken && used < most; {
 		length, pieces := c.frame(q, bufs[n], c.next+used, ready-used)
 		used += pieces
 		if length > 0 {
@@ -98,7 +102,7 @@ func (c *copyIn) frame(q *Queue, b mem.Buf, at, ready uint16) (length int, piece
 		if !piece.more() {
 			break
 		}
-		if pieces == ready {
+		if pieces == min(ready, piecesMax) {
 			bad = true
 			break
 		}

@@ -136,6 +136,34 @@ func TestPiecesAreBounded(t *testing.T) {
 	require.EqualValues(t, piecesMax, m.client.ring.tail())
 }
 
+// What is no frame costs a call of Rx a bounded walk; frames after it come in later ones.
+func TestWalkIsBounded(t *testing.T) {
+	for name, bad := range map[string]desc{"empty": newDesc(0, 0, 0, 0), "one long chain": newDesc(1, 0, 1, 0)} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemoryPair(t, 11, 2048, false)
+			const count = 2000
+			for i := range uint16(count) {
+				m.server.ring.store(i, bad)
+			}
+			m.server.ring.store(count-1, newDesc(0, 0, 0, 0))
+			m.server.ring.store(count, newDesc(0, 0, 60, 8192))
+			m.server.ring.advance(count + 1)
+			var bufs [8]mem.Buf
+			for was := uint16(0); ; was = m.server.ring.tail() {
+				n := m.server.queues[0].Rx(bufs[:])
+				require.LessOrEqual(t, m.server.ring.tail()-was, uint16(descsPerFrame*len(bufs)+2*piecesMax))
+				if n > 0 {
+					require.Equal(t, 1, n)
+					require.EqualValues(t, count+1, m.server.ring.tail())
+					m.server.pools[0].FreeN(bufs[:n])
+					return
+				}
+				require.Greater(t, m.server.ring.tail(), was)
+			}
+		})
+	}
+}
+
 // An index that cannot be ends the connection, of this client alone, with a reason.
 func TestHostileIndices(t *testing.T) {
 	t.Run("head of frames", func(t *testing.T) {

@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err := c.qp.Connect(ctx, cfg.Addr, controlParam(cfg.Conn)); err != nil {
 		return perf.Result{}, err
 	}
-	g, err := c.greet(ctx)
+	g, err := c.greet(ctx, nil)
 	if err != nil {
 		return perf.Result{}, err
 	}

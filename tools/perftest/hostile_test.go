@@ -29,7 +29,7 @@ func (r *rig) first() *control {
 func (r *rig) firstGreeted() (*control, terms) {
 	r.t.Helper()
 	r.control = r.first()
-	g, err := r.control.greet(r.ctx)
+	g, err := r.control.greet(r.ctx, nil)
 	require.NoError(r.t, err)
 	return r.control, g
 }
@@ -60,12 +60,12 @@ func TestStrangeClients(t *testing.T) {
 			return c.qp.Close(r.ctx)
 		}, ErrClosed.Error()},
 		"leaves before its second connection": {func(r *rig, c *control) error {
-			_, err := c.greet(r.ctx)
+			_, err := c.greet(r.ctx, nil)
 			require.NoError(r.t, err)
 			return c.qp.Close(r.ctx)
 		}, ErrClosed.Error()},
 		"vanishes": {func(r *rig, c *control) error {
-			_, err := c.greet(r.ctx)
+			_, err := c.greet(r.ctx, nil)
 			require.NoError(r.t, err)
 			c.qp.Abort()
 			return nil
@@ -89,12 +89,12 @@ func TestSilentClients(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain, GreetTimeout: 100 * time.Millisecond, IdleTimeout: time.Hour}, func(r *rig) {
 		r.first()
 		require.ErrorContains(r.t, r.served().Err, "nothing came from the client for 100ms")
-		_, _ = r.first().greet(r.ctx) // on a slow machine it is given up within that
+		_, _ = r.first().greet(r.ctx, nil) // on a slow machine it is given up within that
 		require.ErrorContains(r.t, r.served().Err, "nothing came from the client for 100ms")
 	})
 	overBoth(t, ServerConfig{Test: plain, IdleTimeout: 200 * time.Millisecond}, func(r *rig) {
 		c := r.first()
-		g, err := c.greet(r.ctx)
+		g, err := c.greet(r.ctx, nil)
 		require.NoError(r.t, err)
 		es := r.second(c, g)
 		_, _ = c.begin(r.ctx, es[0].plan.program(), es.places()) // likewise
@@ -123,7 +123,7 @@ func (r *rig) second(c *control, g terms) ends {
 func TestTooManyClients(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain, ClientsMax: 1}, func(r *rig) {
 		c := r.first()
-		g, err := c.greet(r.ctx)
+		g, err := c.greet(r.ctx, nil)
 		require.NoError(t, err)
 		r.second(c, g)
 		_, err = r.run(plain, rnic.ConnParam{})
@@ -154,6 +154,40 @@ func TestClientsOneByOne(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, r.served().Err)
 		}
+	})
+}
+
+// The next client at an address is taken neither for one that has not yet said what it wants nor for
+// one that has gone, and comes after one that is to make its second connection.
+func TestClientsAtOneAddress(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
+		slow := r.first()
+		_, err := r.run(plain, rnic.ConnParam{})
+		require.NoError(r.t, err, "beside a client that has said nothing")
+		require.NoError(r.t, r.served().Err)
+		next := r.first()
+		g, err := slow.greet(r.ctx, nil)
+		require.NoError(r.t, err)
+
+		greeted := make(chan error, 1)
+		go func() {
+			_, err := next.greet(r.ctx, nil)
+			greeted <- err
+		}()
+		r.second(slow, g)
+		require.NoError(r.t, <-greeted)
+		next.qp.Abort()
+		served := r.served()
+		require.ErrorContains(r.t, served.Err, "reset")
+
+		gone := &seconds{
+			addr: served.Remote.Addr(), first: next.qp, ch: make(chan *rnic.ConnRequest, 1), left: 1, over: make(chan struct{}),
+		}
+		require.Equal(r.t, gone, r.server.enter(gone))
+		after := r.first() // which would else not be answered
+		r.server.forget(gone)
+		_, err = after.greet(r.ctx, nil)
+		require.NoError(r.t, err)
 	})
 }
 

@@ -22,6 +22,7 @@ type rig struct {
 	addr string
 	gone chan Served
 
+	server  *Server
 	control *control // of firstGreeted
 	// waits: a request waits, for its place or what is after that; not that of a second connection.
 	waits chan struct{}
@@ -45,9 +46,10 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 			done(s)
 		}
 	}
-	s, err := NewServer(cfg)
+	var err error
+	r.server, err = NewServer(cfg)
 	require.NoError(t, err)
-	r.addr = testnic.Serve(r.ctx, t, devs[1], r.waits, s.Handle)
+	r.addr = testnic.Serve(r.ctx, t, devs[1], r.waits, r.server.Handle)
 	return r
 }
 

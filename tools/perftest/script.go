@@ -58,8 +58,9 @@ type terms struct {
 	cycle int // short messages go round over so many octets of memory
 }
 
-// greet is the hand-shake until the client is to make the second connection.
-func (c *control) greet(ctx context.Context) (terms, error) {
+// greet is the hand-shake until the client is to make the second connection. A server calls last, if
+// it is given, before it says so.
+func (c *control) greet(ctx context.Context, last func(context.Context) error) (terms, error) {
 	mine := hello(Version)
 	b, err := c.swap(ctx, "version", mine[:])
 	if err != nil {
@@ -81,6 +82,7 @@ func (c *control) greet(ctx context.Context) (terms, error) {
 	if _, err := parseMTU(b); err != nil {
 		return terms{}, err
 	}
+	c.before = last
 	_, err = c.place(ctx, &Place{})
 	return terms{cycle: cycle}, err
 }

@@ -58,7 +58,7 @@ func TestScriptsFollowTranscripts(t *testing.T) {
 					}
 					replayed <- nil
 				}()
-				_, err := ours.greet(r.ctx)
+				_, err := ours.greet(r.ctx, nil)
 				require.NoError(r.t, err)
 				place, err := ours.begin(r.ctx, p, make([]Place, 1))
 				require.NoError(r.t, err)
@@ -127,7 +127,7 @@ func TestResetAfterTheLastMessage(t *testing.T) {
 func TestServerClosesTheFirstConnection(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c := r.first()
-		g, err := c.greet(r.ctx)
+		g, err := c.greet(r.ctx, nil)
 		require.NoError(t, err)
 		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
 		p := planOf(t, plain, Shape{})

@@ -30,7 +30,8 @@ type ServerConfig struct {
 	// IdleTimeout ends a test in which nothing moves for so long (default 30 s).
 	IdleTimeout time.Duration
 	// GreetTimeout is how long a client has from its first connection to its second (default 10 s).
-	// Until then whatever its address connects is taken for that one.
+	// What its address connects between the Server's last word and that one is taken for it: nothing
+	// in a request tells them apart.
 	GreetTimeout time.Duration
 	Conn         rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
 	// Done, if set, is told of each client when it has gone; called from several goroutines.
@@ -79,8 +80,11 @@ type Server struct {
 
 // seconds are the connections of a client that are to be measured.
 type seconds struct {
-	ch   chan *rnic.ConnRequest // has room for all
-	left int                    // that have not come
+	addr  netip.Addr
+	first *rnic.QueuePair        // over which the client was told to make them
+	ch    chan *rnic.ConnRequest // has room for all
+	left  int                    // that have not come
+	over  chan struct{}          // is closed when no more are taken for one of them
 }
 
 // NewServer makes a Server, or says why there can be none for such a Test; Serve runs it.
@@ -108,48 +112,78 @@ func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 	return l.Serve(ctx, s.Handle)
 }
 
-// second hands over a request to the client whose second one it is.
+// second hands over a request to the client whose second one it is. One whose first connection has
+// ended makes no second.
 func (s *Server) second(req *rnic.ConnRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.waiting[req.Remote().Addr()]
-	if w == nil {
+	if w == nil || w.first.State() != rnic.RTS {
 		return false
 	}
 	w.ch <- req
 	if w.left--; w.left == 0 {
-		delete(s.waiting, req.Remote().Addr())
+		s.leave(w)
 	}
 	return true
 }
 
+// leave, under mu, makes room for the next client at an address.
+func (s *Server) leave(w *seconds) {
+	if s.waiting[w.addr] == w {
+		delete(s.waiting, w.addr)
+		close(w.over)
+	}
+}
+
 var errSameAddress = errors.New("perftest: another client at this address is in the middle of its hand-shake" + peer.Later)
 
-// await registers a client for the connections that are to be measured. cancel, which may come
-// late, gives requests back that nobody took.
-func (s *Server) await(a netip.Addr) (ch chan *rnic.ConnRequest, cancel func(), err error) {
+// await registers a client for the connections that are to be measured, after the one before it at
+// its address.
+func (s *Server) await(ctx context.Context, a netip.Addr, first *rnic.QueuePair) (*seconds, error) {
+	w := &seconds{a, first, make(chan *rnic.ConnRequest, s.plan.QPs), s.plan.QPs, make(chan struct{})}
+	for {
+		before := s.enter(w)
+		if before == w {
+			return w, nil
+		}
+		select {
+		case <-before.over:
+		case <-first.Done():
+			return nil, over(ctx, first, ErrClosed)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", errSameAddress, ctx.Err())
+		}
+	}
+}
+
+// enter is what is registered at the address of w: w where nothing was.
+func (s *Server) enter(w *seconds) *seconds {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting[a] != nil {
-		return nil, nil, errSameAddress
+	if before := s.waiting[w.addr]; before != nil {
+		return before
 	}
-	w := &seconds{make(chan *rnic.ConnRequest, s.plan.QPs), s.plan.QPs}
-	s.waiting[a] = w
-	return w.ch, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.waiting[a] == w {
-			delete(s.waiting, a)
+	s.waiting[w.addr] = w
+	return w
+}
+
+// forget ends what await began, if it did, and gives requests back that nobody took.
+func (s *Server) forget(w *seconds) {
+	if w == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leave(w)
+	for {
+		select {
+		case req := <-w.ch:
+			refuse(req)
+		default:
+			return
 		}
-		for {
-			select {
-			case req := <-w.ch:
-				refuse(req)
-			default:
-				return
-			}
-		}
-	}, nil
+	}
 }
 
 const refuseTimeout = 5 * time.Second
@@ -209,21 +243,20 @@ func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 	defer x.c.release()
 	greeting, cancel := context.WithTimeout(ctx, cfg.GreetTimeout)
 	defer cancel()
-	second, forget, err := x.s.await(req.Remote().Addr()) // before the client can make it
-	if err != nil {
-		refuse(req)
-		return err
-	}
-	defer forget()
 	if err := accept(greeting, req, x.c.qp, controlParam(cfg.Conn)); err != nil {
 		return err
 	}
-	g, err := x.c.greet(greeting)
+	var second *seconds
+	defer func() { x.s.forget(second) }()
+	g, err := x.c.greet(greeting, func(ctx context.Context) (err error) { // before the client can make it
+		second, err = x.s.await(ctx, req.Remote().Addr(), x.c.qp)
+		return err
+	})
 	if err != nil {
 		return x.explain(greeting, err)
 	}
 	defer func() { x.es.release() }()
-	if err := x.accept(greeting, second, g); err != nil {
+	if err := x.accept(greeting, second.ch, g); err != nil {
 		return err
 	}
 	return x.test(ctx)

@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/ring"
 )
 
@@ -52,8 +53,11 @@ func (e *Engine) carryOut(c *call) error {
 	case ring.AllocPD:
 		c.out[0] = e.objects.add(e.adapter.AllocPD())
 		return nil
-	case ring.FreePD, ring.DestroySRQ:
-		return e.objects.drop(c.arg[0])
+	case ring.FreePD:
+		_, err := take[*rnic.ProtectionDomain](&e.objects, c.arg[0])
+		return err
+	case ring.DestroySRQ:
+		return e.destroySRQ(c)
 	case ring.RegMR:
 		return e.register(c)
 	case ring.DeregMR:

@@ -42,6 +42,7 @@ type cmID struct {
 	listening chan struct{} // of a listener: closed when it does no more
 	request   *rnic.ConnRequest
 	told      map[uint64]*cmID // of a listener: requests that the program has not taken
+	room      chan struct{}    // one in it for each of these
 	from      *cmID            // of a request: the listener
 	ended     chan struct{}    // of a request: closed by end
 	end       func()           // the request, or the connection that it became, is over
@@ -102,7 +103,10 @@ func (id *cmID) adopted(handle uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, ok := l.told[handle]
-	delete(l.told, handle)
+	if ok {
+		delete(l.told, handle)
+		<-l.room
+	}
 	return ok
 }
 

@@ -42,23 +42,29 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 	id.local, id.stop = netip.AddrPortFrom(id.local.Addr(), id.door.Addr().Port()), stop
 	id.listening = make(chan struct{})
 	id.told = map[uint64]*cmID{}
+	id.room = make(chan struct{}, backlogOf(backlog))
 	e.tellLog("listening at %v", id.local)
 	go e.serveListener(ctx, id)
 	return nil
 }
 
+// backlogOf is how many requests wait that the program has not heard of, and how many that it has and has not taken.
+func backlogOf(asked int) int {
+	if asked <= 0 || asked > rnic.BacklogDefault*8 {
+		return rnic.BacklogDefault
+	}
+	return asked
+}
+
 // openDoor makes the id's Listener. id is locked.
 func (e *Engine) openDoor(id *cmID, backlog int) error {
-	if backlog <= 0 || backlog > rnic.BacklogDefault*8 {
-		backlog = rnic.BacklogDefault
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
 	defer cancel()
 	addr := listenAddr(id.local)
 	if !e.overKernel() { // a listener of our stack is one of all its addresses
 		addr = ":" + strconv.Itoa(int(id.local.Port()))
 	}
-	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: backlog})
+	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: backlogOf(backlog)})
 	if err != nil {
 		return err
 	}
@@ -83,6 +89,11 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 	defer close(listener.listening)
 	d := listener.door
 	for {
+		select {
+		case listener.room <- struct{}{}: // a program that takes none is not told of more
+		case <-ctx.Done():
+			return
+		}
 		r, err := d.next(ctx)
 		if err != nil {
 			return
@@ -152,7 +163,9 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	addr := id.remote.String()
 	id.mu.Unlock()
 	param := paramOf(c)
+	q.hold() // its connection may end, and it be destroyed, before established has looked at its rings
 	go func() {
+		defer q.release()
 		defer cancel()
 		if err := q.rnic.Connect(ctx, addr, param); err != nil {
 			e.tellLog("connecting to %v: %v", addr, err)
@@ -220,7 +233,9 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	id.request = nil
 	id.mu.Unlock()
 	param := paramOf(c)
+	q.hold() // as in connect
 	go func() {
+		defer q.release()
 		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
 		defer cancel()
 		if err := r.Accept(ctx, q.rnic, param); err != nil {

@@ -305,3 +305,37 @@ func TestBrokenRing(t *testing.T) {
 		})
 	}
 }
+
+// One queue pair more than there is room for is refused, and its rings are gone only when nobody looks at them any more.
+func TestQueuePairsMax(t *testing.T) {
+	p := newProgram(t)
+	taken := &qp{}
+	taken.gone.Store(true)
+	for i := range p.engine.qps {
+		p.engine.qps[i].Store(taken)
+	}
+	c := p.do(ring.CreateCQ, 64, ^uint64(0), 1, p.ctx)
+	for range 20 {
+		_, err := p.call(ring.CreateQP, nil, p.pd, c[0], c[0], 0, 16, 16, 4, 64, 7, p.ctx)
+		require.Equal(t, syscall.ENOMEM, err)
+	}
+	p.engine.qps[7].Store(nil)
+	require.EqualValues(t, 7, p.newQP().bit)
+}
+
+// The ring of a shared receive queue goes with the last of it and the queue pairs that take from it.
+func TestSharedRingIsGivenBack(t *testing.T) {
+	p := newProgram(t)
+	handle := p.do(ring.CreateSRQ, p.pd, 16, 1, 3, p.ctx)[0]
+	s, err := find[*srq](&p.engine.objects, handle)
+	require.NoError(t, err)
+	c := p.do(ring.CreateCQ, 64, ^uint64(0), 1, p.ctx)
+	q := p.do(ring.CreateQP, p.pd, c[0], c[0], handle, 16, 16, 4, 64, 7, p.ctx)
+	p.do(ring.DestroySRQ, handle)
+	require.EqualValues(t, 1, s.recvs.refs.Load())
+	p.do(ring.DestroyQP, q[0])
+	until(func() bool { return s.recvs.refs.Load() == 0 })
+	_, errno := p.call(ring.FreePD, nil, c[0])
+	require.Equal(t, syscall.EINVAL, errno, "no protection domain")
+	p.do(ring.FreePD, p.pd)
+}

@@ -108,3 +108,34 @@ func TestListenerStaysWithItsConnections(t *testing.T) {
 	_, connected = client.connect(third.addr)
 	require.ErrorIs(t, <-connected, stack.ErrRefused, "nothing came by it")
 }
+
+// A program that takes no requests is told of as many as its backlog; the others wait, or are refused, where they cost it nothing.
+func TestRequestsToldAreBounded(t *testing.T) {
+	const backlog, clients = 8, 14
+	p := newProgram(t)
+	dev, err := rnic.Open(rnic.Config{})
+	require.NoError(t, err)
+	client := &peer{t, dev}
+	l := p.listen("127.0.0.1:0")
+	id, err := find[*cmID](&p.engine.objects, l.id)
+	require.NoError(t, err)
+	told := func() int {
+		id.mu.Lock()
+		defer id.mu.Unlock()
+		return len(id.told)
+	}
+	var ids []uint64
+	for i := range clients {
+		q, _ := client.connect(l.addr)
+		defer q.Abort()
+		if i < backlog {
+			ids = append(ids, l.request())
+		}
+	}
+	for i := range clients - backlog {
+		require.LessOrEqual(t, told(), backlog)
+		p.do(ring.Adopt, ids[i], uint64(l.theirs), 2)
+		ids = append(ids, l.request())
+	}
+	require.Equal(t, backlog, told())
+}

@@ -20,7 +20,7 @@ type qp struct {
 	ctx          *opened
 	cookie       uint64
 	bit          int
-	shared       bool        // buffers come from an SRQ
+	srq          *srq        // buffers come from there; nil: from recvs
 	half         bool        // the Write of the request in hand was posted, its immediate data was not
 	gone         atomic.Bool // destroyed: the program's rings are not looked at any more
 	abort        sync.Once
@@ -40,14 +40,14 @@ func (e *Engine) createQP(c *call) error {
 		return err
 	}
 	if q.rnic, err = e.adapter.CreateQP(opt); err != nil {
-		q.sends.release()
-		q.recvs.release()
+		q.release()
 		return err
 	}
 	if q.bit = e.takeBit(q); q.bit < 0 {
-		q.sends.release()
-		q.recvs.release()
+		q.gone.Store(true) // or its end would flush what is in its rings
 		q.rnic.Abort()
+		<-q.rnic.Done()
+		q.release()
 		return syscall.ENOMEM
 	}
 	q.scq.hold()
@@ -79,7 +79,7 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 		if err != nil {
 			return nil, opt, err
 		}
-		opt.SRQ, opt.RecvDepth, q.shared = s.rnic, min(s.rnic.Depth(), depthMax), true
+		opt.SRQ, opt.RecvDepth, q.srq = s.rnic, min(s.rnic.Depth(), depthMax), s
 	}
 	var err error
 	if q.sends, err = newQueue(opt.SendDepth, opt.SGEMax, opt.InlineMax); err != nil {
@@ -87,8 +87,29 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 	}
 	if q.recvs, err = newQueue(opt.RecvDepth, opt.SGEMax, 0); err != nil {
 		q.sends.release()
+		return nil, opt, err
 	}
-	return q, opt, err
+	if q.srq != nil {
+		q.srq.recvs.hold()
+	}
+	return q, opt, nil
+}
+
+// hold keeps the rings mapped until release.
+func (q *qp) hold() {
+	q.sends.hold()
+	q.recvs.hold()
+	if q.srq != nil {
+		q.srq.recvs.hold()
+	}
+}
+
+func (q *qp) release() {
+	q.sends.release()
+	q.recvs.release()
+	if q.srq != nil {
+		q.srq.recvs.release()
+	}
 }
 
 // takeBit gives q a doorbell; -1: all are taken.
@@ -238,8 +259,7 @@ func (q *qp) windUp(ended chan<- struct{}) {
 	<-q.watched
 	q.scq.release()
 	q.rcq.release()
-	q.sends.release()
-	q.recvs.release()
+	q.release()
 }
 
 // leave is the end of the program. The kernel ends its sockets in order without us; connections of our

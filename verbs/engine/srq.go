@@ -50,6 +50,15 @@ func (s *srq) fill(f rnic.SharedFeed) {
 	}
 }
 
+// destroySRQ gives the ring back when the last queue pair that takes from it is over, too.
+func (e *Engine) destroySRQ(c *call) error {
+	s, err := take[*srq](&e.objects, c.arg[0])
+	if err == nil {
+		s.recvs.release()
+	}
+	return err
+}
+
 func (e *Engine) armSRQ(c *call) error {
 	s, err := find[*srq](&e.objects, c.arg[0])
 	if err == nil {
