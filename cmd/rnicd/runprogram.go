@@ -135,10 +135,7 @@ func runProgram(lib string, args, env []string) error {
 func findLibrary(dir string) (string, error) {
 	dirs := []string{dir}
 	if dir == "" {
-		self, err := os.Executable()
-		if err == nil {
-			self, err = filepath.EvalSymlinks(self)
-		}
+		self, err := os.Executable() // not a link to it: it comes from the kernel
 		if err != nil {
 			return "", err
 		}
