@@ -28,8 +28,8 @@ import (
 
 var soakFor = flag.Duration("soak", 5*time.Second, "how long TestSoak loads a daemon (make soak)")
 
-// soakConfig has every type of service on a TAP, on memif and on the kernel's sockets; the first verb
-// is the socket of memif, the second the file that is served.
+// soakConfig has a TAP, memif and the kernel's sockets; the verb is the socket of memif. The services
+// of daemon/testdata/services.toml are added to it.
 const soakConfig = `
 [metrics]
 listen = "127.0.0.1:9174"
@@ -53,55 +53,6 @@ dad = "off"
 name = "local"
 driver = "kernel"
 addresses = ["127.0.0.1"]
-[[service]]
-name = "scratch"
-type = "region"
-size = "64MiB"
-[[service]]
-name = "image"
-type = "file"
-listen = 7000
-path = %q
-[[service]]
-name = "measure"
-type = "perf"
-[[service]]
-name = "theirs"
-type = "perftest"
-test = "write bw"
-size = 1000
-iterations = 100
-[[service]]
-name = "ping"
-type = "rping"
-listen = 7001
-[[service]]
-name = "sockets"
-type = "rstream"
-size = 1000
-transfers = 50
-iterations = 1
-verify = true
-[[service]]
-name = "iperf"
-type = "stream"
-connections = 4
-[[service]]
-name = "sink"
-type = "stream"
-listen = 7002
-mode = "sink"
-[[service]]
-name = "source"
-type = "stream"
-listen = 7003
-mode = "source"
-bytes = 1000000
-[[service]]
-name = "echo"
-type = "stream"
-listen = 7004
-mode = "echo"
 `
 
 // soakOthers are what a reload adds to it, in turn: another service, which comes and goes; and
@@ -353,7 +304,10 @@ func TestSoak(t *testing.T) {
 		*soakFor = min(*soakFor, time.Second)
 	}
 	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, excused: map[string]int{}}
-	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "memif.sock"), s.file.path)
+	services, err := os.ReadFile("../../daemon/testdata/services.toml")
+	require.NoError(t, err)
+	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "memif.sock")) +
+		strings.NewReplacer("FILE", s.file.path, "SIZE", "64MiB").Replace(string(services))
 	path := configured(t, config)
 	s.server = s.ns.rnicd(t, "serve", "--config", path)
 	s.server.Expect(t, 1, "msg=ready ")
