@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs bin/rnicd, or PROGRAM, with what belongs to it, or takes that away again. LIBRARIES is the folder of the libraries of
-# rnicd run; without it they are left out.
+# Installs bin/rnicd, or PROGRAM, with its manual pages, unit and documents; or removes them. LIBRARIES is
+# the folder of the libraries of rnicd run; without it they are left out.
 #   DESTDIR=... PREFIX=/usr/local SYSCONFDIR=/etc install.sh install | uninstall
-# A configuration that is there stays as it is, and is never taken away.
+# A configuration that exists is neither changed nor removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-umask 022 # whoever installs, others are to read it
+umask 022 # what is installed is readable for all
 program=${PROGRAM:-bin/rnicd} libraries=${LIBRARIES:-} prefix=$PREFIX root=${DESTDIR}$PREFIX
 bin=$root/bin man=$root/share/man doc=$root/share/doc/rnicd data=$root/share/rnicd lib=$root/lib/rnicd
 bash=$root/share/bash-completion/completions fish=$root/share/fish/vendor_completions.d
@@ -54,9 +54,17 @@ install)
     put packaging/systemd/rnicd.sysusers "$sysusers/rnicd.conf"
     put "$tmp/tmpfiles" "$tmpfiles/rnicd.conf"
 
-    put CHANGELOG.md "$doc/CHANGELOG.md"
-    for f in docs/guides/*.md docs/reference/*.md docs/examples/config/* docs/examples/systemd/*; do
-        put "$f" "$doc/${f#docs/}"
+    # All of docs/ without that folder's name, and the documents of the root that it links to. Links into
+    # the source go to the repository.
+    source=https://github.com/rnicd/rnicd/blob/main
+    root_documents='ARCHITECTURE|CHANGELOG|README|SECURITY'
+    for f in ARCHITECTURE.md CHANGELOG.md SECURITY.md $(find docs -type f ! -name '*.go'); do
+        case $f in
+        docs/*.md) sed -E "s,]\(\.\./\.\./($root_documents)\.md,](../\1.md,g; s,]\(\.\./\.\./,]($source/,g" "$f" >"$tmp/document" ;;
+        *.md) sed -E "s,]\(docs/,](,g; s,]\((README|CONTRIBUTING)\.md,]($source/\1.md,g" "$f" >"$tmp/document" ;;
+        *) cat "$f" >"$tmp/document" ;;
+        esac
+        put "$tmp/document" "$doc/${f#docs/}"
     done
     [ -e "$config/rnicd.toml" ] || put packaging/rnicd.toml "$config/rnicd.toml"
     ;;

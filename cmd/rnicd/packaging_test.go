@@ -111,9 +111,11 @@ func TestInstall(t *testing.T) {
 			"/share/fish/vendor_completions.d/rnicd.fish", "/lib/systemd/system/rnicd.service", "/lib/sysusers.d/rnicd.conf",
 			"/lib/tmpfiles.d/rnicd.conf", "/share/rnicd/hugepages/setup.sh", "/share/doc/rnicd/guides/bare-metal.md",
 			"/share/doc/rnicd/examples/config/tap.toml", "/share/doc/rnicd/examples/systemd/af-xdp.conf",
+			"/share/doc/rnicd/monitoring/alerts.yml", "/share/doc/rnicd/SECURITY.md", "/share/doc/rnicd/results/benchmarks.md",
 		} {
 			require.Contains(t, files, prefix+f)
 		}
+		requireLinks(t, root, files)
 		unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/rnicd.service")
 		require.NoError(t, err)
 		require.Contains(t, string(unit), "\nExecStart="+prefix+"/bin/rnicd serve --config /etc/rnicd/rnicd.toml\n")
@@ -214,6 +216,27 @@ func TestInstallBuildsLibraries(t *testing.T) {
 			}
 		}
 	}
+}
+
+// requireLinks fails if a relative link of an installed document leads to no installed file or folder.
+func requireLinks(t *testing.T, root string, files []string) {
+	t.Helper()
+	documents := 0
+	for _, f := range files {
+		if !strings.HasSuffix(f, ".md") {
+			continue
+		}
+		documents++
+		text, err := os.ReadFile(root + f)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(m[1], "://") {
+				_, err := os.Stat(filepath.Join(root+filepath.Dir(f), m[1]))
+				require.NoError(t, err, "%s: %s", f, m[1])
+			}
+		}
+	}
+	require.Greater(t, documents, 50)
 }
 
 // The configuration that comes with the program is one, and serves on a machine without devices.

@@ -153,7 +153,7 @@ func TestCaptureInterrupted(t *testing.T) {
 		end()
 	}, "-i", "rnic0", "inbound")
 	require.NoError(t, err)
-	require.Equal(t, "1 frames, 0 missing\n", text)
+	require.Equal(t, "1 frame, 0 missing\n", text)
 	tags, _ := sources(t, out)
 	require.Equal(t, []byte{7}, tags)
 	r, err := pcapgo.NewNgReader(bytes.NewReader(out), pcapgo.DefaultNgReaderOptions)
