@@ -3,6 +3,7 @@ package memif
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -66,9 +67,12 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// Clients for which there is no interface, no room, or no second place are refused.
+// Clients for which there is no interface, no room, or no second place are refused, and the owner is told of each.
 func TestRefusedClients(t *testing.T) {
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3})
+	told := make(chan string, 16)
+	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3, Refused: func(p Peer, err error) {
+		told <- fmt.Sprintf("%d %d: %v", p.PID, p.ID, err)
+	}})
 	require.NoError(t, err)
 	defer l.Close()
 	connected := func(id uint32) *rawClient {
@@ -100,6 +104,10 @@ func TestRefusedClients(t *testing.T) {
 	defer conn.Close()
 	_, err = (&control{conn: conn}).recv(new(message))
 	require.ErrorIs(t, err, io.EOF, "there are three clients")
+	for _, want := range []string{"2: Nobody accepts connections at the moment", "1: Already connected", "0: memif: 3 clients are connected, and no more at a time"} {
+		require.Equal(t, fmt.Sprint(os.Getpid(), " ", want), <-told)
+	}
+	require.Empty(t, told)
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()
 	_, err = l.Accept(within(t))

@@ -221,13 +221,14 @@ func (h *serverSide) close() {
 func (l *Listener) serve(conn *net.UnixConn) {
 	defer conn.Close()
 	c := &control{conn: conn}
+	h := &serverSide{limits: l.limits()}
+	h.peer.credentials(conn)
 	if !l.add(c) {
+		l.refused(h.peer, fmt.Errorf("memif: %d clients are connected, and no more at a time", l.cfg.ClientsMax))
 		return
 	}
 	defer l.remove(c)
 	var p *Port
-	h := &serverSide{limits: l.limits()}
-	h.peer.credentials(conn)
 	h.admit = func(peer Peer) (string, error) {
 		port, err := l.admit(peer, h)
 		if err != nil {
@@ -255,8 +256,16 @@ func (l *Listener) serve(conn *net.UnixConn) {
 	}
 	if err == nil {
 		err = l.established(c, h, p)
+	} else if ours := (*errOurs)(nil); errors.As(err, &ours) {
+		l.refused(h.peer, err)
 	}
 	c.tell(err)
+}
+
+func (l *Listener) refused(peer Peer, err error) {
+	if l.cfg.Refused != nil {
+		l.cfg.Refused(peer, err)
+	}
 }
 
 // guarded is h.input, which reads the cookies in memory of the client.
@@ -297,6 +306,7 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	}
 	if accepted && !l.offer(p) {
 		err := ours("Nobody accepts connections at the moment")
+		l.refused(h.peer, err)
 		down(err)
 		return err
 	}
