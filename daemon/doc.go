@@ -12,10 +12,11 @@
 //	control.go     what can be asked over the control socket
 //	capture.go     frames of ports, over it
 //	flight.go      the last events of connections that have ended with an error
-//	metrics.go     what Prometheus asks for
 //	watchdog.go    Pollers that do not turn
 //	notify.go      systemd
-//	log.go         lines that peers can bring about are bounded
+//	log.go         the logger, and what becomes of ports
+//	journal.go     the levels of lines, to systemd's journal
+//	ration.go      lines that peers can bring about are bounded
 //
 // Nothing here is on a packet's way. Commands that show the daemon, and exporters of its counters, begin
 // with Daemon.Status.

@@ -39,7 +39,7 @@ type Service struct {
 
 	Accepted, Refused, Failed atomic.Uint64
 
-	refusals, failures ration
+	refusals, failures Ration
 
 	mu      sync.Mutex
 	cfg     config.Service
@@ -208,14 +208,14 @@ func (s *Service) retire(ctx context.Context) (reset int) {
 // refused tells of a client that was not served.
 func (s *Service) refused(remote netip.AddrPort, why string) {
 	s.Refused.Add(1)
-	s.refusals.warn(s.log, "refused", "remote", remote, "why", why)
+	s.refusals.Warn(s.log, "refused", "remote", remote, "why", why)
 }
 
 // failed tells of a connection that did not end well. One that ended because it was told to is no
 // failure of its own.
 func (s *Service) failed(remote netip.AddrPort, err error) {
 	s.Failed.Add(1)
-	s.failures.warn(s.log, "failed", "remote", remote, "error", err)
+	s.failures.Warn(s.log, "failed", "remote", remote, "error", err)
 }
 
 // over tells of a client that is gone.

@@ -26,12 +26,12 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	d.asking.RLock()
 	defer d.asking.RUnlock()
 	if d.closed {
-		return &status.Daemon{State: status.Draining}
+		return &status.Daemon{Kind: status.KindDaemon, State: status.Draining}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	s := &status.Daemon{
-		Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
+		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
 	}
 	if d.ending.Load() {
 		s.State = status.Draining

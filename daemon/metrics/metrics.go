@@ -20,6 +20,11 @@ func reasons[T any](name, help, label string, of func(*T, func(float64, ...strin
 	return metric[T]{name: name, help: help, labels: []string{label}, of: of}
 }
 
+// some is a metric that not all have.
+func some[T any](name, help string, of func(*T, func(float64, ...string))) metric[T] {
+	return metric[T]{name: name, help: help, of: of}
+}
+
 func count[T any](name, help string, of func(*T) uint64) metric[T] {
 	return one(name, help, func(t *T) float64 { return float64(of(t)) })
 }
@@ -141,11 +146,13 @@ var services = []metric[status.Service]{
 	count("rnicd_service_failed_total", "Connections that did not end well, in start-up or later.", func(s *status.Service) uint64 { return s.Failed }),
 }
 
+const buildInfo = "1, with the version of the program."
+
 // daemons have no labels.
 var daemons = []metric[status.Daemon]{
 	one("rnicd_healthy", "1: all Pollers turn.", func(d *status.Daemon) float64 { return truth(d.Healthy) }),
 	one("rnicd_draining", "1: the daemon takes no more connections, and is about to end.", func(d *status.Daemon) float64 { return truth(d.State == status.Draining) }),
-	{name: "rnicd_build_info", help: "1, with the version of the program.", labels: []string{"version"},
+	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(d *status.Daemon, yield func(float64, ...string)) { yield(1, d.Version) }},
 }
 

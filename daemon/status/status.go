@@ -10,6 +10,7 @@ import (
 
 // Daemon is the answer to GET /v1/status: everything but connections.
 type Daemon struct {
+	Kind     string    `json:"kind"` // KindDaemon
 	Version  string    `json:"version"`
 	PID      int       `json:"pid"`
 	Config   string    `json:"config,omitempty"` // the file

@@ -4,5 +4,8 @@
 //	run.go     the process: signals, log, watchdog
 //	server.go  uplinks, memory and the switch, opened and closed
 //	core.go    the thread of a core, and what it does without work
+//	watchdog.go  whether threads turn
+//	seen.go    where it is asked: control socket, metrics
+//	status.go  what it answers
 //	report.go  counters as text
 package switchd
