@@ -26,7 +26,7 @@ func sample(context.Context) *status.Daemon {
 	return &status.Daemon{
 		Version: "v1", Healthy: true,
 		Ports:    []status.Port{{Name: "rnic0", Regions: 3, Queues: []status.Queue{q, {Queue: 1, Error: "the Poller does not answer", Stalls: 2, Still: 0.5}}}},
-		Services: []status.Service{{Name: "scratch", Accepted: 5, Connections: 1}},
+		Services: []status.Service{{Name: "scratch", Accepted: 5, Connections: 1, Refused: 2, RefusedBy: map[string]uint64{"allow": 2}}},
 	}
 }
 
@@ -108,7 +108,8 @@ func TestHandler(t *testing.T) {
 		`rnicd_receive_bytes_total{port="rnic0",queue="0"} 700`, `rnicd_placed_bytes_total{port="rnic0",queue="0",way="direct"} 4096`,
 		`rnicd_crc_errors_total{outcome="ended",port="rnic0",queue="0"} 1`, `rnicd_drops_total{port="rnic0",queue="0",reason="tcp/no_conn"} 0`,
 		`rnicd_poller_up{port="rnic0",queue="1"} 0`, `rnicd_poller_still_seconds{port="rnic0",queue="1"} 0.5`,
-		`rnicd_service_accepted_total{service="scratch"} 5`, `rnicd_build_info{version="v1"} 1`, "# TYPE go_goroutines gauge", "# TYPE process_cpu_seconds_total counter",
+		`rnicd_service_accepted_total{service="scratch"} 5`, `rnicd_service_refused_total{cause="allow",service="scratch"} 2`,
+		`rnicd_startups_refused_total{cause="backlog",port="rnic0"} 0`, `rnicd_build_info{version="v1"} 1`, "# TYPE go_goroutines gauge", "# TYPE process_cpu_seconds_total counter",
 	} {
 		require.Contains(t, text, line+"\n")
 	}

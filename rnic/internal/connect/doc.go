@@ -25,6 +25,7 @@
 //	host.go         Host: what all connections of an Adapter, and those of one Poller, have in common
 //	phase.go        phases and time-outs
 //	param.go        Param: how to connect
+//	refusal.go      why a start-up that a peer began was refused
 //	errors.go       why connections end
 //	fortest.go      what tests of package rnic ask of connections
 package connect
