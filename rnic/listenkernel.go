@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
@@ -37,6 +38,7 @@ func (l *Listener) acceptLoop(tl *net.TCPListener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		}
+		l.adapter.host.Refuse(connect.RefusedSystem)
 		l.fail(ConnFailure{Err: err})
 		select {
 		case <-time.After(pause):

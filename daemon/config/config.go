@@ -40,7 +40,7 @@ type Limits struct {
 
 // Control is [control].
 type Control struct {
-	Socket string `toml:"socket" want:"a path, or off" doc:"where it is; without it /run/rnicd/control.sock, or rnicd/control.sock in XDG_RUNTIME_DIR for a user that may not write there. What is missing of its directory's last part is made"`
+	Socket string `toml:"socket" want:"a path, or off" doc:"where it is; without it control.sock in /run/rnicd, of a switch in /run/rnicd-switch; for a user that may not write there, in that folder of XDG_RUNTIME_DIR. What is missing of its directory's last part is made"`
 	Mode   string `toml:"mode" default:"0600" want:"permissions" doc:"of the socket: every process that can connect sees everything"`
 
 	Path string      `toml:"-"` // empty: there is none

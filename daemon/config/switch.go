@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/vswitch"
 )
@@ -20,6 +21,8 @@ type Switch struct {
 	File string `toml:"-"`
 
 	Log      Log           `toml:"log" doc:"What the switch writes to standard error."`
+	Control  Control       `toml:"control" doc:"The Unix socket on which rnicd status --switch asks the switch. A change needs a restart."`
+	Metrics  Metrics       `toml:"metrics" doc:"Counters for Prometheus. A change needs a restart."`
 	Switch   SwitchLimits  `toml:"switch" doc:"Cores, memory and sockets of the switch. A change needs a restart."`
 	Uplinks  []Uplink      `toml:"uplink" doc:"A device that programs reach others through; [[uplink]] for each, or none. A change needs a restart."`
 	Programs []SwitchGuest `toml:"program" doc:"A program that may attach; [[program]] for each. SIGHUP adds, removes and changes them."`
@@ -134,6 +137,8 @@ func (v *validator) guests(s *Switch) {
 	}
 	v.oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", s.Log.Format, "text", "json")
+	v.control(&s.Control, control.DefaultSwitchPath)
+	v.metrics(&s.Metrics)
 	v.switchLimits(s)
 	for i := range s.Uplinks {
 		v.uplink(s, i)
