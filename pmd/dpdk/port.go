@@ -112,6 +112,9 @@ func (p *Port) find() error {
 		if p.cfg.PCI != "" {
 			bus = "pci"
 		}
+		if err := p.removeStaleSocket(); err != nil {
+			return err
+		}
 		cbus := C.CString(bus)
 		defer C.free(unsafe.Pointer(cbus))
 		if rc := C.rnic_port_probe(cbus, name, args); rc < 0 {
