@@ -59,7 +59,7 @@ type Uplink struct {
 	Socket      string            `toml:"socket" of:"memif" doc:"Unix socket of a server, as another switch"`
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what that server wants to hear"`
-	Options     map[string]string `toml:"options" doc:"for drivers that this program adds; [uplink.options]"`
+	Options     map[string]string `toml:"options" doc:"what the driver has besides, as [port.options]; [uplink.options]"`
 	HostAddress string            `toml:"host_address" of:"tap" doc:"address of the kernel's side, as 10.9.0.254/24; without it that side is left alone"`
 	MTU         int               `toml:"mtu" default:"1500" want:"576 to what the driver takes" doc:"largest IP packet, octets"`
 	MAC         string            `toml:"mac" doc:"of the device, which no program has; without it the driver's choice"`
@@ -219,6 +219,7 @@ func (v *validator) uplink(s *Switch, i int) {
 		Driver: driver, Device: u.Device, PCI: u.PCI, EAL: u.EAL, Socket: u.Socket, ID: u.ID, Secret: u.Secret, FlowControl: u.FlowControl,
 		Promiscuous: true, NoOffload: true, Options: u.Options, MTU: u.MTU, Queues: u.Queues,
 	}
+	v.options(path, &driver, u.Options)
 	if u.Device == "" && u.PCI == "" {
 		u.Open.Device = u.Name
 	}
