@@ -78,6 +78,8 @@ type Config struct {
 	// It must not block, nor wait for anything this Poller does; it begins with the first Turn,
 	// before there is a connection, and is not called after the Turn that ends the Poller.
 	OnTurn func() int
+	// Bell, if not nil, is how what OnTurn looks at wakes the Poller under IdleInterrupt.
+	Bell   *Bell
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
 	SegmentsMax int // segments one connection may send in one Turn, default BurstMax, and more while few want to send
@@ -143,7 +145,7 @@ func complete(cfg *Config) error {
 		switch {
 		case !can:
 			return bad("IdleInterrupt, and its queue has no interrupts")
-		case cfg.OnTurn != nil:
+		case cfg.OnTurn != nil && cfg.Bell == nil:
 			return bad("IdleInterrupt, and what OnTurn looks at interrupts nobody")
 		}
 	}
