@@ -172,7 +172,7 @@ func (p *Poller) Run(ctx context.Context) error {
 		if p.Turn() > 0 {
 			w.busy(p.now)
 		} else if !p.stopped && w.deep(p.now) {
-			if p.rouser.sleep(turn, deadline) {
+			if p.rouser.sleep(turn, deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames)) {
 				p.n.Sleeps++
 			} else {
 				w.busy(p.now)

@@ -36,6 +36,10 @@ type rouser struct {
 	fds    [2]unix.PollFd
 	device pmd.Interrupter
 	maxNs  int64 // asleepMaxNs, except in tests
+
+	rung    bool   // the last sleep was ended by rouse, or by the Bell
+	sleptAt int64  // when it began
+	frames  uint64 // that had come by then
 }
 
 // Bell lets others than goroutines wake a Poller: threads that run no Go, with which the words are shared. They leave
@@ -73,19 +77,43 @@ func (r *rouser) prepare(device pmd.Interrupter, bell *Bell) error {
 	return nil
 }
 
+// A program that posts one request after the other on the core of the Poller that it wakes has it carried out one at a time: two
+// thread switches each. So a Poller whose sleep the Bell ended soon, and to which nothing else has come, does not hear the Bell
+// for a moment, in which the program posts more. An answer to the peer is not held up: its frame has come before.
+const (
+	bellSoonNs = 30_000
+	bellDeafNs = 10_000
+)
+
+// deaf says whether the next sleep, at now, is to be one that only the device ends.
+func (r *rouser) deaf(now int64, frames uint64) bool {
+	yes := r.rung && frames == r.frames && now-r.sleptAt < bellSoonNs
+	r.sleptAt, r.frames = now, frames
+	return yes
+}
+
 // sleep returns when a frame has come, rouse was called, or the deadline is reached; at once if
-// turn finds work. It says whether it slept.
-func (r *rouser) sleep(turn func() int, deadline func() (now, at int64)) (slept bool) {
-	atomic.StoreUint32(r.asleep, 1)
+// turn finds work. It says whether it slept. One that is deaf is short, and rouse does not end it.
+func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf bool) (slept bool) {
+	ears := r.fds[:]
+	if deaf {
+		ears = r.fds[:1]
+	} else {
+		atomic.StoreUint32(r.asleep, 1)
+	}
 	r.device.Arm(true)
 	if turn() == 0 {
 		if now, at := deadline(); at > now {
-			r.await(min(at-now, r.maxNs))
+			ns := min(at-now, r.maxNs)
+			if deaf {
+				ns = min(ns, bellDeafNs)
+			}
+			await(ears, ns)
 			slept = true
 		}
 	}
 	r.device.Arm(false)
-	atomic.StoreUint32(r.asleep, 0)
+	r.rung = atomic.SwapUint32(r.asleep, 0) == 0 && !deaf
 	if r.fds[1].Revents != 0 { // one that is still to write cuts the next sleep short
 		r.fds[1].Revents = 0
 		var n [8]byte
@@ -97,12 +125,12 @@ func (r *rouser) sleep(turn func() int, deadline func() (now, at int64)) (slept 
 // await sleeps. At first Go's scheduler is not told: it would take our P away, look after that every 20 us, and have us fight
 // for one when we are back, which costs more than what we have woken up for. Nor can it stop the world meanwhile, so that is
 // for a short time only.
-func (r *rouser) await(ns int64) {
+func await(fds []unix.PollFd, ns int64) {
 	ts := unix.NsecToTimespec(min(ns, quietSleepMaxNs))
-	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&r.fds)), uintptr(len(r.fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 	if n == 0 && ns > quietSleepMaxNs {
 		ts = unix.NsecToTimespec(ns - quietSleepMaxNs)
-		_, _ = unix.Ppoll(r.fds[:], &ts, nil) // a signal cuts it short, which is harmless
+		_, _ = unix.Ppoll(fds, &ts, nil) // a signal cuts it short, which is harmless
 	}
 }
 

@@ -108,11 +108,11 @@ func TestRouseIsNeverLost(t *testing.T) {
 				}
 				return 0, int64(time.Hour)
 			}
-			require.True(t, r.sleep(look, deadline))
+			require.True(t, r.sleep(look, deadline, false))
 		}
 	}
-	require.False(t, r.sleep(func() int { return 1 }, nil), "work ends it before it begins")
-	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }), "and a deadline that is reached")
+	require.False(t, r.sleep(func() int { return 1 }, nil, false), "work ends it before it begins")
+	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }, false), "and a deadline that is reached")
 }
 
 // deaf is a device that never interrupts.
@@ -193,4 +193,31 @@ func TestBell(t *testing.T) {
 	require.NoError(t, err)
 	p.Stop()
 	<-p.Done()
+}
+
+// A Bell that ended the last sleep soon is not heard in the next one, which is short; but one that comes after a frame is.
+func TestDeafForAMoment(t *testing.T) {
+	word := new(uint32)
+	r := rouser{asleep: word, device: deaf{}, maxNs: int64(time.Hour)}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	r.fds = [2]unix.PollFd{{Fd: -1}, {Fd: int32(fd), Events: unix.POLLIN}}
+	require.False(t, r.deaf(0, 7))
+	ring := func() int {
+		if atomic.SwapUint32(word, 0) != 0 {
+			_, err := unix.Write(fd, one[:])
+			require.NoError(t, err)
+		}
+		return 0
+	}
+	late := func() (now, at int64) { return 0, int64(time.Hour) }
+	require.True(t, r.sleep(ring, late, false))
+	require.False(t, r.deaf(bellSoonNs, 7), "not soon")
+	require.False(t, r.deaf(bellSoonNs+1, 8), "a frame")
+	require.True(t, r.deaf(bellSoonNs+2, 8))
+	require.True(t, r.sleep(ring, late, true), "nobody sees it asleep, and it ends all the same")
+	require.False(t, r.deaf(bellSoonNs+3, 8), "never twice")
+	require.True(t, r.sleep(ring, late, false))
+	require.True(t, r.deaf(bellSoonNs+4, 8))
 }
