@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,80 +41,35 @@ func (r *rig) ping(addr string, count int, on func(rping.Ping)) error {
 	return err
 }
 
-// Every type of service is served, all by one daemon at the same time, each to the client that is
-// its tool's.
-func TestEveryService(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	content := bytes.Repeat([]byte("what is served "), 5000)
-	require.NoError(t, os.WriteFile(path, content, 0o600))
-	r := start(t, `
-[[service]]
-name = "scratch"
-type = "region"
-size = "1MiB"
-page = "normal"
-[[service]]
-name = "image"
-type = "file"
-listen = 7000
-page = "normal"
-path = "`+path+`"
-[[service]]
-name = "measure"
-type = "perf"
-[[service]]
-name = "theirs"
-type = "perftest"
-test = "write bw"
-size = 1000
-iterations = 100
-[[service]]
-name = "ping"
-type = "rping"
-listen = 7001
-[[service]]
-name = "sockets"
-type = "rstream"
-size = 1000
-transfers = 10
-iterations = 3
-[[service]]
-name = "iperf"
-type = "stream"
-[[service]]
-name = "sink"
-type = "stream"
-listen = 7002
-mode = "sink"
-[[service]]
-name = "source"
-type = "stream"
-listen = 7003
-mode = "source"
-bytes = 100000
-[[service]]
-name = "echo"
-type = "stream"
-listen = 7004
-mode = "echo"
-`)
-	require.Len(t, r.d.Services(), 10)
-	dial := func(ctx context.Context, tcp int) (net.Conn, error) {
-		d := stream.Dialer{Pollers: r.client.Pollers()}
-		return d.DialContext(ctx, "tcp", at(tcp))
+// everyService is the configuration of one service of each type (testdata/services.toml), with a file.
+func everyService(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/services.toml")
+	require.NoError(t, err)
+	return strings.NewReplacer("path = \"FILE\"", fmt.Sprintf("path = %q\npage = \"normal\"", file),
+		"\"SIZE\"", "\"1MiB\"\npage = \"normal\"").Replace(string(text))
+}
+
+// dial connects our TCP to the daemon's.
+func (r *rig) dial(ctx context.Context, tcp int) (net.Conn, error) {
+	d := stream.Dialer{Pollers: r.client.Pollers()}
+	return d.DialContext(ctx, "tcp", at(tcp))
+}
+
+// session runs one end of a byte stream to a service.
+func (r *rig) session(tcp int, mode string) error {
+	c, err := r.dial(r.ctx, tcp)
+	if err != nil {
+		return err
 	}
-	session := func(tcp int, mode string) func() error {
-		return func() error {
-			c, err := dial(r.ctx, tcp)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			s := bytestream.Session{Conn: c, Length: 4096, Idle: patience, Bytes: 100_000}
-			return s.Run(r.ctx, mode)
-		}
-	}
-	clients := map[string]func() error{
+	defer c.Close()
+	s := bytestream.Session{Conn: c, Length: 4096, Idle: patience, Bytes: 100_000}
+	return s.Run(r.ctx, mode)
+}
+
+// clients is a client for each of everyService's, by the service's name.
+func (r *rig) clients(content []byte) map[string]func() error {
+	return map[string]func() error{
 		"scratch": func() error { return r.put(r.dev, at(7174), 500_000) },
 		"image": func() error {
 			var got bytes.Buffer
@@ -138,18 +94,28 @@ mode = "echo"
 			dial := func(ctx context.Context) (net.Conn, error) {
 				return rsocket.Dial(ctx, r.dev, at(7471), rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
 			}
-			plan := rstream.Plan{Size: 1000, Transfers: 10, Iterations: 3}
-			return rstream.Client(r.ctx, dial, plan, rstream.End{}, nil)
+			plan := rstream.Plan{Size: 1000, Transfers: 50, Iterations: 1}
+			return rstream.Client(r.ctx, dial, plan, rstream.End{Verify: true}, nil)
 		},
 		"iperf": func() error {
 			p := iperf3.Params{Streams: 2, Length: 8192, Bytes: 200_000}
-			_, err := iperf3.Run(r.ctx, iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, 5201) }})
+			_, err := iperf3.Run(r.ctx, iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) { return r.dial(ctx, 5201) }})
 			return err
 		},
-		"sink":   session(7002, "source"),
-		"source": session(7003, "sink"),
-		"echo":   session(7004, "source"),
+		"sink":   func() error { return r.session(7002, "source") },
+		"source": func() error { return r.session(7003, "sink") },
+		"echo":   func() error { return r.session(7004, "source") },
 	}
+}
+
+// One daemon serves every type of service at the same time, each to a client of its kind.
+func TestEveryService(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	content := bytes.Repeat([]byte("what is served "), 5000)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	r := start(t, everyService(t, path))
+	require.Len(t, r.d.Services(), 10)
+	clients := r.clients(content)
 	for round := range 2 {
 		ends := make(chan error, len(clients))
 		for name, client := range clients {

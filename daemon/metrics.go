@@ -30,7 +30,7 @@ func (d *Daemon) listenMetrics() error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	d.scraped = control.Limit(l, scrapersMax)
+	d.scraped = control.Limit(l, scrapersMax, control.ReadsWithin)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -165,5 +164,5 @@ func (r *runner) second(cut context.CancelFunc, over <-chan struct{}) {
 
 // statusLine is for systemctl.
 func statusLine(d *Daemon) string {
-	return fmt.Sprintf("%d services on %d ports", len(d.Services()), len(d.Ports()))
+	return config.Count(len(d.Services()), "service") + " on " + config.Count(len(d.Ports()), "port")
 }

@@ -165,7 +165,7 @@ func TestBell(t *testing.T) {
 		ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512}, OnTurn: func() int { return 0 },
 	}
 	_, err = New(cfg)
-	require.ErrorContains(t, err, "interrupts nobody")
+	require.ErrorContains(t, err, "or a Bell")
 	posted := new(uint32)
 	cfg.Bell = &Bell{Asleep: asleep, FD: fd}
 	cfg.OnTurn = func() int {

@@ -47,7 +47,8 @@ type Config struct {
 	// Buffers of each core; by default as many as its programs and uplinks may hold, and some more. A change may add programs up
 	// to that.
 	Buffers int
-	// Multicast bounds the copies that a core makes of frames to groups, a second; MulticastDefault by default.
+	// Multicast bounds the copies of frames to groups that are made for each program and each queue of an uplink that sends them,
+	// a second; MulticastDefault by default.
 	Multicast int64
 	Sockets   Sockets
 	Programs  []Program
@@ -204,12 +205,20 @@ func (c *Config) check() error {
 		}
 	}
 	for core := range c.Cores {
-		if held := c.held(core); held+buffersSpare > c.Buffers {
-			return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; a core has %d, less %d: raise buffers, or restart with it",
-				core, held, c.Buffers, buffersSpare)
+		if err := c.room(core, 0); err != nil {
+			return err
 		}
 	}
 	return CheckPrograms(c.Programs, c.Cores, len(c.Uplinks))
+}
+
+// room checks the buffers of a core, of which devices keep some to receive into.
+func (c *Config) room(core, kept int) error {
+	if held := c.held(core); held+kept+buffersSpare > c.Buffers {
+		return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; it has %d, of which %d are kept to receive into and %d are in hand: "+
+			"raise switch.buffers, and restart", core, held, c.Buffers, kept, buffersSpare)
+	}
+	return nil
 }
 
 // ProgramError is what is wrong with one program.

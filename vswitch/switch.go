@@ -26,6 +26,7 @@ type Switch struct {
 	programs []*port // in the order of the configuration
 	slots    []*port // nil: free
 	serial   uint32
+	mtu      int // that packet buffers were made for
 
 	lock    sync.Mutex // of what attaching programs look at
 	sockets map[string]*socket
@@ -43,12 +44,12 @@ var ErrClosed = errors.New("vswitch: closed")
 
 // New opens sockets, and queues of uplinks. Cores turn from then on; programs attach when they want. On an error everything is
 // given back.
-func New(cfg Config) (s *Switch, err error) {
+func New(cfg Config) (_ *Switch, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s = &Switch{cfg: cfg, sockets: map[string]*socket{}}
+	s := &Switch{cfg: cfg, sockets: map[string]*socket{}}
 	defer func() {
 		if err != nil {
 			s.release()
@@ -59,11 +60,18 @@ func New(cfg Config) (s *Switch, err error) {
 		if err != nil {
 			return nil, err
 		}
-		s.cores = append(s.cores, &Core{id: id, pool: pool, multicast: newBucket(cfg.Multicast, burst), wires: make([]*port, cfg.Cores)})
+		s.cores = append(s.cores, &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores)})
 	}
 	if err := s.openUplinks(); err != nil {
 		return nil, err
 	}
+	for _, c := range s.cores {
+		c.kept = c.pool.Size() - c.pool.Available()
+	}
+	if err := s.room(&cfg); err != nil {
+		return nil, err
+	}
+	s.mtu = cfg.mtu()
 	if err := s.openWires(); err != nil {
 		return nil, err
 	}
@@ -79,6 +87,16 @@ func New(cfg Config) (s *Switch, err error) {
 		c.adopt(plan, s.portsOf(c.id))
 	}
 	return s, nil
+}
+
+// room checks the buffers that a configuration asks for against those that devices have left.
+func (s *Switch) room(cfg *Config) error {
+	for _, c := range s.cores {
+		if err := cfg.room(c.id, c.kept); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Switch) openUplinks() error {
@@ -150,6 +168,9 @@ func (s *Switch) enter(m *port) {
 	}
 	s.serial++
 	s.slots[at], m.slot, m.serial = m, uint16(at), s.serial
+	for i := range m.copies {
+		m.copies[i] = newBucket(s.cfg.Multicast, burst)
+	}
 }
 
 // bind makes the port of a program.
@@ -323,8 +344,11 @@ func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err
 	if err := next.check(); err != nil {
 		return ch, err
 	}
-	if next.mtu() > s.cfg.mtu() {
-		return ch, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.cfg.mtu())
+	if err := s.room(&next); err != nil {
+		return ch, err
+	}
+	if next.mtu() > s.mtu {
+		return ch, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.mtu)
 	}
 	keep, fresh := s.compare(next.Programs)
 	if err := s.open(fresh); err != nil {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,15 +28,58 @@ func need(t *testing.T, tool, where string) {
 	}
 }
 
-// install runs packaging/install.sh with the program under test.
+// libraries are the two that rnicd run preloads, built once into the directory of the program.
+var libraries struct {
+	sync.Once
+	err error
+}
+
+// librariesPath is their directory, or "" where they cannot be built.
+func librariesPath(t *testing.T) string {
+	t.Helper()
+	if exec.Command("gcc", "-E", "-include", "infiniband/verbs.h", "-include", "rdma/rdma_cma.h", "-x", "c", "/dev/null").Run() != nil {
+		return ""
+	}
+	dir := filepath.Dir(programPath(t))
+	lib := filepath.Join(dir, "libraries") // not beside the program: it would find them there
+	libraries.Do(func() {
+		if libraries.err = os.Mkdir(lib, 0o755); libraries.err != nil {
+			return
+		}
+		for _, args := range [][]string{
+			{repository + "/verbs/shim/build.sh", filepath.Join(lib, verbsLibrary)},
+			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(lib, engineLibrary), repository + "/verbs/cshared"},
+		} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)
+				return
+			}
+		}
+	})
+	require.NoError(t, libraries.err)
+	return lib
+}
+
+// install runs packaging/install.sh with the program under test, without the libraries.
 func install(t *testing.T, verb, root, prefix string) {
+	t.Helper()
+	installWith(t, "", verb, root, prefix)
+}
+
+// installWith is install with the libraries of a directory. Where it has none, install says that it
+// leaves them out, and nothing else.
+func installWith(t *testing.T, lib, verb, root, prefix string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `umask 077; exec packaging/install.sh "$0"`, verb) // whose files nobody else may read
 	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "DESTDIR="+root, "PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+lib, "DESTDIR="+root, "PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Empty(t, string(out))
+	want := ""
+	if verb == "install" && lib == "" {
+		want = "install: the libraries of rnicd run are left out: building them takes gcc, libibverbs-dev, librdmacm-dev\n"
+	}
+	require.Equal(t, want, string(out))
 }
 
 // installed are the files below a folder.
@@ -67,9 +111,11 @@ func TestInstall(t *testing.T) {
 			"/share/fish/vendor_completions.d/rnicd.fish", "/lib/systemd/system/rnicd.service", "/lib/sysusers.d/rnicd.conf",
 			"/lib/tmpfiles.d/rnicd.conf", "/share/rnicd/hugepages/setup.sh", "/share/doc/rnicd/guides/bare-metal.md",
 			"/share/doc/rnicd/examples/config/tap.toml", "/share/doc/rnicd/examples/systemd/af-xdp.conf",
+			"/share/doc/rnicd/monitoring/alerts.yml", "/share/doc/rnicd/SECURITY.md", "/share/doc/rnicd/results/benchmarks.md",
 		} {
 			require.Contains(t, files, prefix+f)
 		}
+		requireLinks(t, root, files)
 		unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/rnicd.service")
 		require.NoError(t, err)
 		require.Contains(t, string(unit), "\nExecStart="+prefix+"/bin/rnicd serve --config /etc/rnicd/rnicd.toml\n")
@@ -91,6 +137,106 @@ func TestInstall(t *testing.T) {
 		install(t, "uninstall", root, prefix)
 		require.Equal(t, []string{"/etc/rnicd/rnicd.toml"}, installed(t, root))
 	}
+}
+
+// An installed rnicd run finds the libraries in ../lib/rnicd of its own place, also when it is called
+// by a link; the engine is loaded from there. make uninstall takes them away, and so does an
+// installation without them: they would be another version's.
+func TestInstallLibraries(t *testing.T) {
+	lib := librariesPath(t)
+	if lib == "" {
+		skip.Missing(t, "needs gcc, libibverbs-dev and librdmacm-dev")
+	}
+	root := t.TempDir()
+	installWith(t, lib, "install", root, "/usr")
+	both := []string{"/usr/lib/rnicd/" + engineLibrary, "/usr/lib/rnicd/" + verbsLibrary}
+	require.Subset(t, installed(t, root), both)
+	link := filepath.Join(t.TempDir(), "rnicd")
+	require.NoError(t, os.Symlink(filepath.Join(root, "usr/bin/rnicd"), link))
+	for _, name := range []string{filepath.Join(root, "usr/bin/rnicd"), link} {
+		out, err := exec.Command(name, "run", "--", "/bin/true").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Empty(t, string(out))
+		out, err = exec.Command(name, "run", "--", "cat", "/proc/self/maps").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), root+both[1])
+	}
+	t.Run("rping", func(t *testing.T) {
+		need(t, "rping", "rdmacm-utils")
+		ns := newNamespace(t)
+		run := func(args ...string) *process {
+			return ns.Start(t, exec.Command(link, append([]string{"run", "--verbose", "--", "rping", "-a", "127.0.0.1", "-C", "3", "-v"}, args...)...))
+		}
+		server := run("-s")
+		server.Expect(t, 1, "listening at ")
+		client := run("-c")
+		require.Zero(t, client.Wait(t), "%s", client)
+		client.Expect(t, 1, "^ping data: rdma-ping-2")
+		require.Zero(t, server.Wait(t), "%s", server)
+	})
+	for _, verb := range []string{"install", "uninstall"} {
+		installWith(t, lib, "install", root, "/usr")
+		install(t, verb, root, "/usr")
+		require.NoDirExists(t, filepath.Join(root, "usr/lib/rnicd"))
+	}
+}
+
+// Without its libraries rnicd run says where it looked for them, and how to get them.
+func TestRunWithoutLibraries(t *testing.T) {
+	root := t.TempDir()
+	install(t, "install", root, "/usr")
+	for args, dirs := range map[string][]string{
+		"":                   {root + "/usr/bin", root + "/usr/lib/rnicd", root + "/usr/lib"},
+		"--lib=/no/such/lib": {"/no/such/lib"},
+	} {
+		cmd := exec.Command(root+"/usr/bin/rnicd", append(append([]string{"run"}, strings.Fields(args)...), "--", "/bin/true")...)
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Equal(t, "rnicd: librnicd_verbs.so not found in "+strings.Join(dirs, ", ")+
+			"; make verbs builds it and make install installs it, where gcc, libibverbs-dev and librdmacm-dev are; --lib says where it is\n", string(out))
+	}
+}
+
+// make install and make deb build the libraries where their headers are, and only there.
+func TestInstallBuildsLibraries(t *testing.T) {
+	need(t, "make", "make")
+	for _, target := range []string{"install", "deb"} {
+		for _, headers := range []bool{true, false} {
+			cmd := exec.Command("make", "-n", target)
+			cmd.Dir = repository
+			cc := "true" // as if it found them
+			if !headers {
+				cc = "false"
+			}
+			cmd.Env = append(os.Environ(), "CC="+cc)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			for _, want := range []string{"verbs/shim/build.sh bin/" + verbsLibrary, "-o bin/" + engineLibrary, `LIBRARIES="bin"`} {
+				require.Equal(t, headers, strings.Contains(string(out), want), "%s\n%s", want, out)
+			}
+		}
+	}
+}
+
+// requireLinks fails if a relative link of an installed document leads to no installed file or folder.
+func requireLinks(t *testing.T, root string, files []string) {
+	t.Helper()
+	documents := 0
+	for _, f := range files {
+		if !strings.HasSuffix(f, ".md") {
+			continue
+		}
+		documents++
+		text, err := os.ReadFile(root + f)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(m[1], "://") {
+				_, err := os.Stat(filepath.Join(root+filepath.Dir(f), m[1]))
+				require.NoError(t, err, "%s: %s", f, m[1])
+			}
+		}
+	}
+	require.Greater(t, documents, 50)
 }
 
 // The configuration that comes with the program is one, and serves on a machine without devices.
@@ -278,7 +424,7 @@ func debian(t *testing.T) (path string) {
 	need(t, "dpkg-shlibdeps", "dpkg-dev")
 	cmd := exec.Command("packaging/deb.sh")
 	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+librariesPath(t), "OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
@@ -301,7 +447,7 @@ func TestDebianPackage(t *testing.T) {
 	require.Equal(t, program.dpdk, strings.Contains(depends, "librte-eal"), depends)
 	unpacked, tree := t.TempDir(), t.TempDir()
 	run("dpkg-deb", "-x", first, unpacked)
-	install(t, "install", tree, "/usr")
+	installWith(t, librariesPath(t), "install", tree, "/usr")
 	files := installed(t, unpacked)
 	for _, f := range installed(t, tree) {
 		require.Contains(t, files, f)
@@ -343,6 +489,7 @@ func TestDebianPackage(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, mine, string(text))
 	dpkg("--remove", "rnicd")
+	require.NoDirExists(t, filepath.Join(root, "usr/lib/rnicd"))
 	require.FileExists(t, config)
 	require.NoFileExists(t, filepath.Join(root, "usr/bin/rnicd"))
 	dpkg("--purge", "rnicd")

@@ -95,7 +95,7 @@ func TestSwitchOfTheGuide(t *testing.T) {
 	s := newSwitched(t, text, socket)
 	check := s.rnicd(t, "check", path)
 	require.Equal(t, 0, check.Wait(t), "%s", check)
-	require.Len(t, check.Lines("^"+path+": a switch, 1 uplinks, 4 programs$"), 1, "%s", check)
+	require.Len(t, check.Lines("^"+path+": a switch, 1 uplink, 4 programs$"), 1, "%s", check)
 
 	store := s.program(t, "serve --region 64MiB", 1, "10.9.0.1/24")
 	left := s.program(t, "serve --region 64MiB --dial-ports 50000-50999", 3, "10.9.0.9/24")

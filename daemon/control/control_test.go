@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -158,6 +159,46 @@ func TestClientsMax(t *testing.T) {
 	close(leave)
 	clients.Wait()
 	require.EqualValues(t, ClientsMax, most.Load())
+}
+
+// A client that asks for much and reads nothing is given up.
+func TestClientsThatDoNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	s, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	defer s.Close()
+	s.listen.(*limited).within = 10 * time.Millisecond
+	gone := make(chan error, 1)
+	s.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		var err error
+		for much := make([]byte, 1<<16); err == nil; {
+			_, err = w.Write(much)
+		}
+		gone <- err
+	})
+	s.Serve()
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: here\r\n\r\n"))
+	require.NoError(t, err)
+	select {
+	case err = <-gone:
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	case <-within(t).Done():
+		require.Fail(t, "it is still being answered")
+	}
+}
+
+// No handler begins when Close has looked for those that run.
+func TestNoHandlerAfterClose(t *testing.T) {
+	s, err := Listen(filepath.Join(t.TempDir(), "control.sock"), 0o600)
+	require.NoError(t, err)
+	s.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) { require.Fail(t, "answered") })
+	require.NoError(t, s.Close())
+	answer := httptest.NewRecorder()
+	s.answer(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 }
 
 func TestParseMode(t *testing.T) {

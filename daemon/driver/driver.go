@@ -1,6 +1,6 @@
-// Package driver is the registry of poll-mode drivers that a program adds to the daemon's own: one
-// that this module cannot depend on registers itself, and --pmd takes its name. Register from an
-// init function, before the command line is read; everything here is for set-up.
+// Package driver is the registry of poll-mode drivers that a program adds to the daemon's. A driver that
+// this module cannot depend on registers itself, and --pmd takes its name. Call Register from an init
+// function, before the command line is read.
 package driver
 
 import (

@@ -120,6 +120,28 @@ func (c *Config) stride(headroom int) int {
 	return (headroom + room + strideAlign - 1) &^ (strideAlign - 1)
 }
 
+// packetBytes is the size of the packet buffers that Open makes.
+func (c *Config) packetBytes() int64 {
+	if c.Pool != nil {
+		return 0
+	}
+	return int64(c.QueueCount()) * int64(poolBufs*c.stride(mem.Headroom))
+}
+
+// Arenas are the sizes of the arenas that Open maps, in octets: the port's and, where packet buffers
+// are shared with another process, theirs.
+func (c *Config) Arenas() []int64 {
+	switch {
+	case c.Driver.Sockets && c.Region == 0:
+		return nil
+	case c.Driver.Sockets:
+		return []int64{c.Region}
+	case c.Driver.lends(c):
+		return []int64{c.Region + arenaExtra, c.packetBytes() + arenaExtra}
+	}
+	return []int64{c.packetBytes() + c.Region + arenaExtra}
+}
+
 // Core is the CPU of the Poller on queue i, or NoCore.
 func (c *Config) Core(i int) int {
 	if i < len(c.Cores) {

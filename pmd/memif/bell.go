@@ -20,6 +20,7 @@ type bells struct {
 	pending []atomic.Bool
 	fds     []int
 	end     chan struct{}
+	ended   chan struct{} // the goroutine is no more
 	once    sync.Once
 }
 
@@ -31,9 +32,11 @@ var ringers atomic.Int32
 // newBells takes over descriptors, one for each queue, of which some may be -1. Without a goroutine to spare nobody is woken.
 func newBells(fds []int, peer *Peer) *bells {
 	if peer.PID != 0 && (peer.UID == uint32(os.Geteuid()) || peer.UID == 0) && !slices.ContainsFunc(fds, blocks) {
-		return &bells{direct: true, fds: fds}
+		b := &bells{direct: true, fds: fds, ended: make(chan struct{})}
+		close(b.ended) // there is none
+		return b
 	}
-	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{})}
+	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{}), ended: make(chan struct{})}
 	if ringers.Add(1) > ringersMax {
 		ringers.Add(-1)
 		for i := range b.pending {
@@ -92,11 +95,14 @@ func (b *bells) stop() {
 // unused is called when no queue is in the session any more.
 func (b *bells) unused() {
 	if b.direct {
-		b.close()
+		closeAll(b.fds)
 	}
 }
 
-func (b *bells) close() { closeAll(b.fds) }
+func (b *bells) close() {
+	closeAll(b.fds)
+	close(b.ended)
+}
 
 func closeAll(fds []int) {
 	for _, fd := range fds {

@@ -3,7 +3,6 @@ package memif
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"testing"
@@ -98,8 +97,7 @@ func TestRefusedClients(t *testing.T) {
 	conn, err := net.DialUnix(addr.Net, nil, addr)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = (&control{conn: conn}).recv(new(message))
-	require.ErrorIs(t, err, io.EOF, "there are three clients")
+	(&rawClient{control: &control{conn: conn}, t: t}).refused("Too many clients")
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()
 	_, err = l.Accept(within(t))

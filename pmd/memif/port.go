@@ -38,6 +38,7 @@ type Port struct {
 	closing  chan struct{}
 	over     chan struct{} // Gone
 	release  func()        // of a server's id
+	rung     *bells        // of the last client of a server's interface; whoever serves that has it
 	running  sync.WaitGroup
 	unmapped sync.WaitGroup // sessions that are not yet
 }

@@ -218,19 +218,21 @@ func (h *serverSide) close() {
 func (l *Listener) serve(conn *net.UnixConn) {
 	defer conn.Close()
 	c := &control{conn: conn}
-	if !l.add(c) {
-		return
-	}
-	defer l.remove(c)
 	var p *Port
 	h := &serverSide{limits: l.limits()}
 	h.peer.credentials(conn)
+	if err := l.add(c, h.peer.UID); err != nil {
+		c.tell(err)
+		return
+	}
+	defer l.remove(c, h.peer.UID)
 	h.admit = func(peer Peer) (string, error) {
 		port, err := l.admit(peer, h)
 		if err != nil {
 			return "", err
 		}
 		p = port
+		l.known(c, peer.UID)
 		return l.nameOf(p, peer), nil
 	}
 	defer h.close()
@@ -281,6 +283,7 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	if err := withFaults(func() error { s, regions = h.session(); return nil }); err != nil {
 		return err
 	}
+	p.rung = s.bells
 	down := func(err error) {
 		p.linkDown(s, err, func() { unmapAll(regions) })
 		if accepted {

@@ -264,6 +264,25 @@ static void refused(void)
 	rdma_destroy_event_channel(ch);
 }
 
+/* An id may have one completion queue and one channel for both directions, as rsockets make it; and the
+ * channel of one that waits is not among the low descriptors. */
+static void one_queue(void)
+{
+	struct sockaddr_in nobody = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(9) };
+	struct ibv_qp_init_attr attr = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) && id->channel->fd >= 512);
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&nobody, 1000));
+	CHECK(id->send_cq_channel = id->recv_cq_channel = ibv_create_comp_channel(id->verbs));
+	CHECK(id->send_cq = id->recv_cq = ibv_create_cq(id->verbs, 2, id, id->recv_cq_channel, 0));
+	attr.send_cq = attr.recv_cq = id->recv_cq;
+	CHECK(!rdma_create_qp(id, NULL, &attr));
+	rdma_destroy_qp(id);
+	CHECK(!id->send_cq && !id->recv_cq_channel);
+	CHECK(!rdma_destroy_id(id));
+}
+
 /* A child of fork has no engine: its calls fail, and the parent does not notice. */
 static void forked(void)
 {
@@ -342,6 +361,7 @@ int main(void)
 	close_pair(&p);
 	errors();
 	refused();
+	one_queue();
 	forked();
 	threads();
 	CHECK(!strange);
