@@ -48,7 +48,7 @@ type part struct {
 var parts = []part{
 	{"theft", theft}, {"write", writeParts}, {"markers", markersPart}, {"loss", lossPart}, {"switch", switchPart}, {"queues", queuesPart}, {"latency", latencyPart}, {"turns", turnsPart}, {"sends", sendsPart},
 	{"connections", connectionsPart}, {"startups", startupsPart}, {"veth", vethPart}, {"tap", tapPart},
-	{"demo", demoPart}, {"ucx", ucxPart}, {"gvisor", gvisorPart},
+	{"demo", demoPart}, {"verbs", verbsPart}, {"ucx", ucxPart}, {"gvisor", gvisorPart},
 	{"budget", budgetPart},
 }
 

@@ -89,8 +89,11 @@ var exchanges = []exchange{
 	perf("ib_atomic_bw", "", `^ 8 +200 `),
 	perf("ib_atomic_lat", "", `^ 8 +200 `),
 	perf("ib_atomic_bw", "-A CMP_AND_SWAP", `^ 8 +200 `),
-	perf("ib_read_bw", "-e", `^ 65536 +200 `), // ib_send_bw -e may wait for ever: docs/guides/verbs.md
+	perf("ib_read_bw", "-e", `^ 65536 +200 `), // ib_send_bw -e may wait for ever: docs/guides/verbs.md. Those of Writes refuse it
+	perf("ib_read_lat", "-e", `^ 2 +200 `),
 	perf("ib_send_lat", "-e", `^ 2 +200 `),
+	perf("ib_atomic_bw", "-e", `^ 8 +200 `),
+	perf("ib_atomic_lat", "-e", `^ 8 +200 `),
 	perf("ib_send_bw", "-b", `^ 65536 +`),
 	perf("ib_send_bw", "--use-srq", `^ 65536 +200 `),
 	perf("ib_send_bw", "-a", `^ 8388608 +200 `),

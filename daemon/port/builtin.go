@@ -26,9 +26,9 @@ const (
 // Builtin are the drivers of this module.
 func Builtin() Drivers {
 	return Drivers{
-		{Name: "tap", MTUMax: tap.MTUMax, Open: openTAP, QuickDAD: func(*Config) bool { return true }},
+		{Name: "tap", Interrupts: true, MTUMax: tap.MTUMax, Open: openTAP, QuickDAD: func(*Config) bool { return true }},
 		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Option: dpdkOption, Open: openDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
-		{Name: "memif", MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif, Lends: func(c *Config) bool { return !c.Serve }},
+		{Name: "memif", Interrupts: true, MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif, Lends: func(c *Config) bool { return !c.Serve }},
 		{Name: "kernel", Sockets: true},
 	}
 }

@@ -128,6 +128,9 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 		}
 	}
 	q := &Queue{port: p, index: i, pool: pool, frameMax: frameMax}
+	if err := q.interrupt.open(); err != nil {
+		return nil, fmt.Errorf("memif: %s: %w", p.name, err)
+	}
 	p.queues[i] = q
 	return q, nil
 }
@@ -231,6 +234,7 @@ func (p *Port) linkDown(s *session, err error, unmap func()) {
 	s.leave()
 	p.unmapped.Go(func() {
 		<-s.unused
+		s.release()
 		s.regions, s.rings = nil, nil // nothing may look like a pointer into memory that is gone
 		unmap()
 	})
@@ -273,6 +277,11 @@ func (p *Port) Close() error {
 	p.running.Wait()
 	p.detach() // Bufs that the peer could reach, once it cannot
 	p.unmapped.Wait()
+	for _, q := range p.queues {
+		if q != nil {
+			q.interrupt.close()
+		}
+	}
 	return nil
 }
 
