@@ -283,6 +283,28 @@ static void one_queue(void)
 	CHECK(!rdma_destroy_id(id));
 }
 
+/* A listener of all IPv6 addresses leaves IPv4 to another, if it is told to. */
+static void two_families(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	struct sockaddr_in6 any6 = { .sin6_family = AF_INET6 };
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *four, *both, *six;
+	int only = 1;
+
+	CHECK(!rdma_create_id(ch, &four, NULL, RDMA_PS_TCP) && !rdma_create_id(ch, &both, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_create_id(ch, &six, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(four, (struct sockaddr *)&any) && !rdma_listen(four, 1));
+	any6.sin6_port = rdma_get_src_port(four);
+	FAILS(rdma_bind_addr(both, (struct sockaddr *)&any6), EADDRINUSE);
+	FAILS(rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, 1), EINVAL);
+	CHECK(!rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only));
+	CHECK(!rdma_bind_addr(six, (struct sockaddr *)&any6) && !rdma_listen(six, 1));
+	FAILS(rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only), EINVAL);
+	CHECK(!rdma_destroy_id(four) && !rdma_destroy_id(both) && !rdma_destroy_id(six));
+	rdma_destroy_event_channel(ch);
+}
+
 /* A child of fork has no engine: its calls fail, and the parent does not notice. */
 static void forked(void)
 {
@@ -362,6 +384,7 @@ int main(void)
 	errors();
 	refused();
 	one_queue();
+	two_families();
 	forked();
 	threads();
 	CHECK(!strange);

@@ -212,7 +212,7 @@ struct rv_id {
 	int sync; /* its calls wait for their events */
 
 	uint64_t handle, cookie;
-	bool own_pd, bound, listening, connected, own_cqs;
+	bool own_pd, v6_only, bound, listening, connected, own_cqs;
 	uint32_t backlog_events;
 	uint8_t responder_resources, initiator_depth; /* of the request */
 	struct rv_acks acks;
