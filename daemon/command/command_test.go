@@ -18,7 +18,7 @@ import (
 // what the driver says is what the start fails with.
 func TestOwnDriver(t *testing.T) {
 	var got *port.Config
-	own := port.Driver{Name: "own", Open: func(c *port.Config, _ *hugepages.Arena) (pmd.Port, error) {
+	own := port.Driver{Name: "own", Option: func(string, string) error { return nil }, Open: func(c *port.Config, _ *hugepages.Arena) (pmd.Port, error) {
 		got = c
 		return nil, errors.New("no such slot")
 	}}
