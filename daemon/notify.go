@@ -31,7 +31,7 @@ func NewNotifier() Notifier {
 // sendTimeout bounds how long a manager that does not read holds the daemon up.
 const sendTimeout = time.Second
 
-// send is in vain where nobody listens any more.
+// send has no effect if systemd no longer listens.
 func (n Notifier) send(lines ...string) {
 	if n.conn != nil {
 		_ = n.conn.SetWriteDeadline(time.Now().Add(sendTimeout))

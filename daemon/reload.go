@@ -219,10 +219,10 @@ func (d *Daemon) discard(made []*Service) {
 	}
 }
 
-// carryOut makes a plan true: new places first, which can fail; then what nobody can refuse.
+// carryOut makes a plan true: new places first, which can fail; then what cannot fail.
 func (d *Daemon) carryOut(ctx context.Context, p plan) error {
 	opened := map[place]*listener{}
-	var closed []place // that were opened anew, for another kind
+	var closed []place // that were opened again, for another kind
 	undo := func(err error) error {
 		for _, l := range opened {
 			l.close()

@@ -22,7 +22,7 @@ type server struct {
 	request func(ctx context.Context, on *Port, req *rnic.ConnRequest) // to its end
 	conn    func(ctx context.Context, c net.Conn)                      // to its end; the caller closes it
 	perPeer int                                                        // connections that a client has at a time
-	release func() error                                               // nobody is served any more
+	release func() error                                               // when no client is served any more
 }
 
 // Service takes connections of one [[service]] on all of its ports.

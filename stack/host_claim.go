@@ -37,7 +37,7 @@ const (
 	claimRetryNs  = second64 / 100 // until a frame that found no Buf, or no room, is tried again
 )
 
-// claimTimes is how long it takes to find out that nobody has an address.
+// claimTimes is how long duplicate address detection takes.
 type claimTimes struct {
 	waitNs       int64 // before the first probe, at random from 0: PROBE_WAIT
 	probes       int   // PROBE_NUM
@@ -185,7 +185,7 @@ func (p *Poller) takeStep(l *localAddr) {
 			return
 		}
 		l.step, l.at = stepSettle, p.now+t.settleNs
-	case stepSettle: // nobody has objected
+	case stepSettle: // no host has objected
 		l.step, l.sent, l.at = stepAnnounce, 0, p.now
 		if p.cfg.NoAnnounce {
 			l.step = stepNone

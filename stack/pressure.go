@@ -17,7 +17,7 @@ import "github.com/rnicd/rnicd/tcp"
 //     of the memory it works with.
 //   - An eighth of the pool is for connections whose peer has ever acknowledged anything. The
 //     cheapest attack, a handshake and then nothing, does not get there.
-//   - Nobody gets all: a connection may pull only while it holds no more than Config.BufShare of what
+//   - No connection gets all Bufs: it may pull only while it holds no more than Config.BufShare of what
 //     is still free (the dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length
 //     thresholds for shared-memory packet switches", 1998). One alone has two thirds. However many
 //     want more, something is left for the next. No connection takes a second Buf while others wait

@@ -25,7 +25,7 @@ type Handover struct {
 
 // ErrNotTaken is what Detach returns when take returned no Upper: the connection is the stream it
 // was.
-var ErrNotTaken = errors.New("stream: nobody took the connection over")
+var ErrNotTaken = errors.New("stream: the connection was not taken over")
 
 // Detachment is one Detach on its way to the Poller. Who claims it decides: the Poller, the end of
 // the connection, or the end of a context.

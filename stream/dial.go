@@ -266,7 +266,7 @@ func (c *Conn) connect(ctx context.Context, p *stack.Poller, local, remote netip
 	return nil
 }
 
-// cancelDial ends a handshake that nobody waits for. When the control ring is full the connection
+// cancelDial ends a handshake that is no longer waited for. When the control ring is full the connection
 // is ended as soon as it is established, be it this very moment, or by its timer, or when the SYN
 // is given up.
 func (c *Conn) cancelDial(p *stack.Poller) {

@@ -15,7 +15,7 @@ type Info struct {
 	Acked      uint64 // octets of ours that the peer has acknowledged
 	Unacked    uint64 // octets written that it has not (SIOCOUTQ)
 	Unsent     uint64 // of these, octets that are in no segment yet (SIOCOUTQNSD)
-	Unread     uint64 // octets in order that nobody has read
+	Unread     uint64 // octets in order that were not read
 	SoftError  error  // trouble that may pass, since the peer acknowledged something: stack.ErrStalled, ErrNoRoute, ErrNetUnreachable
 }
 

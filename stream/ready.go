@@ -45,7 +45,7 @@ func (i *interest) disarm(ticket uint64) {
 	}
 }
 
-// take says whether it was armed, once. It costs one load when nobody waits.
+// take says whether it was armed, once. It costs one load when no goroutine waits.
 func (i *interest) take() bool {
 	for {
 		was := i.word.Load()

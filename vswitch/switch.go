@@ -14,7 +14,7 @@ import (
 	"github.com/rnicd/rnicd/pmd/wire"
 )
 
-// Switch is made by New. Its cores are turned by whoever has it; the rest is for any goroutine, while they are turned.
+// Switch is made by New. The caller turns its cores; the other methods are for any goroutine, while cores are turned.
 type Switch struct {
 	cfg   Config
 	cores []*Core
@@ -225,7 +225,7 @@ func (p *Program) admits(peer memif.Peer) error {
 	return fmt.Errorf("user %d and group %d may not attach as %s", peer.UID, peer.GID, p.Name)
 }
 
-// unused closes a socket that nobody may attach to any more.
+// unused closes a socket without programs.
 func (s *Switch) unused(sock *socket) {
 	s.lock.Lock()
 	idle := len(sock.allowed) == 0

@@ -23,7 +23,7 @@ const (
 )
 
 // DefaultPath is where a daemon's socket is unless its configuration says otherwise, and where
-// commands look: /run/rnicd for root, and for whoever may write there; else the user's own runtime
+// commands look: /run/rnicd for root, and for users that may write there; else the user's own runtime
 // directory. Empty: there is none.
 func DefaultPath() string {
 	if os.Geteuid() == 0 || unix.Access(runDir, unix.W_OK) == nil {
@@ -52,7 +52,7 @@ func ParseMode(text string) (os.FileMode, error) {
 }
 
 // listen makes the socket, and its directory if that is missing. The socket has its mode from the
-// first moment on. One that a process left behind which is no more is taken over.
+// first moment on. The socket of a process that has ended is taken over.
 func listen(path string, mode os.FileMode) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	lookEvery   = 100 * time.Millisecond // at who is attached
+	lookEvery   = 100 * time.Millisecond // which programs are attached
 	coreTimeout = time.Second            // a thread that takes longer between two turns is not healthy
 	applyMax    = 10 * time.Second
 )

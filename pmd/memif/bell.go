@@ -22,7 +22,7 @@ const ringersMax = 256
 
 var ringers atomic.Int32
 
-// newBells takes over descriptors, one for each queue, of which some may be -1. Without a goroutine to spare nobody is woken.
+// newBells takes over descriptors, one for each queue, of which some may be -1. Without a spare goroutine it wakes none.
 func newBells(fds []int) *bells {
 	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{})}
 	if ringers.Add(1) > ringersMax {

@@ -85,7 +85,7 @@ func TestRefusedClients(t *testing.T) {
 	}
 	first := connected(1)
 	require.Equal(t, msgConnected, first.next().typ())
-	connected(2).refused("Nobody accepts")
+	connected(2).refused("No connections are accepted")
 	second := rawDial(t, l.cfg.Socket)
 	i := goodInit()
 	i.id = 1

@@ -296,7 +296,7 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 		return ours("Interface closed")
 	}
 	if accepted && !l.offer(p) {
-		err := ours("Nobody accepts connections at the moment")
+		err := ours("No connections are accepted at the moment")
 		down(err)
 		return err
 	}

@@ -65,7 +65,7 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uin
 	return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned int)access);
 }
 
-/* Returns when nobody reaches the memory any more. */
+/* Returns when the memory is no longer accessible. */
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct rv_mr *m = container(mr, struct rv_mr, mr);
