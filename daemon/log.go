@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-// NewLogger writes as [log] of a configuration says.
+// NewLogger makes a logger with the format of a configuration's [log] and a level.
 func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: level}
 	if format == "json" {

@@ -81,14 +81,14 @@ func (d *Daemon) newService(c config.Service) (*Service, error) {
 // Name of the service.
 func (s *Service) Name() string { return s.Config().Name }
 
-// Config is what it serves by now.
+// Config is its present configuration.
 func (s *Service) Config() config.Service {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cfg
 }
 
-// Connections are those that there are.
+// Connections are its present connections.
 func (s *Service) Connections() (all []Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func (cfg *Config) claimTimes(a *inet.Addr) *claimTimes {
 	return &times4862
 }
 
-// AddrState is what has become of an address of ours.
+// AddrState is the result of duplicate address detection for an address of ours.
 type AddrState uint8
 
 const (

@@ -7,7 +7,7 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Info is what is known of a connection's transport.
+// Info is the state of a connection's transport.
 type Info struct {
 	TCP        tcp.Stats
 	Congestion string // the algorithm's name
@@ -19,8 +19,8 @@ type Info struct {
 	SoftError  error  // trouble that may pass, since the peer acknowledged something: stack.ErrStalled, ErrNoRoute, ErrNetUnreachable
 }
 
-// Info asks the Poller; it blocks until that has answered or ctx ends. Of a connection that is over
-// it tells how things stood at the end.
+// Info blocks until the Poller has answered or ctx ends. For a connection that has ended it returns
+// the state at the end.
 func (c *Conn) Info(ctx context.Context) (Info, error) {
 	ready := make(chan Info, 1)
 	err := submit(ctx, c.u.shared.poller, func() {

@@ -73,8 +73,8 @@ type CoreStats struct {
 	Drops       [Reasons]uint64 // of no port
 }
 
-// Stats is a snapshot of a Switch, of each core between two turns. Programs stand in the order of the configuration, after the
-// queues of uplinks.
+// Stats is a snapshot of a Switch, taken of each core between two turns. Programs are in the order of the configuration, after
+// the queues of uplinks.
 type Stats struct {
 	Cores []CoreStats
 	Ports []PortStats
