@@ -4,7 +4,7 @@
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end; PMD is our driver of a TAP, or DPDK's
 #   FILE, ARGS                                       the file to send (without: 64 MiB made for it), flags of bin/rnicd serve
 #   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
-#                                                    and seeds a sample, drawn anew each time (go test -short)
+#                                                    and seeds a sample, drawn again each time (go test -short)
 #   make test-all                                    the same without -short: every case
 #   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
 #   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
@@ -25,7 +25,7 @@
 #   make container [BASE=debian:12]                  an image, by podman or buildah (packaging/Containerfile)
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
-#   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis/ anew, a minute
+#   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis/ again, a minute
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 #   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]   tests, simulator, fuzz targets, soak, interoperation, at length; as root, some hours
 #   make help / clean                                these lines; what was built goes

@@ -22,9 +22,9 @@ type served struct {
 	listen uint16
 }
 
-// EachConnection tells of all connections that a Filter takes, one after the other, without holding
-// a Poller: each looks at some in each of its turns. What tell is given is its own until it returns.
-// It returns the error of tell, or of ctx.
+// EachConnection calls tell for each connection that matches the Filter, without holding up a
+// Poller, which reports a few in each of its turns. The argument of tell is valid until tell
+// returns. The error is that of tell or ctx.
 func (d *Daemon) EachConnection(ctx context.Context, f status.Filter, tell func(*status.Connection) error) error {
 	d.asking.RLock()
 	defer d.asking.RUnlock()

@@ -25,12 +25,12 @@ import (
 type Options struct {
 	Log     io.Writer // default os.Stderr
 	Version string    // of the program, as status and metrics tell it
-	// Front, if set, may change what a port is opened with: for tests, and for what a program has
-	// besides.
+	// Front, if set, may change the port.Config with which a port is opened: for tests, and for
+	// programs with more drivers.
 	Front func(name string, cfg *port.Config)
 }
 
-// Daemon is what runs. Its methods are for any goroutine; Drain and Close for one.
+// Daemon is a running daemon. Any goroutine may call its methods; one goroutine Drain and Close.
 type Daemon struct {
 	opt     Options
 	log     *slog.Logger
@@ -84,8 +84,8 @@ type PollerStatus struct {
 // lookersMax is how many may look at all connections at a time. Others wait.
 const lookersMax = 2
 
-// Start opens all ports, waits until their addresses may be used, and listens for all services; or
-// it gives everything back and says what was in the way. ctx is for the start alone.
+// Start opens all ports, waits until their addresses may be used, and listens for all services; on
+// an error it closes everything. ctx is for the start only.
 func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error) {
 	if opt.Log == nil {
 		opt.Log = os.Stderr
@@ -225,7 +225,7 @@ func (d *Daemon) draining() (context.Context, context.CancelFunc) {
 // Lost has the reason when the daemon cannot go on: a device is gone, or the last address of a port.
 func (d *Daemon) Lost() <-chan error { return d.lost }
 
-// Log is the daemon's.
+// Log is the daemon's logger.
 func (d *Daemon) Log() *slog.Logger { return d.log }
 
 // Ports are those of the configuration, in its order.
@@ -234,7 +234,7 @@ func (d *Daemon) Ports() []*Port { return d.ports }
 // Pollers are those of all ports.
 func (d *Daemon) Pollers() []PollerStatus { return d.dog.status() }
 
-// Services are those that take connections.
+// Services are those that accept connections.
 func (d *Daemon) Services() []*Service {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,7 +247,7 @@ func (d *Daemon) setServices(all []*Service) {
 	d.services = all
 }
 
-// Connections are those of all Services that take some, oldest first.
+// Connections are those of all serving Services, oldest first.
 func (d *Daemon) Connections() (all []Connection) {
 	for _, s := range d.Services() {
 		all = append(all, s.Connections()...)
@@ -256,8 +256,8 @@ func (d *Daemon) Connections() (all []Connection) {
 	return all
 }
 
-// Drain takes no more connections, and returns when those that there are have come to their end, or
-// limits.drain has passed, or ctx ends; what is left then is reset. Close comes after it.
+// Drain stops accepting connections, and returns when all connections have ended, limits.drain has
+// passed, or ctx ends; remaining connections are then reset. Call Close after it.
 func (d *Daemon) Drain(ctx context.Context) {
 	d.ending.Store(true)
 	d.changing.Lock()
@@ -293,7 +293,7 @@ const (
 	stopTimeout  = 5 * time.Second
 )
 
-// Close ends everything, at once, and gives it back.
+// Close ends everything at once, and frees it.
 func (d *Daemon) Close() (err error) {
 	d.ending.Store(true)
 	d.changing.Lock()

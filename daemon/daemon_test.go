@@ -190,7 +190,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// Who is not allowed, or finds all places taken, hears so and is counted.
+// A client that is not allowed, or beyond the limit, is told so and counted.
 func TestAdmission(t *testing.T) {
 	r := start(t, `
 [[service]]

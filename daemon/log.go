@@ -9,8 +9,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-// NewLogger writes as [log] of a configuration says; to systemd's journal with the priority of each
-// record, and without the time, which the journal has.
+// NewLogger makes a logger with the format of a configuration's [log] and a level. To systemd's journal
+// it writes the priority of each record, and no time, which the journal has.
 func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: level}
 	if !ToJournal(w) {

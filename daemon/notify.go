@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Notifier tells systemd what the daemon does (sd_notify(3)): datagrams to the socket that the
+// Notifier reports the daemon's state to systemd (sd_notify(3)) by datagrams to the socket that the
 // environment names. Without one it does nothing.
 type Notifier struct{ conn net.Conn }
 
@@ -31,7 +31,7 @@ func NewNotifier() Notifier {
 // sendTimeout bounds how long a manager that does not read holds the daemon up.
 const sendTimeout = time.Second
 
-// send is in vain where nobody listens any more.
+// send has no effect if systemd no longer listens.
 func (n Notifier) send(lines ...string) {
 	if n.conn != nil {
 		_ = n.conn.SetWriteDeadline(time.Now().Add(sendTimeout))
@@ -55,7 +55,7 @@ func (n Notifier) Stopping(status string) { n.send("STOPPING=1", "STATUS="+statu
 // Alive is for WatchdogPeriod.
 func (n Notifier) Alive() { n.send("WATCHDOG=1") }
 
-// WatchdogPeriod is how often systemd wants to hear Alive: half of its patience; 0: it does not.
+// WatchdogPeriod is how often to call Alive: half of systemd's watchdog timeout; 0: there is none.
 func WatchdogPeriod() time.Duration {
 	us, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	pid := os.Getenv("WATCHDOG_PID")

@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/config"
 )
 
-// Changes are what a Reload has done, by name, and what it has not.
+// Changes are the names of what a Reload has changed, and of what it has not.
 type Changes struct {
 	Added, Removed, Changed []string // services
 	Limits                  []string // services of which only limits changed: their connections stay
@@ -37,9 +37,9 @@ func (c Changes) String() string {
 // ErrEnding: the daemon drains or is closed.
 var ErrEnding = errors.New("the daemon is about to end")
 
-// Reload takes over a configuration, all of what can be while the daemon runs, or, with an error,
-// nothing of it. What needs a restart stays as it was, and is named. Connections of services that
-// were taken out or changed go on for limits.drain.
+// Reload applies what can be changed of a configuration while the daemon runs; with an error,
+// nothing is applied. Keys that need a restart are named and not applied. Connections of removed or
+// changed services go on for limits.drain.
 func (d *Daemon) Reload(ctx context.Context, cfg *config.Config) (Changes, error) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -204,10 +204,10 @@ func (d *Daemon) discard(made []*Service) {
 	}
 }
 
-// carryOut makes a plan true: new places first, which can fail; then what nobody can refuse.
+// carryOut makes a plan true: new places first, which can fail; then what cannot fail.
 func (d *Daemon) carryOut(ctx context.Context, p plan) error {
 	opened := map[place]*listener{}
-	var closed []place // that were opened anew, for another kind
+	var closed []place // that were opened again, for another kind
 	undo := func(err error) error {
 		for _, l := range opened {
 			l.close()

@@ -12,9 +12,9 @@ import (
 	"github.com/rnicd/rnicd/daemon/port"
 )
 
-// Run is the daemon as a process: it starts what a file says and serves until SIGTERM or SIGINT,
-// which drains; a second one ends at once, a third kills. SIGHUP reads the file again. An error
-// before it serves has started nothing.
+// Run is the daemon as a process: it starts the configuration of a file and serves until SIGTERM or
+// SIGINT, which drains; a second signal ends it at once, a third kills. SIGHUP reloads the file. If
+// the start fails, nothing is left running.
 func Run(file string, drivers port.Drivers, opt Options) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

@@ -22,7 +22,7 @@ type server struct {
 	request func(ctx context.Context, on *Port, req *rnic.ConnRequest) // to its end
 	conn    func(ctx context.Context, c net.Conn)                      // to its end; the caller closes it
 	perPeer int                                                        // connections that a client has at a time
-	release func() error                                               // nobody is served any more
+	release func() error                                               // when no client is served any more
 }
 
 // Service takes connections of one [[service]] on all of its ports.
@@ -83,14 +83,14 @@ func (d *Daemon) newService(c config.Service) (*Service, error) {
 // Name of the service.
 func (s *Service) Name() string { return s.Config().Name }
 
-// Config is what it serves by now.
+// Config is its present configuration.
 func (s *Service) Config() config.Service {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cfg
 }
 
-// Connections are those that there are.
+// Connections are its present connections.
 func (s *Service) Connections() (all []Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -163,5 +163,5 @@ func (d *watchdog) status() (all []PollerStatus) {
 	return all
 }
 
-// Healthy says that no Poller stands still.
+// Healthy says that every Poller turns.
 func (d *Daemon) Healthy() bool { return d.dog.healthy() }

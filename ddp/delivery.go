@@ -59,7 +59,7 @@ func (s *Stream) deliver(edge uint64, d *Delivered) bool {
 			d.Buffer = q.take()
 			return true
 		}
-		// The ULP flushed the buffer: nobody waits for this message any more.
+		// The ULP flushed the buffer: no Delivery is due for this message.
 	}
 	return false
 }

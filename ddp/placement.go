@@ -7,7 +7,7 @@ import "github.com/rnicd/rnicd/mem"
 //	Begin  1. after an error, or below the left edge: dropped, counted
 //	       2. header, from one piece or put together in scratch
 //	       3. version, on every segment: one value for the stream (section 6.1), though section 9.1 does not list it
-//	       4. a queue number that nobody can have
+//	       4. a queue number that cannot exist
 //	caller 5. whether the ULP wants such a segment, and which right a Tagged one needs
 //	Place  6. the checks of section 9.1 for its model, all before the first octet is written
 //	       7. one copy

@@ -73,7 +73,7 @@ func (a *Arena) Fallback() string { return a.fallback }
 // Hugepages are never swapped; for them it is always nil.
 func (a *Arena) LockErr() error { return a.lockErr }
 
-// FD returns the memfd behind the arena, or -1. It stays the arena's: Close closes it. A process
+// FD returns the arena's memfd, or -1. It remains the arena's: Close closes it. A process
 // that receives it (SCM_RIGHTS) can neither shrink nor grow it, but it can write to every octet and
 // punch holes, so it must be trusted with all of the arena.
 func (a *Arena) FD() int { return a.fd }
@@ -98,7 +98,7 @@ func (a *Arena) Carve(n, align int) ([]byte, error) {
 	return left[skip : skip+n : skip+n], nil
 }
 
-// Close unmaps the arena. Nobody may hold a piece of it any more: a later access is a fault that
+// Close unmaps the arena. No piece of it may be in use: a later access is a fault that
 // ends the process. A second Close does nothing.
 func (a *Arena) Close() error {
 	reserved, fd := a.reserved, a.fd

@@ -21,7 +21,7 @@ type ShortageError struct {
 	Page   PageSize
 	Node   int   // or AnyNode
 	Wanted int64 // pages
-	Free   int64 // pages that nobody holds or was promised
+	Free   int64 // pages that are neither held nor promised
 	Total  int64 // pages in the pool, free or not
 	Err    error // what the kernel answered
 }

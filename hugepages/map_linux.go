@@ -67,7 +67,7 @@ func newMemfd(page PageSize, size int64) (int, error) {
 }
 
 // mapRange maps the pages, without touching them. With guards it first reserves a larger
-// inaccessible range and maps into the middle of it, so that nobody else's mapping can ever be the
+// inaccessible range and maps into the middle of it, so that no other mapping can ever be the
 // neighbour.
 func (a *Arena) mapRange(guards bool, size int64) error {
 	flags := unix.MAP_PRIVATE | unix.MAP_ANONYMOUS

@@ -29,7 +29,7 @@ func (m MAC) String() string {
 // 802.3, 3.2.3).
 func (m MAC) IsGroup() bool { return m[0]&1 != 0 }
 
-// IsZero is true of 00:00:00:00:00:00, which nobody has.
+// IsZero is true of 00:00:00:00:00:00, which no station has.
 func (m MAC) IsZero() bool { return m == MAC{} }
 
 // Addr is an IP address without pointers: 16 octets, IPv4 in its v4-mapped form (RFC 4291,

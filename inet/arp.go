@@ -58,7 +58,7 @@ func (a *ARP) Put(b []byte) {
 	*(*[4]byte)(p[24:28]) = a.TargetIP.As4()
 }
 
-// RequestARP asks who has target. The frame goes to Broadcast, or to the MAC that is to be
+// RequestARP asks for the MAC of target. The frame goes to Broadcast, or to the MAC that is to be
 // confirmed; the target MAC inside, which is what is asked for, is left zero.
 func RequestARP(mac MAC, ip, target Addr) ARP {
 	return ARP{Op: ARPRequest, SenderMAC: mac, SenderIP: ip, TargetIP: target}

@@ -38,7 +38,7 @@ type Chain struct {
 	named int // Pointer of the Next Header field that named Proto
 }
 
-// UnknownProto makes c the report on a Proto that nobody here knows (RFC 8200, 4).
+// UnknownProto makes c the report on a Proto that this host does not know (RFC 8200, 4).
 func (c *Chain) UnknownProto() {
 	c.Report, c.Multicast, c.Code, c.Pointer = true, false, ProblemNextHeader, c.named
 }

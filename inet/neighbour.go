@@ -80,7 +80,7 @@ type NeighbourStats struct {
 //	 |  +---------------------------------------------------------- Stale -> Probing -----+
 //	 |        another ReachableNs not used                         Lookup       |   Learn
 //	 +--------------------------------------------------------------------------+
-//	          1+RetriesMax unicast requests in vain
+//	          1+RetriesMax unanswered unicast requests
 //
 // Requests are RetryNs apart. From Stale and Probing, Lookup gives the MAC as from Reachable.
 //

@@ -6,7 +6,7 @@ package inet
 //  1. An existing entry of the sender is updated before target or operation are looked at (the merge).
 //  2. A new one is made only if the packet is a request to us. RFC 826 would take a reply too; but a reply to us that
 //     we asked for finds its entry, so any other was not asked for.
-//  3. A request to us gets reply, to be sent to its TargetMAC; answer says so. Nobody else is answered for.
+//  3. A request to us gets reply, to be sent to its TargetMAC; answer says so. No other address is answered for.
 //
 // DropSource: the sender claims our own address, an error of configuration or an echo of ours;
 // nothing is learned.

@@ -157,7 +157,7 @@ func (n *Neighbours[T]) retry(ip *Addr) int64 {
 	return n.retry6Ns
 }
 
-// asksMax is how many requests are sent in vain.
+// asksMax is how many unanswered requests are sent.
 func (n *Neighbours[T]) asksMax(ip *Addr) int {
 	switch {
 	case n.cfg.RetriesMax > 0:

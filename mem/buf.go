@@ -26,7 +26,7 @@ type Desc struct {
 	_                     [12]byte // 32 octets: two to a cache line, none across two
 }
 
-// hold says who has a Buf. Two bits and no count: a sent Buf that waits for both its ACK and the
+// hold says which owners a Buf has. Two bits and no count: a sent Buf that waits for both its ACK and the
 // device is the only one that is ever held twice (DESIGN, Central types).
 type hold uint8
 

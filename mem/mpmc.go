@@ -35,7 +35,7 @@ type MPMCSlot[T any] struct {
 }
 
 // NewMPMC makes a ring of len(backing) elements; it panics unless that is a power of two above 1.
-// What the slots hold is overwritten. The backing is the ring's until nobody uses it, and must not
+// What the slots hold is overwritten. The backing is the ring's while it is in use, and must not
 // hold Go pointers when it lies in an arena (View).
 func NewMPMC[T any](backing []MPMCSlot[T]) *MPMC[T] {
 	n := len(backing)

@@ -43,7 +43,7 @@ func NewMPSC[T any](backing []MPSCSlot[T]) *MPSC[T] {
 	return r
 }
 
-// Init is NewMPSC of a ring that is part of something else. Nobody uses it yet.
+// Init is NewMPSC of a ring that is part of something else. It must not be in use yet.
 func (r *MPSC[T]) Init(backing []MPSCSlot[T]) {
 	n := len(backing)
 	if n < 2 || n&(n-1) != 0 {

@@ -135,7 +135,7 @@ func TestReserveMisuse(t *testing.T) {
 	p.Free(first)
 }
 
-// poolModel says of each Buf who has it.
+// poolModel says of each Buf which owners it has.
 type poolModel struct {
 	pool     *Pool
 	state    []string // "free", "device's", "returned", or the holds "o", "od", "d"
@@ -206,7 +206,7 @@ func newPoolModel(t *rapid.T) *poolModel {
 	return m
 }
 
-// Random use against a model of who has each Buf: nothing is given out twice, nothing is lost.
+// Random use compared with a model of the owners of each Buf: no Buf is given out twice, none is lost.
 func TestPoolAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newPoolModel(t)

@@ -262,7 +262,7 @@ func TestDropDoubtsTheNetworksCopy(t *testing.T) {
 		s.octets[4] = clean.octets[4]
 		r.recv.Sent(base + 3)
 		r.send(0, first).is(Done).want(0)
-		// The same again, sent anew: the path cuts.
+		// The same again, sent again: the path cuts.
 		r.send(first, first+100).is(Refused)
 		r.send(first, first+100).is(Refused)
 		r.recv.Sent(base + 4)

@@ -92,7 +92,7 @@ func (r *Receiver) doubtful(data []byte) bool {
 	return false
 }
 
-// doubtsMax is how many segments that begin at one octet, each as the peer sent it anew, are
+// doubtsMax is how many segments that begin at one octet, each as the peer sent it again, are
 // refused in a row for ending inside an FPDU. After so many the path is known to cut, at another
 // octet each time.
 const doubtsMax = 2

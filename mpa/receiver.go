@@ -8,7 +8,7 @@ import "github.com/rnicd/rnicd/mem"
 //     straight from the segment (direct.go); what remains is the front of an FPDU.
 //  2. Anything else is put into the list of held octets and the run it belongs to is looked at (run.go): where
 //     an FPDU begins is known from the end of one that was passed, or located by a marker, or not known yet.
-//  3. Every FPDU that is whole now is verified and passed (pass.go). Bufs nobody needs any more are freed; if the
+//  3. Every FPDU that is whole now is verified and passed (pass.go). Bufs that are no longer needed are freed; if the
 //     segment's own Buf is one of them the Verdict is Done, else Kept (held.go).
 //
 // All that could make it refuse the segment is decided before the first FPDU is passed.

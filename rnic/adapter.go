@@ -28,13 +28,13 @@ type Config struct {
 	// its own.
 	ConnsMax int
 	// PeerMax is how many connections over kernel sockets one address (of IPv6, one /64) may open
-	// to us; 0: no limit but ConnsMax. A Poller has its own, stack.Config.PeerMax. Where one that
-	// comes in has no place for either limit, the oldest that has not sent its start-up frame is
-	// reset, of its own address where that is at PeerMax.
+	// to us; 0: no limit but ConnsMax. A Poller has its own, stack.Config.PeerMax. At either limit
+	// a new connection replaces the oldest one that has not sent its start-up frame: one of the
+	// same address at PeerMax.
 	PeerMax int
-	// Arena, if set, is where queues take their rings from; what it cannot hold comes from the
-	// heap. It must stay mapped as long as any QueuePair or CompletionQueue of the Adapter is used,
-	// after Close too, and nobody else may carve from it.
+	// Arena, if set, is the memory of the queues' rings; rings that it cannot hold are on the heap.
+	// It must stay mapped as long as any QueuePair or CompletionQueue of the Adapter is used, after
+	// Close too, and no other user may carve from it.
 	Arena *hugepages.Arena
 	// EventsMax bounds the asynchronous events that wait to be read from Events (default
 	// EventsDefault).
@@ -42,12 +42,12 @@ type Config struct {
 	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it
 	// can return: for simulations that turn them on the calling goroutine instead of running them.
 	Manual func()
-	// DrawSTag, if set, is where STags are drawn from, by any goroutine, instead of at random: for
-	// simulations that are to be repeated. Peers that can guess it can guess STags.
+	// DrawSTag, if set, returns new STags instead of a random source, for simulations that can be
+	// repeated. Any goroutine may call it. Peers that can predict it can guess STags.
 	DrawSTag func() uint32
-	// Fell, if set, is told of each connection that has ended with an error that this end did not
-	// want, also during start-up: why, and its last events. It is called by the goroutine that drives
-	// the connection, a Poller's perhaps, and must not block or call this package.
+	// Fell, if set, is called for each connection that ends with an error, also during start-up,
+	// unless this end asked for its end. It gets the error and the last events. The goroutine that drives
+	// the connection calls it, which may be a Poller's: it must not block or call this package.
 	Fell func(FlightRecord)
 }
 
@@ -65,7 +65,7 @@ type Adapter struct {
 	listeners map[*Listener]struct{}
 }
 
-// Open makes an Adapter. The error says which field of cfg cannot be. Any goroutine.
+// Open makes an Adapter. The error names the invalid field of cfg. Any goroutine.
 func Open(cfg Config) (*Adapter, error) {
 	if cfg.RegionsMax == 0 {
 		cfg.RegionsMax = RegionsMaxDefault
@@ -112,13 +112,13 @@ func Open(cfg Config) (*Adapter, error) {
 	return a, nil
 }
 
-// Regions is how many of Config.RegionsMax are taken: by regions, windows and connections. Any
-// goroutine.
+// Regions is the number of entries of Config.RegionsMax in use, by regions, windows and
+// connections. Any goroutine.
 func (a *Adapter) Regions() int { return a.table.Len() }
 
 // StartupCounters of an Adapter.
 type StartupCounters struct {
-	Fallbacks uint64 // connections tried anew in an older dialect
+	Fallbacks uint64 // connections tried again in an older dialect
 	UnaskedS  uint64 // Replies with an S bit that their Request had not: the bit counts as zero
 	WakeUps   uint64 // RDMA Writes of no octets for Quirks.WakeUp
 	Refused   StartupRefusals
@@ -182,13 +182,13 @@ func (a *Adapter) Valid(s STag) bool {
 // Writers returns the STags, of regions and windows, through which a peer may write an octet of b
 // at this moment. Any goroutine; it looks at the whole STag table and allocates.
 //
-// A server whose clients do not trust each other asks before it grants one of them memory that it
-// may have granted another: two STags that lead to one buffer let the one change what the other
-// wrote (RFC 5042 section 6.3.6).
+// A server whose clients do not trust each other calls it before it grants memory to a client that
+// another client may have: with two STags of one buffer a client can change what the other wrote
+// (RFC 5042 section 6.3.6).
 func (a *Adapter) Writers(b []byte) []STag { return a.table.Writers(b) }
 
-// AllocPD makes a ProtectionDomain. It holds nothing and needs no end: its regions and windows do.
-// Any goroutine.
+// AllocPD makes a ProtectionDomain. It need not be closed, but its regions and windows must be. Any
+// goroutine.
 func (a *Adapter) AllocPD() *ProtectionDomain {
 	return &ProtectionDomain{adapter: a, id: a.table.AllocDomain()}
 }
@@ -207,9 +207,9 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn Con
 }
 
 // Close closes every Listener, aborts every connection and waits, until ctx ends, for their end.
-// From then on Listen, Dial, CreateQP and Accept are ErrClosed. Regions stay registered. An error
-// is ctx's: not all connections have ended, and Close may be called again. An OnFailure that is
-// being called is not waited for; Listener.Close does. Any application goroutine.
+// From then on Listen, Dial, CreateQP and Accept are ErrClosed. Regions stay registered. The error
+// is ctx's: not all connections have ended, and Close may be called again. Close does not wait for
+// a running OnFailure; Listener.Close does. Any application goroutine.
 func (a *Adapter) Close(ctx context.Context) error {
 	a.host.Shut() // before the Listeners end, which takes time: nothing begins meanwhile
 	a.mu.Lock()

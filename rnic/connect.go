@@ -63,8 +63,8 @@ func connectClosed(addr string, err error) error {
 
 // SendFirst lets a Responder send what was posted although no FPDU of the Initiator's has come yet,
 // SendFirstPause after its Reply at the soonest, and when our TCP knows that to be acknowledged. It
-// is a profile for ULPs that have the Responder send first without RFC 6581's peer-to-peer
-// start-up, as ucmatose does: by default both ends of these wait for ever.
+// is for ULPs in which the Responder sends first without RFC 6581's peer-to-peer start-up, such as
+// ucmatose: by default both ends of these would wait for ever.
 //
 // Any application goroutine, at any time: before Accept, too, and it holds as soon as the QueuePair
 // is in service. Quirks.SendFirst, at Accept, is the same. The error is ErrState when the

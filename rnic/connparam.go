@@ -9,10 +9,10 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 
-// ConnParam of Connect, Dial, ConnectStream and Accept: how a queue pair connects, as
-// rdma_conn_param says it, and what the connection is like from then on. What does not apply to an
-// end is ignored there; the zero value is a connection without Reads and atomics. What cannot be is
-// an error that names the field; it is returned before anything is sent and changes nothing.
+// ConnParam has the options of a connection, for Connect, Dial, ConnectStream and Accept, as
+// rdma_conn_param. Fields that do not apply to an end are ignored there. The zero value is a
+// connection without Reads and atomics. An invalid value is an error that names the field, before
+// anything is sent or changed.
 type ConnParam struct {
 	// PrivateData goes with the MPA Request or Reply: Dialect.PrivateDataMax octets at most. It is
 	// copied.
@@ -21,67 +21,67 @@ type ConnParam struct {
 	// 65535). Accept ignores it: ListenOptions has the Request's.
 	PrivateDataMax int
 
-	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD
-	// or ORD ask for what only rfc6581 can settle, that first, and if the peer closes or answers
-	// with a lower Rev, rtr (PeerToPeer) or rfc5044 on a second connection. A dialect that is named
-	// is the only one asked in, and a Reply of another Rev an error. A peer that answers rtr
-	// without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial
-	// succeeds whatever the peer speaks. Accept ignores it: it answers in the Request's dialect.
+	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0. With PeerToPeer, IRD or
+	// ORD, which only rfc6581 can negotiate, rfc6581 is tried first; if the peer closes or answers
+	// with a lower Rev, rtr (PeerToPeer) or rfc5044 follows on a second connection. A dialect that
+	// is named is the only one tried, and a Reply of another Rev is an error. If a peer answers rtr
+	// without the S bit, the dialect is rfc5044, without an error. culley-02 has no Reply: that
+	// dial succeeds with any peer. Accept ignores it: it answers in the Request's dialect.
 	Dialect Dialect
 	// PeerToPeer: let the Responder be the first to send. It cannot where Startup().PeerToPeer is
 	// false. Accept ignores it: the Request says it.
 	PeerToPeer bool
 	// RTR messages this end can send and take (rfc6581; default all).
 	RTR RTRKinds
-	// IRD and ORD are the Reads and atomics that this end can serve, and wants to have under way,
-	// at a time: at most ReadDepthMax, and none by default. ReadDepthULP leaves it to the ULPs, and
-	// makes room for ReadDepthDefault. Startup has what came of them. (rdma_conn_param:
-	// responder_resources and initiator_depth.)
+	// IRD is the number of Reads and atomics that this end can serve at a time, ORD the number that
+	// it wants to have outstanding: at most ReadDepthMax, by default 0. ReadDepthULP leaves the
+	// numbers to the ULPs, with room for ReadDepthDefault. Startup has the negotiated numbers.
+	// (rdma_conn_param: responder_resources and initiator_depth.)
 	IRD, ORD int
 	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD. Connect
 	// ignores it.
 	ORDMin int
-	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in
-	// RejectedError.Conn. Accept ignores it.
+	// KeepRejected: if the peer's ULP rejects, RejectedError.Conn is the connection as a stream.
+	// Accept ignores it.
 	KeepRejected bool
 
-	// UserTimeout ends a connection in service, with stack.ErrTimeout, when the peer has
-	// acknowledged nothing of what is in flight for so long (RFC 9293 section 3.8.3), or, where
-	// nothing is, has answered no keep-alive: those begin after half of it. Over kernel sockets,
-	// whose keep-alives count in seconds, that may be two seconds and an eighth of it later. A
+	// UserTimeout ends a connection in service with stack.ErrTimeout if the peer has not
+	// acknowledged octets in flight for this time (RFC 9293 section 3.8.3) or, with nothing in
+	// flight, has not answered keep-alives, which begin after half of it. Over kernel sockets,
+	// whose keep-alives count in seconds, this may take two seconds and an eighth of it longer. A
 	// connection that is being closed waits as long for its peer, with ErrLinger. 0: 100 s for the
-	// peer's end, and 100 s and seven retransmissions for what is in flight; then our TCP sends no
-	// keep-alives, and nobody notices that a peer has vanished from which something else is
-	// awaited. A kernel that refuses it fails the start-up.
+	// peer's close, and 100 s and seven retransmissions for octets in flight; our TCP then sends no
+	// keep-alives, so that a vanished peer is not noticed while nothing is in flight. If the kernel
+	// refuses the value, start-up fails.
 	UserTimeout time.Duration
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for,
 	// because octets arrive in order there.
 	NoMarkers bool
-	// NoCRC declares that this end does without CRC32C; it is off only when the peer says so too.
-	// An administrator's choice for paths with an integrity check of their own (RFC 5044 section
-	// 4.4).
+	// NoCRC declares that this end needs no CRC32C; it is off only if the peer declares so too. For
+	// paths that have an integrity check of their own, by an administrator's choice (RFC 5044
+	// section 4.4).
 	NoCRC bool
-	// DropBadCRC: a segment with a bad CRC is dropped before it is committed, so that the peer
-	// sends it again, instead of ending the stream. Effective only over a Poller.
+	// DropBadCRC: drop a segment with a bad CRC before it is acknowledged, so that the peer
+	// retransmits it, instead of ending the connection. Over a Poller only.
 	DropBadCRC bool
 	// Packing says what small FPDUs wait for: latency or wire efficiency.
 	Packing Packing
-	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1):
-	// State tells Closing, and what is posted is sent until Disconnect or Close. Otherwise our half
-	// is closed then, after what had been posted. No timer ends a half that was left open. A Read
-	// or atomic that was not sent before ends it, either way: there is nobody to answer, so that it
-	// and everything posted after it are Flushed.
+	// AllowHalfClosed leaves our half open when the peer has closed its half (DDP section 8.2.1):
+	// State is Closing, and requests are sent until Disconnect or Close. Otherwise our half is
+	// closed after the requests posted so far. No timer ends a half that was left open. In both
+	// cases a Read or atomic that was not yet sent ends it, because the peer cannot answer: it and
+	// all later requests are Flushed.
 	AllowHalfClosed bool
 
 	Quirks Quirks
 }
 
-// Quirks are what particular peers need, and others do without.
+// Quirks are work-arounds for particular peers.
 type Quirks struct {
-	// WakeUp, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent
-	// before. Linux siw may leave lying what it is sent right after its Reply, until more comes;
-	// WakeUpDefault is for it. 0: never. Accept ignores it.
+	// WakeUp, as Initiator: this time after start-up an empty RDMA Write is sent, if something was
+	// sent before. Linux siw may not process what arrives right after its Reply until more arrives;
+	// use WakeUpDefault with it. 0: never. Accept ignores it.
 	WakeUp time.Duration
 	// SendFirst, as Responder: as if QueuePair.SendFirst were called at once. Connect ignores it.
 	SendFirst bool

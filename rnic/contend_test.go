@@ -69,7 +69,7 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 	})
 }
 
-// Who has polled the completion of a receive buffer may post the next, at once: its place in the queue is free by then.
+// After the completion of a receive buffer was polled, the next can be posted at once: its place in the queue is free.
 func TestPolledBufferHasItsPlace(t *testing.T) {
 	const rounds = 50_000
 	cq := newTestCQ(t, 4)

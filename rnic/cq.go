@@ -12,7 +12,7 @@ import (
 //
 // Posting reserves the entry that its completion will need, so that it cannot overflow; except for
 // shared receive buffers, whose completions are known when a QueuePair takes them. That one then
-// leaves service, and nobody else. It has no end of its own: when nobody refers to it any more its
+// leaves service. It need not be closed: when there is no reference to it any more its
 // memory is collected, or goes back to Config.Arena. Until then it may be polled, after
 // Adapter.Close too.
 type CompletionQueue struct {
@@ -35,9 +35,9 @@ func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 // CreateCQSink makes a CompletionQueue that keeps nothing: put is called for each Completion, on
 // the goroutine that drives the connection or on one that posts to a QueuePair which is over, of
 // several QueuePairs at once, of each in the order of its work. put must not block and must not
-// call this package. There is no depth: posting is never ErrCQFull, and what put cannot take is
-// put's to count. It is for what has a queue of its own to fill, as a queue that is shared with
-// another language or process; Poll finds nothing, Arm and Wait are not to be called.
+// call this package. There is no depth, and posting never fails with ErrCQFull; put must count what
+// it cannot take. Use it to fill a queue that is shared with another language or process. Poll
+// finds nothing; do not call Arm and Wait.
 func (a *Adapter) CreateCQSink(put func(Completion)) *CompletionQueue {
 	q := &CompletionQueue{adapter: a}
 	q.q.InitSink(func(c qp.CQE) { put(completionOf(c)) })

@@ -98,7 +98,7 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 		size := int(binary.BigEndian.Uint16(stream[at:]))
 		h, head, ok := ddp.Parse(stream[at+2 : at+2+size])
 		require.True(t, ok)
-		require.Equal(t, to, h.TO, "a segment that was cut anew")
+		require.Equal(t, to, h.TO, "a segment that was cut again")
 		to += uint64(size - head)
 		at += (2+size+3)&^3 + mpa.CRCLen
 		switch {

@@ -59,7 +59,7 @@ func (q *eventQueue) post(e Event) {
 	q.counts[e.Kind].Add(1)
 	out := q.out.Load()
 	if out == nil {
-		return // nobody has asked
+		return // not asked for
 	}
 	select {
 	case *out <- e:
@@ -68,10 +68,10 @@ func (q *eventQueue) post(e Event) {
 	}
 }
 
-// Events is where asynchronous events come out, always the same channel, Config.EventsMax deep; it
-// is never closed. Those before the first call are counted and not kept. When it is full further
-// ones are lost, which EventsLost tells: nothing waits for its reader. What lies in it keeps its
-// QueuePairs from being collected. Any goroutine.
+// Events returns the channel of asynchronous events, always the same, Config.EventsMax deep; it is
+// never closed. Events before the first call are counted and not kept. When the channel is full
+// further events are lost and counted by EventsLost; nothing waits for the reader. Unread events
+// keep their QueuePairs from being garbage-collected. Any goroutine.
 //
 // An event that QP left service may come before QueuePair.Done. QueuePair.Abort ends one whose peer
 // takes too much.
@@ -83,7 +83,8 @@ func (a *Adapter) Events() <-chan Event {
 	return *a.events.out.Load()
 }
 
-// EventCount is how many events of kind k there were, read, lost or never asked for. Any goroutine.
+// EventCount is the number of events of kind k, with those that were lost or not read. Any
+// goroutine.
 func (a *Adapter) EventCount(k EventKind) uint64 {
 	if k >= eventKinds {
 		return 0
@@ -91,7 +92,8 @@ func (a *Adapter) EventCount(k EventKind) uint64 {
 	return a.events.counts[k].Load()
 }
 
-// EventsLost is how many events found the channel of Events full. Any goroutine.
+// EventsLost is the number of events that were lost because the channel of Events was full. Any
+// goroutine.
 func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
 
 // Arm requests one event of kind k (Adapter.Events), and replaces an earlier request for that kind
@@ -102,9 +104,9 @@ func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
 //	EventReceiveHigh  more than limit receive buffers hold octets and are not delivered, for the peer leaves gaps
 //	EventSlowPath     Stats.SlowPath is more than limit. It counts on from the beginning: arm again with Event.Count and some more
 //
-// They are looked at when octets arrive and have been placed and delivered. All are countermeasures
-// of RFC 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take is bounded anyway, and it is the
-// ULP that knows how much is unfair, and may Abort.
+// They are checked after received octets were placed and delivered. All are countermeasures of RFC
+// 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take is bounded in any case; the ULP knows how
+// much is unfair, and may Abort.
 func (q *QueuePair) Arm(k EventKind, limit int) error {
 	if limit < 0 || limit > math.MaxInt32 && k != EventSlowPath {
 		return fmt.Errorf("rnic: threshold %d of event %v", limit, k)

@@ -17,8 +17,8 @@ type ConnInfo struct {
 	Stats                 Stats
 }
 
-// InfoOf fills in what is known of the connection over c; false: it is none of an Adapter's. The
-// goroutine of c's Poller: what (*stack.Poller).EachConn visits.
+// InfoOf fills in i for the connection over c; false: c does not belong to an Adapter. The
+// goroutine of c's Poller, as in (*stack.Poller).EachConn.
 func InfoOf(c *stack.Conn, i *ConnInfo) bool {
 	u, ok := c.Upper().(*transport.PollerConn)
 	if !ok {

@@ -192,7 +192,7 @@ func TestSocketSegments(t *testing.T) {
 	require.NotZero(t, noDelay, "Nagle's algorithm is on")
 }
 
-// The one timer of a connection over a socket: set anew it forgets the old time, cleared it does not fire.
+// The one timer of a connection over a socket: set again it forgets the old time, cleared it does not fire.
 func TestSocketTimer(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	quiet, p := r.peerDials(), r.peerDials()

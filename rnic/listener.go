@@ -37,7 +37,7 @@ type ListenOptions struct {
 	OnFailure func(ConnFailure)
 }
 
-// ConnFailure tells of a connection that did not end well.
+// ConnFailure describes a connection that ended with an error.
 type ConnFailure struct {
 	Remote  netip.AddrPort
 	Started bool // it had reached full operation
@@ -60,9 +60,9 @@ type Listener struct {
 }
 
 // Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the
-// Poller's address). Port 0 picks a free one, which Listener.Addr tells. It returns when all
-// Pollers listen, or with an error when ctx ends: errors are ErrClosed after Adapter.Close,
-// stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be. Any
+// Poller's address). Port 0 picks a free one; see Listener.Addr. It returns when all Pollers
+// listen, or with an error when ctx ends: errors are ErrClosed after Adapter.Close,
+// stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and invalid options. Any
 // application goroutine.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
 	if a.host.IsClosed() {
@@ -352,11 +352,10 @@ func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 
 // Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service
 // on the connection, and sends conn.PrivateData with the MPA Reply. The QueuePair may post at once;
-// MPA holds its FPDUs back until the Initiator's first one has come, or what stands for it. When
-// the QueuePair needs a larger ORD than the Initiator allows (ConnParam.ORDMin), the Reply rejects
-// and the error is mpa.ErrORDShort. Others are ErrState when the QueuePair is not idle or the
-// request was decided already, ctx.Err(), and how the connection ended before. Any application
-// goroutine.
+// MPA holds its FPDUs back until the Initiator's first FPDU or RTR message has arrived. If the
+// Initiator allows a smaller ORD than ConnParam.ORDMin, the Reply rejects and the error is
+// mpa.ErrORDShort. Other errors: ErrState if the QueuePair is not idle or the request was already
+// answered, ctx.Err(), and the error of a connection that has ended. Any application goroutine.
 //
 // Some errors change nothing, so that the request may still be accepted, by this QueuePair or
 // another, or rejected: a QueuePair that is not idle, or of another Adapter, what cannot be in

@@ -17,9 +17,9 @@ const (
 	NextCompletion Notification = Notification(qp.ArmedAny)
 )
 
-// Arm requests one value in Ready for the next completion that matches n. When there is something
-// to poll already, whatever that is, the value is there at once: so a caller that polls until
-// nothing is left, arms and then waits for Ready misses nothing.
+// Arm requests one value in Ready for the next completion that matches n. If there is any
+// completion to poll, the value is there at once: a caller that polls until the queue is empty,
+// arms and then waits for Ready misses none.
 //
 //	for {
 //		for n := cq.Poll(cs[:]); n > 0; n = cq.Poll(cs[:]) { ... }
@@ -30,18 +30,17 @@ const (
 //		}
 //	}
 //
-// It may be called again before the value came: NextCompletion includes the other, and a request
-// stays until it is answered. It does not block. The goroutine that polls, and no other.
+// It may be called again before the value came: NextCompletion includes NextSolicited, and a
+// request stays until it is answered. It does not block. Only the goroutine that polls.
 func (q *CompletionQueue) Arm(n Notification) { q.q.Arm(uint32(n)) }
 
-// Ready has a value after Arm. Now and then there is one without a cause: poll, and arm again. Any
-// goroutine; Wait takes values from it, too.
+// Ready has a value after Arm. It may have one although there is no completion: poll, and arm
+// again. Any goroutine; Wait takes values from it, too.
 func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.Ready() }
 
 // Wait returns when there is something to poll or ctx ends. The goroutine that polls, which must
-// not be a Poller's. A completion that arrives between a fruitless Poll and Wait is not missed: the
-// queue is looked at again after it was armed. The error is ctx.Err(); that a QueuePair has ended
-// is no error here, its work completes as Flushed.
+// not be a Poller's. A completion that arrives between an empty Poll and Wait is not missed. The
+// error is ctx.Err(). The end of a QueuePair is no error here: its work completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
 	for q.q.Waiting() == 0 {
 		if err := q.sleep(ctx, NextCompletion); err != nil {

@@ -11,16 +11,16 @@ const runMax = 16
 // goroutines' requests may come in between. Any goroutine, from the RTS state on; it does not
 // block.
 //
-// The first n were posted and are carried out whatever becomes of the rest; err is about wrs[n],
-// which left nothing, and nil when all were posted:
+// The first n were posted. err is about wrs[n], which was not posted at all, and nil if all were
+// posted:
 //   - ErrSendQueueFull, ErrCQFull: not now;
 //   - ErrState before RTS; ErrClosed once this end has called Disconnect, Close or Abort (RFC 5041
 //     section 8.2.1). When the connection ended otherwise the request completes as Flushed;
 //   - ErrShape, ErrListTooLong, ErrInlineTooLong, ErrTooLong: the request cannot be like that;
 //   - ErrReadDepth, ErrExtension: this connection has no such requests.
 //
-// The octets that a request names belong to the QueuePair until it has completed. One that is not
-// signaled shows that only when it fails: requests are carried out in order, so its octets are the
+// The octets of a request belong to the QueuePair until it has completed. A request that is not
+// signaled has a completion only if it fails: requests complete in order, so its octets are the
 // application's again when a later request of the QueuePair has completed, or Done is closed.
 func (q *QueuePair) PostSend(wrs ...WorkRequest) (n int, err error) {
 	for n < len(wrs) {
@@ -116,7 +116,7 @@ func plain(wr *WorkRequest) bool {
 	return (wr.Op == OpSend || wr.Op == OpWrite) && len(wr.List) == 0 && len(wr.Inline) == 0
 }
 
-// doorbell has the send ring looked at: by the connection's driver, or by us when nobody drives it
+// doorbell has the send ring looked at: by the connection's driver, or by us when no goroutine drives it
 // any more.
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {

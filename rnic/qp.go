@@ -22,7 +22,7 @@ type QPOptions struct {
 	SendCQ, RecvCQ *CompletionQueue
 	// SRQ, of the same PD: receive buffers come from there, and PostRecv is ErrShared.
 	SRQ       *SharedReceiveQueue
-	SendDepth int // work requests posted and not yet sent: so many at least (default 128)
+	SendDepth int // work requests posted and not yet sent: at least this many (default 128)
 	RecvDepth int // receive buffers posted (with SRQ: taken) and not completed (default 128)
 
 	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0 is
@@ -47,9 +47,9 @@ type QueuePair struct {
 	sq, rq  mem.MPSC[qp.WQE] // the engine's
 }
 
-// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that
-// cannot be, which the text names, and ErrClosed after Adapter.Close. One that will not be
-// connected is to be closed where buffers were posted, which completes them. Any goroutine.
+// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors: invalid options,
+// which the text names, and ErrClosed after Adapter.Close. Close a QueuePair that will not be
+// connected if buffers were posted; that completes them. Any goroutine.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
 		opt.SendDepth = QueueDepthDefault
@@ -139,9 +139,9 @@ func (q *QueuePair) Err() error {
 }
 
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close
-// returns when the peer has closed its half too. When ctx ends first the connection is aborted,
-// which Done tells the end of. One that is still coming about is given up. The error is ctx's, or
-// how the connection ended (Err); nil after an orderly end. Any application goroutine.
+// returns when the peer has closed its half too. If ctx ends first the connection is aborted; Done
+// is closed when that is done. Start-up that is still in progress is cancelled. The error is ctx's,
+// or that of the connection (Err); nil after an orderly end. Any application goroutine.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.end.Unwanted.Store(true)
 	if q.engine.Move(qp.Idle, qp.Closed) {
@@ -156,8 +156,8 @@ func (q *QueuePair) Close(ctx context.Context) error {
 	return q.end.Err
 }
 
-// Disconnect begins what Close does and returns; Done tells when it is over. Any application
-// goroutine: it waits only while its Poller has no room for the call.
+// Disconnect begins an orderly close, as Close, and returns; Done is closed when it is complete.
+// Any application goroutine: it waits only while its Poller has no room for the call.
 func (q *QueuePair) Disconnect() { q.end.Disconnect() }
 
 // Abort resets the connection, and returns as Disconnect does. Done is closed soon after. Any

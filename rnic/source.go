@@ -36,7 +36,7 @@ func (f Feed) Send(wr *WorkRequest) error {
 // Recv is PostRecv of one buffer.
 func (f Feed) Recv(wr *WorkRequest) error { return f.q.enqueueRecv(wr) }
 
-// Doorbell has the QueuePair look for requests of the send queue in its WorkSource. Any goroutine;
+// Doorbell makes the QueuePair take requests of the send queue from its WorkSource. Any goroutine;
 // it does not block. Once the connection is over it also takes receive buffers from there, and what
 // it takes completes as Flushed before it returns.
 func (q *QueuePair) Doorbell() { q.doorbell() }

@@ -34,7 +34,7 @@ func (f SharedFeed) Recv(wr *WorkRequest) error { return f.s.add(wr) }
 //
 // A QueuePair takes buffers when a segment of a message arrives, as many as the messages up to that
 // one need, and holds RecvDepth at most; each then completes on that QueuePair's RecvCQ. It has no
-// end of its own: after the end of its QueuePairs nobody takes what is left in it, and the buffers
+// end of its own: after the end of its QueuePairs no connection takes what is left in it, and the buffers
 // are the application's again.
 type SharedReceiveQueue struct {
 	adapter *Adapter
@@ -131,13 +131,12 @@ func (s *SharedReceiveQueue) Left() int { return int(s.q.Remaining()) }
 // Depth is how many buffers it holds. Any goroutine.
 func (s *SharedReceiveQueue) Depth() int { return int(s.q.Size()) }
 
-// CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these
-// depths, so that it never holds up or overflows (RFC 5042 section 6.4.3.2): their sum. Name
-// SendDepth of each QueuePair whose SendCQ it is, RecvDepth of each whose RecvCQ it is and that has
-// no SRQ, and for each SharedReceiveQueue of such the number of buffers that there are for it,
-// Depth at most. 0 is the default depth. It holds if of no QueuePair more than SendDepth requests
-// are posted and not completed, for its ring may take more, and if a receive buffer is posted again
-// only when its completion was polled.
+// CQMinSize is the depth at which a CompletionQueue for queues of these depths cannot become full
+// (RFC 5042 section 6.4.3.2): their sum. Pass the SendDepth of each QueuePair with this SendCQ, the
+// RecvDepth of each with this RecvCQ and without an SRQ, and the number of buffers of each
+// SharedReceiveQueue of the others, at most its Depth. 0 is the default depth. The application must
+// not have more than SendDepth uncompleted requests on a QueuePair, although its ring may take
+// more, and must poll the completion of a receive buffer before it posts the buffer again.
 func CQMinSize(depths ...int) int {
 	sum := 0
 	for _, d := range depths {

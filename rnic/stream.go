@@ -15,8 +15,8 @@ import (
 // is a *stream.Conn of one of the Adapter's Pollers, a *net.TCPConn, or what a rejection gave back.
 // Everything the Responder wrote must have been read: else the error is ErrUnread and c stays as it
 // was, as it does when it cannot be given up, and after an error that changes nothing. Otherwise c
-// is of no use any more, whatever comes of MPA. There is but this connection: the first of the
-// dialects that Connect would try is the only one. Any application goroutine.
+// must not be used any more, even if start-up fails. Only the first of the dialects that Connect
+// would try is tried, as there is only this connection. Any application goroutine.
 func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
 	if err := q.StartConnectStream(ctx, c, conn); err != nil {
 		return err
@@ -45,18 +45,18 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 // ctx ends before MPA has taken the connection over, it stays a stream. The request is to be
 // answered as a Listener's. Any application goroutine.
 //
-// last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent
-// once MPA waits for the Request, so that octets which are unread then are a mistake, ErrUnread,
-// and leave conn as it was (RFC 5044 section 7.1.5). A ULP that has written that message itself
-// gives none; octets that are unread are taken for the Request then.
+// last, if not empty, is the last streaming message, after which the Initiator begins. It is sent
+// when MPA waits for the Request; if there are unread octets then, the error is ErrUnread, and conn
+// is unchanged (RFC 5044 section 7.1.5). If the ULP has written that message itself, last is empty,
+// and unread octets belong to the Request.
 //
 // conn is what ConnectStream takes.
 func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) (*ConnRequest, error) {
 	return a.AcceptStreamWith(ctx, conn, last, ListenOptions{})
 }
 
-// AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure
-// do not count. Any application goroutine.
+// AcceptStreamWith is AcceptStream with the dialects of opt; Backlog and OnFailure are ignored. Any
+// application goroutine.
 func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
 	if err := a.host.Carries(conn); err != nil {
 		return nil, err // of what there perhaps is no address

@@ -189,9 +189,8 @@ type Completion struct {
 	Solicited bool
 	// WithImmediate: the message was immediate data, which Immediate has.
 	WithImmediate bool
-	// Invalidated is the STag of ours that the peer's message invalidated, or 0. It is so already,
-	// and no octet is placed through it any more: no Revoke is needed before the memory is looked
-	// at.
+	// Invalidated is the STag of ours that the peer's message invalidated, or 0. Nothing is placed
+	// through it any more: the memory can be read without Revoke.
 	Invalidated STag
 	Original    uint64 // atomic: the value of the peer's word before
 	Immediate   [8]byte

@@ -43,7 +43,7 @@ func newConn(dev *rnic.Adapter, opt Options) (*Conn, error) {
 	return c, nil
 }
 
-// drop gives up a Conn that nobody has seen yet.
+// drop gives up a Conn that was not returned yet.
 func (c *Conn) drop() {
 	c.qp.Abort()
 	<-c.qp.Done()

@@ -84,7 +84,7 @@ func TestGrants(t *testing.T) {
 		p.says(c, 1, 2048)
 		require.Equal(t, []int{20}, p.grants(c))
 	})
-	t.Run("late memory, counters begin anew", func(t *testing.T) {
+	t.Run("late memory, counters begin again", func(t *testing.T) {
 		p, c := connect(t, true)
 		c.mu.Lock()
 		c.in.come, c.in.done, c.in.told = 1<<16-2, 1<<16-2, 1<<16-2

@@ -8,7 +8,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// run takes what comes while nobody calls, until the connection is over.
+// run takes what arrives while no call does, until the connection is over.
 func (c *Conn) run() {
 	for over := false; !over; {
 		c.mu.Lock()

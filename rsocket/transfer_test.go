@@ -15,7 +15,7 @@ import (
 )
 
 // Octets come as they were, both ways at once, in Writes and Reads of any size, through buffers of
-// any size: rings wrap, grants are waited for, of memory and of messages, whose counters begin anew
+// any size: rings wrap, grants are waited for, of memory and of messages, whose counters begin again
 // on the way.
 func TestTransfer(t *testing.T) {
 	small := Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin}

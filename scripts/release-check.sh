@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seeds=${1:-100000} first=${2:-} fuzztime=${3:-2m}
-first=${first:-$(date +%s)} # seeds that nobody chose
+first=${first:-$(date +%s)} # new seeds in each run
 logs=build/release-check
 mkdir -p "$logs"
 trap 'exit 130' INT TERM

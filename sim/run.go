@@ -319,7 +319,7 @@ func (r *run) leaks() error {
 	}
 	for _, h := range r.Hosts {
 		if n := h.Adapter.Regions(); n != 0 {
-			err = errors.Join(err, fmt.Errorf("host %v: %d regions are registered that nobody has", h.Addr, n))
+			err = errors.Join(err, fmt.Errorf("host %v: %d regions are registered without an owner", h.Addr, n))
 		}
 	}
 	return err

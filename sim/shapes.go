@@ -108,7 +108,7 @@ func newScattered(pd *rnic.ProtectionDomain, n, each int) (s *scattered, err err
 	return s, err
 }
 
-// scatter says anew which octets of slot i are filled in which order, and paints them.
+// scatter says again which octets of slot i are filled in which order, and paints them.
 func (s *scattered) scatter(rng *rand.Rand, i, most int) rnic.WorkRequest {
 	paint(s.region.Bytes()[i*s.each:][:s.each])
 	list := cut(rng, s.each, most, func(off, k int) rnic.SGE { return s.region.Slice(i*s.each+off, k) })

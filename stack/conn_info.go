@@ -103,7 +103,7 @@ type visitor struct {
 // step is what one Turn does. Two in one Turn count as one.
 func (w *visitor) step() {
 	if !w.state.CompareAndSwap(visitorIdle, visitorRuns) {
-		return // nobody waits any more
+		return // no caller waits any more
 	}
 	if turn := w.p.n.Turns + 1; turn != w.turn {
 		w.turn = turn

@@ -189,7 +189,7 @@ func TestPathShrinksUnderAConnection(t *testing.T) {
 }
 
 // A burst of reports on one decrease leads to one retransmission of what was dropped, in parts of
-// the new size, and nothing is sent anew because of the rest.
+// the new size, and nothing is sent again because of the rest.
 // req: 1191-6.4-1
 func TestBurstOfReports(t *testing.T) {
 	l := newLab(t, nil)

@@ -7,7 +7,7 @@ import (
 // Connections that were opened to us and whose peer has said nothing that counts yet
 // (Conn.SetSilent) stand in a list, oldest first. They give way to connections that come in: where
 // no slot is free the oldest does, and where an address has Config.PeerMax connections the oldest
-// of that address. So connections that are opened and left alone keep nobody out.
+// of that address. So idle connections do not keep new ones out.
 
 // silentLooks bounds how far the list is searched for one of a certain address: a segment must not
 // cost a walk over all.

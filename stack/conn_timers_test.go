@@ -43,7 +43,7 @@ func TestTimersDoNotWaitForLong(t *testing.T) {
 	l.turns()
 	l.a.nic.lose = nil
 	l.now += 5 * second
-	for sent := range uint64(2) { // each time anew
+	for sent := range uint64(2) { // each time again
 		turns := 0
 		for u.conn.Stats().Retransmits == sent {
 			l.crowd()

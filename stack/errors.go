@@ -26,7 +26,7 @@ var (
 	ErrNotLocal       = errors.New("stack: not an address of ours in use")
 	ErrTentative      = errors.New("stack: our address is still being checked for another host that has it")
 	ErrOtherMember    = errors.New("stack: the connection would belong to another poller of the group")
-	ErrUnread         = fmt.Errorf("stack: octets came that nobody reads any more: %w", ErrReset)
+	ErrUnread         = fmt.Errorf("stack: octets arrived after the application had closed: %w", ErrReset)
 )
 
 // ErrAddrRemoved ends the connections of an address that RemoveAddr takes away.

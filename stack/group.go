@@ -22,7 +22,7 @@ const crossingSlots = 128
 // member has to ask another: the port's own (Caps.RSSKey, group_rss.go), so that frames come to the
 // right Poller and a dial takes a local port whose answers do; else, where the port steers by rules
 // that it does not tell (a TAP's memory of flows, which fades when a flow is idle), a keyed one.
-// Nobody relies on the port: a frame that comes to the wrong Poller crosses to the right one, at the
+// The port need not spread exactly: a frame that comes to the wrong Poller crosses to the right one, at the
 // cost of a copy, and is counted (Counters.Crossed). What concerns all members (ARP, neighbour
 // discovery, ICMP) is answered by the one it came to, and overheard by the others.
 //

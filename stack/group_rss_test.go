@@ -80,7 +80,7 @@ func rssSteering(key []byte, table []uint16) func(frame []byte) int {
 	}
 }
 
-// Behind a device that spreads by a Toeplitz hash no segment comes to the wrong Poller, whichever
+// With a device that spreads by a Toeplitz hash no segment comes to the wrong Poller, whichever
 // end opened the connection; and where it does not do what it says, all are handed over.
 func TestGroupFollowsTheDevicesHash(t *testing.T) {
 	key := slices.Repeat([]byte{0x6d, 0x5a}, 26)

@@ -37,7 +37,7 @@ const (
 	claimRetryNs  = second64 / 100 // until a frame that found no Buf, or no room, is tried again
 )
 
-// claimTimes is how long it takes to find out that nobody has an address.
+// claimTimes is how long duplicate address detection takes.
 type claimTimes struct {
 	waitNs       int64 // before the first probe, at random from 0: PROBE_WAIT
 	probes       int   // PROBE_NUM
@@ -61,7 +61,7 @@ func (cfg *Config) claimTimes(a *inet.Addr) *claimTimes {
 	return &times4862
 }
 
-// AddrState is what has become of an address of ours.
+// AddrState is the result of duplicate address detection for an address of ours.
 type AddrState uint8
 
 const (
@@ -185,7 +185,7 @@ func (p *Poller) takeStep(l *localAddr) {
 			return
 		}
 		l.step, l.at = stepSettle, p.now+t.settleNs
-	case stepSettle: // nobody has objected
+	case stepSettle: // no host has objected
 		l.step, l.sent, l.at = stepAnnounce, 0, p.now
 		if p.cfg.NoAnnounce {
 			l.step = stepNone

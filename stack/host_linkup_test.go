@@ -97,7 +97,7 @@ func TestConflictAfterLinkUp(t *testing.T) {
 	}
 }
 
-// A LinkUp while an address is checked for the first time begins the check anew: what was asked
+// A LinkUp while an address is checked for the first time begins the check again: what was asked
 // before may have been lost.
 func TestLinkUpWhileProbing(t *testing.T) {
 	l := newLab(t, claiming)

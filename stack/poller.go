@@ -25,7 +25,7 @@ type Poller struct {
 	pool      *mem.Pool
 	clock     func() int64
 	now       int64
-	away      int64 // for how long nobody looked before now
+	away      int64 // the time since the Turn before this one
 	backAt    int64 // until when it was to sleep
 	mac       inet.MAC
 	host      hostState

@@ -10,7 +10,7 @@ import (
 	"github.com/rnicd/rnicd/inet"
 )
 
-// AddrStatus is what has become of an address of ours.
+// AddrStatus is the state of an address of ours.
 type AddrStatus struct {
 	Addr      netip.Addr
 	State     AddrState

@@ -74,8 +74,8 @@ type Config struct {
 	// OnTurn, if not nil, is called in every Turn on the Poller's goroutine, after delivery and
 	// before transmission. An application that polls its CompletionQueues and posts there needs no
 	// other core, and what it posts is sent in the same Turn. It returns the amount of work found;
-	// after 0, Run may idle. It must not block or wait for this Poller. The first Turn calls it,
-	// before there are connections; the Turn that ends the Poller calls it last.
+	// after 0, Run may idle. It must not block or wait for this Poller. It is called from the first
+	// Turn on, before there are connections, and not after the Turn that ends the Poller.
 	OnTurn func() int
 	// Bell, if not nil, is how what OnTurn looks at wakes the Poller under IdleInterrupt.
 	Bell   *Bell

@@ -65,7 +65,7 @@ type Counters struct {
 	CookiesBad   uint64 // ACKs without a connection that came while cookies were out, and had none
 
 	ScalesTooLarge uint64 // SYNs with a window scale above 14, which is taken as 14 (RFC 7323 section 2.3)
-	UrgentIn       uint64 // segments with URG: urgent octets stay in line, nobody is told (RFC 9293 section 3.8.5)
+	UrgentIn       uint64 // segments with URG: urgent octets stay in line, without notification (RFC 9293 section 3.8.5)
 
 	TimeWaitCut uint64 // TIME-WAIT ended early: slots ran out, or a new SYN took its place
 	RSTSent     uint64 // to segments without a connection

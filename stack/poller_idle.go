@@ -19,7 +19,7 @@ const (
 
 // Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the
 // kernel too, for the other end's Poller may share our core, and what we wait for is then that it
-// runs. Where nobody else wants the core a yield is a system call of some 100 ns and polling goes
+// runs. If no other thread wants the core a yield is a system call of some 100 ns and polling goes
 // on.
 //
 // Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux

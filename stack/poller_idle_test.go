@@ -27,7 +27,7 @@ func TestAdaptiveSpinsYieldsSleeps(t *testing.T) {
 	require.Equal(t, int64(700), w.next(1000, 1700), "never past the deadline")
 	require.Equal(t, int64(0), w.next(1000, 900), "a deadline that has passed is no reason to sleep")
 	w.busy(2000)
-	require.Equal(t, int64(-1), w.next(0, math.MaxInt64), "work begins it anew")
+	require.Equal(t, int64(-1), w.next(0, math.MaxInt64), "work begins it again")
 }
 
 // A yield from which the core came back late is the last for a hundred times as long, whether it

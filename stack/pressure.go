@@ -17,7 +17,7 @@ import "github.com/rnicd/rnicd/tcp"
 //     of the memory it works with.
 //   - An eighth of the pool is for connections whose peer has ever acknowledged anything. The
 //     cheapest attack, a handshake and then nothing, does not get there.
-//   - Nobody gets all: a connection may pull only while it holds no more than Config.BufShare of what
+//   - No connection gets all Bufs: it may pull only while it holds no more than Config.BufShare of what
 //     is still free (the dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length
 //     thresholds for shared-memory packet switches", 1998). One alone has two thirds. However many
 //     want more, something is left for the next. No connection takes a second Buf while others wait
@@ -43,24 +43,24 @@ const (
 	incompleteShare = 4 // one Buf in so many is left free by octets that wait for the rest of a frame
 )
 
-// Budget is how a Poller shares its pool of Bufs among those that keep some. All but Reserve and
-// Proven are for Uppers, which see to them themselves.
+// Budget is how a Poller shares its pool of Bufs, in numbers of Bufs. Uppers enforce all limits
+// except Reserve and Proven.
 type Budget struct {
-	Reserve int // sending leaves so many free, so that ACKs can come in
-	Proven  int // and, beyond that, so many for peers that have ever acknowledged anything
+	Reserve int // left free by sending, so that ACKs can come in
+	Proven  int // beyond Reserve, for peers that have ever acknowledged anything
 
 	// Of byte streams, all together. More octets in order are copied to other memory; others are
 	// refused.
 	Unread     int // wait for a reader, or for octets before them
-	OutOfOrder int // so many at most when one more waits for octets before it; less than Unread, so that what fills gaps comes in
-	Squeeze    int // windows shrink to a few segments when more than so many wait
-	Grow       int // and grow no more when more than so many do
+	OutOfOrder int // the most at which one more may wait for octets before it; less than Unread, so that octets that fill gaps are taken
+	Squeeze    int // when more than this wait, windows shrink to a few segments
+	Grow       int // when more than this wait, windows do not grow
 	Window     int // the largest window of one stream
 
 	// Of frames that are cut across segments (MPA's FPDUs), all connections together.
-	Spare        int // octets that wait for the rest of their frame leave so many free,
-	SpareInOrder int // those in order only so many,
-	PartialMax   int // as long as no more than so many hold such
+	Spare        int // left free by octets that wait for the rest of their frame
+	SpareInOrder int // the same for octets in order,
+	PartialMax   int // while those take fewer Bufs than this
 }
 
 func newBudget(size, burstMax int) Budget {

@@ -48,7 +48,7 @@ type PeerClock struct {
 }
 
 // Advance is called when the peer has got as far as reached, or owes more. A peer that has done all
-// that its clock was set for is timed anew, for what is before owed.
+// that its clock was set for is timed again, for what is before owed.
 func (k *PeerClock) Advance(reached, owed uint64, now int64) {
 	if reached >= k.to {
 		k.to, k.at = owed, now

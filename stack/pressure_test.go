@@ -116,7 +116,7 @@ func TestUpperWantsBufs(t *testing.T) {
 	}
 }
 
-// A peer that does some of what it owes is no less late; one that does all is timed anew.
+// A peer that does some of what it owes is no less late; one that does all is timed again.
 func TestPeerClock(t *testing.T) {
 	var k PeerClock
 	_, owes := k.Owes(0)

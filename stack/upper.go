@@ -57,23 +57,23 @@ type Holder interface {
 }
 
 // Ahead is an optional part of an Upper: More says, right after a Pull that returned octets,
-// whether the next Pull would return some too. After false Pull is not called again in this Turn:
-// what comes later is told by Send or Wake. Pushed says, right after More, whether a unit that the
+// whether the next Pull would return some too. After false Pull is not called again in this Turn;
+// Send or Wake announce later octets. Pushed says, right after More, whether a unit that the
 // receiver may wait for (a Write, a message) has ended in what Pull has returned since Pushed was
 // last called.
 //
-// They decide PSH: on the last segment there is to send (RFC 9293 section 3.9.1.2, MUST-61), and on
-// the last of each unit, also when more is queued after it. Without Ahead every segment carries
-// PSH, which is correct but keeps a receiver from merging segments.
+// PSH is set on the last segment that there is to send (RFC 9293 section 3.9.1.2, MUST-61), and on
+// the last segment of each unit, also if more is queued after it. Without Ahead every segment
+// carries PSH, which is correct but keeps a receiver from merging segments.
 type Ahead interface {
 	More(c *Conn) bool
 	Pushed(c *Conn) bool
 }
 
-// Adviser is an optional part of an Upper: Advice tells of trouble that has not ended the
-// connection and may pass (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or
-// ErrNetUnreachable when a router said so. An Upper without it has disabled such reports;
-// Conn.SoftError has the last one all the same.
+// Adviser is an optional part of an Upper: Advice reports an error that has not ended the
+// connection and may be temporary (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or
+// ErrNetUnreachable from a router. Without it there are no reports; Conn.SoftError has the last
+// error in either case.
 type Adviser interface {
 	Advice(c *Conn, err error)
 }

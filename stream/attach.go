@@ -6,14 +6,14 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Attach makes a stream of an established connection that another stack.Upper has had: Detach's
-// inverse, for MPA that was rejected and leaves the connection as it is (RFC 5044 section 7.1.2
-// rules 2 and 3). The first octet to be read is the one at stream offset read; those before it may
-// come once more, in a segment that was refused, and are dropped. acked is what the Upper's Acked
-// was last told, peerClosed whether it was told of the peer's FIN.
+// Attach makes a stream of an established connection that another stack.Upper has had. It is the
+// inverse of Detach, for a connection on which MPA was rejected (RFC 5044 section 7.1.2 rules 2 and
+// 3). The first octet to be read is at stream offset read; earlier octets may arrive again, in a
+// segment that was refused, and are dropped. acked is the last argument of the Upper's Acked,
+// peerClosed whether its PeerClosed was called.
 //
-// On the Poller's goroutine, in no call of the old Upper's but Woken; nothing that it has been
-// pulled for may be left. The Upper gets no further call.
+// On the Poller's goroutine, and within calls of the old Upper only in Woken. The old Upper must
+// have nothing left to send. It gets no further call.
 func Attach(p *stack.Poller, s *stack.Conn, read, acked uint64, peerClosed bool, opts Options) (*Conn, error) {
 	opts, err := opts.filled()
 	if err != nil {

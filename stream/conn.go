@@ -17,8 +17,8 @@ import (
 const network = "tcp"
 
 // Conn is a connection with the semantics of net.TCPConn. All methods may be called from any
-// goroutine but the Poller's, where they could wait for themselves. Octets are copied: a buffer is
-// the caller's again when the call returns.
+// goroutine except the Poller's, where they would deadlock. Octets are copied: a buffer is the
+// caller's again when the call returns.
 type Conn struct {
 	u             upper
 	local, remote net.Addr
@@ -235,7 +235,7 @@ func (c *Conn) writable(cancel <-chan struct{}) error {
 }
 
 // ReadFrom implements io.ReaderFrom: it reads from r straight into the send buffer, until io.EOF.
-// There is no WriteTo: a writer might block on the Bufs that the Poller wants back.
+// There is no WriteTo: its writer might block while it holds Bufs of the Poller.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	c.writing.enter()
 	defer c.leaveWrite()
@@ -270,9 +270,9 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// Close implements net.Conn: no call makes sense afterwards, and blocked ones return net.ErrClosed.
-// What was written is sent in the background, then a FIN; with octets unread, a RST instead.
-// SetLinger changes that. After Detach it does nothing.
+// Close implements net.Conn: blocked and later calls return net.ErrClosed. What was written is sent
+// in the background, then a FIN; with octets unread, a RST instead. SetLinger changes that. After
+// Detach it does nothing.
 func (c *Conn) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return c.opError("close", net.ErrClosed)
@@ -320,7 +320,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// CloseRead ends reading: Read returns io.EOF, and what is unread or comes later is thrown away.
+// CloseRead ends reading: Read returns io.EOF, and unread and later octets are dropped.
 func (c *Conn) CloseRead() error {
 	if err := c.alive(); err != nil {
 		return c.opError("close", err)

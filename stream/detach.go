@@ -12,7 +12,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Handover is a connection at the moment it changes hands.
+// Handover is the state of a connection that is handed over.
 type Handover struct {
 	Conn *stack.Conn
 	Sent uint64 // stream offset of the first octet the new Upper will send: all before it are in segments
@@ -25,10 +25,10 @@ type Handover struct {
 
 // ErrNotTaken is what Detach returns when take returned no Upper: the connection is the stream it
 // was.
-var ErrNotTaken = errors.New("stream: nobody took the connection over")
+var ErrNotTaken = errors.New("stream: the connection was not taken over")
 
-// Detachment is one Detach on its way to the Poller. Who claims it decides: the Poller, the end of
-// the connection, or the end of a context.
+// Detachment is a Detach in progress. The first of three decides it: the Poller, the end of the
+// connection, or the end of a context.
 type Detachment struct {
 	conn    *Conn
 	claimed atomic.Bool
@@ -53,13 +53,13 @@ func (d *Detachment) fail(err error) {
 	close(d.done)
 }
 
-// Detach hands the connection over to another stack.Upper, for good: streaming mode gives way to
+// Detach hands the connection over to another stack.Upper, for the change from streaming mode to
 // MPA (RFC 5044 section 7.1.2).
 //
-// The stream is cut at an exact place in both directions. Everything written before the call goes
-// out first, in segments of its own; the new Upper is pulled from at Handover.Sent. What the
-// application has read is gone; from Handover.Read on, octets belong to the new Upper. The
-// application must have read up to the cut and not beyond: a bufio.Reader reads ahead.
+// The stream is cut at an exact position in both directions. Everything written before the call is
+// sent first, in segments of its own; the new Upper's octets begin at Handover.Sent. Received
+// octets from Handover.Read on belong to the new Upper. The application must have read up to that
+// position and not beyond: a bufio.Reader reads ahead.
 //
 // take is called on the Poller's goroutine when everything written is in segments. It returns the
 // Upper, or nil to leave the connection as it is (ErrNotTaken), and must not block; it may set the
@@ -71,13 +71,13 @@ func (d *Detachment) fail(err error) {
 //   - Edge(Handover.Edge), if octets in order were among them
 //   - PeerClosed, if the peer's FIN is in order
 //
-// and then every call from the next event on, be it a Woken too many. It gets no Established. It
-// sets the window it wants: until then that is what the stream's was. A connection that has been
-// closed, is over, or had a half closed with CloseWrite or CloseRead cannot be handed over.
+// and then the calls of all later events, with perhaps a spurious Woken, and without Established.
+// It has the stream's window until it sets its own. A connection that has ended, or of which a half
+// was closed, cannot be handed over.
 //
-// Detach waits for a Write that is under way; Reads that are blocked fail at once. It blocks until
-// the hand-over has happened, or ctx ends (then the connection stays a stream), or the connection
-// does. When it returns nil all other methods fail with ErrDetached, and Close does nothing.
+// Detach waits for a Write in progress; blocked Reads fail at once. It blocks until the connection
+// is handed over, ctx ends (then the connection stays a stream), or the connection ends. When it
+// returns nil all other methods fail with ErrDetached, and Close does nothing.
 func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) error {
 	d, err := c.StartDetach(take)
 	if err != nil {

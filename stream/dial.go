@@ -32,9 +32,9 @@ type Dialer struct {
 }
 
 // DialContext dials address (host:port) on network tcp, tcp4 or tcp6. The addresses of a name are
-// tried one after the other. Blocks until the handshake is done, ctx ends, or it failed. An address
-// of ours that is still being checked for another host that has it (stack.Config.QuickDAD: for how
-// long) is waited for, too; an error of ctx is then also stack.ErrTentative.
+// tried one after the other. Blocks until the handshake is done, ctx ends, or it failed. It also
+// waits for duplicate address detection of our address (stack.Config.QuickDAD); an error of ctx is
+// then also stack.ErrTentative.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
@@ -266,7 +266,7 @@ func (c *Conn) connect(ctx context.Context, p *stack.Poller, local, remote netip
 	return nil
 }
 
-// cancelDial ends a handshake that nobody waits for. When the control ring is full the connection
+// cancelDial ends a handshake that is no longer waited for. When the control ring is full the connection
 // is ended as soon as it is established, be it this very moment, or by its timer, or when the SYN
 // is given up.
 func (c *Conn) cancelDial(p *stack.Poller) {

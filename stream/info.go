@@ -7,7 +7,7 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Info is what is known of a connection's transport.
+// Info is the state of a connection's transport.
 type Info struct {
 	TCP        tcp.Stats
 	Congestion string // the algorithm's name
@@ -15,12 +15,12 @@ type Info struct {
 	Acked      uint64 // octets of ours that the peer has acknowledged
 	Unacked    uint64 // octets written that it has not (SIOCOUTQ)
 	Unsent     uint64 // of these, octets that are in no segment yet (SIOCOUTQNSD)
-	Unread     uint64 // octets in order that nobody has read
+	Unread     uint64 // octets in order that were not read
 	SoftError  error  // trouble that may pass, since the peer acknowledged something: stack.ErrStalled, ErrNoRoute, ErrNetUnreachable
 }
 
-// Info asks the Poller; it blocks until that has answered or ctx ends. Of a connection that is over
-// it tells how things stood at the end.
+// Info blocks until the Poller has answered or ctx ends. For a connection that has ended it returns
+// the state at the end.
 func (c *Conn) Info(ctx context.Context) (Info, error) {
 	ready := make(chan Info, 1)
 	err := submit(ctx, c.u.shared.poller, func() {

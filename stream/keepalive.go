@@ -54,8 +54,7 @@ func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 }
 
 // SetKeepAliveConfig sets all of it; zero values take package net's defaults, negative ones stay as
-// they were. While they are on, a peer that has been silent stays so: other times count from when
-// it was last heard.
+// they were. The new times count from the last segment of the peer.
 func (c *Conn) SetKeepAliveConfig(cfg net.KeepAliveConfig) error {
 	return c.set(keepAliveChanged, func(o *settings) { o.setKeepAlive(cfg) })
 }

@@ -139,7 +139,7 @@ func (l *Listener) AcceptStream() (*Conn, error) {
 	}
 }
 
-// Close ends listening and resets the connections that nobody accepted. Those that were stay. It
+// Close ends listening and resets the connections that were not accepted. Those that were stay. It
 // returns when no Poller listens any more.
 func (l *Listener) Close() error {
 	if !l.closed.CompareAndSwap(false, true) {

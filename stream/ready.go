@@ -45,7 +45,7 @@ func (i *interest) disarm(ticket uint64) {
 	}
 }
 
-// take says whether it was armed, once. It costs one load when nobody waits.
+// take says whether it was armed, once. It costs one load when no goroutine waits.
 func (i *interest) take() bool {
 	for {
 		was := i.word.Load()
@@ -90,10 +90,10 @@ func readinessOf(requests uint32) (what Readiness) {
 // connections with few goroutines, as with epoll. A call of Ready, TryRead or TryWrite that finds
 // nothing arms it for that direction, and then it is called once; so at most one call for each
 // direction is outstanding, and a channel with room for two values of each connection is never
-// full. A call may come although, when one looks, there is nothing. nil takes the hook away.
+// full. Calls may be spurious. nil removes the hook.
 //
-// f runs on the Poller's goroutine: it must not block, and calls no method of a Conn. What this end
-// does itself, such as Close, is not told.
+// f runs on the Poller's goroutine: it must not block or call methods of a Conn. It is not called
+// for what this end does, such as Close.
 func (c *Conn) SetNotify(f func(Readiness)) {
 	if f == nil {
 		c.u.notice.f.Store(nil)
@@ -102,7 +102,7 @@ func (c *Conn) SetNotify(f func(Readiness)) {
 	c.u.notice.f.Store(&f)
 }
 
-// Ready says what of want would not block now, and arms SetNotify's hook for the rest.
+// Ready returns which calls of want would not block now, and arms SetNotify's hook for the others.
 func (c *Conn) Ready(want Readiness) (ready Readiness) {
 	n := &c.u.notice
 	if want&Readable != 0 {

@@ -114,9 +114,9 @@ func (c *Conn) SetUserTimeout(d time.Duration) error {
 	return c.set(userTimeoutChanged, func(o *settings) { o.userTimeout.Store(userTimeoutNs(d)) })
 }
 
-// SetReadBuffer fixes the receive window at so many octets, as SO_RCVBUF does: it grows no more by
-// itself. A quarter of the Poller's pool bounds it, and what the SYN said can be scaled to. A
-// smaller one takes nothing back that the peer was promised.
+// SetReadBuffer fixes the receive window, as SO_RCVBUF does: it no longer grows by itself. At most
+// a quarter of the Poller's pool, and what the SYN's window scale allows. A smaller window does not
+// take back what was advertised.
 func (c *Conn) SetReadBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
 		return c.opError("set", fmt.Errorf("stream: read buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
@@ -124,8 +124,8 @@ func (c *Conn) SetReadBuffer(octets int) error {
 	return c.set(0, func(o *settings) { o.readBuffer.Store(int64(octets)) })
 }
 
-// SetWriteBuffer changes Options.SendBuffer, with the same roundings, as SO_SNDBUF does. What has
-// been written already stays; a Write that waits goes on when there is room in the larger one.
+// SetWriteBuffer changes Options.SendBuffer, with the same roundings, as SO_SNDBUF does. Written
+// octets stay; a blocked Write continues if the larger buffer has room.
 func (c *Conn) SetWriteBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
 		return c.opError("set", fmt.Errorf("stream: write buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))

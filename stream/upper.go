@@ -43,7 +43,7 @@ type upper struct {
 	owed     stack.PeerClock // for the gaps before early
 	window   window
 	cork     cork
-	closed   bool // by Close: nobody reads any more
+	closed   bool // by Close: there are no more Reads
 	readShut bool // by CloseRead
 	finAsked bool // CloseWrite or Close: a FIN goes after what is queued
 	finSent  bool

@@ -53,7 +53,7 @@ func (c *Conn) Abort(now int64) {
 	c.due = dueAbort
 }
 
-// Reusable says whether a SYN that arrived in TIME-WAIT may open the connection anew (RFC 9293
+// Reusable says whether a SYN that arrived in TIME-WAIT may open the connection again (RFC 9293
 // section 3.6.1, RFC 6191): its sequence number, or its timestamp, is above all that the old
 // connection saw. The caller then calls EndTimeWait and Accept.
 func (c *Conn) Reusable(syn *Segment) bool {

@@ -104,7 +104,7 @@ type Conn struct {
 // that brings Conns into the cache.
 const HotOctets = unsafe.Offsetof(Conn{}.cong) + cc.HotOctets
 
-// due is what Next owes besides data.
+// due is what Next has to send apart from data.
 type due uint16
 
 const (

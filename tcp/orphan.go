@@ -59,7 +59,7 @@ func (c *Conn) suspect() {
 	}
 }
 
-// SetOrphaned says that nobody reads any more: a half-duplex close (RFC 9293 section 3.6.1, MAY-1).
+// SetOrphaned says that received octets are no longer read: a half-duplex close (RFC 9293 section 3.6.1, MAY-1).
 // CloseSend is the other half. From now on octets that arrive reset the connection, since nobody
 // would ever know that they were lost (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, since
 // a peer that never closes would hold it for ever. Only the caller knows of octets that were

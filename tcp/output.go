@@ -99,7 +99,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 }
 
 // SetNoDelay turns Nagle's algorithm off or on for this connection, for good until the Conn is
-// started anew.
+// started again.
 func (c *Conn) SetNoDelay(on bool) { c.noDelay = on }
 
 // noteOutstanding starts the user timeout when the first record is queued.

@@ -117,7 +117,7 @@ func (c *Conn) probeWithdrawn(r *record) {
 	}
 }
 
-// restartSearch begins anew: what is known of the path has changed, and a probe that is queued or
+// restartSearch begins again: what is known of the path has changed, and a probe that is queued or
 // in flight becomes a segment as any other. Its arrival would tell of the path there was.
 func (c *Conn) restartSearch(ceiling int) {
 	for i := c.sent.una; i != c.sent.end && c.mtu.size != 0; i++ {

@@ -152,7 +152,7 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 }
 
 // foundLost answers what detectLost has found, on an ACK or by the reordering timer: a reduction
-// begins, or begins anew (again), and what has left the pipe makes no room.
+// begins, or begins again (again), and what has left the pipe makes no room.
 func (c *Conn) foundLost(now int64, again bool) {
 	rv := &c.recovery
 	switch {

@@ -56,7 +56,7 @@ const (
 //
 // It is one contiguous piece, the first octets of the segment that are not yet held and lie in the
 // window. Should a segment bridge a run that is already held, what is new beyond that run is left
-// to retransmission: such segments come only from a peer that cuts its stream anew, and one piece
+// to retransmission: such segments come only from a peer that cuts its stream again, and one piece
 // keeps the caller's path simple.
 type Arrival struct {
 	Offset  uint64

@@ -37,7 +37,7 @@ func (c *Core) answer(in *port, h *headers, s *station) {
 	}
 	d.Len = uint32(n)
 	c.stats.Answers++
-	c.send(in, b) // whoever asked is where the question came from
+	c.send(in, b) // the question came from this port
 }
 
 // advertise puts a Neighbour Advertisement at frame[n:] and returns its length. One that asks from :: hears it with all nodes.

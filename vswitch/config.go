@@ -39,11 +39,11 @@ const (
 	MulticastDefault = 10_000
 )
 
-// Config is what a Switch is made of.
+// Config of a Switch.
 type Config struct {
 	Cores   int // that turn it; 1 by default
 	Uplinks []Uplink
-	// Arena is where packet buffers lie: MemoryBytes of it.
+	// Arena holds the packet buffers: MemoryBytes of it.
 	Arena *hugepages.Arena
 	// Buffers of each core; by default as many as its programs and uplinks may hold, and some more. A change may add programs up
 	// to that.
@@ -72,7 +72,7 @@ type Uplink struct {
 	Buffers int // that may wait for each queue; BuffersDefault by default
 }
 
-// Program is what attaches as a client of memif.
+// Program is a client of memif that may attach.
 type Program struct {
 	Name   string
 	Socket string
@@ -85,7 +85,8 @@ type Program struct {
 	VLAN   uint16
 	MAC    inet.MAC
 	Addrs  []inet.Addr
-	// Ports are TCP ports of an address that others have, too. All of those have the same MAC and Addrs.
+	// Ports are TCP ports of an address that other programs share. They all have the same MAC and
+	// Addrs.
 	Ports []PortRange
 
 	MTU           int // MTUDefault by default
@@ -98,7 +99,8 @@ type Program struct {
 // PortRange is TCP ports, both included.
 type PortRange struct{ First, Last uint16 }
 
-// Rate is what a program may send or receive a second; 0: any number. Bursts of 10 ms may be faster.
+// Rate is how much a program may send or receive in a second; 0: unlimited. Bursts of 10 ms may be
+// faster.
 type Rate struct{ Octets, Frames int64 }
 
 // defaults are filled in where there is 0.
@@ -174,7 +176,7 @@ func strideOf(mtu int) int {
 	return (mem.Headroom + max(mtu+pmd.FrameOverhead+wireHeader+1, dpdkRoomMin) + strideAlign - 1) &^ (strideAlign - 1)
 }
 
-// MemoryBytes is what packet buffers take of the arena, given the largest MTU of uplinks, which need not be open yet.
+// MemoryBytes is the size of the packet buffers in the arena, given the largest MTU of uplinks, which need not be open yet.
 func (c Config) MemoryBytes(uplinkMTU int) int64 {
 	c.Uplinks = slices.Clone(c.Uplinks)
 	full := c.withDefaults()
@@ -224,7 +226,7 @@ func (c *Config) room(core, kept int) error {
 	return nil
 }
 
-// ProgramError is what is wrong with one program.
+// ProgramError is an error in the configuration of a program.
 type ProgramError struct {
 	Index int    // of the program
 	Key   string // what of it
@@ -235,7 +237,7 @@ func (e *ProgramError) Error() string {
 	return fmt.Sprintf("program %d: %s: %s", e.Index, e.Key, e.Text)
 }
 
-// CheckPrograms says what is wrong with programs by themselves and together; a *ProgramError.
+// CheckPrograms checks programs, each and together; the error is a *ProgramError.
 func CheckPrograms(programs []Program, cores, uplinks int) error {
 	type id struct {
 		socket string
@@ -362,7 +364,7 @@ func (p *Program) against(o *Program) (key, text string) {
 	return "", ""
 }
 
-// AddrsOf takes addresses over.
+// AddrsOf converts addresses.
 func AddrsOf(addrs ...netip.Addr) (all []inet.Addr) {
 	for _, a := range addrs {
 		all = append(all, inet.AddrFrom(a))

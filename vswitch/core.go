@@ -41,8 +41,7 @@ const (
 	wireBuffers = 512
 )
 
-// Turn moves up to a burst from each port, and says how many frames there were. now is in nanoseconds, from any beginning, and
-// does not go backwards.
+// Turn moves up to a burst from each port, and returns the number of frames. now is in nanoseconds of any monotonic clock.
 func (c *Core) Turn(now int64) (n int) {
 	c.now = now
 	if c.command.Load() != nil {

@@ -298,7 +298,7 @@ func TestCores(t *testing.T) {
 		}
 		l.requireWhole()
 	}
-	// A frame for a port that is gone meanwhile reaches nobody, not even who has its slot now.
+	// A frame for a port that is gone meanwhile is lost, and does not reach the program that has its slot now.
 	m := l.sw.programs[1]
 	m.serial++
 	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))

@@ -41,7 +41,7 @@ type side struct {
 	all  []pmd.Queue
 }
 
-// Who is who: one and two have addresses of their own, left and right share one, tagged is on a VLAN, and out is somebody beyond
+// The stations: one and two have addresses of their own, left and right share one, tagged is on a VLAN, and out is somebody beyond
 // the uplink.
 var (
 	macOne, macTwo, macShared, macTagged, macOut = inet.MAC{2, 5: 1}, inet.MAC{2, 5: 2}, inet.MAC{2, 5: 9}, inet.MAC{2, 5: 7}, inet.MAC{4, 5: 1}

@@ -6,7 +6,7 @@ import (
 	"github.com/rnicd/rnicd/inet"
 )
 
-// plan is who has what. It does not change; a change of the configuration makes a new one.
+// plan says which program has which addresses. It does not change; a change of the configuration makes a new one.
 type plan struct {
 	stations macTable
 	byAddr   map[addrKey]*station
@@ -37,7 +37,7 @@ func (s *station) has(a *inet.Addr) bool {
 	return false
 }
 
-// of is the member whose TCP port it is; nil: nobody's.
+// of is the member whose TCP port it is; nil: no member's.
 func (s *station) of(tcp uint16) *port {
 	if i := s.owner[tcp]; i > 0 {
 		return s.members[i-1]

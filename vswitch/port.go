@@ -84,7 +84,7 @@ func (m *port) limit(p *Program) {
 	m.receive = [2]bucket{newBucket(p.Receive.Octets, burst*longest), newBucket(p.Receive.Frames, burst)}
 }
 
-// accept takes a frame to be sent, or drops it: what cannot go to one program holds nobody else up.
+// accept takes a frame to be sent, or drops it: a program that does not receive does not hold up others.
 func (m *port) accept(c *Core, b mem.Buf) {
 	n := int(c.pool.Desc(b).Len)
 	reason := Passed

@@ -21,7 +21,7 @@ const (
 	Extension              // of a program: IPv6 extension headers that cannot be followed
 	Fragment               // of a program: of a shared address; of IPv6 other than TCP and UDP
 	Looped                 // from an uplink, but a program sent it
-	NoStation              // for nobody here, and there is no uplink to try
+	NoStation              // for no port here, and there is no uplink
 	WrongAddr              // for a program's MAC, but not its address
 	NoPort                 // for a TCP port of a shared address that no program has
 	FragmentUnknown        // of a packet to a shared address whose first fragment has not come
@@ -75,8 +75,8 @@ type CoreStats struct {
 	Drops       [Reasons]uint64 // of no port
 }
 
-// Stats is a snapshot of a Switch, of each core between two turns. Programs stand in the order of the configuration, after the
-// queues of uplinks.
+// Stats is a snapshot of a Switch, taken of each core between two turns. Programs are in the order of the configuration, after
+// the queues of uplinks.
 type Stats struct {
 	Cores []CoreStats
 	Ports []PortStats

@@ -15,7 +15,7 @@ import (
 	"github.com/rnicd/rnicd/pmd/wire"
 )
 
-// Switch is made by New. Its cores are turned by whoever has it; the rest is for any goroutine, while they are turned.
+// Switch is made by New. The caller turns its cores; the other methods are for any goroutine, while cores are turned.
 type Switch struct {
 	cfg   Config
 	cores []*Core
@@ -42,11 +42,11 @@ type socket struct {
 	allowed  map[uint32]*Program // by ID
 }
 
-// ErrClosed is what comes of a Switch that is closed.
+// ErrClosed is the error of a closed Switch.
 var ErrClosed = errors.New("vswitch: closed")
 
-// New opens sockets, and queues of uplinks. Cores turn from then on; programs attach when they want. On an error everything is
-// given back.
+// New opens sockets, and queues of uplinks. After that, the caller turns the cores, and programs may attach. On an error
+// everything is closed.
 func New(cfg Config) (_ *Switch, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -255,7 +255,7 @@ func (p *Program) admits(peer memif.Peer) error {
 	return fmt.Errorf("user %d and group %d may not attach as %s", peer.UID, peer.GID, p.Name)
 }
 
-// unused closes a socket that nobody may attach to any more.
+// unused closes a socket without programs.
 func (s *Switch) unused(sock *socket) {
 	s.lock.Lock()
 	idle := len(sock.allowed) == 0
@@ -339,25 +339,18 @@ func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 // Changes are names of programs.
 type Changes struct{ Added, Removed, Changed []string }
 
-// Apply replaces the programs. One that stays on its socket, ID and core with the same secret, MAC, MTU and queues keeps its
-// connection; others are taken out, and attach again if they are still there. An error has changed nothing, unless it says so.
+// Apply replaces the programs. A program that keeps its socket, ID, core, secret, MAC, MTU and queues keeps its connection;
+// others are detached, and may attach again if they are still configured. With an error nothing has changed, unless the error
+// says so.
 func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err error) {
 	s.change.Lock()
 	defer s.change.Unlock()
 	if s.closed {
 		return ch, ErrClosed
 	}
-	next := s.cfg
-	next.Programs = programs
-	next = next.withDefaults()
-	if err := next.check(); err != nil {
+	next, err := s.proposed(programs)
+	if err != nil {
 		return ch, err
-	}
-	if err := s.room(&next); err != nil {
-		return ch, err
-	}
-	if next.mtu() > s.mtu {
-		return ch, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.mtu)
 	}
 	keep, fresh := s.compare(next.Programs)
 	if err := s.open(fresh); err != nil {
@@ -400,25 +393,45 @@ func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err
 		ch.Removed = append(ch.Removed, m.name)
 		s.unbind(m, next.Programs)
 	}
+	ch.Added, err = s.adopt(next.Programs, kept)
+	return ch, errors.Join(err, s.settle(ctx))
+}
+
+// proposed is the configuration with these programs, if it can be applied.
+func (s *Switch) proposed(programs []Program) (next Config, err error) {
+	next = s.cfg
+	next.Programs = programs
+	next = next.withDefaults()
+	if err := next.check(); err != nil {
+		return next, err
+	}
+	if err := s.room(&next); err != nil {
+		return next, err
+	}
+	if next.mtu() > s.mtu {
+		return next, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.mtu)
+	}
+	return next, nil
+}
+
+// adopt makes programs those of the switch: the ones that are kept, and new ones, which it binds.
+func (s *Switch) adopt(programs []Program, kept []*port) (added []string, err error) {
 	s.programs = s.programs[:0]
 	var errs []error
-	for i := range next.Programs {
+	for i := range programs {
 		m := kept[i]
 		if m == nil {
-			if m, err = s.bind(&next.Programs[i]); err != nil {
+			if m, err = s.bind(&programs[i]); err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			ch.Added = append(ch.Added, m.name)
+			added = append(added, m.name)
 		}
 		s.allow(m)
 		s.programs = append(s.programs, m)
 	}
-	s.cfg.Programs = next.Programs
-	if err := s.settle(ctx); err != nil {
-		errs = append(errs, err)
-	}
-	return ch, errors.Join(errs...)
+	s.cfg.Programs = programs
+	return added, errors.Join(errs...)
 }
 
 // compare finds for each of programs the port that it keeps, or nil; those are fresh.
@@ -559,7 +572,8 @@ func add(to *pmd.Counters, c pmd.Counters) {
 	to.TxErrors += c.TxErrors
 }
 
-// Close ends sockets and attachments. Cores are not turned any more. Uplinks are their owner's to close.
+// Close closes sockets and detaches all programs. Cores must not be turned any more. The owner
+// closes the uplinks.
 func (s *Switch) Close() error {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -592,7 +606,7 @@ func (s *Switch) release() (err error) {
 	return err
 }
 
-// PeerStatus is whether a program is attached, and which process that is, or was.
+// PeerStatus says whether a program is attached, and which process it is or was.
 type PeerStatus struct {
 	Name     string
 	Attached bool

@@ -61,7 +61,7 @@ func (l *lab) apply(programs []Program) (ch Changes) {
 	return ch
 }
 
-// Programs are added, removed and changed while others go on; who stays keeps its connection.
+// Programs are added, removed and changed while others go on; those that stay keep their connection.
 func TestApply(t *testing.T) {
 	for _, cores := range []int{1, 2} {
 		l := newLab(t, func(c *Config) {
@@ -76,7 +76,7 @@ func TestApply(t *testing.T) {
 		next := slices.Clone(l.cfg.Programs)
 		next = slices.Delete(next, 1, 2)          // two goes
 		next[0].Addrs = []inet.Addr{ipOne}        // one loses its IPv6
-		next[1].Ports = []PortRange{{1500, 1999}} // left and right divide ports anew
+		next[1].Ports = []PortRange{{1500, 1999}} // left and right divide ports again
 		next[2].Ports = []PortRange{{1000, 1499}, {2000, 2000}}
 		next = append(next, Program{Name: "new", Socket: next[0].Socket, ID: 1, MAC: macTwo, Addrs: []inet.Addr{ipTwo}}) // on two's ID
 		next = append(next, Program{Name: "far", Socket: next[0].Socket + "2", MAC: inet.MAC{2, 5: 88}, Addrs: []inet.Addr{addr("10.9.0.88")}})
@@ -123,7 +123,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// A change that cannot be changes nothing.
+// A change that is not valid changes nothing.
 func TestApplyRefused(t *testing.T) {
 	l := newLab(t, nil)
 	refused := func(want string, change func([]Program) []Program) {
@@ -198,7 +198,7 @@ func TestLargestMTUComesBack(t *testing.T) {
 	})
 }
 
-// Stats are of all cores and ports, by name, with who is attached.
+// Stats are of all cores and ports, by name, with the attached processes.
 func TestStats(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Cores = 2; c.Programs[1].Core = 1 })
 	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2), segment(macTwo, macOut, ipOne, ipTwo, 1, 2))
@@ -287,7 +287,7 @@ func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason 
 	return text
 }
 
-// What cannot be a switch is refused with the reason.
+// A Config that is not valid is refused with the reason.
 func TestConfigsThatCannotBe(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	for want, change := range map[string]func(*Config, []Program){

@@ -134,7 +134,7 @@ func TestSpoofing(t *testing.T) {
 		"redirects":                  {"one", ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(inet.LinkLocal(macOne), ip6Two, 58, make16(137))), Router},
 		"redirects, IPv4":            {"one", ether(macTwo, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipTwo, 1, 0, make16(5))), Router},
 		"hides in options":           {"one", ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Two, 60, append([]byte{58, 0, 0x80, 0, 0, 0, 0, 0}, make16(136)...))), Extension},
-		"behind options":             {"one", ether(all, macOne, 0, etherTypeIPv6, ipv6(ip6One, inet.AllNodes, 60, append([]byte{58, 0, 1, 4, 0, 0, 0, 0}, advert(ip6One, ip6Two, macOne, inet.AllNodes)[40:]...))), SpoofedAddr},
+		"after options":              {"one", ether(all, macOne, 0, etherTypeIPv6, ipv6(ip6One, inet.AllNodes, 60, append([]byte{58, 0, 1, 4, 0, 0, 0, 0}, advert(ip6One, ip6Two, macOne, inet.AllNodes)[40:]...))), SpoofedAddr},
 		"in fragments":               {"one", ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Two, 44, fragment6(58, make16(136)))), Fragment},
 		"in fragments, hidden":       {"one", ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Two, 44, fragment6(60, make16(58)))), Fragment},
 		"EtherType":                  {"one", ether(macTwo, macOne, 0, 0x88cc, make([]byte, 40)), EtherType},
@@ -175,7 +175,7 @@ func putSource(p []byte, a inet.Addr) []byte {
 	return p
 }
 
-// The switch answers for a shared address while one of its programs is attached, whoever asks, and by the MAC that they share.
+// The switch answers for a shared address while one of its programs is attached, to any port, and by the MAC that they share.
 func TestSharedAddressIsAnsweredFor(t *testing.T) {
 	l := newLab(t, nil)
 	l.uplink.send(arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOut, ipShared)), arpFrame(macShared, inet.RequestARP(macOut, ipOut, ipShared)))
@@ -274,7 +274,7 @@ func TestNamesOfReasons(t *testing.T) {
 	require.Equal(t, []inet.Addr{ipOne}, AddrsOf(netip.MustParseAddr("10.9.0.1")))
 }
 
-// The tables have IPv4 addresses in IPv6's form. A solicitation for one is malformed, whoever it comes from and however it is
+// The tables have IPv4 addresses in IPv6's form. A solicitation for one is malformed, from any port and however it is
 // addressed.
 func TestSolicitationForAMappedAddress(t *testing.T) {
 	l := newLab(t, nil)

@@ -249,7 +249,7 @@ func give(w *world, lo, hi uint64) (kept bool) {
 	return kept
 }
 
-// For each segment the receiver finds out anew whether it is aligned. One that is leaves nothing
+// For each segment the receiver finds out again whether it is aligned. One that is leaves nothing
 // behind; one that ends inside an FPDU leaves its front, in a buffer of the connection's, until the
 // rest has come in one or two more.
 //

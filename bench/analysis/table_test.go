@@ -14,7 +14,7 @@ import (
 
 var (
 	all    = flag.Bool("analysis.all", false, "compare every cell with what is measured now, not the quick ones only")
-	update = flag.Bool("analysis.update", false, "measure every cell anew and write the golden file, the tables and the figures in docs")
+	update = flag.Bool("analysis.update", false, "measure every cell again and write the golden file, the tables and the figures in docs")
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// Setup of a world: Conns senders behind one link, each with as much to send as it may, to one
+// Setup of a world: Conns senders on one link, each with as much to send as it may, to one
 // receiving host.
 //
 //	senders ─► queue ─► BitsPerSecond ─► loss ─► RTTNs/2 ─► receiving host, which looks every PollNs

@@ -48,7 +48,7 @@ func coresApart() (server, client int) {
 
 // onCable runs do with a cable. The flags of a NIC are about the server's end; it has a region.
 func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log *output, do func(context.Context, *cable) error) (err error) {
-	o.node, o.noDAD = hugepages.AnyNode, true // nobody else is on the cable
+	o.node, o.noDAD = hugepages.AnyNode, true // the cable has no other host
 	co := o
 	o.core, co.core = coreNone, coreNone
 	if o.apart {

@@ -160,14 +160,14 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
 	case errors.As(err, &rejected) && rejected.MaybeDialect(), errors.As(err, &revision):
 		return fmt.Errorf("%w; --dialect asks in another", err)
-	case errors.As(err, &rejected) && err == error(dial) && len(rejected.PrivateData) == 0: // nobody has said yet what it may be
+	case errors.As(err, &rejected) && err == error(dial) && len(rejected.PrivateData) == 0: // no cause is named yet
 		return fmt.Errorf("%w; is it a server of something else?", err)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, stack.ErrRefused):
 		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
 	case errors.Is(err, stack.ErrNoRoute) && o.nic.pmd == "tap" && o.nic.hostAddr == "":
-		return fmt.Errorf("%w; nobody on %s answers: --host-addr gives the kernel's side of it an address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
+		return fmt.Errorf("%w; no host on %s answers: --host-addr gives the kernel's side of it an address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
 	case dialling && errors.Is(err, stack.ErrReset):
 		return fmt.Errorf("%w; what listens there may be no server of RDMA over TCP, or is full (--peer-max)", err)
 	case dialling && errors.Is(err, stack.ErrTimeout):

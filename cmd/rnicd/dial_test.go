@@ -29,7 +29,7 @@ func TestExplainDial(t *testing.T) {
 		{dialOptions{}, &rnic.RejectedError{Enhanced: true}, "(0 octets of private data); is it a server of something else?"},
 		{dialOptions{}, stack.ErrRefused, "connection refused; is a server running there? --wait 5s waits for one"},
 		{dialOptions{}, stack.ErrNoRoute, "rnic: connect to h:1: stack: no route to host"},
-		{dialOptions{nic: nicOptions{pmd: "tap", dev: "rnic1"}}, stack.ErrNoRoute, "no route to host; nobody on rnic1 answers: --host-addr"},
+		{dialOptions{nic: nicOptions{pmd: "tap", dev: "rnic1"}}, stack.ErrNoRoute, "no route to host; no host on rnic1 answers: --host-addr"},
 	} {
 		err := c.o.explain(context.Background(), &rnic.ConnectError{Addr: "h:1", Err: c.err}, "put to", "h:1")
 		require.ErrorIs(t, err, c.err)

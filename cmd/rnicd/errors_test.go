@@ -35,7 +35,7 @@ func TestPutErrors(t *testing.T) {
 		{"device", []string{"/dev/zero", "127.0.0.1"}, `/dev/zero is not a regular file; its length must be known beforehand`},
 		{"no listener", []string{f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
 		{"default port", []string{f, "127.0.0.1"}, `rnic: connect to 127\.0\.0\.1:7174: .*connection refused; is a server running there\? --wait 5s waits for one`},
-		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; nobody listened there for --wait 200ms`},
+		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; no server listened there for --wait 200ms`},
 		{"no route", []string{f, "192.0.2.1"}, `rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
 		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
 		{"swapped", []string{"127.0.0.1", f}, `open 127\.0\.0\.1: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},

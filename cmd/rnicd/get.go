@@ -92,7 +92,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	})
 }
 
-// serverFirst adds to the error of a name that cannot be a server's, or that nobody knows, what may
+// serverFirst adds to the error of a name that cannot be a server's, or that cannot be resolved, what may
 // have led to it.
 func serverFirst(err error, host, path string) error {
 	var unknown *net.DNSError

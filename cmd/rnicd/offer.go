@@ -55,7 +55,7 @@ func (f *offered) String() string {
 	return fmt.Sprintf(", %s of %d octets", f.path, len(f.content))
 }
 
-// release unmaps the copy. Nobody may be served any more.
+// release unmaps the copy. No client may be served any more.
 func (f *offered) release() {
 	if f.arena != nil {
 		_ = f.arena.Close() // unmapping what was mapped

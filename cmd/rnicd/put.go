@@ -107,7 +107,7 @@ func hashApart(ctx context.Context, cfg *xfer.PutConfig, source io.ReaderAt) err
 // nobodyThere is what may help against a server that is not there.
 func nobodyThere(waited time.Duration) string {
 	if waited > 0 {
-		return fmt.Sprintf("nobody listened there for --wait %v", waited)
+		return fmt.Sprintf("no server listened there for --wait %v", waited)
 	}
 	return "is a server running there? --wait 5s waits for one"
 }

@@ -117,7 +117,7 @@ func TestCapabilities(t *testing.T) {
 			ns := newNamespace(t)
 			dir, path := public(t, "[[port]]\nname = \"port0\"\n"+r.port+"\n")
 			begin := func(caps []string) *process {
-				if r.interfaced { // anew: a port that did not open may leave its XDP program
+				if r.interfaced { // again: a port that did not open may leave its XDP program
 					if ns.Has(t, "enp1s0") {
 						ns.Run(t, "ip", "link", "del", "enp1s0")
 					}

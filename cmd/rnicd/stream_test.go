@@ -231,7 +231,7 @@ func TestStreamErrors(t *testing.T) {
 		{"server x", `1 argument given; want: rnicd stream server`},
 		{"client", `0 arguments given; want: rnicd stream client HOST\[:PORT\]`},
 		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
-		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; nobody listened there for --wait 200ms`},
+		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; no server listened there for --wait 200ms`},
 		{"client -p 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
 		{"client -p 9 127.0.0.1:10", `dial tcp 127\.0\.0\.1:10: connect: connection refused; .*`},
 		{"source --port 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},

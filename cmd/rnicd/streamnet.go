@@ -105,7 +105,7 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // kernelHint adds to the error of a command that dials, and was not told with which TCP, that there
 // is another one: the clients of serve, perf, rping and rstream have the kernel's without being
-// told. Both errors are of a TAP that nobody has set up: there is no right to make it, or nothing
+// told. Both errors are of a TAP that was not set up: there is no right to make it, or nothing
 // after it.
 func kernelHint(o *nicOptions, err error) error {
 	nobody := errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EHOSTUNREACH) ||
@@ -116,7 +116,7 @@ func kernelHint(o *nicOptions, err error) error {
 	return fmt.Errorf("%w; without --pmd this command has our TCP, on a device of its own: --pmd kernel dials with this host's", err)
 }
 
-// dialWaiting dials again while nobody listens, for as long as --wait says.
+// dialWaiting dials again while no server listens, for as long as --wait says.
 func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Duration) (net.Conn, error) {
 	until := time.Now().Add(wait)
 	for {

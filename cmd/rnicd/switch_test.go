@@ -134,7 +134,7 @@ func TestSwitchOfTheGuide(t *testing.T) {
 	s.end(t)
 }
 
-// SIGHUP adds a program and takes one away; who is there stays, and what is wrong changes nothing.
+// SIGHUP adds and removes programs; other programs stay attached, and a mistake changes nothing.
 func TestSwitchReload(t *testing.T) {
 	text, socket := switchOfGuide(t)
 	ns := newNamespace(t)

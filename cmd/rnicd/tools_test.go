@@ -249,7 +249,7 @@ func TestRstream(t *testing.T) {
 	require.Equal(t, 1, server.Wait(t), "%s", server)
 }
 
-// A server that goes without a word, as behind a cable that was cut, is noticed within
+// A server that vanishes silently, as when its cable is cut, is noticed within
 // --user-timeout, over either transport, by an end that sends and by one that only waits.
 func TestUserTimeout(t *testing.T) {
 	ns := newNamespace(t)
@@ -314,7 +314,7 @@ func TestGetFiles(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// Whatever goes wrong with get leaves no file behind, and an old one as it was.
+// If get fails it leaves no new file, and an old file unchanged.
 func TestGetErrors(t *testing.T) {
 	ns := newNamespace(t)
 	f := randomFile(t, 3<<20)
@@ -422,7 +422,7 @@ func TestToolErrors(t *testing.T) {
 		`rnic: connect to .*: connection rejected .*; is it perftest's \(-R\), or .rnicd perf server --compat perftest.\?$`)
 	alone := ns.rnicd(t, "perf", "write", "bw", "10.9.0.254", "--pmd", "tap") // on a TAP that leads nowhere
 	require.Equal(t, 1, alone.Wait(t), "%s", alone)
-	require.Contains(t, alone.String(), "no route to host; nobody on rnic1 answers: --host-addr gives the kernel's side of it an address")
+	require.Contains(t, alone.String(), "no route to host; no host on rnic1 answers: --host-addr gives the kernel's side of it an address")
 	small.Expect(t, 1, "^refused +127.*: messages of 65536 octets asked for, 1 to 1000 served$")
 	for _, p := range []*process{small, files, streams, plain, echo} {
 		ns.ends(t, p)

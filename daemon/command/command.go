@@ -18,7 +18,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/port"
 )
 
-// Main is the main function of a daemon with drivers besides those of this module. It does not
+// Main is the main function of a daemon with more drivers than those of this module. It does not
 // return.
 func Main(drivers ...port.Driver) {
 	if err := Root(port.All().With(drivers...)).Execute(); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/configuration.md anew")
+var update = flag.Bool("update", false, "write docs/reference/configuration.md again")
 
 const base = `[[port]]
 name = "one"
@@ -129,7 +129,7 @@ var mistakesOfServices = []mistake{
 	{"a key of another type", base + "path = \"/\"\n", []string{`rnicd.toml:9:1: service.path: of no use to a service of type region: it is for file; leave that away`}},
 	{"a port that is not there", base + "ports = [\"one\", \"two\"]\n", []string{`rnicd.toml:9:1: service.ports: "two": no port has this name; there are one`}},
 	{"no port", base + "ports = []\n", []string{`rnicd.toml:9:1: service.ports: empty, so that it would be served nowhere`}},
-	{"nobody", base + "allow = []\n", []string{`rnicd.toml:9:1: service.allow: empty, so that nobody would be served`}},
+	{"nobody", base + "allow = []\n", []string{`rnicd.toml:9:1: service.allow: empty, so that no client would be served`}},
 	{"a network", base + "allow = [\"10.9.0.1/24\", \"all\"]\n", []string{`rnicd.toml:9:1: service.allow: "10.9.0.1/24": the address goes beyond the network; want 10.9.0.0/24`, `rnicd.toml:9:1: service.allow: "all": want a network`}},
 	{"a network that nobody is in", base + "allow = [\"::ffff:10.9.0.2\", \"::ffff:10.9.0.0/120\", \"fe80::1%lo\", \"fe80::1%lo/64\"]\n", []string{
 		`rnicd.toml:9:1: service.allow: "::ffff:10.9.0.2": no peer has such an address; write the IPv4 one, as 10.9.0.2`,
@@ -320,7 +320,7 @@ func TestReference(t *testing.T) {
 	}
 	have, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, b.String(), string(have), "go test ./daemon/config -update writes it anew")
+	require.Equal(t, b.String(), string(have), "go test ./daemon/config -update writes it again")
 }
 
 // A byte order mark, and lines that end as on Windows, are as if they were not there; positions

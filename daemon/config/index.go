@@ -20,7 +20,7 @@ type index struct {
 	lines  []int           // where each begins
 }
 
-// newIndex reads a file that is TOML. Keys that nobody knows are in it, too.
+// newIndex reads a file that is TOML. Unknown keys are in it, too.
 func newIndex(text []byte) (*index, error) {
 	ix := &index{at: map[string]place{}, arrays: map[string]int{}, kinds: map[string]unstable.Kind{}, single: map[string]bool{}, lines: []int{0}}
 	for i, b := range text {

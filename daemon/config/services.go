@@ -108,7 +108,7 @@ func (v *validator) servedOn(path string, s *Service) {
 // allowed reads the networks.
 func (v *validator) allowed(path string, s *Service) {
 	if v.given(path+".allow") && len(s.Allow) == 0 {
-		v.wrong(path+".allow", "empty, so that nobody would be served; leave it away for everybody")
+		v.wrong(path+".allow", "empty, so that no client would be served; leave it away to serve all")
 	}
 	for i, text := range s.Allow {
 		at := fmt.Sprintf("%s.allow[%d]", path, i)

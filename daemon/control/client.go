@@ -84,7 +84,7 @@ func (c *Client) ask(ctx context.Context, method, path string, query url.Values)
 	return nil, fmt.Errorf("%s: %s: the daemon is of another version and does not know that", path, resp.Status)
 }
 
-// explain says what to do where nobody answers.
+// explain says what to do if no daemon answers.
 func (c *Client) explain(err error) error {
 	switch {
 	case c.path == "":

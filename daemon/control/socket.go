@@ -24,7 +24,7 @@ const (
 )
 
 // DefaultPath is where a daemon's socket is unless its configuration says otherwise, and where
-// commands look: /run/rnicd for root, and for whoever may write there; else the user's own runtime
+// commands look: /run/rnicd for root, and for users that may write there; else the user's own runtime
 // directory. Empty: there is none.
 func DefaultPath() string { return defaultIn(runDir) }
 
@@ -58,8 +58,8 @@ func ParseMode(text string) (os.FileMode, error) {
 	return os.FileMode(n), nil
 }
 
-// listen makes the socket, and its directory if that is missing. The socket has no more than
-// its mode from the first moment on. One that a process left behind which is no more is taken over.
+// listen makes the socket, and its directory if that is missing. The socket has no more than its mode
+// from the first moment on. The socket of a process that has ended is taken over.
 func listen(path string, mode os.FileMode) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {

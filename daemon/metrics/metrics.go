@@ -7,7 +7,7 @@ import (
 // metric is one name. A name that ends in _total only grows while the daemon runs; others are gauges.
 type metric[T any] struct {
 	name, help string
-	labels     []string // besides those of the table
+	labels     []string // in addition to those of the table
 	of         func(*T, func(value float64, labels ...string))
 }
 
@@ -136,7 +136,7 @@ var ports = []metric[status.Port]{
 	one("rnicd_memory_bytes", "Memory mapped for packets and rings.", func(p *status.Port) float64 { return float64(p.MemoryOctets) }),
 	reasons("rnicd_startups_refused_total", "Connections that peers began and that were refused in start-up, by cause (docs/reference/limits.md); over Pollers, at a limit of connections, segments that began one.", "cause",
 		func(p *status.Port, yield func(float64, ...string)) { each(p.Refused, status.StartupRefusals, yield) }),
-	count("rnicd_startup_fallbacks_total", "Connections tried anew in an older dialect.", func(p *status.Port) uint64 { return p.Startup.Fallbacks }),
+	count("rnicd_startup_fallbacks_total", "Connections tried again in an older dialect.", func(p *status.Port) uint64 { return p.Startup.Fallbacks }),
 }
 
 // services have the label service.

@@ -16,7 +16,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/status"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/metrics.md anew")
+var update = flag.Bool("update", false, "write docs/reference/metrics.md again")
 
 // sample is a daemon with two queues, of which one does not answer.
 func sample(context.Context) *status.Daemon {
@@ -128,5 +128,5 @@ func TestReference(t *testing.T) {
 	}
 	have, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, want.String(), string(have), "go test ./daemon/metrics -update writes it anew")
+	require.Equal(t, want.String(), string(have), "go test ./daemon/metrics -update writes it again")
 }

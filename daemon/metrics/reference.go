@@ -13,7 +13,7 @@ func WriteReference(w io.Writer) {
 
 `+"`GET /metrics`"+` where `+"`[metrics] listen`"+` says, in Prometheus' format; made of the tables in `+"`daemon/metrics`"+` by `+"`go test ./daemon/metrics -update`"+`.
 [The guide](../guides/monitoring.md) says what to watch. A name that ends in _total only grows while the daemon runs; others are
-gauges. No label names a connection: `+"`rnicd ss`"+` does. Besides these there are client_golang's go_ and process_ metrics.
+gauges. No label names a connection: `+"`rnicd ss`"+` does. client_golang adds its go_ and process_ metrics.
 
 | metric | labels | |
 |---|---|---|

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// AddrTimeout bounds the check of our addresses, which takes up to 7 s and begins anew when the
+	// AddrTimeout bounds the check of our addresses, which takes up to 7 s and begins again when the
 	// link comes up.
 	AddrTimeout   = 30 * time.Second
 	busyPause     = time.Millisecond

@@ -19,7 +19,7 @@ import (
 
 const (
 	dpdkRoomMin = 2048 // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
-	// memifWait is for the first answer of a server: without one a program would speak to nobody.
+	// memifWait is for the first answer of a server: without one a program has no peer.
 	memifWait = 5 * time.Second
 )
 
@@ -183,7 +183,7 @@ func openMemif(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
 	return p, nil
 }
 
-// NoServerError: nobody serves memif on a socket.
+// NoServerError: no process serves memif on a socket.
 type NoServerError struct {
 	Socket string
 	Err    error

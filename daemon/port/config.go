@@ -87,7 +87,7 @@ type Config struct {
 	Pool   *mem.Pool // of packet buffers, for one queue, that is there already; nil: made
 	Page   hugepages.PageSize
 	Node   int   // NUMA, or hugepages.AnyNode, which is the device's where the driver knows it
-	Region int64 // octets of memory besides, for the application
+	Region int64 // octets of memory for the application
 
 	Congestion     cc.Algorithm // nil: the stack's choice
 	RTOMin, PTOMin time.Duration

@@ -30,12 +30,12 @@ type Connection struct {
 	RDMA    *rnic.ConnInfo `json:"rdma,omitempty"`
 }
 
-// Stream is what a byte stream has besides its TCP, in octets.
+// Stream has the counts of a byte stream above TCP, in octets.
 type Stream struct {
 	Acked   uint64 `json:"acked"`   // that the peer has acknowledged
 	Unacked uint64 `json:"unacked"` // written, and not acknowledged
 	Unsent  uint64 `json:"unsent"`  // of these, in no segment yet
-	Unread  uint64 `json:"unread"`  // in order, and read by nobody
+	Unread  uint64 `json:"unread"`  // in order, not yet read
 }
 
 // Filter chooses Connections. The zero Filter takes all.

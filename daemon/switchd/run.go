@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	lookEvery = 100 * time.Millisecond // at who is attached
+	lookEvery = 100 * time.Millisecond // which programs are attached
 	applyMax  = 10 * time.Second
 )
 

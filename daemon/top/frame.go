@@ -14,7 +14,7 @@ import (
 type Look struct {
 	Daemon      *status.Daemon
 	Connections []status.Connection
-	More        bool // there are connections besides these
+	More        bool // there are more connections
 }
 
 // View is what a screen shows.

@@ -82,22 +82,7 @@ func Run(ctx context.Context, c *control.Client, s State, filter []string, perio
 		return err
 	}
 	defer t.restore()
-	typed := make(chan []byte)
-	go func() {
-		defer close(typed)
-		for {
-			b := make([]byte, 64)
-			n, err := in.Read(b)
-			if err != nil {
-				return
-			}
-			select {
-			case typed <- b[:n]:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	typed := keysTyped(ctx, in)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	var was *Look
@@ -130,7 +115,7 @@ func Run(ctx context.Context, c *control.Client, s State, filter []string, perio
 			if s.View == view {
 				continue
 			}
-			was = nil // what the other view shows was not asked for
+			was = nil // the last answer was for the other view
 		case <-resized:
 			continue
 		case <-tick.C:
@@ -147,6 +132,27 @@ func Run(ctx context.Context, c *control.Client, s State, filter []string, perio
 		}
 		is = next
 	}
+}
+
+// keysTyped reads in until ctx ends; the channel is closed when there is nothing more to read.
+func keysTyped(ctx context.Context, in *os.File) <-chan []byte {
+	typed := make(chan []byte)
+	go func() {
+		defer close(typed)
+		for {
+			b := make([]byte, 64)
+			n, err := in.Read(b)
+			if err != nil {
+				return
+			}
+			select {
+			case typed <- b[:n]:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return typed
 }
 
 // key changes what is shown.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "draw docs/packet.svg anew")
+var update = flag.Bool("update", false, "draw docs/packet.svg again")
 
 // The picture is what its text says.
 func TestPicture(t *testing.T) {

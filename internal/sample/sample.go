@@ -1,6 +1,6 @@
 // Package sample lets a test do less with go test -short, as make test has it, and all of it
 // without, as make test-all has it, and CI. What is left out of a short run differs from run to
-// run: a sample is drawn anew each time, and the log names it. Nothing is skipped: of every list
+// run: a sample is drawn again each time, and the log names it. Nothing is skipped: of every list
 // of cases some are run.
 //
 // It is imported by tests only, of any layer, and so imports nothing of ours.

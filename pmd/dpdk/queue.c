@@ -242,7 +242,7 @@ rnic_queue_outstanding(const struct rnic_queue *q)
 }
 
 // rnic_queue_drain empties a started queue, so that mbufs of others do not stay with us: a software ring
-// keeps what nobody has received.
+// keeps what was not received.
 void
 rnic_queue_drain(struct rnic_queue *q)
 {

@@ -66,7 +66,7 @@ type Port struct {
 
 var _ pmd.Port = (*Port)(nil)
 
-// Open configures a device of the EAL, which it starts if nobody has.
+// Open configures a device of the EAL, which it starts if it does not run.
 func Open(cfg Config) (*Port, error) {
 	if cfg.MTU == 0 {
 		cfg.MTU = mtuDefault

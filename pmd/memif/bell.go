@@ -29,7 +29,7 @@ const ringersMax = 256
 
 var ringers atomic.Int32
 
-// newBells takes over descriptors, one for each queue, of which some may be -1. Without a goroutine to spare nobody is woken.
+// newBells takes over descriptors, one for each queue, of which some may be -1. Without a spare goroutine it wakes none.
 func newBells(fds []int, peer *Peer) *bells {
 	if peer.PID != 0 && (peer.UID == uint32(os.Geteuid()) || peer.UID == 0) && !slices.ContainsFunc(fds, blocks) {
 		b := &bells{direct: true, fds: fds, ended: make(chan struct{})}

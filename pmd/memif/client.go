@@ -25,7 +25,7 @@ type Config struct {
 	RingLog2    int // of the number of descriptors of a ring; 9 by default, 14 at most
 	BufferBytes int // with copies: of a buffer in shared memory; by default as many as a frame may have
 
-	// Arena, with a memfd behind it and at most 4 GiB, is shared with the server: pools lie in it, and frames are sent out of
+	// Arena, with a memfd and at most 4 GiB, is shared with the server: pools lie in it, and frames are sent out of
 	// their Bufs and received into them without a copy. The server can then read and write all of the arena, at any time. By
 	// default frames are copied into memory made for that, and the server sees nothing else.
 	Arena *hugepages.Arena
@@ -318,7 +318,7 @@ func (h *clientSide) expect(t msgType) (*message, error) {
 	}
 	if fd >= 0 {
 		unix.Close(fd)
-		return nil, ours("A file descriptor that nobody asked for")
+		return nil, ours("A file descriptor that was not asked for")
 	}
 	switch m.typ() {
 	case t:

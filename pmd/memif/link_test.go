@@ -88,7 +88,7 @@ func TestRefusedClients(t *testing.T) {
 	}
 	first := connected(1)
 	require.Equal(t, msgConnected, first.next().typ())
-	connected(2).refused("Nobody accepts")
+	connected(2).refused("No connections are accepted")
 	second := rawDial(t, l.cfg.Socket)
 	i := goodInit()
 	i.id = 1
@@ -102,7 +102,7 @@ func TestRefusedClients(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	(&rawClient{control: &control{conn: conn}, t: t}).refused("Too many clients")
-	for _, want := range []string{"2: Nobody accepts connections at the moment", "1: Already connected", "0: Too many clients"} {
+	for _, want := range []string{"2: No connections are accepted at the moment", "1: Already connected", "0: Too many clients"} {
 		require.Equal(t, fmt.Sprint(os.Getpid(), " ", want), <-told)
 	}
 	require.Empty(t, told)

@@ -81,7 +81,7 @@ func (c ListenConfig) withDefaults() (ListenConfig, error) {
 // clients, and any others, which Accept hands out one connection at a time.
 //
 // Clients are not trusted. What they say and what stands in their memory is bounded and checked, in a copy; a client that
-// breaks the rules, ends, or is killed, loses its connection, and nobody else notices.
+// breaks the rules, ends, or is killed, loses its connection, without effect on others.
 type Listener struct {
 	cfg    ListenConfig
 	socket *net.UnixListener
@@ -104,7 +104,7 @@ type binding struct {
 	secret string
 }
 
-// Listen opens the socket. A path that a server left behind which is no more is taken over.
+// Listen opens the socket. The path of a server that has ended is taken over.
 func Listen(cfg ListenConfig) (*Listener, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -158,7 +158,7 @@ func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// abandoned: nobody listens at a path any more.
+// abandoned: no process listens at a path any more.
 func abandoned(addr *net.UnixAddr) bool {
 	if !isSocket(addr.Name) {
 		return false
@@ -390,7 +390,7 @@ func (l *Listener) free(id uint32) {
 	delete(l.using, id)
 }
 
-// offer hands a port to Accept; false: nobody takes it.
+// offer hands a port to Accept; false: the backlog is full.
 func (l *Listener) offer(p *Port) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()

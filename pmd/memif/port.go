@@ -30,7 +30,7 @@ type Port struct {
 	lock    sync.Mutex
 	closed  bool
 	kick    func(why string) // ends the connection that there is
-	changed chan struct{}    // closed and made anew whenever the link changes
+	changed chan struct{}    // closed and made again whenever the link changes
 	err     error            // why it is down
 	peer    Peer
 	ups     uint64

@@ -306,7 +306,7 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 		return ours("Interface closed")
 	}
 	if accepted && !l.offer(p) {
-		err := ours("Nobody accepts connections at the moment")
+		err := ours("No connections are accepted at the moment")
 		l.refused(h.peer, err)
 		down(err)
 		return err

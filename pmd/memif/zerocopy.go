@@ -7,7 +7,7 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// A client whose pools lie in an arena behind a memfd gives the server the arena itself: descriptors name Bufs.
+// A client whose pools lie in an arena with a memfd gives the server the arena itself: descriptors name Bufs.
 
 const (
 	arenaRegion = 1

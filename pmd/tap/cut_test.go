@@ -92,7 +92,7 @@ func TestEmptyPoolHoldsSegments(t *testing.T) {
 }
 
 // What an earlier burst had no room for comes first in the next, before what came later, and a
-// burst that is not full leaves nothing behind: a Poller that goes on while they are full never
+// burst that is not full leaves no frames: a Poller that goes on while they are full never
 // sleeps over frames.
 func TestHeldSegmentsComeFirst(t *testing.T) {
 	ours, kernel := pipe(t)

@@ -274,7 +274,7 @@ func TestQueues(t *testing.T) {
 	require.ErrorContains(t, err, "queue 3 is open already")
 	sock := vnetSocket(t, p.Name())
 	for i, q := range queues {
-		// One flow, learned anew from each queue: the hash is symmetric.
+		// One flow, learned again from each queue: the hash is symmetric.
 		f := spec{flags: flagACK, port: 99, payload: someOctets[:100]}
 		out, start, offset := f.build()
 		require.True(t, pmd.CompleteChecksum(out, start, offset))

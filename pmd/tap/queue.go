@@ -37,7 +37,7 @@ func (q *Queue) Arm(bool) {}
 //
 // With offload the rest of a large frame may be held over to the next Rx. It comes first there, and
 // there is one only when this Rx filled bufs or the pool was empty: a caller that goes on while
-// bursts come full, as a Poller does, never leaves frames behind. So pmd.Deadline does not speak of
+// bursts come full, as a Poller does, leaves no frames. So pmd.Deadline does not speak of
 // them.
 func (q *Queue) Rx(bufs []mem.Buf) int {
 	if q.vnet {

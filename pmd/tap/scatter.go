@@ -86,7 +86,7 @@ func (s *scatter) refill() bool {
 	return s.n > 0
 }
 
-// point writes iov anew.
+// point writes iov again.
 func (s *scatter) point() {
 	at, n := s.base-s.h-vnetLen, vnetLen+s.lay.first
 	for i, b := range s.armed[:s.n] {

@@ -20,7 +20,7 @@ import (
 
 var (
 	all    = flag.Bool("links.all", false, "compare every cell of the table with what is measured now, not the cheap ones only")
-	update = flag.Bool("links.update", false, "measure every cell anew and write the table")
+	update = flag.Bool("links.update", false, "measure every cell again and write the table")
 	match  = flag.String("links.match", "", "with -links.update: only the cells whose `names` match this regular expression")
 	before = flag.String("links.before", "", "a `file` with an earlier table: how this one compares with it")
 )

@@ -28,7 +28,7 @@ var (
 	capture   = flag.String("capture", "", "write all that passes the guest's device to this pcap file")
 )
 
-// The network of the tests: a bridge with two TAPs, our stack behind one and the guest behind the
+// The network of the tests: a bridge with two TAPs, our stack on one and the guest on the
 // other. The kernel's sockets have the bridge's address.
 const (
 	bridge   = "br0"

@@ -59,7 +59,7 @@ func (p *Session) read(b []byte) (int, error) {
 	return n, p.explain(err)
 }
 
-// write also gives a Read that waits meanwhile its time anew.
+// write also gives a Read that waits meanwhile its time again.
 func (p *Session) write(b []byte) error {
 	if err := p.Conn.SetDeadline(time.Now().Add(p.Idle)); err != nil {
 		return err

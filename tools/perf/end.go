@@ -125,7 +125,7 @@ func MovedOver(ctx context.Context, qp *rnic.QueuePair) (Moved, error) {
 	return Moved{st.Placed, st.ReadsServed, st.FPDUsSent, st.MessagesRecvd}, err
 }
 
-// check refuses memory that is not there. The programmer's error, but a hand-shake may have
+// check refuses memory that is not there. The programmer's error, but a handshake may have
 // computed it from a peer's words.
 func (e *End) check(t *Test) error {
 	if e.QP == nil || e.SendCQ == nil || e.RecvCQ == nil || e.Local == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Ends are those of one process in one Test: of several connections, in a bandwidth test, or of
-// one. All have the same peer process behind them, which does the same Test. They may be used for
+// one. The same peer process is at the other end of all, and does the same Test. They may be used for
 // one Test after the other.
 type Ends struct {
 	All []*End

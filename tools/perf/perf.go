@@ -1,6 +1,6 @@
 // Package perf measures a connection: bandwidth and latency of RDMA Writes, RDMA Reads, Sends and
 // atomics between two QueuePairs in service, by perftest's rules. How the two ends came to agree on
-// a Test is not its business: a hand-shake makes an End of what it learned, and calls Prepare, then
+// a Test is not its business: a handshake makes an End of what it learned, and calls Prepare, then
 // Run at the end that measures and Serve at the other.
 //
 //	bandwidth        Run posts, up to TxDepth at a time, and completes all; Serve takes Sends and gives buffers back
@@ -64,7 +64,7 @@ const AtomicSize = 8
 // Limits of a Test.
 const (
 	SizeMax  = 1 << 30
-	DepthMax = rnic.QueueDepthMax / 2 // leaves room for what a hand-shake posts itself
+	DepthMax = rnic.QueueDepthMax / 2 // leaves room for what a handshake posts itself
 	// PeakMax is the most Iterations of which a peak is found, as in perftest.
 	PeakMax = 20000
 )
@@ -91,7 +91,7 @@ type Test struct {
 	Duration time.Duration
 	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat.
 	// Otherwise it is Run's. A Responder says nothing before the Initiator has (RFC 5044 section
-	// 7.1), so that a hand-shake has to have had a message of the Initiator's.
+	// 7.1), so that a handshake has to have had a message of the Initiator's.
 	ServerFirst bool
 	// Both: both ends Run, at the same time, of a bandwidth test.
 	Both bool

@@ -34,7 +34,7 @@ type run struct {
 	got     [64]rnic.Completion
 }
 
-// Work request ids of the send queue. What a hand-shake has posted itself and is completed
+// Work request ids of the send queue. What a handshake has posted itself and is completed
 // meanwhile has any other.
 const (
 	idMessage = 1<<40 + iota

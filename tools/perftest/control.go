@@ -9,13 +9,13 @@ import (
 	"github.com/rnicd/rnicd/tools/peer"
 )
 
-// ErrClosed: the peer closed its connection in order, before the hand-shake was over.
+// ErrClosed: the peer closed its connection in order, before the handshake was over.
 var ErrClosed = errors.New("perftest: the peer closed the connection before the test was over")
 
 // controlDepth is how many messages of the peer's may wait: it says one, and waits for ours.
 const controlDepth = 4
 
-// control is the connection of the hand-shake.
+// control is the connection of the handshake.
 type control struct {
 	qp     *rnic.QueuePair
 	cq     *rnic.CompletionQueue
@@ -33,7 +33,7 @@ type control struct {
 
 const controlMemory = (controlDepth + 1) * messageMax
 
-// controlParam is how the connection of the hand-shake is made, of which conn says the rest.
+// controlParam is how the connection of the handshake is made, of which conn says the rest.
 func controlParam(conn rnic.ConnParam) rnic.ConnParam {
 	conn.IRD, conn.ORD = 1, 1
 	return conn
@@ -90,7 +90,7 @@ func (c *control) swap(ctx context.Context, what string, b []byte) (theirs []byt
 		err = c.say(ctx, b)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("message %d of the hand-shake (%s): %w", c.said, what, err)
+		return nil, fmt.Errorf("message %d of the handshake (%s): %w", c.said, what, err)
 	}
 	return theirs, nil
 }

@@ -95,7 +95,7 @@ func (es ends) perf(over func() bool) perf.Ends {
 
 // whileSound is a context that ends when a Terminate has ended a connection that is measured, and
 // for that reason: the peer, which is told of it there, may say no more on the connection of the
-// hand-shake, or close that.
+// handshake, or close that.
 func (es ends) whileSound(ctx context.Context) (sound context.Context, stop func()) {
 	sound, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -200,7 +200,7 @@ func (p *plan) due() (n uint64) {
 	return max(n, 1)
 }
 
-// checkBoth says so where a test in both directions had only one: the messages of the hand-shake
+// checkBoth says so where a test in both directions had only one: the messages of the handshake
 // would be the same.
 func (es ends) checkBoth(ctx context.Context, p *plan) error {
 	if !p.Shape.Both || p.Op == perf.Send { // whose messages are counted

@@ -43,7 +43,7 @@ func TestStrangeClients(t *testing.T) {
 	}{
 		"another version": {func(r *rig, c *control) error {
 			return c.say(r.ctx, other[:])
-		}, `hand-shake is of version "6.05", this is 6.06`},
+		}, `handshake is of version "6.05", this is 6.06`},
 		"a message too short": {func(r *rig, c *control) error {
 			return c.say(r.ctx, []byte("x"))
 		}, "1 octets, want 16"},

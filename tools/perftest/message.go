@@ -20,7 +20,7 @@ const (
 	messageMax = placeLen
 )
 
-// Version is what this end calls itself: that of perftest 4.5's hand-shake.
+// Version is what this end calls itself: that of perftest 4.5's handshake.
 const Version = "6.06"
 
 // errMalformed: a message that no perftest sends.
@@ -39,11 +39,11 @@ func (h Hello) String() string {
 	return fmt.Sprintf("%q", text)
 }
 
-// check refuses versions whose hand-shake has another order. What perftest itself compares is more
+// check refuses versions whose handshake has another order. What perftest itself compares is more
 // lenient, but the places of the messages have changed over the versions.
 func (h Hello) check() error {
 	if h != hello(Version) {
-		return fmt.Errorf("perftest: the peer's hand-shake is of version %v, this is %s (perftest 4.5)", h, Version)
+		return fmt.Errorf("perftest: the peer's handshake is of version %v, this is %s (perftest 4.5)", h, Version)
 	}
 	return nil
 }

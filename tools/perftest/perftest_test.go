@@ -153,7 +153,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// One end was told -b and the other was not: nothing in the hand-shake differs, and both would end
+// One end was told -b and the other was not: nothing in the handshake differs, and both would end
 // well with half of the test.
 func TestOneDirectionIsHalfATest(t *testing.T) {
 	t.Parallel()
@@ -206,7 +206,7 @@ func TestMismatchHasNoFigures(t *testing.T) {
 	all.Wait()
 }
 
-// A server that goes through with the hand-shake of a test in both directions, and sends nothing,
+// A server that goes through with the handshake of a test in both directions, and sends nothing,
 // has not made it.
 func TestServerSendsNothingBack(t *testing.T) {
 	t.Parallel()
@@ -217,7 +217,7 @@ func TestServerSendsNothingBack(t *testing.T) {
 }
 
 // What a client writes beyond the memory that the server has given is what both ends say, although
-// the client then leaves on the connection of the hand-shake, too.
+// the client then leaves on the connection of the handshake, too.
 func TestWritesBeyond(t *testing.T) {
 	told := perf.Test{Op: perf.Write, Size: 64, Iterations: 20, TxDepth: 4}
 	overBoth(t, ServerConfig{Test: told}, func(r *rig) {

@@ -58,7 +58,7 @@ type terms struct {
 	cycle int // short messages go round over so many octets of memory
 }
 
-// greet is the hand-shake until the client is to make the second connection. A server calls last, if
+// greet is the handshake until the client is to make the second connection. A server calls last, if
 // it is given, before it says so.
 func (c *control) greet(ctx context.Context, last func(context.Context) error) (terms, error) {
 	mine := hello(Version)
@@ -108,7 +108,7 @@ func (c *control) place(ctx context.Context, mine *Place) (Place, error) {
 	return parsePlace(b), nil
 }
 
-// begin is the hand-shake from the last of the connections that are measured on until the first
+// begin is the handshake from the last of the connections that are measured on until the first
 // test. The Places that count are those that both ends have filled in first.
 func (c *control) begin(ctx context.Context, p Program, mine []Place) (theirs []Place, err error) {
 	if _, err := c.place(ctx, &Place{}); err != nil {
@@ -132,7 +132,7 @@ func (c *control) begin(ctx context.Context, p Program, mine []Place) (theirs []
 	return theirs, nil
 }
 
-// tests is the hand-shake around the tests of a plan, and after them. run makes one and returns its
+// tests is the handshake around the tests of a plan, and after them. run makes one and returns its
 // figures, told is given those of both ends where they are exchanged.
 //
 //	                     -b: before each    -b: after each           at the end

@@ -136,7 +136,7 @@ func (s *Server) leave(w *seconds) {
 	}
 }
 
-var errSameAddress = errors.New("perftest: another client at this address is in the middle of its hand-shake" + peer.Later)
+var errSameAddress = errors.New("perftest: another client at this address is in the middle of its handshake" + peer.Later)
 
 // await registers a client for the connections that are to be measured, after the one before it at
 // its address.
@@ -385,7 +385,7 @@ func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 	return Report{Size: uint64(t.Size)}, nil
 }
 
-// checkDirections finds out whether both ends were told the same of -b: nothing in the hand-shake
+// checkDirections finds out whether both ends were told the same of -b: nothing in the handshake
 // would be different. The client's first message after the Places comes before the first octet of a
 // test in both directions, and after the last of any other.
 func (x *session) checkDirections(ctx context.Context) error {

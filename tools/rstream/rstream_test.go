@@ -198,7 +198,7 @@ func TestClients(t *testing.T) {
 	}()
 	_, err = s.next(ctx, client, stranger)
 	require.ErrorIs(t, err, errNoSecond)
-	require.Equal(t, "127.0.0.1 is being served, and nobody else at a time", <-refused)
+	require.Equal(t, "127.0.0.1 is being served, one client at a time", <-refused)
 	cancel()
 	_, err = s.next(ctx, client, stranger)
 	require.ErrorIs(t, err, context.Canceled)

@@ -186,7 +186,7 @@ func (s *Server) next(ctx context.Context, client netip.AddrPort, incoming <-cha
 			}
 			c.Close()
 			if s.Refused != nil {
-				s.Refused(remote, fmt.Sprintf("%v is being served, and nobody else at a time", client.Addr()))
+				s.Refused(remote, fmt.Sprintf("%v is being served, one client at a time", client.Addr()))
 			}
 		case <-late:
 			return nil, errNoSecond

@@ -211,7 +211,7 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	if t.want.op == OpGet {
 		g.digest, access = &t.s.digest, rnic.RemoteRead
 	}
-	if t.room != nil { // what an earlier client wrote there is nobody's to read or to guess at
+	if t.room != nil { // what an earlier client wrote there must not be read or guessed by others
 		if err = wipe(ctx, t.mem); err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func (e *Engine) tellLog(format string, args ...any) {
 	}
 }
 
-// looksMax is how often the engine looks in vain before it sleeps. Another look after others have
+// looksMax is how many empty polls the engine makes before it sleeps. Another look after others have
 // run costs less than waking up.
 const looksMax = 20
 

@@ -75,7 +75,7 @@ func (e *Engine) register(c *call) error {
 	return nil
 }
 
-// deregister returns when nobody places into the region any more.
+// deregister returns when no placement into the region can follow.
 func (e *Engine) deregister(c *call) error {
 	m, err := take[*rnic.MemoryRegion](&e.objects, c.arg[0])
 	if err == nil {

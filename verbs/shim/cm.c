@@ -86,7 +86,7 @@ static struct rdma_event_channel *own_channel(void)
 
 /*
  * The rsockets of Debian's librdmacm call these functions, as any program does, but read two things
- * out of an object that they take for their own library's: behind the pointer right after the
+ * out of an object that they take for their own library's: at the pointer right after the
  * rdma_cm_id, how deep queues may be, which is this number wherever they look; and whether the id's
  * calls wait.
  */

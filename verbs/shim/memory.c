@@ -83,7 +83,7 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uin
 	return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned int)access);
 }
 
-/* EBUSY while a window is bound to it. */
+/* Returns when the memory is no longer accessible. EBUSY while a window is bound to it. */
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct rv_mr *m = container(mr, struct rv_mr, mr);

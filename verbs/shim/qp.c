@@ -196,7 +196,7 @@ static void unlock_queues(struct rv_qp *q)
 		rv_unlock(&b->lock);
 }
 
-/* Completions of the queue pair that were not polled are nobody's any more. */
+/* Completions of the queue pair that were not polled are discarded. */
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct rv_qp *q = to_qp(qp);

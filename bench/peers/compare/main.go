@@ -142,7 +142,7 @@ type peer struct {
 	name string
 	path string
 	args []string
-	tap  bool // else the kernel, behind a veth
+	tap  bool // else the kernel, over a veth
 }
 
 // newPeer reads NAME[:FLAG]... or PATH[:FLAG]... .

@@ -50,7 +50,7 @@ type sample struct {
 	kernelCPU float64 // of the ordinary program at the other end, likewise
 }
 
-// measureOnce makes a namespace, moves one stream and leaves nothing behind.
+// measureOnce makes a namespace, moves one stream and removes it.
 func measureOnce(ctx context.Context, p *plan, c cell, e peer) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.length+patience)
 	defer cancel()

@@ -7,7 +7,7 @@
 //
 //	result {"octets":N,"seconds":S,"cpu":C}
 //
-// and stays until its standard input ends, so that nobody waits for a FIN from a host that is gone.
+// and stays until its standard input ends, so that no host waits for a FIN from one that is gone.
 package measure
 
 import (

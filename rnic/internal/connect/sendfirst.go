@@ -58,7 +58,7 @@ func (c *Connection) maySendFirst() bool {
 }
 
 // pauseOver is what sendFirst's timer does. Octets that are not acknowledged are the Reply, which
-// may have to be sent again: the pause then begins anew.
+// may have to be sent again: the pause then begins again.
 func (c *Connection) pauseOver() {
 	c.sendFirstAt = 0
 	switch {

@@ -71,7 +71,7 @@ func (h *Host) RespondOn(ctx context.Context, nc net.Conn, last []byte, r *Respo
 	})
 }
 
-// enterMPA puts a connection above conn. With quiet, octets that nobody has read are ErrUnread:
+// enterMPA puts a connection above conn. With quiet, unread octets are ErrUnread:
 // the peer has nothing to say before we do. role says what the connection is for, or that it is not
 // wanted any more.
 func (h *Host) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*Connection) error) (*Connection, error) {
@@ -178,7 +178,7 @@ func (h *Host) adoptSocket(nc *net.TCPConn, at *transport.Slot) (*Connection, *t
 	return c, s, err
 }
 
-// DiscardSoon ends a connection whose Request nobody waits for any more. Any goroutine. It may
+// DiscardSoon ends a connection whose Request is no longer waited for. Any goroutine. It may
 // block while the Poller's control ring is full.
 func (c *Connection) DiscardSoon(ctx context.Context) {
 	_ = OrderUntil(context.WithoutCancel(ctx), c.Host, c.Transport.Submit, c.Discard) // a stopped Poller has ended it already

@@ -58,7 +58,7 @@ func Dir() (string, error) {
 	return filepath.Join(cache, "rnicd", "siw"), nil
 }
 
-// Get returns the image in dir, made anew if what goes into it has changed. It says on log what
+// Get returns the image in dir, made again if what goes into it has changed. It says on log what
 // takes long. One process at a time makes images; others wait for it.
 func Get(ctx context.Context, dir string, log io.Writer) (Image, error) {
 	if err := checkTools(); err != nil {

@@ -1,4 +1,4 @@
-// Package pair is the hand-shake of `rnicd perf` with its own server: one connection is one test.
+// Package pair is the handshake of `rnicd perf` with its own server: one connection is one test.
 //
 //	client                                                server
 //	  | -- MPA Request {test, the client's memory} --------> |  makes memory for this client alone, with the rights that the test needs
