@@ -52,11 +52,11 @@ func New(cfg Config) (s *Switch, err error) {
 		return nil, err
 	}
 	s = &Switch{cfg: cfg, sockets: map[string]*socket{}}
-	defer func() {
+	defer func(made *Switch) { // by then s is nil
 		if err != nil {
-			s.release()
+			err = errors.Join(err, made.release())
 		}
-	}()
+	}(s)
 	for id := range cfg.Cores {
 		pool, err := mem.NewPool(cfg.Arena, cfg.pool())
 		if err != nil {
