@@ -142,7 +142,7 @@ type StartupRefusals struct {
 	Rejected        uint64 // ConnRequest.Reject, RejectStream
 }
 
-// Each yields all of them with the names of docs/reference/limits.md.
+// Each yields all of them with the names of docs/reference/limits.md. Any goroutine.
 func (r *StartupRefusals) Each(yield func(cause string, n uint64)) {
 	yield("backlog", r.Backlog)
 	yield("dialect", r.Dialect)

@@ -55,7 +55,7 @@ func New(cfg Config) (_ *Switch, err error) {
 	s := &Switch{cfg: cfg, sockets: map[string]*socket{}}
 	defer func() {
 		if err != nil {
-			s.release()
+			err = errors.Join(err, s.release())
 		}
 	}()
 	for id := range cfg.Cores {

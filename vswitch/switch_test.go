@@ -341,6 +341,27 @@ func TestConfigsThatCannotBe(t *testing.T) {
 }
 
 // The table finds what a map finds.
+// A switch that cannot be made gives back what there was of it: the sockets of programs before the one whose socket cannot be.
+func TestNewGivesBack(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	cfg := Config{Programs: slices.Clone(programs(socket)[:2])}
+	for i := range cfg.Programs {
+		cfg.Programs[i].Uplink = NoUplink
+	}
+	good := cfg.Programs[1].Socket
+	cfg.Programs[1].Socket = "/nowhere/at/all"
+	cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
+	sw, err := New(cfg)
+	require.Nil(t, sw)
+	require.ErrorContains(t, err, "/nowhere/at/all: bind: no such file or directory")
+	require.NoFileExists(t, socket)
+	cfg.Programs[1].Socket = good
+	cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
+	sw, err = New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, sw.Close())
+}
+
 func TestMACTable(t *testing.T) {
 	r := newRand(t)
 	for range 50 {

@@ -77,6 +77,11 @@ var rights = []struct {
 // The switch takes, of each driver of its uplink, what a port of that driver takes; the socket that its programs have is no matter.
 func TestCapabilitiesOfSwitch(t *testing.T) {
 	const program = "[switch]\nsocket = \"/run/rnicd/programs.sock\"\nmode = \"0660\"\n[control]\nsocket = \"/run/rnicd/control.sock\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\nuids = [0]\n"
+	text, err := os.ReadFile(filepath.Join(repository, "packaging/systemd/rnicd-switch.service"))
+	require.NoError(t, err)
+	for _, key := range []string{"AmbientCapabilities", "CapabilityBoundingSet"} {
+		require.Contains(t, string(text), "\n"+key+"=CAP_NET_ADMIN\n", "the unit has what is tried here")
+	}
 	for _, r := range []struct {
 		name, uplink string
 		caps         []string

@@ -75,6 +75,22 @@ column. The exit status is 0 when a daemon can start with it, as far as that sho
 	}
 }
 
+// needs is what the configuration of a daemon, or of a switch, wants of a machine.
+func needs(file string, drivers port.Drivers) (*config.Config, error) {
+	text, err := config.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	if !config.IsSwitch(text) {
+		return config.Parse(file, text, drivers)
+	}
+	s, err := config.ParseSwitch(file, text, drivers)
+	if err != nil {
+		return nil, err
+	}
+	return s.Needs(), nil
+}
+
 // Doctor is the command doctor.
 func Doctor(drivers port.Drivers) *cobra.Command {
 	var file string
@@ -83,17 +99,16 @@ func Doctor(drivers port.Drivers) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this machine lacks, and the command that fixes it",
 		Long: `doctor looks at hugepages, NUMA nodes, IOMMU and vfio, NICs and their drivers, isolated cores, CPU features, permissions,
-/dev/net/tun and memlock. Each line is ok; warn, where the daemon runs without but not as fast; or lack, where it does not run. With
+/dev/net/tun and memlock, for a daemon or a switch. Each line is ok; warn, where the daemon runs without but not as fast; or lack, where it does not run. With
 --config only what that configuration needs is a lack. The exit status is 1 when something is lacking.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			m := doctor.Machine{Root: "/"}
 			if file != "" {
-				cfg, err := config.Load(file, drivers)
-				if err != nil {
+				var err error
+				if m.Config, err = needs(file, drivers); err != nil {
 					return err
 				}
-				m.Config = cfg
 			}
 			found := m.Examine()
 			if asJSON {

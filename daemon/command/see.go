@@ -70,6 +70,9 @@ as a socket that this user may not ask.`,
 			said, err := ask(c.Context(), client)
 			var nobody *control.NobodyError
 			if errors.As(err, &nobody) {
+				if there := control.DefaultSwitchPath(); socket == "" && exists(there) {
+					err = fmt.Errorf("%w; for the switch at %s: rnicd status --switch", err, there)
+				}
 				return &ExitError{exitNobody, err}
 			}
 			if err != nil {
@@ -93,6 +96,11 @@ as a socket that this user may not ask.`,
 	f.BoolVar(&ofSwitch, "switch", false, "ask the switch at its default socket")
 	f.BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	return c
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // said is an answer: one of the two.

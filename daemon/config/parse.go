@@ -50,6 +50,9 @@ func Load(file string, drivers port.Drivers) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if IsSwitch(text) {
+		return nil, fmt.Errorf("%s: this is the configuration of a switch: rnicd switch --config FILE", file)
+	}
 	return Parse(file, text, drivers)
 }
 

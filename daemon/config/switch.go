@@ -104,7 +104,38 @@ func LoadSwitch(file string, drivers port.Drivers) (*Switch, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !IsSwitch(text) && isDaemon(text) {
+		return nil, fmt.Errorf("%s: this is the configuration of a daemon: rnicd serve --config FILE", file)
+	}
 	return ParseSwitch(file, text, drivers)
+}
+
+func isDaemon(text []byte) bool {
+	ix, err := newIndex(bytes.TrimPrefix(text, byteOrderMark))
+	return err == nil && (ix.arrays["port"] > 0 || ix.arrays["service"] > 0)
+}
+
+// Needs is what a switch wants of a machine, as a daemon that would want the same: its uplinks are ports, its memory is a region.
+func (s *Switch) Needs() *Config {
+	c := &Config{File: s.File}
+	mtu := 0
+	for i := range s.Uplinks {
+		u := &s.Uplinks[i]
+		mtu = max(mtu, u.MTU)
+		c.Ports = append(c.Ports, Port{Name: u.Name, Driver: u.Driver, PCI: u.PCI, MTU: u.MTU, Node: s.Switch.Node, Open: u.Open})
+	}
+	if len(c.Ports) == 0 {
+		c.Ports = []Port{{Name: "switch", Driver: "memif"}}
+	}
+	for i := range c.Ports {
+		for _, core := range s.Cores {
+			if core != port.NoCore {
+				c.Ports[i].Open.Cores = append(c.Ports[i].Open.Cores, core)
+			}
+		}
+	}
+	c.Services = []Service{{Name: "switch", Type: Region, Size: Size(s.Vswitch.MemoryBytes(mtu))}}
+	return c
 }
 
 // ParseSwitch is LoadSwitch of a text; file is its name in errors.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -118,6 +119,35 @@ func TestIsSwitch(t *testing.T) {
 	} {
 		require.Equal(t, want, IsSwitch([]byte(text)), "%q", text)
 	}
+}
+
+// Of the two kinds of configuration each says what it is to who starts the other.
+func TestWrongKind(t *testing.T) {
+	for text, load := range map[string]func(string) error{
+		switchBase: func(f string) error { _, err := Load(f, port.Builtin()); return err },
+		base:       func(f string) error { _, err := LoadSwitch(f, port.Builtin()); return err },
+	} {
+		file := filepath.Join(t.TempDir(), "some.toml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		want := map[string]string{switchBase: "a switch: rnicd switch --config FILE", base: "a daemon: rnicd serve --config FILE"}[text]
+		require.EqualError(t, load(file), file+": this is the configuration of "+want)
+	}
+}
+
+// What a switch wants of a machine: its uplinks' devices on its CPUs, and its memory, all of it.
+func TestNeeds(t *testing.T) {
+	s, err := parseSwitch(strings.Replace(switchBase, "[switch]", "[switch]\ncores = \"2,5\"", 1))
+	require.NoError(t, err)
+	c := s.Needs()
+	require.Len(t, c.Ports, 1)
+	require.Equal(t, "tap", c.Ports[0].Driver)
+	require.Equal(t, []int{2, 5}, c.Ports[0].Open.Cores)
+	require.EqualValues(t, s.Vswitch.MemoryBytes(1500), c.Services[0].Size)
+	s, err = parseSwitch("[[program]]\nname = \"one\"\nsocket = \"@s\"\naddresses = [\"10.9.0.1\"]\n")
+	require.NoError(t, err)
+	c = s.Needs()
+	require.Equal(t, "memif", c.Ports[0].Driver)
+	require.Empty(t, c.Ports[0].Open.Cores, "wherever the scheduler puts it")
 }
 
 // The reference has every key.

@@ -172,7 +172,8 @@ func (m *Machine) wantedCores() (all []int) {
 			all = append(all, p.Open.Cores...)
 		}
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // list reads CPUs or nodes as the kernel writes them: 0-3,8.

@@ -38,6 +38,16 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
+// await waits for the next line.
+func (l *lines) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-l.changed:
+	case <-time.After(time.Minute):
+		require.Fail(t, "no further line", l.String())
+	}
+}
+
 // A thread that does not turn is reported, once, with its number, and again when it turns; meanwhile the switch is not healthy, and
 // its status says why there are no counters.
 func TestHungThread(t *testing.T) {
@@ -63,7 +73,7 @@ func TestHungThread(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var watched sync.WaitGroup
 	watched.Go(func() { s.watch(ctx, slog.New(slog.NewTextHandler(log, nil))) })
-	<-log.changed
+	log.await(t)
 	require.Contains(t, log.String(), `level=ERROR msg="a thread has not turned"`)
 	require.Contains(t, log.String(), "core 1 does not turn")
 	require.False(t, s.Healthy())
@@ -74,7 +84,7 @@ func TestHungThread(t *testing.T) {
 
 	stopSecond := turn(s.sw.Cores()[1])
 	defer stopSecond()
-	<-log.changed
+	log.await(t)
 	require.Contains(t, log.String(), `level=WARN msg="all threads turn again"`)
 	require.Equal(t, 1, strings.Count(log.String(), "has not turned"), "once, however long it takes")
 	require.True(t, s.Healthy())

@@ -149,10 +149,25 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 			}
 		}
 	}
-	fmt.Fprintln(w)
-	var s State
-	s.View = Queues
 	t := queueTable(nil, l, false)
+	if len(t.rows) > 0 {
+		writeQueues(w, d, t)
+	}
+	for _, line := range t.extra {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintf(w, "\n%-12s %-9s %6s %12s %9s %8s %7s\n", "service", "type", "listen", "connections", "accepted", "refused", "failed")
+	for _, v := range d.Services {
+		fmt.Fprintf(w, "%-12s %-9s %6d %12s %9d %8d %7d\n", v.Name, v.Type, v.Listen, fmt.Sprintf("%d of %d", v.Connections, v.ConnectionsMax), v.Accepted, v.Refused, v.Failed)
+		if line := reasonsOf(v.RefusedBy); line != "" {
+			fmt.Fprintln(w, "  refused: "+line)
+		}
+	}
+}
+
+// writeQueues writes a line for each queue.
+func writeQueues(w io.Writer, d *status.Daemon, t table) {
+	fmt.Fprintln(w)
 	keep := []int{0, 1, 2, 3, 8, 9, 10, 11, 12} // no rates: this is one look
 	head := make([]string, 0, len(keep))
 	for _, i := range keep {
@@ -169,16 +184,6 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 			c := &q.Counters
 			fmt.Fprintf(w, "%s  %20s  %20s\n", b.String(), fmt.Sprint(c.RxFrames, "/", c.RxOctets), fmt.Sprint(c.TxFrames, "/", c.TxOctets))
 			i++
-		}
-	}
-	for _, line := range t.extra {
-		fmt.Fprintln(w, line)
-	}
-	fmt.Fprintf(w, "\n%-12s %-9s %6s %12s %9s %8s %7s\n", "service", "type", "listen", "connections", "accepted", "refused", "failed")
-	for _, v := range d.Services {
-		fmt.Fprintf(w, "%-12s %-9s %6d %12s %9d %8d %7d\n", v.Name, v.Type, v.Listen, fmt.Sprintf("%d of %d", v.Connections, v.ConnectionsMax), v.Accepted, v.Refused, v.Failed)
-		if line := reasonsOf(v.RefusedBy); line != "" {
-			fmt.Fprintln(w, "  refused: "+line)
 		}
 	}
 }
