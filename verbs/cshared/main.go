@@ -13,6 +13,7 @@ import "C"
 
 import (
 	"os"
+	"runtime"
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
@@ -34,6 +35,7 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	}
 	if h.Polled = !cfg.Driver.Sockets && cfg.QueueCount() == 1; h.Polled {
 		cfg.OnTurn, cfg.Bell = bells.Look, &bells.Bell
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the Poller has one even when it sleeps; calls need another
 		if cfg.Idle == stack.IdleAdaptive && cfg.Driver.Interrupts && cfg.Fault == nil {
 			// The program may compute, or look at memory, on the processor that the Poller needs.
 			cfg.Idle = stack.IdleInterrupt
