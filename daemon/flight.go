@@ -28,7 +28,7 @@ type recorder struct {
 	log   *slog.Logger
 	in    chan fallen
 	lost  atomic.Uint64 // there was no room in in
-	lines ration
+	lines Ration
 	over  chan struct{}
 	ended sync.WaitGroup
 

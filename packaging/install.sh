@@ -47,10 +47,12 @@ install)
     put "$tmp/zsh" "$zsh/_rnicd"
     put "$tmp/fish" "$fish/rnicd.fish"
 
-    sed "s,/usr/bin/rnicd,$prefix/bin/rnicd,; s,/etc/rnicd,$SYSCONFDIR/rnicd,; s,docs/,$prefix/share/doc/rnicd/," \
-        packaging/systemd/rnicd.service >"$tmp/unit"
+    for service in rnicd.service rnicd-switch.service; do
+        sed "s,/usr/bin/rnicd,$prefix/bin/rnicd,; s,/etc/rnicd,$SYSCONFDIR/rnicd,; s,docs/,$prefix/share/doc/rnicd/," \
+            "packaging/systemd/$service" >"$tmp/$service"
+        put "$tmp/$service" "$unit/$service"
+    done
     sed "s,/etc/rnicd,$SYSCONFDIR/rnicd," packaging/systemd/rnicd.tmpfiles >"$tmp/tmpfiles"
-    put "$tmp/unit" "$unit/rnicd.service"
     put packaging/systemd/rnicd.sysusers "$sysusers/rnicd.conf"
     put "$tmp/tmpfiles" "$tmpfiles/rnicd.conf"
 
@@ -66,11 +68,13 @@ install)
         esac
         put "$tmp/document" "$doc/${f#docs/}"
     done
-    [ -e "$config/rnicd.toml" ] || put packaging/rnicd.toml "$config/rnicd.toml"
+    for f in rnicd.toml switch.toml; do
+        [ -e "$config/$f" ] || put "packaging/$f" "$config/$f"
+    done
     ;;
 uninstall)
-    rm -f "$bin/rnicd" "$man"/man1/rnicd.1.gz "$man"/man1/rnicd-*.1.gz "$man/man5/rnicd.toml.5.gz" "$bash/rnicd" "$zsh/_rnicd" \
-        "$fish/rnicd.fish" "$unit/rnicd.service" "$sysusers/rnicd.conf" "$tmpfiles/rnicd.conf"
+    rm -f "$bin/rnicd" "$man"/man1/rnicd.1.gz "$man"/man1/rnicd-*.1.gz "$man/man5/rnicd.toml.5.gz" "$man/man5/rnicd-switch.toml.5.gz" "$bash/rnicd" "$zsh/_rnicd" \
+        "$fish/rnicd.fish" "$unit/rnicd.service" "$unit/rnicd-switch.service" "$sysusers/rnicd.conf" "$tmpfiles/rnicd.conf"
     rm -rf "$doc" "$data" "$lib"
     ;;
 *)

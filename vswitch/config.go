@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/memif"
 )
 
 // Bounds.
@@ -60,6 +61,8 @@ type Sockets struct {
 	MemoryMax   int64       // octets that one program may have mapped; 1 GiB by default
 	RingLog2Max int         // of the descriptors of a program's rings; 14 by default
 	Unsealed    bool        // as memif.ListenConfig.Unsealed
+	// Refused, if set, is told of clients that cannot attach, as memif.ListenConfig.Refused is.
+	Refused func(socket string, peer memif.Peer, err error)
 }
 
 // Uplink is a device. It is in promiscuous mode, takes and gives complete checksums, and is closed by its owner after the Switch.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -27,6 +28,8 @@ type Switch struct {
 	slots    []*port // nil: free
 	serial   uint32
 	mtu      int // that packet buffers were made for
+
+	refused atomic.Uint64
 
 	lock    sync.Mutex // of what attaching programs look at
 	sockets map[string]*socket
@@ -219,6 +222,12 @@ func (s *Switch) socket(path string) (*socket, error) {
 	l, err := memif.Listen(memif.ListenConfig{
 		Socket: path, Mode: s.cfg.Sockets.Mode, Name: "rnicd switch", ClientsMax: ProgramsMax, RegionBytesMax: s.cfg.Sockets.MemoryMax,
 		RingLog2Max: s.cfg.Sockets.RingLog2Max, Unsealed: s.cfg.Sockets.Unsealed,
+		Refused: func(peer memif.Peer, err error) {
+			s.refused.Add(1)
+			if s.cfg.Sockets.Refused != nil {
+				s.cfg.Sockets.Refused(path, peer, err)
+			}
+		},
 		Admit: func(peer memif.Peer) error {
 			s.lock.Lock()
 			defer s.lock.Unlock()
@@ -310,16 +319,16 @@ func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 		case <-cmd.done:
 		case <-ctx.Done():
 			// A core that does not turn must not do this later, when nobody waits for it any more.
-			late := false
+			late := -1
 			for j := i; j < len(cmds); j++ {
 				if !s.cores[j].command.CompareAndSwap(cmds[j], nil) {
 					<-cmds[j].done
-				} else {
-					late = true
+				} else if late < 0 {
+					late = j
 				}
 			}
-			if late {
-				return fmt.Errorf("vswitch: a core does not turn: %w", ctx.Err())
+			if late >= 0 {
+				return fmt.Errorf("vswitch: core %d does not turn: %w", late, ctx.Err())
 			}
 			return nil
 		}
@@ -491,7 +500,7 @@ func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	all := &Stats{Cores: make([]CoreStats, len(s.cores))}
+	all := &Stats{Refused: s.refused.Load(), Cores: make([]CoreStats, len(s.cores))}
 	var order []*port
 	for _, queues := range s.uplinks {
 		order = append(order, queues...)
@@ -513,6 +522,7 @@ func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
 	for i, m := range order {
 		if m.memif != nil {
 			all.Ports[i].Peer, all.Ports[i].Attached = m.memif.Peer()
+			all.Ports[i].Attachments = m.memif.LinkUps()
 		}
 	}
 	return all, nil

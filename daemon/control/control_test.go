@@ -213,6 +213,25 @@ func TestParseMode(t *testing.T) {
 	}
 }
 
+// The socket has its mode whatever the umask, which takes rights of others away.
+func TestMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	s, err := Listen(path, 0o666)
+	require.NoError(t, err)
+	defer s.Close()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o666, info.Mode())
+}
+
+// A daemon and a switch of one host have different sockets by default, for root and for a user.
+func TestDefaultPaths(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")
+	for _, of := range []struct{ have, dir string }{{DefaultPath(), "rnicd"}, {DefaultSwitchPath(), "rnicd-switch"}} {
+		require.Contains(t, []string{"/run/" + of.dir + "/control.sock", "/run/user/7/" + of.dir + "/control.sock"}, of.have)
+	}
+}
+
 // The path is one that a socket's address can hold, or the error says what it is.
 func TestPathTooLong(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 120))

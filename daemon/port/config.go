@@ -70,7 +70,7 @@ type Config struct {
 	FlowControl string            // dpdk
 	Promiscuous bool              // dpdk
 	NoOffload   bool              // no checksums or segmentation by the device
-	Options     map[string]string // for drivers of other programs
+	Options     map[string]string // what the driver has besides, each judged by Driver.Option
 
 	Addrs    []netip.Prefix // ours; over the kernel's sockets one of this host's, without its length, or none for all
 	Gateways []netip.Addr

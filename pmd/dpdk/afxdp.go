@@ -11,7 +11,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -79,7 +78,7 @@ func xdpSockets() map[int]uint64 {
 // given back is waited for.
 func (p *Port) makeXDP(make func() error) error {
 	before := xdpSockets()
-	closed := xdpClosed[p.interfaceName()]
+	closed := xdpClosed[p.argument("iface")]
 	time.Sleep(time.Until(closed.Add(xdpFirstTry)))
 	err := make()
 	freed := closed.Add(xdpFreedMax)
@@ -113,16 +112,6 @@ func (p *Port) plugAnother() error {
 	return nil
 }
 
-// interfaceName is the argument iface of the device.
-func (p *Port) interfaceName() string {
-	for arg := range strings.SplitSeq(p.cfg.deviceArgs(), ",") {
-		if name, found := strings.CutPrefix(arg, "iface="); found {
-			return name
-		}
-	}
-	return ""
-}
-
 // leavesXDP says that the device must not be closed.
 func (p *Port) leavesXDP() bool { return p.driver() == afXDP && p.socketed < len(p.queues) }
 
@@ -138,5 +127,5 @@ func (p *Port) closeXDP() {
 		}
 	}
 	clear(p.sockets)
-	xdpClosed[p.interfaceName()] = time.Now()
+	xdpClosed[p.argument("iface")] = time.Now()
 }

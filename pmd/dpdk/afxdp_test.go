@@ -3,7 +3,9 @@
 package dpdk
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -35,6 +37,41 @@ func TestAFXDPOnVeth(t *testing.T) {
 	s := sides[0].queue.Stats()
 	require.Equal(t, s.RxFrames, s.Copied)
 	sides[0].settled(t)
+}
+
+// A queue of the interface each, with flows on all of them, closed and opened again.
+func TestAFXDPQueues(t *testing.T) {
+	xdpLab(t)
+	command(t, "ip", "link", "del", "rnic0")
+	vethPair(t, 3)
+	fd := rawSocket(t, "rnic1")
+	for range 2 {
+		cfg := Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 3, Arena: newArena(t, 3*8192*2048+1<<16)}
+		p, err := Open(cfg)
+		require.NoError(t, err)
+		x := p.(*xdpQueues)
+		require.Equal(t, 3, p.Caps().Queues)
+		var sides []*side
+		for i := range 3 {
+			s := &side{port: x.ports[i], pool: newPool(t, cfg.Arena, 8192-64, 2048)}
+			q, err := p.Open(i, s.pool)
+			require.NoError(t, err)
+			s.queue, s.idle = q.(*Queue), s.pool.Available()
+			sides = append(sides, s)
+		}
+		_, err = p.Open(3, sides[0].pool)
+		require.ErrorContains(t, err, "has 3 queues, there is no queue 3")
+		sendEach(t, fd, sides)
+		for i, n := range flows(t, fd, 64, sides) {
+			require.NotZero(t, n, "queue %d", i)
+		}
+		all, err := x.XStats()
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(all, func(s XStat) bool { return s.Name == "queue2_rx_good_packets" && s.Value > 0 }))
+		require.Empty(t, x.Stuck(time.Now(), 0))
+		require.NoError(t, p.Close())
+		require.Empty(t, xdpSockets())
+	}
 }
 
 // A port that has been closed is opened anew in the same process: nothing of it holds the

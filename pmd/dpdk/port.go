@@ -61,6 +61,13 @@ const keyDefault = 40
 // Open opens the device and configures it; frames flow once every queue is open. It starts the EAL
 // if nobody has.
 func Open(cfg Config) (pmd.Port, error) {
+	if wantsXDPQueues(&cfg) {
+		x, err := openXDPQueues(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
+	}
 	p, err := open(cfg)
 	if err != nil {
 		return nil, err
@@ -111,6 +118,9 @@ func (p *Port) find() error {
 		bus := "vdev"
 		if p.cfg.PCI != "" {
 			bus = "pci"
+		}
+		if err := p.removeStaleSocket(); err != nil {
+			return err
 		}
 		cbus := C.CString(bus)
 		defer C.free(unsafe.Pointer(cbus))

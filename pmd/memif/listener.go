@@ -25,6 +25,9 @@ type ListenConfig struct {
 	// client is told up to 95 octets, refuses it. By default the secrets decide. Several goroutines at once; it may block,
 	// and then the client waits.
 	Admit func(Peer) error
+	// Refused, if set, is told of each client that was told why it cannot attach: by Admit, for its secret, its interface, its
+	// memory or its rings, or for ClientsMax. Peer has what was known of it by then. Several goroutines at once.
+	Refused func(Peer, error)
 
 	// Of connections that Accept takes, those to interfaces that no Bind has:
 	Backlog int    // that wait for Accept; 0: there are none, and such clients are refused
@@ -133,7 +136,7 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	return l, nil
 }
 
-// listen makes the socket with its mode from the first moment on.
+// listen makes the socket, with no more than its mode from the first moment on.
 func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
@@ -145,6 +148,12 @@ func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 	l, err := cfg.Listen(context.Background(), addr.Net, addr.Name)
 	if err != nil {
 		return nil, err
+	}
+	if addr.Name[0] != '@' {
+		if err := os.Chmod(addr.Name, mode.Perm()); err != nil { // the umask took some away
+			_ = l.Close()
+			return nil, err
+		}
 	}
 	return l.(*net.UnixListener), nil
 }

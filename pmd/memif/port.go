@@ -33,6 +33,7 @@ type Port struct {
 	changed chan struct{}    // closed and made anew whenever the link changes
 	err     error            // why it is down
 	peer    Peer
+	ups     uint64
 	watch   func()
 
 	closing  chan struct{}
@@ -144,6 +145,13 @@ func (p *Port) Peer() (Peer, bool) {
 	return p.peer, p.current.Load() != nil
 }
 
+// LinkUps is how often the link has come up. Any goroutine.
+func (p *Port) LinkUps() uint64 {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.ups
+}
+
 // Err says why the link is down; nil: it is up. Any goroutine.
 func (p *Port) Err() error {
 	p.lock.Lock()
@@ -203,6 +211,7 @@ func (p *Port) linkUp(s *session, peer Peer) bool {
 	}
 	p.running.Add(1)
 	p.peer, p.err = peer, nil
+	p.ups++
 	p.current.Store(s)
 	p.signal()
 	watch := p.watch

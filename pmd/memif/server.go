@@ -222,6 +222,7 @@ func (l *Listener) serve(conn *net.UnixConn) {
 	h := &serverSide{limits: l.limits()}
 	h.peer.credentials(conn)
 	if err := l.add(c, h.peer.UID); err != nil {
+		l.refused(h.peer, err)
 		c.tell(err)
 		return
 	}
@@ -254,8 +255,16 @@ func (l *Listener) serve(conn *net.UnixConn) {
 	}
 	if err == nil {
 		err = l.established(c, h, p)
+	} else if ours := (*errOurs)(nil); errors.As(err, &ours) {
+		l.refused(h.peer, err)
 	}
 	c.tell(err)
+}
+
+func (l *Listener) refused(peer Peer, err error) {
+	if l.cfg.Refused != nil {
+		l.cfg.Refused(peer, err)
+	}
 }
 
 // guarded is h.input, which reads the cookies in memory of the client.
@@ -298,6 +307,7 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	}
 	if accepted && !l.offer(p) {
 		err := ours("Nobody accepts connections at the moment")
+		l.refused(h.peer, err)
 		down(err)
 		return err
 	}

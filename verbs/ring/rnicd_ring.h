@@ -126,7 +126,7 @@ enum rv_call_op {
 	RV_CM_CREATE,    /* channel, cookie -> id */
 	RV_CM_MIGRATE,   /* id, channel */
 	RV_CM_DESTROY,   /* id */
-	RV_CM_BIND,      /* id; data: address -> ; data: address */
+	RV_CM_BIND,      /* id, IPv6 only; data: address -> ; data: address */
 	RV_CM_RESOLVE,   /* id, octets of the source's address; data: source, destination -> ; data: source */
 	RV_CM_ROUTE,     /* id */
 	RV_CM_LISTEN,    /* id, backlog */

@@ -187,7 +187,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	struct rv_id *i = to_id(id);
 	size_t n = address_size(addr);
 	struct rv_args a = {
-		.arg = { i->handle }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
+		.arg = { i->handle, i->v6_only }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
 	};
 	int error = n ? rv_call(RV_CM_BIND, &a) : EAFNOSUPPORT;
 
@@ -372,13 +372,18 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 
 int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t size)
 {
-	(void)id, (void)value, (void)size;
+	struct rv_id *i = to_id(id);
+
 	if (level != RDMA_OPTION_ID)
 		return rv_fail(ENOSYS);
 	switch (name) {
+	case RDMA_OPTION_ID_AFONLY:
+		if (size != sizeof(int) || i->bound)
+			return rv_fail(EINVAL);
+		i->v6_only = *(const int *)value;
+		return 0;
 	case RDMA_OPTION_ID_TOS: /* there is nothing to be set for it here, and nothing to be lost */
 	case RDMA_OPTION_ID_REUSEADDR:
-	case RDMA_OPTION_ID_AFONLY:
 	case RDMA_OPTION_ID_ACK_TIMEOUT:
 		return 0;
 	}

@@ -123,11 +123,14 @@ struct rv_pd {
 struct rv_mr {
 	struct ibv_mr mr;
 	uint64_t handle;
+	unsigned int access;
+	uint32_t windows; /* bound to it */
 };
 
 struct rv_mw {
 	struct ibv_mw mw;
 	uint64_t handle;
+	struct rv_mr *mr; /* that it is bound to */
 };
 
 struct rv_channel {
@@ -215,7 +218,7 @@ struct rv_id {
 	int sync; /* its calls wait for their events */
 
 	uint64_t handle, cookie;
-	bool own_pd, bound, listening, connected, own_cqs;
+	bool own_pd, v6_only, bound, listening, connected, own_cqs;
 	uint32_t backlog_events;
 	uint8_t responder_resources, initiator_depth; /* of the request */
 	struct rv_acks acks;
@@ -255,6 +258,7 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 struct rv_qp *rv_qp_find(uint32_t number);
 
 /* post.c, for wr.c too. */
+int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct rv_args *bind);
 uint32_t rv_entries_after(const struct rv_wqe *w);
 void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data, size_t n);
 void rv_start_wr(struct rv_qp *q); /* makes ibv_wr_* work */
