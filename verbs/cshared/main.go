@@ -13,10 +13,10 @@ import "C"
 
 import (
 	"os"
+	"runtime"
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
-	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/engine"
 )
 
@@ -32,12 +32,8 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	if err != nil {
 		return h, err
 	}
-	if h.Polled = !cfg.Driver.Sockets && cfg.QueueCount() == 1; h.Polled {
-		cfg.OnTurn, cfg.Bell = bells.Look, &bells.Bell
-		if cfg.Idle == stack.IdleAdaptive && cfg.Driver.Interrupts && cfg.Fault == nil {
-			// The program may compute, or look at memory, on the processor that the Poller needs.
-			cfg.Idle = stack.IdleInterrupt
-		}
+	if h.Polled = cfg.Poll(bells.Look, &bells.Bell); h.Polled {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the Poller has one even when it sleeps; calls need another
 	}
 	p, err := port.Open(*cfg)
 	if err != nil {

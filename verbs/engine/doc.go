@@ -4,7 +4,7 @@
 //
 //	program's thread                             engine
 //	ibv_post_send --entry--> send queue --qp.Sends--> rnic, on the goroutine that drives the connection
-//	              --doorbell bit, wake_fd------> Engine.run --QueuePair.Doorbell
+//	              --doorbell bit, bell_fd------> the Poller's Turn, or Engine.run --QueuePair.Doorbell
 //	ibv_post_recv --entry--> receive queue --qp.Recvs--> rnic, when octets arrive
 //	ibv_poll_cq <--entry-- completion ring <--cq.put-- rnic
 //	everything else: a Call, which Engine.run hands to a goroutine

@@ -88,6 +88,7 @@ func (e *Engine) start(h Host) {
 	e.adapter, e.addrs, e.log, e.polled = h.Adapter, h.Addrs, h.Log, h.Polled
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
+		_ = e.bell.Close() // nobody has been told of it
 		e.bell, e.area.BellFD = e.wake, e.area.WakeFD
 	}
 	if h.Adapter != nil {

@@ -1,0 +1,37 @@
+package port
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Who is woken by threads of a program sleeps until he is; not on a device that cannot wake him, nor where that was not asked for.
+func TestPoll(t *testing.T) {
+	drivers := Builtin()
+	look, bell := func() int { return 0 }, &stack.Bell{}
+	for _, x := range []struct {
+		driver string
+		cfg    Config
+		polled bool
+		idle   stack.Idle
+	}{
+		{"memif", Config{}, true, stack.IdleInterrupt},
+		{"tap", Config{Queues: 1}, true, stack.IdleInterrupt},
+		{"memif", Config{Idle: stack.IdleSpin}, true, stack.IdleSpin},
+		{"memif", Config{Fault: &fault.Spec{}}, true, stack.IdleAdaptive},
+		{"dpdk", Config{}, true, stack.IdleAdaptive},
+		{"memif", Config{Queues: 2}, false, stack.IdleAdaptive},
+		{"kernel", Config{}, false, stack.IdleAdaptive},
+	} {
+		cfg := x.cfg
+		cfg.Driver = drivers[slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == x.driver })]
+		require.Equal(t, x.polled, cfg.Poll(look, bell), "%+v", x)
+		require.Equal(t, x.idle, cfg.Idle, "%+v", x)
+		require.Equal(t, x.polled, cfg.OnTurn != nil && cfg.Bell == bell, "%+v", x)
+	}
+}
