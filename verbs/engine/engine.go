@@ -22,6 +22,7 @@ type Engine struct {
 	adapter *rnic.Adapter
 	addrs   []netip.Prefix // of our own stack; none: the kernel's sockets
 	log     io.Writer      // nil: none
+	siw     bool           // Host.PeersAreSiw
 
 	objects  handles
 	channels channels
@@ -36,6 +37,8 @@ type Host struct {
 	Adapter *rnic.Adapter
 	Addrs   []netip.Prefix // of our own stack; none where connections go over the kernel's sockets
 	Log     io.Writer      // where to tell of listeners and connections; nil: nowhere
+	// PeersAreSiw does without markers and has the quirks that Linux siw needs (docs/guides/interop.md).
+	PeersAreSiw bool
 }
 
 // Limits are those of the Adapter.
@@ -56,7 +59,7 @@ func Serve(area unsafe.Pointer, open func() (Host, error)) {
 // newEngine is an engine on h, which has no Adapter if there is no device.
 func newEngine(area *ring.Area, h Host) *Engine {
 	e := &Engine{
-		area: area, adapter: h.Adapter, addrs: h.Addrs, log: h.Log, wake: os.NewFile(uintptr(area.WakeFD), "wake"), quiet: make(chan func(), ring.Calls),
+		area: area, adapter: h.Adapter, addrs: h.Addrs, log: h.Log, siw: h.PeersAreSiw, wake: os.NewFile(uintptr(area.WakeFD), "wake"), quiet: make(chan func(), ring.Calls),
 	}
 	if h.Adapter != nil {
 		go e.tellEvents(h.Adapter.Events())
