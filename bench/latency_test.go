@@ -38,7 +38,8 @@ type pinger struct {
 	samples []int64 // ns there and back; the asking end's
 	failed  error
 	done    atomic.Bool
-	late    *atomic.Bool // of both ends: patience has run out, or one of them failed
+	ended   chan struct{} // of both ends: one entry for each that is done
+	late    *atomic.Bool  // of both ends: patience has run out, or one of them failed
 	cs      [4]rnic.Completion
 }
 
@@ -113,25 +114,30 @@ func (p *pinger) step() int {
 		p.late.Store(true) // the other end need not wait
 	}
 	if p.failed != nil || now > p.rounds {
-		p.done.Store(true)
+		p.finish()
 		return 1
 	}
 	p.say(now)
 	if !p.asks && now == p.rounds {
-		p.done.Store(true)
+		p.finish()
 	}
 	return 1
+}
+
+func (p *pinger) finish() {
+	p.done.Store(true)
+	p.ended <- struct{}{}
 }
 
 // pingPair is a connection and its two ends' programs.
 func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answer *pinger) {
 	s, c := connect(t, server, client, 4096, opts{ConnParam: rnic.ConnParam{NoMarkers: true}})
 	rounds := uint64(n + pingWarm)
-	late := lateness(t)
+	late, ended := lateness(t), make(chan struct{}, 2)
 	ask = &pinger{
-		end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: make([]int64, 0, n), late: late,
+		end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: make([]int64, 0, n), late: late, ended: ended,
 	}
-	answer = &pinger{end: s, peer: c.region, sends: sends, rounds: rounds, late: late}
+	answer = &pinger{end: s, peer: c.region, sends: sends, rounds: rounds, late: late, ended: ended}
 	if sends {
 		for range 8 {
 			ask.listen()
@@ -169,8 +175,14 @@ func pingEach(b *testing.B, sends bool) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	client.run(b, ask.step)
-	for !(ask.done.Load() && answer.done.Load()) && !ask.late.Load() {
-		time.Sleep(time.Millisecond)
+	patient := time.After(patience)
+	for ends := 0; ends < 2 && !ask.late.Load(); {
+		select {
+		case <-ask.ended:
+			ends++
+		case <-patient:
+			ask.late.Store(true)
+		}
 	}
 	b.StopTimer()
 	client.run(b, nil)

@@ -117,17 +117,7 @@ func writingTurned(t testing.TB, name string, g *together, between func() int, o
 				}
 			}
 		},
-		Check: func() error {
-			g.clock.resume()
-			err := w.settle(t, g.turn)
-			g.client.app = nil
-			g.lend()
-			defer g.own() // others have slices still
-			if err != nil {
-				return err
-			}
-			return w.written(t, s)
-		},
+		Check: func() error { return w.check(t, g, s) },
 	}
 	if !oneCore {
 		k.Right = func(slice *yard.Slice) {

@@ -142,7 +142,7 @@ func (w *writer) step() int {
 // messages are those of the region.
 func (w *writer) messages() uint64 { return uint64(w.region.Len() / message) }
 
-// settle has messages written of octets that were never sent, and stops.
+// settle writes every message of the region with octets that were never sent, and stops.
 func (w *writer) settle(t testing.TB, turn func() int) error {
 	late := lateness(t)
 	drained := func() error {
@@ -197,6 +197,19 @@ func (w *writer) written(t testing.TB, s *end) error {
 	}
 }
 
+// check is a Contender's Check: it settles, and compares the memory of both ends.
+func (w *writer) check(t testing.TB, g *together, s *end) error {
+	g.clock.resume()
+	err := w.settle(t, g.turn)
+	g.client.app = nil
+	g.lend()
+	defer g.own() // other Contenders still have slices
+	if err != nil {
+		return err
+	}
+	return w.written(t, s)
+}
+
 // newWriter connects the hosts of g and parks them.
 func newWriter(t testing.TB, g *together, markers bool) (*writer, *end) {
 	opt := opts{rnic.QPOptions{SendDepth: 64}, rnic.ConnParam{NoMarkers: !markers}}
@@ -228,17 +241,7 @@ func writingOn(t testing.TB, name string, g *together, markers bool) *yard.Conte
 				g.server.poller.Turn()
 			}
 		},
-		Check: func() error {
-			g.clock.resume()
-			err := w.settle(t, g.turn)
-			g.client.app = nil
-			g.lend()
-			defer g.own() // others have slices still
-			if err != nil {
-				return err
-			}
-			return w.written(t, s)
-		},
+		Check: func() error { return w.check(t, g, s) },
 	}
 }
 
@@ -262,17 +265,7 @@ func writingBusy(t testing.TB, name string, c cable) *yard.Contender {
 				at = now
 			}
 		},
-		Check: func() error {
-			g.clock.resume()
-			err := w.settle(t, g.turn)
-			g.client.app = nil
-			g.lend()
-			defer g.own() // others have slices still
-			if err != nil {
-				return err
-			}
-			return w.written(t, s)
-		},
+		Check: func() error { return w.check(t, g, s) },
 	}
 }
 

@@ -1,13 +1,12 @@
-// Package crc32c computes CRC32C (Castagnoli), the CRC of MPA and iSCSI, with the best kernel that
-// the processor has. It is hash/crc32 again, for what an FPDU is: some tens to some thousands of
-// octets. docs/adr/0011-own-crc32c.md says why that is worth a package.
+// Package crc32c computes CRC32C (Castagnoli), the CRC of MPA and iSCSI, with the best kernel for the
+// processor. It is faster than hash/crc32 for FPDUs: tens to thousands of octets
+// (docs/adr/0011-own-crc32c.md).
 //
-// A caller that has to copy octets anyway gets their CRC with it, and MPA's markers (Copy, CopyMarked): in one
-// pass where there is AVX-512, in two elsewhere.
+// Copy and CopyMarked copy octets and compute their CRC, in one pass with AVX-512, in two elsewhere;
+// CopyMarked inserts MPA's markers.
 //
-// A kernel is chosen once, at start-up. All of them read the octets they are given and no others,
-// write what they copy and no more, allocate nothing, and may be called from any goroutine. The
-// build tag purego leaves hash/crc32 alone.
+// A kernel is chosen once, at start-up. No kernel reads or writes beyond its arguments, or allocates.
+// All functions may be called from any goroutine. With the build tag purego only hash/crc32 is used.
 package crc32c
 
 import "hash/crc32"

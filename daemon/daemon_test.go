@@ -6,15 +6,21 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/daemon/metrics"
+	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/daemon/top"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/rsocket"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 	"github.com/rnicd/rnicd/tools/bytestream"
 	"github.com/rnicd/rnicd/tools/iperf3"
@@ -40,80 +46,35 @@ func (r *rig) ping(addr string, count int, on func(rping.Ping)) error {
 	return err
 }
 
-// Every type of service is served, all by one daemon at the same time, each to the client that is
-// its tool's.
-func TestEveryService(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	content := bytes.Repeat([]byte("what is served "), 5000)
-	require.NoError(t, os.WriteFile(path, content, 0o600))
-	r := start(t, `
-[[service]]
-name = "scratch"
-type = "region"
-size = "1MiB"
-page = "normal"
-[[service]]
-name = "image"
-type = "file"
-listen = 7000
-page = "normal"
-path = "`+path+`"
-[[service]]
-name = "measure"
-type = "perf"
-[[service]]
-name = "theirs"
-type = "perftest"
-test = "write bw"
-size = 1000
-iterations = 100
-[[service]]
-name = "ping"
-type = "rping"
-listen = 7001
-[[service]]
-name = "sockets"
-type = "rstream"
-size = 1000
-transfers = 10
-iterations = 3
-[[service]]
-name = "iperf"
-type = "stream"
-[[service]]
-name = "sink"
-type = "stream"
-listen = 7002
-mode = "sink"
-[[service]]
-name = "source"
-type = "stream"
-listen = 7003
-mode = "source"
-bytes = 100000
-[[service]]
-name = "echo"
-type = "stream"
-listen = 7004
-mode = "echo"
-`)
-	require.Len(t, r.d.Services(), 10)
-	dial := func(ctx context.Context, tcp int) (net.Conn, error) {
-		d := stream.Dialer{Pollers: r.client.Pollers()}
-		return d.DialContext(ctx, "tcp", at(tcp))
+// everyService is the configuration of one service of each type (testdata/services.toml), with a file.
+func everyService(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/services.toml")
+	require.NoError(t, err)
+	return strings.NewReplacer("path = \"FILE\"", fmt.Sprintf("path = %q\npage = \"normal\"", file),
+		"\"SIZE\"", "\"1MiB\"\npage = \"normal\"").Replace(string(text))
+}
+
+// dial connects our TCP to the daemon's.
+func (r *rig) dial(ctx context.Context, tcp int) (net.Conn, error) {
+	d := stream.Dialer{Pollers: r.client.Pollers()}
+	return d.DialContext(ctx, "tcp", at(tcp))
+}
+
+// session runs one end of a byte stream to a service.
+func (r *rig) session(tcp int, mode string) error {
+	c, err := r.dial(r.ctx, tcp)
+	if err != nil {
+		return err
 	}
-	session := func(tcp int, mode string) func() error {
-		return func() error {
-			c, err := dial(r.ctx, tcp)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			s := bytestream.Session{Conn: c, Length: 4096, Idle: patience, Bytes: 100_000}
-			return s.Run(r.ctx, mode)
-		}
-	}
-	clients := map[string]func() error{
+	defer c.Close()
+	s := bytestream.Session{Conn: c, Length: 4096, Idle: patience, Bytes: 100_000}
+	return s.Run(r.ctx, mode)
+}
+
+// clients is a client for each of everyService's, by the service's name.
+func (r *rig) clients(content []byte) map[string]func() error {
+	return map[string]func() error{
 		"scratch": func() error { return r.put(r.dev, at(7174), 500_000) },
 		"image": func() error {
 			var got bytes.Buffer
@@ -138,18 +99,28 @@ mode = "echo"
 			dial := func(ctx context.Context) (net.Conn, error) {
 				return rsocket.Dial(ctx, r.dev, at(7471), rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
 			}
-			plan := rstream.Plan{Size: 1000, Transfers: 10, Iterations: 3}
-			return rstream.Client(r.ctx, dial, plan, rstream.End{}, nil)
+			plan := rstream.Plan{Size: 1000, Transfers: 50, Iterations: 1}
+			return rstream.Client(r.ctx, dial, plan, rstream.End{Verify: true}, nil)
 		},
 		"iperf": func() error {
 			p := iperf3.Params{Streams: 2, Length: 8192, Bytes: 200_000}
-			_, err := iperf3.Run(r.ctx, iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, 5201) }})
+			_, err := iperf3.Run(r.ctx, iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) { return r.dial(ctx, 5201) }})
 			return err
 		},
-		"sink":   session(7002, "source"),
-		"source": session(7003, "sink"),
-		"echo":   session(7004, "source"),
+		"sink":   func() error { return r.session(7002, "source") },
+		"source": func() error { return r.session(7003, "sink") },
+		"echo":   func() error { return r.session(7004, "source") },
 	}
+}
+
+// One daemon serves every type of service at the same time, each to a client of its kind.
+func TestEveryService(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	content := bytes.Repeat([]byte("what is served "), 5000)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	r := start(t, everyService(t, path))
+	require.Len(t, r.d.Services(), 10)
+	clients := r.clients(content)
 	for round := range 2 {
 		ends := make(chan error, len(clients))
 		for name, client := range clients {
@@ -278,11 +249,41 @@ page = "normal"
 	end, _ = r.pinging(at(7003), 1)
 	require.ErrorContains(t, r.ping(at(7003), 1, nil), "1 other clients are being served, and no more at a time; try again later")
 	end()
-	for _, s := range r.d.Services() {
-		if s.Name() == "ours" {
-			require.EqualValues(t, 1, s.Refused.Load())
+	// Each is counted by its cause; the port has them too, where they came as far as start-up.
+	r.log.await(t, 6, "level=WARN msg=refused")
+	got := r.d.Status(r.ctx)
+	for name, want := range map[string]map[string]uint64{
+		"others": {"allow": 1}, "sockets": {"allow": 1}, "streams": {"allow": 1}, "quota": {"request": 1}, "ours": {"peer_connections": 1}, "one": {"connections": 1},
+	} {
+		for _, s := range got.Services {
+			if s.Name == name {
+				require.Equal(t, want, s.RefusedBy, name)
+				require.EqualValues(t, 1, s.Refused, name)
+			}
 		}
 	}
+	require.Equal(t, map[string]uint64{"rejected": 5}, got.Ports[0].Refused, "a stream knows no start-up")
+	w := httptest.NewRecorder()
+	metrics.Handler(metrics.Collector{Status: r.d.Status}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`rnicd_service_refused_total{cause="peer_connections",service="ours"} 1`, `rnicd_service_refused_total{cause="allow",service="ours"} 0`,
+		`rnicd_startups_refused_total{cause="rejected",port="` + got.Ports[0].Name + `"} 5`, `rnicd_startups_refused_total{cause="dialect",port="` + got.Ports[0].Name + `"} 0`,
+	} {
+		require.Contains(t, w.Body.String(), line+"\n")
+	}
+	var shown strings.Builder
+	top.WriteStatus(&shown, got)
+	require.Contains(t, shown.String(), "\nrefused: rejected 5\n")
+	require.Regexp(t, `\nours .*\n  refused: peer_connections 1\n`, shown.String())
+}
+
+// Of Pollers the port says what they refused at their limits, before there was a start-up.
+func TestRefusedByPollers(t *testing.T) {
+	q := status.Queue{}
+	q.Counters.Own[stack.DropConnMax], q.Counters.Own[stack.DropPeerMax] = 3, 4
+	p := status.Port{Queues: []status.Queue{q, q}, Startup: rnic.StartupCounters{Refused: rnic.StartupRefusals{PeerConnections: 1, Timeout: 5}}}
+	p.SumRefused()
+	require.Equal(t, map[string]uint64{"connections": 6, "peer connections": 9, "timeout": 5}, p.Refused)
 }
 
 // pinging has n clients ping until end is called, which waits for them; ends has what became of

@@ -23,9 +23,9 @@ func TestNotifier(t *testing.T) {
 		require.NoError(t, l.SetReadDeadline(time.Now().Add(patience)))
 		t.Setenv("NOTIFY_SOCKET", path)
 		n := NewNotifier()
-		n.Ready("2 services on 1 ports")
+		n.Ready("2 services on 1 port")
 		n.Reloading()
-		n.Stopping()
+		n.Stopping("draining")
 		n.Alive()
 		heard := func() string {
 			b := make([]byte, 500)
@@ -33,7 +33,7 @@ func TestNotifier(t *testing.T) {
 			require.NoError(t, err)
 			return string(b[:m])
 		}
-		require.Equal(t, "READY=1\nSTATUS=2 services on 1 ports", heard())
+		require.Equal(t, "READY=1\nSTATUS=2 services on 1 port", heard())
 		require.True(t, strings.HasPrefix(heard(), "RELOADING=1\nMONOTONIC_USEC="))
 		require.Equal(t, "STOPPING=1\nSTATUS=draining", heard())
 		require.Equal(t, "WATCHDOG=1", heard())

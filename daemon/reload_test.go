@@ -23,14 +23,22 @@ type = "rping"
 listen = 7002
 `
 
-// Services come and go while the daemon runs; connections of those that stay, and of those of which
-// only limits change, are not touched, and those of the others come to their end.
+const third = `
+[[service]]
+name = "third"
+type = "region"
+size = "1MiB"
+page = "normal"
+`
+
+// A reload adds, removes and changes services. Connections of services that stay, or of which only limits
+// change, are not touched; those of the others are drained.
 func TestReload(t *testing.T) {
 	r := start(t, twoPings)
 	require.Equal(t, "nothing has changed", r.reload(cable+twoPings).String())
 	end, _ := r.pinging(at(7001), 1)
 
-	// First gets limits, second goes, third comes.
+	// First gets limits, second is removed, third is added.
 	changes := r.reload(cable + `
 [limits]
 poller_stall = "1s"
@@ -42,13 +50,7 @@ name = "first"
 type = "rping"
 listen = 7001
 connections = 1
-[[service]]
-name = "third"
-type = "region"
-size = "1MiB"
-page = "normal"
-listen = 7003
-`)
+` + third + "listen = 7003\n")
 	require.Equal(t, "added: third; removed: second; limits: first", changes.String())
 	require.Len(t, r.d.listeners, 2)
 	require.Equal(t, slog.LevelWarn, r.d.level.Level())
@@ -61,7 +63,7 @@ listen = 7003
 	served, _ := r.log.lines("msg=served service=third")
 	require.Empty(t, served, "the level is warn")
 
-	// First becomes another service at its place, while its client goes on; third moves.
+	// First becomes another service on its port, while its client goes on; third gets another port.
 	changes = r.reload(cable + `
 [limits]
 drain = "1h"
@@ -71,13 +73,7 @@ type = "region"
 size = "1MiB"
 page = "normal"
 listen = 7001
-[[service]]
-name = "third"
-type = "region"
-size = "1MiB"
-page = "normal"
-listen = 7004
-`)
+` + third + "listen = 7004\n")
 	require.Equal(t, "changed: first, third", changes.String())
 	require.NoError(t, r.put(r.dev, at(7001), 1000))
 	require.NoError(t, r.put(r.dev, at(7004), 1000))
@@ -87,7 +83,7 @@ listen = 7004
 	end()
 	require.Contains(t, r.log.await(t, 1, "msg=\"taken out\" service=first"), "reset=0")
 
-	// A place is opened anew for another kind, and for other dialects.
+	// The port is opened again for another type, and for other dialects.
 	changes = r.reload(cable + `
 [mpa]
 dialects = ["rfc6581"]
@@ -96,20 +92,14 @@ name = "first"
 type = "stream"
 mode = "echo"
 listen = 7001
-[[service]]
-name = "third"
-type = "region"
-size = "1MiB"
-page = "normal"
-listen = 7004
-`)
+` + third + "listen = 7004\n")
 	require.Equal(t, "changed: first, third", changes.String())
 	require.Error(t, r.put(r.dev, at(7004), 1000), "put asks in rfc5044")
 	require.Empty(t, r.reload(cable).Added)
 	require.Empty(t, r.d.Services())
 }
 
-// A configuration that cannot be taken over changes nothing, whatever of it could have been.
+// A configuration that cannot be applied changes nothing, also if a part of it could be applied.
 func TestReloadIsAtomic(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -148,7 +138,7 @@ func (r *rig) listen(name string) int {
 	return 0
 }
 
-// What is decided when the daemon starts is named, and stays as it was; the rest is taken over.
+// A reload names the keys that need a restart, and applies the others.
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	r := start(t, "")
 	changes := r.reload(`
@@ -181,7 +171,7 @@ ports = ["new"]
 	require.Contains(t, r.reload("[[port]]\nname = \"lo\"\ndriver = \"kernel\"\n").Restart, "port.cable")
 }
 
-// A file that has changed is read anew by a reload of the same configuration.
+// A reload of the same configuration reads a changed file again.
 func TestReloadReadsFilesAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte("before"), 0o600))

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -34,7 +33,7 @@ func Run(file string, drivers port.Drivers, opt Options) error {
 	r := runner{Daemon: d, file: file, drivers: drivers, notify: n, signals: signals}
 	defer r.alive()()
 	err = r.serve()
-	n.Stopping()
+	n.Stopping("draining")
 	if err == nil { // a port that is gone has no connections to drain
 		ctx, cancel := context.WithCancel(context.Background())
 		over := make(chan struct{})
@@ -165,5 +164,5 @@ func (r *runner) second(cut context.CancelFunc, over <-chan struct{}) {
 
 // statusLine is for systemctl.
 func statusLine(d *Daemon) string {
-	return fmt.Sprintf("%d services on %d ports", len(d.Services()), len(d.Ports()))
+	return config.Count(len(d.Services()), "service") + " on " + config.Count(len(d.Ports()), "port")
 }

@@ -2,49 +2,10 @@ package ddp
 
 import (
 	"math"
-	"math/rand/v2"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-// The list against a sorted slice.
-func TestPendingListOracle(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 2))
-	for range 200 {
-		size := 1 + rng.IntN(40)
-		var list pendingList
-		list.init(nil, size)
-		var oracle []uint64
-		for range 300 {
-			if len(oracle) == size || len(oracle) > 0 && rng.IntN(3) == 0 {
-				ref := list.at(0)
-				require.Equal(t, oracle[0], ref.end)
-				require.Equal(t, uint32(oracle[0]), list.slots[ref.slot].len)
-				list.pop()
-				oracle = oracle[1:]
-				continue
-			}
-			end := uint64(rng.IntN(60))
-			at, dup := slices.BinarySearch(oracle, end)
-			m := list.insert(end)
-			require.Equal(t, dup, m == nil)
-			if !dup {
-				m.len = uint32(end)
-				oracle = slices.Insert(oracle, at, end)
-			}
-			require.Equal(t, len(oracle), int(list.count))
-			require.Equal(t, size-len(oracle), len(list.free))
-			for i, end := range oracle {
-				require.Equal(t, end, list.at(uint32(i)).end)
-			}
-		}
-	}
-}
 
 // One condition withheld each: the last segment, an earlier segment of the message, an earlier message.
 // req: DDP-7.4-2, DDP-6.1-8, DDP-7.1-2

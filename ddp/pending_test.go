@@ -9,8 +9,53 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Lists that share a memory against sorted slices: each holds what it was given whenever it grows, and
-// what it took is there for the others when it is empty.
+// pendingModel is a pendingList beside a sorted slice of its ends.
+type pendingModel struct {
+	list pendingList
+	ends []uint64
+	max  int
+}
+
+// step removes the first message or inserts one, and compares the two.
+func (m *pendingModel) step(t *testing.T, rng *rand.Rand) {
+	if n := len(m.ends); n > 0 && (n == m.max || rng.IntN(3) == 0 || !m.list.grows()) {
+		ref := m.list.at(0)
+		require.Equal(t, m.ends[0], ref.end)
+		require.Equal(t, uint32(m.ends[0]), m.list.slots[ref.slot].len)
+		m.list.pop()
+		m.ends = m.ends[1:]
+		return
+	}
+	end := uint64(rng.IntN(60))
+	at, dup := slices.BinarySearch(m.ends, end)
+	msg := m.list.insert(end)
+	require.Equal(t, dup, msg == nil)
+	if !dup {
+		msg.len = uint32(end)
+		m.ends = slices.Insert(m.ends, at, end)
+	}
+	require.Equal(t, len(m.ends), int(m.list.count))
+	for i, end := range m.ends {
+		require.Equal(t, end, m.list.at(uint32(i)).end)
+	}
+}
+
+// A list behaves as a sorted slice.
+func TestPendingListOracle(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for range 200 {
+		m := pendingModel{max: 1 + rng.IntN(40)}
+		m.list.init(nil, m.max)
+		for range 300 {
+			m.step(t, rng)
+			require.Equal(t, m.max-len(m.ends), len(m.list.free))
+		}
+	}
+}
+
+// Lists that share memory behave as sorted slices while they can grow, and an empty list gives its run back.
 func TestPendingMemoryOracle(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -18,37 +63,16 @@ func TestPendingMemoryOracle(t *testing.T) {
 	for range 200 {
 		size := 2 + rng.IntN(40)
 		memory := NewPendingMemory(size, 1+rng.IntN(3))
-		lists := make([]pendingList, 4)
-		oracles := make([][]uint64, len(lists))
-		for i := range lists {
-			lists[i].init(memory, size+1)
+		models := make([]pendingModel, 4)
+		for i := range models {
+			models[i].max = size
+			models[i].list.init(memory, size+1)
 		}
 		for range 500 {
-			i := rng.IntN(len(lists))
-			list, oracle := &lists[i], oracles[i]
-			if len(oracle) == size || len(oracle) > 0 && rng.IntN(3) == 0 || len(oracle) > 0 && !list.grows() {
-				ref := list.at(0)
-				require.Equal(t, oracle[0], ref.end)
-				require.Equal(t, uint32(oracle[0]), list.slots[ref.slot].len)
-				list.pop()
-				oracles[i] = oracle[1:]
-				continue
-			}
-			end := uint64(rng.IntN(60))
-			at, dup := slices.BinarySearch(oracle, end)
-			m := list.insert(end)
-			require.Equal(t, dup, m == nil)
-			if !dup {
-				m.len = uint32(end)
-				oracles[i] = slices.Insert(oracle, at, end)
-			}
-			require.Equal(t, len(oracles[i]), int(list.count))
-			for k, end := range oracles[i] {
-				require.Equal(t, end, list.at(uint32(k)).end)
-			}
+			models[rng.IntN(len(models))].step(t, rng)
 		}
-		for i := range lists {
-			lists[i].close()
+		for i := range models {
+			models[i].list.close()
 		}
 		require.Len(t, memory.free, memory.runs)
 		for _, r := range memory.free {
@@ -57,8 +81,8 @@ func TestPendingMemoryOracle(t *testing.T) {
 	}
 }
 
-// As many Streams as there are runs may have messages ahead of a gap at once. Another one has no Room for
-// them, and goes on in order, until one of the first has closed its gap or is over.
+// As many Streams as there are runs may have messages ahead of a gap at once. Another Stream has no Room for
+// such messages until one of them has closed its gap or ended; in order it continues.
 func TestStreamsShareRoom(t *testing.T) {
 	memory := NewPendingMemory(8, 1)
 	first, second := newSinkOf(t, 8, memory), newSinkOf(t, 8, memory)
@@ -87,7 +111,7 @@ func TestStreamsShareRoom(t *testing.T) {
 	second.wantIDs(second.pos)
 }
 
-// Each of the first Streams finds a run, whatever the others do.
+// Each of the first Streams has a run, whatever the others do.
 func TestPendingMemoryIsMadeWithStreams(t *testing.T) {
 	memory := NewPendingMemory(8, 2)
 	require.Zero(t, memory.runs)

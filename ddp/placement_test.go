@@ -37,53 +37,64 @@ func newProtected(t *testing.T, size int) *protected {
 	return f
 }
 
-// One row per check of section 9.1, with the number of section 9.2; the memory stays as it was.
-// req: 5041-7.1-4, 5040-7.2-1
-func TestPlacementErrors(t *testing.T) {
-	const size = 64
-	payload := func(n int) []byte { return bytes.Repeat([]byte{0x77}, n) }
-	version := func(h Header, v uint8) Header { h.Version = v; return h }
-	stag := func(h Header, s mem.STag) Header { h.STag = s; return h }
-	to := func(h Header, to uint64) Header { h.TO = to; return h }
+const protectedSize = 64
 
-	for _, c := range []struct {
-		name          string
-		errType, code uint8
-		ok            bool
-		n             int
-		header        func(f *protected) Header
-	}{
+func ofVersion(h Header, v uint8) Header  { h.Version = v; return h }
+func toSTag(h Header, s mem.STag) Header  { h.STag = s; return h }
+func toOffset(h Header, to uint64) Header { h.TO = to; return h }
+
+// placementCase is a segment and the type and code of its error, as of section 9.2.
+type placementCase struct {
+	name          string
+	errType, code uint8
+	ok            bool
+	n             int
+	header        func(f *protected) Header
+}
+
+// A tagged segment that fails a check of section 9.1 has its error, and memory is not changed.
+//
+// req: 5041-7.1-4, 5040-7.2-1
+func TestTaggedPlacementErrors(t *testing.T) {
+	testPlacement(t, []placementCase{
 		// req: DDP-9.1-6, DDP-9.2-3, DDP-10.3-6
-		{"unknown STag", 1, 0x00, false, 1, func(f *protected) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^0x100) }},
-		{"wrong key", 1, 0x00, false, 1, func(f *protected) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^1) }},
+		{"unknown STag", 1, 0x00, false, 1, func(f *protected) Header { return toSTag(tagged(f.mr, 0, true), f.mr.STag()^0x100) }},
+		{"wrong key", 1, 0x00, false, 1, func(f *protected) Header { return toSTag(tagged(f.mr, 0, true), f.mr.STag()^1) }},
 		// req: DDP-10.3-3
 		{"revoked STag", 1, 0x00, false, 1, func(f *protected) Header { return tagged(f.revoked, 0, true) }},
 		// req: DDP-9.1-7
 		{"no right to write", 1, 0x00, false, 1, func(f *protected) Header { return tagged(f.readOnly, 0, true) }},
 		// req: DDP-9.1-8, DDP-9.2-4, 5041-8.3.1-3
-		{"TO at the end", 1, 0x01, false, 1, func(f *protected) Header { return tagged(f.mr, size, true) }},
-		{"TO below base", 1, 0x01, false, 1, func(f *protected) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
-		{"TO far away", 1, 0x01, false, 1, func(f *protected) Header { return to(tagged(f.mr, 0, true), 1<<63) }},
+		{"TO at the end", 1, 0x01, false, 1, func(f *protected) Header { return tagged(f.mr, protectedSize, true) }},
+		{"TO below base", 1, 0x01, false, 1, func(f *protected) Header { return toOffset(tagged(f.based, 0, true), f.based.Base()-1) }},
+		{"TO far away", 1, 0x01, false, 1, func(f *protected) Header { return toOffset(tagged(f.mr, 0, true), 1<<63) }},
 		// req: DDP-9.1-9, DDP-10.1-1
-		{"one octet over", 1, 0x01, false, 2, func(f *protected) Header { return tagged(f.mr, size-1, true) }},
-		{"one octet over, based", 1, 0x01, false, size + 1, func(f *protected) Header { return tagged(f.based, 0, true) }},
-		{"from below base into it", 1, 0x01, false, 2, func(f *protected) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
-		{"last octet", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mr, size-1, true) }},
-		{"all of it", 0, 0, true, size, func(f *protected) Header { return tagged(f.based, 0, true) }},
+		{"one octet over", 1, 0x01, false, 2, func(f *protected) Header { return tagged(f.mr, protectedSize-1, true) }},
+		{"one octet over, based", 1, 0x01, false, protectedSize + 1, func(f *protected) Header { return tagged(f.based, 0, true) }},
+		{"from below base into it", 1, 0x01, false, 2, func(f *protected) Header { return toOffset(tagged(f.based, 0, true), f.based.Base()-1) }},
+		{"last octet", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mr, protectedSize-1, true) }},
+		{"all of it", 0, 0, true, protectedSize, func(f *protected) Header { return tagged(f.based, 0, true) }},
 		// req: DDP-9.2-5, DDP-6.2-5, 5041-2.1-1, 5041-8.2-1, 5041-8.3.1-1, 5042-6.1.1-2
 		{"other domain", 1, 0x02, false, 1, func(f *protected) Header { return tagged(f.foreign, 0, true) }},
 		// req: DDP-10.3-4, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-2, 5042-6.1.1-3
 		{"other stream", 1, 0x02, false, 1, func(f *protected) Header { return tagged(f.other, 0, true) }},
 		{"own stream", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mine, 0, true) }},
 		// req: DDP-9.1-10, DDP-9.2-6
-		{"TO wraps", 1, 0x03, false, 2, func(f *protected) Header { return to(tagged(f.mr, 0, true), 1<<64-1) }},
+		{"TO wraps", 1, 0x03, false, 2, func(f *protected) Header { return toOffset(tagged(f.mr, 0, true), 1<<64-1) }},
 		// req: DDP-9.2-7, DDP-6.1-11, 5041-4.1-2
-		{"tagged version 0", 1, 0x04, false, 1, func(f *protected) Header { return version(tagged(f.mr, 0, true), 0) }},
-		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *protected) Header { return version(tagged(f.mr, 0, false), 2) }},
-		{"tagged version, no payload", 1, 0x04, false, 0, func(f *protected) Header { return version(tagged(f.mr, 0, true), 3) }},
+		{"tagged version 0", 1, 0x04, false, 1, func(f *protected) Header { return ofVersion(tagged(f.mr, 0, true), 0) }},
+		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *protected) Header { return ofVersion(tagged(f.mr, 0, false), 2) }},
+		{"tagged version, no payload", 1, 0x04, false, 0, func(f *protected) Header { return ofVersion(tagged(f.mr, 0, true), 3) }},
 		// req: DDP-7.2-12, DDP-7.2-13, 5041-5.2-2
-		{"no payload, unknown STag", 0, 0, true, 0, func(f *protected) Header { return stag(tagged(f.mr, 1<<64-1, true), 0xffffffff) }},
+		{"no payload, unknown STag", 0, 0, true, 0, func(f *protected) Header { return toSTag(tagged(f.mr, 1<<64-1, true), 0xffffffff) }},
+	})
+}
 
+// An untagged segment that fails a check of section 9.1 has its error, and memory is not changed.
+//
+// req: 5041-7.1-4, 5040-7.2-1
+func TestUntaggedPlacementErrors(t *testing.T) {
+	testPlacement(t, []placementCase{
 		// req: DDP-9.1-1, DDP-9.2-8
 		{"QN beyond the list", 2, 0x01, false, 1, func(f *protected) Header { return untagged(7, 1, 0, true) }},
 		{"QN without a queue", 2, 0x01, false, 1, func(f *protected) Header { return untagged(1, 1, 0, true) }},
@@ -97,22 +108,26 @@ func TestPlacementErrors(t *testing.T) {
 		{"MSN completed", 2, 0x03, false, 1, func(f *protected) Header { return untagged(0, 1, 0, true) }},
 		{"MSN completed, no payload", 2, 0x03, false, 0, func(f *protected) Header { return untagged(0, 1, 0, true) }},
 		{"MSN 0 before the first wrap", 2, 0x03, false, 1, func(f *protected) Header { return untagged(0, 0, 0, true) }},
-		{"MO at the end", 2, 0x04, false, 1, func(f *protected) Header { return untagged(0, 2, size, true) }},
-		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *protected) Header { return untagged(0, 2, size+1, true) }},
+		{"MO at the end", 2, 0x04, false, 1, func(f *protected) Header { return untagged(0, 2, protectedSize, true) }},
+		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *protected) Header { return untagged(0, 2, protectedSize+1, true) }},
 		// req: DDP-3.2-2
-		{"message one octet too long", 2, 0x05, false, size + 1, func(f *protected) Header { return untagged(0, 2, 0, true) }},
-		{"one octet over at the end", 2, 0x05, false, 2, func(f *protected) Header { return untagged(0, 2, size-1, true) }},
-		{"buffer full to the octet", 0, 0, true, 1, func(f *protected) Header { return untagged(0, 2, size-1, true) }},
+		{"message one octet too long", 2, 0x05, false, protectedSize + 1, func(f *protected) Header { return untagged(0, 2, 0, true) }},
+		{"one octet over at the end", 2, 0x05, false, 2, func(f *protected) Header { return untagged(0, 2, protectedSize-1, true) }},
+		{"buffer full to the octet", 0, 0, true, 1, func(f *protected) Header { return untagged(0, 2, protectedSize-1, true) }},
 		// req: DDP-9.2-13
-		{"untagged version 0", 2, 0x06, false, 1, func(f *protected) Header { return version(untagged(0, 2, 0, true), 0) }},
-		{"untagged version before QN", 2, 0x06, false, 0, func(f *protected) Header { return version(untagged(7, 2, 0, true), 2) }},
-	} {
+		{"untagged version 0", 2, 0x06, false, 1, func(f *protected) Header { return ofVersion(untagged(0, 2, 0, true), 0) }},
+		{"untagged version before QN", 2, 0x06, false, 0, func(f *protected) Header { return ofVersion(untagged(7, 2, 0, true), 2) }},
+	})
+}
+
+func testPlacement(t *testing.T, cases []placementCase) {
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := newProtected(t, size)
+			f := newProtected(t, protectedSize)
 			before := f.snapshot()
 
 			h := c.header(f)
-			err := f.place(h, payload(c.n))
+			err := f.place(h, bytes.Repeat([]byte{0x77}, c.n))
 			if c.ok {
 				require.Nil(t, err)
 				require.Nil(t, f.stream.Err())

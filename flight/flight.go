@@ -1,11 +1,11 @@
-// Package flight records what happened to connections: the last events of each, to be read when one
-// has ended with an error. Like an aircraft's recorder it runs always, and costs next to nothing: an
-// event is 32 octets, is recorded only where something unusual happens, and never per packet.
+// Package flight records the last events of each connection, to be read when one has ended with an
+// error. It runs always, like the flight recorder of an aircraft, and costs little: an event takes 32
+// octets, and is recorded only for what is unusual, not per packet.
 //
-// A Recorder has a bounded number of rings, all allocated at the start. A connection takes one with
-// its first event, and keeps it while it is among the connections that had events lately; then
-// another one takes it over. So an idle connection costs the two octets of its Log, and a
-// connection that retransmits all the time cannot push out the events of others (ADR 0021).
+// A Recorder has a bounded number of rings, allocated at the start. A connection takes a ring with its
+// first event, and keeps it while it is among the connections with the latest events; then another
+// connection takes the ring. So an idle connection costs the two octets of its Log, and a connection
+// that always retransmits does not overwrite the events of others (ADR 0021).
 //
 // Time is the caller's: Recorder.Now. One goroutine at a time.
 package flight

@@ -1,16 +1,11 @@
-// Package hugepages maps the memory everything else lives in: packet buffers, rings and the memory
-// that applications register.
+// Package hugepages maps memory for packet buffers, rings and the memory that applications register.
 //
-// An Arena is one mapping on pages of 2 MiB or 1 GiB, or on normal pages when there are too few of
-// those; the latter is reported by Fallback, never silent. Every page is present before New
-// returns, so that no later access faults, waits or raises SIGBUS. Carve hands out pieces at
-// start-up and nothing is given back singly: there is no allocator here, and none is wanted on a
-// packet's way.
+// An Arena is one mapping on pages of 2 MiB or 1 GiB, or on normal pages if there are too few of those,
+// which Fallback reports. Every page is present before New returns, so that no later access faults,
+// waits or raises SIGBUS. Carve hands out pieces at start-up; pieces are not freed singly.
 //
-// Limits: Linux for the real thing; elsewhere New falls back to ordinary Go memory. An Arena holds
-// no Go pointers, because the garbage collector does not look into it.
-//
-// Packages mem, rnic and pmd/dpdk stand on this one; it imports none of the repository's.
+// Limits: hugepages on Linux only; elsewhere New uses ordinary Go memory. An Arena must not hold Go
+// pointers, because the garbage collector does not scan it.
 package hugepages
 
 import (

@@ -1,8 +1,8 @@
-// Package inet holds what stands below TCP: the codecs of Ethernet, ARP, IPv4, IPv6, ICMP and
-// neighbour discovery, the Internet checksum, and the tables of an IP host: neighbours, routes,
-// path MTUs, datagrams being reassembled.
+// Package inet has the layers below TCP: the codecs of Ethernet, ARP, IPv4, IPv6, ICMP and neighbour
+// discovery, the Internet checksum, and the tables of an IP host: neighbours, routes, path MTUs,
+// datagrams being reassembled.
 //
-// In a packet's way it is the first to look. Inbound, per frame of a burst:
+// Inbound, per frame of a burst:
 //
 //	ParseEthernet -> ParseIPv4 -> tcp.Parse            (ethernet.go, ipv4.go, checksum.go)
 //	(ParseVLAN)   |  ParseIPv6 -> WalkIPv6                    (ipv6.go, ipv6_ext.go)
@@ -11,17 +11,16 @@
 //	              |            -> ParseND -> Neighbours       (nd.go, neighbour_nd.go)
 //	              -> ParseARP -> Neighbours.Input             (arp.go, neighbour_arp.go)
 //
-// Outbound, Routes names the next hop (route.go), PathMTU the size (pathmtu.go), the header Puts
-// fill the room in front of a segment and Neighbours.Lookup names the next hop's MAC.
+// Outbound, Routes gives the next hop (route.go) and PathMTU the size (pathmtu.go), the Put methods
+// write headers in front of a segment, and Neighbours.Lookup gives the next hop's MAC.
 //
-// A parser takes the octets there are and never one more; what it returns aliases them. It answers
-// with a Drop, not an error: the caller counts by it. Nothing here does I/O, reads a clock, locks,
-// logs or, after a table was made, allocates; only the String methods do. A table belongs to one
-// Poller and is for its goroutine alone.
+// A parser never reads beyond its input; what it returns aliases the input. It returns a Drop, by
+// which the caller counts, not an error. Nothing here does I/O, reads a clock, locks or logs, and only
+// the String methods allocate after a table was made. A table belongs to one Poller's goroutine.
 //
-// Limits: Ethernet II framing with at most one 802.1Q tag. IPv4 options and IPv6 extension headers
-// are stepped over, not applied, and none but the Fragment header are sent. Redirects are never
-// followed (RFC 1122, 3.2.2.2, lets a host ignore them).
+// Limits: Ethernet II framing with at most one 802.1Q tag. IPv4 options and IPv6 extension headers are
+// skipped, not applied, and only the Fragment header is sent. Redirects are ignored (RFC 1122, section
+// 3.2.2.2, allows that).
 package inet
 
 // IP protocol numbers.

@@ -1,21 +1,20 @@
 // Package mpa frames ULPDUs for TCP (RFC 5044, draft-ietf-rddp-mpa-01): FPDU layout, markers,
 // CRC32C and start-up frames. It is pure: no I/O, no clock, no goroutine, no lock.
 //
-// In a packet's way it stands between tcp, which says at which stream offset new octets stand, and
-// ddp, which places ULPDUs:
+// On the packet path it is between tcp, which gives new octets their stream offsets, and ddp, which
+// places ULPDUs:
 //
 //	tcp.Arrival -> Receiver.Input, Next -> ddp             in any order, each FPDU once
 //	tcp's left edge -> Receiver.Edge -> Delivery edge      in order only
 //	ddp segment -> Sender.Put -> one Buf, whole FPDUs      in stream order
 //
-// Nothing is placed before its CRC has been verified. Only FPDUs that are not yet whole, or whose
-// start is not yet known, are held; they are held in the Bufs they came in and handed up as pieces,
-// not reassembled.
+// Nothing is placed before its CRC has been verified. Only FPDUs that are not yet complete, or whose
+// start is not yet known, are held: in the Bufs in which they arrived, and passed on in pieces, not
+// reassembled.
 //
 // Limits: a ULPDU has at most MULPDUMax octets; a Receiver holds at most ReceiverConfig.BufsMax
-// Bufs and RunsMax runs of octets beyond a gap. An octet beyond a limit is refused, counted, and
-// comes again by TCP's retransmission; in-order octets are never refused for want of room (see
-// held.go).
+// Bufs and RunsMax runs of octets beyond a gap. An octet beyond a limit is refused and counted, and
+// TCP retransmits it. Octets in order are never refused for lack of room (see held.go).
 package mpa
 
 const (

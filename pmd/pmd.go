@@ -1,9 +1,8 @@
-// Package pmd is the seam between the Poller and a device: ports and queues, one call per burst.
+// Package pmd is the interface between the Poller and a device: ports and queues, one call per burst.
 //
-// A frame comes in through Queue.Rx and leaves through Queue.Tx; everything between is the
-// Poller's. Devices are wire (memory), tap (the kernel) and dpdk (hardware); fault and capture are
-// middleware, a Port around a Port, and stack in any order. Limits: Ethernet only, one frame per
-// Buf, no multicast filter.
+// A frame comes in through Queue.Rx and leaves through Queue.Tx. Devices are wire (memory), tap (the
+// kernel), memif (another process) and dpdk (hardware). fault and capture are middleware, a Port around
+// a Port, in any order. Limits: Ethernet only, one frame per Buf, no multicast filter.
 package pmd
 
 import (

@@ -1,9 +1,8 @@
-// Package rdmap is the RDMA protocol over DDP (RFC 5040) with its extensions (RFC 7306): the
-// control octet and what each opcode demands of the DDP header, the headers of Read and Atomic
-// Requests and Atomic Responses, what an atomic operation makes of a value, and Terminate with the
-// one table of error causes.
+// Package rdmap is the RDMA protocol over DDP (RFC 5040) with its extensions (RFC 7306): the control
+// octet, the rules of each opcode for the DDP header, the headers of Read and Atomic Requests and
+// Atomic Responses, the arithmetic of atomic operations, and Terminate with its table of error causes.
 //
-// In the packet's way it stands between ddp and the QueuePair, and it is codecs and tables only:
+// On the packet path it is between ddp and the QueuePair. It has codecs and tables only:
 //
 //	ddp.ULP ──Check──► opcode ──► QueuePair: Send, Read, atomics, Terminate
 //	ddp.Error, MPA's code, RDMAP's own ──Cause──► Terminate ──► a message on queue 2

@@ -1,9 +1,8 @@
-// Package rnic is what an embedder imports: the software RNIC with the vocabulary of the verbs.
+// Package rnic is the software RNIC for Go programs, with the vocabulary of the verbs.
 //
-// An Adapter owns the STag table and speaks iWARP either over one or more Pollers (our own TCP, the
-// point of the project) or over the kernel's sockets (the drafts' "MPA over an unmodified TCP").
-// Above it stand ProtectionDomains, MemoryRegions, CompletionQueues and QueuePairs, which are the
-// same for both. The Initiator:
+// An Adapter owns the STag table and speaks iWARP over one or more Pollers (our own TCP), or over the
+// kernel's sockets (the drafts' "MPA over an unmodified TCP"). ProtectionDomains, MemoryRegions,
+// CompletionQueues and QueuePairs are the same over both. The Initiator:
 //
 //	dev, err := rnic.Open(rnic.Config{}) // over kernel sockets; Config.Pollers: over our own TCP
 //	pd := dev.AllocPD()
@@ -15,8 +14,8 @@
 //	err = cq.Wait(ctx) // until there is a Completion
 //	done := cq.Poll(completions[:])
 //
-// The Responder, which tells it in the Reply's private data, in whatever form the two agree on,
-// where it may write:
+// The Responder, which sends STag and offset of its memory in the Reply's private data (the form is
+// the application's):
 //
 //	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
 //	req, err := l.Accept(ctx)
@@ -27,16 +26,16 @@
 //
 // Both are docs/examples/embed, a whole program with its errors checked.
 //
-// QPOptions is what a QueuePair is, ConnParam how it connects. Reads and atomics need depths:
-// ConnParam.ORD of them may be under way from this end at a time, and IRD of the peer's are served;
-// with 0 there are none.
+// QPOptions configures a QueuePair, ConnParam its connection. ConnParam.ORD is the number of Reads and
+// atomics that this end may have outstanding, IRD the number of the peer's that it serves; the default,
+// 0, allows none.
 //
-// Each method says who may call it: any goroutine, also one that turns a Poller
-// (stack.Config.OnTurn); any application goroutine, which is every other, because the call may wait
-// for the Poller; or the one that polls a CompletionQueue. Posting does not block and does not
-// allocate. A posted range belongs to the QueuePair until its Completion has been polled.
+// Each method says which goroutines may call it. "Any goroutine" includes one that turns a Poller
+// (stack.Config.OnTurn). "Any application goroutine" excludes it, because the call may wait for the
+// Poller. A CompletionQueue is polled by one goroutine. Posting does not block and does not allocate. A
+// posted range belongs to the QueuePair until its Completion has been polled.
 //
-// docs/reference/verbs.md sets the names of libibverbs and librdmacm beside these, and has the rules at
-// length: goroutines, buffers, errors, the end of a connection, limits. docs/reference/memory.md is about
+// docs/reference/verbs.md lists the names of libibverbs and librdmacm with these, and the rules for
+// goroutines, buffers, errors, the end of a connection and limits. docs/reference/memory.md is about
 // registered memory, docs/reference/dialects.md about start-up.
 package rnic

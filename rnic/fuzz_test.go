@@ -11,10 +11,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// FuzzStream gives a Responder whatever an Initiator can frame. Each ULPDU is one octet of length, one of flags and
-// its octets; a flag puts the region's STag where a tagged header has one, another spoils the CRC, a third and a fourth put that of a
-// region that may be read where a Read Request and where an Atomic Request have theirs. Whatever comes: nothing outside the regions changes, every receive buffer completes once, no Buf is lost.
-func FuzzStream(f *testing.F) {
+// streamSeeds are scripts for FuzzStream.
+func streamSeeds(f *testing.F) {
 	ulpdu := func(flags byte, b ...byte) []byte { return append([]byte{byte(len(b)), flags}, b...) }
 	tagged := func(control byte, to uint64, payload string) []byte {
 		b := append([]byte{0xc1, control, 0, 0, 0, 0}, binary.BigEndian.AppendUint64(nil, to)...)
@@ -43,6 +41,13 @@ func FuzzStream(f *testing.F) {
 	f.Add(false, ulpdu(0, untagged(0x48, 0, 1, 0, "8 octets")...))
 	f.Add(false, ulpdu(0, tagged(0x42, 0, "nobody asked")...))
 	f.Add(true, []byte{0, 0, 0, 0})
+}
+
+// FuzzStream sends a Responder any ULPDUs. Each is one octet of length, one of flags, and its octets. Flags: 1 puts the region's STag
+// into a tagged header, 2 damages the CRC, 4 and 8 put the STag of a readable region into a Read Request or an Atomic Request.
+// Nothing outside the regions changes, every receive buffer completes once, and no Buf is lost.
+func FuzzStream(f *testing.F) {
+	streamSeeds(f)
 	f.Fuzz(func(t *testing.T, markers bool, script []byte) {
 		r := newRig(t, turned, rigConfig{pool: 128})
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: !markers, IRD: 2, ORD: 2}})

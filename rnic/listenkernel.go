@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
@@ -45,6 +46,7 @@ func (l *Listener) acceptLoop(tl *net.TCPListener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		}
+		l.adapter.host.Refuse(connect.RefusedSystem)
 		l.fail(ConnFailure{Err: err})
 		select {
 		case <-time.After(pause):

@@ -3,7 +3,6 @@ package rnic
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"runtime/debug"
 	"testing"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// asking are the options of an end that asks, and of one that serves.
+// asking is the options of an end that sends Read Requests, serving of one that answers them.
 func asking(ord int) opts  { return opts{ConnParam: ConnParam{Dialect: RFC5044, ORD: ord}} }
 func serving(ird int) opts { return opts{ConnParam: ConnParam{IRD: ird}} }
 
@@ -39,7 +38,7 @@ func ids(t testing.TB, cs []Completion) (got []uint64) {
 	return got
 }
 
-// Reads both ways at once, of all sizes, more of them than may be under way; the sink needs no remote right.
+// Reads of all sizes, in both directions, more of them than may be outstanding; the sink needs no remote right.
 //
 // req: 5040-5.2.2-3, 5040-5.2.1-7, 5040-5.2.1-6, 5040-5.5-4, 5040-5.5-13
 func TestReads(t *testing.T) {
@@ -68,7 +67,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Whatever is posted completes in the order in which it was posted, though a Send is done long before the Read in front of it.
+// Work requests complete in the order in which they were posted, also a Send that is done long before an earlier Read.
 //
 // req: 5040-5.5-9, 5040-5.5-8
 func TestCompletionsInOrder(t *testing.T) {
@@ -136,8 +135,8 @@ func noMarkers(o opts) opts {
 	return o
 }
 
-// No more than ORD Requests are under way; the next follows a Response, and what was posted after waits too. A Read is complete when its
-// last segment is delivered, and not before.
+// At most ORD Requests are outstanding. The next waits for a Response, and later work requests wait too. A Read completes
+// when its last segment is delivered, not before.
 //
 // req: 5040-6.1-3, 5040-5.5-12, 5040-5.2-1
 func TestORD(t *testing.T) {
@@ -197,8 +196,8 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// What does not match a Read ends the connection before an octet of it is placed, or when its end is delivered; the oldest Request
-// completes as BadResponse, what is after it as Flushed.
+// A Response that does not match the oldest Read ends the connection, before placement or at delivery. That Read completes
+// as BadResponse, later requests as Flushed.
 //
 // req: 5040-5.2.2-5, 7306-8.2-1, 7306-5.2.2-1, 5040-7.1-3
 func TestBadResponses(t *testing.T) {
@@ -244,30 +243,8 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
-// An Atomic Response that is another Request's is none, and what it brings is nobody's.
-func TestResponseOfAnotherAtomic(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
-		p := r.peerResponds(c)
-		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Signaled: true})
-		outstanding, ok := rdmap.ParseAtomicRequest(p.nextFPDU().payload)
-		require.True(t, ok)
-		h := rdmap.OpAtomicResponse.Header(1)
-		h.Version, h.Last, h.MSN = 1, true, 1
-		body := make([]byte, rdmap.AtomicResponseLen)
-		(&rdmap.AtomicResponse{ID: outstanding.ID + 1, Original: 7}).Put(body)
-		p.inject(fpdu{h, body})
-		p.expectTerminateFor(rdmap.CauseOperation)
-		p.closeSend()
-		c.awaitClosed()
-		got := c.await(1)[0]
-		require.Equal(t, BadResponse, got.Status)
-		require.Zero(t, got.Original)
-	})
-}
-
-// No more requests are remembered after an unanswered Read than the QueuePair has room for: the others wait in the ring, however many the
-// application posts, and all complete in order when the Response has come.
+// While a Read is unanswered, requests beyond SendDepth wait in the ring, however many the application posts. All complete
+// in order after the Response.
 func TestManyRequestsAfterAnUnansweredRead(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
@@ -294,7 +271,7 @@ func TestManyRequestsAfterAnUnansweredRead(t *testing.T) {
 	})
 }
 
-// What the peer refuses completes with its reason, what is before and after it is flushed, in order.
+// A request that the peer refuses completes with the reason; later requests are flushed, in order.
 func TestRemoteStatuses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -332,7 +309,7 @@ func TestRemoteStatuses(t *testing.T) {
 	}
 }
 
-// The sink is this end's own affair: it must be writable when the Read is begun, and stay so.
+// The sink of a Read must be writable when the Read begins, and when its Response comes.
 //
 // req: 5042-6.2.2-2
 func TestSinks(t *testing.T) {
@@ -383,7 +360,7 @@ func TestLocalErrorAfterReads(t *testing.T) {
 	})
 }
 
-// The peer cannot Write into the sink of a Read that is under way, though it was told its STag.
+// The peer cannot Write into the sink of an outstanding Read, although the Request carries its STag.
 func TestSinkIsNoTargetOfWrites(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
@@ -398,89 +375,7 @@ func TestSinkIsNoTargetOfWrites(t *testing.T) {
 	})
 }
 
-// req: 7306-5-2, 7306-5.4-1, 7306-5.2.1-2, 7306-5.1.1-2, 7306-5.1.2-1
-func TestAtomics(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(serving(4), asking(4))
-		m := r.readable(s, 64, RemoteRead|RemoteWrite)
-		clear(m.Bytes())
-		all := uint64(math.MaxUint64)
-		c.post(fetchAdd(c.wordOf(m, 1, 8), 7))
-		c.post(fetchAddFields(c.wordOf(m, 2, 8), 0xffff, 0x8080))
-		c.post(compareSwap(c.wordOf(m, 3, 8), CompareSwap{0xff06, all, 9, all}))
-		c.post(compareSwap(c.wordOf(m, 4, 8), CompareSwap{0x11, 0xff, 0x12345678, 0xffff}))
-		c.post(compareSwap(c.wordOf(m, 5, 8), CompareSwap{0x09, 0xff, 0x12345678, 0xffff}))
-		c.post(c.readFrom(m, 6, 8, 8))
-		var originals []uint64
-		for i, cm := range c.await(6) {
-			require.Equal(t, Success, cm.Status, "%d", i)
-			require.EqualValues(t, 8, cm.Len)
-			originals = append(originals, cm.Original)
-		}
-		require.Equal(t, []uint64{0, 7, 0xff06, 9, 9, 0}, originals)
-		require.EqualValues(t, 0x5678, binary.NativeEndian.Uint64(c.inbox.Bytes()[8:]))
-		r.close(s, c)
-	})
-}
-
-// Immediate data: 8 octets, in the Completion and in the buffer, in order with Sends and after the Writes before it. Events that the sender
-// asks for are told.
-//
-// req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
-func TestImmediateData(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		for i := range 5 {
-			s.postRecv(s.recvAt(uint64(10+i), 20*i, 20))
-		}
-		data := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5), Solicited: true})
-		c.post(c.write(s, 2, 0, 5000))
-		c.post(WorkRequest{Op: OpImmediate, Immediate: data, ID: 3, Signaled: true})
-		c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}, ID: 4, Signaled: true, Solicited: true})
-		c.post(WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 6), Signaled: true})
-		recv := Completion{QP: s.qp.Number(), Op: OpRecv}
-		want := []Completion{recv, recv, recv, recv}
-		want[0].ID, want[0].Len, want[0].Solicited = 10, 5, true
-		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate = 11, 8, true, data
-		want[2].ID, want[2].Len, want[2].WithImmediate, want[2].Solicited = 12, 8, true, true
-		want[3].ID, want[3].Len = 13, 6
-		require.Equal(t, want[:2], s.await(2))
-		require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]), "the Write before it")
-		require.Equal(t, want[2:], s.await(2))
-		require.Equal(t, data[:], s.inbox.Bytes()[20:28])
-		cs := c.await(4)
-		require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
-		require.Equal(t, Completion{ID: 3, QP: c.qp.Number(), Op: OpImmediate, Len: 8}, cs[1])
-		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
-		s.await(1)
-		s.postRecv(s.recvAt(1, 0, 7))
-		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
-		require.Equal(t, LocalLength, s.await(1)[0].Status, "a buffer of 7 octets")
-	})
-}
-
-// Immediate data of the wrong length is an error, and no message.
-//
-// req: 7306-6.3-2
-func TestImmediateDataOfTheWrongLength(t *testing.T) {
-	for _, n := range []int{0, 7, 9} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{})
-			s.postRecv(s.recvAt(1, 0, 20))
-			p, _ := r.peerConnects(s, false)
-			h := rdmap.OpImmediate.Header(1)
-			h.Last, h.Version, h.MSN = true, 1, 1
-			p.inject(fpdu{h, make([]byte, n)})
-			p.expectTerminate(rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h})
-			p.closeSend()
-			s.awaitClosed()
-			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
-		})
-	}
-}
-
-// A connection of version 0 has no extensions, one without ORD no Reads.
+// A connection of version 0 has no extensions, a connection without ORD no Reads.
 //
 // req: 7306-4.1-1, 7306-1.1-2
 func TestWhatCannotBePosted(t *testing.T) {
@@ -512,7 +407,7 @@ func TestCloseWaitsForReads(t *testing.T) {
 	})
 }
 
-// Segments of Responses may come in any order, and from several Reads at a time.
+// Segments of several Read Responses may arrive in any order.
 //
 // req: 5040-5.5-4, 5040-5.2.2-4
 func TestReadsOverABadNetwork(t *testing.T) {
@@ -533,7 +428,7 @@ func TestReadsOverABadNetwork(t *testing.T) {
 	require.NotZero(t, r.stats(c.qp).Placed.OutOfOrder)
 }
 
-// Neither end allocates for Reads, atomics and immediate data.
+// Reads, atomics and immediate data do not allocate at either end.
 func TestReadsAllocateNothing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c := r.connect(serving(8), asking(8))
@@ -564,55 +459,4 @@ func TestReadsAllocateNothing(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector allocates a little for itself
 	require.Zero(t, testing.AllocsPerRun(50, round))
-}
-
-// The word before goes to Local of an atomic that has one, also with an SGEMax of 1. Local must be writable when the request
-// begins, and still when its Response comes.
-func TestAtomicsOriginalInMemory(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		asks := asking(4)
-		asks.SGEMax, asks.InlineMax = 1, NoInline
-		s, c := r.connect(serving(4), asks)
-		m := r.readable(s, 64, RemoteRead|RemoteWrite)
-		clear(m.Bytes())
-		c.post(fetchAdd(c.wordOf(m, 1, 8), 7))
-		for i, wr := range []WorkRequest{
-			fetchAdd(c.wordOf(m, 2, 8), 1), compareSwap(c.wordOf(m, 3, 8), CompareSwap{8, math.MaxUint64, 5, math.MaxUint64}), fetchAdd(c.wordOf(m, 4, 8), 0),
-		} {
-			wr.Local = c.inbox.Slice(16+8*i, 8)
-			c.post(wr)
-		}
-		require.Equal(t, []uint64{1, 2, 3, 4}, ids(t, c.await(4)))
-		for i, want := range []uint64{0, 0, 7, 8, 5, 0} {
-			require.Equal(t, want, binary.NativeEndian.Uint64(c.inbox.Bytes()[8*i:]), "word %d", i)
-		}
-		wr := fetchAdd(c.wordOf(m, 5, 8), 1)
-		wr.Local = c.inbox.Slice(0, 4)
-		require.ErrorIs(t, errOf(c.qp.PostSend(wr)), ErrShape)
-		wr.Local = c.source.Slice(0, 8) // which may not be written
-		c.post(wr)
-		require.Equal(t, LocalProtection, c.await(1)[0].Status)
-	})
-}
-
-// Memory that was revoked after an atomic was sent is not written, and the stream ends.
-func TestAtomicsOriginalRevoked(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
-		p := r.peerResponds(c)
-		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Local: c.inbox.Slice(0, 8), Signaled: true})
-		outstanding, ok := rdmap.ParseAtomicRequest(p.nextFPDU().payload)
-		require.True(t, ok)
-		c.inbox.Revoke()
-		h := rdmap.OpAtomicResponse.Header(1)
-		h.Version, h.Last, h.MSN = 1, true, 1
-		body := make([]byte, rdmap.AtomicResponseLen)
-		(&rdmap.AtomicResponse{ID: outstanding.ID, Original: 7}).Put(body)
-		p.inject(fpdu{h, body})
-		p.expectTerminateFor(rdmap.CauseLocal)
-		p.closeSend()
-		c.awaitClosed()
-		require.Equal(t, LocalProtection, c.await(1)[0].Status)
-		require.Zero(t, binary.NativeEndian.Uint64(c.inbox.Bytes()))
-	})
 }

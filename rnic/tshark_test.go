@@ -2,15 +2,12 @@ package rnic
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
@@ -34,22 +31,6 @@ func (q *recorder) Tx(bufs []mem.Buf) int {
 		*q.frames = append(*q.frames, append([]byte(nil), q.pool.Data(b)...))
 	}
 	return n
-}
-
-// writePcap makes a capture of frames, a microsecond apart.
-func writePcap(t *testing.T, frames [][]byte) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "frames.pcap")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	w := pcapgo.NewWriter(f)
-	require.NoError(t, w.WriteFileHeader(65535, layers.LinkTypeEthernet))
-	for i, b := range frames {
-		at := time.Unix(1, int64(i)*1000)
-		require.NoError(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(b), Length: len(b)}, b))
-	}
-	require.NoError(t, f.Close())
-	return path
 }
 
 // Another implementation reads what we send, both ways, one FPDU a segment and without markers: start-up frames, each FPDU's
@@ -83,7 +64,7 @@ func TestTsharkReadsWhatWeSend(t *testing.T) {
 		"iwarp_mpa.ulpdulength", "iwarp_ddp.tagged_flag", "iwarp_ddp.last_flag", "iwarp_ddp.dv", "iwarp_rdma.version",
 		"iwarp_rdma.opcode", "iwarp_ddp.stag", "iwarp_ddp.tagged_offset", "iwarp_ddp.qn", "iwarp_ddp.msn", "iwarp_ddp.mo",
 	}
-	path := writePcap(t, frames)
+	path := netlab.WritePcap(t, frames, time.Microsecond)
 	rows, text := netlab.MPA(t, path, fields...)
 	var got []string
 	for _, row := range rows {
@@ -102,7 +83,7 @@ func TestTsharkReadsWhatWeSend(t *testing.T) {
 		spoilt = frames[i]
 	}
 	spoilt[200] ^= 1
-	_, text = netlab.MPA(t, writePcap(t, frames), fields...)
+	_, text = netlab.MPA(t, netlab.WritePcap(t, frames, time.Microsecond), fields...)
 	require.Equal(t, len(want)-1, strings.Count(text, "(Good CRC32)"))
 	require.Equal(t, 1, strings.Count(text, "(Bad CRC32"))
 }

@@ -4,12 +4,13 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/rnicd/rnicd/inet"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
 )
 
-// A port that is asked for is taken, if nobody has it: no listener, and no connection to the same
-// remote end.
+// DialFrom takes the given port unless a listener has it, or a connection to the same remote end.
 //
 // req: 9293-MUST-43, 9293-MUST-41
 func TestLocalPortOfADial(t *testing.T) {
@@ -146,5 +147,86 @@ func TestFinAcked(t *testing.T) {
 	u.closeSend()
 	l.until("closed", func() bool { return u.closed == 1 })
 	require.Zero(t, w.acked)
+	l.stop()
+}
+
+func TestDialRefused(t *testing.T) {
+	l := newLab(t, nil)
+	u := l.dial(l.a, l.b, 99)
+	l.until("refused", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrRefused)
+	require.Equal(t, []string{"closed"}, u.log)
+	require.Equal(t, uint64(1), l.b.counters().RSTSent)
+	require.Zero(t, l.a.counters().Conns)
+	l.whole()
+}
+
+func TestDialTimesOut(t *testing.T) {
+	l := newLab(t, nil)
+	l.b.nic.lose = func(f []byte) bool { return !isARP(f) } // b answers ARP and nothing else
+	l.listen(l.b, 7, 4)
+	u := l.dial(l.a, l.b, 7)
+	start := l.now
+	l.until("timed out", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrTimeout)
+	require.Greater(t, l.now-start, 20*second)
+	require.Empty(t, l.accepted)
+	l.pass(200 * second) // b gives its half-open connections up, too
+	require.Zero(t, l.b.counters().Conns)
+	require.Zero(t, l.b.listeners[7].halfOpen)
+	l.whole()
+}
+
+// req: 9293-MUST-46
+func TestDialSaysWhatIsImpossible(t *testing.T) {
+	l := newLab(t, nil)
+	for remote, want := range map[string]error{
+		"224.0.0.1:7": ErrNetUnreachable, "255.255.255.255:7": ErrNetUnreachable, "0.0.0.0:7": ErrNetUnreachable,
+		"127.0.0.1:7": ErrNetUnreachable, "10.0.0.255:7": ErrNetUnreachable,
+		"10.0.0.2:0": nil, "[2001:db8::1]:7": ErrNetUnreachable,
+		"10.0.0.1:7": ErrNoRoute, "192.0.2.1:7": ErrNetUnreachable,
+	} {
+		_, err := l.a.Dial(netip.MustParseAddrPort(remote), newPeer(t, 1))
+		require.Error(t, err, remote)
+		if want != nil {
+			require.ErrorIs(t, err, want, remote)
+		}
+	}
+	require.Zero(t, l.a.counters().Opened)
+}
+
+// With DialPorts a Poller dials from those ports only, from each once to the same remote end.
+func TestDialPorts(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax, cfg.DialPorts = 100, PortRange{1000, 1009} })
+	seen := map[uint16]bool{}
+	for range 10 {
+		port := l.dial(l.a, l.b, 7).conn.Local().Port()
+		require.True(t, port >= 1000 && port <= 1009 && !seen[port], "%d", port)
+		seen[port] = true
+	}
+	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
+	require.ErrorIs(t, err, ErrPortUsed)
+	require.ErrorContains(t, err, "all 10 local ports")
+	l.stop()
+}
+
+func TestEphemeralPorts(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.ConnsMax = 100
+		cfg.TCP.SentMax = 16
+	})
+	seen := map[uint16]bool{}
+	for range 50 {
+		u := l.dial(l.a, l.b, 7)
+		port := u.conn.Local().Port()
+		require.GreaterOrEqual(t, port, uint16(portFirst))
+		require.False(t, seen[port])
+		seen[port] = true
+		// A listener takes the next port: Dial skips it.
+		id := u.conn.id
+		next := portFirst + uint16((uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+l.a.nextPort)%(portLast-portFirst+1))
+		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
+		seen[next] = true
+	}
 	l.stop()
 }

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -146,5 +147,47 @@ func TestProbeIsNotPutOffBySleep(t *testing.T) {
 	}
 	require.EqualValues(t, 1, u.conn.Stats().LossProbes)
 	l.turns()
+	l.stop()
+}
+
+func TestUpperTimer(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	at := l.now + 5*ms
+	u.conn.SetTimer(at)
+	l.pass(20 * ms)
+	require.Equal(t, []int64{at}, u.timer, "once, in time")
+
+	u.conn.SetTimer(l.now + 5*ms)
+	u.conn.SetTimer(0)
+	l.pass(20 * ms)
+	require.Len(t, u.timer, 1, "0 clears")
+
+	u.conn.SetTimer(l.now + 5*ms)
+	l.turns()
+	u.conn.SetTimer(l.now + 50*ms) // later than it stood: the early entry must not fire
+	l.pass(20 * ms)
+	require.Len(t, u.timer, 1)
+	u.conn.SetTimer(l.now - 1) // passed: with the next Turn
+	l.pass(1 * ms)
+	require.Len(t, u.timer, 2)
+}
+
+// An Upper's timer does not fire after Closed, and a Poller without connections has no deadline.
+func TestTimersEndWithTheirConnection(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.conn.SetTimer(l.now + second)
+	v.conn.SetTimer(l.now + second)
+	u.closeSend()
+	l.until("FIN", func() bool { return v.peerFin })
+	v.closeSend()
+	l.until("TIME-WAIT", func() bool { return u.closed == 1 && v.closed == 1 })
+	require.Equal(t, 1, l.a.counters().TimeWait)
+	require.Equal(t, int64(math.MaxInt64), l.b.timers.first())
+	before := l.a.counters().Timers
+	l.pass(2 * second)
+	require.Equal(t, before, l.a.counters().Timers)
+	require.Empty(t, u.timer)
 	l.stop()
 }

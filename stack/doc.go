@@ -23,12 +23,12 @@
 //	poller_config.go     Config, defaults, limits
 //	poller_stop.go       the end of a Poller
 //	poller_idle.go       what a Poller does when there is no work
-//	poller_rouse.go      waking one that sleeps until its device interrupts
+//	poller_rouse.go      wakes a Poller that sleeps until its device interrupts
 //	pause_amd64.go       waiting without giving up the core
 //	poller_affinity.go   the core it runs on
 //	poller_addrs.go      adding, removing and awaiting addresses
 //	poller_control.go    functions given to Submit
-//	conn_info.go         looking at all connections, some in each Turn
+//	conn_info.go         lists all connections, a few in each Turn
 //	poller_doorbell.go   Conn.Wake
 //	poller_counters.go   Counters; why frames were dropped
 //	group_inbox.go       frames that came to another member of a Group
@@ -36,22 +36,22 @@
 // A frame comes in:
 //
 //	rx.go                a burst from the device; Ethernet and VLAN
-//	rx_prefetch.go       the connections of a burst are read into the cache
+//	rx_prefetch.go       prefetches the connections of a burst
 //	rx_ipv4.go           IPv4
 //	rx_ipv6.go           IPv6 and its extension headers
 //	rx_fragment.go       fragments of either
 //	rx_tcp.go            the TCP header; which connection
-//	rx_coalesce.go       frames that continue each other are taken as one segment
+//	rx_coalesce.go       joins frames with consecutive octets to one segment
 //
-// What is not of a connection:
+// Frames that belong to no connection:
 //
 //	host.go              our addresses and routes, from Config
-//	host_due.go          neighbours that became known or were lost; what is due besides connections
-//	host_arp.go          ARP packets that came in
-//	host_icmp6.go        ICMPv6 messages that came in
-//	host_icmp.go         pings, errors that came in, errors that we send
+//	host_due.go          neighbours that became known or were lost; timers of the host
+//	host_arp.go          received ARP packets
+//	host_icmp6.go        received ICMPv6 messages
+//	host_icmp.go         pings, received errors, errors that we send
 //	host_nd.go           neighbour discovery and router advertisements
-//	host_claim.go        finding out whether another host has an address of ours
+//	host_claim.go        duplicate address detection
 //
 // A connection, from its opening to its end:
 //
@@ -61,9 +61,9 @@
 //	conn_cookie.go       SYN cookies
 //	conn_timers.go       timers that are due
 //	conn_syncache.go     half-open connections
-//	conn_place.go        which connection gives way to one that comes in
+//	conn_place.go        which connection a new one replaces
 //	conn_input.go        a segment: tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
-//	conn_serve.go        all that one connection has waiting at the end of a Turn
+//	conn_serve.go        what a connection needs at the end of a Turn
 //	conn_life.go         opened, established, closed
 //
 // A segment goes out:
@@ -72,39 +72,39 @@
 //	tx_headers.go        TCP and IP headers
 //	tx_neighbour.go      the MAC address of the next hop
 //	tx_batch.go          the batch for the device
-//	tx_frame.go          Ethernet and IP headers of what is not TCP
+//	tx_frame.go          Ethernet and IP headers of other packets than TCP
 //
 // When packet buffers run short:
 //
-//	pressure.go          the policy; the shares of the pool; whose connection is ended
+//	pressure.go          the policy; the shares of the pool; which connection is ended
 //	pressure_waiting.go  connections that wait for Bufs
-//	pressure_claims.go   who may take a Buf; how long a peer has kept some
+//	pressure_claims.go   which connection may take a Buf; how long a peer has held some
 //
-// What all of this stands on:
+// Foundations:
 //
 //	group.go             Pollers that share an address; frames between them
-//	group_rss.go         which member the port's own hash puts a connection on
-//	group_addr.go        what the members of a Group decide together about an address
-//	host_addr.go         is this address ours; which one do we speak from
+//	group_rss.go         the member that the port's RSS hash gives a connection to
+//	group_addr.go        decisions about an address that all members of a Group share
+//	host_addr.go         our addresses; the choice of a source address
 //	conn_path.go         the path MTU of a connection
 //	host_route.go        the next hop and the MTU towards an address
-//	conn_marks.go        what was asked for and is done when the connection is next served
+//	conn_marks.go        requests to a connection until it is next served
 //	conn_peers.go        connections of each remote address
 //	conn_slab.go         the slots of connections; lists of them
 //	conn_lookup.go       4-tuple to connection
 //	conn_prefetch.go     reading connections into the cache
 //	timers.go            the timing wheel
 //	bucket.go            a rate limit
-//	secret.go            initial sequence numbers and all else that nobody may guess
+//	secret.go            initial sequence numbers and other values that must not be guessed
 //	siphash.go           its keyed hash
 //	largepages.go        huge pages for tables
 //
 // # Limits
 //
-// The Poller sends no IP options, and no fragments except of answers to pings: DF is always set. A
-// hard ICMP error ends a connection only while it is being opened (RFC 5927 section 5.2). IPv6
-// addresses are configured, not made of what routers advertise; redirects are ignored. A Poller
-// does not talk to its own address. Several Pollers may share one: see Group.
+// The Poller sends no IP options, and fragments only of answers to pings; DF is set otherwise. A hard
+// ICMP error ends a connection only while it is being opened (RFC 5927 section 5.2). IPv6 addresses are
+// configured, there is no autoconfiguration; redirects are ignored. A Poller does not connect to its
+// own address. Several Pollers may share an address: see Group.
 //
 // # Memory
 //
@@ -113,12 +113,12 @@
 // connections (tcp.Memory: Config.TCP.RecordsMax and SpansMax, 3 MB by default). A half-open
 // connection takes 112 octets (Config.SynMax), or nothing when it is a cookie.
 //
-// The pool must hold what waits for acknowledgment on all connections together (up to a congestion
-// window each), what Uppers keep, Config.PendingMax frames, and the Bufs that the device keeps.
-// When fewer than 4*BurstMax Bufs are left (a quarter of a smaller pool), no Upper is asked for
-// octets any more, so that ACKs can still come in and free some. pressure.go has the rest.
+// The pool must hold the unacknowledged segments of all connections (up to a congestion window each),
+// the Bufs that Uppers and the device keep, and Config.PendingMax frames. When fewer than 4*BurstMax
+// Bufs are free (a quarter of a smaller pool), no Upper is asked for octets, so that ACKs can come in
+// and free some. See pressure.go.
 //
 // A connection with nothing to send does not notice that its peer has vanished, not even in
-// FIN-WAIT-2, unless its Upper turns keep-alives on (Conn.SetKeepAlive) or says that nobody reads
-// any more (Conn.SetOrphaned).
+// FIN-WAIT-2, unless its Upper turns keep-alives on (Conn.SetKeepAlive) or the application has closed
+// it (Conn.SetOrphaned).
 package stack

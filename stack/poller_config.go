@@ -2,6 +2,7 @@ package stack
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -33,22 +34,21 @@ const (
 	retryNs            = 10_000
 	awayMin            = 100_000 // ns between two Turns: more than one with much to do takes
 
-	// So many receive bursts are taken in one Turn while full ones come, and so many transmit
-	// bursts are shared by its few senders. A connection is answered once a Turn: where frames wait
-	// already, one ACK stands for up to 256 segments, of full ones for 96. That is fewer ACKs than RFC 9293 section
-	// 3.8.6.3 asks for (SHLD-19, every second one), and what a host with receive offload does. When
-	// no more frames wait the Turn ends, so no ACK waits for anything.
+	// The most full receive bursts of one Turn, and the most transmit bursts that its senders
+	// share. A connection gets one ACK a Turn: if many frames wait, one ACK is for up to 256 small
+	// or 96 full segments. RFC 9293 section 3.8.6.3 asks for more (SHLD-19, every second segment);
+	// a host with receive offload sends as few. The Turn ends when no more frames wait, so an ACK
+	// is never held back.
 	burstsPerTurnMax = 8
 
-	// What the senders of a Turn share, in octets: as much as those bursts are of Ethernet's
-	// frames. Of larger frames the second-level cache would no longer hold it when the other end,
-	// or the device, comes to read it.
+	// The most octets that all senders of a Turn may send: those bursts of 1500-octet frames. More,
+	// with larger frames, would leave the second-level cache before the device or the peer reads it.
 	turnOctetsMax = 384 << 10
 
-	// What a Turn takes from the device, in octets, to the end of the burst. Then it acknowledges: a
-	// sender whose window is a few times this much hears of room while it still has some, and what
-	// was copied or placed is in the cache. A burst is no more than this of the largest frames,
-	// burstMin at least.
+	// A Turn stops receiving after the burst with which it has taken this many octets, and sends
+	// ACKs: a sender with a window of a few times this much learns of room before it runs out, and
+	// the octets are still in the cache. A burst is at most this many octets of the largest frames,
+	// but at least burstMin frames.
 	receivedOctetsMax = 96 << 10
 	burstMin          = 4
 
@@ -71,51 +71,52 @@ type Config struct {
 	Core     int          // CPU to pin Run to; -1 none
 	Idle     Idle
 	Clock    func() int64 // monotonic ns; nil: the system's
-	// OnTurn, if not nil, is called in every Turn, on the Poller's goroutine: when what came in has
-	// been delivered, and before anything is sent. An application that looks at its memory, polls
-	// its CompletionQueues and posts there runs to completion: one core does all its work, and what
-	// it posts leaves in the same Turn. It returns how much work it found, and with 0 Run may idle.
-	// It must not block, nor wait for anything this Poller does; it begins with the first Turn,
-	// before there is a connection, and is not called after the Turn that ends the Poller.
+	// OnTurn, if not nil, is called in every Turn on the Poller's goroutine, after delivery and
+	// before transmission. An application that polls its CompletionQueues and posts there needs no
+	// other core, and what it posts is sent in the same Turn. It returns the amount of work found;
+	// after 0, Run may idle. It must not block or wait for this Poller. The first Turn calls it,
+	// before there are connections; the Turn that ends the Poller calls it last.
 	OnTurn func() int
+	// Bell, if not nil, is how what OnTurn looks at wakes the Poller under IdleInterrupt.
+	Bell   *Bell
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
 	SegmentsMax int // segments one connection may send in one Turn, default BurstMax, and more while few want to send
 	PendingMax  int // frames that wait for the device, default 256, at least 2*BurstMax
-	// FlightRings is how many connections, those with events last, have a flight record (2 KiB each;
-	// package flight): default ConnsMax, at most 256. Negative: none.
+	// FlightRings is the number of connections that have a flight record (2 KiB each; package
+	// flight), the ones with the latest events: default ConnsMax, at most 256. Negative: none.
 	FlightRings  int
 	SynMax       int  // half-open connections of all listeners, default 1024
-	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
+	NoSynCookies bool // with a full backlog evict the oldest half-open connection instead of sending SYN cookies
 
-	// PeerMax is how many connections one address (of IPv6, one /64) may open to us; 0: no limit
-	// but ConnsMax. At the limit its silent ones give way to its next (Conn.SetSilent), and without
-	// any it gets no more. Of a Group it is one limit for all members.
+	// PeerMax is the number of connections that one address (of IPv6, one /64) may open to us; 0: up
+	// to ConnsMax. At the limit, a new connection replaces a silent one (Conn.SetSilent) or is
+	// refused. The members of a Group share one limit.
 	PeerMax int
-	// What peers may keep of ours (pressure.go).
+	// Limits on packet buffers that peers hold (pressure.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
-	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 5 s
+	StallNs  int64 // while others wait for Bufs, a connection whose peer is late by this time is reset; default 5 s
 
 	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
 	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
 
 	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
-	Routes []inet.Route   // besides Gateway; several default routes are several default gateways
-	// DialPorts are the local ports of connections that are dialled without one; default 49152 to 65535. Hosts that share an
-	// address have each their own.
+	Routes []inet.Route   // in addition to Gateway; several default routes are several default gateways
+	// DialPorts are the local ports that Dial chooses from; default 49152 to 65535. Hosts that share
+	// an address need disjoint ranges.
 	DialPorts PortRange
-	VLAN      uint16 // 802.1Q tag of every frame, 1 to 4094; 0: untagged. The device's affair where Caps.VLAN says so
-	// An address is used once it is known that no other host has it (host_claim.go): 4 to 7 s after
-	// New (RFC 5227), one of IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it,
-	// AwaitAddrs says what came of it.
-	QuickDAD   bool   // find out in a third of a second
-	NoDAD      bool   // use addresses at once; for a link with nobody else on it
-	NoAnnounce bool   // do not tell the link unasked where our addresses are
+	VLAN      uint16 // 802.1Q tag of every frame, 1 to 4094; 0: untagged. With Caps.VLAN the device handles it
+	// An address is used after duplicate address detection (host_claim.go): 4 to 7 s after New for
+	// IPv4 (RFC 5227), 1 to 2 s for IPv6 (RFC 4862). Dials of stream and rnic wait for it;
+	// AwaitAddrs returns its result.
+	QuickDAD   bool   // detect duplicates in a third of a second
+	NoDAD      bool   // use addresses at once; for a link without other hosts
+	NoAnnounce bool   // send no unsolicited announcements of our addresses
 	Discover   bool   // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
 	ICMPPerSec int    // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
-	Group      *Group // of Pollers that share an address, one for each queue of a port; its secret goes before Secret
-	Member     int    // which of them this is
+	Group      *Group // of Pollers that share an address, one for each queue of a port; its secret replaces Secret
+	Member     int    // this Poller's index in Group
 	Reassembly inet.ReassemblyConfig
 	PathMTU    inet.PathMTUConfig
 
@@ -127,13 +128,22 @@ type PortRange struct{ First, Last uint16 }
 
 func (r PortRange) count() uint32 { return uint32(r.Last-r.First) + 1 }
 
-// complete fills in defaults and says what is wrong.
+// complete fills in defaults and checks the Config.
 func complete(cfg *Config) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("stack: poller %q: "+format, append([]any{cfg.Name}, args...)...)
+	for _, step := range []func(*Config) error{
+		(*Config).checkDevice, (*Config).checkHost, (*Config).completeLimits, (*Config).checkPool, (*Config).checkGroup, (*Config).completeSecret,
+	} {
+		if err := step(cfg); err != nil {
+			return fmt.Errorf("stack: poller %q: %w", cfg.Name, err)
+		}
 	}
+	return nil
+}
+
+// checkDevice completes and checks what depends on the queue and the port.
+func (cfg *Config) checkDevice() error {
 	if cfg.Queue == nil || cfg.Pool == nil {
-		return bad("needs a Queue and the Pool it was opened with")
+		return errors.New("needs a Queue and the Pool it was opened with")
 	}
 	if cfg.Idle == IdleInterrupt {
 		q, can := cfg.Queue.(pmd.Interrupter)
@@ -142,34 +152,33 @@ func complete(cfg *Config) error {
 		}
 		switch {
 		case !can:
-			return bad("IdleInterrupt, and its queue has no interrupts")
-		case cfg.OnTurn != nil:
-			return bad("IdleInterrupt, and what OnTurn looks at interrupts nobody")
+			return errors.New("IdleInterrupt, but its queue has no interrupts")
+		case cfg.OnTurn != nil && cfg.Bell == nil:
+			return errors.New("IdleInterrupt, but OnTurn needs a Poller that does not sleep, or a Bell")
 		}
 	}
 	if cfg.MAC == (inet.MAC{}) || cfg.MAC[0]&1 != 0 {
-		return bad("MAC %v is not a unicast address", cfg.MAC)
+		return fmt.Errorf("MAC %v is not a unicast address", cfg.MAC)
 	}
 	if cfg.Caps.VLAN != 0 && cfg.VLAN != cfg.Caps.VLAN {
-		return bad("VLAN %d, and the port's own is %d: want the same", cfg.VLAN, cfg.Caps.VLAN)
+		return fmt.Errorf("VLAN %d, but the port's is %d: want the same", cfg.VLAN, cfg.Caps.VLAN)
 	}
 	if cfg.Caps.VLAN != 0 {
-		cfg.VLAN = 0 // nothing for us to do: the device puts its tag in and takes it off
-	}
-	if cfg.DialPorts == (PortRange{}) {
-		cfg.DialPorts = PortRange{portFirst, portLast}
-	}
-	if r := cfg.DialPorts; r.First == 0 || r.First > r.Last {
-		return bad("DialPorts %d to %d: want the first and the last of them", r.First, r.Last)
+		cfg.VLAN = 0 // the device inserts and removes the tag
 	}
 	if cfg.MTU == 0 {
 		cfg.MTU = cfg.Caps.MTU
 	}
 	if cfg.MTU < mtuMin || cfg.MTU > math.MaxUint16 || cfg.Caps.MTU != 0 && cfg.MTU > cfg.Caps.MTU {
-		return bad("MTU %d: want %d to %d", cfg.MTU, mtuMin, min(cfg.Caps.MTU, math.MaxUint16))
+		return fmt.Errorf("MTU %d: want %d to %d", cfg.MTU, mtuMin, min(cfg.Caps.MTU, math.MaxUint16))
 	}
-	if err := cfg.checkHost(); err != nil {
-		return bad("%w", err)
+	return nil
+}
+
+// completeLimits sets the limits that were left zero, and checks the others.
+func (cfg *Config) completeLimits() error {
+	if cfg.DialPorts == (PortRange{}) {
+		cfg.DialPorts = PortRange{portFirst, portLast}
 	}
 	setDefault(&cfg.ICMPPerSec, icmpPerSecDefault)
 	setDefault(&cfg.TCP.MSS, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
@@ -191,50 +200,69 @@ func complete(cfg *Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = systemClock
 	}
+	return cfg.checkLimits()
+}
+
+func (cfg *Config) checkLimits() error {
+	if r := cfg.DialPorts; r.First == 0 || r.First > r.Last {
+		return fmt.Errorf("DialPorts %d to %d: want the first and the last port", r.First, r.Last)
+	}
 	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 0 {
-		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each (SegmentsMax 0: default), and at most %d connections",
+		return fmt.Errorf("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each (SegmentsMax 0: default), and at most %d connections",
 			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
 	}
 	if cfg.BufShare < 1 || cfg.BufShare > bufShareMax || cfg.StallNs < 0 {
-		return bad("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time", cfg.BufShare, cfg.StallNs, bufShareMax)
+		return fmt.Errorf("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time", cfg.BufShare, cfg.StallNs, bufShareMax)
 	}
 	if cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax {
-		return bad("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
+		return fmt.Errorf("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
 	}
 	if cfg.FlightRings > flight.RingsMax {
-		return bad("FlightRings %d: want at most %d", cfg.FlightRings, flight.RingsMax)
+		return fmt.Errorf("FlightRings %d: want at most %d", cfg.FlightRings, flight.RingsMax)
 	}
 	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {
-		return bad("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)
+		return fmt.Errorf("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)
 	}
 	if cfg.PendingMax < 2*cfg.BurstMax {
-		return bad("PendingMax %d is less than two bursts of %d", cfg.PendingMax, cfg.BurstMax)
+		return fmt.Errorf("PendingMax %d is less than two bursts of %d", cfg.PendingMax, cfg.BurstMax)
 	}
 	if cfg.TCP.MSS > cfg.MTU-inet.IPv4Len-tcpHeaderLen {
-		return bad("MSS %d does not fit MTU %d: at most %d", cfg.TCP.MSS, cfg.MTU, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
-	}
-	if h := cfg.Pool.Headroom(); h < headersMax {
-		return bad("pool headroom %d: headers need %d", h, headersMax)
-	}
-	if need := cfg.Pool.Headroom() + cfg.TCP.MSS; cfg.Pool.Stride() < need {
-		return bad("pool stride %d: MSS %d needs %d", cfg.Pool.Stride(), cfg.TCP.MSS, need)
-	}
-	if cfg.Group != nil {
-		if err := cfg.Group.check(cfg); err != nil {
-			return bad("%w", err)
-		}
-	}
-	if cfg.Secret == ([16]byte{}) {
-		if _, err := rand.Read(cfg.Secret[:]); err != nil {
-			return bad("secret: %w", err)
-		}
+		return fmt.Errorf("MSS %d does not fit MTU %d: at most %d", cfg.TCP.MSS, cfg.MTU, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
 	}
 	return nil
 }
 
-// recordsMax is tcp.Config.RecordsMax where many connections share few Bufs; 0 where tcp's default
-// does. A record of octets has a Buf: a run of records for each Buf is as much as they can use, and
-// what is left of 64 Ki is for SYNs and FINs.
+// checkPool checks that a segment of MSS octets fits into a Buf.
+func (cfg *Config) checkPool() error {
+	if h := cfg.Pool.Headroom(); h < headersMax {
+		return fmt.Errorf("pool headroom %d: headers need %d", h, headersMax)
+	}
+	if need := cfg.Pool.Headroom() + cfg.TCP.MSS; cfg.Pool.Stride() < need {
+		return fmt.Errorf("pool stride %d: MSS %d needs %d", cfg.Pool.Stride(), cfg.TCP.MSS, need)
+	}
+	return nil
+}
+
+func (cfg *Config) checkGroup() error {
+	if cfg.Group == nil {
+		return nil
+	}
+	return cfg.Group.check(cfg)
+}
+
+func (cfg *Config) completeSecret() error {
+	if cfg.Secret != ([16]byte{}) {
+		return nil
+	}
+	if _, err := rand.Read(cfg.Secret[:]); err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	return nil
+}
+
+// recordsMax is tcp.Config.RecordsMax where many connections share few Bufs, or 0 for tcp's
+// default. Each record of octets has a Buf, so more than a run of records for each Buf is of no use;
+// the rest of 64 Ki is for SYNs and FINs.
 func recordsMax(conns, bufs int) int {
 	const few = 64 << 10
 	if conns <= few {
@@ -249,8 +277,7 @@ func setDefault(v *int, def int) {
 	}
 }
 
-// epoch makes Now grow from one process to the next, as the clock of RFC 6528 should, and be
-// monotonic within one.
+// epoch makes Now monotonic within a process, and greater in a later process (RFC 6528).
 var epoch = time.Now()
 
 func systemClock() int64 { return epoch.UnixNano() + int64(time.Since(epoch)) }

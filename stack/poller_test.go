@@ -7,10 +7,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/rnicd/rnicd/inet"
-	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/tcp"
 )
 
 func TestConnectAndTransferBothWays(t *testing.T) {
@@ -98,7 +97,7 @@ func TestAbortResetsThePeer(t *testing.T) {
 	l.whole()
 }
 
-// Every call that is legal from within a callback is made from within every callback.
+// Every callback may make every call that callbacks may make.
 func TestCallsFromWithinCallbacks(t *testing.T) {
 	for _, where := range []string{"arrive", "pull", "closed"} {
 		t.Run(where, func(t *testing.T) {
@@ -135,129 +134,6 @@ func TestCallsFromWithinCallbacks(t *testing.T) {
 			l.stop()
 		})
 	}
-}
-
-func TestDialRefused(t *testing.T) {
-	l := newLab(t, nil)
-	u := l.dial(l.a, l.b, 99)
-	l.until("refused", func() bool { return u.closed == 1 })
-	require.ErrorIs(t, u.err, ErrRefused)
-	require.Equal(t, []string{"closed"}, u.log)
-	require.Equal(t, uint64(1), l.b.counters().RSTSent)
-	require.Zero(t, l.a.counters().Conns)
-	l.whole()
-}
-
-func TestDialTimesOut(t *testing.T) {
-	l := newLab(t, nil)
-	l.b.nic.lose = func(f []byte) bool { return !isARP(f) } // b answers ARP and nothing else
-	l.listen(l.b, 7, 4)
-	u := l.dial(l.a, l.b, 7)
-	start := l.now
-	l.until("timed out", func() bool { return u.closed == 1 })
-	require.ErrorIs(t, u.err, ErrTimeout)
-	require.Greater(t, l.now-start, 20*second)
-	require.Empty(t, l.accepted)
-	l.pass(200 * second) // b gives its half-open connections up, too
-	require.Zero(t, l.b.counters().Conns)
-	require.Zero(t, l.b.listeners[7].halfOpen)
-	l.whole()
-}
-
-func TestDialWithoutNeighbour(t *testing.T) {
-	l := newLab(t, nil)
-	u := newPeer(t, 1)
-	c, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.77:7"), u)
-	require.NoError(t, err)
-	require.NotNil(t, c)
-	l.until("no route", func() bool { return u.closed == 1 })
-	require.ErrorIs(t, u.err, ErrNoRoute)
-	n := l.a.counters()
-	require.Equal(t, uint64(4), n.ARPRequests, "one and three repeats")
-	require.NotZero(t, n.Own[DropNeighbourLost])
-	l.whole()
-}
-
-// A full neighbour queue displaces SYNs; that is no verdict on the host.
-// What the neighbour table has no room for is dropped, counted, and its Buf given back.
-func TestNeighbourTableFull(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.Neighbours.FramesMax = 2 })
-	for range 5 {
-		_, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.9:7"), newPeer(t, 1))
-		require.NoError(t, err)
-	}
-	l.turns()
-	require.Equal(t, uint64(3), l.a.counters().Own[DropNeighbourFull])
-	l.stop()
-}
-
-// What becomes of the SYN of a connection that is gone is nothing to the one that has its slot now.
-func TestNeighbourOfAnEarlierConnection(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 })
-	u, _ := l.open() // so that b is known
-	u.conn.Abort()
-	l.turns()
-	first := newPeer(t, 1)
-	c, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.9:7"), first)
-	require.NoError(t, err)
-	l.turns()
-	c.Abort()
-	l.turns()
-	require.Equal(t, 1, first.closed)
-	l.b.nic.lose = func(f []byte) bool { return !isARP(f) }
-	second := l.dial(l.a, l.b, 7)
-	l.until("10.0.0.9 is given up", func() bool { return l.a.counters().Own[DropNeighbourLost] > 0 })
-	l.turns()
-	require.Zero(t, second.closed)
-	l.b.nic.lose = nil
-	l.until("open", func() bool { return second.opened })
-	l.stop()
-}
-
-func TestManyDialsWhileNeighbourResolves(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 64 })
-	l.listen(l.b, 7, 64)
-	l.b.nic.lose = func(f []byte) bool { return isARP(f) && l.now < 1001*second+500*ms }
-	var us []*peer
-	for range 40 {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
-	l.until("all open", func() bool { return len(l.accepted) == 40 })
-	for _, u := range us {
-		require.Zero(t, u.closed)
-	}
-	l.stop()
-}
-
-// req: 9293-MUST-46
-func TestDialSaysWhatIsImpossible(t *testing.T) {
-	l := newLab(t, nil)
-	for remote, want := range map[string]error{
-		"224.0.0.1:7": ErrNetUnreachable, "255.255.255.255:7": ErrNetUnreachable, "0.0.0.0:7": ErrNetUnreachable,
-		"127.0.0.1:7": ErrNetUnreachable, "10.0.0.255:7": ErrNetUnreachable,
-		"10.0.0.2:0": nil, "[2001:db8::1]:7": ErrNetUnreachable,
-		"10.0.0.1:7": ErrNoRoute, "192.0.2.1:7": ErrNetUnreachable,
-	} {
-		_, err := l.a.Dial(netip.MustParseAddrPort(remote), newPeer(t, 1))
-		require.Error(t, err, remote)
-		if want != nil {
-			require.ErrorIs(t, err, want, remote)
-		}
-	}
-	require.Zero(t, l.a.counters().Opened)
-}
-
-// req: 1122-3.3.1-1
-func TestRouteByGateway(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
-		cfg.Gateway = netip.MustParseAddr("10.0.0.9")
-	})
-	hop, ok := l.a.route(inet.AddrFrom4([4]byte{192, 0, 2, 1}))
-	require.True(t, ok)
-	require.Equal(t, "10.0.0.9", hop.String())
-	hop, ok = l.a.route(inet.AddrFrom4([4]byte{10, 0, 0, 200}))
-	require.True(t, ok)
-	require.Equal(t, "10.0.0.200", hop.String())
 }
 
 func TestConnsMax(t *testing.T) {
@@ -366,49 +242,6 @@ func TestTimeWaitGivesWay(t *testing.T) {
 	l.stop()
 }
 
-func TestUpperTimer(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
-	at := l.now + 5*ms
-	u.conn.SetTimer(at)
-	l.pass(20 * ms)
-	require.Equal(t, []int64{at}, u.timer, "once, in time")
-
-	u.conn.SetTimer(l.now + 5*ms)
-	u.conn.SetTimer(0)
-	l.pass(20 * ms)
-	require.Len(t, u.timer, 1, "0 clears")
-
-	u.conn.SetTimer(l.now + 5*ms)
-	l.turns()
-	u.conn.SetTimer(l.now + 50*ms) // later than it stood: the early entry must not fire
-	l.pass(20 * ms)
-	require.Len(t, u.timer, 1)
-	u.conn.SetTimer(l.now - 1) // passed: with the next Turn
-	l.pass(1 * ms)
-	require.Len(t, u.timer, 2)
-}
-
-// The timer of an Upper that has been told of the end comes up no more, and a Poller without
-// connections has none to wait for.
-func TestTimersEndWithTheirConnection(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	u.conn.SetTimer(l.now + second)
-	v.conn.SetTimer(l.now + second)
-	u.closeSend()
-	l.until("FIN", func() bool { return v.peerFin })
-	v.closeSend()
-	l.until("TIME-WAIT", func() bool { return u.closed == 1 && v.closed == 1 })
-	require.Equal(t, 1, l.a.counters().TimeWait)
-	require.Equal(t, int64(math.MaxInt64), l.b.timers.first())
-	before := l.a.counters().Timers
-	l.pass(2 * second)
-	require.Equal(t, before, l.a.counters().Timers)
-	require.Empty(t, u.timer)
-	l.stop()
-}
-
 // req: DDP-13.1-3
 func TestReceiveWindowHoldsThePeer(t *testing.T) {
 	l := newLab(t, nil)
@@ -500,8 +333,7 @@ func TestStopTellsEverybody(t *testing.T) {
 	l.stop()
 }
 
-// The end comes even when the device takes nothing any more.
-// The RST of each connection stands in the batch, or finds no room there: either way they end.
+// Stop ends the connections of a device that takes no more frames, whether or not the transmit batch has room for their RSTs.
 func TestStopWithADeadDevice(t *testing.T) {
 	for _, pending := range []int{0, 64} {
 		l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax, cfg.TCP.InitialWindow = pending, 100 })
@@ -518,35 +350,6 @@ func TestStopWithADeadDevice(t *testing.T) {
 		require.NotZero(t, l.a.last.Own[DropStopped])
 		l.stop()
 	}
-}
-
-func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
-	l := newLab(t, nil)
-	for want, spoil := range map[string]func(*Config){
-		"needs a Queue":                func(c *Config) { c.Queue = nil },
-		"want an IPv4 or IPv6 unicast": func(c *Config) { c.Addr = netip.Prefix{} },
-		"is not on 10.0.0.0/24":        func(c *Config) { c.Gateway = netip.MustParseAddr("10.0.1.1") },
-		"10.0.0.1 is our own address":  func(c *Config) { c.Gateway = c.Addr.Addr() },
-		"is not a unicast":             func(c *Config) { c.MAC = inet.Broadcast },
-		"MTU 9000: want 576":           func(c *Config) { c.MTU = 9000 },
-		"MSS 1461 does not fit":        func(c *Config) { c.TCP.MSS = 1461 },
-		"PendingMax 3 is less":         func(c *Config) { c.PendingMax = 3 },
-		"want at least 1 each":         func(c *Config) { c.ConnsMax = -1 },
-		"pool headroom 64":             func(c *Config) { c.Pool = l.poolWith(2048, 64) },
-		"pool stride 1024: MSS 1":      func(c *Config) { c.Pool = l.poolWith(1024, 128) },
-	} {
-		cfg := l.a.cfg
-		spoil(&cfg)
-		_, err := New(cfg)
-		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, `stack: poller "host0"`)
-	}
-}
-
-func (l *lab) poolWith(stride, headroom int) *mem.Pool {
-	pool, err := mem.NewPool(newHeap(stride*8+4096), mem.PoolConfig{Bufs: 8, Stride: stride, Headroom: headroom})
-	require.NoError(l.t, err)
-	return pool
 }
 
 func TestErrorsAreDistinct(t *testing.T) {
@@ -571,41 +374,5 @@ func TestNagleIsPerConnection(t *testing.T) {
 	l.a.Turn()
 	require.Equal(t, uint64(3), u.conn.Stats().SegsOut-2)
 	l.until("there", func() bool { return v.edge == 300 })
-	l.stop()
-}
-
-// Who is given ports dials from those alone, each once towards one end.
-func TestDialPorts(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax, cfg.DialPorts = 100, PortRange{1000, 1009} })
-	seen := map[uint16]bool{}
-	for range 10 {
-		port := l.dial(l.a, l.b, 7).conn.Local().Port()
-		require.True(t, port >= 1000 && port <= 1009 && !seen[port], "%d", port)
-		seen[port] = true
-	}
-	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
-	require.ErrorIs(t, err, ErrPortUsed)
-	require.ErrorContains(t, err, "all 10 local ports")
-	l.stop()
-}
-
-func TestEphemeralPorts(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
-		cfg.ConnsMax = 100
-		cfg.TCP.SentMax = 16
-	})
-	seen := map[uint16]bool{}
-	for range 50 {
-		u := l.dial(l.a, l.b, 7)
-		port := u.conn.Local().Port()
-		require.GreaterOrEqual(t, port, uint16(portFirst))
-		require.False(t, seen[port])
-		seen[port] = true
-		// The port that would come next is taken by a listener: it is passed over.
-		id := u.conn.id
-		next := portFirst + uint16((uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+l.a.nextPort)%(portLast-portFirst+1))
-		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
-		seen[next] = true
-	}
 	l.stop()
 }

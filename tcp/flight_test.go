@@ -40,7 +40,29 @@ func TestFlightRecord(t *testing.T) {
 	require.Equal(t, "the peer reset the connection, at 0 of its octets\nESTABLISHED to CLOSED", said())
 }
 
-// The timers' ways of repair, and the end by the user timeout.
+// A loss found by RACK's timer, and a tail loss probe.
+func TestFlightRecordOfRACK(t *testing.T) {
+	s := opened(t, sackOnly(), "mss 1000 sackOK", 100*ms)
+	said := s.flown()
+	s.push(1000, 1000)
+	s.drain()
+	s.c.reo.seen = true // else RACK waits for no reordering
+	s.advance(100 * ms)
+	s.in(". 1 ack 1 sack 1001:2001")
+	require.Empty(t, said(), "within the reordering window")
+	s.advance(s.c.Deadline() - s.now)
+	require.Equal(t, "RACK's timer at 0, 2000 octets in flight\nfast retransmission at 0, 2000 octets in flight", said())
+
+	s = opened(t, sackOnly(), "mss 1000 sackOK", 100*ms)
+	said = s.flown()
+	s.push(1000)
+	s.drain()
+	s.advance(s.c.Deadline() - s.now)
+	s.drain()
+	require.Equal(t, "tail loss probe to 1000, 1000 octets in flight", said())
+}
+
+// Repair by timers, and the end by the user timeout.
 func TestFlightRecordOfTimers(t *testing.T) {
 	s := opened(t, plain(), "mss 1000", 100*ms)
 	said := s.flown()

@@ -2,25 +2,23 @@
 // the octets, the Conn keeps the arithmetic. Time is an argument (int64 nanoseconds of any
 // monotonic clock).
 //
-// It stands between inet (the packet has been found to be ours and intact) and what lives above a
-// connection. A packet's way in and out:
+// Below it is inet, which has checked the packet; above it is the user of the connection. A packet's
+// way in and out:
 //
 //	Parse ─► Conn.Input ─► Arrival ─► (the caller keeps or refuses the octets) ─► Conn.Commit ─► Conn.Next ─► Transmit.Put
 //	                                                          Conn.Room ─► Conn.Push ─► Conn.Next ─┘
 //
-// Two properties make it fit for MPA (RFC 5044). There is no receive buffer: every new octet is
-// handed up when it comes, in whatever order, and is acknowledged only when the caller has said in
-// Commit that it keeps it. And one Push is one segment: retransmission sends the same boundaries,
-// so that an FPDU stays aligned with its segment for as long as the peer's window and the path
-// allow it.
+// Two properties make it fit for MPA (RFC 5044). There is no receive buffer: every new octet is passed
+// up when it arrives, in any order, and is acknowledged only after Commit, with which the caller
+// accepts it. And one Push is one segment: a retransmission has the same boundaries, so that an FPDU
+// stays aligned with its segment as long as the peer's window and the path allow it.
 //
 // A listener's half-open connections are Halfs, or cookies; a Conn begins with Resume (or Connect,
 // or Accept).
 //
-// Limits of a Conn: SentMax segments that wait for an acknowledgment, RangesMax runs of octets
-// received out of order. It takes room for them from the Memory it shares with others, while it has
-// any, and there is an end to that too. Nothing is allocated after NewMemory. A Conn belongs to one
-// goroutine.
+// Limits of a Conn: SentMax unacknowledged segments, RangesMax out-of-order runs. It takes room for
+// them from the Memory that it shares with other Conns, which is bounded too. Nothing is allocated
+// after NewMemory. A Conn belongs to one goroutine.
 package tcp
 
 import "github.com/rnicd/rnicd/inet"

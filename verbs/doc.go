@@ -1,11 +1,11 @@
-// Package verbs is libibverbs and librdmacm over rnic, for C programs as they are. It has no Go code
-// of its own:
+// Package verbs is libibverbs and librdmacm over rnic, for unchanged C programs. It has no Go code of
+// its own:
 //
-//	shim      the C library that a program is started with: librnicd_verbs.so
-//	engine    what carries out its calls, over rnic
+//	shim      the C library that the program is started with: librnicd_verbs.so
+//	engine    carries out the library's calls over rnic
 //	cshared   the engine as a library that the shim loads: librnicd_engine.so
-//	ring      what shim and engine share
+//	ring      the memory that shim and engine share
 //
-// The tests here run Debian's programs, and test/verbs's, between two processes. docs/guides/verbs.md
-// says what works.
+// The tests here run Debian's programs and those of test/verbs between two processes.
+// docs/guides/verbs.md lists what works.
 package verbs

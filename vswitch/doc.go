@@ -1,18 +1,18 @@
-// Package vswitch joins many programs to one NIC. One process polls the NIC and serves memif; each program attaches over shared
-// memory with addresses of its own, or shares one address with others by ranges of TCP ports, and keeps its own Poller, TCP and
-// memory.
+// Package vswitch connects many programs to one NIC. One process polls the NIC and serves memif. Each program attaches over
+// shared memory, with its own Poller, TCP and memory. It has its own addresses, or shares an address with other programs: each
+// has a range of its TCP ports.
 //
 //	program ─memif─► Rx ─► source: is it what this program may send? ─► steer: whose is it? ─► buffers ─► Tx ─memif─► program
 //	uplink  ───────► Rx ──────────────────────────────────────────────► steer             ─► buffers ─► Tx ───────► uplink
 //
-// Nothing is learned: which MAC, VLAN and addresses are whose stands in the configuration, in tables that do not change (plan).
-// A program that sends with another's MAC, address or port is dropped, and counted by reason.
+// The switch learns nothing: the configuration says which program has which MAC, VLAN and addresses, and the tables made of it do
+// not change (plan). Frames with the MAC, address or port of another program are dropped, and counted by reason.
 //
-//	config.go    what a switch is made of, and what of that cannot be
+//	config.go    Config, its defaults and checks
 //	switch.go    sockets, programs, changes while it runs
 //	core.go      a turn of one core
-//	port.go      what leaves: buffers and rates of each program
-//	headers.go   what a frame says
+//	port.go      the transmit side of a port: buffers and rates
+//	headers.go   parses Ethernet, IP and TCP headers
 //	source.go    what a program may send
 //	steer.go     where a frame goes
 //	shared.go    one address, several programs
@@ -21,11 +21,11 @@
 //	plan.go      the tables
 //	stats.go     counters by reason
 //
-// A Core belongs to the goroutine that calls Turn. It does not allocate, lock, block or read a clock. Between two cores stands a
-// pmd/wire, on which a frame goes with the number of the port it is for. Tables are changed by a command that each core takes
-// between two turns; what was taken out is closed when all have.
+// A Core belongs to the goroutine that calls Turn. It does not allocate, lock, block or read a clock. Two cores are connected by a
+// pmd/wire; a frame on it carries the number of its destination port. A change of the tables is a command that each core executes
+// between two turns. Removed programs are closed when all cores have executed it.
 //
-// Limits: Linux. Programs of one address are on one link (VLAN) and have one MAC. Of them TCP is told apart, ICMP errors by what
-// they quote, fragments by their first; all else goes to the first of them that is attached. A program with a shared address
-// sends no fragments and, besides ICMP, TCP only.
+// Limits: Linux. Programs that share an address have the same VLAN and MAC. The switch finds the program of a TCP segment by its
+// port, of an ICMP error by the packet that it quotes, of a fragment by the packet's first fragment. Other packets go to the first
+// attached program. A program with a shared address may send TCP and ICMP only, and no fragments.
 package vswitch

@@ -70,11 +70,8 @@ func attachHostile(t testing.TB, p *Program) *hostile {
 		binary.NativeEndian.PutUint32(memory[at:], 0x3E31F20)
 	}
 	h.next() // HELLO
-	m := message(3)
-	binary.NativeEndian.PutUint16(m[2:], 2<<8)
-	binary.NativeEndian.PutUint32(m[4:], p.ID)
-	h.say(m, -1)
-	m = message(4)
+	h.say(initMessage(p.ID, ""), -1)
+	m := message(4)
 	binary.NativeEndian.PutUint64(m[4:], hostileBytes)
 	h.say(m, fd)
 	for c2s := range 2 {
@@ -94,7 +91,24 @@ func message(typ uint16) []byte {
 	return m
 }
 
-// say sends a message and hears the answer.
+// Types of memif's messages, and where the reason is in a DISCONNECT.
+const (
+	msgACK         = 1
+	msgConnected   = 7
+	msgDisconnect  = 8
+	disconnectText = 6
+)
+
+// initMessage is an INIT of version 2.0.
+func initMessage(id uint32, secret string) []byte {
+	m := message(3)
+	binary.NativeEndian.PutUint16(m[2:], 2<<8)
+	binary.NativeEndian.PutUint32(m[4:], id)
+	copy(m[9:33], secret)
+	return m
+}
+
+// say sends a message and reads the answer.
 func (h *hostile) say(m []byte, fd int) {
 	h.t.Helper()
 	var rights []byte
@@ -103,7 +117,7 @@ func (h *hostile) say(m []byte, fd int) {
 	}
 	_, _, err := h.conn.WriteMsgUnix(m, rights, nil)
 	require.NoError(h.t, err)
-	require.Contains(h.t, []uint16{1, 7}, binary.NativeEndian.Uint16(h.next()))
+	require.Contains(h.t, []uint16{msgACK, msgConnected}, binary.NativeEndian.Uint16(h.next()))
 }
 
 func (h *hostile) next() []byte {

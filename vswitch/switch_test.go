@@ -2,10 +2,13 @@ package vswitch
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +17,13 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/memif"
+	"github.com/rnicd/rnicd/pmd/wire"
 )
 
-// running turns the cores while f runs.
+// running turns the cores while f runs. A core that finds nothing to do gives way to the other goroutines.
 func (l *lab) running(f func(ctx context.Context)) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -33,7 +39,7 @@ func (l *lab) running(f func(ctx context.Context)) {
 					return
 				default:
 					if c.Turn(now) == 0 {
-						time.Sleep(10 * time.Microsecond) // leave the processor to the test
+						runtime.Gosched()
 					}
 				}
 			}
@@ -139,12 +145,57 @@ func TestApplyRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := l.sw.Apply(ctx, l.cfg.Programs[:1])
-	require.ErrorContains(t, err, "a core does not turn")
+	require.ErrorContains(t, err, "core 0 does not turn")
 	_, err = l.sw.Stats(ctx)
-	require.ErrorContains(t, err, "a core does not turn")
+	require.ErrorContains(t, err, "core 0 does not turn")
 	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 	l.turn()
 	require.Equal(t, "two", names(l.got()))
+}
+
+// hoarder is a device that keeps some Bufs to receive into.
+type hoarder struct {
+	pmd.Port
+	keeps int
+}
+
+func (h hoarder) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
+	if _, err := pool.Reserve(h.keeps); err != nil {
+		return nil, err
+	}
+	return h.Port.Open(i, pool)
+}
+
+// What a device keeps is not promised to programs, at the beginning or later.
+func TestDevicesKeepBuffers(t *testing.T) {
+	const keeps = 1000
+	buffers := 6*BuffersDefault + buffersSpare + keeps
+	device := func(c *Config) { c.Uplinks[0].Port, c.Buffers = hoarder{c.Uplinks[0].Port, keeps}, buffers }
+	l := newLab(t, device)
+	more := slices.Clone(l.cfg.Programs)
+	more[0].Buffers = BuffersDefault + 1
+	l.running(func(ctx context.Context) {
+		_, err := l.sw.Apply(ctx, more)
+		require.ErrorContains(t, err, "may hold 3073 buffers; it has 5096, of which 1000 are kept to receive into")
+	})
+	cfg := l.cfg
+	link, err := wire.New(wire.Config{})
+	require.NoError(t, err)
+	cfg.Uplinks, cfg.Programs = []Uplink{{Port: hoarder{link.Port(0), keeps + 1}}}, programs(filepath.Join(t.TempDir(), "other.sock"))
+	cfg.Arena = hugepages.Heap(32 << 20)
+	_, err = New(cfg)
+	require.ErrorContains(t, err, "1001 are kept")
+}
+
+// A program with the largest MTU may come back after it has been taken out.
+func TestLargestMTUComesBack(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Programs[1].MTU = 9000 })
+	l.running(func(ctx context.Context) {
+		_, err := l.sw.Apply(ctx, l.cfg.Programs[:1])
+		require.NoError(t, err)
+		_, err = l.sw.Apply(ctx, l.cfg.Programs)
+		require.NoError(t, err)
+	})
 }
 
 // Stats are of all cores and ports, by name, with who is attached.
@@ -177,7 +228,7 @@ func TestStats(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Who attaches is looked at: its secret, its user or its group, by the kernel's word, and the interface that it asks for.
+// A client is admitted by its secret, its user or its group, which the kernel tells, and the interface that it asks for.
 func TestWhoMayAttach(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	me, us := uint32(os.Getuid()), uint32(os.Getgid())
@@ -185,44 +236,55 @@ func TestWhoMayAttach(t *testing.T) {
 	for i := range all {
 		all[i].Uplink = NoUplink
 	}
-	try := func(change func(p *Program), dial func(*memif.Config)) error {
+	nothing := func(*Program) {}
+	for _, tc := range []struct {
+		change func(*Program)
+		id     uint32
+		secret string
+		want   string // the reason of the refusal
+	}{
+		{nothing, 0, "", ""},
+		{func(p *Program) { p.UIDs = []uint32{me + 1, me} }, 0, "", ""},
+		{func(p *Program) { p.UIDs, p.GIDs = []uint32{me + 1}, []uint32{us} }, 0, "", ""},
+		{func(p *Program) { p.UIDs = []uint32{me + 1} }, 0, "", "may not attach as one"},
+		{func(p *Program) { p.GIDs = []uint32{us + 1} }, 0, "", "may not attach as one"},
+		{func(p *Program) { p.Secret = "psst" }, 0, "", "Secret required"},
+		{func(p *Program) { p.Secret = "psst" }, 0, "pst", "Incorrect secret"},
+		{func(p *Program) { p.Secret = "psst" }, 0, "psst", ""},
+		{nothing, 7, "", "ID not found"},
+	} {
 		cfg := Config{Programs: slices.Clone(all)}
-		change(&cfg.Programs[0])
+		tc.change(&cfg.Programs[0])
 		cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
 		sw, err := New(cfg)
 		require.NoError(t, err)
-		defer func() { require.NoError(t, sw.Close()) }()
-		c := memif.Config{Socket: socket}
-		if dial != nil {
-			dial(&c)
+		reason := askToAttach(t, socket, tc.id, tc.secret)
+		require.NoError(t, sw.Close())
+		if tc.want == "" {
+			require.Empty(t, reason)
 		}
-		p, err := memif.Dial(c)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, p.Close()) }()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		for {
-			if p.LinkUp() {
-				return nil
-			}
-			if err := p.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) && err.Error() != "no peer yet" {
-				return err
-			}
-			require.NoError(t, ctx.Err())
-			time.Sleep(time.Millisecond)
-		}
+		require.Contains(t, reason, tc.want)
 	}
-	nothing := func(*Program) {}
-	require.NoError(t, try(nothing, nil))
-	require.NoError(t, try(func(p *Program) { p.UIDs = []uint32{me + 1, me} }, nil))
-	require.NoError(t, try(func(p *Program) { p.UIDs, p.GIDs = []uint32{me + 1}, []uint32{us} }, nil))
-	require.ErrorContains(t, try(func(p *Program) { p.UIDs = []uint32{me + 1} }, nil), "may not attach as one")
-	require.ErrorContains(t, try(func(p *Program) { p.GIDs = []uint32{us + 1} }, nil), "may not attach as one")
-	require.ErrorContains(t, try(func(p *Program) { p.Secret = "psst" }, nil), "Secret required")
-	require.ErrorContains(t, try(func(p *Program) { p.Secret = "psst" }, func(c *memif.Config) { c.Secret = "pst" }), "Incorrect secret")
-	require.NoError(t, try(func(p *Program) { p.Secret = "psst" }, func(c *memif.Config) { c.Secret = "psst" }))
-	require.ErrorContains(t, try(nothing, func(c *memif.Config) { c.ID = 7 }), "ID not found")
-	require.ErrorContains(t, try(nothing, func(c *memif.Config) { c.Queues = 2 }), "2 queues are wanted")
+}
+
+// askToAttach is a client that asks for an interface; reason is why it is refused, empty if it is not.
+func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason string) {
+	t.Helper()
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	h := &hostile{t: t, conn: conn}
+	require.Equal(t, make([]byte, 4), h.next()[40:44], "HELLO: the highest ring of each direction is ring 0")
+	_, err = conn.Write(initMessage(id, secret))
+	require.NoError(t, err)
+	answer := h.next()
+	if binary.NativeEndian.Uint16(answer) == msgACK {
+		return ""
+	}
+	require.EqualValues(t, msgDisconnect, binary.NativeEndian.Uint16(answer))
+	text, _, _ := strings.Cut(string(answer[disconnectText:]), "\x00")
+	return text
 }
 
 // What cannot be a switch is refused with the reason.

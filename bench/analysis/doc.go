@@ -1,6 +1,6 @@
-// Package analysis measures what draft-ietf-rddp-mpa-01 says in its appendix 11 about receive
-// buffers and segments: docs/results/analysis has the tables and figures, analysis.md beside it what
-// they mean, make analysis makes them anew.
+// Package analysis measures the claims of draft-ietf-rddp-mpa-01, appendix 11, about receive buffers
+// and segments. "make analysis" writes the tables and figures of docs/results/analysis;
+// docs/results/analysis.md explains them.
 //
 //	world.go     many connections over one link, in virtual time: tcp.Conn at both ends
 //	receiver.go  what stands above TCP at the receiving end: mpa.Receiver, or the buffer of a TCP without MPA
@@ -10,6 +10,5 @@
 //	tables.go    the cells of the tables, the golden file, the document
 //	figures.go   the figures, drawn by plot.go
 //
-// Everything is decided by seeds: a cell measured again gives the same numbers. It is for tests;
-// the packet's way does not pass here.
+// Everything is decided by seeds: a cell that is measured again gives the same numbers.
 package analysis

@@ -1,13 +1,12 @@
-// Package floor is what moving octets with a CRC from one core to another costs at least: a
+// Package floor measures the least cost of moving octets with a CRC from one core to another: a
 // lock-free ring and no protocol. One thread copies payload from a source of 1 MiB into buffers and
-// computes its CRC32C, the other verifies that and copies the payload out. It is what the stack is
-// held against:
+// computes its CRC32C, the other verifies it and copies the payload out. The stack is compared with
 //
-//   - with 2 copies, as over a NIC whose DMA costs no core anything, and as over pmd/wire without copying
-//   - with 4, two of them standing for the DMA of both ends, as pmd/wire makes them
+//   - 2 copies, as with a NIC, whose DMA takes no core's time, or pmd/wire without copying
+//   - 4 copies, two of them for the DMA of both ends, as pmd/wire makes them
 //
-// How that is done best depends on the machine: whether a copy and the CRC are one pass or two, how
-// many buffers there are, how many are published together. Best tries (best.go).
+// The best way depends on the machine: copy and CRC in one pass or two, the number of buffers, and how
+// many are published together. Best tries them (best.go).
 package floor
 
 import (

@@ -1,7 +1,7 @@
-// Package yard measures what the machine lets it measure: Contenders take turns on two pinned cores,
-// in slices of some 20 ms, so that what others do to the machine they do to all. What is reported is
-// a ratio of one run: of the best deciles, which is what the code can do, and of the medians, which
-// is what it did here, with the spread of the ratios of neighbouring slices.
+// Package yard compares speeds on a machine that other programs use too. Contenders take turns on two
+// pinned cores, in slices of about 20 ms, so that other programs disturb all of them alike. The results
+// are ratios of one run: of the best deciles (what the code can do) and of the medians (what it did
+// here), with the spread of the ratios of neighbouring slices.
 package yard
 
 import (

@@ -28,9 +28,11 @@ import (
 
 var soakFor = flag.Duration("soak", 5*time.Second, "how long TestSoak loads a daemon (make soak)")
 
-// soakConfig has every type of service on a TAP, on memif and on the kernel's sockets; the first verb
-// is the socket of memif, the second the file that is served.
+// soakConfig has a TAP, memif and the kernel's sockets; the verbs are the control socket and the
+// socket of memif. The services of daemon/testdata/services.toml are added to it.
 const soakConfig = `
+[control]
+socket = %q
 [metrics]
 listen = "127.0.0.1:9174"
 [limits]
@@ -53,55 +55,6 @@ dad = "off"
 name = "local"
 driver = "kernel"
 addresses = ["127.0.0.1"]
-[[service]]
-name = "scratch"
-type = "region"
-size = "64MiB"
-[[service]]
-name = "image"
-type = "file"
-listen = 7000
-path = %q
-[[service]]
-name = "measure"
-type = "perf"
-[[service]]
-name = "theirs"
-type = "perftest"
-test = "write bw"
-size = 1000
-iterations = 100
-[[service]]
-name = "ping"
-type = "rping"
-listen = 7001
-[[service]]
-name = "sockets"
-type = "rstream"
-size = 1000
-transfers = 50
-iterations = 1
-verify = true
-[[service]]
-name = "iperf"
-type = "stream"
-connections = 4
-[[service]]
-name = "sink"
-type = "stream"
-listen = 7002
-mode = "sink"
-[[service]]
-name = "source"
-type = "stream"
-listen = 7003
-mode = "source"
-bytes = 1000000
-[[service]]
-name = "echo"
-type = "stream"
-listen = 7004
-mode = "echo"
 `
 
 // soakOthers are what a reload adds to it, in turn: another service, which comes and goes; and
@@ -117,9 +70,9 @@ var soakOthers = []func(string) string{
 	},
 }
 
-// soakExplained are the lines at level WARN that what the test does accounts for: clients are killed in the middle of anything, or cut
-// off, and others find their places held until that is seen. That a client which was left alone got what it asked for is
-// checked at its own end.
+// soakExplained are the lines at level WARN that the test causes: it kills clients at any moment and cuts them off, and their
+// places stay taken until the daemon notices. A client that was left alone checks its own result. bounded limits the number of
+// lines.
 var soakExplained = []*regexp.Regexp{
 	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|another test is running)`),
 	regexp.MustCompile(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for)`),
@@ -138,7 +91,8 @@ type soaker struct {
 
 	mu       sync.Mutex
 	done     map[string]int // clients that succeeded, by kind
-	killed   int
+	killed   map[string]int // by service
+	cut      map[string]int // clients that a flap made fail, by service
 	excused  map[string]int // clients that failed because of a flap, or of another one that was killed, by what they said
 	failures []string
 }
@@ -146,11 +100,12 @@ type soaker struct {
 // soakClient is a kind of client: its command, and what is to be true when it says that it has
 // succeeded.
 type soakClient struct {
-	name  string
-	words func(host string) string
-	check func(p *process) error
-	talk  func(c *net.TCPConn) error // instead of a command: over a TCP connection to port
-	port  int
+	name    string
+	service string
+	words   func(host string) string
+	check   func(p *process) error
+	talk    func(c *net.TCPConn) error // instead of a command: over a TCP connection to port
+	port    int
 }
 
 func (s *soaker) clients() []soakClient {
@@ -180,19 +135,19 @@ func (s *soaker) clients() []soakClient {
 	}
 	memif := "--pmd memif --socket " + filepath.Join(s.dir, "memif.sock") + " --addr 10.7.0.2/24 --no-dad --wait 30s "
 	return []soakClient{
-		{name: "put", words: just("put --quiet --timeout 60s " + s.file.path + " HOST"), check: sum},
-		{name: "put over memif", words: func(string) string { return "put --quiet --timeout 60s " + memif + s.file.path + " 10.7.0.1" }, check: sum},
-		{name: "get", words: just("get --quiet --timeout 60s HOST:7000 " + got), check: same},
-		{name: "perf write", words: just("perf write bw HOST -n 100 --timeout 60s"), check: has(`^ 65536 +100 `)},
-		{name: "perf read", words: just("perf read lat HOST -n 100 -s 4096 --timeout 60s"), check: has(`^ 4096 +100 `)},
-		{name: "perf send", words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
-		{name: "perftest", words: just("perf write bw HOST:18515 --compat perftest -s 1000 -n 100 --timeout 60s"), check: has(`^ 1000 +100 `)},
-		{name: "rping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"), check: has(`^pings +50 of 3000 octets, all as they were$`)},
-		{name: "rstream", words: just("rstream HOST -S 1000 -C 50 -V --timeout 60s"), check: has(`^custom +1000 +50 +1 `)},
-		{name: "iperf3", words: just("stream client HOST --pmd kernel -n 4M"), check: has(`^sent +4\.0 MiB in `)},
-		{name: "sink", port: 7002, talk: func(c *net.TCPConn) error { return sendAll(c, soakOctets) }},
-		{name: "source", port: 7003, talk: func(c *net.TCPConn) error { return receive(c, soakOctets, nil) }},
-		{name: "echo", port: 7004, talk: func(c *net.TCPConn) error {
+		{name: "put", service: "scratch", words: just("put --quiet --timeout 60s " + s.file.path + " HOST"), check: sum},
+		{name: "put over memif", service: "scratch", words: func(string) string { return "put --quiet --timeout 60s " + memif + s.file.path + " 10.7.0.1" }, check: sum},
+		{name: "get", service: "image", words: just("get --quiet --timeout 60s HOST:7000 " + got), check: same},
+		{name: "perf write", service: "measure", words: just("perf write bw HOST -n 100 --timeout 60s"), check: has(`^ 65536 +100 `)},
+		{name: "perf read", service: "measure", words: just("perf read lat HOST -n 100 -s 4096 --timeout 60s"), check: has(`^ 4096 +100 `)},
+		{name: "perf send", service: "measure", words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
+		{name: "perftest", service: "theirs", words: just("perf write bw HOST:18515 --compat perftest -s 1000 -n 100 --timeout 60s"), check: has(`^ 1000 +100 `)},
+		{name: "rping", service: "ping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"), check: has(`^pings +50 of 3000 octets, all as they were$`)},
+		{name: "rstream", service: "sockets", words: just("rstream HOST -S 1000 -C 50 -V --timeout 60s"), check: has(`^custom +1000 +50 +1 `)},
+		{name: "iperf3", service: "iperf", words: just("stream client HOST --pmd kernel -n 4M"), check: has(`^sent +4\.0 MiB in `)},
+		{name: "sink", service: "sink", port: 7002, talk: func(c *net.TCPConn) error { return sendAll(c, soakOctets) }},
+		{name: "source", service: "source", port: 7003, talk: func(c *net.TCPConn) error { return receive(c, soakOctets, nil) }},
+		{name: "echo", service: "echo", port: 7004, talk: func(c *net.TCPConn) error {
 			sent := make(chan error, 1)
 			go func() { sent <- sendAll(c, soakOctets) }()
 			return errors.Join(receive(c, soakOctets, soakText), <-sent)
@@ -261,11 +216,14 @@ func (s *soaker) run(c soakClient, r *rand.Rand) {
 		s.mu.Lock()
 		switch excuse := soakExcuse.FindString(fmt.Sprint(err)); {
 		case kill:
-			s.killed++
+			s.killed[c.service]++
 		case err == nil:
 			s.done[c.name]++
 		case excuse == soakLater, excuse != "" && host == "10.9.0.1" && s.flapped(flaps):
 			s.excused[excuse]++
+			if excuse != soakLater {
+				s.cut[c.service]++
+			}
 		default:
 			s.failures = append(s.failures, fmt.Sprintf("%s to %s: %v", c.name, host, err))
 		}
@@ -314,9 +272,15 @@ func (s *soaker) status(key string) int {
 	return n
 }
 
-func (s *soaker) descriptors() int {
-	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.PID()))
-	return len(all)
+// descriptors are the daemon's open files, each by what it is.
+func (s *soaker) descriptors() (names []string) {
+	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.server.PID()))
+	for _, path := range paths {
+		if name, err := os.Readlink(path); err == nil { // else it was closed meanwhile
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // heap is what is live of the daemon's heap after its last garbage collection, KiB, and twice that
@@ -352,8 +316,11 @@ func TestSoak(t *testing.T) {
 	if raceEnabled {
 		*soakFor = min(*soakFor, time.Second)
 	}
-	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, excused: map[string]int{}}
-	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "memif.sock"), s.file.path)
+	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, killed: map[string]int{}, cut: map[string]int{}, excused: map[string]int{}}
+	services, err := os.ReadFile("../../daemon/testdata/services.toml")
+	require.NoError(t, err)
+	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "control.sock"), filepath.Join(s.dir, "memif.sock")) +
+		strings.NewReplacer("FILE", s.file.path, "SIZE", "64MiB").Replace(string(services))
 	path := configured(t, config)
 	s.server = s.ns.rnicd(t, "serve", "--config", path)
 	s.server.Expect(t, 1, "msg=ready ")
@@ -370,13 +337,16 @@ func TestSoak(t *testing.T) {
 	defer tick.Stop()
 	var warm, last struct{ rss, heap, threads int }
 	reloads := 0
+	reload := func(text string) {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		s.server.Signal(t, syscall.SIGHUP)
+		reloads++
+		s.server.Expect(t, reloads, "msg=reloaded ")
+	}
 	for n := 1; time.Since(begin) < *soakFor; n++ {
 		<-tick.C
 		if n%15 == 0 { // every second and a half
-			require.NoError(t, os.WriteFile(path, []byte(soakOthers[reloads%len(soakOthers)](config)), 0o600))
-			s.server.Signal(t, syscall.SIGHUP)
-			reloads++
-			s.server.Expect(t, reloads, "msg=reloaded ")
+			reload(soakOthers[reloads%len(soakOthers)](config))
 		}
 		if n%40 == 20 { // down for a third of a second
 			s.flaps.Add(1)
@@ -402,13 +372,10 @@ func TestSoak(t *testing.T) {
 	s.over.Store(true)
 	working.Wait()
 
-	t.Logf("done %v, killed %d, excused %v, reloads %d, flaps %d", s.done, s.killed, s.excused, reloads, s.flaps.Load()/2)
+	t.Logf("reloads %d, flaps %d", reloads, s.flaps.Load()/2)
+	s.succeeded()
 	t.Logf("first third, rest: resident %d, %d KiB; heap before a collection %d, %d KiB; threads %d, %d",
 		warm.rss, last.rss, warm.heap, last.heap, warm.threads, last.threads)
-	require.Empty(t, s.failures)
-	for _, c := range s.clients() {
-		require.NotZero(t, s.done[c.name], "%s never succeeded", c.name)
-	}
 	if *soakFor >= time.Minute { // in less the first third is no measure
 		require.LessOrEqual(t, last.rss, warm.rss+soakRSSExtraKiB, "resident memory grows")
 		require.LessOrEqual(t, last.heap, warm.heap+soakHeapExtraKiB, "the heap grows")
@@ -416,12 +383,27 @@ func TestSoak(t *testing.T) {
 	t.Logf("WARN and above:%s", s.reasons())
 	s.unexplained()
 
-	// Idle again it has what it had, when connections of killed clients have ended (idle_timeout).
-	require.Eventually(t, func() bool { return s.descriptors() <= idle }, patience, 100*time.Millisecond, "%d descriptors, %d at first", s.descriptors(), idle)
+	// With its first configuration and without clients it has its first descriptors, when the connections of killed clients have
+	// ended (idle_timeout).
+	reload(config)
+	for patient := time.Now().Add(patience); len(s.descriptors()) > len(idle); <-tick.C {
+		require.True(t, time.Now().Before(patient), "descriptors %q, at first %q", s.descriptors(), idle)
+	}
 	s.server.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 0, s.server.Wait(t), "%s", s.server)
 	s.server.Expect(t, 1, "msg=drained .*reset=0")
 	s.unexplained()
+	s.bounded()
+}
+
+// succeeded fails if a client that was left alone failed, or if no client of a kind succeeded.
+func (s *soaker) succeeded() {
+	s.t.Helper()
+	s.t.Logf("done %v, killed %v, excused %v", s.done, s.killed, s.excused)
+	require.Empty(s.t, s.failures)
+	for _, c := range s.clients() {
+		require.NotZero(s.t, s.done[c.name], "%s never succeeded", c.name)
+	}
 }
 
 // reasons are the kinds of lines at level WARN and ERROR, each with how often it came.
@@ -436,6 +418,31 @@ func (s *soaker) reasons() (text string) {
 		text += fmt.Sprintf("\n%6d %s", kinds[kind], kind)
 	}
 	return text
+}
+
+// soakService is where a service listens and how many connections one of its clients has at most.
+type soakService struct{ port, conns int }
+
+// perftest has a connection for the handshake and one for the test, iperf3 a control connection and a stream.
+var soakServices = map[string]soakService{
+	"scratch": {7174, 1}, "image": {7000, 1}, "measure": {7175, 1}, "theirs": {18515, 2}, "ping": {7001, 1}, "sockets": {7471, 1},
+	"iperf": {5201, 2}, "sink": {7002, 1}, "source": {7003, 1}, "echo": {7004, 1},
+}
+
+// bounded fails if the daemon logged more failures than the test caused. A connection that fails is logged at most twice: once by
+// its service (failed), once by the adapter (a connection has ended with an error). Only connections of clients that were killed,
+// or that a flap made fail, may do so: a client that ended well has closed its connections after the last octet. The bound of
+// each kind of line is so, for each service, the number of such clients times the connections of one. It is not exact, as a client
+// may be killed before it connects; a service that fails clients which were left alone exceeds it soon.
+func (s *soaker) bounded() {
+	s.t.Helper()
+	for name, service := range soakServices {
+		most := service.conns * (s.killed[name] + s.cut[name])
+		failed := s.server.Lines("level=WARN msg=failed service=" + name + " ")
+		require.LessOrEqual(s.t, len(failed), most, "service %s failed %d connections of killed clients at most: %s", name, most, strings.Join(failed, "\n"))
+		ended := s.server.Lines(fmt.Sprintf(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+:%d `, service.port))
+		require.LessOrEqual(s.t, len(ended), most, "service %s: %s", name, strings.Join(ended, "\n"))
+	}
 }
 
 // unexplained fails if a line of the daemon is none that is expected.

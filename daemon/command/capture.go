@@ -113,7 +113,7 @@ func (o *captureOptions) run(ctx context.Context, filter string, stdout, stderr 
 		err = closing
 	}
 	n := files.Counters()
-	fmt.Fprintf(stderr, "%d frames, %d missing\n", n.Written, n.Dropped)
+	fmt.Fprintf(stderr, "%s, %d missing\n", config.Count(int(n.Written), "frame"), n.Dropped)
 	return err
 }
 

@@ -22,8 +22,8 @@ import (
 // return.
 func Main(drivers ...port.Driver) {
 	if err := Root(port.All().With(drivers...)).Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "rnicd:", err)
-		os.Exit(1)
+		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd:", err)
+		os.Exit(ExitCode(err))
 	}
 	os.Exit(0)
 }
@@ -62,14 +62,14 @@ column. The exit status is 0 when a daemon can start with it, as far as that sho
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%s: a switch, %d uplinks, %d programs\n", cfg.File, len(cfg.Uplinks), len(cfg.Programs))
+				fmt.Fprintf(c.OutOrStdout(), "%s: a switch, %s, %s\n", cfg.File, config.Count(len(cfg.Uplinks), "uplink"), config.Count(len(cfg.Programs), "program"))
 				return nil
 			}
 			cfg, err := config.Parse(args[0], text, drivers)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: %d ports, %d services\n", cfg.File, len(cfg.Ports), len(cfg.Services))
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s\n", cfg.File, config.Count(len(cfg.Ports), "port"), config.Count(len(cfg.Services), "service"))
 			return nil
 		},
 	}
@@ -81,7 +81,7 @@ func Doctor(drivers port.Drivers) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine lacks, and the command that mends it",
+		Short: "Say what this machine lacks, and the command that fixes it",
 		Long: `doctor looks at hugepages, NUMA nodes, IOMMU and vfio, NICs and their drivers, isolated cores, CPU features, permissions,
 /dev/net/tun and memlock. Each line is ok; warn, where the daemon runs without but not as fast; or lack, where it does not run. With
 --config only what that configuration needs is a lack. The exit status is 1 when something is lacking.`,

@@ -45,6 +45,10 @@ func writeTables(w io.Writer, t reflect.Type) {
 			elem, title = elem.Elem(), "[["+key+"]]"
 		}
 		fmt.Fprintf(w, "## %s\n\n%s\n\n", title, f.Tag.Get("doc"))
+		if elem == reflect.TypeFor[Log]() && t != reflect.TypeFor[Config]() {
+			fmt.Fprint(w, "Keys and values are those of [the daemon's](configuration.md#log).\n\n")
+			continue
+		}
 		if elem == reflect.TypeFor[Service]() {
 			writeTypes(w)
 		}

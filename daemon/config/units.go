@@ -56,6 +56,14 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Count is a number with its noun, in the plural unless it is one.
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 func (s Size) String() string {
 	for i := 3; i >= 0; i-- {
 		if u := units[i]; s >= Size(u.octets) && int64(s)%u.octets == 0 {

@@ -1,5 +1,5 @@
-// Package doctor says what a machine lacks for the daemon, and which command mends it: small
-// functions over /proc and /sys, which may be anywhere for tests.
+// Package doctor checks what a machine lacks for the daemon, and names the command that fixes it:
+// small functions that read /proc and /sys, below another root in tests.
 package doctor
 
 import (
@@ -21,25 +21,25 @@ type Verdict string
 // The verdicts.
 const (
 	OK   Verdict = "ok"
-	Warn Verdict = "warn" // it runs without, and not as fast, or not as safe
-	Lack Verdict = "lack" // it does not run
+	Warn Verdict = "warn" // the daemon runs, but slower or less safely
+	Lack Verdict = "lack" // the daemon does not run
 )
 
-// Finding is what one check says.
+// Finding is the result of a check.
 type Finding struct {
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
 	Text    string  `json:"text"`
-	Mend    string  `json:"mend,omitempty"` // a command
+	Fix     string  `json:"fix,omitempty"` // a command
 }
 
 // Machine is what is examined.
 type Machine struct {
-	Root   string         // that /proc, /sys and /dev are below
+	Root   string         // the directory of /proc, /sys and /dev
 	Config *config.Config // what it is to run; nil: any
 }
 
-// checks are all of them, in the order in which they are told.
+// checks are all checks, in the order of the output.
 var checks = []struct {
 	name string
 	do   func(*Machine) []Finding
@@ -68,17 +68,17 @@ func (m *Machine) Examine() (all []Finding) {
 	return all
 }
 
-// Write is for people.
+// Write prints findings for people to read.
 func Write(w io.Writer, all []Finding) {
 	for _, f := range all {
 		fmt.Fprintf(w, "%-5s %-12s %s\n", f.Verdict, f.Check, f.Text)
-		if f.Mend != "" {
-			fmt.Fprintf(w, "%19s%s\n", "", f.Mend)
+		if f.Fix != "" {
+			fmt.Fprintf(w, "%19s%s\n", "", f.Fix)
 		}
 	}
 }
 
-// WriteJSON is for programs: an object a line.
+// WriteJSON prints one JSON object a line.
 func WriteJSON(w io.Writer, all []Finding) error {
 	enc := json.NewEncoder(w)
 	for _, f := range all {
@@ -93,13 +93,13 @@ func ok(format string, args ...any) []Finding {
 	return []Finding{{Verdict: OK, Text: fmt.Sprintf(format, args...)}}
 }
 
-func warn(mend, format string, args ...any) []Finding {
-	return []Finding{{Verdict: Warn, Text: fmt.Sprintf(format, args...), Mend: mend}}
+func warn(fix, format string, args ...any) []Finding {
+	return []Finding{{Verdict: Warn, Text: fmt.Sprintf(format, args...), Fix: fix}}
 }
 
 // lack is Lack where it is needed, otherwise Warn.
-func lack(needed bool, mend, format string, args ...any) []Finding {
-	f := warn(mend, format, args...)
+func lack(needed bool, fix, format string, args ...any) []Finding {
+	f := warn(fix, format, args...)
 	if needed {
 		f[0].Verdict = Lack
 	}

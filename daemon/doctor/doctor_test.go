@@ -79,7 +79,7 @@ size = "1GiB"
 	return c
 }
 
-// Each thing that a machine lacks is found, with what mends it; and nothing else.
+// Each thing that a machine lacks is found, with the command that fixes it; and nothing else.
 func TestFindings(t *testing.T) {
 	const nic = "sys/bus/pci/devices/0000:01:00.0/"
 	caps := func(mask string) string { return "CapEff:\t" + mask + "\nCpus_allowed_list:\t0-7\n" }
@@ -87,7 +87,7 @@ func TestFindings(t *testing.T) {
 		name   string
 		change map[string]string // empty: the file is not there
 		want   string            // verdict, check and some words; empty: all is well
-		mend   string
+		fix    string
 	}{
 		{"nothing", nil, "", ""},
 		{"no SSE4.2", map[string]string{"proc/cpuinfo": "flags : fpu\n"}, "warn cpu no SSE4.2 and PCLMULQDQ", ""},
@@ -98,7 +98,7 @@ func TestFindings(t *testing.T) {
 		{"a core far away", map[string]string{"sys/devices/system/node/node1/cpulist": "2,6-7\n"}, "warn numa port nic: CPUs 3 are not on node 1 of 0000:01:00.0", ""},
 		{"no hugepages", map[string]string{
 			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "24\n", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "0\n",
-		}, "warn hugepages 560 pages of 2 MiB wanted, 0 of 24 are free", "hugepages/setup.sh 584"},
+		}, "warn hugepages 552 pages of 2 MiB wanted, 0 of 24 are free", "hugepages/setup.sh 576"},
 		{"no 2 MiB", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": ""}, "warn hugepages the kernel has no pages of 2 MiB", ""},
 		{"memlock", map[string]string{"proc/self/status": caps("0000000000001000")}, "lack memlock 8388608 octets may be locked", "ulimit -l unlimited"},
 		{"no tun", map[string]string{"dev/net/tun": ""}, "lack tap no /dev/net/tun", "modprobe tun"},
@@ -130,8 +130,37 @@ func TestFindings(t *testing.T) {
 			}
 			require.Len(t, bad, 1)
 			require.True(t, strings.HasPrefix(fmt.Sprintf("%s %s %s", bad[0].Verdict, bad[0].Check, bad[0].Text), tc.want), "%+v", bad[0])
-			require.True(t, strings.HasPrefix(bad[0].Mend, tc.mend), "%+v", bad[0])
+			require.True(t, strings.HasPrefix(bad[0].Fix, tc.fix), "%+v", bad[0])
 		})
+	}
+}
+
+// The pages wanted are those of docs/guides/bare-metal.md: 11 for a queue, 13 with DPDK and 8 for its
+// EAL, 7 or 8.5 for each further queue, and the size of regions and files.
+func TestPagesWanted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, make([]byte, 3<<20), 0o600))
+	drivers := port.Builtin()
+	dpdk, err := drivers.ByName("dpdk")
+	require.NoError(t, err)
+	dpdk.Check = nil
+	const tap = "[[port]]\nname = \"one\"\naddresses = [\"10.9.0.1/24\"]\n"
+	const nic = tap + "driver = \"dpdk\"\npci = \"0000:01:00.0\"\n"
+	for text, want := range map[string]int64{
+		tap:                         11,
+		tap + "queues = 2\n":        18,
+		tap + "page = \"normal\"\n": 0,
+		tap + "page = \"1G\"\n":     0,
+		nic:                         13 + 8,
+		nic + "queues = 2\n":        21 + 8,
+		"[[port]]\nname = \"k\"\ndriver = \"kernel\"\n":                                                0,
+		tap + "[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"5MiB\"\n":                        11 + 3,
+		tap + "[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"5MiB\"\npage = \"normal\"\n":     11,
+		tap + fmt.Sprintf("[[service]]\nname = \"f\"\ntype = \"file\"\nlisten = 1\npath = %q\n", file): 11 + 2,
+	} {
+		c, err := config.Parse("rnicd.toml", []byte(text), drivers.With(dpdk))
+		require.NoError(t, err, text)
+		require.Equal(t, want, wantedPages(c), text)
 	}
 }
 
@@ -151,6 +180,9 @@ func TestNeeds(t *testing.T) {
 	gone := Machine{Root: plant(t, files), Config: wanted(t)}
 	all := gone.Examine()
 	require.Equal(t, Finding{"driver", Lack, "0000:01:00.0 is not there", "lspci -D -d ::0200"}, all[len(all)-1])
+	var line bytes.Buffer
+	require.NoError(t, WriteJSON(&line, all[len(all)-1:]))
+	require.JSONEq(t, `{"check": "driver", "verdict": "lack", "text": "0000:01:00.0 is not there", "fix": "lspci -D -d ::0200"}`, line.String())
 }
 
 // This machine can be examined; every check says something, in both forms.

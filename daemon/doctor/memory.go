@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -12,8 +13,8 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 const (
 	pageKiB     = 2048
-	portOctets  = 32 << 20 // about what packet memory a queue has, with the MTU of Ethernet
-	defaultMost = 64       // pages that are asked for without a configuration
+	ealPages    = 8  // the most that DPDK's EAL takes for itself
+	defaultMost = 64 // pages that are asked for without a configuration
 )
 
 // hugepages: memory on normal pages works, with a TLB miss for every other access.
@@ -26,22 +27,42 @@ func (m *Machine) hugepages() []Finding {
 	}
 	wanted := int64(defaultMost)
 	if m.Config != nil {
-		wanted = 0
-		for _, p := range m.Config.Ports {
-			if !p.Open.Driver.Sockets {
-				wanted += int64(p.Open.QueueCount()) * pagesOf(portOctets*int64(max(1, (p.MTU+2047)/2048)))
-			}
-		}
-		for _, s := range m.Config.Services {
-			if s.Type == config.Region {
-				wanted += pagesOf(int64(s.Size))
-			}
-		}
+		wanted = wantedPages(m.Config)
 	}
 	if free < wanted {
 		return warn(fmt.Sprintf("hugepages/setup.sh %d", total-free+wanted), "%d pages of 2 MiB wanted, %d of %d are free: memory lies on normal pages", wanted, free, total)
 	}
-	return ok("%d of %d pages of 2 MiB are free, about %d wanted", free, total, wanted)
+	return ok("%d of %d pages of 2 MiB are free, %d wanted", free, total, wanted)
+}
+
+// wantedPages is the number of pages of 2 MiB that a daemon with this configuration maps.
+func wantedPages(c *config.Config) (pages int64) {
+	small := func(page string) bool { return page != "normal" && page != "1G" }
+	eal := int64(0)
+	for i := range c.Ports {
+		p := &c.Ports[i]
+		if p.Driver == "dpdk" {
+			eal = ealPages
+		}
+		if small(p.Page) {
+			for _, octets := range p.Open.Arenas() {
+				pages += pagesOf(octets)
+			}
+		}
+	}
+	for i := range c.Services {
+		s := &c.Services[i]
+		switch {
+		case !small(s.Page):
+		case s.Type == config.Region:
+			pages += pagesOf(int64(s.Size))
+		case s.Type == config.File:
+			if st, err := os.Stat(s.Path); err == nil { // the configuration was refused without it
+				pages += pagesOf(st.Size())
+			}
+		}
+	}
+	return pages + eal
 }
 
 func pagesOf(octets int64) int64 { return (octets + pageKiB<<10 - 1) / (pageKiB << 10) }

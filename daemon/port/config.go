@@ -70,7 +70,7 @@ type Config struct {
 	FlowControl string            // dpdk
 	Promiscuous bool              // dpdk
 	NoOffload   bool              // no checksums or segmentation by the device
-	Options     map[string]string // for drivers of other programs
+	Options     map[string]string // what the driver has besides, each judged by Driver.Option
 
 	Addrs    []netip.Prefix // ours; over the kernel's sockets one of this host's, without its length, or none for all
 	Gateways []netip.Addr
@@ -99,6 +99,7 @@ type Config struct {
 	Fault   *fault.Spec             // a bad network in front of the device
 	Capture string                  // a pcapng file of all frames
 	OnTurn  func() int              // of every Poller; see stack.Config
+	Bell    *stack.Bell             // of the Poller, where there is one only; see stack.Config
 	Fell    func(rnic.FlightRecord) // see rnic.Config
 }
 
@@ -117,6 +118,28 @@ func (c *Config) MTUOr() int {
 func (c *Config) stride(headroom int) int {
 	room := max(c.MTUOr()+frameExtra, c.Driver.RoomMin)
 	return (headroom + room + strideAlign - 1) &^ (strideAlign - 1)
+}
+
+// packetBytes is the size of the packet buffers that Open makes.
+func (c *Config) packetBytes() int64 {
+	if c.Pool != nil {
+		return 0
+	}
+	return int64(c.QueueCount()) * int64(poolBufs*c.stride(mem.Headroom))
+}
+
+// Arenas are the sizes of the arenas that Open maps, in octets: the port's and, where packet buffers
+// are shared with another process, theirs.
+func (c *Config) Arenas() []int64 {
+	switch {
+	case c.Driver.Sockets && c.Region == 0:
+		return nil
+	case c.Driver.Sockets:
+		return []int64{c.Region}
+	case c.Driver.lends(c):
+		return []int64{c.Region + arenaExtra, c.packetBytes() + arenaExtra}
+	}
+	return []int64{c.packetBytes() + c.Region + arenaExtra}
 }
 
 // Core is the CPU of the Poller on queue i, or NoCore.
@@ -164,7 +187,7 @@ func (c *Config) routes() (all []inet.Route) {
 func (c *Config) Stack(i int) stack.Config {
 	cfg := stack.Config{
 		Addr: c.Addrs[0], Addrs: c.Addrs[1:], Routes: c.routes(), VLAN: c.VLAN, NoDAD: c.DAD == DADNone, QuickDAD: c.QuickDAD(),
-		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn, DialPorts: c.DialPorts,
+		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn, Bell: c.Bell, DialPorts: c.DialPorts,
 	}
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsDefault

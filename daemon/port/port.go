@@ -61,30 +61,23 @@ func Open(cfg Config) (*Port, error) {
 		}
 	}
 	stride := cfg.stride(mem.Headroom)
-	packets := int64(cfg.QueueCount()) * int64(poolBufs*stride)
-	if cfg.Pool != nil {
-		packets = 0
-	}
-	if cfg.Region < 0 || cfg.Region > memoryOctetsMax-packets {
+	if cfg.Region < 0 || cfg.Region > memoryOctetsMax-cfg.packetBytes() {
 		return nil, &RegionError{cfg.Region}
 	}
 	node := cfg.Node
 	if node == hugepages.AnyNode && cfg.Driver.Node != nil {
 		node = cfg.Driver.Node(&cfg)
 	}
-	lends, inArena := cfg.Driver.lends(&cfg), packets
-	if lends {
-		inArena = 0
-	}
+	sizes := cfg.Arenas()
 	var err error
-	p.arena, err = hugepages.New(hugepages.Config{Bytes: inArena + cfg.Region + arenaExtra, Page: cfg.Page, Node: node})
+	p.arena, err = hugepages.New(hugepages.Config{Bytes: sizes[0], Page: cfg.Page, Node: node})
 	if err != nil {
 		return nil, err
 	}
 	p.packets = p.arena
-	if lends {
-		// What is registered is nobody else's to see.
-		p.packets, err = hugepages.New(hugepages.Config{Bytes: packets + arenaExtra, Page: cfg.Page, Node: node, Memfd: true})
+	if len(sizes) > 1 {
+		// The other process must not see registered memory.
+		p.packets, err = hugepages.New(hugepages.Config{Bytes: sizes[1], Page: cfg.Page, Node: node, Memfd: true})
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}

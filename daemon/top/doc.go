@@ -1,7 +1,7 @@
 // Package top shows a daemon live in a terminal, from what its control socket answers.
 //
-//	frame.go      two looks at a daemon to the lines of a screen; pure
+//	frame.go      formats the difference of two states as the lines of a screen
 //	connection.go one connection in full, as ss -ti has it; the lines of status
-//	top.go        the loop: looks, keys
-//	terminal.go   raw mode, size, alternate screen; all given back on every way out
+//	top.go        the loop: queries, keys
+//	terminal.go   raw mode, size, alternate screen; restored on every way out
 package top

@@ -1,4 +1,4 @@
-// Package docs keeps the documents true: the picture is drawn from its text, links and paths lead to
+// Package docs tests the documents: the picture is drawn from its text, and links and paths lead to
 // files that exist. Nothing imports it.
 package docs
 

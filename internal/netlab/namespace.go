@@ -1,8 +1,7 @@
-// Package netlab is where tests get their networks from: network namespaces with veth pairs or TAP
-// devices in them, children that run inside, and captures that tshark looks through. Everything
-// needs root, is bounded by Patience, and is gone when the test is over, whatever becomes of it: a
-// namespace has no name and goes with its last thread, process and socket; children die with the
-// test.
+// Package netlab makes networks for tests: network namespaces with veth pairs or TAP devices,
+// processes in them, captures that tshark reads, and pcap files. Everything except pcap files needs
+// root. Every wait is bounded by Patience. Nothing outlives the test, however it ends: a namespace
+// has no name and goes with its last thread, process and socket; processes die with the test.
 //
 // It is imported by tests only, of any layer, and so imports nothing of ours except internal/skip.
 package netlab

@@ -1,6 +1,6 @@
-// Package register reads the register of requirements (docs/requirements/*.tsv), the citations of
-// it in tests, and the answers in docs/requirements/deviations.md, and says what is open. `make trace` prints
-// it; a test holds it to the tree.
+// Package register reads the requirements (docs/requirements/*.tsv), their citations in tests and the
+// answers in docs/requirements/deviations.md, and lists what is open. `make trace` prints it; a test
+// checks that nothing is.
 package register
 
 import (

@@ -1,6 +1,5 @@
-// Package testhost makes the Pollers on which tests and benchmarks of what stands above package
-// stack run. What they differ in is said in a stack.Config; the rest, which all of them would say
-// alike, is here.
+// Package testhost makes Pollers for tests and benchmarks of the packages above stack. They give a
+// stack.Config with what is special to them; the rest is here.
 package testhost
 
 import (

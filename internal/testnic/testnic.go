@@ -1,5 +1,4 @@
-// Package testnic makes pairs of Adapters for tests of what stands above package rnic, over either
-// transport.
+// Package testnic makes pairs of Adapters for tests of the packages above rnic, over either transport.
 package testnic
 
 import (

@@ -1,16 +1,14 @@
-// Package capture writes what ports send and receive to pcapng files: middleware around a pmd.Port,
-// to which Captures are attached, and detached, while it is in use.
+// Package capture writes what ports send and receive to pcapng files: middleware around a pmd.Port, to
+// which Captures are attached, and detached, while it is in use.
 //
-// The Poller copies each frame that the filter wants into a bounded ring, and a goroutine of the
-// Capture writes the rings out. Disk and formatting are never in the Poller's way: when the writer
-// falls behind, frames are missing from the file, not from the network, and the file says how many:
-// in a comment of the frame after them, and in the Interface Statistics Block. Around fault it shows
-// what the Poller sees, inside it what is on the cable. A Point without a Capture costs a load and a
-// branch for a burst.
+// The Poller copies each frame that matches the filter into a bounded ring, and a goroutine of the
+// Capture writes the rings to the file. The Poller never waits for it: if the writer is too slow,
+// frames are missing from the file, not from the network. A comment of the next frame and the Interface
+// Statistics Block say how many. A capture around fault records what the Poller sees, inside it what is
+// on the cable. A Point without a Capture costs a load and a branch for a burst.
 //
-// Limits: frames of one queue are in their order, those of different queues in the order in which
-// the writer found them: the timestamps tell. A checksum that was left to a device or to shared
-// memory is completed in the file.
+// Limits: frames of one queue are in order, frames of several queues in the order in which the writer
+// found them; compare timestamps. Checksums that were left to the device are completed in the file.
 //
 //	capture.go  Capture: the file and its writer
 //	point.go    Point: where Captures are attached

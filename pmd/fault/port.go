@@ -1,13 +1,12 @@
-// Package fault is a bad network: middleware around a port or a queue that drops, duplicates,
-// reorders, damages, cuts and delays frames of both directions, each with a probability of its own.
+// Package fault simulates a bad network: middleware around a port or a queue that drops, duplicates,
+// reorders, damages, cuts and delays frames of both directions, each with its own probability.
 //
-// Everything follows from the seed, the calls and the clock that is passed in: the same run is the
-// same run again. What is held back is held in Bufs of the port's pool and is bounded; every fault
-// is counted. Its place is between the Poller and the device; capture goes around it to see what
-// the Poller sees, inside it to see the cable.
+// All faults follow from the seed, the calls and the clock argument: runs can be repeated. Delayed
+// frames are held in Bufs of the port's pool, and are bounded; every fault is counted. A capture around
+// it records what the Poller sees, a capture inside it what is on the cable.
 //
-// Limits: a damaged frame must be seen by the one that verifies checksums, so a faulty port has no
-// offloads. Frames are per direction independent: no bursts of loss, other than with Queue.Set.
+// Limits: a faulty port has no offloads, because the checksums of damaged frames must be verified.
+// Faults of frames are independent: there are no bursts of loss, except with Queue.Set.
 package fault
 
 import (

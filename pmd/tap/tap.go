@@ -1,30 +1,27 @@
-// Package tap is a port into the kernel of the same host: an Ethernet device of the kernel's whose
-// cable ends in this process. It is how rnicd reaches ordinary programs and, over a bridge, an
-// ordinary network, without a NIC of its own.
+// Package tap is a port to the kernel of the same host: a TAP, an Ethernet device whose other end is
+// this process. Over it rnicd reaches ordinary programs and, over a bridge, an ordinary network,
+// without a NIC of its own.
 //
-// The kernel and we share memory, and with a virtio_net_hdr (IFF_VNET_HDR) in front of every frame
-// we say so: checksums are left out in both directions, and up to 64 KiB pass in one system call.
-// Nobody above notices: a large frame of the kernel's TCP or UDP is scattered over Bufs as segments
-// of its gso_size (scatter.go, cut.go), and consecutive segments of one of our flows are gathered
-// from theirs (gather.go), so that each keeps its boundaries. The kernel's own TCP takes them as
-// one; all others get them cut. Without (Config.NoOffload, or a kernel that cannot)
-// one system call carries one frame.
+// Each frame has a virtio_net_hdr (IFF_VNET_HDR) in front, with which both ends leave checksums out and
+// pass up to 64 KiB in one system call. The layers above do not see this. A large frame of the kernel's
+// TCP or UDP is split into Bufs, segments of its gso_size (scatter.go, cut.go). Consecutive segments of
+// one of our flows are sent as one frame (gather.go); the kernel's own TCP receives it whole, others
+// receive it split at the same boundaries. Without the header (Config.NoOffload, or an old kernel) a
+// system call carries one frame.
 //
-// System calls are raw and non-blocking, so that neither the scheduler nor the netpoller is in the
-// Poller's way. An idle poll costs one read that finds nothing.
+// System calls are raw and non-blocking, and involve neither the scheduler nor the netpoller. An idle
+// poll costs one read that finds nothing.
 //
-// Several queues (Config.Queues, IFF_MULTI_QUEUE): the kernel steers by a symmetric hash of the
-// flow whose key it does not tell. A flow of which a queue sent something within the last 3 s comes
-// to that queue, any other by hash (tun_automq_select_queue, drivers/net/tun.c). So the answers to
-// a connection that a queue opened come to that queue, while a first SYN, an ARP reply or an ICMP
-// message comes to any: a user with one address on several queues must pass those on. A queue that
-// nobody opened swallows what comes to it.
+// Several queues (Config.Queues, IFF_MULTI_QUEUE): a frame of a flow on which a queue has sent within
+// 3 s comes to that queue. Other frames come to a queue by a symmetric hash with an unknown key
+// (tun_automq_select_queue, drivers/net/tun.c). So the answers to a connection that a queue opened come
+// to that queue, while a first SYN, an ARP reply or an ICMP message comes to any queue: a user with one
+// address on several queues must pass those on. Frames for a queue that was not opened are lost.
 //
-// What was weighed and left out, with figures: docs/adr/0005-tap-batching.md.
+// docs/adr/0005-tap-batching.md has the alternatives, with figures.
 //
-// Limits: Linux. The device ends with the process unless an operator made it persistent (ip tuntap
-// add; with multi_queue for several queues), in which case it is attached to and left as it was
-// found.
+// Limits: Linux. The device ends with the process, unless an operator made it persistent (ip tuntap
+// add; with multi_queue for several queues); a persistent device is left as it was.
 package tap
 
 import (

@@ -1,14 +1,13 @@
 // Package wire is an Ethernet in memory: two ports back to back, or a few on a switch that forwards
 // by destination address.
 //
-// A frame is copied out of the sender's Buf into a slot of a ring and out of the slot into a Buf of
-// the receiver, as a NIC's DMA would, so the pools of both ends stay apart. Between any two ports
-// stands one single-producer single-consumer ring per direction: no locks, and each port may live
-// on its own core. Nothing here reads a clock or starts a goroutine; used from one goroutine it is
-// deterministic.
+// A frame is copied from the sender's Buf to a slot of a ring, and from the slot to a Buf of the
+// receiver, like a NIC's DMA does; each end has its own pool. Any two ports have one single-producer
+// single-consumer ring per direction: there are no locks, and each port may be on its own core. Nothing
+// here reads a clock or starts a goroutine; used from one goroutine it is deterministic.
 //
-// With Config.ZeroCopy a pair of ports copies nothing: what passes is the Buf, as in DPDK's net_ring
-// (lend.go). Then the two Pools are a pair on the same memory (mem.NewPair).
+// With Config.ZeroCopy a pair of ports passes the Bufs themselves, like DPDK's net_ring (lend.go). Then
+// the two Pools are a pair on the same memory (mem.NewPair).
 //
 // Limits: 16 ports, one queue each, no VLAN awareness, no loss on a pair of ports (a full ring is
 // back-pressure); a switch drops at a full egress ring and counts it. Every frame sent to a port is

@@ -1,13 +1,11 @@
-// Package ccmodel predicts what a bulk transfer gets through a path, from the specifications of the
-// congestion controls alone: nothing of package cc or tcp is used, windows are floating-point
-// numbers of segments, and no segment has octets. It is for tests and for choosing an algorithm;
-// the packet's way does not pass here.
+// Package ccmodel predicts the goodput of a bulk transfer from the specifications of the congestion
+// controls only. It does not use package cc or tcp; windows are floating-point numbers of segments. It
+// is for tests, and for the choice of an algorithm.
 //
-// Closed forms are off where it matters: random losses, unlike the periodic ones of the response
-// functions, change the constant; a window of few segments is a whole number; a queue bends the
-// sawtooth; the way to the steady state may last minutes. So the window process itself is
-// simulated, segment by segment, over independent losses: a Monte-Carlo of the RFCs' arithmetic
-// with an ideal loss recovery. docs/results/congestion.md says what that leaves out.
+// Closed forms are inaccurate: random losses, unlike the periodic ones of the response functions, change
+// the constant; a window of few segments is a whole number; a queue changes the sawtooth; the steady
+// state may take minutes to reach. So the window is simulated, segment by segment, with independent
+// losses and ideal loss recovery. docs/results/congestion.md lists what the model leaves out.
 package ccmodel
 
 import (

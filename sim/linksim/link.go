@@ -1,10 +1,9 @@
-// Package linksim carries one bulk transfer from one tcp.Conn to another over one simulated link,
-// in virtual time and from one seed. It is for tests: what the whole of tcp gets out of a path,
-// beside what package model says that its congestion control could. The packet's way does not pass
-// here.
+// Package linksim simulates a bulk transfer between two tcp.Conns over one link, in virtual time and
+// from one seed. Tests compare the goodput of tcp with that of package ccmodel, which models only the
+// congestion control.
 //
-// Segments go from Conn to Conn as structures, no octet is moved, and nothing is allocated for a
-// segment: a second of a full 10 Gbit/s takes less than a second.
+// Segments pass from Conn to Conn as structures, without octets and without allocation: a second of
+// 10 Gbit/s takes less than a second.
 package linksim
 
 import (

@@ -2,9 +2,9 @@
 // that the tcp package keeps in its Conn: no clock, no memory of its own, nothing allocated. It is integers throughout: a
 // compiler may fuse a floating-point product and sum on one platform and not on another, and a seed must replay alike.
 //
-// Where it stands: tcp detects losses, decides what is sent again and how fast a reduction is made (PRR); an Algorithm
-// says how far cwnd is reduced and how it grows. It is called at most once per segment received, and once per loss
-// episode. Octets and nanoseconds throughout.
+// tcp detects losses, decides what is retransmitted and how fast a reduction is made (PRR); an Algorithm says how far cwnd is
+// reduced and how it grows. It is called at most once per segment received, and once per loss episode. Units are octets and
+// nanoseconds.
 package cc
 
 import "unsafe"

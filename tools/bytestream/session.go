@@ -1,6 +1,6 @@
-// Package bytestream is what needs nothing at the other end of a TCP connection but TCP: a sink, a
-// source, an echo, over any net.Conn. Beside it stands what tools/iperf3 wants of a transport beyond
-// net.Conn: of our streams (Ours), and of the kernel's sockets (Kernel).
+// Package bytestream has the tests that need only TCP at the peer: a sink, a source, an echo, over any
+// net.Conn. Ours and Kernel are the transports of tools/iperf3, over our streams and the kernel's
+// sockets.
 package bytestream
 
 import (

@@ -1,6 +1,5 @@
-// Package peer is what the protocols of rnicd's tools have in common about the other end of a
-// connection: how it ended, that it refused, how many clients are served at a time, and which of
-// them are silent for too long.
+// Package peer has what the protocols of rnicd's tools share about their peers: how a connection ended,
+// refusals, the limit of clients, and clients that are silent for too long.
 package peer
 
 import (

@@ -1,10 +1,9 @@
-// Package perftest speaks the hand-shake of linux-rdma's perftest, as its programs have it with -R
-// (their connections made by the connection manager): ib_write_bw, ib_read_bw, ib_send_bw,
-// ib_write_lat, ib_read_lat and ib_send_lat, of version 4.5 as Debian 12 has it. What is measured,
-// and by which rules, is package perf's.
+// Package perftest speaks the handshake of linux-rdma's perftest with -R (connections made by the
+// connection manager): ib_write_bw, ib_read_bw, ib_send_bw, ib_write_lat, ib_read_lat and ib_send_lat
+// of version 4.5, as in Debian 12. Package perf measures.
 //
-// There are two connections to one port, the second within the first's hand-shake. On the first go
-// Sends, one each way at a time, the client's first; on the second goes what is measured:
+// A client makes two connections to one port, the second during the handshake on the first. The first
+// carries Sends, one each way at a time, the client's first; the second carries what is measured:
 //
 //	client                                                    server
 //	  | == connection 1, without private data ================> |
@@ -23,9 +22,9 @@
 //	  | <- Place, the same again -----------------------------> |  ib_write_bw, ib_read_bw
 //	  | -- FIN on connection 2, FIN on connection 1 -----------> |
 //
-// So neither end learns from the other which program it is, how long messages are and how many
-// come: both are told, as the users of perftest tell both.
+// Neither end learns from the other which program it is, nor the length and number of messages: users
+// of perftest give both ends the same options.
 //
-// Where this comes from: Order, layout and numbers were read off captures of two Linux hosts
-// (testdata), and the meaning of the fields was looked up in perftest's source.
+// Sources: order, layout and numbers are from captures of two Linux hosts (testdata), the meaning of
+// the fields from perftest's source.
 package perftest

@@ -7,10 +7,10 @@
 //	  | -- so many transfers ------------------------> |  so many iterations of these two
 //	  | <------------------------- as many transfers - |
 //
-// Neither what is measured nor how much of it is exchanged: both ends have to be told the same.
-// Without being told anything rstream measures latency (one transfer an iteration) of some sizes on
-// one connection, closes it, and measures bandwidth (one iteration) on another. riostream's test is
-// the same by RDMA into the other end's memory (direct.go).
+// The ends do not exchange options: users give both ends the same. Without options rstream measures
+// latency (one transfer an iteration) of several sizes on one connection, closes it, and measures
+// bandwidth (one iteration) on another. riostream's test is the same with RDMA Writes to the other end's
+// memory (direct.go).
 package rstream
 
 import (

@@ -1,6 +1,6 @@
-// Package engine carries out what a program asks of libibverbs and librdmacm: it serves the area and
-// the rings that the C library (verbs/shim) shares with it, over an rnic.Adapter. It stands above
-// rnic and knows nothing of the C structs; verbs/cshared makes a library of it.
+// Package engine carries out a program's calls of libibverbs and librdmacm on an rnic.Adapter. It
+// serves the memory area and the rings that it shares with the C library (verbs/shim). It does not
+// depend on the C structs; verbs/cshared makes a library of it.
 //
 //	program's thread                             engine
 //	ibv_post_send --entry--> send queue --qp.Sends--> rnic, on the goroutine that drives the connection

@@ -1,4 +1,4 @@
-// Package ring is what the C library of package verbs and its Go engine share: the layout of
+// Package ring is the memory that the C library of package verbs and its Go engine share: the layout of
 // queues, completions and control calls in memory that both see. rnicd_ring.h is the same in C;
 // verbs/cshared compares the two when it is compiled.
 //
@@ -180,6 +180,12 @@ type AsyncEvent struct {
 type Area struct {
 	Sleeping  uint32
 	WakeFD    int32
+	_         [14]uint32
+	Dozing    uint32
+	BellFD    int32
+	_         [14]uint32
+	Progress  uint32
+	Waiting   uint32
 	_         [14]uint32
 	Summary   uint64
 	_         [7]uint64

@@ -95,6 +95,7 @@ struct rv_args {
 int rv_call(uint32_t op, struct rv_args *a);
 int rv_call1(uint32_t op, uint64_t arg);
 void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
+void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want); /* or until *slot is want, or for a moment */
 extern struct rv_area *rv_area;
 
 /* table.c. Objects by cookie; a cookie of an object that was removed finds nothing. */
@@ -145,6 +146,8 @@ struct rv_completions {
 	uint32_t mask, head;
 	struct rv_lock lock;
 	uint32_t vain; /* polls without a completion, one after the other */
+	uint32_t seen; /* of rv_area->progress, before the last of these */
+	uint64_t yield_from; /* no yield before */
 	struct rv_acks acks, async_acks;
 	uint32_t users;          /* queue pairs */
 	struct rv_qp *last;      /* of the completion before */

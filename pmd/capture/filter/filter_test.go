@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,14 +13,15 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
-// expressions are ours, tshark's display filter and, where it says the same, tcpdump's. tcpdump
-// looks for nothing behind a VLAN's tag unless it is told to; tshark looks into ICMP's quotations
-// and tunnels, which the frames here have not.
+// expressions are our filters, tshark's display filters and, where one has the same meaning,
+// tcpdump's. tcpdump does not look past a VLAN tag by default. tshark looks into packets that ICMP
+// quotes and into tunnels; no frame here has those.
 var expressions = []struct{ ours, tshark, tcpdump string }{
 	{"tcp", "tcp", ""},
 	{"udp", "udp", ""},
@@ -133,34 +133,6 @@ func frames(t testing.TB) (all [][]byte) {
 	return all
 }
 
-func write(t testing.TB, frames [][]byte) string {
-	path := filepath.Join(t.TempDir(), "frames.pcap")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	w := pcapgo.NewWriter(f)
-	require.NoError(t, w.WriteFileHeader(65535, layers.LinkTypeEthernet))
-	for i, b := range frames {
-		require.NoError(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(b), Length: len(b)}, b))
-	}
-	require.NoError(t, f.Close())
-	return path
-}
-
-func read(t testing.TB, path string) (all [][]byte) {
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	require.NoError(t, err)
-	for {
-		b, _, err := r.ReadPacketData()
-		if err != nil {
-			return all
-		}
-		all = append(all, b)
-	}
-}
-
 func matching(t testing.TB, text string, frames [][]byte) (list []string) {
 	p, err := Compile(text)
 	require.NoError(t, err, text)
@@ -183,9 +155,9 @@ func TestAgreesWithTshark(t *testing.T) {
 	require.Len(t, files, 8)
 	all := frames(t)
 	for _, file := range files {
-		all = append(all, read(t, file)...)
+		all = append(all, netlab.ReadPcap(t, file)...)
 	}
-	file := write(t, append(slices.Clone(all), all[0])) // a frame each second; the last one ends the table, and is not in it
+	file := netlab.WritePcap(t, append(slices.Clone(all), all[0]), time.Second) // a frame each second; the last one ends the table, and is not in it
 	const columns = 16
 	for part := range slices.Chunk(expressions, columns) {
 		// A table with a row for each second and a column for each filter says which frames match,
@@ -234,7 +206,7 @@ func TestAgreesWithTcpdump(t *testing.T) {
 			plain = append(plain, b)
 		}
 	}
-	file := write(t, plain)
+	file := netlab.WritePcap(t, plain, time.Second)
 	tested := 0
 	for _, e := range expressions {
 		if e.tcpdump == "" {
@@ -252,7 +224,7 @@ func TestAgreesWithTcpdump(t *testing.T) {
 				ours = append(ours, b)
 			}
 		}
-		require.Equal(t, read(t, out), ours, e.ours)
+		require.Equal(t, netlab.ReadPcap(t, out), ours, e.ours)
 	}
 	require.Greater(t, tested, 8)
 }

@@ -1,11 +1,10 @@
-// Package connect is a connection from its first octet to its last: MPA start-up in every dialect,
-// full operation for a queue pair's engine, its end, and the ways from and to streaming mode. A
-// Connection stands between an engine (package qp), which it drives, and a transport (package
-// transport), which drives it.
+// Package connect is the life of a connection: MPA start-up in every dialect, full operation for a queue
+// pair's engine, its end, and the changes from and to streaming mode. A Connection drives an engine
+// (package qp), and is driven by a transport (package transport).
 //
-// Everything of a Connection and its Endpoint is for the goroutine that drives the connection: the
-// Poller's, or over a kernel socket the one that holds the transport's mutex. What any goroutine
-// may call says so. Work of other goroutines gets there through transport.Conn.Submit.
+// A Connection and its Endpoint belong to the goroutine that drives the connection: the Poller's, or,
+// over a kernel socket, the one that holds the transport's mutex. Methods for any goroutine say so.
+// Other goroutines use transport.Conn.Submit.
 //
 // Its files, in reading order:
 //
@@ -17,14 +16,15 @@
 //	startup.go      start-up frames
 //	sendfirst.go    a Responder that sends first
 //	wakeup.go       an Initiator that sends once more
-//	effects.go      what the engine's calls mean for the connection
+//	effects.go      what the connection does after calls of the engine
 //	mpatostream.go  connections that become streams again
 //	ending.go       how a connection ends
 //	endpoint.go     Endpoint: a queue pair as its connection sees it
 //	flight.go       the last events of a connection
-//	host.go         Host: what all connections of an Adapter, and those of one Poller, have in common
+//	host.go         Host: what the connections of an Adapter, and of one Poller, share
 //	phase.go        phases and time-outs
 //	param.go        Param: how to connect
+//	refusal.go      why a start-up that a peer began was refused
 //	errors.go       why connections end
-//	fortest.go      what tests of package rnic ask of connections
+//	fortest.go      functions for tests of package rnic
 package connect

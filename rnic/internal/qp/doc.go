@@ -1,6 +1,6 @@
-// Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in,
-// completions out. It knows no connection, no transport and no clock. Engine.TakeEffects says what
-// calls mean for the connection; the one call up is Config.Tell, which posts an event.
+// Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in, completions
+// out. It has no connection, transport or clock. Engine.TakeEffects returns what the connection has to
+// do after calls of the engine; the only call up is Config.Tell, which posts an event.
 //
 // Its files, in reading order:
 //
@@ -21,10 +21,10 @@
 //	rtr.go              the message of start-up that an Initiator owes
 //	watch.go            thresholds
 //	stats.go            counters
-//	fortest.go          what only tests of other packages use
+//	fortest.go          functions for tests of other packages
 //	completionbatch.go  completions that are published together
-//	shared.go           what engines of one goroutine have in common
-//	effects.go          what calls mean for the connection
+//	shared.go           what engines of one goroutine share
+//	effects.go          what the connection has to do after a call
 //	state.go            states and events
 //	srq.go              SRQ: receive buffers for several engines
 //	cq.go               CQ: completions of several engines

@@ -1,15 +1,14 @@
-// Package transport carries the octets of one connection of MPA: over our own TCP on a
-// stack.Poller, or over a socket of the kernel. Both know what stands above them as an Upper, and
-// are known to it as a Conn. Neither knows MPA.
+// Package transport carries the octets of an MPA connection: over our own TCP on a stack.Poller, or over
+// a kernel socket. Both are a Conn for the layer above, which is an Upper for them. Neither knows MPA.
 //
 // Its files, in reading order:
 //
-//	transport.go     Conn and Upper: what each side may ask of the other
+//	transport.go     Conn and Upper: the interfaces of both sides
 //	poller.go        PollerConn: our TCP, placement out of order, the Poller's packet buffers
 //	kernel.go        KernelConn: a socket, in order only, with buffers of its own
-//	kernel_linux.go  what Linux is asked and told about a socket
+//	kernel_linux.go  socket options and information of Linux
 //	bufferedconn.go  BufferedConn: a socket given back to the ULP with octets that were read already
-//	slots.go         Slots: how many connections over sockets there may be, and of which peers
+//	slots.go         Slots: limits of connections over sockets, in all and of a peer
 //	limits.go        sizes, counts and times
-//	fortest.go       what tests of package rnic ask of a transport
+//	fortest.go       functions for tests of package rnic
 package transport
