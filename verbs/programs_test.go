@@ -179,6 +179,35 @@ func TestPreloadedRsockets(t *testing.T) {
 	require.Len(t, client.Lines("^rnicd: connected, 127.0.0.1:"), 2, "not over rsockets:\n%s", client)
 }
 
+// libfabric over verbs. It looks for an interface other than loopback.
+func TestFabrics(t *testing.T) {
+	l := newLab(t)
+	l.Run(t, "ip", "link", "add", "fabric0", "type", "veth", "peer", "name", "fabric1")
+	l.Run(t, "ip", "addr", "add", "10.9.9.1/24", "dev", "fabric0")
+	l.Run(t, "ip", "link", "set", "fabric0", "up")
+	l.Run(t, "ip", "link", "set", "fabric1", "up")
+	info := l.run("libfabric-bin", "fi_info", "-p", "verbs")
+	require.Zero(t, info.Wait(t), "%s", info)
+	require.NotEmpty(t, info.Lines(`^ +protocol: FI_PROTO_IWARP$`), "%s", info)
+	server := l.run("libfabric-bin", "fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5")
+	l.untilListening(47592) // its own socket, by which the ends find each other
+	client := l.run("libfabric-bin", "fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5", "10.9.9.1")
+	require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+	require.Zero(t, server.Wait(t), "server:\n%s", server)
+	client.Expect(t, 1, `^1m +5 +=5 `)
+}
+
+// A queue pair that no connection manager has connected does not get to RTR; both ends end.
+func TestPingpongRefused(t *testing.T) {
+	l := newLab(t)
+	server := l.run("ibverbs-utils", "ibv_rc_pingpong")
+	l.untilListening(18515)
+	client := l.run("ibverbs-utils", "ibv_rc_pingpong", here.String())
+	require.NotZero(t, client.Wait(t), "%s", client)
+	require.NotZero(t, server.Wait(t), "%s", server)
+	server.Expect(t, 1, "^Failed to modify QP to RTR$") // and the client finds its socket closed
+}
+
 // The device is found, with what programs print of it.
 func TestDevice(t *testing.T) {
 	l := newLab(t)

@@ -24,10 +24,13 @@ const (
 	engineLibrary = "librnicd_engine.so"
 )
 
+// peerSiw is RNICD_PEER for what verbs/engine's Host.PeersAreSiw is.
+const peerSiw = "siw"
+
 const toGetLibraries = "make verbs builds it and make install installs it, where gcc, libibverbs-dev and librdmacm-dev are"
 
 func newRun() *cobra.Command {
-	var lib, file string
+	var lib, file, peer string
 	var verbose bool
 	var o nicOptions
 	c := &cobra.Command{
@@ -48,13 +51,22 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 ` + engineLibrary + `, are looked for beside rnicd, and in ../lib/rnicd and ../lib from there.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return runProgram(lib, args, override(os.Environ(), o.environ(file, verbose)))
+			env := o.environ(file, verbose)
+			switch peer {
+			case "":
+			case peerSiw:
+				env = append(env, "RNICD_PEER="+peer)
+			default:
+				return fmt.Errorf("--peer %s: unknown; %s is known", peer, peerSiw)
+			}
+			return runProgram(lib, args, override(os.Environ(), env))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&lib, "lib", "", "the directory of the two libraries")
 	f.StringVar(&file, "config", "", "a daemon's file, with one port or that of RNICD_PORT, instead of the flags of a device")
 	f.BoolVar(&verbose, "verbose", false, "say on standard error where the program listens, and what it is connected with")
+	f.StringVar(&peer, "peer", "", "what the other ends are: "+peerSiw+", Linux' software iWARP, which has no markers and needs its time")
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"
 	f.Lookup("addr").DefValue = ""

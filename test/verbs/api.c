@@ -319,7 +319,9 @@ static void refused(void)
 	FAILS(rdma_bind_addr(id, (struct sockaddr *)&foreign), EADDRNOTAVAIL);
 	FAILS(rdma_connect(id, &param), EINVAL);
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&nobody, 1000));
+	CHECK(!id->verbs); /* whoever takes the event, in whatever thread, has the device from then on */
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
+	CHECK(id->verbs && id->pd && id->port_num == 1 && id->route.addr.src_sin.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
 	CHECK(!rdma_create_qp(id, NULL, &attr));
 	CHECK(!rdma_connect(id, &param));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_REJECTED));

@@ -45,6 +45,7 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	if !cfg.Driver.Sockets {
 		h.Addrs = cfg.Addrs
 	}
+	h.PeersAreSiw = os.Getenv("RNICD_PEER") == "siw"
 	if os.Getenv("RNICD_VERBOSE") != "" {
 		h.Log = os.Stderr
 	}

@@ -129,11 +129,15 @@ func (id *cmID) tellOf(ev *ring.CMEvent, request *cmID) {
 func depth(n int) uint8 { return uint8(min(n, readDepthMax)) }
 
 // paramOf is how a call of connect or accept wants it.
-func paramOf(c *call) rnic.ConnParam {
-	return rnic.ConnParam{
+func (e *Engine) paramOf(c *call) rnic.ConnParam {
+	p := rnic.ConnParam{
 		PrivateData: append([]byte(nil), c.data...), PeerToPeer: true,
 		IRD: int(min(c.arg[2], readDepthMax)), ORD: int(min(c.arg[3], readDepthMax)),
 	}
+	if e.siw {
+		p.NoMarkers, p.Quirks = true, rnic.Quirks{WakeUp: rnic.WakeUpDefault, SendFirst: true}
+	}
+	return p
 }
 
 // take makes q the id's queue pair.
@@ -162,7 +166,7 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	id.stop = cancel
 	addr := id.remote.String()
 	id.mu.Unlock()
-	param := paramOf(c)
+	param := e.paramOf(c)
 	q.hold() // its connection may end, and it be destroyed, before established has looked at its rings
 	go func() {
 		defer q.release()
@@ -232,7 +236,7 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	id.mu.Lock()
 	id.request = nil
 	id.mu.Unlock()
-	param := paramOf(c)
+	param := e.paramOf(c)
 	q.hold() // as in connect
 	go func() {
 		defer q.release()

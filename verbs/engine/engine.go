@@ -27,6 +27,7 @@ type Engine struct {
 	adapter *rnic.Adapter
 	addrs   []netip.Prefix // of our own stack; none: the kernel's sockets
 	log     io.Writer      // nil: none
+	siw     bool           // Host.PeersAreSiw
 
 	objects  handles
 	channels channels
@@ -43,6 +44,8 @@ type Host struct {
 	Addrs   []netip.Prefix // of our own stack; none where connections go over the kernel's sockets
 	Log     io.Writer      // where to tell of listeners and connections; nil: nowhere
 	Polled  bool           // a Poller calls Doorbells.Look in each Turn
+	// PeersAreSiw does without markers and has the quirks that Linux siw needs (docs/guides/interop.md).
+	PeersAreSiw bool
 }
 
 // Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted then leaves in the Turn that
@@ -85,7 +88,7 @@ func newEngine(area *ring.Area) (*Engine, error) {
 
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
-	e.adapter, e.addrs, e.log, e.polled = h.Adapter, h.Addrs, h.Log, h.Polled
+	e.adapter, e.addrs, e.log, e.polled, e.siw = h.Adapter, h.Addrs, h.Log, h.Polled, h.PeersAreSiw
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
 		_ = e.bell.Close() // nobody has been told of it

@@ -31,7 +31,7 @@ static int open_device(void)
 }
 
 /* The id has a local address, and so a device. */
-static void attach(struct rv_id *i)
+void rv_attach(struct rv_id *i)
 {
 	if (i->id.verbs)
 		return;
@@ -195,7 +195,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 		return rv_fail(error);
 	i->bound = true;
 	if (!unspecified(addr))
-		attach(i);
+		rv_attach(i);
 	return 0;
 }
 
@@ -218,14 +218,11 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
 	memcpy(both + ns, dst, nd);
 	a = (struct rv_args){
 		.arg = { i->handle, ns }, .data = both, .size = ns + nd,
-		.ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
 	};
 	memcpy(&id->route.addr.dst_storage, dst, nd);
 	error = rv_call(RV_CM_RESOLVE, &a);
-	if (error)
-		return rv_fail(error);
-	attach(i);
-	return rv_event_of(i, 0);
+	/* The local address and the device come with the event, which another thread may have by now. */
+	return rv_event_of(i, error);
 }
 
 int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
@@ -459,7 +456,7 @@ int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made
 	}
 	i->handle = handle;
 	i->sync = listener->sync;
-	attach(i);
+	rv_attach(i);
 	*made = i;
 	return 0;
 }

@@ -32,8 +32,11 @@ static int fill(struct event *out, const struct rv_cm_event *e)
 		i->responder_resources = e->responder_resources;
 		i->initiator_depth = e->initiator_depth;
 	}
-	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST || e->type == RDMA_CM_EVENT_ESTABLISHED)
+	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST || e->type == RDMA_CM_EVENT_ESTABLISHED ||
+	    e->type == RDMA_CM_EVENT_ADDR_RESOLVED)
 		set_addresses(i, e);
+	if (e->type == RDMA_CM_EVENT_ADDR_RESOLVED)
+		rv_attach(i);
 	out->event.id = &i->id;
 	p->responder_resources = e->responder_resources;
 	p->initiator_depth = e->initiator_depth;

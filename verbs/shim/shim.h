@@ -265,6 +265,7 @@ void rv_start_wr(struct rv_qp *q); /* makes ibv_wr_* work */
 
 /* cm.c */
 struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps);
+void rv_attach(struct rv_id *id);        /* it has a local address, and so the device */
 int rv_event_of(struct rv_id *id, int err); /* synchronous: the event that ends a call */
 
 static inline int rv_fail(int error)
