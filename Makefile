@@ -19,7 +19,8 @@
 #   make godpdk GODPDK=/path/to/go-dpdk              the port over go-dpdk, a module apart, against a checkout of that; as root
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make soak [MINUTES=30]                           every service of a daemon under load, clients and ports coming and going; as root
-#   make install [DESTDIR=] [PREFIX=/usr/local]      program, manual pages, completion, systemd's unit, examples; make uninstall
+#   make install [DESTDIR=] [PREFIX=/usr/local]      program, manual pages, completion, systemd's unit, examples, the libraries of
+#                                                    rnicd run where libibverbs-dev and librdmacm-dev are; make uninstall
 #   make deb                                         a Debian package, build/rnicd_VERSION_ARCH.deb
 #   make container [BASE=debian:12]                  an image, by podman or buildah (packaging/Containerfile)
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
@@ -79,16 +80,24 @@ bin/librnicd_verbs.so:
 
 bin/librnicd_engine.so:
 	$(GO) build -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
+
+# The folder of the libraries that are installed and packaged: none where they cannot be built.
+VERBS_HEADERS = -include infiniband/verbs.h -include rdma/rdma_cma.h
+LIBRARIES = $(if $(shell $${CC:-gcc} -E $(VERBS_HEADERS) -x c /dev/null >/dev/null 2>&1 && echo yes),bin)
+.PHONY: libraries
+libraries: deps-run
+	@$(if $(LIBRARIES),$(MAKE) --no-print-directory bin/librnicd_verbs.so bin/librnicd_engine.so)
+
 # Where everything goes that make install installs; make uninstall reads the same. PREFIX=/usr is where systemd looks, and
 # /usr/local too, for units, users and completion.
-install: build
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh install
+install: build libraries
+	@LIBRARIES="$(LIBRARIES)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh install
 
 uninstall:
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh uninstall
 
-deb: build
-	@GO="$(GO)" packaging/deb.sh
+deb: build libraries
+	@LIBRARIES="$(LIBRARIES)" GO="$(GO)" packaging/deb.sh
 
 container:
 	@BASE="$(BASE)" CAPABILITIES="$(CAPABILITIES)" packaging/container.sh

@@ -131,7 +131,7 @@ func TestConnections(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	r := start(t, "[metrics]\nlisten = \"127.0.0.1:0\"\n"+ping)
 	require.NoError(t, r.ping(at(7174), 1, nil))
-	url := "http://" + r.d.scraped.Addr().String() + "/metrics"
+	url := "http://" + r.d.metrics.Addr() + "/metrics"
 	resp, err := http.Get(url)
 	require.NoError(t, err)
 	text, err := io.ReadAll(resp.Body)

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/control"
+	"github.com/rnicd/rnicd/daemon/metrics"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -45,9 +44,7 @@ type Daemon struct {
 	control *control.Server // nil: there is none
 	looking chan struct{}   // has a place for each that looks at all connections
 
-	scraped  net.Listener // nil: metrics are asked for nowhere
-	metrics  *http.Server
-	scraping sync.WaitGroup
+	metrics *metrics.Server // nil: they are asked for nowhere
 
 	asking sync.RWMutex // read-locked while Pollers are asked; Close waits for that
 	closed bool
@@ -122,7 +119,8 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := d.listenControl(); err != nil { // first: it tells of another daemon with this configuration
 		return err
 	}
-	if err := d.listenMetrics(); err != nil {
+	var err error
+	if d.metrics, err = metrics.Listen(d.cfg.Metrics.Listen); err != nil {
 		return err
 	}
 	for i := range d.cfg.Ports {
@@ -140,7 +138,10 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	if err == nil {
 		d.serveControl()
-		d.serveMetrics()
+		if at := d.metrics.Addr(); at != "" {
+			d.metrics.Serve(metrics.Handler(metrics.Collector{Status: d.Status}))
+			d.log.Info("metrics", "listen", at)
+		}
 	}
 	return err
 }
@@ -310,7 +311,7 @@ func (d *Daemon) Close() (err error) {
 	if d.control != nil {
 		err = d.control.Close() // before the Pollers that it asks
 	}
-	d.closeMetrics()
+	d.metrics.Close()
 	d.asking.Lock()
 	d.closed = true
 	d.asking.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/daemon/metrics"
+	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/daemon/top"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/rsocket"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 	"github.com/rnicd/rnicd/tools/bytestream"
 	"github.com/rnicd/rnicd/tools/iperf3"
@@ -244,11 +249,41 @@ page = "normal"
 	end, _ = r.pinging(at(7003), 1)
 	require.ErrorContains(t, r.ping(at(7003), 1, nil), "1 other clients are being served, and no more at a time; try again later")
 	end()
-	for _, s := range r.d.Services() {
-		if s.Name() == "ours" {
-			require.EqualValues(t, 1, s.Refused.Load())
+	// Each is counted by its cause; the port has them too, where they came as far as start-up.
+	r.log.await(t, 6, "level=WARN msg=refused")
+	got := r.d.Status(r.ctx)
+	for name, want := range map[string]map[string]uint64{
+		"others": {"allow": 1}, "sockets": {"allow": 1}, "streams": {"allow": 1}, "quota": {"request": 1}, "ours": {"peer_connections": 1}, "one": {"connections": 1},
+	} {
+		for _, s := range got.Services {
+			if s.Name == name {
+				require.Equal(t, want, s.RefusedBy, name)
+				require.EqualValues(t, 1, s.Refused, name)
+			}
 		}
 	}
+	require.Equal(t, map[string]uint64{"rejected": 5}, got.Ports[0].Refused, "a stream knows no start-up")
+	w := httptest.NewRecorder()
+	metrics.Handler(metrics.Collector{Status: r.d.Status}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`rnicd_service_refused_total{cause="peer_connections",service="ours"} 1`, `rnicd_service_refused_total{cause="allow",service="ours"} 0`,
+		`rnicd_startups_refused_total{cause="rejected",port="` + got.Ports[0].Name + `"} 5`, `rnicd_startups_refused_total{cause="dialect",port="` + got.Ports[0].Name + `"} 0`,
+	} {
+		require.Contains(t, w.Body.String(), line+"\n")
+	}
+	var shown strings.Builder
+	top.WriteStatus(&shown, got)
+	require.Contains(t, shown.String(), "\nrefused: rejected 5\n")
+	require.Regexp(t, `\nours .*\n  refused: peer_connections 1\n`, shown.String())
+}
+
+// Of Pollers the port says what they refused at their limits, before there was a start-up.
+func TestRefusedByPollers(t *testing.T) {
+	q := status.Queue{}
+	q.Counters.Own[stack.DropConnMax], q.Counters.Own[stack.DropPeerMax] = 3, 4
+	p := status.Port{Queues: []status.Queue{q, q}, Startup: rnic.StartupCounters{Refused: rnic.StartupRefusals{PeerConnections: 1, Timeout: 5}}}
+	p.SumRefused()
+	require.Equal(t, map[string]uint64{"connections": 6, "peer connections": 9, "timeout": 5}, p.Refused)
 }
 
 // pinging has n clients ping until end is called, which waits for them; ends has what became of

@@ -12,10 +12,11 @@
 //	control.go     the requests of the control socket
 //	capture.go     captures of ports over the control socket
 //	flight.go      the last events of connections that have ended with an error
-//	metrics.go     the HTTP server for Prometheus
 //	watchdog.go    finds Pollers that do not turn
 //	notify.go      systemd
-//	log.go         limits the log lines that peers can cause
+//	log.go         the logger, and what becomes of ports
+//	journal.go     the levels of lines, to systemd's journal
+//	ration.go      limits the log lines that peers can cause
 //
 // Packets do not pass through this package. Commands that show the daemon, and exporters of its
 // counters, begin with Daemon.Status.

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 )
 
 const (
@@ -30,7 +28,7 @@ type recorder struct {
 	log   *slog.Logger
 	in    chan fallen
 	lost  atomic.Uint64 // there was no room in in
-	lines ration
+	lines Ration
 	over  chan struct{}
 	ended sync.WaitGroup
 
@@ -165,7 +163,7 @@ func (d *Daemon) serveEvents(w http.ResponseWriter, r *http.Request) {
 		for _, p := range d.Ports() {
 			for _, poller := range p.Pollers() {
 				there, err := poller.FlightRecords(ctx, remote)
-				if err != nil && !errors.Is(err, stack.ErrStopped) {
+				if err != nil {
 					control.Fail(w, http.StatusServiceUnavailable, fmt.Errorf("port %q: %w", p.Name, err))
 					return
 				}

@@ -109,7 +109,7 @@ func (l *listener) listenRDMA(ctx context.Context, c *config.Service) error {
 func (l *listener) request(req *rnic.ConnRequest) {
 	s, c, why := l.begin(req.Remote())
 	if c == nil {
-		peer.Refuse(s.ctx, req, why, s.refused)
+		peer.Refuse(s.ctx, req, why.text, func(remote netip.AddrPort, text string) { s.refusedFor(why.cause, remote, text) })
 		return
 	}
 	defer s.end(c)
@@ -117,7 +117,7 @@ func (l *listener) request(req *rnic.ConnRequest) {
 }
 
 // begin takes a place at the Service that the listener leads to. Without a Connection it says why.
-func (l *listener) begin(remote netip.AddrPort) (*Service, *Connection, string) {
+func (l *listener) begin(remote netip.AddrPort) (*Service, *Connection, refusal) {
 	for {
 		s := l.service.Load()
 		c, why, current := s.await(l.on, remote)
@@ -125,7 +125,7 @@ func (l *listener) begin(remote netip.AddrPort) (*Service, *Connection, string) 
 		case current:
 			return s, c, why
 		case l.service.Load() == s:
-			return s, nil, "the server is about to end" + peer.Later
+			return s, nil, refusal{&s.refusedBy.request, "the server is about to end" + peer.Later}
 		}
 	}
 }
@@ -144,7 +144,14 @@ func (l *listener) listenRsocket(ctx context.Context, c *config.Service) error {
 			}
 			return nil
 		},
-		Rejected: func(remote netip.AddrPort, err error) { l.service.Load().refused(remote, err.Error()) },
+		Rejected: func(remote netip.AddrPort, err error) {
+			s := l.service.Load()
+			cause := &s.refusedBy.request
+			if now := s.Config(); allows(&now, remote.Addr()) != "" {
+				cause = &s.refusedBy.allow
+			}
+			s.refusedFor(cause, remote, err.Error())
+		},
 	})
 	if err != nil {
 		inner.Close()
@@ -199,7 +206,7 @@ func (l *listener) conn(conn net.Conn) {
 	}
 	s, c, why := l.begin(remote)
 	if c == nil {
-		s.refused(remote, why)
+		s.refusedFor(why.cause, remote, why.text)
 		return
 	}
 	defer s.end(c)

@@ -4,63 +4,33 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"sync"
-	"time"
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-// NewLogger makes a logger with the format of a configuration's [log] and a level.
+// NewLogger makes a logger with the format of a configuration's [log] and a level. To systemd's
+// journal it writes the priority of each record, and no time, which the journal has.
 func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: level}
+	if !ToJournal(w) {
+		return slog.New(handler(w, format, opt))
+	}
+	opt.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	to := &prefixer{w: w}
+	return slog.New(journal{handler(to, format, opt), to})
+}
+
+func handler(w io.Writer, format string, opt *slog.HandlerOptions) slog.Handler {
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opt))
+		return slog.NewJSONHandler(w, opt)
 	}
-	return slog.New(slog.NewTextHandler(w, opt))
-}
-
-// Lines of one kind that any peer can bring about: rationMax are written at once, and one more each
-// rationEvery. What was not written is counted in the next one that is.
-const (
-	rationMax   = 64
-	rationEvery = time.Second
-)
-
-type ration struct {
-	mu    sync.Mutex
-	spare int
-	since time.Time // zero: none was written yet
-	left  uint64    // out
-}
-
-// take says whether a line may be written, and how many were not before it.
-func (r *ration) take(now time.Time) (leftOut uint64, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.since.IsZero() {
-		r.spare, r.since = rationMax, now
-	}
-	earned := now.Sub(r.since) / rationEvery
-	r.since = r.since.Add(earned * rationEvery)
-	if r.spare = int(min(time.Duration(r.spare)+earned, rationMax)); r.spare == 0 {
-		r.left++
-		return 0, false
-	}
-	r.spare--
-	leftOut, r.left = r.left, 0
-	return leftOut, true
-}
-
-func (r *ration) warn(log *slog.Logger, text string, attrs ...any) {
-	leftOut, ok := r.take(time.Now())
-	if !ok {
-		return
-	}
-	if leftOut > 0 {
-		attrs = append(attrs, "more_before", leftOut)
-	}
-	log.Warn(text, attrs...)
+	return slog.NewTextHandler(w, opt)
 }
 
 // conditions writes what becomes of a port.

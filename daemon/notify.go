@@ -50,7 +50,7 @@ func (n Notifier) Reloading() {
 }
 
 // Stopping says that the end has begun.
-func (n Notifier) Stopping() { n.send("STOPPING=1", "STATUS=draining") }
+func (n Notifier) Stopping(status string) { n.send("STOPPING=1", "STATUS="+status) }
 
 // Alive is for WatchdogPeriod.
 func (n Notifier) Alive() { n.send("WATCHDOG=1") }

@@ -25,7 +25,7 @@ func TestNotifier(t *testing.T) {
 		n := NewNotifier()
 		n.Ready("2 services on 1 port")
 		n.Reloading()
-		n.Stopping()
+		n.Stopping("draining")
 		n.Alive()
 		heard := func() string {
 			b := make([]byte, 500)

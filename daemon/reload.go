@@ -66,8 +66,8 @@ func (d *Daemon) needsRestart(cfg *config.Config) (keys []string) {
 	if cfg.Log.Format != d.cfg.Log.Format {
 		keys = append(keys, "log.format")
 	}
-	keys = append(keys, differing("control", reflect.ValueOf(d.cfg.Control), reflect.ValueOf(cfg.Control))...)
-	keys = append(keys, differing("metrics", reflect.ValueOf(d.cfg.Metrics), reflect.ValueOf(cfg.Metrics))...)
+	keys = append(keys, config.Differing("control", d.cfg.Control, cfg.Control)...)
+	keys = append(keys, config.Differing("metrics", d.cfg.Metrics, cfg.Metrics)...)
 	for i := range cfg.Ports {
 		p := cfg.Ports[i]
 		if p.Open.Driver.Sockets {
@@ -80,7 +80,7 @@ func (d *Daemon) needsRestart(cfg *config.Config) (keys []string) {
 			if was.Open.Driver.Sockets {
 				was.TCP = config.TCP{}
 			}
-			keys = append(keys, differing("port."+p.Name, reflect.ValueOf(was), reflect.ValueOf(p))...)
+			keys = append(keys, config.Differing("port."+p.Name, was, p)...)
 		}
 	}
 	for i := range d.cfg.Ports {
@@ -93,21 +93,6 @@ func (d *Daemon) needsRestart(cfg *config.Config) (keys []string) {
 
 func (d *Daemon) portNamed(name string) int {
 	return slices.IndexFunc(d.ports, func(p *Port) bool { return p.Name == name })
-}
-
-// differing are the keys of a table in which two differ.
-func differing(path string, a, b reflect.Value) (keys []string) {
-	for i := range a.NumField() {
-		key := a.Type().Field(i).Tag.Get("toml")
-		switch {
-		case key == "-":
-		case a.Field(i).Kind() == reflect.Struct:
-			keys = append(keys, differing(path+"."+key, a.Field(i), b.Field(i))...)
-		case !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()):
-			keys = append(keys, path+"."+key)
-		}
-	}
-	return keys
 }
 
 // plan is what is to become of services.

@@ -33,7 +33,7 @@ func Run(file string, drivers port.Drivers, opt Options) error {
 	r := runner{Daemon: d, file: file, drivers: drivers, notify: n, signals: signals}
 	defer r.alive()()
 	err = r.serve()
-	n.Stopping()
+	n.Stopping("draining")
 	if err == nil { // a port that is gone has no connections to drain
 		ctx, cancel := context.WithCancel(context.Background())
 		over := make(chan struct{})

@@ -39,7 +39,9 @@ type Service struct {
 
 	Accepted, Refused, Failed atomic.Uint64
 
-	refusals, failures ration
+	refusedBy struct{ allow, connections, peers, request atomic.Uint64 } // Refused is their sum
+
+	refusals, failures Ration
 
 	mu      sync.Mutex
 	cfg     config.Service
@@ -114,27 +116,33 @@ func allows(c *config.Service, a netip.Addr) string {
 	return ""
 }
 
+// refusal is what stands in a client's way: a cause that is counted, and a text.
+type refusal struct {
+	cause *atomic.Uint64
+	text  string
+}
+
 // begin takes a place for a client, or says why there is none. current is false of a Service that
 // was taken out: another one may have its listener.
-func (s *Service) begin(on *Port, remote netip.AddrPort) (c *Connection, why string, current bool) {
+func (s *Service) begin(on *Port, remote netip.AddrPort) (c *Connection, why refusal, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	who := peer.Network(remote.Addr())
 	switch {
 	case s.retired:
-		return nil, "", false
+		return nil, refusal{}, false
 	case allows(&s.cfg, remote.Addr()) != "":
-		return nil, allows(&s.cfg, remote.Addr()), true
+		return nil, refusal{&s.refusedBy.allow, allows(&s.cfg, remote.Addr())}, true
 	case len(s.active) >= s.cfg.Connections*s.server.perPeer:
-		return nil, fmt.Sprintf("%d other clients are being served, and no more at a time"+peer.Later, len(s.active)), true
+		return nil, refusal{&s.refusedBy.connections, fmt.Sprintf("%d other clients are being served, and no more at a time"+peer.Later, len(s.active))}, true
 	case s.cfg.PeerConnections > 0 && s.peers[who] >= s.cfg.PeerConnections*s.server.perPeer:
-		return nil, fmt.Sprintf("%d clients at your address are being served, and no more of one at a time"+peer.Later, s.peers[who]), true
+		return nil, refusal{&s.refusedBy.peers, fmt.Sprintf("%d clients at your address are being served, and no more of one at a time"+peer.Later, s.peers[who])}, true
 	}
 	c = &Connection{Service: s.cfg.Name, Port: on.Name, Remote: remote, Since: time.Now()}
 	s.active[c] = struct{}{}
 	s.peers[who]++
 	s.Accepted.Add(1)
-	return c, "", true
+	return c, refusal{}, true
 }
 
 func (s *Service) end(c *Connection) {
@@ -157,7 +165,7 @@ func (s *Service) end(c *Connection) {
 const placeWait = time.Second
 
 // await is begin that waits a moment for a place.
-func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why string, current bool) {
+func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why refusal, current bool) {
 	late := time.NewTimer(placeWait)
 	defer late.Stop()
 	for {
@@ -165,7 +173,7 @@ func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why str
 		vacated := s.vacated
 		s.mu.Unlock()
 		c, why, current = s.begin(on, remote)
-		if !strings.HasSuffix(why, peer.Later) {
+		if !strings.HasSuffix(why.text, peer.Later) {
 			return c, why, current
 		}
 		select {
@@ -205,17 +213,23 @@ func (s *Service) retire(ctx context.Context) (reset int) {
 	return reset
 }
 
-// refused tells of a client that was not served.
+// refused tells of a client that the service's server did not want.
 func (s *Service) refused(remote netip.AddrPort, why string) {
+	s.refusedFor(&s.refusedBy.request, remote, why)
+}
+
+// refusedFor tells of a client that was not served.
+func (s *Service) refusedFor(cause *atomic.Uint64, remote netip.AddrPort, why string) {
+	cause.Add(1)
 	s.Refused.Add(1)
-	s.refusals.warn(s.log, "refused", "remote", remote, "why", why)
+	s.refusals.Warn(s.log, "refused", "remote", remote, "why", why)
 }
 
 // failed tells of a connection that did not end well. One that ended because it was told to is no
 // failure of its own.
 func (s *Service) failed(remote netip.AddrPort, err error) {
 	s.Failed.Add(1)
-	s.failures.warn(s.log, "failed", "remote", remote, "error", err)
+	s.failures.Warn(s.log, "failed", "remote", remote, "error", err)
 }
 
 // over tells of a client that is gone.

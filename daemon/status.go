@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/status"
@@ -26,12 +27,12 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	d.asking.RLock()
 	defer d.asking.RUnlock()
 	if d.closed {
-		return &status.Daemon{State: status.Draining}
+		return &status.Daemon{Kind: status.KindDaemon, State: status.Draining}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	s := &status.Daemon{
-		Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
+		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
 	}
 	if d.ending.Load() {
 		s.State = status.Draining
@@ -57,6 +58,9 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 			answers[0](ctx, &one.Queues[i])
 			answers = answers[1:]
 		}
+	}
+	for i := range s.Ports {
+		s.Ports[i].SumRefused()
 	}
 	for _, svc := range d.Services() {
 		s.Services = append(s.Services, svc.status(d))
@@ -134,7 +138,12 @@ func (s *Service) status(d *Daemon) status.Service {
 	c := s.Config()
 	out := status.Service{
 		Name: c.Name, Type: c.Type, Listen: int(c.Listen), ConnectionsMax: c.Connections * s.server.perPeer, Connections: len(s.Connections()),
-		Accepted: s.Accepted.Load(), Refused: s.Refused.Load(), Failed: s.Failed.Load(), Ports: []string{},
+		Accepted: s.Accepted.Load(), Refused: s.Refused.Load(), Failed: s.Failed.Load(), Ports: []string{}, RefusedBy: map[string]uint64{},
+	}
+	for cause, n := range map[string]*atomic.Uint64{"allow": &s.refusedBy.allow, "connections": &s.refusedBy.connections, "peer_connections": &s.refusedBy.peers, "request": &s.refusedBy.request} {
+		if v := n.Load(); v > 0 {
+			out.RefusedBy[cause] = v
+		}
 	}
 	for _, i := range c.On {
 		out.Ports = append(out.Ports, d.ports[i].Name)

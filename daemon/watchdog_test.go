@@ -108,7 +108,7 @@ func TestStackOf(t *testing.T) {
 
 // Lines that peers can bring about are bounded, and what was left out is counted.
 func TestRation(t *testing.T) {
-	var r ration
+	var r Ration
 	now := time.Now()
 	for range rationMax {
 		_, ok := r.take(now)

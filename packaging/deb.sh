@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes rnicd_VERSION_ARCH.deb in build, or OUT, of bin/rnicd or PROGRAM, by nfpm (packaging/nfpm, a module by itself): what make install installs.
+# Makes rnicd_VERSION_ARCH.deb in build, or OUT, of bin/rnicd or PROGRAM, by nfpm (packaging/nfpm, a module by itself): what make install installs,
+# the libraries of LIBRARIES with it.
 # DEB_MAINTAINER is who makes the package, as "Name <address>".
 #   deb.sh
 set -euo pipefail
@@ -20,13 +21,14 @@ version=${DEB_VERSION:-$version}
 [[ $version = [0-9]* ]] || version=0.0.0+git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d).$(git rev-parse --short HEAD 2>/dev/null || echo 0)
 
 DESTDIR=$dir/root PREFIX=/usr SYSCONFDIR=/etc packaging/install.sh install
-strip --strip-unneeded "$dir/root/usr/bin/rnicd"
+mapfile -t binaries < <(find "$dir"/root/usr/bin/rnicd "$dir"/root/usr/lib/rnicd -type f 2>/dev/null)
+strip --strip-unneeded "${binaries[@]}"
 printf 'rnicd (%s) unstable; urgency=medium\n\n  * CHANGELOG.md has what is new.\n\n -- %s  %s\n' "$version" "$DEB_MAINTAINER" \
     "$(LC_ALL=C date -u -d "@$SOURCE_DATE_EPOCH" -R)" | gzip -9n >"$dir/changelog.gz"
 
-# The packages of the libraries that the program is linked with. dpkg-shlibdeps wants to see a source package.
+# The packages of the libraries that these are linked with. dpkg-shlibdeps wants to see a source package.
 printf 'Source: rnicd\n\nPackage: rnicd\nArchitecture: any\n' >"$dir/debian/control"
-depends=$(cd "$dir" && dpkg-shlibdeps -O -e root/usr/bin/rnicd 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+depends=$(cd "$dir" && dpkg-shlibdeps -O "${binaries[@]/#/-e}" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
 
 DEB_VERSION=$version DEB_ARCH=$(dpkg-architecture -qDEB_HOST_ARCH)
 export DEB_VERSION DEB_ARCH DEB_DEPENDS=${depends:-libc6}

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs bin/rnicd, or PROGRAM, with its manual pages, unit and documents; or removes them.
+# Installs bin/rnicd, or PROGRAM, with its manual pages, unit and documents; or removes them. LIBRARIES is
+# the folder of the libraries of rnicd run; without it they are left out.
 #   DESTDIR=... PREFIX=/usr/local SYSCONFDIR=/etc install.sh install | uninstall
 # A configuration that exists is neither changed nor removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022 # what is installed is readable for all
-program=${PROGRAM:-bin/rnicd} prefix=$PREFIX root=${DESTDIR}$PREFIX
-bin=$root/bin man=$root/share/man doc=$root/share/doc/rnicd data=$root/share/rnicd
+program=${PROGRAM:-bin/rnicd} libraries=${LIBRARIES:-} prefix=$PREFIX root=${DESTDIR}$PREFIX
+bin=$root/bin man=$root/share/man doc=$root/share/doc/rnicd data=$root/share/rnicd lib=$root/lib/rnicd
 bash=$root/share/bash-completion/completions fish=$root/share/fish/vendor_completions.d
 unit=$root/lib/systemd/system sysusers=$root/lib/sysusers.d tmpfiles=$root/lib/tmpfiles.d
 config=$DESTDIR$SYSCONFDIR/rnicd
@@ -23,6 +24,14 @@ install)
     mode=755 put "$program" "$bin/rnicd"
     mode=755 put hugepages/setup.sh "$data/hugepages/setup.sh"
 
+    rm -rf "$lib" # of another version
+    if [ -n "$libraries" ]; then
+        put "$libraries/librnicd_verbs.so" "$lib/librnicd_verbs.so"
+        put "$libraries/librnicd_engine.so" "$lib/librnicd_engine.so"
+    else
+        echo "install: the libraries of rnicd run are left out: building them takes gcc, libibverbs-dev, librdmacm-dev" >&2
+    fi
+
     mkdir "$tmp/man"
     SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)} "$program" man "$tmp/man"
     gzip -9n "$tmp"/man/*
@@ -38,10 +47,12 @@ install)
     put "$tmp/zsh" "$zsh/_rnicd"
     put "$tmp/fish" "$fish/rnicd.fish"
 
-    sed "s,/usr/bin/rnicd,$prefix/bin/rnicd,; s,/etc/rnicd,$SYSCONFDIR/rnicd,; s,docs/,$prefix/share/doc/rnicd/," \
-        packaging/systemd/rnicd.service >"$tmp/unit"
+    for service in rnicd.service rnicd-switch.service; do
+        sed "s,/usr/bin/rnicd,$prefix/bin/rnicd,; s,/etc/rnicd,$SYSCONFDIR/rnicd,; s,docs/,$prefix/share/doc/rnicd/," \
+            "packaging/systemd/$service" >"$tmp/$service"
+        put "$tmp/$service" "$unit/$service"
+    done
     sed "s,/etc/rnicd,$SYSCONFDIR/rnicd," packaging/systemd/rnicd.tmpfiles >"$tmp/tmpfiles"
-    put "$tmp/unit" "$unit/rnicd.service"
     put packaging/systemd/rnicd.sysusers "$sysusers/rnicd.conf"
     put "$tmp/tmpfiles" "$tmpfiles/rnicd.conf"
 
@@ -57,12 +68,14 @@ install)
         esac
         put "$tmp/document" "$doc/${f#docs/}"
     done
-    [ -e "$config/rnicd.toml" ] || put packaging/rnicd.toml "$config/rnicd.toml"
+    for f in rnicd.toml switch.toml; do
+        [ -e "$config/$f" ] || put "packaging/$f" "$config/$f"
+    done
     ;;
 uninstall)
-    rm -f "$bin/rnicd" "$man"/man1/rnicd.1.gz "$man"/man1/rnicd-*.1.gz "$man/man5/rnicd.toml.5.gz" "$bash/rnicd" "$zsh/_rnicd" \
-        "$fish/rnicd.fish" "$unit/rnicd.service" "$sysusers/rnicd.conf" "$tmpfiles/rnicd.conf"
-    rm -rf "$doc" "$data"
+    rm -f "$bin/rnicd" "$man"/man1/rnicd.1.gz "$man"/man1/rnicd-*.1.gz "$man/man5/rnicd.toml.5.gz" "$man/man5/rnicd-switch.toml.5.gz" "$bash/rnicd" "$zsh/_rnicd" \
+        "$fish/rnicd.fish" "$unit/rnicd.service" "$unit/rnicd-switch.service" "$sysusers/rnicd.conf" "$tmpfiles/rnicd.conf"
+    rm -rf "$doc" "$data" "$lib"
     ;;
 *)
     echo "usage: $0 install|uninstall" >&2

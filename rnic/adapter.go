@@ -121,12 +121,55 @@ type StartupCounters struct {
 	Fallbacks uint64 // connections tried again in an older dialect
 	UnaskedS  uint64 // Replies with an S bit that their Request had not: the bit counts as zero
 	WakeUps   uint64 // RDMA Writes of no octets for Quirks.WakeUp
+	Refused   StartupRefusals
+}
+
+// StartupRefusals are start-ups that peers began and this end did not go on with, by cause. Over
+// Pollers a limit of connections is met before start-up: stack.DropConnMax, stack.DropPeerMax. A
+// peer that gives up, and one that Close ends, are not among them.
+type StartupRefusals struct {
+	Backlog         uint64 // ListenOptions.Backlog Requests waited to be accepted
+	Dialect         uint64 // the dialect, or revision, is not served
+	PrivateData     uint64 // longer than ListenOptions.PrivateDataMax, or than a Request of Rev 1 can have
+	Malformed       uint64 // what came was no Request
+	Timeout         uint64 // the Request did not come in time
+	Undecided       uint64 // neither Accept nor Reject in time
+	GaveWay         uint64 // it had said nothing yet, and another one needed its place
+	Connections     uint64 // over kernel sockets: Config.ConnsMax
+	PeerConnections uint64 // over kernel sockets: Config.PeerMax
+	ReadDepth       uint64 // the Initiator's IRD is less than ConnParam.ORDMin
+	System          uint64 // the kernel had no descriptor, or refused an option of the socket
+	Rejected        uint64 // ConnRequest.Reject, RejectStream
+}
+
+// Each yields all of them with the names of docs/reference/limits.md.
+func (r *StartupRefusals) Each(yield func(cause string, n uint64)) {
+	yield("backlog", r.Backlog)
+	yield("dialect", r.Dialect)
+	yield("private data", r.PrivateData)
+	yield("malformed", r.Malformed)
+	yield("timeout", r.Timeout)
+	yield("undecided", r.Undecided)
+	yield("gave way", r.GaveWay)
+	yield("connections", r.Connections)
+	yield("peer connections", r.PeerConnections)
+	yield("read depth", r.ReadDepth)
+	yield("system", r.System)
+	yield("rejected", r.Rejected)
 }
 
 // StartupCounters returns what happened in start-up so far. Any goroutine.
 func (a *Adapter) StartupCounters() StartupCounters {
+	s := &a.host.Startup
+	n := func(r connect.Refusal) uint64 { return s.Refused[r].Load() }
 	return StartupCounters{
-		Fallbacks: a.host.Startup.Fallbacks.Load(), UnaskedS: a.host.Startup.UnaskedS.Load(), WakeUps: a.host.Startup.WakeUps.Load(),
+		Fallbacks: s.Fallbacks.Load(), UnaskedS: s.UnaskedS.Load(), WakeUps: s.WakeUps.Load(),
+		Refused: StartupRefusals{
+			Backlog: n(connect.RefusedBacklog), Dialect: n(connect.RefusedDialect), PrivateData: n(connect.RefusedPrivateData),
+			Malformed: n(connect.RefusedMalformed), Timeout: n(connect.RefusedTimeout), Undecided: n(connect.RefusedUndecided),
+			GaveWay: n(connect.RefusedGaveWay), Connections: n(connect.RefusedConnections), PeerConnections: n(connect.RefusedPeerConnections),
+			ReadDepth: n(connect.RefusedReadDepth), System: n(connect.RefusedSystem), Rejected: n(connect.RefusedULP),
+		},
 	}
 }
 

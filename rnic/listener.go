@@ -28,6 +28,9 @@ type ListenOptions struct {
 	// PrivateDataMax is the longest private data taken with a Request of Rev 0 (default 512, up to
 	// 65535); from Rev 1 on 512 is the limit in any case.
 	PrivateDataMax int
+	// V6Only has a listener at an unspecified IPv6 address, over kernel sockets, take no connections
+	// of IPv4 (IPV6_V6ONLY), for which another may listen at the same port.
+	V6Only bool
 	// OnFailure, if set, is told of every connection to this listener that ended in an error:
 	// before it was accepted (a wrong key, a time-out) or later. It runs on a goroutine of the
 	// listener; when it is slow, reports are dropped and counted.
@@ -80,7 +83,7 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 		return nil, err
 	}
 	if len(a.host.Pollers) == 0 {
-		err = l.listenKernel(ctx, addr)
+		err = l.listenKernel(ctx, addr, opt.V6Only)
 	} else {
 		err = l.listenPollers(ctx, addr, opt.Backlog)
 	}

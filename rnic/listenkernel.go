@@ -4,14 +4,23 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
-func (l *Listener) listenKernel(ctx context.Context, addr string) error {
+// listenKernel listens at addr, at 0.0.0.0 for IPv4 alone: package net's "tcp" would take both.
+func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool) error {
+	network := "tcp"
+	if ap, err := netip.ParseAddrPort(addr); err == nil && ap.Addr().Is4() {
+		network = "tcp4"
+	} else if v6Only {
+		network = "tcp6"
+	}
 	var lc net.ListenConfig
-	nl, err := lc.Listen(ctx, "tcp", addr)
+	nl, err := lc.Listen(ctx, network, addr)
 	if err != nil {
 		return err
 	}
@@ -37,6 +46,7 @@ func (l *Listener) acceptLoop(tl *net.TCPListener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		}
+		l.adapter.host.Refuse(connect.RefusedSystem)
 		l.fail(ConnFailure{Err: err})
 		select {
 		case <-time.After(pause):

@@ -11,6 +11,12 @@ GO=${GO:-go} bin=$PWD/build/peers
 mkdir -p "$bin"
 tags=$(pkg-config --exists libdpdk 2>/dev/null && echo "-tags dpdk" || true)
 $GO build -buildvcs=false $tags -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare ./cmd/rnicd
+# The libraries of verbs/ stand beside rnicd.
+if verbs/shim/build.sh "$bin/librnicd_verbs.so" 2>/dev/null; then
+    $GO build -buildvcs=false -trimpath -buildmode=c-shared -o "$bin/librnicd_engine.so" ./verbs/cshared
+else
+    echo "bench: no libraries of verbs/: apt-get install libibverbs-dev librdmacm-dev" >&2
+fi
 if [ "$(id -u)" = 0 ]; then
     scripts/hugepages.sh 512 >&2
     (cd bench/peers/gvisor && timeout 300 $GO build -buildvcs=false -o "$bin/gvisor" .) ||

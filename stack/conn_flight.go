@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 
 	"github.com/rnicd/rnicd/flight"
@@ -25,39 +26,28 @@ type FlightRecord struct {
 // FlightRecordsMax is how many FlightRecords returns at most.
 const FlightRecordsMax = 64
 
-// FlightRecords asks the Poller for those of connections that a peer's address has, of all its TCP
-// ports if that is 0, FlightRecordsMax at most. The Poller looks through its connections, and copies.
-// Any goroutine but the Poller's.
-func (p *Poller) FlightRecords(ctx context.Context, remote netip.AddrPort) (all []FlightRecord, err error) {
-	ready := make(chan struct{})
-	err = p.Submit(func() {
-		defer close(ready)
-		all = p.flightRecords(remote)
-	})
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-ready:
-		return all, nil
-	case <-p.done:
-		return nil, ErrStopped
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p *Poller) flightRecords(remote netip.AddrPort) (all []FlightRecord) {
-	for i := range p.slab.conns {
-		c := &p.slab.conns[i]
-		if c.phase == phaseFree || c.id.Remote.Netip() != remote.Addr() || remote.Port() != 0 && c.id.RemotePort != remote.Port() {
-			continue
-		}
-		if len(all) == FlightRecordsMax {
-			break
+// FlightRecords are those of connections that a peer's address has, of all its TCP ports if that is 0,
+// FlightRecordsMax at most. It looks through connections as EachConn does. Any goroutine but the
+// Poller's.
+func (p *Poller) FlightRecords(ctx context.Context, remote netip.AddrPort) ([]FlightRecord, error) {
+	var all []FlightRecord
+	visit := func(c *Conn) {
+		if len(all) == FlightRecordsMax || c.id.Remote.Netip() != remote.Addr() || remote.Port() != 0 && c.id.RemotePort != remote.Port() {
+			return
 		}
 		events, before := c.Events()
 		all = append(all, FlightRecord{c.Local(), c.Remote(), p.now, before, events})
 	}
-	return all
+	err := p.EachConn(ctx, visit, func() error {
+		if len(all) == FlightRecordsMax {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && err != errEnough {
+		return nil, err
+	}
+	return all, nil
 }
+
+var errEnough = errors.New("stack: as many as are wanted")

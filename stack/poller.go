@@ -105,6 +105,10 @@ func New(cfg Config) (*Poller, error) {
 		unproven:   emptyList,
 		silent:     emptyList,
 	}
+	p.rouser.asleep = &p.rouser.own
+	if cfg.Bell != nil {
+		p.rouser.asleep = cfg.Bell.Asleep
+	}
 	if cfg.Group != nil {
 		cfg.Group.addMember(cfg.Member, frameMaxOf(cfg.MTU), &p.rouser)
 	}
@@ -150,7 +154,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	}
 	defer restore()
 	if p.cfg.Idle == IdleInterrupt {
-		if err := p.rouser.prepare(p.queue.(pmd.Interrupter)); err != nil {
+		if err := p.rouser.prepare(p.queue.(pmd.Interrupter), p.cfg.Bell); err != nil {
 			p.running.Store(false)
 			return fmt.Errorf("stack: poller %q: eventfd: %w", p.cfg.Name, err)
 		}
@@ -167,8 +171,8 @@ func (p *Poller) Run(ctx context.Context) error {
 	for !p.stopped {
 		if p.Turn() > 0 {
 			w.busy(p.now)
-		} else if !p.stopped && w.deep() {
-			if p.rouser.sleep(turn, deadline) {
+		} else if !p.stopped && w.deep(p.now) {
+			if p.rouser.sleep(turn, deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames)) {
 				p.n.Sleeps++
 			} else {
 				w.busy(p.now)

@@ -77,6 +77,8 @@ type Config struct {
 	// after 0, Run may idle. It must not block or wait for this Poller. It is called from the first
 	// Turn on, before there are connections, and not after the Turn that ends the Poller.
 	OnTurn func() int
+	// Bell, if not nil, is how what OnTurn looks at wakes the Poller under IdleInterrupt.
+	Bell   *Bell
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
 	SegmentsMax int // segments one connection may send in one Turn, default BurstMax, and more while few want to send
@@ -151,8 +153,8 @@ func (cfg *Config) checkDevice() error {
 		switch {
 		case !can:
 			return errors.New("IdleInterrupt, but its queue has no interrupts")
-		case cfg.OnTurn != nil:
-			return errors.New("IdleInterrupt, but OnTurn needs a Poller that does not sleep")
+		case cfg.OnTurn != nil && cfg.Bell == nil:
+			return errors.New("IdleInterrupt, but OnTurn needs a Poller that does not sleep, or a Bell")
 		}
 	}
 	if cfg.MAC == (inet.MAC{}) || cfg.MAC[0]&1 != 0 {

@@ -14,7 +14,7 @@ const (
 	IdleSpin                  // never give up the core
 	IdlePause                 // never give it up, but tell it to wait: for a core whose other hardware thread computes
 	IdleSleep                 // spin, then sleep up to 50 us; never yield
-	IdleInterrupt             // as IdleAdaptive, and from its longest sleep on until the device, or a goroutine, has something
+	IdleInterrupt             // as IdleAdaptive, but sleep until the device, or a goroutine, has something
 )
 
 // Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the
@@ -25,9 +25,15 @@ const (
 // Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux
 // 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which every
 // frame waited as long. A sleep of 1 us lasted 2 ms there: a thread that has slept comes first. So
-// a yield that took long is not repeated soon.
+// a yield that took long is not repeated soon. From 6.18 on one such thread is enough: a yield gives up the rest of the
+// slice, and comes back with the tick, after 4 ms.
+//
+// A yield after which somebody else has run says that the core is shared, perhaps with the one that waits for us. Then spinning
+// only keeps him waiting.
 const (
 	spinTurns     = 256  // empty turns before the first yield
+	spinShared    = 4    // where the last yield gave the core to somebody else
+	yieldSharedNs = 1500 // a yield that takes longer did
 	yieldTurns    = 2000 // yields before the first sleep: a millisecond or less on an idle machine
 	yieldLongNs   = 1e6  // a yield that takes longer has given the core to a thread that computes
 	yieldShare    = 100  // such yields take at most one part in so many of the time
@@ -37,7 +43,8 @@ const (
 	busyTurnsMax  = 1024 // adaptive: a busy Poller lets other goroutines run this often
 	pauseMin      = 4    // PAUSE instructions after an empty turn: 40 to 140 cycles each, by model
 	pauseMax      = 64
-	timerSlackMin = 1 // ns; the kernel's default of 50 us would double the longest sleep
+	sliceNs       = 100_000 // the least: who asks for short slices preempts others when he wakes up (Linux 6.12)
+	timerSlackMin = 1       // ns; the kernel's default of 50 us would double the longest sleep
 )
 
 // waiter carries out an Idle policy.
@@ -47,6 +54,7 @@ type waiter struct {
 	full  int // turns with work since the last yield
 	step  int64
 
+	shared    bool  // somebody else has run during the last yield
 	yielded   bool  // what was done last was a yield
 	yieldedAt int64 // when
 	yieldFrom int64 // no yield before
@@ -57,6 +65,10 @@ func (w *waiter) prepare() {
 	if w.idle != IdleSpin && w.idle != IdlePause {
 		// Best effort: without it sleeps are longer, nothing else.
 		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlackMin, 0, 0, 0)
+		if a, err := unix.SchedGetAttr(0, 0); err == nil && a.Policy == unix.SCHED_NORMAL {
+			a.Runtime = sliceNs // likewise: without it, one that computes is preempted later
+			_ = unix.SchedSetAttr(0, a, 0)
+		}
 	}
 }
 
@@ -72,7 +84,12 @@ func (w *waiter) busy(now int64) {
 
 // back takes note of how long a yield took, if there was one.
 func (w *waiter) back(now int64) {
-	if took := now - w.yieldedAt; w.yielded && took > yieldLongNs {
+	if !w.yielded {
+		return
+	}
+	took := now - w.yieldedAt
+	w.shared = took > yieldSharedNs
+	if took > yieldLongNs {
 		w.yieldFrom = now + yieldShare*took
 	}
 	w.yielded = false
@@ -99,9 +116,21 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 	return d > 0
 }
 
-// deep says that sleeps have become as long as they get, so that being woken is worth its price.
-func (w *waiter) deep() bool {
-	return w.idle == IdleInterrupt && w.empty > spinTurns && w.step >= sleepMaxNs
+// deep says that it is time to sleep until something comes: being woken takes microseconds, which is less than any timer does.
+func (w *waiter) deep(now int64) bool {
+	if w.idle != IdleInterrupt || w.empty < w.spins() {
+		return false
+	}
+	w.back(now)
+	return now < w.yieldFrom || w.empty >= w.spins()+yieldTurns
+}
+
+// spins is how many empty turns go before anything else.
+func (w *waiter) spins() int {
+	if w.shared {
+		return spinShared
+	}
+	return spinTurns
 }
 
 // next decides what follows one more empty turn: -1 spin, 0 yield, else sleep so many ns, not past
@@ -110,10 +139,10 @@ func (w *waiter) next(now, deadline int64) int64 {
 	w.back(now)
 	w.empty++
 	switch {
-	case w.empty <= spinTurns:
+	case w.empty <= w.spins():
 		w.step = sleepMinNs
 		return -1
-	case w.empty <= spinTurns+yieldTurns && now >= w.yieldFrom && w.idle != IdleSleep:
+	case w.empty <= w.spins()+yieldTurns && now >= w.yieldFrom && w.idle != IdleSleep:
 		w.yielded, w.yieldedAt = true, now
 		return 0
 	}

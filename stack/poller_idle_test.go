@@ -40,10 +40,10 @@ func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := waiter{idle: IdleAdaptive}
 			first := func(now int64) (d int64) { // what follows the spins
-				for range spinTurns {
-					require.Equal(t, int64(-1), w.next(now, math.MaxInt64))
+				for d = -1; d == -1; {
+					d = w.next(now, math.MaxInt64)
 				}
-				return w.next(now, math.MaxInt64)
+				return d
 			}
 			require.Zero(t, first(0))
 			w.busy(yieldLongNs)
@@ -57,4 +57,28 @@ func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
 			require.Zero(t, first(until))
 		})
 	}
+}
+
+// Where somebody else has run during the last yield a Poller does not spin before the next, and one that may sleep until it is
+// interrupted does so at once where that was one who computes.
+func TestSharedCoreEndsSpinning(t *testing.T) {
+	w := waiter{idle: IdleInterrupt}
+	spins := func(now int64) (n int) {
+		for ; !w.deep(now) && w.next(now, math.MaxInt64) == -1; n++ {
+			require.Less(t, n, 2*spinTurns)
+		}
+		return n
+	}
+	require.Equal(t, spinTurns, spins(0))
+	w.busy(yieldSharedNs)
+	require.Equal(t, spinTurns, spins(yieldSharedNs), "alone")
+	now := int64(3 * yieldSharedNs)
+	w.busy(now)
+	require.Equal(t, spinShared, spins(now))
+	now += 4 * yieldLongNs
+	w.busy(now)
+	require.Equal(t, spinShared, spins(now))
+	require.True(t, w.deep(now))
+	now += yieldShare * 4 * yieldLongNs
+	require.False(t, w.deep(now), "it is tried again")
 }

@@ -15,6 +15,9 @@ import (
 // rouses it. It is there for a device whose interrupt gets lost.
 const asleepMaxNs = 100_000_000
 
+// quietSleepMaxNs is for how long Go's scheduler is not told of a sleep.
+const quietSleepMaxNs = 1_000_000
+
 // rouser wakes a Poller that sleeps until its device interrupts (IdleInterrupt). A goroutine that
 // leaves something for a Poller calls rouse afterwards; the Poller says that it is asleep, then looks
 // once more, then sleeps. So one of the two sees the other. Without a sleeper a call is one load.
@@ -26,26 +29,43 @@ const asleepMaxNs = 100_000_000
 //	asleep = false
 type rouser struct {
 	_      [64]byte
-	asleep atomic.Bool
+	own    uint32
 	_      [64]byte
+	asleep *uint32  // own, or Bell's; 1: it is
 	bell   *os.File // an eventfd; nil: the Poller never sleeps so
 	fds    [2]unix.PollFd
 	device pmd.Interrupter
 	maxNs  int64 // asleepMaxNs, except in tests
+
+	rung    bool   // the last sleep was ended by rouse, or by the Bell
+	sleptAt int64  // when it began
+	frames  uint64 // that had come by then
+}
+
+// Bell lets others than goroutines wake a Poller: threads that run no Go, with which the words are shared. They leave
+// something, then look at Asleep, swap it for 0, and if it was 1 write 8 octets, the number 1, to FD.
+type Bell struct {
+	Asleep *uint32
+	FD     int // an eventfd, blocking; the Poller keeps a copy
 }
 
 var one = [8]byte{1} // to add to an eventfd, on a little-endian machine; on another one as good
 
 // rouse is for any goroutine, after it has left something.
 func (r *rouser) rouse() {
-	if r.asleep.Load() && r.asleep.CompareAndSwap(true, false) {
+	if atomic.LoadUint32(r.asleep) != 0 && atomic.SwapUint32(r.asleep, 0) != 0 {
 		_, _ = r.bell.Write(one[:])
 	}
 }
 
 // prepare makes what it takes to sleep.
-func (r *rouser) prepare(device pmd.Interrupter) error {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+func (r *rouser) prepare(device pmd.Interrupter, bell *Bell) error {
+	fd, err := -1, error(nil)
+	if bell != nil {
+		fd, err = unix.FcntlInt(uintptr(bell.FD), unix.F_DUPFD_CLOEXEC, 0)
+	} else {
+		fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	}
 	if err != nil {
 		return err
 	}
@@ -57,24 +77,61 @@ func (r *rouser) prepare(device pmd.Interrupter) error {
 	return nil
 }
 
+// A program that posts one request after the other on the core of the Poller that it wakes has it carried out one at a time: two
+// thread switches each. So a Poller whose sleep the Bell ended soon, and to which nothing else has come, does not hear the Bell
+// for a moment, in which the program posts more. An answer to the peer is not held up: its frame has come before.
+const (
+	bellSoonNs = 30_000
+	bellDeafNs = 10_000
+)
+
+// deaf says whether the next sleep, at now, is to be one that only the device ends.
+func (r *rouser) deaf(now int64, frames uint64) bool {
+	yes := r.rung && frames == r.frames && now-r.sleptAt < bellSoonNs
+	r.sleptAt, r.frames = now, frames
+	return yes
+}
+
 // sleep returns when a frame has come, rouse was called, or the deadline is reached; at once if
-// turn finds work. It says whether it slept.
-func (r *rouser) sleep(turn func() int, deadline func() (now, at int64)) (slept bool) {
-	r.asleep.Store(true)
+// turn finds work. It says whether it slept. One that is deaf is short, and rouse does not end it.
+func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf bool) (slept bool) {
+	ears := r.fds[:]
+	if deaf {
+		ears = r.fds[:1]
+	} else {
+		atomic.StoreUint32(r.asleep, 1)
+	}
 	r.device.Arm(true)
 	if turn() == 0 {
 		if now, at := deadline(); at > now {
-			ts := unix.NsecToTimespec(min(at-now, r.maxNs))
-			_, _ = unix.Ppoll(r.fds[:], &ts, nil) // a signal cuts it short, which is harmless
+			ns := min(at-now, r.maxNs)
+			if deaf {
+				ns = min(ns, bellDeafNs)
+			}
+			await(ears, ns)
 			slept = true
 		}
 	}
 	r.device.Arm(false)
-	if !r.asleep.CompareAndSwap(true, false) {
+	r.rung = atomic.SwapUint32(r.asleep, 0) == 0 && !deaf
+	if r.fds[1].Revents != 0 { // one that is still to write cuts the next sleep short
+		r.fds[1].Revents = 0
 		var n [8]byte
 		_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(r.fds[1].Fd), uintptr(unsafe.Pointer(&n)), uintptr(len(n)))
 	}
 	return slept
+}
+
+// await sleeps. At first Go's scheduler is not told: it would take our P away, look after that every 20 us, and have us fight
+// for one when we are back, which costs more than what we have woken up for. Nor can it stop the world meanwhile, so that is
+// for a short time only.
+func await(fds []unix.PollFd, ns int64) {
+	ts := unix.NsecToTimespec(min(ns, quietSleepMaxNs))
+	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	if n == 0 && ns > quietSleepMaxNs {
+		ts = unix.NsecToTimespec(ns - quietSleepMaxNs)
+		_, _ = unix.Ppoll(fds, &ts, nil) // a signal cuts it short, which is harmless
+	}
 }
 
 // close is for the end of Run.

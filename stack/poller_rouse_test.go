@@ -4,10 +4,12 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/pmd/tap"
@@ -48,7 +50,7 @@ func sleepers(t *testing.T) (pollers []*Poller) {
 // awaitAsleep returns when p sleeps until something comes.
 func awaitAsleep(t *testing.T, p *Poller) {
 	t.Helper()
-	require.Eventually(t, p.rouser.asleep.Load, 20*time.Second, 100*time.Microsecond)
+	require.Eventually(t, p.Asleep, 20*time.Second, 100*time.Microsecond)
 }
 
 // A Poller that sleeps is roused by what is submitted, by a frame, by a frame that came to another
@@ -87,8 +89,8 @@ func TestRouseIsNeverLost(t *testing.T) {
 	q, err := port.Open(0, newPool(t, labBufs))
 	require.NoError(t, err)
 	var r rouser
-	r.maxNs = int64(time.Hour)
-	require.NoError(t, r.prepare(q.(*tap.Queue)))
+	r.asleep, r.maxNs = &r.own, int64(time.Hour)
+	require.NoError(t, r.prepare(q.(*tap.Queue), nil))
 	defer r.close()
 	r.device = deaf{q.(*tap.Queue)}
 	r.fds[0].Fd = -1 // poll takes no notice of it: only rouse ends a sleep
@@ -106,11 +108,11 @@ func TestRouseIsNeverLost(t *testing.T) {
 				}
 				return 0, int64(time.Hour)
 			}
-			require.True(t, r.sleep(look, deadline))
+			require.True(t, r.sleep(look, deadline, false))
 		}
 	}
-	require.False(t, r.sleep(func() int { return 1 }, nil), "work ends it before it begins")
-	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }), "and a deadline that is reached")
+	require.False(t, r.sleep(func() int { return 1 }, nil, false), "work ends it before it begins")
+	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }, false), "and a deadline that is reached")
 }
 
 // deaf is a device that never interrupts.
@@ -139,11 +141,83 @@ func TestPauseAndSleep(t *testing.T) {
 	require.Equal(t, int64(sleepMinNs), w.next(0, 1<<60))
 	w = waiter{idle: IdleInterrupt}
 	for range spinTurns + yieldTurns {
-		require.False(t, w.deep())
+		require.False(t, w.deep(0))
 		w.next(0, 1<<60)
 	}
-	for range 10 {
-		w.next(0, 1<<60)
+	require.True(t, w.deep(0))
+}
+
+// Those who run no Go wake a Poller through its Bell, which is the one word and the one descriptor for goroutines, too.
+func TestBell(t *testing.T) {
+	netlab.Enter(t)
+	port, err := tap.New(tap.Config{Name: "bell%d", Addr: kernelAddr})
+	require.NoError(t, err)
+	defer port.Close()
+	pool := newPool(t, labBufs)
+	q, err := port.Open(0, pool)
+	require.NoError(t, err)
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	asleep, turns := new(uint32), make(chan uint32, 1)
+	cfg := Config{
+		Name: "bell", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true, Idle: IdleInterrupt,
+		ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512}, OnTurn: func() int { return 0 },
 	}
-	require.True(t, w.deep())
+	_, err = New(cfg)
+	require.ErrorContains(t, err, "or a Bell")
+	posted := new(uint32)
+	cfg.Bell = &Bell{Asleep: asleep, FD: fd}
+	cfg.OnTurn = func() int {
+		n := atomic.SwapUint32(posted, 0)
+		if n != 0 {
+			turns <- n
+		}
+		return int(n)
+	}
+	p, err := New(cfg)
+	require.NoError(t, err)
+	p.rouser.maxNs = int64(time.Hour) // without the Bell it sleeps on
+	go func() { _ = p.Run(t.Context()) }()
+	for range 20 {
+		awaitAsleep(t, p)
+		atomic.StoreUint32(posted, 1)
+		if atomic.SwapUint32(asleep, 0) != 0 {
+			_, err := unix.Write(fd, one[:])
+			require.NoError(t, err)
+		}
+		<-turns
+	}
+	awaitAsleep(t, p)
+	_, err = p.Counters(t.Context())
+	require.NoError(t, err)
+	p.Stop()
+	<-p.Done()
+}
+
+// A Bell that ended the last sleep soon is not heard in the next one, which is short; but one that comes after a frame is.
+func TestDeafForAMoment(t *testing.T) {
+	word := new(uint32)
+	r := rouser{asleep: word, device: deaf{}, maxNs: int64(time.Hour)}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	r.fds = [2]unix.PollFd{{Fd: -1}, {Fd: int32(fd), Events: unix.POLLIN}}
+	require.False(t, r.deaf(0, 7))
+	ring := func() int {
+		if atomic.SwapUint32(word, 0) != 0 {
+			_, err := unix.Write(fd, one[:])
+			require.NoError(t, err)
+		}
+		return 0
+	}
+	late := func() (now, at int64) { return 0, int64(time.Hour) }
+	require.True(t, r.sleep(ring, late, false))
+	require.False(t, r.deaf(bellSoonNs, 7), "not soon")
+	require.False(t, r.deaf(bellSoonNs+1, 8), "a frame")
+	require.True(t, r.deaf(bellSoonNs+2, 8))
+	require.True(t, r.sleep(ring, late, true), "nobody sees it asleep, and it ends all the same")
+	require.False(t, r.deaf(bellSoonNs+3, 8), "never twice")
+	require.True(t, r.sleep(ring, late, false))
+	require.True(t, r.deaf(bellSoonNs+4, 8))
 }

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -123,6 +125,28 @@ func TestOtherPrograms(t *testing.T) {
 	require.Equal(t, "0", strings.TrimSpace(p.String()), "the engine is loaded only when it is needed")
 }
 
+// A program that uses no verbs starts at most a millisecond later: the engine is not loaded, and what the loader does is little.
+// The least of many starts, in turns, is what the machine's other work leaves alone.
+func TestPreloadIsCheap(t *testing.T) {
+	l := newLab(t)
+	least := map[string]time.Duration{}
+	for range 25 {
+		for _, preload := range []string{"", filepath.Join(l.dir, "librnicd_verbs.so")} {
+			cmd := exec.Command("/bin/true")
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload)
+			began := time.Now()
+			require.NoError(t, cmd.Run())
+			took := time.Since(began)
+			if least[preload] == 0 || took < least[preload] {
+				least[preload] = took
+			}
+		}
+	}
+	with, without := least[filepath.Join(l.dir, "librnicd_verbs.so")], least[""]
+	t.Logf("/bin/true: %v, preloaded %v", without, with)
+	require.Less(t, with-without, time.Millisecond)
+}
+
 // A program that is killed takes its sockets with it, and the peer hears of that.
 func TestKilled(t *testing.T) {
 	for _, victim := range []string{"server", "client"} {
@@ -142,5 +166,29 @@ func TestKilled(t *testing.T) {
 			require.Contains(t, other.String(), "DISCONNECT EVENT")
 			require.False(t, l.listens(rpingPort))
 		})
+	}
+}
+
+// At whichever moment that is: the peer hears of it each time, and ends by itself; nothing is left.
+func TestKilledAtAnyMoment(t *testing.T) {
+	times := 100
+	if testing.Short() {
+		times = 6
+	}
+	l := newLab(t)
+	for i := range times {
+		server := l.run("rdmacm-utils", "rping", "-s", "-v", "-a", here.String())
+		l.untilListening(rpingPort)
+		client := l.run("rdmacm-utils", "rping", "-c", "-v", "-a", here.String())
+		dead, other := server, client
+		if i%2 == 1 {
+			dead, other = client, server
+		}
+		dead.Expect(t, 1+rand.IntN(30), "ping data") // so many lines; what is under way then, nobody knows
+		dead.Signal(t, syscall.SIGKILL)
+		require.Equal(t, 128+int(syscall.SIGKILL), dead.Wait(t))
+		other.Wait(t)
+		require.Contains(t, other.String(), "DISCONNECT EVENT", "time %d", i)
+		require.False(t, l.listens(rpingPort))
 	}
 }

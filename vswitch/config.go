@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/memif"
 )
 
 // Bounds.
@@ -47,7 +48,8 @@ type Config struct {
 	// Buffers of each core; by default as many as its programs and uplinks may hold, and some more. A change may add programs up
 	// to that.
 	Buffers int
-	// Multicast bounds the copies that a core makes of frames to groups, a second; MulticastDefault by default.
+	// Multicast bounds the copies of frames to groups that are made for each program and each queue of an uplink that sends them,
+	// a second; MulticastDefault by default.
 	Multicast int64
 	Sockets   Sockets
 	Programs  []Program
@@ -59,6 +61,8 @@ type Sockets struct {
 	MemoryMax   int64       // octets that one program may have mapped; 1 GiB by default
 	RingLog2Max int         // of the descriptors of a program's rings; 14 by default
 	Unsealed    bool        // as memif.ListenConfig.Unsealed
+	// Refused, if set, is told of clients that cannot attach, as memif.ListenConfig.Refused is.
+	Refused func(socket string, peer memif.Peer, err error)
 }
 
 // Uplink is a device. It is in promiscuous mode, takes and gives complete checksums, and is closed by its owner after the Switch.
@@ -206,12 +210,20 @@ func (c *Config) check() error {
 		}
 	}
 	for core := range c.Cores {
-		if held := c.held(core); held+buffersSpare > c.Buffers {
-			return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; a core has %d, less %d: raise buffers, or restart with it",
-				core, held, c.Buffers, buffersSpare)
+		if err := c.room(core, 0); err != nil {
+			return err
 		}
 	}
 	return CheckPrograms(c.Programs, c.Cores, len(c.Uplinks))
+}
+
+// room checks the buffers of a core, of which devices keep some to receive into.
+func (c *Config) room(core, kept int) error {
+	if held := c.held(core); held+kept+buffersSpare > c.Buffers {
+		return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; it has %d, of which %d are kept to receive into and %d are in hand: "+
+			"raise switch.buffers, and restart", core, held, c.Buffers, kept, buffersSpare)
+	}
+	return nil
 }
 
 // ProgramError is an error in the configuration of a program.

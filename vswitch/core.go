@@ -12,6 +12,7 @@ import (
 type Core struct {
 	id    int
 	pool  *mem.Pool
+	kept  int // of its Bufs: what devices receive into
 	plan  *plan
 	ports []*port // programs and uplinks that are polled here
 	wires []*port // to the other cores, at their numbers; nil at ours
@@ -19,7 +20,6 @@ type Core struct {
 
 	now       int64
 	fragments fragments
-	multicast bucket
 	stats     CoreStats
 
 	bufs    [burst]mem.Buf
@@ -181,9 +181,7 @@ func (c *Core) input(in *port, b mem.Buf) {
 		c.pool.Free(b)
 		c.answer(in, h, v.answer)
 	case v.group != nil:
-		for _, m := range v.group.members {
-			c.copyTo(in, m, b)
-		}
+		c.copyToAll(in, v.group.members, &in.copies[toStation], b)
 		c.pool.Free(b)
 	case v.flood:
 		c.flood(in, h.vid, b)
@@ -264,8 +262,8 @@ func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 		if s == in.station {
 			continue
 		}
-		for _, m := range s.members {
-			c.copyTo(in, m, b)
+		if !c.copyToAll(in, s.members, &in.copies[toLink], b) {
+			break
 		}
 	}
 	if !in.isUplink() {
@@ -277,25 +275,29 @@ func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 	c.pool.Free(b)
 }
 
-// copyTo sends a copy, if the switch may make one more.
-func (c *Core) copyTo(in, m *port, b mem.Buf) {
-	if !m.attached() {
-		return
+// copyToAll sends a copy to each that is attached, as far as the source's bucket goes: false if that
+// is empty.
+func (c *Core) copyToAll(in *port, members []*port, left *bucket, b mem.Buf) bool {
+	left.fill(c.now)
+	for _, m := range members {
+		if !m.attached() {
+			continue
+		}
+		if left.empty() {
+			in.stats.Drops[MulticastRate]++
+			return false
+		}
+		x := c.pool.Alloc()
+		if x == mem.NoBuf {
+			in.stats.Drops[NoBuffer]++
+			return false
+		}
+		left.take(1)
+		c.stats.Copies++
+		d := c.pool.Desc(x)
+		d.Len = c.pool.Desc(b).Len
+		copy(c.pool.Data(x), c.pool.Data(b))
+		c.send(m, x)
 	}
-	c.multicast.fill(c.now)
-	if c.multicast.empty() {
-		in.stats.Drops[MulticastRate]++
-		return
-	}
-	x := c.pool.Alloc()
-	if x == mem.NoBuf {
-		in.stats.Drops[NoBuffer]++
-		return
-	}
-	c.multicast.take(1)
-	c.stats.Copies++
-	d := c.pool.Desc(x)
-	d.Len = c.pool.Desc(b).Len
-	copy(c.pool.Data(x), c.pool.Data(b))
-	c.send(m, x)
+	return true
 }

@@ -353,6 +353,28 @@ func TestMulticastIsBounded(t *testing.T) {
 	l.requireWhole()
 }
 
+// Each port has copies of its own, and those for the members of a station are not the ones for all: a
+// flood takes neither away from others, nor answers from a shared address.
+func TestMulticastOfEachPort(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Multicast = 100 })
+	for range 200 {
+		l.side("one").send(arpFrame(allStations, announceOf(macOne)))
+		l.side("out").send(arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipOut)))
+	}
+	l.turn()
+	l.got()
+	require.NotZero(t, l.drops("one")["multicast-rate"])
+	require.NotZero(t, l.drops("out")["multicast-rate"])
+	l.side("out").send(arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macShared, TargetIP: ipShared}))
+	l.side("two").send(arpFrame(inet.Broadcast, inet.AnnounceARP(macTwo, ipTwo)))
+	l.turn()
+	got := l.got()
+	require.Len(t, got["left"], 2)
+	require.Len(t, got["right"], 2)
+	require.Len(t, got["one"], 1)
+	l.requireWhole()
+}
+
 // With no uplink programs are among themselves; of two uplinks each has its own.
 func TestSegments(t *testing.T) {
 	l := newLab(t, func(c *Config) {

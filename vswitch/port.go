@@ -29,6 +29,7 @@ type port struct {
 	station       *station // of a program
 	member        uint8    // of its station, from 1
 	send, receive [2]bucket
+	copies        [2]bucket // of frames from here, to toLink and toStation
 	dirty         bool
 	stats         PortStats
 
@@ -50,6 +51,13 @@ const (
 const (
 	octets = iota
 	frames
+)
+
+// Copies are made of what is for all of a link, and of what is for all members of a station; the first
+// do not use up what the second, answers among them, need.
+const (
+	toLink = iota
+	toStation
 )
 
 // outgoing are frames that wait for room in a queue.

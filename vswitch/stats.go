@@ -50,7 +50,9 @@ type PortStats struct {
 	Uplink   bool
 	Queue    int // of an uplink
 	Attached bool
-	Peer     memif.Peer // of a program that is attached: the process
+	// Attachments of a program so far.
+	Attachments uint64
+	Peer        memif.Peer // of a program that is attached: the process
 
 	Received, ReceivedOctets uint64          // from it, dropped ones among them
 	Sent, SentOctets         uint64          // to it
@@ -78,4 +80,6 @@ type CoreStats struct {
 type Stats struct {
 	Cores []CoreStats
 	Ports []PortStats
+	// Refused clients of sockets: who may not attach, or cannot.
+	Refused uint64
 }

@@ -25,6 +25,11 @@ func (c *Core) steer(in *port, h *headers, now int64) verdict {
 	if _, ok := h.nd(); ok && h.hop != ndHopLimit {
 		return drop(Malformed)
 	}
+	if in.isUplink() {
+		if s := c.claimed(segment, h); s != nil {
+			return verdict{group: s}
+		}
+	}
 	switch {
 	case h.kind == kindARP:
 		return c.steerARP(in, h)
@@ -45,6 +50,26 @@ func (c *Core) steer(in *port, h *headers, now int64) verdict {
 		return to(s.members[0])
 	}
 	return c.steerShared(in, s, h, now)
+}
+
+// claimed is the station whose address a host of an uplink says is its own, in what others would
+// learn it from: ARP and neighbour discovery. That station hears it, and may defend its address (RFC
+// 5227, 2.4); the other programs go on finding it where it is.
+func (c *Core) claimed(segment int, h *headers) *station {
+	a := &h.from
+	if h.kind == kindARP {
+		a = &h.arp.SenderIP
+	} else {
+		typ, ok := h.nd()
+		if !ok {
+			return nil
+		}
+		if typ == inet.NDNeighbourAdvert {
+			target, _ := h.target()
+			a = &target
+		}
+	}
+	return c.plan.byAddr[addrKey{linkOf(segment, h.vid), *a}]
 }
 
 // abroad is the way of what is no program's.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -26,6 +27,9 @@ type Switch struct {
 	programs []*port // in the order of the configuration
 	slots    []*port // nil: free
 	serial   uint32
+	mtu      int // that packet buffers were made for
+
+	refused atomic.Uint64
 
 	lock    sync.Mutex // of what attaching programs look at
 	sockets map[string]*socket
@@ -43,12 +47,12 @@ var ErrClosed = errors.New("vswitch: closed")
 
 // New opens sockets, and queues of uplinks. After that, the caller turns the cores, and programs may attach. On an error
 // everything is closed.
-func New(cfg Config) (s *Switch, err error) {
+func New(cfg Config) (_ *Switch, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s = &Switch{cfg: cfg, sockets: map[string]*socket{}}
+	s := &Switch{cfg: cfg, sockets: map[string]*socket{}}
 	defer func() {
 		if err != nil {
 			s.release()
@@ -59,11 +63,18 @@ func New(cfg Config) (s *Switch, err error) {
 		if err != nil {
 			return nil, err
 		}
-		s.cores = append(s.cores, &Core{id: id, pool: pool, multicast: newBucket(cfg.Multicast, burst), wires: make([]*port, cfg.Cores)})
+		s.cores = append(s.cores, &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores)})
 	}
 	if err := s.openUplinks(); err != nil {
 		return nil, err
 	}
+	for _, c := range s.cores {
+		c.kept = c.pool.Size() - c.pool.Available()
+	}
+	if err := s.room(&cfg); err != nil {
+		return nil, err
+	}
+	s.mtu = cfg.mtu()
 	if err := s.openWires(); err != nil {
 		return nil, err
 	}
@@ -79,6 +90,16 @@ func New(cfg Config) (s *Switch, err error) {
 		c.adopt(plan, s.portsOf(c.id))
 	}
 	return s, nil
+}
+
+// room checks the buffers that a configuration asks for against those that devices have left.
+func (s *Switch) room(cfg *Config) error {
+	for _, c := range s.cores {
+		if err := cfg.room(c.id, c.kept); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Switch) openUplinks() error {
@@ -150,6 +171,9 @@ func (s *Switch) enter(m *port) {
 	}
 	s.serial++
 	s.slots[at], m.slot, m.serial = m, uint16(at), s.serial
+	for i := range m.copies {
+		m.copies[i] = newBucket(s.cfg.Multicast, burst)
+	}
 }
 
 // bind makes the port of a program.
@@ -198,6 +222,12 @@ func (s *Switch) socket(path string) (*socket, error) {
 	l, err := memif.Listen(memif.ListenConfig{
 		Socket: path, Mode: s.cfg.Sockets.Mode, Name: "rnicd switch", ClientsMax: ProgramsMax, RegionBytesMax: s.cfg.Sockets.MemoryMax,
 		RingLog2Max: s.cfg.Sockets.RingLog2Max, Unsealed: s.cfg.Sockets.Unsealed,
+		Refused: func(peer memif.Peer, err error) {
+			s.refused.Add(1)
+			if s.cfg.Sockets.Refused != nil {
+				s.cfg.Sockets.Refused(path, peer, err)
+			}
+		},
 		Admit: func(peer memif.Peer) error {
 			s.lock.Lock()
 			defer s.lock.Unlock()
@@ -289,16 +319,16 @@ func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 		case <-cmd.done:
 		case <-ctx.Done():
 			// A core that does not turn must not do this later, when nobody waits for it any more.
-			late := false
+			late := -1
 			for j := i; j < len(cmds); j++ {
 				if !s.cores[j].command.CompareAndSwap(cmds[j], nil) {
 					<-cmds[j].done
-				} else {
-					late = true
+				} else if late < 0 {
+					late = j
 				}
 			}
-			if late {
-				return fmt.Errorf("vswitch: a core does not turn: %w", ctx.Err())
+			if late >= 0 {
+				return fmt.Errorf("vswitch: core %d does not turn: %w", late, ctx.Err())
 			}
 			return nil
 		}
@@ -375,8 +405,11 @@ func (s *Switch) proposed(programs []Program) (next Config, err error) {
 	if err := next.check(); err != nil {
 		return next, err
 	}
-	if next.mtu() > s.cfg.mtu() {
-		return next, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.cfg.mtu())
+	if err := s.room(&next); err != nil {
+		return next, err
+	}
+	if next.mtu() > s.mtu {
+		return next, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.mtu)
 	}
 	return next, nil
 }
@@ -480,7 +513,7 @@ func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	all := &Stats{Cores: make([]CoreStats, len(s.cores))}
+	all := &Stats{Refused: s.refused.Load(), Cores: make([]CoreStats, len(s.cores))}
 	var order []*port
 	for _, queues := range s.uplinks {
 		order = append(order, queues...)
@@ -502,6 +535,7 @@ func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
 	for i, m := range order {
 		if m.memif != nil {
 			all.Ports[i].Peer, all.Ports[i].Attached = m.memif.Peer()
+			all.Ports[i].Attachments = m.memif.LinkUps()
 		}
 	}
 	return all, nil

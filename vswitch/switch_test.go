@@ -17,7 +17,10 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/memif"
+	"github.com/rnicd/rnicd/pmd/wire"
 )
 
 // running turns the cores while f runs. A core that finds nothing to do gives way to the other goroutines.
@@ -142,12 +145,57 @@ func TestApplyRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := l.sw.Apply(ctx, l.cfg.Programs[:1])
-	require.ErrorContains(t, err, "a core does not turn")
+	require.ErrorContains(t, err, "core 0 does not turn")
 	_, err = l.sw.Stats(ctx)
-	require.ErrorContains(t, err, "a core does not turn")
+	require.ErrorContains(t, err, "core 0 does not turn")
 	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 	l.turn()
 	require.Equal(t, "two", names(l.got()))
+}
+
+// hoarder is a device that keeps some Bufs to receive into.
+type hoarder struct {
+	pmd.Port
+	keeps int
+}
+
+func (h hoarder) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
+	if _, err := pool.Reserve(h.keeps); err != nil {
+		return nil, err
+	}
+	return h.Port.Open(i, pool)
+}
+
+// What a device keeps is not promised to programs, at the beginning or later.
+func TestDevicesKeepBuffers(t *testing.T) {
+	const keeps = 1000
+	buffers := 6*BuffersDefault + buffersSpare + keeps
+	device := func(c *Config) { c.Uplinks[0].Port, c.Buffers = hoarder{c.Uplinks[0].Port, keeps}, buffers }
+	l := newLab(t, device)
+	more := slices.Clone(l.cfg.Programs)
+	more[0].Buffers = BuffersDefault + 1
+	l.running(func(ctx context.Context) {
+		_, err := l.sw.Apply(ctx, more)
+		require.ErrorContains(t, err, "may hold 3073 buffers; it has 5096, of which 1000 are kept to receive into")
+	})
+	cfg := l.cfg
+	link, err := wire.New(wire.Config{})
+	require.NoError(t, err)
+	cfg.Uplinks, cfg.Programs = []Uplink{{Port: hoarder{link.Port(0), keeps + 1}}}, programs(filepath.Join(t.TempDir(), "other.sock"))
+	cfg.Arena = hugepages.Heap(32 << 20)
+	_, err = New(cfg)
+	require.ErrorContains(t, err, "1001 are kept")
+}
+
+// A program with the largest MTU may come back after it has been taken out.
+func TestLargestMTUComesBack(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Programs[1].MTU = 9000 })
+	l.running(func(ctx context.Context) {
+		_, err := l.sw.Apply(ctx, l.cfg.Programs[:1])
+		require.NoError(t, err)
+		_, err = l.sw.Apply(ctx, l.cfg.Programs)
+		require.NoError(t, err)
+	})
 }
 
 // Stats are of all cores and ports, by name, with the attached processes.

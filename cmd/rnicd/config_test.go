@@ -26,7 +26,11 @@ func example(t *testing.T) string {
 // configured writes a configuration.
 func configured(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "rnicd.toml")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rnicd.toml")
+	if !strings.Contains(text, "[control]") { // the default is another test's, too
+		text += "\n[control]\nsocket = \"" + filepath.Join(dir, "control.sock") + "\"\n"
+	}
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/daemon"
 	"github.com/rnicd/rnicd/daemon/command"
 	"github.com/rnicd/rnicd/daemon/port"
 )
@@ -25,8 +26,8 @@ func main() {
 			fmt.Fprintln(os.Stderr, "rnicd: interrupted")
 			os.Exit(130)
 		}
-		fmt.Fprintln(os.Stderr, "rnicd:", oneLine(err))
-		os.Exit(1)
+		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd:", oneLine(err))
+		os.Exit(command.ExitCode(err))
 	}
 }
 

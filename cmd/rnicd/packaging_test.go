@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,15 +29,58 @@ func need(t *testing.T, tool, where string) {
 	}
 }
 
-// install runs packaging/install.sh with the program under test.
+// libraries are the two that rnicd run preloads, built once into the directory of the program.
+var libraries struct {
+	sync.Once
+	err error
+}
+
+// librariesPath is their directory, or "" where they cannot be built.
+func librariesPath(t *testing.T) string {
+	t.Helper()
+	if exec.Command("gcc", "-E", "-include", "infiniband/verbs.h", "-include", "rdma/rdma_cma.h", "-x", "c", "/dev/null").Run() != nil {
+		return ""
+	}
+	dir := filepath.Dir(programPath(t))
+	lib := filepath.Join(dir, "libraries") // not beside the program: it would find them there
+	libraries.Do(func() {
+		if libraries.err = os.Mkdir(lib, 0o755); libraries.err != nil {
+			return
+		}
+		for _, args := range [][]string{
+			{repository + "/verbs/shim/build.sh", filepath.Join(lib, verbsLibrary)},
+			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(lib, engineLibrary), repository + "/verbs/cshared"},
+		} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)
+				return
+			}
+		}
+	})
+	require.NoError(t, libraries.err)
+	return lib
+}
+
+// install runs packaging/install.sh with the program under test, without the libraries.
 func install(t *testing.T, verb, root, prefix string) {
+	t.Helper()
+	installWith(t, "", verb, root, prefix)
+}
+
+// installWith is install with the libraries of a directory. Where it has none, install says that it
+// leaves them out, and nothing else.
+func installWith(t *testing.T, lib, verb, root, prefix string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `umask 077; exec packaging/install.sh "$0"`, verb) // whose files nobody else may read
 	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "DESTDIR="+root, "PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+lib, "DESTDIR="+root, "PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Empty(t, string(out))
+	want := ""
+	if verb == "install" && lib == "" {
+		want = "install: the libraries of rnicd run are left out: building them takes gcc, libibverbs-dev, librdmacm-dev\n"
+	}
+	require.Equal(t, want, string(out))
 }
 
 // installed are the files below a folder.
@@ -64,7 +109,8 @@ func TestInstall(t *testing.T) {
 		for _, f := range []string{
 			"/bin/rnicd", "/share/man/man1/rnicd.1.gz", "/share/man/man1/rnicd-serve.1.gz", "/share/man/man1/rnicd-perf-write.1.gz",
 			"/share/man/man5/rnicd.toml.5.gz", "/share/bash-completion/completions/rnicd", "/share/zsh/" + zsh + "/_rnicd",
-			"/share/fish/vendor_completions.d/rnicd.fish", "/lib/systemd/system/rnicd.service", "/lib/sysusers.d/rnicd.conf",
+			"/share/fish/vendor_completions.d/rnicd.fish", "/lib/systemd/system/rnicd.service", "/lib/systemd/system/rnicd-switch.service",
+			"/share/man/man5/rnicd-switch.toml.5.gz", "/lib/sysusers.d/rnicd.conf",
 			"/lib/tmpfiles.d/rnicd.conf", "/share/rnicd/hugepages/setup.sh", "/share/doc/rnicd/guides/bare-metal.md",
 			"/share/doc/rnicd/examples/config/tap.toml", "/share/doc/rnicd/examples/systemd/af-xdp.conf",
 			"/share/doc/rnicd/monitoring/alerts.yml", "/share/doc/rnicd/SECURITY.md", "/share/doc/rnicd/results/benchmarks.md",
@@ -72,16 +118,19 @@ func TestInstall(t *testing.T) {
 			require.Contains(t, files, prefix+f)
 		}
 		requireLinks(t, root, files)
-		unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/rnicd.service")
-		require.NoError(t, err)
-		require.Contains(t, string(unit), "\nExecStart="+prefix+"/bin/rnicd serve --config /etc/rnicd/rnicd.toml\n")
-		for _, m := range regexp.MustCompile(`man:([\w.-]+)\((\d)\)`).FindAllStringSubmatch(string(unit), -1) {
-			require.Contains(t, files, prefix+"/share/man/man"+m[2]+"/"+m[1]+"."+m[2]+".gz", "the unit names it")
-		}
-		for _, m := range regexp.MustCompile(regexp.QuoteMeta(prefix)+`/share/[\w./-]+\w`).FindAllString(string(unit), -1) {
-			require.Contains(t, files, m, "the unit names it")
+		for service, command := range map[string]string{"rnicd": "serve --config /etc/rnicd/rnicd.toml", "rnicd-switch": "switch --config /etc/rnicd/switch.toml"} {
+			unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/" + service + ".service")
+			require.NoError(t, err)
+			require.Contains(t, string(unit), "\nExecStart="+prefix+"/bin/rnicd "+command+"\n")
+			for _, m := range regexp.MustCompile(`man:([\w.-]+)\((\d)\)`).FindAllStringSubmatch(string(unit), -1) {
+				require.Contains(t, files, prefix+"/share/man/man"+m[2]+"/"+m[1]+"."+m[2]+".gz", "the unit names it")
+			}
+			for _, m := range regexp.MustCompile(regexp.QuoteMeta(prefix)+`/share/[\w./-]+\w`).FindAllString(string(unit), -1) {
+				require.Contains(t, files, m, "the unit names it")
+			}
 		}
 
+		require.Contains(t, files, "/etc/rnicd/switch.toml")
 		config := root + "/etc/rnicd/rnicd.toml"
 		require.Contains(t, files, "/etc/rnicd/rnicd.toml")
 		require.NoError(t, os.WriteFile(config, []byte("# mine\n"), 0o644))
@@ -91,7 +140,86 @@ func TestInstall(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "# mine\n", string(text))
 		install(t, "uninstall", root, prefix)
-		require.Equal(t, []string{"/etc/rnicd/rnicd.toml"}, installed(t, root))
+		require.Equal(t, []string{"/etc/rnicd/rnicd.toml", "/etc/rnicd/switch.toml"}, installed(t, root))
+	}
+}
+
+// An installed rnicd run finds the libraries in ../lib/rnicd of its own place, also when it is called
+// by a link; the engine is loaded from there. make uninstall takes them away, and so does an
+// installation without them: they would be another version's.
+func TestInstallLibraries(t *testing.T) {
+	lib := librariesPath(t)
+	if lib == "" {
+		skip.Missing(t, "needs gcc, libibverbs-dev and librdmacm-dev")
+	}
+	root := t.TempDir()
+	installWith(t, lib, "install", root, "/usr")
+	both := []string{"/usr/lib/rnicd/" + engineLibrary, "/usr/lib/rnicd/" + verbsLibrary}
+	require.Subset(t, installed(t, root), both)
+	link := filepath.Join(t.TempDir(), "rnicd")
+	require.NoError(t, os.Symlink(filepath.Join(root, "usr/bin/rnicd"), link))
+	for _, name := range []string{filepath.Join(root, "usr/bin/rnicd"), link} {
+		out, err := exec.Command(name, "run", "--", "/bin/true").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Empty(t, string(out))
+		out, err = exec.Command(name, "run", "--", "cat", "/proc/self/maps").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), root+both[1])
+	}
+	t.Run("rping", func(t *testing.T) {
+		need(t, "rping", "rdmacm-utils")
+		ns := newNamespace(t)
+		run := func(args ...string) *process {
+			return ns.Start(t, exec.Command(link, append([]string{"run", "--verbose", "--", "rping", "-a", "127.0.0.1", "-C", "3", "-v"}, args...)...))
+		}
+		server := run("-s")
+		server.Expect(t, 1, "listening at ")
+		client := run("-c")
+		require.Zero(t, client.Wait(t), "%s", client)
+		client.Expect(t, 1, "^ping data: rdma-ping-2")
+		require.Zero(t, server.Wait(t), "%s", server)
+	})
+	for _, verb := range []string{"install", "uninstall"} {
+		installWith(t, lib, "install", root, "/usr")
+		install(t, verb, root, "/usr")
+		require.NoDirExists(t, filepath.Join(root, "usr/lib/rnicd"))
+	}
+}
+
+// Without its libraries rnicd run says where it looked for them, and how to get them.
+func TestRunWithoutLibraries(t *testing.T) {
+	root := t.TempDir()
+	install(t, "install", root, "/usr")
+	for args, dirs := range map[string][]string{
+		"":                   {root + "/usr/bin", root + "/usr/lib/rnicd", root + "/usr/lib"},
+		"--lib=/no/such/lib": {"/no/such/lib"},
+	} {
+		cmd := exec.Command(root+"/usr/bin/rnicd", append(append([]string{"run"}, strings.Fields(args)...), "--", "/bin/true")...)
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Equal(t, "rnicd: librnicd_verbs.so not found in "+strings.Join(dirs, ", ")+
+			"; make verbs builds it and make install installs it, where gcc, libibverbs-dev and librdmacm-dev are; --lib says where it is\n", string(out))
+	}
+}
+
+// make install and make deb build the libraries where their headers are, and only there.
+func TestInstallBuildsLibraries(t *testing.T) {
+	need(t, "make", "make")
+	for _, target := range []string{"install", "deb"} {
+		for _, headers := range []bool{true, false} {
+			cmd := exec.Command("make", "-n", target)
+			cmd.Dir = repository
+			cc := "true" // as if it found them
+			if !headers {
+				cc = "false"
+			}
+			cmd.Env = append(os.Environ(), "CC="+cc)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			for _, want := range []string{"verbs/shim/build.sh bin/" + verbsLibrary, "-o bin/" + engineLibrary, `LIBRARIES="bin"`} {
+				require.Equal(t, headers, strings.Contains(string(out), want), "%s\n%s", want, out)
+			}
+		}
 	}
 }
 
@@ -145,7 +273,7 @@ func TestManualPages(t *testing.T) {
 		again, err := os.ReadFile(filepath.Join(pages[1], e.Name()))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(text, again), e.Name())
-		if e.Name() != "rnicd.toml.5" {
+		if !strings.HasSuffix(e.Name(), ".toml.5") {
 			require.Contains(t, string(text), `"Nov 2023"`, e.Name())
 		}
 		cmd := exec.Command("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", filepath.Join(pages[0], e.Name()))
@@ -189,11 +317,15 @@ func dropIns(t *testing.T) (paths []string) {
 	return paths
 }
 
-// systemd knows everything that the unit says, with each of its drop-ins too, finds its program, and
-// thinks it confined; those who write the sysusers' and tmpfiles' lines are understood.
+// systemd knows everything that the units say, with each of the drop-ins too, finds their program, and
+// thinks them confined; those who write the sysusers' and tmpfiles' lines are understood.
 func TestUnit(t *testing.T) {
 	need(t, "systemd-analyze", "systemd")
-	for _, dropIn := range append([]string{""}, dropIns(t)...) {
+	for _, dropIn := range append([]string{"", "switch"}, dropIns(t)...) {
+		service := "rnicd.service"
+		if dropIn == "switch" {
+			service, dropIn = "rnicd-switch.service", ""
+		}
 		root := t.TempDir()
 		install(t, "install", root, "/usr")
 		// What the unit depends on is the system's.
@@ -215,10 +347,10 @@ func TestUnit(t *testing.T) {
 				exposure = "40"
 			}
 		}
-		out, err := exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify", "rnicd.service").CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify", service).CombinedOutput()
 		require.NoError(t, err, "%s %s", dropIn, out)
 		require.Empty(t, string(out), dropIn)
-		out, err = exec.Command("systemd-analyze", "--root="+root, "--offline=yes", "--threshold="+exposure, "--no-pager", "security", "rnicd.service").CombinedOutput()
+		out, err = exec.Command("systemd-analyze", "--root="+root, "--offline=yes", "--threshold="+exposure, "--no-pager", "security", service).CombinedOutput()
 		require.NoError(t, err, "%s %s", dropIn, out)
 	}
 	root := t.TempDir()
@@ -227,7 +359,9 @@ func TestUnit(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^rnicd:x:\d+:\d+:rnicd, a software RNIC:/var/lib/rnicd:/usr/sbin/nologin$`, string(passwd))
+	group := regexp.MustCompile(`(?m)^rnicd:x:\d+:(\d+):rnicd, a software RNIC:/var/lib/rnicd:/usr/sbin/nologin$`).FindStringSubmatch(string(passwd))
+	require.NotNil(t, group, "%s", passwd)
+	require.Regexp(t, `(?m)^rnicd-switch:x:\d+:`+group[1]+`:rnicd switch:/:/usr/sbin/nologin$`, string(passwd), "its group reads the configuration")
 }
 
 // allowed are the names of system calls in the unit's filter.
@@ -247,25 +381,56 @@ func allowed(t *testing.T, set string) (calls []string) {
 	return calls
 }
 
-// The unit's filter lets all system calls pass that the daemon makes in its life: a TAP, memif and
-// sockets, connections, a reload, a drain.
-func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
+// filter are the system calls that a unit allows.
+func filter(t *testing.T, unit string) []string {
+	t.Helper()
 	need(t, "strace", "strace")
 	need(t, "systemd-analyze", "systemd")
-	unit, err := os.ReadFile(filepath.Join(repository, "packaging/systemd/rnicd.service"))
+	text, err := os.ReadFile(filepath.Join(repository, "packaging/systemd", unit))
 	require.NoError(t, err)
-	set := regexp.MustCompile(`(?m)^SystemCallFilter=(\S+)$`).FindSubmatch(unit)
+	set := regexp.MustCompile(`(?m)^SystemCallFilter=(\S+)$`).FindSubmatch(text)
 	require.NotNil(t, set)
 	calls := allowed(t, string(set[1]))
 	require.Greater(t, len(calls), 200)
+	return calls
+}
 
+// traced starts the program under strace; trace is where the calls are. What is made all the time is left out: it is in @default and
+// @basic-io.
+func (ns *namespace) traced(t *testing.T, args ...string) (p *process, trace string) {
+	t.Helper()
+	trace = filepath.Join(t.TempDir(), "calls")
+	return ns.Start(t, exec.Command("strace", append([]string{
+		"-f", "-qq", "--seccomp-bpf", "-o", trace,
+		"-e", "trace=!read,readv,write,writev,futex,nanosleep,epoll_pwait,sched_yield", programPath(t),
+	}, args...)...)), trace
+}
+
+// onlyAllowed wants all calls of a trace to be allowed, and some to be there.
+func onlyAllowed(t *testing.T, trace string, calls []string, some ...string) {
+	t.Helper()
+	text, err := os.ReadFile(trace)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\d+ +(\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+		seen[m[1]] = true
+	}
+	for _, call := range some {
+		require.True(t, seen[call], "%s: %v", call, seen)
+	}
+	for call := range seen {
+		require.True(t, slices.Contains(calls, call), "the unit's filter does not have %s", call)
+	}
+}
+
+// The unit's filter lets all system calls pass that the daemon makes in its life: a TAP, memif and
+// sockets, connections, a reload, a drain.
+func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
+	calls := filter(t, "rnicd.service")
 	ns := newNamespace(t)
-	trace := filepath.Join(t.TempDir(), "calls")
 	path := configured(t, example(t)+"[[port]]\nname = \"shared\"\ndriver = \"memif\"\nrole = \"server\"\nsocket = \""+
 		filepath.Join(t.TempDir(), "memif.sock")+"\"\naddresses = [\"10.7.0.1/24\"]\ndad = \"off\"\n")
-	// What is made all the time is left out: it is in @default and @basic-io.
-	server := ns.Start(t, exec.Command("strace", "-f", "-qq", "--seccomp-bpf", "-o", trace,
-		"-e", "trace=!read,readv,write,writev,futex,nanosleep,epoll_pwait,sched_yield", programPath(t), "serve", "--config", path))
+	server, trace := ns.traced(t, "serve", "--config", path)
 	server.Expect(t, 1, "msg=ready ")
 	ns.succeeds(t, "rping 10.9.0.1:7200 -c 3 --timeout 60s")
 	f := randomFile(t, 1<<20)
@@ -275,16 +440,34 @@ func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
 	server.Expect(t, 1, "msg=reloaded ")
 	require.NoError(t, exec.Command("kill", "-TERM", daemon).Run())
 	require.Equal(t, 0, server.Wait(t), "%s", server)
-	text, err := os.ReadFile(trace)
-	require.NoError(t, err)
-	seen := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\d+ +(\w+)\(`).FindAllStringSubmatch(string(text), -1) {
-		seen[m[1]] = true
+	onlyAllowed(t, trace, calls, "ioctl", "accept4")
+}
+
+// As does that of the switch: a TAP, a thread with a CPU of its own, programs that come and are killed, being asked, a reload.
+func TestUnitAllowsTheSwitchsCalls(t *testing.T) {
+	calls := filter(t, "rnicd-switch.service")
+	ns := newNamespace(t)
+	text, socket := switchOfGuide(t)
+	text, asked := seenAt(t, strings.Replace(text, "[switch]", "[switch]\ncores = \"0\"", 1))
+	server, trace := ns.traced(t, "switch", "--config", configured(t, text))
+	s := &switched{namespace: ns, process: server, socket: socket}
+	s.Expect(t, 1, "msg=ready ")
+	store := s.program(t, "serve --region 64MiB", 1, "10.9.0.1/24")
+	store.Expect(t, 1, "^ready ")
+	f := randomFile(t, 1<<20)
+	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"), f, s.process)
+	store.Signal(t, syscall.SIGKILL)
+	s.Expect(t, 2, "msg=detached ")
+	s.ask(t, 0, "--socket", asked)
+	require.Contains(t, s.scrape(t, "127.0.0.1:9175"), "rnicd_switch_healthy 1")
+	pid := childOf(t, server.PID())
+	for signal, line := range map[string]string{"-HUP": "msg=reloaded ", "-USR1": "^thread 0 "} {
+		require.NoError(t, exec.Command("kill", signal, pid).Run())
+		s.Expect(t, 1, line)
 	}
-	require.True(t, seen["ioctl"] && seen["accept4"], "%v", seen)
-	for call := range seen {
-		require.True(t, slices.Contains(calls, call), "the unit's filter does not have %s", call)
-	}
+	require.NoError(t, exec.Command("kill", "-TERM", pid).Run())
+	require.Equal(t, 0, s.Wait(t), "%s", s.process)
+	onlyAllowed(t, trace, calls, "ioctl", "accept4", "sched_setaffinity", "recvmsg")
 }
 
 // childOf is the process that another one has started.
@@ -301,7 +484,7 @@ func debian(t *testing.T) (path string) {
 	need(t, "dpkg-shlibdeps", "dpkg-dev")
 	cmd := exec.Command("packaging/deb.sh")
 	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+librariesPath(t), "OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
@@ -324,7 +507,7 @@ func TestDebianPackage(t *testing.T) {
 	require.Equal(t, program.dpdk, strings.Contains(depends, "librte-eal"), depends)
 	unpacked, tree := t.TempDir(), t.TempDir()
 	run("dpkg-deb", "-x", first, unpacked)
-	install(t, "install", tree, "/usr")
+	installWith(t, librariesPath(t), "install", tree, "/usr")
 	files := installed(t, unpacked)
 	for _, f := range installed(t, tree) {
 		require.Contains(t, files, f)
@@ -366,6 +549,7 @@ func TestDebianPackage(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, mine, string(text))
 	dpkg("--remove", "rnicd")
+	require.NoDirExists(t, filepath.Join(root, "usr/lib/rnicd"))
 	require.FileExists(t, config)
 	require.NoFileExists(t, filepath.Join(root, "usr/bin/rnicd"))
 	dpkg("--purge", "rnicd")

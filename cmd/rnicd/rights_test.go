@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,6 +72,37 @@ var rights = []struct {
 		name: "net_af_xdp", port: "driver = \"dpdk\"\ndevice = \"net_af_xdp0,iface=enp1s0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"", dpdk: true,
 		caps: []string{"net_admin", "net_raw", "sys_admin", "ipc_lock"}, interfaced: true,
 	},
+}
+
+// The switch takes, of each driver of its uplink, what a port of that driver takes; the socket that its programs have is no matter.
+func TestCapabilitiesOfSwitch(t *testing.T) {
+	const program = "[switch]\nsocket = \"/run/rnicd/programs.sock\"\nmode = \"0660\"\n[control]\nsocket = \"/run/rnicd/control.sock\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\nuids = [0]\n"
+	for _, r := range []struct {
+		name, uplink string
+		caps         []string
+	}{
+		{name: "none"},
+		{name: "tap", uplink: "[[uplink]]\nname = \"rnic0\"\nhost_address = \"10.9.0.254/24\"\n", caps: []string{"net_admin"}},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			ns := newNamespace(t)
+			dir, path := public(t, program+r.uplink)
+			s := &switched{namespace: ns, process: ns.unprivileged(t, r.caps, "switch", "--config", path), socket: filepath.Join(dir, "programs.sock")}
+			s.Expect(t, 1, "msg=ready ")
+			p := s.program(t, "serve", 0, "10.9.0.1/24") // of another user
+			p.Expect(t, 1, "^ready ")
+			s.ask(t, 0, "--socket", filepath.Join(dir, "control.sock"))
+			p.Signal(t, syscall.SIGKILL)
+			s.Expect(t, 1, "msg=detached ")
+			s.end(t)
+			for range r.caps {
+				s := ns.unprivileged(t, nil, "switch", "--config", path)
+				require.NotEqual(t, 0, s.Wait(t), "%s", s)
+				require.Empty(t, s.Lines("msg=ready "))
+				require.Regexp(t, "(?m)^rnicd: uplink rnic0: ", s.String())
+			}
+		})
+	}
 }
 
 // Every kind of port opens with the capabilities that the documents name and no others, as a user

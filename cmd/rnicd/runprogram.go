@@ -24,6 +24,8 @@ const (
 	engineLibrary = "librnicd_engine.so"
 )
 
+const toGetLibraries = "make verbs builds it and make install installs it, where gcc, libibverbs-dev and librdmacm-dev are"
+
 func newRun() *cobra.Command {
 	var lib, file string
 	var verbose bool
@@ -133,10 +135,7 @@ func runProgram(lib string, args, env []string) error {
 func findLibrary(dir string) (string, error) {
 	dirs := []string{dir}
 	if dir == "" {
-		self, err := os.Executable()
-		if err == nil {
-			self, err = filepath.EvalSymlinks(self)
-		}
+		self, err := os.Executable() // not a link to it: it comes from the kernel
 		if err != nil {
 			return "", err
 		}
@@ -155,11 +154,11 @@ func findLibrary(dir string) (string, error) {
 			return "", err
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(path), engineLibrary)); err != nil {
-			return "", fmt.Errorf("%s is there, %s is not beside it: %w", path, engineLibrary, err)
+			return "", fmt.Errorf("%s is there, %s is not beside it (%s): %w", path, engineLibrary, toGetLibraries, err)
 		}
 		return path, nil
 	}
-	return "", fmt.Errorf("%s not found in %s; make verbs builds it, --lib says where it is", verbsLibrary, strings.Join(dirs, ", "))
+	return "", fmt.Errorf("%s not found in %s; %s; --lib says where it is", verbsLibrary, strings.Join(dirs, ", "), toGetLibraries)
 }
 
 // preload is env with the library first among those that are preloaded.

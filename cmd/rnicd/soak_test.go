@@ -28,9 +28,11 @@ import (
 
 var soakFor = flag.Duration("soak", 5*time.Second, "how long TestSoak loads a daemon (make soak)")
 
-// soakConfig has a TAP, memif and the kernel's sockets; the verb is the socket of memif. The services
-// of daemon/testdata/services.toml are added to it.
+// soakConfig has a TAP, memif and the kernel's sockets; the verbs are the control socket and the
+// socket of memif. The services of daemon/testdata/services.toml are added to it.
 const soakConfig = `
+[control]
+socket = %q
 [metrics]
 listen = "127.0.0.1:9174"
 [limits]
@@ -317,7 +319,7 @@ func TestSoak(t *testing.T) {
 	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, killed: map[string]int{}, cut: map[string]int{}, excused: map[string]int{}}
 	services, err := os.ReadFile("../../daemon/testdata/services.toml")
 	require.NoError(t, err)
-	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "memif.sock")) +
+	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "control.sock"), filepath.Join(s.dir, "memif.sock")) +
 		strings.NewReplacer("FILE", s.file.path, "SIZE", "64MiB").Replace(string(services))
 	path := configured(t, config)
 	s.server = s.ns.rnicd(t, "serve", "--config", path)

@@ -18,7 +18,9 @@ DPDK's net_memif. What a program sends under another's MAC, address or port is d
 
 SIGHUP reads the programs again, SIGUSR1 prints the counters, SIGTERM ends.`,
 		Args: argsWanted(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return switchd.Run(file, port.All(), c.ErrOrStderr()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return switchd.Run(file, port.All(), version, c.ErrOrStderr())
+		},
 	}
 	c.Flags().StringVar(&file, "config", "", "what is switched")
 	_ = c.MarkFlagRequired("config") // it is there

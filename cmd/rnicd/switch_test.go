@@ -30,8 +30,8 @@ func switchOfGuide(t *testing.T) (text, socket string) {
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(string(example), "\n\n"+text), "the example is that of the guide")
 	socket = filepath.Join(t.TempDir(), "switch.sock")
-	require.Contains(t, text, "/run/rnicd/switch.sock")
-	return strings.Replace(text, "/run/rnicd/switch.sock", socket, 1), socket
+	require.Contains(t, text, "/run/rnicd-switch/switch.sock")
+	return strings.Replace(text, "/run/rnicd-switch/switch.sock", socket, 1), socket
 }
 
 // switched runs a switch in a namespace.
@@ -48,6 +48,12 @@ func newSwitched(t *testing.T, text, socket string) *switched {
 	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text)), socket: socket}
 	s.Expect(t, 1, "msg=ready ")
 	return s
+}
+
+// seenAt adds where a switch is asked: a control socket, and Prometheus' port.
+func seenAt(t *testing.T, text string) (with, path string) {
+	path = filepath.Join(t.TempDir(), "control.sock")
+	return "[control]\nsocket = \"" + path + "\"\n[metrics]\nlisten = \"127.0.0.1:9175\"\n" + text, path
 }
 
 // program starts a command as a program of the switch.
@@ -144,19 +150,31 @@ func TestSwitchReload(t *testing.T) {
 	}
 	write(text + "[[program]]\nname = \"more\"\nid = 1\naddresses = [\"10.9.0.5\"]\n")
 	s.Expect(t, 1, `msg="not reloaded" error=".*program.id: 1 on .* is .*store.*"`)
-	write(strings.Replace(text, "[switch]", "[switch]\nmulticast = 5", 1) + "[[program]]\nname = \"more\"\nid = 5\naddresses = [\"10.9.0.5\"]\n")
-	s.Expect(t, 1, `msg=reloaded added=\[more\] removed=\[\] changed=\[\]`)
-	s.Expect(t, 1, `msg="needs a restart; it is as it was" key=switch`)
+	write("[log]\nlevel = \"warn\"\nformat = \"json\"\n" + strings.Replace(text, "[switch]", "[metrics]\nlisten = \"127.0.0.1:0\"\n[switch]\nmulticast = 5", 1) + "[[program]]\nname = \"more\"\nid = 5\naddresses = [\"10.9.0.5\"]\n")
+	for _, key := range []string{"log.format", "metrics.listen", "switch.multicast"} {
+		s.Expect(t, 1, `level=WARN msg="needs a restart; it is as it was" key=`+key+"$")
+	}
 	f := randomFile(t, 1<<20)
 	succeeded(t, s.program(t, "put --timeout 60s", 5, "10.9.0.5/24", f.path, "10.9.0.1:7174"), f, s.process)
+	require.Empty(t, s.Lines("msg=reloaded"), "not a warning")
 	write(text)
 	s.Expect(t, 1, `msg=reloaded added=\[\] removed=\[more\] changed=\[\]`)
 	gone := s.program(t, "put", 5, "10.9.0.5/24", f.path, "10.9.0.1:7174")
 	require.Equal(t, 1, gone.Wait(t))
 	require.Contains(t, gone.String(), "ID not found")
 	require.Len(t, s.Lines("msg=attached program=store"), 1, "%s", s.process)
-	write(strings.Replace(text, `name = "rnic0"`, "name = \"rnic0\"\nmtu = 1400", 1))
-	s.Expect(t, 2, `msg="not reloaded"`)
+	for _, now := range []struct{ text, key string }{
+		{strings.Replace(text, `name = "rnic0"`, "name = \"rnic0\"\nqueues = 1\nbuffers = 100\nmac = \"02:00:00:00:00:09\"", 1), "uplink.rnic0.mac, uplink.rnic0.buffers"},
+		{text + "[[uplink]]\nname = \"more\"\n", ""},
+		{strings.Replace(text, `name = "rnic0"`, "name = \"rnic1\"", 1), "uplink.rnic1, uplink.rnic0"},
+	} {
+		write(now.text)
+		if now.key != "" {
+			s.Expect(t, 1, `level=ERROR msg="not reloaded" error="`+now.key+`: uplinks change at a restart only"`)
+		} else {
+			s.Expect(t, 1, `level=ERROR msg="not reloaded" error=".*program.uplink: missing: there are several"`)
+		}
+	}
 	s.end(t)
 }
 

@@ -22,8 +22,8 @@ import (
 // return.
 func Main(drivers ...port.Driver) {
 	if err := Root(port.All().With(drivers...)).Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "rnicd:", err)
-		os.Exit(1)
+		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd:", err)
+		os.Exit(ExitCode(err))
 	}
 	os.Exit(0)
 }

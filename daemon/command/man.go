@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,15 @@ func Man() *cobra.Command {
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return err
 			}
-			return os.WriteFile(filepath.Join(args[0], "rnicd.toml.5"), configPage(), 0o644)
+			for name, page := range map[string][]byte{
+				"rnicd.toml.5":        configPage("rnicd.toml", "rnicd serve", config.WriteReference, "rnicd-serve", "rnicd-check", "rnicd-doctor"),
+				"rnicd-switch.toml.5": configPage("rnicd-switch.toml", "rnicd switch", config.WriteSwitchReference, "rnicd-switch", "rnicd-check", "rnicd-status"),
+			} {
+				if err := os.WriteFile(filepath.Join(args[0], name), page, 0o644); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }
@@ -44,19 +53,23 @@ func plain(c *cobra.Command) {
 	}
 }
 
-// configPage is rnicd.toml(5): the reference of the configuration, as a manual page.
-func configPage() []byte {
+// configPage is the reference of a configuration, as a manual page: rnicd.toml(5), rnicd-switch.toml(5).
+func configPage(name, command string, write func(io.Writer), also ...string) []byte {
 	var reference, page bytes.Buffer
-	config.WriteReference(&reference)
-	fmt.Fprint(&page, `% "RNICD.TOML" "5" "" "rnicd" "File Formats"
+	write(&reference)
+	fmt.Fprintf(&page, `%% "%s" "5" "" "rnicd" "File Formats"
 # NAME
-rnicd.toml - configuration of rnicd serve
+%s - configuration of %s
 
 # DESCRIPTION
-**rnicd serve --config** FILE reads it, **rnicd check** FILE says what is wrong with it.
+**%s --config** FILE reads it, **rnicd check** FILE says what is wrong with it.
 
-`)
-	_, text, _ := strings.Cut(reference.String(), "examples.\n\n") // the paragraph that says where this comes from
+TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes are numbers of octets, or texts
+as "64KiB", "1.5GiB".
+
+`, strings.ToUpper(name), name, command, command)
+	_, text, _ := strings.Cut(reference.String(), "\n## ") // the tables
+	text = "## " + text
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
 		switch {
@@ -67,7 +80,7 @@ rnicd.toml - configuration of rnicd serve
 			page.WriteString(strings.TrimPrefix(line, "#"))
 		}
 	}
-	fmt.Fprint(&page, "# SEE ALSO\n**rnicd-serve**(1), **rnicd-check**(1), **rnicd-doctor**(1)\n")
+	fmt.Fprintf(&page, "# SEE ALSO\n**%s**(1)\n", strings.Join(also, "**(1), **"))
 	return md2man.Render(page.Bytes())
 }
 

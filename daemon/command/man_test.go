@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,7 +16,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/port"
 )
 
-// There is a page for every command that help names, and in the one of the configuration an entry
+// There is a page for every command that help names, and in those of the configurations an entry
 // for every key.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
@@ -40,17 +41,27 @@ func TestPages(t *testing.T) {
 	require.Greater(t, pages, 4)
 	require.NoFileExists(t, filepath.Join(dir, "rnicd-man.1"), "nobody but packagers has use for it")
 
-	page, err := os.ReadFile(filepath.Join(dir, "rnicd.toml.5"))
-	require.NoError(t, err)
-	var reference bytes.Buffer
-	config.WriteReference(&reference)
-	keys := regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(reference.String(), -1)
-	require.Greater(t, len(keys), 50)
-	for _, key := range keys {
-		require.Contains(t, string(page), `\fB`+key[1]+`\fP`)
+	for _, of := range []struct {
+		page   string
+		write  func(io.Writer)
+		keys   int
+		tables []string
+	}{
+		{"rnicd.toml.5", config.WriteReference, 50, []string{"[log]", "[[port]]", "[[service]]"}},
+		{"rnicd-switch.toml.5", config.WriteSwitchReference, 30, []string{"[log]", "[metrics]", "[switch]", "[[uplink]]", "[[program]]"}},
+	} {
+		page, err := os.ReadFile(filepath.Join(dir, of.page))
+		require.NoError(t, err)
+		var reference bytes.Buffer
+		of.write(&reference)
+		keys := regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(reference.String(), -1)
+		require.Greater(t, len(keys), of.keys)
+		for _, key := range keys {
+			require.Contains(t, string(page), `\fB`+key[1]+`\fP`)
+		}
+		for _, table := range of.tables {
+			require.Contains(t, string(page), ".SH "+table)
+		}
+		require.NotContains(t, string(page), "|")
 	}
-	for _, table := range []string{"[log]", "[[port]]", "[[service]]"} {
-		require.Contains(t, string(page), ".SH "+table)
-	}
-	require.NotContains(t, string(page), "|")
 }

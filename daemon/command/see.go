@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,40 +20,140 @@ import (
 
 const socketHelp = "the daemon's control socket; without it where a daemon has it by default"
 
+// Exit statuses of the command status. Any other failure, such as a flag that is not known, is 1.
+const (
+	exitStandsStill = 2
+	exitNobody      = 3 // as of a service's status by the Linux Standard Base: it is not running
+)
+
+// ExitError has an exit status of its own.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string { return e.Err.Error() }
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// ExitCode is the exit status of a command that ended with err.
+func ExitCode(err error) int {
+	var e *ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return 1
+}
+
 // Status is the command status.
 func Status() *cobra.Command {
 	var socket string
-	var asJSON bool
+	var asJSON, ofSwitch bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say what a running daemon serves, and what it has counted",
-		Long: `status asks a running daemon on its control socket for its ports, Pollers and services. With --json it prints all counters that
-there are, under the names of docs/reference/limits.md. The exit status is 1 when no daemon answers, or a Poller of it stands still.`,
+		Short: "Say what a running daemon serves, or a switch joins, and what it has counted",
+		Long: `status asks a running daemon on its control socket for its ports, Pollers and services; with --switch, or the socket of one, a running
+switch for its threads, uplinks and programs. With --json it prints all counters that there are, a daemon's under the names of
+docs/reference/limits.md.
+
+Exit status: 0, it runs and all Pollers, or threads, turn; 2, one stands still; 3, nobody answers on the socket; 1, anything else,
+as a socket that this user may not ask.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if socket == "" && ofSwitch {
+				socket = control.DefaultSwitchPath()
+			}
 			client := control.NewClient(socket)
 			defer client.Close()
-			l, err := top.Ask(c.Context(), client, top.Ports, nil)
+			said, err := ask(c.Context(), client)
+			var nobody *control.NobodyError
+			if errors.As(err, &nobody) {
+				return &ExitError{exitNobody, err}
+			}
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				out := json.NewEncoder(c.OutOrStdout())
 				out.SetIndent("", "  ")
-				err = out.Encode(l.Daemon)
+				err = out.Encode(said.any())
 			} else {
-				top.WriteStatus(c.OutOrStdout(), l.Daemon)
+				said.write(c.OutOrStdout())
 			}
-			if err == nil && !l.Daemon.Healthy {
-				err = errors.New("a Poller stands still")
+			if err == nil {
+				err = said.unhealthy()
 			}
 			return err
 		},
 	}
-	c.Flags().StringVar(&socket, "socket", "", socketHelp)
-	c.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
+	f := c.Flags()
+	f.StringVar(&socket, "socket", "", "the control socket; without it where a daemon, or a switch, has it by default")
+	f.BoolVar(&ofSwitch, "switch", false, "ask the switch at its default socket")
+	f.BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	return c
 }
+
+// said is an answer: one of the two.
+type said struct {
+	daemon *status.Daemon
+	sw     *status.Switch
+}
+
+// ask asks for the status of whatever runs there.
+func ask(ctx context.Context, c *control.Client) (said, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var raw json.RawMessage
+	if err := c.Get(ctx, "/v1/status", nil, &raw); err != nil {
+		return said{}, err
+	}
+	var kind struct{ Kind string }
+	err := json.Unmarshal(raw, &kind)
+	var s said
+	switch {
+	case err != nil:
+	case kind.Kind == status.KindSwitch:
+		s.sw = &status.Switch{}
+		err = json.Unmarshal(raw, s.sw)
+	default:
+		s.daemon = &status.Daemon{}
+		err = json.Unmarshal(raw, s.daemon)
+	}
+	if err != nil {
+		return said{}, fmt.Errorf("the answer: %w", err)
+	}
+	return s, nil
+}
+
+func (s said) any() any {
+	if s.sw != nil {
+		return s.sw
+	}
+	return s.daemon
+}
+
+func (s said) write(w io.Writer) {
+	if s.sw != nil {
+		top.WriteSwitch(w, s.sw)
+		return
+	}
+	top.WriteStatus(w, s.daemon)
+}
+
+func (s said) unhealthy() error {
+	switch {
+	case s.sw != nil && !s.sw.Healthy:
+		return &ExitError{exitStandsStill, errors.New("a thread stands still")}
+	case s.daemon != nil && !s.daemon.Healthy:
+		return &ExitError{exitStandsStill, errors.New("a Poller stands still")}
+	}
+	return nil
+}
+
+// askTimeout bounds one question.
+const askTimeout = 10 * time.Second
 
 // Ss is the command ss.
 func Ss() *cobra.Command {

@@ -40,7 +40,7 @@ type Limits struct {
 
 // Control is [control].
 type Control struct {
-	Socket string `toml:"socket" want:"a path, or off" doc:"where it is; without it /run/rnicd/control.sock, or rnicd/control.sock in XDG_RUNTIME_DIR for a user that may not write there. What is missing of its directory's last part is made"`
+	Socket string `toml:"socket" want:"a path, or off" doc:"where it is; without it control.sock in /run/rnicd, of a switch in /run/rnicd-switch; for a user that may not write there, in that folder of XDG_RUNTIME_DIR. What is missing of its directory's last part is made"`
 	Mode   string `toml:"mode" default:"0600" want:"permissions" doc:"of the socket: every process that can connect sees everything"`
 
 	Path string      `toml:"-"` // empty: there is none
@@ -82,7 +82,7 @@ type Port struct {
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Role        string            `toml:"role" of:"memif" default:"client" want:"client or server" doc:"attach to a server, or be it for one client at a time"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what the server wants to hear from its clients"`
-	Options     map[string]string `toml:"options" doc:"for drivers that this program adds; [port.options]"`
+	Options     map[string]string `toml:"options" doc:"what the driver has besides; [port.options]. dpdk: devargs, further arguments of the device, as qpairs=2; rx_descriptors and tx_descriptors of a queue; rx_buffers that it keeps to receive into. Drivers that this program adds have their own"`
 
 	Addresses   []string `toml:"addresses" doc:"ours, as 10.9.0.1/24 or fd09::1/64; required. kernel: one of this host's without a length, or none for all"`
 	HostAddress string   `toml:"host_address" of:"tap" doc:"address of the kernel's side, as 10.9.0.254/24; without it that side is left alone"`

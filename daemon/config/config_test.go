@@ -2,12 +2,14 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +38,14 @@ size = "1MiB"
 
 // parse reads a text with the drivers of this module and one more.
 func parse(text string) (*Config, error) {
-	more := port.Driver{Name: "own", MTUMax: 9000, Open: func(*port.Config, *hugepages.Arena) (pmd.Port, error) { return nil, nil }}
+	slot := func(name, value string) error {
+		if name != "slot" {
+			return errors.New("unknown: want slot")
+		}
+		_, err := strconv.Atoi(value)
+		return err
+	}
+	more := port.Driver{Name: "own", MTUMax: 9000, Option: slot, Open: func(*port.Config, *hugepages.Arena) (pmd.Port, error) { return nil, nil }}
 	return Parse("rnicd.toml", []byte(text), port.Builtin().With(more))
 }
 
@@ -99,6 +108,9 @@ var mistakesOfPorts = []mistake{
 	{"a device's name", strings.Replace(base, "addresses", "device = \"sixteen-letters.\"\naddresses", 1), []string{`rnicd.toml:3:1: port.device: "sixteen-letters.": a device's name has 15 letters at most`}},
 	{"a key of another driver", strings.Replace(base, "addresses", "pci = \"0000:01:00.0\"\naddresses", 1), []string{`rnicd.toml:3:1: port.pci: of no use to the driver tap: it is for dpdk; leave that away`}},
 	{"options without a use", base + "[port.options]\n", []string{`rnicd.toml:9:7: port.options: of no use to the driver tap`}},
+	{"options that are wrong", strings.Replace(base, "addresses", "driver = \"own\"\naddresses", 1) + "[port.options]\nslot = \"x\"\nslots = \"1\"\n", []string{
+		`rnicd.toml:11:1: port.options.slot: strconv.Atoi: parsing "x"`, `rnicd.toml:12:1: port.options.slots: unknown: want slot`,
+	}},
 	{"memif without a socket", strings.Replace(base, "addresses", "driver = \"memif\"\naddresses", 1), []string{`rnicd.toml:1:3: port.socket: missing: the server's, as /run/memif.sock or @memif`}},
 	{"memif's role", strings.Replace(base, "addresses", "driver = \"memif\"\nsocket = \"@m\"\nrole = \"both\"\naddresses", 1), []string{`rnicd.toml:5:1: port.role: "both": want client or server`}},
 	{"the kernel's MTU", strings.Replace(base, "addresses = [\"10.9.0.1/24\"]", "driver = \"kernel\"\nmtu = 1500", 1), []string{`rnicd.toml:4:1: port.mtu: of no use to the driver kernel`}},

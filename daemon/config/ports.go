@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -48,9 +49,7 @@ func (v *validator) port(i int) {
 	v.useless(path, "the driver "+p.Driver, *p, func(of []string) bool {
 		return slices.Contains(of, p.Driver) || !slices.Contains(known, p.Driver) // who knows
 	})
-	if slices.Contains(known, p.Driver) && v.given(path+".options") {
-		v.wrong(path+".options", "of no use to the driver %s", p.Driver)
-	}
+	v.options(path, &driver, p.Options)
 	o := &p.Open
 	*o = port.Config{
 		Driver: driver, Device: p.Device, PCI: p.PCI, EAL: p.EAL, Socket: p.Socket, ID: p.ID, Serve: p.Role == "server", Secret: p.Secret,
@@ -69,6 +68,22 @@ func (v *validator) port(i int) {
 	v.device(path, p)
 	v.cores(path, p)
 	o.Congestion = v.tcp(path+".tcp", &p.TCP)
+}
+
+// options judges each by its driver.
+func (v *validator) options(path string, d *port.Driver, options map[string]string) {
+	path += ".options"
+	if d.Option == nil {
+		if v.given(path) {
+			v.wrong(path, "of no use to the driver %s", d.Name)
+		}
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		if err := d.Option(name, options[name]); err != nil {
+			v.wrong(join(path, name), "%v", err)
+		}
+	}
 }
 
 // sockets refuses what the kernel's sockets have no use for.

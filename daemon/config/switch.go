@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/vswitch"
 )
@@ -20,6 +21,8 @@ type Switch struct {
 	File string `toml:"-"`
 
 	Log      Log           `toml:"log" doc:"What the switch writes to standard error."`
+	Control  Control       `toml:"control" doc:"The Unix socket on which rnicd status --switch asks the switch. A change needs a restart."`
+	Metrics  Metrics       `toml:"metrics" doc:"Counters for Prometheus. A change needs a restart."`
 	Switch   SwitchLimits  `toml:"switch" doc:"Cores, memory and sockets of the switch. A change needs a restart."`
 	Uplinks  []Uplink      `toml:"uplink" doc:"A device that programs reach others through; [[uplink]] for each, or none. A change needs a restart."`
 	Programs []SwitchGuest `toml:"program" doc:"A program that may attach; [[program]] for each. SIGHUP adds, removes and changes them."`
@@ -37,7 +40,7 @@ type SwitchLimits struct {
 	Page      string `toml:"page" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of packet memory"`
 	Node      int    `toml:"numa_node" default:"-1" doc:"NUMA node of the memory; -1: the first uplink's where it is known, or any"`
 	Buffers   int    `toml:"buffers" default:"0" doc:"packet buffers of each thread; 0: twice what its programs and uplinks may hold, so that programs can be added"`
-	Multicast int    `toml:"multicast" default:"10000" want:"1 or more" doc:"copies of frames to groups that a thread makes a second"`
+	Multicast int    `toml:"multicast" default:"10000" want:"1 or more" doc:"copies a second of the frames to groups that a program or a queue of an uplink sends"`
 	Socket    string `toml:"socket" doc:"Unix socket of programs that name none: a path, or @ and a name in the abstract namespace"`
 	Mode      string `toml:"mode" default:"0600" want:"an octal number, as \"0660\"" doc:"of the sockets: which processes may connect; uids and gids of a program hold too"`
 	MemoryMax Size   `toml:"memory_max" default:"1GiB" want:"64KiB or more" doc:"memory of one program that the switch maps"`
@@ -56,7 +59,7 @@ type Uplink struct {
 	Socket      string            `toml:"socket" of:"memif" doc:"Unix socket of a server, as another switch"`
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what that server wants to hear"`
-	Options     map[string]string `toml:"options" doc:"for drivers that this program adds; [uplink.options]"`
+	Options     map[string]string `toml:"options" doc:"what the driver has besides, as [port.options]; [uplink.options]"`
 	HostAddress string            `toml:"host_address" of:"tap" doc:"address of the kernel's side, as 10.9.0.254/24; without it that side is left alone"`
 	MTU         int               `toml:"mtu" default:"1500" want:"576 to what the driver takes" doc:"largest IP packet, octets"`
 	MAC         string            `toml:"mac" doc:"of the device, which no program has; without it the driver's choice"`
@@ -134,6 +137,8 @@ func (v *validator) guests(s *Switch) {
 	}
 	v.oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", s.Log.Format, "text", "json")
+	v.control(&s.Control, control.DefaultSwitchPath)
+	v.metrics(&s.Metrics)
 	v.switchLimits(s)
 	for i := range s.Uplinks {
 		v.uplink(s, i)
@@ -214,6 +219,7 @@ func (v *validator) uplink(s *Switch, i int) {
 		Driver: driver, Device: u.Device, PCI: u.PCI, EAL: u.EAL, Socket: u.Socket, ID: u.ID, Secret: u.Secret, FlowControl: u.FlowControl,
 		Promiscuous: true, NoOffload: true, Options: u.Options, MTU: u.MTU, Queues: u.Queues,
 	}
+	v.options(path, &driver, u.Options)
 	if u.Device == "" && u.PCI == "" {
 		u.Open.Device = u.Name
 	}

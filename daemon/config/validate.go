@@ -52,8 +52,8 @@ func (v *validator) validate() {
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	v.span("limits.poller_stall", time.Duration(c.Limits.PollerStall), pollerStallMin, time.Hour)
-	v.control()
-	v.metrics()
+	v.control(&c.Control, control.DefaultPath)
+	v.metrics(&c.Metrics)
 	v.tcp("tcp", &c.TCP)
 	v.mpa()
 	if len(c.Ports) == 0 {
@@ -148,9 +148,8 @@ func (v *validator) useless(path, what string, table any, mine func(of []string)
 // socketPathMax is what sun_path holds, less the 0 at its end.
 const socketPathMax = 107
 
-// control finds out where the socket is to be.
-func (v *validator) control() {
-	c := &v.c.Control
+// control finds out where the socket is to be; byDefault: unless the file says so.
+func (v *validator) control(c *Control, byDefault func() string) {
 	var err error
 	if c.Perm, err = control.ParseMode(c.Mode); err != nil {
 		v.wrong("control.mode", "%v", err)
@@ -158,7 +157,7 @@ func (v *validator) control() {
 	switch {
 	case c.Socket == "off":
 	case !v.given("control.socket"):
-		c.Path = control.DefaultPath()
+		c.Path = byDefault()
 	case !filepath.IsAbs(c.Socket):
 		v.wrong("control.socket", "%q: want a path that begins with /, or off", c.Socket)
 	case len(c.Socket) > socketPathMax:
@@ -169,16 +168,16 @@ func (v *validator) control() {
 }
 
 // metrics refuses what cannot be listened on.
-func (v *validator) metrics() {
+func (v *validator) metrics(m *Metrics) {
 	if !v.given("metrics.listen") {
 		return
 	}
-	_, service, err := net.SplitHostPort(v.c.Metrics.Listen)
+	_, service, err := net.SplitHostPort(m.Listen)
 	if err == nil {
 		_, err = strconv.ParseUint(service, 10, 16)
 	}
 	if err != nil {
-		v.wrong("metrics.listen", "%q: want host and port, as 127.0.0.1:9174 or [::1]:9174", v.c.Metrics.Listen)
+		v.wrong("metrics.listen", "%q: want host and port, as 127.0.0.1:9174 or [::1]:9174", m.Listen)
 	}
 }
 

@@ -90,7 +90,7 @@ func (c *Client) explain(err error) error {
 	case c.path == "":
 		return errors.New("no control socket is known: name the daemon's, --socket PATH")
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("%s: no daemon answers; is one running, and with this [control] socket? --socket PATH names another", c.path)
+		return &NobodyError{c.path}
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: not permitted; ask as the daemon's user, or set mode of its [control]", c.path)
 	}
@@ -99,4 +99,11 @@ func (c *Client) explain(err error) error {
 		err = inner.Err
 	}
 	return fmt.Errorf("%s: %w", c.path, err)
+}
+
+// NobodyError: nobody listens on a control socket.
+type NobodyError struct{ Path string }
+
+func (e *NobodyError) Error() string {
+	return fmt.Sprintf("%s: no daemon answers; is one running, and with this [control] socket? --socket PATH names another", e.Path)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -160,6 +161,46 @@ func TestClientsMax(t *testing.T) {
 	require.EqualValues(t, ClientsMax, most.Load())
 }
 
+// A client that asks for much and reads nothing is given up.
+func TestClientsThatDoNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	s, err := Listen(path, 0o600)
+	require.NoError(t, err)
+	defer s.Close()
+	s.listen.(*limited).within = 10 * time.Millisecond
+	gone := make(chan error, 1)
+	s.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		var err error
+		for much := make([]byte, 1<<16); err == nil; {
+			_, err = w.Write(much)
+		}
+		gone <- err
+	})
+	s.Serve()
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: here\r\n\r\n"))
+	require.NoError(t, err)
+	select {
+	case err = <-gone:
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	case <-within(t).Done():
+		require.Fail(t, "it is still being answered")
+	}
+}
+
+// No handler begins when Close has looked for those that run.
+func TestNoHandlerAfterClose(t *testing.T) {
+	s, err := Listen(filepath.Join(t.TempDir(), "control.sock"), 0o600)
+	require.NoError(t, err)
+	s.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) { require.Fail(t, "answered") })
+	require.NoError(t, s.Close())
+	answer := httptest.NewRecorder()
+	s.answer(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
+}
+
 func TestParseMode(t *testing.T) {
 	for text, want := range map[string]os.FileMode{"0600": 0o600, "660": 0o660, "0666": 0o666} {
 		got, err := ParseMode(text)
@@ -169,6 +210,25 @@ func TestParseMode(t *testing.T) {
 	for _, text := range []string{"", "rw", "0888", "07777", "6", "01777"} {
 		_, err := ParseMode(text)
 		require.Error(t, err, text)
+	}
+}
+
+// The socket has its mode whatever the umask, which takes rights of others away.
+func TestMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	s, err := Listen(path, 0o666)
+	require.NoError(t, err)
+	defer s.Close()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o666, info.Mode())
+}
+
+// A daemon and a switch of one host have different sockets by default, for root and for a user.
+func TestDefaultPaths(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")
+	for _, of := range []struct{ have, dir string }{{DefaultPath(), "rnicd"}, {DefaultSwitchPath(), "rnicd-switch"}} {
+		require.Contains(t, []string{"/run/" + of.dir + "/control.sock", "/run/user/7/" + of.dir + "/control.sock"}, of.have)
 	}
 }
 

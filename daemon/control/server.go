@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -22,6 +23,9 @@ const (
 	headerWait  = 10 * time.Second
 	idleWait    = time.Minute
 	closingWait = 2 * time.Second
+
+	// ReadsWithin is how long a client may read nothing of an answer that is more than its socket holds.
+	ReadsWithin = 10 * time.Second
 )
 
 // Server answers on the control socket. Its methods are for any goroutine; Close is for one.
@@ -32,6 +36,9 @@ type Server struct {
 	listen net.Listener
 	cancel context.CancelFunc
 	served sync.WaitGroup // Serve, and handlers
+
+	mu     sync.Mutex
+	closed bool // no handler begins any more
 }
 
 // Listen makes the socket. Clients that come before Serve wait. Its error is an *InUseError when
@@ -42,7 +49,7 @@ func Listen(path string, mode os.FileMode) (*Server, error) {
 		return nil, fmt.Errorf("control: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{path: path, mux: http.NewServeMux(), cancel: cancel, listen: Limit(l, ClientsMax)}
+	s := &Server{path: path, mux: http.NewServeMux(), cancel: cancel, listen: Limit(l, ClientsMax, ReadsWithin)}
 	s.http = http.Server{
 		Handler:           http.MaxBytesHandler(http.HandlerFunc(s.answer), BodyMax),
 		ReadHeaderTimeout: headerWait, IdleTimeout: idleWait, MaxHeaderBytes: headerMax,
@@ -58,7 +65,14 @@ func (s *Server) Serve() {
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	s.served.Add(1) // of a count that is not 0: Serve is not over
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		Fail(w, http.StatusServiceUnavailable, errors.New("the daemon is ending"))
+		return
+	}
+	s.served.Add(1)
+	s.mu.Unlock()
 	defer s.served.Done()
 	s.mux.ServeHTTP(w, r)
 }
@@ -77,6 +91,9 @@ func (s *Server) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Re
 // Close removes the socket, ends the contexts of requests that are being answered, and returns when
 // their handlers have. A client that does not read is cut off after a moment.
 func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), closingWait)
 	defer cancel()
@@ -106,13 +123,15 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// Limit makes a Listener of l that has no more than n connections at a time; others wait.
-func Limit(l net.Listener, n int) net.Listener {
-	return &limited{Listener: l, places: make(chan struct{}, n), closed: make(chan struct{})}
+// Limit makes a Listener of l that has no more than n connections at a time; others wait. A write to
+// one fails if it takes longer than within: a client that does not read holds nobody up for longer.
+func Limit(l net.Listener, n int, within time.Duration) net.Listener {
+	return &limited{Listener: l, within: within, places: make(chan struct{}, n), closed: make(chan struct{})}
 }
 
 type limited struct {
 	net.Listener
+	within time.Duration
 	places chan struct{}
 	once   sync.Once
 	closed chan struct{}
@@ -130,7 +149,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		<-l.places
 		return nil, err
 	}
-	return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
+	return &limitedConn{Conn: c, within: l.within, leave: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
 // Close implements net.Listener.
@@ -141,7 +160,15 @@ func (l *limited) Close() error {
 
 type limitedConn struct {
 	net.Conn
-	leave func()
+	within time.Duration
+	leave  func()
+}
+
+func (c *limitedConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.within)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 func (c *limitedConn) Close() error {

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	runDir     = "/run/rnicd"
-	socketName = "control.sock"
+	runDir       = "/run/rnicd"
+	switchRunDir = "/run/rnicd-switch"
+	socketName   = "control.sock"
 	// startsWait is for another daemon that makes a socket in the same directory at this moment.
 	startsWait  = 2 * time.Second
 	startsPause = 10 * time.Millisecond
@@ -25,12 +26,18 @@ const (
 // DefaultPath is where a daemon's socket is unless its configuration says otherwise, and where
 // commands look: /run/rnicd for root, and for users that may write there; else the user's own runtime
 // directory. Empty: there is none.
-func DefaultPath() string {
-	if os.Geteuid() == 0 || unix.Access(runDir, unix.W_OK) == nil {
-		return filepath.Join(runDir, socketName)
+func DefaultPath() string { return defaultIn(runDir) }
+
+// DefaultSwitchPath is DefaultPath of a switch: in a directory of its own, for a daemon may run on
+// the same host.
+func DefaultSwitchPath() string { return defaultIn(switchRunDir) }
+
+func defaultIn(dir string) string {
+	if os.Geteuid() == 0 || unix.Access(dir, unix.W_OK) == nil {
+		return filepath.Join(dir, socketName)
 	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return filepath.Join(dir, "rnicd", socketName)
+	if own := os.Getenv("XDG_RUNTIME_DIR"); own != "" {
+		return filepath.Join(own, filepath.Base(dir), socketName)
 	}
 	return ""
 }
@@ -51,8 +58,8 @@ func ParseMode(text string) (os.FileMode, error) {
 	return os.FileMode(n), nil
 }
 
-// listen makes the socket, and its directory if that is missing. The socket has its mode from the
-// first moment on. The socket of a process that has ended is taken over.
+// listen makes the socket, and its directory if that is missing. The socket has no more than
+// its mode from the first moment on. The socket of a process that has ended is taken over.
 func listen(path string, mode os.FileMode) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -110,5 +117,13 @@ func bind(path string, mode os.FileMode) (net.Listener, error) {
 		}
 		return err
 	}}
-	return cfg.Listen(context.Background(), "unix", path)
+	l, err := cfg.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, mode.Perm()); err != nil { // the umask took some away
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
 }

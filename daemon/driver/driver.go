@@ -19,6 +19,7 @@ type Config struct {
 	Queues    int
 	MAC       [6]byte // --mac; zero: the device's own
 	NoOffload bool
+	Options   map[string]string // [port.options], each of which Option has taken
 	// Arena is where the Pools of all queues will lie. It outlives the Port.
 	Arena *hugepages.Arena
 }
@@ -27,6 +28,9 @@ type Config struct {
 type Driver struct {
 	Name string // as --pmd takes it
 	Open func(Config) (pmd.Port, error)
+	// Option judges one of [port.options]: unknown, or not to be had with this value. nil: the driver
+	// has none.
+	Option func(name, value string) error
 }
 
 // Reserved are the names of the daemon's own drivers, and of the one that is none.

@@ -78,10 +78,11 @@ func collect[T any](to chan<- prometheus.Metric, table []metric[T], from *T, lab
 	}
 }
 
-// Handler answers GET /metrics: what Status says, and the Go runtime and the process.
-func Handler(of func(context.Context) *status.Daemon) http.Handler {
+// Handler answers GET /metrics: what a Collector or a SwitchCollector says, and the Go runtime and the
+// process.
+func Handler(of prometheus.Collector) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(Collector{of}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(of, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesMax}))
 	return mux

@@ -20,6 +20,11 @@ func reasons[T any](name, help, label string, of func(*T, func(float64, ...strin
 	return metric[T]{name: name, help: help, labels: []string{label}, of: of}
 }
 
+// some is a metric that not all have.
+func some[T any](name, help string, of func(*T, func(float64, ...string))) metric[T] {
+	return metric[T]{name: name, help: help, of: of}
+}
+
 func count[T any](name, help string, of func(*T) uint64) metric[T] {
 	return one(name, help, func(t *T) float64 { return float64(of(t)) })
 }
@@ -129,6 +134,8 @@ var pollers = []metric[queue]{
 var ports = []metric[status.Port]{
 	one("rnicd_registered_regions", "Memory regions and windows that are registered.", func(p *status.Port) float64 { return float64(p.Regions) }),
 	one("rnicd_memory_bytes", "Memory mapped for packets and rings.", func(p *status.Port) float64 { return float64(p.MemoryOctets) }),
+	reasons("rnicd_startups_refused_total", "Connections that peers began and that were refused in start-up, by cause (docs/reference/limits.md); over Pollers, at a limit of connections, segments that began one.", "cause",
+		func(p *status.Port, yield func(float64, ...string)) { each(p.Refused, status.StartupRefusals, yield) }),
 	count("rnicd_startup_fallbacks_total", "Connections tried again in an older dialect.", func(p *status.Port) uint64 { return p.Startup.Fallbacks }),
 }
 
@@ -137,15 +144,20 @@ var services = []metric[status.Service]{
 	one("rnicd_service_connections", "Clients that are being served.", func(s *status.Service) float64 { return float64(s.Connections) }),
 	one("rnicd_service_connections_limit", "Clients that are served at a time at most.", func(s *status.Service) float64 { return float64(s.ConnectionsMax) }),
 	count("rnicd_service_accepted_total", "Clients that were served, or are.", func(s *status.Service) uint64 { return s.Accepted }),
-	count("rnicd_service_refused_total", "Clients that were refused: by allow, connections, peer_connections or quota.", func(s *status.Service) uint64 { return s.Refused }),
+	reasons("rnicd_service_refused_total", "Clients that were refused, by cause: allow, connections, peer_connections; request: what the service did not want, as for the quota.", "cause",
+		func(s *status.Service, yield func(float64, ...string)) {
+			each(s.RefusedBy, status.ServiceRefusals, yield)
+		}),
 	count("rnicd_service_failed_total", "Connections that did not end well, in start-up or later.", func(s *status.Service) uint64 { return s.Failed }),
 }
+
+const buildInfo = "1, with the version of the program."
 
 // daemons have no labels.
 var daemons = []metric[status.Daemon]{
 	one("rnicd_healthy", "1: all Pollers turn.", func(d *status.Daemon) float64 { return truth(d.Healthy) }),
 	one("rnicd_draining", "1: the daemon takes no more connections, and is about to end.", func(d *status.Daemon) float64 { return truth(d.State == status.Draining) }),
-	{name: "rnicd_build_info", help: "1, with the version of the program.", labels: []string{"version"},
+	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(d *status.Daemon, yield func(float64, ...string)) { yield(1, d.Version) }},
 }
 

@@ -18,7 +18,7 @@ func known(t *testing.T, expr string) {
 	t.Helper()
 	names := queried.FindAllString(expr, -1)
 	for _, n := range names {
-		require.Contains(t, Names(), n, expr)
+		require.Contains(t, append(Names(), SwitchNames()...), n, expr)
 	}
 }
 

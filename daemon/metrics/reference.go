@@ -3,6 +3,7 @@ package metrics
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,17 @@ gauges. No label names a connection: `+"`rnicd ss`"+` does. client_golang adds i
 	rows(w, pollers, "port", "queue")
 	rows(w, queues, "port", "queue")
 	rows(w, services, "service")
+	fmt.Fprint(w, `
+## Of a switch
+
+The kind of a port is uplink or program, the queue that of an uplink.
+
+| metric | labels | |
+|---|---|---|
+`)
+	rows(w, switches)
+	rows(w, switchPorts, switchPortLabels...)
+	rows(w, switchThreads, "thread")
 }
 
 func rows[T any](w io.Writer, table []metric[T], labels ...string) {
@@ -30,21 +42,18 @@ func rows[T any](w io.Writer, table []metric[T], labels ...string) {
 	}
 }
 
-// Names are those of all metrics.
-func Names() (names []string) {
-	for _, m := range daemons {
-		names = append(names, m.name)
-	}
-	for _, m := range ports {
-		names = append(names, m.name)
-	}
-	for _, m := range pollers {
-		names = append(names, m.name)
-	}
-	for _, m := range queues {
-		names = append(names, m.name)
-	}
-	for _, m := range services {
+// Names are those of all metrics of a daemon.
+func Names() []string {
+	return slices.Concat(namesOf(daemons), namesOf(ports), namesOf(pollers), namesOf(queues), namesOf(services))
+}
+
+// SwitchNames are those of all metrics of a switch.
+func SwitchNames() []string {
+	return slices.Concat(namesOf(switches), namesOf(switchPorts), namesOf(switchThreads))
+}
+
+func namesOf[T any](table []metric[T]) (names []string) {
+	for _, m := range table {
 		names = append(names, m.name)
 	}
 	return names

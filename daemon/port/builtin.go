@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,9 +26,9 @@ const (
 // Builtin are the drivers of this module.
 func Builtin() Drivers {
 	return Drivers{
-		{Name: "tap", MTUMax: tap.MTUMax, Open: openTAP, QuickDAD: func(*Config) bool { return true }},
-		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Open: openDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
-		{Name: "memif", MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif, Lends: func(c *Config) bool { return !c.Serve }},
+		{Name: "tap", Interrupts: true, MTUMax: tap.MTUMax, Open: openTAP, QuickDAD: func(*Config) bool { return true }},
+		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Option: dpdkOption, Open: openDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
+		{Name: "memif", Interrupts: true, MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif, Lends: func(c *Config) bool { return !c.Serve }},
 		{Name: "kernel", Sockets: true},
 	}
 }
@@ -72,12 +73,22 @@ func openDPDK(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
 		FlowControl: c.FlowControl, Promiscuous: c.Promiscuous, Interrupts: c.Idle == stack.IdleInterrupt, MAC: c.MAC,
 		Arena: arena, MTU: c.MTUOr(), Queues: c.QueueCount(), VLAN: c.VLAN, NoOffload: c.NoOffload, EALArgs: c.EAL, PCI: c.PCI,
 	}
+	for name, value := range c.Options {
+		if err := setDPDK(&cfg, name, value); err != nil {
+			return nil, fmt.Errorf("option %s: %w", name, err)
+		}
+	}
+	args := ""
+	if of := c.Options["devargs"]; of != "" {
+		args = "," + of
+	}
 	switch {
 	case c.PCI != "":
+		cfg.PCI += args
 	case wholeVdev(c):
-		cfg.Vdev = c.Device
+		cfg.Vdev = c.Device + args
 	default:
-		cfg.Vdev = "net_tap0,iface=" + c.Device + TAPMAC(c)
+		cfg.Vdev = "net_tap0,iface=" + c.Device + TAPMAC(c) + args
 		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver
 		// says it clearly.
 		probe, err := tap.New(tap.Config{Name: c.Device, MTU: c.MTUOr()})
@@ -89,6 +100,32 @@ func openDPDK(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
 		}
 	}
 	return dpdk.Open(cfg)
+}
+
+// dpdkOption judges one of [port.options] of the driver dpdk.
+func dpdkOption(name, value string) error { return setDPDK(new(dpdk.Config), name, value) }
+
+// setDPDK puts an option where it belongs; devargs it judges only.
+func setDPDK(c *dpdk.Config, name, value string) error {
+	numbers := map[string]*int{"rx_descriptors": &c.RxDesc, "tx_descriptors": &c.TxDesc, "rx_buffers": &c.RxBufs}
+	n, is := numbers[name]
+	switch {
+	case is:
+		v, err := strconv.ParseUint(value, 10, 24)
+		if err != nil || v == 0 {
+			return fmt.Errorf("%q: want a number from 1 on", value)
+		}
+		*n = int(v)
+	case name != "devargs":
+		return errors.New("unknown to the driver dpdk: want devargs, rx_descriptors, tx_descriptors or rx_buffers")
+	default:
+		for arg := range strings.SplitSeq(value, ",") {
+			if key, v, given := strings.Cut(arg, "="); !given || key == "" || v == "" || strings.ContainsAny(arg, " \t") {
+				return fmt.Errorf("%q: want arguments of the device, as qpairs=2,framecnt=2048", value)
+			}
+		}
+	}
+	return nil
 }
 
 // TAPMAC is the MAC of DPDK's net_tap as an argument of it; none when the host has no identity.

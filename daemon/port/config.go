@@ -70,7 +70,7 @@ type Config struct {
 	FlowControl string            // dpdk
 	Promiscuous bool              // dpdk
 	NoOffload   bool              // no checksums or segmentation by the device
-	Options     map[string]string // for drivers of other programs
+	Options     map[string]string // what the driver has besides, each judged by Driver.Option
 
 	Addrs    []netip.Prefix // ours; over the kernel's sockets one of this host's, without its length, or none for all
 	Gateways []netip.Addr
@@ -99,6 +99,7 @@ type Config struct {
 	Fault   *fault.Spec             // a bad network in front of the device
 	Capture string                  // a pcapng file of all frames
 	OnTurn  func() int              // of every Poller; see stack.Config
+	Bell    *stack.Bell             // of the Poller, where there is one only; see stack.Config
 	Fell    func(rnic.FlightRecord) // see rnic.Config
 }
 
@@ -186,7 +187,7 @@ func (c *Config) routes() (all []inet.Route) {
 func (c *Config) Stack(i int) stack.Config {
 	cfg := stack.Config{
 		Addr: c.Addrs[0], Addrs: c.Addrs[1:], Routes: c.routes(), VLAN: c.VLAN, NoDAD: c.DAD == DADNone, QuickDAD: c.QuickDAD(),
-		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn, DialPorts: c.DialPorts,
+		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn, Bell: c.Bell, DialPorts: c.DialPorts,
 	}
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsDefault

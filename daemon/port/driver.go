@@ -17,8 +17,12 @@ type Driver struct {
 	RoomMin int // octets for a frame that the device wants of a packet buffer, whatever the MTU
 	// Sockets: there is no device, and connections are the kernel's. Nothing else is looked at.
 	Sockets bool
+	// Interrupts: its queues wake who sleeps (pmd.Interrupter), so that stack.IdleInterrupt is possible, on any machine.
+	Interrupts bool
 	// Check, if set, refuses what can be refused before any memory is mapped or any device made.
 	Check func(*Config) error
+	// Option, if set, judges one of Config.Options; a driver without it has none.
+	Option func(name, value string) error
 	// Open opens the device. Packet buffers will lie in the arena.
 	Open func(*Config, *hugepages.Arena) (pmd.Port, error)
 	// Lends, if set, says that packet memory is shared with another process: it lies in an arena of
@@ -73,9 +77,9 @@ func All() Drivers {
 	all := Builtin()
 	for _, name := range driver.Names() {
 		d, _ := driver.ByName(name)
-		all = all.With(Driver{Name: name, Open: func(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
+		all = all.With(Driver{Name: name, Option: d.Option, Open: func(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
 			return d.Open(driver.Config{
-				Device: c.Device, Args: c.EAL, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: c.MAC, NoOffload: c.NoOffload, Arena: arena,
+				Device: c.Device, Args: c.EAL, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: c.MAC, NoOffload: c.NoOffload, Options: c.Options, Arena: arena,
 			})
 		}})
 	}

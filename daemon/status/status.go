@@ -10,6 +10,7 @@ import (
 
 // Daemon is the answer to GET /v1/status: everything but connections.
 type Daemon struct {
+	Kind     string    `json:"kind"` // KindDaemon
 	Version  string    `json:"version"`
 	PID      int       `json:"pid"`
 	Config   string    `json:"config,omitempty"` // the file
@@ -40,7 +41,8 @@ type Port struct {
 	Link         string               `json:"link,omitempty"`
 	Regions      int                  `json:"regions"` // registered regions and windows
 	Startup      rnic.StartupCounters `json:"startup"`
-	Queues       []Queue              `json:"queues"` // none over the kernel's sockets
+	Refused      map[string]uint64    `json:"refused,omitempty"` // start-ups, by cause, those that are not 0
+	Queues       []Queue              `json:"queues"`            // none over the kernel's sockets
 	XStats       map[string]uint64    `json:"xstats,omitempty"`
 }
 
@@ -68,4 +70,32 @@ type Service struct {
 	Accepted       uint64   `json:"accepted"`
 	Refused        uint64   `json:"refused"`
 	Failed         uint64   `json:"failed"`
+	// RefusedBy are the causes of Refused, those that are not 0, of ServiceRefusals.
+	RefusedBy map[string]uint64 `json:"refused_by,omitempty"`
+}
+
+// StartupRefusals are the keys of Port.Refused.
+var StartupRefusals = func() (causes []string) {
+	(&rnic.StartupRefusals{}).Each(func(cause string, _ uint64) { causes = append(causes, cause) })
+	return causes
+}()
+
+// ServiceRefusals are the keys of Service.RefusedBy: not among allow; as many as connections, or peer_connections, says; and what the
+// service itself did not want of a client, as for the quota.
+var ServiceRefusals = []string{"allow", "connections", "peer_connections", "request"}
+
+// SumRefused makes Refused of a port of what its Adapter and its Pollers have counted: Pollers refuse at their limits before there is
+// a start-up.
+func (p *Port) SumRefused() {
+	p.Refused = map[string]uint64{}
+	add := func(cause string, n uint64) {
+		if n > 0 {
+			p.Refused[cause] += n
+		}
+	}
+	p.Startup.Refused.Each(add)
+	for i := range p.Queues {
+		add("connections", p.Queues[i].Counters.Own[stack.DropConnMax])
+		add("peer connections", p.Queues[i].Counters.Own[stack.DropPeerMax])
+	}
 }

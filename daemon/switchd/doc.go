@@ -4,5 +4,8 @@
 //	run.go     the process: signals, log, watchdog
 //	server.go  opens and closes uplinks, memory and the switch
 //	core.go    the thread of a core, and its idling
+//	watchdog.go  threads that do not turn
+//	seen.go    control socket and metrics
+//	status.go  the state of the switch (daemon/status)
 //	report.go  counters as text
 package switchd

@@ -2,30 +2,32 @@ package switchd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/rnicd/rnicd/daemon"
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/vswitch"
 )
 
 const (
-	lookEvery   = 100 * time.Millisecond // which programs are attached
-	coreTimeout = time.Second            // a thread that takes longer between two turns is not healthy
-	applyMax    = 10 * time.Second
+	lookEvery = 100 * time.Millisecond // which programs are attached
+	applyMax  = 10 * time.Second
 )
 
 // Run is the switch as a process, until SIGTERM or SIGINT. SIGHUP reads the programs of the file again, SIGUSR1 writes the
 // counters. An error before it switches has started nothing.
-func Run(file string, drivers port.Drivers, w io.Writer) error {
+func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(signals)
@@ -36,17 +38,38 @@ func Run(file string, drivers port.Drivers, w io.Writer) error {
 	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // it has been checked
 	r := &runner{file: file, drivers: drivers, w: w, log: daemon.NewLogger(w, cfg.Log.Format, level), level: level, notify: daemon.NewNotifier()}
-	if r.Server, err = Start(cfg); err != nil {
+	cfg.Vswitch.Sockets.Refused = r.refused
+	asked, err := listenSeen(cfg)
+	if err != nil {
 		return err
+	}
+	if r.Server, err = Start(cfg); err != nil {
+		return errors.Join(err, asked.close())
+	}
+	r.version = version
+	for i := range cfg.Uplinks {
+		r.log.Info("uplink opened", "uplink", cfg.Uplinks[i].Name, "driver", cfg.Uplinks[i].Driver, "device", r.ports[i].Name(), "mtu", cfg.Uplinks[i].MTU)
 	}
 	for i := range cfg.Vswitch.Programs {
 		p := &cfg.Vswitch.Programs[i]
-		r.log.Info("program", "name", p.Name, "socket", p.Socket, "id", p.ID, "mac", p.MAC.String(), "addresses", fmt.Sprint(p.Addrs))
+		r.log.Info("program", "name", p.Name, "socket", p.Socket, "id", p.ID, "mac", p.MAC.String(), "addresses", cfg.Programs[i].Addresses)
 	}
+	if why := r.arena.Fallback(); why != "" {
+		r.log.Warn("memory is not as it was asked for", "pages", r.arena.PageSize().String(), "why", why)
+	}
+	asked.serve(r)
+	watching, cancel := context.WithCancel(context.Background())
+	var watched sync.WaitGroup
+	watched.Go(func() { r.watch(watching, r.log) })
 	r.log.Info("ready", "config", file, "programs", len(cfg.Programs), "uplinks", len(cfg.Uplinks), "threads", len(cfg.Cores))
 	r.notify.Ready(r.status())
 	err = r.serve(signals)
-	r.notify.Stopping()
+	r.notify.Stopping("ending")
+	if closing := asked.close(); err == nil { // before the switch that it asks
+		err = closing
+	}
+	cancel()
+	watched.Wait()
 	if closing := r.Close(); err == nil {
 		err = closing
 	}
@@ -63,6 +86,17 @@ type runner struct {
 	level   *slog.LevelVar
 	notify  daemon.Notifier
 	peers   map[string]vswitch.PeerStatus
+
+	refusals    daemon.Ration
+	refusing    sync.Mutex
+	lastRefused refusal
+}
+
+// refusal is a client that cannot attach, and asks again and again.
+type refusal struct {
+	socket, why string
+	id          uint32
+	pid         int32
 }
 
 func (r *runner) status() string {
@@ -97,26 +131,35 @@ func (r *runner) serve(signals <-chan os.Signal) error {
 				return err
 			}
 		case <-alive:
-			if _, err := r.stats(); err == nil {
+			if r.Healthy() {
 				r.notify.Alive()
 			}
 		}
 	}
 }
 
-func (r *runner) stats() (*vswitch.Stats, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), coreTimeout)
-	defer cancel()
-	return r.Stats(ctx)
-}
-
 func (r *runner) write() {
-	st, err := r.stats()
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	st, err := r.Stats(ctx)
 	if err != nil {
 		r.log.Error("no counters", "error", err)
 		return
 	}
 	Write(r.w, st)
+}
+
+// refused tells of a client that cannot attach; of one that asks again and again for the same, once. Any goroutine.
+func (r *runner) refused(socket string, peer memif.Peer, err error) {
+	now := refusal{socket, err.Error(), peer.ID, peer.PID}
+	r.refusing.Lock()
+	again := now == r.lastRefused
+	r.lastRefused = now
+	r.refusing.Unlock()
+	if again {
+		return
+	}
+	r.refusals.Warn(r.log, "refused", "socket", socket, "id", peer.ID, "pid", peer.PID, "uid", peer.UID, "gid", peer.GID, "why", err.Error())
 }
 
 // look tells of programs that have come and gone since the last time.

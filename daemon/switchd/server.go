@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
@@ -18,18 +21,21 @@ import (
 
 // Server is a switch with its uplinks, its memory and its threads.
 type Server struct {
-	cfg    *config.Switch
-	arena  *hugepages.Arena
-	ports  []pmd.Port // uplinks
-	sw     *vswitch.Switch
-	over   chan struct{}
-	ended  sync.WaitGroup
-	change sync.Mutex // cfg
+	version string
+	since   time.Time
+	hung    atomic.Pointer[string] // which thread does not turn; nil: all turn
+	cfg     *config.Switch
+	arena   *hugepages.Arena
+	ports   []pmd.Port // uplinks
+	sw      *vswitch.Switch
+	over    chan struct{}
+	ended   sync.WaitGroup
+	change  sync.Mutex // cfg
 }
 
 // Start opens what a configuration says, all or nothing, and switches until Close.
 func Start(cfg *config.Switch) (s *Server, err error) {
-	s = &Server{cfg: cfg, over: make(chan struct{})}
+	s = &Server{cfg: cfg, over: make(chan struct{}), since: time.Now()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -114,38 +120,57 @@ func (s *Server) Config() *config.Switch {
 	return s.cfg
 }
 
-// Reload goes over to the programs of another configuration; restart are the tables that it cannot change.
+// Reload goes over to the programs of another configuration, and its log's level; restart are the keys that it cannot change.
+// An error has changed nothing.
 func (s *Server) Reload(ctx context.Context, cfg *config.Switch) (ch vswitch.Changes, restart []string, err error) {
 	s.change.Lock()
 	defer s.change.Unlock()
-	if cfg.Switch != s.cfg.Switch {
-		restart = append(restart, "switch")
+	if keys := changedUplinks(s.cfg.Uplinks, cfg.Uplinks); len(keys) > 0 {
+		return ch, nil, fmt.Errorf("%s: uplinks change at a restart only", strings.Join(keys, ", "))
 	}
-	if !sameUplinks(cfg.Uplinks, s.cfg.Uplinks) {
-		return ch, restart, errors.New("uplinks have changed: restart")
+	if cfg.Log.Format != s.cfg.Log.Format {
+		restart = append(restart, "log.format")
 	}
+	restart = append(restart, config.Differing("control", s.cfg.Control, cfg.Control)...)
+	restart = append(restart, config.Differing("metrics", s.cfg.Metrics, cfg.Metrics)...)
+	restart = append(restart, config.Differing("switch", s.cfg.Switch, cfg.Switch)...)
 	if ch, err = s.sw.Apply(ctx, cfg.Vswitch.Programs); err != nil {
-		return ch, restart, err
+		return ch, nil, err
 	}
 	old := s.cfg
 	s.cfg = cfg
-	s.cfg.Switch, s.cfg.Cores = old.Switch, old.Cores
+	s.cfg.Switch, s.cfg.Cores, s.cfg.Control, s.cfg.Metrics, s.cfg.Log.Format = old.Switch, old.Cores, old.Control, old.Metrics, old.Log.Format
 	return ch, restart, nil
 }
 
-// sameUplinks looks at what stands in the file.
-func sameUplinks(a, b []config.Uplink) bool {
-	if len(a) != len(b) {
-		return false
+// changedUplinks are the keys in which the uplinks of two files differ.
+func changedUplinks(was, is []config.Uplink) (keys []string) {
+	named := func(all []config.Uplink, name string) *config.Uplink {
+		for i := range all {
+			if all[i].Name == name {
+				return &all[i]
+			}
+		}
+		return nil
 	}
-	for i := range a {
-		x, y := a[i], b[i]
-		x.Open, y.Open = port.Config{}, port.Config{}
-		if !reflect.DeepEqual(x, y) {
-			return false
+	for i := range is {
+		name := "uplink." + is[i].Name
+		switch old := named(was, is[i].Name); {
+		case old == nil:
+			keys = append(keys, name)
+		default:
+			keys = append(keys, config.Differing(name, *old, is[i])...)
 		}
 	}
-	return true
+	for i := range was {
+		if named(is, was[i].Name) == nil {
+			keys = append(keys, "uplink."+was[i].Name)
+		}
+	}
+	if len(keys) == 0 && !slices.EqualFunc(was, is, func(a, b config.Uplink) bool { return a.Name == b.Name }) {
+		keys = append(keys, "uplink") // in another order
+	}
+	return keys
 }
 
 // Lost says why an uplink is gone, or nil.

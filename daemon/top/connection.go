@@ -177,5 +177,8 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 	fmt.Fprintf(w, "\n%-12s %-9s %6s %12s %9s %8s %7s\n", "service", "type", "listen", "connections", "accepted", "refused", "failed")
 	for _, v := range d.Services {
 		fmt.Fprintf(w, "%-12s %-9s %6d %12s %9d %8d %7d\n", v.Name, v.Type, v.Listen, fmt.Sprintf("%d of %d", v.Connections, v.ConnectionsMax), v.Accepted, v.Refused, v.Failed)
+		if line := reasonsOf(v.RefusedBy); line != "" {
+			fmt.Fprintln(w, "  refused: "+line)
+		}
 	}
 }

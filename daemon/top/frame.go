@@ -281,6 +281,15 @@ func queueTable(was, is *Look, byPort bool) table {
 	if line := reasonsOf(drops); line != "" {
 		t.extra = []string{"drops: " + line}
 	}
+	refused := map[string]uint64{}
+	for i := range is.Daemon.Ports {
+		for cause, n := range is.Daemon.Ports[i].Refused {
+			refused[cause] += n
+		}
+	}
+	if line := reasonsOf(refused); line != "" {
+		t.extra = append(t.extra, "refused: "+line)
+	}
 	return t
 }
 

@@ -30,6 +30,9 @@ func Ask(ctx context.Context, c *control.Client, v View, filter []string) (*Look
 	if err := c.Get(ctx, "/v1/status", nil, l.Daemon); err != nil {
 		return nil, err
 	}
+	if l.Daemon.Kind == status.KindSwitch {
+		return nil, errors.New("a switch answers: rnicd status --switch shows it")
+	}
 	if v != Connections {
 		return l, nil
 	}

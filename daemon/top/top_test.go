@@ -37,7 +37,10 @@ func look(seconds int) *Look {
 	other.Counters.RxFrames, other.Counters.Conns = 5000*n, 1
 	l := &Look{Daemon: &status.Daemon{
 		Version: "v1", State: status.Serving, Healthy: true, Started: begin, At: begin.Add(time.Duration(seconds) * time.Second),
-		Ports:    []status.Port{{Name: "one", Queues: []status.Queue{q}}, {Name: "two", Queues: []status.Queue{other}}},
+		Ports: []status.Port{
+			{Name: "one", Queues: []status.Queue{q}, Refused: map[string]uint64{"backlog": 2, "dialect": 1}},
+			{Name: "two", Queues: []status.Queue{other}, Refused: map[string]uint64{"backlog": 1}},
+		},
 		Services: []status.Service{{Name: "scratch", Type: "region", Listen: 7174, Connections: 1, ConnectionsMax: 64, Accepted: 3}},
 	}}
 	for i := range 3 {
@@ -64,14 +67,16 @@ ports, by port (2)
 *port    qs  conn  rx/s  tx/s rxB/s txB/s  retr ahead reass  crc drops busy%
 one       1     2  1.0k    10  1.5M     0     7   12k     8    1     7    25
 two       1     1  5.0k     0     0     0     0     0     0    0     0     -
-drops: inet/ttl 5, tcp/no_conn 2`},
+drops: inet/ttl 5, tcp/no_conn 2
+refused: backlog 3, dialect 1`},
 		{State{View: Queues, Sort: [viewMax]int{Queues: 4}}, `
 rnicd v1  serving, healthy  up 12s  3 connections
 queues, by rx/s (2)
 port      q core conn *rx/s  tx/s rxB/s txB/s  retr ahead reass  crc drops busy%
 two       0    -    1  5.0k     0     0     0     0     0     0    0     0     -
 one       0    3    2  1.0k    10  1.5M     0     7   12k     8    1     7    25
-drops: inet/ttl 5, tcp/no_conn 2`},
+drops: inet/ttl 5, tcp/no_conn 2
+refused: backlog 3, dialect 1`},
 		{State{View: Connections, Sort: [viewMax]int{Connections: 3}, Row: 1}, `
 rnicd v1  serving, healthy  up 12s  3 connections
 connections, by inB/s (3)

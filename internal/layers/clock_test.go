@@ -19,6 +19,7 @@ var clocked = map[string]string{
 	"pmd/memif/control.go":   "how long a peer may be silent on the control socket",
 	"pmd/memif/client.go":    "when to try a server again",
 	"pmd/memif/listener.go":  "when to listen again",
+	"pmd/dpdk/afxdp.go":      "how long the kernel takes to free a queue of AF_XDP that was closed",
 	"pmd/dpdk/link.go":       "how often the link's state is asked for",
 	"pmd/dpdk/port.go":       "how long the device's own threads have to end",
 	"pmd/capture/capture.go": "stamps of frames, unless Config.Clock is given; how often frames are written",

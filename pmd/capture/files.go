@@ -48,7 +48,8 @@ type Files struct {
 	dropped map[uint32]uint64
 }
 
-// NewFiles makes the first file, readable by its owner only.
+// NewFiles makes the first file, readable by its owner only if there is none of that name; one that is
+// there is overwritten, and keeps its mode.
 func NewFiles(cfg FilesConfig) (*Files, error) {
 	switch {
 	case cfg.SizeMax < 0 || cfg.Count < 0:
@@ -110,19 +111,21 @@ func (f *Files) shut() error {
 // Write takes the next octets of the stream. What is whole of them is in the file when it returns.
 func (f *Files) Write(p []byte) (int, error) {
 	f.block = append(f.block, p...)
+	rest := f.block
 	for {
-		n, err := blockLen(f.block)
+		n, err := blockLen(rest)
 		if err != nil {
 			return 0, err
 		}
-		if n == 0 || len(f.block) < n {
+		if n == 0 || len(rest) < n {
 			break
 		}
-		if err := f.take(f.block[:n]); err != nil {
+		if err := f.take(rest[:n]); err != nil {
 			return 0, err
 		}
-		f.block = f.block[:copy(f.block, f.block[n:])]
+		rest = rest[n:]
 	}
+	f.block = f.block[:copy(f.block, rest)]
 	return len(p), f.out.Flush()
 }
 

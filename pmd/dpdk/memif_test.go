@@ -4,6 +4,8 @@ package dpdk
 
 import (
 	"math/rand/v2"
+	"net"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -48,4 +50,26 @@ func TestMemifClosesInEitherOrder(t *testing.T) {
 		require.NoError(t, first.port.Close())
 		require.NoError(t, second.port.Close())
 	}
+}
+
+// The file of a server that has died is removed, that of one that lives is not, nor what is no
+// socket.
+func TestMemifStaleSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "memif.sock")
+	p := &Port{name: "net_memif0", cfg: Config{Vdev: "net_memif0,role=server,socket-abstract=no,socket=" + path}}
+	require.NoError(t, p.removeStaleSocket(), "there is none")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	require.NoError(t, p.removeStaleSocket())
+	require.FileExists(t, path)
+	require.NoError(t, l.Close())
+	client := &Port{name: "net_memif0", cfg: Config{Vdev: "net_memif0,role=client,socket-abstract=no,socket=" + path}}
+	require.NoError(t, client.removeStaleSocket())
+	require.FileExists(t, path)
+	require.NoError(t, p.removeStaleSocket())
+	require.NoFileExists(t, path)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, p.removeStaleSocket())
+	require.FileExists(t, path)
 }

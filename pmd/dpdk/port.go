@@ -43,6 +43,9 @@ type Port struct {
 	last    PortStats // once closed
 	link    *linkWatch
 	stuck   map[int]time.Time // queues that refused all at the last look, since when
+
+	sockets  map[int]uint64 // of net_af_xdp, by descriptor: inodes
+	socketed int            // its queues that have one
 }
 
 // rssKey is Toeplitz key material for the longest key of any driver: two octets again and again, so
@@ -58,6 +61,13 @@ const keyDefault = 40
 // Open opens the device and configures it; frames flow once every queue is open. It starts the EAL
 // if nobody has.
 func Open(cfg Config) (pmd.Port, error) {
+	if wantsXDPQueues(&cfg) {
+		x, err := openXDPQueues(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
+	}
 	p, err := open(cfg)
 	if err != nil {
 		return nil, err
@@ -75,7 +85,7 @@ func open(cfg Config) (*Port, error) {
 	if err := startEAL(cfg.EALArgs, cfg.PCI); err != nil {
 		return nil, err
 	}
-	p := &Port{cfg: cfg, name: cfg.device(), queues: make([]*Queue, cfg.Queues)}
+	p := &Port{cfg: cfg, name: cfg.device(), queues: make([]*Queue, cfg.Queues), sockets: map[int]uint64{}}
 	if err := p.plug(); err != nil {
 		return nil, err
 	}
@@ -86,18 +96,31 @@ func open(cfg Config) (*Port, error) {
 	return p, nil
 }
 
-// plug finds the device or makes it.
+// plug finds the device or makes it, for this Port alone.
 func (p *Port) plug() error {
-	name, args := C.CString(p.name), C.CString(p.cfg.deviceArgs())
-	defer C.free(unsafe.Pointer(name))
-	defer C.free(unsafe.Pointer(args))
 	if openPorts[p.name] {
 		return fmt.Errorf("dpdk: %s is already open in this process", p.name)
 	}
+	if err := p.find(); err != nil {
+		return err
+	}
+	p.rings = ringPairs[p.name]
+	openPorts[p.name] = true
+	return nil
+}
+
+// find finds the device or makes it.
+func (p *Port) find() error {
+	name, args := C.CString(p.deviceName()), C.CString(p.cfg.deviceArgs())
+	defer C.free(unsafe.Pointer(name))
+	defer C.free(unsafe.Pointer(args))
 	if C.rnic_port_find(name, &p.id) != 0 {
 		bus := "vdev"
 		if p.cfg.PCI != "" {
 			bus = "pci"
+		}
+		if err := p.removeStaleSocket(); err != nil {
+			return err
 		}
 		cbus := C.CString(bus)
 		defer C.free(unsafe.Pointer(cbus))
@@ -109,10 +132,8 @@ func (p *Port) plug() error {
 		}
 	}
 	if p.cfg.Vdev != "" {
-		p.vdev = p.name
+		p.vdev = p.deviceName()
 	}
-	p.rings = ringPairs[p.name]
-	openPorts[p.name] = true
 	return nil
 }
 
@@ -330,8 +351,8 @@ func (p *Port) Close() error {
 		return nil
 	}
 	var errs []error
-	p.last = p.stats()
 	if p.started {
+		p.last = p.stats()
 		for _, q := range p.queues {
 			C.rnic_queue_drain(q.c)
 		}
@@ -355,11 +376,16 @@ func (p *Port) Close() error {
 func (p *Port) unplug() error {
 	var errs []error
 	p.closed = true
-	vdev := C.CString(p.vdev)
-	defer C.free(unsafe.Pointer(vdev))
-	if rc := C.rnic_port_close(p.id, vdev); rc < 0 {
-		errs = append(errs, failed(p.name, "rte_eth_dev_close", rc))
+	if p.leavesXDP() {
+		xdpLeft[p.name]++
+	} else {
+		vdev := C.CString(p.vdev)
+		defer C.free(unsafe.Pointer(vdev))
+		if rc := C.rnic_port_close(p.id, vdev); rc < 0 {
+			errs = append(errs, failed(p.name, "rte_eth_dev_close", rc))
+		}
 	}
+	p.closeXDP()
 	delete(openPorts, p.name)
 	if p.rings != nil {
 		p.rings.drain()

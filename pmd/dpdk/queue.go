@@ -54,7 +54,7 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 		return nil, fmt.Errorf("dpdk: %s: queue %d: the device wants a stride of at least %d, the Pool's is %d", p.name, i, p.info.rx_buf_min, stride)
 	}
 	conf := C.struct_rnic_queue_conf{
-		port: p.id, queue: C.uint16_t(i), socket: p.info.socket, memory: p.memory.c,
+		queue: C.uint16_t(i), socket: p.info.socket, memory: p.memory.c,
 		slots: C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(slots)))), stride: C.uint32_t(stride), nbufs: C.uint32_t(pool.Size()),
 		tx_checksum: p.conf.tx_checksum, tx_segment: p.conf.tx_segment, chains: p.conf.chains, vlan: C.uint16_t(p.Caps().VLAN),
 		rx_room: C.uint32_t(p.cfg.rxRoom),
@@ -68,7 +68,7 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	if p.Caps().VLAN != 0 && p.insertsInSoftware() {
 		conf.copy_ethernet = 1
 	}
-	if p.driver() == "net_af_xdp" {
+	if p.driver() == afXDP {
 		conf.copy_receive = 1
 	}
 	rxBufs, err := p.size(&conf, pool)
@@ -82,9 +82,21 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	conf.rx_first, conf.rx_bufs = C.uint32_t(first), C.uint32_t(rxBufs)
 	var rc C.int
 	var step *C.char
-	c := C.rnic_queue_new(&conf, &rc, &step)
-	if c == nil {
-		return nil, fmt.Errorf("dpdk: %s: queue %d: %s: %w%s", p.name, i, C.GoString(step), errnoOf(rc), queueAdvice(C.GoString(step), errnoOf(rc)))
+	var c *C.struct_rnic_queue
+	make := func() error {
+		conf.port = p.id
+		if c = C.rnic_queue_new(&conf, &rc, &step); c == nil {
+			return fmt.Errorf("dpdk: %s: queue %d: %s: %w%s", p.name, i, C.GoString(step), errnoOf(rc), p.queueAdvice(C.GoString(step), errnoOf(rc)))
+		}
+		return nil
+	}
+	if p.driver() == afXDP {
+		err = p.makeXDP(make)
+	} else {
+		err = make()
+	}
+	if err != nil {
+		return nil, err
 	}
 	io := C.rnic_queue_io(c)
 	poolsInUse[pool] = true
@@ -95,8 +107,10 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	}, nil
 }
 
-func queueAdvice(step string, e Errno) string {
+func (p *Port) queueAdvice(step string, e Errno) string {
 	switch {
+	case strings.HasPrefix(step, "rte_eth_") && p.driver() == afXDP:
+		return " (the driver says on standard error what failed. Its umem wants CAP_IPC_LOCK or a larger RLIMIT_MEMLOCK, and CAP_NET_RAW; its socket CAP_SYS_ADMIN, and that no other program has this queue of the interface)"
 	case strings.HasPrefix(step, "rte_eth_"):
 		return " (the driver says why on standard error; many want a larger stride, or fewer descriptors)"
 	case syscall.Errno(e) == syscall.ENOMEM:

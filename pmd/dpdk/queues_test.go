@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -158,24 +157,4 @@ func TestAFPacketQueues(t *testing.T) {
 	for i, n := range flows(t, fd, 64, sides) {
 		require.NotZero(t, n, "queue %d", i)
 	}
-}
-
-// net_af_xdp lets the kernel write to the mempool's own memory, so what it receives is copied. One
-// queue: the driver counts an interface's combined channels, of which a veth has none.
-func TestAFXDPOnVeth(t *testing.T) {
-	start(t)
-	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-		skip.Missing(t, "no AF_XDP in this kernel: %v", err)
-	} else {
-		unix.Close(fd)
-	}
-	ownNamespace(t)
-	vethPair(t, 1)
-	sides := openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
-	fd := rawSocket(t, "rnic1")
-	sendEach(t, fd, sides)
-	require.Equal(t, []int{128}, flows(t, fd, 64, sides))
-	s := sides[0].queue.Stats()
-	require.Equal(t, s.RxFrames, s.Copied)
-	sides[0].settled(t)
 }

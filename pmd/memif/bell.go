@@ -1,19 +1,26 @@
 package memif
 
 import (
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// bells wake peers that wait for interrupts. The descriptor may be the peer's, which can make a write to it block for ever; so
-// it is not the queue's goroutine that writes, but one of ours, and those that a peer keeps from ending are bounded.
+// bells wake peers that wait for interrupts. The descriptor is the peer's, too, which can make a write to it block for ever; so
+// it is not the queue's goroutine that writes, but one of ours, and those that a peer keeps from ending are bounded. To a peer
+// that could stop this process anyway, being of the same user or root, and whose descriptors do not block as they come, the
+// queue's goroutine writes itself: a system call instead of a goroutine's waking up.
 type bells struct {
+	direct  bool
 	wanted  chan int // rings; each is in it once at most
 	pending []atomic.Bool
 	fds     []int
 	end     chan struct{}
+	ended   chan struct{} // the goroutine is no more
 	once    sync.Once
 }
 
@@ -23,8 +30,13 @@ const ringersMax = 256
 var ringers atomic.Int32
 
 // newBells takes over descriptors, one for each queue, of which some may be -1. Without a spare goroutine it wakes none.
-func newBells(fds []int) *bells {
-	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{})}
+func newBells(fds []int, peer *Peer) *bells {
+	if peer.PID != 0 && (peer.UID == uint32(os.Geteuid()) || peer.UID == 0) && !slices.ContainsFunc(fds, blocks) {
+		b := &bells{direct: true, fds: fds, ended: make(chan struct{})}
+		close(b.ended) // there is none
+		return b
+	}
+	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{}), ended: make(chan struct{})}
 	if ringers.Add(1) > ringersMax {
 		ringers.Add(-1)
 		for i := range b.pending {
@@ -37,9 +49,20 @@ func newBells(fds []int) *bells {
 	return b
 }
 
+func blocks(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	return fd >= 0 && (err != nil || flags&unix.O_NONBLOCK == 0)
+}
+
 // ring has the peer woken that consumes what queue i sends. It does not wait, and a peer that has not been woken yet is woken
 // once.
 func (b *bells) ring(i int) {
+	if b.direct {
+		if b.fds[i] >= 0 {
+			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(b.fds[i]), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
+		}
+		return
+	}
 	if b.fds[i] >= 0 && !b.pending[i].Swap(true) {
 		b.wanted <- i // there is room for all
 	}
@@ -48,24 +71,41 @@ func (b *bells) ring(i int) {
 func (b *bells) run() {
 	defer ringers.Add(-1)
 	defer b.close()
-	one := make([]byte, 8)
-	native.PutUint64(one, 1)
+	octets := (*[8]byte)(unsafe.Pointer(&one))[:]
 	for {
 		select {
 		case i := <-b.wanted:
 			b.pending[i].Store(false)
-			_, _ = unix.Write(b.fds[i], one)
+			_, _ = unix.Write(b.fds[i], octets)
 		case <-b.end:
 			return
 		}
 	}
 }
 
-// stop ends the goroutine, which closes the descriptors.
-func (b *bells) stop() { b.once.Do(func() { close(b.end) }) }
+var one uint64 = 1 // to add to an eventfd
+
+// stop ends the goroutine, which closes the descriptors. Those that queues write to stay until unused.
+func (b *bells) stop() {
+	if !b.direct {
+		b.once.Do(func() { close(b.end) })
+	}
+}
+
+// unused is called when no queue is in the session any more.
+func (b *bells) unused() {
+	if b.direct {
+		closeAll(b.fds)
+	}
+}
 
 func (b *bells) close() {
-	for _, fd := range b.fds {
+	closeAll(b.fds)
+	close(b.ended)
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
 		if fd >= 0 {
 			unix.Close(fd)
 		}

@@ -133,11 +133,12 @@ func (p *Port) attach(cfg *Config, addr *net.UnixAddr) (up bool, err error) {
 		c.tell(err)
 		return false, err
 	}
-	s := h.session()
 	peer := Peer{ID: cfg.ID, Name: h.server.name, Interface: h.remote}
 	peer.credentials(conn)
+	s := h.session(&peer)
 	if !p.linkUp(s, peer) {
 		s.bells.stop()
+		s.release()
 		return false, ErrClosed
 	}
 	err = c.attend(s)
@@ -328,8 +329,8 @@ func (h *clientSide) expect(t msgType) (*message, error) {
 	return nil, ours("%v where %v is due", m.typ(), t)
 }
 
-// session is the shared memory as the queues see it, once the server has it. The eventfds of what we transmit go with it.
-func (h *clientSide) session() *session {
+// session is the shared memory as the queues see it, once the server has it. The eventfds go with it.
+func (h *clientSide) session(peer *Peer) *session {
 	memory := h.rings.Bytes()
 	own := &ownMemory{arena: h.cfg.Arena, bufFrom: h.buffersFrom(), bufBytes: h.cfg.BufferBytes}
 	regions := [][]byte{memory}
@@ -337,13 +338,14 @@ func (h *clientSide) session() *session {
 		regions = append(regions, own.arena.Bytes())
 	}
 	rings := make([]pair, h.cfg.Queues)
-	fds := make([]int, h.cfg.Queues)
+	fds, wakers := make([]int, h.cfg.Queues), make([]int, h.cfg.Queues)
 	for q := range rings {
 		rings[q].tx = ringAt(memory, h.ringOffset(2*q), h.log2)
 		rings[q].rx = ringAt(memory, h.ringOffset(2*q+1), h.log2)
 		fds[q], h.events[2*q] = h.events[2*q], -1
+		wakers[q], h.events[2*q+1] = h.events[2*q+1], -1
 	}
 	s := newSession(regions, rings, own)
-	s.bells = newBells(fds)
+	s.bells, s.wakers = newBells(fds, peer), wakers
 	return s
 }

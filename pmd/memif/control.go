@@ -23,6 +23,8 @@ type control struct {
 	conn *net.UnixConn
 	oob  [64]byte
 
+	strange bool // the Listener's
+
 	lock sync.Mutex
 	why  string // it was interrupted
 }

@@ -3,6 +3,7 @@ package memif
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 
@@ -134,6 +135,86 @@ func TestPiecesAreBounded(t *testing.T) {
 	m.server.send(t, 0, frame(newRand(t), 300))
 	require.Equal(t, Drops{Descriptor: 1}, m.server.queues[0].Drops())
 	require.EqualValues(t, piecesMax, m.client.ring.tail())
+}
+
+// A user's connections that say nothing leave room for others, and one that has said which interface it
+// wants is none of those.
+func TestStrangersLeaveRoom(t *testing.T) {
+	l, err := Listen(ListenConfig{Socket: socketPath(t), ClientsMax: 4 * strangersMin, Backlog: 1})
+	require.NoError(t, err)
+	defer l.Close()
+	rawDial(t, l.cfg.Socket).init()
+	for range strangersMin {
+		rawDial(t, l.cfg.Socket)
+	}
+	addr, err := address(l.cfg.Socket)
+	require.NoError(t, err)
+	conn, err := net.DialUnix(addr.Net, nil, addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	(&rawClient{&control{conn: conn}, t}).refused("Too many clients")
+	other := &control{}
+	require.NoError(t, l.add(other, 1<<30), "another user")
+	l.remove(other, 1<<30)
+}
+
+// Memory of a client is there before a queue looks at it.
+func TestRegionsAreThere(t *testing.T) {
+	const octets = 4 << 20
+	fd, err := unix.MemfdCreate("sparse", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Ftruncate(fd, octets))
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
+	require.NoError(t, err)
+	r, err := mapRegion(fd, octets, true)
+	require.NoError(t, err)
+	defer unmapAll([]region{r})
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(fd, &st))
+	require.GreaterOrEqual(t, st.Blocks*512, int64(octets))
+}
+
+// A client whose eventfd takes no more, so that the goroutine that writes to it hangs, has no other
+// connection to its interface until it has read that; nor does one have more goroutines that hang.
+func TestFullEventfd(t *testing.T) {
+	l, err := Listen(ListenConfig{Socket: socketPath(t)})
+	require.NoError(t, err)
+	defer l.Close()
+	p, err := l.Bind(BindConfig{})
+	require.NoError(t, err)
+	server := openSide(t, p, nil, 64)
+	defer server.closed(t)
+	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(full)
+	most := make([]byte, 8)
+	native.PutUint64(most, 1<<64-2)
+	_, err = unix.Write(full, most)
+	require.NoError(t, err)
+
+	attach := func() (*rawClient, ring) {
+		c := rawDial(t, l.cfg.Socket)
+		c.init()
+		region, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
+		c.does((&addRegion{0, rawBytes}).message(), region)
+		c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
+		c.does((&addRing{offset: 1024, log2: 4}).message(), full)
+		c.connect()
+		return c, ringAt(memory, 1024, 4)
+	}
+	c, rx := attach()
+	rx.store(0, newDesc(0, 0, 2048, 8192))
+	rx.advance(1)
+	server.send(t, 0, frame(newRand(t), 60))
+	require.NoError(t, c.conn.Close())
+
+	again := rawDial(t, l.cfg.Socket)
+	again.tells(goodInit().message(), -1)
+	again.refused("An eventfd of the last connection is full")
+	_, err = unix.Read(full, make([]byte, 8))
+	require.NoError(t, err)
+	attach()
 }
 
 // What is no frame costs a call of Rx a bounded walk; frames after it come in later ones.
@@ -334,7 +415,7 @@ func newMemoryPair(t testing.TB, log2 uint8, bufBytes int, zero bool) (m memoryP
 		p, err := newPort("test", [6]byte{}, 1500, 1)
 		require.NoError(t, err)
 		s := newSession([][]byte{region}, []pair{rings}, own)
-		s.bells = newBells([]int{-1})
+		s.bells = newBells([]int{-1}, &Peer{})
 		p.current.Store(s)
 		side := openSide(t, p, nil, 256)
 		side.poll()

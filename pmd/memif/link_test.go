@@ -3,7 +3,7 @@ package memif
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -66,9 +66,12 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// Clients for which there is no interface, no room, or no second place are refused.
+// Clients for which there is no interface, no room, or no second place are refused, and the owner is told of each.
 func TestRefusedClients(t *testing.T) {
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3})
+	told := make(chan string, 16)
+	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3, Refused: func(p Peer, err error) {
+		told <- fmt.Sprintf("%d %d: %v", p.PID, p.ID, err)
+	}})
 	require.NoError(t, err)
 	defer l.Close()
 	connected := func(id uint32) *rawClient {
@@ -98,8 +101,11 @@ func TestRefusedClients(t *testing.T) {
 	conn, err := net.DialUnix(addr.Net, nil, addr)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = (&control{conn: conn}).recv(new(message))
-	require.ErrorIs(t, err, io.EOF, "there are three clients")
+	(&rawClient{control: &control{conn: conn}, t: t}).refused("Too many clients")
+	for _, want := range []string{"2: No connections are accepted at the moment", "1: Already connected", "0: Too many clients"} {
+		require.Equal(t, fmt.Sprint(os.Getpid(), " ", want), <-told)
+	}
+	require.Empty(t, told)
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()
 	_, err = l.Accept(within(t))
@@ -231,7 +237,6 @@ func TestInterrupts(t *testing.T) {
 	require.Equal(t, 2, s.queues[0].Tx(bufs))
 	rings := s.port.current.Load().rings
 	require.False(t, rings[0].tx.wanted())
-	require.False(t, s.port.current.Load().bells.pending[0].Load(), "nobody is to be woken")
 	s.pools[0].FreeN(bufs)
 	s.closed(t)
 	var b [8]byte

@@ -25,6 +25,9 @@ type ListenConfig struct {
 	// client is told up to 95 octets, refuses it. By default the secrets decide. Several goroutines at once; it may block,
 	// and then the client waits.
 	Admit func(Peer) error
+	// Refused, if set, is told of each client that was told why it cannot attach: by Admit, for its secret, its interface, its
+	// memory or its rings, or for ClientsMax. Peer has what was known of it by then. Several goroutines at once.
+	Refused func(Peer, error)
 
 	// Of connections that Accept takes, those to interfaces that no Bind has:
 	Backlog int    // that wait for Accept; 0: there are none, and such clients are refused
@@ -88,6 +91,7 @@ type Listener struct {
 	bound   map[uint32]*binding
 	using   map[uint32]chan struct{} // interfaces with a client; closed when it has gone
 	clients map[*control]struct{}
+	strange map[uint32]int // of clients: that have not been admitted yet, by user
 
 	accepted chan *Port
 	done     chan struct{}
@@ -126,13 +130,13 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	}
 	l := &Listener{
 		cfg: cfg, socket: socket, bound: map[uint32]*binding{}, using: map[uint32]chan struct{}{},
-		clients: map[*control]struct{}{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
+		clients: map[*control]struct{}{}, strange: map[uint32]int{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
 	}
 	l.running.Go(l.run)
 	return l, nil
 }
 
-// listen makes the socket with its mode from the first moment on.
+// listen makes the socket, with no more than its mode from the first moment on.
 func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
@@ -144,6 +148,12 @@ func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 	l, err := cfg.Listen(context.Background(), addr.Net, addr.Name)
 	if err != nil {
 		return nil, err
+	}
+	if addr.Name[0] != '@' {
+		if err := os.Chmod(addr.Name, mode.Perm()); err != nil { // the umask took some away
+			_ = l.Close()
+			return nil, err
+		}
 	}
 	return l.(*net.UnixListener), nil
 }
@@ -257,20 +267,47 @@ func (l *Listener) Close() error {
 	}
 }
 
-// add counts a connection; false: there are too many, or none are wanted any more.
-func (l *Listener) add(c *control) bool {
+// strangersMin is how many connections any user may have that have not said yet what they want.
+const strangersMin = 16
+
+// add counts a connection. Of those that have not said yet what they want, no user has more than a
+// quarter of all: they would keep others out for as long as each may take.
+func (l *Listener) add(c *control, uid uint32) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.closed || len(l.clients) >= l.cfg.ClientsMax {
-		return false
+	switch {
+	case l.closed:
+		return ours("Server closed")
+	case len(l.clients) >= l.cfg.ClientsMax || l.strange[uid] >= max(l.cfg.ClientsMax/4, strangersMin):
+		return ours("Too many clients")
 	}
 	l.clients[c] = struct{}{}
-	return true
+	l.strange[uid]++
+	c.strange = true
+	return nil
 }
 
-func (l *Listener) remove(c *control) {
+// known is a connection that has been admitted.
+func (l *Listener) known(c *control, uid uint32) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	l.familiar(c, uid)
+}
+
+func (l *Listener) familiar(c *control, uid uint32) {
+	if !c.strange {
+		return
+	}
+	c.strange = false
+	if l.strange[uid]--; l.strange[uid] == 0 {
+		delete(l.strange, uid)
+	}
+}
+
+func (l *Listener) remove(c *control, uid uint32) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.familiar(c, uid)
 	delete(l.clients, c)
 }
 
@@ -290,19 +327,26 @@ func (l *Listener) limits() limits {
 
 // admit decides on a client and reserves its interface. The port is nil for one that Accept will take.
 func (l *Listener) admit(peer Peer, h *serverSide) (*Port, error) {
+	if l.cfg.Admit != nil { // first: others are not to hold an interface, or try secrets
+		if err := l.cfg.Admit(peer); err != nil {
+			return nil, ours("%v", err)
+		}
+	}
 	b, err := l.reserve(peer)
 	if err != nil {
 		return nil, err
 	}
-	if l.cfg.Admit != nil {
-		if err := l.cfg.Admit(peer); err != nil {
-			l.free(peer.ID)
-			return nil, ours("%v", err)
-		}
-	}
 	if b == nil {
 		h.limits.queues = l.cfg.Queues
 		return nil, nil
+	}
+	if r := b.port.rung; r != nil { // one stuck goroutine an interface, not one a connection
+		select {
+		case <-r.ended:
+		case <-after(idWait):
+			l.free(peer.ID)
+			return nil, ours("An eventfd of the last connection is full: read it")
+		}
 	}
 	h.limits.queues, h.limits.exactly = len(b.port.queues), true
 	return b.port, nil

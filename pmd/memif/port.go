@@ -33,11 +33,13 @@ type Port struct {
 	changed chan struct{}    // closed and made again whenever the link changes
 	err     error            // why it is down
 	peer    Peer
+	ups     uint64
 	watch   func()
 
 	closing  chan struct{}
 	over     chan struct{} // Gone
 	release  func()        // of a server's id
+	rung     *bells        // of the last client of a server's interface; whoever serves that has it
 	running  sync.WaitGroup
 	unmapped sync.WaitGroup // sessions that are not yet
 }
@@ -126,6 +128,9 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 		}
 	}
 	q := &Queue{port: p, index: i, pool: pool, frameMax: frameMax}
+	if err := q.interrupt.open(); err != nil {
+		return nil, fmt.Errorf("memif: %s: %w", p.name, err)
+	}
 	p.queues[i] = q
 	return q, nil
 }
@@ -138,6 +143,13 @@ func (p *Port) Peer() (Peer, bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	return p.peer, p.current.Load() != nil
+}
+
+// LinkUps is how often the link has come up. Any goroutine.
+func (p *Port) LinkUps() uint64 {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.ups
 }
 
 // Err says why the link is down; nil: it is up. Any goroutine.
@@ -199,6 +211,7 @@ func (p *Port) linkUp(s *session, peer Peer) bool {
 	}
 	p.running.Add(1)
 	p.peer, p.err = peer, nil
+	p.ups++
 	p.current.Store(s)
 	p.signal()
 	watch := p.watch
@@ -221,6 +234,7 @@ func (p *Port) linkDown(s *session, err error, unmap func()) {
 	s.leave()
 	p.unmapped.Go(func() {
 		<-s.unused
+		s.release()
 		s.regions, s.rings = nil, nil // nothing may look like a pointer into memory that is gone
 		unmap()
 	})
@@ -263,6 +277,11 @@ func (p *Port) Close() error {
 	p.running.Wait()
 	p.detach() // Bufs that the peer could reach, once it cannot
 	p.unmapped.Wait()
+	for _, q := range p.queues {
+		if q != nil {
+			q.interrupt.close()
+		}
+	}
 	return nil
 }
 

@@ -28,6 +28,8 @@ type Queue struct {
 	counters pmd.Counters
 	drops    Drops
 
+	interrupt interrupt
+
 	session *session // whose rings rx and tx are; nil: none
 	broken  bool     // and not to be used any more
 	last    int      // frames that may still come of it, once it is not the port's current one
@@ -185,6 +187,7 @@ func (q *Queue) change() {
 	}
 	r := s.rings[q.index]
 	q.session, q.broken, q.last = s, false, int(r.rx.size())
+	q.interrupt.enter(s, q.index)
 	if s.own != nil && s.own.arena != nil {
 		q.rx, q.tx = newPosted(q, r.rx), newLent(q, r.tx)
 		return
@@ -199,6 +202,7 @@ func (q *Queue) detach() {
 	}
 	q.rx.giveBack(q)
 	q.tx.giveBack(q)
+	q.interrupt.leave(q.session, q.index)
 	q.session.leave()
 	q.session, q.rx, q.tx = nil, nil, nil
 }

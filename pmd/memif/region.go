@@ -10,7 +10,8 @@ import (
 // region is memory of a client: the first octets of a mapping.
 type region struct{ octets, mapping []byte }
 
-// mapRegion maps the first size octets of a file that a client passed. Its seals are looked at, because a file that shrinks
+// mapRegion maps the first size octets of a file that a client passed, and has them in memory before a
+// queue touches them: pages that have to be made first hold up what polls it. Its seals are looked at, because a file that shrinks
 // under us raises SIGBUS, and one that has no seals may be anything, such as one whose pages never come.
 func mapRegion(fd int, size uint64, sealed bool) (r region, err error) {
 	var st unix.Stat_t
@@ -36,6 +37,10 @@ func mapRegion(fd int, size uint64, sealed bool) (r region, err error) {
 	}
 	if r.mapping, err = unix.Mmap(fd, 0, int(whole), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return r, ours("Region cannot be mapped: %v", err)
+	}
+	if err := unix.Madvise(r.mapping, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // Linux before 5.14
+		_ = unix.Munmap(r.mapping)
+		return region{}, ours("Region has no memory: %v", err)
 	}
 	r.octets = r.mapping[:size:size]
 	return r, nil

@@ -104,6 +104,9 @@ func (r *ring) wanted() bool { return atomic.LoadUint32(r.word)&flagMaskInt == 0
 // mask tells the producer not to wake us.
 func (r *ring) maskInterrupts() { atomic.OrUint32(r.word, flagMaskInt) }
 
+// unmaskInterrupts tells it to; what it has published before is looked for afterwards.
+func (r *ring) unmaskInterrupts() { atomic.AndUint32(r.word, ^uint32(flagMaskInt)) }
+
 // load copies a descriptor, so that what is checked is what is used.
 func (r *ring) load(at uint16) desc {
 	d := &r.desc[at&r.mask]

@@ -137,7 +137,7 @@ func (h *serverSide) addRegion(a addRegion, fd int) error {
 	return nil
 }
 
-// addRing keeps fd only where we are the one that writes to it.
+// addRing keeps fd, unless there is an error.
 func (h *serverSide) addRing(a addRing, fd int) (keep bool, err error) {
 	rings := &h.s2c
 	if a.c2s {
@@ -149,15 +149,11 @@ func (h *serverSide) addRing(a addRing, fd int) (keep bool, err error) {
 	case int(a.log2) > h.limits.log2:
 		return false, ours("Ring of 2^%d descriptors, 2^%d at most", a.log2, h.limits.log2)
 	}
-	g := givenRing{a, -1}
-	if !a.c2s {
-		if !isEventfd(fd) {
-			return false, ours("Ring without an eventfd")
-		}
-		g.fd, keep = fd, true
+	if !isEventfd(fd) {
+		return false, ours("Ring without an eventfd")
 	}
-	*rings = append(*rings, g)
-	return keep, nil
+	*rings = append(*rings, givenRing{a, fd})
+	return true, nil
 }
 
 // connect checks what regions and rings make together.
@@ -192,7 +188,7 @@ func (h *serverSide) session() (s *session, regions []region) {
 	for i, r := range h.regions {
 		octets[i] = r.octets
 	}
-	rings, fds := make([]pair, len(h.c2s)), make([]int, len(h.c2s))
+	rings, fds, wakers := make([]pair, len(h.c2s)), make([]int, len(h.c2s)), make([]int, len(h.c2s))
 	for i := range rings {
 		in, out := h.c2s[i], h.s2c[i]
 		rings[i].rx = ringAt(octets[in.region], in.offset, in.log2)
@@ -200,40 +196,44 @@ func (h *serverSide) session() (s *session, regions []region) {
 		rings[i].rx.setTail(0)
 		rings[i].tx.setTail(0)
 		fds[i], h.s2c[i].fd = out.fd, -1
+		wakers[i], h.c2s[i].fd = in.fd, -1
 	}
 	s = newSession(octets, rings, nil)
-	s.bells = newBells(fds)
+	s.bells, s.wakers = newBells(fds, &h.peer), wakers
 	regions, h.regions = h.regions, nil
 	return s, regions
 }
 
 func (h *serverSide) close() {
 	unmapAll(h.regions)
-	for _, g := range h.s2c {
+	for _, g := range append(h.s2c, h.c2s...) {
 		if g.fd >= 0 {
 			unix.Close(g.fd)
 		}
 	}
-	h.regions, h.s2c = nil, nil
+	h.regions, h.s2c, h.c2s = nil, nil, nil
 }
 
 // serve is one connection of a listener, from the first octet to the last.
 func (l *Listener) serve(conn *net.UnixConn) {
 	defer conn.Close()
 	c := &control{conn: conn}
-	if !l.add(c) {
-		return
-	}
-	defer l.remove(c)
 	var p *Port
 	h := &serverSide{limits: l.limits()}
 	h.peer.credentials(conn)
+	if err := l.add(c, h.peer.UID); err != nil {
+		l.refused(h.peer, err)
+		c.tell(err)
+		return
+	}
+	defer l.remove(c, h.peer.UID)
 	h.admit = func(peer Peer) (string, error) {
 		port, err := l.admit(peer, h)
 		if err != nil {
 			return "", err
 		}
 		p = port
+		l.known(c, peer.UID)
 		return l.nameOf(p, peer), nil
 	}
 	defer h.close()
@@ -255,8 +255,16 @@ func (l *Listener) serve(conn *net.UnixConn) {
 	}
 	if err == nil {
 		err = l.established(c, h, p)
+	} else if ours := (*errOurs)(nil); errors.As(err, &ours) {
+		l.refused(h.peer, err)
 	}
 	c.tell(err)
+}
+
+func (l *Listener) refused(peer Peer, err error) {
+	if l.cfg.Refused != nil {
+		l.cfg.Refused(peer, err)
+	}
 }
 
 // guarded is h.input, which reads the cookies in memory of the client.
@@ -284,6 +292,7 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	if err := withFaults(func() error { s, regions = h.session(); return nil }); err != nil {
 		return err
 	}
+	p.rung = s.bells
 	down := func(err error) {
 		p.linkDown(s, err, func() { unmapAll(regions) })
 		if accepted {
@@ -292,11 +301,13 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	}
 	if !p.linkUp(s, h.peer) {
 		s.bells.stop()
+		s.release()
 		unmapAll(regions)
 		return ours("Interface closed")
 	}
 	if accepted && !l.offer(p) {
 		err := ours("No connections are accepted at the moment")
+		l.refused(h.peer, err)
 		down(err)
 		return err
 	}

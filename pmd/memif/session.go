@@ -19,6 +19,7 @@ type session struct {
 	unused chan struct{} // closed when there are none
 	failed chan string   // what a queue found wrong: the end of the connection
 	bells  *bells
+	wakers []int // eventfds, one for each queue, that the peer writes to when what we receive has come; nil: none
 }
 
 // pair is the two rings of a queue.
@@ -40,6 +41,12 @@ func newSession(regions [][]byte, rings []pair, own *ownMemory) *session {
 		rings[i].rx.maskInterrupts()
 	}
 	return s
+}
+
+// release closes what wakes. No queue is in the session any more.
+func (s *session) release() {
+	s.bells.unused()
+	closeAll(s.wakers)
 }
 
 // enter keeps the memory mapped until leave; false: it is being given up.

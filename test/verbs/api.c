@@ -135,6 +135,72 @@ static void messages(struct pair *p)
 	CHECK(*(uint64_t *)c->memory == 42 && *(uint64_t *)(s->memory + 4096) == 7);
 }
 
+/* A window of type 1 grants its range by a key of its own, until it is bound again, or freed; the region
+ * stays meanwhile. */
+static void windows(struct pair *p)
+{
+	struct end *c = &p->client, *s = &p->server;
+	struct ibv_mr *mr = ibv_reg_mr(s->id->pd, s->memory + 8192, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw_bind bind = { .wr_id = 77, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(c, &sge, IBV_WR_RDMA_READ, 8);
+	struct ibv_mw *mw;
+	struct ibv_wc wc;
+	uint32_t key;
+
+	FAILS(!ibv_alloc_mw(s->id->pd, IBV_MW_TYPE_2) - 1, EOPNOTSUPP);
+	CHECK(mr && (mw = ibv_alloc_mw(s->id->pd, IBV_MW_TYPE_1)));
+	key = mw->rkey;
+	bind.bind_info = (struct ibv_mw_bind_info){ .mr = mr, .addr = (uintptr_t)mr->addr + 4000, .length = 97, .mw_access_flags = IBV_ACCESS_REMOTE_READ };
+	FAILS(ibv_bind_mw(s->id->qp, mw, &bind), EINVAL); /* one octet too far */
+	bind.bind_info.length = 96;
+	bind.bind_info.mr = s->mr;
+	FAILS(ibv_bind_mw(s->id->qp, mw, &bind), EINVAL); /* without IBV_ACCESS_MW_BIND */
+	CHECK(mw->rkey == key);
+	bind.bind_info.mr = mr;
+	CHECK(!ibv_bind_mw(s->id->qp, mw, &bind) && mw->rkey != key);
+	wc = await(s);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW && wc.wr_id == 77);
+	FAILS(ibv_dereg_mr(mr), EBUSY);
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) + 1, EBUSY);
+	strcpy(s->memory + 8192 + 4000, "through");
+	wr.wr.rdma.remote_addr = bind.bind_info.addr;
+	wr.wr.rdma.rkey = mw->rkey;
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS && !strcmp(c->memory, "through"));
+	key = mw->rkey;
+	bind.bind_info.length = 0;
+	bind.send_flags = 0;
+	CHECK(!ibv_bind_mw(s->id->qp, mw, &bind) && !ibv_dereg_mr(mr) && !ibv_dealloc_mw(mw));
+	wr.wr.rdma.rkey = key;
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_REM_ACCESS_ERR); /* and that is the end of the connection */
+}
+
+/* A region may get other memory, another domain, other rights, and keys with them. */
+static void reregister(void)
+{
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	struct ibv_context *c = ibv_open_device(list[0]);
+	struct ibv_pd *pd = ibv_alloc_pd(c), *other = ibv_alloc_pd(c);
+	static char one[100], two[200];
+	struct ibv_mr *mr = ibv_reg_mr(pd, one, sizeof one, IBV_ACCESS_LOCAL_WRITE);
+	uint32_t key = mr->lkey;
+
+	ibv_free_device_list(list);
+	FAILS(ibv_rereg_mr(mr, 1 << 10, NULL, NULL, 0, 0) + 1, EINVAL);
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, two, 0, 0) + 1, EINVAL);
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, two, 200, IBV_ACCESS_LOCAL_WRITE) + 1, EINVAL);
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) + 1, EINVAL);
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)4096, 4096, 0) + 1, EFAULT);
+	CHECK(mr->lkey == key && mr->addr == one && mr->pd == pd);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD, other, two, sizeof two, 0));
+	CHECK(mr->lkey != key && mr->addr == two && mr->length == sizeof two && mr->pd == other);
+	CHECK(!ibv_dealloc_pd(pd));
+	FAILS(ibv_dealloc_pd(other), EBUSY);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ));
+	CHECK(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(other) && !ibv_close_device(c));
+}
+
 /* As many requests as the queue has room for, and then ENOMEM; unsignaled ones give room back when
  * a later one was polled. */
 static void full(struct pair *p)
@@ -264,6 +330,47 @@ static void refused(void)
 	rdma_destroy_event_channel(ch);
 }
 
+/* An id may have one completion queue and one channel for both directions, as rsockets make it; and the
+ * channel of one that waits is not among the low descriptors. */
+static void one_queue(void)
+{
+	struct sockaddr_in nobody = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(9) };
+	struct ibv_qp_init_attr attr = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) && id->channel->fd >= 512);
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&nobody, 1000));
+	CHECK(id->send_cq_channel = id->recv_cq_channel = ibv_create_comp_channel(id->verbs));
+	CHECK(id->send_cq = id->recv_cq = ibv_create_cq(id->verbs, 2, id, id->recv_cq_channel, 0));
+	attr.send_cq = attr.recv_cq = id->recv_cq;
+	CHECK(!rdma_create_qp(id, NULL, &attr));
+	rdma_destroy_qp(id);
+	CHECK(!id->send_cq && !id->recv_cq_channel);
+	CHECK(!rdma_destroy_id(id));
+}
+
+/* A listener of all IPv6 addresses leaves IPv4 to another, if it is told to. */
+static void two_families(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	struct sockaddr_in6 any6 = { .sin6_family = AF_INET6 };
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *four, *both, *six;
+	int only = 1;
+
+	CHECK(!rdma_create_id(ch, &four, NULL, RDMA_PS_TCP) && !rdma_create_id(ch, &both, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_create_id(ch, &six, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(four, (struct sockaddr *)&any) && !rdma_listen(four, 1));
+	any6.sin6_port = rdma_get_src_port(four);
+	FAILS(rdma_bind_addr(both, (struct sockaddr *)&any6), EADDRINUSE);
+	FAILS(rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, 1), EINVAL);
+	CHECK(!rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only));
+	CHECK(!rdma_bind_addr(six, (struct sockaddr *)&any6) && !rdma_listen(six, 1));
+	FAILS(rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only), EINVAL);
+	CHECK(!rdma_destroy_id(four) && !rdma_destroy_id(both) && !rdma_destroy_id(six));
+	rdma_destroy_event_channel(ch);
+}
+
 /* A child of fork has no engine: its calls fail, and the parent does not notice. */
 static void forked(void)
 {
@@ -340,8 +447,19 @@ int main(void)
 	connect_pair(&p, false);
 	full(&p);
 	close_pair(&p);
+	connect_pair(&p, false);
+	windows(&p);
+	rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
+	rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
+	close_end(&p.client);
+	close_end(&p.server);
+	CHECK(!rdma_destroy_id(p.listener));
+	rdma_destroy_event_channel(p.events);
+	reregister();
 	errors();
 	refused();
+	one_queue();
+	two_families();
 	forked();
 	threads();
 	CHECK(!strange);

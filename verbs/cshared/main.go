@@ -16,6 +16,7 @@ import (
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/engine"
 )
 
@@ -26,10 +27,17 @@ func init() {
 func main() {}
 
 // open makes the host: the port lasts as long as the process.
-func open() (h engine.Host, err error) {
+func open(bells engine.Doorbells) (h engine.Host, err error) {
 	cfg, err := config.Environment(os.Environ(), port.All())
 	if err != nil {
 		return h, err
+	}
+	if h.Polled = !cfg.Driver.Sockets && cfg.QueueCount() == 1; h.Polled {
+		cfg.OnTurn, cfg.Bell = bells.Look, &bells.Bell
+		if cfg.Idle == stack.IdleAdaptive && cfg.Driver.Interrupts && cfg.Fault == nil {
+			// The program may compute, or look at memory, on the processor that the Poller needs.
+			cfg.Idle = stack.IdleInterrupt
+		}
 	}
 	p, err := port.Open(*cfg)
 	if err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -34,7 +35,7 @@ func (e *Engine) serve(from *ring.Call) {
 const futexWakePrivate = 1 | 128
 
 func futexWake(word *uint32) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakePrivate, 1, 0, 0, 0)
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakePrivate, math.MaxInt32, 0, 0, 0)
 }
 
 // carryOut is one call; without a device there is none.

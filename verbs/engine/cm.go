@@ -37,6 +37,7 @@ type cmID struct {
 	cookie    uint64
 	local     netip.AddrPort
 	remote    netip.AddrPort
+	v6Only    bool          // RDMA_OPTION_ID_AFONLY
 	held      int           // a socket that keeps the port of bind until listen
 	door      *doorway      // of a listener; of bind, where one was parked
 	listening chan struct{} // of a listener: closed when it does no more
@@ -141,12 +142,13 @@ func (e *Engine) bind(id *cmID, c *call) error {
 	if id.held >= 0 || id.door != nil {
 		return syscall.EINVAL
 	}
+	id.v6Only = c.arg[1] != 0 && at.Addr().Is6()
 	if id.door = e.parked.take(listenAddr(at)); id.door != nil {
 		id.local = at
 	} else if !e.overKernel() {
 		err = e.bindOurs(id, at)
 	} else {
-		id.held, id.local, err = holdPort(at)
+		id.held, id.local, err = holdPort(at, id.v6Only)
 	}
 	if err != nil {
 		return err
@@ -174,7 +176,7 @@ func (e *Engine) bindOurs(id *cmID, at netip.AddrPort) error {
 
 // holdPort binds a socket, which does not listen, to an address. It says whether that is ours, and
 // picks a port where there is none.
-func holdPort(at netip.AddrPort) (fd int, bound netip.AddrPort, err error) {
+func holdPort(at netip.AddrPort, v6Only bool) (fd int, bound netip.AddrPort, err error) {
 	var addr unix.Sockaddr
 	family := syscall.AF_INET
 	if at.Addr().Is4() {
@@ -186,6 +188,9 @@ func holdPort(at netip.AddrPort) (fd int, bound netip.AddrPort, err error) {
 	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, at, err
+	}
+	if v6Only {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // it is an IPv6 socket, not bound yet
 	}
 	if err = cmp.Or(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, addr)); err == nil {
 		addr, err = unix.Getsockname(fd)

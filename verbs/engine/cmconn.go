@@ -64,7 +64,7 @@ func (e *Engine) openDoor(id *cmID, backlog int) error {
 	if !e.overKernel() { // a listener of our stack is one of all its addresses
 		addr = ":" + strconv.Itoa(int(id.local.Port()))
 	}
-	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: backlogOf(backlog)})
+	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: backlogOf(backlog), V6Only: id.v6Only})
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type cq struct {
 	cookie  uint64
 	ctx     *opened
 	lost    atomic.Bool
+	engine  *Engine
 	rnic    *rnic.CompletionQueue
 }
 
@@ -36,7 +37,7 @@ func (e *Engine) createCQ(c *call) error {
 	if depth < 1 || depth > rnic.CQDepthMax {
 		return syscall.EINVAL
 	}
-	q := &cq{cookie: c.arg[2], ctx: ctx}
+	q := &cq{cookie: c.arg[2], ctx: ctx, engine: e}
 	if q.mapping, q.head, q.entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
 		return err
 	}
@@ -88,6 +89,7 @@ func (q *cq) put(c rnic.Completion) {
 	if armed := atomic.LoadUint32(&q.head.Armed); armed != ring.Disarmed {
 		q.wake(armed, c.Solicited || c.Status != rnic.Success)
 	}
+	q.engine.progress()
 }
 
 // wake tells the program's channel once for each time that it has armed.

@@ -11,14 +11,19 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/ring"
 )
 
 // Engine serves one process.
 type Engine struct {
 	area    *ring.Area
-	wake    *os.File // eventfd
+	wake    *os.File // eventfd of calls
+	bell    *os.File // eventfd of doorbells
+	polled  bool     // a Poller looks at doorbells; false: run does
 	adapter *rnic.Adapter
 	addrs   []netip.Prefix // of our own stack; none: the kernel's sockets
 	log     io.Writer      // nil: none
@@ -27,7 +32,8 @@ type Engine struct {
 	channels channels
 	parked   parking
 	qps      [ring.QPsMax]atomic.Pointer[qp] // by doorbell bit
-	quiet    chan func()                     // run by run, between two looks at the doorbells
+	quiet    chan func()                     // run between two looks at the doorbells, by who looks
+	fresh    atomic.Bool                     // there are completions of which progress has not told
 	winding  sync.WaitGroup                  // queue pairs that were destroyed and whose connections have not ended
 }
 
@@ -36,6 +42,14 @@ type Host struct {
 	Adapter *rnic.Adapter
 	Addrs   []netip.Prefix // of our own stack; none where connections go over the kernel's sockets
 	Log     io.Writer      // where to tell of listeners and connections; nil: nowhere
+	Polled  bool           // a Poller calls Doorbells.Look in each Turn
+}
+
+// Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted then leaves in the Turn that
+// finds it, and no other thread has to run for that.
+type Doorbells struct {
+	Look func() int // for stack.Config.OnTurn, of one Poller
+	Bell stack.Bell // by which the program wakes it
 }
 
 // Limits are those of the Adapter.
@@ -45,23 +59,40 @@ func Limits() rnic.Config {
 
 // Serve serves the area for as long as the process lives, on what open makes. Without that, calls
 // fail as if the device had gone, and standard error says why.
-func Serve(area unsafe.Pointer, open func() (Host, error)) {
-	h, err := open()
+func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
+	e, err := newEngine((*ring.Area)(area))
+	var h Host
+	if err == nil {
+		h, err = open(Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD)}})
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "rnicd: %v\n", err)
 	}
-	newEngine((*ring.Area)(area), h).run()
+	e.start(h)
+	e.run()
 }
 
-// newEngine is an engine on h, which has no Adapter if there is no device.
-func newEngine(area *ring.Area, h Host) *Engine {
-	e := &Engine{
-		area: area, adapter: h.Adapter, addrs: h.Addrs, log: h.Log, wake: os.NewFile(uintptr(area.WakeFD), "wake"), quiet: make(chan func(), ring.Calls),
+// newEngine is an engine that has nothing to stand on yet.
+func newEngine(area *ring.Area) (*Engine, error) {
+	e := &Engine{area: area, wake: os.NewFile(uintptr(area.WakeFD), "wake"), quiet: make(chan func(), ring.Calls)}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return e, fmt.Errorf("eventfd: %w", err)
+	}
+	area.BellFD, e.bell = int32(fd), os.NewFile(uintptr(fd), "bell")
+	return e, nil
+}
+
+// start puts it on h, which has no Adapter if there is no device. Before run.
+func (e *Engine) start(h Host) {
+	e.adapter, e.addrs, e.log, e.polled = h.Adapter, h.Addrs, h.Log, h.Polled
+	if !e.polled {
+		// run sleeps for calls and doorbells alike, in one descriptor.
+		e.bell, e.area.BellFD = e.wake, e.area.WakeFD
 	}
 	if h.Adapter != nil {
 		go e.tellEvents(h.Adapter.Events())
 	}
-	return e
 }
 
 // tellLog writes a line for who looks what the program does.
@@ -75,7 +106,7 @@ func (e *Engine) tellLog(format string, args ...any) {
 // run costs less than waking up.
 const looksMax = 20
 
-// run hands out calls and rings doorbells. It sleeps in wake when there are none.
+// run hands out calls and, where no Poller does, rings doorbells. It sleeps in wake when there are none.
 func (e *Engine) run() {
 	var buf [8]byte
 	for vain := 0; ; {
@@ -83,28 +114,29 @@ func (e *Engine) run() {
 			vain = 0
 			continue
 		}
-		if vain++; vain < looksMax {
+		if vain++; vain < looksMax && !e.polled {
 			runtime.Gosched()
 			continue
 		}
-		atomic.StoreUint32(&e.area.Sleeping, 1) // the other side publishes, then reads this
+		e.sleeps(1) // the other side publishes, then reads this
 		if !e.look() {
 			_, _ = e.wake.Read(buf[:])
 		}
-		atomic.StoreUint32(&e.area.Sleeping, 0)
+		e.sleeps(0)
 		vain = 0
+	}
+}
+
+func (e *Engine) sleeps(yes uint32) {
+	atomic.StoreUint32(&e.area.Sleeping, yes)
+	if !e.polled {
+		atomic.StoreUint32(&e.area.Dozing, yes)
 	}
 }
 
 // look says whether there was something to do.
 func (e *Engine) look() bool {
-	found := false
-	if s := atomic.SwapUint64(&e.area.Summary, 0); s != 0 {
-		found = true
-		for ; s != 0; s &= s - 1 {
-			e.ring(bits.TrailingZeros64(s))
-		}
-	}
+	found := !e.polled && e.onTurn() > 0
 	for i := range e.area.Calls {
 		c := &e.area.Calls[i]
 		if atomic.LoadUint32(&c.State) == ring.CallPosted && atomic.CompareAndSwapUint32(&c.State, ring.CallPosted, ring.CallTaken) {
@@ -112,22 +144,54 @@ func (e *Engine) look() bool {
 			go e.serve(c)
 		}
 	}
-	select {
-	case f := <-e.quiet:
-		f()
-		return true
-	default:
-		return found
+	return found
+}
+
+// onTurn rings the doorbells, and says how many. One goroutine: a Poller's, or run's.
+func (e *Engine) onTurn() (n int) {
+	if atomic.LoadUint64(&e.area.Summary) != 0 {
+		for s := atomic.SwapUint64(&e.area.Summary, 0); s != 0; s &= s - 1 {
+			n += e.ring(bits.TrailingZeros64(s))
+		}
+	}
+	if len(e.quiet) > 0 {
+		(<-e.quiet)()
+		n++
+	}
+	if e.fresh.Load() {
+		e.fresh.Store(false)
+		e.tellProgress()
+		n++
+	}
+	return n
+}
+
+// progress is called after a completion. A thread of the program that waits for one is woken at the end of the Turn, or where
+// there is none, at once: a program that ran in between would find few, and wait again.
+func (e *Engine) progress() {
+	if !e.polled {
+		e.tellProgress()
+	} else if !e.fresh.Load() {
+		e.fresh.Store(true)
+	}
+}
+
+func (e *Engine) tellProgress() {
+	atomic.AddUint32(&e.area.Progress, 1)
+	if atomic.LoadUint32(&e.area.Waiting) != 0 {
+		futexWake(&e.area.Progress)
 	}
 }
 
 // ring rings the doorbells of one word.
-func (e *Engine) ring(word int) {
+func (e *Engine) ring(word int) (n int) {
 	for b := atomic.SwapUint64(&e.area.Doorbells[word], 0); b != 0; b &= b - 1 {
 		if q := e.qps[word*64+bits.TrailingZeros64(b)].Load(); q != nil {
 			q.rnic.Doorbell()
 		}
+		n++
 	}
+	return n
 }
 
 // whenQuiet runs f while no doorbell is being rung, and returns after it.
@@ -137,12 +201,14 @@ func (e *Engine) whenQuiet(f func()) {
 		f()
 		close(done)
 	}
-	e.rouse() // after it is there: run looks once, and may sleep again
+	e.rouse() // after it is there: who looks does so once more, and may sleep again
 	<-done
 }
 
-// rouse wakes run.
+// rouse wakes who looks at doorbells.
 func (e *Engine) rouse() {
-	one := [8]byte{1}
-	_, _ = e.wake.Write(one[:])
+	if atomic.SwapUint32(&e.area.Dozing, 0) != 0 {
+		one := [8]byte{1}
+		_, _ = e.bell.Write(one[:])
+	}
 }

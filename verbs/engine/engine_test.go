@@ -37,7 +37,9 @@ func newProgram(t *testing.T) *program {
 	p.area.WakeFD = int32(fd)
 	adapter, err := rnic.Open(Limits())
 	require.NoError(t, err)
-	p.engine = newEngine(p.area, Host{Adapter: adapter})
+	p.engine, err = newEngine(p.area)
+	require.NoError(t, err)
+	p.engine.start(Host{Adapter: adapter})
 	go p.engine.run()
 	mine, theirs := p.channel()
 	p.events = mine
@@ -149,7 +151,7 @@ func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 		_, err = unix.Write(fds[1], make([]byte, 4096))
 	}
 	r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
-	e := &Engine{wake: w, quiet: make(chan func(), 1)}
+	e := &Engine{area: &ring.Area{Dozing: 1}, bell: w, quiet: make(chan func(), 1)}
 	var ran atomic.Bool
 	returned := make(chan bool)
 	go func() {
@@ -161,6 +163,43 @@ func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 	require.NoError(t, err)
 	f()
 	require.True(t, <-returned)
+}
+
+// Where a Poller looks at doorbells, run leaves them and what whenQuiet wants to it, and threads that wait for completions are
+// told at the end of the Turn, once for all of them.
+func TestPolled(t *testing.T) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	area := &ring.Area{WakeFD: int32(fd)}
+	e, err := newEngine(area)
+	require.NoError(t, err)
+	e.start(Host{Polled: true})
+	area.Summary, area.Doorbells[3] = 1<<3, 1<<7
+	require.False(t, e.look())
+	require.Equal(t, uint64(1<<3), area.Summary)
+	require.Equal(t, 1, e.onTurn())
+	require.Zero(t, area.Summary+area.Doorbells[3])
+	require.Zero(t, e.onTurn())
+
+	e.progress()
+	e.progress()
+	require.Zero(t, area.Progress, "before the end of the Turn")
+	require.Equal(t, 1, e.onTurn())
+	require.Equal(t, uint32(1), area.Progress)
+	require.Zero(t, e.onTurn())
+
+	area.Dozing = 1
+	returned := make(chan struct{})
+	go func() {
+		e.whenQuiet(func() {})
+		close(returned)
+	}()
+	var b [8]byte
+	_, err = unix.Read(int(area.BellFD), b[:]) // as the Poller sleeps
+	require.NoError(t, err)
+	require.False(t, e.look())
+	require.Equal(t, 1, e.onTurn())
+	<-returned
 }
 
 // Calls with handles of nothing, or of something else, are refused.

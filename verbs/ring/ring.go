@@ -181,6 +181,12 @@ type Area struct {
 	Sleeping  uint32
 	WakeFD    int32
 	_         [14]uint32
+	Dozing    uint32
+	BellFD    int32
+	_         [14]uint32
+	Progress  uint32
+	Waiting   uint32
+	_         [14]uint32
 	Summary   uint64
 	_         [7]uint64
 	Doorbells [QPsMax / 64]uint64

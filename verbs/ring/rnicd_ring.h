@@ -126,7 +126,7 @@ enum rv_call_op {
 	RV_CM_CREATE,    /* channel, cookie -> id */
 	RV_CM_MIGRATE,   /* id, channel */
 	RV_CM_DESTROY,   /* id */
-	RV_CM_BIND,      /* id; data: address -> ; data: address */
+	RV_CM_BIND,      /* id, IPv6 only; data: address -> ; data: address */
 	RV_CM_RESOLVE,   /* id, octets of the source's address; data: source, destination -> ; data: source */
 	RV_CM_ROUTE,     /* id */
 	RV_CM_LISTEN,    /* id, backlog */
@@ -164,11 +164,17 @@ struct rv_async_event {
 
 /* One for each process. */
 struct rv_area {
-	uint32_t sleeping; /* the engine waits for wake_fd to be written */
+	uint32_t sleeping; /* who serves calls waits for wake_fd to be written */
 	int32_t wake_fd;   /* an eventfd */
 	uint32_t pad0[14];
+	uint32_t dozing; /* who looks at doorbells does: swap it for 0, then write bell_fd */
+	int32_t bell_fd; /* an eventfd, there before the first queue pair */
+	uint32_t pad1[14];
+	uint32_t progress; /* a futex: counted when there are completions, somewhere; woken if waiting is not 0 */
+	uint32_t waiting;  /* threads of the program that wait for it */
+	uint32_t pad2[14];
 	uint64_t summary; /* one bit for each word of doorbells */
-	uint64_t pad1[7];
+	uint64_t pad3[7];
 	uint64_t doorbells[RV_QPS_MAX / 64];
 	struct rv_call calls[RV_CALLS];
 };

@@ -1,6 +1,7 @@
 /* rdma_cm_id: its life, and the calls that begin something. What comes of them is an event. */
 #include "shim.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 static struct rv_lock device_lock;
@@ -64,6 +65,25 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	free(ch);
 }
 
+/* Where descriptors of ids that wait begin, if the process may have so many. */
+#define SYNC_FD_MIN 512
+
+/*
+ * The channel of an id whose calls wait. The select of librspreload 44 takes the first descriptor
+ * for the program's that is the program's or this: it needs this to be the larger one.
+ */
+static struct rdma_event_channel *own_channel(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	int high;
+
+	if (ch && (high = fcntl(ch->fd, F_DUPFD_CLOEXEC, SYNC_FD_MIN)) >= 0) {
+		close(ch->fd);
+		ch->fd = high;
+	}
+	return ch;
+}
+
 /*
  * The rsockets of Debian's librdmacm call these functions, as any program does, but read two things
  * out of an object that they take for their own library's: at the pointer right after the
@@ -101,7 +121,7 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 
 	if (ps != RDMA_PS_TCP)
 		return rv_fail(EOPNOTSUPP); /* iWARP has reliable connections only */
-	if (sync && !(channel = rdma_create_event_channel()))
+	if (sync && !(channel = own_channel()))
 		return -1;
 	i = rv_new_id(channel, context, ps);
 	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd, i ? i->cookie : 0 } };
@@ -167,7 +187,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	struct rv_id *i = to_id(id);
 	size_t n = address_size(addr);
 	struct rv_args a = {
-		.arg = { i->handle }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
+		.arg = { i->handle, i->v6_only }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
 	};
 	int error = n ? rv_call(RV_CM_BIND, &a) : EAFNOSUPPORT;
 
@@ -330,7 +350,7 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 	struct rv_args a;
 	int error;
 
-	if (sync && !(channel = rdma_create_event_channel()))
+	if (sync && !(channel = own_channel()))
 		return -1;
 	a = (struct rv_args){ .arg = { i->handle, (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd } };
 	error = rv_call(RV_CM_MIGRATE, &a);
@@ -352,13 +372,18 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 
 int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t size)
 {
-	(void)id, (void)value, (void)size;
+	struct rv_id *i = to_id(id);
+
 	if (level != RDMA_OPTION_ID)
 		return rv_fail(ENOSYS);
 	switch (name) {
+	case RDMA_OPTION_ID_AFONLY:
+		if (size != sizeof(int) || i->bound)
+			return rv_fail(EINVAL);
+		i->v6_only = *(const int *)value;
+		return 0;
 	case RDMA_OPTION_ID_TOS: /* there is nothing to be set for it here, and nothing to be lost */
 	case RDMA_OPTION_ID_REUSEADDR:
-	case RDMA_OPTION_ID_AFONLY:
 	case RDMA_OPTION_ID_ACK_TIMEOUT:
 		return 0;
 	}
@@ -416,7 +441,7 @@ int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made
 	struct rv_id *i;
 	int error;
 
-	if (listener->sync && !(channel = rdma_create_event_channel()))
+	if (listener->sync && !(channel = own_channel()))
 		return errno;
 	i = rv_new_id(channel, listener->id.context, listener->id.ps);
 	a = (struct rv_args){

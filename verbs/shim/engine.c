@@ -137,13 +137,14 @@ static int ready(void)
 	return load_relaxed(alive) ? 0 : EPERM; /* a child of fork */
 }
 
-static void wake_engine(void)
+/* Wakes who sleeps until fd is written. The first of those that find it asleep does. */
+static void wake(uint32_t *asleep, int fd)
 {
 	static const uint64_t one = 1;
 
 	atomic_thread_fence(memory_order_seq_cst); /* what was published, then this */
-	if (load_relaxed(&rv_area->sleeping)) {
-		ssize_t n = write(rv_area->wake_fd, &one, sizeof one);
+	if (load_relaxed(asleep) && __atomic_exchange_n(asleep, 0, __ATOMIC_SEQ_CST)) {
+		ssize_t n = write(fd, &one, sizeof one);
 		(void)n; /* full means that it is awake */
 	}
 }
@@ -183,7 +184,7 @@ int rv_call(uint32_t op, struct rv_args *a)
 	if (a->size)
 		memcpy(c->data, a->data, a->size);
 	store_release(&c->state, RV_CALL_POSTED);
-	wake_engine();
+	wake(&rv_area->sleeping, rv_area->wake_fd);
 	while ((state = load_acquire(&c->state)) != RV_CALL_DONE)
 		futex(&c->state, FUTEX_WAIT, state); /* also after a signal: the call goes on */
 	memcpy(a->arg, c->arg, sizeof a->arg);
@@ -216,7 +217,21 @@ void rv_ring(uint32_t bit)
 	atomic_thread_fence(memory_order_seq_cst); /* the entry, then the look at the bit */
 	if (set_bit(word, 1ull << bit % 64))
 		__atomic_fetch_or(&rv_area->summary, 1ull << bit / 64, __ATOMIC_SEQ_CST);
-	wake_engine();
+	wake(&rv_area->dozing, rv_area->bell_fd);
+}
+
+/*
+ * The engine completes, counts, and then looks at waiting; we say that we wait, then look at the slot, and then wait for the
+ * count to change.
+ */
+void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want)
+{
+	static const struct timespec bound = { .tv_nsec = 50000 };
+
+	__atomic_fetch_add(&rv_area->waiting, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(slot, __ATOMIC_SEQ_CST) != want)
+		syscall(SYS_futex, &rv_area->progress, FUTEX_WAIT_PRIVATE, seen, &bound, NULL, 0);
+	__atomic_fetch_sub(&rv_area->waiting, 1, __ATOMIC_SEQ_CST);
 }
 
 /* The program ends, by exit or from main. */

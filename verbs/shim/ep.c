@@ -19,15 +19,16 @@ static int make_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
+/* Both may be one: rsockets have it so. */
 static void destroy_cqs(struct rdma_cm_id *id)
 {
 	if (id->recv_cq)
 		ibv_destroy_cq(id->recv_cq);
+	if (id->send_cq && id->send_cq != id->recv_cq)
+		ibv_destroy_cq(id->send_cq);
 	if (id->recv_cq_channel)
 		ibv_destroy_comp_channel(id->recv_cq_channel);
-	if (id->send_cq)
-		ibv_destroy_cq(id->send_cq);
-	if (id->send_cq_channel)
+	if (id->send_cq_channel && id->send_cq_channel != id->recv_cq_channel)
 		ibv_destroy_comp_channel(id->send_cq_channel);
 	id->recv_cq = id->send_cq = NULL;
 	id->recv_cq_channel = id->send_cq_channel = NULL;

@@ -32,26 +32,44 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return error;
 }
 
+/* Fills a region with what the engine registers. */
+static int enter(struct rv_mr *m, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	struct rv_args a = { .arg = { to_pd(pd)->handle, (uintptr_t)addr, length, access & IBV_ACCESS_ZERO_BASED ? 0 : iova, access } };
+	int error = rv_call(RV_REG_MR, &a);
+
+	if (error)
+		return error;
+	__atomic_fetch_add(&to_pd(pd)->users, 1, __ATOMIC_ACQ_REL);
+	m->handle = a.arg[0];
+	m->access = access;
+	m->mr = (struct ibv_mr){
+		.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = (uint32_t)m->handle,
+		.lkey = (uint32_t)a.arg[1], .rkey = (uint32_t)a.arg[1],
+	};
+	return 0;
+}
+
+/* Returns when nobody reaches the memory any more. */
+static int leave(struct rv_mr *m)
+{
+	int error = load_acquire(&m->windows) ? EBUSY : rv_call1(RV_DEREG_MR, m->handle);
+
+	if (!error)
+		__atomic_fetch_sub(&to_pd(m->mr.pd)->users, 1, __ATOMIC_ACQ_REL);
+	return error;
+}
+
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
 	struct rv_mr *m = calloc(1, sizeof *m);
-	struct rv_args a = { .arg = { to_pd(pd)->handle, (uintptr_t)addr, length, iova, access } };
-	int error;
+	int error = m ? enter(m, pd, addr, length, iova, access) : ENOMEM;
 
-	if (access & IBV_ACCESS_ZERO_BASED)
-		a.arg[3] = 0;
-	error = m ? rv_call(RV_REG_MR, &a) : ENOMEM;
 	if (error) {
 		free(m);
 		errno = error;
 		return NULL;
 	}
-	__atomic_fetch_add(&to_pd(pd)->users, 1, __ATOMIC_ACQ_REL);
-	m->handle = a.arg[0];
-	m->mr = (struct ibv_mr){
-		.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = (uint32_t)m->handle,
-		.lkey = (uint32_t)a.arg[1], .rkey = (uint32_t)a.arg[1],
-	};
 	return &m->mr;
 }
 
@@ -65,24 +83,42 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uin
 	return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned int)access);
 }
 
-/* Returns when the memory is no longer accessible. */
+/* EBUSY while a window is bound to it. */
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct rv_mr *m = container(mr, struct rv_mr, mr);
-	int error = rv_call1(RV_DEREG_MR, m->handle);
+	int error = leave(m);
 
-	if (error)
-		return error;
-	__atomic_fetch_sub(&to_pd(mr->pd)->users, 1, __ATOMIC_ACQ_REL);
-	free(m);
-	return 0;
+	if (!error)
+		free(m);
+	return error;
 }
 
+#define REREG (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS)
+
+/* A new region in the old one's struct: the keys change. A call that fails has changed nothing. */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	(void)mr, (void)flags, (void)pd, (void)addr, (void)length, (void)access;
-	errno = EOPNOTSUPP;
-	return IBV_REREG_MR_ERR_INPUT; /* the region stays valid */
+	struct rv_mr *m = container(mr, struct rv_mr, mr), old = *m, new = { .handle = 0 };
+	bool move = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	int error = 0;
+
+	if (flags & ~REREG || (move && (!addr || !length)) || (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
+	    (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != mr->context)))
+		error = EINVAL;
+	else if (load_acquire(&m->windows))
+		error = EBUSY;
+	if (!error)
+		error = enter(&new, flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd, move ? addr : mr->addr, move ? length : mr->length,
+			      (uintptr_t)(move ? addr : mr->addr),
+			      flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : m->access);
+	if (error) {
+		errno = error;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	*m = new;
+	leave(&old);
+	return 0;
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
@@ -115,6 +151,16 @@ struct ibv_mw *rv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	return &w->mw;
 }
 
+/* The window is of another region now, or of none. */
+static void bound_to(struct rv_mw *w, struct rv_mr *m)
+{
+	if (w->mr)
+		__atomic_fetch_sub(&w->mr->windows, 1, __ATOMIC_ACQ_REL);
+	if (m)
+		__atomic_fetch_add(&m->windows, 1, __ATOMIC_ACQ_REL);
+	w->mr = m;
+}
+
 int rv_dealloc_mw(struct ibv_mw *mw)
 {
 	struct rv_mw *w = container(mw, struct rv_mw, mw);
@@ -122,14 +168,35 @@ int rv_dealloc_mw(struct ibv_mw *mw)
 
 	if (error)
 		return error;
+	bound_to(w, NULL);
 	__atomic_fetch_sub(&to_pd(mw->pd)->users, 1, __ATOMIC_ACQ_REL);
 	free(w);
 	return 0;
 }
 
-/* A bind has to take its turn in the send queue, which the engine cannot yet. */
+/*
+ * The engine binds at once, which is earlier than the requests before it may be carried out, and the
+ * new key is in mw->rkey. The completion takes its turn in the send queue, as that of a Write of no
+ * octets, which the peer does not notice. A length of 0 unbinds.
+ */
 int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
-	(void)qp, (void)mw, (void)bind;
-	return EOPNOTSUPP;
+	const struct ibv_mw_bind_info *b = &bind->bind_info;
+	struct rv_mw *w = container(mw, struct rv_mw, mw);
+	struct rv_mr *m = b->mr ? container(b->mr, struct rv_mr, mr) : NULL;
+	struct rv_args a = { .arg = { w->handle, b->length && m ? m->handle : 0, b->addr, b->length, b->mw_access_flags } };
+	int error;
+
+	if (qp->state < IBV_QPS_RTR || mw->type != IBV_MW_TYPE_1 || qp->pd != mw->pd)
+		return EINVAL;
+	if (b->length && (!m || m->mr.pd != mw->pd || !(m->access & IBV_ACCESS_MW_BIND)))
+		return EINVAL;
+	if (b->mw_access_flags & ~(unsigned int)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED))
+		return EINVAL;
+	error = rv_post_bind(qp, bind->wr_id, bind->send_flags, &a);
+	if (error)
+		return error;
+	bound_to(w, b->length ? m : NULL);
+	mw->rkey = (uint32_t)a.arg[0];
+	return 0;
 }

@@ -163,6 +163,26 @@ int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 	return error;
 }
 
+/* Binds a window, if there is room for its completion, which comes after those of what was posted. */
+int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct rv_args *bind)
+{
+	struct rv_qp *q = to_qp(qp);
+	struct ibv_send_wr wr = { .wr_id = wr_id, .opcode = IBV_WR_RDMA_WRITE, .send_flags = flags & ~(unsigned int)IBV_SEND_INLINE };
+	int error;
+
+	rv_lock(&q->send_lock);
+	error = q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr ? ENOMEM : rv_call(RV_BIND_MW, bind);
+	if (!error) {
+		put(q, &wr); /* there is room */
+		q->sents[(q->sent - 1) & q->sent_mask].opcode = IBV_WC_BIND_MW;
+		store_release(&q->sq->tail, q->sq_tail);
+	}
+	rv_unlock(&q->send_lock);
+	if (!error)
+		rv_ring(q->bit);
+	return error;
+}
+
 /* A receive buffer of a queue pair or of a shared receive queue. */
 static int put_buffer(struct rv_wqe *entries, uint32_t mask, uint32_t *tail, uint32_t id, const struct ibv_recv_wr *wr)
 {

@@ -95,6 +95,7 @@ struct rv_args {
 int rv_call(uint32_t op, struct rv_args *a);
 int rv_call1(uint32_t op, uint64_t arg);
 void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
+void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want); /* or until *slot is want, or for a moment */
 extern struct rv_area *rv_area;
 
 /* table.c. Objects by cookie; a cookie of an object that was removed finds nothing. */
@@ -122,11 +123,14 @@ struct rv_pd {
 struct rv_mr {
 	struct ibv_mr mr;
 	uint64_t handle;
+	unsigned int access;
+	uint32_t windows; /* bound to it */
 };
 
 struct rv_mw {
 	struct ibv_mw mw;
 	uint64_t handle;
+	struct rv_mr *mr; /* that it is bound to */
 };
 
 struct rv_channel {
@@ -142,6 +146,8 @@ struct rv_completions {
 	uint32_t mask, head;
 	struct rv_lock lock;
 	uint32_t vain; /* polls without a completion, one after the other */
+	uint32_t seen; /* of rv_area->progress, before the last of these */
+	uint64_t yield_from; /* no yield before */
 	struct rv_acks acks, async_acks;
 	uint32_t users;          /* queue pairs */
 	struct rv_qp *last;      /* of the completion before */
@@ -212,7 +218,7 @@ struct rv_id {
 	int sync; /* its calls wait for their events */
 
 	uint64_t handle, cookie;
-	bool own_pd, bound, listening, connected, own_cqs;
+	bool own_pd, v6_only, bound, listening, connected, own_cqs;
 	uint32_t backlog_events;
 	uint8_t responder_resources, initiator_depth; /* of the request */
 	struct rv_acks acks;
@@ -252,6 +258,7 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 struct rv_qp *rv_qp_find(uint32_t number);
 
 /* post.c, for wr.c too. */
+int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct rv_args *bind);
 uint32_t rv_entries_after(const struct rv_wqe *w);
 void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data, size_t n);
 void rv_start_wr(struct rv_qp *q); /* makes ibv_wr_* work */

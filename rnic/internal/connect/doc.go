@@ -24,6 +24,7 @@
 //	host.go         Host: what the connections of an Adapter, and of one Poller, share
 //	phase.go        phases and time-outs
 //	param.go        Param: how to connect
+//	refusal.go      why a start-up that a peer began was refused
 //	errors.go       why connections end
 //	fortest.go      functions for tests of package rnic
 package connect

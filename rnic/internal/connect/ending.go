@@ -175,6 +175,9 @@ func (c *Connection) Over(err error) {
 		c.again()
 		return
 	}
+	if c.Responder != nil && was != phaseFull {
+		c.Host.Refuse(RefusalOf(err))
+	}
 	err = c.Host.Public(err)
 	c.Err = err
 	if was == phaseFull {

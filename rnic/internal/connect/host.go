@@ -41,7 +41,17 @@ type HostConfig struct {
 }
 
 // startupCounters are what rnic.StartupCounters says.
-type startupCounters struct{ Fallbacks, UnaskedS, WakeUps atomic.Uint64 }
+type startupCounters struct {
+	Fallbacks, UnaskedS, WakeUps atomic.Uint64
+	Refused                      [RefusalMax]atomic.Uint64
+}
+
+// Refuse counts a start-up that a peer began. Any goroutine.
+func (h *Host) Refuse(r Refusal) {
+	if r != Taken {
+		h.Startup.Refused[r].Add(1)
+	}
+}
 
 // PollerState is what the connections of one Poller have in common. shared belongs to the Poller's
 // goroutine.

@@ -51,6 +51,7 @@ func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
 		}
 		at.Free()
 	}
+	h.Refuse(refusalOfSocket(err))
 	_ = nc.SetLinger(0)
 	_ = nc.Close() // refused: there is no more to say to this peer
 	return err

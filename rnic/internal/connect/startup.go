@@ -245,6 +245,7 @@ func (c *Connection) decide(f mpa.Frame) {
 	c.phase = phaseDecide
 	c.Transport.SetTimer(c.Transport.Now() + int64(requestTimeout))
 	if err := c.Responder.Offer(c, f); err != nil {
+		c.Host.Refuse(RefusedBacklog)
 		c.Fail(err)
 	}
 }
@@ -320,10 +321,12 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 	p := e.party(c, c.Responder.Dialects)
 	rep, t, err := p.Answer(&req, e.param.PrivateData)
 	if err != nil {
+		c.Host.Refuse(RefusedReadDepth)
 		c.refuse(rep)
 		return err
 	}
 	if err := c.bound(e); err != nil { // no Terminate before the Initiator's first FPDU (DECISIONS 14)
+		c.Host.Refuse(RefusedSystem)
 		c.refuse(rejection(req, nil))
 		return err
 	}
@@ -344,6 +347,7 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 
 func (c *Connection) acceptImmediate(e *Endpoint) error {
 	if err := c.bound(e); err != nil {
+		c.Host.Refuse(RefusedSystem)
 		c.Fail(err)
 		return err
 	}
@@ -380,6 +384,7 @@ func (c *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 	if c.phase != phaseDecide {
 		return c.OverError()
 	}
+	c.Host.Refuse(RefusedULP)
 	if req.Kind == 0 { // no frames, nothing to say
 		c.Fail(ErrClosed)
 		return nil

@@ -1,0 +1,90 @@
+package status
+
+import "time"
+
+// Kinds of process that answer GET /v1/status.
+const (
+	KindDaemon = "daemon"
+	KindSwitch = "switch"
+)
+
+// Switch is the answer of rnicd switch to GET /v1/status.
+type Switch struct {
+	Kind     string         `json:"kind"` // KindSwitch
+	Version  string         `json:"version"`
+	PID      int            `json:"pid"`
+	Config   string         `json:"config,omitempty"` // the file
+	Started  time.Time      `json:"started"`
+	At       time.Time      `json:"at"` // when this was so
+	Healthy  bool           `json:"healthy"`
+	Error    string         `json:"error,omitempty"` // a thread does not turn: there are no counters
+	Refused  uint64         `json:"refused"`         // clients of the sockets that may not attach, or cannot
+	Threads  []SwitchThread `json:"threads"`
+	Uplinks  []SwitchPort   `json:"uplinks"` // one for each queue
+	Programs []SwitchPort   `json:"programs"`
+}
+
+// SwitchThread is a thread that switches.
+type SwitchThread struct {
+	Thread    int               `json:"thread"`
+	Core      int               `json:"core"` // -1: not pinned
+	Turns     uint64            `json:"turns"`
+	BusyTurns uint64            `json:"busy_turns"` // of them, those with frames
+	Frames    uint64            `json:"frames"`     // steered
+	Lookups   uint64            `json:"lookups"`    // of where frames go; frames of a flow that follow each other need one
+	Copies    uint64            `json:"copies"`     // of frames to groups
+	Answers   uint64            `json:"answers"`    // to questions for shared addresses
+	BufsFree  int               `json:"buffers_free"`
+	Bufs      int               `json:"buffers"`
+	Drops     map[string]uint64 `json:"drops,omitempty"` // those that are not 0 and of no port
+}
+
+// SwitchPort is a queue of an uplink, or a program.
+type SwitchPort struct {
+	Name      string         `json:"name"`
+	Queue     int            `json:"queue"`            // of an uplink
+	Thread    int            `json:"thread"`           // that switches for it
+	Driver    string         `json:"driver,omitempty"` // of an uplink
+	Program   *SwitchProgram `json:"program,omitempty"`
+	Attached  bool           `json:"attached"`              // an uplink always is
+	Attaches  uint64         `json:"attachments,omitempty"` // of a program so far
+	Received  uint64         `json:"received_frames"`
+	ReceivedB uint64         `json:"received_octets"` // from it, dropped ones among them
+	Sent      uint64         `json:"sent_frames"`
+	SentB     uint64         `json:"sent_octets"`
+	Waiting   int            `json:"waiting_frames"`
+	WaitMax   int            `json:"waiting_frames_max"`
+	Throttled uint64         `json:"throttled_turns"` // in which its frames had to wait, for send_rate or send_frames
+	// Those that are not 0, by reason: of steering; of the rings that a program has in its memory; of an uplink's device.
+	Drops  map[string]uint64 `json:"drops,omitempty"`
+	Rings  map[string]uint64 `json:"ring_errors,omitempty"`
+	Device map[string]uint64 `json:"device_drops,omitempty"`
+}
+
+// SwitchProgram is what only programs have.
+type SwitchProgram struct {
+	Socket    string   `json:"socket"`
+	ID        uint32   `json:"id"`
+	Uplink    string   `json:"uplink,omitempty"`
+	Addresses []string `json:"addresses"`
+	Ports     []string `json:"ports,omitempty"`
+	MAC       string   `json:"mac"`
+	VLAN      uint16   `json:"vlan,omitempty"`
+	// The process that is attached, or was; none yet: 0.
+	PID    int32  `json:"pid,omitempty"`
+	UID    uint32 `json:"uid"`
+	GID    uint32 `json:"gid"`
+	Client string `json:"client,omitempty"` // as it calls itself
+	Error  string `json:"error,omitempty"`  // why it is not attached any more
+	// Limits a second; 0: none.
+	SendRate      int64 `json:"send_rate,omitempty"`
+	SendFrames    int64 `json:"send_frames,omitempty"`
+	ReceiveRate   int64 `json:"receive_rate,omitempty"`
+	ReceiveFrames int64 `json:"receive_frames,omitempty"`
+}
+
+// RingErrors are the keys of SwitchPort.Rings.
+var RingErrors = []string{"descriptor", "index", "length", "fault"}
+
+// DeviceDrops are the keys of SwitchPort.Device.
+var DeviceDrops = []string{"rx no buf", "rx too long", "rx errors", "rx other vlan", "tx errors"}

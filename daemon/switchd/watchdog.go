@@ -1,0 +1,54 @@
+package switchd
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// watchEvery is the pause between two questions to the threads.
+const watchEvery = time.Second
+
+// watch asks the threads, again and again, whether they turn, until ctx ends. One that has not answered for twice askTimeout is
+// reported, and again when it turns. The second question is for a process that was stopped as a whole: then the first one is late
+// through no fault of the threads.
+func (s *Server) watch(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		begun := time.Now()
+		err := s.ask(ctx)
+		if err != nil {
+			err = s.ask(ctx)
+		}
+		was := s.hung.Load()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			why := err.Error()
+			s.hung.Store(&why)
+			if was == nil {
+				log.Error("a thread has not turned", "for", time.Since(begun), "error", err)
+			}
+		case was != nil:
+			s.hung.Store(nil)
+			log.Warn("all threads turn again")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, err := s.sw.Stats(ctx)
+	return err
+}
+
+// Healthy says that all threads turn, as far as the watchdog knows. Any goroutine.
+func (s *Server) Healthy() bool { return s.hung.Load() == nil }

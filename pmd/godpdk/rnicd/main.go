@@ -1,0 +1,13 @@
+// Command rnicd is the daemon with a port over go-dpdk beside its own drivers.
+package main
+
+import (
+	"github.com/rnicd/rnicd/daemon/command"
+	"github.com/rnicd/rnicd/daemon/driver"
+	"github.com/rnicd/rnicd/pmd/godpdk"
+)
+
+func main() {
+	driver.Register(godpdk.Driver)
+	command.Main()
+}
