@@ -88,7 +88,7 @@ var serveErrors = []struct{ args, want string }{
 	{"--pmd kernel --no-markers --drop-bad-crc", `--pmd kernel has no use for --no-markers, --drop-bad-crc: leave that away`},
 	{"--pmd kernel --addr 127.0.0.1/8", `--addr "127\.0\.0\.1/8": with --pmd kernel want one address of this host, without a prefix length, as 127\.0\.0\.1`},
 	{"--pmd kernel --addr 127.0.0.1,127.0.0.2", `--addr "127\.0\.0\.1,127\.0\.0\.2": with --pmd kernel want one address`},
-	{"--pmd kernel --addr 192.0.2.1 --region 1MiB", `rnic: listen on "192\.0\.2\.1:7174": listen tcp 192\.0\.2\.1:7174: bind: cannot assign requested address`},
+	{"--pmd kernel --addr 192.0.2.1 --region 1MiB", `rnic: listen on "192\.0\.2\.1:7174": listen tcp4 192\.0\.2\.1:7174: bind: cannot assign requested address`},
 	{"--pci 0000:01:00.0", `--pmd tap has no use for --pci: leave that away`},
 	{"--queues 0", `--queues 0: want 1 to 64`},
 	{"--addr 10.9.0.0/24", `--addr 10\.9\.0\.0/24: the first and the last address of a network are no host's`},

@@ -25,6 +25,9 @@ func TestIdlePolicies(t *testing.T) {
 // A server on net_tap that sleeps until it is interrupted; the driver's statistics are among its
 // counters, and an interface that is deleted ends it.
 func TestDPDKDaemonsDevice(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	if programPath(t); !program.dpdk {
 		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the race detector")
 	}

@@ -92,6 +92,9 @@ func TestDaemonTellsSystemd(t *testing.T) {
 
 // A manager that does not read keeps the daemon neither from serving nor from its end.
 func TestDaemonGoesOnWithoutSystemd(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	ns := newNamespace(t)
 	_, socket := newManager(t)
 	full, err := net.Dial("unixgram", socket)

@@ -148,6 +148,9 @@ func TestInstall(t *testing.T) {
 // by a link; the engine is loaded from there. make uninstall takes them away, and so does an
 // installation without them: they would be another version's.
 func TestInstallLibraries(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	lib := librariesPath(t)
 	if lib == "" {
 		skip.Missing(t, "needs gcc, libibverbs-dev and librdmacm-dev")
@@ -320,6 +323,9 @@ func dropIns(t *testing.T) (paths []string) {
 // systemd knows everything that the units say, with each of the drop-ins too, finds their program, and
 // thinks them confined; those who write the sysusers' and tmpfiles' lines are understood.
 func TestUnit(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	need(t, "systemd-analyze", "systemd")
 	for _, dropIn := range append([]string{"", "switch"}, dropIns(t)...) {
 		service := "rnicd.service"
@@ -494,6 +500,9 @@ func debian(t *testing.T) (path string) {
 // nothing that lintian minds where that is there. Installed, changed, upgraded, removed and purged by
 // dpkg, below a root of its own, the configuration stays until the purge.
 func TestDebianPackage(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	first := debian(t)
 	run := func(name string, args ...string) string {
 		t.Helper()

@@ -148,6 +148,9 @@ func TestRunScriptErrors(t *testing.T) {
 // Interrupted at any moment it leaves nothing. Ctrl-C signals the whole group, kill the script
 // alone.
 func TestRunScriptInterrupted(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	needIP(t)
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // handled here it is no longer ignored in the script, where nohup would have it so

@@ -313,7 +313,7 @@ const (
 // that come, go and are killed, reloads, and a TAP that is taken down and up: each transfer is right,
 // each line of the log is accounted for, and memory and descriptors stay what they are.
 func TestSoak(t *testing.T) {
-	if raceEnabled {
+	if raceEnabled || testing.Short() {
 		*soakFor = min(*soakFor, time.Second)
 	}
 	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, killed: map[string]int{}, cut: map[string]int{}, excused: map[string]int{}}

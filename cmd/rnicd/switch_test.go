@@ -96,6 +96,9 @@ func succeeded(t testing.TB, p *process, f testFile, others ...*process) {
 // The guide's example is what it says: programs write to each other, and the kernel to each, at addresses of their own and at one
 // that two share.
 func TestSwitchOfTheGuide(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	text, socket := switchOfGuide(t)
 	path := configured(t, text)
 	s := newSwitched(t, text, socket)
@@ -136,6 +139,9 @@ func TestSwitchOfTheGuide(t *testing.T) {
 
 // SIGHUP adds and removes programs; other programs stay attached, and a mistake changes nothing.
 func TestSwitchReload(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	text, socket := switchOfGuide(t)
 	ns := newNamespace(t)
 	path := configured(t, text)
@@ -181,6 +187,9 @@ func TestSwitchReload(t *testing.T) {
 // A program that is killed under load, again and again, costs the others neither an octet nor a connection, and the switch
 // nothing: no descriptor, no mapping, no buffer, no memory. 100 times, or a few in a short run.
 func TestSwitchedProgramsKilled(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	text, socket := switchOfGuide(t)
 	s := newSwitched(t, text+"[[program]]\nname = \"pair\"\nid = 5\naddresses = [\"10.9.0.5\"]\n", socket)
 	sink := s.program(t, "serve --region 512MiB --idle-timeout 1s", 1, "10.9.0.1/24")
