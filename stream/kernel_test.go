@@ -233,5 +233,8 @@ func TestKernelAcknowledgesOurFIN(t *testing.T) {
 		_, err = k.Write([]byte("later"))
 	}
 	require.ErrorIs(t, err, syscall.EPIPE)
+	over := make(chan struct{})
+	require.NoError(t, p.Submit(func() { close(over) })) // the Turn that sent the RST
+	<-over
 	require.Equal(t, uint64(1), CountersOf(p).AfterClose)
 }
