@@ -181,7 +181,9 @@ func (c *Core) input(in *port, b mem.Buf) {
 		c.pool.Free(b)
 		c.answer(in, h, v.answer)
 	case v.group != nil:
-		c.copyToAll(in, v.group.members, &in.copies[toStation], b)
+		if c.mayCopy(in, toStation) {
+			c.copyToAll(in, v.group.members, toStation, b)
+		}
 		c.pool.Free(b)
 	case v.flood:
 		c.flood(in, h.vid, b)
@@ -258,12 +260,11 @@ func (c *Core) port(slot uint16, serial uint32) *port {
 // flood copies a frame to all programs of its link except those of the station that it comes from, and to the uplink unless it
 // comes from there.
 func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
-	for _, s := range c.plan.links[linkOf(in.segment(), vid)] {
-		if s == in.station {
-			continue
-		}
-		if !c.copyToAll(in, s.members, &in.copies[toLink], b) {
-			break
+	if c.mayCopy(in, toLink) {
+		for _, s := range c.plan.links[linkOf(in.segment(), vid)] {
+			if s != in.station {
+				c.copyToAll(in, s.members, toLink, b)
+			}
 		}
 	}
 	if !in.isUplink() {
@@ -275,29 +276,33 @@ func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 	c.pool.Free(b)
 }
 
-// copyToAll sends a copy to each that is attached, as far as the source's bucket goes: false if that
-// is empty.
-func (c *Core) copyToAll(in *port, members []*port, left *bucket, b mem.Buf) bool {
-	left.fill(c.now)
+// mayCopy says whether one more frame of a source is copied: then to all that it is for, so that none
+// is always among the last, for whom nothing is left. The source owes what that is too many.
+func (c *Core) mayCopy(in *port, to int) bool {
+	in.copies[to].fill(c.now)
+	if in.copies[to].empty() {
+		in.stats.Drops[MulticastRate]++
+		return false
+	}
+	return true
+}
+
+// copyToAll sends a copy to each that is attached.
+func (c *Core) copyToAll(in *port, members []*port, to int, b mem.Buf) {
 	for _, m := range members {
 		if !m.attached() {
 			continue
 		}
-		if left.empty() {
-			in.stats.Drops[MulticastRate]++
-			return false
-		}
 		x := c.pool.Alloc()
 		if x == mem.NoBuf {
 			in.stats.Drops[NoBuffer]++
-			return false
+			return
 		}
-		left.take(1)
+		in.copies[to].take(1)
 		c.stats.Copies++
 		d := c.pool.Desc(x)
 		d.Len = c.pool.Desc(b).Len
 		copy(c.pool.Data(x), c.pool.Data(b))
 		c.send(m, x)
 	}
-	return true
 }

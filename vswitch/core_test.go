@@ -349,6 +349,8 @@ func TestMulticastIsBounded(t *testing.T) {
 	got := l.got()
 	require.Len(t, got["one"], 1)
 	require.InDelta(t, burst, len(got["two"])+len(got["left"])+len(got["right"]), 3)
+	require.Len(t, got["left"], len(got["two"]), "a frame is copied to all or to none")
+	require.Len(t, got["right"], len(got["two"]))
 	require.NotZero(t, l.drops("one")["multicast-rate"])
 	l.requireWhole()
 }

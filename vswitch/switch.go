@@ -340,8 +340,8 @@ func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 type Changes struct{ Added, Removed, Changed []string }
 
 // Apply replaces the programs. A program that keeps its socket, ID, core, secret, MAC, MTU and queues keeps its connection;
-// others are detached, and may attach again if they are still configured. With an error nothing has changed, unless the error
-// says so.
+// others are detached, and may attach again if they are still configured. With an error nothing has changed, unless it is a
+// *PartialError.
 func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err error) {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -394,8 +394,19 @@ func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err
 		s.unbind(m, next.Programs)
 	}
 	ch.Added, err = s.adopt(next.Programs, kept)
-	return ch, errors.Join(err, s.settle(ctx))
+	if err = errors.Join(err, s.settle(ctx)); err != nil {
+		err = &PartialError{err}
+	}
+	return ch, err
 }
+
+// PartialError: what Apply was given is the configuration now, but not all of it works.
+type PartialError struct{ Err error }
+
+func (e *PartialError) Error() string { return "applied in part: " + e.Err.Error() }
+
+// Unwrap is for errors.Is and errors.As.
+func (e *PartialError) Unwrap() error { return e.Err }
 
 // proposed is the configuration with these programs, if it can be applied.
 func (s *Switch) proposed(programs []Program) (next Config, err error) {
@@ -512,6 +523,9 @@ func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
 	defer s.change.Unlock()
 	if s.closed {
 		return nil, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("vswitch: a change of programs took all of the time: %w", err)
 	}
 	all := &Stats{Refused: s.refused.Load(), Cores: make([]CoreStats, len(s.cores))}
 	var order []*port

@@ -147,7 +147,7 @@ func TestApplyRefused(t *testing.T) {
 	_, err := l.sw.Apply(ctx, l.cfg.Programs[:1])
 	require.ErrorContains(t, err, "core 0 does not turn")
 	_, err = l.sw.Stats(ctx)
-	require.ErrorContains(t, err, "core 0 does not turn")
+	require.ErrorIs(t, err, context.Canceled)
 	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 	l.turn()
 	require.Equal(t, "two", names(l.got()))
@@ -185,6 +185,26 @@ func TestDevicesKeepBuffers(t *testing.T) {
 	cfg.Arena = hugepages.Heap(32 << 20)
 	_, err = New(cfg)
 	require.ErrorContains(t, err, "1001 are kept")
+}
+
+// What cannot be bound when the others have been changed is told, and the rest holds.
+func TestApplyInPart(t *testing.T) {
+	l := newLab(t, nil)
+	for _, sock := range l.sw.sockets {
+		require.NoError(t, sock.listener.Close())
+	}
+	other := slices.Clone(l.cfg.Programs)
+	other[0].Name, other[0].MTU = "one again", 1400
+	l.running(func(ctx context.Context) {
+		ch, err := l.sw.Apply(ctx, other)
+		var part *PartialError
+		require.ErrorAs(t, err, &part)
+		require.ErrorIs(t, err, memif.ErrClosed)
+		require.Equal(t, Changes{Removed: []string{"one"}}, ch)
+		st, err := l.sw.Stats(ctx)
+		require.NoError(t, err)
+		require.Len(t, st.Ports, 1+len(other)-1)
+	})
 }
 
 // A program with the largest MTU may come back after it has been taken out.

@@ -192,7 +192,10 @@ func (r *runner) reload() {
 	ctx, cancel := context.WithTimeout(context.Background(), applyMax)
 	defer cancel()
 	ch, restart, err := r.Reload(ctx, cfg)
-	if err != nil {
+	switch {
+	case errors.As(err, new(*vswitch.PartialError)):
+		r.log.Error("reloaded, but not all of it", "error", err)
+	case err != nil:
 		r.log.Error("not reloaded", "error", err)
 		return
 	}

@@ -121,7 +121,7 @@ func (s *Server) Config() *config.Switch {
 }
 
 // Reload goes over to the programs of another configuration, and its log's level; restart are the keys that it cannot change.
-// An error has changed nothing.
+// An error has changed nothing, unless it is a *vswitch.PartialError.
 func (s *Server) Reload(ctx context.Context, cfg *config.Switch) (ch vswitch.Changes, restart []string, err error) {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -134,13 +134,14 @@ func (s *Server) Reload(ctx context.Context, cfg *config.Switch) (ch vswitch.Cha
 	restart = append(restart, config.Differing("control", s.cfg.Control, cfg.Control)...)
 	restart = append(restart, config.Differing("metrics", s.cfg.Metrics, cfg.Metrics)...)
 	restart = append(restart, config.Differing("switch", s.cfg.Switch, cfg.Switch)...)
-	if ch, err = s.sw.Apply(ctx, cfg.Vswitch.Programs); err != nil {
+	ch, err = s.sw.Apply(ctx, cfg.Vswitch.Programs)
+	if err != nil && !errors.As(err, new(*vswitch.PartialError)) {
 		return ch, nil, err
 	}
 	old := s.cfg
 	s.cfg = cfg
 	s.cfg.Switch, s.cfg.Cores, s.cfg.Control, s.cfg.Metrics, s.cfg.Log.Format = old.Switch, old.Cores, old.Control, old.Metrics, old.Log.Format
-	return ch, restart, nil
+	return ch, restart, err
 }
 
 // changedUplinks are the keys in which the uplinks of two files differ.

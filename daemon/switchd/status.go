@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/vswitch"
 )
 
-// askTimeout bounds the question to the threads.
+// askTimeout bounds the question to the threads, when no reload is under way any more.
 const askTimeout = time.Second
 
 // Status is what `rnicd status --switch` shows, and metrics are made of. Where a thread does not turn it has Error, and no counters.

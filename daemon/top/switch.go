@@ -86,7 +86,7 @@ func details(p *status.SwitchPort) (parts []string) {
 		case p.Attached:
 			parts = append(parts, fmt.Sprintf("pid %d uid %d gid %d %q", q.PID, q.UID, q.GID, q.Client))
 		case q.Error != "":
-			parts = append(parts, "gone: "+q.Error)
+			parts = append(parts, fmt.Sprintf("gone: %q", q.Error))
 		}
 		if p.Attaches > 1 {
 			parts = append(parts, fmt.Sprintf("attached %d times", p.Attaches))

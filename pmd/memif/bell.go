@@ -22,10 +22,12 @@ type bells struct {
 	end     chan struct{}
 	ended   chan struct{} // the goroutine is no more
 	once    sync.Once
+	closing sync.Mutex // of fds
 }
 
-// ringersMax bounds the goroutines that write to eventfds, and so the threads that may be stuck in that.
-const ringersMax = 256
+// ringersMax bounds the goroutines that write to eventfds, and so the threads that may be stuck in that: one for each program of
+// a switch, and more.
+const ringersMax = 2048
 
 var ringers atomic.Int32
 
@@ -89,6 +91,22 @@ var one uint64 = 1 // to add to an eventfd
 func (b *bells) stop() {
 	if !b.direct {
 		b.once.Do(func() { close(b.end) })
+		b.drain()
+	}
+}
+
+// drain reads what nobody else may be left to read, so that a write that waits for room ends. Several goroutines at once.
+func (b *bells) drain() {
+	b.closing.Lock()
+	defer b.closing.Unlock()
+	select {
+	case <-b.ended: // the descriptors are others' by now
+		return
+	default:
+	}
+	octets := make([]byte, 8)
+	for _, fd := range b.fds {
+		_, _ = unix.Preadv2(fd, [][]byte{octets}, -1, unix.RWF_NOWAIT) // -1, or nothing to read
 	}
 }
 
@@ -100,6 +118,8 @@ func (b *bells) unused() {
 }
 
 func (b *bells) close() {
+	b.closing.Lock()
+	defer b.closing.Unlock()
 	closeAll(b.fds)
 	close(b.ended)
 }

@@ -18,7 +18,8 @@
 // memory, the fault ends the connection, not the process. A client trusts its server not to change buffers that the server has
 // returned and, with Config.Arena, with the contents of the arena.
 //
-// This end polls, and asks its peer for no interrupts. A peer that wants interrupts gets them.
+// This end polls, and asks its peer for interrupts only while it sleeps (Queue.Arm). A peer that wants
+// interrupts gets them.
 //
 // Below package stack time is an argument. Here only the goroutines that attach and keep connections read a clock, for handshakes
 // and retries. docs/adr/0019-memif.md has the decisions.

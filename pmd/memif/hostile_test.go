@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -158,6 +159,31 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	l.remove(other, 1<<30)
 }
 
+// A region that has gone when the connection is to begin leaves no descriptor behind.
+func TestRegionsThatHaveGone(t *testing.T) {
+	var h serverSide
+	var files [2]int
+	for i := range files {
+		files[i], _ = rawRegion(t, rawBytes, 0)
+		r, err := mapRegion(files[i], rawBytes, false)
+		require.NoError(t, err)
+		h.regions = append(h.regions, r)
+		in, out := givenRing{addRing: addRing{region: i, log2: 4}}, givenRing{addRing: addRing{region: i, offset: 1024, log2: 4}}
+		in.fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+		require.NoError(t, err)
+		out.fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+		require.NoError(t, err)
+		h.c2s, h.s2c = append(h.c2s, in), append(h.s2c, out)
+	}
+	all := append(slices.Clone(h.c2s), h.s2c...)
+	require.NoError(t, unix.Ftruncate(files[1], 0))
+	require.ErrorContains(t, withFaults(func() error { h.session(); return nil }), "has gone")
+	h.close()
+	for _, g := range all {
+		require.ErrorIs(t, unix.Fstat(g.fd, new(unix.Stat_t)), unix.EBADF)
+	}
+}
+
 // Memory of a client is there before a queue looks at it.
 func TestRegionsAreThere(t *testing.T) {
 	const octets = 4 << 20
@@ -175,8 +201,9 @@ func TestRegionsAreThere(t *testing.T) {
 	require.GreaterOrEqual(t, st.Blocks*512, int64(octets))
 }
 
-// A client whose eventfd takes no more, so that the goroutine that writes to it hangs, has no other
-// connection to its interface until it has read that; nor does one have more goroutines that hang.
+// A client whose eventfd takes no more, so that the goroutine that writes to it hangs, holds neither
+// that up when it has gone nor its interface. One that fills it again and again is refused: no
+// interface has more than one goroutine that hangs.
 func TestFullEventfd(t *testing.T) {
 	l, err := Listen(ListenConfig{Socket: socketPath(t)})
 	require.NoError(t, err)
@@ -209,12 +236,21 @@ func TestFullEventfd(t *testing.T) {
 	server.send(t, 0, frame(newRand(t), 60))
 	require.NoError(t, c.conn.Close())
 
+	c, _ = attach()
+	require.NoError(t, c.conn.Close())
+	for ctx := within(t); ; yield() {
+		l.lock.Lock()
+		free := l.using[0] == nil
+		l.lock.Unlock()
+		if free {
+			break
+		}
+		require.NoError(t, ctx.Err(), "the client has not gone")
+	}
+	p.rung = &bells{ended: make(chan struct{})}
 	again := rawDial(t, l.cfg.Socket)
 	again.tells(goodInit().message(), -1)
 	again.refused("An eventfd of the last connection is full")
-	_, err = unix.Read(full, make([]byte, 8))
-	require.NoError(t, err)
-	attach()
 }
 
 // What is no frame costs a call of Rx a bounded walk; frames after it come in later ones.

@@ -35,9 +35,6 @@ func (in *interrupt) enter(s *session, queue int) {
 	}
 	// An error leaves the sleeper's own bound, and frames that come late.
 	_ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_ADD, s.wakers[queue], &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
-	if in.armed {
-		s.rings[queue].rx.unmaskInterrupts()
-	}
 }
 
 func (in *interrupt) leave(s *session, queue int) {
@@ -58,9 +55,13 @@ func (q *Queue) Arm(on bool) {
 		var ev [1]unix.EpollEvent
 		_, _ = unix.EpollWait(in.epoll, ev[:], 0)
 	}
-	if q.session == nil || q.broken {
-		return
+	if q.session != nil && !q.broken {
+		q.unmask(on)
 	}
+}
+
+// unmask says in the peer's memory whether it is to wake us.
+func (q *Queue) unmask(on bool) {
 	defer q.guard(debug.SetPanicOnFault(true))
 	if rx := &q.session.rings[q.index].rx; on {
 		rx.unmaskInterrupts()

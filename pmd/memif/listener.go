@@ -341,6 +341,7 @@ func (l *Listener) admit(peer Peer, h *serverSide) (*Port, error) {
 		return nil, nil
 	}
 	if r := b.port.rung; r != nil { // one stuck goroutine an interface, not one a connection
+		r.drain()
 		select {
 		case <-r.ended:
 		case <-after(idWait):

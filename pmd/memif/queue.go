@@ -188,6 +188,9 @@ func (q *Queue) change() {
 	r := s.rings[q.index]
 	q.session, q.broken, q.last = s, false, int(r.rx.size())
 	q.interrupt.enter(s, q.index)
+	if q.interrupt.armed {
+		q.unmask(true)
+	}
 	if s.own != nil && s.own.arena != nil {
 		q.rx, q.tx = newPosted(q, r.rx), newLent(q, r.tx)
 		return

@@ -38,9 +38,11 @@ func mapRegion(fd int, size uint64, sealed bool) (r region, err error) {
 	if r.mapping, err = unix.Mmap(fd, 0, int(whole), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return r, ours("Region cannot be mapped: %v", err)
 	}
-	if err := unix.Madvise(r.mapping, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // Linux before 5.14
-		_ = unix.Munmap(r.mapping)
-		return region{}, ours("Region has no memory: %v", err)
+	if sealed { // another file may be one whose pages never come
+		if err := unix.Madvise(r.mapping, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // Linux before 5.14
+			_ = unix.Munmap(r.mapping)
+			return region{}, ours("Region has no memory: %v", err)
+		}
 	}
 	r.octets = r.mapping[:size:size]
 	return r, nil

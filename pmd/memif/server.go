@@ -189,14 +189,16 @@ func (h *serverSide) session() (s *session, regions []region) {
 		octets[i] = r.octets
 	}
 	rings, fds, wakers := make([]pair, len(h.c2s)), make([]int, len(h.c2s)), make([]int, len(h.c2s))
-	for i := range rings {
+	for i := range rings { // their memory may have gone: a fault leaves all to close
 		in, out := h.c2s[i], h.s2c[i]
 		rings[i].rx = ringAt(octets[in.region], in.offset, in.log2)
 		rings[i].tx = ringAt(octets[out.region], out.offset, out.log2)
 		rings[i].rx.setTail(0)
 		rings[i].tx.setTail(0)
-		fds[i], h.s2c[i].fd = out.fd, -1
-		wakers[i], h.c2s[i].fd = in.fd, -1
+	}
+	for i := range rings {
+		fds[i], h.s2c[i].fd = h.s2c[i].fd, -1
+		wakers[i], h.c2s[i].fd = h.c2s[i].fd, -1
 	}
 	s = newSession(octets, rings, nil)
 	s.bells, s.wakers = newBells(fds, &h.peer), wakers

@@ -135,6 +135,22 @@ static void messages(struct pair *p)
 	CHECK(*(uint64_t *)c->memory == 42 && *(uint64_t *)(s->memory + 4096) == 7);
 }
 
+/* A region whose rights change keeps the address that peers know it by. */
+static void address_kept(struct pair *p)
+{
+	struct end *c = &p->client, *s = &p->server;
+	struct ibv_mr *mr = ibv_reg_mr_iova(s->id->pd, s->memory + 8192, 100, 0x10000, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(c, &sge, IBV_WR_RDMA_READ, 8);
+
+	strcpy(s->memory + 8192, "by iova");
+	CHECK(mr && !ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ));
+	wr.wr.rdma.remote_addr = 0x10000;
+	wr.wr.rdma.rkey = mr->rkey;
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS && !strcmp(c->memory, "by iova"));
+	CHECK(!ibv_dereg_mr(mr));
+}
+
 /* A window of type 1 grants its range by a key of its own, until it is bound again, or freed; the region
  * stays meanwhile. */
 static void windows(struct pair *p)
@@ -443,6 +459,7 @@ int main(void)
 	for (int i = 0; i < 3; i++) {
 		connect_pair(&p, i == 1);
 		messages(&p);
+		address_kept(&p);
 		events(&p);
 		close_pair(&p);
 	}

@@ -143,7 +143,7 @@ func (e *Engine) bind(id *cmID, c *call) error {
 		return syscall.EINVAL
 	}
 	id.v6Only = c.arg[1] != 0 && at.Addr().Is6()
-	if id.door = e.parked.take(listenAddr(at)); id.door != nil {
+	if id.door = e.parked.take(parkedAt(at, id.v6Only)); id.door != nil {
 		id.local = at
 	} else if !e.overKernel() {
 		err = e.bindOurs(id, at)
@@ -255,7 +255,7 @@ func (e *Engine) destroyID(id *cmID) {
 	}
 	if id.door != nil {
 		id.door.giveBack(&e.objects, id)
-		e.parked.park(listenAddr(id.local), id.door)
+		e.parked.park(parkedAt(id.local, id.v6Only), id.door)
 	}
 	if request != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), rejectWait)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -121,6 +122,14 @@ func (p *parking) park(addr string, d *doorway) {
 		}
 		p.remove(addr, d)
 	}()
+}
+
+// parkedAt is where a doorway is kept: one that takes IPv6 alone is no other's.
+func parkedAt(at netip.AddrPort, v6Only bool) string {
+	if v6Only {
+		return listenAddr(at) + " v6only"
+	}
+	return listenAddr(at)
 }
 
 // keep enters a doorway; false: there is one at addr.

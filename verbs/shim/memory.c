@@ -42,6 +42,7 @@ static int enter(struct rv_mr *m, struct ibv_pd *pd, void *addr, size_t length, 
 		return error;
 	__atomic_fetch_add(&to_pd(pd)->users, 1, __ATOMIC_ACQ_REL);
 	m->handle = a.arg[0];
+	m->iova = iova;
 	m->access = access;
 	m->mr = (struct ibv_mr){
 		.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = (uint32_t)m->handle,
@@ -110,7 +111,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 		error = EBUSY;
 	if (!error)
 		error = enter(&new, flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd, move ? addr : mr->addr, move ? length : mr->length,
-			      (uintptr_t)(move ? addr : mr->addr),
+			      move ? (uintptr_t)addr : m->iova,
 			      flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : m->access);
 	if (error) {
 		errno = error;

@@ -123,6 +123,7 @@ struct rv_pd {
 struct rv_mr {
 	struct ibv_mr mr;
 	uint64_t handle;
+	uint64_t iova;
 	unsigned int access;
 	uint32_t windows; /* bound to it */
 };
