@@ -175,7 +175,8 @@ func TestPreloadedRsockets(t *testing.T) {
 	client := run("iperf3 -c 127.0.0.1 -n 20M")
 	require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
 	require.Zero(t, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
-	server.Expect(t, 1, `20\.0 MBytes .* receiver$`)
+	// iperf3's server counts up to where its other connection says that the test is over, which may come before the last octets.
+	server.Expect(t, 1, `(20\.0|1[5-9]\.\d) MBytes .* receiver$`)
 	require.Len(t, client.Lines("^rnicd: connected, 127.0.0.1:"), 2, "not over rsockets:\n%s", client)
 }
 
