@@ -9,7 +9,8 @@
 // not change (plan). Frames with the MAC, address or port of another program are dropped, and counted by reason.
 //
 //	config.go    Config, its defaults and checks
-//	switch.go    sockets, programs, changes while it runs
+//	switch.go    sockets, uplinks, programs
+//	apply.go     a change of programs while it runs
 //	core.go      a turn of one core
 //	port.go      the transmit side of a port: buffers and rates
 //	headers.go   parses Ethernet, IP and TCP headers
@@ -19,7 +20,7 @@
 //	fragment.go  fragments for those
 //	answer.go    ARP and neighbour discovery for those
 //	plan.go      the tables
-//	stats.go     counters by reason
+//	stats.go     counters by reason, and their snapshot
 //
 // A Core belongs to the goroutine that calls Turn. It does not allocate, lock, block or read a clock. Two cores are connected by a
 // pmd/wire; a frame on it carries the number of its destination port. A change of the tables is a command that each core executes

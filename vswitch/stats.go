@@ -1,6 +1,9 @@
 package vswitch
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/memif"
 )
@@ -82,4 +85,73 @@ type Stats struct {
 	Ports []PortStats
 	// Refused clients of sockets: who may not attach, or cannot.
 	Refused uint64
+}
+
+// Stats takes a snapshot. Its error is ctx's, of a core that does not turn, or ErrClosed.
+func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("vswitch: a change of programs took all of the time: %w", err)
+	}
+	all := &Stats{Refused: s.refused.Load(), Cores: make([]CoreStats, len(s.cores))}
+	var order []*port
+	for _, queues := range s.uplinks {
+		order = append(order, queues...)
+	}
+	order = append(order, s.programs...)
+	all.Ports = make([]PortStats, len(order))
+	err := s.each(ctx, func(c *Core) {
+		all.Cores[c.id] = c.stats
+		all.Cores[c.id].Free, all.Cores[c.id].Bufs = c.pool.Available(), c.pool.Size()
+		for i, m := range order {
+			if m.core == c.id {
+				all.Ports[i] = m.snapshot()
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range order {
+		if m.memif != nil {
+			all.Ports[i].Peer, all.Ports[i].Attached = m.memif.Peer()
+			all.Ports[i].Attachments = m.memif.LinkUps()
+		}
+	}
+	return all, nil
+}
+
+// snapshot is taken on the port's core.
+func (m *port) snapshot() PortStats {
+	st := m.stats
+	st.Name, st.Uplink, st.Queue, st.Waiting, st.Attached = m.name, m.isUplink(), m.queue, m.waiting, true
+	for _, q := range m.queues {
+		add(&st.Device, q.Counters())
+		if x, ok := q.(*memif.Queue); ok {
+			d := x.Drops()
+			st.Ring.Down += d.Down
+			st.Ring.Length += d.Length
+			st.Ring.Descriptor += d.Descriptor
+			st.Ring.Index += d.Index
+			st.Ring.Fault += d.Fault
+		}
+	}
+	return st
+}
+
+func add(to *pmd.Counters, c pmd.Counters) {
+	to.RxFrames += c.RxFrames
+	to.RxOctets += c.RxOctets
+	to.TxFrames += c.TxFrames
+	to.TxOctets += c.TxOctets
+	to.RxNoBuf += c.RxNoBuf
+	to.RxTooLong += c.RxTooLong
+	to.RxErrors += c.RxErrors
+	to.RxOtherVLAN += c.RxOtherVLAN
+	to.TxFull += c.TxFull
+	to.TxErrors += c.TxErrors
 }
