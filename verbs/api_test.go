@@ -38,6 +38,9 @@ func TestAPI(t *testing.T) {
 
 // The walk finds no fault of the C library's, nor a leak, under the sanitizers of gcc: both are built with them.
 func TestAPIUnderSanitizers(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	l := newLab(t)
 	dir := t.TempDir()
 	const flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
@@ -58,6 +61,9 @@ func TestAPIUnderSanitizers(t *testing.T) {
 
 // Nor does valgrind, in what is C. It does not know Go's stacks, on which it finds much.
 func TestAPIUnderValgrind(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	if _, err := exec.LookPath("valgrind"); err != nil {
 		skip.Missing(t, "needs valgrind")
 	}
@@ -171,6 +177,9 @@ func TestKilled(t *testing.T) {
 
 // At whichever moment that is: the peer hears of it each time, and ends by itself; nothing is left.
 func TestKilledAtAnyMoment(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	times := 100
 	if testing.Short() {
 		times = 6

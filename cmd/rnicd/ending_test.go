@@ -75,6 +75,9 @@ func TestClientKilled(t *testing.T) {
 
 // A client that is interrupted says so.
 func TestClientInterrupted(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	t.Parallel()
 	ns, server, client := midTransfer(t)
 	client.Signal(t, os.Interrupt)
@@ -85,6 +88,9 @@ func TestClientInterrupted(t *testing.T) {
 }
 
 func TestDemoInterrupted(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	t.Parallel()
 	p := netlab.Start(t, exec.Command(programPath(t), "demo", "--fault", slow, zeros(t, 250<<20)))
 	p.Expect(t, 1, `^sent +\d+ %`)
@@ -95,6 +101,9 @@ func TestDemoInterrupted(t *testing.T) {
 
 // A server that is killed leaves no TAP, and a client that can be interrupted.
 func TestServerKilled(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	t.Parallel()
 	ns, server, client := midTransfer(t)
 	server.Signal(t, syscall.SIGKILL)

@@ -7,6 +7,9 @@ import (
 // A client whose address has as many connections as --peer-max allows hears that this may be it,
 // over either transport, and the server says so in words of the flag.
 func TestPeerMaxIsToldOf(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	for name, tc := range map[string]struct{ server, from, to, client, heard, told string }{
 		"kernel": {
 			"serve --pmd kernel --addr 127.0.0.1 --region 1MiB --peer-max 1", "127.0.0.1", "127.0.0.1:7174", "",

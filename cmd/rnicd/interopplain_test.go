@@ -223,6 +223,9 @@ func synPacket(from, to inet.Addr, port uint16, seq uint32) []byte {
 // While SYNs from nobody fill the backlog, a transfer that is under way goes on, and connections
 // are accepted.
 func TestInteropSynFlood(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	netlab.NeedTshark(t)
 	l := interopLink(t, devicePlain, 1500, 4, "cubic")
 	dump := l.theirs.Capture(t, "any")

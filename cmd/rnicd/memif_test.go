@@ -59,6 +59,9 @@ func TestPutOverMemif(t *testing.T) {
 
 // What is missing or of no use for memif is named, and a server that is not there.
 func TestMemifFlags(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	ns := newNamespace(t)
 	for args, want := range map[string]string{
 		"--pmd memif":                                   `--pmd memif: --socket is missing: the server's, as /run/memif.sock or @memif`,

@@ -236,6 +236,9 @@ func TestSinkClaims(t *testing.T) {
 
 // Nothing is left of a get that is ended in the middle, whichever way.
 func TestGetEnded(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	t.Parallel()
 	for _, how := range sample.Of(t, 2, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL}) {
 		ns := newNamespace(t)

@@ -45,6 +45,9 @@ func (ns *namespace) scrape(t *testing.T, addr string) string {
 // What a switch does can be seen, as text, as JSON and by Prometheus: who is attached, what went to whom, what was dropped and why,
 // who was refused. Commands for daemons say that this is a switch.
 func TestSwitchSeen(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	text, socket := switchOfGuide(t)
 	text, asked := seenAt(t, text)
 	s := newSwitched(t, strings.Replace(text, "id = 4", "id = 4\nuids = [4711]", 1), socket)

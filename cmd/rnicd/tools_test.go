@@ -252,6 +252,9 @@ func TestRstream(t *testing.T) {
 // A server that vanishes silently, as when its cable is cut, is noticed within
 // --user-timeout, over either transport, by an end that sends and by one that only waits.
 func TestUserTimeout(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
 	ns := newNamespace(t)
 	ns.bridged(t)
 	for _, kind := range []string{"write bw", "read bw"} {
