@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/rnicd/rnicd/bench/yard"
 	"github.com/rnicd/rnicd/internal/netlab"
@@ -155,11 +154,8 @@ func (r *verbsRun) run(y *yardstick) (float64, error) {
 		return exec.CommandContext(ctx, *yardRnicd, all...)
 	}
 	server := netlab.Start(y, with(r.server))
-	for len(server.Lines("^ready |^rnicd: listening at ")) == 0 {
-		if ctx.Err() != nil {
-			return 0, fmt.Errorf("%s: no server:\n%s", r.name, server)
-		}
-		time.Sleep(5 * time.Millisecond) // it is another process: there is nothing to wait for but what it prints
+	if _, ok := server.Await(y, 1, "^ready |^rnicd: listening at "); !ok {
+		return 0, fmt.Errorf("%s: no server:\n%s", r.name, server)
 	}
 	out, err := with(r.client).CombinedOutput()
 	if err != nil {

@@ -30,20 +30,25 @@ func sample(context.Context) *status.Daemon {
 	}
 }
 
-// Names, types and help texts follow Prometheus' conventions, and every metric is there once.
-func TestLint(t *testing.T) {
+// linted are the names of a collector's metrics, which promlint finds nothing wrong with.
+func linted(t *testing.T, c prometheus.Collector) (names []string) {
+	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	require.NoError(t, r.Register(Collector{sample}))
+	require.NoError(t, r.Register(c))
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)
 	require.Empty(t, problems)
 	families, err := r.Gather()
 	require.NoError(t, err)
-	var names []string
 	for _, f := range families {
 		names = append(names, f.GetName())
 	}
-	require.ElementsMatch(t, Names(), names)
+	return names
+}
+
+// Names, types and help texts follow Prometheus' conventions, and every metric is there once.
+func TestLint(t *testing.T) {
+	require.ElementsMatch(t, Names(), linted(t, Collector{sample}))
 }
 
 // sampleSwitch is a switch with an uplink and two programs, of which one is not attached.
@@ -61,18 +66,7 @@ func sampleSwitch(context.Context) *status.Switch {
 
 // The same of a switch; a thread that does not turn is told of.
 func TestSwitch(t *testing.T) {
-	r := prometheus.NewPedanticRegistry()
-	require.NoError(t, r.Register(SwitchCollector{sampleSwitch}))
-	problems, err := testutil.GatherAndLint(r)
-	require.NoError(t, err)
-	require.Empty(t, problems)
-	families, err := r.Gather()
-	require.NoError(t, err)
-	var names []string
-	for _, f := range families {
-		names = append(names, f.GetName())
-	}
-	require.ElementsMatch(t, SwitchNames(), names)
+	require.ElementsMatch(t, SwitchNames(), linted(t, SwitchCollector{sampleSwitch}))
 
 	get := func(of func(context.Context) *status.Switch) string {
 		w := httptest.NewRecorder()

@@ -10,7 +10,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Who is woken by threads of a program sleeps until he is; not on a device that cannot wake him, nor where that was not asked for.
+// A Poller that a program's threads can wake sleeps until they do; not on a device that cannot wake it, nor unless it is asked for.
 func TestPoll(t *testing.T) {
 	drivers := Builtin()
 	look, bell := func() int { return 0 }, &stack.Bell{}
