@@ -102,6 +102,7 @@ func TestDropBadCRC(t *testing.T) {
 			r.send(lo, hi).is(Refused).want().held(0)
 			require.NoError(t, r.recv.Err())
 			require.EqualValues(t, 1, r.recv.Stats().RefusedCRC)
+			require.False(t, r.recv.Short())
 			s.octets[flip] ^= 0x10
 			r.send(lo, hi).is(Done).held(0)
 			if ooo {

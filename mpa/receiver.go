@@ -99,6 +99,7 @@ type Receiver struct {
 	drop    bool // a bad CRC refuses the segment
 	inOrder bool // ReceiverConfig.InOrder, and no PassAhead yet
 	stopped bool // failed or closed: swallows everything
+	short   bool // what Short says
 	pool    *mem.Pool
 	stride  int
 	oooMax  int // Bufs that octets beyond a gap may hold
@@ -210,7 +211,8 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
 	if r.stopped || len(data) == 0 {
 		return
 	}
-	if r.refuses(off, data) || r.pool.Lent(b) && r.pool.Available() == 0 && r.wouldHold(off, data) {
+	r.short = r.refuses(off, data) || r.pool.Lent(b) && r.pool.Available() == 0 && r.wouldHold(off, data)
+	if r.short {
 		r.stats.RefusedSpare++
 		r.refusals().Spare++
 		r.verdict = Refused
@@ -333,6 +335,10 @@ func (r *Receiver) lengthAt(head, off uint64, data []byte) int {
 // an error it stands still. Call it after the Commit of what Input took. Input passes everything
 // that has become whole, so nothing is left to pass here.
 func (r *Receiver) Edge(left uint64) uint64 { return min(left, r.next) }
+
+// Short says, after the Verdict Refused, that the Pool was too short for what Input was given
+// (ReceiverConfig.Reserve).
+func (r *Receiver) Short() bool { return r.short }
 
 // Err is the *Error that stopped the Receiver, or nil.
 func (r *Receiver) Err() error { return r.err }

@@ -59,6 +59,7 @@ func TestSpareRefusesWhatWouldBeHeld(t *testing.T) {
 				for i := range 3 {
 					r.send(part[0], part[1]).is(Refused).want()
 					require.Equal(t, ReceiverStats{RefusedSpare: uint64(i + 1)}, r.recv.Stats())
+					require.True(t, r.recv.Short())
 				}
 				r.end()
 				r.send(part[0], part[1])

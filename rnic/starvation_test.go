@@ -169,6 +169,36 @@ func TestHoardersGiveWay(t *testing.T) {
 	require.Less(t, ended, peers, "no more than it takes")
 }
 
+// Octets beyond a gap, which are refused because others hoard, come again once the gap is filled: for them the others keep
+// what they hold as long as TCP would wait for their peers.
+func TestHoardersKeepWhatIsOnlyWanted(t *testing.T) {
+	h := newSegmentRig(t, segmentRigConfig{bufs: 2048, connsMax: 32})
+	qps, _ := h.hoarders(8)
+	ended := func() bool { return slices.ContainsFunc(qps, isDone) }
+	q, region, c := h.orderly()
+	gap, mid := c.say(writeFPDU(region.STag(), 0, "first"))
+	_, hi := c.say(writeFPDU(region.STag(), 5, "second"))
+	for range 90 {
+		h.turn(time.Second)
+		c.sendOctets(mid, hi-1, 0)
+		h.turn(0)
+	}
+	require.Greater(t, q.engine.Stats().Receive.RefusedSpare, uint64(80))
+	require.False(t, ended())
+	h.turn(10 * time.Second)
+	for range 20 {
+		h.turn(time.Second)
+		c.sendOctets(mid, hi-1, 0)
+		h.turn(0)
+	}
+	require.True(t, ended())
+	require.Equal(t, RTS, q.State())
+	c.sendOctets(gap, mid, 0)
+	c.sendOctets(hi-1, hi, 0)
+	h.turn(0)
+	require.Equal(t, "firstsecond", string(region.Bytes()[:11]))
+}
+
 // One that hoards and is refused more is left alone as long as nobody else is refused.
 func TestHoarderAlone(t *testing.T) {
 	const bufs = 1024

@@ -95,7 +95,7 @@ type Config struct {
 	PeerMax int
 	// Limits on packet buffers that peers hold (pressure.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
-	StallNs  int64 // while others wait for Bufs, a connection whose peer is late by this time is reset; default 5 s
+	StallNs  int64 // while others need Bufs, a connection whose peer is late by this time is reset; default 5 s
 
 	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)

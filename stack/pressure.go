@@ -25,9 +25,13 @@ import "github.com/rnicd/rnicd/tcp"
 //   - Connections that find no Buf, and have nothing in flight whose acknowledgment would bring them
 //     back, wait in a list (pressure_waiting.go).
 //   - While another connection does not get the Bufs or records it could use, or its Upper had to
-//     refuse octets (Conn.WantBufs), connections whose peer is late are reset with ErrHoarding: those
-//     that hold most first, at most four a millisecond. Late is a peer that for Config.StallNs has
-//     neither acknowledged what was in flight nor sent the octets that others wait for.
+//     refuse octets, connections whose peer is late are reset with ErrHoarding: those that hold most
+//     first, at most four a millisecond. Late is a peer that has neither acknowledged what was in
+//     flight nor sent the octets that others wait for: for Config.StallNs where another needs memory
+//     (Conn.NeedBufs), for the user timeout where it gets on without and only wants some
+//     (Conn.WantBufs). Where a path repairs itself by retransmission timeouts that double, a peer
+//     that answers at once has octets outstanding for longer than StallNs. So what is only wanted
+//     ends none before R2 (RFC 9293 section 3.8.3), when TCP may give up itself.
 //
 // A peer is late until it has done all that it owed when its clock was set (PeerClock): an octet
 // now and then does not set the clock again.
@@ -78,9 +82,13 @@ func newBudget(size, burstMax int) Budget {
 // Budget is the same for the life of the Poller. Any goroutine.
 func (p *Poller) Budget() Budget { return p.budget }
 
-// WantBufs says that the Upper had to refuse octets of c because Bufs are short: connections of
-// late peers may be ended (ErrHoarding), but not c as long as it alone is refused. Poller's
-// goroutine.
+// NeedBufs says that the Upper had to refuse the next octets in order of c because Bufs are short:
+// without Bufs c gets no further. Connections of peers that are late by Config.StallNs may be ended
+// (ErrHoarding), but not c as long as it alone is refused. Poller's goroutine.
+func (c *Conn) NeedBufs() { c.p.pressure.need(c.index) }
+
+// WantBufs is NeedBufs of octets beyond a gap, which the peer sends again when the gap is filled:
+// connections are ended whose peers are late by the user timeout.
 func (c *Conn) WantBufs() { c.p.pressure.want(c.index) }
 
 const (
@@ -95,13 +103,14 @@ func (p *Poller) reclaim() {
 	s := &p.pressure
 	if short := p.memory.RecordsShort(); short != s.short {
 		s.short = short
-		s.wantRecords()
+		s.needRecords()
 	}
-	if !s.wanted || s.lookAt > p.now {
+	if !s.needs.made && !s.wants.made || s.lookAt > p.now {
 		return
 	}
-	bufs := s.bufs
-	s.wanted, s.bufs, s.lookAt = false, false, p.now+stallLookNs
+	needs, wants := s.needs, s.wants
+	s.needs, s.wants, s.lookAt = demand{}, demand{}, p.now+stallLookNs
+	needs.late, wants.late = p.now-p.cfg.StallNs, p.now-max(p.cfg.StallNs, p.cfg.TCP.UserTimeout())
 	conns := p.slab.conns
 	var worst *Conn
 	most := 0
@@ -110,10 +119,10 @@ func (p *Poller) reclaim() {
 			s.hand = 0
 		}
 		c := &conns[s.hand]
-		if c.phase != phaseOpen || connIndex(s.hand) == s.by { // its own want is no one else's
+		if c.phase != phaseOpen {
 			continue
 		}
-		if n := c.hoards(bufs); n > most {
+		if n := max(c.hoards(&needs), c.hoards(&wants)); n > most {
 			worst, most = c, n
 		}
 	}
@@ -123,18 +132,20 @@ func (p *Poller) reclaim() {
 	}
 }
 
-// hoards is how many segments the peer of c makes us keep although it had its time; bufs: those
-// that the Upper keeps count, too. They hold no record of a sent segment.
-func (c *Conn) hoards(bufs bool) (n int) {
+// hoards is how many of the segments that d is for the peer of c makes us keep although it had its
+// time. Those that the Upper keeps hold no record of a sent segment.
+func (c *Conn) hoards(d *demand) (n int) {
+	if !d.made || d.by == c.index { // its own demand is no one else's
+		return 0
+	}
 	if c.marks&markAbort != 0 || c.tcp.State() == tcp.Closed {
 		return 0
 	}
-	late := c.p.now - c.p.cfg.StallNs
-	if since, owes := c.owed.Owes(c.acked); owes && since <= late {
+	if since, owes := c.owed.Owes(c.acked); owes && since <= d.late {
 		n = c.tcp.Held()
 	}
-	if h, ok := c.upper.(Holder); ok && bufs {
-		if k, since := h.Held(c); since <= late {
+	if h, ok := c.upper.(Holder); ok && d.bufs {
+		if k, since := h.Held(c); since <= d.late {
 			n += k
 		}
 	}

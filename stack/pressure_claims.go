@@ -5,25 +5,33 @@ type pressureState struct {
 	hand   int   // the next connection to look at
 	lookAt int64 // when
 	short  uint64
-	wanted bool      // somebody did not get what there would be without connections of late peers:
-	by     connIndex // this one alone; noConn: several, or those that hold nothing
-	bufs   bool      // Bufs were wanted, not only records
+	needs  demand // since the last look
+	wants  demand
 }
 
-// want notes that connection i wants Bufs; noConn: several do.
-func (s *pressureState) want(i connIndex) {
-	s.note(i)
-	s.bufs = true
+// demand is for memory that there would be without connections of late peers.
+type demand struct {
+	made bool
+	by   connIndex // the one that makes it; noConn: several, or those that hold nothing
+	bufs bool      // it is for Bufs, not only for records
+	late int64     // peers that have owed since then are
 }
 
-// wantRecords notes that there were no records of sent segments for some connection.
-func (s *pressureState) wantRecords() { s.note(noConn) }
+// need notes that connection i gets no further, or not as fast as its path allows, without Bufs;
+// noConn: several do not.
+func (s *pressureState) need(i connIndex) { s.needs.add(i, true) }
 
-func (s *pressureState) note(i connIndex) {
-	if s.wanted && s.by != i {
+// want notes that connection i would do better with Bufs.
+func (s *pressureState) want(i connIndex) { s.wants.add(i, true) }
+
+// needRecords notes that there were no records of sent segments for some connection.
+func (s *pressureState) needRecords() { s.needs.add(noConn, false) }
+
+func (d *demand) add(i connIndex, bufs bool) {
+	if d.made && d.by != i {
 		i = noConn
 	}
-	s.wanted, s.by = true, i
+	d.made, d.by, d.bufs = true, i, d.bufs || bufs
 }
 
 // floor is how many Bufs beyond the reserve c leaves to others.

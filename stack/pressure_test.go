@@ -47,17 +47,21 @@ func TestOwnWantEndsNobody(t *testing.T) {
 	}
 }
 
-func TestWhoWants(t *testing.T) {
+func TestDemand(t *testing.T) {
 	var s pressureState
 	for _, x := range []struct{ who, by connIndex }{{1, 1}, {1, 1}, {2, noConn}, {1, noConn}} {
-		s.want(x.who)
-		require.True(t, s.wanted)
-		require.Equal(t, x.by, s.by)
+		s.need(x.who)
+		require.Equal(t, demand{made: true, by: x.by, bufs: true}, s.needs)
 	}
-	s.wanted = false
+	require.Zero(t, s.wants)
+	s = pressureState{}
 	s.want(noConn)
 	s.want(3)
-	require.Equal(t, noConn, s.by)
+	require.Equal(t, demand{made: true, by: noConn, bufs: true}, s.wants)
+	s.needRecords()
+	require.Equal(t, demand{made: true, by: noConn}, s.needs)
+	s.need(3)
+	require.Equal(t, demand{made: true, by: noConn, bufs: true}, s.needs)
 }
 
 // holder is an Upper that keeps Bufs of octets that others, which its peer has not sent, must come
@@ -72,29 +76,33 @@ func (h *holder) Held(*Conn) (int, int64) { return h.bufs, h.since }
 
 // An Upper that refuses octets for want of Bufs has connections ended whose peer is late with what
 // their Uppers' Bufs wait for: the one that keeps most, not while it alone is refused, and not
-// where records of sent segments, of which they hold none, are all that is wanted.
+// where records of sent segments, of which they hold none, are all that is wanted. Late is later
+// where the refused octets are beyond a gap.
 func TestUpperWantsBufs(t *testing.T) {
 	for name, x := range map[string]struct {
 		want  func(l *lab, few, most *holder)
 		late  int64
 		ended bool
 	}{
-		"another is refused":  {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 0, true},
-		"both are":            {func(l *lab, few, most *holder) { most.conn.WantBufs(); few.conn.WantBufs() }, 0, true},
-		"it alone is refused": {func(l *lab, _, most *holder) { most.conn.WantBufs() }, 0, false},
-		"nobody is refused":   {func(*lab, *holder, *holder) {}, 0, false},
-		"records are wanted":  {func(l *lab, _, _ *holder) { l.a.pressure.wantRecords() }, 0, false},
-		"its peer has time":   {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 1, false},
+		"another is refused":    {func(l *lab, few, _ *holder) { few.conn.NeedBufs() }, stallDefaultNs, true},
+		"both are":              {func(l *lab, few, most *holder) { most.conn.NeedBufs(); few.conn.NeedBufs() }, stallDefaultNs, true},
+		"it alone is refused":   {func(l *lab, _, most *holder) { most.conn.NeedBufs() }, stallDefaultNs, false},
+		"none is refused":       {func(*lab, *holder, *holder) {}, stallDefaultNs, false},
+		"records are wanted":    {func(l *lab, _, _ *holder) { l.a.pressure.needRecords() }, stallDefaultNs, false},
+		"its peer has time":     {func(l *lab, few, _ *holder) { few.conn.NeedBufs() }, stallDefaultNs - 1, false},
+		"beyond a gap":          {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 100 * second, true},
+		"beyond a gap, sooner":  {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 100*second - 1, false},
+		"beyond gaps, and next": {func(l *lab, few, most *holder) { most.conn.WantBufs(); few.conn.NeedBufs() }, stallDefaultNs, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, nil)
 			u, _ := l.open()
 			w := l.dial(l.a, l.b, 7)
 			l.until("second", func() bool { return w.opened })
-			l.pass(10 * second)
+			l.pass(200 * second)
 			few := &holder{peer: w, bufs: 2, since: 0}
-			most := &holder{peer: u, bufs: 3, since: l.now - l.a.cfg.StallNs + x.late}
-			if x.late > 0 {
+			most := &holder{peer: u, bufs: 3, since: l.now - x.late}
+			if !x.ended && name != "it alone is refused" {
 				few.bufs = 0
 			}
 			w.conn.SetUpper(few)

@@ -53,9 +53,9 @@ func (p *Poller) retryWaiting() {
 	switch {
 	case p.waiting.n+p.unproven.n == 0:
 	case p.memory.RunsFree() == 0 && p.pool.Available() > p.budget.Reserve:
-		p.pressure.wantRecords()
+		p.pressure.needRecords()
 	default:
-		p.pressure.want(noConn)
+		p.pressure.need(noConn)
 	}
 }
 

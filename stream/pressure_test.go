@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/stack"
 )
 
 // loseFirst has the first segment with octets of c, which host 0 sends, lost until the call of
@@ -32,9 +34,14 @@ func (v *virtual) loseFirst(c *Conn) (mend func()) {
 
 // A peer that leaves a gap, and makes us keep what is after it, is not ended while there are Bufs,
 // nor while its own octets alone are refused. It is ended when those of another connection are, if
-// it has had its time.
+// it has had its time: the user timeout, for the other gets on without.
 func TestGapIsEndedWhenOthersWantBufs(t *testing.T) {
-	v := newVirtual(t, 1500, nil)
+	const giveUp = 30 * time.Second
+	v := newVirtual(t, 1500, func(i int, cfg *stack.Config) {
+		if i == 1 { // host 0 would end its connections itself
+			cfg.TCP.UserTimeoutNs = int64(giveUp)
+		}
+	})
 	ps := pollerStateOf(v.hosts[1].Poller)
 	ps.shorten(16)
 	a, b := v.pair(Options{}, Options{})
@@ -46,7 +53,16 @@ func TestGapIsEndedWhenOthersWantBufs(t *testing.T) {
 	require.Positive(t, CountersOf(v.hosts[1].Poller).RefusedPool)
 	require.Zero(t, b.u.state.Load()&stateDead, "nobody else wants Bufs")
 
-	mend := v.loseFirst(c)
+	e, f := v.pair(Options{}, Options{})
+	mend := v.loseFirst(e)
+	v.write(e, strings.Repeat("z", 10_000))
+	v.pass(5 * time.Second)
+	require.Zero(t, b.u.state.Load()&stateDead, "its time is not over")
+	mend()
+	v.until("all octets", func() bool { return f.Unread() == 10_000 })
+
+	v.pass(5 * time.Second)
+	mend = v.loseFirst(c)
 	v.write(c, strings.Repeat("y", 10_000))
 	v.until("the other is ended", func() bool { return b.u.state.Load()&stateDead != 0 })
 	_, err := b.TryRead(make([]byte, 1))

@@ -71,7 +71,7 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.SynRetries, 8)
 	defaultTo(&cfg.SynAckRetries, 5)
 	if cfg.UserTimeoutNs == 0 {
-		cfg.UserTimeoutNs = 100_000_000_000
+		cfg.UserTimeoutNs = cfg.UserTimeout()
 		defaultTo(&cfg.DataRetries, 7)
 	}
 	defaultTo(&cfg.SuspectRetries, 3)
@@ -96,6 +96,14 @@ func (cfg Config) withDefaults() Config {
 		panic("tcp: Config.ReceiveWindow outside 0..2^30-1 (RFC 7323 section 2.2)")
 	}
 	return cfg
+}
+
+// UserTimeout is UserTimeoutNs or its default.
+func (cfg *Config) UserTimeout() int64 {
+	if cfg.UserTimeoutNs == 0 {
+		return 100_000_000_000
+	}
+	return cfg.UserTimeoutNs
 }
 
 func defaultTo[T int | int64](v *T, d T) {

@@ -55,8 +55,8 @@ func (c *Connection) carryOut(fx qp.Effects, err error) {
 	if fx&qp.EffectSend != 0 {
 		c.Transport.Send()
 	}
-	if fx&qp.EffectShort != 0 {
-		c.Transport.Short()
+	if fx&(qp.EffectNeedBufs|qp.EffectWantBufs) != 0 {
+		c.Transport.Short(fx&qp.EffectNeedBufs != 0)
 	}
 }
 

@@ -7,7 +7,8 @@ const (
 	EffectSend      Effects = 1 << iota // there are octets to pull
 	EffectOpened                        // a Responder may send now
 	EffectCloseHalf                     // nothing more will be sent: close our half
-	EffectShort                         // octets were refused, perhaps for want of packet buffers
+	EffectNeedBufs                      // the next octets in order were refused because Bufs are short
+	EffectWantBufs                      // octets beyond a gap were
 	EffectLeave                         // an error ended the stream: close our half when the Terminate has been pulled
 	EffectFail                          // reset the connection
 )

@@ -136,10 +136,18 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	v := r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
-	if v == mpa.Refused {
-		q.effects |= EffectShort
+	if v == mpa.Refused && r.rx.Short() {
+		q.effects |= shortage(off == r.edge)
 	}
 	return v
+}
+
+// shortage is the effect of Bufs that are short for octets of the peer's.
+func shortage(inOrder bool) Effects {
+	if inOrder {
+		return EffectNeedBufs
+	}
+	return EffectWantBufs
 }
 
 // ArriveLate is Arrive for octets in order that TCP acknowledged before MPA took the connection

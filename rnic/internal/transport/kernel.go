@@ -310,7 +310,7 @@ func (s *KernelConn) Memory() Memory {
 }
 
 // Short does nothing: the Bufs are this connection's own.
-func (s *KernelConn) Short() {}
+func (s *KernelConn) Short(bool) {}
 
 // What the Upper calls: Wake and Submit from any goroutine, everything else with mu held.
 

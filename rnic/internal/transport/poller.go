@@ -199,10 +199,13 @@ func (u *PollerConn) Memory() Memory {
 	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: AheadMax, Spare: u.poller.Budget().Spare}
 }
 
-// Short asks for Bufs where they are short: the Poller may end connections of late peers
-// (stack/pressure.go).
-func (u *PollerConn) Short() {
-	if u.conn != nil && u.poller.Pool().Available() < u.poller.Budget().Spare {
+// Short lets the Poller end connections of late peers (stack/pressure.go).
+func (u *PollerConn) Short(inOrder bool) {
+	switch {
+	case u.conn == nil:
+	case inOrder:
+		u.conn.NeedBufs()
+	default:
 		u.conn.WantBufs()
 	}
 }

@@ -31,7 +31,9 @@ type Conn interface {
 	// no Pool.
 	EnterFull(kept int)
 	Memory() Memory
-	Short() // octets were refused, perhaps for want of packet buffers: other connections may have to give some back
+	// Short says that octets were refused because packet buffers are short, inOrder: those that come
+	// next. Other connections may have to give some back.
+	Short(inOrder bool)
 	Nagle() // lets small segments wait, where Unacked is not known
 	// GiveUpAfter sets the user timeout. It fails where the kernel refuses it.
 	GiveUpAfter(time.Duration) error
