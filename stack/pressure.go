@@ -29,9 +29,10 @@ import "github.com/rnicd/rnicd/tcp"
 //     first, at most four a millisecond. Late is a peer that has neither acknowledged what was in
 //     flight nor sent the octets that others wait for: for Config.StallNs where another needs memory
 //     (Conn.NeedBufs), for the user timeout where it gets on without and only wants some
-//     (Conn.WantBufs). Where a path repairs itself by retransmission timeouts that double, a peer
-//     that answers at once has octets outstanding for longer than StallNs. So what is only wanted
-//     ends none before R2 (RFC 9293 section 3.8.3), when TCP may give up itself.
+//     (Conn.WantBufs).
+//   - Where retransmissions are lost, or repair one segment a round trip, a peer that answers at
+//     once has octets outstanding for longer than StallNs. As long as it answers (tcp.Conn.Repairing)
+//     it is not late before the user timeout: R2 of RFC 9293 section 3.8.3, when TCP may give up itself.
 //
 // A peer is late until it has done all that it owed when its clock was set (PeerClock): an octet
 // now and then does not set the clock again.
@@ -110,7 +111,7 @@ func (p *Poller) reclaim() {
 	}
 	needs, wants := s.needs, s.wants
 	s.needs, s.wants, s.lookAt = demand{}, demand{}, p.now+stallLookNs
-	needs.late, wants.late = p.now-p.cfg.StallNs, p.now-max(p.cfg.StallNs, p.cfg.TCP.UserTimeout())
+	needs.late, wants.late = p.now-p.cfg.StallNs, p.giveUpSince()
 	conns := p.slab.conns
 	var worst *Conn
 	most := 0
@@ -132,6 +133,9 @@ func (p *Poller) reclaim() {
 	}
 }
 
+// giveUpSince is since when a peer owes that is late by the user timeout.
+func (p *Poller) giveUpSince() int64 { return p.now - max(p.cfg.StallNs, p.cfg.TCP.UserTimeout()) }
+
 // hoards is how many of the segments that d is for the peer of c makes us keep although it had its
 // time. Those that the Upper keeps hold no record of a sent segment.
 func (c *Conn) hoards(d *demand) (n int) {
@@ -141,7 +145,11 @@ func (c *Conn) hoards(d *demand) (n int) {
 	if c.marks&markAbort != 0 || c.tcp.State() == tcp.Closed {
 		return 0
 	}
-	if since, owes := c.owed.Owes(c.acked); owes && since <= d.late {
+	late := d.late
+	if c.tcp.Repairing(c.p.now, c.p.cfg.StallNs) {
+		late = min(late, c.p.giveUpSince())
+	}
+	if since, owes := c.owed.Owes(c.acked); owes && since <= late {
 		n = c.tcp.Held()
 	}
 	if h, ok := c.upper.(Holder); ok && d.bufs {

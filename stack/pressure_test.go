@@ -47,6 +47,47 @@ func TestOwnWantEndsNobody(t *testing.T) {
 	}
 }
 
+// A peer that acknowledges what is sent again, of much that was lost, is late by the user timeout.
+func TestPeerBeingRepairedIsNotLate(t *testing.T) {
+	const giveUp = 60 * second
+	l := newLab(t, func(_ int, cfg *Config) {
+		cfg.TCP.NoSACK, cfg.TCP.NoTimestamps, cfg.TCP.UserTimeoutNs = true, true, giveUp
+	})
+	u, _ := l.open()
+	u.send(20_000)
+	l.until("acknowledged", func() bool { return u.acked == 20_000 })
+	w := l.dial(l.a, l.b, 7)
+	l.until("second", func() bool { return w.opened })
+	w.send(100)
+	l.until("acknowledged", func() bool { return w.acked == 100 })
+
+	var passed int64 // one segment at a time arrives
+	l.a.nic.lose = func([]byte) bool {
+		if l.now-passed < second/10 {
+			return true
+		}
+		passed = l.now
+		return false
+	}
+	sent := l.now
+	u.send(1 << 20)
+	l.turns()
+	ended := int64(0)
+	l.until("the user timeout", func() bool {
+		for l.a.pool.Available() > l.a.Reserve()-1 {
+			l.a.pool.Alloc()
+		}
+		w.send(1)
+		if u.closed > 0 && ended == 0 {
+			ended = l.now - sent
+		}
+		return l.now-sent > 2*giveUp
+	})
+	require.Greater(t, u.acked, uint64(20_000+4*1448))
+	require.GreaterOrEqual(t, ended, giveUp)
+	require.ErrorIs(t, u.err, ErrHoarding)
+}
+
 func TestDemand(t *testing.T) {
 	var s pressureState
 	for _, x := range []struct{ who, by connIndex }{{1, 1}, {1, 1}, {2, noConn}, {1, noConn}} {

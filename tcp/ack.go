@@ -136,6 +136,9 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 			c.sent.nxt++
 		}
 	}
+	if rv := &c.recovery; rv.phase != phaseOpen && (c.sent.una != oldest || una-rv.repairedTo >= uint64(c.emss)) {
+		rv.repairedTo, rv.repairedAt = una, now
+	}
 	c.sndUna = una
 	c.sndMax = max(c.sndMax, c.sndNxt)
 	c.events |= EvAcked

@@ -25,6 +25,8 @@ type recovery struct {
 	limitedTo  uint64 // SND.NXT when cwnd last held us back
 	timedOutAt uint64 // SND.UNA at the last timeout
 	reducedAt  int64  // when cwnd was last reduced in this episode
+	repairedTo uint64 // SND.UNA when it last moved by a segment in this episode, or at its timeout,
+	repairedAt int64  // and when it moved; 0: it has not
 
 	burst burst
 
@@ -171,6 +173,7 @@ func (c *Conn) foundLost(now int64, again bool) {
 func (c *Conn) enterRecovery(now int64) {
 	rv := &c.recovery
 	rv.phase = phaseRecovery
+	rv.repairedTo = c.sndUna
 	c.point = c.sndNxt
 	c.tlp.active = false // RFC 8985 section 7.1
 	c.undo.start()
@@ -315,6 +318,7 @@ func (c *Conn) timedOut(now int64) {
 	c.ecn.reduced(c.sndNxt)
 	c.rtt.backOff()
 	rv.phase = phaseLoss
+	rv.repairedTo = c.sndUna
 	c.point = c.sndNxt // no second reduction for this window: RFC 6675 section 5.1
 	rv.dupAcks, rv.limited = 0, 0
 	rv.hold = holdNothing

@@ -135,3 +135,53 @@ func TestStatsFieldByField(t *testing.T) {
 		Delivered: 2800, PacingRate: 823_277,
 	}, s.c.Stats())
 }
+
+// Octets are outstanding because they are repaired as long as the peer acknowledges whole segments
+// of what is sent again. A few octets are none; silence, and a shut window, are the peer's own.
+func TestRepairing(t *testing.T) {
+	const stall = 5 * sc
+	s := ten(t, plain())
+	repairing := func(at int64) bool { return s.c.Repairing(s.now+at, stall) }
+	s.advance(sc)
+	require.Equal(t, RecoveryLoss, s.c.Stats().Recovery)
+	require.False(t, repairing(0), "nothing was answered")
+	s.in(". 1 ack 901")
+	require.False(t, repairing(0), "less than a segment")
+	s.in(". 1 ack 1001")
+	require.True(t, repairing(0))
+	require.True(t, repairing(stall))
+	require.False(t, repairing(stall+1))
+	s.in(". 1 ack 1001 win 0")
+	require.False(t, repairing(0), "window shut")
+	s.in(". 1 ack 1002 win 60000")
+	require.True(t, repairing(0))
+
+	for s.c.Stats().RTONs < 4*sc {
+		s.advance(s.c.Deadline() - s.now)
+		s.drain()
+	}
+	require.False(t, s.c.Repairing(s.now, 0), "it was silent since")
+	s.in(". 1 ack 2001")
+	rto := s.c.Stats().RTONs
+	require.True(t, repairing(0))
+	s.advance(rto) // the next is lost,
+	s.advance(2 * rto)
+	require.Equal(t, 4*rto, s.c.Stats().RTONs)
+	require.True(t, repairing(rto), "four times as long as the timeout was then")
+	require.False(t, repairing(rto+1))
+	s.in(". 1 ack 10001")
+	require.False(t, repairing(0), "all is repaired")
+}
+
+// So it is in fast recovery.
+func TestRepairingInFastRecovery(t *testing.T) {
+	s := ten(t, plain())
+	for range 3 {
+		s.in(". 1 ack 1")
+	}
+	s.expect(". 1:1001 ack 1 rtx")
+	require.False(t, s.c.Repairing(s.now, sc))
+	s.in(". 1 ack 1001")
+	require.Equal(t, RecoveryFast, s.c.Stats().Recovery)
+	require.True(t, s.c.Repairing(s.now, sc))
+}
