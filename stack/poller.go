@@ -257,6 +257,9 @@ func (p *Poller) deadline() int64 {
 		}
 		at = min(at, next)
 	}
+	if p.pressure.demanded() {
+		at = min(at, p.pressure.lookAt)
+	}
 	if len(p.active) > 0 || p.tx.n > 0 {
 		at = min(at, p.now+retryNs)
 	}

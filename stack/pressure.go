@@ -28,11 +28,12 @@ import "github.com/rnicd/rnicd/tcp"
 //     refuse octets, connections whose peer is late are reset with ErrHoarding: those that hold most
 //     first, at most four a millisecond. Late is a peer that has neither acknowledged what was in
 //     flight nor sent the octets that others wait for: for Config.StallNs where another needs memory
-//     (Conn.NeedBufs), for the user timeout where it gets on without and only wants some
-//     (Conn.WantBufs).
+//     (Conn.NeedBufs, or it has less than an initial window in flight), for Config.TCP.UserTimeoutNs
+//     where it gets on without and only wants some (Conn.WantBufs, or more in flight).
 //   - Where retransmissions are lost, or repair one segment a round trip, a peer that answers at
 //     once has octets outstanding for longer than StallNs. As long as it answers (tcp.Conn.Repairing)
-//     it is not late before the user timeout: R2 of RFC 9293 section 3.8.3, when TCP may give up itself.
+//     it is late by Config.TCP.UserTimeoutNs. That is R2 of RFC 9293 section 3.8.3, "at least 100
+//     seconds", unless a connection has a user timeout of its own, which counts without need only.
 //
 // A peer is late until it has done all that it owed when its clock was set (PeerClock): an octet
 // now and then does not set the clock again.
@@ -83,6 +84,18 @@ func newBudget(size, burstMax int) Budget {
 // Budget is the same for the life of the Poller. Any goroutine.
 func (p *Poller) Budget() Budget { return p.budget }
 
+// needBufs is what a connection needs in flight to get on: an initial window (RFC 6928).
+const needBufs = 10
+
+// demand notes that c could send more if it had Bufs.
+func (p *Poller) demand(c *Conn) {
+	if c.tcp.Held() < needBufs {
+		p.pressure.need(c.index)
+	} else {
+		p.pressure.want(c.index)
+	}
+}
+
 // NeedBufs says that the Upper had to refuse the next octets in order of c because Bufs are short:
 // without Bufs c gets no further. Connections of peers that are late by Config.StallNs may be ended
 // (ErrHoarding), but not c as long as it alone is refused. Poller's goroutine.
@@ -98,24 +111,25 @@ const (
 	stallLooksMax = 64      // connections looked at each time
 )
 
-// reclaim ends the worst of some connections, if memory was wanted since it last looked and one of
-// them is bad enough.
+// reclaim looks at some connections and ends the worst of them that is bad enough. A demand stands
+// until one was ended or all were looked at: those that make it may be back only after a
+// retransmission timeout.
 func (p *Poller) reclaim() {
 	s := &p.pressure
 	if short := p.memory.RecordsShort(); short != s.short {
 		s.short = short
 		s.needRecords()
 	}
-	if !s.needs.made && !s.wants.made || s.lookAt > p.now {
+	if !s.demanded() || s.lookAt > p.now {
 		return
 	}
-	needs, wants := s.needs, s.wants
-	s.needs, s.wants, s.lookAt = demand{}, demand{}, p.now+stallLookNs
-	needs.late, wants.late = p.now-p.cfg.StallNs, p.giveUpSince()
 	conns := p.slab.conns
+	looks := min(stallLooksMax, len(conns))
+	s.lookAt = p.now + stallLookNs
+	s.needs.late, s.wants.late = p.now-p.cfg.StallNs, p.giveUpSince()
 	var worst *Conn
 	most := 0
-	for range min(stallLooksMax, len(conns)) {
+	for range looks {
 		if s.hand++; s.hand >= len(conns) {
 			s.hand = 0
 		}
@@ -123,11 +137,14 @@ func (p *Poller) reclaim() {
 		if c.phase != phaseOpen {
 			continue
 		}
-		if n := max(c.hoards(&needs), c.hoards(&wants)); n > most {
+		if n := max(c.hoards(&s.needs), c.hoards(&s.wants)); n > most {
 			worst, most = c, n
 		}
 	}
+	s.needs.lookedAt(looks, len(conns))
+	s.wants.lookedAt(looks, len(conns))
 	if worst != nil {
+		s.needs, s.wants = demand{}, demand{}
 		p.n.Reclaimed++
 		p.abort(worst, ErrHoarding)
 	}

@@ -15,7 +15,11 @@ type demand struct {
 	by   connIndex // the one that makes it; noConn: several, or those that hold nothing
 	bufs bool      // it is for Bufs, not only for records
 	late int64     // peers that have owed since then are
+	seen int       // connections looked at since it was last made
 }
+
+// demanded says that memory is demanded.
+func (s *pressureState) demanded() bool { return s.needs.made || s.wants.made }
 
 // need notes that connection i gets no further, or not as fast as its path allows, without Bufs;
 // noConn: several do not.
@@ -31,7 +35,14 @@ func (d *demand) add(i connIndex, bufs bool) {
 	if d.made && d.by != i {
 		i = noConn
 	}
-	d.made, d.by, d.bufs = true, i, d.bufs || bufs
+	d.made, d.by, d.bufs, d.seen = true, i, d.bufs || bufs, 0
+}
+
+// lookedAt ends a demand for which n more connections, and so all, were looked at in vain.
+func (d *demand) lookedAt(n, all int) {
+	if d.seen += n; d.seen >= all {
+		*d = demand{}
+	}
 }
 
 // floor is how many Bufs beyond the reserve c leaves to others.

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -162,6 +163,110 @@ func TestUpperWantsBufs(t *testing.T) {
 				require.Zero(t, w.closed)
 			}
 		})
+	}
+}
+
+// One refusal has all connections looked at, however many there may be; and none that becomes late
+// after that is ended.
+func TestDemandStandsUntilAllWereLookedAt(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		l := newLab(t, func(_ int, cfg *Config) { cfg.ConnsMax = 20 * stallLooksMax })
+		u, _ := l.open()
+		w := l.dial(l.a, l.b, 7)
+		l.until("second", func() bool { return w.opened })
+		l.pass(200 * second)
+		keeps := &holder{peer: u, bufs: 3, since: l.now}
+		u.conn.SetUpper(keeps)
+		if late {
+			keeps.since -= l.a.cfg.StallNs
+			l.a.pressure.hand = int(u.conn.index) // it is the last to be looked at
+		}
+		w.conn.NeedBufs()
+		begin := l.now
+		l.pass(stallLookNs * 30)
+		require.Equal(t, late, u.closed > 0)
+		require.LessOrEqual(t, l.now-begin, l.a.cfg.StallNs/2)
+		require.False(t, l.a.pressure.demanded())
+		if l.pass(10 * second); !late {
+			require.Zero(t, u.closed)
+		}
+	}
+}
+
+// Of a demand for what only helps, and none for what is needed, none is ended who is late by StallNs
+// alone, whichever connection it is; nor sooner than by that, if the user timeout is less.
+func TestWantsAreNoNeeds(t *testing.T) {
+	for name, x := range map[string]struct {
+		userTimeout int64
+		late        int64
+		ended       bool
+	}{
+		"late by StallNs":                     {0, stallDefaultNs, false},
+		"a short user timeout, not by it":     {second, 2 * second, false},
+		"a short user timeout, but StallNs":   {second, stallDefaultNs, true},
+		"a long user timeout, late by 100 s":  {200 * second, 100 * second, false},
+		"the longest there is, late by 200 s": {math.MaxInt64, 200 * second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, func(_ int, cfg *Config) { cfg.TCP.UserTimeoutNs = x.userTimeout })
+			peers := [2]*peer{}
+			peers[0], _ = l.open()
+			peers[1] = l.dial(l.a, l.b, 7)
+			l.until("second", func() bool { return peers[1].opened })
+			l.pass(200 * second)
+			for i, u := range peers {
+				u.conn.SetUpper(&holder{peer: u, bufs: 3, since: l.now - x.late})
+				peers[1-i].conn.WantBufs()
+				l.a.Turn()
+				require.Equal(t, x.ended, u.closed > 0)
+				if x.ended {
+					break
+				}
+				l.pass(second / 100)
+				u.conn.SetUpper(u)
+			}
+		})
+	}
+}
+
+// Nor one whose peer has not acknowledged what was in flight for StallNs.
+func TestWantsLeaveUnackedAlone(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	w := l.dial(l.a, l.b, 7)
+	l.until("second", func() bool { return w.opened })
+	l.a.nic.lose = func([]byte) bool { return true }
+	u.send(1)
+	w.send(1)
+	l.pass(2 * l.a.cfg.StallNs)
+	u.conn.WantBufs()
+	w.conn.WantBufs()
+	l.pass(second)
+	require.Zero(t, u.closed+w.closed)
+	u.conn.NeedBufs()
+	l.pass(second)
+	require.Equal(t, [2]int{0, 1}, [2]int{u.closed, w.closed})
+}
+
+// A connection with an initial window in flight wants more, one with less needs it.
+func TestWhoNeeds(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	u.send(20_000)
+	l.until("acknowledged", func() bool { return u.acked == 20_000 })
+	l.a.nic.lose = func([]byte) bool { return true }
+	for {
+		l.a.pressure = pressureState{}
+		l.a.demand(u.conn)
+		held := u.conn.tcp.Held()
+		require.Equal(t, held < 10, l.a.pressure.needs.made)
+		require.Equal(t, held >= 10, l.a.pressure.wants.made)
+		if held >= 10 {
+			break
+		}
+		u.send(1)
+		l.turns()
+		require.Greater(t, u.conn.tcp.Held(), held)
 	}
 }
 

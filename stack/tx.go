@@ -124,12 +124,12 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
-		p.pressure.need(c.index)
+		p.demand(c)
 		return c.tcp.Held() == 0, false // else the acknowledgment of what it holds brings it back
 	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
 		if free < p.budget.Proven {
-			p.pressure.need(c.index)
+			p.demand(c)
 		}
 		return false, false
 	}

@@ -22,7 +22,8 @@
 // octets may wait to be sent, and tcp.Config.SentMax segments for acknowledgment. Limits per Poller:
 // at most half of the pool's Bufs wait for readers. Beyond that, octets in order are copied to ordinary
 // memory, up to the window; segments after a gap are refused, counted, and sent again by the peer, and
-// connections whose peer leaves a gap open for the user timeout may be reset (stack.ErrHoarding).
+// connections whose peer leaves a gap open for tcp.Config.UserTimeoutNs may be reset
+// (stack.ErrHoarding).
 //
 // A Conn that is closed with octets unread, or that receives octets after Close, sends a RST (RFC 9293
 // section 3.6.1, SHLD-3). Otherwise Close goes on sending what was written. The connection is reset if

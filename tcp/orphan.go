@@ -27,7 +27,15 @@ func (c *Conn) giveUpAt() int64 {
 	if limit == Forever {
 		return never
 	}
-	return c.timers.progressAt + limit
+	return after(c.timers.progressAt, limit)
+}
+
+// after is d nanoseconds, which are not negative, after at; never where there is no such time.
+func after(at, d int64) int64 {
+	if at > never-d {
+		return never
+	}
+	return at + d
 }
 
 // giveUpDataAt is R2 as configured: a time, and a count of retransmissions, the last of which may
@@ -36,7 +44,7 @@ func (c *Conn) giveUpAt() int64 {
 // either, and "correspond to at least 100 seconds".
 func (c *Conn) giveUpDataAt() int64 {
 	t := &c.timers
-	at := t.progressAt + c.cfg.UserTimeoutNs
+	at := after(t.progressAt, c.cfg.UserTimeoutNs)
 	switch n := c.cfg.DataRetries; {
 	case c.sndWnd == 0 || int(t.expiries) > n: // probes: time alone
 		return at

@@ -1,6 +1,9 @@
 package tcp
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // req: 9293-MUST-21
 func TestUserTimeoutIsPerConnection(t *testing.T) {
@@ -287,5 +290,32 @@ func TestRedialable(t *testing.T) {
 		if got := s.c.SndNxt(); got != s.iss+2 {
 			t.Errorf("SND.NXT %d", got-s.iss)
 		}
+	}
+}
+
+// A user timeout beyond the end of time is none.
+func TestLongestUserTimeouts(t *testing.T) {
+	for name, configure := range map[string]func(cfg *Config, s *script){
+		"Config, MaxInt64": func(cfg *Config, _ *script) { cfg.UserTimeoutNs = math.MaxInt64 },
+		"Config, one less": func(cfg *Config, _ *script) { cfg.UserTimeoutNs = math.MaxInt64 - 1 },
+		"connection, all but one": func(_ *Config, s *script) {
+			if s != nil {
+				s.c.SetUserTimeout(math.MaxInt64 - 1)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := plain()
+			configure(&cfg, nil)
+			s := opened(t, cfg, "mss 1000", 10*ms)
+			configure(&cfg, s)
+			s.push(1000)
+			s.drain()
+			for range 20 {
+				s.advance(s.c.Deadline() - s.now)
+				s.drain()
+				s.wantState(Established)
+			}
+		})
 	}
 }
