@@ -142,6 +142,9 @@ func (r *MPSC[T]) Release() {
 	}
 }
 
+// Waits says that there is an element to take. Consumer only.
+func (r *MPSC[T]) Waits() bool { return r.slots[r.next&r.mask].seq.Load() == r.next+1 }
+
 // Pop removes the oldest element; ok is false when there is none. Consumer only.
 func (r *MPSC[T]) Pop() (v T, ok bool) {
 	ok = r.Take(&v)

@@ -196,17 +196,28 @@ func (p *Poller) Turn() int {
 	}
 	p.arrive()
 	p.tx.blocked = false
-	work := p.drainControl()
-	work += p.drainDoorbells()
-	work += p.heedGroup()
-	work += p.makePlaces()
-	work += p.drainCrossings()
+	work := 0
+	if p.control.Waits() {
+		work += p.drainControl()
+	}
+	if p.doorbells.rang() {
+		work += p.drainDoorbells()
+	}
+	if p.cfg.Group != nil {
+		work += p.heedGroup() + p.makePlaces() + p.drainCrossings()
+	}
 	work += p.receive()
 	work += p.expireTimers()
 	work += p.resolve()
-	work += p.onTurn()
-	p.retryWaiting()
-	p.reclaim()
+	if p.cfg.OnTurn != nil {
+		work += p.onTurn()
+	}
+	if p.waiting.n+p.unproven.n > 0 {
+		p.retryWaiting()
+	}
+	if p.pressure.demanded() || p.pressure.short != p.memory.RecordsShort() {
+		p.reclaim()
+	}
 	work += p.output()
 	p.flush()
 	p.n.Turns++
@@ -223,9 +234,6 @@ func (p *Poller) Turn() int {
 // nothing has been sent yet. What it posts rings a doorbell, which is heard at once, so that it
 // leaves in this Turn and not in the next one.
 func (p *Poller) onTurn() int {
-	if p.cfg.OnTurn == nil {
-		return 0
-	}
 	work := p.cfg.OnTurn()
 	return work + p.drainDoorbells()
 }

@@ -44,9 +44,6 @@ func (p *Poller) stopWaiting(c *Conn) {
 
 // retryWaiting has as many connections served as there is memory for.
 func (p *Poller) retryWaiting() {
-	if p.waiting.n+p.unproven.n == 0 {
-		return
-	}
 	waiting, unproven := p.retriable()
 	p.retryFrom(&p.waiting, waiting)
 	p.retryFrom(&p.unproven, unproven)
