@@ -11,20 +11,26 @@ import (
 //
 // The word is odd between Enter and Exit. Revoke first takes the entry away and then looks at each
 // word: even, and that goroutine will not find the entry any more; odd, and it waits until the word
-// changes. Both sides store before they load, and sync/atomic is sequentially consistent, so one of
-// the two sees the other (the epoch scheme of K. Fraser, "Practical lock-freedom", section 5.2.3,
-// with a count per reader).
+// changes. Both sides store before they load, so one of the two sees the other (the epoch scheme of
+// K. Fraser, "Practical lock-freedom", section 5.2.3, with a count per reader).
+//
+// For that each side needs a full barrier between its store and its loads. Enter is called for each
+// segment and Revoke seldom, so where the kernel offers it, Revoke does both: it has all threads of
+// the process do one (fence), and Enter is an ordinary store (M. Desnoyers et al., "User-level
+// implementations of read-copy update", 2012, on sys_membarrier). Elsewhere Enter's store is a
+// barrier.
 type Reader struct {
-	_     [lineBytes]byte
-	word  atomic.Uint64 // written by its goroutine only
-	_     [lineBytes]byte
-	table *Table
+	_      [lineBytes]byte
+	word   atomic.Uint64 // written by its goroutine only
+	fenced bool          // by Revoke
+	_      [lineBytes - 8]byte
+	table  *Table
 }
 
 // NewReader gives a goroutine that calls Check its own epoch word. Enter/Exit bracket a burst of
 // Check + copy.
 func (t *Table) NewReader() *Reader {
-	r := &Reader{table: t}
+	r := &Reader{table: t, fenced: t.fence != nil}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.readers = append(t.readers, r)
@@ -38,7 +44,11 @@ func (r *Reader) Enter() {
 	if w&1 != 0 {
 		panic("mem: Reader.Enter inside Enter")
 	}
-	r.word.Store(w + 1)
+	if r.fenced {
+		StoreRelease(&r.word, w+1)
+	} else {
+		r.word.Store(w + 1)
+	}
 }
 
 // Exit ends the burst: slices that Check returned in it must not be touched any more.
@@ -68,6 +78,9 @@ func (t *Table) quiesce() {
 	t.mu.Lock()
 	readers := slices.Clone(t.readers)
 	t.mu.Unlock()
+	if t.fence != nil && len(readers) > 0 {
+		t.fence()
+	}
 	for _, r := range readers {
 		w := r.word.Load()
 		for spins := 0; w&1 != 0 && r.word.Load() == w; spins++ {

@@ -41,6 +41,7 @@ type Table struct {
 	entries    int
 	entriesMax int
 	readers    []*Reader
+	fence      func() // a barrier of all Readers; nil: they do their own
 }
 
 // entry is what Check needs to know of a region or window, in one cache line.
@@ -68,6 +69,7 @@ func NewTable(entriesMax int) *Table {
 		used:       make([]bool, n),
 		last:       make([]uint32, n),
 		entriesMax: entriesMax,
+		fence:      barrierOfAll(),
 	}
 }
 
