@@ -101,39 +101,10 @@ func (v *validator) sockets(path string) {
 func (v *validator) device(path string, p *Port) {
 	o := &p.Open
 	var err error
-	if p.Driver == "tap" && len(o.Device) > 15 { // IFNAMSIZ
-		v.wrong(path+".device", "%q: a device's name has 15 letters at most; name a shorter device", o.Device)
-	}
-	if p.Driver == "memif" {
-		v.oneOf(path+".role", p.Role, "client", "server")
-		if p.Socket == "" {
-			v.wrong(path+".socket", "missing: the server's, as /run/memif.sock or @memif")
-		}
-		if len(p.Secret) > secretMax {
-			v.wrong(path+".secret", "%d octets: want %d at most", len(p.Secret), secretMax)
-		}
-	} else if o.Driver.Check != nil {
-		if err := o.Driver.Check(o); err != nil {
-			v.wrong(path+".driver", "%v", err)
-		}
-	}
-	if p.FlowControl != "" {
-		v.oneOf(path+".flow_control", p.FlowControl, "none", "rx", "tx", "full")
-	}
+	v.driver(path, p)
 	v.number(path+".mtu", int64(p.MTU), port.MTUMin, int64(o.MTUMost()))
 	v.number(path+".vlan", int64(p.VLAN), 0, port.VLANMax)
-	v.number(path+".connections", int64(p.Connections), 1, connectionsMax)
-	switch {
-	case !v.given(path + ".peer_connections"):
-		o.PeerMax = min(p.PeerConnections, max(p.Connections*3/4, 1)) // the default leaves others a quarter
-	default:
-		v.number(path+".peer_connections", int64(p.PeerConnections), 0, int64(p.Connections))
-	}
-	if p.DialPorts != "" {
-		if o.DialPorts, err = port.ParsePorts(p.DialPorts); err != nil {
-			v.wrong(path+".dial_ports", "%q: %v", p.DialPorts, err)
-		}
-	}
+	v.connections(path, p)
 	if p.MAC != "" {
 		if o.MAC, err = port.ParseMAC(p.MAC); err != nil {
 			v.wrong(path+".mac", "%q: %v", p.MAC, err)
@@ -164,6 +135,47 @@ func (v *validator) device(path string, p *Port) {
 			v.wrong(path+".fault", "%v", err)
 		}
 		o.Fault = &spec
+	}
+}
+
+// driver judges the keys that not every driver has.
+func (v *validator) driver(path string, p *Port) {
+	o := &p.Open
+	if p.Driver == "tap" && len(o.Device) > 15 { // IFNAMSIZ
+		v.wrong(path+".device", "%q: a device's name has 15 letters at most; name a shorter device", o.Device)
+	}
+	if p.Driver == "memif" {
+		v.oneOf(path+".role", p.Role, "client", "server")
+		if p.Socket == "" {
+			v.wrong(path+".socket", "missing: the server's, as /run/memif.sock or @memif")
+		}
+		if len(p.Secret) > secretMax {
+			v.wrong(path+".secret", "%d octets: want %d at most", len(p.Secret), secretMax)
+		}
+	} else if o.Driver.Check != nil {
+		if err := o.Driver.Check(o); err != nil {
+			v.wrong(path+".driver", "%v", err)
+		}
+	}
+	if p.FlowControl != "" {
+		v.oneOf(path+".flow_control", p.FlowControl, "none", "rx", "tx", "full")
+	}
+}
+
+// connections judges how many connections there may be and the ports that they are dialled from.
+func (v *validator) connections(path string, p *Port) {
+	o := &p.Open
+	v.number(path+".connections", int64(p.Connections), 1, connectionsMax)
+	if v.given(path + ".peer_connections") {
+		v.number(path+".peer_connections", int64(p.PeerConnections), 0, int64(p.Connections))
+	} else {
+		o.PeerMax = min(p.PeerConnections, max(p.Connections*3/4, 1)) // the default leaves others a quarter
+	}
+	if p.DialPorts != "" {
+		var err error
+		if o.DialPorts, err = port.ParsePorts(p.DialPorts); err != nil {
+			v.wrong(path+".dial_ports", "%q: %v", p.DialPorts, err)
+		}
 	}
 }
 
