@@ -14,7 +14,7 @@ import (
 // Changes are the names of what a Reload has changed, and of what it has not.
 type Changes struct {
 	Added, Removed, Changed []string // services
-	Limits                  []string // services of which only limits changed: their connections stay
+	Limits                  []string // services whose limits alone changed: their connections stay
 	Restart                 []string // keys that need a restart, as port.one.mtu; they are as they were
 }
 

@@ -131,7 +131,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 	})
 }
 
-// Sends that share a segment count one after the other: what is filled already is not held any more.
+// Sends that share a segment count one after the other: what is filled already is no longer held.
 func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	pd := h.adapter.AllocPD()

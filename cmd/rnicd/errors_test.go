@@ -64,7 +64,7 @@ func TestPutErrors(t *testing.T) {
 }
 
 // A get whose words are in put's order says which comes first. A name that is merely unknown is
-// nobody's fault but the resolver's.
+// the resolver's fault alone.
 func TestGetSwapped(t *testing.T) {
 	ns := newNamespace(t)
 	const hint = `; the server comes first: rnicd get HOST\[:PORT\] FILE$`

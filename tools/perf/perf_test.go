@@ -324,7 +324,7 @@ func TestAlone(t *testing.T) {
 func TestOutOfCreditAndTime(t *testing.T) {
 	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond, Both: true, Alone: true}
 	p := connect(t, testnic.Wired(t), test).withCredit()
-	res, err := p.ends[0].Run(p.ctx, test) // nobody is at the other end
+	res, err := p.ends[0].Run(p.ctx, test) // no peer is at the other end
 	require.NoError(t, err)
 	require.EqualValues(t, 16, res.Iterations)
 }

@@ -36,8 +36,8 @@ func TestPrograms(t *testing.T) {
 }
 
 // A client that was told another length and number than the server goes through with it, where
-// nobody waits for the last octet, and the server says what came. Figures that cannot be are no
-// reason to say anything else than it was told.
+// neither end waits for the last octet, and the server says what came. Figures that cannot be are
+// no reason to say anything else than it was told.
 func TestOtherNumbers(t *testing.T) {
 	for _, p := range []Program{{perf.Write, false}, {perf.Read, false}, {perf.Read, true}} {
 		t.Run(p.String(), func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestDurations(t *testing.T) {
 					require.GreaterOrEqual(t, time.Since(begin), test.Duration)
 					require.NoError(t, r.served().Err)
 					require.NotZero(t, res.Iterations)
-					if !p.Latency { // of which a round that was under way at the end does not count
+					if !p.Latency { // a round that was under way at the end does not count
 						require.GreaterOrEqual(t, res.Elapsed, test.Duration)
 					}
 				})
