@@ -378,10 +378,7 @@ func TestSharedReceiveQueueAllocatesNothing(t *testing.T) {
 			got += n
 		}
 	}
-	for range 50 {
-		round()
-	}
-	require.Zero(t, testing.AllocsPerRun(100, round))
+	requireNoAllocations(t, round)
 }
 
 // The sum of the depths holds all completions, and one less does not.

@@ -38,7 +38,7 @@ func coresApart() (server, client int) {
 	if unix.SchedGetaffinity(0, &may) != nil || may.Count() < 2 {
 		return server, client
 	}
-	for c := range coreMax + 1 {
+	for c := range port.CPUMax + 1 {
 		if may.IsSet(c) {
 			server, client = c, server
 		}

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/port"
@@ -187,10 +185,10 @@ func (v *validator) cores(path string, p *Port) {
 	if !v.given(path + ".cores") {
 		return
 	}
-	cores, err := parseCores(p.Cores)
+	cores, err := port.ParseCores(p.Cores)
 	switch {
 	case err != nil:
-		v.wrong(path+".cores", "%v", err)
+		v.wrong(path+".cores", "%q: %v", p.Cores, err)
 	case len(cores) > port.QueuesMax:
 		v.wrong(path+".cores", "%d CPUs, and a device has at most %d queues", len(cores), port.QueuesMax)
 	case v.given(path+".queues") && p.Queues != len(cores):
@@ -198,28 +196,6 @@ func (v *validator) cores(path string, p *Port) {
 	default:
 		p.Open.Cores, p.Open.Queues = cores, len(cores)
 	}
-}
-
-// parseCores reads a list of CPUs as the kernel writes one: 2-5,8.
-func parseCores(s string) (cores []int, err error) {
-	for part := range strings.SplitSeq(s, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.ParseUint(from, 10, 16)
-		last, err2 := strconv.ParseUint(to, 10, 16)
-		if err1 != nil || err2 != nil || first > last || last > port.CPUMax {
-			return nil, fmt.Errorf("%q: want CPUs as \"2-5\" or \"2,4,6\"", s)
-		}
-		for c := int(first); c <= int(last); c++ {
-			if slices.Contains(cores, c) {
-				return nil, fmt.Errorf("%q: %d twice; a Poller has a CPU of its own", s, c)
-			}
-			cores = append(cores, c)
-		}
-	}
-	return cores, nil
 }
 
 // addresses judges ours, the kernel's side's and the gateways.

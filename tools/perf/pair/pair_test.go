@@ -57,13 +57,7 @@ func (r *rig) run(t perf.Test) (perf.Result, error) {
 // result is what the server says of the next test that is over.
 func (r *rig) result() Served {
 	r.t.Helper()
-	select {
-	case s := <-r.served:
-		return s
-	case <-r.ctx.Done():
-		require.FailNow(r.t, "the server says nothing")
-		return Served{}
-	}
+	return testnic.Next(r.ctx, r.t, r.served)
 }
 
 // Every test there is, over both transports; the server hears that each is over.
