@@ -88,7 +88,7 @@ func (p *pollers) establish(n int, make func(server bool, i int) stack.Upper) {
 }
 
 // idleOctets opens n connections and returns what one end of an idle one takes: all of both
-// Pollers, their packet buffers alone excepted, of which it must hold none. took is the processor
+// Pollers, except their packet buffers, of which it must hold none. took is the processor
 // time of opening them, both ends.
 func idleOctets(tb testing.TB, n int) (each float64, took time.Duration) {
 	heap := func() int64 {

@@ -14,7 +14,7 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// The frames of the far end of an endless device: IPv4 and TCP without options, of which the segment
+// The frames of the far end of an endless device: IPv4 and TCP without options. The segment
 // is full with one FPDU, a tagged DDP segment of piece octets.
 const (
 	endlessMTU   = 1500
@@ -25,8 +25,8 @@ const (
 	pieceMessage = pieces * piece
 )
 
-// endless is a device each of whose queues has a far end of its own, which costs next to nothing, so
-// that it limits nobody: it answers ARP, TCP's and MPA's start-up, and then
+// endless is a device whose queues have a far end each, which costs next to nothing, so
+// that it limits nothing: it answers ARP, TCP's and MPA's start-up, and then
 //
 //	sinks    what it is sent: one ACK for each burst of a connection
 //	sources  frames that were made before, in Bufs that the device keeps, with the sequence number

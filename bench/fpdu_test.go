@@ -306,7 +306,7 @@ func BenchmarkFPDU(b *testing.B) {
 // the caches to hold what they would hold without it.
 const verifyEvery = 64
 
-// beyond takes turns at work and floor, each of which does n things, and reports both and the
+// beyond takes turns at work and floor, which do n things each, and reports both and the
 // difference, each: medians over the turns, so that what else the machine does now and then does
 // not count. verify, now and then, is not timed. It returns how many times it called work and
 // verify.

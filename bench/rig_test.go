@@ -90,7 +90,7 @@ func faultyHost(b *testing.B, port pmd.Port, addr string, mtu int, faulty **faul
 	return h
 }
 
-// quietHost is a host whose Poller nobody turns yet.
+// quietHost is a host whose Poller is not turned yet.
 func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
 	b.Helper()
 	return hostWith(b, port, addr, mtu, func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })

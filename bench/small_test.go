@@ -200,7 +200,7 @@ func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*small
 	return send, recv
 }
 
-// together turns two hosts on one goroutine, which the test is while nobody else turns them.
+// together turns two hosts on one goroutine, the test's, while no other turns them.
 type together struct {
 	between        func() int // what stands between the hosts is turned with them; nil: nothing
 	server, client *host
@@ -210,15 +210,15 @@ type together struct {
 	span           int // cable.span
 }
 
-// clock stands still while nobody turns the hosts, lest their timers expire: a peer that is parked
-// is not one that does not answer.
+// clock stands still while the hosts are not turned, so that their timers do not expire: a parked
+// peer is no silent one.
 type clock struct {
-	behind  atomic.Int64 // nanoseconds
-	stopped int64        // since when it stands; 0: it goes
+	paused  atomic.Int64 // nanoseconds in all
+	stopped int64        // when it was stopped; 0: it runs
 }
 
 // now is the time in nanoseconds. Any goroutine.
-func (c *clock) now() int64 { return time.Now().UnixNano() - c.behind.Load() }
+func (c *clock) now() int64 { return time.Now().UnixNano() - c.paused.Load() }
 
 func (c *clock) pause() {
 	if c.stopped == 0 {
@@ -228,7 +228,7 @@ func (c *clock) pause() {
 
 func (c *clock) resume() {
 	if c.stopped != 0 {
-		c.behind.Add(time.Now().UnixNano() - c.stopped)
+		c.paused.Add(time.Now().UnixNano() - c.stopped)
 		c.stopped = 0
 	}
 }
@@ -308,7 +308,7 @@ func BenchmarkSend64(b *testing.B) {
 }
 
 // stretch is how many messages are timed together; of the stretches the tenth percentile is told:
-// what a message costs while nobody else has the machine.
+// what a message costs on a quiet machine.
 const stretch = 2048
 
 func sendOneCore(b *testing.B, w smallWay) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// foreign is a ring of requests that somebody fills who cannot call package rnic, and the count of
+// foreign is a ring of requests whose producer cannot call package rnic, and the count of
 // their completions. It carries one request, again and again.
 type foreign struct {
 	wr         rnic.WorkRequest

@@ -271,7 +271,7 @@ func writingIn(t testing.TB, name string, queues int) *yard.Contender {
 	})
 }
 
-// queuesPart is what a second queue on a core of its own brings where nobody else is the limit.
+// queuesPart is what a second queue on a core of its own brings where nothing else is the limit.
 func queuesPart(y *yardstick) {
 	for _, way := range []struct {
 		name string

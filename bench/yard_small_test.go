@@ -52,7 +52,7 @@ func latencyPart(y *yardstick) {
 	y.row("Write of 8 octets, one way, p99.9", "us", atMost(10), yard.Value{Best: tail, Median: tail, Low: tail, High: tail, Slices: v.Slices}, "of all exchanges")
 }
 
-// sendsPart is Sends of 64 octets a core: two cores of which each has one end.
+// sendsPart is Sends of 64 octets a core: two cores, one for each end.
 func sendsPart(y *yardstick) {
 	var all []*yard.Contender
 	for _, way := range []smallWay{{rnic.PackNow, 32, true}, {rnic.PackFull, 32, true}} {

@@ -27,7 +27,7 @@ type cable struct {
 	zeroCopy bool
 	faults   *fault.Faults // of what each host receives
 	between  func() int    // turned with the hosts; nil: nothing stands between them
-	manual   bool          // calls of package rnic turn both hosts, and nobody else does
+	manual   bool          // calls of package rnic turn both hosts, and nothing else does
 	span     int           // octets of memory at each end that Writes go through, 0: those of one message
 	conns    int           // a host has at most; 0: a few
 }
@@ -245,7 +245,7 @@ func writingOn(t testing.TB, name string, g *together, markers bool) *yard.Conte
 	}
 }
 
-// writingBusy is bulk Write with both ends on one core, of which only the time counts in which a
+// writingBusy is bulk Write with both ends on one core. Only the time counts in which a
 // Turn had something to do: the CPU that an octet costs, on a path with a delay.
 func writingBusy(t testing.TB, name string, c cable) *yard.Contender {
 	g := newCable(t, c)

@@ -14,7 +14,7 @@ import (
 // Changes are the names of what a Reload has changed, and of what it has not.
 type Changes struct {
 	Added, Removed, Changed []string // services
-	Limits                  []string // services of which only limits changed: their connections stay
+	Limits                  []string // services whose limits alone changed: their connections stay
 	Restart                 []string // keys that need a restart, as port.one.mtu; they are as they were
 }
 
@@ -206,39 +206,10 @@ func (d *Daemon) discard(made []*Service) {
 
 // carryOut makes a plan true: new places first, which can fail; then what cannot fail.
 func (d *Daemon) carryOut(ctx context.Context, p plan) error {
-	opened := map[place]*listener{}
-	var closed []place // that were opened again, for another kind
-	undo := func(err error) error {
-		for _, l := range opened {
-			l.close()
-		}
-		for _, at := range closed { // as they were
-			s := d.listeners[at].service.Load()
-			l, again := d.listen(context.WithoutCancel(ctx), d.ports[at.port], s)
-			if again != nil {
-				d.fail(fmt.Errorf("reload: %w", again))
-				delete(d.listeners, at)
-				continue
-			}
-			d.listeners[at] = l
-		}
+	opened, err := d.openPlaces(ctx, p.places)
+	if err != nil {
 		d.discard(p.made)
 		return err
-	}
-	for at, s := range p.places {
-		c := s.Config()
-		if l := d.listeners[at]; l != nil {
-			if l.kind == kindOf(&c) {
-				continue
-			}
-			l.close()
-			closed = append(closed, at)
-		}
-		l, err := d.listen(ctx, d.ports[at.port], s)
-		if err != nil {
-			return undo(err)
-		}
-		opened[at] = l
 	}
 	for at, l := range d.listeners {
 		switch s := p.places[at]; {
@@ -266,6 +237,46 @@ func (d *Daemon) carryOut(ctx context.Context, p plan) error {
 		}
 	}
 	return nil
+}
+
+// openPlaces listens at the places that have no listener of their service's kind. It closes those of
+// another kind first; if it fails, they listen again.
+func (d *Daemon) openPlaces(ctx context.Context, places map[place]*Service) (map[place]*listener, error) {
+	opened := map[place]*listener{}
+	var closed []place
+	for at, s := range places {
+		c := s.Config()
+		if l := d.listeners[at]; l != nil {
+			if l.kind == kindOf(&c) {
+				continue
+			}
+			l.close()
+			closed = append(closed, at)
+		}
+		l, err := d.listen(ctx, d.ports[at.port], s)
+		if err != nil {
+			for _, l := range opened {
+				l.close()
+			}
+			d.listenAgain(context.WithoutCancel(ctx), closed)
+			return nil, err
+		}
+		opened[at] = l
+	}
+	return opened, nil
+}
+
+// listenAgain opens closed places for the services that they had.
+func (d *Daemon) listenAgain(ctx context.Context, closed []place) {
+	for _, at := range closed {
+		l, err := d.listen(ctx, d.ports[at.port], d.listeners[at].service.Load())
+		if err != nil {
+			d.fail(fmt.Errorf("reload: %w", err))
+			delete(d.listeners, at)
+			continue
+		}
+		d.listeners[at] = l
+	}
 }
 
 // letGo retires a service that was taken out while the daemon goes on.

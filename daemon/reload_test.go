@@ -31,8 +31,8 @@ size = "1MiB"
 page = "normal"
 `
 
-// A reload adds, removes and changes services. Connections of services that stay, or of which only limits
-// change, are not touched; those of the others are drained.
+// A reload adds, removes and changes services. Connections of services that stay, or whose limits
+// alone change, are not touched; those of the others are drained.
 func TestReload(t *testing.T) {
 	r := start(t, twoPings)
 	require.Equal(t, "nothing has changed", r.reload(cable+twoPings).String())

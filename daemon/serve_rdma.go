@@ -166,7 +166,7 @@ func perfServer(s *Service, c *config.Service) server {
 	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) }}
 }
 
-// perftestServer: a client has a connection for its handshake, and those that are measured, of which
+// perftestServer: a client has a connection for its handshake, and those that are measured:
 // only the server knows whose they are. So it bounds its clients itself, by connections.
 func perftestServer(s *Service, c *config.Service) (server, error) {
 	servers, err := perPort(s, c, func(dev *rnic.Adapter) (*perftest.Server, error) {

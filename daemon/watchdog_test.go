@@ -50,8 +50,8 @@ type fake struct {
 func (f *fake) Turns() uint64 { return f.turns }
 func (f *fake) Asleep() bool  { return f.asleep }
 
-// A Poller that turns, or sleeps until its device interrupts, or of which a late look knows nothing,
-// is not reported; one that hangs again soon is counted and not reported.
+// A Poller that turns, or sleeps until its device interrupts, or about which a late look knows
+// nothing, is not reported; one that hangs again soon is counted and not reported.
 func TestWatchdogLooks(t *testing.T) {
 	d := newWatchdog(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	d.limit.Store(int64(100 * time.Millisecond))

@@ -394,8 +394,8 @@ func (m *model) fill(r *modelRegion, off uint64, payload []byte) {
 // sameMessage holds s against the segments of its message that were accepted: L is on one only, the last of them in the stream
 // and in the message (section 6.1).
 func (m *model) sameMessage(s *modelSegment) (code uint8, again bool) {
-	var last, behind, above bool // there is a last one; s stands after it, or above it
-	var overtaken, topped bool   // one stands after s, or above it
+	var last, after, above bool // there is a last one; s comes after it in the stream, or in the message
+	var overtaken, topped bool  // one stands after s, or above it
 	for _, o := range m.sent {
 		if !o.placed || o.header.Tagged || o.header.MSN != s.header.MSN {
 			continue
@@ -404,13 +404,13 @@ func (m *model) sameMessage(s *modelSegment) (code uint8, again bool) {
 			if o == s {
 				return 0, true
 			}
-			last, behind, above = true, s.end > o.end, s.header.MO > o.header.MO
+			last, after, above = true, s.end > o.end, s.header.MO > o.header.MO
 		}
 		overtaken = overtaken || s.end < o.end
 		topped = topped || s.header.MO < o.header.MO
 	}
 	switch {
-	case last && behind, s.header.Last && overtaken:
+	case last && after, s.header.Last && overtaken:
 		return CodeMSNRange, false
 	case last && above, s.header.Last && topped:
 		return CodeInvalidMO, false

@@ -141,7 +141,7 @@ func (l *pendingList) shrink() {
 	l.pendingRun = &l.few
 }
 
-// close gives back what the list has of the memory. It is not used any more.
+// close gives back what the list has of the memory. It is no longer used.
 func (l *pendingList) close() {
 	if l.memory == nil {
 		return

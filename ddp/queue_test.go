@@ -153,6 +153,6 @@ func TestQueueBegun(t *testing.T) {
 	q.take()
 	require.Equal(t, 1, q.Begun())
 	q.Flush()
-	q.Flush() // of which nothing has come
+	q.Flush() // its octets have not come
 	require.Zero(t, q.Begun())
 }

@@ -41,7 +41,7 @@ type Stream struct {
 	id      mem.StreamID
 	version uint8
 	failed  bool // err is set
-	closed  bool // failed or disabled: nothing is placed any more
+	closed  bool // failed or disabled: nothing more is placed
 	queues  []*Queue
 
 	header  Header            // of the segment in hand

@@ -32,7 +32,7 @@ type Event struct {
 // Log is a connection's hold on a ring; zero: none. It stands in the connection, and is not copied.
 type Log uint16
 
-// Mute makes l one of which nothing is recorded.
+// Mute ends recording in l.
 func (l *Log) Mute() { *l = muted }
 
 // ring is the last events of its owner.

@@ -64,8 +64,8 @@ func RequestARP(mac MAC, ip, target Addr) ARP {
 	return ARP{Op: ARPRequest, SenderMAC: mac, SenderIP: ip, TargetIP: target}
 }
 
-// ProbeARP asks, from no address, whether another station has ip (RFC 5227, 2.1.1): nobody learns
-// anything from it. The frame goes to Broadcast.
+// ProbeARP asks, from no address, whether another station has ip (RFC 5227, 2.1.1): no station
+// learns anything from it. The frame goes to Broadcast.
 func ProbeARP(mac MAC, ip Addr) ARP { return RequestARP(mac, AddrFrom4([4]byte{}), ip) }
 
 // AnnounceARP tells all stations that ip is at mac (RFC 5227, 2.3): those that know ip take note.

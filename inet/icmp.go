@@ -55,7 +55,7 @@ type ICMPError struct {
 // checksum, or a quoted packet that is not the beginning of an IPv4 packet. The quoted header's
 // checksum is not looked at: routers change it on the way.
 //
-// Nothing of this proves who sent it. A transport must find Src its own and match ports and
+// Nothing of this proves its sender. A transport must find Src its own and match ports and
 // sequence number (RFC 5927, 4).
 func ParseICMPError(b []byte) (ICMPError, bool) {
 	if len(b) < ICMPLen+IPv4Len+quotedMin {

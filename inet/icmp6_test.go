@@ -129,8 +129,8 @@ func TestMayReport6(t *testing.T) {
 	for typ := range 256 {
 		want := typ >= 128 && typ != 137
 		require.Equal(t, want, MayReport6(packet6(ProtoICMPv6, []byte{byte(typ), 0})), typ)
-		behind := append(hexed(t, "3a 00 01 04 00000000"), byte(typ))
-		require.Equal(t, want, MayReport6(packet6(60, behind)), typ)
+		after := append(hexed(t, "3a 00 01 04 00000000"), byte(typ))
+		require.Equal(t, want, MayReport6(packet6(60, after)), typ)
 		first := append(hexed(t, "3a 00 0001 00000007"), byte(typ))
 		require.Equal(t, want, MayReport6(packet6(44, first)), typ)
 	}

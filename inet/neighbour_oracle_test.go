@@ -144,7 +144,7 @@ func TestNeighbourOracle(t *testing.T) {
 			for f, ok := n.TakeDropped(); ok; f, ok = n.TakeDropped() {
 				dropped = append(dropped, fmt.Sprint(f))
 			}
-			// Which of two entries due at once goes first is nobody's promise.
+			// Which of two entries due at once goes first is not promised.
 			slices.Sort(dropped)
 			slices.Sort(o.dropped)
 			require.Equal(t, o.dropped, dropped)

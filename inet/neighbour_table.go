@@ -33,7 +33,7 @@ type neighbourTable struct {
 	entries []neighbour
 	slots   []uint32 // entry + 1; 0 empty
 	mask    uint32
-	key     [2]uint64 // secret, so that nobody on the link can aim at one slot; no behaviour depends on it
+	key     [2]uint64 // secret, so that no host on the link can aim at one slot; no behaviour depends on it
 	free    []int32
 	hand    int // victim begins here
 	timers  []neighbourTimer
@@ -76,7 +76,7 @@ func (t *neighbourTable) find(ip *Addr) int32 {
 	}
 }
 
-// insert takes a free entry, of which there must be one, for ip, which must not be in the table.
+// insert takes a free entry for ip, which must not be in the table. One must be free.
 func (t *neighbourTable) insert(ip Addr) int32 {
 	i := t.free[len(t.free)-1]
 	t.free = t.free[:len(t.free)-1]

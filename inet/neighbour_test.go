@@ -119,8 +119,8 @@ func TestNeighbourRefresh(t *testing.T) {
 	`)
 }
 
-// The peer changed its MAC and told nobody: asked at the old one in vain, then afresh by broadcast,
-// with traffic on.
+// The peer changed its MAC and did not tell: asked at the old one in vain, then afresh by
+// broadcast, with traffic on.
 // req: 1122-2.3.2.1-1
 func TestNeighbourPeerChangedMAC(t *testing.T) {
 	runNeighbours(t, NeighbourConfig{}, `
@@ -211,7 +211,7 @@ func TestNeighbourAnswers(t *testing.T) {
 	`)
 }
 
-// A full table gives up entries nobody used, in a flood of senders that only ask.
+// A full table gives up entries that were not used, in a flood of senders that only ask.
 func TestNeighbourFlood(t *testing.T) {
 	n := NewNeighbours[int](NeighbourConfig{EntriesMax: 100, QueueMax: 2})
 	used := func(k int) Addr { return ip4(10, 1, 0, byte(k)) }
@@ -258,7 +258,7 @@ func TestNeighbourFull(t *testing.T) {
 	require.Equal(t, uint64(4), n.Stats().Refused)
 }
 
-// Of the idle the one goes that nobody ever used, else the one unused for longest.
+// Of the idle entries the one goes that was never used, else the one unused for longest.
 func TestNeighbourEviction(t *testing.T) {
 	runNeighbours(t, NeighbourConfig{EntriesMax: 3}, `
 		@0   create A m1
@@ -410,7 +410,7 @@ func TestNeighbourDoubt(t *testing.T) {
 	require.Equal(t, uint64(1), n.Stats().Moved)
 	require.Equal(t, uint64(6), n.Stats().Doubted)
 
-	// Nobody there any more, and the newcomer silent: it is found by broadcast.
+	// The old station is gone, and the newcomer silent: it is found by broadcast.
 	runNeighbours(t, NeighbourConfig{Doubt: true}, `
 		@0    create A m1
 		@5    reply A m2

@@ -39,7 +39,7 @@ const pathWays = 4
 type PathMTU struct {
 	cfg     PathMTUConfig
 	entries []pathEntry
-	key     [2]uint64 // secret, so that nobody can aim at one set
+	key     [2]uint64 // secret, so that no host can aim at one set
 	n       int
 	next    int64 // no entry ends earlier
 }

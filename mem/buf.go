@@ -16,7 +16,7 @@ const (
 	TxSegment                            // transmit: device cuts the frame by GSOSize
 )
 
-// Desc describes the frame in a Buf. It is pointer-free and belongs to the Buf's owner, who may
+// Desc describes the frame in a Buf. It is pointer-free and belongs to the Buf's owner, which may
 // assign to the whole of it: the holder of the Buf is written down elsewhere.
 type Desc struct {
 	Off, Len              uint32 // the frame's first octet within the slot, and its length

@@ -83,7 +83,7 @@ func (r *MPSC[T]) PushAll(vs []T) bool {
 	return ok
 }
 
-// reserve takes k positions, the first of which is pos. The words only grow, and head is never
+// reserve takes k positions, from pos on. The words only grow, and head is never
 // beyond tail: a pos that is after head was taken by another producer, and the compare-and-swap
 // says so. head is the consumer's to write, so it is looked at only where the ring would be full by
 // what was seen of it last.

@@ -88,7 +88,7 @@ func NewPool(a *hugepages.Arena, cfg PoolConfig) (*Pool, error) {
 	return poolOn(mem, cfg, 0, cfg.Bufs), nil
 }
 
-// poolOn is a Pool on the slots of mem, of which so many from first on are its own.
+// poolOn is a Pool on the slots of mem; so many of them, from first on, are its own.
 func poolOn(mem []byte, cfg PoolConfig, first, own int) *Pool {
 	p := &Pool{
 		mem:      mem,

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While the first of a run is not there, nobody sees the others; once it is, all are.
+// While the first of a run is missing, none of the others is seen; once it is there, all are.
 func TestMPSCRunIsPublishedWhole(t *testing.T) {
 	r := NewMPSC(make([]MPSCSlot[int], 8))
 	pos := r.tail.Load()

@@ -51,7 +51,7 @@ func (r *Reader) Enter() {
 	}
 }
 
-// Exit ends the burst: slices that Check returned in it must not be touched any more.
+// Exit ends the burst: slices that Check returned in it must no longer be touched.
 func (r *Reader) Exit() {
 	w := r.word.Load()
 	if w&1 == 0 {

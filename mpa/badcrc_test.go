@@ -115,7 +115,7 @@ func TestDropBadCRC(t *testing.T) {
 	}
 }
 
-// An FPDU of which octets were taken already cannot be dropped (DECISIONS 30).
+// An FPDU whose octets were partly taken cannot be dropped (DECISIONS 30).
 func TestDropNeedsTheWholeFPDU(t *testing.T) {
 	s := streamOf(both, 600, small)
 	s.octets[300] ^= 1
@@ -335,6 +335,6 @@ func TestDropRefusesADamagedFrontAfterAWholeFPDU(t *testing.T) {
 	r.send(100, second+50).is(Refused).want().held(1)
 	s.octets[second] ^= 0xff
 	r.send(100, second+50).is(Kept).want(0)
-	s.octets[1026] ^= 4 // of the second's octets some have been taken: which is wrong is not known any more (DECISIONS 30)
+	s.octets[1026] ^= 4 // some octets of the second have been taken: which FPDU is wrong is no longer known (DECISIONS 30)
 	r.send(second+50, len(s.octets)).is(Done).want().failed(ErrCRC)
 }

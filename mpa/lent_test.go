@@ -26,7 +26,7 @@ func newLender(t *testing.T, s *stream) *lender {
 	return l
 }
 
-// lend offers octets [lo, hi) in a Buf of the sender's, of which nothing may change, and which is
+// lend offers octets [lo, hi) in a Buf of the sender's, which must not change, and which is
 // never kept.
 func (l *lender) lend(lo, hi int) Verdict {
 	l.t.Helper()

@@ -104,7 +104,7 @@ func (r *Receiver) goodHeld(f *frame) bool {
 	return r.crcGoodHeld(f, i)
 }
 
-// crcGoodHeld is crcGood over several held Bufs, the first of which is i.
+// crcGoodHeld is crcGood over several held Bufs, from i on.
 func (r *Receiver) crcGoodHeld(f *frame, i int) bool {
 	crc := uint32(0)
 	last := f.end - CRCLen
@@ -130,7 +130,7 @@ func (r *Receiver) markersAgreeHeld(f *frame) bool {
 	return true
 }
 
-// cutHeld makes pieces of the ULPDU of f, which lies in several held Bufs, the first of which is i.
+// cutHeld makes pieces of the ULPDU of f, which lies in several held Bufs, from i on.
 func (r *Receiver) cutHeld(f *frame, i int) {
 	r.pieces = r.pieces[:0]
 	at := f.head + HeaderLen

@@ -26,7 +26,7 @@ type ULPDU struct {
 type Verdict uint8
 
 const (
-	Done    Verdict = iota // the Buf is not needed any more
+	Done    Verdict = iota // the Buf is no longer needed
 	Kept                   // the Receiver holds the Buf and frees it to its Pool later; its slot is the Receiver's to change
 	Refused                // nothing was taken: do not commit
 )

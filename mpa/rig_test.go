@@ -122,7 +122,7 @@ func (r *rig) input(off uint64, octets []byte) Verdict {
 	}
 	if v != Kept {
 		if !r.quiet {
-			clear(slot) // nobody may look at it any more
+			clear(slot) // it must no longer be looked at
 		}
 		r.pool.Free(b)
 	}

@@ -78,7 +78,7 @@ func TestAttackMSN(t *testing.T) {
 }
 
 // Messages that are begun and never ended keep the buffers of their own QueuePair, which an event tells, and nothing else; when there
-// are no more the stream ends, and they come back.
+// are gone the stream ends, and they come back.
 func TestAttackPartialMessages(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const buffers = 6

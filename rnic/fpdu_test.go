@@ -67,7 +67,7 @@ func parseFPDU(ulpdu []byte) (f fpdu, ok bool) {
 
 func (f fpdu) equal(g fpdu) bool { return f.Header == g.Header && bytes.Equal(f.payload, g.payload) }
 
-// String is for the one who reads why a test failed.
+// String is for the reader of a failed test.
 func (f fpdu) String() string {
 	version, op := rdmap.ParseControl(f.ULP)
 	var s strings.Builder

@@ -276,7 +276,7 @@ func TestSocketTimerClearedAsItFires(t *testing.T) {
 		<-time.After(2 * time.Millisecond)
 		l.Transport.SetTimer(0)
 	}))
-	for range 100 { // turns at the lock, of which the timer's function has one
+	for range 100 { // turns at the lock; the timer's function has one
 		var seen uint64
 		require.NoError(t, l.Transport.Submit(func() { seen = l.ProgressSeen() }))
 		require.Zero(t, seen, "the connection's timer ran")

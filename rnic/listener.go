@@ -178,7 +178,7 @@ func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error
 			a.host.Turn()
 			select {
 			case err = <-res:
-			case <-ctx.Done(): // nobody turns the Poller; should it listen later, Unlisten comes right after
+			case <-ctx.Done(): // no goroutine turns the Poller; should it listen later, Unlisten comes right after
 				i, err = i+1, ctx.Err()
 			}
 		}

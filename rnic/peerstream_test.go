@@ -258,7 +258,7 @@ func (p *socketStream) write(b []byte) {
 func (p *socketStream) octets() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.in[:len(p.in):len(p.in)] // what is there does not change any more
+	return p.in[:len(p.in):len(p.in)] // what is there no longer changes
 }
 
 func (p *socketStream) ended() error {

@@ -3,7 +3,6 @@ package rnic
 import (
 	"bytes"
 	"fmt"
-	"runtime/debug"
 	"testing"
 	"time"
 
@@ -40,19 +39,9 @@ func TestNoAllocations(t *testing.T) {
 							}
 						}
 					}
-					for steps := 0; want > 0; steps++ {
-						if steps == stepsMax {
-							t.Fatalf("%d completions missing", want)
-						}
-						r.step()
-						want -= s.cq.Poll(cs[:]) + c.cq.Poll(cs[:])
-					}
+					r.reap(want, cs[:], s, c)
 				}
-				for range 50 {
-					round()
-				}
-				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector allocates a little for itself
-				require.Zero(t, testing.AllocsPerRun(50, round))
+				requireNoAllocations(t, round)
 				r.exchange(s, c)
 			})
 		}

@@ -3,7 +3,6 @@ package rnic
 import (
 	"bytes"
 	"encoding/binary"
-	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -445,18 +444,7 @@ func TestReadsAllocateNothing(t *testing.T) {
 		if !ok {
 			t.Fatal("post")
 		}
-		want := 16
-		for steps := 0; want > 0; steps++ {
-			if steps == stepsMax {
-				t.Fatalf("%d completions missing", want)
-			}
-			r.step()
-			want -= s.cq.Poll(cs[:]) + c.cq.Poll(cs[:])
-		}
+		r.reap(16, cs[:], s, c)
 	}
-	for range 50 {
-		round()
-	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector allocates a little for itself
-	require.Zero(t, testing.AllocsPerRun(50, round))
+	requireNoAllocations(t, round)
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -212,6 +213,29 @@ func (r *rig) pass(d time.Duration) {
 		require.Less(r.t, steps, stepsMax, "steps")
 		r.step()
 	}
+}
+
+// reap steps until n completions have been polled from the queues of ends, and allocates nothing. Turned rigs only.
+func (r *rig) reap(n int, cs []Completion, ends ...*end) {
+	for steps := 0; n > 0; steps++ {
+		if steps == stepsMax {
+			r.t.Fatalf("%d completions missing", n)
+		}
+		r.step()
+		for _, e := range ends {
+			n -= e.cq.Poll(cs)
+		}
+	}
+}
+
+// requireNoAllocations calls round until it is warm, and then counts what it allocates.
+func requireNoAllocations(t *testing.T, round func()) {
+	t.Helper()
+	for range 50 {
+		round()
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector allocates a little for itself
+	require.Zero(t, testing.AllocsPerRun(50, round))
 }
 
 // untilDone waits for the end of a QueuePair's connection.

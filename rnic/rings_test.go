@@ -28,7 +28,7 @@ func TestRingsInArena(t *testing.T) {
 	}
 }
 
-// The memory of a queue is used again when nobody holds the queue any more, and not earlier.
+// The memory of a queue is used again when no goroutine holds the queue, and not earlier.
 func TestRingMemoryComesBack(t *testing.T) {
 	arena := hugepages.Heap(64 << 10)
 	a, err := Open(Config{Arena: arena})

@@ -145,7 +145,7 @@ func TestSendFirstAndClose(t *testing.T) {
 	})
 }
 
-// A Reply that has to be sent again is one of which the pause begins when it has come.
+// The pause after a Reply that has to be sent again begins when it has come.
 func TestSendFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
 	s := r.newEnd(r.server, opts{})

@@ -106,7 +106,7 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 	})
 }
 
-// A stream that becomes MPA's has spoken: it gives way to nobody.
+// A stream that becomes MPA's has spoken: it does not give way.
 func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{connsMax: 1})
 	addr, accept := r.peerListens()

@@ -72,7 +72,7 @@ func (s *SharedReceiveQueue) tellLimit(left int64) {
 // receiveRing is how many entries the QueuePair's own receive queue has.
 func (o *QPOptions) receiveRing() int {
 	if o.SRQ != nil {
-		return qp.RingSize(1) // of which none is used
+		return qp.RingSize(1) // none is used
 	}
 	return qp.EntriesFor(o.RecvDepth, o.SGEMax, 0)
 }

@@ -131,7 +131,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 	})
 }
 
-// Sends that share a segment count one after the other: what is filled already is not held any more.
+// Sends that share a segment count one after the other: what is filled already is no longer held.
 func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
@@ -378,10 +378,7 @@ func TestSharedReceiveQueueAllocatesNothing(t *testing.T) {
 			got += n
 		}
 	}
-	for range 50 {
-		round()
-	}
-	require.Zero(t, testing.AllocsPerRun(100, round))
+	requireNoAllocations(t, round)
 }
 
 // The sum of the depths holds all completions, and one less does not.

@@ -15,7 +15,7 @@ import (
 // is a *stream.Conn of one of the Adapter's Pollers, a *net.TCPConn, or what a rejection gave back.
 // Everything the Responder wrote must have been read: else the error is ErrUnread and c stays as it
 // was, as it does when it cannot be given up, and after an error that changes nothing. Otherwise c
-// must not be used any more, even if start-up fails. Only the first of the dialects that Connect
+// must not be used after that, even if start-up fails. Only the first of the dialects that Connect
 // would try is tried, as there is only this connection. Any application goroutine.
 func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
 	if err := q.StartConnectStream(ctx, c, conn); err != nil {

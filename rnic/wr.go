@@ -167,7 +167,7 @@ type WorkRequest struct {
 	// ends the connection where it is carried out first (rule 18).
 	Fence bool
 
-	// Fetch and Add adds Add. Each bit of Boundary is the highest of a field, out of which nothing
+	// Fetch and Add adds Add. Each bit of Boundary is the highest of a field, from which nothing
 	// is carried (RFC 7306 section 5.1.1); 0 is one field of 64 bits.
 	Add, Boundary uint64
 	CompareSwap   CompareSwap

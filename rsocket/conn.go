@@ -106,7 +106,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 }
 
-// mayWrite is why nothing may be written any more, or now. Guarded by mu.
+// mayWrite is why nothing more may be written, or now. Guarded by mu.
 func (c *Conn) mayWrite() error {
 	switch {
 	case c.closed:

@@ -93,7 +93,7 @@ func TestGoodbyes(t *testing.T) {
 }
 
 // What is said at the end: that nothing follows, and where the peer has said so, too, or when the
-// Conn is closed, that nothing is received any more; each once.
+// Conn is closed, that nothing more is received; each once.
 func TestWhatIsSaid(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for name, tc := range map[string]struct {
@@ -123,7 +123,7 @@ func TestWhatIsSaid(t *testing.T) {
 						c.changed.Wait()
 					}
 					c.mu.Unlock()
-					got, err := io.ReadAll(c) // half the ring, which nobody needs again
+					got, err := io.ReadAll(c) // half the ring, which is not needed again
 					require.NoError(t, err)
 					require.Len(t, got, 2048)
 				}
@@ -150,7 +150,7 @@ func messagesSent(t *testing.T, c *Conn) uint64 {
 }
 
 // What comes before a connection ends is read to its last octet, and the end is the connection's,
-// although nothing can be granted any more when our half is closed already.
+// although nothing more can be granted when our half is closed already.
 func TestReadAfterTheEnd(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})

@@ -15,7 +15,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// What a peer may not do ends its connection, with the reason, and harms nobody else.
+// What a peer may not do ends its connection, with the reason, and harms no other connection.
 func TestHostilePeers(t *testing.T) {
 	opt := Options{ReceiveBuffer: 4096, Credits: CreditsMin}
 	for _, tc := range []struct {
@@ -46,7 +46,7 @@ func TestHostilePeers(t *testing.T) {
 				p := newRaw(t, devs[0], rnic.ConnParam{})
 				c := p.connect(devs[1], opt)
 				tc.do(p)
-				select { // nobody reads, which would give the peer room
+				select { // no read gives the peer room
 				case <-c.finished:
 				case <-p.ctx.Done():
 					require.FailNow(t, "the connection does not end")

@@ -11,7 +11,7 @@ import (
 
 // Memory that the other end may write directly, at offsets that an end gives it: riomap and
 // riowrite of librdmacm. An end that maps memory tells the other by an RDMA Write of an entry, and
-// a message that it has come; what is written then goes by RDMA alone, and nobody is told of it.
+// a message that it has come; what is written then goes by RDMA alone, and the peer is not told.
 //
 //	A                                                B
 //	 | == RDMA Write of {offset, memory} ===========> |  Map, into one of B's Options.Maps entries
@@ -240,7 +240,7 @@ func (c *Conn) place(p []byte, where entry) int {
 	return n
 }
 
-// awaitRoom waits until there is room, or nothing may be written any more. c.mu is held.
+// awaitRoom waits until there is room, or nothing more may be written. c.mu is held.
 func (c *Conn) awaitRoom(room func() bool) error {
 	for {
 		if err := c.mayWrite(); err != nil {

@@ -112,7 +112,7 @@ func TestMapEntries(t *testing.T) {
 	require.ErrorContains(t, err, "129 mappings, 0 to 128 possible")
 }
 
-// Memory that was taken back is not written any more; a peer that writes there all the same loses
+// Memory that was taken back is no longer written; a peer that writes there all the same loses
 // its connection.
 func TestMapClosed(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {

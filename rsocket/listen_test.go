@@ -137,7 +137,7 @@ func TestOptions(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Where there is no room for what a connection needs, the last of which is the connection itself,
+// Where there is no room for what a connection needs, last the connection itself,
 // Dial says so, and a Listener, which rejects.
 func TestNoRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

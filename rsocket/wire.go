@@ -101,9 +101,9 @@ const (
 
 // Values of kindControl.
 const (
-	disconnect = 0 // nothing will be sent any more, and nothing received
+	disconnect = 0 // nothing more will be sent, and nothing received
 	keepAlive  = 1
-	shutdown   = 2 // nothing will be sent any more
+	shutdown   = 2 // nothing more will be sent
 )
 
 const (

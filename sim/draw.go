@@ -157,7 +157,7 @@ func (d drawer) paths(wl *Workload) {
 
 // duringStartUp are the faults while connections are made: start-up frames have no CRC, so damage
 // that TCP's checksum does not show would go unseen there, and ARP has no checksum at all; a peer
-// waits 10 s for a frame, of which octets are taken in order only, so that what is late is as good
+// waits 10 s for a frame, whose octets are taken in order only, so that what is late is as good
 // as lost.
 func (wl *Workload) duringStartUp() fault.Faults {
 	f := wl.untilOpen()

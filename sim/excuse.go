@@ -59,7 +59,7 @@ func (s *session) unanswered(doer, other int) bool {
 	return mine == nil && theirs == nil && b.asking && a.arrived() == nil && b.checkAsks(true) == nil
 }
 
-// gone says whether a host's connection ended as it may when the other end is no more, without an
+// gone says whether a host's connection ended as it may when the other end is gone, without an
 // orderly end. It is reset by a RST that reached it. A RST is sent once: where it was lost, the TCP
 // gives up, a Responder waits for its Initiator's RTR message in vain, or the end does not know,
 // and is aborted.
@@ -77,7 +77,7 @@ func (s *session) gone(host int) bool {
 	}
 }
 
-// uninformed says whether a host cannot know that the other end is no more. No RST that reached it
+// uninformed says whether a host cannot know that the other end is gone. No RST that reached it
 // had to end its connection; and the other host has answered whatever reached it since its first
 // RST: "An incoming segment not containing a RST causes a RST to be sent in response" (RFC 9293
 // section 3.10.7.1). So the network lost the word.

@@ -77,7 +77,7 @@ type peer struct {
 	pending []work    // posted and not known to be complete
 	silent  int       // of them, unsignaled ones at the end
 	failed  bool      // a completion said that work was not done: so will all further ones
-	denied  bool      // one of them: its local memory was not registered any more
+	denied  bool      // one of them: its local memory was no longer registered
 	asking  bool      // the first of them was a Read or an atomic
 
 	left, posted, received, flushed, recvPosted int

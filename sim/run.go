@@ -234,7 +234,7 @@ func (r *run) exchange() error {
 	return errors.Join(failed, err, r.unsettled(err))
 }
 
-// unsettled says who was still waiting when time was up.
+// unsettled says which end was still waiting when time was up.
 func (r *run) unsettled(err error) error {
 	if err == nil {
 		return nil

@@ -43,7 +43,7 @@ func (e *End) inlineMax() int {
 	return e.InlineMax
 }
 
-// nowhere is a range of no octets, whose STag nobody is to look at.
+// nowhere is a range of no octets, whose STag is not to be looked at.
 var nowhere = rnic.SGE{STag: 0xdead, Offset: 1<<64 - 1}
 
 // shape gives a request n octets of the source to send, and returns them as the peer will see them.

@@ -8,7 +8,7 @@ import (
 )
 
 // recvPool is the receive buffers that all connections of a host share, recvDepth for each of them:
-// no connection has more Sends under way, so that nobody may ever lack one.
+// no connection has more Sends under way, so that none may ever lack one.
 type recvPool struct {
 	pd     *rnic.ProtectionDomain
 	srq    *rnic.SharedReceiveQueue

@@ -87,7 +87,7 @@ type Conn struct {
 // Send says that there is something to Pull.
 func (c *Conn) Send() { c.p.touch(c) }
 
-// CloseSend sends a FIN after what was pulled; nothing is pulled any more. Called during the
+// CloseSend sends a FIN after what was pulled; nothing more is pulled. Called during the
 // handshake, it takes effect when that is done.
 func (c *Conn) CloseSend() {
 	c.marks |= markFin
@@ -145,7 +145,7 @@ func (c *Conn) SetUserTimeout(ns int64) {
 	c.p.touch(c)
 }
 
-// SetOrphaned says that the Upper has called CloseSend and will not read any more. Octets that
+// SetOrphaned says that the Upper has called CloseSend and will no longer read. Octets that
 // still come reset the connection (ErrUnread, which is an ErrReset). A peer that never closes its
 // half is not waited for longer than tcp.Config.FinWait2Ns (ErrTimeout). An Upper that holds octets
 // which it has not read calls Abort instead (RFC 9293 section 3.6.1).

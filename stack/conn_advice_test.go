@@ -148,7 +148,7 @@ func TestOrphan(t *testing.T) {
 	l.until("not for ever", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrTimeout)
 	require.InDelta(t, 60*second, l.now-start, float64(second))
-	v.send(10) // too late: nobody is there
+	v.send(10) // too late: the connection is gone
 	l.until("reset", func() bool { return v.closed == 1 })
 	require.ErrorIs(t, v.err, ErrReset)
 	l.stop()

@@ -50,7 +50,7 @@ const (
 // visited or not, none is visited twice.
 //
 // It returns ctx's error or between's; a Poller that has stopped has no connections. visit must
-// neither block nor keep its Conn, and is not called any more when EachConn has returned. Any
+// neither block nor keep its Conn, and is no longer called when EachConn has returned. Any
 // goroutine but the Poller's.
 func (p *Poller) EachConn(ctx context.Context, visit func(*Conn), between func() error) error {
 	w := &visitor{p: p, visit: visit, stepped: make(chan struct{}, 1)}

@@ -8,7 +8,7 @@ import (
 
 // takeConn returns a slot for a new connection, or nil when all are in use. home has counted the
 // connection. When no slot is free, the connection that has been in TIME-WAIT longest gives way,
-// and is counted: RFC 9293 asks for the wait, but a listener without slots serves nobody.
+// and is counted: RFC 9293 asks for the wait, but a listener without slots serves no client.
 func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn {
 	s := &p.slab
 	if s.n == 0 && s.lingering.first != noConn {

@@ -50,7 +50,7 @@ func TestGroupPeerMax(t *testing.T) {
 }
 
 // A newcomer of an address at the limit gets the place of a silent connection, whichever member has
-// it, and of one that has spoken never. A SYN alone takes nobody's place.
+// it, and of one that has spoken never. A SYN alone takes no connection's place.
 func TestSilentGivesWayWithinAGroup(t *testing.T) {
 	l := peerGroup(t, true)
 	elsewhere, gone := 0, map[*peer]bool{}

@@ -84,7 +84,7 @@ func TestSilentGivesWay(t *testing.T) {
 	require.Zero(t, l.b.silent.n)
 }
 
-// noPeers checks that nobody is counted any more.
+// noPeers checks that no peer is counted.
 func noPeers(t *testing.T, counts []peerCount) {
 	t.Helper()
 	require.NotEmpty(t, counts)
@@ -172,7 +172,7 @@ func TestSilentGivesWayUnsaid(t *testing.T) {
 	}
 }
 
-// A connection that waits for memory to send with stands in that list, and gives way to nobody.
+// A connection that waits for memory to send with stands in that list, and does not give way.
 func TestStarvedIsNotSilent(t *testing.T) {
 	l := newLab(t, nil)
 	l.listenSilent(4)

@@ -40,7 +40,7 @@ func (p *Poller) serve(c *Conn) {
 	p.applyMarks(c)
 	p.followPath(c)
 	more, waits := p.transmit(c, p.release(c))
-	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: nobody else's frames are waited for
+	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: no other connection's frames are waited for
 		p.flush()
 	}
 	if ev := c.tcp.TakeEvents(); ev != 0 {

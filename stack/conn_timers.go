@@ -4,7 +4,7 @@ package stack
 // been read: an ACK among them is not overdue, it has come. That is the rule after this core did
 // something else for a while; without this, each connection would then probe for a loss.
 func (p *Poller) expireTimers() int {
-	if p.behind && p.waited < timersWaitMax {
+	if p.moreFrames && p.waited < timersWaitMax {
 		p.waited++
 		return 0
 	}

@@ -223,8 +223,8 @@ func (p *Poller) use(l *localAddr) {
 	}
 }
 
-// probe asks the link for l from no address, so that nobody learns from it (RFC 5227 section 2.1.1,
-// RFC 4862 section 5.4.2).
+// probe asks the link for l from no address, so that no station learns from it (RFC 5227 section
+// 2.1.1, RFC 4862 section 5.4.2).
 func (p *Poller) probe(l *localAddr) bool {
 	if !p.speaks() {
 		return true
@@ -305,7 +305,7 @@ func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 }
 
 // defend answers a station that claims l with one announcement in DEFEND_INTERVAL: RFC 5227 section
-// 2.4 (c), as our addresses are configured, and nobody would give us another.
+// 2.4 (c), as our addresses are configured, and no server would give us another.
 func (p *Poller) defend(l *localAddr) {
 	if p.now-l.defendedAt < defendNs {
 		p.n.Own[DropDefenceLimited]++

@@ -162,7 +162,7 @@ func unreachable(e *inet.ICMPError) bool {
 	return e.Src.Is4() && e.Type == inet.ICMPUnreachable || !e.Src.Is4() && e.Type == inet.ICMP6Unreachable
 }
 
-// whatIs is what an unreachable error says: nobody is there, or there is no way to the network, or
+// whatIs is what an unreachable error says: no host is there, or there is no way to the network, or
 // none to the host in it.
 func whatIs(e *inet.ICMPError) error {
 	v4 := e.Src.Is4()

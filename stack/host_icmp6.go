@@ -5,8 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// icmp6 handles an ICMPv6 message, which came in packet; nil: in fragments, of which b holds one.
-// What comes so is not for other members of a Group: nobody needs to send an error in fragments
+// icmp6 handles an ICMPv6 message, which came in packet; nil: in fragments, one of them in b.
+// A message in fragments is not for other members of a Group: no host needs to send an error so
 // (RFC 4443 section 2.4(c)).
 func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet []byte) bool {
 	if packet != nil && len(message) > 0 && message[0] != inet.ICMP6Echo {

@@ -98,7 +98,7 @@ func (p *Poller) advertised(src inet.MAC, nd *inet.ND) {
 	}
 }
 
-// router takes a Router Advertisement (RFC 4861 section 6.3.4): who sent it, for how long it is a
+// router takes a Router Advertisement (RFC 4861 section 6.3.4): its sender, for how long it is a
 // default router, the hop limit, the timers, the MTU and the prefixes of the link. Addresses are
 // not made of them.
 func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {

@@ -148,7 +148,7 @@ func (l *lab) turns() {
 	l.t.Fatal("the hosts never come to rest")
 }
 
-// step lets time pass to the next deadline; false: nothing is due any more.
+// step lets time pass to the next deadline; false: nothing more is due.
 func (l *lab) step() bool {
 	at := int64(math.MaxInt64)
 	for _, h := range l.hosts {
@@ -299,7 +299,7 @@ type peer struct {
 	gotCount  uint64
 	edge      uint64
 	opened    bool
-	unit      uint64 // octets after each of which PSH is wanted, 0: only at the end
+	unit      uint64 // PSH is wanted after each so many octets, 0: only at the end
 	told      uint64 // sent, when Pushed was last asked
 	finAfter  bool   // CloseSend once all is sent
 	finned    bool

@@ -55,10 +55,10 @@ type Poller struct {
 	rxAt       int // the one of rx[:rxEnd] that is being handled
 	rxEnd      int
 	coalesced  []mem.Buf   // those after it that its segment stands for, too
-	behind     bool        // the device has more frames than this Turn took
+	moreFrames bool        // the device has more frames than this Turn took
 	waited     int         // Turns in a row for which timers have waited
 	burstConns []connIndex // of a burst, for prefetchBurst
-	prefetched byte        // what prefetch read: nobody wants it
+	prefetched byte        // what prefetch read: not used
 	dead       []mem.Buf   // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]

@@ -43,7 +43,7 @@ const (
 	busyTurnsMax  = 1024 // adaptive: a busy Poller lets other goroutines run this often
 	pauseMin      = 4    // PAUSE instructions after an empty turn: 40 to 140 cycles each, by model
 	pauseMax      = 64
-	sliceNs       = 100_000 // the least: who asks for short slices preempts others when he wakes up (Linux 6.12)
+	sliceNs       = 100_000 // the least: a thread that asks for short slices preempts others when it wakes up (Linux 6.12)
 	timerSlackMin = 1       // ns; the kernel's default of 50 us would double the longest sleep
 )
 

@@ -147,7 +147,7 @@ func TestPauseAndSleep(t *testing.T) {
 	require.True(t, w.deep(0))
 }
 
-// Those who run no Go wake a Poller through its Bell, which is the one word and the one descriptor for goroutines, too.
+// Threads that run no Go wake a Poller through its Bell, which is the one word and the one descriptor for goroutines, too.
 func TestBell(t *testing.T) {
 	netlab.Enter(t)
 	port, err := tap.New(tap.Config{Name: "bell%d", Addr: kernelAddr})

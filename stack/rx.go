@@ -9,7 +9,7 @@ import (
 // returns how many frames there were.
 func (p *Poller) receive() int {
 	work := 0
-	p.behind = true
+	p.moreFrames = true
 	enough := p.n.RxOctets + receivedOctetsMax
 	for range burstsPerTurnMax {
 		n := p.queue.Rx(p.rx)
@@ -24,7 +24,7 @@ func (p *Poller) receive() int {
 		}
 		work += n
 		if n < len(p.rx) { // the last, whose Bufs the flush at the end of the Turn gives back
-			p.behind = false
+			p.moreFrames = false
 			break
 		}
 		if p.n.RxOctets >= enough {

@@ -50,7 +50,7 @@ func (q *doubting) Rx(bufs []mem.Buf) int {
 	return n
 }
 
-// A frame of which the device does not say that it is good is not taken on the word of the one
+// A frame that the device does not call good is not taken on the word of the one
 // before it.
 func TestJoinedAreAllVerified(t *testing.T) {
 	l := offloaded(t, nil)
@@ -97,7 +97,7 @@ func TestTurnEndsAfterManyOctets(t *testing.T) {
 	bursts := (receivedOctetsMax + 32*1514 - 1) / (32 * 1514)
 	l.b.Turn()
 	require.EqualValues(t, bursts*32*u.conn.EMSS(), v.gotCount-before)
-	require.True(t, l.b.behind)
+	require.True(t, l.b.moreFrames)
 	l.a.Turn()
 	require.Equal(t, v.gotCount, u.acked)
 	l.turns()

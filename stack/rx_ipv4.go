@@ -31,7 +31,7 @@ func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte, l3 int) bool {
 	default:
 		drop = inet.DropProto
 		code := uint8(inet.ICMPProtoUnreachable)
-		if ip.Proto == inet.ProtoUDP { // it is spoken of, but nobody listens
+		if ip.Proto == inet.ProtoUDP { // no port listens
 			code = inet.ICMPPortUnreachable
 		}
 		p.report4(&src, &ip.Dst, &ip.Src, inet.ICMPUnreachable, code, 0, datagram[:ip.TotalLen])

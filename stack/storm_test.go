@@ -24,7 +24,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// weather is the storm's state: two hosts, what befalls them, and who dialled.
+// weather is the storm's state: two hosts, what befalls them, and the one that dialled.
 type weather struct {
 	*lab
 	r       *rand.Rand

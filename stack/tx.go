@@ -26,7 +26,7 @@ const (
 //   - the device: mem.Pool's device hold
 //
 // A retransmission of a Buf that is still queued is skipped (its first copy has not left: sending
-// it twice helps nobody, and the retransmission timer still runs). One that the device still reads
+// it twice does not help, and the retransmission timer still runs). One that the device still reads
 // is copied to a fresh Buf, as is a part of a Buf (EMSS shrank, window probe), because its headers
 // would stand in the middle of the octets.
 type transmitter struct {
@@ -47,7 +47,7 @@ type transmitter struct {
 
 // bufMeta is what the Poller keeps per Buf.
 type bufMeta struct {
-	conn      connIndex // whose frame it is, with its life; noConn: nobody's
+	conn      connIndex // whose frame it is, with its life; noConn: no connection's
 	life      uint32
 	sum       uint16 // ones-complement sum of the payload
 	length    uint16 // payload octets

@@ -40,7 +40,7 @@ func (y *tenant) Woken(c *stack.Conn) {
 	y.out <- a
 }
 
-// attached is a connection the first n octets of which, towards b, were another Upper's.
+// attached is a connection whose first n octets towards b were another Upper's.
 func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 	l.t.Helper()
 	const port = 4000

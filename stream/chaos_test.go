@@ -78,7 +78,7 @@ func meddle(ctx context.Context, c *Conn, rng *rand.Rand, buf []byte) {
 }
 
 // Many goroutines make any call of a connection at once, at both ends, while others open and
-// cancel: nobody blocks for good, no goroutine and no Buf stays behind (the lab sees to the Bufs).
+// cancel: no call blocks for good, no goroutine and no Buf is left (the lab checks the Bufs).
 func TestChaos(t *testing.T) {
 	before := runtime.NumGoroutine()
 	l := newLab(t, labConfig{})
@@ -111,7 +111,7 @@ func TestChaos(t *testing.T) {
 				cancel()
 			}
 		})
-		stuck := time.AfterFunc(2*time.Second, func() { // for a reader of octets that nobody sends
+		stuck := time.AfterFunc(2*time.Second, func() { // for a reader of octets that are not sent
 			for _, x := range []*Conn{c, s} {
 				_ = x.SetLinger(0)
 				_ = x.Close()

@@ -55,7 +55,7 @@ func readAll(c net.Conn) (string, error) {
 	return string(b), err
 }
 
-// fillUp writes until nobody takes it any more.
+// fillUp writes until no more is taken.
 func fillUp(t *testing.T, c *Conn) {
 	t.Helper()
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))

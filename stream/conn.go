@@ -118,8 +118,8 @@ func (c *Conn) deathCause() error {
 	return c.u.err
 }
 
-// quiet is the last look before the reader waits. Bufs that were read go back first: while nobody
-// reads none is held.
+// quiet is the last look before the reader waits. Bufs that were read go back first: while no
+// goroutine reads none is held.
 func (c *Conn) quiet(state uint32) bool {
 	u := &c.u
 	if u.rx.taken.Load() != u.told.Load() {

@@ -72,7 +72,7 @@ func (d *Detachment) fail(err error) {
 //   - PeerClosed, if the peer's FIN is in order
 //
 // and then the calls of all later events, with perhaps a spurious Woken, and without Established.
-// It has the stream's window until it sets its own. A connection that has ended, or of which a half
+// It has the stream's window until it sets its own. A connection that has ended, or whose half
 // was closed, cannot be handed over.
 //
 // Detach waits for a Write in progress; blocked Reads fail at once. It blocks until the connection

@@ -67,7 +67,7 @@ func (ps *pollerState) merge(l *early, at uint64, data []byte) bool {
 	return true
 }
 
-// end is the stream offset after the last piece, of which there is one.
+// end is the stream offset after the last piece. There is at least one.
 func (ps *pollerState) end(l *early) uint64 {
 	p := &ps.pieces[l.last]
 	return p.at + uint64(p.n)

@@ -119,7 +119,7 @@ func TestResetsBetweenUsAndTheKernel(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, readOne(k), syscall.ECONNRESET)
 
-	k, s = open() // ours, for octets that nobody reads
+	k, s = open() // ours, for octets that are not read
 	_, err = k.Write([]byte("xy"))
 	require.NoError(t, err)
 	require.NoError(t, readOne(s))

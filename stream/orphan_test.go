@@ -19,7 +19,7 @@ func shortFinWait2(_ int, cfg *stack.Config) { cfg.TCP.FinWait2Ns = int64(finWai
 
 // A peer that acknowledges our FIN but keeps its half open does not hold a closed connection for
 // ever: FIN-WAIT-2 ends after tcp.Config.FinWait2Ns, without a word, and a peer that speaks later
-// finds nobody there, as with Linux.
+// finds the connection closed, as with Linux.
 //
 // req: 9293-MAY-1, 9293-SHLD-3
 func TestFinWait2EndsAfterClose(t *testing.T) {
@@ -79,7 +79,7 @@ func TestFinWait2EndsWithTheFIN(t *testing.T) {
 	require.Zero(t, CountersOf(v.hosts[0].Poller).FinWait2Timeouts)
 }
 
-// Octets that nobody acknowledges are FlushTimeout's affair, and so is our FIN.
+// FlushTimeout bounds the wait for octets that are not acknowledged, and for our FIN.
 func TestFlushTimeoutIsForWhatIsUnacknowledged(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	a, _ := v.pair(Options{FlushTimeout: 7 * time.Second}, Options{})

@@ -12,7 +12,7 @@ type parker struct {
 
 func newParker() parker { return parker{ch: make(chan struct{}, 1)} }
 
-// wake costs one load when nobody waits. Any goroutine; never blocks.
+// wake costs one load when no goroutine waits. Any goroutine; never blocks.
 func (p *parker) wake() {
 	if !p.waiting.Load() || !p.waiting.CompareAndSwap(true, false) {
 		return

@@ -114,7 +114,7 @@ func (c *Conn) Ready(want Readiness) (ready Readiness) {
 	return ready
 }
 
-// look says what, or arms i: it looks once more then, as the Poller may have told nobody since.
+// look says what, or arms i: it looks once more then, as the Poller may not have told it.
 func look(i *interest, what Readiness, is func() bool) Readiness {
 	if is() {
 		return what

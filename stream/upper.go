@@ -345,7 +345,7 @@ func (u *upper) applyRequests(c *stack.Conn) {
 	}
 }
 
-// close is Close: octets that nobody will read are answered by a RST (RFC 9293 section 3.6.1,
+// close is Close: octets that will not be read are answered by a RST (RFC 9293 section 3.6.1,
 // SHLD-3), as by Linux, those that are here and, by SetOrphaned, those that come later.
 func (u *upper) close(c *stack.Conn) {
 	u.closed = true

@@ -8,7 +8,7 @@ import "github.com/rnicd/rnicd/stack"
 // Its size follows the application by dynamic right-sizing (M. Fisk, W. Feng, "Dynamic Right-Sizing
 // in TCP", LACSI 2001, as Linux's tcp_rcv_space_adjust does it): twice what was read in the last
 // round trip, and never less than it was. The round trip is TCP's, measured on what we sent, if
-// only the handshake, of which a lost ACK makes any time; or, if that is shorter, what cannot take
+// only the handshake, where a lost ACK makes any time; or, if that is shorter, what cannot take
 // less than one: the time in which a window came, or, with timestamps, the age of an ACK of ours
 // that the peer had when it sent octets of this measurement (Linux: tcp_rcv_rtt_measure_ts).
 type window struct {

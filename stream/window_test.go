@@ -175,7 +175,7 @@ func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
 	require.LessOrEqual(t, b.u.windowSize.Load(), int64(windowDefault))
 }
 
-// Connections that nobody reads take a part of the pool only: others go on meanwhile.
+// Connections that are not read take a part of the pool only: others go on meanwhile.
 func TestHoardersLeaveBufsToOthers(t *testing.T) {
 	l := newLab(t, labConfig{bufs: 512})
 	ln := l.listen(Options{})
@@ -246,7 +246,7 @@ func TestWindowOpensBeforeAllIsRead(t *testing.T) {
 	})
 }
 
-// While nobody reads for lack of octets no Buf is held, although the connection is open.
+// While readers wait for octets no Buf is held, although the connection is open.
 func TestWaitingReaderHoldsNoBufs(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})

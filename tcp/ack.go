@@ -32,15 +32,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		return DropNoACK
 	}
 	if c.state == SynReceived {
-		if s.Ack != c.iss+1 {
-			c.oweReset(s)
-			return DropAckUnsent
-		}
-		c.sndWnd = int(s.Window) << c.sndShift
-		c.sndWndMax = int32(c.sndWnd)
-		c.sndWl1, c.sndWl2 = s.Seq, 0
-		c.establish(now, s)
-		return DropNone
+		return c.inputAckOfSYN(now, s)
 	}
 	delta := s.Ack.Sub(c.seqOf(c.sndUna))
 	switch {
@@ -96,6 +88,19 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 	case a.sacked > 0 || a.dsack || c.timers.kind == timerReorder || c.recovery.rack.reoAt != never:
 		c.armLoss(now)
 	}
+	return DropNone
+}
+
+// inputAckOfSYN is inputAck in SYN-RECEIVED.
+func (c *Conn) inputAckOfSYN(now int64, s *Segment) Drop {
+	if s.Ack != c.iss+1 {
+		c.oweReset(s)
+		return DropAckUnsent
+	}
+	c.sndWnd = int(s.Window) << c.sndShift
+	c.sndWndMax = int32(c.sndWnd)
+	c.sndWl1, c.sndWl2 = s.Seq, 0
+	c.establish(now, s)
 	return DropNone
 }
 

@@ -1,6 +1,6 @@
 package tcp
 
-// CloseSend sends a FIN after what is queued; nothing can be pushed any more. Receiving goes on
+// CloseSend sends a FIN after what is queued; nothing more can be pushed. Receiving goes on
 // until the peer's FIN. Before the handshake is done it ends an active open, and a passive one as
 // soon as it is established. A second call does nothing.
 func (c *Conn) CloseSend(now int64) {

@@ -25,7 +25,7 @@ func (c *Conn) duplicate(s *Segment) {
 // a were not kept; the peer will send them again. A refused piece in order is not answered, unless
 // the window is closed: it will look to the peer like a loss, which segments that follow reveal.
 // One out of order is answered at once, as any (RFC 5681 section 4.2), and nothing of it is SACKed:
-// the peer learns that what it sends now arrives, and that it helps nobody.
+// the peer learns that what it sends now arrives, and is of no use.
 func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 	if a.Len == 0 && !a.hasFin || c.state == Closed {
 		return

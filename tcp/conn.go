@@ -82,7 +82,7 @@ type Conn struct {
 	reo     reordering
 	rtt     rtoEstimator
 	control cc.Algorithm
-	cong    cc.State // of which its first HotOctets are that
+	cong    cc.State // its first HotOctets are that
 
 	// What follows is seldom needed.
 	undo    undo
@@ -249,7 +249,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.timers.expiries = 0
 	elapsed, echoed := c.tsElapsed(now, s.Options.TSecr)
 	switch {
-	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
+	case c.timers.synSends == 0: // a cookie: it is not known when it was sent
 	case c.timers.synSends == 1:
 		c.rtt.sample(now-c.timers.sentAt, 1)
 		c.rtt.lowest.add(now, now-c.timers.sentAt)

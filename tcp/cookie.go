@@ -13,7 +13,7 @@ package tcp
 //
 // The bits in the timestamp are laid out as Linux does it (net/ipv4/syncookies.c). Without
 // timestamps window scale, SACK and ECN are off, and the SYN,ACK does not offer them. The MAC is
-// the caller's: a keyed function that nobody outside can compute. A cookie is good for one to two
+// the caller's: a keyed function that no peer can compute. A cookie is good for one to two
 // slots; one guess in 2^28 hits.
 
 const (

@@ -58,7 +58,7 @@ func TestCookieTimestamp(t *testing.T) {
 	}
 }
 
-// A round trip that nobody measured is not taken for one.
+// A round trip that was not measured is not taken for one.
 func TestCookieConnHasNoSample(t *testing.T) {
 	c := NewConn(Config{})
 	ack := Segment{Flags: ACK, Seq: 101, Ack: 201, Window: 1000}

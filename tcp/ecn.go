@@ -169,7 +169,7 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 		c.due &^= dueMarkRun
 	}
 	c.header(now, t)
-	behind := int(c.rcvNxt() - end)
+	beyond := int(c.rcvNxt() - end)
 	t.Ack = end
 	t.Flags &^= ECE
 	if mark {
@@ -177,7 +177,7 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 	}
 	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left and rounded up
 	// as advertise does.
-	c.lastAckOff = c.rcvNxtOff() - uint64(behind)
+	c.lastAckOff = c.rcvNxtOff() - uint64(beyond)
 	t.Window = c.advertiseUp(c.lastAckOff)
 }
 

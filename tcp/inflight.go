@@ -3,7 +3,7 @@ package tcp
 // inFlight is what a Conn keeps while something of it is sent or queued and not released: the ring
 // of records, and the loss episode. It lies in Memory next to the ring's run and comes and goes
 // with it, so that an idle Conn does without. A Conn without a run has Memory.none in its place, in
-// which nothing is in flight, and which nobody changes.
+// which nothing is in flight, and which does not change.
 type inFlight struct {
 	sent     sentRing
 	recovery recovery

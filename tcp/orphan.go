@@ -39,7 +39,7 @@ func after(at, d int64) int64 {
 }
 
 // giveUpDataAt is R2 as configured: a time, and a count of retransmissions, the last of which may
-// be answered. The count is for long RTOs: in 100 s one of 3 s is five of them, of which a path
+// be answered. The count is for long RTOs: in 100 s one of 3 s is five of them, and a path
 // that has become narrower takes the first three (plpmtud.go). RFC 9293 section 3.8.3 lets R2 be
 // either, and "correspond to at least 100 seconds".
 func (c *Conn) giveUpDataAt() int64 {
@@ -68,7 +68,7 @@ func (c *Conn) suspect() {
 }
 
 // SetOrphaned says that received octets are no longer read: a half-duplex close (RFC 9293 section 3.6.1, MAY-1).
-// CloseSend is the other half. From now on octets that arrive reset the connection, since nobody
+// CloseSend is the other half. From now on octets that arrive reset the connection, since no reader
 // would ever know that they were lost (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, since
 // a peer that never closes would hold it for ever. Only the caller knows of octets that were
 // delivered and not read: where there are some, it aborts instead.

@@ -56,8 +56,8 @@ func TestRetriesAtALongRTO(t *testing.T) {
 	}
 }
 
-// Probes of a closed window that nobody answers end after 100 s, whatever the RTO: nothing was lost
-// that could be sent again.
+// Probes of a closed window that are not answered end after 100 s, whatever the RTO: nothing was
+// lost that could be sent again.
 func TestUnansweredProbesAtALongRTO(t *testing.T) {
 	for name, prepare := range map[string]func(s *script){
 		"closed before": func(s *script) {

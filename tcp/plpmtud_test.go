@@ -198,7 +198,7 @@ func TestNothingLargerAfterAReportForTenMinutes(t *testing.T) {
 	}
 }
 
-// Links that swallow what is larger than they like, of which nobody tells: everything arrives, and
+// Links that drop what is larger than their MTU and do not tell: everything arrives, and
 // at the end EMSS is close below what fits.
 func TestBlackHoleLinks(t *testing.T) {
 	all := make([]uint64, 60)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The proportion is of octets, rounded up to the segment that would go next: not to SMSS, of which
+// The proportion is of octets, rounded up to the segment that would go next: not to SMSS, while
 // small segments would be several.
 //
 // req: 9937-6.2-1, 9937-6.2-3

@@ -92,7 +92,7 @@ func TestAckRidesOnData(t *testing.T) {
 	s.expect()
 }
 
-// A duplicate that nobody can be told of, since the peer knows no SACK, is over with its ACK.
+// A duplicate that cannot be reported, since the peer knows no SACK, is over with its ACK.
 func TestAckRidesOnDataAfterADuplicate(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.in(". 1:1001 ack 1")

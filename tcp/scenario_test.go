@@ -57,7 +57,7 @@ func runScenario(t *testing.T, name string) {
 func (x *scenario) step(verb string, args []string) {
 	rest := strings.Join(args, " ")
 	if verb != ">" && verb != "push" && verb != "fill" && len(x.out) > 0 {
-		x.expect() // nothing that nobody asked for
+		x.expect() // nothing unasked
 	}
 	switch verb {
 	case "config":

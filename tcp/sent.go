@@ -123,7 +123,7 @@ func (s *sentRing) split(i uint32, n int) {
 	head, tail := s.rec(i), s.rec(i+1)
 	*tail = *head
 	head.len = int32(n)
-	head.flags &^= recLast | recFIN // PSH stands on both: nobody knows in which a unit ends, and the window may end here
+	head.flags &^= recLast | recFIN // PSH stands on both: it is not known in which a unit ends, and the window may end here
 	tail.at += uint64(n)
 	tail.off += int32(n)
 	tail.len -= int32(n)
@@ -154,8 +154,8 @@ func (s *sentRing) markSacked(i uint32) {
 // all at once, and split only adds one.
 func (s *sentRing) passRun(first, i uint32) uint32 {
 	r := s.rec(i)
-	if behind := i + r.next; behind-s.una < s.nxt-s.una && s.rec(behind).flags&recSacked != 0 {
-		r.next += s.rec(behind).next
+	if after := i + r.next; after-s.una < s.nxt-s.una && s.rec(after).flags&recSacked != 0 {
+		r.next += s.rec(after).next
 	}
 	to := i + r.next
 	s.rec(first).next = to - first

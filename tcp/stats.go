@@ -67,7 +67,7 @@ type Counts struct {
 	UrgentIn         uint64 // acceptable segments with URG: the octets stay in line (RFC 9293 section 3.8.5)
 }
 
-// tally counts events of which hardly a connection sees 2^32; should one, the tally stays at its
+// tally counts events. Hardly a connection sees 2^32 of a kind; should one, the tally stays at its
 // maximum.
 type tally uint32
 

@@ -156,7 +156,7 @@ func TestPAWSGuardFollows(t *testing.T) {
 	}
 }
 
-// A segment in sequence whose ACK field nobody would accept moves nothing: not the timestamp that
+// A segment in sequence whose ACK field is not acceptable moves nothing: not the timestamp that
 // is echoed, nor what PAWS compares the next segments with.
 //
 // req: 7323-4.3-1, 5961-5.2-1

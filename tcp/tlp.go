@@ -58,10 +58,10 @@ func (c *Conn) mayProbe() bool {
 const excusesMax = 3
 
 // Excuse puts off a loss probe that came due in the away nanoseconds up to now, in which the caller
-// looked at nothing: time in which nobody waits for an ACK does not count as waiting for it. What
+// looked at nothing: time in which the caller does not look for an ACK does not count. What
 // keeps one end's Poller away, the machine's host or other threads, often keeps the peer's away as
 // well, so that no ACK need have come meanwhile. Call it after what has come was read, before
-// Expire. A late retransmission timer is not put off: nobody is away for that long by chance.
+// Expire. A late retransmission timer is not put off: no caller is away for that long by chance.
 func (c *Conn) Excuse(now, away int64) {
 	t := &c.timers
 	if t.kind != timerLossProbe || t.rtxAt >= now || t.rtxAt <= now-away || t.excused >= excusesMax {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
-	_ "github.com/rnicd/rnicd/verbs/engine" // of which the libraries are made: go test runs again when it has changed
+	_ "github.com/rnicd/rnicd/verbs/engine" // the libraries are made of it: go test runs again when it has changed
 )
 
 // sources are what else the libraries and programs are made of; go test knows that a test has read them.

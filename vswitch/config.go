@@ -217,7 +217,7 @@ func (c *Config) check() error {
 	return CheckPrograms(c.Programs, c.Cores, len(c.Uplinks))
 }
 
-// room checks the buffers of a core, of which devices keep some to receive into.
+// room checks the buffers of a core. Devices keep some of them to receive into.
 func (c *Config) room(core, kept int) error {
 	if held := c.held(core); held+kept+buffersSpare > c.Buffers {
 		return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; it has %d, of which %d are kept to receive into and %d are in hand: "+

@@ -337,7 +337,7 @@ func TestQueuesOfProgram(t *testing.T) {
 	}
 }
 
-// Copies are bounded: who floods the groups is heard by nobody beyond that, and others go on.
+// Copies are bounded: beyond that a flood of groups reaches no program, and other programs go on.
 func TestMulticastIsBounded(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Multicast = 100 })
 	for range 200 {

@@ -2,8 +2,8 @@ package vswitch
 
 import "github.com/rnicd/rnicd/inet"
 
-// fragments says whose the later fragments of a packet to a shared address are: who got the first. A set of fragmentSets takes
-// fragmentWays packets, the oldest of which gives way; what is older than fragmentNs is forgotten.
+// fragments gives later fragments of a packet to a shared address to the program that got the first. A set of fragmentSets takes
+// fragmentWays packets; a new one replaces the oldest. Entries older than fragmentNs do not count.
 type fragments struct {
 	sets [fragmentSets][fragmentWays]fragmentEntry
 }
@@ -54,7 +54,7 @@ func (f *fragments) add(in uint16, h *headers, m *port, now int64) {
 	set[at] = fragmentEntry{k, now, m.slot, m.serial}
 }
 
-// find is who got the first fragment; nil: it has not come, was too long ago, or that program is no more.
+// find returns the program that got the first fragment; nil: it has not come, was too long ago, or that program is gone.
 func (f *fragments) find(in uint16, h *headers, now int64) *fragmentEntry {
 	k := keyOf(in, h)
 	set := f.set(&k)

@@ -6,7 +6,7 @@ import (
 	"github.com/rnicd/rnicd/inet"
 )
 
-// headers is what a frame says, as far as switching goes. It points into the frame, which nobody else can change: it is a copy.
+// headers is what switching needs of a frame. It points into the frame, which is a copy that no program can change.
 type headers struct {
 	dst, src inet.MAC
 	vid      uint16

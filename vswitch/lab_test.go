@@ -164,7 +164,7 @@ func (s *side) take() (frames [][]byte) {
 	return frames
 }
 
-// got is who got what, and empties all rings.
+// got says which program got which frames, and empties all rings.
 func (l *lab) got() map[string][][]byte {
 	all := map[string][][]byte{}
 	for name, s := range l.sides {

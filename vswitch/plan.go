@@ -10,7 +10,7 @@ import (
 type plan struct {
 	stations macTable
 	byAddr   map[addrKey]*station
-	links    map[uint32][]*station // of a segment and VLAN: who gets what is for groups
+	links    map[uint32][]*station // of a segment and VLAN: the stations that get frames to groups
 	uplinks  [][]*port             // of each, the ports of its queues
 	ports    []*port               // all, at their slots
 }

@@ -83,7 +83,7 @@ type CoreStats struct {
 type Stats struct {
 	Cores []CoreStats
 	Ports []PortStats
-	// Refused clients of sockets: who may not attach, or cannot.
+	// Refused counts clients of sockets that may not attach, or cannot.
 	Refused uint64
 }
 

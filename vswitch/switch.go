@@ -318,7 +318,7 @@ func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 		select {
 		case <-cmd.done:
 		case <-ctx.Done():
-			// A core that does not turn must not do this later, when nobody waits for it any more.
+			// A core that does not turn must not do this later, when no caller waits for it.
 			late := -1
 			for j := i; j < len(cmds); j++ {
 				if !s.cores[j].command.CompareAndSwap(cmds[j], nil) {
@@ -336,7 +336,7 @@ func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 	return nil
 }
 
-// Close closes sockets and detaches all programs. Cores must not be turned any more. The owner
+// Close closes sockets and detaches all programs. Cores must no longer be turned. The owner
 // closes the uplinks.
 func (s *Switch) Close() error {
 	s.change.Lock()

@@ -11,7 +11,7 @@ import (
 
 var unspecified4 = inet.AddrFrom4([4]byte{})
 
-// Each frame comes to those that it is for, and to nobody else, as it was sent.
+// Each frame comes unchanged to the programs that it is for, and to no others.
 func TestWays(t *testing.T) {
 	l := newLab(t, nil)
 	router := inet.Addr{0xfe, 0x80, 15: 1}
@@ -98,7 +98,7 @@ func withHop(f []byte, hop byte) []byte {
 	return f
 }
 
-// Whatever a program says in the name of others is dropped, with a reason, and comes to nobody.
+// Whatever a program sends in the name of others is dropped, with a reason, and reaches no program.
 func TestSpoofing(t *testing.T) {
 	l := newLab(t, nil)
 	all := inet.AllNodes.GroupMAC()
@@ -241,7 +241,7 @@ func TestFragmentsOfSharedAddress(t *testing.T) {
 	l.now += fragmentNs
 	ways("", "out", later)
 	require.Equal(t, map[string]uint64{"fragment-unknown": 2}, l.drops("out"))
-	// One that floods the table with fragments of its own has them forgotten, and no more memory.
+	// One that floods the table with fragments of its own has them forgotten, and takes no more memory.
 	for i := range 3000 {
 		f := ether(macShared, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipShared, 6, 0x2000, tcpOf(9, 1000)))
 		be.PutUint16(f[14+4:], uint16(i))

@@ -249,9 +249,9 @@ func give(w *world, lo, hi uint64) (kept bool) {
 	return kept
 }
 
-// For each segment the receiver finds out again whether it is aligned. One that is leaves nothing
-// behind; one that ends inside an FPDU leaves its front, in a buffer of the connection's, until the
-// rest has come in one or two more.
+// For each segment the receiver finds out again whether it is aligned. An aligned
+// segment holds no buffer; one that ends inside an FPDU keeps its front in a buffer of the
+// connection's until one or two more bring the rest.
 //
 // req: D01-11.1.2.1-3, D01-11.1.2.1-1, D01-11.2.2-1, C02-13.1.1.2-1
 func TestAlignmentIsDetectedPerSegment(t *testing.T) {

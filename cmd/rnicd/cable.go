@@ -38,7 +38,7 @@ func coresApart() (server, client int) {
 	if unix.SchedGetaffinity(0, &may) != nil || may.Count() < 2 {
 		return server, client
 	}
-	for c := range coreMax + 1 {
+	for c := range port.CPUMax + 1 {
 		if may.IsSet(c) {
 			server, client = c, server
 		}
@@ -46,16 +46,37 @@ func coresApart() (server, client int) {
 	return server, client
 }
 
+// cableEnds are the options of the two NICs of a cable.
+func cableEnds(o nicOptions) (server, client nicOptions) {
+	o.node, o.noDAD = hugepages.AnyNode, true // the cable has no other host
+	server, client = o, o
+	server.core, client.core = coreNone, coreNone
+	if o.apart {
+		server.core, client.core = coresApart()
+	}
+	server.addrs = []string{demoServer + "/24"}
+	client.addrs, client.fault, client.capture = []string{demoClient + "/24"}, "", ""
+	return server, client
+}
+
+// onePool gives both NICs pools of one arena, which the caller closes after them: so the cable can
+// lend frames instead of copying them.
+func onePool(server, client *nicOptions, cable port.Driver) (*hugepages.Arena, error) {
+	shared, err := server.portConfig(cable)
+	if err != nil {
+		return nil, err
+	}
+	arena, pools, err := port.PairPools(&shared)
+	if err != nil {
+		return nil, err
+	}
+	server.pool, client.pool = pools[0], pools[1]
+	return arena, nil
+}
+
 // onCable runs do with a cable. The flags of a NIC are about the server's end; it has a region.
 func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log *output, do func(context.Context, *cable) error) (err error) {
-	o.node, o.noDAD = hugepages.AnyNode, true // the cable has no other host
-	co := o
-	o.core, co.core = coreNone, coreNone
-	if o.apart {
-		o.core, co.core = coresApart()
-	}
-	o.addrs = []string{demoServer + "/24"}
-	co.addrs, co.fault, co.capture = []string{demoClient + "/24"}, "", ""
+	o, co := cableEnds(o)
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -67,16 +88,11 @@ func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log
 		return err
 	}
 	if o.zeroCopy {
-		shared, failed := o.portConfig(port.Of("wire", wire.MTUMax, link.Port(0)))
-		if failed != nil {
-			return failed
-		}
-		arena, pools, failed := port.PairPools(&shared)
+		arena, failed := onePool(&o, &co, port.Of("wire", wire.MTUMax, link.Port(0)))
 		if failed != nil {
 			return failed
 		}
 		defer func() { err = errors.Join(err, arena.Close()) }() // after both NICs
-		o.pool, co.pool = pools[0], pools[1]
 	}
 	var server, client *port.Port
 	log.do(func(w io.Writer) {

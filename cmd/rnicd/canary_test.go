@@ -84,5 +84,5 @@ func TestCanaries(t *testing.T) {
 		}
 	}
 	copy(want[at:], data)
-	require.True(t, bytes.Equal(want, n.Region()), "octets were written that nobody was granted")
+	require.True(t, bytes.Equal(want, n.Region()), "octets were written that no peer was granted")
 }

@@ -2,32 +2,15 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
+
+	"github.com/rnicd/rnicd/daemon/port"
 )
 
-// coreMax is the last CPU that an affinity mask of unix.CPUSet names.
-const coreMax = 1023
-
-// parseCores reads a list of CPUs as the kernel writes one: 2-5,8.
-func parseCores(s string) (cores []int, err error) {
-	for part := range strings.SplitSeq(s, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.ParseUint(from, 10, 16)
-		last, err2 := strconv.ParseUint(to, 10, 16)
-		if err1 != nil || err2 != nil || first > last || last > coreMax {
-			return nil, fmt.Errorf("--cores %q: want CPUs as 2-5 or 2,4,6", s)
-		}
-		for c := int(first); c <= int(last); c++ {
-			if slices.Contains(cores, c) {
-				return nil, fmt.Errorf("--cores %q: %d twice; a poll-mode core has a CPU of its own", s, c)
-			}
-			cores = append(cores, c)
-		}
+// parseCores reads the flag.
+func (o *nicOptions) parseCores() ([]int, error) {
+	cores, err := port.ParseCores(o.cores)
+	if err != nil {
+		return nil, fmt.Errorf("--cores %q: %w", o.cores, err)
 	}
 	return cores, nil
 }
@@ -38,7 +21,7 @@ func (o *nicOptions) checkCores() error {
 	if o.cores == "" {
 		return nil
 	}
-	cores, err := parseCores(o.cores)
+	cores, err := o.parseCores()
 	switch {
 	case err != nil:
 		return err
@@ -60,7 +43,7 @@ func (o *nicOptions) checkCores() error {
 func (o *nicOptions) coreOf(i int) (int, error) {
 	switch {
 	case o.cores != "":
-		cores, err := parseCores(o.cores)
+		cores, err := o.parseCores()
 		if err != nil {
 			return coreNone, err
 		}

@@ -104,7 +104,7 @@ func (o *dialOptions) client(ctx context.Context, log *output, do func(context.C
 	return do(ctx, s.dev)
 }
 
-// clientRegion is the region of a client's NIC, of which none of them has a use.
+// clientRegion is the region of a client's NIC; no client uses it.
 const clientRegion = 4096
 
 // connecting retries what fails for want of a connection, and only that, while --wait lasts.

@@ -34,7 +34,7 @@ func TestServeEndsOnSignals(t *testing.T) {
 	}
 }
 
-// A daemon whose device was deleted could serve nobody any more: it ends, and says why.
+// A daemon whose device was deleted cannot serve: it ends, and says why.
 func TestDeviceDeleted(t *testing.T) {
 	t.Parallel()
 	for _, args := range sample.Of(t, 2, [][]string{{"serve", "--region", "1MiB"}, {"serve", "--region", "1MiB", "--once", "--fault", "dup=1%"}, {"stream", "server"}, {"stream", "sink"}}) {

@@ -64,7 +64,7 @@ func TestPutErrors(t *testing.T) {
 }
 
 // A get whose words are in put's order says which comes first. A name that is merely unknown is
-// nobody's fault but the resolver's.
+// the resolver's fault alone.
 func TestGetSwapped(t *testing.T) {
 	ns := newNamespace(t)
 	const hint = `; the server comes first: rnicd get HOST\[:PORT\] FILE$`
@@ -106,7 +106,7 @@ var serveErrors = []struct{ args, want string }{
 	{"--idle interrupt --fault drop=1%", `stack: poller "rnic0": IdleInterrupt, but its queue has no interrupts`},
 	{"--flow-control full", `--pmd tap has no use for --flow-control: leave that away`},
 	{"--cores 0-", `--cores "0-": want CPUs as 2-5 or 2,4,6`},
-	{"--cores 0,0", `--cores "0,0": 0 twice; a poll-mode core has a CPU of its own`},
+	{"--cores 0,0", `--cores "0,0": 0 twice; a Poller has a CPU of its own`},
 	{"--cores 0-1 --core 0", `--core and --cores: leave one away`},
 	{"--cores 0-1 --queues 3", `--cores 0-1: 2 CPUs for --queues 3: want one for each`},
 	{"--cores 0-64", `--cores 0-64: 65 CPUs, and a device has at most 64 queues`},

@@ -262,7 +262,7 @@ func TestRawClientIsRight(t *testing.T) {
 	}
 }
 
-// Whatever one peer does wrong: exactly one clear line, nobody else is touched, and the daemon
+// Whatever one peer does wrong: exactly one clear line, no other peer is touched, and the daemon
 // lives on.
 func TestHostilePeers(t *testing.T) {
 	for _, mode := range []struct {
@@ -298,7 +298,7 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-// Many peers that write garbage, at every stage of a connection and all at once, harm nobody. The
+// Many peers that write garbage, at every stage of a connection and all at once, harm no other. The
 // seed is printed.
 func TestGarbageStorm(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

@@ -77,7 +77,7 @@ type nicOptions struct {
 	mac            string
 	noOffload      bool
 
-	set *pflag.FlagSet // of which checkDevice asks what was given
+	set *pflag.FlagSet // checkDevice asks it what was given
 }
 
 // deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,

@@ -16,7 +16,7 @@ import (
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
-// memlock is what a user may lock where nobody has said otherwise.
+// memlock is what a user may lock by default.
 const memlock = 8 << 20
 
 // public is a folder that every user can reach, with a configuration in it that every user can read.

@@ -180,7 +180,7 @@ func syncDir(dir string) error {
 	return err
 }
 
-// linkTries is how many names are tried of which each is taken once in 2^32 times.
+// linkTries is how many names are tried; each is taken once in 2^32 times.
 const linkTries = 16
 
 // link gives the file its name; or, if there is a file of that name, one beside it, which rename

@@ -195,7 +195,7 @@ func TestSinkFollowsLinks(t *testing.T) {
 	require.ErrorIs(t, err, unix.ELOOP)
 }
 
-// No name is no file: nobody is asked for anything.
+// No name is no file: nothing is asked for.
 func TestSinkWithoutAName(t *testing.T) {
 	_, err := newSink("", 0)
 	require.EqualError(t, err, "the name of the file is empty")

@@ -268,7 +268,7 @@ func usage(t testing.TB, pid int) (rss, fds, maps int) {
 }
 
 // DPDK's net_memif is a program as any other: testpmd answers the kernel's ARP and pings through the switch, with the MAC that both
-// are given; with another one nobody hears it.
+// are given; with another one no program hears it.
 func TestSwitchWithTestpmd(t *testing.T) {
 	if testing.Short() { // make test-all
 		return

@@ -42,8 +42,8 @@ func (ns *namespace) scrape(t *testing.T, addr string) string {
 	return string(text)
 }
 
-// What a switch does can be seen, as text, as JSON and by Prometheus: who is attached, what went to whom, what was dropped and why,
-// who was refused. Commands for daemons say that this is a switch.
+// What a switch does can be seen, as text, as JSON and by Prometheus: the programs attached, what went to each, what was dropped
+// and why, and the programs refused. Commands for daemons say that this is a switch.
 func TestSwitchSeen(t *testing.T) {
 	if testing.Short() { // make test-all
 		return

@@ -121,7 +121,7 @@ func TestPutDialects(t *testing.T) {
 	for i, d := range []string{"rddp-01", "rfc5044", "rtr", "rfc6581"} {
 		client := ns.put(t, f, "--dialect", d, "--quiet")
 		server.Expect(t, i+1, "^sha256 +"+f.sum+"$")
-		markers := "from the client" // nobody needs them towards a kernel socket
+		markers := "from the client" // not needed towards a kernel socket
 		if d == "rddp-01" {          // whose peer may want them whatever we say
 			markers = "both ways"
 		}

@@ -39,7 +39,7 @@ func TestPages(t *testing.T) {
 	}
 	look(root)
 	require.Greater(t, pages, 4)
-	require.NoFileExists(t, filepath.Join(dir, "rnicd-man.1"), "nobody but packagers has use for it")
+	require.NoFileExists(t, filepath.Join(dir, "rnicd-man.1"), "only packagers have use for it")
 
 	for _, of := range []struct {
 		page   string

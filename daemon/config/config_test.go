@@ -99,7 +99,7 @@ var mistakesOfPorts = []mistake{
 	{"page", strings.Replace(base, "addresses", "page = \"3M\"\naddresses", 1), []string{`rnicd.toml:3:1: port.page: "3M": want auto, 2M, 1G or normal`}},
 	{"idle", strings.Replace(base, "addresses", "idle = \"nap\"\naddresses", 1), []string{`rnicd.toml:3:1: port.idle: "nap": want adaptive, spin`}},
 	{"fault", strings.Replace(base, "addresses", "fault = \"drop=2\"\naddresses", 1), []string{`rnicd.toml:3:1: port.fault: fault: "drop=2"`}},
-	{"cores", strings.Replace(base, "addresses", "cores = \"2-x\"\naddresses", 1), []string{`rnicd.toml:3:1: port.cores: "2-x": want CPUs as "2-5" or "2,4,6"`}},
+	{"cores", strings.Replace(base, "addresses", "cores = \"2-x\"\naddresses", 1), []string{`rnicd.toml:3:1: port.cores: "2-x": want CPUs as 2-5 or 2,4,6`}},
 	{"a core twice", strings.Replace(base, "addresses", "cores = \"2-3,3\"\naddresses", 1), []string{`rnicd.toml:3:1: port.cores: "2-3,3": 3 twice`}},
 	{"cores and queues", strings.Replace(base, "addresses", "cores = \"2-3\"\nqueues = 3\naddresses", 1), []string{`rnicd.toml:3:1: port.cores: 2 CPUs for 3 queues: want one for each`}},
 	{"queues", strings.Replace(base, "addresses", "queues = 65\naddresses", 1), []string{`rnicd.toml:3:1: port.queues: 65: want 1 to 64`}},

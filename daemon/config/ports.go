@@ -5,8 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/port"
@@ -101,39 +99,10 @@ func (v *validator) sockets(path string) {
 func (v *validator) device(path string, p *Port) {
 	o := &p.Open
 	var err error
-	if p.Driver == "tap" && len(o.Device) > 15 { // IFNAMSIZ
-		v.wrong(path+".device", "%q: a device's name has 15 letters at most; name a shorter device", o.Device)
-	}
-	if p.Driver == "memif" {
-		v.oneOf(path+".role", p.Role, "client", "server")
-		if p.Socket == "" {
-			v.wrong(path+".socket", "missing: the server's, as /run/memif.sock or @memif")
-		}
-		if len(p.Secret) > secretMax {
-			v.wrong(path+".secret", "%d octets: want %d at most", len(p.Secret), secretMax)
-		}
-	} else if o.Driver.Check != nil {
-		if err := o.Driver.Check(o); err != nil {
-			v.wrong(path+".driver", "%v", err)
-		}
-	}
-	if p.FlowControl != "" {
-		v.oneOf(path+".flow_control", p.FlowControl, "none", "rx", "tx", "full")
-	}
+	v.driver(path, p)
 	v.number(path+".mtu", int64(p.MTU), port.MTUMin, int64(o.MTUMost()))
 	v.number(path+".vlan", int64(p.VLAN), 0, port.VLANMax)
-	v.number(path+".connections", int64(p.Connections), 1, connectionsMax)
-	switch {
-	case !v.given(path + ".peer_connections"):
-		o.PeerMax = min(p.PeerConnections, max(p.Connections*3/4, 1)) // the default leaves others a quarter
-	default:
-		v.number(path+".peer_connections", int64(p.PeerConnections), 0, int64(p.Connections))
-	}
-	if p.DialPorts != "" {
-		if o.DialPorts, err = port.ParsePorts(p.DialPorts); err != nil {
-			v.wrong(path+".dial_ports", "%q: %v", p.DialPorts, err)
-		}
-	}
+	v.connections(path, p)
 	if p.MAC != "" {
 		if o.MAC, err = port.ParseMAC(p.MAC); err != nil {
 			v.wrong(path+".mac", "%q: %v", p.MAC, err)
@@ -167,6 +136,47 @@ func (v *validator) device(path string, p *Port) {
 	}
 }
 
+// driver judges the keys that not every driver has.
+func (v *validator) driver(path string, p *Port) {
+	o := &p.Open
+	if p.Driver == "tap" && len(o.Device) > 15 { // IFNAMSIZ
+		v.wrong(path+".device", "%q: a device's name has 15 letters at most; name a shorter device", o.Device)
+	}
+	if p.Driver == "memif" {
+		v.oneOf(path+".role", p.Role, "client", "server")
+		if p.Socket == "" {
+			v.wrong(path+".socket", "missing: the server's, as /run/memif.sock or @memif")
+		}
+		if len(p.Secret) > secretMax {
+			v.wrong(path+".secret", "%d octets: want %d at most", len(p.Secret), secretMax)
+		}
+	} else if o.Driver.Check != nil {
+		if err := o.Driver.Check(o); err != nil {
+			v.wrong(path+".driver", "%v", err)
+		}
+	}
+	if p.FlowControl != "" {
+		v.oneOf(path+".flow_control", p.FlowControl, "none", "rx", "tx", "full")
+	}
+}
+
+// connections judges how many connections there may be and the ports that they are dialled from.
+func (v *validator) connections(path string, p *Port) {
+	o := &p.Open
+	v.number(path+".connections", int64(p.Connections), 1, connectionsMax)
+	if v.given(path + ".peer_connections") {
+		v.number(path+".peer_connections", int64(p.PeerConnections), 0, int64(p.Connections))
+	} else {
+		o.PeerMax = min(p.PeerConnections, max(p.Connections*3/4, 1)) // the default leaves others a quarter
+	}
+	if p.DialPorts != "" {
+		var err error
+		if o.DialPorts, err = port.ParsePorts(p.DialPorts); err != nil {
+			v.wrong(path+".dial_ports", "%q: %v", p.DialPorts, err)
+		}
+	}
+}
+
 // cores judges the CPUs and queues.
 func (v *validator) cores(path string, p *Port) {
 	if v.given(path + ".queues") {
@@ -175,10 +185,10 @@ func (v *validator) cores(path string, p *Port) {
 	if !v.given(path + ".cores") {
 		return
 	}
-	cores, err := parseCores(p.Cores)
+	cores, err := port.ParseCores(p.Cores)
 	switch {
 	case err != nil:
-		v.wrong(path+".cores", "%v", err)
+		v.wrong(path+".cores", "%q: %v", p.Cores, err)
 	case len(cores) > port.QueuesMax:
 		v.wrong(path+".cores", "%d CPUs, and a device has at most %d queues", len(cores), port.QueuesMax)
 	case v.given(path+".queues") && p.Queues != len(cores):
@@ -186,28 +196,6 @@ func (v *validator) cores(path string, p *Port) {
 	default:
 		p.Open.Cores, p.Open.Queues = cores, len(cores)
 	}
-}
-
-// parseCores reads a list of CPUs as the kernel writes one: 2-5,8.
-func parseCores(s string) (cores []int, err error) {
-	for part := range strings.SplitSeq(s, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.ParseUint(from, 10, 16)
-		last, err2 := strconv.ParseUint(to, 10, 16)
-		if err1 != nil || err2 != nil || first > last || last > port.CPUMax {
-			return nil, fmt.Errorf("%q: want CPUs as \"2-5\" or \"2,4,6\"", s)
-		}
-		for c := int(first); c <= int(last); c++ {
-			if slices.Contains(cores, c) {
-				return nil, fmt.Errorf("%q: %d twice; a Poller has a CPU of its own", s, c)
-			}
-			cores = append(cores, c)
-		}
-	}
-	return cores, nil
 }
 
 // addresses judges ours, the kernel's side's and the gateways.

@@ -200,9 +200,9 @@ func (v *validator) switchLimits(s *Switch) {
 	case l.Cores != "" && v.given("switch.threads"):
 		v.wrong("switch.threads", "of no use with cores: each of those has a thread")
 	case l.Cores != "":
-		cores, err := parseCores(l.Cores)
+		cores, err := port.ParseCores(l.Cores)
 		if err != nil {
-			v.wrong("switch.cores", "%v", err)
+			v.wrong("switch.cores", "%q: %v", l.Cores, err)
 			break
 		}
 		s.Cores = cores

@@ -121,7 +121,7 @@ func TestIsSwitch(t *testing.T) {
 	}
 }
 
-// Of the two kinds of configuration each says what it is to who starts the other.
+// Each of the two kinds of configuration is refused by the other's command, which names it.
 func TestWrongKind(t *testing.T) {
 	for text, load := range map[string]func(string) error{
 		switchBase: func(f string) error { _, err := Load(f, port.Builtin()); return err },

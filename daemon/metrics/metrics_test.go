@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/metrics.md again")
 
-// sample is a daemon with two queues, of which one does not answer.
+// sample is a daemon with two queues; one does not answer.
 func sample(context.Context) *status.Daemon {
 	q := status.Queue{Queue: 0}
 	q.Counters.RxFrames, q.Counters.RxOctets, q.Counters.Conns = 7, 700, 2
@@ -51,7 +51,7 @@ func TestLint(t *testing.T) {
 	require.ElementsMatch(t, Names(), linted(t, Collector{sample}))
 }
 
-// sampleSwitch is a switch with an uplink and two programs, of which one is not attached.
+// sampleSwitch is a switch with an uplink and two programs; one is not attached.
 func sampleSwitch(context.Context) *status.Switch {
 	return &status.Switch{
 		Version: "v1", Healthy: true, Refused: 3,

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -260,6 +261,28 @@ func ParsePorts(s string) (r stack.PortRange, err error) {
 		return r, errors.New(`want TCP ports, as 7174 or 32768-40000`)
 	}
 	return stack.PortRange{First: uint16(first), Last: uint16(last)}, nil
+}
+
+// ParseCores reads a list of CPUs as the kernel writes one: 2-5,8.
+func ParseCores(s string) (cores []int, err error) {
+	for part := range strings.SplitSeq(s, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.ParseUint(from, 10, 16)
+		last, err2 := strconv.ParseUint(to, 10, 16)
+		if err1 != nil || err2 != nil || first > last || last > CPUMax {
+			return nil, errors.New("want CPUs as 2-5 or 2,4,6")
+		}
+		for c := int(first); c <= int(last); c++ {
+			if slices.Contains(cores, c) {
+				return nil, fmt.Errorf("%d twice; a Poller has a CPU of its own", c)
+			}
+			cores = append(cores, c)
+		}
+	}
+	return cores, nil
 }
 
 // ParsePage reads the size of pages.

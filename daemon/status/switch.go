@@ -75,7 +75,7 @@ type SwitchProgram struct {
 	UID    uint32 `json:"uid"`
 	GID    uint32 `json:"gid"`
 	Client string `json:"client,omitempty"` // as it calls itself
-	Error  string `json:"error,omitempty"`  // why it is not attached any more
+	Error  string `json:"error,omitempty"`  // why it is no longer attached
 	// Limits a second; 0: none.
 	SendRate      int64 `json:"send_rate,omitempty"`
 	SendFrames    int64 `json:"send_frames,omitempty"`

@@ -16,7 +16,7 @@ import (
 const (
 	spinTurns  = 256
 	yieldTurns = 2000
-	yieldLong  = time.Millisecond // a yield that takes longer has given the CPU to somebody who computes
+	yieldLong  = time.Millisecond // a yield that takes longer has given the CPU to another thread
 	yieldShare = 100              // such yields take one part in so many of the time
 	sleepMin   = time.Microsecond
 	sleepMax   = 50 * time.Microsecond

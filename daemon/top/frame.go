@@ -152,7 +152,7 @@ func row(columns []column, cells []cell) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// pad makes a cell of width columns, the last or first of which is a space.
+// pad makes a cell of width columns, with a space at the end or the beginning.
 func pad(s string, width int, left bool) string {
 	if len(s) > width-1 {
 		s = s[:width-1]

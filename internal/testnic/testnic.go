@@ -108,3 +108,14 @@ func (w *waiting) Done() <-chan struct{} {
 	w.tell()
 	return w.Context.Done()
 }
+
+// Next receives what a server says of the next client that it has served.
+func Next[T any](ctx context.Context, t testing.TB, served <-chan T) (next T) {
+	t.Helper()
+	select {
+	case next = <-served:
+	case <-ctx.Done():
+		require.FailNow(t, "the server says nothing")
+	}
+	return next
+}

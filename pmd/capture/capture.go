@@ -176,7 +176,7 @@ func (c *Capture) addInterface(intf pcapgo.NgInterface) error {
 	return err
 }
 
-// Done is closed when Config.Count frames have been written, or nothing can be written any more.
+// Done is closed when Config.Count frames have been written, or nothing more can be written.
 func (c *Capture) Done() <-chan struct{} { return c.over }
 
 func (c *Capture) finish() {

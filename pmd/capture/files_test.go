@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stream is a pcapng of two interfaces and n frames, of which some were dropped.
+// stream is a pcapng of two interfaces and n frames; some were dropped.
 func stream(t testing.TB, n int) []byte {
 	var out bytes.Buffer
 	c, err := New(&out, Config{Slots: 4})

@@ -137,7 +137,7 @@ func TestCount(t *testing.T) {
 	require.EqualError(t, err, "capture: -1 frames; must be positive, or 0 for no end")
 }
 
-// A reader has frames while the capture runs, and Done tells when there is no reader any more.
+// A reader has frames while the capture runs, and Done tells when there is no reader left.
 func TestLive(t *testing.T) {
 	in, out := io.Pipe()
 	c, err := New(out, Config{})
@@ -249,7 +249,7 @@ func TestInterruptsPassThrough(t *testing.T) {
 	require.False(t, ok)
 }
 
-// One op is one burst of 32 frames there and back through a port that nobody captures, and through
+// One op is one burst of 32 frames there and back through a port that is not captured, and through
 // one without a Point: what the Point costs is the difference.
 func BenchmarkOff(b *testing.B) {
 	for _, with := range []bool{false, true} {

@@ -30,7 +30,7 @@ import (
 const afXDP = "net_af_xdp"
 
 // The kernel frees a queue of an interface some time after the socket was closed, in a work of its
-// own, of which nothing tells. A port that comes soon after one of ours tries several times.
+// own, and nothing tells when. A port that comes soon after one of ours tries several times.
 const (
 	xdpFreedMax = time.Second           // since the socket was closed
 	xdpFirstTry = 20 * time.Millisecond // since then, and to the next; then twice as long each time: at most six devices are left

@@ -28,7 +28,7 @@ func xdpLab(t *testing.T) (fd int) {
 }
 
 // net_af_xdp lets the kernel write to the mempool's own memory, so what it receives is copied. One
-// queue: the driver counts an interface's combined channels, of which a veth has none.
+// queue: the driver counts an interface's combined channels, and a veth has none.
 func TestAFXDPOnVeth(t *testing.T) {
 	fd := xdpLab(t)
 	sides := openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
@@ -74,7 +74,7 @@ func TestAFXDPQueues(t *testing.T) {
 	}
 }
 
-// A port that has been closed is opened anew in the same process: nothing of it holds the
+// A port that has been closed is opened again in the same process: nothing of it holds the
 // interface's queue.
 func TestAFXDPAgain(t *testing.T) {
 	fd := xdpLab(t)

@@ -69,7 +69,7 @@ struct rnic_queue {
 	uint32_t outstanding;    // headers with the device
 	uint32_t idle;           // Rx calls since the device was last asked to give headers back
 	int no_cleanup;          // the device cannot be asked
-	uint32_t refused;        // bursts in a row of which the device took nothing; read on other threads
+	uint32_t refused;        // bursts in a row that the device took nothing of; read on other threads
 	uint8_t tx_checksum, tx_segment, software_gso, copy_segment, chains, copy_ethernet;
 	uint16_t vlan; // the device inserts and strips it, 0: none
 	struct rte_mempool *head_pool; // ordinary mbufs for headers that precede a Buf, NULL: no frame has one

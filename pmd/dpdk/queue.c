@@ -181,7 +181,7 @@ rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 	q->memory = conf->memory;
 	q->rx_first = conf->rx_first;
 	q->rx_bufs = conf->rx_bufs;
-	q->thread = UINT64_MAX; // nobody
+	q->thread = UINT64_MAX; // none
 	q->lcore = LCORE_ID_ANY;
 	q->tx_checksum = conf->tx_checksum;
 	q->tx_segment = conf->tx_segment;

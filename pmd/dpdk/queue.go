@@ -40,19 +40,28 @@ var poolsInUse = map[*mem.Pool]bool{}
 // the FCS.
 const overhead = pmd.FrameOverhead + 4
 
-func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
-	slots := pool.Memory()
+// checkPool says whether queue i can use a Pool.
+func (p *Port) checkPool(i int, pool *mem.Pool) error {
 	stride := pool.Stride()
 	switch {
 	case poolsInUse[pool]:
-		return nil, fmt.Errorf("dpdk: %s: queue %d: its Pool already serves a DPDK queue: give each its own", p.name, i)
-	case !p.memory.contains(slots):
-		return nil, fmt.Errorf("dpdk: %s: queue %d: its Pool does not lie in Config.Arena", p.name, i)
+		return fmt.Errorf("dpdk: %s: queue %d: its Pool already serves a DPDK queue: give each its own", p.name, i)
+	case !p.memory.contains(pool.Memory()):
+		return fmt.Errorf("dpdk: %s: queue %d: its Pool does not lie in Config.Arena", p.name, i)
 	case stride-mem.Headroom < p.cfg.MTU+overhead:
-		return nil, fmt.Errorf("dpdk: %s: queue %d: an MTU of %d wants Bufs with a stride of at least %d, the Pool's is %d", p.name, i, p.cfg.MTU, p.cfg.MTU+overhead+mem.Headroom, stride)
+		return fmt.Errorf("dpdk: %s: queue %d: an MTU of %d wants Bufs with a stride of at least %d, the Pool's is %d", p.name, i, p.cfg.MTU, p.cfg.MTU+overhead+mem.Headroom, stride)
 	case stride < int(p.info.rx_buf_min):
-		return nil, fmt.Errorf("dpdk: %s: queue %d: the device wants a stride of at least %d, the Pool's is %d", p.name, i, p.info.rx_buf_min, stride)
+		return fmt.Errorf("dpdk: %s: queue %d: the device wants a stride of at least %d, the Pool's is %d", p.name, i, p.info.rx_buf_min, stride)
 	}
+	return nil
+}
+
+func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
+	if err := p.checkPool(i, pool); err != nil {
+		return nil, err
+	}
+	slots := pool.Memory()
+	stride := pool.Stride()
 	conf := C.struct_rnic_queue_conf{
 		queue: C.uint16_t(i), socket: p.info.socket, memory: p.memory.c,
 		slots: C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(slots)))), stride: C.uint32_t(stride), nbufs: C.uint32_t(pool.Size()),

@@ -246,7 +246,7 @@ func TestRingCloseGivesBufsBack(t *testing.T) {
 		b.send(t, frame(r, 60))
 	}
 	require.NoError(t, a.port.Close())
-	require.Equal(t, a.idle, a.pool.Available(), "frames that nobody read come back")
+	require.Equal(t, a.idle, a.pool.Available(), "frames that were not read come back")
 	require.EqualValues(t, 100, a.queue.Counters().TxFrames, "counters outlive the queue")
 	require.Zero(t, a.queue.Tx([]mem.Buf{a.buf(t, frame(r, 60))}))
 	require.Zero(t, a.queue.Rx(make([]mem.Buf, 4)))

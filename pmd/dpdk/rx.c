@@ -51,7 +51,7 @@ copy_in(struct rnic_queue *q, struct rte_mbuf *m, struct rnic_rx_frame *f)
 		q->io.rx_no_buf++;
 		goto out;
 	}
-	if (m->pkt_len > RTE_MIN(q->stride, (uint32_t)UINT16_MAX) - own->data_off) { // the slot, of which buf_len may be a part
+	if (m->pkt_len > RTE_MIN(q->stride, (uint32_t)UINT16_MAX) - own->data_off) { // the slot, which may be longer than buf_len
 		q->io.rx_too_long++;
 		rte_pktmbuf_free(own);
 		own = NULL;

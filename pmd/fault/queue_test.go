@@ -472,8 +472,8 @@ func TestDamagedARPDoesNotArrive(t *testing.T) {
 	}
 }
 
-// On a cable that copies nothing, what is damaged on its way is not damaged at its sender, who may
-// send it again; what is not damaged is not copied.
+// On a cable that copies nothing, what is damaged on its way is not damaged at its sender, which
+// may send it again; what is not damaged is not copied.
 func TestDamageIsNotTheSendersOnAZeroCopyCable(t *testing.T) {
 	for _, f := range []Faults{{}, {Corrupt: 1}, {Swap: 1}} {
 		r := newRig(t, Spec{Seed: 3, Rx: f}, wire.Config{ZeroCopy: true})

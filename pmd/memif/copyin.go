@@ -80,7 +80,7 @@ func (c *copyIn) receive(q *Queue, bufs []mem.Buf) int {
 	return n
 }
 
-// frame copies the frame that begins at a descriptor, of which there are so many, into b. It returns the frame's length, 0 if
+// frame copies the frame that begins at a descriptor, one of so many, into b. It returns the frame's length, 0 if
 // it was dropped, and how many descriptors it has.
 func (c *copyIn) frame(q *Queue, b mem.Buf, at, ready uint16) (length int, pieces uint16) {
 	d := q.pool.Desc(b)

@@ -5,7 +5,7 @@ import "github.com/rnicd/rnicd/mem"
 // copyOut sends by copying each frame from its Buf into shared memory.
 //
 //	server: into buffers that the client has posted up to head; tail says how far they are filled
-//	client: into its own, of which the server has read those up to tail; head says how far they are filled
+//	client: into its own; the server has read those up to tail; head says how far they are filled
 type copyOut struct {
 	ring ring
 	next uint16     // to be filled
@@ -61,7 +61,7 @@ func (c *copyOut) send(q *Queue, bufs []mem.Buf) int {
 	return n
 }
 
-// put copies a frame into descriptors, of which there are so many from one on, and returns how many it took: 0 is no room. If
+// put copies a frame into descriptors, so many from one on, and returns how many it took: 0 is no room. If
 // it was dropped for what stood in them (ok is false), they are given back empty.
 //
 // What they say is looked at before any of them is written, for one that is shortened cannot be used for a longer frame.

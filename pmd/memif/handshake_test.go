@@ -95,7 +95,7 @@ func rawEventfd(t testing.TB) int {
 
 const rawBytes = 1 << 16
 
-// attached goes as far as regions and rings, of which change may make others.
+// attached goes as far as regions and rings; change may make others of them.
 func (c *rawClient) attached(change func(in, out *addRing)) (memory []byte, region int) {
 	c.t.Helper()
 	c.init()
@@ -126,7 +126,7 @@ func mappings(t testing.TB) int {
 }
 
 // settled waits until no more than so many descriptors and mappings are left: a connection that has ended gives back its own
-// on a goroutine that nobody waits for.
+// on a goroutine that is not waited for.
 func settled(t testing.TB, files, maps int) {
 	t.Helper()
 	for ctx := within(t); openFiles(t) > files || mappings(t) > maps; yield() {

@@ -166,7 +166,7 @@ func newPair(t testing.TB, cfg pairConfig) (client, server *side, l *Listener) {
 	server = openSide(t, sp, nil, cfg.bufs)
 	cfg.client.Socket = cfg.listen.Socket
 	client = dialSide(t, cfg.client, cfg.zero, cfg.bufs)
-	// First, that the client need not wait for a server that nobody polls to leave its memory.
+	// First, so that the client need not wait for a server that is not polled to leave its memory.
 	t.Cleanup(func() { require.NoError(t, sp.Close()) })
 	joined(t, client, server)
 	return client, server, l

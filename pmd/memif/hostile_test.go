@@ -18,7 +18,7 @@ import (
 // rings are those of queue 0 as the side itself sees them: what the other end may scribble on.
 func (s *side) rings() pair { return s.port.current.Load().rings[0] }
 
-// What a client puts into descriptors of frames reaches nobody else's memory; the frame is dropped and counted, and the next
+// What a client puts into descriptors of frames reaches no other client's memory; the frame is dropped and counted, and the next
 // one passes.
 func TestHostileFramesToServer(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -171,7 +171,7 @@ func TestLastFrames(t *testing.T) {
 				closed := make(chan error)
 				go func() {
 					err := from.port.Close()
-					clear(from.pools[0].Memory()) // the other end has no business there any more
+					clear(from.pools[0].Memory()) // the other end has no business there now
 					closed <- err
 				}()
 				require.NoError(t, to.port.AwaitLink(within(t), false))
@@ -249,7 +249,7 @@ func TestInterrupts(t *testing.T) {
 	require.ErrorIs(t, err, unix.EAGAIN)
 }
 
-// An eventfd that cannot be written to holds up nobody.
+// An eventfd that cannot be written to holds nothing up.
 func TestStuckInterrupts(t *testing.T) {
 	h := newHostileClient(t)
 	h.server.closed(t)
@@ -285,7 +285,7 @@ func TestStuckInterrupts(t *testing.T) {
 	unix.Close(out)
 }
 
-// A socket in the abstract namespace, and a path left behind by a server that is no more.
+// A socket in the abstract namespace, and a path left behind by a server that is gone.
 func TestSockets(t *testing.T) {
 	name := "@rnicd-test-" + t.TempDir()
 	for range 2 {

@@ -16,7 +16,7 @@ type Drops struct {
 	Length     uint64 // shorter than an Ethernet header; to be sent: longer than MTU + pmd.FrameOverhead
 	Descriptor uint64 // names memory outside of its region, or of a frame that never ends
 	Index      uint64 // rings whose other index cannot be: the connection ends
-	Fault      uint64 // the memory of a peer is not there any more: the connection ends
+	Fault      uint64 // the memory of a peer is no longer there: the connection ends
 }
 
 // Queue is a pair of rings, or nothing at all while there is no peer. All of its methods belong to one goroutine.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel does not use an IPv6 address that it is silent about for so long, or of which it says
+// The kernel does not use an IPv6 address that it is silent about for so long, or if it says of it
 // nothing among so many messages.
 const (
 	addr6SilenceSec  = 30

@@ -118,7 +118,7 @@ func benchRxFromKernel(b *testing.B, cfg Config) {
 	b.ReportMetric(float64(idle)/float64(b.N), "idle-polls/frame")
 }
 
-// What Rx alone costs: frames already wait in the device when it is polled, and nobody else runs.
+// What Rx alone costs: frames already wait in the device when it is polled, and nothing else runs.
 // One op is one frame; rx-ns/frame leaves out the kernel's work of sending it.
 func BenchmarkRxDrain(b *testing.B) {
 	for _, size := range []int{64, 1514} {

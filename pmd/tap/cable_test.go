@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on
+// cable joins two kernels, each in its network namespace, by two TAP devices; it passes on
 // every frame:
 //
 //	client's TCP - tap - [ Rx, Tx ] - tap - server's TCP

@@ -181,7 +181,7 @@ func (s *scatter) gather(dst []byte, x, end int) {
 }
 
 // mend moves a stream of total octets from the layout it was read in to another. It moves in place,
-// which is safe in this order: first what the Bufs do not hold any more, into spill, where nothing
+// which is safe in this order: first what the Bufs no longer hold, into spill, where nothing
 // is in the way; then the Bufs whose part begins earlier than what they have, the last first, for
 // they are filled from those before; then the others, filled from those after. The starts differ
 // by a linear function of i, so the two kinds stand apart and do not disturb each other.

@@ -36,7 +36,7 @@ type Result struct {
 	SlowStartMs float64 // until the first slow start ended, by a reduction or by delay; 0: it did not
 }
 
-// seeds of which Goodput is the mean, where chance has a part.
+// Goodput is the mean over so many seeds, where chance has a part.
 const seeds = 8
 
 // Goodput is the payload, in bits a second, of a transfer through p that lasts seconds, its slow

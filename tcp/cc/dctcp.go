@@ -1,6 +1,6 @@
 package cc
 
-// DCTCP is RFC 8257, for a network whose switches mark early and all of whose senders do this: never for the Internet
+// DCTCP is RFC 8257, for a network whose switches mark early and whose senders all use it: never for the Internet
 // (section 6). It reduces cwnd by the share of octets that were marked; everything else is NewReno.
 type DCTCP struct{ NewReno }
 

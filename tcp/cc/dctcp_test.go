@@ -2,7 +2,7 @@ package cc
 
 import "testing"
 
-// ackWindows acknowledges n windows of ten segments, marked of which each are marked.
+// ackWindows acknowledges n windows of ten segments; marked of each ten are marked.
 func ackWindows(w *State, una *uint64, n, marked int) {
 	for range n {
 		for i := range 10 {

@@ -16,7 +16,7 @@ const (
 )
 
 // ucmatose as our client waits for the server's messages before it says anything. RFC 5044 has the
-// Responder wait for it: without Quirks.SendFirst nobody would send, which holds as soon as the
+// Responder wait for it: without Quirks.SendFirst neither would send, which holds as soon as the
 // request is accepted.
 func TestSiwUcmatoseClient(t *testing.T) {
 	for _, noCRC := range []bool{false, true} {

@@ -393,7 +393,7 @@ func TestSenderEndsBeforeResults(t *testing.T) {
 	c.send("\x04")
 	c.expect("\x0d")
 	require.LessOrEqual(t, len(d.rest()), 5000)
-	c.send(strings.Replace(goldenReceiverResults, `2052259840`, `      5000`, 1)) // nobody has given up meanwhile
+	c.send(strings.Replace(goldenReceiverResults, `2052259840`, `      5000`, 1)) // neither has given up meanwhile
 	var w wireResults
 	require.NoError(t, readJSON(c.conn, &w))
 	c.expect("\x0e")

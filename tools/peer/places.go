@@ -40,7 +40,7 @@ func (p Places) Take(ctx context.Context) error {
 // Leave gives a place back.
 func (p Places) Leave() { <-p.taken }
 
-// Network is what bounds of one peer are about: its address, or of IPv6 its /64, of which one host
+// Network is what bounds of one peer are about: its address, or of IPv6 its /64, since one host
 // has all addresses.
 func Network(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")

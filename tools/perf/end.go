@@ -12,7 +12,8 @@ import (
 )
 
 // End is one end of a connection that is to be measured. All of it stays the caller's, and must
-// stay as it is until Run or Serve has returned. While they run nobody else polls its queues.
+// stay as it is until Run or Serve has returned. While they run no other goroutine polls its
+// queues.
 type End struct {
 	QP             *rnic.QueuePair
 	SendCQ, RecvCQ *rnic.CompletionQueue // may be the same

@@ -16,8 +16,8 @@
 // of its memory until the peer has changed it. In general that tells nothing (package rnic: what a
 // peer writes may be placed in any order, and is indeterminate until a Send after it was received).
 // Here it suffices: only one Write is under way in each direction, only its last octet is looked
-// at, and nobody asks for the others. When a Write is one segment that octet is placed with all the
-// others of it; of a longer one it may come first where a segment was lost, and the figure is a
+// at, and nothing asks for the others. When a Write is one segment that octet is placed with all
+// the others of it; of a longer one it may come first where a segment was lost, and the figure is a
 // little too good.
 //
 // So that the look is defined in Go, too, it is an atomic load of the word that holds the octet,
@@ -65,7 +65,7 @@ const AtomicSize = 8
 const (
 	SizeMax  = 1 << 30
 	DepthMax = rnic.QueueDepthMax / 2 // leaves room for what a handshake posts itself
-	// PeakMax is the most Iterations of which a peak is found, as in perftest.
+	// PeakMax is the most Iterations for which a peak is found, as in perftest.
 	PeakMax = 20000
 )
 

@@ -19,6 +19,7 @@ import (
 // Every kind of test, of short and long messages, does as many as it was asked for, moves the
 // octets, and the figures fit each other.
 func TestKinds(t *testing.T) {
+	iterations := sample.Count(60, 300)
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send, Atomic} {
 			for _, latency := range []bool{false, true} {
@@ -27,7 +28,7 @@ func TestKinds(t *testing.T) {
 						continue
 					}
 					name := fmt.Sprintf("%v, latency %v, %d octets", op, latency, size)
-					test := Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 7, TxDepth: 16, RxDepth: 32}
+					test := Test{Op: op, Latency: latency, Size: size, Iterations: iterations, Warmup: 7, TxDepth: 16, RxDepth: 32}
 					p := connect(t, devs, test).withCredit().fill(test)
 					served := p.serve(test)
 					res, err := p.ends[0].Run(p.ctx, test)
@@ -59,17 +60,18 @@ func checkResult(t *testing.T, res Result, test Test, name string) {
 
 // Each round of a ping-pong is seen by both: the octet that is looked at counts on beyond 255.
 func TestWriteRounds(t *testing.T) {
-	test := Test{Op: Write, Latency: true, Size: 3, Iterations: 1000, ServerFirst: true}
+	rounds := sample.Count(300, 1000)
+	test := Test{Op: Write, Latency: true, Size: 3, Iterations: rounds, ServerFirst: true}
 	p := connect(t, testnic.Wired(t), test)
 	require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1})))
 	served := p.serve(test)
 	res, err := p.ends[0].Run(p.ctx, test)
 	require.NoError(t, err)
 	require.NoError(t, served())
-	require.EqualValues(t, 1000, res.Iterations)
+	require.EqualValues(t, rounds, res.Iterations)
 	for _, e := range p.ends {
 		last := e.RecvAt + test.Size - 1
-		require.Equal(t, byte(1000%256), e.Local.Bytes()[last])
+		require.Equal(t, byte(rounds), e.Local.Bytes()[last])
 		require.Zero(t, e.Local.Bytes()[last+1])
 	}
 }
@@ -87,7 +89,7 @@ func TestAtomicsCount(t *testing.T) {
 // With credit a sender waits for a slow receiver's buffers; without, the connection ends for want
 // of one.
 func TestCredit(t *testing.T) {
-	test := Test{Op: Send, Size: 64, Iterations: 2000, TxDepth: 32, RxDepth: 4}
+	test := Test{Op: Send, Size: 64, Iterations: sample.Count(300, 2000), TxDepth: 32, RxDepth: 4}
 	p := connect(t, testnic.Wired(t), test).withCredit()
 	ran := make(chan error, 1)
 	go func() {
@@ -324,7 +326,7 @@ func TestAlone(t *testing.T) {
 func TestOutOfCreditAndTime(t *testing.T) {
 	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond, Both: true, Alone: true}
 	p := connect(t, testnic.Wired(t), test).withCredit()
-	res, err := p.ends[0].Run(p.ctx, test) // nobody is at the other end
+	res, err := p.ends[0].Run(p.ctx, test) // no peer is at the other end
 	require.NoError(t, err)
 	require.EqualValues(t, 16, res.Iterations)
 }

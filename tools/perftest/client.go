@@ -151,7 +151,7 @@ type measurement struct {
 	plan *plan
 	es   ends
 	last perf.Result
-	due  []perf.Result // that nobody was told of yet: the end of the test, or the next one, shows first that it was one
+	due  []perf.Result // not reported yet: the end of the test, or the next one, shows first that it was one
 }
 
 func (m *measurement) talk(ctx context.Context, c *control) error {

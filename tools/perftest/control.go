@@ -33,7 +33,7 @@ type control struct {
 
 const controlMemory = (controlDepth + 1) * messageMax
 
-// controlParam is how the connection of the handshake is made, of which conn says the rest.
+// controlParam is how the connection of the handshake is made; conn says the rest.
 func controlParam(conn rnic.ConnParam) rnic.ConnParam {
 	conn.IRD, conn.ORD = 1, 1
 	return conn

@@ -33,7 +33,7 @@ func newEnd(dev *rnic.Adapter, p *plan, g terms, pd *rnic.ProtectionDomain, serv
 	return &end{End: e, plan: p}, nil
 }
 
-// connParam is how a connection that is measured is made, of which conn says the rest.
+// connParam is how a connection that is measured is made; conn says the rest.
 func (p *plan) connParam(conn rnic.ConnParam) rnic.ConnParam {
 	if conn.IRD, conn.ORD = 1, 1; p.Op == perf.Read {
 		conn.IRD, conn.ORD = readDepth, readDepth

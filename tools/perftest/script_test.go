@@ -104,7 +104,7 @@ func TestLargerNumberCounts(t *testing.T) {
 // A client tries for its second connection while its first one stands, and no longer.
 func TestSecondConnectionIsWaitedFor(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
-		c, s := controls(r) // nobody listens there any more
+		c, s := controls(r) // no listener is there now
 		go func() { _ = s.qp.Close(r.ctx) }()
 		_, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, planOf(t, plain, Shape{}), terms{}, c)
 		require.ErrorIs(t, err, ErrClosed)

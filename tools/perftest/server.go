@@ -168,7 +168,7 @@ func (s *Server) enter(w *seconds) *seconds {
 	return w
 }
 
-// forget ends what await began, if it did, and gives requests back that nobody took.
+// forget ends what await began, if it did, and gives requests back that were not taken.
 func (s *Server) forget(w *seconds) {
 	if w == nil {
 		return
@@ -205,7 +205,7 @@ func accept(ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn
 	return err
 }
 
-// Handle serves one client, from its first connection on, of which the second is a part.
+// Handle serves one client, from its first connection on; the second belongs to it.
 func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	if s.second(req) {
 		return
@@ -376,7 +376,7 @@ func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 		return reportOf(&res), nil
 	}
 	var over func() bool
-	if t.Duration > 0 { // nobody else says when that is over
+	if t.Duration > 0 { // nothing else says when that is over
 		over, t.Duration = x.c.heard, 0
 	}
 	if err := x.es.perf(over).Serve(ctx, t); err != nil {

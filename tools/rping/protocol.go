@@ -9,8 +9,8 @@
 //	  | <- Send, "it was written" ---------------------- |  the client compares the two
 //
 // Each Send has 16 octets, in network order: a tagged offset of 64 bits, an STag and a length of 32
-// each; of the server's nobody looks at the content. There is no private data. The client leaves in
-// order when it has had enough. Its Reads need read depths, 1 at least, which MPA settles in its
+// each; the content of the server's is not looked at. There is no private data. The client leaves
+// in order when it has had enough. Its Reads need read depths, 1 at least, which MPA settles in its
 // revision 2 only (RFC 6581).
 package rping
 
@@ -122,7 +122,7 @@ func newEnd(dev *rnic.Adapter) (e *end, err error) {
 	return e, nil
 }
 
-// connParam is how it connects, of which conn says the rest.
+// connParam is how it connects; conn says the rest.
 func connParam(conn rnic.ConnParam) rnic.ConnParam {
 	conn.IRD, conn.ORD = readDepth, readDepth
 	return conn

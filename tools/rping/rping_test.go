@@ -52,13 +52,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 // result is what the server says of the next client that is gone.
 func (r *rig) result() Served {
 	r.t.Helper()
-	select {
-	case s := <-r.served:
-		return s
-	case <-r.ctx.Done():
-		require.FailNow(r.t, "the server says nothing")
-		return Served{}
-	}
+	return testnic.Next(r.ctx, r.t, r.served)
 }
 
 // Pings of every size come back as they were, over both transports, and the server saw what the

@@ -148,7 +148,7 @@ func TestDifferent(t *testing.T) {
 	}
 }
 
-// A client that goes on where the test ends is told of, and one that stays is left behind.
+// A client that goes on where the test ends is reported, and one that stays is not waited for.
 func TestLastWord(t *testing.T) {
 	plan := Plan{Size: 100, Transfers: 1, Iterations: 1}
 	r := newRig(t, Server{Plan: plan, Idle: patience})

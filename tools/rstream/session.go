@@ -18,7 +18,7 @@ type Plan struct {
 	All                         bool
 }
 
-// Defaults of a Plan of which something is not 0, rstream's.
+// Defaults of a Plan, rstream's, once one of its fields is not 0.
 const (
 	SizeDefault       = 1000
 	TransfersDefault  = 1000

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fits is the naive oracle: the first aligned place where n octets touch nobody's pages.
+// fits is the naive oracle: the first aligned place where n octets touch no other extent's pages.
 func fits(e *extents, n int) (off int, ok bool) {
 	page := func(x int) int { return (x + extentAlign - 1) / extentAlign }
 	for off = 0; off <= e.size && n <= e.size-off; off += extentAlign {

@@ -52,7 +52,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// page is a file in memory, of which one octet comes back otherwise than it was written.
+// page is a file in memory that returns one octet otherwise than it was written.
 type page struct {
 	bytes.Buffer
 	spoilt int // which; -1: none

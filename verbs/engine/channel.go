@@ -11,7 +11,7 @@ import (
 )
 
 // channel is the engine's end of a socket from which the program reads events, a datagram each. It
-// is closed when the program has destroyed the channel and nobody sends any more.
+// is closed when the program has destroyed the channel and no goroutine sends.
 //
 // The kernel's socket is the queue. What has no room there waits in late, in order, until a
 // goroutine of its own has sent it.
@@ -19,20 +19,20 @@ type channel struct {
 	fd   int
 	refs atomic.Int32
 
-	behind atomic.Bool // late is not empty
+	queued atomic.Bool // late is not empty
 	mu     sync.Mutex
 	late   [][]byte
 }
 
 // send sends an event. It does not block, and allocates only where the socket is full.
 func (c *channel) send(b []byte) {
-	if !c.behind.Load() && c.try(b) != syscall.EAGAIN {
+	if !c.queued.Load() && c.try(b) != syscall.EAGAIN {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.late = append(c.late, append([]byte(nil), b...))
-	if !c.behind.Swap(true) && c.hold() {
+	if !c.queued.Swap(true) && c.hold() {
 		go c.catchUp()
 	}
 }
@@ -57,7 +57,7 @@ func (c *channel) catchUp() {
 			c.late = c.late[1:]
 		}
 		if len(c.late) == 0 {
-			c.behind.Store(false)
+			c.queued.Store(false)
 			c.mu.Unlock()
 			return
 		}

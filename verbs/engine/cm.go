@@ -49,7 +49,7 @@ type cmID struct {
 	end       func()           // the request, or the connection that it became, is over
 	qp        *qp
 	stop      context.CancelFunc
-	over      bool // destroyed: nothing is told any more
+	over      bool // destroyed: nothing more is told
 }
 
 // manage is a call of the connection manager.
@@ -67,7 +67,7 @@ func (e *Engine) manage(c *call) error {
 		id.move(e.channels.open(int(int64(c.arg[1]))), id.cookie)
 	case ring.Adopt:
 		if !id.adopted(c.arg[0]) {
-			return syscall.EINVAL // the listener is no more
+			return syscall.EINVAL // the listener is gone
 		}
 		id.move(e.channels.open(int(int64(c.arg[1]))), c.arg[2])
 	case ring.CMDestroy:

@@ -59,7 +59,7 @@ func (e *Engine) destroyCQ(c *call) error {
 }
 
 // put is one completion. Several goroutines call it at once. What the program has done to the
-// entries, and to head, matters to nobody but itself.
+// entries, and to head, matters to itself alone.
 func (q *cq) put(c rnic.Completion) {
 	size := uint32(len(q.entries))
 	var at uint32

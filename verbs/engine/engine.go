@@ -33,8 +33,8 @@ type Engine struct {
 	channels channels
 	parked   parking
 	qps      [ring.QPsMax]atomic.Pointer[qp] // by doorbell bit
-	quiet    chan func()                     // run between two looks at the doorbells, by who looks
-	fresh    atomic.Bool                     // there are completions of which progress has not told
+	quiet    chan func()                     // run between two looks at the doorbells, by the goroutine that looks
+	fresh    atomic.Bool                     // there are completions that progress has not announced
 	winding  sync.WaitGroup                  // queue pairs that were destroyed and whose connections have not ended
 }
 
@@ -99,7 +99,7 @@ func (e *Engine) start(h Host) {
 	}
 }
 
-// tellLog writes a line for who looks what the program does.
+// tellLog writes a line for an operator who looks at what the program does.
 func (e *Engine) tellLog(format string, args ...any) {
 	if e.log != nil {
 		fmt.Fprintf(e.log, "rnicd: "+format+"\n", args...)
@@ -205,11 +205,11 @@ func (e *Engine) whenQuiet(f func()) {
 		f()
 		close(done)
 	}
-	e.rouse() // after it is there: who looks does so once more, and may sleep again
+	e.rouse() // after it is there: the goroutine that looks does so once more, and may sleep again
 	<-done
 }
 
-// rouse wakes who looks at doorbells.
+// rouse wakes the goroutine that looks at doorbells.
 func (e *Engine) rouse() {
 	if atomic.SwapUint32(&e.area.Dozing, 0) != 0 {
 		one := [8]byte{1}

@@ -91,7 +91,7 @@ func futexWait(word *uint32, was uint32) {
 	_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wait, uintptr(was), 0, 0, 0)
 }
 
-// until looks again and again, for what nobody tells.
+// until looks again and again, for what no event tells.
 func until(cond func() bool) {
 	for !cond() {
 		runtime.Gosched()
@@ -143,7 +143,7 @@ func TestDestroyWakesTheEngine(t *testing.T) {
 }
 
 // What whenQuiet wants run is in its queue before it wakes run, which looks once and may sleep again; and it returns when that was
-// done. Here nobody serves the queue, and waking blocks, as the pipe in the eventfd's place is full.
+// done. Here no goroutine serves the queue, and waking blocks, as the pipe in the eventfd's place is full.
 func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 	var fds [2]int
 	require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
@@ -311,7 +311,7 @@ func TestSlowChannel(t *testing.T) {
 	}
 }
 
-// A ring that says what cannot be is not read any more, and the program is told.
+// A ring that says what cannot be is no longer read, and the program is told.
 func TestBrokenRing(t *testing.T) {
 	for name, breakIt := range map[string]func(q *testQP) (tail uint32){
 		"more entries than there are": func(q *testQP) uint32 { return uint32(len(q.sends)) + 1 },
@@ -345,7 +345,7 @@ func TestBrokenRing(t *testing.T) {
 	}
 }
 
-// One queue pair more than there is room for is refused, and its rings are gone only when nobody looks at them any more.
+// One queue pair more than there is room for is refused, and its rings are unmapped only when no goroutine looks at them.
 func TestQueuePairsMax(t *testing.T) {
 	p := newProgram(t)
 	taken := &qp{}

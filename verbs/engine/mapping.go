@@ -7,7 +7,7 @@ import (
 )
 
 // mapping is memory of a ring, which the program and the engine both have. It is private to the
-// process, so that after fork the child has a copy that harms nobody, and goes back to the kernel
+// process, so that after fork the child has a harmless copy, and goes back to the kernel
 // when the last of those that may still write has released it: a queue pair that winds up completes
 // into a completion queue that the program has destroyed.
 type mapping struct {

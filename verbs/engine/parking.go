@@ -29,7 +29,7 @@ type doorway struct {
 	*rnic.Listener
 	mu   sync.Mutex
 	ends []<-chan struct{}
-	back []*rnic.ConnRequest // of which a listener before has told, and which its program has not taken
+	back []*rnic.ConnRequest // announced by an earlier listener, and not taken by its program
 }
 
 // next is the next request, those that were given back first.
@@ -63,7 +63,7 @@ func (d *doorway) giveBack(objects *handles, listener *cmID) {
 	}
 }
 
-// reject answers all that wait, for there is nobody any more who would.
+// reject answers all that wait, since no listener is left to do so.
 func (d *doorway) reject() {
 	ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
 	defer cancel()

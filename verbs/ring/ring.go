@@ -2,7 +2,7 @@
 // queues, completions and control calls in memory that both see. rnicd_ring.h is the same in C;
 // verbs/cshared compares the two when it is compiled.
 //
-// It stands beside rnic, of which it knows nothing. The engine takes nothing on trust that the other
+// It stands beside rnic and knows nothing of it. The engine takes nothing on trust that the other
 // side can write: entries are copied before they are looked at, and indices are masked.
 package ring
 

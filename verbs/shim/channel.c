@@ -46,7 +46,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	return 0;
 }
 
-/* An event of a completion queue that is no more is skipped. */
+/* An event of a completion queue that is gone is skipped. */
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
 	for (;;) {

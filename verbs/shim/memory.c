@@ -51,7 +51,7 @@ static int enter(struct rv_mr *m, struct ibv_pd *pd, void *addr, size_t length, 
 	return 0;
 }
 
-/* Returns when nobody reaches the memory any more. */
+/* Returns when no peer can reach the memory. */
 static int leave(struct rv_mr *m)
 {
 	int error = load_acquire(&m->windows) ? EBUSY : rv_call1(RV_DEREG_MR, m->handle);

@@ -14,7 +14,7 @@ static const uint8_t statuses[] = {
  * A program that polls in vain keeps the engine from a processor that the two share. After so many
  * polls without a completion each gives way once.
  *
- * A yield costs half a microsecond where nobody else wants the processor, and little more where he
+ * A yield costs half a microsecond where no other thread wants the processor, and little more where one
  * yields in turn. One that computes keeps it until the tick, milliseconds, and for a hundred times
  * as long we then wait for completions instead: being woken takes microseconds.
  */
@@ -70,7 +70,7 @@ static uint64_t take_buffer(struct rv_qp *q, uint32_t index)
 	return wr_id;
 }
 
-/* Fills *wc from *e, a copy. False: the queue pair is no more, or the completion comes twice. */
+/* Fills *wc from *e, a copy. False: the queue pair is gone, or the completion comes twice. */
 static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct ibv_wc *wc)
 {
 	struct rv_qp *q = c->last;

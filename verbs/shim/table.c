@@ -1,4 +1,4 @@
-/* Objects by cookie. Events name objects by cookie, and may come when those are no more. */
+/* Objects by cookie. Events name objects by cookie, and may come when those are gone. */
 #include "shim.h"
 
 #define TABLE_MAX (1u << 18)

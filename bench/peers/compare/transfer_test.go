@@ -58,8 +58,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// An end that fails is an error that names it, an end that hangs is ended, and neither leaves
-// anything behind.
+// An end that fails is an error that names it, an end that hangs is ended, and no namespace is left
+// in either case.
 func TestTransferFails(t *testing.T) {
 	bin := ends(t)
 	p := &plan{bin: bin, length: 200 * time.Millisecond}

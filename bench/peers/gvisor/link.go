@@ -163,7 +163,7 @@ func bufferSizes(o *options) []int {
 	return sizes
 }
 
-// receive reads frames into pooled buffers, of which only those that were used are replaced.
+// receive reads frames into pooled buffers and replaces those that were used.
 // Packets go up on this goroutine, or to another over a channel, GRO on either.
 func (l *vnetLink) receive(d stack.NetworkDispatcher) {
 	up := func(pkt *stack.PacketBuffer) { d.DeliverNetworkPacket(pkt.NetworkProtocolNumber, pkt) }

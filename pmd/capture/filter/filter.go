@@ -12,7 +12,7 @@
 //
 // Without a side either side may match. host and net also match the protocol addresses of ARP.
 // Unlike pcap's, a frame's VLAN tags, up to two, never hide what is in it: "tcp" matches tagged
-// frames too, and "vlan 5" those of which a tag has that number. Ports are those of TCP and UDP in
+// frames too, and "vlan 5" those with a tag of that number. Ports are those of TCP and UDP in
 // the first fragment of a packet; IPv6 extension headers are walked, up to extensionsMax.
 //
 // A Program is bounded: programMax tests, each made at most once for a frame, and only forward. It
@@ -31,7 +31,7 @@ const (
 	depthMax   = 64
 )
 
-// side says of which end an address or a port is looked at.
+// side says which end's address or port is looked at.
 type side uint8
 
 const (

@@ -310,22 +310,10 @@ func (p *parser) what(w word, s side, need uint16) (t test, err error) {
 		}
 		return test{op: opMAC, side: s, mac: [6]byte(mac)}, nil
 	default:
-		a, bad := netip.ParseAddr(v.text)
-		switch {
-		case w.text == "host" || s != either && bad == nil: // "src 10.9.0.1"
-		case w.text == "":
-			return t, p.wrong(w, "want host, net, port, portrange, ether or an address after src and dst")
-		case s == either && bad == nil:
-			return t, p.wrong(w, "want a word before an address, as host or src")
-		case slices.Contains(known, w.text):
-			return t, p.wrong(w, "want host, net, port, portrange, ether or an address here")
-		default:
-			return t, p.wrong(w, "no word of the language"+p.guess(w, known...))
+		a, err := p.address(w, v, s)
+		if err != nil {
+			return t, err
 		}
-		if bad != nil || a.Zone() != "" {
-			return t, p.wrong(v, "want an address, as 10.9.0.1 or fd09::1; names are not looked up")
-		}
-		a = a.Unmap()
 		t = netTest(s, netip.PrefixFrom(a, a.BitLen()))
 	}
 	if t.op == opNet {
@@ -342,6 +330,26 @@ func (p *parser) what(w word, s side, need uint16) (t test, err error) {
 	}
 	t.op, t.side = opPorts, s
 	return t, nil
+}
+
+// address is v: after the word host, or bare after src or dst, where it is w too.
+func (p *parser) address(w, v word, s side) (netip.Addr, error) {
+	a, err := netip.ParseAddr(v.text)
+	switch {
+	case w.text == "host" || s != either && err == nil: // "src 10.9.0.1"
+	case w.text == "":
+		return a, p.wrong(w, "want host, net, port, portrange, ether or an address after src and dst")
+	case s == either && err == nil:
+		return a, p.wrong(w, "want a word before an address, as host or src")
+	case slices.Contains(known, w.text):
+		return a, p.wrong(w, "want host, net, port, portrange, ether or an address here")
+	default:
+		return a, p.wrong(w, "no word of the language"+p.guess(w, known...))
+	}
+	if err != nil || a.Zone() != "" {
+		return a, p.wrong(v, "want an address, as 10.9.0.1 or fd09::1; names are not looked up")
+	}
+	return a.Unmap(), nil
 }
 
 func number(s string) (uint16, error) {

@@ -175,7 +175,7 @@ func (d *pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 	})
 	if err != nil {
 		d.endpoint.host.dropConnection(c)
-		close(c.Gone) // nobody will drive it
+		close(c.Gone) // no transport will drive it
 	}
 	return err
 }
@@ -224,7 +224,7 @@ func (e *Endpoint) giveUp(ctx context.Context) error {
 	e.Abort()
 	select {
 	case <-e.Done:
-	case <-time.After(abortTimeout): // nobody turns the Poller
+	case <-time.After(abortTimeout): // no goroutine turns the Poller
 		return ctx.Err()
 	}
 	if c := e.Connection.Load(); c != nil && c.Returned != nil {

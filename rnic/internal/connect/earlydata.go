@@ -58,7 +58,7 @@ func (c *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	if off < c.rxBase { // the Request's last octets
 		off, data = c.rxBase, data[c.rxBase-off:]
 	}
-	// What may be start-up is always kept, and is little. The rest, which nobody has a right to
+	// What may be start-up is always kept, and is little. The rest, which no peer has a right to
 	// send yet, has the bounds of octets that wait for the rest of their frame.
 	if off >= h.from+uint64(c.frameMax()) && (len(h.pieces) >= c.bufsMax() || c.Pool.Available() < c.Spare) {
 		c.Fail(errPipelined)

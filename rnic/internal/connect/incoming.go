@@ -58,7 +58,7 @@ func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
 }
 
 // Ask runs fn on the goroutine that drives the connection and waits for its answer. When Ask
-// returns because ctx or the connection has ended, fn will not run any more. Any goroutine.
+// returns because ctx or the connection has ended, fn will no longer run. Any goroutine.
 func (c *Connection) Ask(ctx context.Context, fn func() error) error {
 	res := make(chan error, 1)
 	var taken atomic.Bool // by the first of two: the driving goroutine, or Ask when it gives up

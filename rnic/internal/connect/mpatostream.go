@@ -30,7 +30,7 @@ func (c *Connection) HandBack(nc net.Conn) {
 	c.Over(nil)
 }
 
-// Discard ends a connection that is not wanted any more. It may be a stream by now.
+// Discard ends a connection that is no longer wanted. It may be a stream by now.
 func (c *Connection) Discard() {
 	if c.Returned == nil {
 		c.Fail(ErrClosed)

@@ -123,7 +123,7 @@ func (c *Connection) mayTake(over stream.Handover, quiet bool, role func(*Connec
 	err := role(c)
 	if err != nil {
 		c.Host.dropConnection(c)
-		close(c.Gone) // nobody will drive it
+		close(c.Gone) // no transport will drive it
 	}
 	return err
 }

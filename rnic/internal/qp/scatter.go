@@ -36,7 +36,7 @@ func (q *Engine) postBuffer(w *WQE) {
 }
 
 // readBuffer copies the first octets of a message that was just delivered, across the ranges of its
-// buffer. False: the buffer is not registered any more. Between Enter and Exit of the Reader.
+// buffer. False: the buffer is no longer registered. Between Enter and Exit of the Reader.
 func (q *Engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
 	whole := [1]ddp.Range{{STag: d.Buffer.STag, Len: d.Buffer.Len, TO: d.Buffer.TO}}
 	list := d.List

@@ -23,7 +23,7 @@ func (s *sendHalf) unstage(dst []byte) int {
 	return n
 }
 
-// fillMULPDU is the MULPDU that fills the rest of a segment: emss octets, of which room are free.
+// fillMULPDU is the MULPDU that fills the rest of a segment: room of its emss octets are free.
 // It is not below 128 (the drafts' section 5.3.2).
 func (s *sendHalf) fillMULPDU(room, emss int) int {
 	if room < emss {

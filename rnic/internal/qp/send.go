@@ -20,7 +20,7 @@ type sendHalf struct {
 	version uint8
 
 	enabled bool   // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
-	stopped bool   // nothing is sent any more, except the Terminate
+	stopped bool   // nothing more is sent, except the Terminate
 	wr      WQE    // the request in hand; Op 0: none
 	size    uint32 // octets of its message
 	held    bool   // it waits for Responses to requests before it
@@ -304,7 +304,7 @@ func (q *Engine) invalidateHere() bool {
 }
 
 // takeRequest makes the next work request the one in hand, and says whether it may begin. After the
-// peer has closed its half a Read or atomic has no Response any more. Then our half ends with what
+// peer has closed its half a Read or atomic gets no Response. Then our half ends with what
 // was sent before it: nothing after it may complete with success, so none of that is sent.
 // Responses to the peer are.
 func (q *Engine) takeRequest() bool {

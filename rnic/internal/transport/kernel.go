@@ -290,7 +290,7 @@ func (s *KernelConn) end() {
 	}
 	_ = s.nc.Close() // both directions have ended already
 	s.SetTimer(0)
-	s.reader.Close() // nothing is placed any more
+	s.reader.Close() // nothing more is placed
 	s.slot.Free()    // before Over: a caller that waits for the end may dial again at once
 	s.up.Over(nil)
 }

@@ -58,7 +58,7 @@ func (s *KernelConn) setUserTimeout(d time.Duration) (err error) {
 
 func (s *KernelConn) kernelStats() Stats {
 	t := Stats{Kernel: true, EMSS: s.segment}
-	_ = s.raw.Control(func(fd uintptr) { // a closed socket has no counters any more
+	_ = s.raw.Control(func(fd uintptr) { // a closed socket has no counters
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			t.SegmentsIn, t.SegmentsOut = uint64(info.Segs_in), uint64(info.Segs_out)
 			t.Retransmits = uint64(info.Total_retrans)

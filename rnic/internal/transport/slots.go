@@ -38,7 +38,7 @@ type Slot struct {
 	lost   bool        // another connection has it
 }
 
-// NewSlots makes max slots, of which one address may have peerMax; 0: all.
+// NewSlots makes max slots. One address may have peerMax of them; 0: all.
 func NewSlots(max, peerMax int) *Slots {
 	return &Slots{max: max, peerMax: peerMax, peers: map[netip.Addr]int{}}
 }

@@ -80,7 +80,7 @@ func (b *builder) archive(d deb) string {
 	return found[0]
 }
 
-// download fetches what is not there yet, and drops what is not wanted any more.
+// download fetches what is not there yet, and drops what is no longer wanted.
 func (b *builder) download(ctx context.Context) error {
 	var want []string
 	keep := map[string]bool{}

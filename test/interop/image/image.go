@@ -108,7 +108,7 @@ func Get(ctx context.Context, dir string, log io.Writer) (Image, error) {
 func dropLeftovers(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "work-*"))
 	for _, d := range left {
-		_ = os.RemoveAll(d) // what cannot be removed is in nobody's way
+		_ = os.RemoveAll(d) // what cannot be removed is in no one's way
 	}
 }
 

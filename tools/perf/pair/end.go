@@ -30,7 +30,7 @@ func newEnd(dev *rnic.Adapter, t *perf.Test, server bool) (end, error) {
 	return end{e}, nil
 }
 
-// connParam is how it connects, of which conn says the rest.
+// connParam is how it connects; conn says the rest.
 func connParam(conn rnic.ConnParam, private []byte) rnic.ConnParam {
 	conn.IRD, conn.ORD, conn.PrivateData = ReadDepth, ReadDepth, private
 	return conn

@@ -57,17 +57,12 @@ func (r *rig) run(t perf.Test) (perf.Result, error) {
 // result is what the server says of the next test that is over.
 func (r *rig) result() Served {
 	r.t.Helper()
-	select {
-	case s := <-r.served:
-		return s
-	case <-r.ctx.Done():
-		require.FailNow(r.t, "the server says nothing")
-		return Served{}
-	}
+	return testnic.Next(r.ctx, r.t, r.served)
 }
 
 // Every test there is, over both transports; the server hears that each is over.
 func TestAll(t *testing.T) {
+	iterations := sample.Count(60, 300)
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send, perf.Atomic} {
 			for _, latency := range []bool{false, true} {
@@ -77,10 +72,10 @@ func TestAll(t *testing.T) {
 					}
 					// A rig for each test, with patience of its own: where cores are few, one of latency takes seconds.
 					r := newRig(t, devs, ServerConfig{})
-					test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 10, TxDepth: 50, RxDepth: 20}
+					test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: iterations, Warmup: 10, TxDepth: 50, RxDepth: 20}
 					res, err := r.run(test)
 					require.NoError(t, err, "%+v", test)
-					require.EqualValues(t, 300, res.Iterations)
+					require.EqualValues(t, iterations, res.Iterations)
 					s := r.result()
 					require.NoError(t, s.Err, "%+v", test)
 					require.Equal(t, []any{op, latency, size}, []any{s.Test.Op, s.Test.Latency, s.Test.Size})
