@@ -9,10 +9,11 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/unixsock"
 )
 
 // ListenConfig says who may attach on a socket, and with how much.
@@ -114,10 +115,10 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket, err := listen(addr, cfg.Mode)
+	socket, err := unixsock.Listen(addr, cfg.Mode)
 	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && abandoned(addr) {
 		_ = os.Remove(cfg.Socket)
-		socket, err = listen(addr, cfg.Mode)
+		socket, err = unixsock.Listen(addr, cfg.Mode)
 	}
 	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && !isSocket(cfg.Socket) {
 		return nil, fmt.Errorf("memif: %s is there, and is no socket: choose another path", cfg.Socket)
@@ -134,28 +135,6 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	}
 	l.running.Go(l.run)
 	return l, nil
-}
-
-// listen makes the socket, with no more than its mode from the first moment on.
-func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
-	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var err error
-		if ctl := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); ctl != nil {
-			return ctl
-		}
-		return err
-	}}
-	l, err := cfg.Listen(context.Background(), addr.Net, addr.Name)
-	if err != nil {
-		return nil, err
-	}
-	if addr.Name[0] != '@' {
-		if err := os.Chmod(addr.Name, mode.Perm()); err != nil { // the umask took some away
-			_ = l.Close()
-			return nil, err
-		}
-	}
-	return l.(*net.UnixListener), nil
 }
 
 // abandoned: no process listens at a path any more.
