@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"testing"
 
@@ -94,15 +93,15 @@ func TestRefusedClients(t *testing.T) {
 	i.id = 1
 	second.tells(i.message(), -1)
 	second.refused("Already connected")
-	rawDial(t, l.cfg.Socket)
-	rawDial(t, l.cfg.Socket)
-	addr, err := address(l.cfg.Socket)
-	require.NoError(t, err)
-	conn, err := net.DialUnix(addr.Net, nil, addr)
-	require.NoError(t, err)
-	defer conn.Close()
-	(&rawClient{control: &control{conn: conn}, t: t}).refused("Too many clients")
-	for _, want := range []string{"2: No connections are accepted at the moment", "1: Already connected", "0: Too many clients"} {
+	for _, id := range []uint32{3, 4} {
+		i.id = id
+		rawDial(t, l.cfg.Socket).does(i.message(), -1)
+	}
+	fourth := rawDial(t, l.cfg.Socket)
+	i.id = 5
+	fourth.tells(i.message(), -1)
+	fourth.refused("Too many clients")
+	for _, want := range []string{"2: No connections are accepted at the moment", "1: Already connected", "5: Too many clients"} {
 		select {
 		case got := <-told:
 			require.Equal(t, fmt.Sprint(os.Getpid(), " ", want), got)

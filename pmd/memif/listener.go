@@ -36,7 +36,7 @@ type ListenConfig struct {
 	MTU     int    // 1500 by default
 	Queues  int    // at most; 1 by default
 
-	ClientsMax     int   // connections at a time, 64 by default
+	ClientsMax     int   // admitted ones at a time, 64 by default
 	RingLog2Max    int   // 14 by default
 	RegionBytesMax int64 // of memory that one client may have us map, 1 GiB by default
 
@@ -92,7 +92,8 @@ type Listener struct {
 	bound   map[uint32]*binding
 	using   map[uint32]chan struct{} // interfaces with a client; closed when it has gone
 	clients map[*control]struct{}
-	strange map[uint32]int // of clients: that have not been admitted yet, by user
+	known   int            // of clients: that have been admitted
+	strange map[uint32]int // and that have not, yet, by user
 
 	accepted chan *Port
 	done     chan struct{}
@@ -249,15 +250,16 @@ func (l *Listener) Close() error {
 // strangersMin is how many connections any user may have that have not said yet what they want.
 const strangersMin = 16
 
-// add counts a connection. Of those that have not said yet what they want, no user has more than a
-// quarter of all: they would keep others out for as long as each may take.
+// add takes a connection. Until it has said what it wants it is not one of ClientsMax, and no user has
+// more than a quarter of those: they would keep others out for as long as each may take.
 func (l *Listener) add(c *control, uid uint32) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	share := max(l.cfg.ClientsMax/4, strangersMin)
 	switch {
 	case l.closed:
 		return ours("Server closed")
-	case len(l.clients) >= l.cfg.ClientsMax || l.strange[uid] >= max(l.cfg.ClientsMax/4, strangersMin):
+	case l.strange[uid] >= share || len(l.clients)-l.known >= 4*share:
 		return ours("Too many clients")
 	}
 	l.clients[c] = struct{}{}
@@ -266,11 +268,16 @@ func (l *Listener) add(c *control, uid uint32) error {
 	return nil
 }
 
-// known is a connection that has been admitted.
-func (l *Listener) known(c *control, uid uint32) {
+// recognize is for a connection that has been admitted: now it is one of ClientsMax.
+func (l *Listener) recognize(c *control, uid uint32) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	if l.known >= l.cfg.ClientsMax {
+		return ours("Too many clients")
+	}
 	l.familiar(c, uid)
+	l.known++
+	return nil
 }
 
 func (l *Listener) familiar(c *control, uid uint32) {
@@ -286,6 +293,9 @@ func (l *Listener) familiar(c *control, uid uint32) {
 func (l *Listener) remove(c *control, uid uint32) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	if !c.strange {
+		l.known--
+	}
 	l.familiar(c, uid)
 	delete(l.clients, c)
 }

@@ -234,8 +234,11 @@ func (l *Listener) serve(conn *net.UnixConn) {
 		if err != nil {
 			return "", err
 		}
+		if err := l.recognize(c, peer.UID); err != nil {
+			l.free(peer.ID)
+			return "", err
+		}
 		p = port
-		l.known(c, peer.UID)
 		return l.nameOf(p, peer), nil
 	}
 	defer h.close()
