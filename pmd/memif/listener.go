@@ -23,8 +23,9 @@ type ListenConfig struct {
 	Name   string      // that clients are told, up to 31 octets
 
 	// Admit decides on each client, when it has said which interface it wants and with which secret; an error, of which the
-	// client is told up to 95 octets, refuses it. By default the secrets decide. Several goroutines at once; it may block,
-	// and then the client waits.
+	// client is told up to 95 octets, refuses it. It is asked again once the client has attached: whoever makes it stricter
+	// and then ends the connections (Port.Disconnect) misses none. By default the secrets decide. Several goroutines at once;
+	// it may block, and then the client waits.
 	Admit func(Peer) error
 	// Refused, if set, is told of each client that was told why it cannot attach: by Admit, for its secret, its interface, its
 	// memory or its rings, or for ClientsMax. Peer has what was known of it by then. Several goroutines at once.
@@ -354,7 +355,7 @@ func (l *Listener) reserve(peer Peer) (*binding, error) {
 		}
 		err := checkSecret(secret, peer.Secret)
 		if b == nil && l.cfg.Backlog == 0 {
-			err = ours("ID not found")
+			err = ours("ID not found: there is no interface %d", peer.ID)
 		}
 		if err == nil && gone == nil {
 			l.using[peer.ID] = make(chan struct{})
@@ -366,7 +367,7 @@ func (l *Listener) reserve(peer Peer) (*binding, error) {
 		select {
 		case <-gone:
 		case <-timeout:
-			return nil, ours("Already connected")
+			return nil, ours("Already connected: end the other client of interface %d", peer.ID)
 		case <-l.done:
 			return nil, ours("Server closed")
 		}

@@ -272,6 +272,18 @@ func (l *Listener) refused(peer Peer, err error) {
 	}
 }
 
+func (l *Listener) stillAdmitted(peer Peer) error {
+	if l.cfg.Admit == nil {
+		return nil
+	}
+	if err := l.cfg.Admit(peer); err != nil {
+		err = ours("%v", err)
+		l.refused(peer, err)
+		return err
+	}
+	return nil
+}
+
 // guarded is h.input, which reads the cookies in memory of the client.
 func guarded(h *serverSide, m *message, fd int) (answer *message, err error) {
 	err = withFaults(func() error {
@@ -316,7 +328,10 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 		down(err)
 		return err
 	}
-	err := c.send(interfaceMessage(msgConnected, h.name), -1)
+	err := l.stillAdmitted(h.peer)
+	if err == nil {
+		err = c.send(interfaceMessage(msgConnected, h.name), -1)
+	}
 	if err == nil {
 		err = c.attend(s)
 	}
