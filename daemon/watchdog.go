@@ -114,9 +114,15 @@ func (d *watchdog) look(now time.Time, report func(*watched)) {
 // stack writes where a Poller's goroutine stands. It waits for all goroutines to stop for a moment,
 // so it has a goroutine of its own.
 func (d *watchdog) stack(w *watched) {
+	d.log.Error("where the Poller stands", "port", w.port, "queue", w.queue, "stack", StackOf(w.label))
+}
+
+// StackOf is where the goroutine stands that has a label, port.PollerLabel. Any goroutine; all others stop for a moment, so it waits
+// for those that do not let themselves be stopped.
+func StackOf(label string) string {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // into memory
-	d.log.Error("where the Poller stands", "port", w.port, "queue", w.queue, "stack", stackOf(b.String(), w.label))
+	return stackOf(b.String(), label)
 }
 
 // stackOf finds the goroutine of a Poller in a profile: paragraphs, each with its labels.

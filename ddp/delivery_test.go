@@ -160,7 +160,7 @@ func TestRoomIsForLastSegments(t *testing.T) {
 
 func BenchmarkPendingInsertReversed(b *testing.B) {
 	var list pendingList
-	list.init(nil, 1024)
+	list.init(nil, 0, 1024)
 	for b.Loop() {
 		for end := uint64(1024); end > 0; end-- {
 			list.insert(end)
@@ -174,7 +174,7 @@ func BenchmarkPendingInsertReversed(b *testing.B) {
 
 func BenchmarkPendingInOrder(b *testing.B) {
 	var list pendingList
-	list.init(nil, 1024)
+	list.init(nil, 0, 1024)
 	end := uint64(0)
 	for b.Loop() {
 		end++

@@ -29,6 +29,7 @@ type pendingList struct {
 	head   uint32 // free-running
 	count  uint32
 	memory *PendingMemory
+	peer   uint64
 
 	few      pendingRun // refs, slots and free of the following
 	fewRefs  [pendingFew]pendingRef
@@ -41,6 +42,8 @@ type pendingRun struct {
 	refs  []pendingRef // ring, power of two
 	slots []pendingMessage
 	free  []uint32 // stack of unused slots
+	taken bool     // of a PendingMemory's: a Stream has it
+	peer  uint64   // whose
 }
 
 func newPendingRun(max int) *pendingRun {
@@ -64,16 +67,23 @@ func (r *pendingRun) fill() {
 // a gap. A Stream takes a run of it, for PendingMax messages, while more than one waits for
 // Delivery, and gives it back when none does: a Stream whose segments come in order has none. While
 // it has nothing left for a Stream that wants its first run, that Stream's Room is 0.
+//
+// A peer that leaves its gaps open keeps runs for as long. So what the Streams of one peer
+// (StreamConfig.Peer) have is bounded by what is left: one peer has up to three quarters of the runs,
+// the next three quarters of the rest.
 type PendingMemory struct {
 	pendingMax int
 	runsMax    int
 	streams    int
-	runs       int           // made
+	runs       []*pendingRun // made
 	free       []*pendingRun // of these
 }
 
-// NewPendingMemory makes the memory of Streams whose PendingMax is pendingMax. Each of up to
-// runsMax Streams finds a run; more share as many. It panics unless both are positive.
+// pendingShare is how many runs one peer may have for each that is left.
+const pendingShare = 3
+
+// NewPendingMemory makes the memory of Streams whose PendingMax is pendingMax: runsMax runs, and one
+// for each Stream while those are fewer. It panics unless both are positive.
 func NewPendingMemory(pendingMax, runsMax int) *PendingMemory {
 	if pendingMax < 1 || runsMax < 1 {
 		panic("ddp: NewPendingMemory wants room for a message, and a Stream")
@@ -86,22 +96,42 @@ func (m *PendingMemory) PendingMax() int { return m.pendingMax }
 
 // join makes the run of one more Stream.
 func (m *PendingMemory) join() {
-	if m.streams++; m.runs < min(m.streams, m.runsMax) {
-		m.runs++
-		m.free = append(m.free, newPendingRun(m.pendingMax+1))
+	if m.streams++; len(m.runs) < min(m.streams, m.runsMax) {
+		r := newPendingRun(m.pendingMax + 1)
+		m.runs, m.free = append(m.runs, r), append(m.free, r)
 	}
 }
 
-func (m *PendingMemory) take() *pendingRun {
+// has says whether there is a run for a Stream of a peer.
+func (m *PendingMemory) has(peer uint64) bool {
+	if len(m.free) == 0 {
+		return false
+	}
+	taken := len(m.runs) - len(m.free)
+	most := pendingShare * (m.runsMax - taken)
+	if taken < most {
+		return true // whoever has them
+	}
+	n := 0
+	for _, r := range m.runs {
+		if r.taken && r.peer == peer {
+			n++
+		}
+	}
+	return n < most
+}
+
+func (m *PendingMemory) take(peer uint64) *pendingRun {
 	n := len(m.free) - 1
 	r := m.free[n]
 	m.free = m.free[:n]
+	r.taken, r.peer = true, peer
 	return r
 }
 
 // init makes room for max messages, of memory if that is not nil.
-func (l *pendingList) init(memory *PendingMemory, max int) {
-	*l = pendingList{memory: memory}
+func (l *pendingList) init(memory *PendingMemory, peer uint64, max int) {
+	*l = pendingList{memory: memory, peer: peer}
 	if memory == nil {
 		l.pendingRun = newPendingRun(max)
 		return
@@ -114,15 +144,15 @@ func (l *pendingList) init(memory *PendingMemory, max int) {
 
 // grows says whether there is room for PendingMax messages, or will be when it is needed.
 func (l *pendingList) grows() bool {
-	return l.pendingRun != &l.few || len(l.memory.free) > 0
+	return l.pendingRun != &l.few || l.memory.has(l.peer)
 }
 
 // grow moves the list to a run of the memory, if there is one.
 func (l *pendingList) grow() {
-	if l.pendingRun != &l.few || len(l.memory.free) == 0 {
+	if l.pendingRun != &l.few || !l.memory.has(l.peer) {
 		return
 	}
-	r := l.memory.take()
+	r := l.memory.take(l.peer)
 	for i := range l.count {
 		slot := r.free[len(r.free)-1]
 		r.free = r.free[:len(r.free)-1]
@@ -137,6 +167,7 @@ func (l *pendingList) grow() {
 
 // shrink gives the run back. The list is empty.
 func (l *pendingList) shrink() {
+	l.taken = false
 	l.memory.free = append(l.memory.free, l.pendingRun) // within capacity: there was one more in it
 	l.pendingRun = &l.few
 }

@@ -47,7 +47,7 @@ func TestPendingListOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for range 200 {
 		m := pendingModel{max: 1 + rng.IntN(40)}
-		m.list.init(nil, m.max)
+		m.list.init(nil, 0, m.max)
 		for range 300 {
 			m.step(t, rng)
 			require.Equal(t, m.max-len(m.ends), len(m.list.free))
@@ -66,7 +66,7 @@ func TestPendingMemoryOracle(t *testing.T) {
 		models := make([]pendingModel, 4)
 		for i := range models {
 			models[i].max = size
-			models[i].list.init(memory, size+1)
+			models[i].list.init(memory, uint64(i%2), size+1)
 		}
 		for range 500 {
 			models[rng.IntN(len(models))].step(t, rng)
@@ -74,7 +74,7 @@ func TestPendingMemoryOracle(t *testing.T) {
 		for i := range models {
 			models[i].list.close()
 		}
-		require.Len(t, memory.free, memory.runs)
+		require.Len(t, memory.free, len(memory.runs))
 		for _, r := range memory.free {
 			require.Len(t, r.free, size+1)
 		}
@@ -111,12 +111,41 @@ func TestStreamsShareRoom(t *testing.T) {
 	second.wantIDs(second.pos)
 }
 
+// However many Streams a peer opens a gap on, others find runs: the first peer has up to three
+// quarters of them. What it gives back it may take again.
+func TestPeersShareRoom(t *testing.T) {
+	memory := NewPendingMemory(8, 16)
+	var streams [4][]*sink
+	gap := func(peer int) (taken int) {
+		for range 20 {
+			k := newSinkFrom(t, uint64(peer), 8, memory)
+			mr := k.register(64)
+			k.pos = 100
+			k.write(mr, 1, "b", true)
+			if room := k.stream.Room(); room == 0 {
+				continue
+			}
+			k.write(mr, 2, "c", true)
+			streams[peer] = append(streams[peer], k)
+			taken++
+		}
+		return taken
+	}
+	require.Equal(t, 12, gap(1))
+	require.Equal(t, 3, gap(2))
+	require.Equal(t, 1, gap(3))
+	for _, k := range streams[1] {
+		k.stream.Close()
+	}
+	require.Equal(t, 9, gap(1), "three quarters of what others have left")
+}
+
 // Each of the first Streams has a run, whatever the others do.
 func TestPendingMemoryIsMadeWithStreams(t *testing.T) {
 	memory := NewPendingMemory(8, 2)
-	require.Zero(t, memory.runs)
+	require.Empty(t, memory.runs)
 	streams := []*sink{newSinkOf(t, 8, memory), newSinkOf(t, 8, memory), newSinkOf(t, 8, memory)}
-	require.Equal(t, 2, memory.runs)
+	require.Len(t, memory.runs, 2)
 	for i, k := range streams {
 		mr := k.register(64)
 		k.pos = 100
@@ -128,7 +157,7 @@ func TestPendingMemoryIsMadeWithStreams(t *testing.T) {
 	}
 	streams[0].stream.Close()
 	again := newSinkOf(t, 8, memory)
-	require.Equal(t, 2, memory.runs)
+	require.Len(t, memory.runs, 2)
 	require.Equal(t, 8, again.stream.Room())
 	require.Panics(t, func() { newSinkOf(t, 9, memory) }, "more than a run has")
 }

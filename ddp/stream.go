@@ -17,6 +17,7 @@ type StreamConfig struct {
 	// Pending is where room for those ahead of a gap comes from, of its PendingMax at most. nil: all
 	// of it is made by Init, for this Stream alone.
 	Pending *PendingMemory
+	Peer    uint64 // whose Stream this is: peers share Pending
 }
 
 // Stats counts what a Stream did. Plain numbers of the Stream's goroutine.
@@ -75,7 +76,7 @@ func (s *Stream) Init(cfg StreamConfig) {
 		pendingMax: cfg.PendingMax,
 		cut:        math.MaxUint64,
 	}
-	s.pending.init(cfg.Pending, cfg.PendingMax+1)
+	s.pending.init(cfg.Pending, cfg.Peer, cfg.PendingMax+1)
 	s.initScatter()
 }
 

@@ -35,13 +35,17 @@ type guarded struct{ all, inside []byte }
 func newSink(t testing.TB, pendingMax int) *sink { return newSinkOf(t, pendingMax, nil) }
 
 func newSinkOf(t testing.TB, pendingMax int, memory *PendingMemory) *sink {
+	return newSinkFrom(t, 0, pendingMax, memory)
+}
+
+func newSinkFrom(t testing.TB, peer uint64, pendingMax int, memory *PendingMemory) *sink {
 	k := &sink{t: t, table: mem.NewTable(64), queues: []*Queue{{}, nil, {}}}
 	k.domain = k.table.AllocDomain()
 	k.reader = k.table.NewReader()
 	k.queues[0].Init(8)
 	k.queues[2].Init(8)
 	k.stream.Init(StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV,
-		Queues: k.queues, PendingMax: pendingMax, Pending: memory})
+		Queues: k.queues, PendingMax: pendingMax, Pending: memory, Peer: peer})
 	k.reader.Enter()
 	t.Cleanup(func() {
 		k.reader.Exit()

@@ -160,6 +160,8 @@ func (p *Poller) Run(ctx context.Context) error {
 		}
 		defer p.rouser.close()
 	}
+	polling.Add(1)
+	defer polling.Add(-1)
 	defer context.AfterFunc(ctx, p.Stop)()
 	w := waiter{idle: p.cfg.Idle}
 	w.prepare()

@@ -3,6 +3,7 @@ package stack
 import (
 	"cmp"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -17,6 +18,13 @@ const asleepMaxNs = 100_000_000
 
 // quietSleepMaxNs is for how long Go's scheduler is not told of a sleep.
 const quietSleepMaxNs = 1_000_000
+
+// polling is how many Pollers of this process run.
+var polling atomic.Int32
+
+// noneLeft says that the Pollers could have all of Go's processors (GOMAXPROCS) among them: handlers, the control socket and the
+// garbage collector would wait for as long as Pollers sleep without telling.
+func noneLeft() bool { return int(polling.Load()) >= runtime.GOMAXPROCS(0) }
 
 // rouser wakes a Poller that sleeps until its device interrupts (IdleInterrupt). A goroutine that
 // leaves something for a Poller calls rouse afterwards; the Poller says that it is asleep, then looks
@@ -95,6 +103,10 @@ func (r *rouser) deaf(now int64, frames uint64) bool {
 // sleep returns when a frame has come, rouse was called, or the deadline is reached; at once if
 // turn finds work. It says whether it slept. One that is deaf is short, and rouse does not end it.
 func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf bool) (slept bool) {
+	tell := noneLeft()
+	if tell {
+		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P
+	}
 	ears := r.fds[:]
 	if deaf {
 		ears = r.fds[:1]
@@ -108,7 +120,7 @@ func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf bo
 			if deaf {
 				ns = min(ns, bellDeafNs)
 			}
-			await(ears, ns)
+			await(ears, ns, tell)
 			slept = true
 		}
 	}
@@ -124,14 +136,17 @@ func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf bo
 
 // await sleeps. At first Go's scheduler is not told: it would take our P away, look after that every 20 us, and have us fight
 // for one when we are back, which costs more than what we have woken up for. Nor can it stop the world meanwhile, so that is
-// for a short time only.
-func await(fds []unix.PollFd, ns int64) {
-	ts := unix.NsecToTimespec(min(ns, quietSleepMaxNs))
-	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-	if n == 0 && ns > quietSleepMaxNs {
-		ts = unix.NsecToTimespec(ns - quietSleepMaxNs)
-		_, _ = unix.Ppoll(fds, &ts, nil) // a signal cuts it short, which is harmless
+// for a short time only, and not at all with tell, where others have no P.
+func await(fds []unix.PollFd, ns int64, tell bool) {
+	if !tell {
+		ts := unix.NsecToTimespec(min(ns, quietSleepMaxNs))
+		n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+		if ns -= quietSleepMaxNs; n != 0 || ns <= 0 {
+			return
+		}
 	}
+	ts := unix.NsecToTimespec(ns)
+	_, _ = unix.Ppoll(fds, &ts, nil) // a signal cuts it short, which is harmless
 }
 
 // close is for the end of Run.

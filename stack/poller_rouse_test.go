@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -220,4 +221,20 @@ func TestDeafForAMoment(t *testing.T) {
 	require.False(t, r.deaf(bellSoonNs+3, 8), "never twice")
 	require.True(t, r.sleep(ring, late, false))
 	require.True(t, r.deaf(bellSoonNs+4, 8))
+}
+
+// A Poller that sleeps again and again, with no other processor for Go, leaves its own to who waits for it.
+func TestSleepLeavesTheProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	polling.Add(1)
+	defer polling.Add(-1)
+	r := rouser{device: deaf{}, maxNs: int64(time.Hour), fds: [2]unix.PollFd{{Fd: -1}, {Fd: -1}}}
+	r.asleep = &r.own
+	var ran atomic.Bool
+	go ran.Store(true)
+	soon := func() (now, at int64) { return 0, 1 }
+	for range 2 { // the scheduler may take us first, once in 61 times
+		require.True(t, r.sleep(func() int { return 0 }, soon, false))
+	}
+	require.True(t, ran.Load())
 }

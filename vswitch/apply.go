@@ -10,8 +10,9 @@ import (
 // Changes are names of programs.
 type Changes struct{ Added, Removed, Changed []string }
 
-// Apply replaces the programs. A program that keeps its socket, ID, core, secret, MAC, MTU and queues keeps its connection;
-// others are detached, and may attach again if they are still configured. With an error nothing has changed, unless it is a
+// Apply replaces the programs. A program that keeps its socket, ID, core, secret, MAC, MTU and queues keeps its connection,
+// unless its process's user and group may not attach any more; others are detached, and may attach again if they are still
+// configured. With an error nothing has changed, unless it is a
 // *PartialError.
 func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err error) {
 	s.change.Lock()
@@ -65,10 +66,22 @@ func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err
 		s.unbind(m, next.Programs)
 	}
 	ch.Added, err = s.adopt(next.Programs, kept)
+	for m := range settings {
+		m.expel()
+	}
 	if err = errors.Join(err, s.settle(ctx)); err != nil {
 		err = &PartialError{err}
 	}
 	return ch, err
+}
+
+// expel ends the connection of a process that may not attach any more.
+func (m *port) expel() {
+	if peer, attached := m.memif.Peer(); attached {
+		if err := m.cfg.admits(peer); err != nil {
+			m.memif.Disconnect(err.Error())
+		}
+	}
 }
 
 // PartialError: what Apply was given is the configuration now, but not all of it works.

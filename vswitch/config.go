@@ -340,6 +340,12 @@ func (p *Program) against(o *Program) (key, text string) {
 		if p.MAC == o.MAC {
 			return "mac", fmt.Sprintf("%v is %q's; each station has its own", p.MAC, o.Name)
 		}
+		if a := inet.LinkLocal(o.MAC); slices.Contains(p.Addrs, a) {
+			return "addresses", fmt.Sprintf("%v is the link-local address of %q's MAC; choose another", a, o.Name)
+		}
+		if a := inet.LinkLocal(p.MAC); slices.Contains(o.Addrs, a) {
+			return "mac", fmt.Sprintf("%v: its link-local address, %v, is one of %q's; choose another", p.MAC, a, o.Name)
+		}
 		return "", ""
 	}
 	mine, others := slices.Clone(p.Addrs), slices.Clone(o.Addrs)

@@ -102,10 +102,18 @@ func (c *Core) flush() {
 	c.dirty = kept
 }
 
-// poll takes a burst from each queue of a port. A program that has sent all that its rate allows waits, with its frames in its own
-// ring.
+// poll takes a burst from each queue of a port, beginning with another one each time. A program that has sent all that its rate
+// allows waits, with its frames in its own rings.
 func (c *Core) poll(m *port) (work int) {
-	for _, q := range m.queues {
+	if m.first++; m.first >= len(m.queues) {
+		m.first = 0
+	}
+	for i := range m.queues {
+		at := m.first + i
+		if at >= len(m.queues) {
+			at -= len(m.queues)
+		}
+		q := m.queues[at]
 		most := burst
 		if m.send[octets].rate|m.send[frames].rate != 0 {
 			if most = m.allowance(c.now); most == 0 {

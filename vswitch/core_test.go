@@ -337,6 +337,30 @@ func TestQueuesOfProgram(t *testing.T) {
 	}
 }
 
+// A program that has sent all that its rate allows sends from each of its queues in turn.
+func TestThrottledQueuesTakeTurns(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Programs[0].Queues, c.Programs[0].Send.Frames = 4, 100*burst })
+	one := l.sides["one"]
+	for i, q := range one.all {
+		for range 4 * burst {
+			b := one.pool.Alloc()
+			f := segment(macTwo, macOne, ipOne, ipTwo, uint16(i), 2)
+			one.pool.Desc(b).Len = uint32(copy(one.pool.Slot(b)[one.pool.Headroom():], f))
+			require.Equal(t, 1, q.Tx([]mem.Buf{b}))
+			one.pool.Free(b)
+		}
+	}
+	sent := map[uint16]int{}
+	for range len(one.all) {
+		l.sw.Cores()[0].Turn(l.now)
+		for _, f := range l.sides["two"].take() {
+			sent[be.Uint16(f[34:])]++
+		}
+		l.now += burstNs
+	}
+	require.Equal(t, map[uint16]int{0: burst, 1: burst, 2: burst, 3: burst}, sent)
+}
+
 // Copies are bounded: beyond that a flood of groups reaches no program, and other programs go on.
 func TestMulticastIsBounded(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Multicast = 100 })

@@ -1,17 +1,25 @@
 package vswitch
 
-import "github.com/rnicd/rnicd/inet"
+import (
+	"crypto/rand"
+
+	"github.com/rnicd/rnicd/inet"
+)
 
 // fragments gives later fragments of a packet to a shared address to the program that got the first. A set of fragmentSets takes
-// fragmentWays packets; a new one replaces the oldest. Entries older than fragmentNs do not count.
+// fragmentWays packets; a new one replaces the oldest. Entries older than fragmentNs do not count. Which set is a packet's is secret:
+// a host that fills sets by packets of its choice does not know those of others.
 type fragments struct {
+	keys [fragmentWords]uint64
 	sets [fragmentSets][fragmentWays]fragmentEntry
 }
 
 const (
-	fragmentSets = 128
-	fragmentWays = 4
-	fragmentNs   = 2e9
+	fragmentSets  = 128
+	fragmentWays  = 4
+	fragmentBits  = 7 // of fragmentSets
+	fragmentWords = 6 // of a key that are hashed
+	fragmentNs    = 2e9
 )
 
 type fragmentKey struct {
@@ -34,8 +42,20 @@ func keyOf(in uint16, h *headers) fragmentKey {
 }
 
 func (f *fragments) set(k *fragmentKey) *[fragmentWays]fragmentEntry {
-	x := uint64(k.id)<<32 ^ uint64(be.Uint32(k.from[12:])) ^ uint64(be.Uint32(k.from[4:]))<<16 ^ uint64(k.in)<<48
-	return &f.sets[x*0x9e3779b97f4a7c15>>57]
+	x := f.keys[0]*uint64(k.id) + f.keys[1]*uint64(k.in)
+	for i := range len(k.from) / 4 { // multilinear: M. Thorup, "High speed hashing for integers and strings", 3.2
+		x += f.keys[2+i] * uint64(be.Uint32(k.from[4*i:]))
+	}
+	return &f.sets[x>>(64-fragmentBits)]
+}
+
+// draw makes the keys.
+func (f *fragments) draw() {
+	var b [8 * fragmentWords]byte
+	_, _ = rand.Read(b[:]) // never fails
+	for i := range f.keys {
+		f.keys[i] = be.Uint64(b[8*i:])
+	}
 }
 
 func (f *fragments) add(in uint16, h *headers, m *port, now int64) {

@@ -23,6 +23,7 @@ type port struct {
 
 	mtu           int
 	queues        []pmd.Queue
+	first         int        // of the queues: the one that is polled first
 	out           []outgoing // of each queue
 	buffers       int        // that may wait, in all of them
 	waiting       int

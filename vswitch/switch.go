@@ -63,7 +63,9 @@ func New(cfg Config) (_ *Switch, err error) {
 		if err != nil {
 			return nil, err
 		}
-		s.cores = append(s.cores, &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores)})
+		c := &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores)}
+		c.fragments.draw()
+		s.cores = append(s.cores, c)
 	}
 	if err := s.openUplinks(); err != nil {
 		return nil, err
@@ -246,7 +248,7 @@ func (s *Switch) socket(path string) (*socket, error) {
 func (p *Program) admits(peer memif.Peer) error {
 	switch {
 	case p == nil:
-		return errors.New("ID not found")
+		return fmt.Errorf("ID not found: no program has interface %d", peer.ID)
 	case len(p.UIDs) == 0 && len(p.GIDs) == 0:
 		return nil
 	case slices.Contains(p.UIDs, peer.UID) || slices.Contains(p.GIDs, peer.GID):
@@ -307,6 +309,19 @@ func (c *Core) adopt(p *plan, ports []*port) {
 	c.dirty = slices.Grow(c.dirty, len(ports)+len(c.wires))
 }
 
+// StuckError: a core has not turned in time.
+type StuckError struct {
+	Core int
+	Err  error // of the context
+}
+
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("vswitch: core %d does not turn: %v: give its thread a CPU of its own", e.Core, e.Err)
+}
+
+// Unwrap is for errors.Is.
+func (e *StuckError) Unwrap() error { return e.Err }
+
 // each has every core do something between two turns, and waits for all of them.
 func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 	cmds := make([]*command, len(s.cores))
@@ -328,7 +343,7 @@ func (s *Switch) each(ctx context.Context, do func(*Core)) error {
 				}
 			}
 			if late >= 0 {
-				return fmt.Errorf("vswitch: core %d does not turn: %w", late, ctx.Err())
+				return &StuckError{late, ctx.Err()}
 			}
 			return nil
 		}

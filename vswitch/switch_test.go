@@ -307,6 +307,28 @@ func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason 
 	return text
 }
 
+// A user that is taken out loses the connection that it has, and is told why; one that stays, or is let in, keeps it.
+func TestUserTakenOut(t *testing.T) {
+	l := newLab(t, nil)
+	me := uint32(os.Getuid())
+	next := slices.Clone(l.cfg.Programs)
+	next[0].UIDs, next[1].UIDs, next[2].UIDs, next[2].GIDs = []uint32{me + 1}, []uint32{me}, []uint32{me + 1}, []uint32{uint32(os.Getgid())}
+	require.Equal(t, Changes{Changed: []string{"one", "two", "left"}}, l.apply(next))
+	l.awaitAttached(map[string]bool{"one": false, "two": true, "left": true})
+	one := l.sides["one"].port.(*memif.Port)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(t, one.AwaitLink(ctx, false))
+	for _, p := range l.sw.Peers()[:3] {
+		require.Equal(t, p.Name != "one", p.Attached, p.Name)
+		if p.Name == "one" {
+			require.ErrorContains(t, p.Err, "may not attach as one")
+		} else {
+			require.EqualValues(t, 1, l.sides[p.Name].port.(*memif.Port).LinkUps(), p.Name)
+		}
+	}
+}
+
 // A Config that is not valid is refused with the reason.
 func TestConfigsThatCannotBe(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
@@ -333,6 +355,8 @@ func TestConfigsThatCannotBe(t *testing.T) {
 		"share its MAC":                    func(_ *Config, p []Program) { p[3].MAC = macTwo; p[1].MAC = inet.MAC{2, 5: 99} },
 		"each needs TCP ports":             func(_ *Config, p []Program) { p[3].Ports = nil },
 		`1999-2500: "left" has some`:       func(_ *Config, p []Program) { p[3].Ports = []PortRange{{1999, 2500}} },
+		"link-local address of":            func(_ *Config, p []Program) { p[1].Addrs = append(p[1].Addrs, inet.LinkLocal(macOne)) },
+		"its link-local address":           func(_ *Config, p []Program) { p[0].Addrs = append(p[0].Addrs, inet.LinkLocal(macTwo)) },
 		"each station has its own":         func(_ *Config, p []Program) { p[1].MAC = macOne },
 		"0 on " + socket + ` is "one"'s`:   func(_ *Config, p []Program) { p[1].ID = 0 },
 		"is another server's, or not ours": nil,

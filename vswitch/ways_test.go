@@ -292,3 +292,26 @@ func TestSolicitationForAMappedAddress(t *testing.T) {
 	require.Len(t, l.drops("one"), 1)
 	l.requireWhole()
 }
+
+// A host that chooses identifiers and addresses of fragments does not know which of them drive out those of others.
+func TestFragmentsAreSpreadInSecret(t *testing.T) {
+	var f, other fragments
+	f.draw()
+	other.draw()
+	require.NotEqual(t, f.keys, other.keys)
+	f.keys = [...]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9, 0x27d4eb2f165667c5, 0x85ebca77c2b2ae63, 0xd6e8feb86659fd93}
+	m := &port{slot: 3, serial: 7}
+	victim := headers{from: ipOut, to: ipShared, id: 77, proto: 6}
+	f.add(1, &victim, m, 1)
+	for i := uint32(1); i < 16; i++ { // were the words only combined with each other, all would be of one set
+		h := victim
+		h.id ^= i << 8
+		be.PutUint32(h.from[4:], be.Uint32(h.from[4:])^i<<24)
+		f.add(1, &h, m, 2+int64(i))
+		h = victim
+		be.PutUint32(h.from[12:], be.Uint32(h.from[12:])^i<<20)
+		be.PutUint32(h.from[4:], be.Uint32(h.from[4:])^i<<4)
+		f.add(1, &h, m, 2+int64(i))
+	}
+	require.NotNil(t, f.find(1, &victim, 20))
+}

@@ -201,16 +201,20 @@ other), service, state (TCP's), local or remote, as in
 // Top is the command top.
 func Top() *cobra.Command {
 	var socket, view string
-	var once bool
+	var once, ofSwitch bool
 	var period time.Duration
 	c := &cobra.Command{
 		Use:   "top [FILTER...]",
-		Short: "Show a running daemon live: ports, cores, connections",
+		Short: "Show a running daemon live: ports, cores, connections; or a switch: ports, threads",
 		Long: `top shows a running daemon each second: p by port, c by core and queue, n by connection; s, or left and right, choose the column to
 sort by, r turns the order round, up and down move, enter shows all of the first connection, q ends. Columns: rx/s and tx/s are
 frames, rxB/s and txB/s octets a second; retr, TCP segments sent again; ahead, FPDUs placed ahead of a gap; reass, FPDUs that came
 in several segments; crc, FPDUs with a bad CRC; drops, all reasons; busy%, passes of the Poller that found work. A filter, as ss
-takes it, is for connections.`,
+takes it, is for connections.
+
+With --switch, or the socket of one, it shows a running switch: p by port, programs and queues of uplinks, c by thread; enter shows all
+of the first port. rx is what comes from a program or an uplink, tx what goes there; wait, frames for which there is no room there yet;
+throt/s, passes in which a program had sent all that its rate allows; drops are by reason.`,
 		RunE: func(c *cobra.Command, words []string) error {
 			s := top.State{}
 			switch view {
@@ -227,6 +231,9 @@ takes it, is for connections.`,
 			}
 			if period < minPeriod {
 				return fmt.Errorf("--period %v: want %v or more", period, minPeriod)
+			}
+			if socket == "" && ofSwitch {
+				socket = control.DefaultSwitchPath()
 			}
 			client := control.NewClient(socket)
 			defer client.Close()
@@ -252,7 +259,8 @@ takes it, is for connections.`,
 	}
 	f := c.Flags()
 	f.StringVar(&socket, "socket", "", socketHelp)
-	f.StringVar(&view, "view", "ports", "ports, cores or connections")
+	f.BoolVar(&ofSwitch, "switch", false, "show the switch at its default socket")
+	f.StringVar(&view, "view", "ports", "ports, cores (of a switch: its threads) or connections")
 	f.BoolVar(&once, "once", false, "print one screen, of two looks a period apart, and end")
 	f.DurationVar(&period, "period", time.Second, "between two looks")
 	return c

@@ -1,17 +1,17 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/unixsock"
 )
 
 const (
@@ -110,19 +110,8 @@ func lock(file string) (unlock func(), err error) {
 }
 
 func bind(path string, mode os.FileMode) (net.Listener, error) {
-	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var err error
-		if ctl := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); ctl != nil {
-			return ctl
-		}
-		return err
-	}}
-	l, err := cfg.Listen(context.Background(), "unix", path)
+	l, err := unixsock.Listen(&net.UnixAddr{Name: path, Net: "unix"}, mode)
 	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, mode.Perm()); err != nil { // the umask took some away
-		_ = l.Close()
 		return nil, err
 	}
 	return l, nil

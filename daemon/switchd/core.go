@@ -1,8 +1,10 @@
 package switchd
 
 import (
+	"context"
 	"fmt"
 	"runtime"
+	"runtime/pprof"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +36,13 @@ func pin(cpu int) error {
 		return fmt.Errorf("binding to CPU %d: %w", cpu, err)
 	}
 	return nil
+}
+
+// labelOf is the label of the goroutine of a core, by which the watchdog finds where it stands.
+func labelOf(core int) string { return fmt.Sprintf("switch %d", core) }
+
+func labelled(core int, do func()) {
+	pprof.Do(context.Background(), pprof.Labels(port.PollerLabel, labelOf(core)), func(context.Context) { do() })
 }
 
 // turn turns a core until over is closed. The calling goroutine has its thread for itself.

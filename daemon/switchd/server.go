@@ -96,7 +96,7 @@ func (s *Server) run() error {
 			err := pin(s.cfg.Cores[i])
 			pinned <- err
 			if err == nil {
-				turn(c, s.cfg.Switch.Idle == "spin", s.over)
+				labelled(i, func() { turn(c, s.cfg.Switch.Idle == "spin", s.over) })
 			}
 		})
 	}

@@ -2,15 +2,19 @@ package switchd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/rnicd/rnicd/daemon"
+	"github.com/rnicd/rnicd/vswitch"
 )
 
 // watchEvery is the pause between two questions to the threads.
 const watchEvery = time.Second
 
 // watch asks the threads, again and again, whether they turn, until ctx ends. One that has not answered for twice askTimeout is
-// reported, and again when it turns. The second question is for a process that was stopped as a whole: then the first one is late
+// reported, with where it stands, and again when it turns. The second question is for a process that was stopped as a whole: then the first one is late
 // through no fault of the threads.
 func (s *Server) watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(watchEvery)
@@ -30,6 +34,9 @@ func (s *Server) watch(ctx context.Context, log *slog.Logger) {
 			s.hung.Store(&why)
 			if was == nil {
 				log.Error("a thread has not turned", "for", time.Since(begun), "error", err)
+				if stuck := (*vswitch.StuckError)(nil); errors.As(err, &stuck) {
+					log.Error("where the thread stands", "thread", stuck.Core, "stack", daemon.StackOf(labelOf(stuck.Core)))
+				}
 			}
 		case was != nil:
 			s.hung.Store(nil)

@@ -48,7 +48,12 @@ func (l *lines) await(t *testing.T) {
 	}
 }
 
-// A thread that does not turn is reported, once, with its number, and again when it turns; meanwhile the switch is not healthy, and
+// standHere is where a thread of the test stands.
+//
+//go:noinline
+func standHere(until <-chan struct{}) { <-until }
+
+// A thread that does not turn is reported, once, with its number and where it stands, and again when it turns; meanwhile the switch is not healthy, and
 // its status says why there are no counters.
 func TestHungThread(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "switch.sock")
@@ -69,6 +74,9 @@ func TestHungThread(t *testing.T) {
 	stopFirst := turn(s.sw.Cores()[0])
 	defer stopFirst()
 
+	free := make(chan struct{})
+	turning.Go(func() { labelled(1, func() { standHere(free) }) })
+
 	log := &lines{changed: make(chan struct{}, 16)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var watched sync.WaitGroup
@@ -76,6 +84,9 @@ func TestHungThread(t *testing.T) {
 	log.await(t)
 	require.Contains(t, log.String(), `level=ERROR msg="a thread has not turned"`)
 	require.Contains(t, log.String(), "core 1 does not turn")
+	log.await(t)
+	require.Regexp(t, `level=ERROR msg="where the thread stands" thread=1 stack=".*switchd\.standHere`, log.String())
+	close(free)
 	require.False(t, s.Healthy())
 	st := s.Status(t.Context())
 	require.False(t, st.Healthy)

@@ -10,9 +10,10 @@ import (
 	"github.com/rnicd/rnicd/daemon/status"
 )
 
-// Look is what was seen of a daemon at one moment.
+// Look is what was seen of a daemon, or of a switch, at one moment: one of the two is there.
 type Look struct {
 	Daemon      *status.Daemon
+	Switch      *status.Switch
 	Connections []status.Connection
 	More        bool // there are more connections
 }
@@ -36,7 +37,7 @@ type State struct {
 	Sort   [viewMax]int // column
 	Up     bool         // the least first
 	Row    int          // the first that is shown
-	Detail bool         // of the connection in Row
+	Detail bool         // of the connection, or the switch's port, in Row
 }
 
 // column of a table. Rows are sorted by value, the greatest first, or by text.
@@ -60,26 +61,22 @@ type table struct {
 // Frame is a screen of width columns and at most height lines; height 0: all lines. was is the look
 // before; nil: this is the first, and there are no rates.
 func Frame(was, is *Look, s *State, width, height int) []string {
-	d := is.Daemon
-	lines := []string{header(d)}
-	if s.Detail && s.View == Connections && len(is.Connections) > 0 {
-		rows := connectionTable(was, is)
-		order := sorted(rows, s)
-		at := min(s.Row, len(order)-1)
+	var lines []string
+	if is.Switch != nil {
+		lines = switchHeader(is.Switch)
+	} else {
+		lines = []string{header(is.Daemon)}
+	}
+	t := s.View.table(was, is)
+	order := sorted(t, s)
+	if at := min(s.Row, len(order)-1); s.Detail && at >= 0 && s.View.details(is) {
+		if is.Switch != nil {
+			return clip(append(lines, portDetails(was, is, order[at])...), width, height)
+		}
 		return clip(append(lines, Details(&is.Connections[order[at]], is.Daemon.At)...), width, height)
 	}
-	var t table
-	switch s.View {
-	case Queues:
-		t = queueTable(was, is, false)
-	case Connections:
-		t = connectionTable(was, is)
-	default:
-		t = queueTable(was, is, true)
-	}
-	order := sorted(t, s)
 	s.Row = max(0, min(s.Row, len(order)-1))
-	lines = append(lines, fmt.Sprintf("%s, by %s (%d)", viewNames[s.View], strings.TrimSpace(t.columns[s.sortOf(t)].title), len(order)), titles(t, s))
+	lines = append(lines, fmt.Sprintf("%s, by %s (%d)", s.View.name(is), strings.TrimSpace(t.columns[s.sortOf(t)].title), len(order)), titles(t, s))
 	for _, i := range order[s.Row:] {
 		if height > 0 && len(lines) >= height-len(t.extra) {
 			break
@@ -91,6 +88,33 @@ func Frame(was, is *Look, s *State, width, height int) []string {
 		lines = append(lines, fmt.Sprintf("the first %d connections; rnicd ss has all", len(is.Connections)))
 	}
 	return clip(lines, width, height)
+}
+
+// table is that of a view of a daemon, or of a switch.
+func (v View) table(was, is *Look) table {
+	switch {
+	case is.Switch != nil && v == Queues:
+		return threadTable(was, is)
+	case is.Switch != nil:
+		return switchTable(was, is)
+	case v == Queues:
+		return queueTable(was, is, false)
+	case v == Connections:
+		return connectionTable(was, is)
+	}
+	return queueTable(was, is, true)
+}
+
+func (v View) name(l *Look) string {
+	if l.Switch != nil && v == Queues {
+		return "threads"
+	}
+	return viewNames[v]
+}
+
+// details says whether a view shows one row in full: a connection, or a port of a switch.
+func (v View) details(l *Look) bool {
+	return l.Switch == nil && v == Connections || l.Switch != nil && v == Ports
 }
 
 // Keys is the last line of a live screen.
@@ -196,7 +220,14 @@ func ratesOf(was, is *Look) rates {
 	if was == nil {
 		return rates{}
 	}
-	return rates{is.Daemon.At.Sub(was.Daemon.At).Seconds()}
+	return rates{is.at().Sub(was.at()).Seconds()}
+}
+
+func (l *Look) at() time.Time {
+	if l.Switch != nil {
+		return l.Switch.At
+	}
+	return l.Daemon.At
 }
 
 // cell shows a rate, or nothing at the first look.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -22,27 +23,51 @@ const connectionsMax = 2000
 // lookTimeout bounds one look.
 const lookTimeout = 10 * time.Second
 
-// Ask looks at a daemon, at its connections too where a view shows them.
+// Ask looks at a daemon, at its connections too where a view shows them, or at a switch.
 func Ask(ctx context.Context, c *control.Client, v View, filter []string) (*Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	l := &Look{Daemon: &status.Daemon{}}
-	if err := c.Get(ctx, "/v1/status", nil, l.Daemon); err != nil {
+	l, err := askStatus(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	if l.Daemon.Kind == status.KindSwitch {
-		return nil, errors.New("a switch answers: rnicd status --switch shows it")
+	if l.Switch != nil && (v == Connections || len(filter) > 0) {
+		return nil, errors.New("a switch answers, which has no connections: look at its ports or threads, --view ports or cores, without a filter")
 	}
 	if v != Connections {
 		return l, nil
 	}
-	err := EachConnection(ctx, c, filter, connectionsMax+1, func(one *status.Connection) error {
+	err = EachConnection(ctx, c, filter, connectionsMax+1, func(one *status.Connection) error {
 		if l.More = len(l.Connections) == connectionsMax; !l.More {
 			l.Connections = append(l.Connections, *one)
 		}
 		return nil
 	})
 	return l, err
+}
+
+// askStatus asks whatever runs there for its status.
+func askStatus(ctx context.Context, c *control.Client) (*Look, error) {
+	var raw json.RawMessage
+	if err := c.Get(ctx, "/v1/status", nil, &raw); err != nil {
+		return nil, err
+	}
+	var kind struct{ Kind string }
+	err := json.Unmarshal(raw, &kind)
+	l := &Look{}
+	switch {
+	case err != nil:
+	case kind.Kind == status.KindSwitch:
+		l.Switch = &status.Switch{}
+		err = json.Unmarshal(raw, l.Switch)
+	default:
+		l.Daemon = &status.Daemon{}
+		err = json.Unmarshal(raw, l.Daemon)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the answer: %w", err)
+	}
+	return l, nil
 }
 
 // EachConnection tells of connections of a daemon, at most limit of them; 0: all.
@@ -110,7 +135,7 @@ func Run(ctx context.Context, c *control.Client, s State, filter []string, perio
 				if k == keyEnd {
 					return nil
 				}
-				s.key(k)
+				s.key(k, is)
 			}
 			if s.View == view {
 				continue
@@ -155,17 +180,17 @@ func keysTyped(ctx context.Context, in *os.File) <-chan []byte {
 	return typed
 }
 
-// key changes what is shown.
-func (s *State) key(k string) {
+// key changes what is shown of is.
+func (s *State) key(k string, is *Look) {
 	views := map[string]View{"p": Ports, "c": Queues, "n": Connections}
-	if v, ok := views[k]; ok {
+	if v, ok := views[k]; ok && (is.Switch == nil || v != Connections) {
 		s.View, s.Row, s.Detail = v, 0, false
 	}
 	switch k {
 	case "s", keyRight:
-		s.Sort[s.View] = (s.Sort[s.View] + 1) % s.View.columns()
+		s.Sort[s.View] = (s.Sort[s.View] + 1) % s.View.columns(is)
 	case keyLeft:
-		s.Sort[s.View] = (s.Sort[s.View] + s.View.columns() - 1) % s.View.columns()
+		s.Sort[s.View] = (s.Sort[s.View] + s.View.columns(is) - 1) % s.View.columns(is)
 	case "r":
 		s.Up = !s.Up
 	case keyUp, "k":
@@ -173,14 +198,8 @@ func (s *State) key(k string) {
 	case keyDown, "j":
 		s.Row++ // Frame knows how many there are
 	case keyEnter:
-		s.Detail = !s.Detail && s.View == Connections
+		s.Detail = !s.Detail && s.View.details(is)
 	}
 }
 
-func (v View) columns() int {
-	empty := &Look{Daemon: &status.Daemon{}}
-	if v == Connections {
-		return len(connectionTable(nil, empty).columns)
-	}
-	return len(queueTable(nil, empty, v == Ports).columns)
-}
+func (v View) columns(is *Look) int { return len(v.table(nil, is).columns) }

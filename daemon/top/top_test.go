@@ -108,17 +108,103 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, []string{keyUp, "n", keyRight, keyEnter, keyEnd}, keysOf([]byte("\x1b[An\x1bOC\r\x03")))
 	require.Equal(t, []string{"["}, keysOf([]byte("\x1b[")))
 	s := State{}
-	for range s.View.columns() {
-		s.key("s")
+	for range s.View.columns(look(1)) {
+		s.key("s", look(1))
 	}
 	require.Zero(t, s.Sort[Ports])
-	s.key(keyLeft)
-	require.Equal(t, s.View.columns()-1, s.Sort[Ports])
-	s.key("n")
-	s.key(keyEnter)
+	s.key(keyLeft, look(1))
+	require.Equal(t, s.View.columns(look(1))-1, s.Sort[Ports])
+	s.key("n", look(1))
+	s.key(keyEnter, look(1))
 	require.True(t, s.Detail)
-	s.key("p")
+	s.key("p", look(1))
 	require.Equal(t, State{Sort: s.Sort}, s)
+}
+
+// switchLook is a switch with an uplink and two programs after so many seconds.
+func switchLook(seconds int) *Look {
+	begin := time.Unix(1_000_000, 0)
+	n := uint64(seconds)
+	return &Look{Switch: &status.Switch{
+		Kind: status.KindSwitch, Version: "v1", Healthy: true, Started: begin, At: begin.Add(time.Duration(seconds) * time.Second), Refused: 4,
+		Threads: []status.SwitchThread{{Core: 2, Turns: 100 * n, BusyTurns: 25 * n, Frames: 3000 * n, Lookups: 10 * n, BufsFree: 4000, Bufs: 4096, Drops: map[string]uint64{"wire-full": 2 * n}}},
+		Uplinks: []status.SwitchPort{{Name: "nic", Queue: 1, Thread: 0, Received: 2000 * n, ReceivedB: 3_000_000 * n, Device: map[string]uint64{"rx no buf": 5}}},
+		Programs: []status.SwitchPort{
+			{Name: "one", Attached: true, Sent: 1500 * n, SentB: 2_250_000 * n, Waiting: 7, WaitMax: 512, Throttled: 3 * n, Drops: map[string]uint64{"full": 20 * n, "spoofed-mac": 3},
+				Program: &status.SwitchProgram{Addresses: []string{"10.9.0.1"}, PID: 801, UID: 998, GID: 998, Client: "rnicd"}},
+			{Name: "two", Thread: 0, Rings: map[string]uint64{"index": n}, Program: &status.SwitchProgram{Addresses: []string{"10.9.0.2"}}},
+		},
+	}}
+}
+
+// A switch is shown by port and by thread, with rates, and drops by reason; one port in full. No line is wider than 80 columns.
+func TestFrameOfSwitch(t *testing.T) {
+	was, is := switchLook(10), switchLook(12)
+	for _, tc := range []struct {
+		state State
+		want  string
+	}{
+		{State{Sort: [viewMax]int{Ports: 4}}, `
+rnicd switch v1  healthy  up 12s  1 of 2 attached  4 refused
+ports, by tx/s (3)
+port              thr     state  rx/s *tx/s rxB/s txB/s wait throt/s drop/s
+one                 0  attached     0  1.5k     0  2.2M    7       3     20
+nic#1               0    uplink  2.0k     0  3.0M     0    0       0      0
+two                 0  detached     0     0     0     0    0       0      1
+drops: full 240, ring index 12, device rx no buf 5, spoofed-mac 3
+drops a second: full 20, ring index 1`},
+		{State{View: Queues}, `
+rnicd switch v1  healthy  up 12s  1 of 2 attached  4 refused
+threads, by thread (1)
+*thread  core frames/s lookup/s copies/s answer/s  free    of drop/s busy%
+0           2     3.0k       10        0        0  4000  4096      2    25
+drops: wire-full 24
+drops a second: wire-full 2`},
+		{State{Detail: true, Row: 1}, `
+rnicd switch v1  healthy  up 12s  1 of 2 attached  4 refused
+one  thread 0  0 frames from it, 18000 to it, 7 of 512 wait
+10.9.0.1
+pid 801 uid 998 gid 998 "rnicd"
+dropped: full 240, spoofed-mac 3
+drops a second: full 20`},
+	} {
+		lines := Frame(was, is, &tc.state, 80, 0)
+		require.Equal(t, strings.TrimPrefix(tc.want, "\n"), strings.Join(lines, "\n"))
+	}
+	require.Contains(t, strings.Join(Frame(nil, is, &State{}, 80, 0), "\n"), "one                 0  attached     -     -     -     -    7       -      -")
+	is.Switch.Healthy, is.Switch.Error, is.Switch.Programs = false, "core 0 does not turn", nil
+	require.Contains(t, strings.Join(Frame(was, is, &State{}, 80, 0), "\n"), "A THREAD STANDS STILL  up 12s  0 of 0 attached  4 refused\nno counters: core 0 does not turn")
+	s := State{}
+	s.key("n", is)
+	require.Equal(t, Ports, s.View, "a switch has no connections")
+	s.key(keyEnter, is)
+	require.True(t, s.Detail)
+}
+
+// A switch that answers is asked for its ports, never for connections.
+func TestAskOfSwitch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	server, err := control.Listen(path, 0o600)
+	require.NoError(t, err)
+	defer server.Close()
+	server.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { control.Reply(w, switchLook(10).Switch) })
+	server.Serve()
+	c := control.NewClient(path)
+	defer c.Close()
+	l, err := Ask(t.Context(), c, Queues, nil)
+	require.NoError(t, err)
+	require.Len(t, l.Switch.Programs, 2)
+	_, err = Ask(t.Context(), c, Connections, nil)
+	require.ErrorContains(t, err, "which has no connections")
+	p := newPTY(t, 80, 24)
+	ended := make(chan error, 1)
+	go func() { ended <- Run(t.Context(), c, State{}, nil, time.Hour, p.slave, p.slave) }()
+	at := p.await(t, 0, "ports, by port (3)")
+	write(t, p, "n")
+	write(t, p, "c")
+	p.await(t, at, "threads, by thread (1)")
+	write(t, p, "q")
+	require.NoError(t, <-ended)
 }
 
 // pty is a terminal, and what was written to it.

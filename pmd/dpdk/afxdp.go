@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -35,6 +36,12 @@ const (
 	xdpFreedMax = time.Second           // since the socket was closed
 	xdpFirstTry = 20 * time.Millisecond // since then, and to the next; then twice as long each time: at most six devices are left
 )
+
+// xdpLeftMax bounds the devices of a process that are left: half of those that DPDK has room for.
+const xdpLeftMax = 16
+
+// xdpSleep is time.Sleep, except in tests.
+var xdpSleep = time.Sleep
 
 // Under environment's lock.
 var (
@@ -75,20 +82,43 @@ func xdpSockets() map[int]uint64 {
 }
 
 // makeXDP makes a queue, and remembers the socket under it. A queue that a port of ours has just
-// given back is waited for.
+// given back is waited for, without environment's lock.
 func (p *Port) makeXDP(make func() error) error {
-	before := xdpSockets()
 	closed := xdpClosed[p.argument("iface")]
-	time.Sleep(time.Until(closed.Add(xdpFirstTry)))
-	err := make()
+	if err := p.pauseXDP(time.Until(closed.Add(xdpFirstTry))); err != nil {
+		return err
+	}
+	err := p.tryXDP(make)
 	freed := closed.Add(xdpFreedMax)
-	for pause := xdpFirstTry; err != nil && p.socketed == 0 && time.Now().Before(freed); pause *= 2 {
-		time.Sleep(pause)
+	for pause := xdpFirstTry; err != nil && p.socketed == 0 && time.Now().Before(freed) && p.mayLeaveXDP() == nil; pause *= 2 {
+		if over := p.pauseXDP(pause); over != nil {
+			return errors.Join(err, over)
+		}
 		if fresh := p.plugAnother(); fresh != nil {
 			return errors.Join(err, fresh)
 		}
-		err = make()
+		err = p.tryXDP(make)
 	}
+	return err
+}
+
+// pauseXDP sleeps while other ports are asked, opened and closed; this one may be closed, too.
+func (p *Port) pauseXDP(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	environment.Unlock()
+	xdpSleep(d)
+	environment.Lock()
+	if p.closed {
+		return fmt.Errorf("dpdk: %s was closed while a queue was opened", p.name)
+	}
+	return nil
+}
+
+func (p *Port) tryXDP(make func() error) error {
+	before := xdpSockets()
+	err := make()
 	for fd, inode := range xdpSockets() {
 		if before[fd] != inode {
 			p.sockets[fd] = inode
@@ -98,6 +128,19 @@ func (p *Port) makeXDP(make func() error) error {
 		p.socketed++
 	}
 	return err
+}
+
+// mayLeaveXDP says whether there is room for one more device that cannot be closed.
+func (p *Port) mayLeaveXDP() error {
+	left := 0
+	for _, n := range xdpLeft {
+		left += n
+	}
+	if left < xdpLeftMax {
+		return nil
+	}
+	return fmt.Errorf("dpdk: %s: %d devices of net_af_xdp are left in this process, whose queues other programs had: "+
+		"end those (xdp-loader status, bpftool net show them), then start this one again", p.name, left)
 }
 
 // plugAnother leaves the device and makes one like it.

@@ -24,6 +24,7 @@ func xdpLab(t *testing.T) (fd int) {
 	}
 	ownNamespace(t)
 	vethPair(t, 1)
+	delete(xdpClosed, "rnic0") // that was another one
 	return rawSocket(t, "rnic1")
 }
 
@@ -104,6 +105,55 @@ func TestAFXDPInterfaceTaken(t *testing.T) {
 	require.NoError(t, first[0].port.Close())
 	second := openSides(t, Config{Vdev: "net_af_xdp1,iface=rnic0", Queues: 1}, 8192, 2048)
 	require.Equal(t, []int{128}, flows(t, fd, 64, second))
+}
+
+// While a queue that a port of ours may just have given back is waited for, other ports are asked, opened and closed.
+func TestAFXDPWaitsWithoutTheLock(t *testing.T) {
+	xdpLab(t)
+	openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
+	pauses := 0
+	defer func(was func(time.Duration)) { xdpSleep = was }(xdpSleep)
+	xdpSleep = func(d time.Duration) {
+		require.True(t, environment.TryLock())
+		pauses++
+		environment.Unlock()
+		time.Sleep(d)
+	}
+	a := newArena(t, 8192*2048+1<<16)
+	p, err := open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a})
+	require.NoError(t, err)
+	xdpClosed["rnic0"] = time.Now().Add(-xdpFreedMax / 2)
+	_, err = p.Open(0, newPool(t, a, 4096-64, 2048))
+	require.ErrorContains(t, err, "no other program has this queue of the interface")
+	require.NotZero(t, pauses)
+	require.NoError(t, p.Close())
+
+	p, err = open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a})
+	require.NoError(t, err)
+	xdpSleep = func(time.Duration) { require.NoError(t, p.Close()) }
+	xdpClosed["rnic0"] = time.Now()
+	_, err = p.Open(0, newPool(t, a, 4096-64, 2048))
+	require.ErrorContains(t, err, "was closed while a queue was opened")
+}
+
+// Devices that cannot be closed leave room for others.
+func TestAFXDPLeftDevicesAreBounded(t *testing.T) {
+	xdpLab(t)
+	left := 0
+	for _, n := range xdpLeft {
+		left += n
+	}
+	xdpLeft["others"] = xdpLeftMax - left
+	defer delete(xdpLeft, "others")
+	cfg := Config{Vdev: "net_af_xdp4,iface=rnic0", Arena: newArena(t, 1<<22)}
+	_, err := open(cfg)
+	require.ErrorContains(t, err, "16 devices of net_af_xdp are left in this process")
+	xdpLeft["others"]--
+	p, err := open(cfg)
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	_, err = open(cfg)
+	require.ErrorContains(t, err, "start this one again")
 }
 
 // A device that is refused before it has a socket leaves the interface's XDP program where it is.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -100,6 +101,11 @@ func open(cfg Config) (*Port, error) {
 func (p *Port) plug() error {
 	if openPorts[p.name] {
 		return fmt.Errorf("dpdk: %s is already open in this process", p.name)
+	}
+	if strings.HasPrefix(p.cfg.Vdev, afXDP) {
+		if err := p.mayLeaveXDP(); err != nil {
+			return err
+		}
 	}
 	if err := p.find(); err != nil {
 		return err

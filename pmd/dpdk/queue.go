@@ -99,16 +99,17 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 		}
 		return nil
 	}
+	poolsInUse[pool] = true
 	if p.driver() == afXDP {
 		err = p.makeXDP(make)
 	} else {
 		err = make()
 	}
 	if err != nil {
+		delete(poolsInUse, pool)
 		return nil, err
 	}
 	io := C.rnic_queue_io(c)
-	poolsInUse[pool] = true
 	return &Queue{
 		c: c, io: io, pool: pool, stride: uint32(stride), port: p, index: i, runs: p.newRuns(C.rnic_queue_gathers(c) != 0),
 		returned: unsafe.Slice((*mem.Buf)(unsafe.Pointer(&io.returned[0])), len(io.returned)),

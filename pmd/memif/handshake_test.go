@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/unixsock"
+
 	"github.com/rnicd/rnicd/hugepages"
 )
 
@@ -216,7 +218,7 @@ func TestMalformedServers(t *testing.T) {
 			c.cfg.Socket = socketPath(t)
 			addr, err := address(c.cfg.Socket)
 			require.NoError(t, err)
-			l, err := listen(addr, 0o600)
+			l, err := unixsock.Listen(addr, 0o600)
 			require.NoError(t, err)
 			defer l.Close()
 			if c.zero {

@@ -138,10 +138,10 @@ func TestPiecesAreBounded(t *testing.T) {
 	require.EqualValues(t, piecesMax, m.client.ring.tail())
 }
 
-// A user's connections that say nothing leave room for others, and one that has said which interface it
-// wants is none of those.
+// A user's connections that say nothing leave room for others, however few may attach, and one that has
+// said which interface it wants is none of those. Those of many users are bounded too.
 func TestStrangersLeaveRoom(t *testing.T) {
-	l, err := Listen(ListenConfig{Socket: socketPath(t), ClientsMax: 4 * strangersMin, Backlog: 1})
+	l, err := Listen(ListenConfig{Socket: socketPath(t), ClientsMax: 2, Backlog: 1})
 	require.NoError(t, err)
 	defer l.Close()
 	rawDial(t, l.cfg.Socket).init()
@@ -156,7 +156,19 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	(&rawClient{&control{conn: conn}, t}).refused("Too many clients")
 	other := &control{}
 	require.NoError(t, l.add(other, 1<<30), "another user")
+	require.NoError(t, l.recognize(other, 1<<30))
+	require.ErrorContains(t, l.recognize(&control{}, 1<<30), "Too many clients")
 	l.remove(other, 1<<30)
+	var strangers []*control
+	for i := range 3 * strangersMin {
+		strangers = append(strangers, &control{})
+		require.NoError(t, l.add(strangers[i], uint32(1<<30+i)))
+	}
+	require.ErrorContains(t, l.add(other, 1<<29), "Too many clients")
+	for i, c := range strangers {
+		l.remove(c, uint32(1<<30+i))
+	}
+	require.Len(t, l.strange, 1)
 }
 
 // A region that has gone when the connection is to begin leaves no descriptor behind.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -94,15 +94,15 @@ func TestRefusedClients(t *testing.T) {
 	i.id = 1
 	second.tells(i.message(), -1)
 	second.refused("Already connected")
-	rawDial(t, l.cfg.Socket)
-	rawDial(t, l.cfg.Socket)
-	addr, err := address(l.cfg.Socket)
-	require.NoError(t, err)
-	conn, err := net.DialUnix(addr.Net, nil, addr)
-	require.NoError(t, err)
-	defer conn.Close()
-	(&rawClient{control: &control{conn: conn}, t: t}).refused("Too many clients")
-	for _, want := range []string{"2: No connections are accepted at the moment", "1: Already connected", "0: Too many clients"} {
+	for _, id := range []uint32{3, 4} {
+		i.id = id
+		rawDial(t, l.cfg.Socket).does(i.message(), -1)
+	}
+	fourth := rawDial(t, l.cfg.Socket)
+	i.id = 5
+	fourth.tells(i.message(), -1)
+	fourth.refused("Too many clients")
+	for _, want := range []string{"2: No connections are accepted at the moment", "1: Already connected: end the other client of interface 1", "5: Too many clients"} {
 		select {
 		case got := <-told:
 			require.Equal(t, fmt.Sprint(os.Getpid(), " ", want), got)
@@ -301,4 +301,39 @@ func TestSockets(t *testing.T) {
 		server.closed(t)
 		require.NoError(t, l.Close())
 	}
+}
+
+// Admit is asked again once a client has attached, so that nobody gets in while it becomes stricter; and Disconnect ends the
+// connection of one that has.
+func TestAdmissionThatEnds(t *testing.T) {
+	asked := 0
+	refused := make(chan error, 1)
+	l, err := Listen(ListenConfig{Socket: socketPath(t), Admit: func(Peer) error {
+		if asked++; asked == 2 {
+			return errors.New("not any more")
+		}
+		return nil
+	}, Refused: func(_ Peer, err error) { refused <- err }})
+	require.NoError(t, err)
+	defer l.Close()
+	p, err := l.Bind(BindConfig{})
+	require.NoError(t, err)
+	openSide(t, p, nil, bufsOfSide)
+	p.Disconnect("nobody is there")
+	client, err := Dial(Config{Socket: l.cfg.Socket})
+	require.NoError(t, err)
+	openSide(t, client, nil, bufsOfSide)
+	select {
+	case err := <-refused:
+		require.ErrorContains(t, err, "not any more")
+	case <-within(t).Done():
+		require.Fail(t, "it was admitted")
+	}
+	require.NoError(t, client.AwaitLink(within(t), true))
+	require.NoError(t, p.AwaitLink(within(t), true))
+	ups := client.LinkUps()
+	p.Disconnect("you have to go")
+	require.Eventually(t, func() bool { return client.LinkUps() > ups }, patience, time.Millisecond, "and comes again")
+	require.NoError(t, client.Close())
+	require.NoError(t, p.Close())
 }

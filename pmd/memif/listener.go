@@ -9,10 +9,11 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/unixsock"
 )
 
 // ListenConfig says who may attach on a socket, and with how much.
@@ -22,8 +23,9 @@ type ListenConfig struct {
 	Name   string      // that clients are told, up to 31 octets
 
 	// Admit decides on each client, when it has said which interface it wants and with which secret; an error, of which the
-	// client is told up to 95 octets, refuses it. By default the secrets decide. Several goroutines at once; it may block,
-	// and then the client waits.
+	// client is told up to 95 octets, refuses it. It is asked again once the client has attached: whoever makes it stricter
+	// and then ends the connections (Port.Disconnect) misses none. By default the secrets decide. Several goroutines at once;
+	// it may block, and then the client waits.
 	Admit func(Peer) error
 	// Refused, if set, is told of each client that was told why it cannot attach: by Admit, for its secret, its interface, its
 	// memory or its rings, or for ClientsMax. Peer has what was known of it by then. Several goroutines at once.
@@ -35,7 +37,7 @@ type ListenConfig struct {
 	MTU     int    // 1500 by default
 	Queues  int    // at most; 1 by default
 
-	ClientsMax     int   // connections at a time, 64 by default
+	ClientsMax     int   // admitted ones at a time, 64 by default
 	RingLog2Max    int   // 14 by default
 	RegionBytesMax int64 // of memory that one client may have us map, 1 GiB by default
 
@@ -91,7 +93,8 @@ type Listener struct {
 	bound   map[uint32]*binding
 	using   map[uint32]chan struct{} // interfaces with a client; closed when it has gone
 	clients map[*control]struct{}
-	strange map[uint32]int // of clients: that have not been admitted yet, by user
+	known   int            // of clients: that have been admitted
+	strange map[uint32]int // and that have not, yet, by user
 
 	accepted chan *Port
 	done     chan struct{}
@@ -114,10 +117,10 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket, err := listen(addr, cfg.Mode)
+	socket, err := unixsock.Listen(addr, cfg.Mode)
 	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && abandoned(addr) {
 		_ = os.Remove(cfg.Socket)
-		socket, err = listen(addr, cfg.Mode)
+		socket, err = unixsock.Listen(addr, cfg.Mode)
 	}
 	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && !isSocket(cfg.Socket) {
 		return nil, fmt.Errorf("memif: %s is there, and is no socket: choose another path", cfg.Socket)
@@ -134,28 +137,6 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	}
 	l.running.Go(l.run)
 	return l, nil
-}
-
-// listen makes the socket, with no more than its mode from the first moment on.
-func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
-	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var err error
-		if ctl := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); ctl != nil {
-			return ctl
-		}
-		return err
-	}}
-	l, err := cfg.Listen(context.Background(), addr.Net, addr.Name)
-	if err != nil {
-		return nil, err
-	}
-	if addr.Name[0] != '@' {
-		if err := os.Chmod(addr.Name, mode.Perm()); err != nil { // the umask took some away
-			_ = l.Close()
-			return nil, err
-		}
-	}
-	return l.(*net.UnixListener), nil
 }
 
 // abandoned: no process listens at a path any more.
@@ -270,15 +251,16 @@ func (l *Listener) Close() error {
 // strangersMin is how many connections any user may have that have not said yet what they want.
 const strangersMin = 16
 
-// add counts a connection. Of those that have not said yet what they want, no user has more than a
-// quarter of all: they would keep others out for as long as each may take.
+// add takes a connection. Until it has said what it wants it is not one of ClientsMax, and no user has
+// more than a quarter of those: they would keep others out for as long as each may take.
 func (l *Listener) add(c *control, uid uint32) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	share := max(l.cfg.ClientsMax/4, strangersMin)
 	switch {
 	case l.closed:
 		return ours("Server closed")
-	case len(l.clients) >= l.cfg.ClientsMax || l.strange[uid] >= max(l.cfg.ClientsMax/4, strangersMin):
+	case l.strange[uid] >= share || len(l.clients)-l.known >= 4*share:
 		return ours("Too many clients")
 	}
 	l.clients[c] = struct{}{}
@@ -287,11 +269,16 @@ func (l *Listener) add(c *control, uid uint32) error {
 	return nil
 }
 
-// known is a connection that has been admitted.
-func (l *Listener) known(c *control, uid uint32) {
+// recognize is for a connection that has been admitted: now it is one of ClientsMax.
+func (l *Listener) recognize(c *control, uid uint32) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	if l.known >= l.cfg.ClientsMax {
+		return ours("Too many clients")
+	}
 	l.familiar(c, uid)
+	l.known++
+	return nil
 }
 
 func (l *Listener) familiar(c *control, uid uint32) {
@@ -307,6 +294,9 @@ func (l *Listener) familiar(c *control, uid uint32) {
 func (l *Listener) remove(c *control, uid uint32) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	if !c.strange {
+		l.known--
+	}
 	l.familiar(c, uid)
 	delete(l.clients, c)
 }
@@ -365,7 +355,7 @@ func (l *Listener) reserve(peer Peer) (*binding, error) {
 		}
 		err := checkSecret(secret, peer.Secret)
 		if b == nil && l.cfg.Backlog == 0 {
-			err = ours("ID not found")
+			err = ours("ID not found: there is no interface %d", peer.ID)
 		}
 		if err == nil && gone == nil {
 			l.using[peer.ID] = make(chan struct{})
@@ -377,7 +367,7 @@ func (l *Listener) reserve(peer Peer) (*binding, error) {
 		select {
 		case <-gone:
 		case <-timeout:
-			return nil, ours("Already connected")
+			return nil, ours("Already connected: end the other client of interface %d", peer.ID)
 		case <-l.done:
 			return nil, ours("Server closed")
 		}

@@ -252,6 +252,16 @@ func (p *Port) signal() {
 	p.changed = make(chan struct{})
 }
 
+// Disconnect ends the connection that there is, and tells the peer why, in up to 95 octets; another one may follow. Any
+// goroutine; it does not wait.
+func (p *Port) Disconnect(why string) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.kick != nil {
+		p.kick(why)
+	}
+}
+
 // Close ends the connection and the port, and gives back what lies in the rings. The goroutines of the queues must have ended,
 // as their pools must still be there.
 func (p *Port) Close() error {

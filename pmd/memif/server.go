@@ -234,8 +234,11 @@ func (l *Listener) serve(conn *net.UnixConn) {
 		if err != nil {
 			return "", err
 		}
+		if err := l.recognize(c, peer.UID); err != nil {
+			l.free(peer.ID)
+			return "", err
+		}
 		p = port
-		l.known(c, peer.UID)
 		return l.nameOf(p, peer), nil
 	}
 	defer h.close()
@@ -267,6 +270,18 @@ func (l *Listener) refused(peer Peer, err error) {
 	if l.cfg.Refused != nil {
 		l.cfg.Refused(peer, err)
 	}
+}
+
+func (l *Listener) stillAdmitted(peer Peer) error {
+	if l.cfg.Admit == nil {
+		return nil
+	}
+	if err := l.cfg.Admit(peer); err != nil {
+		err = ours("%v", err)
+		l.refused(peer, err)
+		return err
+	}
+	return nil
 }
 
 // guarded is h.input, which reads the cookies in memory of the client.
@@ -313,7 +328,10 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 		down(err)
 		return err
 	}
-	err := c.send(interfaceMessage(msgConnected, h.name), -1)
+	err := l.stillAdmitted(h.peer)
+	if err == nil {
+		err = c.send(interfaceMessage(msgConnected, h.name), -1)
+	}
 	if err == nil {
 		err = c.attend(s)
 	}

@@ -1,8 +1,10 @@
 package connect
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/rnicd/rnicd/flight"
@@ -135,10 +137,19 @@ func (c *Connection) start(t *mpa.Terms) {
 		c.Transport.Nagle()
 	}
 	c.engine.Start(&qp.StartOptions{
-		Terms: t, Responder: !c.initiator, Opened: c.initiator || t.Dialect == mpa.Culley02, EMSS: c.Transport.EMSS(),
+		Terms: t, Responder: !c.initiator, Opened: c.initiator || t.Dialect == mpa.Culley02, EMSS: c.Transport.EMSS(), Peer: peerKey(c.Peer.Addr()),
 		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Shared: c.shared,
 		DropBadCRC: c.dropBadCRC, PackFull: c.packFull,
 	})
+}
+
+// peerKey tells one peer from another: an IPv4 address, or one /64 of IPv6.
+func peerKey(a netip.Addr) uint64 {
+	b := a.As16()
+	if a.Unmap().Is4() {
+		return binary.BigEndian.Uint64(b[8:])
+	}
+	return binary.BigEndian.Uint64(b[:8])
 }
 
 func (c *Connection) wantMarkers(e *Endpoint) bool { return !c.InOrder && !e.param.NoMarkers }

@@ -64,6 +64,7 @@ type StartOptions struct {
 	Responder bool
 	Opened    bool // may send at once: an Initiator, or either end in the dialect culley-02
 	EMSS      int
+	Peer      uint64 // tells one peer from another: they share what Shared has
 
 	Reader  *mem.Reader
 	Pool    *mem.Pool

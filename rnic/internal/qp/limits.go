@@ -20,9 +20,9 @@ const (
 	// pendingMin bounds the messages that are placed and wait for earlier octets. With large
 	// segments the bound is higher.
 	pendingMin = 1024
-	// pendingFull is how many engines of one goroutine may have so many at the same time. Beyond, as
-	// many share that room: octets ahead of a gap are refused to those that come too late, and their
-	// peers send them again.
+	// pendingFull is how many engines of one goroutine may have so many at the same time, three
+	// quarters of them those of one peer. Octets ahead of a gap are refused to those that come too
+	// late, and their peers send them again.
 	pendingFull = 256
 	// roomsKept is how many notes of held Bufs are kept for engines that go into service next.
 	roomsKept  = 256

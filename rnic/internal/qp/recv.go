@@ -81,7 +81,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 		r.room = s.room()
 		mc.Reserve, mc.Scratch, mc.Room = &s.reserve, s.pieces, r.room
 		if dc.PendingMax <= s.pending.PendingMax() {
-			dc.Pending = s.pending
+			dc.Pending, dc.Peer = s.pending, o.Peer
 		}
 	}
 	r.rx.Init(mc)

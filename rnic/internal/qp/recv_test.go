@@ -21,7 +21,10 @@ type receiver struct {
 	stream []byte
 }
 
-func newReceiver(t *testing.T) *receiver {
+func newReceiver(t *testing.T) *receiver { return newReceiverOf(t, nil, 0) }
+
+// newReceiverOf is one of several that share what one goroutine's engines do, of a peer's.
+func newReceiverOf(t *testing.T, shared *Shared, peer uint64) *receiver {
 	const stride, bufs = 2048, 8
 	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
@@ -38,6 +41,7 @@ func newReceiver(t *testing.T) *receiver {
 	r.Start(&StartOptions{
 		Terms:  &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode}, IRD: 1, ORD: 1},
 		Opened: true, EMSS: 1460, Reader: table.NewReader(), Pool: pool, BufsMax: mpa.BufsMin(stride) + 1,
+		Shared: shared, Peer: peer,
 	})
 	r.tx.Init(mode)
 	m, err := table.Register(r.Domain, make([]byte, 4*sendLen), mem.RegionOptions{Access: mem.LocalWrite})
@@ -117,4 +121,49 @@ func TestSendsAheadOfAGap(t *testing.T) {
 		require.Equal(t, CQE{ID: id, Op: OpRecv, Len: sendLen}, c[id])
 	}
 	require.Equal(t, uint64(len(r.stream)), r.Passed())
+}
+
+// A peer that leaves gaps open on many connections leaves room for what other peers send ahead of a gap.
+func TestGapsOfOnePeerLeaveRoom(t *testing.T) {
+	s := NewShared(1460, mpa.BufsMin(2048)+1, mpa.Reserve{})
+	s.pending = ddp.NewPendingMemory(pendingMax(1460), 4)
+	gap := func(peer uint64) mpa.Verdict {
+		r := newReceiverOf(t, s, peer)
+		at := [4]int{}
+		for i := range at {
+			at[i] = r.untagged(rdmap.OpSend, rdmap.QNSend, uint32(i+1), make([]byte, sendLen))
+		}
+		for i, end := range []int{len(r.stream), at[3]} {
+			b := r.pool.Alloc()
+			n := copy(r.pool.Slot(b)[128:], r.stream[at[3-i]:end])
+			if r.Arrive(uint64(at[3-i]), b, r.pool.Slot(b)[128:][:n]) == mpa.Refused {
+				require.EqualValues(t, 1, r.Stats().RefusedPending)
+				return mpa.Refused
+			}
+		}
+		return mpa.Done
+	}
+	for range 3 {
+		require.Equal(t, mpa.Done, gap(1))
+	}
+	require.Equal(t, mpa.Refused, gap(1))
+	require.Equal(t, mpa.Done, gap(2))
+}
+
+// After a segment was cut nothing of the engines points into memory of the application, which may
+// deregister and unmap it.
+func TestCutOctetsAreForgotten(t *testing.T) {
+	s := NewShared(1460, mpa.BufsMin(2048)+1, mpa.Reserve{})
+	r := newReceiverOf(t, s, 1)
+	m, err := r.Table.Register(r.Domain, make([]byte, 64), mem.RegionOptions{Access: mem.LocalRead})
+	require.NoError(t, err)
+	for _, length := range []uint32{64, 65} { // the second ends the stream
+		w := WQE{ID: 1, Op: OpWrite, Local: SGE{STag: m.STag(), Length: length, Offset: m.Base()}, RemoteSTag: 1}
+		require.NoError(t, r.PostSend(&w, nil, nil))
+		var out [1460]byte
+		require.Equal(t, length == 64, r.Pull(out[:], false) > 0)
+		for _, part := range s.parts {
+			require.Nil(t, part)
+		}
+	}
 }

@@ -34,13 +34,21 @@ func (s *sendHalf) fillMULPDU(room, emss int) int {
 	return s.tx.MULPDUHere(emss)
 }
 
-// putFPDU writes the FPDU of a DDP header and the parts that findOctets has found.
+// putFPDU writes the FPDU of a DDP header and the parts that findOctets has found, and forgets them: when their region is
+// deregistered nothing may look like a pointer into memory that the application then unmaps.
 func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 	h.Put(s.hdr[:])
 	s.parts[0] = s.hdr[:h.Len()]
 	s.fpdus++
 	s.totals.FPDUsOut++
-	return s.tx.Put(dst, s.parts)
+	n := s.tx.Put(dst, s.parts)
+	s.forget()
+	return n
+}
+
+func (s *sendHalf) forget() {
+	clear(s.parts)
+	s.parts = s.parts[:1]
 }
 
 // putULPDU writes the FPDU of a ULPDU that is there in one piece.

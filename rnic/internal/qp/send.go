@@ -171,6 +171,7 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 	}
 	h, off, n := s.seg.Next(mulpdu)
 	if res := q.findOctets(off, n); res != mem.CheckOK {
+		s.forget()
 		if s.answering {
 			q.sourceGone(off, res)
 		} else {
