@@ -22,6 +22,7 @@ type qp struct {
 	bit          int
 	srq          *srq        // buffers come from there; nil: from recvs
 	half         bool        // the Write of the request in hand was posted, its immediate data was not
+	wrote        atomic.Bool // the peer has written, some time
 	gone         atomic.Bool // destroyed: the program's rings are not looked at any more
 	abort        sync.Once
 	watched      chan struct{} // closed when watch has returned
@@ -169,6 +170,21 @@ func (q *qp) Recvs(f rnic.Feed) {
 			q.impossible(&r.wr)
 		}
 		r.taken(n)
+	}
+}
+
+// Written is rnic's word that the peer has written to memory. A program that has an event channel
+// may wait there for what a Write brings, as ib_send_bw -e does for credit: it looks at memory when
+// it is woken, and nothing of its own will complete. So the completion queue of its sends, armed for
+// any completion, gets an event without one, which ibv_get_cq_event(3) has programs expect. Where
+// receives complete into the same queue, the message that follows a Write tells of it.
+func (q *qp) Written() {
+	if q.scq == q.rcq || q.scq.notify.Load() == nil || q.gone.Load() {
+		return
+	}
+	q.wrote.Store(true) // a full barrier: what was placed is seen by a program that arms and then looks
+	if armed := atomic.LoadUint32(&q.scq.head.Armed); armed == ring.ArmedAny {
+		q.scq.wake(armed, false)
 	}
 }
 
