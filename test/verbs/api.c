@@ -470,6 +470,7 @@ int main(void)
 	CHECK(!rdma_destroy_id(p.listener));
 	rdma_destroy_event_channel(p.events);
 	credit();
+	late();
 	reregister();
 	errors();
 	refused();

@@ -61,6 +61,9 @@ void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length);
 struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op, uint32_t length);
 int post(struct end *e, struct ibv_send_wr *wr);
 
+/* ids.c */
+void late(void);
+
 /* queues.c */
 void credit(void);
 

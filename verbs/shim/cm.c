@@ -47,12 +47,13 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	int error = open_device();
 
 	if (!error)
-		error = ch ? rv_socketpair(&ch->channel.fd, &ch->engine_fd) : ENOMEM;
+		error = ch ? rv_open_socket(&ch->socket) : ENOMEM;
 	if (error) {
 		free(ch);
 		errno = error;
 		return NULL;
 	}
+	ch->channel.fd = ch->socket.fd;
 	return &ch->channel;
 }
 
@@ -60,9 +61,9 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct rv_event_channel *ch = container(channel, struct rv_event_channel, channel);
 
-	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->engine_fd);
-	close(channel->fd);
-	free(ch);
+	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
+	rv_close_socket(&ch->socket);
+	rv_free_late(ch);
 }
 
 /* Where descriptors of ids that wait begin, if the process may have so many. */
@@ -79,7 +80,7 @@ static struct rdma_event_channel *own_channel(void)
 
 	if (ch && (high = fcntl(ch->fd, F_DUPFD_CLOEXEC, SYNC_FD_MIN)) >= 0) {
 		close(ch->fd);
-		ch->fd = high;
+		ch->fd = container(ch, struct rv_event_channel, channel)->socket.fd = high;
 	}
 	return ch;
 }
@@ -124,7 +125,7 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 	if (sync && !(channel = own_channel()))
 		return -1;
 	i = rv_new_id(channel, context, ps);
-	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd, i ? i->cookie : 0 } };
+	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd, i ? i->cookie : 0 } };
 	error = i ? rv_call(RV_CM_CREATE, &a) : ENOMEM;
 	if (error) {
 		if (i) {
@@ -349,7 +350,7 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 
 	if (sync && !(channel = own_channel()))
 		return -1;
-	a = (struct rv_args){ .arg = { i->handle, (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd } };
+	a = (struct rv_args){ .arg = { i->handle, (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd } };
 	error = rv_call(RV_CM_MIGRATE, &a);
 	if (error) {
 		if (sync)
@@ -442,7 +443,7 @@ int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made
 		return errno;
 	i = rv_new_id(channel, listener->id.context, listener->id.ps);
 	a = (struct rv_args){
-		.arg = { handle, (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd, i ? i->cookie : 0 },
+		.arg = { handle, (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd, i ? i->cookie : 0 },
 	};
 	error = i ? rv_call(RV_ADOPT, &a) : ENOMEM;
 	if (error) {

@@ -22,7 +22,7 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 		return NULL;
 	}
 	a = (struct rv_args){
-		.arg = { cqe, channel ? (uint64_t)container(channel, struct rv_channel, channel)->engine_fd : (uint64_t)-1,
+		.arg = { cqe, channel ? (uint64_t)container(channel, struct rv_channel, channel)->socket.engine_fd : (uint64_t)-1,
 			 q->cookie, to_context(context)->handle },
 	};
 	error = rv_call(RV_CREATE_CQ, &a);
