@@ -471,6 +471,8 @@ int main(void)
 	rdma_destroy_event_channel(p.events);
 	credit();
 	late();
+	requests();
+	depths();
 	reregister();
 	errors();
 	refused();

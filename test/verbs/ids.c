@@ -1,6 +1,7 @@
 /* Ids and channels of the connection manager. */
 #include "walk.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -104,4 +105,90 @@ void late(void)
 	CHECK(waited_for = rdma_create_event_channel());
 	CHECK(waited_for->fd == lowest); /* nothing was left open */
 	rdma_destroy_event_channel(waited_for);
+}
+
+/* rdma_get_request: of a synchronous listener only; the request's event is the new id's until that is
+ * rejected, accepted or destroyed. */
+void requests(void)
+{
+	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP }, *info;
+	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5 };
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 } }, plain = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *listener, *id, *made, *other;
+
+	CHECK(!rdma_create_id(ch, &other, NULL, RDMA_PS_TCP) && !rdma_listen(other, 1));
+	FAILS(rdma_get_request(other, &made), EINVAL); /* its events come by ch */
+	CHECK(!rdma_destroy_id(other));
+	CHECK(!rdma_getaddrinfo("127.0.0.1", "0", &hints, &info));
+	CHECK(!rdma_create_ep(&listener, info, NULL, &attr));
+	rdma_freeaddrinfo(info);
+	FAILS(rdma_get_request(listener, &made), EINVAL); /* it does not listen */
+	CHECK(!rdma_listen(listener, 4));
+	to.sin_port = rdma_get_src_port(listener);
+	for (int reject = 1; reject >= 0; reject--) {
+		CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+		rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
+		CHECK(!rdma_create_qp(id, NULL, &plain) && !rdma_connect(id, &param));
+		CHECK(!rdma_get_request(listener, &made) && made->qp && made->verbs && made->channel != listener->channel);
+		CHECK(made->event && made->event->event == RDMA_CM_EVENT_CONNECT_REQUEST && made->event->listen_id == listener);
+		CHECK(!memcmp(made->event->param.conn.private_data, "hello", 5) && !listener->event);
+		if (reject) {
+			CHECK(!rdma_reject(made, "no", 2) && !made->event);
+			rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_REJECTED));
+		} else {
+			CHECK(!rdma_accept(made, NULL) && made->event->event == RDMA_CM_EVENT_ESTABLISHED);
+			rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ESTABLISHED));
+			rdma_destroy_ep(listener); /* nothing of it waits to be acknowledged */
+			CHECK(!rdma_disconnect(id));
+			rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_DISCONNECTED));
+		}
+		rdma_destroy_ep(made);
+		rdma_destroy_qp(id);
+		CHECK(!rdma_destroy_id(id));
+	}
+	rdma_destroy_event_channel(ch);
+}
+
+static void has_depths(struct ibv_qp *qp, int own, int peers)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	CHECK(!ibv_query_qp(qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC, &init));
+	CHECK(attr.max_rd_atomic == own && attr.max_dest_rd_atomic == peers);
+}
+
+/* ibv_query_qp tells the depths of Reads that the two ends have agreed to: what one asks for is no
+ * more than what the other serves. */
+void depths(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct rdma_conn_param ask = { .responder_resources = 3, .initiator_depth = 9 }, answer = { .responder_resources = 2, .initiator_depth = 7 };
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *listener, *client, *server;
+	struct rdma_cm_event *e;
+
+	CHECK(!rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP) && !rdma_bind_addr(listener, (struct sockaddr *)&to) && !rdma_listen(listener, 1));
+	to.sin_port = rdma_get_src_port(listener);
+	CHECK(!rdma_create_id(ch, &client, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(client, NULL, (struct sockaddr *)&to, 1000));
+	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
+	CHECK(!rdma_create_qp(client, NULL, &attr));
+	has_depths(client->qp, 0, 0);
+	CHECK(!rdma_connect(client, &ask));
+	e = event_of(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(e->param.conn.responder_resources == 9 && e->param.conn.initiator_depth == 3);
+	server = e->id;
+	rdma_ack_cm_event(e);
+	CHECK(!rdma_create_qp(server, NULL, &attr) && !rdma_accept(server, &answer));
+	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ESTABLISHED));
+	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ESTABLISHED));
+	has_depths(client->qp, 2, 3);
+	has_depths(server->qp, 3, 2);
+	rdma_destroy_qp(client);
+	rdma_destroy_qp(server);
+	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server) && !rdma_destroy_id(listener));
+	rdma_destroy_event_channel(ch);
 }

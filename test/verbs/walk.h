@@ -63,6 +63,8 @@ int post(struct end *e, struct ibv_send_wr *wr);
 
 /* ids.c */
 void late(void);
+void requests(void);
+void depths(void);
 
 /* queues.c */
 void credit(void);

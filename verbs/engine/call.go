@@ -79,6 +79,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.armSRQ(c)
 	case ring.CreateQP:
 		return e.createQP(c)
+	case ring.QueryQP:
+		return e.queryQP(c)
 	case ring.AbortQP:
 		return e.abortQP(c)
 	case ring.DestroyQP:

@@ -224,6 +224,16 @@ func (q *qp) watch() {
 	q.rnic.Doorbell()
 }
 
+// queryQP tells the read depths that start-up settled.
+func (e *Engine) queryQP(c *call) error {
+	q, err := find[*qp](&e.objects, c.arg[0])
+	if err == nil {
+		s := q.rnic.Startup()
+		c.out[0], c.out[1] = uint64(depth(s.ORD)), uint64(depth(s.IRD))
+	}
+	return err
+}
+
 func (e *Engine) abortQP(c *call) error {
 	q, err := find[*qp](&e.objects, c.arg[0])
 	if err == nil {

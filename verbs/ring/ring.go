@@ -153,6 +153,7 @@ const (
 	CloseChannel
 	Adopt
 	Leave
+	QueryQP
 )
 
 // CMEvent is an event of the connection manager.

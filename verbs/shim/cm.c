@@ -238,6 +238,7 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	struct rv_id *i = to_id(id);
 	struct rv_args a = { .arg = { i->handle, backlog < 0 ? 0 : (uint64_t)backlog } };
+	int error;
 
 	if (!i->bound) {
 		struct sockaddr_in any = { .sin_family = AF_INET };
@@ -245,7 +246,10 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 		if (rdma_bind_addr(id, (struct sockaddr *)&any))
 			return -1;
 	}
-	return rv_fail(rv_call(RV_CM_LISTEN, &a));
+	error = rv_call(RV_CM_LISTEN, &a);
+	if (!error)
+		i->listening = true;
+	return rv_fail(error);
 }
 
 static uint8_t depth(uint8_t asked)
@@ -311,8 +315,13 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t size)
 {
 	struct rv_args a = { .arg = { to_id(id)->handle }, .data = private_data, .size = private_data ? size : 0 };
+	int error = rv_call(RV_CM_REJECT, &a);
 
-	return rv_fail(rv_call(RV_CM_REJECT, &a));
+	if (!error && id->event) { /* what rdma_get_request left there */
+		rdma_ack_cm_event(id->event);
+		id->event = NULL;
+	}
+	return rv_fail(error);
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t size)
