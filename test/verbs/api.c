@@ -470,6 +470,8 @@ int main(void)
 	CHECK(!rdma_destroy_id(p.listener));
 	rdma_destroy_event_channel(p.events);
 	credit();
+	grow();
+	grow_under_way();
 	late();
 	requests();
 	depths();

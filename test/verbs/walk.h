@@ -68,5 +68,7 @@ void depths(void);
 
 /* queues.c */
 void credit(void);
+void grow(void);
+void grow_under_way(void);
 
 #endif

@@ -71,6 +71,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.freeWindow(c)
 	case ring.CreateCQ:
 		return e.createCQ(c)
+	case ring.ResizeCQ:
+		return e.resizeCQ(c)
 	case ring.DestroyCQ:
 		return e.destroyCQ(c)
 	case ring.CreateSRQ:

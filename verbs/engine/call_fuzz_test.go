@@ -27,7 +27,7 @@ func FuzzCalls(f *testing.F) {
 	f.Add([]byte{ring.CreateCQ, 9, 0, 0, 4, 0, 0, 0})
 	f.Add([]byte{ring.RegMR, 1, 0, 0, 0x80, 2, 0, 0, 0, 2, 0, 0, 0})
 	all := make([]byte, 0, 256)
-	for op := byte(1); op <= ring.QueryQP+1; op++ {
+	for op := byte(1); op <= ring.ResizeCQ+1; op++ {
 		all = append(all, op, 3, 0, 0, 0x80, 1, 0, 0, 0, 255, 255, 255, 255)
 	}
 	f.Add(all)
@@ -82,6 +82,9 @@ func FuzzCalls(f *testing.F) {
 			case ring.CreateCQ:
 				args[1] = ^uint64(0)
 				args[0] %= 1 << 12
+			case ring.ResizeCQ:
+				args[1] %= 1 << 13
+				at[ring.CQ](cq[1]).Head = uint32(args[2])
 			case ring.CMCreate:
 				args[0] = theirs()
 				channels = append(channels, args[0])

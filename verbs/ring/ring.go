@@ -154,6 +154,7 @@ const (
 	Adopt
 	Leave
 	QueryQP
+	ResizeCQ
 )
 
 // CMEvent is an event of the connection manager.
