@@ -30,6 +30,7 @@ func (f *foreign) Sends(feed rnic.Feed) {
 }
 
 func (f *foreign) Recvs(rnic.Feed) {}
+func (f *foreign) Written()        {}
 
 // pump carries requests and completions between the ring and the QueuePair, on two goroutines.
 func (f *foreign) pump(ctx context.Context, b *testing.B, cq *rnic.CompletionQueue) {

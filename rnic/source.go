@@ -17,6 +17,9 @@ type WorkSource interface {
 	Sends(Feed)
 	// Recvs is Sends for receive buffers. With an SRQ it is never called.
 	Recvs(Feed)
+	// Written tells that Writes of the peer's were delivered: they are in memory, and no completion
+	// tells of them. It is called once for those that come together, after their completions.
+	Written()
 }
 
 // Feed posts to a QueuePair on behalf of its WorkSource. It is valid during the call only.
@@ -48,6 +51,7 @@ var _ qp.Source = feed{}
 
 func (f feed) SendsWait() bool { return f.q.opt.Source.SendsWait() }
 func (f feed) FillSends()      { f.q.opt.Source.Sends(Feed(f)) }
+func (f feed) Written()        { f.q.opt.Source.Written() }
 
 func (f feed) FillRecvs() {
 	if f.q.opt.SRQ == nil {

@@ -1,7 +1,9 @@
 package rnic
 
 import (
+	"bytes"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,7 +13,8 @@ import (
 type queues struct {
 	mu           sync.Mutex
 	sends, recvs []WorkRequest
-	refused      int // requests that the Feed had no room for, counted each time
+	refused      int    // requests that the Feed had no room for, counted each time
+	written      func() // by Written; nil: nothing
 }
 
 func (s *queues) add(queue *[]WorkRequest, wrs ...WorkRequest) {
@@ -28,6 +31,12 @@ func (s *queues) SendsWait() bool {
 
 func (s *queues) Sends(f Feed) { s.take(&s.sends, f.Send) }
 func (s *queues) Recvs(f Feed) { s.take(&s.recvs, f.Recv) }
+
+func (s *queues) Written() {
+	if s.written != nil {
+		s.written()
+	}
+}
 
 func (s *queues) take(queue *[]WorkRequest, post func(*WorkRequest) error) {
 	s.mu.Lock()
@@ -87,6 +96,32 @@ func TestWorkSource(t *testing.T) {
 	})
 }
 
+// A WorkSource hears of the peer's Writes when they are in memory, and not of Sends.
+func TestWorkSourceWritten(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		var work queues
+		var received log
+		var told, there atomic.Int32
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &work}})
+		c := r.newEnd(r.client, opts{})
+		s.qp.engine.RecvCQ = &r.server.CreateCQSink(received.put).q
+		work.written = func() {
+			told.Add(1)
+			if bytes.Equal(s.region.Bytes()[:100], c.source.Bytes()[:100]) {
+				there.Add(1)
+			}
+		}
+		work.add(&work.recvs, s.recvAt(1, 0, 100))
+		r.connectEnds(s, c)
+		c.post(WorkRequest{Op: OpSend, ID: 1, Local: c.source.Slice(0, 100), Signaled: true})
+		r.until("the Send", func() bool { return len(received.have()) == 1 })
+		require.Zero(t, told.Load())
+		c.post(c.write(s, 2, 0, 100))
+		r.until("the Write", func() bool { return told.Load() == 1 })
+		require.EqualValues(t, 1, there.Load())
+	})
+}
+
 // What waits in a WorkSource when the connection ends is flushed, and so is what comes later, at the doorbell.
 func TestWorkSourceFlushed(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
@@ -137,6 +172,7 @@ type oneRequest struct {
 
 func (o *oneRequest) SendsWait() bool { return o.waits }
 func (o *oneRequest) Recvs(Feed)      {}
+func (o *oneRequest) Written()        {}
 func (o *oneRequest) Sends(f Feed)    { o.waits = f.Send(&o.wr) != nil }
 
 // A SharedReceiveQueue takes buffers from its Source when messages need them, and counts them as left.

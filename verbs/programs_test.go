@@ -89,7 +89,8 @@ var exchanges = []exchange{
 	perf("ib_atomic_bw", "", `^ 8 +200 `),
 	perf("ib_atomic_lat", "", `^ 8 +200 `),
 	perf("ib_atomic_bw", "-A CMP_AND_SWAP", `^ 8 +200 `),
-	perf("ib_read_bw", "-e", `^ 65536 +200 `), // ib_send_bw -e may wait for ever: docs/guides/verbs.md. Those of Writes refuse it
+	perf("ib_send_bw", "-e", `^ 65536 +200 `),
+	perf("ib_read_bw", "-e", `^ 65536 +200 `), // those of Writes refuse it
 	perf("ib_read_lat", "-e", `^ 2 +200 `),
 	perf("ib_send_lat", "-e", `^ 2 +200 `),
 	perf("ib_atomic_bw", "-e", `^ 8 +200 `),

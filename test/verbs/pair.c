@@ -2,6 +2,7 @@
 #include "walk.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <sched.h>
 
 struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event_type type)
@@ -16,7 +17,7 @@ struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event
 	return e;
 }
 
-static void make_end(struct end *e, struct rdma_cm_id *id, bool with_srq)
+static void make_end(struct end *e, struct rdma_cm_id *id, int how)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128 },
@@ -27,9 +28,15 @@ static void make_end(struct end *e, struct rdma_cm_id *id, bool with_srq)
 	e->id = id;
 	CHECK(e->channel = ibv_create_comp_channel(id->verbs));
 	CHECK(e->cq = ibv_create_cq(id->verbs, 64, e, e->channel, 0));
-	if (with_srq)
+	e->send_cq = e->cq;
+	if (how & SPLIT) {
+		CHECK(e->send_channel = ibv_create_comp_channel(id->verbs));
+		CHECK(e->send_cq = ibv_create_cq(id->verbs, 64, e, e->send_channel, 0));
+	}
+	if (how & WITH_SRQ)
 		CHECK(e->srq = ibv_create_srq(id->pd, &srq));
-	attr.send_cq = attr.recv_cq = e->cq;
+	attr.send_cq = e->send_cq;
+	attr.recv_cq = e->cq;
 	attr.srq = e->srq;
 	CHECK(!rdma_create_qp(id, NULL, &attr));
 	CHECK(e->memory = aligned_alloc(4096, MEMORY));
@@ -38,7 +45,7 @@ static void make_end(struct end *e, struct rdma_cm_id *id, bool with_srq)
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
 }
 
-void connect_pair(struct pair *p, bool with_srq)
+void connect_pair(struct pair *p, int how)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 4 };
@@ -59,14 +66,14 @@ void connect_pair(struct pair *p, bool with_srq)
 	CHECK(id->verbs && id->port_num == 1);
 	CHECK(!rdma_resolve_route(id, 1000));
 	rdma_ack_cm_event(event_of(p->events, RDMA_CM_EVENT_ROUTE_RESOLVED));
-	make_end(&p->client, id, false);
+	make_end(&p->client, id, how & ~WITH_SRQ);
 	CHECK(!rdma_connect(id, &param));
 
 	e = event_of(p->events, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(e->listen_id == p->listener && e->id->context == p);
 	CHECK(e->param.conn.private_data_len >= 5 && !memcmp(e->param.conn.private_data, "hello", 5));
 	CHECK(e->param.conn.responder_resources == 4 && e->param.conn.initiator_depth == 4);
-	make_end(&p->server, e->id, with_srq);
+	make_end(&p->server, e->id, how);
 	rdma_ack_cm_event(e);
 	param.private_data = "welcome";
 	param.private_data_len = 7;
@@ -87,6 +94,8 @@ void close_end(struct end *e)
 	CHECK(!ibv_dereg_mr(e->mr));
 	CHECK(!ibv_destroy_cq(e->cq));
 	CHECK(!ibv_destroy_comp_channel(e->channel));
+	if (e->send_channel)
+		CHECK(!ibv_destroy_cq(e->send_cq) && !ibv_destroy_comp_channel(e->send_channel));
 	CHECK(!rdma_destroy_id(e->id));
 	free(e->memory);
 }
@@ -102,15 +111,33 @@ void close_pair(struct pair *p)
 	rdma_destroy_event_channel(p->events);
 }
 
-struct ibv_wc await(struct end *e)
+struct ibv_wc await_on(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 	int n;
 
-	while (!(n = ibv_poll_cq(e->cq, 1, &wc)))
+	while (!(n = ibv_poll_cq(cq, 1, &wc)))
 		sched_yield();
 	CHECK(n == 1);
 	return wc;
+}
+
+struct ibv_wc await(struct end *e)
+{
+	return await_on(e->cq);
+}
+
+/* The alarm of the walk interrupts poll(2), whatever SA_RESTART says. */
+bool told(struct ibv_comp_channel *channel)
+{
+	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
+	int n;
+
+	do
+		n = poll(&fd, 1, 0);
+	while (n < 0 && errno == EINTR);
+	CHECK(n >= 0);
+	return n > 0;
 }
 
 void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length)

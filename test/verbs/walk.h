@@ -34,6 +34,8 @@
 struct end {
 	struct rdma_cm_id *id;
 	struct ibv_cq *cq;
+	struct ibv_cq *send_cq; /* with SPLIT; otherwise cq */
+	struct ibv_comp_channel *send_channel;
 	struct ibv_comp_channel *channel;
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
@@ -46,13 +48,27 @@ struct pair {
 	struct end client, server;
 };
 
-void connect_pair(struct pair *p, bool with_srq);
+enum { WITH_SRQ = 1, SPLIT = 2 }; /* the server's buffers are shared; sends complete into queues of their own */
+
+void connect_pair(struct pair *p, int how);
 void close_pair(struct pair *p);
 void close_end(struct end *e);
 struct ibv_wc await(struct end *e); /* the next completion */
+struct ibv_wc await_on(struct ibv_cq *cq);
+bool told(struct ibv_comp_channel *channel); /* whether an event waits */
 struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event_type type);
 void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length);
 struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op, uint32_t length);
 int post(struct end *e, struct ibv_send_wr *wr);
+
+/* ids.c */
+void late(void);
+void requests(void);
+void depths(void);
+
+/* queues.c */
+void credit(void);
+void grow(void);
+void grow_under_way(void);
 
 #endif

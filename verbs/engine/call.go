@@ -71,6 +71,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.freeWindow(c)
 	case ring.CreateCQ:
 		return e.createCQ(c)
+	case ring.ResizeCQ:
+		return e.resizeCQ(c)
 	case ring.DestroyCQ:
 		return e.destroyCQ(c)
 	case ring.CreateSRQ:
@@ -79,6 +81,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.armSRQ(c)
 	case ring.CreateQP:
 		return e.createQP(c)
+	case ring.QueryQP:
+		return e.queryQP(c)
 	case ring.AbortQP:
 		return e.abortQP(c)
 	case ring.DestroyQP:

@@ -27,7 +27,7 @@ func FuzzCalls(f *testing.F) {
 	f.Add([]byte{ring.CreateCQ, 9, 0, 0, 4, 0, 0, 0})
 	f.Add([]byte{ring.RegMR, 1, 0, 0, 0x80, 2, 0, 0, 0, 2, 0, 0, 0})
 	all := make([]byte, 0, 256)
-	for op := byte(1); op <= ring.Leave+1; op++ {
+	for op := byte(1); op <= ring.ResizeCQ+1; op++ {
 		all = append(all, op, 3, 0, 0, 0x80, 1, 0, 0, 0, 255, 255, 255, 255)
 	}
 	f.Add(all)
@@ -69,6 +69,7 @@ type calls struct {
 	own      int
 	qp       uint64
 	ring     *ring.Queue // the send queue of qp, nil once that is destroyed
+	cq       *ring.CQ
 	channels []uint64
 }
 
@@ -76,7 +77,7 @@ func newCalls(p *program) *calls {
 	cq := p.do(ring.CreateCQ, 16, ^uint64(0), 1, p.ctx)
 	q := p.do(ring.CreateQP, p.pd, cq[0], cq[0], 0, 4, 4, 4, 64, 2, p.ctx)
 	handles := []uint64{p.ctx, p.pd, cq[0], q[0]}
-	return &calls{p: p, handles: handles, own: len(handles), qp: q[0], ring: at[ring.Queue](q[3])}
+	return &calls{p: p, handles: handles, own: len(handles), qp: q[0], ring: at[ring.Queue](q[3]), cq: at[ring.CQ](cq[1])}
 }
 
 // arguments takes those of one call from data and returns the rest.
@@ -109,6 +110,9 @@ func (c *calls) safe(op uint32, args *[10]uint64) (body []byte, ok bool) {
 	case ring.CreateCQ:
 		args[1] = ^uint64(0)
 		args[0] %= 1 << 12
+	case ring.ResizeCQ:
+		args[1] %= 1 << 13
+		c.cq.Head = uint32(args[2])
 	case ring.CMCreate:
 		args[0] = c.channel()
 	case ring.CMMigrate, ring.Adopt:

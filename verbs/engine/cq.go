@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"math"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -15,17 +17,21 @@ import (
 //
 // It holds as many completions as it has entries, as ibv_create_cq(3) has it: what does not fit is
 // lost, and IBV_EVENT_CQ_ERR told.
+//
+// Entries may move to a larger ring (cqresize.go). Whoever takes a position learns from the same word
+// which ring it is in.
 type cq struct {
 	*mapping
-	head    *ring.CQ
-	entries []ring.CQE
-	tail    atomic.Uint32 // positions taken
-	notify  atomic.Pointer[channel]
-	cookie  uint64
-	ctx     *opened
-	lost    atomic.Bool
-	engine  *Engine
-	rnic    *rnic.CompletionQueue
+	head   *ring.CQ
+	tail   atomic.Uint64 // which ring << 32 | positions taken
+	rings  [cqRings]atomic.Pointer[[]ring.CQE]
+	resize sync.Mutex
+	notify atomic.Pointer[channel]
+	cookie uint64
+	ctx    *opened
+	lost   atomic.Bool
+	engine *Engine
+	rnic   *rnic.CompletionQueue
 }
 
 func (e *Engine) createCQ(c *call) error {
@@ -38,14 +44,16 @@ func (e *Engine) createCQ(c *call) error {
 		return syscall.EINVAL
 	}
 	q := &cq{cookie: c.arg[2], ctx: ctx, engine: e}
-	if q.mapping, q.head, q.entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
+	var entries []ring.CQE
+	if q.mapping, q.head, entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
 		return err
 	}
+	q.rings[0].Store(&entries)
 	if fd := int(int64(c.arg[1])); fd >= 0 {
 		q.notify.Store(e.channels.open(fd))
 	}
 	q.rnic = e.adapter.CreateCQSink(q.put)
-	c.out[0], c.out[1], c.out[2] = e.objects.add(q), q.addr(), uint64(len(q.entries))
+	c.out[0], c.out[1], c.out[2] = e.objects.add(q), q.addr(), uint64(len(entries))
 	return nil
 }
 
@@ -61,21 +69,22 @@ func (e *Engine) destroyCQ(c *call) error {
 // put is one completion. Several goroutines call it at once. What the program has done to the
 // entries, and to head, matters to itself alone.
 func (q *cq) put(c rnic.Completion) {
-	size := uint32(len(q.entries))
+	var entries []ring.CQE
 	var at uint32
 	for {
-		at = q.tail.Load()
-		if at-atomic.LoadUint32(&q.head.Head) >= size {
+		tail := q.tail.Load()
+		entries, at = *q.rings[tail>>32].Load(), uint32(tail)
+		if at-atomic.LoadUint32(&q.head.Head) >= uint32(len(entries)) {
 			if !q.lost.Swap(true) {
 				q.ctx.tell(eventCQError, q.cookie)
 			}
 			return
 		}
-		if q.tail.CompareAndSwap(at, at+1) {
+		if q.tail.CompareAndSwap(tail, tail&^math.MaxUint32|uint64(at+1)) {
 			break
 		}
 	}
-	e := &q.entries[at&(size-1)]
+	e := &entries[at&uint32(len(entries)-1)]
 	e.ID, e.QPNum, e.Length, e.Op, e.Status, e.Invalidated = c.ID, c.QP, c.Len, uint8(c.Op), uint8(c.Status), uint32(c.Invalidated)
 	e.Flags = 0
 	if c.Solicited {

@@ -13,6 +13,7 @@ import (
 type mapping struct {
 	mem  []byte
 	refs atomic.Int32
+	more []*mapping // that goes back with it
 }
 
 func newMapping(size int) (*mapping, error) {
@@ -29,9 +30,15 @@ func (m *mapping) hold() { m.refs.Add(1) }
 
 func (m *mapping) release() {
 	if m.refs.Add(-1) == 0 {
+		for _, x := range m.more {
+			x.release()
+		}
 		_ = syscall.Munmap(m.mem) // it is ours
 	}
 }
+
+// keep has other go back with m. One goroutine at a time.
+func (m *mapping) keep(other *mapping) { m.more = append(m.more, other) }
 
 func (m *mapping) addr() uint64 { return uint64(uintptr(unsafe.Pointer(&m.mem[0]))) }
 

@@ -22,6 +22,7 @@ type qp struct {
 	bit          int
 	srq          *srq        // buffers come from there; nil: from recvs
 	half         bool        // the Write of the request in hand was posted, its immediate data was not
+	wrote        atomic.Bool // the peer has written, some time
 	gone         atomic.Bool // destroyed: the program's rings are not looked at any more
 	abort        sync.Once
 	watched      chan struct{} // closed when watch has returned
@@ -172,6 +173,21 @@ func (q *qp) Recvs(f rnic.Feed) {
 	}
 }
 
+// Written is rnic's word that the peer has written to memory. A program that has an event channel
+// may wait there for what a Write brings, as ib_send_bw -e does for credit: it looks at memory when
+// it is woken, and nothing of its own will complete. So the completion queue of its sends, armed for
+// any completion, gets an event without one, which ibv_get_cq_event(3) has programs expect. Where
+// receives complete into the same queue, the message that follows a Write tells of it.
+func (q *qp) Written() {
+	if q.scq == q.rcq || q.scq.notify.Load() == nil || q.gone.Load() {
+		return
+	}
+	q.wrote.Store(true) // a full barrier: what was placed is seen by a program that arms and then looks
+	if armed := atomic.LoadUint32(&q.scq.head.Armed); armed == ring.ArmedAny {
+		q.scq.wake(armed, false)
+	}
+}
+
 // impossible completes a request that the connection cannot have, as a Read without a depth for it,
 // and ends the connection.
 func (q *qp) impossible(wr *rnic.WorkRequest) {
@@ -206,6 +222,16 @@ func (q *qp) watch() {
 	atomic.StoreUint32(&q.sends.shared.Over, 1)
 	atomic.StoreUint32(&q.recvs.shared.Over, 1)
 	q.rnic.Doorbell()
+}
+
+// queryQP tells the read depths that start-up settled.
+func (e *Engine) queryQP(c *call) error {
+	q, err := find[*qp](&e.objects, c.arg[0])
+	if err == nil {
+		s := q.rnic.Startup()
+		c.out[0], c.out[1] = uint64(depth(s.ORD)), uint64(depth(s.IRD))
+	}
+	return err
 }
 
 func (e *Engine) abortQP(c *call) error {

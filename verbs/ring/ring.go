@@ -153,6 +153,8 @@ const (
 	CloseChannel
 	Adopt
 	Leave
+	QueryQP
+	ResizeCQ
 )
 
 // CMEvent is an event of the connection manager.

@@ -140,6 +140,8 @@ enum rv_call_op {
 	RV_CLOSE_CHANNEL, /* channel */
 	RV_ADOPT,        /* id of a connection request, channel, cookie: events about it go there from now on */
 	RV_LEAVE,        /* the program ends: what still goes on has a moment to end in order */
+	RV_QUERY_QP,     /* qp -> Reads and atomics of its own that may be outstanding, of the peer's; 0 before it is connected */
+	RV_RESIZE_CQ,    /* cq, entries; nobody polls meanwhile -> address of the first entry from now on, entries. The head stays */
 };
 
 /* An event of the connection manager, one datagram. */

@@ -47,12 +47,13 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	int error = open_device();
 
 	if (!error)
-		error = ch ? rv_socketpair(&ch->channel.fd, &ch->engine_fd) : ENOMEM;
+		error = ch ? rv_open_socket(&ch->socket) : ENOMEM;
 	if (error) {
 		free(ch);
 		errno = error;
 		return NULL;
 	}
+	ch->channel.fd = ch->socket.fd;
 	return &ch->channel;
 }
 
@@ -60,9 +61,9 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct rv_event_channel *ch = container(channel, struct rv_event_channel, channel);
 
-	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->engine_fd);
-	close(channel->fd);
-	free(ch);
+	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
+	rv_close_socket(&ch->socket);
+	rv_free_late(ch);
 }
 
 /* Where descriptors of ids that wait begin, if the process may have so many. */
@@ -79,7 +80,7 @@ static struct rdma_event_channel *own_channel(void)
 
 	if (ch && (high = fcntl(ch->fd, F_DUPFD_CLOEXEC, SYNC_FD_MIN)) >= 0) {
 		close(ch->fd);
-		ch->fd = high;
+		ch->fd = container(ch, struct rv_event_channel, channel)->socket.fd = high;
 	}
 	return ch;
 }
@@ -124,7 +125,7 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 	if (sync && !(channel = own_channel()))
 		return -1;
 	i = rv_new_id(channel, context, ps);
-	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd, i ? i->cookie : 0 } };
+	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd, i ? i->cookie : 0 } };
 	error = i ? rv_call(RV_CM_CREATE, &a) : ENOMEM;
 	if (error) {
 		if (i) {
@@ -237,6 +238,7 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	struct rv_id *i = to_id(id);
 	struct rv_args a = { .arg = { i->handle, backlog < 0 ? 0 : (uint64_t)backlog } };
+	int error;
 
 	if (!i->bound) {
 		struct sockaddr_in any = { .sin_family = AF_INET };
@@ -244,7 +246,10 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 		if (rdma_bind_addr(id, (struct sockaddr *)&any))
 			return -1;
 	}
-	return rv_fail(rv_call(RV_CM_LISTEN, &a));
+	error = rv_call(RV_CM_LISTEN, &a);
+	if (!error)
+		i->listening = true;
+	return rv_fail(error);
 }
 
 static uint8_t depth(uint8_t asked)
@@ -310,8 +315,13 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t size)
 {
 	struct rv_args a = { .arg = { to_id(id)->handle }, .data = private_data, .size = private_data ? size : 0 };
+	int error = rv_call(RV_CM_REJECT, &a);
 
-	return rv_fail(rv_call(RV_CM_REJECT, &a));
+	if (!error && id->event) { /* what rdma_get_request left there */
+		rdma_ack_cm_event(id->event);
+		id->event = NULL;
+	}
+	return rv_fail(error);
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t size)
@@ -349,7 +359,7 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 
 	if (sync && !(channel = own_channel()))
 		return -1;
-	a = (struct rv_args){ .arg = { i->handle, (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd } };
+	a = (struct rv_args){ .arg = { i->handle, (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd } };
 	error = rv_call(RV_CM_MIGRATE, &a);
 	if (error) {
 		if (sync)
@@ -442,7 +452,7 @@ int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made
 		return errno;
 	i = rv_new_id(channel, listener->id.context, listener->id.ps);
 	a = (struct rv_args){
-		.arg = { handle, (uint64_t)container(channel, struct rv_event_channel, channel)->engine_fd, i ? i->cookie : 0 },
+		.arg = { handle, (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd, i ? i->cookie : 0 },
 	};
 	error = i ? rv_call(RV_ADOPT, &a) : ENOMEM;
 	if (error) {

@@ -60,7 +60,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		return rv_fail(ENOMEM);
 	for (;;) {
 		struct rv_cm_event e;
-		ssize_t n = rv_receive(channel->fd, &e, sizeof e);
+		ssize_t n = rv_receive(&container(channel, struct rv_event_channel, channel)->socket, &e, sizeof e);
 
 		if (n < 0) {
 			int error = errno;

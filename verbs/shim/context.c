@@ -23,17 +23,18 @@ struct ibv_context *rv_open(void)
 		return NULL;
 	}
 	c = &x->verbs.context;
-	error = rv_socketpair(&c->async_fd, &x->engine_fd);
+	error = rv_open_socket(&x->events);
 	if (error)
 		goto fail;
-	a = (struct rv_args){ .arg = { (uint64_t)x->engine_fd } };
+	a = (struct rv_args){ .arg = { (uint64_t)x->events.engine_fd } };
 	error = rv_call(RV_OPEN, &a);
 	if (error) {
-		close(c->async_fd);
-		close(x->engine_fd);
+		close(x->events.fd);
+		close(x->events.engine_fd);
 		goto fail;
 	}
 	x->handle = a.arg[0];
+	c->async_fd = x->events.fd;
 	c->device = rv_device();
 	c->cmd_fd = -1;
 	c->num_comp_vectors = 1;
@@ -66,9 +67,9 @@ int ibv_close_device(struct ibv_context *c)
 	struct rv_context *x = to_context(c);
 	int error = rv_call1(RV_CLOSE, x->handle);
 
-	close(c->async_fd);
+	rv_close_socket(&x->events);
 	pthread_mutex_destroy(&c->mutex);
-	free(x);
+	rv_free_late(x);
 	return rv_fail(error == EPERM ? 0 : error);
 }
 

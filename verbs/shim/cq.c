@@ -22,7 +22,7 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 		return NULL;
 	}
 	a = (struct rv_args){
-		.arg = { cqe, channel ? (uint64_t)container(channel, struct rv_channel, channel)->engine_fd : (uint64_t)-1,
+		.arg = { cqe, channel ? (uint64_t)container(channel, struct rv_channel, channel)->socket.engine_fd : (uint64_t)-1,
 			 q->cookie, to_context(context)->handle },
 	};
 	error = rv_call(RV_CREATE_CQ, &a);
@@ -77,11 +77,27 @@ struct ibv_cq_ex *rv_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 	return &q->cq;
 }
 
+/*
+ * More entries, with what is there. To fewer the queue is not made, which is allowed; but fewer than
+ * it holds are an error. Who polls waits meanwhile.
+ */
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
+	struct rv_completions *q = to_cq(cq);
+	struct rv_args a = { .arg = { q->handle, (uint64_t)cqe } };
+	int error;
+
 	if (cqe < 1 || cqe > RV_CQE_MAX)
 		return EINVAL;
-	return cqe <= cq->cqe ? 0 : EOPNOTSUPP; /* it has as many already, or cannot have them */
+	rv_lock(&q->lock);
+	error = rv_call(RV_RESIZE_CQ, &a);
+	if (!error) {
+		q->entries = (struct rv_cqe *)(uintptr_t)a.arg[0];
+		q->mask = (uint32_t)a.arg[1] - 1;
+		cq->cqe = (int)a.arg[1];
+	}
+	rv_unlock(&q->lock);
+	return error;
 }
 
 /* EBUSY while queue pairs complete into it. Waits until all events that were read are acknowledged. */

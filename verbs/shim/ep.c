@@ -181,7 +181,7 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 	struct rdma_cm_id *i;
 	int error;
 
-	if (!l->sync)
+	if (!l->sync || !l->listening)
 		return rv_fail(EINVAL);
 	if (rdma_get_cm_event(listen->channel, &event))
 		return -1;
@@ -198,7 +198,7 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 		attr.qp_type = IBV_QPT_RC;
 		if (rdma_create_qp(i, l->qp_pd, &attr)) {
 			error = errno;
-			rdma_reject(i, NULL, 0);
+			rdma_reject(i, NULL, 0); /* acknowledges the event */
 			rdma_destroy_ep(i);
 			return rv_fail(error);
 		}

@@ -30,8 +30,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The poll after which the ring was empty at head has ended, and without the lock. */
-static void give_way(struct rv_completions *c, uint32_t head)
+/* The poll that found slot empty, which was head's, has ended, and without the lock. */
+static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32_t head)
 {
 	uint32_t seen = load_acquire(&rv_area->progress);
 	uint64_t before = now_ns(), took;
@@ -39,7 +39,7 @@ static void give_way(struct rv_completions *c, uint32_t head)
 	if (before < load_relaxed(&c->yield_from)) {
 		/* What has completed since we were here last may be in another queue, to be polled next. */
 		if (seen == load_relaxed(&c->seen))
-			rv_await_progress(seen, &c->entries[head & c->mask].seq, head + 1);
+			rv_await_progress(seen, &slot->seq, head + 1); /* the queue may have grown: it stays mapped */
 		__atomic_store_n(&c->seen, seen, __ATOMIC_RELAXED);
 		return;
 	}
@@ -141,8 +141,10 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 		store_release(&c->ring->head, head);
 		c->vain = 0;
 	} else if (n > 0 && ++c->vain > VAIN_MAX) {
+		const struct rv_cqe *slot = &c->entries[head & c->mask];
+
 		rv_unlock(&c->lock);
-		give_way(c, head);
+		give_way(c, slot, head);
 		return 0;
 	}
 	rv_unlock(&c->lock);

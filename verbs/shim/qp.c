@@ -233,12 +233,17 @@ static enum ibv_qp_state state_of(struct rv_qp *q)
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct rv_qp *q = to_qp(qp);
+	struct rv_args depths = { .arg = { q->handle } };
+	int error = mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC) ? rv_call(RV_QUERY_QP, &depths) : 0;
 
-	(void)mask; /* all of it costs nothing */
+	if (error)
+		return error;
+	if (!(mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC)))
+		depths.arg[0] = depths.arg[1] = 0;
 	*attr = (struct ibv_qp_attr){
 		.qp_state = state_of(q), .cur_qp_state = state_of(q), .path_mtu = IBV_MTU_1024, .cap = q->cap, .port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
-		.max_rd_atomic = RV_READS_MAX, .max_dest_rd_atomic = RV_READS_MAX,
+		.max_rd_atomic = (uint8_t)depths.arg[0], .max_dest_rd_atomic = (uint8_t)depths.arg[1],
 	};
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = qp->qp_context, .send_cq = qp->send_cq, .recv_cq = qp->recv_cq, .srq = qp->srq, .cap = q->cap,

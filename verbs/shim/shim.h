@@ -105,11 +105,20 @@ void rv_table_remove(uint64_t cookie);
 
 /* A socket on which the engine tells events; the program's end and the engine's. */
 int rv_socketpair(int *mine, int *engines);
-ssize_t rv_receive(int fd, void *event, size_t size); /* channel.c */
+
+/* channel.c. Where a channel of the program's reads events. */
+struct rv_socket {
+	int fd, engine_fd;
+	uint32_t users; /* who reads, and one until it is closed */
+};
+int rv_open_socket(struct rv_socket *s);
+void rv_close_socket(struct rv_socket *s);
+ssize_t rv_receive(struct rv_socket *s, void *event, size_t size);
+void rv_free_late(void *p); /* what a thread may still look at that waits on a channel of it */
 
 struct rv_context {
 	uint64_t handle;
-	int engine_fd;
+	struct rv_socket events;
 	struct verbs_context verbs; /* last, and with it the public ibv_context */
 };
 struct ibv_context *rv_open(void);
@@ -136,7 +145,7 @@ struct rv_mw {
 
 struct rv_channel {
 	struct ibv_comp_channel channel;
-	int engine_fd;
+	struct rv_socket socket;
 };
 
 struct rv_completions {
@@ -208,7 +217,7 @@ struct rv_srq {
 
 struct rv_event_channel {
 	struct rdma_event_channel channel;
-	int engine_fd;
+	struct rv_socket socket;
 };
 
 struct rv_id {

@@ -56,6 +56,7 @@ type recvHalf struct {
 	batch *batch // completions of this call: empty between two calls
 
 	messages, writes uint64
+	writesTold       uint64 // of writes, those of which the Source knows
 	taken            uint64 // buffers from the SRQ
 	refused          uint64 // segments, because too many messages wait for Delivery
 }
@@ -172,6 +173,7 @@ func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 // arrived ends Arrive and ArriveLate: it publishes completions, and acts on thresholds and errors.
 func (q *Engine) arrived() {
 	q.publishRecvs()
+	q.tellWrites()
 	if q.watch.armed.Load() {
 		q.checkThresholds()
 	}
@@ -179,6 +181,14 @@ func (q *Engine) arrived() {
 		q.Open() // a valid FPDU has come: the Responder may send, even if only a Terminate about that FPDU
 	}
 	q.lookForErrors()
+}
+
+// tellWrites tells the Source of Writes that were delivered.
+func (q *Engine) tellWrites() {
+	if r := &q.recv; r.writes != r.writesTold && q.Source != nil {
+		r.writesTold = r.writes
+		q.Source.Written()
+	}
 }
 
 // Open lets a Responder send.
@@ -201,6 +211,7 @@ func (q *Engine) LeftEdge(edge uint64) {
 		q.deliverTo(passed)
 		q.reader.Exit()
 		q.publishRecvs()
+		q.tellWrites()
 		q.lookForErrors()
 	}
 	r.edge = edge

@@ -9,6 +9,8 @@ type Source interface {
 	// FillSends and FillRecvs post what waits, by PostSend and PostRecv, as far as there is room.
 	FillSends()
 	FillRecvs()
+	// Written is told once after each Arrive or LeftEdge that has delivered Writes.
+	Written()
 }
 
 // sendsWait says whether a work request can be taken.
