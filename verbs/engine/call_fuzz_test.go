@@ -54,6 +54,9 @@ func FuzzCalls(f *testing.F) {
 			if op == ring.DestroyQP && args[0] == c.qp {
 				c.ring = nil
 			}
+			if op == ring.DestroyCQ && args[0] == c.handles[2] {
+				c.cq = new(ring.CQ)
+			}
 			if c.ring != nil && len(data) > 4 {
 				c.ring.Tail = binary.LittleEndian.Uint32(data) // looked at when the queue pair is over
 			}
