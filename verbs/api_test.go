@@ -36,6 +36,16 @@ func TestAPI(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
+// A poll that waits for completions is woken by each, and has a bound.
+func TestWait(t *testing.T) {
+	l := newLab(t)
+	for _, flags := range [][]string{nil, {"-DFOR_EVER"}} {
+		p := l.Start(t, exec.Command(l.compile("wait", flags...)))
+		require.Zero(t, p.Wait(t), "%s", p)
+		p.Expect(t, 1, "^all well$")
+	}
+}
+
 // The walk finds no fault of the C library's, nor a leak, under the sanitizers of gcc: both are built with them.
 func TestAPIUnderSanitizers(t *testing.T) {
 	if testing.Short() { // make test-all

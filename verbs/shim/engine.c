@@ -220,13 +220,18 @@ void rv_ring(uint32_t bit)
 	wake(&rv_area->dozing, rv_area->bell_fd);
 }
 
+/* A program that may be waiting for something else looks again after so long. */
+#ifndef AWAIT_MAX
+#define AWAIT_MAX { .tv_nsec = 50000 }
+#endif
+
 /*
  * The engine completes, counts, and then looks at waiting; we say that we wait, then look at the slot, and then wait for the
  * count to change.
  */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want)
 {
-	static const struct timespec bound = { .tv_nsec = 50000 };
+	static const struct timespec bound = AWAIT_MAX;
 
 	__atomic_fetch_add(&rv_area->waiting, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(slot, __ATOMIC_SEQ_CST) != want)

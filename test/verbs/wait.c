@@ -1,0 +1,85 @@
+/*
+ * The wait of a poll for completions (rv_await_progress), with threads that are the engine: each tells
+ * as verbs/engine does. Compiled with -DFOR_EVER it has no bound, and a wake-up that is lost is the
+ * last.
+ */
+#ifdef FOR_EVER
+#define AWAIT_MAX { .tv_sec = 1000000 }
+#endif
+#include "../../verbs/shim/engine.c"
+
+#define PAIRS 8
+#define TIMES 5000
+
+struct pair_of {
+	uint32_t slot __attribute__((aligned(64))); /* a completion's seq */
+	uint32_t taken __attribute__((aligned(64)));
+	uint32_t times;
+};
+
+/* As cq.put and Engine.tellProgress: the completion, the count, and then who waits. */
+static void *engine(void *arg)
+{
+	struct pair_of *p = arg;
+
+	for (uint32_t i = 1; i <= p->times; i++) {
+		__atomic_store_n(&p->slot, i, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&rv_area->progress, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&rv_area->waiting, __ATOMIC_SEQ_CST))
+			futex(&rv_area->progress, FUTEX_WAKE, INT_MAX);
+		while (load_acquire(&p->taken) != i)
+			sched_yield();
+	}
+	return NULL;
+}
+
+/* As rv_poll_cq and give_way: the count, then the slot once more, then the wait. */
+static void *program(void *arg)
+{
+	struct pair_of *p = arg;
+
+	for (uint32_t i = 1; i <= p->times; i++) {
+		while (load_acquire(&p->slot) != i) {
+			uint32_t seen;
+
+			if (i % 3 == 1)
+				sched_yield(); /* much may come in between */
+			seen = load_acquire(&rv_area->progress);
+			if (i % 3 == 2)
+				sched_yield();
+			rv_await_progress(seen, &p->slot, i);
+		}
+		store_release(&p->taken, i);
+	}
+	return NULL;
+}
+
+static void run(struct pair_of *pairs, int n, uint32_t times)
+{
+	pthread_t threads[2 * PAIRS];
+
+	for (int i = 0; i < n; i++) {
+		pairs[i] = (struct pair_of){ .times = times };
+		if (pthread_create(&threads[2 * i], NULL, program, &pairs[i]) || pthread_create(&threads[2 * i + 1], NULL, engine, &pairs[i]))
+			abort();
+	}
+	for (int i = 0; i < 2 * n; i++)
+		pthread_join(threads[i], NULL);
+}
+
+int main(void)
+{
+	static struct rv_area area;
+	static struct pair_of pairs[PAIRS];
+
+	rv_area = &area;
+	run(pairs, 1, TIMES); /* nobody else's progress wakes it */
+	run(pairs, PAIRS, TIMES / PAIRS);
+#ifndef FOR_EVER
+	rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX); /* nothing comes: it has a bound */
+#endif
+	if (area.waiting)
+		abort();
+	printf("all well\n");
+	return 0;
+}
