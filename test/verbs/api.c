@@ -93,8 +93,11 @@ static void messages(struct pair *p)
 	CHECK(await(c).status == IBV_WC_SUCCESS && await(s).byte_len == 40 && !memcmp(s->memory, "inline, of", 10));
 	sge.length = 129;
 	FAILS(post(c, &wr), EINVAL);
-	wr.opcode = IBV_WR_SEND_WITH_IMM;
-	FAILS(post(c, &wr), EINVAL);
+	for (enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE; op <= IBV_WR_DRIVER1 + 1; op++) {
+		wr = request(c, &sge, op, 8);
+		if (op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_BIND_MW || op > IBV_WR_SEND_WITH_INV)
+			FAILS(post(c, &wr), EINVAL); /* at posting, not later */
+	}
 
 	/* Write, Write with immediate data, Read, atomics */
 	strcpy(c->memory, "written");
