@@ -133,6 +133,37 @@ func TestUnderBothNames(t *testing.T) {
 	require.Zero(t, p.Wait(t), "%s", p)
 }
 
+// Every function that the headers declare and Debian's libraries have is there, under that version: a program finds it, if only
+// refused. rsockets stay librdmacm's own; what turns the kernel's structures into others, and drivers, have nothing to do here.
+func TestSymbols(t *testing.T) {
+	l := newLab(t)
+	functions := func(file string) map[string]bool {
+		out, err := exec.Command("nm", "-D", "--defined-only", file).Output()
+		require.NoError(t, err)
+		all := map[string]bool{}
+		for _, m := range publicSymbol.FindAllStringSubmatch(string(out), -1) {
+			all[m[1]] = true
+		}
+		return all
+	}
+	ours := functions(filepath.Join(l.dir, "librnicd_verbs.so"))
+	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
+		files, err := filepath.Glob("/usr/lib/*/" + name)
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for symbol := range functions(files[0]) {
+			if !notOurs.MatchString(symbol) && !ours[symbol] {
+				t.Errorf("%s has no %s", "librnicd_verbs.so", symbol)
+			}
+		}
+	}
+}
+
+var (
+	publicSymbol = regexp.MustCompile(`(?m) T (\w+@@(?:IBVERBS|RDMACM)_1\.\d+)$`) // the default version, which programs are linked with
+	notOurs      = regexp.MustCompile(`^(r[a-z]+@|ibv_copy_|ibv_register_driver@)`)
+)
+
 // Programs that use no verbs are as before.
 func TestOtherPrograms(t *testing.T) {
 	l := newLab(t)

@@ -22,6 +22,8 @@ static void objects(void)
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } };
+	struct ibv_cq_init_attr_ex overrun = { .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	struct ibv_qp_attr move = { .qp_state = IBV_QPS_INIT };
 	char memory[100];
 
 	CHECK(n == 1 && list[0] && !list[1]);
@@ -42,6 +44,10 @@ static void objects(void)
 	FAILS(!ibv_reg_mr(pd, (void *)4096, 4096, IBV_ACCESS_LOCAL_WRITE) - 1, EFAULT);
 	CHECK(!ibv_dereg_mr(mr));
 
+	CHECK(!(attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)));
+	CHECK(!ibv_create_cq_ex(c, &overrun) && errno == EOPNOTSUPP);
+	CHECK(ibv_rate_to_mbps(IBV_RATE_10_GBPS) == 10000 && mbps_to_ibv_rate(10000) == IBV_RATE_10_GBPS && ibv_rate_to_mbps(99) == -1);
+	CHECK(ibv_rate_to_mult(IBV_RATE_10_GBPS) == 4 && mult_to_ibv_rate(4) == IBV_RATE_10_GBPS && mult_to_ibv_rate(3) == IBV_RATE_MAX);
 	FAILS(!ibv_create_cq(c, 0, NULL, NULL, 0) - 1, EINVAL);
 	FAILS(!ibv_create_cq(c, 10, NULL, NULL, 1) - 1, EINVAL);
 	CHECK((cq = ibv_create_cq(c, 10, &n, NULL, 0)) && cq->cqe >= 10 && cq->cq_context == &n);
@@ -55,6 +61,13 @@ static void objects(void)
 	CHECK((qp = ibv_create_qp(pd, &init)) && qp->qp_num && qp->state == IBV_QPS_RESET);
 	FAILS(ibv_destroy_cq(cq), EBUSY);
 	FAILS(ibv_dealloc_pd(pd), EBUSY);
+	CHECK(!ibv_modify_qp(qp, &move, IBV_QP_STATE) && qp->state == IBV_QPS_INIT);
+	move.qp_state = IBV_QPS_RTR;
+	FAILS(ibv_modify_qp(qp, &move, IBV_QP_STATE), EOPNOTSUPP); /* no connection manager has it */
+	move.qp_state = IBV_QPS_ERR;
+	CHECK(!ibv_modify_qp(qp, &move, IBV_QP_STATE) && qp->state == IBV_QPS_ERR);
+	move.qp_state = IBV_QPS_INIT;
+	FAILS(ibv_modify_qp(qp, &move, IBV_QP_STATE), EINVAL);
 	CHECK(!ibv_destroy_qp(qp));
 	CHECK(!ibv_destroy_cq(cq));
 	CHECK(!ibv_dealloc_pd(pd));

@@ -170,6 +170,8 @@ void depths(void)
 	struct rdma_event_channel *ch = rdma_create_event_channel();
 	struct rdma_cm_id *listener, *client, *server;
 	struct rdma_cm_event *e;
+	struct ibv_qp_attr now;
+	struct ibv_qp_init_attr init;
 
 	CHECK(!rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP) && !rdma_bind_addr(listener, (struct sockaddr *)&to) && !rdma_listen(listener, 1));
 	to.sin_port = rdma_get_src_port(listener);
@@ -185,6 +187,10 @@ void depths(void)
 	CHECK(!rdma_create_qp(server, NULL, &attr) && !rdma_accept(server, &answer));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ESTABLISHED));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ESTABLISHED));
+	FAILS(rdma_establish(client), EINVAL); /* of an id without a queue pair only */
+	CHECK(!ibv_query_qp(client->qp, &now, IBV_QP_STATE, &init) && now.qp_state == IBV_QPS_RTS);
+	now.qp_state = IBV_QPS_INIT;
+	FAILS(ibv_modify_qp(client->qp, &now, IBV_QP_STATE), EINVAL);
 	has_depths(client->qp, 2, 3);
 	has_depths(server->qp, 3, 2);
 	rdma_destroy_qp(client);

@@ -336,10 +336,10 @@ int rdma_disconnect(struct rdma_cm_id *id)
 	return rv_event_of(i, rv_call1(RV_CM_DISCONNECT, i->handle));
 }
 
+/* For programs that move their queue pair themselves. The connection manager of iWARP needs no third message. */
 int rdma_establish(struct rdma_cm_id *id)
 {
-	(void)id;
-	return 0; /* the connection manager of iWARP needs no third message */
+	return id->qp ? rv_fail(EINVAL) : 0;
 }
 
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)

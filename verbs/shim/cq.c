@@ -66,6 +66,7 @@ struct ibv_cq_ex *rv_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 	struct rv_completions *q;
 
 	if (attr->wc_flags & ~(uint64_t)WC_FLAGS ||
+	    (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
 	    attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) {
 		errno = EOPNOTSUPP;
 		return NULL;

@@ -267,9 +267,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	case IBV_QPS_RESET:
 		return state_of(q) == IBV_QPS_RESET || state_of(q) == IBV_QPS_INIT ? (qp->state = IBV_QPS_RESET, 0) : EOPNOTSUPP;
 	case IBV_QPS_INIT:
-		if (state_of(q) == IBV_QPS_RESET)
-			qp->state = IBV_QPS_INIT;
-		return state_of(q) == IBV_QPS_ERR ? EINVAL : 0;
+		return state_of(q) == IBV_QPS_RESET || state_of(q) == IBV_QPS_INIT ? (qp->state = IBV_QPS_INIT, 0) : EINVAL;
 	case IBV_QPS_RTR:
 	case IBV_QPS_RTS:
 		return q->in_cm ? 0 : EOPNOTSUPP;

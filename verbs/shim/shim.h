@@ -18,6 +18,7 @@
  *	ep.c        rdma_create_ep and its like
  *	addrinfo.c  rdma_getaddrinfo
  *	strings.c   names of statuses and events
+ *	rates.c     rates as numbers
  *	refused.c   what iWARP has not
  *	shim.map    the symbols and their versions
  *
