@@ -24,7 +24,7 @@ type cq struct {
 	*mapping
 	head   *ring.CQ
 	tail   atomic.Uint64 // which ring << 32 | positions taken
-	rings  [cqRings]atomic.Pointer[[]ring.CQE]
+	rings  [cqRings]atomic.Pointer[cqRing]
 	resize sync.Mutex
 	notify atomic.Pointer[channel]
 	cookie uint64
@@ -32,6 +32,13 @@ type cq struct {
 	lost   atomic.Bool
 	engine *Engine
 	rnic   *rnic.CompletionQueue
+}
+
+// cqRing is the entries of a time.
+type cqRing struct {
+	entries []ring.CQE
+	first   uint32        // position
+	written atomic.Uint32 // entries that are there, or were
 }
 
 func (e *Engine) createCQ(c *call) error {
@@ -48,7 +55,7 @@ func (e *Engine) createCQ(c *call) error {
 	if q.mapping, q.head, entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
 		return err
 	}
-	q.rings[0].Store(&entries)
+	q.rings[0].Store(&cqRing{entries: entries})
 	if fd := int(int64(c.arg[1])); fd >= 0 {
 		q.notify.Store(e.channels.open(fd))
 	}
@@ -69,12 +76,12 @@ func (e *Engine) destroyCQ(c *call) error {
 // put is one completion. Several goroutines call it at once. What the program has done to the
 // entries, and to head, matters to itself alone.
 func (q *cq) put(c rnic.Completion) {
-	var entries []ring.CQE
+	var r *cqRing
 	var at uint32
 	for {
 		tail := q.tail.Load()
-		entries, at = *q.rings[tail>>32].Load(), uint32(tail)
-		if at-atomic.LoadUint32(&q.head.Head) >= uint32(len(entries)) {
+		r, at = q.rings[tail>>32].Load(), uint32(tail)
+		if at-atomic.LoadUint32(&q.head.Head) >= uint32(len(r.entries)) {
 			if !q.lost.Swap(true) {
 				q.ctx.tell(eventCQError, q.cookie)
 			}
@@ -84,7 +91,7 @@ func (q *cq) put(c rnic.Completion) {
 			break
 		}
 	}
-	e := &entries[at&uint32(len(entries)-1)]
+	e := &r.entries[at&uint32(len(r.entries)-1)]
 	e.ID, e.QPNum, e.Length, e.Op, e.Status, e.Invalidated = c.ID, c.QP, c.Len, uint8(c.Op), uint8(c.Status), uint32(c.Invalidated)
 	e.Flags = 0
 	if c.Solicited {
@@ -95,6 +102,7 @@ func (q *cq) put(c rnic.Completion) {
 		e.Immediate = c.Immediate
 	}
 	atomic.StoreUint32(&e.Seq, at+1) // and then armed is read; the program arms and then polls
+	r.written.Add(1)
 	if armed := atomic.LoadUint32(&q.head.Armed); armed != ring.Disarmed {
 		q.wake(armed, c.Solicited || c.Status != rnic.Success)
 	}

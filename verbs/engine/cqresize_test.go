@@ -54,6 +54,7 @@ func TestResizeCQ(t *testing.T) {
 	p := newProgram(t)
 	c, q := p.newCQ(4)
 	q.tail.Store(1<<32 - 2) // positions wrap
+	q.rings[0].Load().first = 1<<32 - 2
 	c.head.Head = 1<<32 - 2
 	next, polled := uint64(0), uint64(0)
 	put := func(n int) {
