@@ -82,6 +82,9 @@ func (q *cq) put(c rnic.Completion) {
 		tail := q.tail.Load()
 		r, at = q.rings[tail>>32].Load(), uint32(tail)
 		if at-atomic.LoadUint32(&q.head.Head) >= uint32(len(r.entries)) {
+			if q.tail.Load() != tail {
+				continue // head may be of a later time, and ahead of at
+			}
 			if !q.lost.Swap(true) {
 				q.ctx.tell(eventCQError, q.cookie)
 			}
