@@ -1,6 +1,8 @@
 /* Events of the connection manager. */
 #include "shim.h"
 
+#include <pthread.h>
+
 int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made);
 
 /* An event with what it points to. */
@@ -51,28 +53,28 @@ static int fill(struct event *out, const struct rv_cm_event *e)
 
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
+	struct rv_cm_event e;
 	struct event *out;
+	ssize_t n;
 
 	if (!channel || !event)
 		return rv_fail(EINVAL);
 	out = calloc(1, sizeof *out);
 	if (!out)
 		return rv_fail(ENOMEM);
-	for (;;) {
-		struct rv_cm_event e;
-		ssize_t n = rv_receive(&container(channel, struct rv_event_channel, channel)->socket, &e, sizeof e);
-
+	do {
+		pthread_cleanup_push(free, out); /* a thread that is cancelled while it waits */
+		n = rv_receive(&container(channel, struct rv_event_channel, channel)->socket, &e, sizeof e);
+		pthread_cleanup_pop(0);
 		if (n < 0) {
 			int error = errno;
 
 			free(out);
 			return rv_fail(error);
 		}
-		if (fill(out, &e)) {
-			*event = &out->event;
-			return 0;
-		}
-	}
+	} while (!fill(out, &e));
+	*event = &out->event;
+	return 0;
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event)
