@@ -190,3 +190,5 @@ func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	p.cutTimeWait(c)
 	return beyond, true, true
 }
+
+func (r PortRange) count() uint32 { return uint32(r.Last-r.First) + 1 }

@@ -21,14 +21,15 @@
 //
 //	poller.go            Poller; New, Run, Turn, Deadline
 //	poller_config.go     Config, defaults, limits
+//	poller_turns.go      the count of Turns, for a watchdog
 //	poller_stop.go       the end of a Poller
 //	poller_idle.go       what a Poller does when there is no work
-//	poller_rouse.go      wakes a Poller that sleeps until its device interrupts
-//	pause_amd64.go       waiting without giving up the core
+//	pause_amd64.go       waiting without giving up the core; pause_other.go: not known elsewhere
 //	poller_affinity.go   the core it runs on
 //	poller_addrs.go      adding, removing and awaiting addresses
-//	poller_control.go    functions given to Submit
+//	conn_flight.go       the last events of a connection
 //	conn_info.go         lists all connections, a few in each Turn
+//	poller_control.go    functions given to Submit
 //	poller_doorbell.go   Conn.Wake
 //	poller_counters.go   Counters; why frames were dropped
 //	group_inbox.go       frames that came to another member of a Group
@@ -93,6 +94,7 @@
 //	conn_slab.go         the slots of connections; lists of them
 //	conn_lookup.go       4-tuple to connection
 //	conn_prefetch.go     reading connections into the cache
+//	poller_rouse.go      wakes a Poller that sleeps until its device interrupts
 //	timers.go            the timing wheel
 //	bucket.go            a rate limit
 //	secret.go            initial sequence numbers and other values that must not be guessed

@@ -126,8 +126,6 @@ type Config struct {
 // PortRange is TCP ports, both included.
 type PortRange struct{ First, Last uint16 }
 
-func (r PortRange) count() uint32 { return uint32(r.Last-r.First) + 1 }
-
 // complete fills in defaults and checks the Config.
 func complete(cfg *Config) error {
 	for _, step := range []func(*Config) error{

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 
 	"github.com/rnicd/rnicd/bench/yard"
@@ -69,6 +70,7 @@ type Floor struct {
 	right  side
 	free   []uint32 // the sender's
 	failed error
+	yields bool // of a test on one processor: a side that waits lets the other run
 }
 
 // side is what one thread alone has.
@@ -129,6 +131,7 @@ func (f *Floor) Left(s *yard.Slice) {
 		f.takeBack()
 		n := min(f.cfg.Burst, len(f.free))
 		if n < f.cfg.Burst {
+			f.idle()
 			continue
 		}
 		for i := range n {
@@ -159,6 +162,12 @@ func copyCRC(one bool, to, from []byte) uint32 {
 	return crc32c.Update(0, to)
 }
 
+func (f *Floor) idle() {
+	if f.yields {
+		runtime.Gosched()
+	}
+}
+
 // takeBack makes slots free that came back.
 func (f *Floor) takeBack() {
 	var back [burstMax]uint32
@@ -174,6 +183,7 @@ func (f *Floor) Right(s *yard.Slice) {
 	for !s.Over() {
 		n := f.ring.PopN(slots[:])
 		if n == 0 {
+			f.idle()
 			continue
 		}
 		for i, c := range slots[:n] {

@@ -1,12 +1,23 @@
 package floor
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
+// onOneProcessor, in short runs: two sides that spin on processors that other tests use, too, wait for
+// the kernel's tick at each handover, minutes in all.
+func onOneProcessor(t *testing.T) {
+	if testing.Short() {
+		n := runtime.GOMAXPROCS(1)
+		t.Cleanup(func() { runtime.GOMAXPROCS(n) })
+	}
+}
+
 func TestWhatArrivesIsWhatWasSent(t *testing.T) {
+	onOneProcessor(t)
 	for _, copies := range []int{2, 4} {
 		var cfgs []Config
 		for _, c := range ways(1460, copies) {
@@ -18,6 +29,7 @@ func TestWhatArrivesIsWhatWasSent(t *testing.T) {
 		for _, cfg := range cfgs {
 			f, err := New(cfg)
 			require.NoError(t, err)
+			f.yields = testing.Short()
 			require.NotEqual(t, f.left.memory, f.right.memory)
 			require.NoError(t, f.Check(), "%+v", cfg)
 		}
@@ -26,10 +38,12 @@ func TestWhatArrivesIsWhatWasSent(t *testing.T) {
 
 // A damaged buffer is found by its CRC.
 func TestDamageIsSeen(t *testing.T) {
+	onOneProcessor(t)
 	for _, copies := range []int{2, 4} {
 		for _, cfg := range ways(1024, copies) { // the source is a whole number of these
 			f, err := New(cfg)
 			require.NoError(t, err)
+			f.yields = testing.Short()
 			*f.ring.Reserve(0) = slot{f.free[0], 1024, ^uint32(0)}
 			f.free = f.free[1:]
 			f.ring.Publish(1)

@@ -136,7 +136,7 @@ func TestDaemonErrors(t *testing.T) {
 	}
 	p := ns.rnicd(t, "serve", "--config", "x", "--region", "1MiB")
 	require.Equal(t, 1, p.Wait(t))
-	require.Len(t, p.Lines("^rnicd: --config: the file says everything; leave --region away$"), 1, "%s", p)
+	require.Len(t, p.Lines("^rnicd: --config: the file says everything; leave out --region$"), 1, "%s", p)
 
 	server := ns.rnicd(t, "serve", "--config", configured(t, example(t)))
 	server.Expect(t, 1, "msg=ready ")

@@ -28,7 +28,7 @@ func (o *nicOptions) checkCores() error {
 	case o.pmd == "kernel":
 		return nil // useless says so
 	case len(o.given("core")) > 0:
-		return fmt.Errorf("--core and --cores: leave one away")
+		return fmt.Errorf("--core and --cores: give only one")
 	case len(cores) > queuesMax:
 		return fmt.Errorf("--cores %s: %d CPUs, and a device has at most %d queues", o.cores, len(cores), queuesMax)
 	case len(o.given("queues")) == 0:

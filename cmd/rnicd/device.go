@@ -26,7 +26,7 @@ func (o *nicOptions) checkDevice() error {
 		}
 	}
 	if useless := o.useless(); len(useless) > 0 {
-		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
+		return fmt.Errorf("--pmd %s has no use for %s: leave it out", o.pmd, strings.Join(useless, ", "))
 	}
 	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd == "kernel" {
 		return fmt.Errorf("--queues %d: want 1 to %d, and one with --pmd kernel", o.queues, queuesMax)

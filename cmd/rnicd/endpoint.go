@@ -35,7 +35,7 @@ func (o *nicOptions) clientFlags(f *pflag.FlagSet) {
 // from.
 func (o *nicOptions) checkClient() error {
 	if useless := o.given("addr", "page", "node", "counters"); o.pmd == "kernel" && len(useless) > 0 {
-		return fmt.Errorf("--pmd kernel has no use for %s in a client: leave that away", strings.Join(useless, ", "))
+		return fmt.Errorf("--pmd kernel has no use for %s in a client: leave it out", strings.Join(useless, ", "))
 	}
 	return o.checkDevice()
 }

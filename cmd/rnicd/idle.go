@@ -25,7 +25,7 @@ func (o *nicOptions) idlePolicy() (stack.Idle, error) {
 	}
 	if o.spin {
 		if len(o.given("idle")) > 0 && o.idle != "spin" {
-			return 0, fmt.Errorf("--spin and --idle %s: leave one away", o.idle)
+			return 0, fmt.Errorf("--spin and --idle %s: give only one", o.idle)
 		}
 		return stack.IdleSpin, nil
 	}

@@ -66,8 +66,8 @@ func TestMemifFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"--pmd memif":                                   `--pmd memif: --socket is missing: the server's, as /run/memif.sock or @memif`,
 		"--pmd memif --socket x --role boss":            `--role "boss": want client or server`,
-		"--pmd memif --socket x --dev eth0":             `--pmd memif has no use for --dev: leave that away`,
-		"--socket x --id 3":                             `--pmd tap has no use for --socket, --id: leave that away`,
+		"--pmd memif --socket x --dev eth0":             `--pmd memif has no use for --dev: leave it out`,
+		"--socket x --id 3":                             `--pmd tap has no use for --socket, --id: leave it out`,
 		"--pmd memif --socket @nobody-there-at-all":     `--socket @nobody-there-at-all: no server answers: connecting: dial unixpacket @nobody-there-at-all: connect: connection refused`,
 		"--pmd memif --socket /nowhere/s --role server": `memif: listen unixpacket /nowhere/s: bind: no such file or directory`,
 	} {

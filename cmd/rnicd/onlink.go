@@ -30,7 +30,7 @@ func (o *nicOptions) checkOnLink() error {
 		return fmt.Errorf("--dad %q: want %s, %s or %s", o.dad, dadAuto, dadQuick, dadFull)
 	}
 	if o.noDAD && len(o.given("dad")) > 0 {
-		return errors.New("--no-dad and --dad: leave one away")
+		return errors.New("--no-dad and --dad: give only one")
 	}
 	if _, err := o.givenMAC(); err != nil {
 		return err

@@ -40,7 +40,7 @@ func TestLinkFlags(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--dad banana":            `--dad "banana": want auto, quick or full`,
-		"--dad quick --no-dad":    "--no-dad and --dad: leave one away",
+		"--dad quick --no-dad":    "--no-dad and --dad: give only one",
 		"--mac banana":            `--mac "banana": want the address of one station, as 02:00:0a:09:00:01`,
 		"--mac 01:00:0a:09:00:01": `--mac "01:00:0a:09:00:01": want the address of one station, as 02:00:0a:09:00:01`,
 		"--mac 00:00:00:00:00:00": `--mac "00:00:00:00:00:00": want the address of one station, as 02:00:0a:09:00:01`,

@@ -83,10 +83,10 @@ func (o *plainOptions) check() error {
 // checkRole refuses what is of no use to the end that dials, or to the one that listens.
 func (o *plainOptions) checkRole(dials bool) error {
 	if useless := o.nic.given("wait", "local-port"); !dials && len(useless) > 0 {
-		return fmt.Errorf("%s: of no use without HOST: leave that away", strings.Join(useless, ", "))
+		return fmt.Errorf("%s: of no use without HOST: leave it out", strings.Join(useless, ", "))
 	}
 	if useless := o.nic.given("peer-max"); dials && len(useless) > 0 {
-		return fmt.Errorf("%s: of no use with HOST: leave that away", strings.Join(useless, ", "))
+		return fmt.Errorf("%s: of no use with HOST: leave it out", strings.Join(useless, ", "))
 	}
 	return nil
 }

@@ -42,6 +42,6 @@ func TestRegisteredDriver(t *testing.T) {
 	require.NoError(t, n.Start())
 
 	o = linkFlags(t, strings.Fields("--pmd cable --socket s --pci 1")...)
-	require.EqualError(t, o.checkDevice(), "--pmd cable has no use for --pci, --socket: leave that away")
+	require.EqualError(t, o.checkDevice(), "--pmd cable has no use for --pci, --socket: leave it out")
 	require.EqualError(t, linkFlags(t, "--pmd", "banana").checkDevice(), `--pmd "banana": want tap, dpdk, memif, cable or kernel`)
 }

@@ -45,7 +45,7 @@ to their end; SIGHUP reads the file again.`,
 	}
 	f := c.Flags()
 	o.flagsWithout(f, xfer.DefaultPort)
-	f.StringVar(&o.config, "config", "", "serve what this file says; all other flags are left away then")
+	f.StringVar(&o.config, "config", "", "serve what this file says; no other flag may be given then")
 	f.Var(&o.region, "region", "size of the region")
 	f.StringVar(&o.file, "file", "", "a file that rnicd get may read, as it is now")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
@@ -63,7 +63,7 @@ func serveConfig(c *cobra.Command, file string) error {
 		}
 	})
 	if len(others) > 0 {
-		return fmt.Errorf("--config: the file says everything; leave %s away", strings.Join(others, ", "))
+		return fmt.Errorf("--config: the file says everything; leave out %s", strings.Join(others, ", "))
 	}
 	return daemon.Run(file, port.All(), daemon.Options{Log: c.ErrOrStderr(), Version: version})
 }

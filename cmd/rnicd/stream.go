@@ -67,9 +67,9 @@ func (o *streamOptions) check() error {
 	case o.wait < 0:
 		return fmt.Errorf("--wait %v: must not be negative", o.wait)
 	case o.nic.pmd == "kernel" && o.nic.counters:
-		return errors.New("--pmd kernel has no use for --counters here: leave that away")
+		return errors.New("--pmd kernel has no use for --counters here: leave it out")
 	case o.nic.pmd == "kernel" && len(o.nic.given("peer-max")) > 0:
-		return errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave that away")
+		return errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave it out")
 	}
 	return o.nic.checkDevice()
 }

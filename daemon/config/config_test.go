@@ -106,7 +106,7 @@ var mistakesOfPorts = []mistake{
 	{"a core of two", strings.Replace(base, "addresses", "cores = \"2\"\naddresses", 1) + "[[port]]\nname = \"two\"\naddresses = [\"10.8.0.1/24\"]\ncores = \"1-2\"\n", []string{`rnicd.toml:13:1: port.cores: CPU 2: port "one" in line 3 has it`}},
 	{"a device of two", base + "[[port]]\nname = \"two\"\ndevice = \"one\"\naddresses = [\"10.8.0.1/24\"]\n", []string{`rnicd.toml:9:3: port: port "one" in line 1 has the same device`}},
 	{"a device's name", strings.Replace(base, "addresses", "device = \"sixteen-letters.\"\naddresses", 1), []string{`rnicd.toml:3:1: port.device: "sixteen-letters.": a device's name has 15 letters at most`}},
-	{"a key of another driver", strings.Replace(base, "addresses", "pci = \"0000:01:00.0\"\naddresses", 1), []string{`rnicd.toml:3:1: port.pci: of no use to the driver tap: it is for dpdk; leave that away`}},
+	{"a key of another driver", strings.Replace(base, "addresses", "pci = \"0000:01:00.0\"\naddresses", 1), []string{`rnicd.toml:3:1: port.pci: of no use to the driver tap: it is for dpdk; leave it out`}},
 	{"options without a use", base + "[port.options]\n", []string{`rnicd.toml:9:7: port.options: of no use to the driver tap`}},
 	{"options that are wrong", strings.Replace(base, "addresses", "driver = \"own\"\naddresses", 1) + "[port.options]\nslot = \"x\"\nslots = \"1\"\n", []string{
 		`rnicd.toml:11:1: port.options.slot: strconv.Atoi: parsing "x"`, `rnicd.toml:12:1: port.options.slots: unknown: want slot`,
@@ -126,7 +126,7 @@ var mistakesOfPorts = []mistake{
 // mistakesOfServices are of services.
 var mistakesOfServices = []mistake{
 	{"type", strings.Replace(base, `"region"`, `"regoin"`, 1), []string{`rnicd.toml:7:1: service.type: "regoin": want region, file, perf, perftest, rping, rstream or stream`}},
-	{"a key of another type", base + "path = \"/\"\n", []string{`rnicd.toml:9:1: service.path: of no use to a service of type region: it is for file; leave that away`}},
+	{"a key of another type", base + "path = \"/\"\n", []string{`rnicd.toml:9:1: service.path: of no use to a service of type region: it is for file; leave it out`}},
 	{"a port that is not there", base + "ports = [\"one\", \"two\"]\n", []string{`rnicd.toml:9:1: service.ports: "two": no port has this name; there are one`}},
 	{"no port", base + "ports = []\n", []string{`rnicd.toml:9:1: service.ports: empty, so that it would be served nowhere`}},
 	{"nobody", base + "allow = []\n", []string{`rnicd.toml:9:1: service.allow: empty, so that no client would be served`}},

@@ -42,7 +42,7 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 	}
 	if file := vars["config"]; file != "" {
 		if len(names) > 0 {
-			return nil, fmt.Errorf("%s and %s: leave one away", envFile, names[0])
+			return nil, fmt.Errorf("%s and %s: give only one", envFile, names[0])
 		}
 		return portOf(file, vars["port"], drivers)
 	}
@@ -110,7 +110,7 @@ func tableOf(vars map[string]string) (text string, names []string, err error) {
 			continue // of something else
 		}
 		if slices.Contains(keys, key) && !isTCP {
-			return "", nil, fmt.Errorf("%s%s and its other name: leave one away", envPrefix, strings.ToUpper(name))
+			return "", nil, fmt.Errorf("%s%s and its other name: give only one", envPrefix, strings.ToUpper(name))
 		}
 		keys, names = append(keys, key), append(names, envPrefix+strings.ToUpper(name))
 		*to += key + " = " + tomlOf(f.Type, value) + "\n"

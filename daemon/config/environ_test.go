@@ -37,15 +37,15 @@ func TestEnvironment(t *testing.T) {
 		`RNICD_ADDRESSES: missing`:                                {"RNICD_PMD=tap"},
 		`RNICD_DRIVER: "tab"`:                                     {"RNICD_PMD=tab"},
 		`RNICD_ADRESSES: unknown; did you mean RNICD_ADDRESSES?`:  {"RNICD_ADRESSES=10.9.0.2/24"},
-		`RNICD_DRIVER and its other name: leave one away`:         nil,
+		`RNICD_DRIVER and its other name: give only one`:          nil,
 		`RNICD_MTU: of no use to the driver kernel`:               {"RNICD_MTU=1500"},
-		`RNICD_CONFIG and RNICD_MTU: leave one away`:              {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
+		`RNICD_CONFIG and RNICD_MTU: give only one`:               {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
 		`RNICD_TCP_RTO_MIN: "soon" is no duration`:                {"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_TCP_RTO_MIN=soon"},
 		`RNICD_SOCKET: missing: the server's, as /run/memif.sock`: {"RNICD_PMD=memif", "RNICD_ADDR=10.9.0.2/24"},
 	} {
 		if environ == nil {
 			environ = []string{"RNICD_PMD=tap", "RNICD_DRIVER=tap"}
-			want = "its other name: leave one away"
+			want = "its other name: give only one"
 		}
 		_, err := Environment(environ, port.Builtin())
 		require.ErrorContains(t, err, want)

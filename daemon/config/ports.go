@@ -90,7 +90,7 @@ func (v *validator) sockets(path string) {
 		"host_address", "gateways", "vlan", "mtu", "mac", "dad", "queues", "cores", "idle", "offload", "page", "numa_node", "dial_ports", "fault", "capture", "tcp",
 	} {
 		if v.given(join(path, key)) {
-			v.wrong(join(path, key), "of no use to the driver kernel, whose TCP is the kernel's; leave that away")
+			v.wrong(join(path, key), "of no use to the driver kernel, whose TCP is the kernel's; leave it out")
 		}
 	}
 }

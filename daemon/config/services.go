@@ -81,7 +81,7 @@ func (v *validator) service(i int) {
 // servedOn finds the ports.
 func (v *validator) servedOn(path string, s *Service) {
 	if v.given(path+".ports") && len(s.Ports) == 0 {
-		v.wrong(path+".ports", "empty, so that it would be served nowhere; leave it away for all ports")
+		v.wrong(path+".ports", "empty, so that it would be served nowhere; leave it out for all ports")
 	}
 	for i := range v.c.Ports {
 		if len(s.Ports) == 0 {
@@ -108,7 +108,7 @@ func (v *validator) servedOn(path string, s *Service) {
 // allowed reads the networks.
 func (v *validator) allowed(path string, s *Service) {
 	if v.given(path+".allow") && len(s.Allow) == 0 {
-		v.wrong(path+".allow", "empty, so that no client would be served; leave it away to serve all")
+		v.wrong(path+".allow", "empty, so that no client would be served; leave it out to serve all")
 	}
 	for i, text := range s.Allow {
 		at := fmt.Sprintf("%s.allow[%d]", path, i)

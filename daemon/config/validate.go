@@ -140,7 +140,7 @@ func (v *validator) useless(path, what string, table any, mine func(of []string)
 		of, ok := t.Field(i).Tag.Lookup("of")
 		at := join(path, t.Field(i).Tag.Get("toml"))
 		if ok && v.given(at) && !mine(strings.Split(of, ",")) {
-			v.wrong(at, "of no use to %s: it is for %s; leave that away", what, strings.ReplaceAll(of, ",", ", "))
+			v.wrong(at, "of no use to %s: it is for %s; leave it out", what, strings.ReplaceAll(of, ",", ", "))
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (v *validator) mpa() {
 		dialects = append(dialects, d)
 	}
 	if v.given("mpa.dialects") && len(v.c.MPA.Dialects) == 0 {
-		v.wrong("mpa.dialects", "empty, so that none would be served; leave it away for all")
+		v.wrong("mpa.dialects", "empty, so that none would be served; leave it out for all")
 	}
 	for i := range v.c.Services {
 		v.c.Services[i].Dialects = dialects
