@@ -23,6 +23,8 @@
 #                                                    rnicd run where libibverbs-dev and librdmacm-dev are; make uninstall
 #   make deb                                         a Debian package, build/rnicd_VERSION_ARCH.deb
 #   make container [BASE=debian:12]                  an image, by podman or buildah (packaging/Containerfile)
+#   make reference / reference-check                 what is made from the code, written again, or held against it: the references of
+#                                                    configurations and metrics, the packet's picture, manual pages
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis/ again, a minute
@@ -186,6 +188,15 @@ sim:
 
 trace:
 	@$(GO) run ./internal/register/trace $(ARGS)
+
+# Manual pages are made when they are installed: there is nothing of them to be written again.
+REFERENCE = -count=1 -run '^Test(Reference|SwitchReference|Picture)$$'
+.PHONY: reference reference-check
+reference:
+	$(GO) test ./daemon/config ./daemon/metrics ./internal/docs $(REFERENCE) -update
+reference-check:
+	$(GO) test ./daemon/config ./daemon/metrics ./internal/docs $(REFERENCE)
+	$(GO) test ./daemon/command -count=1 -run '^TestPages$$'
 
 links:
 	$(GO) test ./sim/linksim -count=1 -timeout 60m -v -links.all $(ARGS)

@@ -78,8 +78,14 @@ func memoryOf(s *Service, c *config.Service, octets int64) (*hugepages.Arena, er
 // transferred tells of a put or get.
 func transferred(s *Service) func(xfer.Result) {
 	return func(r xfer.Result) {
-		s.over(r.Remote, r.Err, "operation", map[xfer.Op]string{xfer.OpPut: "put", xfer.OpGet: "get"}[r.Op],
-			"octets", r.Length, "sha256", fmt.Sprintf("%x", r.Digest), "took", r.Wire, "dialect", r.Dialect.String())
+		attrs := []any{
+			"operation", map[xfer.Op]string{xfer.OpPut: "put", xfer.OpGet: "get"}[r.Op],
+			"octets", r.Length, "sha256", fmt.Sprintf("%x", r.Digest), "took", r.Wire, "dialect", r.Dialect.String(),
+		}
+		if r.Name != "" {
+			attrs = append(attrs, "name", r.Name)
+		}
+		s.over(r.Remote, r.Err, attrs...)
 	}
 }
 
@@ -97,6 +103,9 @@ func regionServer(s *Service, c *config.Service) (server, error) {
 		return server{}, err
 	}
 	memory := xfer.NewMemory(arena.Bytes()[:c.Size], int(c.Quota))
+	if c.Keep {
+		memory.KeepNames()
+	}
 	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*xfer.Server, error) {
 		cfg := xferConfig(s, c, dev)
 		cfg.Memory = memory

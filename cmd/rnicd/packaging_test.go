@@ -247,6 +247,23 @@ func requireLinks(t *testing.T, root string, files []string) {
 	require.Greater(t, documents, 50)
 }
 
+// The switch's configuration that comes with the program starts, and the commands that it has for its programs reach each other.
+func TestInstalledSwitchConfiguration(t *testing.T) {
+	ns := newNamespace(t)
+	b, err := os.ReadFile(filepath.Join(repository, "packaging/switch.toml"))
+	require.NoError(t, err)
+	text := strings.ReplaceAll(string(b), "/run/rnicd-switch", t.TempDir())
+	commands := regexp.MustCompile(`# rnicd (rping .*)`).FindAllStringSubmatch(text, -1)
+	require.Len(t, commands, 2)
+	s := ns.rnicd(t, "switch", "--config", configured(t, text))
+	s.Expect(t, 1, "msg=ready ")
+	server := ns.rnicd(t, append(strings.Fields(commands[0][1]), "--no-dad")...)
+	server.Expect(t, 1, "^ready ")
+	ns.succeeds(t, commands[1][1]+" --no-dad -c 3 --wait 60s --timeout 60s")
+	ns.stop(t, server)
+	ns.ends(t, s)
+}
+
 // The configuration that comes with the program is one, and serves on a machine without devices.
 func TestInstalledConfiguration(t *testing.T) {
 	ns := newNamespace(t)

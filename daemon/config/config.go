@@ -126,7 +126,7 @@ var Types = []struct {
 	Listen uint16
 	Doc    string
 }{
-	{Region, 7174, "hugepage memory that peers write into; `rnicd put`"},
+	{Region, 7174, "hugepage memory that peers write into, and with keep read; `rnicd put`, `rnicd get --name`"},
 	{File, 7174, "a copy of a file in memory, made when the service starts, that peers read; `rnicd get`"},
 	{Perf, 7175, "bandwidth and latency; `rnicd perf`"},
 	{Perftest, 18515, "perftest's programs with `-R`"},
@@ -152,6 +152,7 @@ type Service struct {
 	Page       string   `toml:"page" of:"region,file" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of the memory"`
 	Node       int      `toml:"numa_node" of:"region,file" default:"-1" doc:"of the memory; -1: any"`
 	Quota      Size     `toml:"quota" of:"region" default:"0" doc:"octets of the region that one address (of IPv6, one /64) may hold at a time; 0: all"`
+	Keep       bool     `toml:"keep" of:"region" default:"false" doc:"keep what is put under a name (rnicd put --name), for every client that is allowed to read (rnicd get --name)"`
 	Path       string   `toml:"path" of:"file" doc:"the file, as it is when the service starts or is reloaded; required"`
 	SizeMax    Size     `toml:"size_max" of:"perf,rping" doc:"longest message that is served; without it 64MiB for perf, 65535 for rping"`
 	Test       string   `toml:"test" of:"perftest" want:"write, read or send, and bw or lat" doc:"which program's clients come, as \"write bw\"; required"`

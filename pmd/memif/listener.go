@@ -23,7 +23,7 @@ type ListenConfig struct {
 	Name   string      // that clients are told, up to 31 octets
 
 	// Admit decides on each client, when it has said which interface it wants and with which secret; an error, of which the
-	// client is told up to 95 octets, refuses it. It is asked again once the client has attached: whoever makes it stricter
+	// client is told up to 95 octets, refuses it. It is asked again once the client has attached to an interface of Bind's: whoever makes it stricter
 	// and then ends the connections (Port.Disconnect) misses none. By default the secrets decide. Several goroutines at once;
 	// it may block, and then the client waits.
 	Admit func(Peer) error

@@ -328,7 +328,10 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 		down(err)
 		return err
 	}
-	err := l.stillAdmitted(h.peer)
+	var err error
+	if !accepted {
+		err = l.stillAdmitted(h.peer)
+	}
 	if err == nil {
 		err = c.send(interfaceMessage(msgConnected, h.name), -1)
 	}

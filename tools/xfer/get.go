@@ -23,6 +23,7 @@ const (
 type GetConfig struct {
 	Adapter *rnic.Adapter
 	Addr    string // host:port
+	Name    string // of what is read, as it was put; empty: the server's file
 	// Begin says where the file goes, when its length is known and before an octet of it is asked
 	// for. Its error ends the transfer. What can be read again (io.ReaderAt), up to HashApartMax, is
 	// hashed when all of it has come.
@@ -104,7 +105,7 @@ func (g *get) run(ctx context.Context) (Result, error) {
 func (g *get) dial(ctx context.Context) error {
 	conn := g.cfg.Conn
 	conn.ORD, g.control = readDepth, readsMax*readMax
-	b, err := g.client.dial(ctx, g.cfg.Adapter, g.cfg.Addr, readsMax+1, conn, request{op: OpGet})
+	b, err := g.client.dial(ctx, g.cfg.Adapter, g.cfg.Addr, readsMax+1, conn, request{op: OpGet, name: g.cfg.Name})
 	if err != nil {
 		return err
 	}

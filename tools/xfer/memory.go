@@ -17,6 +17,8 @@ type Memory struct {
 	mu   sync.Mutex
 	room extents
 	held map[netip.Prefix]int
+
+	names map[string]*kept // nil: nothing is kept
 }
 
 // NewMemory makes one of b, which stays the caller's. quota is how many octets one address (of IPv6,
@@ -40,6 +42,9 @@ func (m *Memory) take(from netip.Addr, n uint64) (extent, string) {
 		return extent{}, fmt.Sprintf("no room for %d octets: your address may hold %d, and holds %d"+peer.Later, n, m.quota, m.held[who])
 	}
 	x, ok := m.room.take(int(n))
+	if !ok && len(m.names) > 0 {
+		return x, fmt.Sprintf("no room for %d octets beside %d files that are kept or on their way"+peer.Later, n, m.room.inUse())
+	}
 	if !ok {
 		return x, fmt.Sprintf("no room for %d octets while %d other transfers run"+peer.Later, n, m.room.inUse())
 	}
@@ -50,6 +55,10 @@ func (m *Memory) take(from netip.Addr, n uint64) (extent, string) {
 func (m *Memory) give(from netip.Addr, x extent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.giveLocked(from, x)
+}
+
+func (m *Memory) giveLocked(from netip.Addr, x extent) {
 	m.room.give(x)
 	who := peer.Network(from)
 	if m.held[who] -= x.n; m.held[who] == 0 {

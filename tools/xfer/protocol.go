@@ -21,6 +21,9 @@
 // The answer to a put that failed has no SHA-256: it says nothing of memory that the client may not
 // have written.
 //
+// A request may have a name after it: put has the file stay in the server's memory under it, and get reads that one instead of the
+// server's own file.
+//
 // A request that cannot be served is rejected in the MPA Reply with a text that says why.
 package xfer
 
@@ -67,24 +70,30 @@ var errMalformed = errors.New("xfer: malformed message")
 type request struct {
 	op     Op
 	length uint64
+	name   string // put: keep it under this; get: read that; empty: neither
 }
 
 func (r request) marshal() []byte {
-	b := make([]byte, requestLen)
+	b := make([]byte, requestLen, requestLen+nameMax)
 	copy(b, magicRequest[:])
 	b[4], b[5] = protocolVersion, byte(r.op)
 	binary.BigEndian.PutUint64(b[8:], r.length)
-	return b
+	return append(b, r.name...)
 }
 
 func parseRequest(b []byte) (request, error) {
-	if len(b) != requestLen || [4]byte(b) != magicRequest {
+	if len(b) < requestLen || len(b) > requestLen+nameMax || [4]byte(b) != magicRequest {
 		return request{}, fmt.Errorf("%w: the private data (%d octets) is not a transfer request; this is `rnicd serve`", errMalformed, len(b))
 	}
 	if b[4] != protocolVersion {
 		return request{}, fmt.Errorf("xfer: protocol version %d, this server speaks %d", b[4], protocolVersion)
 	}
-	r := request{op: Op(b[5]), length: binary.BigEndian.Uint64(b[8:])}
+	r := request{op: Op(b[5]), length: binary.BigEndian.Uint64(b[8:]), name: string(b[requestLen:])}
+	if r.name != "" {
+		if err := CheckName(r.name); err != nil {
+			return request{}, fmt.Errorf("%w: %w", errMalformed, err)
+		}
+	}
 	if r.op != OpPut && r.op != OpGet {
 		return request{}, fmt.Errorf("xfer: operation %d is not served", b[5])
 	}

@@ -31,6 +31,7 @@ type PutConfig struct {
 	Addr    string // host:port
 	Source  io.Reader
 	Length  uint64
+	Name    string // under which the server is to keep it, for others to read; empty: it keeps nothing
 	// Memory, instead of a Source, is sent from where it lies, all of it. It must not change.
 	Memory []byte
 	// Digest, if set, is the SHA-256 of what is to be sent, as Digest found it: then nothing is
@@ -138,7 +139,7 @@ func (p *put) dial(ctx context.Context) error {
 	if p.cfg.Memory == nil {
 		p.control = p.slots * p.slot
 	}
-	b, err := p.client.dial(ctx, p.cfg.Adapter, p.cfg.Addr, p.sends, p.cfg.Conn, request{op: OpPut, length: p.cfg.Length})
+	b, err := p.client.dial(ctx, p.cfg.Adapter, p.cfg.Addr, p.sends, p.cfg.Conn, request{op: OpPut, length: p.cfg.Length, name: p.cfg.Name})
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type ServerConfig struct {
 // Result of one transfer, on either side.
 type Result struct {
 	Op     Op
+	Name   string // under which the file is kept, or was read
 	Remote netip.AddrPort
 	Length uint64
 	Digest [digestLen]byte
@@ -91,20 +92,14 @@ func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 
 // Handle serves one connection request to its end.
 func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
-	r, x, why := s.admit(req)
-	if why != "" {
-		peer.Refuse(ctx, req, why, s.cfg.Refused)
+	t, err := s.admit(req)
+	if err != nil {
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
-	}
-	t := transfer{s: s, req: req, want: r}
-	if r.op == OpGet {
-		t.mem = s.cfg.File
-	} else {
-		t.mem, t.room = s.cfg.Memory.bytes(x), &x
 	}
 	res := t.run(ctx)
 	t.vacate() // before anybody hears of it, and comes with the next
-	res.Op, res.Remote = r.op, req.Remote()
+	res.Op, res.Name, res.Remote = t.want.op, t.want.name, req.Remote()
 	if res.Err == nil {
 		s.Served.Add(1)
 	}
@@ -113,21 +108,39 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	}
 }
 
-// admit finds room for a request, or says why not.
-func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
+// admit finds room for a request, or what is to be read; the error is for the client.
+func (s *Server) admit(req *rnic.ConnRequest) (*transfer, error) {
 	r, err := parseRequest(req.PrivateData())
 	if err != nil {
-		return r, extent{}, err.Error()
+		return nil, err
 	}
-	if r.op == OpGet {
-		if s.cfg.File == nil {
-			return r, extent{}, "this server has no file to read; start it with --file"
+	t, memory, from := &transfer{s: s, req: req, want: r}, s.cfg.Memory, req.Remote().Addr()
+	switch {
+	case r.op == OpGet && r.name != "":
+		if t.reads, err = memory.open(r.name); err != nil {
+			return nil, err
 		}
-		r.length = uint64(len(s.cfg.File))
-		return r, extent{}, ""
+		t.mem, t.digest = memory.bytes(t.reads.extent), t.reads.digest
+	case r.op == OpGet && s.cfg.File == nil && memory.names != nil:
+		return nil, errors.New("this server has no file of its own: say which of those that it keeps, --name")
+	case r.op == OpGet && s.cfg.File == nil:
+		return nil, errors.New("this server has no file to read; start it with --file")
+	case r.op == OpGet:
+		t.mem, t.digest = s.cfg.File, s.digest
+	default:
+		if r.name != "" {
+			if err := memory.mayKeep(from, r.name); err != nil {
+				return nil, err
+			}
+		}
+		x, why := memory.take(from, r.length)
+		if why != "" {
+			return nil, errors.New(why)
+		}
+		t.mem, t.room = memory.bytes(x), &x
 	}
-	x, why := s.cfg.Memory.take(req.Remote().Addr(), r.length)
-	return r, x, why
+	t.want.length = uint64(len(t.mem))
+	return t, nil
 }
 
 // transfer is one granted request at the server.
@@ -136,7 +149,10 @@ type transfer struct {
 	req  *rnic.ConnRequest
 	want request
 	mem  []byte
-	room *extent // of the region; nil: none, or given back
+	room *extent // of the region; nil: none, given back, or kept
+
+	reads  *kept           // get: what is read, unless it is the server's file
+	digest [digestLen]byte // get: of mem
 
 	qp      *rnic.QueuePair
 	cq      *rnic.CompletionQueue
@@ -209,7 +225,7 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	}
 	g, access := grant{length: t.want.length}, rnic.RemoteWrite
 	if t.want.op == OpGet {
-		g.digest, access = &t.s.digest, rnic.RemoteRead
+		g.digest, access = &t.digest, rnic.RemoteRead
 	}
 	if t.room != nil { // what an earlier client wrote there must not be read or guessed by others
 		if err = wipe(ctx, t.mem); err != nil {
@@ -284,7 +300,7 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	t.revoke()
 	a := answer{length: t.want.length, counters: countersOf(st)}
 	if t.want.op == OpGet {
-		a.digest = t.s.digest
+		a.digest = t.digest
 		if f.length != a.length {
 			return a, fmt.Errorf("xfer: the client closed with a length of %d, the file has %d", f.length, a.length)
 		}
@@ -298,9 +314,17 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	begin := time.Now()
 	a.match = f.digest == sha256.Sum256(t.mem)
 	a.hashNs = uint64(time.Since(begin))
-	if a.match {
-		a.digest = f.digest
+	if !a.match {
+		return a, nil
 	}
+	if t.want.name != "" {
+		if err := t.s.cfg.Memory.store(t.req.Remote().Addr(), t.want.name, *t.room, f.digest); err != nil {
+			a.match = false
+			return a, fmt.Errorf("xfer: %w", err)
+		}
+		t.room = nil
+	}
+	a.digest = f.digest
 	return a, nil
 }
 
@@ -358,6 +382,10 @@ func (t *transfer) revoke() {
 // vacate gives the room in the region back. The next client may write there: nobody looks at it
 // for this transfer any more.
 func (t *transfer) vacate() {
+	if t.reads != nil {
+		t.s.cfg.Memory.close(t.reads)
+		t.reads = nil
+	}
 	if t.room == nil {
 		return
 	}
