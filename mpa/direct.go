@@ -41,7 +41,9 @@ func (r *Receiver) nextDirect() *ULPDU {
 	u.Direct, u.InOrder = true, true
 	u.Start, u.End, u.Len, u.Pieces = f.begin, f.end, f.n, r.pieces
 	r.next = f.end
-	r.rest = data[len(b):]
+	if r.rest = data[len(b):]; len(r.rest)|len(r.runs) == 0 {
+		r.stage = stageDone
+	}
 	return u
 }
 
