@@ -120,14 +120,14 @@ deps:
 test test-all: deps
 	@$(MAKE) --no-print-directory $@-now
 
-# One package more at a time than there are processors: tests wait for timers and for other processes as long as they compute.
+# Two packages more at a time than there are processors: tests wait for timers and for other processes as long as they compute.
 # Tests of verbs and cmd/rnicd build libraries and the program; they inherit GOFLAGS. Position-independent, as the engine's library
 # has to be, one compile serves all. They come first, as they take longest. make lint vets, and make test-all does.
 LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./tools/perftest
 .PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 256
-	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 1)) -timeout 10m $(LONGEST) ./...
+	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
 
 test-all-now:
 	@scripts/hugepages.sh 256

@@ -38,7 +38,7 @@ func revokeAfterSlowStores(t *testing.T, table *Table) {
 	m := register(t, table, 1, make([]byte, 64), RegionOptions{Access: RemoteWrite})
 	var current, gone atomic.Uint64 // STag to check; STag for which Revoke has returned
 	var stop atomic.Bool
-	var late, found int
+	var late, found atomic.Uint64
 	current.Store(uint64(m.STag()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -54,17 +54,21 @@ func revokeAfterSlowStores(t *testing.T, table *Table) {
 			}
 			r.Enter()
 			if _, res := table.Check(1, 1, STag(stag), 0, 64, RemoteWrite); res == CheckOK {
-				found++
 				for range 16 {
 					if gone.Load() == stag {
-						late++
+						late.Add(1)
 					}
 				}
+				found.Add(1) // a barrier
 			}
 			r.Exit()
 		}
 	})
-	for end := time.Now().Add(time.Duration(sample.Count(300, 3000)) * time.Millisecond); time.Now().Before(end); {
+	defer wg.Wait()
+	defer stop.Store(true)
+	begin, least := time.Now(), time.Duration(sample.Count(100, 3000))*time.Millisecond
+	for time.Since(begin) < least || found.Load() == 0 {
+		require.Less(t, time.Since(begin), time.Minute, "no Check came to the region")
 		stag := current.Load()
 		for range 500 { // meanwhile the other is somewhere
 			stop.Load()
@@ -75,6 +79,5 @@ func revokeAfterSlowStores(t *testing.T, table *Table) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	require.Positive(t, found)
-	require.Zero(t, late, "Checks of %d that Revoke has not waited for", found)
+	require.Zero(t, late.Load(), "Checks of %d that Revoke has not waited for", found.Load())
 }

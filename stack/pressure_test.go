@@ -50,7 +50,7 @@ func TestOwnWantEndsNobody(t *testing.T) {
 
 // A peer that acknowledges what is sent again, of much that was lost, is late by the user timeout.
 func TestPeerBeingRepairedIsNotLate(t *testing.T) {
-	const giveUp = 60 * second
+	const giveUp = 12 * second
 	l := newLab(t, func(_ int, cfg *Config) {
 		cfg.TCP.NoSACK, cfg.TCP.NoTimestamps, cfg.TCP.UserTimeoutNs = true, true, giveUp
 	})

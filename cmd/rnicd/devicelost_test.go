@@ -10,6 +10,9 @@ import (
 // The interface under a port of DPDK's goes down and comes back: the daemon serves again. Deleted, the daemon ends and says why, once.
 func TestInterfaceUnderDPDKFlaps(t *testing.T) {
 	needDPDK(t)
+	if testing.Short() { // make test-all; TestDeviceDeleted is in make test
+		return
+	}
 	ns := newNamespace(t)
 	ns.Run(t, "ip", "link", "add", "enp1s0", "type", "veth", "peer", "name", "peer0")
 	for _, dev := range []string{"enp1s0", "peer0"} {
