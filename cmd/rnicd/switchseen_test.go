@@ -57,7 +57,7 @@ func TestSwitchSeen(t *testing.T) {
 	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"), f, s.process)
 	thief := s.program(t, "put --timeout 500ms", 2, "10.9.0.254/24", f.path, "10.9.0.1:7174")
 	require.Equal(t, 1, thief.Wait(t), "%s", thief)
-	why := map[int]string{9: "ID not found", 4: "user 0 and group 0 may not attach as right"}
+	why := map[int]string{9: "ID not found: no program has interface 9", 4: "user 0 and group 0 may not attach as right"}
 	refused := map[int]*process{}
 	for id := range why {
 		refused[id] = s.program(t, "put", id, "10.9.0.9/24", f.path, "10.9.0.1:7174")
@@ -107,11 +107,14 @@ func TestSwitchSeen(t *testing.T) {
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, metrics)
 	}
-	for _, words := range []string{"ss", "top --once", "events"} {
-		p := s.rnicd(t, append(strings.Fields(words), "--socket", asked)...)
+	for _, words := range []string{"ss", "events"} {
+		p := s.rnicd(t, words, "--socket", asked)
 		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Contains(t, p.String(), "rnicd status --switch")
 	}
+	top := s.rnicd(t, "top", "--once", "--socket", asked)
+	require.Zero(t, top.Wait(t), "%s", top)
+	top.Expect(t, 1, `^store +0 +attached `)
 	second := s.rnicd(t, "switch", "--config", configured(t, text))
 	require.Equal(t, 1, second.Wait(t), "%s", second)
 	require.Contains(t, second.String(), asked+" is another daemon's")
