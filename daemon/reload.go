@@ -239,8 +239,8 @@ func (d *Daemon) carryOut(ctx context.Context, p plan) error {
 	return nil
 }
 
-// openPlaces listens at the places that have no listener of their service's kind. It closes those of
-// another kind first; if it fails, they listen again.
+// openPlaces listens at the places that have no listener of their service's kind. It closes those
+// of another kind first; if it fails, they listen again.
 func (d *Daemon) openPlaces(ctx context.Context, places map[place]*Service) (map[place]*listener, error) {
 	opened := map[place]*listener{}
 	var closed []place

@@ -117,8 +117,8 @@ func (d *watchdog) stack(w *watched) {
 	d.log.Error("where the Poller stands", "port", w.port, "queue", w.queue, "stack", StackOf(w.label))
 }
 
-// StackOf is where the goroutine stands that has a label, port.PollerLabel. Any goroutine; all others stop for a moment, so it waits
-// for those that do not let themselves be stopped.
+// StackOf is where the goroutine stands that has a label, port.PollerLabel. Any goroutine; all
+// others stop for a moment, so it waits for those that do not let themselves be stopped.
 func StackOf(label string) string {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // into memory

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A message started in place is cut like one that is started from a Message, whatever message came before it.
+// A message started in place is cut like one that is started from a Message, whatever message came
+// before it.
 func TestStartInPlace(t *testing.T) {
 	var a, b Segmenter
 	a.Init(1)

@@ -69,8 +69,8 @@ func (r *pendingRun) fill() {
 // it has nothing left for a Stream that wants its first run, that Stream's Room is 0.
 //
 // A peer that leaves its gaps open keeps runs for as long. So what the Streams of one peer
-// (StreamConfig.Peer) have is bounded by what is left: one peer has up to three quarters of the runs,
-// the next three quarters of the rest.
+// (StreamConfig.Peer) have is bounded by what is left: one peer has up to three quarters of the
+// runs, the next three quarters of the rest.
 type PendingMemory struct {
 	pendingMax int
 	runsMax    int
@@ -82,8 +82,8 @@ type PendingMemory struct {
 // pendingShare is how many runs one peer may have for each that is left.
 const pendingShare = 3
 
-// NewPendingMemory makes the memory of Streams whose PendingMax is pendingMax: runsMax runs, and one
-// for each Stream while those are fewer. It panics unless both are positive.
+// NewPendingMemory makes the memory of Streams whose PendingMax is pendingMax: runsMax runs, and
+// one for each Stream while those are fewer. It panics unless both are positive.
 func NewPendingMemory(pendingMax, runsMax int) *PendingMemory {
 	if pendingMax < 1 || runsMax < 1 {
 		panic("ddp: NewPendingMemory wants room for a message, and a Stream")
@@ -110,7 +110,7 @@ func (m *PendingMemory) has(peer uint64) bool {
 	taken := len(m.runs) - len(m.free)
 	most := pendingShare * (m.runsMax - taken)
 	if taken < most {
-		return true // whoever has them
+		return true // even if all of them are this peer's
 	}
 	n := 0
 	for _, r := range m.runs {

@@ -101,7 +101,8 @@ func TestULPRefuses(t *testing.T) {
 	}
 }
 
-// What DDP finds first: a header cut short, another version, a queue number that cannot be. The ULP does not see these.
+// What DDP finds first: a header cut short, another version, a queue number that cannot be. The ULP
+// does not see these.
 func TestErrorsBeforeTheULP(t *testing.T) {
 	for want, h := range map[[2]uint8]Header{
 		{TypeTagged, CodeTaggedVersion}:     {Tagged: true, Last: true, Version: 2},

@@ -11,11 +11,11 @@ import (
 //
 // A slot's sequence number says whose turn it is: index i for the producer that takes position i,
 // i+1 for the consumer that does once the value is there, i+len for the producer of the next lap. A
-// producer or consumer that is suspended between taking a position and finishing with it blocks
-// no goroutine, but Push may call a ring full, and Pop one empty, whose next slot such a one has in hand.
-// So a producer that was told of room, or a consumer of an element, by other means than this ring
-// (a counter) needs to know that those before it have finished: serialize the producers, and each
-// element is there for a consumer that learns of it after its Push.
+// producer or consumer that is suspended between taking a position and finishing with it blocks no
+// goroutine, but Push may call a ring full, and Pop one empty, whose next slot such a one has in
+// hand. So a producer that was told of room, or a consumer of an element, by other means than this
+// ring (a counter) needs to know that those before it have finished: serialize the producers, and
+// each element is there for a consumer that learns of it after its Push.
 type MPMC[T any] struct {
 	slots []MPMCSlot[T]
 	mask  uint64

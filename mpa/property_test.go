@@ -250,8 +250,9 @@ func sendCorrupted(t *testing.T, r *rig, s *stream, segs []segment, rnd *rand.Ra
 	require.Empty(t, again)
 }
 
-// A segment is corrupted on its way once. Under the drop policy, if every FPDU lies within one segment, it is not noticed;
-// otherwise, or without it, the Receiver stops with an error and has passed nothing wrong.
+// A segment is corrupted on its way once. Under the drop policy, if every FPDU lies within one
+// segment, it is not noticed; otherwise, or without it, the Receiver stops with an error and has
+// passed nothing wrong.
 func TestCorruptionAgainstOracle(t *testing.T) {
 	seeded(t, 400, 8, func(t *testing.T, rnd *rand.Rand) {
 		mode := []Mode{withCRC, both}[rnd.IntN(2)]

@@ -214,9 +214,10 @@ func TestOrderOnTheWire(t *testing.T) {
 	})
 }
 
-// vast is a lot of address space; all of its parts of 65 MiB are the same memory. Registering it makes a million pages present,
-// which takes the kernel seconds, and many times that where others want the cores too. That it goes through them once more
-// for the next registration takes a third of a second.
+// vast is a lot of address space; all of its parts of 65 MiB are the same memory. Registering it
+// makes a million pages present, which takes the kernel seconds, and many times that where others
+// want the cores too. That it goes through them once more for the next registration takes a third
+// of a second.
 func vast(t *testing.T, n int) []byte {
 	t.Helper()
 	const stretch = 65 << 20
@@ -274,8 +275,8 @@ func TestLongestMessages(t *testing.T) {
 	})
 }
 
-// DDP does not authenticate: the ULP sees which address asks, and with what private data, before anything that the peer says is
-// taken for DDP, and may refuse.
+// DDP does not authenticate: the ULP sees which address asks, and with what private data, before
+// anything that the peer says is taken for DDP, and may refuse.
 //
 // req: DDP-10.3-1, DDP-8.1-1
 func TestULPDecidesBeforeDDPBegins(t *testing.T) {

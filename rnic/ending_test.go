@@ -96,7 +96,8 @@ func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
 	c.awaitClosed()
 }
 
-// It waits no longer than its context, and a connection that the Poller was not asked for leaves no state.
+// It waits no longer than its context, and a connection that the Poller was not asked for leaves no
+// state.
 func TestDialThatFindsNoRoom(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{})

@@ -145,7 +145,8 @@ func TestListProtection(t *testing.T) {
 	}
 }
 
-// A receive buffer with a range that cannot be written is this host's error; the message that would have filled it is in none.
+// A receive buffer with a range that cannot be written is this host's error; the message that would
+// have filled it is in none.
 func TestReceiveListProtection(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})

@@ -92,7 +92,8 @@ func TestWaitSolicited(t *testing.T) {
 	require.NoError(t, q.WaitSolicited(ended), "there is something")
 }
 
-// Over a connection: Sends without Solicited Event do not wake a waiter that wants those with; an error does.
+// Over a connection: Sends without Solicited Event do not wake a waiter that wants those with; an
+// error does.
 func TestSolicitedEvents(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})

@@ -215,7 +215,8 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
-// reap steps until n completions have been polled from the queues of ends, and allocates nothing. Turned rigs only.
+// reap steps until n completions have been polled from the queues of ends, and allocates nothing.
+// Turned rigs only.
 func (r *rig) reap(n int, cs []Completion, ends ...*end) {
 	for steps := 0; n > 0; steps++ {
 		if steps == stepsMax {

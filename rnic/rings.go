@@ -12,8 +12,8 @@ import (
 
 // ringStore gives queues their memory: from the Adapter's arena when there is one, so that rings
 // lie on hugepages (and can be shared with another process), else from the heap. Pieces are powers
-// of two and are used again for the next queue of their size, but only once no goroutine can hold the old
-// queue any more: a posting call may come late.
+// of two and are used again for the next queue of their size, but only once no goroutine can hold
+// the old queue any more: a posting call may come late.
 type ringStore struct {
 	mu    sync.Mutex
 	arena *hugepages.Arena

@@ -169,8 +169,8 @@ func TestHoardersGiveWay(t *testing.T) {
 	require.Less(t, ended, peers, "no more than it takes")
 }
 
-// Octets beyond a gap, which are refused because others hoard, come again once the gap is filled: for them the others keep
-// what they hold as long as TCP would wait for their peers.
+// Octets beyond a gap, which are refused because others hoard, come again once the gap is filled:
+// for them the others keep what they hold as long as TCP would wait for their peers.
 func TestHoardersKeepWhatIsOnlyWanted(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 2048, connsMax: 32})
 	qps, _ := h.hoarders(8)

@@ -30,9 +30,6 @@ func (p *Poller) prefetch(ahead []connIndex) {
 	p.prefetched = sum
 }
 
-// first reads an octet of what u points to. Others may be writing there, which is no harm to a
-// value that is not used, but which the race detector would report.
-//
 // first reads an octet of what u points to. Another goroutine may be writing there. The value is
 // not used, so that does no harm, but the race detector would report it.
 //

@@ -228,6 +228,7 @@ func (p *Poller) Turn() int {
 	}
 	if p.stopping.Load() {
 		p.shutdown()
+		work++ // so that Run ends, and does not sleep first
 	}
 	return work
 }

@@ -59,8 +59,8 @@ func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
 	}
 }
 
-// If another thread ran during the last yield a Poller does not spin before the next, and one that may sleep until it is
-// interrupted does so at once where that was a thread that computes.
+// If another thread ran during the last yield a Poller does not spin before the next, and one that
+// may sleep until it is interrupted does so at once where that was a thread that computes.
 func TestSharedCoreEndsSpinning(t *testing.T) {
 	w := waiter{idle: IdleInterrupt}
 	spins := func(now int64) (n int) {

@@ -22,8 +22,9 @@ const quietSleepMaxNs = 1_000_000
 // polling is how many Pollers of this process run.
 var polling atomic.Int32
 
-// noneLeft says that the Pollers could have all of Go's processors (GOMAXPROCS) among them: handlers, the control socket and the
-// garbage collector would wait for as long as Pollers sleep without telling.
+// noneLeft says that the Pollers could have all of Go's processors (GOMAXPROCS) among them:
+// handlers, the control socket and the garbage collector would wait for as long as Pollers sleep
+// without telling.
 func noneLeft() bool { return int(polling.Load()) >= runtime.GOMAXPROCS(0) }
 
 // rouser wakes a Poller that sleeps until its device interrupts (IdleInterrupt). A goroutine that

@@ -116,6 +116,19 @@ func TestRouseIsNeverLost(t *testing.T) {
 	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }, false), "and a deadline that is reached")
 }
 
+// A Stop that comes just before the Poller says that it is asleep rouses nobody: the last look finds
+// it, and Run ends without a sleep.
+func TestStopBeforeTheSleep(t *testing.T) {
+	l := newLab(t, nil)
+	for l.a.Turn() > 0 {
+	}
+	l.a.Stop()
+	r := rouser{device: deaf{}, maxNs: ms, fds: [2]unix.PollFd{{Fd: -1}, {Fd: -1}}}
+	r.asleep = &r.own
+	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) { return l.a.now, l.a.deadline() }, false))
+	l.b.Stop()
+}
+
 // deaf is a device that never interrupts.
 type deaf struct{ *tap.Queue }
 
@@ -148,7 +161,8 @@ func TestPauseAndSleep(t *testing.T) {
 	require.True(t, w.deep(0))
 }
 
-// Threads that run no Go wake a Poller through its Bell, which is the one word and the one descriptor for goroutines, too.
+// Threads that run no Go wake a Poller through its Bell, which is the one word and the one
+// descriptor for goroutines, too.
 func TestBell(t *testing.T) {
 	netlab.Enter(t)
 	port, err := tap.New(tap.Config{Name: "bell%d", Addr: kernelAddr})
@@ -223,7 +237,8 @@ func TestDeafForAMoment(t *testing.T) {
 	require.True(t, r.deaf(bellSoonNs+4, 8))
 }
 
-// A Poller that sleeps again and again, with no other processor for Go, leaves its own to who waits for it.
+// A Poller that sleeps again and again, with no other processor for Go, leaves its own to who waits
+// for it.
 func TestSleepLeavesTheProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	polling.Add(1)

@@ -25,15 +25,17 @@ import "github.com/rnicd/rnicd/tcp"
 //   - Connections that find no Buf, and have nothing in flight whose acknowledgment would bring them
 //     back, wait in a list (pressure_waiting.go).
 //   - While another connection does not get the Bufs or records it could use, or its Upper had to
-//     refuse octets, connections whose peer is late are reset with ErrHoarding: those that hold most
-//     first, at most four a millisecond. Late is a peer that has neither acknowledged what was in
-//     flight nor sent the octets that others wait for: for Config.StallNs where another needs memory
-//     (Conn.NeedBufs, or it has less than an initial window in flight), for Config.TCP.UserTimeoutNs
-//     where it gets on without and only wants some (Conn.WantBufs, or more in flight).
+//     refuse octets, connections whose peer is late are reset with ErrHoarding: those that hold
+//     most first, at most four a millisecond. Late is a peer that has neither acknowledged what was
+//     in flight nor sent the octets that others wait for: for Config.StallNs where another needs
+//     memory (Conn.NeedBufs, or it has less than an initial window in flight), for
+//     Config.TCP.UserTimeoutNs where it gets on without and only wants some (Conn.WantBufs, or more
+//     in flight).
 //   - Where retransmissions are lost, or repair one segment a round trip, a peer that answers at
-//     once has octets outstanding for longer than StallNs. As long as it answers (tcp.Conn.Repairing)
-//     it is late by Config.TCP.UserTimeoutNs. That is R2 of RFC 9293 section 3.8.3, "at least 100
-//     seconds", unless a connection has a user timeout of its own, which counts without need only.
+//     once has octets outstanding for longer than StallNs. As long as it answers
+//     (tcp.Conn.Repairing) it is late by Config.TCP.UserTimeoutNs. That is R2 of RFC 9293 section
+//     3.8.3, "at least 100 seconds", unless a connection has a user timeout of its own, which
+//     counts without need only.
 //
 // A peer is late until it has done all that it owed when its clock was set (PeerClock): an octet
 // now and then does not set the clock again.

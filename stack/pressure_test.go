@@ -9,18 +9,25 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
+// openTwo opens two connections over which octets have been acknowledged: 20,000 and 100.
+func (l *lab) openTwo() (u, w *peer) {
+	l.t.Helper()
+	u, _ = l.open()
+	u.send(20_000)
+	l.until("acknowledged", func() bool { return u.acked == 20_000 })
+	w = l.dial(l.a, l.b, 7)
+	l.until("second", func() bool { return w.opened })
+	w.send(100)
+	l.until("acknowledged", func() bool { return w.acked == 100 })
+	return u, w
+}
+
 // A connection whose peer takes its time is not ended because it wants more Bufs itself, when the
 // pool is short for another reason. It is when another connection wants some.
 func TestOwnWantEndsNobody(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		l := newLab(t, nil)
-		u, _ := l.open()
-		u.send(20_000)
-		l.until("acknowledged", func() bool { return u.acked == 20_000 })
-		w := l.dial(l.a, l.b, 7)
-		l.until("second", func() bool { return w.opened })
-		w.send(100)
-		l.until("acknowledged", func() bool { return w.acked == 100 })
+		u, w := l.openTwo()
 
 		l.a.nic.lose = func([]byte) bool { return true }
 		sent := l.now
@@ -54,13 +61,7 @@ func TestPeerBeingRepairedIsNotLate(t *testing.T) {
 	l := newLab(t, func(_ int, cfg *Config) {
 		cfg.TCP.NoSACK, cfg.TCP.NoTimestamps, cfg.TCP.UserTimeoutNs = true, true, giveUp
 	})
-	u, _ := l.open()
-	u.send(20_000)
-	l.until("acknowledged", func() bool { return u.acked == 20_000 })
-	w := l.dial(l.a, l.b, 7)
-	l.until("second", func() bool { return w.opened })
-	w.send(100)
-	l.until("acknowledged", func() bool { return w.acked == 100 })
+	u, w := l.openTwo()
 
 	var passed int64 // one segment at a time arrives
 	l.a.nic.lose = func([]byte) bool {
@@ -193,8 +194,8 @@ func TestDemandStandsUntilAllWereLookedAt(t *testing.T) {
 	}
 }
 
-// Of a demand for what only helps, and none for what is needed, none is ended who is late by StallNs
-// alone, whichever connection it is; nor sooner than by that, if the user timeout is less.
+// Of a demand for what only helps, and none for what is needed, none is ended who is late by
+// StallNs alone, whichever connection it is; nor sooner than by that, if the user timeout is less.
 func TestWantsAreNoNeeds(t *testing.T) {
 	for name, x := range map[string]struct {
 		userTimeout int64

@@ -146,13 +146,13 @@ func (c *Conn) recoveryState() RecoveryState {
 	return RecoveryOpen
 }
 
-// patience is for how many retransmission timeouts a repair may show nothing: what is sent again at the
-// first may be lost, and the next takes twice as long.
+// patience is for how many retransmission timeouts a repair may show nothing: what is sent again at
+// the first may be lost, and the next takes twice as long.
 const patience = 4
 
 // Repairing says that octets are outstanding because they were lost, and not because the peer takes
-// its time: its window is open, and it has acknowledged a whole segment of what is sent again within
-// atLeast nanoseconds, or within four retransmission timeouts as they were then.
+// its time: its window is open, and it has acknowledged a whole segment of what is sent again
+// within atLeast nanoseconds, or within four retransmission timeouts as they were then.
 func (c *Conn) Repairing(now, atLeast int64) bool {
 	rv := &c.recovery
 	if rv.phase == phaseOpen || rv.repairedAt == 0 || c.sndWnd == 0 {

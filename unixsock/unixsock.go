@@ -1,8 +1,8 @@
 // Package unixsock makes sockets in the file system that have their mode from the first moment on,
 // whatever the umask, and without changing the mode of anything else.
 //
-// Its limit: the directory of a socket may belong to another user, who can put something else in its
-// place; then Listen fails, or the mode that changes is that of another socket of ours.
+// Its limit: the directory of a socket may belong to another user, who can put something else in
+// its place; then Listen fails, or the mode that changes is that of another socket of ours.
 package unixsock
 
 import (

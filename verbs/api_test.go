@@ -133,8 +133,9 @@ func TestUnderBothNames(t *testing.T) {
 	require.Zero(t, p.Wait(t), "%s", p)
 }
 
-// Every function that the headers declare and Debian's libraries have is there, under that version: a program finds it, if only
-// refused. rsockets stay librdmacm's own; what turns the kernel's structures into others, and drivers, have nothing to do here.
+// Every function that the headers declare and Debian's libraries have is there, under that version:
+// a program finds it, if only refused. rsockets stay librdmacm's own; what turns the kernel's
+// structures into others, and drivers, have nothing to do here.
 func TestSymbols(t *testing.T) {
 	l := newLab(t)
 	functions := func(file string) map[string]bool {

@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// answer tells the station that asked where a shared address is: at the MAC that all of its programs have.
+// answer tells the station that asked where a shared address is: at the MAC that all of its
+// programs have.
 func (c *Core) answer(in *port, h *headers, s *station) {
 	b := c.pool.Alloc()
 	if b == mem.NoBuf {

@@ -10,10 +10,10 @@ import (
 // Changes are names of programs.
 type Changes struct{ Added, Removed, Changed []string }
 
-// Apply replaces the programs. A program that keeps its socket, ID, core, secret, MAC, MTU and queues keeps its connection,
-// unless its process's user and group may not attach any more; others are detached, and may attach again if they are still
-// configured. With an error nothing has changed, unless it is a
-// *PartialError.
+// Apply replaces the programs. A program that keeps its socket, ID, core, secret, MAC, MTU and
+// queues keeps its connection, unless its process's user and group may not attach any more; others
+// are detached, and may attach again if they are still configured. With an error nothing has
+// changed, unless it is a *PartialError.
 func (s *Switch) Apply(ctx context.Context, programs []Program) (ch Changes, err error) {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -145,7 +145,8 @@ func (s *Switch) compare(programs []Program) (keep []*port, fresh []*Program) {
 	return keep, fresh
 }
 
-// open tries the sockets of programs that come: what is most likely to fail, before anything is changed.
+// open tries the sockets of programs that come: what is most likely to fail, before anything is
+// changed.
 func (s *Switch) open(fresh []*Program) error {
 	var opened []*socket
 	for _, p := range fresh {
@@ -171,7 +172,8 @@ func (p *Program) equal(o *Program) bool {
 		slices.Equal(p.GIDs, o.GIDs) && p.Buffers == o.Buffers && p.Send == o.Send && p.Receive == o.Receive
 }
 
-// settle has all cores go over to a plan of the ports that there are, and to what the configuration says of them.
+// settle has all cores go over to a plan of the ports that there are, and to what the configuration
+// says of them.
 func (s *Switch) settle(ctx context.Context) error {
 	// next of each port is written here and read by its core, which is waited for.
 	plan := s.plan()
@@ -190,7 +192,8 @@ func (s *Switch) settle(ctx context.Context) error {
 	})
 }
 
-// unbind closes the port of a program, which no core has any more. Its socket stays where another wants it.
+// unbind closes the port of a program, which no core has any more. Its socket stays where another
+// wants it.
 func (s *Switch) unbind(m *port, next []Program) {
 	_ = m.memif.Close()
 	s.lock.Lock()

@@ -1,6 +1,7 @@
 package vswitch
 
-// bucket is a token bucket that may go below zero, by one burst: the sender then waits. Its zero value has no limit.
+// bucket is a token bucket that may go below zero, by one burst: the sender then waits. Its zero
+// value has no limit.
 type bucket struct {
 	rate, depth int64 // a second; at most so many at once
 	level       int64

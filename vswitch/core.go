@@ -102,8 +102,8 @@ func (c *Core) flush() {
 	c.dirty = kept
 }
 
-// poll takes a burst from each queue of a port, beginning with another one each time. A program that has sent all that its rate
-// allows waits, with its frames in its own rings.
+// poll takes a burst from each queue of a port, beginning with another one each time. A program
+// that has sent all that its rate allows waits, with its frames in its own rings.
 func (c *Core) poll(m *port) (work int) {
 	if m.first++; m.first >= len(m.queues) {
 		m.first = 0

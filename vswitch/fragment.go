@@ -6,9 +6,10 @@ import (
 	"github.com/rnicd/rnicd/inet"
 )
 
-// fragments gives later fragments of a packet to a shared address to the program that got the first. A set of fragmentSets takes
-// fragmentWays packets; a new one replaces the oldest. Entries older than fragmentNs do not count. Which set is a packet's is secret:
-// a host that fills sets by packets of its choice does not know those of others.
+// fragments gives later fragments of a packet to a shared address to the program that got the
+// first. A set of fragmentSets takes fragmentWays packets; a new one replaces the oldest. Entries
+// older than fragmentNs do not count. Which set is a packet's is secret: a host that fills sets by
+// packets of its choice does not know those of others.
 type fragments struct {
 	keys [fragmentWords]uint64
 	sets [fragmentSets][fragmentWays]fragmentEntry
@@ -74,7 +75,8 @@ func (f *fragments) add(in uint16, h *headers, m *port, now int64) {
 	set[at] = fragmentEntry{k, now, m.slot, m.serial}
 }
 
-// find returns the program that got the first fragment; nil: it has not come, was too long ago, or that program is gone.
+// find returns the program that got the first fragment; nil: it has not come, was too long ago, or
+// that program is gone.
 func (f *fragments) find(in uint16, h *headers, now int64) *fragmentEntry {
 	k := keyOf(in, h)
 	set := f.set(&k)

@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/inet"
 )
 
-// headers is what switching needs of a frame. It points into the frame, which is a copy that no program can change.
+// headers is what switching needs of a frame. It points into the frame, which is a copy that no
+// program can change.
 type headers struct {
 	dst, src inet.MAC
 	vid      uint16

@@ -235,7 +235,8 @@ func TestProgramsComeAndGo(t *testing.T) {
 	require.LessOrEqual(t, now, goroutines+3, "one may be about to end")
 }
 
-// FuzzFrames has a program send anything: no program gets frames of another, and the pool loses no Buf.
+// FuzzFrames has a program send anything: no program gets frames of another, and the pool loses no
+// Buf.
 func FuzzFrames(f *testing.F) {
 	for _, b := range [][]byte{
 		segment(macTwo, macOne, ipOne, ipTwo, 1, 2), segment(macShared, macOne, ip6One, ip6Shared, 1, 2000), arpFrame(inet.Broadcast, announceOf(macOne)),

@@ -307,7 +307,8 @@ func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason 
 	return text
 }
 
-// A user that is taken out loses the connection that it has, and is told why; one that stays, or is let in, keeps it.
+// A user that is taken out loses the connection that it has, and is told why; one that stays, or is
+// let in, keeps it.
 func TestUserTakenOut(t *testing.T) {
 	l := newLab(t, nil)
 	me := uint32(os.Getuid())

@@ -241,7 +241,8 @@ func TestFragmentsOfSharedAddress(t *testing.T) {
 	l.now += fragmentNs
 	ways("", "out", later)
 	require.Equal(t, map[string]uint64{"fragment-unknown": 2}, l.drops("out"))
-	// One that floods the table with fragments of its own has them forgotten, and takes no more memory.
+	// One that floods the table with fragments of its own has them forgotten, and takes no more
+	// memory.
 	for i := range 3000 {
 		f := ether(macShared, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipShared, 6, 0x2000, tcpOf(9, 1000)))
 		be.PutUint16(f[14+4:], uint16(i))
@@ -293,7 +294,8 @@ func TestSolicitationForAMappedAddress(t *testing.T) {
 	l.requireWhole()
 }
 
-// A host that chooses identifiers and addresses of fragments does not know which of them drive out those of others.
+// A host that chooses identifiers and addresses of fragments does not know which of them drive out
+// those of others.
 func TestFragmentsAreSpreadInSecret(t *testing.T) {
 	var f, other fragments
 	f.draw()

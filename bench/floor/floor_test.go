@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onOneProcessor, in short runs: two sides that spin on processors that other tests use, too, wait for
-// the kernel's tick at each handover, minutes in all.
+// onOneProcessor, in short runs: two sides that spin on processors that other tests use, too, wait
+// for the kernel's tick at each handover, minutes in all.
 func onOneProcessor(t *testing.T) {
 	if testing.Short() {
 		n := runtime.GOMAXPROCS(1)

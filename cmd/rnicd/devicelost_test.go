@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The interface under a port of DPDK's goes down and comes back: the daemon serves again. Deleted, the daemon ends and says why, once.
+// The interface under a port of DPDK's goes down and comes back: the daemon serves again. Deleted,
+// the daemon ends and says why, once.
 func TestInterfaceUnderDPDKFlaps(t *testing.T) {
 	needDPDK(t)
 	if testing.Short() { // make test-all; TestDeviceDeleted is in make test

@@ -18,7 +18,7 @@ type getOptions struct {
 	dialOptions
 	noMarkers bool
 	quiet     bool
-	name      string
+	name      keptName
 	sizeMax   size
 }
 
@@ -43,16 +43,13 @@ Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With 
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers (no placement ahead of a gap)")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
 	f.Var(&o.sizeMax, "size-max", "largest file that is taken; 0: as large as there is room for")
-	f.StringVar(&o.name, "name", "", "read what was put under this name, from a region that keeps it")
+	f.Var(&o.name, "name", "read what was put under this name, from a region that keeps it")
 	o.jsonFlag(f)
 	return c
 }
 
 func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter) error {
 	dialect, err := o.check()
-	if err == nil {
-		err = checkName(o.name)
-	}
 	if err != nil {
 		return err
 	}
@@ -68,7 +65,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	}
 	defer sink.discard()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
-		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Name: o.name, Begin: sink.begin, Conn: o.connParam(dialect, o.noMarkers)}
+		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Name: string(o.name), Begin: sink.begin, Conn: o.connParam(dialect, o.noMarkers)}
 		end := func() {}
 		if !o.quiet {
 			var bar *progress

@@ -220,8 +220,8 @@ func synPacket(from, to inet.Addr, port uint16, seq uint32) []byte {
 	return p
 }
 
-// While SYNs from addresses without a host fill the backlog, a transfer that is under way goes on, and connections
-// are accepted.
+// While SYNs from addresses without a host fill the backlog, a transfer that is under way goes on,
+// and connections are accepted.
 func TestInteropSynFlood(t *testing.T) {
 	if testing.Short() { // make test-all
 		return

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a client puts under a name others read by RDMA Reads, over the kernel's TCP and over the daemon's own, within the quota and from
-// the networks that the service allows; an empty file takes it away.
+// What a client puts under a name others read by RDMA Reads, over the kernel's TCP and over the
+// daemon's own, within the quota and from the networks that the service allows; an empty file takes
+// it away.
 func TestRegionThatKeeps(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.rnicd(t, "serve", "--config", configured(t, `
@@ -57,7 +58,10 @@ allow = ["10.9.0.7"]
 	reads(again)
 	server.Expect(t, 2, "msg=served service=shared .*operation=get .*name=image")
 	ns.fails(t, "get --name image --timeout 60s 10.9.0.1:7000 "+to, ".*10.9.0.254")
-	ns.fails(t, "get --name ../image 10.9.0.1 "+to, `--name "../image": want 1 to 64 letters`)
+	ns.fails(t, "get --name ../image 10.9.0.1 "+to, `--name: "../image": want 1 to 64 letters`)
+	for _, command := range []string{"get --name= 10.9.0.1 " + to, "put --name= " + f.path + " 10.9.0.1"} {
+		ns.fails(t, command, `--name: "": want 1 to 64 letters`)
+	}
 	nothing := filepath.Join(t.TempDir(), "nothing")
 	require.NoError(t, os.WriteFile(nothing, nil, 0o600))
 	ns.succeeds(t, "put --name image --timeout 60s "+nothing+" 10.9.0.1")

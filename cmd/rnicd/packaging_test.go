@@ -247,7 +247,8 @@ func requireLinks(t *testing.T, root string, files []string) {
 	require.Greater(t, documents, 50)
 }
 
-// The switch's configuration that comes with the program starts, and the commands that it has for its programs reach each other.
+// The switch's configuration that comes with the program starts, and the commands that it has for
+// its programs reach each other.
 func TestInstalledSwitchConfiguration(t *testing.T) {
 	ns := newNamespace(t)
 	b, err := os.ReadFile(filepath.Join(repository, "packaging/switch.toml"))

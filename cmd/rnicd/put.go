@@ -24,7 +24,7 @@ type putOptions struct {
 	dialOptions
 	noMarkers bool
 	quiet     bool
-	name      string
+	name      keptName
 }
 
 func newPut() *cobra.Command {
@@ -47,16 +47,13 @@ Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With 
 	o.dialectFlag(f, "rfc5044, with Rev 0 for an answer too")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
-	f.StringVar(&o.name, "name", "", "have the server keep it under this name, for others to get; an empty FILE takes away what is there")
+	f.Var(&o.name, "name", "have the server keep it under this name, for others to get; an empty FILE takes away what is there")
 	o.jsonFlag(f)
 	return c
 }
 
 func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter) error {
 	dialect, err := o.check()
-	if err == nil {
-		err = checkName(o.name)
-	}
 	if err != nil {
 		return err
 	}
@@ -73,7 +70,7 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 	if addr, err = dialAddr(addr, xfer.DefaultPort); err != nil {
 		return err
 	}
-	put := xfer.PutConfig{Addr: addr, Source: file, Length: length, Name: o.name, Conn: o.connParam(dialect, o.noMarkers)}
+	put := xfer.PutConfig{Addr: addr, Source: file, Length: length, Name: string(o.name), Conn: o.connParam(dialect, o.noMarkers)}
 	if err = hashApart(ctx, &put, file); err != nil {
 		return err
 	}
@@ -99,15 +96,16 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 	})
 }
 
-// checkName judges --name.
-func checkName(name string) error {
-	if name == "" {
-		return nil
-	}
-	if err := xfer.CheckName(name); err != nil {
-		return fmt.Errorf("--%w", err)
-	}
-	return nil
+// keptName is a flag that is not given or names a file that a server keeps. An empty one is refused,
+// as it may be a variable of a script that was not set.
+type keptName string
+
+func (n *keptName) String() string { return string(*n) }
+func (n *keptName) Type() string   { return "string" }
+
+func (n *keptName) Set(text string) error {
+	*n = keptName(text)
+	return xfer.CheckName(text)
 }
 
 // hashApart hashes a file before it is sent, if that is better than doing it meanwhile.

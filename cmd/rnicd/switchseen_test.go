@@ -42,8 +42,9 @@ func (ns *namespace) scrape(t *testing.T, addr string) string {
 	return string(text)
 }
 
-// What a switch does can be seen, as text, as JSON and by Prometheus: the programs attached, what went to each, what was dropped
-// and why, and the programs refused. Commands for daemons say that this is a switch.
+// What a switch does can be seen, as text, as JSON and by Prometheus: the programs attached, what
+// went to each, what was dropped and why, and the programs refused. Commands for daemons say that
+// this is a switch.
 func TestSwitchSeen(t *testing.T) {
 	if testing.Short() { // make test-all
 		return

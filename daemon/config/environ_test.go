@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/daemon/port"
 )
 
-// Variables are keys of a port, with the checks that these have; other programs' variables are not looked at.
+// Variables are keys of a port, with the checks that these have; other programs' variables are not
+// looked at.
 func TestEnvironment(t *testing.T) {
 	c, err := Environment([]string{
 		"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24, fd09::2/64", "RNICD_DEV=tap7", "RNICD_MTU=9000", "RNICD_IDLE=spin", "RNICD_OFFLOAD=false",

@@ -10,7 +10,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// A Poller that a program's threads can wake sleeps until they do; not on a device that cannot wake it, nor unless it is asked for.
+// A Poller that a program's threads can wake sleeps until they do; not on a device that cannot wake
+// it, nor unless it is asked for.
 func TestPoll(t *testing.T) {
 	drivers := Builtin()
 	look, bell := func() int { return 0 }, &stack.Bell{}

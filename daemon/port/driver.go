@@ -17,7 +17,8 @@ type Driver struct {
 	RoomMin int // octets for a frame that the device wants of a packet buffer, whatever the MTU
 	// Sockets: there is no device, and connections are the kernel's. Nothing else is looked at.
 	Sockets bool
-	// Interrupts: its queues wake a Poller that sleeps (pmd.Interrupter), so that stack.IdleInterrupt is possible, on any machine.
+	// Interrupts: its queues wake a Poller that sleeps (pmd.Interrupter), so that
+	// stack.IdleInterrupt is possible, on any machine.
 	Interrupts bool
 	// Check, if set, refuses what can be refused before any memory is mapped or any device made.
 	Check func(*Config) error

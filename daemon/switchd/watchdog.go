@@ -13,9 +13,10 @@ import (
 // watchEvery is the pause between two questions to the threads.
 const watchEvery = time.Second
 
-// watch asks the threads, again and again, whether they turn, until ctx ends. One that has not answered for twice askTimeout is
-// reported, with where it stands, and again when it turns. The second question is for a process that was stopped as a whole: then the first one is late
-// through no fault of the threads.
+// watch asks the threads, again and again, whether they turn, until ctx ends. One that has not
+// answered for twice askTimeout is reported, with where it stands, and again when it turns. The
+// second question is for a process that was stopped as a whole: then the first one is late through
+// no fault of the threads.
 func (s *Server) watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()

@@ -53,8 +53,9 @@ func (l *lines) await(t *testing.T) {
 //go:noinline
 func standHere(until <-chan struct{}) { <-until }
 
-// A thread that does not turn is reported, once, with its number and where it stands, and again when it turns; meanwhile the switch is not healthy, and
-// its status says why there are no counters.
+// A thread that does not turn is reported, once, with its number and where it stands, and again
+// when it turns; meanwhile the switch is not healthy, and its status says why there are no
+// counters.
 func TestHungThread(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "switch.sock")
 	cfg, err := config.ParseSwitch("switch.toml", []byte("[switch]\nthreads = 2\nsocket = \""+socket+"\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\n"), port.Builtin())

@@ -1,4 +1,5 @@
-// Package top shows a daemon, or a switch, live in a terminal, from what its control socket answers.
+// Package top shows a daemon, or a switch, live in a terminal, from what its control socket
+// answers.
 //
 //	frame.go      formats the difference of two states as the lines of a screen
 //	connection.go one connection in full, as ss -ti has it; the lines of status

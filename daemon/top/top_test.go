@@ -137,7 +137,8 @@ func switchLook(seconds int) *Look {
 	}}
 }
 
-// A switch is shown by port and by thread, with rates, and drops by reason; one port in full. No line is wider than 80 columns.
+// A switch is shown by port and by thread, with rates, and drops by reason; one port in full. No
+// line is wider than 80 columns.
 func TestFrameOfSwitch(t *testing.T) {
 	was, is := switchLook(10), switchLook(12)
 	for _, tc := range []struct {

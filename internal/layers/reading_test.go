@@ -22,9 +22,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// upward are the references that a package makes, from one of its files, to a function, a method, a constant or a variable of a
-// file that its doc.go lists before. A reader who follows that order has to go back for each; the code, or the table, says why.
-// Types and fields do not count: they are what a package is about. Neither do constants and variables of stack: errors, reasons of
+// upward are the references that a package makes, from one of its files, to a function, a method, a
+// constant or a variable of a file that its doc.go lists before. A reader who follows that order
+// has to go back for each; the code, or the table, says why. Types and fields do not count: they
+// are what a package is about. Neither do constants and variables of stack: errors, reasons of
 // drops, states and bounds, which stand at its beginning. Fewer are welcome: take them out here.
 var upward = map[string][]string{
 	"rnic/internal/connect": {

@@ -107,7 +107,8 @@ func TestAFXDPInterfaceTaken(t *testing.T) {
 	require.Equal(t, []int{128}, flows(t, fd, 64, second))
 }
 
-// While a queue that a port of ours may just have given back is waited for, other ports are asked, opened and closed.
+// While a queue that a port of ours may just have given back is waited for, other ports are asked,
+// opened and closed.
 func TestAFXDPWaitsWithoutTheLock(t *testing.T) {
 	xdpLab(t)
 	openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)

@@ -31,7 +31,8 @@ const ringersMax = 2048
 
 var ringers atomic.Int32
 
-// newBells takes over descriptors, one for each queue; some may be -1. Without a spare goroutine it wakes none.
+// newBells takes over descriptors, one for each queue; some may be -1. Without a spare goroutine it
+// wakes none.
 func newBells(fds []int, peer *Peer) *bells {
 	if peer.PID != 0 && (peer.UID == uint32(os.Geteuid()) || peer.UID == 0) && !slices.ContainsFunc(fds, blocks) {
 		b := &bells{direct: true, fds: fds, ended: make(chan struct{})}
@@ -95,7 +96,8 @@ func (b *bells) stop() {
 	}
 }
 
-// drain reads what no other goroutine may be left to read, so that a write that waits for room ends. Several goroutines at once.
+// drain reads what no other goroutine may be left to read, so that a write that waits for room
+// ends. Several goroutines at once.
 func (b *bells) drain() {
 	b.closing.Lock()
 	defer b.closing.Unlock()

@@ -80,8 +80,8 @@ func (c *copyIn) receive(q *Queue, bufs []mem.Buf) int {
 	return n
 }
 
-// frame copies the frame that begins at a descriptor, one of so many, into b. It returns the frame's length, 0 if
-// it was dropped, and how many descriptors it has.
+// frame copies the frame that begins at a descriptor, one of so many, into b. It returns the
+// frame's length, 0 if it was dropped, and how many descriptors it has.
 func (c *copyIn) frame(q *Queue, b mem.Buf, at, ready uint16) (length int, pieces uint16) {
 	d := q.pool.Desc(b)
 	room := q.pool.Slot(b)[d.Off:]

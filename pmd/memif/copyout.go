@@ -61,8 +61,8 @@ func (c *copyOut) send(q *Queue, bufs []mem.Buf) int {
 	return n
 }
 
-// put copies a frame into descriptors, so many from one on, and returns how many it took: 0 is no room. If
-// it was dropped for what stood in them (ok is false), they are given back empty.
+// put copies a frame into descriptors, so many from one on, and returns how many it took: 0 is no
+// room. If it was dropped for what stood in them (ok is false), they are given back empty.
 //
 // What they say is looked at before any of them is written, for one that is shortened cannot be used for a longer frame.
 func (c *copyOut) put(q *Queue, frame []byte, at, free uint16) (pieces uint16, ok bool) {

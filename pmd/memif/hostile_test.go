@@ -19,8 +19,8 @@ import (
 // rings are those of queue 0 as the side itself sees them: what the other end may scribble on.
 func (s *side) rings() pair { return s.port.current.Load().rings[0] }
 
-// What a client puts into descriptors of frames reaches no other client's memory; the frame is dropped and counted, and the next
-// one passes.
+// What a client puts into descriptors of frames reaches no other client's memory; the frame is
+// dropped and counted, and the next one passes.
 func TestHostileFramesToServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		descs []desc
@@ -139,8 +139,8 @@ func TestPiecesAreBounded(t *testing.T) {
 	require.EqualValues(t, piecesMax, m.client.ring.tail())
 }
 
-// A user's connections that say nothing leave room for others, however few may attach, and one that has
-// said which interface it wants is none of those. Those of many users are bounded too.
+// A user's connections that say nothing leave room for others, however few may attach, and one that
+// has said which interface it wants is none of those. Those of many users are bounded too.
 func TestStrangersLeaveRoom(t *testing.T) {
 	l, err := Listen(ListenConfig{Socket: socketPath(t), ClientsMax: 2, Backlog: 1})
 	require.NoError(t, err)

@@ -303,8 +303,8 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// Admit is asked again once a client has attached, so that nobody gets in while it becomes stricter; and Disconnect ends the
-// connection of one that has.
+// Admit is asked again once a client has attached, so that nobody gets in while it becomes
+// stricter; and Disconnect ends the connection of one that has.
 func TestAdmissionThatEnds(t *testing.T) {
 	asked := 0
 	refused := make(chan error, 1)

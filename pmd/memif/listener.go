@@ -22,10 +22,11 @@ type ListenConfig struct {
 	Mode   os.FileMode // of a path: who may connect; 0600 by default. A name in the abstract namespace is open to all of the host
 	Name   string      // that clients are told, up to 31 octets
 
-	// Admit decides on each client, when it has said which interface it wants and with which secret; an error, of which the
-	// client is told up to 95 octets, refuses it. It is asked again once the client has attached to an interface of Bind's: whoever makes it stricter
-	// and then ends the connections (Port.Disconnect) misses none. By default the secrets decide. Several goroutines at once;
-	// it may block, and then the client waits.
+	// Admit decides on each client, when it has said which interface it wants and with which
+	// secret; an error, of which the client is told up to 95 octets, refuses it. It is asked again
+	// once the client has attached to an interface of Bind's: whoever makes it stricter and then
+	// ends the connections (Port.Disconnect) misses none. By default the secrets decide. Several
+	// goroutines at once; it may block, and then the client waits.
 	Admit func(Peer) error
 	// Refused, if set, is told of each client that was told why it cannot attach: by Admit, for its secret, its interface, its
 	// memory or its rings, or for ClientsMax. Peer has what was known of it by then. Several goroutines at once.
@@ -251,8 +252,8 @@ func (l *Listener) Close() error {
 // strangersMin is how many connections any user may have that have not said yet what they want.
 const strangersMin = 16
 
-// add takes a connection. Until it has said what it wants it is not one of ClientsMax, and no user has
-// more than a quarter of those: they would keep others out for as long as each may take.
+// add takes a connection. Until it has said what it wants it is not one of ClientsMax, and no user
+// has more than a quarter of those: they would keep others out for as long as each may take.
 func (l *Listener) add(c *control, uid uint32) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()

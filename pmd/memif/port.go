@@ -252,8 +252,8 @@ func (p *Port) signal() {
 	p.changed = make(chan struct{})
 }
 
-// Disconnect ends the connection that there is, and tells the peer why, in up to 95 octets; another one may follow. Any
-// goroutine; it does not wait.
+// Disconnect ends the connection that there is, and tells the peer why, in up to 95 octets; another
+// one may follow. Any goroutine; it does not wait.
 func (p *Port) Disconnect(why string) {
 	p.lock.Lock()
 	defer p.lock.Unlock()

@@ -38,8 +38,9 @@ func (r *ring) push() *packet {
 	return &r.slots[(r.in-1)&(len(r.slots)-1)]
 }
 
-// lateSet are packets that were overtaken: a list sorted by arrival, last to arrive first. A few of a hundred segments are late by
-// a part of a round trip, so a search from the end is short beside what else a segment costs.
+// lateSet are packets that were overtaken: a list sorted by arrival, last to arrive first. A few of
+// a hundred segments are late by a part of a round trip, so a search from the end is short beside
+// what else a segment costs.
 type lateSet struct{ packets []packet }
 
 func (s *lateSet) next() int64 {

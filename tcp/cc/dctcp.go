@@ -1,7 +1,8 @@
 package cc
 
-// DCTCP is RFC 8257, for a network whose switches mark early and whose senders all use it: never for the Internet
-// (section 6). It reduces cwnd by the share of octets that were marked; everything else is NewReno.
+// DCTCP is RFC 8257, for a network whose switches mark early and whose senders all use it: never
+// for the Internet (section 6). It reduces cwnd by the share of octets that were marked; everything
+// else is NewReno.
 type DCTCP struct{ NewReno }
 
 // dctcp is the observation window of section 3.3.

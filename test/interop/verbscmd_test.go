@@ -81,7 +81,8 @@ func TestVerbsPrograms(t *testing.T) {
 							c.ends(job)
 							return
 						}
-						// Between its two connections perftest's server does not listen, and its client does not try again.
+						// Between its two connections perftest's server does not listen, and its
+						// client does not try again.
 						require.Contains(c.t, client.String(), "RDMA_CM_EVENT_REJECTED; error: -111.", "%s", job)
 						require.Less(c.t, tries, 5, "%s\n%s", client, job)
 					}

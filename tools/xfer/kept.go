@@ -19,7 +19,7 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 // CheckName says what is wrong with a name under which a file is to be kept, or read.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
-		return fmt.Errorf("name %q: want 1 to %d letters, digits, and . _ -", name, nameMax)
+		return fmt.Errorf("%q: want 1 to %d letters, digits, and . _ -", name, nameMax)
 	}
 	return nil
 }
@@ -35,8 +35,9 @@ type kept struct {
 	gone    bool // it is nobody's any more except its readers'
 }
 
-// KeepNames makes m keep what is put under a name until its address (of IPv6, its /64) puts something else there; an empty file
-// takes it away. Until then it counts in the quota. For before the Servers.
+// KeepNames makes m keep what is put under a name until its address (of IPv6, its /64) puts
+// something else there; an empty file takes it away. Until then it counts in the quota. For before
+// the Servers.
 func (m *Memory) KeepNames() { m.names = map[string]*kept{} }
 
 // mayKeep says why a peer may not put under a name.
@@ -60,8 +61,8 @@ func (m *Memory) mayKeepLocked(from netip.Addr, name string) error {
 	return nil
 }
 
-// store keeps x, which from holds and which nobody writes any more, under a name; an empty one takes away what is there. With an
-// error x is still the caller's.
+// store keeps x, which from holds and which nobody writes any more, under a name; an empty one
+// takes away what is there. With an error x is still the caller's.
 func (m *Memory) store(from netip.Addr, name string, x extent, digest [digestLen]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

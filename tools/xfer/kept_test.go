@@ -37,8 +37,8 @@ func (r *rig) getUnder(name string) ([]byte, error) {
 	return got.Bytes(), err
 }
 
-// What is put under a name is read by others from where it was written, until it is replaced or taken away; what is put without
-// one is read by nobody.
+// What is put under a name is read by others from where it was written, until it is replaced or
+// taken away; what is put without one is read by nobody.
 func TestKeptIsRead(t *testing.T) {
 	r := keeper(t, 1<<20, 0)
 	a, b := content(1, 100_000), content(2, 200_001)
@@ -94,7 +94,8 @@ func TestNamesAreJudged(t *testing.T) {
 	require.Error(t, CheckName(strings.Repeat("x", nameMax+1)))
 }
 
-// A name is its address's; what is replaced while it is read stays until the last reader has gone; and names are bounded.
+// A name is its address's; what is replaced while it is read stays until the last reader has gone;
+// and names are bounded.
 func TestKeptIsItsOwners(t *testing.T) {
 	m := NewMemory(make([]byte, 2*keptMax*extentAlign), 0)
 	m.KeepNames()

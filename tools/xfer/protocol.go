@@ -21,8 +21,8 @@
 // The answer to a put that failed has no SHA-256: it says nothing of memory that the client may not
 // have written.
 //
-// A request may have a name after it: put has the file stay in the server's memory under it, and get reads that one instead of the
-// server's own file.
+// A request may have a name after it: put has the file stay in the server's memory under it, and
+// get reads that one instead of the server's own file.
 //
 // A request that cannot be served is rejected in the MPA Reply with a text that says why.
 package xfer
@@ -91,7 +91,7 @@ func parseRequest(b []byte) (request, error) {
 	r := request{op: Op(b[5]), length: binary.BigEndian.Uint64(b[8:]), name: string(b[requestLen:])}
 	if r.name != "" {
 		if err := CheckName(r.name); err != nil {
-			return request{}, fmt.Errorf("%w: %w", errMalformed, err)
+			return request{}, fmt.Errorf("%w: the name %w", errMalformed, err)
 		}
 	}
 	if r.op != OpPut && r.op != OpGet {

@@ -138,7 +138,8 @@ func (c *calls) channel() uint64 {
 	return uint64(fds[1])
 }
 
-// destroyAll destroys what the input's calls made, and what they did not destroy of newCalls' objects.
+// destroyAll destroys what the input's calls made, and what they did not destroy of newCalls'
+// objects.
 func (c *calls) destroyAll(t *testing.T) {
 	for i := len(c.handles) - 1; i >= 2; i-- {
 		for _, destroy := range []uint32{ring.DestroyQP, ring.CMDestroy, ring.FreeMW, ring.DeregMR, ring.DestroySRQ, ring.DestroyCQ} {

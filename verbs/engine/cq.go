@@ -18,8 +18,8 @@ import (
 // It holds as many completions as it has entries, as ibv_create_cq(3) has it: what does not fit is
 // lost, and IBV_EVENT_CQ_ERR told.
 //
-// Entries may move to a larger ring (cqresize.go). Whoever takes a position learns from the same word
-// which ring it is in.
+// Entries may move to a larger ring (cqresize.go). The word that gives out positions says which
+// ring they are in.
 type cq struct {
 	*mapping
 	head   *ring.CQ

@@ -10,14 +10,15 @@ import (
 	"github.com/rnicd/rnicd/verbs/ring"
 )
 
-// cqRings is how many rings a completion queue may have in its time: each is at least twice the one before.
+// cqRings is how many rings a completion queue may have in its time: each is at least twice the one
+// before.
 const cqRings = 32
 
 // resizeCQ gives a completion queue more entries. What it holds stays, in its order, and what comes
-// meanwhile comes after that. A program may ask for fewer than there are, if they hold what is there,
-// and keeps what it has.
+// meanwhile comes after that. A program may ask for fewer than there are, if they hold what is
+// there, and keeps what it has.
 //
-//  1. tail names the new ring: whoever takes a position from now on fills its entry there.
+//  1. tail names the new ring: an entry whose position is taken from now on is filled there.
 //  2. Those that took one before fill it in the old ring. When all have, which the engine counts
 //     itself, what the program has not taken is copied.
 //

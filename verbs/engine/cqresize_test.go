@@ -49,7 +49,8 @@ func (c *testCQ) poll() (id uint64, ok bool) {
 	return id, true
 }
 
-// A queue that grows keeps what it holds, in its order, and then has room for more. It is refused what would not hold that.
+// A queue that grows keeps what it holds, in its order, and then has room for more. It is refused
+// what would not hold that.
 func TestResizeCQ(t *testing.T) {
 	p := newProgram(t)
 	c, q := p.newCQ(4)

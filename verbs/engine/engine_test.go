@@ -142,8 +142,9 @@ func TestDestroyWakesTheEngine(t *testing.T) {
 	}
 }
 
-// What whenQuiet wants run is in its queue before it wakes run, which looks once and may sleep again; and it returns when that was
-// done. Here no goroutine serves the queue, and waking blocks, as the pipe in the eventfd's place is full.
+// What whenQuiet wants run is in its queue before it wakes run, which looks once and may sleep
+// again; and it returns when that was done. Here no goroutine serves the queue, and waking blocks,
+// as the pipe in the eventfd's place is full.
 func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 	var fds [2]int
 	require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
@@ -345,7 +346,8 @@ func TestBrokenRing(t *testing.T) {
 	}
 }
 
-// One queue pair more than there is room for is refused, and its rings are unmapped only when no goroutine looks at them.
+// One queue pair more than there is room for is refused, and its rings are unmapped only when no
+// goroutine looks at them.
 func TestQueuePairsMax(t *testing.T) {
 	p := newProgram(t)
 	taken := &qp{}

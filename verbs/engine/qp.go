@@ -175,9 +175,9 @@ func (q *qp) Recvs(f rnic.Feed) {
 
 // Written is rnic's word that the peer has written to memory. A program that has an event channel
 // may wait there for what a Write brings, as ib_send_bw -e does for credit: it looks at memory when
-// it is woken, and nothing of its own will complete. So the completion queue of its sends, armed for
-// any completion, gets an event without one, which ibv_get_cq_event(3) has programs expect. Where
-// receives complete into the same queue, the message that follows a Write tells of it.
+// it is woken, and nothing of its own will complete. So the completion queue of its sends, armed
+// for any completion, gets an event without one, which ibv_get_cq_event(3) has programs expect.
+// Where receives complete into the same queue, the message that follows a Write tells of it.
 func (q *qp) Written() {
 	if q.scq == q.rcq || q.scq.notify.Load() == nil || q.gone.Load() {
 		return

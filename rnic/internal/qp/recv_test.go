@@ -123,7 +123,8 @@ func TestSendsAheadOfAGap(t *testing.T) {
 	require.Equal(t, uint64(len(r.stream)), r.Passed())
 }
 
-// A peer that leaves gaps open on many connections leaves room for what other peers send ahead of a gap.
+// A peer that leaves gaps open on many connections leaves room for what other peers send ahead of a
+// gap.
 func TestGapsOfOnePeerLeaveRoom(t *testing.T) {
 	s := NewShared(1460, mpa.BufsMin(2048)+1, mpa.Reserve{})
 	s.pending = ddp.NewPendingMemory(pendingMax(1460), 4)

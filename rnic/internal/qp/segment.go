@@ -34,8 +34,9 @@ func (s *sendHalf) fillMULPDU(room, emss int) int {
 	return s.tx.MULPDUHere(emss)
 }
 
-// putFPDU writes the FPDU of a DDP header and the parts that findOctets has found, and forgets them: when their region is
-// deregistered nothing may look like a pointer into memory that the application then unmaps.
+// putFPDU writes the FPDU of a DDP header and the parts that findOctets has found, and forgets
+// them: when their region is deregistered nothing may look like a pointer into memory that the
+// application then unmaps.
 func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 	h.Put(s.hdr[:])
 	s.parts[0] = s.hdr[:h.Len()]

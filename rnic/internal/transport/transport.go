@@ -31,8 +31,8 @@ type Conn interface {
 	// no Pool.
 	EnterFull(kept int)
 	Memory() Memory
-	// Short says that octets were refused because packet buffers are short, inOrder: those that come
-	// next. Other connections may have to give some back.
+	// Short says that octets were refused because packet buffers are short, inOrder: those that
+	// come next. Other connections may have to give some back.
 	Short(inOrder bool)
 	Nagle() // lets small segments wait, where Unacked is not known
 	// GiveUpAfter sets the user timeout. It fails where the kernel refuses it.
