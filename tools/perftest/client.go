@@ -59,7 +59,9 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return perf.Result{}, err
 	}
-	es, err := second(ctx, &cfg, p, g, c)
+	d := newDialer(ctx, &cfg, p, g, c)
+	defer d.release()
+	es, err := d.all()
 	defer es.release()
 	if err != nil {
 		return perf.Result{}, fmt.Errorf("perftest: second connection: %w", err)
@@ -81,54 +83,6 @@ func asked(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w%s", err, sameAtBothEnds)
-}
-
-// A server of perftest's stops listening when the first connection is there, and begins again for
-// the second: a moment late, and its own clients, too, try for some time.
-const (
-	secondPatience = 10 * time.Second
-	secondPause    = 20 * time.Millisecond
-)
-
-// second makes the connections that are measured, one after the other: the server numbers them as
-// they come.
-func second(ctx context.Context, cfg *ClientConfig, p *plan, g terms, c *control) (es ends, err error) {
-	var pd *rnic.ProtectionDomain
-	if p.QPs > 1 {
-		pd = cfg.Adapter.AllocPD()
-	}
-	for range p.QPs {
-		e, err := connect(ctx, cfg, p, g, pd, c)
-		if err != nil {
-			return es, err
-		}
-		es = append(es, e)
-	}
-	return es, nil
-}
-
-func connect(ctx context.Context, cfg *ClientConfig, p *plan, g terms, pd *rnic.ProtectionDomain, c *control) (*end, error) {
-	until := time.Now().Add(secondPatience)
-	for {
-		e, err := newEnd(cfg.Adapter, p, g, pd, false)
-		if err != nil {
-			return nil, err
-		}
-		if err = e.QP.Connect(ctx, cfg.Addr, p.connParam(cfg.Conn)); err == nil {
-			return e, nil
-		}
-		e.Release()
-		if !errors.Is(err, stack.ErrRefused) || !time.Now().Before(until) {
-			return nil, err
-		}
-		select {
-		case <-time.After(secondPause):
-		case <-c.qp.Done():
-			return nil, c.over(ctx, err)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // run is what goes over all connections.

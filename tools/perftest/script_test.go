@@ -106,7 +106,7 @@ func TestSecondConnectionIsWaitedFor(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c, s := controls(r) // no listener is there now
 		go func() { _ = s.qp.Close(r.ctx) }()
-		_, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, planOf(t, plain, Shape{}), terms{}, c)
+		_, err := r.dial(&ClientConfig{}, planOf(t, plain, Shape{}), terms{}, c)
 		require.ErrorIs(t, err, ErrClosed)
 	})
 }
@@ -129,10 +129,8 @@ func TestServerClosesTheFirstConnection(t *testing.T) {
 		c := r.first()
 		g, err := c.greet(r.ctx, nil)
 		require.NoError(t, err)
-		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
-		p := planOf(t, plain, Shape{})
-		es, err := second(r.ctx, &cfg, p, g, c)
-		r.t.Cleanup(es.release)
+		cfg, p := ClientConfig{}, planOf(t, plain, Shape{})
+		es, err := r.dial(&cfg, p, g, c)
 		require.NoError(t, err)
 		err = (&measurement{cfg: &cfg, plan: p, es: es}).run(r.ctx, c)
 		require.NoError(t, err)
