@@ -118,18 +118,18 @@ func (m *measurement) talk(ctx context.Context, c *control) error {
 	if m.cfg.Connected != nil {
 		m.cfg.Connected(m.es[0].QP)
 	}
-	run := func(t perf.Test) (Report, error) { return m.measure(ctx, t) }
+	run := func(t perf.Test) (Report, error) { return m.measure(ctx, c.spoke, t) } // the server begins when it has heard it
 	return c.tests(ctx, m.plan, &mine[0], run, m.told)
 }
 
 const MiB, million = 1 << 20, 1e6
 
-// measure makes one test.
-func (m *measurement) measure(ctx context.Context, t perf.Test) (Report, error) {
+// measure makes one test, which the server has not begun before a time.
+func (m *measurement) measure(ctx context.Context, began time.Time, t perf.Test) (Report, error) {
 	if m.plan.program().figures(t.Both) && t.Op == perf.Write && t.Size == m.plan.Size { // the last
 		m.es[0].Flush = m.es.flush
 	}
-	res, err := m.es.perf(nil).Run(ctx, t)
+	res, err := m.es.perf(began, nil).Run(ctx, t)
 	if err != nil {
 		return Report{}, fmt.Errorf("%v: %w%s", m.plan, err, sameAtBothEnds)
 	}

@@ -2,7 +2,9 @@ package perftest
 
 import (
 	"bytes"
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -98,6 +100,19 @@ func TestLargerNumberCounts(t *testing.T) {
 		go func() { _, _ = s.larger(r.ctx, "number", cycleMax+1) }()
 		_, err := c.larger(r.ctx, "number", 1)
 		require.ErrorIs(t, err, errMalformed)
+	})
+}
+
+// A client knows since when at the earliest its server can have gone on.
+func TestWhenTheClientSpoke(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
+		c, s := controls(r)
+		began, heard := time.Now(), make(chan time.Time, 1)
+		s.before = func(context.Context) error { heard <- time.Now(); return nil }
+		go func() { _, _ = s.place(r.ctx, &Place{}) }()
+		_, err := c.place(r.ctx, &Place{})
+		require.NoError(t, err)
+		require.WithinRange(t, c.spoke, began, <-heard)
 	})
 }
 
