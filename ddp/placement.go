@@ -87,26 +87,6 @@ func (s *Stream) readHeader(pieces [][]byte) (n int, ok bool) {
 	return s.header.parse(s.scratch[:filled])
 }
 
-// Starved says whether Place would fail the stream for nothing but a buffer that the ULP has not
-// posted yet (2/02, within the queue's capacity). RFC 5041 section 7.1 lets DDP recover from that
-// by means of the LLP: a caller that wants to asks first, refuses the segment, and has the peer
-// send it again. It costs the decoding of the header once more; a caller that does not ask gets the
-// error.
-func (s *Stream) Starved(pieces [][]byte) bool {
-	if s.closed {
-		return false
-	}
-	if _, ok := s.readHeader(pieces); !ok || s.header.Tagged || s.header.Version != s.version {
-		return false
-	}
-	q := s.queue(s.header.QN)
-	if q == nil || !q.lacks(s.header.MSN) {
-		return false
-	}
-	s.stats.Starved++
-	return true
-}
-
 func (s *Stream) placeTagged(start, end uint64, n int, pieces [][]byte, need mem.Access) *Error {
 	h := &s.header
 	payload := n - TaggedLen

@@ -367,26 +367,6 @@ func TestPlacementMisuse(t *testing.T) {
 	require.True(t, err.Truncated, "the header is not looked for after n")
 }
 
-// req: 5041-7.1-2
-func TestStarved(t *testing.T) {
-	k := newSink(t, 4)
-	ask := func(h Header) bool { return k.stream.Starved([][]byte{ulpdu(h, nil)}) }
-	h := untagged(0, 1, 0, true)
-	require.True(t, ask(h))
-	require.True(t, ask(untagged(0, 8, 0, true)), "within the capacity of eight")
-	require.False(t, ask(untagged(0, 9, 0, true)), "beyond it is the peer's fault")
-	require.False(t, ask(untagged(1, 1, 0, true)), "invalid QN")
-	require.False(t, ask(Header{Tagged: true, Version: testDV}))
-	require.False(t, ask(Header{MSN: 1}), "version")
-	require.False(t, k.stream.Starved(nil))
-	require.Equal(t, uint64(2), k.stream.Stats().Starved)
-	k.post(0, 70, 4)
-	require.False(t, ask(h))
-	require.Nil(t, k.place(h, []byte("1234")))
-	require.NotNil(t, k.place(untagged(0, 2, 0, true), nil))
-	require.False(t, ask(untagged(0, 2, 0, true)), "failed already")
-}
-
 // FuzzPlace lets a peer say anything: the first octets of a ULPDU are fuzzed, only STags are real ones, for no
 // fuzzer guesses them. A naive model of section 9.1 tells what may be written; the canaries tell the rest.
 // req: DDP-10.1-1, 5041-8.3.1-3, 5042-6.2.1-1
@@ -520,7 +500,6 @@ func TestPlaceAllocs(t *testing.T) {
 		k.queues[0].Post(RecvBuffer{STag: mr.STag(), Len: 4000})
 		binary.BigEndian.PutUint32(send[10:], k.queues[0].first)
 		pieces[0], pieces[1] = send, nil
-		k.stream.Starved(pieces)
 		if place(&k.stream, k.pos, k.pos+200, len(send), pieces) != nil {
 			t.Fatal(k.stream.Err())
 		}

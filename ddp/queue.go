@@ -120,12 +120,6 @@ func (q *Queue) find(msn uint32) (*recvSlot, uint8) {
 	return q.slot(msn), 0
 }
 
-// lacks says whether the buffer of msn could be posted but was not.
-func (q *Queue) lacks(msn uint32) bool {
-	age := q.age(msn)
-	return age >= int32(q.posted) && int(age) < len(q.slots)
-}
-
 // check holds a segment against the buffer and against the segments of its message that were placed
 // before, in whatever order. 0 is no error; again says that the very last segment was placed
 // already.

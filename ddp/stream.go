@@ -26,7 +26,6 @@ type Stats struct {
 	Octets     uint64 // payload placed
 	Duplicates uint64 // dropped: a segment below the left edge, or a message's last segment seen before
 	AfterError uint64 // dropped silently after an error, section 9.1, or after Disable
-	Starved    uint64 // times Starved said yes
 }
 
 // Stream is the Data Sink of one DDP stream.

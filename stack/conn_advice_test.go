@@ -254,7 +254,7 @@ func withoutMemory(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
 
 // Connections without anything in flight wait their turn for memory, do not spin meanwhile, and
 // none is forgotten.
-func TestStarvedConnectionsAreServed(t *testing.T) {
+func TestConnectionsWithoutBufsAreServed(t *testing.T) {
 	l, us, unblock := withoutMemory(t, 8)
 	for _, u := range us {
 		u.send(20_000)
@@ -288,7 +288,7 @@ func TestStarvedConnectionsAreServed(t *testing.T) {
 
 // A connection that waits for memory that is aborted leaves the list; one that closes while it
 // waits sends its FIN in the end.
-func TestStarvedConnectionsEnd(t *testing.T) {
+func TestConnectionsWithoutBufsEnd(t *testing.T) {
 	l, us, unblock := withoutMemory(t, 5)
 	us[0].send(100)
 	us[1].send(100)

@@ -173,7 +173,7 @@ func TestSilentGivesWayUnsaid(t *testing.T) {
 }
 
 // A connection that waits for memory to send with stands in that list, and does not give way.
-func TestStarvedIsNotSilent(t *testing.T) {
+func TestWaitingForBufsIsNotSilent(t *testing.T) {
 	l := newLab(t, nil)
 	l.listenSilent(4)
 	_, accepted := l.openSilent(1)

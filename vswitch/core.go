@@ -45,7 +45,7 @@ const (
 func (c *Core) Turn(now int64) (n int) {
 	c.now = now
 	if c.command.Load() != nil {
-		c.obey()
+		c.runCommand()
 	}
 	n = c.pollAll()
 	for _, w := range c.wires {
@@ -61,9 +61,9 @@ func (c *Core) Turn(now int64) (n int) {
 	return n
 }
 
-// obey takes the command before it does it: a caller whose time is over either takes it back, and it is
-// not done, or waits until it is.
-func (c *Core) obey() {
+// runCommand takes the command before it does it: a caller whose time is over either takes it back,
+// and it is not done, or waits until it is.
+func (c *Core) runCommand() {
 	if cmd := c.command.Swap(nil); cmd != nil {
 		cmd.do(c)
 		close(cmd.done)

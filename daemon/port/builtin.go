@@ -47,9 +47,6 @@ func openTAP(c *Config, _ *hugepages.Arena) (pmd.Port, error) {
 // wholeVdev: Device is the name of a virtual device with its arguments, and not of a TAP.
 func wholeVdev(c *Config) bool { return strings.HasPrefix(c.Device, "net_") }
 
-// OnTAP says that a device of DPDK's is its net_tap, under the name of a TAP.
-func OnTAP(c *Config) bool { return c.PCI == "" && !wholeVdev(c) }
-
 func quickDPDK(c *Config) bool {
 	return c.PCI == "" && (!wholeVdev(c) || strings.HasPrefix(c.Device, "net_tap"))
 }

@@ -110,9 +110,6 @@ func (s *Server) run() error {
 // Stats is a snapshot of all counters. Any goroutine.
 func (s *Server) Stats(ctx context.Context) (*vswitch.Stats, error) { return s.sw.Stats(ctx) }
 
-// Switch is what is switched with.
-func (s *Server) Switch() *vswitch.Switch { return s.sw }
-
 // Config is what was started or reloaded last.
 func (s *Server) Config() *config.Switch {
 	s.change.Lock()
