@@ -236,7 +236,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if i%2 == 1 {
 			dead, other = client, server
 		}
-		dead.Expect(t, 1+rand.IntN(30), "ping data") // so many lines; what is under way then, nobody knows
+		dead.Expect(t, 1+rand.IntN(30), "ping data") // so many lines; anything may be under way then
 		dead.Signal(t, syscall.SIGKILL)
 		require.Equal(t, 128+int(syscall.SIGKILL), dead.Wait(t))
 		other.Wait(t)
