@@ -182,7 +182,7 @@ listen = %d
 	require.NoError(t, <-first)
 }
 
-// freePort is a TCP port of the kernel's that nobody has.
+// freePort is a TCP port of the kernel's that is not in use.
 func freePort(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -104,7 +104,7 @@ func (s *siege) losing(percent int) {
 // Peers that keep us at work do not keep us from working: a segment of theirs costs a bounded
 // number of steps and draws at most an answer.
 func TestBusyPeers(t *testing.T) {
-	for _, b := range sample.Of(t, 4, busies) {
+	for _, b := range sample.Of(t, 2, busies) {
 		t.Run(b.name, func(t *testing.T) {
 			ticks := max(siegeTicks, b.least)
 			if b.loss > 0 {

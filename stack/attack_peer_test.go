@@ -296,7 +296,7 @@ func reclaimed(s *siege, c *crowd, springs []*spring) {
 // wait for Bufs, it loses them, and a newcomer gets his.
 func TestHoards(t *testing.T) {
 	quiet := undisturbed(t, manyConns, siegeTicks)
-	for _, h := range sample.Of(t, 3, hoards) {
+	for _, h := range sample.Of(t, 1, hoards) {
 		t.Run(h.name, func(t *testing.T) {
 			s := newSiege(t, func(cfg *Config) {
 				manyConns(cfg)

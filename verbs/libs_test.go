@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func libraries(t *testing.T) string {
 		for _, args := range [][]string{
 			{"shim/build.sh", filepath.Join(built.dir, "librnicd_verbs.so")},
 			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(built.dir, "librnicd_engine.so"), "./cshared"},
-			{"go", "build", "-buildvcs=false", "-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"},
+			slices.Concat([]string{"go", "build", "-buildvcs=false"}, tags(), []string{"-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"}),
 		} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 				built.err = fmt.Errorf("%v: %w\n%s", args, err, out)
@@ -65,6 +66,14 @@ func libraries(t *testing.T) string {
 	})
 	require.NoError(t, built.err)
 	return built.dir
+}
+
+// tags are those of the tests of cmd/rnicd: one compile serves both.
+func tags() []string {
+	if exec.Command("pkg-config", "--exists", "libdpdk").Run() != nil {
+		return nil
+	}
+	return []string{"-tags", "dpdk"}
 }
 
 // lab is a namespace in which programs find each other by loopback.

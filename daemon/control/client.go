@@ -101,7 +101,7 @@ func (c *Client) explain(err error) error {
 	return fmt.Errorf("%s: %w", c.path, err)
 }
 
-// NobodyError: nobody listens on a control socket.
+// NobodyError: a control socket without a listener.
 type NobodyError struct{ Path string }
 
 func (e *NobodyError) Error() string {

@@ -124,7 +124,7 @@ type failure struct {
 }
 
 // Limit makes a Listener of l that has no more than n connections at a time; others wait. A write to
-// one fails if it takes longer than within: a client that does not read holds nobody up for longer.
+// one fails if it takes longer than within: a client that does not read delays no other for longer.
 func Limit(l net.Listener, n int, within time.Duration) net.Listener {
 	return &limited{Listener: l, within: within, places: make(chan struct{}, n), closed: make(chan struct{})}
 }

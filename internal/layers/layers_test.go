@@ -113,8 +113,16 @@ type pkg struct {
 	Error                              *struct{ Err string }
 }
 
+// listed are the results of list so far, by its arguments.
+var listed = map[string][]pkg{}
+
+// list is go list, once for the same arguments.
 func list(t *testing.T, args ...string) []pkg {
 	t.Helper()
+	key := strings.Join(args, " ")
+	if pkgs, ok := listed[key]; ok {
+		return pkgs
+	}
 	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Error"}, args...)...)
 	cmd.Dir = "../.."
 	out, err := cmd.StdoutPipe()
@@ -133,6 +141,7 @@ func list(t *testing.T, args ...string) []pkg {
 	}
 	require.NoError(t, cmd.Wait())
 	require.NotEmpty(t, pkgs)
+	listed[key] = pkgs
 	return pkgs
 }
 

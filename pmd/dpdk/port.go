@@ -60,7 +60,7 @@ var rssKey = [64]byte(slices.Repeat([]byte{0x6d, 0x5a}, 32))
 const keyDefault = 40
 
 // Open opens the device and configures it; frames flow once every queue is open. It starts the EAL
-// if nobody has.
+// if there is none.
 func Open(cfg Config) (pmd.Port, error) {
 	if wantsXDPQueues(&cfg) {
 		x, err := openXDPQueues(cfg)

@@ -252,7 +252,7 @@ func TestTapMTU(t *testing.T) {
 	require.NotEqual(t, [6]byte{}, mac)
 }
 
-// The driver looks for a real-time signal that nobody handles, to be woken by. Its handler would
+// The driver looks for a real-time signal without a handler, to be woken by. Its handler would
 // run on goroutine stacks; the Go runtime handles all the signals it considers, so it does without.
 func TestTapTakesNoSignal(t *testing.T) {
 	before := signalHandlers()

@@ -303,7 +303,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// Admit is asked again once a client has attached, so that nobody gets in while it becomes
+// Admit is asked again once a client has attached, so that no client gets in while it becomes
 // stricter; and Disconnect ends the connection of one that has.
 func TestAdmissionThatEnds(t *testing.T) {
 	asked := 0

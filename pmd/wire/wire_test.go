@@ -269,7 +269,7 @@ func TestChecksumOffload(t *testing.T) {
 		require.True(t, pmd.Incomplete(d))
 		require.EqualValues(t, 34, d.CsumStart)
 		require.EqualValues(t, 16, d.CsumOffset)
-		// Nobody looked at the sender's own checksum.
+		// The sender's own checksum was not looked at.
 		require.Equal(t, mem.DescFlags(0), b.pool.Desc(bufs[1]).Flags)
 	})
 }

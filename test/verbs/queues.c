@@ -127,8 +127,10 @@ void grow_under_way(void)
 		int error;
 
 		wr.wr_id = i;
-		while ((error = post(c, &wr)))
-			CHECK(error == ENOMEM); /* until one was polled */
+		while ((error = post(c, &wr))) { /* until one was polled */
+			CHECK(error == ENOMEM);
+			sched_yield();
+		}
 		if (i % (ROUNDS / 10) == ROUNDS / 20) {
 			CHECK(!ibv_resize_cq(c->send_cq, size *= 2));
 			CHECK(c->send_cq->cqe >= size);

@@ -161,7 +161,7 @@ func (e *End) Run(ctx context.Context, t Test) (Result, error) {
 
 // Serve is the other end. It returns nil when Iterations (and Warmup) are done, when the peer has
 // sent a Send with Solicited Event, of any content, for which a buffer must be there, or when
-// Iterations is 0 and the peer has closed in order; at once where the peer needs nobody's help.
+// Iterations is 0 and the peer has closed in order; at once where the peer needs no help.
 // Errors are Run's.
 func (e *End) Serve(ctx context.Context, t Test) error {
 	return Ends{All: []*End{e}}.Serve(ctx, t)

@@ -14,6 +14,7 @@ import (
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // Every kind of test, of short and long messages, does as many as it was asked for, moves the
@@ -366,40 +367,25 @@ func TestThroughBeforeThePeer(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A peer that ends the connection when the time is over, in order or with a reset, has not ended the
-// test too early; one that does before has.
+// A peer that answers no longer, or ends the connection, in order or with a reset, when the time is
+// over has not ended the test too early; one that does before has.
 func TestPeerThroughFirst(t *testing.T) {
-	for _, tc := range []struct {
-		reset, early bool
-	}{{false, false}, {true, false}, {false, true}, {true, true}} {
-		test := Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Minute, Alone: true}
-		p := connect(t, testnic.Wired(t), test)
-		until, leaving := test, atomic.Bool{}
-		until.Duration = 0
-		go func() {
-			_ = p.ends[1].QP.PeerReady()
-			_ = Ends{All: p.ends[1:], Over: func() bool { return p.answered(test) }}.Serve(p.ctx, until)
-			leaving.Store(true)
-			if tc.reset {
-				p.ends[1].QP.Abort()
-			} else {
-				p.ends[1].QP.Disconnect()
-			}
-		}()
-		clock := func() int64 {
-			if tc.early || !leaving.Load() {
-				return 0
-			}
-			<-p.ends[0].QP.Done()
-			return int64(test.Duration)
-		}
-		_, err := Ends{All: p.ends[:1], clock: clock}.Run(p.ctx, test)
-		if tc.early {
-			require.Error(t, err)
-		} else {
-			require.NoError(t, err)
-		}
+	now, test := int64(0), Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Minute, Alone: true}
+	s := rounds{r: &run{Test: test, now: func() int64 { return now }}, done: 1}
+	for _, gone := range []error{errFinished, ErrEnded, fmt.Errorf("perf: %w", stack.ErrReset)} {
+		now = int64(test.Duration) - 1
+		require.False(t, s.through(gone))
+		now++
+		require.True(t, s.through(gone))
+		s.r.began = 1 - now
+		now = 1
+		require.True(t, s.through(gone), "it may have begun before")
+		s.r.began = 0
 	}
+	now = int64(test.Duration)
+	require.False(t, s.through(rnic.ErrState))
+	s.r.Alone = false
+	require.False(t, s.through(ErrEnded))
 }
 
 // An end that has no credit left when the other's time is over ends with its own, wherever it

@@ -82,7 +82,7 @@ func checkServed(t *testing.T, s Served, res perf.Result) {
 // the directions in which it is due, and a line for each length is told.
 func TestShapes(t *testing.T) {
 	for _, p := range Programs {
-		for _, s := range sample.Of(t, 2, []Shape{
+		for _, s := range sample.Of(t, 1, []Shape{
 			{All: true}, {Both: true}, {QPs: 3}, {All: true, Both: true}, {All: true, QPs: 2}, {Both: true, QPs: 2}, {All: true, Both: true, QPs: 2},
 		}) {
 			test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 5000, Iterations: 3, TxDepth: 128, RxDepth: 100}

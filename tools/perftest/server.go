@@ -53,8 +53,8 @@ type Served struct {
 }
 
 // came finds out what was made of a Test, where a client that was told something else goes through
-// with it all the same. Its figures say how many Writes there were, and nobody how many octets each
-// had but the memory that has them.
+// with it all the same. Its figures say how many Writes there were; how many octets each had shows
+// in the octets placed.
 func (s *Served) came() {
 	if s.Shape.All || s.Shape.Both {
 		return

@@ -32,7 +32,7 @@ type kept struct {
 	owner   netip.Addr
 	digest  [digestLen]byte
 	readers int
-	gone    bool // it is nobody's any more except its readers'
+	gone    bool // only its readers have it
 }
 
 // KeepNames makes m keep what is put under a name until its address (of IPv6, its /64) puts
@@ -61,7 +61,7 @@ func (m *Memory) mayKeepLocked(from netip.Addr, name string) error {
 	return nil
 }
 
-// store keeps x, which from holds and which nobody writes any more, under a name; an empty one
+// store keeps x, which from holds and which is not written any more, under a name; an empty one
 // takes away what is there. With an error x is still the caller's.
 func (m *Memory) store(from netip.Addr, name string, x extent, digest [digestLen]byte) error {
 	m.mu.Lock()
@@ -101,7 +101,7 @@ func (m *Memory) close(k *kept) {
 	m.settle(k)
 }
 
-// settle gives the room back of what is gone and nobody reads.
+// settle gives the room back of what is gone and not being read.
 func (m *Memory) settle(k *kept) {
 	if k.gone && k.readers == 0 {
 		m.giveLocked(k.owner, k.extent)

@@ -38,7 +38,7 @@ func (r *rig) getUnder(name string) ([]byte, error) {
 }
 
 // What is put under a name is read by others from where it was written, until it is replaced or
-// taken away; what is put without one is read by nobody.
+// taken away; what is put without one is not read.
 func TestKeptIsRead(t *testing.T) {
 	r := keeper(t, 1<<20, 0)
 	a, b := content(1, 100_000), content(2, 200_001)

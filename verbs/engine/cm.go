@@ -259,7 +259,7 @@ func (e *Engine) destroyID(id *cmID) {
 	}
 	if request != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
-		_ = request.Reject(ctx, nil) // nobody will answer it
+		_ = request.Reject(ctx, nil) // it will get no other answer
 		cancel()
 		id.end()
 	}

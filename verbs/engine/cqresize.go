@@ -73,7 +73,7 @@ func (q *cq) switchTo(to *cqRing) (end uint32) {
 	for {
 		tail := q.tail.Load()
 		to.first = uint32(tail)
-		q.rings[tail>>32+1].Store(to) // nobody looks there before tail says so
+		q.rings[tail>>32+1].Store(to) // unused before tail says so
 		if q.tail.CompareAndSwap(tail, tail+1<<32) {
 			return to.first
 		}

@@ -91,7 +91,7 @@ func (e *Engine) start(h Host) {
 	e.adapter, e.addrs, e.log, e.polled, e.siw = h.Adapter, h.Addrs, h.Log, h.Polled, h.PeersAreSiw
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
-		_ = e.bell.Close() // nobody has been told of it
+		_ = e.bell.Close() // the program has not been told of it
 		e.bell, e.area.BellFD = e.wake, e.area.WakeFD
 	}
 	if h.Adapter != nil {

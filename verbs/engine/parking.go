@@ -57,7 +57,7 @@ func (d *doorway) giveBack(objects *handles, listener *cmID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for handle, id := range told {
-		_ = objects.drop(handle) // it is there: nobody has been given the handle
+		_ = objects.drop(handle) // it is there: the program has not been given the handle
 		id.end()
 		d.back = append(d.back, id.request)
 	}
@@ -146,7 +146,7 @@ func (p *parking) keep(addr string, d *doorway) bool {
 	return true
 }
 
-// remove closes a doorway that nobody has taken.
+// remove closes a doorway that was not taken.
 func (p *parking) remove(addr string, d *doorway) {
 	p.mu.Lock()
 	still := p.all[addr] == d

@@ -252,7 +252,7 @@ const (
 )
 
 // destroyQP ends the connection in order: what was sent last may still be on its way. The rings
-// stay until nobody can use them.
+// stay until they can be used no longer.
 func (e *Engine) destroyQP(c *call) error {
 	q, err := take[*qp](&e.objects, c.arg[0])
 	if err != nil {
