@@ -13,6 +13,7 @@
 #   make bench-quick                                 the same in less than three minutes
 #   make bench-go                                    every Go benchmark
 #   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results
+#   make pgo                                         bench/packetpath.pgo, the profile by which the compiler inlines, again: a minute
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
@@ -53,10 +54,13 @@ BASE    ?= debian:12
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-# What rnicd --version says.
-BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+# By this profile the compiler inlines the packet path (docs/adr/0025-profile.md). Tests are compiled without.
+PGO     := -pgo=$(CURDIR)/bench/packetpath.pgo
 
-.PHONY: all help soak install uninstall deb container build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
+# What rnicd --version says.
+BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+
+.PHONY: all help pgo soak install uninstall deb container build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -81,7 +85,7 @@ bin/librnicd_verbs.so:
 	verbs/shim/build.sh $@
 
 bin/librnicd_engine.so:
-	$(GO) build -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
+	$(GO) build $(PGO) -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
 
 # The folder of the libraries that are installed and packaged: none where they cannot be built.
 VERBS_HEADERS = -include infiniband/verbs.h -include rdma/rdma_cma.h
@@ -161,6 +165,9 @@ bench-go:
 
 profile:
 	@GO="$(GO)" scripts/profile.sh $(ARGS)
+
+pgo:
+	@GO="$(GO)" scripts/pgo.sh
 
 bench-peers:
 	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)
