@@ -9,9 +9,9 @@ import (
 )
 
 // prefetchFrames reads an octet of each frame's headers and one after them, where the payload
-// begins. Frames that another core or a NIC has written are not in this core's cache: read one after
-// the other, as each is handled, every one would be waited for. A single frame would only be waited
-// for here.
+// begins. Frames that another core or a NIC has written are not in this core's cache: read one
+// after the other, as each is handled, every one would be waited for. A single frame would only be
+// waited for here.
 func (p *Poller) prefetchFrames(bufs []mem.Buf) {
 	if len(bufs) < 2 {
 		return
@@ -25,8 +25,8 @@ func (p *Poller) prefetchFrames(bufs []mem.Buf) {
 	p.prefetched = sum
 }
 
-// Octets of a frame, each in a cache line of its own: of IP's header, and of the payload after TCP's
-// with timestamps.
+// Octets of a frame, each in a cache line of its own: of IP's header, and of the payload after
+// TCP's with timestamps.
 const (
 	prefetchHeadersAt = inet.EthernetLen + inet.IPv4Len
 	prefetchPayloadAt = prefetchHeadersAt + 64

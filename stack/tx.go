@@ -39,7 +39,7 @@ type transmitter struct {
 	meta    []bufMeta
 	segment tcp.Transmit
 	last    headerTemplate // the data segment made last in this Turn
-	repeats bool           // segment is of this connection and this call of transmit, and last is its template
+	repeats bool           // segment is of this call of transmit, and last is its template
 
 	hop      inet.Addr // the last resolved next hop of this Turn
 	hopMAC   inet.MAC
@@ -117,8 +117,8 @@ func (p *Poller) abortUnsaid(c *Conn) bool {
 
 // pull lets the Upper fill the next segment, if one may be sent. entitled: c takes the place of a
 // Buf that it has just given back, so that others cannot drive it out of the memory it works with.
-// waits: it found no Buf. dry: the Upper says that this was its last segment. sent: there is nothing
-// to ask Next for, because it was like the segment before and has been sent.
+// waits: it found no Buf. dry: the Upper says that this was its last segment. sent: there is
+// nothing to ask Next for, because it was like the segment before and has been sent.
 func (p *Poller) pull(c *Conn, entitled bool) (waits, dry, sent bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return false, false, false

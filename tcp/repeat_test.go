@@ -16,7 +16,8 @@ type repeater struct {
 	repeats, refused int
 }
 
-// burst pushes segments of the given sizes while there is room, and asks for one segment after each.
+// burst pushes segments of the given sizes while there is room, and asks for one segment after
+// each.
 func (r *repeater) burst(sizes []int, psh uint) {
 	r.t.Helper()
 	var t Transmit
