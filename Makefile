@@ -13,7 +13,7 @@
 #   make bench-quick                                 the same in less than three minutes
 #   make bench-go                                    every Go benchmark
 #   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results
-#   make pgo                                         cmd/rnicd/default.pgo, the profile by which the compiler inlines, again: a minute
+#   make pgo                                         bench/packetpath.pgo, the profile by which the compiler inlines, again: a minute
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
@@ -54,9 +54,8 @@ BASE    ?= debian:12
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-# The profile of the packet path is for what runs, not for tests: all packages would be compiled twice (docs/adr/0025).
-PGO     := -pgo=$(CURDIR)/cmd/rnicd/default.pgo
-export GOFLAGS := $(shell PATH="$(PATH)" $(GO) env GOFLAGS 2>/dev/null) -pgo=off
+# By this profile the compiler inlines the packet path (docs/adr/0025-profile.md). Tests are compiled without.
+PGO     := -pgo=$(CURDIR)/bench/packetpath.pgo
 
 # What rnicd --version says.
 BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
@@ -132,7 +131,7 @@ LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./tools/perftest
 .PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 256
-	GOFLAGS="$(GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
+	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
 
 test-all-now:
 	@scripts/hugepages.sh 256

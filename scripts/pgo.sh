@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Writes cmd/rnicd/default.pgo: where the packet path spends its time, for the compiler, which inlines by it (docs/adr/0025). A CPU
-# profile of bulk Writes, of 64-octet Sends and of a ping-pong, both ends on one core. Compiled without a profile, so that what was
-# inlined before counts as what it is.
+# Writes bench/packetpath.pgo: where the packet path spends its time, for the compiler, which inlines by it
+# (docs/adr/0025-profile.md). A CPU profile of bulk Writes, of 64-octet Sends and of a ping-pong, both ends on one core. Compiled
+# without a profile, so that what was inlined before counts as what it is.
 #   pgo.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
-GO=${GO:-go} out=$PWD/cmd/rnicd/default.pgo
+GO=${GO:-go} out=$PWD/bench/packetpath.pgo
 dir=$(mktemp -d /tmp/rnicd-pgo.XXXXXX) # the profile names the program that it is of
 trap 'rm -rf "$dir"' EXIT
 $GO test -c -pgo=off -trimpath -o "$dir/bench.test" ./bench

@@ -89,7 +89,8 @@ func (p *Poller) l4Plain(remote *inet.Addr) int { return p.host.l2 + ipLen(remot
 
 // offer gives the octets of one of several coalesced frames to the Upper, and commits them.
 func (p *Poller) offer(c *Conn, a *tcp.Arrival, b mem.Buf, payload []byte) Verdict {
-	part := c.tcp.Part(a, len(payload))
+	var part tcp.Arrival
+	c.tcp.Part(&part, a, len(payload))
 	verdict := Refused
 	if c.upper != nil && c.marks&markAbort == 0 {
 		verdict = c.upper.Arrive(c, part.Offset, b, payload)

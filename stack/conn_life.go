@@ -162,14 +162,18 @@ func (p *Poller) finish(c *Conn) {
 // release frees what the peer has acknowledged (all, once the connection is closed) and tells the
 // Upper. It returns how many Bufs that were.
 func (p *Poller) release(c *Conn) (n int) {
+	longest := uint16(0)
 	for {
 		h, ok := c.tcp.Release()
 		if !ok {
 			break
 		}
-		c.path.arrived(int(p.tx.meta[h].length))
+		longest = max(longest, p.tx.meta[h].length)
 		p.dropOwner(mem.Buf(h))
 		n++
+	}
+	if n > 0 {
+		c.path.arrived(int(longest))
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
 		c.acked = a

@@ -13,6 +13,7 @@ func (p *Poller) receive() int {
 	enough := p.n.RxOctets + receivedOctetsMax
 	for range burstsPerTurnMax {
 		n := p.queue.Rx(p.rx)
+		p.prefetchFrames(p.rx[:n])
 		p.prefetchBurst(p.rx[:n])
 		p.rxEnd = n
 		for p.rxAt = 0; p.rxAt < n; p.rxAt++ { // which coalesce moves, too

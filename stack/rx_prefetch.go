@@ -8,6 +8,30 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
+// prefetchFrames reads an octet of each frame's headers and one after them, where the payload
+// begins. Frames that another core or a NIC has written are not in this core's cache: read one
+// after the other, as each is handled, every one would be waited for. A single frame would only be
+// waited for here.
+func (p *Poller) prefetchFrames(bufs []mem.Buf) {
+	if len(bufs) < 2 {
+		return
+	}
+	sum := byte(0)
+	for _, b := range bufs {
+		if f := p.pool.Data(b); len(f) > prefetchPayloadAt {
+			sum += f[prefetchHeadersAt] + f[prefetchPayloadAt]
+		}
+	}
+	p.prefetched = sum
+}
+
+// Octets of a frame, each in a cache line of its own: of IP's header, and of the payload after
+// TCP's with timestamps.
+const (
+	prefetchHeadersAt = inet.EthernetLen + inet.IPv4Len
+	prefetchPayloadAt = prefetchHeadersAt + 64
+)
+
 // prefetchBurst finds the connections of a burst before any of its frames is handled, and reads a
 // word of each of their hot cache lines. With very many connections none of these is in the cache.
 // Handled one after the other, each frame would wait for its own misses; read with nothing in

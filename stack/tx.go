@@ -39,6 +39,7 @@ type transmitter struct {
 	meta    []bufMeta
 	segment tcp.Transmit
 	last    headerTemplate // the data segment made last in this Turn
+	repeats bool           // segment is of this call of transmit, and last is its template
 
 	hop      inet.Addr // the last resolved next hop of this Turn
 	hopMAC   inet.MAC
@@ -72,6 +73,7 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 		p.freeDead()
 	}
 	dry := false
+	p.tx.repeats = false
 	for range p.tx.share {
 		if p.tx.n >= p.tx.connMax {
 			if p.flush(); p.tx.n >= p.tx.connMax {
@@ -84,8 +86,12 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 		}
 		waits = false
 		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
-			waits, dry = p.pull(c, returned > 0)
+			sent := false
+			waits, dry, sent = p.pull(c, returned > 0)
 			returned--
+			if sent {
+				continue
+			}
 			if !p.haveSpare() {
 				return true, false
 			}
@@ -111,27 +117,28 @@ func (p *Poller) abortUnsaid(c *Conn) bool {
 
 // pull lets the Upper fill the next segment, if one may be sent. entitled: c takes the place of a
 // Buf that it has just given back, so that others cannot drive it out of the memory it works with.
-// waits: it found no Buf. dry: the Upper says that this was its last segment.
-func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
+// waits: it found no Buf. dry: the Upper says that this was its last segment. sent: there is
+// nothing to ask Next for, because it was like the segment before and has been sent.
+func (p *Poller) pull(c *Conn, entitled bool) (waits, dry, sent bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
-		return false, false
+		return false, false, false
 	}
 	room := c.tcp.Room(p.now)
 	if room <= 0 {
-		return false, false
+		return false, false, false
 	}
 	switch free := p.pool.Available() - p.budget.Reserve; {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
 		p.demand(c)
-		return c.tcp.Held() == 0, false // else the acknowledgment of what it holds brings it back
+		return c.tcp.Held() == 0, false, false // else the acknowledgment of what it holds brings it back
 	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
 		if free < p.budget.Proven {
 			p.demand(c)
 		}
-		return false, false
+		return false, false, false
 	}
 	h := p.pool.Headroom()
 	b := p.tx.spare
@@ -139,7 +146,7 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 	room = min(room, len(slot)-h)
 	n := c.upper.Pull(c, slot[h:h+room:h+room])
 	if n == 0 || c.marks&markAbort != 0 {
-		return false, false
+		return false, false, false
 	}
 	if n < 0 || n > room {
 		panic("stack: Pull returned more than it was given room for")
@@ -155,9 +162,14 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 		dry = !c.ahead.More(c)
 		psh = c.ahead.Pushed(c) || dry
 	}
-	c.tcp.Push(p.now, tcp.Handle(b), n, psh)
+	sent = p.tx.repeats && p.tx.last.octets == n && c.tcp.Repeat(p.now, tcp.Handle(b), n, psh, &p.tx.segment)
+	if sent {
+		p.emitAgain(c, b, &p.tx.segment)
+	} else {
+		c.tcp.Push(p.now, tcp.Handle(b), n, psh)
+	}
 	c.owed.Advance(c.acked, c.tcp.PushedOffset(), p.now)
-	return false, dry
+	return false, dry, sent
 }
 
 // haveSpare makes sure that a Buf is at hand. It comes before every tcp.Conn.Next, which must not
@@ -176,6 +188,7 @@ func (p *Poller) haveSpare() bool {
 // emit builds the frame of t and sends it on its way.
 func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	p.n.Segments++
+	p.tx.repeats = false
 	var b mem.Buf
 	var sum uint16
 	if t.Handle == tcp.NoHandle || t.Len == 0 {
@@ -203,6 +216,15 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	if t.Len > 0 {
 		c.path.left(t)
 	}
+	p.tx.repeats = t.Len > 0 && t.Len == p.tx.last.octets && !t.Retransmit && t.Flags&tcp.FIN == 0
+	p.send(b, c.nextHop)
+}
+
+// emitAgain is emit of a segment that tcp.Conn.Repeat has made: nothing but its octets, sequence
+// number and PSH is not as in the template.
+func (p *Poller) emitAgain(c *Conn, b mem.Buf, t *tcp.Transmit) {
+	p.n.Segments++
+	p.tx.last.put(p.pool, b, t)
 	p.send(b, c.nextHop)
 }
 

@@ -28,7 +28,7 @@ func (p *Poller) batch(b mem.Buf, mac inet.MAC) {
 		p.unqueue(b)
 		return
 	}
-	copy(p.pool.Data(b), mac[:])
+	*(*inet.MAC)(p.pool.Data(b)) = mac
 	p.tx.frames[p.tx.n] = b
 	p.tx.n++
 }

@@ -34,13 +34,18 @@ func (p *Poller) putAgain(c *Conn, b mem.Buf, t *tcp.Transmit) bool {
 		t.Window != l.window || t.TOS != l.tos || o.HasTimestamps != l.stamped || o.TSval != l.tsVal || o.TSecr != l.tsEc {
 		return false
 	}
-	*p.pool.Desc(b) = l.desc
-	h := p.pool.Slot(b)[l.desc.Off:][:l.length]
+	l.put(p.pool, b, t)
+	return true
+}
+
+// put writes the headers of t in front of b's octets.
+func (l *headerTemplate) put(pool *mem.Pool, b mem.Buf, t *tcp.Transmit) {
+	*pool.Desc(b) = l.desc
+	h := pool.Slot(b)[l.desc.Off:][:l.length]
 	copy(h, l.headers[:])
 	header := (*[tcp.HeaderLenMin]byte)(h[l.desc.CsumStart:])
 	binary.BigEndian.PutUint32(header[4:], uint32(t.Seq))
 	header[tcpFlagsAt] = byte(t.Flags)
-	return true
 }
 
 // answer sends the segment t, without octets, in b to mac; b is done with when it could not.

@@ -13,16 +13,15 @@ func (c *Conn) Coalescible(s *Segment) int {
 	return int(max(c.rcvAdv, c.edge) - c.edge)
 }
 
-// Part takes the first n octets off a, the Arrival of segments coalesced: each part is committed by
-// itself, in order.
-func (c *Conn) Part(a *Arrival, n int) Arrival {
-	part := *a
-	part.Len = n
+// Part makes part, a zero Arrival or the part before, the first n octets of rest, the Arrival of
+// segments coalesced, and takes them off rest: each part is committed by itself, in order. It goes
+// field by field: a copy of all of rest would wait for the stores of the call before.
+func (c *Conn) Part(part, rest *Arrival, n int) {
+	part.Offset, part.Skip, part.Len, part.InOrder = rest.Offset, rest.Skip, n, rest.InOrder
 	part.full = n >= c.fullLen()
-	a.Offset += uint64(n)
-	a.Skip += n
-	a.Len -= n
-	return part
+	rest.Offset += uint64(n)
+	rest.Skip += n
+	rest.Len -= n
 }
 
 // parts is how many segments s stands for.

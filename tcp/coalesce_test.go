@@ -84,7 +84,8 @@ func TestJoinedAsOneByOne(t *testing.T) {
 			if i == x.parts-1 {
 				n = x.last
 			}
-			part := coalesced.c.Part(&a, n)
+			var part Arrival
+			coalesced.c.Part(&part, &a, n)
 			require.Equal(t, at, part.Offset)
 			require.True(t, part.InOrder)
 			coalesced.c.Commit(coalesced.now, &part, false)

@@ -161,14 +161,20 @@ func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 	if c.ecn.on && r.len > 0 {
 		c.ecn.markNew(t)
 	}
-	switch {
-	case idle:
+	if idle {
 		c.armRetransmit(now) // RFC 6298 section 5.1
-	case c.timers.kind == timerLossProbe:
-		c.timers.rtxAt = min(now+c.pto(), c.timers.rtoAt) // as armLoss: this is every segment of a burst
-	default:
-		c.armLoss(now)
+	} else {
+		c.armSent(now)
 	}
+}
+
+// armSent is armLoss after another segment was sent, for the first time.
+func (c *Conn) armSent(now int64) {
+	if c.timers.kind == timerLossProbe {
+		c.timers.rtxAt = min(now+c.pto(), c.timers.rtoAt) // as armLoss: this is every segment of a burst
+		return
+	}
+	c.armLoss(now)
 }
 
 // transmit fills t with the first n octets of r and takes note of the transmission.

@@ -72,7 +72,7 @@ func (c *Conn) cwndAdmits(n int) bool {
 // caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a
 // segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
-	if probe, _ := c.probeRoom(now); n < 1 || n > max(c.emss, probe) {
+	if n < 1 || n > c.emss && !c.probeCarries(now, n) {
 		panic("tcp: Push of a segment that is empty or larger than Room")
 	}
 	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() {
@@ -82,11 +82,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if c.flight() == 0 && !c.cfg.NoIdleRestart && now-c.timers.sentAt > c.rtt.current() {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
-	flags := recordFlags(0)
-	if psh || c.pushed+uint64(n)-c.pshAt > uint64(c.sndWndMax)/2 {
-		flags = recPSH
-		c.pshAt = c.pushed + uint64(n)
-	}
+	flags := c.pushFlags(n, psh)
 	if n > c.emss {
 		flags |= recProbe
 		c.probePushed(n)
@@ -96,6 +92,16 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if c.sent.una == c.sent.nxt && n > c.sndWnd {
 		c.armRetransmit(now)
 	}
+}
+
+// pushFlags are recPSH, if the next n octets end with it, or none.
+func (c *Conn) pushFlags(n int, psh bool) recordFlags {
+	end := c.pushed + uint64(n)
+	if !psh && end-c.pshAt <= uint64(c.sndWndMax)/2 {
+		return 0
+	}
+	c.pshAt = end
+	return recPSH
 }
 
 // SetNoDelay turns Nagle's algorithm off or on for this connection, for good until the Conn is

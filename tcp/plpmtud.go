@@ -86,6 +86,12 @@ func (c *Conn) probeRoom(now int64) (n int, wait bool) {
 	return n, false
 }
 
+// probeCarries says whether a probe may carry n octets now.
+func (c *Conn) probeCarries(now int64, n int) bool {
+	probe, _ := c.probeRoom(now)
+	return n <= probe
+}
+
 // probePushed takes note of a segment beyond EMSS.
 func (c *Conn) probePushed(n int) { c.mtu.size = uint16(n + c.optionsLen()) }
 
