@@ -65,7 +65,7 @@ func configPage(name, command string, write func(io.Writer), also ...string) []b
 **%s --config** FILE reads it, **rnicd check** FILE says what is wrong with it.
 
 TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes are numbers of octets, or texts
-as "64KiB", "1.5GiB".
+as "64KiB", "1.5GiB"; texts are an array of them.
 
 `, strings.ToUpper(name), name, command, command)
 	_, text, _ := strings.Cut(reference.String(), "\n## ") // the tables

@@ -16,7 +16,7 @@ func WriteReference(w io.Writer) {
 `+"`go test ./daemon/config -update`"+`. [The guide](../guides/daemon.md) has examples.
 
 TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes are numbers of octets, or texts
-as "64KiB", "1.5GiB". In parentheses stands what a key is for.
+as "64KiB", "1.5GiB"; texts are an array of them. In parentheses stands what a key is for.
 
 `)
 	writeTables(w, reflect.TypeFor[Config]())
@@ -104,9 +104,9 @@ func valueName(t reflect.Type) string {
 	case reflect.String:
 		return "text"
 	case reflect.Bool:
-		return "true or false"
+		return "boolean"
 	case reflect.Slice:
-		return "array of texts"
+		return "texts"
 	case reflect.Map, reflect.Struct:
 		return "table"
 	}
