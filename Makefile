@@ -13,6 +13,7 @@
 #   make bench-quick                                 the same in less than three minutes
 #   make bench-go                                    every Go benchmark
 #   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results
+#   make pgo                                         cmd/rnicd/default.pgo, the profile by which the compiler inlines, again: a minute
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
@@ -53,10 +54,14 @@ BASE    ?= debian:12
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-# What rnicd --version says.
-BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+# The profile of the packet path is for what runs, not for tests: all packages would be compiled twice (docs/adr/0025).
+PGO     := -pgo=$(CURDIR)/cmd/rnicd/default.pgo
+export GOFLAGS := $(shell PATH="$(PATH)" $(GO) env GOFLAGS 2>/dev/null) -pgo=off
 
-.PHONY: all help soak install uninstall deb container build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
+# What rnicd --version says.
+BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+
+.PHONY: all help pgo soak install uninstall deb container build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -81,7 +86,7 @@ bin/librnicd_verbs.so:
 	verbs/shim/build.sh $@
 
 bin/librnicd_engine.so:
-	$(GO) build -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
+	$(GO) build $(PGO) -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
 
 # The folder of the libraries that are installed and packaged: none where they cannot be built.
 VERBS_HEADERS = -include infiniband/verbs.h -include rdma/rdma_cma.h
@@ -127,7 +132,7 @@ LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./tools/perftest
 .PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 256
-	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
+	GOFLAGS="$(GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
 
 test-all-now:
 	@scripts/hugepages.sh 256
@@ -161,6 +166,9 @@ bench-go:
 
 profile:
 	@GO="$(GO)" scripts/profile.sh $(ARGS)
+
+pgo:
+	@GO="$(GO)" scripts/pgo.sh
 
 bench-peers:
 	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)

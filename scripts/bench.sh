@@ -9,11 +9,12 @@ mode=${1:?full or quick}
 shift
 GO=${GO:-go} bin=$PWD/build/peers
 mkdir -p "$bin"
+pgo=-pgo=$PWD/cmd/rnicd/default.pgo # as what is installed
 tags=$(pkg-config --exists libdpdk 2>/dev/null && echo "-tags dpdk" || true)
-$GO build -buildvcs=false $tags -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare ./cmd/rnicd
+$GO build $pgo -buildvcs=false $tags -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare ./cmd/rnicd
 # The libraries of verbs/ stand beside rnicd.
 if verbs/shim/build.sh "$bin/librnicd_verbs.so" 2>/dev/null; then
-    $GO build -buildvcs=false -trimpath -buildmode=c-shared -o "$bin/librnicd_engine.so" ./verbs/cshared
+    $GO build $pgo -buildvcs=false -trimpath -buildmode=c-shared -o "$bin/librnicd_engine.so" ./verbs/cshared
 else
     echo "bench: no libraries of verbs/: apt-get install libibverbs-dev librdmacm-dev" >&2
 fi
@@ -22,4 +23,4 @@ if [ "$(id -u)" = 0 ]; then
     (cd bench/peers/gvisor && timeout 300 $GO build -buildvcs=false -o "$bin/gvisor" .) ||
         { rm -f "$bin/gvisor"; echo "bench: gVisor could not be fetched or built: the table is without it" >&2; }
 fi
-exec $GO test $tags ./bench -count=1 -timeout 90m -v -run '^TestYardsticks$' -yard="$mode" -yard.peers="$bin" -yard.rnicd="$bin/rnicd" "$@"
+exec $GO test $pgo $tags ./bench -count=1 -timeout 90m -v -run '^TestYardsticks$' -yard="$mode" -yard.peers="$bin" -yard.rnicd="$bin/rnicd" "$@"

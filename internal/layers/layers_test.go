@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"tools/bytestream":    {"tools/iperf3", "stream"},
 	"tools/rping":         {"tools/peer", "rnic"},
 	"tools/rstream":       {"rsocket", "rnic", "hugepages"},
-	"tools/perf":          {"tools/peer", "rnic", "hugepages"},
+	"tools/perf":          {"tools/peer", "rnic", "stack", "hugepages"},
 	"tools/perftest":      {"tools/perf", "tools/peer", "rnic", "stack"},
 	"tools/perf/pair":     {"tools/perf", "tools/peer", "rnic"},
 	"bench":               {},

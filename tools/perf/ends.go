@@ -15,6 +15,12 @@ type Ends struct {
 	// ends as if it had been told with a Send, and a Run that only waits for the peer does. For
 	// Tests without Iterations.
 	Over func() bool
+	// Began is the earliest time at which the peer may have begun, for a latency test that is Alone:
+	// the Duration counts from then, so that this end is through before the peer ends the connection.
+	// Without it, from when Run is called.
+	Began time.Time
+
+	clock func() int64 // of tests: nanoseconds since Run or Serve was called
 }
 
 // Run measures, as End.Run does. With Test.Both the other end runs, too, and of Sends Run takes
@@ -77,21 +83,26 @@ func (es Ends) check(t *Test) error {
 // team is one Run or Serve.
 type team struct {
 	Test
-	runs  []*run
-	start time.Time // of the clock
+	runs []*run
+	now  func() int64 // nanoseconds since the start
 }
 
 func newTeam(ctx context.Context, es Ends, t Test) *team {
-	m := &team{Test: t, start: time.Now()}
+	start := time.Now()
+	m := &team{Test: t, now: es.clock}
+	if m.now == nil {
+		m.now = func() int64 { return int64(time.Since(start)) }
+	}
 	for _, e := range es.All {
 		r := newRun(ctx, e, t)
-		r.start, r.over = m.start, es.Over
+		r.now, r.over = m.now, es.Over
+		if !es.Began.IsZero() {
+			r.began = int64(es.Began.Sub(start))
+		}
 		m.runs = append(m.runs, r)
 	}
 	return m
 }
-
-func (m *team) now() int64 { return int64(time.Since(m.start)) }
 
 // sum adds up over all connections.
 func (m *team) sum(of func(*run) uint64) (n uint64) {

@@ -3,6 +3,8 @@ package perf
 import (
 	"errors"
 	"time"
+
+	"github.com/rnicd/rnicd/stack"
 )
 
 // rounds counts the rounds of a latency test and times those after the warm-up.
@@ -31,9 +33,18 @@ func (s *rounds) next() bool {
 	case s.done <= warm:
 		return true
 	case s.r.Duration > 0:
-		return now-s.first < int64(s.r.Duration)
+		return now < s.end()
 	}
 	return rest < uint64(s.r.Iterations)
+}
+
+// end is when the Duration is over.
+func (s *rounds) end() int64 {
+	from := s.first
+	if s.r.Alone {
+		from = min(from, s.r.began)
+	}
+	return from + int64(s.r.Duration)
 }
 
 func (s *rounds) warmup() uint64 { return uint64(s.r.Warmup) }
@@ -62,24 +73,32 @@ func (r *run) pingPong() (Result, error) {
 	s := rounds{r: r, timing: newHistogram()}
 	for s.next() {
 		r.endsAt(&s)
-		if err := r.exchange(s.done, r.ServerFirst); err != nil && !(r.timeOver && errors.Is(err, errFinished)) {
-			return Result{}, err
-		} else if err != nil { // the round under way does not count
-			break
+		if err := r.exchange(s.done, r.ServerFirst); err != nil {
+			if !s.through(err) {
+				return Result{}, err
+			}
+			break // the round under way does not count
 		}
 	}
 	return s.result(2), nil
+}
+
+// through says whether err is only that the peer, too, is through with a test of ends that keep
+// their own time: it answers no longer, or has ended the connection, as programs do that exit.
+func (s *rounds) through(err error) bool {
+	r := s.r
+	if !r.Alone || r.Duration == 0 || s.done <= s.warmup() || r.now() < s.end() {
+		return false
+	}
+	return errors.Is(err, errFinished) || errors.Is(err, ErrEnded) || errors.Is(err, stack.ErrReset)
 }
 
 // endsAt lets the wait for the peer's message end with the Duration, of ends that keep their own
 // time.
 func (r *run) endsAt(s *rounds) {
 	if r.Alone && r.Duration > 0 && s.done == s.warmup()+1 {
-		told, end := r.over, s.first+int64(r.Duration)
-		r.over = func() bool {
-			r.timeOver = r.now() >= end
-			return r.timeOver || told != nil && told()
-		}
+		told, end := r.over, s.end()
+		r.over = func() bool { return r.now() >= end || told != nil && told() }
 	}
 }
 

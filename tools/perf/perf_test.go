@@ -290,35 +290,116 @@ func TestSeveralConnections(t *testing.T) {
 	require.Error(t, err)
 }
 
+// clock is one that stands still until the test says that time is over.
+type clock struct {
+	ns   atomic.Int64
+	over atomic.Bool
+}
+
+func (c *clock) now() int64 {
+	if c.over.Load() {
+		c.ns.Add(int64(time.Hour))
+	}
+	return c.ns.Add(1)
+}
+
+// answered says whether the server has had two messages, so that the client is through with a round.
+func (p *pair) answered(test Test) bool {
+	m, err := MovedOver(p.ctx, p.ends[1].QP)
+	return err != nil || m.placed.Direct+m.placed.Reassembled >= uint64(2*test.Size)
+}
+
 // Where each end keeps its own time one ends with it, although the other has stopped to answer.
 func TestAlone(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, test := range []Test{
 			{Op: Write, Latency: true, ServerFirst: true}, {Op: Send, Latency: true, RxDepth: 8}, {Op: Send, Both: true, TxDepth: 8, RxDepth: 16},
 		} {
-			test.Size, test.Duration, test.Alone = 64, 60*time.Millisecond, true
+			test.Size, test.Duration, test.Alone = 64, time.Minute, true
 			p := connect(t, devs, test).withCredit()
+			var clock, peers clock
 			ended := make(chan error, 1)
 			go func() {
+				defer clock.over.Store(true)
 				if test.Both {
-					short := test
-					short.Duration /= 2
-					_, err := p.ends[1].Run(p.ctx, short)
+					_, err := Ends{All: p.ends[1:], clock: func() int64 {
+						peers.over.Store(p.answered(test))
+						return peers.now()
+					}}.Run(p.ctx, test)
 					ended <- err
 					return
 				}
-				begin := time.Now()
-				es := Ends{All: p.ends[1:], Over: func() bool { return time.Since(begin) > test.Duration/2 }}
+				es := Ends{All: p.ends[1:], Over: func() bool { return p.answered(test) }}
 				until := test
 				until.Duration = 0
 				ended <- errors.Join(p.ends[1].QP.PeerReady(), es.Serve(p.ctx, until))
 			}()
-			res, err := p.ends[0].Run(p.ctx, test)
+			res, err := Ends{All: p.ends[:1], clock: clock.now}.Run(p.ctx, test)
 			require.NoError(t, err, "%+v", test)
 			require.NoError(t, <-ended, "%+v", test)
 			require.NotZero(t, res.Iterations)
 		}
 	})
+}
+
+// A latency's time counts from when the peer may have begun: this end is through first.
+func TestThroughBeforeThePeer(t *testing.T) {
+	test := Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Hour, Alone: true}
+	p := connect(t, testnic.Wired(t), test)
+	until, over := test, atomic.Bool{}
+	until.Duration = 0
+	ended := make(chan error, 1)
+	go func() {
+		es := Ends{All: p.ends[1:], Over: over.Load}
+		ended <- errors.Join(p.ends[1].QP.PeerReady(), es.Serve(p.ctx, until))
+	}()
+	clock := func() int64 {
+		if p.answered(test) {
+			return int64(test.Duration / 2)
+		}
+		return 0
+	}
+	res, err := Ends{All: p.ends[:1], Began: time.Now().Add(-test.Duration / 2), clock: clock}.Run(p.ctx, test)
+	require.NoError(t, err)
+	require.NotZero(t, res.Iterations)
+	over.Store(true)
+	require.NoError(t, <-ended)
+}
+
+// A peer that ends the connection when the time is over, in order or with a reset, has not ended the
+// test too early; one that does before has.
+func TestPeerThroughFirst(t *testing.T) {
+	for _, tc := range []struct {
+		reset, early bool
+	}{{false, false}, {true, false}, {false, true}, {true, true}} {
+		test := Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Minute, Alone: true}
+		p := connect(t, testnic.Wired(t), test)
+		until, leaving := test, atomic.Bool{}
+		until.Duration = 0
+		go func() {
+			_ = p.ends[1].QP.PeerReady()
+			_ = Ends{All: p.ends[1:], Over: func() bool { return p.answered(test) }}.Serve(p.ctx, until)
+			leaving.Store(true)
+			if tc.reset {
+				p.ends[1].QP.Abort()
+			} else {
+				p.ends[1].QP.Disconnect()
+			}
+		}()
+		clock := func() int64 {
+			if tc.early || !leaving.Load() {
+				return 0
+			}
+			<-p.ends[0].QP.Done()
+			return int64(test.Duration)
+		}
+		_, err := Ends{All: p.ends[:1], clock: clock}.Run(p.ctx, test)
+		if tc.early {
+			require.Error(t, err)
+		} else {
+			require.NoError(t, err)
+		}
+	}
 }
 
 // An end that has no credit left when the other's time is over ends with its own, wherever it

@@ -17,7 +17,8 @@ type run struct {
 	*End
 	Test
 	ctx   context.Context
-	start time.Time // of the clock
+	now   func() int64 // the team's
+	began int64        // Ends.Began, by now; 0 without one
 
 	sent, recvd uint64      // completed
 	base        uint64      // of sent, when this lot of messages was begun
@@ -45,7 +46,7 @@ const (
 var errFinished = errors.New("perf: the peer is done")
 
 func newRun(ctx context.Context, e *End, t Test) *run {
-	r := &run{End: e, Test: t, ctx: ctx, start: time.Now(), spinFor: spinPoller}
+	r := &run{End: e, Test: t, ctx: ctx, spinFor: spinPoller}
 	if e.Credit != nil {
 		atomic.StoreUint32(r.word(e.Credit.Local), 0) // what the last test has left
 	}
@@ -54,9 +55,6 @@ func newRun(ctx context.Context, e *End, t Test) *run {
 	}
 	return r
 }
-
-// now is nanoseconds on a clock of this run.
-func (r *run) now() int64 { return int64(time.Since(r.start)) }
 
 // post posts message i of the measured kind.
 func (r *run) post() error {

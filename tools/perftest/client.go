@@ -59,7 +59,9 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return perf.Result{}, err
 	}
-	es, err := second(ctx, &cfg, p, g, c)
+	d := newDialer(ctx, &cfg, p, g, c)
+	defer d.release()
+	es, err := d.all()
 	defer es.release()
 	if err != nil {
 		return perf.Result{}, fmt.Errorf("perftest: second connection: %w", err)
@@ -81,54 +83,6 @@ func asked(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w%s", err, sameAtBothEnds)
-}
-
-// A server of perftest's stops listening when the first connection is there, and begins again for
-// the second: a moment late, and its own clients, too, try for some time.
-const (
-	secondPatience = 10 * time.Second
-	secondPause    = 20 * time.Millisecond
-)
-
-// second makes the connections that are measured, one after the other: the server numbers them as
-// they come.
-func second(ctx context.Context, cfg *ClientConfig, p *plan, g terms, c *control) (es ends, err error) {
-	var pd *rnic.ProtectionDomain
-	if p.QPs > 1 {
-		pd = cfg.Adapter.AllocPD()
-	}
-	for range p.QPs {
-		e, err := connect(ctx, cfg, p, g, pd, c)
-		if err != nil {
-			return es, err
-		}
-		es = append(es, e)
-	}
-	return es, nil
-}
-
-func connect(ctx context.Context, cfg *ClientConfig, p *plan, g terms, pd *rnic.ProtectionDomain, c *control) (*end, error) {
-	until := time.Now().Add(secondPatience)
-	for {
-		e, err := newEnd(cfg.Adapter, p, g, pd, false)
-		if err != nil {
-			return nil, err
-		}
-		if err = e.QP.Connect(ctx, cfg.Addr, p.connParam(cfg.Conn)); err == nil {
-			return e, nil
-		}
-		e.Release()
-		if !errors.Is(err, stack.ErrRefused) || !time.Now().Before(until) {
-			return nil, err
-		}
-		select {
-		case <-time.After(secondPause):
-		case <-c.qp.Done():
-			return nil, c.over(ctx, err)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // run is what goes over all connections.
@@ -164,18 +118,18 @@ func (m *measurement) talk(ctx context.Context, c *control) error {
 	if m.cfg.Connected != nil {
 		m.cfg.Connected(m.es[0].QP)
 	}
-	run := func(t perf.Test) (Report, error) { return m.measure(ctx, t) }
+	run := func(t perf.Test) (Report, error) { return m.measure(ctx, c.spoke, t) } // the server begins when it has heard it
 	return c.tests(ctx, m.plan, &mine[0], run, m.told)
 }
 
 const MiB, million = 1 << 20, 1e6
 
-// measure makes one test.
-func (m *measurement) measure(ctx context.Context, t perf.Test) (Report, error) {
+// measure makes one test, which the server has not begun before a time.
+func (m *measurement) measure(ctx context.Context, began time.Time, t perf.Test) (Report, error) {
 	if m.plan.program().figures(t.Both) && t.Op == perf.Write && t.Size == m.plan.Size { // the last
 		m.es[0].Flush = m.es.flush
 	}
-	res, err := m.es.perf(nil).Run(ctx, t)
+	res, err := m.es.perf(began, nil).Run(ctx, t)
 	if err != nil {
 		return Report{}, fmt.Errorf("%v: %w%s", m.plan, err, sameAtBothEnds)
 	}

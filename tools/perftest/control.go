@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
@@ -21,7 +22,8 @@ type control struct {
 	cq     *rnic.CompletionQueue
 	memory *rnic.MemoryRegion // receive buffers, and one to send from
 	server bool
-	said   int // messages exchanged so far
+	said   int       // messages exchanged so far
+	spoke  time.Time // when ours began to be sent, the last of them
 	ready  []rnic.Completion
 	sent   bool // the last one was taken
 	failed *rnic.Completion
@@ -99,7 +101,7 @@ func (c *control) swap(ctx context.Context, what string, b []byte) (theirs []byt
 func (c *control) say(ctx context.Context, b []byte) error {
 	at := controlDepth * messageMax
 	copy(c.memory.Bytes()[at:], b)
-	c.sent = false
+	c.sent, c.spoke = false, time.Now()
 	if _, err := c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.memory.Slice(at, len(b)), Signaled: true}); err != nil {
 		return c.over(ctx, err)
 	}

@@ -84,13 +84,14 @@ func (es ends) peers(all []Place) {
 	}
 }
 
-// perf are the Ends to measure with. over says that the peer is done.
-func (es ends) perf(over func() bool) perf.Ends {
+// perf are the Ends to measure with. over says that the peer is done; began is when it may have
+// begun.
+func (es ends) perf(began time.Time, over func() bool) perf.Ends {
 	var all []*perf.End
 	for _, e := range es {
 		all = append(all, e.End)
 	}
-	return perf.Ends{All: all, Over: over}
+	return perf.Ends{All: all, Began: began, Over: over}
 }
 
 // whileSound is a context that ends when a Terminate has ended a connection that is measured, and

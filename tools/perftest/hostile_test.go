@@ -113,10 +113,19 @@ func planOf(t *testing.T, test perf.Test, s Shape) *plan {
 // second are a client's connections that are measured.
 func (r *rig) second(c *control, g terms) ends {
 	r.t.Helper()
-	es, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, planOf(r.t, plain, Shape{}), g, c)
-	r.t.Cleanup(es.release)
+	es, err := r.dial(&ClientConfig{}, planOf(r.t, plain, Shape{}), g, c)
 	require.NoError(r.t, err)
 	return es
+}
+
+// dial makes them as cfg says, to the rig's server.
+func (r *rig) dial(cfg *ClientConfig, p *plan, g terms, c *control) (ends, error) {
+	cfg.Adapter, cfg.Addr = r.devs[0], r.addr
+	d := newDialer(r.ctx, cfg, p, g, c)
+	r.t.Cleanup(d.release)
+	es, err := d.all()
+	r.t.Cleanup(es.release)
+	return es, err
 }
 
 // Clients beyond the number that is served are rejected.

@@ -143,8 +143,8 @@ func TestDurations(t *testing.T) {
 					require.NoError(t, err)
 					require.GreaterOrEqual(t, time.Since(begin), test.Duration)
 					require.NoError(t, r.served().Err)
-					require.NotZero(t, res.Iterations)
 					if !p.Latency { // a round that was under way at the end does not count
+						require.NotZero(t, res.Iterations)
 						require.GreaterOrEqual(t, res.Elapsed, test.Duration)
 					}
 				})

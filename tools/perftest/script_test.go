@@ -2,7 +2,9 @@ package perftest
 
 import (
 	"bytes"
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,12 +103,25 @@ func TestLargerNumberCounts(t *testing.T) {
 	})
 }
 
+// A client knows since when at the earliest its server can have gone on.
+func TestWhenTheClientSpoke(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
+		c, s := controls(r)
+		began, heard := time.Now(), make(chan time.Time, 1)
+		s.before = func(context.Context) error { heard <- time.Now(); return nil }
+		go func() { _, _ = s.place(r.ctx, &Place{}) }()
+		_, err := c.place(r.ctx, &Place{})
+		require.NoError(t, err)
+		require.WithinRange(t, c.spoke, began, <-heard)
+	})
+}
+
 // A client tries for its second connection while its first one stands, and no longer.
 func TestSecondConnectionIsWaitedFor(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c, s := controls(r) // no listener is there now
 		go func() { _ = s.qp.Close(r.ctx) }()
-		_, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, planOf(t, plain, Shape{}), terms{}, c)
+		_, err := r.dial(&ClientConfig{}, planOf(t, plain, Shape{}), terms{}, c)
 		require.ErrorIs(t, err, ErrClosed)
 	})
 }
@@ -129,10 +144,8 @@ func TestServerClosesTheFirstConnection(t *testing.T) {
 		c := r.first()
 		g, err := c.greet(r.ctx, nil)
 		require.NoError(t, err)
-		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
-		p := planOf(t, plain, Shape{})
-		es, err := second(r.ctx, &cfg, p, g, c)
-		r.t.Cleanup(es.release)
+		cfg, p := ClientConfig{}, planOf(t, plain, Shape{})
+		es, err := r.dial(&cfg, p, g, c)
 		require.NoError(t, err)
 		err = (&measurement{cfg: &cfg, plan: p, es: es}).run(r.ctx, c)
 		require.NoError(t, err)

@@ -369,7 +369,7 @@ func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 		}
 	}
 	if t.Both {
-		res, err := x.es.perf(nil).Run(ctx, t)
+		res, err := x.es.perf(time.Time{}, nil).Run(ctx, t)
 		if err != nil {
 			return Report{}, fmt.Errorf("%v: %w%s", x.s.plan, err, sameAtBothEnds)
 		}
@@ -379,7 +379,7 @@ func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 	if t.Duration > 0 { // nothing else says when that is over
 		over, t.Duration = x.c.heard, 0
 	}
-	if err := x.es.perf(over).Serve(ctx, t); err != nil {
+	if err := x.es.perf(time.Time{}, over).Serve(ctx, t); err != nil {
 		return Report{}, fmt.Errorf("%v: %w%s", x.s.plan, err, sameAtBothEnds)
 	}
 	return Report{Size: uint64(t.Size)}, nil

@@ -71,7 +71,7 @@ func TestKeptIsRead(t *testing.T) {
 func TestKeptCountsInQuota(t *testing.T) {
 	r := keeper(t, 5*extentAlign, 600)
 	require.NoError(t, r.putUnder("a", content(1, 400)))
-	require.ErrorContains(t, r.putUnder("b", content(1, 201)), "your address may hold 600, and holds 400")
+	require.ErrorContains(t, r.putUnder("b", content(1, 201)), "your address may hold 600, and holds 400, what it keeps included: an empty FILE put under a name takes that away; try again later")
 	require.NoError(t, r.putUnder("b", content(1, 200)))
 	require.NoError(t, r.putUnder("a", []byte{}))
 	require.NoError(t, r.putUnder("c", content(1, 400)))

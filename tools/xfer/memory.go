@@ -39,7 +39,11 @@ func (m *Memory) take(from netip.Addr, n uint64) (extent, string) {
 	defer m.mu.Unlock()
 	who := peer.Network(from)
 	if m.quota > 0 && int(n) > m.quota-m.held[who] {
-		return extent{}, fmt.Sprintf("no room for %d octets: your address may hold %d, and holds %d"+peer.Later, n, m.quota, m.held[who])
+		kept := ""
+		if len(m.names) > 0 {
+			kept = ", what it keeps included: an empty FILE put under a name takes that away"
+		}
+		return extent{}, fmt.Sprintf("no room for %d octets: your address may hold %d, and holds %d%s"+peer.Later, n, m.quota, m.held[who], kept)
 	}
 	x, ok := m.room.take(int(n))
 	if !ok && len(m.names) > 0 {
