@@ -54,7 +54,7 @@ BASE    ?= debian:12
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-# The profile of the packet path is for what runs, not for tests: all packages would be compiled twice (docs/adr/0025).
+# The profile of the packet path is for what runs, not for tests: all packages would be compiled twice (docs/adr/0025-profile.md).
 PGO     := -pgo=$(CURDIR)/cmd/rnicd/default.pgo
 export GOFLAGS := $(shell PATH="$(PATH)" $(GO) env GOFLAGS 2>/dev/null) -pgo=off
 

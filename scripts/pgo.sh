@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes cmd/rnicd/default.pgo: where the packet path spends its time, for the compiler, which inlines by it (docs/adr/0025). A CPU
+# Writes cmd/rnicd/default.pgo: where the packet path spends its time, for the compiler, which inlines by it (docs/adr/0025-profile.md). A CPU
 # profile of bulk Writes, of 64-octet Sends and of a ping-pong, both ends on one core. Compiled without a profile, so that what was
 # inlined before counts as what it is.
 #   pgo.sh
