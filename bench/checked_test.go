@@ -19,7 +19,7 @@ import (
 // A benchmark fails when the work that it times was not done. Octets are new in every round, so
 // that memory left by the round before does not match. They are compared while the clock stands, or
 // by the receiving application. Each benchmark also sees a damaged FPDU refused, on a connection of
-// its own. docs/results/benchmarks.md says which faults were tried.
+// its own.
 
 // patience bounds a benchmark that waits for what does not come.
 const patience = 2 * time.Minute

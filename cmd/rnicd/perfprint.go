@@ -40,7 +40,7 @@ func printPerf(w io.Writer, r *perf.Result, asJSON bool) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// perfRecord is a line of --json. docs/guides/tools.md has the fields.
+// perfRecord is a line of --json.
 type perfRecord struct {
 	Test           string         `json:"test"` // as write_bw
 	SizeOctets     int            `json:"size_octets"`

@@ -129,7 +129,7 @@ func (s *roundTrips) add(d time.Duration) {
 
 func (s *roundTrips) stdev() float64 { return math.Sqrt(s.squaresFromIt / float64(s.n)) }
 
-// rpingRecord is a line of --json. docs/guides/tools.md has the fields.
+// rpingRecord is a line of --json.
 type rpingRecord struct {
 	Pings      int   `json:"pings"`
 	SizeOctets int   `json:"size_octets"`

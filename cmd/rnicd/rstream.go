@@ -142,7 +142,7 @@ func rstreamClient(ctx context.Context, o *rstreamOptions, addr string, r *repor
 	})
 }
 
-// rstreamRecord is a line of --json. docs/guides/tools.md has the fields.
+// rstreamRecord is a line of --json.
 type rstreamRecord struct {
 	Name       string  `json:"name"`
 	SizeOctets int     `json:"size_octets"`

@@ -9,7 +9,7 @@ import (
 	"github.com/rnicd/rnicd/tools/xfer"
 )
 
-// xferRecord is the line of put's and get's --json. docs/guides/tools.md has the fields.
+// xferRecord is the line of put's and get's --json. docs/guides/tools.md says at which end some are counted.
 type xferRecord struct {
 	Operation   string     `json:"operation"`
 	File        string     `json:"file"`

@@ -65,7 +65,7 @@ func configPage(name, command string, write func(io.Writer), also ...string) []b
 **%s --config** FILE reads it, **rnicd check** FILE says what is wrong with it.
 
 TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes are numbers of octets, or texts
-as "64KiB", "1.5GiB".
+as "64KiB", "1.5GiB"; texts are an array of them.
 
 `, strings.ToUpper(name), name, command, command)
 	_, text, _ := strings.Cut(reference.String(), "\n## ") // the tables
@@ -85,18 +85,19 @@ as "64KiB", "1.5GiB".
 }
 
 // writeEntry writes a row of a table as a term and what is said of it: tables are too wide for a
-// terminal. A row of keys has the key, for what it is, its value, the default and the text; one of
-// types the type, its TCP port and the text.
+// terminal. A row of keys has the key, with what it is for in parentheses, its value, the default and
+// the text; one of types the type, its TCP port and the text.
 func writeEntry(w *bytes.Buffer, cells []string) {
 	last := len(cells) - 1
-	fmt.Fprintf(w, "**%s**", strings.Trim(cells[0], "`"))
-	if last == 4 {
-		fmt.Fprintf(w, " = %s", cells[2])
-		if cells[3] != "" {
-			fmt.Fprintf(w, ", default %s", cells[3])
+	key, of, _ := strings.Cut(strings.TrimSuffix(cells[0], ")"), " (")
+	fmt.Fprintf(w, "**%s**", strings.Trim(key, "`"))
+	if last == 3 {
+		fmt.Fprintf(w, " = %s", cells[1])
+		if cells[2] != "" {
+			fmt.Fprintf(w, ", default %s", cells[2])
 		}
-		if cells[1] != "" {
-			fmt.Fprintf(w, " (for %s)", cells[1])
+		if of != "" {
+			fmt.Fprintf(w, " (for %s)", of)
 		}
 	} else {
 		fmt.Fprintf(w, ", TCP port %s", cells[1])

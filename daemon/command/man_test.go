@@ -54,10 +54,13 @@ func TestPages(t *testing.T) {
 		require.NoError(t, err)
 		var reference bytes.Buffer
 		of.write(&reference)
-		keys := regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(reference.String(), -1)
+		keys := regexp.MustCompile("(?m)^\\| `(\\w+)`(?: \\(([\\w, ]+)\\))? \\|").FindAllStringSubmatch(reference.String(), -1)
 		require.Greater(t, len(keys), of.keys)
 		for _, key := range keys {
 			require.Contains(t, string(page), `\fB`+key[1]+`\fP`)
+			if key[2] != "" {
+				require.Contains(t, string(page), "(for "+key[2]+")")
+			}
 		}
 		for _, table := range of.tables {
 			require.Contains(t, string(page), ".SH "+table)

@@ -40,7 +40,7 @@ type Limits struct {
 
 // Control is [control].
 type Control struct {
-	Socket string `toml:"socket" want:"a path, or off" doc:"where it is; without it control.sock in /run/rnicd, of a switch in /run/rnicd-switch; for a user that may not write there, in that folder of XDG_RUNTIME_DIR. What is missing of its directory's last part is made"`
+	Socket string `toml:"socket" want:"a path, or off" doc:"without it control.sock in /run/rnicd, of a switch in /run/rnicd-switch; for a user that may not write there, in that folder of XDG_RUNTIME_DIR. Its last directory is made where it is missing"`
 	Mode   string `toml:"mode" default:"0600" want:"permissions" doc:"of the socket: every process that can connect sees everything"`
 
 	Path string      `toml:"-"` // empty: there is none
@@ -49,7 +49,7 @@ type Control struct {
 
 // Metrics is [metrics].
 type Metrics struct {
-	Listen string `toml:"listen" want:"host:port" doc:"where GET /metrics is answered, over the kernel's TCP, as 127.0.0.1:9174; without it nowhere. It asks for no password: let others in by a proxy that does"`
+	Listen string `toml:"listen" want:"host:port" doc:"where GET /metrics is answered, over the kernel's TCP, as 127.0.0.1:9174; without it nowhere. No password: let others in by a proxy that asks for one"`
 }
 
 // TCP is [tcp] and [port.tcp].
@@ -82,7 +82,7 @@ type Port struct {
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Role        string            `toml:"role" of:"memif" default:"client" want:"client or server" doc:"attach to a server, or be it for one client at a time"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what the server wants to hear from its clients"`
-	Options     map[string]string `toml:"options" doc:"what the driver has besides; [port.options]. dpdk: devargs, further arguments of the device, as qpairs=2; rx_descriptors and tx_descriptors of a queue; rx_buffers that it keeps to receive into. Drivers that this program adds have their own"`
+	Options     map[string]string `toml:"options" doc:"further ones of the driver; [port.options]. dpdk: devargs, further arguments of the device, as qpairs=2; rx_descriptors and tx_descriptors of a queue; rx_buffers that it keeps to receive into. Drivers that this program adds have their own"`
 
 	Addresses   []string `toml:"addresses" doc:"ours, as 10.9.0.1/24 or fd09::1/64; required. kernel: one of this host's without a length, or none for all"`
 	HostAddress string   `toml:"host_address" of:"tap" doc:"address of the kernel's side, as 10.9.0.254/24; without it that side is left alone"`
@@ -90,7 +90,7 @@ type Port struct {
 	VLAN        uint16   `toml:"vlan" default:"0" want:"1 to 4094, or 0" doc:"802.1Q tag of all frames; 0: untagged"`
 	MTU         int      `toml:"mtu" default:"1500" want:"576 to what the driver takes" doc:"largest IP packet, octets"`
 	MAC         string   `toml:"mac" doc:"of our side; without it a TAP has one that is the same from start to start, a memif client one of this boot and its first address, a NIC its own"`
-	DAD         string   `toml:"dad" default:"auto" want:"auto, quick, full or off" doc:"how to look whether another host has our addresses: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC; off: use them at once"`
+	DAD         string   `toml:"dad" default:"auto" want:"auto, quick, full or off" doc:"how our addresses are probed: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC; off: not"`
 
 	Queues          int    `toml:"queues" want:"1 to 64" doc:"queues of the device, each with a Poller; without it one for each of cores, or 1"`
 	Cores           string `toml:"cores" want:"as 2-5,8" doc:"CPUs that the Pollers are pinned to, one for each queue; without it where the scheduler puts them"`

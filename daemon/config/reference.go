@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -15,7 +16,7 @@ func WriteReference(w io.Writer) {
 `+"`go test ./daemon/config -update`"+`. [The guide](../guides/daemon.md) has examples.
 
 TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes are numbers of octets, or texts
-as "64KiB", "1.5GiB".
+as "64KiB", "1.5GiB"; texts are an array of them. In parentheses stands what a key is for.
 
 `)
 	writeTables(w, reflect.TypeFor[Config]())
@@ -33,6 +34,9 @@ daemon's](configuration.md).
 	writeTables(w, reflect.TypeFor[Switch]())
 }
 
+// common are the tables that a switch has from the daemon.
+var common = []reflect.Type{reflect.TypeFor[Log](), reflect.TypeFor[Control](), reflect.TypeFor[Metrics]()}
+
 func writeTables(w io.Writer, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -45,8 +49,8 @@ func writeTables(w io.Writer, t reflect.Type) {
 			elem, title = elem.Elem(), "[["+key+"]]"
 		}
 		fmt.Fprintf(w, "## %s\n\n%s\n\n", title, f.Tag.Get("doc"))
-		if elem == reflect.TypeFor[Log]() && t != reflect.TypeFor[Config]() {
-			fmt.Fprint(w, "Keys and values are those of [the daemon's](configuration.md#log).\n\n")
+		if t != reflect.TypeFor[Config]() && slices.Contains(common, elem) {
+			fmt.Fprintf(w, "Keys and values are those of [the daemon's](configuration.md#%s).\n\n", key)
 			continue
 		}
 		if elem == reflect.TypeFor[Service]() {
@@ -64,8 +68,10 @@ func writeTypes(w io.Writer) {
 	fmt.Fprint(w, "\nOf several services on one port each needs a `listen` of its own.\n\n")
 }
 
+// writeKeys writes a row for each key: its name, with what it is for in parentheses unless that is all,
+// its value, the default and the text.
 func writeKeys(w io.Writer, t reflect.Type) {
-	fmt.Fprint(w, "| key | for | value | default | |\n|---|---|---|---|---|\n")
+	fmt.Fprint(w, "| key | value | default | |\n|---|---|---|---|\n")
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := f.Tag.Get("toml")
@@ -76,7 +82,11 @@ func writeKeys(w io.Writer, t reflect.Type) {
 		if want == "" {
 			want = valueName(f.Type)
 		}
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s |\n", key, strings.ReplaceAll(f.Tag.Get("of"), ",", ", "), want, f.Tag.Get("default"), f.Tag.Get("doc"))
+		name := "`" + key + "`"
+		if of := f.Tag.Get("of"); of != "" {
+			name += " (" + strings.ReplaceAll(of, ",", ", ") + ")"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, want, f.Tag.Get("default"), f.Tag.Get("doc"))
 	}
 	fmt.Fprintln(w)
 }
@@ -94,9 +104,9 @@ func valueName(t reflect.Type) string {
 	case reflect.String:
 		return "text"
 	case reflect.Bool:
-		return "true or false"
+		return "boolean"
 	case reflect.Slice:
-		return "array of texts"
+		return "texts"
 	case reflect.Map, reflect.Struct:
 		return "table"
 	}

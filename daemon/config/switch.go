@@ -59,7 +59,7 @@ type Uplink struct {
 	Socket      string            `toml:"socket" of:"memif" doc:"Unix socket of a server, as another switch"`
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what that server wants to hear"`
-	Options     map[string]string `toml:"options" doc:"what the driver has besides, as [port.options]; [uplink.options]"`
+	Options     map[string]string `toml:"options" doc:"further ones of the driver, as [port.options]; [uplink.options]"`
 	HostAddress string            `toml:"host_address" of:"tap" doc:"address of the kernel's side, as 10.9.0.254/24; without it that side is left alone"`
 	MTU         int               `toml:"mtu" default:"1500" want:"576 to what the driver takes" doc:"largest IP packet, octets"`
 	MAC         string            `toml:"mac" doc:"of the device, which no program has; without it the driver's choice"`

@@ -11,34 +11,40 @@ import (
 func WriteReference(w io.Writer) {
 	fmt.Fprint(w, `# Metrics
 
-`+"`GET /metrics`"+` where `+"`[metrics] listen`"+` says, in Prometheus' format; made of the tables in `+"`daemon/metrics`"+` by `+"`go test ./daemon/metrics -update`"+`.
-[The guide](../guides/monitoring.md) says what to watch. A name that ends in _total only grows while the daemon runs; others are
-gauges. No label names a connection: `+"`rnicd ss`"+` does. client_golang adds its go_ and process_ metrics.
+`+"`GET /metrics`"+` where `+"`[metrics] listen`"+` says, in Prometheus' format; made of the tables in `+"`daemon/metrics`"+` by
+`+"`go test ./daemon/metrics -update`"+`. [The guide](../guides/monitoring.md) says what to watch. A name that ends in _total only grows
+while the daemon runs; others are gauges. The head of a table has the labels, braces further ones. No label names a connection:
+`+"`rnicd ss`"+` does. client_golang adds its go_ and process_ metrics.
 
-| metric | labels | |
-|---|---|---|
+## Of a daemon
 `)
-	rows(w, daemons)
-	rows(w, ports, "port")
-	rows(w, pollers, "port", "queue")
-	rows(w, queues, "port", "queue")
-	rows(w, services, "service")
+	section(w, daemons)
+	section(w, ports, "port")
+	section(w, slices.Concat(pollers, queues), "port", "queue")
+	section(w, services, "service")
 	fmt.Fprint(w, `
 ## Of a switch
 
 The kind of a port is uplink or program, the queue that of an uplink.
-
-| metric | labels | |
-|---|---|---|
 `)
-	rows(w, switches)
-	rows(w, switchPorts, switchPortLabels...)
-	rows(w, switchThreads, "thread")
+	section(w, switches)
+	section(w, switchPorts, switchPortLabels...)
+	section(w, switchThreads, "thread")
 }
 
-func rows[T any](w io.Writer, table []metric[T], labels ...string) {
+// section writes the metrics with these labels.
+func section[T any](w io.Writer, table []metric[T], labels ...string) {
+	if len(labels) == 0 {
+		fmt.Fprint(w, "\n| without labels | |\n|---|---|\n")
+	} else {
+		fmt.Fprintf(w, "\n| by %s | |\n|---|---|\n", strings.Join(labels, ", "))
+	}
 	for _, m := range table {
-		fmt.Fprintf(w, "| `%s` | %s | %s |\n", m.name, strings.Join(append(labels[:len(labels):len(labels)], m.labels...), ", "), m.help)
+		name := m.name
+		if len(m.labels) > 0 {
+			name += "{" + strings.Join(m.labels, ", ") + "}"
+		}
+		fmt.Fprintf(w, "| `%s` | %s |\n", name, m.help)
 	}
 }
 

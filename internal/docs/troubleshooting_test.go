@@ -10,7 +10,7 @@ import (
 
 // foreign are messages of others: the kernel, systemd, libraries; and values of keys.
 var foreign = map[string]bool{
-	"address already in use": true, "Failed to create umem": true, "XDP program already attached": true, "start-limit-hit": true,
+	"Failed to create umem": true, "XDP program already attached": true, "start-limit-hit": true,
 	"Watchdog timeout": true, `idle = "spin"`: true, `"pause"`: true,
 }
 
