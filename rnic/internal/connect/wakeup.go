@@ -15,8 +15,13 @@ func (c *Connection) planWakeUp() {
 	}
 }
 
-// wakeUp is what that timer does. What is sent from now on needs no wake-up.
+// wakeUp is what that timer does. What is sent from now on needs no wake-up, except the message of a
+// peer-to-peer start-up, which a busy machine may not have sent by now: it is waited for.
 func (c *Connection) wakeUp() {
+	if c.engine.Owes() {
+		c.planWakeUp()
+		return
+	}
 	c.wakeUpPlanned = false
 	if c.engine.OweWakeUp() {
 		c.Host.Startup.WakeUps.Add(1)

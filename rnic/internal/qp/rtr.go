@@ -41,6 +41,9 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	}
 }
 
+// Owes says whether a message of start-up's is queued that has not been sent.
+func (q *Engine) Owes() bool { return q.send.owed != nil && !q.send.stopped && q.send.term == nil }
+
 // OweWakeUp queues a zero-length RDMA Write (connect/wakeup.go); false: nothing was sent before, or
 // nothing may be sent now.
 func (q *Engine) OweWakeUp() bool {
