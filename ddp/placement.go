@@ -136,13 +136,6 @@ func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error
 	return nil
 }
 
-func (s *Stream) queue(qn uint32) *Queue {
-	if uint64(qn) >= uint64(len(s.queues)) {
-		return nil
-	}
-	return s.queues[qn]
-}
-
 // localRange resolves octets of a posted buffer. That they lie within the buffer was checked; false
 // means that what was posted is no writable range of the domain: this host's fault, not the peer's.
 func (s *Stream) localRange(b *RecvBuffer, mo uint32, n int) ([]byte, bool) {
