@@ -55,7 +55,7 @@ DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
 # By this profile the compiler inlines the packet path (docs/adr/0025-profile.md). Tests are compiled without.
-PGO     := -pgo=$(CURDIR)/bench/packetpath.pgo
+PGO     := -pgo=bench/packetpath.pgo
 
 # What rnicd --version says.
 BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"

@@ -12,7 +12,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 GO=${GO:-go} bin=$PWD/build/peers
 mkdir -p "$bin"
-$GO build -pgo="$PWD/bench/packetpath.pgo" -buildvcs=false -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare
+$GO build -pgo=bench/packetpath.pgo -buildvcs=false -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare
 rm -f "$bin/gvisor"
 peers=ours,ours-stream,gvisor,gvisor-fdbased,kernel
 if ! (cd bench/peers/gvisor && timeout 600 $GO build -buildvcs=false -o "$bin/gvisor" .); then

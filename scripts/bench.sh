@@ -9,7 +9,7 @@ mode=${1:?full or quick}
 shift
 GO=${GO:-go} bin=$PWD/build/peers
 mkdir -p "$bin"
-pgo=-pgo=$PWD/bench/packetpath.pgo # as what is installed
+pgo=-pgo=bench/packetpath.pgo # as what is installed
 tags=$(pkg-config --exists libdpdk 2>/dev/null && echo "-tags dpdk" || true)
 $GO build $pgo -buildvcs=false $tags -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare ./cmd/rnicd
 # The libraries of verbs/ stand beside rnicd.

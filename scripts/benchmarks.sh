@@ -11,7 +11,7 @@ mkdir -p "$out"
 
 # bench PKG PATTERN METRIC [METRIC2]: a row per benchmark: median and range of the value before METRIC, median of METRIC2's.
 bench() {
-    go test -pgo="$PWD/bench/packetpath.pgo" $tags "$1" -run '^$' -bench "$2" -benchtime "$time" -count "$count" -timeout 30m |
+    go test -pgo=bench/packetpath.pgo $tags "$1" -run '^$' -bench "$2" -benchtime "$time" -count "$count" -timeout 30m |
         awk -v metric="$3" -v other="${4:-}" '
         /^Benchmark/ { sub(/^Benchmark/, "", $1); sub(/-[0-9]+$/, "", $1)
             for (i = 3; i <= NF; i++) if ($i == metric || $i == other) v[$i, $1, ++n[$i, $1]] = $(i-1) + 0

@@ -12,6 +12,11 @@ $GO test -c -pgo=off -trimpath -o "$dir/bench.test" ./bench
 cd bench
 for run in 'WriteOneCore 10000x' 'Send64/one-core 3000000x' 'Latency8/.*/one-core 2000000x'; do
     read -r pattern times <<<"$run"
-    "$dir/bench.test" -test.run '^$' -test.bench "$pattern" -test.benchtime "$times" -test.cpu 1 -test.cpuprofile "$dir/${#pattern}.pprof"
+    "$dir/bench.test" -test.run '^$' -test.bench "$pattern" -test.benchtime "$times" -test.cpu 1 -test.cpuprofile "$dir/${#pattern}.pprof" |
+        tee "$dir/ran"
+    if ! grep -q '^Benchmark' "$dir/ran"; then
+        echo "pgo.sh: no benchmark is called $pattern" >&2
+        exit 1
+    fi
 done
 $GO tool pprof -proto -output "$out" "$dir"/*.pprof

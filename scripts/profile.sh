@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 GO=${GO:-go} out=$PWD/build/profile
 path=(./crc32c ./mem ./tcp ./pmd/wire ./mpa ./ddp ./rdmap ./stack ./rnic/internal/qp ./rnic/internal/transport)
 mkdir -p "$out"
-$GO test -c -pgo="$PWD/bench/packetpath.pgo" -o "$out/bench.test" ./bench
+$GO test -c -pgo=bench/packetpath.pgo -o "$out/bench.test" ./bench
 run=("$out/bench.test" -test.run '^TestYardsticks$' -yard quick -yard.only budget -yard.profile "$out/cpu.pprof" "$@")
 if perf stat -e cycles true >/dev/null 2>&1 && ! perf stat -e cycles true 2>&1 | grep -q 'not supported'; then
     (cd bench && perf stat -d -o "$out/perf.txt" "${run[@]}")

@@ -162,7 +162,7 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry, sent bool) {
 		dry = !c.ahead.More(c)
 		psh = c.ahead.Pushed(c) || dry
 	}
-	sent = p.tx.repeats && p.tx.last.octets == n && c.tcp.Repeat(p.now, tcp.Handle(b), n, psh, &p.tx.segment)
+	sent = p.tx.repeats && p.tx.last.of(c, n) && c.tcp.Repeat(p.now, tcp.Handle(b), n, psh, &p.tx.segment)
 	if sent {
 		p.emitAgain(c, b, &p.tx.segment)
 	} else {

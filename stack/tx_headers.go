@@ -30,12 +30,17 @@ type headerTemplate struct {
 func (p *Poller) putAgain(c *Conn, b mem.Buf, t *tcp.Transmit) bool {
 	l := &p.tx.last
 	o := &t.Options
-	if t.Len == 0 || l.octets != t.Len || l.conn != c.index || l.life != c.life || !plain(t) || t.Ack != l.ack ||
+	if t.Len == 0 || !l.of(c, t.Len) || !plain(t) || t.Ack != l.ack ||
 		t.Window != l.window || t.TOS != l.tos || o.HasTimestamps != l.stamped || o.TSval != l.tsVal || o.TSecr != l.tsEc {
 		return false
 	}
 	l.put(p.pool, b, t)
 	return true
+}
+
+// of says whether l is the template of a segment of c with n octets.
+func (l *headerTemplate) of(c *Conn, n int) bool {
+	return l.octets == n && l.conn == c.index && l.life == c.life
 }
 
 // put writes the headers of t in front of b's octets.

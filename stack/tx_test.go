@@ -338,6 +338,28 @@ func TestChecksumOffload(t *testing.T) {
 	l.stop()
 }
 
+// Connections that send segments of one length in the same Turns, where headers are copied from the
+// segment before, each have their own.
+func TestHeadersAreNotAnotherConnections(t *testing.T) {
+	labOffload = true
+	l := newLab(t, nil)
+	labOffload = false
+	u, _ := l.open()
+	all := []*peer{u, l.dial(l.a, l.b, 7), l.dial(l.a, l.b, 7)}
+	l.until("open", func() bool { return all[1].opened && all[2].opened })
+	for range 4 {
+		want := all[0].acked + 500*1448
+		for _, x := range all {
+			x.send(500 * 1448)
+		}
+		l.until("acknowledged", func() bool { return all[0].acked == want && all[1].acked == want && all[2].acked == want })
+	}
+	for _, x := range all {
+		require.Zero(t, x.conn.Stats().Retransmits)
+	}
+	l.stop()
+}
+
 // Replies that find the batch full are dropped and counted; their Bufs come back.
 func TestRepliesAreBounded(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax = 64 })

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rnicd/rnicd/stack"
@@ -49,9 +50,12 @@ func (s *rounds) end() int64 {
 
 func (s *rounds) warmup() uint64 { return uint64(s.r.Warmup) }
 
-func (s *rounds) result(part int64) Result {
+func (s *rounds) result(part int64) (Result, error) {
 	n := s.done - 1 - uint64(s.r.Warmup)
-	return latencyOf(&s.r.Test, n, time.Duration(s.begin-s.first), s.timing, part)
+	if n == 0 {
+		return Result{}, fmt.Errorf("perf: the %v were over before one round had come to its end: measure for longer", s.r.Duration)
+	}
+	return latencyOf(&s.r.Test, n, time.Duration(s.begin-s.first), s.timing, part), nil
 }
 
 // roundTrips measures what needs only this end: one request at a time.
@@ -65,7 +69,7 @@ func (r *run) roundTrips() (Result, error) {
 			return Result{}, err
 		}
 	}
-	return s.result(1), nil
+	return s.result(1)
 }
 
 // pingPong measures Writes or Sends to and fro.
@@ -80,7 +84,7 @@ func (r *run) pingPong() (Result, error) {
 			break // the round under way does not count
 		}
 	}
-	return s.result(2), nil
+	return s.result(2)
 }
 
 // through says whether err is only that the peer, too, is through with a test of ends that keep

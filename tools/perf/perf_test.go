@@ -367,6 +367,17 @@ func TestThroughBeforeThePeer(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// A latency test without a single round has no figures.
+func TestNoRoundIsAnError(t *testing.T) {
+	s := rounds{r: &run{Test: Test{Op: Write, Latency: true, Duration: time.Millisecond}}, done: 1, timing: newHistogram()}
+	_, err := s.result(2)
+	require.ErrorContains(t, err, "the 1ms were over before one round")
+	s.done++
+	res, err := s.result(2)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, res.Iterations)
+}
+
 // A peer that answers no longer, or ends the connection, in order or with a reset, when the time is
 // over has not ended the test too early; one that does before has.
 func TestPeerThroughFirst(t *testing.T) {

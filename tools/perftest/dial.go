@@ -3,6 +3,7 @@ package perftest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rnicd/rnicd/rnic"
@@ -16,12 +17,14 @@ const (
 	secondPause    = 20 * time.Millisecond
 )
 
-// nextAfter is how long a connection waits for the server's answer before the next one is begun
-// beside it. Linux siw listens before it takes what comes (siw_create_listen): a connection that
-// TCP establishes in between stays in its queue, unanswered, until the next one has siw look there,
-// and from then on each connection waits for the one after it. One that is given up instead would
-// end siw's listener.
-const nextAfter = time.Second
+// nextAfter is how long a connection waits for siw's answer before the next one is begun beside it.
+// Linux siw listens before it takes what comes (siw_create_listen): a connection that TCP
+// establishes in between stays in its queue, unanswered, until the next one has siw look there, and
+// from then on each connection waits for the one after it. One that is given up instead would end
+// siw's listener.
+//
+// A connection whose first SYN was lost takes a second longer; that is no reason.
+const nextAfter = 2 * time.Second
 
 // dialer makes the connections that are measured, one after the other: the server numbers them as
 // they come.
@@ -34,8 +37,8 @@ type dialer struct {
 	pd     *rnic.ProtectionDomain // of all, where there are several
 	c      *control
 
-	under []*attempt    // way, in order
-	after time.Duration // nextAfter, until a connection has needed the next one
+	under []*attempt    // those under way, in order
+	after time.Duration // nextAfter, until a connection has needed the next one; 0: the server is not siw
 }
 
 // attempt is a connection under way.
@@ -45,7 +48,10 @@ type attempt struct {
 }
 
 func newDialer(ctx context.Context, cfg *ClientConfig, p *plan, g terms, c *control) *dialer {
-	d := &dialer{cfg: cfg, plan: p, terms: g, c: c, after: nextAfter}
+	d := &dialer{cfg: cfg, plan: p, terms: g, c: c}
+	if cfg.Conn.Quirks.WakeUp > 0 { // what else siw needs
+		d.after = nextAfter
+	}
 	d.ctx, d.cancel = context.WithCancel(ctx)
 	if p.QPs > 1 {
 		d.pd = cfg.Adapter.AllocPD()
@@ -114,21 +120,30 @@ func (d *dialer) next() (*end, error) {
 }
 
 // await returns the result of a, the oldest attempt, which is no longer under way then, and released
-// if it failed. If that takes too long it begins the next one.
+// if it failed. If that takes siw too long it begins the next one.
 func (d *dialer) await(a *attempt) (err error) {
-	late := time.NewTimer(d.after)
-	defer late.Stop()
+	var late <-chan time.Time
+	if d.after > 0 && len(d.under) == 1 { // otherwise there is a next one already
+		timer := time.NewTimer(d.after)
+		defer timer.Stop()
+		late = timer.C
+	}
+	var next error
 	select {
 	case err = <-a.end:
-	case <-late.C:
-		if len(d.under) == 1 && d.begin() == nil { // otherwise this one may still come without it
+	case <-late:
+		if next = d.begin(); next == nil {
 			d.after = secondPause
 		}
 		err = <-a.end
 	}
 	d.under = d.under[1:]
-	if err != nil {
-		a.e.Release()
+	if err == nil {
+		return nil
+	}
+	a.e.Release()
+	if next != nil {
+		return fmt.Errorf("%w, and the next could not be begun: %w", err, next)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/testnic"
+	"github.com/rnicd/rnicd/rnic"
 )
 
 // oneBehind relays connections to a server as siw's listener takes them that one has come to too
@@ -74,11 +75,61 @@ func TestNextConnectionBringsTheAnswer(t *testing.T) {
 	shape := Shape{QPs: 3}
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, Shape: shape})
 	addr, end := oneBehind(t, r.addr)
-	res, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: addr, Test: plain, Shape: shape, ServerFirst: time.Millisecond})
+	res, err := Run(r.ctx, ClientConfig{
+		Adapter: r.devs[0], Addr: addr, Test: plain, Shape: shape, ServerFirst: time.Millisecond,
+		Conn: rnic.ConnParam{Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
+	})
 	require.NoError(t, err)
 	s := r.served()
 	require.NoError(t, s.Err)
 	require.EqualValues(t, 3*plain.Iterations, res.Iterations)
 	require.EqualValues(t, 3*plain.Iterations*plain.Size, s.Octets)
 	require.Equal(t, 1+3+1, end())
+}
+
+// slow relays connections to a server, the second of them late.
+func slow(t *testing.T, server string, late time.Duration) (addr string, end func() int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	came := 0
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			came++
+			pause := time.Duration(0)
+			if came == 2 {
+				pause = late
+			}
+			all.Go(func() {
+				<-time.After(pause)
+				relay(c, server)
+			})
+		}
+	})
+	end = sync.OnceValue(func() int {
+		_ = l.Close()
+		all.Wait()
+		return came
+	})
+	t.Cleanup(func() { end() })
+	return l.Addr().String(), end
+}
+
+// A server that is not siw, and answers late, gets as many connections as there are to be, and in
+// their order.
+func TestLateConnectionIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	shape := Shape{QPs: 2}
+	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, Shape: shape})
+	addr, end := slow(t, r.addr, nextAfter+nextAfter/4)
+	res, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: addr, Test: plain, Shape: shape, ServerFirst: time.Millisecond})
+	require.NoError(t, err)
+	require.NoError(t, r.served().Err)
+	require.EqualValues(t, 2*plain.Iterations, res.Iterations)
+	require.Equal(t, 1+2, end())
 }

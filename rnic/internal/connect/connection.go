@@ -37,6 +37,7 @@ type Connection struct {
 	packFull    bool          // Param.PackFull
 
 	wakeUpPlanned bool // Initiator: the timer is wakeup.go's
+	wakeUpLate    bool // start-up's message had not left when that came
 
 	repliedAt   int64 // Responder: when the Reply was made
 	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: never by time

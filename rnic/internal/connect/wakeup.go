@@ -1,6 +1,10 @@
 package connect
 
-import "github.com/rnicd/rnicd/mpa"
+import (
+	"time"
+
+	"github.com/rnicd/rnicd/mpa"
+)
 
 // Waking a peer up. A Responder's Reply says that it may be sent to. But Linux siw sends its Reply
 // before it listens for data on the socket, and an FPDU that comes in between lies there until more
@@ -15,11 +19,16 @@ func (c *Connection) planWakeUp() {
 	}
 }
 
+// wakeUpAgainMin is how soon an owed message is looked for again, whatever Param.WakeUp says.
+const wakeUpAgainMin = time.Millisecond
+
 // wakeUp is what that timer does. What is sent from now on needs no wake-up, except the message of a
-// peer-to-peer start-up, which a busy machine may not have sent by now: it is waited for.
+// peer-to-peer start-up, which a busy machine may not have sent by now, nor a busy peer listen: that
+// is waited for, and then the whole time once more, for it may have left just now.
 func (c *Connection) wakeUp() {
-	if c.engine.Owes() {
-		c.planWakeUp()
+	if owes := c.engine.Owes(); owes || c.wakeUpLate {
+		c.wakeUpLate = owes
+		c.Transport.SetTimer(c.Transport.Now() + int64(max(c.endpoint.param.WakeUp, wakeUpAgainMin)))
 		return
 	}
 	c.wakeUpPlanned = false
