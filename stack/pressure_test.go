@@ -194,8 +194,8 @@ func TestDemandStandsUntilAllWereLookedAt(t *testing.T) {
 	}
 }
 
-// Of a demand for what only helps, and none for what is needed, none is ended who is late by
-// StallNs alone, whichever connection it is; nor sooner than by that, if the user timeout is less.
+// While connections demand only what would help them, and nothing that they need, one that is late by
+// no more than StallNs is not ended; nor is it ended sooner where the user timeout is shorter.
 func TestWantsAreNoNeeds(t *testing.T) {
 	for name, x := range map[string]struct {
 		userTimeout int64

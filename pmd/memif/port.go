@@ -39,7 +39,7 @@ type Port struct {
 	closing  chan struct{}
 	over     chan struct{} // Gone
 	release  func()        // of a server's id
-	rung     *bells        // of the last client of a server's interface; whoever serves that has it
+	rung     *bells        // of the last client of a server's interface; the side that serves it has it
 	running  sync.WaitGroup
 	unmapped sync.WaitGroup // sessions that are not yet
 }

@@ -13,32 +13,28 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// oneBehind relays connections to a server as siw's listener takes them that one has come to too
-// early: the first of a client at once, each other one only when another has come after it. What is
-// left at the end is reset. It returns its address and, at the end, how many came.
-func oneBehind(t *testing.T, server string) (addr string, end func() int) {
+// relays is in front of a server. take is told of each connection that comes, by its number from 1
+// on, and returns the one to relay, after a while; nil: none. It returns its address and, at the
+// end, how many came.
+func relays(t *testing.T, server string, take func(n int, c net.Conn) (net.Conn, time.Duration)) (addr string, end func() int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	came := 0
 	all.Go(func() {
-		var waits net.Conn
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				break
+				return
 			}
-			if came++; came > 1 {
-				c, waits = waits, c
+			came++
+			if c, after := take(came, c); c != nil {
+				all.Go(func() {
+					<-time.After(after)
+					relay(c, server)
+				})
 			}
-			if c != nil {
-				all.Go(func() { relay(c, server) })
-			}
-		}
-		if waits != nil {
-			_ = waits.(*net.TCPConn).SetLinger(0)
-			_ = waits.Close()
 		}
 	})
 	end = sync.OnceValue(func() int {
@@ -48,6 +44,26 @@ func oneBehind(t *testing.T, server string) (addr string, end func() int) {
 	})
 	t.Cleanup(func() { end() })
 	return l.Addr().String(), end
+}
+
+// oneBehind relays connections as siw's listener takes them that one has come to too early: the
+// first of a client at once, each other one only when another has come after it. What is left at the
+// end is reset.
+func oneBehind(t *testing.T, server string) (addr string, end func() int) {
+	t.Helper()
+	var waits net.Conn
+	t.Cleanup(func() { // after the relays' end
+		if waits != nil {
+			_ = waits.(*net.TCPConn).SetLinger(0)
+			_ = waits.Close()
+		}
+	})
+	return relays(t, server, func(n int, c net.Conn) (net.Conn, time.Duration) {
+		if n > 1 {
+			c, waits = waits, c
+		}
+		return c, 0
+	})
 }
 
 // relay passes octets on in both directions until both have ended.
@@ -87,44 +103,16 @@ func TestNextConnectionBringsTheAnswer(t *testing.T) {
 	require.Equal(t, 1+3+1, end())
 }
 
-// slow relays connections to a server, the second of them late.
-func slow(t *testing.T, server string, late time.Duration) (addr string, end func() int) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var all sync.WaitGroup
-	came := 0
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			came++
-			pause := time.Duration(0)
-			if came == 2 {
-				pause = late
-			}
-			all.Go(func() {
-				<-time.After(pause)
-				relay(c, server)
-			})
-		}
-	})
-	end = sync.OnceValue(func() int {
-		_ = l.Close()
-		all.Wait()
-		return came
-	})
-	t.Cleanup(func() { end() })
-	return l.Addr().String(), end
-}
-
 // A server that is not siw, and answers late, gets no connection too many.
 func TestLateConnectionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain})
-	addr, end := slow(t, r.addr, nextAfter+nextAfter/4)
+	addr, end := relays(t, r.addr, func(n int, c net.Conn) (net.Conn, time.Duration) {
+		if n == 2 {
+			return c, nextAfter + nextAfter/4
+		}
+		return c, 0
+	})
 	res, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: addr, Test: plain, ServerFirst: time.Millisecond})
 	require.NoError(t, err)
 	require.NoError(t, r.served().Err)
