@@ -127,14 +127,16 @@ test test-all: deps
 # Two packages more at a time than there are processors: tests wait for timers and for other processes as long as they compute.
 # Tests of verbs and cmd/rnicd build libraries and the program; they inherit GOFLAGS. Position-independent, as the engine's library
 # has to be, one compile serves all. They come first, as they take longest. make lint vets, and make test-all does.
+# Two daemons with a region of 256 MiB each, beside DPDK's own memory, are up at once: with fewer than 512 pages the last to come
+# finds none.
 LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./tools/perftest
 .PHONY: test-now test-all-now
 test-now:
-	@scripts/hugepages.sh 256
+	@scripts/hugepages.sh 512
 	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
 
 test-all-now:
-	@scripts/hugepages.sh 256
+	@scripts/hugepages.sh 512
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
 	$(GO) test $(TAGS) -timeout 15m ./...
 
