@@ -29,6 +29,8 @@ type Caps struct {
 	// VLAN is the 802.1Q tag that the device puts into every frame sent and takes off those received;
 	// it drops all others. 0: frames pass as they are.
 	VLAN uint16
+	// OneThread: a queue is cheaper to poll from one OS thread than from several in turn.
+	OneThread bool
 	// RSSKey and RSSTable say which queue the device puts a TCP segment on: entry h modulo
 	// len(RSSTable), a queue, of the table, h the Toeplitz hash under RSSKey of remote address,
 	// local address, remote port, local port. Both nil: one queue, or the device spreads flows by

@@ -25,6 +25,7 @@
 //	poller_stop.go       the end of a Poller
 //	poller_idle.go       what a Poller does when there is no work
 //	pause_amd64.go       waiting without giving up the core; pause_other.go: not known elsewhere
+//	poller_thread.go     whether it keeps an OS thread
 //	poller_affinity.go   the core it runs on
 //	poller_addrs.go      adding, removing and awaiting addresses
 //	conn_flight.go       the last events of a connection

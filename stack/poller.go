@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -145,8 +144,10 @@ func (p *Poller) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("stack: poller %q: Run was called before", p.cfg.Name)
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	own := p.ownsThread()
+	if own {
+		defer keepThread()()
+	}
 	restore, err := pin(p.cfg.Core)
 	if err != nil {
 		p.running.Store(false)
@@ -163,8 +164,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	polling.Add(1)
 	defer polling.Add(-1)
 	defer context.AfterFunc(ctx, p.Stop)()
-	w := waiter{idle: p.cfg.Idle}
-	w.prepare()
+	w := waiter{idle: p.cfg.Idle, moves: !own}
 	turn, deadline := p.Turn, func() (now, at int64) {
 		at = p.deadline()
 		p.sleeps(min(at, p.now+p.rouser.maxNs))
@@ -174,6 +174,7 @@ func (p *Poller) Run(ctx context.Context) error {
 		if p.Turn() > 0 {
 			w.busy(p.now)
 		} else if !p.stopped && w.deep(p.now) {
+			w.prepare()
 			if p.rouser.sleep(turn, deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames)) {
 				p.n.Sleeps++
 			} else {

@@ -13,10 +13,7 @@ func TestPin(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	var before, during, after unix.CPUSet
 	require.NoError(t, unix.SchedGetaffinity(0, &before))
-	core := 0
-	for !before.IsSet(core) {
-		core++
-	}
+	core := anyCore(t)
 	restore, err := pin(core)
 	require.NoError(t, err)
 	require.NoError(t, unix.SchedGetaffinity(0, &during))

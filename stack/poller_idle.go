@@ -17,10 +17,12 @@ const (
 	IdleInterrupt             // as IdleAdaptive, but sleep until the device, or a goroutine, has something
 )
 
-// Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the
-// kernel too, for the other end's Poller may share our core, and what we wait for is then that it
-// runs. If no other thread wants the core a yield is a system call of some 100 ns and polling goes
-// on.
+// Spinning alone is short: a few microseconds, about what a thread switch costs. Meanwhile other
+// goroutines are let in, where the Poller has no thread of its own (poller_thread.go): the
+// application that waits for what has come is one, and Go's scheduler gets to it in 200 ns, where
+// the kernel needs microseconds. Then yields go to the kernel, for the other end's Poller may share
+// our core, and what we wait for is then that it runs. If no other thread wants the core a yield is
+// a system call of some 100 ns and polling goes on.
 //
 // Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux
 // 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which every
@@ -37,11 +39,12 @@ const (
 	yieldTurns    = 2000 // yields before the first sleep: a millisecond or less on an idle machine
 	yieldLongNs   = 1e6  // a yield that takes longer has given the core to a thread that computes
 	yieldShare    = 100  // such yields take at most one part in so many of the time
-	goYieldEvery  = 16   // every so many yields Go's own scheduler may use the P
+	letShare      = 10   // and goroutines that were let in and computed, beyond what Go's scheduler gives them anyway
+	goYieldEvery  = 4    // every so many empty turns other goroutines may use the P
 	sleepMinNs    = 1_000
 	sleepMaxNs    = 50_000
-	busyTurnsMax  = 1024 // adaptive: a busy Poller lets other goroutines run this often
-	pauseMin      = 4    // PAUSE instructions after an empty turn: 40 to 140 cycles each, by model
+	busyTurnsMax  = 64 // a busy Poller lets them run this often
+	pauseMin      = 4  // PAUSE instructions after an empty turn: 40 to 140 cycles each, by model
 	pauseMax      = 64
 	sliceNs       = 100_000 // the least: a thread that asks for short slices preempts others when it wakes up (Linux 6.12)
 	timerSlackMin = 1       // ns; the kernel's default of 50 us would double the longest sleep
@@ -54,15 +57,26 @@ type waiter struct {
 	full  int // turns with work since the last yield
 	step  int64
 
+	moves  bool // the Poller has no thread of its own, and lets other goroutines run
+	thread int  // the one that was prepared
+
 	shared    bool  // somebody else has run during the last yield
 	yielded   bool  // what was done last was a yield
 	yieldedAt int64 // when
 	yieldFrom int64 // no yield before
+
+	let     bool // what was done last was letIn
+	letAt   int64
+	letFrom int64 // not again before
 }
 
-// prepare is called once on the thread that will wait.
+// prepare makes the calling thread fit for waiting. It is called before each sleep: the Poller may have moved.
 func (w *waiter) prepare() {
-	if w.idle != IdleSpin && w.idle != IdlePause {
+	if w.thread != 0 && !w.moves {
+		return
+	}
+	if id := unix.Gettid(); id != w.thread {
+		w.thread = id
 		// Best effort: without it sleeps are longer, nothing else.
 		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlackMin, 0, 0, 0)
 		if a, err := unix.SchedGetAttr(0, 0); err == nil && a.Policy == unix.SCHED_NORMAL {
@@ -76,14 +90,32 @@ func (w *waiter) prepare() {
 func (w *waiter) busy(now int64) {
 	w.back(now)
 	w.empty = 0
-	if w.full++; w.full >= busyTurnsMax && w.idle != IdleSpin && w.idle != IdlePause {
+	if w.full++; w.full >= busyTurnsMax {
 		w.full = 0
-		runtime.Gosched()
+		w.letIn(now)
 	}
 }
 
-// back takes note of how long a yield took, if there was one.
+// letIn lets other goroutines run on this thread, unless they have kept it for long the last time.
+// A Poller that has a thread of its own would have to hand Go's processor over and fetch it again,
+// by two other threads: some 20 us.
+func (w *waiter) letIn(now int64) bool {
+	if !w.moves || now < w.letFrom {
+		return false
+	}
+	w.let, w.letAt = true, now
+	runtime.Gosched()
+	return true
+}
+
+// back takes note of how long what was done last took, if that was a yield or letIn.
 func (w *waiter) back(now int64) {
+	if w.let {
+		w.let = false
+		if took := now - w.letAt; took > yieldLongNs {
+			w.letFrom = now + letShare*took
+		}
+	}
 	if !w.yielded {
 		return
 	}
@@ -104,13 +136,15 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 		return false
 	}
 	d := w.next(now, deadline)
+	if w.empty%goYieldEvery == 0 && w.letIn(now) {
+		w.yielded = false
+		return false // what has just run may have posted something
+	}
 	if d > 0 {
+		w.prepare()
 		ts := unix.NsecToTimespec(d)
 		_ = unix.Nanosleep(&ts, nil) // a signal cuts it short, which is harmless
 	} else if d == 0 {
-		if w.empty%goYieldEvery == 0 {
-			runtime.Gosched()
-		}
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 	return d > 0

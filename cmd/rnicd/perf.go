@@ -224,6 +224,7 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 	ctx, cancel := o.within(ctx)
 	defer cancel()
 	cfg := pair.ClientConfig{Addr: addr, Conn: o.connParam(dialect, o.noMarkers)}
+	o.nic.oneThread()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
 		if o.compat != "" {

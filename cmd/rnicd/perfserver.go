@@ -66,6 +66,7 @@ func perfServe(ctx context.Context, o *perfServerOptions, args []string, w io.Wr
 	case o.clients < 1 || o.clients > connsMax:
 		return fmt.Errorf("--clients %d: want 1 to %d", o.clients, connsMax)
 	}
+	o.nic.oneThread()
 	if o.compat != "" {
 		return servePerftest(ctx, o, args, w)
 	}

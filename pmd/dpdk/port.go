@@ -269,6 +269,7 @@ func (p *Port) Caps() pmd.Caps {
 		RxChecksum: p.conf.rx_checksum != 0,
 		TxChecksum: p.conf.tx_checksum != 0,
 		TxSegment:  p.conf.tx_segment != 0,
+		OneThread:  true, // thread.c
 	}
 	if p.ownsVLAN() {
 		c.VLAN = p.cfg.VLAN

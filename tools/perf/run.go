@@ -123,11 +123,12 @@ func (r *run) broken(c *rnic.Completion) error {
 func (r *run) ended() error { return peer.Over(r.ctx, r.QP, ErrEnded) }
 
 // How a fruitless poll is repeated: without a pause at first, because an end that sleeps measures
-// its own waking up; other goroutines are let in now and then. When nothing has moved for some
-// time, somebody else needs the core for something to move: over kernel sockets soon, because it is
-// goroutines of this process that read them; beside a Poller, which has a core of its own, late.
+// its own waking up; other goroutines are let in often, for one may be the Poller that this one
+// waits for. When nothing has moved for some time, somebody else needs the core for something to
+// move: over kernel sockets soon, because it is goroutines of this process that read them; beside a
+// Poller, which polls itself, late.
 const (
-	yieldEvery  = 16
+	yieldEvery  = 4
 	lookEvery   = 64
 	spinPoller  = 2 * time.Millisecond
 	spinSockets = 10 * time.Microsecond
