@@ -30,8 +30,9 @@ const (
 // a yield that took long is not repeated soon. From 6.18 on one such thread is enough: a yield gives up the rest of the
 // slice, and comes back with the tick, after 4 ms.
 //
-// A yield after which somebody else has run says that the core is shared, perhaps with the one that waits for us. Then spinning
-// only keeps him waiting.
+// A yield after which another thread has run says that the core is shared, perhaps with the one that
+// waits for us. Then spinning only keeps that one waiting. One that computes does not wait for us,
+// unless it looks at memory, as programs of verbs do, whose Pollers are under IdleInterrupt.
 const (
 	spinTurns     = 256  // empty turns before the first yield
 	spinShared    = 4    // where the last yield gave the core to somebody else
@@ -120,7 +121,7 @@ func (w *waiter) back(now int64) {
 		return
 	}
 	took := now - w.yieldedAt
-	w.shared = took > yieldSharedNs
+	w.shared = took > yieldSharedNs && (took <= yieldLongNs || w.idle == IdleInterrupt)
 	if took > yieldLongNs {
 		w.yieldFrom = now + yieldShare*took
 	}

@@ -59,6 +59,24 @@ func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
 	}
 }
 
+// A thread that computes on a Poller's core does not wait for it: what the Poller waits for is on
+// another core, and it spins for that before it sleeps.
+func TestAdaptiveSpinsBesideThoseWhoCompute(t *testing.T) {
+	w := waiter{idle: IdleAdaptive}
+	spins := func(now int64) (n int, d int64) {
+		for d = w.next(now, math.MaxInt64); d == -1; d = w.next(now, math.MaxInt64) {
+			n++
+		}
+		return n, d
+	}
+	_, d := spins(0)
+	require.Zero(t, d, "a yield")
+	now := int64(4 * yieldLongNs)
+	w.busy(now)
+	n, d := spins(now)
+	require.Equal(t, []int64{spinTurns, sleepMinNs}, []int64{int64(n), d})
+}
+
 // If another thread ran during the last yield a Poller does not spin before the next, and one that
 // may sleep until it is interrupted does so at once where that was a thread that computes.
 func TestSharedCoreEndsSpinning(t *testing.T) {

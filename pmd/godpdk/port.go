@@ -103,7 +103,9 @@ func (p *Port) Name() string { return p.cfg.Device }
 func (p *Port) MAC() [6]byte { return p.mac }
 
 // Caps says what was configured.
-func (p *Port) Caps() pmd.Caps { return pmd.Caps{MTU: p.cfg.MTU, Queues: p.cfg.Queues, OneThread: true} }
+func (p *Port) Caps() pmd.Caps {
+	return pmd.Caps{MTU: p.cfg.MTU, Queues: p.cfg.Queues, OneThread: true}
+}
 
 // Open implements pmd.Port.
 func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
