@@ -86,6 +86,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 		},
 	}
 	cfg.Conn.PeerToPeer, cfg.Conn.Quirks.WakeUp = o.peerToPeer, rnic.WakeUpDefault
+	o.nic.oneThread()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
 		err := o.connecting(ctx, func() error {
@@ -184,6 +185,7 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 	if o.sizeMax < 1 || o.sizeMax > rping.SizeMax {
 		return fmt.Errorf("--size-max %v: want 1 to %d octets", &o.sizeMax, rping.SizeMax)
 	}
+	o.nic.oneThread()
 	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
 		cfg := rping.ServerConfig{
 			Adapter: s.dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,

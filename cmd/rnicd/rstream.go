@@ -123,6 +123,7 @@ func rstreamClient(ctx context.Context, o *rstreamOptions, addr string, r *repor
 	opt := o.socket(o.connParam(dialect, !o.markers))
 	opt.Conn.Quirks.WakeUp = rnic.WakeUpDefault
 	table := rstreamTable{json: o.json}
+	o.nic.oneThread()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		dial := func(ctx context.Context) (c net.Conn, err error) {
 			err = o.connecting(ctx, func() (err error) {
@@ -196,6 +197,7 @@ func rstreamServe(ctx context.Context, o *rstreamServerOptions, w io.Writer) err
 	if err != nil {
 		return err
 	}
+	o.nic.oneThread()
 	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, inner *rnic.Listener, out *output, done func(error)) error {
 		conn := rnic.ConnParam{NoMarkers: !o.markers, NoCRC: o.noCRC}
 		l, err := rsocket.NewListener(s.dev, inner, rsocket.ListenOptions{Options: o.socket(conn), Rejected: func(remote netip.AddrPort, err error) {
