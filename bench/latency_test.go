@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"runtime"
@@ -155,6 +156,7 @@ func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answe
 //   - each: the applications run to completion on their Pollers (stack.Config.OnTurn), each end on a core of its own
 //   - one-core: the same, both ends on one core in turns: what the way costs without what passes between cores
 //   - threads: each application on a goroutine beside its Poller's: four that poll, whatever cores there are
+//   - waits (Sends): likewise, but the applications wait for completions (CompletionQueue.Wait)
 func BenchmarkLatency8(b *testing.B) {
 	requireCRC(b, 1500, opts{ConnParam: rnic.ConnParam{NoMarkers: true}})
 	for _, sends := range []bool{false, true} {
@@ -164,8 +166,9 @@ func BenchmarkLatency8(b *testing.B) {
 		}
 		b.Run(name+"/each", func(b *testing.B) { pingEach(b, sends) })
 		b.Run(name+"/one-core", func(b *testing.B) { pingOneCore(b, sends) })
-		b.Run(name+"/threads", func(b *testing.B) { pingThreads(b, sends) })
+		b.Run(name+"/threads", func(b *testing.B) { pingBeside(b, sends, gosched) })
 	}
+	b.Run("send/waits", func(b *testing.B) { pingBeside(b, true, (*pinger).wait) })
 }
 
 func pingEach(b *testing.B, sends bool) {
@@ -206,16 +209,20 @@ func pingOneCore(b *testing.B, sends bool) {
 	reportLatency(b, ask, answer)
 }
 
-func pingThreads(b *testing.B, sends bool) {
+// pingBeside has each application on a goroutine of its own; idle is what it does when it has seen
+// nothing new.
+func pingBeside(b *testing.B, sends bool, idle func(*pinger, context.Context)) {
 	server, client := rig(b, 1500, true)
 	ask, answer := pingPair(b, server, client, sends, b.N)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	b.ResetTimer()
 	ended := make(chan struct{})
 	for _, p := range []*pinger{ask, answer} {
 		go func() {
 			for !p.done.Load() && !p.late.Load() {
 				if p.step() == 0 {
-					runtime.Gosched()
+					idle(p, ctx)
 				}
 			}
 			ended <- struct{}{}
@@ -225,6 +232,15 @@ func pingThreads(b *testing.B, sends bool) {
 	<-ended
 	b.StopTimer()
 	reportLatency(b, ask, answer)
+}
+
+func gosched(*pinger, context.Context) { runtime.Gosched() }
+
+// wait returns when there is a completion. The last one of the asking end is not waited for.
+func (p *pinger) wait(ctx context.Context) {
+	if !p.done.Load() && p.cq.Wait(ctx) != nil {
+		p.late.Store(true)
+	}
 }
 
 // reportLatency gives half round trips.

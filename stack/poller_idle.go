@@ -22,7 +22,8 @@ const (
 // application that waits for what has come is one, and Go's scheduler gets to it in 200 ns, where
 // the kernel needs microseconds. Then yields go to the kernel, for the other end's Poller may share
 // our core, and what we wait for is then that it runs. If no other thread wants the core a yield is
-// a system call of some 100 ns and polling goes on.
+// a system call of some 100 ns and polling goes on. A Poller sleeps on its thread: not while there
+// are goroutines that could have run on it.
 //
 // Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux
 // 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which every
@@ -34,14 +35,16 @@ const (
 // waits for us. Then spinning only keeps that one waiting. One that computes does not wait for us,
 // unless it looks at memory, as programs of verbs do, whose Pollers are under IdleInterrupt.
 const (
-	spinTurns     = 256  // empty turns before the first yield
-	spinShared    = 4    // where the last yield gave the core to somebody else
-	yieldSharedNs = 1500 // a yield that takes longer did
-	yieldTurns    = 2000 // yields before the first sleep: a millisecond or less on an idle machine
-	yieldLongNs   = 1e6  // a yield that takes longer has given the core to a thread that computes
-	yieldShare    = 100  // such yields take at most one part in so many of the time
-	letShare      = 10   // and goroutines that were let in and computed, beyond what Go's scheduler gives them anyway
-	goYieldEvery  = 4    // every so many empty turns other goroutines may use the P
+	spinTurns     = 256    // empty turns before the first yield
+	spinShared    = 4      // where the last yield gave the core to somebody else
+	spinBesideNs  = 50_000 // beside a thread that computes: no yields, so that what takes a little longer finds us awake
+	yieldSharedNs = 1500   // a yield that takes longer did
+	yieldTurns    = 2000   // yields before the first sleep: a millisecond or less on an idle machine
+	yieldLongNs   = 1e6    // a yield that takes longer has given the core to a thread that computes
+	yieldShare    = 100    // such yields take at most one part in so many of the time
+	letAloneNs    = 400    // a Turn and letIn take less where nobody was let in
+	letShare      = 10     // and goroutines that were let in and computed, beyond what Go's scheduler gives them anyway
+	goYieldEvery  = 4      // every so many empty turns other goroutines may use the P
 	sleepMinNs    = 1_000
 	sleepMaxNs    = 50_000
 	busyTurnsMax  = 64 // a busy Poller lets them run this often
@@ -54,8 +57,9 @@ const (
 // waiter carries out an Idle policy.
 type waiter struct {
 	idle  Idle
-	empty int // turns in a row without work
-	full  int // turns with work since the last yield
+	empty int   // turns in a row without work
+	full  int   // turns with work since the last yield
+	since int64 // time of the first of the empty ones
 	step  int64
 
 	moves  bool // the Poller has no thread of its own, and lets other goroutines run
@@ -66,6 +70,7 @@ type waiter struct {
 	yieldedAt int64 // when
 	yieldFrom int64 // no yield before
 
+	company bool // somebody ran the last time
 	let     bool // what was done last was letIn
 	letAt   int64
 	letFrom int64 // not again before
@@ -113,7 +118,9 @@ func (w *waiter) letIn(now int64) bool {
 func (w *waiter) back(now int64) {
 	if w.let {
 		w.let = false
-		if took := now - w.letAt; took > yieldLongNs {
+		took := now - w.letAt
+		w.company = took > letAloneNs && took <= yieldLongNs
+		if took > yieldLongNs {
 			w.letFrom = now + letShare*took
 		}
 	}
@@ -157,6 +164,9 @@ func (w *waiter) deep(now int64) bool {
 		return false
 	}
 	w.back(now)
+	if w.company {
+		return false
+	}
 	return now < w.yieldFrom || w.empty >= w.spins()+yieldTurns
 }
 
@@ -172,14 +182,18 @@ func (w *waiter) spins() int {
 // deadline.
 func (w *waiter) next(now, deadline int64) int64 {
 	w.back(now)
-	w.empty++
+	if w.empty++; w.empty == 1 {
+		w.since = now
+	}
 	switch {
-	case w.empty <= w.spins():
+	case w.empty <= w.spins() || now < w.yieldFrom && now-w.since < spinBesideNs && w.idle == IdleAdaptive:
 		w.step = sleepMinNs
 		return -1
-	case w.empty <= w.spins()+yieldTurns && now >= w.yieldFrom && w.idle != IdleSleep:
+	case (w.empty <= w.spins()+yieldTurns || w.company) && now >= w.yieldFrom && w.idle != IdleSleep:
 		w.yielded, w.yieldedAt = true, now
 		return 0
+	case w.company:
+		return -1
 	}
 	d := min(w.step, deadline-now)
 	w.step = min(2*w.step, sleepMaxNs)

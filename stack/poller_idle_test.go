@@ -39,10 +39,8 @@ func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := waiter{idle: IdleAdaptive}
-			first := func(now int64) (d int64) { // what follows the spins
-				for d = -1; d == -1; {
-					d = w.next(now, math.MaxInt64)
-				}
+			first := func(now int64) int64 { // what follows the spins
+				_, d := spin(t, &w, now)
 				return d
 			}
 			require.Zero(t, first(0))
@@ -52,29 +50,38 @@ func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
 			resume(&w, now)
 			w.busy(now)
 			until := now + yieldShare*(now-yieldLongNs)
-			require.Equal(t, int64(sleepMinNs), first(until-1))
+			require.Equal(t, int64(sleepMinNs), first(until-2*spinBesideNs))
 			w.busy(until)
 			require.Zero(t, first(until))
 		})
 	}
 }
 
+// spin spins from now on, a turn of 100 ns after the other, and returns for how long, and what
+// follows.
+func spin(t *testing.T, w *waiter, now int64) (ns, d int64) {
+	for d = w.next(now, math.MaxInt64); d == -1; d = w.next(now+ns, math.MaxInt64) {
+		ns += 100
+		require.Less(t, ns, int64(2*spinBesideNs))
+	}
+	return ns, d
+}
+
 // A thread that computes on a Poller's core does not wait for it: what the Poller waits for is on
-// another core, and it spins for that before it sleeps.
+// another core, and it spins for that, longer than usual, before it sleeps. One that never yields
+// does not.
 func TestAdaptiveSpinsBesideThoseWhoCompute(t *testing.T) {
 	w := waiter{idle: IdleAdaptive}
-	spins := func(now int64) (n int, d int64) {
-		for d = w.next(now, math.MaxInt64); d == -1; d = w.next(now, math.MaxInt64) {
-			n++
-		}
-		return n, d
-	}
-	_, d := spins(0)
-	require.Zero(t, d, "a yield")
+	ns, d := spin(t, &w, 0)
+	require.Equal(t, []int64{100 * spinTurns, 0}, []int64{ns, d}, "a yield")
 	now := int64(4 * yieldLongNs)
 	w.busy(now)
-	n, d := spins(now)
-	require.Equal(t, []int64{spinTurns, sleepMinNs}, []int64{int64(n), d})
+	ns, d = spin(t, &w, now)
+	require.Equal(t, []int64{spinBesideNs, sleepMinNs}, []int64{ns, d})
+
+	w = waiter{idle: IdleSleep}
+	ns, d = spin(t, &w, 0)
+	require.Equal(t, []int64{100 * spinTurns, sleepMinNs}, []int64{ns, d})
 }
 
 // If another thread ran during the last yield a Poller does not spin before the next, and one that

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -103,4 +104,28 @@ func TestLetsNoneInThatComputes(t *testing.T) {
 
 	own := waiter{idle: IdleAdaptive}
 	require.False(t, own.letIn(now), "it has the thread for itself")
+}
+
+// A Poller does not sleep on its thread while goroutines run there that may wait for it; alone, it
+// does.
+func TestNoSleepInCompany(t *testing.T) {
+	for name, tc := range map[string]struct {
+		took  int64
+		sleep bool
+	}{
+		"alone": {letAloneNs, true}, "company": {letAloneNs + 1, false}, "one that computes": {yieldLongNs + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := waiter{idle: IdleSleep, moves: true}
+			now := int64(1)
+			for range spinTurns {
+				require.Equal(t, int64(-1), w.next(now, math.MaxInt64))
+			}
+			require.True(t, w.letIn(now))
+			d := w.next(now+tc.took, math.MaxInt64)
+			require.Equal(t, tc.sleep, d > 0, d)
+			w.idle, w.empty = IdleInterrupt, spinTurns+yieldTurns
+			require.Equal(t, tc.sleep, w.deep(now+tc.took))
+		})
+	}
 }
