@@ -22,7 +22,7 @@ func (l *challengeLimiter) allow(now int64, cfg *Config) bool {
 
 // challenge owes an ACK if the limit allows.
 func (c *Conn) challenge(now int64) {
-	if c.limiter.allow(now, c.cfg) {
+	if c.limiter.allow(now, &c.mem.cfg) {
 		c.stats.challengeAcks.one()
 		c.ack.urgent = true
 	}

@@ -85,7 +85,7 @@ func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 	if c.ack.full >= 2 || c.rcvNxtOff()-c.lastAckOff >= uint64(2*c.rcvMSS) {
 		c.ack.urgent = true
 	} else if c.timers.delackAt == never {
-		c.timers.delackAt = now + c.cfg.DelayedAckNs
+		c.timers.delackAt = now + c.mem.cfg.DelayedAckNs
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *Conn) advertiseUp(left uint64) uint16 {
 // moves: the right edge never moves back. Below 0: as configured.
 func (c *Conn) SetReceiveWindow(n int) {
 	if n < 0 {
-		n = c.cfg.ReceiveWindow
+		n = c.mem.cfg.ReceiveWindow
 	}
 	c.rcvWnd = max(0, min(n, 65535<<c.rcvShift))
 	if c.state.synchronized() && !c.finTaken && c.rcvWnd-c.promised() >= c.windowStep() {

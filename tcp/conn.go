@@ -16,26 +16,22 @@ const never = math.MaxInt64
 //
 // Positions are stream offsets of 64 bits: 0 is the first octet after the SYN, in both directions,
 // and a FIN stands at the offset after the last octet. seqOf and the signed distances in Input are
-// where they meet sequence numbers. Invariants while synchronized: sndUna <= sndNxt <= sndMax;
-// sndUna is where the first record in flight begins; edge <= rcvAdv; every span of held lies beyond
-// edge.
+// where they meet sequence numbers. Invariants while synchronized: sndUna <= sndNxt; sndUna
+// is where the first record in flight begins; edge <= rcvAdv; every span of held lies beyond edge.
 //
 // What every segment touches stands first, so that of the many connections of a Poller it brings
 // few cache lines into the cache; HotOctets says how far that goes.
 type Conn struct {
 	*inFlight
-	cfg *Config
 	mem *Memory
 
 	// Send sequence variables (RFC 9293 section 3.3.1).
 	sndUna    uint64 // oldest unacknowledged
 	sndNxt    uint64 // next to be sent for the first time
-	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
 	pushed    uint64 // offset of the next pushed octet
 	pshAt     uint64 // end of the last segment that was pushed with PSH
 	sndWnd    int    // octets beyond sndUna
-	sndWl2    uint64 // acknowledgment and sequence of the last window update
-	sndWl1    Seq
+	sndWl1    Seq    // sequence of the last window update
 	sndWndMax int32  // largest seen
 	keepIdle  uint32 // milliseconds before the first keep-alive, 0: off
 	iss       Seq
@@ -58,6 +54,7 @@ type Conn struct {
 	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
 
 	finQueued bool // CloseSend was called
+	probed    bool // a zero-window probe is out: the octet at sndNxt, which is of no record in flight
 	noMemory  bool // there was no memory for a first run of records
 	noDelay   bool // Nagle is off
 	orphaned  bool // SetOrphaned was called
@@ -129,7 +126,7 @@ func NewConn(cfg Config) *Conn {
 
 // Init makes a zero Conn one in CLOSED that takes its memory from m.
 func (c *Conn) Init(m *Memory) {
-	c.cfg, c.mem, c.inFlight = &m.cfg, m, &m.none
+	c.mem, c.inFlight = m, &m.none
 	c.timers.stop()
 }
 
@@ -163,18 +160,18 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if _, left := c.Release(); left {
 		panic("tcp: Conn started with handles that were not released")
 	}
-	mss := uint16(c.cfg.MSS)
+	mss := uint16(c.mem.cfg.MSS)
 	if c.nextMSS != 0 {
 		mss = c.nextMSS
 	}
 	c.Forget()
 	// Release and finish gave the memory back.
-	*c = Conn{cfg: c.cfg, mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
-	c.control = c.cfg.Congestion
+	*c = Conn{mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
+	c.control = c.mem.cfg.Congestion
 	c.startECN()
-	c.rcvWnd = c.cfg.ReceiveWindow
-	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
-	c.noDelay = c.cfg.NoDelay
+	c.rcvWnd = c.mem.cfg.ReceiveWindow
+	c.rcvShift = shiftFor(c.mem.cfg.ReceiveWindow)
+	c.noDelay = c.mem.cfg.NoDelay
 	c.limitMSS = c.mss
 	c.peerMSS = mssAbsent
 	if !id.Remote.Is4() && !id.Remote.IsUnspecified() {
@@ -182,7 +179,6 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	}
 	c.rcvMSS = int(c.peerMSS)
 	c.setEMSS()
-	c.rtt.reset(c.cfg)
 	c.timers.stop()
 }
 
@@ -200,17 +196,17 @@ func shiftFor(n int) uint8 {
 func (c *Conn) takeSYN(now int64, s *Segment) {
 	o := &s.Options
 	c.irs = s.Seq
-	c.ecn.agreeECN(s, c.cfg.ECN)
+	c.ecn.agreeECN(s, c.mem.cfg.ECN)
 	if o.MSS != 0 {
 		c.peerMSS = max(o.MSS, mssFloor)
 	}
-	c.useSACK = o.SACKPermitted && !c.cfg.NoSACK
-	c.useTS = o.HasTimestamps && !c.cfg.NoTimestamps
+	c.useSACK = o.SACKPermitted && !c.mem.cfg.NoSACK
+	c.useTS = o.HasTimestamps && !c.mem.cfg.NoTimestamps
 	if c.useTS {
 		c.tsRecent = o.TSval
 		c.paws.start(now, o.TSval)
 	}
-	c.useScale = o.WindowScale >= 0 && !c.cfg.NoWindowScale
+	c.useScale = o.WindowScale >= 0 && !c.mem.cfg.NoWindowScale
 	if c.useScale {
 		c.sndShift = min(uint8(o.WindowScale), windowShiftMax)
 	} else {
@@ -235,7 +231,7 @@ func (c *Conn) SynLeft(now int64) {
 	t.synLate, t.sentAt, t.synSends, t.synTries = true, now, 1, 1
 	c.rtt.backoff = 0
 	if t.rtxAt != never {
-		t.rtxAt = now + c.rtt.current()
+		t.rtxAt = now + c.rto()
 	}
 }
 
@@ -255,8 +251,8 @@ func (c *Conn) establish(now int64, s *Segment) {
 		c.rtt.lowest.add(now, now-c.timers.sentAt)
 	case c.useTS && s.Options.HasTimestamps && echoed && !c.timers.synLate:
 		c.rtt.sample(elapsed, 1) // once SYNs have waited, the echo may be of one of those
-	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
-		c.rtt.base = rtoAfterSynLossNs // RFC 6298 section 5.7: the SYN was lost, and nothing was measured
+	case c.timers.synTries > 1:
+		c.rtt.synLost = true
 	}
 	c.rtt.backoff = 0
 	window := c.initialWindow()
@@ -271,7 +267,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 
 // initialWindow is Config's, or RFC 6928 section 2's.
 func (c *Conn) initialWindow() int {
-	if n := c.cfg.InitialWindow; n != 0 {
+	if n := c.mem.cfg.InitialWindow; n != 0 {
 		return n * c.emss
 	}
 	return min(10*c.emss, max(2*c.emss, 14600))
@@ -310,7 +306,7 @@ func (c *Conn) SetMSS(n int) {
 	if c.state != Closed {
 		panic("tcp: SetMSS on a Conn in use")
 	}
-	c.nextMSS = uint16(max(min(n, c.cfg.MSS), mssFloor))
+	c.nextMSS = uint16(max(min(n, c.mem.cfg.MSS), mssFloor))
 }
 
 // SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP
@@ -388,6 +384,14 @@ func (c *Conn) rcvNxtOff() uint64 {
 // rcvNxt is RCV.NXT.
 func (c *Conn) rcvNxt() Seq { return c.irs + 1 + Seq(c.rcvNxtOff()) }
 
+// sndMax is the end of what the peer may acknowledge.
+func (c *Conn) sndMax() uint64 {
+	if c.probed {
+		return c.sndNxt + 1
+	}
+	return c.sndNxt
+}
+
 // flight is FlightSize of RFC 5681: octets sent and not cumulatively acknowledged.
 func (c *Conn) flight() int { return int(c.sndNxt - c.sndUna) }
 
@@ -402,7 +406,7 @@ func (c *Conn) tsNow(now int64) uint32 { return uint32(now/timestampTickNs) + c.
 // of ours.
 func (c *Conn) tsElapsed(now int64, echo uint32) (ns int64, ok bool) {
 	ns = int64(int32(c.tsNow(now)-echo)) * timestampTickNs
-	return ns, ns >= 0 && ns < c.cfg.UserTimeoutNs
+	return ns, ns >= 0 && ns < c.mem.cfg.UserTimeoutNs
 }
 
 // EchoAge is how long ago at most the segment left whose timestamp s, which was just given to

@@ -56,7 +56,7 @@ func wantsExactECN(a cc.Algorithm) bool {
 }
 
 func (c *Conn) startECN() {
-	c.ecn = ecnState{tos: c.cfg.TOS &^ ecnMask, exact: wantsExactECN(c.control)}
+	c.ecn = ecnState{tos: c.mem.cfg.TOS &^ ecnMask, exact: wantsExactECN(c.control)}
 }
 
 // SetTOS sets the DS field of the segments sent from now on (RFC 9293 section 3.9.1.9); the two ECN

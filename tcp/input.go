@@ -134,7 +134,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 		return at, DropSYNChallenge
 	}
 	if c.useTS {
-		if !s.Options.HasTimestamps && c.cfg.StrictTimestamps {
+		if !s.Options.HasTimestamps && c.mem.cfg.StrictTimestamps {
 			return at, DropNoTimestamps // silently: RFC 7323 section 3.2
 		}
 		if s.Options.HasTimestamps && c.paws.old(now, s.Options.TSval) {
@@ -169,10 +169,10 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 // since the peer may have lost our ACK of them; within a limit for empty segments.
 func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 	if s.Flags&FIN != 0 && c.state == TimeWait {
-		c.timers.timeWaitAt = now + c.cfg.TimeWaitNs // the peer's FIN again
+		c.timers.timeWaitAt = now + c.mem.cfg.TimeWaitNs // the peer's FIN again
 	}
 	if s.SeqLen() == 0 {
-		if c.limiter.allow(now, c.cfg) {
+		if c.limiter.allow(now, &c.mem.cfg) {
 			c.ack.urgent = true
 		}
 		return

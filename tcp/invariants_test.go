@@ -21,8 +21,8 @@ func (c *Conn) broken() error {
 	if c.state == Closed {
 		return nil
 	}
-	if c.sndUna > c.sndNxt || c.sndNxt > c.sndMax || c.sndMax > c.sndNxt+1 {
-		return fmt.Errorf("una %d nxt %d max %d", c.sndUna, c.sndNxt, c.sndMax)
+	if c.sndUna > c.sndNxt || c.probed && c.sent.una == c.sent.end {
+		return fmt.Errorf("una %d nxt %d, one more was sent: %v", c.sndUna, c.sndNxt, c.probed)
 	}
 	if err := c.brokenRecords(); err != nil {
 		return err

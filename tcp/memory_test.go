@@ -272,7 +272,7 @@ func TestSimulatedLinkWithScarceMemory(t *testing.T) {
 	short := uint64(0)
 	for seed := range uint64(*simSeeds) / 2 {
 		s := simOf(seed)
-		cfg := *s.a.c.cfg
+		cfg := s.a.c.mem.cfg
 		cfg.RecordsMax, cfg.SpansMax = 3*recordsMin, 3*spansMin
 		m := NewMemory(cfg, 2)
 		for _, h := range [...]*simHost{s.a, s.b} {

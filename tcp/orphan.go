@@ -44,8 +44,8 @@ func after(at, d int64) int64 {
 // either, and "correspond to at least 100 seconds".
 func (c *Conn) giveUpDataAt() int64 {
 	t := &c.timers
-	at := after(t.progressAt, c.cfg.UserTimeoutNs)
-	switch n := c.cfg.DataRetries; {
+	at := after(t.progressAt, c.mem.cfg.UserTimeoutNs)
+	switch n := c.mem.cfg.DataRetries; {
 	case c.sndWnd == 0 || int(t.expiries) > n: // probes: time alone
 		return at
 	case int(t.expiries) < n:
@@ -62,7 +62,7 @@ func (c *Conn) suspect() {
 	if t.expiries < math.MaxUint8 {
 		t.expiries++
 	}
-	if int(t.expiries) == c.cfg.SuspectRetries {
+	if int(t.expiries) == c.mem.cfg.SuspectRetries {
 		c.events |= EvSuspect
 	}
 }
@@ -78,7 +78,7 @@ func (c *Conn) SetOrphaned(now int64) {
 	}
 	c.orphaned = true
 	if c.state == FinWait2 {
-		c.timers.timeWaitAt = now + c.cfg.FinWait2Ns
+		c.timers.timeWaitAt = now + c.mem.cfg.FinWait2Ns
 	}
 }
 
@@ -87,7 +87,7 @@ func (c *Conn) enterFinWait2(now int64) {
 	c.enter(FinWait2)
 	c.events |= EvFinAcked
 	if c.orphaned {
-		c.timers.timeWaitAt = now + c.cfg.FinWait2Ns
+		c.timers.timeWaitAt = now + c.mem.cfg.FinWait2Ns
 	}
 }
 

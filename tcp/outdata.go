@@ -136,7 +136,7 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	c.header(now, t)
 	t.Seq = c.seqOf(r.at)
 	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
-	c.sndMax = max(c.sndMax, r.at+1)
+	c.probed = true
 	c.stats.probes.one()
 	c.Record(flight.WindowProbe, uint64(c.timers.probes), 0)
 	c.mem.totals.WindowProbes++
@@ -148,8 +148,7 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 	idle := c.sent.una == c.sent.nxt
 	c.sent.nxt++
-	c.sndNxt = r.endAt()
-	c.sndMax = max(c.sndMax, c.sndNxt)
+	c.sndNxt, c.probed = r.endAt(), false
 	if c.recovery.dupAcks > 0 && c.recovery.phase == phaseOpen {
 		c.recovery.limited += int(r.len)
 	}
@@ -182,8 +181,8 @@ func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
 	r.sentAt = now
 	c.recovery.burst.at = -1
 	c.recovery.prr.out += n
-	if c.cfg.Pacing {
-		c.pace.sent(now, n, c.cfg.PacingBurst, c.emss, c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
+	if c.mem.cfg.Pacing {
+		c.pace.sent(now, n, c.mem.cfg.PacingBurst, c.emss, c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
 	}
 	if r.tries < 255 {
 		r.tries++

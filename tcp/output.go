@@ -49,7 +49,7 @@ func (c *Conn) hasRecord() bool {
 
 // probeWantsNew says that a loss probe is due for which a new segment would do, whatever cwnd says.
 func (c *Conn) probeWantsNew() bool {
-	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.cfg.PeerAckDelayNs
+	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.mem.cfg.PeerAckDelayNs
 }
 
 // cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5). RFC 3042 is for
@@ -79,7 +79,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 		panic("tcp: Push without Room")
 	}
 	c.noteOutstanding(now)
-	if c.flight() == 0 && !c.cfg.NoIdleRestart && now-c.timers.sentAt > c.rtt.current() {
+	if c.flight() == 0 && !c.mem.cfg.NoIdleRestart && now-c.timers.sentAt > c.rto() {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
 	flags := c.pushFlags(n, psh)
@@ -206,14 +206,14 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 		t.Flags |= ACK
 		t.Ack = c.rcvNxt()
 	}
-	c.ecn.askECN(t, c.cfg.ECN, reply, int(tm.synSends))
-	o.SACKPermitted = !c.cfg.NoSACK && (!reply || c.useSACK)
-	if !c.cfg.NoTimestamps && (!reply || c.useTS) {
+	c.ecn.askECN(t, c.mem.cfg.ECN, reply, int(tm.synSends))
+	o.SACKPermitted = !c.mem.cfg.NoSACK && (!reply || c.useSACK)
+	if !c.mem.cfg.NoTimestamps && (!reply || c.useTS) {
 		o.HasTimestamps = true
 		o.TSval = c.tsNow(now)
 		o.TSecr = c.tsRecent // 0 on a SYN
 	}
-	if !c.cfg.NoWindowScale && (!reply || c.useScale) {
+	if !c.mem.cfg.NoWindowScale && (!reply || c.useScale) {
 		o.WindowScale = int8(c.rcvShift)
 	}
 	t.Window = uint16(min(c.rcvWnd, 65535)) // never scaled: RFC 7323 section 2.2
@@ -224,7 +224,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	tm.synSends = min(tm.synSends, math.MaxUint8-1) + 1
 	if tm.rtxAt == never {
 		tm.synTries = min(tm.synTries, math.MaxUint16-1) + 1
-		tm.rtxAt = now + c.rtt.current()
+		tm.rtxAt = now + c.rto()
 	}
 	c.ackSent()
 	c.flow.segsOut++

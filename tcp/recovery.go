@@ -111,7 +111,7 @@ func (c *Conn) repair(now int64, a *acked) {
 			Now: now, Acked: octets, Delivered: a.delivered, Marked: marked, Flight: a.flight, SMSS: c.emss,
 			RTT: a.rtt, SRTT: c.rtt.srtt, MinRTT: c.rtt.minRTT(), Una: c.sndUna, Nxt: c.sndNxt, Limited: a.limited,
 			Recovering: recovering || rv.phase == phaseRecovery || a.ece, AfterTimeout: rv.phase == phaseLoss,
-			Paced: c.cfg.Pacing,
+			Paced: c.mem.cfg.Pacing,
 		})
 	}
 }
@@ -306,7 +306,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
 	c.stats.timeouts.one()
-	c.Record(flight.Timeout, c.sndUna, uint64(c.rtt.current()))
+	c.Record(flight.Timeout, c.sndUna, uint64(c.rto()))
 	c.mem.totals.Timeouts++
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged

@@ -23,8 +23,7 @@ func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 		t.Flags |= PSH
 	}
 	c.pushed += uint64(n)
-	c.sndNxt = c.pushed
-	c.sndMax = max(c.sndMax, c.sndNxt)
+	c.sndNxt, c.probed = c.pushed, false
 	if !c.cwndAdmits(c.emss) {
 		c.recovery.limitedTo = c.sndNxt
 	}
@@ -41,5 +40,5 @@ func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 func (c *Conn) repeats() bool {
 	rv := &c.recovery
 	return c.due == 0 && !c.ack.urgent && rv.phase == phaseOpen && rv.dupAcks == 0 && c.sent.lost == 0 && c.sent.una != c.sent.nxt &&
-		!c.ecn.on && !c.cfg.Pacing && len(c.held.spans) == 0 && !c.ack.hasDup
+		!c.ecn.on && !c.mem.cfg.Pacing && len(c.held.spans) == 0 && !c.ack.hasDup
 }

@@ -118,7 +118,7 @@ func (n *counts) public(t *traffic) Counts {
 // Stats is a copy of the counters and of what the sender knows of the path.
 func (c *Conn) Stats() Stats {
 	s := Stats{Counts: c.stats.public(&c.flow)}
-	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
+	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rto()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd
 	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
@@ -126,7 +126,7 @@ func (c *Conn) Stats() Stats {
 	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.emss, int(c.peerMSS), c.rcvMSS, c.promised()
 	s.Sacked, s.Lost, s.Resent, s.Held = c.sent.sacked, c.sent.lost, c.sent.resent, c.held.octets()
 	s.Delivered, s.ReorderingSeen = c.AckedOffset()+uint64(c.sent.sacked), c.reo.seen
-	if c.cfg.Pacing {
+	if c.mem.cfg.Pacing {
 		s.PacingRate = pacingRate(c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
 	}
 	return s
@@ -158,7 +158,7 @@ func (c *Conn) Repairing(now, atLeast int64) bool {
 	if rv.phase == phaseOpen || rv.repairedAt == 0 || c.sndWnd == 0 {
 		return false
 	}
-	rto := c.rtt.scaled(c.rtt.backoff - min(c.timers.expiries, c.rtt.backoff))
+	rto := c.rtt.scaled(&c.mem.cfg, c.rtt.backoff-min(c.timers.expiries, c.rtt.backoff))
 	return now-rv.repairedAt <= max(atLeast, patience*rto)
 }
 

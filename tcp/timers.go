@@ -83,7 +83,7 @@ func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {
 	case !c.state.synchronized():
-		if int(t.synTries) > c.cfg.SynRetries && c.userTimeoutNs == 0 {
+		if int(t.synTries) > c.mem.cfg.SynRetries && c.userTimeoutNs == 0 {
 			c.finish(EvTimeout)
 			return
 		}
@@ -106,7 +106,7 @@ func (c *Conn) retransmissionDue(now int64) {
 	default:
 		t.kind = timerRetransmit
 		oldest := c.sent.rec(c.sent.una)
-		if at := oldest.sentAt + c.rtt.current(); at > now { // RFC 6298 section 5: not sooner than RTO after it was last sent
+		if at := oldest.sentAt + c.rto(); at > now { // RFC 6298 section 5: not sooner than RTO after it was last sent
 			t.rtoAt, t.rtxAt = at, at
 			return
 		}
@@ -119,7 +119,7 @@ func (c *Conn) retransmissionDue(now int64) {
 			c.suspect()
 			c.timedOut(now)
 		}
-		t.rtoAt = now + c.rtt.current()
+		t.rtoAt = now + c.rto()
 		t.rtxAt = t.rtoAt
 	}
 }
@@ -133,7 +133,7 @@ func (c *Conn) armRetransmit(now int64) {
 	c.due &^= dueProbe | dueTailProbe | dueLossProbe
 	switch {
 	case c.sent.una != c.sent.nxt:
-		t.rtoAt = now + c.rtt.current()
+		t.rtoAt = now + c.rto()
 		c.armLoss(now)
 	case c.sent.unsent() && c.sent.rec(c.sent.nxt).seqLen() > c.sndWnd:
 		t.kind = timerPersist
@@ -171,7 +171,7 @@ func (c *Conn) persistInterval() int64 {
 	if c.sndWnd > 0 {
 		return overrideNs
 	}
-	return c.rtt.scaled(c.timers.probes)
+	return c.rtt.scaled(&c.mem.cfg, c.timers.probes)
 }
 
 // windowOpened follows the peer's window up from zero.
@@ -190,5 +190,5 @@ func (c *Conn) windowOpened(now int64) {
 func (c *Conn) enterTimeWait(now int64) {
 	c.enter(TimeWait)
 	c.timers.rtxAt = never
-	c.timers.timeWaitAt = now + c.cfg.TimeWaitNs
+	c.timers.timeWaitAt = now + c.mem.cfg.TimeWaitNs
 }

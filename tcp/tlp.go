@@ -35,9 +35,9 @@ func (c *Conn) pto() int64 {
 	}
 	d := 2 * c.rtt.srtt
 	if c.flight() < 2*c.emss && c.recovery.phase == phaseOpen {
-		d += c.cfg.PeerAckDelayNs
+		d += c.mem.cfg.PeerAckDelayNs
 	}
-	return max(d, c.cfg.PTOMinNs)
+	return max(d, c.mem.cfg.PTOMinNs)
 }
 
 // mayProbe says whether the timer may be the probe's (sections 7.2 and 7.3). A probe that is
@@ -81,7 +81,7 @@ func (c *Conn) probeDue(now int64) {
 	if c.mayProbe() {
 		c.due |= dueLossProbe
 	}
-	c.timers.rtoAt = now + c.rtt.current()
+	c.timers.rtoAt = now + c.rto()
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
 }
 
@@ -112,7 +112,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	c.stats.lossProbes.one()
 	c.Record(flight.TailProbe, p.endSeq, uint64(p.flight))
 	c.mem.totals.LossProbes++
-	c.timers.rtoAt = now + c.rtt.current()
+	c.timers.rtoAt = now + c.rto()
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
 	return true
 }
@@ -121,7 +121,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 // shorter than the time for which the peer may hold the ACK of a lone segment, it may not: a
 // duplicate is acknowledged at once.
 func (c *Conn) probeFits(r *record) bool {
-	return c.pto() >= c.cfg.PeerAckDelayNs && int(r.len) <= c.emss && r.seqLen() <= c.sndWnd-c.flight()
+	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.emss && r.seqLen() <= c.sndWnd-c.flight()
 }
 
 // probeAcked is TLP_process_ack (section 7.4.2).
