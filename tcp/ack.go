@@ -141,7 +141,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 			c.sent.nxt++
 		}
 	}
-	if rv := &c.recovery; rv.phase != phaseOpen && (c.sent.una != oldest || una-rv.repairedTo >= uint64(c.emss)) {
+	if rv := &c.recovery; rv.phase != phaseOpen && (c.sent.una != oldest || una-rv.repairedTo >= uint64(c.EMSS())) {
 		rv.repairedTo, rv.repairedAt = una, now
 	}
 	c.sndUna = una

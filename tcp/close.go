@@ -74,7 +74,7 @@ func (c *Conn) Reusable(syn *Segment) bool {
 // ticked for that, which may take a second (RFC 7323 section 5.4; Linux: tcp_tw_reuse). The caller
 // then calls EndTimeWait and Connect, with an ISS beyond SndNxt.
 func (c *Conn) Redialable(now int64) bool {
-	return c.state == TimeWait && c.useTS && now-(c.timers.timeWaitAt-c.mem.cfg.TimeWaitNs) > redialNs
+	return c.state == TimeWait && c.useTS && now-(c.timers.laterAt-c.mem.cfg.TimeWaitNs) > redialNs
 }
 
 // EndTimeWait closes a connection in TIME-WAIT early, for Accept to follow a Reusable SYN; else it

@@ -37,7 +37,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		} else if c.promised() == 0 {
 			c.ack.urgent = true // it probes a closed window, in which rounding had left a place
 		}
-		c.held.idle(c.mem)
+		c.releaseSpans()
 		return
 	}
 	if a.hasFin && !c.hasFin { // also when all of its text is held already
@@ -52,7 +52,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		c.ack.dups = 0
 		if gap {
 			c.edge = c.held.advance(c.edge)
-			c.held.idle(c.mem)
+			c.releaseSpans()
 			c.ack.urgent = true // it fills a gap, wholly or in part: RFC 5681 section 4.2
 		} else {
 			c.delayAck(now, a, c.edge-before)
@@ -82,7 +82,7 @@ func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 	if a.full {
 		c.ack.full++
 	}
-	if c.ack.full >= 2 || c.rcvNxtOff()-c.lastAckOff >= uint64(2*c.rcvMSS) {
+	if c.ack.full >= 2 || c.rcvNxt().Sub(c.lastAck) >= 2*int(c.rcvMSS) {
 		c.ack.urgent = true
 	} else if c.timers.delackAt == never {
 		c.timers.delackAt = now + c.mem.cfg.DelayedAckNs
@@ -93,7 +93,7 @@ func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 func (c *Conn) takeFIN(now int64) {
 	c.finTaken = true
 	c.ack.urgent = true
-	c.held.giveBack(c.mem)
+	c.giveBackSpans()
 	c.events |= EvPeerClosed
 	switch c.state {
 	case Established:
@@ -123,7 +123,7 @@ func (c *Conn) promised() int { return int(max(c.rightEdge(), c.edge) - c.edge) 
 func (c *Conn) rightEdge() uint64 { return c.rcvAdv - uint64(c.rcvRounded) }
 
 // windowStep is the least the right edge moves by.
-func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, c.rcvMSS)) }
+func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, int(c.rcvMSS))) }
 
 // advertise is the window field for the next segment and the promise that goes with it. The left
 // edge moves by octets and the window is told in units of the scale, so that the right edge cannot

@@ -29,7 +29,7 @@ type Conn struct {
 	sndUna    uint64 // oldest unacknowledged
 	sndNxt    uint64 // next to be sent for the first time
 	pushed    uint64 // offset of the next pushed octet
-	pshAt     uint64 // end of the last segment that was pushed with PSH
+	unpushed  uint32 // octets since the last segment with PSH
 	sndWnd    int    // octets beyond sndUna
 	sndWl1    Seq    // sequence of the last window update
 	sndWndMax int32  // largest seen
@@ -37,16 +37,16 @@ type Conn struct {
 	iss       Seq
 
 	// Receive sequence variables.
-	irs        Seq
-	tsRecent   uint32
-	paws       paws
-	edge       uint64 // left edge: all before it is committed
-	rcvAdv     uint64 // highest right edge advertised, rounding included
-	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
-	rcvWnd     int    // what SetReceiveWindow asks for
-	held       ranges
-	rcvMSS     int // the peer's segment size: what "full-sized" means for delayed ACKs
-	emss       int
+	irs      Seq
+	tsRecent uint32
+	paws     paws
+	edge     uint64 // left edge: all before it is committed
+	rcvAdv   uint64 // highest right edge advertised, rounding included
+	lastAck  Seq    // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
+	rcvWnd   int    // what SetReceiveWindow asks for
+	held     *ranges
+	rcvMSS   uint16 // the peer's segment size: what "full-sized" means for delayed ACKs
+	emss     uint16
 
 	due     due
 	events  Events
@@ -73,7 +73,7 @@ type Conn struct {
 	flow     traffic
 	timers   timers
 
-	userTimeoutNs int64 // of this connection, 0 the Config's
+	userTimeoutMs uint32 // of this connection, 0 the Config's
 
 	tlp     tlp
 	reo     reordering
@@ -89,7 +89,7 @@ type Conn struct {
 	keep    keepAlive
 	pace    pacer
 	mtu     plpmtud
-	runs    ceRuns
+	runs    *ceRuns // nil: there are none
 	stats   counts
 
 	peerMSS, limitMSS uint16
@@ -126,7 +126,7 @@ func NewConn(cfg Config) *Conn {
 
 // Init makes a zero Conn one in CLOSED that takes its memory from m.
 func (c *Conn) Init(m *Memory) {
-	c.mem, c.inFlight = m, &m.none
+	c.mem, c.inFlight, c.held = m, &m.none, &m.noGap
 	c.timers.stop()
 }
 
@@ -166,7 +166,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	}
 	c.Forget()
 	// Release and finish gave the memory back.
-	*c = Conn{mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
+	*c = Conn{mem: c.mem, inFlight: &c.mem.none, held: &c.mem.noGap, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
 	c.control = c.mem.cfg.Congestion
 	c.startECN()
 	c.rcvWnd = c.mem.cfg.ReceiveWindow
@@ -177,7 +177,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if !id.Remote.Is4() && !id.Remote.IsUnspecified() {
 		c.peerMSS = mssAbsent6
 	}
-	c.rcvMSS = int(c.peerMSS)
+	c.rcvMSS = c.peerMSS
 	c.setEMSS()
 	c.timers.stop()
 }
@@ -195,7 +195,7 @@ func shiftFor(n int) uint8 {
 // 2.2 and 3.2).
 func (c *Conn) takeSYN(now int64, s *Segment) {
 	o := &s.Options
-	c.irs = s.Seq
+	c.irs, c.lastAck = s.Seq, s.Seq+1
 	c.ecn.agreeECN(s, c.mem.cfg.ECN)
 	if o.MSS != 0 {
 		c.peerMSS = max(o.MSS, mssFloor)
@@ -257,7 +257,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.rtt.backoff = 0
 	window := c.initialWindow()
 	if c.timers.synTries > 1 {
-		window = c.emss // RFC 5681 section 3.1
+		window = c.EMSS() // RFC 5681 section 3.1
 	}
 	c.control.Start(&c.cong, window)
 	if c.finQueued {
@@ -268,9 +268,9 @@ func (c *Conn) establish(now int64, s *Segment) {
 // initialWindow is Config's, or RFC 6928 section 2's.
 func (c *Conn) initialWindow() int {
 	if n := c.mem.cfg.InitialWindow; n != 0 {
-		return n * c.emss
+		return n * c.EMSS()
 	}
-	return min(10*c.emss, max(2*c.emss, 14600))
+	return min(10*c.EMSS(), max(2*c.EMSS(), 14600))
 }
 
 // finish enters CLOSED. What is still in the ring goes to Release.
@@ -280,7 +280,8 @@ func (c *Conn) finish(ev Events) {
 	c.due, c.noMemory = 0, false
 	c.ack = ackState{}
 	c.sent.abandon()
-	c.held.giveBack(c.mem)
+	c.giveBackSpans()
+	c.giveBackMarks()
 	c.timers.stop()
 }
 
@@ -288,7 +289,7 @@ func (c *Conn) finish(ev Events) {
 // travel on data only where they fit, so that EMSS, and MPA's MULPDU with it, stays the same
 // through a loss.
 func (c *Conn) setEMSS() {
-	c.emss = int(min(c.peerMSS, c.limitMSS)) - c.optionsLen()
+	c.emss = min(c.peerMSS, c.limitMSS) - uint16(c.optionsLen())
 }
 
 // optionsLen is what every segment with octets carries in options.
@@ -323,7 +324,7 @@ func (c *Conn) SetEMSSLimit(n int) {
 }
 
 // EMSS is how many payload octets a full segment carries: options subtracted.
-func (c *Conn) EMSS() int { return c.emss }
+func (c *Conn) EMSS() int { return int(c.emss) }
 
 // SndNxt is SND.NXT: in TIME-WAIT, beyond all that this connection has ever sent.
 func (c *Conn) SndNxt() Seq { return c.seqOf(c.sndNxt) }

@@ -43,11 +43,46 @@ type ecnState struct {
 }
 
 // ceRuns are the runs of octets with the same mark that came before the present run; each is to be
-// acknowledged on its own. They are kept with exact only; dueMarkRun says that there are some.
+// acknowledged on its own. They are kept with exact only, and lent by Memory from a change of the
+// mark until it is told, which is in the same turn of output as a rule; dueMarkRun says that there
+// are some.
 type ceRuns struct {
 	ends  [ceRunsMax]Seq // their marks alternate
 	n     uint8
 	first bool // mark of the first
+}
+
+// marksMax is how many Conns can have runs at a time: more than a Poller takes segments of between
+// two turns of output. Without a place marks are told as where there are more than ceRunsMax runs.
+const marksMax = 1024
+
+func newMarks(n int) []*ceRuns {
+	all, free := make([]ceRuns, n), make([]*ceRuns, n)
+	for i := range all {
+		free[i] = &all[i]
+	}
+	return free
+}
+
+// takeMarks sees to a place for runs and says whether there is one.
+func (c *Conn) takeMarks() bool {
+	free := c.mem.marks
+	if c.runs != nil || len(free) == 0 {
+		return c.runs != nil
+	}
+	c.runs, c.mem.marks = free[len(free)-1], free[:len(free)-1]
+	*c.runs = ceRuns{first: c.ecn.echo}
+	c.due |= dueMarkRun
+	return true
+}
+
+// giveBackMarks returns the place for runs, all of which have been told or are to be forgotten.
+func (c *Conn) giveBackMarks() {
+	if c.runs != nil {
+		c.mem.marks = append(c.mem.marks, c.runs)
+		c.runs = nil
+		c.due &^= dueMarkRun
+	}
 }
 
 func wantsExactECN(a cc.Algorithm) bool {
@@ -130,46 +165,41 @@ func (c *Conn) markArrived(s *Segment) {
 	if ce == e.echo {
 		return
 	}
-	runs := &c.runs
+	runs := c.runs
 	at := c.rcvNxt()
-	begin := c.irs + 1 + Seq(c.lastAckOff)
-	if runs.n > 0 {
+	begin := c.lastAck
+	if runs != nil {
 		begin = runs.ends[runs.n-1]
 	}
 	switch {
 	case at == begin && e.echo && len(c.held.spans) > 0:
 		return // the mark may be on octets out of order, which no cumulative ACK has told yet: it stays
-	case at == begin && runs.n > 0:
+	case at == begin && runs != nil:
 		if runs.n--; runs.n == 0 { // the run before had the same mark
-			c.due &^= dueMarkRun
+			c.giveBackMarks()
 		}
 	case at == begin:
-	case runs.n == ceRunsMax:
+	case !c.takeMarks() || c.runs.n == ceRunsMax:
 		e.echo = true // rather some octets too many than a mark unsaid
 		return
 	default:
-		if runs.n == 0 {
-			runs.first = e.echo
-		}
-		runs.ends[runs.n] = at
-		runs.n++
-		c.due |= dueMarkRun
+		c.runs.ends[c.runs.n] = at
+		c.runs.n++
 	}
 	e.echo = ce
 }
 
 // nextRun acknowledges the oldest run on its own, with the mark it had.
 func (c *Conn) nextRun(now int64, t *Transmit) {
-	runs := &c.runs
+	runs := c.runs
 	end, mark := runs.ends[0], runs.first
 	copy(runs.ends[:], runs.ends[1:runs.n])
 	runs.n--
 	runs.first = !mark
 	if runs.n == 0 {
-		c.due &^= dueMarkRun
+		c.giveBackMarks()
 	}
 	c.header(now, t)
-	beyond := int(c.rcvNxt() - end)
 	t.Ack = end
 	t.Flags &^= ECE
 	if mark {
@@ -177,8 +207,8 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 	}
 	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left and rounded up
 	// as advertise does.
-	c.lastAckOff = c.rcvNxtOff() - uint64(beyond)
-	t.Window = c.advertiseUp(c.lastAckOff)
+	c.lastAck = end
+	t.Window = c.advertiseUp(c.rcvNxtOff() - uint64(c.rcvNxt()-end))
 }
 
 // markAcked answers an ACK that carries ECE, once per window of data (section 6.1.2).
@@ -186,7 +216,7 @@ func (c *Conn) markAcked(now int64) {
 	c.stats.eceIn.one()
 	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
 		c.undo.possible = false
-		c.control.Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.emss)
+		c.control.Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.EMSS())
 		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
 		c.ecn.reduced(c.sndNxt)
 	}

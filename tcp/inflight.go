@@ -7,6 +7,7 @@ package tcp
 type inFlight struct {
 	sent     sentRing
 	recovery recovery
+	rtoAt    int64 // when the retransmission timer would fire; timers.rtxAt is no later
 }
 
 // nothing is what Memory.none is.
@@ -29,7 +30,7 @@ func (c *Conn) takeRecords() bool {
 		f := &m.flights[run]
 		f.sent.begin(recs, run)
 		f.recovery = recovery{}
-		f.recovery.rack.reoAt = never
+		f.recovery.rack.reoAt, f.rtoAt = never, 0
 		c.inFlight = f
 		return true
 	}

@@ -45,7 +45,7 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	// RFC 7323 section 4.3 (2), once the ACK has been found acceptable: a sender that can guess the
 	// window alone must not move TS.Recent, or PAWS would drop what the peer sends from then on.
 	// Linux does it at the same place (tcp_ack).
-	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.irs+1+Seq(c.lastAckOff)) {
+	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.lastAck) {
 		c.takeTimestamp(now, s.Options.TSval)
 	}
 	// Sixth, the URG bit: urgent octets stay in line. There is no urgent interface, but a count.
@@ -144,7 +144,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	}
 	n := s.SeqLen()
 	switch {
-	case n == 0 && at <= wnd && at >= int(c.lastAckOff)-int(c.rcvNxtOff()):
+	case n == 0 && at <= wnd && at >= c.lastAck.Sub(c.rcvNxt()):
 		// At the right edge too, beyond the letter of section 3.4: there stands every ACK of a peer
 		// that has filled our window. And left of RCV.NXT, down to what the peer has been told of
 		// (Linux: tcp_sequence): there stands the ACK of one that has probed our window with an
@@ -169,7 +169,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 // since the peer may have lost our ACK of them; within a limit for empty segments.
 func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 	if s.Flags&FIN != 0 && c.state == TimeWait {
-		c.timers.timeWaitAt = now + c.mem.cfg.TimeWaitNs // the peer's FIN again
+		c.timers.laterAt = now + c.mem.cfg.TimeWaitNs // the peer's FIN again
 	}
 	if s.SeqLen() == 0 {
 		if c.limiter.allow(now, &c.mem.cfg) {
@@ -252,7 +252,7 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 		return a
 	}
 	if left != c.edge && !c.held.fits(left, gapEnd) {
-		if drop := c.held.provide(c.mem); drop != DropNone {
+		if drop := c.provideSpan(); drop != DropNone {
 			c.ack.urgent = true
 			return Arrival{Drop: drop}
 		}

@@ -88,8 +88,8 @@ func shared(t *testing.T, cfg Config, n int) (*Memory, []*script) {
 
 func wantAllFree(t *testing.T, m *Memory) {
 	t.Helper()
-	if st := m.Stats(); st.RecordsFree != st.Records || st.SpansFree != st.Spans {
-		t.Fatalf("%+v", st)
+	if st := m.Stats(); st.RecordsFree != st.Records || st.SpansFree != st.Spans || len(m.marks) != cap(m.marks) {
+		t.Fatalf("%+v, places for marks %d", st, len(m.marks))
 	}
 }
 

@@ -18,10 +18,10 @@ func (c *Conn) Room(now int64) int {
 	if c.state != Established && c.state != CloseWait || c.finQueued {
 		return 0
 	}
-	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(c.emss) && c.paced(now)) {
+	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(c.EMSS()) && c.paced(now)) {
 		return 0
 	}
-	if flight := c.flight(); flight != 0 && c.sndWnd-flight < c.emss {
+	if flight := c.flight(); flight != 0 && c.sndWnd-flight < c.EMSS() {
 		return 0
 	}
 	if !c.hasRecord() {
@@ -32,7 +32,7 @@ func (c *Conn) Room(now int64) int {
 	} else if probe > 0 {
 		return probe
 	}
-	return c.emss
+	return c.EMSS()
 }
 
 // hasRecord says whether Push will find a free record. It does not take a first run, for Room is
@@ -61,7 +61,7 @@ func (c *Conn) cwndAdmits(n int) bool {
 	pipe := c.pipe()
 	limit := c.cong.Cwnd
 	if !c.useSACK && c.recovery.phase == phaseOpen {
-		limit += min(c.recovery.dupAcks, 2) * c.emss
+		limit += min(c.recovery.dupAcks, 2) * c.EMSS()
 	}
 	return pipe+n <= limit || pipe <= 0
 }
@@ -72,7 +72,7 @@ func (c *Conn) cwndAdmits(n int) bool {
 // caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a
 // segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
-	if n < 1 || n > c.emss && !c.probeCarries(now, n) {
+	if n < 1 || n > c.EMSS() && !c.probeCarries(now, n) {
 		panic("tcp: Push of a segment that is empty or larger than Room")
 	}
 	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() {
@@ -83,7 +83,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
 	flags := c.pushFlags(n, psh)
-	if n > c.emss {
+	if n > c.EMSS() {
 		flags |= recProbe
 		c.probePushed(n)
 	}
@@ -96,11 +96,11 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 
 // pushFlags are recPSH, if the next n octets end with it, or none.
 func (c *Conn) pushFlags(n int, psh bool) recordFlags {
-	end := c.pushed + uint64(n)
-	if !psh && end-c.pshAt <= uint64(c.sndWndMax)/2 {
+	c.unpushed += uint32(n)
+	if !psh && c.unpushed <= uint32(c.sndWndMax)/2 {
 		return 0
 	}
-	c.pshAt = end
+	c.unpushed = 0
 	return recPSH
 }
 
@@ -285,7 +285,7 @@ func (c *Conn) acknowledge(t *Transmit, blocks int) {
 
 // ackSent takes note that all that was received has been acknowledged.
 func (c *Conn) ackSent() {
-	c.lastAckOff = c.rcvNxtOff()
+	c.lastAck = c.rcvNxt()
 	c.timers.delackAt = never
 	c.ack.full = 0
 	if c.ack.dups > 0 {
@@ -304,12 +304,12 @@ func (c *Conn) piggyback(t *Transmit) {
 		return
 	}
 	if c.useSACK {
-		if blocks := (c.emss - t.Len - 4) / 8; blocks > 0 {
+		if blocks := (c.EMSS() - t.Len - 4) / 8; blocks > 0 {
 			c.acknowledge(t, min(blocks, sackBlocksMax))
 			c.ackSent()
 			return
 		}
 	}
-	c.lastAckOff = c.rcvNxtOff()
+	c.lastAck = c.rcvNxt()
 	c.timers.delackAt = never
 }

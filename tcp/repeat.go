@@ -9,7 +9,7 @@ package tcp
 // have been called but Room, which has just said that n octets may go, and Repeat. now is the same.
 func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 	s := &c.sent
-	if !c.repeats() || n > c.emss || n < c.emss && !c.noDelay || s.unsent() {
+	if !c.repeats() || n > c.EMSS() || n < c.EMSS() && !c.noDelay || s.unsent() {
 		return false
 	}
 	flags := c.pushFlags(n, psh)
@@ -24,7 +24,7 @@ func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 	}
 	c.pushed += uint64(n)
 	c.sndNxt, c.probed = c.pushed, false
-	if !c.cwndAdmits(c.emss) {
+	if !c.cwndAdmits(c.EMSS()) {
 		c.recovery.limitedTo = c.sndNxt
 	}
 	c.recovery.prr.out += n

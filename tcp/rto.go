@@ -86,15 +86,15 @@ func (e *rtoEstimator) backOff() {
 // believed for a period more.
 type minimum struct {
 	this, last int64
-	from       uint32 // begin of this period, in milliseconds
-	some       uint8  // values in use: this, and last
+	from       milliseconds // begin of this period
+	some       uint8        // values in use: this, and last
 }
 
 // minRTTPeriodMs is half of what Linux remembers (tcp_min_rtt_wlen).
 const minRTTPeriodMs = 150_000
 
 func (m *minimum) add(now, v int64) {
-	at := uint32(now / 1_000_000)
+	at := millisecondsOf(now)
 	switch age := at - m.from; {
 	case m.some == 0, age >= 2*minRTTPeriodMs:
 		*m = minimum{this: v, from: at, some: 1}

@@ -123,7 +123,7 @@ func (c *Conn) Stats() Stats {
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd
 	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
 	s.State, s.Recovery, s.RTTVarNs, s.Backoff = c.state, c.recoveryState(), c.rtt.rttvar, int(c.rtt.backoff)
-	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.emss, int(c.peerMSS), c.rcvMSS, c.promised()
+	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.EMSS(), int(c.peerMSS), int(c.rcvMSS), c.promised()
 	s.Sacked, s.Lost, s.Resent, s.Held = c.sent.sacked, c.sent.lost, c.sent.resent, c.held.octets()
 	s.Delivered, s.ReorderingSeen = c.AckedOffset()+uint64(c.sent.sacked), c.reo.seen
 	if c.mem.cfg.Pacing {

@@ -34,7 +34,7 @@ func (c *Conn) pto() int64 {
 		return 1_000_000_000
 	}
 	d := 2 * c.rtt.srtt
-	if c.flight() < 2*c.emss && c.recovery.phase == phaseOpen {
+	if c.flight() < 2*c.EMSS() && c.recovery.phase == phaseOpen {
 		d += c.mem.cfg.PeerAckDelayNs
 	}
 	return max(d, c.mem.cfg.PTOMinNs)
@@ -69,7 +69,7 @@ func (c *Conn) Excuse(now, away int64) {
 	}
 	t.excused++
 	t.rtxAt += away
-	t.rtoAt = max(t.rtoAt, t.rtxAt)
+	c.rtoAt = max(c.rtoAt, t.rtxAt)
 }
 
 // probeDue handles the PTO: Next sends the probe, and the timer is the retransmission timer again.
@@ -81,8 +81,8 @@ func (c *Conn) probeDue(now int64) {
 	if c.mayProbe() {
 		c.due |= dueLossProbe
 	}
-	c.timers.rtoAt = now + c.rto()
-	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
+	c.rtoAt = now + c.rto()
+	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.rtoAt
 }
 
 // nextLossProbe is TLP_send_probe: a segment that was never sent if there is one and the peer's
@@ -112,8 +112,8 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	c.stats.lossProbes.one()
 	c.Record(flight.TailProbe, p.endSeq, uint64(p.flight))
 	c.mem.totals.LossProbes++
-	c.timers.rtoAt = now + c.rto()
-	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
+	c.rtoAt = now + c.rto()
+	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.rtoAt
 	return true
 }
 
@@ -121,7 +121,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 // shorter than the time for which the peer may hold the ACK of a lone segment, it may not: a
 // duplicate is acknowledged at once.
 func (c *Conn) probeFits(r *record) bool {
-	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.emss && r.seqLen() <= c.sndWnd-c.flight()
+	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.EMSS() && r.seqLen() <= c.sndWnd-c.flight()
 }
 
 // probeAcked is TLP_process_ack (section 7.4.2).
