@@ -81,7 +81,7 @@ type Conn struct {
 
 	prev, next connIndex // in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
 
-	_ [32]byte // the next one begins on a cache line of its own: new fields take of this
+	_ [48]byte // the next one begins on a cache line of its own: new fields take of this
 }
 
 // Send says that there is something to Pull.
