@@ -97,8 +97,8 @@ func (c *Conn) inputAckOfSYN(now int64, s *Segment) Drop {
 		c.oweReset(s)
 		return DropAckUnsent
 	}
-	c.sndWnd = int(s.Window) << c.sndShift
-	c.sndWndMax = int32(c.sndWnd)
+	c.sndWnd = int32(s.Window) << c.sndShift
+	c.sndWndMax = c.sndWnd
 	c.sndWl1 = s.Seq
 	c.establish(now, s)
 	return DropNone
@@ -145,6 +145,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 		rv.repairedTo, rv.repairedAt = una, now
 	}
 	c.sndUna = una
+	c.owed.Advance(c.AckedOffset(), c.pushed, now)
 	c.events |= EvAcked
 	c.timers.progressAt = now
 	c.timers.probes, c.timers.expiries, c.mtu.stalls = 0, 0, 0
@@ -190,10 +191,10 @@ func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
 		return false
 	}
 	old := c.sndWnd
-	c.sndWnd = int(s.Window) << c.sndShift
+	c.sndWnd = int32(s.Window) << c.sndShift
 	c.sndWl1 = s.Seq
-	c.sndWndMax = max(c.sndWndMax, int32(c.sndWnd))
-	if (c.sndWnd < c.flight() || c.sndWnd == 0) && !c.orphaned {
+	c.sndWndMax = max(c.sndWndMax, c.sndWnd)
+	if (int(c.sndWnd) < c.flight() || c.sndWnd == 0) && !c.orphaned {
 		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6,
 		// SHLD-17, and 3.8.6.1, MUST-37). An orphan has no application left that could give up, so
 		// R2 ends it (RFC 6429 section 3).

@@ -110,8 +110,8 @@ func (c *Conn) takeFIN(now int64) {
 // 3.8.6), except for what rounding had added.
 func (c *Conn) rcvWindow() int {
 	adv := c.promised()
-	if c.rcvWnd-adv >= c.windowStep() {
-		return c.rcvWnd
+	if wnd := int(c.rcvWnd); wnd-adv >= c.windowStep() {
+		return wnd
 	}
 	return adv
 }
@@ -123,7 +123,7 @@ func (c *Conn) promised() int { return int(max(c.rightEdge(), c.edge) - c.edge) 
 func (c *Conn) rightEdge() uint64 { return c.rcvAdv - uint64(c.rcvRounded) }
 
 // windowStep is the least the right edge moves by.
-func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, int(c.rcvMSS))) }
+func (c *Conn) windowStep() int { return max(1, min(int(c.rcvWnd)/2, int(c.rcvMSS))) }
 
 // advertise is the window field for the next segment and the promise that goes with it. The left
 // edge moves by octets and the window is told in units of the scale, so that the right edge cannot
@@ -137,7 +137,7 @@ func (c *Conn) advertise() uint16 {
 	right := c.edge + uint64(field<<c.rcvShift)
 	if right < c.rcvAdv {
 		up := (int(c.rcvAdv-c.edge) + 1<<c.rcvShift - 1) >> c.rcvShift
-		if up <= 65535 && up<<c.rcvShift <= c.rcvWnd {
+		if up <= 65535 && up<<c.rcvShift <= int(c.rcvWnd) {
 			field, right = up, c.edge+uint64(up<<c.rcvShift)
 		}
 	}
@@ -165,8 +165,8 @@ func (c *Conn) SetReceiveWindow(n int) {
 	if n < 0 {
 		n = c.mem.cfg.ReceiveWindow
 	}
-	c.rcvWnd = max(0, min(n, 65535<<c.rcvShift))
-	if c.state.synchronized() && !c.finTaken && c.rcvWnd-c.promised() >= c.windowStep() {
+	c.rcvWnd = int32(max(0, min(n, 65535<<c.rcvShift)))
+	if c.state.synchronized() && !c.finTaken && int(c.rcvWnd)-c.promised() >= c.windowStep() {
 		c.ack.urgent = true
 	}
 }

@@ -30,7 +30,7 @@ type Conn struct {
 	sndNxt    uint64 // next to be sent for the first time
 	pushed    uint64 // offset of the next pushed octet
 	unpushed  uint32 // octets since the last segment with PSH
-	sndWnd    int    // octets beyond sndUna
+	sndWnd    int32  // octets beyond sndUna
 	sndWl1    Seq    // sequence of the last window update
 	sndWndMax int32  // largest seen
 	keepIdle  uint32 // milliseconds before the first keep-alive, 0: off
@@ -43,7 +43,7 @@ type Conn struct {
 	edge     uint64 // left edge: all before it is committed
 	rcvAdv   uint64 // highest right edge advertised, rounding included
 	lastAck  Seq    // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
-	rcvWnd   int    // what SetReceiveWindow asks for
+	rcvWnd   int32  // what SetReceiveWindow asks for
 	held     *ranges
 	rcvMSS   uint16 // the peer's segment size: what "full-sized" means for delayed ACKs
 	emss     uint16
@@ -78,8 +78,8 @@ type Conn struct {
 	tlp     tlp
 	reo     reordering
 	rtt     rtoEstimator
-	control cc.Algorithm
-	cong    cc.State // its first HotOctets are that
+	control *cc.Algorithm // the Config's, or one that SetCongestion was given
+	cong    cc.State      // its first HotOctets are that
 
 	// What follows is seldom needed.
 	undo    undo
@@ -167,9 +167,9 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.Forget()
 	// Release and finish gave the memory back.
 	*c = Conn{mem: c.mem, inFlight: &c.mem.none, held: &c.mem.noGap, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
-	c.control = c.mem.cfg.Congestion
+	c.control = &c.mem.cfg.Congestion
 	c.startECN()
-	c.rcvWnd = c.mem.cfg.ReceiveWindow
+	c.rcvWnd = int32(c.mem.cfg.ReceiveWindow)
 	c.rcvShift = shiftFor(c.mem.cfg.ReceiveWindow)
 	c.noDelay = c.mem.cfg.NoDelay
 	c.limitMSS = c.mss
@@ -214,8 +214,8 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	}
 	c.setEMSS()
 	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
-	c.sndWnd = int(s.Window)
-	c.sndWndMax = int32(c.sndWnd)
+	c.sndWnd = int32(s.Window)
+	c.sndWndMax = c.sndWnd
 	c.sndWl1 = s.Seq
 }
 
@@ -259,7 +259,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	if c.timers.synTries > 1 {
 		window = c.EMSS() // RFC 5681 section 3.1
 	}
-	c.control.Start(&c.cong, window)
+	(*c.control).Start(&c.cong, window)
 	if c.finQueued {
 		c.queueFIN(now)
 	}
@@ -332,8 +332,11 @@ func (c *Conn) SndNxt() Seq { return c.seqOf(c.sndNxt) }
 // State is the connection's state.
 func (c *Conn) State() State { return c.state }
 
-// ID is the connection's 4-tuple.
-func (c *Conn) ID() ID { return c.id }
+// ID is the 4-tuple, also after EvClosed until the Conn is started again. It must not be changed.
+func (c *Conn) ID() *ID { return &c.id }
+
+// ISS is our initial sequence number.
+func (c *Conn) ISS() Seq { return c.iss }
 
 // TakeEvents returns what has happened since it was last called.
 func (c *Conn) TakeEvents() Events {

@@ -91,7 +91,7 @@ func wantsExactECN(a cc.Algorithm) bool {
 }
 
 func (c *Conn) startECN() {
-	c.ecn = ecnState{tos: c.mem.cfg.TOS &^ ecnMask, exact: wantsExactECN(c.control)}
+	c.ecn = ecnState{tos: c.mem.cfg.TOS &^ ecnMask, exact: wantsExactECN(*c.control)}
 }
 
 // SetTOS sets the DS field of the segments sent from now on (RFC 9293 section 3.9.1.9); the two ECN
@@ -99,9 +99,10 @@ func (c *Conn) startECN() {
 func (c *Conn) SetTOS(tos uint8) { c.ecn.tos = tos &^ ecnMask }
 
 // SetCongestion replaces the congestion control; cwnd and ssthresh stay. Once the SYNs are
-// exchanged it no longer changes whether ECN is used, nor how marks are echoed.
+// exchanged it no longer changes whether ECN is used, nor how marks are echoed. It allocates the
+// two words of a.
 func (c *Conn) SetCongestion(a cc.Algorithm) {
-	c.control = a
+	c.control = &a
 	if !c.state.synchronized() {
 		c.ecn.exact = wantsExactECN(a)
 		return
@@ -113,7 +114,7 @@ func (c *Conn) SetCongestion(a cc.Algorithm) {
 }
 
 // Congestion is the name of the congestion control in use.
-func (c *Conn) Congestion() string { return c.control.Name() }
+func (c *Conn) Congestion() string { return (*c.control).Name() }
 
 // askECN puts the bits on our SYN (section 6.1.1); reply says that it is a SYN,ACK.
 func (e *ecnState) askECN(t *Transmit, mode ECNMode, reply bool, sent int) {
@@ -216,7 +217,7 @@ func (c *Conn) markAcked(now int64) {
 	c.stats.eceIn.one()
 	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
 		c.undo.possible = false
-		c.control.Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.EMSS())
+		(*c.control).Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.EMSS())
 		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
 		c.ecn.reduced(c.sndNxt)
 	}

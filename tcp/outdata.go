@@ -95,7 +95,7 @@ func (c *Conn) nextNew(now int64, t *Transmit) bool {
 			return false // Nagle: RFC 9293 section 3.7.4
 		}
 	}
-	if usable := c.sndWnd - flight; r.seqLen() > usable {
+	if usable := int(c.sndWnd) - flight; r.seqLen() > usable {
 		return c.squeeze(now, r, usable, t)
 	}
 	c.sendNew(now, r, t)

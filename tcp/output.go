@@ -21,7 +21,7 @@ func (c *Conn) Room(now int64) int {
 	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(c.EMSS()) && c.paced(now)) {
 		return 0
 	}
-	if flight := c.flight(); flight != 0 && c.sndWnd-flight < c.EMSS() {
+	if flight := c.flight(); flight != 0 && int(c.sndWnd)-flight < c.EMSS() {
 		return 0
 	}
 	if !c.hasRecord() {
@@ -89,7 +89,8 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	}
 	c.sent.append(c.pushed, h, n, flags)
 	c.pushed += uint64(n)
-	if c.sent.una == c.sent.nxt && n > c.sndWnd {
+	c.owed.Advance(c.AckedOffset(), c.pushed, now)
+	if c.sent.una == c.sent.nxt && n > int(c.sndWnd) {
 		c.armRetransmit(now)
 	}
 }
@@ -264,7 +265,7 @@ func (c *Conn) stamp(now int64, t *Transmit) {
 // segment, and what it acknowledges (RFC 9293 section 3.10.7.4; Linux: tcp_acceptable_seq). A
 // rounding of the scale is no shrinking: what stands there was received.
 func (c *Conn) ackFrom() uint64 {
-	if over := c.flight() - c.sndWnd; over >= 1<<c.sndShift {
+	if over := c.flight() - int(c.sndWnd); over >= 1<<c.sndShift {
 		return c.sndNxt - uint64(over)
 	}
 	return c.sndNxt

@@ -78,10 +78,10 @@ func (c *Conn) probeRoom(now int64) (n int, wait bool) {
 		return 0, false
 	}
 	n = c.wantProbe(now) - c.optionsLen()
-	if n <= c.EMSS() || min(c.cong.Cwnd, c.sndWnd) < n+2*c.EMSS() {
+	if n <= c.EMSS() || min(c.cong.Cwnd, int(c.sndWnd)) < n+2*c.EMSS() {
 		return 0, false
 	}
-	if !c.cwndAdmits(n) || c.sndWnd-c.flight() < n {
+	if !c.cwndAdmits(n) || int(c.sndWnd)-c.flight() < n {
 		return 0, c.flight() > 0
 	}
 	return n, false

@@ -107,7 +107,7 @@ func (c *Conn) repair(now int64, a *acked) {
 		if a.ece {
 			marked = octets
 		}
-		c.control.Acked(&c.cong, cc.Sample{
+		(*c.control).Acked(&c.cong, cc.Sample{
 			Now: now, Acked: octets, Delivered: a.delivered, Marked: marked, Flight: a.flight, SMSS: c.EMSS(),
 			RTT: a.rtt, SRTT: c.rtt.srtt, MinRTT: c.rtt.minRTT(), Una: c.sndUna, Nxt: c.sndNxt, Limited: a.limited,
 			Recovering: recovering || rv.phase == phaseRecovery || a.ece, AfterTimeout: rv.phase == phaseLoss,
@@ -191,7 +191,7 @@ func (c *Conn) enterRecovery(now int64) {
 // reduce answers congestion with flight octets outstanding: ssthresh falls, and the peer is told by
 // CWR.
 func (c *Conn) reduce(now int64, flight int) {
-	c.control.Reduce(&c.cong, cc.Loss, now, flight, c.EMSS())
+	(*c.control).Reduce(&c.cong, cc.Loss, now, flight, c.EMSS())
 	c.ecn.reduced(c.sndNxt)
 }
 
@@ -314,7 +314,7 @@ func (c *Conn) timedOut(now int64) {
 	again := rv.phase == phaseLoss
 	first := !again || rv.timedOutAt != c.sndUna
 	rv.timedOutAt = c.sndUna
-	c.control.Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.EMSS(), first)
+	(*c.control).Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.EMSS(), first)
 	c.ecn.reduced(c.sndNxt)
 	c.rtt.backOff()
 	rv.phase = phaseLoss

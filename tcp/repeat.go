@@ -23,6 +23,7 @@ func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 		t.Flags |= PSH
 	}
 	c.pushed += uint64(n)
+	c.owed.Advance(c.AckedOffset(), c.pushed, now)
 	c.sndNxt, c.probed = c.pushed, false
 	if !c.cwndAdmits(c.EMSS()) {
 		c.recovery.limitedTo = c.sndNxt

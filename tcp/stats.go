@@ -120,7 +120,7 @@ func (c *Conn) Stats() Stats {
 	s := Stats{Counts: c.stats.public(&c.flow)}
 	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rto()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
-	s.Flight, s.SndWnd = c.flight(), c.sndWnd
+	s.Flight, s.SndWnd = c.flight(), int(c.sndWnd)
 	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
 	s.State, s.Recovery, s.RTTVarNs, s.Backoff = c.state, c.recoveryState(), c.rtt.rttvar, int(c.rtt.backoff)
 	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.EMSS(), int(c.peerMSS), int(c.rcvMSS), c.promised()

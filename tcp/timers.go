@@ -133,7 +133,7 @@ func (c *Conn) armRetransmit(now int64) {
 	case c.sent.una != c.sent.nxt:
 		c.rtoAt = now + c.rto()
 		c.armLoss(now)
-	case c.sent.unsent() && c.sent.rec(c.sent.nxt).seqLen() > c.sndWnd:
+	case c.sent.unsent() && c.sent.rec(c.sent.nxt).seqLen() > int(c.sndWnd):
 		t.kind = timerPersist
 		t.rtxAt = now + c.persistInterval()
 	default:

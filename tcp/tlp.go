@@ -121,7 +121,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 // shorter than the time for which the peer may hold the ACK of a lone segment, it may not: a
 // duplicate is acknowledged at once.
 func (c *Conn) probeFits(r *record) bool {
-	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.EMSS() && r.seqLen() <= c.sndWnd-c.flight()
+	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.EMSS() && r.seqLen() <= int(c.sndWnd)-c.flight()
 }
 
 // probeAcked is TLP_process_ack (section 7.4.2).
