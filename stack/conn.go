@@ -50,8 +50,7 @@ const (
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
 //
-// It begins with what every segment touches, as tcp.Conn does: hotOctets in all. It fills whole cache
-// lines, so that each begins on one.
+// It begins with what every segment touches, as tcp.Conn does: hotOctets in all.
 type Conn struct {
 	p      *Poller
 	index  connIndex
@@ -77,6 +76,8 @@ type Conn struct {
 	why      reason      // what Closed will be given
 
 	prev, next connIndex // in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
+
+	_ [8]byte // the next one begins on a cache line of its own: new fields take of this
 }
 
 // Send says that there is something to Pull.

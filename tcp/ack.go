@@ -43,7 +43,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		c.challenge(now) // too old to be true: RFC 5961 section 5.2
 		return DropAckUnsent
 	}
-	if delta == 0 && c.sndUna == c.sndMax() && s.Options.SACKCount == 0 && !c.tlp.active {
+	if delta == 0 && c.sndUna == c.sndMax() && s.Options.SACKCount == 0 && !c.tlpActive {
 		c.updateWindow(now, s, false) // nothing is outstanding: we only receive
 		return DropNone
 	}
@@ -148,7 +148,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	c.owed.Advance(c.AckedOffset(), c.pushed, now)
 	c.events |= EvAcked
 	c.timers.progressAt = now
-	c.timers.probes, c.timers.expiries, c.mtu.stalls = 0, 0, 0
+	c.timers.probes, c.timers.expiries, c.timers.stalls = 0, 0, 0
 	if c.sent.lost == 0 {
 		c.due &^= dueRepair
 	}

@@ -7,11 +7,6 @@ type ackState struct {
 	dups   uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
 	full   uint8 // full-sized segments since the last ACK
 	dup    SACKBlock
-
-	// Of dueReset: its sequence number, whether it has timestamps, and what they echo.
-	resetSeq     Seq
-	resetEcho    uint32
-	resetStamped bool
 }
 
 // duplicate takes note of a segment that was held already; a D-SACK tells its sender.

@@ -45,8 +45,13 @@ type Conn struct {
 	lastAck  Seq    // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 	rcvWnd   int32  // what SetReceiveWindow asks for
 	held     *ranges
-	rcvMSS   uint16 // the peer's segment size: what "full-sized" means for delayed ACKs
-	emss     uint16
+
+	rcvMSS            uint16 // the peer's segment size: what "full-sized" means for delayed ACKs
+	emss              uint16
+	peerMSS, limitMSS uint16
+	mss               uint16 // what we announce
+	rcvRounded        uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
+	lastSize          uint16 // of the peer's last segment with octets: rcvMSS
 
 	due     due
 	events  Events
@@ -60,41 +65,37 @@ type Conn struct {
 	orphaned  bool // SetOrphaned was called
 	hasFin    bool // the peer's FIN stands at finAt
 	finTaken  bool // it is after the left edge: RCV.NXT is edge+1
+	tlpActive bool // a loss probe was sent whose outcome is not known
 
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
-	rcvRounded               uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
-	lastSize                 uint16 // of the peer's last segment with octets: rcvMSS
 
-	id       ID
-	tsOffset uint32
-	ack      ackState
 	ecn      ecnState
+	ack      ackState
+	tsOffset uint32
+	id       ID
 	flow     traffic
 	timers   timers
-
-	userTimeoutMs uint32 // of this connection, 0 the Config's
-
-	tlp     tlp
-	reo     reordering
-	rtt     rtoEstimator
-	control *cc.Algorithm // the Config's, or one that SetCongestion was given
-	cong    cc.State      // its first HotOctets are that
+	reo      reordering
+	rtt      rtoEstimator
+	control  *cc.Algorithm // the Config's, or one that SetCongestion was given
+	cong     cc.State      // its first HotOctets are that
 
 	// What follows is seldom needed.
-	undo    undo
-	point   uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
-	finAt   uint64
-	limiter challengeLimiter
-	keep    keepAlive
-	pace    pacer
-	mtu     plpmtud
-	runs    *ceRuns // nil: there are none
-	stats   counts
-
-	peerMSS, limitMSS uint16
-	mss, nextMSS      uint16 // what we announce; what SetMSS asks for
-	log               flight.Log
+	tlp      tlp
+	undo     undo
+	point    uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
+	markedTo uint64 // SND.NXT when cwnd was last reduced, with ECN
+	finAt    uint64
+	limiter  challengeLimiter
+	keep     keepAlive
+	pace     pacer
+	mtu      plpmtud
+	runs     *ceRuns // nil: there are none
+	stats    counts
+	refusal  refusal
+	nextMSS  uint16 // what SetMSS asks for
+	log      flight.Log
 }
 
 // HotOctets are the first of a Conn that segments in order, and their ACKs, touch: for a caller

@@ -39,7 +39,6 @@ type ecnState struct {
 	exact  bool  // ECE says which octets were marked: RFC 8257 section 3.2
 	echo   bool  // ECE goes on what we send; with exact it is DCTCP.CE
 	cwrDue bool  // the first new segment says CWR
-	until  uint64
 }
 
 // ceRuns are the runs of octets with the same mark that came before the present run; each is to be
@@ -215,20 +214,20 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 // markAcked answers an ACK that carries ECE, once per window of data (section 6.1.2).
 func (c *Conn) markAcked(now int64) {
 	c.stats.eceIn.one()
-	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
+	if c.recovery.phase == phaseOpen && c.sndUna > c.markedTo {
 		c.undo.possible = false
 		(*c.control).Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.EMSS())
 		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
-		c.ecn.reduced(c.sndNxt)
+		c.sayReduced()
 	}
 }
 
-// reduced takes note that cwnd was reduced, with SND.NXT at nxt: the peer is to be told, and marks
-// of what is outstanding have been answered.
-func (e *ecnState) reduced(nxt uint64) {
-	if e.on {
-		e.cwrDue = true
-		e.until = nxt
+// sayReduced takes note that cwnd was reduced: the peer is to be told, and marks of what is
+// outstanding have been answered.
+func (c *Conn) sayReduced() {
+	if c.ecn.on {
+		c.ecn.cwrDue = true
+		c.markedTo = c.sndNxt
 	}
 }
 

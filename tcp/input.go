@@ -208,12 +208,18 @@ func (c *Conn) inputSynInWindow(now int64) Arrival {
 	return Arrival{Drop: DropSYNChallenge}
 }
 
+// refusal is the RST of dueReset: its sequence number, and what timestamps echo, if it has some.
+type refusal struct {
+	seq     Seq
+	echo    uint32
+	stamped bool
+}
+
 // oweReset owes a RST that answers an unacceptable ACK before the connection is synchronized; the
 // state stays.
 func (c *Conn) oweReset(s *Segment) {
 	c.due |= dueReset
-	c.ack.resetSeq = s.Ack
-	c.ack.resetStamped, c.ack.resetEcho = s.Options.HasTimestamps, s.Options.TSval
+	c.refusal = refusal{seq: s.Ack, stamped: s.Options.HasTimestamps, echo: s.Options.TSval}
 }
 
 // arrival finds what of the segment's text is new: clipped to the window and to the peer's FIN,

@@ -15,12 +15,12 @@ func (c *Conn) SetUserTimeout(ns int64) {
 	if ms*1_000_000 < ns {
 		ms++
 	}
-	c.userTimeoutMs = uint32(min(ms, foreverMs))
+	c.timers.userTimeoutMs = uint32(min(ms, foreverMs))
 }
 
 // giveUpAt is R2 as a time.
 func (c *Conn) giveUpAt() int64 {
-	limit := c.userTimeoutMs
+	limit := c.timers.userTimeoutMs
 	switch {
 	case c.state.synchronized():
 		if c.sent.una == c.sent.end {

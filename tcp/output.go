@@ -157,8 +157,8 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		return true
 	case c.due&dueReset != 0:
 		c.due &^= dueReset
-		c.resetHeader(t, c.ack.resetSeq)
-		t.Options.HasTimestamps, t.Options.TSecr = c.ack.resetStamped, c.ack.resetEcho // as ResetFor
+		c.resetHeader(t, c.refusal.seq)
+		t.Options.HasTimestamps, t.Options.TSecr = c.refusal.stamped, c.refusal.echo // as ResetFor
 		return true
 	case c.due&dueSYN != 0:
 		c.due &^= dueSYN

@@ -22,9 +22,8 @@ type plpmtud struct {
 	size     uint16       // of the probe in flight, 0: none
 	fellFor  uint16       // the MSS that a black hole was found with, 0: none was
 	losses   uint8        // of probes of one size (PROBE_COUNT)
-	stalls   uint8        // timeouts in a row of a segment above the base
 	complete bool         // SEARCH COMPLETE, until PMTU_RAISE_TIMER
-	excused  bool         // such timeouts were not the path's, and nothing above the base has arrived since
+	excused  bool         // timers.stalls were not the path's, and nothing above the base has arrived since
 }
 
 const (
@@ -130,7 +129,7 @@ func (c *Conn) restartSearch(ceiling int) {
 	for i := c.sent.una; i != c.sent.end && c.mtu.size != 0; i++ {
 		c.probeWithdrawn(c.sent.rec(i))
 	}
-	c.mtu = plpmtud{ceiling: uint16(ceiling)}
+	c.mtu, c.timers.stalls = plpmtud{ceiling: uint16(ceiling)}, 0
 }
 
 // blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows
@@ -146,7 +145,7 @@ func (c *Conn) blackHole() {
 	if int(r.len)+c.optionsLen() <= baseMSS || c.limitMSS <= baseMSS {
 		return
 	}
-	if p.stalls++; p.stalls < probesMax {
+	if c.timers.stalls++; c.timers.stalls < probesMax {
 		return
 	}
 	if !p.excused && c.sackedAsLarge(r.len) {

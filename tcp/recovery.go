@@ -120,12 +120,12 @@ func (c *Conn) repair(now int64, a *acked) {
 func (c *Conn) repairSACK(now int64, a *acked) {
 	rv := &c.recovery
 	c.rackUpdate(now, a)
-	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !c.tlp.active &&
+	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !c.tlpActive &&
 		!rv.rack.hasDsackRound && rv.rack.reoAt == never &&
 		(c.sent.una == c.sent.nxt || c.sent.rec(c.sent.una).sentAt >= rv.rack.xmitTs) {
 		return // all is in order
 	}
-	if c.tlp.active {
+	if c.tlpActive {
 		c.probeAcked(now, a)
 	}
 	if a.dsack {
@@ -175,7 +175,7 @@ func (c *Conn) enterRecovery(now int64) {
 	rv.phase = phaseRecovery
 	rv.repairedTo = c.sndUna
 	c.point = c.sndNxt
-	c.tlp.active = false // RFC 8985 section 7.1
+	c.tlpActive = false // RFC 8985 section 7.1
 	c.undo.start()
 	c.stats.fastRetransmits.one()
 	c.Record(flight.FastRepair, c.sndUna, uint64(c.flight()))
@@ -192,7 +192,7 @@ func (c *Conn) enterRecovery(now int64) {
 // CWR.
 func (c *Conn) reduce(now int64, flight int) {
 	(*c.control).Reduce(&c.cong, cc.Loss, now, flight, c.EMSS())
-	c.ecn.reduced(c.sndNxt)
+	c.sayReduced()
 }
 
 // reduceAgain answers the loss of a retransmission: a second signal of congestion (RFC 5681 section
@@ -315,7 +315,7 @@ func (c *Conn) timedOut(now int64) {
 	first := !again || rv.timedOutAt != c.sndUna
 	rv.timedOutAt = c.sndUna
 	(*c.control).Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.EMSS(), first)
-	c.ecn.reduced(c.sndNxt)
+	c.sayReduced()
 	c.rtt.backOff()
 	rv.phase = phaseLoss
 	rv.repairedTo = c.sndUna
@@ -324,7 +324,7 @@ func (c *Conn) timedOut(now int64) {
 	rv.hold = holdNothing
 	rv.limitedTo = c.sndNxt
 	rv.reducedAt = now
-	c.tlp.active = false
+	c.tlpActive = false
 	if first {
 		c.undo.start()
 	}

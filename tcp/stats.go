@@ -138,7 +138,7 @@ func (c *Conn) recoveryState() RecoveryState {
 		return RecoveryLoss
 	case rv.phase == phaseRecovery:
 		return RecoveryFast
-	case c.ecn.on && c.flight() > 0 && c.sndUna < c.ecn.until:
+	case c.ecn.on && c.flight() > 0 && c.sndUna < c.markedTo:
 		return RecoveryCWR
 	case c.sent.sackedRecs > 0 || rv.dupAcks > 0:
 		return RecoveryDisorder

@@ -11,10 +11,13 @@ type timers struct {
 	progressAt int64 // since when the user timeout counts
 	sentAt     int64 // last new data; before there was any, the first SYN
 
+	userTimeoutMs uint32 // of this connection, 0 the Config's
+
 	kind     timerKind // of rtxAt
 	probes   uint8     // zero-window probes since the window closed
 	expiries uint8     // of the retransmission timer since there was progress
 	excused  uint8     // how often the loss probe at rtxAt was put off
+	stalls   uint8     // timeouts in a row of a segment above the base of path MTU discovery
 	synTries uint16    // first and by timer, saturating
 	synSends uint8
 	synLate  bool // SynLeft was called
@@ -81,7 +84,7 @@ func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {
 	case !c.state.synchronized():
-		if int(t.synTries) > c.mem.cfg.SynRetries && c.userTimeoutMs == 0 {
+		if int(t.synTries) > c.mem.cfg.SynRetries && c.timers.userTimeoutMs == 0 {
 			c.finish(EvTimeout)
 			return
 		}
