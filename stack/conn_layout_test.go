@@ -15,6 +15,8 @@ func TestConnLayout(t *testing.T) {
 	require.Zero(t, unsafe.Sizeof(Conn{})%cacheLine)
 	require.LessOrEqual(t, unsafe.Sizeof(Conn{}), uintptr(14*cacheLine))
 	require.LessOrEqual(t, hotOctets, uintptr(hotLines*cacheLine))
+	const lists = unsafe.Sizeof(alarm{}) + unsafe.Sizeof(timer{}) + 4*unsafe.Sizeof(lookupEntry{}) + unsafe.Sizeof(connIndex(0))
+	require.LessOrEqual(t, unsafe.Sizeof(Conn{})+lists, uintptr(1024-32), "of 1 KiB for an idle one, all included: bench.TestOctetsPerIdleConnection")
 	l := newLab(t, func(_ int, cfg *Config) { cfg.ConnsMax = 64 }) // fewer than 32 KiB of them begin after a word of the allocator
 	require.Zero(t, uintptr(unsafe.Pointer(&l.a.slab.conns[0]))%cacheLine)
 	l.stop()

@@ -304,8 +304,8 @@ func TestMemoryDefaults(t *testing.T) {
 		if st.Records < min(conns*1024, 64*1024) || st.Spans < min(conns*64, 64*64) {
 			t.Errorf("%d Conns: %+v", conns, st)
 		}
-		octets := 40*st.Records + 24*st.Spans + int(unsafe.Sizeof(inFlight{}))*st.Records/recordsMin
-		if conns > 1 && octets/conns > 5500 || conns == 100_000 && octets/conns > 96 {
+		octets := 40*st.Records + 24*st.Spans + int(unsafe.Sizeof(inFlight{}))*st.Records/recordsMin + int(unsafe.Sizeof(ranges{}))*st.Spans/spansMin
+		if conns > 1 && octets/conns > 5600 || conns == 100_000 && octets/conns > 100 {
 			t.Errorf("%d Conns: %d octets each", conns, octets/conns)
 		}
 	}
