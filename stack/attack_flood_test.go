@@ -99,10 +99,10 @@ var dataFloods = []flood{{
 	name: "octets in the window, timestamp old",
 	frame: func(s *siege) []byte {
 		tr := tcp.Transmit{
-			ID: tcp.ID{LocalPort: s.u.conn.id.LocalPort, RemotePort: 7}, Flags: tcp.ACK, Seq: s.rcvNxt() + 100, Ack: s.sndUna(),
+			ID: tcp.ID{LocalPort: s.u.conn.tcp.ID().LocalPort, RemotePort: 7}, Flags: tcp.ACK, Seq: s.rcvNxt() + 100, Ack: s.sndUna(),
 			Window: 500, Handle: tcp.NoHandle,
 		}
-		now := uint32(s.now/1_000_000) + s.a.timestampOffset(&s.u.conn.id)
+		now := uint32(s.now/1_000_000) + s.a.timestampOffset(s.u.conn.tcp.ID())
 		tr.Options = tcp.Options{HasTimestamps: true, TSval: now - 1000 - s.r.Uint32()>>2}
 		return segmentFrame(mallory, s.b.mac, s.a.addr, s.b.addr, tr, []byte{1, 2, 3})
 	},

@@ -200,7 +200,7 @@ func TestChallengesOfOthers(t *testing.T) {
 	other := s.accepted[1]
 	challenge := func(u, v *peer) int {
 		before := v.conn.Stats().ChallengeAcks
-		s.hostile(s.spoofed(s.a.addr, u.conn.id.LocalPort, 7, tcp.RST, u.conn.iss+1+tcp.Seq(v.edge)+100, 0))
+		s.hostile(s.spoofed(s.a.addr, u.conn.tcp.ID().LocalPort, 7, tcp.RST, u.conn.tcp.ISS()+1+tcp.Seq(v.edge)+100, 0))
 		s.b.Turn()
 		return int(v.conn.Stats().ChallengeAcks - before)
 	}
@@ -229,7 +229,7 @@ func TestTooBigFlood6(t *testing.T) {
 	u.send(1_000_000)
 	for i := range 1000 {
 		for j, back := range []uint32{0, 1 << 20} {
-			tr := tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1 + tcp.Seq(u.acked) - tcp.Seq(back), Flags: tcp.ACK, Handle: tcp.NoHandle}
+			tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(u.acked) - tcp.Seq(back), Flags: tcp.ACK, Handle: tcp.NoHandle}
 			b := make([]byte, tr.HeaderLen())
 			tr.Options.WindowScale = -1
 			tr.Put(b)
@@ -260,7 +260,7 @@ func TestReportsCostNoWalk(t *testing.T) {
 	l.a.nic.lose = func(f []byte) bool { s, _, ok := segmentOf(f); return ok && s.Len > 0 }
 	u.send(5000)
 	l.a.Turn()
-	quote := between(l.a, l.b, tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1, Flags: tcp.ACK, Handle: tcp.NoHandle}, make([]byte, 1000))
+	quote := between(l.a, l.b, tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1, Flags: tcp.ACK, Handle: tcp.NoHandle}, make([]byte, 1000))
 	for mtu := uint16(1490); mtu > 600; mtu -= 10 {
 		l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, mtu, quote))
 		l.a.Turn()

@@ -108,13 +108,13 @@ func (s *siege) frameOf(from netip.Addr, t tcp.Transmit, payload []byte) []byte 
 
 // healthy is spoofed with the healthy connection's 4-tuple.
 func (s *siege) healthy(flags tcp.Flags, seq, ack tcp.Seq, payload ...byte) []byte {
-	return s.spoofed(s.a.addr, s.u.conn.id.LocalPort, 7, flags, seq, ack, payload...)
+	return s.spoofed(s.a.addr, s.u.conn.tcp.ID().LocalPort, 7, flags, seq, ack, payload...)
 }
 
 // rcvNxt is what b expects next of the healthy connection; sndUna what a has acknowledged, as b
 // knows it.
-func (s *siege) rcvNxt() tcp.Seq { return s.u.conn.iss + 1 + tcp.Seq(s.v.edge) }
-func (s *siege) sndUna() tcp.Seq { return s.v.conn.iss + 1 + tcp.Seq(s.v.acked) }
+func (s *siege) rcvNxt() tcp.Seq { return s.u.conn.tcp.ISS() + 1 + tcp.Seq(s.v.edge) }
+func (s *siege) sndUna() tcp.Seq { return s.v.conn.tcp.ISS() + 1 + tcp.Seq(s.v.acked) }
 
 // inWindow is a sequence number in b's window, and beyond what a has sent in this tick.
 func (s *siege) inWindow() tcp.Seq { return s.rcvNxt() + 12_000 + tcp.Seq(s.r.IntN(8_000)) }
@@ -132,7 +132,7 @@ func (s *siege) port() uint16 { return uint16(1 + s.r.IntN(65535)) }
 
 // quoting is an ICMP error to b about a segment of the healthy connection with sequence number seq.
 func (s *siege) quoting(typ, code uint8, mtu uint16, seq tcp.Seq) []byte {
-	tr := tcp.Transmit{ID: s.v.conn.id, Seq: seq, Flags: tcp.ACK, Handle: tcp.NoHandle}
+	tr := tcp.Transmit{ID: *s.v.conn.tcp.ID(), Seq: seq, Flags: tcp.ACK, Handle: tcp.NoHandle}
 	quote := segmentFrame(s.b.mac, s.a.mac, s.b.addr, s.a.addr, tr, make([]byte, 1448))
 	f := icmpErrorFrame(s.anybody(), s.b, typ, code, mtu, quote)
 	copy(f[6:], mallory[:])

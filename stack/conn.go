@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"math"
 	"net/netip"
 	"sync/atomic"
 
@@ -51,33 +52,28 @@ const (
 //
 // It begins with what every segment touches, as tcp.Conn does: hotOctets in all.
 type Conn struct {
-	p       *Poller
-	index   connIndex
-	phase   phase
-	marks   marks
-	advised bool // there is advice
-	upper   Upper
-	ahead   Ahead // upper, when it has More
+	p      *Poller
+	index  connIndex
+	marks  marks
+	phase  phase
+	advice reason // the last soft error: SoftError
+	upper  Upper
+	ahead  Ahead // upper, when it has More
 
-	edge    uint64
-	acked   uint64
-	timerAt int64 // the Upper's; 0: none
+	acked   uint64 // what the Upper has been told of
+	timerAt int64  // the Upper's; 0: none
 	path    pathState
-	id      tcp.ID
+	life    uint32 // counts the connections this slot has carried
 	nextHop inet.Addr
-	life    uint32    // counts the connections this slot has carried
-	owed    PeerClock // for what is in flight
 
 	tcp tcp.Conn
 
 	listener *listener   // passive and not yet established
 	home     *groupAddr  // our address, while c counts as one that uses it
-	err      error       // what Closed will be given
-	advice   error       // the last soft error: SoftError
-	window   int         // for markWindow
-	iss      tcp.Seq     // ours
+	window   int32       // for markWindow
 	rung     atomic.Bool // rung and not yet served: coalesces Wake
 	rungNext uint32      // in Poller.doorbells, while rung is set
+	why      reason      // what Closed will be given
 
 	prev, next connIndex // in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
 
@@ -96,7 +92,7 @@ func (c *Conn) CloseSend() {
 
 // Abort drops what was not sent and resets the connection. Closed(ErrAborted) follows, and no other
 // call to the Upper, except Acked for what was acknowledged already.
-func (c *Conn) Abort() { c.p.abort(c, ErrAborted) }
+func (c *Conn) Abort() { c.p.abort(c, whyAborted) }
 
 // SetTimer sets the one Upper timer; 0 clears. A time that has passed fires in the next Turn.
 func (c *Conn) SetTimer(at int64) {
@@ -108,7 +104,7 @@ func (c *Conn) SetTimer(at int64) {
 // this burst on. The right edge never moves back (RFC 9293 section 3.8.6). Below 0: as configured,
 // which is how a connection begins.
 func (c *Conn) SetReceiveWindow(n int) {
-	c.window = n
+	c.window = int32(max(min(n, math.MaxInt32), -1))
 	c.marks |= markWindow
 	c.p.touch(c)
 }
@@ -176,16 +172,16 @@ func (c *Conn) SetUpper(u Upper) {
 // SoftError is the last such trouble since the peer acknowledged anything, nil when there was none
 // (RFC 9293 section 3.9.2.2). A connection that times out ends with it instead of ErrTimeout when a
 // router had said it.
-func (c *Conn) SoftError() error { return c.advice }
+func (c *Conn) SoftError() error { return reasons[c.advice] }
 
 // Local is our end.
 func (c *Conn) Local() netip.AddrPort {
-	return netip.AddrPortFrom(c.id.Local.Netip(), c.id.LocalPort)
+	return netip.AddrPortFrom(c.tcp.ID().Local.Netip(), c.tcp.ID().LocalPort)
 }
 
 // Remote is the peer's end.
 func (c *Conn) Remote() netip.AddrPort {
-	return netip.AddrPortFrom(c.id.Remote.Netip(), c.id.RemotePort)
+	return netip.AddrPortFrom(c.tcp.ID().Remote.Netip(), c.tcp.ID().RemotePort)
 }
 
 // SentOffset is the stream offset of the next pulled octet.

@@ -180,18 +180,18 @@ func TestDialReusesPortInTimeWait(t *testing.T) {
 	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
 	require.Equal(t, 1, l.a.counters().Conns)
 	old := &l.a.slab.conns[l.a.slab.lingering.first]
-	port, beyond := old.id.LocalPort, old.tcp.SndNxt()
+	port, beyond := old.tcp.ID().LocalPort, old.tcp.SndNxt()
 	again := func() *peer { l.a.nextPort--; return l.dial(l.a, l.b, 7, 1000) }
 
 	w := again()
-	require.NotEqual(t, port, w.conn.id.LocalPort, "too soon")
+	require.NotEqual(t, port, w.conn.tcp.ID().LocalPort, "too soon")
 	w.conn.Abort()
 	l.until("gone", func() bool { return w.closed == 1 })
 	l.a.nextPort--
 	l.pass(2 * second)
 	w = again()
-	require.Equal(t, port, w.conn.id.LocalPort)
-	require.Positive(t, w.conn.iss.Sub(beyond))
+	require.Equal(t, port, w.conn.tcp.ID().LocalPort)
+	require.Positive(t, w.conn.tcp.ISS().Sub(beyond))
 	require.Equal(t, uint64(1), l.a.counters().TimeWaitCut)
 	l.until("open", func() bool { return len(l.accepted) >= 2 && l.accepted[len(l.accepted)-1].edge == 1000 })
 	l.stop()

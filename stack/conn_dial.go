@@ -65,11 +65,12 @@ func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 		p.n.Own[DropConnMax]++
 		return nil, ErrConnMax
 	}
-	if reused && c.iss.Less(beyond) {
-		c.iss = beyond
+	iss := p.initialSeq(&id)
+	if reused && iss.Less(beyond) {
+		iss = beyond
 	}
 	c.upper = u
-	c.tcp.Connect(p.now, id, c.iss, p.timestampOffset(&id))
+	c.tcp.Connect(p.now, id, iss, p.timestampOffset(&id))
 	p.limitPath(c)
 	p.touch(c)
 	return c, nil

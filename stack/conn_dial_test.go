@@ -105,11 +105,11 @@ func TestUnreachablesAreToldApart(t *testing.T) {
 		l.stop()
 	}
 	e := inet.ICMPError{Src: inet.AddrFrom(addr6(0)), Type: inet.ICMP6Unreachable, Code: inet.ICMP6NoRoute}
-	require.Equal(t, ErrNetUnreachable, whatIs(&e))
+	require.Equal(t, ErrNetUnreachable, reasons[whatIs(&e)])
 	e.Code = 3
-	require.Equal(t, ErrNoRoute, whatIs(&e), "address unreachable")
+	require.Equal(t, ErrNoRoute, reasons[whatIs(&e)], "address unreachable")
 	e.Code = inet.ICMP6PortUnreachable
-	require.Equal(t, ErrRefused, whatIs(&e))
+	require.Equal(t, ErrRefused, reasons[whatIs(&e)])
 }
 
 // finisher wants to know when its FIN has been acknowledged.
@@ -223,7 +223,7 @@ func TestEphemeralPorts(t *testing.T) {
 		require.False(t, seen[port])
 		seen[port] = true
 		// A listener takes the next port: Dial skips it.
-		id := u.conn.id
+		id := *u.conn.tcp.ID()
 		next := portFirst + uint16((uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+l.a.nextPort)%(portLast-portFirst+1))
 		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
 		seen[next] = true

@@ -32,7 +32,7 @@ const FlightRecordsMax = 64
 func (p *Poller) FlightRecords(ctx context.Context, remote netip.AddrPort) ([]FlightRecord, error) {
 	var all []FlightRecord
 	visit := func(c *Conn) {
-		if len(all) == FlightRecordsMax || c.id.Remote.Netip() != remote.Addr() || remote.Port() != 0 && c.id.RemotePort != remote.Port() {
+		if len(all) == FlightRecordsMax || c.tcp.ID().Remote.Netip() != remote.Addr() || remote.Port() != 0 && c.tcp.ID().RemotePort != remote.Port() {
 			return
 		}
 		events, before := c.Events()

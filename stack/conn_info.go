@@ -24,8 +24,8 @@ type ConnInfo struct {
 func (c *Conn) Info(i *ConnInfo) {
 	*i = ConnInfo{Local: c.Local(), Remote: c.Remote(), Congestion: c.Congestion(), Waits: c.marks&markWaiting != 0, TCP: c.Stats()}
 	i.State, i.Recovery = i.TCP.State.String(), i.TCP.Recovery.String()
-	if c.advice != nil {
-		i.SoftError = c.advice.Error()
+	if err := c.SoftError(); err != nil {
+		i.SoftError = err.Error()
 	}
 }
 

@@ -23,7 +23,7 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 	if a.Drop != tcp.DropNone {
 		p.n.TCP[a.Drop]++
 		if a.Drop == tcp.DropOrphaned {
-			c.fail(ErrUnread)
+			c.fail(whyUnread)
 		}
 	}
 	done, refused := true, false
@@ -50,7 +50,7 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 func (p *Poller) inputCoalesced(c *Conn, b mem.Buf, payload []byte) bool {
 	rest := p.coalesced
 	p.coalesced = nil
-	end := p.seg.HdrLen + p.l4Plain(&c.id.Remote)
+	end := p.seg.HdrLen + p.l4Plain(&c.tcp.ID().Remote)
 	p.touch(c)
 	a := c.tcp.Input(p.now, &p.seg)
 	if a.Drop != tcp.DropNone {
@@ -104,9 +104,9 @@ func (p *Poller) offer(c *Conn, a *tcp.Arrival, b mem.Buf, payload []byte) Verdi
 
 // commit ends what Input began, and tells the Upper where the left edge stands.
 func (p *Poller) commit(c *Conn, a *tcp.Arrival, refused bool) {
+	before := c.tcp.Edge()
 	c.tcp.Commit(p.now, a, refused)
-	if e := c.tcp.Edge(); e != c.edge {
-		c.edge = e
+	if e := c.tcp.Edge(); e != before {
 		if c.upper != nil && c.marks&markAbort == 0 {
 			c.upper.Edge(c, e)
 		}

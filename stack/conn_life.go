@@ -8,7 +8,8 @@ import (
 
 // takeConn returns a slot for a new connection, or nil when all are in use. home has counted the
 // connection. When no slot is free, the connection that has been in TIME-WAIT longest gives way,
-// and is counted: RFC 9293 asks for the wait, but a listener without slots serves no client.
+// and is counted: RFC 9293 asks for the wait, but a listener without slots serves no client. The
+// caller starts its tcp, with the same id, at once.
 func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn {
 	s := &p.slab
 	if s.n == 0 && s.lingering.first != noConn {
@@ -24,15 +25,13 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn 
 		s.head = 0
 	}
 	s.n--
-	c.id, c.nextHop, c.home = *id, nextHop, home
-	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
-	c.edge, c.acked, c.timerAt, c.advised = 0, 0, 0, false
-	c.owed = PeerClock{}
+	c.nextHop, c.home = nextHop, home
+	c.upper, c.ahead, c.listener, c.why, c.advice = nil, nil, nil, whyNothing, whyNothing
+	c.acked, c.timerAt = 0, 0
 	c.life++
 	c.phase = phaseOpening
-	c.iss = p.initialSeq(id)
-	p.beginPath(c)
-	p.table.insert(c.index)
+	p.beginPath(c, &id.Remote)
+	p.table.insert(c.index, id)
 	p.n.Opened++
 	return c
 }
@@ -54,19 +53,19 @@ func (p *Poller) events(c *Conn, ev tcp.Events) {
 		c.upper.PeerClosed(c)
 	}
 	if ev&tcp.EvRefused != 0 {
-		c.fail(ErrRefused)
+		c.fail(whyRefused)
 	}
 	if ev&tcp.EvReset != 0 {
-		c.fail(ErrReset)
+		c.fail(whyReset)
 	}
 	if ev&tcp.EvSuspect != 0 {
 		p.stalled(c)
 	}
 	if ev&tcp.EvTimeout != 0 {
-		if c.advice != nil && c.advice != ErrStalled {
+		if c.advice != whyNothing && c.advice != whyStalled {
 			c.fail(c.advice)
 		}
-		c.fail(ErrTimeout)
+		c.fail(whyTimeout)
 	}
 	if ev&tcp.EvClosed != 0 {
 		p.finish(c)
@@ -89,7 +88,7 @@ func (p *Poller) established(c *Conn) {
 		p.n.Connected++
 	}
 	if c.upper == nil {
-		p.abort(c, ErrAborted)
+		p.abort(c, whyAborted)
 		return
 	}
 	c.ahead, _ = c.upper.(Ahead)
@@ -105,15 +104,15 @@ func (p *Poller) established(c *Conn) {
 // asked whether it is still there, and one that does not answer is replaced where there is another.
 func (p *Poller) stalled(c *Conn) {
 	p.n.Stalled++
-	p.advise(c, ErrStalled)
+	p.advise(c, whyStalled)
 	p.neighbours.Suspect(p.now, c.nextHop)
 }
 
 // advise keeps a soft error and tells the Upper.
-func (p *Poller) advise(c *Conn, err error) {
-	c.advised, c.advice = true, err
+func (p *Poller) advise(c *Conn, why reason) {
+	c.advice = why
 	if a, ok := c.upper.(Adviser); ok && c.marks&markAbort == 0 {
-		a.Advice(c, err)
+		a.Advice(c, reasons[why])
 	}
 }
 
@@ -177,11 +176,8 @@ func (p *Poller) release(c *Conn) (n int) {
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
 		c.acked = a
-		if c.advised {
-			c.advised, c.advice = false, nil
-		}
+		c.advice = whyNothing
 		p.progressed(c)
-		c.owed.Advance(a, c.tcp.PushedOffset(), p.now)
 		if c.upper != nil {
 			c.upper.Acked(c, a)
 		}
@@ -193,6 +189,6 @@ func (p *Poller) sayClosed(c *Conn) {
 	u := c.upper
 	c.upper, c.ahead = nil, nil
 	if u != nil {
-		u.Closed(c, c.err)
+		u.Closed(c, reasons[c.why])
 	}
 }

@@ -51,7 +51,7 @@ func (p *Poller) Unlisten(port uint16) {
 	}
 	for i := range p.slab.conns {
 		if c := &p.slab.conns[i]; c.listener == l {
-			p.abort(c, ErrAborted)
+			p.abort(c, whyAborted)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 		return true
 	}
 	p.peers.add(c)
-	c.listener, c.iss = l, half.ISS()
+	c.listener = l
 	c.tcp.Resume(p.now, *id, half)
 	p.limitPath(c)
 	return p.input(c, b, payload)

@@ -46,7 +46,7 @@ func (t *lookup) find(id *tcp.ID) connIndex {
 	h := t.hash(id)
 	for i := h & t.mask; ; i = (i + 1) & t.mask {
 		e := t.entries[i]
-		if e.conn == noConn || e.hash == h && t.conns[e.conn].id == *id {
+		if e.conn == noConn || e.hash == h && *t.conns[e.conn].tcp.ID() == *id {
 			return e.conn
 		}
 	}
@@ -62,12 +62,12 @@ func (t *lookup) candidate(h uint32) connIndex {
 	}
 }
 
-// insert adds connection c under its id, which must not be there yet.
-func (t *lookup) insert(c connIndex) {
+// insert adds connection c under id, which must not be there yet and is c's from the next find on.
+func (t *lookup) insert(c connIndex, id *tcp.ID) {
 	if t.n++; t.n > len(t.conns) {
 		panic("stack: more connections in the table than slots")
 	}
-	h := t.hash(&t.conns[c].id)
+	h := t.hash(id)
 	i := h & t.mask
 	for t.entries[i].conn != noConn {
 		i = (i + 1) & t.mask
@@ -77,7 +77,7 @@ func (t *lookup) insert(c connIndex) {
 
 // remove takes connection c out and moves back what probed past it.
 func (t *lookup) remove(c connIndex) {
-	i := t.hash(&t.conns[c].id) & t.mask
+	i := t.hash(t.conns[c].tcp.ID()) & t.mask
 	for t.entries[i].conn != c {
 		if t.entries[i].conn == noConn {
 			panic("stack: connection is not in the table")

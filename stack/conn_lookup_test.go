@@ -18,11 +18,26 @@ func randomID(r *rand.Rand) tcp.ID {
 	}
 }
 
+// named are n connections that name may be given.
+func named(n int) []Conn {
+	conns, m := make([]Conn, n), tcp.NewMemory(tcp.Config{}, 1)
+	for i := range conns {
+		conns[i].tcp.Init(m)
+	}
+	return conns
+}
+
+// name gives c an id, as a connection has that was opened, and closed again.
+func name(c *Conn, id tcp.ID) {
+	c.tcp.Connect(0, id, 0, 0)
+	c.tcp.Abort(0)
+}
+
 func TestLookupAgainstMap(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 1))
 	const connsMax = 100
-	conns := make([]Conn, connsMax)
+	conns := named(connsMax)
 	s := newSecret([16]byte{1, 2, 3, byte(seed)})
 	table := newLookup(connsMax, &s, conns)
 	// Few hashes for many tuples: long probes, and wrap-around at the end of the table.
@@ -49,8 +64,8 @@ func TestLookupAgainstMap(t *testing.T) {
 		case !there && len(free) > 0:
 			c := free[len(free)-1]
 			free = free[:len(free)-1]
-			conns[c].id = id
-			table.insert(c)
+			table.insert(c, &id)
+			name(&conns[c], id)
 			oracle[id] = c
 		}
 		require.Equal(t, len(oracle), table.n)
@@ -58,7 +73,7 @@ func TestLookupAgainstMap(t *testing.T) {
 	for id, want := range oracle {
 		require.Equal(t, want, table.find(&id), "seed %d at the end", seed)
 		first := table.candidate(table.hash(&id)) // another one of the same hash may stand before it
-		require.Equal(t, table.hash(&id), table.hash(&conns[first].id), "seed %d at the end", seed)
+		require.Equal(t, table.hash(&id), table.hash(conns[first].tcp.ID()), "seed %d at the end", seed)
 	}
 }
 
@@ -93,14 +108,14 @@ func TestLookupSpread(t *testing.T) {
 
 func BenchmarkLookup(b *testing.B) {
 	const connsMax = 1024
-	conns := make([]Conn, connsMax)
+	conns := named(connsMax)
 	s := newSecret([16]byte{9})
 	table := newLookup(connsMax, &s, conns)
 	ids := make([]tcp.ID, connsMax)
 	for i := range conns {
 		ids[i] = tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}), Remote: inet.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), RemotePort: uint16(i), LocalPort: 4420}
-		conns[i].id = ids[i]
-		table.insert(connIndex(i))
+		table.insert(connIndex(i), &ids[i])
+		name(&conns[i], ids[i])
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

@@ -1,7 +1,7 @@
 package stack
 
 // abort marks c; the first reason given stands.
-func (p *Poller) abort(c *Conn, why error) {
+func (p *Poller) abort(c *Conn, why reason) {
 	if c.phase == phaseFree || c.marks&markAbort != 0 {
 		return
 	}
@@ -10,10 +10,10 @@ func (p *Poller) abort(c *Conn, why error) {
 	p.touch(c)
 }
 
-// fail keeps the first error.
-func (c *Conn) fail(err error) {
-	if c.err == nil {
-		c.err = err
+// fail keeps the first reason.
+func (c *Conn) fail(why reason) {
+	if c.why == whyNothing {
+		c.why = why
 	}
 }
 

@@ -8,29 +8,28 @@ import (
 // pathState is what a connection knows of the sizes its path carries, in octets of IP packet (RFC
 // 5927 section 7.2: its nsegrto, maxsizeacked and maxsizesent, kept per connection).
 type pathState struct {
-	confirms int64  // when the neighbour table was last told
-	mtu      uint16 // what we send at most
-	sent     uint16 // largest packet sent
-	acked    uint16 // largest that was acknowledged
-	pending  uint16 // a path MTU below acked that waits for a timeout; 0: none
-	fixed    uint8  // IP and TCP headers without options
-	header   uint8  // of the last segment with octets, options included
-	stalled  bool   // a timeout, and nothing acknowledged since
-	timeouts uint32 // seen by timedOut
-	seen     uint32 // of hostState.pathsChanged
+	confirmed uint32 // when the neighbour table was last told, in milliseconds: only differences count
+	seen      uint32 // of hostState.pathsChanged
+	mtu       uint16 // what we send at most
+	sent      uint16 // largest packet sent
+	acked     uint16 // largest that was acknowledged
+	pending   uint16 // a path MTU below acked that waits for a timeout; 0: none
+	fixed     uint8  // IP and TCP headers without options
+	header    uint8  // of the last segment with octets, options included
+	stalled   bool   // a timeout, and nothing acknowledged since
 }
 
-// beginPath sets the sizes of a connection that is about to be started: the MSS is that of the link
-// (RFC 9293 MUST-67, RFC 8200 section 8.3), what is sent that of the path.
-func (p *Poller) beginPath(c *Conn) {
-	fixed := ipLen(&c.id.Remote) + tcpHeaderLen
-	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.pathsChanged}
-	c.tcp.SetMSS(p.linkMSS(&c.id.Remote))
+// beginPath sets the sizes of a connection to remote that is about to be started: the MSS is that of
+// the link (RFC 9293 MUST-67, RFC 8200 section 8.3), what is sent that of the path.
+func (p *Poller) beginPath(c *Conn, remote *inet.Addr) {
+	fixed := ipLen(remote) + tcpHeaderLen
+	c.path = pathState{mtu: uint16(p.mtuTo(*remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.pathsChanged}
+	c.tcp.SetMSS(p.linkMSS(remote))
 }
 
 // limitPath applies what is known of the path to a connection that was just started.
 func (p *Poller) limitPath(c *Conn) {
-	if mtu := int(c.path.mtu); mtu < p.linkMTU(&c.id.Remote) {
+	if mtu := int(c.path.mtu); mtu < p.linkMTU(&c.tcp.ID().Remote) {
 		c.tcp.SetEMSSLimit(mtu - int(c.path.fixed))
 	}
 }
@@ -54,14 +53,9 @@ func (p *Poller) packetTooBig(c *Conn, e *inet.ICMPError, seq tcp.Seq) {
 	}
 }
 
-// timedOut is called when a timer of c was served: a report that waited for a retransmission
-// timeout may have got it.
+// timedOut is called when the retransmission timer of c has fired: a report may have waited for it.
 func (p *Poller) timedOut(c *Conn) {
-	n := c.tcp.Timeouts()
-	if n == c.path.timeouts {
-		return
-	}
-	c.path.timeouts, c.path.stalled = n, true
+	c.path.stalled = true
 	if c.path.pending != 0 {
 		p.lowerPath(c, int(c.path.pending))
 	}
@@ -72,8 +66,8 @@ func (p *Poller) timedOut(c *Conn) {
 // at most.
 func (p *Poller) progressed(c *Conn) {
 	c.path.stalled, c.path.pending = false, 0
-	if p.now-c.path.confirms >= second64 {
-		c.path.confirms = p.now
+	if at := uint32(p.now / 1_000_000); at-c.path.confirmed >= 1000 {
+		c.path.confirmed = at
 		p.neighbours.Confirm(p.now, c.nextHop)
 	}
 }
@@ -84,7 +78,7 @@ func (p *Poller) progressed(c *Conn) {
 func (p *Poller) lowerPath(c *Conn, mtu int) {
 	c.path.pending = 0
 	p.n.PathMTU++
-	p.host.paths.Lower(p.now, c.id.Remote, mtu, p.linkMTU(&c.id.Remote))
+	p.host.paths.Lower(p.now, c.tcp.ID().Remote, mtu, p.linkMTU(&c.tcp.ID().Remote))
 	p.host.pathsChanged++
 	p.followPath(c)
 	p.touch(c)
@@ -98,7 +92,7 @@ func (p *Poller) followPath(c *Conn) {
 		return
 	}
 	c.path.seen = p.host.pathsChanged
-	if mtu := p.mtuTo(c.id.Remote); mtu != int(c.path.mtu) {
+	if mtu := p.mtuTo(c.tcp.ID().Remote); mtu != int(c.path.mtu) {
 		c.setPath(mtu)
 	}
 }

@@ -123,12 +123,12 @@ func TestForgedPathMTU(t *testing.T) {
 	u.send(20_000)
 	l.until("there", func() bool { return v.edge == 20_000 })
 	quote := func(seq uint32) []byte {
-		tr := tcp.Transmit{ID: u.conn.id, Seq: tcp.Seq(seq), Flags: tcp.ACK, Handle: tcp.NoHandle}
+		tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: tcp.Seq(seq), Flags: tcp.ACK, Handle: tcp.NoHandle}
 		return segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))
 	}
 	u.send(20_000)
 	l.a.Turn() // octets are in flight while b does not turn
-	next := uint32(u.conn.iss) + 1 + 20_000
+	next := uint32(u.conn.tcp.ISS()) + 1 + 20_000
 	for name, c := range map[string]struct {
 		seq uint32
 		mtu uint16
@@ -237,7 +237,7 @@ func TestReportsAtTheBounds(t *testing.T) {
 		u, _ := l.open()
 		u.send(1000)
 		l.a.Turn()
-		tr := tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1 + tcp.Seq(c.at), Flags: tcp.ACK, Handle: tcp.NoHandle}
+		tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(c.at), Flags: tcp.ACK, Handle: tcp.NoHandle}
 		quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1000))
 		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, uint16(c.mtu), quote))
 		l.a.Turn()
@@ -259,7 +259,7 @@ func TestForgedPathMTUAfterATimeout(t *testing.T) {
 	l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
 	l.a.nic.lose = nil
 	l.until("there", func() bool { return u.acked == 20_000+1448 })
-	tr := tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1 + 20_000 + 1448, Flags: tcp.ACK, Handle: tcp.NoHandle}
+	tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + 20_000 + 1448, Flags: tcp.ACK, Handle: tcp.NoHandle}
 	u.send(20_000)
 	l.a.Turn()
 	quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))

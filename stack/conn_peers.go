@@ -93,14 +93,14 @@ func (t *peers) add(c *Conn) {
 func (t *peers) remove(c *Conn) {
 	if c.marks&markPeer != 0 {
 		c.marks &^= markPeer
-		t.count(&c.id.Remote).conns.Add(-1)
+		t.count(&c.tcp.ID().Remote).conns.Add(-1)
 	}
 }
 
 // addSilent counts that c would give way, by 1, or does so no more, by -1.
 func (t *peers) addSilent(c *Conn, by int32) {
 	if c.marks&markPeer != 0 {
-		t.count(&c.id.Remote).silent.Add(by)
+		t.count(&c.tcp.ID().Remote).silent.Add(by)
 	}
 }
 

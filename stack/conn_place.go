@@ -67,7 +67,7 @@ func (p *Poller) makePlaces() int {
 		if c.marks&markPeer == 0 {
 			continue
 		}
-		if k := p.peers.count(&c.id.Remote); k.conns.Load() >= p.peers.max && k.wanted.CompareAndSwap(true, false) {
+		if k := p.peers.count(&c.tcp.ID().Remote); k.conns.Load() >= p.peers.max && k.wanted.CompareAndSwap(true, false) {
 			work++
 			p.giveWay(c)
 		}
@@ -80,7 +80,7 @@ func (p *Poller) silentOf(a *inet.Addr) connIndex {
 	i, count := p.silent.first, p.peers.count(a)
 	for n := 0; i != noConn && n < silentLooks; n++ {
 		c := &p.slab.conns[i]
-		if c.marks&markPeer != 0 && p.peers.count(&c.id.Remote) == count {
+		if c.marks&markPeer != 0 && p.peers.count(&c.tcp.ID().Remote) == count {
 			return i
 		}
 		i = c.next
@@ -92,7 +92,7 @@ func (p *Poller) silentOf(a *inet.Addr) connIndex {
 func (p *Poller) giveWay(c *Conn) {
 	p.n.GaveWay++
 	p.leaveSilent(c)
-	c.fail(ErrGaveWay)
+	c.fail(whyGaveWay)
 	c.tcp.Abort(p.now)
 	p.tx.hopKnown = false // of the Turn before
 	switch {

@@ -135,7 +135,7 @@ func TestSilentLooksMax(t *testing.T) {
 	l.b.peers.max, l.b.peers.counts = silentLooks+10, make([]peerCount, 4*silentLooks)
 	l.b.peers.k0, l.b.peers.k1 = 3, 5
 	_, accepted := l.openSilent(silentLooks)
-	a := accepted[0].conn.id.Remote
+	a := accepted[0].conn.tcp.ID().Remote
 	require.Equal(t, accepted[0].conn.index, l.b.silentOf(&a))
 	for _, u := range accepted[:silentLooks-1] {
 		u.conn.marks &^= markPeer // as if they were others'

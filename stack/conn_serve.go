@@ -66,7 +66,7 @@ func (p *Poller) serve(c *Conn) {
 func (p *Poller) applyMarks(c *Conn) {
 	if c.marks&markWindow != 0 {
 		c.marks &^= markWindow
-		c.tcp.SetReceiveWindow(c.window)
+		c.tcp.SetReceiveWindow(int(c.window))
 	}
 	if c.marks&(markAbort|markAbortDone) == markAbort {
 		c.marks |= markAbortDone

@@ -28,7 +28,7 @@ func newSlab(p *Poller, connsMax int, m *tcp.Memory) slab {
 
 // put gives a slot back. The active mark survives: the slot may still stand in the list.
 func (s *slab) put(c *Conn) {
-	c.err, c.marks = nil, c.marks&markActive
+	c.why, c.marks = whyNothing, c.marks&markActive
 	at := s.head + s.n
 	if at >= len(s.free) {
 		at -= len(s.free)

@@ -52,8 +52,10 @@ func (p *Poller) expire() int {
 		p.n.Timers++
 		p.touch(c) // output sends what is due and arms again
 		if c.tcp.Deadline() <= p.now {
-			c.tcp.Expire(p.now)
-			p.timedOut(c)
+			before := c.tcp.Timeouts()
+			if c.tcp.Expire(p.now); c.tcp.Timeouts() != before {
+				p.timedOut(c)
+			}
 		}
 		if c.timerAt != 0 && c.timerAt <= p.now {
 			c.timerAt = 0

@@ -111,7 +111,7 @@
 //
 // # Memory
 //
-// New allocates everything. A connection, with its TCP, takes less than 1.5 KiB whether it is in
+// New allocates everything. A connection, with its TCP, takes less than 1 KiB whether it is in
 // use or not. Records of what is in flight, and of what came out of order, are shared by all
 // connections (tcp.Memory: Config.TCP.RecordsMax and SpansMax, 3 MB by default). A half-open
 // connection takes 112 octets (Config.SynMax), or nothing when it is a cookie.

@@ -32,6 +32,32 @@ var (
 // ErrAddrRemoved ends the connections of an address that RemoveAddr takes away.
 var ErrAddrRemoved = errors.New("stack: our address was removed")
 
+// reason is why a connection ends, or what was advised of it: one of the errors above, in an octet.
+type reason uint8
+
+const (
+	whyNothing reason = iota
+	whyReset
+	whyRefused
+	whyTimeout
+	whyAborted
+	whyNoRoute
+	whyStopped
+	whyGaveWay
+	whyHoarding
+	whyNetUnreachable
+	whyUnread
+	whyAddrRemoved
+	whyStalled
+)
+
+// reasons are the errors; nil for whyNothing.
+var reasons = [...]error{
+	whyReset: ErrReset, whyRefused: ErrRefused, whyTimeout: ErrTimeout, whyAborted: ErrAborted, whyNoRoute: ErrNoRoute,
+	whyStopped: ErrStopped, whyGaveWay: ErrGaveWay, whyHoarding: ErrHoarding, whyNetUnreachable: ErrNetUnreachable,
+	whyUnread: ErrUnread, whyAddrRemoved: ErrAddrRemoved, whyStalled: ErrStalled,
+}
+
 // AddrError says that another host on the link has an address of ours, which therefore is not used.
 type AddrError struct {
 	Addr netip.Addr

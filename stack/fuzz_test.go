@@ -29,7 +29,7 @@ func FuzzFrames(f *testing.F) {
 			}
 			frame = append([]byte(nil), frame...)
 			if fix {
-				mend(l, frame, v.conn, u.conn.iss)
+				mend(l, frame, v.conn, u.conn.tcp.ISS())
 			}
 			l.answers(l.a, l.b, frame)
 			l.pass(50 * ms)
@@ -61,10 +61,10 @@ func mend(l *lab, f []byte, c *Conn, irs tcp.Seq) {
 		return
 	}
 	if b[1]&1 == 1 {
-		binary.BigEndian.PutUint16(b, c.id.RemotePort)
-		binary.BigEndian.PutUint16(b[2:], c.id.LocalPort)
+		binary.BigEndian.PutUint16(b, c.tcp.ID().RemotePort)
+		binary.BigEndian.PutUint16(b[2:], c.tcp.ID().LocalPort)
 		b[4], b[5] = byte(irs>>24), byte(irs>>16) // near the window
 	}
 	b[16], b[17] = 0, 0
-	binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, naivePseudo(c.id.Remote, c.id.Local, len(b))))
+	binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, naivePseudo(c.tcp.ID().Remote, c.tcp.ID().Local, len(b))))
 }

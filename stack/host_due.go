@@ -82,11 +82,11 @@ func (p *Poller) unreachable(b mem.Buf) {
 		return
 	}
 	c := &p.slab.conns[m.conn]
-	if c.nextHop != c.id.Remote && !p.host.routes.IsDead(p.now, c.nextHop) {
+	if c.nextHop != c.tcp.ID().Remote && !p.host.routes.IsDead(p.now, c.nextHop) {
 		return // it has been given another gateway
 	}
 	if c.life == m.life && c.phase == phaseOpening && c.tcp.State() == tcp.SynSent {
-		p.abort(c, ErrNoRoute)
+		p.abort(c, whyNoRoute)
 	}
 }
 
@@ -148,7 +148,7 @@ func (p *Poller) reroute() {
 		if c.phase == phaseFree {
 			continue
 		}
-		if hop, ok := p.route(c.id.Remote); ok && hop != c.nextHop {
+		if hop, ok := p.route(c.tcp.ID().Remote); ok && hop != c.nextHop {
 			c.nextHop = hop
 			p.n.Rerouted++
 		}

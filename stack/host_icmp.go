@@ -126,13 +126,13 @@ func (p *Poller) icmpError(e *inet.ICMPError) {
 	opening := c.tcp.State() == tcp.SynSent
 	seq := tcp.Seq(binary.BigEndian.Uint32(e.Quoted[4:]))
 	switch {
-	case opening && seq != c.iss, !opening && !c.inFlight(seq):
+	case opening && seq != c.tcp.ISS(), !opening && !c.inFlight(seq):
 		p.n.ICMPIgnored++
 	case tooBig(e):
 		p.packetTooBig(c, e, seq)
 	case opening && hard(e):
 		p.n.ICMPHard++
-		p.abort(c, ErrRefused)
+		p.abort(c, whyRefused)
 	default:
 		p.n.ICMPSoft++
 		if unreachable(e) {
@@ -164,22 +164,22 @@ func unreachable(e *inet.ICMPError) bool {
 
 // whatIs is what an unreachable error says: no host is there, or there is no way to the network, or
 // none to the host in it.
-func whatIs(e *inet.ICMPError) error {
+func whatIs(e *inet.ICMPError) reason {
 	v4 := e.Src.Is4()
 	switch {
 	case hard(e):
-		return ErrRefused
+		return whyRefused
 	case v4 && (e.Code == inet.ICMPNetUnreachable || e.Code == inet.ICMPNetUnknown || e.Code == inet.ICMPNetTOS),
 		!v4 && e.Code == inet.ICMP6NoRoute:
-		return ErrNetUnreachable
+		return whyNetUnreachable
 	}
-	return ErrNoRoute
+	return whyNoRoute
 }
 
 // inFlight says whether seq is of an octet pulled and not acknowledged.
 func (c *Conn) inFlight(seq tcp.Seq) bool {
 	acked := c.tcp.AckedOffset()
-	return uint64(uint32(seq-(c.iss+1+tcp.Seq(acked)))) < c.tcp.PushedOffset()-acked
+	return uint64(uint32(seq-(c.tcp.ISS()+1+tcp.Seq(acked)))) < c.tcp.PushedOffset()-acked
 }
 
 // report4 sends an ICMP error about packet, which dst sent us, to the station mac it came from, or

@@ -68,8 +68,8 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 		return fmt.Errorf("stack: poller %q: address %v is none of ours, or the first, which stays", p.cfg.Name, addr)
 	}
 	for j := range p.slab.conns {
-		if c := &p.slab.conns[j]; c.phase != phaseFree && c.id.Local == a {
-			p.abort(c, ErrAddrRemoved)
+		if c := &p.slab.conns[j]; c.phase != phaseFree && c.tcp.ID().Local == a {
+			p.abort(c, whyAddrRemoved)
 		}
 	}
 	p.dropSynsOf(&a)

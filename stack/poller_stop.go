@@ -12,7 +12,7 @@ func (p *Poller) shutdown() {
 	p.stopped = true // from here Dial and Listen fail
 	for i := range p.slab.conns {
 		if c := &p.slab.conns[i]; c.phase != phaseFree {
-			p.abort(c, ErrStopped)
+			p.abort(c, whyStopped)
 		}
 	}
 	p.tellWaiters()

@@ -148,7 +148,7 @@ func (p *Poller) reclaim() {
 	if worst != nil {
 		s.needs, s.wants = demand{}, demand{}
 		p.n.Reclaimed++
-		p.abort(worst, ErrHoarding)
+		p.abort(worst, whyHoarding)
 	}
 }
 
@@ -168,7 +168,7 @@ func (c *Conn) hoards(d *demand) (n int) {
 	if c.tcp.Repairing(c.p.now, c.p.cfg.StallNs) {
 		late = min(late, c.p.giveUpSince())
 	}
-	if since, owes := c.owed.Owes(c.acked); owes && since <= late {
+	if since, owes := c.tcp.Owes(); owes && since <= late {
 		n = c.tcp.Held()
 	}
 	if h, ok := c.upper.(Holder); ok && d.bufs {

@@ -28,7 +28,7 @@ const (
 func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 	s := &p.seg
 	head := p.pool.Data(b)
-	l4 := p.l4Plain(&c.id.Remote)
+	l4 := p.l4Plain(&c.tcp.ID().Remote)
 	if cap(head)-cap(octets) != l4 || len(head) != l4+len(octets) || c.phase != phaseOpen || c.marks&markAbort != 0 {
 		return false
 	}

@@ -214,7 +214,7 @@ func TestTemplateMakesTheSameHeaders(t *testing.T) {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.VLAN = vlan })
 		u, _ := l.open()
 		p, c := l.a.Poller, u.conn
-		base := tcp.Transmit{ID: c.id, Seq: 1000, Ack: 77, Flags: tcp.ACK, TOS: 2, Window: 500, Len: 1448}
+		base := tcp.Transmit{ID: *c.tcp.ID(), Seq: 1000, Ack: 77, Flags: tcp.ACK, TOS: 2, Window: 500, Len: 1448}
 		base.Options.WindowScale = -1
 		base.Options.HasTimestamps, base.Options.TSval, base.Options.TSecr = true, 1, 2
 		made := func(put func(b mem.Buf)) ([]byte, mem.Desc) {

@@ -59,7 +59,7 @@ func (p *Poller) countOdd(s *tcp.Segment) {
 // reopen lets a SYN take the place of a connection in TIME-WAIT. Our sequence numbers go on beyond
 // the old ones (RFC 9293 section 3.6.1).
 func (p *Poller) reopen(l *listener, c *Conn, b mem.Buf, src inet.MAC, s *tcp.Segment) bool {
-	id, iss := c.id, p.initialSeq(&c.id)
+	id, iss := *c.tcp.ID(), p.initialSeq(c.tcp.ID())
 	if beyond := c.tcp.SndNxt() + 1; iss.Less(beyond) {
 		iss = beyond
 	}

@@ -475,8 +475,8 @@ func TestSYNReopensFromTimeWait(t *testing.T) {
 	u.closeSend()
 	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
 	require.Equal(t, 1, l.b.counters().Conns)
-	id := l.b.slab.conns[l.b.slab.lingering.first].id
-	old := u.conn.iss
+	id := l.b.slab.conns[l.b.slab.lingering.first].tcp.ID()
+	old := u.conn.tcp.ISS()
 	syn := tcp.Transmit{ID: tcp.ID{LocalPort: id.RemotePort, RemotePort: id.LocalPort}, Window: 1000, Flags: tcp.SYN, Handle: tcp.NoHandle}
 
 	syn.Seq = old // not beyond the old octets

@@ -168,7 +168,6 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry, sent bool) {
 	} else {
 		c.tcp.Push(p.now, tcp.Handle(b), n, psh)
 	}
-	c.owed.Advance(c.acked, c.tcp.PushedOffset(), p.now)
 	return false, dry, sent
 }
 

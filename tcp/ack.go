@@ -36,14 +36,14 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 	}
 	delta := s.Ack.Sub(c.seqOf(c.sndUna))
 	switch {
-	case delta > int(c.sndMax-c.sndUna):
+	case delta > int(c.sndMax()-c.sndUna):
 		c.answerUnacceptable(now, s, 0) // never sent
 		return DropAckUnsent
 	case delta < -int(c.sndWndMax):
 		c.challenge(now) // too old to be true: RFC 5961 section 5.2
 		return DropAckUnsent
 	}
-	if delta == 0 && c.sndUna == c.sndMax && s.Options.SACKCount == 0 && !c.tlp.active {
+	if delta == 0 && c.sndUna == c.sndMax() && s.Options.SACKCount == 0 && !c.tlpActive {
 		c.updateWindow(now, s, false) // nothing is outstanding: we only receive
 		return DropNone
 	}
@@ -97,9 +97,9 @@ func (c *Conn) inputAckOfSYN(now int64, s *Segment) Drop {
 		c.oweReset(s)
 		return DropAckUnsent
 	}
-	c.sndWnd = int(s.Window) << c.sndShift
-	c.sndWndMax = int32(c.sndWnd)
-	c.sndWl1, c.sndWl2 = s.Seq, 0
+	c.sndWnd = int32(s.Window) << c.sndShift
+	c.sndWndMax = c.sndWnd
+	c.sndWl1 = s.Seq
 	c.establish(now, s)
 	return DropNone
 }
@@ -133,7 +133,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 		c.sent.popAcked()
 	}
 	if una > c.sndNxt { // a zero-window probe's octet was taken: the record it came from was never sent
-		c.sndNxt = una
+		c.sndNxt, c.probed = una, false
 		r := c.sent.rec(c.sent.nxt)
 		c.sent.trim(r, int(una-r.at))
 		if r.seqLen() == 0 {
@@ -141,14 +141,14 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 			c.sent.nxt++
 		}
 	}
-	if rv := &c.recovery; rv.phase != phaseOpen && (c.sent.una != oldest || una-rv.repairedTo >= uint64(c.emss)) {
+	if rv := &c.recovery; rv.phase != phaseOpen && (c.sent.una != oldest || una-rv.repairedTo >= uint64(c.EMSS())) {
 		rv.repairedTo, rv.repairedAt = una, now
 	}
 	c.sndUna = una
-	c.sndMax = max(c.sndMax, c.sndNxt)
+	c.owed.Advance(c.AckedOffset(), c.pushed, now)
 	c.events |= EvAcked
 	c.timers.progressAt = now
-	c.timers.probes, c.timers.expiries, c.mtu.stalls = 0, 0, 0
+	c.timers.probes, c.timers.expiries, c.timers.stalls = 0, 0, 0
 	if c.sent.lost == 0 {
 		c.due &^= dueRepair
 	}
@@ -183,17 +183,18 @@ func (c *Conn) trimFront(r *record, n int, a *acked) {
 	}
 }
 
-// updateWindow takes SND.WND (RFC 9293 section 3.10.7.4) and says whether it changed.
+// updateWindow takes SND.WND (RFC 9293 section 3.10.7.4) and says whether it changed. SND.WL2 need
+// not be kept: the caller gives no segment that acknowledges less than SND.UNA.
 func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
 	wl := s.Seq.Sub(c.sndWl1)
-	if !advanced && (wl < 0 || wl == 0 && c.sndWl2 > c.sndUna) {
+	if !advanced && wl < 0 {
 		return false
 	}
 	old := c.sndWnd
-	c.sndWnd = int(s.Window) << c.sndShift
-	c.sndWl1, c.sndWl2 = s.Seq, c.sndUna
-	c.sndWndMax = max(c.sndWndMax, int32(c.sndWnd))
-	if (c.sndWnd < c.flight() || c.sndWnd == 0) && !c.orphaned {
+	c.sndWnd = int32(s.Window) << c.sndShift
+	c.sndWl1 = s.Seq
+	c.sndWndMax = max(c.sndWndMax, c.sndWnd)
+	if (int(c.sndWnd) < c.flight() || c.sndWnd == 0) && !c.orphaned {
 		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6,
 		// SHLD-17, and 3.8.6.1, MUST-37). An orphan has no application left that could give up, so
 		// R2 ends it (RFC 6429 section 3).

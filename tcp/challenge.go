@@ -5,15 +5,15 @@ package tcp
 // otherwise exchange for ever. It is kept per connection: a limit shared by all would tell an
 // attacker about the others.
 type challengeLimiter struct {
-	from int64 // begin of the period
-	n    int   // sent in it
+	from milliseconds // begin of the period
+	n    uint32       // sent in it
 }
 
 func (l *challengeLimiter) allow(now int64, cfg *Config) bool {
-	if now-l.from >= cfg.ChallengeAckPeriodNs || l.n == 0 {
-		l.from, l.n = now, 0
+	if at := millisecondsOf(now); l.n == 0 || int64(at-l.from)*1_000_000 >= cfg.ChallengeAckPeriodNs {
+		l.from, l.n = at, 0
 	}
-	if l.n >= cfg.ChallengeAckMax {
+	if int(l.n) >= cfg.ChallengeAckMax {
 		return false
 	}
 	l.n++
@@ -22,7 +22,7 @@ func (l *challengeLimiter) allow(now int64, cfg *Config) bool {
 
 // challenge owes an ACK if the limit allows.
 func (c *Conn) challenge(now int64) {
-	if c.limiter.allow(now, c.cfg) {
+	if c.limiter.allow(now, &c.mem.cfg) {
 		c.stats.challengeAcks.one()
 		c.ack.urgent = true
 	}

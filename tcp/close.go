@@ -60,7 +60,7 @@ func (c *Conn) Reusable(syn *Segment) bool {
 	if c.state != TimeWait || syn.Flags&(SYN|ACK|RST|FIN) != SYN {
 		return false
 	}
-	switch stamped := syn.Options.HasTimestamps && !c.cfg.NoTimestamps; {
+	switch stamped := syn.Options.HasTimestamps && !c.mem.cfg.NoTimestamps; {
 	case stamped && !c.useTS:
 		return true // all that is old has none
 	case stamped && syn.Options.TSval != c.tsRecent:
@@ -74,7 +74,7 @@ func (c *Conn) Reusable(syn *Segment) bool {
 // ticked for that, which may take a second (RFC 7323 section 5.4; Linux: tcp_tw_reuse). The caller
 // then calls EndTimeWait and Connect, with an ISS beyond SndNxt.
 func (c *Conn) Redialable(now int64) bool {
-	return c.state == TimeWait && c.useTS && now-(c.timers.timeWaitAt-c.cfg.TimeWaitNs) > redialNs
+	return c.state == TimeWait && c.useTS && now-(c.timers.laterAt-c.mem.cfg.TimeWaitNs) > redialNs
 }
 
 // EndTimeWait closes a connection in TIME-WAIT early, for Accept to follow a Reusable SYN; else it

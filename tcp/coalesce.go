@@ -48,10 +48,10 @@ func (c *Conn) measureMSS(s *Segment) {
 	if n == 0 {
 		return
 	}
-	if n >= c.rcvMSS {
-		c.rcvMSS = min(n, int(c.mss))
+	if n >= int(c.rcvMSS) {
+		c.rcvMSS = uint16(min(n, int(c.mss)))
 	} else if n >= mssAbsent && c.alike(s, n) >= 2 {
-		c.rcvMSS = n
+		c.rcvMSS = uint16(n)
 	}
 	if c.lastSize = uint16(s.Len % n); c.lastSize == 0 {
 		c.lastSize = uint16(n)
@@ -72,4 +72,4 @@ func (c *Conn) alike(s *Segment, n int) int {
 }
 
 // fullLen is how long a segment is that counts as full-sized towards the next ACK.
-func (c *Conn) fullLen() int { return c.rcvMSS - c.rcvMSS/8 }
+func (c *Conn) fullLen() int { return int(c.rcvMSS - c.rcvMSS/8) }

@@ -7,11 +7,6 @@ type ackState struct {
 	dups   uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
 	full   uint8 // full-sized segments since the last ACK
 	dup    SACKBlock
-
-	// Of dueReset: its sequence number, whether it has timestamps, and what they echo.
-	resetSeq     Seq
-	resetEcho    uint32
-	resetStamped bool
 }
 
 // duplicate takes note of a segment that was held already; a D-SACK tells its sender.
@@ -37,7 +32,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		} else if c.promised() == 0 {
 			c.ack.urgent = true // it probes a closed window, in which rounding had left a place
 		}
-		c.held.idle(c.mem)
+		c.releaseSpans()
 		return
 	}
 	if a.hasFin && !c.hasFin { // also when all of its text is held already
@@ -52,7 +47,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		c.ack.dups = 0
 		if gap {
 			c.edge = c.held.advance(c.edge)
-			c.held.idle(c.mem)
+			c.releaseSpans()
 			c.ack.urgent = true // it fills a gap, wholly or in part: RFC 5681 section 4.2
 		} else {
 			c.delayAck(now, a, c.edge-before)
@@ -82,10 +77,10 @@ func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 	if a.full {
 		c.ack.full++
 	}
-	if c.ack.full >= 2 || c.rcvNxtOff()-c.lastAckOff >= uint64(2*c.rcvMSS) {
+	if c.ack.full >= 2 || c.rcvNxt().Sub(c.lastAck) >= 2*int(c.rcvMSS) {
 		c.ack.urgent = true
 	} else if c.timers.delackAt == never {
-		c.timers.delackAt = now + c.cfg.DelayedAckNs
+		c.timers.delackAt = now + c.mem.cfg.DelayedAckNs
 	}
 }
 
@@ -93,7 +88,7 @@ func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 func (c *Conn) takeFIN(now int64) {
 	c.finTaken = true
 	c.ack.urgent = true
-	c.held.giveBack(c.mem)
+	c.giveBackSpans()
 	c.events |= EvPeerClosed
 	switch c.state {
 	case Established:
@@ -110,8 +105,8 @@ func (c *Conn) takeFIN(now int64) {
 // 3.8.6), except for what rounding had added.
 func (c *Conn) rcvWindow() int {
 	adv := c.promised()
-	if c.rcvWnd-adv >= c.windowStep() {
-		return c.rcvWnd
+	if wnd := int(c.rcvWnd); wnd-adv >= c.windowStep() {
+		return wnd
 	}
 	return adv
 }
@@ -123,7 +118,7 @@ func (c *Conn) promised() int { return int(max(c.rightEdge(), c.edge) - c.edge) 
 func (c *Conn) rightEdge() uint64 { return c.rcvAdv - uint64(c.rcvRounded) }
 
 // windowStep is the least the right edge moves by.
-func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, c.rcvMSS)) }
+func (c *Conn) windowStep() int { return max(1, min(int(c.rcvWnd)/2, int(c.rcvMSS))) }
 
 // advertise is the window field for the next segment and the promise that goes with it. The left
 // edge moves by octets and the window is told in units of the scale, so that the right edge cannot
@@ -137,7 +132,7 @@ func (c *Conn) advertise() uint16 {
 	right := c.edge + uint64(field<<c.rcvShift)
 	if right < c.rcvAdv {
 		up := (int(c.rcvAdv-c.edge) + 1<<c.rcvShift - 1) >> c.rcvShift
-		if up <= 65535 && up<<c.rcvShift <= c.rcvWnd {
+		if up <= 65535 && up<<c.rcvShift <= int(c.rcvWnd) {
 			field, right = up, c.edge+uint64(up<<c.rcvShift)
 		}
 	}
@@ -163,10 +158,10 @@ func (c *Conn) advertiseUp(left uint64) uint16 {
 // moves: the right edge never moves back. Below 0: as configured.
 func (c *Conn) SetReceiveWindow(n int) {
 	if n < 0 {
-		n = c.cfg.ReceiveWindow
+		n = c.mem.cfg.ReceiveWindow
 	}
-	c.rcvWnd = max(0, min(n, 65535<<c.rcvShift))
-	if c.state.synchronized() && !c.finTaken && c.rcvWnd-c.promised() >= c.windowStep() {
+	c.rcvWnd = int32(max(0, min(n, 65535<<c.rcvShift)))
+	if c.state.synchronized() && !c.finTaken && int(c.rcvWnd)-c.promised() >= c.windowStep() {
 		c.ack.urgent = true
 	}
 }

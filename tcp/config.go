@@ -48,12 +48,12 @@ const (
 	mssFloor          = 64 // a smaller one offered by a peer is taken as this: below it headers outweigh data
 	receiveWindowMax  = 1<<30 - 1
 	sentMin           = 16
-	delayedAckMaxNs   = 499_000_000            // RFC 9293 section 3.8.6.3, MUST-40: below 0.5 s
-	overrideNs        = 200_000_000            // RFC 9293 section 3.8.6.2.1: 0.1 to 1.0 s
-	paws24DaysNs      = 24 * 86400_000_000_000 // RFC 7323 section 5.5
-	timestampTickNs   = 1_000_000              // RFC 7323 section 5.4
-	redialNs          = 1_000_000_000          // one tick of the slowest timestamp clock
-	rtoAfterSynLossNs = 3_000_000_000          // RFC 6298 section 5.7
+	delayedAckMaxNs   = 499_000_000   // RFC 9293 section 3.8.6.3, MUST-40: below 0.5 s
+	overrideNs        = 200_000_000   // RFC 9293 section 3.8.6.2.1: 0.1 to 1.0 s
+	paws24DaysS       = 24 * 86400    // RFC 7323 section 5.5
+	timestampTickNs   = 1_000_000     // RFC 7323 section 5.4
+	redialNs          = 1_000_000_000 // one tick of the slowest timestamp clock
+	rtoAfterSynLossNs = 3_000_000_000 // RFC 6298 section 5.7
 )
 
 // withDefaults fills zero fields. It panics on values no TCP can work with: they are the embedder's

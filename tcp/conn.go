@@ -16,41 +16,42 @@ const never = math.MaxInt64
 //
 // Positions are stream offsets of 64 bits: 0 is the first octet after the SYN, in both directions,
 // and a FIN stands at the offset after the last octet. seqOf and the signed distances in Input are
-// where they meet sequence numbers. Invariants while synchronized: sndUna <= sndNxt <= sndMax;
-// sndUna is where the first record in flight begins; edge <= rcvAdv; every span of held lies beyond
-// edge.
+// where they meet sequence numbers. Invariants while synchronized: sndUna <= sndNxt; sndUna
+// is where the first record in flight begins; edge <= rcvAdv; every span of held lies beyond edge.
 //
 // What every segment touches stands first, so that of the many connections of a Poller it brings
 // few cache lines into the cache; HotOctets says how far that goes.
 type Conn struct {
 	*inFlight
-	cfg *Config
 	mem *Memory
 
 	// Send sequence variables (RFC 9293 section 3.3.1).
 	sndUna    uint64 // oldest unacknowledged
 	sndNxt    uint64 // next to be sent for the first time
-	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
 	pushed    uint64 // offset of the next pushed octet
-	pshAt     uint64 // end of the last segment that was pushed with PSH
-	sndWnd    int    // octets beyond sndUna
-	sndWl2    uint64 // acknowledgment and sequence of the last window update
-	sndWl1    Seq
+	unpushed  uint32 // octets since the last segment with PSH
+	sndWnd    int32  // octets beyond sndUna
+	sndWl1    Seq    // sequence of the last window update
 	sndWndMax int32  // largest seen
 	keepIdle  uint32 // milliseconds before the first keep-alive, 0: off
 	iss       Seq
 
 	// Receive sequence variables.
-	irs        Seq
-	tsRecent   uint32
-	paws       paws
-	edge       uint64 // left edge: all before it is committed
-	rcvAdv     uint64 // highest right edge advertised, rounding included
-	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
-	rcvWnd     int    // what SetReceiveWindow asks for
-	held       ranges
-	rcvMSS     int // the peer's segment size: what "full-sized" means for delayed ACKs
-	emss       int
+	irs      Seq
+	tsRecent uint32
+	paws     paws
+	edge     uint64 // left edge: all before it is committed
+	rcvAdv   uint64 // highest right edge advertised, rounding included
+	lastAck  Seq    // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
+	rcvWnd   int32  // what SetReceiveWindow asks for
+	held     *ranges
+
+	rcvMSS            uint16 // the peer's segment size: what "full-sized" means for delayed ACKs
+	emss              uint16
+	peerMSS, limitMSS uint16
+	mss               uint16 // what we announce
+	rcvRounded        uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
+	lastSize          uint16 // of the peer's last segment with octets: rcvMSS
 
 	due     due
 	events  Events
@@ -58,46 +59,43 @@ type Conn struct {
 	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
 
 	finQueued bool // CloseSend was called
+	probed    bool // a zero-window probe is out: the octet at sndNxt, which is of no record in flight
 	noMemory  bool // there was no memory for a first run of records
 	noDelay   bool // Nagle is off
 	orphaned  bool // SetOrphaned was called
 	hasFin    bool // the peer's FIN stands at finAt
 	finTaken  bool // it is after the left edge: RCV.NXT is edge+1
+	tlpActive bool // a loss probe was sent whose outcome is not known
 
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
-	rcvRounded               uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
-	lastSize                 uint16 // of the peer's last segment with octets: rcvMSS
 
-	id       ID
-	tsOffset uint32
-	ack      ackState
 	ecn      ecnState
+	ack      ackState
+	tsOffset uint32
+	id       ID
 	flow     traffic
 	timers   timers
-
-	userTimeoutNs int64 // of this connection, 0 the Config's
-
-	tlp     tlp
-	reo     reordering
-	rtt     rtoEstimator
-	control cc.Algorithm
-	cong    cc.State // its first HotOctets are that
+	reo      reordering
+	rtt      rtoEstimator
+	control  *cc.Algorithm // the Config's, or one that SetCongestion was given
+	cong     cc.State      // its first HotOctets are that
 
 	// What follows is seldom needed.
-	undo    undo
-	point   uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
-	finAt   uint64
-	limiter challengeLimiter
-	keep    keepAlive
-	pace    pacer
-	mtu     plpmtud
-	runs    ceRuns
-	stats   counts
-
-	peerMSS, limitMSS uint16
-	mss, nextMSS      uint16 // what we announce; what SetMSS asks for
-	log               flight.Log
+	tlp      tlp
+	undo     undo
+	point    uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
+	markedTo uint64 // SND.NXT when cwnd was last reduced, with ECN
+	finAt    uint64
+	limiter  challengeLimiter
+	keep     keepAlive
+	pace     pacer
+	mtu      plpmtud
+	runs     *ceRuns // nil: there are none
+	stats    counts
+	refusal  refusal
+	nextMSS  uint16 // what SetMSS asks for
+	log      flight.Log
 }
 
 // HotOctets are the first of a Conn that segments in order, and their ACKs, touch: for a caller
@@ -129,7 +127,7 @@ func NewConn(cfg Config) *Conn {
 
 // Init makes a zero Conn one in CLOSED that takes its memory from m.
 func (c *Conn) Init(m *Memory) {
-	c.cfg, c.mem, c.inFlight = &m.cfg, m, &m.none
+	c.mem, c.inFlight, c.held = m, &m.none, &m.noGap
 	c.timers.stop()
 }
 
@@ -163,26 +161,25 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if _, left := c.Release(); left {
 		panic("tcp: Conn started with handles that were not released")
 	}
-	mss := uint16(c.cfg.MSS)
+	mss := uint16(c.mem.cfg.MSS)
 	if c.nextMSS != 0 {
 		mss = c.nextMSS
 	}
 	c.Forget()
 	// Release and finish gave the memory back.
-	*c = Conn{cfg: c.cfg, mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
-	c.control = c.cfg.Congestion
+	*c = Conn{mem: c.mem, inFlight: &c.mem.none, held: &c.mem.noGap, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
+	c.control = &c.mem.cfg.Congestion
 	c.startECN()
-	c.rcvWnd = c.cfg.ReceiveWindow
-	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
-	c.noDelay = c.cfg.NoDelay
+	c.rcvWnd = int32(c.mem.cfg.ReceiveWindow)
+	c.rcvShift = shiftFor(c.mem.cfg.ReceiveWindow)
+	c.noDelay = c.mem.cfg.NoDelay
 	c.limitMSS = c.mss
 	c.peerMSS = mssAbsent
 	if !id.Remote.Is4() && !id.Remote.IsUnspecified() {
 		c.peerMSS = mssAbsent6
 	}
-	c.rcvMSS = int(c.peerMSS)
+	c.rcvMSS = c.peerMSS
 	c.setEMSS()
-	c.rtt.reset(c.cfg)
 	c.timers.stop()
 }
 
@@ -199,18 +196,18 @@ func shiftFor(n int) uint8 {
 // 2.2 and 3.2).
 func (c *Conn) takeSYN(now int64, s *Segment) {
 	o := &s.Options
-	c.irs = s.Seq
-	c.ecn.agreeECN(s, c.cfg.ECN)
+	c.irs, c.lastAck = s.Seq, s.Seq+1
+	c.ecn.agreeECN(s, c.mem.cfg.ECN)
 	if o.MSS != 0 {
 		c.peerMSS = max(o.MSS, mssFloor)
 	}
-	c.useSACK = o.SACKPermitted && !c.cfg.NoSACK
-	c.useTS = o.HasTimestamps && !c.cfg.NoTimestamps
+	c.useSACK = o.SACKPermitted && !c.mem.cfg.NoSACK
+	c.useTS = o.HasTimestamps && !c.mem.cfg.NoTimestamps
 	if c.useTS {
 		c.tsRecent = o.TSval
 		c.paws.start(now, o.TSval)
 	}
-	c.useScale = o.WindowScale >= 0 && !c.cfg.NoWindowScale
+	c.useScale = o.WindowScale >= 0 && !c.mem.cfg.NoWindowScale
 	if c.useScale {
 		c.sndShift = min(uint8(o.WindowScale), windowShiftMax)
 	} else {
@@ -218,8 +215,8 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	}
 	c.setEMSS()
 	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
-	c.sndWnd = int(s.Window)
-	c.sndWndMax = int32(c.sndWnd)
+	c.sndWnd = int32(s.Window)
+	c.sndWndMax = c.sndWnd
 	c.sndWl1 = s.Seq
 }
 
@@ -235,7 +232,7 @@ func (c *Conn) SynLeft(now int64) {
 	t.synLate, t.sentAt, t.synSends, t.synTries = true, now, 1, 1
 	c.rtt.backoff = 0
 	if t.rtxAt != never {
-		t.rtxAt = now + c.rtt.current()
+		t.rtxAt = now + c.rto()
 	}
 }
 
@@ -255,15 +252,15 @@ func (c *Conn) establish(now int64, s *Segment) {
 		c.rtt.lowest.add(now, now-c.timers.sentAt)
 	case c.useTS && s.Options.HasTimestamps && echoed && !c.timers.synLate:
 		c.rtt.sample(elapsed, 1) // once SYNs have waited, the echo may be of one of those
-	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
-		c.rtt.base = rtoAfterSynLossNs // RFC 6298 section 5.7: the SYN was lost, and nothing was measured
+	case c.timers.synTries > 1:
+		c.rtt.synLost = true
 	}
 	c.rtt.backoff = 0
 	window := c.initialWindow()
 	if c.timers.synTries > 1 {
-		window = c.emss // RFC 5681 section 3.1
+		window = c.EMSS() // RFC 5681 section 3.1
 	}
-	c.control.Start(&c.cong, window)
+	(*c.control).Start(&c.cong, window)
 	if c.finQueued {
 		c.queueFIN(now)
 	}
@@ -271,10 +268,10 @@ func (c *Conn) establish(now int64, s *Segment) {
 
 // initialWindow is Config's, or RFC 6928 section 2's.
 func (c *Conn) initialWindow() int {
-	if n := c.cfg.InitialWindow; n != 0 {
-		return n * c.emss
+	if n := c.mem.cfg.InitialWindow; n != 0 {
+		return n * c.EMSS()
 	}
-	return min(10*c.emss, max(2*c.emss, 14600))
+	return min(10*c.EMSS(), max(2*c.EMSS(), 14600))
 }
 
 // finish enters CLOSED. What is still in the ring goes to Release.
@@ -284,7 +281,8 @@ func (c *Conn) finish(ev Events) {
 	c.due, c.noMemory = 0, false
 	c.ack = ackState{}
 	c.sent.abandon()
-	c.held.giveBack(c.mem)
+	c.giveBackSpans()
+	c.giveBackMarks()
 	c.timers.stop()
 }
 
@@ -292,7 +290,7 @@ func (c *Conn) finish(ev Events) {
 // travel on data only where they fit, so that EMSS, and MPA's MULPDU with it, stays the same
 // through a loss.
 func (c *Conn) setEMSS() {
-	c.emss = int(min(c.peerMSS, c.limitMSS)) - c.optionsLen()
+	c.emss = min(c.peerMSS, c.limitMSS) - uint16(c.optionsLen())
 }
 
 // optionsLen is what every segment with octets carries in options.
@@ -310,7 +308,7 @@ func (c *Conn) SetMSS(n int) {
 	if c.state != Closed {
 		panic("tcp: SetMSS on a Conn in use")
 	}
-	c.nextMSS = uint16(max(min(n, c.cfg.MSS), mssFloor))
+	c.nextMSS = uint16(max(min(n, c.mem.cfg.MSS), mssFloor))
 }
 
 // SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP
@@ -327,7 +325,7 @@ func (c *Conn) SetEMSSLimit(n int) {
 }
 
 // EMSS is how many payload octets a full segment carries: options subtracted.
-func (c *Conn) EMSS() int { return c.emss }
+func (c *Conn) EMSS() int { return int(c.emss) }
 
 // SndNxt is SND.NXT: in TIME-WAIT, beyond all that this connection has ever sent.
 func (c *Conn) SndNxt() Seq { return c.seqOf(c.sndNxt) }
@@ -335,8 +333,11 @@ func (c *Conn) SndNxt() Seq { return c.seqOf(c.sndNxt) }
 // State is the connection's state.
 func (c *Conn) State() State { return c.state }
 
-// ID is the connection's 4-tuple.
-func (c *Conn) ID() ID { return c.id }
+// ID is the 4-tuple, also after EvClosed until the Conn is started again. It must not be changed.
+func (c *Conn) ID() *ID { return &c.id }
+
+// ISS is our initial sequence number.
+func (c *Conn) ISS() Seq { return c.iss }
 
 // TakeEvents returns what has happened since it was last called.
 func (c *Conn) TakeEvents() Events {
@@ -388,6 +389,14 @@ func (c *Conn) rcvNxtOff() uint64 {
 // rcvNxt is RCV.NXT.
 func (c *Conn) rcvNxt() Seq { return c.irs + 1 + Seq(c.rcvNxtOff()) }
 
+// sndMax is the end of what the peer may acknowledge.
+func (c *Conn) sndMax() uint64 {
+	if c.probed {
+		return c.sndNxt + 1
+	}
+	return c.sndNxt
+}
+
 // flight is FlightSize of RFC 5681: octets sent and not cumulatively acknowledged.
 func (c *Conn) flight() int { return int(c.sndNxt - c.sndUna) }
 
@@ -402,7 +411,7 @@ func (c *Conn) tsNow(now int64) uint32 { return uint32(now/timestampTickNs) + c.
 // of ours.
 func (c *Conn) tsElapsed(now int64, echo uint32) (ns int64, ok bool) {
 	ns = int64(int32(c.tsNow(now)-echo)) * timestampTickNs
-	return ns, ns >= 0 && ns < c.cfg.UserTimeoutNs
+	return ns, ns >= 0 && ns < c.mem.cfg.UserTimeoutNs
 }
 
 // EchoAge is how long ago at most the segment left whose timestamp s, which was just given to

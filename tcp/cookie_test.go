@@ -41,7 +41,7 @@ func TestCookieTimestamp(t *testing.T) {
 		syn := Segment{Flags: SYN | Flags(i&1)*(ECE|CWR)}
 		syn.Options = Options{MSS: 1460, WindowScale: int8(i%16) - 1, SACKPermitted: i&2 != 0, HasTimestamps: true, TSval: 7}
 		h := NewHalf(1, 0xffffff00, &syn)
-		class := h.Cookie(template.cfg)
+		class := h.Cookie(&template.mem.cfg)
 		h.SetCookie(1, class, 99)
 		var x Transmit
 		now := 1000*sc + i*ms

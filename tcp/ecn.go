@@ -39,15 +39,49 @@ type ecnState struct {
 	exact  bool  // ECE says which octets were marked: RFC 8257 section 3.2
 	echo   bool  // ECE goes on what we send; with exact it is DCTCP.CE
 	cwrDue bool  // the first new segment says CWR
-	until  uint64
 }
 
 // ceRuns are the runs of octets with the same mark that came before the present run; each is to be
-// acknowledged on its own. They are kept with exact only; dueMarkRun says that there are some.
+// acknowledged on its own. They are kept with exact only, and lent by Memory from a change of the
+// mark until it is told, which is in the same turn of output as a rule; dueMarkRun says that there
+// are some.
 type ceRuns struct {
 	ends  [ceRunsMax]Seq // their marks alternate
 	n     uint8
 	first bool // mark of the first
+}
+
+// marksMax is how many Conns can have runs at a time: more than a Poller takes segments of between
+// two turns of output. Without a place marks are told as where there are more than ceRunsMax runs.
+const marksMax = 1024
+
+func newMarks(n int) []*ceRuns {
+	all, free := make([]ceRuns, n), make([]*ceRuns, n)
+	for i := range all {
+		free[i] = &all[i]
+	}
+	return free
+}
+
+// takeMarks sees to a place for runs and says whether there is one.
+func (c *Conn) takeMarks() bool {
+	free := c.mem.marks
+	if c.runs != nil || len(free) == 0 {
+		return c.runs != nil
+	}
+	c.runs, c.mem.marks = free[len(free)-1], free[:len(free)-1]
+	*c.runs = ceRuns{first: c.ecn.echo}
+	c.due |= dueMarkRun
+	return true
+}
+
+// giveBackMarks returns the place for runs, all of which have been told or are to be forgotten.
+func (c *Conn) giveBackMarks() {
+	if c.runs != nil {
+		c.mem.marks = append(c.mem.marks, c.runs)
+		c.runs = nil
+		c.due &^= dueMarkRun
+	}
 }
 
 func wantsExactECN(a cc.Algorithm) bool {
@@ -56,7 +90,7 @@ func wantsExactECN(a cc.Algorithm) bool {
 }
 
 func (c *Conn) startECN() {
-	c.ecn = ecnState{tos: c.cfg.TOS &^ ecnMask, exact: wantsExactECN(c.control)}
+	c.ecn = ecnState{tos: c.mem.cfg.TOS &^ ecnMask, exact: wantsExactECN(*c.control)}
 }
 
 // SetTOS sets the DS field of the segments sent from now on (RFC 9293 section 3.9.1.9); the two ECN
@@ -64,9 +98,10 @@ func (c *Conn) startECN() {
 func (c *Conn) SetTOS(tos uint8) { c.ecn.tos = tos &^ ecnMask }
 
 // SetCongestion replaces the congestion control; cwnd and ssthresh stay. Once the SYNs are
-// exchanged it no longer changes whether ECN is used, nor how marks are echoed.
+// exchanged it no longer changes whether ECN is used, nor how marks are echoed. It allocates the
+// two words of a.
 func (c *Conn) SetCongestion(a cc.Algorithm) {
-	c.control = a
+	c.control = &a
 	if !c.state.synchronized() {
 		c.ecn.exact = wantsExactECN(a)
 		return
@@ -78,7 +113,7 @@ func (c *Conn) SetCongestion(a cc.Algorithm) {
 }
 
 // Congestion is the name of the congestion control in use.
-func (c *Conn) Congestion() string { return c.control.Name() }
+func (c *Conn) Congestion() string { return (*c.control).Name() }
 
 // askECN puts the bits on our SYN (section 6.1.1); reply says that it is a SYN,ACK.
 func (e *ecnState) askECN(t *Transmit, mode ECNMode, reply bool, sent int) {
@@ -130,46 +165,41 @@ func (c *Conn) markArrived(s *Segment) {
 	if ce == e.echo {
 		return
 	}
-	runs := &c.runs
+	runs := c.runs
 	at := c.rcvNxt()
-	begin := c.irs + 1 + Seq(c.lastAckOff)
-	if runs.n > 0 {
+	begin := c.lastAck
+	if runs != nil {
 		begin = runs.ends[runs.n-1]
 	}
 	switch {
 	case at == begin && e.echo && len(c.held.spans) > 0:
 		return // the mark may be on octets out of order, which no cumulative ACK has told yet: it stays
-	case at == begin && runs.n > 0:
+	case at == begin && runs != nil:
 		if runs.n--; runs.n == 0 { // the run before had the same mark
-			c.due &^= dueMarkRun
+			c.giveBackMarks()
 		}
 	case at == begin:
-	case runs.n == ceRunsMax:
+	case !c.takeMarks() || c.runs.n == ceRunsMax:
 		e.echo = true // rather some octets too many than a mark unsaid
 		return
 	default:
-		if runs.n == 0 {
-			runs.first = e.echo
-		}
-		runs.ends[runs.n] = at
-		runs.n++
-		c.due |= dueMarkRun
+		c.runs.ends[c.runs.n] = at
+		c.runs.n++
 	}
 	e.echo = ce
 }
 
 // nextRun acknowledges the oldest run on its own, with the mark it had.
 func (c *Conn) nextRun(now int64, t *Transmit) {
-	runs := &c.runs
+	runs := c.runs
 	end, mark := runs.ends[0], runs.first
 	copy(runs.ends[:], runs.ends[1:runs.n])
 	runs.n--
 	runs.first = !mark
 	if runs.n == 0 {
-		c.due &^= dueMarkRun
+		c.giveBackMarks()
 	}
 	c.header(now, t)
-	beyond := int(c.rcvNxt() - end)
 	t.Ack = end
 	t.Flags &^= ECE
 	if mark {
@@ -177,27 +207,27 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 	}
 	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left and rounded up
 	// as advertise does.
-	c.lastAckOff = c.rcvNxtOff() - uint64(beyond)
-	t.Window = c.advertiseUp(c.lastAckOff)
+	c.lastAck = end
+	t.Window = c.advertiseUp(c.rcvNxtOff() - uint64(c.rcvNxt()-end))
 }
 
 // markAcked answers an ACK that carries ECE, once per window of data (section 6.1.2).
 func (c *Conn) markAcked(now int64) {
 	c.stats.eceIn.one()
-	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
+	if c.recovery.phase == phaseOpen && c.sndUna > c.markedTo {
 		c.undo.possible = false
-		c.control.Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.emss)
+		(*c.control).Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.EMSS())
 		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
-		c.ecn.reduced(c.sndNxt)
+		c.sayReduced()
 	}
 }
 
-// reduced takes note that cwnd was reduced, with SND.NXT at nxt: the peer is to be told, and marks
-// of what is outstanding have been answered.
-func (e *ecnState) reduced(nxt uint64) {
-	if e.on {
-		e.cwrDue = true
-		e.until = nxt
+// sayReduced takes note that cwnd was reduced: the peer is to be told, and marks of what is
+// outstanding have been answered.
+func (c *Conn) sayReduced() {
+	if c.ecn.on {
+		c.ecn.cwrDue = true
+		c.markedTo = c.sndNxt
 	}
 }
 

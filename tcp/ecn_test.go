@@ -105,11 +105,28 @@ func TestDSFieldIsInEverySegment(t *testing.T) {
 	s.expect("R. 11 ack 1001 tos 44")
 }
 
-// Between two turns of output more changes of the mark than are kept: no mark goes unsaid.
+// Between two turns of output more changes of the mark than are kept, or no place to keep any: no
+// mark goes unsaid.
 func TestManyChangesOfTheMark(t *testing.T) {
 	cfg := plain()
 	cfg.Congestion = exactReno{}
-	s := accepted2(t, cfg)
+	t.Run("more than are kept", func(t *testing.T) { manyChanges(t, accepted2(t, cfg)) })
+	t.Run("no place", func(t *testing.T) {
+		s := accepted2(t, cfg)
+		s.c.mem.marks = nil
+		manyChanges(t, s)
+		s.wantNoMarks()
+	})
+}
+
+func (s *script) wantNoMarks() {
+	s.t.Helper()
+	if s.c.runs != nil || len(s.c.mem.marks) != 0 {
+		s.t.Error("a place for marks out of nothing")
+	}
+}
+
+func manyChanges(t *testing.T, s *script) {
 	for i := range 20 {
 		seg := ". " + seqSpan(1+100*i, 100) + " ack 1 ect"
 		if i%2 == 1 {

@@ -7,6 +7,8 @@ package tcp
 type inFlight struct {
 	sent     sentRing
 	recovery recovery
+	rtoAt    int64 // when the retransmission timer would fire; timers.rtxAt is no later
+	owed     PeerClock
 }
 
 // nothing is what Memory.none is.
@@ -29,7 +31,7 @@ func (c *Conn) takeRecords() bool {
 		f := &m.flights[run]
 		f.sent.begin(recs, run)
 		f.recovery = recovery{}
-		f.recovery.rack.reoAt = never
+		f.recovery.rack.reoAt, f.rtoAt, f.owed = never, 0, PeerClock{}
 		c.inFlight = f
 		return true
 	}

@@ -45,7 +45,7 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	// RFC 7323 section 4.3 (2), once the ACK has been found acceptable: a sender that can guess the
 	// window alone must not move TS.Recent, or PAWS would drop what the peer sends from then on.
 	// Linux does it at the same place (tcp_ack).
-	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.irs+1+Seq(c.lastAckOff)) {
+	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.lastAck) {
 		c.takeTimestamp(now, s.Options.TSval)
 	}
 	// Sixth, the URG bit: urgent octets stay in line. There is no urgent interface, but a count.
@@ -134,7 +134,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 		return at, DropSYNChallenge
 	}
 	if c.useTS {
-		if !s.Options.HasTimestamps && c.cfg.StrictTimestamps {
+		if !s.Options.HasTimestamps && c.mem.cfg.StrictTimestamps {
 			return at, DropNoTimestamps // silently: RFC 7323 section 3.2
 		}
 		if s.Options.HasTimestamps && c.paws.old(now, s.Options.TSval) {
@@ -144,7 +144,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	}
 	n := s.SeqLen()
 	switch {
-	case n == 0 && at <= wnd && at >= int(c.lastAckOff)-int(c.rcvNxtOff()):
+	case n == 0 && at <= wnd && at >= c.lastAck.Sub(c.rcvNxt()):
 		// At the right edge too, beyond the letter of section 3.4: there stands every ACK of a peer
 		// that has filled our window. And left of RCV.NXT, down to what the peer has been told of
 		// (Linux: tcp_sequence): there stands the ACK of one that has probed our window with an
@@ -169,10 +169,10 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 // since the peer may have lost our ACK of them; within a limit for empty segments.
 func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 	if s.Flags&FIN != 0 && c.state == TimeWait {
-		c.timers.timeWaitAt = now + c.cfg.TimeWaitNs // the peer's FIN again
+		c.timers.laterAt = now + c.mem.cfg.TimeWaitNs // the peer's FIN again
 	}
 	if s.SeqLen() == 0 {
-		if c.limiter.allow(now, c.cfg) {
+		if c.limiter.allow(now, &c.mem.cfg) {
 			c.ack.urgent = true
 		}
 		return
@@ -208,12 +208,18 @@ func (c *Conn) inputSynInWindow(now int64) Arrival {
 	return Arrival{Drop: DropSYNChallenge}
 }
 
+// refusal is the RST of dueReset: its sequence number, and what timestamps echo, if it has some.
+type refusal struct {
+	seq     Seq
+	echo    uint32
+	stamped bool
+}
+
 // oweReset owes a RST that answers an unacceptable ACK before the connection is synchronized; the
 // state stays.
 func (c *Conn) oweReset(s *Segment) {
 	c.due |= dueReset
-	c.ack.resetSeq = s.Ack
-	c.ack.resetStamped, c.ack.resetEcho = s.Options.HasTimestamps, s.Options.TSval
+	c.refusal = refusal{seq: s.Ack, stamped: s.Options.HasTimestamps, echo: s.Options.TSval}
 }
 
 // arrival finds what of the segment's text is new: clipped to the window and to the peer's FIN,
@@ -252,7 +258,7 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 		return a
 	}
 	if left != c.edge && !c.held.fits(left, gapEnd) {
-		if drop := c.held.provide(c.mem); drop != DropNone {
+		if drop := c.provideSpan(); drop != DropNone {
 			c.ack.urgent = true
 			return Arrival{Drop: drop}
 		}

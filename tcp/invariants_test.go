@@ -21,8 +21,8 @@ func (c *Conn) broken() error {
 	if c.state == Closed {
 		return nil
 	}
-	if c.sndUna > c.sndNxt || c.sndNxt > c.sndMax || c.sndMax > c.sndNxt+1 {
-		return fmt.Errorf("una %d nxt %d max %d", c.sndUna, c.sndNxt, c.sndMax)
+	if c.sndUna > c.sndNxt || c.probed && c.sent.una == c.sent.end {
+		return fmt.Errorf("una %d nxt %d, one more was sent: %v", c.sndUna, c.sndNxt, c.probed)
 	}
 	if err := c.brokenRecords(); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (c *Conn) brokenRecords() error {
 			probes++
 		}
 	}
-	if probes > 1 || (probes == 1) != (c.mtu.size != 0) || c.emss < 1 {
-		return fmt.Errorf("%d probes of the path, size %d, EMSS %d", probes, c.mtu.size, c.emss)
+	if probes > 1 || (probes == 1) != (c.mtu.size != 0) || c.EMSS() < 1 {
+		return fmt.Errorf("%d probes of the path, size %d, EMSS %d", probes, c.mtu.size, c.EMSS())
 	}
 	return nil
 }
@@ -150,6 +150,9 @@ func (c *Conn) brokenReceiver() error {
 	if c.edge > c.rcvAdv && c.state.synchronized() {
 		return fmt.Errorf("edge %d beyond advertised %d", c.edge, c.rcvAdv)
 	}
+	if (cap(c.held.spans) == 0) != (c.held == &c.mem.noGap) || !reflect.DeepEqual(c.mem.noGap, ranges{}) {
+		return fmt.Errorf("spans %+v, of Conns without %+v", c.held, c.mem.noGap)
+	}
 	left := c.edge
 	for i, h := range c.held.spans {
 		if h.left <= left || h.right <= h.left || h.right > c.rcvAdv {
@@ -200,14 +203,14 @@ func (c *Conn) brokenRecovery() error {
 		return fmt.Errorf("cwnd %d", c.cong.Cwnd)
 	case c.timers.kind == timerLossProbe && c.timers.rtxAt != never && (!c.useSACK || rv.phase == phaseOpen && c.sent.sackedRecs > 0):
 		return fmt.Errorf("probe timer in phase %d with %d SACKed", rv.phase, c.sent.sackedRecs)
-	case c.timers.kind != timerPersist && c.sent.una != c.sent.nxt && c.timers.rtxAt > c.timers.rtoAt:
+	case c.timers.kind != timerPersist && c.sent.una != c.sent.nxt && c.timers.rtxAt > c.rtoAt:
 		return fmt.Errorf("timer %d later than the retransmission timer", c.timers.kind)
 	case c.timers.kind == timerReorder && c.sent.una != c.sent.nxt && c.timers.rtxAt != rv.rack.reoAt:
 		return fmt.Errorf("reordering timer at %d, RACK wants %d", c.timers.rtxAt, rv.rack.reoAt)
 	case !c.useSACK && (rv.rack.endSeq != 0 && c.sent.sackedRecs > 0 || rv.rack.reoAt != never):
 		return fmt.Errorf("RACK without SACK")
-	case c.due&dueMarkRun != 0 != (c.runs.n > 0):
-		return fmt.Errorf("%d runs of marks, due %#x", c.runs.n, c.due)
+	case c.due&dueMarkRun != 0 != (c.runs != nil) || c.runs != nil && c.runs.n == 0:
+		return fmt.Errorf("runs of marks %+v, due %#x", c.runs, c.due)
 	}
 	if c.reo.mult < 1 || c.useSACK && c.reoWnd() > c.rtt.srtt {
 		return fmt.Errorf("reordering window %d beyond SRTT %d", c.reoWnd(), c.rtt.srtt)

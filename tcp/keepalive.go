@@ -47,11 +47,12 @@ func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
 	if c.keepIdle == 0 {
 		c.keep.heardAt = now
 	}
-	c.keepIdle = milliseconds(idleNs)
-	c.keep.intervalMs, c.keep.count = milliseconds(intervalNs), uint8(min(count, 255))
+	c.keepIdle = wholeMs(idleNs)
+	c.keep.intervalMs, c.keep.count = wholeMs(intervalNs), uint8(min(count, 255))
 }
 
-func milliseconds(ns int64) uint32 { return uint32(min(max(ns/1_000_000, 1), math.MaxUint32)) }
+// wholeMs is ns, which is above 0, in milliseconds: 1 at least, and 49 days at most.
+func wholeMs(ns int64) uint32 { return uint32(min(max(ns/1_000_000, 1), math.MaxUint32)) }
 
 // heard takes note of a segment of the peer's.
 func (c *Conn) heard(now int64) {

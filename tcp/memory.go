@@ -8,8 +8,9 @@ import (
 
 // Memory is what the Conns of one Poller share: the records of their sent segments and the spans of
 // what they received out of order. A Conn holds a run of records only while something of it is sent
-// and not released, and a run of spans only while there is a gap; an idle Conn holds neither. All
-// is allocated by NewMemory. One goroutine, that of its Conns.
+// and not released, and a run of spans only while there is a gap; an idle Conn holds neither. What
+// is needed only then lies beside the run (inFlight, ranges), and what is told of marks by the next
+// segments is lent as well (ceRuns). All is allocated by NewMemory. One goroutine, that of its Conns.
 //
 // The last quarter of each is kept for Conns that hold nothing yet: a few that send much cannot
 // shut out the others. A Conn that finds nothing has Room 0 and says so in WaitsForMemory; a
@@ -20,7 +21,10 @@ type Memory struct {
 	records pool[record]
 	spans   pool[span]
 	flights []inFlight // by the run of records it goes with
-	none    inFlight   // of all Conns that have no run
+	none    inFlight   // of all Conns that have no run of records
+	gaps    []ranges   // by the run of spans
+	noGap   ranges     // of all Conns that have no run of spans
+	marks   []*ceRuns  // those that are free
 
 	sackSteps uint64
 	totals    Totals
@@ -80,6 +84,8 @@ func NewMemory(cfg Config, conns int) *Memory {
 	m.records.init(max(cfg.RecordsMax, 2*recordsMin), recordsMin)
 	m.flights, m.none = make([]inFlight, m.records.buddy.units), nothing()
 	m.spans.init(max(cfg.SpansMax, 2*spansMin), spansMin)
+	m.gaps = make([]ranges, m.spans.buddy.units)
+	m.marks = newMarks(min(conns, marksMax))
 	return m
 }
 

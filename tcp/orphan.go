@@ -5,14 +5,22 @@ import "math"
 // Forever, for SetUserTimeout, is a connection that never gives up.
 const Forever = math.MaxInt64
 
+const foreverMs = math.MaxUint32 // as a Conn keeps it
+
 // SetUserTimeout sets R2 of RFC 9293 section 3.8.3 for this connection: how long a SYN, data or
 // probes may stay unacknowledged before the end. 0 is the Config's (UserTimeoutNs, and SynRetries
-// for a SYN), Forever is never.
-func (c *Conn) SetUserTimeout(ns int64) { c.userTimeoutNs = max(ns, 0) }
+// for a SYN), Forever is never. It is kept in milliseconds, rounded up; 49 days or more are Forever.
+func (c *Conn) SetUserTimeout(ns int64) {
+	ms := max(ns, 0) / 1_000_000
+	if ms*1_000_000 < ns {
+		ms++
+	}
+	c.timers.userTimeoutMs = uint32(min(ms, foreverMs))
+}
 
 // giveUpAt is R2 as a time.
 func (c *Conn) giveUpAt() int64 {
-	limit := c.userTimeoutNs
+	limit := c.timers.userTimeoutMs
 	switch {
 	case c.state.synchronized():
 		if c.sent.una == c.sent.end {
@@ -24,10 +32,10 @@ func (c *Conn) giveUpAt() int64 {
 	case c.state == Closed || limit == 0:
 		return never
 	}
-	if limit == Forever {
+	if limit == foreverMs {
 		return never
 	}
-	return after(c.timers.progressAt, limit)
+	return after(c.timers.progressAt, int64(limit)*1_000_000)
 }
 
 // after is d nanoseconds, which are not negative, after at; never where there is no such time.
@@ -44,14 +52,14 @@ func after(at, d int64) int64 {
 // either, and "correspond to at least 100 seconds".
 func (c *Conn) giveUpDataAt() int64 {
 	t := &c.timers
-	at := after(t.progressAt, c.cfg.UserTimeoutNs)
-	switch n := c.cfg.DataRetries; {
+	at := after(t.progressAt, c.mem.cfg.UserTimeoutNs)
+	switch n := c.mem.cfg.DataRetries; {
 	case c.sndWnd == 0 || int(t.expiries) > n: // probes: time alone
 		return at
 	case int(t.expiries) < n:
 		return never
 	}
-	return max(at, t.rtoAt)
+	return max(at, c.rtoAt)
 }
 
 // suspect is R1 of RFC 9293 section 3.8.3: after so many retransmissions in a row the caller is
@@ -62,7 +70,7 @@ func (c *Conn) suspect() {
 	if t.expiries < math.MaxUint8 {
 		t.expiries++
 	}
-	if int(t.expiries) == c.cfg.SuspectRetries {
+	if int(t.expiries) == c.mem.cfg.SuspectRetries {
 		c.events |= EvSuspect
 	}
 }
@@ -78,7 +86,7 @@ func (c *Conn) SetOrphaned(now int64) {
 	}
 	c.orphaned = true
 	if c.state == FinWait2 {
-		c.timers.timeWaitAt = now + c.cfg.FinWait2Ns
+		c.timers.laterAt = now + c.mem.cfg.FinWait2Ns
 	}
 }
 
@@ -86,8 +94,9 @@ func (c *Conn) SetOrphaned(now int64) {
 func (c *Conn) enterFinWait2(now int64) {
 	c.enter(FinWait2)
 	c.events |= EvFinAcked
+	c.timers.laterAt = never
 	if c.orphaned {
-		c.timers.timeWaitAt = now + c.cfg.FinWait2Ns
+		c.timers.laterAt = now + c.mem.cfg.FinWait2Ns
 	}
 }
 

@@ -27,6 +27,41 @@ func TestUserTimeoutIsPerConnection(t *testing.T) {
 	s.wantReleased(0)
 }
 
+// It is kept in milliseconds, and never shorter than what was set.
+func TestUserTimeoutIsRoundedUp(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.c.SetUserTimeout(ms + 1)
+	s.push(100)
+	s.advance(2*ms - 1)
+	s.wantState(Established)
+	s.advance(1)
+	s.wantState(Closed)
+}
+
+// A wait for pacing that our FIN has overtaken is not the end of FIN-WAIT-2, which only an orphan's
+// has.
+func TestPacingDoesNotEndFinWait2(t *testing.T) {
+	cfg := plain()
+	cfg.Pacing, cfg.PacingBurst = true, 1
+	s := opened(t, cfg, "mss 1000", 100*ms)
+	s.push(1000)
+	s.drain()
+	if s.c.Room(s.now) != 0 || s.c.timers.laterAt == never {
+		t.Fatal("not paced")
+	}
+	s.c.CloseSend(s.now)
+	s.drain()
+	s.in(". 1 ack 1002")
+	s.wantState(FinWait2)
+	s.advance(1000 * sc)
+	s.wantState(FinWait2)
+	s.c.SetOrphaned(s.now)
+	s.advance(60*sc - 1)
+	s.wantState(FinWait2)
+	s.advance(1)
+	s.wantState(Closed)
+}
+
 // Where the RTO is long, 100 s are not the end before seven retransmissions are, and the time to
 // answer the last. What the configuration or the application says of time holds as it is.
 //

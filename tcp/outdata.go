@@ -23,7 +23,7 @@ func (c *Conn) nextLost(now int64, t *Transmit) bool {
 		if c.recovery.hold != holdNothing {
 			return false
 		}
-		if !c.cwndAdmits(min(r.seqLen(), c.emss)) {
+		if !c.cwndAdmits(min(r.seqLen(), c.EMSS())) {
 			c.recovery.limitedTo = c.sndNxt
 			return false
 		}
@@ -31,7 +31,7 @@ func (c *Conn) nextLost(now int64, t *Transmit) bool {
 			return false
 		}
 	}
-	if int(r.len) > c.emss && i != c.sent.una && !c.sent.splittable() {
+	if int(r.len) > c.EMSS() && i != c.sent.una && !c.sent.splittable() {
 		return false // no slot to cut it with; those before it will free one
 	}
 	c.due &^= dueRepair
@@ -47,8 +47,8 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 		c.probeFailed(r)
 	}
 	n := int(r.len)
-	if n > c.emss {
-		n = c.emss
+	if n > c.EMSS() {
+		n = c.EMSS()
 		if c.sent.splittable() {
 			c.sent.split(i, n)
 			if r.flags&recLost == 0 {
@@ -73,11 +73,11 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 func (c *Conn) nextNew(now int64, t *Transmit) bool {
 	r := c.sent.rec(c.sent.nxt)
 	flight := c.flight()
-	if int(r.len) > c.emss && r.flags&recProbe == 0 { // EMSS shrank since Push
+	if int(r.len) > c.EMSS() && r.flags&recProbe == 0 { // EMSS shrank since Push
 		if !c.sent.splittable() {
 			return false // those in flight will free a slot to cut it with
 		}
-		c.sent.split(c.sent.nxt, c.emss)
+		c.sent.split(c.sent.nxt, c.EMSS())
 	}
 	fin := r.flags&recFIN != 0
 	if !fin {
@@ -91,11 +91,11 @@ func (c *Conn) nextNew(now int64, t *Transmit) bool {
 		if !c.paced(now) {
 			return false
 		}
-		if !c.noDelay && int(r.len) < c.emss && flight > 0 && !c.finQueued {
+		if !c.noDelay && int(r.len) < c.EMSS() && flight > 0 && !c.finQueued {
 			return false // Nagle: RFC 9293 section 3.7.4
 		}
 	}
-	if usable := c.sndWnd - flight; r.seqLen() > usable {
+	if usable := int(c.sndWnd) - flight; r.seqLen() > usable {
 		return c.squeeze(now, r, usable, t)
 	}
 	c.sendNew(now, r, t)
@@ -136,7 +136,7 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	c.header(now, t)
 	t.Seq = c.seqOf(r.at)
 	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
-	c.sndMax = max(c.sndMax, r.at+1)
+	c.probed = true
 	c.stats.probes.one()
 	c.Record(flight.WindowProbe, uint64(c.timers.probes), 0)
 	c.mem.totals.WindowProbes++
@@ -148,12 +148,11 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 	idle := c.sent.una == c.sent.nxt
 	c.sent.nxt++
-	c.sndNxt = r.endAt()
-	c.sndMax = max(c.sndMax, c.sndNxt)
+	c.sndNxt, c.probed = r.endAt(), false
 	if c.recovery.dupAcks > 0 && c.recovery.phase == phaseOpen {
 		c.recovery.limited += int(r.len)
 	}
-	if !c.cwndAdmits(c.emss) {
+	if !c.cwndAdmits(c.EMSS()) {
 		c.recovery.limitedTo = c.sndNxt
 	}
 	c.timers.sentAt = now
@@ -171,7 +170,7 @@ func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 // armSent is armLoss after another segment was sent, for the first time.
 func (c *Conn) armSent(now int64) {
 	if c.timers.kind == timerLossProbe {
-		c.timers.rtxAt = min(now+c.pto(), c.timers.rtoAt) // as armLoss: this is every segment of a burst
+		c.timers.rtxAt = min(now+c.pto(), c.rtoAt) // as armLoss: this is every segment of a burst
 		return
 	}
 	c.armLoss(now)
@@ -182,8 +181,8 @@ func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
 	r.sentAt = now
 	c.recovery.burst.at = -1
 	c.recovery.prr.out += n
-	if c.cfg.Pacing {
-		c.pace.sent(now, n, c.cfg.PacingBurst, c.emss, c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
+	if c.mem.cfg.Pacing {
+		c.pace.sent(now, n, c.mem.cfg.PacingBurst, c.EMSS(), c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
 	}
 	if r.tries < 255 {
 		r.tries++

@@ -18,10 +18,10 @@ func (c *Conn) Room(now int64) int {
 	if c.state != Established && c.state != CloseWait || c.finQueued {
 		return 0
 	}
-	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(c.emss) && c.paced(now)) {
+	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(c.EMSS()) && c.paced(now)) {
 		return 0
 	}
-	if flight := c.flight(); flight != 0 && c.sndWnd-flight < c.emss {
+	if flight := c.flight(); flight != 0 && int(c.sndWnd)-flight < c.EMSS() {
 		return 0
 	}
 	if !c.hasRecord() {
@@ -32,7 +32,7 @@ func (c *Conn) Room(now int64) int {
 	} else if probe > 0 {
 		return probe
 	}
-	return c.emss
+	return c.EMSS()
 }
 
 // hasRecord says whether Push will find a free record. It does not take a first run, for Room is
@@ -49,7 +49,7 @@ func (c *Conn) hasRecord() bool {
 
 // probeWantsNew says that a loss probe is due for which a new segment would do, whatever cwnd says.
 func (c *Conn) probeWantsNew() bool {
-	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.cfg.PeerAckDelayNs
+	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.mem.cfg.PeerAckDelayNs
 }
 
 // cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5). RFC 3042 is for
@@ -61,7 +61,7 @@ func (c *Conn) cwndAdmits(n int) bool {
 	pipe := c.pipe()
 	limit := c.cong.Cwnd
 	if !c.useSACK && c.recovery.phase == phaseOpen {
-		limit += min(c.recovery.dupAcks, 2) * c.emss
+		limit += min(c.recovery.dupAcks, 2) * c.EMSS()
 	}
 	return pipe+n <= limit || pipe <= 0
 }
@@ -72,35 +72,36 @@ func (c *Conn) cwndAdmits(n int) bool {
 // caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a
 // segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
-	if n < 1 || n > c.emss && !c.probeCarries(now, n) {
+	if n < 1 || n > c.EMSS() && !c.probeCarries(now, n) {
 		panic("tcp: Push of a segment that is empty or larger than Room")
 	}
 	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() {
 		panic("tcp: Push without Room")
 	}
 	c.noteOutstanding(now)
-	if c.flight() == 0 && !c.cfg.NoIdleRestart && now-c.timers.sentAt > c.rtt.current() {
+	if c.flight() == 0 && !c.mem.cfg.NoIdleRestart && now-c.timers.sentAt > c.rto() {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
 	flags := c.pushFlags(n, psh)
-	if n > c.emss {
+	if n > c.EMSS() {
 		flags |= recProbe
 		c.probePushed(n)
 	}
 	c.sent.append(c.pushed, h, n, flags)
 	c.pushed += uint64(n)
-	if c.sent.una == c.sent.nxt && n > c.sndWnd {
+	c.owed.Advance(c.AckedOffset(), c.pushed, now)
+	if c.sent.una == c.sent.nxt && n > int(c.sndWnd) {
 		c.armRetransmit(now)
 	}
 }
 
 // pushFlags are recPSH, if the next n octets end with it, or none.
 func (c *Conn) pushFlags(n int, psh bool) recordFlags {
-	end := c.pushed + uint64(n)
-	if !psh && end-c.pshAt <= uint64(c.sndWndMax)/2 {
+	c.unpushed += uint32(n)
+	if !psh && c.unpushed <= uint32(c.sndWndMax)/2 {
 		return 0
 	}
-	c.pshAt = end
+	c.unpushed = 0
 	return recPSH
 }
 
@@ -156,8 +157,8 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		return true
 	case c.due&dueReset != 0:
 		c.due &^= dueReset
-		c.resetHeader(t, c.ack.resetSeq)
-		t.Options.HasTimestamps, t.Options.TSecr = c.ack.resetStamped, c.ack.resetEcho // as ResetFor
+		c.resetHeader(t, c.refusal.seq)
+		t.Options.HasTimestamps, t.Options.TSecr = c.refusal.stamped, c.refusal.echo // as ResetFor
 		return true
 	case c.due&dueSYN != 0:
 		c.due &^= dueSYN
@@ -206,14 +207,14 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 		t.Flags |= ACK
 		t.Ack = c.rcvNxt()
 	}
-	c.ecn.askECN(t, c.cfg.ECN, reply, int(tm.synSends))
-	o.SACKPermitted = !c.cfg.NoSACK && (!reply || c.useSACK)
-	if !c.cfg.NoTimestamps && (!reply || c.useTS) {
+	c.ecn.askECN(t, c.mem.cfg.ECN, reply, int(tm.synSends))
+	o.SACKPermitted = !c.mem.cfg.NoSACK && (!reply || c.useSACK)
+	if !c.mem.cfg.NoTimestamps && (!reply || c.useTS) {
 		o.HasTimestamps = true
 		o.TSval = c.tsNow(now)
 		o.TSecr = c.tsRecent // 0 on a SYN
 	}
-	if !c.cfg.NoWindowScale && (!reply || c.useScale) {
+	if !c.mem.cfg.NoWindowScale && (!reply || c.useScale) {
 		o.WindowScale = int8(c.rcvShift)
 	}
 	t.Window = uint16(min(c.rcvWnd, 65535)) // never scaled: RFC 7323 section 2.2
@@ -224,7 +225,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	tm.synSends = min(tm.synSends, math.MaxUint8-1) + 1
 	if tm.rtxAt == never {
 		tm.synTries = min(tm.synTries, math.MaxUint16-1) + 1
-		tm.rtxAt = now + c.rtt.current()
+		tm.rtxAt = now + c.rto()
 	}
 	c.ackSent()
 	c.flow.segsOut++
@@ -264,7 +265,7 @@ func (c *Conn) stamp(now int64, t *Transmit) {
 // segment, and what it acknowledges (RFC 9293 section 3.10.7.4; Linux: tcp_acceptable_seq). A
 // rounding of the scale is no shrinking: what stands there was received.
 func (c *Conn) ackFrom() uint64 {
-	if over := c.flight() - c.sndWnd; over >= 1<<c.sndShift {
+	if over := c.flight() - int(c.sndWnd); over >= 1<<c.sndShift {
 		return c.sndNxt - uint64(over)
 	}
 	return c.sndNxt
@@ -285,7 +286,7 @@ func (c *Conn) acknowledge(t *Transmit, blocks int) {
 
 // ackSent takes note that all that was received has been acknowledged.
 func (c *Conn) ackSent() {
-	c.lastAckOff = c.rcvNxtOff()
+	c.lastAck = c.rcvNxt()
 	c.timers.delackAt = never
 	c.ack.full = 0
 	if c.ack.dups > 0 {
@@ -304,12 +305,12 @@ func (c *Conn) piggyback(t *Transmit) {
 		return
 	}
 	if c.useSACK {
-		if blocks := (c.emss - t.Len - 4) / 8; blocks > 0 {
+		if blocks := (c.EMSS() - t.Len - 4) / 8; blocks > 0 {
 			c.acknowledge(t, min(blocks, sackBlocksMax))
 			c.ackSent()
 			return
 		}
 	}
-	c.lastAckOff = c.rcvNxtOff()
+	c.lastAck = c.rcvNxt()
 	c.timers.delackAt = never
 }

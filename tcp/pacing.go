@@ -36,9 +36,9 @@ func pacingRate(cwnd, ssthresh int, srtt int64) uint64 {
 
 // paced says whether pacing lets a segment go; if not, Deadline says when.
 func (c *Conn) paced(now int64) bool {
-	if !c.cfg.Pacing || c.pace.nextAt < now {
+	if !c.mem.cfg.Pacing || c.pace.nextAt < now {
 		return true
 	}
-	c.timers.pacedAt = c.pace.nextAt + max(c.pace.burstNs/2, 1) // half a burst at once then: fewer turns
+	c.timers.laterAt = c.pace.nextAt + max(c.pace.burstNs/2, 1) // half a burst at once then: fewer turns
 	return false
 }

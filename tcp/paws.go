@@ -11,22 +11,22 @@ package tcp
 // 2^30. Between the two the peer's clock ticks (section 5.4).
 type paws struct {
 	guard     uint32
-	since     int64 // when guard was last known to be current
+	since     seconds // when guard was last known to be current
 	mark      uint32
-	markedOff uint64 // mark was TS.Recent when the left edge was here
+	markedOff uint32 // mark was TS.Recent when the left edge was here, modulo 2^32
 }
 
 // pawsMarkEvery is how many octets the left edge moves, always with a gap after it, before the
 // guard follows: to TS.Recent as it was so many octets ago.
 const pawsMarkEvery = 1 << 29
 
-func (p *paws) start(now int64, ts uint32) { *p = paws{guard: ts, since: now, mark: ts} }
+func (p *paws) start(now int64, ts uint32) { *p = paws{guard: ts, since: secondsOf(now), mark: ts} }
 
 // old says that ts is of a segment to drop.
 func (p *paws) old(now int64, ts uint32) bool { return int32(ts-p.guard) < 0 && !p.expired(now) }
 
 // expired is section 5.5.
-func (p *paws) expired(now int64) bool { return now-p.since >= paws24DaysNs }
+func (p *paws) expired(now int64) bool { return secondsOf(now)-p.since >= paws24DaysS }
 
 // takeTimestamp makes ts TS.Recent, unless that is later (RFC 7323 section 4.3).
 func (c *Conn) takeTimestamp(now int64, ts uint32) {
@@ -41,9 +41,9 @@ func (c *Conn) takeTimestamp(now int64, ts uint32) {
 func (p *paws) advance(now int64, ts uint32, edge uint64, gap bool) {
 	switch {
 	case !gap:
-		p.guard, p.mark, p.markedOff = ts, ts, edge
-	case edge-p.markedOff >= pawsMarkEvery:
-		p.guard, p.mark, p.markedOff = p.mark, ts, edge
+		p.guard, p.mark, p.markedOff = ts, ts, uint32(edge)
+	case uint32(edge)-p.markedOff >= pawsMarkEvery:
+		p.guard, p.mark, p.markedOff = p.mark, ts, uint32(edge)
 	}
-	p.since = now
+	p.since = secondsOf(now)
 }

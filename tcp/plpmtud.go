@@ -9,7 +9,7 @@ import "github.com/rnicd/rnicd/flight"
 //	              one segment above the base timed out 3 times, and none as large arrived
 //	            ┌─────────────────────────────────────────────┐
 //	            │                                             ▼   probe acknowledged: limitMSS = size
-//	SEARCH COMPLETE ── raiseAt: ten minutes later ──► SEARCHING ──┐ probe lost 3 times: ceiling = size
+//	SEARCH COMPLETE ── found: ten minutes later ──► SEARCHING ──┐ probe lost 3 times: ceiling = size
 //	            ▲                                       │ ▲       │
 //	            └──── ceiling close to limitMSS ────────┘ └───────┘
 //
@@ -17,20 +17,20 @@ import "github.com/rnicd/rnicd/flight"
 // caller fills it beyond EMSS is it one. Its loss says nothing about congestion (RFC 4821 section
 // 7.6.1); what was in it is sent again in pieces.
 type plpmtud struct {
-	raiseAt int64  // when to look for more (PMTU_RAISE_TIMER); 0: not decided
-	ceiling uint16 // the least that is known not to pass; 0: none
-	size    uint16 // of the probe in flight, 0: none
-	fellFor uint16 // the MSS that a black hole was found with, 0: none was
-	losses  uint8  // of probes of one size (PROBE_COUNT)
-	stalls  uint8  // timeouts in a row of a segment above the base
-	excused bool   // such timeouts were not the path's, and nothing above the base has arrived since
+	found    milliseconds // when there was no more to find, if complete
+	ceiling  uint16       // the least that is known not to pass; 0: none
+	size     uint16       // of the probe in flight, 0: none
+	fellFor  uint16       // the MSS that a black hole was found with, 0: none was
+	losses   uint8        // of probes of one size (PROBE_COUNT)
+	complete bool         // SEARCH COMPLETE, until PMTU_RAISE_TIMER
+	excused  bool         // timers.stalls were not the path's, and nothing above the base has arrived since
 }
 
 const (
-	probesMax    = 3               // MAX_PROBES of RFC 8899 section 5.1.2
-	baseMSS      = 1200 - 60       // BASE_PLPMTU less the headers of IPv6 and TCP
-	raiseAfterNs = 600_000_000_000 // PMTU_RAISE_TIMER, and RFC 1191 section 6.3
-	searchStep   = 16              // a search closer than this is not worth its probes
+	probesMax    = 3         // MAX_PROBES of RFC 8899 section 5.1.2
+	baseMSS      = 1200 - 60 // BASE_PLPMTU less the headers of IPv6 and TCP
+	raiseAfterMs = 600_000   // PMTU_RAISE_TIMER, and RFC 1191 section 6.3
+	searchStep   = 16        // a search closer than this is not worth its probes
 )
 
 // mssMax is what link and peer would take.
@@ -47,10 +47,10 @@ func (c *Conn) wantProbe(now int64) int {
 	n := p.next(int(c.limitMSS), most)
 	switch {
 	case n != 0:
-	case p.raiseAt == 0:
-		p.raiseAt = now + raiseAfterNs
-	case now >= p.raiseAt:
-		p.raiseAt, p.ceiling = 0, 0
+	case !p.complete:
+		p.found, p.complete = millisecondsOf(now), true
+	case millisecondsOf(now)-p.found >= raiseAfterMs:
+		p.complete, p.ceiling = false, 0
 		n = most
 	}
 	return n
@@ -77,10 +77,10 @@ func (c *Conn) probeRoom(now int64) (n int, wait bool) {
 		return 0, false
 	}
 	n = c.wantProbe(now) - c.optionsLen()
-	if n <= c.emss || min(c.cong.Cwnd, c.sndWnd) < n+2*c.emss {
+	if n <= c.EMSS() || min(c.cong.Cwnd, int(c.sndWnd)) < n+2*c.EMSS() {
 		return 0, false
 	}
-	if !c.cwndAdmits(n) || c.sndWnd-c.flight() < n {
+	if !c.cwndAdmits(n) || int(c.sndWnd)-c.flight() < n {
 		return 0, c.flight() > 0
 	}
 	return n, false
@@ -129,7 +129,7 @@ func (c *Conn) restartSearch(ceiling int) {
 	for i := c.sent.una; i != c.sent.end && c.mtu.size != 0; i++ {
 		c.probeWithdrawn(c.sent.rec(i))
 	}
-	c.mtu = plpmtud{ceiling: uint16(ceiling)}
+	c.mtu, c.timers.stalls = plpmtud{ceiling: uint16(ceiling)}, 0
 }
 
 // blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows
@@ -145,7 +145,7 @@ func (c *Conn) blackHole() {
 	if int(r.len)+c.optionsLen() <= baseMSS || c.limitMSS <= baseMSS {
 		return
 	}
-	if p.stalls++; p.stalls < probesMax {
+	if c.timers.stalls++; c.timers.stalls < probesMax {
 		return
 	}
 	if !p.excused && c.sackedAsLarge(r.len) {
@@ -164,7 +164,7 @@ func (c *Conn) blackHole() {
 	p.fellFor = was
 	c.limitMSS = baseMSS
 	c.setEMSS()
-	c.Record(flight.BlackHole, uint64(c.emss), 0)
+	c.Record(flight.BlackHole, uint64(c.EMSS()), 0)
 	c.loseOversize()
 }
 

@@ -159,7 +159,7 @@ func TestProbing(t *testing.T) {
 	if n := s.c.Room(s.now); n != 2316 {
 		t.Fatalf("room %d: the search has come close enough", n)
 	}
-	s.advance(raiseAfterNs - sc)
+	s.advance(raiseAfterMs*ms - sc)
 	if n := s.c.Room(s.now); n != 2316 {
 		t.Fatalf("room %d before ten minutes", n)
 	}
@@ -182,7 +182,7 @@ func TestNothingLargerAfterAReportForTenMinutes(t *testing.T) {
 	if n := s.c.Room(s.now); n != 2000 {
 		t.Fatalf("room %d", n)
 	}
-	s.advance(raiseAfterNs - 1)
+	s.advance(raiseAfterMs*ms - 1)
 	if n := s.c.Room(s.now); n != 2000 {
 		t.Fatalf("room %d", n)
 	}

@@ -44,18 +44,18 @@ func (p *prr) sndCnt(delivered, inflight, ssthresh, smss, next int, safe bool) i
 // earlier ACKs have left.
 func (c *Conn) proportion(delivered int, safe bool) {
 	pipe := c.pipe()
-	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.emss, c.nextLen(), safe)
+	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.EMSS(), c.nextLen(), safe)
 }
 
 // nextLen is how long the segment is that would go next. Of one that the layer above has not made
 // yet it is EMSS, which Room promises.
 func (c *Conn) nextLen() int {
-	n := c.emss
+	n := c.EMSS()
 	switch {
 	case c.sent.lost > 0:
 		n = c.sent.rec(c.firstLost()).seqLen()
 	case c.sent.unsent():
 		n = c.sent.rec(c.sent.nxt).seqLen()
 	}
-	return min(n, c.emss)
+	return min(n, c.EMSS())
 }

@@ -26,9 +26,9 @@ func TestMinimumIsWindowed(t *testing.T) {
 		add(10*sc, 90, 40)
 	}
 	add(10*sc, 90, 40) // a new period; the old one still counts
-	add(minRTTPeriodNs, 90, 90)
+	add(minRTTPeriodMs*ms, 90, 90)
 	add(sc, 70, 70)
-	add(3*minRTTPeriodNs, 80, 80)
+	add(3*minRTTPeriodMs*ms, 80, 80)
 
 	m = minimum{}
 	seen := map[int64]int64{}
@@ -42,10 +42,10 @@ func TestMinimumIsWindowed(t *testing.T) {
 		}
 		one, two := int64(never), int64(never)
 		for at, v := range seen {
-			if now-at < minRTTPeriodNs {
+			if now-at < minRTTPeriodMs*ms {
 				one = min(one, v)
 			}
-			if now-at <= 2*minRTTPeriodNs {
+			if now-at <= 2*minRTTPeriodMs*ms {
 				two = min(two, v)
 			}
 		}

@@ -2,9 +2,10 @@ package tcp
 
 // ranges are the runs of octets that were committed beyond the left edge. Sorted, disjoint, never
 // touching, all beyond the edge; at most cap(spans), so that a peer cannot make us remember without
-// bound.
+// bound. They lie in Memory next to the run of spans and come and go with it. A Conn without a run
+// has Memory.noGap in their place, which does not change.
 type ranges struct {
-	spans []span // of Memory; none while nothing is held
+	spans []span
 	run   uint32 // where they lie in Memory
 	clock uint32 // gives each change a stamp: SACK reports the latest first
 }
@@ -15,10 +16,14 @@ type span struct {
 	stamp       uint32
 }
 
-// provide sees to a place for one more span. Its answer is why there is none.
-func (r *ranges) provide(m *Memory) Drop {
-	n := len(r.spans)
-	if n < cap(r.spans) {
+// runOf is the length of the run that spans were made from: only RangesMax makes cap less.
+func (r *ranges) runOf() int { return max(powerOfTwo(cap(r.spans)), spansMin) }
+
+// provideSpan sees to a place for one more span. Its answer is why there is none. It moves c.held.
+func (c *Conn) provideSpan() Drop {
+	m, from := c.mem, c.held
+	n := len(from.spans)
+	if n < cap(from.spans) {
 		return DropNone
 	}
 	if n >= m.cfg.RangesMax {
@@ -29,32 +34,31 @@ func (r *ranges) provide(m *Memory) Drop {
 	if n == 0 {
 		spans, run = m.spans.first()
 	} else {
-		spans, run = m.spans.grow(runOf(r.spans), powerOfTwo(m.cfg.RangesMax))
+		spans, run = m.spans.grow(from.runOf(), powerOfTwo(m.cfg.RangesMax))
 	}
 	if spans == nil {
 		return DropNoMemory
 	}
-	copy(spans, r.spans)
-	r.giveBack(m)
-	r.spans, r.run = spans[:n:min(len(spans), m.cfg.RangesMax)], run
+	copy(spans, from.spans)
+	to := &m.gaps[run]
+	*to = ranges{spans: spans[:n:min(len(spans), m.cfg.RangesMax)], run: run, clock: from.clock}
+	c.giveBackSpans()
+	c.held = to
 	return DropNone
 }
 
-// idle gives the memory back once nothing is held.
-func (r *ranges) idle(m *Memory) {
-	if len(r.spans) == 0 {
-		r.giveBack(m)
+// releaseSpans gives the memory back once nothing is held.
+func (c *Conn) releaseSpans() {
+	if len(c.held.spans) == 0 {
+		c.giveBackSpans()
 	}
 }
 
-// runOf is the length of the run that spans were made from: only RangesMax makes cap less.
-func runOf(spans []span) int { return max(powerOfTwo(cap(spans)), spansMin) }
-
-// giveBack returns the memory; the spans are forgotten.
-func (r *ranges) giveBack(m *Memory) {
-	if cap(r.spans) > 0 {
-		m.spans.give(r.run, runOf(r.spans))
-		r.spans = nil
+// giveBackSpans returns the memory; the spans are forgotten, or have been copied.
+func (c *Conn) giveBackSpans() {
+	if c.held != &c.mem.noGap {
+		c.mem.spans.give(c.held.run, c.held.runOf())
+		c.held = &c.mem.noGap
 	}
 }
 

@@ -107,11 +107,11 @@ func (c *Conn) repair(now int64, a *acked) {
 		if a.ece {
 			marked = octets
 		}
-		c.control.Acked(&c.cong, cc.Sample{
-			Now: now, Acked: octets, Delivered: a.delivered, Marked: marked, Flight: a.flight, SMSS: c.emss,
+		(*c.control).Acked(&c.cong, cc.Sample{
+			Now: now, Acked: octets, Delivered: a.delivered, Marked: marked, Flight: a.flight, SMSS: c.EMSS(),
 			RTT: a.rtt, SRTT: c.rtt.srtt, MinRTT: c.rtt.minRTT(), Una: c.sndUna, Nxt: c.sndNxt, Limited: a.limited,
 			Recovering: recovering || rv.phase == phaseRecovery || a.ece, AfterTimeout: rv.phase == phaseLoss,
-			Paced: c.cfg.Pacing,
+			Paced: c.mem.cfg.Pacing,
 		})
 	}
 }
@@ -120,12 +120,12 @@ func (c *Conn) repair(now int64, a *acked) {
 func (c *Conn) repairSACK(now int64, a *acked) {
 	rv := &c.recovery
 	c.rackUpdate(now, a)
-	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !c.tlp.active &&
+	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !c.tlpActive &&
 		!rv.rack.hasDsackRound && rv.rack.reoAt == never &&
 		(c.sent.una == c.sent.nxt || c.sent.rec(c.sent.una).sentAt >= rv.rack.xmitTs) {
 		return // all is in order
 	}
-	if c.tlp.active {
+	if c.tlpActive {
 		c.probeAcked(now, a)
 	}
 	if a.dsack {
@@ -175,7 +175,7 @@ func (c *Conn) enterRecovery(now int64) {
 	rv.phase = phaseRecovery
 	rv.repairedTo = c.sndUna
 	c.point = c.sndNxt
-	c.tlp.active = false // RFC 8985 section 7.1
+	c.tlpActive = false // RFC 8985 section 7.1
 	c.undo.start()
 	c.stats.fastRetransmits.one()
 	c.Record(flight.FastRepair, c.sndUna, uint64(c.flight()))
@@ -191,8 +191,8 @@ func (c *Conn) enterRecovery(now int64) {
 // reduce answers congestion with flight octets outstanding: ssthresh falls, and the peer is told by
 // CWR.
 func (c *Conn) reduce(now int64, flight int) {
-	c.control.Reduce(&c.cong, cc.Loss, now, flight, c.emss)
-	c.ecn.reduced(c.sndNxt)
+	(*c.control).Reduce(&c.cong, cc.Loss, now, flight, c.EMSS())
+	c.sayReduced()
 }
 
 // reduceAgain answers the loss of a retransmission: a second signal of congestion (RFC 5681 section
@@ -251,7 +251,7 @@ func (c *Conn) loseOldest() {
 func (c *Conn) loseOversize() {
 	found := false
 	for i := c.sent.una; i != c.sent.nxt; i++ {
-		if r := c.sent.rec(i); int(r.len) > c.emss && r.flags&(recSacked|recLost) == 0 {
+		if r := c.sent.rec(i); int(r.len) > c.EMSS() && r.flags&(recSacked|recLost) == 0 {
 			r.flags &^= recProbe
 			c.lose(i)
 			found = true
@@ -273,11 +273,11 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 	if a.duplicate {
 		switch {
 		case rv.phase == phaseRecovery:
-			w.Cwnd += c.emss
+			w.Cwnd += c.EMSS()
 		case rv.phase == phaseOpen && rv.dupAcks == dupThresh && (c.point == 0 || c.sndUna > c.point):
 			c.enterRecovery(now)
 			c.loseOldest()
-			w.Cwnd = w.Ssthresh + 3*c.emss
+			w.Cwnd = w.Ssthresh + 3*c.EMSS()
 		}
 		return
 	}
@@ -286,7 +286,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 	}
 	if c.sndUna >= c.point {
 		if rv.phase == phaseRecovery {
-			w.Cwnd = min(w.Ssthresh, max(c.flight(), c.emss)+c.emss)
+			w.Cwnd = min(w.Ssthresh, max(c.flight(), c.EMSS())+c.EMSS())
 		}
 		c.leaveRecovery()
 		return
@@ -294,10 +294,10 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 	if rv.phase == phaseRecovery { // a partial ACK: the next hole
 		c.loseOldest()
 		w.Cwnd = max(w.Cwnd-a.octets, 0)
-		if a.octets >= c.emss {
-			w.Cwnd += c.emss
+		if a.octets >= c.EMSS() {
+			w.Cwnd += c.EMSS()
 		}
-		w.Cwnd = max(w.Cwnd, c.emss)
+		w.Cwnd = max(w.Cwnd, c.EMSS())
 	}
 }
 
@@ -306,7 +306,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
 	c.stats.timeouts.one()
-	c.Record(flight.Timeout, c.sndUna, uint64(c.rtt.current()))
+	c.Record(flight.Timeout, c.sndUna, uint64(c.rto()))
 	c.mem.totals.Timeouts++
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged
@@ -314,8 +314,8 @@ func (c *Conn) timedOut(now int64) {
 	again := rv.phase == phaseLoss
 	first := !again || rv.timedOutAt != c.sndUna
 	rv.timedOutAt = c.sndUna
-	c.control.Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.emss, first)
-	c.ecn.reduced(c.sndNxt)
+	(*c.control).Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.EMSS(), first)
+	c.sayReduced()
 	c.rtt.backOff()
 	rv.phase = phaseLoss
 	rv.repairedTo = c.sndUna
@@ -324,7 +324,7 @@ func (c *Conn) timedOut(now int64) {
 	rv.hold = holdNothing
 	rv.limitedTo = c.sndNxt
 	rv.reducedAt = now
-	c.tlp.active = false
+	c.tlpActive = false
 	if first {
 		c.undo.start()
 	}

@@ -9,7 +9,7 @@ package tcp
 // have been called but Room, which has just said that n octets may go, and Repeat. now is the same.
 func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 	s := &c.sent
-	if !c.repeats() || n > c.emss || n < c.emss && !c.noDelay || s.unsent() {
+	if !c.repeats() || n > c.EMSS() || n < c.EMSS() && !c.noDelay || s.unsent() {
 		return false
 	}
 	flags := c.pushFlags(n, psh)
@@ -23,9 +23,9 @@ func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 		t.Flags |= PSH
 	}
 	c.pushed += uint64(n)
-	c.sndNxt = c.pushed
-	c.sndMax = max(c.sndMax, c.sndNxt)
-	if !c.cwndAdmits(c.emss) {
+	c.owed.Advance(c.AckedOffset(), c.pushed, now)
+	c.sndNxt, c.probed = c.pushed, false
+	if !c.cwndAdmits(c.EMSS()) {
 		c.recovery.limitedTo = c.sndNxt
 	}
 	c.recovery.prr.out += n
@@ -41,5 +41,5 @@ func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 func (c *Conn) repeats() bool {
 	rv := &c.recovery
 	return c.due == 0 && !c.ack.urgent && rv.phase == phaseOpen && rv.dupAcks == 0 && c.sent.lost == 0 && c.sent.una != c.sent.nxt &&
-		!c.ecn.on && !c.cfg.Pacing && len(c.held.spans) == 0 && !c.ack.hasDup
+		!c.ecn.on && !c.mem.cfg.Pacing && len(c.held.spans) == 0 && !c.ack.hasDup
 }

@@ -2,24 +2,19 @@ package tcp
 
 import "math/bits"
 
-// rtoEstimator is RFC 6298. All in nanoseconds.
+// rtoEstimator is RFC 6298. All in nanoseconds. Before a sample it is zero.
 type rtoEstimator struct {
 	srtt, rttvar int64
-	base         int64 // RTO without backoff
+	lowest       minimum
 	backoff      uint8 // doublings since the last valid sample
 	sampled      bool
 	fresh        bool // a sample was taken since the last loss probe: RFC 8985 section 7.3
-	cfg          *Config
-	lowest       minimum
+	synLost      bool // a SYN was, and there was no sample: RFC 6298 section 5.7
 }
 
 // rttGranularityNs is G of RFC 6298 section 2: a turn of a busy Poller and a tick of the timestamp
 // clock.
 const rttGranularityNs = 1_000_000
-
-func (e *rtoEstimator) reset(cfg *Config) {
-	*e = rtoEstimator{base: cfg.RTOInitialNs, cfg: cfg}
-}
 
 // sample takes a round-trip time R that Karn's rule allows (RFC 6298 sections 2.2 and 2.3; RTTVAR
 // before SRTT). expected is how many samples a round trip gives, were all ACKs like this one: with
@@ -44,26 +39,37 @@ func (e *rtoEstimator) sample(r int64, expected int) {
 		e.rttvar += (dev - e.rttvar) >> (2 + scale)
 		e.srtt += (r - e.srtt) >> (3 + scale)
 	}
-	// The floor bounds the variance term, as Linux has it, and not the sum: at 100 ms and more,
-	// RTTVAR of a steady path tends to nothing, and jitter would be taken for loss.
-	// docs/results/congestion.md says how often.
-	e.base = min(e.srtt+max(rttGranularityNs, 4*e.rttvar, e.cfg.RTOMinNs), e.cfg.RTOMaxNs)
 	e.backoff = 0
 }
 
 // minRTT is the shortest round trip lately, 0 before there was one.
 func (e *rtoEstimator) minRTT() int64 { return e.lowest.value() }
 
-// current is the RTO with its backoff (section 5.5).
-func (e *rtoEstimator) current() int64 { return e.scaled(e.backoff) }
+// base is the RTO without backoff.
+func (e *rtoEstimator) base(cfg *Config) int64 {
+	switch {
+	case e.sampled:
+		// The floor bounds the variance term, as Linux has it, and not the sum: at 100 ms and more,
+		// RTTVAR of a steady path tends to nothing, and jitter would be taken for loss.
+		// docs/results/congestion.md says how often.
+		return min(e.srtt+max(rttGranularityNs, 4*e.rttvar, cfg.RTOMinNs), cfg.RTOMaxNs)
+	case e.synLost:
+		return max(cfg.RTOInitialNs, rtoAfterSynLossNs)
+	}
+	return cfg.RTOInitialNs
+}
 
 // scaled is the RTO doubled n times, up to the maximum.
-func (e *rtoEstimator) scaled(n uint8) int64 {
-	if n >= 32 || e.base > e.cfg.RTOMaxNs>>n {
-		return e.cfg.RTOMaxNs
+func (e *rtoEstimator) scaled(cfg *Config, n uint8) int64 {
+	base := e.base(cfg)
+	if n >= 32 || base > cfg.RTOMaxNs>>n {
+		return cfg.RTOMaxNs
 	}
-	return e.base << n
+	return base << n
 }
+
+// rto is the RTO with its backoff (section 5.5).
+func (c *Conn) rto() int64 { return c.rtt.scaled(&c.mem.cfg, c.rtt.backoff) }
 
 func (e *rtoEstimator) backOff() {
 	if e.backoff < 32 {
@@ -75,23 +81,25 @@ func (e *rtoEstimator) backOff() {
 // the one before. So it remembers for one period at least and two at most, and a path that has
 // become longer is believed after that. Two values instead of the three of Kathleen Nichols' filter
 // (Linux's lib/win_minmax.c): here only "recent" matters.
+//
+// from wraps after 49 days. So the minimum of a path that was silent for just so long may be
+// believed for a period more.
 type minimum struct {
 	this, last int64
-	from       int64 // begin of this period
-	some       uint8 // values in use: this, and last
+	from       milliseconds // begin of this period
+	some       uint8        // values in use: this, and last
 }
 
-// minRTTPeriodNs is half of what Linux remembers (tcp_min_rtt_wlen).
-const minRTTPeriodNs = 150_000_000_000
+// minRTTPeriodMs is half of what Linux remembers (tcp_min_rtt_wlen).
+const minRTTPeriodMs = 150_000
 
 func (m *minimum) add(now, v int64) {
-	switch {
-	case m.some == 0:
-		*m = minimum{this: v, from: now, some: 1}
-	case now-m.from >= 2*minRTTPeriodNs:
-		*m = minimum{this: v, from: now, some: 1}
-	case now-m.from >= minRTTPeriodNs:
-		*m = minimum{this: v, last: m.this, from: now, some: 2}
+	at := millisecondsOf(now)
+	switch age := at - m.from; {
+	case m.some == 0, age >= 2*minRTTPeriodMs:
+		*m = minimum{this: v, from: at, some: 1}
+	case age >= minRTTPeriodMs:
+		*m = minimum{this: v, last: m.this, from: at, some: 2}
 	case v < m.this:
 		m.this = v
 	}

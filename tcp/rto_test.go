@@ -2,12 +2,15 @@ package tcp
 
 import "testing"
 
-func estimator() *rtoEstimator {
-	var e rtoEstimator
-	cfg := Config{RTOMinNs: 1}.withDefaults()
-	e.reset(&cfg)
-	return &e
+// configured is an estimator with the bounds that it is asked with.
+type configured struct {
+	rtoEstimator
+	cfg Config
 }
+
+func (e *configured) current() int64 { return e.scaled(&e.cfg, e.backoff) }
+
+func estimator() *configured { return &configured{cfg: Config{RTOMinNs: 1}.withDefaults()} }
 
 // req: 6298-2-1
 func TestRTOBeforeASample(t *testing.T) {
@@ -55,8 +58,7 @@ func TestRTOConstantRTTKeepsGranularity(t *testing.T) {
 func TestRTOFloorIsBeyondTheRoundTrip(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	for _, rtt := range []int64{us, 10 * ms, 150 * ms, sc} {
-		var e rtoEstimator
-		e.reset(&cfg)
+		e := configured{cfg: cfg}
 		for range 1000 {
 			e.sample(rtt, 1)
 		}
@@ -69,8 +71,7 @@ func TestRTOFloorIsBeyondTheRoundTrip(t *testing.T) {
 // req: 6298-2-4, 6298-2-5, 6298-5-5
 func TestRTOBounds(t *testing.T) {
 	cfg := Config{}.withDefaults()
-	var e rtoEstimator
-	e.reset(&cfg)
+	e := configured{cfg: cfg}
 	e.sample(0, 1)
 	if e.current() != 200*ms {
 		t.Errorf("floor %d", e.current())

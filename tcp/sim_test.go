@@ -436,7 +436,7 @@ func TestCleanLink(t *testing.T) {
 		paths := r.IntN(3) == 0
 		for _, h := range [...]*simHost{s.a, s.b} {
 			h.refuse, h.wndMoves = 0, !paths && r.IntN(2) == 0
-			h.c.cfg.RTOMinNs = 200 * ms // longer than an ACK is delayed
+			h.c.mem.cfg.RTOMinNs = 200 * ms // longer than an ACK is delayed
 		}
 		if err := s.a.output(); err != nil {
 			t.Fatal(err)
@@ -452,7 +452,7 @@ func TestCleanLink(t *testing.T) {
 		}
 		for _, h := range [...]*simHost{s.a, s.b} {
 			if st := h.c.Stats(); st.Timeouts > 0 || st.Retransmits > 0 && !paths {
-				t.Errorf("seed %d, %s: %d timeouts, %d retransmissions\nlink %+v\nconfig %+v", seed, h.name, st.Timeouts, st.Retransmits, s.link, h.c.cfg)
+				t.Errorf("seed %d, %s: %d timeouts, %d retransmissions\nlink %+v\nconfig %+v", seed, h.name, st.Timeouts, st.Retransmits, s.link, &h.c.mem.cfg)
 			}
 		}
 	}
@@ -471,7 +471,7 @@ func TestSimulatedLink(t *testing.T) {
 	for seed := first; seed < last; seed++ {
 		s := simOf(seed)
 		if err := s.run(2_000_000); err != nil {
-			t.Fatalf("seed %d (go test -run TestSimulatedLink -tcp.seed=%d): %v\nlink %+v\na %+v\nb %+v", seed, seed, err, s.link, s.a.c.cfg, s.b.c.cfg)
+			t.Fatalf("seed %d (go test -run TestSimulatedLink -tcp.seed=%d): %v\nlink %+v\na %+v\nb %+v", seed, seed, err, s.link, &s.a.c.mem.cfg, &s.b.c.mem.cfg)
 		}
 		for _, h := range [...]*simHost{s.a, s.b} {
 			st := h.c.Stats()

@@ -118,15 +118,15 @@ func (n *counts) public(t *traffic) Counts {
 // Stats is a copy of the counters and of what the sender knows of the path.
 func (c *Conn) Stats() Stats {
 	s := Stats{Counts: c.stats.public(&c.flow)}
-	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
+	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rto()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
-	s.Flight, s.SndWnd = c.flight(), c.sndWnd
+	s.Flight, s.SndWnd = c.flight(), int(c.sndWnd)
 	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
 	s.State, s.Recovery, s.RTTVarNs, s.Backoff = c.state, c.recoveryState(), c.rtt.rttvar, int(c.rtt.backoff)
-	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.emss, int(c.peerMSS), c.rcvMSS, c.promised()
+	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.EMSS(), int(c.peerMSS), int(c.rcvMSS), c.promised()
 	s.Sacked, s.Lost, s.Resent, s.Held = c.sent.sacked, c.sent.lost, c.sent.resent, c.held.octets()
 	s.Delivered, s.ReorderingSeen = c.AckedOffset()+uint64(c.sent.sacked), c.reo.seen
-	if c.cfg.Pacing {
+	if c.mem.cfg.Pacing {
 		s.PacingRate = pacingRate(c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
 	}
 	return s
@@ -138,7 +138,7 @@ func (c *Conn) recoveryState() RecoveryState {
 		return RecoveryLoss
 	case rv.phase == phaseRecovery:
 		return RecoveryFast
-	case c.ecn.on && c.flight() > 0 && c.sndUna < c.ecn.until:
+	case c.ecn.on && c.flight() > 0 && c.sndUna < c.markedTo:
 		return RecoveryCWR
 	case c.sent.sackedRecs > 0 || rv.dupAcks > 0:
 		return RecoveryDisorder
@@ -158,7 +158,7 @@ func (c *Conn) Repairing(now, atLeast int64) bool {
 	if rv.phase == phaseOpen || rv.repairedAt == 0 || c.sndWnd == 0 {
 		return false
 	}
-	rto := c.rtt.scaled(c.rtt.backoff - min(c.timers.expiries, c.rtt.backoff))
+	rto := c.rtt.scaled(&c.mem.cfg, c.rtt.backoff-min(c.timers.expiries, c.rtt.backoff))
 	return now-rv.repairedAt <= max(atLeast, patience*rto)
 }
 

@@ -27,7 +27,7 @@ func TestSynAgainIsEchoed(t *testing.T) {
 		h.SynAck(s.now, simID(true), template, true, &out)
 		again := s.parse(tt.again)
 		again.Options.HasTimestamps = !tt.bare
-		if got := h.Judge(template.cfg, &again); got != HalfAgain {
+		if got := h.Judge(&template.mem.cfg, &again); got != HalfAgain {
 			t.Errorf("%s: judged %v", tt.again, got)
 		}
 		h.SynAck(s.now, simID(true), template, false, &out)

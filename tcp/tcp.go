@@ -18,7 +18,7 @@
 //
 // Limits of a Conn: SentMax unacknowledged segments, RangesMax out-of-order runs. It takes room for
 // them from the Memory that it shares with other Conns, which is bounded too. Nothing is allocated
-// after NewMemory. A Conn belongs to one goroutine.
+// after NewMemory, except by SetCongestion. A Conn belongs to one goroutine.
 package tcp
 
 import "github.com/rnicd/rnicd/inet"

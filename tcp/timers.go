@@ -6,17 +6,18 @@ import "github.com/rnicd/rnicd/flight"
 // in the caller's timer wheel serves them all: Deadline says when to look again.
 type timers struct {
 	rtxAt      int64 // of the kind that runs: at most one of the four does (RFC 8985 section 8)
-	rtoAt      int64 // while something is in flight: when the retransmission timer would fire
 	delackAt   int64
-	timeWaitAt int64
-	pacedAt    int64 // when a segment that pacing held back may go
+	laterAt    int64 // when a segment that pacing held back may go; once our FIN is acknowledged, the end
 	progressAt int64 // since when the user timeout counts
 	sentAt     int64 // last new data; before there was any, the first SYN
+
+	userTimeoutMs uint32 // of this connection, 0 the Config's
 
 	kind     timerKind // of rtxAt
 	probes   uint8     // zero-window probes since the window closed
 	expiries uint8     // of the retransmission timer since there was progress
 	excused  uint8     // how often the loss probe at rtxAt was put off
+	stalls   uint8     // timeouts in a row of a segment above the base of path MTU discovery
 	synTries uint16    // first and by timer, saturating
 	synSends uint8
 	synLate  bool // SynLeft was called
@@ -32,14 +33,14 @@ const (
 )
 
 func (t *timers) stop() {
-	t.rtxAt, t.delackAt, t.timeWaitAt, t.pacedAt = never, never, never, never
+	t.rtxAt, t.delackAt, t.laterAt = never, never, never
 	t.kind = timerRetransmit
 }
 
 // Deadline is when Expire is next due (math.MaxInt64: never). It may lie in the past.
 func (c *Conn) Deadline() int64 {
 	t := &c.timers
-	return min(t.rtxAt, t.delackAt, t.timeWaitAt, t.pacedAt, c.giveUpAt(), c.keepAliveAt())
+	return min(t.rtxAt, t.delackAt, t.laterAt, c.giveUpAt(), c.keepAliveAt())
 }
 
 // outstanding says that the peer owes us an acknowledgment, or a window.
@@ -54,13 +55,16 @@ func (c *Conn) Expire(now int64) {
 		t.delackAt = never
 		c.ack.urgent = true
 	}
-	if now >= t.timeWaitAt {
-		if c.state == TimeWait {
+	if now >= t.laterAt {
+		switch c.state {
+		case TimeWait:
 			c.finish(0)
-		} else {
-			c.finish(EvTimeout) // an orphan in FIN-WAIT-2
+			return
+		case FinWait2: // an orphan
+			c.finish(EvTimeout)
+			return
 		}
-		return
+		t.laterAt = never
 	}
 	if now >= c.giveUpAt() {
 		c.Record(flight.GaveUp, uint64(c.flight()), uint64(now-t.progressAt))
@@ -69,9 +73,6 @@ func (c *Conn) Expire(now int64) {
 	}
 	if now >= c.keepAliveAt() {
 		c.keepAliveDue(now)
-	}
-	if now >= t.pacedAt {
-		t.pacedAt = never
 	}
 	if now >= t.rtxAt {
 		c.retransmissionDue(now)
@@ -83,7 +84,7 @@ func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {
 	case !c.state.synchronized():
-		if int(t.synTries) > c.cfg.SynRetries && c.userTimeoutNs == 0 {
+		if int(t.synTries) > c.mem.cfg.SynRetries && c.timers.userTimeoutMs == 0 {
 			c.finish(EvTimeout)
 			return
 		}
@@ -106,8 +107,8 @@ func (c *Conn) retransmissionDue(now int64) {
 	default:
 		t.kind = timerRetransmit
 		oldest := c.sent.rec(c.sent.una)
-		if at := oldest.sentAt + c.rtt.current(); at > now { // RFC 6298 section 5: not sooner than RTO after it was last sent
-			t.rtoAt, t.rtxAt = at, at
+		if at := oldest.sentAt + c.rto(); at > now { // RFC 6298 section 5: not sooner than RTO after it was last sent
+			c.rtoAt, t.rtxAt = at, at
 			return
 		}
 		if c.sndWnd == 0 {
@@ -119,8 +120,8 @@ func (c *Conn) retransmissionDue(now int64) {
 			c.suspect()
 			c.timedOut(now)
 		}
-		t.rtoAt = now + c.rtt.current()
-		t.rtxAt = t.rtoAt
+		c.rtoAt = now + c.rto()
+		t.rtxAt = c.rtoAt
 	}
 }
 
@@ -133,9 +134,9 @@ func (c *Conn) armRetransmit(now int64) {
 	c.due &^= dueProbe | dueTailProbe | dueLossProbe
 	switch {
 	case c.sent.una != c.sent.nxt:
-		t.rtoAt = now + c.rtt.current()
+		c.rtoAt = now + c.rto()
 		c.armLoss(now)
-	case c.sent.unsent() && c.sent.rec(c.sent.nxt).seqLen() > c.sndWnd:
+	case c.sent.unsent() && c.sent.rec(c.sent.nxt).seqLen() > int(c.sndWnd):
 		t.kind = timerPersist
 		t.rtxAt = now + c.persistInterval()
 	default:
@@ -151,16 +152,16 @@ func (c *Conn) armLoss(now int64) {
 	if c.sent.una == c.sent.nxt {
 		return
 	}
-	t.kind, t.rtxAt = timerRetransmit, t.rtoAt
+	t.kind, t.rtxAt = timerRetransmit, c.rtoAt
 	if !c.useSACK {
 		return
 	}
 	if reoAt := c.recovery.rack.reoAt; reoAt != never {
-		if reoAt < t.rtoAt {
+		if reoAt < c.rtoAt {
 			t.kind, t.rtxAt = timerReorder, reoAt
 		}
 	} else if c.due&dueLossProbe == 0 && c.mayProbe() {
-		t.kind, t.rtxAt, t.excused = timerLossProbe, min(now+c.pto(), t.rtoAt), 0
+		t.kind, t.rtxAt, t.excused = timerLossProbe, min(now+c.pto(), c.rtoAt), 0
 	}
 }
 
@@ -171,7 +172,7 @@ func (c *Conn) persistInterval() int64 {
 	if c.sndWnd > 0 {
 		return overrideNs
 	}
-	return c.rtt.scaled(c.timers.probes)
+	return c.rtt.scaled(&c.mem.cfg, c.timers.probes)
 }
 
 // windowOpened follows the peer's window up from zero.
@@ -190,5 +191,5 @@ func (c *Conn) windowOpened(now int64) {
 func (c *Conn) enterTimeWait(now int64) {
 	c.enter(TimeWait)
 	c.timers.rtxAt = never
-	c.timers.timeWaitAt = now + c.cfg.TimeWaitNs
+	c.timers.laterAt = now + c.mem.cfg.TimeWaitNs
 }

@@ -11,12 +11,11 @@ import "github.com/rnicd/rnicd/flight"
 // a recovery is probed too, with its oldest segment, as QUIC does (RFC 9002 section 6.2), under the
 // same conditions: one probe at a time, and a sample of the round trip between two.
 
-// tlp is the state of section 7.1.
+// tlp is the state of section 7.1, while Conn.tlpActive: a probe's outcome is not known.
 type tlp struct {
-	endSeq    uint64 // TLP.end_seq, while active; of a recovery's probe, the end of its segment
+	endSeq    uint64 // TLP.end_seq; of a recovery's probe, the end of its segment
 	sentAt    int64
 	flight    int32 // before it
-	active    bool  // a probe whose outcome is not known
 	isRetrans bool  // it was a retransmission
 	repair    bool  // it was sent in a recovery
 	again     bool  // and had been sent again there before
@@ -34,17 +33,17 @@ func (c *Conn) pto() int64 {
 		return 1_000_000_000
 	}
 	d := 2 * c.rtt.srtt
-	if c.flight() < 2*c.emss && c.recovery.phase == phaseOpen {
-		d += c.cfg.PeerAckDelayNs
+	if c.flight() < 2*c.EMSS() && c.recovery.phase == phaseOpen {
+		d += c.mem.cfg.PeerAckDelayNs
 	}
-	return max(d, c.cfg.PTOMinNs)
+	return max(d, c.mem.cfg.PTOMinNs)
 }
 
 // mayProbe says whether the timer may be the probe's (sections 7.2 and 7.3). A probe that is
 // cumulatively acknowledged is not in flight any more, though D-SACK may yet tell how it fared.
 func (c *Conn) mayProbe() bool {
 	rv := &c.recovery
-	if !c.useSACK || !c.rtt.fresh || c.tlp.active && c.sndUna < c.tlp.endSeq || c.sndWnd == 0 {
+	if !c.useSACK || !c.rtt.fresh || c.tlpActive && c.sndUna < c.tlp.endSeq || c.sndWnd == 0 {
 		return false
 	}
 	if rv.phase != phaseOpen {
@@ -69,20 +68,20 @@ func (c *Conn) Excuse(now, away int64) {
 	}
 	t.excused++
 	t.rtxAt += away
-	t.rtoAt = max(t.rtoAt, t.rtxAt)
+	c.rtoAt = max(c.rtoAt, t.rtxAt)
 }
 
 // probeDue handles the PTO: Next sends the probe, and the timer is the retransmission timer again.
 func (c *Conn) probeDue(now int64) {
 	p := &c.tlp
-	if p.active && !p.repair && c.sndUna >= p.endSeq {
+	if c.tlpActive && !p.repair && c.sndUna >= p.endSeq {
 		c.probeRepaired(now) // a whole PTO after its ACK no D-SACK has come
 	}
 	if c.mayProbe() {
 		c.due |= dueLossProbe
 	}
-	c.timers.rtoAt = now + c.rtt.current()
-	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
+	c.rtoAt = now + c.rto()
+	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.rtoAt
 }
 
 // nextLossProbe is TLP_send_probe: a segment that was never sent if there is one and the peer's
@@ -93,7 +92,8 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 		return false
 	}
 	p := &c.tlp
-	*p = tlp{active: true, isRetrans: true, sentAt: now, flight: int32(c.flight())}
+	c.tlpActive = true
+	*p = tlp{isRetrans: true, sentAt: now, flight: int32(c.flight())}
 	switch {
 	case c.recovery.phase != phaseOpen:
 		r := c.sent.rec(c.sent.una)
@@ -105,15 +105,15 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 		p.endSeq = c.sndNxt
 	default:
 		p.endSeq = c.sndNxt
-		p.active = c.sent.rec(c.sent.nxt-1).flags&recProbe == 0 // that a probe of the path was lost tells of no congestion
+		c.tlpActive = c.sent.rec(c.sent.nxt-1).flags&recProbe == 0 // that a probe of the path was lost tells of no congestion
 		c.resend(now, c.sent.nxt-1, t)
 	}
 	c.rtt.fresh = false
 	c.stats.lossProbes.one()
 	c.Record(flight.TailProbe, p.endSeq, uint64(p.flight))
 	c.mem.totals.LossProbes++
-	c.timers.rtoAt = now + c.rtt.current()
-	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
+	c.rtoAt = now + c.rto()
+	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.rtoAt
 	return true
 }
 
@@ -121,7 +121,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 // shorter than the time for which the peer may hold the ACK of a lone segment, it may not: a
 // duplicate is acknowledged at once.
 func (c *Conn) probeFits(r *record) bool {
-	return c.pto() >= c.cfg.PeerAckDelayNs && int(r.len) <= c.emss && r.seqLen() <= c.sndWnd-c.flight()
+	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.EMSS() && r.seqLen() <= int(c.sndWnd)-c.flight()
 }
 
 // probeAcked is TLP_process_ack (section 7.4.2).
@@ -132,27 +132,27 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 	}
 	switch {
 	case p.repair:
-		p.active = false
+		c.tlpActive = false
 		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() && !(a.dsack && a.dsackEnd == p.endSeq) {
 			c.stats.lostRetrans.one()
 			c.Record(flight.LostRepair, c.sndUna, 0)
 			c.reduceAgain(now, int(p.flight)) // the retransmission before it was lost
 		}
 	case !p.isRetrans:
-		p.active = false
+		c.tlpActive = false
 	case a.dsack && a.dsackEnd == p.endSeq:
-		p.active = false // case 1: both copies arrived
+		c.tlpActive = false // case 1: both copies arrived
 	case c.sndUna > p.endSeq:
 		c.probeRepaired(now)
 	case a.bare && a.octets == 0:
-		p.active = false // case 2: both arrived, and the peer knows no D-SACK
+		c.tlpActive = false // case 2: both arrived, and the peer knows no D-SACK
 	}
 }
 
 // probeRepaired handles a single loss that the probe has repaired: congestion control must know of
 // it.
 func (c *Conn) probeRepaired(now int64) {
-	c.tlp.active = false
+	c.tlpActive = false
 	c.stats.probesRepaired.one()
 	if c.recovery.phase != phaseOpen {
 		return

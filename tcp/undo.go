@@ -82,7 +82,7 @@ func (c *Conn) takeBack(now int64) {
 	if rv.phase == phaseLoss {
 		c.stats.spuriousTimeouts.one()
 	}
-	c.control.Undo(&c.cong)
+	(*c.control).Undo(&c.cong)
 	if rv.phase == phaseOpen {
 		return
 	}

@@ -10,15 +10,17 @@ package cc
 import "unsafe"
 
 // State of one connection. Cwnd and Ssthresh are read by tcp, which also lowers Cwnd while it recovers; the rest belongs
-// to the Algorithm. It holds no pointers, and is the union of what all algorithms need: 144 octets at most. Every
+// to the Algorithm. It holds no pointers, and is the union of what all algorithms need: 128 octets at most. Every
 // connection has one, so what no window exceeds has 32 bits.
 type State struct {
 	Cwnd, Ssthresh int
 
-	cubic   cubic
-	prior   prior
-	hystart hystart
-	dctcp   dctcp
+	cubic cubic
+	prior prior
+	// The round trip that HyStart++ or DCTCP counts in ends when this is acknowledged; DCTCP: 0 before the first.
+	roundEnd uint64
+	hystart  hystart
+	dctcp    dctcp
 	// Towards the next growth of Cwnd in congestion avoidance, less than Cwnd was. Reno: octets acknowledged, an SMSS for
 	// Cwnd of them. CUBIC: octets times octets, one octet for Cwnd of them.
 	credit int32

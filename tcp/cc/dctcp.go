@@ -5,11 +5,10 @@ package cc
 // else is NewReno.
 type DCTCP struct{ NewReno }
 
-// dctcp is the observation window of section 3.3.
+// dctcp is the observation window of section 3.3. DCTCP.WindowEnd is State.roundEnd.
 type dctcp struct {
-	windowEnd     uint64 // DCTCP.WindowEnd; 0: no window has begun
-	acked, marked int32  // DCTCP.BytesAcked, DCTCP.BytesMarked
-	alpha         int32  // DCTCP.Alpha in units of 1/alphaOne
+	acked, marked int32 // DCTCP.BytesAcked, DCTCP.BytesMarked
+	alpha         int32 // DCTCP.Alpha in units of 1/alphaOne
 }
 
 // g is 1/16 (section 4.2). alpha has bits enough that what is lost to rounding, under 16 units, never shows in cwnd.
@@ -32,7 +31,7 @@ func (DCTCP) Start(w *State, iw int) {
 
 // Acked counts in recovery too; marks then are as good as any. Slow start ends by a mark, not by a delay.
 func (d DCTCP) Acked(w *State, a Sample) {
-	w.dctcp.count(&a)
+	w.count(&a)
 	if !a.Limited || a.Recovering {
 		return
 	}
@@ -44,21 +43,22 @@ func (d DCTCP) Acked(w *State, a Sample) {
 }
 
 // count is steps 1 to 8 of section 3.3.
-func (d *dctcp) count(a *Sample) {
-	if d.windowEnd == 0 {
-		d.windowEnd = a.Nxt
+func (w *State) count(a *Sample) {
+	d := &w.dctcp
+	if w.roundEnd == 0 {
+		w.roundEnd = a.Nxt
 		return
 	}
 	d.acked = int32(min(int(d.acked)+a.Acked, windowCountMax))
 	d.marked = int32(min(int(d.marked)+min(a.Marked, a.Acked), windowCountMax))
-	if a.Una <= d.windowEnd {
+	if a.Una <= w.roundEnd {
 		return
 	}
 	d.alpha -= d.alpha >> gShift
 	if d.marked > 0 {
 		d.alpha += int32(int64(d.marked) << (alphaBits - gShift) / int64(d.acked))
 	}
-	d.windowEnd, d.acked, d.marked = a.Nxt, 0, 0
+	w.roundEnd, d.acked, d.marked = a.Nxt, 0, 0
 }
 
 // Reduce answers a mark by alpha/2 (section 3.4), a loss as NewReno does (3.5). Two segments are the floor of both: one

@@ -48,7 +48,7 @@ func TestDCTCPWindowEndsAfterWindowEnd(t *testing.T) {
 		t.Errorf("alpha %d: the window has not ended", w.dctcp.alpha)
 	}
 	DCTCP{}.Acked(&w, Sample{Acked: 1, RTT: -1, Una: 5001, Nxt: 9000})
-	if w.dctcp.alpha != alphaOne-alphaOne/16 || w.dctcp.windowEnd != 9000 {
+	if w.dctcp.alpha != alphaOne-alphaOne/16 || w.roundEnd != 9000 {
 		t.Errorf("%+v", w.dctcp)
 	}
 }

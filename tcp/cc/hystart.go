@@ -3,13 +3,12 @@ package cc
 import "math"
 
 // hystart is HyStart++, RFC 9406: the first slow start ends when the round-trip time rises, before a queue overflows. A
-// round lasts until what was SND.NXT at its begin is acknowledged. Round-trip times in nanoseconds, 4.3 s at most; 0: none
-// yet.
+// round lasts until what was SND.NXT at its begin is acknowledged (State.roundEnd). Round-trip times in nanoseconds, 4.3 s
+// at most; 0: none yet.
 //
 //	slow start ──RTT rose──► conservative slow start ──5 rounds──► congestion avoidance
 //	     ▲────────RTT fell below the baseline───┘
 type hystart struct {
-	windowEnd     uint64
 	last, current uint32 // the least round-trip time of the previous round, and of this one
 	baseline      uint32 // current when conservative slow start began
 	samples       uint8  // taken in this round, up to hystartSamples
@@ -31,7 +30,8 @@ func (h *hystart) cautious() bool { return h.rounds > 0 }
 
 // observe takes an acknowledgment of the first slow start and says whether slow start is over. Only acknowledgments of
 // what cwnd limited belong here: others say nothing of a queue that we build.
-func (h *hystart) observe(a *Sample) (over bool) {
+func (w *State) observe(a *Sample) (over bool) {
+	h := &w.hystart
 	if a.RTT >= 0 {
 		if rtt := uint32(min(max(a.RTT, 1), math.MaxUint32)); h.current == 0 || rtt < h.current {
 			h.current = rtt
@@ -41,7 +41,7 @@ func (h *hystart) observe(a *Sample) (over bool) {
 	if h.samples == hystartSamples {
 		h.judge()
 	}
-	if a.Una < h.windowEnd {
+	if a.Una < w.roundEnd {
 		return false
 	}
 	if h.rounds == cssRounds {
@@ -50,7 +50,7 @@ func (h *hystart) observe(a *Sample) (over bool) {
 	if h.rounds > 0 {
 		h.rounds++
 	}
-	h.windowEnd = a.Nxt
+	w.roundEnd = a.Nxt
 	h.last, h.current, h.samples = h.current, 0, 0
 	return false
 }

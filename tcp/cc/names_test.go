@@ -33,7 +33,7 @@ func TestOnlyDCTCPNeedsExactECN(t *testing.T) {
 
 // 100,000 connections have a State each.
 func TestStateIsSmall(t *testing.T) {
-	if n := unsafe.Sizeof(State{}); n > 144 {
+	if n := unsafe.Sizeof(State{}); n > 128 {
 		t.Errorf("State has %d octets", n)
 	}
 }

@@ -25,7 +25,7 @@ func slowStart(w *State, a *Sample, detect bool) int {
 	detect = detect && w.Ssthresh == CwndMax
 	if detect && w.hystart.cautious() {
 		w.Cwnd = min(w.Cwnd+grow/cssGrowthDivisor, CwndMax)
-		if w.hystart.observe(a) {
+		if w.observe(a) {
 			w.Ssthresh = w.Cwnd
 		}
 		return 0
@@ -33,7 +33,7 @@ func slowStart(w *State, a *Sample, detect bool) int {
 	grow = min(grow, w.Ssthresh-w.Cwnd)
 	w.Cwnd += grow
 	if detect {
-		w.hystart.observe(a)
+		w.observe(a)
 	}
 	return a.Acked - grow
 }
