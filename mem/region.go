@@ -99,6 +99,12 @@ type MemoryRegion struct {
 	windows Access // remote rights that a window may have
 }
 
+// RegionRoom is memory of something larger for a region with its first entry (RegisterIn).
+type RegionRoom struct {
+	MemoryRegion
+	first entry
+}
+
 // Register makes b addressable. b must stay mapped and unmoved until the region is revoked.
 //
 // Any goroutine; it locks and allocates. b is the caller's own memory of any kind: of an arena, of
@@ -112,31 +118,43 @@ type MemoryRegion struct {
 // length of 2^64 or more, an unknown right or domain 0 is a *RegionError; no room is a
 // *TableFullError.
 func (t *Table) Register(pd ProtectionDomain, b []byte, opt RegionOptions) (*MemoryRegion, error) {
-	if err := checkRegion(pd, b, &opt); err != nil {
+	m := new(MemoryRegion)
+	if err := t.register(m, new(entry), pd, b, opt); err != nil {
 		return nil, err
+	}
+	return m, nil
+}
+
+// RegisterIn is Register without an allocation: the region is room's. room is zero, and stays where
+// it is; after an error it is zero still.
+func (t *Table) RegisterIn(room *RegionRoom, pd ProtectionDomain, b []byte, opt RegionOptions) error {
+	return t.register(&room.MemoryRegion, &room.first, pd, b, opt)
+}
+
+func (t *Table) register(m *MemoryRegion, e *entry, pd ProtectionDomain, b []byte, opt RegionOptions) error {
+	if err := checkRegion(pd, b, &opt); err != nil {
+		return err
 	}
 	if !opt.Fresh {
 		if err := MakePresent(b, opt.Zero || (opt.Access|opt.Windows)&(LocalWrite|RemoteWrite) != 0); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	stag, ok := t.take()
-	t.mu.Unlock()
 	if !ok {
-		return nil, &TableFullError{t.entriesMax}
+		return &TableFullError{t.entriesMax}
 	}
 	if opt.Zero { // before it is published, and not under the lock: it may be terabytes
+		t.mu.Unlock()
 		clear(b)
+		t.mu.Lock()
 	}
-	m := &MemoryRegion{
-		tag: tag{table: t}, mem: b[:len(b):len(b)], base: opt.Base, pd: pd, stream: opt.Stream,
-		access: opt.Access | LocalRead, windows: (opt.Access | opt.Windows) & remoteAccess,
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m.publish(stag)
-	return m, nil
+	m.tag.table, m.mem, m.base, m.pd, m.stream = t, b[:len(b):len(b)], opt.Base, pd, opt.Stream
+	m.access, m.windows = opt.Access|LocalRead, (opt.Access|opt.Windows)&remoteAccess
+	m.publish(e, stag)
+	return nil
 }
 
 // checkRegion refuses what no Table could hold, and settles the Base of an address-based region.
@@ -162,9 +180,10 @@ func checkRegion(pd ProtectionDomain, b []byte, opt *RegionOptions) error {
 	return nil
 }
 
-// publish makes the region valid under stag. Under table.mu.
-func (m *MemoryRegion) publish(stag STag) {
-	m.tag.publish(&entry{mem: m.mem, base: m.base, stag: stag, pd: m.pd, stream: m.stream, access: m.access})
+// publish makes the region valid under stag, by e, which was never published. Under table.mu.
+func (m *MemoryRegion) publish(e *entry, stag STag) {
+	*e = entry{mem: m.mem, base: m.base, stag: stag, pd: m.pd, stream: m.stream, access: m.access}
+	m.tag.publish(e)
 }
 
 // STag returns the region's STag, of a region that is not valid the last one.
@@ -203,10 +222,28 @@ func (m *MemoryRegion) Revalidate() STag {
 	if m.tag.gone {
 		panic(fmt.Sprintf("mem: Revalidate of a deregistered region, STag %08x", uint32(m.STag())))
 	}
-	m.publish(m.tag.next())
+	m.publish(new(entry), m.tag.next())
 	return m.STag()
 }
 
 // Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only
 // waits.
 func (m *MemoryRegion) Deregister() { m.tag.release() }
+
+// DeregisterHere is Deregister by the goroutine that places for the region's stream, outside Enter
+// and Exit, or when nothing places for it any more. It does not wait, and need not: no peer reaches
+// the region through another goroutine (Table.Invalidate). Only this host's own work, which names no
+// stream, may still be reading through the STag, so the octets must stay mapped. It panics on a
+// region of AnyStream.
+func (m *MemoryRegion) DeregisterHere() {
+	if m.stream == AnyStream {
+		panic(fmt.Sprintf("mem: DeregisterHere of a region of all streams, STag %08x", uint32(m.STag())))
+	}
+	t := m.tag.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if first := !m.tag.gone; first {
+		m.tag.leave()
+		m.tag.giveBack()
+	}
+}

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"runtime"
 	"sync"
@@ -123,6 +124,38 @@ func TestPeerInvalidates(t *testing.T) {
 	require.Equal(t, CheckOK, verdict(table, 1, 3, tied.Revalidate(), 0, 8), "Revalidate must not wait for this burst")
 	r.Exit()
 	tied.Deregister()
+}
+
+// The goroutine that places for a region's stream takes it back without waiting for other Readers, and so without a barrier of
+// all threads. The entry is another's at once.
+func TestDeregisterHere(t *testing.T) {
+	table := NewTable(1)
+	table.fence = func() { t.Error("a barrier of all threads") }
+	other := table.NewReader()
+	other.Enter() // and stays there
+	for range 3 {
+		var room RegionRoom
+		b := make([]byte, 8)
+		require.Zero(t, testing.AllocsPerRun(1, func() {
+			room = RegionRoom{}
+			require.NoError(t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
+			room.DeregisterHere()
+		}))
+		room = RegionRoom{}
+		require.NoError(t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
+		got, res := table.Check(1, 3, room.STag(), 0, 8, LocalWrite)
+		require.Equal(t, CheckOK, res)
+		require.Same(t, &b[0], &got[0])
+		require.ErrorAs(t, table.RegisterIn(new(RegionRoom), 1, b, RegionOptions{}), new(*TableFullError))
+		room.DeregisterHere()
+		room.DeregisterHere()
+		require.False(t, room.Valid())
+		require.Equal(t, CheckInvalidSTag, verdict(table, 1, 3, room.STag(), 0, 8))
+		require.Zero(t, table.Len())
+	}
+	shared := register(t, table, 1, make([]byte, 8), RegionOptions{})
+	require.PanicsWithValue(t, fmt.Sprintf("mem: DeregisterHere of a region of all streams, STag %08x", uint32(shared.STag())), shared.DeregisterHere)
+	require.True(t, shared.Valid())
 }
 
 func TestReaderMisusePanics(t *testing.T) {

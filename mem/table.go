@@ -35,9 +35,9 @@ type Table struct {
 	domains atomic.Uint32
 
 	mu         sync.Mutex
-	random     func() uint32
-	used       []bool   // slot has a region or window, valid or not
-	last       []uint32 // slot's last index: not drawn twice running
+	random     func() uint32 // under mu, unless DrawFrom's
+	used       []bool        // slot has a region or window, valid or not
+	last       []uint32      // slot's last index: not drawn twice running
 	entries    int
 	entriesMax int
 	readers    []*Reader
@@ -65,7 +65,7 @@ func NewTable(entriesMax int) *Table {
 	return &Table{
 		slots:      make([]atomic.Pointer[entry], n),
 		mask:       uint32(n - 1),
-		random:     random32,
+		random:     new(draws).next,
 		used:       make([]bool, n),
 		last:       make([]uint32, n),
 		entriesMax: entriesMax,
@@ -77,10 +77,26 @@ func NewTable(entriesMax int) *Table {
 // simulations. An STag that a peer can guess protects nothing.
 func (t *Table) DrawFrom(random func() uint32) { t.random = random }
 
-func random32() uint32 {
-	var b [4]byte
-	rand.Read(b[:]) // never fails; the runtime ends the process instead
-	return binary.NativeEndian.Uint32(b[:])
+// draws are random numbers that nobody can predict, read many at a time: one call of the kernel's
+// generator costs as much for all of them as for one.
+type draws struct {
+	octets [drawsMax * 4]byte
+	left   int // octets, at the end
+}
+
+const drawsMax = 64
+
+// next is one that was not given out before. The octets are cleared: what was drawn is not kept.
+func (d *draws) next() uint32 {
+	if d.left == 0 {
+		rand.Read(d.octets[:]) // never fails; the runtime ends the process instead
+		d.left = len(d.octets)
+	}
+	b := d.octets[len(d.octets)-d.left:][:4]
+	d.left -= 4
+	n := binary.NativeEndian.Uint32(b)
+	clear(b)
+	return n
 }
 
 // AllocDomain returns a ProtectionDomain that no other call on this Table returned. Any goroutine.

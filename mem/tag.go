@@ -77,14 +77,25 @@ func (g *tag) release() {
 	t := g.table
 	t.mu.Lock()
 	first := !g.gone
-	g.invalidate()
-	g.gone, g.entry = true, nil
+	g.leave()
 	t.mu.Unlock()
 	t.quiesce()
 	if first {
 		t.mu.Lock()
-		t.used[g.last().Index()&t.mask] = false
-		t.entries--
+		g.giveBack()
 		t.mu.Unlock()
 	}
+}
+
+// leave invalidates for good. Under table.mu.
+func (g *tag) leave() {
+	g.invalidate()
+	g.gone, g.entry = true, nil
+}
+
+// giveBack lets the slot be another's. Under table.mu, once, after leave.
+func (g *tag) giveBack() {
+	t := g.table
+	t.used[g.last().Index()&t.mask] = false
+	t.entries--
 }

@@ -30,13 +30,26 @@ func (d readDepths) responsesAt() int { return requestsAt + requestSlot*d.reques
 
 func (d readDepths) controlLen() int { return d.responsesAt() + responseSlot*d.ord }
 
-// Prepare registers the control region, for the depths that are wanted. Before Start.
+// control is an Engine's control region. few is its octets where they suffice: no Reads and atomics.
+type control struct {
+	region   mem.RegionRoom
+	prepared bool
+	depths   readDepths
+	few      [requestsAt + requestSlot]byte
+}
+
+// Prepare registers the control region, for the depths that are wanted. Before Start. After an error
+// it may be tried again.
 func (q *Engine) Prepare(ird, ord int) error {
-	want := readDepths{readDepth(ird), readDepth(ord)}
-	ctrl, err := q.Table.Register(q.Domain, make([]byte, want.controlLen()), mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream, Fresh: true})
+	c, want := &q.control, readDepths{readDepth(ird), readDepth(ord)}
+	octets := c.few[:]
+	if n := want.controlLen(); n > len(octets) {
+		octets = make([]byte, n)
+	}
+	err := q.Table.RegisterIn(&c.region, q.Domain, octets, mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream, Fresh: true})
 	if err != nil {
 		return err
 	}
-	q.ctrl, q.depths = ctrl, want
+	c.prepared, c.depths = true, want
 	return nil
 }

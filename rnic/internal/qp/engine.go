@@ -24,12 +24,11 @@ import (
 type Engine struct {
 	Config
 	SQ, RQ      *mem.MPSC[WQE]
-	posted      atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
-	ctrl        *mem.MemoryRegion // control region (control.go), from Prepare on
-	depths      readDepths        // Prepare's
-	state       atomic.Uint32     // a State
-	unextended  atomic.Bool       // in service, with a version of RDMAP that has no extensions
-	flushMu     sync.Mutex        // held while completions are flushed, in Finish and in Flush
+	posted      atomic.Int32  // receive buffers posted, or taken from the SRQ, and not completed
+	control     control       // from Prepare on
+	state       atomic.Uint32 // a State
+	unextended  atomic.Bool   // in service, with a version of RDMAP that has no extensions
+	flushMu     sync.Mutex    // held while completions are flushed, in Finish and in Flush
 	watch       watch
 	effects     Effects // since TakeEffects
 	effectError error   // EffectFail's or EffectLeave's
@@ -96,8 +95,8 @@ func (q *Engine) Finish() {
 	q.recv.abandon(q)
 	q.flushMu.Unlock()
 	q.Flush()
-	if q.ctrl != nil {
-		q.ctrl.Deregister()
+	if q.control.prepared {
+		q.control.region.DeregisterHere() // no octet of the peer's is placed any more
 	}
 }
 

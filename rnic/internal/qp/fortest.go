@@ -72,4 +72,4 @@ func (q *Engine) RecvBegun() int { return q.recv.sendQ.Begun() }
 func (q *Engine) Staged() int { return len(q.send.staged) }
 
 // Control names the control region.
-func (q *Engine) Control() mem.STag { return q.ctrl.STag() }
+func (q *Engine) Control() mem.STag { return q.control.region.STag() }

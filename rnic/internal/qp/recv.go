@@ -88,19 +88,19 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.rx.Init(mc)
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
 	r.termQ.Init(1)
-	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
+	r.termQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
 	// Without IRD there is no queue for Requests. A Responder that has agreed to a Read as RTR
 	// message serves at least that one.
-	ird := min(readDepth(int(t.IRD)), q.depths.requestsMax())
+	ird := min(readDepth(int(t.IRD)), q.control.depths.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
 		ird = max(1, ird)
 	}
 	if ird > 0 {
-		q.respond.start(q.ctrl.STag(), ird)
+		q.respond.start(q.control.region.STag(), ird)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
-	q.requester.start(q, min(readDepth(int(t.ORD)), q.depths.ord), rtrIsRead(t, responder))
+	q.requester.start(q, min(readDepth(int(t.ORD)), q.control.depths.ord), rtrIsRead(t, responder))
 	known := r.queues[:rdmap.QNAtomic]
 	if ag.Version == rdmap.Extensions {
 		known = r.queues[:]

@@ -63,9 +63,9 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 	}
 	a.sent.init(q.SendDepth)
 	a.atomicQ.Init(ceilPow2(ord))
-	at := q.depths.responsesAt()
+	at := q.control.depths.responsesAt()
 	for i := range ord {
-		a.atomicQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), TO: uint64(at + i*responseSlot), Len: rdmap.AtomicResponseLen})
+		a.atomicQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), TO: uint64(at + i*responseSlot), Len: rdmap.AtomicResponseLen})
 	}
 }
 
@@ -155,7 +155,7 @@ func (q *Engine) deliverResponse(d *ddp.Delivered) {
 // the oldest Request.
 func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	a := &q.requester
-	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
+	resp, ok := rdmap.ParseAtomicResponse(q.control.region.Bytes()[d.Buffer.TO:][:d.Len])
 	if ok && a.outstanding.count > 0 {
 		if r := a.outstanding.at(0); r.atomic && r.id == resp.ID {
 			a.atomicQ.Post(d.Buffer)

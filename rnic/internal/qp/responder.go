@@ -51,7 +51,7 @@ func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 		return // the stream is at its end, and no answer would be sent
 	}
 	a := answer{header: d.Header, segmentLen: d.SegmentLen(), buffer: d.Buffer}
-	body := q.ctrl.Bytes()[d.Buffer.TO:][:d.Len]
+	body := q.control.region.Bytes()[d.Buffer.TO:][:d.Len]
 	cause, isRead := rdmap.CauseOperation, false
 	if op == rdmap.OpAtomicRequest {
 		a.atomic = true

@@ -51,7 +51,7 @@ func (q *Engine) lookForErrors() {
 		r.reported = true
 		r.totals.TerminatesIn++
 		q.send.stopped = true
-		peer := peerError(q.ctrl.Bytes()[:r.terminate])
+		peer := peerError(q.control.region.Bytes()[:r.terminate])
 		q.requester.findCause(&peer.Terminate)
 		q.leaveService(&TerminateError{Remote: true, Cause: peer})
 	case r.rx.Err() != nil:
