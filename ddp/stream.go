@@ -40,7 +40,6 @@ type Stream struct {
 	domain  mem.ProtectionDomain
 	id      mem.StreamID
 	version uint8
-	failed  bool // err is set
 	closed  bool // failed or disabled: nothing more is placed
 	queues  []*Queue
 
@@ -53,11 +52,11 @@ type Stream struct {
 	targets    [][]byte // of the segment in hand, in a buffer that is a list
 	cut        uint64   // nothing ends after it that is delivered: the first octet that was not placed for an error
 
-	err   Error
+	err   *Error // nil: there was none
 	stats Stats
 }
 
-// Init readies the Stream; it allocates all that the Stream will ever need. It panics on a config
+// Init readies the Stream; it allocates all that the Stream will ever need, except for its Error. It panics on a config
 // without Table or PendingMax, or with one beyond its Pending's. Call Close when it is over.
 func (s *Stream) Init(cfg StreamConfig) {
 	if cfg.Table == nil || cfg.PendingMax < 1 || int64(cfg.PendingMax) > 1<<30 {
@@ -80,13 +79,8 @@ func (s *Stream) Init(cfg StreamConfig) {
 }
 
 // Err is the first error of the stream, nil while there is none (RFC 5040 section 7.1: the first is
-// reported).
-func (s *Stream) Err() *Error {
-	if !s.failed {
-		return nil
-	}
-	return &s.err
-}
+// reported). It is not the Stream's: another Init leaves it as it is.
+func (s *Stream) Err() *Error { return s.err }
 
 // Disable ends reception for an error that is not DDP's own: RDMAP found one, or a Terminate came.
 // Later segments are dropped silently and nothing more is Delivered (RFC 5040 section 7: the stream
@@ -106,11 +100,11 @@ func (s *Stream) Stats() Stats { return s.stats }
 // fail records the stream's first error. start is where the segment that is not placed begins. h
 // nil: the segment had no whole header.
 func (s *Stream) fail(start uint64, errType, code uint8, h *Header, segmentLen int) *Error {
-	s.failed, s.closed = true, true
+	s.closed = true
 	s.cut = min(s.cut, start)
-	s.err = Error{Type: errType, Code: code, SegmentLen: segmentLen, Truncated: h == nil}
+	s.err = &Error{Type: errType, Code: code, SegmentLen: segmentLen, Truncated: h == nil}
 	if h != nil {
 		s.err.Header = *h
 	}
-	return &s.err
+	return s.err
 }

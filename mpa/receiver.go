@@ -93,7 +93,7 @@ type ReceiverStats struct {
 }
 
 // Receiver finds FPDUs in stream octets that may come in any order, each octet once. It belongs to
-// one goroutine and allocates nothing after Init.
+// one goroutine and allocates nothing after Init, except for its Error.
 type Receiver struct {
 	mode    Mode
 	drop    bool // a bad CRC refuses the segment
@@ -138,7 +138,6 @@ type Receiver struct {
 	word   [MarkerLen]byte // a field that two Bufs share
 	u      ULPDU
 	err    error
-	fault  Error
 	stats  ReceiverStats
 }
 
@@ -340,7 +339,8 @@ func (r *Receiver) Edge(left uint64) uint64 { return min(left, r.next) }
 // (ReceiverConfig.Reserve).
 func (r *Receiver) Short() bool { return r.short }
 
-// Err is the *Error that stopped the Receiver, or nil.
+// Err is the *Error that stopped the Receiver, or nil. It is not the Receiver's: another Init leaves
+// it as it is.
 func (r *Receiver) Err() error { return r.err }
 
 func (r *Receiver) Stats() ReceiverStats {
@@ -359,8 +359,7 @@ func (r *Receiver) Close() {
 
 // fail reports an MPA error. Nothing more is passed (RFC 5044 section 8), so nothing need be held.
 func (r *Receiver) fail(code ErrorCode, off uint64, what string) {
-	r.fault = Error{Code: code, Offset: off, What: what}
-	r.err = &r.fault
+	r.err = &Error{Code: code, Offset: off, What: what}
 	r.stage, r.verdict = stageDone, Done
 	r.Close()
 }

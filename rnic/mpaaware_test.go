@@ -139,8 +139,8 @@ func TestPacking(t *testing.T) {
 		for _, g := range log.segs {
 			require.True(t, g.off < startupLen || bounds[g.off] && bounds[g.off+len(g.data)])
 		}
-		r.close(s, c)
 		require.Zero(t, c.qp.engine.Staged())
+		r.close(s, c)
 		return len(log.segs)
 	}
 	now, full := run(t, PackNow), run(t, PackFull)

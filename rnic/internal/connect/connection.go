@@ -248,7 +248,7 @@ func (c *Connection) More() bool {
 }
 
 // Pushed implements transport.Upper.
-func (c *Connection) Pushed() bool { return c.engine != nil && c.engine.Pushed() }
+func (c *Connection) Pushed() bool { return c.phase == phaseFull && c.engine.Pushed() }
 
 // Timer implements transport.Upper. What the one timer was set for depends on the phase.
 func (c *Connection) Timer() {

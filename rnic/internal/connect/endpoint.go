@@ -137,7 +137,11 @@ func (e *Endpoint) MULPDU(ctx context.Context) (int, error) {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := order(c.Transport.Submit, func() { ch <- e.engine.MULPDU(c.Transport.EMSS()) }); err != nil {
+	if err := order(c.Transport.Submit, func() {
+		if c.phase == phaseFull { // else it has ended meanwhile, and Done says so
+			ch <- e.engine.MULPDU(c.Transport.EMSS())
+		}
+	}); err != nil {
 		return 0, err
 	}
 	e.host.Turn()

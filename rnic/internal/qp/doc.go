@@ -5,6 +5,7 @@
 // Its files, in reading order:
 //
 //	engine.go           Engine and its life
+//	service.go          what it has while it is in service
 //	post.go             work requests onto the rings
 //	send.go             work requests to messages, messages to FPDUs
 //	gather.go           where the octets of a message are

@@ -33,11 +33,10 @@ type Engine struct {
 	effects     Effects // since TakeEffects
 	effectError error   // EffectFail's or EffectLeave's
 
-	reader    *mem.Reader
-	send      sendHalf
-	recv      recvHalf
-	respond   responder
-	requester requester
+	reader *mem.Reader
+	ord    int     // in service: how many Reads and atomics may be outstanding
+	shared *Shared // StartOptions.Shared
+	*service
 }
 
 // Config is what an engine has before it is used.
@@ -76,10 +75,16 @@ type StartOptions struct {
 
 // Start puts the engine into service with what start-up agreed.
 func (q *Engine) Start(o *StartOptions) {
-	q.reader = o.Reader
+	q.reader, q.shared = o.Reader, o.Shared
+	if q.shared != nil {
+		q.service = q.shared.service()
+	} else {
+		q.service = new(service)
+	}
 	q.send.start(q, o)
 	q.recv.start(q, o)
 	q.startRTR(o.Terms, o.Responder)
+	q.ord = q.requester.ord
 	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
 	q.state.Store(uint32(RTS))
 }
@@ -90,14 +95,20 @@ func (q *Engine) Start(o *StartOptions) {
 func (q *Engine) Finish() {
 	q.flushMu.Lock() // before others see Closed: what they post then is flushed after what is here
 	q.state.Store(uint32(Closed))
-	q.requester.abandon(q)
-	q.send.abandon(q)
-	q.recv.abandon(q)
+	if q.service != nil {
+		q.requester.abandon(q)
+		q.send.abandon(q)
+		q.recv.abandon(q)
+	}
 	q.flushMu.Unlock()
 	q.Flush()
 	if q.control.prepared {
 		q.control.region.DeregisterHere() // no octet of the peer's is placed any more
 	}
+	if q.service != nil && q.shared != nil {
+		q.shared.giveService(q.service)
+	}
+	q.service = nil
 }
 
 // Flush completes everything in the rings as Flushed. Any goroutine, once the engine is Closed: a

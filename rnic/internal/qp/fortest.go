@@ -44,8 +44,8 @@ func (q *Engine) PretendSent(id uint64) {
 
 // Fill completes a receive buffer.
 func (q *Engine) Fill(id uint64) {
-	if q.recv.batch == nil { // it is not in service
-		q.recv.batch = new(batch)
+	if q.service == nil { // it is not in service
+		q.service = &service{recv: recvHalf{batch: new(batch)}}
 	}
 	q.completeRecv(CQE{ID: id, Op: OpRecv})
 	q.publishRecvs()

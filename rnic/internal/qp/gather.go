@@ -16,7 +16,7 @@ type source struct {
 }
 
 // gatherRoom is what a sendHalf keeps of the request in hand beside its WQE, in memory that is made
-// once for the Engine.
+// before it goes into service.
 type gatherRoom struct {
 	body   [rdmap.AtomicRequestLen]byte // a message that the engine makes: a Request, an Atomic Response
 	inline []byte                       // of the request in hand
@@ -25,8 +25,16 @@ type gatherRoom struct {
 }
 
 func (g *gatherRoom) init(inlineMax, sgeMax int) {
-	g.inline = make([]byte, inlineMax)
-	g.list = make([]SGE, max(1, sgeMax-1)) // an atomic has one
+	g.inline = sized(g.inline, inlineMax)
+	g.list = sized(g.list, max(1, sgeMax-1)) // an atomic has one
+}
+
+// sized is s with n elements, what they are does not matter, or a new one where there is no room.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
 }
 
 // findSource says where the octets of the request in hand are.

@@ -24,10 +24,11 @@ const (
 	// quarters of them those of one peer. Octets ahead of a gap are refused to those that come too
 	// late, and their peers send them again.
 	pendingFull = 256
-	// roomsKept is how many notes of held Bufs are kept for engines that go into service next.
-	roomsKept  = 256
-	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
-	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
+	// servicesKept is how many are kept for engines that go into service next. Totals.ServicesMade
+	// counts those that had to be made because none was kept.
+	servicesKept = 256
+	fpduLenMin   = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
+	roomSpare    = 64 // frames that one segment may complete beside its own: parts of them were held
 	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28
 	// copied headers, rounded up.
 	terminateLenMax = 64

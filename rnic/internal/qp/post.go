@@ -10,7 +10,7 @@ func (q *Engine) MayAsk(op Opcode) error {
 		return ErrExtension
 	}
 	if op.isRequest() {
-		if s := q.State(); s != Idle && s != Connecting && q.requester.ord == 0 {
+		if s := q.State(); s != Idle && s != Connecting && q.ord == 0 {
 			return ErrReadDepth
 		}
 	}

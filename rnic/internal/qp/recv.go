@@ -28,9 +28,7 @@ type recvHalf struct {
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
-	shared  bool      // receive buffers come from Config.SRQ
-	common  *Shared   // StartOptions.Shared, until this half is abandoned
-	room    *mpa.Room // of rx, and common's again then
+	shared  bool // receive buffers come from Config.SRQ
 
 	rtr rtrState // rtr.go
 
@@ -74,13 +72,11 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	dc := ddp.StreamConfig{
 		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version, PendingMax: pendingMax(o.EMSS),
 	}
-	r.common = o.Shared
 	if s := o.Shared; s == nil {
 		r.batch, r.list, r.ranges = new(batch), make([]SGE, q.SGEMax-1), make([]ddp.Range, q.SGEMax)
 	} else {
 		r.batch, r.list, r.ranges = &s.recvs, s.list[:], s.ranges[:]
-		r.room = s.room()
-		mc.Reserve, mc.Scratch, mc.Room = &s.reserve, s.pieces, r.room
+		mc.Reserve, mc.Scratch, mc.Room = &s.reserve, s.pieces, q.room
 		if dc.PendingMax <= s.pending.PendingMax() {
 			dc.Pending, dc.Peer = s.pending, o.Peer
 		}
@@ -307,15 +303,8 @@ func (q *Engine) Cut() bool { return q.recv.partial && !q.recv.reported }
 // abandon flushes the receive buffers that Placement has, and frees the packet buffers that the
 // Receiver holds.
 func (r *recvHalf) abandon(q *Engine) {
-	if r.queues[0] == nil { // it never was in service
-		return
-	}
 	r.rx.Close()
 	r.ddp.Close()
-	if r.common != nil {
-		r.common.giveRoom(r.room)
-		r.common, r.room = nil, nil
-	}
 	msn := uint32(r.messages) + r.rtr.sends // of the last message that was delivered
 	if r.rtr.hidden {
 		_, _ = r.sendQ.Flush() // the RTR message's buffer, which has no completion

@@ -12,8 +12,9 @@ type Shared struct {
 	totals  Totals
 	pieces  [][]byte           // of the ULPDU in hand
 	pending *ddp.PendingMemory // messages placed ahead of a gap
-	rooms   []*mpa.Room        // given back by engines that are over
-	bufsMax int                // of these
+	bufsMax int                // of the rooms of services
+
+	services []*service // given back by engines that are over
 
 	// Of the engine that is called.
 	sends, recvs batch
@@ -28,24 +29,6 @@ func NewShared(emssMax, bufsMax int, reserve mpa.Reserve) *Shared {
 	return &Shared{
 		reserve: reserve, pieces: make([][]byte, mpa.PiecesMax(bufsMax)), bufsMax: bufsMax,
 		pending: ddp.NewPendingMemory(pendingMax(emssMax), pendingFull),
-	}
-}
-
-// room is one for an engine that goes into service.
-func (s *Shared) room() *mpa.Room {
-	n := len(s.rooms) - 1
-	if n < 0 {
-		return mpa.NewRoom(s.bufsMax)
-	}
-	r := s.rooms[n]
-	s.rooms = s.rooms[:n]
-	return r
-}
-
-// giveRoom takes that of an engine that is over.
-func (s *Shared) giveRoom(r *mpa.Room) {
-	if len(s.rooms) < roomsKept {
-		s.rooms = append(s.rooms, r)
 	}
 }
 

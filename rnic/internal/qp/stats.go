@@ -19,8 +19,11 @@ type Stats struct {
 	RefusedPending uint64
 }
 
-// Stats are those of an engine that is, or was, in service.
+// Stats are those of an engine that is in service; before that, and after Finish, zero.
 func (q *Engine) Stats() Stats {
+	if q.service == nil {
+		return Stats{}
+	}
 	return Stats{
 		Receive:       q.recv.rx.Stats(),
 		Placed:        q.recv.placed,
@@ -47,6 +50,7 @@ type Totals struct {
 	CRCErrors           uint64 // connections ended for one
 	RefusedPending      uint64
 	TerminatesIn, Ended uint64 // Terminates received; connections ended here for an error of the peer's
+	ServicesMade        uint64 // for engines that went into service when none was kept (servicesKept)
 }
 
 // Placed counts payload octets by the way they were placed.

@@ -71,9 +71,7 @@ func (q *Engine) lookForErrors() {
 // then our half is closed.
 func (q *Engine) Terminate(err error) {
 	q.recv.reported = true
-	if all := q.recv.totals; all != nil { // else it was not in service yet
-		all.Ended++
-	}
+	q.recv.totals.Ended++
 	q.send.terminate(terminateBody(err))
 	q.leaveService(&TerminateError{Cause: err})
 }

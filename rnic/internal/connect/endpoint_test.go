@@ -1,0 +1,47 @@
+package connect
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+)
+
+// late is a transport whose connection ends before it carries out what it was given.
+type late struct {
+	*abortable
+	over func()
+}
+
+func (l *late) Submit(fn func()) error {
+	l.over()
+	fn()
+	return nil
+}
+
+// What is asked of a connection in service, and comes to it when it is over, is answered by its end.
+func TestAskedTooLate(t *testing.T) {
+	var told []qp.Event
+	c, tr := inService(t, &told)
+	e := c.endpoint
+	require.NoError(t, e.join(c))
+	e.engine.Move(qp.Connecting, qp.RTS)
+	final := Counters{}
+	over := func() {
+		final.Engine = e.engine.Stats()
+		c.Over(nil)
+	}
+	c.Transport = &late{tr, over}
+	_, err := e.MULPDU(t.Context())
+	require.ErrorIs(t, err, ErrState)
+	n, err := e.Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, final, n)
+
+	c, tr = inService(t, &told)
+	require.NoError(t, c.endpoint.join(c))
+	c.Transport = &late{tr, func() { c.Over(nil) }}
+	_, err = c.endpoint.Stats(t.Context())
+	require.NoError(t, err)
+}
