@@ -220,7 +220,7 @@ func (a *Adapter) Close(ctx context.Context) error {
 	}
 	connections := a.host.Close(ctx)
 	for _, l := range connections {
-		if err := a.host.Wait(ctx, l.Gone); err != nil {
+		if err := a.host.Wait(ctx, l.Gone.C()); err != nil {
 			return fmt.Errorf("rnic: %d connections to end: %w", len(connections), err)
 		}
 	}

@@ -173,7 +173,7 @@ func TestConnectContext(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		wait := r.accepted(func(req *ConnRequest) error { // neither accepts nor rejects in time
 			cancel()
-			<-req.connection.Gone
+			<-req.connection.Gone.C()
 			return nil
 		})
 		err := c.qp.Connect(ctx, r.addr(), c.conn)

@@ -205,8 +205,8 @@ func (c *ConnParam) param() connect.Param {
 		UserTimeout: c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC, PackFull: c.Packing == PackFull,
 		AllowHalfClosed: c.AllowHalfClosed, WakeUp: c.Quirks.WakeUp,
 	}
-	for _, d := range c.dialects() {
-		p.Tries = append(p.Tries, mpa.Dialect(d))
+	for i, d := range c.dialects() {
+		p.Tries[i] = mpa.Dialect(d)
 	}
 	return p
 }

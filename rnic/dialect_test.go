@@ -395,7 +395,7 @@ func TestEstablishmentErrors(t *testing.T) {
 				p.expectFIN()
 				p.closeSend()
 				c.expectClosedBy(tc.want)
-				require.ErrorIs(t, <-c.qp.end.Connected(), tc.want)
+				require.ErrorIs(t, c.qp.end.Result(), tc.want)
 				// The peer, if it is ours, learns it.
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				q := r.peerDials()

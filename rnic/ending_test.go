@@ -126,7 +126,7 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), c.conn), context.Canceled)
 	r.client.host.Manual = r.step
 	select {
-	case <-seen.Gone:
+	case <-seen.Gone.C():
 	default:
 		t.Fatal("Close would wait for ever")
 	}

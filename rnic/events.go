@@ -123,11 +123,13 @@ func (q *QueuePair) Arm(k EventKind, limit int) error {
 	return nil
 }
 
-// tellEvent posts an event of the engine or the connection.
-func (q *QueuePair) tellEvent(k EventKind, n uint64, err error) {
-	e := Event{Kind: k, QP: q, Count: n, Err: err}
-	if k == EventCQOverflow {
-		e.CQ = q.opt.RecvCQ
+// teller posts events of q's engine and connection.
+type teller struct{ q *QueuePair }
+
+func (t teller) Tell(k qp.Event, n uint64, err error) {
+	e := Event{Kind: EventKind(k), QP: t.q, Count: n, Err: err}
+	if e.Kind == EventCQOverflow {
+		e.CQ = t.q.opt.RecvCQ
 	}
-	q.adapter.events.post(e)
+	t.q.adapter.events.post(e)
 }

@@ -59,12 +59,12 @@ func TestFallsBackOnce(t *testing.T) {
 				if name == "closes" { // and it stays at that
 					q.closeSend()
 					c.expectClosedBy(ErrPeerClosed)
-					require.ErrorIs(t, <-c.qp.end.Connected(), ErrPeerClosed)
+					require.ErrorIs(t, c.qp.end.Result(), ErrPeerClosed)
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
 				c.expectInService()
-				require.NoError(t, <-c.qp.end.Connected())
+				require.NoError(t, c.qp.end.Result())
 				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
 				require.Equal(t, addr, c.qp.RemoteAddr().String())
 			})
@@ -168,7 +168,7 @@ func TestFallbackCannotDial(t *testing.T) {
 	r.client.host.Shut()
 	p.closeSend()
 	c.expectClosedBy(ErrClosed)
-	require.ErrorIs(t, <-c.qp.end.Connected(), ErrClosed)
+	require.ErrorIs(t, c.qp.end.Result(), ErrClosed)
 	require.Zero(t, r.client.host.Slots.Count())
 }
 

@@ -45,7 +45,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 			req := r.dial(c, nil)
 			returned := func() bool {
 				select {
-				case <-req.connection.Gone:
+				case <-req.connection.Gone.C():
 					return true
 				default:
 					return false

@@ -430,4 +430,4 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 // Done is closed when the connection of the request is over: after Reject, when the peer has closed
 // it, too, or a bound for that has passed. Adapter.Close before then may reset it, and the peer not
 // hear of the Reject. Any goroutine.
-func (r *ConnRequest) Done() <-chan struct{} { return r.connection.Gone }
+func (r *ConnRequest) Done() <-chan struct{} { return r.connection.Gone.C() }

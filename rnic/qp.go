@@ -72,7 +72,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	q.engine.Config = qp.Config{
 		Table: a.table, Domain: opt.PD.id, Stream: mem.StreamID(n), Number: uint32(n), SendCQ: &opt.SendCQ.q, RecvCQ: &opt.RecvCQ.q,
 		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGEMax: opt.SGEMax, InlineMax: opt.InlineMax, RecvRanges: opt.receiveRanges(),
-		Tell: func(k qp.Event, n uint64, err error) { q.tellEvent(EventKind(k), n, err) },
+		Teller: teller{q},
 	}
 	if opt.SRQ != nil {
 		q.engine.SRQ = &opt.SRQ.q
@@ -126,16 +126,14 @@ func (q *QueuePair) PeerPrivateData() []byte { return q.end.Private }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or
 // flushed. Any goroutine.
-func (q *QueuePair) Done() <-chan struct{} { return q.end.Done }
+func (q *QueuePair) Done() <-chan struct{} { return q.end.Done.C() }
 
 // Err says, after Done, why the connection ended; nil after an orderly close. Any goroutine.
 func (q *QueuePair) Err() error {
-	select {
-	case <-q.end.Done:
-		return q.end.Err
-	default:
+	if !q.end.Done.Given() {
 		return nil
 	}
+	return q.end.Err
 }
 
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close
@@ -149,7 +147,7 @@ func (q *QueuePair) Close(ctx context.Context) error {
 		return nil
 	}
 	q.Disconnect()
-	if err := q.adapter.host.Wait(ctx, q.end.Done); err != nil {
+	if err := q.adapter.host.Wait(ctx, q.end.Done.C()); err != nil {
 		q.Abort()
 		return err
 	}

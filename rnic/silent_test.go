@@ -120,7 +120,7 @@ func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	}
 	r.startupsEndWith(1, stack.ErrConnMax)
 	require.NoError(t, raw.ended())
-	require.False(t, isClosed(l.Gone))
+	require.False(t, l.Gone.Given())
 }
 
 // PeerMax is no more than ConnsMax.

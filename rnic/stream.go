@@ -100,7 +100,7 @@ func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte, opt L
 // of the two.
 func (l awaited) nextRequest(ctx context.Context) (*ConnRequest, error) {
 	for {
-		for l.Host.Manual != nil && ctx.Err() == nil && !isClosed(l.Gone) && len(l.requests) == 0 {
+		for l.Host.Manual != nil && ctx.Err() == nil && !l.Gone.Given() && len(l.requests) == 0 {
 			l.Host.Turn()
 		}
 		select {
@@ -108,7 +108,7 @@ func (l awaited) nextRequest(ctx context.Context) (*ConnRequest, error) {
 			if l.Claimed() {
 				return r, nil
 			} // else its connection is over
-		case <-l.Gone:
+		case <-l.Gone.C():
 			return nil, l.OverError()
 		case <-ctx.Done():
 			l.DiscardSoon(ctx)
@@ -133,7 +133,7 @@ func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Con
 	if err := r.connection.Ask(ctx, func() error { return r.connection.Reject(r.frame, private, true) }); err != nil {
 		return nil, err
 	}
-	if err := r.adapter.host.Wait(ctx, r.connection.Gone); err != nil {
+	if err := r.adapter.host.Wait(ctx, r.connection.Gone.C()); err != nil {
 		_ = connect.OrderUntil(context.WithoutCancel(ctx), &r.adapter.host, r.connection.Transport.Submit, r.connection.Discard) // a stopped Poller has ended it already
 		return nil, err
 	}

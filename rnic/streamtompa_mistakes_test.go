@@ -308,7 +308,7 @@ func TestAbortMeetsConnectStream(t *testing.T) {
 	require.ErrorIs(t, c.qp.StartConnectStream(r.ctx, cc, c.conn), ErrClosed)
 	require.True(t, isDone(c.qp))
 	select {
-	case <-c.qp.end.Connection.Load().Gone:
+	case <-c.qp.end.Connection.Load().Gone.C():
 	default:
 		t.Fatal("Close would wait for ever")
 	}

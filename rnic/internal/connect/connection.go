@@ -43,8 +43,9 @@ type Connection struct {
 	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: never by time
 
 	claim        atomic.Uint32   // what came first: the ULP took the Request, or the connection ended
-	in           []byte          // start-up octets received that are not yet a frame
+	in           []byte          // start-up octets received that are not yet a frame, of one that comes in pieces
 	out          []byte          // start-up octets not yet pulled
+	room         [frameRoom]byte // of out, for a frame that is short and alone
 	early        *earlyData      // delayed start-up: octets that came before MPA did
 	rxNext       uint64          // stream offset of the next start-up octet
 	rxBase       uint64          // stream offset of MPA's first octet
@@ -57,7 +58,7 @@ type Connection struct {
 	told         bool            // EventTerminated was told
 	badCRC       uint64          // FPDUs with a bad CRC that are in the flight record
 	self, Peer   netip.AddrPort  // once established
-	Gone         chan struct{}   // closed when the connection is over
+	Gone         Signal          // the connection is over
 	Returned     net.Conn        // before Gone: the stream that the connection is again
 }
 
@@ -68,7 +69,7 @@ func newConnection(h *Host) *Connection {
 }
 
 func (c *Connection) init(h *Host) {
-	c.Host, c.privateMax, c.Gone = h, mpa.PrivateDataMax, make(chan struct{})
+	c.Host, c.privateMax = h, mpa.PrivateDataMax
 }
 
 // newPollerConnection makes a connection over our TCP.

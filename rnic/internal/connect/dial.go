@@ -50,7 +50,7 @@ func (e *Endpoint) Dial(ctx context.Context, addr string) error {
 	case e.host.IsClosed():
 		return ErrClosed // before a peer hears of it
 	case len(e.host.Pollers) == 0:
-		return e.dialSocket(ctx, addr, e.param.Tries)
+		return e.dialSocket(ctx, addr, e.param.tries())
 	}
 	return e.dialPoller(ctx, addr)
 }
@@ -109,7 +109,7 @@ func (e *Endpoint) failDial(err error) {
 	if e.Unwanted.Load() {
 		err = ErrClosed
 	}
-	e.connected <- err
+	e.startedUp(err)
 	e.Finish(err)
 }
 
@@ -120,9 +120,8 @@ func (e *Endpoint) dialPoller(ctx context.Context, addr string) error {
 		return err
 	}
 	h := e.host
-	d := &pollerDial{endpoint: e, from: h.Pollers[int(h.next.Add(1)-1)%len(h.Pollers)]}
-	d.dial = func(u stack.Upper) (*stack.Conn, error) { return d.from.Poller.Dial(remote, u) }
-	return d.try(e.param.Tries, func(fn func()) error { return OrderUntil(ctx, h, d.from.Poller.Submit, fn) })
+	d := pollerDial{endpoint: e, from: h.Pollers[int(h.next.Add(1)-1)%len(h.Pollers)], remote: remote}
+	return d.try(e.param.tries(), func(fn func()) error { return OrderUntil(ctx, h, d.from.Poller.Submit, fn) })
 }
 
 // resolve looks a name up with the system's resolver. A literal address needs none.
@@ -152,14 +151,16 @@ func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 type pollerDial struct {
 	endpoint *Endpoint
 	from     *PollerState
-	dial     func(stack.Upper) (*stack.Conn, error)
+	remote   netip.AddrPort
 }
 
 // try begins a connection. submit runs the rest on the Poller's goroutine.
-func (d *pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
+func (d pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 	c, u := newPollerConnection(d.endpoint.host, d.from)
 	c.initiate(d.endpoint, tries)
-	c.again = func() { d.retry(c.older, d.from.Poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
+	if len(c.older) > 0 {
+		c.again = func() { d.retry(c.older, d.from.Poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
+	}
 	if err := d.endpoint.join(c); err != nil {
 		return err
 	}
@@ -171,18 +172,18 @@ func (d *pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 			c.Over(c.Err)
 			return
 		}
-		u.Dial(d.dial)
+		u.Dial(d.remote)
 	})
 	if err != nil {
 		d.endpoint.host.dropConnection(c)
-		close(c.Gone) // no transport will drive it
+		c.Gone.Give() // no transport will drive it
 	}
 	return err
 }
 
 // retry is the next try. The Poller's goroutine cannot wait for room in its control ring: when that
 // is full, another one waits.
-func (d *pollerDial) retry(tries []mpa.Dialect, submit func(func()) error) {
+func (d pollerDial) retry(tries []mpa.Dialect, submit func(func()) error) {
 	err := d.try(tries, submit)
 	switch {
 	case errors.Is(err, stack.ErrBusy):
@@ -192,7 +193,7 @@ func (d *pollerDial) retry(tries []mpa.Dialect, submit func(func()) error) {
 	}
 }
 
-func (d *pollerDial) unlessUnwanted(fn func()) error {
+func (d pollerDial) unlessUnwanted(fn func()) error {
 	if d.endpoint.Unwanted.Load() {
 		return ErrClosed
 	}
@@ -202,20 +203,17 @@ func (d *pollerDial) unlessUnwanted(fn func()) error {
 // InService waits for the end of start-up, or of ctx. If both have come it returns how start-up
 // ended: a rejection may have a connection that the caller has to close.
 func (e *Endpoint) InService(ctx context.Context) error {
-	var err error
 	select {
-	case err = <-e.connected:
-	default:
-		select {
-		case err = <-e.connected:
-		case <-ctx.Done():
+	case <-e.started.C():
+	case <-ctx.Done():
+		if !e.started.Given() {
 			return e.giveUp(ctx)
 		}
 	}
-	if err != nil {
-		<-e.Done
+	if e.outcome != nil {
+		<-e.Done.C()
 	}
-	return err
+	return e.outcome
 }
 
 // giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came
@@ -223,7 +221,7 @@ func (e *Endpoint) InService(ctx context.Context) error {
 func (e *Endpoint) giveUp(ctx context.Context) error {
 	e.Abort()
 	select {
-	case <-e.Done:
+	case <-e.Done.C():
 	case <-time.After(abortTimeout): // no goroutine turns the Poller
 		return ctx.Err()
 	}

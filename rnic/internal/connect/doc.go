@@ -21,6 +21,7 @@
 //	ending.go       how a connection ends
 //	endpoint.go     Endpoint: a queue pair as its connection sees it
 //	flight.go       the last events of a connection
+//	signal.go       Signal: what happens once
 //	host.go         Host: what the connections of an Adapter, and of one Poller, share
 //	phase.go        phases and time-outs
 //	param.go        Param: how to connect

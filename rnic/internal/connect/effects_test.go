@@ -34,6 +34,11 @@ func (*abortable) Progress() uint64                   { return 0 }
 func (*abortable) Memory() transport.Memory           { return transport.Memory{} }
 func (*abortable) Stats() transport.Stats             { return transport.Stats{} }
 
+// teller is told of events by a call.
+type teller func(qp.Event)
+
+func (t teller) Tell(k qp.Event, _ uint64, _ error) { t(k) }
+
 // inService makes a connection in full operation on an abortable transport.
 func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
 	t.Helper()
@@ -43,7 +48,7 @@ func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
 	cq.Init(mem.NewMPSC(make([]mem.MPSCSlot[qp.CQE], 8)), 8)
 	q := &qp.Engine{SQ: ring(), RQ: ring(), Config: qp.Config{
 		Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: &cq, RecvCQ: &cq, SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
-		Tell: func(k qp.Event, _ uint64, _ error) { *told = append(*told, k) },
+		Teller: teller(func(k qp.Event) { *told = append(*told, k) }),
 	}}
 	host := &Host{}
 	host.Init(HostConfig{Public: func(err error) error { return err }})

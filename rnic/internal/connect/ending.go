@@ -100,11 +100,11 @@ func (c *Connection) PeerClosed() {
 	c.Transport.Record(flight.PeerClosed, 0, 0)
 	switch {
 	case c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseDecide || c.phase == phaseFull && c.awaitsReady && !c.shut:
-		c.Fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
+		c.Fail(newConnectionError(fmt.Errorf("%w during MPA start-up", ErrPeerClosed)))
 	case c.phase == phaseFull && (c.engine.Cut() || len(c.in) > 0):
-		c.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
+		c.Fail(newConnectionError(fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)))
 	case c.phase == phaseFull && c.engine.PeerEnds():
-		c.Fail(&connectionError{ErrUnanswered})
+		c.Fail(newConnectionError(ErrUnanswered))
 	case c.phase == phaseToStream: // the stream will say so
 	default:
 		if c.phase == phaseFull {
@@ -130,8 +130,8 @@ func (c *Connection) note(err error) {
 // Lost implements transport.Upper. A rejected Initiator may end the connection as it likes, so that
 // is no failure.
 func (c *Connection) Lost(err error) {
-	if c.phase != phaseRejecting {
-		c.note(&connectionError{err})
+	if c.phase != phaseRejecting && c.Err == nil {
+		c.note(newConnectionError(err))
 	}
 }
 
@@ -171,7 +171,7 @@ func (c *Connection) Over(err error) {
 	if c.fallsBack(was, err) {
 		c.phase = phaseOver
 		c.Host.Startup.Fallbacks.Add(1)
-		close(c.Gone)
+		c.Gone.Give()
 		c.again()
 		return
 	}
@@ -190,10 +190,7 @@ func (c *Connection) Over(err error) {
 		}
 		c.phase = phaseOver
 		if was != phaseFull {
-			select {
-			case e.connected <- OrClosed(err):
-			default:
-			}
+			e.startedUp(OrClosed(err))
 		}
 		e.Finish(err)
 		if was == phaseFull {
@@ -204,7 +201,7 @@ func (c *Connection) Over(err error) {
 	if c.Responder != nil && err != nil {
 		c.report(was, err)
 	}
-	close(c.Gone)
+	c.Gone.Give()
 }
 
 // fallsBack says whether a connection that is over is a reason to try an older dialect.

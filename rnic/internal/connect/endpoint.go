@@ -22,22 +22,21 @@ type Endpoint struct {
 	Unwanted   atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a connection
 	sendsFirst atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a connection
 	stopDial   atomic.Pointer[context.CancelFunc]
-	connected  chan error    // the result of start-up, once
-	Done       chan struct{} // closed when the queue pair is over
-	Private    []byte        // of the peer's Reply
-	Terms      atomic.Pointer[mpa.Terms]
+	started    Signal                    // start-up has ended, as outcome says
+	outcome    error                     // before started
+	Done       Signal                    // the queue pair is over
+	Private    []byte                    // of the peer's Reply
+	Terms      atomic.Pointer[mpa.Terms] // terms, from their agreement on
+	terms      mpa.Terms
 
-	// Of the goroutine that drives the connection; any goroutine's after Done is closed.
+	// Of the goroutine that drives the connection; any goroutine's after Done was given.
 	Err   error
 	final Counters
 	flown *FlightRecord // of a connection that ended with an error
 }
 
 // Init readies e for q, whose connections will be h's.
-func (e *Endpoint) Init(h *Host, q *qp.Engine) {
-	e.host, e.engine = h, q
-	e.connected, e.Done = make(chan error, 1), make(chan struct{})
-}
+func (e *Endpoint) Init(h *Host, q *qp.Engine) { e.host, e.engine = h, q }
 
 // connectionOrUnwanted returns the connection, and has one that is still coming about end when it
 // joins. Any goroutine.
@@ -65,7 +64,16 @@ func (e *Endpoint) join(c *Connection) error {
 func (e *Endpoint) Finish(err error) {
 	e.Err = err
 	e.engine.Finish()
-	close(e.Done)
+	e.Done.Give()
+}
+
+// startedUp ends start-up: err is its result, unless there was one before. One goroutine at a time:
+// the one that drives the connection, or that tries the next.
+func (e *Endpoint) startedUp(err error) {
+	if !e.started.Given() {
+		e.outcome = err
+		e.started.Give()
+	}
 }
 
 // Counters are those of an engine and its transport.
@@ -109,10 +117,8 @@ func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 	if c == nil {
 		return Counters{}, nil
 	}
-	select {
-	case <-e.Done: // and the Poller perhaps stopped
+	if e.Done.Given() { // and the Poller perhaps stopped
 		return e.final, nil
-	default:
 	}
 	ch := make(chan Counters, 1)
 	if err := order(c.Transport.Submit, func() { ch <- e.snapshot(c) }); err != nil {
@@ -122,7 +128,7 @@ func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 	select {
 	case s := <-ch:
 		return s, nil
-	case <-e.Done:
+	case <-e.Done.C():
 		return e.final, nil
 	case <-ctx.Done():
 		return Counters{}, ctx.Err()
@@ -148,7 +154,7 @@ func (e *Endpoint) MULPDU(ctx context.Context) (int, error) {
 	select {
 	case n := <-ch:
 		return n, nil
-	case <-e.Done:
+	case <-e.Done.C():
 		return 0, ErrState
 	case <-ctx.Done():
 		return 0, ctx.Err()

@@ -49,10 +49,12 @@ func (e *Revision) Error() string {
 // connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset,
 // timed out, or closed by the peer where that is no graceful end. errors.Is finds the cause,
 // errors.As an *mpa.Error with code 1.
-type connectionError struct{ cause error }
+type connectionError struct{ both [2]error } // the cause, and errConnection
 
-func (e *connectionError) Error() string   { return e.cause.Error() }
-func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnection} }
+func newConnectionError(cause error) error { return &connectionError{[2]error{cause, errConnection}} }
+
+func (e *connectionError) Error() string   { return e.both[0].Error() }
+func (e *connectionError) Unwrap() []error { return e.both[:] }
 
 var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
 

@@ -59,10 +59,8 @@ func (e *Endpoint) FlightRecord(ctx context.Context) (FlightRecord, error) {
 		}
 		return *e.flown, nil
 	}
-	select {
-	case <-e.Done: // and the Poller perhaps stopped
+	if e.Done.Given() { // and the Poller perhaps stopped
 		return over()
-	default:
 	}
 	ch := make(chan *FlightRecord, 1)
 	if err := order(c.Transport.Submit, func() { ch <- c.flightRecord(nil) }); err != nil {
@@ -72,7 +70,7 @@ func (e *Endpoint) FlightRecord(ctx context.Context) (FlightRecord, error) {
 	select {
 	case r := <-ch:
 		return *r, nil
-	case <-e.Done:
+	case <-e.Done.C():
 		return over()
 	case <-ctx.Done():
 		return FlightRecord{}, ctx.Err()

@@ -83,8 +83,11 @@ func (e *Endpoint) BeginAbort() { e.connectionOrUnwanted() }
 // Param is what BeginConnecting was given, as far as it is kept.
 func (e *Endpoint) Param() *Param { return &e.param }
 
-// Connected delivers the result of start-up, once.
-func (e *Endpoint) Connected() <-chan error { return e.connected }
+// Result waits for the result of start-up. Any goroutine.
+func (e *Endpoint) Result() error {
+	<-e.started.C()
+	return e.outcome
+}
 
 // Dialling says whether a dial over a kernel socket has begun, or has been.
 func (e *Endpoint) Dialling() bool { return e.stopDial.Load() != nil }

@@ -16,7 +16,7 @@ type Responder struct {
 	Dialects   mpa.Dialects
 	PrivateMax int // the longest private data taken with a Request of Rev 0
 	// Offer queues a connection whose Request waits for the ULP's decision. f.Kind is 0 where the
-	// dialect has no Request. An error ends the connection.
+	// dialect has no Request. An error ends the connection. f's private data is good for the call.
 	Offer func(c *Connection, f mpa.Frame) error
 	// Report, if set, tells why a connection has ended. started: it had reached full operation.
 	// offered: the ULP has its Request, and learns of the end from its own calls too.
@@ -74,7 +74,7 @@ func (c *Connection) Ask(ctx context.Context, fn func() error) error {
 	select {
 	case err = <-res:
 		return err
-	case <-c.Gone:
+	case <-c.Gone.C():
 		err = c.OverError()
 	case <-ctx.Done():
 		err = ctx.Err()

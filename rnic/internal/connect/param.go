@@ -6,11 +6,14 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
+// TriesMax is how many dialects an Initiator tries.
+const TriesMax = 2
+
 // Param is how an Endpoint connects, and what the connection is like from then on. Its values were
 // checked. rnic.ConnParam says what each field does.
 type Param struct {
-	Tries          []mpa.Dialect // an Initiator's, to be tried one after the other
-	Named          bool          // the application named the dialect: no other will do
+	Tries          [TriesMax]mpa.Dialect // an Initiator's, to be tried one after the other; 0: no more
+	Named          bool                  // the application named the dialect: no other will do
 	PrivateData    []byte
 	PrivateDataMax int
 	PeerToPeer     bool
@@ -27,4 +30,13 @@ type Param struct {
 	AllowHalfClosed bool
 
 	WakeUp time.Duration
+}
+
+// tries are the dialects of Tries.
+func (p *Param) tries() []mpa.Dialect {
+	n := 0
+	for n < len(p.Tries) && p.Tries[n] != 0 {
+		n++
+	}
+	return p.Tries[:n]
 }

@@ -50,10 +50,21 @@ func (c *Connection) sendRequest() {
 	c.phase = phaseReply
 	p := c.endpoint.party(c, mpa.DialectsOf(c.dialect))
 	c.own = p.Request(c.dialect, c.endpoint.param.PrivateData)
-	c.out = c.own.Append(nil)
+	c.putFrame(&c.own)
 	c.Transport.Record(flight.RequestSent, flight.Frame(int(c.own.Rev), false), uint64(len(c.own.PrivateData)))
 	c.Transport.SetTimer(c.Transport.Now() + int64(replyTimeout))
 	c.Transport.Send()
+}
+
+// frameRoom is the longest start-up frame for which nothing is allocated.
+const frameRoom = mpa.FrameLen + 28
+
+// putFrame has f sent after what is still to be pulled.
+func (c *Connection) putFrame(f *mpa.Frame) {
+	if c.out == nil {
+		c.out = c.room[:0]
+	}
+	c.out = f.Append(c.out)
 }
 
 // immediate begins full operation without frames, and therefore without a first FPDU to wait for.
@@ -63,7 +74,7 @@ func (c *Connection) immediate() {
 	c.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(c.endpoint.param.IRD), ORD: uint16(c.endpoint.param.ORD)})
 	c.firstMarker = true
 	if c.initiator {
-		c.endpoint.connected <- nil
+		c.endpoint.startedUp(nil)
 	}
 	c.Transport.Send()
 }
@@ -116,11 +127,12 @@ func (c *Connection) enter(t *mpa.Terms) {
 	if t.UnaskedS {
 		c.Host.Startup.UnaskedS.Add(1)
 	}
-	kept := *t
+	kept := &c.endpoint.terms
+	*kept = *t
 	kept.PrivateData = nil
-	c.endpoint.Terms.Store(&kept)
+	c.endpoint.Terms.Store(kept)
 	c.endpoint.param.PrivateData = nil // it is in a frame by now
-	c.start(&kept)
+	c.start(kept)
 	if c.initiator {
 		c.planWakeUp()
 	}
@@ -155,7 +167,8 @@ func peerKey(a netip.Addr) uint64 {
 func (c *Connection) wantMarkers(e *Endpoint) bool { return !c.InOrder && !e.param.NoMarkers }
 
 // startup collects and answers the peer's start-up frame. data is next in order; used is how many
-// of its octets belong to the frame.
+// of its octets belong to the frame. The frame's private data may be data's: whoever keeps it longer
+// than this call copies it.
 func (c *Connection) startup(data []byte) (used int) {
 	if c.phase == phaseRequest && len(c.in) == 0 && data[0] == 0 && c.Responder.Dialects.Has(mpa.Culley02) {
 		c.requestedImmediate() // a marker, where a Request would have its M
@@ -163,13 +176,20 @@ func (c *Connection) startup(data []byte) (used int) {
 	}
 	had := len(c.in)
 	take := min(len(data), c.frameMax()-had)
-	c.in = append(c.in, data[:take]...)
-	f, n, err := mpa.ParseFrame(c.in, c.expected(), c.privateMax)
+	frame := data[:take]
+	if had > 0 {
+		c.in = append(c.in, frame...)
+		frame = c.in
+	}
+	f, n, err := mpa.ParseFrame(frame, c.expected(), c.privateMax)
 	if err != nil {
 		c.Fail(err)
 		return len(data)
 	}
 	if n == 0 {
+		if had == 0 {
+			c.in = append(c.in, frame...)
+		}
 		c.rxNext += uint64(take)
 		return take
 	}
@@ -291,16 +311,16 @@ func (c *Connection) replied(f mpa.Frame) {
 	}
 	if err == nil && t.RtrFrame {
 		rtr := mpa.RtrFrame(&c.own, &f)
-		c.out = rtr.Append(c.out)
+		c.putFrame(&rtr)
 	}
 	c.enter(&t)
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
 		c.engine.Terminate(err)
 		c.heed()
-		c.endpoint.connected <- c.Err
+		c.endpoint.startedUp(c.Err)
 		return
 	}
-	c.endpoint.connected <- nil
+	c.endpoint.startedUp(nil)
 	c.Transport.Send()
 }
 
@@ -343,7 +363,7 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 	}
 	c.own = rep
 	c.recordReply(rep)
-	c.out = rep.Append(c.out) // after the last streaming message, if a hasty peer has not waited for that
+	c.putFrame(&rep) // after the last streaming message, if a hasty peer has not waited for that
 	c.own.PrivateData = nil
 	c.engine, c.endpoint = e.engine, e
 	c.enter(&t)
@@ -407,7 +427,7 @@ func (c *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 		}
 		f := rejection(req, private)
 		c.recordReply(f)
-		c.out = f.Append(c.out)
+		c.putFrame(&f)
 		c.toStream()
 		return nil
 	}
@@ -437,7 +457,7 @@ func (c *Connection) recordReply(f mpa.Frame) {
 // rejectedTimeout.
 func (c *Connection) refuse(f mpa.Frame) {
 	c.recordReply(f)
-	c.out = f.Append(c.out)
+	c.putFrame(&f)
 	c.phase = phaseRejecting
 	c.Transport.SetTimer(c.Transport.Now() + int64(rejectedTimeout))
 	c.Transport.Send()

@@ -49,7 +49,7 @@ func (e *Endpoint) ConnectStream(ctx context.Context, nc net.Conn) error {
 	if e.Unwanted.Load() {
 		cancel()
 	}
-	tries := e.param.Tries[:1]        // there is only this connection
+	tries := e.param.tries()[:1]      // there is only this connection
 	quiet := tries[0] != mpa.Culley02 // whose Responder need not wait for us
 	_, err := e.host.enterMPA(ctx, nc, quiet, func(c *Connection) error {
 		c.initiate(e, tries)
@@ -123,7 +123,7 @@ func (c *Connection) mayTake(over stream.Handover, quiet bool, role func(*Connec
 	err := role(c)
 	if err != nil {
 		c.Host.dropConnection(c)
-		close(c.Gone) // no transport will drive it
+		c.Gone.Give() // no transport will drive it
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 
 // Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions
 // out. It knows no connection, no transport and no clock. What calls mean for the connection is told
-// by TakeEffects; the one call up is Config.Tell, which posts an event and must not block.
+// by TakeEffects; the one call up is Config.Teller, which posts an event and must not block.
 //
 //	not in service --Start--> in service --Finish--> over
 //
@@ -53,7 +53,12 @@ type Config struct {
 
 	Source Source // more work, which was not posted; nil: none
 
-	Tell func(k Event, n uint64, err error) // posts an event; does not block
+	Teller
+}
+
+// Teller posts an event, and does not block. Any goroutine may call it.
+type Teller interface {
+	Tell(k Event, n uint64, err error)
 }
 
 // StartOptions are what an engine needs of its connection.
@@ -90,7 +95,7 @@ func (q *Engine) Start(o *StartOptions) {
 }
 
 // Finish ends service, if there was any: what was posted completes as Flushed, or with what went
-// wrong with it. It is the driver's last call; only Config.Tell may tell of the end after it. The
+// wrong with it. It is the driver's last call; only Config.Teller may tell of the end after it. The
 // batches are empty then: each Pull, Arrive and LeftEdge publishes its own.
 func (q *Engine) Finish() {
 	q.flushMu.Lock() // before others see Closed: what they post then is flushed after what is here

@@ -52,28 +52,33 @@ func (u *PollerConn) enter(c *stack.Conn) {
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
 }
 
-// Dial begins the handshake as soon as our address has been checked. Established or Over tells what
-// comes of it. Poller's goroutine.
-func (u *PollerConn) Dial(dial func(stack.Upper) (*stack.Conn, error)) {
-	err := u.poller.UntilChecked(func() (again bool) {
-		if u.givenUp {
-			return false
-		}
-		c, err := dial(u)
-		if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
-			return true
-		}
-		if err != nil {
-			u.up.Over(err)
-			return false
-		}
-		u.conn = c
-		return false
-	})
-	if err != nil {
+// Dial begins the handshake with remote, as soon as our address has been checked. Established or
+// Over tells what comes of it. Poller's goroutine.
+func (u *PollerConn) Dial(remote netip.AddrPort) {
+	if !u.dial(remote) {
+		return
+	}
+	if err := u.poller.UntilChecked(func() (again bool) { return u.dial(remote) }); err != nil {
 		u.tentative = false
 		u.up.Over(err)
 	}
+}
+
+// dial is one try to begin it; again: our address is being checked.
+func (u *PollerConn) dial(remote netip.AddrPort) (again bool) {
+	if u.givenUp {
+		return false
+	}
+	c, err := u.poller.Dial(remote, u)
+	if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
+		return true
+	}
+	if err != nil {
+		u.up.Over(err)
+		return false
+	}
+	u.conn = c
+	return false
 }
 
 // TakeOver puts MPA above a connection that was a stream.
