@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -147,4 +148,32 @@ func BenchmarkStartups(b *testing.B) {
 			b.ReportMetric(float64(cpu)/float64(b.N), "cpu-ns/op")
 		})
 	}
+}
+
+// A start-up, both ends, takes no more allocations and octets than it does today: two QueuePairs with
+// their rings, two connections, the request, private data, what the Pollers are given to do, and the
+// error and flight record of the end that was reset.
+func TestStartupAllocations(t *testing.T) {
+	const (
+		startups    = 2000
+		allocsMax   = 15
+		octetsMax   = 6144
+		outstanding = 32
+	)
+	s := newStarts(t, outstanding)
+	run := func() {
+		for until := s.made + startups; s.made < until && s.failed == nil; {
+			s.step()
+		}
+		require.NoError(t, s.failed)
+	}
+	run() // what is kept for later ones is there
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	allocs := testing.AllocsPerRun(1, run) // runs it twice
+	runtime.ReadMemStats(&after)
+	octets := float64(after.TotalAlloc-before.TotalAlloc) / (2 * startups)
+	t.Logf("%.1f allocations, %.0f octets a start-up", allocs/startups, octets)
+	require.LessOrEqual(t, allocs/startups, float64(allocsMax))
+	require.LessOrEqual(t, octets, float64(octetsMax))
 }

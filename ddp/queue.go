@@ -40,18 +40,34 @@ type Queue struct {
 	one [1]recvSlot // slots, if there is one
 }
 
-// Init allocates room for buffersMax posted buffers, a power of two (it panics otherwise), and sets
-// the first MSN to 1.
+// Init makes room for buffersMax posted buffers, a power of two (it panics otherwise), and sets the
+// first MSN to 1. It allocates what an earlier Init has not.
 func (q *Queue) Init(buffersMax int) {
 	if buffersMax <= 0 || buffersMax&(buffersMax-1) != 0 || int64(buffersMax) > 1<<30 {
 		panic("ddp: Queue.Init wants a power of two up to 2^30")
 	}
-	*q = Queue{first: 1}
-	if buffersMax == 1 {
+	*q = Queue{first: 1, slots: q.slots[:0], lists: q.lists[:0]}
+	switch {
+	case buffersMax == 1:
 		q.slots = q.one[:]
-	} else {
+	case buffersMax <= cap(q.slots):
+		q.slots = q.slots[:buffersMax] // Post writes all of one
+	default:
 		q.slots = make([]recvSlot, buffersMax)
 	}
+}
+
+// Memory is what this Queue has made, for Init of another that is a copy of it, and nothing else:
+// of what has more room than for buffersMax buffers, or for lists of rangesMax ranges in them,
+// nothing.
+func (q *Queue) Memory(buffersMax, rangesMax int) (m Queue) {
+	if n := cap(q.slots); n > 1 && n <= buffersMax { // one is the Queue's own
+		m.slots = q.slots[:0]
+	}
+	if cap(q.lists) <= buffersMax*rangesMax {
+		m.lists = q.lists[:0]
+	}
+	return m
 }
 
 // Post adds a buffer for the next message that has none; false when buffersMax are posted. The

@@ -152,3 +152,33 @@ func TestQueueBegun(t *testing.T) {
 	q.Flush() // its octets have not come
 	require.Zero(t, q.Begun())
 }
+
+// The memory of a Queue serves the next one, up to a bound, and nothing of the last one is seen.
+func TestQueueMemory(t *testing.T) {
+	var q Queue
+	q.InitLists(4, 2)
+	list := []Range{{STag: 1, Len: 1}, {STag: 2, Len: 2}}
+	for id := range uint64(4) {
+		require.True(t, q.PostList(id, list))
+	}
+	q.note(q.slot(1), &Header{Last: true}, 10)
+	for _, m := range []Queue{q.Memory(2, 2), q.Memory(4, 1)} {
+		m.InitLists(4, 2)
+		require.False(t, &m.slots[0] == &q.slots[0] && &m.lists[0] == &q.lists[0], "what is larger is not kept")
+	}
+	next := q.Memory(4, 2)
+	require.Zero(t, testing.AllocsPerRun(3, func() {
+		next.Init(2)
+		next.InitLists(4, 2)
+	}))
+	require.Same(t, &q.slots[0], &next.slots[0])
+	require.Same(t, &q.lists[0], &next.lists[0])
+	require.Zero(t, next.Posted())
+	require.Zero(t, next.Begun())
+	require.True(t, next.Post(RecvBuffer{ID: 9, Len: 3}))
+	require.Equal(t, recvSlot{buffer: RecvBuffer{ID: 9, Len: 3}}, *next.slot(1))
+	require.Nil(t, next.list(1))
+	one := Queue{}
+	one.Init(1)
+	require.Equal(t, Queue{}, one.Memory(4, 2), "what stands in the Queue itself stays there")
+}

@@ -20,8 +20,14 @@ func (q *Queue) InitLists(buffersMax, rangesMax int) {
 		panic("ddp: Queue.InitLists wants lists of 1 to 2^15 ranges")
 	}
 	q.Init(buffersMax)
-	if rangesMax > 1 {
-		q.lists, q.rangesMax = make([]Range, buffersMax*rangesMax), rangesMax
+	if rangesMax == 1 {
+		return
+	}
+	q.rangesMax = rangesMax
+	if n := buffersMax * rangesMax; n <= cap(q.lists) {
+		q.lists = q.lists[:n] // PostList writes what it posts
+	} else {
+		q.lists = make([]Range, n)
 	}
 }
 
@@ -58,16 +64,21 @@ func (q *Queue) list(msn uint32) []Range {
 	return q.lists[int(msn&uint32(len(q.slots)-1))*q.rangesMax:][:n]
 }
 
-// initScatter makes room for the targets of one segment.
-func (s *Stream) initScatter() {
+// initScatter has room for the targets of one segment, in all that is given.
+func (s *Stream) initScatter(all [][]byte) {
 	most := 0
 	for _, q := range s.queues {
 		if q != nil {
 			most = max(most, q.rangesMax)
 		}
 	}
-	if most > 0 {
+	switch {
+	case most > 0 && all == nil:
 		s.targets = make([][]byte, 0, most)
+	case most > len(all):
+		panic("ddp: Stream.Init wants Targets for the longest list")
+	default:
+		s.targets = all[:0:most]
 	}
 }
 
@@ -85,6 +96,7 @@ func (s *Stream) scatter(list []Range, mo, n uint32, pieces [][]byte) bool {
 		b := RecvBuffer{STag: r.STag, TO: r.TO}
 		dst, ok := s.localRange(&b, mo, int(k))
 		if !ok {
+			clear(s.targets)
 			return false
 		}
 		s.targets = append(s.targets, dst)

@@ -18,6 +18,9 @@ type StreamConfig struct {
 	// of it is made by Init, for this Stream alone.
 	Pending *PendingMemory
 	Peer    uint64 // whose Stream this is: peers share Pending
+	// Targets is where a segment's octets go in a buffer that is a list: as many as the longest list
+	// has ranges. Streams of one goroutine may share it. nil: Init makes it.
+	Targets [][]byte
 }
 
 // Stats counts what a Stream did. Plain numbers of the Stream's goroutine.
@@ -75,7 +78,7 @@ func (s *Stream) Init(cfg StreamConfig) {
 		cut:        math.MaxUint64,
 	}
 	s.pending.init(cfg.Pending, cfg.Peer, cfg.PendingMax+1)
-	s.initScatter()
+	s.initScatter(cfg.Targets)
 }
 
 // Err is the first error of the stream, nil while there is none (RFC 5040 section 7.1: the first is

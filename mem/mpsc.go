@@ -45,11 +45,16 @@ func NewMPSC[T any](backing []MPSCSlot[T]) *MPSC[T] {
 
 // Init is NewMPSC of a ring that is part of something else. It must not be in use yet.
 func (r *MPSC[T]) Init(backing []MPSCSlot[T]) {
+	clear(backing)
+	r.InitZero(backing)
+}
+
+// InitZero is Init with slots that are zero, as memory just made is.
+func (r *MPSC[T]) InitZero(backing []MPSCSlot[T]) {
 	n := len(backing)
 	if n < 2 || n&(n-1) != 0 {
 		panic(fmt.Sprintf("mem: MPSC of %d elements, must be a power of two above 1", n))
 	}
-	clear(backing)
 	r.slots, r.mask, r.scrub = backing, uint64(n-1), hasPointers(reflect.TypeFor[T]())
 }
 

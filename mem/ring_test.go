@@ -413,3 +413,18 @@ func BenchmarkMPSC(b *testing.B) {
 		}
 	})
 }
+
+// InitZero takes a backing as it is; Init clears one that was used.
+func TestMPSCInit(t *testing.T) {
+	backing := make([]MPSCSlot[int], 4)
+	var r MPSC[int]
+	r.InitZero(backing)
+	require.True(t, r.Push(7))
+	var again MPSC[int]
+	again.Init(backing)
+	_, ok := again.Pop()
+	require.False(t, ok)
+	require.Zero(t, backing[0].val)
+	require.Panics(t, func() { r.InitZero(backing[:3]) })
+	require.Panics(t, func() { r.Init(backing[:1]) })
+}

@@ -283,10 +283,11 @@ func (l *Listener) end(ctx context.Context) {
 
 // offer queues a connection request. Driver's goroutine; never blocks.
 func (l *Listener) offer(ln *connect.Connection, f mpa.Frame) error {
-	f.PrivateData = append([]byte(nil), f.PrivateData...)
-	e, private, _ := f.Enhanced() // which was looked at already
+	r := &ConnRequest{adapter: l.adapter, connection: ln, frame: f, remote: ln.Transport.Remote()}
+	r.frame.PrivateData = append(r.room[:0], f.PrivateData...)
+	r.enhanced, r.private, _ = r.frame.Enhanced() // which was looked at already
 	select {
-	case l.requests <- &ConnRequest{adapter: l.adapter, connection: ln, frame: f, enhanced: e, private: private, remote: ln.Transport.Remote()}:
+	case l.requests <- r:
 		return nil
 	default:
 		return ErrBacklog
@@ -316,7 +317,11 @@ type ConnRequest struct {
 	enhanced   mpa.Enhanced
 	private    []byte // the ULP's part
 	remote     netip.AddrPort
+	room       [privateRoom]byte // of the frame's private data, where that is short
 }
+
+// privateRoom is how much private data of a Request takes no allocation of its own.
+const privateRoom = 32
 
 // PrivateData of the Request: a copy, the application's to keep. Any goroutine.
 func (r *ConnRequest) PrivateData() []byte { return r.private }

@@ -80,8 +80,8 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.Source != nil {
 		q.engine.Source = feed{q}
 	}
-	q.engine.SQ = takeRing(&a.rings, q, &q.sq, qp.EntriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
-	q.engine.RQ = takeRing(&a.rings, q, &q.rq, opt.receiveRing())
+	q.engine.SQ, q.engine.RQ = &q.sq, &q.rq
+	a.rings.takeRings(q, qp.EntriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax), opt.receiveRing())
 	return q, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // ringStore gives queues their memory: from the Adapter's arena when there is one, so that rings
@@ -24,11 +25,18 @@ const ringAlign = 64
 
 // takeRing makes ring, a part of owner, one of n slots.
 func takeRing[T any, O any](s *ringStore, owner *O, ring *mem.MPSC[T], n int) *mem.MPSC[T] {
-	ring.Init(takeSlots[mem.MPSCSlot[T]](s, owner, n))
+	ring.InitZero(takeSlots[mem.MPSCSlot[T]](s, owner, n))
 	return ring
 }
 
-// takeSlots is the backing of a ring of n slots that lives as long as owner.
+// takeRings makes the rings of a QueuePair, in one piece.
+func (s *ringStore) takeRings(q *QueuePair, sends, recvs int) {
+	slots := takeSlots[mem.MPSCSlot[qp.WQE]](s, q, sends+recvs)
+	q.sq.InitZero(slots[:sends:sends])
+	q.rq.InitZero(slots[sends:])
+}
+
+// takeSlots is the backing of rings of n slots together that lives as long as owner. It is zero.
 func takeSlots[S any, O any](s *ringStore, owner *O, n int) []S {
 	var slot S
 	b := s.take(1 << bits.Len(uint(n*int(unsafe.Sizeof(slot))-1)))
@@ -50,6 +58,7 @@ func (s *ringStore) take(size int) []byte {
 	if list := s.free[size]; len(list) > 0 {
 		b := list[len(list)-1]
 		s.free[size] = list[:len(list)-1]
+		clear(b)
 		return b
 	}
 	b, err := s.arena.Carve(size, ringAlign)

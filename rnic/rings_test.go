@@ -13,7 +13,7 @@ import (
 
 // Queues lie in the Adapter's arena while there is room, then on the heap, and work alike.
 func TestRingsInArena(t *testing.T) {
-	for name, size := range map[string]int{"room": 1 << 20, "room for little": 36 << 10, "no room": 0} {
+	for name, size := range map[string]int{"room": 1 << 20, "room for little": 68 << 10, "no room": 0} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range both {
 				arena := hugepages.Heap(size)

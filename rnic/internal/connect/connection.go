@@ -21,12 +21,12 @@ type Connection struct {
 	shared    *qp.Shared // with other connections; nil: its memory is its own
 	phase     phase
 	initiator bool
-	Responder *Responder // of a Responder
-	engine    *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
+	dialect   mpa.Dialect // Initiator: of the Request
+	Responder *Responder  // of a Responder
+	engine    *qp.Engine  // engine and endpoint: nil at a Responder before the Request is accepted
 	endpoint  *Endpoint
 	own       mpa.Frame // the start-up frame that this end has sent or is going to send
 
-	dialect     mpa.Dialect   // Initiator: of the Request
 	older       []mpa.Dialect // Initiator: to be tried next
 	again       func()        // Initiator: tries them; nil: nothing can be tried
 	privateMax  int           // the longest private data taken in a frame of Rev 0
@@ -53,11 +53,12 @@ type Connection struct {
 	owed         stack.PeerClock // since when the peer owes what would make those whole
 	shut         bool            // our half is to be closed when everything was pulled
 	closed       bool            // Transport.CloseSend was called
+	told         bool            // EventTerminated was told
 	progressSeen uint64          // Transport.Progress when the linger timer was set
 	Err          error           // the first reason
-	told         bool            // EventTerminated was told
 	badCRC       uint64          // FPDUs with a bad CRC that are in the flight record
 	self, Peer   netip.AddrPort  // once established
+	at           int             // in Host.connections, under its mutex
 	Gone         Signal          // the connection is over
 	Returned     net.Conn        // before Gone: the stream that the connection is again
 }

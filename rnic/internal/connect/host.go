@@ -3,7 +3,6 @@ package connect
 import (
 	"context"
 	"errors"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -25,7 +24,7 @@ type Host struct {
 	next    atomic.Uint32 // Poller to dial from
 
 	mu          sync.Mutex
-	connections map[*Connection]struct{} // every live one
+	connections []*Connection // every live one, at its Connection.at
 	closed      bool
 }
 
@@ -76,7 +75,6 @@ func NewPollerState(p *stack.Poller, r *mem.Reader) *PollerState {
 // Init readies h.
 func (h *Host) Init(cfg HostConfig) {
 	h.HostConfig = cfg
-	h.connections = map[*Connection]struct{}{}
 }
 
 // StateOf is the PollerState of p; nil: p is none of the Adapter's.
@@ -96,22 +94,29 @@ func (h *Host) addConnection(c *Connection) bool {
 	if h.closed {
 		return false
 	}
-	h.connections[c] = struct{}{}
+	c.at = len(h.connections)
+	h.connections = append(h.connections, c)
 	return true
 }
 
 // dropConnection forgets a connection that has ended. Any goroutine.
 func (h *Host) dropConnection(c *Connection) {
 	h.mu.Lock()
-	delete(h.connections, c)
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	n := len(h.connections) - 1
+	if c.at > n || h.connections[c.at] != c {
+		return
+	}
+	last := h.connections[n]
+	h.connections[c.at], last.at = last, c.at
+	h.connections[n], h.connections = nil, h.connections[:n]
 }
 
 // live are the connections that have not ended.
 func (h *Host) live() []*Connection {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Keys(h.connections))
+	return slices.Clone(h.connections)
 }
 
 // Shut refuses connections from now on.

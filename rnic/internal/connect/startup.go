@@ -300,8 +300,7 @@ func (c *Connection) replied(f mpa.Frame) {
 		return
 	}
 	t, err := p.Conclude(&c.own, &f)
-	var e *mpa.Error
-	if errors.As(err, &e) && e.Code == mpa.ErrStartup {
+	if err != nil && isStartup(err) {
 		c.Fail(err)
 		return
 	}
@@ -322,6 +321,12 @@ func (c *Connection) replied(f mpa.Frame) {
 	}
 	c.endpoint.startedUp(nil)
 	c.Transport.Send()
+}
+
+// isStartup says whether err is MPA's error 4, which the peer is told nothing about.
+func isStartup(err error) bool {
+	var e *mpa.Error
+	return errors.As(err, &e) && e.Code == mpa.ErrStartup
 }
 
 // rejected ends the connection, which the peer's ULP does not want, or gives it back as a stream.

@@ -27,8 +27,11 @@ const (
 	// servicesKept is how many are kept for engines that go into service next. Totals.ServicesMade
 	// counts those that had to be made because none was kept.
 	servicesKept = 256
-	fpduLenMin   = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
-	roomSpare    = 64 // frames that one segment may complete beside its own: parts of them were held
+	// recvsKept is how many receive buffers, with lists of SharedSGEMax ranges, one that is kept has
+	// room for at most: 15 KiB.
+	recvsKept  = 128
+	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
+	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
 	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28
 	// copied headers, rounded up.
 	terminateLenMax = 64

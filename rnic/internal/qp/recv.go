@@ -77,6 +77,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	} else {
 		r.batch, r.list, r.ranges = &s.recvs, s.list[:], s.ranges[:]
 		mc.Reserve, mc.Scratch, mc.Room = &s.reserve, s.pieces, q.room
+		dc.Targets = s.targets[:]
 		if dc.PendingMax <= s.pending.PendingMax() {
 			dc.Pending, dc.Peer = s.pending, o.Peer
 		}

@@ -1,12 +1,14 @@
 package qp
 
 import (
+	"reflect"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/stretchr/testify/require"
 )
 
 func newTestShared() *Shared { return NewShared(2048, mpa.BufsMin(2048)+1, mpa.Reserve{}) }
@@ -32,7 +34,11 @@ func TestServiceIsTheNextEnginesOwn(t *testing.T) {
 	require.ErrorAs(t, err, &told)
 	was := *told
 	require.EqualValues(t, 7, was.Header.QN)
-	require.Equal(t, service{room: first.room, send: sendHalf{gatherRoom: gatherRoom{inline: first.send.inline, list: first.send.list}}}, *first)
+	empty := service{
+		room: first.room, send: sendHalf{gatherRoom: gatherRoom{inline: first.send.inline, list: first.send.list}},
+		recv: recvHalf{sendQ: first.recv.sendQ.Memory(4, 1)},
+	}
+	require.True(t, reflect.DeepEqual(empty, *first), "nothing but memory is kept")
 	second, err := end(9)
 	require.Same(t, first, second)
 	require.Equal(t, was, *told)

@@ -21,6 +21,7 @@ type Shared struct {
 	parts        [1 + SGEMaxLimit][]byte // gatherRoom.parts
 	list         [SGEMaxLimit - 1]SGE    // recvHalf.list
 	ranges       [SGEMaxLimit]ddp.Range  // recvHalf.ranges
+	targets      [SGEMaxLimit][]byte     // of recvHalf.ddp
 }
 
 // NewShared makes what engines share whose segments have up to emssMax octets, and which keep up to
