@@ -129,9 +129,9 @@ func (m *PendingMemory) take(peer uint64) *pendingRun {
 	return r
 }
 
-// init makes room for max messages, of memory if that is not nil.
+// init makes room for max messages, of memory if that is not nil. l is zero.
 func (l *pendingList) init(memory *PendingMemory, peer uint64, max int) {
-	*l = pendingList{memory: memory, peer: peer}
+	l.memory, l.peer = memory, peer
 	if memory == nil {
 		l.pendingRun = newPendingRun(max)
 		return

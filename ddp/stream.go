@@ -68,15 +68,10 @@ func (s *Stream) Init(cfg StreamConfig) {
 	if cfg.Pending != nil && cfg.PendingMax > cfg.Pending.pendingMax {
 		panic("ddp: Stream.Init wants a PendingMax of what its Pending has at most")
 	}
-	*s = Stream{
-		table:      cfg.Table,
-		domain:     cfg.Domain,
-		id:         cfg.Stream,
-		version:    cfg.Version & controlVersion,
-		queues:     cfg.Queues,
-		pendingMax: cfg.PendingMax,
-		cut:        math.MaxUint64,
-	}
+	*s = Stream{} // then field by field: a literal would be built elsewhere and copied
+	s.table, s.domain, s.id, s.version = cfg.Table, cfg.Domain, cfg.Stream, cfg.Version&controlVersion
+	s.queues, s.pendingMax = cfg.Queues, cfg.PendingMax
+	s.cut = math.MaxUint64
 	s.pending.init(cfg.Pending, cfg.Peer, cfg.PendingMax+1)
 	s.initScatter(cfg.Targets)
 }

@@ -165,23 +165,12 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 	if cap(room.heldBufs) <= cfg.BufsMax {
 		panic("mpa: Room for fewer Bufs than BufsMax")
 	}
-	*r = Receiver{
-		copied:  mem.NoBuf,
-		mode:    cfg.Mode,
-		drop:    cfg.DropBadCRC && cfg.Mode.CRC,
-		inOrder: cfg.InOrder,
-		pool:    cfg.Pool,
-		stride:  stride,
-		oooMax:  cfg.BufsMax - BufsMin(stride),
-		reserve: cfg.Reserve,
-		aligned: true,
-
-		ulpduMin: cfg.ULPDUMin,
-
-		runs:     room.runs[:0],
-		heldBufs: room.heldBufs[: 0 : cfg.BufsMax+1],
-		pieces:   pieces[:0],
-	}
+	*r = Receiver{} // then field by field: a literal would be built elsewhere and copied
+	r.copied = mem.NoBuf
+	r.mode, r.drop, r.inOrder = cfg.Mode, cfg.DropBadCRC && cfg.Mode.CRC, cfg.InOrder
+	r.pool, r.stride, r.oooMax, r.reserve = cfg.Pool, stride, cfg.BufsMax-BufsMin(stride), cfg.Reserve
+	r.aligned, r.ulpduMin = true, cfg.ULPDUMin
+	r.runs, r.heldBufs, r.pieces = room.runs[:0], room.heldBufs[:0:cfg.BufsMax+1], pieces[:0]
 }
 
 // stage says where Next goes on.

@@ -124,3 +124,6 @@ func (w *visitor) walk() {
 	}
 	w.done = w.at == len(conns)
 }
+
+// Counts is the part of Stats that is counted.
+func (c *Conn) Counts() tcp.Counts { return c.tcp.Counts() }

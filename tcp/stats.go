@@ -115,9 +115,12 @@ func (n *counts) public(t *traffic) Counts {
 	}
 }
 
+// Counts is a copy of the counters.
+func (c *Conn) Counts() Counts { return c.stats.public(&c.flow) }
+
 // Stats is a copy of the counters and of what the sender knows of the path.
 func (c *Conn) Stats() Stats {
-	s := Stats{Counts: c.stats.public(&c.flow)}
+	s := Stats{Counts: c.Counts()}
 	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rto()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), int(c.sndWnd)

@@ -186,7 +186,7 @@ func (c *Connection) Over(err error) {
 	c.keepRecord(err)
 	if e := c.endpoint; e != nil {
 		if was == phaseFull {
-			e.final = e.snapshot(c)
+			e.count(c, &e.final)
 		}
 		c.phase = phaseOver
 		if was != phaseFull {

@@ -83,11 +83,18 @@ type Counters struct {
 }
 
 // snapshot returns the counters of now; after the end those at the end.
-func (e *Endpoint) snapshot(c *Connection) Counters {
+func (e *Endpoint) snapshot(c *Connection) (n Counters) {
 	if e.engine.State() == qp.Closed {
 		return e.final
 	}
-	return Counters{e.engine.Stats(), c.Transport.Stats()}
+	e.count(c, &n)
+	return n
+}
+
+// count is snapshot in service, into n, which is zero.
+func (e *Endpoint) count(c *Connection, n *Counters) {
+	e.engine.ReadStats(&n.Engine)
+	n.Transport = c.Transport.Stats()
 }
 
 // View is a connection as it is at one moment.

@@ -20,25 +20,21 @@ type Stats struct {
 }
 
 // Stats are those of an engine that is in service; before that, and after Finish, zero.
-func (q *Engine) Stats() Stats {
-	if q.service == nil {
-		return Stats{}
-	}
-	return Stats{
-		Receive:       q.recv.rx.Stats(),
-		Placed:        q.recv.placed,
-		FPDUsSent:     q.send.fpdus,
-		PayloadSent:   q.send.payload,
-		MessagesSent:  q.send.messages,
-		MessagesRecvd: q.recv.messages,
-		WritesRecvd:   q.recv.writes,
-		ReadsServed:   q.respond.served,
-		SharedTaken:   q.recv.taken,
-		SharedHeld:    q.sharedHeld(),
-		SlowPath:      q.recv.slowPath(),
+func (q *Engine) Stats() (s Stats) {
+	q.ReadStats(&s)
+	return s
+}
 
-		RefusedPending: q.recv.refused,
+// ReadStats is Stats into s, which is zero.
+func (q *Engine) ReadStats(s *Stats) {
+	if q.service == nil {
+		return
 	}
+	s.Receive, s.Placed = q.recv.rx.Stats(), q.recv.placed
+	s.FPDUsSent, s.PayloadSent, s.MessagesSent = q.send.fpdus, q.send.payload, q.send.messages
+	s.MessagesRecvd, s.WritesRecvd, s.ReadsServed = q.recv.messages, q.recv.writes, q.respond.served
+	s.SharedTaken, s.SharedHeld = q.recv.taken, q.sharedHeld()
+	s.SlowPath, s.RefusedPending = q.recv.slowPath(), q.recv.refused
 }
 
 // Totals are what all engines of one Poller have done.

@@ -230,7 +230,7 @@ func (u *PollerConn) Stats() Stats {
 	if u.conn == nil {
 		return Stats{}
 	}
-	s := u.conn.Stats()
+	s := u.conn.Counts()
 	return Stats{
 		SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, BlackHoles: s.BlackHoles,
 		EMSS: u.conn.EMSS(),
