@@ -49,6 +49,7 @@ type PollerCounters struct {
 	CRCErrors         uint64 // connections ended for a bad CRC; with DropBadCRC it is RefusedCRC
 	TerminatesIn      uint64 // received
 	Terminated        uint64 // connections ended here for what the peer sent, with a Terminate where one could be sent
+	ServicesMade      uint64 // connections that went into service and found no memory of an earlier one's to use
 
 	RefusedBudget, RefusedCRC, RefusedOutOfOrderRuns, RefusedPending, RefusedSpare, RefusedUnverified uint64
 }
@@ -62,7 +63,7 @@ func (a *Adapter) CountersOf(p *stack.Poller) (n PollerCounters) {
 	t, r := s.Totals()
 	return PollerCounters{
 		FPDUsIn: t.FPDUsIn, FPDUsOut: t.FPDUsOut, PayloadOut: t.PayloadOut, Placed: Placed(t.Placed), Reassembled: t.Reassembled, OutOfOrder: t.Ahead,
-		CRCErrors: t.CRCErrors, TerminatesIn: t.TerminatesIn, Terminated: t.Ended,
+		CRCErrors: t.CRCErrors, TerminatesIn: t.TerminatesIn, Terminated: t.Ended, ServicesMade: t.ServicesMade,
 		RefusedBudget: r.Budget, RefusedCRC: r.CRC, RefusedOutOfOrderRuns: r.OutOfOrderRuns, RefusedPending: t.RefusedPending, RefusedSpare: r.Spare,
 		RefusedUnverified: r.Unverified,
 	}

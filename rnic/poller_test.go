@@ -105,6 +105,7 @@ func TestBadCRCEndsStream(t *testing.T) {
 	all, sent := r.server.CountersOf(r.hosts[0].poller), r.client.CountersOf(r.hosts[1].poller) // after the end, too
 	require.EqualValues(t, 1, all.CRCErrors)
 	require.EqualValues(t, 1, all.Terminated)
+	require.EqualValues(t, 1, all.ServicesMade)
 	require.EqualValues(t, 1, sent.TerminatesIn)
 	require.True(t, bytes.Equal(before, s.region.Bytes()))
 }

@@ -31,7 +31,8 @@ func (s *Shared) giveService(v *service) {
 	if len(s.services) == servicesKept {
 		return
 	}
-	room, inline, list, recvs := v.room, v.send.inline, v.send.list, v.recv.sendQ.Memory(recvsKept, SharedSGEMax)
+	room, inline, list := v.room, v.send.inline, v.send.list
+	recvs := v.recv.sendQ.Memory(recvsKept, SharedSGEMax)
 	*v = service{}
 	v.room, v.send.inline, v.send.list, v.recv.sendQ = room, inline, list, recvs
 	s.services = append(s.services, v)
