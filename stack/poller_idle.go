@@ -2,6 +2,7 @@ package stack
 
 import (
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,8 +23,9 @@ const (
 // application that waits for what has come is one, and Go's scheduler gets to it in 200 ns, where
 // the kernel needs microseconds. Then yields go to the kernel, for the other end's Poller may share
 // our core, and what we wait for is then that it runs. If no other thread wants the core a yield is
-// a system call of some 100 ns and polling goes on. A Poller sleeps on its thread: not while there
-// are goroutines that could have run on it.
+// a system call of some 100 ns and polling goes on. A Poller that is alone sleeps on its thread,
+// which is exact; one in company as goroutines do, so that the others have the thread: alone, that
+// would take a millisecond at least (runtime.netpoll).
 //
 // Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux
 // 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which every
@@ -119,7 +121,7 @@ func (w *waiter) back(now int64) {
 	if w.let {
 		w.let = false
 		took := now - w.letAt
-		w.company = took > letAloneNs && took <= yieldLongNs
+		w.company = took > letAloneNs
 		if took > yieldLongNs {
 			w.letFrom = now + letShare*took
 		}
@@ -148,11 +150,14 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 		w.yielded = false
 		return false // what has just run may have posted something
 	}
-	if d > 0 {
+	switch {
+	case d > 0 && w.company:
+		time.Sleep(time.Duration(d)) // gives Go's processor to the others
+	case d > 0:
 		w.prepare()
 		ts := unix.NsecToTimespec(d)
 		_ = unix.Nanosleep(&ts, nil) // a signal cuts it short, which is harmless
-	} else if d == 0 {
+	case d == 0:
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 	return d > 0
@@ -189,11 +194,9 @@ func (w *waiter) next(now, deadline int64) int64 {
 	case w.empty <= w.spins() || now < w.yieldFrom && now-w.since < spinBesideNs && w.idle == IdleAdaptive:
 		w.step = sleepMinNs
 		return -1
-	case (w.empty <= w.spins()+yieldTurns || w.company) && now >= w.yieldFrom && w.idle != IdleSleep:
+	case w.empty <= w.spins()+yieldTurns && now >= w.yieldFrom && w.idle != IdleSleep:
 		w.yielded, w.yieldedAt = true, now
 		return 0
-	case w.company:
-		return -1
 	}
 	d := min(w.step, deadline-now)
 	w.step = min(2*w.step, sleepMaxNs)

@@ -2,8 +2,8 @@ package stack
 
 import (
 	"context"
-	"math"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,26 +106,41 @@ func TestLetsNoneInThatComputes(t *testing.T) {
 	require.False(t, own.letIn(now), "it has the thread for itself")
 }
 
-// A Poller does not sleep on its thread while goroutines run there that may wait for it; alone, it
-// does.
-func TestNoSleepInCompany(t *testing.T) {
+// Somebody is company if the last look at Go's scheduler took longer than one that is vain: a Poller then does not wait for an
+// interrupt, because it would keep the thread.
+func TestCompany(t *testing.T) {
 	for name, tc := range map[string]struct {
-		took  int64
-		sleep bool
+		took    int64
+		company bool
 	}{
-		"alone": {letAloneNs, true}, "company": {letAloneNs + 1, false}, "one that computes": {yieldLongNs + 1, true},
+		"alone": {letAloneNs, false}, "company": {letAloneNs + 1, true}, "one that computes": {yieldLongNs + 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := waiter{idle: IdleSleep, moves: true}
-			now := int64(1)
-			for range spinTurns {
-				require.Equal(t, int64(-1), w.next(now, math.MaxInt64))
-			}
-			require.True(t, w.letIn(now))
-			d := w.next(now+tc.took, math.MaxInt64)
-			require.Equal(t, tc.sleep, d > 0, d)
-			w.idle, w.empty = IdleInterrupt, spinTurns+yieldTurns
-			require.Equal(t, tc.sleep, w.deep(now+tc.took))
+			w := waiter{idle: IdleInterrupt, moves: true, empty: spinTurns + yieldTurns}
+			require.True(t, w.letIn(1))
+			require.Equal(t, !tc.company, w.deep(1+tc.took))
+			require.Equal(t, tc.company, w.company)
 		})
 	}
+}
+
+// Many idle Pollers, more than there are processors, leave these to one that is asked and to who
+// waits for it, and polls.
+func TestManyIdlePollers(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	for range 16 {
+		running(t, func(cfg *Config) { cfg.Core = -1 })
+	}
+	l := running(t, func(cfg *Config) { cfg.Core = -1 })
+	const rounds = 500
+	var late atomic.Bool
+	defer time.AfterFunc(5*time.Second, func() { late.Store(true) }).Stop()
+	var at atomic.Int64
+	for i := int64(1); i <= rounds; i++ {
+		require.NoError(t, l.a.Submit(func() { at.Store(i) }))
+		for at.Load() < i && !late.Load() {
+			runtime.Gosched()
+		}
+	}
+	require.False(t, late.Load(), "%d of %d rounds", at.Load(), rounds)
 }
