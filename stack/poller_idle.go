@@ -59,6 +59,7 @@ const (
 // waiter carries out an Idle policy.
 type waiter struct {
 	idle  Idle
+	clock func() int64
 	empty int   // turns in a row without work
 	full  int   // turns with work since the last yield
 	since int64 // time of the first of the empty ones
@@ -72,9 +73,7 @@ type waiter struct {
 	yieldedAt int64 // when
 	yieldFrom int64 // no yield before
 
-	company bool // somebody ran the last time
-	let     bool // what was done last was letIn
-	letAt   int64
+	company bool  // somebody ran when others were let in the last time
 	letFrom int64 // not again before
 }
 
@@ -111,21 +110,26 @@ func (w *waiter) letIn(now int64) bool {
 	if !w.moves || now < w.letFrom {
 		return false
 	}
-	w.let, w.letAt = true, now
-	runtime.Gosched()
+	took := w.gosched()
+	if took > letAloneNs && took <= yieldLongNs { // the scheduler's code may not have been in the cache
+		took = w.gosched()
+	}
+	w.company = took > letAloneNs
+	if took > yieldLongNs {
+		w.letFrom = now + letShare*took
+	}
 	return true
 }
 
-// back takes note of how long what was done last took, if that was a yield or letIn.
+// gosched returns how long others ran.
+func (w *waiter) gosched() int64 {
+	before := w.clock()
+	runtime.Gosched()
+	return w.clock() - before
+}
+
+// back takes note of how long the last yield took, if that was what was done last.
 func (w *waiter) back(now int64) {
-	if w.let {
-		w.let = false
-		took := now - w.letAt
-		w.company = took > letAloneNs
-		if took > yieldLongNs {
-			w.letFrom = now + letShare*took
-		}
-	}
 	if !w.yielded {
 		return
 	}

@@ -88,26 +88,33 @@ func TestOwnThreadLeavesAProcessor(t *testing.T) {
 	}
 }
 
-// Goroutines that compute when they are let in are left to Go's scheduler for ten times as long.
-func TestLetsNoneInThatComputes(t *testing.T) {
+// lets is a waiter for which whoever is let in runs for *took.
+func lets(idle Idle, took *int64) waiter {
 	now := int64(1)
-	w := waiter{idle: IdleAdaptive, moves: true}
-	require.True(t, w.letIn(now))
-	now += yieldLongNs
-	w.busy(now)
-	require.True(t, w.letIn(now), "they took a little")
-	now += int64(10 * time.Millisecond)
-	w.busy(now)
-	until := now + letShare*int64(10*time.Millisecond)
-	require.False(t, w.letIn(until-1))
-	require.True(t, w.letIn(until))
-
-	own := waiter{idle: IdleAdaptive}
-	require.False(t, own.letIn(now), "it has the thread for itself")
+	return waiter{idle: idle, moves: true, clock: func() int64 {
+		t := now
+		now += *took
+		return t
+	}}
 }
 
-// Somebody is company if the last look at Go's scheduler took longer than one that is vain: a Poller then does not wait for an
-// interrupt, because it would keep the thread.
+// Goroutines that compute when they are let in are left to Go's scheduler for ten times as long.
+func TestLetsNoneInThatComputes(t *testing.T) {
+	took := int64(yieldLongNs)
+	w := lets(IdleAdaptive, &took)
+	require.True(t, w.letIn(0))
+	require.True(t, w.letIn(0), "they took a little")
+	took = int64(10 * time.Millisecond)
+	require.True(t, w.letIn(0))
+	require.False(t, w.letIn(letShare*took-1))
+	require.True(t, w.letIn(letShare*took))
+
+	own := waiter{idle: IdleAdaptive}
+	require.False(t, own.letIn(0), "it has the thread for itself")
+}
+
+// A Poller that found company at its last look at Go's scheduler does not wait for an interrupt,
+// because it would keep the thread. It looks twice: the first time may be slow for other reasons.
 func TestCompany(t *testing.T) {
 	for name, tc := range map[string]struct {
 		took    int64
@@ -116,12 +123,24 @@ func TestCompany(t *testing.T) {
 		"alone": {letAloneNs, false}, "company": {letAloneNs + 1, true}, "one that computes": {yieldLongNs + 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := waiter{idle: IdleInterrupt, moves: true, empty: spinTurns + yieldTurns}
-			require.True(t, w.letIn(1))
-			require.Equal(t, !tc.company, w.deep(1+tc.took))
-			require.Equal(t, tc.company, w.company)
+			w := lets(IdleInterrupt, &tc.took)
+			w.empty = spinTurns + yieldTurns
+			require.True(t, w.letIn(0))
+			require.Equal(t, !tc.company, w.deep(0))
 		})
 	}
+	took := int64(letAloneNs + 1)
+	w := lets(IdleInterrupt, &took)
+	inner := w.clock
+	looks := 0
+	w.clock = func() int64 {
+		if looks++; looks > 2 {
+			took = 0
+		}
+		return inner()
+	}
+	require.True(t, w.letIn(0))
+	require.False(t, w.company)
 }
 
 // Many idle Pollers, more than there are processors, leave these to one that is asked and to who
