@@ -175,7 +175,7 @@ func (p *Poller) Run(ctx context.Context) error {
 			w.busy(p.now)
 		} else if !p.stopped && w.deep(p.now) {
 			w.prepare()
-			if p.rouser.sleep(turn, deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames)) {
+			if p.rouser.sleep(turn, deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames), w.company) {
 				p.n.Sleeps++
 			} else {
 				w.busy(p.now)

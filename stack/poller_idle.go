@@ -173,9 +173,6 @@ func (w *waiter) deep(now int64) bool {
 		return false
 	}
 	w.back(now)
-	if w.company {
-		return false
-	}
 	return now < w.yieldFrom || w.empty >= w.spins()+yieldTurns
 }
 

@@ -103,8 +103,9 @@ func (r *rouser) deaf(now int64, frames uint64) bool {
 
 // sleep returns when a frame has come, rouse was called, or the deadline is reached; at once if
 // turn finds work. It says whether it slept. One that is deaf is short, and rouse does not end it.
-func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf bool) (slept bool) {
-	tell := noneLeft()
+// In company Go's scheduler is told, so that others get the processor.
+func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf, company bool) (slept bool) {
+	tell := company || noneLeft()
 	if tell {
 		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P
 	}

@@ -109,11 +109,11 @@ func TestRouseIsNeverLost(t *testing.T) {
 				}
 				return 0, int64(time.Hour)
 			}
-			require.True(t, r.sleep(look, deadline, false))
+			require.True(t, r.sleep(look, deadline, false, false))
 		}
 	}
-	require.False(t, r.sleep(func() int { return 1 }, nil, false), "work ends it before it begins")
-	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }, false), "and a deadline that is reached")
+	require.False(t, r.sleep(func() int { return 1 }, nil, false, false), "work ends it before it begins")
+	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }, false, false), "and a deadline that is reached")
 }
 
 // A Stop that comes just before the Poller says that it is asleep rouses nobody: the last look finds
@@ -125,7 +125,7 @@ func TestStopBeforeTheSleep(t *testing.T) {
 	l.a.Stop()
 	r := rouser{device: deaf{}, maxNs: ms, fds: [2]unix.PollFd{{Fd: -1}, {Fd: -1}}}
 	r.asleep = &r.own
-	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) { return l.a.now, l.a.deadline() }, false))
+	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) { return l.a.now, l.a.deadline() }, false, false))
 	l.b.Stop()
 }
 
@@ -227,13 +227,13 @@ func TestDeafForAMoment(t *testing.T) {
 		return 0
 	}
 	late := func() (now, at int64) { return 0, int64(time.Hour) }
-	require.True(t, r.sleep(ring, late, false))
+	require.True(t, r.sleep(ring, late, false, false))
 	require.False(t, r.deaf(bellSoonNs, 7), "not soon")
 	require.False(t, r.deaf(bellSoonNs+1, 8), "a frame")
 	require.True(t, r.deaf(bellSoonNs+2, 8))
-	require.True(t, r.sleep(ring, late, true), "nobody sees it asleep, and it ends all the same")
+	require.True(t, r.sleep(ring, late, true, false), "nobody sees it asleep, and it ends all the same")
 	require.False(t, r.deaf(bellSoonNs+3, 8), "never twice")
-	require.True(t, r.sleep(ring, late, false))
+	require.True(t, r.sleep(ring, late, false, false))
 	require.True(t, r.deaf(bellSoonNs+4, 8))
 }
 
@@ -249,7 +249,7 @@ func TestSleepLeavesTheProcessor(t *testing.T) {
 	go ran.Store(true)
 	soon := func() (now, at int64) { return 0, 1 }
 	for range 2 { // the scheduler may take us first, once in 61 times
-		require.True(t, r.sleep(func() int { return 0 }, soon, false))
+		require.True(t, r.sleep(func() int { return 0 }, soon, false, false))
 	}
 	require.True(t, ran.Load())
 }
