@@ -103,7 +103,8 @@ func (w *waiter) busy(now int64) {
 	}
 }
 
-// letIn lets other goroutines run on this thread, unless they have kept it for long the last time.
+// letIn lets other goroutines run on this thread, unless they have kept it for long the last time:
+// twice in a row, for the kernel may have given the core to another thread meanwhile.
 // A Poller that has a thread of its own would have to hand Go's processor over and fetch it again,
 // by two other threads: some 20 us.
 func (w *waiter) letIn(now int64) bool {
@@ -111,7 +112,7 @@ func (w *waiter) letIn(now int64) bool {
 		return false
 	}
 	took := w.gosched()
-	if took > letAloneNs && took <= yieldLongNs { // the scheduler's code may not have been in the cache
+	if took > letAloneNs { // or the core was taken away, or the scheduler's code was not in the cache
 		took = w.gosched()
 	}
 	w.company = took > letAloneNs

@@ -98,7 +98,21 @@ func lets(idle Idle, took *int64) waiter {
 	}}
 }
 
-// Goroutines that compute when they are let in are left to Go's scheduler for ten times as long.
+// once is a waiter whose first look takes so long, and those after it nothing.
+func once(idle Idle, took int64) waiter {
+	w := lets(idle, &took)
+	clock, reads := w.clock, 0
+	w.clock = func() int64 {
+		if reads++; reads > 2 {
+			took = 0
+		}
+		return clock()
+	}
+	return w
+}
+
+// Goroutines that compute when they are let in, twice, are left to Go's scheduler for ten times as
+// long.
 func TestLetsNoneInThatComputes(t *testing.T) {
 	took := int64(yieldLongNs)
 	w := lets(IdleAdaptive, &took)
@@ -108,6 +122,10 @@ func TestLetsNoneInThatComputes(t *testing.T) {
 	require.True(t, w.letIn(0))
 	require.False(t, w.letIn(letShare*took-1))
 	require.True(t, w.letIn(letShare*took))
+
+	away := once(IdleAdaptive, int64(10*time.Millisecond))
+	require.True(t, away.letIn(0))
+	require.True(t, away.letIn(0), "the core was away")
 
 	own := waiter{idle: IdleAdaptive}
 	require.False(t, own.letIn(0), "it has the thread for itself")
@@ -128,16 +146,7 @@ func TestCompany(t *testing.T) {
 			require.Equal(t, tc.company, w.company)
 		})
 	}
-	took := int64(letAloneNs + 1)
-	w := lets(IdleInterrupt, &took)
-	inner := w.clock
-	looks := 0
-	w.clock = func() int64 {
-		if looks++; looks > 2 {
-			took = 0
-		}
-		return inner()
-	}
+	w := once(IdleInterrupt, letAloneNs+1)
 	require.True(t, w.letIn(0))
 	require.False(t, w.company)
 }
