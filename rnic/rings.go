@@ -47,7 +47,7 @@ func takeSlots[S any, O any](s *ringStore, owner *O, n int) []S {
 	return mem.View[S](b, n)
 }
 
-// take returns size octets, or nil when the arena is used up or absent: the heap then serves as
+// take returns size octets, all 0, or nil when the arena is used up or absent: the heap then serves as
 // well.
 func (s *ringStore) take(size int) []byte {
 	s.mu.Lock()
@@ -65,6 +65,7 @@ func (s *ringStore) take(size int) []byte {
 	if err != nil {
 		return nil
 	}
+	clear(b) // the application's memory may have been used before (hugepages.Over)
 	return b
 }
 

@@ -2,6 +2,8 @@ package rnic
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"runtime"
 	"testing"
 
@@ -69,4 +71,23 @@ func TestRingMemoryComesBack(t *testing.T) {
 	var c [1]Completion
 	require.Equal(t, 1, held.Poll(c[:]))
 	require.Equal(t, uint64(9), c[0].ID)
+}
+
+// Rings in memory that was used before are empty.
+func TestRingsInUsedMemory(t *testing.T) {
+	memory := hugepages.Heap(256 << 10)
+	for at := 0; at < len(memory.Bytes()); at += 8 {
+		binary.NativeEndian.PutUint64(memory.Bytes()[at:], 1) // as the first slot of a ring has when it is full
+	}
+	a, err := Open(Config{Arena: hugepages.Over(memory.Bytes(), hugepages.Normal)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close(context.Background())) })
+	cq, err := a.CreateCQ(64)
+	require.NoError(t, err)
+	q, err := a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq})
+	require.NoError(t, err)
+	require.Zero(t, cq.Poll(make([]Completion, 4)))
+	_, sends := q.sq.Pop()
+	_, recvs := q.rq.Pop()
+	require.Equal(t, []bool{false, false}, []bool{sends, recvs})
 }

@@ -7,7 +7,7 @@ package tcp
 type inFlight struct {
 	sent     sentRing
 	recovery recovery
-	rtoAt    int64 // when the retransmission timer would fire; timers.rtxAt is no later
+	rtoAt    int64 // when the retransmission timer would fire; timers.rtxAt is no later, unless it probes a window
 	owed     PeerClock
 }
 

@@ -26,7 +26,7 @@ func (p *paws) start(now int64, ts uint32) { *p = paws{guard: ts, since: seconds
 func (p *paws) old(now int64, ts uint32) bool { return int32(ts-p.guard) < 0 && !p.expired(now) }
 
 // expired is section 5.5.
-func (p *paws) expired(now int64) bool { return secondsOf(now)-p.since >= paws24DaysS }
+func (p *paws) expired(now int64) bool { return int32(secondsOf(now)-p.since) >= paws24DaysS }
 
 // takeTimestamp makes ts TS.Recent, unless that is later (RFC 7323 section 4.3).
 func (c *Conn) takeTimestamp(now int64, ts uint32) {

@@ -62,6 +62,9 @@ func (e *Endpoint) join(c *Connection) error {
 // may only tell of the end afterwards (tellEnd); where no connection came about, for the one that
 // tried.
 func (e *Endpoint) Finish(err error) {
+	if e.Done.Given() {
+		panic("rnic: a queue pair ended twice")
+	}
 	e.Err = err
 	e.engine.Finish()
 	e.Done.Give()
@@ -145,8 +148,9 @@ func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 // MULPDU is the largest ULPDU of a segment, now. ErrState unless in service. It asks the driving
 // goroutine and may block until ctx ends. Any goroutine.
 func (e *Endpoint) MULPDU(ctx context.Context) (int, error) {
+	s := e.engine.State() // first: what is in service by then has the connection that is loaded next
 	c := e.Connection.Load()
-	if s := e.engine.State(); c == nil || s == qp.Idle || s == qp.Connecting || s == qp.Closed {
+	if c == nil || s == qp.Idle || s == qp.Connecting || s == qp.Closed {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
