@@ -44,9 +44,11 @@ const (
 	yieldTurns    = 2000   // yields before the first sleep: a millisecond or less on an idle machine
 	yieldLongNs   = 1e6    // a yield that takes longer has given the core to a thread that computes
 	yieldShare    = 100    // such yields take at most one part in so many of the time
-	letAloneNs    = 400    // a Turn and letIn take less where nobody was let in
+	letAloneNs    = 400    // Gosched takes less where nobody was let in
+	letLongMaxNs  = 20e6   // what counts of it: Go preempts after 10 ms
 	letShare      = 10     // and goroutines that were let in and computed, beyond what Go's scheduler gives them anyway
-	goYieldEvery  = 4      // every so many empty turns other goroutines may use the P
+	goYieldEvery  = 4      // every so many empty turns other goroutines may use the P,
+	goYieldAlone  = 16     // and where there were none
 	sleepMinNs    = 1_000
 	sleepMaxNs    = 50_000
 	busyTurnsMax  = 64 // a busy Poller lets them run this often
@@ -73,7 +75,8 @@ type waiter struct {
 	yieldedAt int64 // when
 	yieldFrom int64 // no yield before
 
-	company bool  // somebody ran when others were let in the last time
+	met     int   // looks in a row at which somebody ran
+	company bool  // at the last two
 	letFrom int64 // not again before
 }
 
@@ -111,15 +114,29 @@ func (w *waiter) letIn(now int64) bool {
 	if !w.moves || now < w.letFrom {
 		return false
 	}
-	took := w.gosched()
-	if took > letAloneNs { // or the core was taken away, or the scheduler's code was not in the cache
+	first := w.gosched()
+	took := first
+	if first > letAloneNs { // or the scheduler's code was not in the cache
 		took = w.gosched()
 	}
-	w.company = took > letAloneNs
-	if took > yieldLongNs {
-		w.letFrom = now + letShare*took
+	if took > letAloneNs {
+		w.met++
+	} else {
+		w.met = 0
+	}
+	w.company = w.met > 1
+	if long := min(first, took); long > yieldLongNs {
+		w.letFrom = now + letShare*min(long, letLongMaxNs)
 	}
 	return true
+}
+
+// letInDue says whether others are to be let in after this empty turn.
+func (w *waiter) letInDue() bool {
+	if w.company {
+		return w.empty%goYieldEvery == 0
+	}
+	return w.empty%goYieldAlone == 0
 }
 
 // gosched returns how long others ran.
@@ -142,8 +159,8 @@ func (w *waiter) back(now int64) {
 	w.yielded = false
 }
 
-// wait is called after a Turn, of time now, without work, unless the policy is IdleSpin. It returns
-// before deadline, and says whether it slept.
+// wait is called after a Turn, of time now, without work, unless the policy is IdleSpin. Alone it
+// returns before deadline, in company up to a millisecond later. It says whether it slept.
 func (w *waiter) wait(now, deadline int64) (slept bool) {
 	if w.idle == IdlePause {
 		w.empty++
@@ -151,7 +168,7 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 		return false
 	}
 	d := w.next(now, deadline)
-	if w.empty%goYieldEvery == 0 && w.letIn(now) {
+	if w.letInDue() && w.letIn(now) {
 		w.yielded = false
 		return false // what has just run may have posted something
 	}

@@ -33,17 +33,19 @@ func keepThread() (release func()) {
 	owners.Lock()
 	defer owners.Unlock()
 	owners.n++
-	if have := runtime.GOMAXPROCS(0); owners.n >= have {
-		owners.added++
-		runtime.GOMAXPROCS(have + 1)
+	have := runtime.GOMAXPROCS(0)
+	if add := owners.n + 1 - have; add > 0 {
+		owners.added += add
+		runtime.GOMAXPROCS(have + add)
 	}
 	return func() {
 		owners.Lock()
 		defer owners.Unlock()
 		owners.n--
-		if owners.added > 0 {
-			owners.added--
-			runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) - 1)
+		have := runtime.GOMAXPROCS(0)
+		if less := min(owners.added, have-1-owners.n); less > 0 {
+			owners.added -= less
+			runtime.GOMAXPROCS(have - less)
 		}
 		runtime.UnlockOSThread()
 	}

@@ -53,7 +53,7 @@ func TestWaiterRunsOnThePollersThread(t *testing.T) {
 		done := make(chan struct{})
 		require.NoError(t, l.a.Submit(func() { at = l.a.n.Turns; close(done) }))
 		<-done
-		if l.a.Turns()-at <= 2*goYieldEvery {
+		if l.a.Turns()-at <= goYieldAlone+goYieldEvery {
 			within++
 		}
 	}
@@ -111,6 +111,18 @@ func once(idle Idle, took int64) waiter {
 	return w
 }
 
+// A processor is added for the rest of the program even where there were fewer meanwhile.
+func TestOwnersAreCounted(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	first := keepThread()
+	require.Equal(t, 4, runtime.GOMAXPROCS(1))
+	second := keepThread()
+	require.Equal(t, 3, runtime.GOMAXPROCS(0))
+	second()
+	first()
+	require.Equal(t, 1, runtime.GOMAXPROCS(0))
+}
+
 // Goroutines that compute when they are let in, twice, are left to Go's scheduler for ten times as
 // long.
 func TestLetsNoneInThatComputes(t *testing.T) {
@@ -122,6 +134,11 @@ func TestLetsNoneInThatComputes(t *testing.T) {
 	require.True(t, w.letIn(0))
 	require.False(t, w.letIn(letShare*took-1))
 	require.True(t, w.letIn(letShare*took))
+	took = int64(time.Minute)
+	w = lets(IdleAdaptive, &took)
+	require.True(t, w.letIn(0))
+	require.False(t, w.letIn(letShare*letLongMaxNs-1))
+	require.True(t, w.letIn(letShare*letLongMaxNs), "no longer than Go lets a goroutine compute")
 
 	away := once(IdleAdaptive, int64(10*time.Millisecond))
 	require.True(t, away.letIn(0))
@@ -131,24 +148,27 @@ func TestLetsNoneInThatComputes(t *testing.T) {
 	require.False(t, own.letIn(0), "it has the thread for itself")
 }
 
-// A Poller has company if others ran when it last let them in. It looks twice: the first time may be
-// slow for other reasons.
+// A Poller has company if others ran at both of the last looks. Each is made twice: the first time
+// may be slow for other reasons.
 func TestCompany(t *testing.T) {
 	for name, tc := range map[string]struct {
 		took    int64
 		company bool
 	}{
-		"alone": {letAloneNs, false}, "company": {letAloneNs + 1, true}, "one that computes": {yieldLongNs + 1, true},
+		"alone": {letAloneNs, false}, "company": {letAloneNs + 1, true}, "for long": {yieldLongNs, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := lets(IdleInterrupt, &tc.took)
+			require.True(t, w.letIn(0))
+			require.False(t, w.company)
 			require.True(t, w.letIn(0))
 			require.Equal(t, tc.company, w.company)
 		})
 	}
 	w := once(IdleInterrupt, letAloneNs+1)
 	require.True(t, w.letIn(0))
-	require.False(t, w.company)
+	require.True(t, w.letIn(0))
+	require.Zero(t, w.met)
 }
 
 // Many idle Pollers, more than there are processors, leave these to one that is asked and to who
