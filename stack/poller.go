@@ -164,7 +164,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	polling.Add(1)
 	defer polling.Add(-1)
 	defer context.AfterFunc(ctx, p.Stop)()
-	w := waiter{idle: p.cfg.Idle, clock: p.clock, moves: !own}
+	w := waiter{idle: p.cfg.Idle, moves: !own}
 	turn, deadline := p.Turn, func() (now, at int64) {
 		at = p.deadline()
 		p.sleeps(min(at, p.now+p.rouser.maxNs))

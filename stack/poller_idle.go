@@ -44,11 +44,9 @@ const (
 	yieldTurns    = 2000   // yields before the first sleep: a millisecond or less on an idle machine
 	yieldLongNs   = 1e6    // a yield that takes longer has given the core to a thread that computes
 	yieldShare    = 100    // such yields take at most one part in so many of the time
-	letAloneNs    = 400    // Gosched takes less where nobody was let in
-	letLongMaxNs  = 20e6   // what counts of it: Go preempts after 10 ms
-	letShare      = 10     // and goroutines that were let in and computed, beyond what Go's scheduler gives them anyway
-	goYieldEvery  = 4      // every so many empty turns other goroutines may use the P,
-	goYieldAlone  = 16     // and where there were none
+	letAloneNs    = 400    // a Turn and letIn take less where nobody was let in
+	letLongMaxNs  = 20e6   // goroutines that kept the thread for longer than yieldLongNs are let in again after as long, at most this
+	goYieldEvery  = 4      // every so many empty turns other goroutines may use the P
 	sleepMinNs    = 1_000
 	sleepMaxNs    = 50_000
 	busyTurnsMax  = 64 // a busy Poller lets them run this often
@@ -61,7 +59,6 @@ const (
 // waiter carries out an Idle policy.
 type waiter struct {
 	idle  Idle
-	clock func() int64
 	empty int   // turns in a row without work
 	full  int   // turns with work since the last yield
 	since int64 // time of the first of the empty ones
@@ -75,8 +72,10 @@ type waiter struct {
 	yieldedAt int64 // when
 	yieldFrom int64 // no yield before
 
-	met     int   // looks in a row at which somebody ran
-	company bool  // at the last two
+	met     int  // times in a row at which somebody ran
+	company bool // the last two times
+	let     bool // what was done last was letIn
+	letAt   int64
 	letFrom int64 // not again before
 }
 
@@ -106,48 +105,33 @@ func (w *waiter) busy(now int64) {
 	}
 }
 
-// letIn lets other goroutines run on this thread, unless they have kept it for long the last time:
-// twice in a row, for the kernel may have given the core to another thread meanwhile.
+// letIn lets other goroutines run on this thread, unless they have kept it for long the last time.
 // A Poller that has a thread of its own would have to hand Go's processor over and fetch it again,
 // by two other threads: some 20 us.
 func (w *waiter) letIn(now int64) bool {
 	if !w.moves || now < w.letFrom {
 		return false
 	}
-	first := w.gosched()
-	took := first
-	if first > letAloneNs { // or the scheduler's code was not in the cache
-		took = w.gosched()
-	}
-	if took > letAloneNs {
-		w.met++
-	} else {
-		w.met = 0
-	}
-	w.company = w.met > 1
-	if long := min(first, took); long > yieldLongNs {
-		w.letFrom = now + letShare*min(long, letLongMaxNs)
-	}
+	w.let, w.letAt = true, now
+	runtime.Gosched()
 	return true
 }
 
-// letInDue says whether others are to be let in after this empty turn.
-func (w *waiter) letInDue() bool {
-	if w.company {
-		return w.empty%goYieldEvery == 0
-	}
-	return w.empty%goYieldAlone == 0
-}
-
-// gosched returns how long others ran.
-func (w *waiter) gosched() int64 {
-	before := w.clock()
-	runtime.Gosched()
-	return w.clock() - before
-}
-
-// back takes note of how long the last yield took, if that was what was done last.
+// back takes note of how long what was done last took, if that was a yield or letIn.
 func (w *waiter) back(now int64) {
+	if w.let {
+		w.let = false
+		took := now - w.letAt
+		if took > letAloneNs {
+			w.met++
+		} else {
+			w.met = 0
+		}
+		w.company = w.met > 1
+		if took > yieldLongNs {
+			w.letFrom = now + min(took, letLongMaxNs)
+		}
+	}
 	if !w.yielded {
 		return
 	}
@@ -168,7 +152,7 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 		return false
 	}
 	d := w.next(now, deadline)
-	if w.letInDue() && w.letIn(now) {
+	if w.empty%goYieldEvery == 0 && w.letIn(now) {
 		w.yielded = false
 		return false // what has just run may have posted something
 	}
