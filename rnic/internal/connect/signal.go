@@ -20,7 +20,7 @@ func (s *Signal) Give() {
 	}
 }
 
-// Given says whether the channel is closed. What came before Give is seen by whoever sees true.
+// Given says whether the channel is closed. A goroutine that sees true sees what came before Give.
 func (s *Signal) Given() bool { return s.ch.Load() == closed }
 
 // C is closed when the Signal is given.

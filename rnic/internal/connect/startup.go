@@ -167,8 +167,8 @@ func peerKey(a netip.Addr) uint64 {
 func (c *Connection) wantMarkers(e *Endpoint) bool { return !c.InOrder && !e.param.NoMarkers }
 
 // startup collects and answers the peer's start-up frame. data is next in order; used is how many
-// of its octets belong to the frame. The frame's private data may be data's: whoever keeps it longer
-// than this call copies it.
+// of its octets belong to the frame. The frame's private data may be data's: a caller that keeps it
+// longer than this call copies it.
 func (c *Connection) startup(data []byte) (used int) {
 	if c.phase == phaseRequest && len(c.in) == 0 && data[0] == 0 && c.Responder.Dialects.Has(mpa.Culley02) {
 		c.requestedImmediate() // a marker, where a Request would have its M
