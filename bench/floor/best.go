@@ -55,7 +55,9 @@ func workingSets(c Config) (all []Config) {
 	for _, c.Slots = range []int{16, 64, 128, 512, 2048} {
 		for _, c.Burst = range []int{4, 16} {
 			for _, c.Own = range []int{4, 64}[:c.Copies/2] {
-				all = append(all, c)
+				for _, c.Oldest = range []bool{false, true} {
+					all = append(all, c)
+				}
 			}
 		}
 	}

@@ -31,11 +31,12 @@ const (
 
 // Config of a Floor.
 type Config struct {
-	Payload int // octets of a buffer
-	Copies  int // 2 or 4
-	Slots   int // buffers on their way, a power of two
-	Burst   int // of them published together, at most burstMax
-	Own     int // with 4 copies: buffers of each side's own, a power of two
+	Payload int  // octets of a buffer
+	Copies  int  // 2 or 4
+	Slots   int  // buffers on their way, a power of two
+	Burst   int  // of them published together, at most burstMax
+	Own     int  // with 4 copies: buffers of each side's own, a power of two
+	Oldest  bool // the buffer that came back first is used first; else the one that came back last
 	Ways
 }
 
@@ -68,7 +69,7 @@ type Floor struct {
 	shared []byte            // the slots' octets
 	left   side
 	right  side
-	free   []uint32 // the sender's
+	free   freeSlots
 	failed error
 	yields bool // of a test on one processor: a side that waits lets the other run
 }
@@ -94,8 +95,9 @@ func New(cfg Config) (*Floor, error) {
 	f.ring = mem.NewSPSC(make([]slot, cfg.Slots))
 	f.back = mem.NewSPSC(make([]uint32, cfg.Slots))
 	f.shared = make([]byte, cfg.Slots*f.stride)
+	f.free.at = make([]uint32, cfg.Slots)
 	for i := range cfg.Slots {
-		f.free = append(f.free, uint32(i))
+		f.free.put(uint32(i))
 	}
 	source := rand.NewChaCha8([32]byte{byte(cfg.Payload), byte(cfg.Copies)})
 	f.left.memory, f.right.memory = make([]byte, sourceBytes), make([]byte, sourceBytes)
@@ -129,13 +131,13 @@ func (f *Floor) buf(s *side, n int) []byte {
 func (f *Floor) Left(s *yard.Slice) {
 	for !s.Over() {
 		f.takeBack()
-		n := min(f.cfg.Burst, len(f.free))
+		n := min(f.cfg.Burst, f.free.len())
 		if n < f.cfg.Burst {
 			f.idle()
 			continue
 		}
 		for i := range n {
-			at := f.free[len(f.free)-1-i]
+			at := f.free.take(f.cfg.Oldest)
 			from := f.left.piece(f.cfg.Payload)
 			to := f.octets(f.shared, at, len(from))
 			first := to
@@ -148,9 +150,32 @@ func (f *Floor) Left(s *yard.Slice) {
 			}
 			*f.ring.Reserve(i) = slot{at, uint32(len(from)), crc}
 		}
-		f.free = f.free[:len(f.free)-n]
 		f.ring.Publish(n)
 	}
+}
+
+// freeSlots are the sender's: a ring, in the order in which they came back.
+type freeSlots struct {
+	at      []uint32
+	in, out uint32
+}
+
+func (f *freeSlots) len() int { return int(f.in - f.out) }
+
+func (f *freeSlots) put(slot uint32) {
+	f.at[f.in&uint32(len(f.at)-1)] = slot
+	f.in++
+}
+
+func (f *freeSlots) take(oldest bool) uint32 {
+	i := f.in - 1
+	if oldest {
+		i = f.out
+		f.out++
+	} else {
+		f.in--
+	}
+	return f.at[i&uint32(len(f.at)-1)]
 }
 
 // copyCRC copies from to to and returns the CRC, in one pass or in two.
@@ -171,7 +196,9 @@ func (f *Floor) idle() {
 // takeBack makes slots free that came back.
 func (f *Floor) takeBack() {
 	var back [burstMax]uint32
-	f.free = append(f.free, back[:f.back.PopN(back[:])]...)
+	for _, slot := range back[:f.back.PopN(back[:])] {
+		f.free.put(slot)
+	}
 }
 
 // Right receives.

@@ -24,6 +24,7 @@ func TestWhatArrivesIsWhatWasSent(t *testing.T) {
 			small, large := c, c
 			small.Payload, small.Slots, small.Burst, small.Own = 100, 1, 1, 1
 			large.Payload, large.Slots, large.Burst, large.Own = 8960, 16, 4, 64
+			large.Oldest = true
 			cfgs = append(cfgs, c, small, large)
 		}
 		for _, cfg := range cfgs {
@@ -44,8 +45,7 @@ func TestDamageIsSeen(t *testing.T) {
 			f, err := New(cfg)
 			require.NoError(t, err)
 			f.yields = testing.Short()
-			*f.ring.Reserve(0) = slot{f.free[0], 1024, ^uint32(0)}
-			f.free = f.free[1:]
+			*f.ring.Reserve(0) = slot{f.free.take(true), 1024, ^uint32(0)}
 			f.ring.Publish(1)
 			require.ErrorContains(t, f.Check(), "CRC", "%+v", cfg)
 		}
@@ -54,8 +54,8 @@ func TestDamageIsSeen(t *testing.T) {
 
 func TestConfigRefused(t *testing.T) {
 	for _, cfg := range []Config{
-		{1460, 3, 64, 16, 1, Ways{}}, {0, 2, 64, 16, 1, Ways{}}, {1460, 2, 63, 16, 1, Ways{}}, {1460, 2, 64, 33, 1, Ways{}},
-		{1460, 2, 8, 16, 1, Ways{}}, {1460, 4, 64, 16, 0, Ways{}}, {1460, 4, 64, 16, 3, Ways{}}, {1460, 2, 64, 16, 1, Ways{Recv: First}},
+		{1460, 3, 64, 16, 1, false, Ways{}}, {0, 2, 64, 16, 1, false, Ways{}}, {1460, 2, 63, 16, 1, false, Ways{}}, {1460, 2, 64, 33, 1, false, Ways{}},
+		{1460, 2, 8, 16, 1, false, Ways{}}, {1460, 4, 64, 16, 0, false, Ways{}}, {1460, 4, 64, 16, 3, false, Ways{}}, {1460, 2, 64, 16, 1, false, Ways{Recv: First}},
 	} {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, "want 2 or 4 copies")
