@@ -96,12 +96,18 @@ func (s *Segmenter) Active() bool { return s.active }
 // of a long message.
 func (s *Segmenter) Abort() { s.active = false }
 
+// Rest is how many octets of the active message have not been cut, and where they begin in it.
+func (s *Segmenter) Rest() (off, n uint32) { return s.off, s.len - s.off }
+
 // NextLen is the ULPDU length (header included) the next segment will have under mulpdu: the whole
 // rest of the message if it fits, else mulpdu. It panics when no message is Active or mulpdu leaves
 // no room for payload.
 func (s *Segmenter) NextLen(mulpdu int) int {
 	return s.header.Len() + s.payloadLen(mulpdu)
 }
+
+// NextIsLast says whether the next segment under mulpdu will be the message's last.
+func (s *Segmenter) NextIsLast(mulpdu int) bool { return s.payloadLen(mulpdu) == int(s.len-s.off) }
 
 // Next cuts the next segment: its header, and the place of its payload in the message, octets [off,
 // off+n). The message ends when h.Last. The header is the Segmenter's own, to be read before its

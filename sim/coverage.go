@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // Dimension is something that a run had or that happened in it.
@@ -19,7 +20,7 @@ var Dimensions = []Dimension{
 	"bad CRC dropped", "bad CRC reported", "policies differ", "packed full", "base offset", "region tied to a stream",
 	"no SACK", "no timestamps", "small window",
 	"loss", "reordering", "duplicates", "bit errors", "cut frames", "damage TCP does not see",
-	"segments cut", "segments coalesced",
+	"segments cut", "segments coalesced", "checksums by the device", "segments taken as one",
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
 	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
@@ -72,6 +73,10 @@ func (r *run) hadCable(h map[Dimension]bool) {
 		mark("cut frames", f.Truncated)
 		mark("damage TCP does not see", f.Swapped)
 		p := host.path.Did()
+		var n stack.Counters
+		host.Poller.Snapshot(&n)
+		h["checksums by the device"] = r.wl.Offload
+		mark("segments taken as one", n.Coalesced)
 		mark("segments cut", p.Split)
 		mark("segments coalesced", p.Coalesced)
 		mark("path MTU reported", p.Reported)

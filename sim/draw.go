@@ -56,6 +56,7 @@ func Draw(seed uint64) Workload {
 	wl.shared()
 	// Drawn apart: the rest of a seed's Workload does not depend on it.
 	wl.ZeroCopy = rand.New(rand.NewPCG(seed, 0x2e70)).IntN(4) == 0
+	wl.Offload = rand.New(rand.NewPCG(seed, 0x0ff1)).IntN(2) == 0
 	return wl
 }
 

@@ -15,8 +15,11 @@ type tap struct {
 	inner pmd.Timed
 	pool  *mem.Pool
 	mac   inet.MAC
-	legs  map[ports]*leg // of connections, by the host's own port and the other's
-	seg   tcp.Segment
+
+	offload bool // the host leaves checksums to its device, which is this
+
+	legs map[ports]*leg // of connections, by the host's own port and the other's
+	seg  tcp.Segment
 }
 
 var _ pmd.Timed = (*tap)(nil)
@@ -60,6 +63,9 @@ func (t *tap) Rx(bufs []mem.Buf) int {
 	n := t.inner.Rx(bufs)
 	for _, b := range bufs[:n] {
 		if t.whole(t.pool.Data(b)) {
+			if t.offload {
+				t.pool.Desc(b).Flags |= mem.RxChecksumGood
+			}
 			t.leg(t.seg.DstPort, t.seg.SrcPort).received(&t.seg)
 		}
 	}
@@ -68,6 +74,9 @@ func (t *tap) Rx(bufs []mem.Buf) int {
 
 // Tx implements pmd.Queue.
 func (t *tap) Tx(bufs []mem.Buf) int {
+	if t.offload {
+		t.complete(bufs)
+	}
 	n := t.inner.Tx(bufs)
 	for _, b := range bufs[:n] {
 		if l4, ok := tcpOf(t.pool.Data(b)); ok && tcp.Parse(l4, &t.seg) == tcp.DropNone {
@@ -75,6 +84,17 @@ func (t *tap) Tx(bufs []mem.Buf) int {
 		}
 	}
 	return n
+}
+
+// complete does what the host has left to its device. What is not taken is offered again, and is
+// complete then.
+func (t *tap) complete(bufs []mem.Buf) {
+	for _, b := range bufs {
+		d := t.pool.Desc(b)
+		if d.Flags&mem.TxChecksum != 0 && pmd.CompleteChecksum(t.pool.Data(b), d.CsumStart, d.CsumOffset) {
+			d.Flags &^= mem.TxChecksum
+		}
+	}
 }
 
 // Counters implements pmd.Queue.

@@ -39,6 +39,7 @@ type Config struct {
 	TCP      tcp.Config
 	Bufs     int  // per host, default 1024
 	ZeroCopy bool `json:",omitempty"` // of the cable: wire.Config
+	Offload  bool `json:",omitempty"` // the hosts' devices complete and verify checksums, so that segments come and go in runs
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
@@ -125,8 +126,10 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port, pool *mem.Pool) (*Ho
 	if err = h.openCable(i, cfg, port, w.Now); err != nil {
 		return nil, err
 	}
+	caps := port.Caps()
+	caps.RxChecksum, caps.TxChecksum = cfg.Offload, cfg.Offload
 	h.Poller, err = stack.New(stack.Config{
-		Name: h.Addr.String(), Queue: h.tap, Pool: h.Pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+		Name: h.Addr.String(), Queue: h.tap, Pool: h.Pool, Caps: caps, MAC: inet.MAC(port.MAC()),
 		Neighbours: inet.NeighbourConfig{RetriesMax: neighbourRetries},
 		Addr:       prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
 		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16), byte(cfg.Seed >> 24)},
@@ -160,7 +163,7 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 	}
 	h.wounds.streams = map[ports]*hurtStream{}
 	h.faulty.Watch(h.wounds.watch)
-	h.tap = &tap{inner: h.faulty, pool: h.Pool, mac: inet.MAC(port.MAC()), legs: map[ports]*leg{}}
+	h.tap = &tap{inner: h.faulty, pool: h.Pool, mac: inet.MAC(port.MAC()), offload: cfg.Offload, legs: map[ports]*leg{}}
 	return nil
 }
 

@@ -71,6 +71,7 @@
 // A segment goes out:
 //
 //	tx.go                Upper.Pull, tcp.Conn.Next; who owns a Buf that was sent
+//	tx_run.go            several like segments at once
 //	tx_headers.go        TCP and IP headers
 //	tx_neighbour.go      the MAC address of the next hop
 //	tx_batch.go          the batch for the device

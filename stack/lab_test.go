@@ -32,6 +32,7 @@ type lab struct {
 	hosts    []*host
 	a, b     *host
 	accepted []*peer
+	runs     func(int) int // peer.runs of connections that are opened from now on
 }
 
 // host is a Poller with its pool and a queue that can lose frames or refuse them.
@@ -248,6 +249,7 @@ func (l *lab) drain() {
 func (l *lab) listen(h *host, port uint16, backlog int, send ...int) {
 	require.NoError(l.t, h.Listen(port, backlog, func(c *Conn) Upper {
 		u := newPeer(l.t, 2)
+		u.runs = l.runs
 		for _, n := range send {
 			u.toSend += uint64(n)
 		}
@@ -261,6 +263,7 @@ func (l *lab) listen(h *host, port uint16, backlog int, send ...int) {
 func (l *lab) dial(h, to *host, port uint16, send ...int) *peer {
 	l.t.Helper()
 	u := newPeer(l.t, 1)
+	u.runs = l.runs
 	for _, n := range send {
 		u.toSend += uint64(n)
 	}
@@ -315,8 +318,10 @@ type peer struct {
 	onArrive  func()
 	onPull    func()
 	onWoken   func()
-	chunk     int  // octets per Pull; 0: all that fit
-	unchecked bool // of any value (fuzzing)
+	chunk     int             // octets per Pull; 0: all that fit
+	unchecked bool            // of any value (fuzzing)
+	runs      func(n int) int // Bulk: how many of n segments to pull, or to look at; nil: none, and one
+	ran       int             // segments that came or went that way
 }
 
 func newPeer(t testing.TB, salt byte) *peer { return &peer{t: t, salt: salt} }
@@ -394,6 +399,40 @@ func (u *peer) Pull(c *Conn, dst []byte) int {
 	u.sent += uint64(n)
 	u.finish()
 	return n
+}
+
+// PullRun and ArriveRun make peer a Bulk.
+func (u *peer) PullRun(c *Conn, dst [][]byte, size int) int {
+	n := 0
+	for most := u.most(len(dst), 0); n < most; n++ {
+		end := u.sent + uint64(size)
+		if end >= u.toSend || u.chunk > 0 && size > u.chunk || u.unit > 0 && u.sent/u.unit != end/u.unit {
+			break
+		}
+		for i := range size {
+			dst[n][i] = pattern(u.salt, u.sent+uint64(i))
+		}
+		u.sent = end
+	}
+	u.ran += n
+	return n
+}
+
+func (u *peer) ArriveRun(c *Conn, off uint64, bufs []mem.Buf, data [][]byte) (n int, v Verdict) {
+	require.Equal(u.t, u.edge, off)
+	for most := u.most(len(data), 1); n < most && v == Taken; n++ {
+		v = u.Arrive(c, off, bufs[n], data[n])
+		off += uint64(len(data[n]))
+	}
+	u.ran += n
+	return n, v
+}
+
+func (u *peer) most(n, least int) int {
+	if u.runs == nil {
+		return least
+	}
+	return max(least, u.runs(n))
 }
 
 func (u *peer) More(*Conn) bool { return u.sent < u.toSend }

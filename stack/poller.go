@@ -53,7 +53,7 @@ type Poller struct {
 	rx         []mem.Buf
 	rxAt       int // the one of rx[:rxEnd] that is being handled
 	rxEnd      int
-	coalesced  []mem.Buf   // those after it that its segment stands for, too
+	runData    [][]byte    // the octets of those that its segment stands for (coalesce)
 	moreFrames bool        // the device has more frames than this Turn took
 	waited     int         // Turns in a row for which timers have waited
 	burstConns []connIndex // of a burst, for prefetchBurst
@@ -97,6 +97,7 @@ func New(cfg Config) (*Poller, error) {
 		rx:         make([]mem.Buf, receiveBurst(&cfg)),
 		burstConns: make([]connIndex, cfg.BurstMax),
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
+		runData:    make([][]byte, 0, receiveBurst(&cfg)),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
 		done:       make(chan struct{}),

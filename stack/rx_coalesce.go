@@ -9,6 +9,7 @@ import (
 
 // Octets of a TCP header that coalesce looks at.
 const (
+	tcpSeqAt    = 4
 	tcpFlagsAt  = 13
 	tcpWindowAt = 14
 	tcpUrgentAt = 18
@@ -16,8 +17,8 @@ const (
 	timestampOption = 12 // octets, padded: all the options of most segments
 )
 
-// coalesce looks for frames of this burst that continue s, which is in b, and leaves them in
-// p.coalesced; s then stands for all of them. It is generic receive offload (as tcp_gro_receive,
+// coalesce looks for frames of this burst that continue s, which is in b, and leaves their octets
+// in p.runData; s then stands for all of them. It is generic receive offload (as tcp_gro_receive,
 // net/ipv4/tcp_offload.c) without merging: each frame stays in its Buf and is offered at its own
 // boundaries. The headers, the connection and TCP's acceptance are looked at once for all.
 //
@@ -35,7 +36,7 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 	room := c.tcp.Coalescible(s)
 	end := l4 + s.HdrLen
 	part, total := s.Len, s.Len
-	n := 0
+	p.runData = append(p.runData[:0], nil) // b's: TCP says which of its octets are wanted
 	for _, next := range p.rx[p.rxAt+1 : p.rxEnd] {
 		if p.pool.Desc(next).Flags&mem.RxChecksumGood == 0 {
 			break
@@ -46,15 +47,14 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 			break
 		}
 		total += k
-		n++
+		p.runData = append(p.runData, frame[end:])
 		if k < part {
 			break
 		}
 	}
-	if n == 0 {
+	if len(p.runData) == 1 {
 		return false
 	}
-	p.coalesced = p.rx[p.rxAt+1:][:n]
 	s.Part, s.Len = part, total
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/rnicd/rnicd/inet"
@@ -19,12 +20,16 @@ func offloaded(t *testing.T, tune func(i int, cfg *Config)) *lab {
 	return newLab(t, tune)
 }
 
+// runs are ways to take several segments in one call: not at all, all of them, two, any number.
+var runs = []func(n int) int{nil, func(n int) int { return n }, func(n int) int { return min(n, 2) }, func(n int) int { return rand.IntN(n + 1) }}
+
 // Segments that continue each other are taken as one, and the Upper still gets each by itself, at
 // its boundaries; the last may be shorter. Nobody else can tell: as many segments are counted, and
 // acknowledged at once.
 func TestSegmentsAreJoined(t *testing.T) {
-	for _, burst := range []int{1, 32} {
+	for i, burst := range []int{1, 32, 32, 32} {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.BurstMax = burst })
+		l.runs = runs[i]
 		u, v := l.open()
 		var sizes []int
 		v.verdict = func(_ uint64, n int) Verdict {
@@ -59,7 +64,14 @@ func TestSegmentsAreJoined(t *testing.T) {
 // What an Upper refuses in the middle leaves a gap like any other: what is after it arrives out of
 // order, is selectively acknowledged, and what was refused comes again.
 func TestRefusedAmongJoined(t *testing.T) {
+	for _, runs := range runs {
+		refusedAmongJoined(t, runs)
+	}
+}
+
+func refusedAmongJoined(t *testing.T, runs func(int) int) {
 	l := offloaded(t, nil)
+	l.runs = runs
 	u, v := l.open()
 	var offered []uint64
 	v.verdict = func(off uint64, _ int) Verdict {

@@ -58,6 +58,9 @@ func newWeather(t *testing.T, seed uint64) *weather {
 		cfg.TCP.NoSACK = w.r.IntN(4) == 0
 		cfg.TCP.NoTimestamps = w.r.IntN(4) == 0
 	})
+	if w.r.IntN(4) > 0 {
+		w.runs = func(n int) int { return w.r.IntN(n + 1) }
+	}
 	w.listen(w.b, 7, 4)
 	for _, h := range w.hosts {
 		h.nic.lose = func([]byte) bool { return w.r.IntN(100) < w.loss }
@@ -123,6 +126,7 @@ func (w *weather) dialAny() {
 	v := newPeer(w.t, 1)
 	v.toSend = uint64(w.r.IntN(50_000))
 	v.chunk = w.r.IntN(3) * 700
+	v.runs = w.runs
 	c, err := w.a.Dial(addrPort(w.b, 7), v)
 	if err != nil {
 		require.ErrorIs(w.t, err, ErrConnMax)

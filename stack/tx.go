@@ -40,6 +40,7 @@ type transmitter struct {
 	segment tcp.Transmit
 	last    headerTemplate // the data segment made last in this Turn
 	repeats bool           // segment is of this call of transmit, and last is its template
+	run     runRoom
 
 	hop      inet.Addr // the last resolved next hop of this Turn
 	hopMAC   inet.MAC
@@ -74,7 +75,7 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 	}
 	dry := false
 	p.tx.repeats = false
-	for range p.tx.share {
+	for left := p.tx.share; left > 0; left-- {
 		if p.tx.n >= p.tx.connMax {
 			if p.flush(); p.tx.n >= p.tx.connMax {
 				p.n.TxWaits++
@@ -86,6 +87,11 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 		}
 		waits = false
 		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
+			if n := p.pullRun(c, left, returned); n > 0 {
+				left -= n - 1
+				returned -= n
+				continue
+			}
 			sent := false
 			waits, dry, sent = p.pull(c, returned > 0)
 			returned--

@@ -70,6 +70,20 @@ type Ahead interface {
 	Pushed(c *Conn) bool
 }
 
+// Bulk is an optional part of an Upper that is Ahead, for long units: several segments in one call.
+type Bulk interface {
+	// PullRun fills as many of dst, from the first on, as it has segments of exactly size octets
+	// for, in a unit that does not end in any of them, and returns how many: 0, or fewer than there
+	// are, means that Pull has to be asked. dst are the payload rooms of Bufs, as Pull's is, of at
+	// least size octets each.
+	PullRun(c *Conn, dst [][]byte, size int) int
+	// ArriveRun is Arrive of segments that continue each other from off, the left edge, on. n is
+	// how many of them it has looked at, at least one: all before the last of those were Taken, and
+	// v says what becomes of that one. Edge comes after them all. data[i] aliases the slot of
+	// bufs[i]; neither slice may be kept.
+	ArriveRun(c *Conn, off uint64, bufs []mem.Buf, data [][]byte) (n int, v Verdict)
+}
+
 // Adviser is an optional part of an Upper: Advice reports an error that has not ended the
 // connection and may be temporary (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or
 // ErrNetUnreachable from a router. Without it there are no reports; Conn.SoftError has the last

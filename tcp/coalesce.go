@@ -13,12 +13,20 @@ func (c *Conn) Coalescible(s *Segment) int {
 	return int(max(c.rcvAdv, c.edge) - c.edge)
 }
 
-// Part makes part, a zero Arrival or the part before, the first n octets of rest, the Arrival of
-// segments coalesced, and takes them off rest: each part is committed by itself, in order. It goes
-// field by field: a copy of all of rest would wait for the stores of the call before.
-func (c *Conn) Part(part, rest *Arrival, n int) {
+// Part makes part, a zero Arrival or the part before, the first k segments of rest, the Arrival of
+// segments coalesced, and takes them off rest: each part is committed by itself, in order. The last
+// of the k has last octets, the others each. It goes field by field: a copy of all of rest would
+// wait for the stores of the call before.
+func (c *Conn) Part(part, rest *Arrival, k, each, last int) {
+	n := (k-1)*each + last
 	part.Offset, part.Skip, part.Len, part.InOrder = rest.Offset, rest.Skip, n, rest.InOrder
-	part.full = n >= c.fullLen()
+	part.full = 0
+	if k > 1 && each >= c.fullLen() {
+		part.full = uint8(min(k-1, ackEvery))
+	}
+	if last >= c.fullLen() {
+		part.full++
+	}
 	rest.Offset += uint64(n)
 	rest.Skip += n
 	rest.Len -= n

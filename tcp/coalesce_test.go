@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,7 +52,7 @@ func TestCoalescibleWithECN(t *testing.T) {
 }
 
 // Segments given as one leave the Conn as they would have one by one: counts, window, what is owed
-// and when.
+// and when; committed one by one, or several at a time.
 func TestJoinedAsOneByOne(t *testing.T) {
 	for _, x := range []struct {
 		name         string
@@ -60,43 +61,52 @@ func TestJoinedAsOneByOne(t *testing.T) {
 	}{
 		{"two full ones", 1000, 2, 1000}, {"a full and a short one", 1000, 2, 400}, {"many", 1000, 7, 999}, {"many small ones", 10, 30, 10},
 	} {
-		single, coalesced := accepted(t, plain(), ""), accepted(t, plain(), "")
-		total := (x.parts-1)*x.first + x.last
-		for i := range x.parts {
-			seg := single.parse(". 1 ack 1")
-			seg.Seq += Seq(i * x.first)
-			if seg.Len = x.first; i == x.parts-1 {
-				seg.Len = x.last
-			}
-			a := single.c.Input(single.now, &seg)
-			require.Equal(t, seg.Len, a.Len)
-			single.c.Commit(single.now, &a, false)
+		for range 8 {
+			joined(t, x.name, x.first, x.parts, x.last)
 		}
-		seg := coalesced.parse(". 1 ack 1")
-		seg.Len, seg.Part = x.first, 0
-		require.GreaterOrEqual(t, coalesced.c.Coalescible(&seg), total, x.name)
-		seg.Len, seg.Part = total, x.first
-		a := coalesced.c.Input(coalesced.now, &seg)
-		require.Equal(t, total, a.Len)
-		at := uint64(0)
-		for i := range x.parts {
-			n := x.first
-			if i == x.parts-1 {
-				n = x.last
-			}
-			var part Arrival
-			coalesced.c.Part(&part, &a, n)
-			require.Equal(t, at, part.Offset)
-			require.True(t, part.InOrder)
-			coalesced.c.Commit(coalesced.now, &part, false)
-			coalesced.sound()
-			at += uint64(n)
-		}
-		require.Zero(t, a.Len)
-		require.Equal(t, single.c.Edge(), coalesced.c.Edge(), x.name)
-		require.Equal(t, single.c.Stats(), coalesced.c.Stats(), x.name)
-		require.Equal(t, single.c.ack, coalesced.c.ack, x.name)
-		require.Equal(t, single.c.rcvMSS, coalesced.c.rcvMSS, x.name)
-		require.Equal(t, single.c.timers, coalesced.c.timers, x.name)
 	}
+}
+
+func joined(t *testing.T, name string, first, parts, last int) {
+	single, coalesced := accepted(t, plain(), ""), accepted(t, plain(), "")
+	total := (parts-1)*first + last
+	for i := range parts {
+		seg := single.parse(". 1 ack 1")
+		seg.Seq += Seq(i * first)
+		if seg.Len = first; i == parts-1 {
+			seg.Len = last
+		}
+		a := single.c.Input(single.now, &seg)
+		require.Equal(t, seg.Len, a.Len)
+		single.c.Commit(single.now, &a, false)
+	}
+	seg := coalesced.parse(". 1 ack 1")
+	seg.Len, seg.Part = first, 0
+	require.GreaterOrEqual(t, coalesced.c.Coalescible(&seg), total, name)
+	seg.Len, seg.Part = total, first
+	a := coalesced.c.Input(coalesced.now, &seg)
+	require.Equal(t, total, a.Len)
+	at := uint64(0)
+	var part Arrival
+	for left := parts; left > 0; {
+		k, n := 1+rand.IntN(left), first
+		if left -= k; left == 0 {
+			n = last
+		}
+		coalesced.c.Part(&part, &a, k, first, n)
+		require.Equal(t, at, part.Offset)
+		require.True(t, part.InOrder)
+		coalesced.c.Commit(coalesced.now, &part, false)
+		coalesced.sound()
+		at += uint64((k-1)*first + n)
+	}
+	if single.c.ack.urgent { // an ACK that is owed now needs no timer, and a run may have owed it from the first on
+		single.c.timers.delackAt, coalesced.c.timers.delackAt = never, never
+	}
+	require.Zero(t, a.Len)
+	require.Equal(t, single.c.Edge(), coalesced.c.Edge(), name)
+	require.Equal(t, single.c.Stats(), coalesced.c.Stats(), name)
+	require.Equal(t, single.c.ack, coalesced.c.ack, name)
+	require.Equal(t, single.c.rcvMSS, coalesced.c.rcvMSS, name)
+	require.Equal(t, single.c.timers, coalesced.c.timers, name)
 }

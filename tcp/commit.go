@@ -1,5 +1,9 @@
 package tcp
 
+// ackEvery is how many full-sized segments are acknowledged together (RFC 9293 section 3.8.6.3,
+// SHLD-19).
+const ackEvery = 2
+
 // ackState is what the receiver owes the peer.
 type ackState struct {
 	urgent bool  // an ACK is owed now
@@ -74,10 +78,8 @@ func (c *Conn) answerOutOfOrder() {
 // delayAck counts in-order octets towards the ACK of every second full segment, and otherwise arms
 // the timer (RFC 9293 section 3.8.6.3).
 func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
-	if a.full {
-		c.ack.full++
-	}
-	if c.ack.full >= 2 || c.rcvNxt().Sub(c.lastAck) >= 2*int(c.rcvMSS) {
+	c.ack.full = min(c.ack.full+a.full, ackEvery)
+	if c.ack.full >= ackEvery || c.rcvNxt().Sub(c.lastAck) >= ackEvery*int(c.rcvMSS) {
 		c.ack.urgent = true
 	} else if c.timers.delackAt == never {
 		c.timers.delackAt = now + c.mem.cfg.DelayedAckNs

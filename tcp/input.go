@@ -268,7 +268,9 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	a.Len = int(gapEnd - left)
 	a.InOrder = left == c.edge
 	a.Fin = a.hasFin && gapEnd == a.finAt
-	a.full = s.size() >= c.fullLen()
+	if s.size() >= c.fullLen() {
+		a.full = 1
+	}
 	c.measureMSS(s)
 	return a
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// repeater is a script that sends bursts as the stack does, by Repeat where it may, if it is to.
+// repeater is a script that sends bursts as the stack does, by Repeat and RepeatRun where it may, if
+// it is to.
 type repeater struct {
 	*script
-	use              bool
-	repeats, refused int
+	use, runs             bool
+	repeats, refused, ran int
 }
 
 // burst pushes segments of the given sizes while there is room, and asks for one segment after
@@ -22,7 +23,14 @@ func (r *repeater) burst(sizes []int, psh uint) {
 	r.t.Helper()
 	var t Transmit
 	again := false
-	for i, n := range sizes {
+	for i := 0; i < len(sizes); i++ {
+		n := sizes[i]
+		if again && r.runs {
+			if k := r.run(sizes[i:], psh>>i, &t); k > 0 {
+				i += k - 1
+				continue
+			}
+		}
 		if room := r.c.Room(r.now); room > 0 {
 			n, end := min(n, room), psh>>i&1 != 0
 			r.next++
@@ -44,6 +52,29 @@ func (r *repeater) burst(sizes []int, psh uint) {
 	}
 }
 
+// run sends the first k of sizes, which are alike and end no unit, by RepeatRun.
+func (r *repeater) run(sizes []int, psh uint, t *Transmit) (k int) {
+	for k < len(sizes) && sizes[k] == sizes[0] && psh>>k&1 == 0 {
+		k++
+	}
+	if k = r.c.RunRoom(r.now, sizes[0], k); k < 1 {
+		return 0
+	}
+	handles := make([]Handle, k)
+	for i := range handles {
+		r.next++
+		handles[i] = r.next
+	}
+	r.c.RepeatRun(r.now, handles, sizes[0], t)
+	for _, h := range handles {
+		t.Handle = h
+		r.note(*t)
+		t.Seq += Seq(t.Len)
+	}
+	r.ran += k
+	return k
+}
+
 // note is what drain does with a segment.
 func (r *repeater) note(t Transmit) {
 	r.out = append(r.out, sentSegment{t, r.now})
@@ -53,33 +84,34 @@ func (r *repeater) note(t Transmit) {
 	r.sound()
 }
 
-// Repeat sends what Push and Next send, and leaves the Conn as they do, whatever came before:
+// Repeat, and RepeatRun, send what Push and Next send, and leaves the Conn as they do, whatever came before:
 // acknowledgments of all, some or none of what is in flight, losses and their repair, small and
 // closed windows, the peer's octets in order and beyond a gap, timers, a smaller EMSS.
 func TestRepeatIsPushAndNext(t *testing.T) {
 	nagle, stamped := sackOnly(), sackOnly()
 	nagle.NoDelay = false
 	stamped.NoTimestamps, stamped.NoWindowScale = false, false
-	repeats, refused := 0, 0
+	repeats, refused, ran := 0, 0, 0
 	for i, x := range []struct {
 		cfg     Config
 		options string
 	}{{plain(), ""}, {sackOnly(), "sackOK"}, {nagle, "sackOK"}, {stamped, "sackOK ts 7,0 wscale 3"}} {
 		x.cfg.SentMax = 64
-		for seed := range uint64(30) {
+		for seed := range uint64(60) {
 			a := &repeater{script: accepted(t, x.cfg, x.options)}
-			b := &repeater{script: accepted(t, x.cfg, x.options), use: true}
+			b := &repeater{script: accepted(t, x.cfg, x.options), use: true, runs: seed%2 == 0}
 			rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 			for step := range 60 {
 				walk(rnd, a, b)
 				require.Equal(t, wire(a.script), wire(b.script), "config %d, seed %d, step %d", i, seed, step)
 				require.True(t, reflect.DeepEqual(a.c, b.c), "config %d, seed %d, step %d:\n%+v\n%+v", i, seed, step, a.c, b.c)
 			}
-			repeats, refused = repeats+b.repeats, refused+b.refused
+			repeats, refused, ran = repeats+b.repeats, refused+b.refused, ran+b.ran
 		}
 	}
 	require.Greater(t, repeats, 800)
 	require.Greater(t, refused, 100)
+	require.Greater(t, ran, 400)
 }
 
 // wire is what s has sent, without the SACK blocks of earlier segments that stand in a Transmit.
@@ -122,7 +154,7 @@ func walk(rnd *rand.Rand, a, b *repeater) {
 				sizes[i] = 1 + rnd.IntN(1000)
 			}
 		}
-		psh := uint(rnd.Uint32())
+		psh := uint(rnd.Uint32()) * uint(rnd.IntN(2))
 		a.burst(sizes, psh)
 		b.burst(sizes, psh)
 	}

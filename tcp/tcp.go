@@ -67,6 +67,6 @@ type Arrival struct {
 	Drop    Drop // why there is nothing (for the counters)
 
 	hasFin bool   // a FIN stands in the segment, at finAt, next to the piece or not
-	full   bool   // counts as a full-sized segment for the delayed ACK
+	full   uint8  // full-sized segments, for the delayed ACK
 	finAt  uint64 // offset after the peer's last octet
 }

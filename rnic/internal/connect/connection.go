@@ -193,6 +193,24 @@ func (c *Connection) startingUp() bool {
 	return c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseFull && c.awaitsRtr
 }
 
+// ArriveRun implements transport.Upper. What may need a look at each segment, start-up and refusals
+// for a bad CRC, goes segment by segment.
+func (c *Connection) ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	if c.phase != phaseFull || c.awaitsRtr || c.early != nil || c.dropBadCRC || off < c.rxBase || c.firstMarker && off == c.rxBase {
+		return 1, c.Arrive(off, bufs[0], data[0])
+	}
+	n, v := c.engine.ArriveRun(off-c.rxBase, bufs, data)
+	if stack.Verdict(v) == stack.Kept {
+		end := off - c.rxBase
+		for _, octets := range data[:n] {
+			end += uint64(len(octets))
+		}
+		c.keeps(end)
+	}
+	c.heed()
+	return n, stack.Verdict(v)
+}
+
 // keeps notes that MPA keeps octets that end at to.
 func (c *Connection) keeps(to uint64) {
 	c.keptTo = max(c.keptTo, to)
@@ -242,6 +260,14 @@ func (c *Connection) Pull(dst []byte) int {
 		c.Transport.CloseSend()
 	}
 	return n
+}
+
+// PullRun implements transport.Upper.
+func (c *Connection) PullRun(dst [][]byte, size int) int {
+	if c.phase != phaseFull || len(c.out) > 0 {
+		return 0
+	}
+	return c.engine.PullRun(dst, size)
 }
 
 // More implements transport.Upper.

@@ -99,7 +99,17 @@ func (u *PollerConn) Edge(_ *stack.Conn, edge uint64) {
 	u.up.Edge(edge)
 }
 func (u *PollerConn) Pull(_ *stack.Conn, dst []byte) int { return u.up.Pull(dst) }
-func (u *PollerConn) Acked(_ *stack.Conn, edge uint64)   { u.acked = edge }
+
+// PullRun and ArriveRun implement stack.Bulk.
+func (u *PollerConn) PullRun(_ *stack.Conn, dst [][]byte, size int) int {
+	return u.up.PullRun(dst, size)
+}
+
+func (u *PollerConn) ArriveRun(_ *stack.Conn, off uint64, bufs []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	return u.up.ArriveRun(off, bufs, data)
+}
+
+func (u *PollerConn) Acked(_ *stack.Conn, edge uint64) { u.acked = edge }
 func (u *PollerConn) PeerClosed(*stack.Conn) {
 	u.fin = true
 	u.up.PeerClosed()
@@ -131,6 +141,7 @@ func (u *PollerConn) Held(*stack.Conn) (bufs int, since int64) { return u.up.Hel
 var _ stack.Upper = (*PollerConn)(nil)
 var _ stack.Ahead = (*PollerConn)(nil)
 var _ stack.Holder = (*PollerConn)(nil)
+var _ stack.Bulk = (*PollerConn)(nil)
 
 // What the Upper calls. After Closed the stack recycles the stack.Conn, so each of these looks
 // whether there still is one, except Stamp: that is for while a segment arrives.

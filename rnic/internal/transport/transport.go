@@ -73,17 +73,22 @@ type Upper interface {
 	Established()             // the connection stands
 	TakeOver(stream.Handover) // likewise, and it was a stream until now
 	Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict
+	// ArriveRun is Arrive of several segments that continue each other from the left edge, on, as
+	// stack.Bulk has it.
+	ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict)
 	Edge(edge uint64)    // the left edge of the stream
 	Pull(dst []byte) int // fills the next segment
-	More() bool          // the next Pull would have octets
-	Pushed() bool        // a message has ended in what was pulled since the last call
-	Timer()              // SetTimer's time has come
-	PeerClosed()         // the peer's FIN is in order
-	Fail(err error)      // this end resets the connection
-	Lost(err error)      // the transport failed; Over will follow
-	Over(err error)      // the last call; err is the transport's reason, nil for an orderly end
-	StreamBase() uint64  // after GiveBack: where the stream's octets begin
-	HandBack(net.Conn)   // the last call after GiveBack: the stream
+	// PullRun fills segments of size octets each in the middle of a long message, as stack.Bulk has it.
+	PullRun(dst [][]byte, size int) int
+	More() bool         // the next Pull would have octets
+	Pushed() bool       // a message has ended in what was pulled since the last call
+	Timer()             // SetTimer's time has come
+	PeerClosed()        // the peer's FIN is in order
+	Fail(err error)     // this end resets the connection
+	Lost(err error)     // the transport failed; Over will follow
+	Over(err error)     // the last call; err is the transport's reason, nil for an orderly end
+	StreamBase() uint64 // after GiveBack: where the stream's octets begin
+	HandBack(net.Conn)  // the last call after GiveBack: the stream
 	// Held is how many Bufs are kept only because the peer has not sent the rest of a frame, or
 	// octets before it, and since when it owes those.
 	Held() (bufs int, since int64)

@@ -1,0 +1,90 @@
+package qp
+
+import (
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// The middle of a long message is sent and received several segments at a time: whatever is the
+// same for each of them is done once, and each stage's code runs for all before the next one's.
+
+// PullRun fills segments in the middle of a message whose octets are one range of memory: as many
+// of dst, from the first on, as hold one FPDU of exactly size octets, none of them the message's
+// last. It returns how many. What is left, and whatever is wrong, is for Pull.
+func (q *Engine) PullRun(dst [][]byte, size int) int {
+	s := &q.send
+	f := &s.from
+	if !s.seg.Active() || s.carryOff < s.carryEnd || s.term != nil || s.stopped || !s.enabled || s.packFull ||
+		f.own != nil || len(f.list) > 0 {
+		return 0
+	}
+	off, rest := s.seg.Rest()
+	most := min(rest, uint32(len(dst)*len(dst[0])))
+	q.reader.Enter()
+	n := 0
+	octets, res := q.Table.Check(q.Domain, f.stream, f.first.STag, f.first.Offset+uint64(off), int(most), f.need)
+	if res == mem.CheckOK {
+		n = s.putRun(dst, size, octets)
+	}
+	q.reader.Exit()
+	return n
+}
+
+// putRun writes the FPDUs of PullRun, which has found the next octets of the message.
+func (s *sendHalf) putRun(dst [][]byte, size int, octets []byte) int {
+	emss, payload, n := len(dst[0]), 0, 0
+	for n < len(dst) {
+		mulpdu := s.tx.MULPDUHere(emss)
+		if s.seg.NextIsLast(mulpdu) || s.tx.Size(s.seg.NextLen(mulpdu)) != size {
+			break
+		}
+		h, _, k := s.seg.Next(mulpdu)
+		h.Put(s.hdr[:])
+		s.parts = append(s.parts[:0], s.hdr[:h.Len()], octets[payload:][:k])
+		s.tx.Put(dst[n], s.parts)
+		payload += k
+		n++
+	}
+	s.forget()
+	s.fpdus += uint64(n)
+	s.payload += uint64(payload)
+	s.totals.FPDUsOut += uint64(n)
+	s.totals.PayloadOut += uint64(payload)
+	return n
+}
+
+// ArriveRun is Arrive of segments that continue each other from off, the left edge, on. It ends
+// with the first that has an effect: a completion, an error, a Buf that is kept or refused. n is how
+// many segments it has taken or, the last of them, refused; the Verdict is on that one.
+func (q *Engine) ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v mpa.Verdict) {
+	r := &q.recv
+	if r.dead || off != r.edge {
+		return 1, q.Arrive(off, bufs[0], data[0])
+	}
+	q.postBuffers()
+	q.reader.Enter()
+	for {
+		r.rx.Input(off, bufs[n], data[n])
+		for u := r.rx.Next(); u != nil; u = r.rx.Next() {
+			q.place(u)
+		}
+		v = r.rx.Verdict()
+		off += uint64(len(data[n]))
+		if n++; n == len(data) || v != mpa.Done || q.toldSomething() {
+			break
+		}
+	}
+	q.reader.Exit()
+	q.arrived()
+	if v == mpa.Refused && r.rx.Short() {
+		q.effects |= shortage(true)
+	}
+	return n, v
+}
+
+// toldSomething says whether the segment that has just arrived means something to others than
+// memory.
+func (q *Engine) toldSomething() bool {
+	r := &q.recv
+	return r.batch.n > 0 || r.fault != nil || q.HasEffects() || !q.send.enabled || q.Source != nil && r.writes != r.writesTold
+}
