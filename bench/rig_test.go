@@ -52,7 +52,7 @@ func rig(b *testing.B, mtu int, offload bool) (server, client *host) {
 func newLink(b testing.TB, mtu int, offload bool) *wire.Link {
 	b.Helper()
 	arena := newArena(b, 64<<20)
-	cfg := wire.Config{MTU: mtu, Slots: 512, ChecksumOffload: offload}
+	cfg := wire.Config{MTU: mtu, ChecksumOffload: offload}
 	memory, err := arena.Carve(cfg.MemoryBytes(), 4096)
 	require.NoError(b, err)
 	cfg.Memory = memory

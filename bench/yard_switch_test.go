@@ -47,7 +47,7 @@ func attach(t testing.TB, cfg memif.Config) *memif.Port {
 
 // overWire is two hosts on a pmd/wire that copies, and has no offloads, as memif.
 func overWire(t testing.TB, mtu int) *together {
-	cfg := wire.Config{MTU: mtu, Slots: 512}
+	cfg := wire.Config{MTU: mtu}
 	memory, err := newArena(t, int64(cfg.MemoryBytes())+4096).Carve(cfg.MemoryBytes(), 4096)
 	require.NoError(t, err)
 	cfg.Memory = memory

@@ -35,7 +35,7 @@ type cable struct {
 // newCable is two hosts that a goroutine turns, until own.
 func newCable(t testing.TB, c cable) *together {
 	t.Helper()
-	cfg := wire.Config{MTU: c.mtu, Slots: 512, ChecksumOffload: c.faults == nil, ZeroCopy: c.zeroCopy}
+	cfg := wire.Config{MTU: c.mtu, ChecksumOffload: c.faults == nil, ZeroCopy: c.zeroCopy}
 	arena := newArena(t, int64(cfg.MemoryBytes())+4096)
 	memory, err := arena.Carve(cfg.MemoryBytes(), 4096)
 	require.NoError(t, err)

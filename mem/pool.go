@@ -64,6 +64,7 @@ type Pool struct {
 	descs      []Desc // on the Go heap: pointer-free, so the collector skips it
 	holds      []hold
 	free       []Buf // a stack: the Buf freed last is the one whose lines are still in the cache
+	turns      turns // of Circulate: Bufs that were in use before, and are free
 	returned   []Buf // reserved Bufs on their way back to the device
 	stride     int
 	headroom   uint32
@@ -127,6 +128,9 @@ func NewPair(a *hugepages.Arena, cfg PoolConfig) (pair [2]*Pool, err error) {
 		pair[i].makeReserved()
 	}
 	pair[0].pair, pair[1].pair = pair[1], pair[0]
+	for _, p := range pair {
+		p.Circulate()
+	}
 	return pair, nil
 }
 
@@ -177,13 +181,11 @@ func (p *Pool) refill() {
 // Alloc returns a Buf with the owner's hold, its Desc zero except for Off = Headroom; NoBuf when
 // there is none, which Exhausted counts. The octets are what the last owner left.
 func (p *Pool) Alloc() Buf {
-	n := len(p.free) - 1
-	if n < 0 {
+	if p.Available() == 0 {
 		p.exhausted++
 		return NoBuf
 	}
-	b := p.free[n]
-	p.free = p.free[:n]
+	b := p.take()
 	p.holds[b] = holdOwner
 	p.descs[b] = Desc{Off: p.headroom}
 	return b
@@ -193,18 +195,16 @@ func (p *Pool) Alloc() Buf {
 // Exhausted.
 func (p *Pool) AllocN(dst []Buf) int {
 	n := len(dst)
-	if n > len(p.free) {
-		n = len(p.free)
+	if all := p.Available(); n > all {
+		n = all
 		p.exhausted++
 	}
-	top := len(p.free)
 	for i := range dst[:n] {
-		b := p.free[top-1-i]
+		b := p.take()
 		p.holds[b] = holdOwner
 		p.descs[b] = Desc{Off: p.headroom}
 		dst[i] = b
 	}
-	p.free = p.free[:top-n]
 	return n
 }
 
@@ -236,6 +236,10 @@ func (p *Pool) release(b Buf) {
 		p.returned = append(p.returned, b) // within the capacity Reserve made
 		return
 	}
+	if p.turns.most > 0 {
+		p.turns.put(b)
+		return
+	}
 	p.free = append(p.free, b) // within the capacity NewPool made
 }
 
@@ -255,7 +259,7 @@ func (p *Pool) Slot(b Buf) []byte {
 }
 
 // Available returns how many Bufs Alloc could give now.
-func (p *Pool) Available() int { return len(p.free) }
+func (p *Pool) Available() int { return len(p.free) + int(p.turns.n) }
 
 // Size returns the number of Bufs, reserved ones included.
 func (p *Pool) Size() int { return len(p.descs) }
@@ -312,8 +316,8 @@ func (p *Pool) InDevice(b Buf) bool { return p.holds[b]&holdDevice != 0 }
 // is handed back by TakeReturned. Once per Pool, not in a pair, and only while all Bufs are free:
 // otherwise it panics. An error when the Pool has not more than n Bufs.
 func (p *Pool) Reserve(n int) (first Buf, err error) {
-	if int(p.own) != len(p.descs) || len(p.free) != len(p.descs) || n < 1 {
-		panic(fmt.Sprintf("mem: Reserve of %d: second Reserve, Pool in use, or nothing asked for", n))
+	if int(p.own) != len(p.descs) || p.Available() != len(p.descs) || p.turns.most > 0 || n < 1 {
+		panic(fmt.Sprintf("mem: Reserve of %d: second Reserve, Pool in use or circulating, or nothing asked for", n))
 	}
 	if n >= len(p.descs) {
 		return NoBuf, &PoolConfigError{"Bufs", len(p.descs), fmt.Sprintf("more than the %d reserved for the device", n)}

@@ -197,6 +197,10 @@ func newPoolModel(t *rapid.T) *poolModel {
 		m.reserved, err = p.Reserve(n)
 		require.NoError(t, err)
 	}
+	if rapid.Bool().Draw(t, "circulates") {
+		p.Circulate()
+		p.turns.most = rapid.IntRange(1, size).Draw(t, "most")
+	}
 	for b := range m.state {
 		m.state[b] = "free"
 		if Buf(b) >= m.reserved {

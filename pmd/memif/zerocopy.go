@@ -40,6 +40,7 @@ type lent struct {
 
 func newLent(q *Queue, r ring) *lent {
 	from, _ := poolAt(q.session.own.arena.Bytes(), q.pool)
+	q.pool.Circulate()
 	return &lent{ring: r, bufs: make([]mem.Buf, r.size()), poolFrom: from}
 }
 

@@ -32,7 +32,7 @@ const (
 	MTUMax = 65535 - pmd.FrameOverhead
 
 	mtuDefault   = 1500
-	slotsDefault = 512
+	slotsDefault = 512 // where frames are not copied, and on a switch
 	lineBytes    = 64
 )
 
@@ -40,7 +40,7 @@ const (
 type Config struct {
 	Ports int // 2 by default, at most PortsMax
 	MTU   int // octets of IP packet; 1500 by default
-	Slots int // frames per direction between two ports; a power of two, 512 by default
+	Slots int // frames per direction between two ports; a power of two, by default slotsFor, or 512 with ZeroCopy or on a switch
 	// ChecksumOffload lets the ports claim checksum offload. A frame cannot be damaged on its way
 	// through memory, so one sent with mem.TxChecksum is not summed at all but handed over as
 	// mem.RxChecksumGood, as virtio does; see pmd.Queue.Rx for what that asks of middleware.
@@ -66,6 +66,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Slots == 0 {
 		c.Slots = slotsDefault
+		if c.Ports == 2 && !c.ZeroCopy {
+			c.Slots = slotsFor(c.stride())
+		}
 	}
 	switch {
 	case c.Ports < 2 || c.Ports > PortsMax:
@@ -85,6 +88,14 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	return c, nil
 }
+
+// slotsOctets is how much memory a ring of copied frames takes at most by default, and more than half
+// of it: a cell is then written again when it has left its reader's second-level cache, from where a
+// line comes back several times slower than from the cache that cores share (mem.Pool.Circulate).
+const slotsOctets = 4 << 20
+
+// slotsFor is the default of Slots for cells of stride octets.
+func slotsFor(stride int) int { return 1 << (bits.Len(uint(slotsOctets/stride)) - 1) }
 
 // MemoryBytes is how much Memory a Link made from c takes, 0 when c is not valid.
 func (c Config) MemoryBytes() int {

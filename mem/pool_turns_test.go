@@ -1,0 +1,56 @@
+package mem
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+)
+
+// A Pool that circulates uses the Buf that has been free for longest; one that does not, the one
+// that was freed last. Only so many take part, whatever the Pool has.
+func TestBufsTakeTurns(t *testing.T) {
+	const stride = 64 << 10
+	most := turnsOctets / stride
+	cfg := PoolConfig{Bufs: 3 * most, Stride: stride}
+	p, err := NewPool(hugepages.Heap(cfg.Bytes()), cfg)
+	require.NoError(t, err)
+	b := p.Alloc()
+	p.Free(b)
+	require.Equal(t, b, p.Alloc(), "freed last")
+	p.Free(b)
+
+	p.Circulate()
+	var order []Buf
+	for range 3 * most {
+		b := p.Alloc()
+		order = append(order, b)
+		p.Free(b)
+	}
+	require.Equal(t, order[:most], order[most:2*most])
+	require.Equal(t, order[:most], order[2*most:])
+	seen := map[Buf]bool{}
+	for _, b := range order[:most] {
+		require.False(t, seen[b], "each once")
+		seen[b] = true
+	}
+
+	all := make([]Buf, 3*most)
+	require.Equal(t, 3*most, p.AllocN(all), "those that take no part are used when there are no others")
+	require.Equal(t, NoBuf, p.Alloc())
+	p.FreeN(all)
+	require.Equal(t, 3*most, p.Available())
+}
+
+// The Pools of a pair circulate: what one end sends, the other end's core reads.
+func TestPairCirculates(t *testing.T) {
+	cfg := PoolConfig{Bufs: 8, Stride: 256}
+	pair, err := NewPair(hugepages.Heap(2*cfg.Bytes()), cfg)
+	require.NoError(t, err)
+	for _, p := range pair {
+		first := p.Alloc()
+		p.Free(first)
+		require.NotEqual(t, first, p.Alloc())
+	}
+}
