@@ -46,6 +46,16 @@ func (h *Header) Len() int {
 	return UntaggedLen
 }
 
+// Words are the octets of a Tagged header as Put encodes them, the first 14 of the 16 in hi and lo,
+// most significant octet first.
+func (h *Header) Words() (hi, lo uint64) {
+	control := h.Version&controlVersion | controlTagged
+	if h.Last {
+		control |= controlLast
+	}
+	return uint64(control)<<56 | uint64(h.ULP)<<48 | uint64(h.STag)<<16 | h.TO>>48, h.TO << 16
+}
+
 // Put encodes the header into the first Len octets of b, which must be there. The reserved bits are
 // sent zero.
 func (h *Header) Put(b []byte) {

@@ -1,6 +1,7 @@
 package ddp
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"testing"
 
@@ -50,6 +51,12 @@ func TestHeaderGolden(t *testing.T) {
 			out[len(wire)] = 0xa5
 			c.header.Put(out)
 			require.Equal(t, append(wire[:len(wire):len(wire)], 0xa5), out)
+
+			if c.header.Tagged {
+				hi, lo := c.header.Words()
+				words := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, hi), lo)
+				require.Equal(t, wire, words[:TaggedLen])
+			}
 
 			h, n, ok := Parse(wire)
 			require.True(t, ok)
