@@ -1,7 +1,6 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 )
@@ -40,7 +39,8 @@ func (s *sendHalf) putRun(dst [][]byte, size int, octets []byte) int {
 			break
 		}
 		h, _, k := s.seg.Next(mulpdu)
-		s.putOf(dst[n], h, octets[payload:][:k])
+		s.parts = append(s.parts[:1], octets[payload:][:k])
+		s.putParts(dst[n], h)
 		payload += k
 		n++
 	}
@@ -50,18 +50,6 @@ func (s *sendHalf) putRun(dst [][]byte, size int, octets []byte) int {
 	s.totals.FPDUsOut += uint64(n)
 	s.totals.PayloadOut += uint64(payload)
 	return n
-}
-
-// putOf writes the FPDU of a header and a payload in one piece.
-func (s *sendHalf) putOf(dst []byte, h *ddp.Header, payload []byte) {
-	if h.Tagged && s.tx.Plain() {
-		hi, lo := h.Words()
-		s.tx.PutPlain(dst, hi, lo, payload)
-		return
-	}
-	h.Put(s.hdr[:])
-	s.parts = append(s.parts[:0], s.hdr[:h.Len()], payload)
-	s.tx.Put(dst, s.parts)
 }
 
 // ArriveRun is Arrive of segments that continue each other from off, the left edge, on. It ends

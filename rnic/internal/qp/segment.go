@@ -38,13 +38,22 @@ func (s *sendHalf) fillMULPDU(room, emss int) int {
 // them: when their region is deregistered nothing may look like a pointer into memory that the
 // application then unmaps.
 func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
-	h.Put(s.hdr[:])
-	s.parts[0] = s.hdr[:h.Len()]
 	s.fpdus++
 	s.totals.FPDUsOut++
-	n := s.tx.Put(dst, s.parts)
+	n := s.putParts(dst, h)
 	s.forget()
 	return n
+}
+
+// putParts writes the FPDU of h and of the parts after the first.
+func (s *sendHalf) putParts(dst []byte, h *ddp.Header) int {
+	if len(s.parts) == 2 && h.Tagged && s.tx.Plain() {
+		hi, lo := h.Words()
+		return s.tx.PutPlain(dst, hi, lo, s.parts[1])
+	}
+	h.Put(s.hdr[:])
+	s.parts[0] = s.hdr[:h.Len()]
+	return s.tx.Put(dst, s.parts)
 }
 
 func (s *sendHalf) forget() {
