@@ -56,7 +56,7 @@ func (c PoolConfig) check() error {
 // device's hold (HoldDevice) and drops it when it is done (DeviceDone). Free drops the owner's
 // hold. The Buf is free again when neither is left.
 //
-// Invariants: a Buf is in free or returned exactly when it has no hold and is not with the device
+// Invariants: a Buf is in free, turns or returned exactly when it has no hold and is not with the device
 // that reserved it; the own Bufs from first on circulate here, the others through Adopt and
 // TakeReturned.
 type Pool struct {
@@ -107,7 +107,8 @@ func poolOn(mem []byte, cfg PoolConfig, first, own int) *Pool {
 
 // NewPair carves two Pools of cfg.Bufs each for the two ends of a link that hands Bufs over with
 // their memory (wire.Config.ZeroCopy): each has the other's Bufs as reserved ones, under the same
-// number and in the same memory. Errors as NewPool. Memory for twice cfg.Bytes is needed.
+// number and in the same memory. Both circulate. Errors as NewPool. Memory for twice cfg.Bytes is
+// needed.
 func NewPair(a *hugepages.Arena, cfg PoolConfig) (pair [2]*Pool, err error) {
 	if cfg.Headroom == 0 {
 		cfg.Headroom = Headroom
@@ -181,11 +182,21 @@ func (p *Pool) refill() {
 // Alloc returns a Buf with the owner's hold, its Desc zero except for Off = Headroom; NoBuf when
 // there is none, which Exhausted counts. The octets are what the last owner left.
 func (p *Pool) Alloc() Buf {
-	if p.Available() == 0 {
+	n := len(p.free) - 1
+	if p.due(n + 1) {
+		return p.claim(p.turns.take())
+	}
+	if n < 0 {
 		p.exhausted++
 		return NoBuf
 	}
-	b := p.take()
+	b := p.free[n]
+	p.free = p.free[:n]
+	return p.claim(b)
+}
+
+// claim gives the owner's hold on a Buf that was free.
+func (p *Pool) claim(b Buf) Buf {
 	p.holds[b] = holdOwner
 	p.descs[b] = Desc{Off: p.headroom}
 	return b
@@ -199,12 +210,17 @@ func (p *Pool) AllocN(dst []Buf) int {
 		n = all
 		p.exhausted++
 	}
-	for i := range dst[:n] {
-		b := p.take()
-		p.holds[b] = holdOwner
-		p.descs[b] = Desc{Off: p.headroom}
-		dst[i] = b
+	if p.turns.n > 0 {
+		for i := range n {
+			dst[i] = p.Alloc()
+		}
+		return n
 	}
+	top := len(p.free)
+	for i := range dst[:n] {
+		dst[i] = p.claim(p.free[top-1-i])
+	}
+	p.free = p.free[:top-n]
 	return n
 }
 
@@ -229,14 +245,14 @@ func (p *Pool) FreeN(bufs []Buf) {
 	}
 }
 
-// release puts a Buf without holds where it is taken from next.
+// release puts a Buf without holds where it is taken from again.
 func (p *Pool) release(b Buf) {
 	if p.reserved(b) {
 		p.descs[b] = Desc{Off: p.headroom} // nothing of this frame may be taken for the next one's
 		p.returned = append(p.returned, b) // within the capacity Reserve made
 		return
 	}
-	if p.turns.most > 0 {
+	if p.turns.n < p.turns.most {
 		p.turns.put(b)
 		return
 	}
@@ -313,8 +329,8 @@ func (p *Pool) InDevice(b Buf) bool { return p.holds[b]&holdDevice != 0 }
 
 // Reserve takes n neighbouring Bufs, first to first+n-1, out of circulation for a device that fills
 // them itself (DPDK's receive mempool). Such a Buf enters the stack through Adopt and, once freed,
-// is handed back by TakeReturned. Once per Pool, not in a pair, and only while all Bufs are free:
-// otherwise it panics. An error when the Pool has not more than n Bufs.
+// is handed back by TakeReturned. Once per Pool, not in a pair, before Circulate, and only while all
+// Bufs are free: otherwise it panics. An error when the Pool has not more than n Bufs.
 func (p *Pool) Reserve(n int) (first Buf, err error) {
 	if int(p.own) != len(p.descs) || p.Available() != len(p.descs) || p.turns.most > 0 || n < 1 {
 		panic(fmt.Sprintf("mem: Reserve of %d: second Reserve, Pool in use or circulating, or nothing asked for", n))

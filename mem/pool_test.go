@@ -199,7 +199,7 @@ func newPoolModel(t *rapid.T) *poolModel {
 	}
 	if rapid.Bool().Draw(t, "circulates") {
 		p.Circulate()
-		p.turns.most = rapid.IntRange(1, size).Draw(t, "most")
+		p.turns.most = uint32(rapid.IntRange(1, size).Draw(t, "most"))
 	}
 	for b := range m.state {
 		m.state[b] = "free"

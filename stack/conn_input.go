@@ -102,7 +102,9 @@ func (p *Poller) offer(c *Conn, a *tcp.Arrival, bufs []mem.Buf, data [][]byte) (
 	n, verdict = 1, Refused
 	if c.upper != nil && c.marks&markAbort == 0 {
 		if bulk, ok := c.ahead.(Bulk); ok && len(data) > 1 {
-			n, verdict = bulk.ArriveRun(c, a.Offset, bufs, data)
+			if n, verdict = bulk.ArriveRun(c, a.Offset, bufs, data); n < 1 || n > len(data) {
+				panic("stack: ArriveRun looked at no segment, or at more than it was given")
+			}
 		} else {
 			verdict = c.upper.Arrive(c, a.Offset, bufs[0], data[0])
 		}

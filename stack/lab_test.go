@@ -322,6 +322,7 @@ type peer struct {
 	unchecked bool            // of any value (fuzzing)
 	runs      func(n int) int // Bulk: how many of n segments to pull, or to look at; nil: none, and one
 	ran       int             // segments that came or went that way
+	asked     int             // for RunLen
 }
 
 func newPeer(t testing.TB, salt byte) *peer { return &peer{t: t, salt: salt} }
@@ -401,7 +402,14 @@ func (u *peer) Pull(c *Conn, dst []byte) int {
 	return n
 }
 
-// PullRun and ArriveRun make peer a Bulk.
+// RunLen, PullRun and ArriveRun make peer a Bulk.
+func (u *peer) RunLen(_ *Conn, size int) int {
+	if u.asked++; u.runs == nil || u.unit == uint64(size) {
+		return 0
+	}
+	return 64
+}
+
 func (u *peer) PullRun(c *Conn, dst [][]byte, size int) int {
 	n := 0
 	for most := u.most(len(dst), 0); n < most; n++ {

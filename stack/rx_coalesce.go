@@ -36,7 +36,7 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 	room := c.tcp.Coalescible(s)
 	end := l4 + s.HdrLen
 	part, total := s.Len, s.Len
-	p.runData = append(p.runData[:0], nil) // b's: TCP says which of its octets are wanted
+	p.runData = append(p.runData[:0], nil) // b's: inputCoalesced has them
 	for _, next := range p.rx[p.rxAt+1 : p.rxEnd] {
 		if p.pool.Desc(next).Flags&mem.RxChecksumGood == 0 {
 			break

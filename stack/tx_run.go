@@ -7,10 +7,12 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// runMax is how many segments pullRun makes at once. Each stage's state then stays in registers and
-// its code in the cache; more of them would leave the second-level cache before the device reads
-// them.
-const runMax = 32
+// A run is of at most so many segments, and of so many octets or two segments: what it writes is
+// still in the second-level cache when the headers come, and Revoke need not wait for long.
+const (
+	runMax    = 32
+	runOctets = 64 << 10
+)
 
 // runRoom is what pullRun works with.
 type runRoom struct {
@@ -23,46 +25,60 @@ type runRoom struct {
 // them: each stage, from the Upper to the batch, runs once for all of them. It returns how many
 // there were, 0 where transmit has to go segment by segment. returned is as for transmit.
 func (p *Poller) pullRun(c *Conn, most, returned int) int {
-	if most = min(most, runMax, p.tx.connMax-p.tx.n); most < 2 || !p.runs(c) {
+	if !p.runs(c) {
+		return 0
+	}
+	bulk, ok := c.ahead.(Bulk)
+	if !ok {
 		return 0
 	}
 	size := p.tx.last.octets
-	most = c.tcp.RunRoom(p.now, size, most)
+	most = min(most, runMax, max(2, runOctets/size), p.tx.connMax-p.tx.n, p.pool.Available())
+	if most >= 2 {
+		most = min(most, bulk.RunLen(c, size))
+	}
+	if most >= 2 {
+		most = c.tcp.RunRoom(p.now, size, most)
+	}
 	if most < 2 || most > returned && !p.affords(c, most) {
 		return 0
 	}
+	n := p.fillRun(c, bulk, most, size)
+	if n > 0 {
+		p.emitRun(c, p.tx.run.bufs[:n], size)
+	}
+	return n
+}
+
+// fillRun has the Upper fill up to n Bufs of run, and returns how many it has filled. The others are
+// the Pool's again.
+func (p *Poller) fillRun(c *Conn, bulk Bulk, n, size int) int {
 	run := &p.tx.run
-	n := p.pool.AllocN(run.bufs[:most])
+	p.pool.AllocN(run.bufs[:n])
 	h, room := p.pool.Headroom(), c.tcp.EMSS()
 	for i, b := range run.bufs[:n] {
 		slot := p.pool.Slot(b)
 		run.octets[i] = slot[h : h+room : h+room]
 	}
-	filled := 0
-	if n > 0 {
-		filled = c.ahead.(Bulk).PullRun(c, run.octets[:n], size)
+	filled := bulk.PullRun(c, run.octets[:n], size)
+	if filled < 0 || filled > n {
+		panic("stack: PullRun filled more segments than it was given")
 	}
 	if c.marks&markAbort != 0 {
 		filled = 0
 	}
-	p.pool.FreeN(run.bufs[filled:n])
-	if filled > 0 {
-		p.emitRun(c, run.bufs[:filled], size)
+	for i := n; i > filled; i-- { // the first is taken first again
+		p.pool.Free(run.bufs[i-1])
 	}
 	return filled
 }
 
 // runs says whether c may go on with segments like the one before: its headers are the template,
-// the next hop is known, and the Upper knows of runs.
+// and the next hop is known.
 func (p *Poller) runs(c *Conn) bool {
 	t := &p.tx
-	if !t.repeats || c.ahead == nil || c.phase != phaseOpen || c.marks&(markFin|markAbort) != 0 ||
-		!t.last.of(c, t.last.octets) || !t.hopKnown || t.hop != c.nextHop ||
-		p.pool.Headroom()+c.tcp.EMSS() > p.pool.Stride() {
-		return false
-	}
-	_, bulk := c.ahead.(Bulk)
-	return bulk
+	return t.repeats && c.phase == phaseOpen && c.marks&(markFin|markAbort) == 0 &&
+		t.last.of(c, t.last.octets) && t.hopKnown && t.hop == c.nextHop && p.pool.Headroom()+c.tcp.EMSS() <= p.pool.Stride()
 }
 
 // affords is what pull asks of the Pool, for n Bufs at once.

@@ -32,8 +32,10 @@ func TestRunsLeaveTheSameFrames(t *testing.T) {
 // in runs.
 func framesOf(t *testing.T, seed uint64, runs func(int) int) (frames [][]byte, ran int) {
 	r := rand.New(rand.NewPCG(seed, 1))
+	// A VLAN, or not; small and large windows, units, losses, Pools.
 	window, vlan, unit, loss, spare := 20_000+r.IntN(2_000_000), uint16(r.IntN(2)*5), uint64(1+r.IntN(60_000)), r.IntN(3), 10+r.IntN(300)
 	l := offloaded(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
 		cfg.TCP.ReceiveWindow, cfg.VLAN, cfg.Secret = window, vlan, [16]byte{byte(i + 1)}
 		cfg.TCP.NoTimestamps = seed%2 == 0
 		if seed%3 == 0 {
@@ -44,7 +46,13 @@ func framesOf(t *testing.T, seed uint64, runs func(int) int) (frames [][]byte, r
 		}
 	})
 	l.runs = runs
-	u, v := l.open()
+	var u, v *peer
+	if r.IntN(2) == 0 {
+		u, v = l.open()
+	} else {
+		u, v = l.open6()
+		u.runs, v.runs = runs, runs
+	}
 	u.unit = unit
 	var kept []mem.Buf
 	if seed%4 == 3 { // few Bufs
@@ -84,4 +92,72 @@ func TestRunsKeepToTheShareOfATurn(t *testing.T) {
 		require.Equal(t, share > 2, u.ran > 0)
 		l.stop()
 	}
+}
+
+// inCallbacks does something in the middle of runs.
+type inCallbacks struct {
+	*peer
+	pulled, arrived func()
+}
+
+func (b *inCallbacks) PullRun(c *Conn, dst [][]byte, size int) int {
+	defer b.pulled()
+	return b.peer.PullRun(c, dst, size)
+}
+
+func (b *inCallbacks) ArriveRun(c *Conn, off uint64, bufs []mem.Buf, data [][]byte) (int, Verdict) {
+	defer b.arrived()
+	return b.peer.ArriveRun(c, off, bufs, data)
+}
+
+// An Upper may abort, give way to another, which knows of no runs, or change its window from within
+// a run, and keep or refuse what is in it. Every Buf comes back, which is looked at when the lab
+// stops.
+func TestCallsFromWithinRuns(t *testing.T) {
+	base := uint64(time.Now().UnixNano())
+	for seed := base; seed < base+100; seed++ {
+		r := rand.New(rand.NewPCG(seed, 9))
+		l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow = 60 })
+		l.runs = func(n int) int { return r.IntN(n + 1) }
+		u, v := l.open()
+		left := 1 + r.IntN(5)
+		act := func(p *peer) func() {
+			return func() {
+				if left--; left != 0 {
+					return
+				}
+				[]func(){
+					p.conn.Abort, func() { p.conn.SetUpper(struct{ Upper }{p}) }, func() { p.conn.SetUpper(p) }, func() { p.conn.SetReceiveWindow(3000) },
+				}[r.IntN(4)]()
+			}
+		}
+		nothing := func() {}
+		ends := []*inCallbacks{{u, act(u), nothing}, {v, nothing, act(v)}}[r.IntN(2):]
+		for _, b := range ends {
+			b.conn.SetUpper(b)
+		}
+		v.verdict = func(uint64, int) Verdict {
+			return []Verdict{Taken, Taken, Taken, Taken, Taken, Kept, Refused}[r.IntN(7)]
+		}
+		u.send(150_000)
+		l.until(fmt.Sprint("the end, seed ", seed), func() bool { return v.edge == u.toSend || u.closed > 0 || v.closed > 0 })
+		v.verdict = nil
+		l.b.pool.FreeN(v.kept)
+		l.stop()
+	}
+}
+
+// An Upper that says that it has nothing for a run costs no Bufs taken and given back, and the Buf
+// that was freed last is the next one still.
+func TestNoRunTakesNoBufs(t *testing.T) {
+	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow = 200 })
+	l.runs = func(n int) int { return n }
+	u, v := l.open()
+	b := &inCallbacks{u, func() { t.Error("PullRun, though RunLen was 0") }, func() {}}
+	u.conn.SetUpper(b)
+	u.unit = 1448 // a message a segment
+	u.send(100 * 1448)
+	l.until("there", func() bool { return v.edge == u.toSend })
+	require.Greater(t, u.asked, 50)
+	l.stop()
 }

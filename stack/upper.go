@@ -71,16 +71,19 @@ type Ahead interface {
 }
 
 // Bulk is an optional part of an Upper that is Ahead, for long units: several segments in one call.
+// What it does is what Pull and Arrive would do for one segment after the other.
 type Bulk interface {
+	// RunLen is how many segments of exactly size octets PullRun may be asked for, about: 0 where
+	// Pull has to be called, as for the end of a unit.
+	RunLen(c *Conn, size int) int
 	// PullRun fills as many of dst, from the first on, as it has segments of exactly size octets
-	// for, in a unit that does not end in any of them, and returns how many: 0, or fewer than there
-	// are, means that Pull has to be asked. dst are the payload rooms of Bufs, as Pull's is, of at
-	// least size octets each.
+	// for, in a unit that does not end in any of them, and returns how many. dst are the payload
+	// rooms of Bufs, as Pull's is, of at least size octets each.
 	PullRun(c *Conn, dst [][]byte, size int) int
 	// ArriveRun is Arrive of segments that continue each other from off, the left edge, on. n is
 	// how many of them it has looked at, at least one: all before the last of those were Taken, and
-	// v says what becomes of that one. Edge comes after them all. data[i] aliases the slot of
-	// bufs[i]; neither slice may be kept.
+	// v says what becomes of that one. Edge comes after them, and a call for the others. data[i]
+	// aliases the slot of bufs[i]; neither slice may be kept.
 	ArriveRun(c *Conn, off uint64, bufs []mem.Buf, data [][]byte) (n int, v Verdict)
 }
 

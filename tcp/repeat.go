@@ -6,8 +6,8 @@ package tcp
 // change. False, and nothing was done: they have to be called.
 //
 // Since that Next, whose segment had octets of the stream and was no retransmission, nothing may
-// have been called but Room, which has just said that n octets may go, Repeat and RepeatRun. now is
-// the same.
+// have been called but Room, which has just said that n octets may go, RunRoom, Repeat and
+// RepeatRun. now is the same.
 func (c *Conn) Repeat(now int64, h Handle, n int, psh bool, t *Transmit) bool {
 	if !c.repeats(n) {
 		return false

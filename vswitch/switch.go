@@ -127,7 +127,7 @@ func (s *Switch) openUplinks() error {
 func (s *Switch) openWires() error {
 	for i, a := range s.cores {
 		for _, b := range s.cores[i+1:] {
-			link, err := wire.New(wire.Config{MTU: s.cfg.mtu() + wireHeader})
+			link, err := wire.New(wire.Config{MTU: s.cfg.mtu() + wireHeader, Slots: wireBuffers})
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,9 @@ const (
 type Config struct {
 	Ports int // 2 by default, at most PortsMax
 	MTU   int // octets of IP packet; 1500 by default
-	Slots int // frames per direction between two ports; a power of two, by default slotsFor, or 512 with ZeroCopy or on a switch
+	// Slots is how many frames there may be on their way from one port to another: a power of two. By
+	// default 512, and between two ports that copy as many as have room in 4 MiB (2048 at MTU 1500).
+	Slots int
 	// ChecksumOffload lets the ports claim checksum offload. A frame cannot be damaged on its way
 	// through memory, so one sent with mem.TxChecksum is not summed at all but handed over as
 	// mem.RxChecksumGood, as virtio does; see pmd.Queue.Rx for what that asks of middleware.
@@ -66,7 +68,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Slots == 0 {
 		c.Slots = slotsDefault
-		if c.Ports == 2 && !c.ZeroCopy {
+		if c.Ports == 2 && !c.ZeroCopy && c.MTU >= MTUMin && c.MTU <= MTUMax {
 			c.Slots = slotsFor(c.stride())
 		}
 	}

@@ -431,6 +431,7 @@ func TestConfigErrors(t *testing.T) {
 		"wire: 1 ports wanted; a link has 2 to 16":                           {Ports: 1},
 		"wire: MTU 67; must be 68 to 65513":                                  {MTU: 67},
 		"wire: MTU 65514; must be 68 to 65513":                               {MTU: 65514},
+		"wire: MTU 1099511627776; must be 68 to 65513":                       {MTU: 1 << 40},
 		"wire: 500 slots; must be a power of two up to 1048576":              {Slots: 500},
 		"wire: 1 MACs for 2 ports; give one each or none":                    {MACs: make([][6]byte, 1)},
 		"wire: 3 names for 2 ports; give one each or none":                   {Names: make([]string, 3)},

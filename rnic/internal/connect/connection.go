@@ -262,13 +262,16 @@ func (c *Connection) Pull(dst []byte) int {
 	return n
 }
 
-// PullRun implements transport.Upper.
-func (c *Connection) PullRun(dst [][]byte, size int) int {
+// RunLen implements transport.Upper.
+func (c *Connection) RunLen(size int) int {
 	if c.phase != phaseFull || len(c.out) > 0 {
 		return 0
 	}
-	return c.engine.PullRun(dst, size)
+	return c.engine.RunLen(size)
 }
+
+// PullRun implements transport.Upper.
+func (c *Connection) PullRun(dst [][]byte, size int) int { return c.engine.PullRun(dst, size) }
 
 // More implements transport.Upper.
 func (c *Connection) More() bool {

@@ -8,14 +8,27 @@ import (
 // The middle of a long message is sent and received several segments at a time: whatever is the
 // same for each of them is done once, and each stage's code runs for all before the next one's.
 
-// PullRun fills segments in the middle of a message whose octets are one range of memory: as many
-// of dst, from the first on, as hold one FPDU of exactly size octets, none of them the message's
-// last. It returns how many. What is left, and whatever is wrong, is for Pull.
-func (q *Engine) PullRun(dst [][]byte, size int) int {
+// RunLen is how many segments of size octets PullRun may be asked for: of the message in hand,
+// without its end. 0: it is not one for runs.
+func (q *Engine) RunLen(size int) int {
 	s := &q.send
 	f := &s.from
 	if !s.seg.Active() || s.carryOff < s.carryEnd || s.term != nil || s.stopped || !s.enabled || s.packFull ||
 		f.own != nil || len(f.list) > 0 {
+		return 0
+	}
+	_, rest := s.seg.Rest()
+	return int(rest) / size // no segment has so much payload: the last one is not among them
+}
+
+// PullRun fills segments in the middle of a message whose octets are one range of memory: as many
+// of dst, from the first on, as hold one FPDU of exactly size octets and have no room for another,
+// none of them the message's last. It returns how many. What is left, and whatever is wrong, is for
+// Pull. RunLen has just allowed it.
+func (q *Engine) PullRun(dst [][]byte, size int) int {
+	s := &q.send
+	f := &s.from
+	if len(dst[0])-size >= fpduLenMin { // MULPDU is the most there can be: the end of the message may share a segment
 		return 0
 	}
 	off, rest := s.seg.Rest()
@@ -53,11 +66,12 @@ func (s *sendHalf) putRun(dst [][]byte, size int, octets []byte) int {
 }
 
 // ArriveRun is Arrive of segments that continue each other from off, the left edge, on. It ends
-// with the first that has an effect: a completion, an error, a Buf that is kept or refused. n is how
-// many segments it has taken or, the last of them, refused; the Verdict is on that one.
+// with the first that means something to others than memory: a completion that waits to be
+// published, an error, a Buf that is kept or refused. n is how many segments it has taken or, the
+// last of them, refused; the Verdict is on that one.
 func (q *Engine) ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v mpa.Verdict) {
 	r := &q.recv
-	if r.dead || off != r.edge {
+	if r.dead || off != r.edge || q.watch.armed.Load() {
 		return 1, q.Arrive(off, bufs[0], data[0])
 	}
 	q.postBuffers()
@@ -85,5 +99,6 @@ func (q *Engine) ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v 
 // memory.
 func (q *Engine) toldSomething() bool {
 	r := &q.recv
-	return r.batch.n > 0 || r.fault != nil || q.HasEffects() || !q.send.enabled || q.Source != nil && r.writes != r.writesTold
+	return r.batch.n > 0 || q.HasEffects() || !q.send.enabled || q.Source != nil && r.writes != r.writesTold ||
+		r.fault != nil || r.terminated || r.ddp.Err() != nil || r.rx.Err() != nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // The middle of a message leaves, and arrives, in runs as it does segment by segment.
@@ -40,10 +41,10 @@ const (
 func newEnds(t *testing.T, seed uint64) *ends {
 	r := rand.New(rand.NewPCG(seed, 1))
 	mode := mpa.Mode{CRC: r.IntN(4) > 0, Markers: r.IntN(2) == 0}
-	const stride, bufs = 10240, 40
+	const stride, bufs = 66560, 40
 	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
-	e := &ends{t: t, pool: pool, packFull: r.IntN(4) == 0, emss: []int{536, 1448, 1460, 1459, 8948}[r.IntN(5)]}
+	e := &ends{t: t, pool: pool, packFull: r.IntN(4) == 0, emss: []int{536, 1448, 1460, 1459, 8948, 65400}[r.IntN(6)]}
 	region := func(q *Engine, access mem.Access) *mem.MemoryRegion {
 		octets := make([]byte, runMemory)
 		_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(access)}).Read(octets)
@@ -119,7 +120,7 @@ func (e *ends) send(runs bool, revokeAt int) {
 			e.from.Revoke()
 		}
 		if runs && last > 0 {
-			if n := e.sendRun(last, revokeAt-len(e.segments)); n > 0 {
+			if e.a.RunLen(last) > 0 && e.sendRun(last, revokeAt-len(e.segments)) > 0 {
 				continue
 			}
 		}
@@ -249,4 +250,64 @@ func TestRunEndsWithACompletion(t *testing.T) {
 	require.Equal(t, 1, n)
 	require.Equal(t, mpa.Done, v)
 	require.Len(t, drainCQ(nil, e.b.RecvCQ), 1)
+}
+
+// sendOf is an FPDU of a Send's segment.
+func sendOf(tx *mpa.Sender, msn, mo uint32, last bool) []byte {
+	const payload = 100
+	h := ddp.Header{Last: last, Version: 1, ULP: rdmap.Control(1, rdmap.OpSend), QN: rdmap.QNSend, MSN: msn, MO: mo}
+	ulpdu := make([]byte, h.Len()+payload)
+	h.Put(ulpdu)
+	fpdu := make([]byte, tx.Size(len(ulpdu)))
+	tx.Put(fpdu, [][]byte{ulpdu})
+	return fpdu
+}
+
+// plainEnds have a CRC and no markers.
+func plainEnds(t *testing.T) (e *ends, tx mpa.Sender) {
+	for seed := uint64(1); ; seed++ {
+		if e = newEnds(t, seed); e.a.send.tx.Plain() && !e.packFull {
+			tx.Init(mpa.Mode{CRC: true})
+			return e, tx
+		}
+	}
+}
+
+// The first error is the one that is reported: one that Delivery finds, MSN 2 before MSN 1, and not
+// the bad CRC of the segment after it.
+func TestRunEndsWithAnError(t *testing.T) {
+	var errs [2]error
+	for i := range 2 {
+		e, tx := plainEnds(t)
+		e.segments = [][]byte{sendOf(&tx, 2, 0, true), sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, true)}
+		e.segments[1][30] ^= 1
+		e.arrive(i == 1)
+		_, errs[i] = e.b.TakeEffects()
+	}
+	require.ErrorContains(t, errs[0], "MSN")
+	require.Equal(t, errs[0], errs[1])
+}
+
+type teller []Event
+
+func (l *teller) Tell(k Event, _ uint64, _ error) { *l = append(*l, k) }
+
+// A threshold that is crossed in the middle of a run, and no longer at its end, is told.
+func TestThresholdsWithinRuns(t *testing.T) {
+	e, tx := plainEnds(t)
+	var told teller
+	e.b.Teller = &told
+	e.b.Arm(EventReceiveHigh, 1)
+	e.segments = [][]byte{sendOf(&tx, 2, 0, false), sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, true), sendOf(&tx, 2, 100, true)}
+	bufs := make([]mem.Buf, 4)
+	require.Equal(t, 4, e.pool.AllocN(bufs))
+	for at := 0; at < 4; {
+		n, _ := e.b.ArriveRun(e.edge, bufs[at:], e.segments[at:])
+		for _, octets := range e.segments[at:][:n] {
+			e.edge += uint64(len(octets))
+		}
+		e.b.LeftEdge(e.edge)
+		at += n
+	}
+	require.Equal(t, teller{EventReceiveHigh}, told)
 }

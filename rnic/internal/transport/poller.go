@@ -100,7 +100,9 @@ func (u *PollerConn) Edge(_ *stack.Conn, edge uint64) {
 }
 func (u *PollerConn) Pull(_ *stack.Conn, dst []byte) int { return u.up.Pull(dst) }
 
-// PullRun and ArriveRun implement stack.Bulk.
+// RunLen, PullRun and ArriveRun implement stack.Bulk.
+func (u *PollerConn) RunLen(_ *stack.Conn, size int) int { return u.up.RunLen(size) }
+
 func (u *PollerConn) PullRun(_ *stack.Conn, dst [][]byte, size int) int {
 	return u.up.PullRun(dst, size)
 }

@@ -78,7 +78,9 @@ type Upper interface {
 	ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict)
 	Edge(edge uint64)    // the left edge of the stream
 	Pull(dst []byte) int // fills the next segment
-	// PullRun fills segments of size octets each in the middle of a long message, as stack.Bulk has it.
+	// RunLen and PullRun are for segments of size octets each in the middle of a long message, as
+	// stack.Bulk has them.
+	RunLen(size int) int
 	PullRun(dst [][]byte, size int) int
 	More() bool         // the next Pull would have octets
 	Pushed() bool       // a message has ended in what was pulled since the last call
