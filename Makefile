@@ -8,7 +8,7 @@
 #   make test-all                                    the same without -short: every case
 #   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
 #   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
-#   make lint / race                                 see CONTRIBUTING.md
+#   make lint / race                                gofmt, vet, staticcheck, what may import what; every package under the race detector
 #   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, half an hour
 #   make bench-quick                                 the same in less than three minutes
 #   make bench-go                                    every Go benchmark
@@ -66,7 +66,7 @@ all: build
 
 # The lines at the top of this file.
 help:
-	@sed -n '3,/^$$/s/^# *//p' $(firstword $(MAKEFILE_LIST))
+	@sed -n '3,/^$$/s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 build: deps-run
 	@$(MAKE) --no-print-directory bin/rnicd
