@@ -38,7 +38,7 @@ func dpdkPart(y *yardstick) {
 		return
 	}
 	c := cable{mtu: 1500}
-	a, b, err := dpdk.RingPair("yard", 512)
+	a, b, err := dpdk.RingPair("yard", 2048)
 	require.NoError(y, err)
 	var ports [2]pmd.Port
 	var pools [2]*mem.Pool

@@ -88,6 +88,9 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dpdk: %s: queue %d: %w", p.name, i, err)
 	}
+	if p.driver() == netRing { // another core reads the mbufs
+		pool.Circulate()
+	}
 	conf.rx_first, conf.rx_bufs = C.uint32_t(first), C.uint32_t(rxBufs)
 	var rc C.int
 	var step *C.char

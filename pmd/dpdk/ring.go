@@ -14,6 +14,9 @@ import (
 	"unsafe"
 )
 
+// netRing is the driver of a RingPair's ports.
+const netRing = "net_ring"
+
 // ringPair is the rings between two ports, until both are closed.
 type ringPair struct {
 	rings  [2 * ringQueuesMax]unsafe.Pointer // a's receive rings, b's

@@ -296,3 +296,15 @@ func TestRingNoAllocation(t *testing.T) {
 	}))
 	require.NotZero(t, frames)
 }
+
+// What one end of a RingPair sends, the other end's core reads: its Bufs are used in turn.
+func TestRingPairCirculates(t *testing.T) {
+	a, b := ringSides(t, "turns", 64, 256, 2304)
+	for _, s := range []*side{a, b} {
+		first := s.pool.Alloc()
+		s.pool.Free(first)
+		next := s.pool.Alloc()
+		require.NotEqual(t, first, next)
+		s.pool.Free(next)
+	}
+}

@@ -4,7 +4,8 @@
  * last.
  */
 #ifdef FOR_EVER
-#define AWAIT_MAX { .tv_sec = 1000000 }
+#define AWAIT_NS 1000000000000000
+#define AWAIT_DOUBLINGS 0
 #endif
 #include "../../verbs/shim/engine.c"
 
@@ -37,6 +38,7 @@ static void *engine(void *arg)
 static void *program(void *arg)
 {
 	struct pair_of *p = arg;
+	uint32_t in_vain = 0;
 
 	for (uint32_t i = 1; i <= p->times; i++) {
 		while (load_acquire(&p->slot) != i) {
@@ -47,7 +49,7 @@ static void *program(void *arg)
 			seen = load_acquire(&rv_area->progress);
 			if (i % 3 == 2)
 				sched_yield();
-			rv_await_progress(seen, &p->slot, i);
+			rv_await_progress(seen, &p->slot, i, &in_vain);
 		}
 		store_release(&p->taken, i);
 	}
@@ -76,7 +78,21 @@ int main(void)
 	run(pairs, 1, TIMES); /* nobody else's progress wakes it */
 	run(pairs, PAIRS, TIMES / PAIRS);
 #ifndef FOR_EVER
-	rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX); /* nothing comes: it has a bound */
+	uint32_t in_vain = 0;
+
+	for (uint32_t i = 0; i < 5; i++) {
+		rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX, &in_vain); /* nothing comes: it has a bound */
+		if (in_vain != i + 1) {
+			fprintf(stderr, "after %u waits in vain %u were counted\n", i + 1, in_vain);
+			return 1;
+		}
+	}
+	area.progress++;
+	rv_await_progress(area.progress - 1, &pairs[0].slot, UINT32_MAX, &in_vain);
+	if (in_vain != 0) {
+		fprintf(stderr, "progress has come, and %u waits count as in vain\n", in_vain);
+		return 1;
+	}
 #endif
 	if (area.waiting)
 		abort();

@@ -220,23 +220,30 @@ void rv_ring(uint32_t bit)
 	wake(&rv_area->dozing, rv_area->bell_fd);
 }
 
-/* A program that may be waiting for something else looks again after so long. */
-#ifndef AWAIT_MAX
-#define AWAIT_MAX { .tv_nsec = 50000 }
+/*
+ * A program that may be waiting for something else looks again after so long: at first, and for longer each time that nothing
+ * has come.
+ */
+#ifndef AWAIT_NS
+#define AWAIT_NS 50000
+#define AWAIT_DOUBLINGS 2
 #endif
 
 /*
  * The engine completes, counts, and then looks at waiting; we say that we wait, then look at the slot, and then wait for the
  * count to change.
  */
-void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want)
+void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *in_vain)
 {
-	static const struct timespec bound = AWAIT_MAX;
+	uint32_t before = load_relaxed(in_vain);
+	uint64_t ns = (uint64_t)AWAIT_NS << (before <= AWAIT_DOUBLINGS ? before : AWAIT_DOUBLINGS);
+	struct timespec bound = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
 
 	__atomic_fetch_add(&rv_area->waiting, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(slot, __ATOMIC_SEQ_CST) != want)
 		syscall(SYS_futex, &rv_area->progress, FUTEX_WAIT_PRIVATE, seen, &bound, NULL, 0);
 	__atomic_fetch_sub(&rv_area->waiting, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(in_vain, load_relaxed(&rv_area->progress) == seen ? before + 1 : 0, __ATOMIC_RELAXED);
 }
 
 /* The program ends, by exit or from main. */

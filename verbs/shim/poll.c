@@ -39,7 +39,7 @@ static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32
 	if (before < load_relaxed(&c->yield_from)) {
 		/* What has completed since we were here last may be in another queue, to be polled next. */
 		if (seen == load_relaxed(&c->seen))
-			rv_await_progress(seen, &slot->seq, head + 1); /* the queue may have grown: it stays mapped */
+			rv_await_progress(seen, &slot->seq, head + 1, &c->waits); /* the queue may have grown: it stays mapped */
 		__atomic_store_n(&c->seen, seen, __ATOMIC_RELAXED);
 		return;
 	}
@@ -140,6 +140,7 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 		c->head = head;
 		store_release(&c->ring->head, head);
 		c->vain = 0;
+		__atomic_store_n(&c->waits, 0, __ATOMIC_RELAXED);
 	} else if (n > 0 && ++c->vain > VAIN_MAX) {
 		const struct rv_cqe *slot = &c->entries[head & c->mask];
 
