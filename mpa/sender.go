@@ -131,15 +131,22 @@ func (s *Sender) putOnePass(fpdu []byte, n int, parts [][]byte) {
 		crc, k = crc32c.CopyMarked(crc, fpdu[at:], p, room, uint32(at+room-head))
 		at += k
 		summed = at
-		if room -= len(p); room < 0 {
-			room = markerGap - 1 - (-room-1)%markerGap
-		}
+		room = roomAfter(room, len(p))
 	}
 	at = putPad(fpdu, at, room, head, n)
 	if summed < at {
 		crc = crc32c.Update(crc, fpdu[summed:at])
 	}
 	binary.LittleEndian.PutUint32(fpdu[at:], crc)
+}
+
+// roomAfter is how many content octets there are up to the next marker when n more have been
+// written, and the markers in them, after a place with room of them.
+func roomAfter(room, n int) int {
+	if room -= n; room < 0 {
+		room = markerGap - 1 - (-room-1)%markerGap
+	}
+	return room
 }
 
 // copyMarked copies p to at and sets the markers in it, the first of them after room octets. It

@@ -26,6 +26,7 @@ type ends struct {
 	from, to  *mem.MemoryRegion
 	pool      *mem.Pool
 	emss      int
+	mode      mpa.Mode
 	packFull  bool
 	edge      uint64
 	segments  [][]byte
@@ -44,7 +45,7 @@ func newEnds(t *testing.T, seed uint64) *ends {
 	const stride, bufs = 66560, 40
 	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
-	e := &ends{t: t, pool: pool, packFull: r.IntN(4) == 0, emss: []int{536, 1448, 1460, 1459, 8948, 65400}[r.IntN(6)]}
+	e := &ends{t: t, pool: pool, mode: mode, packFull: r.IntN(4) == 0, emss: []int{536, 1448, 1460, 1459, 8948, 65400}[r.IntN(6)]}
 	region := func(q *Engine, access mem.Access) *mem.MemoryRegion {
 		octets := make([]byte, runMemory)
 		_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(access)}).Read(octets)
@@ -266,7 +267,7 @@ func sendOf(tx *mpa.Sender, msn, mo uint32, last bool) []byte {
 // plainEnds have a CRC and no markers.
 func plainEnds(t *testing.T) (e *ends, tx mpa.Sender) {
 	for seed := uint64(1); ; seed++ {
-		if e = newEnds(t, seed); e.a.send.tx.Plain() && !e.packFull {
+		if e = newEnds(t, seed); !e.mode.Markers && e.mode.CRC && !e.packFull {
 			tx.Init(mpa.Mode{CRC: true})
 			return e, tx
 		}

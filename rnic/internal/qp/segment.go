@@ -47,7 +47,7 @@ func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 
 // putParts writes the FPDU of h and of the parts after the first.
 func (s *sendHalf) putParts(dst []byte, h *ddp.Header) int {
-	if len(s.parts) == 2 && h.Tagged && s.tx.Plain() {
+	if len(s.parts) == 2 && h.Tagged && s.tx.PlainHere() {
 		hi, lo := h.Words()
 		return s.tx.PutPlain(dst, hi, lo, s.parts[1])
 	}
