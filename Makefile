@@ -9,7 +9,7 @@
 #   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
 #   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
 #   make lint / race                                gofmt, vet, staticcheck, what may import what; every package under the race detector
-#   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, half an hour
+#   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, ten minutes
 #   make bench-quick                                 the same in less than three minutes
 #   make bench-go                                    every Go benchmark
 #   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results

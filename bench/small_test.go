@@ -81,8 +81,10 @@ const (
 )
 
 func (s *smallSender) postList(n int) int {
-	for i := range s.wrs[:n] {
-		s.wrs[i] = s.request(s.posted + uint64(i))
+	for i := range s.wrs[:n] { // what differs from request to request: a literal of all would be copied each time
+		wr, k := &s.wrs[i], s.posted+uint64(i)
+		wr.ID, wr.Op, wr.Signaled = k, rnic.OpSend, (k+1)%s.every == 0
+		wr.Local.STag, wr.Local.Length, wr.Local.Offset = s.region.STag(), smallLen, s.region.Base()+uint64(textAt(k))
 	}
 	n, _ = s.qp.PostSend(s.wrs[:n]...) // the rest when there is room
 	s.posted += uint64(n)
@@ -129,7 +131,9 @@ func (r *smallReceiver) step() int {
 			r.wrong++
 		}
 		if r.list {
-			r.wrs[i] = r.buffer(c.ID)
+			wr := &r.wrs[i]
+			wr.ID = c.ID
+			wr.Local.STag, wr.Local.Length, wr.Local.Offset = r.region.STag(), smallLen, r.region.Base()+c.ID*smallLen
 		} else if _, err := r.qp.PostRecv(r.buffer(c.ID)); err != nil {
 			r.failed = err
 		}

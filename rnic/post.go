@@ -67,7 +67,8 @@ func (q *QueuePair) enqueue(wr *WorkRequest) error {
 	if err := q.mayPost(wr); err != nil {
 		return err
 	}
-	w := wqeOf(wr.Op, wr)
+	var w qp.WQE
+	putWQE(&w, wr.Op, wr)
 	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
 }
 
@@ -104,7 +105,7 @@ func (q *QueuePair) enqueueRun(wrs []WorkRequest) int {
 	var run [runMax]qp.WQE
 	n := 0
 	for n < min(len(wrs), runMax) && plain(&wrs[n]) {
-		run[n] = wqeOf(wrs[n].Op, &wrs[n])
+		putWQE(&run[n], wrs[n].Op, &wrs[n])
 		n++
 	}
 	return q.engine.PostSends(run[:n])
@@ -134,7 +135,8 @@ func (q *QueuePair) enqueueRecv(wr *WorkRequest) error {
 	if err := checkRecv(wr, q.opt.SGEMax); err != nil {
 		return err
 	}
-	w := wqeOf(OpRecv, wr)
+	var w qp.WQE
+	putWQE(&w, OpRecv, wr)
 	return q.engine.PostRecv(&w, sges(wr.List))
 }
 
@@ -143,7 +145,7 @@ func (q *QueuePair) enqueueRecvRun(wrs []WorkRequest) int {
 	var run [runMax]qp.WQE
 	n := 0
 	for n < min(len(wrs), runMax) && len(wrs[n].List) == 0 && checkRecv(&wrs[n], q.opt.SGEMax) == nil {
-		run[n] = wqeOf(OpRecv, &wrs[n])
+		putWQE(&run[n], OpRecv, &wrs[n])
 		n++
 	}
 	return q.engine.PostRecvs(run[:n])

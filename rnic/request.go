@@ -10,13 +10,16 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// wqeOf is the head of wr's entries; wr was checked.
-func wqeOf(op Opcode, wr *WorkRequest) qp.WQE {
-	w := qp.WQE{
-		ID: wr.ID, Local: qp.SGE(wr.Local), RemoteOffset: wr.RemoteOffset, RemoteSTag: wr.RemoteSTag, Op: qp.Opcode(op), More: uint8(len(wr.List)),
-	}
+// putWQE makes w, which is zero, the head of wr's entries; wr was checked. It goes field by field: a
+// literal would be built elsewhere and copied in larger words than it was written in, and such a
+// load waits.
+func putWQE(w *qp.WQE, op Opcode, wr *WorkRequest) {
+	w.ID = wr.ID
+	w.Local.STag, w.Local.Length, w.Local.Offset = wr.Local.STag, wr.Local.Length, wr.Local.Offset
+	w.RemoteOffset, w.RemoteSTag = wr.RemoteOffset, wr.RemoteSTag
+	w.Op, w.More = qp.Opcode(op), uint8(len(wr.List))
 	if op >= OpFetchAdd {
-		setOperands(&w, wr)
+		setOperands(w, wr)
 		w.More = uint8(len(rangesAfter(wr)))
 	}
 	if wr.Signaled {
@@ -32,7 +35,6 @@ func wqeOf(op Opcode, wr *WorkRequest) qp.WQE {
 		w.Flags |= qp.FlagInline
 		w.Local.Length = uint32(n)
 	}
-	return w
 }
 
 // rangesAfter are the ranges that follow wr's entry. Where an atomic's operands are in place of Local,

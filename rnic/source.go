@@ -32,7 +32,8 @@ func (f Feed) Send(wr *WorkRequest) error {
 	if err := q.couldPost(wr); err != nil {
 		return err
 	}
-	w := wqeOf(wr.Op, wr)
+	var w qp.WQE
+	putWQE(&w, wr.Op, wr)
 	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
 }
 
