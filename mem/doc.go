@@ -1,8 +1,9 @@
 // Package mem holds packet buffers, rings and registered memory: what the packet path touches that is
 // not protocol.
 //
-//   - Pool, Buf, Desc (buf.go, pool.go, pool_turns.go): packet buffers of one Poller, named by index so that the
-//     garbage collector never sees a packet. The device and the stack own them in turns.
+//   - Pool, Buf, Desc (buf.go, pool.go, pool_turns.go): packet buffers of one Poller, named by
+//     index so that the garbage collector never sees a packet. The device and the stack own them in
+//     turns.
 //   - SPSC, MPSC (spsc.go, mpsc.go): bounded rings between goroutines, over backing the caller passes in;
 //     View (view.go) lays that backing over arena octets.
 //   - Table, MemoryRegion, Window, Reader (table.go, region.go, window.go, reader.go): which octets an STag gives

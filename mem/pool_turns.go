@@ -4,8 +4,8 @@ package mem
 // second-level cache, and a part of a third-level one.
 const turnsOctets = 4 << 20
 
-// turns are free Bufs of a Pool that circulates, in the order in which they became free. Where there
-// are more than most of them, the rest is on the Pool's stack.
+// turns are free Bufs of a Pool that circulates, in the order in which they became free. Where
+// there are more than most of them, the rest is on the Pool's stack.
 type turns struct {
 	bufs    []Buf
 	head, n uint32

@@ -20,8 +20,8 @@ func (s *Sender) PlainHere() bool {
 	return s.mode.CRC && (!s.mode.Markers || at != 0 && at+plainAt < MarkerSpacing)
 }
 
-// PutPlain is Put of a ULPDU that consists of the first 14 octets of hi and lo, the most significant
-// first, and of payload. It panics as Put does, and unless PlainHere.
+// PutPlain is Put of a ULPDU that consists of the first 14 octets of hi and lo, the most
+// significant first, and of payload. It panics as Put does, and unless PlainHere.
 //
 // The head goes from registers to memory in the words in which the CRC then reads it. What was
 // written in smaller or other pieces, as Put writes it, the CPU has to bring to the cache before it

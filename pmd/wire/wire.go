@@ -91,9 +91,10 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// slotsOctets is how much memory a ring of copied frames takes at most by default, and more than half
-// of it: a cell is then written again when it has left its reader's second-level cache, from where a
-// line comes back several times slower than from the cache that cores share (mem.Pool.Circulate).
+// slotsOctets is how much memory a ring of copied frames takes at most by default, and more than
+// half of it: a cell is then written again when it has left its reader's second-level cache, from
+// where a line comes back several times slower than from the cache that cores share
+// (mem.Pool.Circulate).
 const slotsOctets = 4 << 20
 
 // slotsFor is the default of Slots for cells of stride octets.

@@ -35,7 +35,7 @@ type Engine struct {
 	qps      [ring.QPsMax]atomic.Pointer[qp] // by doorbell bit
 	quiet    chan func()                     // run between two looks at the doorbells, by the goroutine that looks
 	fresh    atomic.Bool                     // there are completions that dueToTell has not seen
-	untold   int                             // Turns that completed something, since a thread of the program was last woken; onTurn's
+	untold   int                             // onTurn's: Turns that completed something and told nobody
 	winding  sync.WaitGroup                  // queue pairs that were destroyed and whose connections have not ended
 }
 
@@ -192,8 +192,9 @@ func (e *Engine) dueToTell() bool {
 	return true
 }
 
-// progress is called after a completion. A thread of the program that waits for one is woken by onTurn, when nothing more
-// completes or some Turns later; where no Poller turns, at once: a program that ran in between would find few, and wait again.
+// progress is called after a completion. A thread of the program that waits for one is woken by
+// onTurn, when nothing more completes or some Turns later; where no Poller turns, at once: a
+// program that ran in between would find few, and wait again.
 func (e *Engine) progress() {
 	if !e.polled {
 		e.tellProgress()

@@ -235,8 +235,8 @@ func TestRuns(t *testing.T) {
 	require.Greater(t, inRuns, 300, "seed %d", seed)
 }
 
-// What completes a receive buffer is the last that a run takes: the application hears of it, and may
-// post another, before the next segment is looked at.
+// What completes a receive buffer is the last that a run takes: the application hears of it, and
+// may post another, before the next segment is looked at.
 func TestRunEndsWithACompletion(t *testing.T) {
 	e := newEnds(t, 1)
 	for range 3 {
