@@ -260,7 +260,9 @@ func TestFullEventfd(t *testing.T) {
 		}
 		require.NoError(t, ctx.Err(), "the client has not gone")
 	}
+	l.lock.Lock() // as the next connection looks for an interface
 	p.rung = &bells{ended: make(chan struct{})}
+	l.lock.Unlock()
 	again := rawDial(t, l.cfg.Socket)
 	again.tells(goodInit().message(), -1)
 	again.refused("An eventfd of the last connection is full")

@@ -226,18 +226,20 @@ func (p *Port) linkUp(s *session, peer Peer) bool {
 func (p *Port) linkDown(s *session, err error, unmap func()) {
 	defer p.running.Done()
 	p.lock.Lock()
+	p.unmapped.Add(1) // before anybody sees that the link is down, and waits
 	p.current.Store(nil)
 	p.err = err
 	p.signal()
 	p.lock.Unlock()
 	s.bells.stop()
 	s.leave()
-	p.unmapped.Go(func() {
+	go func() {
+		defer p.unmapped.Done()
 		<-s.unused
 		s.release()
 		s.regions, s.rings = nil, nil // nothing may look like a pointer into memory that is gone
 		unmap()
-	})
+	}()
 }
 
 // note keeps why an attempt failed.
