@@ -28,6 +28,7 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 	}
 	done, refused := true, false
 	if a.Len > 0 {
+		p.arrivals++
 		verdict := Refused
 		if c.upper != nil && c.marks&markAbort == 0 {
 			verdict = c.upper.Arrive(c, a.Offset, b, payload[a.Skip:a.Skip+a.Len])
@@ -99,6 +100,7 @@ func (p *Poller) l4Plain(remote *inet.Addr) int { return p.host.l2 + ipLen(remot
 // offer gives the octets of coalesced frames, which are a, to the Upper and commits them: as many
 // as it has looked at, the last of them with verdict.
 func (p *Poller) offer(c *Conn, a *tcp.Arrival, bufs []mem.Buf, data [][]byte) (n int, verdict Verdict) {
+	p.arrivals++
 	n, verdict = 1, Refused
 	if c.upper != nil && c.marks&markAbort == 0 {
 		if bulk, ok := c.ahead.(Bulk); ok && len(data) > 1 {

@@ -19,7 +19,8 @@
 //
 // A Turn, and what reaches it from other goroutines:
 //
-//	poller.go            Poller; New, Run, Turn, Deadline
+//	poller_run.go        Run: Turn after Turn, and what is done between them
+//	poller.go            Poller; New, Turn, Deadline
 //	poller_config.go     Config, defaults, limits
 //	poller_turns.go      the count of Turns, for a watchdog
 //	poller_stop.go       the end of a Poller
@@ -97,6 +98,9 @@
 //	conn_lookup.go       4-tuple to connection
 //	conn_prefetch.go     reading connections into the cache
 //	poller_rouse.go      wakes a Poller that sleeps until its device interrupts
+//	poller_wakeups.go    the epoll that it sleeps in
+//	poller_crowded.go    tells a program that the Poller has to share its core
+//	poller_reply.go      whether it polls for the peer's answer first
 //	timers.go            the timing wheel
 //	bucket.go            a rate limit
 //	secret.go            initial sequence numbers and other values that must not be guessed

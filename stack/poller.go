@@ -2,8 +2,6 @@ package stack
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"math"
 	"net/netip"
 	"sync"
@@ -66,6 +64,8 @@ type Poller struct {
 	tx         transmitter
 
 	n         Counters
+	arrivals  uint64 // segments, or runs of them, whose octets an Upper was offered
+	asked     uint64 // segments, or runs of them, that were sent with octets
 	control   *mem.MPSC[func()]
 	doorbells doorbells
 	rouser    rouser
@@ -136,59 +136,6 @@ func New(cfg Config) (*Poller, error) {
 // receiveBurst is how many frames are taken from the device at once.
 func receiveBurst(cfg *Config) int {
 	return min(cfg.BurstMax, max(burstMin, receivedOctetsMax/cfg.MTU))
-}
-
-// Run pins itself and turns until ctx ends or Stop. Call on a goroutine of its own, once. At the
-// end it resets all connections; their Uppers get ErrStopped. The error says why it could not
-// start; an end by ctx or Stop is nil.
-func (p *Poller) Run(ctx context.Context) error {
-	if !p.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("stack: poller %q: Run was called before", p.cfg.Name)
-	}
-	own := p.ownsThread()
-	if own {
-		defer keepThread()()
-	}
-	restore, err := pin(p.cfg.Core)
-	if err != nil {
-		p.running.Store(false)
-		return fmt.Errorf("stack: poller %q: %w", p.cfg.Name, err)
-	}
-	defer restore()
-	if p.cfg.Idle == IdleInterrupt {
-		if err := p.rouser.prepare(p.queue.(pmd.Interrupter), p.cfg.Bell); err != nil {
-			p.running.Store(false)
-			return fmt.Errorf("stack: poller %q: eventfd: %w", p.cfg.Name, err)
-		}
-		defer p.rouser.close()
-	}
-	polling.Add(1)
-	defer polling.Add(-1)
-	defer context.AfterFunc(ctx, p.Stop)()
-	w := waiter{idle: p.cfg.Idle, moves: !own}
-	turn, deadline := p.Turn, func() (now, at int64) {
-		at = p.deadline()
-		p.sleeps(min(at, p.now+p.rouser.maxNs))
-		return p.now, at
-	}
-	for !p.stopped {
-		if p.Turn() > 0 {
-			w.busy(p.now)
-		} else if !p.stopped && w.deep(p.now) {
-			w.prepare()
-			if p.rouser.sleep(turn, deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames), w.company) {
-				p.n.Sleeps++
-			} else {
-				w.busy(p.now)
-			}
-		} else if !p.stopped && w.idle != IdleSpin {
-			if at := p.deadline(); w.wait(p.now, at) {
-				p.sleeps(min(at, p.now+sleepMaxNs))
-				p.n.Sleeps++
-			}
-		}
-	}
-	return nil
 }
 
 // Turn does one round and returns the amount of work found. For Run, simulations and tests; all

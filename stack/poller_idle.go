@@ -67,6 +67,7 @@ type waiter struct {
 	moves  bool // the Poller has no thread of its own, and lets other goroutines run
 	thread int  // the one that was prepared
 
+	brief     bool  // what is waited for is the program's turn: spinning may keep it from that
 	shared    bool  // somebody else has run during the last yield
 	yielded   bool  // what was done last was a yield
 	yieldedAt int64 // when
@@ -180,7 +181,7 @@ func (w *waiter) deep(now int64) bool {
 
 // spins is how many empty turns go before anything else.
 func (w *waiter) spins() int {
-	if w.shared {
+	if w.shared || w.brief {
 		return spinShared
 	}
 	return spinTurns

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -15,9 +14,6 @@ import (
 // asleepMaxNs bounds a sleep under IdleInterrupt. Nothing waits for it: whatever is for the Poller
 // rouses it. It is there for a device whose interrupt gets lost.
 const asleepMaxNs = 100_000_000
-
-// quietSleepMaxNs is for how long Go's scheduler is not told of a sleep.
-const quietSleepMaxNs = 1_000_000
 
 // polling is how many Pollers of this process run.
 var polling atomic.Int32
@@ -34,7 +30,7 @@ func noneLeft() bool { return int(polling.Load()) >= runtime.GOMAXPROCS(0) }
 //	the Poller                          another goroutine
 //	asleep = true                       push (doorbell, Submit, crossing)
 //	Turn: is there anything?            asleep? write the eventfd
-//	ppoll(device, eventfd, deadline)
+//	epoll_wait(device, eventfd, deadline)
 //	asleep = false
 type rouser struct {
 	_      [64]byte
@@ -42,7 +38,7 @@ type rouser struct {
 	_      [64]byte
 	asleep *uint32  // own, or Bell's; 1: it is
 	bell   *os.File // an eventfd; nil: the Poller never sleeps so
-	fds    [2]unix.PollFd
+	wakeups
 	device pmd.Interrupter
 	maxNs  int64 // asleepMaxNs, except in tests
 
@@ -56,6 +52,9 @@ type rouser struct {
 type Bell struct {
 	Asleep *uint32
 	FD     int // an eventfd, blocking; the Poller keeps a copy
+	// Crowded, if not nil, is 1 while the Poller shares its core with threads that run, as far as it knows: then polling on another
+	// one may keep it from having that. The Poller writes it.
+	Crowded *uint32
 }
 
 var one = [8]byte{1} // to add to an eventfd, on a little-endian machine; on another one as good
@@ -82,7 +81,11 @@ func (r *rouser) prepare(device pmd.Interrupter, bell *Bell) error {
 	r.bell, r.device = os.NewFile(uintptr(fd), "eventfd"), device
 	irq, _ := device.Interrupt()
 	r.maxNs = cmp.Or(r.maxNs, asleepMaxNs)
-	r.fds = [2]unix.PollFd{{Fd: int32(irq), Events: unix.POLLIN}, {Fd: int32(fd), Events: unix.POLLIN}}
+	if err := r.open(irq, fd); err != nil {
+		_ = r.bell.Close()
+		r.bell = nil
+		return err
+	}
 	return nil
 }
 
@@ -109,10 +112,7 @@ func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf, c
 	if tell {
 		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P
 	}
-	ears := r.fds[:]
-	if deaf {
-		ears = r.fds[:1]
-	} else {
+	if !deaf {
 		atomic.StoreUint32(r.asleep, 1)
 	}
 	r.device.Arm(true)
@@ -122,38 +122,19 @@ func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf, c
 			if deaf {
 				ns = min(ns, bellDeafNs)
 			}
-			await(ears, ns, tell)
+			r.await(now, ns, tell)
 			slept = true
 		}
 	}
 	r.device.Arm(false)
 	r.rung = atomic.SwapUint32(r.asleep, 0) == 0 && !deaf
-	if r.fds[1].Revents != 0 { // one that is still to write cuts the next sleep short
-		r.fds[1].Revents = 0
-		var n [8]byte
-		_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(r.fds[1].Fd), uintptr(unsafe.Pointer(&n)), uintptr(len(n)))
-	}
 	return slept
-}
-
-// await sleeps. At first Go's scheduler is not told: it would take our P away, look after that every 20 us, and have us fight
-// for one when we are back, which costs more than what we have woken up for. Nor can it stop the world meanwhile, so that is
-// for a short time only, and not at all with tell, where others have no P.
-func await(fds []unix.PollFd, ns int64, tell bool) {
-	if !tell {
-		ts := unix.NsecToTimespec(min(ns, quietSleepMaxNs))
-		n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-		if ns -= quietSleepMaxNs; n != 0 || ns <= 0 {
-			return
-		}
-	}
-	ts := unix.NsecToTimespec(ns)
-	_, _ = unix.Ppoll(fds, &ts, nil) // a signal cuts it short, which is harmless
 }
 
 // close is for the end of Run.
 func (r *rouser) close() {
 	if r.bell != nil {
 		_ = r.bell.Close()
+		r.wakeups.close()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -83,18 +84,7 @@ func TestInterruptsRouse(t *testing.T) {
 
 // rouse between the Poller's last look and its sleep is not lost, at whichever moment it comes.
 func TestRouseIsNeverLost(t *testing.T) {
-	netlab.Enter(t)
-	port, err := tap.New(tap.Config{Name: "rouse%d", Addr: kernelAddr})
-	require.NoError(t, err)
-	defer port.Close()
-	q, err := port.Open(0, newPool(t, labBufs))
-	require.NoError(t, err)
-	var r rouser
-	r.asleep, r.maxNs = &r.own, int64(time.Hour)
-	require.NoError(t, r.prepare(q.(*tap.Queue), nil))
-	defer r.close()
-	r.device = deaf{q.(*tap.Queue)}
-	r.fds[0].Fd = -1 // poll takes no notice of it: only rouse ends a sleep
+	r := silentRouser(t, nil)
 	for moment := range 2 {
 		for range 50 {
 			look := func() int {
@@ -123,16 +113,40 @@ func TestStopBeforeTheSleep(t *testing.T) {
 	for l.a.Turn() > 0 {
 	}
 	l.a.Stop()
-	r := rouser{device: deaf{}, maxNs: ms, fds: [2]unix.PollFd{{Fd: -1}, {Fd: -1}}}
-	r.asleep = &r.own
+	r := silentRouser(t, nil)
 	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) { return l.a.now, l.a.deadline() }, false, false))
 	l.b.Stop()
 }
 
-// deaf is a device that never interrupts.
-type deaf struct{ *tap.Queue }
+// quietDevice is a device that never interrupts.
+type quietDevice struct {
+	pmd.Queue
+	fd int
+}
 
-func (deaf) Arm(bool) {}
+func newQuietDevice(t *testing.T, q pmd.Queue) quietDevice { return quietDevice{q, eventfd(t)} }
+
+func (s quietDevice) Interrupt() (fd int, ok bool) { return s.fd, true }
+func (quietDevice) Arm(bool)                       {}
+
+func eventfd(t testing.TB) int {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// silentRouser sleeps until it is roused.
+func silentRouser(t *testing.T, bell *Bell) *rouser {
+	r := &rouser{maxNs: int64(time.Hour)}
+	r.asleep = &r.own
+	if bell != nil {
+		r.asleep = bell.Asleep
+	}
+	require.NoError(t, r.prepare(newQuietDevice(t, nil), bell))
+	t.Cleanup(r.close)
+	return r
+}
 
 func TestInterruptConfig(t *testing.T) {
 	l := newLab(t, nil)
@@ -171,9 +185,7 @@ func TestBell(t *testing.T) {
 	pool := newPool(t, labBufs)
 	q, err := port.Open(0, pool)
 	require.NoError(t, err)
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	require.NoError(t, err)
-	defer unix.Close(fd)
+	fd := eventfd(t)
 	asleep, turns := new(uint32), make(chan uint32, 1)
 	cfg := Config{
 		Name: "bell", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true, Idle: IdleInterrupt,
@@ -213,11 +225,8 @@ func TestBell(t *testing.T) {
 // A Bell that ended the last sleep soon is not heard in the next one, which is short; but one that comes after a frame is.
 func TestDeafForAMoment(t *testing.T) {
 	word := new(uint32)
-	r := rouser{asleep: word, device: deaf{}, maxNs: int64(time.Hour)}
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	require.NoError(t, err)
-	defer unix.Close(fd)
-	r.fds = [2]unix.PollFd{{Fd: -1}, {Fd: int32(fd), Events: unix.POLLIN}}
+	fd := eventfd(t)
+	r := silentRouser(t, &Bell{Asleep: word, FD: fd})
 	require.False(t, r.deaf(0, 7))
 	ring := func() int {
 		if atomic.SwapUint32(word, 0) != 0 {
@@ -243,8 +252,7 @@ func TestSleepLeavesTheProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	polling.Add(1)
 	defer polling.Add(-1)
-	r := rouser{device: deaf{}, maxNs: int64(time.Hour), fds: [2]unix.PollFd{{Fd: -1}, {Fd: -1}}}
-	r.asleep = &r.own
+	r := silentRouser(t, nil)
 	var ran atomic.Bool
 	go ran.Store(true)
 	soon := func() (now, at int64) { return 0, 1 }

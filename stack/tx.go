@@ -196,6 +196,9 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	p.tx.repeats = false
 	var b mem.Buf
 	var sum uint16
+	if t.Len > 0 {
+		p.asked++
+	}
 	if t.Handle == tcp.NoHandle || t.Len == 0 {
 		b = p.takeSpare()
 		p.tx.meta[b] = bufMeta{conn: c.index, life: c.life, freeAfter: true}
@@ -229,6 +232,7 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 // number and PSH is not as in the template.
 func (p *Poller) emitAgain(c *Conn, b mem.Buf, t *tcp.Transmit) {
 	p.n.Segments++
+	p.asked++
 	p.tx.last.put(p.pool, b, t)
 	p.send(b, c.nextHop)
 }

@@ -96,6 +96,7 @@ func (p *Poller) emitRun(c *Conn, bufs []mem.Buf, size int) {
 	t := &p.tx.segment
 	c.tcp.RepeatRun(p.now, handles, size, t)
 	p.n.Segments += uint64(len(bufs))
+	p.asked++
 	l := &p.tx.last
 	head := l.headers[:l.length]
 	copy(head, p.tx.hopMAC[:])
