@@ -46,6 +46,14 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// A poll in vain yields while that costs little, and waits where another thread computes or runs each time.
+func TestGiveWay(t *testing.T) {
+	l := newLab(t)
+	p := l.Start(t, exec.Command(l.compile("giveway")))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // The walk finds no fault of the C library's, nor a leak, under the sanitizers of gcc: both are built with them.
 func TestAPIUnderSanitizers(t *testing.T) {
 	if testing.Short() { // make test-all

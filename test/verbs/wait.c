@@ -4,8 +4,8 @@
  * last.
  */
 #ifdef FOR_EVER
-#define AWAIT_NS 1000000000000000
-#define AWAIT_DOUBLINGS 0
+#define AWAIT_NS 500000000000000
+#define AWAIT_DOUBLINGS 1
 #endif
 #include "../../verbs/shim/engine.c"
 
@@ -38,7 +38,7 @@ static void *engine(void *arg)
 static void *program(void *arg)
 {
 	struct pair_of *p = arg;
-	uint32_t in_vain = 0;
+	uint32_t doublings = 0;
 
 	for (uint32_t i = 1; i <= p->times; i++) {
 		while (load_acquire(&p->slot) != i) {
@@ -49,7 +49,7 @@ static void *program(void *arg)
 			seen = load_acquire(&rv_area->progress);
 			if (i % 3 == 2)
 				sched_yield();
-			rv_await_progress(seen, &p->slot, i, &in_vain);
+			rv_await_progress(seen, &p->slot, i, &doublings);
 		}
 		store_release(&p->taken, i);
 	}
@@ -78,19 +78,28 @@ int main(void)
 	run(pairs, 1, TIMES); /* nobody else's progress wakes it */
 	run(pairs, PAIRS, TIMES / PAIRS);
 #ifndef FOR_EVER
-	uint32_t in_vain = 0;
+	uint32_t doublings = 0;
 
-	for (uint32_t i = 0; i < 5; i++) {
-		rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX, &in_vain); /* nothing comes: it has a bound */
-		if (in_vain != i + 1) {
-			fprintf(stderr, "after %u waits in vain %u were counted\n", i + 1, in_vain);
+	for (uint32_t i = 1; i <= AWAIT_DOUBLINGS + 2; i++) {
+		rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX, &doublings); /* nothing comes: it has a bound */
+		if (doublings != (i < AWAIT_DOUBLINGS ? i : AWAIT_DOUBLINGS)) {
+			fprintf(stderr, "after %u waits in vain the next is doubled %u times\n", i, doublings);
 			return 1;
 		}
 	}
-	area.progress++;
-	rv_await_progress(area.progress - 1, &pairs[0].slot, UINT32_MAX, &in_vain);
-	if (in_vain != 0) {
-		fprintf(stderr, "progress has come, and %u waits count as in vain\n", in_vain);
+	for (uint32_t i = 1; i <= AWAIT_DOUBLINGS + 2; i++) {
+		area.progress++;
+		rv_await_progress(area.progress - 1, &pairs[0].slot, UINT32_MAX, &doublings);
+		if (doublings != (i < AWAIT_DOUBLINGS ? AWAIT_DOUBLINGS - i : 0)) {
+			fprintf(stderr, "progress has come %u times, and the next wait is doubled %u times\n", i, doublings);
+			return 1;
+		}
+	}
+	doublings = 2;
+	pairs[0].slot = 7;
+	rv_await_progress(area.progress, &pairs[0].slot, 7, &doublings);
+	if (doublings != 1) {
+		fprintf(stderr, "it was there, untold, and the next wait is doubled %u times\n", doublings);
 		return 1;
 	}
 #endif

@@ -42,6 +42,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(cm.Local)-unsafe.Offsetof(C.struct_rv_cm_event{}.local)]
 	_ = [1]struct{}{}[unsafe.Offsetof(cm.Private)-unsafe.Offsetof(C.struct_rv_cm_event{}.private_data)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Dozing)-unsafe.Offsetof(C.struct_rv_area{}.dozing)]
+	_ = [1]struct{}{}[unsafe.Offsetof(area.Crowded)-unsafe.Offsetof(C.struct_rv_area{}.crowded)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Progress)-unsafe.Offsetof(C.struct_rv_area{}.progress)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Doorbells)-unsafe.Offsetof(C.struct_rv_area{}.doorbells)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Calls)-unsafe.Offsetof(C.struct_rv_area{}.calls)]

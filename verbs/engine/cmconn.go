@@ -114,6 +114,10 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 
 // tellOf tells of a request, with its addresses. It waits in told until the program has taken it.
 func (id *cmID) tellOf(ev *ring.CMEvent, request *cmID) {
+	request.mu.Lock()
+	putAddr(ev.Local[:], request.local)
+	putAddr(ev.Peer[:], request.remote)
+	request.mu.Unlock()
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	id.told[ev.Request] = request
@@ -121,8 +125,6 @@ func (id *cmID) tellOf(ev *ring.CMEvent, request *cmID) {
 		return
 	}
 	ev.Cookie = id.cookie
-	putAddr(ev.Local[:], request.local)
-	putAddr(ev.Peer[:], request.remote)
 	sendStruct(id.channel, ev)
 }
 

@@ -31,7 +31,6 @@ type cq struct {
 	ctx    *opened
 	lost   atomic.Bool
 	engine *Engine
-	rnic   *rnic.CompletionQueue
 }
 
 // cqRing is the entries of a time.
@@ -59,7 +58,6 @@ func (e *Engine) createCQ(c *call) error {
 	if fd := int(int64(c.arg[1])); fd >= 0 {
 		q.notify.Store(e.channels.open(fd))
 	}
-	q.rnic = e.adapter.CreateCQSink(q.put)
 	c.out[0], c.out[1], c.out[2] = e.objects.add(q), q.addr(), uint64(len(entries))
 	return nil
 }
@@ -73,9 +71,16 @@ func (e *Engine) destroyCQ(c *call) error {
 	return err
 }
 
-// put is one completion. Several goroutines call it at once. What the program has done to the
-// entries, and to head, matters to itself alone.
+// put is one completion, which a thread of the program that waits is told of. Several goroutines
+// call it at once.
 func (q *cq) put(c rnic.Completion) {
+	q.add(&c)
+	q.engine.progress()
+}
+
+// add is put without telling. What the program has done to the entries, and to head, matters to
+// itself alone.
+func (q *cq) add(c *rnic.Completion) {
 	var r *cqRing
 	var at uint32
 	for {
@@ -109,7 +114,6 @@ func (q *cq) put(c rnic.Completion) {
 	if armed := atomic.LoadUint32(&q.head.Armed); armed != ring.Disarmed {
 		q.wake(armed, c.Solicited || c.Status != rnic.Success)
 	}
-	q.engine.progress()
 }
 
 // wake tells the program's channel once for each time that it has armed.

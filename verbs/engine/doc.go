@@ -19,6 +19,7 @@
 //	mapping.go  memory of rings
 //	cq.go       completion rings
 //	queue.go    work requests from a ring
+//	underway.go how many are not completed
 //	qp.go       queue pairs
 //	srq.go      shared receive queues
 //	async.go    asynchronous events

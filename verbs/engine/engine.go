@@ -67,7 +67,7 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 	e, err := newEngine((*ring.Area)(area))
 	var h Host
 	if err == nil {
-		h, err = open(Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD)}})
+		h, err = open(Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD), Crowded: &e.area.Crowded}})
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "rnicd: %v\n", err)

@@ -20,7 +20,8 @@ type qp struct {
 	ctx          *opened
 	cookie       uint64
 	bit          int
-	srq          *srq        // buffers come from there; nil: from recvs
+	srq          *srq // buffers come from there; nil: from recvs
+	underway     underway
 	half         bool        // the Write of the request in hand was posted, its immediate data was not
 	wrote        atomic.Bool // the peer has written, some time
 	gone         atomic.Bool // destroyed: the program's rings are not looked at any more
@@ -72,7 +73,7 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 	}
 	q := &qp{engine: e, scq: scq, rcq: rcq, ctx: ctx, cookie: c.arg[8], watched: make(chan struct{})}
 	opt := rnic.QPOptions{
-		PD: pd, SendCQ: scq.rnic, RecvCQ: rcq.rnic, SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
+		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(rcq.put), SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
 		SGEMax: max(2, int(ranges)), InlineMax: max(1, int(inline)), Source: q,
 	}
 	if c.arg[3] != 0 {
@@ -147,9 +148,19 @@ func (q *qp) Sends(f rnic.Feed) {
 		case s.entry.Op == ring.OpWriteImmediate && !q.half:
 			q.half = true
 			continue
+		default:
+			q.underway.take(s.wr.Signaled)
 		}
 		q.half = false
 		s.taken(n)
+	}
+}
+
+// sent is the completion of a request.
+func (q *qp) sent(c rnic.Completion) {
+	q.scq.add(&c)
+	if !q.underway.complete(&c) {
+		q.engine.progress()
 	}
 }
 

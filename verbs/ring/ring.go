@@ -186,6 +186,8 @@ type Area struct {
 	Dozing    uint32
 	BellFD    int32
 	_         [14]uint32
+	Crowded   uint32
+	_         [15]uint32
 	Progress  uint32
 	Waiting   uint32
 	_         [14]uint32

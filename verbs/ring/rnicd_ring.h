@@ -172,11 +172,13 @@ struct rv_area {
 	uint32_t dozing; /* who looks at doorbells does: swap it for 0, then write bell_fd */
 	int32_t bell_fd; /* an eventfd, there before the first queue pair */
 	uint32_t pad1[14];
+	uint32_t crowded; /* 1: who looks at doorbells shares its processor with threads that run */
+	uint32_t pad2[15];
 	uint32_t progress; /* a futex: counted when there are completions, somewhere; woken if waiting is not 0 */
 	uint32_t waiting;  /* threads of the program that wait for it */
-	uint32_t pad2[14];
+	uint32_t pad3[14];
 	uint64_t summary; /* one bit for each word of doorbells */
-	uint64_t pad3[7];
+	uint64_t pad4[7];
 	uint64_t doorbells[RV_QPS_MAX / 64];
 	struct rv_call calls[RV_CALLS];
 };

@@ -14,13 +14,17 @@ static const uint8_t statuses[] = {
  * A program that polls in vain keeps the engine from a processor that the two share. After so many
  * polls without a completion each gives way once.
  *
- * A yield costs half a microsecond where no other thread wants the processor, and little more where one
- * yields in turn. One that computes keeps it until the tick, milliseconds, and for a hundred times
- * as long we then wait for completions instead: being woken takes microseconds.
+ * A yield costs half a microsecond where no other thread wants the processor. Where others run in
+ * each of many yields, and nothing completes, we wait for completions instead, and look with a yield
+ * in between whether that is still so: two programs that yield in turn keep a processor from both
+ * engines. So does one that has a processor for itself while its engine has to share one. A thread
+ * that computes keeps it until the tick, milliseconds, and for a hundred times as long we only wait.
  */
 #define VAIN_MAX 64
 #define YIELD_LONG_NS 1000000
 #define YIELD_SHARE 100
+#define YIELD_SHARED_NS 1500
+#define SHARED_MAX 256
 
 static uint64_t now_ns(void)
 {
@@ -30,13 +34,25 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* What a yield takes where nobody else runs: longer under a tracer or a filter of system calls. */
+static uint64_t least(uint64_t *so_far, uint64_t took)
+{
+	uint64_t before = load_relaxed(so_far);
+
+	if (before && before <= took)
+		return before;
+	__atomic_store_n(so_far, took, __ATOMIC_RELAXED);
+	return took;
+}
+
 /* The poll that found slot empty, which was head's, has ended, and without the lock. */
 static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32_t head)
 {
 	uint32_t seen = load_acquire(&rv_area->progress);
-	uint64_t before = now_ns(), took;
+	uint64_t before = now_ns(), took, quick;
 
-	if (before < load_relaxed(&c->yield_from)) {
+	if (before < load_relaxed(&c->yield_from) || load_relaxed(&c->shared) >= SHARED_MAX) {
+		__atomic_store_n(&c->shared, SHARED_MAX - 1, __ATOMIC_RELAXED);
 		/* What has completed since we were here last may be in another queue, to be polled next. */
 		if (seen == load_relaxed(&c->seen))
 			rv_await_progress(seen, &slot->seq, head + 1, &c->waits); /* the queue may have grown: it stays mapped */
@@ -45,8 +61,15 @@ static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32
 	}
 	sched_yield();
 	took = now_ns() - before;
+	quick = 2 * least(&c->yield_least, took);
+	if (quick < YIELD_SHARED_NS)
+		quick = YIELD_SHARED_NS;
 	if (took > YIELD_LONG_NS)
 		__atomic_store_n(&c->yield_from, before + took * YIELD_SHARE, __ATOMIC_RELAXED);
+	else if (took < quick && !load_relaxed(&rv_area->crowded))
+		__atomic_store_n(&c->shared, 0, __ATOMIC_RELAXED);
+	else
+		__atomic_store_n(&c->shared, load_relaxed(&c->shared) + 1, __ATOMIC_RELAXED);
 }
 
 /* What a receive completes: the buffer's wr_id, and room for another. */
@@ -140,7 +163,7 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 		c->head = head;
 		store_release(&c->ring->head, head);
 		c->vain = 0;
-		__atomic_store_n(&c->waits, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&c->shared, 0, __ATOMIC_RELAXED);
 	} else if (n > 0 && ++c->vain > VAIN_MAX) {
 		const struct rv_cqe *slot = &c->entries[head & c->mask];
 

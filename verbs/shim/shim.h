@@ -96,8 +96,8 @@ struct rv_args {
 int rv_call(uint32_t op, struct rv_args *a);
 int rv_call1(uint32_t op, uint64_t arg);
 void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
-/* Until *slot is want, or the engine has completed something since seen, or for a moment, which grows with *in_vain. */
-void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *in_vain);
+/* Until *slot is want, or the engine has completed something since seen, or for a moment, which is doubled *doublings times. */
+void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings);
 extern struct rv_area *rv_area;
 
 /* table.c. Objects by cookie; a cookie of an object that was removed finds nothing. */
@@ -159,8 +159,10 @@ struct rv_completions {
 	struct rv_lock lock;
 	uint32_t vain; /* polls without a completion, one after the other */
 	uint32_t seen; /* of rv_area->progress, before the last of these */
-	uint32_t waits; /* for progress that ended without any, one after the other */
+	uint32_t waits; /* how often the next wait for progress is doubled */
+	uint32_t shared; /* yields one after the other in which another thread ran, or the engine was short of a processor */
 	uint64_t yield_from; /* no yield before */
+	uint64_t yield_least; /* what a yield takes at the least, ns; 0: not known */
 	struct rv_acks acks, async_acks;
 	uint32_t users;          /* queue pairs */
 	struct rv_qp *last;      /* of the completion before */

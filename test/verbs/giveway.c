@@ -1,0 +1,132 @@
+/*
+ * How a poll in vain gives way (verbs/shim/poll.c), on a clock and a scheduler of the test's: yields
+ * while they cost little, and waits where another thread computes, or runs each time.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static long now, yield_ns; /* how long the next yields take */
+static int yields, waits;
+
+static int test_yield(void)
+{
+	now += yield_ns;
+	yields++;
+	return 0;
+}
+
+static int test_clock(clockid_t id, struct timespec *t)
+{
+	(void)id;
+	t->tv_sec = now / 1000000000;
+	t->tv_nsec = now % 1000000000;
+	return 0;
+}
+
+#define sched_yield test_yield
+#define clock_gettime test_clock
+#include "../../verbs/shim/poll.c"
+
+static struct rv_area area;
+struct rv_area *rv_area = &area;
+
+void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings)
+{
+	(void)seen, (void)slot, (void)want, (void)doublings;
+	waits++;
+}
+
+struct rv_qp *rv_qp_find(uint32_t number)
+{
+	(void)number;
+	return NULL;
+}
+
+void rv_lock_slow(struct rv_lock *l)
+{
+	(void)l;
+	abort();
+}
+
+static struct rv_completions queue;
+
+/* So many polls in vain, each of which may give way, with yields that take so long. */
+static void polls(int n, long ns)
+{
+	static const struct rv_cqe empty;
+
+	yield_ns = ns;
+	yields = waits = 0;
+	for (int i = 0; i < n; i++) {
+		give_way(&queue, &empty, 0);
+		now += 100;
+	}
+}
+
+/* A poll that is not in vain; of which queue pair does not matter here. */
+static void complete(void)
+{
+	static struct rv_cq ring;
+	static struct rv_cqe entry = { .seq = 1 };
+	struct ibv_wc wc;
+
+	queue.ring = &ring;
+	queue.entries = &entry;
+	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
+	if (ring.head != 1)
+		abort();
+}
+
+#define EXPECT(want_yields, want_waits, why)                                                                      \
+	if (yields != (want_yields) || waits != (want_waits)) {                                                   \
+		fprintf(stderr, "%s: %d yields, %d waits; want %d, %d\n", why, yields, waits, want_yields, want_waits); \
+		return 1;                                                                                         \
+	}
+
+int main(void)
+{
+	now = 1000000000;
+	polls(100, YIELD_SHARED_NS - 1);
+	EXPECT(100, 0, "nobody else wants the processor");
+	polls(SHARED_MAX - 1, YIELD_SHARED_NS);
+	polls(1, 500);
+	polls(SHARED_MAX, YIELD_SHARED_NS);
+	EXPECT(SHARED_MAX, 0, "another thread runs now and then");
+	polls(100, YIELD_SHARED_NS);
+	EXPECT(50, 50, "another thread runs in each yield: every other time it is looked whether that is still so");
+	polls(1, 500);
+	polls(100, 500);
+	EXPECT(100, 0, "it has gone");
+	area.crowded = 1;
+	polls(SHARED_MAX + 2, 500);
+	EXPECT(SHARED_MAX + 1, 1, "the engine has no processor for itself");
+	area.crowded = 0;
+	polls(1, 500);
+	polls(100, 500);
+	EXPECT(100, 0, "it has");
+	polls(1, YIELD_LONG_NS + 1);
+	EXPECT(1, 0, "one computes");
+	polls(100, 500);
+	EXPECT(0, 100, "and is not given the processor again soon");
+	now += YIELD_SHARE * (YIELD_LONG_NS + 1L);
+	polls(100, 500);
+	EXPECT(100, 0, "long after");
+	queue.yield_least = 0;
+	polls(1, 4 * YIELD_SHARED_NS);
+	polls(100, 7 * YIELD_SHARED_NS);
+	EXPECT(100, 0, "yields are slow here");
+	polls(SHARED_MAX, 9 * YIELD_SHARED_NS);
+	polls(100, 9 * YIELD_SHARED_NS);
+	EXPECT(50, 50, "slower than they need be");
+	polls(1, 500);
+	polls(1, 500);
+	polls(SHARED_MAX, YIELD_SHARED_NS);
+	complete();
+	polls(SHARED_MAX, YIELD_SHARED_NS);
+	EXPECT(SHARED_MAX, 0, "a completion has come");
+	printf("all well\n");
+	return 0;
+}
