@@ -278,11 +278,12 @@ func (y *yardstick) runs() int {
 func (y *yardstick) repeat(name, unit string, f func() (float64, error)) (*yard.Series, error) {
 	s := &yard.Series{Name: name, Unit: unit}
 	for range y.runs() {
+		apart := y.crew.Apart()
 		v, err := f()
 		if err != nil {
 			return nil, err
 		}
-		s.Rates = append(s.Rates, v)
+		s.AddRun(v, apart)
 	}
 	y.report.Add(nil, []*yard.Series{s})
 	return s, nil

@@ -75,8 +75,8 @@ func verbsPart(y *yardstick) {
 	runs := []verbsRun{
 		perfRun("rnicd perf write lat", "us", columnTypical, 1, "2", "write", "lat", "-n", n("20000", "5000")),
 		preloaded("ib_write_lat, verbs", "us", columnTypical, 1, "2", "ib_write_lat", "-n", n("20000", "5000")),
-		perfRun("rnicd perf write bw", "octets/s", columnRate, 65536e6, "65536", "write", "bw", "-n", n("20000", "5000")),
-		preloaded("ib_write_bw, verbs", "octets/s", columnRate, 65536e6, "65536", "ib_write_bw", "-n", n("20000", "5000")),
+		perfRun("rnicd perf write bw", "octets/s", columnRate, 65536e6, "65536", "write", "bw", "-n", n("60000", "20000")),
+		preloaded("ib_write_bw, verbs", "octets/s", columnRate, 65536e6, "65536", "ib_write_bw", "-n", n("60000", "20000")),
 		preloaded("ib_send_bw of 64 octets, verbs", "messages/s", columnRate, 1e6, "64", "ib_send_bw", "-n", n("1000000", "200000")),
 	}
 	missing := func(why string) {
@@ -94,12 +94,13 @@ func verbsPart(y *yardstick) {
 	}
 	for range y.runs() {
 		for i := range runs {
+			apart := y.crew.Apart()
 			v, err := runs[i].run(y)
 			if err != nil {
 				missing(err.Error())
 				return
 			}
-			series[i].Rates = append(series[i].Rates, v)
+			series[i].AddRun(v, apart)
 		}
 	}
 	y.report.Add(nil, series)

@@ -207,8 +207,9 @@ func (r *Report) Table(w io.Writer) {
 	lost, all := r.lost()
 	fmt.Fprintf(w, "%s, commit %s, %s run: %d cores of %s, %d GiB, Linux %s, %s, load %s before.\n",
 		r.Date, r.Commit, length, m.Cores, m.CPU, m.MemoryGiB, m.Kernel, m.Go, m.Load)
-	fmt.Fprintf(w, "The host took %.1f %% of the machine's time (steal); %d of %d slices lost a core for more than %.0f %% of their time.\n\n",
+	fmt.Fprintf(w, "The host took %.1f %% of the machine's time (steal); %d of %d slices lost a core for more than %.0f %% of their time.\n",
 		r.Stolen*100, lost, all, lostPart*100)
+	r.tableApart(w)
 	fmt.Fprintln(w, "| | unit | goal | best decile | median | quartiles | slices | |\n|---|---|---|---|---|---|---|---|")
 	for _, row := range r.Rows {
 		v := row.Value
@@ -223,6 +224,25 @@ func (r *Report) Table(w io.Writer) {
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s to %s | %d | %s |\n",
 			row.Name, row.Unit, goalText(row), number(v.Best), number(v.Median), number(v.Low), number(v.High), v.Slices, state)
 	}
+}
+
+// tableApart says how far apart the cores were.
+func (r *Report) tableApart(w io.Writer) {
+	var all []float64
+	for _, s := range r.Series {
+		all = append(all, s.Apart...)
+	}
+	median, far := Quantile(all, 0.5), 0
+	for _, apart := range all {
+		if apart > 2*median || apart < median/2 {
+			far++
+		}
+	}
+	if len(all) > 0 {
+		fmt.Fprintf(w, "A line of cache took %.0f ns from core to core and back (median; %.0f to %.0f); more than twice that, or less than half, before %d of %d slices.\n",
+			median, Quantile(all, 0), Quantile(all, 1), far, len(all))
+	}
+	fmt.Fprintln(w)
 }
 
 // finite is v, which JSON has to be able to say.

@@ -14,6 +14,7 @@ type Series struct {
 	Name  string
 	Unit  string
 	Rates []float64 // a second, by turn; 0: nothing was done
+	Apart []float64 // what Crew.Apart said before each; none: it was not asked
 	Lost  int       // slices in which a thread lost its core
 }
 

@@ -207,6 +207,9 @@ func (c *Crew) Take(turns int, length time.Duration, contenders ...*Contender) (
 			if turn%2 == 1 { // each goes after the other as often
 				i = len(contenders) - 1 - i
 			}
+			if contenders[i].Right != nil {
+				all[i].Apart = append(all[i].Apart, c.Apart())
+			}
 			rate, lost := c.run(contenders[i], length)
 			all[i].Rates = append(all[i].Rates, rate)
 			if lost {

@@ -39,6 +39,28 @@ func TestRatio(t *testing.T) {
 	require.Equal(t, 2.0, v.High)
 }
 
+// The cores of this machine are some nanoseconds from each other. One that works alone is far from none.
+func TestApart(t *testing.T) {
+	crew, err := NewCrew()
+	if err != nil {
+		skip.Missing(t, "%v", err)
+	}
+	defer crew.Close()
+	alone, beside := spinner("one core", new(int)), spinner("two", new(int))
+	beside.Right = func(s *Slice) {
+		for !s.Over() {
+		}
+	}
+	taken, err := crew.Take(3, time.Millisecond, alone, beside)
+	require.NoError(t, err)
+	require.Empty(t, taken[0].Apart)
+	require.Len(t, taken[1].Apart, 3)
+	for _, apart := range taken[1].Apart {
+		require.Greater(t, apart, 5.0)
+		require.Less(t, apart, 1e6)
+	}
+}
+
 // Of a cost the best is the least.
 func TestCost(t *testing.T) {
 	s := &Series{Rates: []float64{1e9, 2e9, 4e9}}
@@ -75,7 +97,7 @@ func TestProcStat(t *testing.T) {
 // The table, the JSON and the figure have every row, also one that could not be measured.
 func TestReport(t *testing.T) {
 	r := NewReport(true)
-	series := &Series{Name: "s", Unit: "octets/s", Rates: []float64{1, 2}, Lost: 1}
+	series := &Series{Name: "s", Unit: "octets/s", Rates: []float64{1, 2}, Apart: []float64{100, 100, 100, 300, 40}, Lost: 1}
 	r.Add([]Row{
 		{Name: "fast", Unit: "x", Goal: Goal{Want: 0.7}, Value: Ratio(series, series)},
 		{Name: "absent", Unit: "x", Goal: Goal{Want: 4}, Note: "it is not installed"},
@@ -84,6 +106,7 @@ func TestReport(t *testing.T) {
 	var b bytes.Buffer
 	r.Table(&b)
 	require.Contains(t, b.String(), "1 of 2 slices lost a core")
+	require.Contains(t, b.String(), "took 100 ns from core to core and back (median; 40 to 300); more than twice that, or less than half, before 2 of 5 slices.")
 	require.Contains(t, b.String(), "| fast | x | at least 0.7 | 1 | 1 | 1 to 1 | 2 | met |")
 	require.Contains(t, b.String(), "| absent | x | at least 4 | | | | | not measured: it is not installed |")
 	path, err := r.Save(t.TempDir())
