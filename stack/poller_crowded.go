@@ -2,9 +2,10 @@ package stack
 
 import "sync/atomic"
 
-// crowding tells a program that has given a Bell whether the Poller has to share its core: another thread ran in its last yield, or
-// has kept it from a Turn for longer than one takes. Where no core is left for the Poller, the program had better not poll on one
-// that it has for itself: the kernel sees as many threads on either, and leaves them there.
+// crowding tells a program that has given a Bell whether the Poller has to share its core: another
+// thread ran in its last yield, or has kept it from a Turn for longer than one takes. Where no core
+// is left for the Poller, the program had better not poll on one that it has for itself: the kernel
+// sees as many threads on either, and leaves them there.
 type crowding struct {
 	word  *uint32 // Bell.Crowded, or nil
 	last  int64   // the Turn before, if the Poller has not given way since; else 0
@@ -18,7 +19,8 @@ const (
 	crowdedYes = 1
 )
 
-// turned is called after each Turn, which was at now. shared says that another thread ran in the last yield.
+// turned is called after each Turn, which was at now. shared says that another thread ran in the
+// last yield.
 func (c *crowding) turned(now int64, shared bool) {
 	if c.word == nil {
 		return
@@ -39,5 +41,6 @@ func (c *crowding) turned(now int64, shared bool) {
 	atomic.StoreUint32(c.word, word)
 }
 
-// gaveWay is called when the Poller has slept, or yielded: the time until the next Turn says nothing.
+// gaveWay is called when the Poller has slept, or yielded: the time until the next Turn says
+// nothing.
 func (c *crowding) gaveWay() { c.last = 0 }

@@ -1,10 +1,13 @@
 package stack
 
 import (
+	"math"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/pmd"
 )
 
 // A Poller says that it shares its core when another thread ran in its last yield, and for a while
@@ -36,4 +39,36 @@ func TestCrowded(t *testing.T) {
 
 	c = crowding{}
 	c.turned(now, true) // nobody wants to know
+}
+
+// Run tells the program after each Turn, and does not take a sleep for having been kept from one.
+func TestRunTellsOfACrowdedCore(t *testing.T) {
+	word := new(uint32)
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.Idle, cfg.Queue = IdleInterrupt, newQuietDevice(t, cfg.Queue)
+		cfg.Bell = &Bell{Asleep: new(uint32), FD: eventfd(t)}
+		if i == 0 {
+			cfg.Bell.Crowded = word
+		}
+		cfg.OnTurn = func() int { return 0 }
+	})
+	p := l.a.Poller
+	require.NoError(t, p.rouser.prepare(p.queue.(pmd.Interrupter), p.cfg.Bell))
+	defer p.rouser.close()
+	p.rouser.maxNs = 1
+	r := newRunner(p, false)
+	rests := func(empty int) (crowded uint32) {
+		l.now += 2 * keptMinNs
+		r.wait.empty = empty
+		r.after(p.Turn())
+		return atomic.LoadUint32(word)
+	}
+	l.pass(100 * second) // what a host says of itself at first has been said
+	r.wait.yieldFrom = math.MaxInt64
+	slept := p.n.Sleeps
+	require.Zero(t, rests(spinTurns))
+	require.Zero(t, rests(spinTurns), "it has slept")
+	require.Equal(t, slept+2, p.n.Sleeps)
+	r.wait.shared = true
+	require.EqualValues(t, crowdedYes, rests(spinTurns))
 }

@@ -2,11 +2,12 @@ package stack
 
 // reply tells a Poller that has a Bell whether to poll for the peer's answer before it sleeps.
 //
-// Where a program that looks at memory shares the Poller's core, a Poller that sleeps is woken by the device in some 15 us, most of
-// them an interrupt between processors. One that polls has the answer at once, but keeps the core. So it polls where the last answer
-// came soon, for twice as long as that one took: as hypervisors do before they halt a processor (KVM,
-// halt_poll_ns). Where the program posts again before the peer has answered there is no answer to wait for, and what it needs is the
-// core.
+// Where a program that looks at memory shares the Poller's core, a Poller that sleeps is woken by
+// the device in some 15 us, most of them an interrupt between processors. One that polls has the
+// answer at once, but keeps the core. So it polls where the last answer came soon, for twice as
+// long as that one took: as hypervisors do before they halt a processor (KVM, halt_poll_ns). Where
+// the program posts again before the peer has answered there is no answer to wait for, and what it
+// needs is the core.
 //
 // After a Turn that brought something it is the program's turn, and the Poller does not poll.
 type reply struct {
@@ -15,12 +16,12 @@ type reply struct {
 	within          int64  // how long to poll after that
 }
 
-// replyMaxNs is the latest answer that is polled for, and the longest poll: what two ends that sleep
-// need for an answer on two cores.
+// replyMaxNs is the latest answer that is polled for, and the longest poll: what two ends that
+// sleep need for an answer on two cores.
 const replyMaxNs = 60_000
 
-// turned is called after each Turn, which was at now. arrivals and asked count what has come and gone with octets for the ULP: an
-// acknowledgement alone is no answer, and asks for none.
+// turned is called after each Turn, which was at now. arrivals and asked count what has come and
+// gone with octets for the ULP: an acknowledgement alone is no answer, and asks for none.
 func (r *reply) turned(now int64, arrivals, asked uint64) {
 	if arrivals != r.arrivals {
 		if r.sentAt != 0 {

@@ -52,8 +52,8 @@ type rouser struct {
 type Bell struct {
 	Asleep *uint32
 	FD     int // an eventfd, blocking; the Poller keeps a copy
-	// Crowded, if not nil, is 1 while the Poller shares its core with threads that run, as far as it knows: then polling on another
-	// one may keep it from having that. The Poller writes it.
+	// Crowded, if not nil, is 1 while the Poller shares its core with threads that run, as far as
+	// it knows: then polling on another one may keep it from having that. The Poller writes it.
 	Crowded *uint32
 }
 

@@ -9,11 +9,13 @@ import (
 // quietSleepMaxNs is for how long Go's scheduler is not told of a sleep.
 const quietSleepMaxNs = 1_000_000
 
-// wakeups is what ends a Poller's sleep: its device's interrupt, its bell and a timer, in one epoll.
+// wakeups is what ends a Poller's sleep: its device's interrupt, its bell and a timer, in one
+// epoll.
 //
-// The bell is watched for edges: nobody reads it. The timer is set ahead, and stays as it is while the Poller sleeps and wakes. A
-// timeout of each sleep's own would be due before the next tick, so it would have to be programmed into the processor's timer and
-// out of it again: two exits to the host on a virtual machine, as long as the rest of the sleep (docs/results/verbs.md).
+// The bell is watched for edges: nobody reads it. The timer is set ahead, and stays as it is while
+// the Poller sleeps and wakes. A timeout of each sleep's own would be due before the next tick, so
+// it would have to be programmed into the processor's timer and out of it again: two exits to the
+// host on a virtual machine, as long as the rest of the sleep (docs/results/verbs.md).
 type wakeups struct {
 	epoll, timer int
 	due          int64 // when the timer goes off; 0: it has, or was never set
@@ -54,8 +56,8 @@ func (w *wakeups) close() {
 	_ = unix.Close(w.timer)
 }
 
-// await sleeps for ns from now on, or less. At first Go's scheduler is not told: it would take our P
-// away, look after that every 20 us, and have us fight for one when we are back, which costs more
+// await sleeps for ns from now on, or less. At first Go's scheduler is not told: it would take our
+// P away, look after that every 20 us, and have us fight for one when we are back, which costs more
 // than what we have woken up for. Nor can it stop the world meanwhile, so that is for a short time
 // only, and not at all with tell, where others have no P.
 func (w *wakeups) await(now, ns int64, tell bool) {

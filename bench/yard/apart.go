@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// How far the cores of a Crew are from each other is the host's to say. Those of a virtual machine may share a cache in one second
-// and be on different dies in the next, where what passes between them takes five times as long, or be two threads of one core. No
-// clock of the guest's shows it. So a line of cache is passed there and back before each slice, and the report says how long that
+// How far the cores of a Crew are from each other is the host's to say. Those of a virtual machine
+// may share a cache in one second and be on different dies in the next, where what passes between
+// them takes five times as long, or be two threads of one core. No clock of the guest's shows it.
+// So a line of cache is passed there and back before each slice, and the report says how long that
 // took. No slice is left out for it.
 
 // line is two words on lines of their own.

@@ -2,11 +2,11 @@ package engine
 
 import "github.com/rnicd/rnicd/rnic"
 
-// underway counts the completions that a queue pair's requests have still to bring: of those that ask for one. One goroutine at a
-// time: the one that drives the connection.
+// underway counts the completions that a queue pair's requests have still to bring: of those that
+// ask for one. One goroutine at a time: the one that drives the connection.
 //
 // A program that has posted many Writes or Sends and waits for a completion need not be woken for
-// each: it would take the engine's core to post one more behind the others.
+// each: it would take the engine's core to post one more after the others.
 type underway struct{ now, most int } // most: that there ever were at once
 
 // take is called for each request that is posted.
