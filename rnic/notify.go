@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
@@ -42,7 +43,7 @@ func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.Ready() }
 // not be a Poller's. A completion that arrives between an empty Poll and Wait is not missed. The
 // error is ctx.Err(). The end of a QueuePair is no error here: its work completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
-	for q.q.Waiting() == 0 {
+	for !q.q.Waits() {
 		if err := q.sleep(ctx, NextCompletion); err != nil {
 			return err
 		}
@@ -55,7 +56,7 @@ func (q *CompletionQueue) Wait(ctx context.Context) error {
 // WorkRequest.Solicited on the last of several Sends wakes this end once. RecvCQ must have room for
 // what gathers. The same goroutine as Wait.
 func (q *CompletionQueue) WaitSolicited(ctx context.Context) error {
-	for q.q.Waiting() == 0 {
+	for !q.q.Waits() {
 		if err := q.sleep(ctx, NextSolicited); err != nil {
 			return err
 		}
@@ -68,6 +69,9 @@ func (q *CompletionQueue) sleep(ctx context.Context, n Notification) error {
 	q.Arm(n)
 	select {
 	case <-q.q.Ready():
+		if !q.q.Waits() {
+			runtime.Gosched() // its producer may be filling it in
+		}
 		return nil
 	case <-ctx.Done():
 		q.q.Disarm()

@@ -2,10 +2,12 @@ package rnic
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -184,5 +186,23 @@ func TestArmHammer(t *testing.T) {
 		}
 		wg.Wait()
 		require.Zero(t, q.q.Promised())
+	}
+}
+
+// Wait does not return for a completion that a producer has taken a place for and not filled in: Poll
+// would find none.
+func TestWaitAwaitsWhatIsFilledIn(t *testing.T) {
+	dev, err := Open(Config{})
+	require.NoError(t, err)
+	cq, err := dev.CreateCQ(4)
+	require.NoError(t, err)
+	places := reflect.ValueOf(&cq.ring).Elem().FieldByName("tail")
+	(*atomic.Uint64)(unsafe.Pointer(places.UnsafeAddr())).Add(1)
+	require.Equal(t, 1, cq.q.Waiting())
+	require.Zero(t, cq.Poll(make([]Completion, 1)))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, wait := range []func(context.Context) error{cq.Wait, cq.WaitSolicited} {
+		require.ErrorIs(t, wait(ctx), context.Canceled)
 	}
 }

@@ -104,8 +104,11 @@ func (q *CQ) Poll(dst []CQE) int {
 // Size is the number of entries.
 func (q *CQ) Size() int { return int(q.depth) }
 
-// Waiting is how many completions there are to poll.
+// Waiting is how many entries are taken: by completions to poll, or that are just being filled in.
 func (q *CQ) Waiting() int { return q.ring.Len() }
+
+// Waits says that Poll would find a completion. Same goroutine as Poll.
+func (q *CQ) Waits() bool { return q.ring.Waits() }
 
 // What the consumer waits for: nothing, an urgent completion, any completion.
 const (
@@ -123,7 +126,7 @@ func (q *CQ) Arm(how uint32) {
 			break
 		}
 	}
-	if q.ring.Len() != 0 {
+	if q.ring.Len() != 0 { // also one that is just being filled in: there may be an urgent one after it
 		q.notify(true)
 	}
 }
