@@ -3,6 +3,7 @@ package memif
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -107,6 +108,11 @@ func (c *control) send(m *message, fd int) error {
 // recv waits for a message. fd is what came with it, the caller's to close, or -1.
 func (c *control) recv(m *message) (fd int, err error) {
 	n, oobn, flags, _, err := c.conn.ReadMsgUnix(m[:], c.oob[:])
+	if errors.Is(err, io.EOF) {
+		// Linux may say so of a socket of packets whose last one came between two looks of its own
+		// (__unix_dgram_recvmsg: the queue was empty, then the peer was gone). That one is there now.
+		n, oobn, flags, _, err = c.conn.ReadMsgUnix(m[:], c.oob[:])
+	}
 	fds := received(c.oob[:max(oobn, 0)])
 	defer func() {
 		for _, extra := range fds {
