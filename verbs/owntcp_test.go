@@ -60,6 +60,7 @@ func TestOwnTCPOnMemif(t *testing.T) {
 	for _, x := range []struct{ name, server, client, want string }{
 		{"rping", "rping -s -v -V -C 5", "rping -c -v -V -C 5 -a 10.9.0.1", `^ping data: rdma-ping-4:`},
 		{"ib_write_bw", "ib_write_bw -R -F -n 200", "ib_write_bw -R -F -n 200 10.9.0.1", `^ 65536 +200 `},
+		{"ib_write_bw -q", "ib_write_bw -R -F -n 200 -q 12", "ib_write_bw -R -F -n 200 -q 12 10.9.0.1", `^ 65536 +2400 `},
 		{"ib_send_bw -e", "ib_send_bw -R -F -n 200 -e", "ib_send_bw -R -F -n 200 -e 10.9.0.1", `^ 65536 +200 `},
 		{"ib_read_bw -e", "ib_read_bw -R -F -n 200 -e", "ib_read_bw -R -F -n 200 -e 10.9.0.1", `^ 65536 +200 `},
 		{"ib_read_lat -e", "ib_read_lat -R -F -n 200 -e", "ib_read_lat -R -F -n 200 -e 10.9.0.1", `^ 2 +200 `},

@@ -48,7 +48,10 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 	return nil
 }
 
-// backlogOf is how many requests wait that the program has not heard of, and how many that it has and has not taken.
+// backlogOf is how many requests the program is told of before it takes one. At least as many more
+// wait as BacklogDefault: a backlog is a hint, and a doorway may be taken over by the next listener
+// at its address, which wants more (perftest's server listens for one connection, then for those of
+// its queue pairs).
 func backlogOf(asked int) int {
 	if asked <= 0 || asked > rnic.BacklogDefault*8 {
 		return rnic.BacklogDefault
@@ -64,7 +67,7 @@ func (e *Engine) openDoor(id *cmID, backlog int) error {
 	if !e.overKernel() { // a listener of our stack is one of all its addresses
 		addr = ":" + strconv.Itoa(int(id.local.Port()))
 	}
-	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: backlogOf(backlog), V6Only: id.v6Only})
+	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault), V6Only: id.v6Only})
 	if err != nil {
 		return err
 	}

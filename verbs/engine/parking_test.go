@@ -24,7 +24,9 @@ type listener struct {
 }
 
 // listen makes a listener at addr; port 0: any.
-func (p *program) listen(addr string) *listener {
+func (p *program) listen(addr string) *listener { return p.listenFor(addr, 8) }
+
+func (p *program) listenFor(addr string, backlog uint64) *listener {
 	p.t.Helper()
 	mine, theirs := p.channel()
 	l := &listener{p: p, events: mine, theirs: theirs, id: p.do(ring.CMCreate, uint64(theirs), 1)[0]}
@@ -33,7 +35,7 @@ func (p *program) listen(addr string) *listener {
 	_, err := p.call(ring.CMBind, b[:n], l.id)
 	require.Zero(p.t, err)
 	l.addr, _ = addrOf(p.area.Calls[0].Data[:sockaddrLen4])
-	p.do(ring.CMListen, l.id, 8)
+	p.do(ring.CMListen, l.id, backlog)
 	return l
 }
 
@@ -138,4 +140,30 @@ func TestRequestsToldAreBounded(t *testing.T) {
 		ids = append(ids, l.request())
 	}
 	require.Equal(t, backlog, told())
+}
+
+// A backlog is a hint: who connects while the program is slow to take another's request waits, as
+// the clients of perftest's server do, which listens for one connection at first.
+func TestSmallBacklogRefusesNobody(t *testing.T) {
+	const clients = 12
+	p := newProgram(t)
+	dev, err := rnic.Open(rnic.Config{})
+	require.NoError(t, err)
+	client := &peer{t, dev}
+	l := p.listenFor("127.0.0.1:0", 1)
+	var connected []<-chan error
+	for range clients {
+		q, done := client.connect(l.addr)
+		defer q.Abort()
+		connected = append(connected, done)
+	}
+	_, accepted := p.channel()
+	for range clients {
+		request := l.request()
+		p.do(ring.Adopt, request, uint64(accepted), 2)
+		p.do(ring.CMAccept, request, p.newQP().handle)
+	}
+	for _, done := range connected {
+		require.NoError(t, <-done)
+	}
 }
