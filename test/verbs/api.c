@@ -489,6 +489,7 @@ int main(void)
 	grow();
 	grow_under_way();
 	late();
+	unread();
 	requests();
 	depths();
 	reregister();

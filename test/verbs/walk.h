@@ -66,6 +66,9 @@ void late(void);
 void requests(void);
 void depths(void);
 
+/* unread.c */
+void unread(void);
+
 /* queues.c */
 void credit(void);
 void grow(void);

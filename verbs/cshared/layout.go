@@ -49,4 +49,5 @@ var (
 
 	_ = [1]struct{}{}[(ring.OpWriteImmediate^C.RV_OP_WRITE_IMMEDIATE)|(ring.Inline^C.RV_INLINE)|(ring.CallDone^C.RV_CALL_DONE)]
 	_ = [1]struct{}{}[(ring.Adopt^C.RV_ADOPT)|(ring.ResizeCQ^C.RV_RESIZE_CQ)|(ring.CreateQP^C.RV_CREATE_QP)|(ring.CMAccept^C.RV_CM_ACCEPT)]
+	_ = [1]struct{}{}[ring.Forget^C.RV_FORGET]
 )

@@ -37,9 +37,9 @@ func (e *Engine) closeContext(c *call) error {
 	return nil
 }
 
-// tell sends an event about the object of cookie. Any goroutine.
-func (x *opened) tell(kind uint32, cookie uint64) {
-	sendStruct(x.events.Load(), &ring.AsyncEvent{Cookie: cookie, Type: kind})
+// tell sends an event about an object. Any goroutine.
+func (x *opened) tell(kind uint32, about *subject) {
+	about.tell(x.events.Load(), octets(&ring.AsyncEvent{Cookie: about.cookie, Type: kind}))
 }
 
 // tellEvents passes rnic's events on.
@@ -48,11 +48,11 @@ func (e *Engine) tellEvents(events <-chan rnic.Event) {
 		switch ev.Kind {
 		case rnic.EventTerminated, rnic.EventFailed:
 			if q := e.qpOfRNIC(ev.QP); q != nil && !q.gone.Load() {
-				q.abort.Do(func() { q.ctx.tell(eventQPFatal, q.cookie) })
+				q.abort.Do(func() { q.ctx.tell(eventQPFatal, &q.subject) })
 			}
 		case rnic.EventSRQLimit:
 			if s := e.srqOfRNIC(ev.SRQ); s != nil {
-				s.ctx.tell(eventSRQLimit, s.cookie)
+				s.ctx.tell(eventSRQLimit, &s.subject)
 			}
 		}
 	}

@@ -90,6 +90,8 @@ func (e *Engine) carryOut(c *call) error {
 	case ring.CloseChannel:
 		e.channels.close(int(int64(c.arg[0])))
 		return nil
+	case ring.Forget:
+		return e.channels.forget(c)
 	}
 	return e.manage(c)
 }

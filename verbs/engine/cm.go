@@ -64,12 +64,12 @@ func (e *Engine) manage(c *call) error {
 	}
 	switch c.op {
 	case ring.CMMigrate:
-		id.move(e.channels.open(int(int64(c.arg[1]))), id.cookie)
+		id.migrate(e.channels.open(int(int64(c.arg[1]))), int(int64(c.arg[2])))
 	case ring.Adopt:
 		if !id.adopted(c.arg[0]) {
 			return syscall.EINVAL // the listener is gone
 		}
-		id.move(e.channels.open(int(int64(c.arg[1]))), c.arg[2])
+		id.adopt(e.channels.open(int(int64(c.arg[1]))), c.arg[2])
 	case ring.CMDestroy:
 		_ = e.objects.drop(c.arg[0])
 		e.destroyID(id)
@@ -111,11 +111,31 @@ func (id *cmID) adopted(handle uint64) bool {
 	return ok
 }
 
-// move has events about the id go to ch from now on.
-func (id *cmID) move(ch *channel, cookie uint64) {
+// adopt has events about the id, of which there was none, go to ch.
+func (id *cmID) adopt(ch *channel, cookie uint64) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	id.channel, id.cookie = ch, cookie
+}
+
+// migrate has events about the id go to ch, with those that the program has not read
+// (rdma_migrate_id(3)). fd is its end of the old channel, from which it reads nothing meanwhile.
+func (id *cmID) migrate(to *channel, fd int) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	from := id.channel
+	id.channel = to
+	if from == nil || from == to || !from.hold() {
+		return
+	}
+	defer from.release()
+	if !to.hold() {
+		return
+	}
+	defer to.release()
+	for _, b := range from.remove(fd, id.cookie) {
+		to.send(b)
+	}
 }
 
 // tell sends an event about the id.
@@ -244,9 +264,12 @@ func (e *Engine) destroyID(id *cmID) {
 	id.mu.Lock()
 	id.over = true
 	id.releasePort()
-	request, stop, listening := id.request, id.stop, id.listening
+	request, stop, listening, ch := id.request, id.stop, id.listening, id.channel
 	id.request = nil
 	id.mu.Unlock()
+	if ch != nil {
+		ch.forgetLate(id.cookie)
+	}
 	if stop != nil {
 		stop()
 	}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"unsafe"
 
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/ring"
@@ -22,12 +21,12 @@ import (
 // ring they are in.
 type cq struct {
 	*mapping
+	subject
 	head   *ring.CQ
 	tail   atomic.Uint64 // which ring << 32 | positions taken
 	rings  [cqRings]atomic.Pointer[cqRing]
 	resize sync.Mutex
 	notify atomic.Pointer[channel]
-	cookie uint64
 	ctx    *opened
 	lost   atomic.Bool
 	engine *Engine
@@ -49,7 +48,7 @@ func (e *Engine) createCQ(c *call) error {
 	if depth < 1 || depth > rnic.CQDepthMax {
 		return syscall.EINVAL
 	}
-	q := &cq{cookie: c.arg[2], ctx: ctx, engine: e}
+	q := &cq{subject: subject{cookie: c.arg[2]}, ctx: ctx, engine: e}
 	var entries []ring.CQE
 	if q.mapping, q.head, entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
 		return err
@@ -65,7 +64,7 @@ func (e *Engine) createCQ(c *call) error {
 func (e *Engine) destroyCQ(c *call) error {
 	q, err := take[*cq](&e.objects, c.arg[0])
 	if err == nil {
-		q.notify.Store(nil)
+		q.leave(q.notify.Load(), q.ctx.events.Load())
 		q.release()
 	}
 	return err
@@ -91,7 +90,7 @@ func (q *cq) add(c *rnic.Completion) {
 				continue // head may be of a later time, and ahead of at
 			}
 			if !q.lost.Swap(true) {
-				q.ctx.tell(eventCQError, q.cookie)
+				q.ctx.tell(eventCQError, &q.subject)
 			}
 			return
 		}
@@ -111,18 +110,20 @@ func (q *cq) add(c *rnic.Completion) {
 	}
 	atomic.StoreUint32(&e.Seq, at+1) // and then armed is read; the program arms and then polls
 	r.written.Add(1)
-	if armed := atomic.LoadUint32(&q.head.Armed); armed != ring.Disarmed {
-		q.wake(armed, c.Solicited || c.Status != rnic.Success)
-	}
+	q.wake(c.Solicited || c.Status != rnic.Success)
 }
 
-// wake tells the program's channel once for each time that it has armed.
-func (q *cq) wake(armed uint32, urgent bool) {
-	if armed == ring.ArmedSolicited && !urgent || !atomic.CompareAndSwapUint32(&q.head.Armed, armed, ring.Disarmed) {
-		return
+// wake tells the program's channel once for each time that it has armed. The program may ask for
+// more meanwhile, any completion instead of a solicited one.
+func (q *cq) wake(urgent bool) {
+	for {
+		armed := atomic.LoadUint32(&q.head.Armed)
+		if armed == ring.Disarmed || armed == ring.ArmedSolicited && !urgent {
+			return
+		}
+		if atomic.CompareAndSwapUint32(&q.head.Armed, armed, ring.Disarmed) {
+			break
+		}
 	}
-	if ch := q.notify.Load(); ch != nil && ch.hold() {
-		ch.send((*[8]byte)(unsafe.Pointer(&q.cookie))[:])
-		ch.release()
-	}
+	q.tell(q.notify.Load(), octets(&q.cookie))
 }

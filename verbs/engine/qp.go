@@ -13,12 +13,12 @@ import (
 
 // qp is a queue pair with its rings. It is its QueuePair's WorkSource.
 type qp struct {
+	subject
 	engine       *Engine
 	rnic         *rnic.QueuePair
 	sends, recvs *queue
 	scq, rcq     *cq
 	ctx          *opened
-	cookie       uint64
 	bit          int
 	srq          *srq // buffers come from there; nil: from recvs
 	underway     underway
@@ -71,7 +71,10 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil || sdepth > depthMax || rdepth > depthMax || ranges > sgeMax || inline > inlineMax {
 		return nil, rnic.QPOptions{}, syscall.EINVAL
 	}
-	q := &qp{engine: e, scq: scq, rcq: rcq, ctx: ctx, cookie: c.arg[8], watched: make(chan struct{})}
+	q := &qp{
+		subject: subject{cookie: c.arg[8]}, engine: e, scq: scq, rcq: rcq, ctx: ctx,
+		watched: make(chan struct{}),
+	}
 	opt := rnic.QPOptions{
 		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(rcq.put), SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
 		SGEMax: max(2, int(ranges)), InlineMax: max(1, int(inline)), Source: q,
@@ -194,9 +197,7 @@ func (q *qp) Written() {
 		return
 	}
 	q.wrote.Store(true) // a full barrier: what was placed is seen by a program that arms and then looks
-	if armed := atomic.LoadUint32(&q.scq.head.Armed); armed == ring.ArmedAny {
-		q.scq.wake(armed, false)
-	}
+	q.scq.wake(false)
 }
 
 // impossible completes a request that the connection cannot have, as a Read without a depth for it,
@@ -220,7 +221,7 @@ func (q *qp) checkBroken(s *queue) {
 // endSoon aborts on a goroutine of its own: the driver's must not.
 func (q *qp) endSoon() {
 	q.abort.Do(func() {
-		q.ctx.tell(eventQPFatal, q.cookie)
+		q.ctx.tell(eventQPFatal, &q.subject)
 		go q.rnic.Abort()
 	})
 }
@@ -270,6 +271,7 @@ func (e *Engine) destroyQP(c *call) error {
 		return err
 	}
 	q.gone.Store(true)
+	q.leave(q.ctx.events.Load())
 	e.whenQuiet(func() { e.qps[q.bit].Store(nil) })
 	ended := make(chan struct{})
 	e.winding.Go(func() { q.windUp(ended) })

@@ -9,10 +9,10 @@ import (
 
 // srq is a shared receive queue with its ring.
 type srq struct {
-	rnic   *rnic.SharedReceiveQueue
-	recvs  *queue
-	cookie uint64
-	ctx    *opened
+	subject
+	rnic  *rnic.SharedReceiveQueue
+	recvs *queue
+	ctx   *opened
 }
 
 func (e *Engine) createSRQ(c *call) error {
@@ -22,7 +22,7 @@ func (e *Engine) createSRQ(c *call) error {
 	if errors.Join(err1, err2) != nil || depth < 1 || depth > depthMax || ranges > rnic.SharedSGEMax {
 		return syscall.EINVAL
 	}
-	s := &srq{cookie: c.arg[3], ctx: ctx}
+	s := &srq{subject: subject{cookie: c.arg[3]}, ctx: ctx}
 	var err error
 	if s.recvs, err = newQueue(int(depth), rnic.SharedSGEMax, 0); err != nil {
 		return err
@@ -54,6 +54,7 @@ func (s *srq) fill(f rnic.SharedFeed) {
 func (e *Engine) destroySRQ(c *call) error {
 	s, err := take[*srq](&e.objects, c.arg[0])
 	if err == nil {
+		s.leave(s.ctx.events.Load())
 		s.recvs.release()
 	}
 	return err

@@ -155,6 +155,7 @@ const (
 	Leave
 	QueryQP
 	ResizeCQ
+	Forget
 )
 
 // CMEvent is an event of the connection manager.

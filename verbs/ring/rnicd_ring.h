@@ -124,7 +124,7 @@ enum rv_call_op {
 	RV_ABORT_QP,     /* qp */
 	RV_DESTROY_QP,   /* qp */
 	RV_CM_CREATE,    /* channel, cookie -> id */
-	RV_CM_MIGRATE,   /* id, channel */
+	RV_CM_MIGRATE,   /* id, channel, the program's end of the old one: nobody reads there meanwhile */
 	RV_CM_DESTROY,   /* id */
 	RV_CM_BIND,      /* id, IPv6 only; data: address -> ; data: address */
 	RV_CM_RESOLVE,   /* id, octets of the source's address; data: source, destination -> ; data: source */
@@ -142,6 +142,8 @@ enum rv_call_op {
 	RV_LEAVE,        /* the program ends: what still goes on has a moment to end in order */
 	RV_QUERY_QP,     /* qp -> Reads and atomics of its own that may be outstanding, of the peer's; 0 before it is connected */
 	RV_RESIZE_CQ,    /* cq, entries; nobody polls meanwhile -> address of the first entry from now on, entries. The head stays */
+	RV_FORGET,       /* channel, the program's end of it, cookie of an object that is gone: takes
+			    events about it away. Nobody reads there meanwhile */
 };
 
 /* An event of the connection manager, one datagram. */

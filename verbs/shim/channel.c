@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /*
@@ -15,6 +16,58 @@ static void hold_thread(void)
 {
 	for (;;)
 		pause();
+}
+
+/* Memory of closed sockets is kept for the next: a late thread may look at it at any time. */
+static void put_back(struct rv_sockets *kind, struct rv_socket *s)
+{
+	s->next = NULL;
+	rv_lock(&kind->lock);
+	*(kind->first ? &kind->last->next : &kind->first) = s;
+	kind->last = s;
+	kind->count++;
+	rv_unlock(&kind->lock);
+}
+
+/* The one that was closed first, so that a late thread finds its own for long. */
+static struct rv_socket *take_back(struct rv_sockets *kind)
+{
+	struct rv_socket *s = NULL;
+
+	rv_lock(&kind->lock);
+	if (kind->count > RV_CLOSED_MIN) {
+		s = kind->first;
+		kind->first = s->next;
+		kind->count--;
+	}
+	rv_unlock(&kind->lock);
+	return s;
+}
+
+void *rv_open_socket(struct rv_sockets *kind)
+{
+	struct rv_socket *s = take_back(kind);
+	int error;
+
+	if (s) {
+		memset(s + 1, 0, kind->size - sizeof *s);
+	} else {
+		s = calloc(1, kind->size);
+		if (!s) {
+			errno = ENOMEM;
+			return NULL;
+		}
+		pthread_mutex_init(&s->reading, NULL);
+		s->kind = kind;
+	}
+	error = rv_socketpair(&s->fd, &s->engine_fd);
+	if (error) {
+		put_back(kind, s);
+		errno = error;
+		return NULL;
+	}
+	store_release(&s->users, 1);
+	return s;
 }
 
 /* False: it is closed. */
@@ -32,77 +85,99 @@ static void end_reading(void *socket)
 {
 	struct rv_socket *s = socket;
 
-	if (__atomic_sub_fetch(&s->users, 1, __ATOMIC_ACQ_REL) == 0)
-		close(s->fd);
+	if (__atomic_sub_fetch(&s->users, 1, __ATOMIC_ACQ_REL) == 0) {
+		rv_close(s->fd);
+		put_back(s->kind, s);
+	}
 }
 
-int rv_open_socket(struct rv_socket *s)
-{
-	int error = rv_socketpair(&s->fd, &s->engine_fd);
-
-	s->users = !error;
-	return error;
-}
-
-/* The engine has closed its end: who reads finds the end of the file. */
+/* The engine has closed its end: a thread that reads finds the end of the file. */
 void rv_close_socket(struct rv_socket *s)
 {
 	end_reading(s);
 }
 
-/* The next event, of size octets. */
-ssize_t rv_receive(struct rv_socket *s, void *event, size_t size)
+/* A datagram, or an errno, at once. No point of cancellation, as recv(2) is one. */
+static ssize_t receive(struct rv_socket *s, void *event, size_t size, int flags)
 {
+	return syscall(SYS_recvfrom, s->fd, event, size, MSG_DONTWAIT | flags, NULL, NULL);
+}
+
+/*
+ * The next event that is there, of size octets, and the object that it names, which stays until the
+ * event is acknowledged: it is counted under the lock that rv_forget takes before the object goes.
+ */
+static ssize_t take(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks, void **object)
+{
+	ssize_t n;
+
+	pthread_mutex_lock(&s->reading);
+	n = receive(s, event, size, 0);
+	if (n == (ssize_t)size) {
+		*object = rv_table_find(*(const uint64_t *)event);
+		if (*object)
+			__atomic_fetch_add(&acks(*object, event)->given, 1, __ATOMIC_ACQ_REL);
+	}
+	pthread_mutex_unlock(&s->reading);
+	return n;
+}
+
+/* Waits for an event, if the descriptor is one that waits. The only point of cancellation. */
+static ssize_t wait(struct rv_socket *s)
+{
+	ssize_t n;
+	char octet;
+
+	pthread_cleanup_push(end_reading, s);
+	n = recv(s->fd, &octet, sizeof octet, MSG_PEEK);
+	pthread_cleanup_pop(0);
+	return n;
+}
+
+void *rv_receive(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks)
+{
+	void *object = NULL;
 	ssize_t n;
 	int error;
 
 	if (!begin_reading(s))
 		hold_thread();
-	pthread_cleanup_push(end_reading, s); /* recv is a point of cancellation */
-	n = recv(s->fd, event, size, 0);
-	pthread_cleanup_pop(0);
-	if (n == 0) {
-		end_reading(s);
-		hold_thread();
-	}
-	if (n > 0 && (size_t)n != size) {
-		n = -1;
-		errno = EIO;
-	}
+	do {
+		n = take(s, event, size, acks, &object);
+		if (n < 0 && errno == EAGAIN)
+			n = wait(s);
+	} while (n > 0 && !object);
 	error = errno;
 	end_reading(s);
+	if (n == 0)
+		hold_thread();
 	errno = error;
-	return n;
+	return object;
 }
 
-/* Memory that such a late thread may look at is freed when so many more have been destroyed. */
-#define LATE_MAX 64
-
-void rv_free_late(void *p)
+void rv_forget(struct rv_socket *s, uint64_t cookie)
 {
-	static struct rv_lock lock;
-	static void *late[LATE_MAX];
-	static uint32_t next;
-	void *old;
+	char octet;
 
-	rv_lock(&lock);
-	old = late[next];
-	late[next++ % LATE_MAX] = p;
-	next %= LATE_MAX;
-	rv_unlock(&lock);
-	free(old);
+	if (!begin_reading(s))
+		return;
+	pthread_mutex_lock(&s->reading);
+	if (receive(s, &octet, sizeof octet, MSG_PEEK) > 0) {
+		struct rv_args a = { .arg = { (uint64_t)s->engine_fd, (uint64_t)s->fd, cookie } };
+
+		rv_call(RV_FORGET, &a);
+	}
+	pthread_mutex_unlock(&s->reading);
+	end_reading(s);
 }
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
-	struct rv_channel *ch = calloc(1, sizeof *ch);
-	int error = ch ? rv_open_socket(&ch->socket) : ENOMEM;
+	static struct rv_sockets kind = { .size = sizeof(struct rv_channel) };
+	struct rv_channel *ch = rv_open_socket(&kind);
 
-	if (error) {
-		free(ch);
-		errno = error;
+	if (!ch)
 		return NULL;
-	}
 	ch->channel.fd = ch->socket.fd;
 	ch->channel.context = context;
 	return &ch->channel;
@@ -116,27 +191,26 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 		return EBUSY;
 	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
 	rv_close_socket(&ch->socket);
-	rv_free_late(ch);
 	return 0;
 }
 
-/* An event of a completion queue that is gone is skipped. */
+static struct rv_acks *completion_acks(void *object, const void *event)
+{
+	(void)event;
+	return &to_cq(object)->acks;
+}
+
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
-	for (;;) {
-		struct rv_completions *q;
-		uint64_t cookie;
+	struct rv_socket *s = &container(channel, struct rv_channel, channel)->socket;
+	uint64_t cookie;
+	struct rv_completions *q = rv_receive(s, &cookie, sizeof cookie, completion_acks);
 
-		if (rv_receive(&container(channel, struct rv_channel, channel)->socket, &cookie, sizeof cookie) < 0)
-			return -1;
-		q = rv_table_find(cookie);
-		if (!q)
-			continue;
-		__atomic_fetch_add(&q->acks.given, 1, __ATOMIC_ACQ_REL);
-		*cq = ibv_cq_ex_to_cq(&q->cq);
-		*cq_context = q->cq.cq_context;
-		return 0;
-	}
+	if (!q)
+		return -1;
+	*cq = ibv_cq_ex_to_cq(&q->cq);
+	*cq_context = q->cq.cq_context;
+	return 0;
 }
 
 void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
@@ -144,49 +218,49 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 	rv_acked(&to_cq(cq)->acks, n);
 }
 
-int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+/* Those of an asynchronous event about an object. */
+static struct rv_acks *acks_of_type(void *object, enum ibv_event_type type)
 {
-	for (;;) {
-		struct rv_async_event e;
-		struct rv_acks *acks;
-		void *object;
-
-		if (rv_receive(&to_context(context)->events, &e, sizeof e) < 0)
-			return -1;
-		object = rv_table_find(e.cookie);
-		if (!object)
-			continue;
-		event->event_type = e.type;
-		switch (e.type) {
-		case IBV_EVENT_CQ_ERR:
-			event->element.cq = object;
-			acks = &to_cq(object)->async_acks;
-			break;
-		case IBV_EVENT_SRQ_ERR:
-		case IBV_EVENT_SRQ_LIMIT_REACHED:
-			event->element.srq = object;
-			acks = &to_srq(object)->acks;
-			break;
-		default:
-			event->element.qp = object;
-			acks = &to_qp(object)->acks;
-		}
-		__atomic_fetch_add(&acks->given, 1, __ATOMIC_ACQ_REL);
-		return 0;
+	switch (type) {
+	case IBV_EVENT_CQ_ERR:
+		return &to_cq(object)->async_acks;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		return &to_srq(object)->acks;
+	default:
+		return &to_qp(object)->acks;
 	}
 }
 
-void ibv_ack_async_event(struct ibv_async_event *event)
+static struct rv_acks *async_acks(void *object, const void *event)
 {
+	return acks_of_type(object, ((const struct rv_async_event *)event)->type);
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	struct rv_async_event e;
+	void *object = rv_receive(&to_context(context)->events, &e, sizeof e, async_acks);
+
+	if (!object)
+		return -1;
+	event->event_type = e.type;
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
-		rv_acked(&to_cq(event->element.cq)->async_acks, 1);
+		event->element.cq = object;
 		break;
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		rv_acked(&to_srq(event->element.srq)->acks, 1);
+		event->element.srq = object;
 		break;
 	default:
-		rv_acked(&to_qp(event->element.qp)->acks, 1);
+		event->element.qp = object;
 	}
+	return 0;
+}
+
+/* The first member of each element is a pointer to the object. */
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	rv_acked(acks_of_type(event->element.qp, event->event_type), 1);
 }

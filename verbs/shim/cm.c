@@ -43,16 +43,17 @@ void rv_attach(struct rv_id *i)
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
-	struct rv_event_channel *ch = calloc(1, sizeof *ch);
+	static struct rv_sockets kind = { .size = sizeof(struct rv_event_channel) };
+	struct rv_event_channel *ch;
 	int error = open_device();
 
-	if (!error)
-		error = ch ? rv_open_socket(&ch->socket) : ENOMEM;
 	if (error) {
-		free(ch);
 		errno = error;
 		return NULL;
 	}
+	ch = rv_open_socket(&kind);
+	if (!ch)
+		return NULL;
 	ch->channel.fd = ch->socket.fd;
 	return &ch->channel;
 }
@@ -63,7 +64,6 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 
 	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
 	rv_close_socket(&ch->socket);
-	rv_free_late(ch);
 }
 
 /* Where descriptors of ids that wait begin, if the process may have so many. */
@@ -79,7 +79,7 @@ static struct rdma_event_channel *own_channel(void)
 	int high;
 
 	if (ch && (high = fcntl(ch->fd, F_DUPFD_CLOEXEC, SYNC_FD_MIN)) >= 0) {
-		close(ch->fd);
+		rv_close(ch->fd);
 		ch->fd = container(ch, struct rv_event_channel, channel)->socket.fd = high;
 	}
 	return ch;
@@ -157,6 +157,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 		id->event = NULL;
 	}
 	rv_call1(RV_CM_DESTROY, i->handle);
+	rv_forget(&container(id->channel, struct rv_event_channel, channel)->socket, i->cookie);
 	rv_table_remove(i->cookie);
 	rv_wait_acked(&i->acks);
 	if (i->sync)
@@ -348,30 +349,39 @@ int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 	return 0;
 }
 
-/* The channel for events to come. One that lies in the old channel stays there. */
+/*
+ * Events about the id come by the new channel, those too that were not read yet. Waits until those
+ * that were read are acknowledged. No other thread may use the id meanwhile.
+ */
 int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 {
 	struct rv_id *i = to_id(id);
 	struct rdma_event_channel *old = id->channel;
+	struct rv_socket *from = &container(old, struct rv_event_channel, channel)->socket;
+	struct rv_socket *to;
 	bool sync = !channel;
 	struct rv_args a;
 	int error;
 
 	if (sync && !(channel = own_channel()))
 		return -1;
-	a = (struct rv_args){ .arg = { i->handle, (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd } };
+	to = &container(channel, struct rv_event_channel, channel)->socket;
+	a = (struct rv_args){ .arg = { i->handle, (uint64_t)to->engine_fd, (uint64_t)from->fd } };
+	pthread_mutex_lock(&from->reading);
 	error = rv_call(RV_CM_MIGRATE, &a);
+	pthread_mutex_unlock(&from->reading);
 	if (error) {
 		if (sync)
 			rdma_destroy_event_channel(channel);
 		return rv_fail(error);
 	}
-	if (i->sync) {
-		if (id->event)
-			rdma_ack_cm_event(id->event);
+	if (id->event) {
+		rdma_ack_cm_event(id->event);
 		id->event = NULL;
-		rdma_destroy_event_channel(old);
 	}
+	rv_wait_acked(&i->acks);
+	if (i->sync)
+		rdma_destroy_event_channel(old);
 	i->sync = sync;
 	id->channel = channel;
 	return 0;

@@ -1,8 +1,6 @@
 /* Events of the connection manager. */
 #include "shim.h"
 
-#include <pthread.h>
-
 int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made);
 
 /* An event with what it points to. */
@@ -17,19 +15,17 @@ static void set_addresses(struct rv_id *i, const struct rv_cm_event *e)
 	memcpy(&i->id.route.addr.dst_storage, e->peer, sizeof e->peer);
 }
 
-/* Makes what the program gets of what the engine said. 0: there is nothing for it. */
-static int fill(struct event *out, const struct rv_cm_event *e)
+/* Makes the program's event of the engine's, about an id that stays. False: there is none. */
+static bool fill(struct event *out, const struct rv_cm_event *e, struct rv_id *about)
 {
-	struct rv_id *about = rv_table_find(e->cookie), *i = about;
+	struct rv_id *i = about;
 	struct rdma_conn_param *p = &out->event.param.conn;
 
-	if (!about)
-		return 0;
 	out->event.event = e->type;
 	out->event.status = e->status;
 	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		if (rv_take_request(about, e->request, &i))
-			return 0;
+			return false;
 		out->event.listen_id = &about->id;
 		i->responder_resources = e->responder_resources;
 		i->initiator_depth = e->initiator_depth;
@@ -47,32 +43,42 @@ static int fill(struct event *out, const struct rv_cm_event *e)
 		p->private_data = out->private_data;
 		p->private_data_len = e->private_size > 255 ? 255 : (uint8_t)e->private_size;
 	}
-	__atomic_fetch_add(&about->acks.given, 1, __ATOMIC_ACQ_REL);
-	return 1;
+	return true;
+}
+
+static struct rv_acks *acks_of(void *id, const void *event)
+{
+	(void)event;
+	return &((struct rv_id *)id)->acks;
 }
 
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
+	struct rv_socket *s;
 	struct rv_cm_event e;
+	struct rv_id *about;
 	struct event *out;
-	ssize_t n;
 
 	if (!channel || !event)
 		return rv_fail(EINVAL);
+	s = &container(channel, struct rv_event_channel, channel)->socket;
 	out = calloc(1, sizeof *out);
 	if (!out)
 		return rv_fail(ENOMEM);
-	do {
+	for (;;) {
 		pthread_cleanup_push(free, out); /* a thread that is cancelled while it waits */
-		n = rv_receive(&container(channel, struct rv_event_channel, channel)->socket, &e, sizeof e);
+		about = rv_receive(s, &e, sizeof e, acks_of);
 		pthread_cleanup_pop(0);
-		if (n < 0) {
+		if (!about) {
 			int error = errno;
 
 			free(out);
 			return rv_fail(error);
 		}
-	} while (!fill(out, &e));
+		if (fill(out, &e, about))
+			break;
+		rv_acked(&about->acks, 1);
+	}
 	*event = &out->event;
 	return 0;
 }

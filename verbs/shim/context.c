@@ -1,9 +1,6 @@
 /* An opened device: its operations, which inline functions of verbs.h call through pointers. */
 #include "shim.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 /* The header's mark of a context with a verbs_context around it. */
 #ifndef __VERBS_ABI_IS_EXTENDED
 #define __VERBS_ABI_IS_EXTENDED ((void *)UINTPTR_MAX)
@@ -13,25 +10,22 @@ struct ibv_device *rv_device(void);
 
 struct ibv_context *rv_open(void)
 {
-	struct rv_context *x = calloc(1, sizeof *x);
+	static struct rv_sockets kind = { .size = sizeof(struct rv_context) };
+	struct rv_context *x = rv_open_socket(&kind);
 	struct ibv_context *c;
 	struct rv_args a;
 	int error;
 
-	if (!x) {
-		errno = ENOMEM;
+	if (!x)
 		return NULL;
-	}
 	c = &x->verbs.context;
-	error = rv_open_socket(&x->events);
-	if (error)
-		goto fail;
 	a = (struct rv_args){ .arg = { (uint64_t)x->events.engine_fd } };
 	error = rv_call(RV_OPEN, &a);
 	if (error) {
-		close(x->events.fd);
-		close(x->events.engine_fd);
-		goto fail;
+		rv_close(x->events.engine_fd);
+		rv_close_socket(&x->events);
+		errno = error;
+		return NULL;
 	}
 	x->handle = a.arg[0];
 	c->async_fd = x->events.fd;
@@ -56,10 +50,6 @@ struct ibv_context *rv_open(void)
 	x->verbs.create_srq_ex = rv_create_srq_ex;
 	x->verbs.get_srq_num = rv_get_srq_num;
 	return c;
-fail:
-	free(x);
-	errno = error;
-	return NULL;
 }
 
 int ibv_close_device(struct ibv_context *c)
@@ -69,7 +59,6 @@ int ibv_close_device(struct ibv_context *c)
 
 	rv_close_socket(&x->events);
 	pthread_mutex_destroy(&c->mutex);
-	rv_free_late(x);
 	return rv_fail(error == EPERM ? 0 : error);
 }
 

@@ -101,7 +101,10 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return error;
 }
 
-/* EBUSY while queue pairs complete into it. Waits until all events that were read are acknowledged. */
+/*
+ * EBUSY while queue pairs complete into it. Waits until all events that were read are acknowledged;
+ * others about the queue are never read.
+ */
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	struct rv_completions *q = to_cq(cq);
@@ -112,6 +115,9 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	error = rv_call1(RV_DESTROY_CQ, q->handle);
 	if (error)
 		return error;
+	if (cq->channel)
+		rv_forget(&container(cq->channel, struct rv_channel, channel)->socket, q->cookie);
+	rv_forget(&to_context(cq->context)->events, q->cookie);
 	rv_table_remove(q->cookie);
 	rv_wait_acked(&q->acks);
 	rv_wait_acked(&q->async_acks);

@@ -49,9 +49,9 @@ void rv_acked(struct rv_acks *a, uint32_t n)
 
 void rv_wait_acked(struct rv_acks *a)
 {
-	uint32_t acked;
+	uint32_t given = load_acquire(&a->given), acked;
 
-	while ((acked = load_acquire(&a->acked)) != load_acquire(&a->given))
+	while ((int32_t)(given - (acked = load_acquire(&a->acked))) > 0)
 		futex(&a->acked, FUTEX_WAIT, acked);
 }
 
@@ -64,6 +64,11 @@ int rv_socketpair(int *mine, int *engines)
 	*mine = fds[0];
 	*engines = fds[1];
 	return 0;
+}
+
+void rv_close(int fd)
+{
+	syscall(SYS_close, fd);
 }
 
 /* The engine stands beside this library, whichever way that was found. */

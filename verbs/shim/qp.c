@@ -212,6 +212,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	if (b->last == q)
 		b->last = NULL;
 	unlock_queues(q);
+	rv_forget(&to_context(qp->context)->events, q->cookie);
 	rv_table_remove(q->cookie);
 	rv_wait_acked(&q->acks);
 	__atomic_fetch_sub(&to_pd(qp->pd)->users, 1, __ATOMIC_ACQ_REL);

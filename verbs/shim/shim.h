@@ -30,6 +30,7 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,7 +84,7 @@ struct rv_acks {
 	uint32_t given, acked;
 };
 void rv_acked(struct rv_acks *a, uint32_t n);
-void rv_wait_acked(struct rv_acks *a); /* until all are, as destroying an object does */
+void rv_wait_acked(struct rv_acks *a); /* until all are that were given so far */
 
 /* engine.c. A call's arguments and answer; calls return 0 or an errno. */
 struct rv_args {
@@ -107,20 +108,42 @@ void rv_table_remove(uint64_t cookie);
 
 /* A socket on which the engine tells events; the program's end and the engine's. */
 int rv_socketpair(int *mine, int *engines);
+void rv_close(int fd); /* no point of cancellation, as close(2) is one */
 
-/* channel.c. Where a channel of the program's reads events. */
+/*
+ * channel.c. Where the program reads events. It is the first member of the program's object, whose
+ * memory is never freed: a thread may come to it late. rv_sockets keeps those of a kind that are
+ * closed and that no thread reads from, and reuses the oldest of more than RV_CLOSED_MIN.
+ */
+#define RV_CLOSED_MIN 64
+
+struct rv_sockets {
+	size_t size; /* of the object */
+	struct rv_lock lock;
+	uint32_t count;
+	struct rv_socket *first, *last;
+};
+
 struct rv_socket {
 	int fd, engine_fd;
-	uint32_t users; /* who reads, and one until it is closed */
+	uint32_t users; /* threads that read, and one until it is closed */
+	pthread_mutex_t reading; /* events are taken out, and counted with their objects, one at a time */
+	struct rv_sockets *kind;
+	struct rv_socket *next; /* that is closed */
 };
-int rv_open_socket(struct rv_socket *s);
+void *rv_open_socket(struct rv_sockets *kind); /* an object with it, else zero; NULL: see errno */
 void rv_close_socket(struct rv_socket *s);
-ssize_t rv_receive(struct rv_socket *s, void *event, size_t size);
-void rv_free_late(void *p); /* what a thread may still look at that waits on a channel of it */
+typedef struct rv_acks *rv_acks_of(void *object, const void *event);
+/* Reads the next event. Returns the object that it names, which stays until the event is
+ * acknowledged, or NULL and errno. */
+void *rv_receive(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks);
+/* Events about an object that the program destroys, and of which no more are told, are taken away.
+ * Those that were read are counted. */
+void rv_forget(struct rv_socket *s, uint64_t cookie);
 
 struct rv_context {
+	struct rv_socket events; /* first */
 	uint64_t handle;
-	struct rv_socket events;
 	struct verbs_context verbs; /* last, and with it the public ibv_context */
 };
 struct ibv_context *rv_open(void);
@@ -146,8 +169,8 @@ struct rv_mw {
 };
 
 struct rv_channel {
+	struct rv_socket socket; /* first */
 	struct ibv_comp_channel channel;
-	struct rv_socket socket;
 };
 
 struct rv_completions {
@@ -221,8 +244,8 @@ struct rv_srq {
 };
 
 struct rv_event_channel {
+	struct rv_socket socket; /* first */
 	struct rdma_event_channel channel;
-	struct rv_socket socket;
 };
 
 struct rv_id {

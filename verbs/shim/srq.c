@@ -108,6 +108,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	error = rv_call1(RV_DESTROY_SRQ, s->handle);
 	if (error)
 		return error;
+	rv_forget(&to_context(srq->context)->events, s->cookie);
 	rv_table_remove(s->cookie);
 	rv_wait_acked(&s->acks);
 	__atomic_fetch_sub(&to_pd(srq->pd)->users, 1, __ATOMIC_ACQ_REL);
