@@ -2,11 +2,12 @@ package ddp
 
 // Delivered is one message, in order.
 type Delivered struct {
-	Header Header     // of its last segment
-	Len    uint32     // untagged: message length; tagged: length of the last segment's payload
-	Buffer RecvBuffer // untagged
-	List   []Range    // of a buffer that is a list. The Queue's own, good until the next Post
-	End    uint64     // stream position after its last segment
+	Header Header         // of its last segment
+	Len    uint32         // untagged: message length; tagged: length of the last segment's payload
+	Buffer RecvBuffer     // untagged
+	List   []Range        // of a buffer that is a list. The Queue's own, good until the next Post
+	End    uint64         // stream position after its last segment
+	Aside  [AsideLen]byte // the message's octets, if PlaceAside has taken it
 }
 
 // SegmentLen is the ULPDU length of the message's last segment: what a Terminate about this message
@@ -40,7 +41,7 @@ func (s *Stream) deliver(edge uint64, d *Delivered) bool {
 			return false
 		}
 		m := &s.pending.slots[ref.slot]
-		d.Header, d.Len, d.End, d.List = m.header, m.len, ref.end, nil
+		d.Header, d.Len, d.End, d.List, d.Aside = m.header, m.len, ref.end, nil, m.aside
 		if m.header.Tagged {
 			d.Buffer = RecvBuffer{}
 			s.pending.pop()

@@ -6,6 +6,7 @@ import "math/bits"
 type pendingMessage struct {
 	header Header // of the last segment
 	len    uint32 // Delivered.Len
+	aside  [AsideLen]byte
 }
 
 // pendingRef orders messages without moving them.

@@ -72,6 +72,42 @@ func (s *Stream) Place(start, end uint64, n int, pieces [][]byte, need mem.Acces
 	return s.placeUntagged(start, end, n, pieces)
 }
 
+// AsideLen is the length of a message that PlaceAside takes.
+const AsideLen = 8
+
+// PlaceAside is Place for an Untagged message of one segment with AsideLen octets that do not belong
+// into the buffer of its MSN, as RDMAP's Immediate Data: the octets stay in the Stream and come in
+// Delivered.Aside. The buffer is used up, and nothing of it is looked at or written. It panics when
+// the segment in hand is not such a message.
+func (s *Stream) PlaceAside(start, end uint64, n int, pieces [][]byte) *Error {
+	h := &s.header
+	if h.Tagged || !h.Last || h.MO != 0 || n != UntaggedLen+AsideLen {
+		panic("ddp: PlaceAside of another message")
+	}
+	q := s.queues[h.QN]
+	if q == nil {
+		return s.fail(start, TypeUntagged, CodeInvalidQN, h, n)
+	}
+	slot, code := q.find(h.MSN)
+	switch {
+	case code != 0:
+		return s.fail(start, TypeUntagged, code, h, n)
+	case slot.placedEnd == 0:
+		slot.aside = true
+		q.note(slot, h, end)
+		s.stats.Segments++
+		s.stats.Octets += AsideLen
+		if m := s.whole(end, AsideLen); m != nil {
+			copyPieces(m.aside[:], UntaggedLen, pieces)
+		}
+	case slot.lastEnd == end:
+		s.stats.Duplicates++
+	default:
+		return s.fail(start, TypeUntagged, CodeMSNRange, h, n) // another message has begun in the buffer
+	}
+	return nil
+}
+
 // readHeader decodes into s.header. Only a header that spans pieces is copied.
 func (s *Stream) readHeader(pieces [][]byte) (n int, ok bool) {
 	if len(pieces) == 0 {
@@ -157,14 +193,15 @@ func (s *Stream) placed(end uint64, payload int, messageLen uint32) {
 	}
 }
 
-// whole lets the message wait whose last segment is the one in hand.
-func (s *Stream) whole(end uint64, messageLen uint32) {
+// whole lets the message wait whose last segment is the one in hand; nil: it does already.
+func (s *Stream) whole(end uint64, messageLen uint32) *pendingMessage {
 	m := s.pending.insert(end)
 	if m == nil { // a Tagged last segment placed twice: allowed, but delivered once (section 7.3)
 		s.stats.Duplicates++
-		return
+		return nil
 	}
 	m.header, m.len = s.header, messageLen
+	return m
 }
 
 // copyPieces fills dst with the octets of pieces after the first skip, exactly.

@@ -560,3 +560,58 @@ func BenchmarkPlace(b *testing.B) {
 		})
 	}
 }
+
+// PlaceAside takes the octets past a buffer that has no room, or none that is valid; they come in order of the stream.
+// A message that contradicts another one of its MSN is an error.
+func TestPlaceAside(t *testing.T) {
+	aside := func(k *sink, msn uint32, payload string) *Error {
+		h := untagged(0, msn, 0, true)
+		b := ulpdu(h, []byte(payload))
+		start, end := k.span(len(b))
+		got, err := k.stream.Begin(start, end, len(b), [][]byte{b})
+		require.Nil(t, err)
+		require.Equal(t, h, *got)
+		return k.stream.PlaceAside(start, end, len(b), [][]byte{b[:20], b[20:]})
+	}
+	k := newSink(t, 4)
+	require.True(t, k.queues[0].Post(RecvBuffer{ID: 1}))
+	require.True(t, k.queues[0].Post(RecvBuffer{ID: 2, STag: 99, Len: 8}))
+	mr := k.post(0, 3, 100)
+	before := bytes.Clone(mr.Bytes())
+	for i, text := range []string{"octets 1", "octets 2", "octets 3"} {
+		require.Nil(t, aside(k, uint32(i+1), text))
+	}
+	for i, d := range k.delivered(k.pos) {
+		require.Equal(t, uint64(i+1), d.Buffer.ID)
+		require.Equal(t, fmt.Sprint("octets ", i+1), string(d.Aside[:]))
+		require.EqualValues(t, AsideLen, d.Len)
+	}
+	require.Equal(t, before, mr.Bytes())
+	require.Equal(t, 0, k.queues[0].Posted())
+	require.Equal(t, Stats{Segments: 3, Octets: 3 * AsideLen}, k.stream.Stats())
+	require.Equal(t, &Error{Type: TypeUntagged, Code: CodeNoBuffer, Header: untagged(0, 4, 0, true), SegmentLen: UntaggedLen + AsideLen},
+		aside(k, 4, "octets 4"))
+
+	for _, first := range []bool{false, true} { // a segment of a Send in the same buffer, before and after
+		k := newSink(t, 4)
+		k.post(0, 1, 100)
+		send := func() *Error { return k.place(untagged(0, 1, 0, false), []byte("text")) }
+		if first {
+			require.Nil(t, send())
+			require.Equal(t, uint8(CodeMSNRange), aside(k, 1, "octets 1").Code)
+			continue
+		}
+		k.pos = 1000
+		require.Nil(t, aside(k, 1, "octets 1"))
+		k.pos = 0
+		require.Equal(t, uint8(CodeMSNRange), send().Code)
+	}
+
+	k = newSink(t, 4) // the very same again
+	k.post(0, 1, 100)
+	require.Nil(t, aside(k, 1, "octets 1"))
+	k.pos = 0
+	require.Nil(t, aside(k, 1, "octets 1"))
+	require.EqualValues(t, 1, k.stream.Stats().Duplicates)
+	require.Panics(t, func() { _ = aside(k, 1, "octets") })
+}

@@ -18,6 +18,7 @@ type recvSlot struct {
 	placedEnd uint64 // highest stream position of any segment placed
 	moMax     uint32 // highest MO placed
 	ranges    uint16 // of a list, which stands in Queue.lists; 0: the buffer is one range
+	aside     bool   // its message was placed by PlaceAside
 }
 
 // Queue is the receive side of one QN of one stream: a ring of posted buffers by MSN. Buffers are
@@ -145,6 +146,9 @@ func (q *Queue) find(msn uint32) (*recvSlot, uint8) {
 // 6.1). Holding the sender to it keeps the reported message length true and a message from being
 // delivered twice.
 func (r *recvSlot) check(h *Header, end uint64, payload uint32) (code uint8, again bool) {
+	if r.aside && end != r.lastEnd {
+		return CodeMSNRange, false // the message was one segment, and nothing of it is in the buffer
+	}
 	// Section 9.1 items 3 and 4. A segment without payload may stand right at the end, but not
 	// beyond: MO is the message length when it is the last.
 	if h.MO > r.buffer.Len || h.MO == r.buffer.Len && payload > 0 {

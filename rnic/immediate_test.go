@@ -9,14 +9,13 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// Immediate data are 8 octets in the Completion and in the buffer, delivered in order with Sends and after earlier Writes.
-// Solicited is reported.
+// Immediate data are 8 octets in the Completion, delivered in order with Sends and after earlier Writes. Solicited is reported.
 //
 // req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
 func TestImmediateData(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
-		for i := range 5 {
+		for i := range 4 {
 			s.postRecv(s.recvAt(uint64(10+i), 20*i, 20))
 		}
 		data := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
@@ -28,21 +27,96 @@ func TestImmediateData(t *testing.T) {
 		recv := Completion{QP: s.qp.Number(), Op: OpRecv}
 		want := []Completion{recv, recv, recv, recv}
 		want[0].ID, want[0].Len, want[0].Solicited = 10, 5, true
-		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate = 11, 8, true, data
+		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate, want[1].Written = 11, 8, true, data, 5000
 		want[2].ID, want[2].Len, want[2].WithImmediate, want[2].Solicited = 12, 8, true, true
 		want[3].ID, want[3].Len = 13, 6
 		require.Equal(t, want[:2], s.await(2))
 		require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]), "the Write before it")
 		require.Equal(t, want[2:], s.await(2))
-		require.Equal(t, data[:], s.inbox.Bytes()[20:28])
 		cs := c.await(4)
 		require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
 		require.Equal(t, Completion{ID: 3, QP: c.qp.Number(), Op: OpImmediate, Len: 8}, cs[1])
-		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
-		s.await(1)
-		s.postRecv(s.recvAt(1, 0, 7))
-		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
-		require.Equal(t, LocalLength, s.await(1)[0].Status, "a buffer of 7 octets")
+	})
+}
+
+// The buffer that immediate data use up is neither looked at nor written: it may be too short, have no ranges, several, or one
+// that is not registered (any more); it may be one of a SharedReceiveQueue. What is not written stays usable.
+func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		for _, shared := range []bool{false, true} {
+			opt := opts{}
+			opt.PD = r.server.AllocPD()
+			if shared {
+				srq, err := r.server.CreateSRQ(SRQOptions{PD: opt.PD})
+				require.NoError(t, err)
+				opt.SRQ = srq
+			}
+			s, c := r.connect(opt, opts{})
+			paint := bytes.Repeat([]byte{canary}, 100)
+			copy(s.inbox.Bytes(), paint)
+			gone, err := s.pd.Register(make([]byte, 100), LocalWrite)
+			require.NoError(t, err)
+			for _, wr := range []WorkRequest{
+				{}, s.recvAt(0, 0, 7), s.recvAt(0, 0, 100), {Local: s.inbox.Slice(0, 3), List: []SGE{s.inbox.Slice(10, 50)}},
+				{Local: gone.Slice(0, 100)}, {Local: SGE{STag: 0x1234, Length: 8}},
+			} {
+				if shared {
+					require.NoError(t, errOf(opt.SRQ.PostRecv(wr)))
+				} else {
+					s.postRecv(wr)
+				}
+			}
+			gone.Deregister()
+			for i := range 6 {
+				c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{byte(i), 9}, Signaled: true})
+			}
+			for i, got := range s.await(6) {
+				require.Equal(t, Completion{QP: s.qp.Number(), Op: OpRecv, Len: 8, WithImmediate: true, Immediate: [8]byte{byte(i), 9}}, got)
+			}
+			require.Equal(t, paint, s.inbox.Bytes()[:100])
+			c.await(6)
+			if !shared {
+				r.exchange(s, c)
+			}
+		}
+	})
+}
+
+// Written is what the peer's last Write has placed, whatever the peer says: 0 where nothing was, and after it was told once.
+func TestImmediateDataTellWhatWasWritten(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, opts{})
+		for range 6 {
+			s.postRecv(WorkRequest{})
+		}
+		p, _ := r.peerConnects(s, false)
+		part := writeFPDU(s.region.STag(), s.region.Base(), "123")
+		part.Last = false
+		whole := writeFPDU(s.region.STag(), s.region.Base()+3, "45678")
+		lie := string(bytes.Repeat([]byte{0xff}, 8))
+		for i, x := range []struct {
+			before []fpdu // last a Send, if send
+			send   bool
+			want   uint32
+		}{
+			{want: 0},
+			{before: []fpdu{whole}, want: 5},
+			{want: 0},
+			{before: []fpdu{whole, whole, part, whole}, want: 8}, // of the last one only
+			{before: []fpdu{whole, writeFPDU(0, 0, "")}, want: 0},
+			{before: []fpdu{part, whole, sendFPDU(6, "")}, send: true, want: 8},
+		} {
+			msn := uint32(i + 1)
+			if x.send {
+				s.postRecv(WorkRequest{})
+				msn++
+			}
+			p.inject(append(x.before, messageFPDU(rdmap.OpImmediate, msn, lie))...)
+			if x.send {
+				s.await(1)
+			}
+			require.Equal(t, x.want, s.await(1)[0].Written, "case %d", i)
+		}
 	})
 }
 

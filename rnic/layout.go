@@ -39,6 +39,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(aCompletion.Invalidated)-unsafe.Offsetof(aCQE.Invalidated)]
 	_ = [1]struct{}{}[unsafe.Offsetof(aCompletion.Original)-unsafe.Offsetof(aCQE.Original)]
 	_ = [1]struct{}{}[unsafe.Offsetof(aCompletion.Immediate)-unsafe.Offsetof(aCQE.Immediate)]
+	_ = [1]struct{}{}[unsafe.Offsetof(aCompletion.Written)-unsafe.Offsetof(aCQE.Written)]
 	// A value that is another in the engine makes its term, and so the index, wrong.
 	_ = [1]struct{}{}[(OpSend^Opcode(qp.OpSend))|
 		(OpWrite^Opcode(qp.OpWrite))|

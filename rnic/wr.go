@@ -36,8 +36,9 @@ const (
 	// OpCompareSwap is OpFetchAdd for the operands in CompareSwap; Original tells whether the word
 	// was swapped.
 	OpCompareSwap
-	// OpImmediate sends the 8 octets of Immediate, which the peer finds in its Completion as well
-	// as in the receive buffer that it takes there. Local is not used.
+	// OpImmediate sends the 8 octets of Immediate, which the peer finds in its Completion. It uses
+	// up a receive buffer there, whose ranges are neither looked at nor written: a buffer without
+	// any will do. Local is not used.
 	OpImmediate
 	// OpLocalInvalidate takes LocalSTag, a region or a bound window of this end, away from the
 	// peer; nothing is sent. When all that was posted before has been sent, and before anything
@@ -194,7 +195,11 @@ type Completion struct {
 	Invalidated STag
 	Original    uint64 // atomic: the value of the peer's word before
 	Immediate   [8]byte
-	_           [24]byte
+	// Written, of immediate data, bounds what the peer may say that it has written: the octets of
+	// its last Write, and 0 where none came since the immediate data before. While octets arrive
+	// out of order, later Writes may be counted, too.
+	Written uint32
+	_       [20]byte
 }
 
 func (c Completion) String() string {

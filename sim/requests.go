@@ -95,7 +95,8 @@ func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
 	m := message{writes: p.next, solicited: wr.Solicited}
 	if immediate {
 		data := [8]byte(binary.BigEndian.AppendUint64(nil, p.requests.rng.Uint64()))
-		m.octets, m.immediate = data[:], true
+		m.octets, m.immediate, m.wrote = data[:], true, p.wrote
+		p.wrote = 0
 		p.sends = append(p.sends, m)
 		p.asked(work{id: wr.ID, op: rnic.OpImmediate, n: 8})
 		wr.Op, wr.Immediate = rnic.OpImmediate, data
@@ -164,7 +165,7 @@ func (p *peer) answered(w *work, c *rnic.Completion) error {
 // aside judges what is told of a message beside its octets.
 func (p *peer) aside(m *message, c *rnic.Completion) error {
 	if c.Invalidated != m.invalidates || c.WithImmediate != m.immediate || c.Solicited != m.solicited ||
-		m.immediate && !bytes.Equal(c.Immediate[:], m.octets) {
+		m.immediate && (!bytes.Equal(c.Immediate[:], m.octets) || int(c.Written) < m.wrote) {
 		return fmt.Errorf("%s: completion %+v of message %+v", p.name, *c, *m)
 	}
 	if m.invalidates != 0 && p.host.Adapter.Valid(m.invalidates) {

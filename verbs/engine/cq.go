@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,7 @@ func (q *cq) add(c *rnic.Completion) {
 	if c.WithImmediate {
 		e.Flags |= ring.CQEImmediate
 		e.Immediate = c.Immediate
+		e.Length = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written) // the peer's word, and how far it can be true
 	}
 	atomic.StoreUint32(&e.Seq, at+1) // and then armed is read; the program arms and then polls
 	r.written.Add(1)

@@ -71,12 +71,12 @@ struct rv_queue {
 struct rv_cqe {
 	uint64_t id;
 	uint32_t qp_num;
-	uint32_t length;
+	uint32_t length;    /* of a Write with immediate data: what was written */
 	uint8_t op, status; /* as package rnic numbers them: op is enum rv_op */
 	uint8_t flags;      /* enum rv_cqe_flag */
 	uint8_t pad0;
 	uint32_t invalidated;
-	uint8_t immediate[8];
+	uint8_t immediate[8]; /* the first 4 are imm_data */
 	uint32_t seq; /* 1 + the entry's position, written last: the entry is there */
 	uint32_t pad1[7];
 };

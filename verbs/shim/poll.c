@@ -120,11 +120,7 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 		wc->wr_id = take_buffer(q, index);
 		wc->opcode = IBV_WC_RECV;
 		if (e->flags & RV_CQE_IMMEDIATE) {
-			uint32_t length;
-
 			memcpy(&wc->imm_data, e->immediate, 4);
-			memcpy(&length, e->immediate + 4, 4);
-			wc->byte_len = __builtin_bswap32(length);
 			wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 			wc->wc_flags = IBV_WC_WITH_IMM;
 		} else if (e->invalidated) {

@@ -25,6 +25,7 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 		q.deliverResponse(d)
 	case d.Header.Tagged:
 		r.writes++
+		r.written.deliver(d.End)
 	case d.Header.QN == rdmap.QNRead:
 		q.deliverRequest(d, op)
 	case d.Header.QN == rdmap.QNAtomic:
@@ -65,26 +66,12 @@ func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	q.completeRecv(c)
 }
 
-// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), whose octets are in a receive
-// buffer as any message's are. With another length it is an error: the stream ends, and the buffer
-// completes as Flushed.
+// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3). The message uses a receive buffer
+// up without a look at it: the octets are in the completion.
 func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
-	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
-	cause := rdmap.CauseOperation // DECISIONS 39
-	if d.Len == rdmap.ImmediateLen {
-		if q.readBuffer(d, c.Immediate[:]) {
-			r.messages++
-			c.Len, c.Status, c.Solicited, c.WithImmediate = d.Len, Success, op.Solicited(), true
-		} else {
-			cause, c.Status = rdmap.CauseLocal, LocalProtection // the buffer was revoked since
-		}
-	}
-	if c.Status != Success {
-		if r.fault == nil {
-			r.fault = &opcodeError{cause: cause, header: d.Header, segmentLen: d.SegmentLen()}
-		}
-		r.ddp.Disable()
-	}
-	q.completeRecv(c)
+	r.messages++
+	c := q.filled(d)
+	c.Immediate, c.Solicited, c.WithImmediate = d.Aside, op.Solicited(), true
+	c.Written = r.written.take(d.End)
 }

@@ -13,7 +13,8 @@
 //	segment.go          FPDUs written to a segment
 //	recv.go             octets to memory
 //	deliver.go          finished messages to completions
-//	scatter.go          receive buffers: from the ring to Placement, and their octets
+//	written.go          how much the peer has written
+//	scatter.go          receive buffers: from the ring to Placement
 //	source.go           work that waits elsewhere
 //	fromsrq.go          receive buffers from an SRQ
 //	terminate.go        errors: one Terminate, and the end of the stream

@@ -66,7 +66,8 @@ type CQE struct {
 	Invalidated   mem.STag
 	Original      uint64
 	Immediate     [8]byte
-	_             [24]byte
+	Written       uint32
+	_             [20]byte
 }
 
 // rangeOf is s as DDP has it.

@@ -42,7 +42,9 @@ type recvHalf struct {
 	fault    error // first error of DDP or RDMAP
 	reported bool  // an error was reported, by this end or by the peer
 	payload  int   // payload octets of the ULPDU in hand, once judge has accepted it
+	op       rdmap.Opcode
 	placed   Placed
+	written  written
 
 	terminated bool // the peer's Terminate was delivered
 	terminate  int  // its length in the control region
@@ -228,10 +230,13 @@ func (q *Engine) place(u *mpa.ULPDU) {
 	r.payload = 0
 	h, err := r.ddp.Begin(u.Start, u.End, u.Len, u.Pieces)
 	if h != nil {
-		if need, ok := q.judge(h, u.Len-h.Len()); ok {
-			err = r.ddp.Place(u.Start, u.End, u.Len, u.Pieces, need)
-		} else {
+		switch need, ok := q.judge(h, u.Len-h.Len()); {
+		case !ok:
 			r.ddp.Disable()
+		case r.op.Immediate():
+			err = r.ddp.PlaceAside(u.Start, u.End, u.Len, u.Pieces)
+		default:
+			err = r.ddp.Place(u.Start, u.End, u.Len, u.Pieces, need)
 		}
 	}
 	if err != nil {
@@ -239,6 +244,9 @@ func (q *Engine) place(u *mpa.ULPDU) {
 		q.requester.sinkFailed(err)
 	} else if r.fault == nil {
 		r.count(u)
+		if r.op == rdmap.OpWrite {
+			r.written.place(u, r.payload)
+		}
 	}
 	if u.InOrder { // before the next is placed, so that few messages wait for Delivery
 		q.deliverTo(u.End)
@@ -273,8 +281,11 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 		q.postBuffers()
 	}
 	op, cause, ok := rdmap.Check(h, r.version)
+	r.op = op
 	if need = mem.RemoteWrite; ok {
 		switch op {
+		case rdmap.OpImmediate, rdmap.OpImmediateSE: // 8 octets, DECISIONS 39
+			cause, ok = rdmap.CauseOperation, payload == rdmap.ImmediateLen && h.MO == 0 && h.Last
 		case rdmap.OpReadResponse:
 			need = mem.LocalWrite
 			cause, ok = q.requester.expects(h, payload)

@@ -1,9 +1,6 @@
 package qp
 
-import (
-	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/mem"
-)
+import "github.com/rnicd/rnicd/ddp"
 
 // postBuffers gives newly posted receive buffers to Placement, unless it is still open whose the
 // first one is (rtr.go).
@@ -33,26 +30,4 @@ func (q *Engine) postBuffer(w *WQE) {
 		ranges = append(ranges, rangeOf(sge))
 	}
 	r.sendQ.PostList(w.ID, ranges)
-}
-
-// readBuffer copies the first octets of a message that was just delivered, across the ranges of its
-// buffer. False: the buffer is no longer registered. Between Enter and Exit of the Reader.
-func (q *Engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
-	whole := [1]ddp.Range{{STag: d.Buffer.STag, Len: d.Buffer.Len, TO: d.Buffer.TO}}
-	list := d.List
-	if list == nil {
-		list = whole[:]
-	}
-	for _, r := range list {
-		n := min(len(dst), int(r.Len))
-		if n == 0 {
-			continue
-		}
-		b, verdict := q.Table.Check(q.Domain, q.Stream, r.STag, r.TO, n, mem.LocalWrite)
-		if verdict != mem.CheckOK {
-			return false
-		}
-		dst = dst[copy(dst, b):]
-	}
-	return len(dst) == 0
 }
