@@ -17,8 +17,9 @@ type WorkSource interface {
 	Sends(Feed)
 	// Recvs is Sends for receive buffers. With an SRQ it is never called.
 	Recvs(Feed)
-	// Written tells that Writes of the peer's were delivered: they are in memory, and no completion
-	// tells of them. It is called once for those that come together, after their completions.
+	// Written tells that Writes of the peer were delivered: their octets are in memory, and no
+	// completion tells of them. It is called once for those that come together, after the
+	// completions of what came with them; not for empty Writes, as start-up's is.
 	Written()
 }
 

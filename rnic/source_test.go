@@ -96,7 +96,8 @@ func TestWorkSource(t *testing.T) {
 	})
 }
 
-// A WorkSource hears of the peer's Writes when they are in memory, and not of Sends.
+// A WorkSource hears of the peer's Writes when they are in memory, and not of Sends or empty Writes, as
+// start-up's is.
 func TestWorkSourceWritten(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var work queues
@@ -105,6 +106,7 @@ func TestWorkSourceWritten(t *testing.T) {
 		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &work}})
 		c := r.newEnd(r.client, opts{})
 		s.qp.engine.RecvCQ = &r.server.CreateCQSink(received.put).q
+		work.add(&work.recvs, s.recvAt(0, 0, 100))
 		work.written = func() {
 			told.Add(1)
 			if bytes.Equal(s.region.Bytes()[:100], c.source.Bytes()[:100]) {
@@ -113,8 +115,11 @@ func TestWorkSourceWritten(t *testing.T) {
 		}
 		work.add(&work.recvs, s.recvAt(1, 0, 100))
 		r.connectEnds(s, c)
-		c.post(WorkRequest{Op: OpSend, ID: 1, Local: c.source.Slice(0, 100), Signaled: true})
-		r.until("the Send", func() bool { return len(received.have()) == 1 })
+		c.post(c.write(s, 0, 0, 0))
+		for n := range 2 {
+			c.post(WorkRequest{Op: OpSend, ID: 1, Local: c.source.Slice(0, 100), Signaled: true})
+			r.until("the Send", func() bool { return len(received.have()) == n+1 })
+		}
 		require.Zero(t, told.Load())
 		c.post(c.write(s, 2, 0, 100))
 		r.until("the Write", func() bool { return told.Load() == 1 })

@@ -486,6 +486,8 @@ int main(void)
 	CHECK(!rdma_destroy_id(p.listener));
 	rdma_destroy_event_channel(p.events);
 	credit();
+	startup();
+	places();
 	grow();
 	grow_under_way();
 	late();

@@ -34,13 +34,12 @@ static void *wait_for_completion(void *unused)
 	return NULL;
 }
 
-/* Waits until the thread sleeps in a system call, or is back. */
-static void until_asleep(void)
+void until_asleep(const pid_t *thread, const int *over)
 {
 	char path[64], state;
 	pid_t of;
 
-	while (!(of = __atomic_load_n(&waiter, __ATOMIC_ACQUIRE)))
+	while (!(of = __atomic_load_n(thread, __ATOMIC_ACQUIRE)))
 		sched_yield();
 	snprintf(path, sizeof path, "/proc/self/task/%d/stat", of);
 	do {
@@ -52,7 +51,7 @@ static void until_asleep(void)
 		if (f)
 			fclose(f);
 		sched_yield();
-	} while (state != 'S' && state != 'X' && !__atomic_load_n(&back, __ATOMIC_ACQUIRE));
+	} while (state != 'S' && state != 'X' && !__atomic_load_n(over, __ATOMIC_ACQUIRE));
 }
 
 static void stays(void *(*wait)(void *), bool early, void (*destroy)(void))
@@ -67,10 +66,10 @@ static void stays(void *(*wait)(void *), bool early, void (*destroy)(void))
 	pthread_sigmask(SIG_SETMASK, &all, &before); /* the walk's alarm is not for it */
 	CHECK(!pthread_create(&t, NULL, wait, NULL));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	until_asleep();
+	until_asleep(&waiter, &back);
 	if (early)
 		destroy();
-	until_asleep();
+	until_asleep(&waiter, &back);
 	CHECK(!__atomic_load_n(&back, __ATOMIC_ACQUIRE));
 	CHECK(!pthread_detach(t)); /* until the process ends */
 }

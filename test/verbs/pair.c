@@ -32,6 +32,7 @@ static void make_end(struct end *e, struct rdma_cm_id *id, int how)
 	if (how & SPLIT) {
 		CHECK(e->send_channel = ibv_create_comp_channel(id->verbs));
 		CHECK(e->send_cq = ibv_create_cq(id->verbs, 64, e, e->send_channel, 0));
+		CHECK(!(how & ARMED) || !ibv_req_notify_cq(e->send_cq, 0));
 	}
 	if (how & WITH_SRQ)
 		CHECK(e->srq = ibv_create_srq(id->pd, &srq));
@@ -45,7 +46,7 @@ static void make_end(struct end *e, struct rdma_cm_id *id, int how)
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
 }
 
-void connect_pair(struct pair *p, int how)
+void begin_pair(struct pair *p, int how)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 4 };
@@ -75,8 +76,15 @@ void connect_pair(struct pair *p, int how)
 	CHECK(e->param.conn.responder_resources == 4 && e->param.conn.initiator_depth == 4);
 	make_end(&p->server, e->id, how);
 	rdma_ack_cm_event(e);
-	param.private_data = "welcome";
-	param.private_data_len = 7;
+}
+
+void end_pair(struct pair *p)
+{
+	struct rdma_conn_param param = {
+		.private_data = "welcome", .private_data_len = 7, .responder_resources = 4, .initiator_depth = 4,
+	};
+	struct rdma_cm_event *e;
+
 	CHECK(!rdma_accept(p->server.id, &param));
 	for (int i = 0; i < 2; i++) {
 		e = event_of(p->events, RDMA_CM_EVENT_ESTABLISHED);
@@ -84,6 +92,12 @@ void connect_pair(struct pair *p, int how)
 			CHECK(e->param.conn.private_data_len >= 7 && !memcmp(e->param.conn.private_data, "welcome", 7));
 		rdma_ack_cm_event(e);
 	}
+}
+
+void connect_pair(struct pair *p, int how)
+{
+	begin_pair(p, how);
+	end_pair(p);
 }
 
 void close_end(struct end *e)

@@ -48,9 +48,12 @@ struct pair {
 	struct end client, server;
 };
 
-enum { WITH_SRQ = 1, SPLIT = 2 }; /* the server's buffers are shared; sends complete into queues of their own */
+/* The server's buffers are shared; sends complete into queues of their own; and these are armed. */
+enum { WITH_SRQ = 1, SPLIT = 2, ARMED = 4 };
 
-void connect_pair(struct pair *p, int how);
+void begin_pair(struct pair *p, int how); /* until the server's queue pair is made */
+void end_pair(struct pair *p); /* accepts */
+void connect_pair(struct pair *p, int how); /* both */
 void close_pair(struct pair *p);
 void close_end(struct end *e);
 struct ibv_wc await(struct end *e); /* the next completion */
@@ -62,6 +65,8 @@ struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_op
 int post(struct end *e, struct ibv_send_wr *wr);
 
 /* ids.c */
+/* Waits until a thread that has stored its number sleeps in a system call, or has stored that it is over. */
+void until_asleep(const pid_t *thread, const int *over);
 void late(void);
 void requests(void);
 void depths(void);
@@ -73,5 +78,7 @@ void unread(void);
 void credit(void);
 void grow(void);
 void grow_under_way(void);
+void places(void);
+void startup(void);
 
 #endif

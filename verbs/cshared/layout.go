@@ -15,6 +15,7 @@ var (
 	queue ring.Queue
 	cqe   ring.CQE
 	cq    ring.CQ
+	waits ring.Waits
 	call  ring.Call
 	cm    ring.CMEvent
 	async ring.AsyncEvent
@@ -24,6 +25,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(queue)-C.sizeof_struct_rv_queue]
 	_ = [1]struct{}{}[unsafe.Sizeof(cqe)-C.sizeof_struct_rv_cqe]
 	_ = [1]struct{}{}[unsafe.Sizeof(cq)-C.sizeof_struct_rv_cq]
+	_ = [1]struct{}{}[unsafe.Sizeof(waits)-C.sizeof_struct_rv_waits]
 	_ = [1]struct{}{}[unsafe.Sizeof(call)-C.sizeof_struct_rv_call]
 	_ = [1]struct{}{}[unsafe.Sizeof(cm)-C.sizeof_struct_rv_cm_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(async)-C.sizeof_struct_rv_async_event]
@@ -38,6 +40,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(cqe.Invalidated)-unsafe.Offsetof(C.struct_rv_cqe{}.invalidated)]
 	_ = [1]struct{}{}[unsafe.Offsetof(cqe.Seq)-unsafe.Offsetof(C.struct_rv_cqe{}.seq)]
 	_ = [1]struct{}{}[unsafe.Offsetof(cq.Armed)-unsafe.Offsetof(C.struct_rv_cq{}.armed)]
+	_ = [1]struct{}{}[unsafe.Offsetof(cq.Written)-unsafe.Offsetof(C.struct_rv_cq{}.written)]
+	_ = [1]struct{}{}[unsafe.Offsetof(waits.Written)-unsafe.Offsetof(C.struct_rv_waits{}.written)]
 	_ = [1]struct{}{}[unsafe.Offsetof(call.Arg)-unsafe.Offsetof(C.struct_rv_call{}.arg)]
 	_ = [1]struct{}{}[unsafe.Offsetof(cm.Local)-unsafe.Offsetof(C.struct_rv_cm_event{}.local)]
 	_ = [1]struct{}{}[unsafe.Offsetof(cm.Private)-unsafe.Offsetof(C.struct_rv_cm_event{}.private_data)]

@@ -172,6 +172,7 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	addr := id.remote.String()
 	id.mu.Unlock()
 	param := e.paramOf(c)
+	q.deliveries.connecting.Store(true)
 	q.hold() // its connection may end, and it be destroyed, before established has looked at its rings
 	go func() {
 		defer q.release()
@@ -179,6 +180,7 @@ func (e *Engine) connect(id *cmID, c *call) error {
 		if err := q.rnic.Connect(ctx, addr, param); err != nil {
 			e.tellLog("connecting to %v: %v", addr, err)
 			id.tellFailure(err)
+			q.connected()
 			return
 		}
 		id.established(q, q.rnic.PeerPrivateData())
@@ -214,6 +216,7 @@ func (id *cmID) established(q *qp, private []byte) {
 	}
 	id.mu.Unlock()
 	id.tell(ev)
+	q.connected()
 	q.engine.tellLog("connected, %v with %v", q.rnic.LocalAddr(), q.rnic.RemoteAddr())
 	q.rnic.Doorbell() // for what was posted meanwhile
 	go func() {
@@ -242,6 +245,7 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	id.request = nil
 	id.mu.Unlock()
 	param := e.paramOf(c)
+	q.deliveries.connecting.Store(true)
 	q.hold() // as in connect
 	go func() {
 		defer q.release()
@@ -250,6 +254,7 @@ func (e *Engine) accept(id *cmID, c *call) error {
 		if err := r.Accept(ctx, q.rnic, param); err != nil {
 			id.end()
 			id.tellFailure(err)
+			q.connected()
 			return
 		}
 		id.established(q, nil)

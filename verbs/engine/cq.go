@@ -13,7 +13,7 @@ import (
 
 // cq is a ring of completions that the program empties.
 //
-//	rnic, any goroutine --put: take a position, fill the entry, write its seq--> program
+//	rnic, any goroutine --add: take a position, fill the entry, write its seq--> program
 //
 // It holds as many completions as it has entries, as ibv_create_cq(3) has it: what does not fit is
 // lost, and IBV_EVENT_CQ_ERR told.
@@ -28,9 +28,9 @@ type cq struct {
 	rings  [cqRings]atomic.Pointer[cqRing]
 	resize sync.Mutex
 	notify atomic.Pointer[channel]
+	waits  *ring.Waits // of the channel; nil: there is none
 	ctx    *opened
 	lost   atomic.Bool
-	engine *Engine
 }
 
 // cqRing is the entries of a time.
@@ -49,7 +49,7 @@ func (e *Engine) createCQ(c *call) error {
 	if depth < 1 || depth > rnic.CQDepthMax {
 		return syscall.EINVAL
 	}
-	q := &cq{subject: subject{cookie: c.arg[2]}, ctx: ctx, engine: e}
+	q := &cq{subject: subject{cookie: c.arg[2]}, ctx: ctx}
 	var entries []ring.CQE
 	if q.mapping, q.head, entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
 		return err
@@ -57,6 +57,9 @@ func (e *Engine) createCQ(c *call) error {
 	q.rings[0].Store(&cqRing{entries: entries})
 	if fd := int(int64(c.arg[1])); fd >= 0 {
 		q.notify.Store(e.channels.open(fd))
+		if c.arg[4] != 0 {
+			q.waits = (*ring.Waits)(pointer(c.arg[4]))
+		}
 	}
 	c.out[0], c.out[1], c.out[2] = e.objects.add(q), q.addr(), uint64(len(entries))
 	return nil
@@ -71,16 +74,9 @@ func (e *Engine) destroyCQ(c *call) error {
 	return err
 }
 
-// put is one completion, which a thread of the program that waits is told of. Several goroutines
-// call it at once.
-func (q *cq) put(c rnic.Completion) {
-	q.add(&c)
-	q.engine.progress()
-}
-
-// add is put without telling. What the program has done to the entries, and to head, matters to
-// itself alone.
-func (q *cq) add(c *rnic.Completion) {
+// add adds a completion, and says whether there was room. What the program has done to the entries,
+// and to head, matters to itself alone. Several goroutines call it at once.
+func (q *cq) add(c *rnic.Completion) bool {
 	var r *cqRing
 	var at uint32
 	for {
@@ -93,7 +89,7 @@ func (q *cq) add(c *rnic.Completion) {
 			if !q.lost.Swap(true) {
 				q.ctx.tell(eventCQError, &q.subject)
 			}
-			return
+			return false
 		}
 		if q.tail.CompareAndSwap(tail, tail&^math.MaxUint32|uint64(at+1)) {
 			break
@@ -113,6 +109,20 @@ func (q *cq) add(c *rnic.Completion) {
 	atomic.StoreUint32(&e.Seq, at+1) // and then armed is read; the program arms and then polls
 	r.written.Add(1)
 	q.wake(c.Solicited || c.Status != rnic.Success)
+	return true
+}
+
+// written tells a thread that waits on the channel, if the program has asked for any completion, that
+// a peer has written to memory. One that begins to wait looks at what is kept here first.
+func (q *cq) written() {
+	if q.waits == nil || atomic.LoadUint32(&q.head.Armed) != ring.ArmedAny {
+		return
+	}
+	atomic.StoreUint32(&q.head.Written, 1)
+	atomic.StoreUint32(&q.waits.Written, 1)
+	if atomic.LoadUint32(&q.waits.Waiting) != 0 {
+		q.wake(false)
+	}
 }
 
 // wake tells the program's channel once for each time that it has armed. The program may ask for

@@ -60,7 +60,7 @@ func TestResizeCQ(t *testing.T) {
 	next, polled := uint64(0), uint64(0)
 	put := func(n int) {
 		for range n {
-			q.put(rnic.Completion{ID: next})
+			q.add(&rnic.Completion{ID: next})
 			next++
 		}
 	}
@@ -103,7 +103,7 @@ func TestResizeCQUnderWay(t *testing.T) {
 		wg.Go(func() {
 			for n := range uint64(each) {
 				room[i] <- struct{}{}
-				q.put(rnic.Completion{ID: uint64(i)<<32 | n})
+				q.add(&rnic.Completion{ID: uint64(i)<<32 | n})
 			}
 		})
 	}

@@ -6,7 +6,7 @@
 //	ibv_post_send --entry--> send queue --qp.Sends--> rnic, on the goroutine that drives the connection
 //	              --doorbell bit, bell_fd------> the Poller's Turn, or Engine.run --QueuePair.Doorbell
 //	ibv_post_recv --entry--> receive queue --qp.Recvs--> rnic, when octets arrive
-//	ibv_poll_cq <--entry-- completion ring <--cq.put-- rnic
+//	ibv_poll_cq <--entry-- completion ring <--cq.add-- rnic
 //	everything else: a Call, which Engine.run hands to a goroutine
 //
 // Its files, in reading order:
@@ -18,6 +18,7 @@
 //	channel.go  events to the program
 //	mapping.go  memory of rings
 //	cq.go       completion rings
+//	deliver.go  which completions get there, and when
 //	queue.go    work requests from a ring
 //	underway.go how many are not completed
 //	qp.go       queue pairs

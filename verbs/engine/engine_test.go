@@ -119,6 +119,7 @@ type testQP struct {
 	handle, bit uint64
 	sq, rq      *ring.Queue
 	sends       []ring.WQE
+	recvs       []ring.WQE
 	cq          *ring.CQ
 	done        []ring.CQE
 }
@@ -130,6 +131,7 @@ func (p *program) newQP() *testQP {
 	return &testQP{
 		handle: o[0], bit: o[2], sq: at[ring.Queue](o[3]), rq: at[ring.Queue](o[5]),
 		sends: entries[ring.WQE](o[3], unsafe.Sizeof(ring.Queue{}), o[4]),
+		recvs: entries[ring.WQE](o[5], unsafe.Sizeof(ring.Queue{}), o[6]),
 		cq:    at[ring.CQ](c[1]), done: entries[ring.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2]),
 	}
 }
@@ -286,7 +288,7 @@ func TestCQOverflow(t *testing.T) {
 	q, err := find[*cq](&p.engine.objects, c[0])
 	require.NoError(t, err)
 	for i := range 5 {
-		q.put(rnic.Completion{ID: uint64(i)})
+		require.Equal(t, i < 2, q.add(&rnic.Completion{ID: uint64(i)}))
 	}
 	var ev ring.AsyncEvent
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))
@@ -391,7 +393,7 @@ func TestByteLenIsWhatWasWritten(t *testing.T) {
 	for i, x := range []struct{ said, written, want uint32 }{{math.MaxUint32, 0, 0}, {100, 5, 5}, {100, 100, 100}, {7, 100, 7}} {
 		done := rnic.Completion{Op: rnic.OpRecv, Len: 8, WithImmediate: true, Written: x.written}
 		binary.BigEndian.PutUint32(done.Immediate[4:], x.said)
-		q.put(done)
+		q.add(&done)
 		require.Equal(t, x.want, c.entries[i].Length)
 	}
 }

@@ -22,8 +22,8 @@ type qp struct {
 	bit          int
 	srq          *srq // buffers come from there; nil: from recvs
 	underway     underway
+	deliveries   deliveries
 	half         bool        // the Write of the request in hand was posted, its immediate data was not
-	wrote        atomic.Bool // the peer has written, some time
 	gone         atomic.Bool // destroyed: the program's rings are not looked at any more
 	abort        sync.Once
 	watched      chan struct{} // closed when watch has returned
@@ -76,7 +76,7 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 		watched: make(chan struct{}),
 	}
 	opt := rnic.QPOptions{
-		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(rcq.put), SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
+		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(q.received), SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
 		SGEMax: max(2, int(ranges)), InlineMax: max(1, int(inline)), Source: q,
 	}
 	if c.arg[3] != 0 {
@@ -161,10 +161,16 @@ func (q *qp) Sends(f rnic.Feed) {
 
 // sent is the completion of a request.
 func (q *qp) sent(c rnic.Completion) {
-	q.scq.add(&c)
+	q.deliver(q.scq, &c)
 	if !q.underway.complete(&c) {
 		q.engine.progress()
 	}
+}
+
+// received is the completion of a receive buffer.
+func (q *qp) received(c rnic.Completion) {
+	q.deliver(q.rcq, &c)
+	q.engine.progress()
 }
 
 // Recvs posts the receive buffers that the program has.
@@ -189,15 +195,17 @@ func (q *qp) Recvs(f rnic.Feed) {
 
 // Written is rnic's word that the peer has written to memory. A program that has an event channel
 // may wait there for what a Write brings, as ib_send_bw -e does for credit: it looks at memory when
-// it is woken, and nothing of its own will complete. So the completion queue of its sends, armed
-// for any completion, gets an event without one, which ibv_get_cq_event(3) has programs expect.
-// Where receives complete into the same queue, the message that follows a Write tells of it.
+// it is woken, and nothing of its own will complete. So a thread that waits for an event of the
+// completion queue of its sends, armed for any completion, gets one without a completion, which
+// ibv_get_cq_event(3) has programs expect; not while requests of its own will bring one, nor where
+// receives complete into the same queue: the message that follows a Write tells of it.
 func (q *qp) Written() {
-	if q.scq == q.rcq || q.scq.notify.Load() == nil || q.gone.Load() {
+	if q.scq == q.rcq || q.scq.notify.Load() == nil || q.gone.Load() || q.deliveries.keepWritten() {
 		return
 	}
-	q.wrote.Store(true) // a full barrier: what was placed is seen by a program that arms and then looks
-	q.scq.wake(false)
+	if q.underway.now == 0 && !q.half && !q.sends.waits() {
+		q.scq.written()
+	}
 }
 
 // impossible completes a request that the connection cannot have, as a Read without a depth for it,
@@ -207,7 +215,8 @@ func (q *qp) impossible(wr *rnic.WorkRequest) {
 	if wr.Op == rnic.OpRecv {
 		to = q.rcq
 	}
-	to.put(rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op, Status: rnic.LocalOperation})
+	q.deliver(to, &rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op, Status: rnic.LocalOperation})
+	q.engine.progress()
 	q.endSoon()
 }
 
@@ -270,7 +279,7 @@ func (e *Engine) destroyQP(c *call) error {
 	if err != nil {
 		return err
 	}
-	q.gone.Store(true)
+	q.goAway()
 	q.leave(q.ctx.events.Load())
 	e.whenQuiet(func() { e.qps[q.bit].Store(nil) })
 	ended := make(chan struct{})

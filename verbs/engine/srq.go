@@ -2,17 +2,21 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/ring"
 )
 
 // srq is a shared receive queue with its ring.
 type srq struct {
 	subject
-	rnic  *rnic.SharedReceiveQueue
-	recvs *queue
-	ctx   *opened
+	rnic     *rnic.SharedReceiveQueue
+	recvs    *queue
+	returned []uint64 // a bit for each buffer of which no completion will tell the program
+	ctx      *opened
 }
 
 func (e *Engine) createSRQ(c *call) error {
@@ -27,12 +31,19 @@ func (e *Engine) createSRQ(c *call) error {
 	if s.recvs, err = newQueue(int(depth), rnic.SharedSGEMax, 0); err != nil {
 		return err
 	}
+	m, err := newMapping((int(depth) + 63) / 64 * 8)
+	if err != nil {
+		s.recvs.release()
+		return err
+	}
+	s.recvs.keep(m)
+	s.returned = unsafe.Slice((*uint64)(unsafe.Pointer(&m.mem[0])), len(m.mem)/8)
 	s.rnic, err = e.adapter.CreateSRQ(rnic.SRQOptions{PD: pd, Depth: int(depth), Source: s.fill})
 	if err != nil {
 		s.recvs.release()
 		return err
 	}
-	c.out[0], c.out[1], c.out[2] = e.objects.add(s), s.recvs.addr(), uint64(len(s.recvs.entries))
+	c.out = [ring.CallArgs]uint64{e.objects.add(s), s.recvs.addr(), uint64(len(s.recvs.entries)), m.addr()}
 	return nil
 }
 
@@ -47,6 +58,13 @@ func (s *srq) fill(f rnic.SharedFeed) {
 			return
 		}
 		s.recvs.taken(n)
+	}
+}
+
+// giveBack gives the program a buffer back whose completion is discarded. Any goroutine.
+func (s *srq) giveBack(index uint32) {
+	if i := index / 64; i < uint32(len(s.returned)) {
+		atomic.OrUint64(&s.returned[i], 1<<(index%64))
 	}
 }
 

@@ -89,11 +89,15 @@ const (
 
 // CQ is the head of a ring of completions that C empties.
 type CQ struct {
-	Head  uint32
-	_     [15]uint32
-	Armed uint32
-	_     [15]uint32
+	Head    uint32
+	_       [15]uint32
+	Armed   uint32
+	Written uint32
+	_       [14]uint32
 }
+
+// Waits is what the engine knows of threads that wait on a channel for completions.
+type Waits struct{ Waiting, Written uint32 }
 
 // What CQ.Armed asks for.
 const (

@@ -88,7 +88,14 @@ struct rv_cq {
 	uint32_t head; /* the consumer's: what it has taken */
 	uint32_t pad0[15];
 	uint32_t armed; /* 0; 1: an event for a solicited completion or an error is wanted; 2: for any */
-	uint32_t pad1[15];
+	uint32_t written; /* 1: a peer has written to memory while armed was 2 */
+	uint32_t pad1[14];
+};
+
+/* Of a completion channel. */
+struct rv_waits {
+	uint32_t waiting; /* threads that wait for an event. One that begins to looks at written then */
+	uint32_t written; /* 1: a queue has its written set */
 };
 
 /* A control call: slots of a fixed number, each used by one thread at a time. */
@@ -114,9 +121,11 @@ enum rv_call_op {
 	RV_FREE_PD,      /* pd */
 	RV_REG_MR,       /* pd, address, length, iova, access -> mr, key */
 	RV_DEREG_MR,     /* mr */
-	RV_CREATE_CQ,    /* depth, channel or -1, cookie, context -> cq, address of struct rv_cq, entries */
+	RV_CREATE_CQ,    /* depth, channel or -1, cookie, context, address of its struct rv_waits or 0, which stays
+			    -> cq, address of struct rv_cq, entries */
 	RV_DESTROY_CQ,   /* cq */
-	RV_CREATE_SRQ,   /* pd, depth, ranges, cookie, context -> srq, address of struct rv_queue, entries */
+	RV_CREATE_SRQ,   /* pd, depth, ranges, cookie, context -> srq, address of struct rv_queue, entries,
+			    address of a bit for each id: the buffer is free again, and no completion says so */
 	RV_ARM_SRQ,      /* srq, limit */
 	RV_DESTROY_SRQ,  /* srq */
 	RV_CREATE_QP,    /* pd, send cq, receive cq, srq or 0, send depth, receive depth, ranges, inline, cookie, context ->

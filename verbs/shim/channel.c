@@ -1,7 +1,7 @@
 /* Completion channels and asynchronous events: sockets that the engine writes to. */
 #include "shim.h"
 
-#include <pthread.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -122,19 +122,85 @@ static ssize_t take(struct rv_socket *s, void *event, size_t size, rv_acks_of *a
 	return n;
 }
 
-/* Waits for an event, if the descriptor is one that waits. The only point of cancellation. */
-static ssize_t wait(struct rv_socket *s)
+/*
+ * A queue of the channel's to whose memory a peer has written since it was armed for any completion.
+ * The event that it gets has no completion (verbs/engine/qp.go, Written). Only a thread that waits
+ * looks: nobody else is told.
+ */
+static struct rv_completions *written(struct rv_channel *ch)
 {
-	ssize_t n;
+	struct rv_completions *q;
+	uint32_t any = 2;
+
+	if (!__atomic_load_n(&ch->socket.waits.written, __ATOMIC_SEQ_CST))
+		return NULL;
+	pthread_mutex_lock(&ch->socket.reading);
+	__atomic_store_n(&ch->socket.waits.written, 0, __ATOMIC_SEQ_CST);
+	for (q = ch->queues; q; q = q->next_told, any = 2) {
+		if (__atomic_load_n(&q->ring->written, __ATOMIC_SEQ_CST) &&
+		    __atomic_compare_exchange_n(&q->ring->armed, &any, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+			__atomic_fetch_add(&q->acks.given, 1, __ATOMIC_ACQ_REL);
+			store_release(&ch->socket.waits.written, 1); /* there may be another */
+			break;
+		}
+	}
+	pthread_mutex_unlock(&ch->socket.reading);
+	return q;
+}
+
+void rv_tell(struct ibv_comp_channel *channel, struct rv_completions *q)
+{
+	struct rv_channel *ch = container(channel, struct rv_channel, channel);
+
+	pthread_mutex_lock(&ch->socket.reading);
+	q->next_told = ch->queues;
+	ch->queues = q;
+	pthread_mutex_unlock(&ch->socket.reading);
+}
+
+void rv_tell_no_more(struct ibv_comp_channel *channel, struct rv_completions *q)
+{
+	struct rv_channel *ch = container(channel, struct rv_channel, channel);
+
+	pthread_mutex_lock(&ch->socket.reading);
+	for (struct rv_completions **at = &ch->queues; *at; at = &(*at)->next_told) {
+		if (*at == q) {
+			*at = q->next_told;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&ch->socket.reading);
+}
+
+static void end_waiting(void *socket)
+{
+	struct rv_socket *s = socket;
+
+	__atomic_fetch_sub(&s->waits.waiting, 1, __ATOMIC_SEQ_CST);
+	end_reading(s);
+}
+
+/* Waits for an event. The only point of cancellation. Of a channel, what written finds ends the wait. */
+static ssize_t wait(struct rv_socket *s, struct rv_channel *ch, void **object)
+{
+	ssize_t n = 1;
 	char octet;
 
-	pthread_cleanup_push(end_reading, s);
-	n = recv(s->fd, &octet, sizeof octet, MSG_PEEK);
-	pthread_cleanup_pop(0);
+	if (syscall(SYS_fcntl, s->fd, F_GETFL) & O_NONBLOCK) {
+		errno = EAGAIN;
+		return -1;
+	}
+	__atomic_fetch_add(&s->waits.waiting, 1, __ATOMIC_SEQ_CST);
+	if (!ch || !(*object = written(ch))) {
+		pthread_cleanup_push(end_waiting, s);
+		n = recv(s->fd, &octet, sizeof octet, MSG_PEEK);
+		pthread_cleanup_pop(0);
+	}
+	__atomic_fetch_sub(&s->waits.waiting, 1, __ATOMIC_SEQ_CST);
 	return n;
 }
 
-void *rv_receive(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks)
+static void *receive_of(struct rv_socket *s, struct rv_channel *ch, void *event, size_t size, rv_acks_of *acks)
 {
 	void *object = NULL;
 	ssize_t n;
@@ -145,7 +211,7 @@ void *rv_receive(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks
 	do {
 		n = take(s, event, size, acks, &object);
 		if (n < 0 && errno == EAGAIN)
-			n = wait(s);
+			n = wait(s, ch, &object);
 	} while (n > 0 && !object);
 	error = errno;
 	end_reading(s);
@@ -153,6 +219,11 @@ void *rv_receive(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks
 		hold_thread();
 	errno = error;
 	return object;
+}
+
+void *rv_receive(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks)
+{
+	return receive_of(s, NULL, event, size, acks);
 }
 
 void rv_forget(struct rv_socket *s, uint64_t cookie)
@@ -202,9 +273,9 @@ static struct rv_acks *completion_acks(void *object, const void *event)
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
-	struct rv_socket *s = &container(channel, struct rv_channel, channel)->socket;
+	struct rv_channel *ch = container(channel, struct rv_channel, channel);
 	uint64_t cookie;
-	struct rv_completions *q = rv_receive(s, &cookie, sizeof cookie, completion_acks);
+	struct rv_completions *q = receive_of(&ch->socket, ch, &cookie, sizeof cookie, completion_acks);
 
 	if (!q)
 		return -1;

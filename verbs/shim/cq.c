@@ -6,6 +6,7 @@ static void start_reading(struct ibv_cq_ex *cq, uint64_t flags);
 static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, void *cq_context,
 				     struct ibv_comp_channel *channel, int comp_vector)
 {
+	struct rv_channel *ch = channel ? container(channel, struct rv_channel, channel) : NULL;
 	struct rv_completions *q;
 	struct rv_args a;
 	int error;
@@ -22,8 +23,8 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 		return NULL;
 	}
 	a = (struct rv_args){
-		.arg = { cqe, channel ? (uint64_t)container(channel, struct rv_channel, channel)->socket.engine_fd : (uint64_t)-1,
-			 q->cookie, to_context(context)->handle },
+		.arg = { cqe, ch ? (uint64_t)ch->socket.engine_fd : (uint64_t)-1, q->cookie, to_context(context)->handle,
+			 ch ? (uintptr_t)&ch->socket.waits : 0 },
 	};
 	error = rv_call(RV_CREATE_CQ, &a);
 	if (error) {
@@ -43,8 +44,10 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 	q->cq.cqe = (int)q->mask + 1;
 	pthread_mutex_init(&q->cq.mutex, NULL);
 	pthread_cond_init(&q->cq.cond, NULL);
-	if (channel)
+	if (channel) {
+		rv_tell(channel, q);
 		__atomic_fetch_add(&channel->refcnt, 1, __ATOMIC_ACQ_REL);
+	}
 	return q;
 }
 
@@ -112,6 +115,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 
 	if (load_acquire(&q->users))
 		return EBUSY;
+	if (cq->channel)
+		rv_tell_no_more(cq->channel, q); /* who waits there looks at its ring */
 	error = rv_call1(RV_DESTROY_CQ, q->handle);
 	if (error)
 		return error;
@@ -140,6 +145,8 @@ int rv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 	while (was < want && !__atomic_compare_exchange_n(&q->ring->armed, &was, want, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
+	if (load_relaxed(&q->ring->written))
+		__atomic_store_n(&q->ring->written, 0, __ATOMIC_RELAXED); /* the program looks at memory after this */
 	atomic_thread_fence(memory_order_seq_cst);
 	return 0;
 }

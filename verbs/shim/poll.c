@@ -93,6 +93,28 @@ static uint64_t take_buffer(struct rv_qp *q, uint32_t index)
 	return wr_id;
 }
 
+/* What follows in the ring moves to later entries; an entry's seq says where it is, and stays. */
+void rv_discard(struct rv_completions *c, struct rv_qp *q)
+{
+	uint32_t end = c->head, to;
+
+	while (end - c->head <= c->mask && load_acquire(&c->entries[end & c->mask].seq) == end + 1)
+		end++;
+	to = end;
+	for (uint32_t at = end; at != c->head;) {
+		const struct rv_cqe *e = &c->entries[--at & c->mask];
+
+		if (e->qp_num == q->qp.qp_base.qp_num) {
+			if (e->op == RV_OP_RECV)
+				take_buffer(q, (uint32_t)e->id);
+		} else if (--to != at) {
+			memcpy(&c->entries[to & c->mask], e, offsetof(struct rv_cqe, seq));
+		}
+	}
+	c->head = to;
+	store_release(&c->ring->head, to);
+}
+
 /* Fills *wc from *e, a copy. False: the queue pair is gone, or the completion comes twice. */
 static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct ibv_wc *wc)
 {

@@ -224,6 +224,19 @@ int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	return error;
 }
 
+/* What the engine has given back becomes free. The lock is held. */
+static void collect(struct rv_srq *s)
+{
+	for (uint32_t i = 0; i < (s->depth + 63) / 64; i++) {
+		uint64_t bits = load_relaxed(&s->returned[i]);
+
+		if (bits)
+			bits = __atomic_exchange_n(&s->returned[i], 0, __ATOMIC_ACQUIRE);
+		for (; bits && s->free_count < s->depth; bits &= bits - 1)
+			s->free[s->free_count++] = i * 64 + (uint32_t)__builtin_ctzll(bits);
+	}
+}
+
 int rv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct rv_srq *s = to_srq(srq);
@@ -233,6 +246,8 @@ int rv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 	for (; wr; wr = wr->next) {
 		uint32_t index;
 
+		if (!s->free_count)
+			collect(s);
 		if (wr->num_sge < 0 || wr->num_sge > RV_SRQ_SGE_MAX)
 			error = EINVAL;
 		else if (!s->free_count)

@@ -196,7 +196,10 @@ static void unlock_queues(struct rv_qp *q)
 		rv_unlock(&b->lock);
 }
 
-/* Completions of the queue pair that were not polled are discarded. */
+/*
+ * Completions of the queue pair that were not polled are discarded, and give their places back: in
+ * the completion queues, and in the shared receive queue.
+ */
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct rv_qp *q = to_qp(qp);
@@ -206,6 +209,9 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	if (error)
 		return error;
 	lock_queues(q);
+	rv_discard(a, q);
+	if (a != b)
+		rv_discard(b, q);
 	leave(q);
 	if (a->last == q)
 		a->last = NULL;

@@ -127,6 +127,7 @@ struct rv_sockets {
 struct rv_socket {
 	int fd, engine_fd;
 	uint32_t users; /* threads that read, and one until it is closed */
+	struct rv_waits waits; /* of a completion channel, for the engine */
 	pthread_mutex_t reading; /* events are taken out, and counted with their objects, one at a time */
 	struct rv_sockets *kind;
 	struct rv_socket *next; /* that is closed */
@@ -137,6 +138,9 @@ typedef struct rv_acks *rv_acks_of(void *object, const void *event);
 /* Reads the next event. Returns the object that it names, which stays until the event is
  * acknowledged, or NULL and errno. */
 void *rv_receive(struct rv_socket *s, void *event, size_t size, rv_acks_of *acks);
+struct rv_completions;
+void rv_tell(struct ibv_comp_channel *channel, struct rv_completions *q); /* of its events */
+void rv_tell_no_more(struct ibv_comp_channel *channel, struct rv_completions *q);
 /* Events about an object that the program destroys, and of which no more are told, are taken away.
  * Those that were read are counted. */
 void rv_forget(struct rv_socket *s, uint64_t cookie);
@@ -170,6 +174,7 @@ struct rv_mw {
 
 struct rv_channel {
 	struct rv_socket socket; /* first */
+	struct rv_completions *queues; /* that tell it; socket.reading is their lock */
 	struct ibv_comp_channel channel;
 };
 
@@ -187,6 +192,7 @@ struct rv_completions {
 	uint64_t yield_from; /* no yield before */
 	uint64_t yield_least; /* what a yield takes at the least, ns; 0: not known */
 	struct rv_acks acks, async_acks;
+	struct rv_completions *next_told; /* of the channel's */
 	uint32_t users;          /* queue pairs */
 	struct rv_qp *last;      /* of the completion before */
 	struct ibv_wc wc;        /* ibv_cq_ex: the current one */
@@ -240,6 +246,7 @@ struct rv_srq {
 	uint64_t *wr_ids;
 	uint32_t *free; /* indices that are not posted */
 	uint32_t free_count;
+	uint64_t *returned; /* the engine's: bits of indices that will not complete */
 	struct rv_acks acks;
 };
 
@@ -291,6 +298,9 @@ int rv_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attr, size_t size);
 int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
+
+/* poll.c: discards completions of a queue pair that is destroyed. The queue is locked. */
+void rv_discard(struct rv_completions *c, struct rv_qp *q);
 
 /* Queue pairs by number, for completions. Held locks: of both of its completion queues. */
 struct rv_qp *rv_qp_find(uint32_t number);

@@ -44,6 +44,7 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	s->ring = (struct rv_queue *)(uintptr_t)a.arg[1];
 	s->entries = (struct rv_wqe *)(s->ring + 1);
 	s->mask = (uint32_t)a.arg[2] - 1;
+	s->returned = (uint64_t *)(uintptr_t)a.arg[3];
 	s->srq.context = context;
 	s->srq.srq_context = attr->srq_context;
 	s->srq.pd = attr->pd;

@@ -26,6 +26,9 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 	case d.Header.Tagged:
 		r.writes++
 		r.written.deliver(d.End)
+		if r.written.octets > 0 { // an empty one changes no memory: start-up's, or one that wakes
+			r.filledWrites++
+		}
 	case d.Header.QN == rdmap.QNRead:
 		q.deliverRequest(d, op)
 	case d.Header.QN == rdmap.QNAtomic:

@@ -56,7 +56,8 @@ type recvHalf struct {
 	batch *batch // completions of this call: empty between two calls
 
 	messages, writes uint64
-	writesTold       uint64 // of writes, those of which the Source knows
+	filledWrites     uint64 // those with octets
+	writesTold       uint64 // of these, those of which the Source knows
 	taken            uint64 // buffers from the SRQ
 	refused          uint64 // segments, because too many messages wait for Delivery
 }
@@ -182,10 +183,10 @@ func (q *Engine) arrived() {
 	q.lookForErrors()
 }
 
-// tellWrites tells the Source of Writes that were delivered.
+// tellWrites tells the Source of Writes that were delivered, except empty ones.
 func (q *Engine) tellWrites() {
-	if r := &q.recv; r.writes != r.writesTold && q.Source != nil {
-		r.writesTold = r.writes
+	if r := &q.recv; r.filledWrites != r.writesTold && q.Source != nil {
+		r.writesTold = r.filledWrites
 		q.Source.Written()
 	}
 }

@@ -99,6 +99,6 @@ func (q *Engine) ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v 
 // memory.
 func (q *Engine) toldSomething() bool {
 	r := &q.recv
-	return r.batch.n > 0 || q.HasEffects() || !q.send.enabled || q.Source != nil && r.writes != r.writesTold ||
+	return r.batch.n > 0 || q.HasEffects() || !q.send.enabled || q.Source != nil && r.filledWrites != r.writesTold ||
 		r.fault != nil || r.terminated || r.ddp.Err() != nil || r.rx.Err() != nil
 }
