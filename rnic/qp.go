@@ -25,12 +25,12 @@ type QPOptions struct {
 	SendDepth int // work requests posted and not yet sent: at least this many (default 128)
 	RecvDepth int // receive buffers posted (with SRQ: taken) and not completed (default 128)
 
-	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0 is
-	// SGEMaxDefault.
+	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0
+	// is SGEMaxDefault.
 	SGEMax int
 	// InlineMax is how many octets of inline data one may have: 1 to InlineMaxLimit, 0 is
-	// InlineMaxDefault, NoInline none. The rings hold SendDepth and RecvDepth of the longest: 72
-	// octets, and as many for every 4 ranges more or 64 octets of data.
+	// InlineMaxDefault, NoInline none. The rings hold SendDepth and RecvDepth of the longest:
+	// 72 octets, and as many for every 4 ranges more or 64 octets of data.
 	InlineMax int
 
 	// Source, if set, is asked for more work when there is none left of what was posted.
@@ -124,6 +124,13 @@ func (q *QueuePair) RemoteAddr() netip.AddrPort {
 // to keep. Any goroutine.
 func (q *QueuePair) PeerPrivateData() []byte { return q.end.Private }
 
+// StartupOver waits for the end of start-up after Accept, which does not: until the Initiator's
+// first FPDU or RTR message has arrived, so that this end may send. With peer-to-peer start-up the
+// Initiator owes one at once; other Initiators begin when they like. nil: it has arrived. Otherwise
+// the error says why the connection has ended before, or is ctx.Err(), which ends nothing. After
+// Connect it returns at once, with what Connect has returned. Any application goroutine.
+func (q *QueuePair) StartupOver(ctx context.Context) error { return q.end.StartupOver(ctx) }
+
 // Done is closed when the QueuePair has left service and all its work has been completed or
 // flushed. Any goroutine.
 func (q *QueuePair) Done() <-chan struct{} { return q.end.Done.C() }
@@ -173,13 +180,13 @@ type Stats struct {
 	WritesRecvd   uint64
 	SharedTaken   uint64 // buffers taken from the SRQ: what this peer consumes of it
 	SharedHeld    int    // of these, not yet completed
-	// SlowPath counts frames that were reassembled, segments that were left to be sent again and
-	// octets that were moved together: what costs more than frames that come whole in one segment.
-	// Arm(EventSlowPath).
+	// SlowPath counts frames that were reassembled, segments that were left to be sent again
+	// and octets that were moved together: what costs more than frames that come whole in one
+	// segment. Arm(EventSlowPath).
 	SlowPath    uint64
 	ReadsServed uint64 // Reads and atomics of the peer's that were answered
-	// RefusedPending counts segments that were left to be sent again because enough messages had
-	// been placed ahead of a gap.
+	// RefusedPending counts segments that were left to be sent again because enough messages
+	// had been placed ahead of a gap.
 	RefusedPending uint64
 	TCP            TransportStats
 }
@@ -242,8 +249,9 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 }
 
 // PayloadMax is how many octets of a Write one full FPDU carries now, at least: with markers some
-// carry four more. Writes of a multiple of it keep segments full. ErrState unless the QueuePair is in service: start-up settles whether there
-// are markers. It waits as Stats does. Any application goroutine.
+// carry four more. Writes of a multiple of it keep segments full. ErrState unless the QueuePair is
+// in service: start-up settles whether there are markers. It waits as Stats does. Any application
+// goroutine.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 	n, err := q.end.MULPDU(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"time"
 
@@ -122,7 +123,8 @@ func TestStartupOctetByOctet(t *testing.T) {
 	})
 }
 
-// stats asks for a QueuePair's counters: over sockets they are read under the lock of the goroutine that places octets.
+// stats asks for a QueuePair's counters: over sockets they are read under the lock of the goroutine
+// that places octets.
 func (r *rig) stats(q *QueuePair) Stats {
 	r.t.Helper()
 	st, err := q.Stats(r.ctx)
@@ -378,7 +380,8 @@ func TestReservedBitsOfRequest(t *testing.T) {
 	})
 }
 
-// A segment that was refused for what stands after the start-up frame may come again, cut otherwise.
+// A segment that was refused for what stands after the start-up frame may come again, cut
+// otherwise.
 func TestStartupFrameComesAgain(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	p := r.peerDials()
@@ -414,4 +417,27 @@ func TestStartupReordered(t *testing.T) {
 	s := r.newEnd(r.server, opts{})
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	require.True(t, p.expectFrame(mpa.Reply).CRC)
+}
+
+// StartupOver returns when the Initiator's first FPDU has come, or its RTR message, or the
+// connection's end.
+func TestStartupOver(t *testing.T) {
+	probe, cancel := context.WithCancel(context.Background())
+	cancel()
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(opts{}, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true}})
+		r.until("the RTR message", func() bool { return s.qp.StartupOver(probe) == nil })
+		require.NoError(t, c.qp.StartupOver(probe))
+
+		s, c = r.connect(opts{}, opts{})
+		require.ErrorIs(t, s.qp.StartupOver(probe), context.Canceled)
+		s.postRecv(s.recvAt(1, 0, 10))
+		c.post(WorkRequest{Op: OpSend})
+		r.until("the first FPDU", func() bool { return s.qp.StartupOver(probe) == nil })
+
+		s, c = r.connect(opts{}, opts{})
+		c.qp.Abort()
+		r.until("the end", func() bool { return s.qp.State() == Closed })
+		require.ErrorIs(t, s.qp.StartupOver(probe), s.qp.Err())
+	})
 }

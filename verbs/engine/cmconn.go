@@ -188,7 +188,9 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	return nil
 }
 
-// tellFailure says why there is no connection, as the kernel's iWARP connection manager does.
+// tellFailure says why an active id has no connection, as the kernel's iWARP connection manager
+// does. A passive id is told CONNECT_ERROR whatever the reason: REJECTED is the peer's word, which
+// a client that vanished has not given, and UNREACHABLE is for active ids (rdma_get_cm_event(3)).
 func (id *cmID) tellFailure(err error) {
 	ev := &ring.CMEvent{Type: cmConnectError, Status: -int32(errnoOf(err))}
 	var rejected *rnic.RejectedError
@@ -203,6 +205,15 @@ func (id *cmID) tellFailure(err error) {
 		ev.Type = cmUnreachable
 	}
 	id.tell(ev)
+}
+
+// lostErrno is the status of a passive id whose connection failed. How a peer that vanished is
+// noticed depends on what was under way; that it vanished is ECONNRESET.
+func lostErrno(err error) syscall.Errno {
+	if errno := errnoOf(err); errno != syscall.EPIPE && errno != syscall.ECONNABORTED {
+		return errno
+	}
+	return syscall.ECONNRESET
 }
 
 // established tells of a connection in service, and then of its end.
@@ -251,9 +262,15 @@ func (e *Engine) accept(id *cmID, c *call) error {
 		defer q.release()
 		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
 		defer cancel()
-		if err := r.Accept(ctx, q.rnic, param); err != nil {
+		err := r.Accept(ctx, q.rnic, param)
+		if err == nil && q.rnic.Startup().PeerToPeer { // the client owes a word
+			err = q.rnic.StartupOver(ctx)
+		}
+		if err != nil {
 			id.end()
-			id.tellFailure(err)
+			q.rnic.Abort()
+			e.tellLog("accepting from %v: %v", r.Remote(), err)
+			id.tell(&ring.CMEvent{Type: cmConnectError, Status: -int32(lostErrno(err))})
 			q.connected()
 			return
 		}

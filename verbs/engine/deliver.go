@@ -75,7 +75,7 @@ func (q *qp) connected() {
 	for i := range d.kept {
 		q.put(d.kept[i].to, &d.kept[i].c)
 	}
-	wrote := d.wrote
+	wrote, some := d.wrote, len(d.kept) > 0
 	d.kept, d.wrote = nil, false
 	d.connecting.Store(false)
 	d.mu.Unlock()
@@ -83,7 +83,9 @@ func (q *qp) connected() {
 	if wrote && !q.gone.Load() {
 		q.scq.written()
 	}
-	q.engine.progress()
+	if some {
+		q.engine.progress()
+	}
 }
 
 // goAway is called when the program destroys the queue pair: when it returns no completion of it

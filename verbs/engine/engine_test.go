@@ -33,15 +33,20 @@ type program struct {
 
 func newProgram(t *testing.T) *program {
 	t.Helper()
+	adapter, err := rnic.Open(Limits())
+	require.NoError(t, err)
+	return newProgramOn(t, Host{Adapter: adapter})
+}
+
+func newProgramOn(t *testing.T, h Host) *program {
+	t.Helper()
 	p := &program{t: t, area: &ring.Area{}}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	require.NoError(t, err)
 	p.area.WakeFD = int32(fd)
-	adapter, err := rnic.Open(Limits())
-	require.NoError(t, err)
 	p.engine, err = newEngine(p.area)
 	require.NoError(t, err)
-	p.engine.start(Host{Adapter: adapter})
+	p.engine.start(h)
 	go p.engine.run()
 	mine, theirs := p.channel()
 	p.events = mine

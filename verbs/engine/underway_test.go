@@ -59,6 +59,9 @@ func TestProgramWithEnoughUnderWayIsLeftAsleep(t *testing.T) {
 	far, connected := (&peer{t, dev}).connect(l.addr)
 	p.do(ring.CMAccept, l.request(), q.handle)
 	require.NoError(t, <-connected)
+	made, err := find[*qp](&p.engine.objects, q.handle)
+	require.NoError(t, err)
+	until(func() bool { return !made.deliveries.connecting.Load() })
 	before := atomic.LoadUint32(&p.area.Progress)
 	for i := range uint64(10) {
 		q.sends[i] = ring.WQE{ID: i, Op: ring.OpWrite, Flags: ring.Signaled}

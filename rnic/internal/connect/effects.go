@@ -63,6 +63,7 @@ func (c *Connection) carryOut(fx qp.Effects, err error) {
 // opened is EffectOpened: a Responder may send from now on.
 func (c *Connection) opened() {
 	c.sendFirstAt, c.awaitsReady = 0, false
+	c.endpoint.startedUp(nil)
 	if !c.shut {
 		c.Transport.SetTimer(0)
 	}

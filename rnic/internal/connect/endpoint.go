@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -22,7 +23,7 @@ type Endpoint struct {
 	Unwanted   atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a connection
 	sendsFirst atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a connection
 	stopDial   atomic.Pointer[context.CancelFunc]
-	started    Signal                    // start-up has ended, as outcome says
+	started    Signal                    // start-up is over, as outcome says (StartupOver)
 	outcome    error                     // before started
 	Done       Signal                    // the queue pair is over
 	Private    []byte                    // of the peer's Reply
@@ -68,6 +69,24 @@ func (e *Endpoint) Finish(err error) {
 	e.Err = err
 	e.engine.Finish()
 	e.Done.Give()
+}
+
+// StartupOver waits until the Initiator has the Reply, or the Responder the Initiator's first FPDU,
+// and returns nil then; otherwise why the connection has ended before that, or ctx.Err(). Any
+// goroutine.
+func (e *Endpoint) StartupOver(ctx context.Context) error {
+	select {
+	case <-e.started.C():
+	case <-e.Done.C():
+	case <-ctx.Done():
+	}
+	switch {
+	case e.started.Given():
+		return e.outcome
+	case e.Done.Given():
+		return cmp.Or(e.Err, error(ErrClosed))
+	}
+	return ctx.Err()
 }
 
 // startedUp ends start-up: err is its result, unless there was one before. One goroutine at a time:
