@@ -167,7 +167,7 @@ func errs(t *testing.T) {
 	require.Nil(t, p)
 	p, err = d.Open(driver.Config{Device: "net_null1", Args: ealArgs, MTU: 1280, Queues: 1})
 	require.NoError(t, err)
-	require.Equal(t, pmd.Caps{MTU: 1280, Queues: 1}, p.Caps())
+	require.Equal(t, pmd.Caps{MTU: 1280, Queues: 1, OneThread: true}, p.Caps())
 	_, err = p.Open(1, newPool(t))
 	require.ErrorContains(t, err, "there is no queue 1")
 	require.NoError(t, p.Close())
