@@ -21,10 +21,18 @@ func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 
 // DialFrom is Dial from a given address of ours (RFC 9293 MUST-43), a given port, or both; what is
 // zero is chosen. An address that is not ours is ErrNotLocal. A port is ErrPortUsed where it is
-// listened on, or a connection to the same remote end has it; one that has been in TIME-WAIT for a
-// second gives way (RFC 7323 section 5.4), as for a port that is chosen. In a Group it is
-// ErrOtherMember when the 4-tuple belongs to another Poller: dial there.
+// listened on, or held, or a connection to the same remote end has it; one that has been in
+// TIME-WAIT for a second gives way (RFC 7323 section 5.4), as for a port that is chosen. In a Group
+// it is ErrOtherMember when the 4-tuple belongs to another Poller: dial there.
 func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) {
+	if p.held[local.Port()] > 0 {
+		return nil, fmt.Errorf("stack: dial %v: from port %d, which is held: %w", remote, local.Port(), ErrPortUsed)
+	}
+	return p.DialHeld(local, remote, u)
+}
+
+// DialHeld is DialFrom for the one that has the port from Hold.
+func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) {
 	if u == nil {
 		panic("stack: Dial without an Upper")
 	}
@@ -162,7 +170,7 @@ func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	for range count {
 		id.LocalPort = p.cfg.DialPorts.First + uint16((offset+p.nextPort)%count)
 		p.nextPort++
-		if p.owner(id) != p.cfg.Member {
+		if p.held[id.LocalPort] > 0 || p.listeners[id.LocalPort] != nil || p.owner(id) != p.cfg.Member {
 			continue
 		}
 		if beyond, reused, ok = p.claimPort(id); ok {
@@ -175,7 +183,7 @@ func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 // claimPort says whether id's local port is free towards its remote end; one in TIME-WAIT is made
 // so when it may be.
 func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
-	if p.listeners[id.LocalPort] != nil {
+	if p.listenerOf(&id.Local, id.LocalPort) != nil {
 		return 0, false, false
 	}
 	i := p.table.find(id)
@@ -191,5 +199,3 @@ func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	p.cutTimeWait(c)
 	return beyond, true, true
 }
-
-func (r PortRange) count() uint32 { return uint32(r.Last-r.First) + 1 }

@@ -2,16 +2,19 @@ package stack
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// listener is a passive open of one port.
+// listener is a passive open of one port, at one, some or all of our addresses.
 type listener struct {
+	ends
 	port             uint16
-	backlog          int // half-open connections at most
+	next             *listener // of the same port, at other addresses
+	backlog          int       // half-open connections at most
 	halfOpen         int
 	oldest, youngest connIndex // of them, in the SYN cache
 	cookieAt         int64     // when the latest cookie was sent
@@ -19,32 +22,52 @@ type listener struct {
 	accept           func(c *Conn) Upper
 }
 
-// Listen accepts connections to port. accept is called when a handshake is done. It returns the
-// Upper, whose Established follows at once, or nil, which resets the connection. backlog bounds the
-// connections whose handshake is not done. SYNs beyond it are answered with cookies, which take no
-// memory; with Config.NoSynCookies the oldest half-open connection gives way. So peers that never
-// answer cannot keep the port closed. Poller's goroutine. Errors: ErrStopped, ErrPortUsed.
+// Listen is ListenAt for all of our addresses.
 func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) error {
+	return p.ListenAt(netip.AddrPortFrom(netip.Addr{}, port), false, backlog, accept)
+}
+
+// ListenAt accepts connections to local's port at local's address: 0.0.0.0 stands for all of IPv4,
+// :: for all of IPv6, and the zero Addr for both. held: the caller has the port from Hold. accept
+// is called when a handshake is done. It returns the Upper, whose Established follows at once, or
+// nil, which resets the connection. backlog bounds the connections whose handshake is not done.
+// SYNs beyond it are answered with cookies, which take no memory; with Config.NoSynCookies the
+// oldest half-open connection gives way. So peers that never answer cannot keep the port closed.
+// Poller's goroutine. Errors: ErrStopped; ErrNotLocal; ErrPortUsed, where another passive open
+// takes connections to such an address, or the port is held.
+func (p *Poller) ListenAt(local netip.AddrPort, held bool, backlog int, accept func(c *Conn) Upper) error {
+	at, port := endsOf(local.Addr()), local.Port()
 	switch {
 	case p.stopped || p.stopping.Load():
 		return ErrStopped
 	case port == 0 || backlog <= 0 || accept == nil:
 		return fmt.Errorf("stack: listen on port %d, backlog %d: want a port, a positive backlog and an accept function", port, backlog)
-	case p.listeners[port] != nil:
+	case !at.all && p.ours(&at.addr) == nil:
+		return fmt.Errorf("stack: listen at %v: %w", local, ErrNotLocal)
+	case p.listenerLike(&at, port) != nil || !held && p.held[port] > 0:
 		return fmt.Errorf("stack: listen on port %d: %w", port, ErrPortUsed)
 	}
-	p.listeners[port] = &listener{port: port, backlog: backlog, oldest: noConn, youngest: noConn, accept: accept}
+	p.listeners[port] = &listener{ends: at, port: port, next: p.listeners[port], backlog: backlog, oldest: noConn, youngest: noConn, accept: accept}
 	return nil
 }
 
-// Unlisten ends a passive open and resets its half-open connections; established ones stay. Poller
-// goroutine.
-func (p *Poller) Unlisten(port uint16) {
-	l := p.listeners[port]
-	if l == nil {
-		return
+// Unlisten is UnlistenAt for what Listen has begun.
+func (p *Poller) Unlisten(port uint16) { p.UnlistenAt(netip.AddrPortFrom(netip.Addr{}, port)) }
+
+// UnlistenAt ends a passive open and resets its half-open connections; established ones stay.
+// Poller goroutine.
+func (p *Poller) UnlistenAt(local netip.AddrPort) {
+	at := endsOf(local.Addr())
+	for l := p.listeners[local.Port()]; l != nil; l = l.next {
+		if l.ends == at {
+			p.unlisten(l)
+			return
+		}
 	}
-	delete(p.listeners, port)
+}
+
+func (p *Poller) unlisten(l *listener) {
+	p.forgetListener(l)
 	for l.oldest != noConn {
 		p.resetSyn(&p.syns.entries[l.oldest])
 		p.dropSyn(l.oldest)
@@ -59,7 +82,7 @@ func (p *Poller) Unlisten(port uint16) {
 // stray handles a segment that belongs to no connection (RFC 9293 sections 3.10.7.1 and 3.10.7.2),
 // or to a half-open one. payload is its octets in b. It returns whether b is done with.
 func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payload []byte) bool {
-	l := p.listeners[id.LocalPort]
+	l := p.listenerOf(&id.Local, id.LocalPort)
 	if l == nil {
 		p.n.TCP[tcp.DropNoConn]++
 		return p.reset(b, src, id, s)

@@ -61,6 +61,7 @@
 //	conn.go              Conn
 //	conn_dial.go         an active open; the choice of address and port
 //	conn_listen.go       a passive open
+//	conn_ports.go        local addresses and ports: which are listened at, which are held
 //	conn_cookie.go       SYN cookies
 //	conn_timers.go       timers that are due
 //	conn_syncache.go     half-open connections

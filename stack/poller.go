@@ -27,7 +27,8 @@ type Poller struct {
 	mac       inet.MAC
 	host      hostState
 	secret    secret
-	listeners map[uint16]*listener
+	listeners map[uint16]*listener // the first of each port
+	held      map[uint16]int       // by Hold, how often
 	nextPort  uint32
 	rst       bucket
 
@@ -92,6 +93,7 @@ func New(cfg Config) (*Poller, error) {
 		cfg: cfg, queue: cfg.Queue, pool: cfg.Pool, clock: cfg.Clock, mac: cfg.MAC,
 		secret:     secret,
 		listeners:  make(map[uint16]*listener),
+		held:       make(map[uint16]int),
 		active:     make([]connIndex, 0, cfg.ConnsMax),
 		serving:    make([]connIndex, 0, cfg.ConnsMax),
 		rx:         make([]mem.Buf, receiveBurst(&cfg)),

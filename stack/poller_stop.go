@@ -6,8 +6,10 @@ import (
 
 // shutdown resets every connection, tells the Uppers and gives all Bufs back.
 func (p *Poller) shutdown() {
-	for port := range p.listeners {
-		p.Unlisten(port)
+	for port, l := range p.listeners {
+		for ; l != nil; l = p.listeners[port] {
+			p.unlisten(l)
+		}
 	}
 	p.stopped = true // from here Dial and Listen fail
 	for i := range p.slab.conns {

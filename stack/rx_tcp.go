@@ -36,7 +36,7 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 	}
 	c := &p.slab.conns[i]
 	if c.phase == phaseLingering && c.tcp.Reusable(s) {
-		if l := p.listeners[s.DstPort]; l != nil {
+		if l := p.listenerOf(&id.Local, s.DstPort); l != nil {
 			return p.reopen(l, c, b, src, s)
 		}
 	}
