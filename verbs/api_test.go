@@ -37,6 +37,14 @@ func TestAPI(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
+// No call but those that wait for events is a point of cancellation.
+func TestCancel(t *testing.T) {
+	l := newLab(t)
+	p := l.run("gcc", l.compile("cancel"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // A poll that waits for completions is woken by each, and has a bound.
 func TestWait(t *testing.T) {
 	l := newLab(t)

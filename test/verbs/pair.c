@@ -2,6 +2,7 @@
 #include "walk.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 
@@ -9,7 +10,10 @@ struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event
 {
 	struct rdma_cm_event *e;
 
-	CHECK(!rdma_get_cm_event(ch, &e));
+	while (rdma_get_cm_event(ch, &e)) { /* with NEVER_WAIT */
+		CHECK(errno == EAGAIN);
+		sched_yield();
+	}
 	if (e->event != type) {
 		fprintf(stderr, "event %s, status %d; %s expected\n", rdma_event_str(e->event), e->status, rdma_event_str(type));
 		exit(1);
@@ -55,6 +59,8 @@ void begin_pair(struct pair *p, int how)
 
 	memset(p, 0, sizeof *p);
 	CHECK(p->events = rdma_create_event_channel());
+	if (how & NEVER_WAIT)
+		fcntl(p->events->fd, F_SETFL, O_NONBLOCK);
 	CHECK(!rdma_create_id(p->events, &p->listener, p, RDMA_PS_TCP));
 	CHECK(!rdma_bind_addr(p->listener, (struct sockaddr *)&any));
 	CHECK(rdma_get_src_port(p->listener));

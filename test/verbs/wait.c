@@ -75,6 +75,12 @@ int main(void)
 	static struct pair_of pairs[PAIRS];
 
 	rv_area = &area;
+	area.doorbells[2] = 1 << 7; /* another thread's, which is about to set the summary */
+	rv_ring(2 * 64 + 7);
+	if (area.summary != 1 << 2) {
+		fprintf(stderr, "a doorbell waits for another thread: the summary is %lx\n", (long)area.summary);
+		return 1;
+	}
 	run(pairs, 1, TIMES); /* nobody else's progress wakes it */
 	run(pairs, PAIRS, TIMES / PAIRS);
 #ifndef FOR_EVER

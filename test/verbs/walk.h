@@ -48,8 +48,9 @@ struct pair {
 	struct end client, server;
 };
 
-/* The server's buffers are shared; sends complete into queues of their own; and these are armed. */
-enum { WITH_SRQ = 1, SPLIT = 2, ARMED = 4 };
+/* The server's buffers are shared; sends complete into queues of their own; and these are armed; no
+ * call waits for an event. */
+enum { WITH_SRQ = 1, SPLIT = 2, ARMED = 4, NEVER_WAIT = 8 };
 
 void begin_pair(struct pair *p, int how); /* until the server's queue pair is made */
 void end_pair(struct pair *p); /* accepts */

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static struct rv_lock device_lock;
+static pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ibv_context *device; /* of all ids */
 static struct ibv_pd *device_pd;   /* an id's pd unless it is given another */
 
@@ -12,7 +12,7 @@ static int open_device(void)
 {
 	int error = 0;
 
-	rv_lock(&device_lock);
+	pthread_mutex_lock(&device_lock);
 	if (!device) {
 		struct ibv_context *c = rv_open();
 
@@ -26,7 +26,7 @@ static int open_device(void)
 		if (!device)
 			error = errno;
 	}
-	rv_unlock(&device_lock);
+	pthread_mutex_unlock(&device_lock);
 	return error;
 }
 

@@ -16,7 +16,7 @@
 
 struct rv_area *rv_area;
 
-static struct rv_lock load_lock;
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t loaded; /* 0, 1: the engine serves the area, 2: it cannot */
 
 /*
@@ -95,7 +95,7 @@ static void *open_engine(void)
  * The engine's threads inherit the mask of the thread that loads it: with all signals blocked none
  * of the program's handlers ever runs on them.
  */
-static int load(void)
+static int load_engine(void)
 {
 	void (*attach)(void *);
 	sigset_t all, before;
@@ -128,16 +128,27 @@ static int load(void)
 	return 0;
 }
 
+/* No thread is cancelled in between, which holds the lock. */
+static int load(void)
+{
+	int before, error;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	error = load_engine();
+	pthread_setcancelstate(before, &before);
+	return error;
+}
+
 /* Whether the engine serves this process; it is loaded when this is first asked. */
 static int ready(void)
 {
 	if (load_acquire(&loaded) == 0) {
-		rv_lock(&load_lock);
+		pthread_mutex_lock(&load_lock);
 		if (load_relaxed(&loaded) == 0)
 			store_release(&loaded, load() ? 2 : 1);
-		rv_unlock(&load_lock);
+		pthread_mutex_unlock(&load_lock);
 	}
-	if (loaded != 1)
+	if (load_relaxed(&loaded) != 1)
 		return ENODEV;
 	return load_relaxed(alive) ? 0 : EPERM; /* a child of fork */
 }
@@ -149,8 +160,8 @@ static void wake(uint32_t *asleep, int fd)
 
 	atomic_thread_fence(memory_order_seq_cst); /* what was published, then this */
 	if (load_relaxed(asleep) && __atomic_exchange_n(asleep, 0, __ATOMIC_SEQ_CST)) {
-		ssize_t n = write(fd, &one, sizeof one);
-		(void)n; /* full means that it is awake */
+		/* Not write(2), a point of cancellation: nobody else wakes it. Full means that it is awake. */
+		syscall(SYS_write, fd, &one, sizeof one);
 	}
 }
 
@@ -168,7 +179,7 @@ static struct rv_call *take_call(void)
 			if (__atomic_compare_exchange_n(&c->state, &was, RV_CALL_TAKEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 				return c;
 		}
-		usleep(1000); /* so many threads are in calls at once */
+		syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = 1000000 }, NULL); /* so many are in calls */
 	}
 }
 
@@ -210,9 +221,10 @@ int rv_call1(uint32_t op, uint64_t arg)
 }
 
 /* Sets the bit, if it is not set: the engine takes it away before it looks. */
-static bool set_bit(uint64_t *word, uint64_t bit)
+static void set_bit(uint64_t *word, uint64_t bit)
 {
-	return !(load_relaxed(word) & bit) && !(__atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST) & bit);
+	if (!(load_relaxed(word) & bit))
+		__atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST);
 }
 
 void rv_ring(uint32_t bit)
@@ -220,8 +232,8 @@ void rv_ring(uint32_t bit)
 	uint64_t *word = &rv_area->doorbells[bit / 64];
 
 	atomic_thread_fence(memory_order_seq_cst); /* the entry, then the look at the bit */
-	if (set_bit(word, 1ull << bit % 64))
-		__atomic_fetch_or(&rv_area->summary, 1ull << bit / 64, __ATOMIC_SEQ_CST);
+	set_bit(word, 1ull << bit % 64);
+	set_bit(&rv_area->summary, 1ull << bit / 64); /* a thread that has set the first may not be here yet */
 	wake(&rv_area->dozing, rv_area->bell_fd);
 }
 

@@ -64,7 +64,10 @@
 #define store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
 
-/* A lock for a few instructions. Its holder does not sleep, but may be scheduled away. */
+/*
+ * A lock for a few instructions, or for a call to the engine. Its holder is not cancelled, here or
+ * anywhere in this library: there is no point of cancellation, except where a thread waits for an event.
+ */
 struct rv_lock {
 	uint32_t held;
 };
