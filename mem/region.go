@@ -152,7 +152,7 @@ func (t *Table) register(m *MemoryRegion, e *entry, pd ProtectionDomain, b []byt
 		t.mu.Lock()
 	}
 	m.tag.table, m.mem, m.base, m.pd, m.stream = t, b[:len(b):len(b)], opt.Base, pd, opt.Stream
-	m.access, m.windows = opt.Access|LocalRead, (opt.Access|opt.Windows)&remoteAccess
+	m.permit(opt.Access, opt.Windows)
 	m.publish(e, stag)
 	return nil
 }
@@ -200,7 +200,13 @@ func (m *MemoryRegion) Bytes() []byte { return m.mem }
 
 func (m *MemoryRegion) Domain() ProtectionDomain { return m.pd }
 func (m *MemoryRegion) Stream() StreamID         { return m.stream }
-func (m *MemoryRegion) Access() Access           { return m.access }
+
+// Access returns the region's rights.
+func (m *MemoryRegion) Access() Access {
+	m.tag.table.mu.Lock()
+	defer m.tag.table.mu.Unlock()
+	return m.access
+}
 
 // Valid reports whether the STag reaches the region: neither revoked nor invalidated by the peer.
 func (m *MemoryRegion) Valid() bool { return m.tag.lockedValid() }
@@ -224,6 +230,35 @@ func (m *MemoryRegion) Revalidate() STag {
 	}
 	m.publish(new(entry), m.tag.next())
 	return m.STag()
+}
+
+// Permit changes the rights of the region, as RegionOptions has them. The STag stays, and is valid
+// afterwards; windows that were bound are not. It returns when no burst goes by the old rights any
+// more. Errors are Register's, and leave the region as it was; it panics after Deregister.
+func (m *MemoryRegion) Permit(access, windows Access) error {
+	t := m.tag.table
+	opt := RegionOptions{Access: access, Windows: windows, Base: m.base}
+	if err := checkRegion(m.pd, m.mem, &opt); err != nil {
+		return err
+	}
+	if err := MakePresent(m.mem, (access|windows)&(LocalWrite|RemoteWrite) != 0); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if m.tag.gone {
+		t.mu.Unlock()
+		panic(fmt.Sprintf("mem: Permit of a deregistered region, STag %08x", uint32(m.STag())))
+	}
+	m.permit(access, windows)
+	m.publish(new(entry), m.STag())
+	t.mu.Unlock()
+	t.quiesce()
+	return nil
+}
+
+// permit notes the region's rights.
+func (m *MemoryRegion) permit(access, windows Access) {
+	m.access, m.windows = access|LocalRead, (access|windows)&remoteAccess
 }
 
 // Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only

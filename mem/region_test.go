@@ -445,3 +445,39 @@ func TestRegionErrorText(t *testing.T) {
 		require.EqualError(t, e, want)
 	}
 }
+
+// Permit changes rights under the same STag; windows end with the old ones, and a region that is not valid becomes so.
+func TestPermit(t *testing.T) {
+	table := NewTable(3)
+	pd := table.AllocDomain()
+	m := register(t, table, pd, make([]byte, 8), RegionOptions{Access: RemoteWrite, Windows: RemoteRead, Base: 5})
+	stag := m.STag()
+	w, err := table.NewWindow()
+	require.NoError(t, err)
+	bound, err := w.Bind(m, WindowOptions{Len: 8, Access: RemoteRead})
+	require.NoError(t, err)
+	check := func(stag STag, to uint64, need Access) CheckResult {
+		_, res := table.Check(pd, 3, stag, to, 8, need)
+		return res
+	}
+	require.Equal(t, CheckOK, check(bound, 0, RemoteRead))
+
+	require.NoError(t, m.Permit(RemoteRead|LocalWrite, 0))
+	require.Equal(t, stag, m.STag())
+	require.Equal(t, LocalRead|RemoteRead|LocalWrite, m.Access())
+	require.Equal(t, CheckOK, check(stag, 5, RemoteRead))
+	require.Equal(t, CheckAccess, check(stag, 5, RemoteWrite))
+	require.Equal(t, CheckAccess, check(stag, 5, RemoteRead|Refused), "a right that nothing grants")
+	require.Equal(t, CheckInvalidSTag, check(bound, 0, RemoteRead))
+	_, err = w.Bind(m, WindowOptions{Len: 8, Access: RemoteWrite})
+	require.Error(t, err)
+
+	require.Error(t, m.Permit(Refused, 0))
+	require.Error(t, m.Permit(0, LocalWrite))
+	require.Equal(t, CheckOK, check(stag, 5, RemoteRead), "as before")
+	m.Revoke()
+	require.NoError(t, m.Permit(RemoteWrite, 0))
+	require.Equal(t, CheckOK, check(stag, 5, RemoteWrite))
+	m.Deregister()
+	require.Panics(t, func() { _ = m.Permit(0, 0) })
+}

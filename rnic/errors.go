@@ -124,6 +124,15 @@ func (e *TerminateError) Error() string {
 
 func (e *TerminateError) Unwrap() error { return e.Cause }
 
+// Control is what the Terminate says (RFC 5040 section 4.8), as the fields of PeerError have it.
+func (e *TerminateError) Control() (layer, errType, code uint8) {
+	if peer, ok := e.Cause.(*PeerError); ok {
+		return peer.Layer, peer.Type, peer.Code
+	}
+	c := (&qp.TerminateError{Cause: e.Cause}).Terminate().Cause
+	return c.Layer(), c.Type(), c.Code()
+}
+
 // PeerError is what the peer's Terminate said (RFC 5040 section 4.8). Error words it, with the
 // segment that it is about.
 type PeerError struct {

@@ -125,6 +125,9 @@ func (s *SharedReceiveQueue) Arm(limit int) error {
 	return nil
 }
 
+// Armed is the limit that Arm was given, and 0 once its event has come. A snapshot. Any goroutine.
+func (s *SharedReceiveQueue) Armed() int { return int(s.q.Limit()) }
+
 // Left is the number of buffers that no QueuePair has taken, a snapshot. Any goroutine.
 func (s *SharedReceiveQueue) Left() int { return int(s.q.Remaining()) }
 

@@ -96,18 +96,22 @@ const (
 	// LocalProtection: a range was not registered, was revoked, or lacks the right (local
 	// protection error).
 	LocalProtection
-	LocalLength // receive: the message was longer than the buffer (local length error)
+	// LocalLength: receive: the message was longer than the buffer; of a WorkSource, a request that it
+	// refused for that (local length error).
+	LocalLength
 	// Flushed: the QueuePair left service before the request was carried out, or before that could
 	// be told (flushed).
 	Flushed
 
-	RemoteAccess         // Read or atomic: the peer did not grant it (remote access error)
-	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many (remote invalid request error)
-	// RemoteOperation: of a Read or atomic: the peer could not carry it out, as when the word is
-	// not aligned (remote operation error).
-	RemoteOperation
-	BadResponse    // Read or atomic: what came back is no Response to it (bad response error)
-	LocalOperation // Local Invalidate: the STag is not one that this queue pair may invalidate (local queue pair operation error)
+	RemoteAccess // Read or atomic: the peer did not grant it (remote access error)
+	// RemoteInvalidRequest: of a Read or atomic: the peer does not serve it, or not so many, or the
+	// word is not aligned (remote invalid request error).
+	RemoteInvalidRequest
+	RemoteOperation // Read or atomic: the peer could not carry it out (remote operation error)
+	BadResponse     // Read or atomic: what came back is no Response to it (bad response error)
+	// LocalOperation: Local Invalidate: the STag is not one that this queue pair may invalidate; of a
+	// WorkSource, what it refused for that (local queue pair operation error).
+	LocalOperation
 )
 
 func (s Status) String() string {

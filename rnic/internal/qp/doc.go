@@ -20,6 +20,7 @@
 //	terminate.go        errors: one Terminate, and the end of the stream
 //	requester.go        Reads and atomics of this end
 //	responder.go        Reads and atomics of the peer
+//	permit.go           what the peer may do at all
 //	control.go          memory for the peer's Terminate, Requests and Atomic Responses
 //	rtr.go              the message of start-up that an Initiator owes
 //	watch.go            thresholds

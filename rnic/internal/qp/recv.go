@@ -283,8 +283,10 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	}
 	op, cause, ok := rdmap.Check(h, r.version)
 	r.op = op
-	if need = mem.RemoteWrite; ok {
+	if ok {
 		switch op {
+		case rdmap.OpWrite:
+			need = q.needs(mem.RemoteWrite, PeerWrites)
 		case rdmap.OpImmediate, rdmap.OpImmediateSE: // 8 octets, DECISIONS 39
 			cause, ok = rdmap.CauseOperation, payload == rdmap.ImmediateLen && h.MO == 0 && h.Last
 		case rdmap.OpReadResponse:

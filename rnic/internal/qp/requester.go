@@ -257,6 +257,9 @@ func (a *requester) findCause(t *rdmap.Terminate) {
 		r := a.outstanding.at(i)
 		if isRequest && r.msn == t.DDP.MSN ||
 			!t.HasDDP && t.HasRead && !r.atomic && r.sink == t.Read.SinkSTag && t.Read.SinkTO-r.sinkTO <= uint64(r.size) {
+			if r.atomic && t.Cause == rdmap.CauseStream {
+				st = RemoteInvalidRequest // the word is not aligned: RFC 7306 section 8.2
+			}
 			a.setFlushStatus(i, st)
 			return
 		}

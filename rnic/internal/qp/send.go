@@ -175,7 +175,7 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 		if s.answering {
 			q.sourceGone(off, res)
 		} else {
-			q.localError(LocalProtection, errLocalRange)
+			q.localError(LocalProtection)
 		}
 		return 0
 	}
@@ -237,10 +237,13 @@ const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 // False: there is none, or it has to wait.
 func (q *Engine) nextRequest() bool {
 	for q.takeRequest() {
-		if q.send.wr.Op != OpLocalInvalidate {
+		switch wr := &q.send.wr; {
+		case wr.Flags&FlagRefused != 0:
+			q.localError(Status(wr.Operands[0]))
+			return false
+		case wr.Op != OpLocalInvalidate:
 			return q.begin()
-		}
-		if !q.invalidateHere() {
+		case !q.invalidateHere():
 			return false
 		}
 	}
@@ -256,12 +259,9 @@ func (q *Engine) begin() bool {
 	if wr.Op == OpRead { // the Response is placed by the rights of this stream
 		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
-	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
-		q.localError(LocalProtection, errLocalRange)
-		return false
-	}
-	if wr.Op.isAtomic() && wr.More > 0 && q.checkOriginal() != mem.CheckOK {
-		q.localError(LocalProtection, errLocalRange)
+	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK ||
+		wr.Op.isAtomic() && wr.More > 0 && q.checkOriginal() != mem.CheckOK {
+		q.localError(LocalProtection)
 		return false
 	}
 	switch wr.Op {
@@ -296,7 +296,7 @@ func (q *Engine) checkOriginal() mem.CheckResult {
 func (q *Engine) invalidateHere() bool {
 	s := &q.send
 	if q.Table.Invalidate(q.Domain, q.Stream, s.wr.stag()) != mem.CheckOK {
-		q.localError(LocalOperation, errLocalInvalidate)
+		q.localError(LocalOperation)
 		return false
 	}
 	q.completeSend(&s.wr, 0)
@@ -359,8 +359,15 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 
 // localError completes the request in hand with an error of this end's own and resets the
 // connection: a message that was begun cannot be finished without its octets.
-func (q *Engine) localError(st Status, err error) {
+func (q *Engine) localError(st Status) {
 	s := &q.send
+	err := errLocalRange
+	switch {
+	case s.wr.Op == OpLocalInvalidate:
+		err = errLocalInvalidate
+	case st != LocalProtection:
+		err = errRefused
+	}
 	q.failed(&s.wr, st)
 	s.wr = WQE{}
 	s.stopped = true

@@ -84,6 +84,9 @@ func (s *SRQ) Arm(limit int64) {
 	s.checkLimit(s.left.Load())
 }
 
+// Limit is what Arm was given, and 0 once tell was called for it. A snapshot. Any goroutine.
+func (s *SRQ) Limit() int64 { return s.limit.Load() }
+
 // Remaining is the number of buffers that no engine has taken, a snapshot. Any goroutine.
 func (s *SRQ) Remaining() int64 { return s.left.Load() }
 

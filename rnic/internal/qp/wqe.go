@@ -23,7 +23,7 @@ type WQE struct {
 	Flags        wqeFlags
 	More         uint8 // ranges after Local
 	_            uint8
-	Operands     [3]uint64 // of atomics, and immediate data
+	Operands     [3]uint64 // of atomics, immediate data, and what is refused
 }
 
 type wqeFlags uint8
@@ -33,6 +33,7 @@ const (
 	FlagSolicited
 	FlagFence
 	FlagInline
+	FlagRefused // not to be carried out: Operands[0] is the Status that it completes with
 )
 
 func (w *WQE) signaled() bool  { return w.Flags&FlagSignaled != 0 }
