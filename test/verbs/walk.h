@@ -65,6 +65,13 @@ void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length);
 struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op, uint32_t length);
 int post(struct end *e, struct ibv_send_wr *wr);
 
+/* failures.c */
+#define NO_EVENT (-1)
+void failures(void);
+void events_are(struct pair *p, int client, int server); /* asynchronous ones, and no others until now */
+void close_ended(struct pair *p);                        /* close_pair of a connection that has ended */
+struct ibv_send_wr towards(struct end *from, struct end *to, struct ibv_sge *sge, enum ibv_wr_opcode op);
+
 /* ids.c */
 /* Waits until a thread that has stored its number sleeps in a system call, or has stored that it is over. */
 void until_asleep(const pid_t *thread, const int *over);

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/rnic"
@@ -9,9 +10,12 @@ import (
 
 // Events, as enum ibv_event_type numbers them.
 const (
-	eventCQError  = 0
-	eventQPFatal  = 1
-	eventSRQLimit = 15
+	eventCQError   = 0
+	eventQPFatal   = 1
+	eventQPRequest = 2
+	eventQPAccess  = 3
+	eventSRQLimit  = 15
+	eventQPLastWQE = 16
 )
 
 // opened is a device that the program has opened: where its asynchronous events go.
@@ -47,8 +51,10 @@ func (e *Engine) tellEvents(events <-chan rnic.Event) {
 	for ev := range events {
 		switch ev.Kind {
 		case rnic.EventTerminated, rnic.EventFailed:
-			if q := e.qpOfRNIC(ev.QP); q != nil && !q.gone.Load() {
-				q.abort.Do(func() { q.ctx.tell(eventQPFatal, &q.subject) })
+			if kind, ok := eventOf(ev.Err); ok {
+				if q := e.qpOfRNIC(ev.QP); q != nil {
+					q.abort.Do(func() { q.ctx.tell(kind, &q.subject) })
+				}
 			}
 		case rnic.EventSRQLimit:
 			if s := e.srqOfRNIC(ev.SRQ); s != nil {
@@ -56,6 +62,31 @@ func (e *Engine) tellEvents(events <-chan rnic.Event) {
 			}
 		}
 	}
+}
+
+// eventOf is the event for an error that has ended a connection, by ibv_get_async_event(3). There is
+// none where a completion says what was wrong with a request of the program's, nor where the
+// connection is lost: RDMA_CM_EVENT_DISCONNECTED tells of that.
+func eventOf(err error) (kind uint32, ok bool) {
+	var end *rnic.TerminateError
+	switch {
+	case errors.Is(err, rnic.ErrHoarding):
+		return eventQPFatal, true // we were short of packet buffers
+	case !errors.As(err, &end):
+		return 0, false
+	case end.Remote:
+		return eventQPFatal, true
+	}
+	const framing, memory, message = 2, 1, 2 // RFC 5040 section 4.8: the layer of MPA; types, alike in RDMAP and DDP
+	switch layer, errType, _ := end.Control(); {
+	case layer == framing:
+		return eventQPFatal, true
+	case errType == memory:
+		return eventQPAccess, true
+	case errType == message:
+		return eventQPRequest, true
+	}
+	return eventQPFatal, true
 }
 
 func (e *Engine) qpOfRNIC(r *rnic.QueuePair) *qp {

@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/ring"
 )
 
@@ -52,15 +51,15 @@ func (e *Engine) carryOut(c *call) error {
 	case ring.Close:
 		return e.closeContext(c)
 	case ring.AllocPD:
-		c.out[0] = e.objects.add(e.adapter.AllocPD())
-		return nil
+		return e.allocPD(c)
 	case ring.FreePD:
-		_, err := take[*rnic.ProtectionDomain](&e.objects, c.arg[0])
-		return err
+		return e.freePD(c)
 	case ring.DestroySRQ:
 		return e.destroySRQ(c)
 	case ring.RegMR:
 		return e.register(c)
+	case ring.PermitMR:
+		return e.permit(c)
 	case ring.DeregMR:
 		return e.deregister(c)
 	case ring.AllocMW:
@@ -77,12 +76,16 @@ func (e *Engine) carryOut(c *call) error {
 		return e.destroyCQ(c)
 	case ring.CreateSRQ:
 		return e.createSRQ(c)
+	case ring.QuerySRQ:
+		return e.querySRQ(c)
 	case ring.ArmSRQ:
 		return e.armSRQ(c)
 	case ring.CreateQP:
 		return e.createQP(c)
 	case ring.QueryQP:
 		return e.queryQP(c)
+	case ring.PermitQP:
+		return e.permitQP(c)
 	case ring.AbortQP:
 		return e.abortQP(c)
 	case ring.DestroyQP:

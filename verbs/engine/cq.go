@@ -40,7 +40,7 @@ type cqRing struct {
 	written atomic.Uint32 // entries that are there, or were
 }
 
-func (e *Engine) createCQ(c *call) error {
+func (e *Engine) createCQ(c *call) (err error) {
 	depth := c.arg[0]
 	ctx, err := find[*opened](&e.objects, c.arg[3])
 	if err != nil {
@@ -49,6 +49,10 @@ func (e *Engine) createCQ(c *call) error {
 	if depth < 1 || depth > rnic.CQDepthMax {
 		return syscall.EINVAL
 	}
+	if err = e.limits.cqs.take(); err != nil {
+		return err
+	}
+	defer e.limits.cqs.giveIf(&err)
 	q := &cq{subject: subject{cookie: c.arg[2]}, ctx: ctx}
 	var entries []ring.CQE
 	if q.mapping, q.head, entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
@@ -68,6 +72,7 @@ func (e *Engine) createCQ(c *call) error {
 func (e *Engine) destroyCQ(c *call) error {
 	q, err := take[*cq](&e.objects, c.arg[0])
 	if err == nil {
+		e.limits.cqs.give()
 		q.leave(q.notify.Load(), q.ctx.events.Load())
 		q.release()
 	}

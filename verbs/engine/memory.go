@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/ring"
 )
 
 // Access flags as enum ibv_access_flags numbers them. ON_DEMAND, HUGETLB and the optional ones ask
@@ -37,6 +38,22 @@ func accessOf(flags uint64) (a rnic.Access) {
 	return a
 }
 
+func (e *Engine) allocPD(c *call) error {
+	err := e.limits.pds.take()
+	if err == nil {
+		c.out[0] = e.objects.add(e.adapter.AllocPD())
+	}
+	return err
+}
+
+func (e *Engine) freePD(c *call) error {
+	_, err := take[*rnic.ProtectionDomain](&e.objects, c.arg[0])
+	if err == nil {
+		e.limits.pds.give()
+	}
+	return err
+}
+
 // memoryAt is memory of the program's.
 func memoryAt(addr, length uint64) []byte {
 	return unsafe.Slice((*byte)(pointer(addr)), length)
@@ -47,26 +64,39 @@ func pointer(addr uint64) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) //nolint:govet // an address that C gave us
 }
 
+// rightsOf are the rights of a region that is registered with flags, and those of windows onto it.
+func rightsOf(flags uint64) (a, windows rnic.Access, err error) {
+	if flags&^accessKnown != 0 || flags&(accessRemoteWrite|accessRemoteAtomic) != 0 && flags&accessLocalWrite == 0 { // ibv_reg_mr(3)
+		return 0, 0, syscall.EINVAL
+	}
+	if flags&accessWindows != 0 {
+		windows = rnic.RemoteRead
+		if flags&accessLocalWrite != 0 {
+			windows |= rnic.RemoteWrite
+		}
+	}
+	return accessOf(flags), windows, nil
+}
+
 // register makes a region. RegisterWith has the kernel look whether the program may reach its
 // memory.
-func (e *Engine) register(c *call) error {
+func (e *Engine) register(c *call) (err error) {
 	pd, err := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
 	if err != nil {
 		return err
 	}
-	addr, length, iova, flags := c.arg[1], c.arg[2], c.arg[3], c.arg[4]
-	switch {
-	case addr == 0, length == 0, length > 1<<47, addr > 1<<47-length, flags&^accessKnown != 0,
-		flags&(accessRemoteWrite|accessRemoteAtomic) != 0 && flags&accessLocalWrite == 0: // ibv_reg_mr(3)
+	addr, length, iova := c.arg[1], c.arg[2], c.arg[3]
+	if addr == 0 || length == 0 || length > ring.MRSizeMax || addr > 1<<47-length {
 		return syscall.EINVAL
 	}
-	opt := rnic.RegisterOptions{Access: accessOf(flags), Base: iova}
-	if flags&accessWindows != 0 {
-		opt.Windows = rnic.RemoteRead | rnic.RemoteWrite
-		if flags&accessLocalWrite == 0 {
-			opt.Windows = rnic.RemoteRead
-		}
+	opt := rnic.RegisterOptions{Base: iova}
+	if opt.Access, opt.Windows, err = rightsOf(c.arg[4]); err != nil {
+		return err
 	}
+	if err = e.limits.mrs.take(); err != nil {
+		return err
+	}
+	defer e.limits.mrs.giveIf(&err)
 	m, err := pd.RegisterWith(memoryAt(addr, length), opt)
 	if err != nil {
 		return err
@@ -75,20 +105,38 @@ func (e *Engine) register(c *call) error {
 	return nil
 }
 
+// permit changes the rights of a region, which keeps its key.
+func (e *Engine) permit(c *call) error {
+	m, err := find[*rnic.MemoryRegion](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	access, windows, err := rightsOf(c.arg[1])
+	if err != nil {
+		return err
+	}
+	return m.Permit(access, windows)
+}
+
 // deregister returns when no placement into the region can follow.
 func (e *Engine) deregister(c *call) error {
 	m, err := take[*rnic.MemoryRegion](&e.objects, c.arg[0])
 	if err == nil {
 		m.Deregister()
+		e.limits.mrs.give()
 	}
 	return err
 }
 
-func (e *Engine) allocWindow(c *call) error {
+func (e *Engine) allocWindow(c *call) (err error) {
 	pd, err := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
 	if err != nil {
 		return err
 	}
+	if err = e.limits.mws.take(); err != nil {
+		return err
+	}
+	defer e.limits.mws.giveIf(&err)
 	w, err := pd.NewWindow()
 	if err == nil {
 		c.out[0], c.out[1] = e.objects.add(w), uint64(w.STag())
@@ -128,6 +176,7 @@ func (e *Engine) freeWindow(c *call) error {
 	w, err := take[*rnic.Window](&e.objects, c.arg[0])
 	if err == nil {
 		w.Free()
+		e.limits.mws.give()
 	}
 	return err
 }

@@ -23,9 +23,9 @@ type qp struct {
 	srq          *srq // buffers come from there; nil: from recvs
 	underway     underway
 	deliveries   deliveries
-	half         bool        // the Write of the request in hand was posted, its immediate data was not
-	gone         atomic.Bool // destroyed: the program's rings are not looked at any more
-	abort        sync.Once
+	half         bool          // the Write of the request in hand was posted, its immediate data was not
+	gone         atomic.Bool   // destroyed: the program's rings are not looked at any more
+	abort        sync.Once     // a fatal event is told
 	watched      chan struct{} // closed when watch has returned
 }
 
@@ -142,21 +142,35 @@ func (q *qp) Sends(f rnic.Feed) {
 		if q.half {
 			s.immediate()
 		}
-		err := f.Send(&s.wr)
+		err := q.send(f)
 		switch {
 		case errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState):
 			return
-		case err != nil:
-			q.impossible(&s.wr)
-		case s.entry.Op == ring.OpWriteImmediate && !q.half:
+		case err == nil && s.entry.Op == ring.OpWriteImmediate && !q.half:
 			q.half = true
 			continue
-		default:
-			q.underway.take(s.wr.Signaled)
 		}
+		q.underway.take(s.wr.Signaled || err != nil)
 		q.half = false
 		s.taken(n)
 	}
+}
+
+// send posts the request in hand, and in its place what completes with an error if the connection
+// cannot have it, as a Read without a depth for it. The error says which of the two, or that neither
+// was posted.
+func (q *qp) send(f rnic.Feed) error {
+	wr, st, err := &q.sends.wr, rnic.LocalLength, rnic.ErrTooLong
+	if q.sends.octets() <= ring.MessageMax {
+		st, err = rnic.LocalOperation, f.Send(wr)
+	}
+	if err == nil || errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState) {
+		return err
+	}
+	if refused := f.Refuse(wr, st); refused != nil {
+		return refused
+	}
+	return err
 }
 
 // sent is the completion of a request.
@@ -182,6 +196,7 @@ func (q *qp) Recvs(f rnic.Feed) {
 			q.checkBroken(r)
 			return
 		}
+		r.clip()
 		err := f.Recv(&r.wr)
 		if errors.Is(err, rnic.ErrRecvQueueFull) {
 			return
@@ -208,14 +223,9 @@ func (q *qp) Written() {
 	}
 }
 
-// impossible completes a request that the connection cannot have, as a Read without a depth for it,
-// and ends the connection.
+// impossible completes a receive buffer that cannot be, and ends the connection.
 func (q *qp) impossible(wr *rnic.WorkRequest) {
-	to := q.scq
-	if wr.Op == rnic.OpRecv {
-		to = q.rcq
-	}
-	q.deliver(to, &rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op, Status: rnic.LocalOperation})
+	q.deliver(q.rcq, &rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op, Status: rnic.LocalOperation})
 	q.engine.progress()
 	q.endSoon()
 }
@@ -243,6 +253,28 @@ func (q *qp) watch() {
 	atomic.StoreUint32(&q.sends.shared.Over, 1)
 	atomic.StoreUint32(&q.recvs.shared.Over, 1)
 	q.rnic.Doorbell()
+	if q.srq != nil { // all that it took has completed, and it takes no more
+		q.ctx.tell(eventQPLastWQE, &q.subject)
+	}
+}
+
+// permitQP says what the peer may do, by flags of ibv_access_flags.
+func (e *Engine) permitQP(c *call) error {
+	q, err := find[*qp](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	var may rnic.PeerAccess
+	for _, x := range []struct {
+		flag uint64
+		may  rnic.PeerAccess
+	}{{accessRemoteWrite, rnic.PeerWrites}, {accessRemoteRead, rnic.PeerReads}, {accessRemoteAtomic, rnic.PeerAtomics}} {
+		if c.arg[1]&x.flag != 0 {
+			may |= x.may
+		}
+	}
+	q.rnic.Permit(may)
+	return nil
 }
 
 // queryQP tells the read depths that start-up settled.

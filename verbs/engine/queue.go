@@ -121,6 +121,28 @@ func (q *queue) copyList(n int) {
 	q.wr.List = q.list[:n]
 }
 
+// octets are those that the request in hand sends, or reads.
+func (q *queue) octets() uint64 {
+	n := uint64(q.wr.Local.Length)
+	for i := range q.wr.List {
+		n += uint64(q.wr.List[i].Length)
+	}
+	return n
+}
+
+// clip cuts the receive buffer in hand to the longest message that there can be.
+func (q *queue) clip() {
+	room := uint32(ring.MessageMax)
+	cut := func(s *rnic.SGE) {
+		s.Length = min(s.Length, room)
+		room -= s.Length
+	}
+	cut(&q.wr.Local)
+	for i := range q.wr.List {
+		cut(&q.wr.List[i])
+	}
+}
+
 // immediate makes the request in hand the second half of a Write with immediate data. The peer's
 // verbs find imm_data and the Write's length in the 8 octets.
 func (q *queue) immediate() {

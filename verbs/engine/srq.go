@@ -19,15 +19,18 @@ type srq struct {
 	ctx      *opened
 }
 
-func (e *Engine) createSRQ(c *call) error {
+func (e *Engine) createSRQ(c *call) (err error) {
 	pd, err1 := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
 	ctx, err2 := find[*opened](&e.objects, c.arg[4])
 	depth, ranges := c.arg[1], c.arg[2]
 	if errors.Join(err1, err2) != nil || depth < 1 || depth > depthMax || ranges > rnic.SharedSGEMax {
 		return syscall.EINVAL
 	}
+	if err = e.limits.srqs.take(); err != nil {
+		return err
+	}
+	defer e.limits.srqs.giveIf(&err)
 	s := &srq{subject: subject{cookie: c.arg[3]}, ctx: ctx}
-	var err error
 	if s.recvs, err = newQueue(int(depth), rnic.SharedSGEMax, 0); err != nil {
 		return err
 	}
@@ -54,6 +57,7 @@ func (s *srq) fill(f rnic.SharedFeed) {
 		if n == 0 {
 			return
 		}
+		s.recvs.clip()
 		if f.Recv(&s.recvs.wr) != nil {
 			return
 		}
@@ -72,8 +76,18 @@ func (s *srq) giveBack(index uint32) {
 func (e *Engine) destroySRQ(c *call) error {
 	s, err := take[*srq](&e.objects, c.arg[0])
 	if err == nil {
+		e.limits.srqs.give()
 		s.leave(s.ctx.events.Load())
 		s.recvs.release()
+	}
+	return err
+}
+
+// querySRQ tells the limit that is armed.
+func (e *Engine) querySRQ(c *call) error {
+	s, err := find[*srq](&e.objects, c.arg[0])
+	if err == nil {
+		c.out[0] = uint64(s.rnic.Armed())
 	}
 	return err
 }

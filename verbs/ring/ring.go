@@ -15,6 +15,15 @@ const (
 	PrivateMax = 512
 	SGEsPer    = 4  // ranges in an entry after a work request's
 	EntryLen   = 64 // octets of an entry
+
+	// What ibv_query_device and ibv_query_port tell of a process and its messages.
+	CQsMax     = 1 << 14 // with the rings of queue pairs fewer than the mappings of a process (vm.max_map_count)
+	PDsMax     = 1 << 16
+	MRsMax     = 1 << 15
+	MWsMax     = 1<<16 - MRsMax - QPsMax // a queue pair has a region of its own
+	SRQsMax    = 1 << 12
+	MRSizeMax  = 1 << 42
+	MessageMax = 1<<31 - 1
 )
 
 // SGE is a range of registered memory.
@@ -131,13 +140,16 @@ const (
 	AllocPD
 	FreePD
 	RegMR
+	PermitMR
 	DeregMR
 	CreateCQ
 	DestroyCQ
 	CreateSRQ
 	ArmSRQ
+	QuerySRQ
 	DestroySRQ
 	CreateQP
+	PermitQP
 	AbortQP
 	DestroyQP
 	CMCreate

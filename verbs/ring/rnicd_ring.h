@@ -11,6 +11,13 @@
 #include <stdint.h>
 
 #define RV_QPS_MAX 4096   /* queue pairs of a process: one doorbell bit each */
+#define RV_CQS_MAX 16384
+#define RV_PDS_MAX 65536
+#define RV_MRS_MAX 32768
+#define RV_MWS_MAX 28672
+#define RV_SRQS_MAX 4096
+#define RV_MR_SIZE_MAX (1ull << 42)
+#define RV_MESSAGE_MAX 0x7fffffffu
 #define RV_CALLS 64       /* control calls under way at a time */
 #define RV_CALL_ARGS 16
 #define RV_CALL_DATA 1024 /* octets that go along with a call, either way */
@@ -120,6 +127,7 @@ enum rv_call_op {
 	RV_ALLOC_PD,     /* -> pd */
 	RV_FREE_PD,      /* pd */
 	RV_REG_MR,       /* pd, address, length, iova, access -> mr, key */
+	RV_PERMIT_MR,    /* mr, access: with the same key */
 	RV_DEREG_MR,     /* mr */
 	RV_CREATE_CQ,    /* depth, channel or -1, cookie, context, address of its struct rv_waits or 0, which stays
 			    -> cq, address of struct rv_cq, entries */
@@ -127,9 +135,11 @@ enum rv_call_op {
 	RV_CREATE_SRQ,   /* pd, depth, ranges, cookie, context -> srq, address of struct rv_queue, entries,
 			    address of a bit for each id: the buffer is free again, and no completion says so */
 	RV_ARM_SRQ,      /* srq, limit */
+	RV_QUERY_SRQ,    /* srq -> limit, 0 after its event */
 	RV_DESTROY_SRQ,  /* srq */
 	RV_CREATE_QP,    /* pd, send cq, receive cq, srq or 0, send depth, receive depth, ranges, inline, cookie, context ->
 			    qp, number, doorbell bit, address of the send queue, entries, of the receive queue, entries */
+	RV_PERMIT_QP,    /* qp, access: what the peer may do */
 	RV_ABORT_QP,     /* qp */
 	RV_DESTROY_QP,   /* qp */
 	RV_CM_CREATE,    /* channel, cookie -> id */

@@ -253,9 +253,12 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 	return rv_fail(error);
 }
 
-static uint8_t depth(uint8_t asked)
+/* 255 asks for the most; what else is more than that is refused, as by the kernel. */
+static bool depth(uint8_t *asked)
 {
-	return asked > RV_READS_MAX ? RV_READS_MAX : asked;
+	if (*asked == RDMA_MAX_RESP_RES)
+		*asked = RV_READS_MAX;
+	return *asked <= RV_READS_MAX;
 }
 
 /* The queue pair of a connection, which is in service as far as the program is concerned: what it
@@ -271,27 +274,36 @@ static int call_with_qp(struct rv_id *i, uint32_t op, struct rdma_conn_param *p,
 		q = to_qp(i->id.qp);
 	else if (p)
 		q = rv_qp_find(p->qp_num);
-	if (!q)
+	if (!q || !depth(&responder) || !depth(&initiator))
 		return EINVAL;
 	a = (struct rv_args){
-		.arg = { i->handle, q->handle, depth(responder), depth(initiator) },
+		.arg = { i->handle, q->handle, responder, initiator },
 		.data = p ? p->private_data : NULL, .size = p && p->private_data ? p->private_data_len : 0,
 	};
 	before = q->qp.qp_base.state;
 	q->qp.qp_base.state = IBV_QPS_RTS;
 	q->in_cm = true;
+	q->by_number = !i->id.qp;
 	error = rv_call(op, &a);
-	if (error)
+	if (error) {
 		q->qp.qp_base.state = before;
-	return error;
+		q->in_cm = false;
+		return error;
+	}
+	q->kept.retry_cnt = p ? p->retry_count : 7;
+	q->kept.rnr_retry = p ? p->rnr_retry_count : 7;
+	q->kept.timeout = i->ack_timeout;
+	return 0;
 }
 
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	struct rv_id *i = to_id(id);
-	int error = call_with_qp(i, RV_CM_CONNECT, p, p ? p->responder_resources : RDMA_MAX_RESP_RES,
-				 p ? p->initiator_depth : RDMA_MAX_INIT_DEPTH);
+	int error;
 
+	i->responds = !id->qp; /* the event may come before the call returns */
+	error = call_with_qp(i, RV_CM_CONNECT, p, p ? p->responder_resources : RDMA_MAX_RESP_RES,
+			     p ? p->initiator_depth : RDMA_MAX_INIT_DEPTH);
 	i->connected = !error;
 	return rv_event_of(i, error);
 }
@@ -337,7 +349,7 @@ int rdma_disconnect(struct rdma_cm_id *id)
 	return rv_event_of(i, rv_call1(RV_CM_DISCONNECT, i->handle));
 }
 
-/* For programs that move their queue pair themselves. The connection manager of iWARP needs no third message. */
+/* After RDMA_CM_EVENT_CONNECT_RESPONSE. The connection manager of iWARP needs no third message. */
 int rdma_establish(struct rdma_cm_id *id)
 {
 	return id->qp ? rv_fail(EINVAL) : 0;
@@ -400,8 +412,13 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
 		i->v6_only = *(const int *)value;
 		return 0;
 	case RDMA_OPTION_ID_TOS: /* there is nothing to be set for it here, and nothing to be lost */
+		return size == sizeof(uint8_t) ? 0 : rv_fail(EINVAL);
 	case RDMA_OPTION_ID_REUSEADDR:
-	case RDMA_OPTION_ID_ACK_TIMEOUT:
+		return size == sizeof(int) ? 0 : rv_fail(EINVAL);
+	case RDMA_OPTION_ID_ACK_TIMEOUT: /* ibv_query_qp tells it; TCP has timers of its own */
+		if (size != sizeof(uint8_t))
+			return rv_fail(EINVAL);
+		i->ack_timeout = *(const uint8_t *)value;
 		return 0;
 	}
 	return rv_fail(ENOSYS);

@@ -23,6 +23,8 @@ static bool fill(struct event *out, const struct rv_cm_event *e, struct rv_id *a
 
 	out->event.event = e->type;
 	out->event.status = e->status;
+	if (e->type == RDMA_CM_EVENT_ESTABLISHED && about->responds)
+		out->event.event = RDMA_CM_EVENT_CONNECT_RESPONSE;
 	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		if (rv_take_request(about, e->request, &i))
 			return false;

@@ -80,7 +80,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.fw_ver = "rnicd",
 		.node_guid = guid(),
 		.sys_image_guid = guid(),
-		.max_mr_size = 1ull << 47,
+		.max_mr_size = RV_MR_SIZE_MAX,
 		.page_size_cap = 0xfffffffffffff000ull,
 		.vendor_id = 0x726e69,
 		.max_qp = RV_QPS_MAX,
@@ -88,16 +88,16 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS,
 		.max_sge = RV_SGE_MAX,
 		.max_sge_rd = 1,
-		.max_cq = 1 << 16,
+		.max_cq = RV_CQS_MAX,
 		.max_cqe = RV_CQE_MAX,
-		.max_mr = 1 << 15,
-		.max_pd = 1 << 16,
+		.max_mr = RV_MRS_MAX,
+		.max_pd = RV_PDS_MAX,
 		.max_qp_rd_atom = RV_READS_MAX,
 		.max_res_rd_atom = RV_READS_MAX * RV_QPS_MAX,
 		.max_qp_init_rd_atom = RV_READS_MAX,
 		.atomic_cap = IBV_ATOMIC_HCA,
-		.max_mw = 1 << 15,
-		.max_srq = 1 << 12,
+		.max_mw = RV_MWS_MAX,
+		.max_srq = RV_SRQS_MAX,
 		.max_srq_wr = RV_WR_MAX,
 		.max_srq_sge = RV_SRQ_SGE_MAX,
 		.max_pkeys = 1,
@@ -153,7 +153,10 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 	return rv_query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/* As iWARP devices have it: one GID, the port's address in its first octets. */
+/*
+ * As iWARP devices have it: one GID, the port's address in its first octets. The GUID is in its second
+ * half, where others have it, and programs look whether a GID is there.
+ */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
 	__be64 g = guid();
@@ -163,6 +166,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 		return rv_fail(EINVAL);
 	memset(gid, 0, sizeof *gid);
 	memcpy(gid->raw, &g, 6);
+	gid->global.interface_id = g;
 	return 0;
 }
 
@@ -183,10 +187,8 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 {
 	int error;
 
-	if (flags)
+	if (flags || max < RV_GIDS)
 		return -EINVAL;
-	if (max == 0)
-		return 0;
 	error = _ibv_query_gid_ex(context, 1, 0, entries, 0, size);
 	return error ? -error : 1;
 }

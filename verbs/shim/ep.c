@@ -4,9 +4,11 @@
 /* Queues of the id's own, with channels, where the program gave none. */
 static int make_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
+	uint32_t recvs = attr->srq ? to_srq(attr->srq)->depth : attr->cap.max_recv_wr;
+
 	if (!attr->recv_cq) {
 		if (!(id->recv_cq_channel = ibv_create_comp_channel(id->verbs)) ||
-		    !(id->recv_cq = ibv_create_cq(id->verbs, attr->cap.max_recv_wr ? (int)attr->cap.max_recv_wr : 1, id, id->recv_cq_channel, 0)))
+		    !(id->recv_cq = ibv_create_cq(id->verbs, recvs ? (int)recvs : 1, id, id->recv_cq_channel, 0)))
 			return -1;
 		attr->recv_cq = id->recv_cq;
 	}
@@ -57,7 +59,6 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 		return rv_fail(error);
 	}
 	qp->state = IBV_QPS_INIT; /* buffers may be posted */
-	to_qp(qp)->in_cm = true;
 	i->own_cqs = id->recv_cq || id->send_cq;
 	id->qp = qp;
 	id->qp_type = attr->qp_type;
@@ -207,16 +208,20 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 	return 0;
 }
 
-/* What a program that moves its queue pair itself is to set: nothing but the state, which a
- * connection changes without being told. */
+/* What a program that moves its queue pair itself is to set: little, as the connection knows the
+ * rest. */
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	(void)id;
+	if (!id->verbs || attr->qp_state < IBV_QPS_INIT || attr->qp_state > IBV_QPS_RTS)
+		return rv_fail(EINVAL);
 	attr->qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	attr->port_num = 1;
+	attr->pkey_index = 0;
 	*mask = IBV_QP_STATE;
 	if (attr->qp_state == IBV_QPS_INIT)
-		*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+		*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+	if (attr->qp_state != IBV_QPS_RTS)
+		*mask |= IBV_QP_ACCESS_FLAGS;
 	return 0;
 }
 

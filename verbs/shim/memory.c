@@ -97,7 +97,21 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 
 #define REREG (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS)
 
-/* A new region in the old one's struct: the keys change. A call that fails has changed nothing. */
+/* New rights: the keys stay. */
+static int change_access(struct rv_mr *m, unsigned int access)
+{
+	struct rv_args a = { .arg = { m->handle, access } };
+	int error = rv_call(RV_PERMIT_MR, &a);
+
+	if (!error)
+		m->access = access;
+	return error;
+}
+
+/*
+ * New rights alone leave the region as it is; otherwise there is a new one in the old one's struct, and
+ * the keys change. A call that fails has changed nothing.
+ */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct rv_mr *m = container(mr, struct rv_mr, mr), old = *m, new = { .handle = 0 };
@@ -109,6 +123,8 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 		error = EINVAL;
 	else if (load_acquire(&m->windows))
 		error = EBUSY;
+	if (!error && flags == IBV_REREG_MR_CHANGE_ACCESS && !(error = change_access(m, (unsigned int)access)))
+		return 0;
 	if (!error)
 		error = enter(&new, flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd, move ? addr : mr->addr, move ? length : mr->length,
 			      move ? (uintptr_t)addr : m->iova,
@@ -192,7 +208,7 @@ int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 		return EINVAL;
 	if (b->length && (!m || m->mr.pd != mw->pd || !(m->access & IBV_ACCESS_MW_BIND)))
 		return EINVAL;
-	if (b->mw_access_flags & ~(unsigned int)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED))
+	if (b->mw_access_flags & ~(unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED))
 		return EINVAL;
 	error = rv_post_bind(qp, bind->wr_id, bind->send_flags, &a);
 	if (error)

@@ -57,8 +57,9 @@ static bool possible(const struct ibv_qp_init_attr_ex *a)
 {
 	const struct ibv_qp_cap *c = &a->cap;
 
-	return a->send_cq && a->recv_cq && c->max_send_wr <= RV_WR_MAX && c->max_recv_wr <= RV_WR_MAX &&
-	       c->max_send_sge <= RV_SGE_MAX && c->max_recv_sge <= RV_SGE_MAX && c->max_inline_data <= RV_INLINE_MAX;
+	/* ibv_create_qp(3): with an SRQ what is about receives is ignored */
+	return a->send_cq && a->recv_cq && c->max_send_wr <= RV_WR_MAX && (a->srq || c->max_recv_wr <= RV_WR_MAX) &&
+	       c->max_send_sge <= RV_SGE_MAX && (a->srq || c->max_recv_sge <= RV_SGE_MAX) && c->max_inline_data <= RV_INLINE_MAX;
 }
 
 static void release(struct rv_qp *q)
@@ -94,6 +95,9 @@ static int make(struct rv_qp *q, struct ibv_context *context, const struct ibv_q
 	q->rq_mask = (uint32_t)a.arg[6] - 1;
 	return 0;
 }
+
+/* What a peer may do unless the program moves its queue pair with less. */
+#define PEER_ACCESS (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 #define QP_ATTR (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 #define SEND_OPS                                                                                                       \
@@ -140,6 +144,7 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	q->qp.qp_base.srq = attr->srq;
 	q->qp.qp_base.state = IBV_QPS_RESET;
 	q->qp.qp_base.qp_type = IBV_QPT_RC;
+	q->kept = (struct ibv_qp_attr){ .path_mtu = IBV_MTU_1024, .port_num = 1, .qp_access_flags = PEER_ACCESS };
 	error = q->sents && q->recvs && q->cookie ? make(q, context, attr) : ENOMEM;
 	if (error) {
 		rv_table_remove(q->cookie);
@@ -237,21 +242,30 @@ static enum ibv_qp_state state_of(struct rv_qp *q)
 	return q->qp.qp_base.state;
 }
 
+/* A queue pair of an RNIC is in INIT from the beginning, as Linux has it, whatever qp->state says. */
+static bool fresh(enum ibv_qp_state s)
+{
+	return s == IBV_QPS_RESET || s == IBV_QPS_INIT;
+}
+
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct rv_qp *q = to_qp(qp);
 	struct rv_args depths = { .arg = { q->handle } };
+	enum ibv_qp_state state = fresh(state_of(q)) ? IBV_QPS_INIT : state_of(q);
 	int error = mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC) ? rv_call(RV_QUERY_QP, &depths) : 0;
 
 	if (error)
 		return error;
 	if (!(mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC)))
 		depths.arg[0] = depths.arg[1] = 0;
-	*attr = (struct ibv_qp_attr){
-		.qp_state = state_of(q), .cur_qp_state = state_of(q), .path_mtu = IBV_MTU_1024, .cap = q->cap, .port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
-		.max_rd_atomic = (uint8_t)depths.arg[0], .max_dest_rd_atomic = (uint8_t)depths.arg[1],
-	};
+	*attr = q->kept;
+	attr->qp_state = attr->cur_qp_state = state;
+	attr->cap = q->cap;
+	attr->max_rd_atomic = (uint8_t)depths.arg[0];
+	attr->max_dest_rd_atomic = (uint8_t)depths.arg[1];
+	if (mask & IBV_QP_STATE)
+		qp->state = state;
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = qp->qp_context, .send_cq = qp->send_cq, .recv_cq = qp->recv_cq, .srq = qp->srq, .cap = q->cap,
 		.qp_type = qp->qp_type, .sq_sig_all = q->signal_all,
@@ -259,33 +273,89 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 	return 0;
 }
 
+/* What only a connection by number has, and what no queue pair of ours can change. */
+#define REFUSED                                                                                                        \
+	(IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)
+#define KNOWN ((IBV_QP_DEST_QPN << 1) - 1)
+
+static int check_attr(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
+{
+	if (mask & ~(KNOWN | IBV_QP_RATE_LIMIT))
+		return EINVAL;
+	if (mask & REFUSED)
+		return EOPNOTSUPP;
+	if ((mask & IBV_QP_CUR_STATE && attr->cur_qp_state != state_of(q) &&
+	     !(fresh(attr->cur_qp_state) && fresh(state_of(q)))) ||
+	    (mask & IBV_QP_PORT && attr->port_num != 1) || (mask & IBV_QP_PKEY_INDEX && attr->pkey_index) ||
+	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > RV_READS_MAX) ||
+	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > RV_READS_MAX))
+		return EINVAL;
+	return 0;
+}
+
 /*
- * A connection changes the state of its queue pair itself: iWARP has none that was not made by the
- * connection manager. So RTR and RTS are what a connected one is in already.
+ * Whether the program may move it. A connection moves its queue pair by itself, so RTR and RTS, and
+ * for one that the program has made itself INIT, have been passed and change nothing. 0, or an errno.
+ */
+static int may_move(struct rv_qp *q, enum ibv_qp_state to)
+{
+	enum ibv_qp_state from = state_of(q);
+
+	switch (to) {
+	case IBV_QPS_ERR:
+		return 0;
+	case IBV_QPS_RESET:
+		return q->in_cm || from == IBV_QPS_ERR ? EOPNOTSUPP : 0;
+	case IBV_QPS_INIT:
+		return (q->by_number && from != IBV_QPS_ERR) || fresh(from) ? 0 : EINVAL;
+	case IBV_QPS_RTR:
+		return (q->in_cm && from != IBV_QPS_ERR) || fresh(from) ? 0 : EINVAL;
+	case IBV_QPS_RTS:
+		return (q->in_cm && from != IBV_QPS_ERR) || from == IBV_QPS_RTR || from == IBV_QPS_RTS ? 0 : EINVAL;
+	default:
+		return EINVAL;
+	}
+}
+
+static void keep(struct ibv_qp_attr *kept, const struct ibv_qp_attr *attr, int mask)
+{
+#define KEEP(flag, field)                                                                                              \
+	if (mask & (flag))                                                                                             \
+	kept->field = attr->field
+	KEEP(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+	KEEP(IBV_QP_PATH_MTU, path_mtu);
+	KEEP(IBV_QP_TIMEOUT, timeout);
+	KEEP(IBV_QP_RETRY_CNT, retry_cnt);
+	KEEP(IBV_QP_RNR_RETRY, rnr_retry);
+	KEEP(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	KEEP(IBV_QP_RQ_PSN, rq_psn);
+	KEEP(IBV_QP_SQ_PSN, sq_psn);
+	KEEP(IBV_QP_QKEY, qkey);
+}
+
+/*
+ * iWARP connects by the connection manager only: a mask with an address or a number is refused. A
+ * program may make the other moves itself, before or after it has the queue pair connected. A call
+ * that fails has changed nothing.
  */
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct rv_qp *q = to_qp(qp);
-	int error;
+	struct rv_args access = { .arg = { q->handle, attr->qp_access_flags } };
+	int error = check_attr(q, attr, mask);
 
-	if (!(mask & IBV_QP_STATE))
-		return 0;
-	switch (attr->qp_state) {
-	case IBV_QPS_RESET:
-		return state_of(q) == IBV_QPS_RESET || state_of(q) == IBV_QPS_INIT ? (qp->state = IBV_QPS_RESET, 0) : EOPNOTSUPP;
-	case IBV_QPS_INIT:
-		return state_of(q) == IBV_QPS_RESET || state_of(q) == IBV_QPS_INIT ? (qp->state = IBV_QPS_INIT, 0) : EINVAL;
-	case IBV_QPS_RTR:
-	case IBV_QPS_RTS:
-		return q->in_cm ? 0 : EOPNOTSUPP;
-	case IBV_QPS_ERR:
+	if (!error && mask & IBV_QP_STATE)
+		error = may_move(q, attr->qp_state);
+	if (!error && mask & IBV_QP_ACCESS_FLAGS)
+		error = rv_call(RV_PERMIT_QP, &access);
+	if (!error && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_ERR)
 		error = rv_call1(RV_ABORT_QP, q->handle);
-		if (!error)
-			qp->state = IBV_QPS_ERR;
+	if (error)
 		return error;
-	default:
-		return EINVAL;
-	}
+	keep(&q->kept, attr, mask);
+	if (mask & IBV_QP_STATE && (!q->in_cm || attr->qp_state == IBV_QPS_ERR))
+		qp->state = attr->qp_state;
+	return 0;
 }
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)

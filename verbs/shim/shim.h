@@ -56,7 +56,6 @@
 #define RV_INLINE_MAX 512
 #define RV_CQE_MAX (1 << 20)
 #define RV_READS_MAX 128
-#define RV_MESSAGE_MAX 0x7fffffffu
 #define RV_GIDS 1
 
 #define load_acquire(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
@@ -213,7 +212,10 @@ struct rv_qp {
 	uint64_t handle, cookie;
 	uint32_t bit;
 	struct ibv_qp_cap cap;
-	bool signal_all, in_cm;
+	bool signal_all;
+	bool in_cm;     /* a connection has it, which moves it by itself */
+	bool by_number; /* of an id that knows only its number */
+	struct ibv_qp_attr kept; /* attributes that change nothing here, as the program has set them; and its peer's access */
 	struct rv_qp *next; /* in the table of numbers */
 
 	struct rv_lock send_lock;
@@ -245,7 +247,7 @@ struct rv_srq {
 	struct rv_lock lock;
 	struct rv_queue *ring;
 	struct rv_wqe *entries;
-	uint32_t mask, tail, depth, limit, users;
+	uint32_t mask, tail, depth, users;
 	uint64_t *wr_ids;
 	uint32_t *free; /* indices that are not posted */
 	uint32_t free_count;
@@ -267,6 +269,8 @@ struct rv_id {
 
 	uint64_t handle, cookie;
 	bool own_pd, v6_only, bound, listening, connected, own_cqs;
+	bool responds;       /* without a queue pair of its own: RDMA_CM_EVENT_CONNECT_RESPONSE comes */
+	uint8_t ack_timeout; /* RDMA_OPTION_ID_ACK_TIMEOUT */
 	uint32_t backlog_events;
 	uint8_t responder_resources, initiator_depth; /* of the request */
 	struct rv_acks acks;

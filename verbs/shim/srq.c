@@ -8,7 +8,8 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	uint32_t depth = 1;
 	int error;
 
-	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type != IBV_SRQT_BASIC) {
+	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
+	    (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type != IBV_SRQT_BASIC)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -77,7 +78,6 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
 	struct rv_srq *s = to_srq(srq);
 	struct rv_args a = { .arg = { s->handle, attr->srq_limit } };
-	int error;
 
 	if (mask & IBV_SRQ_MAX_WR)
 		return EOPNOTSUPP;
@@ -85,18 +85,18 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 		return 0;
 	if (attr->srq_limit > s->depth)
 		return EINVAL;
-	error = rv_call(RV_ARM_SRQ, &a);
-	if (!error)
-		s->limit = attr->srq_limit;
-	return error;
+	return rv_call(RV_ARM_SRQ, &a);
 }
 
 int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 {
 	struct rv_srq *s = to_srq(srq);
+	struct rv_args a = { .arg = { s->handle } };
+	int error = rv_call(RV_QUERY_SRQ, &a);
 
-	*attr = (struct ibv_srq_attr){ .max_wr = s->depth, .max_sge = RV_SRQ_SGE_MAX, .srq_limit = s->limit };
-	return 0;
+	if (!error)
+		*attr = (struct ibv_srq_attr){ .max_wr = s->depth, .max_sge = RV_SRQ_SGE_MAX, .srq_limit = (uint32_t)a.arg[0] };
+	return error;
 }
 
 int ibv_destroy_srq(struct ibv_srq *srq)
