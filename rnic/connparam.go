@@ -3,6 +3,7 @@ package rnic
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
@@ -44,6 +45,16 @@ type ConnParam struct {
 	// KeepRejected: if the peer's ULP rejects, RejectedError.Conn is the connection as a stream.
 	// Accept ignores it.
 	KeepRejected bool
+
+	// LocalAddr is this end of a connection to be: an address, a port, or both; what is zero is
+	// chosen. Errors of Connect are stack.ErrNotLocal, where we have no such address, and
+	// stack.ErrPortUsed, where a listener, a Binding or another connection's LocalAddr has the
+	// port. ConnectStream and Accept ignore it.
+	LocalAddr netip.AddrPort
+	// Binding, if set, is where this end was bound: its address, unless LocalAddr names one, and
+	// its port. It must stay open until the connection is in service. Several connections may have
+	// one Binding, to different peers.
+	Binding *Binding
 
 	// UserTimeout ends a connection in service with stack.ErrTimeout if the peer has not
 	// acknowledged octets in flight for this time (RFC 9293 section 3.8.3) or, with nothing in
@@ -197,13 +208,20 @@ func (c *ConnParam) dialects() []Dialect {
 	return []Dialect{RFC5044}
 }
 
+func unmapped(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
 // param is c as a connection has it.
 func (c *ConnParam) param() connect.Param {
 	p := connect.Param{
 		Named: c.Dialect != 0, PrivateData: c.PrivateData, PrivateDataMax: cmp.Or(c.PrivateDataMax, mpa.PrivateDataMax),
 		PeerToPeer: c.PeerToPeer, RTR: mpa.RTRKinds(c.RTR), IRD: c.IRD, ORD: c.ORD, ORDMin: c.ORDMin, KeepRejected: c.KeepRejected,
 		UserTimeout: c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC, PackFull: c.Packing == PackFull,
-		AllowHalfClosed: c.AllowHalfClosed, WakeUp: c.Quirks.WakeUp,
+		AllowHalfClosed: c.AllowHalfClosed, WakeUp: c.Quirks.WakeUp, Local: unmapped(c.LocalAddr),
+	}
+	if c.Binding != nil {
+		p.Bound = c.Binding.b
 	}
 	for i, d := range c.dialects() {
 		p.Tries[i] = mpa.Dialect(d)

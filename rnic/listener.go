@@ -3,9 +3,7 @@ package rnic
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strconv"
@@ -59,12 +57,18 @@ type Listener struct {
 	role     connect.Responder
 }
 
-// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the
-// Poller's address). Port 0 picks a free one; see Listener.Addr. It returns when all Pollers
+// Listen waits for connections to addr ("host:port"): without a host, at ::, or over Pollers at
+// all addresses of theirs, at 0.0.0.0 at all of IPv4. Over Pollers the host is empty or an address,
+// of one of them at least. Port 0 picks a free one; see Listener.Addr. It returns when all Pollers
 // listen, or with an error when ctx ends: errors are ErrClosed after Adapter.Close,
-// stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and invalid options. Any
-// application goroutine.
+// stack.ErrPortUsed and stack.ErrNotLocal or the kernel's, stack.ErrStopped, ctx.Err(), and invalid
+// options. Any application goroutine.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
+	return a.listen(ctx, addr, opt, nil)
+}
+
+// listen is Listen where bound has been taken for addr, if it is not nil.
+func (a *Adapter) listen(ctx context.Context, addr string, opt ListenOptions, bound *connect.Binding) (*Listener, error) {
 	if a.host.IsClosed() {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
 	}
@@ -83,9 +87,9 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 		return nil, err
 	}
 	if len(a.host.Pollers) == 0 {
-		err = l.listenKernel(ctx, addr, opt.V6Only)
+		err = l.listenKernel(ctx, addr, opt.V6Only, bound)
 	} else {
-		err = l.listenPollers(ctx, addr, opt.Backlog)
+		err = l.listenPollers(ctx, addr, &opt, bound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, err)
@@ -132,70 +136,79 @@ func (l *Listener) serve(opt ListenOptions) error {
 	return nil
 }
 
-func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) error {
-	host, portText, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil {
-		return fmt.Errorf("port %q is not a number from 1 to 65535, or 0 for a free one", portText)
-	}
-	a := l.adapter
-	for _, ln := range a.host.Pollers {
-		if host != "" && host != ln.Poller.Addr().String() {
-			return fmt.Errorf("address %s is not the poller's (%s)", host, ln.Poller.Addr())
+// listenPollers listens on every Poller that has the address, or on none.
+func (l *Listener) listenPollers(ctx context.Context, addr string, opt *ListenOptions, bound *connect.Binding) error {
+	own := bound == nil
+	if own {
+		at, err := parseListen(addr, opt.V6Only)
+		if err != nil {
+			return err
 		}
-	}
-	if port > 0 {
-		return l.listenOn(ctx, uint16(port), backlog)
-	}
-	for range portsTriedMax {
-		if err = l.listenOn(ctx, uint16(portFirst+rand.IntN(portCount)), backlog); !errors.Is(err, stack.ErrPortUsed) {
-			break
+		if bound, err = l.adapter.host.Bind(ctx, at, false); err != nil {
+			return err
 		}
+	} else if !bound.Alone() {
+		return fmt.Errorf("port %d: %w", bound.Local().Port(), stack.ErrPortUsed)
 	}
-	return err
-}
-
-// Where port 0 looks for a free one (RFC 6335 section 6), as package stream does.
-const (
-	portFirst, portCount = 49152, 16384
-	portsTriedMax        = 64
-)
-
-// listenOn listens on every Poller or on none.
-func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error {
-	a := l.adapter
-	for i, ln := range a.host.Pollers {
-		res := make(chan error, 1)
-		err := connect.OrderUntil(ctx, &a.host, ln.Poller.Submit, func() {
-			res <- ln.Poller.Listen(port, backlog, func(*stack.Conn) stack.Upper {
+	a, at := l.adapter, bound.Local()
+	for i, ln := range bound.Pollers() {
+		err := a.host.Call(ctx, ln, func() error {
+			return ln.Poller.ListenAt(at, true, opt.Backlog, func(*stack.Conn) stack.Upper {
 				return a.host.Incoming(ln, &l.role)
 			})
 		})
 		if err == nil {
-			a.host.Turn()
-			select {
-			case err = <-res:
-			case <-ctx.Done(): // no goroutine turns the Poller; should it listen later, Unlisten comes right after
-				i, err = i+1, ctx.Err()
-			}
+			continue
 		}
-		if err != nil {
-			l.unlisten(context.WithoutCancel(ctx), a.host.Pollers[:i], port)
-			return err
+		if ctx.Err() != nil { // no goroutine turns the Poller; should it listen later, Unlisten comes right after
+			i++
+		}
+		l.unlisten(context.WithoutCancel(ctx), bound.Pollers()[:i], at)
+		if own {
+			bound.Close()
+		}
+		return err
+	}
+	l.addr = at
+	if !at.Addr().IsValid() || at.Addr().IsUnspecified() {
+		l.addr = netip.AddrPortFrom(a.host.Pollers[0].Poller.Addr(), at.Port())
+	}
+	pollers := bound.Pollers()
+	l.stop = func(ctx context.Context) {
+		l.unlisten(ctx, pollers, at)
+		if own {
+			bound.Close()
 		}
 	}
-	l.addr = netip.AddrPortFrom(a.host.Pollers[0].Poller.Addr(), port)
-	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.host.Pollers, port) }
 	return nil
 }
 
+// parseListen is where addr, "host:port", has a listener of Pollers listen (stack.ListenAt).
+func parseListen(addr string, v6Only bool) (at netip.AddrPort, err error) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return at, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return at, fmt.Errorf("port %q is not a number from 1 to 65535, or 0 for a free one", portText)
+	}
+	var a netip.Addr
+	if host != "" {
+		if a, err = netip.ParseAddr(host); err != nil {
+			return at, fmt.Errorf("%q is not an address of the poller's: %w", host, err)
+		}
+		if a = a.Unmap(); a.Is6() && a.IsUnspecified() && !v6Only {
+			a = netip.Addr{}
+		}
+	}
+	return netip.AddrPortFrom(a, uint16(port)), nil
+}
+
 // unlisten gives up, when ctx ends, on a Poller that does not turn.
-func (l *Listener) unlisten(ctx context.Context, pollers []*connect.PollerState, port uint16) {
+func (l *Listener) unlisten(ctx context.Context, pollers []*connect.PollerState, at netip.AddrPort) {
 	for _, ln := range pollers {
-		_ = connect.OrderUntil(ctx, &l.adapter.host, ln.Poller.Submit, func() { ln.Poller.Unlisten(port) }) // a stopped one listens no more
+		_ = connect.OrderUntil(ctx, &l.adapter.host, ln.Poller.Submit, func() { ln.Poller.UnlistenAt(at) }) // a stopped one listens no more
 	}
 }
 

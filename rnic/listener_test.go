@@ -17,10 +17,11 @@ import (
 func TestListenErrors(t *testing.T) {
 	over(t, []kind{turned}, rigConfig{}, func(t *testing.T, r *rig) {
 		for addr, want := range map[string]string{
+			"rnic:7175":     "\"rnic\" is not an address",
 			"7174":          "missing port",
 			":http":         "not a number from 1",
 			":70000":        "not a number from 1",
-			"10.9.0.7:7175": "address 10.9.0.7 is not the poller's (10.9.0.1)",
+			"10.9.0.7:7175": "not an address of ours",
 			":7174":         "port is in use",
 		} {
 			_, err := r.server.Listen(r.ctx, addr, ListenOptions{})

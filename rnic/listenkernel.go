@@ -9,20 +9,32 @@ import (
 
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // listenKernel listens at addr, at 0.0.0.0 for IPv4 alone: package net's "tcp" would take both.
-func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool) error {
+func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool, bound *connect.Binding) error {
 	network := "tcp"
 	if ap, err := netip.ParseAddrPort(addr); err == nil && ap.Addr().Is4() {
 		network = "tcp4"
 	} else if v6Only {
 		network = "tcp6"
 	}
+	if bound != nil {
+		if !bound.Alone() {
+			return stack.ErrPortUsed
+		}
+		if err := bound.Share(); err != nil {
+			return err
+		}
+	}
 	var lc net.ListenConfig
 	nl, err := lc.Listen(ctx, network, addr)
 	if err != nil {
 		return err
+	}
+	if bound != nil {
+		bound.Used()
 	}
 	tl := nl.(*net.TCPListener)
 	l.addr = transport.AddrPort(tl.Addr())

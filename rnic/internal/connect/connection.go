@@ -29,6 +29,7 @@ type Connection struct {
 
 	older       []mpa.Dialect // Initiator: to be tried next
 	again       func()        // Initiator: tries them; nil: nothing can be tried
+	elsewhere   func()        // Initiator: tries another Poller, for our end may be its; nil: there is none
 	privateMax  int           // the longest private data taken in a frame of Rev 0
 	firstMarker bool          // culley-02: the peer's first octets are still to be looked at
 	awaitsRtr   bool          // Responder: a Ready-to-Receive frame comes before FPDUs

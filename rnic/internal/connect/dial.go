@@ -46,13 +46,47 @@ func (e *Endpoint) BeginConnecting(p Param) error {
 // Dial begins a connection to host:port. InService returns what came of it. Over kernel sockets
 // Dial blocks until the peer's TCP has answered.
 func (e *Endpoint) Dial(ctx context.Context, addr string) error {
-	switch {
-	case e.host.IsClosed():
+	if e.host.IsClosed() {
 		return ErrClosed // before a peer hears of it
-	case len(e.host.Pollers) == 0:
+	}
+	if e.param.Bound == nil && e.param.Local.Port() != 0 {
+		var err error
+		if e.own, err = e.host.Bind(ctx, e.param.Local, false); err != nil {
+			return err
+		}
+		e.param.Bound = e.own
+	}
+	if len(e.host.Pollers) == 0 {
 		return e.dialSocket(ctx, addr, e.param.tries())
 	}
 	return e.dialPoller(ctx, addr)
+}
+
+// source is this end, as far as it is given: what is zero is chosen.
+func (p *Param) source() netip.AddrPort {
+	local := p.Local
+	if p.Bound != nil {
+		local = p.Bound.at
+		if p.Local.Addr().IsValid() {
+			local = netip.AddrPortFrom(p.Local.Addr(), local.Port())
+		}
+	}
+	if local.Addr().IsUnspecified() {
+		return netip.AddrPortFrom(netip.Addr{}, local.Port())
+	}
+	return local
+}
+
+// dialer dials from Param.source over the kernel's sockets.
+func (p *Param) dialer() (d net.Dialer, err error) {
+	if from := p.source(); from != (netip.AddrPort{}) {
+		d.LocalAddr = net.TCPAddrFromAddrPort(from)
+	}
+	if p.Bound != nil {
+		d.Control = transport.ReuseAddr
+		err = p.Bound.Share()
+	}
+	return d, err
 }
 
 // dialSocket begins a connection over a kernel socket, in the first of the dialects. The others are
@@ -69,14 +103,20 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	if e.Unwanted.Load() {
 		cancel()
 	}
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", addr)
+	d, err := e.param.dialer()
+	var nc net.Conn
+	if err == nil {
+		nc, err = d.DialContext(ctx, "tcp", addr)
+	}
 	if err != nil {
 		at.Free()
 		if e.Unwanted.Load() {
 			return ErrClosed
 		}
 		return transport.SocketError(err)
+	}
+	if e.param.Bound != nil {
+		e.param.Bound.Used()
 	}
 	c, s, err := newKernelConnection(h, nc.(*net.TCPConn), at)
 	if err != nil {
@@ -113,14 +153,23 @@ func (e *Endpoint) failDial(err error) {
 	e.Finish(err)
 }
 
-// dialPoller dials from one of the Adapter's Pollers, each in turn.
+// dialPoller dials from one of the Adapter's Pollers, each in turn: of those that hold the port, if
+// one is given.
 func (e *Endpoint) dialPoller(ctx context.Context, addr string) error {
 	remote, err := resolve(ctx, addr)
 	if err != nil {
 		return err
 	}
 	h := e.host
-	d := pollerDial{endpoint: e, from: h.Pollers[int(h.next.Add(1)-1)%len(h.Pollers)], remote: remote}
+	d := pollerDial{endpoint: e, pollers: h.Pollers, remote: remote}
+	if e.param.Bound != nil {
+		d.pollers = e.param.Bound.on
+	}
+	if d.left = len(d.pollers) - 1; d.left < 0 {
+		return ErrClosed // of a Binding that was closed
+	}
+	d.at = int(h.next.Add(1)-1) % len(d.pollers)
+	d.from = d.pollers[d.at]
 	return d.try(e.param.tries(), func(fn func()) error { return OrderUntil(ctx, h, d.from.Poller.Submit, fn) })
 }
 
@@ -150,6 +199,9 @@ func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 // pollerDial is a queue pair's way to a peer from a Poller, for as many tries as it has dialects.
 type pollerDial struct {
 	endpoint *Endpoint
+	pollers  []*PollerState
+	at       int // of from
+	left     int // Pollers that were not tried
 	from     *PollerState
 	remote   netip.AddrPort
 }
@@ -160,6 +212,12 @@ func (d pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 	c.initiate(d.endpoint, tries)
 	if len(c.older) > 0 {
 		c.again = func() { d.retry(c.older, d.from.Poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
+	}
+	if d.left > 0 {
+		c.elsewhere = func() {
+			next := d.next()
+			next.retry(tries, next.from.Poller.Submit)
+		}
 	}
 	if err := d.endpoint.join(c); err != nil {
 		return err
@@ -172,13 +230,21 @@ func (d pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 			c.Over(c.Err)
 			return
 		}
-		u.Dial(d.remote)
+		u.Dial(d.endpoint.param.source(), d.endpoint.param.Bound != nil, d.remote)
 	})
 	if err != nil {
 		d.endpoint.host.dropConnection(c)
 		c.Gone.Give() // no transport will drive it
 	}
 	return err
+}
+
+// next is d over the next Poller.
+func (d pollerDial) next() pollerDial {
+	d.left--
+	d.at = (d.at + 1) % len(d.pollers)
+	d.from = d.pollers[d.at]
+	return d
 }
 
 // retry is the next try. The Poller's goroutine cannot wait for room in its control ring: when that

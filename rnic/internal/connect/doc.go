@@ -20,6 +20,7 @@
 //	mpatostream.go  connections that become streams again
 //	ending.go       how a connection ends
 //	endpoint.go     Endpoint: a queue pair as its connection sees it
+//	bind.go         local addresses and ports, taken before there is a connection
 //	flight.go       the last events of a connection
 //	signal.go       Signal: what happens once
 //	host.go         Host: what the connections of an Adapter, and of one Poller, share

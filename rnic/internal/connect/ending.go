@@ -175,6 +175,12 @@ func (c *Connection) Over(err error) {
 		c.again()
 		return
 	}
+	if c.elsewhere != nil && (errors.Is(err, stack.ErrOtherMember) || errors.Is(err, stack.ErrNotLocal)) && !c.endpoint.Unwanted.Load() {
+		c.phase = phaseOver
+		c.Gone.Give()
+		c.elsewhere()
+		return
+	}
 	if c.Responder != nil && was != phaseFull {
 		c.Host.Refuse(RefusalOf(err))
 	}

@@ -17,7 +17,8 @@ import (
 type Endpoint struct {
 	host   *Host
 	engine *qp.Engine
-	param  Param // from BeginConnecting on
+	param  Param    // from BeginConnecting on
+	own    *Binding // of Param.Local's port, until the end
 
 	Connection atomic.Pointer[Connection]
 	Unwanted   atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a connection
@@ -67,6 +68,9 @@ func (e *Endpoint) Finish(err error) {
 		panic("rnic: a queue pair ended twice")
 	}
 	e.Err = err
+	if e.own != nil {
+		go e.own.Close() // which may wait for room at this very Poller
+	}
 	e.engine.Finish()
 	e.Done.Give()
 }

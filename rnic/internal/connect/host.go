@@ -22,6 +22,7 @@ type Host struct {
 	HostConfig
 	Startup startupCounters
 	next    atomic.Uint32 // Poller to dial from
+	bound   bindings
 
 	mu          sync.Mutex
 	connections []*Connection // every live one, at its Connection.at
@@ -185,6 +186,24 @@ func OrderUntil(ctx context.Context, h *Host, submit func(func()) error, fn func
 		}
 		h.Turn()
 		runtime.Gosched()
+	}
+}
+
+// Call runs fn on a Poller's goroutine and returns its error, or ctx's when that ends first: fn may
+// then run later.
+func (h *Host) Call(ctx context.Context, p *PollerState, fn func() error) error {
+	res := make(chan error, 1)
+	if err := OrderUntil(ctx, h, p.Poller.Submit, func() { res <- fn() }); err != nil {
+		return err
+	}
+	h.Turn()
+	select {
+	case err := <-res:
+		return err
+	case <-p.Poller.Done():
+		return stack.ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

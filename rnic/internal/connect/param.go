@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
@@ -21,6 +22,8 @@ type Param struct {
 	IRD, ORD       int
 	ORDMin         int
 	KeepRejected   bool
+	Local          netip.AddrPort // an Initiator's end; what is zero is chosen
+	Bound          *Binding       // that has its port, or nil
 
 	UserTimeout     time.Duration
 	NoMarkers       bool

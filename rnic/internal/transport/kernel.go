@@ -3,9 +3,11 @@ package transport
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -457,7 +459,12 @@ func likelyEMSS(maxSeg, mtu, headers int) int {
 // the stack does not have stays as it is.
 func SocketError(err error) error {
 	var op net.Error
+	var call *os.SyscallError
 	switch {
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL) && errors.As(err, &call) && call.Syscall == "connect":
+		return fmt.Errorf("%w: %w", stack.ErrPortUsed, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w: %w", stack.ErrNotLocal, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return stack.ErrRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

@@ -52,24 +52,30 @@ func (u *PollerConn) enter(c *stack.Conn) {
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
 }
 
-// Dial begins the handshake with remote, as soon as our address has been checked. Established or
+// Dial begins the handshake with remote from local, of which what is zero is chosen, as soon as our
+// address has been checked. held: local's port is held for it (stack.Poller.Hold). Established or
 // Over tells what comes of it. Poller's goroutine.
-func (u *PollerConn) Dial(remote netip.AddrPort) {
-	if !u.dial(remote) {
+func (u *PollerConn) Dial(local netip.AddrPort, held bool, remote netip.AddrPort) {
+	begin := u.poller.DialFrom
+	if held {
+		begin = u.poller.DialHeld
+	}
+	dial := func() (c *stack.Conn, err error) { return begin(local, remote, u) }
+	if !u.dial(dial) {
 		return
 	}
-	if err := u.poller.UntilChecked(func() (again bool) { return u.dial(remote) }); err != nil {
+	if err := u.poller.UntilChecked(func() (again bool) { return u.dial(dial) }); err != nil {
 		u.tentative = false
 		u.up.Over(err)
 	}
 }
 
 // dial is one try to begin it; again: our address is being checked.
-func (u *PollerConn) dial(remote netip.AddrPort) (again bool) {
+func (u *PollerConn) dial(begin func() (*stack.Conn, error)) (again bool) {
 	if u.givenUp {
 		return false
 	}
-	c, err := u.poller.Dial(remote, u)
+	c, err := begin()
 	if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
 		return true
 	}

@@ -1,0 +1,145 @@
+package rnic
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/stack"
+)
+
+// self is the client's own address.
+func (r *rig) self() netip.Addr {
+	if r.kind == sockets {
+		return netip.MustParseAddr("127.0.0.1")
+	}
+	return netip.MustParseAddr("10.9.0.2")
+}
+
+// A Binding has its address and port until it is closed, from the moment of Bind.
+func TestBind(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
+		bind := func(a netip.Addr, port uint16, opt BindOptions) (*Binding, error) {
+			return r.client.Bind(r.ctx, netip.AddrPortFrom(a, port), opt)
+		}
+		one, err := bind(r.self(), 0, BindOptions{})
+		require.NoError(t, err)
+		port := one.Addr().Port()
+		require.NotZero(t, port)
+		require.Equal(t, r.self(), one.Addr().Addr())
+		for _, a := range []netip.Addr{r.self(), any4, any6, {}} {
+			_, err = bind(a, port, BindOptions{})
+			require.ErrorIs(t, err, stack.ErrPortUsed, "%v", a)
+			_, err = bind(a, port, BindOptions{Shared: true})
+			require.ErrorIs(t, err, stack.ErrPortUsed, "%v, shared", a)
+		}
+		six, err := bind(any6, port, BindOptions{V6Only: true})
+		require.NoError(t, err, "of the other family")
+		six.Close()
+		_, err = r.client.Listen(r.ctx, one.Addr().String(), ListenOptions{})
+		require.Error(t, err, "another's")
+		l, err := one.Listen(r.ctx, ListenOptions{})
+		require.NoError(t, err)
+		require.Equal(t, one.Addr(), l.Addr())
+		one.Close()
+		one.Close()
+		_, err = bind(any4, port, BindOptions{})
+		require.ErrorIs(t, err, stack.ErrPortUsed, "listened at")
+		l.Close()
+		r.drive()
+		one, err = bind(any4, port, BindOptions{Shared: true})
+		require.NoError(t, err, "it is free again")
+		two, err := bind(any4, port, BindOptions{Shared: true})
+		require.NoError(t, err)
+		_, err = two.Listen(r.ctx, ListenOptions{})
+		require.ErrorIs(t, err, stack.ErrPortUsed, "two have it")
+		one.Close()
+		r.drive()
+		l, err = two.Listen(r.ctx, ListenOptions{})
+		require.NoError(t, err)
+		l.Close()
+		two.Close()
+		_, err = bind(netip.MustParseAddr("192.0.2.1"), 0, BindOptions{})
+		require.ErrorIs(t, err, stack.ErrNotLocal)
+	})
+}
+
+// drive lets a turned rig carry out what was ordered.
+func (r *rig) drive() {
+	if r.kind == turned {
+		r.step()
+	}
+}
+
+// A connection comes from where LocalAddr says, in every dialect that is tried, and another one
+// cannot while it lasts.
+func TestConnectFrom(t *testing.T) {
+	cfg := rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044}}}
+	over(t, all, cfg, func(t *testing.T, r *rig) {
+		connect := func(conn ConnParam) *end {
+			c := r.newEnd(r.client, opts{})
+			conn.ORD = 1 // so that rfc6581 is tried first, and fails
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), conn))
+			var req *ConnRequest
+			r.until("a request", func() bool { req = r.listener.Poll(); return req != nil })
+			s := r.newEnd(r.server, opts{})
+			require.NoError(t, req.Accept(r.ctx, s.qp, ConnParam{}))
+			c.expectInService()
+			require.Equal(t, RFC5044, c.qp.Startup().Dialect)
+			require.Equal(t, c.qp.LocalAddr(), req.Remote())
+			return c
+		}
+		end := func(c *end) {
+			c.qp.Abort()
+			r.untilDone(c.qp)
+		}
+		free, err := r.client.Bind(r.ctx, netip.AddrPortFrom(r.self(), 0), BindOptions{})
+		require.NoError(t, err)
+		local := free.Addr()
+
+		_, err = r.tryConnect(ConnParam{LocalAddr: local})
+		require.ErrorIs(t, err, stack.ErrPortUsed, "it is bound")
+		c := connect(ConnParam{Binding: free})
+		require.Equal(t, local, c.qp.LocalAddr())
+		end(c)
+		free.Close()
+		r.drive()
+
+		c = connect(ConnParam{LocalAddr: local})
+		require.Equal(t, local, c.qp.LocalAddr())
+		_, err = r.tryConnect(ConnParam{LocalAddr: local})
+		require.ErrorIs(t, err, stack.ErrPortUsed)
+		_, err = r.client.Bind(r.ctx, local, BindOptions{})
+		require.ErrorIs(t, err, stack.ErrPortUsed)
+		end(c)
+		r.until("the port is given back", func() bool {
+			b, err := r.client.Bind(r.ctx, local, BindOptions{})
+			if err == nil {
+				b.Close()
+			}
+			return err == nil
+		})
+		r.drive()
+
+		c = connect(ConnParam{LocalAddr: netip.AddrPortFrom(r.self(), 0)})
+		require.Equal(t, r.self(), c.qp.LocalAddr().Addr())
+		c = connect(ConnParam{LocalAddr: netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())})
+		require.Equal(t, local, c.qp.LocalAddr())
+		_, err = r.tryConnect(ConnParam{LocalAddr: netip.MustParseAddrPort("192.0.2.1:0")})
+		require.ErrorIs(t, err, stack.ErrNotLocal)
+		_, err = r.tryConnect(ConnParam{LocalAddr: netip.MustParseAddrPort("192.0.2.1:4000")})
+		require.ErrorIs(t, err, stack.ErrNotLocal)
+	})
+}
+
+// tryConnect is what came of an attempt that gets no answer.
+func (r *rig) tryConnect(conn ConnParam) (c *end, err error) {
+	c = r.newEnd(r.client, opts{})
+	if err = c.qp.StartConnect(r.ctx, r.addr(), conn); err == nil {
+		r.untilDone(c.qp)
+		err = c.qp.Err()
+	}
+	return c, err
+}
