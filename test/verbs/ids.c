@@ -11,25 +11,23 @@ static struct ibv_comp_channel *waited_for_too;
 static pid_t waiter;
 static int back;
 
-static void *wait_for_event(void *unused)
+static void *wait_for_event(void *channel)
 {
 	struct rdma_cm_event *e;
 
-	(void)unused;
 	__atomic_store_n(&waiter, gettid(), __ATOMIC_RELEASE);
-	rdma_get_cm_event(waited_for, &e);
+	rdma_get_cm_event(channel, &e);
 	__atomic_store_n(&back, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-static void *wait_for_completion(void *unused)
+static void *wait_for_completion(void *channel)
 {
 	struct ibv_cq *cq;
 	void *context;
 
-	(void)unused;
 	__atomic_store_n(&waiter, gettid(), __ATOMIC_RELEASE);
-	ibv_get_cq_event(waited_for_too, &cq, &context);
+	ibv_get_cq_event(channel, &cq, &context);
 	__atomic_store_n(&back, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -54,17 +52,18 @@ void until_asleep(const pid_t *thread, const int *over)
 	} while (state != 'S' && state != 'X' && !__atomic_load_n(over, __ATOMIC_ACQUIRE));
 }
 
-static void stays(void *(*wait)(void *), bool early, void (*destroy)(void))
+static void stays(void *(*wait)(void *), void *on, bool early, void (*destroy)(void))
 {
 	sigset_t all, before;
 	pthread_t t;
 
-	waiter = back = 0;
+	__atomic_store_n(&waiter, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&back, 0, __ATOMIC_RELEASE);
 	if (!early)
 		destroy();
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before); /* the walk's alarm is not for it */
-	CHECK(!pthread_create(&t, NULL, wait, NULL));
+	CHECK(!pthread_create(&t, NULL, wait, on));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	until_asleep(&waiter, &back);
 	if (early)
@@ -95,9 +94,9 @@ void late(void)
 	ibv_free_device_list(list);
 	for (int early = 0; early < 2; early++) {
 		CHECK(waited_for = rdma_create_event_channel());
-		stays(wait_for_event, early, destroy_events);
+		stays(wait_for_event, waited_for, early, destroy_events);
 		CHECK(waited_for_too = ibv_create_comp_channel(c));
-		stays(wait_for_completion, early, destroy_completions);
+		stays(wait_for_completion, waited_for_too, early, destroy_completions);
 	}
 	CHECK(!ibv_close_device(c) && !close(lowest));
 	CHECK(waited_for = rdma_create_event_channel());

@@ -114,6 +114,7 @@ static ssize_t take(struct rv_socket *s, void *event, size_t size, rv_acks_of *a
 	pthread_mutex_lock(&s->reading);
 	n = receive(s, event, size, 0);
 	if (n == (ssize_t)size) {
+		rv_after_calls();
 		*object = rv_table_find(*(const uint64_t *)event);
 		if (*object)
 			__atomic_fetch_add(&acks(*object, event)->given, 1, __ATOMIC_ACQ_REL);

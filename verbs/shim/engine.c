@@ -165,12 +165,21 @@ static void wake(uint32_t *asleep, int fd)
 	}
 }
 
+static uint32_t calls; /* that were made */
+
+/*
+ * The engine carries out a call and then tells of it, so what was done before the call comes before
+ * what is done after reading the event. Here C is told so.
+ */
+void rv_after_calls(void)
+{
+	(void)load_acquire(&calls);
+}
+
 static struct rv_call *take_call(void)
 {
-	static uint32_t next;
-
 	for (;;) {
-		uint32_t first = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+		uint32_t first = __atomic_fetch_add(&calls, 1, __ATOMIC_ACQ_REL);
 
 		for (uint32_t i = 0; i < RV_CALLS; i++) {
 			struct rv_call *c = &rv_area->calls[(first + i) % RV_CALLS];

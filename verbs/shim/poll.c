@@ -88,6 +88,7 @@ static uint64_t take_buffer(struct rv_qp *q, uint32_t index)
 		rv_unlock(&s->lock);
 		return wr_id;
 	}
+	(void)load_acquire(&q->received); /* beyond index, and with it what was posted there */
 	wr_id = q->recvs[index & q->recv_mask];
 	store_release(&q->recv_retired, index + 1);
 	return wr_id;
@@ -151,7 +152,7 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 		}
 		return true;
 	}
-	if (index - q->retired >= load_relaxed(&q->sent) - q->retired)
+	if (index - q->retired >= load_acquire(&q->sent) - q->retired) /* and with it what was posted */
 		return false;
 	wc->wr_id = q->sents[index & q->sent_mask].wr_id;
 	wc->opcode = q->sents[index & q->sent_mask].opcode;

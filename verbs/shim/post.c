@@ -175,6 +175,7 @@ int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct r
 	if (!error) {
 		put(q, &wr); /* there is room */
 		q->sents[(q->sent - 1) & q->sent_mask].opcode = IBV_WC_BIND_MW;
+		store_release(&q->sent, q->sent); /* after which the opcode is read */
 		store_release(&q->sq->tail, q->sq_tail);
 	}
 	rv_unlock(&q->send_lock);
@@ -214,7 +215,8 @@ int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 			break;
 		}
 		q->recvs[q->received & q->recv_mask] = wr->wr_id;
-		put_buffer(q->rq_entries, q->rq_mask, &q->rq_tail, q->received++, wr);
+		put_buffer(q->rq_entries, q->rq_mask, &q->rq_tail, q->received, wr);
+		store_release(&q->received, q->received + 1);
 	}
 	store_release(&q->rq->tail, q->rq_tail);
 	rv_unlock(&q->recv_lock);
