@@ -95,6 +95,13 @@ func (s *Stream) Close() {
 // Stats returns the counters.
 func (s *Stream) Stats() Stats { return s.stats }
 
+// Unreachable ends the stream because memory could not be touched while the segment that Begin has
+// just returned the header of was placed: a local catastrophic error. Place has not returned: some
+// octets of the segment may have been written. start and n as for Place.
+func (s *Stream) Unreachable(start uint64, n int) *Error {
+	return s.fail(start, TypeLocalCatastrophic, 0, &s.header, n)
+}
+
 // fail records the stream's first error. start is where the segment that is not placed begins. h
 // nil: the segment had no whole header.
 func (s *Stream) fail(start uint64, errType, code uint8, h *Header, segmentLen int) *Error {

@@ -111,7 +111,8 @@ type RegionRoom struct {
 // the Go heap, or a file's that is mapped. Its pages are made present, as writable as opt asks, so
 // that Placement meets no page fault; what this process may not read, or write, is an *AccessError
 // (RFC 5041 section 8.3.2). For b of many pages that were never touched this takes the time to
-// clear them. A mapped file must not be cut shorter afterwards: SIGBUS would end the process.
+// clear them. Memory that goes away afterwards (an unmapped or protected page, a file cut shorter)
+// faults when it is touched; a QueuePair of package rnic takes that for its connection's error.
 //
 // The octets remain the caller's, which shares them with the peer as far as opt says. Register only
 // what is meant: bounds are exact to the octet. An empty b, one above RegionBytesMax, a Base +
@@ -154,6 +155,7 @@ func (t *Table) register(m *MemoryRegion, e *entry, pd ProtectionDomain, b []byt
 	m.tag.table, m.mem, m.base, m.pd, m.stream = t, b[:len(b):len(b)], opt.Base, pd, opt.Stream
 	m.permit(opt.Access, opt.Windows)
 	m.publish(e, stag)
+	t.regions[stag.Index()&t.mask] = m
 	return nil
 }
 

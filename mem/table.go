@@ -35,9 +35,10 @@ type Table struct {
 	domains atomic.Uint32
 
 	mu         sync.Mutex
-	random     func() uint32 // under mu, unless DrawFrom's
-	used       []bool        // slot has a region or window, valid or not
-	last       []uint32      // slot's last index: not drawn twice running
+	random     func() uint32   // under mu, unless DrawFrom's
+	used       []bool          // slot has a region or window, valid or not
+	regions    []*MemoryRegion // that slots have, valid or not, until Deregister returns
+	last       []uint32        // slot's last index: not drawn twice running
 	entries    int
 	entriesMax int
 	readers    []*Reader
@@ -55,7 +56,7 @@ type entry struct {
 	access Access
 }
 
-// NewTable makes a Table for up to entriesMax regions and windows, 16 to 40 octets of memory for
+// NewTable makes a Table for up to entriesMax regions and windows, 42 to 84 octets of memory for
 // each; it panics unless that is 1 to EntriesMax.
 func NewTable(entriesMax int) *Table {
 	if entriesMax < 1 || entriesMax > EntriesMax {
@@ -67,6 +68,7 @@ func NewTable(entriesMax int) *Table {
 		mask:       uint32(n - 1),
 		random:     new(draws).next,
 		used:       make([]bool, n),
+		regions:    make([]*MemoryRegion, n),
 		last:       make([]uint32, n),
 		entriesMax: entriesMax,
 		fence:      barrierOfAll(),
@@ -207,6 +209,23 @@ func (t *Table) Writers(b []byte) (stags []STag) {
 		}
 	}
 	return stags
+}
+
+// Holds reports whether the octet at addr is of a region, valid or not, whose Deregister has not
+// returned. Any goroutine; it locks, and looks at every slot.
+func (t *Table) Holds(addr uintptr) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range t.regions {
+		if m == nil {
+			continue
+		}
+		first := uintptr(unsafe.Pointer(unsafe.SliceData(m.mem)))
+		if addr >= first && addr-first < uintptr(len(m.mem)) {
+			return true
+		}
+	}
+	return false
 }
 
 // overlap reports whether a and b have an octet in common.

@@ -96,6 +96,7 @@ func (g *tag) leave() {
 // giveBack lets the slot be another's. Under table.mu, once, after leave.
 func (g *tag) giveBack() {
 	t := g.table
-	t.used[g.last().Index()&t.mask] = false
+	at := g.last().Index() & t.mask
+	t.used[at], t.regions[at] = false, nil
 	t.entries--
 }

@@ -22,6 +22,7 @@
 //	responder.go        Reads and atomics of the peer
 //	permit.go           what the peer may do at all
 //	control.go          memory for the peer's Terminate, Requests and Atomic Responses
+//	unreachable.go      memory that has gone away
 //	rtr.go              the message of start-up that an Initiator owes
 //	watch.go            thresholds
 //	stats.go            counters

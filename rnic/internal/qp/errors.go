@@ -2,6 +2,7 @@ package qp
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
@@ -22,6 +23,7 @@ var (
 	ErrCQOverflow      = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
 	errLocalRange      = errors.New("rnic: a posted local range is not registered for this, or was revoked")
 	errRefused         = errors.New("rnic: a work request that cannot be carried out")
+	errUnreachable     = errors.New("rnic: registered memory was unmapped, protected, or its file cut shorter")
 	errLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
 	errBadResponse     = errors.New("rnic: a Response matches no Read")
 )
@@ -106,10 +108,15 @@ func terminateBody(err error) []byte {
 }
 
 // FaultText is the text of an error: if its Terminate names the segment that was wrong, the text
-// that the peer has for that Terminate, otherwise the error's own.
+// that the peer has for that Terminate, otherwise the error's own. That memory was unreachable is
+// said besides.
 func FaultText(err error) string {
+	text := err.Error()
 	if t := terminateFor(err); t.HasDDP {
-		return t.String()
+		text = t.String()
 	}
-	return err.Error()
+	if errors.Is(err, errUnreachable) && !strings.Contains(text, errUnreachable.Error()) {
+		text = errUnreachable.Error() + ": " + text
+	}
+	return text
 }

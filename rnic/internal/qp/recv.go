@@ -2,6 +2,8 @@ package qp
 
 import (
 	"errors"
+	"fmt"
+	"runtime/debug"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -39,9 +41,11 @@ type recvHalf struct {
 	partial   bool   // the left edge is inside a frame
 	deliv     ddp.Delivered
 
-	fault    error // first error of DDP or RDMAP
-	reported bool  // an error was reported, by this end or by the peer
-	payload  int   // payload octets of the ULPDU in hand, once judge has accepted it
+	fault    error      // first error of DDP or RDMAP
+	lost     error      // errUnreachable, once memory was
+	reported bool       // an error was reported, by this end or by the peer
+	ulpdu    *mpa.ULPDU // in hand
+	payload  int        // payload octets of the ULPDU in hand, once judge has accepted it
 	op       rdmap.Opcode
 	placed   Placed
 	written  written
@@ -131,9 +135,7 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	q.postBuffers()
 	q.reader.Enter()
 	r.rx.Input(off, b, data)
-	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
-		q.place(u)
-	}
+	q.placeAll()
 	v := r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
@@ -161,13 +163,39 @@ func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	q.postBuffers()
 	q.reader.Enter()
 	r.rx.InputCommitted(off, b, data)
-	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
-		q.place(u)
-	}
+	q.placeAll()
 	v := r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
 	return v == mpa.Kept
+}
+
+// placeAll places the ULPDUs of the octets that have arrived. Between Enter and Exit of the Reader.
+func (q *Engine) placeAll() {
+	r := &q.recv
+	defer q.recoverPlacement(debug.SetPanicOnFault(true))
+	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
+		q.place(u)
+	}
+}
+
+// recoverPlacement ends the stream if the ULPDU in hand could not be placed. Those after it move the
+// left edge, and are not placed. faults is debug.SetPanicOnFault as it was.
+func (q *Engine) recoverPlacement(faults bool) {
+	debug.SetPanicOnFault(faults)
+	if !q.unreachable(recover()) {
+		return
+	}
+	r := &q.recv
+	err := r.ddp.Unreachable(r.ulpdu.Start, r.ulpdu.Len)
+	r.fault = fmt.Errorf("%w: %w", errUnreachable, err)
+	q.requester.sinkFailed(err)
+	if r.ulpdu.InOrder {
+		q.deliverTo(r.ulpdu.End)
+	}
+	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
+		q.place(u)
+	}
 }
 
 // arrived ends Arrive and ArriveLate: it publishes completions, and acts on thresholds and errors.
@@ -228,7 +256,7 @@ func (q *Engine) LeftEdge(edge uint64) {
 // messages before the error are delivered (RFC 5041 section 5.4); the Stream drops the rest.
 func (q *Engine) place(u *mpa.ULPDU) {
 	r := &q.recv
-	r.payload = 0
+	r.ulpdu, r.payload = u, 0
 	h, err := r.ddp.Begin(u.Start, u.End, u.Len, u.Pieces)
 	if h != nil {
 		switch need, ok := q.judge(h, u.Len-h.Len()); {

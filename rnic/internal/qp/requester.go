@@ -2,6 +2,7 @@ package qp
 
 import (
 	"encoding/binary"
+	"runtime/debug"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -162,7 +163,7 @@ func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 			if !q.keepOriginal(r, resp.Original) {
 				a.setFlushStatus(0, LocalProtection)
 				if q.recv.fault == nil {
-					q.recv.fault = &opcodeError{cause: rdmap.CauseLocal, header: d.Header, segmentLen: d.SegmentLen()}
+					q.recv.fault = &opcodeError{cause: rdmap.CauseLocal, header: d.Header, segmentLen: d.SegmentLen(), what: q.recv.lost}
 				}
 				q.recv.ddp.Disable()
 				return
@@ -175,7 +176,7 @@ func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 }
 
 // keepOriginal writes the word before to where the request wants it, if it does. False: that memory
-// was revoked since. Between Enter and Exit of the Reader.
+// was revoked since, or is gone. Between Enter and Exit of the Reader.
 func (q *Engine) keepOriginal(r *outstanding, original uint64) bool {
 	if r.size == 0 {
 		return true
@@ -184,7 +185,13 @@ func (q *Engine) keepOriginal(r *outstanding, original uint64) bool {
 	if verdict != mem.CheckOK {
 		return false
 	}
-	binary.NativeEndian.PutUint64(b, original)
+	return q.store(b, original)
+}
+
+// store writes a word. False: b cannot be reached.
+func (q *Engine) store(b []byte, word uint64) (ok bool) {
+	defer q.recoverWord(debug.SetPanicOnFault(true))
+	binary.NativeEndian.PutUint64(b, word)
 	return true
 }
 

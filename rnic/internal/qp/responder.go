@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"runtime/debug"
 	"sync/atomic"
 	"unsafe"
 
@@ -98,19 +99,24 @@ func (q *Engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	if uintptr(p)%AtomicLen != 0 {
 		return rdmap.CauseStream // RFC 7306 section 8.2
 	}
-	a.response = rdmap.AtomicResponse{ID: req.ID, Original: apply((*uint64)(p), &req)}
+	original, ok := q.apply((*uint64)(p), &req)
+	if !ok {
+		return rdmap.CauseOperation // the page is gone; CauseStream says that the word is not aligned
+	}
+	a.response = rdmap.AtomicResponse{ID: req.ID, Original: original}
 	return 0
 }
 
 // AtomicLen is the length and the alignment of the octets that an atomic operation changes.
 const AtomicLen = 8
 
-// apply executes req on *p and returns what was there before.
-func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
+// apply executes req on *p and returns what was there before. False: *p cannot be reached.
+func (q *Engine) apply(p *uint64, req *rdmap.AtomicRequest) (original uint64, ok bool) {
+	defer q.recoverWord(debug.SetPanicOnFault(true))
 	for {
-		original = atomic.LoadUint64(p)
-		if atomic.CompareAndSwapUint64(p, original, req.Apply(original)) {
-			return original
+		before := atomic.LoadUint64(p)
+		if atomic.CompareAndSwapUint64(p, before, req.Apply(before)) {
+			return before, true
 		}
 	}
 }
@@ -119,7 +125,7 @@ func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
 // Request's header (RFC 5040 section 7.1), but not of an Atomic Request's (RFC 7306 section 8.1).
 func (q *Engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 	if q.recv.fault == nil { // the first error is the one to report
-		e := &opcodeError{cause: cause, header: a.header, segmentLen: a.segmentLen}
+		e := &opcodeError{cause: cause, header: a.header, segmentLen: a.segmentLen, what: q.recv.lost}
 		if isRead {
 			read := a.read
 			e.read = &read
@@ -157,10 +163,10 @@ func (q *Engine) responseCut() {
 	q.send.answering = false
 }
 
-// sourceGone ends the stream because the source of the Response in hand was revoked. The Terminate
-// says at which octet (RFC 5040 section 4.8).
-func (q *Engine) sourceGone(off uint32, verdict mem.CheckResult) {
+// sourceGone ends the stream because the source of the Response in hand was revoked or cannot be
+// reached. The Terminate says at which octet (RFC 5040 section 4.8).
+func (q *Engine) sourceGone(off uint32, cause rdmap.Cause) {
 	a := q.respond.answers.at(0)
 	a.read.Advance(off)
-	q.refuse(a, rdmap.ReadCause(verdict), true)
+	q.refuse(a, cause, true)
 }

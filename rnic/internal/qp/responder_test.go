@@ -14,12 +14,13 @@ import (
 func TestConcurrentAtomics(t *testing.T) {
 	const streams, each = 8, 20000
 	var word uint64
+	var q Engine
 	var wg sync.WaitGroup
 	for range streams {
 		wg.Go(func() {
 			add := rdmap.AtomicRequest{Code: rdmap.FetchAdd, Data: 1, Mask: 1 << 63}
 			for range each {
-				apply(&word, &add)
+				q.apply(&word, &add)
 			}
 		})
 	}

@@ -1,6 +1,9 @@
 package qp
 
 import (
+	"runtime/debug"
+
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 )
@@ -37,15 +40,32 @@ func (q *Engine) PullRun(dst [][]byte, size int) int {
 	n := 0
 	octets, res := q.Table.Check(q.Domain, f.stream, f.first.STag, f.first.Offset+uint64(off), int(most), f.need)
 	if res == mem.CheckOK {
-		n = s.putRun(dst, size, octets)
+		n = q.putRun(dst, size, octets)
 	}
 	q.reader.Exit()
 	return n
 }
 
-// putRun writes the FPDUs of PullRun, which has found the next octets of the message.
-func (s *sendHalf) putRun(dst [][]byte, size int, octets []byte) int {
-	emss, payload, n := len(dst[0]), 0, 0
+// runStart is what a run changes, as it was before.
+type runStart struct {
+	faults bool // debug.SetPanicOnFault
+	seg    ddp.Segmenter
+	tx     mpa.Sender
+}
+
+// putRun writes the FPDUs of PullRun, which has found the next octets of the message. If some of
+// these cannot be reached it has written none: Pull comes to them.
+func (q *Engine) putRun(dst [][]byte, size int, octets []byte) (n int) {
+	s := &q.send
+	before := runStart{debug.SetPanicOnFault(true), s.seg, s.tx}
+	defer func() {
+		debug.SetPanicOnFault(before.faults)
+		if q.unreachable(recover()) {
+			s.seg, s.tx, n = before.seg, before.tx, 0
+			s.forget()
+		}
+	}()
+	emss, payload := len(dst[0]), 0
 	for n < len(dst) {
 		mulpdu := s.tx.MULPDUHere(emss)
 		if s.seg.NextIsLast(mulpdu) || s.tx.Size(s.seg.NextLen(mulpdu)) != size {
@@ -76,23 +96,30 @@ func (q *Engine) ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v 
 	}
 	q.postBuffers()
 	q.reader.Enter()
-	for {
-		r.rx.Input(off, bufs[n], data[n])
-		for u := r.rx.Next(); u != nil; u = r.rx.Next() {
-			q.place(u)
-		}
-		v = r.rx.Verdict()
-		off += uint64(len(data[n]))
-		if n++; n == len(data) || v != mpa.Done || q.toldSomething() {
-			break
-		}
-	}
+	n = q.placeRun(off, bufs, data)
+	v = r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
 	if v == mpa.Refused && r.rx.Short() {
 		q.effects |= shortage(true)
 	}
 	return n, v
+}
+
+// placeRun is placeAll for each of the segments of ArriveRun, and returns how many it was for.
+func (q *Engine) placeRun(off uint64, bufs []mem.Buf, data [][]byte) (n int) {
+	r := &q.recv
+	defer q.recoverPlacement(debug.SetPanicOnFault(true))
+	for more := true; more; {
+		r.rx.Input(off, bufs[n], data[n])
+		off += uint64(len(data[n]))
+		n++
+		for u := r.rx.Next(); u != nil; u = r.rx.Next() {
+			q.place(u)
+		}
+		more = n < len(data) && r.rx.Verdict() == mpa.Done && !q.toldSomething()
+	}
+	return n
 }
 
 // toldSomething says whether the segment that has just arrived means something to others than

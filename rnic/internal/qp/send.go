@@ -2,6 +2,7 @@ package qp
 
 import (
 	"encoding/binary"
+	"runtime/debug"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -23,6 +24,7 @@ type sendHalf struct {
 	stopped bool   // nothing more is sent, except the Terminate
 	wr      WQE    // the request in hand; Op 0: none
 	size    uint32 // octets of its message
+	cutAt   uint32 // where the segment in hand begins in the message
 	held    bool   // it waits for Responses to requests before it
 	noMore  bool   // it needs a Response, and the peer has closed its half: nothing from it on is sent
 	batch   *batch // completions of this Pull: empty between two calls
@@ -121,24 +123,31 @@ func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	}
 	n := s.unstage(dst)
 	q.reader.Enter()
-	for n < len(dst) && len(s.staged) == 0 {
-		k := q.putNext(dst[n:], len(dst))
-		if k == 0 {
-			break
-		}
-		n += k
-	}
+	n = q.putAll(dst, n)
 	q.reader.Exit()
 	q.SQ.Release()
 	q.publishSends()
 	if q.recv.fault != nil {
-		q.lookForErrors() // the source of a Response was revoked
+		q.lookForErrors() // the source of a Response was revoked, or is gone
 	}
 	if mayWait && !s.noMore && s.roomFor(dst[n:]) {
 		s.stage(dst[:n])
 		return 0
 	}
 	return n
+}
+
+// putAll writes FPDUs to dst from n on, as many as fit, and returns where they end.
+func (q *Engine) putAll(dst []byte, n int) (end int) {
+	defer q.recoverGather(debug.SetPanicOnFault(true))
+	for end = n; end < len(dst) && len(q.send.staged) == 0; {
+		k := q.putNext(dst[end:], len(dst))
+		if k == 0 {
+			break
+		}
+		end += k
+	}
+	return end
 }
 
 // putNext writes the next FPDU to dst, what is free of a segment of emss octets. It returns 0 when
@@ -170,10 +179,11 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 		out = s.carry[:]
 	}
 	h, off, n := s.seg.Next(mulpdu)
+	s.cutAt = off
 	if res := q.findOctets(off, n); res != mem.CheckOK {
 		s.forget()
 		if s.answering {
-			q.sourceGone(off, res)
+			q.sourceGone(off, rdmap.ReadCause(res))
 		} else {
 			q.localError(LocalProtection)
 		}
@@ -363,6 +373,8 @@ func (q *Engine) localError(st Status) {
 	s := &q.send
 	err := errLocalRange
 	switch {
+	case q.recv.lost != nil:
+		err = q.recv.lost
 	case s.wr.Op == OpLocalInvalidate:
 		err = errLocalInvalidate
 	case st != LocalProtection:
@@ -373,6 +385,20 @@ func (q *Engine) localError(st Status) {
 	s.stopped = true
 	q.Leave(Error)
 	q.affect(EffectFail, err)
+}
+
+// recoverGather ends the request or Response in hand if its octets could not be read.
+func (q *Engine) recoverGather(faults bool) {
+	debug.SetPanicOnFault(faults)
+	if !q.unreachable(recover()) {
+		return
+	}
+	q.send.forget()
+	if q.send.answering {
+		q.sourceGone(q.send.cutAt, rdmap.CauseStream)
+	} else {
+		q.localError(LocalProtection)
+	}
 }
 
 // abandon flushes the request in hand.
