@@ -46,6 +46,7 @@ const (
 	markUnproven                    // that list is Poller.unproven
 	markPeer                        // counted in Poller.peers
 	markSilent                      // stands in the list of silent ones
+	markQueued                      // stands in Poller.sched
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
@@ -74,10 +75,12 @@ type Conn struct {
 	rung     atomic.Bool // rung and not yet served: coalesces Wake
 	rungNext uint32      // in Poller.doorbells, while rung is set
 	why      reason      // what Closed will be given
+	gaveBack uint16      // Bufs that came back since c was last asked for octets
 
 	prev, next connIndex // in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
 
-	_ [8]byte // the next one begins on a cache line of its own: new fields take of this
+	credit int32  // octets that c may send before it is others' turn (sched.go)
+	round  uint32 // of the schedule, in which c was last given some
 }
 
 // Send says that there is something to Pull.

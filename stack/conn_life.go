@@ -27,7 +27,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn 
 	s.n--
 	c.nextHop, c.home = nextHop, home
 	c.upper, c.ahead, c.listener, c.why, c.advice = nil, nil, nil, whyNothing, whyNothing
-	c.acked, c.timerAt = 0, 0
+	c.acked, c.timerAt, c.gaveBack, c.credit = 0, 0, 0, 0
 	c.life++
 	c.phase = phaseOpening
 	p.beginPath(c, &id.Remote)

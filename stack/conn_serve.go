@@ -1,14 +1,17 @@
 package stack
 
-// output serves the connections touched so far, and returns how many segments were made.
-// Connections that are touched while it runs, or that have more to send, are served in the next
-// Turn.
+import "math"
+
+// output serves the connections touched so far, then those that have more to send, in their turn,
+// while the device takes frames. It returns how many segments were made. Connections that are
+// touched while it runs are served in the next Turn.
 func (p *Poller) output() int {
 	p.tx.hopKnown = false
 	before := p.n.Segments
 	p.active, p.serving = p.serving[:0], p.active
 	p.tx.last.octets = 0
-	p.tx.share = p.shareOf(len(p.serving))
+	p.sched.begin(&p.cfg, len(p.serving), p.tx.chunk < p.tx.connMax)
+	p.tx.alone = p.sched.waiting() <= 1
 	for todo := p.serving; len(todo) > 0; {
 		burst := todo[:min(len(todo), p.cfg.BurstMax)]
 		todo = todo[len(burst):]
@@ -19,19 +22,11 @@ func (p *Poller) output() int {
 			p.serve(&p.slab.conns[i])
 		}
 	}
+	p.serveQueued()
 	return int(p.n.Segments - before)
 }
 
-// shareOf is how many segments each of n connections may send in one Turn.
-func (p *Poller) shareOf(n int) int {
-	if p.cfg.SegmentsMax > 0 {
-		return p.cfg.SegmentsMax
-	}
-	all := min(burstsPerTurnMax*p.cfg.BurstMax, turnOctetsMax/p.cfg.MTU)
-	return max(p.cfg.BurstMax, all/max(1, n))
-}
-
-// serve does all that one connection has waiting.
+// serve does all that a touched connection has waiting, except octets that wait for their turn.
 func (p *Poller) serve(c *Conn) {
 	c.marks &^= markActive
 	if c.phase == phaseFree {
@@ -39,18 +34,119 @@ func (p *Poller) serve(c *Conn) {
 	}
 	p.applyMarks(c)
 	p.followPath(c)
-	more, waits := p.transmit(c, p.release(c))
+	c.gaveBack = uint16(min(int(c.gaveBack)+p.release(c), math.MaxUint16))
+	waits := false
+	s := &p.sched
+	queued, held := c.marks&markQueued != 0, p.tx.refused > 0 || p.tx.blocked
+	switch {
+	case !held && (s.waiting() == 0 || queued && s.waiting() == 1): // as if there were no schedule
+		if queued {
+			s.remove(c)
+		}
+		waits = p.serveOctets(c, s.quantum, s.quantum)
+	case !queued && s.credit(c) > 0:
+		waits = p.serveFirst(c, held)
+	default:
+		p.tx.express = true
+		if p.sendControl(c) {
+			p.touch(c)
+		}
+		p.tx.express = false
+		if !queued && c.phase == phaseOpen {
+			s.add(c)
+		}
+	}
 	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: no other connection's frames are waited for
 		p.flush()
 	}
+	p.settle(c, waits)
+}
+
+// serveFirst serves c, which has sent less than others in this round, before those, and, where the
+// device has refused frames of theirs, before these. A connection that has little to send never
+// waits for its turn.
+func (p *Poller) serveFirst(c *Conn, held bool) (waits bool) {
+	credit := p.sched.credit(c)
+	allow := min(credit, max(p.sched.octets, 1))
+	if held {
+		allow = min(allow, expressFrames*p.cfg.MTU)
+	}
+	p.tx.express = held
+	waits = p.serveOctets(c, credit, allow)
+	p.tx.express = false
+	return waits
+}
+
+// serveOctets lets c, which stands in no list and has credit, send allow octets of it or so. With
+// more to send it then stands in one.
+func (p *Poller) serveOctets(c *Conn, credit, allow int) (waits bool) {
+	end, waits := p.transmit(c, allow, p.segmentsMax())
+	c.round, c.credit = p.sched.round, int32(credit-(allow-p.tx.allow))
+	p.sched.octets -= allow - p.tx.allow
+	if end == sentAll {
+		return waits
+	}
+	if end == usedSegments {
+		c.credit = min(c.credit, 0)
+	}
+	p.sched.add(c)
+	if end == heldUp && p.tx.express { // the next Turn sends at least what goes before octets
+		p.touch(c)
+	}
+	return waits
+}
+
+// serveQueued serves the connections that have more to send, in their turn, as long as the device
+// takes frames and the Turn is not too long.
+func (p *Poller) serveQueued() {
+	s := &p.sched
+	for ; s.waiting() > 0 && s.due > 0 && s.octets > 0 && s.segments > 0; s.due-- {
+		if p.tx.refused > 0 {
+			p.flush()
+		}
+		if p.tx.blocked {
+			p.n.TxWaits++
+			return
+		}
+		c := s.next(p.slab.conns)
+		if c.phase == phaseFree {
+			s.served(c, false)
+			continue
+		}
+		p.followPath(c)
+		allow, before := min(int(c.credit), s.octets), p.n.Segments
+		end, waits := p.transmit(c, allow, min(p.segmentsMax(), s.segments))
+		used := allow - p.tx.allow
+		s.octets, s.segments = s.octets-used, s.segments-int(p.n.Segments-before)
+		c.credit -= int32(used)
+		if end == usedSegments && s.segments > 0 {
+			c.credit = min(c.credit, 0)
+		}
+		if end == sentAll || c.credit <= 0 {
+			s.served(c, end != sentAll)
+		} // else it goes on in the next Turn
+		p.settle(c, waits)
+		if end == heldUp {
+			return
+		}
+	}
+}
+
+// segmentsMax is how many segments a connection may send at once.
+func (p *Poller) segmentsMax() int {
+	if p.cfg.SegmentsMax > 0 {
+		return p.cfg.SegmentsMax
+	}
+	return burstsPerTurnMax * p.cfg.BurstMax
+}
+
+// settle ends the service of c.
+func (p *Poller) settle(c *Conn, waits bool) {
 	if ev := c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}
 	if c.phase == phaseFree {
 		return
-	}
-	if more {
-		p.touch(c)
 	}
 	if c.tcp.WaitsForMemory() {
 		p.n.MemoryWaits++

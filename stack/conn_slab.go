@@ -26,9 +26,9 @@ func newSlab(p *Poller, connsMax int, m *tcp.Memory) slab {
 	return s
 }
 
-// put gives a slot back. The active mark survives: the slot may still stand in the list.
+// put gives a slot back. The marks of the lists in which the slot may still stand survive.
 func (s *slab) put(c *Conn) {
-	c.why, c.marks = whyNothing, c.marks&markActive
+	c.why, c.marks = whyNothing, c.marks&(markActive|markQueued)
 	at := s.head + s.n
 	if at >= len(s.free) {
 		at -= len(s.free)

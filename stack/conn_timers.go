@@ -1,5 +1,7 @@
 package stack
 
+import "github.com/rnicd/rnicd/tcp"
+
 // expireTimers serves the timers of connections, but not while the device has frames that have not
 // been read: an ACK among them is not overdue, it has come. That is the rule after this core did
 // something else for a while; without this, each connection would then probe for a loss.
@@ -43,6 +45,12 @@ func (p *Poller) expire() int {
 		p.timers.remove(i)
 		if p.away >= awayMin {
 			c.tcp.Excuse(p.now, p.away)
+		}
+		if h, ok := c.tcp.Timed(p.now); ok && h != tcp.NoHandle {
+			if from := p.tx.meta[h].left(p.now); from != 0 {
+				p.n.TimersPutOff++
+				c.tcp.PutOff(from, p.now)
+			}
 		}
 		if at := c.due(); at > p.now {
 			p.timers.arm(i, at)

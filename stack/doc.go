@@ -68,6 +68,7 @@
 //	conn_place.go        which connection a new one replaces
 //	conn_input.go        a segment: tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
 //	conn_serve.go        what a connection needs at the end of a Turn
+//	sched.go             whose turn it is to send octets
 //	conn_life.go         opened, established, closed
 //
 // A segment goes out:

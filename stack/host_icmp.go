@@ -252,7 +252,7 @@ func (p *Poller) sendError(b mem.Buf, mac *inet.MAC, dst *inet.Addr) {
 		p.discard(b)
 		return
 	}
-	p.tx.meta[b] = bufMeta{conn: noConn, freeAfter: true}
+	p.tx.meta[b] = bufMeta{conn: noConn, freeAfter: true, ahead: true}
 	p.tx.hopKnown = false
 	p.n.ICMPSent++
 	p.send(b, hop)

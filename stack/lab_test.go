@@ -49,6 +49,7 @@ type nic struct {
 	pool   *mem.Pool
 	lose   func(frame []byte) bool // of what is sent: true loses it
 	txMax  int                     // frames taken per call; -1: any number
+	ring   *int                    // room of the device, which each frame takes one of; nil: any number
 	hold   bool                    // keep the device's hold on what was sent, like a NIC that has not reaped its ring
 	held   []mem.Buf
 	sent   int
@@ -56,6 +57,10 @@ type nic struct {
 }
 
 func (n *nic) Tx(bufs []mem.Buf) int {
+	if n.ring != nil {
+		bufs = bufs[:min(len(bufs), *n.ring)]
+		*n.ring -= len(bufs)
+	}
 	if n.lose == nil && n.onSend == nil && n.txMax < 0 && !n.hold { // as benchmarks want it
 		n.sent += len(bufs)
 		return n.Queue.Tx(bufs)

@@ -63,6 +63,7 @@ type Poller struct {
 	overheard  bool // the frame in hand came to another member of the Group, which answers
 	learned    bool // Learn was called: frames may have become ready
 	tx         transmitter
+	sched      schedule
 
 	n         Counters
 	arrivals  uint64 // segments, or runs of them, whose octets an Upper was offered
@@ -131,6 +132,7 @@ func New(cfg Config) (*Poller, error) {
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
 	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
+	p.sched = newSchedule(cfg.ConnsMax)
 	p.budget = newBudget(cfg.Pool.Share(), cfg.BurstMax)
 	return p, nil
 }
@@ -222,7 +224,7 @@ func (p *Poller) deadline() int64 {
 	if p.pressure.demanded() {
 		at = min(at, p.pressure.lookAt)
 	}
-	if len(p.active) > 0 || p.tx.n > 0 {
+	if len(p.active) > 0 || p.tx.n > 0 || p.sched.waiting() > 0 {
 		at = min(at, p.now+retryNs)
 	}
 	return at

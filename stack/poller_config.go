@@ -34,8 +34,8 @@ const (
 	retryNs            = 10_000
 	awayMin            = 100_000 // ns between two Turns: more than one with much to do takes
 
-	// The most full receive bursts of one Turn, and the most transmit bursts that its senders
-	// share. A connection gets one ACK a Turn: if many frames wait, one ACK is for up to 256 small
+	// The most full receive bursts of one Turn, and the most transmit bursts of segments that wait for
+	// their turn. A connection gets one ACK a Turn: if many frames wait, one ACK is for up to 256 small
 	// or 96 full segments. RFC 9293 section 3.8.6.3 asks for more (SHLD-19, every second segment);
 	// a host with receive offload sends as few. The Turn ends when no more frames wait, so an ACK
 	// is never held back.
@@ -81,7 +81,7 @@ type Config struct {
 	Bell   *Bell
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
-	SegmentsMax int // segments one connection may send in one Turn, default BurstMax, and more while few want to send
+	SegmentsMax int // segments one connection may send in one Turn, default 8*BurstMax; its share in octets bounds it too (sched.go)
 	PendingMax  int // frames that wait for the device, default 256, at least 2*BurstMax
 	// FlightRings is the number of connections that have a flight record (2 KiB each; package
 	// flight), the ones with the latest events: default ConnsMax, at most 256. Negative: none.

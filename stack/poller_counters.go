@@ -94,14 +94,15 @@ type Counters struct {
 	Announcements uint64 // of our addresses, those included
 	LinkUps       uint64
 
-	TxWaits     uint64 // a connection was held up: too many frames wait for the device
-	NoBufWaits  uint64 // a connection was held up: no Buf to spare
-	MemoryWaits uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
-	ShareWaits  uint64 // a connection was held up: it has its share of Bufs in flight (Config.BufShare)
-	GaveWay     uint64 // silent connections ended with ErrGaveWay: one that came in had no place
-	Reclaimed   uint64 // connections ended with ErrHoarding: others waited for the memory their peers kept (Config.StallNs)
-	TxCopied    uint64 // retransmissions sent from a copy
-	TxSkipped   uint64 // retransmissions whose first copy had not left yet
+	TxWaits      uint64 // a connection was held up: too many frames wait for the device
+	TimersPutOff uint64 // a timer for a loss came due, but the device had not taken the segment yet, or late
+	NoBufWaits   uint64 // a connection was held up: no Buf to spare
+	MemoryWaits  uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
+	ShareWaits   uint64 // a connection was held up: it has its share of Bufs in flight (Config.BufShare)
+	GaveWay      uint64 // silent connections ended with ErrGaveWay: one that came in had no place
+	Reclaimed    uint64 // connections ended with ErrHoarding: others waited for the memory their peers kept (Config.StallNs)
+	TxCopied     uint64 // retransmissions sent from a copy
+	TxSkipped    uint64 // retransmissions whose first copy had not left yet
 
 	Inet [inet.DropMax]uint64 `json:"-"` // drops by reason: Each has their names
 	TCP  [tcp.DropMax]uint64  `json:"-"` // segments not accepted, whole or in part, by reason

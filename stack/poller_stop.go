@@ -40,7 +40,7 @@ func (p *Poller) abandonFrames() {
 		p.n.Own[DropStopped]++
 		p.unqueue(b)
 	}
-	p.tx.n = 0
+	p.tx.n, p.tx.ahead, p.tx.refused = 0, 0, 0
 	p.abandonNeighbours()
 	if p.tx.spare != mem.NoBuf {
 		p.discard(p.takeSpare())

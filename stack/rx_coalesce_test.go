@@ -275,9 +275,9 @@ func TestTemplateMakesTheSameHeaders(t *testing.T) {
 	}
 }
 
-// Few connections share eight bursts of a Turn, many have one each.
+// Few connections share eight bursts of a Turn in octets, many have one each.
 func TestShareOfATurnWithoutALimit(t *testing.T) {
-	for _, x := range []struct{ conns, want int }{{1, 16}, {2, 8}, {4, 4}, {6, 2}, {8, 2}} {
+	for _, x := range []struct{ conns, want int }{{1, 16}, {2, 8}, {4, 4}, {8, 2}} {
 		t.Run(fmt.Sprint(x.conns), func(t *testing.T) {
 			l := newLab(t, func(i int, cfg *Config) { cfg.BurstMax, cfg.TCP.InitialWindow = 2, 40 })
 			l.listen(l.b, 7, 16)
@@ -301,14 +301,15 @@ func TestShareOfATurnWithoutALimit(t *testing.T) {
 // Of large frames few senders share fewer, so that a Turn stays within a cache; of small ones no
 // more than eight bursts.
 func TestShareOfATurnInOctets(t *testing.T) {
-	for _, x := range []struct{ mtu, conns, want int }{
-		{576, 1, 256}, {1500, 1, 256}, {9000, 1, 43}, {65000, 1, 32}, {1500, 3, 85}, {9000, 3, 32}, {1500, 100, 32},
+	for _, x := range []struct{ mtu, conns, quantum int }{
+		{576, 1, 256 * 576}, {1500, 1, 256 * 1500}, {9000, 1, 384 << 10}, {65000, 1, 384 << 10},
+		{1500, 3, 128_000}, {9000, 3, 128 << 10}, {65000, 100, 130_000}, {1500, 100, 16 << 10}, {9000, 100, 18_000},
 	} {
-		p := Poller{cfg: Config{MTU: x.mtu, BurstMax: 32}}
-		require.Equal(t, x.want, p.shareOf(x.conns), "MTU %d, %d connections", x.mtu, x.conns)
+		var s schedule
+		s.begin(&Config{MTU: x.mtu, BurstMax: 32}, x.conns, false)
+		require.Equal(t, x.quantum, s.quantum, "MTU %d, %d connections", x.mtu, x.conns)
+		require.Equal(t, 256, s.segments)
 	}
-	p := Poller{cfg: Config{MTU: 9000, BurstMax: 32, SegmentsMax: 100}}
-	require.Equal(t, 100, p.shareOf(50), "as configured")
 }
 
 // A peer that sends beyond our window is taken up to the window, as if its segments had come one by

@@ -32,10 +32,16 @@ const (
 type transmitter struct {
 	frames  []mem.Buf // the batch, and what the device did not take: frames[:n]
 	n       int
+	ahead   int // frames[:ahead] go before octets (tx_batch.go)
+	refused int // so many of the frames are left of what the device was last offered
+	chunk   int // connections fill the batch with so many frames with octets before it is offered
+	burst   int
 	connMax int     // connections are held up from here on; the rest is for replies and ARP
 	blocked bool    // the device took less than it was offered in this Turn
+	alone   bool    // no more than one connection waits for its turn
+	express bool    // what is sent now goes before octets of others
+	allow   int     // octets that the connection being served may still send
 	spare   mem.Buf // at hand for the next control frame or Pull
-	share   int     // segments that each connection may send in this Turn
 	meta    []bufMeta
 	segment tcp.Transmit
 	last    headerTemplate // the data segment made last in this Turn
@@ -53,37 +59,71 @@ type bufMeta struct {
 	life      uint32
 	sum       uint16 // ones-complement sum of the payload
 	length    uint16 // payload octets
+	late      uint32 // when the device took it after it had refused it, in units of lateUnit; 0: at once
 	queued    bool   // stands in the batch or with a neighbour
 	freeAfter bool   // free it when it has left
+	ahead     bool   // goes before octets of others: tx_batch.go
+}
+
+// lateUnit shifts nanoseconds to those of bufMeta.late: 65 us each, which 32 bits count for three
+// days.
+const lateUnit = 16
+
+// left is when the frame left our queues: now when it has not, 0 when it did so at once.
+func (m *bufMeta) left(now int64) int64 {
+	switch {
+	case m.queued:
+		return now
+	case m.late != 0:
+		return now - int64(uint32(now>>lateUnit)-m.late)<<lateUnit
+	}
+	return 0
 }
 
 func newTransmitter(cfg *Config) transmitter {
 	return transmitter{
 		frames:  make([]mem.Buf, cfg.PendingMax),
+		burst:   cfg.BurstMax,
 		connMax: cfg.PendingMax - cfg.BurstMax,
+		chunk:   cfg.PendingMax - cfg.BurstMax,
 		spare:   mem.NoBuf,
 		meta:    make([]bufMeta, cfg.Pool.Size()),
 	}
 }
 
-// transmit pulls and sends while there is room, up to the connection's share of a Turn. returned is
-// how many Bufs c has just given back. more: c was held up, or has used its share, and is served
-// again in the next Turn. waits: c is served again when there are Bufs to spare.
-func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
+// serviceEnd says why a connection's service has ended.
+type serviceEnd uint8
+
+const (
+	sentAll      serviceEnd = iota // it has no more, or none that may go now
+	usedCredit                     // it has sent as many octets as it was allowed
+	usedSegments                   // or as many segments
+	heldUp                         // the device takes no more, or there is no Buf
+)
+
+// transmit pulls and sends while there is room, up to allow octets and most segments, or one segment
+// more; p.tx.allow is what is left of allow. waits: c is served again when there are Bufs to spare.
+func (p *Poller) transmit(c *Conn, allow, most int) (end serviceEnd, waits bool) {
+	returned := int(c.gaveBack) // it takes the place of these
+	c.gaveBack = 0
 	if returned > 0 && p.pool.Available() < 2*p.budget.Reserve {
 		p.freeDead()
 	}
 	dry := false
 	p.tx.repeats = false
-	for left := p.tx.share; left > 0; left-- {
-		if p.tx.n >= p.tx.connMax {
-			if p.flush(); p.tx.n >= p.tx.connMax {
-				p.n.TxWaits++
-				return true, false
-			}
+	p.tx.allow = allow
+	for left := most; left > 0; left-- {
+		if p.tx.allow <= 0 {
+			return usedCredit, false
+		}
+		if !p.room() {
+			return heldUp, false
 		}
 		if !p.haveSpare() {
-			return !p.abortUnsaid(c), false
+			if p.abortUnsaid(c) {
+				return sentAll, false
+			}
+			return heldUp, false
 		}
 		waits = false
 		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
@@ -99,15 +139,30 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 				continue
 			}
 			if !p.haveSpare() {
-				return true, false
+				return heldUp, false
 			}
 		}
 		if !c.tcp.Next(p.now, &p.tx.segment) {
-			return false, waits
+			return sentAll, waits
 		}
 		p.emit(c, &p.tx.segment)
 	}
-	return true, false
+	return usedSegments, false
+}
+
+// sendControl sends what of c does not wait for its turn. more: there was no room for all of it.
+func (p *Poller) sendControl(c *Conn) (more bool) {
+	p.tx.repeats = false
+	for p.room() {
+		if !p.haveSpare() {
+			return !p.abortUnsaid(c)
+		}
+		if !c.tcp.NextControl(p.now, &p.tx.segment) {
+			return false
+		}
+		p.emit(c, &p.tx.segment)
+	}
+	return true
 }
 
 // abortUnsaid ends a connection that is to be aborted when there is no Buf for its RST: the Bufs
@@ -193,6 +248,7 @@ func (p *Poller) haveSpare() bool {
 // emit builds the frame of t and sends it on its way.
 func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	p.n.Segments++
+	p.tx.allow -= t.Len + frameCost
 	p.tx.repeats = false
 	var b mem.Buf
 	var sum uint16
@@ -201,14 +257,14 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	}
 	if t.Handle == tcp.NoHandle || t.Len == 0 {
 		b = p.takeSpare()
-		p.tx.meta[b] = bufMeta{conn: c.index, life: c.life, freeAfter: true}
+		p.tx.meta[b] = bufMeta{conn: c.index, life: c.life, freeAfter: true, ahead: true}
 	} else {
 		b = mem.Buf(t.Handle)
 		m := &p.tx.meta[b]
 		whole := t.Off == 0 && t.Len == int(m.length)
 		switch {
 		case whole && !m.queued && !p.pool.InDevice(b):
-			sum = m.sum
+			sum, m.late = m.sum, 0
 		case whole && m.queued && t.Flags&tcp.FIN == 0:
 			p.n.TxSkipped++
 			return
@@ -232,6 +288,7 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 // number and PSH is not as in the template.
 func (p *Poller) emitAgain(c *Conn, b mem.Buf, t *tcp.Transmit) {
 	p.n.Segments++
+	p.tx.allow -= t.Len + frameCost
 	p.asked++
 	p.tx.last.put(p.pool, b, t)
 	p.send(b, c.nextHop)

@@ -33,7 +33,7 @@ func (p *Poller) pullRun(c *Conn, most, returned int) int {
 		return 0
 	}
 	size := p.tx.last.octets
-	most = min(most, runMax, max(2, runOctets/size), p.tx.connMax-p.tx.n, p.pool.Available())
+	most = min(most, runMax, max(2, runOctets/size), p.tx.dataRoom(), p.tx.allow/(size+frameCost)+1, p.pool.Available())
 	if most >= 2 {
 		most = min(most, bulk.RunLen(c, size))
 	}
@@ -77,7 +77,7 @@ func (p *Poller) fillRun(c *Conn, bulk Bulk, n, size int) int {
 // and the next hop is known.
 func (p *Poller) runs(c *Conn) bool {
 	t := &p.tx
-	return t.repeats && c.phase == phaseOpen && c.marks&(markFin|markAbort) == 0 &&
+	return t.repeats && !t.express && c.phase == phaseOpen && c.marks&(markFin|markAbort) == 0 &&
 		t.last.of(c, t.last.octets) && t.hopKnown && t.hop == c.nextHop && p.pool.Headroom()+c.tcp.EMSS() <= p.pool.Stride()
 }
 
@@ -96,6 +96,7 @@ func (p *Poller) emitRun(c *Conn, bufs []mem.Buf, size int) {
 	t := &p.tx.segment
 	c.tcp.RepeatRun(p.now, handles, size, t)
 	p.n.Segments += uint64(len(bufs))
+	p.tx.allow -= len(bufs) * (size + frameCost)
 	p.asked++
 	l := &p.tx.last
 	head := l.headers[:l.length]

@@ -159,20 +159,29 @@ func TestDeviceBackPressure(t *testing.T) {
 	l.stop()
 }
 
-// A device that takes nothing for long: retransmissions find their Buf still queued and are
-// skipped.
+// A device that takes nothing for long: what still stands in the batch is not taken for lost, and
+// no neighbour for silent, until a device that has done so for the user timeout is given up.
 func TestQueuedFrameIsNotSentTwice(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
 	l.a.nic.txMax = 0
 	u.send(1000)
+	cwnd := u.conn.Stats().Cwnd
 	asked := l.a.counters().ARPRequests
 	l.pass(5 * second)
 	n := l.a.counters()
-	require.Equal(t, 1, n.Pending-int(n.ARPRequests-asked), "the octets, beside what a connection that stalls asks its next hop")
-	require.NotZero(t, n.TxSkipped)
+	require.Equal(t, 1, n.Pending)
+	require.Equal(t, asked, n.ARPRequests)
+	require.NotZero(t, n.TimersPutOff)
 	l.a.nic.txMax = -1
 	l.until("there", func() bool { return v.edge == 1000 && u.acked == 1000 })
+	require.Zero(t, u.conn.Stats().Retransmits+u.conn.Stats().Timeouts)
+	require.GreaterOrEqual(t, u.conn.Stats().Cwnd, cwnd)
+
+	l.a.nic.txMax = 0
+	u.send(1000)
+	l.until("given up", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrTimeout)
 	l.stop()
 }
 

@@ -132,13 +132,32 @@ func (c *Conn) Next(now int64, t *Transmit) bool {
 	if c.sent.lost > 0 && c.frtoDry(now) && c.nextLost(now, t) {
 		return true
 	}
-	if c.ack.urgent {
-		c.header(now, t)
-		c.acknowledge(t, sackBlocksMax)
-		c.ackSent()
-		return true
+	return c.nextACK(now, t)
+}
+
+// nextACK is an ACK without octets, if one is due.
+func (c *Conn) nextACK(now int64, t *Transmit) bool {
+	if !c.ack.urgent {
+		return false
 	}
-	return false
+	c.header(now, t)
+	c.acknowledge(t, sackBlocksMax)
+	c.ackSent()
+	return true
+}
+
+// NextControl is Next of the segments that do not wait for their turn among connections: all except
+// new octets, and retransmissions after the first one that a timeout asks for. A probe is among them,
+// for the window or for a loss.
+func (c *Conn) NextControl(now int64, t *Transmit) bool {
+	switch {
+	case c.due != 0 && c.nextDue(now, t):
+	case c.due&dueRepair != 0 && c.sent.lost > 0 && c.nextLost(now, t):
+	case c.sent.unsent() && (c.due&dueProbe != 0 || c.sent.rec(c.sent.nxt).len == 0) && c.nextNew(now, t):
+	default:
+		return c.nextACK(now, t)
+	}
+	return true
 }
 
 // nextDue is what goes before data.

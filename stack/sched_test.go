@@ -1,0 +1,326 @@
+package stack
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// slowLab is a lab whose host a has a device that takes so many frames a Turn. Each Turn of both
+// hosts takes turnNs.
+type slowLab struct {
+	*lab
+	rate int // frames a Turn
+	ring int // what the device still takes in this one
+}
+
+const turnNs = 5_000
+
+func newSlowLab(t testing.TB, rate int, tune func(i int, cfg *Config)) *slowLab {
+	s := &slowLab{rate: rate}
+	s.lab = newLab(t, func(i int, cfg *Config) {
+		cfg.ConnsMax = 128
+		cfg.TCP.ReceiveWindow = 256 << 10
+		if tune != nil {
+			tune(i, cfg)
+		}
+	})
+	return s
+}
+
+// open opens n connections from a to b.
+func (s *slowLab) open(n int) (from, to []*peer) {
+	s.listen(s.b, 7, 128)
+	for range n {
+		from = append(from, s.dial(s.a, s.b, 7))
+		s.until("open", func() bool { return from[len(from)-1].opened && len(s.accepted) == len(from) })
+	}
+	s.a.nic.ring = &s.ring
+	return from, s.accepted
+}
+
+// turn is a Turn of each host; what a's device has not been given goes by.
+func (s *slowLab) turn() {
+	s.ring = s.rate
+	s.a.Turn()
+	s.b.Turn()
+	s.now += turnNs
+}
+
+func (s *slowLab) end() {
+	s.t.Helper()
+	s.a.nic.ring = nil
+	s.stop()
+}
+
+// jain is R. Jain's index of fairness (1984): 1 is the same for all, 1/n all for one.
+func jain(x []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, v := range x {
+		sum, squares = sum+v, squares+v*v
+	}
+	return sum * sum / (float64(len(x)) * squares)
+}
+
+// Connections that always have something to send share a device that takes a bounded number of
+// frames a Turn: by octets, whatever their segments are; nothing is sent twice over a path that loses
+// nothing; and the device never stands still.
+func TestSlowDeviceIsShared(t *testing.T) {
+	for _, rate := range []int{1, 3, 8, 32, 47, 60} {
+		for _, conns := range []int{2, 4, 64} {
+			for _, small := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d frames, %d connections, small %v", rate, conns, small), func(t *testing.T) {
+					s := newSlowLab(t, rate, nil)
+					from, to := s.open(conns)
+					for i, u := range from {
+						if u.toSend = 1 << 40; small && i%2 == 1 {
+							u.chunk = 500
+						}
+						u.conn.Send()
+					}
+					for range 400 {
+						s.turn()
+					}
+					idle, began := 0, make([]uint64, conns)
+					for i, v := range to {
+						began[i] = v.edge
+					}
+					for range max(100, 16*conns*12/rate) {
+						s.turn()
+						idle += s.ring
+					}
+					got := make([]float64, conns)
+					for i, v := range to {
+						if got[i] = float64(v.edge - began[i]); from[i].chunk > 0 { // by octets on the wire
+							got[i] *= float64(500+frameCost) / 500 * 1448 / (1448 + frameCost)
+						}
+						require.Zero(t, from[i].conn.Stats().Retransmits)
+					}
+					require.GreaterOrEqual(t, jain(got), 0.95, "%v", got)
+					require.Zero(t, idle, "frames that the device would have taken")
+					for _, u := range from {
+						u.toSend = u.sent
+					}
+					s.end()
+				})
+			}
+		}
+	}
+}
+
+// A connection that only receives acknowledges at once beside those that always send, and so do
+// replies to strangers: no more than two bursts go first, whatever the device takes. Its peer sends
+// nothing again.
+func TestSlowDeviceDelaysNoACK(t *testing.T) {
+	for _, rate := range []int{1, 5, 32} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			s := newSlowLab(t, rate, nil)
+			from, to := s.open(65)
+			for _, u := range from[1:] {
+				u.send(1 << 40)
+			}
+			for range 400 {
+				s.turn()
+			}
+			port, most := from[0].conn.Local().Port(), 0
+			sent, waits := 0, -1 // frames since the octets came; -1: there are none
+			s.a.nic.onSend = func(f []byte) {
+				sent++
+				seg, payload, ok := segmentOf(f)
+				if ok && seg.SrcPort == port && len(payload) == 0 && waits >= 0 {
+					most, waits = max(most, sent-1-waits), -1
+				}
+			}
+			for range 300 {
+				if waits < 0 {
+					to[0].send(2 * 1448)
+					s.b.Turn()
+					waits = sent
+				}
+				s.turn()
+			}
+			s.a.nic.onSend = nil
+			require.Positive(t, from[0].edge)
+			require.LessOrEqual(t, most, 2*s.a.cfg.BurstMax)
+			require.Zero(t, to[0].conn.Stats().Retransmits)
+			for _, u := range from {
+				u.toSend = u.sent
+			}
+			s.end()
+		})
+	}
+}
+
+// What is asked of us by others is answered as soon: handshakes, pings, ARP, resets.
+func TestSlowDeviceDelaysNoReply(t *testing.T) {
+	s := newSlowLab(t, 2, nil)
+	from, _ := s.open(8)
+	for _, u := range from {
+		u.send(1 << 40)
+	}
+	for range 200 {
+		s.turn()
+	}
+	s.listen(s.a, 9, 4)
+	opened := len(s.accepted)
+	v := s.dial(s.b, s.a, 9)
+	turns := 0
+	for ; len(s.accepted) == opened; turns++ {
+		s.turn()
+	}
+	require.LessOrEqual(t, turns, 4, "a handshake")
+	require.True(t, v.opened)
+
+	refused := s.dial(s.b, s.a, 1000)
+	for turns = 0; refused.closed == 0; turns++ {
+		s.turn()
+	}
+	require.LessOrEqual(t, turns, 3, "a reset")
+
+	from[0].conn.Abort()
+	gone := func() bool { return from[0].closed == 1 && s.accepted[0].closed == 1 }
+	for turns = 0; !gone(); turns++ {
+		s.turn()
+	}
+	require.LessOrEqual(t, turns, 20, "a reset after the octets of its connection that wait already")
+
+	last := from[1].conn
+	from[1].toSend = from[1].sent
+	last.CloseSend()
+	for turns = 0; !s.accepted[1].peerFin; turns++ {
+		s.turn()
+	}
+	require.LessOrEqual(t, turns, 40, "a FIN, after octets")
+	for _, u := range from {
+		u.toSend = u.sent
+	}
+	s.end()
+}
+
+// A few octets wait for nothing but what the device holds already, beside however many connections
+// that send all the time: again and again, as a ping-pong does.
+func TestFewOctetsGoFirst(t *testing.T) {
+	for _, rate := range []int{1, 4, 16, 64} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			s := newSlowLab(t, rate, nil)
+			from, to := s.open(64)
+			ping := func() (turns int) {
+				u, v := from[0], to[0]
+				u.send(8)
+				for ; v.edge < u.toSend; turns++ {
+					s.turn()
+				}
+				v.send(8)
+				for ; u.edge < v.toSend; turns++ {
+					s.turn()
+				}
+				return turns
+			}
+			idle := ping()
+			for _, u := range from[1:] {
+				u.send(1 << 40)
+			}
+			for range 400 {
+				s.turn()
+			}
+			for range 200 {
+				require.LessOrEqual(t, ping(), 3*idle)
+			}
+			for _, u := range from {
+				u.toSend = u.sent
+			}
+			s.end()
+		})
+	}
+}
+
+// A device that stands still for a while, at random, and takes some frames at random; connections that
+// come and go; neighbours of which one does not answer. What was sent arrives once and in order,
+// nothing is taken for lost before a retransmission timer could think so, and every Buf comes back.
+func TestDeviceThatStalls(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 29))
+	t.Logf("seed %d", seed)
+	for range 20 {
+		s := newSlowLab(t, 0, nil)
+		from, to := s.open(2 + r.IntN(20))
+		lost := s.dial(s.a, &host{addr: inet.AddrFrom4([4]byte{10, 0, 0, 77}).Netip()}, 7)
+		for _, u := range from {
+			u.send(r.IntN(300_000))
+			u.chunk = r.IntN(2) * (200 + r.IntN(1248))
+		}
+		for i := range to {
+			to[i].send(r.IntN(100_000))
+		}
+		stall := 0
+		done := func() bool {
+			for i, u := range from {
+				if u.acked != u.toSend || to[i].acked != to[i].toSend {
+					return false
+				}
+			}
+			return true
+		}
+		turns := 0
+		for ; !done(); turns++ {
+			if s.rate = r.IntN(12); stall > 0 {
+				stall--
+				s.rate = 0
+			} else if r.IntN(200) == 0 {
+				stall = r.IntN(2000) // 10 ms
+			}
+			s.turn()
+			require.Less(t, turns, 1_000_000, "seed %d", seed)
+		}
+		for _, u := range from {
+			require.Zero(t, u.conn.Stats().Retransmits, "seed %d", seed)
+		}
+		require.False(t, lost.opened)
+		s.end()
+	}
+}
+
+// No frame goes before another one with octets of its connection, whatever goes before those of
+// others: a device that takes few shows every order in which they stood.
+func TestControlKeepsTheOrderOfItsConnection(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 30))
+	t.Logf("seed %d", seed)
+	s := newSlowLab(t, 0, nil)
+	from, to := s.open(12)
+	next := map[uint16]tcp.Seq{}
+	s.a.nic.onSend = func(f []byte) {
+		seg, payload, ok := segmentOf(f)
+		if !ok {
+			return
+		}
+		if want, known := next[seg.SrcPort]; known {
+			require.Equal(t, want, seg.Seq, "seed %d, port %d, %d octets", seed, seg.SrcPort, len(payload))
+		}
+		next[seg.SrcPort] = seg.Seq + tcp.Seq(len(payload))
+	}
+	for range 5000 {
+		i := r.IntN(len(from))
+		switch r.IntN(4) {
+		case 0:
+			from[i].send(r.IntN(40_000))
+		case 1:
+			from[i].send(8)
+		case 2:
+			to[i].send(r.IntN(3000))
+		}
+		s.rate = r.IntN(6)
+		s.turn()
+	}
+	s.a.nic.onSend = nil
+	for _, u := range from {
+		u.toSend = u.sent
+	}
+	s.end()
+}
