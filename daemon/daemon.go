@@ -17,14 +17,17 @@ import (
 	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/metrics"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
 
 // Options of Start.
 type Options struct {
-	Log     io.Writer // default os.Stderr
-	Version string    // of the program, as status and metrics tell it
+	// Log is written to by one goroutine, which may block without holding anything else up; default
+	// os.Stderr.
+	Log     io.Writer
+	Version string // of the program, as status and metrics tell it
 	// Front, if set, may change the port.Config with which a port is opened: for tests, and for
 	// programs with more drivers.
 	Front func(name string, cfg *port.Config)
@@ -33,6 +36,7 @@ type Options struct {
 // Daemon is a running daemon. Any goroutine may call its methods; one goroutine Drain and Close.
 type Daemon struct {
 	opt     Options
+	out     *lossy.Writer // to opt.Log
 	log     *slog.Logger
 	level   *slog.LevelVar
 	ports   []*Port
@@ -92,7 +96,7 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	}
 	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, since: time.Now(), looking: make(chan struct{}, lookersMax)}
 	d.cut, d.hurry = context.WithCancel(context.Background())
-	d.log = NewLogger(opt.Log, cfg.Log.Format, d.level)
+	d.out, d.log = NewLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)
 	d.dog = newWatchdog(d.log)
 	d.flights = newRecorder(d.log)
@@ -327,6 +331,7 @@ func (d *Daemon) Close() (err error) {
 	}
 	d.ports = nil
 	d.flights.stop()
+	d.out.Close(lossy.CloseWithin)
 	return err
 }
 

@@ -21,7 +21,9 @@ func TestJournal(t *testing.T) {
 		var st unix.Stat_t
 		require.NoError(t, unix.Fstat(int(f.Fd()), &st))
 		write := func() {
-			log := NewLogger(f, format, slog.LevelDebug).With("service", "x").WithGroup("g")
+			out, log := NewLogger(f, format, slog.LevelDebug)
+			defer out.Close(patience)
+			log = log.With("service", "x").WithGroup("g")
 			log.Debug("a")
 			log.Info("b")
 			log.Warn("c")

@@ -6,14 +6,28 @@ import (
 	"net/netip"
 
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-// NewLogger makes a logger with the format of a configuration's [log] and a level. To systemd's journal
-// it writes the priority of each record, and no time, which the journal has.
-func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+// NewLogger makes a logger with the format of a configuration's [log] and a level, which never waits
+// for the reader of w: lines that it does not take are lost and counted by the Writer, and told when
+// it takes lines again. To systemd's journal it writes the priority of each record, and no time, which
+// the journal has. The caller closes the Writer.
+func NewLogger(w io.Writer, format string, level slog.Leveler) (out *lossy.Writer, log *slog.Logger) {
+	ready := make(chan struct{})
+	out = lossy.New(w, func(lines uint64) {
+		<-ready
+		log.Warn("lines of the log were lost: its reader was gone or stood still", "lines", lines)
+	})
+	log = newLogger(out, ToJournal(w), format, level)
+	close(ready)
+	return out, log
+}
+
+func newLogger(w io.Writer, toJournal bool, format string, level slog.Leveler) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: level}
-	if !ToJournal(w) {
+	if !toJournal {
 		return slog.New(handler(w, format, opt))
 	}
 	opt.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {

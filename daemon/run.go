@@ -2,10 +2,7 @@ package daemon
 
 import (
 	"context"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/config"
@@ -13,33 +10,32 @@ import (
 )
 
 // Run is the daemon as a process: it starts the configuration of a file and serves until SIGTERM or
-// SIGINT, which drains; a second signal ends it at once, a third kills. SIGHUP reloads the file. If
-// the start fails, nothing is left running.
+// SIGINT, which drains; a second signal ends it at once, a third kills. SIGHUP reloads the file, after
+// the start if it comes before. If the start fails, nothing is left running.
 func Run(file string, drivers port.Drivers, opt Options) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer signal.Stop(signals)
+	orders := TakeOrders(false)
+	defer orders.Stop()
 	cfg, err := config.Load(file, drivers)
 	if err != nil {
 		return err
 	}
-	d, err := startUnless(signals, cfg, opt)
+	starting, cancel := until(orders.End)
+	d, err := Start(starting, cfg, opt)
+	cancel()
 	if err != nil {
 		return err
 	}
 	n := NewNotifier()
 	n.Ready(statusLine(d))
 	d.log.Info("ready", "config", file, "services", len(d.Services()), "ports", len(d.Ports()))
-	r := runner{Daemon: d, file: file, drivers: drivers, notify: n, signals: signals}
+	r := runner{Daemon: d, file: file, drivers: drivers, notify: n, orders: orders}
 	defer r.alive()()
 	err = r.serve()
 	n.Stopping("draining")
 	if err == nil { // a port that is gone has no connections to drain
-		ctx, cancel := context.WithCancel(context.Background())
-		over := make(chan struct{})
-		go r.second(cancel, over)
+		d.log.Info("draining", "signal", orders.Last().String(), "at_most", time.Duration(d.drain.Load()))
+		ctx, cancel := until(orders.Cut)
 		d.Drain(ctx)
-		close(over)
 		cancel()
 	}
 	if closing := d.Close(); err == nil {
@@ -48,25 +44,17 @@ func Run(file string, drivers port.Drivers, opt Options) error {
 	return err
 }
 
-// startUnless is Start until a signal tells to end.
-func startUnless(signals chan os.Signal, cfg *config.Config, opt Options) (d *Daemon, err error) {
+// until is a context that ends when a channel is closed.
+func until(over <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	started := make(chan struct{})
 	go func() {
-		defer close(started)
-		d, err = Start(ctx, cfg, opt)
-	}()
-	for {
 		select {
-		case <-started:
-			return d, err
-		case s := <-signals:
-			if s != syscall.SIGHUP { // it is being read
-				cancel()
-			}
+		case <-over:
+			cancel()
+		case <-ctx.Done():
 		}
-	}
+	}()
+	return ctx, cancel
 }
 
 // runner is a Daemon that serves.
@@ -75,18 +63,16 @@ type runner struct {
 	file    string
 	drivers port.Drivers
 	notify  Notifier
-	signals chan os.Signal
+	orders  *Orders
 }
 
 // serve returns nil when it is told to end, or the reason that the daemon cannot go on.
 func (r *runner) serve() error {
 	for {
 		select {
-		case s := <-r.signals:
-			if s != syscall.SIGHUP {
-				r.log.Info("draining", "signal", s.String(), "at_most", time.Duration(r.drain.Load()))
-				return nil
-			}
+		case <-r.orders.End:
+			return nil
+		case <-r.orders.Reload:
 			r.reload()
 		case err := <-r.lost:
 			return err
@@ -142,23 +128,6 @@ func (r *runner) reload() {
 	r.log.Info("reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed, "limits", changes.Limits)
 	for _, key := range changes.Restart {
 		r.log.Warn("needs a restart; it is as it was", "key", key)
-	}
-}
-
-// second ends a drain at the next signal that tells to end; from then on signals kill.
-func (r *runner) second(cut context.CancelFunc, over <-chan struct{}) {
-	for {
-		select {
-		case s := <-r.signals:
-			if s != syscall.SIGHUP {
-				signal.Stop(r.signals)
-				r.log.Warn("ending at once", "signal", s.String())
-				cut()
-				return
-			}
-		case <-over:
-			return
-		}
 	}
 }
 

@@ -33,6 +33,7 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	defer cancel()
 	s := &status.Daemon{
 		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
+		LogLost: d.out.Lost(),
 	}
 	if d.ending.Load() {
 		s.State = status.Draining

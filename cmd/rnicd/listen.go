@@ -77,7 +77,9 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	if region == 0 && o.nic.pmd != "kernel" {
 		region = clientRegion
 	}
-	out := newOutput(w)
+	out := servingOutput(w)
+	w = out.w
+	defer out.close()
 	ctx, s, err := openEndpoint(ctx, &o.nic, region, w, out)
 	if err != nil {
 		return err

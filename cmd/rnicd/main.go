@@ -15,6 +15,7 @@ import (
 	"github.com/rnicd/rnicd/daemon"
 	"github.com/rnicd/rnicd/daemon/command"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/lossy"
 )
 
 func main() {
@@ -23,10 +24,12 @@ func main() {
 	context.AfterFunc(ctx, stop) // a user that asks twice does not want to wait for an orderly end
 	if err := newRoot().ExecuteContext(ctx); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			fmt.Fprintln(os.Stderr, "rnicd: interrupted")
+			lossy.Line(os.Stderr, "rnicd: interrupted")
 			os.Exit(130)
 		}
-		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd:", oneLine(err))
+		// A reader that has gone must not make an end by SIGPIPE of it, which systemd takes for a
+		// good one.
+		lossy.Line(os.Stderr, daemon.JournalError()+"rnicd: "+oneLine(err))
 		os.Exit(command.ExitCode(err))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/tools/xfer"
 )
 
@@ -21,6 +22,22 @@ type output struct {
 }
 
 func newOutput(w io.Writer) *output { return &output{w: w} }
+
+// servingOutput is the output of a server, which goes on whether its lines are read or not; for close.
+func servingOutput(w io.Writer) *output {
+	o := &output{}
+	o.w = lossy.New(w, func(lines uint64) {
+		o.do(func(w io.Writer) { fmt.Fprintf(w, "lost        %d lines like these: nobody has read them\n", lines) })
+	})
+	return o
+}
+
+// close writes what waits, for a moment.
+func (o *output) close() {
+	if w, ok := o.w.(*lossy.Writer); ok {
+		w.Close(lossy.CloseWithin)
+	}
+}
 
 func (o *output) do(fn func(io.Writer)) {
 	o.mu.Lock()

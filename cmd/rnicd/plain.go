@@ -100,6 +100,9 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 			err = kernelHint(&o.nic, err)
 		}
 	}()
+	if len(args) == 0 {
+		defer r.serving().close()
+	}
 	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err

@@ -91,6 +91,25 @@ func newReporter(c *cobra.Command, json bool) *reporter {
 	return r
 }
 
+// serving is the reporter of a server, which goes on whether its lines are read or not; for close.
+func (r *reporter) serving() *reporter {
+	one := r.remarks == r.output
+	r.output = servingOutput(r.output.w)
+	if one {
+		r.remarks = r.output
+	} else {
+		r.remarks = servingOutput(r.remarks.w)
+	}
+	return r
+}
+
+func (r *reporter) close() {
+	r.output.close()
+	if r.remarks != r.output {
+		r.remarks.close()
+	}
+}
+
 func (r *reporter) remark(format string, args ...any) {
 	r.remarks.do(func(w io.Writer) { fmt.Fprintf(w, format+"\n", args...) })
 }

@@ -34,6 +34,7 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 	if err := o.check(); err != nil {
 		return err
 	}
+	defer r.serving().close()
 	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err

@@ -151,11 +151,14 @@ var services = []metric[status.Service]{
 	count("rnicd_service_failed_total", "Connections that did not end well, in start-up or later.", func(s *status.Service) uint64 { return s.Failed }),
 }
 
+const logLostHelp = "Lines of the log that were lost because its reader was gone or stood still."
+
 const buildInfo = "1, with the version of the program."
 
 // daemons have no labels.
 var daemons = []metric[status.Daemon]{
 	one("rnicd_healthy", "1: all Pollers turn.", func(d *status.Daemon) float64 { return truth(d.Healthy) }),
+	count("rnicd_log_lines_lost_total", logLostHelp, func(d *status.Daemon) uint64 { return d.LogLost }),
 	one("rnicd_draining", "1: the daemon takes no more connections, and is about to end.", func(d *status.Daemon) float64 { return truth(d.State == status.Draining) }),
 	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(d *status.Daemon, yield func(float64, ...string)) { yield(1, d.Version) }},

@@ -74,6 +74,7 @@ var switchThreads = []metric[status.SwitchThread]{
 var switches = []metric[status.Switch]{
 	one("rnicd_switch_healthy", "1: all threads turn, and answered this scrape.", func(s *status.Switch) float64 { return truth(s.Healthy && s.Error == "") }),
 	count("rnicd_switch_refused_total", "Clients of the switch's sockets that may not attach, or cannot; the log says why.", func(s *status.Switch) uint64 { return s.Refused }),
+	count("rnicd_log_lines_lost_total", logLostHelp, func(s *status.Switch) uint64 { return s.LogLost }),
 	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(s *status.Switch, yield func(float64, ...string)) { yield(1, s.Version) }},
 }

@@ -18,6 +18,7 @@ type Daemon struct {
 	At       time.Time `json:"at"`    // when this was so
 	State    string    `json:"state"` // serving, draining
 	Healthy  bool      `json:"healthy"`
+	LogLost  uint64    `json:"log_lost"` // lines of the log that its reader did not take
 	Ports    []Port    `json:"ports"`
 	Services []Service `json:"services"`
 }

@@ -17,6 +17,7 @@ type Switch struct {
 	Started  time.Time      `json:"started"`
 	At       time.Time      `json:"at"` // when this was so
 	Healthy  bool           `json:"healthy"`
+	LogLost  uint64         `json:"log_lost"`        // lines of the log that its reader did not take
 	Error    string         `json:"error,omitempty"` // a thread does not turn: there are no counters
 	Refused  uint64         `json:"refused"`         // clients of the sockets that may not attach, or cannot
 	Threads  []SwitchThread `json:"threads"`

@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rnicd/rnicd/daemon"
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/vswitch"
 )
@@ -28,16 +26,17 @@ const (
 // Run is the switch as a process, until SIGTERM or SIGINT. SIGHUP reads the programs of the file again, SIGUSR1 writes the
 // counters. An error before it switches has started nothing.
 func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
-	defer signal.Stop(signals)
+	orders := daemon.TakeOrders(true)
+	defer orders.Stop()
 	cfg, err := config.LoadSwitch(file, drivers)
 	if err != nil {
 		return err
 	}
 	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // it has been checked
-	r := &runner{file: file, drivers: drivers, w: w, log: daemon.NewLogger(w, cfg.Log.Format, level), level: level, notify: daemon.NewNotifier()}
+	out, log := daemon.NewLogger(w, cfg.Log.Format, level)
+	defer out.Close(lossy.CloseWithin)
+	r := &runner{file: file, drivers: drivers, out: out, log: log, level: level, notify: daemon.NewNotifier(), orders: orders}
 	cfg.Vswitch.Sockets.Refused = r.refused
 	asked, err := listenSeen(cfg)
 	if err != nil {
@@ -46,7 +45,7 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	if r.Server, err = Start(cfg); err != nil {
 		return errors.Join(err, asked.close())
 	}
-	r.version = version
+	r.version, r.logLost = version, out.Lost
 	for i := range cfg.Uplinks {
 		r.log.Info("uplink opened", "uplink", cfg.Uplinks[i].Name, "driver", cfg.Uplinks[i].Driver, "device", r.ports[i].Name(), "mtu", cfg.Uplinks[i].MTU)
 	}
@@ -63,7 +62,7 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	watched.Go(func() { r.watch(watching, r.log) })
 	r.log.Info("ready", "config", file, "programs", len(cfg.Programs), "uplinks", len(cfg.Uplinks), "threads", len(cfg.Cores))
 	r.notify.Ready(r.status())
-	err = r.serve(signals)
+	err = r.serve()
 	r.notify.Stopping("ending")
 	if closing := asked.close(); err == nil { // before the switch that it asks
 		err = closing
@@ -81,10 +80,11 @@ type runner struct {
 	*Server
 	file    string
 	drivers port.Drivers
-	w       io.Writer
+	out     *lossy.Writer
 	log     *slog.Logger
 	level   *slog.LevelVar
 	notify  daemon.Notifier
+	orders  *daemon.Orders
 	peers   map[string]vswitch.PeerStatus
 
 	refusals    daemon.Ration
@@ -104,7 +104,7 @@ func (r *runner) status() string {
 	return fmt.Sprintf("%d programs, %d uplinks", len(cfg.Programs), len(cfg.Uplinks))
 }
 
-func (r *runner) serve(signals <-chan os.Signal) error {
+func (r *runner) serve() error {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	var alive <-chan time.Time
@@ -115,16 +115,13 @@ func (r *runner) serve(signals <-chan os.Signal) error {
 	}
 	for {
 		select {
-		case s := <-signals:
-			switch s {
-			case syscall.SIGHUP:
-				r.reload()
-			case syscall.SIGUSR1:
-				r.write()
-			default:
-				r.log.Info("ending", "signal", s.String())
-				return nil
-			}
+		case <-r.orders.End:
+			r.log.Info("ending", "signal", r.orders.Last().String())
+			return nil
+		case <-r.orders.Reload:
+			r.reload()
+		case <-r.orders.Show:
+			r.write()
 		case <-look.C:
 			r.look()
 			if err := r.Lost(); err != nil {
@@ -146,7 +143,7 @@ func (r *runner) write() {
 		r.log.Error("no counters", "error", err)
 		return
 	}
-	Write(r.w, st)
+	Write(r.out, st)
 }
 
 // refused tells of a client that cannot attach; of one that asks again and again for the same, once. Any goroutine.

@@ -22,6 +22,7 @@ import (
 // Server is a switch with its uplinks, its memory and its threads.
 type Server struct {
 	version string
+	logLost func() uint64 // lines of the log; nil: there is none
 	since   time.Time
 	hung    atomic.Pointer[string] // which thread does not turn; nil: all turn
 	cfg     *config.Switch

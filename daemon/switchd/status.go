@@ -20,6 +20,9 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(), Started: s.since, At: time.Now(), Config: s.Config().File}
+	if s.logLost != nil {
+		out.LogLost = s.logLost()
+	}
 	if why := s.hung.Load(); why != nil { // it would not answer now either
 		out.Error = *why
 		return out

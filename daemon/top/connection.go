@@ -122,10 +122,17 @@ func directions(in, out bool) string {
 		map[bool]string{true: "none"}[!in && !out]
 }
 
+func writeLogLost(w io.Writer, lines uint64) {
+	if lines > 0 {
+		fmt.Fprintf(w, "log: %d lines are lost: its reader was gone or stood still\n", lines)
+	}
+}
+
 // WriteStatus writes what rnicd status prints.
 func WriteStatus(w io.Writer, d *status.Daemon) {
 	l := &Look{Daemon: d}
 	fmt.Fprintf(w, "%s  pid %d  %s\n", header(d), d.PID, d.Config)
+	writeLogLost(w, d.LogLost)
 	for _, p := range d.Ports {
 		parts := []string{"port " + p.Name, p.Driver}
 		if p.Device != "" && p.Device != p.Name {

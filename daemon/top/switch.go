@@ -24,6 +24,7 @@ func WriteSwitch(w io.Writer, s *status.Switch) {
 	}
 	fmt.Fprintf(w, "rnicd switch %s  %s  up %s  %d of %d programs attached  %d refused  pid %d  %s\n", s.Version, health,
 		s.At.Sub(s.Started).Round(time.Second), attached, len(s.Programs), s.Refused, s.PID, s.Config)
+	writeLogLost(w, s.LogLost)
 	if s.Error != "" {
 		fmt.Fprintf(w, "no counters: %s\n", s.Error)
 		return

@@ -35,7 +35,9 @@ func startVia(t testing.TB, cmd *exec.Cmd, via func(start func())) *Process {
 	if cmd.Stdout == nil {
 		cmd.Stdout = p
 	}
-	cmd.Stderr = p // the same Writer: one pipe for both keeps their order
+	if cmd.Stderr == nil {
+		cmd.Stderr = p // the same Writer: one pipe for both keeps their order
+	}
 	var err error
 	via(func() { err = cmd.Start() })
 	require.NoError(t, err)

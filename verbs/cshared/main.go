@@ -17,6 +17,7 @@ import (
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/verbs/engine"
 )
 
@@ -47,7 +48,7 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	}
 	h.PeersAreSiw = os.Getenv("RNICD_PEER") == "siw"
 	if os.Getenv("RNICD_VERBOSE") != "" {
-		h.Log = os.Stderr
+		h.Log = lossy.New(os.Stderr, nil) // lines are no reason to hold the program up, or to end it
 	}
 	h.Adapter, err = p.AdapterWith(engine.Limits())
 	return h, err

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/ring"
@@ -71,7 +72,7 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 		h, err = open(Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD), Crowded: &e.area.Crowded}})
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "rnicd: %v\n", err)
+		lossy.Line(os.Stderr, fmt.Sprintf("rnicd: %v", err))
 	}
 	e.start(h)
 	e.run()
