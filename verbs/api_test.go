@@ -96,7 +96,7 @@ func TestUnderSanitizers(t *testing.T) {
 			require.NoError(t, err, "%s", out)
 			library, err := exec.Command("gcc", "-print-file-name="+x.preload).Output()
 			require.NoError(t, err)
-			for _, name := range []string{"api", "race", "cancel"} {
+			for _, name := range []string{"api", "contracts", "race", "cancel"} {
 				program := l.compile(name, strings.Fields(flags)...)
 				cmd := exec.Command("setarch", "-R", program) // the thread sanitizer knows few layouts of memory
 				cmd.Env = append(os.Environ(), "LD_PRELOAD="+strings.TrimSpace(string(library))+":"+shim,

@@ -244,8 +244,72 @@ static void own_queue_pairs(bool before)
 	rdma_destroy_event_channel(ch);
 }
 
+/* What a device tells of itself is of one piece. */
+static void device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *c = ibv_open_device(list[0]);
+	struct ibv_device_attr_ex ex;
+	struct ibv_device_attr attr;
+	struct ibv_gid_entry entry;
+	struct ibv_srq_init_attr_ex srq = { .comp_mask = IBV_SRQ_INIT_ATTR_RESERVED };
+	union ibv_gid gid;
+	uint8_t tos[2] = { 0 };
+	struct rdma_cm_id *id;
+
+	ibv_free_device_list(list);
+	CHECK(c && !ibv_query_device(c, &attr) && !ibv_query_device_ex(c, NULL, &ex));
+	CHECK(!memcmp(&attr, &ex.orig_attr, sizeof attr) && ex.device_cap_flags_ex == attr.device_cap_flags);
+	CHECK(!ibv_query_gid(c, 1, 0, &gid) && gid.global.interface_id == attr.node_guid);
+	CHECK(ibv_query_gid_table(c, &entry, 0, 0) == -EINVAL && ibv_query_gid_table(c, &entry, 1, 0) == 1);
+	CHECK(!memcmp(&entry.gid, &gid, sizeof gid));
+	CHECK(!ibv_create_srq_ex(c, &srq) && errno == EOPNOTSUPP);
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, tos, 1));
+	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, tos, 2), EINVAL);
+	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, tos, 2), EINVAL);
+	CHECK(!rdma_destroy_id(id) && !ibv_close_device(c));
+}
+
+/* The rights of a region and of a window. */
+static void rights(void)
+{
+	struct pair p;
+	struct end *c = &p.client, *s = &p.server;
+	struct ibv_mw_bind bind = { .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr;
+	uint32_t key;
+
+	connect_pair(&p, 0);
+	CHECK(mr = ibv_reg_mr(s->id->pd, s->memory, 4096, IBV_ACCESS_LOCAL_WRITE));
+	key = mr->rkey;
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) + 1, EINVAL);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND));
+	CHECK(mr->rkey == key && mr->lkey == key);
+	wr = towards(c, s, &sge, IBV_WR_RDMA_READ);
+	wr.wr.rdma.rkey = key;
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS);
+	CHECK(mw = ibv_alloc_mw(s->id->pd, IBV_MW_TYPE_1));
+	bind.bind_info = (struct ibv_mw_bind_info){ .mr = mr, .addr = (uintptr_t)s->memory, .length = 64, .mw_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ };
+	CHECK(!ibv_bind_mw(s->id->qp, mw, &bind) && await(s).status == IBV_WC_SUCCESS);
+	wr.wr.rdma.rkey = mw->rkey;
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS);
+	CHECK(!ibv_dealloc_mw(mw));
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) && mr->rkey == key);
+	wr.wr.rdma.rkey = key;
+	CHECK(!post(c, &wr) && await(c).status == IBV_WC_REM_ACCESS_ERR);
+	events_are(&p, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_ACCESS_ERR);
+	CHECK(!ibv_dereg_mr(mr));
+	close_ended(&p);
+}
+
 int main(void)
 {
+	device();
+	rights();
 	immediate();
 	ignored();
 	moves();

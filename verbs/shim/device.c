@@ -116,6 +116,7 @@ int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	if (size < sizeof all.orig_attr)
 		return EINVAL;
 	ibv_query_device(context, &all.orig_attr);
+	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	memcpy(attr, &all, size < sizeof all ? size : sizeof all);
 	if (size > sizeof all)
 		memset((char *)attr + sizeof all, 0, size - sizeof all);
