@@ -138,6 +138,7 @@ func (m *port) snapshot() PortStats {
 			st.Ring.Descriptor += d.Descriptor
 			st.Ring.Index += d.Index
 			st.Ring.Fault += d.Fault
+			st.Ring.Slow += d.Slow
 		}
 	}
 	return st

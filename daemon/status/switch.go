@@ -85,7 +85,7 @@ type SwitchProgram struct {
 }
 
 // RingErrors are the keys of SwitchPort.Rings.
-var RingErrors = []string{"descriptor", "index", "length", "fault"}
+var RingErrors = []string{"descriptor", "index", "length", "fault", "slow"}
 
 // DeviceDrops are the keys of SwitchPort.Device.
 var DeviceDrops = []string{"rx no buf", "rx too long", "rx errors", "rx other vlan", "tx errors"}

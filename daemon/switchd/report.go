@@ -42,7 +42,7 @@ func ring(p *vswitch.PortStats) string {
 	for _, x := range []struct {
 		name string
 		n    uint64
-	}{{"bad-descriptors", p.Ring.Descriptor}, {"bad-indices", p.Ring.Index}, {"faults", p.Ring.Fault}, {"bad-lengths", p.Ring.Length}, {"no-buffers", p.Device.RxNoBuf}} {
+	}{{"bad-descriptors", p.Ring.Descriptor}, {"bad-indices", p.Ring.Index}, {"faults", p.Ring.Fault}, {"slow-memory", p.Ring.Slow}, {"bad-lengths", p.Ring.Length}, {"no-buffers", p.Device.RxNoBuf}} {
 		if x.n > 0 {
 			fmt.Fprintf(&b, " %s=%d", x.name, x.n)
 		}

@@ -79,7 +79,7 @@ func portOf(p *vswitch.PortStats) status.SwitchPort {
 	if p.Uplink {
 		one.Device = counted(status.DeviceDrops, d.RxNoBuf, d.RxTooLong, d.RxErrors, d.RxOtherVLAN, d.TxErrors)
 	} else {
-		one.Rings = counted(status.RingErrors, r.Descriptor, r.Index, r.Length, r.Fault)
+		one.Rings = counted(status.RingErrors, r.Descriptor, r.Index, r.Length, r.Fault, r.Slow)
 	}
 	return one
 }

@@ -19,6 +19,8 @@ var clocked = map[string]string{
 	"pmd/memif/control.go":   "how long a peer may be silent on the control socket",
 	"pmd/memif/client.go":    "when to try a server again",
 	"pmd/memif/listener.go":  "when to listen again",
+	"pmd/memif/barred.go":    "when a client whose memory went away may attach again",
+	"pmd/memif/budget.go":    "how long memory of a peer that cannot be guarded holds up a queue",
 	"pmd/dpdk/afxdp.go":      "how long the kernel takes to free a queue of AF_XDP that was closed",
 	"pmd/dpdk/link.go":       "how often the link's state is asked for",
 	"pmd/dpdk/port.go":       "how long the device's own threads have to end",

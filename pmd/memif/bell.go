@@ -1,8 +1,6 @@
 package memif
 
 import (
-	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -10,12 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bells wake peers that wait for interrupts. The descriptor is the peer's, too, which can make a write to it block for ever; so
-// it is not the queue's goroutine that writes, but one of ours, and those that a peer keeps from ending are bounded. To a peer
-// that could stop this process anyway, being of the same user or root, and whose descriptors do not block as they come, the
-// queue's goroutine writes itself: a system call instead of a goroutine's waking up.
+// bells wake peers that wait for interrupts. The descriptors are the peer's, too, which can make a write
+// to one block for ever, at any time and whoever it is; so it is never the queue's goroutine that
+// writes, but one of ours, and those that a peer keeps from ending are bounded.
 type bells struct {
-	direct  bool
 	wanted  chan int // rings; each is in it once at most
 	pending []atomic.Bool
 	fds     []int
@@ -33,13 +29,11 @@ var ringers atomic.Int32
 
 // newBells takes over descriptors, one for each queue; some may be -1. Without a spare goroutine it
 // wakes none.
-func newBells(fds []int, peer *Peer) *bells {
-	if peer.PID != 0 && (peer.UID == uint32(os.Geteuid()) || peer.UID == 0) && !slices.ContainsFunc(fds, blocks) {
-		b := &bells{direct: true, fds: fds, ended: make(chan struct{})}
-		close(b.ended) // there is none
-		return b
+func newBells(fds []int) *bells {
+	b := &bells{
+		wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds,
+		end: make(chan struct{}), ended: make(chan struct{}),
 	}
-	b := &bells{wanted: make(chan int, len(fds)), pending: make([]atomic.Bool, len(fds)), fds: fds, end: make(chan struct{}), ended: make(chan struct{})}
 	if ringers.Add(1) > ringersMax {
 		ringers.Add(-1)
 		for i := range b.pending {
@@ -52,20 +46,9 @@ func newBells(fds []int, peer *Peer) *bells {
 	return b
 }
 
-func blocks(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	return fd >= 0 && (err != nil || flags&unix.O_NONBLOCK == 0)
-}
-
 // ring has the peer woken that consumes what queue i sends. It does not wait, and a peer that has not been woken yet is woken
 // once.
 func (b *bells) ring(i int) {
-	if b.direct {
-		if b.fds[i] >= 0 {
-			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(b.fds[i]), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
-		}
-		return
-	}
 	if b.fds[i] >= 0 && !b.pending[i].Swap(true) {
 		b.wanted <- i // there is room for all
 	}
@@ -88,12 +71,10 @@ func (b *bells) run() {
 
 var one uint64 = 1 // to add to an eventfd
 
-// stop ends the goroutine, which closes the descriptors. Those that queues write to stay until unused.
+// stop ends the goroutine, which closes the descriptors.
 func (b *bells) stop() {
-	if !b.direct {
-		b.once.Do(func() { close(b.end) })
-		b.drain()
-	}
+	b.once.Do(func() { close(b.end) })
+	b.drain()
 }
 
 // drain reads what no other goroutine may be left to read, so that a write that waits for room
@@ -109,13 +90,6 @@ func (b *bells) drain() {
 	octets := make([]byte, 8)
 	for _, fd := range b.fds {
 		_, _ = unix.Preadv2(fd, [][]byte{octets}, -1, unix.RWF_NOWAIT) // -1, or nothing to read
-	}
-}
-
-// unused is called when no queue is in the session any more.
-func (b *bells) unused() {
-	if b.direct {
-		closeAll(b.fds)
 	}
 }
 

@@ -120,8 +120,8 @@ func (p *Port) attach(cfg *Config, addr *net.UnixAddr) (up bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("connecting: %w", err)
 	}
-	defer conn.Close()
 	c := &control{conn: conn}
+	defer p.endOf(c)
 	if !p.setKick(c.interrupt) {
 		return false, ErrClosed
 	}
@@ -135,10 +135,10 @@ func (p *Port) attach(cfg *Config, addr *net.UnixAddr) (up bool, err error) {
 	}
 	peer := Peer{ID: cfg.ID, Name: h.server.name, Interface: h.remote}
 	peer.credentials(conn)
-	s := h.session(&peer)
+	s := h.session()
 	if !p.linkUp(s, peer) {
 		s.bells.stop()
-		s.release()
+		p.release(s)
 		return false, ErrClosed
 	}
 	err = c.attend(s)
@@ -149,6 +149,19 @@ func (p *Port) attach(cfg *Config, addr *net.UnixAddr) (up bool, err error) {
 	rings := h.takeRings()
 	p.linkDown(s, err, func() { _ = rings.Close() })
 	return true, err
+}
+
+// endOf ends a connection. The next one waits until all that came over it is closed.
+func (p *Port) endOf(c *control) {
+	closed := make(chan struct{})
+	go func() {
+		c.close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-p.closing:
+	}
 }
 
 // credentials asks the kernel who the other end of a connection is.
@@ -317,7 +330,7 @@ func (h *clientSide) expect(t msgType) (*message, error) {
 		return nil, err
 	}
 	if fd >= 0 {
-		unix.Close(fd)
+		h.unwanted = append(h.unwanted, fd)
 		return nil, ours("A file descriptor that was not asked for")
 	}
 	switch m.typ() {
@@ -330,7 +343,7 @@ func (h *clientSide) expect(t msgType) (*message, error) {
 }
 
 // session is the shared memory as the queues see it, once the server has it. The eventfds go with it.
-func (h *clientSide) session(peer *Peer) *session {
+func (h *clientSide) session() *session {
 	memory := h.rings.Bytes()
 	own := &ownMemory{arena: h.cfg.Arena, bufFrom: h.buffersFrom(), bufBytes: h.cfg.BufferBytes}
 	regions := [][]byte{memory}
@@ -346,6 +359,6 @@ func (h *clientSide) session(peer *Peer) *session {
 		wakers[q], h.events[2*q+1] = h.events[2*q+1], -1
 	}
 	s := newSession(regions, rings, own)
-	s.bells, s.wakers = newBells(fds, peer), wakers
+	s.bells, s.wakers = newBells(fds), wakers
 	return s
 }

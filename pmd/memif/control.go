@@ -16,13 +16,18 @@ import (
 const (
 	handshakeMax = 5 * time.Second // from the first octet to CONNECTED
 	goodbyeMax   = time.Second     // for a last message, and for the peer to leave our memory
-	fdsMax       = 4               // that one message may bring; one is meant
+	fdsMax       = 253             // that one message can bring (SCM_MAX_FD); one is meant
 )
 
 // control is the socket of a connection. One goroutine reads it; any may interrupt that one.
+//
+// Descriptors that the peer sends are not closed as they come: that may block for as long as the peer
+// likes, as with a file of its own file system (close asks it), or a TCP socket with SO_LINGER. They
+// are unwanted until close, which is for a goroutine that no other waits for.
 type control struct {
-	conn *net.UnixConn
-	oob  [64]byte
+	conn     *net.UnixConn
+	oob      []byte
+	unwanted []int
 
 	strange bool // the Listener's
 
@@ -89,13 +94,32 @@ func (c *control) interrupted() string {
 	return c.why
 }
 
+// atOnce is for what needs no waiting: whether the deadline has passed, as it has for a process that
+// was stopped for a while, does not matter then. EAGAIN: it would have to wait.
+func (c *control) atOnce(do func(fd int) error) error {
+	raw, err := c.conn.SyscallConn()
+	if err == nil {
+		if closed := raw.Control(func(fd uintptr) { err = do(int(fd)) }); closed != nil {
+			err = closed
+		}
+	}
+	return err
+}
+
 // send sends a message, and with it a copy of fd unless that is -1.
 func (c *control) send(m *message, fd int) error {
 	var rights []byte
 	if fd >= 0 {
 		rights = unix.UnixRights(fd)
 	}
-	n, _, err := c.conn.WriteMsgUnix(m[:], rights, nil)
+	n := 0
+	err := c.atOnce(func(socket int) (err error) {
+		n, err = unix.SendmsgN(socket, m[:], rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return err
+	})
+	if errors.Is(err, unix.EAGAIN) {
+		n, _, err = c.conn.WriteMsgUnix(m[:], rights, nil)
+	}
 	if err == nil && n != msgLen {
 		err = fmt.Errorf("%d of %d octets sent", n, msgLen)
 	}
@@ -107,18 +131,17 @@ func (c *control) send(m *message, fd int) error {
 
 // recv waits for a message. fd is what came with it, the caller's to close, or -1.
 func (c *control) recv(m *message) (fd int, err error) {
-	n, oobn, flags, _, err := c.conn.ReadMsgUnix(m[:], c.oob[:])
-	if errors.Is(err, io.EOF) {
-		// Linux may say so of a socket of packets whose last one came between two looks of its own
-		// (__unix_dgram_recvmsg: the queue was empty, then the peer was gone). That one is there now.
-		n, oobn, flags, _, err = c.conn.ReadMsgUnix(m[:], c.oob[:])
+	if c.oob == nil {
+		c.oob = make([]byte, unix.CmsgSpace(4*fdsMax)+unix.CmsgSpace(unix.SizeofUcred))
+	}
+	n, oobn, flags, _, err := c.conn.ReadMsgUnix(m[:], c.oob)
+	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) && c.interrupted() == "" {
+		// A message may be there all the same. Linux tells of an end although one came between two
+		// looks of its own (__unix_dgram_recvmsg: the queue was empty, then the peer was gone).
+		n, oobn, flags, err = c.recvAtOnce(m, err)
 	}
 	fds := received(c.oob[:max(oobn, 0)])
-	defer func() {
-		for _, extra := range fds {
-			unix.Close(extra)
-		}
-	}()
+	defer func() { c.unwanted = append(c.unwanted, fds...) }()
 	if err != nil {
 		if why := c.interrupted(); why != "" && errors.Is(err, os.ErrDeadlineExceeded) {
 			return -1, &errOurs{why}
@@ -138,6 +161,24 @@ func (c *control) recv(m *message) (fd int, err error) {
 		return fd, nil
 	}
 	return -1, nil
+}
+
+// recvAtOnce takes a message that is there; without one the error is otherwise.
+func (c *control) recvAtOnce(m *message, otherwise error) (n, oobn, flags int, err error) {
+	err = c.atOnce(func(socket int) (err error) {
+		n, oobn, flags, _, err = unix.Recvmsg(socket, m[:], c.oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil || n == 0 && oobn == 0 {
+		return 0, 0, 0, otherwise
+	}
+	return n, oobn, flags, nil
+}
+
+// close closes the socket and what came over it.
+func (c *control) close() {
+	_ = c.conn.Close() // with descriptors in it that were not received
+	closeAll(c.unwanted)
 }
 
 // received are the descriptors that control messages brought.
@@ -172,7 +213,7 @@ func (c *control) attend(s *session) error {
 		return err
 	}
 	if fd >= 0 {
-		unix.Close(fd)
+		c.unwanted = append(c.unwanted, fd)
 	}
 	if m.typ() == msgDisconnect {
 		return &peerError{m.reason()}
@@ -194,11 +235,9 @@ func (c *control) awaitEnd() {
 	_ = c.conn.CloseWrite()
 	_ = c.conn.SetReadDeadline(time.Now().Add(goodbyeMax))
 	for m := new(message); ; {
-		n, oobn, _, _, err := c.conn.ReadMsgUnix(m[:], c.oob[:])
-		for _, fd := range received(c.oob[:max(oobn, 0)]) {
-			unix.Close(fd)
-		}
-		if err != nil || n == 0 {
+		n, oobn, _, _, err := c.conn.ReadMsgUnix(m[:], c.oob)
+		c.unwanted = append(c.unwanted, received(c.oob[:max(oobn, 0)])...)
+		if err != nil || n == 0 || len(c.unwanted) > fdsMax {
 			return
 		}
 	}

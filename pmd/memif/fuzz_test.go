@@ -32,6 +32,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		h := &serverSide{limits: limits{queues: 2, log2: ringLog2Max, regionBytes: 1 << 20}}
 		h.admit = func(p Peer) (string, error) { return "memif", nil }
+		defer func() { closeAll(h.unwanted) }()
 		defer h.close()
 		var m message
 		for len(script) > 0 && !h.complete {
@@ -96,7 +97,7 @@ func FuzzRings(f *testing.F) {
 		case 2:
 			s = newSession([][]byte{region, arena.Bytes()}, []pair{{rx: down, tx: up}}, &ownMemory{arena: arena})
 		}
-		s.bells = newBells([]int{-1}, &Peer{})
+		s.bells = newBells([]int{-1})
 		p, err := newPort("fuzz", [6]byte{}, 1500, 1)
 		require.NoError(t, err)
 		if kind%3 == 2 {

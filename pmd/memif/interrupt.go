@@ -11,7 +11,8 @@ import (
 
 // interrupt is what wakes a queue's goroutine: a descriptor that stays the same from session to session, an epoll that has the
 // eventfd of the current one in it. The eventfd is the peer's, too, which may make a read of it block; so it is never read,
-// but watched for its edges.
+// but watched for its edges. The goroutines of connections put it in and take it out (Port.watchWakers), as the peer can make
+// that slow as well: it may watch its eventfd itself, a thousand times over.
 type interrupt struct {
 	epoll int
 	armed bool
@@ -28,20 +29,13 @@ func (in *interrupt) open() (err error) {
 
 func (in *interrupt) close() { _ = unix.Close(in.epoll) }
 
-// enter and leave are for a queue that does, the session still or already its own.
-func (in *interrupt) enter(s *session, queue int) {
-	if s.wakers == nil {
-		return
-	}
+// watch has the queue woken by an eventfd, unwatch not any more. Not on the queue's goroutine.
+func (in *interrupt) watch(waker int) {
 	// An error leaves the sleeper's own bound, and frames that come late.
-	_ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_ADD, s.wakers[queue], &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	_ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_ADD, waker, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
 }
 
-func (in *interrupt) leave(s *session, queue int) {
-	if s.wakers != nil {
-		_ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_DEL, s.wakers[queue], nil)
-	}
-}
+func (in *interrupt) unwatch(waker int) { _ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_DEL, waker, nil) }
 
 // Interrupt implements pmd.Interrupter.
 func (q *Queue) Interrupt() (fd int, ok bool) { return q.interrupt.epoll, true }

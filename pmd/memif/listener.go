@@ -42,8 +42,8 @@ type ListenConfig struct {
 	RingLog2Max    int   // 14 by default
 	RegionBytesMax int64 // of memory that one client may have us map, 1 GiB by default
 
-	// Unsealed takes regions that are no memfd, or may shrink: those of DPDK's zero-copy clients. If one does shrink, its
-	// connection ends; but a client with a file system of its own can then hold up a queue.
+	// Unsealed takes regions that may shrink, of any file on tmpfs or hugetlbfs: those of DPDK's zero-copy clients. If one does
+	// shrink, its connection ends.
 	Unsealed bool
 }
 
@@ -96,6 +96,8 @@ type Listener struct {
 	clients map[*control]struct{}
 	known   int            // of clients: that have been admitted
 	strange map[uint32]int // and that have not, yet, by user
+	barred  map[offender]*bar
+	open    map[uint32]int // descriptors that came and are not closed yet, by user
 
 	accepted chan *Port
 	done     chan struct{}
@@ -134,7 +136,7 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	}
 	l := &Listener{
 		cfg: cfg, socket: socket, bound: map[uint32]*binding{}, using: map[uint32]chan struct{}{},
-		clients: map[*control]struct{}{}, strange: map[uint32]int{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
+		clients: map[*control]struct{}{}, strange: map[uint32]int{}, open: map[uint32]int{}, barred: map[offender]*bar{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
 	}
 	l.running.Go(l.run)
 	return l, nil
@@ -162,7 +164,8 @@ func (l *Listener) run() {
 	for {
 		conn, err := l.socket.AcceptUnix()
 		if err == nil {
-			l.running.Go(func() { l.serve(conn) })
+			l.running.Add(1)
+			go l.serve(conn)
 			continue
 		}
 		select {
@@ -194,7 +197,7 @@ func (l *Listener) Bind(cfg BindConfig) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.release = func() {
+	p.giveUp = func() {
 		l.lock.Lock()
 		defer l.lock.Unlock()
 		delete(l.bound, cfg.ID)
@@ -249,6 +252,10 @@ func (l *Listener) Close() error {
 	}
 }
 
+// openMax bounds the descriptors of a user that came without need and cannot be closed yet, beside those
+// of the connections that there are.
+const openMax = 1024
+
 // strangersMin is how many connections any user may have that have not said yet what they want.
 const strangersMin = 16
 
@@ -261,6 +268,8 @@ func (l *Listener) add(c *control, uid uint32) error {
 	switch {
 	case l.closed:
 		return ours("Server closed")
+	case l.open[uid] >= openMax:
+		return ours("File descriptors that you sent cannot be closed")
 	case l.strange[uid] >= share || len(l.clients)-l.known >= 4*share:
 		return ours("Too many clients")
 	}
@@ -289,6 +298,15 @@ func (l *Listener) familiar(c *control, uid uint32) {
 	c.strange = false
 	if l.strange[uid]--; l.strange[uid] == 0 {
 		delete(l.strange, uid)
+	}
+}
+
+// unclose counts n descriptors of a user as not closed.
+func (l *Listener) unclose(uid uint32, n int) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.open[uid] += n; l.open[uid] == 0 {
+		delete(l.open, uid)
 	}
 }
 
@@ -357,6 +375,9 @@ func (l *Listener) reserve(peer Peer) (*binding, error) {
 		err := checkSecret(secret, peer.Secret)
 		if b == nil && l.cfg.Backlog == 0 {
 			err = ours("ID not found: there is no interface %d", peer.ID)
+		}
+		if err == nil {
+			err = l.pausing(peer)
 		}
 		if err == nil && gone == nil {
 			l.using[peer.ID] = make(chan struct{})

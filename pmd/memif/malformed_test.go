@@ -113,7 +113,7 @@ func TestMalformedRegions(t *testing.T) {
 			require.NoError(t, f.Truncate(4096))
 			c.tells((&addRegion{0, 4096}).message(), int(f.Fd()))
 		}},
-		"region of a pipe": {"octets in a file of", func(t *testing.T, c *rawClient) {
+		"region of a pipe": {"not a memfd", func(t *testing.T, c *rawClient) {
 			c.init()
 			c.tells((&addRegion{0, 4096}).message(), rawPipe(t))
 		}},

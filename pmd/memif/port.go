@@ -38,7 +38,7 @@ type Port struct {
 
 	closing  chan struct{}
 	over     chan struct{} // Gone
-	release  func()        // of a server's id
+	giveUp   func()        // of a server's id
 	rung     *bells        // of the last client of a server's interface; the side that serves it has it
 	running  sync.WaitGroup
 	unmapped sync.WaitGroup // sessions that are not yet
@@ -132,6 +132,9 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 		return nil, fmt.Errorf("memif: %s: %w", p.name, err)
 	}
 	p.queues[i] = q
+	if s := p.current.Load(); s != nil && s.wakers != nil {
+		q.interrupt.watch(s.wakers[i])
+	}
 	return q, nil
 }
 
@@ -212,6 +215,7 @@ func (p *Port) linkUp(s *session, peer Peer) bool {
 	p.running.Add(1)
 	p.peer, p.err = peer, nil
 	p.ups++
+	p.eachWaker(s, (*interrupt).watch)
 	p.current.Store(s)
 	p.signal()
 	watch := p.watch
@@ -236,10 +240,27 @@ func (p *Port) linkDown(s *session, err error, unmap func()) {
 	go func() {
 		defer p.unmapped.Done()
 		<-s.unused
-		s.release()
+		p.release(s)
 		s.regions, s.rings = nil, nil // nothing may look like a pointer into memory that is gone
 		unmap()
 	}()
+}
+
+// release lets go of the eventfds that wake queues, none of which is in the session any more.
+func (p *Port) release(s *session) {
+	p.lock.Lock()
+	p.eachWaker(s, (*interrupt).unwatch)
+	p.lock.Unlock()
+	closeAll(s.wakers)
+}
+
+// eachWaker is for the eventfd of each queue that is open.
+func (p *Port) eachWaker(s *session, do func(in *interrupt, waker int)) {
+	for i, q := range p.queues {
+		if q != nil && s.wakers != nil {
+			do(&q.interrupt, s.wakers[i])
+		}
+	}
 }
 
 // note keeps why an attempt failed.
@@ -283,8 +304,8 @@ func (p *Port) Close() error {
 	if kick != nil {
 		kick("Interface closed")
 	}
-	if p.release != nil {
-		p.release()
+	if p.giveUp != nil {
+		p.giveUp()
 	}
 	p.running.Wait()
 	p.detach() // Bufs that the peer could reach, once it cannot

@@ -17,6 +17,7 @@ type Drops struct {
 	Descriptor uint64 // names memory outside of its region, or of a frame that never ends
 	Index      uint64 // rings whose other index cannot be: the connection ends
 	Fault      uint64 // the memory of a peer is no longer there: the connection ends
+	Slow       uint64 // the memory of a peer takes too long to get at: the connection ends
 }
 
 // Queue is a pair of rings, or nothing at all while there is no peer. All of its methods belong to one goroutine.
@@ -35,6 +36,7 @@ type Queue struct {
 	last    int      // frames that may still come of it, once it is not the port's current one
 	rx      receiver
 	tx      sender
+	budget  budget // of a session without guard
 
 	held   []mem.Buf       // that Rx has in hand, should a fault end it
 	pieces [piecesMax]desc // of the frame that is put into the ring, as they were checked
@@ -89,8 +91,15 @@ func (q *Queue) receive(bufs []mem.Buf) (n int) {
 		return 0
 	}
 	defer q.guard(debug.SetPanicOnFault(true))
-	q.tx.reclaim(q)
-	n = q.rx.receive(q, bufs)
+	if q.session.guarded {
+		q.tx.reclaim(q)
+		n = q.rx.receive(q, bufs)
+	} else {
+		watch := q.budget.begin()
+		q.tx.reclaim(q)
+		n = q.rx.receive(q, bufs)
+		q.charge(watch)
+	}
 	q.held = nil
 	return n
 }
@@ -108,8 +117,15 @@ func (q *Queue) Tx(bufs []mem.Buf) (n int) {
 		return len(bufs)
 	}
 	defer q.guard(debug.SetPanicOnFault(true))
-	q.tx.reclaim(q)
-	n = q.tx.send(q, bufs)
+	if q.session.guarded {
+		q.tx.reclaim(q)
+		n = q.tx.send(q, bufs)
+	} else {
+		watch := q.budget.begin()
+		q.tx.reclaim(q)
+		n = q.tx.send(q, bufs)
+		q.charge(watch)
+	}
 	q.counters.TxFull += uint64(len(bufs) - n)
 	return n
 }
@@ -145,6 +161,15 @@ func (q *Queue) violated() int {
 	return 0
 }
 
+// charge ends the connection to a peer whose memory takes too much of our time.
+func (q *Queue) charge(watch stopwatch) {
+	if !q.budget.end(watch) && !q.broken {
+		q.drops.Slow++
+		q.broken = true
+		q.session.offend("memory of a region takes too long to get at")
+	}
+}
+
 // guard ends a call that touched memory of the peer. Where that has gone, as pages of a file can, the call ends as if there
 // had been nothing to do, and the connection with it; the panic of anybody else goes on.
 func (q *Queue) guard(before bool) {
@@ -164,7 +189,7 @@ func (q *Queue) guard(before bool) {
 	q.held = nil
 	q.drops.Fault++
 	q.broken = true
-	q.session.fail("memory of a region has gone")
+	q.session.offend("memory of a region has gone")
 }
 
 // maps says whether an address lies in a region.
@@ -187,7 +212,7 @@ func (q *Queue) change() {
 	}
 	r := s.rings[q.index]
 	q.session, q.broken, q.last = s, false, int(r.rx.size())
-	q.interrupt.enter(s, q.index)
+	q.budget = newBudget()
 	if q.interrupt.armed {
 		q.unmask(true)
 	}
@@ -205,7 +230,6 @@ func (q *Queue) detach() {
 	}
 	q.rx.giveBack(q)
 	q.tx.giveBack(q)
-	q.interrupt.leave(q.session, q.index)
 	q.session.leave()
 	q.session, q.rx, q.tx = nil, nil, nil
 }

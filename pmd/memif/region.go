@@ -8,27 +8,30 @@ import (
 )
 
 // region is memory of a client: the first octets of a mapping.
-type region struct{ octets, mapping []byte }
+type region struct {
+	octets, mapping []byte
+	guarded         bool // no access to it waits for the kernel to find a page
+}
 
-// mapRegion maps the first size octets of a file that a client passed, and has them in memory before a
-// queue touches them: pages that have to be made first hold up what polls it. Its seals are looked at, because a file that shrinks
-// under us raises SIGBUS, and one that has no seals may be anything, such as one whose pages never come.
+// mapRegion maps the first size octets of a file that a client passed, with all of its pages in memory:
+// pages that have to be found or made first hold up the goroutine that polls. It may block for as long
+// as that takes. The file must have seals, so it is of tmpfs or hugetlbfs: only asking for them is sure
+// not to ask a file system of the client's, whose answers and pages may never come. sealed: it must not
+// shrink, either, which it could for as long as its seals have not been looked at.
 func mapRegion(fd int, size uint64, sealed bool) (r region, err error) {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return r, ours("Region is not a memfd")
+	}
+	if sealed && seals&unix.F_SEAL_SHRINK == 0 {
+		return r, ours("Region is not sealed against shrinking")
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return r, ours("Region of no file")
 	}
 	if size == 0 || st.Size < 0 || size > uint64(st.Size) {
 		return r, ours("Region of %d octets in a file of %d", size, st.Size)
-	}
-	if sealed {
-		seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-		if err != nil {
-			return r, ours("Region is not a memfd")
-		}
-		if seals&unix.F_SEAL_SHRINK == 0 {
-			return r, ours("Region is not sealed against shrinking")
-		}
 	}
 	// What lies on hugepages is mapped and unmapped in whole ones only.
 	whole := size
@@ -38,12 +41,11 @@ func mapRegion(fd int, size uint64, sealed bool) (r region, err error) {
 	if r.mapping, err = unix.Mmap(fd, 0, int(whole), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return r, ours("Region cannot be mapped: %v", err)
 	}
-	if sealed { // another file may be one whose pages never come
-		if err := unix.Madvise(r.mapping, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // Linux before 5.14
-			_ = unix.Munmap(r.mapping)
-			return region{}, ours("Region has no memory: %v", err)
-		}
+	if err := unix.Madvise(r.mapping, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // Linux before 5.14
+		_ = unix.Munmap(r.mapping)
+		return region{}, ours("Region has no memory: %v", err)
 	}
+	r.guarded = guard(r.mapping)
 	r.octets = r.mapping[:size:size]
 	return r, nil
 }

@@ -28,6 +28,7 @@ type serverSide struct {
 	octets   uint64
 	c2s, s2c []givenRing
 	complete bool
+	unwanted []int // descriptors that came and are no use
 }
 
 // limits are what a listener, or one of its interfaces, takes.
@@ -53,13 +54,13 @@ func (h *serverSide) hello(name string) *message {
 	return hi.message()
 }
 
-// input takes a message and the descriptor that came with it, or -1; the descriptor is its own to close. The answer is to be
+// input takes a message and the descriptor that came with it, or -1; the descriptor is its own. The answer is to be
 // sent; with an error the connection ends.
 func (h *serverSide) input(m *message, fd int) (answer *message, err error) {
 	keep := false
 	defer func() {
 		if fd >= 0 && !keep {
-			unix.Close(fd)
+			h.unwanted = append(h.unwanted, fd)
 		}
 	}()
 	t := m.typ()
@@ -76,7 +77,7 @@ func (h *serverSide) input(m *message, fd int) (answer *message, err error) {
 	case msgInit:
 		err = h.initiate(m.initiate())
 	case msgAddRegion:
-		err = h.addRegion(m.addRegion(), fd)
+		keep, err = h.addRegion(m.addRegion(), fd)
 	case msgAddRing:
 		keep, err = h.addRing(m.addRing(), fd)
 	case msgConnect:
@@ -121,20 +122,22 @@ func checkSecret(want, given string) error {
 	return ours("Incorrect secret")
 }
 
-func (h *serverSide) addRegion(a addRegion, fd int) error {
+// addRegion closes fd, unless there is an error.
+func (h *serverSide) addRegion(a addRegion, fd int) (closed bool, err error) {
 	switch {
 	case a.index != len(h.regions) || a.index >= regionsMax:
-		return ours("Invalid region index")
+		return false, ours("Invalid region index")
 	case a.size > h.limits.regionBytes || h.octets > h.limits.regionBytes-a.size:
-		return ours("Regions of more than %d octets", h.limits.regionBytes)
+		return false, ours("Regions of more than %d octets", h.limits.regionBytes)
 	}
 	r, err := mapRegion(fd, a.size, !h.limits.unsealed)
 	if err != nil {
-		return err
+		return false, err
 	}
+	unix.Close(fd) // it is of tmpfs or hugetlbfs, and does not block
 	h.octets += a.size
 	h.regions = append(h.regions, r)
-	return nil
+	return true, nil
 }
 
 // addRing keeps fd, unless there is an error.
@@ -184,9 +187,9 @@ func (h *serverSide) connect(remote string) error {
 
 // session is what was agreed on. Regions and descriptors are the session's from now on.
 func (h *serverSide) session() (s *session, regions []region) {
-	octets := make([][]byte, len(h.regions))
+	octets, guarded := make([][]byte, len(h.regions)), true
 	for i, r := range h.regions {
-		octets[i] = r.octets
+		octets[i], guarded = r.octets, guarded && r.guarded
 	}
 	rings, fds, wakers := make([]pair, len(h.c2s)), make([]int, len(h.c2s)), make([]int, len(h.c2s))
 	for i := range rings { // their memory may have gone: a fault leaves all to close
@@ -201,7 +204,8 @@ func (h *serverSide) session() (s *session, regions []region) {
 		wakers[i], h.c2s[i].fd = h.c2s[i].fd, -1
 	}
 	s = newSession(octets, rings, nil)
-	s.bells, s.wakers = newBells(fds, &h.peer), wakers
+	s.guarded = guarded
+	s.bells, s.wakers = newBells(fds), wakers
 	regions, h.regions = h.regions, nil
 	return s, regions
 }
@@ -216,19 +220,36 @@ func (h *serverSide) close() {
 	h.regions, h.s2c, h.c2s = nil, nil, nil
 }
 
-// serve is one connection of a listener, from the first octet to the last.
+// serve is one connection of a listener, from the first octet to the last. It keeps its places, among
+// clients and as the one of its interface, until all that came over it is closed, for which Close does
+// not wait.
 func (l *Listener) serve(conn *net.UnixConn) {
-	defer conn.Close()
 	c := &control{conn: conn}
-	var p *Port
 	h := &serverSide{limits: l.limits()}
 	h.peer.credentials(conn)
-	if err := l.add(c, h.peer.UID); err != nil {
-		l.refused(h.peer, err)
-		c.tell(err)
-		return
+	added := l.add(c, h.peer.UID)
+	if added != nil {
+		l.refused(h.peer, added)
+		c.tell(added)
+	} else {
+		l.converse(c, h)
 	}
-	defer l.remove(c, h.peer.UID)
+	c.unwanted = append(c.unwanted, h.unwanted...)
+	l.unclose(h.peer.UID, len(c.unwanted))
+	l.running.Done()
+	c.close()
+	l.unclose(h.peer.UID, -len(c.unwanted))
+	if h.name != "" {
+		l.free(h.peer.ID)
+	}
+	if added == nil {
+		l.remove(c, h.peer.UID)
+	}
+}
+
+// converse is a connection that has its place.
+func (l *Listener) converse(c *control, h *serverSide) {
+	var p *Port
 	h.admit = func(peer Peer) (string, error) {
 		port, err := l.admit(peer, h)
 		if err != nil {
@@ -253,10 +274,6 @@ func (l *Listener) serve(conn *net.UnixConn) {
 		if answer, err = guarded(h, m, fd); err == nil && !h.complete {
 			err = c.send(answer, -1)
 		}
-	}
-	id, inUse := h.peer.ID, h.name != ""
-	if inUse {
-		defer l.free(id)
 	}
 	if err == nil {
 		err = l.established(c, h, p)
@@ -311,14 +328,17 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	}
 	p.rung = s.bells
 	down := func(err error) {
-		p.linkDown(s, err, func() { unmapAll(regions) })
+		p.linkDown(s, err, func() {
+			l.judge(s, h.peer) // of what queues found after the end
+			unmapAll(regions)
+		})
 		if accepted {
 			p.gone()
 		}
 	}
 	if !p.linkUp(s, h.peer) {
 		s.bells.stop()
-		s.release()
+		p.release(s)
 		unmapAll(regions)
 		return ours("Interface closed")
 	}
@@ -339,6 +359,7 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 		err = c.attend(s)
 	}
 	down(err)
+	l.judge(s, h.peer)
 	var mine *errOurs
 	var bye *peerError
 	if errors.As(err, &mine) || errors.As(err, &bye) {

@@ -14,12 +14,14 @@ type session struct {
 	regions [][]byte // as descriptors number them; memory that the other end may change at any time
 	rings   []pair   // one for each queue
 	own     *ownMemory
+	guarded bool // no page of its regions can be taken away without an error
 
-	users  atomic.Int32  // queues in it, and one for being current
-	unused chan struct{} // closed when there are none
-	failed chan string   // what a queue found wrong: the end of the connection
-	bells  *bells
-	wakers []int // eventfds, one for each queue, that the peer writes to when what we receive has come; nil: none
+	users    atomic.Int32  // queues in it, and one for being current
+	unused   chan struct{} // closed when there are none
+	failed   chan string   // what a queue found wrong: the end of the connection
+	bells    *bells
+	offended atomic.Bool // its memory held up a queue, or could have
+	wakers   []int       // eventfds, one for each queue, that the peer writes to when what we receive has come; nil: none
 }
 
 // pair is the two rings of a queue.
@@ -35,18 +37,12 @@ type ownMemory struct {
 }
 
 func newSession(regions [][]byte, rings []pair, own *ownMemory) *session {
-	s := &session{regions: regions, rings: rings, own: own, unused: make(chan struct{}), failed: make(chan string, 1)}
+	s := &session{regions: regions, rings: rings, own: own, guarded: own != nil, unused: make(chan struct{}), failed: make(chan string, 1)}
 	s.users.Store(1)
 	for i := range rings {
 		rings[i].rx.maskInterrupts()
 	}
 	return s
-}
-
-// release closes what wakes. No queue is in the session any more.
-func (s *session) release() {
-	s.bells.unused()
-	closeAll(s.wakers)
 }
 
 // enter keeps the memory mapped until leave; false: it is being given up.
@@ -74,6 +70,12 @@ func (s *session) fail(why string) {
 	case s.failed <- why:
 	default: // one reason is enough
 	}
+}
+
+// offend is fail for a peer whose memory is not as it was.
+func (s *session) offend(why string) {
+	s.offended.Store(true)
+	s.fail(why)
 }
 
 // at is what a descriptor means by region, offset and length: nil if that is not all inside one region, or nothing at all.
