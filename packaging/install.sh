@@ -28,6 +28,8 @@ install)
     if [ -n "$libraries" ]; then
         put "$libraries/librnicd_verbs.so" "$lib/librnicd_verbs.so"
         put "$libraries/librnicd_engine.so" "$lib/librnicd_engine.so"
+        mkdir -p "$lib/standin"
+        cp -P "$libraries"/standin/*.so* "$lib/standin/"
     else
         echo "install: the libraries of rnicd run are left out: building them takes gcc, libibverbs-dev, librdmacm-dev" >&2
     fi

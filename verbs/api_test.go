@@ -168,20 +168,6 @@ func TestFindings(t *testing.T) {
 	require.Contains(t, findings(log)[0], "post.c:7")
 }
 
-// The library serves under the names of those that it stands for, without a preload, and also from a directory in
-// LD_LIBRARY_PATH alone.
-func TestUnderBothNames(t *testing.T) {
-	l := newLab(t)
-	dir := t.TempDir()
-	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
-		require.NoError(t, os.Symlink(filepath.Join(l.dir, "librnicd_verbs.so"), filepath.Join(dir, name)))
-	}
-	cmd := exec.Command(l.compile("api"))
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
-	p := l.Start(t, cmd)
-	require.Zero(t, p.Wait(t), "%s", p)
-}
-
 // Functions that pthreads(7) has for points of cancellation, or that may be.
 var cancellationPoint = regexp.MustCompile(`(?m) U (accept4?|close|connect|creat|fdatasync|fsync|` +
 	`nanosleep|clock_nanosleep|usleep|sleep|open(?:at)?(?:64)?|pause|p?poll|p?select|epoll_p?wait|` +
@@ -189,38 +175,6 @@ var cancellationPoint = regexp.MustCompile(`(?m) U (accept4?|close|connect|creat
 	`sigpause|sigsuspend|sigtimedwait|sigwait(?:info)?|system|tcdrain|wait(?:pid|id|[34])?|` +
 	`pthread_(?:join|cond_(?:timed)?wait|testcancel)|f?printf|f(?:open|close|read|write|gets|puts)|` +
 	`syslog|perror|popen|getaddrinfo|getnameinfo)@`)
-
-// Every function that the headers declare and Debian's libraries have is there, under that version:
-// a program finds it, if only refused. rsockets stay librdmacm's own; what turns the kernel's
-// structures into others, and drivers, have nothing to do here.
-func TestSymbols(t *testing.T) {
-	l := newLab(t)
-	functions := func(file string) map[string]bool {
-		out, err := exec.Command("nm", "-D", "--defined-only", file).Output()
-		require.NoError(t, err)
-		all := map[string]bool{}
-		for _, m := range publicSymbol.FindAllStringSubmatch(string(out), -1) {
-			all[m[1]] = true
-		}
-		return all
-	}
-	ours := functions(filepath.Join(l.dir, "librnicd_verbs.so"))
-	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
-		files, err := filepath.Glob("/usr/lib/*/" + name)
-		require.NoError(t, err)
-		require.NotEmpty(t, files)
-		for symbol := range functions(files[0]) {
-			if !notOurs.MatchString(symbol) && !ours[symbol] {
-				t.Errorf("%s has no %s", "librnicd_verbs.so", symbol)
-			}
-		}
-	}
-}
-
-var (
-	publicSymbol = regexp.MustCompile(`(?m) T (\w+@@(?:IBVERBS|RDMACM)_1\.\d+)$`) // the default version, which programs are linked with
-	notOurs      = regexp.MustCompile(`^(r[a-z]+@|ibv_copy_|ibv_register_driver@)`)
-)
 
 // Programs that use no verbs are as before.
 func TestOtherPrograms(t *testing.T) {

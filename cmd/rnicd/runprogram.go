@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
@@ -23,6 +25,10 @@ const (
 	verbsLibrary  = "librnicd_verbs.so"
 	engineLibrary = "librnicd_engine.so"
 )
+
+// standIn is the folder beside them where the first has the names of the libraries that it stands
+// for: programs that load these themselves (dlopen) find it there.
+const standIn = "standin"
 
 // peerSiw is RNICD_PEER for what verbs/engine's Host.PeersAreSiw is.
 const peerSiw = "siw"
@@ -139,7 +145,10 @@ func runProgram(lib string, args, env []string) error {
 	if err != nil {
 		return err
 	}
-	err = syscall.Exec(path, args, preload(env, library))
+	if why := notLoaded(path); why != "" {
+		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", path, why, verbsLibrary)
+	}
+	err = syscall.Exec(path, args, loadFirst(env, library))
 	return fmt.Errorf("run %s: %w", path, err)
 }
 
@@ -165,26 +174,71 @@ func findLibrary(dir string) (string, error) {
 		case err != nil:
 			return "", err
 		}
-		if _, err := os.Stat(filepath.Join(filepath.Dir(path), engineLibrary)); err != nil {
-			return "", fmt.Errorf("%s is there, %s is not beside it (%s): %w", path, engineLibrary, toGetLibraries, err)
+		for _, other := range []string{engineLibrary, filepath.Join(standIn, "libibverbs.so.1")} {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), other)); err != nil {
+				return "", fmt.Errorf("%s is there, %s is not beside it (%s): %w", path, other, toGetLibraries, err)
+			}
 		}
 		return path, nil
 	}
 	return "", fmt.Errorf("%s not found in %s; %s; --lib says where it is", verbsLibrary, strings.Join(dirs, ", "), toGetLibraries)
 }
 
-// preload is env with the library first among those that are preloaded.
-func preload(env []string, library string) []string {
-	const name = "LD_PRELOAD="
+// loadFirst is env with the library first among those that are preloaded, and its names first where
+// libraries are looked for.
+func loadFirst(env []string, library string) []string {
+	env = putFirst(env, "LD_PRELOAD", library)
+	return putFirst(env, "LD_LIBRARY_PATH", filepath.Join(filepath.Dir(library), standIn))
+}
+
+// putFirst is env with value before what the variable name has.
+func putFirst(env []string, name, value string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, v := range env {
-		if rest, ok := strings.CutPrefix(v, name); ok {
+		if rest, ok := strings.CutPrefix(v, name+"="); ok {
 			if rest != "" {
-				library += ":" + rest
+				value += ":" + rest
 			}
 			continue
 		}
 		out = append(out, v)
 	}
-	return append(out, name+library)
+	return append(out, name+"="+value)
+}
+
+// notLoaded says why the loader will not load the library into a program; "": it will, or the file
+// does not tell.
+func notLoaded(path string) string {
+	f, err := elf.Open(path)
+	if err != nil {
+		return "" // a script, or what exec will refuse
+	}
+	defer f.Close()
+	if self, err := elf.Open("/proc/self/exe"); err == nil {
+		defer self.Close()
+		if f.Class != self.Class || f.Machine != self.Machine {
+			return "is for another processor (" + f.Class.String() + ", " + f.Machine.String() + ")"
+		}
+	}
+	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return "is linked statically"
+	}
+	if otherRights(path) {
+		return "runs with other rights than its caller's (setuid, setgid or capabilities)"
+	}
+	return ""
+}
+
+// otherRights says whether exec gives the program other rights than this process has. The loader
+// then ignores LD_PRELOAD and LD_LIBRARY_PATH.
+func otherRights(path string) bool {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return false
+	}
+	if st.Mode&unix.S_ISUID != 0 && int(st.Uid) != os.Getuid() || st.Mode&unix.S_ISGID != 0 && int(st.Gid) != os.Getgid() {
+		return true
+	}
+	n, err := unix.Getxattr(path, "security.capability", nil)
+	return err == nil && n > 0 && os.Getuid() != 0
 }

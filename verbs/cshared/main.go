@@ -8,6 +8,7 @@
 // describes.
 package main
 
+// #include <sys/auxv.h>
 // void *rnicd_engine_area(void);
 import "C"
 
@@ -29,6 +30,11 @@ func main() {}
 
 // open makes the host: the port lasts as long as the process.
 func open(bells engine.Doorbells) (h engine.Host, err error) {
+	if C.getauxval(C.AT_SECURE) != 0 {
+		// The program has other rights than its caller, whose environment must not decide what it does with
+		// them (secure_getenv(3)).
+		os.Clearenv()
+	}
 	cfg, err := config.Environment(os.Environ(), port.All())
 	if err != nil {
 		return h, err

@@ -1,9 +1,19 @@
 #!/bin/sh
-# Builds the C library: build.sh OUT [FLAG...]. CC and CFLAGS are used where they are set.
+# Builds the C library, and beside it standin/, where it has the names of those that it stands for:
+# build.sh OUT [FLAG...]. CC and CFLAGS are used where they are set.
 set -e
 out=$1
 shift
 here=$(dirname "$0")
-exec ${CC:-gcc} -std=gnu11 ${CFLAGS:--O2 -g} -fPIC -Wall -Wextra -Werror -shared \
-	-Wl,-soname,librnicd_verbs.so -Wl,--version-script="$here/shim.map" -Wl,-z,defs "$@" \
+cc=${CC:-gcc}
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+"$here/forward.sh" "$cc" "$here/shim.map" "$made/forwards.h" "$made/shim.map"
+$cc -std=gnu11 ${CFLAGS:--O2 -g} -fPIC -Wall -Wextra -Werror -shared -I"$made" \
+	-Wl,-soname,librnicd_verbs.so -Wl,--version-script="$made/shim.map" -Wl,-z,defs "$@" \
 	-o "$out" "$here"/*.c -ldl
+standin=$(dirname "$out")/standin
+mkdir -p "$standin"
+for name in libibverbs.so libibverbs.so.1 librdmacm.so librdmacm.so.1; do
+	ln -sfn "../$(basename "$out")" "$standin/$name"
+done

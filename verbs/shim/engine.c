@@ -75,7 +75,7 @@ void rv_close(int fd)
 static void *open_engine(void)
 {
 	static const char name[] = "librnicd_engine.so";
-	const char *path = getenv("RNICD_ENGINE");
+	const char *path = secure_getenv("RNICD_ENGINE");
 	char beside[PATH_MAX], real[PATH_MAX];
 	Dl_info self;
 

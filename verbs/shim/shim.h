@@ -20,6 +20,7 @@
  *	strings.c   names of statuses and events
  *	rates.c     rates as numbers
  *	refused.c   what iWARP has not
+ *	forward.c   what the distribution's libraries have besides
  *	shim.map    the symbols and their versions
  *
  * The program's threads run this C only: entries and completions go through rings in memory, all

@@ -1,0 +1,167 @@
+package verbs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
+)
+
+// How a program comes to the library: preloaded, from a folder of LD_LIBRARY_PATH, by dlopen; and which do not.
+
+// standIn is the folder with the names of the libraries that ours stands for.
+func (l *lab) standIn() string { return filepath.Join(l.dir, "standin") }
+
+// byPath starts a program with LD_LIBRARY_PATH alone.
+func (l *lab) byPath(need string, args ...string) *netlab.Process {
+	l.t.Helper()
+	if _, err := exec.LookPath(args[0]); err != nil {
+		skip.Missing(l.t, "needs %s, of Debian's package %s", args[0], need)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+l.standIn())
+	return l.Start(l.t, cmd)
+}
+
+// compileAlone builds one file of test/verbs.
+func (l *lab) compileAlone(name string, flags ...string) string {
+	l.t.Helper()
+	out := filepath.Join(l.t.TempDir(), name)
+	args := append([]string{"-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-o", out, "../test/verbs/" + name + ".c"}, flags...)
+	text, err := exec.Command("gcc", args...).CombinedOutput()
+	require.NoError(l.t, err, "%s", text)
+	return out
+}
+
+// The library serves under the names of those that it stands for, without a preload.
+func TestUnderBothNames(t *testing.T) {
+	l := newLab(t)
+	p := l.byPath("gcc", l.compile("api"))
+	require.Zero(t, p.Wait(t), "%s", p)
+}
+
+// So it does for programs that need what only the distribution's libraries have: rsockets, and drivers of perftest's.
+func TestByLibraryPath(t *testing.T) {
+	for _, name := range []string{"rping", "ucmatose", "rstream", "riostream", "ib_write_bw"} {
+		for _, x := range exchanges {
+			if strings.TrimSpace(x.name) != name {
+				continue
+			}
+			t.Run(x.name, func(t *testing.T) {
+				l := newLab(t)
+				server := l.byPath(x.need, strings.Fields(x.server)...)
+				l.untilListening(x.port)
+				client := l.byPath(x.need, strings.Fields(x.client)...)
+				require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+				require.Zero(t, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			})
+		}
+	}
+}
+
+// A program that loads the libraries itself, and looks symbols up with their versions, finds ours.
+func TestLoadedByName(t *testing.T) {
+	l := newLab(t)
+	for name, start := range map[string]func(string, ...string) *netlab.Process{"rnicd run": l.run, "LD_LIBRARY_PATH": l.byPath} {
+		t.Run(name, func(t *testing.T) {
+			p := start("gcc", l.compileAlone("load", "-ldl"))
+			require.Zero(t, p.Wait(t), "%s", p)
+			p.Expect(t, 1, "^all well$")
+		})
+	}
+}
+
+// rnicd run says so where the loader will not load the library, and runs the program all the same.
+func TestNotLoaded(t *testing.T) {
+	l := newLab(t)
+	source := filepath.Join(t.TempDir(), "main.c")
+	require.NoError(t, os.WriteFile(source, []byte("int main(void) { return 7; }\n"), 0o644))
+	build := func(flags ...string) string {
+		out := filepath.Join(t.TempDir(), "program")
+		text, err := exec.Command("gcc", append(flags, "-o", out, source)...).CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		return out
+	}
+	ordinary, setgid := build(), build()
+	require.NoError(t, os.Chown(setgid, os.Getuid(), 65534))
+	require.NoError(t, os.Chmod(setgid, 0o755|os.ModeSetgid))
+	script := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nexit 7\n"), 0o755))
+	for name, c := range map[string]struct{ path, want string }{
+		"ordinary":   {ordinary, ""},
+		"a script":   {script, ""},
+		"static":     {build("-static"), "is linked statically"},
+		"static PIE": {build("-static-pie"), "is linked statically"},
+		"setgid":     {setgid, `runs with other rights than its caller's \(setuid, setgid or capabilities\)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := l.run("gcc", c.path)
+			require.Equal(t, 7, p.Wait(t), "%s", p)
+			if c.want == "" {
+				require.Empty(t, p.String())
+				return
+			}
+			p.Expect(t, 1, "^rnicd: "+c.path+" "+c.want+": it runs without librnicd_verbs.so and finds no device of rnicd$")
+		})
+	}
+}
+
+// The environment decides nothing in a program with other rights than its caller's: no variable of ours is read.
+func TestSecureProgram(t *testing.T) {
+	l := newLab(t)
+	path := l.compileAlone("secure", "-L"+l.dir, "-Wl,-rpath,"+l.dir, "-l:librnicd_verbs.so")
+	start := func(variable string) *netlab.Process {
+		cmd := exec.Command(path)
+		cmd.Env = append(os.Environ(), variable)
+		p := l.Start(t, cmd)
+		require.Zero(t, p.Wait(t), "%s", p)
+		return p
+	}
+	variables := []string{"RNICD_ENGINE=/no/such.so", "RNICD_PMD=banana", "RNICD_MTU=1", "RNICD_CONFIG=/etc/shadow"}
+	for _, v := range variables {
+		start(v).Expect(t, 1, "^AT_SECURE 0, opened 0$")
+	}
+	require.NoError(t, os.Chown(path, os.Getuid(), 65534))
+	require.NoError(t, os.Chmod(path, 0o755|os.ModeSetgid))
+	for _, v := range append(variables, "RNICD_VERBOSE=1", "RNICD_PEER=siw") {
+		require.Equal(t, "AT_SECURE 1, opened 1\n", start(v).String())
+	}
+}
+
+// Every symbol of Debian's libraries is there, under its version: a program finds it, if only refused or forwarded. What those
+// libraries keep for programs that were linked before 2008, and drivers from before 2018, is left out.
+func TestSymbols(t *testing.T) {
+	l := newLab(t)
+	symbols := func(file string) map[string]bool {
+		out, err := exec.Command("nm", "-D", "--defined-only", file).Output()
+		require.NoError(t, err)
+		all := map[string]bool{}
+		for _, m := range exported.FindAllStringSubmatch(string(out), -1) {
+			all[m[1]] = true
+		}
+		return all
+	}
+	ours := symbols(filepath.Join(l.dir, "librnicd_verbs.so"))
+	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
+		files, err := filepath.Glob("/usr/lib/*/" + name)
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		theirs := symbols(files[0])
+		require.NotEmpty(t, theirs)
+		for symbol := range theirs {
+			old := !strings.Contains(symbol, "@@")
+			if !ours[symbol] && !old {
+				t.Errorf("librnicd_verbs.so has no %s", symbol)
+			}
+		}
+	}
+}
+
+var exported = regexp.MustCompile(`(?m) [TBD] (\w+@@?\w[\w.]*)$`)
