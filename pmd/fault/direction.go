@@ -22,6 +22,8 @@ type Counters struct {
 	Delayed    uint64
 	HoldFull   uint64 // nothing more could be held: a late frame was dropped, or one to be overtaken went at once
 	NoBuf      uint64 // pool empty: a frame that had to be copied was dropped, or not duplicated
+	Stalls     uint64 // times it stood still
+	Refused    uint64 // calls of which not all frames passed, because it is slow or stood still
 }
 
 // effects are what befalls one frame: a set.
@@ -58,6 +60,7 @@ type direction struct {
 	lastDue   int64  // of the youngest in delayed: jitter does not reorder
 	counters  Counters
 	watch     func(frame []byte, swapped [2]int)
+	slow      throttle
 }
 
 func newDirection(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *direction {
@@ -67,6 +70,7 @@ func newDirection(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *d
 		pool:      pool,
 		delayed:   newFIFO(heldMax),
 		overtaken: newFIFO(heldMax),
+		slow:      throttle{rng: rand.New(rand.NewPCG(seed, ^stream))}, // apart: the other faults stay as they are
 	}
 }
 

@@ -5,6 +5,9 @@
 // frames are held in Bufs of the port's pool, and are bounded; every fault is counted. A capture around
 // it records what the Poller sees, a capture inside it what is on the cable.
 //
+// It also makes a device slow: one that takes, or gives, frames at a rate, or so many a call, and
+// stands still at times. Such a device loses nothing.
+//
 // Limits: a faulty port has no offloads, because the checksums of damaged frames must be verified.
 // Faults of frames are independent: there are no bursts of loss, except with Queue.Set.
 package fault

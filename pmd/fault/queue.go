@@ -106,7 +106,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 	q.tx.release(now, &q.txSink)
 	q.rxSink = collector{out: bufs}
 	if q.rx.release(now, &q.rxSink) {
-		room := min(len(bufs)-q.rxSink.n, len(q.burst))
+		room := q.rxRoom(now, min(len(bufs)-q.rxSink.n, len(q.burst)))
 		n := q.inner.Rx(q.burst[:room])
 		for _, b := range q.burst[:n] {
 			q.receive(b, now)
@@ -119,6 +119,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 
 func (q *Queue) receive(b mem.Buf, now int64) {
 	q.rx.counters.Frames++
+	q.rx.slow.passed(&q.rx.faults, now, int(q.pool.Desc(b).Len))
 	f := q.rx.roll()
 	if f == effectDrop {
 		q.rx.counters.Dropped++
@@ -150,11 +151,20 @@ func own(pool *mem.Pool, b mem.Buf) mem.Buf {
 	return c
 }
 
-// Tx sends through the faults. Frames without effects go to the device as they are, in runs; every
-// other one is taken as a copy, for the caller may send its Buf again.
+// Tx sends through the faults, what the device is not too slow for.
 func (q *Queue) Tx(bufs []mem.Buf) int {
 	now := q.clock()
 	q.tx.release(now, &q.txSink)
+	n := q.send(now, bufs[:q.txRoom(now, bufs)])
+	for _, b := range bufs[:n] {
+		q.tx.slow.passed(&q.tx.faults, now, int(q.pool.Desc(b).Len))
+	}
+	return n
+}
+
+// send lets the faults happen to frames. Those without effects go to the device as they are, in
+// runs; every other one is taken as a copy, for the caller may send its Buf again.
+func (q *Queue) send(now int64, bufs []mem.Buf) int {
 	run := 0 // bufs[run:i] pass and are not handed over yet
 	for i, b := range bufs {
 		if q.pool.Desc(b).Flags&(mem.TxChecksum|mem.TxSegment) != 0 {
@@ -227,7 +237,11 @@ func (q *Queue) Faults() (rx, tx Counters) { return q.rx.counters, q.tx.counters
 // call Rx then. math.MaxInt64: none is held. A time that is past means that the device, or the
 // slice given to Rx, was full.
 func (q *Queue) Deadline() int64 {
-	return min(q.rx.deadline(), q.tx.deadline(), pmd.Deadline(q.inner))
+	inner := pmd.Deadline(q.inner)
+	if at := q.rx.slow.refused; at != 0 { // what the device has is not given before
+		inner = at
+	}
+	return min(q.rx.deadline(), q.tx.deadline(), inner, q.tx.slow.deadline())
 }
 
 // Held is how many Bufs wait in the faults now.

@@ -14,6 +14,7 @@ const (
 	HeldMaxDefault    = 1024
 	reorderByDefault  = 3
 	reorderForDefault = int64(time.Millisecond)
+	stallForDefault   = int64(time.Millisecond)
 	// delayMax keeps sums of a clock, a delay and a jitter far from overflow.
 	delayMax = int64(time.Hour)
 )
@@ -31,6 +32,14 @@ type Faults struct {
 	ReorderFor int64 // 1 ms by default
 	Delay      int64 // every frame
 	Jitter     int64 // on top of Delay, even in [0, Jitter); a queue's, so it does not reorder
+
+	// A slow device, each queue for itself. It takes, or gives, fewer frames than it is asked for, and
+	// loses none.
+	Rate      int64   // bits a second on the link; 0: any
+	FrameRate int64   // frames a second; 0: any
+	PerCall   int     // frames a call at most; 0: any
+	Stall     float64 // probability that it begins to stand still, per call with frames
+	StallFor  int64   // for so long at most, even in (0, StallFor]; 1 ms by default
 }
 
 // Spec is a faulty port.
@@ -46,6 +55,8 @@ type field struct {
 	prob func(*Faults) *float64
 	ns   func(*Faults) *int64
 	n    func(*Faults) *int
+	rate func(*Faults) *int64
+	unit string // of rate
 }
 
 // fields, in the order in which String writes them.
@@ -60,6 +71,11 @@ var fields = []field{
 	{key: "truncate", prob: func(f *Faults) *float64 { return &f.Truncate }},
 	{key: "delay", ns: func(f *Faults) *int64 { return &f.Delay }},
 	{key: "jitter", ns: func(f *Faults) *int64 { return &f.Jitter }},
+	{key: "rate", unit: "bit", rate: func(f *Faults) *int64 { return &f.Rate }},
+	{key: "frames", unit: "/s", rate: func(f *Faults) *int64 { return &f.FrameRate }},
+	{key: "per-call", n: func(f *Faults) *int { return &f.PerCall }},
+	{key: "stall", prob: func(f *Faults) *float64 { return &f.Stall }},
+	{key: "stall-for", ns: func(f *Faults) *int64 { return &f.StallFor }},
 }
 
 func fieldOf(key string) *field {
@@ -83,7 +99,8 @@ func keys() string {
 // Parse reads a Spec as an operator writes it: drop=1%,reorder=0.01,delay=1ms,jitter=200us,seed=7.
 // A key holds for both directions, or for one with rx. or tx. before it; of two that meet, the
 // later one counts; the same one twice is an error. Keys are drop, dup, reorder, reorder-by
-// (frames), reorder-for, corrupt, swap, truncate, delay, jitter, seed, and held (frames).
+// (frames), reorder-for, corrupt, swap, truncate, delay, jitter, rate (1Gbit, of a second), frames
+// (10k/s), per-call (frames), stall, stall-for, seed, and held (frames).
 func Parse(s string) (Spec, error) {
 	var spec Spec
 	given := map[string]bool{}
@@ -147,6 +164,8 @@ func (f *field) parse(to *Faults, value string) (err error) {
 		*f.prob(to), err = parseProbability(value)
 	case f.ns != nil:
 		*f.ns(to), err = parseTime(value)
+	case f.rate != nil:
+		*f.rate(to), err = parseRate(value, f.unit)
 	default:
 		*f.n(to), err = parseCount(value)
 	}
@@ -177,6 +196,47 @@ func parseTime(s string) (int64, error) {
 		return 0, fmt.Errorf("a time is 0 to %v", time.Duration(delayMax))
 	}
 	return int64(d), nil
+}
+
+// rateMax is a Tbit, or frame, a second: costs in nanoseconds stay far from overflow. rateMin has
+// the longest frame take some minutes.
+const (
+	rateMin = 1000
+	rateMax = 1_000_000_000_000
+)
+
+var ratePrefixes = []struct {
+	letter string
+	factor float64
+}{{"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"", 1}}
+
+func parseRate(s, unit string) (int64, error) {
+	wrong := fmt.Errorf("a rate is 1k%s to 1000G%s, with k, M or G: 2.5G%s", unit, unit, unit)
+	digits, ok := strings.CutSuffix(s, unit)
+	if !ok {
+		return 0, wrong
+	}
+	for _, p := range ratePrefixes {
+		number, has := strings.CutSuffix(digits, p.letter)
+		if !has {
+			continue
+		}
+		x, err := strconv.ParseFloat(number, 64)
+		if x *= p.factor; err != nil || !(x >= rateMin && x <= rateMax) {
+			return 0, wrong
+		}
+		return int64(x), nil
+	}
+	return 0, wrong
+}
+
+func formatRate(v int64, unit string) string {
+	for _, p := range []int{2, 1, 0} {
+		if f := int64(ratePrefixes[p].factor); v%f == 0 {
+			return strconv.FormatInt(v/f, 10) + ratePrefixes[p].letter + unit
+		}
+	}
+	return strconv.FormatInt(v, 10) + unit
 }
 
 // countMax bounds reorder-by and held.
@@ -225,6 +285,8 @@ func (f *field) format(of *Faults) string {
 		return time.Duration(*f.ns(of)).String()
 	case f.n != nil && *f.n(of) != 0:
 		return strconv.Itoa(*f.n(of))
+	case f.rate != nil && *f.rate(of) != 0:
+		return formatRate(*f.rate(of), f.unit)
 	}
 	return ""
 }
@@ -244,6 +306,8 @@ func (s Spec) check() error {
 				return fmt.Errorf("fault: %s.%s is %v; a probability is 0 to 1", dir.name, f.key, *f.prob(&dir.f))
 			case f.ns != nil && (*f.ns(&dir.f) < 0 || *f.ns(&dir.f) > delayMax):
 				return fmt.Errorf("fault: %s.%s is %d ns; a time is 0 to %d ns", dir.name, f.key, *f.ns(&dir.f), delayMax)
+			case f.rate != nil && *f.rate(&dir.f) != 0 && (*f.rate(&dir.f) < rateMin || *f.rate(&dir.f) > rateMax):
+				return fmt.Errorf("fault: %s.%s is %d a second; must be 0 (any), or %d to %d", dir.name, f.key, *f.rate(&dir.f), rateMin, rateMax)
 			case f.n != nil && (*f.n(&dir.f) < 0 || *f.n(&dir.f) > countMax):
 				return fmt.Errorf("fault: %s.%s is %d; must be 0 (default) to %d", dir.name, f.key, *f.n(&dir.f), countMax)
 			}
@@ -259,6 +323,9 @@ func (f Faults) filled() Faults {
 	}
 	if f.ReorderFor == 0 {
 		f.ReorderFor = reorderForDefault
+	}
+	if f.StallFor == 0 {
+		f.StallFor = stallForDefault
 	}
 	return f
 }
