@@ -21,6 +21,7 @@ var Dimensions = []Dimension{
 	"no SACK", "no timestamps", "small window",
 	"loss", "reordering", "duplicates", "bit errors", "cut frames", "damage TCP does not see",
 	"segments cut", "segments coalesced", "checksums by the device", "segments taken as one",
+	"slow device", "device stood still", "nothing lost",
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
 	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
@@ -45,6 +46,7 @@ func (r *run) had() map[Dimension]bool {
 			h["ending "+Dimension(s.ending.Kind.String())] = true
 		}
 	}
+	h["nothing lost"] = r.lossless()
 	h["several connections"] = len(r.sessions) > 1
 	h["both roles on a host"] = roles[0] && roles[1]
 	return h
@@ -63,7 +65,9 @@ func (r *run) hadConfig(h map[Dimension]bool) {
 func (r *run) hadCable(h map[Dimension]bool) {
 	mark := func(d Dimension, n uint64) { h[d] = h[d] || n > 0 }
 	for i, host := range r.Hosts {
-		f, _ := host.faulty.Faults()
+		f, device := host.faulty.Faults()
+		mark("slow device", device.Refused)
+		mark("device stood still", device.Stalls)
 		if !r.cut {
 			mark("loss", f.Dropped)
 		}

@@ -57,7 +57,30 @@ func Draw(seed uint64) Workload {
 	// Drawn apart: the rest of a seed's Workload does not depend on it.
 	wl.ZeroCopy = rand.New(rand.NewPCG(seed, 0x2e70)).IntN(4) == 0
 	wl.Offload = rand.New(rand.NewPCG(seed, 0x0ff1)).IntN(2) == 0
+	drawer{rand.New(rand.NewPCG(seed, 0x510e))}.devices(&wl)
 	return wl
+}
+
+// devices draws how slow a host's device is: at a rate, by frames a call, or because it stands still
+// at times. Both together keep nothing for longer than a start-up waits.
+func (d drawer) devices(wl *Workload) {
+	for i := range wl.Devices {
+		if d.chance(60) {
+			continue
+		}
+		f := &wl.Devices[i]
+		switch d.IntN(4) {
+		case 0:
+			f.Rate = pick[int64](d, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000)
+		case 1:
+			f.FrameRate = pick[int64](d, 5_000, 50_000, 1_000_000)
+		case 2:
+			f.PerCall = 1 + d.IntN(40)
+		}
+		if d.chance(40) {
+			f.Stall, f.StallFor = pick(d, 0.0005, 0.005), pick[int64](d, 50_000, 1_000_000, 30_000_000)
+		}
+	}
 }
 
 func (d drawer) conns(wl *Workload) {

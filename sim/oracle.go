@@ -9,6 +9,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // check judges a session that is over and whose completions have all been taken.
@@ -80,6 +81,37 @@ func (p *peer) check() error {
 		return fmt.Errorf("%s: %d receives filled and %d flushed of %d", p.name, p.received, p.flushed, p.recvPosted)
 	}
 	return p.checkAsks(false)
+}
+
+// timely says what was taken for lost of a path that has lost nothing, however slow a device was, or
+// nil. A connection beside others has its turn, and its peer an ACK, before a retransmission timer
+// thinks otherwise.
+func (r *run) timely() error {
+	if !r.lossless() {
+		return nil
+	}
+	for _, h := range r.Hosts {
+		if n := h.counters().Memory.Totals; n.Timeouts > 0 {
+			return fmt.Errorf("host %v: %d timeouts and %d retransmissions over a path that has lost nothing", h.Addr, n.Timeouts, n.Retransmits)
+		}
+	}
+	return nil
+}
+
+// lossless says whether nothing has been lost on the way, or refused at its end.
+func (r *run) lossless() bool {
+	f := r.wl.Faults
+	if f.Drop+f.Duplicate+f.Reorder+f.Corrupt+f.Swap+f.Truncate > 0 || len(r.wl.Paths) > 0 || r.cut {
+		return false
+	}
+	for _, h := range r.Hosts {
+		rx, tx := h.faulty.Faults()
+		n := h.counters()
+		if rx.HoldFull+rx.NoBuf+tx.NoBuf+h.path.Did().Full+n.Queue.RxNoBuf+n.TCP[tcp.DropRefused] > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // damaged says whether the connection ended, as it may, because of damage that TCP's checksum does

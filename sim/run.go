@@ -58,6 +58,9 @@ func (wl Workload) Run() (Outcome, error) {
 			}
 		}
 	}
+	if err := r.timely(); err != nil {
+		return out, err
+	}
 	out.Stats = [2]rnic.Stats{r.sessions[0].peers[0].stats, r.sessions[0].peers[1].stats}
 	out.Had = r.had()
 	return out, nil
@@ -326,8 +329,9 @@ func (r *run) leaks() error {
 }
 
 // conns is how many connections the host's Poller has, those in TIME-WAIT included.
-func (h *Host) conns() int {
-	var n stack.Counters
+func (h *Host) conns() int { return h.counters().Conns }
+
+func (h *Host) counters() (n stack.Counters) {
 	h.Poller.Snapshot(&n)
-	return n.Conns
+	return n
 }

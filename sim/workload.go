@@ -110,6 +110,11 @@ func (wl Workload) String() string {
 	fmt.Fprintf(&b, "\n  cable: %s coalesce=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults}, wl.Coalesce, wl.Split)
 	fmt.Fprintf(&b, "\n  TCP: window %d, no SACK %v, no timestamps %v; one completion queue %v, shared receive queues %v",
 		wl.TCP.ReceiveWindow, wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.SharedCQ, wl.SharedRecv)
+	for i, f := range wl.Devices {
+		if f != (fault.Faults{}) {
+			fmt.Fprintf(&b, "\n  device of host %d: %s", i, fault.Spec{Tx: f})
+		}
+	}
 	for _, p := range wl.Paths {
 		fmt.Fprintf(&b, "\n  path: %+v", p)
 	}

@@ -37,9 +37,10 @@ type Config struct {
 	Coalesce float64      `json:"Join"` // of the middlebox in each direction: fault.PathSpec; Join in recorded workloads
 	Split    float64
 	TCP      tcp.Config
-	Bufs     int  // per host, default 1024
-	ZeroCopy bool `json:",omitempty"` // of the cable: wire.Config
-	Offload  bool `json:",omitempty"` // the hosts' devices complete and verify checksums, so that segments come and go in runs
+	Bufs     int             // per host, default 1024
+	Devices  [2]fault.Faults // what each host's device takes, and when: its Rate, FrameRate, PerCall, Stall and StallFor
+	ZeroCopy bool            `json:",omitempty"` // of the cable: wire.Config
+	Offload  bool            `json:",omitempty"` // the hosts' devices complete and verify checksums, so that segments come and go in runs
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
@@ -65,7 +66,8 @@ type Host struct {
 	Arena   *hugepages.Arena
 	Addr    netip.Addr
 	path    *fault.Path  // what it sends: sizes; what it receives: boundaries
-	faulty  *fault.Queue // what it receives
+	faulty  *fault.Queue // what it receives, and how slow its device is
+	device  fault.Faults
 	tap     *tap
 	wounds  wounds
 }
@@ -116,7 +118,7 @@ func newPools(cfg Config) (pools [2]*mem.Pool, err error) {
 }
 
 func (w *World) newHost(i int, cfg Config, port *wire.Port, pool *mem.Pool) (*Host, error) {
-	h := &Host{Arena: hugepages.Heap(1 << 20), Pool: pool}
+	h := &Host{Arena: hugepages.Heap(1 << 20), Pool: pool, device: cfg.Devices[i]}
 	prefix := netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1))
 	if cfg.V6 {
 		prefix = netip.MustParsePrefix(fmt.Sprintf("fd09::%d/64", i+1))
@@ -158,7 +160,7 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 	if err != nil {
 		return err
 	}
-	if h.faulty, err = fault.Wrap(h.path, h.Pool, fault.Spec{Seed: seed, HeldMax: 512, Rx: cfg.Faults}, clock); err != nil {
+	if h.faulty, err = fault.Wrap(h.path, h.Pool, fault.Spec{Seed: seed, HeldMax: 512, Rx: cfg.Faults, Tx: h.device}, clock); err != nil {
 		return err
 	}
 	h.wounds.streams = map[ports]*hurtStream{}
@@ -173,7 +175,7 @@ func (w *World) WakeAt(at int64) { w.wake = max(w.wake, at) }
 // SetFaults changes the faults of both directions of the cable from now on.
 func (w *World) SetFaults(f fault.Faults) error {
 	for _, h := range w.Hosts {
-		if err := h.faulty.Set(f, fault.Faults{}); err != nil {
+		if err := h.faulty.Set(f, h.device); err != nil {
 			return err
 		}
 	}
