@@ -89,6 +89,7 @@ type ReceiverStats struct {
 	RefusedRuns                                       uint64 // segments beyond RunsMax
 	RefusedUnverified                                 uint64 // DropBadCRC: segments with octets that could not be verified
 	RefusedSpare                                      uint64 // segments refused for ReceiverConfig.Reserve
+	MarkersSought                                     uint64 // markers looked at to find where an FPDU begins
 	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
 }
 

@@ -23,6 +23,10 @@ const RunsMax = 64
 type run struct {
 	lo, hi         uint64
 	passLo, passHi uint64
+	// Until an FPDU of it is located: the markers before sought name none, except that the first one
+	// may once the run begins earlier. So each marker is looked at once or twice, and not again for each segment
+	// that comes. 0: none has been looked at.
+	sought uint64
 }
 
 func (s *run) passed() bool { return s.passLo < s.passHi }
@@ -34,7 +38,8 @@ type gap struct {
 	located       bool // a marker says it
 	land          bool // an FPDU that has been passed begins at hi
 	inOrder       bool
-	before, after run // the runs that meet here, as they were
+	before, after run    // the runs that meet here, as they were
+	sought        uint64 // of the run that they become
 }
 
 // filling is a gap whose FPDUs Next passes as far as they are whole.
@@ -88,7 +93,7 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 	from := g.lo
 	g.known = g.known || g.inOrder
 	if !g.known {
-		from, g.located = r.locate(g.lo, g.hi)
+		from, g.located = r.locate(&g)
 		g.known = g.located
 	}
 	verified, refused := r.scanGap(&g, from, ooo)
@@ -98,6 +103,7 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 		return
 	}
 	i = r.addToRuns(i, off, end, joinsBefore, joinsAfter)
+	r.runs[i].sought = g.sought
 	r.fill = filling{gap: g, i: i, from: from, at: from, verified: verified, offered: true}
 	r.stage = stageFill
 }
@@ -141,27 +147,43 @@ func (r *Receiver) reach() {
 	r.stage = stageFill
 }
 
-// locate finds the first FPDU in [lo, hi) that a marker names (RFC 5044 section 6 rule 2). Without
+// locate finds the first FPDU in the gap that a marker names (RFC 5044 section 6 rule 2). Without
 // markers the octets wait: nothing is guessed. So they do while the first FPDU is waited for
 // (ReceiverConfig.InOrder).
-func (r *Receiver) locate(lo, hi uint64) (begin uint64, ok bool) {
+func (r *Receiver) locate(g *gap) (begin uint64, ok bool) {
 	if !r.mode.Markers || r.inOrder {
-		return lo, false
+		return g.lo, false
 	}
-	floor := lo // the FPDU begins at or after it
-	for m := nextMarker(lo); m+MarkerLen <= hi; m += MarkerSpacing {
+	first := nextMarker(g.after.lo)
+	floor := g.lo // the FPDU begins at or after it
+	m := nextMarker(g.lo)
+	for {
+		to := m
+		if g.before.sought > m {
+			to = g.before.sought
+		}
+		if m > first && g.after.sought > to {
+			to = g.after.sought
+		}
+		if to > m {
+			m, floor = to, to-markerGap
+		}
+		if g.sought = m; m+MarkerLen > g.hi {
+			return g.lo, false
+		}
+		r.stats.MarkersSought++
 		begin, ok := located(m, pointer(r.field(m, MarkerLen)))
 		if ok && begin >= floor {
 			// The marker is not validated before the FPDU's CRC is, so what cannot be is no error
 			// yet.
-			f, st := r.scanHeld(begin, hi)
+			f, st := r.scanHeld(begin, g.hi)
 			if st == whole && f.end > m || st == partial && (f.end == 0 || f.end > m) {
 				return begin, true
 			}
 		}
 		floor = m + MarkerLen
+		m += MarkerSpacing
 	}
-	return lo, false
 }
 
 // scanGap decides, before anything is passed, whether the offered octets are refused: for the bad

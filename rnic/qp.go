@@ -214,6 +214,7 @@ type ReceiveStats struct {
 	RefusedUnverified                              uint64 // DropBadCRC: for octets that could not be verified
 	RefusedOutOfOrderRuns                          uint64 // for too many out-of-order runs
 	RefusedSpare                                   uint64 // because packet buffers were short
+	MarkersSought                                  uint64 // markers looked at to find where an FPDU beyond a gap begins
 	Coalesced, BytesCoalesced                      uint64 // out-of-order runs that were moved together
 }
 
@@ -224,7 +225,7 @@ func receiveStats(s mpa.ReceiverStats) ReceiveStats {
 		HeldBufs: s.HeldBufs, HeldBufsPeak: s.HeldBufsPeak,
 		RefusedBudget: s.RefusedBudget, RefusedCRC: s.RefusedCRC, RefusedUnverified: s.RefusedUnverified,
 		RefusedOutOfOrderRuns: s.RefusedRuns, RefusedSpare: s.RefusedSpare,
-		Coalesced: s.Coalesced, BytesCoalesced: s.BytesCoalesced,
+		MarkersSought: s.MarkersSought, Coalesced: s.Coalesced, BytesCoalesced: s.BytesCoalesced,
 	}
 }
 
