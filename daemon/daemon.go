@@ -169,13 +169,17 @@ func (d *Daemon) openPort(c *config.Port) error {
 	}
 	d.ports = append(d.ports, p)
 	attrs := []any{"port", c.Name, "driver", c.Driver, "device", dev.Name(), "addresses", c.Addresses}
-	if a := dev.Arena(); a != nil {
-		attrs = append(attrs, "mtu", dev.Config().MTUOr(), "pollers", len(dev.Pollers()), "memory_octets", len(a.Bytes()), "pages", a.PageSize().String())
-		if why := a.Fallback(); why != "" {
-			attrs = append(attrs, "fallback", why)
-		}
+	arenas := dev.Arenas()
+	if len(arenas) > 0 {
+		attrs = append(attrs, "mtu", dev.Config().MTUOr(), "pollers", len(dev.Pollers()))
+	}
+	for _, a := range arenas {
+		attrs = append(attrs, MemoryAttrs(a)...)
 	}
 	d.log.Info("port opened", attrs...)
+	for _, a := range arenas {
+		WarnUnlocked(d.log, a)
+	}
 	for i, poller := range dev.Pollers() {
 		d.dog.add(c.Name, dev.Name(), i, poller)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 
+	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/pmd/dpdk"
@@ -45,6 +46,22 @@ func handler(w io.Writer, format string, opt *slog.HandlerOptions) slog.Handler 
 		return slog.NewJSONHandler(w, opt)
 	}
 	return slog.NewTextHandler(w, opt)
+}
+
+// MemoryAttrs say what memory an arena has become.
+func MemoryAttrs(a *hugepages.Arena) []any {
+	attrs := []any{"memory_octets", len(a.Bytes()), "pages", a.PageSize().String()}
+	if why := a.Fallback(); why != "" {
+		attrs = append(attrs, "fallback", why)
+	}
+	return attrs
+}
+
+// WarnUnlocked says that memory may be swapped out, if it may.
+func WarnUnlocked(log *slog.Logger, a *hugepages.Arena) {
+	if err := a.LockErr(); err != nil {
+		log.Warn("memory is not locked", "error", err)
+	}
 }
 
 // conditions writes what becomes of a port.

@@ -67,11 +67,8 @@ func memoryOf(s *Service, c *config.Service, octets int64) (*hugepages.Arena, er
 	if err != nil {
 		return nil, err
 	}
-	attrs := []any{"memory_octets", octets, "pages", arena.PageSize().String()}
-	if why := arena.Fallback(); why != "" {
-		attrs = append(attrs, "fallback", why)
-	}
-	s.log.Info("memory mapped", attrs...)
+	s.log.Info("memory mapped", MemoryAttrs(arena)...)
+	WarnUnlocked(s.log, arena)
 	return arena, nil
 }
 

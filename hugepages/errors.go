@@ -43,6 +43,22 @@ func (e *ShortageError) Error() string {
 
 func (e *ShortageError) Unwrap() error { return e.Err }
 
+// GroupError says that a control group allows this process too few hugepages, however many are free.
+type GroupError struct {
+	Page    PageSize
+	Wanted  int64  // pages
+	Allowed int64  // pages, in addition to those in use
+	Limit   string // the file that says so
+	Err     error  // what the kernel answered
+}
+
+func (e *GroupError) Error() string {
+	return fmt.Sprintf("hugepages: %d pages of %v wanted, %d more allowed by %s; raise that limit (Kubernetes: resources.limits hugepages-%s)",
+		e.Wanted, e.Page, e.Allowed, e.Limit, map[PageSize]string{Page2MiB: "2Mi", Page1GiB: "1Gi"}[e.Page])
+}
+
+func (e *GroupError) Unwrap() error { return e.Err }
+
 // MemoryError says that an arena on normal pages would take more memory than the system can spare.
 type MemoryError struct {
 	Wanted    int64 // octets

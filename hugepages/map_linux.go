@@ -102,8 +102,8 @@ func (a *Arena) mapRange(guards bool, size int64) error {
 	return nil
 }
 
-// mapError names the call. For hugepages ENOMEM is the pool's answer (the mapping reserves its
-// pages), ENOENT, EINVAL, ENODEV and EOPNOTSUPP that of a kernel without pages of this size.
+// mapError names the call. For hugepages ENOMEM is the answer of the pool (the mapping reserves its
+// pages), of a control group or of RLIMIT_AS, ENOENT, EINVAL, ENODEV and EOPNOTSUPP that of a kernel without pages of this size.
 func mapError(call string, page PageSize, size int64, err error) error {
 	err = fmt.Errorf("hugepages: %s for %d octets on pages of %v: %w", call, size, page, err)
 	if page == Normal {
@@ -207,6 +207,15 @@ func lock(mem []byte) error {
 	}
 	return fmt.Errorf("hugepages: %s not locked and may be swapped out: %w; RLIMIT_MEMLOCK is %s: run ulimit -l %d or grant CAP_IPC_LOCK",
 		octets(int64(len(mem))), err, octets(int64(limit.Cur)), len(mem)>>10)
+}
+
+// addressLimit says how much a process may map at all, if that is bounded.
+func addressLimit() string {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
+		return ""
+	}
+	return fmt.Sprintf("; RLIMIT_AS is %s: run ulimit -v unlimited (systemd: LimitAS=infinity)", octets(int64(limit.Cur)))
 }
 
 func unmap(mem []byte) error {

@@ -15,5 +15,6 @@ func mapArena(cfg Config, page PageSize, size int64) (*Arena, error) {
 	return Heap(int(size)), nil
 }
 
-func unmap([]byte) error { return nil }
-func closeFD(int) error  { return nil }
+func addressLimit() string { return "" }
+func unmap([]byte) error   { return nil }
+func closeFD(int) error    { return nil }

@@ -3,38 +3,26 @@ package hugepages
 import (
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/rnicd/rnicd/hugepages/cgroup"
 )
 
 // memory is what can be had in normal pages.
 type memory struct{ total, available int64 } // octets
 
-// readMemory returns the system's memory, narrowed to the room of every control group (version 2)
-// that this process is in: beyond either, populating an arena ends in the OOM killer.
+// readMemory returns the system's memory, narrowed to the room of every control group that this
+// process is in: beyond either, populating an arena ends in the OOM killer.
 func readMemory(root string) (memory, error) {
 	m, err := readMeminfo(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
 		return memory{}, err
 	}
-	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
-	if err != nil {
-		return m, nil
-	}
-	for line := range strings.SplitSeq(string(b), "\n") {
-		group, ok := strings.CutPrefix(line, "0::")
-		if !ok {
-			continue
-		}
-		for group = path.Clean("/" + group); ; group = path.Dir(group) {
-			if room, limited := groupRoom(filepath.Join(root, "sys/fs/cgroup", group)); limited {
-				m.available = min(m.available, room)
-			}
-			if group == "/" {
-				break
-			}
+	for _, g := range cgroup.Of(root, "memory") {
+		if room, limited := groupRoom(g); limited {
+			m.available = min(m.available, room)
 		}
 	}
 	return m, nil
@@ -69,22 +57,13 @@ func readMeminfo(name string) (memory, error) {
 
 // groupRoom returns how much memory a control group may still take: its limit less its use, not
 // counting the file cache, which the kernel gives up first.
-func groupRoom(dir string) (int64, bool) {
-	limit, err := readInt(filepath.Join(dir, "memory.max")) // "max" is no number and no limit
-	if err != nil {
-		return 0, false
+func groupRoom(g cgroup.Group) (int64, bool) {
+	limit, usage, cache := "memory.max", "memory.current", "inactive_file"
+	if g.V1 {
+		limit, usage, cache = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 	}
-	used, err := readInt(filepath.Join(dir, "memory.current"))
-	if err != nil {
-		return 0, false
-	}
-	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat"))
-	for line := range strings.SplitSeq(string(stat), "\n") {
-		if v, ok := strings.CutPrefix(line, "inactive_file "); ok {
-			if n, err := strconv.ParseInt(v, 10, 64); err == nil {
-				used -= n
-			}
-		}
-	}
-	return max(limit-used, 0), true
+	most, limited := g.Number(limit)
+	used, known := g.Number(usage)
+	spare, _ := g.Keyed("memory.stat", cache)
+	return max(most-used+spare, 0), limited && known
 }

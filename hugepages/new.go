@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // New maps an arena: every page present, zero, on the wanted node, locked where the system lets us.
 //
 // Page sizes are tried from the wanted one downwards (1 GiB, 2 MiB, normal). Taking smaller pages
 // than wanted is not an error unless NoFallback is set: Fallback says why. A shortage comes back as
-// *ShortageError, *MemoryError or *NodeError, for errors.As; it never comes later as SIGBUS. New
+// *ShortageError, *GroupError, *MemoryError or *NodeError, for errors.As; it never comes later as SIGBUS. New
 // may block for as long as the kernel takes to clear the pages, about 0.3 s per GiB.
 func New(cfg Config) (*Arena, error) {
 	if err := cfg.check(); err != nil {
@@ -88,29 +89,30 @@ func newOn(cfg Config, page PageSize) (*Arena, error) {
 		}
 	}
 	a, err := mapArena(cfg, page, size)
-	if err == nil || page == Normal {
-		return a, err
-	}
-	if errors.Is(err, errShort) {
-		return nil, shortage(cfg.Node, page, size/int64(page), err)
+	switch {
+	case err == nil:
+		return a, nil
+	case page != Normal && errors.Is(err, errShort):
+		return nil, cause(RoomAt(sysRoot, page, cfg.Node), cfg.Node, page, size/int64(page), err)
+	case page == Normal && errors.Is(err, syscall.ENOMEM):
+		return nil, fmt.Errorf("%w%s", err, addressLimit())
 	}
 	return nil, err
 }
 
-// errShort marks an answer of the kernel that means: too few pages.
+// errShort marks an answer of the kernel that means: too few pages, or no more of them for this
+// process.
 var errShort = errors.New("too few pages")
 
-// shortage attaches the numbers an operator needs to an answer of the kernel that has none.
-func shortage(node int, page PageSize, wanted int64, err error) *ShortageError {
-	e := &ShortageError{Page: page, Node: node, Wanted: wanted, Err: err}
-	s, statErr := SystemStatus()
-	if statErr != nil {
-		return e
+// cause finds out which limit an answer of the kernel is about, which is one word for several.
+func cause(r Room, node int, page PageSize, wanted int64, err error) error {
+	switch {
+	case r.Group < wanted && r.Group <= r.Pool.Available():
+		return &GroupError{Page: page, Wanted: wanted, Allowed: r.Group, Limit: r.Limit, Err: err}
+	case r.Pool.Available() < wanted:
+		return &ShortageError{Page: page, Node: node, Wanted: wanted, Free: r.Pool.Available(), Total: r.Pool.Total, Err: err}
 	}
-	if p, ok := s.Pool(page, node); ok {
-		e.Free, e.Total = p.Available(), p.Total
-	}
-	return e
+	return fmt.Errorf("%w, although %d are free%s", err, r.Pages(), addressLimit())
 }
 
 // checkNode refuses a node that is not online. The kernel's own answer would be a bare EINVAL.
@@ -128,6 +130,9 @@ func checkNode(node int) error {
 	return nil
 }
 
+// keptPart of the memory is left to everybody else.
+const keptPart = 64
+
 // checkMemory refuses an arena on normal pages that would call the OOM killer: populating it
 // commits every page at once, and the kernel kills somebody rather than answer ENOMEM.
 func checkMemory(size int64) error {
@@ -135,7 +140,7 @@ func checkMemory(size int64) error {
 	if err != nil {
 		return nil // nothing to compare with; the kernel decides
 	}
-	kept := s.total / 64
+	kept := s.total / keptPart
 	if size > s.available-kept {
 		return &MemoryError{Wanted: size, Available: s.available, Kept: kept}
 	}

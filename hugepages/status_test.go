@@ -112,6 +112,19 @@ func TestMemoryOfNestedGroups(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1_500_000, m.available)
 
+	root = tree(t, map[string]string{
+		"proc/meminfo":     meminfo,
+		"proc/self/cgroup": "9:cpu,cpuacct:/no\n4:memory:/docker/box\n0::/\n",
+		"sys/fs/cgroup/memory/docker/memory.limit_in_bytes":     "9223372036854771712\n",
+		"sys/fs/cgroup/memory/docker/memory.usage_in_bytes":     "1\n",
+		"sys/fs/cgroup/memory/docker/box/memory.limit_in_bytes": "7000000\n",
+		"sys/fs/cgroup/memory/docker/box/memory.usage_in_bytes": "5000000\n",
+		"sys/fs/cgroup/memory/docker/box/memory.stat":           "inactive_file 3\ntotal_inactive_file 250000\n",
+	})
+	m, err = readMemory(root)
+	require.NoError(t, err)
+	require.EqualValues(t, 2_250_000, m.available)
+
 	_, err = readMemory(t.TempDir())
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = readMemory(tree(t, map[string]string{"proc/meminfo": "MemTotal: 1 kB\n"}))

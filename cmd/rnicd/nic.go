@@ -313,8 +313,12 @@ func pageName(p hugepages.PageSize) string {
 }
 
 func fallbackNote(a *hugepages.Arena) string {
+	note := ""
 	if f := a.Fallback(); f != "" {
-		return " (" + f + ")"
+		note = " (" + f + ")"
 	}
-	return ""
+	if err := a.LockErr(); err != nil {
+		note += "\nwarning     " + err.Error()
+	}
+	return note
 }

@@ -149,3 +149,22 @@ func TestCapabilities(t *testing.T) {
 		})
 	}
 }
+
+// Memory that may not be locked is told of, by a daemon and a switch, with the remedy.
+func TestUnlockedMemory(t *testing.T) {
+	const warning = `level=WARN msg="memory is not locked".*RLIMIT_MEMLOCK is .*run ulimit -l \d+ or grant CAP_IPC_LOCK`
+	for command, text := range map[string]string{
+		"serve":  "[control]\nsocket = \"off\"\n" + "[[port]]\nname = \"local\"\n" + rights[0].port + "\n[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"16MiB\"\npage = \"normal\"\n",
+		"switch": "[switch]\nsocket = \"/run/rnicd/programs.sock\"\npage = \"normal\"\nbuffers = 16384\n[control]\nsocket = \"off\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\n",
+	} {
+		t.Run(command, func(t *testing.T) {
+			ns := newNamespace(t)
+			_, path := public(t, text)
+			p := ns.unprivileged(t, nil, command, "--config", path)
+			p.Expect(t, 1, "msg=ready ")
+			require.Len(t, p.Lines(warning), 1, "%s", p)
+			p.Signal(t, syscall.SIGTERM)
+			require.Equal(t, 0, p.Wait(t))
+		})
+	}
+}

@@ -49,6 +49,7 @@ var checks = []struct {
 	{"isolation", (*Machine).isolation},
 	{"numa", (*Machine).numa},
 	{"hugepages", (*Machine).hugepages},
+	{"memory", (*Machine).memory},
 	{"memlock", (*Machine).memlock},
 	{"tap", (*Machine).tap},
 	{"permissions", (*Machine).permissions},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/hugepages"
 )
 
 // good is a machine that lacks nothing: files by path; a value that begins with -> is a symbolic
@@ -29,6 +30,7 @@ func good() map[string]string {
 		"sys/devices/system/node/node1/cpulist":                   "2-3,6-7\n",
 		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":   "1024\n",
 		"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1000\n",
+		"proc/meminfo":                                            "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n",
 		"sys/kernel/iommu_groups/7/type":                          "DMA\n",
 		"sys/bus/pci/drivers/vfio-pci/new_id":                     "",
 		"dev/vfio/7":                                              "",
@@ -99,6 +101,11 @@ func TestFindings(t *testing.T) {
 		{"no hugepages", map[string]string{
 			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "24\n", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "0\n",
 		}, "warn hugepages 552 pages of 2 MiB wanted, 0 of 24 are free", "hugepages/setup.sh 576"},
+		{"promised hugepages", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages": "600\n"},
+			"warn hugepages 552 pages of 2 MiB wanted, 400 of 1024 are free", "hugepages/setup.sh 1176"},
+		{"a pod", map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/hugetlb.2MB.max": "0\n", "sys/fs/cgroup/hugetlb.2MB.current": "0\n",
+		}, "warn hugepages 552 pages of 2 MiB wanted, the control group allows 0", "raise /sys/fs/cgroup/hugetlb.2MB.max"},
 		{"no 2 MiB", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": ""}, "warn hugepages the kernel has no pages of 2 MiB", ""},
 		{"memlock", map[string]string{"proc/self/status": caps("0000000000001000")}, "lack memlock 8388608 octets may be locked", "ulimit -l unlimited"},
 		{"no tun", map[string]string{"dev/net/tun": ""}, "lack tap no /dev/net/tun", "modprobe tun"},
@@ -160,7 +167,55 @@ func TestPagesWanted(t *testing.T) {
 	} {
 		c, err := config.Parse("rnicd.toml", []byte(text), drivers.With(dpdk))
 		require.NoError(t, err, text)
-		require.Equal(t, want, wantedPages(c), text)
+		require.Equal(t, want, wantedPages(demands(c), hugepages.Page2MiB), text)
+	}
+}
+
+// What fits neither into hugepages nor into the memory that the machine, or the control group, has is
+// a lack; pages of 1 GiB are looked for where they are asked for.
+func TestMemory(t *testing.T) {
+	const tap = "[[port]]\nname = \"one\"\naddresses = [\"10.9.0.1/24\"]\n"
+	region := func(size, page string) string {
+		return tap + fmt.Sprintf("[[service]]\nname = \"r\"\ntype = \"region\"\nsize = %q\npage = %q\n", size, page)
+	}
+	group := map[string]string{
+		"proc/self/cgroup": "4:memory:/box\n0::/\n", "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "1073741824\n",
+		"sys/fs/cgroup/memory/box/memory.usage_in_bytes": "1073741000\n",
+	}
+	for name, tc := range map[string]struct {
+		text   string
+		change map[string]string
+		want   []string
+	}{
+		"fits":                    {region("1GiB", "auto"), nil, nil},
+		"more than the machine":   {region("900GiB", "auto"), nil, []string{"warn hugepages", "lack memory 921600 MiB wanted on normal pages, 3784 MiB available"}},
+		"hugepages that are held": {region("3GiB", "auto"), nil, []string{"warn hugepages"}},
+		"a small control group":   {region("1GiB", "normal"), group, []string{"lack memory 1024 MiB wanted on normal pages, 0 MiB available"}},
+		"1 GiB":                   {region("1GiB", "1G"), nil, []string{"warn hugepages the kernel has no pages of 1 GiB"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := good()
+			for path, text := range tc.change {
+				files[path] = text
+			}
+			c, err := config.Parse("rnicd.toml", []byte(tc.text), port.Builtin())
+			require.NoError(t, err)
+			m := Machine{Root: plant(t, files), Config: c}
+			var bad []string
+			for _, f := range append(m.hugepages(), m.memory()...) {
+				if f.Verdict != OK {
+					check := "memory"
+					if strings.Contains(f.Text, "pages of") {
+						check = "hugepages"
+					}
+					bad = append(bad, fmt.Sprintf("%s %s %s", f.Verdict, check, f.Text))
+				}
+			}
+			require.Len(t, bad, len(tc.want), "%v", bad)
+			for i, want := range tc.want {
+				require.True(t, strings.HasPrefix(bad[i], want), bad[i])
+			}
+		})
 	}
 }
 

@@ -281,6 +281,18 @@ func (p *Port) Region() []byte { return p.region }
 // Arena is where Region lies; nil when there is no memory.
 func (p *Port) Arena() *hugepages.Arena { return p.arena }
 
+// Arenas are all memory of the Port: where Region lies and, where another process shares packet
+// buffers, theirs.
+func (p *Port) Arenas() (all []*hugepages.Arena) {
+	if p.arena != nil {
+		all = append(all, p.arena)
+	}
+	if p.packets != nil && p.packets != p.arena {
+		all = append(all, p.packets)
+	}
+	return all
+}
+
 // Point is where the port can be captured; nil over the kernel's sockets.
 func (p *Port) Point() *capture.Point { return p.point }
 

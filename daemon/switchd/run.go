@@ -56,6 +56,7 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	if why := r.arena.Fallback(); why != "" {
 		r.log.Warn("memory is not as it was asked for", "pages", r.arena.PageSize().String(), "why", why)
 	}
+	daemon.WarnUnlocked(r.log, r.arena)
 	asked.serve(r)
 	watching, cancel := context.WithCancel(context.Background())
 	var watched sync.WaitGroup

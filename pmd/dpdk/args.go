@@ -10,11 +10,15 @@ import (
 // hugepages. Packet buffers are not in it: they lie in the Arena.
 const noHugeMiB = 256
 
+// hugeMin is the least that the EAL takes from hugepages for itself, in octets: with less it does not
+// start.
+const hugeMin = 16 << 20
+
 // host is what the defaults depend on.
 type host struct {
-	freeHugepages int
-	cpus          []int // this process may run on
-	pid           int
+	hugeOctets int64 // of hugepages that this process can still have
+	cpus       []int // this process may run on
+	pid        int
 }
 
 // completeArgs returns EAL arguments: those of the user, then a default for every matter they leave
@@ -34,7 +38,7 @@ func completeArgs(user []string, pci string, h host) []string {
 	add("--log-level=4", "--log-level") // errors
 	memory := []string{"--in-memory", "--no-huge", "--huge-dir", "--legacy-mem", "--no-shconf", "--proc-type"}
 	switch {
-	case h.freeHugepages > 0 || hasOption(user, memory...):
+	case h.hugeOctets >= hugeMin || hasOption(user, memory...):
 		// Nothing in hugetlbfs and /var/run: nothing to clean up, no permissions there needed.
 		add("--in-memory", memory...)
 	default:

@@ -9,7 +9,6 @@ package dpdk
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -35,7 +34,7 @@ const ealLogMax = 2048 // octets of the EAL's log in an error
 
 // Init starts the EAL with the given arguments (as on a DPDK program's command line, without the
 // program's name), completed by: one lcore that may run on all of this process's CPUs, --in-memory,
-// or --no-huge when no hugepage is free, a --file-prefix with the process id, no telemetry, errors
+// or --no-huge when this process can have too few hugepages, a --file-prefix with the process id, no telemetry, errors
 // only in the log, and no PCI scan unless the arguments name a NIC. It pins no thread of the
 // caller's.
 //
@@ -98,18 +97,21 @@ func runEAL(args []string) error {
 	if said == "" {
 		said = "it said nothing; add --log-level=8 to its arguments"
 	}
-	return fmt.Errorf("dpdk: rte_eal_init %q: %w: %s (%s)", args, errnoOf(rc), said, ealAdvice(errnoOf(rc)))
+	return fmt.Errorf("dpdk: rte_eal_init %q: %w: %s (%s)", args, errnoOf(rc), said, ealAdvice(errnoOf(rc), args))
 }
 
 // ealAdvice says what to do about a failed start.
-func ealAdvice(e Errno) string {
+func ealAdvice(e Errno, args []string) string {
 	switch syscall.Errno(e) {
 	case syscall.EACCES, syscall.EPERM:
 		return "run as root, or give access to /dev/hugepages, /dev/vfio and CAP_IPC_LOCK; see docs/guides/dpdk.md"
 	case syscall.EINVAL:
 		return "check the EAL arguments; see docs/guides/dpdk.md"
 	case syscall.ENOMEM:
-		return "reserve hugepages: hugepages/setup.sh 512"
+		if hasOption(args, "--no-huge") {
+			return fmt.Sprintf("it takes %d MiB of normal pages, unless -m says otherwise: give this process more memory, or hugepages", noHugeMiB)
+		}
+		return "rnicd doctor says how many hugepages this process can have, and what bounds them; --no-huge does without"
 	case syscall.ENODEV:
 		return "bind the NIC to vfio-pci: dpdk-devbind.py --bind=vfio-pci <address>; see docs/guides/dpdk.md"
 	}
@@ -127,14 +129,8 @@ func thisHost() (host, error) {
 			h.cpus = append(h.cpus, cpu)
 		}
 	}
-	status, err := hugepages.SystemStatus()
-	if err != nil {
-		return h, errors.Join(errors.New("dpdk: cannot tell whether there are hugepages"), err)
-	}
-	for _, p := range status.Pools {
-		if p.Node == hugepages.AnyNode {
-			h.freeHugepages += int(p.Available())
-		}
+	for _, page := range []hugepages.PageSize{hugepages.Page2MiB, hugepages.Page1GiB} {
+		h.hugeOctets += hugepages.RoomAt("/", page, hugepages.AnyNode).Pages() * int64(page)
 	}
 	return h, nil
 }
