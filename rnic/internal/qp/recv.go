@@ -273,7 +273,7 @@ func (q *Engine) place(u *mpa.ULPDU) {
 		q.requester.sinkFailed(err)
 	} else if r.fault == nil {
 		r.count(u)
-		if r.op == rdmap.OpWrite {
+		if h != nil && r.op == rdmap.OpWrite {
 			r.written.place(u, r.payload)
 		}
 	}
