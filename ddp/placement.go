@@ -75,10 +75,10 @@ func (s *Stream) Place(start, end uint64, n int, pieces [][]byte, need mem.Acces
 // AsideLen is the length of a message that PlaceAside takes.
 const AsideLen = 8
 
-// PlaceAside is Place for an Untagged message of one segment with AsideLen octets that do not belong
-// into the buffer of its MSN, as RDMAP's Immediate Data: the octets stay in the Stream and come in
-// Delivered.Aside. The buffer is used up, and nothing of it is looked at or written. It panics when
-// the segment in hand is not such a message.
+// PlaceAside is Place for an Untagged message of one segment with AsideLen octets that do not
+// belong into the buffer of its MSN, as RDMAP's Immediate Data: the octets stay in the Stream and
+// come in Delivered.Aside. The buffer is used up, and nothing of it is looked at or written. It
+// panics when the segment in hand is not such a message.
 func (s *Stream) PlaceAside(start, end uint64, n int, pieces [][]byte) *Error {
 	h := &s.header
 	if h.Tagged || !h.Last || h.MO != 0 || n != UntaggedLen+AsideLen {
@@ -103,7 +103,8 @@ func (s *Stream) PlaceAside(start, end uint64, n int, pieces [][]byte) *Error {
 	case slot.lastEnd == end:
 		s.stats.Duplicates++
 	default:
-		return s.fail(start, TypeUntagged, CodeMSNRange, h, n) // another message has begun in the buffer
+		// another message has begun in the buffer
+		return s.fail(start, TypeUntagged, CodeMSNRange, h, n)
 	}
 	return nil
 }

@@ -561,8 +561,8 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// PlaceAside takes the octets past a buffer that has no room, or none that is valid; they come in order of the stream.
-// A message that contradicts another one of its MSN is an error.
+// PlaceAside takes the octets past a buffer that has no room, or none that is valid; they come in
+// order of the stream. A message that contradicts another one of its MSN is an error.
 func TestPlaceAside(t *testing.T) {
 	aside := func(k *sink, msn uint32, payload string) *Error {
 		h := untagged(0, msn, 0, true)
@@ -589,10 +589,12 @@ func TestPlaceAside(t *testing.T) {
 	require.Equal(t, before, mr.Bytes())
 	require.Equal(t, 0, k.queues[0].Posted())
 	require.Equal(t, Stats{Segments: 3, Octets: 3 * AsideLen}, k.stream.Stats())
-	require.Equal(t, &Error{Type: TypeUntagged, Code: CodeNoBuffer, Header: untagged(0, 4, 0, true), SegmentLen: UntaggedLen + AsideLen},
+	require.Equal(t, &Error{Type: TypeUntagged, Code: CodeNoBuffer, Header: untagged(0, 4, 0, true),
+		SegmentLen: UntaggedLen + AsideLen},
 		aside(k, 4, "octets 4"))
 
-	for _, first := range []bool{false, true} { // a segment of a Send in the same buffer, before and after
+	// a segment of a Send in the same buffer, before and after
+	for _, first := range []bool{false, true} {
 		k := newSink(t, 4)
 		k.post(0, 1, 100)
 		send := func() *Error { return k.place(untagged(0, 1, 0, false), []byte("text")) }

@@ -147,7 +147,8 @@ func (q *Queue) find(msn uint32) (*recvSlot, uint8) {
 // delivered twice.
 func (r *recvSlot) check(h *Header, end uint64, payload uint32) (code uint8, again bool) {
 	if r.aside && end != r.lastEnd {
-		return CodeMSNRange, false // the message was one segment, and nothing of it is in the buffer
+		// the message was one segment, and nothing of it is in the buffer
+		return CodeMSNRange, false
 	}
 	// Section 9.1 items 3 and 4. A segment without payload may stand right at the end, but not
 	// beyond: MO is the message length when it is the last.

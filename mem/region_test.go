@@ -446,11 +446,13 @@ func TestRegionErrorText(t *testing.T) {
 	}
 }
 
-// Permit changes rights under the same STag; windows end with the old ones, and a region that is not valid becomes so.
+// Permit changes rights under the same STag; windows end with the old ones, and a region that is
+// not valid becomes so.
 func TestPermit(t *testing.T) {
 	table := NewTable(3)
 	pd := table.AllocDomain()
-	m := register(t, table, pd, make([]byte, 8), RegionOptions{Access: RemoteWrite, Windows: RemoteRead, Base: 5})
+	m := register(t, table, pd, make([]byte, 8), RegionOptions{Access: RemoteWrite,
+		Windows: RemoteRead, Base: 5})
 	stag := m.STag()
 	w, err := table.NewWindow()
 	require.NoError(t, err)

@@ -19,8 +19,8 @@ const (
 	RemoteRead
 	RemoteWrite
 
-	// Refused is a right that nothing grants: Check with it fails as for want of a right, if not for
-	// a reason that comes first. For a stream that may not do a thing to any memory.
+	// Refused is a right that nothing grants: Check with it fails as for want of a right, if not
+	// for a reason that comes first. For a stream that may not do a thing to any memory.
 	Refused
 
 	remoteAccess = RemoteRead | RemoteWrite

@@ -9,7 +9,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// Immediate data are 8 octets in the Completion, delivered in order with Sends and after earlier Writes. Solicited is reported.
+// Immediate data are 8 octets in the Completion, delivered in order with Sends and after earlier
+// Writes. Solicited is reported.
 //
 // req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
 func TestImmediateData(t *testing.T) {
@@ -39,8 +40,9 @@ func TestImmediateData(t *testing.T) {
 	})
 }
 
-// The buffer that immediate data use up is neither looked at nor written: it may be too short, have no ranges, several, or one
-// that is not registered (any more); it may be one of a SharedReceiveQueue. What is not written stays usable.
+// The buffer that immediate data use up is neither looked at nor written: it may be too short, have
+// no ranges, several, or one that is not registered (any more); it may be one of a
+// SharedReceiveQueue. What is not written stays usable.
 func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, shared := range []bool{false, true} {
@@ -57,7 +59,8 @@ func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
 			gone, err := s.pd.Register(make([]byte, 100), LocalWrite)
 			require.NoError(t, err)
 			for _, wr := range []WorkRequest{
-				{}, s.recvAt(0, 0, 7), s.recvAt(0, 0, 100), {Local: s.inbox.Slice(0, 3), List: []SGE{s.inbox.Slice(10, 50)}},
+				{}, s.recvAt(0, 0, 7), s.recvAt(0, 0, 100),
+				{Local: s.inbox.Slice(0, 3), List: []SGE{s.inbox.Slice(10, 50)}},
 				{Local: gone.Slice(0, 100)}, {Local: SGE{STag: 0x1234, Length: 8}},
 			} {
 				if shared {
@@ -71,7 +74,8 @@ func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
 				c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{byte(i), 9}, Signaled: true})
 			}
 			for i, got := range s.await(6) {
-				require.Equal(t, Completion{QP: s.qp.Number(), Op: OpRecv, Len: 8, WithImmediate: true, Immediate: [8]byte{byte(i), 9}}, got)
+				require.Equal(t, Completion{QP: s.qp.Number(), Op: OpRecv, Len: 8,
+					WithImmediate: true, Immediate: [8]byte{byte(i), 9}}, got)
 			}
 			require.Equal(t, paint, s.inbox.Bytes()[:100])
 			c.await(6)
@@ -82,7 +86,8 @@ func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
 	})
 }
 
-// Written is what the peer's last Write has placed, whatever the peer says: 0 where nothing was, and after it was told once.
+// Written is what the peer's last Write has placed, whatever the peer says: 0 where nothing was,
+// and after it was told once.
 func TestImmediateDataTellWhatWasWritten(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})

@@ -6,15 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a QueuePair does not permit its peer ends the connection as an access violation, whatever the STag grants; what it permits
-// is done, and what it is permitted again.
+// What a QueuePair does not permit its peer ends the connection as an access violation, whatever
+// the STag grants; what it permits is done, and what it is permitted again.
 func TestPermitPeer(t *testing.T) {
 	const everything = PeerWrites | PeerReads | PeerAtomics
 	for _, x := range []struct {
 		name string
 		op   Opcode
 		may  PeerAccess
-	}{{"Write", OpWrite, PeerWrites}, {"Read", OpRead, PeerReads}, {"atomic", OpFetchAdd, PeerAtomics}} {
+	}{
+		{"Write", OpWrite, PeerWrites}, {"Read", OpRead, PeerReads},
+		{"atomic", OpFetchAdd, PeerAtomics},
+	} {
 		t.Run(x.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(serving(4), asking(4))
@@ -35,7 +38,8 @@ func TestPermitPeer(t *testing.T) {
 					s.qp.Permit(may)
 					c.post(request())
 					require.Equal(t, Success, c.await(1)[0].Status)
-					c.post(as(OpRead, WorkRequest{RemoteSTag: 1, Signaled: true})) // an empty one needs no right; the answer comes after the first
+					// an empty one needs no right; the answer comes after the first
+					c.post(as(OpRead, WorkRequest{RemoteSTag: 1, Signaled: true}))
 					c.await(1)
 				}
 				copy(m.Bytes(), before)
@@ -84,7 +88,8 @@ func TestPermitRegion(t *testing.T) {
 	})
 }
 
-// What a WorkSource refuses completes in its turn, with the status that it says, and ends the connection.
+// What a WorkSource refuses completes in its turn, with the status that it says, and ends the
+// connection.
 func TestRefuse(t *testing.T) {
 	for _, st := range []Status{LocalLength, LocalOperation, LocalProtection} {
 		over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
@@ -93,11 +98,13 @@ func TestRefuse(t *testing.T) {
 			opt.Source = src
 			c := r.newEnd(r.client, opt)
 			s, _ := r.connectEnds(r.newEnd(r.server, opts{}), c)
-			src.add(&src.sends, c.write(s, 1, 0, 5000), WorkRequest{ID: refusedID, Op: OpSend}, c.write(s, 3, 5000, 100))
+			src.add(&src.sends, c.write(s, 1, 0, 5000), WorkRequest{ID: refusedID, Op: OpSend},
+				c.write(s, 3, 5000, 100))
 			c.qp.Doorbell()
 			got := c.await(3)
 			require.Equal(t, Completion{ID: 1, QP: c.qp.Number(), Op: OpWrite, Len: 5000}, got[0])
-			require.Equal(t, Completion{ID: refusedID, QP: c.qp.Number(), Op: OpSend, Status: st}, got[1])
+			require.Equal(t, Completion{ID: refusedID, QP: c.qp.Number(), Op: OpSend, Status: st},
+				got[1])
 			require.Equal(t, [2]any{uint64(3), Flushed}, [2]any{got[2].ID, got[2].Status})
 			c.awaitClosed()
 			s.awaitClosed()

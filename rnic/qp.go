@@ -131,10 +131,10 @@ func (q *QueuePair) PeerPrivateData() []byte { return q.end.Private }
 // Connect it returns at once, with what Connect has returned. Any application goroutine.
 func (q *QueuePair) StartupOver(ctx context.Context) error { return q.end.StartupOver(ctx) }
 
-// Permit says what the peer may do to memory of this end, at most: everything, before the first call.
-// What it may not is an access violation, as through an STag that does not grant it, and ends the
-// connection. It is in force for all that is placed, or begun to be read, after it has returned,
-// except for what is under way on another goroutine. Any goroutine, in any state.
+// Permit says what the peer may do to memory of this end, at most: everything, before the first
+// call. What it may not is an access violation, as through an STag that does not grant it, and ends
+// the connection. It is in force for all that is placed, or begun to be read, after it has
+// returned, except for what is under way on another goroutine. Any goroutine, in any state.
 func (q *QueuePair) Permit(a PeerAccess) { q.engine.Permit(uint32(a)) }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or

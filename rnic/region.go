@@ -21,8 +21,8 @@ const (
 // String returns the rights' names, joined by "|".
 func (a Access) String() string { return mem.Access(a).String() }
 
-// PeerAccess is a set of what the peer of one QueuePair may do at all to memory of this end, whatever
-// an STag grants (QueuePair.Permit).
+// PeerAccess is a set of what the peer of one QueuePair may do at all to memory of this end,
+// whatever an STag grants (QueuePair.Permit).
 type PeerAccess uint8
 
 const (
@@ -144,9 +144,9 @@ func (m *MemoryRegion) Revoke() { m.region.Revoke() }
 func (m *MemoryRegion) Revalidate() STag { return m.region.Revalidate() }
 
 // Permit changes the region's rights to access, and those that windows may have beyond them to
-// windows (RegisterOptions). The STag stays, and is valid afterwards; windows that were bound are not.
-// It returns when nothing goes by the old rights any more; errors are Register's, and change nothing.
-// It panics after Deregister. Any application goroutine.
+// windows (RegisterOptions). The STag stays, and is valid afterwards; windows that were bound are
+// not. It returns when nothing goes by the old rights any more; errors are Register's, and change
+// nothing. It panics after Deregister. Any application goroutine.
 func (m *MemoryRegion) Permit(access, windows Access) error {
 	if err := m.region.Permit(mem.Access(access), mem.Access(windows)); err != nil {
 		return fmt.Errorf("rnic: new rights for %d octets: %w", m.Len(), err)

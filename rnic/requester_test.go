@@ -287,7 +287,9 @@ func TestRemoteStatuses(t *testing.T) {
 		{"atomic past the end", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error {
 			return errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 2, regionBytes), 1)))
 		}},
-		{"misaligned", 4, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error { return errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 2, 3), 1))) }},
+		{"misaligned", 4, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error {
+			return errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 2, 3), 1)))
+		}},
 		{"not served", 0, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error { return errOf(c.qp.PostSend(c.readFrom(m, 2, 0, 8))) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

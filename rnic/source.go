@@ -38,13 +38,15 @@ func (f Feed) Send(wr *WorkRequest) error {
 	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
 }
 
-// Refuse completes a request that cannot be carried out with st, after those before it, and ends the
-// connection: of these, Reads and atomics that are not answered by then are flushed. Errors are those of Send for want of room and for the state.
+// Refuse completes a request that cannot be carried out with st, after those before it, and ends
+// the connection: of these, Reads and atomics that are not answered by then are flushed. Errors are
+// those of Send for want of room and for the state.
 func (f Feed) Refuse(wr *WorkRequest, st Status) error {
 	if s := f.q.State(); s == Idle || s == Connecting {
 		return ErrState
 	}
-	return f.q.engine.PostSend(&qp.WQE{ID: wr.ID, Op: qp.Opcode(wr.Op), Flags: qp.FlagRefused, Operands: [3]uint64{uint64(st)}}, nil, nil)
+	return f.q.engine.PostSend(&qp.WQE{ID: wr.ID, Op: qp.Opcode(wr.Op), Flags: qp.FlagRefused,
+		Operands: [3]uint64{uint64(st)}}, nil, nil)
 }
 
 // Recv is PostRecv of one buffer.

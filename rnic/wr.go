@@ -96,8 +96,8 @@ const (
 	// LocalProtection: a range was not registered, was revoked, or lacks the right (local
 	// protection error).
 	LocalProtection
-	// LocalLength: receive: the message was longer than the buffer; of a WorkSource, a request that it
-	// refused for that (local length error).
+	// LocalLength: receive: the message was longer than the buffer; of a WorkSource, a request that
+	// it refused for that (local length error).
 	LocalLength
 	// Flushed: the QueuePair left service before the request was carried out, or before that could
 	// be told (flushed).
@@ -109,8 +109,8 @@ const (
 	RemoteInvalidRequest
 	RemoteOperation // Read or atomic: the peer could not carry it out (remote operation error)
 	BadResponse     // Read or atomic: what came back is no Response to it (bad response error)
-	// LocalOperation: Local Invalidate: the STag is not one that this queue pair may invalidate; of a
-	// WorkSource, what it refused for that (local queue pair operation error).
+	// LocalOperation: Local Invalidate: the STag is not one that this queue pair may invalidate; of
+	// a WorkSource, what it refused for that (local queue pair operation error).
 	LocalOperation
 )
 

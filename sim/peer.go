@@ -38,8 +38,9 @@ type message struct {
 	writes int // so much of the remote region had been written by Writes posted before it
 
 	immediate, solicited bool
-	wrote                int // immediate data: octets of the Write that was posted last, since the immediate data before
-	invalidates          rnic.STag
+	// immediate data: octets of the Write that was posted last, since the immediate data before
+	wrote       int
+	invalidates rnic.STag
 }
 
 // peer is one end of a connection and the application above it, with the model of what the other

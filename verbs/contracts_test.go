@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the manual pages promise of attributes, limits, statuses and events, over the kernel's sockets.
+// What the manual pages promise of attributes, limits, statuses and events, over the kernel's
+// sockets.
 func TestContracts(t *testing.T) {
 	l := newLab(t)
 	p := l.run("gcc", l.compile("contracts"))

@@ -3,7 +3,10 @@
 
 #include <arpa/inet.h>
 
-/* A Write with immediate data uses up a receive and leaves its ranges alone: too short, none, of the SRQ or not. */
+/*
+ * A Write with immediate data uses up a receive and leaves its ranges alone: too short, none, of
+ * the SRQ or not.
+ */
 static void immediate(void)
 {
 	for (int how = 0; how <= WITH_SRQ; how += WITH_SRQ) {
@@ -19,7 +22,8 @@ static void immediate(void)
 		strcpy(c->memory, "written");
 		post_recv(s, 0, 0, 3);
 		post_recv(s, 1, 0, 100);
-		CHECK(how ? !ibv_post_srq_recv(s->srq, &none, &bad) : !ibv_post_recv(s->id->qp, &none, &bad));
+		CHECK(!(how ? ibv_post_srq_recv(s->srq, &none, &bad) :
+			      ibv_post_recv(s->id->qp, &none, &bad)));
 		for (uint32_t i = 0; i < 3; i++) {
 			wr = request(c, &sge, IBV_WR_RDMA_WRITE_WITH_IMM, 8 * (i % 2));
 			wr.imm_data = htonl(i);
@@ -27,7 +31,8 @@ static void immediate(void)
 			wr.wr.rdma.rkey = s->mr->rkey;
 			CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS);
 			wc = await(s);
-			CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.wr_id == i);
+			CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+				wc.wr_id == i);
 			CHECK(wc.imm_data == htonl(i) && wc.byte_len == 8 * (i % 2));
 		}
 		for (int i = 0; i < 100; i++)
@@ -37,13 +42,17 @@ static void immediate(void)
 	}
 }
 
-/* With an SRQ what is about receives is ignored, in what the id makes for the queue pair as well. */
+/*
+ * With an SRQ what is about receives is ignored, in what the id makes for the queue pair as well.
+ */
 static void ignored(void)
 {
 	struct pair p;
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 300, .max_sge = 1, .srq_limit = 1 << 30 } };
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 300, .max_sge = 1,
+		.srq_limit = 1 << 30 } };
 	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = 4, .max_recv_wr = ~0u, .max_send_sge = 1, .max_recv_sge = ~0u }, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = ~0u, .max_send_sge = 1, .max_recv_sge = ~0u },
+		.qp_type = IBV_QPT_RC,
 	};
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct rdma_cm_id *id;
@@ -53,7 +62,8 @@ static void ignored(void)
 	CHECK(!rdma_create_id(p.events, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at));
 	CHECK(attr.srq = ibv_create_srq(id->pd, &srq));
-	CHECK(!rdma_create_qp(id, NULL, &attr) && attr.cap.max_recv_wr == 0 && attr.cap.max_recv_sge == 0);
+	CHECK(!rdma_create_qp(id, NULL, &attr) && attr.cap.max_recv_wr == 0 &&
+		attr.cap.max_recv_sge == 0);
 	CHECK(id->recv_cq->cqe >= 300);
 	rdma_destroy_qp(id);
 	attr.cap.max_recv_wr = attr.cap.max_recv_sge = ~0u;
@@ -67,7 +77,10 @@ static void ignored(void)
 	close_pair(&p);
 }
 
-/* A queue pair is moved by its program as far as goes without an address or a number, and keeps what it was told. */
+/*
+ * A queue pair is moved by its program as far as goes without an address or a number, and keeps
+ * what it was told.
+ */
 static void moves(void)
 {
 	struct pair p;
@@ -81,7 +94,8 @@ static void moves(void)
 	connect_pair(&p, 0);
 	init.send_cq = init.recv_cq = p.client.cq;
 	CHECK((qp = ibv_create_qp(p.client.id->pd, &init)) && qp->state == IBV_QPS_RESET);
-	CHECK(!ibv_query_qp(qp, &attr, all, &init) && attr.qp_state == IBV_QPS_INIT && qp->state == IBV_QPS_INIT);
+	CHECK(!ibv_query_qp(qp, &attr, all, &init) && attr.qp_state == IBV_QPS_INIT &&
+		qp->state == IBV_QPS_INIT);
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .port_num = 1 };
 	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE), EINVAL); /* not from INIT */
 	attr.qp_state = IBV_QPS_INIT;
@@ -91,7 +105,8 @@ static void moves(void)
 	attr.port_num = 1;
 	attr.pkey_index = 1;
 	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX), EINVAL);
-	CHECK(!rdma_init_qp_attr(p.client.id, &attr, &mask) && mask & IBV_QP_ACCESS_FLAGS && !ibv_modify_qp(qp, &attr, mask));
+	CHECK(!rdma_init_qp_attr(p.client.id, &attr, &mask) && mask & IBV_QP_ACCESS_FLAGS &&
+		!ibv_modify_qp(qp, &attr, mask));
 	attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
 	attr.timeout = 14;
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS | IBV_QP_TIMEOUT));
@@ -102,11 +117,13 @@ static void moves(void)
 	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC), EINVAL);
 	attr.cur_qp_state = IBV_QPS_RTS;
 	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
-	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_RQ_PSN) && qp->state == IBV_QPS_RTR);
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_RQ_PSN) &&
+		qp->state == IBV_QPS_RTR);
 	CHECK(!ibv_query_qp(qp, &attr, all, &init) && attr.qp_state == IBV_QPS_RTR);
 	CHECK(attr.qp_access_flags == IBV_ACCESS_REMOTE_READ && attr.timeout == 14);
 	attr.qp_state = IBV_QPS_RTS;
-	CHECK(!rdma_init_qp_attr(p.client.id, &attr, &mask) && !ibv_modify_qp(qp, &attr, mask) && qp->state == IBV_QPS_RTS);
+	CHECK(!rdma_init_qp_attr(p.client.id, &attr, &mask) && !ibv_modify_qp(qp, &attr, mask) &&
+		qp->state == IBV_QPS_RTS);
 	attr.qp_state = IBV_QPS_RESET;
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE) && qp->state == IBV_QPS_RESET);
 	FAILS(rdma_init_qp_attr(p.client.id, &attr, &mask), EINVAL);
@@ -114,8 +131,10 @@ static void moves(void)
 	close_pair(&p);
 }
 
-/* What the queue pair does not grant its peer the peer may not do, whatever the region's rights are: that is an error of the
- * peer's access here, and of its request there. */
+/*
+ * What the queue pair does not grant its peer the peer may not do, whatever the region's rights
+ * are: that is an error of the peer's access here, and of its request there.
+ */
 static void peer_access(void)
 {
 	static const struct {
@@ -135,11 +154,13 @@ static void peer_access(void)
 		struct ibv_send_wr wr;
 
 		connect_pair(&p, 0);
-		attr.qp_access_flags = (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) & ~cases[i].but;
+		attr.qp_access_flags = (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+			IBV_ACCESS_REMOTE_ATOMIC) & ~cases[i].but;
 		CHECK(!ibv_modify_qp(s->id->qp, &attr, IBV_QP_ACCESS_FLAGS));
 		strcpy(s->memory, "as it was");
 		for (unsigned j = 0; j < sizeof cases / sizeof *cases; j++) {
-			wr = towards(c, s, &sge, cases[(i + 1 + j) % 3].op); /* what is granted, and then what is not */
+			/* what is granted, and then what is not */
+			wr = towards(c, s, &sge, cases[(i + 1 + j) % 3].op);
 			if (wr.opcode != IBV_WR_RDMA_READ)
 				wr.wr.rdma.remote_addr += j < 2 ? 4096 : 0;
 			CHECK(!post(c, &wr));
@@ -157,7 +178,8 @@ static void peer_access(void)
 /* A program with queue pairs of its own, which the connection manager knows by number alone. */
 static struct ibv_qp *own_qp(struct rdma_cm_id *id, struct ibv_cq *cq, bool moved)
 {
-	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .cap = { 4, 4, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC };
 	struct ibv_qp *qp = ibv_create_qp(id->pd, &init);
 
 	CHECK(qp);
@@ -182,9 +204,11 @@ static void own_queue_pairs(bool before)
 	struct rdma_cm_id *listener, *ids[2];
 	struct rdma_cm_event *e;
 
-	CHECK(ch && !rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP) && !rdma_bind_addr(listener, (struct sockaddr *)&at) && !rdma_listen(listener, 1));
+	CHECK(ch && !rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&at) && !rdma_listen(listener, 1));
 	at.sin_port = rdma_get_src_port(listener);
-	CHECK(!rdma_create_id(ch, &ids[0], NULL, RDMA_PS_TCP) && !rdma_resolve_addr(ids[0], NULL, (struct sockaddr *)&at, 1000));
+	CHECK(!rdma_create_id(ch, &ids[0], NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(ids[0], NULL, (struct sockaddr *)&at, 1000));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
 	CHECK(!rdma_resolve_route(ids[0], 1000));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ROUTE_RESOLVED));
@@ -211,7 +235,8 @@ static void own_queue_pairs(bool before)
 	}
 	param.qp_num = qps[1]->qp_num;
 	CHECK(!rdma_accept(ids[1], &param));
-	for (int got = 0; got != 3; rdma_ack_cm_event(e)) { /* the active side establishes, rdma_get_cm_event(3) */
+	/* the active side establishes, rdma_get_cm_event(3) */
+	for (int got = 0; got != 3; rdma_ack_cm_event(e)) {
 		CHECK(!rdma_get_cm_event(ch, &e) && !e->status);
 		CHECK(e->event == (e->id == ids[0] ? RDMA_CM_EVENT_CONNECT_RESPONSE : RDMA_CM_EVENT_ESTABLISHED));
 		got |= e->id == ids[0] ? 1 : 2;
@@ -219,10 +244,12 @@ static void own_queue_pairs(bool before)
 	CHECK(!rdma_establish(ids[0]));
 	for (int i = 0; i < 2; i++) { /* there and back */
 		struct ibv_sge sge = { .addr = (uintptr_t)memory[i], .length = 6, .lkey = mrs[i]->lkey };
-		struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+		struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED }, *bad;
 		struct ibv_wc wc;
 
-		for (int state = IBV_QPS_INIT; !before && state <= IBV_QPS_RTS; state++) { /* a connection has made these moves */
+		/* a connection has made these moves */
+		for (int state = IBV_QPS_INIT; !before && state <= IBV_QPS_RTS; state++) {
 			struct ibv_qp_attr attr = { .qp_state = state };
 			int mask;
 
@@ -233,13 +260,15 @@ static void own_queue_pairs(bool before)
 		wc = await_on(cqs[i]);
 		CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND);
 		wc = await_on(cqs[!i]);
-		CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && !strcmp(memory[!i], memory[i]));
+		CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+		CHECK(!strcmp(memory[!i], memory[i]));
 	}
 	CHECK(!rdma_disconnect(ids[0]));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_DISCONNECTED));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_DISCONNECTED));
 	for (int i = 0; i < 2; i++)
-		CHECK(!ibv_destroy_qp(qps[i]) && !ibv_destroy_cq(cqs[i]) && !ibv_dereg_mr(mrs[i]) && !rdma_destroy_id(ids[i]));
+		CHECK(!ibv_destroy_qp(qps[i]) && !ibv_destroy_cq(cqs[i]) && !ibv_dereg_mr(mrs[i]) &&
+			!rdma_destroy_id(ids[i]));
 	CHECK(!rdma_destroy_id(listener));
 	rdma_destroy_event_channel(ch);
 }
@@ -259,9 +288,11 @@ static void device(void)
 
 	ibv_free_device_list(list);
 	CHECK(c && !ibv_query_device(c, &attr) && !ibv_query_device_ex(c, NULL, &ex));
-	CHECK(!memcmp(&attr, &ex.orig_attr, sizeof attr) && ex.device_cap_flags_ex == attr.device_cap_flags);
+	CHECK(!memcmp(&attr, &ex.orig_attr, sizeof attr) &&
+		ex.device_cap_flags_ex == attr.device_cap_flags);
 	CHECK(!ibv_query_gid(c, 1, 0, &gid) && gid.global.interface_id == attr.node_guid);
-	CHECK(ibv_query_gid_table(c, &entry, 0, 0) == -EINVAL && ibv_query_gid_table(c, &entry, 1, 0) == 1);
+	CHECK(ibv_query_gid_table(c, &entry, 0, 0) == -EINVAL);
+	CHECK(ibv_query_gid_table(c, &entry, 1, 0) == 1);
 	CHECK(!memcmp(&entry.gid, &gid, sizeof gid));
 	CHECK(!ibv_create_srq_ex(c, &srq) && errno == EOPNOTSUPP);
 	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
@@ -286,14 +317,17 @@ static void rights(void)
 	connect_pair(&p, 0);
 	CHECK(mr = ibv_reg_mr(s->id->pd, s->memory, 4096, IBV_ACCESS_LOCAL_WRITE));
 	key = mr->rkey;
-	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) + 1, EINVAL);
-	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND));
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) + 1,
+		EINVAL);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND));
 	CHECK(mr->rkey == key && mr->lkey == key);
 	wr = towards(c, s, &sge, IBV_WR_RDMA_READ);
 	wr.wr.rdma.rkey = key;
 	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS);
 	CHECK(mw = ibv_alloc_mw(s->id->pd, IBV_MW_TYPE_1));
-	bind.bind_info = (struct ibv_mw_bind_info){ .mr = mr, .addr = (uintptr_t)s->memory, .length = 64, .mw_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ };
+	bind.bind_info = (struct ibv_mw_bind_info){ .mr = mr, .addr = (uintptr_t)s->memory,
+		.length = 64, .mw_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ };
 	CHECK(!ibv_bind_mw(s->id->qp, mw, &bind) && await(s).status == IBV_WC_SUCCESS);
 	wr.wr.rdma.rkey = mw->rkey;
 	CHECK(!post(c, &wr) && await(c).status == IBV_WC_SUCCESS);

@@ -1,7 +1,8 @@
 /* What a request that fails completes with, at either end, and which asynchronous events come. */
 #include "walk.h"
 
-struct ibv_send_wr towards(struct end *from, struct end *to, struct ibv_sge *sge, enum ibv_wr_opcode op)
+struct ibv_send_wr towards(struct end *from, struct end *to, struct ibv_sge *sge,
+	enum ibv_wr_opcode op)
 {
 	struct ibv_send_wr wr = request(from, sge, op, 8);
 
@@ -68,7 +69,8 @@ void close_ended(struct pair *p)
 }
 
 /* A request of the client's that fails, between one that does not and one that is flushed. */
-static void fails_with(struct pair *p, struct ibv_send_wr *wr, enum ibv_wc_status want, int client, int server)
+static void fails_with(struct pair *p, struct ibv_send_wr *wr, enum ibv_wc_status want, int client,
+	int server)
 {
 	struct end *c = &p->client;
 	struct ibv_sge sge;
@@ -85,7 +87,8 @@ static void fails_with(struct pair *p, struct ibv_send_wr *wr, enum ibv_wc_statu
 	CHECK(wc.wr_id == 1 && wc.status == IBV_WC_SUCCESS);
 	wc = await(c);
 	if (wc.wr_id != 2 || wc.status != want) {
-		fprintf(stderr, "request %d: %s, %s expected\n", (int)wc.wr_id, ibv_wc_status_str(wc.status), ibv_wc_status_str(want));
+		fprintf(stderr, "request %d: %s, %s expected\n", (int)wc.wr_id,
+			ibv_wc_status_str(wc.status), ibv_wc_status_str(want));
 		exit(1);
 	}
 	wc = await(c);
@@ -106,7 +109,8 @@ static void requests_that_fail(int how)
 	wr = towards(c, s, &sge, IBV_WR_RDMA_WRITE);
 	sge.lkey ^= 0x5a5a;
 	fails_with(&p, &wr, IBV_WC_LOC_PROT_ERR, NO_EVENT, NO_EVENT);
-	for (enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE; op <= IBV_WR_RDMA_READ; op++) { /* longer than max_msg_sz */
+	/* longer than max_msg_sz */
+	for (enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE; op <= IBV_WR_RDMA_READ; op++) {
 		if (op == IBV_WR_SEND_WITH_IMM)
 			continue;
 		connect_pair(&p, how);
@@ -114,7 +118,8 @@ static void requests_that_fail(int how)
 		sge.length = 1u << 31;
 		if (op != IBV_WR_RDMA_READ) {
 			for (int i = 0; i < 4; i++)
-				list[i] = (struct ibv_sge){ .addr = (uintptr_t)c->memory, .length = 1u << 29, .lkey = c->mr->lkey };
+				list[i] = (struct ibv_sge){ .addr = (uintptr_t)c->memory, .length = 1u << 29,
+					.lkey = c->mr->lkey };
 			wr.sg_list = list;
 			wr.num_sge = 4;
 		}
@@ -166,7 +171,10 @@ static void messages_that_fail(int how)
 	close_ended(&p);
 }
 
-/* The peer's own move to ERR, as the peer's death, is an end, and no fault of the queue pair here. What is posted is flushed. */
+/*
+ * The peer's own move to ERR, as the peer's death, is an end, and no fault of the queue pair here.
+ * What is posted is flushed.
+ */
 static void peer_in_error(int how)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
@@ -185,7 +193,10 @@ static void peer_in_error(int how)
 	}
 }
 
-/* When a queue pair has left an SRQ for good its program is told, once, after its completions: connected or not. */
+/*
+ * When a queue pair has left an SRQ for good its program is told, once, after its completions:
+ * connected or not.
+ */
 static void last_of_srq(void)
 {
 	struct pair p;
@@ -207,7 +218,8 @@ static void last_of_srq(void)
 	init.srq = p.server.srq;
 	init.send_cq = init.recv_cq = p.server.cq;
 	CHECK((qp = ibv_create_qp(p.server.id->pd, &init)) && !ibv_modify_qp(qp, &attr, IBV_QP_STATE));
-	CHECK(!ibv_get_async_event(qp->context, &event) && event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == qp);
+	CHECK(!ibv_get_async_event(qp->context, &event) &&
+		event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == qp);
 	ibv_ack_async_event(&event);
 	CHECK(!ibv_destroy_qp(qp));
 	close_ended(&p);

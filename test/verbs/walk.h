@@ -68,9 +68,12 @@ int post(struct end *e, struct ibv_send_wr *wr);
 /* failures.c */
 #define NO_EVENT (-1)
 void failures(void);
-void events_are(struct pair *p, int client, int server); /* asynchronous ones, and no others until now */
-void close_ended(struct pair *p);                        /* close_pair of a connection that has ended */
-struct ibv_send_wr towards(struct end *from, struct end *to, struct ibv_sge *sge, enum ibv_wr_opcode op);
+/* asynchronous ones, and no others until now */
+void events_are(struct pair *p, int client, int server);
+/* close_pair of a connection that has ended */
+void close_ended(struct pair *p);
+struct ibv_send_wr towards(struct end *from, struct end *to, struct ibv_sge *sge,
+	enum ibv_wr_opcode op);
 
 /* ids.c */
 /* Waits until a thread that has stored its number sleeps in a system call, or has stored that it is over. */

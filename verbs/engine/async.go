@@ -64,8 +64,8 @@ func (e *Engine) tellEvents(events <-chan rnic.Event) {
 	}
 }
 
-// eventOf is the event for an error that has ended a connection, by ibv_get_async_event(3). There is
-// none where a completion says what was wrong with a request of the program's, nor where the
+// eventOf is the event for an error that has ended a connection, by ibv_get_async_event(3). There
+// is none where a completion says what was wrong with a request of the program's, nor where the
 // connection is lost: RDMA_CM_EVENT_DISCONNECTED tells of that.
 func eventOf(err error) (kind uint32, ok bool) {
 	var end *rnic.TerminateError
@@ -77,7 +77,8 @@ func eventOf(err error) (kind uint32, ok bool) {
 	case end.Remote:
 		return eventQPFatal, true
 	}
-	const framing, memory, message = 2, 1, 2 // RFC 5040 section 4.8: the layer of MPA; types, alike in RDMAP and DDP
+	// RFC 5040 section 4.8: the layer of MPA; types, alike in RDMAP and DDP
+	const framing, memory, message = 2, 1, 2
 	switch layer, errType, _ := end.Control(); {
 	case layer == framing:
 		return eventQPFatal, true

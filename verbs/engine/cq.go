@@ -109,7 +109,8 @@ func (q *cq) add(c *rnic.Completion) bool {
 	if c.WithImmediate {
 		e.Flags |= ring.CQEImmediate
 		e.Immediate = c.Immediate
-		e.Length = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written) // the peer's word, and how far it can be true
+		// the peer's word, and how far it can be true
+		e.Length = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written)
 	}
 	atomic.StoreUint32(&e.Seq, at+1) // and then armed is read; the program arms and then polls
 	r.written.Add(1)

@@ -60,7 +60,8 @@ type Doorbells struct {
 
 // Limits are those of the Adapter.
 func Limits() rnic.Config {
-	return rnic.Config{RegionsMax: ring.MRsMax + ring.MWsMax + ring.QPsMax, ConnsMax: ring.QPsMax, EventsMax: 4096}
+	return rnic.Config{RegionsMax: ring.MRsMax + ring.MWsMax + ring.QPsMax, ConnsMax: ring.QPsMax,
+		EventsMax: 4096}
 }
 
 // Serve serves the area for as long as the process lives, on what open makes. Without that, calls
@@ -80,7 +81,8 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 
 // newEngine is an engine that has nothing to stand on yet.
 func newEngine(area *ring.Area) (*Engine, error) {
-	e := &Engine{area: area, wake: os.NewFile(uintptr(area.WakeFD), "wake"), quiet: make(chan func(), ring.Calls), limits: newLimits()}
+	e := &Engine{area: area, wake: os.NewFile(uintptr(area.WakeFD), "wake"),
+		quiet: make(chan func(), ring.Calls), limits: newLimits()}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return e, fmt.Errorf("eventfd: %w", err)

@@ -391,11 +391,13 @@ func TestSharedRingIsGivenBack(t *testing.T) {
 	p.do(ring.FreePD, p.pd)
 }
 
-// byte_len of a Write with immediate data is the peer's word where that can be true, and no more than what was written.
+// byte_len of a Write with immediate data is the peer's word where that can be true, and no more
+// than what was written.
 func TestByteLenIsWhatWasWritten(t *testing.T) {
 	p := newProgram(t)
 	c, q := p.newCQ(4)
-	for i, x := range []struct{ said, written, want uint32 }{{math.MaxUint32, 0, 0}, {100, 5, 5}, {100, 100, 100}, {7, 100, 7}} {
+	for i, x := range []struct{ said, written, want uint32 }{{math.MaxUint32, 0, 0}, {100, 5, 5},
+		{100, 100, 100}, {7, 100, 7}} {
 		done := rnic.Completion{Op: rnic.OpRecv, Len: 8, WithImmediate: true, Written: x.written}
 		binary.BigEndian.PutUint32(done.Immediate[4:], x.said)
 		q.add(&done)

@@ -12,8 +12,8 @@ import (
 	"github.com/rnicd/rnicd/verbs/ring"
 )
 
-// There may be as many objects of each kind as the program is told, all kinds at once, and no more; one that is given back makes
-// room, and one that could not be made takes none.
+// There may be as many objects of each kind as the program is told, all kinds at once, and no more;
+// one that is given back makes room, and one that could not be made takes none.
 func TestLimits(t *testing.T) {
 	p := newProgram(t)
 	octets := make([]byte, 8)
@@ -25,11 +25,17 @@ func TestLimits(t *testing.T) {
 		args       func() []uint64
 		wrong      []uint64 // nil: it cannot fail
 	}{
-		{"domains", ring.PDsMax - 1, ring.AllocPD, ring.FreePD, func() []uint64 { return nil }, nil},
-		{"regions", ring.MRsMax, ring.RegMR, ring.DeregMR, func() []uint64 { return []uint64{p.pd, memory, 8, 0, 0} }, []uint64{p.pd, 1, 8, 0, 0}},
-		{"windows", ring.MWsMax, ring.AllocMW, ring.FreeMW, func() []uint64 { return []uint64{p.pd} }, nil},
-		{"completion queues", ring.CQsMax, ring.CreateCQ, ring.DestroyCQ, func() []uint64 { return []uint64{1, math.MaxUint64, 1, p.ctx} }, nil},
-		{"shared receive queues", ring.SRQsMax, ring.CreateSRQ, ring.DestroySRQ, func() []uint64 { return []uint64{p.pd, 1, 1, 1, p.ctx} }, nil},
+		{"domains", ring.PDsMax - 1, ring.AllocPD, ring.FreePD, func() []uint64 { return nil },
+			nil},
+		{"regions", ring.MRsMax, ring.RegMR, ring.DeregMR,
+			func() []uint64 { return []uint64{p.pd, memory, 8, 0, 0} },
+			[]uint64{p.pd, 1, 8, 0, 0}},
+		{"windows", ring.MWsMax, ring.AllocMW, ring.FreeMW,
+			func() []uint64 { return []uint64{p.pd} }, nil},
+		{"completion queues", ring.CQsMax, ring.CreateCQ, ring.DestroyCQ,
+			func() []uint64 { return []uint64{1, math.MaxUint64, 1, p.ctx} }, nil},
+		{"shared receive queues", ring.SRQsMax, ring.CreateSRQ, ring.DestroySRQ,
+			func() []uint64 { return []uint64{p.pd, 1, 1, 1, p.ctx} }, nil},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			if x.wrong != nil {
@@ -54,9 +60,12 @@ func TestLongReceiveBuffers(t *testing.T) {
 		Local: rnic.SGE{Length: 1 << 31}, List: []rnic.SGE{{Length: 5}, {Length: math.MaxUint32}},
 	}}
 	q.clip()
-	require.Equal(t, []uint32{ring.MessageMax, 0, 0}, []uint32{q.wr.Local.Length, q.wr.List[0].Length, q.wr.List[1].Length})
-	q.wr = rnic.WorkRequest{Local: rnic.SGE{Length: 100}, List: []rnic.SGE{{Length: math.MaxUint32}, {Length: 7}}}
+	require.Equal(t, []uint32{ring.MessageMax, 0, 0}, []uint32{q.wr.Local.Length,
+		q.wr.List[0].Length, q.wr.List[1].Length})
+	q.wr = rnic.WorkRequest{Local: rnic.SGE{Length: 100}, List: []rnic.SGE{{Length: math.MaxUint32},
+		{Length: 7}}}
 	q.clip()
-	require.Equal(t, []uint32{100, ring.MessageMax - 100, 0}, []uint32{q.wr.Local.Length, q.wr.List[0].Length, q.wr.List[1].Length})
+	require.Equal(t, []uint32{100, ring.MessageMax - 100, 0}, []uint32{q.wr.Local.Length,
+		q.wr.List[0].Length, q.wr.List[1].Length})
 	require.EqualValues(t, ring.MessageMax, q.octets())
 }

@@ -66,7 +66,9 @@ func pointer(addr uint64) unsafe.Pointer {
 
 // rightsOf are the rights of a region that is registered with flags, and those of windows onto it.
 func rightsOf(flags uint64) (a, windows rnic.Access, err error) {
-	if flags&^accessKnown != 0 || flags&(accessRemoteWrite|accessRemoteAtomic) != 0 && flags&accessLocalWrite == 0 { // ibv_reg_mr(3)
+	// ibv_reg_mr(3)
+	if flags&^accessKnown != 0 || flags&(accessRemoteWrite|accessRemoteAtomic) != 0 &&
+		flags&accessLocalWrite == 0 {
 		return 0, 0, syscall.EINVAL
 	}
 	if flags&accessWindows != 0 {

@@ -23,10 +23,11 @@ type qp struct {
 	srq          *srq // buffers come from there; nil: from recvs
 	underway     underway
 	deliveries   deliveries
-	half         bool          // the Write of the request in hand was posted, its immediate data was not
-	gone         atomic.Bool   // destroyed: the program's rings are not looked at any more
-	abort        sync.Once     // a fatal event is told
-	watched      chan struct{} // closed when watch has returned
+	// the Write of the request in hand was posted, its immediate data was not
+	half    bool
+	gone    atomic.Bool   // destroyed: the program's rings are not looked at any more
+	abort   sync.Once     // a fatal event is told
+	watched chan struct{} // closed when watch has returned
 }
 
 // Limits of a queue pair; the shim tells them as the device's.
@@ -157,8 +158,8 @@ func (q *qp) Sends(f rnic.Feed) {
 }
 
 // send posts the request in hand, and in its place what completes with an error if the connection
-// cannot have it, as a Read without a depth for it. The error says which of the two, or that neither
-// was posted.
+// cannot have it, as a Read without a depth for it. The error says which of the two, or that
+// neither was posted.
 func (q *qp) send(f rnic.Feed) error {
 	wr, st, err := &q.sends.wr, rnic.LocalLength, rnic.ErrTooLong
 	if q.sends.octets() <= ring.MessageMax {
@@ -225,7 +226,8 @@ func (q *qp) Written() {
 
 // impossible completes a receive buffer that cannot be, and ends the connection.
 func (q *qp) impossible(wr *rnic.WorkRequest) {
-	q.deliver(q.rcq, &rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op, Status: rnic.LocalOperation})
+	q.deliver(q.rcq, &rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op,
+		Status: rnic.LocalOperation})
 	q.engine.progress()
 	q.endSoon()
 }
@@ -268,7 +270,10 @@ func (e *Engine) permitQP(c *call) error {
 	for _, x := range []struct {
 		flag uint64
 		may  rnic.PeerAccess
-	}{{accessRemoteWrite, rnic.PeerWrites}, {accessRemoteRead, rnic.PeerReads}, {accessRemoteAtomic, rnic.PeerAtomics}} {
+	}{
+		{accessRemoteWrite, rnic.PeerWrites}, {accessRemoteRead, rnic.PeerReads},
+		{accessRemoteAtomic, rnic.PeerAtomics},
+	} {
 		if c.arg[1]&x.flag != 0 {
 			may |= x.may
 		}

@@ -17,7 +17,8 @@ const (
 	EntryLen   = 64 // octets of an entry
 
 	// What ibv_query_device and ibv_query_port tell of a process and its messages.
-	CQsMax     = 1 << 14 // with the rings of queue pairs fewer than the mappings of a process (vm.max_map_count)
+	// with the rings of queue pairs fewer than the mappings of a process (vm.max_map_count)
+	CQsMax     = 1 << 14
 	PDsMax     = 1 << 16
 	MRsMax     = 1 << 15
 	MWsMax     = 1<<16 - MRsMax - QPsMax // a queue pair has a region of its own

@@ -8,7 +8,8 @@ static int make_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 
 	if (!attr->recv_cq) {
 		if (!(id->recv_cq_channel = ibv_create_comp_channel(id->verbs)) ||
-		    !(id->recv_cq = ibv_create_cq(id->verbs, recvs ? (int)recvs : 1, id, id->recv_cq_channel, 0)))
+		    !(id->recv_cq = ibv_create_cq(id->verbs, recvs ? (int)recvs : 1, id,
+						  id->recv_cq_channel, 0)))
 			return -1;
 		attr->recv_cq = id->recv_cq;
 	}

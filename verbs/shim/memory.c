@@ -123,8 +123,11 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 		error = EINVAL;
 	else if (load_acquire(&m->windows))
 		error = EBUSY;
-	if (!error && flags == IBV_REREG_MR_CHANGE_ACCESS && !(error = change_access(m, (unsigned int)access)))
-		return 0;
+	if (!error && flags == IBV_REREG_MR_CHANGE_ACCESS) {
+		error = change_access(m, (unsigned int)access);
+		if (!error)
+			return 0;
+	}
 	if (!error)
 		error = enter(&new, flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd, move ? addr : mr->addr, move ? length : mr->length,
 			      move ? (uintptr_t)addr : m->iova,
@@ -208,7 +211,9 @@ int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 		return EINVAL;
 	if (b->length && (!m || m->mr.pd != mw->pd || !(m->access & IBV_ACCESS_MW_BIND)))
 		return EINVAL;
-	if (b->mw_access_flags & ~(unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED))
+	if (b->mw_access_flags &
+	    ~(unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED))
 		return EINVAL;
 	error = rv_post_bind(qp, bind->wr_id, bind->send_flags, &a);
 	if (error)

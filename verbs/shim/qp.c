@@ -58,8 +58,9 @@ static bool possible(const struct ibv_qp_init_attr_ex *a)
 	const struct ibv_qp_cap *c = &a->cap;
 
 	/* ibv_create_qp(3): with an SRQ what is about receives is ignored */
-	return a->send_cq && a->recv_cq && c->max_send_wr <= RV_WR_MAX && (a->srq || c->max_recv_wr <= RV_WR_MAX) &&
-	       c->max_send_sge <= RV_SGE_MAX && (a->srq || c->max_recv_sge <= RV_SGE_MAX) && c->max_inline_data <= RV_INLINE_MAX;
+	return a->send_cq && a->recv_cq && c->max_send_wr <= RV_WR_MAX &&
+	       c->max_send_sge <= RV_SGE_MAX && c->max_inline_data <= RV_INLINE_MAX &&
+	       (a->srq || (c->max_recv_wr <= RV_WR_MAX && c->max_recv_sge <= RV_SGE_MAX));
 }
 
 static void release(struct rv_qp *q)
@@ -144,7 +145,8 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	q->qp.qp_base.srq = attr->srq;
 	q->qp.qp_base.state = IBV_QPS_RESET;
 	q->qp.qp_base.qp_type = IBV_QPT_RC;
-	q->kept = (struct ibv_qp_attr){ .path_mtu = IBV_MTU_1024, .port_num = 1, .qp_access_flags = PEER_ACCESS };
+	q->kept = (struct ibv_qp_attr){ .path_mtu = IBV_MTU_1024, .port_num = 1,
+		.qp_access_flags = PEER_ACCESS };
 	error = q->sents && q->recvs && q->cookie ? make(q, context, attr) : ENOMEM;
 	if (error) {
 		rv_table_remove(q->cookie);
@@ -242,7 +244,9 @@ static enum ibv_qp_state state_of(struct rv_qp *q)
 	return q->qp.qp_base.state;
 }
 
-/* A queue pair of an RNIC is in INIT from the beginning, as Linux has it, whatever qp->state says. */
+/*
+ * A queue pair of an RNIC is in INIT from the beginning, as Linux has it, whatever qp->state says.
+ */
 static bool fresh(enum ibv_qp_state s)
 {
 	return s == IBV_QPS_RESET || s == IBV_QPS_INIT;
@@ -274,8 +278,10 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 }
 
 /* What only a connection by number has, and what no queue pair of ours can change. */
-#define REFUSED                                                                                                        \
-	(IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)
+enum {
+	REFUSED = IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
+		  IBV_QP_CAP | IBV_QP_RATE_LIMIT,
+};
 #define KNOWN ((IBV_QP_DEST_QPN << 1) - 1)
 
 static int check_attr(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
@@ -286,7 +292,8 @@ static int check_attr(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
 		return EOPNOTSUPP;
 	if ((mask & IBV_QP_CUR_STATE && attr->cur_qp_state != state_of(q) &&
 	     !(fresh(attr->cur_qp_state) && fresh(state_of(q)))) ||
-	    (mask & IBV_QP_PORT && attr->port_num != 1) || (mask & IBV_QP_PKEY_INDEX && attr->pkey_index) ||
+	    (mask & IBV_QP_PORT && attr->port_num != 1) ||
+	    (mask & IBV_QP_PKEY_INDEX && attr->pkey_index) ||
 	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > RV_READS_MAX) ||
 	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > RV_READS_MAX))
 		return EINVAL;
@@ -300,6 +307,7 @@ static int check_attr(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
 static int may_move(struct rv_qp *q, enum ibv_qp_state to)
 {
 	enum ibv_qp_state from = state_of(q);
+	bool passed = q->in_cm && from != IBV_QPS_ERR;
 
 	switch (to) {
 	case IBV_QPS_ERR:
@@ -307,11 +315,11 @@ static int may_move(struct rv_qp *q, enum ibv_qp_state to)
 	case IBV_QPS_RESET:
 		return q->in_cm || from == IBV_QPS_ERR ? EOPNOTSUPP : 0;
 	case IBV_QPS_INIT:
-		return (q->by_number && from != IBV_QPS_ERR) || fresh(from) ? 0 : EINVAL;
+		return (passed && q->by_number) || fresh(from) ? 0 : EINVAL;
 	case IBV_QPS_RTR:
-		return (q->in_cm && from != IBV_QPS_ERR) || fresh(from) ? 0 : EINVAL;
+		return passed || fresh(from) ? 0 : EINVAL;
 	case IBV_QPS_RTS:
-		return (q->in_cm && from != IBV_QPS_ERR) || from == IBV_QPS_RTR || from == IBV_QPS_RTS ? 0 : EINVAL;
+		return passed || from == IBV_QPS_RTR || from == IBV_QPS_RTS ? 0 : EINVAL;
 	default:
 		return EINVAL;
 	}
@@ -319,9 +327,7 @@ static int may_move(struct rv_qp *q, enum ibv_qp_state to)
 
 static void keep(struct ibv_qp_attr *kept, const struct ibv_qp_attr *attr, int mask)
 {
-#define KEEP(flag, field)                                                                                              \
-	if (mask & (flag))                                                                                             \
-	kept->field = attr->field
+#define KEEP(flag, field) kept->field = mask & (flag) ? attr->field : kept->field
 	KEEP(IBV_QP_ACCESS_FLAGS, qp_access_flags);
 	KEEP(IBV_QP_PATH_MTU, path_mtu);
 	KEEP(IBV_QP_TIMEOUT, timeout);

@@ -217,7 +217,8 @@ struct rv_qp {
 	bool signal_all;
 	bool in_cm;     /* a connection has it, which moves it by itself */
 	bool by_number; /* of an id that knows only its number */
-	struct ibv_qp_attr kept; /* attributes that change nothing here, as the program has set them; and its peer's access */
+	/* attributes that change nothing here, as the program has set them; and its peer's access */
+	struct ibv_qp_attr kept;
 	struct rv_qp *next; /* in the table of numbers */
 
 	struct rv_lock send_lock;

@@ -95,7 +95,8 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	int error = rv_call(RV_QUERY_SRQ, &a);
 
 	if (!error)
-		*attr = (struct ibv_srq_attr){ .max_wr = s->depth, .max_sge = RV_SRQ_SGE_MAX, .srq_limit = (uint32_t)a.arg[0] };
+		*attr = (struct ibv_srq_attr){ .max_wr = s->depth, .max_sge = RV_SRQ_SGE_MAX,
+			.srq_limit = (uint32_t)a.arg[0] };
 	return error;
 }
 

@@ -69,8 +69,8 @@ func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	q.completeRecv(c)
 }
 
-// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3). The message uses a receive buffer
-// up without a look at it: the octets are in the completion.
+// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3). The message uses a receive
+// buffer up without a look at it: the octets are in the completion.
 func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	r.messages++

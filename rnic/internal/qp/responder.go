@@ -74,7 +74,8 @@ func (q *Engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 	if r.Size == 0 {
 		return 0
 	}
-	_, verdict := q.Table.Check(q.Domain, q.Stream, r.SrcSTag, r.SrcTO, int(r.Size), q.needs(mem.RemoteRead, PeerReads))
+	_, verdict := q.Table.Check(q.Domain, q.Stream, r.SrcSTag, r.SrcTO, int(r.Size),
+		q.needs(mem.RemoteRead, PeerReads))
 	return rdmap.ReadCause(verdict)
 }
 
@@ -91,7 +92,8 @@ func (q *Engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	if !req.Code.Valid() {
 		return rdmap.CauseOpcode
 	}
-	b, verdict := q.Table.Check(q.Domain, q.Stream, req.STag, req.TO, AtomicLen, q.needs(mem.RemoteRead|mem.RemoteWrite, PeerAtomics))
+	b, verdict := q.Table.Check(q.Domain, q.Stream, req.STag, req.TO, AtomicLen,
+		q.needs(mem.RemoteRead|mem.RemoteWrite, PeerAtomics))
 	if verdict != mem.CheckOK {
 		return rdmap.ReadCause(verdict)
 	}

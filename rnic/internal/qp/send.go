@@ -269,7 +269,8 @@ func (q *Engine) begin() bool {
 	if wr.Op == OpRead { // the Response is placed by the rights of this stream
 		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
-	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK ||
+	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 &&
+		q.checkSource() != mem.CheckOK ||
 		wr.Op.isAtomic() && wr.More > 0 && q.checkOriginal() != mem.CheckOK {
 		q.localError(LocalProtection)
 		return false

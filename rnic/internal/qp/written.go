@@ -9,8 +9,8 @@ import (
 // written counts the octets that the peer's Writes have placed, for the Immediate Data that follows
 // a Write and says of how many octets that was: the peer's word for it is no more than a claim.
 //
-// While everything comes in order it is the octets of the last Write. What was placed ahead of a gap
-// counts from its Placement on; it may belong to a later Write.
+// While everything comes in order it is the octets of the last Write. What was placed ahead of a
+// gap counts from its Placement on; it may belong to a later Write.
 type written struct {
 	octets uint64
 	over   bool   // all that was counted is of Writes that have been delivered
