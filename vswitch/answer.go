@@ -38,7 +38,7 @@ func (c *Core) answer(in *port, h *headers, s *station) {
 	}
 	d.Len = uint32(n)
 	c.stats.Answers++
-	c.send(in, b) // the question came from this port
+	c.send(in, in, b) // the question came from this port
 }
 
 // advertise puts a Neighbour Advertisement at frame[n:] and returns its length. One that asks from :: hears it with all nodes.

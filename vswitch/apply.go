@@ -185,7 +185,6 @@ func (s *Switch) settle(ctx context.Context) error {
 		for _, m := range ports[c.id] {
 			if m.kind == kindProgram && !m.program.equal(&m.cfg) {
 				m.limit(&m.cfg)
-				m.grow()
 			}
 		}
 		c.adopt(plan, ports[c.id])

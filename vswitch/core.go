@@ -14,9 +14,10 @@ type Core struct {
 	pool  *mem.Pool
 	kept  int // of its Bufs: what devices receive into
 	plan  *plan
-	ports []*port // programs and uplinks that are polled here
-	wires []*port // to the other cores, at their numbers; nil at ours
-	dirty []*port // have something to send in this turn
+	ports []*port   // programs and uplinks that are polled here
+	wires []*port   // to the other cores, at their numbers; nil at ours
+	dirty []*port   // have something to send in this turn
+	next  []mem.Buf // of each Buf that waits: the one after it, of the same source
 
 	now       int64
 	fragments fragments
@@ -35,7 +36,8 @@ type command struct {
 	done chan struct{}
 }
 
-// wireHeader goes in front of a frame on its way to another core: slot and serial number of the port that it is for.
+// wireHeader goes in front of a frame on its way to another core: the slots of the port that it is for and of its source, and the
+// former's serial number.
 const (
 	wireHeader  = 8
 	wireBuffers = 512
@@ -165,7 +167,7 @@ func (c *Core) input(in *port, b mem.Buf) {
 		d.Flags = 0
 	}
 	if p := c.run.of(frame); p != nil {
-		c.send(p, b)
+		c.send(in, p, b)
 		return
 	}
 	c.stats.Lookups++
@@ -184,7 +186,7 @@ func (c *Core) input(in *port, b mem.Buf) {
 		c.drop(in, b, v.reason)
 	case v.to != nil:
 		c.run.begin(frame, v.to)
-		c.send(v.to, b)
+		c.send(in, v.to, b)
 	case v.answer != nil:
 		c.pool.Free(b)
 		c.answer(in, h, v.answer)
@@ -203,25 +205,19 @@ func (c *Core) drop(in *port, b mem.Buf, r Reason) {
 	c.pool.Free(b)
 }
 
-// send gives a frame to a port of any core.
-func (c *Core) send(m *port, b mem.Buf) {
+// send gives a frame of a source to a port of any core.
+func (c *Core) send(in, m *port, b mem.Buf) {
 	if m.core == c.id {
-		m.accept(c, b)
+		m.accept(c, slot(in.slot), b)
 		return
 	}
 	d := c.pool.Desc(b)
 	d.Off -= wireHeader
 	d.Len += wireHeader
 	head := c.pool.Data(b)
-	binary.LittleEndian.PutUint32(head, uint32(m.slot))
+	binary.LittleEndian.PutUint32(head, uint32(in.slot)<<16|uint32(m.slot))
 	binary.LittleEndian.PutUint32(head[4:], m.serial)
-	w := c.wires[m.core]
-	if w.waiting >= w.buffers {
-		c.stats.Drops[WireFull]++
-		c.pool.Free(b)
-		return
-	}
-	w.accept(c, b)
+	c.wires[m.core].accept(c, slot(in.slot), b)
 }
 
 // unwire takes what another core has sent, as much as it may have on the way.
@@ -241,11 +237,11 @@ func (c *Core) unwireBurst(w *port) int {
 	for _, b := range c.bufs[:n] {
 		d := c.pool.Desc(b)
 		head := c.pool.Data(b)
-		slot, serial := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
+		slots, serial := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
 		d.Off += wireHeader
 		d.Len -= wireHeader
-		if m := c.port(uint16(slot), serial); m != nil && m.core == c.id {
-			m.accept(c, b)
+		if m := c.port(uint16(slots), serial); m != nil && m.core == c.id {
+			m.accept(c, slot(slots>>16), b)
 			continue
 		}
 		c.stats.Drops[Gone]++
@@ -277,7 +273,7 @@ func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 	}
 	if !in.isUplink() {
 		if up := c.plan.uplink(in.program.Uplink, c.id); up != nil {
-			c.send(up, b)
+			c.send(in, up, b)
 			return
 		}
 	}
@@ -311,6 +307,6 @@ func (c *Core) copyToAll(in *port, members []*port, to int, b mem.Buf) {
 		d := c.pool.Desc(x)
 		d.Len = c.pool.Desc(b).Len
 		copy(c.pool.Data(x), c.pool.Data(b))
-		c.send(m, x)
+		c.send(in, m, x)
 	}
 }

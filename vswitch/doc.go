@@ -13,6 +13,7 @@
 //	apply.go     a change of programs while it runs
 //	core.go      a turn of one core
 //	port.go      the transmit side of a port: buffers and rates
+//	share.go     how sources share a port that is full
 //	headers.go   parses Ethernet, IP and TCP headers
 //	source.go    what a program may send
 //	steer.go     where a frame goes

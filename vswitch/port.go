@@ -27,6 +27,7 @@ type port struct {
 	out           []outgoing // of each queue
 	buffers       int        // that may wait, in all of them
 	waiting       int
+	held          bool     // frames wait for its Receive rate
 	station       *station // of a program
 	member        uint8    // of its station, from 1
 	send, receive [2]bucket
@@ -61,9 +62,6 @@ const (
 	toStation
 )
 
-// outgoing are frames that wait for room in a queue.
-type outgoing struct{ bufs []mem.Buf }
-
 func (m *port) isUplink() bool { return m.kind == kindUplink }
 
 // segment is the uplink that a frame from here belongs to.
@@ -85,30 +83,39 @@ func (m *port) limit(p *Program) {
 	m.receive = [2]bucket{newBucket(p.Receive.Octets, burst*longest), newBucket(p.Receive.Frames, burst)}
 }
 
-// accept takes a frame to be sent, or drops it: a program that does not receive does not hold up others.
-func (m *port) accept(c *Core, b mem.Buf) {
-	n := int(c.pool.Desc(b).Len)
-	reason := Passed
+// accept takes a frame of a source to be sent, or drops it: a program that does not receive does not
+// hold up others. Where as many wait as may, a source with more of them than this one makes room.
+func (m *port) accept(c *Core, from slot, b mem.Buf) {
 	switch {
-	case m.waiting >= m.buffers:
-		reason = Full
-	case n > m.mtu+pmd.FrameOverhead:
-		reason = TooLong
+	case int(c.pool.Desc(b).Len) > m.mtu+pmd.FrameOverhead:
+		m.drop(c, b, TooLong)
+		return
 	case m.memif != nil && !m.memif.LinkUp():
-		reason = Detached
-	case m.receive[octets].rate|m.receive[frames].rate != 0 && m.over(c, n):
-		reason = Over
-	}
-	if reason != Passed {
-		m.stats.Drops[reason]++
-		c.pool.Free(b)
+		m.drop(c, b, Detached)
 		return
 	}
 	q := 0
 	if len(m.out) > 1 {
 		q = int(spread(c.pool.Data(b)) % uint32(len(m.out)))
 	}
-	m.out[q].bufs = append(m.out[q].bufs, b) // within the capacity that it has
+	o := &m.out[q]
+	if int(from) >= len(o.flows) {
+		from = 0 // of a plan that this core has not yet, or not any more
+	}
+	if m.waiting >= m.buffers {
+		full := Full
+		if m.held {
+			full = Over
+		}
+		rival := m.longest()
+		if rival.longest() <= class(o.flows[from].frames) {
+			m.drop(c, b, full)
+			return
+		}
+		m.drop(c, rival.evict(c), full)
+		m.waiting--
+	}
+	o.put(c, from, b, m.quantum())
 	m.waiting++
 	if !m.dirty {
 		m.dirty = true
@@ -116,40 +123,90 @@ func (m *port) accept(c *Core, b mem.Buf) {
 	}
 }
 
-func (m *port) over(c *Core, n int) bool {
+func (m *port) drop(c *Core, b mem.Buf, r Reason) {
+	if m.kind == kindWire {
+		c.stats.Drops[WireFull]++
+	} else {
+		m.stats.Drops[r]++
+	}
+	c.pool.Free(b)
+}
+
+// longest is the queue that has one of the longest flows.
+func (m *port) longest() *outgoing {
+	o := &m.out[0]
+	for i := range m.out[1:] {
+		if other := &m.out[1+i]; other.filled > o.filled {
+			o = other
+		}
+	}
+	return o
+}
+
+// over says whether a program has been given all that its rate allows.
+func (m *port) over(c *Core) bool {
+	if m.receive[octets].rate|m.receive[frames].rate == 0 {
+		return false
+	}
 	m.receive[octets].fill(c.now)
 	m.receive[frames].fill(c.now)
-	if m.receive[octets].empty() || m.receive[frames].empty() {
-		return true
-	}
-	m.receive[octets].take(int64(n))
-	m.receive[frames].take(1)
-	return false
+	return m.receive[octets].empty() || m.receive[frames].empty()
 }
 
 // flush gives the queues what they take; the rest waits.
 func (m *port) flush(c *Core) {
+	m.held = false
 	for i := range m.out {
-		o := &m.out[i]
-		if len(o.bufs) == 0 {
-			continue
+		o, more := &m.out[i], true
+		for more {
+			m.choose(c, o)
+			if len(o.stage) == 0 {
+				break
+			}
+			n := m.queues[i].Tx(o.stage)
+			for _, b := range o.stage[:n] {
+				m.stats.Sent++
+				m.stats.SentOctets += uint64(c.pool.Desc(b).Len)
+				c.pool.Free(b)
+			}
+			m.waiting -= n
+			more = n == len(o.stage)
+			o.stage = o.stage[:copy(o.stage, o.stage[n:])]
+			if more {
+				o.batch = min(2*o.batch, burst)
+			} else {
+				o.batch = max(o.batch/2, 1)
+			}
 		}
-		n := m.queues[i].Tx(o.bufs)
-		for _, b := range o.bufs[:n] {
-			m.stats.Sent++
-			m.stats.SentOctets += uint64(c.pool.Desc(b).Len)
-			c.pool.Free(b)
+	}
+}
+
+// choose fills a queue's stage.
+func (m *port) choose(c *Core, o *outgoing) {
+	for len(o.stage) < o.batch {
+		if m.over(c) {
+			m.held = true
+			return
 		}
-		m.waiting -= n
-		o.bufs = o.bufs[:copy(o.bufs, o.bufs[n:])]
+		b, ok := o.choose(c, m.quantum())
+		if !ok {
+			return
+		}
+		m.receive[octets].take(int64(c.pool.Desc(b).Len))
+		m.receive[frames].take(1)
+		o.stage = append(o.stage, b)
 	}
 }
 
 // discard frees what waits.
 func (m *port) discard(c *Core) {
 	for i := range m.out {
-		c.pool.FreeN(m.out[i].bufs)
-		m.out[i].bufs = m.out[i].bufs[:0]
+		o := &m.out[i]
+		c.pool.FreeN(o.stage)
+		o.stage = o.stage[:0]
+		for b, ok := o.choose(c, m.quantum()); ok; b, ok = o.choose(c, m.quantum()) {
+			c.pool.Free(b)
+		}
 	}
 	m.waiting = 0
 }

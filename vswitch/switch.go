@@ -63,7 +63,7 @@ func New(cfg Config) (_ *Switch, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores)}
+		c := &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores), next: make([]mem.Buf, pool.Size())}
 		c.fragments.draw()
 		s.cores = append(s.cores, c)
 	}
@@ -149,18 +149,13 @@ func (s *Switch) openWires() error {
 
 func (m *port) open(queues ...pmd.Queue) {
 	m.queues = queues
-	m.grow()
+	m.prepare()
 }
 
-// grow gives queues room for all that may wait.
-func (m *port) grow() {
-	if len(m.out) == 0 {
-		m.out = make([]outgoing, len(m.queues))
-	}
-	for i := range m.out {
-		if cap(m.out[i].bufs) < m.buffers {
-			m.out[i].bufs = append(make([]mem.Buf, 0, m.buffers), m.out[i].bufs...)
-		}
+// prepare is for a port that has its queues.
+func (m *port) prepare() {
+	for range m.queues {
+		m.out = append(m.out, newOutgoing())
 	}
 }
 
@@ -200,7 +195,7 @@ func (s *Switch) bind(p *Program) (*port, error) {
 		}
 		m.queues = append(m.queues, q)
 	}
-	m.grow()
+	m.prepare()
 	s.enter(m)
 	s.allow(m)
 	return m, nil
@@ -301,6 +296,9 @@ func (c *Core) adopt(p *plan, ports []*port) {
 	}
 	for _, m := range slices.Concat(ports, c.wires) {
 		if m != nil {
+			for i := range m.out {
+				m.out[i].sources(len(p.ports))
+			}
 			if m.dirty = m.waiting > 0; m.dirty {
 				c.dirty = append(c.dirty, m)
 			}

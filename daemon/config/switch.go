@@ -88,7 +88,7 @@ type SwitchGuest struct {
 	Buffers       int      `toml:"buffers" default:"512" want:"32 to 65536" doc:"frames that may wait for it, beside its ring; more are dropped"`
 	SendRate      Size     `toml:"send_rate" default:"0" doc:"octets a second that it may send; above that it waits; 0: any"`
 	SendFrames    Size     `toml:"send_frames" default:"0" doc:"frames a second that it may send"`
-	ReceiveRate   Size     `toml:"receive_rate" default:"0" doc:"octets a second that it is given; more are dropped"`
+	ReceiveRate   Size     `toml:"receive_rate" default:"0" doc:"octets a second that it is given; more wait, as many as buffers, and are then dropped"`
 	ReceiveFrames Size     `toml:"receive_frames" default:"0" doc:"frames a second that it is given"`
 }
 
