@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/verbs/ring"
 )
@@ -121,4 +122,85 @@ func TestArmedMoreMeanwhileIsTold(t *testing.T) {
 	}
 	_, errno := p.call(ring.Forget, nil, 1<<40, uint64(mine), 42)
 	require.Equal(t, syscall.EINVAL, errno, "no channel")
+}
+
+// Whatever is told, read, moved from one channel to the other and forgotten, in whichever order, a
+// reader finds the events of each object in their order, where they belong, and none of an object that
+// has gone; while another goroutine tells of an object of its own. An octet is an object, and what is
+// done.
+func FuzzEventsAgainstDestroy(f *testing.F) {
+	f.Add([]byte{0x00, 0x01, 0x02, 0x11, 0x20, 0x31, 0x30})
+	f.Add([]byte("\x40\x41\x42\x43\x10\x31\x22\x32\x10\x20\x30\x31"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		const objects = 8
+		const others = objects // the other goroutine's
+		var ends [2]int
+		var chs [2]*channel
+		for i := range chs {
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			require.NoError(t, err)
+			ends[i], chs[i] = fds[0], &channel{fd: fds[1]}
+			chs[i].refs.Store(1)
+			defer unix.Close(fds[0])
+			defer chs[i].release()
+		}
+		var about [objects + 1]subject
+		var at [objects + 1]int // channel
+		var told, read [objects + 1]uint64
+		for i := range about {
+			about[i].cookie = uint64(i)
+		}
+		tell := func(i int) {
+			about[i].tell(chs[at[i]], octets(&[2]uint64{uint64(i), told[i]}))
+			told[i]++
+		}
+		var other sync.WaitGroup
+		other.Go(func() {
+			for range 4 * len(data) {
+				tell(others)
+			}
+		})
+		take := func(ch int) bool {
+			b := receive(ends[ch])
+			if b == nil {
+				return false
+			}
+			i := cookieOf(b)
+			require.False(t, about[i].gone, "object %d", i)
+			require.Equal(t, at[i], ch, "object %d", i)
+			require.Equal(t, read[i], cookieOf(b[8:]), "object %d", i)
+			read[i]++
+			return true
+		}
+		for _, octet := range data {
+			i := int(octet) % objects
+			switch octet >> 4 % 8 {
+			case 0:
+				tell(i)
+			case 1:
+				take(at[i])
+			case 2: // as cmID.migrate
+				from := at[i]
+				at[i] = 1 - from
+				for _, b := range chs[from].remove(ends[from], uint64(i)) {
+					chs[at[i]].send(b)
+				}
+			case 3:
+				about[i].leave(chs[0], chs[1])
+				chs[at[i]].remove(ends[at[i]], uint64(i))
+			case 4:
+				for range 400 { // more than have room in the socket
+					tell(i)
+				}
+			}
+		}
+		other.Wait()
+		for i := range about {
+			for !about[i].gone && read[i] < told[i] {
+				if !take(at[i]) {
+					runtime.Gosched()
+				}
+			}
+		}
+	})
 }

@@ -71,7 +71,9 @@ func (e *Engine) manage(c *call) error {
 		}
 		id.adopt(e.channels.open(int(int64(c.arg[1]))), c.arg[2])
 	case ring.CMDestroy:
-		_ = e.objects.drop(c.arg[0])
+		if err := e.objects.drop(c.arg[0]); err != nil {
+			return err // another call destroys it
+		}
 		e.destroyID(id)
 	case ring.CMBind:
 		return e.bind(id, c)

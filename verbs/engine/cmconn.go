@@ -29,7 +29,7 @@ const readDepthMax = 128
 func (e *Engine) listen(id *cmID, backlog int) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.listening != nil || id.over {
+	if id.listening != nil || id.over || id.qp != nil || id.from != nil {
 		return syscall.EINVAL
 	}
 	if id.door == nil {
@@ -145,7 +145,8 @@ func (e *Engine) paramOf(c *call) rnic.ConnParam {
 	return p
 }
 
-// take makes q the id's queue pair.
+// take makes q the id's queue pair, which connects from now on and is held until then: it may be
+// destroyed before.
 func (id *cmID) take(e *Engine, handle uint64) (*qp, error) {
 	q, err := find[*qp](&e.objects, handle)
 	if err != nil {
@@ -153,7 +154,11 @@ func (id *cmID) take(e *Engine, handle uint64) (*qp, error) {
 	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.qp != nil || id.over {
+	if id.qp != nil || id.over || id.listening != nil || !q.hold() {
+		return nil, syscall.EINVAL
+	}
+	if !q.deliveries.connecting.CompareAndSwap(false, true) { // for another id
+		q.release()
 		return nil, syscall.EINVAL
 	}
 	id.qp = q
@@ -172,8 +177,6 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	addr := id.remote.String()
 	id.mu.Unlock()
 	param := e.paramOf(c)
-	q.deliveries.connecting.Store(true)
-	q.hold() // its connection may end, and it be destroyed, before established has looked at its rings
 	go func() {
 		defer q.release()
 		defer cancel()
@@ -256,8 +259,6 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	id.request = nil
 	id.mu.Unlock()
 	param := e.paramOf(c)
-	q.deliveries.connecting.Store(true)
-	q.hold() // as in connect
 	go func() {
 		defer q.release()
 		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)

@@ -29,6 +29,10 @@ func (e *Engine) resizeCQ(c *call) error {
 	if err != nil {
 		return err
 	}
+	if !q.hold() {
+		return syscall.EINVAL // destroyed meanwhile
+	}
+	defer q.release()
 	q.resize.Lock()
 	defer q.resize.Unlock()
 	want, tail := c.arg[1], q.tail.Load()

@@ -65,8 +65,12 @@ func (p *program) channel() (mine, theirs int) {
 
 // call makes a control call and waits for its answer.
 func (p *program) call(op uint32, data []byte, args ...uint64) (out [ring.CallArgs]uint64, err syscall.Errno) {
-	p.t.Helper()
-	c := &p.area.Calls[0]
+	return p.callIn(0, op, data, args...)
+}
+
+// callIn is call in a slot of its own: another goroutine may make one in another slot.
+func (p *program) callIn(slot int, op uint32, data []byte, args ...uint64) (out [ring.CallArgs]uint64, err syscall.Errno) {
+	c := &p.area.Calls[slot]
 	c.Op, c.Size = op, uint32(copy(c.Data[:], data))
 	c.Arg = [ring.CallArgs]uint64{}
 	copy(c.Arg[:], args)

@@ -26,7 +26,19 @@ func newMapping(size int) (*mapping, error) {
 	return m, nil
 }
 
-func (m *mapping) hold() { m.refs.Add(1) }
+// hold keeps it mapped until release; false: it is gone. The program may destroy in one call an object
+// that another call has just found.
+func (m *mapping) hold() bool {
+	for {
+		n := m.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if m.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
 
 func (m *mapping) release() {
 	if m.refs.Add(-1) == 0 {
@@ -37,8 +49,8 @@ func (m *mapping) release() {
 	}
 }
 
-// keep has other go back with m. One goroutine at a time.
-func (m *mapping) keep(other *mapping) { m.more = append(m.more, other) }
+// keep has others, which are held, go back with m. One goroutine at a time.
+func (m *mapping) keep(others ...*mapping) { m.more = append(m.more, others...) }
 
 func (m *mapping) addr() uint64 { return uint64(uintptr(unsafe.Pointer(&m.mem[0]))) }
 

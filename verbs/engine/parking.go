@@ -59,7 +59,11 @@ func (d *doorway) giveBack(objects *handles, listener *cmID) {
 	for handle, id := range told {
 		_ = objects.drop(handle) // it is there: the program has not been given the handle
 		id.end()
-		d.back = append(d.back, id.request)
+		id.mu.Lock()
+		if id.request != nil { // nil: the program has guessed the handle, and answered
+			d.back = append(d.back, id.request)
+		}
+		id.mu.Unlock()
 	}
 }
 

@@ -53,8 +53,6 @@ func (e *Engine) createQP(c *call) error {
 		q.release()
 		return syscall.ENOMEM
 	}
-	q.scq.hold()
-	q.rcq.hold()
 	go q.watch()
 	c.out = [ring.CallArgs]uint64{
 		e.objects.add(q), uint64(q.rnic.Number()), uint64(q.bit), q.sends.addr(), uint64(len(q.sends.entries)), q.recvs.addr(), uint64(len(q.recvs.entries)),
@@ -87,36 +85,38 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 		}
 		opt.SRQ, opt.RecvDepth, q.srq = s.rnic, min(s.rnic.Depth(), depthMax), s
 	}
-	var err error
+	return q, opt, q.mapRings(&opt)
+}
+
+// mapRings makes the rings of the queue pair, with which those that it completes into and takes from
+// stay mapped.
+func (q *qp) mapRings(opt *rnic.QPOptions) (err error) {
 	if q.sends, err = newQueue(opt.SendDepth, opt.SGEMax, opt.InlineMax); err != nil {
-		return nil, opt, err
+		return err
+	}
+	others := []*mapping{q.scq.mapping, q.rcq.mapping}
+	if q.srq != nil {
+		others = append(others, q.srq.recvs.mapping)
+	}
+	for _, m := range others {
+		if !m.hold() {
+			q.release()
+			return syscall.EINVAL // destroyed meanwhile
+		}
+		q.sends.keep(m)
 	}
 	if q.recvs, err = newQueue(opt.RecvDepth, opt.SGEMax, 0); err != nil {
-		q.sends.release()
-		return nil, opt, err
+		q.release()
+		return err
 	}
-	if q.srq != nil {
-		q.srq.recvs.hold()
-	}
-	return q, opt, nil
+	q.sends.keep(q.recvs.mapping)
+	return nil
 }
 
-// hold keeps the rings mapped until release.
-func (q *qp) hold() {
-	q.sends.hold()
-	q.recvs.hold()
-	if q.srq != nil {
-		q.srq.recvs.hold()
-	}
-}
+// hold keeps the rings mapped until release; false: the queue pair is gone.
+func (q *qp) hold() bool { return q.sends.hold() }
 
-func (q *qp) release() {
-	q.sends.release()
-	q.recvs.release()
-	if q.srq != nil {
-		q.srq.recvs.release()
-	}
-}
+func (q *qp) release() { q.sends.release() }
 
 // takeBit gives q a doorbell; -1: all are taken.
 func (e *Engine) takeBit(q *qp) int {
@@ -342,8 +342,6 @@ func (q *qp) windUp(ended chan<- struct{}) {
 	}
 	close(ended)
 	<-q.watched
-	q.scq.release()
-	q.rcq.release()
 	q.release()
 }
 

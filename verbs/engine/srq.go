@@ -94,8 +94,12 @@ func (e *Engine) querySRQ(c *call) error {
 
 func (e *Engine) armSRQ(c *call) error {
 	s, err := find[*srq](&e.objects, c.arg[0])
-	if err == nil {
-		err = s.rnic.Arm(int(min(c.arg[1], depthMax+1)))
+	if err != nil {
+		return err
 	}
-	return err
+	if !s.recvs.hold() { // which Arm looks at
+		return syscall.EINVAL
+	}
+	defer s.recvs.release()
+	return s.rnic.Arm(int(min(c.arg[1], depthMax+1)))
 }
