@@ -108,6 +108,25 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 	r.stage = stageFill
 }
 
+// Joins is how many held octets that no known FPDU has meet n octets at off, which lie beyond a gap:
+// Input of these may have all FPDUs in them passed at once. Of an FPDU that is not whole it is known
+// that it is one.
+func (r *Receiver) Joins(off uint64, n int) (octets int) {
+	for i := range r.runs {
+		s := &r.runs[i]
+		switch before := s.hi == off; {
+		case !before && s.lo != off+uint64(n), before && (s.passed() || s.lo == r.next):
+		case s.passed():
+			octets += int(s.passLo - s.lo)
+		case s.sought > s.lo && s.sought+MarkerLen <= s.hi: // the marker at sought locates one
+			octets += int(s.sought - s.lo)
+		default:
+			octets += int(s.hi - s.lo)
+		}
+	}
+	return octets
+}
+
 // meet says that the run s begins where the gap ends.
 func (g *gap) meet(s *run) {
 	g.after = *s

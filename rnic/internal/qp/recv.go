@@ -127,7 +127,7 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	if r.dead {
 		return mpa.Done
 	}
-	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
+	if off != r.edge && !r.roomFor(off, len(data)) {
 		r.totals.RefusedPending++
 		r.refused++ // enough messages ahead of the gap wait for Delivery; the peer's TCP sends these octets again
 		return mpa.Refused
@@ -143,6 +143,14 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 		q.effects |= shortage(off == r.edge)
 	}
 	return v
+}
+
+// roomFor says whether all messages that n octets at off, beyond a gap, may complete can wait for
+// Delivery. What has been held for long without a known FPDU counts too: all of it may be passed at
+// once (mpa.ReceiverConfig.InOrder).
+func (r *recvHalf) roomFor(off uint64, n int) bool {
+	room := r.ddp.Room() - n/fpduLenMin
+	return room >= roomSpare && room >= r.rx.Joins(off, n)/fpduLenMin+roomEnds
 }
 
 // shortage is the effect of Bufs that are short for octets of the peer's.

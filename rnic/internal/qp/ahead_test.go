@@ -1,0 +1,123 @@
+package qp
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/stretchr/testify/require"
+)
+
+// newRTRResponder is a Responder that awaits an RTR message, which may be a Send: octets beyond a gap
+// wait until its first FPDU has come.
+func newRTRResponder(t *testing.T) *receiver {
+	const stride, bufs = 2048, 256
+	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	require.NoError(t, err)
+	table := mem.NewTable(8)
+	mode := mpa.Mode{CRC: true, Markers: true}
+	r := &receiver{t: t, pool: pool, Engine: &Engine{
+		Config: Config{
+			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(8), RecvCQ: newCQ(8),
+			SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
+		},
+		SQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 4)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 4)),
+	}}
+	require.NoError(t, r.Prepare(1, 1))
+	r.Start(&StartOptions{
+		Terms: &mpa.Terms{
+			Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode}, IRD: 1, ORD: 1, RTR: mpa.RTRSend | mpa.RTRWrite,
+		},
+		Responder: true, EMSS: 1460, Reader: table.NewReader(), Pool: pool, BufsMax: mpa.BufsMin(stride) + 200,
+	})
+	r.tx.Init(mode)
+	return r
+}
+
+// emptyWrite adds an RDMA Write without octets to the stream.
+func (r *receiver) emptyWrite() {
+	h := ddp.Header{Tagged: true, Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpWrite)}
+	header := make([]byte, h.Len())
+	h.Put(header)
+	off := len(r.stream)
+	r.stream = append(r.stream, make([]byte, r.tx.Size(len(header)))...)
+	r.tx.Put(r.stream[off:], [][]byte{header})
+}
+
+// offer gives the Engine stream[off:end], and says whether it took them.
+func (r *receiver) offer(off, end int) bool {
+	b := r.pool.Alloc()
+	require.NotEqual(r.t, mem.NoBuf, b)
+	n := copy(r.pool.Slot(b)[128:], r.stream[off:end])
+	v := r.Arrive(uint64(off), b, r.pool.Slot(b)[128:][:n])
+	if v != mpa.Kept {
+		r.pool.Free(b)
+	}
+	return v != mpa.Refused
+}
+
+// Empty Writes that wait beyond a gap until a Responder has heard its Initiator are more messages than
+// may wait for Delivery. They are not passed at once when the first FPDU has come and another segment
+// continues them: that segment is refused, and each Write counts once the gap has closed.
+func TestRunThatWaitedForTheRTRMessage(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	for round := range 40 {
+		r := newRTRResponder(t)
+		r.untagged(rdmap.OpSend, rdmap.QNSend, 1, nil)
+		first := len(r.stream)
+		writes := 1500 + rnd.IntN(8000)
+		for range writes {
+			r.emptyWrite()
+		}
+		var cuts [][2]int
+		for at := first; at < len(r.stream); {
+			to := min(at+1+rnd.IntN(1448), len(r.stream))
+			cuts = append(cuts, [2]int{at, to})
+			at = to
+		}
+		gap := cuts[0] // it stays open for as long as can be
+		waiting := cuts[1:]
+		if round%2 == 1 { // in any order: runs meet
+			rnd.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+		}
+		taken := make(map[int]bool)
+		try := func(all [][2]int) {
+			for _, c := range all {
+				if !taken[c[0]] && r.offer(c[0], c[1]) {
+					taken[c[0]] = true
+				}
+			}
+		}
+		half := rnd.IntN(len(waiting))
+		try(waiting[:half])
+		require.True(t, r.offer(0, first), "the RTR message")
+		r.LeftEdge(uint64(first))
+		try(waiting)
+		try(waiting)
+		require.NoError(t, r.recv.fault)
+		edge := first
+		cuts = append([][2]int{gap}, waiting...)
+		for turns := 0; edge < len(r.stream); turns++ {
+			require.Less(t, turns, 2*len(cuts))
+			for _, c := range cuts { // the peer sends again what is missing at the left edge
+				if c[0] == edge && !taken[edge] {
+					require.True(t, r.offer(c[0], c[1]), "in order")
+					taken[edge] = true
+				}
+				if c[0] == edge {
+					edge = c[1]
+					r.LeftEdge(uint64(edge))
+				}
+			}
+		}
+		require.NoError(t, r.recv.fault)
+		require.EqualValues(t, writes, r.recv.writes)
+	}
+}
