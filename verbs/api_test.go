@@ -37,6 +37,31 @@ func TestAPI(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
+// No signal of the program's, of all 64, is taken by a thread of the engine, whether a handler,
+// sigwait or a descriptor waits for it, set up before or after the engine is loaded, by the preload
+// or by the library path alone.
+func TestSignals(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("signals")
+	dir := t.TempDir()
+	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
+		require.NoError(t, os.Symlink(filepath.Join(l.dir, "librnicd_verbs.so"), filepath.Join(dir, name)))
+	}
+	for _, when := range []string{"before", "after"} {
+		for _, variable := range []string{
+			"LD_PRELOAD=" + filepath.Join(l.dir, "librnicd_verbs.so"), "LD_LIBRARY_PATH=" + dir,
+		} {
+			t.Run(when+" "+variable[:len("LD_PRELOAD")], func(t *testing.T) {
+				cmd := exec.Command(program, when)
+				cmd.Env = append(os.Environ(), variable)
+				p := l.Start(t, cmd)
+				require.Zero(t, p.Wait(t), "%s", p)
+				p.Expect(t, 1, "^all well$")
+			})
+		}
+	}
+}
+
 // No call but those that wait for events is a point of cancellation: recv and pause wait there,
 // getaddrinfo is the system's, and while the engine is loaded, which may print, cancellation is deferred.
 func TestCancel(t *testing.T) {

@@ -91,15 +91,41 @@ static void *open_engine(void)
 	return dlopen(path ? path : name, RTLD_NOW | RTLD_LOCAL);
 }
 
-/*
- * The engine's threads inherit the mask of the thread that loads it: with all signals blocked none
- * of the program's handlers ever runs on them.
- */
-static int load_engine(void)
+static void *symbol(void *engine, const char *name)
 {
-	void (*attach)(void *);
+	void *found = dlsym(engine, name);
+
+	if (!found)
+		fprintf(stderr, "rnicd: %s\n", dlerror());
+	return found;
+}
+
+/* No handler of the program runs while Go changes their actions: all signals wait. */
+static void *load_engine(void (**attach)(void *))
+{
+	int (*on_engine_thread)(void) = NULL;
+	struct rv_signals signals;
 	sigset_t all, before;
 	void *engine;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rv_signals_before(&signals);
+	engine = open_engine();
+	if (!engine)
+		fprintf(stderr, "rnicd: %s\n", dlerror());
+	else if ((on_engine_thread = (int (*)(void))symbol(engine, "rnicd_engine_thread")))
+		rv_signals_after(&signals, on_engine_thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!on_engine_thread)
+		return NULL;
+	*attach = (void (*)(void *))symbol(engine, "rnicd_engine_attach");
+	return *attach ? engine : NULL;
+}
+
+static int attach_engine(void)
+{
+	void (*attach)(void *);
 
 	rv_area = mmap(NULL, sizeof *rv_area, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	alive = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -110,19 +136,8 @@ static int load_engine(void)
 	rv_area->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (rv_area->wake_fd < 0)
 		return errno;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	engine = open_engine();
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!engine) {
-		fprintf(stderr, "rnicd: %s\n", dlerror());
+	if (!load_engine(&attach))
 		return ENODEV;
-	}
-	attach = (void (*)(void *))dlsym(engine, "rnicd_engine_attach");
-	if (!attach) {
-		fprintf(stderr, "rnicd: %s\n", dlerror());
-		return ENODEV;
-	}
 	*alive = 1;
 	attach(rv_area);
 	return 0;
@@ -134,7 +149,7 @@ static int load(void)
 	int before, error;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	error = load_engine();
+	error = attach_engine();
 	pthread_setcancelstate(before, &before);
 	return error;
 }

@@ -2,6 +2,7 @@
  * librnicd_verbs.so: libibverbs and librdmacm over the engine of package verbs/engine.
  *
  *	engine.c    loading the engine, calls to it, doorbells
+ *	signals.c   the program's signals beside the engine's threads
  *	table.c     objects by number, for events that come late
  *	device.c    the one device, its attributes
  *	context.c   an opened device: its operations
@@ -32,6 +33,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,6 +106,13 @@ void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
 /* Until *slot is want, or the engine has completed something since seen, or for a moment, which is doubled *doublings times. */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings);
 extern struct rv_area *rv_area;
+
+/* signals.c. The actions of all signals before the engine is loaded; Go's are taken back after. */
+struct rv_signals {
+	struct sigaction act[NSIG];
+};
+void rv_signals_before(struct rv_signals *s);
+void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void));
 
 /* table.c. Objects by cookie; a cookie of an object that was removed finds nothing. */
 uint64_t rv_table_add(void *object);
