@@ -147,6 +147,7 @@ static void messages_that_fail(int how)
 	struct ibv_sge sge;
 	struct ibv_send_wr wr;
 	struct ibv_wc wc;
+	uint32_t key;
 
 	connect_pair(&p, how);
 	post_recv(s, 7, 0, 7);
@@ -155,6 +156,18 @@ static void messages_that_fail(int how)
 	wc = await(s);
 	CHECK(wc.wr_id == 7 && wc.status == IBV_WC_LOC_LEN_ERR);
 	events_are(&p, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR);
+	close_ended(&p);
+
+	connect_pair(&p, how); /* a receive into what is not registered: this end's own fault */
+	key = s->mr->lkey;
+	s->mr->lkey ^= 0x5a5a;
+	post_recv(s, 8, 0, 100);
+	s->mr->lkey = key;
+	wr = towards(c, s, &sge, IBV_WR_SEND);
+	CHECK(!post(c, &wr));
+	wc = await(s);
+	CHECK(wc.wr_id == 8 && wc.status == IBV_WC_LOC_PROT_ERR);
+	events_are(&p, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_FATAL);
 	close_ended(&p);
 
 	connect_pair(&p, how); /* no buffer: TCP has no "receiver not ready" */
