@@ -24,6 +24,7 @@ const (
 	DropOverlap           // fragments that overlap, and the rest of their datagram
 	DropReassemblyFull    // a datagram gave way to a newer one, or its fragment found no room
 	DropReassemblyTimeout // a datagram that did not become whole in time
+	DropBadMLD            // RFC 3810, 5.1.14 and 6.2
 	DropMax
 )
 
@@ -49,6 +50,7 @@ var dropNames = [DropMax]string{
 
 	DropReassemblyFull:    "reassembly_full",
 	DropReassemblyTimeout: "reassembly_timeout",
+	DropBadMLD:            "bad_mld",
 }
 
 // String is the reason's name in metrics.

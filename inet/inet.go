@@ -1,6 +1,6 @@
 // Package inet has the layers below TCP: the codecs of Ethernet, ARP, IPv4, IPv6, ICMP and neighbour
 // discovery, the Internet checksum, and the tables of an IP host: neighbours, routes, path MTUs,
-// datagrams being reassembled.
+// groups, datagrams being reassembled.
 //
 // Inbound, per frame of a burst:
 //
@@ -9,10 +9,12 @@
 //	              |            -> Reassembly.Add, and again   (reassembly.go)
 //	              |            -> EchoReply, ParseICMPError   (icmp.go, icmp6.go)
 //	              |            -> ParseND -> Neighbours       (nd.go, neighbour_nd.go)
+//	              |            -> ParseMLD -> Listener.Input  (mld.go, listener.go)
 //	              -> ParseARP -> Neighbours.Input             (arp.go, neighbour_arp.go)
 //
 // Outbound, Routes gives the next hop (route.go) and PathMTU the size (pathmtu.go), the Put methods
 // write headers in front of a segment, and Neighbours.Lookup gives the next hop's MAC.
+// Listener.Output says which groups are wanted.
 //
 // A parser never reads beyond its input; what it returns aliases the input. It returns a Drop, by
 // which the caller counts, not an error. Nothing here does I/O, reads a clock, locks or logs, and only

@@ -2,7 +2,7 @@ package inet
 
 // Next Header values of extension headers (RFC 8200, 4).
 const (
-	extHopByHop    = 0
+	ProtoHopByHop  = 0
 	extRouting     = 43
 	ProtoFragment6 = 44
 	ProtoNoNext    = 59
@@ -27,6 +27,7 @@ type Chain struct {
 	Off         int
 	Fragment    Fragment6
 	HasFragment bool
+	Alert       bool // a Router Alert option for MLD stands among the hop-by-hop options (RFC 2711)
 
 	// With DropExtension and Report: the Parameter Problem that is owed. Pointer counts from the
 	// start of the IPv6 header.
@@ -56,7 +57,7 @@ func WalkIPv6(payload []byte, next uint8, at int, again bool) (c Chain, d Drop) 
 	}
 	for n := range extHeadersMax + 1 {
 		switch c.Proto {
-		case extHopByHop:
+		case ProtoHopByHop:
 			if n != 0 || again {
 				c.UnknownProto()
 				return c, DropExtension
@@ -104,7 +105,8 @@ func (c *Chain) header(h []byte, at int) bool {
 	return h[3] == 0
 }
 
-// options walks Hop-by-Hop or Destination options: none is known but the pads (RFC 8200, 4.2).
+// options walks Hop-by-Hop or Destination options: none is known except the pads (RFC 8200, 4.2)
+// and, hop-by-hop, Router Alert.
 func (c *Chain) options(h []byte, at int) bool {
 	for i := 2; i < len(h); {
 		kind := h[i]
@@ -119,6 +121,9 @@ func (c *Chain) options(h []byte, at int) bool {
 			c.Report, c.Multicast = kind>>6 >= 2, kind>>6 == 2
 			c.Code, c.Pointer = ProblemOption, at+i
 			return false
+		}
+		if kind == optionRouterAlert && c.Proto == ProtoHopByHop && h[i+1] == optionRouterAlertLen {
+			c.Alert = c.Alert || h[i+2] == 0 && h[i+3] == 0
 		}
 		i += 2 + int(h[i+1])
 	}

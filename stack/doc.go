@@ -55,6 +55,7 @@
 //	host_icmp.go         pings, received errors, errors that we send
 //	host_nd.go           neighbour discovery and router advertisements
 //	host_claim.go        duplicate address detection
+//	host_listen.go       multicast listener discovery
 //
 // A connection, from its opening to its end:
 //

@@ -156,6 +156,7 @@ func (p *Poller) heedGroup() int {
 // giveUp ends the use of l, which was given up for the whole Group, as the station at rival has it.
 func (p *Poller) giveUp(l *localAddr, rival inet.MAC) {
 	p.dropSynsOf(&l.addr)
+	p.host.unlisten(p.now, l)
 	l.state, l.step, l.defend, l.rival = AddrDuplicate, stepNone, false, rival
 	p.n.AddrDuplicate++
 	p.host.conflicts++

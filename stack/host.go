@@ -51,7 +51,11 @@ type hostState struct {
 	waiters   []func() (again bool) // of UntilChecked
 	goneSeen  uint32                // Group.addrsGone, as far as it was heeded
 
-	nd inet.ND // the message in hand
+	listener *inet.Listener
+	listenAt int64 // not before: there was no Buf
+
+	nd  inet.ND // the message in hand
+	mld inet.MLD
 }
 
 func newHost(cfg *Config, now int64, s *secret) hostState {
@@ -60,6 +64,7 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 		routes: inet.NewRoutes(), paths: inet.NewPathMTU(cfg.PathMTU), fragments: inet.NewReassembly(cfg.Reassembly),
 		ident: inet.NewIdentification(), errors: newBucket(now, cfg.ICMPPerSec), rsAt: math.MaxInt64,
 		linkAt: math.MaxInt64, linkedAt: never, quietTo: never, claimedAt: never,
+		listener: inet.NewListener(s.prf(useListener, nil)), listenAt: never,
 	}
 	if cfg.VLAN != 0 {
 		h.l2 += inet.VLANLen
@@ -103,7 +108,8 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 }
 
 // removeAddr takes address i away.
-func (h *hostState) removeAddr(cfg *Config, i int) {
+func (h *hostState) removeAddr(cfg *Config, now int64, i int) {
+	h.unlisten(now, &h.local[i])
 	l := h.local[i]
 	if cfg.Group != nil {
 		cfg.Group.unshareAddr(l.group)

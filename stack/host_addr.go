@@ -38,6 +38,27 @@ func (p *Poller) member(group *inet.Addr) bool {
 	return false
 }
 
+// listen wants the solicited-node group of l, or, where it is wanted already, has it reported as if
+// it were new.
+func (h *hostState) listen(cfg *Config, now int64, l *localAddr) {
+	switch group := l.addr.SolicitedNode(); {
+	case l.addr.Is4() || !cfg.speaks():
+	case l.listening:
+		h.listener.Renew(now, group)
+	default:
+		l.listening = true
+		h.listener.Join(now, group)
+	}
+}
+
+// unlisten is called when l is not ours any more.
+func (h *hostState) unlisten(now int64, l *localAddr) {
+	if l.listening {
+		l.listening = false
+		h.listener.Leave(now, l.addr.SolicitedNode())
+	}
+}
+
 // source selects the address with which we speak to remote by way of hop (RFC 9293 MUST-44; of RFC
 // 6724 section 5 the rules on scope, interface and longest prefix): of its family and scope, on its
 // prefix, on the hop's, the first.
@@ -114,7 +135,9 @@ func (p *Poller) tentatives() int {
 
 // speaks says whether this Poller sends what concerns the addresses: of a Group one is enough. All
 // of it keep the same times.
-func (p *Poller) speaks() bool { return p.cfg.Member == 0 }
+func (p *Poller) speaks() bool { return p.cfg.speaks() }
+
+func (cfg *Config) speaks() bool { return cfg.Member == 0 }
 
 // echoNs is how long what we send may be on its way back to us: links that give it back do so
 // within milliseconds, and our Turns may be late.

@@ -88,6 +88,8 @@ type localAddr struct {
 	state     AddrState
 	group     *groupAddr // what other members have to know of it
 
+	listening bool // to its solicited-node group, and its Listener knows
+
 	step   claimStep
 	at     int64 // when step is due
 	sent   int   // probes, or announcements, of this step
@@ -106,6 +108,7 @@ const never = math.MinInt64 / 2
 func (h *hostState) claim(cfg *Config, now int64, s *secret, l *localAddr) {
 	l.sent = 0
 	if cfg.NoDAD {
+		h.listen(cfg, now, l)
 		l.step, l.at = stepAnnounce, now
 		if cfg.NoAnnounce {
 			l.step = stepNone
@@ -176,6 +179,10 @@ func (p *Poller) takeStep(l *localAddr) {
 	t := p.cfg.claimTimes(&l.addr)
 	switch l.step {
 	case stepProbe:
+		if l.sent == 0 { // RFC 4862 section 5.4.2: joined before, with the same delay
+			p.host.listen(&p.cfg, p.now, l)
+			p.tellListening()
+		}
 		if !p.probe(l) {
 			l.at = p.now + claimRetryNs
 			return

@@ -132,6 +132,7 @@ func (p *Poller) housekeep() int {
 		}
 	}
 	work += p.checkAddrs()
+	work += p.tellListening()
 	if h.rsAt <= p.now {
 		work++
 		p.solicitRouters()

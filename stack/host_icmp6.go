@@ -6,9 +6,10 @@ import (
 )
 
 // icmp6 handles an ICMPv6 message, which came in packet; nil: in fragments, one of them in b.
+// alert: the packet has the Router Alert option for MLD.
 // A message in fragments is not for other members of a Group: no host needs to send an error so
 // (RFC 4443 section 2.4(c)).
-func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet []byte) bool {
+func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet []byte, alert bool) bool {
 	if packet != nil && len(message) > 0 && message[0] != inet.ICMP6Echo {
 		p.tellGroup(b)
 	}
@@ -21,6 +22,8 @@ func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet [
 			return true
 		}
 		p.discover(src, ip, message)
+	case message[0] >= inet.MLDQuery && message[0] <= inet.MLDDone:
+		p.listened(ip, message, alert)
 	case ip.Dst.IsMulticast():
 		p.n.Inet[inet.DropNotOurs]++
 	case !p.possible(&ip.Src):

@@ -18,7 +18,8 @@ func (p *Poller) routesChanged() {
 // schedule computes when housekeep is due.
 func (p *Poller) schedule() {
 	h := &p.host
-	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt, h.linkAt)
+	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt, h.linkAt,
+		max(h.listener.Deadline(), h.listenAt))
 	if h.routesLate {
 		at = min(at, h.rerouteAt)
 	}

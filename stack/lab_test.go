@@ -53,15 +53,19 @@ type nic struct {
 	hold   bool                    // keep the device's hold on what was sent, like a NIC that has not reaped its ring
 	held   []mem.Buf
 	sent   int
-	onSend func(frame []byte)
+	onSend func(frame []byte) // except MLDv2 Reports, which are for onReport
+
+	onReport func(frame []byte)
 }
+
+var reportMAC = inet.AllMLDRouters.GroupMAC()
 
 func (n *nic) Tx(bufs []mem.Buf) int {
 	if n.ring != nil {
 		bufs = bufs[:min(len(bufs), *n.ring)]
 		*n.ring -= len(bufs)
 	}
-	if n.lose == nil && n.onSend == nil && n.txMax < 0 && !n.hold { // as benchmarks want it
+	if n.lose == nil && n.onSend == nil && n.onReport == nil && n.txMax < 0 && !n.hold { // as benchmarks want it
 		n.sent += len(bufs)
 		return n.Queue.Tx(bufs)
 	}
@@ -70,7 +74,10 @@ func (n *nic) Tx(bufs []mem.Buf) int {
 	}
 	for i, b := range bufs {
 		frame := n.pool.Data(b)
-		if n.onSend != nil {
+		switch isReport := inet.MAC(frame) == reportMAC; {
+		case isReport && n.onReport != nil:
+			n.onReport(frame)
+		case !isReport && n.onSend != nil:
 			n.onSend(frame)
 		}
 		n.sent++

@@ -73,7 +73,7 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 		}
 	}
 	p.dropSynsOf(&a)
-	p.host.removeAddr(&p.cfg, i)
+	p.host.removeAddr(&p.cfg, p.now, i)
 	p.routesChanged()
 	p.tellWaiters()
 	p.schedule()

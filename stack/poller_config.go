@@ -238,6 +238,9 @@ func (cfg *Config) checkPool() error {
 	if need := cfg.Pool.Headroom() + cfg.TCP.MSS; cfg.Pool.Stride() < need {
 		return fmt.Errorf("pool stride %d: MSS %d needs %d", cfg.Pool.Stride(), cfg.TCP.MSS, need)
 	}
+	if need := cfg.Pool.Headroom() + inet.ListenerRoom; cfg.Pool.Stride() < need {
+		return fmt.Errorf("pool stride %d: multicast listener discovery needs %d", cfg.Pool.Stride(), need)
+	}
 	return nil
 }
 

@@ -112,6 +112,7 @@ type Counters struct {
 
 	Memory     tcp.MemoryStats     // gauges, and how often there was too little
 	Neighbours inet.NeighbourStats // what the table did; Entries and Frames are gauges
+	Listener   inet.ListenerStats  // multicast listener discovery; Older is a gauge
 
 	Conns         int // gauges: connections, those in TIME-WAIT included
 	HalfOpen      int // half-open connections
@@ -131,6 +132,7 @@ func (p *Poller) Snapshot(dst *Counters) {
 	dst.HalfOpen = p.syns.n
 	dst.AddrTentative = p.tentatives()
 	dst.Memory, dst.Neighbours = p.memory.Stats(), p.neighbours.Stats()
+	dst.Listener = p.host.listener.Stats(p.now)
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()
 	dst.BufsExhausted = p.pool.Exhausted()

@@ -71,7 +71,7 @@ func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain
 	case inet.ProtoTCP:
 		p.tcpWhole(src, &ip.Src, &ip.Dst, whole)
 	case inet.ProtoICMPv6:
-		p.icmp6(b, src, ip, whole, nil)
+		p.icmp6(b, src, ip, whole, nil, false)
 	default:
 		p.n.Inet[inet.DropProto]++
 	}

@@ -61,7 +61,7 @@ func (p *Poller) walk6(b mem.Buf, src inet.MAC, ip *inet.IPv6, payload, packet [
 // quote.
 func (p *Poller) deliver6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload, packet []byte, good bool) bool {
 	if c.Proto == inet.ProtoICMPv6 {
-		return p.icmp6(b, src, ip, payload, packet)
+		return p.icmp6(b, src, ip, payload, packet, c.Alert)
 	}
 	drop := inet.DropProto
 	switch {

@@ -18,6 +18,7 @@ const (
 	useOwner
 	usePeer
 	useNeighbours
+	useListener
 )
 
 // secret is the key of everything that a peer must not be able to guess.
