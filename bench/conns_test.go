@@ -13,6 +13,8 @@ import (
 
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -39,13 +41,21 @@ const (
 	portConns   = 12_000
 )
 
-func newPollers(tb testing.TB, conns int) *pollers {
+func newPollers(tb testing.TB, conns int) *pollers { return newPollersOver(tb, conns, fault.Spec{}) }
+
+// newPollersOver is newPollers with devices and a cable that are as spec says.
+func newPollersOver(tb testing.TB, conns int, spec fault.Spec) *pollers {
 	p := &pollers{tb: tb, ports: uint16(max(portsListen, (conns+portConns-1)/portConns)), now: time.Now().UnixNano()}
 	link, err := wire.New(wire.Config{})
 	require.NoError(tb, err)
 	for i := range 2 {
 		p.pools[i] = testhost.NewPool(tb, pollerBufs, 1500)
-		poller := testhost.NewPoller(tb, link.Port(i), stack.Config{
+		var port pmd.Port = link.Port(i)
+		if spec != (fault.Spec{}) {
+			port, err = fault.NewPort(port, spec, func() int64 { return p.now })
+			require.NoError(tb, err)
+		}
+		poller := testhost.NewPoller(tb, port, stack.Config{
 			Pool: p.pools[i], Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24), ConnsMax: conns,
 			Clock: func() int64 { return p.now }, TCP: tcp.Config{NoDelay: true, DelayedAckNs: delayedAckNs},
 		})

@@ -47,7 +47,7 @@ type part struct {
 // parts in the order of the table. Others are appended by files with build tags.
 var parts = []part{
 	{"theft", theft}, {"write", writeParts}, {"markers", markersPart}, {"loss", lossPart}, {"switch", switchPart}, {"queues", queuesPart}, {"latency", latencyPart}, {"turns", turnsPart}, {"sends", sendsPart},
-	{"connections", connectionsPart}, {"startups", startupsPart}, {"veth", vethPart}, {"tap", tapPart},
+	{"crowd", crowdPart}, {"connections", connectionsPart}, {"startups", startupsPart}, {"veth", vethPart}, {"tap", tapPart},
 	{"demo", demoPart}, {"verbs", verbsPart}, {"ucx", ucxPart}, {"gvisor", gvisorPart},
 	{"budget", budgetPart},
 }
