@@ -49,6 +49,9 @@ func (a *Adapter) Bind(ctx context.Context, local netip.AddrPort, opt BindOption
 // Addr is the address that Bind was given, and the port. Any goroutine.
 func (b *Binding) Addr() netip.AddrPort { return b.addr }
 
+// SetShared has it be BindOptions.Shared from now on. The error is the kernel's. Any goroutine.
+func (b *Binding) SetShared() error { return b.b.SetShared() }
+
 // Close gives the address and port back. A Listener has them until its own Close, a connection
 // until its end. The second call does nothing. It waits for the Pollers to have room for the order.
 // Any application goroutine.
@@ -60,4 +63,15 @@ func (b *Binding) Close() { b.b.Close() }
 func (b *Binding) Listen(ctx context.Context, opt ListenOptions) (*Listener, error) {
 	opt.V6Only = b.opt.V6Only
 	return b.adapter.listen(ctx, b.addr.String(), opt, b.b)
+}
+
+// SourceFor is the local address from which Connect would reach remote, if nothing else is asked
+// for. Nothing is sent. Errors: stack.ErrNetUnreachable, stack.ErrNoRoute, *stack.AddrError,
+// stack.ErrStopped, the kernel's, ctx's. Any application goroutine.
+func (a *Adapter) SourceFor(ctx context.Context, remote netip.Addr) (netip.Addr, error) {
+	local, err := a.host.SourceFor(ctx, remote.Unmap())
+	if err != nil {
+		return local, fmt.Errorf("rnic: %w", err)
+	}
+	return local, nil
 }

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -66,7 +67,8 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	}
 	home := p.enterAddr(&id.Local)
 	if home == nil {
-		return nil, fmt.Errorf("stack: dial %v: %w", remote, p.noSource(&id.Remote))
+		_, err := p.noSource(&id.Remote)
+		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
 	c := p.takeConn(&id, hop, home)
 	if c == nil {
@@ -84,7 +86,21 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	return c, nil
 }
 
-// choose fills in id's local address.
+// SourceFor is the local address that Dial would choose towards remote, one that is still being
+// checked too. Poller goroutine. Errors: ErrNetUnreachable, ErrNoRoute, *AddrError.
+func (p *Poller) SourceFor(remote netip.Addr) (netip.Addr, error) {
+	id := tcp.ID{Remote: inet.AddrFrom(remote.Unmap())}
+	hop, ok := p.route(id.Remote)
+	if !ok || !p.possible(&id.Remote) {
+		return netip.Addr{}, fmt.Errorf("stack: source for %v: %w", remote, ErrNetUnreachable)
+	}
+	if err := p.choose(&id, netip.Addr{}, hop); err != nil && !errors.Is(err, ErrTentative) {
+		return netip.Addr{}, fmt.Errorf("stack: source for %v: %w", remote, err)
+	}
+	return id.Local.Netip(), nil
+}
+
+// choose fills in id's local address, also with one that is ErrTentative.
 func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error) {
 	if !local.IsValid() {
 		var ok bool
@@ -94,11 +110,13 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 		for i := range p.host.local { // one that will do better, or do at all
 			l := &p.host.local[i]
 			if l.state == AddrTentative && l.addr.Is4() == id.Remote.Is4() && inScope(&l.addr, &id.Remote) {
+				id.Local = l.addr
 				return fmt.Errorf("from %v: %w", l.addr.Netip(), ErrTentative)
 			}
 		}
 		if !ok {
-			return p.noSource(&id.Remote)
+			id.Local, err = p.noSource(&id.Remote)
+			return err
 		}
 		return nil
 	}
@@ -117,19 +135,19 @@ func (p *Poller) whyUnused(a *inet.Addr) error {
 	return ErrNotLocal
 }
 
-// noSource is why no address of ours can speak to remote.
-func (p *Poller) noSource(remote *inet.Addr) error {
+// noSource is why no address of ours can speak to remote, and the one that will.
+func (p *Poller) noSource(remote *inet.Addr) (inet.Addr, error) {
 	for i := range p.host.local {
 		l := &p.host.local[i]
 		switch {
 		case l.addr.Is4() != remote.Is4():
 		case l.state == AddrTentative: // of another scope
-			return fmt.Errorf("from %v: %w", l.addr.Netip(), ErrTentative)
+			return l.addr, fmt.Errorf("from %v: %w", l.addr.Netip(), ErrTentative)
 		case l.state == AddrDuplicate:
-			return fmt.Errorf("%w, %w", &AddrError{l.addr.Netip(), l.rival}, ErrNoRoute)
+			return inet.Addr{}, fmt.Errorf("%w, %w", &AddrError{l.addr.Netip(), l.rival}, ErrNoRoute)
 		}
 	}
-	return fmt.Errorf("we have no address of its family, %w", ErrNoRoute)
+	return inet.Addr{}, fmt.Errorf("we have no address of its family, %w", ErrNoRoute)
 }
 
 // choosePort fills in id's local port, the one that is given or a free one. reused: our sequence

@@ -27,7 +27,8 @@ var envShort = map[string]string{"pmd": "driver", "addr": "addresses", "dev": "d
 var envOthers = []string{"engine", "verbose", "peer", "no_skip", "config", "port"}
 
 // Environment is the port that environment variables describe (KEY=VALUE each), for a program that
-// has no file of its own. Without any it is the kernel's sockets.
+// has no file of its own. Without any it is the kernel's sockets. Limits of connections that are
+// not given are a program's, not a daemon's.
 func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 	vars := map[string]string{}
 	for _, v := range environ {
@@ -58,7 +59,23 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &c.Ports[0].Open, nil
+	return c.program(0), nil
+}
+
+// programConns is how many connections a program may have, unless it is told.
+const programConns = 4096
+
+// program is the port with index i for one program, which bounds its connections itself: unless the
+// file says otherwise, there is no limit by peer.
+func (c *Config) program(i int) *port.Config {
+	o := &c.Ports[i].Open
+	if !c.index.given(fmt.Sprintf("port[%d].peer_connections", i)) {
+		o.PeerMax = 0
+	}
+	if !c.index.given(fmt.Sprintf("port[%d].connections", i)) {
+		o.ConnsMax = programConns
+	}
+	return o
 }
 
 // variable is the name of the one that has given a key, as port.tcp.rto_min or port[0].addresses[1].
@@ -77,7 +94,7 @@ func portOf(file, name string, drivers port.Drivers) (*port.Config, error) {
 	var names []string
 	for i := range c.Ports {
 		if p := &c.Ports[i]; p.Name == name || name == "" && len(c.Ports) == 1 {
-			return &p.Open, nil
+			return c.program(i), nil
 		}
 		names = append(names, c.Ports[i].Name)
 	}

@@ -30,6 +30,12 @@ func TestEnvironment(t *testing.T) {
 	c, err = Environment(nil, port.Builtin())
 	require.NoError(t, err)
 	require.True(t, c.Driver.Sockets)
+	require.Zero(t, c.PeerMax, "a program's own matter")
+	require.Equal(t, programConns, c.ConnsMax)
+	c, err = Environment([]string{"RNICD_PEER_CONNECTIONS=7", "RNICD_CONNECTIONS=9"}, port.Builtin())
+	require.NoError(t, err)
+	require.Equal(t, 7, c.PeerMax)
+	require.Equal(t, 9, c.ConnsMax)
 
 	for want, environ := range map[string][]string{
 		`RNICD_MTU: 70000: want 576 to`:                           {"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=70000"},
@@ -60,6 +66,7 @@ func TestEnvironmentFile(t *testing.T) {
 	c, err := Environment([]string{"RNICD_CONFIG=" + file}, port.Builtin())
 	require.NoError(t, err)
 	require.Equal(t, "10.9.0.1/24", c.Addrs[0].String())
+	require.Zero(t, c.PeerMax, "the file names no limit")
 	_, err = Environment([]string{"RNICD_CONFIG=" + file, "RNICD_PORT=two"}, port.Builtin())
 	require.ErrorContains(t, err, "RNICD_PORT: want one of the ports of "+file+": one")
 }

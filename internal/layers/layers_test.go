@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"stream":  {"stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":   {"ddp"},
 
-	"rnic/internal/transport": {"stream", "stack", "mem", "hugepages", "flight"},
+	"rnic/internal/transport": {"stream", "stack", "mem", "inet", "hugepages", "flight"},
 	"rnic/internal/qp":        {"mpa", "ddp", "rdmap", "mem"},
 	"rnic/internal/connect":   {"rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem", "flight"},
 	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages", "flight"},
@@ -58,7 +58,7 @@ var allowed = map[string][]string{
 	"rsocket":             {"rnic"},
 	"verbs":               {},
 	"verbs/ring":          {},
-	"verbs/engine":        {"rnic", "stack", "mem", "lossy", "verbs/ring"},
+	"verbs/engine":        {"rnic", "stack", "mem", "inet", "lossy", "verbs/ring"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"daemon/driver":       {"pmd", "hugepages"},
 	"daemon/port":         {"daemon/driver", "rnic", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},

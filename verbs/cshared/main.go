@@ -49,9 +49,7 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	if err := p.Start(); err != nil {
 		return h, err
 	}
-	if !cfg.Driver.Sockets {
-		h.Addrs = cfg.Addrs
-	}
+	h.OwnTCP = !cfg.Driver.Sockets
 	h.PeersAreSiw = os.Getenv("RNICD_PEER") == "siw"
 	if os.Getenv("RNICD_VERBOSE") != "" {
 		h.Log = lossy.New(os.Stderr, nil) // lines are no reason to hold the program up, or to end it

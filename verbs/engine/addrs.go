@@ -1,58 +1,134 @@
 package engine
 
 import (
-	"net"
+	"cmp"
+	"context"
+	"errors"
 	"net/netip"
-	"slices"
 	"syscall"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/verbs/ring"
 )
 
-// Addresses. Over the kernel's sockets they are the host's, and the kernel knows them and its
-// routes; our own stack has those that it was given.
+// Addresses and ports of ids. An id has its port from bind or resolve on until it is destroyed
+// (rdma_bind_addr(3), rdma_resolve_addr(3)), whether it will listen or connect.
 
-// overKernel says whether connections go over the kernel's sockets.
-func (e *Engine) overKernel() bool { return len(e.addrs) == 0 }
+// zoneOurs is the zone of link-local addresses over our own TCP where the program gave none: it is
+// the number of the device's one port (RFC 4007 section 6 leaves the choice).
+const zoneOurs = "1"
 
-// isOurs says whether our stack has the address.
-func (e *Engine) isOurs(a netip.Addr) bool {
-	return slices.ContainsFunc(e.addrs, func(p netip.Prefix) bool { return p.Addr() == a })
+// zoned gives a link-local address of our own TCP, which needs no zone, one to tell the program: that
+// of like.
+func (e *Engine) zoned(a netip.AddrPort, like netip.Addr) netip.AddrPort {
+	if e.ownTCP && a.Addr().IsLinkLocalUnicast() && a.Addr().Zone() == "" {
+		return netip.AddrPortFrom(a.Addr().WithZone(cmp.Or(like.Zone(), zoneOurs)), a.Port())
+	}
+	return a
 }
 
-// source is the local address towards dst, or wanted if it is one. Nothing is asked for on the wire.
-func (e *Engine) source(wanted, dst netip.Addr) (netip.Addr, error) {
-	given := wanted.IsValid() && !wanted.IsUnspecified()
-	if e.overKernel() {
-		return kernelSource(wanted, dst, given)
-	}
-	if given {
-		if !e.isOurs(wanted) {
-			return netip.Addr{}, syscall.EADDRNOTAVAIL
-		}
-		return wanted, nil
-	}
-	var best netip.Prefix
-	for _, p := range e.addrs {
-		if p.Addr().Is4() == dst.Is4() && (!best.IsValid() || p.Contains(dst) && (!best.Contains(dst) || p.Bits() > best.Bits())) {
-			best = p
-		}
-	}
-	if !best.IsValid() {
-		return netip.Addr{}, syscall.ENETUNREACH // none of that family
-	}
-	return best.Addr(), nil
-}
-
-// kernelSource asks the kernel, which looks for a route when a datagram socket is connected.
-func kernelSource(wanted, dst netip.Addr, given bool) (netip.Addr, error) {
-	d := net.Dialer{}
-	if given {
-		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(wanted, 0))
-	}
-	const port = 9 // any
-	probe, err := d.Dial("udp", netip.AddrPortFrom(dst, port).String())
+// bind takes a local address and a port; without an address, it lets other ids that may be shared
+// have the id's.
+func (e *Engine) bind(id *cmID, c *call) error {
+	at, err := addrOf(c.data)
 	if err != nil {
-		return netip.Addr{}, err
+		return err
 	}
-	defer probe.Close()
-	return probe.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if !at.IsValid() {
+		if id.binding == nil {
+			return syscall.EINVAL
+		}
+		return id.binding.SetShared()
+	}
+	if err := e.take(id, at, rnic.BindOptions{V6Only: c.arg[1] != 0 && at.Addr().Is6(), Shared: c.arg[2] != 0}); err != nil {
+		return err
+	}
+	c.ret = c.buf[:putAddr(c.buf[:sockaddrLen6], id.local)]
+	return nil
+}
+
+// take is bind for an id that is locked.
+func (e *Engine) take(id *cmID, at netip.AddrPort, opt rnic.BindOptions) (err error) {
+	if id.binding != nil {
+		return syscall.EINVAL
+	}
+	if id.door = e.parked.take(parkedAt(at, opt.V6Only)); id.door != nil {
+		id.binding, id.local, id.parked = id.door.binding, at, parkedAt(at, opt.V6Only)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+	defer cancel()
+	if id.binding, err = e.adapter.Bind(ctx, at, opt); errors.Is(err, stack.ErrPortUsed) && e.parked.yield(at.Port()) {
+		id.binding, err = e.adapter.Bind(ctx, at, opt)
+	}
+	if err != nil {
+		return err
+	}
+	id.local = e.zoned(id.binding.Addr(), at.Addr())
+	id.parked = parkedAt(id.local, opt.V6Only)
+	return nil
+}
+
+// resolve finds the local address towards a destination, and takes a port of it for an id that is
+// not bound: the source's, if the program gives one. A bound id has its source.
+func (e *Engine) resolve(id *cmID, c *call) error {
+	n := min(c.arg[1], uint64(len(c.data)))
+	src, err := addrOf(c.data[:n])
+	if err != nil {
+		return err
+	}
+	dst, err := addrOf(c.data[n:])
+	if err != nil || !dst.IsValid() {
+		return syscall.EINVAL
+	}
+	id.mu.Lock()
+	err = e.locate(id, src, dst, c.arg[2] != 0)
+	id.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	id.tell(&ring.CMEvent{Type: cmAddrResolved})
+	return nil
+}
+
+// locate is resolve for an id that is locked.
+func (e *Engine) locate(id *cmID, src, dst netip.AddrPort, shared bool) error {
+	if id.remote.IsValid() || id.listening != nil || id.over {
+		return syscall.EINVAL
+	}
+	if id.binding != nil {
+		src = id.local
+	}
+	if src.IsValid() && src.Addr().Is4() != dst.Addr().Is4() {
+		return syscall.EINVAL
+	}
+	local := src.Addr()
+	if !local.IsValid() || local.IsUnspecified() {
+		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+		defer cancel()
+		var err error
+		if local, err = e.adapter.SourceFor(ctx, dst.Addr()); err != nil {
+			return err
+		}
+	}
+	if id.door != nil { // one that was parked: it is not to listen
+		door, at := id.door, id.local
+		id.door, id.binding = nil, nil
+		door.reject()
+		src = at
+	}
+	if id.binding == nil {
+		if !src.IsValid() {
+			src = netip.AddrPortFrom(local, 0)
+		}
+		if err := e.take(id, src, rnic.BindOptions{Shared: shared}); err != nil {
+			return err
+		}
+	}
+	id.remote = dst
+	id.local = e.zoned(netip.AddrPortFrom(local, id.binding.Addr().Port()), dst.Addr())
+	return nil
 }

@@ -3,9 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"net"
-	"net/netip"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -29,17 +26,16 @@ const readDepthMax = 128
 func (e *Engine) listen(id *cmID, backlog int) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.listening != nil || id.over || id.qp != nil || id.from != nil {
+	if id.listening != nil || id.over || id.qp != nil || id.binding == nil || id.remote.IsValid() {
 		return syscall.EINVAL
 	}
 	if id.door == nil {
-		id.releasePort()
-		if err := e.openDoor(id, backlog); err != nil {
+		if err := id.openDoor(backlog); err != nil {
 			return err
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	id.local, id.stop = netip.AddrPortFrom(id.local.Addr(), id.door.Addr().Port()), stop
+	id.stop = stop
 	id.listening = make(chan struct{})
 	id.told = map[uint64]*cmID{}
 	id.room = make(chan struct{}, backlogOf(backlog))
@@ -48,49 +44,37 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 	return nil
 }
 
+// backlogMax is the longest backlog, and that of 0: Linux's (/proc/sys/net/rdma_ucm/max_backlog).
+const backlogMax = 1024
+
 // backlogOf is how many requests the program is told of before it takes one. At least as many more
 // wait as BacklogDefault: a backlog is a hint, and a doorway may be taken over by the next listener
 // at its address, which wants more (perftest's server listens for one connection, then for those of
 // its queue pairs).
 func backlogOf(asked int) int {
-	if asked <= 0 || asked > rnic.BacklogDefault*8 {
-		return rnic.BacklogDefault
+	if asked <= 0 || asked > backlogMax {
+		return backlogMax
 	}
 	return asked
 }
 
 // openDoor makes the id's Listener. id is locked.
-func (e *Engine) openDoor(id *cmID, backlog int) error {
+func (id *cmID) openDoor(backlog int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
 	defer cancel()
-	addr := listenAddr(id.local)
-	if !e.overKernel() { // a listener of our stack is one of all its addresses
-		addr = ":" + strconv.Itoa(int(id.local.Port()))
-	}
-	l, err := e.adapter.Listen(ctx, addr, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault), V6Only: id.v6Only})
+	l, err := id.binding.Listen(ctx, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault)})
 	if err != nil {
 		return err
 	}
-	id.door = &doorway{Listener: l}
+	id.door = &doorway{Listener: l, binding: id.binding}
 	return nil
-}
-
-// listenAddr is where a listener listens that was bound to local.
-func listenAddr(local netip.AddrPort) string {
-	host := ""
-	switch {
-	case local.IsValid() && !local.Addr().IsUnspecified():
-		host = local.Addr().String()
-	case local.IsValid() && local.Addr().Is4():
-		host = "0.0.0.0"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(local.Port())))
 }
 
 // serveListener makes an id of each request, and tells of it, until ctx ends.
 func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 	defer close(listener.listening)
 	d := listener.door
+	near := listener.local.Addr()
 	for {
 		select {
 		case listener.room <- struct{}{}: // a program that takes none is not told of more
@@ -101,7 +85,8 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 		if err != nil {
 			return
 		}
-		id := &cmID{held: -1, request: r, from: listener, local: r.Local(), remote: r.Remote(), ended: make(chan struct{})}
+		id := &cmID{request: r, from: listener, ended: make(chan struct{})}
+		id.local, id.remote = e.zoned(r.Local(), near), e.zoned(r.Remote(), near)
 		id.end = sync.OnceFunc(func() { close(id.ended) })
 		d.came(id.ended)
 		ev := &ring.CMEvent{Type: cmConnectRequest, Request: e.objects.add(id)}
@@ -175,8 +160,9 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	id.mu.Lock()
 	id.stop = cancel
 	addr := id.remote.String()
-	id.mu.Unlock()
 	param := e.paramOf(c)
+	param.LocalAddr, param.Binding = id.local, id.binding
+	id.mu.Unlock()
 	go func() {
 		defer q.release()
 		defer cancel()
@@ -224,11 +210,6 @@ func (id *cmID) established(q *qp, private []byte) {
 	s := q.rnic.Startup()
 	ev := &ring.CMEvent{Type: cmEstablished, ResponderResources: depth(s.IRD), InitiatorDepth: depth(s.ORD)}
 	ev.PrivateSize = uint16(copy(ev.Private[:], private))
-	id.mu.Lock()
-	if local := q.rnic.LocalAddr(); local.IsValid() {
-		id.local, id.remote = local, q.rnic.RemoteAddr()
-	}
-	id.mu.Unlock()
 	id.tell(ev)
 	q.connected()
 	q.engine.tellLog("connected, %v with %v", q.rnic.LocalAddr(), q.rnic.RemoteAddr())

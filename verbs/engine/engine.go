@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -26,9 +25,9 @@ type Engine struct {
 	bell    *os.File // eventfd of doorbells
 	polled  bool     // a Poller looks at doorbells; false: run does
 	adapter *rnic.Adapter
-	addrs   []netip.Prefix // of our own stack; none: the kernel's sockets
-	log     io.Writer      // nil: none
-	siw     bool           // Host.PeersAreSiw
+	ownTCP  bool      // Host.OwnTCP
+	log     io.Writer // nil: none
+	siw     bool      // Host.PeersAreSiw
 
 	objects  handles
 	limits   *limits
@@ -44,9 +43,9 @@ type Engine struct {
 // Host is what an engine stands on.
 type Host struct {
 	Adapter *rnic.Adapter
-	Addrs   []netip.Prefix // of our own stack; none where connections go over the kernel's sockets
-	Log     io.Writer      // where to tell of listeners and connections; nil: nowhere
-	Polled  bool           // a Poller calls Doorbells.Look in each Turn
+	OwnTCP  bool      // connections go over our own stack, not over the kernel's sockets
+	Log     io.Writer // where to tell of listeners and connections; nil: nowhere
+	Polled  bool      // a Poller calls Doorbells.Look in each Turn
 	// PeersAreSiw does without markers and has the quirks that Linux siw needs (docs/guides/interop.md).
 	PeersAreSiw bool
 }
@@ -93,7 +92,7 @@ func newEngine(area *ring.Area) (*Engine, error) {
 
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
-	e.adapter, e.addrs, e.log, e.polled, e.siw = h.Adapter, h.Addrs, h.Log, h.Polled, h.PeersAreSiw
+	e.adapter, e.ownTCP, e.log, e.polled, e.siw = h.Adapter, h.OwnTCP, h.Log, h.Polled, h.PeersAreSiw
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
 		_ = e.bell.Close() // the program has not been told of it

@@ -16,6 +16,7 @@ var errnos = []struct {
 	errno syscall.Errno
 }{
 	{stack.ErrPortUsed, syscall.EADDRINUSE},
+	{stack.ErrNotLocal, syscall.EADDRNOTAVAIL},
 	{stack.ErrRefused, syscall.ECONNREFUSED},
 	{stack.ErrReset, syscall.ECONNRESET},
 	{stack.ErrTimeout, syscall.ETIMEDOUT},

@@ -27,9 +27,10 @@ const parkedMax = 10 * time.Second
 // doorway is a Listener with the ends of the connections that came by it.
 type doorway struct {
 	*rnic.Listener
-	mu   sync.Mutex
-	ends []<-chan struct{}
-	back []*rnic.ConnRequest // announced by an earlier listener, and not taken by its program
+	binding *rnic.Binding // of its port
+	mu      sync.Mutex
+	ends    []<-chan struct{}
+	back    []*rnic.ConnRequest // announced by an earlier listener, and not taken by its program
 }
 
 // next is the next request, those that were given back first.
@@ -82,6 +83,7 @@ func (d *doorway) reject() {
 		_ = r.Reject(ctx, nil)
 	}
 	d.Close()
+	d.binding.Close()
 }
 
 // came adds a connection, or a request for one, by its end.
@@ -131,9 +133,9 @@ func (p *parking) park(addr string, d *doorway) {
 // parkedAt is where a doorway is kept: one that takes IPv6 alone is no other's.
 func parkedAt(at netip.AddrPort, v6Only bool) string {
 	if v6Only {
-		return listenAddr(at) + " v6only"
+		return at.String() + " v6only"
 	}
-	return listenAddr(at)
+	return at.String()
 }
 
 // keep enters a doorway; false: there is one at addr.
@@ -161,6 +163,24 @@ func (p *parking) remove(addr string, d *doorway) {
 	if still {
 		d.reject()
 	}
+}
+
+// yield closes the doorways that are kept at a port, for an id that has another address of it in
+// mind, and says whether there was one.
+func (p *parking) yield(port uint16) (any bool) {
+	p.mu.Lock()
+	var closed []*doorway
+	for addr, d := range p.all {
+		if d.binding.Addr().Port() == port {
+			closed = append(closed, d)
+			delete(p.all, addr)
+		}
+	}
+	p.mu.Unlock()
+	for _, d := range closed {
+		d.reject()
+	}
+	return len(closed) > 0
 }
 
 // take returns the doorway that was parked at addr, or nil.

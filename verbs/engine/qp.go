@@ -348,7 +348,7 @@ func (q *qp) windUp(ended chan<- struct{}) {
 // leave is the end of the program. The kernel ends its sockets in order without us; connections of our
 // own stack have a moment for that.
 func (e *Engine) leave() {
-	if e.overKernel() {
+	if !e.ownTCP {
 		return
 	}
 	ended := make(chan struct{})

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"syscall"
+
+	"github.com/rnicd/rnicd/inet"
 )
 
 // Octets of struct sockaddr_in and sockaddr_in6.
@@ -54,8 +56,6 @@ func putAddr(b []byte, a netip.AddrPort) int {
 	binary.NativeEndian.PutUint16(b, syscall.AF_INET6)
 	ip := a.Addr().As16()
 	copy(b[8:], ip[:])
-	if zone, err := strconv.ParseUint(a.Addr().Zone(), 10, 32); err == nil {
-		binary.NativeEndian.PutUint32(b[24:], uint32(zone))
-	}
+	binary.NativeEndian.PutUint32(b[24:], inet.ZoneIndex(a.Addr().Zone()))
 	return sockaddrLen6
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"runtime"
 	"syscall"
 	"testing"
@@ -77,8 +76,7 @@ func TestVanishedClient(t *testing.T) {
 	})
 	t.Run("own TCP", func(t *testing.T) {
 		devs := testnic.Wired(t)
-		ours := []netip.Prefix{netip.MustParsePrefix("10.9.0.1/24")}
-		vanish(t, Host{Adapter: devs[0], Addrs: ours}, "10.9.0.1:0", devs[1])
+		vanish(t, Host{Adapter: devs[0], OwnTCP: true}, "10.9.0.1:0", devs[1])
 	})
 }
 

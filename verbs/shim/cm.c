@@ -189,7 +189,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	struct rv_id *i = to_id(id);
 	size_t n = address_size(addr);
 	struct rv_args a = {
-		.arg = { i->handle, i->v6_only }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
+		.arg = { i->handle, i->v6_only, i->reuse }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
 	};
 	int error = n ? rv_call(RV_CM_BIND, &a) : EAFNOSUPPORT;
 
@@ -207,22 +207,24 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
 	size_t ns, nd = address_size(dst);
 	uint8_t both[2 * sizeof(struct sockaddr_in6)];
 	struct rv_args a;
+	bool bound = i->bound;
 	int error;
 
 	(void)timeout_ms; /* the answer is there at once */
-	if (!src && i->bound)
-		src = &id->route.addr.src_addr;
-	ns = address_size(src);
+	ns = address_size(src); /* of a bound id it is not looked at */
 	if (!nd)
 		return rv_fail(EAFNOSUPPORT);
 	if (ns)
 		memcpy(both, src, ns);
 	memcpy(both + ns, dst, nd);
 	a = (struct rv_args){
-		.arg = { i->handle, ns }, .data = both, .size = ns + nd,
+		.arg = { i->handle, ns, i->reuse }, .data = both, .size = ns + nd,
 	};
 	memcpy(&id->route.addr.dst_storage, dst, nd);
+	i->bound = true; /* before: another thread may have the event, and the id, by the call's end */
 	error = rv_call(RV_CM_RESOLVE, &a);
+	if (error)
+		i->bound = bound;
 	/* The local address and the device come with the event, which another thread may have by now. */
 	return rv_event_of(i, error);
 }
@@ -399,6 +401,21 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 	return 0;
 }
 
+/* It can be taken back from an id that is not bound, and given to one that does not listen. */
+static int set_reuse(struct rv_id *i, int reuse)
+{
+	struct rv_args a = { .arg = { i->handle } };
+	int error = 0;
+
+	if (i->listening || (!reuse && i->bound))
+		return rv_fail(EINVAL);
+	if (reuse && i->bound)
+		error = rv_call(RV_CM_BIND, &a);
+	if (!error)
+		i->reuse = reuse;
+	return rv_fail(error);
+}
+
 int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t size)
 {
 	struct rv_id *i = to_id(id);
@@ -414,7 +431,7 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
 	case RDMA_OPTION_ID_TOS: /* there is nothing to be set for it here, and nothing to be lost */
 		return size == sizeof(uint8_t) ? 0 : rv_fail(EINVAL);
 	case RDMA_OPTION_ID_REUSEADDR:
-		return size == sizeof(int) ? 0 : rv_fail(EINVAL);
+		return size == sizeof(int) ? set_reuse(i, *(const int *)value) : rv_fail(EINVAL);
 	case RDMA_OPTION_ID_ACK_TIMEOUT: /* ibv_query_qp tells it; TCP has timers of its own */
 		if (size != sizeof(uint8_t))
 			return rv_fail(EINVAL);

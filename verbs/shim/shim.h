@@ -280,7 +280,7 @@ struct rv_id {
 	int sync; /* its calls wait for their events */
 
 	uint64_t handle, cookie;
-	bool own_pd, v6_only, bound, listening, connected, own_cqs;
+	bool own_pd, v6_only, reuse, bound, listening, connected, own_cqs;
 	bool responds;       /* without a queue pair of its own: RDMA_CM_EVENT_CONNECT_RESPONSE comes */
 	uint8_t ack_timeout; /* RDMA_OPTION_ID_ACK_TIMEOUT */
 	uint32_t backlog_events;

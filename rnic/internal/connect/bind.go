@@ -38,6 +38,9 @@ func (h *Host) Bind(ctx context.Context, local netip.AddrPort, shared bool) (*Bi
 		return nil, ErrClosed
 	}
 	local = netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
+	if len(h.Pollers) > 0 { // each has one link, and needs no zone to know it
+		local = netip.AddrPortFrom(local.Addr().WithZone(""), local.Port())
+	}
 	b := &Binding{host: h, at: local, shared: shared}
 	if local.Port() != 0 && !h.bound.enter(b) {
 		return nil, fmt.Errorf("bind %v: %w", local, stack.ErrPortUsed)
@@ -129,6 +132,27 @@ func (b *Binding) release() {
 	b.on = nil
 }
 
+// SourceFor is the local address from which a connection to remote would come. Errors are those of
+// stack.Poller.SourceFor, of the first Poller, and ctx's.
+func (h *Host) SourceFor(ctx context.Context, remote netip.Addr) (local netip.Addr, err error) {
+	if len(h.Pollers) == 0 {
+		return transport.SourceFor(remote)
+	}
+	for _, p := range h.Pollers {
+		found := h.Call(ctx, p, func() (err error) {
+			local, err = p.Poller.SourceFor(remote)
+			return err
+		})
+		if found == nil {
+			return local, nil
+		}
+		if err == nil {
+			err = found
+		}
+	}
+	return netip.Addr{}, err
+}
+
 // Local is the address as it was asked for, and the port.
 func (b *Binding) Local() netip.AddrPort { return b.at }
 
@@ -141,6 +165,15 @@ func (b *Binding) Share() error {
 		return nil
 	}
 	return b.socket.Share()
+}
+
+// SetShared has Bind's shared be true from now on.
+func (b *Binding) SetShared() error {
+	s := &b.host.bound
+	s.mu.Lock()
+	b.shared = true
+	s.mu.Unlock()
+	return b.Share()
 }
 
 // Used says that a socket of the kernel's has the port by now: nothing else need keep it.

@@ -5,10 +5,10 @@
 //
 //	transport.go     Conn and Upper: the interfaces of both sides
 //	poller.go        PollerConn: our TCP, placement out of order, the Poller's packet buffers
+//	held.go          HeldSocket: a local address and port of the kernel's, for a socket to come
 //	kernel.go        KernelConn: a socket, in order only, with buffers of its own
 //	kernel_linux.go  socket options and information of Linux
 //	bufferedconn.go  BufferedConn: a socket given back to the ULP with octets that were read already
-//	held.go          HeldSocket: a local address and port of the kernel's, for a socket to come
 //	slots.go         Slots: limits of connections over sockets, in all and of a peer
 //	limits.go        sizes, counts and times
 //	fortest.go       functions for tests of package rnic

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/inet"
 )
 
 // HeldSocket keeps a local address and port of the kernel's for a socket to come: it is bound, and
@@ -87,27 +88,24 @@ func ReuseAddr(_, _ string, c syscall.RawConn) (err error) {
 	return cmp.Or(closed, err)
 }
 
+// SourceFor is the local address from which the kernel reaches remote. It looks for a route when a
+// datagram socket is connected; nothing is sent.
+func SourceFor(remote netip.Addr) (netip.Addr, error) {
+	const anyPort = 9
+	probe, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, anyPort)))
+	if err != nil {
+		return netip.Addr{}, SocketError(err)
+	}
+	defer probe.Close()
+	return probe.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
 func sockaddrOf(at netip.AddrPort) (unix.Sockaddr, int) {
 	a := at.Addr()
 	if a.Is4() {
 		return &unix.SockaddrInet4{Port: int(at.Port()), Addr: a.As4()}, unix.AF_INET
 	}
-	return &unix.SockaddrInet6{Port: int(at.Port()), Addr: a.As16(), ZoneId: zoneID(a.Zone())}, unix.AF_INET6
-}
-
-// zoneID is the index of the interface that a zone names, or is; 0: there is none.
-func zoneID(zone string) uint32 {
-	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
-		return uint32(n)
-	}
-	if zone == "" {
-		return 0
-	}
-	ifi, err := net.InterfaceByName(zone)
-	if err != nil {
-		return 0
-	}
-	return uint32(ifi.Index)
+	return &unix.SockaddrInet6{Port: int(at.Port()), Addr: a.As16(), ZoneId: inet.ZoneIndex(a.Zone())}, unix.AF_INET6
 }
 
 func asInt(b bool) int {
