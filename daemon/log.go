@@ -79,6 +79,10 @@ func (c conditions) Full(segments uint64) {
 	c.log.Warn("segments that open a connection were not answered: their address has as many as peer_connections of the port allows", "segments", segments)
 }
 
+func (c conditions) Capture(err error) {
+	c.log.Error("the capture has ended; the port is served on", "error", err)
+}
+
 func (c conditions) Link(link dpdk.Link) { c.log.Info("link", "link", link.String()) }
 
 func (c conditions) Stuck(queue int, stuck bool, link dpdk.Link) {

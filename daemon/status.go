@@ -126,6 +126,13 @@ func (d *Daemon) portStatus(p *Port) status.Port {
 	if l, ok := dev.(interface{ Link() dpdk.Link }); ok {
 		s.Link = l.Link().String()
 	}
+	if all := p.Capture(); all != nil {
+		n := all.Counters()
+		s.Capture = &status.Capture{File: c.Capture, Frames: n.Written, Missing: n.Dropped + n.Failed}
+		if err := all.Err(); err != nil {
+			s.Capture.Error = err.Error()
+		}
+	}
 	for _, x := range p.XStats() {
 		if s.XStats == nil {
 			s.XStats = map[string]uint64{}

@@ -100,6 +100,10 @@ func (c conditions) Full(segments uint64) {
 	})
 }
 
+func (c conditions) Capture(err error) {
+	c.out.do(func(w io.Writer) { fmt.Fprintf(w, "capture     ended: %v\n", err) })
+}
+
 func (c conditions) Link(link dpdk.Link) {
 	c.out.do(func(w io.Writer) { fmt.Fprintf(w, "link        %v\n", link) })
 }

@@ -104,6 +104,7 @@ var mistakesOfPorts = []mistake{
 	{"cores and queues", strings.Replace(base, "addresses", "cores = \"2-3\"\nqueues = 3\naddresses", 1), []string{`rnicd.toml:3:1: port.cores: 2 CPUs for 3 queues: want one for each`}},
 	{"queues", strings.Replace(base, "addresses", "queues = 65\naddresses", 1), []string{`rnicd.toml:3:1: port.queues: 65: want 1 to 64`}},
 	{"a core of two", strings.Replace(base, "addresses", "cores = \"2\"\naddresses", 1) + "[[port]]\nname = \"two\"\naddresses = [\"10.8.0.1/24\"]\ncores = \"1-2\"\n", []string{`rnicd.toml:13:1: port.cores: CPU 2: port "one" in line 3 has it`}},
+	{"a capture of two", strings.Replace(base, "addresses", "capture = \"/tmp/x/../a.pcapng\"\naddresses", 1) + "[[port]]\nname = \"two\"\naddresses = [\"10.8.0.1/24\"]\ncapture = \"/tmp/a.pcapng\"\n", []string{`rnicd.toml:13:1: port.capture: port "one" in line 3 writes to the same file`}},
 	{"a device of two", base + "[[port]]\nname = \"two\"\ndevice = \"one\"\naddresses = [\"10.8.0.1/24\"]\n", []string{`rnicd.toml:9:3: port: port "one" in line 1 has the same device`}},
 	{"a device's name", strings.Replace(base, "addresses", "device = \"sixteen-letters.\"\naddresses", 1), []string{`rnicd.toml:3:1: port.device: "sixteen-letters.": a device's name has 15 letters at most`}},
 	{"a key of another driver", strings.Replace(base, "addresses", "pci = \"0000:01:00.0\"\naddresses", 1), []string{`rnicd.toml:3:1: port.pci: of no use to the driver tap: it is for dpdk; leave it out`}},

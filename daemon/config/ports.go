@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -269,7 +270,7 @@ func (v *validator) ports() {
 		name string
 	}
 	addrs, cores, devices := map[netip.Addr]owner{}, map[int]owner{}, map[string]owner{}
-	hosts := map[netip.Prefix]owner{}
+	hosts, captures := map[netip.Prefix]owner{}, map[string]owner{}
 	for i := range v.c.Ports {
 		p := &v.c.Ports[i]
 		path := fmt.Sprintf("port[%d]", i)
@@ -294,6 +295,12 @@ func (v *validator) ports() {
 				}
 			}
 			hosts[net] = owner{path + ".host_address", p.Name}
+		}
+		if file, err := filepath.Abs(p.Capture); p.Capture != "" && err == nil {
+			if was, ok := captures[file]; ok {
+				v.wrong(path+".capture", "port %q in line %d writes to the same file; each has its own", was.name, v.line(was.path))
+			}
+			captures[file] = owner{path + ".capture", p.Name}
 		}
 		key := p.Driver + " " + p.Open.Device + p.PCI + p.Socket
 		if p.Driver == "memif" {

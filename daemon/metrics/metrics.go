@@ -136,6 +136,15 @@ var ports = []metric[status.Port]{
 	one("rnicd_memory_bytes", "Memory mapped for packets and rings.", func(p *status.Port) float64 { return float64(p.MemoryOctets) }),
 	reasons("rnicd_startups_refused_total", "Connections that peers began and that were refused in start-up, by cause (docs/reference/limits.md); over Pollers, at a limit of connections, segments that began one.", "cause",
 		func(p *status.Port, yield func(float64, ...string)) { each(p.Refused, status.StartupRefusals, yield) }),
+	one("rnicd_capture_ended", "1: the port's capture has ended early, as its file could not be written; 0: it goes on, or there is none.", func(p *status.Port) float64 {
+		return truth(p.Capture != nil && p.Capture.Error != "")
+	}),
+	count("rnicd_capture_frames_missing_total", "Frames that are missing in the port's capture.", func(p *status.Port) uint64 {
+		if p.Capture == nil {
+			return 0
+		}
+		return p.Capture.Missing
+	}),
 	count("rnicd_startup_fallbacks_total", "Connections tried again in an older dialect.", func(p *status.Port) uint64 { return p.Startup.Fallbacks }),
 }
 

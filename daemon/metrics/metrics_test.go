@@ -25,7 +25,7 @@ func sample(context.Context) *status.Daemon {
 	q.RDMA.Placed.Direct, q.RDMA.CRCErrors = 4096, 1
 	return &status.Daemon{
 		Version: "v1", Healthy: true,
-		Ports:    []status.Port{{Name: "rnic0", Regions: 3, Queues: []status.Queue{q, {Queue: 1, Error: "the Poller does not answer", Stalls: 2, Still: 0.5}}}},
+		Ports:    []status.Port{{Name: "rnic0", Regions: 3, Capture: &status.Capture{Missing: 9, Error: "full"}, Queues: []status.Queue{q, {Queue: 1, Error: "the Poller does not answer", Stalls: 2, Still: 0.5}}}},
 		Services: []status.Service{{Name: "scratch", Accepted: 5, Connections: 1, Refused: 2, RefusedBy: map[string]uint64{"allow": 2}}},
 	}
 }
@@ -103,6 +103,7 @@ func TestHandler(t *testing.T) {
 		`rnicd_crc_errors_total{outcome="ended",port="rnic0",queue="0"} 1`, `rnicd_drops_total{port="rnic0",queue="0",reason="tcp/no_conn"} 0`,
 		`rnicd_poller_up{port="rnic0",queue="1"} 0`, `rnicd_poller_still_seconds{port="rnic0",queue="1"} 0.5`,
 		`rnicd_service_accepted_total{service="scratch"} 5`, `rnicd_service_refused_total{cause="allow",service="scratch"} 2`,
+		`rnicd_capture_ended{port="rnic0"} 1`, `rnicd_capture_frames_missing_total{port="rnic0"} 9`,
 		`rnicd_startups_refused_total{cause="backlog",port="rnic0"} 0`, `rnicd_build_info{version="v1"} 1`, "# TYPE go_goroutines gauge", "# TYPE process_cpu_seconds_total counter",
 	} {
 		require.Contains(t, text, line+"\n")

@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
@@ -37,6 +38,7 @@ type Port struct {
 	port    pmd.Port         // with what Config puts in front of it
 	point   *capture.Point
 	capture *capture.Capture // of Config.Capture
+	spoilt  atomic.Bool      // the Reporter was told that its file is incomplete
 	pollers []*stack.Poller  // one for each queue
 	region  []byte
 	cancel  context.CancelFunc // nil until Start
@@ -231,7 +233,8 @@ func (p *Port) Start() error {
 	}
 }
 
-// Close stops the Pollers and gives everything back. Adapters over them have been closed.
+// Close stops the Pollers and gives everything back. Adapters over them have been closed. That the file of a
+// capture is incomplete is no error where the Reporter of Watch was told.
 func (p *Port) Close() error {
 	var err error
 	if p.cancel != nil {
@@ -244,7 +247,9 @@ func (p *Port) Close() error {
 		err = errors.Join(err, p.port.Close())
 	}
 	if p.capture != nil {
-		err = errors.Join(err, p.capture.Close())
+		if spoilt := p.capture.Close(); !p.spoilt.Load() {
+			err = errors.Join(err, spoilt)
+		}
 	}
 	if p.packets != nil && p.packets != p.arena {
 		err = errors.Join(err, p.packets.Close())
@@ -295,6 +300,9 @@ func (p *Port) Arenas() (all []*hugepages.Arena) {
 
 // Point is where the port can be captured; nil over the kernel's sockets.
 func (p *Port) Point() *capture.Point { return p.point }
+
+// Capture is that of Config.Capture, or nil.
+func (p *Port) Capture() *capture.Capture { return p.capture }
 
 // Device is the open device without what Config put in front of it; nil over the kernel's sockets.
 func (p *Port) Device() pmd.Port { return p.device }

@@ -42,6 +42,8 @@ type Reporter interface {
 	Link(dpdk.Link)
 	// Stuck: a queue of the device has taken no frame for StuckAfter; or it does again.
 	Stuck(queue int, stuck bool, link dpdk.Link)
+	// Capture: the file of Config.Capture cannot be written any more. Once.
+	Capture(err error)
 }
 
 // Watch returns a context that ends when ctx does, or the device is gone, or our last address
@@ -69,6 +71,7 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 					err = c.look(while, p.pollers[0], r)
 					full.look(while, p.pollers, r)
 					health.look(time.Now(), r)
+					p.lookAtCapture(r)
 				}
 				if err != nil {
 					cancel(err)
@@ -84,6 +87,17 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 			return err
 		}
 		return nil
+	}
+}
+
+// lookAtCapture tells once that the file is incomplete.
+func (p *Port) lookAtCapture(r Reporter) {
+	if p.capture == nil || p.spoilt.Load() {
+		return
+	}
+	if err := p.capture.Err(); err != nil {
+		r.Capture(err)
+		p.spoilt.Store(true)
 	}
 }
 

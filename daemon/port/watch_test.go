@@ -26,6 +26,8 @@ func (h *heard) Full(segments uint64)                     { h.add("full %d", seg
 func (h *heard) Link(l dpdk.Link)                         { h.add("link %v", l) }
 func (h *heard) Stuck(queue int, stuck bool, _ dpdk.Link) { h.add("stuck %d %v", queue, stuck) }
 
+func (h *heard) Capture(err error) { h.add("capture %v", err) }
+
 // said is what it was told since the last time.
 func (h *heard) said() string {
 	defer func() { *h = nil }()

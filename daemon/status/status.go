@@ -45,6 +45,15 @@ type Port struct {
 	Refused      map[string]uint64    `json:"refused,omitempty"` // start-ups, by cause, those that are not 0
 	Queues       []Queue              `json:"queues"`            // none over the kernel's sockets
 	XStats       map[string]uint64    `json:"xstats,omitempty"`
+	Capture      *Capture             `json:"capture,omitempty"` // of the key capture
+}
+
+// Capture is the file to which all frames of a Port are written.
+type Capture struct {
+	File    string `json:"file"`
+	Frames  uint64 `json:"frames"`          // in it, or about to be
+	Missing uint64 `json:"missing"`         // that came too fast, or after Error
+	Error   string `json:"error,omitempty"` // why it has ended early
 }
 
 // Queue is a queue of a Port with its Poller.

@@ -147,6 +147,9 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 		}
 		parts = append(parts, fmt.Sprintf("%d regions", p.Regions))
 		fmt.Fprintln(w, strings.Join(parts, "  "))
+		if p.Capture != nil && p.Capture.Error != "" {
+			fmt.Fprintf(w, "  capture to %s has ended: %s\n", p.Capture.File, p.Capture.Error)
+		}
 		for _, q := range p.Queues {
 			switch {
 			case q.Error != "":

@@ -25,6 +25,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gopacket/gopacket"
@@ -80,10 +81,12 @@ type Capture struct {
 	points  []*Point // one for each interface of the file
 	scratch []byte   // a frame whose checksum is completed on the way out
 	err     error    // first failure of out; nothing is written after it
-	written uint64
-	failed  uint64
-	full    bool // Config.Count frames are there, or err
+	full    bool     // Config.Count frames are there, or err
 	closed  bool
+
+	// What Counters and Err read without mu, which is held while out may block.
+	written, failed atomic.Uint64
+	failure         atomic.Pointer[error]
 
 	over   chan struct{} // closed when full
 	tapsMu sync.Mutex    // taken last, for a moment
@@ -114,12 +117,12 @@ func New(out io.Writer, cfg Config) (*Capture, error) {
 	return c, nil
 }
 
-// Create captures to a file of that name, readable by its owner only, for it holds what users say
-// to each other.
+// Create captures to a file of that name, readable by its owner only. Errors: it cannot be written, is a
+// link or no regular file, is another user's, or another Capture writes to it.
 func Create(path string, cfg Config) (*Capture, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := create(path)
 	if err != nil {
-		return nil, fmt.Errorf("capture: %w; choose a file that can be written", err)
+		return nil, err
 	}
 	c, err := New(f, cfg)
 	if err != nil {
@@ -179,6 +182,13 @@ func (c *Capture) addInterface(intf pcapgo.NgInterface) error {
 // Done is closed when Config.Count frames have been written, or nothing more can be written.
 func (c *Capture) Done() <-chan struct{} { return c.over }
 
+// fail ends what is written, for good.
+func (c *Capture) fail(err error) {
+	c.err = err
+	c.failure.Store(&err)
+	c.finish()
+}
+
 func (c *Capture) finish() {
 	if !c.full {
 		c.full = true
@@ -200,8 +210,8 @@ func (c *Capture) run() {
 		c.mu.Lock()
 		c.drain()
 		if n%int(flushEvery/pollEvery) == 0 && c.err == nil && c.ng != nil {
-			if c.err = c.ng.Flush(); c.err != nil {
-				c.finish()
+			if err := c.ng.Flush(); err != nil {
+				c.fail(err)
 			}
 		}
 		c.mu.Unlock()
@@ -238,7 +248,7 @@ var (
 func (c *Capture) write(t *tap, s *slot) {
 	switch {
 	case c.err != nil:
-		c.failed++
+		c.failed.Add(1)
 		return
 	case c.full:
 		return
@@ -263,14 +273,13 @@ func (c *Capture) write(t *tap, s *slot) {
 		opts.Comments = []string{fmt.Sprintf("%d frames before this one are missing: the writer was too slow", s.missed)}
 	}
 	if err := c.ng.WritePacketWithOptions(info, data, opts); err != nil {
-		c.err = err
-		c.failed++
-		c.finish()
+		c.fail(err)
+		c.failed.Add(1)
 		return
 	}
-	c.written++
+	c.written.Add(1)
 	t.written++
-	if c.cfg.Count > 0 && c.written == uint64(c.cfg.Count) {
+	if c.cfg.Count > 0 && c.written.Load() == uint64(c.cfg.Count) {
 		c.finish()
 	}
 }
@@ -285,19 +294,24 @@ func (c *Capture) Flush() error {
 func (c *Capture) flush() error {
 	c.drain()
 	if c.err == nil && c.ng != nil {
-		c.err = c.ng.Flush()
+		if err := c.ng.Flush(); err != nil {
+			c.fail(err)
+		}
 	}
-	if c.err != nil {
-		return fmt.Errorf("capture: %w: the file is incomplete", c.err)
+	return c.Err()
+}
+
+// Err says why the file is incomplete, as soon as that is so, or nil. It does not wait for the file.
+func (c *Capture) Err() error {
+	if err := c.failure.Load(); err != nil {
+		return fmt.Errorf("capture: %w: the file is incomplete", *err)
 	}
 	return nil
 }
 
-// Counters may be read at any time.
+// Counters may be read at any time; they do not wait for the file.
 func (c *Capture) Counters() Counters {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := Counters{Written: c.written, Failed: c.failed}
+	n := Counters{Written: c.written.Load(), Failed: c.failed.Load()}
 	for _, t := range c.all() {
 		n.Dropped += t.dropped.Load()
 	}
@@ -346,8 +360,11 @@ func (c *Capture) writeStatistics() {
 				stats.PacketsDropped += dropped
 			}
 		}
-		if c.err == nil {
-			c.err = c.ng.WriteInterfaceStats(id, stats)
+		if c.err != nil {
+			return
+		}
+		if err := c.ng.WriteInterfaceStats(id, stats); err != nil {
+			c.fail(err)
 		}
 	}
 }

@@ -48,8 +48,8 @@ type Files struct {
 	dropped map[uint32]uint64
 }
 
-// NewFiles makes the first file, readable by its owner only if there is none of that name; one that is
-// there is overwritten, and keeps its mode.
+// NewFiles makes the first file, readable by its owner only; one that is there is overwritten. Errors as
+// of Create.
 func NewFiles(cfg FilesConfig) (*Files, error) {
 	switch {
 	case cfg.SizeMax < 0 || cfg.Count < 0:
@@ -82,9 +82,8 @@ func (c *FilesConfig) Name(i int) string {
 }
 
 func (f *Files) open() (err error) {
-	f.file, err = os.OpenFile(f.cfg.Name(f.next), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("capture: %w; choose a file that can be written", err)
+	if f.file, err = create(f.cfg.Name(f.next)); err != nil {
+		return err
 	}
 	f.next++
 	f.size = 0
