@@ -166,7 +166,7 @@ static void shared_places(void)
 
 /* Nor in a completion queue, where those of another queue pair stay, in their order; also after it has
  * grown. */
-static void queue_places(void)
+static void queue_places(bool grown)
 {
 	enum { EACH = 8 };
 	struct pair p;
@@ -189,6 +189,7 @@ static void queue_places(void)
 	}
 	while (ibv_resize_cq(cq, 2 * EACH - 1) != EINVAL) /* until all are there */
 		;
+	CHECK(!grown || !ibv_resize_cq(cq, 4 * EACH));
 	CHECK(!ibv_destroy_qp(goes));
 	for (int i = 2 * EACH; i < 3 * EACH; i++) {
 		wr.wr_id = 2 * i + 1;
@@ -205,7 +206,8 @@ static void queue_places(void)
 void places(void)
 {
 	shared_places();
-	queue_places();
+	queue_places(false);
+	queue_places(true);
 }
 
 static struct ibv_send_wr small_write(struct end *c, struct end *s, struct ibv_sge *sge)

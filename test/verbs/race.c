@@ -1,20 +1,35 @@
 /*
- * Events of every kind, read by one thread each, while two others destroy what they name or move it.
+ * Events of every kind, read by several threads, while others destroy what they name or move it.
  * For the sanitizers: what a reader is given stays until it has acknowledged that, and nothing else of
  * the library's is used by two threads at once.
  */
 #include "walk.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 
-enum { ROUNDS = 150, DESTROYERS = 2 };
+enum { ROUNDS = 150, DESTROYERS = 2, READERS = 6 };
 
 static char last; /* the context of what a reader reads last */
 static struct rdma_event_channel *ids[2];
 static struct ibv_comp_channel *completions;
 static struct ibv_context *device;
+
+/* Of a channel that does not wait: the events may have gone, with their ids or to the other thread. */
+static bool get_next(struct rdma_event_channel *ch, struct rdma_cm_event **e)
+{
+	struct pollfd p = { .fd = ch->fd, .events = POLLIN };
+
+	if (ch == ids[1])
+		CHECK(poll(&p, 1, -1) == 1);
+	if (!rdma_get_cm_event(ch, e))
+		return true;
+	CHECK(ch == ids[1] && errno == EAGAIN);
+	return false;
+}
 
 static void *read_ids(void *channel)
 {
@@ -22,7 +37,9 @@ static void *read_ids(void *channel)
 	bool over = false;
 
 	while (!over) {
-		CHECK(!rdma_get_cm_event(channel, &e) && e->id->ps == RDMA_PS_TCP);
+		if (!get_next(channel, &e))
+			continue;
+		CHECK(e->id->ps == RDMA_PS_TCP);
 		over = e->id->context == &last;
 		rdma_ack_cm_event(e);
 	}
@@ -140,12 +157,11 @@ static void *destroy(void *unused)
 
 int main(void)
 {
-	pthread_t readers[4], destroyers[DESTROYERS];
-	struct rdma_cm_id *id[2];
-	struct ibv_qp *qp;
+	pthread_t readers[READERS], destroyers[DESTROYERS];
+	struct rdma_cm_id *id[3];
+	struct ibv_qp *qp[2];
 	struct ibv_srq *srq;
 	struct ibv_pd *pd;
-	struct ibv_cq *cq;
 	struct ibv_context **devices;
 	int n;
 
@@ -153,24 +169,34 @@ int main(void)
 	device = devices[0]; /* of all ids: QP_FATAL comes there */
 	rdma_free_devices(devices);
 	CHECK((ids[0] = rdma_create_event_channel()) && (ids[1] = rdma_create_event_channel()));
+	fcntl(ids[1]->fd, F_SETFL, O_NONBLOCK);
 	CHECK((completions = ibv_create_comp_channel(device)) && (pd = ibv_alloc_pd(device)));
 	CHECK(!pthread_create(&readers[0], NULL, read_ids, ids[0]));
 	CHECK(!pthread_create(&readers[1], NULL, read_ids, ids[1]));
-	CHECK(!pthread_create(&readers[2], NULL, read_completions, NULL));
-	CHECK(!pthread_create(&readers[3], NULL, read_async, NULL));
+	CHECK(!pthread_create(&readers[2], NULL, read_ids, ids[1]));
+	CHECK(!pthread_create(&readers[3], NULL, read_completions, NULL));
+	CHECK(!pthread_create(&readers[4], NULL, read_completions, NULL));
+	CHECK(!pthread_create(&readers[5], NULL, read_async, NULL));
 	for (int i = 0; i < DESTROYERS; i++)
 		CHECK(!pthread_create(&destroyers[i], NULL, destroy, NULL));
 	for (int i = 0; i < DESTROYERS; i++)
 		CHECK(!pthread_join(destroyers[i], NULL));
 	id[0] = resolved(ids[0], &last);
 	id[1] = resolved(ids[1], &last);
-	qp = overrun(pd, &last);
-	cq = qp->send_cq;
+	id[2] = resolved(ids[1], &last);
+	qp[0] = overrun(pd, &last);
+	qp[1] = overrun(pd, &last);
 	srq = low(pd, &last);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < READERS; i++)
 		CHECK(!pthread_join(readers[i], NULL));
-	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) && !ibv_destroy_srq(srq) && !ibv_dealloc_pd(pd));
-	CHECK(!rdma_destroy_id(id[0]) && !rdma_destroy_id(id[1]) && !ibv_destroy_comp_channel(completions));
+	for (int i = 0; i < 2; i++) {
+		struct ibv_cq *cq = qp[i]->send_cq;
+
+		CHECK(!ibv_destroy_qp(qp[i]) && !ibv_destroy_cq(cq));
+	}
+	for (int i = 0; i < 3; i++)
+		CHECK(!rdma_destroy_id(id[i]));
+	CHECK(!ibv_destroy_srq(srq) && !ibv_dealloc_pd(pd) && !ibv_destroy_comp_channel(completions));
 	rdma_destroy_event_channel(ids[0]);
 	rdma_destroy_event_channel(ids[1]);
 	printf("all well\n");
