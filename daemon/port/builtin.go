@@ -26,8 +26,8 @@ const (
 // Builtin are the drivers of this module.
 func Builtin() Drivers {
 	return Drivers{
-		{Name: "tap", Interrupts: true, MTUMax: tap.MTUMax, Open: openTAP, QuickDAD: func(*Config) bool { return true }},
-		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Option: dpdkOption, Open: openDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
+		{Name: "tap", Interrupts: true, MTUMax: tap.MTUMax, Open: openTAP, Claims: claimsOfTAP, QuickDAD: func(*Config) bool { return true }},
+		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Option: dpdkOption, Open: openDPDK, Claims: claimsOfDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
 		{Name: "memif", Interrupts: true, MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif, Lends: func(c *Config) bool { return !c.Serve }},
 		{Name: "kernel", Sockets: true},
 	}

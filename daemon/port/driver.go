@@ -24,6 +24,8 @@ type Driver struct {
 	Check func(*Config) error
 	// Option, if set, judges one of Config.Options; a driver without it has none.
 	Option func(name, value string) error
+	// Claims, if set, are the names of what only one process of a network namespace may have.
+	Claims func(*Config) []string
 	// Open opens the device. Packet buffers will lie in the arena.
 	Open func(*Config, *hugepages.Arena) (pmd.Port, error)
 	// Lends, if set, says that packet memory is shared with another process: it lies in an arena of

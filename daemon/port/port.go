@@ -32,6 +32,7 @@ func LabelOf(device string, queue int) string { return device + "#" + strconv.It
 // sockets, only its memory. Open, Start and Close are for one goroutine, the rest for any.
 type Port struct {
 	cfg     Config
+	claims  Claims
 	arena   *hugepages.Arena // nil: there is no memory
 	packets *hugepages.Arena // where packet buffers lie: arena, or one that is shared with another process
 	device  pmd.Port         // as opened; nil: the kernel's sockets
@@ -62,35 +63,45 @@ func Open(cfg Config) (*Port, error) {
 			return nil, err
 		}
 	}
+	var err error
+	if p.claims, err = Claim(&cfg); err != nil {
+		return nil, err
+	}
+	if err := p.openDevice(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// openDevice maps memory and opens the device. After an error the caller closes the Port.
+func (p *Port) openDevice() (err error) {
+	cfg := &p.cfg
 	stride := cfg.stride(mem.Headroom)
 	if cfg.Region < 0 || cfg.Region > memoryOctetsMax-cfg.packetBytes() {
-		return nil, &RegionError{cfg.Region}
+		return &RegionError{cfg.Region}
 	}
 	node := cfg.Node
 	if node == hugepages.AnyNode && cfg.Driver.Node != nil {
-		node = cfg.Driver.Node(&cfg)
+		node = cfg.Driver.Node(cfg)
 	}
 	sizes := cfg.Arenas()
-	var err error
 	p.arena, err = hugepages.New(hugepages.Config{Bytes: sizes[0], Page: cfg.Page, Node: node})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.packets = p.arena
 	if len(sizes) > 1 {
 		// The other process must not see registered memory.
 		p.packets, err = hugepages.New(hugepages.Config{Bytes: sizes[1], Page: cfg.Page, Node: node, Memfd: true})
 		if err != nil {
-			return nil, errors.Join(err, p.Close())
+			return err
 		}
 	}
 	if err := p.open(stride); err != nil {
-		return nil, errors.Join(err, p.Close())
+		return err
 	}
-	if p.region, err = p.arena.Carve(int(cfg.Region), regionAlign); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	return p, nil
+	p.region, err = p.arena.Carve(int(cfg.Region), regionAlign)
+	return err
 }
 
 // PairPools are the packet buffers of two Ports of one Config that hand Bufs to each other instead
@@ -257,6 +268,7 @@ func (p *Port) Close() error {
 	if p.arena != nil {
 		err = errors.Join(err, p.arena.Close())
 	}
+	p.claims.Release()
 	return err
 }
 

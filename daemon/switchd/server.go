@@ -27,7 +27,8 @@ type Server struct {
 	hung    atomic.Pointer[string] // which thread does not turn; nil: all turn
 	cfg     *config.Switch
 	arena   *hugepages.Arena
-	ports   []pmd.Port // uplinks
+	claims  []port.Claims // on the devices of uplinks
+	ports   []pmd.Port    // uplinks
 	sw      *vswitch.Switch
 	over    chan struct{}
 	ended   sync.WaitGroup
@@ -60,6 +61,11 @@ func Start(cfg *config.Switch) (s *Server, err error) {
 	v.Uplinks = append([]vswitch.Uplink(nil), v.Uplinks...)
 	for i := range cfg.Uplinks {
 		u := &cfg.Uplinks[i]
+		claims, err := port.Claim(&u.Open)
+		if err != nil {
+			return s, fmt.Errorf("uplink %s: %w", u.Name, err)
+		}
+		s.claims = append(s.claims, claims)
 		p, err := u.Open.Driver.Open(&u.Open, s.arena)
 		if err != nil {
 			return s, fmt.Errorf("uplink %s: %w", u.Name, err)
@@ -196,6 +202,9 @@ func (s *Server) Close() (err error) {
 	}
 	if s.arena != nil {
 		err = errors.Join(err, s.arena.Close())
+	}
+	for i := range s.claims {
+		s.claims[i].Release()
 	}
 	return err
 }

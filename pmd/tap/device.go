@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +41,9 @@ func attach(name string, queues int, vnet bool) (fds []int, actual string, withV
 
 func attachQueues(name string, queues int, vnet bool) ([]int, string, error) {
 	var fds []int
+	if queues > 1 && held(name) { // the kernel would let us share the device, and its frames
+		return nil, "", attachError(name, queues, unix.EBUSY)
+	}
 	for range queues {
 		fd, actual, err := attachQueue(name, queues, vnet)
 		if err != nil {
@@ -75,6 +79,41 @@ func attachQueue(name string, queues int, vnet bool) (fd int, actual string, err
 		return -1, "", attachError(name, queues, err)
 	}
 	return fd, ifr.Name(), nil
+}
+
+// held says whether a process has queues of a TAP: its carrier is there only as long.
+func held(name string) bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	info, err := unix.IoctlGetEthtoolDrvinfo(fd, name)
+	if err != nil || unix.ByteSliceToString(info.Driver[:]) != "tun" {
+		return false
+	}
+	value := struct{ cmd, data uint32 }{cmd: unix.ETHTOOL_GLINK}
+	req, err := unix.NewIfreq(name)
+	if err != nil {
+		return false
+	}
+	err = ioctlData(fd, unix.SIOCETHTOOL, req, unsafe.Pointer(&value))
+	return err == nil && value.data != 0
+}
+
+// ioctlData is an ioctl of a struct ifreq that points to data.
+func ioctlData(fd int, call uintptr, req *unix.Ifreq, data unsafe.Pointer) error {
+	raw := struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: data}
+	copy(raw.name[:], req.Name())
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), call, uintptr(unsafe.Pointer(&raw)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func closeAll(fds []int) {

@@ -242,6 +242,22 @@ func TestPersistentDeviceIsLeft(t *testing.T) {
 	}
 }
 
+// The kernel lets a second process share a TAP with several queues. We do not: frames would reach one
+// of both by chance. A TAP that is there and free is taken.
+func TestQueuesAreNotShared(t *testing.T) {
+	enterNetns(t)
+	out, err := exec.Command("ip", "tuntap", "add", "dev", "rshare", "mode", "tap", "multi_queue").CombinedOutput()
+	require.NoError(t, err, string(out))
+	for range 2 {
+		p, err := New(Config{Name: "rshare", Queues: 2, Addr: kernelIP})
+		require.NoError(t, err)
+		_, err = New(Config{Name: "rshare", Queues: 3})
+		require.ErrorIs(t, err, unix.EBUSY)
+		require.ErrorContains(t, err, "another process holds the device")
+		require.NoError(t, p.Close())
+	}
+}
+
 func TestErrorsNameDeviceAndMending(t *testing.T) {
 	enterNetns(t)
 	_, _, _ = open(t, Config{Name: "rbusy"})
