@@ -324,3 +324,14 @@ func TestControlKeepsTheOrderOfItsConnection(t *testing.T) {
 	}
 	s.end()
 }
+
+// What a connection sent beyond its credit counts in the next round; what it left does not.
+func TestDebtIsCarried(t *testing.T) {
+	s := newSchedule(4)
+	s.begin(&Config{MTU: 1500, BurstMax: 32}, 4, false)
+	for left, want := range map[int32]int{-500: s.quantum - 500, 0: s.quantum, 700: s.quantum} {
+		c := &Conn{credit: left, round: s.round - 1}
+		require.Equal(t, want, s.credit(c))
+		require.Equal(t, want, s.credit(c), "once a round")
+	}
+}
