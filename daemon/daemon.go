@@ -56,7 +56,8 @@ type Daemon struct {
 	changing  sync.Mutex // held through Reload, Drain and Close, which alone change what follows
 	cfg       *config.Config
 	listeners map[place]*listener
-	mu        sync.Mutex // for those that only look
+	counts    map[string]*counts // by names of Services, also of those taken out
+	mu        sync.Mutex         // for those that only look
 	services  []*Service
 	retiring  sync.WaitGroup // Services that were taken out
 
@@ -94,7 +95,7 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	if opt.Log == nil {
 		opt.Log = os.Stderr
 	}
-	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, since: time.Now(), looking: make(chan struct{}, lookersMax)}
+	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, counts: map[string]*counts{}, since: time.Now(), looking: make(chan struct{}, lookersMax)}
 	d.cut, d.hurry = context.WithCancel(context.Background())
 	d.out, d.log = NewLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)

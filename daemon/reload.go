@@ -229,6 +229,11 @@ func (d *Daemon) carryOut(ctx context.Context, p plan) error {
 	for s, c := range p.limits {
 		s.limits(c)
 	}
+	for _, s := range p.made {
+		if s.server.begin != nil {
+			s.server.begin()
+		}
+	}
 	before := d.services
 	d.setServices(p.after)
 	for _, s := range before {

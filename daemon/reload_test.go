@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,4 +185,40 @@ func TestReloadReadsFilesAnew(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("afterwards"), 0o600))
 	require.Equal(t, "changed: image", r.reload(cable+text).String())
 	require.Equal(t, "nothing has changed", r.reload(cable+text).String())
+}
+
+// What a reload does not change stays: memory on its pages, and what is in it, when a service gets
+// another timeout or quota; counters only grow, also over a service that was away.
+func TestReloadKeepsMemoryAndCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte("content"), 0o600))
+	both := func(more string) string {
+		return "[[service]]\nname = \"kept\"\ntype = \"region\"\nsize = \"1MiB\"\npage = \"normal\"\nlisten = 7001\n" + more +
+			"[[service]]\nname = \"file\"\ntype = \"file\"\npage = \"normal\"\nlisten = 7002\npath = \"" + path + "\"\n" + more
+	}
+	r := start(t, both(""))
+	held := func() (all []*holding) {
+		for _, s := range r.d.Services() {
+			all = append(all, s.memory)
+		}
+		return all
+	}
+	was := held()
+	require.NoError(t, r.put(r.dev, at(7001), 1000))
+	accepted := func() uint64 { return r.d.Status(r.ctx).Services[0].Accepted }
+	require.EqualValues(t, 1, accepted())
+	for i, more := range []string{"idle_timeout = \"7s\"\n", "crc = false\n", "idle_timeout = \"8s\"\nmarkers = false\n"} {
+		require.Equal(t, "changed: kept, file", r.reload(cable+both(more)).String())
+		require.Equal(t, was, held(), more)
+		require.NoError(t, r.put(r.dev, at(7001), 1000))
+		require.EqualValues(t, i+2, accepted())
+	}
+	small := strings.Replace(both(""), "listen = 7001\n", "listen = 7001\nquota = 999\n", 1)
+	require.Equal(t, "changed: kept, file", r.reload(cable+small).String())
+	require.Equal(t, was, held())
+	require.ErrorContains(t, r.put(r.dev, at(7001), 1000), "a client may hold 999 of the region")
+	require.Equal(t, "removed: kept, file", r.reload(cable).String())
+	require.Equal(t, "added: kept, file", r.reload(cable+both("")).String())
+	require.NotEqual(t, was, held(), "the memory was given back")
+	require.EqualValues(t, 5, accepted())
 }

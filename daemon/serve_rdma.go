@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/config"
-	"github.com/rnicd/rnicd/daemon/port"
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/perf/pair"
 	"github.com/rnicd/rnicd/tools/perftest"
@@ -57,21 +55,6 @@ func perPort[T any](s *Service, c *config.Service, make func(*rnic.Adapter) (T, 
 	return all, nil
 }
 
-// memoryOf maps what a service holds.
-func memoryOf(s *Service, c *config.Service, octets int64) (*hugepages.Arena, error) {
-	page, err := port.ParsePage(c.Page)
-	if err != nil {
-		return nil, err
-	}
-	arena, err := hugepages.New(hugepages.Config{Bytes: octets, Page: page, Node: c.Node})
-	if err != nil {
-		return nil, err
-	}
-	s.log.Info("memory mapped", MemoryAttrs(arena)...)
-	WarnUnlocked(s.log, arena)
-	return arena, nil
-}
-
 // transferred tells of a put or get.
 func transferred(s *Service) func(xfer.Result) {
 	return func(r xfer.Result) {
@@ -95,56 +78,71 @@ func xferConfig(s *Service, c *config.Service, dev *rnic.Adapter) xfer.ServerCon
 
 // regionServer is memory that peers write files into.
 func regionServer(s *Service, c *config.Service) (server, error) {
-	arena, err := memoryOf(s, c, int64(c.Size))
+	h, err := s.hold(c, func(h *holding) error {
+		if err := h.mapMemory(s, c, int64(c.Size)); err != nil {
+			return err
+		}
+		h.memory = xfer.NewMemory(h.arena.Bytes()[:c.Size], int(c.Quota))
+		if c.Keep {
+			h.memory.KeepNames()
+		}
+		return nil
+	})
 	if err != nil {
 		return server{}, err
 	}
-	memory := xfer.NewMemory(arena.Bytes()[:c.Size], int(c.Quota))
-	if c.Keep {
-		memory.KeepNames()
-	}
 	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*xfer.Server, error) {
 		cfg := xferConfig(s, c, dev)
-		cfg.Memory = memory
+		cfg.Memory = h.memory
 		return xfer.NewServer(cfg), nil
 	})
 	return server{
 		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
-		release: arena.Close,
+		begin:   func() { h.memory.SetQuota(int(c.Quota)) },
+		release: h.leave,
 	}, nil
 }
 
 // fileServer is a copy of a file that peers read.
 func fileServer(s *Service, c *config.Service) (server, error) {
-	f, err := os.Open(c.Path)
+	h, err := s.hold(c, func(h *holding) error { return h.readFile(s, c) })
 	if err != nil {
 		return server{}, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return server{}, err
-	}
-	content, release := []byte{}, func() error { return nil }
-	if st.Size() > 0 {
-		arena, err := memoryOf(s, c, st.Size())
-		if err != nil {
-			return server{}, err
-		}
-		content, release = arena.Bytes()[:st.Size()], arena.Close
-		if _, err := io.ReadFull(f, content); err != nil {
-			return server{}, errors.Join(fmt.Errorf("%s: %w", c.Path, err), arena.Close())
-		}
 	}
 	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*xfer.Server, error) {
 		cfg := xferConfig(s, c, dev)
-		cfg.File = content
+		cfg.File = h.octets
 		return xfer.NewServer(cfg), nil
 	})
 	return server{
 		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
-		release: release,
+		release: h.leave,
 	}, nil
+}
+
+// readFile copies a file into memory.
+func (h *holding) readFile(s *Service, c *config.Service) error {
+	f, err := os.Open(c.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h.octets = []byte{}
+	if st.Size() == 0 {
+		return nil
+	}
+	if err := h.mapMemory(s, c, st.Size()); err != nil {
+		return err
+	}
+	h.octets = h.arena.Bytes()[:st.Size()]
+	if _, err := io.ReadFull(f, h.octets); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", c.Path, err), h.arena.Close())
+	}
+	return nil
 }
 
 // stampOf is what changes when a file does.

@@ -22,6 +22,7 @@ type server struct {
 	request func(ctx context.Context, on *Port, req *rnic.ConnRequest) // to its end
 	conn    func(ctx context.Context, c net.Conn)                      // to its end; the caller closes it
 	perPeer int                                                        // connections that a client has at a time
+	begin   func()                                                     // if set: when it is served, which cannot fail any more
 	release func() error                                               // when no client is served any more
 }
 
@@ -37,9 +38,8 @@ type Service struct {
 	cancel context.CancelFunc
 	stamp  string // of the file that it has
 
-	Accepted, Refused, Failed atomic.Uint64
-
-	refusedBy struct{ allow, connections, peers, request atomic.Uint64 } // Refused is their sum
+	*counts          // of all Services that have had this name
+	memory  *holding // nil: it has none
 
 	refusals, failures Ration
 
@@ -50,6 +50,13 @@ type Service struct {
 	retired bool
 	idle    chan struct{} // closed when retired and without connections
 	vacated chan struct{} // closed, and another one made, when a connection has ended
+}
+
+// counts of the Services of one name, one after the other: they only grow, whatever a reload changes.
+type counts struct {
+	Accepted, Refused, Failed atomic.Uint64
+
+	refusedBy struct{ allow, connections, peers, request atomic.Uint64 } // Refused is their sum
 }
 
 // Connection is one client of a Service.
@@ -64,7 +71,11 @@ type Connection struct {
 func (d *Daemon) newService(c config.Service) (*Service, error) {
 	s := &Service{
 		d: d, cfg: c, log: d.log.With("service", c.Name), active: map[*Connection]struct{}{}, peers: map[netip.Prefix]int{}, idle: make(chan struct{}),
-		vacated: make(chan struct{}),
+		vacated: make(chan struct{}), counts: d.counts[c.Name],
+	}
+	if s.counts == nil {
+		s.counts = &counts{}
+		d.counts[c.Name] = s.counts
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error

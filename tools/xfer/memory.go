@@ -27,16 +27,23 @@ func NewMemory(b []byte, quota int) *Memory {
 	return &Memory{octets: b, quota: quota, room: extents{size: len(b)}, held: map[netip.Prefix]int{}}
 }
 
+// SetQuota changes what one peer may hold at a time. Peers keep what they hold. Any goroutine.
+func (m *Memory) SetQuota(quota int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.quota = quota
+}
+
 // take finds n octets for a peer, or says why there are none.
 func (m *Memory) take(from netip.Addr, n uint64) (extent, string) {
 	if n > uint64(len(m.octets)) {
 		return extent{}, fmt.Sprintf("%d octets offered, the region holds %d; start the server with a larger --region", n, len(m.octets))
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.quota > 0 && n > uint64(m.quota) {
 		return extent{}, fmt.Sprintf("%d octets offered, a client may hold %d of the region", n, m.quota)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	who := peer.Network(from)
 	if m.quota > 0 && int(n) > m.quota-m.held[who] {
 		kept := ""
