@@ -279,3 +279,11 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		require.False(t, l.listens(rpingPort))
 	}
 }
+
+// A child of fork is refused its parent's objects, and has an engine of its own when it opens the device.
+func TestFork(t *testing.T) {
+	l := newLab(t)
+	p := l.run("gcc", l.compile("forks"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}

@@ -15,6 +15,7 @@ static void *found(uint64_t cookie);
 #undef rv_table_find
 #include "../../verbs/shim/table.c"
 
+const uint32_t one_process, *rv_process_page = &one_process;
 static struct rv_completions *queue;
 static struct rv_channel *ch;
 static pthread_t destroyer;
@@ -95,11 +96,11 @@ static void *found(uint64_t cookie)
 
 int main(void)
 {
-	struct ibv_context context = { .device = NULL };
+	static struct rv_context context;
 	struct ibv_cq *cq;
 	void *cq_context;
 
-	CHECK(ch = container(ibv_create_comp_channel(&context), struct rv_channel, channel));
+	CHECK(ch = container(ibv_create_comp_channel(&context.verbs.context), struct rv_channel, channel));
 	CHECK((queue = calloc(1, sizeof *queue)) && (queue->cookie = rv_table_add(queue)));
 	CHECK(send(ch->socket.engine_fd, &queue->cookie, sizeof queue->cookie, 0) == sizeof queue->cookie);
 	CHECK(!ibv_get_cq_event(&ch->channel, &cq, &cq_context) && cq == ibv_cq_ex_to_cq(&queue->cq));

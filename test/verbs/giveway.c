@@ -32,6 +32,7 @@ static int test_clock(clockid_t id, struct timespec *t)
 
 static struct rv_area area;
 struct rv_area *rv_area = &area;
+const uint32_t one_process, *rv_process_page = &one_process;
 
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings)
 {

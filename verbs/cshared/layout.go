@@ -48,6 +48,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Dozing)-unsafe.Offsetof(C.struct_rv_area{}.dozing)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Crowded)-unsafe.Offsetof(C.struct_rv_area{}.crowded)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Progress)-unsafe.Offsetof(C.struct_rv_area{}.progress)]
+	_ = [1]struct{}{}[unsafe.Offsetof(area.Process)-unsafe.Offsetof(C.struct_rv_area{}.process)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Doorbells)-unsafe.Offsetof(C.struct_rv_area{}.doorbells)]
 	_ = [1]struct{}{}[unsafe.Offsetof(area.Calls)-unsafe.Offsetof(C.struct_rv_area{}.calls)]
 

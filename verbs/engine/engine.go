@@ -82,6 +82,7 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 func newEngine(area *ring.Area) (*Engine, error) {
 	e := &Engine{area: area, wake: os.NewFile(uintptr(area.WakeFD), "wake"),
 		quiet: make(chan func(), ring.Calls), limits: newLimits()}
+	e.objects.of(area.Process)
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return e, fmt.Errorf("eventfd: %w", err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,10 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 	rcq, err3 := find[*cq](&e.objects, c.arg[2])
 	ctx, err4 := find[*opened](&e.objects, c.arg[9])
 	sdepth, rdepth, ranges, inline := c.arg[4], c.arg[5], c.arg[6], c.arg[7]
-	if err := errors.Join(err1, err2, err3, err4); err != nil || sdepth > depthMax || rdepth > depthMax || ranges > sgeMax || inline > inlineMax {
+	if err := cmp.Or(err1, err2, err3, err4); err != nil {
+		return nil, rnic.QPOptions{}, err
+	}
+	if sdepth > depthMax || rdepth > depthMax || ranges > sgeMax || inline > inlineMax {
 		return nil, rnic.QPOptions{}, syscall.EINVAL
 	}
 	q := &qp{

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"errors"
+	"cmp"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -23,7 +23,10 @@ func (e *Engine) createSRQ(c *call) (err error) {
 	pd, err1 := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
 	ctx, err2 := find[*opened](&e.objects, c.arg[4])
 	depth, ranges := c.arg[1], c.arg[2]
-	if errors.Join(err1, err2) != nil || depth < 1 || depth > depthMax || ranges > rnic.SharedSGEMax {
+	if err := cmp.Or(err1, err2); err != nil {
+		return err
+	}
+	if depth < 1 || depth > depthMax || ranges > rnic.SharedSGEMax {
 		return syscall.EINVAL
 	}
 	if err = e.limits.srqs.take(); err != nil {

@@ -208,7 +208,8 @@ type Area struct {
 	_         [15]uint32
 	Progress  uint32
 	Waiting   uint32
-	_         [14]uint32
+	Process   uint32
+	_         [13]uint32
 	Summary   uint64
 	_         [7]uint64
 	Doorbells [QPsMax / 64]uint64

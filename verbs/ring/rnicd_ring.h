@@ -197,7 +197,8 @@ struct rv_area {
 	uint32_t pad2[15];
 	uint32_t progress; /* a futex: counted when there are completions, somewhere; woken if waiting is not 0 */
 	uint32_t waiting;  /* threads of the program that wait for it */
-	uint32_t pad3[14];
+	uint32_t process;  /* the number of this process: the upper 24 bits of its handles */
+	uint32_t pad3[13];
 	uint64_t summary; /* one bit for each word of doorbells */
 	uint64_t pad4[7];
 	uint64_t doorbells[RV_QPS_MAX / 64];

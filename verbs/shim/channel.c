@@ -18,15 +18,27 @@ static void hold_thread(void)
 		pause();
 }
 
+static struct rv_lock closed; /* of all kinds */
+
+void rv_lock_sockets(void)
+{
+	rv_lock(&closed);
+}
+
+void rv_unlock_sockets(void)
+{
+	rv_unlock(&closed);
+}
+
 /* Memory of closed sockets is kept for the next: a late thread may look at it at any time. */
 static void put_back(struct rv_sockets *kind, struct rv_socket *s)
 {
 	s->next = NULL;
-	rv_lock(&kind->lock);
+	rv_lock(&closed);
 	*(kind->first ? &kind->last->next : &kind->first) = s;
 	kind->last = s;
 	kind->count++;
-	rv_unlock(&kind->lock);
+	rv_unlock(&closed);
 }
 
 /* The one that was closed first, so that a late thread finds its own for long. */
@@ -34,13 +46,13 @@ static struct rv_socket *take_back(struct rv_sockets *kind)
 {
 	struct rv_socket *s = NULL;
 
-	rv_lock(&kind->lock);
+	rv_lock(&closed);
 	if (kind->count > RV_CLOSED_MIN) {
 		s = kind->first;
 		kind->first = s->next;
 		kind->count--;
 	}
-	rv_unlock(&kind->lock);
+	rv_unlock(&closed);
 	return s;
 }
 
@@ -66,6 +78,7 @@ void *rv_open_socket(struct rv_sockets *kind)
 		errno = error;
 		return NULL;
 	}
+	s->process = rv_process();
 	store_release(&s->users, 1);
 	return s;
 }
@@ -207,6 +220,10 @@ static void *receive_of(struct rv_socket *s, struct rv_channel *ch, void *event,
 	ssize_t n;
 	int error;
 
+	if (rv_foreign(s->process)) {
+		errno = EPERM; /* what is there is the parent's to read */
+		return NULL;
+	}
 	if (!begin_reading(s))
 		hold_thread();
 	do {
@@ -246,8 +263,13 @@ void rv_forget(struct rv_socket *s, uint64_t cookie)
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	static struct rv_sockets kind = { .size = sizeof(struct rv_channel) };
-	struct rv_channel *ch = rv_open_socket(&kind);
+	struct rv_channel *ch;
 
+	if (rv_foreign(to_context(context)->events.process)) {
+		errno = EPERM;
+		return NULL;
+	}
+	ch = rv_open_socket(&kind);
 	if (!ch)
 		return NULL;
 	ch->channel.fd = ch->socket.fd;
@@ -261,7 +283,8 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 
 	if (load_acquire(&channel->refcnt))
 		return EBUSY;
-	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
+	if (!rv_foreign(ch->socket.process))
+		rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
 	rv_close_socket(&ch->socket);
 	return 0;
 }

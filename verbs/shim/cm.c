@@ -13,9 +13,10 @@ static int open_device(void)
 	int error = 0;
 
 	pthread_mutex_lock(&device_lock);
-	if (!device) {
+	if (!device || rv_foreign(to_context(device)->events.process)) {
 		struct ibv_context *c = rv_open();
 
+		device = NULL;
 		if (c) {
 			device_pd = ibv_alloc_pd(c);
 			if (device_pd)
@@ -28,6 +29,16 @@ static int open_device(void)
 	}
 	pthread_mutex_unlock(&device_lock);
 	return error;
+}
+
+void rv_lock_device(void)
+{
+	pthread_mutex_lock(&device_lock);
+}
+
+void rv_unlock_device(void)
+{
+	pthread_mutex_unlock(&device_lock);
 }
 
 /* The id has a local address, and so a device. */
@@ -62,7 +73,8 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct rv_event_channel *ch = container(channel, struct rv_event_channel, channel);
 
-	rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
+	if (!rv_foreign(ch->socket.process))
+		rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
 	rv_close_socket(&ch->socket);
 }
 
@@ -124,6 +136,8 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 		return rv_fail(EOPNOTSUPP); /* iWARP has reliable connections only */
 	if (sync && !(channel = own_channel()))
 		return -1;
+	if (rv_foreign(container(channel, struct rv_event_channel, channel)->socket.process))
+		return rv_fail(EPERM);
 	i = rv_new_id(channel, context, ps);
 	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd, i ? i->cookie : 0 } };
 	error = i ? rv_call(RV_CM_CREATE, &a) : ENOMEM;

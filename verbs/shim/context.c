@@ -28,6 +28,7 @@ struct ibv_context *rv_open(void)
 		return NULL;
 	}
 	x->handle = a.arg[0];
+	x->events.process = rv_process();
 	c->async_fd = x->events.fd;
 	c->device = rv_device();
 	c->cmd_fd = -1;

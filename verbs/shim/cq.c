@@ -34,6 +34,7 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 		return NULL;
 	}
 	q->handle = a.arg[0];
+	q->process = rv_process();
 	q->ring = (struct rv_cq *)(uintptr_t)a.arg[1];
 	q->entries = (struct rv_cqe *)(q->ring + 1);
 	q->mask = (uint32_t)a.arg[2] - 1;
@@ -143,6 +144,8 @@ int rv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	uint32_t want = solicited_only ? 1 : 2;
 	uint32_t was = load_relaxed(&q->ring->armed);
 
+	if (rv_foreign(q->process))
+		return EPERM;
 	while (was < want && !__atomic_compare_exchange_n(&q->ring->armed, &was, want, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
 	if (load_relaxed(&q->ring->written))
@@ -156,8 +159,10 @@ static int next_poll(struct ibv_cq_ex *cq)
 {
 	struct rv_completions *q = (struct rv_completions *)cq;
 
-	if (rv_poll_cq(ibv_cq_ex_to_cq(cq), 1, &q->wc) != 1)
-		return ENOENT;
+	int n = rv_poll_cq(ibv_cq_ex_to_cq(cq), 1, &q->wc);
+
+	if (n != 1)
+		return n ? -n : ENOENT;
 	cq->status = q->wc.status;
 	cq->wr_id = q->wc.wr_id;
 	return 0;

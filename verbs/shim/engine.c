@@ -2,6 +2,7 @@
 #include "shim.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -10,7 +11,9 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,10 +23,12 @@ static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t loaded; /* 0, 1: the engine serves the area, 2: it cannot */
 
 /*
- * A page that fork makes zero in the child, which has none of the engine's threads: *alive says
- * whether this process has.
+ * A page that fork makes zero in the child, which has none of the engine's threads. It has the
+ * number of this process, from 1 on along a line of descent; 0: it has no engine.
  */
-static uint32_t *alive;
+static const uint32_t no_process;
+const uint32_t *rv_process_page = &no_process;
+static uint32_t processes;
 
 void rv_lock_slow(struct rv_lock *l)
 {
@@ -71,6 +76,41 @@ void rv_close(int fd)
 	syscall(SYS_close, fd);
 }
 
+/* Where the engine is, and which file that was. */
+static char engine_path[PATH_MAX];
+static struct stat engine_file;
+
+/*
+ * A copy of the engine. Go's runtime cannot go on in a child of fork, which has none of its
+ * threads; the loader takes a copy for another library, and initializes it.
+ */
+static void *open_copy(void)
+{
+	char copy[64];
+	int from = (int)syscall(SYS_openat, AT_FDCWD, engine_path, O_RDONLY | O_CLOEXEC);
+	int to = memfd_create("librnicd_engine.so", MFD_CLOEXEC);
+	void *engine = NULL;
+	struct stat now;
+	ssize_t n = -1;
+
+	if (from >= 0 && to >= 0 && !fstat(from, &now)) {
+		if (now.st_ino != engine_file.st_ino || now.st_dev != engine_file.st_dev)
+			errno = ESTALE; /* another version perhaps */
+		else
+			while ((n = sendfile(to, from, NULL, 1 << 30)) > 0)
+				;
+	}
+	if (n == 0) {
+		snprintf(copy, sizeof copy, "/proc/%d/fd/%d", getpid(), to); /* a name that no other copy has */
+		engine = dlopen(copy, RTLD_NOW | RTLD_LOCAL);
+	} else {
+		fprintf(stderr, "rnicd: %s: %s\n", engine_path, strerror(errno));
+	}
+	rv_close(from);
+	rv_close(to);
+	return engine;
+}
+
 /* The engine stands beside this library, whichever way that was found. */
 static void *open_engine(void)
 {
@@ -79,6 +119,8 @@ static void *open_engine(void)
 	char beside[PATH_MAX], real[PATH_MAX];
 	Dl_info self;
 
+	if (processes)
+		return open_copy();
 	if (!path && dladdr(&loaded, &self) && self.dli_fname && realpath(self.dli_fname, real)) {
 		char *slash = strrchr(real, '/');
 
@@ -88,7 +130,9 @@ static void *open_engine(void)
 			path = beside;
 		}
 	}
-	return dlopen(path ? path : name, RTLD_NOW | RTLD_LOCAL);
+	if (!path || !realpath(path, engine_path) || stat(engine_path, &engine_file))
+		return dlopen(path ? path : name, RTLD_NOW | RTLD_LOCAL); /* a child of fork will do without */
+	return dlopen(engine_path, RTLD_NOW | RTLD_LOCAL);
 }
 
 static void *symbol(void *engine, const char *name)
@@ -107,14 +151,15 @@ static void *load_engine(void (**attach)(void *))
 	struct rv_signals signals;
 	sigset_t all, before;
 	void *engine;
+	char *why;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rv_signals_before(&signals);
 	engine = open_engine();
-	if (!engine)
-		fprintf(stderr, "rnicd: %s\n", dlerror());
-	else if ((on_engine_thread = (int (*)(void))symbol(engine, "rnicd_engine_thread")))
+	if (!engine && (why = dlerror()))
+		fprintf(stderr, "rnicd: %s\n", why);
+	else if (engine && (on_engine_thread = (int (*)(void))symbol(engine, "rnicd_engine_thread")))
 		rv_signals_after(&signals, on_engine_thread);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!on_engine_thread)
@@ -126,20 +171,23 @@ static void *load_engine(void (**attach)(void *))
 static int attach_engine(void)
 {
 	void (*attach)(void *);
+	uint32_t *page;
 
 	rv_area = mmap(NULL, sizeof *rv_area, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	alive = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (rv_area == MAP_FAILED || alive == MAP_FAILED)
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (rv_area == MAP_FAILED || page == MAP_FAILED)
 		return ENOMEM;
-	if (madvise(alive, 4096, MADV_WIPEONFORK)) /* Linux 4.14 */
+	if (madvise(page, 4096, MADV_WIPEONFORK)) /* Linux 4.14 */
 		return errno;
+	rv_area->process = processes + 1;
 	rv_area->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (rv_area->wake_fd < 0)
 		return errno;
 	if (!load_engine(&attach))
 		return ENODEV;
-	*alive = 1;
 	attach(rv_area);
+	*page = ++processes;
+	store_release(&rv_process_page, page);
 	return 0;
 }
 
@@ -154,18 +202,39 @@ static int load(void)
 	return error;
 }
 
-/* Whether the engine serves this process; it is loaded when this is first asked. */
-static int ready(void)
+/* Until the child of fork has an engine of its own, its own calls begin with one of these. */
+static bool begins(uint32_t op)
 {
-	if (load_acquire(&loaded) == 0) {
+	return op == RV_OPEN || op == RV_CM_CREATE;
+}
+
+/*
+ * Whether the engine serves this process, for a call. It is loaded when this is first asked; in a
+ * child of fork, which has but its parent's objects, when it begins with one of its own.
+ */
+static int ready(uint32_t op)
+{
+	uint32_t is = load_acquire(&loaded);
+
+	if (is == 1 && !rv_process() && !begins(op))
+		return EPERM;
+	if (is == 0 || (is == 1 && !rv_process())) {
 		pthread_mutex_lock(&load_lock);
-		if (load_relaxed(&loaded) == 0)
+		if (loaded == 0 || (loaded == 1 && !rv_process()))
 			store_release(&loaded, load() ? 2 : 1);
 		pthread_mutex_unlock(&load_lock);
 	}
-	if (load_relaxed(&loaded) != 1)
-		return ENODEV;
-	return load_relaxed(alive) ? 0 : EPERM; /* a child of fork */
+	return load_relaxed(&loaded) == 1 ? 0 : ENODEV;
+}
+
+void rv_lock_load(void)
+{
+	pthread_mutex_lock(&load_lock);
+}
+
+void rv_unlock_load(void)
+{
+	pthread_mutex_unlock(&load_lock);
 }
 
 /* Wakes who sleeps until fd is written. The first of those that find it asleep does. */
@@ -211,7 +280,7 @@ int rv_call(uint32_t op, struct rv_args *a)
 {
 	struct rv_call *c;
 	uint32_t state;
-	int error = ready();
+	int error = ready(op);
 
 	if (error)
 		return error;
@@ -299,6 +368,6 @@ void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint3
 /* The program ends, by exit or from main. */
 __attribute__((destructor)) static void leave(void)
 {
-	if (load_acquire(&loaded) == 1 && load_relaxed(alive))
+	if (load_acquire(&loaded) == 1 && rv_process())
 		rv_call1(RV_LEAVE, 0);
 }

@@ -5,7 +5,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct rv_pd *p = calloc(1, sizeof *p);
 	struct rv_args a = { .arg = { 0 } };
-	int error = p ? rv_call(RV_ALLOC_PD, &a) : ENOMEM;
+	int error = !p ? ENOMEM : rv_foreign(to_context(context)->events.process) ? EPERM : rv_call(RV_ALLOC_PD, &a);
 
 	if (error) {
 		free(p);

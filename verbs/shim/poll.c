@@ -166,6 +166,8 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	uint32_t head;
 	int got = 0;
 
+	if (rv_foreign(c->process))
+		return -EPERM;
 	rv_lock(&c->lock);
 	head = c->head;
 	while (got < n) {

@@ -142,9 +142,9 @@ int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 	uint32_t before;
 	int error = 0;
 
-	if (qp->state < IBV_QPS_RTR) {
+	if (qp->state < IBV_QPS_RTR || rv_foreign(q->process)) {
 		*bad = wr;
-		return EINVAL;
+		return qp->state < IBV_QPS_RTR ? EINVAL : EPERM;
 	}
 	rv_lock(&q->send_lock);
 	before = q->sq_tail;
@@ -170,6 +170,8 @@ int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct r
 	struct ibv_send_wr wr = { .wr_id = wr_id, .opcode = IBV_WR_RDMA_WRITE, .send_flags = flags & ~(unsigned int)IBV_SEND_INLINE };
 	int error;
 
+	if (rv_foreign(q->process))
+		return EPERM;
 	rv_lock(&q->send_lock);
 	error = q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr ? ENOMEM : rv_call(RV_BIND_MW, bind);
 	if (!error) {
@@ -204,6 +206,10 @@ int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	struct rv_qp *q = to_qp(qp);
 	int error = 0;
 
+	if (rv_foreign(q->process)) {
+		*bad = wr;
+		return EPERM;
+	}
 	rv_lock(&q->recv_lock);
 	for (; wr; wr = wr->next) {
 		if (qp->srq || wr->num_sge < 0 || (uint32_t)wr->num_sge > q->cap.max_recv_sge)
@@ -244,6 +250,10 @@ int rv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 	struct rv_srq *s = to_srq(srq);
 	int error = 0;
 
+	if (rv_foreign(s->process)) {
+		*bad = wr;
+		return EPERM;
+	}
 	rv_lock(&s->lock);
 	for (; wr; wr = wr->next) {
 		uint32_t index;

@@ -41,6 +41,21 @@ static void leave(struct rv_qp *q)
 	rv_unlock(&table_lock);
 }
 
+void rv_lock_qps(void)
+{
+	rv_lock(&table_lock);
+}
+
+void rv_unlock_qps(void)
+{
+	rv_unlock(&table_lock);
+}
+
+void rv_forget_qps(void)
+{
+	memset(buckets, 0, sizeof buckets);
+}
+
 /* What a queue pair can have inline that asked for nothing: rdma_xclient relies on it. */
 #define INLINE_MIN 64
 
@@ -159,6 +174,7 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	__atomic_fetch_add(&to_cq(attr->recv_cq)->users, 1, __ATOMIC_ACQ_REL);
 	if (attr->srq)
 		__atomic_fetch_add(&to_srq(attr->srq)->users, 1, __ATOMIC_ACQ_REL);
+	q->process = rv_process();
 	rv_start_wr(q);
 	enter(q);
 	attr->cap = q->cap;

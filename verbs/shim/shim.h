@@ -21,6 +21,7 @@
  *	strings.c   names of statuses and events
  *	rates.c     rates as numbers
  *	refused.c   what iWARP has not
+ *	fork.c      children of the process
  *	forward.c   what the distribution's libraries have besides
  *	shim.map    the symbols and their versions
  *
@@ -114,6 +115,33 @@ struct rv_signals {
 void rv_signals_before(struct rv_signals *s);
 void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void));
 
+/*
+ * Fork. A child has its parent's objects in memory and none of the engine's threads. What a process
+ * creates has its number; in another, a call about it is EPERM. Here are those that do not ask the
+ * engine, which finds that by the handle.
+ */
+extern const uint32_t *rv_process_page;
+static inline uint32_t rv_process(void) /* 0: no engine yet */
+{
+	return load_relaxed(load_relaxed(&rv_process_page));
+}
+static inline bool rv_foreign(uint32_t process)
+{
+	return process != rv_process();
+}
+/* For fork.c. */
+void rv_lock_device(void);
+void rv_unlock_device(void);
+void rv_lock_load(void);
+void rv_unlock_load(void);
+void rv_lock_table(void);
+void rv_unlock_table(void);
+void rv_lock_qps(void);
+void rv_unlock_qps(void);
+void rv_forget_qps(void);
+void rv_lock_sockets(void);
+void rv_unlock_sockets(void);
+
 /* table.c. Objects by cookie; a cookie of an object that was removed finds nothing. */
 uint64_t rv_table_add(void *object);
 void *rv_table_find(uint64_t cookie);
@@ -132,7 +160,6 @@ void rv_close(int fd); /* no point of cancellation, as close(2) is one */
 
 struct rv_sockets {
 	size_t size; /* of the object */
-	struct rv_lock lock;
 	uint32_t count;
 	struct rv_socket *first, *last;
 };
@@ -140,6 +167,7 @@ struct rv_sockets {
 struct rv_socket {
 	int fd, engine_fd;
 	uint32_t users; /* threads that read, and one until it is closed */
+	uint32_t process;
 	struct rv_waits waits; /* of a completion channel, for the engine */
 	pthread_mutex_t reading; /* events are taken out, and counted with their objects, one at a time */
 	struct rv_sockets *kind;
@@ -194,6 +222,7 @@ struct rv_channel {
 struct rv_completions {
 	struct ibv_cq_ex cq; /* as ibv_cq too */
 	uint64_t handle, cookie;
+	uint32_t process;
 	struct rv_cq *ring;
 	struct rv_cqe *entries;
 	uint32_t mask, head;
@@ -221,6 +250,7 @@ struct rv_sent {
 struct rv_qp {
 	struct ibv_qp_ex qp; /* as ibv_qp too */
 	uint64_t handle, cookie;
+	uint32_t process;
 	uint32_t bit;
 	struct ibv_qp_cap cap;
 	bool signal_all;
@@ -256,6 +286,7 @@ struct rv_qp {
 struct rv_srq {
 	struct ibv_srq srq;
 	uint64_t handle, cookie;
+	uint32_t process;
 	struct rv_lock lock;
 	struct rv_queue *ring;
 	struct rv_wqe *entries;

@@ -42,6 +42,7 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	for (uint32_t i = 0; i < depth; i++)
 		s->free[s->free_count++] = depth - 1 - i;
 	s->handle = a.arg[0];
+	s->process = rv_process();
 	s->ring = (struct rv_queue *)(uintptr_t)a.arg[1];
 	s->entries = (struct rv_wqe *)(s->ring + 1);
 	s->mask = (uint32_t)a.arg[2] - 1;

@@ -67,3 +67,13 @@ void rv_table_remove(uint64_t cookie)
 	}
 	rv_unlock(&lock);
 }
+
+void rv_lock_table(void)
+{
+	rv_lock(&lock);
+}
+
+void rv_unlock_table(void)
+{
+	rv_unlock(&lock);
+}

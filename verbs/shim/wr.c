@@ -14,6 +14,11 @@ static void start(struct ibv_qp_ex *qp)
 {
 	struct rv_qp *q = (struct rv_qp *)qp;
 
+	if (rv_foreign(q->process)) { /* a thread of the parent's may hold the lock for ever */
+		q->wr_error = EPERM;
+		q->wr_now = NULL;
+		return;
+	}
 	rv_lock(&q->send_lock);
 	q->wr_tail = q->sq_tail;
 	q->wr_sent = q->sent;
