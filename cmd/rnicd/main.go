@@ -16,6 +16,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/command"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/lossy"
+	"github.com/rnicd/rnicd/printable"
 )
 
 func main() {
@@ -103,5 +104,5 @@ func argsWanted(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// oneLine keeps joined errors together.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// oneLine keeps joined errors together, and peers' text from the terminal.
+func oneLine(err error) string { return printable.Text(strings.ReplaceAll(err.Error(), "\n", "; ")) }

@@ -10,32 +10,37 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/lossy"
+	"github.com/rnicd/rnicd/printable"
 	"github.com/rnicd/rnicd/tools/xfer"
 )
 
-// output serialises the daemon's lines, which come from several goroutines.
+// output serialises the daemon's lines, which come from several goroutines, and shows peers' text
+// as printable does.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
 
+	to                 io.Writer     // without printable
+	serving            *lossy.Writer // of a server
 	failures, refusals lines
 }
 
-func newOutput(w io.Writer) *output { return &output{w: w} }
+func newOutput(w io.Writer) *output { return &output{w: printable.New(w), to: w} }
 
 // servingOutput is the output of a server, which goes on whether its lines are read or not; for close.
 func servingOutput(w io.Writer) *output {
-	o := &output{}
-	o.w = lossy.New(w, func(lines uint64) {
+	o := &output{to: w}
+	o.serving = lossy.New(w, func(lines uint64) {
 		o.do(func(w io.Writer) { fmt.Fprintf(w, "lost        %d lines like these: nobody has read them\n", lines) })
 	})
+	o.w = printable.New(o.serving)
 	return o
 }
 
 // close writes what waits, for a moment.
 func (o *output) close() {
-	if w, ok := o.w.(*lossy.Writer); ok {
-		w.Close(lossy.CloseWithin)
+	if o.serving != nil {
+		o.serving.Close(lossy.CloseWithin)
 	}
 }
 

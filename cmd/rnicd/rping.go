@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/printable"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/rping"
 )
@@ -81,7 +82,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 		OnPing: func(p rping.Ping) {
 			sum.add(p.Took)
 			if o.verbose {
-				r.remark("ping data: %s", printable(pingText(p.Data)))
+				r.remark("ping data: %s", printable.Text(pingText(p.Data)))
 			}
 		},
 	}
@@ -204,7 +205,7 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 		}
 		if o.verbose {
 			cfg.OnPing = func(_ netip.AddrPort, p rping.Ping) {
-				text := printable(pingText(p.Data))
+				text := printable.Text(pingText(p.Data))
 				out.do(func(w io.Writer) { fmt.Fprintf(w, "server ping data: %s\n", text) })
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/printable"
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
@@ -94,11 +95,11 @@ func newReporter(c *cobra.Command, json bool) *reporter {
 // serving is the reporter of a server, which goes on whether its lines are read or not; for close.
 func (r *reporter) serving() *reporter {
 	one := r.remarks == r.output
-	r.output = servingOutput(r.output.w)
+	r.output = servingOutput(r.output.to)
 	if one {
 		r.remarks = r.output
 	} else {
-		r.remarks = servingOutput(r.remarks.w)
+		r.remarks = servingOutput(r.remarks.to)
 	}
 	return r
 }
@@ -147,17 +148,6 @@ func printStreamReport(w io.Writer, rep *iperf3.Report) {
 	}
 	fmt.Fprintf(w, "CPU         %.0f %% of a core here, %.0f %% there\n", rep.CPU.Total, rep.PeerCPU.Total)
 	if rep.ServerOutput != "" {
-		fmt.Fprintf(w, "server output\n%s\n", printable(rep.ServerOutput))
+		fmt.Fprintf(w, "server output\n%s\n", printable.Lines(rep.ServerOutput))
 	}
-}
-
-// printable is a peer's text without what would move the terminal's cursor.
-func printable(text string) string {
-	b := []rune(text)
-	for i, r := range b {
-		if r != '\n' && (r < ' ' || r == 0x7F) {
-			b[i] = '?'
-		}
-	}
-	return string(b)
 }

@@ -62,7 +62,7 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 		Began: func(remote net.Addr, p iperf3.Params) { r.remark("test        %s with %v", describe(p, true), remote) },
 		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
 		Failed: func(remote net.Addr, err error) {
-			r.remarks.failure(remote.String(), printable(oneLine(cutShort(err))))
+			r.remarks.failure(remote.String(), oneLine(cutShort(err)))
 			var stray *iperf3.StrayError
 			if !errors.As(err, &stray) {
 				over(err)

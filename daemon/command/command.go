@@ -16,13 +16,14 @@ import (
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/doctor"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/printable"
 )
 
 // Main is the main function of a daemon with more drivers than those of this module. It does not
 // return.
 func Main(drivers ...port.Driver) {
 	if err := Root(port.All().With(drivers...)).Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd:", err)
+		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd: "+printable.Lines(err.Error()))
 		os.Exit(ExitCode(err))
 	}
 	os.Exit(0)
@@ -116,7 +117,7 @@ func Doctor(drivers port.Drivers) *cobra.Command {
 					return err
 				}
 			} else {
-				doctor.Write(c.OutOrStdout(), found)
+				doctor.Write(printable.New(c.OutOrStdout()), found)
 			}
 			if n := len(slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Verdict != doctor.Lack })); n == 1 {
 				return errors.New("1 thing is lacking")

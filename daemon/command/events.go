@@ -11,6 +11,7 @@ import (
 
 	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/printable"
 )
 
 // Events is the command events.
@@ -37,7 +38,7 @@ those that have ended with an error lately; without, of all that have ended with
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(all)
 			}
-			writeFlights(c.OutOrStdout(), all.Records)
+			writeFlights(printable.New(c.OutOrStdout()), all.Records)
 			return nil
 		},
 	}

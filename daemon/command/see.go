@@ -16,6 +16,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/daemon/top"
+	"github.com/rnicd/rnicd/printable"
 )
 
 const socketHelp = "the daemon's control socket; without it where a daemon has it by default"
@@ -83,7 +84,7 @@ as a socket that this user may not ask.`,
 				out.SetIndent("", "  ")
 				err = out.Encode(said.any())
 			} else {
-				said.write(c.OutOrStdout())
+				said.write(printable.New(c.OutOrStdout()))
 			}
 			if err == nil {
 				err = said.unhealthy()
@@ -188,7 +189,7 @@ other), service, state (TCP's), local or remote, as in
 				if asJSON {
 					return lines.Encode(one)
 				}
-				_, err := io.WriteString(out, strings.Join(top.Details(one, time.Now()), "\n")+"\n")
+				_, err := io.WriteString(printable.New(out), strings.Join(top.Details(one, time.Now()), "\n")+"\n")
 				return err
 			})
 		},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/printable"
 )
 
 // Look is what was seen of a daemon, or of a switch, at one moment: one of the two is there.
@@ -192,8 +193,9 @@ func clip(lines []string, width, height int) []string {
 		lines = lines[:height]
 	}
 	for i, l := range lines {
-		if width > 0 && len(l) > width {
-			lines[i] = l[:width]
+		lines[i] = printable.Text(l)
+		if width > 0 && len(lines[i]) > width {
+			lines[i] = strings.ToValidUTF8(lines[i][:width], "")
 		}
 	}
 	return lines

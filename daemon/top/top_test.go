@@ -91,6 +91,9 @@ remote                service state   *inB/ outB/s    rtt  cwnd retr ahead reass
 		}
 		require.Len(t, Frame(was, is, &tc.state, 80, 4), 4)
 	}
+	rogue := *is.Daemon // a daemon's text moves no cursor
+	rogue.Version = "\x1b[2J"
+	require.Contains(t, Frame(nil, &Look{Daemon: &rogue}, &State{}, 80, 0)[0], `rnicd \x1b[2J  serving`)
 	first := strings.Join(Frame(nil, is, &State{}, 80, 0), "\n")
 	require.Contains(t, first, "one       1     2     -     -     -     -     7", "no rates at the first look")
 	detail := strings.Join(Frame(was, is, &State{View: Connections, Detail: true, Row: 2}, 0, 0), "\n")

@@ -104,6 +104,7 @@ func TestRefusal(t *testing.T) {
 			require.Equal(t, why, <-said)
 		}
 	})
+	require.EqualError(t, &RefusedError{What: "test", Text: "\x1b[2J\xff"}, `test: the server refused: \x1b[2J\xff`)
 	for _, err := range []error{
 		nil, errors.New("other"), &rnic.RejectedError{}, &rnic.RejectedError{PrivateData: []byte("RNC")},
 		&rnic.RejectedError{PrivateData: []byte("other")},

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/rnicd/rnicd/printable"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -28,10 +29,12 @@ func IsLater(err error) bool { return err != nil && strings.HasSuffix(err.Error(
 // RefusedError is a server's own no.
 type RefusedError struct {
 	What string // was asked for: the protocol
-	Text string // the server's
+	Text string // the server's: whatever octets it has sent
 }
 
-func (e *RefusedError) Error() string { return e.What + ": the server refused: " + e.Text }
+func (e *RefusedError) Error() string {
+	return e.What + ": the server refused: " + printable.Text(e.Text)
+}
 
 // Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the
 // way if the peer did not hear it. It returns when the connection is over: ending the server then

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/lossy"
+	"github.com/rnicd/rnicd/printable"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/ring"
@@ -72,7 +73,7 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 		h, err = open(Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD), Crowded: &e.area.Crowded}})
 	}
 	if err != nil {
-		lossy.Line(os.Stderr, fmt.Sprintf("rnicd: %v", err))
+		lossy.Line(os.Stderr, "rnicd: "+printable.Lines(err.Error()))
 	}
 	e.start(h)
 	e.run()
@@ -107,7 +108,7 @@ func (e *Engine) start(h Host) {
 // tellLog writes a line for an operator who looks at what the program does.
 func (e *Engine) tellLog(format string, args ...any) {
 	if e.log != nil {
-		fmt.Fprintf(e.log, "rnicd: "+format+"\n", args...)
+		fmt.Fprintf(e.log, "rnicd: %s\n", printable.Text(fmt.Sprintf(format, args...)))
 	}
 }
 
