@@ -62,7 +62,7 @@ func (d *Daemon) EachConnection(ctx context.Context, f status.Filter, tell func(
 			}
 			c := &status.Connection{Port: p.Name, Kind: status.Kernel, Service: s.Service, Since: &s.Since}
 			c.Conn.Remote, c.Conn.State = at.remote, "ESTABLISHED"
-			c.Conn.Local = netip.AddrPortFrom(netip.Addr{}, at.listen)
+			c.Conn.Local = p.listensAt(at.remote, at.listen)
 			if f.Takes(c) {
 				if err := tell(c); err != nil {
 					return err
@@ -73,8 +73,22 @@ func (d *Daemon) EachConnection(ctx context.Context, f status.Filter, tell func(
 	return nil
 }
 
+// plain is an IPv4 address as such; an IPv6 one keeps its zone.
 func plain(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// listensAt is where a service listens over the kernel's sockets for a peer at remote.
+func (p *Port) listensAt(remote netip.AddrPort, listen uint16) netip.AddrPort {
+	at := p.Config().HostAt
+	switch {
+	case at.IsValid():
+	case remote.Addr().Is4():
+		at = netip.IPv4Unspecified()
+	default:
+		at = netip.IPv6Unspecified()
+	}
+	return netip.AddrPortFrom(at, listen)
 }
 
 // seen is what a Poller copies of a connection.

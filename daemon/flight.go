@@ -134,7 +134,7 @@ func (r *recorder) about(remote netip.AddrPort) (all []status.Flight) {
 	defer r.mu.Unlock()
 	for i := range r.last {
 		f := &r.last[i]
-		if !remote.IsValid() || f.Remote.Addr() == remote.Addr() && (remote.Port() == 0 || f.Remote.Port() == remote.Port()) {
+		if !remote.IsValid() || status.SameAddr(f.Remote.Addr(), remote.Addr()) && (remote.Port() == 0 || f.Remote.Port() == remote.Port()) {
 			all = append(all, f.text())
 		}
 	}

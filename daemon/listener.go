@@ -202,7 +202,7 @@ func (l *listener) conn(conn net.Conn) {
 	defer conn.Close()
 	var remote netip.AddrPort
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		remote = a.AddrPort()
+		remote = plain(a.AddrPort())
 	}
 	s, c, why := l.begin(remote)
 	if c == nil {

@@ -116,7 +116,7 @@ func streamServer(s *Service, c *config.Service) server {
 
 func remoteOf(c net.Conn) netip.AddrPort {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return a.AddrPort()
+		return plain(a.AddrPort())
 	}
 	return netip.AddrPort{}
 }
@@ -186,7 +186,7 @@ func iperfServer(s *Service, c *config.Service) server {
 		},
 		Failed: func(remote net.Addr, cause error) {
 			if a, ok := remote.(*net.TCPAddr); ok {
-				s.failed(a.AddrPort(), cause)
+				s.failed(plain(a.AddrPort()), cause)
 			}
 		},
 	})

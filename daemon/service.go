@@ -120,8 +120,9 @@ func (s *Service) limits(c config.Service) {
 
 // allows says why an address is not served; empty: it is.
 func allows(c *config.Service, a netip.Addr) string {
-	a = a.Unmap().WithZone("")
-	if len(c.Networks) > 0 && !slices.ContainsFunc(c.Networks, func(n netip.Prefix) bool { return n.Contains(a) }) {
+	a = a.Unmap()
+	unzoned := a.WithZone("")
+	if len(c.Networks) > 0 && !slices.ContainsFunc(c.Networks, func(n netip.Prefix) bool { return n.Contains(unzoned) }) {
 		return fmt.Sprintf("%v is in none of the networks that are served", a)
 	}
 	return ""

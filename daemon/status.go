@@ -115,6 +115,9 @@ func (d *Daemon) portStatus(p *Port) status.Port {
 	for _, a := range c.Addrs {
 		s.Addresses = append(s.Addresses, a.String())
 	}
+	if host := p.Host(); host != "" {
+		s.Addresses = append(s.Addresses, host)
+	}
 	dev := p.Device()
 	if dev == nil {
 		return s

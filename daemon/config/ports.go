@@ -213,7 +213,10 @@ func (v *validator) addresses(path string, p *Port) {
 				v.wrong(at, "%q: with the driver kernel want one address of this host, without a prefix length, as 127.0.0.1", text)
 				continue
 			}
-			o.Addrs = append(o.Addrs, netip.PrefixFrom(a, a.BitLen()))
+			if a.IsLinkLocalUnicast() && a.Is6() && a.Zone() == "" { // RFC 4007 section 6
+				v.wrong(at, "%q: a link-local address is one of a link; name that, as %v%%eth0", text, a)
+			}
+			o.HostAt = a
 			continue
 		}
 		if a, ok := v.station(at, text); ok {
@@ -280,6 +283,13 @@ func (v *validator) ports() {
 				v.wrong(at, "%v: port %q in line %d has this address; each has its own", a.Addr(), was.name, v.line(was.path))
 			}
 			addrs[a.Addr()] = owner{at, p.Name}
+		}
+		if a := p.Open.HostAt; a.IsValid() {
+			at := path + ".addresses[0]"
+			if was, ok := addrs[a]; ok {
+				v.wrong(at, "%v: port %q in line %d has this address; each has its own", a, was.name, v.line(was.path))
+			}
+			addrs[a] = owner{at, p.Name}
 		}
 		for _, c := range p.Open.Cores {
 			if was, ok := cores[c]; ok && was.path != path+".cores" {

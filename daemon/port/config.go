@@ -73,7 +73,8 @@ type Config struct {
 	NoOffload   bool              // no checksums or segmentation by the device
 	Options     map[string]string // what the driver has besides, each judged by Driver.Option
 
-	Addrs    []netip.Prefix // ours; over the kernel's sockets one of this host's, without its length, or none for all
+	Addrs    []netip.Prefix // ours; none over the kernel's sockets
+	HostAt   netip.Addr     // over the kernel's sockets: one of this host's, with its zone, or the zero Addr for all
 	Gateways []netip.Addr
 	VLAN     uint16
 	MTU      int // default MTUDefault

@@ -333,10 +333,10 @@ func (p *Port) Config() *Config { return &p.cfg }
 // Host is the address to listen on over the kernel's sockets, empty for all; and empty over our
 // Pollers, which have their own.
 func (p *Port) Host() string {
-	if !p.cfg.Driver.Sockets || len(p.cfg.Addrs) == 0 {
+	if !p.cfg.HostAt.IsValid() {
 		return ""
 	}
-	return p.cfg.Addrs[0].Addr().String()
+	return p.cfg.HostAt.String()
 }
 
 // FrontError is of what Config puts in front of the device: a fault, or a capture.

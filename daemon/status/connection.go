@@ -96,16 +96,24 @@ func ParseFilter(words []string) (f Filter, err error) {
 // endOf reads an address, an address and port, or a network.
 func endOf(text string) (func(netip.AddrPort) bool, error) {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
-		return func(e netip.AddrPort) bool { return e == ap }, nil
+		return func(e netip.AddrPort) bool { return e.Port() == ap.Port() && SameAddr(e.Addr(), ap.Addr()) }, nil
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
-		return func(e netip.AddrPort) bool { return e.Addr() == a }, nil
+		return func(e netip.AddrPort) bool { return SameAddr(e.Addr(), a) }, nil
 	}
 	n, err := netip.ParsePrefix(text)
 	if err != nil {
 		return nil, fmt.Errorf("want an address, an address and port, or a network")
 	}
-	return func(e netip.AddrPort) bool { return n.Contains(e.Addr()) }, nil
+	return func(e netip.AddrPort) bool { return n.Contains(e.Addr().WithZone("")) }, nil
+}
+
+// SameAddr says whether a is the one that was asked for: of any zone where asked has none.
+func SameAddr(a, asked netip.Addr) bool {
+	if asked.Zone() == "" {
+		a = a.WithZone("")
+	}
+	return a.Unmap() == asked.Unmap()
 }
 
 // Takes says whether c is chosen.
