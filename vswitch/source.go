@@ -66,6 +66,9 @@ func (s *station) source6(h *headers) Reason {
 	if !h.from.IsUnspecified() && !s.has(&h.from) || h.from.IsUnspecified() && !nd && h.proto != inet.ProtoICMPv6 {
 		return SpoofedAddr
 	}
+	if h.proto == inet.ProtoICMPv6 && len(h.upper) > 0 && h.upper[0] == inet.MLDQuery {
+		return Router // a querier decides how all others report their groups
+	}
 	if !nd {
 		return Passed
 	}

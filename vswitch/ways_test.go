@@ -131,6 +131,8 @@ func TestSpoofing(t *testing.T) {
 		"solicitation, option of 0":  {"one", ether(macOut, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Out, 58, append(append([]byte{135, 0, 0, 0, 0, 0, 0, 0}, ip6Out[:]...), make([]byte, 8)...))), Malformed},
 		"looks for another's":        {"one", ether(ip6Two.SolicitedNode().GroupMAC(), macOne, 0, etherTypeIPv6, solicit(inet.Addr{}, ip6Two, macOne, ip6Two.SolicitedNode())), SpoofedAddr},
 		"advertises a router":        {"one", ether(all, macOne, 0, etherTypeIPv6, ipv6(inet.LinkLocal(macOne), inet.AllNodes, 58, make16(134))), Router},
+		"asks for groups":            {"one", ether(all, macOne, 0, etherTypeIPv6, ipv6(inet.LinkLocal(macOne), inet.AllNodes, 58, make16(130))), Router},
+		"asks for groups, by header": {"one", ether(all, macOne, 0, etherTypeIPv6, ipv6(inet.LinkLocal(macOne), inet.AllNodes, 0, append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, make16(130)...))), Router},
 		"redirects":                  {"one", ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(inet.LinkLocal(macOne), ip6Two, 58, make16(137))), Router},
 		"redirects, IPv4":            {"one", ether(macTwo, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipTwo, 1, 0, make16(5))), Router},
 		"hides in options":           {"one", ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Two, 60, append([]byte{58, 0, 0x80, 0, 0, 0, 0, 0}, make16(136)...))), Extension},
