@@ -70,7 +70,7 @@ func (c *Conn) inputSynSent(now int64, s *Segment) Arrival {
 	acked := s.Flags&ACK != 0
 	if acked && s.Ack != c.iss+1 { // First: unacceptable unless ISS < SEG.ACK =< SND.NXT
 		if s.Flags&RST == 0 {
-			c.oweReset(s)
+			c.resetOldPeer(now, s)
 		}
 		return Arrival{Drop: DropAckUnsent}
 	}

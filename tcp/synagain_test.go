@@ -62,3 +62,90 @@ func TestRoundTripOfASynThatCameAgain(t *testing.T) {
 		t.Errorf("SRTT %d us", got/us)
 	}
 }
+
+// A peer that takes our SYN for one of an old connection has our RST first, and the SYN again after
+// a quarter of a round trip, 2 ms at least. It was not lost: the window and the timer begin as after
+// one SYN. A second answer of that kind hurries nothing.
+//
+// req: 9293-3.5.2-3
+func TestSynAfterAReset(t *testing.T) {
+	for _, tt := range []struct{ trip, wait int64 }{{100 * us, 2 * ms}, {8 * ms, 2 * ms}, {400 * ms, 100 * ms}} {
+		s := newScript(t, sackOnly())
+		s.connect()
+		s.expect("S 0:1")
+		s.advance(tt.trip)
+		s.in(". 5000 ack 777")
+		s.wantDrop(DropAckUnsent)
+		s.expect("R 777")
+		s.advance(tt.wait - 1)
+		s.expect()
+		s.advance(1)
+		s.expect("S 0:1 rtx")
+		s.in(". 5000 ack 777")
+		s.expect("R 777")
+		s.advance(sc - 1)
+		s.expect()
+		s.advance(1)
+		s.expect("S 0:1 rtx")
+	}
+
+	s := newScript(t, sackOnly())
+	s.connect()
+	s.sent()
+	s.in(". 5000 ack 777")
+	s.sent()
+	s.advance(2 * ms)
+	s.sent()
+	s.in("S. 0:1 ack 1 win 60000 mss 1000 sackOK")
+	s.wantState(Established)
+	s.expect(". 1 ack 1")
+	if n := s.fill(); n != 10 {
+		t.Errorf("%d segments in the first window, want 10", n)
+	}
+	if at := s.c.Deadline() - s.now; at != sc {
+		t.Errorf("retransmission after %d ms, want 1000", at/ms)
+	}
+}
+
+// One that comes after the SYN has been sent again by the timer hurries nothing, nor does a RST.
+func TestSynAfterALateReset(t *testing.T) {
+	s := newScript(t, sackOnly())
+	s.connect()
+	s.advance(sc)
+	s.sent()
+	s.in(". 5000 ack 777")
+	s.expect("R 777")
+	s.advance(2*sc - 1)
+	s.expect()
+	s.advance(1)
+	s.expect("S 0:1 rtx")
+
+	s = newScript(t, sackOnly())
+	s.connect()
+	s.sent()
+	s.in("R. 5000 ack 777")
+	s.wantState(SynSent)
+	s.advance(sc - 1)
+	s.expect()
+}
+
+// A dial to a peer that answers only so takes as long as any to give up, one SYN more.
+func TestSynsAfterResetsGiveUp(t *testing.T) {
+	cfg := sackOnly()
+	cfg.SynRetries = 3
+	s := newScript(t, cfg)
+	s.connect()
+	begin, syns := s.now, 0
+	for s.c.State() == SynSent {
+		for _, out := range s.sent() {
+			if out.Flags&SYN != 0 {
+				syns++
+				s.in(". 5000 ack 777")
+			}
+		}
+		s.advance(s.c.Deadline() - s.now)
+	}
+	if took := s.now - begin; syns != 5 || took != 15*sc+2*ms {
+		t.Errorf("%d SYNs in %d ms, want 5 in 15002", syns, took/ms)
+	}
+}

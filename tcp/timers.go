@@ -21,6 +21,7 @@ type timers struct {
 	synTries uint16    // first and by timer, saturating
 	synSends uint8
 	synLate  bool // SynLeft was called
+	synAgain synAgain
 }
 
 type timerKind uint8
@@ -83,6 +84,10 @@ func (c *Conn) Expire(now int64) {
 func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {
+	case c.state == SynSent && t.synAgain == synAgainDue:
+		t.synAgain, t.synTries = synAgainDone, 0 // it counts as the first
+		c.due |= dueSYN
+		t.rtxAt = never
 	case !c.state.synchronized():
 		if int(t.synTries) > c.mem.cfg.SynRetries && c.timers.userTimeoutMs == 0 {
 			c.finish(EvTimeout)
