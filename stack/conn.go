@@ -144,9 +144,16 @@ func (c *Conn) SetUserTimeout(ns int64) {
 	c.p.touch(c)
 }
 
+// SetFinWait2 sets for how many nanoseconds the peer's FIN is waited for after SetOrphaned. 0: as
+// configured; below 0: not at all.
+func (c *Conn) SetFinWait2(ns int64) {
+	c.tcp.SetFinWait2(ns)
+	c.p.touch(c)
+}
+
 // SetOrphaned says that the Upper has called CloseSend and will no longer read. Octets that
 // still come reset the connection (ErrUnread, which is an ErrReset). A peer that never closes its
-// half is not waited for longer than tcp.Config.FinWait2Ns (ErrTimeout). An Upper that holds octets
+// half is not waited for longer than tcp.Config.FinWait2Ns, or SetFinWait2, says (ErrTimeout). An Upper that holds octets
 // which it has not read calls Abort instead (RFC 9293 section 3.6.1).
 func (c *Conn) SetOrphaned() {
 	c.tcp.SetOrphaned(c.p.now)

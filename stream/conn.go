@@ -160,7 +160,7 @@ func (c *Conn) write(p []byte, more bool) (int, error) {
 	c.writing.enter()
 	defer c.leaveWrite()
 	if more {
-		c.u.hold.Or(holdMore)
+		c.u.holdOn(holdMore)
 	}
 	total := 0
 	for {

@@ -18,7 +18,7 @@ const corkMax = 200 * time.Millisecond
 // cork is the Poller's side of it.
 type cork struct {
 	timing bool // the timer runs
-	due    bool // and has fired: what waits goes
+	due    bool // what waits goes: the timer has fired, or release was called
 }
 
 // SetCork keeps a last segment that is not full back (true) until SetCork(false), as TCP_CORK does:
@@ -29,7 +29,7 @@ func (c *Conn) SetCork(on bool) error {
 		return c.opError("set", err)
 	}
 	if on {
-		c.u.hold.Or(holdCork)
+		c.u.holdOn(holdCork)
 		return nil
 	}
 	c.u.hold.And(^holdCork)
@@ -37,12 +37,20 @@ func (c *Conn) SetCork(on bool) error {
 	return nil
 }
 
+// holdOn holds back what is written from now on.
+func (u *upper) holdOn(why uint32) {
+	if u.hold.Load() == 0 {
+		u.heldFrom.Store(u.written.Load())
+	}
+	u.hold.Or(why)
+}
+
 // holdBack says whether what is to be sent waits for more. Poller's, in Pull.
 func (u *upper) holdBack(c *stack.Conn) bool {
 	left := int64(u.written.Load() - c.SentOffset())
 	k := &u.cork
 	switch {
-	case left >= int64(c.EMSS()), k.due, u.writer.waiting.Load(), u.finAsked, u.detach.Load() != nil:
+	case left >= int64(c.EMSS()), k.due, c.SentOffset() < u.heldFrom.Load(), u.writer.waiting.Load(), u.finAsked, u.detach.Load() != nil:
 		if k.timing && !u.closed {
 			c.SetTimer(0)
 		}
@@ -53,6 +61,14 @@ func (u *upper) holdBack(c *stack.Conn) bool {
 		c.SetTimer(u.shared.poller.Now() + int64(corkMax))
 	}
 	return true
+}
+
+// release lets what is held back go; what is written later waits again. Poller's.
+func (u *upper) release(c *stack.Conn) {
+	if u.hold.Load() != 0 && u.tx.pending() {
+		u.cork.due = true
+		c.Send()
+	}
 }
 
 // over is the timer.

@@ -125,3 +125,89 @@ func TestCorkWithASmallSendBuffer(t *testing.T) {
 	require.NoError(t, b.Close())
 	v.until("closed", dead(a))
 }
+
+// SetNoDelay sends what is held back, once, as tcp(7) says of TCP_NODELAY and TCP_CORK; the cork
+// stays in.
+func TestNoDelayTakesTheCorkOutOnce(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, b := v.pair(Options{Nagle: true}, Options{})
+	v.sizes(0)
+	require.NoError(t, a.SetCork(true))
+	require.NoError(t, a.SetNoDelay(true)) // nothing waits: nothing goes
+	v.pass(0)
+	v.write(a, "abc")
+	v.pass(time.Millisecond)
+	require.Empty(t, v.sizes(0))
+	require.NoError(t, a.SetNoDelay(false))
+	v.pass(time.Millisecond)
+	require.Empty(t, v.sizes(0))
+	require.NoError(t, a.SetNoDelay(true))
+	v.pass(0)
+	require.Equal(t, []int{3}, v.sizes(0))
+	v.write(a, "defg")
+	v.pass(corkMax - time.Millisecond)
+	require.Empty(t, v.sizes(0), "held as before")
+	_, err := a.WriteMore([]byte("h"))
+	require.NoError(t, err)
+	require.NoError(t, a.SetNoDelay(true))
+	v.pass(0)
+	require.Equal(t, []int{5}, v.sizes(0))
+	require.Equal(t, "abcdefgh", v.read(b))
+}
+
+// What WriteMore holds back goes with the next acknowledgment of what was sent before; where none
+// is to come it waits as long as under a cork, and under one it waits for that.
+func TestWriteMoreGoesWithAnAcknowledgment(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, b := v.pair(Options{}, Options{})
+	more := func(text string) {
+		_, err := a.WriteMore([]byte(text))
+		require.NoError(t, err)
+	}
+	v.sizes(0)
+	begin := v.now
+	v.write(a, "sent")
+	v.pass(0)
+	more("held")
+	v.until("it is there", func() bool { return b.Unread() == 8 })
+	require.Less(t, v.now-begin, int64(corkMax)/2)
+	require.Equal(t, []int{4, 4}, v.sizes(0))
+
+	v.pass(time.Second)
+	begin = v.now
+	more("alone")
+	v.until("it is there", func() bool { return b.Unread() == 13 })
+	require.Equal(t, begin+int64(corkMax), v.now)
+	v.pass(time.Second)
+	v.sizes(0)
+
+	v.write(a, "sent")
+	v.pass(0)
+	require.NoError(t, a.SetCork(true))
+	more("held")
+	v.pass(corkMax - 10*time.Millisecond)
+	require.Equal(t, []int{4}, v.sizes(0))
+}
+
+// What was written before the cork, or before the WriteMore, is not held back by it, though the
+// Poller has not seen it yet.
+func TestCorkHoldsNothingOfBefore(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, _ := v.pair(Options{}, Options{})
+	v.sizes(0)
+	v.write(a, "before")
+	require.NoError(t, a.SetCork(true))
+	v.pass(0)
+	require.Equal(t, []int{6}, v.sizes(0))
+	v.write(a, "after")
+	v.pass(corkMax / 2)
+	require.Empty(t, v.sizes(0))
+	require.NoError(t, a.SetCork(false))
+	v.pass(0)
+	require.Equal(t, []int{5}, v.sizes(0))
+	v.write(a, "before")
+	_, err := a.WriteMore([]byte("more"))
+	require.NoError(t, err)
+	v.pass(0)
+	require.Equal(t, []int{10}, v.sizes(0))
+}

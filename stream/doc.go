@@ -28,7 +28,7 @@
 // A Conn that is closed with octets unread, or that receives octets after Close, sends a RST (RFC 9293
 // section 3.6.1, SHLD-3). Otherwise Close goes on sending what was written. The connection is reset if
 // the peer acknowledges nothing for Options.FlushTimeout, and dropped if the peer does not close its
-// half within tcp.Config.FinWait2Ns.
+// half within tcp.Config.FinWait2Ns, or the time of Conn.SetFinWait2.
 //
 // docs/reference/sockets.md compares options and settings with those of sockets. Calls that do not
 // block (TryRead, TryWrite, Ready) and a hook (SetNotify) let one goroutine serve many connections.

@@ -5,11 +5,11 @@ import "sync/atomic"
 // octetQueue carries octets from one writer to one reader: what is to be sent to the Poller, and
 // from the Poller what came when the pool was short. It is a ring that grows by being followed:
 // when the newest ring is full and the limit allows, the writer links one four times as large
-// after it and never touches the old one again; the reader goes over when that is empty. So an
+// after it and never writes to the old one again; the reader goes over when that is empty. So an
 // idle connection has no ring, one that sends little a small one, and neither side waits for the
 // other.
 type octetQueue struct {
-	max    atomic.Int64              // a power of two; to be changed by anybody
+	max    atomic.Int64              // octets; to be changed by anybody
 	in     atomic.Pointer[octetRing] // writer's
 	out    *octetRing                // reader's
 	from   uint64                    // reader's: where in out the last read began
@@ -18,8 +18,9 @@ type octetQueue struct {
 }
 
 type octetRing struct {
-	buf  []byte // a power of two
-	next atomic.Pointer[octetRing]
+	buf    []byte // a power of two
+	next   atomic.Pointer[octetRing]
+	before atomic.Pointer[octetRing] // the ring that this one follows, while that has octets
 
 	_     [cacheLine]byte
 	tail  atomic.Uint64 // writer's: octets put in
@@ -50,28 +51,41 @@ func (q *octetQueue) init(limit int) {
 // space is the next run of octets the writer may fill, at least one if there is room at all. want:
 // how many it has.
 func (q *octetQueue) space(want int) []byte {
-	r := q.in.Load()
-	tail, limit := r.tail.Load(), int(q.max.Load())
-	free := min(len(r.buf), limit) - int(tail-r.head.Load())
-	if free <= 0 {
-		if len(r.buf) >= limit {
-			return nil
-		}
-		n := min(limit, powerOfTwo(max(octetRingMin, octetGrowth*len(r.buf), min(want, limit))))
+	r, limit := q.in.Load(), int(q.max.Load())
+	left := limit - r.unread()
+	if left <= 0 {
+		return nil
+	}
+	tail := r.tail.Load()
+	free := len(r.buf) - int(tail-r.head.Load())
+	if free == 0 {
+		n := powerOfTwo(min(limit, max(octetRingMin, octetGrowth*len(r.buf), want)))
 		next := &octetRing{buf: make([]byte, n)}
+		next.before.Store(r)
 		r.next.Store(next)
 		q.in.Store(next)
-		return next.buf
+		return next.buf[:min(n, left)]
 	}
 	at := int(tail) & (len(r.buf) - 1)
-	return r.buf[at:min(at+free, len(r.buf))]
+	return r.buf[at:min(at+min(free, left), len(r.buf))]
+}
+
+// unread is how many octets wait in r and the rings before it.
+func (r *octetRing) unread() int {
+	n := int(r.tail.Load() - r.head.Load())
+	b := r.before.Load()
+	if b == nil {
+		return n
+	}
+	more := b.unread()
+	if more == 0 {
+		r.before.Store(nil)
+	}
+	return n + more
 }
 
 // room says whether space would give something. Anybody.
-func (q *octetQueue) room() bool {
-	r, limit := q.in.Load(), int(q.max.Load())
-	return len(r.buf) < limit || int(r.tail.Load()-r.head.Load()) < limit
-}
+func (q *octetQueue) room() bool { return q.in.Load().unread() < int(q.max.Load()) }
 
 // put says that the writer filled the first n octets of space.
 func (q *octetQueue) put(n int) {
@@ -80,10 +94,7 @@ func (q *octetQueue) put(n int) {
 }
 
 // fits says whether the octets of one segment can be written at once. Writer's.
-func (q *octetQueue) fits(n int) bool {
-	r, limit := q.in.Load(), int(q.max.Load())
-	return len(r.buf) < limit || min(len(r.buf), limit)-int(r.tail.Load()-r.head.Load()) >= n
-}
+func (q *octetQueue) fits(n int) bool { return int(q.max.Load())-q.in.Load().unread() >= n }
 
 // write copies what fits. Writer's.
 func (q *octetQueue) write(p []byte) int {
@@ -185,8 +196,9 @@ func (q *octetQueue) pending() bool {
 	}
 }
 
-// roomy says whether a writer that waits is worth waking: half of its ring is free. Reader's.
+// roomy says whether a writer that waits is worth waking: half of its ring, or of what it may leave
+// there, is free. Reader's.
 func (q *octetQueue) roomy() bool {
 	r := q.out
-	return r.next.Load() == nil && 2*int(r.tail.Load()-r.head.Load()) <= len(r.buf)
+	return r.next.Load() == nil && 2*int(r.tail.Load()-r.head.Load()) <= min(len(r.buf), int(q.max.Load()))
 }

@@ -8,7 +8,7 @@ import (
 
 // Options of a connection, or of all that a Listener accepts. The zero value takes the defaults.
 type Options struct {
-	SendBuffer       int           // octets written and not yet in a segment; default 256 KiB, rounded up to a power of two
+	SendBuffer       int           // octets written and not yet in a segment; default 256 KiB, at least 4 KiB
 	ReceiveWindow    int           // octets, the first window; default 65535, which is what a SYN can say
 	ReceiveWindowMax int           // octets the window grows to; default 1 MiB
 	Nagle            bool          // coalesce small writes (RFC 9293 section 3.7.4); off, as with package net
@@ -62,7 +62,7 @@ func (o Options) filled() (Options, error) {
 	fill(&o.FlushTimeout, flushTimeoutDefault)
 	fill(&o.Backlog, backlogDefault)
 	fill(&o.HalfOpen, halfOpenDefault)
-	o.SendBuffer = powerOfTwo(max(o.SendBuffer, sendBufferMin))
+	o.SendBuffer = max(o.SendBuffer, sendBufferMin)
 	o.ReceiveWindowMax = min(o.ReceiveWindowMax, windowMaxMax)
 	o.ReceiveWindow = min(o.ReceiveWindow, o.ReceiveWindowMax)
 	return o, nil

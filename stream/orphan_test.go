@@ -67,6 +67,39 @@ func TestFinWait2WaitsForAReader(t *testing.T) {
 	require.Equal(t, uint64(1), CountersOf(v.hosts[0].Poller).FinWait2Timeouts)
 }
 
+// SetFinWait2 has a time for one connection, before CloseWrite or after; below 0 there is none.
+func TestFinWait2OfOneConnection(t *testing.T) {
+	for want, set := range map[time.Duration]time.Duration{
+		finWait2: 0, 5 * time.Second: 5 * time.Second, time.Millisecond: 1, 0: -1, 90 * time.Second: 90 * time.Second,
+	} {
+		for _, late := range []bool{false, true} {
+			v := newVirtual(t, 0, shortFinWait2)
+			a, b := v.pair(Options{FlushTimeout: time.Second}, Options{})
+			if !late {
+				require.NoError(t, a.SetFinWait2(set))
+			}
+			require.NoError(t, a.CloseWrite())
+			v.pass(time.Minute)
+			require.Equal(t, tcp.FinWait2, v.info(a).TCP.State)
+			if late {
+				require.NoError(t, a.SetFinWait2(set))
+			}
+			require.NoError(t, a.Close())
+			require.InDelta(t, want, v.until("the end", dead(a)), float64(time.Millisecond), "%v", set)
+			require.Empty(t, v.sizes(0))
+			v.write(b, "late")
+			v.until("the reset", dead(b))
+		}
+	}
+	v := newVirtual(t, 0, shortFinWait2) // the FIN comes with the acknowledgment of ours
+	a, b := v.pair(Options{}, Options{})
+	require.NoError(t, a.SetFinWait2(-1))
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	v.until("both", func() bool { return dead(a)() && dead(b)() })
+	require.Zero(t, CountersOf(v.hosts[0].Poller).FinWait2Timeouts)
+}
+
 // The peer's FIN within the time leads to an ordinary TIME-WAIT.
 func TestFinWait2EndsWithTheFIN(t *testing.T) {
 	v := newVirtual(t, 0, shortFinWait2)

@@ -20,6 +20,7 @@ type settings struct {
 	noDelay     atomic.Bool
 	tos         atomic.Int32 // unsaid: nothing
 	userTimeout atomic.Int64 // nanoseconds
+	finWait2    atomic.Int64 // nanoseconds
 	readBuffer  atomic.Int64 // until it is applied
 }
 
@@ -31,6 +32,7 @@ const (
 	tosChanged
 	userTimeoutChanged
 	keepAliveChanged
+	finWait2Changed
 	allChanged = 1<<iota - 1
 )
 
@@ -77,6 +79,9 @@ func (o *settings) tell(c *stack.Conn, changed uint32) {
 	if ns := o.userTimeout.Load(); changed&userTimeoutChanged != 0 && ns != unsaid {
 		c.SetUserTimeout(ns)
 	}
+	if changed&finWait2Changed != 0 {
+		c.SetFinWait2(o.finWait2.Load())
+	}
 	if k := o.keepAlive.Load(); changed&keepAliveChanged != 0 && k != nil {
 		c.SetKeepAlive(k.idleNs, k.intervalNs, k.count)
 	}
@@ -94,7 +99,9 @@ func (c *Conn) set(changed uint32, change func(o *settings)) error {
 	return nil
 }
 
-// SetNoDelay turns Nagle's algorithm off (true, the default) or on.
+// SetNoDelay turns Nagle's algorithm off (true, the default) or on (false). True also sends what
+// SetCork or WriteMore holds back, once: what is written later waits again for a cork that is still
+// in (tcp(7), TCP_NODELAY).
 func (c *Conn) SetNoDelay(on bool) error {
 	return c.set(noDelayChanged, func(o *settings) { o.noDelay.Store(on) })
 }
@@ -114,6 +121,13 @@ func (c *Conn) SetUserTimeout(d time.Duration) error {
 	return c.set(userTimeoutChanged, func(o *settings) { o.userTimeout.Store(userTimeoutNs(d)) })
 }
 
+// SetFinWait2 says how long the peer may take to close its half after Close, once it has
+// acknowledged our FIN (TCP_LINGER2). 0: as tcp.Config.FinWait2Ns says; below 0: no time at all:
+// what the peer sends from then on is answered by a RST.
+func (c *Conn) SetFinWait2(d time.Duration) error {
+	return c.set(finWait2Changed, func(o *settings) { o.finWait2.Store(int64(d)) })
+}
+
 // SetReadBuffer fixes the receive window, as SO_RCVBUF does: it no longer grows by itself. At most
 // a quarter of the Poller's pool, and what the SYN's window scale allows. A smaller window does not
 // take back what was advertised.
@@ -124,13 +138,13 @@ func (c *Conn) SetReadBuffer(octets int) error {
 	return c.set(0, func(o *settings) { o.readBuffer.Store(int64(octets)) })
 }
 
-// SetWriteBuffer changes Options.SendBuffer, with the same roundings, as SO_SNDBUF does. Written
-// octets stay; a blocked Write continues if the larger buffer has room.
+// SetWriteBuffer changes Options.SendBuffer, as SO_SNDBUF does. Written octets stay; a blocked Write
+// continues if the larger buffer has room.
 func (c *Conn) SetWriteBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
 		return c.opError("set", fmt.Errorf("stream: write buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
 	}
-	return c.set(0, func(*settings) { c.u.tx.max.Store(int64(powerOfTwo(max(octets, sendBufferMin)))) })
+	return c.set(0, func(*settings) { c.u.tx.max.Store(int64(max(octets, sendBufferMin))) })
 }
 
 // SetCongestion chooses the congestion control by its name: cc.Names.

@@ -211,8 +211,10 @@ func TestWriteBuffer(t *testing.T) {
 		}
 	}
 	require.Equal(t, 64<<10, fill())
-	require.NoError(t, a.SetWriteBuffer(100<<10)) // 128 KiB
-	require.Equal(t, 128<<10, fill(), "in a ring of its own")
+	require.NoError(t, a.SetWriteBuffer(100_001)) // no power of two
+	require.Equal(t, 100_001-64<<10, fill(), "what waits already counts")
+	require.NoError(t, a.SetWriteBuffer(200_000))
+	require.Equal(t, 200_000-100_001, fill())
 	writing := in(func() error { _, err := a.Write(make([]byte, 300<<10)); return err })
 	v.during(func() {
 		for !a.u.writer.waiting.Load() {
@@ -245,6 +247,7 @@ func TestSettingsAfterClose(t *testing.T) {
 		"SetUserTimeout": a.SetUserTimeout(time.Second), "SetTOS": a.SetTOS(1), "SetReadBuffer": a.SetReadBuffer(1),
 		"SetWriteBuffer": a.SetWriteBuffer(1), "SetCork": a.SetCork(true), "SetCongestion": a.SetCongestion("reno"),
 		"SetLinger": a.SetLinger(1), "SetNoDelay": a.SetNoDelay(true),
+		"SetFinWait2": a.SetFinWait2(time.Second),
 	} {
 		wantOp(t, err, "set", net.ErrClosed)
 		require.Error(t, err, name)

@@ -25,6 +25,7 @@ type upper struct {
 	writer     parker
 	detach     atomic.Pointer[Detachment]
 	hold       atomic.Uint32 // cork.go
+	heldFrom   atomic.Uint64 // as written: octets before it were there when hold began
 	notice     notice
 	settings   settings
 
@@ -282,11 +283,16 @@ func (u *upper) More(*stack.Conn) bool { return u.tx.pending() }
 // Pushed implements stack.Ahead: the end of a Write.
 func (u *upper) Pushed(*stack.Conn) bool { return u.tx.pushed() }
 
-// Acked implements stack.Upper.
-func (u *upper) Acked(_ *stack.Conn, edge uint64) { u.acked = edge }
+// Acked implements stack.Upper. What waits for the Write that WriteMore promised goes with the next
+// acknowledgment, as Linux has it (tcp_data_snd_check); a cork does not come out for it.
+func (u *upper) Acked(c *stack.Conn, edge uint64) {
+	if u.acked = edge; u.hold.Load() == holdMore {
+		u.release(c)
+	}
+}
 
 // FinAcked implements stack.Finisher. From here on only the peer's FIN is missing: after Close TCP
-// waits for that, as long as tcp.Config.FinWait2Ns says.
+// waits for that, as long as SetFinWait2 or tcp.Config.FinWait2Ns says.
 func (u *upper) FinAcked(c *stack.Conn) {
 	u.finAcked = true
 	if u.closed {
@@ -323,6 +329,9 @@ func (u *upper) applyRequests(c *stack.Conn) {
 	}
 	requests := u.requests.Swap(0)
 	if requests&requestOptions != 0 {
+		if u.settings.changed.Load()&noDelayChanged != 0 && u.settings.noDelay.Load() {
+			u.release(c)
+		}
 		u.settings.apply(c)
 		u.resize()
 	}

@@ -77,8 +77,8 @@ func (c *Conn) suspect() {
 
 // SetOrphaned says that received octets are no longer read: a half-duplex close (RFC 9293 section 3.6.1, MAY-1).
 // CloseSend is the other half. From now on octets that arrive reset the connection, since no reader
-// would ever know that they were lost (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, since
-// a peer that never closes would hold it for ever. Only the caller knows of octets that were
+// would ever know that they were lost (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, or
+// as SetFinWait2 says, since a peer that never closes would hold it for ever. Only the caller knows of octets that were
 // delivered and not read: where there are some, it aborts instead.
 func (c *Conn) SetOrphaned(now int64) {
 	if c.state == Closed || c.orphaned {
@@ -86,8 +86,39 @@ func (c *Conn) SetOrphaned(now int64) {
 	}
 	c.orphaned = true
 	if c.state == FinWait2 {
-		c.timers.laterAt = now + c.mem.cfg.FinWait2Ns
+		c.awaitFIN(now)
 	}
+}
+
+// finWait2None is an orphan that does not wait for the peer's FIN.
+const finWait2None = math.MaxUint32
+
+// SetFinWait2 says how long this connection, once it is an orphan, waits for the peer's FIN after
+// our own was acknowledged (Linux: TCP_LINGER2). 0 is Config.FinWait2Ns; below 0 it does not wait,
+// and is gone when our FIN is acknowledged: what the peer still sends meets no connection. It is
+// kept in milliseconds, rounded up, 49 days at most. It holds from the next FIN-WAIT-2, or
+// SetOrphaned, on.
+func (c *Conn) SetFinWait2(ns int64) {
+	switch {
+	case ns < 0:
+		c.timers.finWait2Ms = finWait2None
+	case ns > (finWait2None-1)*1_000_000:
+		c.timers.finWait2Ms = finWait2None - 1
+	default:
+		c.timers.finWait2Ms = uint32((ns + 999_999) / 1_000_000)
+	}
+}
+
+// awaitFIN sets the end of an orphan's FIN-WAIT-2.
+func (c *Conn) awaitFIN(now int64) {
+	wait := int64(c.timers.finWait2Ms) * 1_000_000
+	switch c.timers.finWait2Ms {
+	case 0:
+		wait = c.mem.cfg.FinWait2Ns
+	case finWait2None:
+		wait = 0
+	}
+	c.timers.laterAt = now + wait
 }
 
 // enterFinWait2 follows the ACK of our FIN.
@@ -96,7 +127,7 @@ func (c *Conn) enterFinWait2(now int64) {
 	c.events |= EvFinAcked
 	c.timers.laterAt = never
 	if c.orphaned {
-		c.timers.laterAt = now + c.mem.cfg.FinWait2Ns
+		c.awaitFIN(now)
 	}
 }
 
