@@ -18,8 +18,8 @@ import (
 	"github.com/rnicd/rnicd/tools/rping"
 )
 
-// A disk that is full under a port's capture is told at once, by log, status and metrics; the port is
-// served on, and a daemon that ends then ends well.
+// A disk that is full under a port's capture is told at once, by log, status and metrics; the port
+// is served on, and a daemon that ends then ends well.
 func TestDiskFullUnderACapture(t *testing.T) {
 	if os.Geteuid() != 0 {
 		skip.Missing(t, "not root: mounts a small file system")

@@ -7,11 +7,11 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// outgoing are frames that wait for a queue. Their sources share it: by octets, in rounds (deficit round
-// robin: M. Shreedhar, G. Varghese, "Efficient fair queuing using deficit round robin", 1995), which go
-// on from turn to turn; and the buffers by number: where there is no room, a source with the most
-// frames, up to a factor of 2, loses its oldest one. So a source that sends less than its share loses
-// nothing, whatever others send and in which order.
+// outgoing are frames that wait for a queue. Their sources share it: by octets, in rounds (deficit
+// round robin: M. Shreedhar, G. Varghese, "Efficient fair queuing using deficit round robin",
+// 1995), which go on from turn to turn; and the buffers by number: where there is no room, a source
+// with the most frames, up to a factor of 2, loses its oldest one. So a source that sends less than
+// its share loses nothing, whatever others send and in which order.
 type outgoing struct {
 	flows   []flow // by slot of the source
 	head    slot   // the round goes on here; noSlot: nothing waits

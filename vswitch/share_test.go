@@ -47,8 +47,8 @@ type share struct {
 	due    float64 // of the next one: a phase
 }
 
-// contended has sources send to out for so many turns, of which the uplink takes so many octets each. It
-// returns what each has sent and what came of it, in octets.
+// contended has sources send to out for so many turns, of which the uplink takes so many octets
+// each. It returns what each has sent and what came of it, in octets.
 func contended(t testing.TB, cores, turns, octets int, sources []*share) (sent, came map[string]int, l *lab) {
 	left := 0
 	l = newLab(t, func(c *Config) {
@@ -117,8 +117,8 @@ func (s *side) tries(f []byte) bool {
 	return n == 1
 }
 
-// A program that sends less than its share of a full uplink loses nothing, whatever others send, how
-// long their frames are, in which phase and from which core.
+// A program that sends less than its share of a full uplink loses nothing, whatever others send,
+// how long their frames are, in which phase and from which core.
 func TestLessThanAShareIsNotLost(t *testing.T) {
 	r := newRand(t)
 	for range sample.Count(6, 40) {
@@ -198,8 +198,8 @@ func TestReceiveRateIsShared(t *testing.T) {
 	require.Equal(t, sent, got)
 }
 
-// Whatever is put in, chosen and evicted: each source's frames come in order, none is lost, and what is
-// evicted is of a source that has at least half as many as any.
+// Whatever is put in, chosen and evicted: each source's frames come in order, none is lost, and
+// what is evicted is of a source that has at least half as many as any.
 func TestOutgoingRandomly(t *testing.T) {
 	r := newRand(t)
 	cfg := mem.PoolConfig{Bufs: 512, Stride: 2048}

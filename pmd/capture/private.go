@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// create opens a file to be written from its beginning. It holds what users say to each other, so it is
-// a file of this process's user alone, whatever was there: not one that a link leads to, or that has
-// another name, or another owner. And it is this capture's alone, until it is closed: two that wrote to
-// one file would spoil it. What is wrong with a file that is there leaves it as it is.
+// create opens a file to be written from its beginning. It holds what users say to each other, so
+// it is a file of this process's user alone, whatever was there: not one that a link leads to, or
+// that has another name, or another owner. And it is this capture's alone, until it is closed: two
+// that wrote to one file would spoil it. What is wrong with a file that is there leaves it as it
+// is.
 func create(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if errors.Is(err, unix.ELOOP) {

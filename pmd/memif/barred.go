@@ -2,9 +2,10 @@ package memif
 
 import "time"
 
-// A client whose memory went away, or held up a queue, may attach again only later: each time may cost
-// the queue's goroutine as long as a hole of the size of a region takes to punch. The pause doubles, up
-// to barMax, and is forgotten when a connection begins after another barMax without an offence.
+// A client whose memory went away, or held up a queue, may attach again only later: each time may
+// cost the queue's goroutine as long as a hole of the size of a region takes to punch. The pause
+// doubles, up to barMax, and is forgotten when a connection begins after another barMax without an
+// offence.
 const (
 	barMin = time.Second
 	barMax = 5 * time.Minute

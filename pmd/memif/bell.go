@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bells wake peers that wait for interrupts. The descriptors are the peer's, too, which can make a write
-// to one block for ever, at any time and whoever it is; so it is never the queue's goroutine that
-// writes, but one of ours, and those that a peer keeps from ending are bounded.
+// bells wake peers that wait for interrupts. The descriptors are the peer's, too, which can make a
+// write to one block for ever, at any time and whoever it is; so it is never the queue's goroutine
+// that writes, but one of ours, and those that a peer keeps from ending are bounded.
 type bells struct {
 	wanted  chan int // rings; each is in it once at most
 	pending []atomic.Bool
@@ -21,8 +21,8 @@ type bells struct {
 	closing sync.Mutex // of fds
 }
 
-// ringersMax bounds the goroutines that write to eventfds, and so the threads that may be stuck in that: one for each program of
-// a switch, and more.
+// ringersMax bounds the goroutines that write to eventfds, and so the threads that may be stuck in
+// that: one for each program of a switch, and more.
 const ringersMax = 2048
 
 var ringers atomic.Int32
@@ -46,8 +46,8 @@ func newBells(fds []int) *bells {
 	return b
 }
 
-// ring has the peer woken that consumes what queue i sends. It does not wait, and a peer that has not been woken yet is woken
-// once.
+// ring has the peer woken that consumes what queue i sends. It does not wait, and a peer that has
+// not been woken yet is woken once.
 func (b *bells) ring(i int) {
 	if b.fds[i] >= 0 && !b.pending[i].Swap(true) {
 		b.wanted <- i // there is room for all

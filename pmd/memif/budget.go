@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// budget bounds the time that a queue loses to page faults in memory that cannot be guarded (guard.go).
-// A call that takes long makes the queue suspect: for some time, each time for longer, it reads the
-// page faults of its thread before and after a call. A long call with faults is charged; one without
-// was only preempted. Who has nothing left loses its connection.
+// budget bounds the time that a queue loses to page faults in memory that cannot be guarded
+// (guard.go). A call that takes long makes the queue suspect: for some time, each time for longer,
+// it reads the page faults of its thread before and after a call. A long call with faults is
+// charged; one without was only preempted. Who has nothing left loses its connection.
 type budget struct {
 	left       time.Duration
 	at         time.Duration // when it was

@@ -21,9 +21,9 @@ const (
 
 // control is the socket of a connection. One goroutine reads it; any may interrupt that one.
 //
-// Descriptors that the peer sends are not closed as they come: that may block for as long as the peer
-// likes, as with a file of its own file system (close asks it), or a TCP socket with SO_LINGER. They
-// are unwanted until close, which is for a goroutine that no other waits for.
+// Descriptors that the peer sends are not closed as they come: that may block for as long as the
+// peer likes, as with a file of its own file system (close asks it), or a TCP socket with
+// SO_LINGER. They are unwanted until close, which is for a goroutine that no other waits for.
 type control struct {
 	conn     *net.UnixConn
 	oob      []byte
@@ -52,7 +52,8 @@ func (e *peerError) Error() string {
 	return "the peer has disconnected: " + e.reason
 }
 
-// address is what the net package calls a socket: a path, or a name in the abstract namespace after an @.
+// address is what the net package calls a socket: a path, or a name in the abstract namespace after
+// an @.
 func address(socket string) (*net.UnixAddr, error) {
 	const pathMax = 107 // sockaddr_un, less a zero
 	switch {
@@ -94,8 +95,8 @@ func (c *control) interrupted() string {
 	return c.why
 }
 
-// atOnce is for what needs no waiting: whether the deadline has passed, as it has for a process that
-// was stopped for a while, does not matter then. EAGAIN: it would have to wait.
+// atOnce is for what needs no waiting: whether the deadline has passed, as it has for a process
+// that was stopped for a while, does not matter then. EAGAIN: it would have to wait.
 func (c *control) atOnce(do func(fd int) error) error {
 	raw, err := c.conn.SyscallConn()
 	if err == nil {
@@ -195,7 +196,8 @@ func received(oob []byte) (fds []int) {
 	return fds
 }
 
-// attend is for an established connection; it returns why that ended. What the queues find wrong with the peer ends it, too.
+// attend is for an established connection; it returns why that ended. What the queues find wrong
+// with the peer ends it, too.
 func (c *control) attend(s *session) error {
 	over := make(chan struct{})
 	defer close(over)
@@ -230,7 +232,8 @@ func (c *control) tell(err error) {
 	}
 }
 
-// awaitEnd returns when the peer has closed its socket, and so has left memory of ours, or does not do so in time.
+// awaitEnd returns when the peer has closed its socket, and so has left memory of ours, or does not
+// do so in time.
 func (c *control) awaitEnd() {
 	_ = c.conn.CloseWrite()
 	_ = c.conn.SetReadDeadline(time.Now().Add(goodbyeMax))

@@ -13,11 +13,12 @@ type region struct {
 	guarded         bool // no access to it waits for the kernel to find a page
 }
 
-// mapRegion maps the first size octets of a file that a client passed, with all of its pages in memory:
-// pages that have to be found or made first hold up the goroutine that polls. It may block for as long
-// as that takes. The file must have seals, so it is of tmpfs or hugetlbfs: only asking for them is sure
-// not to ask a file system of the client's, whose answers and pages may never come. sealed: it must not
-// shrink, either, which it could for as long as its seals have not been looked at.
+// mapRegion maps the first size octets of a file that a client passed, with all of its pages in
+// memory: pages that have to be found or made first hold up the goroutine that polls. It may block
+// for as long as that takes. The file must have seals, so it is of tmpfs or hugetlbfs: only asking
+// for them is sure not to ask a file system of the client's, whose answers and pages may never
+// come. sealed: it must not shrink, either, which it could for as long as its seals have not been
+// looked at.
 func mapRegion(fd int, size uint64, sealed bool) (r region, err error) {
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {

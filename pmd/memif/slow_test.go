@@ -24,7 +24,8 @@ func needsGuard(t testing.TB) {
 
 func punch(t testing.TB, fd int, from, octets int64) {
 	t.Helper()
-	require.NoError(t, unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, octets))
+	const hole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	require.NoError(t, unix.Fallocate(fd, hole, from, octets))
 }
 
 func blocks(t testing.TB, fd int) int64 {
@@ -34,9 +35,9 @@ func blocks(t testing.TB, fd int) int64 {
 	return st.Blocks
 }
 
-// Pages that a client takes out of its memory are not made again by the queue that looks for them: the
-// connection ends at once, whichever they are and in either direction. So it does where the client has
-// put others in their place. Who did that waits before it may attach again.
+// Pages that a client takes out of its memory are not made again by the queue that looks for them:
+// the connection ends at once, whichever they are and in either direction. So it does where the
+// client has put others in their place. Who did that waits before it may attach again.
 func TestHoles(t *testing.T) {
 	needsGuard(t)
 	page := int64(os.Getpagesize())
@@ -238,7 +239,8 @@ func TestBudget(t *testing.T) {
 	require.True(t, b.end(long(1)), "1 % of a second")
 }
 
-// lingering is a socket whose last close waits for an hour, as the peer does not read; done ends that.
+// lingering is a socket whose last close waits for an hour, as the peer does not read; done ends
+// that.
 func lingering(t testing.TB) (fd int, done func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -350,8 +352,8 @@ func TestOpenDescriptorsAreBounded(t *testing.T) {
 	require.Empty(t, l.open)
 }
 
-// An eventfd that takes no more, and that a client of the same user had not block at first, holds up
-// neither the queue that rings it nor the port.
+// An eventfd that takes no more, and that a client of the same user had not block at first, holds
+// up neither the queue that rings it nor the port.
 func TestBellThatBlocksLater(t *testing.T) {
 	l, err := Listen(ListenConfig{Socket: socketPath(t)})
 	require.NoError(t, err)
@@ -402,8 +404,8 @@ func TestBellThatBlocksLater(t *testing.T) {
 	_, _ = unix.Read(bell, most)
 }
 
-// What can be sent or received without waiting is, however late: a process that was stopped for a while
-// finds its deadlines passed.
+// What can be sent or received without waiting is, however late: a process that was stopped for a
+// while finds its deadlines passed.
 func TestDeadlinesThatHavePassed(t *testing.T) {
 	addr, err := address(socketPath(t))
 	require.NoError(t, err)
@@ -439,7 +441,8 @@ func unguard(mapping []byte) error {
 	}
 	_ = unix.Munlock(mapping)
 	rng := [2]uint64{uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mapping)))), uint64(len(mapping))}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(faults()), 0x8010aa01, uintptr(unsafe.Pointer(&rng))); errno != 0 {
+	const uffdioUnregister = 0x8010aa01
+	if errno := ioctl(faults(), uffdioUnregister, unsafe.Pointer(&rng)); errno != 0 {
 		return errno
 	}
 	return nil
