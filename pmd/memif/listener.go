@@ -138,6 +138,7 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 		cfg: cfg, socket: socket, bound: map[uint32]*binding{}, using: map[uint32]chan struct{}{},
 		clients: map[*control]struct{}{}, strange: map[uint32]int{}, open: map[uint32]int{}, barred: map[offender]*bar{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
 	}
+	faults() // a descriptor for good, so not when the first client comes
 	l.running.Go(l.run)
 	return l, nil
 }
