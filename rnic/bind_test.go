@@ -1,11 +1,16 @@
 package rnic
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -142,4 +147,48 @@ func (r *rig) tryConnect(conn ConnParam) (c *end, err error) {
 		err = c.qp.Err()
 	}
 	return c, err
+}
+
+// In a Group the Poller connects that the port leads to, whichever would be next.
+func TestConnectFromInAGroup(t *testing.T) {
+	g, err := stack.NewGroup(2)
+	require.NoError(t, err)
+	var members, far []*stack.Poller // each member on a cable of its own, with the same address at its end
+	for i := range 2 {
+		cable, err := wire.New(wire.Config{MTU: 1500})
+		require.NoError(t, err)
+		for k, to := range []*[]*stack.Poller{&members, &far} {
+			cfg := stack.Config{
+				Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", k+1)),
+			}
+			if k == 0 {
+				cfg.Group, cfg.Member = g, i
+			}
+			*to = append(*to, testhost.NewPoller(t, cable.Port(k), cfg))
+		}
+	}
+	testhost.Run(t, append(members, far...)...)
+	client, err := Open(Config{Pollers: members})
+	require.NoError(t, err)
+	server, err := Open(Config{Pollers: far})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	defer func() { require.NoError(t, errors.Join(client.Close(ctx), server.Close(ctx))) }()
+	l, err := server.Listen(ctx, ":7174", ListenOptions{})
+	require.NoError(t, err)
+	defer l.Close()
+	d := &driver{t: t}
+	for port := range uint16(16) {
+		c, s := d.bareEnd(client, opts{}), d.bareEnd(server, opts{})
+		at := netip.AddrPortFrom(netip.MustParseAddr("10.9.0.1"), 4000+port)
+		require.NoError(t, c.qp.StartConnect(ctx, "10.9.0.2:7174", ConnParam{LocalAddr: at}), "port %d", at.Port())
+		req, err := l.Accept(ctx)
+		require.NoError(t, err, "port %d: %v", at.Port(), c.qp.Err())
+		require.Equal(t, at, req.Remote())
+		require.NoError(t, req.Accept(ctx, s.qp, ConnParam{}))
+		c.qp.Abort()
+		<-c.qp.Done()
+		<-s.qp.Done()
+	}
 }
