@@ -149,8 +149,8 @@ func (cfg *Config) allRoutes() []inet.Route {
 	return append([]inet.Route{{Prefix: all, Gateway: cfg.Gateway}}, cfg.Routes...)
 }
 
-// checkHost says what is wrong with the addresses and routes.
-func (cfg *Config) checkHost() error {
+// CheckHost says what New would refuse of addresses, routes, VLAN and MTU. Any goroutine.
+func (cfg *Config) CheckHost() error {
 	all := cfg.allAddrs()
 	if len(all) > addrsMax {
 		return fmt.Errorf("%d addresses: at most %d", len(all), addrsMax)

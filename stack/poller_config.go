@@ -129,7 +129,7 @@ type PortRange struct{ First, Last uint16 }
 // complete fills in defaults and checks the Config.
 func complete(cfg *Config) error {
 	for _, step := range []func(*Config) error{
-		(*Config).checkDevice, (*Config).checkHost, (*Config).completeLimits, (*Config).checkPool, (*Config).checkGroup, (*Config).completeSecret,
+		(*Config).checkDevice, (*Config).CheckHost, (*Config).completeLimits, (*Config).checkPool, (*Config).checkGroup, (*Config).completeSecret,
 	} {
 		if err := step(cfg); err != nil {
 			return fmt.Errorf("stack: poller %q: %w", cfg.Name, err)

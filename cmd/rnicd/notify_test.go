@@ -115,3 +115,21 @@ func TestDaemonGoesOnWithoutSystemd(t *testing.T) {
 	server.Expect(t, 1, "msg=ready ")
 	ns.stop(t, server)
 }
+
+// A SIGHUP that comes during the start is not lost: the file is read again once the daemon serves.
+func TestReloadDuringStart(t *testing.T) {
+	ns := newNamespace(t)
+	m, socket := newManager(t)
+	path := configured(t, "[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"full\"\n")
+	cmd := exec.Command(programPath(t), "serve", "--config", path)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
+	server := ns.Start(t, cmd)
+	server.Expect(t, 1, `msg="port opened"`) // whose address is probed for some seconds
+	for range 3 {
+		server.Signal(t, syscall.SIGHUP)
+	}
+	require.Regexp(t, "^READY=1", m.hear())
+	require.Regexp(t, "^RELOADING=1", m.hear())
+	require.Regexp(t, "^READY=1", m.hear())
+	ns.stop(t, server)
+}

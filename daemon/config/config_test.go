@@ -72,6 +72,13 @@ var mistakesOfForm = []mistake{
 	{"a negative size", base + "quota = -1\n", []string{`rnicd.toml:9:1: service.quota: -1: want 0 or more octets`}},
 }
 
+var manyAddresses = func() (text string) {
+	for i := range 200 {
+		text += fmt.Sprintf("\"10.9.0.%d/24\", ", i+2)
+	}
+	return text
+}()
+
 // mistakesOfPorts are of ports and of the daemon as a whole.
 var mistakesOfPorts = []mistake{
 	{"a socket", "[control]\nsocket = \"here.sock\"\nmode = \"rw\"\n" + base, []string{`rnicd.toml:2:1: control.socket: "here.sock": want a path that begins with /, or off`, `rnicd.toml:3:1: control.mode: "rw": want permissions as 0600`}},
@@ -92,6 +99,20 @@ var mistakesOfPorts = []mistake{
 	{"gateway", strings.Replace(base, "addresses", "gateways = [\"10.8.0.1\", \"x\"]\naddresses", 1), []string{`rnicd.toml:3:1: port.gateways: "10.8.0.1": not on the link`, `rnicd.toml:3:1: port.gateways: "x": want the address of a router`}},
 	{"MTU", strings.Replace(base, "addresses", "mtu = 100\naddresses", 1), []string{`rnicd.toml:3:1: port.mtu: 100: want 576 to `}},
 	{"MTU of the driver", strings.Replace(base, "addresses", "driver = \"own\"\nmtu = 9001\naddresses", 1), []string{`rnicd.toml:4:1: port.mtu: 9001: want 576 to 9000`}},
+	{"MTU of IPv6", strings.Replace(base, "addresses = [", "mtu = 1279\naddresses = [\"fd09::1/64\", ", 1), []string{`rnicd.toml:3:1: port.mtu: 1279: IPv6 wants 1280 or more`}},
+	{"VLAN and host's address", strings.Replace(base, "addresses", "vlan = 5\nhost_address = \"10.9.0.254/24\"\naddresses", 1), []string{`rnicd.toml:4:1: port.host_address: with vlan all frames have a tag`}},
+	{"host's network without us", strings.Replace(base, "addresses", "host_address = \"10.9.0.254/30\"\naddresses", 1), []string{`rnicd.toml:3:1: port.host_address: "10.9.0.254/30": its network has none of addresses`}},
+	{"address of another's host", strings.Replace(base, "addresses", "host_address = \"10.9.0.254/24\"\naddresses", 1) +
+		"[[port]]\nname = \"two\"\naddresses = [\"10.9.0.254/24\"]\n", []string{`rnicd.toml:12:1: port.addresses: 10.9.0.254: host_address of port "one" in line 3 is this address`}},
+	{"gateway ours", strings.Replace(base, "addresses", "gateways = [\"10.9.0.1\"]\naddresses", 1), []string{`rnicd.toml:3:1: port.gateways: gateway 10.9.0.1 is our own address`}},
+	{"gateway of IPv6 alone", strings.Replace(base, "addresses", "gateways = [\"fe80::1\"]\naddresses", 1), []string{`rnicd.toml:3:1: port.gateways: gateway fe80::1 is not on 10.9.0.0/24`}},
+	{"too many addresses", strings.Replace(base, "addresses = [", "addresses = ["+manyAddresses, 1), []string{`rnicd.toml:3:1: port.addresses: 201 addresses: at most 16`}},
+	{"interrupts and fault", strings.Replace(base, "addresses", "idle = \"interrupt\"\nfault = \"drop=1%\"\naddresses", 1), []string{`rnicd.toml:3:1: port.idle: with fault a device wakes no Poller`}},
+	{"no device's name", strings.Replace(base, "addresses", "device = \"a/b\"\naddresses", 1), []string{`rnicd.toml:3:1: port.device: "a/b": no name of a network device`}},
+	{"metrics where a service is", "[metrics]\nlisten = \":7174\"\n[[port]]\nname = \"lo\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\n",
+		[]string{`rnicd.toml:2:1: metrics.listen: 7174 on this host is that of the service "p" in line 8`}},
+	{"memif on the control socket", "[control]\nsocket = \"/x.sock\"\n" + strings.Replace(base, "addresses", "driver = \"memif\"\nsocket = \"/x.sock\"\naddresses", 1),
+		[]string{`rnicd.toml:6:1: port.socket: "/x.sock" is the control socket`}},
 	{"VLAN", strings.Replace(base, "addresses", "vlan = 4095\naddresses", 1), []string{`rnicd.toml:3:1: port.vlan: 4095: want 0 to 4094`}},
 	{"MAC", strings.Replace(base, "addresses", "mac = \"01:00:00:00:00:00\"\naddresses", 1), []string{`rnicd.toml:3:1: port.mac: "01:00:00:00:00:00": want the address of one station`}},
 	{"ports to dial from", strings.Replace(base, "addresses", "dial_ports = \"9-7\"\naddresses", 1), []string{`rnicd.toml:3:1: port.dial_ports: "9-7": want TCP ports, as 7174 or 32768-40000`}},

@@ -67,6 +67,10 @@ func (v *validator) port(i int) {
 	v.device(path, p)
 	v.cores(path, p)
 	o.Congestion = v.tcp(path+".tcp", &p.TCP)
+	v.together(path, p)
+	if len(v.errs) == 0 {
+		v.host(path, o)
+	}
 }
 
 // options judges each by its driver.
@@ -140,9 +144,6 @@ func (v *validator) device(path string, p *Port) {
 // driver judges the keys that not every driver has.
 func (v *validator) driver(path string, p *Port) {
 	o := &p.Open
-	if p.Driver == "tap" && len(o.Device) > 15 { // IFNAMSIZ
-		v.wrong(path+".device", "%q: a device's name has 15 letters at most; name a shorter device", o.Device)
-	}
 	if p.Driver == "memif" {
 		v.oneOf(path+".role", p.Role, "client", "server")
 		if p.Socket == "" {
@@ -235,6 +236,8 @@ func (v *validator) addresses(path string, p *Port) {
 		}
 		if ok && !near {
 			v.wrong(path+".host_address", "%q: not in the network of addresses, so our stack could not answer it; choose one of that network, or name a gateway", p.HostAddress)
+		} else if ok && len(o.Addrs) > 0 {
+			v.hostReaches(path+".host_address", p, host)
 		}
 		o.HostAddr = host
 	}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/port"
@@ -260,7 +261,10 @@ func (v *validator) uplink(s *Switch, i int) {
 		}
 	}
 	if u.HostAddress != "" {
-		u.Open.HostAddr, _ = v.station(path+".host_address", u.HostAddress)
+		v.uplinkHost(s, i, path+".host_address")
+	}
+	if u.Driver == "tap" || u.Driver == "dpdk" && u.PCI == "" && !strings.HasPrefix(u.Open.Device, "net_") {
+		v.ifname(path+".device", u.Open.Device)
 	}
 	if driver.Check != nil {
 		if err := driver.Check(&u.Open); err != nil {
@@ -271,6 +275,25 @@ func (v *validator) uplink(s *Switch, i int) {
 	v.number(path+".queues", int64(u.Queues), 1, int64(len(s.Cores)))
 	v.number(path+".buffers", int64(u.Buffers), 32, vswitch.BuffersMax)
 	s.Vswitch.Uplinks = append(s.Vswitch.Uplinks, vswitch.Uplink{Queues: u.Queues, Buffers: u.Buffers})
+}
+
+// uplinkHost judges the address of the kernel's side of an uplink.
+func (v *validator) uplinkHost(s *Switch, i int, at string) {
+	u := &s.Uplinks[i]
+	host, ok := v.station(at, u.HostAddress)
+	if !ok {
+		return
+	}
+	u.Open.HostAddr = host
+	if host.Addr().Is6() && u.MTU < port.MTUMin6 {
+		v.wrong(fmt.Sprintf("uplink[%d].mtu", i), "%d: IPv6 wants %d or more (RFC 8200), and host_address is one of it", u.MTU, port.MTUMin6)
+	}
+	for j := range s.Uplinks[:i] {
+		if other := s.Uplinks[j].Open.HostAddr; other.IsValid() && other.Masked().Overlaps(host.Masked()) {
+			v.wrong(at, "%v: uplink %q in line %d has the network %v; the kernel would send what is for this one through that device",
+				host.Masked(), s.Uplinks[j].Name, v.line(fmt.Sprintf("uplink[%d].host_address", j)), other.Masked())
+		}
+	}
 }
 
 func (v *validator) guest(s *Switch, i int) {
@@ -326,6 +349,9 @@ func (v *validator) guestAddresses(path string, g *SwitchGuest, p *vswitch.Progr
 		if err != nil || a.Zone() != "" || a.Is4In6() || port.CheckStation(netip.PrefixFrom(a, a.BitLen())) != nil {
 			v.wrong(fmt.Sprintf("%s.addresses[%d]", path, j), "%q: want the address of a host, without a prefix length, as 10.9.0.2 or fd09::2", text)
 			continue
+		}
+		if a.Is6() && g.MTU < port.MTUMin6 {
+			v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", g.MTU, port.MTUMin6)
 		}
 		p.Addrs = append(p.Addrs, vswitch.AddrsOf(a)...)
 		if j == 0 {

@@ -67,6 +67,8 @@ func (v *validator) validate() {
 		v.service(i)
 	}
 	v.services()
+	v.hostsOfOthers()
+	v.listeners()
 }
 
 // units refuses numbers where a unit is missing, and sizes below 0.

@@ -109,8 +109,13 @@ func holder(name string) (pid int, held bool) {
 	return pid, true
 }
 
-// claimsOfTAP: one TAP.
-func claimsOfTAP(c *Config) []string { return []string{c.Device} }
+// claimsOfTAP: one TAP. Of rnic%d the kernel makes a new one.
+func claimsOfTAP(c *Config) []string {
+	if strings.Contains(c.Device, "%") {
+		return nil
+	}
+	return []string{c.Device}
+}
 
 // claimsOfDPDK are a NIC, or the interfaces that virtual devices are made on. Those without an
 // interface are the process's own.

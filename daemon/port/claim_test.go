@@ -20,6 +20,7 @@ func TestClaimsOfDrivers(t *testing.T) {
 		want   []string
 	}{
 		{"tap", Config{Device: "rnic0"}, []string{"rnic0"}},
+		{"tap", Config{Device: "rnic%d"}, nil},
 		{"dpdk", Config{Device: "rnic0"}, []string{"rnic0"}}, // net_tap
 		{"dpdk", Config{Device: "net_tap0,iface=rnic0"}, []string{"rnic0"}},
 		{"dpdk", Config{Device: "net_af_packet0,iface=eth1,qpairs=2"}, []string{"eth1"}},

@@ -28,9 +28,10 @@ const (
 	ConnsDefault    = 256
 	PeerMaxDefault  = 3 * ConnsDefault / 4 // leaves a quarter of the connections to others
 	MTUDefault      = 1500
-	MTUMin          = 576  // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
-	VLANMax         = 4094 // IEEE 802.1Q: 4095 is reserved
-	CPUMax          = 1023 // the last one that an affinity mask of unix.CPUSet names
+	MTUMin          = 576             // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
+	MTUMin6         = inet.IPv6MTUMin // of a port with an IPv6 address (RFC 8200 section 5)
+	VLANMax         = 4094            // IEEE 802.1Q: 4095 is reserved
+	CPUMax          = 1023            // the last one that an affinity mask of unix.CPUSet names
 	NoCore          = -1
 	TimerMin        = 10 * time.Microsecond // some turns of a Poller
 	RTOMinMax       = time.Minute           // tcp.Config.RTOMaxNs
