@@ -15,6 +15,8 @@ import (
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/internal/sample"
+	"github.com/rnicd/rnicd/internal/skip"
+	"github.com/rnicd/rnicd/pmd/memif"
 )
 
 func newRand(t testing.TB) *rand.Rand {
@@ -159,7 +161,8 @@ func (h *hostile) scribble(r *rand.Rand) {
 	}
 }
 
-// Whatever a program writes to its rings, others lose nothing, get nothing in their name, and no buffer is lost.
+// Whatever a program writes to its rings, others lose nothing, get nothing in their name, and no
+// buffer is lost.
 func TestHostileProgram(t *testing.T) {
 	r := newRand(t)
 	l := newLab(t, func(c *Config) { c.Programs[1].Buffers = 64 })
@@ -320,4 +323,33 @@ func requireOwn(t *testing.T, frame []byte, mac inet.MAC, addrs []inet.Addr) {
 	default:
 		t.Fatalf("EtherType %#x", e.Type)
 	}
+}
+
+// A program that takes pages out of its memory is detached, and counted; others lose nothing.
+func TestProgramWithHoles(t *testing.T) {
+	r := newRand(t)
+	l := newLab(t, nil)
+	require.NoError(t, l.sides["two"].port.Close())
+	delete(l.sides, "two")
+	l.awaitAttached(map[string]bool{"two": false})
+	h := newHostile(t, &l.cfg.Programs[1])
+	l.awaitAttached(map[string]bool{"two": true})
+	page := 4096 * (1 + r.IntN(hostileBytes/4096-1))
+	d := h.memory[ringAt0+128:]
+	binary.NativeEndian.PutUint32(d[4:], 60)
+	binary.NativeEndian.PutUint32(d[8:], uint32(page))
+	require.NoError(t, unix.Madvise(h.memory[page:][:4096], unix.MADV_REMOVE))
+	binary.NativeEndian.PutUint16(h.memory[ringAt0+6:], 1)
+	want := segment(macShared, macOne, ipOne, ipShared, 9, 1000)
+	l.sides["one"].send(want)
+	l.turn()
+	require.Equal(t, [][]byte{want}, l.sides["left"].take())
+	ring := l.stats("two").Ring
+	if ring.Fault == 0 && ring == (memif.Drops{}) {
+		skip.Missing(t, "no userfaultfd: the kernel makes the page again")
+	}
+	require.Equal(t, memif.Drops{Fault: 1}, ring)
+	l.awaitAttached(map[string]bool{"two": false})
+	require.ErrorContains(t, l.sw.programs[1].memif.Err(), "memory of a region has gone")
+	l.requireWhole()
 }
