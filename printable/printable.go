@@ -1,14 +1,16 @@
 // Package printable makes text of others safe for a terminal or a log: of a peer, a daemon, a switch
 // or a file. Control characters, such as those that begin an escape sequence, marks that change the
-// direction of writing, and octets that are no UTF-8 stand there as Go writes them in a literal:
-// \x1b, \u202e. What can be seen stays as it is.
+// direction of writing, and octets that are no UTF-8 become \x1b, \u202e and the like. What can be
+// seen stays as it is. JSON text stays JSON text of the same meaning, if its encoder leaves no
+// control characters below the space in strings, as that of encoding/json does.
 package printable
 
 import (
+	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -29,13 +31,18 @@ func escape(s, keep string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			b.WriteString(`\x` + hex(s[at]))
-		case r < utf8.RuneSelf && foreign(r, keep) && r != '\n' && r != '\t':
-			b.WriteString(`\x` + hex(s[at])) // \a, \b and the like have names that fewer know
-		case foreign(r, keep):
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		default:
+		case !foreign(r, keep):
 			b.WriteString(s[at : at+n])
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ':
+			b.WriteString(`\x` + hex(s[at]))
+		default:
+			for _, u := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&b, `\u%04x`, u)
+			}
 		}
 		at += n
 	}

@@ -113,7 +113,7 @@ func Doctor(drivers port.Drivers) *cobra.Command {
 			}
 			found := m.Examine()
 			if asJSON {
-				if err := doctor.WriteJSON(c.OutOrStdout(), found); err != nil {
+				if err := doctor.WriteJSON(printable.New(c.OutOrStdout()), found); err != nil {
 					return err
 				}
 			} else {

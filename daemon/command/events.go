@@ -36,7 +36,7 @@ those that have ended with an error lately; without, of all that have ended with
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(c.OutOrStdout()).Encode(all)
+				return json.NewEncoder(printable.New(c.OutOrStdout())).Encode(all)
 			}
 			writeFlights(printable.New(c.OutOrStdout()), all.Records)
 			return nil

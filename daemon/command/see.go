@@ -80,7 +80,7 @@ as a socket that this user may not ask.`,
 				return err
 			}
 			if asJSON {
-				out := json.NewEncoder(c.OutOrStdout())
+				out := json.NewEncoder(printable.New(c.OutOrStdout()))
 				out.SetIndent("", "  ")
 				err = out.Encode(said.any())
 			} else {
@@ -184,7 +184,7 @@ other), service, state (TCP's), local or remote, as in
 			defer client.Close()
 			out := bufio.NewWriter(c.OutOrStdout())
 			defer out.Flush()
-			lines := json.NewEncoder(out)
+			lines := json.NewEncoder(printable.New(out))
 			return top.EachConnection(c.Context(), client, words, 0, func(one *status.Connection) error {
 				if asJSON {
 					return lines.Encode(one)
