@@ -70,7 +70,7 @@ func TestFinWait2WaitsForAReader(t *testing.T) {
 // SetFinWait2 has a time for one connection, before CloseWrite or after; below 0 there is none.
 func TestFinWait2OfOneConnection(t *testing.T) {
 	for want, set := range map[time.Duration]time.Duration{
-		finWait2: 0, 5 * time.Second: 5 * time.Second, time.Millisecond: 1, 0: -1, 90 * time.Second: 90 * time.Second,
+		finWait2: 0, 5 * time.Second: 5 * time.Second, time.Second: 1, 0: -1, 90 * time.Second: 90 * time.Second,
 	} {
 		for _, late := range []bool{false, true} {
 			v := newVirtual(t, 0, shortFinWait2)

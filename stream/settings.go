@@ -122,8 +122,9 @@ func (c *Conn) SetUserTimeout(d time.Duration) error {
 }
 
 // SetFinWait2 says how long the peer may take to close its half after Close, once it has
-// acknowledged our FIN (TCP_LINGER2). 0: as tcp.Config.FinWait2Ns says; below 0: no time at all:
-// what the peer sends from then on is answered by a RST.
+// acknowledged our FIN (TCP_LINGER2), in whole seconds, rounded up, 18 hours at most. 0: as
+// tcp.Config.FinWait2Ns says; below 0: no time at all: what the peer sends from then on is answered
+// by a RST.
 func (c *Conn) SetFinWait2(d time.Duration) error {
 	return c.set(finWait2Changed, func(o *settings) { o.finWait2.Store(int64(d)) })
 }

@@ -53,6 +53,8 @@ type Conn struct {
 	rcvRounded        uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
 	lastSize          uint16 // of the peer's last segment with octets: rcvMSS
 
+	finWait2 uint16 // seconds, of SetFinWait2
+
 	due     due
 	events  Events
 	state   State

@@ -91,28 +91,29 @@ func (c *Conn) SetOrphaned(now int64) {
 }
 
 // finWait2None is an orphan that does not wait for the peer's FIN.
-const finWait2None = math.MaxUint32
+const finWait2None = math.MaxUint16
 
 // SetFinWait2 says how long this connection, once it is an orphan, waits for the peer's FIN after
 // our own was acknowledged (Linux: TCP_LINGER2). 0 is Config.FinWait2Ns; below 0 it does not wait,
 // and is gone when our FIN is acknowledged: what the peer still sends meets no connection. It is
-// kept in milliseconds, rounded up, 49 days at most. It holds from the next FIN-WAIT-2, or
-// SetOrphaned, on.
+// kept in seconds, rounded up, 18 hours at most. It holds from the next FIN-WAIT-2, or SetOrphaned,
+// on.
 func (c *Conn) SetFinWait2(ns int64) {
+	const second = 1_000_000_000
 	switch {
 	case ns < 0:
-		c.timers.finWait2Ms = finWait2None
-	case ns > (finWait2None-1)*1_000_000:
-		c.timers.finWait2Ms = finWait2None - 1
+		c.finWait2 = finWait2None
+	case ns > (finWait2None-1)*second:
+		c.finWait2 = finWait2None - 1
 	default:
-		c.timers.finWait2Ms = uint32((ns + 999_999) / 1_000_000)
+		c.finWait2 = uint16((ns + second - 1) / second)
 	}
 }
 
 // awaitFIN sets the end of an orphan's FIN-WAIT-2.
 func (c *Conn) awaitFIN(now int64) {
-	wait := int64(c.timers.finWait2Ms) * 1_000_000
-	switch c.timers.finWait2Ms {
+	wait := int64(c.finWait2) * 1_000_000_000
+	switch c.finWait2 {
 	case 0:
 		wait = c.mem.cfg.FinWait2Ns
 	case finWait2None:

@@ -12,7 +12,6 @@ type timers struct {
 	sentAt     int64 // last new data; before there was any, the first SYN
 
 	userTimeoutMs uint32 // of this connection, 0 the Config's
-	finWait2Ms    uint32 // likewise; finWait2None: an orphan does not wait
 
 	kind     timerKind // of rtxAt
 	probes   uint8     // zero-window probes since the window closed
