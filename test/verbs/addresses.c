@@ -134,6 +134,16 @@ static void binding(struct rdma_event_channel *ch, union address ours, union add
 	refuses(ch, with_port(other, port), EADDRINUSE);
 	CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(six));
 
+	id = bound(ch, any_of(AF_INET6, port)); /* told so late, it leaves IPv4 alone, and takes it back */
+	set(id, RDMA_OPTION_ID_AFONLY, 1);
+	six = bound(ch, any_of(AF_INET, port));
+	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &(int){ 0 }, sizeof(int)), EADDRINUSE);
+	refuses(ch, any_of(AF_INET6, port), EADDRINUSE);
+	CHECK(!rdma_destroy_id(six));
+	set(id, RDMA_OPTION_ID_AFONLY, 0);
+	refuses(ch, any_of(AF_INET, port), EADDRINUSE);
+	CHECK(!rdma_destroy_id(id));
+
 	for (int i = 0; i < 200; i++) {
 		ids[i] = bound(ch, ours);
 		for (int j = 0; j < i; j++)

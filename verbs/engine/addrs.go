@@ -28,8 +28,7 @@ func (e *Engine) zoned(a netip.AddrPort, like netip.Addr) netip.AddrPort {
 	return a
 }
 
-// bind takes a local address and a port; without an address, it lets other ids that may be shared
-// have the id's.
+// bind takes a local address and a port; without an address, it changes the options of the id's.
 func (e *Engine) bind(id *cmID, c *call) error {
 	at, err := addrOf(c.data)
 	if err != nil {
@@ -37,17 +36,51 @@ func (e *Engine) bind(id *cmID, c *call) error {
 	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
+	opt := rnic.BindOptions{V6Only: c.arg[1] != 0, Shared: c.arg[2] != 0}
 	if !at.IsValid() {
-		if id.binding == nil {
-			return syscall.EINVAL
-		}
-		return id.binding.SetShared()
+		return e.rebind(id, opt)
 	}
-	if err := e.take(id, at, rnic.BindOptions{V6Only: c.arg[1] != 0 && at.Addr().Is6(), Shared: c.arg[2] != 0}); err != nil {
+	if err := e.take(id, at, opt); err != nil {
 		return err
 	}
 	c.ret = c.buf[:putAddr(c.buf[:sockaddrLen6], id.local)]
 	return nil
+}
+
+// rebind changes the options of an id that is bound and does not listen. It is locked.
+func (e *Engine) rebind(id *cmID, opt rnic.BindOptions) error {
+	if id.binding == nil || id.listening != nil {
+		return syscall.EINVAL
+	}
+	if opt.Shared && !id.bound.Shared {
+		if err := id.binding.SetShared(); err != nil {
+			return err
+		}
+		id.bound.Shared = true
+	}
+	if opt.V6Only == id.bound.V6Only {
+		return nil
+	}
+	if id.remote.IsValid() {
+		return syscall.EINVAL
+	}
+	was := id.bound
+	id.unbind()
+	err := e.take(id, id.local, opt)
+	if err != nil {
+		_ = e.take(id, id.local, was) // it was there a moment ago; else the id is not bound
+	}
+	return err
+}
+
+// unbind gives the address and port back. id is locked.
+func (id *cmID) unbind() {
+	if id.door != nil { // one that was parked
+		id.door.reject()
+	} else {
+		id.binding.Close()
+	}
+	id.door, id.binding = nil, nil
 }
 
 // take is bind for an id that is locked.
@@ -55,6 +88,8 @@ func (e *Engine) take(id *cmID, at netip.AddrPort, opt rnic.BindOptions) (err er
 	if id.binding != nil {
 		return syscall.EINVAL
 	}
+	id.bound = opt
+	opt.V6Only = opt.V6Only && at.Addr().Is6()
 	if id.door = e.parked.take(parkedAt(at, opt.V6Only)); id.door != nil {
 		id.binding, id.local, id.parked = id.door.binding, at, parkedAt(at, opt.V6Only)
 		return nil
@@ -115,10 +150,8 @@ func (e *Engine) locate(id *cmID, src, dst netip.AddrPort, shared bool) error {
 		}
 	}
 	if id.door != nil { // one that was parked: it is not to listen
-		door, at := id.door, id.local
-		id.door, id.binding = nil, nil
-		door.reject()
-		src = at
+		src, shared = id.local, id.bound.Shared
+		id.unbind()
 	}
 	if id.binding == nil {
 		if !src.IsValid() {

@@ -34,6 +34,7 @@ type cmID struct {
 	local     netip.AddrPort
 	remote    netip.AddrPort
 	binding   *rnic.Binding // that has the port of local, from bind or resolve on
+	bound     rnic.BindOptions
 	parked    string        // where door is kept when the id is gone
 	door      *doorway      // of a listener; of bind, where one was parked
 	listening chan struct{} // of a listener: closed when it does no more

@@ -145,7 +145,7 @@ enum rv_call_op {
 	RV_CM_CREATE,    /* channel, cookie -> id */
 	RV_CM_MIGRATE,   /* id, channel, the program's end of the old one: nobody reads there meanwhile */
 	RV_CM_DESTROY,   /* id */
-	RV_CM_BIND,      /* id, IPv6 only, shared; data: address -> ; data: address. No data: shared from now on */
+	RV_CM_BIND,      /* id, IPv6 only, shared; data: address -> ; data: address. No data: so from now on */
 	RV_CM_RESOLVE,   /* id, octets of the source's address, shared; data: source, destination -> ; data: source */
 	RV_CM_ROUTE,     /* id */
 	RV_CM_LISTEN,    /* id, backlog */

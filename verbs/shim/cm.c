@@ -418,7 +418,7 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 /* It can be taken back from an id that is not bound, and given to one that does not listen. */
 static int set_reuse(struct rv_id *i, int reuse)
 {
-	struct rv_args a = { .arg = { i->handle } };
+	struct rv_args a = { .arg = { i->handle, i->v6_only, 1 } };
 	int error = 0;
 
 	if (i->listening || (!reuse && i->bound))
@@ -430,6 +430,17 @@ static int set_reuse(struct rv_id *i, int reuse)
 	return rv_fail(error);
 }
 
+/* Of an id that is not bound, or not more than that. */
+static int set_v6_only(struct rv_id *i, int only)
+{
+	struct rv_args a = { .arg = { i->handle, only != 0, i->reuse } };
+	int error = i->listening ? EINVAL : i->bound ? rv_call(RV_CM_BIND, &a) : 0;
+
+	if (!error)
+		i->v6_only = only;
+	return rv_fail(error);
+}
+
 int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t size)
 {
 	struct rv_id *i = to_id(id);
@@ -438,10 +449,7 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
 		return rv_fail(ENOSYS);
 	switch (name) {
 	case RDMA_OPTION_ID_AFONLY:
-		if (size != sizeof(int) || i->bound)
-			return rv_fail(EINVAL);
-		i->v6_only = *(const int *)value;
-		return 0;
+		return size == sizeof(int) ? set_v6_only(i, *(const int *)value) : rv_fail(EINVAL);
 	case RDMA_OPTION_ID_TOS: /* there is nothing to be set for it here, and nothing to be lost */
 		return size == sizeof(uint8_t) ? 0 : rv_fail(EINVAL);
 	case RDMA_OPTION_ID_REUSEADDR:
