@@ -287,3 +287,11 @@ func TestFork(t *testing.T) {
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^all well$")
 }
+
+// Registered memory that the program unmaps, protects or cuts short costs the connection that reaches for it, at worst.
+func TestUnmap(t *testing.T) {
+	l := newLab(t)
+	p := l.run("gcc", l.compile("unmap"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}

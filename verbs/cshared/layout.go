@@ -54,7 +54,7 @@ var (
 
 	_ = [1]struct{}{}[(ring.OpWriteImmediate^C.RV_OP_WRITE_IMMEDIATE)|(ring.Inline^C.RV_INLINE)|(ring.CallDone^C.RV_CALL_DONE)]
 	_ = [1]struct{}{}[(ring.Adopt^C.RV_ADOPT)|(ring.ResizeCQ^C.RV_RESIZE_CQ)|(ring.CreateQP^C.RV_CREATE_QP)|(ring.CMAccept^C.RV_CM_ACCEPT)]
-	_ = [1]struct{}{}[ring.Forget^C.RV_FORGET]
+	_ = [1]struct{}{}[(ring.Forget^C.RV_FORGET)|(ring.RevokeMR^C.RV_REVOKE_MR)]
 	_ = [1]struct{}{}[(ring.QPsMax^C.RV_QPS_MAX)|(ring.CQsMax^C.RV_CQS_MAX)|(ring.PDsMax^C.RV_PDS_MAX)|(ring.SRQsMax^C.RV_SRQS_MAX)]
 	_ = [1]struct{}{}[(ring.MRsMax^C.RV_MRS_MAX)|(ring.MWsMax^C.RV_MWS_MAX)|(ring.MRSizeMax^C.RV_MR_SIZE_MAX)|(ring.MessageMax^C.RV_MESSAGE_MAX)]
 )

@@ -60,6 +60,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.register(c)
 	case ring.PermitMR:
 		return e.permit(c)
+	case ring.RevokeMR:
+		return e.revoke(c)
 	case ring.DeregMR:
 		return e.deregister(c)
 	case ring.AllocMW:

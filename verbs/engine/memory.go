@@ -120,6 +120,16 @@ func (e *Engine) permit(c *call) error {
 	return m.Permit(access, windows)
 }
 
+// revoke is for a region whose memory the program unmaps. It returns when no placement can follow.
+func (e *Engine) revoke(c *call) error {
+	m, err := find[*rnic.MemoryRegion](&e.objects, c.arg[0])
+	if err == nil {
+		m.Revoke()
+		e.tellLog("%d octets of registered memory at %#x are unmapped: their key is not valid any more", m.Len(), m.Base())
+	}
+	return err
+}
+
 // deregister returns when no placement into the region can follow.
 func (e *Engine) deregister(c *call) error {
 	m, err := take[*rnic.MemoryRegion](&e.objects, c.arg[0])

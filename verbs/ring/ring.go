@@ -173,6 +173,7 @@ const (
 	QueryQP
 	ResizeCQ
 	Forget
+	RevokeMR
 )
 
 // CMEvent is an event of the connection manager.

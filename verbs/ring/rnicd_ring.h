@@ -163,6 +163,7 @@ enum rv_call_op {
 	RV_RESIZE_CQ,    /* cq, entries; nobody polls meanwhile -> address of the first entry from now on, entries. The head stays */
 	RV_FORGET,       /* channel, the program's end of it, cookie of an object that is gone: takes
 			    events about it away. Nobody reads there meanwhile */
+	RV_REVOKE_MR,    /* mr: nothing is reached by its key any more */
 };
 
 /* An event of the connection manager, one datagram. */

@@ -10,12 +10,14 @@ static void before(void)
 	rv_lock_load();
 	rv_lock_table();
 	rv_lock_qps();
+	rv_lock_places();
 	rv_lock_sockets();
 }
 
 static void after(void)
 {
 	rv_unlock_sockets();
+	rv_unlock_places();
 	rv_unlock_qps();
 	rv_unlock_table();
 	rv_unlock_load();

@@ -42,6 +42,7 @@ static int enter(struct rv_mr *m, struct ibv_pd *pd, void *addr, size_t length, 
 		return error;
 	__atomic_fetch_add(&to_pd(pd)->users, 1, __ATOMIC_ACQ_REL);
 	m->handle = a.arg[0];
+	m->place = rv_place_add(m->handle, addr, length);
 	m->iova = iova;
 	m->access = access;
 	m->mr = (struct ibv_mr){
@@ -56,8 +57,10 @@ static int leave(struct rv_mr *m)
 {
 	int error = load_acquire(&m->windows) ? EBUSY : rv_call1(RV_DEREG_MR, m->handle);
 
-	if (!error)
+	if (!error) {
+		rv_place_remove(m->place);
 		__atomic_fetch_sub(&to_pd(m->mr.pd)->users, 1, __ATOMIC_ACQ_REL);
+	}
 	return error;
 }
 
@@ -101,7 +104,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 static int change_access(struct rv_mr *m, unsigned int access)
 {
 	struct rv_args a = { .arg = { m->handle, access } };
-	int error = rv_call(RV_PERMIT_MR, &a);
+	int error = rv_place_lost(m->place) ? EFAULT : rv_call(RV_PERMIT_MR, &a);
 
 	if (!error)
 		m->access = access;

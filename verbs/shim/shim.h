@@ -22,6 +22,7 @@
  *	rates.c     rates as numbers
  *	refused.c   what iWARP has not
  *	fork.c      children of the process
+ *	unmapped.c  regions whose memory the program unmaps
  *	forward.c   what the distribution's libraries have besides
  *	shim.map    the symbols and their versions
  *
@@ -61,6 +62,9 @@
 #define RV_CQE_MAX (1 << 20)
 #define RV_READS_MAX 128
 #define RV_GIDS 1
+
+/* Of a function that stands in front of the C library's: sanitizers call it before they are ready. */
+#define RV_EARLY __attribute__((no_sanitize("thread")))
 
 #define load_acquire(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define load_relaxed(p) __atomic_load_n(p, __ATOMIC_RELAXED)
@@ -139,8 +143,15 @@ void rv_unlock_table(void);
 void rv_lock_qps(void);
 void rv_unlock_qps(void);
 void rv_forget_qps(void);
+void rv_lock_places(void);
+void rv_unlock_places(void);
 void rv_lock_sockets(void);
 void rv_unlock_sockets(void);
+
+/* unmapped.c. Where regions are, by number; one that has lost pages is lost. */
+uint32_t rv_place_add(uint64_t handle, const void *addr, size_t length);
+void rv_place_remove(uint32_t number);
+bool rv_place_lost(uint32_t number);
 
 /* table.c. Objects by cookie; a cookie of an object that was removed finds nothing. */
 uint64_t rv_table_add(void *object);
@@ -205,6 +216,7 @@ struct rv_mr {
 	uint64_t iova;
 	unsigned int access;
 	uint32_t windows; /* bound to it */
+	uint32_t place;   /* unmapped.c */
 };
 
 struct rv_mw {

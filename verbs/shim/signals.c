@@ -39,7 +39,7 @@ static struct sigaction gos[KEPT];
 static int (*engine_thread)(void); /* set once dispatch is installed */
 static pid_t owner;                /* the process whose actions kept has */
 
-static int index_of(int sig)
+RV_EARLY static int index_of(int sig)
 {
 	for (size_t i = 0; i < KEPT; i++)
 		if (kept_signals[i] == sig)
@@ -157,12 +157,12 @@ static int install(int i, const struct sigaction *act)
 }
 
 /* A child of vfork has its parent's memory, and actions of its own. */
-static bool are_kept(int i)
+RV_EARLY static bool are_kept(int i)
 {
 	return i >= 0 && load_acquire(&engine_thread) && load_relaxed(&owner) == getpid();
 }
 
-static int set_action(int sig, const struct sigaction *act, struct sigaction *old)
+RV_EARLY static int set_action(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	int i = index_of(sig), error;
 	struct sigaction was;
@@ -185,7 +185,7 @@ static int set_action(int sig, const struct sigaction *act, struct sigaction *ol
 	return error;
 }
 
-int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+RV_EARLY int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	return set_action(sig, act, old);
 }

@@ -1,0 +1,203 @@
+/*
+ * Registered memory that goes away: the connection of the peer that reaches for it ends, at worst, and nothing else: neither the
+ * program, nor its other connections, nor what is mapped at the address by then.
+ */
+#include "walk.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#define PAGE 4096
+#define PAGES 8
+#define SIZE (PAGES * PAGE)
+
+/* The program's own handler is not told of what the engine meets. */
+static void on_fault(int sig)
+{
+	(void)sig;
+	_exit(9);
+}
+
+static void messages(struct pair *p)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(&p->client, &sge, IBV_WR_SEND, 100);
+
+	post_recv(&p->server, 1, 0, 100);
+	CHECK(!post(&p->client, &wr));
+	CHECK(await(&p->client).status == IBV_WC_SUCCESS);
+	CHECK(await(&p->server).status == IBV_WC_SUCCESS);
+}
+
+static char *map(void *at, int flags)
+{
+	char *m = mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+
+	CHECK(m != MAP_FAILED);
+	return m;
+}
+
+/* Ways in which the page of index 4 goes; something else is there afterwards. */
+static void unmap(char *m, int fd)
+{
+	(void)fd;
+	CHECK(!munmap(m, SIZE) && map(m, MAP_FIXED_NOREPLACE) == m);
+}
+
+static void map_over(char *m, int fd)
+{
+	(void)fd;
+	CHECK(mmap(m + 4 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == m + 4 * PAGE);
+}
+
+static void move(char *m, int fd)
+{
+	char *to = map(NULL, 0);
+
+	(void)fd;
+	CHECK(mremap(m, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	CHECK(map(m, MAP_FIXED_NOREPLACE) == m && !munmap(to, SIZE));
+}
+
+static void move_over(char *m, int fd)
+{
+	char *from = map(NULL, 0);
+
+	(void)fd;
+	CHECK(mremap(from, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, m) == m);
+}
+
+static void shrink(char *m, int fd)
+{
+	(void)fd;
+	CHECK(mremap(m, SIZE, 4 * PAGE, 0) == m);
+	CHECK(mmap(m + 4 * PAGE, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
+	      m + 4 * PAGE);
+}
+
+static void grow_away(char *m, int fd)
+{
+	char *wall = mmap(m + SIZE, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), *to;
+
+	(void)fd;
+	to = mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
+	CHECK(to != MAP_FAILED && to != m && map(m, MAP_FIXED_NOREPLACE) == m && !munmap(to, 2 * SIZE));
+	if (wall != MAP_FAILED)
+		munmap(wall, PAGE);
+}
+
+/* These fault; the last one the library does not see. */
+static void protect(char *m, int fd)
+{
+	(void)fd;
+	CHECK(!mprotect(m + 4 * PAGE, PAGE, PROT_NONE));
+}
+
+static void read_only(char *m, int fd)
+{
+	(void)fd;
+	CHECK(!mprotect(m + 4 * PAGE, PAGE, PROT_READ));
+}
+
+static void truncated(char *m, int fd)
+{
+	(void)m;
+	CHECK(!ftruncate(fd, 4 * PAGE));
+}
+
+static void by_itself(char *m, int fd)
+{
+	(void)fd;
+	CHECK(!syscall(SYS_munmap, m + 4 * PAGE, PAGE));
+}
+
+static void nothing(char *m, int fd)
+{
+	char *page = map(NULL, 0);
+
+	(void)m, (void)fd;
+	CHECK(!munmap(page, SIZE) && !munmap(m - PAGE, PAGE) && !munmap(m + SIZE, PAGE));
+	CHECK(mremap(m, SIZE, SIZE, MREMAP_MAYMOVE) == m);
+}
+
+static const struct way {
+	const char *name;
+	void (*take)(char *m, int fd);
+	bool ends, file, other; /* whether the connection does, it is a file, other memory is there then */
+} ways[] = {
+	{ "munmap", unmap, true, false, true },     { "mmap", map_over, true, false, true },
+	{ "mremap", move, true, false, true },		{ "mremap over it", move_over, true, false, true },
+	{ "mremap smaller", shrink, true, false, true }, { "mremap larger", grow_away, true, false, true },
+	{ "mprotect", protect, true, false, false },    { "mprotect to read", read_only, true, false, false },
+	{ "ftruncate", truncated, true, true, false },  { "the system call", by_itself, true, false, false },
+	{ "neighbours", nothing, false, false, false },
+};
+
+static void write_to(struct pair *p, struct ibv_mr *mr, char *at)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(&p->client, &sge, IBV_WR_RDMA_WRITE, 256);
+
+	memset(p->client.memory, 0xaa, 256);
+	wr.wr.rdma.remote_addr = (uintptr_t)at;
+	wr.wr.rdma.rkey = mr->rkey;
+	CHECK(!post(&p->client, &wr));
+	await(&p->client); /* the peer has not said yet */
+}
+
+static void lose(const struct way *w)
+{
+	char *room = mmap(NULL, SIZE + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *m = room + PAGE;
+	struct pair p;
+	struct ibv_mr *mr;
+	int fd = -1;
+
+	CHECK(room != MAP_FAILED);
+	if (w->file) {
+		CHECK((fd = memfd_create("lost", MFD_CLOEXEC)) >= 0 && !ftruncate(fd, SIZE));
+		CHECK(mmap(m, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == m);
+	}
+	connect_pair(&p, 0);
+	CHECK(mr = ibv_reg_mr(p.server.id->pd, m, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	write_to(&p, mr, m);
+	w->take(m, fd);
+	write_to(&p, mr, m + 4 * PAGE);
+	if (w->ends) {
+		rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
+		rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
+	} else {
+		messages(&p);
+		CHECK((unsigned char)m[4 * PAGE] == 0xaa);
+	}
+	for (int i = 0; w->other && i < 256; i++)
+		CHECK(m[4 * PAGE + i] == 0);
+	if (w->other)
+		FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE) ? EFAULT : 0, EFAULT);
+	CHECK(!ibv_dereg_mr(mr));
+	if (w->ends)
+		close_ended(&p);
+	else
+		close_pair(&p);
+	if (fd >= 0)
+		close(fd);
+}
+
+int main(void)
+{
+	struct sigaction act = { .sa_handler = on_fault };
+	struct pair beside;
+
+	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL));
+	connect_pair(&beside, 0);
+	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL)); /* after loading, too */
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		fprintf(stderr, "%s\n", ways[i].name);
+		lose(&ways[i]);
+		messages(&beside);
+	}
+	close_pair(&beside);
+	printf("all well\n");
+	return 0;
+}

@@ -1,0 +1,169 @@
+/*
+ * Registered memory that the program unmaps. The engine keeps no page where it is: a peer's Write
+ * would reach what is mapped there next. So calls that take pages away come by here, as those of
+ * MPI libraries do, and a region that loses some is revoked before they go.
+ *
+ * Not seen are the C library's own calls (free of what malloc has mapped), shmdt, and system calls
+ * without it. What is touched after these and not mapped again faults, which ends the connection
+ * that did (rnic/internal/qp/unreachable.go).
+ */
+#include "shim.h"
+
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE 4096
+
+/* A region. Who looks takes no lock, as a handler of a signal may: the handle is written last. */
+struct place {
+	uint64_t handle; /* 0: free */
+	uintptr_t from, to;
+	uint32_t lost, next_free;
+};
+
+static struct rv_lock lock; /* of those who write */
+static struct place places[RV_MRS_MAX];
+static uint32_t used, first_free; /* 1 + the index; 0: none */
+
+void rv_lock_places(void)
+{
+	rv_lock(&lock);
+}
+
+void rv_unlock_places(void)
+{
+	rv_unlock(&lock);
+}
+
+/* Returns 0 where there is no room, as for more regions than the engine has. */
+uint32_t rv_place_add(uint64_t handle, const void *addr, size_t length)
+{
+	struct place *p = NULL;
+	uint32_t number = 0;
+
+	rv_lock(&lock);
+	if (first_free) {
+		number = first_free;
+		first_free = places[number - 1].next_free;
+	} else if (used < RV_MRS_MAX) {
+		number = used + 1;
+	}
+	if (number) {
+		p = &places[number - 1];
+		p->from = (uintptr_t)addr;
+		p->to = p->from + length;
+		p->lost = 0;
+		store_release(&p->handle, handle);
+		if (number > used)
+			store_release(&used, number);
+	}
+	rv_unlock(&lock);
+	return number;
+}
+
+void rv_place_remove(uint32_t number)
+{
+	if (!number)
+		return;
+	rv_lock(&lock);
+	store_release(&places[number - 1].handle, 0);
+	places[number - 1].next_free = first_free;
+	first_free = number;
+	rv_unlock(&lock);
+}
+
+bool rv_place_lost(uint32_t number)
+{
+	return number && load_acquire(&places[number - 1].lost);
+}
+
+/* The next region from *at on that has octets of [from, to), or NULL. */
+RV_EARLY static struct place *next(uint32_t *at, uintptr_t from, uintptr_t to, uint64_t *handle)
+{
+	for (uint32_t n = load_acquire(&used); *at < n;) {
+		struct place *p = &places[(*at)++];
+
+		*handle = load_acquire(&p->handle);
+		if (*handle && p->from < to && from < p->to && load_acquire(&p->handle) == *handle)
+			return p;
+	}
+	return NULL;
+}
+
+RV_EARLY static bool registered(uintptr_t from, size_t length)
+{
+	uint32_t at = 0;
+	uint64_t handle;
+
+	return next(&at, from, from + length, &handle) != NULL;
+}
+
+/* Revokes what the pages go from. Returns when no octet can be placed there any more. */
+RV_EARLY static void lose(uintptr_t from, size_t length)
+{
+	int before = errno;
+	uint32_t at = 0;
+	struct place *p;
+	uint64_t handle;
+
+	if (from % PAGE || from + length < from)
+		return; /* the call will fail */
+	length = (length + PAGE - 1) & ~(size_t)(PAGE - 1);
+	while ((p = next(&at, from, from + length, &handle))) {
+		store_release(&p->lost, 1);
+		rv_call1(RV_REVOKE_MR, handle); /* of the parent's, in a child of fork: EPERM */
+	}
+	errno = before;
+}
+
+RV_EARLY int munmap(void *addr, size_t length)
+{
+	lose((uintptr_t)addr, length);
+	return (int)syscall(SYS_munmap, addr, length);
+}
+
+RV_EARLY void *mmap64(void *addr, size_t length, int prot, int flags, int fd, off64_t offset)
+{
+	if (flags & MAP_FIXED && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
+		lose((uintptr_t)addr, length);
+	return (void *)syscall(SYS_mmap, addr, length, prot, flags, fd, offset);
+}
+
+RV_EARLY void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	return mmap64(addr, length, prot, flags, fd, offset);
+}
+
+/* Memory that can grow where it is stays. */
+RV_EARLY void *mremap(void *old, size_t old_size, size_t new_size, int flags, ...)
+{
+	uintptr_t from = (uintptr_t)old;
+	void *to = NULL;
+	va_list more;
+
+	va_start(more, flags);
+	if (flags & MREMAP_FIXED)
+		to = va_arg(more, void *);
+	va_end(more);
+	if (flags & MREMAP_FIXED)
+		lose((uintptr_t)to, new_size);
+	if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && new_size > old_size && registered(from, old_size)) {
+		int before = errno;
+		void *same = (void *)syscall(SYS_mremap, old, old_size, new_size, 0);
+
+		if (same != MAP_FAILED || !(flags & MREMAP_MAYMOVE))
+			return same;
+		errno = before;
+		lose(from, old_size);
+	} else if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) {
+		lose(from, old_size);
+	} else if (new_size < old_size) {
+		size_t stays = (new_size + PAGE - 1) & ~(size_t)(PAGE - 1);
+
+		if (stays < old_size)
+			lose(from + stays, old_size - stays);
+	}
+	return (void *)syscall(SYS_mremap, old, old_size, new_size, flags, to);
+}
