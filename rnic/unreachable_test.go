@@ -18,7 +18,9 @@ const (
 
 // losses are ways in which memory goes that was registered, from lostFrom on.
 var losses = map[string]func(t *testing.T, fd int, b []byte){
-	"ftruncate": func(t *testing.T, fd int, _ []byte) { require.NoError(t, unix.Ftruncate(fd, lostFrom)) },
+	"ftruncate": func(t *testing.T, fd int, _ []byte) {
+		require.NoError(t, unix.Ftruncate(fd, lostFrom))
+	},
 	"mprotect": func(t *testing.T, _ int, b []byte) {
 		require.NoError(t, unix.Mprotect(b[lostFrom:], unix.PROT_NONE))
 	},
@@ -43,16 +45,22 @@ func (e *end) lost(t *testing.T, how string) (m *MemoryRegion, lose func()) {
 
 // writeTo is a Write of n octets of e's source to off of m.
 func (e *end) writeTo(m *MemoryRegion, off, n int) WorkRequest {
-	return WorkRequest{Op: OpWrite, Local: e.source.Slice(0, n), RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off), Signaled: true}
+	return WorkRequest{
+		Op: OpWrite, Local: e.source.Slice(0, n), RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off),
+		Signaled: true,
+	}
 }
 
 // fromLost is a request with n octets of m at off, of this host's memory.
 func fromLost(op Opcode, m *MemoryRegion, off, n int, s *end) WorkRequest {
-	return WorkRequest{Op: op, Local: m.Slice(off, n), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base(), Signaled: true}
+	return WorkRequest{
+		Op: op, Local: m.Slice(off, n), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base(),
+		Signaled: true,
+	}
 }
 
-// usesOfLost are all ways to touch registered memory, of n octets at off: c's connection ends, with this status at c. The region is
-// the server's, or c's own.
+// usesOfLost are all ways to touch registered memory, of n octets at off: c's connection ends, with
+// this status at c. The region is the server's, or c's own.
 var usesOfLost = []struct {
 	name   string
 	own    bool
@@ -91,7 +99,7 @@ var usesOfLost = []struct {
 		wr.RemoteSTag, wr.RemoteOffset = readable.STag(), readable.Base()
 		c.post(wr)
 	}, status: LocalProtection, cause: 0x1000},
-	{name: "atomic's word before", own: true, word: true, use: func(s, c *end, m *MemoryRegion, off, _ int) {
+	{name: "word before", own: true, word: true, use: func(s, c *end, m *MemoryRegion, off, _ int) {
 		words, err := s.pd.Register(randomBytes(9, 64), RemoteRead|RemoteWrite)
 		require.NoError(c.d.t, err)
 		wr := fetchAdd(c.wordOf(words, 0, 0), 1)
@@ -100,8 +108,9 @@ var usesOfLost = []struct {
 	}, status: LocalProtection, cause: rdmap.CauseLocal},
 }
 
-// Registered memory that goes away costs the connections that use it, and nothing else: neither the process nor the connection
-// beside it. What was placed or read before it is there. In one segment, and in the runs of a long message.
+// Registered memory that goes away costs the connections that use it, and nothing else: neither the
+// process nor the connection beside it. What was placed or read before it is there. In one segment,
+// and in the runs of a long message.
 func TestUnreachableMemory(t *testing.T) {
 	for how := range losses {
 		for _, u := range usesOfLost {
@@ -121,9 +130,11 @@ func TestUnreachableMemory(t *testing.T) {
 						before := bytes.Clone(m.Bytes()[:lostFrom])
 						lose()
 						u.use(s, c, m, at[0], at[1])
-						if got := c.await(1)[0].Status; got != Flushed || u.status != Success || at[1] < 10000 { // may end before all is cut
-							require.Equal(t, u.status, got, "%v", at)
+						got := c.await(1)[0].Status
+						if got == Flushed && at[1] > 10000 && u.status == Success {
+							got = Success // the peer's Terminate came before all was cut
 						}
+						require.Equal(t, u.status, got, "%v", at)
 						if u.recv != 0 {
 							require.Equal(t, u.recv, s.await(1)[0].Status)
 						}

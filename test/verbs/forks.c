@@ -1,6 +1,6 @@
 /*
- * Fork, in all its forms: in a child every call about an object of the parent's fails and changes nothing there, and a child that
- * opens the device has an engine of its own.
+ * Fork, in all its forms: in a child every call about an object of the parent's fails and changes
+ * nothing there, and a child that opens the device has an engine of its own.
  */
 #include "walk.h"
 
@@ -51,7 +51,9 @@ static void refused(struct pair *p)
 	struct ibv_send_wr send = request(&p->client, &sge, IBV_WR_SEND, 8), *bad_send;
 	struct ibv_recv_wr recv = { .sg_list = &sge, .num_sge = 1 }, *bad;
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-	struct ibv_qp_init_attr init = { .send_cq = p->client.cq, .recv_cq = p->client.cq, .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } };
+	struct ibv_qp_init_attr init = {
+		.send_cq = p->client.cq, .recv_cq = p->client.cq, .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 },
+	};
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
 	struct rdma_conn_param param = { 0 };
 	struct rdma_cm_event *cm;

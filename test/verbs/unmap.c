@@ -1,6 +1,6 @@
 /*
- * Registered memory that goes away: the connection of the peer that reaches for it ends, at worst, and nothing else: neither the
- * program, nor its other connections, nor what is mapped at the address by then.
+ * Registered memory that goes away: the connection of the peer that reaches for it ends, at worst,
+ * and nothing else: neither the program, nor its other connections, nor what is mapped there by then.
  */
 #include "walk.h"
 
@@ -12,6 +12,8 @@
 #define PAGE 4096
 #define PAGES 8
 #define SIZE (PAGES * PAGE)
+#define RW (PROT_READ | PROT_WRITE)
+#define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 
 /* The program's own handler is not told of what the engine meets. */
 static void on_fault(int sig)
@@ -33,7 +35,7 @@ static void messages(struct pair *p)
 
 static char *map(void *at, int flags)
 {
-	char *m = mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	char *m = mmap(at, SIZE, RW, ANON | flags, -1, 0);
 
 	CHECK(m != MAP_FAILED);
 	return m;
@@ -49,7 +51,7 @@ static void unmap(char *m, int fd)
 static void map_over(char *m, int fd)
 {
 	(void)fd;
-	CHECK(mmap(m + 4 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == m + 4 * PAGE);
+	CHECK(mmap(m + 4 * PAGE, PAGE, RW, ANON | MAP_FIXED, -1, 0) == m + 4 * PAGE);
 }
 
 static void move(char *m, int fd)
@@ -73,13 +75,13 @@ static void shrink(char *m, int fd)
 {
 	(void)fd;
 	CHECK(mremap(m, SIZE, 4 * PAGE, 0) == m);
-	CHECK(mmap(m + 4 * PAGE, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
+	CHECK(mmap(m + 4 * PAGE, 4 * PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) ==
 	      m + 4 * PAGE);
 }
 
 static void grow_away(char *m, int fd)
 {
-	char *wall = mmap(m + SIZE, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), *to;
+	char *wall = mmap(m + SIZE, PAGE, PROT_NONE, ANON | MAP_FIXED_NOREPLACE, -1, 0), *to;
 
 	(void)fd;
 	to = mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
@@ -127,11 +129,16 @@ static const struct way {
 	void (*take)(char *m, int fd);
 	bool ends, file, other; /* whether the connection does, it is a file, other memory is there then */
 } ways[] = {
-	{ "munmap", unmap, true, false, true },     { "mmap", map_over, true, false, true },
-	{ "mremap", move, true, false, true },		{ "mremap over it", move_over, true, false, true },
-	{ "mremap smaller", shrink, true, false, true }, { "mremap larger", grow_away, true, false, true },
-	{ "mprotect", protect, true, false, false },    { "mprotect to read", read_only, true, false, false },
-	{ "ftruncate", truncated, true, true, false },  { "the system call", by_itself, true, false, false },
+	{ "munmap", unmap, true, false, true },
+	{ "mmap", map_over, true, false, true },
+	{ "mremap", move, true, false, true },
+	{ "mremap over it", move_over, true, false, true },
+	{ "mremap smaller", shrink, true, false, true },
+	{ "mremap larger", grow_away, true, false, true },
+	{ "mprotect", protect, true, false, false },
+	{ "mprotect to read", read_only, true, false, false },
+	{ "ftruncate", truncated, true, true, false },
+	{ "the system call", by_itself, true, false, false },
 	{ "neighbours", nothing, false, false, false },
 };
 
@@ -149,7 +156,7 @@ static void write_to(struct pair *p, struct ibv_mr *mr, char *at)
 
 static void lose(const struct way *w)
 {
-	char *room = mmap(NULL, SIZE + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *m = room + PAGE;
+	char *room = mmap(NULL, SIZE + 2 * PAGE, RW, ANON, -1, 0), *m = room + PAGE;
 	struct pair p;
 	struct ibv_mr *mr;
 	int fd = -1;
@@ -157,7 +164,7 @@ static void lose(const struct way *w)
 	CHECK(room != MAP_FAILED);
 	if (w->file) {
 		CHECK((fd = memfd_create("lost", MFD_CLOEXEC)) >= 0 && !ftruncate(fd, SIZE));
-		CHECK(mmap(m, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == m);
+		CHECK(mmap(m, SIZE, RW, MAP_SHARED | MAP_FIXED, fd, 0) == m);
 	}
 	connect_pair(&p, 0);
 	CHECK(mr = ibv_reg_mr(p.server.id->pd, m, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
@@ -174,7 +181,8 @@ static void lose(const struct way *w)
 	for (int i = 0; w->other && i < 256; i++)
 		CHECK(m[4 * PAGE + i] == 0);
 	if (w->other)
-		FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE) ? EFAULT : 0, EFAULT);
+		CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE) &&
+		      errno == EFAULT);
 	CHECK(!ibv_dereg_mr(mr));
 	if (w->ends)
 		close_ended(&p);

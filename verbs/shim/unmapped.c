@@ -149,7 +149,8 @@ RV_EARLY void *mremap(void *old, size_t old_size, size_t new_size, int flags, ..
 	va_end(more);
 	if (flags & MREMAP_FIXED)
 		lose((uintptr_t)to, new_size);
-	if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && new_size > old_size && registered(from, old_size)) {
+	if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && new_size > old_size &&
+	    registered(from, old_size)) {
 		int before = errno;
 		void *same = (void *)syscall(SYS_mremap, old, old_size, new_size, 0);
 
