@@ -20,6 +20,7 @@ import (
 	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tools/peer"
 )
 
 // Options of Start.
@@ -226,9 +227,11 @@ func (d *Daemon) fail(err error) {
 	}
 }
 
+var errDrained = errors.New("limits.drain is over")
+
 // draining is the time that connections of a service have which was taken out.
 func (d *Daemon) draining() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(d.cut, time.Duration(d.drain.Load()))
+	return peer.Timeout(d.cut, time.Duration(d.drain.Load()), errDrained)
 }
 
 // Lost has the reason when the daemon cannot go on: a device is gone, or the last address of a port.
@@ -275,7 +278,7 @@ func (d *Daemon) Drain(ctx context.Context) {
 		l.close()
 		delete(d.listeners, at)
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(d.drain.Load()))
+	ctx, cancel := peer.Timeout(ctx, time.Duration(d.drain.Load()), errDrained)
 	defer cancel()
 	defer context.AfterFunc(ctx, d.hurry)() // those that a Reload took out, too
 	begin, cut := time.Now(), 0

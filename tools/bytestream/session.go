@@ -50,23 +50,46 @@ func (p *Session) Run(ctx context.Context, mode string) (err error) {
 	return err
 }
 
-func (p *Session) read(b []byte) (int, error) {
-	if err := p.Conn.SetReadDeadline(time.Now().Add(p.Idle)); err != nil {
-		return 0, err
+func (p *Session) read(b []byte) (n int, err error) {
+	for _, wait := range p.waits() {
+		if err = p.Conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return 0, err
+		}
+		n, err = p.Conn.Read(b)
+		p.Received += uint64(n)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
 	}
-	n, err := p.Conn.Read(b)
-	p.Received += uint64(n)
 	return n, p.explain(err)
 }
 
+// waits are how long to wait: for the idle time, and once more for an eighth of it. A process that was
+// stopped for longer than the first finds what came meanwhile in the second.
+func (p *Session) waits() [2]time.Duration { return [2]time.Duration{p.Idle, max(p.Idle/8, againMin)} }
+
+// againMin is for a Poller to take in what waits.
+const againMin = 20 * time.Millisecond
+
 // write also gives a Read that waits meanwhile its time again.
 func (p *Session) write(b []byte) error {
-	if err := p.Conn.SetDeadline(time.Now().Add(p.Idle)); err != nil {
-		return err
+	for {
+		var n int
+		var err error
+		for _, wait := range p.waits() {
+			if err = p.Conn.SetDeadline(time.Now().Add(wait)); err != nil {
+				return err
+			}
+			n, err = p.Conn.Write(b)
+			p.Sent += uint64(n)
+			if b = b[n:]; n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+		}
+		if len(b) == 0 || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return p.explain(err)
+		}
 	}
-	n, err := p.Conn.Write(b)
-	p.Sent += uint64(n)
-	return p.explain(err)
 }
 
 func (p *Session) explain(err error) error {

@@ -113,7 +113,7 @@ func (c *client) connect(ctx context.Context) ([]net.Conn, error) {
 
 // watch returns nil when the test has run its time, or has sent and received what it was to.
 func (c *client) watch(ctx context.Context, t *transfer, next <-chan event) error {
-	tick := time.NewTicker(c.wait.idle)
+	tick := time.NewTicker(max(c.wait.idle/looks, 1))
 	defer tick.Stop()
 	var timeUp <-chan time.Time
 	var sent <-chan struct{}
@@ -125,7 +125,7 @@ func (c *client) watch(ctx context.Context, t *transfer, next <-chan event) erro
 	} else if wantSent {
 		sent = t.sendersDone()
 	}
-	seen := t.total()
+	seen, still := t.total(), 0
 	for {
 		select {
 		case <-sent:
@@ -140,7 +140,9 @@ func (c *client) watch(ctx context.Context, t *transfer, next <-chan event) erro
 			return c.whyFailed(err, next)
 		case <-tick.C:
 			n := t.total()
-			if n == seen {
+			if n != seen {
+				still = 0
+			} else if still++; still > looks {
 				return refusal(CodeRead, "nothing moved for %v", c.wait.idle)
 			}
 			seen = n

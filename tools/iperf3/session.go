@@ -162,7 +162,7 @@ func (ses *session) early(ev event) error {
 // watch returns nil when the client ends the test.
 func (ses *session) watch(ctx context.Context, t *transfer, next <-chan event) error {
 	idle := ses.server.wait.idle
-	tick := time.NewTicker(idle)
+	tick := time.NewTicker(max(idle/looks, 1))
 	defer tick.Stop()
 	var hard <-chan time.Time
 	if p := t.params; p.Time > 0 && p.limit() == 0 {
@@ -173,7 +173,7 @@ func (ses *session) watch(ctx context.Context, t *transfer, next <-chan event) e
 	failed := t.failed
 	var broken error
 	var grace <-chan time.Time
-	seen := t.total()
+	seen, still := t.total(), 0
 	for {
 		select {
 		case ev := <-next:
@@ -191,7 +191,9 @@ func (ses *session) watch(ctx context.Context, t *transfer, next <-chan event) e
 			return refusal(CodeRead, "no TEST_END %v after the time was up", idle)
 		case <-tick.C:
 			n := t.total()
-			if n == seen {
+			if n != seen {
+				still = 0
+			} else if still++; still > looks {
 				return refusal(CodeRead, "nothing moved for %v", idle)
 			}
 			seen = n

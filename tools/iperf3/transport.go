@@ -27,7 +27,10 @@ type Info struct {
 const (
 	messageTimeout = 10 * time.Second
 	idleTimeout    = 30 * time.Second
-	drainTimeout   = 5 * time.Second
+	// looks is how many times in a row nothing has moved until that is an error. They are counted, and
+	// not the time between them, in which this process may have been stopped.
+	looks        = 16
+	drainTimeout = 5 * time.Second
 )
 
 // timeouts are the same for both sides; 0 is the default.

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// looks is how often a peer is looked at within the time that it may be silent. Its last movement
-// is found one of them late, and the end may be another one late.
+// looks is how many times in a row a peer is looked at, and has not moved, until it is silent. Its last
+// movement is found one of them late, and the end may be another one late. Looks are counted, and not
+// the time between them: a process that was stopped for longer than the limit looks once more, after
+// its Poller has taken the frames that wait, before it believes that the peer is silent.
 const looks = 16
 
 // Watch returns a context that ends when a peer has been silent for the time limit, with the cause
 // silent: when moved, which counts what the peer does, has told the same for so long, and an eighth
-// of it longer at the most. An error of moved ends the watch and not the context. stop waits until
-// nothing is looked at any more.
+// of it longer at the most. Time in which this process does not run does not count. An error of moved
+// ends the watch and not the context. stop waits until nothing is looked at any more.
 func Watch[M comparable](ctx context.Context, limit time.Duration, silent error, moved func(context.Context) (M, error)) (watched context.Context, stop func()) {
 	watched, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -21,17 +23,18 @@ func Watch[M comparable](ctx context.Context, limit time.Duration, silent error,
 		tick := time.NewTicker(max(limit/looks, 1))
 		defer tick.Stop()
 		var seen M
-		var since time.Time
-		for {
+		for still := 0; ; {
 			now, err := moved(watched)
 			switch {
 			case err != nil:
 				return
-			case since.IsZero() || now != seen:
-				seen, since = now, time.Now()
-			case time.Since(since) >= limit:
+			case still == 0 || now != seen:
+				seen, still = now, 1
+			case still > looks:
 				end(silent)
 				return
+			default:
+				still++
 			}
 			select {
 			case <-tick.C:
@@ -44,4 +47,43 @@ func Watch[M comparable](ctx context.Context, limit time.Duration, silent error,
 		end(nil)
 		watching.Wait()
 	}
+}
+
+// Timeout is context.WithTimeoutCause of time in which this process runs: after a pause of any length
+// there is a sixteenth of the limit left at least, unless no more was left before it. The error of the
+// context is context.Canceled, its cause is cause.
+func Timeout(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc) {
+	limited, end := context.WithCancelCause(ctx)
+	step := max(limit/looks, 1)
+	t := &steps{left: looks}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer = time.AfterFunc(step, func() { t.step(step, func() { end(cause) }) })
+	return limited, func() {
+		t.mu.Lock()
+		t.left = 0
+		t.timer.Stop()
+		t.mu.Unlock()
+		end(context.Canceled)
+	}
+}
+
+// steps are the parts of a time limit.
+type steps struct {
+	mu    sync.Mutex
+	left  int // 0: it is over
+	timer *time.Timer
+}
+
+func (t *steps) step(step time.Duration, over func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left == 0 {
+		return
+	}
+	if t.left--; t.left == 0 {
+		over()
+		return
+	}
+	t.timer.Reset(step)
 }

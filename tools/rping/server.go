@@ -121,12 +121,13 @@ func (s *Server) run(ctx context.Context, e *end, buf *rnic.MemoryRegion, res *S
 
 // hear waits for a message about octets, as many as there is room for.
 func (s *Server) hear(ctx context.Context, e *end) (place, error) {
-	idle, cancel := context.WithTimeout(ctx, s.cfg.IdleTimeout)
+	silent := fmt.Errorf("rping: nothing came from the client for %v", s.cfg.IdleTimeout)
+	idle, cancel := peer.Timeout(ctx, s.cfg.IdleTimeout, silent)
 	defer cancel()
 	p, err := e.receive(idle)
 	switch {
 	case err != nil && ctx.Err() == nil && idle.Err() != nil:
-		err = fmt.Errorf("rping: nothing came from the client for %v", s.cfg.IdleTimeout)
+		err = silent
 	case err == nil && (p.size == 0 || p.size > uint32(s.cfg.SizeMax)):
 		err = fmt.Errorf("rping: a ping of %d octets, 1 to %d are served", p.size, s.cfg.SizeMax)
 	}
@@ -135,11 +136,12 @@ func (s *Server) hear(ctx context.Context, e *end) (place, error) {
 
 // pong reads the data, says so, hears where it goes, writes it, and says so.
 func (s *Server) pong(ctx context.Context, e *end, buf *rnic.MemoryRegion, from place) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.IdleTimeout, fmt.Errorf("rping: a ping took longer than %v", s.cfg.IdleTimeout))
+	long := fmt.Errorf("rping: a ping took longer than %v", s.cfg.IdleTimeout)
+	limited, cancel := peer.Timeout(ctx, s.cfg.IdleTimeout, long)
 	defer cancel()
-	err := s.exchange(ctx, e, buf, from)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return context.Cause(ctx)
+	err := s.exchange(limited, e, buf, from)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return long
 	}
 	return err
 }

@@ -234,7 +234,7 @@ const (
 // await looks until something is so, the connection ends, or nothing has come for so long.
 func (d *direct) await(idle time.Duration, so func() bool) error {
 	since := time.Now()
-	look, seen := since.Add(idle/looks), d.placed()
+	look, seen, still := since.Add(idle/looks), d.placed(), 0
 	for n := 1; !so(); n++ {
 		if n%directYield != 0 {
 			continue
@@ -246,8 +246,8 @@ func (d *direct) await(idle time.Duration, so func() bool) error {
 			continue
 		case now.After(look):
 			if p := d.placed(); p != seen {
-				seen, since = p, now
-			} else if now.Sub(since) >= idle {
+				seen, since, still = p, now, 0
+			} else if still++; still > looks { // looks, and not time: this process may have been stopped
 				return &SilenceError{idle}
 			}
 			look = now.Add(idle / looks)

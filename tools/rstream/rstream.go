@@ -149,7 +149,7 @@ type End struct {
 	buf       []byte
 	memory    *hugepages.Arena // of Direct
 	sent, got byte             // of the count
-	moved     time.Time        // when something moved last
+	still     int              // looks since something moved last
 	look      time.Time        // when it is looked at next
 }
 
@@ -254,16 +254,20 @@ func (e *End) move(c net.Conn, b []byte, step func([]byte) (int, error)) error {
 			e.postpone(c)
 		}
 		n, err := step(b)
-		if n > 0 && e.Idle > 0 {
-			e.moved = time.Now()
+		if n > 0 {
+			e.still = 0
 		}
 		if b = b[n:]; len(b) == 0 {
 			return nil
 		}
 		switch {
 		case err == nil:
-		case e.Idle <= 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(e.moved) >= e.Idle:
+		case e.Idle <= 0 || !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
+		default: // looks are counted: of a time in which this process was stopped there is one
+			if e.still++; e.still > looks {
+				return err
+			}
 		}
 	}
 }
@@ -271,9 +275,6 @@ func (e *End) move(c net.Conn, b []byte, step func([]byte) (int, error)) error {
 // postpone moves the deadline, now and then.
 func (e *End) postpone(c net.Conn) {
 	now, tick := time.Now(), max(e.Idle/looks, 1)
-	if e.moved.IsZero() {
-		e.moved = now
-	}
 	if e.look.Sub(now) < tick/2 {
 		e.look = now.Add(tick)
 		_ = c.SetDeadline(e.look) // of a connection that is over: the next call tells

@@ -41,7 +41,7 @@ func (p Plan) Connections() [][]Test {
 // Tests runs the tests of one connection, and closes it, which ctx does, too.
 func (e *End) Tests(ctx context.Context, c net.Conn, tests []Test, result func(Result)) error {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	e.moved, e.look = time.Time{}, time.Time{}
+	e.still, e.look = 0, time.Time{}
 	for _, t := range tests {
 		r, err := e.Run(c, t)
 		if err != nil {

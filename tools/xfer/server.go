@@ -341,7 +341,8 @@ func sentOf(st rnic.Stats) SenderCounters {
 
 // answer sends the verdict and waits for the client to close.
 func (t *transfer) answer(ctx context.Context, a answer) error {
-	ctx, cancel := context.WithTimeout(ctx, t.s.cfg.IdleTimeout)
+	silent := errors.New("xfer: the client did not close the connection after the answer")
+	ctx, cancel := peer.Timeout(ctx, t.s.cfg.IdleTimeout, silent)
 	defer cancel()
 	a.marshal(t.control.Bytes()[finishLen:])
 	_, err := t.qp.PostSend(rnic.WorkRequest{ID: idAnswer, Op: rnic.OpSend, Local: t.control.Slice(finishLen, answerLen), Signaled: true})
@@ -351,7 +352,7 @@ func (t *transfer) answer(ctx context.Context, a answer) error {
 	select {
 	case <-t.qp.Done():
 	case <-ctx.Done():
-		return t.fail(errors.New("xfer: the client did not close the connection after the answer"))
+		return t.fail(silent)
 	}
 	return t.qp.Err()
 }
