@@ -97,7 +97,7 @@ func FuzzRings(f *testing.F) {
 		case 2:
 			s = newSession([][]byte{region, arena.Bytes()}, []pair{{rx: down, tx: up}}, &ownMemory{arena: arena})
 		}
-		s.bells = newBells([]int{-1})
+		s.bells, s.guarded = newBells([]int{-1}), true
 		p, err := newPort("fuzz", [6]byte{}, 1500, 1)
 		require.NoError(t, err)
 		if kind%3 == 2 {

@@ -466,7 +466,7 @@ func newMemoryPair(t testing.TB, log2 uint8, bufBytes int, zero bool) (m memoryP
 		p, err := newPort("test", [6]byte{}, 1500, 1)
 		require.NoError(t, err)
 		s := newSession([][]byte{region}, []pair{rings}, own)
-		s.bells = newBells([]int{-1})
+		s.bells, s.guarded = newBells([]int{-1}), true // no page of ours goes away
 		p.current.Store(s)
 		side := openSide(t, p, nil, 256)
 		side.poll()
