@@ -79,6 +79,10 @@ func (c conditions) Full(segments uint64) {
 	c.log.Warn("segments that open a connection were not answered: their address has as many as peer_connections of the port allows", "segments", segments)
 }
 
+func (c conditions) Offences(n uint64) {
+	c.log.Warn("connections of a memif peer were ended: its memory went away, or was slow", "connections", n)
+}
+
 func (c conditions) Capture(err error) {
 	c.log.Error("the capture has ended; the port is served on", "error", err)
 }

@@ -100,6 +100,12 @@ func (c conditions) Full(segments uint64) {
 	})
 }
 
+func (c conditions) Offences(n uint64) {
+	c.out.do(func(w io.Writer) {
+		fmt.Fprintf(w, "ended       %d connections of the memif peer: its memory went away, or was slow\n", n)
+	})
+}
+
 func (c conditions) Capture(err error) {
 	c.out.do(func(w io.Writer) { fmt.Fprintf(w, "capture     ended: %v\n", err) })
 }

@@ -44,6 +44,8 @@ type Reporter interface {
 	Stuck(queue int, stuck bool, link dpdk.Link)
 	// Capture: the file of Config.Capture cannot be written any more. Once.
 	Capture(err error)
+	// Offences: so many more connections ended because memory of a memif peer went away, or was slow.
+	Offences(n uint64)
 }
 
 // Watch returns a context that ends when ctx does, or the device is gone, or our last address
@@ -58,6 +60,7 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 		gone = device.Lost
 	}
 	c, full, health := conflicts{told: map[netip.Addr]told{}}, fullness{}, newHealth(p.device)
+	offended := uint64(0)
 	while, cancel := context.WithCancelCause(ctx)
 	p.watch.Go(func() {
 		defer cancel(nil)
@@ -72,6 +75,7 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 					full.look(while, p.pollers, r)
 					health.look(time.Now(), r)
 					p.lookAtCapture(r)
+					offended = p.lookAtOffences(offended, r)
 				}
 				if err != nil {
 					cancel(err)
@@ -88,6 +92,22 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 		}
 		return nil
 	}
+}
+
+// offender is a device with a peer that can do wrong.
+type offender interface{ Offences() uint64 }
+
+// lookAtOffences tells of those since so many.
+func (p *Port) lookAtOffences(told uint64, r Reporter) uint64 {
+	d, ok := p.device.(offender)
+	if !ok {
+		return 0
+	}
+	n := d.Offences()
+	if n > told {
+		r.Offences(n - told)
+	}
+	return n
 }
 
 // lookAtCapture tells once that the file is incomplete.
@@ -231,6 +251,9 @@ func (p *Port) XStats() []dpdk.XStat {
 	if d, ok := p.device.(interface{ XStats() ([]dpdk.XStat, error) }); ok {
 		x, _ := d.XStats()
 		return x
+	}
+	if d, ok := p.device.(offender); ok {
+		return []dpdk.XStat{{Name: "peer_offences", Value: d.Offences()}}
 	}
 	return nil
 }

@@ -8,9 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/capture"
 	"github.com/rnicd/rnicd/pmd/dpdk"
+	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -26,6 +30,7 @@ func (h *heard) Full(segments uint64)                     { h.add("full %d", seg
 func (h *heard) Link(l dpdk.Link)                         { h.add("link %v", l) }
 func (h *heard) Stuck(queue int, stuck bool, _ dpdk.Link) { h.add("stuck %d %v", queue, stuck) }
 
+func (h *heard) Offences(n uint64) { h.add("offences %d", n) }
 func (h *heard) Capture(err error) { h.add("capture %v", err) }
 
 // said is what it was told since the last time.
@@ -113,3 +118,51 @@ func TestHealthIsTold(t *testing.T) {
 	require.Equal(t, "link up, 10000 Mbit/s; stuck 1 false", said())
 	(&health{}).look(time.Now(), &h)
 }
+
+// bad is a device with a peer that did wrong so often.
+type bad struct {
+	pmd.Port
+	n uint64
+}
+
+func (b *bad) Offences() uint64 { return b.n }
+
+// Offences of a peer are told as they come, and counted.
+func TestOffencesAreTold(t *testing.T) {
+	var h heard
+	d := &bad{n: 2}
+	p := &Port{device: d}
+	told := p.lookAtOffences(0, &h)
+	require.Equal(t, "offences 2", h.said())
+	told = p.lookAtOffences(told, &h)
+	require.Empty(t, h.said())
+	d.n = 5
+	require.EqualValues(t, 5, p.lookAtOffences(told, &h))
+	require.Equal(t, "offences 3", h.said())
+	require.Equal(t, []dpdk.XStat{{Name: "peer_offences", Value: 5}}, p.XStats())
+	require.Zero(t, (&Port{device: struct{ pmd.Port }{}}).lookAtOffences(0, &h))
+}
+
+// That a file is full is told once, and is no error of Close then.
+func TestFullCaptureIsTold(t *testing.T) {
+	var h heard
+	c, err := capture.New(full{}, capture.Config{})
+	require.NoError(t, err)
+	link, err := wire.New(wire.Config{})
+	require.NoError(t, err)
+	require.NoError(t, c.Attach(capture.NewPoint(link.Port(0))))
+	p := &Port{capture: c}
+	p.lookAtCapture(&h)
+	require.Empty(t, h.said())
+	require.Error(t, c.Flush())
+	p.lookAtCapture(&h)
+	require.Contains(t, h.said(), "capture capture: no space left on device")
+	p.lookAtCapture(&h)
+	require.Empty(t, h.said())
+	require.NoError(t, p.Close())
+}
+
+// full takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, unix.ENOSPC }

@@ -25,7 +25,8 @@ type Port struct {
 	queues []*Queue
 	arena  *hugepages.Arena // zero copy: where pools must lie
 
-	current atomic.Pointer[session] // nil: the link is down
+	current  atomic.Pointer[session] // nil: the link is down
+	offences atomic.Uint64
 
 	lock    sync.Mutex
 	closed  bool
@@ -154,6 +155,10 @@ func (p *Port) LinkUps() uint64 {
 	defer p.lock.Unlock()
 	return p.ups
 }
+
+// Offences is how often a connection ended because the peer's memory went away, or was slow
+// (Drops.Fault, Drops.Slow). Any goroutine.
+func (p *Port) Offences() uint64 { return p.offences.Load() }
 
 // Err says why the link is down; nil: it is up. Any goroutine.
 func (p *Port) Err() error {

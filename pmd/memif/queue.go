@@ -165,9 +165,15 @@ func (q *Queue) violated() int {
 func (q *Queue) charge(watch stopwatch) {
 	if !q.budget.end(watch) && !q.broken {
 		q.drops.Slow++
-		q.broken = true
-		q.session.offend("memory of a region takes too long to get at")
+		q.offend("memory of a region takes too long to get at")
 	}
+}
+
+// offend ends the connection to a peer whose memory is not as it was.
+func (q *Queue) offend(why string) {
+	q.broken = true
+	q.port.offences.Add(1)
+	q.session.offend(why)
 }
 
 // guard ends a call that touched memory of the peer. Where that has gone, as pages of a file can, the call ends as if there
@@ -188,8 +194,7 @@ func (q *Queue) guard(before bool) {
 	q.pool.FreeN(q.held)
 	q.held = nil
 	q.drops.Fault++
-	q.broken = true
-	q.session.offend("memory of a region has gone")
+	q.offend("memory of a region has gone")
 }
 
 // maps says whether an address lies in a region.

@@ -81,6 +81,7 @@ func TestHoles(t *testing.T) {
 				require.Empty(t, h.server.take(0))
 			}
 			require.Equal(t, Drops{Fault: 1}, h.server.queues[0].Drops())
+			require.EqualValues(t, 1, h.server.port.Offences())
 			require.Equal(t, was, blocks(t, h.fd), "the server makes no page")
 			require.NoError(t, h.server.port.AwaitLink(within(t), false))
 			h.server.poll()
