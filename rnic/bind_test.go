@@ -106,6 +106,8 @@ func TestConnectFrom(t *testing.T) {
 
 		_, err = r.tryConnect(ConnParam{LocalAddr: local})
 		require.ErrorIs(t, err, stack.ErrPortUsed, "it is bound")
+		_, err = r.tryConnect(ConnParam{Binding: &Binding{adapter: r.server}})
+		require.ErrorContains(t, err, "another adapter")
 		c := connect(ConnParam{Binding: free})
 		require.Equal(t, local, c.qp.LocalAddr())
 		end(c)

@@ -33,6 +33,9 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 	if err := conn.checkConnect(); err != nil {
 		return err
 	}
+	if conn.Binding != nil && conn.Binding.adapter != q.adapter {
+		return errors.New("rnic: ConnParam.Binding belongs to another adapter")
+	}
 	if err := q.end.BeginConnecting(conn.param()); err != nil {
 		return connectClosed(addr, err)
 	}
