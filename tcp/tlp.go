@@ -21,17 +21,18 @@ type tlp struct {
 	again     bool  // and had been sent again there before
 }
 
-// pto is TLP_calc_PTO without the bound by the RTO. max_ack_delay is allowed for not only where one
-// segment is in flight but wherever the peer may hold its ACK: less than two full ones (RFC 9293
-// section 3.8.6.3). What fills a gap is acknowledged at once.
+// pto is TLP_calc_PTO without the bound by the RTO, for a connection that mayProbe: there is a sample
+// of the round trip, be it the handshake's. Without one section 7.2 has a PTO of one second, after
+// which section 7.3 forbids the probe, so that the retransmission timer runs alone.
+//
+// max_ack_delay is allowed for not only where one segment is in flight but wherever the peer may
+// hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is acknowledged
+// at once.
 //
 // Config.PTOMinNs bounds it from below: on paths of microseconds a Poller's turn, and the peer's,
 // is longer than the round trip. A kernel at the other end may be kept from its ACK for longer
 // still; its own bound is two ticks of 1 to 4 ms (Linux, TCP_TIMEOUT_MIN).
 func (c *Conn) pto() int64 {
-	if !c.rtt.sampled {
-		return 1_000_000_000
-	}
 	d := 2 * c.rtt.srtt
 	if c.flight() < 2*c.EMSS() && c.recovery.phase == phaseOpen {
 		d += c.mem.cfg.PeerAckDelayNs
