@@ -109,7 +109,7 @@ var mistakesOfPorts = []mistake{
 	{"too many addresses", strings.Replace(base, "addresses = [", "addresses = ["+manyAddresses, 1), []string{`rnicd.toml:3:1: port.addresses: 201 addresses: at most 16`}},
 	{"interrupts and fault", strings.Replace(base, "addresses", "idle = \"interrupt\"\nfault = \"drop=1%\"\naddresses", 1), []string{`rnicd.toml:3:1: port.idle: with fault a device wakes no Poller`}},
 	{"no device's name", strings.Replace(base, "addresses", "device = \"a/b\"\naddresses", 1), []string{`rnicd.toml:3:1: port.device: "a/b": no name of a network device`}},
-	{"metrics where a service is", "[metrics]\nlisten = \":7174\"\n[[port]]\nname = \"lo\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\n",
+	{"metrics where a service is", "[metrics]\nlisten = \"127.0.0.1:7174\"\n[[port]]\nname = \"lo\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\n",
 		[]string{`rnicd.toml:2:1: metrics.listen: 7174 on this host is that of the service "p" in line 8`}},
 	{"memif on the control socket", "[control]\nsocket = \"/x.sock\"\n" + strings.Replace(base, "addresses", "driver = \"memif\"\nsocket = \"/x.sock\"\naddresses", 1),
 		[]string{`rnicd.toml:6:1: port.socket: "/x.sock" is the control socket`}},

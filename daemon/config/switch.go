@@ -118,12 +118,17 @@ func isDaemon(text []byte) bool {
 
 // Needs is what a switch wants of a machine, as a daemon that would want the same: its uplinks are ports, its memory is a region.
 func (s *Switch) Needs() *Config {
-	c := &Config{File: s.File}
+	c := &Config{File: s.File, Control: s.Control, Metrics: s.Metrics}
+	for i := range s.Vswitch.Programs {
+		if path := s.Vswitch.Programs[i].Socket; path != "" && path[0] != '@' && !slices.Contains(c.Sockets, path) {
+			c.Sockets = append(c.Sockets, path)
+		}
+	}
 	mtu := 0
 	for i := range s.Uplinks {
 		u := &s.Uplinks[i]
 		mtu = max(mtu, u.MTU)
-		c.Ports = append(c.Ports, Port{Name: u.Name, Driver: u.Driver, PCI: u.PCI, MTU: u.MTU, Node: s.Switch.Node, Open: u.Open})
+		c.Ports = append(c.Ports, Port{Name: u.Name, Driver: u.Driver, PCI: u.PCI, Socket: u.Socket, MTU: u.MTU, Node: s.Switch.Node, Open: u.Open})
 	}
 	if len(c.Ports) == 0 {
 		c.Ports = []Port{{Name: "switch", Driver: "memif"}}

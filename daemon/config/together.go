@@ -92,8 +92,8 @@ func (v *validator) listeners() {
 		for i := range c.Services {
 			for _, on := range c.Services[i].On {
 				p := &c.Ports[on].Open
-				all := len(p.Addrs) == 0 || err != nil || at.IsUnspecified() || p.Addrs[0].Addr().IsUnspecified()
-				if p.Driver.Sockets && int(c.Services[i].Listen) == tcp && (all || p.Addrs[0].Addr() == at) {
+				all := err != nil || at.IsUnspecified() || !p.HostAt.IsValid() || p.HostAt.IsUnspecified()
+				if p.Driver.Sockets && int(c.Services[i].Listen) == tcp && (all || p.HostAt == at) {
 					v.wrong("metrics.listen", "%d on this host is that of the service %q in line %d; choose another", tcp, c.Services[i].Name,
 						v.line(fmt.Sprintf("service[%d].name", i)))
 				}

@@ -52,6 +52,7 @@ var checks = []struct {
 	{"memory", (*Machine).memory},
 	{"memlock", (*Machine).memlock},
 	{"tap", (*Machine).tap},
+	{"places", (*Machine).places},
 	{"permissions", (*Machine).permissions},
 	{"iommu", (*Machine).iommu},
 	{"vfio", (*Machine).vfio},

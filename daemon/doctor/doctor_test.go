@@ -35,6 +35,7 @@ func good() map[string]string {
 		"sys/bus/pci/drivers/vfio-pci/new_id":                     "",
 		"dev/vfio/7":                                              "",
 		"dev/net/tun":                                             "",
+		"run/rnicd/x":                                             "",
 		nic + "class":                                             "0x020000\n",
 		nic + "numa_node":                                         "1\n",
 		nic + "driver":                                            "->../../../../bus/pci/drivers/vfio-pci",

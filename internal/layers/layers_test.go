@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"daemon/top":          {"daemon/control", "daemon/status", "printable"},
 	"daemon/config":       {"daemon/control", "daemon/port", "rnic", "rsocket", "stack", "tcp/cc", "pmd/fault", "tools/iperf3", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "vswitch"},
 	"daemon":              {"daemon/config", "daemon/control", "daemon/metrics", "daemon/port", "daemon/status", "hugepages", "flight", "inet", "lossy", "pmd", "pmd/capture", "pmd/capture/filter", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
-	"daemon/doctor":       {"daemon/config", "hugepages"},
+	"daemon/doctor":       {"daemon/config", "daemon/port", "hugepages"},
 	"daemon/command":      {"daemon", "daemon/config", "daemon/control", "daemon/doctor", "daemon/port", "daemon/status", "daemon/top", "pmd/capture", "printable"},
 	"daemon/switchd":      {"daemon", "daemon/config", "daemon/control", "daemon/metrics", "daemon/port", "daemon/status", "hugepages", "lossy", "pmd", "pmd/memif", "vswitch"},
 	"verbs/cshared":       {"daemon/config", "daemon/port", "lossy", "verbs/engine", "verbs/ring"},

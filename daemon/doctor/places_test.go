@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
+)
+
+// What is held, taken or missing is a lack: the daemon would not start. A daemon that runs with this
+// configuration has its own.
+func TestPlaces(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, tcp, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	tap := "[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\n"
+	kernel := func(addr, listen string) string {
+		return fmt.Sprintf("[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = [%q]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = %s\n", addr, listen)
+	}
+	dir := t.TempDir()
+	control := func(path string) string { return fmt.Sprintf("[control]\nsocket = %q\n", path) }
+	for name, tc := range map[string]struct {
+		text string
+		more map[string]string
+		want string
+	}{
+		"free":           {tap, nil, ""},
+		"free TAP":       {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1102", "sys/class/net/rplaces/carrier": "0"}, ""},
+		"held TAP":       {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1002", "sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
+		"taken port":     {kernel("127.0.0.1", tcp), nil, "127.0.0.1:" + tcp + " is another process's"},
+		"taken metrics":  {"[metrics]\nlisten = \"127.0.0.1:" + tcp + "\"\n" + tap, nil, "127.0.0.1:" + tcp + " is another process's"},
+		"late address":   {kernel("192.0.2.77", "7001"), nil, "192.0.2.77:7001: no interface has this address now"},
+		"folder":         {tap + "capture = \"/var/nowhere/x.pcapng\"\n", nil, "no folder /var/nowhere, for x.pcapng"},
+		"control folder": {control("/nowhere/deep/control.sock") + tap, nil, "no folder /nowhere, for deep"},
+		"socket folder":  {strings.Replace(tap, "addresses", "driver = \"memif\"\nrole = \"server\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "no folder /none, for m.sock"},
+		"no server":      {strings.Replace(tap, "addresses", "driver = \"memif\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "port rplaces: no server at /none/m.sock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := good()
+			for path, text := range tc.more {
+				files[path] = text
+			}
+			if !strings.Contains(tc.text, "[control]") {
+				tc.text = control("off") + tc.text
+			}
+			c, err := config.Parse("rnicd.toml", []byte(tc.text), port.Builtin())
+			require.NoError(t, err)
+			m := Machine{Root: plant(t, files), Config: c}
+			found := m.places()
+			require.Len(t, found, 1)
+			if tc.want == "" {
+				require.Equal(t, OK, found[0].Verdict, "%+v", found[0])
+				return
+			}
+			require.Equal(t, Lack, found[0].Verdict)
+			require.True(t, strings.HasPrefix(found[0].Text, tc.want), "%+v", found[0])
+		})
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "control.sock"))
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := config.Parse("rnicd.toml", []byte(control(filepath.Join(dir, "control.sock"))+kernel("127.0.0.1", tcp)), port.Builtin())
+	require.NoError(t, err)
+	m := Machine{Root: "/", Config: c}
+	require.Equal(t, OK, m.places()[0].Verdict)
+}
