@@ -49,7 +49,9 @@ func (c *Core) Turn(now int64) (n int) {
 	if c.command.Load() != nil {
 		c.runCommand()
 	}
-	n = c.pollAll()
+	for _, m := range c.ports {
+		n += c.poll(m)
+	}
 	for _, w := range c.wires {
 		if w != nil {
 			n += c.unwire(w)
@@ -70,26 +72,6 @@ func (c *Core) runCommand() {
 		cmd.do(c)
 		close(cmd.done)
 	}
-}
-
-// pollAll begins with another port each time, and goes the other way round every second time: where
-// many send to one, those before others find more room, and of two each is before the other as often.
-func (c *Core) pollAll() (n int) {
-	ports := len(c.ports)
-	if ports == 0 {
-		return 0
-	}
-	at, step := int(c.stats.Turns/2%uint64(ports)), 1
-	if c.stats.Turns%2 == 1 {
-		step = ports - 1 // back by one
-	}
-	for range ports {
-		n += c.poll(c.ports[at])
-		if at += step; at >= ports {
-			at -= ports
-		}
-	}
-	return n
 }
 
 // flush sends what this turn has brought, and what waits from turns before.

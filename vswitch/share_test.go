@@ -124,14 +124,16 @@ func TestLessThanAShareIsNotLost(t *testing.T) {
 	for range sample.Count(6, 40) {
 		lengths := []int{60, 200, 1000, 1514}
 		flood := func(name string) *share { return &share{name: name, octets: lengths[r.IntN(4)]} }
-		quiet := &share{name: "one", octets: lengths[r.IntN(4)], due: r.Float64()}
-		sources := []*share{quiet, flood("two"), flood("left")}[:2+r.IntN(2)]
+		names := []string{"one", "two", "left"} // in the order in which they are polled
+		r.Shuffle(3, func(i, j int) { names[i], names[j] = names[j], names[i] })
+		quiet := &share{name: names[0], octets: lengths[r.IntN(4)], due: r.Float64()}
+		sources := []*share{quiet, flood(names[1]), flood(names[2])}[:2+r.IntN(2)]
 		octets := burst / 2 * sources[1].octets                    // half of what one of them sends
 		quiet.every = float64(octets) / 64 / float64(quiet.octets) // 1/64 of the uplink
 		r.Shuffle(len(sources), func(i, j int) { sources[i], sources[j] = sources[j], sources[i] })
 		cores := 1 + r.IntN(2)
 		sent, came, l := contended(t, cores, 500, octets, sources)
-		require.Equal(t, sent["one"], came["one"], "%+v, %d cores, beside %+v", *quiet, cores, sources)
+		require.Equal(t, sent[quiet.name], came[quiet.name], "%+v, %d cores, beside %+v", *quiet, cores, sources)
 		lost := l.stats("out").Drops[Full]
 		for _, c := range l.sw.Cores() {
 			lost += c.stats.Drops[WireFull]
