@@ -53,6 +53,7 @@ type Listener struct {
 	done     chan struct{}
 	once     sync.Once
 	stop     func(context.Context)
+	stopped  atomic.Bool // over a socket: stop was called
 	reporter sync.WaitGroup
 	role     connect.Responder
 }

@@ -38,7 +38,16 @@ func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool, b
 	}
 	tl := nl.(*net.TCPListener)
 	l.addr = transport.AddrPort(tl.Addr())
-	l.stop = func(context.Context) { _ = tl.Close() } // ends the accept loop
+	raw, err := tl.SyscallConn()
+	if err != nil {
+		_ = tl.Close() // it is not used
+		return err
+	}
+	l.stop = func(context.Context) { // ends the accept loop
+		l.stopped.Store(true)
+		transport.Disconnect(raw)
+		_ = tl.Close() // nobody is told any more
+	}
 	go l.acceptLoop(tl)
 	return nil
 }
@@ -55,7 +64,7 @@ func (l *Listener) acceptLoop(tl *net.TCPListener) {
 			pause = firstPause
 			l.acceptKernel(nc)
 			continue
-		case errors.Is(err, net.ErrClosed):
+		case l.stopped.Load(), errors.Is(err, net.ErrClosed):
 			return
 		}
 		l.adapter.host.Refuse(connect.RefusedSystem)

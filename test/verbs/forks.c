@@ -4,7 +4,9 @@
  */
 #include "walk.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -150,6 +152,43 @@ static void beside_threads(struct pair *p)
 		CHECK(!pthread_join(callers[i], NULL));
 }
 
+/*
+ * A child has copies of the sockets: a connection that is reset, and a listener that is destroyed,
+ * end all the same.
+ */
+static void inherited(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct rdma_conn_param param = { 0 };
+	struct rdma_cm_event *e;
+	struct rdma_cm_id *id;
+	struct pair p;
+	pid_t child;
+	bool ended = false;
+
+	connect_pair(&p, 0);
+	child = fork();
+	if (child == 0)
+		for (;;)
+			pause();
+	to.sin_port = rdma_get_src_port(p.listener);
+	CHECK(!ibv_modify_qp(p.server.id->qp, &attr, IBV_QP_STATE));
+	while (!ended) {
+		e = event_of(p.events, RDMA_CM_EVENT_DISCONNECTED);
+		ended = e->id == p.client.id;
+		rdma_ack_cm_event(e);
+	}
+	close_ended(&p);
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000) && !rdma_resolve_route(id, 1000));
+	CHECK(!rdma_create_qp(id, NULL, &(struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } }));
+	FAILS(rdma_connect(id, &param), ECONNREFUSED);
+	rdma_destroy_qp(id);
+	CHECK(!rdma_destroy_id(id));
+	CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
+}
+
 /* Children that run other programs. */
 static void executes(void)
 {
@@ -182,6 +221,7 @@ int main(void)
 	descend(&p, 3);
 	executes();
 	beside_threads(&p);
+	inherited();
 	close_pair(&p);
 	connected(0);
 	printf("all well\n");

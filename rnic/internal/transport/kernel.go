@@ -368,7 +368,8 @@ func (s *KernelConn) Abort() {
 	s.aborted = true
 	s.seen = s.kernelStats()
 	_ = s.nc.SetLinger(0) // RST, not FIN
-	_ = s.nc.Close()      // ends a blocked read and write
+	Disconnect(s.raw)
+	_ = s.nc.Close() // ends a blocked read and write
 	s.changed.Broadcast()
 	s.Wake()
 }

@@ -36,6 +36,16 @@ const (
 	headersIPv6 = 40 + 20 + 12
 )
 
+// Disconnect ends what the socket does, a connection (with a reset, if it does not linger) or
+// listening, although a child of fork may have a copy of its descriptor: Close alone would leave it
+// going until that child ends. The descriptor stays open. Any goroutine.
+func Disconnect(raw syscall.RawConn) {
+	none := unix.RawSockaddr{Family: unix.AF_UNSPEC}
+	_ = raw.Control(func(fd uintptr) { // a socket that is closed needs nothing
+		_, _, _ = unix.RawSyscall(unix.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&none)), unsafe.Sizeof(none))
+	})
+}
+
 // UnreadOctets is how many octets the kernel has in order that were not read yet. Any goroutine.
 func UnreadOctets(nc *net.TCPConn) (n int, err error) {
 	raw, err := nc.SyscallConn()
