@@ -32,7 +32,8 @@ func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	return p.DialHeld(local, remote, u)
 }
 
-// DialHeld is DialFrom for the one that has the port from Hold.
+// DialHeld is DialFrom for the one that has the port from Hold. A connection in TIME-WAIT gives way
+// at once if it had timestamps.
 func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) {
 	if u == nil {
 		panic("stack: Dial without an Upper")
@@ -209,7 +210,8 @@ func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 		return 0, false, true
 	}
 	c := &p.slab.conns[i]
-	if c.phase != phaseLingering || !c.tcp.Redialable(p.now) {
+	held := p.held[id.LocalPort] > 0 // by the caller
+	if c.phase != phaseLingering || !c.tcp.Redialable(p.now) && !(held && c.tcp.RedialableHeld()) {
 		return 0, false, false
 	}
 	beyond = c.tcp.SndNxt() + 1

@@ -100,6 +100,16 @@ func TestHold(t *testing.T) {
 	require.ErrorIs(t, err, ErrPortUsed, "listened on")
 	l.a.UnlistenAt(local)
 
+	u.closeSend()
+	u.conn.Send()
+	l.until("the FIN arrived", func() bool { return l.accepted[len(l.accepted)-1].peerFin })
+	l.accepted[len(l.accepted)-1].closeSend()
+	l.until("in TIME-WAIT", func() bool { return u.closed == 1 })
+	u = newPeer(t, 1)
+	u.conn, err = l.a.DialHeld(local, addrPort(l.b, 7), u)
+	require.NoError(t, err, "at once")
+	l.until("open again", func() bool { return u.opened })
+
 	again, err := l.a.Hold(netip.AddrPortFrom(netip.Addr{}, port))
 	require.NoError(t, err, "a second holder shares it")
 	require.Equal(t, port, again)

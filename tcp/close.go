@@ -77,6 +77,12 @@ func (c *Conn) Redialable(now int64) bool {
 	return c.state == TimeWait && c.useTS && now-(c.timers.laterAt-c.mem.cfg.TimeWaitNs) > redialNs
 }
 
+// RedialableHeld is Redialable for a port that the application has chosen itself: without the wait,
+// as Linux has it for sockets that are bound (tcp_twsk_unique). An old segment of the peer's whose
+// clock has not ticked since is then known by its sequence number alone, below the peer's new ones
+// (RFC 6528 section 3).
+func (c *Conn) RedialableHeld() bool { return c.state == TimeWait && c.useTS }
+
 // EndTimeWait closes a connection in TIME-WAIT early, for Accept to follow a Reusable SYN; else it
 // does nothing.
 func (c *Conn) EndTimeWait() {
