@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/hugepages/cgroup"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/rnic"
@@ -35,6 +36,8 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
 		LogLost: d.out.Lost(),
 	}
+	q := cgroup.CPUQuota("/")
+	s.CPU = status.CPU{Quota: q.CPUs, Limit: q.Limit, Throttled: q.Throttled, Seconds: float64(q.Nanos) / 1e9}
 	if d.ending.Load() {
 		s.State = status.Draining
 	}
@@ -125,6 +128,9 @@ func (d *Daemon) portStatus(p *Port) status.Port {
 	s.Device, s.MAC, s.MTU = p.Port.Name(), inet.MAC(dev.MAC()).String(), c.MTUOr()
 	if a := p.Arena(); a != nil {
 		s.MemoryOctets, s.Pages = len(a.Bytes()), a.PageSize().String()
+	}
+	if d, ok := dev.(interface{ Trouble() string }); ok {
+		s.Trouble = d.Trouble()
 	}
 	if l, ok := dev.(interface{ Link() dpdk.Link }); ok {
 		s.Link = l.Link().String()

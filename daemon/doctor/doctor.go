@@ -46,6 +46,7 @@ var checks = []struct {
 }{
 	{"cpu", (*Machine).cpu},
 	{"cores", (*Machine).cores},
+	{"quota", (*Machine).quota},
 	{"isolation", (*Machine).isolation},
 	{"numa", (*Machine).numa},
 	{"hugepages", (*Machine).hugepages},

@@ -72,3 +72,15 @@ func TestPlaces(t *testing.T) {
 	m := Machine{Root: "/", Config: c}
 	require.Equal(t, OK, m.places()[0].Verdict)
 }
+
+// A quota that spinning Pollers use up is told.
+func TestQuota(t *testing.T) {
+	c, err := config.Parse("rnicd.toml", []byte("[[port]]\nname = \"one\"\naddresses = [\"10.9.0.1/24\"]\nqueues = 2\nidle = \"spin\"\n"), port.Builtin())
+	require.NoError(t, err)
+	for cpus, want := range map[string]Verdict{"max 100000": OK, "300000 100000": OK, "200000 100000": Warn, "50000 100000": Warn} {
+		files := good()
+		files["proc/self/cgroup"], files["sys/fs/cgroup/cpu.max"] = "0::/\n", cpus+"\n"
+		m := Machine{Root: plant(t, files), Config: c}
+		require.Equal(t, want, m.quota()[0].Verdict, cpus)
+	}
+}

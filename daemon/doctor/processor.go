@@ -3,6 +3,8 @@ package doctor
 import (
 	"slices"
 	"strings"
+
+	"github.com/rnicd/rnicd/hugepages/cgroup"
 )
 
 // cpu: CRC32C is computed by instructions, or by tables at a fraction of the speed.
@@ -42,6 +44,27 @@ func (m *Machine) cores() (all []Finding) {
 		return warn("", "one CPU: a Poller has nothing left for others")
 	}
 	return ok("%d CPUs, %d of them ours to use", len(online), len(allowed))
+}
+
+// quota: a Poller that spins uses all of its core. When the control group has used its quota, all
+// threads stop for the rest of the period.
+func (m *Machine) quota() []Finding {
+	q := cgroup.CPUQuota(m.Root)
+	if q.CPUs == 0 {
+		return ok("no quota of CPUs")
+	}
+	spinning := 0
+	if m.Config != nil {
+		for i := range m.Config.Ports {
+			if o := &m.Config.Ports[i].Open; !o.Driver.Sockets && (m.Config.Ports[i].Idle == "spin" || m.Config.Ports[i].Idle == "pause") {
+				spinning += o.QueueCount()
+			}
+		}
+	}
+	if float64(spinning) >= q.CPUs {
+		return warn("raise "+q.Limit+", or idle = \"adaptive\"", "%d Pollers spin, and the control group allows %.2f CPUs: all stop for the rest of each period", spinning, q.CPUs)
+	}
+	return ok("%.2f CPUs by the control group, %d Pollers spin", q.CPUs, spinning)
 }
 
 // isolation: where the scheduler puts others on a Poller's core, every frame waits for them.

@@ -145,6 +145,7 @@ var ports = []metric[status.Port]{
 		}
 		return p.Capture.Missing
 	}),
+	one("rnicd_device_trouble", "1: the device is down or in another network namespace, or is to leave its bridge; rnicd status says which.", func(p *status.Port) float64 { return truth(p.Trouble != "") }),
 	count("rnicd_startup_fallbacks_total", "Connections tried again in an older dialect.", func(p *status.Port) uint64 { return p.Startup.Fallbacks }),
 }
 
@@ -168,6 +169,7 @@ const buildInfo = "1, with the version of the program."
 var daemons = []metric[status.Daemon]{
 	one("rnicd_healthy", "1: all Pollers turn.", func(d *status.Daemon) float64 { return truth(d.Healthy) }),
 	count("rnicd_log_lines_lost_total", logLostHelp, func(d *status.Daemon) uint64 { return d.LogLost }),
+	count("rnicd_cpu_throttled_periods_total", "Periods in which the process was stopped because its control group had used its quota of CPUs.", func(d *status.Daemon) uint64 { return d.CPU.Throttled }),
 	one("rnicd_draining", "1: the daemon takes no more connections, and is about to end.", func(d *status.Daemon) float64 { return truth(d.State == status.Draining) }),
 	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(d *status.Daemon, yield func(float64, ...string)) { yield(1, d.Version) }},

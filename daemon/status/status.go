@@ -19,6 +19,7 @@ type Daemon struct {
 	State    string    `json:"state"` // serving, draining
 	Healthy  bool      `json:"healthy"`
 	LogLost  uint64    `json:"log_lost"` // lines of the log that its reader did not take
+	CPU      CPU       `json:"cpu"`
 	Ports    []Port    `json:"ports"`
 	Services []Service `json:"services"`
 }
@@ -28,6 +29,14 @@ const (
 	Serving  = "serving"
 	Draining = "draining"
 )
+
+// CPU is what the control groups of the process leave it of the CPUs.
+type CPU struct {
+	Quota     float64 `json:"quota,omitempty"` // CPUs; 0: all
+	Limit     string  `json:"limit,omitempty"` // the file that says so
+	Throttled uint64  `json:"throttled"`       // periods in which the process was stopped because it had used its quota
+	Seconds   float64 `json:"throttled_seconds"`
+}
 
 // Port is a [[port]].
 type Port struct {
@@ -40,7 +49,8 @@ type Port struct {
 	MemoryOctets int                  `json:"memory_octets,omitempty"` // of packets and rings
 	Pages        string               `json:"pages,omitempty"`
 	Link         string               `json:"link,omitempty"`
-	Regions      int                  `json:"regions"` // registered regions and windows
+	Trouble      string               `json:"trouble,omitempty"` // why the device takes no frames, or what an operator should know of it
+	Regions      int                  `json:"regions"`           // registered regions and windows
 	Startup      rnic.StartupCounters `json:"startup"`
 	Refused      map[string]uint64    `json:"refused,omitempty"` // start-ups, by cause, those that are not 0
 	Queues       []Queue              `json:"queues"`            // none over the kernel's sockets

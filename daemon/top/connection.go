@@ -133,6 +133,9 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 	l := &Look{Daemon: d}
 	fmt.Fprintf(w, "%s  pid %d  %s\n", header(d), d.PID, d.Config)
 	writeLogLost(w, d.LogLost)
+	if c := &d.CPU; c.Quota > 0 {
+		fmt.Fprintf(w, "cpu: %.2f CPUs by %s; stopped in %d periods, for %.1f s\n", c.Quota, c.Limit, c.Throttled, c.Seconds)
+	}
 	for _, p := range d.Ports {
 		parts := []string{"port " + p.Name, p.Driver}
 		if p.Device != "" && p.Device != p.Name {

@@ -102,3 +102,11 @@ func (g Group) Room(limit, usage string) (int64, bool) {
 	used, known := g.Number(usage)
 	return max(most-used, 0), limited && known
 }
+
+// twoNumbers reads "limit period", as cpu.max. False: there is no limit.
+func twoNumbers(text string) (a, b int64, limited bool) {
+	first, second, found := strings.Cut(text, " ")
+	a, limited = number(first)
+	b, known := number(second)
+	return a, b, found && limited && known
+}

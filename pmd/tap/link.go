@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,8 @@ func (p *Port) WatchLink(up func()) error {
 	if err != nil {
 		return fmt.Errorf("tap: %s: watch the link: %w", p.name, err)
 	}
-	p.watched = os.NewFile(uintptr(fd), "rtnetlink")
+	w.master.Store(w.now.master)
+	p.link, p.watched = w, os.NewFile(uintptr(fd), "rtnetlink")
 	again := func() (now link, err error) {
 		raw, err := p.watched.SyscallConn()
 		if err == nil {
@@ -59,8 +61,9 @@ func (p *Port) WatchLink(up func()) error {
 
 // watcher follows what the kernel tells of one device.
 type watcher struct {
-	index int32
-	now   link
+	index  int32
+	now    link
+	master atomic.Uint32 // of now, for others
 }
 
 // newWatcher opens a socket on which the kernel tells of devices, and learns the present state of
@@ -97,6 +100,7 @@ func (w *watcher) run(r io.Reader, again func() (link, error), up func()) {
 			if w.now, err = again(); err != nil { // the device is gone, perhaps for a moment
 				w.now = link{}
 			}
+			w.master.Store(w.now.master)
 			if w.now.connected() { // it may have been away
 				up()
 			}
@@ -121,6 +125,7 @@ func (w *watcher) hear(b []byte) (up bool) {
 		}
 		up = up || next.connected() && (!w.now.connected() || next.master != w.now.master)
 		w.now = next
+		w.master.Store(next.master)
 	}
 	return up
 }

@@ -105,7 +105,9 @@ type Port struct {
 	fds    []int    // one per queue
 	queues []*Queue // those opened
 
-	watched *os.File // WatchLink's
+	control int      // a socket in the device's network namespace, for Trouble
+	link    *watcher // WatchLink's
+	watched *os.File // its socket
 	watch   sync.WaitGroup
 }
 
@@ -129,6 +131,9 @@ func New(cfg Config) (*Port, error) {
 		return nil, err
 	}
 	p := &Port{name: name, mtu: cfg.MTU, vnet: vnet, fds: fds, queues: make([]*Queue, cfg.Queues)}
+	if p.control, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return nil, closeAfter(p, fmt.Errorf("tap: %s: %w", name, err))
+	}
 	kernelMAC, err := configure(name, cfg.MTU, cfg.Addr)
 	if err != nil {
 		return nil, closeAfter(p, err)
@@ -238,5 +243,9 @@ func (p *Port) Close() error {
 		}
 	}
 	p.fds = nil
+	if p.control > 0 { // 0: it was not made, or is closed
+		_ = unix.Close(p.control)
+	}
+	p.control = 0
 	return first
 }

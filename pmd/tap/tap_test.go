@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +257,48 @@ func TestQueuesAreNotShared(t *testing.T) {
 		require.ErrorContains(t, err, "another process holds the device")
 		require.NoError(t, p.Close())
 	}
+}
+
+// A device that takes no frames although it is there says why: down, renamed and down, moved to another
+// network namespace; one in a bridge that it is to leave says so.
+func TestTrouble(t *testing.T) {
+	ip := func(args ...string) {
+		out, err := exec.Command("ip", args...).CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
+	}
+	enterNetns(t)
+	p, err := New(Config{Name: "rtrouble", Addr: kernelIP})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+	require.Empty(t, p.Trouble())
+	ip("link", "set", "rtrouble", "down")
+	require.Contains(t, p.Trouble(), "rtrouble is down: it takes no frames; ip link set rtrouble up")
+	ip("link", "set", "rtrouble", "name", "rother")
+	require.Contains(t, p.Trouble(), "rother is down")
+	ip("link", "set", "rother", "name", "rtrouble")
+	ip("link", "set", "rtrouble", "up")
+	require.Empty(t, p.Trouble())
+
+	ip("link", "add", "rbridge", "type", "bridge")
+	ip("link", "set", "rtrouble", "master", "rbridge")
+	require.NoError(t, p.WatchLink(func() {}))
+	require.Contains(t, p.Trouble(), "rtrouble is in a bridge, and will not be in it after a restart")
+	ip("link", "set", "rtrouble", "nomaster")
+
+	other := exec.Command("unshare", "-n", "cat") // holds a namespace
+	in, err := other.StdinPipe()
+	require.NoError(t, err)
+	out, err := other.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, other.Start())
+	_, err = in.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = out.Read(make([]byte, 1)) // it is there
+	require.NoError(t, err)
+	ip("link", "set", "rtrouble", "netns", strconv.Itoa(other.Process.Pid))
+	require.Contains(t, p.Trouble(), "rtrouble is in another network namespace")
+	require.NoError(t, in.Close())
+	require.NoError(t, other.Wait())
 }
 
 func TestErrorsNameDeviceAndMending(t *testing.T) {
