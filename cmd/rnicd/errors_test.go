@@ -213,7 +213,7 @@ func TestServeDeviceBusy(t *testing.T) {
 	server := ns.serving(t)
 	p := ns.rnicd(t, "serve", "--region", "1MiB")
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Equal(t, []string{"rnicd: tap: rnic0: device or resource busy: another process holds the device; end that process or choose another name"},
+	require.Equal(t, []string{fmt.Sprintf("rnicd: rnic0: process %d has this device: frames would reach one of both by chance; name another device, or end that process", server.PID())},
 		errorLines(p))
 	ns.put(t, randomFile(t, 1000))
 	ns.stop(t, server)
