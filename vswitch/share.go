@@ -25,8 +25,8 @@ type outgoing struct {
 type slot int32
 
 const (
-	noSlot  slot = -1
-	classes      = 18 // by bits of the number of frames, BuffersMax at most
+	noSlot  = slot(-1)
+	classes = 18 // by bits of the number of frames, BuffersMax at most
 )
 
 // flow is what waits of one source: a list of Bufs, linked by Core.next.
