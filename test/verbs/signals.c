@@ -213,6 +213,46 @@ static void children(struct pair *p)
 	CHECK(!elsewhere);
 }
 
+static int over;
+
+static void *set_actions(void *arg)
+{
+	struct sigaction act;
+
+	(void)arg;
+	CHECK(!sigaction(SIGSEGV, NULL, &act));
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED))
+		CHECK(!sigaction(SIGSEGV, &act, NULL));
+	return NULL;
+}
+
+/* A child that comes while another thread sets an action can set and ask for its own. */
+static void forks(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	CHECK(!pthread_sigmask(SIG_SETMASK, &all, &before));
+	CHECK(!pthread_create(&thread, NULL, set_actions, NULL));
+	CHECK(!pthread_sigmask(SIG_SETMASK, &before, NULL));
+	for (int i = 0; i < 100; i++) {
+		pid_t child = fork();
+		int status;
+
+		if (!child) {
+			struct sigaction act;
+
+			CHECK(signal(SIGSEGV, SIG_IGN) == on_signal);
+			CHECK(!sigaction(SIGSEGV, NULL, &act) && act.sa_handler == SIG_IGN);
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+	CHECK(!pthread_join(thread, NULL));
+}
+
 /* How a child that does so ends. */
 static int ending(void (*run)(int), int sig)
 {
@@ -330,6 +370,7 @@ int main(int argc, char **argv)
 	sent();
 	timers(&p);
 	children(&p);
+	forks();
 	faults();
 	identity();
 	sent();

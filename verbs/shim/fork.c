@@ -12,10 +12,12 @@ static void before(void)
 	rv_lock_qps();
 	rv_lock_places();
 	rv_lock_sockets();
+	rv_lock_signals(); /* last: no handler runs from here */
 }
 
 static void after(void)
 {
+	rv_unlock_signals();
 	rv_unlock_sockets();
 	rv_unlock_places();
 	rv_unlock_qps();
@@ -26,6 +28,7 @@ static void after(void)
 
 static void in_child(void)
 {
+	rv_own_signals();
 	rv_forget_qps(); /* the parent's: their numbers may be the child's */
 	after();
 }

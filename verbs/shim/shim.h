@@ -118,6 +118,9 @@ struct rv_signals {
 };
 void rv_signals_before(struct rv_signals *s);
 void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void));
+void rv_lock_signals(void); /* over a fork: the thread's signals wait, too */
+void rv_unlock_signals(void);
+void rv_own_signals(void); /* of a child of fork: its actions are its parent's */
 
 /*
  * Fork. A child has its parent's objects in memory and none of the engine's threads. What a process

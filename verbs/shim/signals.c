@@ -275,9 +275,27 @@ handler *sigset(int sig, handler *h)
 	return old;
 }
 
-static void forked(void)
+static sigset_t before_fork; /* of the thread that forks, which holds the lock */
+
+void rv_lock_signals(void)
 {
-	store_release(&owner, getpid());
+	sigset_t before;
+
+	lock_kept(&before);
+	before_fork = before;
+}
+
+void rv_unlock_signals(void)
+{
+	sigset_t before = before_fork;
+
+	unlock_kept(&before);
+}
+
+void rv_own_signals(void)
+{
+	if (owner)
+		store_release(&owner, getpid());
 }
 
 void rv_signals_before(struct rv_signals *s)
@@ -303,8 +321,6 @@ void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void))
 			write_kept((int)i, was);
 		__sigaction(kept_signals[i], NULL, &gos[i]);
 	}
-	if (!owner)
-		pthread_atfork(NULL, NULL, forked);
 	store_release(&owner, getpid());
 	store_release(&engine_thread, on_engine_thread);
 	for (int sig = 1; sig < NSIG; sig++) {
