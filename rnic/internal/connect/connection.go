@@ -44,6 +44,9 @@ type Connection struct {
 	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: never by time
 
 	claim        atomic.Uint32   // what came first: the ULP took the Request, or the connection ended
+	shut         bool            // our half is to be closed when everything was pulled
+	closed       bool            // Transport.CloseSend was called
+	told         bool            // EventTerminated was told
 	in           []byte          // start-up octets received that are not yet a frame, of one that comes in pieces
 	out          []byte          // start-up octets not yet pulled
 	room         [frameRoom]byte // of out, for a frame that is short and alone
@@ -52,9 +55,6 @@ type Connection struct {
 	rxBase       uint64          // stream offset of MPA's first octet
 	keptTo       uint64          // end of the octets that MPA ever kept, in its stream
 	owed         stack.PeerClock // since when the peer owes what would make those whole
-	shut         bool            // our half is to be closed when everything was pulled
-	closed       bool            // Transport.CloseSend was called
-	told         bool            // EventTerminated was told
 	progressSeen uint64          // Transport.Progress when the linger timer was set
 	Err          error           // the first reason
 	badCRC       uint64          // FPDUs with a bad CRC that are in the flight record

@@ -25,10 +25,10 @@ type Engine struct {
 	Config
 	SQ, RQ      *mem.MPSC[WQE]
 	posted      atomic.Int32  // receive buffers posted, or taken from the SRQ, and not completed
+	refused     atomic.Uint32 // PeerAccess that the peer has not
 	control     control       // from Prepare on
 	state       atomic.Uint32 // a State
 	unextended  atomic.Bool   // in service, with a version of RDMAP that has no extensions
-	refused     atomic.Uint32 // PeerAccess that the peer has not
 	flushMu     sync.Mutex    // held while completions are flushed, in Finish and in Flush
 	watch       watch
 	effects     Effects // since TakeEffects

@@ -56,26 +56,27 @@ func (u *PollerConn) enter(c *stack.Conn) {
 // address has been checked. held: local's port is held for it (stack.Poller.Hold). Established or
 // Over tells what comes of it. Poller's goroutine.
 func (u *PollerConn) Dial(local netip.AddrPort, held bool, remote netip.AddrPort) {
-	begin := u.poller.DialFrom
-	if held {
-		begin = u.poller.DialHeld
-	}
-	dial := func() (c *stack.Conn, err error) { return begin(local, remote, u) }
-	if !u.dial(dial) {
+	if !u.dial(local, held, remote) {
 		return
 	}
-	if err := u.poller.UntilChecked(func() (again bool) { return u.dial(dial) }); err != nil {
+	if err := u.poller.UntilChecked(func() (again bool) {
+		return u.dial(local, held, remote)
+	}); err != nil {
 		u.tentative = false
 		u.up.Over(err)
 	}
 }
 
 // dial is one try to begin it; again: our address is being checked.
-func (u *PollerConn) dial(begin func() (*stack.Conn, error)) (again bool) {
+func (u *PollerConn) dial(local netip.AddrPort, held bool, remote netip.AddrPort) (again bool) {
 	if u.givenUp {
 		return false
 	}
-	c, err := begin()
+	begin := (*stack.Poller).DialFrom
+	if held {
+		begin = (*stack.Poller).DialHeld
+	}
+	c, err := begin(u.poller, local, remote, u)
 	if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
 		return true
 	}
