@@ -62,7 +62,7 @@ type MemoryStats struct {
 	Spans, SpansFree     int
 	RecordsShort         uint64 // a Conn wanted records and got none: nothing was pulled from it meanwhile, or it could not grow
 	SpansShort           uint64 // segments dropped as DropNoMemory
-	SACKSteps            uint64 // records looked at because of SACK options: work that peers can ask for
+	SACKSteps            uint64 // records looked at because of SACK options, or to undo: work that peers can ask for
 	Totals               Totals // of all Conns
 }
 

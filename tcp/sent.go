@@ -175,23 +175,79 @@ func (s *sentRing) markResent(i uint32) {
 	s.linkAfter(s.resentLast, i)
 }
 
-// markFound takes back that record i was lost: it is in flight since it was last sent.
-func (s *sentRing) markFound(i uint32) {
-	s.unmark(i)
-	r := s.rec(i)
-	if r.flags&recEver == 0 {
-		return // unjudged has passed it: the caller sets that back
-	}
-	r.flags |= recResent
-	at := s.resentLast
-	for n := s.resent; n > 0; n-- {
-		if s.rec(at).sentAt <= r.sentAt {
-			s.linkAfter(at, i)
-			return
+// found takes back that records were lost: all of [una, nxt) that are marked so are in flight since
+// they were last sent. steps is how many records it looked at: those of [una, nxt), and those that
+// were ever sent again O(log n) times each, whatever the order of sending is, which a peer chooses.
+//
+// Those records are sorted by bottom-up merging (D. E. Knuth, "The Art of Computer Programming",
+// section 5.2.4): bins[k] is empty or a chain of 2^k.
+func (s *sentRing) found() (steps int) {
+	var bins [32]chain
+	for i := s.una; i != s.nxt; i++ {
+		steps++
+		if s.rec(i).flags&recLost == 0 {
+			continue
 		}
-		at = s.rec(at).prev
+		s.unmark(i)
+		if s.rec(i).flags&recEver == 0 {
+			continue // unjudged has passed it: the caller sets that back
+		}
+		s.rec(i).flags |= recResent
+		c, k := chain{first: i, n: 1}, 0
+		for ; bins[k].n > 0; k++ {
+			c = s.merge(bins[k], c)
+			bins[k] = chain{}
+			steps += c.n
+		}
+		bins[k] = c
 	}
-	s.linkFirst(i)
+	var back chain
+	for k := range bins {
+		if bins[k].n > 0 {
+			back = s.merge(bins[k], back)
+			steps += back.n
+		}
+	}
+	if back.n == 0 {
+		return steps
+	}
+	all := s.merge(chain{first: s.resentFirst, n: s.resent}, back)
+	s.resent, s.resentFirst, s.resentLast = all.n, all.first, all.first
+	for range all.n - 1 {
+		next := s.rec(s.resentLast).next
+		s.rec(next).prev = s.resentLast
+		s.resentLast = next
+	}
+	return steps + 2*all.n
+}
+
+// chain is n records in the order of their latest transmission, through next.
+type chain struct {
+	first uint32
+	n     int
+}
+
+// merge makes one chain of two; of records sent at the same time those of a come first.
+func (s *sentRing) merge(a, b chain) chain {
+	var all chain
+	var last uint32
+	for a.n+b.n > 0 {
+		from := &a
+		if a.n == 0 || b.n > 0 && s.rec(b.first).sentAt < s.rec(a.first).sentAt {
+			from = &b
+		}
+		i := from.first
+		from.first = s.rec(i).next
+		from.n--
+		if all.n == 0 {
+			all.first = i
+		} else {
+			s.rec(last).next = i
+		}
+		last = i
+		all.n++
+	}
+	return all
 }
 
 func (s *sentRing) unmark(i uint32) {
@@ -224,18 +280,6 @@ func (s *sentRing) linkAfter(at, i uint32) {
 	}
 	r.prev = at
 	s.rec(at).next = i
-}
-
-// linkFirst puts record i before all others of the list.
-func (s *sentRing) linkFirst(i uint32) {
-	if s.resent == 0 {
-		s.linkAfter(i, i)
-		return
-	}
-	s.resent++
-	s.rec(i).next = s.resentFirst
-	s.rec(s.resentFirst).prev = i
-	s.resentFirst = i
 }
 
 func (s *sentRing) unlink(i uint32) {

@@ -1,8 +1,14 @@
 package tcp
 
 import (
+	"cmp"
+	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/sample"
 )
@@ -39,7 +45,7 @@ func TestSentRingAgainstASlice(t *testing.T) {
 				s.markResent(i)
 			case 3:
 				if rec.flags&recLost != 0 {
-					s.markFound(i)
+					s.found()
 					s.unjudged = s.una
 				}
 			case 4:
@@ -75,5 +81,51 @@ func TestSentRingAgainstASlice(t *testing.T) {
 				t.Fatalf("seed %d step %d: %v", seed, step, err)
 			}
 		}
+	}
+}
+
+// A peer chooses which records are sent again, and when: by what it acknowledges, and by its silence.
+// However they were sent, to take their loss back costs each O(log n) steps, not a walk over all
+// others.
+func TestFoundCostsNoWalk(t *testing.T) {
+	const n = 1 << 12
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	for name, when := range map[string]func(i int) int{
+		"in order":        func(i int) int { return i },
+		"reversed":        func(i int) int { return n - i },
+		"at once":         func(int) int { return 1 },
+		"every second":    func(i int) int { return i%2*n + i/2 },
+		"oldest are lost": func(i int) int { return (i + n/2) % n },
+		"anyhow":          func(int) int { return r.IntN(n) },
+	} {
+		s := sentRing{recs: make([]record, 2*n), mask: 2*n - 1}
+		times := make([]int, n)
+		order := make([]int, n)
+		for i := range n {
+			times[i], order[i] = when(i), i
+			s.append(uint64(i), NoHandle, 1, 0)
+			s.nxt++
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(times[a], times[b]) })
+		for _, i := range order {
+			s.rec(uint32(i)).sentAt = int64(times[i])
+			s.markResent(uint32(i))
+		}
+		lost := 0
+		for i := range n {
+			if name == "anyhow" && r.IntN(2) == 0 || name != "anyhow" && times[i] <= n/2 {
+				s.markLost(uint32(i))
+				lost++
+			}
+		}
+		steps := s.found()
+		require.NoError(t, s.brokenList(), name)
+		require.Equal(t, n, s.resent, name)
+		require.Zero(t, s.lost, name)
+		require.NotZero(t, lost, name)
+		require.LessOrEqual(t, steps, n*(bits.Len(n)+4), "%s: steps for %d lost of %d", name, lost, n)
+		require.GreaterOrEqual(t, steps, n, name)
 	}
 }

@@ -89,11 +89,7 @@ func (c *Conn) takeBack(now int64) {
 	rv.phase = phaseOpen
 	rv.hold = holdNothing
 	rv.frto.step = frtoOff
-	for i := c.sent.una; i != c.sent.nxt; i++ {
-		if c.sent.rec(i).flags&recLost != 0 {
-			c.sent.markFound(i)
-		}
-	}
+	c.mem.sackSteps += uint64(c.sent.found())
 	c.sent.unjudged = c.sent.una
 	rv.dupAcks = 0
 	c.due &^= dueRepair
