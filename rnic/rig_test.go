@@ -75,7 +75,7 @@ type rigConfig struct {
 	tcp    tcp.Config
 	server Config // of the Adapter
 
-	connsMax, peerMax int // of the server, whichever the transport; 0: the rig's
+	connsMax, peerMax int // of the server, whichever the transport; 0: the rig's. The client may have no fewer
 	listen            ListenOptions
 	tentative         bool // the client's address, at first
 	wrap              func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue
@@ -173,7 +173,7 @@ func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
 	}
 	c := stack.Config{
 		Queue: queue, Pool: h.pool, MTU: cfg.mtu, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)),
-		ConnsMax: 32, TCP: cfg.tcp, Secret: [16]byte{1, byte(i)}, QuickDAD: cfg.tentative && i == 1,
+		ConnsMax: max(32, cfg.connsMax), TCP: cfg.tcp, Secret: [16]byte{1, byte(i)}, QuickDAD: cfg.tentative && i == 1,
 	}
 	if i == 0 {
 		c.ConnsMax, c.PeerMax = cmp.Or(cfg.connsMax, c.ConnsMax), cfg.peerMax
