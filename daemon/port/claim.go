@@ -10,7 +10,7 @@ import (
 )
 
 // A claim on a device is a listening socket in the abstract namespace, whose names belong to one
-// network namespace as devices do (docs/adr/0041-claims-on-devices.md). It ends with the process,
+// network namespace as devices do (docs/adr/0036-claims-on-devices.md). It ends with the process,
 // however that ends.
 const claimPrefix = "\x00rnicd/device/"
 
