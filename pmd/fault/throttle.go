@@ -24,15 +24,12 @@ const rateAhead = 10_000
 // wireOverhead is what a frame takes of the link besides its octets: check sequence, preamble, gap.
 const wireOverhead = 24
 
-// room is how many of n frames may pass now, whose octets length says. It rolls for a stall.
+// room is how many of n frames may pass now, whose octets length says. It rolls for a stall when one
+// may: asking again of a device that takes none keeps it still no longer.
 func (t *throttle) room(f *Faults, now int64, n int, length func(i int) int, c *Counters) int {
 	t.refused = 0
 	if n == 0 || f.Rate == 0 && f.FrameRate == 0 && f.PerCall == 0 && f.Stall == 0 {
 		return n
-	}
-	if now >= t.still && f.Stall > 0 && t.rng.Float64() < f.Stall {
-		t.still = now + t.rng.Int64N(f.StallFor) + 1
-		c.Stalls++
 	}
 	most := n
 	if f.PerCall > 0 {
@@ -50,6 +47,12 @@ func (t *throttle) room(f *Faults, now int64, n int, length func(i int) int, c *
 			break
 		}
 		free += f.cost(length(i))
+	}
+	if most > 0 && f.Stall > 0 && t.rng.Float64() < f.Stall {
+		t.still = now + t.rng.Int64N(f.StallFor) + 1
+		t.refused = t.still
+		c.Stalls++
+		most = 0
 	}
 	if most < n {
 		c.Refused++

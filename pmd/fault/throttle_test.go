@@ -115,3 +115,17 @@ func TestStall(t *testing.T) {
 	r := newRig(t, Spec{Tx: Faults{Rate: 1_000_000}}, wire.Config{})
 	require.EqualValues(t, math.MaxInt64, r.q.Deadline())
 }
+
+// How often a device is asked that can take nothing yet keeps it still no more often.
+func TestStallsAreOfFramesThatMayPass(t *testing.T) {
+	for _, step := range []int64{1_000, 100_000} {
+		r := newRig(t, Spec{Seed: 3, Tx: Faults{FrameRate: 5_000, Stall: 0.02, StallFor: 50_000}}, wire.Config{})
+		frames := 0
+		for ; frames < 2000; r.now += step {
+			frames += r.send(1)
+			r.sent()
+		}
+		_, tx := r.q.Faults()
+		require.InDelta(t, 40, float64(tx.Stalls), 30, "a step of %d ns", step)
+	}
+}
