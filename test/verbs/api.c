@@ -2,7 +2,6 @@
 #include "walk.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -420,33 +419,6 @@ static void on_alarm(int sig)
 		strange++;
 }
 
-/* No thread but this one takes any of the program's signals. */
-static void threads(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	int others = 0;
-
-	CHECK(tasks);
-	for (struct dirent *d; (d = readdir(tasks));) {
-		unsigned long long blocked = 0;
-		char path[64], line[256];
-		FILE *f;
-
-		if (d->d_name[0] == '.' || atoi(d->d_name) == getpid())
-			continue;
-		snprintf(path, sizeof path, "/proc/self/task/%.16s/status", d->d_name);
-		if (!(f = fopen(path, "r")))
-			continue; /* it has ended */
-		while (fgets(line, sizeof line, f))
-			sscanf(line, "SigBlk: %llx", &blocked);
-		fclose(f);
-		CHECK(blocked >> (SIGALRM - 1) & 1 && blocked >> (SIGINT - 1) & 1 && blocked >> (SIGPIPE - 1) & 1);
-		others++;
-	}
-	closedir(tasks);
-	CHECK(others > 0);
-}
-
 int main(void)
 {
 	struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
@@ -491,7 +463,6 @@ int main(void)
 	one_queue();
 	two_families();
 	forked();
-	threads();
 	CHECK(!strange);
 	printf("all well\n");
 	return 0;
