@@ -142,7 +142,8 @@ func receiveBurst(cfg *Config) int {
 	return min(cfg.BurstMax, max(burstMin, receivedOctetsMax/cfg.MTU))
 }
 
-// Turn does one round and returns the amount of work found. For Run, simulations and tests; all
+// Turn does one round and returns the amount of work found: what came, was due or was sent, 0 if
+// nothing. For Run, simulations and tests; all
 // calls of one Poller come from one goroutine. After Stop the next Turn ends all connections; later
 // ones do nothing.
 func (p *Poller) Turn() int {
@@ -151,7 +152,7 @@ func (p *Poller) Turn() int {
 	}
 	p.arrive()
 	p.tx.blocked = false
-	work := 0
+	work, sent := 0, p.n.TxFrames
 	if p.control.Waits() {
 		work += p.drainControl()
 	}
@@ -176,6 +177,9 @@ func (p *Poller) Turn() int {
 	work += p.output()
 	p.flush()
 	p.n.Turns++
+	if work == 0 { // frames that had waited for the device are work too
+		work = int(p.n.TxFrames - sent)
+	}
 	if work == 0 {
 		p.n.EmptyTurns++
 	}

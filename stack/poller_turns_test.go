@@ -46,3 +46,26 @@ func TestTurnsFromOutside(t *testing.T) {
 	p.Stop()
 	require.NoError(t, <-done)
 }
+
+// A Turn in which the device takes a frame that it had refused before has work: what follows may
+// have an answer. One in which the device refuses it again has none, and its deadline is near.
+func TestTurnThatOnlySendsWhatWaitedHasWork(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	l.turns()
+	room := 0
+	l.a.nic.ring = &room
+	u.conn.Abort()
+	require.NotZero(t, l.a.Turn(), "a RST is made")
+	empty := l.a.counters().EmptyTurns
+	require.Zero(t, l.a.Turn(), "it waits")
+	require.Equal(t, empty+1, l.a.counters().EmptyTurns)
+	require.Equal(t, l.now+retryNs, l.a.Deadline())
+
+	room = 1
+	require.Equal(t, 1, l.a.Turn(), "it leaves")
+	require.Equal(t, empty+1, l.a.counters().EmptyTurns)
+	require.Zero(t, l.a.Turn())
+	l.turns()
+	require.Equal(t, 1, l.accepted[0].closed)
+}
