@@ -57,6 +57,7 @@ func overThese(t *testing.T, transports []string, f func(r *rig)) {
 	}
 	for _, name := range transports {
 		t.Run(name, func(t *testing.T) {
+			needCard(t)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			t.Cleanup(cancel)
 			r := &rig{t: t, ctx: ctx, host: bridgeAddr.Addr().String(), failed: make(chan rnic.ConnFailure, 64)}

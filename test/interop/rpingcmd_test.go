@@ -36,6 +36,7 @@ func overCommands(t *testing.T, f func(c *command)) {
 			pmd: []string{"--pmd", "tap", "--dev", ourTAP, "--addr", commandAddr + "/24", "--no-offload"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			needCard(t)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			c.t, c.ctx, c.path = t, ctx, os.Getenv(inside)

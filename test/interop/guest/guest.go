@@ -114,6 +114,11 @@ const consoleFD = "/proc/self/fd/3"
 
 // arguments are qemu's. What the guest's card sends is what a wire would carry: all of its offloads
 // are off.
+//
+// A second processor is possible but not there. Without it qemu before 8.1 (commit c914d46d0a64)
+// leaves out the guest's memory barriers, as if nothing ran beside its one processor; but the card
+// does, in qemu's main loop. The guest's kernel then reads too early when the card wants to be told
+// of new frames, does not tell it, and the card sends nothing from then on.
 func arguments(cfg Config) []string {
 	a := cfg.Addr.Addr().As4()
 	mac := fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", a[0], a[1], a[2], a[3])
@@ -123,7 +128,7 @@ func arguments(cfg Config) []string {
 	}
 	return []string{
 		"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Westmere-v1", "-machine", "q35,vmport=off,hpet=off,smbus=off,sata=off,i8042=off",
-		"-m", strconv.Itoa(memoryMiB), "-smp", "1", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-m", strconv.Itoa(memoryMiB), "-smp", "1,maxcpus=2", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + consoleFD, "-serial", "stdio",
 		"-netdev", "tap,id=net,ifname=" + cfg.TAP + ",script=no,downscript=no,vhost=off", "-device", card,
 		"-kernel", cfg.Image.Kernel, "-initrd", cfg.Image.Initramfs,
