@@ -47,6 +47,7 @@ const (
 	markPeer                        // counted in Poller.peers
 	markSilent                      // stands in the list of silent ones
 	markQueued                      // stands in Poller.sched
+	markPutOff                      // timerAt was put off
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
@@ -97,9 +98,12 @@ func (c *Conn) CloseSend() {
 // call to the Upper, except Acked for what was acknowledged already.
 func (c *Conn) Abort() { c.p.abort(c, whyAborted) }
 
-// SetTimer sets the one Upper timer; 0 clears. A time that has passed fires in the next Turn.
+// SetTimer sets the one Upper timer; 0 clears. A time that has passed fires in the next Turn. One
+// that passes while the Poller is away for long fires later, by up to a second: what the peer owes
+// until then may have come meanwhile, or be late because it was away, too.
 func (c *Conn) SetTimer(at int64) {
 	c.timerAt = at
+	c.marks &^= markPutOff
 	c.p.touch(c) // output arms
 }
 

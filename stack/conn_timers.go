@@ -45,6 +45,7 @@ func (p *Poller) expire() int {
 		p.timers.remove(i)
 		if p.away >= awayMin {
 			c.tcp.Excuse(p.now, p.away)
+			c.putOffTimer()
 		}
 		if h, ok := c.tcp.Timed(p.now); ok && h != tcp.NoHandle {
 			if from := p.tx.meta[h].left(p.now); from != 0 {
@@ -76,4 +77,15 @@ func (p *Poller) expire() int {
 		}
 	}
 	return work
+}
+
+// putOffTimer puts an Upper's timer off, once, that came due while the Poller was away for long, by
+// as much, up to a bound. A Poller that chose to sleep until then may have been stopped meanwhile.
+func (c *Conn) putOffTimer() {
+	p := c.p
+	if p.away < awayLongMin || c.timerAt == 0 || c.timerAt > p.now || c.timerAt < p.now-p.away || c.marks&markPutOff != 0 {
+		return
+	}
+	c.marks |= markPutOff
+	c.timerAt = p.now + min(p.away, timerPutOffMax)
 }

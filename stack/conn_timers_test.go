@@ -173,6 +173,68 @@ func TestUpperTimer(t *testing.T) {
 	require.Len(t, u.timer, 2)
 }
 
+// An Upper's timer that comes due while the Poller is away does not fire with what has come: whoever
+// was away, too, has as long to answer, up to a second. Whether the Poller was at work or asleep
+// when the pause began, and whenever it did.
+func TestUpperTimerOutlastsAPause(t *testing.T) {
+	for _, asleep := range []bool{false, true} {
+		for _, ran := range []int64{0, 200 * ms, 399 * ms} {
+			for _, pause := range []int64{450 * ms, 700 * ms, 20 * second} {
+				l := newLab(t, nil)
+				u, _ := l.open()
+				at := l.now + 400*ms
+				u.conn.SetTimer(at)
+				l.a.Turn()
+				l.now += ran
+				if asleep {
+					l.a.sleeps(at)
+				} else {
+					l.a.Turn()
+				}
+				began := max(l.now, l.a.backAt)
+				l.now += pause
+				resumed := l.now
+				l.a.Turn()
+				require.Empty(t, u.timer)
+				l.pass(3 * second)
+				require.Equal(t, []int64{resumed + min(resumed-began, second)}, u.timer)
+				l.stop()
+			}
+		}
+	}
+}
+
+// It is put off once, also where the Poller is away between any two Turns; and not where it was away
+// only for a moment, nor where it passed before.
+func TestUpperTimerIsPutOffOnce(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	for n := 1; n < 4; n++ { // each time again
+		began := l.now
+		u.conn.SetTimer(began + 100*ms)
+		for len(u.timer) < n {
+			l.now += 150 * ms
+			l.a.Turn()
+		}
+		require.Equal(t, began+300*ms, l.now)
+	}
+
+	u.conn.SetTimer(l.now + 100*ms)
+	l.a.Turn()
+	l.now += 99 * ms
+	l.a.Turn()
+	l.now += awayLongMin - 1
+	l.a.Turn()
+	require.Len(t, u.timer, 4, "a moment")
+
+	u.conn.SetTimer(l.now - 100*ms)
+	l.a.Turn()
+	l.now += 50 * ms
+	l.a.Turn()
+	require.Len(t, u.timer, 5, "it passed before")
+	l.stop()
+}
+
 // An Upper's timer does not fire after Closed, and a Poller without connections has no deadline.
 func TestTimersEndWithTheirConnection(t *testing.T) {
 	l := newLab(t, nil)

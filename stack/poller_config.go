@@ -33,6 +33,8 @@ const (
 	timersWaitMax      = 24  // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
 	awayMin            = 100_000 // ns between two Turns: more than one with much to do takes
+	awayLongMin        = 20e6    // ns: what an Upper's timer bounds is longer
+	timerPutOffMax     = 1e9     // ns: in which a peer that was away, too, answers
 
 	// The most full receive bursts of one Turn, and the most transmit bursts of segments that wait for
 	// their turn. A connection gets one ACK a Turn: if many frames wait, one ACK is for up to 256 small
