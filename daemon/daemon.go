@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/metrics"
@@ -20,7 +21,6 @@ import (
 	"github.com/rnicd/rnicd/lossy"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/tools/peer"
 )
 
 // Options of Start.
@@ -231,7 +231,7 @@ var errDrained = errors.New("limits.drain is over")
 
 // draining is the time that connections of a service have which was taken out.
 func (d *Daemon) draining() (context.Context, context.CancelFunc) {
-	return peer.Timeout(d.cut, time.Duration(d.drain.Load()), errDrained)
+	return awake.Timeout(d.cut, time.Duration(d.drain.Load()), errDrained)
 }
 
 // Lost has the reason when the daemon cannot go on: a device is gone, or the last address of a port.
@@ -278,7 +278,7 @@ func (d *Daemon) Drain(ctx context.Context) {
 		l.close()
 		delete(d.listeners, at)
 	}
-	ctx, cancel := peer.Timeout(ctx, time.Duration(d.drain.Load()), errDrained)
+	ctx, cancel := awake.Timeout(ctx, time.Duration(d.drain.Load()), errDrained)
 	defer cancel()
 	defer context.AfterFunc(ctx, d.hurry)() // those that a Reload took out, too
 	begin, cut := time.Now(), 0
@@ -344,7 +344,7 @@ func (d *Daemon) Close() (err error) {
 }
 
 func closeAdapter(dev *rnic.Adapter) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	ctx, cancel := awake.Timeout(context.Background(), stopTimeout, nil)
 	defer cancel()
 	return dev.Close(ctx)
 }

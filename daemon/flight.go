@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/flight"
@@ -158,7 +158,7 @@ func (d *Daemon) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	all := d.flights.about(remote)
 	if remote.IsValid() {
-		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+		ctx, cancel := awake.Timeout(r.Context(), askTimeout, nil)
 		defer cancel()
 		for _, p := range d.Ports() {
 			for _, poller := range p.Pollers() {

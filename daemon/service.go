@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
@@ -178,8 +179,8 @@ const placeWait = time.Second
 
 // await is begin that waits a moment for a place.
 func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why refusal, current bool) {
-	late := time.NewTimer(placeWait)
-	defer late.Stop()
+	late, stop := awake.After(placeWait)
+	defer stop()
 	for {
 		s.mu.Lock()
 		vacated := s.vacated
@@ -190,7 +191,7 @@ func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why ref
 		}
 		select {
 		case <-vacated:
-		case <-late.C:
+		case <-late:
 			return c, why, current
 		case <-s.ctx.Done():
 			return c, why, current

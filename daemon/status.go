@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/hugepages/cgroup"
 	"github.com/rnicd/rnicd/inet"
@@ -30,7 +31,7 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	if d.closed {
 		return &status.Daemon{Kind: status.KindDaemon, State: status.Draining}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := awake.Timeout(ctx, askTimeout, nil)
 	defer cancel()
 	s := &status.Daemon{
 		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),

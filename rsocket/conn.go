@@ -8,8 +8,8 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -156,11 +156,11 @@ func (c *Conn) Close() error {
 	c.mu.Unlock()
 
 	c.qp.Disconnect()
-	linger := time.NewTimer(c.opt.Linger)
-	defer linger.Stop()
+	linger, stop := awake.After(c.opt.Linger)
+	defer stop()
 	select {
 	case <-c.finished:
-	case <-linger.C:
+	case <-linger:
 		c.qp.Abort()
 		<-c.finished
 		return c.opError("close", errLinger)

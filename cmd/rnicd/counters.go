@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -58,7 +59,7 @@ func (t *tally) addPoller(k *stack.Counters, s stream.Counters) {
 
 // collect gathers the counters of all that have some.
 func collect(n *port.Port, dev *rnic.Adapter) (*tally, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), countersTimeout)
+	ctx, cancel := awake.Timeout(context.Background(), countersTimeout, nil)
 	defer cancel()
 	t := &tally{count: map[string]uint64{}}
 	for _, p := range pollersOf(n) {

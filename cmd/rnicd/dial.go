@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -75,10 +76,13 @@ func (o *dialOptions) check() (rnic.Dialect, error) {
 // within is a context that ends with --timeout.
 func (o *dialOptions) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if o.timeout > 0 {
-		return context.WithTimeout(ctx, o.timeout)
+		return awake.Timeout(ctx, o.timeout, nil)
 	}
 	return context.WithCancel(ctx)
 }
+
+// timedOut says whether --timeout has ended ctx, one of within.
+func timedOut(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
 // client runs what a command does with an Adapter, and tells on log what it runs on.
 func (o *dialOptions) client(ctx context.Context, log *output, do func(context.Context, *rnic.Adapter) error) (err error) {
@@ -109,17 +113,24 @@ const clientRegion = 4096
 
 // connecting retries what fails for want of a connection, and only that, while --wait lasts.
 func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
-	until, pause := time.Now().Add(o.wait), redialEvery
+	pause := redialEvery
+	waited, stop := awake.After(o.wait)
+	defer stop()
 	var before error // of the try before this one
 	for {
 		err := try()
 		var dial *rnic.ConnectError
-		if deadline, ok := ctx.Deadline(); ok && before != nil && errors.As(err, &dial) && !time.Now().Before(deadline) {
+		if timedOut(ctx) && before != nil && errors.As(err, &dial) {
 			return before // this try was cut short: what stood in the way all the time
 		}
 		before = err
-		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
+		if err == nil || !errors.As(err, &dial) || ctx.Err() != nil {
 			return err
+		}
+		select {
+		case <-waited:
+			return err
+		default:
 		}
 		if !errors.Is(err, stack.ErrRefused) { // something is there, which notes each try
 			pause = min(2*pause, redialMost)
@@ -127,7 +138,7 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.Canceled) {
+			if !timedOut(ctx) {
 				return ctx.Err()
 			}
 			return err // what stood in the way all the time
@@ -146,12 +157,10 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 	var rejected *rnic.RejectedError
 	var revision *rnic.RevisionError
 	dialling := errors.As(err, &dial)
-	// The dialer has a timer of its own, which may be the first to end.
-	deadline, bounded := ctx.Deadline()
 	switch {
 	case err == nil:
 		return nil
-	case bounded && !time.Now().Before(deadline):
+	case timedOut(ctx):
 		if !dialling {
 			err = fmt.Errorf("%s %s: %w", what, addr, err)
 		} else if errors.Is(err, stack.ErrTimeout) {

@@ -70,7 +70,7 @@ func TestWaitPauses(t *testing.T) {
 		{stack.ErrReset, 1 + 5 + 29}, // 0.1, 0.2, 0.4, 0.8 and 1.6 s, then each 2 s
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			o, n := dialOptions{wait: time.Minute}, 0
+			o, n := dialOptions{wait: time.Minute - redialEvery/2}, 0
 			err := o.connecting(t.Context(), func() error {
 				n++
 				return &rnic.ConnectError{Addr: "h:1", Err: c.err}

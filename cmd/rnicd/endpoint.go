@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -123,7 +124,7 @@ func (s *endpoint) listenAddr(port uint16) string {
 }
 
 func closeAdapter(dev *rnic.Adapter) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	ctx, cancel := awake.Timeout(context.Background(), stopTimeout, nil)
 	defer cancel()
 	return dev.Close(ctx)
 }

@@ -40,3 +40,18 @@ func TestPause(t *testing.T) {
 		})
 	}
 }
+
+// A client that is stopped for longer than its --timeout goes on, too: of that time only the part
+// counts in which it runs.
+func TestPauseOfClient(t *testing.T) {
+	f := randomFile(t, 8<<20)
+	ns := newNamespace(t)
+	server := ns.serving(t, "--fault", slow, "--region", "16MiB")
+	client := ns.rnicd(t, "put", "--timeout", "3s", f.path, serverAddr)
+	ns.Run(t, "sleep", "0.3") // it is in the middle of it
+	client.Signal(t, syscall.SIGSTOP)
+	ns.Run(t, "sleep", "4")
+	client.Signal(t, syscall.SIGCONT)
+	require.Equal(t, 0, client.Wait(t), "%s\n%s", client, server)
+	ns.stop(t, server)
+}

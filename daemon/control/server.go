@@ -12,6 +12,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // Bounds of a Server.
@@ -95,7 +97,7 @@ func (s *Server) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
-	ctx, cancel := context.WithTimeout(context.Background(), closingWait)
+	ctx, cancel := awake.Timeout(context.Background(), closingWait, nil)
 	defer cancel()
 	err := s.http.Shutdown(ctx)
 	if err != nil {

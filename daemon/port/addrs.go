@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/stack"
@@ -36,7 +37,7 @@ var ErrAddrsUnknown = fmt.Errorf("whether another host has our addresses could n
 // AwaitAddrs returns when our addresses may be used: no other host has said that one is its own.
 // Otherwise its error is an *AddrTakenError, ErrAddrsUnknown, a Poller's or ctx's. For after Start.
 func (p *Port) AwaitAddrs(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, AddrTimeout)
+	limited, cancel := awake.Timeout(ctx, AddrTimeout, nil)
 	defer cancel()
 	for _, poller := range p.pollers {
 		err := poller.AwaitAddrs(limited)
@@ -75,7 +76,7 @@ func (p *Port) WatchLink() error {
 // Await looks at each Poller's counters until they are as wanted; false: they were not in time, or
 // it has stopped.
 func (p *Port) Await(ctx context.Context, timeout time.Duration, wanted func(*stack.Counters) bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := awake.Timeout(ctx, timeout, nil)
 	defer cancel()
 	tick := time.NewTicker(counterPeriod)
 	defer tick.Stop()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/pmd"
@@ -172,7 +173,7 @@ func openMemif(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), memifWait)
+	ctx, cancel := awake.Timeout(context.Background(), memifWait, nil)
 	defer cancel()
 	if err := p.AwaitLink(ctx, true); err != nil {
 		return nil, errors.Join(&NoServerError{c.Socket, p.Err()}, p.Close())

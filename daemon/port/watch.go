@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
@@ -136,7 +137,7 @@ type told struct {
 // look asks what has become of our addresses and tells of what is new. Its error says that none is
 // left.
 func (c *conflicts) look(ctx context.Context, p *stack.Poller, r Reporter) error {
-	ctx, cancel := context.WithTimeout(ctx, countersTimeout)
+	ctx, cancel := awake.Timeout(ctx, countersTimeout, nil)
 	defer cancel()
 	all, err := p.Addrs(ctx)
 	if err != nil {
@@ -177,7 +178,7 @@ type fullness struct {
 
 // look asks the Pollers, and tells of what is new.
 func (f *fullness) look(ctx context.Context, pollers []*stack.Poller, r Reporter) {
-	ctx, cancel := context.WithTimeout(ctx, countersTimeout)
+	ctx, cancel := awake.Timeout(ctx, countersTimeout, nil)
 	defer cancel()
 	var n uint64
 	for _, p := range pollers {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon"
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
@@ -137,7 +138,7 @@ func (r *runner) serve() error {
 }
 
 func (r *runner) write() {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := awake.Timeout(context.Background(), askTimeout, nil)
 	defer cancel()
 	st, err := r.Stats(ctx)
 	if err != nil {
@@ -187,7 +188,7 @@ func (r *runner) reload() {
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), applyMax)
+	ctx, cancel := awake.Timeout(context.Background(), applyMax, nil)
 	defer cancel()
 	ch, restart, err := r.Reload(ctx, cfg)
 	switch {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/vswitch"
@@ -17,7 +18,7 @@ const askTimeout = time.Second
 // Status is what `rnicd status --switch` shows, and metrics are made of. Where a thread does not turn it has Error, and no counters.
 // Any goroutine.
 func (s *Server) Status(ctx context.Context) *status.Switch {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := awake.Timeout(ctx, askTimeout, nil)
 	defer cancel()
 	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(), Started: s.since, At: time.Now(), Config: s.Config().File}
 	if s.logLost != nil {

@@ -6,26 +6,24 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/daemon"
 	"github.com/rnicd/rnicd/vswitch"
 )
 
-// watchEvery is the pause between two questions to the threads.
-const watchEvery = time.Second
+const (
+	watchEvery = time.Second // the pause between two questions to the threads
+	hungAfter  = 2 * askTimeout
+)
 
 // watch asks the threads, again and again, whether they turn, until ctx ends. One that has not
-// answered for twice askTimeout is reported, with where it stands, and again when it turns. The
-// second question is for a process that was stopped as a whole: then the first one is late through
-// no fault of the threads.
+// answered for hungAfter is reported, with where it stands, and again when it turns.
 func (s *Server) watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		begun := time.Now()
 		err := s.ask(ctx)
-		if err != nil {
-			err = s.ask(ctx)
-		}
 		was := s.hung.Load()
 		switch {
 		case ctx.Err() != nil:
@@ -52,7 +50,7 @@ func (s *Server) watch(ctx context.Context, log *slog.Logger) {
 }
 
 func (s *Server) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := awake.Timeout(ctx, hungAfter, nil)
 	defer cancel()
 	_, err := s.sw.Stats(ctx)
 	return err

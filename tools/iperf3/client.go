@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // ClientConfig says what a client tests.
@@ -38,7 +40,7 @@ func (c *client) run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.ctl = control{ctx, conn, c.wait.message}
+	c.ctl = control{ctx: ctx, conn: conn, timeout: c.wait.message}
 	defer conn.Close()
 	defer c.ctl.interruptible()()
 	rep, err := c.test(ctx)
@@ -58,7 +60,7 @@ func (c *client) open(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctl := control{ctx, conn, c.wait.message}
+	ctl := control{ctx: ctx, conn: conn, timeout: c.wait.message}
 	if err := ctl.write(c.cookie[:]); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -172,8 +174,8 @@ func (c *client) settle(ctx context.Context, t *transfer) {
 	if c.cfg.Transport == nil || !t.sends(true) {
 		return
 	}
-	until := time.NewTimer(c.wait.drain)
-	defer until.Stop()
+	late, stop := awake.After(c.wait.drain)
+	defer stop()
 	poll := time.NewTicker(settlePoll)
 	defer poll.Stop()
 	for quiet := 0; quiet < 2; { // acknowledged is not yet read: one more turn for that
@@ -188,7 +190,7 @@ func (c *client) settle(ctx context.Context, t *transfer) {
 		}
 		select {
 		case <-poll.C:
-		case <-until.C:
+		case <-late:
 			return
 		case <-ctx.Done():
 			return

@@ -11,6 +11,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 const (
@@ -90,6 +92,7 @@ type control struct {
 	ctx     context.Context
 	conn    net.Conn
 	timeout time.Duration
+	reading *awake.Timer // of what is read
 }
 
 // interruptible cuts reads short when ctx is done, until stop is called.
@@ -100,20 +103,23 @@ func (c *control) interruptible() (stop func() bool) {
 // allow gives what is read next its time; zero: as long as it takes. The order matters: either ctx
 // is seen to be done here, or the deadline of interruptible comes after this one.
 func (c *control) allow(d time.Duration) error {
-	var until time.Time
-	if d > 0 {
-		until = time.Now().Add(d)
+	if c.reading != nil {
+		c.reading.Stop()
 	}
-	if err := c.conn.SetReadDeadline(until); err != nil {
+	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
+	}
+	if d > 0 {
+		c.reading = awake.Deadline(d, c.conn.SetReadDeadline)
 	}
 	return c.ctx.Err()
 }
 
 func (c *control) write(b []byte) error {
-	if err := c.conn.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Time{}); err != nil {
 		return err
 	}
+	defer awake.Deadline(c.timeout, c.conn.SetWriteDeadline).Stop()
 	_, err := c.conn.Write(b)
 	return err
 }

@@ -159,7 +159,7 @@ func judged(t *testing.T, want State, sent string) error {
 		_, _ = io.WriteString(theirs, sent)
 		_ = theirs.Close()
 	}()
-	c := control{context.Background(), ours, time.Minute}
+	c := control{ctx: context.Background(), conn: ours, timeout: time.Minute}
 	return c.expect(want)
 }
 

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // pendingMax bounds connections that have not sent their cookie yet. While there are so many, none
@@ -77,9 +79,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // admit reads a connection's cookie and so learns what it is. A test runs on the goroutine of its
 // control connection.
 func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()) {
-	_ = conn.SetDeadline(time.Now().Add(s.wait.message))
+	limit := awake.Deadline(s.wait.message, conn.SetDeadline)
 	hurry := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	c, err := readCookie(conn)
+	limit.Stop()
 	undisturbed := hurry()
 	known()
 	if err != nil || !undisturbed {
@@ -96,7 +99,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()
 	case ctx.Err() != nil && !taken:
 		_ = conn.Close()
 	case !taken:
-		busy := control{ctx, conn, s.wait.message}
+		busy := control{ctx: ctx, conn: conn, timeout: s.wait.message}
 		_ = busy.send(AccessDenied)
 		_ = conn.Close()
 		s.failed(conn, &StrayError{errors.New("iperf3: refused: another test is running")})
@@ -115,7 +118,7 @@ func (s *Server) seat(ctx context.Context, c cookie, conn net.Conn, seq int) (st
 	case ctx.Err() != nil:
 		return nil, false
 	}
-	s.cur = &session{server: s, cookie: c, ctl: control{ctx, conn, s.wait.message}}
+	s.cur = &session{server: s, cookie: c, ctl: control{ctx: ctx, conn: conn, timeout: s.wait.message}}
 	return s.cur, true
 }
 

@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // session is one test, seen from the server.
@@ -130,16 +132,17 @@ func (ses *session) gather(ctx context.Context, n int, next <-chan event) ([]net
 		}
 		return c
 	}
-	timer := time.NewTimer(ses.server.wait.message)
-	defer timer.Stop()
+	late, stop := awake.After(ses.server.wait.message)
+	defer func() { stop() }()
 	for len(all) < n {
 		select {
 		case j := <-ses.conns:
 			all = append(all, j)
-			timer.Reset(ses.server.wait.message)
+			stop()
+			late, stop = awake.After(ses.server.wait.message)
 		case ev := <-next:
 			return conns(), ses.early(ev)
-		case <-timer.C:
+		case <-late:
 			return conns(), refusal(CodeAccept, "only %d of %s came", len(all), plural(n, "data connection"))
 		case <-ctx.Done():
 			return conns(), ctx.Err()
@@ -164,11 +167,11 @@ func (ses *session) watch(ctx context.Context, t *transfer, next <-chan event) e
 	idle := ses.server.wait.idle
 	tick := time.NewTicker(max(idle/looks, 1))
 	defer tick.Stop()
-	var hard <-chan time.Time
+	var hard <-chan struct{}
 	if p := t.params; p.Time > 0 && p.limit() == 0 {
-		timer := time.NewTimer(p.Time + p.Omit + idle)
-		defer timer.Stop()
-		hard = timer.C
+		var stop func()
+		hard, stop = awake.After(p.Time + p.Omit + idle)
+		defer stop()
 	}
 	failed := t.failed
 	var broken error

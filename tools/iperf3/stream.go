@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // receiveMax bounds a receiver's buffer: its blocks need not be as long as the sender's.
@@ -227,7 +229,6 @@ func (t *transfer) over() {
 // drain lets receivers read on until they have what the sender sent (sent says of a stream how
 // much; nil: until its end), for at most limit. They are done when it returns.
 func (t *transfer) drain(sent func(s *stream) uint64, limit time.Duration) {
-	until := time.Now().Add(limit)
 	for _, s := range t.streams {
 		if s.sends {
 			continue
@@ -240,7 +241,7 @@ func (t *transfer) drain(sent func(s *stream) uint64, limit time.Duration) {
 		if s.moved.Load() >= s.target.Load() {
 			_ = s.conn.SetReadDeadline(time.Unix(1, 0))
 		} else {
-			_ = s.conn.SetReadDeadline(until)
+			defer awake.Deadline(limit, s.conn.SetReadDeadline).Stop()
 		}
 	}
 	for _, s := range t.streams {

@@ -122,17 +122,3 @@ func connect(t *testing.T, dev *rnic.Adapter, addr string) error {
 	defer Release(qp, nil)
 	return qp.Connect(t.Context(), addr, rnic.ConnParam{})
 }
-
-// A time limit is counted in steps: it ends with its cause, not before its time, and not after cancel.
-func TestTimeout(t *testing.T) {
-	cause := errors.New("too long")
-	begin := time.Now()
-	ctx, cancel := Timeout(context.Background(), 32*time.Millisecond, cause)
-	defer cancel()
-	<-ctx.Done()
-	require.GreaterOrEqual(t, time.Since(begin), 32*time.Millisecond)
-	require.Equal(t, cause, context.Cause(ctx))
-	ctx, cancel = Timeout(context.Background(), time.Hour, cause)
-	cancel()
-	require.Equal(t, context.Canceled, context.Cause(ctx))
-}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // Places bound how many clients are served at a time.
@@ -22,12 +24,12 @@ const placeWait = time.Second
 // Take takes a place, and waits a moment for one. The error says to the client that there is none;
 // or it is ctx's.
 func (p Places) Take(ctx context.Context) error {
-	late := time.NewTimer(placeWait)
-	defer late.Stop()
+	late, stop := awake.After(placeWait)
+	defer stop()
 	select {
 	case p.taken <- struct{}{}:
 		return nil
-	case <-late.C:
+	case <-late:
 		if cap(p.taken) == 1 {
 			return errors.New("another client is being served, and one at a time" + Later)
 		}

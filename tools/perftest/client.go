@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tools/perf"
@@ -179,7 +180,7 @@ func reportOf(res *perf.Result) Report {
 // has read all of them. Nothing else tells: the server's program answers on the other connection
 // whether they have come or not, and then drops what has not.
 func (es ends) flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	ctx, cancel := awake.Timeout(ctx, closeTimeout, nil)
 	defer cancel()
 	for _, e := range es {
 		e.QP.Disconnect()
@@ -199,7 +200,7 @@ const ServerFirstDefault = time.Second
 // server that resets a connection instead of closing it, as siw does for a program that ends, has
 // lost nothing.
 func (cfg *ClientConfig) closeBoth(ctx context.Context, c *control, es ends) error {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	ctx, cancel := awake.Timeout(ctx, closeTimeout, nil)
 	defer cancel()
 	wait := cmp.Or(cfg.ServerFirst, ServerFirstDefault)
 	for _, e := range es {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/perf"
 )
@@ -166,8 +167,8 @@ const comeTimeout = 5 * time.Second
 // awaitCome waits until n have come, as came counts them, and says how many have in the time for
 // it.
 func (es ends) awaitCome(ctx context.Context, n uint64) (uint64, error) {
-	late := time.NewTimer(comeTimeout)
-	defer late.Stop()
+	late, stop := awake.After(comeTimeout)
+	defer stop()
 	tick := time.NewTicker(comeLook)
 	defer tick.Stop()
 	for {
@@ -177,7 +178,7 @@ func (es ends) awaitCome(ctx context.Context, n uint64) (uint64, error) {
 		}
 		select {
 		case <-tick.C:
-		case <-late.C:
+		case <-late:
 			return got, nil
 		case <-ctx.Done():
 			return got, ctx.Err()

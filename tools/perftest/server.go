@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 	"github.com/rnicd/rnicd/tools/perf"
@@ -190,7 +191,7 @@ const refuseTimeout = 5 * time.Second
 
 func refuse(req *rnic.ConnRequest) {
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), refuseTimeout)
+		ctx, cancel := awake.Timeout(context.Background(), refuseTimeout, nil)
 		defer cancel()
 		_ = req.Reject(ctx, nil) // it has gone, or it hears it
 	}()
@@ -241,7 +242,7 @@ func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 		return err
 	}
 	defer x.c.release()
-	greeting, cancel := context.WithTimeout(ctx, cfg.GreetTimeout)
+	greeting, cancel := awake.Timeout(ctx, cfg.GreetTimeout, nil)
 	defer cancel()
 	if err := accept(greeting, req, x.c.qp, controlParam(cfg.Conn)); err != nil {
 		return err

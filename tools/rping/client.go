@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 )
@@ -64,7 +65,7 @@ func Run(ctx context.Context, cfg ClientConfig) (int, error) {
 			return n, err
 		}
 	}
-	closing, cancelClose := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	closing, cancelClose := awake.Timeout(context.WithoutCancel(ctx), closeTimeout, nil)
 	defer cancelClose()
 	return n, e.qp.Close(closing)
 }
@@ -76,7 +77,7 @@ func lasting(ctx context.Context, endless bool) (context.Context, context.Cancel
 		return context.WithCancel(ctx)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(closeTimeout, cancel) })
+	stop := context.AfterFunc(ctx, func() { awake.AfterFunc(closeTimeout, cancel) })
 	return work, func() { stop(); cancel() }
 }
 

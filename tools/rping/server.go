@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 )
@@ -122,7 +123,7 @@ func (s *Server) run(ctx context.Context, e *end, buf *rnic.MemoryRegion, res *S
 // hear waits for a message about octets, as many as there is room for.
 func (s *Server) hear(ctx context.Context, e *end) (place, error) {
 	silent := fmt.Errorf("rping: nothing came from the client for %v", s.cfg.IdleTimeout)
-	idle, cancel := peer.Timeout(ctx, s.cfg.IdleTimeout, silent)
+	idle, cancel := awake.Timeout(ctx, s.cfg.IdleTimeout, silent)
 	defer cancel()
 	p, err := e.receive(idle)
 	switch {
@@ -137,7 +138,7 @@ func (s *Server) hear(ctx context.Context, e *end) (place, error) {
 // pong reads the data, says so, hears where it goes, writes it, and says so.
 func (s *Server) pong(ctx context.Context, e *end, buf *rnic.MemoryRegion, from place) error {
 	long := fmt.Errorf("rping: a ping took longer than %v", s.cfg.IdleTimeout)
-	limited, cancel := peer.Timeout(ctx, s.cfg.IdleTimeout, long)
+	limited, cancel := awake.Timeout(ctx, s.cfg.IdleTimeout, long)
 	defer cancel()
 	err := s.exchange(limited, e, buf, from)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {

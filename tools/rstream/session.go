@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // Plan is what both ends have been told. The zero value is what rstream measures without being told
@@ -68,7 +70,8 @@ func (e *End) lastWord(c net.Conn) error {
 	if e.Client {
 		return nil
 	}
-	_ = c.SetReadDeadline(time.Now().Add(lastWordMax)) // of a connection that is over: Read tells
+	_ = c.SetReadDeadline(time.Time{}) // of a connection that is over: Read tells
+	defer awake.Deadline(lastWordMax, c.SetReadDeadline).Stop()
 	if n, _ := c.Read(make([]byte, 1)); n > 0 {
 		return errMore
 	}
@@ -171,11 +174,11 @@ func (s *Server) serve(ctx context.Context, c net.Conn, incoming <-chan net.Conn
 
 // next waits for the next connection of the same client.
 func (s *Server) next(ctx context.Context, client netip.AddrPort, incoming <-chan net.Conn) (net.Conn, error) {
-	var late <-chan time.Time
+	var late <-chan struct{}
 	if s.Idle > 0 {
-		timer := time.NewTimer(s.Idle)
-		defer timer.Stop()
-		late = timer.C
+		var stop func()
+		late, stop = awake.After(s.Idle)
+		defer stop()
 	}
 	for {
 		select {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 )
@@ -93,7 +94,7 @@ func (c *client) fail(err error) error {
 
 // close ends the connection in order.
 func (c *client) close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	ctx, cancel := awake.Timeout(ctx, closeTimeout, nil)
 	defer cancel()
 	return c.qp.Close(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -188,7 +189,7 @@ func (g *get) verdict(ctx context.Context, digest [digestLen]byte) (answer, erro
 
 // next bounds the wait for the server.
 func (g *get) next(ctx context.Context) (rnic.Completion, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
+	ctx, cancel := awake.Timeout(ctx, g.cfg.Timeout, nil)
 	defer cancel()
 	return g.client.next(ctx)
 }

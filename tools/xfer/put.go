@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -184,7 +185,7 @@ func (p *put) transfer(ctx context.Context) (answer, error) {
 	if err := p.finish(finish{length: p.cfg.Length, digest: p.digest()}); err != nil {
 		return answer{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+	ctx, cancel := awake.Timeout(ctx, p.cfg.AnswerTimeout, nil)
 	defer cancel()
 	for {
 		c, err := p.next(ctx)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 )
@@ -342,7 +343,7 @@ func sentOf(st rnic.Stats) SenderCounters {
 // answer sends the verdict and waits for the client to close.
 func (t *transfer) answer(ctx context.Context, a answer) error {
 	silent := errors.New("xfer: the client did not close the connection after the answer")
-	ctx, cancel := peer.Timeout(ctx, t.s.cfg.IdleTimeout, silent)
+	ctx, cancel := awake.Timeout(ctx, t.s.cfg.IdleTimeout, silent)
 	defer cancel()
 	a.marshal(t.control.Bytes()[finishLen:])
 	_, err := t.qp.PostSend(rnic.WorkRequest{ID: idAnswer, Op: rnic.OpSend, Local: t.control.Slice(finishLen, answerLen), Signaled: true})

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/ring"
@@ -94,7 +95,7 @@ func (e *Engine) take(id *cmID, at netip.AddrPort, opt rnic.BindOptions) (err er
 		id.binding, id.local, id.parked = id.door.binding, at, parkedAt(at, opt.V6Only)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+	ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 	defer cancel()
 	if id.binding, err = e.adapter.Bind(ctx, at, opt); errors.Is(err, stack.ErrPortUsed) && e.parked.yield(at.Port()) {
 		id.binding, err = e.adapter.Bind(ctx, at, opt)
@@ -142,7 +143,7 @@ func (e *Engine) locate(id *cmID, src, dst netip.AddrPort, shared bool) error {
 	}
 	local := src.Addr()
 	if !local.IsValid() || local.IsUnspecified() {
-		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+		ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 		defer cancel()
 		var err error
 		if local, err = e.adapter.SourceFor(ctx, dst.Addr()); err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/ring"
 )
@@ -173,7 +174,7 @@ func (e *Engine) destroyID(id *cmID) {
 		id.binding.Close()
 	}
 	if request != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
+		ctx, cancel := awake.Timeout(context.Background(), rejectWait, nil)
 		_ = request.Reject(ctx, nil) // it will get no other answer
 		cancel()
 		id.end()

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/ring"
@@ -60,7 +61,7 @@ func backlogOf(asked int) int {
 
 // openDoor makes the id's Listener. id is locked.
 func (id *cmID) openDoor(backlog int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+	ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 	defer cancel()
 	l, err := id.binding.Listen(ctx, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault)})
 	if err != nil {
@@ -156,7 +157,7 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), connectWait)
+	ctx, cancel := awake.Timeout(context.Background(), connectWait, nil)
 	id.mu.Lock()
 	id.stop = cancel
 	addr := id.remote.String()
@@ -242,7 +243,7 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	param := e.paramOf(c)
 	go func() {
 		defer q.release()
-		ctx, cancel := context.WithTimeout(context.Background(), acceptWait)
+		ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 		defer cancel()
 		err := r.Accept(ctx, q.rnic, param)
 		if err == nil && q.rnic.Startup().PeerToPeer { // the client owes a word
@@ -270,7 +271,7 @@ func (id *cmID) reject(c *call) error {
 		return syscall.EINVAL
 	}
 	defer id.end()
-	ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
+	ctx, cancel := awake.Timeout(context.Background(), rejectWait, nil)
 	defer cancel()
 	return r.Reject(ctx, c.data)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -70,7 +71,7 @@ func (d *doorway) giveBack(objects *handles, listener *cmID) {
 
 // reject answers all that wait, since no listener is left to do so.
 func (d *doorway) reject() {
-	ctx, cancel := context.WithTimeout(context.Background(), rejectWait)
+	ctx, cancel := awake.Timeout(context.Background(), rejectWait, nil)
 	defer cancel()
 	d.mu.Lock()
 	back := d.back
@@ -116,13 +117,13 @@ func (p *parking) park(addr string, d *doorway) {
 		return
 	}
 	go func() {
-		enough := time.NewTimer(parkedMax)
-		defer enough.Stop()
+		enough, stop := awake.After(parkedMax)
+		defer stop()
 		for _, end := range ends {
 			select {
 			case <-end:
 				continue
-			case <-enough.C:
+			case <-enough:
 			}
 			break
 		}

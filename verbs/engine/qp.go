@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/ring"
 )
@@ -325,9 +326,11 @@ func (e *Engine) destroyQP(c *call) error {
 	e.whenQuiet(func() { e.qps[q.bit].Store(nil) })
 	ended := make(chan struct{})
 	e.winding.Go(func() { q.windUp(ended) })
+	late, stop := awake.After(destroyWait)
+	defer stop()
 	select {
 	case <-ended:
-	case <-time.After(destroyWait):
+	case <-late:
 	}
 	return nil
 }
@@ -338,9 +341,11 @@ func (q *qp) windUp(ended chan<- struct{}) {
 	} else {
 		q.rnic.Disconnect()
 	}
+	late, stop := awake.After(lingerMax)
+	defer stop()
 	select {
 	case <-q.rnic.Done():
-	case <-time.After(lingerMax):
+	case <-late:
 		q.rnic.Abort()
 		<-q.rnic.Done()
 	}
@@ -366,8 +371,10 @@ func (e *Engine) leave() {
 			}
 		}
 	}()
+	late, stop := awake.After(leaveWait)
+	defer stop()
 	select {
 	case <-ended:
-	case <-time.After(leaveWait):
+	case <-late:
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
@@ -137,7 +137,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 
 // redialSocket is the next try over kernel sockets.
 func (e *Endpoint) redialSocket(addr string, tries []mpa.Dialect) {
-	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
+	ctx, cancel := awake.Timeout(context.Background(), replyTimeout, nil)
 	defer cancel()
 	if err := e.dialSocket(ctx, addr, tries); err != nil {
 		e.failDial(err)
@@ -286,9 +286,11 @@ func (e *Endpoint) InService(ctx context.Context) error {
 // first and has a connection to be closed.
 func (e *Endpoint) giveUp(ctx context.Context) error {
 	e.Abort()
+	late, stop := awake.After(abortTimeout)
+	defer stop()
 	select {
 	case <-e.Done.C():
-	case <-time.After(abortTimeout): // no goroutine turns the Poller
+	case <-late: // no goroutine turns the Poller
 		return ctx.Err()
 	}
 	if c := e.Connection.Load(); c != nil && c.Returned != nil {

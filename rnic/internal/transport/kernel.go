@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
@@ -37,7 +38,7 @@ type KernelConn struct {
 
 	mu       sync.Mutex
 	changed  *sync.Cond // the reader waits here while octets are refused
-	timer    *time.Timer
+	timer    *awake.Timer
 	timerSeq uint64
 	finOut   bool // our half is to be closed when everything pulled is written
 	aborted  bool
@@ -374,6 +375,8 @@ func (s *KernelConn) Abort() {
 	s.Wake()
 }
 
+// SetTimer's time goes by while this process runs: after a pause the reader has time to take what
+// the kernel has taken in meanwhile.
 func (s *KernelConn) SetTimer(at int64) {
 	s.timerSeq++
 	if s.timer != nil {
@@ -383,7 +386,7 @@ func (s *KernelConn) SetTimer(at int64) {
 		return
 	}
 	seq := s.timerSeq
-	s.timer = time.AfterFunc(time.Duration(at-s.Now()), func() {
+	s.timer = awake.AfterFunc(time.Duration(at-s.Now()), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if seq == s.timerSeq && !s.finished {

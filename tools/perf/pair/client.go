@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 	"github.com/rnicd/rnicd/tools/perf"
@@ -52,7 +53,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return res, peer.Reason(e.QP, err)
 	}
-	closing, cancel := context.WithTimeout(ctx, closeTimeout)
+	closing, cancel := awake.Timeout(ctx, closeTimeout, nil)
 	defer cancel()
 	return res, e.QP.Close(closing)
 }
