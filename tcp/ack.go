@@ -9,6 +9,7 @@ type acked struct {
 	delivered int    // newly known to have arrived, either way
 	flight    int    // before the segment
 	limited   bool   // cwnd held us back before the segment
+	again     int32  // segments acknowledged now that were in flight again
 	duplicate bool   // duplicate ACK in the sense of RFC 5681 section 2
 	bare      bool   // it has no SACK option
 	window    bool   // the peer's window changed
@@ -107,14 +108,14 @@ func (c *Conn) inputAckOfSYN(now int64, s *Segment) Drop {
 // advance moves SND.UNA to una and gives what is acknowledged to Release.
 func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	a.octets = int(una - c.sndUna)
-	oldest := c.sent.una
+	oldest, resent := c.sent.una, c.sent.resent
 	sampleAt, resentAt := int64(-1), int64(-1)
 	for c.sent.una != c.sent.nxt {
 		r := c.sent.rec(c.sent.una)
 		end := r.endAt()
 		if end > una {
 			if una > r.at {
-				c.trimFront(r, int(una-r.at), a)
+				c.trimFront(now, r, int(una-r.at), a)
 			}
 			break
 		}
@@ -132,6 +133,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 		}
 		c.sent.popAcked()
 	}
+	a.again = int32(resent - c.sent.resent)
 	if una > c.sndNxt { // a zero-window probe's octet was taken: the record it came from was never sent
 		c.sndNxt, c.probed = una, false
 		r := c.sent.rec(c.sent.nxt)
@@ -173,12 +175,17 @@ func (c *Conn) echoesBefore(s *Segment, sentAt int64) bool {
 	return c.useTS && s.Options.HasTimestamps && int32(s.Options.TSecr-c.tsNow(sentAt)) < 0
 }
 
-// trimFront handles an ACK of part of a segment.
-func (c *Conn) trimFront(r *record, n int, a *acked) {
+// trimFront handles an ACK of part of a segment, which the network has cut, or the peer's window.
+// Without SACK the rest of one that was sent again is lost, at most once a round trip: "retransmit
+// the first unacknowledged segment" (RFC 6582 section 3.2, partial acknowledgments).
+func (c *Conn) trimFront(now int64, r *record, n int, a *acked) {
 	a.delivered += n
 	c.sent.trim(r, n)
-	if r.flags&recPrefix != 0 { // what was sent again has arrived; the rest has not been sent again
+	switch {
+	case r.flags&recPrefix != 0: // what was sent again has arrived; the rest has not been sent again
 		r.flags &^= recPrefix
+		c.lose(c.sent.una)
+	case !c.useSACK && r.flags&recResent != 0 && now-r.sentAt >= c.rtt.minRTT():
 		c.lose(c.sent.una)
 	}
 }

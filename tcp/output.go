@@ -53,15 +53,17 @@ func (c *Conn) probeWantsNew() bool {
 }
 
 // cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5). RFC 3042 is for
-// peers without SACK only: with SACK, what duplicate ACKs report has left the pipe.
+// peers without SACK only: with SACK, what duplicate ACKs report has left the pipe. It lets go what
+// is sent again after a timeout as well, but not out of the loss window: two segments draw no three
+// duplicate ACKs.
 func (c *Conn) cwndAdmits(n int) bool {
 	if c.recovery.hold == holdAll {
 		return false
 	}
 	pipe := c.pipe()
 	limit := c.cong.Cwnd
-	if !c.useSACK && c.recovery.phase == phaseOpen {
-		limit += min(c.recovery.dupAcks, 2) * c.EMSS()
+	if phase := c.recovery.phase; !c.useSACK && (phase == phaseOpen || phase == phaseLoss && limit > c.EMSS()) {
+		limit += int(min(c.recovery.dupAcks, 2)) * c.EMSS()
 	}
 	return pipe+n <= limit || pipe <= 0
 }

@@ -17,8 +17,9 @@ import (
 type recovery struct {
 	phase   phase
 	hold    hold
-	dupAcks int // since SND.UNA moved
-	limited int // octets sent beyond cwnd on duplicate ACKs: not part of FlightSize (RFC 5681 section 3.2)
+	dupAcks int32 // since SND.UNA moved; after a timeout also since they had it sent again
+	strays  int32 // so many may come of segments that were sent before SND.UNA was last
+	limited int   // octets sent beyond cwnd on duplicate ACKs: not part of FlightSize (RFC 5681 section 3.2)
 
 	sackedTo   uint64 // RACK.fack: end of the highest SACKed record
 	resendFrom uint64 // no lost record before this
@@ -78,7 +79,7 @@ func (c *Conn) repair(now int64, a *acked) {
 	rv := &c.recovery
 	recovering := rv.phase == phaseRecovery // the ACK that ends recovery does not grow cwnd either
 	if a.octets > 0 {
-		rv.dupAcks, rv.limited = 0, 0
+		rv.dupAcks, rv.limited, rv.strays = 0, 0, max(a.again-1, 0)
 		if rv.hold == holdAll {
 			rv.hold = holdNothing
 		}
@@ -263,7 +264,11 @@ func (c *Conn) loseOversize() {
 	}
 }
 
-// repairNewReno is RFC 6582 section 3.2, for peers without SACK.
+// repairNewReno is RFC 6582 section 3.2, for peers without SACK. After a timeout all that was
+// outstanding is sent again, the oldest first. What of that is lost once more is found by duplicate
+// ACKs, and by what was sent after it and is acknowledged before it. Else each such loss would take
+// another timeout, and as none of these ACKs gives a sample (Karn's rule), each twice as long as the
+// one before.
 func (c *Conn) repairNewReno(now int64, a *acked) {
 	rv := &c.recovery
 	w := &c.cong
@@ -274,10 +279,13 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 		switch {
 		case rv.phase == phaseRecovery:
 			w.Cwnd += c.EMSS()
-		case rv.phase == phaseOpen && rv.dupAcks == dupThresh && (c.point == 0 || c.sndUna > c.point):
+		case !c.dupAcksTell():
+		case rv.phase == phaseOpen:
 			c.enterRecovery(now)
 			c.loseOldest()
 			w.Cwnd = w.Ssthresh + 3*c.EMSS()
+		default:
+			c.loseAgain(now)
 		}
 		return
 	}
@@ -291,13 +299,61 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 		c.leaveRecovery()
 		return
 	}
-	if rv.phase == phaseRecovery { // a partial ACK: the next hole
-		c.loseOldest()
-		w.Cwnd = max(w.Cwnd-a.octets, 0)
-		if a.octets >= c.EMSS() {
-			w.Cwnd += c.EMSS()
-		}
-		w.Cwnd = max(w.Cwnd, c.EMSS())
+	if rv.phase == phaseLoss {
+		c.loseSentBefore(a.rackAt)
+	}
+	c.loseOldest() // a partial ACK: the next hole
+	if rv.phase == phaseLoss {
+		return
+	}
+	w.Cwnd = max(w.Cwnd-a.octets, 0)
+	if a.octets >= c.EMSS() {
+		w.Cwnd += c.EMSS()
+	}
+	w.Cwnd = max(w.Cwnd, c.EMSS())
+}
+
+// dupAcksTell says whether duplicate ACKs tell that the segment at SND.UNA is lost. Until more is
+// acknowledged than was outstanding at the last loss, segments may draw them that were sent again
+// needlessly: n-1 of the n that one ACK covers. While these are repaired after a timeout, three more
+// than that tell, if as many segments were sent after the one at SND.UNA: a heuristic that RFC 6582
+// section 4 allows.
+func (c *Conn) dupAcksTell() bool {
+	rv := &c.recovery
+	if rv.phase == phaseOpen {
+		return rv.dupAcks >= dupThresh && (c.point == 0 || c.sndUna > c.point)
+	}
+	return rv.dupAcks >= dupThresh+rv.strays && c.flying() > dupThresh
+}
+
+// flying is how many segments are in flight after a timeout, without SACK: while some are lost no new
+// ones are sent.
+func (c *Conn) flying() int32 {
+	if c.sent.lost == 0 {
+		return int32(c.sent.nxt - c.sent.una)
+	}
+	return int32(c.sent.resent)
+}
+
+// loseAgain answers duplicate ACKs after a timeout: what was sent again is lost again.
+func (c *Conn) loseAgain(now int64) {
+	rv := &c.recovery
+	c.stats.lostRetrans.one()
+	c.Record(flight.LostRepair, c.sndUna, 0)
+	c.reduceAgain(now, c.before(now).flight)
+	c.lose(c.sent.una)
+	c.due |= dueRepair
+	rv.dupAcks, rv.strays = 0, max(c.flying()-rv.dupAcks, 0)
+}
+
+// loseSentBefore marks what is in flight and was last sent before at. It looks at no segment twice
+// between two transmissions.
+func (c *Conn) loseSentBefore(at int64) {
+	for i := c.sent.oldestUnjudged(); i != c.sent.nxt && c.sent.rec(i).sentAt < at; i = c.sent.oldestUnjudged() {
+		c.lose(i)
+	}
+	for c.sent.resent > 0 && c.sent.rec(c.sent.resentFirst).sentAt < at {
+		c.lose(c.sent.resentFirst)
 	}
 }
 
@@ -320,7 +376,7 @@ func (c *Conn) timedOut(now int64) {
 	rv.phase = phaseLoss
 	rv.repairedTo = c.sndUna
 	c.point = c.sndNxt // no second reduction for this window: RFC 6675 section 5.1
-	rv.dupAcks, rv.limited = 0, 0
+	rv.dupAcks, rv.limited, rv.strays = 0, 0, 0
 	rv.hold = holdNothing
 	rv.limitedTo = c.sndNxt
 	rv.reducedAt = now

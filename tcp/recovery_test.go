@@ -175,12 +175,12 @@ func TestSlowStartAfterTimeout(t *testing.T) {
 	s := ten(t, plain())
 	s.advance(200 * ms)
 	s.expect(". 1:1001 ack 1 rtx")
-	s.in(". 1 ack 1001")
-	s.expect(". 1001:2001 ack 1 rtx", ". 2001:3001 ack 1 rtx")
 	for range 4 {
-		s.in(". 1 ack 1001")
+		s.in(". 1 ack 1")
 	}
 	s.expect() // duplicates from before the timeout start no fast retransmit
+	s.in(". 1 ack 1001")
+	s.expect(". 1001:2001 ack 1 rtx", ". 2001:3001 ack 1 rtx")
 	s.in(". 1 ack 10001")
 	if st := s.c.Stats(); st.FastRetransmits != 0 || st.Flight != 0 {
 		t.Errorf("%+v", st)

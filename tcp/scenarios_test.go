@@ -150,3 +150,12 @@ func TestPRRReorderingTimerEnters(t *testing.T) { runScenario(t, "prr_timer_ente
 func TestPRRFollowsTheReorderingTimer(t *testing.T) { runScenario(t, "prr_timer") }
 
 func TestPacing(t *testing.T) { runScenario(t, "pacing") }
+
+// req: 6582-4-1, 5681-4.3-1
+func TestNewRenoLostAgain(t *testing.T) { runScenario(t, "newreno_lost_again") }
+
+// req: 6582-4-1, 6582-3.2-2
+func TestNewRenoNeedless(t *testing.T) { runScenario(t, "newreno_needless") }
+
+// req: 6582-3.2-1
+func TestNewRenoPart(t *testing.T) { runScenario(t, "newreno_part") }
