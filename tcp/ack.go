@@ -149,7 +149,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	c.sndUna = una
 	c.owed.Advance(c.AckedOffset(), c.pushed, now)
 	c.events |= EvAcked
-	c.timers.progressAt = now
+	c.timers.progressAt, c.timers.outlasted = now, false
 	c.timers.probes, c.timers.expiries, c.timers.stalls = 0, 0, 0
 	if c.sent.lost == 0 {
 		c.due &^= dueRepair
@@ -205,7 +205,7 @@ func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
 		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6,
 		// SHLD-17, and 3.8.6.1, MUST-37). An orphan has no application left that could give up, so
 		// R2 ends it (RFC 6429 section 3).
-		c.timers.progressAt = now
+		c.timers.progressAt, c.timers.outlasted = now, false
 	}
 	if c.sndWnd == old {
 		return false

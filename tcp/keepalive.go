@@ -15,6 +15,7 @@ type keepAlive struct {
 	intervalMs uint32
 	count      uint8
 	probes     uint8 // sent since heardAt
+	outlasted  bool  // the end was put off since then (pause.go)
 }
 
 // KeepAliveDefault, for any argument of SetKeepAlive, is what RFC 9293 asks for (at least two
@@ -57,7 +58,7 @@ func wholeMs(ns int64) uint32 { return uint32(min(max(ns/1_000_000, 1), math.Max
 // heard takes note of a segment of the peer's.
 func (c *Conn) heard(now int64) {
 	if c.keepIdle != 0 {
-		c.keep.heardAt, c.keep.probes = now, 0
+		c.keep.heardAt, c.keep.probes, c.keep.outlasted = now, 0, false
 	}
 }
 

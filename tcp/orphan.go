@@ -35,7 +35,7 @@ func (c *Conn) giveUpAt() int64 {
 	if limit == foreverMs {
 		return never
 	}
-	return after(c.timers.progressAt, int64(limit)*1_000_000)
+	return after(c.timers.progressAt, c.userTimeout())
 }
 
 // after is d nanoseconds, which are not negative, after at; never where there is no such time.

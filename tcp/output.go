@@ -114,7 +114,7 @@ func (c *Conn) SetNoDelay(on bool) { c.noDelay = on }
 // noteOutstanding starts the user timeout when the first record is queued.
 func (c *Conn) noteOutstanding(now int64) {
 	if c.sent.una == c.sent.end {
-		c.timers.progressAt = now
+		c.timers.progressAt, c.timers.outlasted = now, false
 	}
 }
 

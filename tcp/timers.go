@@ -22,6 +22,8 @@ type timers struct {
 	synSends uint8
 	synLate  bool // SynLeft was called
 	synAgain synAgain
+
+	outlasted bool // R2 was put off since there was progress (pause.go)
 }
 
 type timerKind uint8

@@ -61,8 +61,10 @@ const excusesMax = 3
 // looked at nothing: time in which the caller does not look for an ACK does not count. What
 // keeps one end's Poller away, the machine's host or other threads, often keeps the peer's away as
 // well, so that no ACK need have come meanwhile. Call it after what has come was read, before
-// Expire. A late retransmission timer is not put off: no caller is away for that long by chance.
+// Expire. A late retransmission timer is not put off: no caller is away for that long by chance. The
+// end of the connection is (pause.go).
 func (c *Conn) Excuse(now, away int64) {
+	c.outlast(now, away)
 	t := &c.timers
 	if t.kind != timerLossProbe || t.rtxAt >= now || t.rtxAt <= now-away || t.excused >= excusesMax {
 		return
