@@ -36,7 +36,7 @@ func (s *Stream) Deliver(edge uint64, d *Delivered) bool {
 
 func (s *Stream) deliver(edge uint64, d *Delivered) bool {
 	for s.pending.count > 0 {
-		ref := s.pending.at(0)
+		ref := s.pending.first()
 		if ref.end > edge {
 			return false
 		}

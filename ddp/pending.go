@@ -1,7 +1,5 @@
 package ddp
 
-import "math/bits"
-
 // pendingMessage is a message whose last segment was placed.
 type pendingMessage struct {
 	header Header // of the last segment
@@ -20,45 +18,44 @@ type pendingRef struct {
 const pendingFew = 2
 
 // pendingList holds messages in stream order until the left edge passes them. In stream order both
-// ends cost O(1); a message that arrives out of order is found by bisection and moves the
-// references on its shorter side: a hole that fills late moves few, for it belongs near the front.
+// ends cost O(1). A message that arrives out of order moves the references of its chunk at most,
+// whatever else waits, and looks at the last of each chunk; those that follow it in the same
+// segment find its chunk at once.
 //
 //	few, in the list itself --insert beyond it--> a pendingRun of the memory
 //	       ^----------------- pop of the last -------------'
 type pendingList struct {
 	*pendingRun
-	head   uint32 // free-running
 	count  uint32
 	memory *PendingMemory
-	peer   uint64
+	peer   *pendingPeer
 
-	few      pendingRun // refs, slots and free of the following
-	fewRefs  [pendingFew]pendingRef
-	fewSlots [pendingFew]pendingMessage
-	fewFree  [pendingFew]uint32
+	few       pendingRun // refs, chunks, slots and free of the following
+	fewRefs   [pendingFew]pendingRef
+	fewChunks [1]pendingChunk
+	fewSlots  [pendingFew]pendingMessage
+	fewFree   [pendingFew]uint32
 }
 
 // pendingRun is room for so many messages.
 type pendingRun struct {
-	refs  []pendingRef // ring, power of two
-	slots []pendingMessage
-	free  []uint32 // stack of unused slots
-	taken bool     // of a PendingMemory's: a Stream has it
-	peer  uint64   // whose
+	chunks pendingChunks
+	slots  []pendingMessage
+	free   []uint32 // stack of unused slots
 }
 
 func newPendingRun(max int) *pendingRun {
-	r := &pendingRun{
-		refs:  make([]pendingRef, 1<<bits.Len(uint(max-1))),
-		slots: make([]pendingMessage, max),
-		free:  make([]uint32, max),
-	}
+	r := &pendingRun{slots: make([]pendingMessage, max), free: make([]uint32, max)}
+	// All chunks but the first and the last are at least half full.
+	n := max/(chunkLen/2) + 3
+	r.chunks = pendingChunks{refs: make([]pendingRef, n*chunkLen), chunks: make([]pendingChunk, n), room: chunkLen}
 	r.fill()
 	return r
 }
 
 // fill has all slots free.
 func (r *pendingRun) fill() {
+	r.chunks.init()
 	for i := range r.free {
 		r.free[i] = uint32(len(r.free) - 1 - i)
 	}
@@ -78,6 +75,14 @@ type PendingMemory struct {
 	streams    int
 	runs       []*pendingRun // made
 	free       []*pendingRun // of these
+	peers      map[uint64]*pendingPeer
+}
+
+// pendingPeer is a peer with Streams.
+type pendingPeer struct {
+	key     uint64
+	streams int
+	runs    int // that they have
 }
 
 // pendingShare is how many runs one peer may have for each that is left.
@@ -89,56 +94,59 @@ func NewPendingMemory(pendingMax, runsMax int) *PendingMemory {
 	if pendingMax < 1 || runsMax < 1 {
 		panic("ddp: NewPendingMemory wants room for a message, and a Stream")
 	}
-	return &PendingMemory{pendingMax: pendingMax, runsMax: runsMax}
+	return &PendingMemory{pendingMax: pendingMax, runsMax: runsMax, peers: make(map[uint64]*pendingPeer)}
 }
 
 // PendingMax is how many messages a run is for.
 func (m *PendingMemory) PendingMax() int { return m.pendingMax }
 
-// join makes the run of one more Stream.
-func (m *PendingMemory) join() {
+// join makes the run of one more Stream, of a peer.
+func (m *PendingMemory) join(key uint64) *pendingPeer {
 	if m.streams++; len(m.runs) < min(m.streams, m.runsMax) {
 		r := newPendingRun(m.pendingMax + 1)
 		m.runs, m.free = append(m.runs, r), append(m.free, r)
 	}
+	p := m.peers[key]
+	if p == nil {
+		p = &pendingPeer{key: key}
+		m.peers[key] = p
+	}
+	p.streams++
+	return p
+}
+
+// leave ends the part of a Stream, which has no run.
+func (m *PendingMemory) leave(p *pendingPeer) {
+	m.streams--
+	if p.streams--; p.streams == 0 {
+		delete(m.peers, p.key)
+	}
 }
 
 // has says whether there is a run for a Stream of a peer.
-func (m *PendingMemory) has(peer uint64) bool {
-	if len(m.free) == 0 {
-		return false
-	}
+func (m *PendingMemory) has(p *pendingPeer) bool {
 	taken := len(m.runs) - len(m.free)
-	most := pendingShare * (m.runsMax - taken)
-	if taken < most {
-		return true // even if all of them are this peer's
-	}
-	n := 0
-	for _, r := range m.runs {
-		if r.taken && r.peer == peer {
-			n++
-		}
-	}
-	return n < most
+	return len(m.free) > 0 && p.runs < pendingShare*(m.runsMax-taken)
 }
 
-func (m *PendingMemory) take(peer uint64) *pendingRun {
+func (m *PendingMemory) take(p *pendingPeer) *pendingRun {
 	n := len(m.free) - 1
 	r := m.free[n]
 	m.free = m.free[:n]
-	r.taken, r.peer = true, peer
+	p.runs++
 	return r
 }
 
 // init makes room for max messages, of memory if that is not nil. l is zero.
 func (l *pendingList) init(memory *PendingMemory, peer uint64, max int) {
-	l.memory, l.peer = memory, peer
+	l.memory = memory
 	if memory == nil {
 		l.pendingRun = newPendingRun(max)
 		return
 	}
-	memory.join()
-	l.few = pendingRun{refs: l.fewRefs[:], slots: l.fewSlots[:], free: l.fewFree[:]}
+	l.peer = memory.join(peer)
+	l.few = pendingRun{slots: l.fewSlots[:], free: l.fewFree[:]}
+	l.few.chunks = pendingChunks{refs: l.fewRefs[:], chunks: l.fewChunks[:], room: pendingFew}
 	l.few.fill()
 	l.pendingRun = &l.few
 }
@@ -154,21 +162,20 @@ func (l *pendingList) grow() {
 		return
 	}
 	r := l.memory.take(l.peer)
-	for i := range l.count {
+	for ; l.count > 0; l.pop() {
+		ref := l.chunks.first()
 		slot := r.free[len(r.free)-1]
 		r.free = r.free[:len(r.free)-1]
-		ref := l.at(i)
 		r.slots[slot] = l.slots[ref.slot]
-		r.refs[i] = pendingRef{end: ref.end, slot: slot}
+		r.chunks.insert(pendingRef{end: ref.end, slot: slot})
 	}
-	l.few.free = l.fewFree[:]
-	l.few.fill()
-	l.pendingRun, l.head = r, 0
+	l.count = uint32(len(r.slots) - len(r.free))
+	l.pendingRun = r
 }
 
 // shrink gives the run back. The list is empty.
 func (l *pendingList) shrink() {
-	l.taken = false
+	l.peer.runs--
 	l.memory.free = append(l.memory.free, l.pendingRun) // within capacity: there was one more in it
 	l.pendingRun = &l.few
 }
@@ -183,59 +190,31 @@ func (l *pendingList) close() {
 		l.fill()
 		l.shrink()
 	}
-	l.memory.streams--
-	l.memory, l.count = nil, 0
+	l.memory.leave(l.peer)
+	l.memory, l.peer, l.count = nil, nil, 0
 }
 
-func (l *pendingList) at(i uint32) *pendingRef {
-	return &l.refs[(l.head+i)&uint32(len(l.refs)-1)]
-}
+// first is the message that is next in the stream. There is one.
+func (l *pendingList) first() *pendingRef { return l.chunks.first() }
 
 // insert adds a message that ends at end and returns its slot to fill; nil when there already is
 // one with that end. The list must not be full.
 func (l *pendingList) insert(end uint64) *pendingMessage {
-	i := l.count
-	if i > 0 {
+	if l.count > 0 {
 		l.grow()
-		if l.at(i-1).end >= end {
-			if i = l.search(end); l.at(i).end == end {
-				return nil
-			}
-		}
 	}
 	slot := l.free[len(l.free)-1]
-	l.free = l.free[:len(l.free)-1]
-	if i < l.count-i { // fewer before than after
-		l.head--
-		for k := uint32(0); k < i; k++ {
-			*l.at(k) = *l.at(k + 1)
-		}
-	} else {
-		for k := l.count; k > i; k-- {
-			*l.at(k) = *l.at(k - 1)
-		}
+	if !l.chunks.insert(pendingRef{end: end, slot: slot}) {
+		return nil
 	}
+	l.free = l.free[:len(l.free)-1]
 	l.count++
-	*l.at(i) = pendingRef{end: end, slot: slot}
 	return &l.slots[slot]
 }
 
-// search returns the index of the first message that ends at or after end.
-func (l *pendingList) search(end uint64) uint32 {
-	lo, hi := uint32(0), l.count
-	for lo < hi {
-		if mid := (lo + hi) / 2; l.at(mid).end < end {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
-}
-
+// pop takes the first out.
 func (l *pendingList) pop() {
-	l.free = append(l.free, l.at(0).slot) // within capacity: one entry per slot
-	l.head++
+	l.free = append(l.free, l.chunks.pop().slot) // within capacity: one entry per slot
 	if l.count--; l.count == 0 && l.pendingRun != &l.few && l.memory != nil {
 		l.shrink()
 	}

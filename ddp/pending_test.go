@@ -19,14 +19,14 @@ type pendingModel struct {
 // step removes the first message or inserts one, and compares the two.
 func (m *pendingModel) step(t *testing.T, rng *rand.Rand) {
 	if n := len(m.ends); n > 0 && (n == m.max || rng.IntN(3) == 0 || !m.list.grows()) {
-		ref := m.list.at(0)
+		ref := m.list.first()
 		require.Equal(t, m.ends[0], ref.end)
 		require.Equal(t, uint32(m.ends[0]), m.list.slots[ref.slot].len)
 		m.list.pop()
 		m.ends = m.ends[1:]
 		return
 	}
-	end := uint64(rng.IntN(60))
+	end := uint64(rng.IntN(3 * m.max))
 	at, dup := slices.BinarySearch(m.ends, end)
 	msg := m.list.insert(end)
 	require.Equal(t, dup, msg == nil)
@@ -35,9 +35,27 @@ func (m *pendingModel) step(t *testing.T, rng *rand.Rand) {
 		m.ends = slices.Insert(m.ends, at, end)
 	}
 	require.Equal(t, len(m.ends), int(m.list.count))
-	for i, end := range m.ends {
-		require.Equal(t, end, m.list.at(uint32(i)).end)
+	require.Equal(t, len(m.ends), len(m.list.ends(t)))
+	for i, end := range m.list.ends(t) {
+		require.Equal(t, m.ends[i], end)
 	}
+}
+
+// ends are those of all messages, in order. It looks at the chunks' invariants.
+func (l *pendingList) ends(t *testing.T) (ends []uint64) {
+	c := &l.chunks
+	for i := c.head; i != noChunk; i = c.chunks[i].next {
+		k := &c.chunks[i]
+		require.True(t, k.from < k.to || l.count == 0)
+		require.Equal(t, k.next == noChunk, i == c.tail)
+		require.True(t, k.from == 0 || i == c.head)
+		require.True(t, k.to >= c.room/2 || i == c.head || i == c.tail)
+		for _, ref := range c.of(i)[k.from:k.to] {
+			ends = append(ends, ref.end)
+		}
+		require.True(t, k.from == k.to || k.last == ends[len(ends)-1])
+	}
+	return ends
 }
 
 // A list behaves as a sorted slice.
@@ -46,9 +64,9 @@ func TestPendingListOracle(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for range 200 {
-		m := pendingModel{max: 1 + rng.IntN(40)}
+		m := pendingModel{max: 1 + rng.IntN(5*chunkLen)}
 		m.list.init(nil, 0, m.max)
-		for range 300 {
+		for range 1000 {
 			m.step(t, rng)
 			require.Equal(t, m.max-len(m.ends), len(m.list.free))
 		}
@@ -61,7 +79,7 @@ func TestPendingMemoryOracle(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	for range 200 {
-		size := 2 + rng.IntN(40)
+		size := 2 + rng.IntN(3*chunkLen)
 		memory := NewPendingMemory(size, 1+rng.IntN(3))
 		models := make([]pendingModel, 4)
 		for i := range models {
@@ -79,6 +97,68 @@ func TestPendingMemoryOracle(t *testing.T) {
 			require.Len(t, r.free, size+1)
 		}
 	}
+}
+
+// However many messages wait, and wherever in the stream the next belong, it costs the same: up to a
+// look at each chunk and the references of one for a segment, and the references of one for each
+// further message in it.
+func TestMessagesInTheMiddle(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	const inSegment = 73 // of 20 octets
+	for _, most := range []int{1024, 4096} {
+		for name, place := range map[string]func(segment, segments int) int{
+			"the middle, in turn": func(i, n int) int { return n/2 + (i+1)/2*(1-i%2*2) },
+			"downwards":           func(i, n int) int { return n - 1 - i },
+			"anywhere":            func(i, n int) int { return rng.IntN(n) },
+		} {
+			var l pendingList
+			l.init(nil, 0, most)
+			segments, inserted := most/inSegment, 0
+			for i := range segments {
+				before := l.chunks.steps
+				at := uint64(place(i, segments)) << 32
+				for k := range uint64(inSegment) {
+					if l.insert(at+k*20+1) != nil {
+						inserted++
+					}
+				}
+				steps := l.chunks.steps - before
+				require.LessOrEqual(t, steps, uint64(most/(chunkLen/2)+2+inSegment*(chunkLen+2)), name)
+			}
+			require.Len(t, l.ends(t), inserted)
+		}
+	}
+}
+
+// Whether a peer may have one more run costs the same however many there are, as it is asked for
+// each segment beyond a gap.
+func TestRunsOfAPeerAreCounted(t *testing.T) {
+	memory := NewPendingMemory(8, 64)
+	lists := make([]pendingList, 64)
+	for i := range lists {
+		lists[i].init(memory, uint64(i%3), 9)
+	}
+	for i := range lists {
+		for end := uint64(1); end <= 3 && lists[i].grows(); end++ {
+			lists[i].insert(end)
+		}
+	}
+	counted := map[*pendingPeer]int{}
+	for i := range lists {
+		if l := &lists[i]; l.pendingRun != &l.few {
+			counted[l.peer]++
+		}
+	}
+	require.Len(t, counted, 3)
+	for p, n := range counted {
+		require.Equal(t, n, p.runs)
+	}
+	for i := range lists {
+		lists[i].close()
+	}
+	require.Empty(t, memory.peers)
 }
 
 // As many Streams as there are runs may have messages ahead of a gap at once. Another Stream has no Room for
