@@ -207,22 +207,31 @@ func (l *Listener) query(now int64, m *MLD) {
 func (l *Listener) ask(g *listened, at int64, m *MLD) {
 	first := g.answerAt == listenNever
 	g.answerAt = min(g.answerAt, at)
-	if m.Sources() == 0 || !first && len(g.sources) == 0 {
+	n := m.Sources()
+	if n == 0 || !first && len(g.sources) == 0 {
 		g.sources = g.sources[:0]
 		return
 	}
-	for i := range m.Sources() {
-		s := m.Source(i)
-		switch {
+	if n > ListenSourcesMax { // not looked at: each would be compared with all that are remembered
+		l.overflow(g)
+		return
+	}
+	for i := range n {
+		switch s := m.Source(i); {
 		case slices.Contains(g.sources, s):
 		case len(g.sources) == ListenSourcesMax:
-			l.stats.Overflows++
-			g.sources = g.sources[:0]
+			l.overflow(g)
 			return
 		default:
 			g.sources = append(g.sources, s)
 		}
 	}
+}
+
+// overflow has a Query for g answered for all sources.
+func (l *Listener) overflow(g *listened) {
+	l.stats.Overflows++
+	g.sources = g.sources[:0]
 }
 
 // reported is called when another host has reported group by MLDv1: what we were about to say is

@@ -329,6 +329,20 @@ func TestListenerSourceQuery(t *testing.T) {
 	require.Zero(t, l.next("is-in 1 from 7, is-in 2 from 8"))
 }
 
+// Sources beyond those that are remembered are not compared, not even if they are the same again: a
+// Query costs no more than ListenSourcesMax sources of it.
+func TestListenerLooksAtFewSources(t *testing.T) {
+	l := joined(t, group1)
+	l.hears(query2(group1, 1000, make([]byte, ListenSourcesMax)...))
+	require.Zero(t, l.Stats(l.now).Overflows)
+	l.next("is-in 1 from 0")
+	l.now += listenSecond
+	l.hears(query2(group1, 1000, make([]byte, ListenSourcesMax+1)...))
+	require.EqualValues(t, 1, l.Stats(l.now).Overflows)
+	l.next("is-ex 1")
+	l.quiet()
+}
+
 // More sources than there is room for are answered for the whole group; answers that do not fit one
 // Report come in two.
 // req: 3810-5.2.15-1

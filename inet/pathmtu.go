@@ -35,14 +35,22 @@ const pathWays = 4
 
 // PathMTU remembers, per destination, a path MTU below the link's (RFC 1191, 6.2; RFC 8201, 5.2).
 // Nothing ever raises an entry; it ages out, and the size of the link is tried again. A full set of
-// four gives up its oldest. It belongs to one goroutine and allocates only when made.
+// four gives up its oldest. Estimates end at whole seconds: however many a peer causes, and at
+// whatever times, Expire walks all entries once a second at most. It belongs to one goroutine and
+// allocates only when made.
 type PathMTU struct {
 	cfg     PathMTUConfig
 	entries []pathEntry
 	key     [2]uint64 // secret, so that no host can aim at one set
 	n       int
-	next    int64 // no entry ends earlier
+	next    int64  // no entry ends earlier
+	hand    int    // where the walk of Expire goes on
+	least   int64  // no entry ends earlier of those that it has passed, or that came meanwhile
+	looked  uint64 // entries that Expire has walked over
 }
+
+// pathTickNs is what the ends of estimates are multiples of.
+const pathTickNs = 1_000_000_000
 
 type pathEntry struct {
 	dst     Addr
@@ -100,33 +108,40 @@ func (c *PathMTU) Lower(now int64, dst Addr, mtu, link int) (lowered bool) {
 	if victim.mtu == 0 {
 		c.n++
 	}
-	*victim = pathEntry{dst: dst, mtu: mtu, expires: now + c.cfg.AgeNs}
-	c.next = min(c.next, victim.expires)
+	expires := (now + c.cfg.AgeNs + pathTickNs - 1) / pathTickNs * pathTickNs
+	*victim = pathEntry{dst: dst, mtu: mtu, expires: expires}
+	c.next, c.least = min(c.next, expires), min(c.least, expires)
 	return true
 }
 
 // Deadline is when Expire is next due (math.MaxInt64: never).
 func (c *PathMTU) Deadline() int64 { return c.next }
 
-// Expire forgets one destination whose estimate is old; ok is false when there is none.
+// Expire forgets one destination whose estimate is old; ok is false when there is none. Call it
+// until then: the next call goes on where this one found one.
 func (c *PathMTU) Expire(now int64) (dst Addr, ok bool) {
 	if c.next > now {
 		return Addr{}, false
 	}
-	c.next = math.MaxInt64
-	for i := range c.entries {
-		e := &c.entries[i]
+	if c.hand == 0 {
+		c.least = math.MaxInt64
+	}
+	for ; c.hand < len(c.entries); c.hand++ {
+		c.looked++
+		e := &c.entries[c.hand]
 		switch {
 		case e.mtu == 0:
-		case e.expires <= now && !ok:
-			dst, ok = e.dst, true
+		case e.expires <= now:
 			e.mtu = 0
 			c.n--
+			c.hand++
+			return e.dst, true
 		default:
-			c.next = min(c.next, e.expires)
+			c.least = min(c.least, e.expires)
 		}
 	}
-	return dst, ok
+	c.next, c.hand = c.least, 0
+	return Addr{}, false
 }
 
 // plateaus are the MTUs in common use, greatest first (RFC 1191, 7.1; below 552 we do not go).

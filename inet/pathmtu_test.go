@@ -2,7 +2,9 @@ package inet
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -53,6 +55,8 @@ func TestPathMTU(t *testing.T) {
 	dst, ok := c.Expire(15 * minute)
 	require.True(t, ok)
 	require.Equal(t, a, dst)
+	_, ok = c.Expire(15 * minute)
+	require.False(t, ok)
 	require.Equal(t, 1500, c.Get(a, 1500))
 	require.Equal(t, int64(math.MaxInt64), c.Deadline())
 	require.Panics(t, func() { NewPathMTU(PathMTUConfig{AgeNs: 4 * minute}) })
@@ -81,4 +85,33 @@ func TestPathMTUIsBounded(t *testing.T) {
 		c.Get(dst, 1500)
 		c.Expire(math.MaxInt64 - 1)
 	}))
+}
+
+// However many estimates a peer has made, from however many addresses and at whatever times, they
+// end for a walk over the table once a second at most.
+func TestPathMTUsEndTogether(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for _, entries := range []int{256, 1024} {
+		c := NewPathMTU(PathMTUConfig{EntriesMax: entries})
+		now, ended, walks := int64(0), 0, 0
+		for i := range 4 * entries {
+			now += rng.Int64N(2_000_000_000) / int64(entries) // all within some four seconds
+			c.Lower(now, Addr{0: 0x20, 14: byte(i >> 8), 15: byte(i)}, 1300, 1500)
+		}
+		held := c.n
+		for c.Deadline() != math.MaxInt64 {
+			require.Greater(t, c.Deadline(), now, "it would be due again at once")
+			now = c.Deadline()
+			walks++
+			for _, ok := c.Expire(now); ok; _, ok = c.Expire(now) {
+				ended++
+			}
+		}
+		require.Equal(t, held, ended)
+		require.Zero(t, c.n)
+		require.LessOrEqual(t, walks, 6)
+		require.LessOrEqual(t, c.looked, uint64(walks*entries))
+	}
 }
