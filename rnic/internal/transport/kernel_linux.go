@@ -70,12 +70,16 @@ func (s *KernelConn) kernelStats() Stats {
 	t := Stats{Kernel: true, EMSS: s.segment}
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket has no counters
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			t.SegmentsIn, t.SegmentsOut = uint64(info.Segs_in), uint64(info.Segs_out)
-			t.Retransmits = uint64(info.Total_retrans)
-			t.OutOfOrder = uint64(info.Rcv_ooopack)
+			t.add(info)
 		}
 	})
 	return t
+}
+
+// add puts the kernel's counters in.
+func (t *Stats) add(info *unix.TCPInfo) {
+	t.SegmentsIn, t.SegmentsOut = uint64(info.Segs_in), uint64(info.Segs_out)
+	t.Retransmits, t.OutOfOrder = uint64(info.Total_retrans), uint64(info.Rcv_ooopack)
 }
 
 // Progress counts octets that came in or were acknowledged by the peer's TCP.
