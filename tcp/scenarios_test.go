@@ -105,6 +105,8 @@ func TestFRTOSpurious(t *testing.T) { runScenario(t, "frto_spurious") }
 
 func TestFRTOGenuine(t *testing.T) { runScenario(t, "frto_genuine") }
 
+func TestFRTODiscarded(t *testing.T) { runScenario(t, "frto_discarded") }
+
 func TestFRTOWithNothingNew(t *testing.T) { runScenario(t, "frto_nothing_new") }
 
 func TestFRTONotAgain(t *testing.T) { runScenario(t, "frto_again") }
