@@ -75,11 +75,15 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 	if a.duplicate {
 		c.stats.dupAcksIn.one()
 	}
+	sampled := a.octets
 	if a.sackedAt > 0 {
 		c.rtt.lowest.add(now, now-a.sackedAt)
+		if a.rtt < 0 && !c.useTS { // else no sample in a recovery, and a timer that stays doubled
+			a.rtt, sampled = now-a.sackedAt, a.sacked
+		}
 	}
 	if a.rtt >= 0 {
-		c.rtt.sample(a.rtt, a.flight/max(a.octets, 1))
+		c.rtt.sample(a.rtt, a.flight/max(sampled, 1))
 	}
 	c.repair(now, &a)
 	switch {

@@ -238,6 +238,28 @@ func TestSampleIsOfWhatArrivedNow(t *testing.T) {
 	}
 }
 
+// Without timestamps only what was sent once gives a sample. In a long recovery the left edge passes
+// nothing of that kind that SACK has not reported before, so the report counts: the timer is not
+// doubled any more (RFC 6298 section 5).
+//
+// req: 6298-3-1, 6298-5-5
+func TestSACKOfWhatWasSentOnceIsASample(t *testing.T) {
+	s := ten(t, sackOnly()) // 10 ms ago
+	s.advance(500 * ms)
+	if s.c.rtt.backoff == 0 || s.c.Stats().SRTTNs != 10*ms {
+		t.Fatalf("no timeout, or a sample of it: %+v", s.c.Stats())
+	}
+	s.in(". 1 ack 1 sack 9001:10001") // the probe's, sent twice
+	if s.c.rtt.backoff == 0 {
+		t.Error("a sample of what was sent twice")
+	}
+	s.sent()
+	s.in(". 1 ack 1 sack 5001:6001,9001:10001")
+	if s.c.rtt.backoff != 0 || s.c.Stats().SRTTNs <= 10*ms {
+		t.Errorf("no sample: %+v", s.c.Stats())
+	}
+}
+
 // A Poller takes in a burst of ACKs before it sends again: FlightSize is what stood before it, and
 // what all of it delivered may be sent again in proportion.
 //
