@@ -191,8 +191,10 @@ func (c *Conn) inputReset() {
 		c.finish(0) // back to LISTEN, and the user is not told
 	case c.state == SynReceived:
 		c.finish(EvRefused)
-	case c.state == TimeWait:
-		c.finish(0) // both ends had already closed
+	case c.state == TimeWait, (c.state == Closing || c.state == LastAck) && c.sndUna >= c.pushed:
+		// Both ends have closed, and what they sent has arrived: "enter the CLOSED state, delete the
+		// TCB, and return". Where octets of ours are not acknowledged, the user is to know.
+		c.finish(0)
 	default:
 		c.finish(EvReset)
 	}

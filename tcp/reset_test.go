@@ -194,3 +194,41 @@ func TestHalfOpenResetIsStamped(t *testing.T) {
 		}
 	}
 }
+
+// When both ends have closed, a RST is no failure: a peer sends it whose TIME-WAIT is over when our FIN
+// comes again. It is one where octets of ours were not acknowledged.
+//
+// req: 9293-3.10.7.4-7
+func TestResetAfterBothHaveClosed(t *testing.T) {
+	for _, x := range []struct {
+		state State
+		data  bool
+	}{{LastAck, false}, {LastAck, true}, {Closing, false}, {Closing, true}} {
+		s := accepted(t, plain(), "")
+		if x.state == LastAck {
+			s.in("F. 1:2 ack 1")
+		}
+		s.push(100)
+		if !x.data {
+			s.in(". " + itoa(int(s.c.rcvNxt()-s.irs)) + " ack 101")
+		}
+		s.c.CloseSend(s.now)
+		s.drain()
+		if x.state == Closing {
+			ack := " ack 101"
+			if x.data {
+				ack = " ack 1"
+			}
+			s.in("F. 1:2" + ack)
+		}
+		s.wantState(x.state)
+		s.c.TakeEvents()
+		s.in("R 2")
+		s.wantState(Closed)
+		if x.data {
+			s.wantEvents(EvClosed | EvReset)
+		} else {
+			s.wantEvents(EvClosed)
+		}
+	}
+}
