@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -285,11 +286,11 @@ func (c *Conn) Close() error {
 	c.readDeadline.stop()
 	c.writeDeadline.stop()
 	if linger > 0 {
-		t := time.NewTimer(time.Duration(linger) * time.Second)
-		defer t.Stop()
+		late, stop := awake.After(time.Duration(linger) * time.Second)
+		defer stop()
 		select {
 		case <-c.u.flush:
-		case <-t.C:
+		case <-late:
 		}
 	}
 	return nil

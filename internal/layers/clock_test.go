@@ -16,6 +16,7 @@ import (
 
 // clocked are the files below stack/ that read a clock or wait for one, and why.
 var clocked = map[string]string{
+	"awake/awake.go":         "time limits of what waits elsewhere",
 	"pmd/memif/control.go":   "how long a peer may be silent on the control socket",
 	"pmd/memif/client.go":    "when to try a server again",
 	"pmd/memif/listener.go":  "when to listen again",

@@ -22,6 +22,7 @@ var allowed = map[string][]string{
 	"hugepages":        {"hugepages/cgroup"},
 	"hugepages/cgroup": {},
 	"inet":             {},
+	"awake":            {},
 	"crc32c":           {},
 	"tcp/cc":           {},
 	"flight":           {},
@@ -37,7 +38,7 @@ var allowed = map[string][]string{
 	"pmd/wire":           {"pmd", "mem"},
 	"pmd/tap":            {"pmd", "mem"},
 	"pmd/dpdk":           {"pmd", "mem", "hugepages"},
-	"pmd/memif":          {"pmd", "mem", "hugepages", "unixsock"},
+	"pmd/memif":          {"awake", "pmd", "mem", "hugepages", "unixsock"},
 	"pmd/fault":          {"pmd", "mem", "inet"},
 	"pmd/capture":        {"pmd", "mem", "pmd/capture/filter"},
 	"pmd/capture/filter": {},
@@ -48,10 +49,8 @@ var allowed = map[string][]string{
 
 	"vswitch": {"pmd", "pmd/memif", "pmd/wire", "mem", "inet", "hugepages"},
 	"stack":   {"pmd", "mem", "inet", "tcp", "tcp/cc", "flight"},
-	"stream":  {"stack", "tcp", "tcp/cc", "mem"},
+	"stream":  {"awake", "stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":   {"ddp"},
-
-	"awake": {},
 
 	"rnic/internal/transport": {"awake", "stream", "stack", "mem", "inet", "hugepages", "flight"},
 	"rnic/internal/qp":        {"mpa", "ddp", "rdmap", "mem"},

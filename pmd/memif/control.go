@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 const (
@@ -31,8 +33,9 @@ type control struct {
 
 	strange bool // the Listener's
 
-	lock sync.Mutex
-	why  string // it was interrupted
+	lock  sync.Mutex
+	why   string       // it was interrupted
+	limit *awake.Timer // of deadline
 }
 
 // errOurs is an end that we chose: the peer is told why.
@@ -72,12 +75,25 @@ func (c *control) deadline(d time.Duration) {
 	if c.why != "" {
 		return
 	}
-	at := time.Time{}
-	if d > 0 {
-		at = time.Now().Add(d)
+	if c.limit != nil {
+		c.limit.Stop()
 	}
-	_ = c.conn.SetDeadline(at)
+	_ = c.conn.SetDeadline(time.Time{})
+	if d == 0 {
+		return
+	}
+	var t *awake.Timer
+	t = awake.AfterFunc(d, func() {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		if c.limit == t { // and not replaced meanwhile
+			_ = c.conn.SetDeadline(passed)
+		}
+	})
+	c.limit = t
 }
+
+var passed = time.Unix(1, 0)
 
 // interrupt has recv end, now or later, with an error that says why.
 func (c *control) interrupt(why string) {
@@ -85,7 +101,7 @@ func (c *control) interrupt(why string) {
 	defer c.lock.Unlock()
 	if c.why == "" {
 		c.why = why
-		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = c.conn.SetReadDeadline(passed)
 	}
 }
 
@@ -178,6 +194,11 @@ func (c *control) recvAtOnce(m *message, otherwise error) (n, oobn, flags int, e
 
 // close closes the socket and what came over it.
 func (c *control) close() {
+	c.lock.Lock()
+	if c.limit != nil {
+		c.limit.Stop()
+	}
+	c.lock.Unlock()
 	_ = c.conn.Close() // with descriptors in it that were not received
 	closeAll(c.unwanted)
 }
@@ -227,7 +248,7 @@ func (c *control) attend(s *session) error {
 func (c *control) tell(err error) {
 	var mine *errOurs
 	if errors.As(err, &mine) {
-		_ = c.conn.SetWriteDeadline(time.Now().Add(goodbyeMax))
+		_ = c.conn.SetWriteDeadline(time.Now().Add(goodbyeMax)) // it is not waited for
 		_ = c.send(disconnectMessage(mine.why), -1)
 	}
 }
@@ -236,7 +257,8 @@ func (c *control) tell(err error) {
 // do so in time.
 func (c *control) awaitEnd() {
 	_ = c.conn.CloseWrite()
-	_ = c.conn.SetReadDeadline(time.Now().Add(goodbyeMax))
+	_ = c.conn.SetReadDeadline(time.Time{})
+	defer awake.Deadline(goodbyeMax, c.conn.SetReadDeadline).Stop()
 	for m := new(message); ; {
 		n, oobn, _, _, err := c.conn.ReadMsgUnix(m[:], c.oob)
 		c.unwanted = append(c.unwanted, received(c.oob[:max(oobn, 0)])...)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/unixsock"
 )
 
@@ -172,7 +173,7 @@ func (l *Listener) run() {
 		select {
 		case <-l.done:
 			return
-		case <-after(acceptPause): // as when there are no descriptors left
+		case <-time.After(acceptPause): // as when there are no descriptors left
 		}
 	}
 }
@@ -352,9 +353,11 @@ func (l *Listener) admit(peer Peer, h *serverSide) (*Port, error) {
 	}
 	if r := b.port.rung; r != nil { // one stuck goroutine an interface, not one a connection
 		r.drain()
+		late, stop := awake.After(idWait)
+		defer stop()
 		select {
 		case <-r.ended:
-		case <-after(idWait):
+		case <-late:
 			l.free(peer.ID)
 			return nil, ours("An eventfd of the last connection is full: read it")
 		}
@@ -365,7 +368,8 @@ func (l *Listener) admit(peer Peer, h *serverSide) (*Port, error) {
 
 // reserve takes the interface for this client. One whose last client has just gone is waited for.
 func (l *Listener) reserve(peer Peer) (*binding, error) {
-	timeout := after(idWait)
+	late, stop := awake.After(idWait)
+	defer stop()
 	for {
 		l.lock.Lock()
 		b, gone := l.bound[peer.ID], l.using[peer.ID]
@@ -389,7 +393,7 @@ func (l *Listener) reserve(peer Peer) (*binding, error) {
 		}
 		select {
 		case <-gone:
-		case <-timeout:
+		case <-late:
 			return nil, ours("Already connected: end the other client of interface %d", peer.ID)
 		case <-l.done:
 			return nil, ours("Server closed")
@@ -418,8 +422,6 @@ func (l *Listener) offer(p *Port) bool {
 		return false
 	}
 }
-
-func after(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // withFaults runs f, which touches memory of a client. Where that has gone it returns an error.
 func withFaults(f func() error) (err error) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/awake"
 )
 
 // serverSide is a server's part of the handshake: one message in, one out. What a client says is bounded here, before any
@@ -364,9 +366,11 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	var bye *peerError
 	if errors.As(err, &mine) || errors.As(err, &bye) {
 		// A client uses its memory again when our socket is closed, so our queues leave first, if they are at work.
+		late, stop := awake.After(goodbyeMax)
+		defer stop()
 		select {
 		case <-s.unused:
-		case <-after(goodbyeMax):
+		case <-late:
 		}
 	}
 	return err
