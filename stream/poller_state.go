@@ -18,6 +18,8 @@ type pollerState struct {
 	budget stack.Budget
 	pieces []piece // by Buf
 	n      counters
+
+	stepped uint64 // runs that a search for a place among pieces has passed
 }
 
 // Windows promise more than a pool has, as everywhere. When many readers are slow at once, windows

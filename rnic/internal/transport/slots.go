@@ -21,7 +21,13 @@ type Slots struct {
 
 	mu     sync.Mutex
 	taken  int
-	peers  map[netip.Addr]int
+	peers  map[netip.Addr]*peerSlots
+	silent list.List // of *Slot, oldest first
+}
+
+// peerSlots are those of connections that one address has opened.
+type peerSlots struct {
+	taken  int
 	silent list.List // of *Slot, oldest first
 }
 
@@ -32,15 +38,16 @@ var ErrPeerMax = fmt.Errorf("%w from one address", stack.ErrConnMax)
 // Slot is one connection's.
 type Slot struct {
 	of     *Slots
-	peer   netip.Addr // that opened it to us; invalid: we opened it
-	silent *list.Element
-	socket *KernelConn // while it is silent
-	lost   bool        // another connection has it
+	peer   netip.Addr    // that opened it to us; invalid: we opened it
+	silent *list.Element // in Slots.silent
+	ofPeer *list.Element // in peerSlots.silent
+	socket *KernelConn   // while it is silent
+	lost   bool          // another connection has it
 }
 
 // NewSlots makes max slots. One address may have peerMax of them; 0: all.
 func NewSlots(max, peerMax int) *Slots {
-	return &Slots{max: max, peerMax: peerMax, peers: map[netip.Addr]int{}}
+	return &Slots{max: max, peerMax: peerMax, peers: map[netip.Addr]*peerSlots{}}
 }
 
 // Take takes a slot for a connection that we open.
@@ -61,9 +68,10 @@ func (p *Slots) TakeFor(peer netip.Addr) (sl *Slot, gaveWay *KernelConn, err err
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var e *list.Element
+	theirs := p.peers[peer]
 	switch {
-	case p.peerMax > 0 && p.peers[peer] >= p.peerMax:
-		if e = p.silentOf(peer); e == nil {
+	case p.peerMax > 0 && theirs != nil && theirs.taken >= p.peerMax:
+		if e = theirs.silent.Front(); e == nil {
 			return nil, nil, fmt.Errorf("%w (PeerMax is %d)", ErrPeerMax, p.peerMax)
 		}
 	case p.taken >= p.max:
@@ -78,17 +86,12 @@ func (p *Slots) TakeFor(peer netip.Addr) (sl *Slot, gaveWay *KernelConn, err err
 		old.lost = true
 	}
 	p.taken++
-	p.peers[peer]++
-	return &Slot{of: p, peer: peer}, gaveWay, nil
-}
-
-// silentOf is the oldest silent connection that peer has opened.
-func (p *Slots) silentOf(peer netip.Addr) *list.Element {
-	e := p.silent.Front()
-	for e != nil && e.Value.(*Slot).peer != peer {
-		e = e.Next()
+	if theirs = p.peers[peer]; theirs == nil { // or its last has just given way
+		theirs = &peerSlots{}
+		p.peers[peer] = theirs
 	}
-	return e
+	theirs.taken++
+	return &Slot{of: p, peer: peer}, gaveWay, nil
 }
 
 // addressOf is what counts as one address: of IPv6 the first 64 bits, because a host has all
@@ -109,6 +112,7 @@ func (sl *Slot) setSilent(s *KernelConn) {
 	if sl.peer.IsValid() && sl.silent == nil && !sl.lost {
 		sl.socket = s
 		sl.silent = sl.of.silent.PushBack(sl)
+		sl.ofPeer = sl.of.peers[sl.peer].silent.PushBack(sl)
 	}
 }
 
@@ -137,7 +141,8 @@ func (sl *Slot) give() {
 	if !sl.peer.IsValid() {
 		return
 	}
-	if p.peers[sl.peer]--; p.peers[sl.peer] == 0 {
+	theirs := p.peers[sl.peer]
+	if theirs.taken--; theirs.taken == 0 {
 		delete(p.peers, sl.peer)
 	}
 }
@@ -145,6 +150,7 @@ func (sl *Slot) give() {
 func (sl *Slot) unlist() {
 	if sl.silent != nil {
 		sl.of.silent.Remove(sl.silent)
-		sl.silent, sl.socket = nil, nil
+		sl.of.peers[sl.peer].silent.Remove(sl.ofPeer)
+		sl.silent, sl.ofPeer, sl.socket = nil, nil, nil
 	}
 }
