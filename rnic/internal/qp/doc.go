@@ -19,6 +19,7 @@
 //	fromsrq.go          receive buffers from an SRQ
 //	terminate.go        errors: one Terminate, and the end of the stream
 //	requester.go        Reads and atomics of this end
+//	sinks.go            which Read a segment of a Response belongs to
 //	responder.go        Reads and atomics of the peer
 //	permit.go           what the peer may do at all
 //	control.go          memory for the peer's Terminate, Requests and Atomic Responses

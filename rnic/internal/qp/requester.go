@@ -20,6 +20,7 @@ import (
 type requester struct {
 	ord         int
 	outstanding fifo[outstanding] // in the order of the Requests, which is that of the Responses (rule 20)
+	sinks       sinks             // the Reads among them
 	sent        fifo[sentRequest]
 	atomicQ     ddp.Queue // queue 3
 	lastID      uint32    // Request Identifier of the last Atomic Request
@@ -56,8 +57,9 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 		return
 	}
 	a.outstanding.init(max(1, ord))
+	a.sinks = sinks{places: make([]uint32, len(a.outstanding.slots))}
 	if rtr {
-		a.outstanding.push(outstanding{startup: true, sink: rtrSTag, msn: 1})
+		a.begin(outstanding{startup: true, sink: rtrSTag, msn: 1})
 	}
 	if a.ord = ord; ord == 0 {
 		return
@@ -108,7 +110,7 @@ func (q *Engine) requestCut(msn uint32) {
 			sink = q.send.list[0]
 		}
 	}
-	a.outstanding.push(outstanding{
+	a.begin(outstanding{
 		atomic: wr.Op != OpRead, size: sink.Length, sink: sink.STag, sinkTO: sink.Offset,
 		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
 	})
@@ -118,24 +120,16 @@ func (q *Engine) requestCut(msn uint32) {
 // expects judges a segment of a Read Response before it is placed: it must lie in the sink of an
 // outstanding Read. That need not be the oldest, because segments come in any order.
 func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
-	cause := rdmap.CauseOpcode // no Read is outstanding
-	for i := range a.outstanding.count {
-		r := a.outstanding.at(i)
-		if r.atomic {
-			continue
-		}
-		if r.sink != h.STag {
-			if cause == rdmap.CauseOpcode {
-				cause = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, ddp.CodeInvalidSTag)
-			}
-			continue
-		}
-		if off := h.TO - r.sinkTO; off <= uint64(r.size) && uint64(payload) <= uint64(r.size)-off {
-			return 0, true
-		}
-		cause = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, ddp.CodeBounds)
+	if a.sinks.count == 0 {
+		return rdmap.CauseOpcode, false // no Read is outstanding
 	}
-	return cause, false
+	switch in, known := a.takes(h, payload); {
+	case in:
+		return 0, true
+	case known:
+		return rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, ddp.CodeBounds), false
+	}
+	return rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, ddp.CodeInvalidSTag), false
 }
 
 // deliverResponse completes the Read whose Response is delivered. It must answer the oldest
@@ -211,7 +205,7 @@ func (q *Engine) responseArrived(original uint64) {
 		w := a.sent.at(r.sent - a.sent.head)
 		w.done, w.original = true, original
 	}
-	a.outstanding.pop()
+	a.end()
 	for a.sent.count > 0 && a.sent.at(0).done {
 		q.completeSent(a.sent.at(0), Success)
 		a.sent.pop()
