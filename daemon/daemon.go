@@ -210,7 +210,7 @@ func (d *Daemon) awaitAddrs(ctx context.Context) error {
 		watched, cancel := context.WithCancel(context.Background())
 		p.cancel = cancel
 		var while context.Context
-		while, p.gone = p.Watch(watched, conditions{d.log.With("port", p.Name)})
+		while, p.gone = p.Watch(watched, conditions{DeviceConditions{d.log.With("port", p.Name)}})
 		context.AfterFunc(while, func() {
 			if err := p.gone(); err != nil {
 				d.fail(fmt.Errorf("port %q: %w", p.Name, err))

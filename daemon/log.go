@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"net/netip"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/lossy"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
@@ -64,35 +66,52 @@ func WarnUnlocked(log *slog.Logger, a *hugepages.Arena) {
 	}
 }
 
+// DeviceConditions writes what becomes of a device.
+type DeviceConditions struct{ Log *slog.Logger }
+
+var _ port.DeviceReporter = DeviceConditions{}
+
+func (c DeviceConditions) Link(link dpdk.Link) { c.Log.Info("link", "link", link.String()) }
+
+func (c DeviceConditions) Stuck(queue int, stuck bool, link dpdk.Link) {
+	if stuck {
+		c.Log.Error("a queue of the device takes no frames", "queue", queue, "link", link.String())
+		return
+	}
+	c.Log.Info("a queue of the device takes frames again", "queue", queue)
+}
+
+func (c DeviceConditions) Trouble(was, is pmd.Trouble) {
+	switch {
+	case is.Stops():
+		c.Log.Error("the device takes no frames", "trouble", is.Text)
+	case was.Stops():
+		c.Log.Info("the device takes frames again")
+	}
+	if is.Kind == pmd.TroubleBridge {
+		c.Log.Warn("the device leaves its bridge at a restart", "trouble", is.Text)
+	}
+}
+
+func (c DeviceConditions) Offences(n uint64) {
+	c.Log.Warn("connections of a memif peer were ended: its memory went away, or was slow", "connections", n)
+}
+
 // conditions writes what becomes of a port.
-type conditions struct{ log *slog.Logger }
+type conditions struct{ DeviceConditions }
 
 func (c conditions) Conflict(addr netip.Addr, rival inet.MAC, lost bool) {
 	if lost {
-		c.log.Error("another host on the link has this address; we do not use it any more", "address", addr, "mac", rival.String())
+		c.Log.Error("another host on the link has this address; we do not use it any more", "address", addr, "mac", rival.String())
 		return
 	}
-	c.log.Warn("another host on the link uses this address, too: take it from that host; we defend it", "address", addr, "mac", rival.String())
+	c.Log.Warn("another host on the link uses this address, too: take it from that host; we defend it", "address", addr, "mac", rival.String())
 }
 
 func (c conditions) Full(segments uint64) {
-	c.log.Warn("segments that open a connection were not answered: their address has as many as peer_connections of the port allows", "segments", segments)
-}
-
-func (c conditions) Offences(n uint64) {
-	c.log.Warn("connections of a memif peer were ended: its memory went away, or was slow", "connections", n)
+	c.Log.Warn("segments that open a connection were not answered: their address has as many as peer_connections of the port allows", "segments", segments)
 }
 
 func (c conditions) Capture(err error) {
-	c.log.Error("the capture has ended; the port is served on", "error", err)
-}
-
-func (c conditions) Link(link dpdk.Link) { c.log.Info("link", "link", link.String()) }
-
-func (c conditions) Stuck(queue int, stuck bool, link dpdk.Link) {
-	if stuck {
-		c.log.Error("a queue of the device takes no frames", "queue", queue, "link", link.String())
-		return
-	}
-	c.log.Info("a queue of the device takes frames again", "queue", queue)
+	c.Log.Error("the capture has ended; the port is served on", "error", err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/hugepages/cgroup"
 	"github.com/rnicd/rnicd/inet"
@@ -37,8 +38,7 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
 		LogLost: d.out.Lost(),
 	}
-	q := cgroup.CPUQuota("/")
-	s.CPU = status.CPU{Quota: q.CPUs, Limit: q.Limit, Throttled: q.Throttled, Seconds: float64(q.Nanos) / 1e9}
+	s.CPU = CPU()
 	if d.ending.Load() {
 		s.State = status.Draining
 	}
@@ -71,6 +71,12 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 		s.Services = append(s.Services, svc.status(d))
 	}
 	return s
+}
+
+// CPU is what the control groups of this process leave it of the CPUs.
+func CPU() status.CPU {
+	q := cgroup.CPUQuota("/")
+	return status.CPU{Quota: q.CPUs, Limit: q.Limit, Throttled: q.Throttled, Seconds: float64(q.Nanos) / 1e9}
 }
 
 // askQueue has a Poller copy its counters. What it returns waits for them: all are asked before one is
@@ -130,9 +136,7 @@ func (d *Daemon) portStatus(p *Port) status.Port {
 	if a := p.Arena(); a != nil {
 		s.MemoryOctets, s.Pages = len(a.Bytes()), a.PageSize().String()
 	}
-	if d, ok := dev.(interface{ Trouble() string }); ok {
-		s.Trouble = d.Trouble()
-	}
+	s.Trouble = status.TroubleOf(port.TroubleOf(dev))
 	if l, ok := dev.(interface{ Link() dpdk.Link }); ok {
 		s.Link = l.Link().String()
 	}

@@ -98,6 +98,33 @@ type Mapper interface {
 	IOVA(b []byte) (addr uint64, ok bool)
 }
 
+// Trouble is why a device that is there takes no frames, or soon will not. The zero Trouble: nothing.
+type Trouble struct {
+	Kind string // of Troubles; empty: nothing
+	Text string // for operators: what is wrong, and what to do
+}
+
+// Kinds of Trouble. No frame passes, except with TroubleBridge.
+const (
+	TroubleDown   = "down"   // the device is set down
+	TroubleMoved  = "moved"  // into another network namespace
+	TroubleLink   = "link"   // there is no link
+	TroubleBridge = "bridge" // it is in a bridge, and will not be after a restart
+)
+
+// Troubles are all kinds.
+var Troubles = []string{TroubleDown, TroubleMoved, TroubleLink, TroubleBridge}
+
+// Stops says whether no frame passes.
+func (t Trouble) Stops() bool { return t.Kind != "" && t.Kind != TroubleBridge }
+
+// Troubled is a Port that knows its Trouble. Any goroutine, not during or after Close; a few system
+// calls.
+type Troubled interface {
+	Port
+	Trouble() Trouble
+}
+
 // LinkWatcher is a Port that tells when it has been connected.
 type LinkWatcher interface {
 	Port

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
@@ -103,6 +104,18 @@ func (c conditions) Full(segments uint64) {
 func (c conditions) Offences(n uint64) {
 	c.out.do(func(w io.Writer) {
 		fmt.Fprintf(w, "ended       %d connections of the memif peer: its memory went away, or was slow\n", n)
+	})
+}
+
+// Trouble: that a device leaves its bridge at a restart is no matter of a command's.
+func (c conditions) Trouble(was, is pmd.Trouble) {
+	c.out.do(func(w io.Writer) {
+		switch {
+		case is.Stops():
+			fmt.Fprintf(w, "device      %s\n", is.Text)
+		case was.Stops():
+			fmt.Fprintln(w, "device      takes frames again")
+		}
 	})
 }
 

@@ -116,6 +116,11 @@ var queues = []metric[queue]{
 			yield(float64(q.Counters.MemoryWaits), "segment records")
 			yield(float64(q.Counters.ShareWaits), "share of packet buffers")
 		}),
+	count("rnicd_mld_reports_sent_total", "Packets of multicast listener discovery sent: Reports, and Dones of MLDv1.", func(q *queue) uint64 { return q.Counters.Listener.Reports }),
+	count("rnicd_mld_queries_received_total", "Queries of multicast listener discovery received and taken.", func(q *queue) uint64 { return q.Counters.Listener.Queries }),
+	count("rnicd_mld_answers_suppressed_total", "Answers that another host's Report of MLDv1 made needless.", func(q *queue) uint64 { return q.Counters.Listener.Suppressed }),
+	count("rnicd_mld_overflows_total", "Queries for more sources than are remembered, which were answered for all, and groups left that gave way.", func(q *queue) uint64 { return q.Counters.Listener.Overflows }),
+	one("rnicd_mld_older", "1: a router of the link speaks MLDv1 only, and so do we.", func(q *queue) float64 { return truth(q.Counters.Listener.Older) }),
 	count("rnicd_address_conflicts_total", "Packets of other hosts that claim an address of ours.", func(q *queue) uint64 { return q.Counters.AddrConflicts }),
 
 	count("rnicd_poller_turns_total", "Passes of the Poller's loop.", func(q *queue) uint64 { return q.Counters.Turns }),
@@ -145,7 +150,8 @@ var ports = []metric[status.Port]{
 		}
 		return p.Capture.Missing
 	}),
-	one("rnicd_device_trouble", "1: the device is down or in another network namespace, or is to leave its bridge; rnicd status says which.", func(p *status.Port) float64 { return truth(p.Trouble != "") }),
+	reasons("rnicd_device_trouble", deviceTroubleHelp, "trouble", func(p *status.Port, yield func(float64, ...string)) { troubles(p.Trouble, yield) }),
+	count("rnicd_peer_offences_total", peerOffencesHelp, func(p *status.Port) uint64 { return p.XStats["peer_offences"] }),
 	count("rnicd_startup_fallbacks_total", "Connections tried again in an older dialect.", func(p *status.Port) uint64 { return p.Startup.Fallbacks }),
 }
 
@@ -163,13 +169,20 @@ var services = []metric[status.Service]{
 
 const logLostHelp = "Lines of the log that were lost because its reader was gone or stood still."
 
+const throttledHelp = "Periods in which the process was stopped because its control group had used its quota of CPUs."
+
+const deviceTroubleHelp = "1: the device is so: down, moved (into another network namespace), link (it has none), bridge (it leaves " +
+	"its bridge at a restart)."
+
+const peerOffencesHelp = "Connections of a memif device ended because the peer's memory went away, or was slow."
+
 const buildInfo = "1, with the version of the program."
 
 // daemons have no labels.
 var daemons = []metric[status.Daemon]{
 	one("rnicd_healthy", "1: all Pollers turn.", func(d *status.Daemon) float64 { return truth(d.Healthy) }),
 	count("rnicd_log_lines_lost_total", logLostHelp, func(d *status.Daemon) uint64 { return d.LogLost }),
-	count("rnicd_cpu_throttled_periods_total", "Periods in which the process was stopped because its control group had used its quota of CPUs.", func(d *status.Daemon) uint64 { return d.CPU.Throttled }),
+	count("rnicd_cpu_throttled_periods_total", throttledHelp, func(d *status.Daemon) uint64 { return d.CPU.Throttled }),
 	one("rnicd_draining", "1: the daemon takes no more connections, and is about to end.", func(d *status.Daemon) float64 { return truth(d.State == status.Draining) }),
 	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(d *status.Daemon, yield func(float64, ...string)) { yield(1, d.Version) }},

@@ -22,10 +22,11 @@ var update = flag.Bool("update", false, "write docs/reference/metrics.md again")
 func sample(context.Context) *status.Daemon {
 	q := status.Queue{Queue: 0}
 	q.Counters.RxFrames, q.Counters.RxOctets, q.Counters.Conns = 7, 700, 2
+	q.Counters.Listener.Reports, q.Counters.Listener.Queries, q.Counters.Listener.Overflows, q.Counters.Listener.Older = 4, 3, 2, true
 	q.RDMA.Placed.Direct, q.RDMA.CRCErrors = 4096, 1
 	return &status.Daemon{
-		Version: "v1", Healthy: true,
-		Ports:    []status.Port{{Name: "rnic0", Regions: 3, Capture: &status.Capture{Missing: 9, Error: "full"}, Queues: []status.Queue{q, {Queue: 1, Error: "the Poller does not answer", Stalls: 2, Still: 0.5}}}},
+		Version: "v1", Healthy: true, CPU: status.CPU{Throttled: 8},
+		Ports:    []status.Port{{Name: "rnic0", Regions: 3, XStats: map[string]uint64{"peer_offences": 6}, Trouble: &status.Trouble{Kind: "moved"}, Capture: &status.Capture{Missing: 9, Error: "full"}, Queues: []status.Queue{q, {Queue: 1, Error: "the Poller does not answer", Stalls: 2, Still: 0.5}}}},
 		Services: []status.Service{{Name: "scratch", Accepted: 5, Connections: 1, Refused: 2, RefusedBy: map[string]uint64{"allow": 2}}},
 	}
 }
@@ -56,7 +57,7 @@ func sampleSwitch(context.Context) *status.Switch {
 	return &status.Switch{
 		Version: "v1", Healthy: true, Refused: 3,
 		Threads: []status.SwitchThread{{Turns: 9, Drops: map[string]uint64{"wire-full": 2}}},
-		Uplinks: []status.SwitchPort{{Name: "rnic0", Attached: true, Device: map[string]uint64{"rx errors": 4}}},
+		Uplinks: []status.SwitchPort{{Name: "rnic0", Attached: true, Trouble: &status.Trouble{Kind: "down"}, Offences: 5, Device: map[string]uint64{"rx errors": 4}}},
 		Programs: []status.SwitchPort{
 			{Name: "one", Attached: true, Attaches: 2, Sent: 5, Drops: map[string]uint64{"full": 7}, Rings: map[string]uint64{"index": 1}, Program: &status.SwitchProgram{SendRate: 1000, ReceiveFrames: 5}},
 			{Name: "two", Program: &status.SwitchProgram{}},
@@ -79,7 +80,8 @@ func TestSwitch(t *testing.T) {
 		`rnicd_switch_drops_total{kind="program",port="one",queue="0",reason="full"} 7`, `rnicd_switch_drops_total{kind="program",port="two",queue="0",reason="full"} 0`,
 		`rnicd_switch_ring_errors_total{error="index",kind="program",port="one",queue="0"} 1`, `rnicd_switch_device_drops_total{kind="uplink",port="rnic0",queue="0",reason="rx errors"} 4`,
 		`rnicd_switch_rate_limit_bytes{direction="send",kind="program",port="one",queue="0"} 1000`, `rnicd_switch_thread_drops_total{reason="wire-full",thread="0"} 2`,
-		`rnicd_switch_refused_total 3`, `rnicd_switch_healthy 1`, `rnicd_build_info{version="v1"} 1`, "# TYPE process_cpu_seconds_total counter",
+		`rnicd_switch_device_trouble{kind="uplink",port="rnic0",queue="0",trouble="down"} 1`, `rnicd_switch_peer_offences_total{kind="uplink",port="rnic0",queue="0"} 5`,
+		`rnicd_cpu_throttled_periods_total 0`, `rnicd_switch_refused_total 3`, `rnicd_switch_healthy 1`, `rnicd_build_info{version="v1"} 1`, "# TYPE process_cpu_seconds_total counter",
 	} {
 		require.Contains(t, text, line+"\n")
 	}
@@ -103,6 +105,9 @@ func TestHandler(t *testing.T) {
 		`rnicd_crc_errors_total{outcome="ended",port="rnic0",queue="0"} 1`, `rnicd_drops_total{port="rnic0",queue="0",reason="tcp/no_conn"} 0`,
 		`rnicd_poller_up{port="rnic0",queue="1"} 0`, `rnicd_poller_still_seconds{port="rnic0",queue="1"} 0.5`,
 		`rnicd_service_accepted_total{service="scratch"} 5`, `rnicd_service_refused_total{cause="allow",service="scratch"} 2`,
+		`rnicd_peer_offences_total{port="rnic0"} 6`, `rnicd_device_trouble{port="rnic0",trouble="moved"} 1`, `rnicd_device_trouble{port="rnic0",trouble="down"} 0`,
+		`rnicd_mld_reports_sent_total{port="rnic0",queue="0"} 4`, `rnicd_mld_queries_received_total{port="rnic0",queue="0"} 3`,
+		`rnicd_mld_overflows_total{port="rnic0",queue="0"} 2`, `rnicd_mld_older{port="rnic0",queue="0"} 1`, `rnicd_cpu_throttled_periods_total 8`,
 		`rnicd_capture_ended{port="rnic0"} 1`, `rnicd_capture_frames_missing_total{port="rnic0"} 9`,
 		`rnicd_startups_refused_total{cause="backlog",port="rnic0"} 0`, `rnicd_build_info{version="v1"} 1`, "# TYPE go_goroutines gauge", "# TYPE process_cpu_seconds_total counter",
 	} {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/vswitch"
 )
 
@@ -37,6 +38,18 @@ var switchPorts = []metric[switchPort]{
 		func(p *switchPort, yield func(float64, ...string)) {
 			if p.Program == nil {
 				each(p.Device, status.DeviceDrops, yield)
+			}
+		}),
+	reasons("rnicd_switch_device_trouble", deviceTroubleHelp, "trouble",
+		func(p *switchPort, yield func(float64, ...string)) {
+			if p.Program == nil {
+				troubles(p.Trouble, yield)
+			}
+		}),
+	some("rnicd_switch_peer_offences_total", peerOffencesHelp,
+		func(p *switchPort, yield func(float64, ...string)) {
+			if p.Program == nil {
+				yield(float64(p.Offences))
 			}
 		}),
 	count("rnicd_switch_throttled_turns_total", "Turns in which frames of a program had to wait, for its send_rate or send_frames.", func(p *switchPort) uint64 { return p.Throttled }),
@@ -75,6 +88,7 @@ var switches = []metric[status.Switch]{
 	one("rnicd_switch_healthy", "1: all threads turn, and answered this scrape.", func(s *status.Switch) float64 { return truth(s.Healthy && s.Error == "") }),
 	count("rnicd_switch_refused_total", "Clients of the switch's sockets that may not attach, or cannot; the log says why.", func(s *status.Switch) uint64 { return s.Refused }),
 	count("rnicd_log_lines_lost_total", logLostHelp, func(s *status.Switch) uint64 { return s.LogLost }),
+	count("rnicd_cpu_throttled_periods_total", throttledHelp, func(s *status.Switch) uint64 { return s.CPU.Throttled }),
 	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(s *status.Switch, yield func(float64, ...string)) { yield(1, s.Version) }},
 }
@@ -83,6 +97,13 @@ var switches = []metric[status.Switch]{
 func each(counted map[string]uint64, names []string, yield func(float64, ...string)) {
 	for _, name := range names {
 		yield(float64(counted[name]), name)
+	}
+}
+
+// troubles yields 1 for the kind of is, and 0 for all others.
+func troubles(is *status.Trouble, yield func(float64, ...string)) {
+	for _, kind := range pmd.Troubles {
+		yield(truth(is != nil && is.Kind == kind), kind)
 	}
 }
 

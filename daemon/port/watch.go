@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/rnicd/rnicd/awake"
 	"github.com/rnicd/rnicd/inet"
-	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/stack"
@@ -20,8 +18,6 @@ const (
 	countersTimeout = time.Second // bounds the question to a Poller
 	conflictPeriod  = time.Minute // between reports about one address
 	fullPeriod      = 10 * time.Second
-	// StuckAfter is how long a queue of the device takes nothing before that is told.
-	StuckAfter = 5 * time.Second
 )
 
 // ErrAddrTaken is why a Port ends that has no address left.
@@ -34,19 +30,14 @@ func IsLost(err error) bool {
 
 // Reporter is told, by one goroutine of Watch's, what becomes of a Port.
 type Reporter interface {
+	DeviceReporter
 	// Conflict: another host claims an address of ours. Lost: we do not use it any more; otherwise we
 	// defend it, and this comes again once a minute.
 	Conflict(addr netip.Addr, rival inet.MAC, lost bool)
 	// Full: so many more segments that open a connection were not answered, for Config.PeerMax.
 	Full(segments uint64)
-	// Link has changed.
-	Link(dpdk.Link)
-	// Stuck: a queue of the device has taken no frame for StuckAfter; or it does again.
-	Stuck(queue int, stuck bool, link dpdk.Link)
 	// Capture: the file of Config.Capture cannot be written any more. Once.
 	Capture(err error)
-	// Offences: so many more connections ended because memory of a memif peer went away, or was slow.
-	Offences(n uint64)
 }
 
 // Watch returns a context that ends when ctx does, or the device is gone, or our last address
@@ -60,8 +51,7 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 	if device, ok := p.device.(interface{ Lost() error }); ok {
 		gone = device.Lost
 	}
-	c, full, health := conflicts{told: map[netip.Addr]told{}}, fullness{}, newHealth(p.device)
-	offended := uint64(0)
+	c, full, health := conflicts{told: map[netip.Addr]told{}}, fullness{}, NewHealth(p.device)
 	while, cancel := context.WithCancelCause(ctx)
 	p.watch.Go(func() {
 		defer cancel(nil)
@@ -74,9 +64,8 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 				if err == nil {
 					err = c.look(while, p.pollers[0], r)
 					full.look(while, p.pollers, r)
-					health.look(time.Now(), r)
+					health.Look(time.Now(), r)
 					p.lookAtCapture(r)
-					offended = p.lookAtOffences(offended, r)
 				}
 				if err != nil {
 					cancel(err)
@@ -93,22 +82,6 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 		}
 		return nil
 	}
-}
-
-// offender is a device with a peer that can do wrong.
-type offender interface{ Offences() uint64 }
-
-// lookAtOffences tells of those since so many.
-func (p *Port) lookAtOffences(told uint64, r Reporter) uint64 {
-	d, ok := p.device.(offender)
-	if !ok {
-		return 0
-	}
-	n := d.Offences()
-	if n > told {
-		r.Offences(n - told)
-	}
-	return n
 }
 
 // lookAtCapture tells once that the file is incomplete.
@@ -197,50 +170,6 @@ func (f *fullness) tell(n uint64, now time.Time, r Reporter) {
 	}
 	r.Full(n - f.count)
 	f.count, f.at = n, now
-}
-
-// monitored is a device that says how it is.
-type monitored interface {
-	Link() dpdk.Link
-	Stuck(now time.Time, atLeast time.Duration) (queues []int)
-}
-
-// health tells of a device's link, and of queues that take nothing, when that has changed.
-type health struct {
-	device monitored // nil: it says nothing
-	link   dpdk.Link
-	stuck  []int
-}
-
-func newHealth(port pmd.Port) *health {
-	h := &health{}
-	if m, ok := port.(monitored); ok {
-		h.device, h.link = m, m.Link()
-	}
-	return h
-}
-
-// look is called about once a second.
-func (h *health) look(now time.Time, r Reporter) {
-	if h.device == nil {
-		return
-	}
-	if link := h.device.Link(); link != h.link {
-		h.link = link
-		r.Link(link)
-	}
-	stuck := h.device.Stuck(now, StuckAfter)
-	for _, i := range stuck {
-		if !slices.Contains(h.stuck, i) {
-			r.Stuck(i, true, h.link)
-		}
-	}
-	for _, i := range h.stuck {
-		if !slices.Contains(stuck, i) {
-			r.Stuck(i, false, h.link)
-		}
-	}
-	h.stuck = stuck
 }
 
 // XStats are the statistics of the device's driver, if it has some. One that cannot say them now has

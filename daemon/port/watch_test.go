@@ -30,8 +30,9 @@ func (h *heard) Full(segments uint64)                     { h.add("full %d", seg
 func (h *heard) Link(l dpdk.Link)                         { h.add("link %v", l) }
 func (h *heard) Stuck(queue int, stuck bool, _ dpdk.Link) { h.add("stuck %d %v", queue, stuck) }
 
-func (h *heard) Offences(n uint64) { h.add("offences %d", n) }
-func (h *heard) Capture(err error) { h.add("capture %v", err) }
+func (h *heard) Offences(n uint64)           { h.add("offences %d", n) }
+func (h *heard) Trouble(was, is pmd.Trouble) { h.add("trouble %q %q", was.Text, is.Text) }
+func (h *heard) Capture(err error)           { h.add("capture %v", err) }
 
 // said is what it was told since the last time.
 func (h *heard) said() string {
@@ -87,60 +88,6 @@ func TestFullPeriod(t *testing.T) {
 		f.tell(c.count, at, &h)
 		require.Equal(t, c.told, h.said())
 	}
-}
-
-// ailing is a device whose link and queues are as the test says.
-type ailing struct {
-	link  dpdk.Link
-	stuck []int
-}
-
-func (a *ailing) Link() dpdk.Link                      { return a.link }
-func (a *ailing) Stuck(time.Time, time.Duration) []int { return a.stuck }
-
-// Each change is told once.
-func TestHealthIsTold(t *testing.T) {
-	var h heard
-	d := &ailing{link: dpdk.Link{Up: true, FullDuplex: true, Mbps: 25_000}}
-	device := &health{device: d, link: d.link}
-	said := func() string {
-		for range 3 {
-			device.look(time.Now(), &h)
-		}
-		return h.said()
-	}
-	require.Empty(t, said())
-	d.link = dpdk.Link{}
-	require.Equal(t, "link down", said())
-	d.stuck = []int{1}
-	require.Equal(t, "stuck 1 true", said())
-	d.link, d.stuck = dpdk.Link{Up: true, FullDuplex: true, Mbps: 10_000}, nil
-	require.Equal(t, "link up, 10000 Mbit/s; stuck 1 false", said())
-	(&health{}).look(time.Now(), &h)
-}
-
-// bad is a device with a peer that did wrong so often.
-type bad struct {
-	pmd.Port
-	n uint64
-}
-
-func (b *bad) Offences() uint64 { return b.n }
-
-// Offences of a peer are told as they come, and counted.
-func TestOffencesAreTold(t *testing.T) {
-	var h heard
-	d := &bad{n: 2}
-	p := &Port{device: d}
-	told := p.lookAtOffences(0, &h)
-	require.Equal(t, "offences 2", h.said())
-	told = p.lookAtOffences(told, &h)
-	require.Empty(t, h.said())
-	d.n = 5
-	require.EqualValues(t, 5, p.lookAtOffences(told, &h))
-	require.Equal(t, "offences 3", h.said())
-	require.Equal(t, []dpdk.XStat{{Name: "peer_offences", Value: 5}}, p.XStats())
-	require.Zero(t, (&Port{device: struct{ pmd.Port }{}}).lookAtOffences(0, &h))
 }
 
 // That a file is full is told once, and is no error of Close then.

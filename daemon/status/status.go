@@ -3,6 +3,7 @@ package status
 import (
 	"time"
 
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
@@ -38,6 +39,20 @@ type CPU struct {
 	Seconds   float64 `json:"throttled_seconds"`
 }
 
+// Trouble is why a device takes no frames, or soon will not.
+type Trouble struct {
+	Kind string `json:"kind"` // of pmd.Troubles
+	Text string `json:"text"`
+}
+
+// TroubleOf is t; nil: there is none.
+func TroubleOf(t pmd.Trouble) *Trouble {
+	if t.Kind == "" {
+		return nil
+	}
+	return &Trouble{t.Kind, t.Text}
+}
+
 // Port is a [[port]].
 type Port struct {
 	Name         string               `json:"name"`
@@ -49,8 +64,8 @@ type Port struct {
 	MemoryOctets int                  `json:"memory_octets,omitempty"` // of packets and rings
 	Pages        string               `json:"pages,omitempty"`
 	Link         string               `json:"link,omitempty"`
-	Trouble      string               `json:"trouble,omitempty"` // why the device takes no frames, or what an operator should know of it
-	Regions      int                  `json:"regions"`           // registered regions and windows
+	Trouble      *Trouble             `json:"trouble,omitempty"`
+	Regions      int                  `json:"regions"` // registered regions and windows
 	Startup      rnic.StartupCounters `json:"startup"`
 	Refused      map[string]uint64    `json:"refused,omitempty"` // start-ups, by cause, those that are not 0
 	Queues       []Queue              `json:"queues"`            // none over the kernel's sockets

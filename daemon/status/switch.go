@@ -19,7 +19,8 @@ type Switch struct {
 	Healthy  bool           `json:"healthy"`
 	LogLost  uint64         `json:"log_lost"`        // lines of the log that its reader did not take
 	Error    string         `json:"error,omitempty"` // a thread does not turn: there are no counters
-	Refused  uint64         `json:"refused"`         // clients of the sockets that may not attach, or cannot
+	CPU      CPU            `json:"cpu"`
+	Refused  uint64         `json:"refused"` // clients of the sockets that may not attach, or cannot
 	Threads  []SwitchThread `json:"threads"`
 	Uplinks  []SwitchPort   `json:"uplinks"` // one for each queue
 	Programs []SwitchPort   `json:"programs"`
@@ -60,6 +61,10 @@ type SwitchPort struct {
 	Drops  map[string]uint64 `json:"drops,omitempty"`
 	Rings  map[string]uint64 `json:"ring_errors,omitempty"`
 	Device map[string]uint64 `json:"device_drops,omitempty"`
+	// Of an uplink's device, the same for all queues: what is wrong with it, and how many connections of
+	// it ended because memory of a memif peer went away, or was slow.
+	Trouble  *Trouble `json:"trouble,omitempty"`
+	Offences uint64   `json:"peer_offences,omitempty"`
 }
 
 // SwitchProgram is what only programs have.

@@ -15,13 +15,15 @@ import (
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/lossy"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/vswitch"
 )
 
 const (
-	lookEvery = 100 * time.Millisecond // which programs are attached
-	applyMax  = 10 * time.Second
+	lookEvery   = 100 * time.Millisecond // which programs are attached
+	healthEvery = time.Second            // how devices of uplinks are
+	applyMax    = 10 * time.Second
 )
 
 // Run is the switch as a process, until SIGTERM or SIGINT. SIGHUP reads the programs of the file again, SIGUSR1 writes the
@@ -50,6 +52,7 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	for i := range cfg.Uplinks {
 		r.log.Info("uplink opened", "uplink", cfg.Uplinks[i].Name, "driver", cfg.Uplinks[i].Driver, "device", r.ports[i].Name(), "mtu", cfg.Uplinks[i].MTU)
 	}
+	r.watchLinks()
 	for i := range cfg.Vswitch.Programs {
 		p := &cfg.Vswitch.Programs[i]
 		r.log.Info("program", "name", p.Name, "socket", p.Socket, "id", p.ID, "mac", p.MAC.String(), "addresses", cfg.Programs[i].Addresses)
@@ -88,6 +91,7 @@ type runner struct {
 	notify  daemon.Notifier
 	orders  *daemon.Orders
 	peers   map[string]vswitch.PeerStatus
+	health  []*port.Health // of uplinks
 
 	refusals    daemon.Ration
 	refusing    sync.Mutex
@@ -109,6 +113,8 @@ func (r *runner) status() string {
 func (r *runner) serve() error {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
+	health := time.NewTicker(healthEvery)
+	defer health.Stop()
 	var alive <-chan time.Time
 	if period := daemon.WatchdogPeriod(); period > 0 {
 		tick := time.NewTicker(period)
@@ -129,11 +135,27 @@ func (r *runner) serve() error {
 			if err := r.Lost(); err != nil {
 				return err
 			}
+		case now := <-health.C:
+			for i, h := range r.health {
+				h.Look(now, daemon.DeviceConditions{Log: r.log.With("uplink", r.cfg.Uplinks[i].Name)})
+			}
 		case <-alive:
 			if r.Healthy() {
 				r.notify.Alive()
 			}
 		}
+	}
+}
+
+// watchLinks has devices find out of what bridge they are a part, and begins to look at their health.
+func (r *runner) watchLinks() {
+	for i, p := range r.ports {
+		if w, ok := p.(pmd.LinkWatcher); ok {
+			if err := w.WatchLink(func() {}); err != nil {
+				r.log.Warn("whether the device is in a bridge is not known", "uplink", r.cfg.Uplinks[i].Name, "error", err)
+			}
+		}
+		r.health = append(r.health, port.NewHealth(p))
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/daemon"
 	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/vswitch"
 )
@@ -20,7 +22,7 @@ const askTimeout = time.Second
 func (s *Server) Status(ctx context.Context) *status.Switch {
 	ctx, cancel := awake.Timeout(ctx, askTimeout, nil)
 	defer cancel()
-	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(), Started: s.since, At: time.Now(), Config: s.Config().File}
+	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(), Started: s.since, At: time.Now(), Config: s.Config().File, CPU: daemon.CPU()}
 	if s.logLost != nil {
 		out.LogLost = s.logLost()
 	}
@@ -49,8 +51,9 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 		p := &st.Ports[i]
 		one := portOf(p)
 		if p.Uplink {
-			for _, u := range cfg.Uplinks {
+			for j, u := range cfg.Uplinks {
 				if u.Name == p.Name {
+					one.Trouble, one.Offences = status.TroubleOf(port.TroubleOf(s.ports[j])), port.OffencesOf(s.ports[j])
 					one.Queue, one.Thread, one.Driver, one.WaitMax = p.Queue, p.Queue, u.Driver, u.Buffers
 				}
 			}

@@ -122,6 +122,13 @@ func directions(in, out bool) string {
 		map[bool]string{true: "none"}[!in && !out]
 }
 
+// writeCPU writes what a quota costs.
+func writeCPU(w io.Writer, c *status.CPU) {
+	if c.Quota > 0 {
+		fmt.Fprintf(w, "cpu: %.2f CPUs by %s; stopped in %d periods, for %.1f s\n", c.Quota, c.Limit, c.Throttled, c.Seconds)
+	}
+}
+
 func writeLogLost(w io.Writer, lines uint64) {
 	if lines > 0 {
 		fmt.Fprintf(w, "log: %d lines are lost: its reader was gone or stood still\n", lines)
@@ -133,9 +140,7 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 	l := &Look{Daemon: d}
 	fmt.Fprintf(w, "%s  pid %d  %s\n", header(d), d.PID, d.Config)
 	writeLogLost(w, d.LogLost)
-	if c := &d.CPU; c.Quota > 0 {
-		fmt.Fprintf(w, "cpu: %.2f CPUs by %s; stopped in %d periods, for %.1f s\n", c.Quota, c.Limit, c.Throttled, c.Seconds)
-	}
+	writeCPU(w, &d.CPU)
 	for _, p := range d.Ports {
 		parts := []string{"port " + p.Name, p.Driver}
 		if p.Device != "" && p.Device != p.Name {
@@ -150,6 +155,9 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 		}
 		parts = append(parts, fmt.Sprintf("%d regions", p.Regions))
 		fmt.Fprintln(w, strings.Join(parts, "  "))
+		if p.Trouble != nil {
+			fmt.Fprintf(w, "  trouble: %s\n", p.Trouble.Text)
+		}
 		if p.Capture != nil && p.Capture.Error != "" {
 			fmt.Fprintf(w, "  capture to %s has ended: %s\n", p.Capture.File, p.Capture.Error)
 		}

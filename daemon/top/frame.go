@@ -68,6 +68,7 @@ func Frame(was, is *Look, s *State, width, height int) []string {
 	} else {
 		lines = []string{header(is.Daemon)}
 	}
+	lines = append(lines, is.troubles()...)
 	t := s.View.table(was, is)
 	order := sorted(t, s)
 	if at := min(s.Row, len(order)-1); s.Detail && at >= 0 && s.View.details(is) {
@@ -89,6 +90,29 @@ func Frame(was, is *Look, s *State, width, height int) []string {
 		lines = append(lines, fmt.Sprintf("the first %d connections; rnicd ss has all", len(is.Connections)))
 	}
 	return clip(lines, width, height)
+}
+
+// troubles are lines about devices that take no frames, or soon will not.
+func (l *Look) troubles() (lines []string) {
+	add := func(name string, t *status.Trouble) {
+		if t == nil {
+			return
+		}
+		line := "trouble: " + name + ": " + t.Text
+		if !slices.Contains(lines, line) { // each queue of an uplink has it
+			lines = append(lines, line)
+		}
+	}
+	if l.Switch != nil {
+		for i := range l.Switch.Uplinks {
+			add(l.Switch.Uplinks[i].Name, l.Switch.Uplinks[i].Trouble)
+		}
+		return lines
+	}
+	for i := range l.Daemon.Ports {
+		add(l.Daemon.Ports[i].Name, l.Daemon.Ports[i].Trouble)
+	}
+	return lines
 }
 
 // table is that of a view of a daemon, or of a switch.

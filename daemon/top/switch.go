@@ -25,6 +25,7 @@ func WriteSwitch(w io.Writer, s *status.Switch) {
 	fmt.Fprintf(w, "rnicd switch %s  %s  up %s  %d of %d programs attached  %d refused  pid %d  %s\n", s.Version, health,
 		s.At.Sub(s.Started).Round(time.Second), attached, len(s.Programs), s.Refused, s.PID, s.Config)
 	writeLogLost(w, s.LogLost)
+	writeCPU(w, &s.CPU)
 	if s.Error != "" {
 		fmt.Fprintf(w, "no counters: %s\n", s.Error)
 		return
@@ -92,6 +93,12 @@ func details(p *status.SwitchPort) (parts []string) {
 		if p.Attaches > 1 {
 			parts = append(parts, fmt.Sprintf("attached %d times", p.Attaches))
 		}
+	}
+	if p.Trouble != nil {
+		parts = append(parts, "trouble: "+p.Trouble.Text)
+	}
+	if p.Offences > 0 {
+		parts = append(parts, fmt.Sprintf("connections ended for its peer's memory: %d", p.Offences))
 	}
 	for _, text := range []string{drops("dropped: ", p.Drops), drops("ring errors: ", p.Rings), drops("device dropped: ", p.Device)} {
 		if text != "" {

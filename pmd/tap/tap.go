@@ -112,6 +112,7 @@ type Port struct {
 }
 
 var _ pmd.LinkWatcher = (*Port)(nil)
+var _ pmd.Troubled = (*Port)(nil)
 var _ pmd.Queue = (*Queue)(nil)
 
 // New creates the device, or attaches to it when it is there, in the network namespace of the

@@ -272,9 +272,9 @@ func TestTrouble(t *testing.T) {
 	defer func() { require.NoError(t, p.Close()) }()
 	require.Empty(t, p.Trouble())
 	ip("link", "set", "rtrouble", "down")
-	require.Contains(t, p.Trouble(), "rtrouble is down: it takes no frames; ip link set rtrouble up")
+	require.Contains(t, p.Trouble().Text, "rtrouble is down: it takes no frames; ip link set rtrouble up")
 	ip("link", "set", "rtrouble", "name", "rother")
-	require.Contains(t, p.Trouble(), "rother is down")
+	require.Contains(t, p.Trouble().Text, "rother is down")
 	ip("link", "set", "rother", "name", "rtrouble")
 	ip("link", "set", "rtrouble", "up")
 	require.Empty(t, p.Trouble())
@@ -282,7 +282,7 @@ func TestTrouble(t *testing.T) {
 	ip("link", "add", "rbridge", "type", "bridge")
 	ip("link", "set", "rtrouble", "master", "rbridge")
 	require.NoError(t, p.WatchLink(func() {}))
-	require.Contains(t, p.Trouble(), "rtrouble is in a bridge, and will not be in it after a restart")
+	require.Contains(t, p.Trouble().Text, "rtrouble is in a bridge, and will not be in it after a restart")
 	ip("link", "set", "rtrouble", "nomaster")
 
 	other := exec.Command("unshare", "-n", "cat") // holds a namespace
@@ -296,7 +296,7 @@ func TestTrouble(t *testing.T) {
 	_, err = out.Read(make([]byte, 1)) // it is there
 	require.NoError(t, err)
 	ip("link", "set", "rtrouble", "netns", strconv.Itoa(other.Process.Pid))
-	require.Contains(t, p.Trouble(), "rtrouble is in another network namespace")
+	require.Contains(t, p.Trouble().Text, "rtrouble is in another network namespace")
 	require.NoError(t, in.Close())
 	require.NoError(t, other.Wait())
 }
