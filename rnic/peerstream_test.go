@@ -185,6 +185,9 @@ func (p *pollerStream) Closed(_ *stack.Conn, err error) {
 }
 
 func (p *pollerStream) write(b []byte) {
+	if len(b) == 0 { // a Pull of nothing would be taken for the end
+		return
+	}
 	p.mu.Lock()
 	p.out = append(p.out, bytes.Clone(b))
 	p.mu.Unlock()

@@ -82,11 +82,11 @@ func TestReplyOfAConnection(t *testing.T) {
 	require.EqualValues(t, 100, u.acked)
 	turned()
 	require.Equal(t, sent, r.sentAt, "nothing has arrived")
+	before := l.a.n.Segments
 	v.send(100)
 	l.turns()
 	turned()
 	require.Zero(t, r.sentAt)
-	before := l.a.n.Segments
 	l.pass(second)
 	require.Greater(t, l.a.n.Segments, before)
 	turned()

@@ -164,6 +164,11 @@ func TestWriteMoreGoesWithAnAcknowledgment(t *testing.T) {
 		_, err := a.WriteMore([]byte(text))
 		require.NoError(t, err)
 	}
+	v.write(a, "question")
+	v.pass(0)
+	v.write(b, "answer") // from now on b's acknowledgments are delayed
+	v.pass(time.Second)
+	v.read(b)
 	v.sizes(0)
 	begin := v.now
 	v.write(a, "sent")
@@ -174,6 +179,7 @@ func TestWriteMoreGoesWithAnAcknowledgment(t *testing.T) {
 	require.Equal(t, []int{4, 4}, v.sizes(0))
 
 	v.pass(time.Second)
+	v.sizes(0)
 	begin = v.now
 	more("alone")
 	v.until("it is there", func() bool { return b.Unread() == 13 })

@@ -4,6 +4,12 @@ package tcp
 // SHLD-19).
 const ackEvery = 2
 
+// quickSegments is how many full segments, as we announced them, make up the start of a connection,
+// in which no ACK is delayed: a peer that starts slowly, or that waits for the ACK of a short segment
+// (Nagle's algorithm), goes on at once. Octets that answer end it, as they carry ACKs. RFC 9293
+// section 3.8.6.3 allows an ACK for each segment; Linux has the same number (TCP_MAX_QUICKACKS).
+const quickSegments = 16
+
 // ackState is what the receiver owes the peer.
 type ackState struct {
 	urgent bool  // an ACK is owed now
@@ -75,11 +81,12 @@ func (c *Conn) answerOutOfOrder() {
 	c.ack.urgent = true
 }
 
-// delayAck counts in-order octets towards the ACK of every second full segment, and otherwise arms
-// the timer (RFC 9293 section 3.8.6.3).
+// delayAck counts in-order octets towards the ACK of every second full segment, and otherwise, when
+// the start is over, arms the timer (RFC 9293 section 3.8.6.3).
 func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 	c.ack.full = min(c.ack.full+a.full, ackEvery)
-	if c.ack.full >= ackEvery || c.rcvNxt().Sub(c.lastAck) >= ackEvery*int(c.rcvMSS) {
+	if c.ack.full >= ackEvery || c.rcvNxt().Sub(c.lastAck) >= ackEvery*int(c.rcvMSS) ||
+		!c.answered && c.edge-n < quickSegments*uint64(c.mss) {
 		c.ack.urgent = true
 	} else if c.timers.delackAt == never {
 		c.timers.delackAt = now + c.mem.cfg.DelayedAckNs

@@ -65,6 +65,7 @@ type Conn struct {
 	noMemory  bool // there was no memory for a first run of records
 	noDelay   bool // Nagle is off
 	orphaned  bool // SetOrphaned was called
+	answered  bool // octets of ours have answered the peer's
 	hasFin    bool // the peer's FIN stands at finAt
 	finTaken  bool // it is after the left edge: RCV.NXT is edge+1
 	tlpActive bool // a loss probe was sent whose outcome is not known

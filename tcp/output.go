@@ -81,6 +81,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 		panic("tcp: Push without Room")
 	}
 	c.noteOutstanding(now)
+	c.answered = c.answered || c.edge > 0
 	if c.flight() == 0 && !c.mem.cfg.NoIdleRestart && now-c.timers.sentAt > c.rto() {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}

@@ -4,7 +4,7 @@ import "testing"
 
 // req: 9293-SHLD-18, 9293-MUST-40
 func TestSingleSegmentIsAckedAfterDelay(t *testing.T) {
-	s := accepted(t, plain(), "")
+	s := accepted(t, plain(), "").started()
 	s.in("P. 1:1001 ack 1")
 	s.wantArrival(0, 1000)
 	s.expect()
@@ -18,15 +18,17 @@ func TestSingleSegmentIsAckedAfterDelay(t *testing.T) {
 func TestDelayedAckIsCapped(t *testing.T) {
 	cfg := plain()
 	cfg.DelayedAckNs = 10 * sc
-	s := accepted(t, cfg, "")
+	s := accepted(t, cfg, "").started()
 	s.in(". 1:1001 ack 1")
-	s.advance(499 * ms)
+	s.advance(498 * ms)
+	s.expect()
+	s.advance(ms)
 	s.expect(". 1 ack 1001")
 }
 
 // req: 9293-SHLD-19, 5681-4.2-4
 func TestEverySecondFullSegmentIsAckedAtOnce(t *testing.T) {
-	s := accepted(t, plain(), "")
+	s := accepted(t, plain(), "").started()
 	for i, want := range []string{"", ". 1 ack 2001", "", ". 1 ack 4001"} {
 		s.in([]string{". 1:1001 ack 1", ". 1001:2001 ack 1", ". 2001:3001 ack 1", ". 3001:4001 ack 1"}[i])
 		if want == "" {
@@ -37,6 +39,34 @@ func TestEverySecondFullSegmentIsAckedAtOnce(t *testing.T) {
 	}
 }
 
+// Within the first sixteen full segments each is acknowledged at once, until octets of ours answer.
+// Octets of ours that came first, as a client's, are no answer.
+func TestAcksAtTheStartAreNotDelayed(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(100)
+	s.expect(". 1:101 ack 1")
+	for at := range 16 {
+		s.in(". " + itoa(1+1000*at) + ":" + itoa(1001+1000*at) + " ack 101")
+		s.expect(". 101 ack " + itoa(1001+1000*at))
+	}
+	s.in(". 16001:17001 ack 101")
+	s.expect()
+	s.advance(40 * ms)
+	s.expect(". 101 ack 17001")
+
+	s = accepted(t, plain(), "") // short ones: by their octets
+	for at := range 20 {
+		s.in("P. " + itoa(1+at) + ":" + itoa(2+at) + " ack 1")
+		s.expect(". 1 ack " + itoa(2+at))
+	}
+	s.push(100)
+	s.expect(". 1:101 ack 21")
+	s.in("P. 21:31 ack 101")
+	s.expect()
+	s.advance(40 * ms)
+	s.expect(". 101 ack 31")
+}
+
 // When the path comes to carry less, every second of the smaller segments is acknowledged at once,
 // from the second on. What ends with PSH is short because there was no more to send.
 //
@@ -44,7 +74,7 @@ func TestEverySecondFullSegmentIsAckedAtOnce(t *testing.T) {
 func TestEverySecondSegmentOfASmallerPathIsAckedAtOnce(t *testing.T) {
 	cfg := plain()
 	cfg.MSS = 8960
-	s := accepted(t, cfg, "mss 8960")
+	s := accepted(t, cfg, "mss 8960").started()
 	s.in(". 1:8961 ack 1")
 	s.in(". 8961:17921 ack 1")
 	s.expect(". 1 ack 17921")
@@ -433,7 +463,7 @@ func TestSegmentAcceptance(t *testing.T) {
 		{". 20001 ack 1", 0, 0, DropNone, false}, // empty at the right edge: its ACK counts
 		{". 20002 ack 1", 0, 0, DropWindow, true},
 	} {
-		s := accepted(t, plain(), "")
+		s := accepted(t, plain(), "").started()
 		s.in(tt.text)
 		if s.last.Len != tt.to-tt.from || s.last.Len > 0 && int(s.last.Offset) != tt.from || s.last.Drop != tt.drop {
 			t.Errorf("%s: %+v", tt.text, s.last)

@@ -94,6 +94,8 @@ func (x *scenario) step(verb string, args []string) {
 	case "emss":
 		x.c.SetEMSSLimit(x.number(args[0]))
 		x.drain()
+	case "started":
+		x.started()
 	case "cwnd":
 		x.stat("Cwnd", args[0])
 		x.stat("Ssthresh", args[2])

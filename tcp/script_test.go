@@ -76,6 +76,12 @@ func accepted(t *testing.T, cfg Config, options string) *script {
 	return s
 }
 
+// started makes it a connection whose start is over: ACKs are delayed.
+func (s *script) started() *script {
+	s.c.answered = true
+	return s
+}
+
 func (s *script) connect() { s.c.Connect(s.now, simID(false), s.iss, 0) }
 
 func (s *script) accept(syn string) {
