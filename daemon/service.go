@@ -51,6 +51,7 @@ type Service struct {
 	retired bool
 	idle    chan struct{} // closed when retired and without connections
 	vacated chan struct{} // closed, and another one made, when a connection has ended
+	waiting int           // clients that wait for that
 }
 
 // counts of the Services of one name, one after the other: they only grow, whatever a reload changes.
@@ -177,8 +178,17 @@ func (s *Service) end(c *Connection) {
 // has closed its connection, as a test of all sizes does, finds its own place still taken.
 const placeWait = time.Second
 
+// waitingMax is how many clients may wait for a place of a Service: each that becomes free wakes all
+// of them. Others are told at once that there is none.
+const waitingMax = 64
+
 // await is begin that waits a moment for a place.
 func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why refusal, current bool) {
+	c, why, current = s.begin(on, remote)
+	if !strings.HasSuffix(why.text, peer.Later) || !s.mayWait(1) {
+		return c, why, current
+	}
+	defer s.mayWait(-1)
 	late, stop := awake.After(placeWait)
 	defer stop()
 	for {
@@ -197,6 +207,17 @@ func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why ref
 			return c, why, current
 		}
 	}
+}
+
+// mayWait counts a client that waits for a place, by 1, or does so no more, by -1. False: it may not.
+func (s *Service) mayWait(by int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting+by > waitingMax {
+		return false
+	}
+	s.waiting += by
+	return true
 }
 
 // retire takes no more connections, waits for those that there are, resets what is left when ctx
