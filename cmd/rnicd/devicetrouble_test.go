@@ -12,7 +12,7 @@ import (
 
 // A TAP that takes no frames, as it is down or in another network namespace, is told by a daemon and by a
 // switch: in the log, once, and when it takes frames again; in status, top and metrics as long as it is
-// so. So is one that a bridge loses at a restart, and what control groups leave of the CPUs.
+// so; by doctor, too. So is one that a bridge loses at a restart, and what control groups leave of the CPUs.
 func TestDeviceTroubleIsTold(t *testing.T) {
 	for name, tc := range map[string]struct{ text, metric string }{
 		"serve":  {"[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n", `rnicd_device_trouble\{port="rnic0",`},
@@ -21,7 +21,8 @@ func TestDeviceTroubleIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ns := newNamespace(t)
 			text, asked := seenAt(t, strings.Replace(tc.text, "SOCKET", filepath.Join(t.TempDir(), "switch.sock"), 1))
-			p := ns.rnicd(t, name, "--config", configured(t, text))
+			file := configured(t, text)
+			p := ns.rnicd(t, name, "--config", file)
 			p.Expect(t, 1, "msg=ready ")
 			ns.Run(t, "ip", "link", "add", "br0", "type", "bridge")
 			ns.Run(t, "ip", "link", "set", "rnic0", "master", "br0")
@@ -43,6 +44,14 @@ func TestDeviceTroubleIsTold(t *testing.T) {
 				top := ns.rnicd(t, "top", "--once", "--socket", asked)
 				require.Zero(t, top.Wait(t), "%s", top)
 				require.Contains(t, top.String(), "trouble: rnic0: "+trouble)
+				doctor := ns.rnicd(t, "doctor", "--config", file)
+				status, verdict := doctor.Wait(t), "lack"
+				if kind == "bridge" {
+					verdict = "warn" // and something else may lack
+				} else {
+					require.Equal(t, 1, status, "%s", doctor)
+				}
+				doctor.Expect(t, 1, `^`+verdict+`  places       port rnic0: `+trouble)
 			}
 			shown(1, "level=WARN .* leaves its bridge at a restart", "rnic0 is in a bridge, ", "bridge")
 

@@ -100,7 +100,8 @@ func Doctor(drivers port.Drivers) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this machine lacks, and the command that fixes it",
 		Long: `doctor looks at hugepages and memory, NUMA nodes, IOMMU and vfio, NICs and their drivers, isolated cores, CPU features, permissions,
-/dev/net/tun, memlock, and whether devices, TCP ports, sockets and folders are there and free, for a daemon or a switch. Each line is ok; warn, where the daemon runs without but not as fast; or lack, where it does not run. With
+/dev/net/tun, memlock, and whether devices, TCP ports, sockets and folders are there and free, for a daemon or a switch; of one
+that runs, whether its devices take frames. Each line is ok; warn, where the daemon runs without but not as fast; or lack, where it does not run. With
 --config only what that configuration needs is a lack. The exit status is 1 when something is lacking.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -1,26 +1,31 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/pmd"
 )
 
 // places: devices, sockets, TCP ports and folders that the configuration names are there, and free. What
-// a running daemon of this configuration has is its own.
+// a running daemon of this configuration has is its own; it says what its devices' trouble is.
 func (m *Machine) places() (all []Finding) {
 	if m.Config == nil {
 		return ok("without a configuration none is known")
 	}
 	if pid := m.running(); pid > 0 {
-		return ok("process %d runs with this control socket: devices, ports and sockets are its own", pid)
+		return append(ok("process %d runs with this control socket: devices, ports and sockets are its own", pid), m.troubles()...)
 	}
 	for i := range m.Config.Ports {
 		all = append(all, m.device(&m.Config.Ports[i])...)
@@ -61,6 +66,57 @@ func (m *Machine) running() int {
 	return pid
 }
 
+// askTimeout bounds the question to a running daemon.
+const askTimeout = 3 * time.Second
+
+// troubles are those of the devices of the running daemon, or switch, as its status has them. One that stops
+// all frames is a lack; one to come, at a restart, is not.
+func (m *Machine) troubles() (all []Finding) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	client := control.NewClient(filepath.Join(m.Root, m.Config.Control.Path))
+	defer client.Close()
+	type device struct {
+		Name    string
+		Trouble *status.Trouble
+	}
+	var is struct{ Ports, Uplinks []device }
+	if err := client.Get(ctx, "/v1/status", nil, &is); err != nil {
+		return warn("", "it does not say how its devices are: %v", err)
+	}
+	seen := map[string]bool{}
+	for _, d := range append(is.Ports, is.Uplinks...) {
+		if d.Trouble != nil && !seen[d.Name] { // each queue of an uplink has it
+			seen[d.Name] = true
+			all = append(all, lack(d.Trouble.Kind != pmd.TroubleBridge, "", "port %s: %s", d.Name, d.Trouble.Text)...)
+		}
+	}
+	return all
+}
+
+// iffUp is in a device's flags, iffPersist in a TAP's (linux/if.h, linux/if_tun.h).
+const (
+	iffUp      = 0x1
+	iffPersist = 0x800
+)
+
+// tapDevice finds that a TAP is another process's, or down. One that is not persistent is there only while a
+// process holds it.
+func (m *Machine) tapDevice(port, name string) []Finding {
+	kind, err := strconv.ParseUint(m.read("sys/class/net/"+name+"/tun_flags"), 0, 32)
+	if err != nil {
+		return nil // there is none, which is made then
+	}
+	if kind&iffPersist == 0 || m.read("sys/class/net/"+name+"/carrier") == "1" {
+		return lack(true, "", "port %s: another process holds the TAP %s", port, name)
+	}
+	flags, err := strconv.ParseUint(m.read("sys/class/net/"+name+"/flags"), 0, 32)
+	if err == nil && flags&iffUp == 0 {
+		return lack(!m.capable(capNetAdmin), "ip link set "+name+" up", "port %s: the TAP %s is down, until one that may (CAP_NET_ADMIN) sets it up", port, name)
+	}
+	return nil
+}
+
 // device finds who has a port's device, or that it is missing.
 func (m *Machine) device(p *config.Port) []Finding {
 	if err := port.Holder(&p.Open); err != nil {
@@ -73,8 +129,8 @@ func (m *Machine) device(p *config.Port) []Finding {
 			return lack(true, "ip link show", "port %s: no interface %s", p.Name, name)
 		}
 	}
-	if flags := m.read("sys/class/net/" + name + "/tun_flags"); flags != "" && m.read("sys/class/net/"+name+"/carrier") == "1" {
-		return lack(true, "", "port %s: another process holds the TAP %s", p.Name, name)
+	if found := m.tapDevice(p.Name, name); found != nil {
+		return found
 	}
 	if p.Driver == "memif" && !p.Open.Serve && p.Socket != "" {
 		path := p.Socket
