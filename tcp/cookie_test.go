@@ -101,3 +101,35 @@ func TestResumeKnowsTheSynAck(t *testing.T) {
 		}
 	}
 }
+
+// What a cookie cannot keep is not promised in its SYN,ACK: without timestamps neither SACK, nor
+// window scaling, nor ECN.
+func TestCookiePromisesWhatItKeeps(t *testing.T) {
+	for _, tc := range []struct {
+		name                  string
+		peerTS, noTS, noSACK  bool
+		scale                 int8
+		ts, sack, ecn, scaled bool
+	}{
+		{name: "all", peerTS: true, scale: 7, ts: true, sack: true, ecn: true, scaled: true},
+		{name: "no scale asked for", peerTS: true, scale: -1, ts: true, sack: true, ecn: true},
+		{name: "the peer has no timestamps", scale: 7},
+		{name: "we have none", peerTS: true, noTS: true, scale: 7},
+		{name: "we have no SACK", peerTS: true, noSACK: true, scale: 7, ts: true, ecn: true, scaled: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := Config{NoTimestamps: tc.noTS, NoSACK: tc.noSACK, ECN: ECNPassive}
+			template := NewConn(cfg)
+			syn := Segment{Flags: SYN | ECE | CWR}
+			syn.Options = Options{MSS: 1460, WindowScale: tc.scale, SACKPermitted: true, HasTimestamps: tc.peerTS, TSval: 7}
+			h := NewHalf(1, 0, &syn)
+			h.SetCookie(1, h.Cookie(&template.mem.cfg), 99)
+			var x Transmit
+			h.CookieSynAck(1000*sc, simID(true), template, &x)
+			o := &x.Options
+			if o.HasTimestamps != tc.ts || o.SACKPermitted != tc.sack || (o.WindowScale >= 0) != tc.scaled || (x.Flags&ECE != 0) != tc.ecn {
+				t.Errorf("%v %+v", x.Flags, o)
+			}
+		})
+	}
+}

@@ -310,3 +310,16 @@ func TestMemoryDefaults(t *testing.T) {
 		}
 	}
 }
+
+// A Memory has at least what was asked for, in whole units, and no unit more than that takes.
+func TestPoolRoundsUp(t *testing.T) {
+	for n := 1; n < 40; n++ {
+		for unit := 1; unit <= 16; unit *= 2 {
+			var p pool[int]
+			p.init(n, unit)
+			if got := len(p.items); got < n || got >= n+unit || got%unit != 0 || p.buddy.free*unit != got {
+				t.Fatalf("%d in units of %d: %d items, %d units free", n, unit, got, p.buddy.free)
+			}
+		}
+	}
+}

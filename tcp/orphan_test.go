@@ -354,3 +354,26 @@ func TestLongestUserTimeouts(t *testing.T) {
 		})
 	}
 }
+
+// Only the first SetOrphaned counts, and none once the connection is closed.
+func TestOrphanedOnce(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.c.CloseSend(s.now)
+	s.drain()
+	s.in(". 1 ack 2")
+	s.wantState(FinWait2)
+	s.c.SetOrphaned(s.now)
+	s.advance(59 * sc)
+	s.c.SetOrphaned(s.now)
+	s.advance(sc - 1)
+	s.wantState(FinWait2)
+	s.advance(1)
+	s.wantState(Closed)
+	closed := accepted(t, plain(), "")
+	closed.in("R 1")
+	closed.wantState(Closed)
+	closed.c.SetOrphaned(closed.now)
+	if closed.c.orphaned {
+		t.Error("an orphan after its end")
+	}
+}

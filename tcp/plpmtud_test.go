@@ -436,3 +436,70 @@ func TestAckOfWhatArrivedBeforeTheBlackHole(t *testing.T) {
 		s.expect(". 9001:10001 ack 1 fresh")
 	}
 }
+
+// A probe goes only while all is well and the windows have room for it and two segments more: each
+// condition alone holds it back. Where only the flight is in its way, waiting makes the room.
+func TestProbeRoom(t *testing.T) {
+	const rest = 20000
+	for _, tc := range []struct {
+		name   string
+		change func(c *Conn)
+		wait   bool
+	}{
+		{name: "nothing larger to be had", change: func(c *Conn) { c.limitMSS = 3000 }},
+		{name: "no SACK", change: func(c *Conn) { c.useSACK = false }},
+		{name: "recovery", change: func(c *Conn) { c.recovery.phase = phaseRecovery }},
+		{name: "a loss", change: func(c *Conn) { c.sent.lost = 1 }},
+		{name: "the loss probe is due", change: func(c *Conn) { c.due |= dueLossProbe }},
+		{name: "a probe is out", change: func(c *Conn) { c.mtu.size = 2000 }},
+		{name: "a small congestion window", change: func(c *Conn) { c.cong.Cwnd = 3000 + 2*baseMSS - 1 }},
+		{name: "a small window", change: func(c *Conn) { c.sndWnd = 3000 + 2*baseMSS - 1 }},
+		{name: "full", change: func(c *Conn) { c.sndWnd, c.sndNxt = rest, c.sndNxt+rest-2999 }, wait: true},
+	} {
+		s := large(t)
+		c := s.c
+		c.limitMSS = baseMSS
+		c.setEMSS()
+		c.cong.Cwnd, c.sndWnd = rest, rest
+		if n, wait := c.probeRoom(s.now); n != 3000 || wait {
+			t.Fatalf("%d %v at rest", n, wait)
+		}
+		tc.change(c)
+		if n, wait := c.probeRoom(s.now); n != 0 || wait != tc.wait {
+			t.Errorf("%s: %d octets, wait %v", tc.name, n, wait)
+		}
+	}
+	s := large(t)
+	s.c.limitMSS = baseMSS
+	s.c.setEMSS()
+	s.c.cong.Cwnd, s.c.sndWnd = 3000+2*baseMSS, 3000+2*baseMSS
+	if n, _ := s.c.probeRoom(s.now); n != 3000 {
+		t.Errorf("%d octets, where there is just room", n)
+	}
+}
+
+// What arrived ahead of a gap, above what the black hole left, is the new limit, header options
+// included; but never more than what the search fell from.
+func TestLargeArrivedSetsTheLimit(t *testing.T) {
+	for _, tc := range []struct {
+		len     int32
+		ahead   bool
+		fellFor uint16
+		want    uint16
+	}{
+		{2000, true, 3000, 2012}, {2988, true, 3000, 3000}, {2995, true, 3000, 3000},
+		{2000, false, 3000, baseMSS}, {2000, true, 0, baseMSS}, {baseMSS - 12, true, 3000, baseMSS}, {baseMSS - 11, true, 3000, baseMSS + 1},
+	} {
+		cfg := sackOnly()
+		cfg.MSS, cfg.NoTimestamps = 3000, false
+		s := accepted(t, cfg, "sackOK ts 1,0")
+		if n := s.c.optionsLen(); n != 12 {
+			t.Fatalf("%d octets of options", n)
+		}
+		s.c.limitMSS, s.c.mtu.fellFor, s.c.mtu.excused = baseMSS, tc.fellFor, true
+		s.c.largeArrived(&record{len: tc.len}, tc.ahead)
+		if s.c.limitMSS != tc.want || s.c.mtu.excused || (s.c.events&EvRoom != 0) != (tc.want != baseMSS) {
+			t.Errorf("%+v: %d", tc, s.c.limitMSS)
+		}
+	}
+}

@@ -59,7 +59,7 @@ func (w *State) observe(a *Sample) (over bool) {
 func (h *hystart) judge() {
 	if h.cautious() {
 		if h.current < h.baseline { // it was no queue: slow start goes on
-			h.baseline, h.rounds = 0, 0
+			h.rounds = 0
 		}
 		return
 	}
