@@ -173,7 +173,7 @@ func (p *Poller) synAck(i connIndex, b mem.Buf, timed bool) bool {
 func (p *Poller) armSyn(i connIndex) {
 	cfg := p.memory.Config()
 	wait := cfg.RTOMaxNs
-	if n := max(p.syns.entries[i].half.Tries()-1, 0); n < 32 && cfg.RTOInitialNs <= wait>>n {
+	if n := max(p.syns.entries[i].half.Tries()-1, 0); cfg.RTOInitialNs <= wait>>n {
 		wait = cfg.RTOInitialNs << n
 	}
 	p.syns.timers.arm(i, p.now+wait)

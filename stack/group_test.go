@@ -105,7 +105,7 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 		}
 		p, err := New(cfg)
 		require.NoError(t, err)
-		l.hosts = append(l.hosts, &host{Poller: p, pool: pool, nic: q, addr: addr})
+		l.hosts = append(l.hosts, &host{Poller: p, t: t, pool: pool, nic: q, addr: addr})
 	}
 	l.b = l.hosts[1]
 	return l
@@ -327,5 +327,28 @@ func BenchmarkCrossing(b *testing.B) {
 		pool.Desc(out).Len = s.length
 		copy(pool.Data(out), x.octets(s))
 		x.ring.Release(1)
+	}
+}
+
+// PeerMax is one limit for all members; with it ConnsMax has to be the same too, without it not.
+func TestGroupHasOnePeerMax(t *testing.T) {
+	for _, tc := range []struct {
+		peers, conns [2]int
+		ok           bool
+	}{
+		{[2]int{0, 0}, [2]int{4, 4}, true}, {[2]int{0, 0}, [2]int{4, 5}, true}, {[2]int{1, 1}, [2]int{4, 4}, true},
+		{[2]int{1, 1}, [2]int{4, 5}, false}, {[2]int{1, 2}, [2]int{4, 4}, false}, {[2]int{1, 0}, [2]int{4, 4}, false},
+		{[2]int{0, 1}, [2]int{4, 4}, false},
+	} {
+		g, err := NewGroup(2)
+		require.NoError(t, err)
+		require.NoError(t, g.check(&Config{PeerMax: tc.peers[0], ConnsMax: tc.conns[0]}))
+		cfg := Config{Member: 1, PeerMax: tc.peers[1], ConnsMax: tc.conns[1]}
+		if err = g.check(&cfg); !tc.ok {
+			require.ErrorContains(t, err, "it is one limit for all", "%+v", tc)
+			continue
+		}
+		require.NoError(t, err, "%+v", tc)
+		require.Equal(t, g.secret, cfg.Secret)
 	}
 }

@@ -107,3 +107,16 @@ func TestSharedCoreEndsSpinning(t *testing.T) {
 	now += yieldShare * 4 * yieldLongNs
 	require.False(t, w.deep(now), "it is tried again")
 }
+
+// A Poller that always has work lets others run at each busyTurnsMax-th Turn; one without leaves the
+// count to begin again only then.
+func TestBusyLetsOthersIn(t *testing.T) {
+	w := waiter{moves: true}
+	for round := range 3 {
+		for n := 1; n <= busyTurnsMax; n++ {
+			w.let = false
+			w.busy(int64(round*100 + n))
+			require.Equal(t, n == busyTurnsMax, w.let, "%d in round %d", n, round)
+		}
+	}
+}

@@ -86,3 +86,19 @@ func TestUnprovenNoMore(t *testing.T) {
 	p.stopWaiting(c)
 	require.Equal(t, [2]int{0, 0}, [2]int{p.waiting.n, p.unproven.n})
 }
+
+// One connection that waits is enough to ask for Bufs; without one nobody is asked.
+func TestOneThatWaitsAsksForBufs(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	p := l.a
+	p.retryWaiting()
+	require.False(t, p.pressure.demanded())
+	for p.pool.Available() >= p.budget.Reserve {
+		require.NotEqual(t, mem.NoBuf, p.pool.Alloc())
+	}
+	p.awaitBufs(u.conn)
+	p.retryWaiting()
+	require.Equal(t, 1, p.waiting.n+p.unproven.n)
+	require.True(t, p.pressure.demanded())
+}

@@ -335,3 +335,57 @@ func TestDebtIsCarried(t *testing.T) {
 		require.Equal(t, want, s.credit(c), "once a round")
 	}
 }
+
+// remove leaves the lists as they would be without the connection: the next one begins a round with
+// its whole credit.
+func TestScheduleRemove(t *testing.T) {
+	for _, debt := range []int32{0, -5} {
+		s, conns := newSchedule(2), make([]Conn, 2)
+		cfg := Config{BurstMax: 32, MTU: 1500, SegmentsMax: 1}
+		conns[1].index = 1
+		s.begin(&cfg, 1, true)
+		conns[0].round, conns[0].credit = s.round, debt
+		if debt == 0 {
+			conns[0].round--
+		}
+		s.add(&conns[0])
+		s.begin(&cfg, 1, true)
+		require.Equal(t, 1, s.due)
+		require.Same(t, &conns[0], s.next(conns))
+		s.remove(&conns[0])
+		require.Zero(t, s.waiting())
+		require.Zero(t, s.due)
+		require.Zero(t, conns[0].marks&markQueued)
+
+		conns[1].round, conns[1].credit = s.round, -7
+		s.add(&conns[1])
+		require.Equal(t, 1, s.waiting())
+		c := s.next(conns)
+		require.Same(t, &conns[1], c)
+		require.Equal(t, int32(s.quantum)-7, c.credit)
+		s.served(c, false)
+		require.Zero(t, s.waiting())
+	}
+}
+
+// A device that has refused a frame is offered a burst at a time by several connections, and two by
+// one alone.
+func TestSlowDeviceIsOfferedLess(t *testing.T) {
+	for n, bursts := range map[int]int{1: 2, 3: 1} {
+		s := newSlowLab(t, 1, nil)
+		from, _ := s.open(n)
+		for _, u := range from {
+			u.send(1 << 20)
+		}
+		for range 20 {
+			s.turn()
+		}
+		tx := &s.a.tx
+		require.True(t, tx.blocked)
+		require.Equal(t, min(bursts*tx.burst, tx.connMax), tx.chunk, "%d connections", n)
+		for _, u := range from {
+			u.conn.Abort()
+		}
+		s.end()
+	}
+}

@@ -495,3 +495,20 @@ func TestAbortWithAnEmptyPool(t *testing.T) {
 	})
 	l.stop()
 }
+
+// A frame that waited for its neighbour and finds the batch full is dropped, counted, and its Buf is
+// free again.
+func TestBatchIsFull(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.a
+	free := p.pool.Available()
+	b := p.pool.Alloc()
+	p.tx.meta[b] = bufMeta{conn: noConn, queued: true, freeAfter: true}
+	p.tx.n = len(p.tx.frames)
+	before := p.n.Own[DropTxFull]
+	p.batch(b, p.mac)
+	p.freeDead()
+	require.Equal(t, before+1, p.n.Own[DropTxFull])
+	require.Equal(t, free, p.pool.Available())
+	require.Equal(t, len(p.tx.frames), p.tx.n)
+}
