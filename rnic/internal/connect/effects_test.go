@@ -2,6 +2,7 @@ package connect
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/rnicd/rnicd/flight"
@@ -17,30 +18,47 @@ import (
 // test's clock, and the timer as it was set last.
 type abortable struct {
 	transport.Conn
-	aborts     int
-	now, timer int64
+	aborts, ends     int // calls of Abort and of CloseSend
+	sends, givesBack int
+	silent, lost     bool // Silent was called; Spoke comes too late
+	now, timer       int64
+	progress, stamps uint64
+	unacked          bool
+	kinds            []flight.Kind
+	memory           transport.Memory
 }
 
-func (a *abortable) Abort()                           { a.aborts++ }
-func (*abortable) Send()                              {}
-func (*abortable) Record(flight.Kind, uint64, uint64) {}
-func (*abortable) Events() ([]flight.Event, uint64)   { return nil, 0 }
-func (*abortable) CloseSend()                         {}
-func (a *abortable) SetTimer(at int64)                { a.timer = at }
-func (a *abortable) Now() int64                       { return a.now }
-func (*abortable) EMSS() int                          { return 1460 }
-func (*abortable) Unacked() bool                      { return false }
-func (*abortable) Progress() uint64                   { return 0 }
-func (*abortable) Memory() transport.Memory           { return transport.Memory{} }
-func (*abortable) Stats() transport.Stats             { return transport.Stats{} }
+func (a *abortable) Abort()                                   { a.aborts++ }
+func (a *abortable) Send()                                    { a.sends++ }
+func (a *abortable) Record(k flight.Kind, _ uint64, _ uint64) { a.kinds = append(a.kinds, k) }
+func (*abortable) Events() ([]flight.Event, uint64)           { return nil, 0 }
+func (a *abortable) CloseSend()                               { a.ends++ }
+func (a *abortable) GiveBack()                                { a.givesBack++ }
+func (a *abortable) Silent()                                  { a.silent = true }
+func (a *abortable) Spoke() bool                              { return !a.lost }
+func (*abortable) EnterFull(int)                              {}
+func (*abortable) Local() netip.AddrPort                      { return netip.MustParseAddrPort("10.9.0.1:1") }
+func (*abortable) Remote() netip.AddrPort                     { return netip.MustParseAddrPort("10.9.0.2:2") }
+func (a *abortable) Stamp() (uint32, bool) {
+	a.stamps++
+	return 0, false
+}
+func (a *abortable) SetTimer(at int64)        { a.timer = at }
+func (a *abortable) Now() int64               { return a.now }
+func (*abortable) EMSS() int                  { return 1460 }
+func (a *abortable) Unacked() bool            { return a.unacked }
+func (a *abortable) Progress() uint64         { return a.progress }
+func (a *abortable) Memory() transport.Memory { return a.memory }
+func (*abortable) Stats() transport.Stats     { return transport.Stats{} }
 
 // teller is told of events by a call.
 type teller func(qp.Event)
 
 func (t teller) Tell(k qp.Event, _ uint64, _ error) { t(k) }
 
-// inService makes a connection in full operation on an abortable transport.
-func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
+// starting makes an endpoint that is Connecting, and a connection for it that has not begun, on an
+// abortable transport.
+func starting(t *testing.T, told *[]qp.Event, p Param) (*Connection, *Endpoint, *abortable) {
 	t.Helper()
 	table := mem.NewTable(4)
 	ring := func() *mem.MPSC[qp.WQE] { return mem.NewMPSC(make([]mem.MPSCSlot[qp.WQE], 4)) }
@@ -54,13 +72,23 @@ func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
 	host.Init(HostConfig{Public: func(err error) error { return err }})
 	e := &Endpoint{}
 	e.Init(host, q)
-	require.NoError(t, e.BeginConnecting(Param{}))
-	tr := &abortable{now: 1}
+	require.NoError(t, e.BeginConnecting(p))
 	pool, err := mem.NewPool(hugepages.Heap(8<<10), mem.PoolConfig{Bufs: 2, Stride: 2 << 10})
 	require.NoError(t, err)
-	memory := transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(), InOrder: true}
-	c := NewInitiator(host, e, tr, memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
-	return c, tr
+	tr := &abortable{now: 1}
+	tr.memory = transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(), InOrder: true}
+	c := newConnection(host)
+	require.True(t, host.addConnection(c))
+	c.Transport, c.Memory = tr, tr.memory
+	return c, e, tr
+}
+
+// inService makes a connection in full operation on an abortable transport.
+func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
+	t.Helper()
+	_, e, tr := starting(t, told, Param{})
+	mode := mpa.Mode{CRC: true}
+	return NewInitiator(e.host, e, tr, tr.memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Send: mode, Receive: mode, Version: 1}}), tr
 }
 
 // An engine may have met the peer's fault and one of its own before its connection looks: one event

@@ -1,0 +1,368 @@
+package connect
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// responder makes a Responder's connection, which notes what it offers.
+func responder(t *testing.T, d mpa.Dialects) (c *Connection, tr *abortable, e *Endpoint, offers *[]mpa.Frame) {
+	c, e, tr = starting(t, new([]qp.Event), Param{PeerToPeer: true, IRD: 1, ORD: 1})
+	offers = new([]mpa.Frame)
+	c.respondFor(&Responder{Dialects: d, PrivateMax: mpa.PrivateDataMax, Offer: func(_ *Connection, f mpa.Frame) error {
+		f.PrivateData = append([]byte(nil), f.PrivateData...)
+		*offers = append(*offers, f)
+		return nil
+	}})
+	return c, tr, e, offers
+}
+
+// A Request that comes in any pieces, some of them again, is offered once, whole; nothing after it
+// is taken until the ULP has decided, and nothing ahead of a gap.
+func TestRequestInPieces(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		private := make([]byte, r.IntN(60))
+		for i := range private {
+			private[i] = byte(r.Uint32())
+		}
+		want := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, private)
+		stream := append(want.Append(nil), "early"...)
+		frame := uint64(len(stream) - len("early"))
+		c, tr, _, offers := responder(t, mpa.DialectsOf(mpa.RFC5044))
+		c.Established()
+		require.True(t, tr.silent)
+		require.Equal(t, tr.now+int64(requestTimeout), tr.timer)
+		for at := uint64(0); at < frame; {
+			from := at - min(at, r.Uint64N(8))
+			to := min(uint64(len(stream)), at+1+r.Uint64N(40))
+			require.Equal(t, stack.Refused, c.Arrive(at+1, mem.NoBuf, stream[at+1:min(at+2, uint64(len(stream)))]), "ahead of a gap")
+			v := c.Arrive(from, mem.NoBuf, stream[from:to])
+			require.Equal(t, to > frame, v == stack.Refused, "seed %d", seed)
+			if at = to; v == stack.Refused {
+				at = frame
+			}
+			require.Equal(t, at >= frame, len(*offers) == 1, "seed %d", seed)
+			require.Equal(t, at, c.rxNext)
+		}
+		require.Equal(t, phaseDecide, c.phase)
+		require.Equal(t, frame, c.rxBase)
+		require.Equal(t, string(private), string((*offers)[0].PrivateData))
+		require.Equal(t, mpa.Request, (*offers)[0].Kind)
+		require.Equal(t, stack.Taken, c.Arrive(frame-3, mem.NoBuf, stream[frame-3:frame]), "the end again")
+		require.Equal(t, stack.Refused, c.Arrive(frame-1, mem.NoBuf, stream[frame-1:frame+1]))
+		require.Equal(t, []flight.Kind{flight.RequestIn}, tr.kinds)
+		require.Equal(t, tr.now+int64(requestTimeout), tr.timer, "the ULP has its time")
+		require.Zero(t, tr.aborts)
+	}
+}
+
+// A Request whose slot is another connection's by now, or whose ULP has no place for it, ends the
+// connection.
+func TestRequestTooLate(t *testing.T) {
+	f := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, nil)
+	c, tr, _, offers := responder(t, mpa.DialectsOf(mpa.RFC5044))
+	c.Established()
+	tr.lost = true
+	c.Arrive(0, mem.NoBuf, f.Append(nil))
+	require.Equal(t, 1, tr.aborts)
+	require.ErrorIs(t, c.Err, stack.ErrGaveWay)
+	require.Empty(t, *offers)
+
+	c, tr, _, _ = responder(t, mpa.DialectsOf(mpa.RFC5044))
+	full := errors.New("no place")
+	c.Responder.Offer = func(*Connection, mpa.Frame) error { return full }
+	c.Established()
+	c.Arrive(0, mem.NoBuf, f.Append(nil))
+	require.Equal(t, 1, tr.aborts)
+	require.ErrorIs(t, c.Err, full)
+	require.EqualValues(t, 1, c.Host.Startup.Refused[RefusedBacklog].Load())
+}
+
+// What becomes of octets says the phase. In full operation the stream begins at rxBase: what is
+// before that has come again, and what follows needs a Buf.
+func TestArriveByPhase(t *testing.T) {
+	for _, tc := range []struct {
+		phase    phase
+		off, len int
+		want     stack.Verdict
+	}{
+		{phaseToStream, 0, 5, stack.Refused}, {phaseToStream, 20, 5, stack.Refused},
+		{phaseRejecting, 20, 5, stack.Taken}, {phaseOver, 20, 5, stack.Taken},
+		{phaseDecide, 15, 5, stack.Taken}, {phaseDecide, 15, 6, stack.Refused}, {phaseDecide, 20, 1, stack.Refused},
+		{phaseFull, 15, 5, stack.Taken}, {phaseFull, 10, 5, stack.Taken}, {phaseFull, 15, 6, stack.Refused},
+		{phaseFull, 20, 1, stack.Refused},
+	} {
+		c, tr := inService(t, new([]qp.Event))
+		c.phase, c.rxBase = tc.phase, 20
+		require.Equal(t, tc.want, c.Arrive(uint64(tc.off), mem.NoBuf, make([]byte, tc.len)), "%+v", tc)
+		require.Zero(t, tr.aborts)
+		require.False(t, c.engine.Cut())
+	}
+	c, _ := inService(t, new([]qp.Event))
+	c.rxBase = 20
+	b := c.Pool.Alloc()
+	data := c.Pool.Slot(b)[mem.Headroom:][:9]
+	clear(data)
+	data[5], data[6] = 1, 2 // the length of an FPDU, of which two octets more have come
+	require.NotEqual(t, stack.Refused, c.Arrive(15, b, data))
+	c.Edge(24)
+	require.True(t, c.engine.Cut(), "a part of a frame has come")
+}
+
+// The timestamp of a segment matters only where a segment with a bad CRC is dropped.
+func TestArrivalIsStampedForBadCRC(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		c, tr := inService(t, new([]qp.Event))
+		c.dropBadCRC = drop
+		b := c.Pool.Alloc()
+		c.Arrive(0, b, c.Pool.Slot(b)[mem.Headroom:][:2])
+		require.Equal(t, drop, tr.stamps == 1)
+	}
+}
+
+// A transport in order has nothing to drop for a bad CRC: what it refused would never come again.
+func TestDropBadCRCNeedsOurTCP(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		for _, inOrder := range []bool{false, true} {
+			c, e, tr := starting(t, new([]qp.Event), Param{DropBadCRC: asked})
+			tr.memory.InOrder = inOrder
+			c = NewInitiator(e.host, e, tr, tr.memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
+			require.Equal(t, asked && !inOrder, c.dropBadCRC)
+		}
+	}
+}
+
+// In culley-02 the Initiator's start-up is over when the connection stands; the Responder's, when
+// the ULP has accepted and the first FPDU has come. Both begin with a marker.
+func TestImmediate(t *testing.T) {
+	c, e, tr := starting(t, new([]qp.Event), Param{IRD: 1, ORD: 1})
+	c.initiate(e, []mpa.Dialect{mpa.Culley02})
+	c.Established()
+	require.Equal(t, phaseFull, c.phase)
+	require.True(t, e.started.Given())
+	require.True(t, c.firstMarker)
+	require.NotZero(t, tr.sends)
+	require.EqualValues(t, 1, e.Terms.Load().IRD)
+
+	c, tr, e, offers := responder(t, mpa.DialectsOf(mpa.Culley02))
+	c.rxNext = 7
+	c.Established()
+	require.Equal(t, []mpa.Frame{{}}, *offers)
+	require.Equal(t, uint64(7), c.rxBase)
+	require.NoError(t, c.Accept(e, mpa.Frame{}))
+	require.Equal(t, phaseFull, c.phase)
+	require.False(t, e.started.Given())
+	require.True(t, c.firstMarker)
+	require.Same(t, c, e.Connection.Load())
+	require.NotZero(t, tr.sends)
+}
+
+// Which octets may begin a stream with a marker.
+func TestBeginsWithMarker(t *testing.T) {
+	for _, tc := range []struct {
+		data string
+		want bool
+	}{
+		{"", true}, {"abc", true}, {"ab\x00\x00", true}, {"ab\x00\x03", true}, {"ab\x00\x04", false}, {"ab\x01\x00", false},
+		{"\xff\xff\x00\x02rest", true}, {"MPA ID Req Frame", false},
+	} {
+		require.Equal(t, tc.want, beginsWithMarker([]byte(tc.data)), "%q", tc.data)
+	}
+}
+
+// What the timer means says the phase.
+func TestTimerByPhase(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		set    func(c *Connection, tr *abortable)
+		err    error
+		aborts int
+		timer  time.Duration // from now; 0: as it was
+	}{
+		{"the Request", func(c *Connection, _ *abortable) { c.phase = phaseRequest }, ErrStartupTimeout, 1, 0},
+		{"the Reply", func(c *Connection, _ *abortable) { c.phase = phaseReply }, ErrStartupTimeout, 1, 0},
+		{"the decision", func(c *Connection, _ *abortable) { c.phase = phaseDecide }, errUndecided, 1, 0},
+		{"the RTR message", func(c *Connection, _ *abortable) { c.awaitsReady = true }, ErrStartupTimeout, 1, 0},
+		{"the end", func(c *Connection, _ *abortable) { c.shut = true }, ErrLinger, 1, 0},
+		{"the end, and RTR", func(c *Connection, _ *abortable) { c.shut, c.awaitsReady = true, true }, ErrLinger, 1, 0},
+		{"the end, it moves", func(c *Connection, tr *abortable) { c.shut, tr.progress = true, 9 }, nil, 0, closeTimeout},
+		{"a Terminate, it moves", func(c *Connection, tr *abortable) {
+			c.shut, tr.progress, c.Err = true, 9, errClosedEarly
+		}, errClosedEarly, 1, 0},
+		{"a rejection", func(c *Connection, _ *abortable) { c.phase = phaseRejecting }, nil, 0, lingerTimeout},
+		{"a rejection, closing", func(c *Connection, _ *abortable) { c.phase, c.shut = phaseRejecting, true }, nil, 1, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, tr := inService(t, new([]qp.Event))
+			tr.now = 100
+			tc.set(c, tr)
+			was := tr.timer
+			c.Timer()
+			require.Equal(t, tc.err, c.Err)
+			require.Equal(t, tc.aborts, tr.aborts)
+			if tc.timer != 0 {
+				was = tr.now + int64(tc.timer)
+			}
+			require.Equal(t, was, tr.timer)
+			if tc.timer == lingerTimeout {
+				require.True(t, c.shut)
+				require.Equal(t, 1, tr.ends)
+			}
+		})
+	}
+}
+
+// The peer's FIN is an orderly end, except where it owes something.
+func TestPeerClosedByPhase(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		set  func(c *Connection)
+		want error // of the connection; nil: it closes
+		ends int
+	}{
+		{"before the Request", func(c *Connection) { c.phase = phaseRequest }, ErrPeerClosed, 0},
+		{"before the Reply", func(c *Connection) { c.phase = phaseReply }, ErrPeerClosed, 0},
+		{"before the decision", func(c *Connection) { c.phase = phaseDecide }, ErrPeerClosed, 0},
+		{"before the RTR message", func(c *Connection) { c.awaitsReady = true }, ErrPeerClosed, 0},
+		{"likewise, while we close", func(c *Connection) { c.awaitsReady, c.shut = true, true }, nil, 1},
+		{"in a start-up frame", func(c *Connection) { c.in = []byte{1} }, ErrPeerClosed, 0},
+		{"as it may", func(*Connection) {}, nil, 1},
+		{"after a rejection", func(c *Connection) { c.phase = phaseRejecting }, nil, 1},
+		{"as a stream", func(c *Connection) { c.phase = phaseToStream }, nil, 0},
+		{"half-closed", func(c *Connection) { c.endpoint.param.AllowHalfClosed = true }, nil, 0},
+		{"half-closed, while we close", func(c *Connection) { c.endpoint.param.AllowHalfClosed, c.shut = true, true }, nil, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, tr := inService(t, new([]qp.Event))
+			c.engine.Move(qp.Connecting, qp.RTS)
+			tc.set(c)
+			c.PeerClosed()
+			require.Equal(t, flight.PeerClosed, tr.kinds[0])
+			require.Equal(t, tc.ends, tr.ends)
+			if tc.want == nil {
+				require.NoError(t, c.Err)
+				require.Zero(t, tr.aborts)
+				return
+			}
+			require.ErrorIs(t, c.Err, tc.want)
+			require.Equal(t, 1, tr.aborts)
+		})
+	}
+}
+
+// Start-up octets go in segments of their own; the last one of a connection that becomes a stream
+// gives it back, and the last one of one that closes ends our half, once.
+func TestPullOfStartup(t *testing.T) {
+	c := NewUnpulled([]byte("abcde"))
+	tr := &abortable{}
+	c.Transport, c.phase = tr, phaseToStream
+	dst := make([]byte, 3)
+	require.True(t, c.More())
+	require.Equal(t, 3, c.Pull(dst))
+	require.Zero(t, tr.givesBack)
+	require.Zero(t, c.RunLen(10))
+	require.Equal(t, 2, c.Pull(dst))
+	require.Equal(t, 1, tr.givesBack)
+	require.False(t, c.More())
+	require.False(t, c.Pushed())
+	require.Zero(t, c.Pull(dst))
+	require.Equal(t, 1, tr.givesBack)
+
+	c.phase, c.out = phaseRejecting, []byte("abcd")
+	c.closing()
+	require.Zero(t, tr.ends)
+	require.Equal(t, 3, c.Pull(dst))
+	require.Zero(t, tr.ends)
+	require.Equal(t, 1, c.Pull(dst))
+	require.Equal(t, 1, tr.ends)
+	c.Pull(dst)
+	require.Equal(t, 1, tr.ends)
+	bufs, since := c.Held()
+	require.True(t, bufs == 0 && since == 0)
+}
+
+// A stream stays one while it has octets that nobody read, or if its host is closed; a role that
+// fails leaves no connection with the host.
+func TestMayTake(t *testing.T) {
+	failed := errors.New("role")
+	for _, tc := range []struct {
+		over  stream.Handover
+		quiet bool
+		role  error
+		want  error
+	}{
+		{stream.Handover{Read: 5, Edge: 5}, true, nil, nil},
+		{stream.Handover{Read: 5, Edge: 6}, true, nil, ErrUnread},
+		{stream.Handover{Read: 5, Edge: 5, Early: 1}, true, nil, ErrUnread},
+		{stream.Handover{Read: 5, Edge: 6, Early: 1}, false, nil, nil},
+		{stream.Handover{}, true, failed, failed},
+	} {
+		host := &Host{}
+		c := NewConnection(host)
+		err := c.mayTake(tc.over, tc.quiet, func(*Connection) error { return tc.role })
+		require.Equal(t, tc.want, err)
+		require.Equal(t, tc.want == nil, len(host.Live()) == 1)
+		require.Equal(t, tc.role != nil, c.Gone.Given())
+		host.Shut()
+		require.Equal(t, ErrClosed, NewConnection(host).mayTake(stream.Handover{}, true, nil))
+	}
+}
+
+// A host knows its connections until each has ended, in whatever order they do; one that it does not
+// know changes nothing.
+func TestHostKnowsItsConnections(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var host Host
+	var model []*Connection
+	for range 500 {
+		if len(model) == 0 || r.IntN(2) == 0 {
+			c := NewConnection(&host)
+			require.True(t, host.addConnection(c))
+			model = append(model, c)
+		} else {
+			i := r.IntN(len(model))
+			host.dropConnection(model[i])
+			host.dropConnection(model[i])
+			host.dropConnection(NewConnection(&host))
+			model = append(model[:i], model[i+1:]...)
+		}
+		require.ElementsMatch(t, model, host.Live(), "seed %d", seed)
+	}
+	host.Shut()
+	require.True(t, host.IsClosed())
+	require.False(t, host.addConnection(NewConnection(&host)))
+}
+
+// A dial that could not be begun ends the queue pair: with its reason, or as closed where the
+// application has given it up.
+func TestFailDial(t *testing.T) {
+	reason := errors.New("no route")
+	for _, unwanted := range []bool{false, true} {
+		_, e, _ := starting(t, new([]qp.Event), Param{})
+		e.Unwanted.Store(unwanted)
+		want := reason
+		if unwanted {
+			want = ErrClosed
+		}
+		e.failDial(reason)
+		require.True(t, e.Done.Given())
+		require.Equal(t, want, e.Err)
+		require.Equal(t, want, e.Result())
+	}
+}
