@@ -47,25 +47,34 @@ func (c *pendingChunks) init() {
 func (c *pendingChunks) of(i uint32) []pendingRef { return c.refs[i*c.room:][:c.room] }
 
 // first is the first reference. There is one.
-func (c *pendingChunks) first() *pendingRef { return &c.of(c.head)[c.chunks[c.head].from] }
+func (c *pendingChunks) first() *pendingRef { return &c.refs[c.head*c.room+c.chunks[c.head].from] }
 
-// pop takes the first out.
-func (c *pendingChunks) pop() pendingRef {
+// put is insert of the only one, which is nearly always what is to be done.
+func (c *pendingChunks) put(ref pendingRef) {
+	k := &c.chunks[c.head]
+	k.to, k.last = 1, ref.end
+	c.refs[c.head*c.room] = ref
+}
+
+// clear takes the only one out.
+func (c *pendingChunks) clear() {
+	k := &c.chunks[c.head]
+	k.from, k.to = 0, 0
+}
+
+// pop takes the first out. There is another.
+func (c *pendingChunks) pop() {
 	i := c.head
 	k := &c.chunks[i]
-	ref := c.of(i)[k.from]
 	if k.from++; k.from < k.to {
-		return ref
+		return
 	}
 	k.from, k.to = 0, 0
-	if k.next != noChunk {
-		c.head = k.next
-		k.next, c.unused = c.unused, i
-		if c.finger == i {
-			c.finger = noChunk
-		}
+	c.head = k.next
+	k.next, c.unused = c.unused, i
+	if c.finger == i {
+		c.finger = noChunk
 	}
-	return ref
 }
 
 // insert puts ref in; false: there is one with that end.

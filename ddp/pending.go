@@ -203,19 +203,27 @@ func (l *pendingList) insert(end uint64) *pendingMessage {
 	if l.count > 0 {
 		l.grow()
 	}
-	slot := l.free[len(l.free)-1]
-	if !l.chunks.insert(pendingRef{end: end, slot: slot}) {
+	n := len(l.free) - 1
+	slot := l.free[n]
+	if l.count == 0 {
+		l.chunks.put(pendingRef{end: end, slot: slot})
+	} else if !l.chunks.insert(pendingRef{end: end, slot: slot}) {
 		return nil
 	}
-	l.free = l.free[:len(l.free)-1]
+	l.free = l.free[:n]
 	l.count++
 	return &l.slots[slot]
 }
 
 // pop takes the first out.
 func (l *pendingList) pop() {
-	l.free = append(l.free, l.chunks.pop().slot) // within capacity: one entry per slot
-	if l.count--; l.count == 0 && l.pendingRun != &l.few && l.memory != nil {
+	if l.free = append(l.free, l.first().slot); l.count > 1 { // within capacity: one entry per slot
+		l.chunks.pop()
+		l.count--
+		return
+	}
+	l.chunks.clear()
+	if l.count = 0; l.pendingRun != &l.few && l.memory != nil {
 		l.shrink()
 	}
 }
