@@ -50,7 +50,8 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	if n > c.EMSS() {
 		n = c.EMSS()
 		if c.sent.splittable() {
-			c.sent.split(i, n)
+			i = c.sent.split(i, n)
+			r = c.sent.rec(i)
 			if r.flags&recLost == 0 {
 				c.lose(i + 1) // it went out as one that the path no longer carries
 			}
@@ -77,7 +78,7 @@ func (c *Conn) nextNew(now int64, t *Transmit) bool {
 		if !c.sent.splittable() {
 			return false // those in flight will free a slot to cut it with
 		}
-		c.sent.split(c.sent.nxt, c.EMSS())
+		r = c.sent.rec(c.sent.split(c.sent.nxt, c.EMSS()))
 	}
 	fin := r.flags&recFIN != 0
 	if !fin {
@@ -116,7 +117,7 @@ func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
 		return override
 	case usable > 0 && (override || usable >= int(c.sndWndMax)/2) && c.sent.splittable():
 		c.probeWithdrawn(r)
-		c.sent.split(c.sent.nxt, usable)
+		r = c.sent.rec(c.sent.split(c.sent.nxt, usable))
 		c.sendNew(now, r, t)
 		return true
 	case override && usable <= 0 && c.flight() == 0:

@@ -153,7 +153,7 @@ func (c *Conn) blackHole() {
 		c.probeWithdrawn(r)
 		n := baseMSS - c.optionsLen()
 		for i := c.sent.una; int(c.sent.rec(i).len) > n && c.sent.splittable(); i++ {
-			c.sent.split(i, n)
+			i = c.sent.split(i, n)
 		}
 		return
 	}

@@ -106,19 +106,15 @@ func (s *sentRing) find(at uint64) uint32 {
 	return lo
 }
 
-// split cuts record i after its first n octets. It needs a free slot, and moves the records after
-// i up by one: that costs, but a record is cut only when the path or the peer's window has become
-// smaller than a segment.
-func (s *sentRing) split(i uint32, n int) {
-	for j := s.end; j != i+1; j-- {
-		*s.rec(j) = *s.rec(j - 1)
-		if s.rec(j).flags&recResent != 0 {
-			s.relink(j-1, j)
-		}
-	}
-	s.end++
-	if i-s.rel < s.nxt-s.rel {
-		s.nxt++
+// split cuts record i after its first n octets and returns where that part is then; the rest follows
+// it. It needs a free slot, and moves the records before i down by one, or those after it up,
+// whichever are fewer. What is cut is mostly near either end: what is sent again first, or next.
+func (s *sentRing) split(i uint32, n int) uint32 {
+	if before := i - s.rel; before < s.end-i-1 {
+		s.moveDown(i)
+		i--
+	} else {
+		s.moveUp(i)
 	}
 	head, tail := s.rec(i), s.rec(i+1)
 	*tail = *head
@@ -132,6 +128,39 @@ func (s *sentRing) split(i uint32, n int) {
 		s.sackedRecs++
 	case head.flags&recResent != 0:
 		s.linkAfter(i, i+1)
+	}
+	return i
+}
+
+// moveDown makes room after record i, which becomes i-1, by moving all up to it.
+func (s *sentRing) moveDown(i uint32) {
+	for j := s.rel - 1; j != i; j++ {
+		s.move(j+1, j)
+	}
+	for _, at := range [...]*uint32{&s.una, &s.nxt, &s.unjudged} {
+		if int32(*at-i) <= 0 {
+			*at--
+		}
+	}
+	s.rel--
+}
+
+// moveUp makes room after record i by moving all after it.
+func (s *sentRing) moveUp(i uint32) {
+	for j := s.end; j != i+1; j-- {
+		s.move(j-1, j)
+	}
+	s.end++
+	if i-s.rel < s.nxt-s.rel {
+		s.nxt++
+	}
+}
+
+// move moves a record to the next slot in either direction.
+func (s *sentRing) move(from, to uint32) {
+	*s.rec(to) = *s.rec(from)
+	if s.rec(to).flags&recResent != 0 {
+		s.relink(from, to)
 	}
 }
 

@@ -80,6 +80,62 @@ func TestSentRingAgainstASlice(t *testing.T) {
 			if err := s.brokenList(); err != nil {
 				t.Fatalf("seed %d step %d: %v", seed, step, err)
 			}
+			for i := s.una; i+1 != s.end && i != s.end; i++ {
+				if s.rec(i).endAt() != s.rec(i+1).at {
+					t.Fatalf("seed %d step %d: a gap after record %d", seed, step, i-s.una)
+				}
+			}
+		}
+	}
+}
+
+// Where the path carries less and less, each segment that is sent again is cut, the oldest first. To
+// cut one moves no more records than lie on the shorter side of it, whatever of them is sent again,
+// sent or acknowledged and not released.
+func TestCutMovesTheShorterSide(t *testing.T) {
+	const n, size = 1 << 9, 16
+	for _, at := range []uint32{0, 1, 7, 100, 255, 256, 400, n - 12, n - 11, n - 10} {
+		s := sentRing{recs: make([]record, n), mask: n - 1, rel: ^uint32(99), una: ^uint32(99), nxt: ^uint32(99), end: ^uint32(99), unjudged: ^uint32(99)}
+		for i := range uint32(n - 9) {
+			s.append(uint64(size*i), Handle(i), size, 0)
+			if i < n-10 {
+				s.nxt++
+			}
+		}
+		for i := uint32(0); i < s.nxt-s.una; i += 3 {
+			s.markResent(s.una + i)
+		}
+		first := s.rel
+		for range min(at, 5) { // acknowledged, not released
+			s.popAcked()
+		}
+		flying := s.nxt - s.una
+		before := slices.Clone(s.recs)
+		head := s.split(first+at, 5)
+		moved := 0
+		for i := range before {
+			if before[i].at != s.recs[i].at || before[i].handle != s.recs[i].handle {
+				moved++
+			}
+		}
+		require.LessOrEqual(t, moved, int(min(at, n-10-at))+1, "record %d", at)
+		require.EqualValues(t, at, s.rec(head).handle)
+		require.EqualValues(t, 5, s.rec(head).len)
+		require.Equal(t, s.rec(head).endAt(), s.rec(head+1).at)
+		require.EqualValues(t, n-8, s.end-s.rel)
+		sent := uint32(1)
+		if at == n-10 {
+			sent = 0
+		}
+		require.Equal(t, flying+sent, s.nxt-s.una, "record %d", at)
+		require.NoError(t, s.brokenList())
+		h := 0
+		for i := s.rel; i != s.end; i++ {
+			if i == head+1 {
+				continue
+			}
+			require.EqualValues(t, h, s.rec(i).handle)
+			h++
 		}
 	}
 }
