@@ -121,3 +121,30 @@ func TestRunThatWaitedForTheRTRMessage(t *testing.T) {
 		require.EqualValues(t, writes, r.recv.writes)
 	}
 }
+
+// A Responder that has been opened does not wait for the first FPDU: what comes beyond a gap is passed.
+func TestOpenPassesAhead(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		r := newRTRResponder(t)
+		r.emptyWrite()
+		first := len(r.stream)
+		for len(r.stream) < first+1400 {
+			r.emptyWrite()
+		}
+		require.False(t, r.send.enabled)
+		if open {
+			r.Open()
+			fx, err := r.TakeEffects()
+			require.NoError(t, err)
+			require.NotZero(t, fx&EffectOpened)
+			require.True(t, r.send.enabled)
+		}
+		require.True(t, r.offer(first, len(r.stream)))
+		require.Equal(t, open, r.recv.rx.Stats().OutOfOrder > 0)
+		require.True(t, r.offer(0, first))
+		r.LeftEdge(uint64(len(r.stream)))
+		require.NoError(t, r.recv.fault)
+		require.Positive(t, r.recv.writes)
+		require.Zero(t, r.recv.rx.Stats().HeldBufs)
+	}
+}

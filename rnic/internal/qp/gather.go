@@ -78,7 +78,6 @@ func (q *Engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
 // are looked up for each segment, so that Revoke takes effect in the middle of a message.
 func (q *Engine) findOctets(off uint32, n int) mem.CheckResult {
 	s := &q.send
-	s.parts = s.parts[:1]
 	switch f := &s.from; {
 	case n == 0:
 		return mem.CheckOK

@@ -2,6 +2,7 @@ package qp
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -311,4 +312,49 @@ func TestThresholdsWithinRuns(t *testing.T) {
 		at += n
 	}
 	require.Equal(t, teller{EventReceiveHigh}, told)
+}
+
+// quiet is a Source without work.
+type quiet struct{}
+
+func (quiet) SendsWait() bool { return false }
+func (quiet) FillSends()      {}
+func (quiet) FillRecvs()      {}
+func (quiet) Written()        {}
+
+// A run ends after a segment with which others than memory have to do: each of these alone.
+func TestWhatEndsARun(t *testing.T) {
+	failed := errors.New("failed")
+	for name, tc := range map[string]struct {
+		change func(q *Engine)
+		want   bool
+	}{
+		"memory alone":             {func(*Engine) {}, false},
+		"a completion":             {func(q *Engine) { q.recv.batch.n = 1 }, true},
+		"an effect":                {func(q *Engine) { q.effects = EffectSend }, true},
+		"it may not send yet":      {func(q *Engine) { q.send.enabled = false }, true},
+		"a fault":                  {func(q *Engine) { q.recv.fault = failed }, true},
+		"a Terminate":              {func(q *Engine) { q.recv.terminated = true }, true},
+		"Writes, and no Source":    {func(q *Engine) { q.recv.filledWrites++ }, false},
+		"a Source, and no Writes":  {func(q *Engine) { q.Source = quiet{} }, false},
+		"Writes for a Source":      {func(q *Engine) { q.Source = quiet{}; q.recv.filledWrites++ }, true},
+		"Writes that it knows of":  {func(q *Engine) { q.Source = quiet{}; q.recv.filledWrites, q.recv.writesTold = 3, 3 }, false},
+		"the stream was ended":     {func(q *Engine) { q.RejectStream(failed) }, true},
+		"MPA has stopped by a CRC": {func(q *Engine) { badCRC(t, q) }, true},
+	} {
+		e, _ := plainEnds(t)
+		tc.change(e.b)
+		require.Equal(t, tc.want, e.b.toldSomething(), name)
+	}
+}
+
+// badCRC has q's Receiver alone find a bad CRC.
+func badCRC(t *testing.T, q *Engine) {
+	var tx mpa.Sender
+	tx.Init(mpa.Mode{CRC: true})
+	fpdu := sendOf(&tx, 1, 0, true)
+	fpdu[30] ^= 1
+	q.recv.rx.Input(0, mem.NoBuf, fpdu)
+	require.Nil(t, q.recv.rx.Next())
+	require.NotNil(t, q.recv.rx.Err())
 }
