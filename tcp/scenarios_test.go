@@ -161,3 +161,5 @@ func TestNewRenoNeedless(t *testing.T) { runScenario(t, "newreno_needless") }
 
 // req: 6582-3.2-1
 func TestNewRenoPart(t *testing.T) { runScenario(t, "newreno_part") }
+
+func TestNewRenoWindow(t *testing.T) { runScenario(t, "newreno_window") }
