@@ -104,6 +104,9 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	d.flights = newRecorder(d.log)
 	d.dog.limit.Store(int64(cfg.Limits.PollerStall))
 	if err := d.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			d.log.Info("told to end before it was ready")
+		}
 		d.ending.Store(true)
 		for _, s := range d.services {
 			s.cancel()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 // Run is the daemon as a process: it starts the configuration of a file and serves until SIGTERM or
 // SIGINT, which drains; a second signal ends it at once, a third kills. SIGHUP reloads the file, after
-// the start if it comes before. If the start fails, nothing is left running.
+// the start if it comes before. If the start fails, nothing is left running. One that is told to end while
+// it starts ends as one that serves.
 func Run(file string, drivers port.Drivers, opt Options) error {
 	orders := TakeOrders(false)
 	defer orders.Stop()
@@ -21,7 +23,11 @@ func Run(file string, drivers port.Drivers, opt Options) error {
 	}
 	starting, cancel := until(orders.End)
 	d, err := Start(starting, cfg, opt)
+	told := starting.Err() != nil
 	cancel()
+	if told && errors.Is(err, context.Canceled) { // by an order to end, and nothing else is wrong
+		return nil
+	}
 	if err != nil {
 		return err
 	}

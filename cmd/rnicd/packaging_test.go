@@ -440,6 +440,12 @@ func filter(t *testing.T, unit string) []string {
 	require.NoError(t, err)
 	set := regexp.MustCompile(`(?m)^SystemCallFilter=(\S+)$`).FindSubmatch(text)
 	require.NotNil(t, set)
+	for _, key := range []string{
+		"LimitMEMLOCK=infinity",                         // memory is locked, clients' regions and what vfio reaches among it
+		"StartLimitIntervalSec=0", "Restart=on-failure", // what it waits for may come late
+	} {
+		require.Contains(t, string(text), "\n"+key+"\n")
+	}
 	calls := allowed(t, string(set[1]))
 	require.Greater(t, len(calls), 200)
 	return calls
@@ -478,11 +484,13 @@ func onlyAllowed(t *testing.T, trace string, calls []string, some ...string) {
 func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
 	calls := filter(t, "rnicd.service")
 	ns := newNamespace(t)
+	socket := filepath.Join(t.TempDir(), "memif.sock")
 	path := configured(t, example(t)+"[[port]]\nname = \"shared\"\ndriver = \"memif\"\nrole = \"server\"\nsocket = \""+
-		filepath.Join(t.TempDir(), "memif.sock")+"\"\naddresses = [\"10.7.0.1/24\"]\ndad = \"off\"\n")
+		socket+"\"\naddresses = [\"10.7.0.1/24\"]\ndad = \"off\"\n")
 	server, trace := ns.traced(t, "serve", "--config", path)
 	server.Expect(t, 1, "msg=ready ")
 	ns.succeeds(t, "rping 10.9.0.1:7200 -c 3 --timeout 60s")
+	ns.succeeds(t, "rping 10.7.0.1:7200 -c 3 --timeout 60s --pmd memif --socket "+socket+" --addr 10.7.0.2/24 --dad quick")
 	f := randomFile(t, 1<<20)
 	ns.succeeds(t, "put --timeout 60s "+f.path+" 127.0.0.1")
 	daemon := childOf(t, server.PID())
@@ -490,7 +498,7 @@ func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
 	server.Expect(t, 1, "msg=reloaded ")
 	require.NoError(t, exec.Command("kill", "-TERM", daemon).Run())
 	require.Equal(t, 0, server.Wait(t), "%s", server)
-	onlyAllowed(t, trace, calls, "ioctl", "accept4")
+	onlyAllowed(t, trace, calls, "ioctl", "accept4", "mlock", "userfaultfd")
 }
 
 // As does that of the switch: a TAP, a thread with a CPU of its own, programs that come and are killed, being asked, a reload.
@@ -517,7 +525,7 @@ func TestUnitAllowsTheSwitchsCalls(t *testing.T) {
 	}
 	require.NoError(t, exec.Command("kill", "-TERM", pid).Run())
 	require.Equal(t, 0, s.Wait(t), "%s", s.process)
-	onlyAllowed(t, trace, calls, "ioctl", "accept4", "sched_setaffinity", "recvmsg")
+	onlyAllowed(t, trace, calls, "ioctl", "accept4", "sched_setaffinity", "recvmsg", "mlock", "userfaultfd")
 }
 
 // childOf is the process that another one has started.

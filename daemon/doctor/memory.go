@@ -169,7 +169,8 @@ func (m *Machine) memlock() []Finding {
 		if f[0] == "unlimited" || m.capable(capIPCLock) {
 			return ok("no limit")
 		}
-		return lack(len(m.nics()) > 0, "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity)", "%s octets may be locked: memory is not locked, and vfio cannot map it", f[0])
+		return lack(len(m.nics()) > 0, "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity)",
+			"%s octets may be locked: memory is not locked, nor are regions of memif clients, and vfio cannot map it", f[0])
 	}
 	return warn("", "/proc/self/limits does not say how much may be locked")
 }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A daemon that is told to end while it starts, here while it asks whether another host has its address, has
+// not failed, and leaves nothing: systemctl stop does not leave a failed unit.
+func TestStoppedWhileItStarts(t *testing.T) {
+	ns := newNamespace(t)
+	control := filepath.Join(t.TempDir(), "control.sock")
+	p := ns.rnicd(t, "serve", "--config", configured(t, "[control]\nsocket = \""+control+
+		"\"\n[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"full\"\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n"))
+	p.Expect(t, 1, `msg="port opened" port=rnic0 `)
+	p.Signal(t, syscall.SIGTERM)
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, `msg="told to end before it was ready"`)
+	require.Empty(t, p.Lines("^rnicd: |msg=ready "), "%s", p)
+	require.False(t, ns.Has(t, "rnic0"), "the TAP is still there")
+	require.NoFileExists(t, control)
+}
+
+// What a daemon waits for may come late: the start fails, which systemd takes for a reason to try again, and
+// succeeds when it is there. doctor says meanwhile what is missing.
+func TestAddressComesLate(t *testing.T) {
+	ns := newNamespace(t)
+	file := configured(t, "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = [\"192.0.2.77\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n")
+	p := ns.rnicd(t, "serve", "--config", file)
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines(`^rnicd: service "p" on port "k": .*192\.0\.2\.77:7001: bind: cannot assign requested address`), 1, "%s", p)
+	doctor := ns.rnicd(t, "doctor", "--config", file)
+	require.Equal(t, 1, doctor.Wait(t), "%s", doctor)
+	doctor.Expect(t, 1, `^lack  places       192\.0\.2\.77:7001: no interface has this address now$`)
+
+	ns.Run(t, "ip", "address", "add", "192.0.2.77/32", "dev", "lo")
+	p = ns.rnicd(t, "serve", "--config", file)
+	p.Expect(t, 1, "msg=ready ")
+	ns.ends(t, p)
+}
