@@ -142,10 +142,9 @@ func receiveBurst(cfg *Config) int {
 	return min(cfg.BurstMax, max(burstMin, receivedOctetsMax/cfg.MTU))
 }
 
-// Turn does one round and returns the amount of work found: what came, was due or was sent, 0 if
-// nothing. For Run, simulations and tests; all
-// calls of one Poller come from one goroutine. After Stop the next Turn ends all connections; later
-// ones do nothing.
+// Turn does one round and returns the amount of work found: what came, was due or was sent; 0 if
+// nothing was. For Run, simulations and tests; all calls of one Poller come from one goroutine. After
+// Stop the next Turn ends all connections; later ones do nothing.
 func (p *Poller) Turn() int {
 	if p.stopped {
 		return 0
