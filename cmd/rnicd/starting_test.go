@@ -41,3 +41,27 @@ func TestAddressComesLate(t *testing.T) {
 	p.Expect(t, 1, "msg=ready ")
 	ns.ends(t, p)
 }
+
+// doctor ends with 1 where a daemon would not start: another process holds the TAP, has the TCP port, or a
+// folder or a memif server is missing.
+func TestDoctorExits(t *testing.T) {
+	ns := newNamespace(t)
+	const address = "\naddresses = [\"10.9.0.1/24\"]\n"
+	service := "[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n"
+	kernel := "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n" + service
+	tap := "[[port]]\nname = \"rnic0\"" + address
+	ns.Run(t, "ip", "link", "set", "lo", "up")
+	p := ns.rnicd(t, "serve", "--config", configured(t, tap+kernel))
+	p.Expect(t, 1, "msg=ready ")
+	for text, want := range map[string]string{
+		tap + service: "port rnic0: ",
+		kernel:        `127\.0\.0\.1:7001 is another process's`,
+		"[[port]]\nname = \"rnic1\"\ncapture = \"/nowhere/x.pcapng\"" + address + service:              "no folder /nowhere, for x.pcapng",
+		"[[port]]\nname = \"m\"\ndriver = \"memif\"\nsocket = \"/nowhere/m.sock\"" + address + service: "port m: no server at /nowhere/m.sock",
+	} {
+		doctor := ns.rnicd(t, "doctor", "--config", configured(t, text))
+		require.Equal(t, 1, doctor.Wait(t), "%s", doctor)
+		doctor.Expect(t, 1, "^lack  places       "+want)
+	}
+	ns.stop(t, p)
+}
