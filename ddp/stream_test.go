@@ -293,3 +293,17 @@ func place(s *Stream, start, end uint64, n int, pieces [][]byte) *Error {
 	}
 	return s.Place(start, end, n, pieces, mem.RemoteWrite)
 }
+
+// One message may wait at the least, 2^30 at the most: what is outside is the caller's fault, which
+// is found before anything is allocated.
+func TestStreamPendingMax(t *testing.T) {
+	table := mem.NewTable(1)
+	var s Stream
+	for _, n := range []int{-1, 0, 1<<30 + 1, 1 << 31} {
+		require.PanicsWithValue(t, "ddp: Stream.Init wants a Table and a PendingMax of 1 to 2^30",
+			func() { s.Init(StreamConfig{Table: table, PendingMax: n}) }, "%d", n)
+	}
+	require.Panics(t, func() { s.Init(StreamConfig{PendingMax: 1}) })
+	s.Init(StreamConfig{Table: table, PendingMax: 1})
+	s.Close()
+}

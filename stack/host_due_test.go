@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/inet"
 )
 
 // Routes that have changed are asked again once it is time, and not before; without a change never.
@@ -22,4 +24,18 @@ func TestRerouteIsSeldom(t *testing.T) {
 		require.Equal(t, tc.late && !tc.want, h.routesLate)
 		require.Equal(t, tc.want, h.rerouteAt == l.a.now+rerouteNs && h.rerouteAt != before)
 	}
+}
+
+// A learned route that has outlived its time has the connections look at the routes again.
+func TestRouteThatExpires(t *testing.T) {
+	l := newLab(t, sixes)
+	p := l.a
+	gateway := inet.AddrFrom(addr6(1))
+	require.True(t, p.host.routes.Learn(p.now, inet.AddrFrom(addr6(9)), 128, gateway, p.now+1))
+	p.host.rerouteAt = p.now
+	p.housekeep()
+	require.Equal(t, p.now, p.host.rerouteAt, "it is still good")
+	p.now++
+	require.NotZero(t, p.housekeep())
+	require.Equal(t, p.now+rerouteNs, p.host.rerouteAt)
 }

@@ -179,3 +179,24 @@ func TestKeepAliveEndsWithTheConnection(t *testing.T) {
 	s.advance(100 * sc)
 	s.expect()
 }
+
+// The least values are values, not defaults: one probe, and intervals of a millisecond.
+func TestKeepAliveOfTheLeast(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.c.SetKeepAlive(s.now, 10*sc, 1, 1)
+	s.advance(10 * sc)
+	s.expect(". 0 ack 1")
+	s.wantState(Established)
+	s.advance(ms)
+	s.wantState(Closed)
+	s.wantEvents(EvTimeout | EvClosed)
+
+	s = accepted(t, plain(), "")
+	s.c.SetKeepAlive(s.now, 1, 5*sc, 2)
+	s.advance(ms)
+	s.expect(". 0 ack 1")
+	s.c.SetKeepAlive(s.now, 0, 0, 0)
+	if s.c.Deadline() != never || s.c.keep != (keepAlive{}) || s.c.keepIdle != 0 {
+		t.Errorf("off: %+v", s.c.keep)
+	}
+}
