@@ -117,8 +117,11 @@ func (p *Poller) advise(c *Conn, why reason) {
 }
 
 // linger ends the Upper's part while TIME-WAIT goes on. Both FINs are acknowledged, so the Upper
-// has nothing left to do.
+// has nothing left to do. The ACK of the peer's leaves first: the Upper's program may end as soon as
+// it knows that the connection has, and the Poller with it, and nobody would answer the peer.
 func (p *Poller) linger(c *Conn) {
+	p.tx.hopKnown = false
+	p.sendControl(c)
 	p.release(c)
 	p.stopWaiting(c)
 	p.leaveSilent(c)
@@ -185,10 +188,12 @@ func (p *Poller) release(c *Conn) (n int) {
 	return n
 }
 
+// sayClosed tells the Upper, when the device has what c sent last.
 func (p *Poller) sayClosed(c *Conn) {
 	u := c.upper
 	c.upper, c.ahead = nil, nil
 	if u != nil {
+		p.flush()
 		u.Closed(c, reasons[c.why])
 	}
 }

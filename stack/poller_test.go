@@ -81,6 +81,32 @@ func TestCloseFromBothEndsAtOnce(t *testing.T) {
 	l.whole()
 }
 
+// A program may end as soon as its Upper is told that the connection has, and with it all that has
+// not left: the peer learns of the end in each case.
+func TestClosedComesAfterTheLastFrame(t *testing.T) {
+	for name, x := range map[string]struct {
+		end func(l *lab, u, v *peer)
+		err error
+	}{
+		"the peer ends last":   {func(l *lab, u, v *peer) { u.closeSend(); v.closeSend() }, nil},
+		"the peer ends first":  {func(l *lab, u, v *peer) { v.closeSend(); u.closeSend() }, nil},
+		"reset":                {func(l *lab, u, v *peer) { u.conn.Abort() }, ErrReset},
+		"reset beside others":  {func(l *lab, u, v *peer) { l.dial(l.a, l.b, 7); u.conn.Abort() }, ErrReset},
+		"reset with octets":    {func(l *lab, u, v *peer) { u.send(100_000); v.send(100_000); u.conn.Abort() }, ErrReset},
+		"reset when half done": {func(l *lab, u, v *peer) { u.closeSend(); u.conn.Abort() }, ErrReset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, nil)
+			u, v := l.open()
+			u.onClosed = func() { l.a.nic.lose = func([]byte) bool { return true } }
+			x.end(l, u, v)
+			l.turns()
+			require.Equal(t, []int{1, 1}, []int{u.closed, v.closed})
+			require.ErrorIs(t, v.err, x.err)
+		})
+	}
+}
+
 // req: 9293-MUST-12
 func TestAbortResetsThePeer(t *testing.T) {
 	l := newLab(t, nil)
