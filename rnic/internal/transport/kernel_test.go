@@ -331,3 +331,93 @@ func TestKernelGiveUpAfter(t *testing.T) {
 	s.Nagle()
 	require.Zero(t, option(unix.TCP_NODELAY))
 }
+
+// ender is an upper that closes when the peer does, and tells how the connection ended.
+type ender struct {
+	upper
+	s     *KernelConn
+	over  chan error
+	back  chan net.Conn
+	fails []error
+}
+
+func (u *ender) Established() {}
+func (u *ender) PeerClosed()  { u.s.CloseSend() }
+func (u *ender) Lost(error)   {}
+func (u *ender) Timer()       {}
+
+func (u *ender) Fail(err error) {
+	u.fails = append(u.fails, err)
+	u.s.Abort()
+}
+
+func (u *ender) Over(err error)       { u.over <- err }
+func (u *ender) HandBack(nc net.Conn) { u.back <- nc }
+
+// A connection ends once, when both halves have, or when its slot is another's; as a stream it is
+// given back instead, with what was read too early first. The slot is free by then in each case.
+func TestKernelEnds(t *testing.T) {
+	start := func(t *testing.T) (*ender, *net.TCPConn, *Slots) {
+		ours, peer := socketPair(t)
+		slots := NewSlots(1, 0)
+		at, err := slots.Take()
+		require.NoError(t, err)
+		u := &ender{over: make(chan error, 2), back: make(chan net.Conn, 2)}
+		u.s, err = NewKernelConn(u, ours, at, mem.NewTable(1).NewReader(), time.Now())
+		require.NoError(t, err)
+		require.NoError(t, u.s.Submit(func() { u.s.SetTimer(u.s.Now() + int64(time.Hour)) }))
+		return u, peer, slots
+	}
+	t.Run("orderly", func(t *testing.T) {
+		u, peer, slots := start(t)
+		u.pulls = []int{5}
+		u.s.Run()
+		all := make([]byte, 5)
+		_, err := io.ReadFull(peer, all)
+		require.NoError(t, err)
+		_, err = peer.Write([]byte("abc"))
+		require.NoError(t, err)
+		require.NoError(t, peer.CloseWrite())
+		require.NoError(t, <-u.over)
+		require.Zero(t, slots.Count())
+		rest, err := io.ReadAll(peer)
+		require.NoError(t, err)
+		require.Empty(t, rest)
+		require.EqualValues(t, 3, u.edge)
+		require.True(t, u.s.finished && !u.s.aborted && !u.s.timer.Stop())
+	})
+	t.Run("gave way", func(t *testing.T) {
+		u, peer, slots := start(t)
+		u.s.Run()
+		u.s.GiveWay()
+		require.NoError(t, <-u.over)
+		require.Equal(t, []error{stack.ErrGaveWay}, u.fails)
+		require.Zero(t, slots.Count())
+		_, err := io.ReadAll(peer)
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	})
+	t.Run("as a stream", func(t *testing.T) {
+		u, peer, slots := start(t)
+		u.verdicts = []stack.Verdict{stack.Refused}
+		u.base = 2
+		given := make(chan struct{})
+		u.onArrive = func() {
+			u.s.GiveBack()
+			close(given)
+		}
+		u.s.Run()
+		_, err := peer.Write([]byte("abcd"))
+		require.NoError(t, err)
+		<-given
+		nc := <-u.back
+		require.Zero(t, slots.Count())
+		_, err = peer.Write([]byte("ef"))
+		require.NoError(t, err)
+		require.NoError(t, peer.CloseWrite())
+		got, err := io.ReadAll(nc)
+		require.NoError(t, err)
+		require.Equal(t, "cdef", string(got))
+		require.Empty(t, u.over)
+		require.NoError(t, nc.Close())
+	})
+}
