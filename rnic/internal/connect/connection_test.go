@@ -138,9 +138,9 @@ func TestArrivalIsStampedForBadCRC(t *testing.T) {
 func TestDropBadCRCNeedsOurTCP(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		for _, inOrder := range []bool{false, true} {
-			c, e, tr := starting(t, new([]qp.Event), Param{DropBadCRC: asked})
+			_, e, tr := starting(t, new([]qp.Event), Param{DropBadCRC: asked})
 			tr.memory.InOrder = inOrder
-			c = NewInitiator(e.host, e, tr, tr.memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
+			c := NewInitiator(e.host, e, tr, tr.memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
 			require.Equal(t, asked && !inOrder, c.dropBadCRC)
 		}
 	}
