@@ -70,12 +70,16 @@ var soakOthers = []func(string) string{
 	},
 }
 
-// soakExplained are the lines at level WARN that the test causes: it kills clients at any moment and cuts them off, and their
-// places stay taken until the daemon notices. A client that was left alone checks its own result. bounded limits the number of
-// lines.
+// soakFlap is what the daemon says of a TAP that a flap has taken down.
+const soakFlap = `level=ERROR msg="the device takes no frames" port=rnic0 trouble="rnic0 is down: `
+
+// soakExplained are the lines at level WARN or above that the test causes: it takes the TAP down, it
+// kills clients at any moment and cuts them off, and their places stay taken until the daemon
+// notices. A client that was left alone checks its own result. bounded limits the number of lines.
 var soakExplained = []*regexp.Regexp{
 	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out|another test is running)`),
 	regexp.MustCompile(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out)`),
+	regexp.MustCompile(soakFlap),
 	regexp.MustCompile(`level=WARN msg=refused service=\w+ remote=\S+ why=".*try again later"`),
 }
 
@@ -468,6 +472,7 @@ var soakServices = map[string]soakService{
 // may be killed before it connects; a service that fails clients which were left alone exceeds it soon.
 func (s *soaker) bounded() {
 	s.t.Helper()
+	require.LessOrEqual(s.t, len(s.server.Lines(soakFlap)), int(s.flaps.Load()+1)/2)
 	for name, service := range soakServices {
 		most := service.conns * (s.killed[name] + s.cut[name])
 		failed := s.server.Lines("level=WARN msg=failed service=" + name + " ")
