@@ -373,6 +373,34 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
+// A connection that a drain has reset is told as that.
+func TestDrainTellsOfWhatItReset(t *testing.T) {
+	port := freePort(t)
+	r := start(t, fmt.Sprintf(`
+[[port]]
+name = "lo"
+driver = "kernel"
+addresses = ["127.0.0.1"]
+[[service]]
+name = "echo"
+type = "stream"
+mode = "echo"
+ports = ["lo"]
+listen = %d
+[limits]
+drain = "1ms"
+`, port))
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "a")
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, 1))
+	require.NoError(t, err)
+	r.d.Drain(r.ctx)
+	require.Contains(t, r.log.await(t, 1, "msg=failed"), errCut.Error())
+}
+
 // A daemon that cannot start gives everything back, and says what was in the way.
 func TestStartAllOrNothing(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

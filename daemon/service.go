@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -259,10 +260,16 @@ func (s *Service) refusedFor(cause *atomic.Uint64, remote netip.AddrPort, why st
 	s.refusals.Warn(s.log, "refused", "remote", remote, "why", why)
 }
 
+// errCut is the error of a connection that was left when the time to drain was over.
+var errCut = errors.New("this end has reset what was left when it had drained")
+
 // failed tells of a connection that did not end well. One that ended because it was told to is no
 // failure of its own.
 func (s *Service) failed(remote netip.AddrPort, err error) {
 	s.Failed.Add(1)
+	if s.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errCut
+	}
 	s.failures.Warn(s.log, "failed", "remote", remote, "error", err)
 }
 
