@@ -116,11 +116,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	sampleAt, resentAt := int64(-1), int64(-1)
 	for c.sent.una != c.sent.nxt {
 		r := c.sent.rec(c.sent.una)
-		end := r.endAt()
-		if end > una {
-			if una > r.at {
-				c.trimFront(now, r, int(una-r.at), a)
-			}
+		if r.endAt() > una {
 			break
 		}
 		if r.flags&recSacked == 0 {
@@ -138,6 +134,11 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 		c.sent.popAcked()
 	}
 	a.again = int32(resent - c.sent.resent)
+	if c.sent.una != c.sent.nxt {
+		if r := c.sent.rec(c.sent.una); una > r.at {
+			c.trimFront(now, r, int(una-r.at), a)
+		}
+	}
 	if una > c.sndNxt { // a zero-window probe's octet was taken: the record it came from was never sent
 		c.sndNxt, c.probed = una, false
 		r := c.sent.rec(c.sent.nxt)

@@ -162,4 +162,7 @@ func TestNewRenoNeedless(t *testing.T) { runScenario(t, "newreno_needless") }
 // req: 6582-3.2-1
 func TestNewRenoPart(t *testing.T) { runScenario(t, "newreno_part") }
 
+// req: 6582-3.2-1, 6582-4-1
+func TestNewRenoPartIsNoStray(t *testing.T) { runScenario(t, "newreno_part_stray") }
+
 func TestNewRenoWindow(t *testing.T) { runScenario(t, "newreno_window") }
