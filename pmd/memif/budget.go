@@ -20,6 +20,7 @@ type budget struct {
 const (
 	budgetMax   = 2 * time.Millisecond // at once
 	budgetShare = 100                  // of the time, one part in so many comes back
+	chargeMax   = budgetMax * 3 / 4    // for one call: it may have been a pause of the process or the machine
 	slowCall    = 50 * time.Microsecond
 	suspectMin  = time.Second
 	suspectMax  = time.Minute
@@ -57,7 +58,7 @@ func (b *budget) end(w stopwatch) bool {
 	if !w.suspect || faultsOfThread() == w.faults {
 		return true
 	}
-	b.left = min(b.left+(now-b.at)/budgetShare, budgetMax) - (now - w.began)
+	b.left = min(b.left+(now-b.at)/budgetShare, budgetMax) - min(now-w.began, chargeMax)
 	b.at = now
 	return b.left >= 0
 }

@@ -251,6 +251,22 @@ func TestBudget(t *testing.T) {
 	require.True(t, b.end(long(1)), "1 % of a second")
 }
 
+// One call may have been long for a pause of the process or the machine. Two in a row were not.
+func TestBudgetOutlastsAPause(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b := newBudget()
+	b.until = time.Since(epoch) + time.Hour
+	paused := func() bool {
+		w := b.begin()
+		w.began -= budgetMax + time.Duration(newRand(t).Int64N(int64(time.Hour)))
+		w.faults--
+		return b.end(w)
+	}
+	require.True(t, paused())
+	require.False(t, paused())
+}
+
 // lingering is a socket whose last close waits for an hour, as the peer does not read; done ends
 // that.
 func lingering(t testing.TB) (fd int, done func()) {
