@@ -118,9 +118,6 @@ func (d drawer) conns(wl *Workload) {
 func (d drawer) cable(wl *Workload) {
 	f := &wl.Faults
 	scale := pick(d, 0, 0.3, 1, 1, 1, 3) / 100
-	if wl.TCP.NoTimestamps { // RTO stays doubled until something arrives at once (RFC 6298 section 5.7): minutes on a worse path
-		scale = min(scale, 0.003)
-	}
 	if scale > 0 {
 		f.Drop = scale * pick(d, 0, 1.0, 1.0)
 		f.Reorder = scale * pick(d, 0, 1.0, 5.0)
