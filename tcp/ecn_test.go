@@ -119,6 +119,33 @@ func TestManyChangesOfTheMark(t *testing.T) {
 	})
 }
 
+// A connection that ends while changes of the mark are still to be told gives their place back: the
+// next one tells its own exactly.
+func TestMarksAreGivenBackAtTheEnd(t *testing.T) {
+	cfg := plain()
+	cfg.Congestion = exactReno{}
+	m := NewMemory(cfg, 1)
+	c := new(Conn)
+	c.Init(m)
+	for range 2 {
+		s := newScript(t, cfg)
+		s.c = c
+		s.accept("SEW 0:1 win 60000 mss 1000")
+		s.expect("SE. 0:1 ack 1")
+		s.in(". 1 ack 1")
+		s.in(". 1:101 ack 1 ect")
+		s.in(". 101:201 ack 1 ce")
+		s.expect(". 1 ack 101", "E. 1 ack 201")
+		s.in(". 201:301 ack 1 ect")
+		s.in(". 301:401 ack 1 ce")
+		if len(m.marks) != 0 {
+			t.Fatal("no change of the mark is kept")
+		}
+		s.in("R 401")
+		s.wantState(Closed)
+	}
+}
+
 func (s *script) wantNoMarks() {
 	s.t.Helper()
 	if s.c.runs != nil || len(s.c.mem.marks) != 0 {

@@ -180,6 +180,26 @@ func TestKeepAliveEndsWithTheConnection(t *testing.T) {
 	s.expect()
 }
 
+// An interval of 0, and a count of 0, are the defaults, as those below 0 are: there would be no time
+// to answer, and no probe.
+//
+// req: 9293-MUST-28
+func TestKeepAliveDefaultsInPlaceOfNothing(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.c.SetKeepAlive(s.now, 10*sc, 0, 0)
+	s.advance(10 * sc)
+	s.expect(". 0 ack 1")
+	s.advance(75*sc - 1)
+	s.expect()
+	s.advance(1 + 7*75*sc)
+	if n := len(s.sent()); n != 8 {
+		t.Errorf("%d probes after the first", n)
+	}
+	s.wantState(Established)
+	s.advance(75 * sc)
+	s.wantState(Closed)
+}
+
 // The least values are values, not defaults: one probe, and intervals of a millisecond.
 func TestKeepAliveOfTheLeast(t *testing.T) {
 	s := accepted(t, plain(), "")

@@ -71,6 +71,17 @@ func TestNextControlSendsWhatIsDue(t *testing.T) {
 			s.c.sent.markLost(s.c.sent.una)
 			return s
 		}, ""},
+		"a timeout, and then a SACK of all that it takes for lost": {func(t *testing.T) *script {
+			s := accepted(t, sackOnly(), "sackOK")
+			s.push(100)
+			for s.c.Stats().Timeouts == 0 {
+				s.drain()
+				s.now = s.c.Deadline()
+				s.c.Expire(s.now)
+			}
+			s.in(". 1 ack 1 sack 1:101")
+			return s
+		}, ""},
 		"nothing": {func(t *testing.T) *script { return accepted(t, plain(), "") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -331,6 +331,32 @@ func stalled(t *testing.T, sack string) *script {
 	return s
 }
 
+// Three timeouts in a row tell of a black hole: what arrives between them begins the count anew.
+//
+// req: 8899-4.3-1
+func TestTimeoutsWithProgressAreNoBlackHole(t *testing.T) {
+	s := large(t)
+	for i := range 3 {
+		s.push(3000)
+		for s.c.Stats().Timeouts < uint64(2*(i+1)) {
+			s.advance(s.c.Deadline() - s.now)
+		}
+		if n := s.c.EMSS(); n != 3000 {
+			t.Fatalf("segment %d: EMSS %d", i, n)
+		}
+		s.in(". 1 ack " + itoa(3001+3000*i))
+		s.release()
+	}
+	s.sent()
+	s.push(3000)
+	for s.c.Stats().Timeouts < 6+probesMax {
+		s.advance(s.c.Deadline() - s.now)
+	}
+	if n := s.c.EMSS(); n != baseMSS {
+		t.Fatalf("EMSS %d after %d timeouts in a row", n, probesMax)
+	}
+}
+
 // One segment that does not arrive, while one as large that was sent after it does, is no black
 // hole: it alone is cut, and what is sent for the first time is whole.
 //
