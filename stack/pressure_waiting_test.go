@@ -102,3 +102,31 @@ func TestOneThatWaitsAsksForBufs(t *testing.T) {
 	require.Equal(t, 1, p.waiting.n+p.unproven.n)
 	require.True(t, p.pressure.demanded())
 }
+
+// One that waits on each list are two, not none: Bufs are asked for, the next Turn is soon, and both
+// go on when there are Bufs.
+func TestBothListsWait(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 16)
+	proven, unproven := l.dial(l.a, l.b, 7, 1), l.dial(l.a, l.b, 7)
+	l.until("open", func() bool { return proven.acked == 1 && unproven.opened })
+	p := l.a
+	var kept []mem.Buf
+	for p.pool.Available() >= p.budget.Reserve {
+		kept = append(kept, p.pool.Alloc())
+	}
+	proven.send(1000)
+	unproven.send(1000)
+	p.Turn()
+	require.Equal(t, [2]int{1, 1}, [2]int{p.waiting.n, p.unproven.n})
+	p.pressure.needs, p.pressure.wants = demand{}, demand{}
+	p.retryWaiting()
+	require.True(t, p.pressure.demanded())
+	p.pressure.needs, p.pressure.wants = demand{}, demand{}
+	require.Equal(t, max(l.now+retryNs, p.pressure.lookAt), p.Deadline())
+	p.pool.FreeN(kept)
+	p.Turn()
+	require.Equal(t, [2]int{0, 0}, [2]int{p.waiting.n, p.unproven.n})
+	l.until("there", func() bool { return proven.acked == 1001 && unproven.acked == 1000 })
+	l.stop()
+}

@@ -152,7 +152,6 @@ func (p *Poller) transmit(c *Conn, allow, most int) (end serviceEnd, waits bool)
 
 // sendControl sends what of c does not wait for its turn. more: there was no room for all of it.
 func (p *Poller) sendControl(c *Conn) (more bool) {
-	p.tx.repeats = false
 	for p.room() {
 		if !p.haveSpare() {
 			return !p.abortUnsaid(c)

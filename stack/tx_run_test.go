@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -90,6 +91,42 @@ func TestRunsKeepToTheShareOfATurn(t *testing.T) {
 		l.a.Turn()
 		require.EqualValues(t, share, l.a.counters().Segments-before)
 		require.Equal(t, share > 2, u.ran > 0)
+		l.stop()
+	}
+}
+
+// What an Upper says of a connection that waits for its turn holds from its next segment on, also
+// when that leaves in the same Turn, with octets like those before.
+func TestSegmentsChangeWithinATurn(t *testing.T) {
+	for _, run := range runs[:2] {
+		l := offloaded(t, func(i int, cfg *Config) {
+			cfg.BurstMax, cfg.PendingMax = 8, 64
+			cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20
+		})
+		l.runs = run
+		l.listen(l.b, 7, 16)
+		u, w := l.dial(l.a, l.b, 7), l.dial(l.a, l.b, 7)
+		l.until("open", func() bool { return len(l.accepted) == 2 })
+		before, sent, told := l.a.counters().Segments, 0, 0
+		w.onPull = func() {
+			u.conn.SetTOS(0xb8)
+			told = int(l.a.counters().Segments - before)
+		}
+		l.a.nic.onSend = func(f []byte) {
+			s, payload, ok := segmentOf(f)
+			if !ok || s.SrcPort != u.conn.Local().Port() || len(payload) == 0 {
+				return
+			}
+			sent++
+			require.Equal(t, sent > told, f[inet.EthernetLen+1] == 0xb8, "segment %d, told after %d", sent, told)
+		}
+		u.send(200 * 1448)
+		w.send(0) // it is asked, and has nothing
+		l.a.Turn()
+		require.Positive(t, told)
+		require.Greater(t, sent, told, "nothing was sent after the change")
+		l.a.nic.onSend = nil
+		l.until("there", func() bool { return l.accepted[0].edge == u.toSend })
 		l.stop()
 	}
 }
