@@ -3,6 +3,7 @@ package stack
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -238,6 +239,41 @@ func TestFewOctetsGoFirst(t *testing.T) {
 			s.end()
 		})
 	}
+}
+
+// A few octets leave in the Turn in which they come, also after others have sent all that a Turn
+// allows. A device that has refused nothing is given them in their turn, after those.
+func TestFewOctetsAfterAWholeTurn(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.BurstMax, cfg.PendingMax = 8, 200
+		cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20
+	})
+	l.listen(l.b, 7, 16)
+	var us []*peer
+	turn := map[uint16]int{} // by port
+	for i := range 13 {
+		us = append(us, l.dial(l.a, l.b, 7))
+		turn[us[i].conn.Local().Port()] = i
+	}
+	l.until("open", func() bool { return len(l.accepted) == len(us) })
+	last := len(us) - 1
+	for _, u := range us[:last] {
+		u.send(100 * 1448)
+	}
+	us[last].send(8)
+	var left []int
+	l.a.nic.onSend = func(f []byte) {
+		if s, payload, ok := segmentOf(f); ok && len(payload) > 0 {
+			left = append(left, turn[s.SrcPort])
+		}
+	}
+	l.a.Turn()
+	require.LessOrEqual(t, l.a.sched.octets, 0)
+	require.Equal(t, last, left[len(left)-1])
+	require.True(t, slices.IsSorted(left), "%d", left)
+	l.a.nic.onSend = nil
+	l.until("there", func() bool { return us[0].acked == us[0].toSend })
+	l.stop()
 }
 
 // A device that stands still for a while, at random, and takes some frames at random; connections that
