@@ -114,6 +114,24 @@ func TestAbortAmongJoined(t *testing.T) {
 	l.stop()
 }
 
+// Segments that are taken as one may acknowledge our FIN: the Upper is told.
+func TestJoinedAcknowledgeAFIN(t *testing.T) {
+	l := offloaded(t, nil)
+	u, v := l.open()
+	f := &finisher{peer: u}
+	u.conn.SetUpper(f)
+	u.conn.CloseSend()
+	l.a.Turn()
+	v.send(4 * 1448)
+	l.b.Turn()
+	l.a.Turn()
+	require.EqualValues(t, 3, l.a.counters().Coalesced)
+	require.EqualValues(t, 4*1448, u.edge)
+	require.Equal(t, 1, f.acked)
+	v.conn.CloseSend()
+	l.stop()
+}
+
 // Nothing that TCP acts upon may differ: whichever bit of the headers is another one, the segment
 // stands for itself, except for the lengths' and sequence number's right values, IPv4's
 // identification, the checksums and PSH.
@@ -275,11 +293,26 @@ func TestTemplateMakesTheSameHeaders(t *testing.T) {
 	}
 }
 
-// Few connections share eight bursts of a Turn in octets, many have one each.
+// Few connections share eight bursts of a Turn in octets, many have one each: whether segments are
+// made one by one, like the one before, or in runs.
 func TestShareOfATurnWithoutALimit(t *testing.T) {
+	tune := func(i int, cfg *Config) { cfg.BurstMax, cfg.TCP.InitialWindow = 2, 40 }
+	t.Run("one by one", func(t *testing.T) { shareOfATurn(t, func() *lab { return newLab(t, tune) }) })
+	for i, run := range runs[:2] {
+		t.Run([]string{"alike", "in runs"}[i], func(t *testing.T) {
+			shareOfATurn(t, func() *lab {
+				l := offloaded(t, tune)
+				l.runs = run
+				return l
+			})
+		})
+	}
+}
+
+func shareOfATurn(t *testing.T, lab func() *lab) {
 	for _, x := range []struct{ conns, want int }{{1, 16}, {2, 8}, {4, 4}, {8, 2}} {
 		t.Run(fmt.Sprint(x.conns), func(t *testing.T) {
-			l := newLab(t, func(i int, cfg *Config) { cfg.BurstMax, cfg.TCP.InitialWindow = 2, 40 })
+			l := lab()
 			l.listen(l.b, 7, 16)
 			var all []*peer
 			for range x.conns {
