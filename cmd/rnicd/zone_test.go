@@ -1,12 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/daemon/status"
 )
 
 // A link-local address has its zone everywhere: in the file, on the command line, and where the
@@ -72,5 +76,37 @@ mode = "sink"
 		"local=fe80::1%here": 1, "remote=fe80::1": 1, "remote=fe80::/64": 1, "local=[fe80::1%here]:5201": 1, "remote=fe80::1%there": 0,
 	} {
 		require.Equal(t, want, ss(filter), filter)
+	}
+}
+
+// Our own stack serves on a link-local address alone, of either family, for as long as nobody claims it.
+func TestLinkLocalAlone(t *testing.T) {
+	for target, host := range map[string]string{"fe80::2%rnic0": "fe80::1/64", "169.254.7.2": "169.254.7.1/16"} {
+		ns := newNamespace(t)
+		addr, _, _ := strings.Cut(target, "%")
+		_, bits, _ := strings.Cut(host, "/")
+		path := configured(t, `
+[[port]]
+name = "rnic0"
+addresses = ["`+addr+"/"+bits+`"]
+
+[[service]]
+name = "scratch"
+type = "region"
+size = "1MiB"
+`)
+		server := ns.rnicd(t, "serve", "--config", path)
+		server.Expect(t, 1, "msg=ready ")
+		ns.Run(t, "ip", "addr", "add", host, "dev", "rnic0", "nodad")
+		socket := filepath.Join(filepath.Dir(path), "control.sock")
+		require.Eventually(t, func() bool { // until the port has been looked at, each second
+			var now status.Daemon
+			require.NoError(t, json.Unmarshal([]byte(ns.ask(t, 0, "--json", "--socket", socket)), &now))
+			return now.At.Sub(now.Started) > 2*time.Second
+		}, patience, 100*time.Millisecond)
+		f := randomFile(t, 1000)
+		put := ns.rnicd(t, "put", "--timeout", "60s", f.path, target)
+		require.Zero(t, put.Wait(t), "%s", put)
+		ns.stop(t, server)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rnicd/rnicd/awake"
@@ -51,7 +52,7 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 	if device, ok := p.device.(interface{ Lost() error }); ok {
 		gone = device.Lost
 	}
-	c, full, health := conflicts{told: map[netip.Addr]told{}}, fullness{}, NewHealth(p.device)
+	c, full, health := newConflicts(p.cfg.Addrs), fullness{}, NewHealth(p.device)
 	while, cancel := context.WithCancelCause(ctx)
 	p.watch.Go(func() {
 		defer cancel(nil)
@@ -97,7 +98,19 @@ func (p *Port) lookAtCapture(r Reporter) {
 
 // conflicts tells of other hosts that claim addresses of ours.
 type conflicts struct {
+	ours []netip.Prefix // configured
 	told map[netip.Addr]told
+}
+
+func newConflicts(ours []netip.Prefix) conflicts {
+	return conflicts{ours: ours, told: map[netip.Addr]told{}}
+}
+
+// serves is true of an address that clients are meant to reach: not of the link-local one that the
+// stack gives itself beside others.
+func (c *conflicts) serves(addr netip.Addr) bool {
+	return !addr.IsLinkLocalUnicast() ||
+		slices.ContainsFunc(c.ours, func(p netip.Prefix) bool { return p.Addr() == addr })
 }
 
 // told is what was said of an address.
@@ -132,7 +145,7 @@ func (c *conflicts) tell(all []stack.AddrStatus, now time.Time, r Reporter) erro
 			r.Conflict(s.Addr, s.Rival, false)
 		}
 		c.told[s.Addr] = was
-		if s.State != stack.AddrDuplicate && !s.Addr.IsLinkLocalUnicast() {
+		if s.State != stack.AddrDuplicate && c.serves(s.Addr) {
 			left++
 		}
 	}

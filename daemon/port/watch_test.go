@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/capture"
@@ -43,7 +44,7 @@ func (h *heard) said() string {
 // Each conflict is told once, one that goes on once a minute; the last address lost is the end.
 func TestConflictsAreTold(t *testing.T) {
 	var h heard
-	c := conflicts{told: map[netip.Addr]told{}}
+	c := newConflicts([]netip.Prefix{netip.MustParsePrefix("10.9.0.1/24"), netip.MustParsePrefix("fd09::1/64")})
 	now := time.Now()
 	first := stack.AddrStatus{Addr: netip.MustParseAddr("10.9.0.1"), State: stack.AddrUsable}
 	second := stack.AddrStatus{Addr: netip.MustParseAddr("fd09::1"), State: stack.AddrUsable}
@@ -72,6 +73,30 @@ func TestConflictsAreTold(t *testing.T) {
 	first.State = stack.AddrDuplicate
 	require.ErrorIs(t, c.tell([]stack.AddrStatus{first, second, local}, now, &h), ErrAddrTaken)
 	require.Equal(t, "conflict 10.9.0.1 02:00:00:00:00:07 true", h.said())
+}
+
+// A port serves on its configured addresses, whatever their scope, until another host has the last.
+func TestLinkLocalAddressesServe(t *testing.T) {
+	for _, text := range []string{"fe80::2/64", "169.254.7.1/16"} {
+		link, err := wire.New(wire.Config{})
+		require.NoError(t, err)
+		p, err := Open(Config{
+			Driver: Of("cable", wire.MTUMax, link.Port(0)), Addrs: []netip.Prefix{netip.MustParsePrefix(text)},
+			DAD: DADNone, Page: hugepages.Normal, Node: hugepages.AnyNode,
+		})
+		require.NoError(t, err)
+		require.NoError(t, p.Start())
+		var h heard
+		c := newConflicts(p.cfg.Addrs)
+		all, err := p.pollers[0].Addrs(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, c.tell(all, time.Now(), &h), text)
+		require.Empty(t, h.said())
+		require.Len(t, all, 1)
+		all[0].State = stack.AddrDuplicate
+		require.ErrorIs(t, c.tell(all, time.Now(), &h), ErrAddrTaken)
+		require.NoError(t, p.Close())
+	}
 }
 
 // What was not answered is told of at once, and then each 10 s at most, with how much it was
