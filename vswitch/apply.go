@@ -195,6 +195,7 @@ func (s *Switch) settle(ctx context.Context) error {
 // wants it.
 func (s *Switch) unbind(m *port, next []Program) {
 	_ = m.memif.Close()
+	s.outlived(m)
 	s.lock.Lock()
 	delete(m.socket.allowed, m.cfg.ID)
 	s.lock.Unlock()

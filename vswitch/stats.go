@@ -47,7 +47,8 @@ var reasonNames = [Reasons]string{
 
 func (r Reason) String() string { return reasonNames[r] }
 
-// PortStats are the counters of one program, or of one queue of an uplink.
+// PortStats are the counters of one program, or of one queue of an uplink. Those of a program are of its
+// name: they only grow, also over an Apply that binds it anew, or takes it out and brings it back.
 type PortStats struct {
 	Name     string
 	Uplink   bool
@@ -120,6 +121,9 @@ func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
 		if m.memif != nil {
 			all.Ports[i].Peer, all.Ports[i].Attached = m.memif.Peer()
 			all.Ports[i].Attachments = m.memif.LinkUps()
+			if before := s.counted[m.name]; before != nil {
+				all.Ports[i].count(before)
+			}
 		}
 	}
 	return all, nil
@@ -132,16 +136,36 @@ func (m *port) snapshot() PortStats {
 	for _, q := range m.queues {
 		add(&st.Device, q.Counters())
 		if x, ok := q.(*memif.Queue); ok {
-			d := x.Drops()
-			st.Ring.Down += d.Down
-			st.Ring.Length += d.Length
-			st.Ring.Descriptor += d.Descriptor
-			st.Ring.Index += d.Index
-			st.Ring.Fault += d.Fault
-			st.Ring.Slow += d.Slow
+			addDrops(&st.Ring, x.Drops())
 		}
 	}
 	return st
+}
+
+// outlived keeps what the closed port of a program has counted, for the next one of its name. No core
+// has it any more.
+func (s *Switch) outlived(m *port) {
+	st := m.snapshot()
+	st.Attachments = m.memif.LinkUps()
+	if s.counted[m.name] == nil {
+		s.counted[m.name] = &PortStats{}
+	}
+	s.counted[m.name].count(&st)
+}
+
+// count adds all counters of an earlier port.
+func (st *PortStats) count(before *PortStats) {
+	st.Attachments += before.Attachments
+	st.Received += before.Received
+	st.ReceivedOctets += before.ReceivedOctets
+	st.Sent += before.Sent
+	st.SentOctets += before.SentOctets
+	st.Throttled += before.Throttled
+	for r, n := range before.Drops {
+		st.Drops[r] += n
+	}
+	add(&st.Device, before.Device)
+	addDrops(&st.Ring, before.Ring)
 }
 
 func add(to *pmd.Counters, c pmd.Counters) {
@@ -155,4 +179,13 @@ func add(to *pmd.Counters, c pmd.Counters) {
 	to.RxOtherVLAN += c.RxOtherVLAN
 	to.TxFull += c.TxFull
 	to.TxErrors += c.TxErrors
+}
+
+func addDrops(to *memif.Drops, d memif.Drops) {
+	to.Down += d.Down
+	to.Length += d.Length
+	to.Descriptor += d.Descriptor
+	to.Index += d.Index
+	to.Fault += d.Fault
+	to.Slow += d.Slow
 }

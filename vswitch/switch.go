@@ -24,8 +24,9 @@ type Switch struct {
 	closed   bool
 	links    []*wire.Link
 	uplinks  [][]*port
-	programs []*port // in the order of the configuration
-	slots    []*port // nil: free
+	programs []*port               // in the order of the configuration
+	counted  map[string]*PortStats // by names of programs: by ports that are closed
+	slots    []*port               // nil: free
 	serial   uint32
 	mtu      int // that packet buffers were made for
 
@@ -52,7 +53,7 @@ func New(cfg Config) (_ *Switch, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Switch{cfg: cfg, sockets: map[string]*socket{}}
+	s := &Switch{cfg: cfg, sockets: map[string]*socket{}, counted: map[string]*PortStats{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.release())

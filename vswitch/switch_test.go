@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -121,6 +122,88 @@ func TestApply(t *testing.T) {
 		require.NoFileExists(t, next[0].Socket+"2")
 		l.requireWhole()
 	}
+}
+
+// What a program has counted stays with its name, whatever is changed of it, and while it is away.
+func TestApplyKeepsCounts(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Cores = 2 })
+	counted := func() (st PortStats) {
+		l.running(func(ctx context.Context) {
+			all, err := l.sw.Stats(ctx)
+			require.NoError(t, err)
+			st = all.Ports[1]
+		})
+		require.Equal(t, "one", st.Name)
+		return st
+	}
+	next := slices.Clone(l.cfg.Programs)
+	// use has one attach and send a frame.
+	uses := uint64(0)
+	use := func(what string) {
+		t.Helper()
+		one := &next[0]
+		s, vid := l.sides["one"], one.VLAN
+		if uses > 0 {
+			require.NoError(t, s.port.Close())
+			s = l.attach(one)
+		}
+		s.send(ether(macOut, one.MAC, vid, 0x806, arpFrame(macOut, announceOf(macOne))[14:]))
+		uses++
+		l.turn()
+		st := counted()
+		require.Equal(t, uses, st.Attachments, what)
+		require.Equal(t, uses, st.Received, what)
+		require.Equal(t, uses, st.Device.RxFrames, what)
+	}
+	use("as it was")
+	for _, change := range []struct {
+		what string
+		do   func(*Program)
+	}{
+		{"mtu", func(p *Program) { p.MTU = 1400 }},
+		{"queues", func(p *Program) { p.Queues = 2 }},
+		{"secret", func(p *Program) { p.Secret = "s" }},
+		{"id", func(p *Program) { p.ID = 77 }},
+		{"mac", func(p *Program) { p.MAC = inet.MAC{2, 5: 77} }},
+		{"core", func(p *Program) { p.Core = 1 }},
+		{"vlan", func(p *Program) { p.VLAN = 7 }},
+		{"uplink", func(p *Program) { p.Uplink = NoUplink }},
+		{"socket", func(p *Program) { p.Socket += "2" }},
+	} {
+		change.do(&next[0])
+		l.apply(next)
+		require.Equal(t, uses, counted().Received, change.what)
+		use(change.what)
+	}
+	l.apply(next[1:])
+	l.apply(next)
+	require.Equal(t, uses, counted().Received)
+	use("away")
+}
+
+// All counters of a port are kept, and nothing else.
+func TestAllCountersAreKept(t *testing.T) {
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+		case reflect.Array:
+			for i := range v.Len() {
+				fill(v.Index(i))
+			}
+		case reflect.Uint64:
+			v.SetUint(3)
+		}
+	}
+	var want, st PortStats
+	fill(reflect.ValueOf(&want).Elem())
+	before := want
+	before.Name, before.Waiting, before.Attached, before.Peer = "one", 9, true, memif.Peer{PID: 7}
+	st.count(&before)
+	require.Equal(t, want, st)
 }
 
 // A change that is not valid changes nothing.
