@@ -87,8 +87,13 @@ func (c *Core) flush() {
 }
 
 // poll takes a burst from each queue of a port, beginning with another one each time. A program
-// that has sent all that its rate allows waits, with its frames in its own rings.
+// that has sent all that its rate allows waits, with its frames in its own rings, as does one that
+// would lose frames at its uplink.
 func (c *Core) poll(m *port) (work int) {
+	if m.kind == kindProgram && c.fills(m) {
+		m.stats.Throttled++
+		return 0
+	}
 	if m.first++; m.first >= len(m.queues) {
 		m.first = 0
 	}
@@ -121,6 +126,19 @@ func (c *Core) poll(m *port) (work int) {
 	}
 	c.stats.Frames += uint64(work)
 	return work
+}
+
+// fills says whether a burst more of a program's would be too many at its uplink, whose device goes
+// on: the uplink is full, and the program has its share of what waits there, or more. To the program
+// the uplink is a device at line rate then, and its connections have turns by octets; they would have
+// them by losses.
+func (c *Core) fills(m *port) bool {
+	up := c.plan.uplink(m.program.Uplink, c.id)
+	if up == nil || up.core != c.id || up.waiting+burst <= up.buffers || c.now-up.movedAt > stillNs {
+		return false
+	}
+	o := &up.out[0]
+	return int(m.slot) < len(o.flows) && int(o.flows[m.slot].frames)*o.active >= up.waiting-len(o.stage)
 }
 
 // allowance is how many frames a program may send now.

@@ -27,6 +27,7 @@ type port struct {
 	out           []outgoing // of each queue
 	buffers       int        // that may wait, in all of them
 	waiting       int
+	movedAt       int64    // when a queue last took a frame
 	held          bool     // frames wait for its Receive rate
 	station       *station // of a program
 	member        uint8    // of its station, from 1
@@ -153,6 +154,10 @@ func (m *port) over(c *Core) bool {
 	return m.receive[octets].empty() || m.receive[frames].empty()
 }
 
+// stillNs after it has last taken a frame an uplink holds up nobody any more: what is for it is lost,
+// and what is for others goes on.
+const stillNs = 10_000_000
+
 // flush gives the queues what they take; the rest waits.
 func (m *port) flush(c *Core) {
 	m.held = false
@@ -170,6 +175,9 @@ func (m *port) flush(c *Core) {
 				c.pool.Free(b)
 			}
 			m.waiting -= n
+			if n > 0 {
+				m.movedAt = c.now
+			}
 			more = n == len(o.stage)
 			o.stage = o.stage[:copy(o.stage, o.stage[n:])]
 			if more {

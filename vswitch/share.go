@@ -15,6 +15,7 @@ import (
 type outgoing struct {
 	flows   []flow // by slot of the source
 	head    slot   // the round goes on here; noSlot: nothing waits
+	active  int    // flows in the round
 	classes [classes]slot
 	filled  uint32    // bits of classes
 	stage   []mem.Buf // what goes next: the queue may have refused it
@@ -102,6 +103,7 @@ func (o *outgoing) put(c *Core, from slot, b mem.Buf, quantum int32) {
 // join puts a flow at the end of the round, part takes it out.
 func (o *outgoing) join(s slot) {
 	f := &o.flows[s]
+	o.active++
 	if o.head == noSlot {
 		o.head, f.after, f.before = s, s, s
 		return
@@ -113,6 +115,7 @@ func (o *outgoing) join(s slot) {
 
 func (o *outgoing) part(s slot) {
 	f := &o.flows[s]
+	o.active--
 	if f.after == s {
 		o.head = noSlot
 		return

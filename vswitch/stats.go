@@ -60,7 +60,7 @@ type PortStats struct {
 
 	Received, ReceivedOctets uint64          // from it, dropped ones among them
 	Sent, SentOctets         uint64          // to it
-	Throttled                uint64          // turns in which it had to wait, for its Send rate
+	Throttled                uint64          // turns in which it had to wait, for its Send rate or with its share of a full uplink
 	Drops                    [Reasons]uint64 // by Reason
 	Waiting                  int             // frames in its buffers
 	Device                   pmd.Counters    // of its queues

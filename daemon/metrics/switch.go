@@ -52,7 +52,7 @@ var switchPorts = []metric[switchPort]{
 				yield(float64(p.Offences))
 			}
 		}),
-	count("rnicd_switch_throttled_turns_total", "Turns in which frames of a program had to wait, for its send_rate or send_frames.", func(p *switchPort) uint64 { return p.Throttled }),
+	count("rnicd_switch_throttled_turns_total", "Turns in which frames of a program had to wait, for its send_rate or send_frames, or with its share of a full uplink.", func(p *switchPort) uint64 { return p.Throttled }),
 	one("rnicd_switch_waiting_frames", "Frames that wait for room in the port.", func(p *switchPort) float64 { return float64(p.Waiting) }),
 	one("rnicd_switch_waiting_frames_limit", "Frames that may wait for it; more are dropped as full.", func(p *switchPort) float64 { return float64(p.WaitMax) }),
 	reasons("rnicd_switch_rate_limit_bytes", "Octets a second that a program may send, or is given; absent: any number.", "direction",

@@ -56,7 +56,7 @@ type SwitchPort struct {
 	SentB     uint64         `json:"sent_octets"`
 	Waiting   int            `json:"waiting_frames"`
 	WaitMax   int            `json:"waiting_frames_max"`
-	Throttled uint64         `json:"throttled_turns"` // in which its frames had to wait, for send_rate or send_frames
+	Throttled uint64         `json:"throttled_turns"` // in which its frames had to wait, for send_rate, send_frames or a full uplink
 	// Those that are not 0, by reason: of steering; of the rings that a program has in its memory; of an uplink's device.
 	Drops  map[string]uint64 `json:"drops,omitempty"`
 	Rings  map[string]uint64 `json:"ring_errors,omitempty"`
