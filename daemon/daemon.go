@@ -128,14 +128,14 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := d.listenControl(); err != nil { // first: it tells of another daemon with this configuration
 		return err
 	}
-	var err error
-	if d.metrics, err = metrics.Listen(d.cfg.Metrics.Listen); err != nil {
-		return err
-	}
 	for i := range d.cfg.Ports {
 		if err := d.openPort(&d.cfg.Ports[i]); err != nil {
 			return fmt.Errorf("port %q: %w", d.cfg.Ports[i].Name, err)
 		}
+	}
+	var err error
+	if d.metrics, err = metrics.Listen(d.cfg.Metrics.Listen); err != nil { // may be at a host_address
+		return err
 	}
 	if err := d.awaitAddrs(ctx); err != nil {
 		return err

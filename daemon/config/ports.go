@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -65,6 +66,8 @@ func (v *validator) port(i int) {
 		return
 	}
 	v.device(path, p)
+	v.pci(path+".pci", p.PCI)
+	v.filePath(path+".capture", p.Capture)
 	v.cores(path, p)
 	o.Congestion = v.tcp(path+".tcp", &p.TCP)
 	v.together(path, p)
@@ -152,6 +155,7 @@ func (v *validator) driver(path string, p *Port) {
 		if len(p.Secret) > secretMax {
 			v.wrong(path+".secret", "%d octets: want %d at most", len(p.Secret), secretMax)
 		}
+		v.memifSocket(path+".socket", p.Socket)
 	} else if o.Driver.Check != nil {
 		if err := o.Driver.Check(o); err != nil {
 			v.wrong(path+".driver", "%v", err)
@@ -159,6 +163,16 @@ func (v *validator) driver(path string, p *Port) {
 	}
 	if p.FlowControl != "" {
 		v.oneOf(path+".flow_control", p.FlowControl, "none", "rx", "tx", "full")
+	}
+}
+
+var pciForm = regexp.MustCompile(
+	`^([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{1,2}:[0-9a-fA-F]{1,2}\.[0-7](,.*)?$`)
+
+// pci judges the address of a NIC, with further arguments of the device.
+func (v *validator) pci(path, text string) {
+	if text != "" && !pciForm.MatchString(text) {
+		v.wrong(path, "%q: want the address of a NIC, as 0000:01:00.0", text)
 	}
 }
 
@@ -214,10 +228,9 @@ func (v *validator) addresses(path string, p *Port) {
 				v.wrong(at, "%q: with the driver kernel want one address of this host, without a prefix length, as 127.0.0.1", text)
 				continue
 			}
-			if a.IsLinkLocalUnicast() && a.Is6() && a.Zone() == "" { // RFC 4007 section 6
-				v.wrong(at, "%q: a link-local address is one of a link; name that, as %v%%eth0", text, a)
+			if v.listenAddr(at, text, a) {
+				o.HostAt = a.Unmap()
 			}
-			o.HostAt = a
 			continue
 		}
 		if a, ok := v.station(at, text); ok {
@@ -276,6 +289,7 @@ func (v *validator) ports() {
 		name string
 	}
 	addrs, cores, devices := map[netip.Addr]owner{}, map[int]owner{}, map[string]owner{}
+	opens := make([]*port.Config, len(v.c.Ports))
 	hosts, captures := map[netip.Prefix]owner{}, map[string]owner{}
 	for i := range v.c.Ports {
 		p := &v.c.Ports[i]
@@ -326,5 +340,10 @@ func (v *validator) ports() {
 			v.wrong(path, "port %q in line %d has the same device; each has its own", was.name, v.line(was.path))
 		}
 		devices[key] = owner{path, p.Name}
+		opens[i] = &p.Open
+	}
+	if len(v.errs) == 0 {
+		name := func(i int) string { return v.c.Ports[i].Name }
+		v.devicesTogether("port", name, opens)
 	}
 }

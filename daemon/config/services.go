@@ -183,6 +183,7 @@ func (v *validator) rstream(path string, s *Service) {
 // services judges them together: what listens where.
 func (v *validator) services() {
 	for i := range v.c.Services {
+		v.itself(i)
 		for j := range i {
 			a, b := &v.c.Services[j], &v.c.Services[i]
 			for _, on := range b.On {
@@ -196,13 +197,28 @@ func (v *validator) services() {
 	}
 }
 
+// itself refuses a service on two ports of this host's sockets of which one is in the other's way.
+func (v *validator) itself(i int) {
+	on := v.c.Services[i].On
+	for j, a := range on {
+		for _, b := range on[:j] {
+			if v.samePlace(a, b) {
+				v.wrong(fmt.Sprintf("service[%d].ports", i),
+					"%d on port %q is that on port %q; choose one of them",
+					v.c.Services[i].Listen, v.c.Ports[a].Name, v.c.Ports[b].Name)
+				return
+			}
+		}
+	}
+}
+
 // samePlace: what listens on one port of this host's sockets listens on the other.
 func (v *validator) samePlace(a, b int) bool {
 	p, q := &v.c.Ports[a], &v.c.Ports[b]
 	if a == b || !p.Open.Driver.Sockets || !q.Open.Driver.Sockets {
 		return a == b
 	}
-	return len(p.Open.Addrs) == 0 || len(q.Open.Addrs) == 0 || p.Open.Addrs[0] == q.Open.Addrs[0]
+	return overlap(p.Open.HostAt, q.Open.HostAt)
 }
 
 // Perftest is what a service of that type is told, with perftest's defaults.

@@ -189,9 +189,49 @@ func (v *validator) guests(s *Switch) {
 	if len(v.errs) > 0 {
 		return
 	}
+	v.switchTogether(s)
 	var wrong *vswitch.ProgramError
 	if err := vswitch.CheckPrograms(s.Vswitch.Programs, len(s.Cores), len(s.Uplinks)); errors.As(err, &wrong) {
 		v.wrong(fmt.Sprintf("program[%d].%s", wrong.Index, wrong.Key), "%s", wrong.Text)
+	}
+}
+
+// switchTogether refuses one device for two uplinks, and one path for two sockets.
+func (v *validator) switchTogether(s *Switch) {
+	opens := make([]*port.Config, len(s.Uplinks))
+	for i := range s.Uplinks {
+		opens[i] = &s.Uplinks[i].Open
+	}
+	name := func(i int) string { return s.Uplinks[i].Name }
+	v.devicesTogether("uplink", name, opens)
+	served := map[string]bool{}
+	for i := range s.Programs {
+		key, path := fmt.Sprintf("program[%d].socket", i), whole(s.Vswitch.Programs[i].Socket)
+		if s.Programs[i].Socket == "" {
+			key = "switch.socket"
+		}
+		if path == whole(s.Control.Path) && !served[path] {
+			v.wrong(key, "%q is the control socket; choose another path", path)
+		}
+		served[path] = true
+	}
+	for i := range s.Uplinks {
+		u := &s.Uplinks[i]
+		switch path := whole(u.Socket); {
+		case path == "":
+		case path == whole(s.Control.Path):
+			v.wrong(fmt.Sprintf("uplink[%d].socket", i),
+				"%q is the control socket; choose another path", u.Socket)
+		case served[path]:
+			v.wrong(fmt.Sprintf("uplink[%d].socket", i),
+				"%q is a socket of programs of this switch; want that of another server", u.Socket)
+		}
+		for j := range i {
+			if o := &s.Uplinks[j]; u.Socket != "" && o.Socket == u.Socket && o.ID == u.ID {
+				v.wrong(fmt.Sprintf("uplink[%d].id", i),
+					"%d on %s is uplink %q's; choose another", u.ID, u.Socket, o.Name)
+			}
+		}
 	}
 }
 
@@ -219,6 +259,8 @@ func (v *validator) switchLimits(s *Switch) {
 	if len(s.Cores) > vswitch.CoresMax {
 		v.wrong("switch.cores", "%d of them; want %d at most", len(s.Cores), vswitch.CoresMax)
 	}
+	v.number("switch.numa_node", int64(l.Node), -1, 1023)
+	v.memifSocket("switch.socket", l.Socket)
 	v.number("switch.multicast", int64(l.Multicast), 1, 1<<30)
 	v.number("switch.buffers", int64(l.Buffers), 0, 1<<24)
 	v.number("switch.ring_log2_max", int64(l.RingLog2), 1, 14)
@@ -257,6 +299,14 @@ func (v *validator) uplink(s *Switch, i int) {
 		Promiscuous: true, NoOffload: true, Options: u.Options, MTU: u.MTU, Queues: u.Queues,
 	}
 	v.options(path, &driver, u.Options)
+	v.pci(path+".pci", u.PCI)
+	v.memifSocket(path+".socket", u.Socket)
+	if len(u.Secret) > secretMax {
+		v.wrong(path+".secret", "%d octets; want %d at most", len(u.Secret), secretMax)
+	}
+	if u.FlowControl != "" {
+		v.oneOf(path+".flow_control", u.FlowControl, "none", "rx", "tx", "full")
+	}
 	if u.Device == "" && u.PCI == "" {
 		u.Open.Device = u.Name
 	}
@@ -317,6 +367,7 @@ func (v *validator) guest(s *Switch, i int) {
 	if p.Socket == "" {
 		v.wrong(path+".socket", "missing, and [switch] has none for all")
 	}
+	v.memifSocket(path+".socket", g.Socket)
 	if len(g.Secret) > secretMax {
 		v.wrong(path+".secret", "%d octets; want %d at most", len(g.Secret), secretMax)
 	}

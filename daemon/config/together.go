@@ -2,10 +2,8 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rnicd/rnicd/daemon/port"
@@ -21,6 +19,10 @@ func (v *validator) together(path string, p *Port) {
 	six := slices.ContainsFunc(o.Addrs, func(a netip.Prefix) bool { return a.Addr().Is6() })
 	if six && p.MTU < port.MTUMin6 {
 		v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", p.MTU, port.MTUMin6)
+	}
+	if !six && o.HostAddr.IsValid() && o.HostAddr.Addr().Is6() && p.MTU < port.MTUMin6 {
+		v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and host_address is one of it",
+			p.MTU, port.MTUMin6)
 	}
 	if p.VLAN != 0 && p.HostAddress != "" {
 		v.wrong(path+".host_address", "with vlan all frames have a tag, and the kernel's side of the device has none; give the address to a VLAN device on it, "+
@@ -50,7 +52,7 @@ func (v *validator) host(path string, o *port.Config) {
 func (v *validator) ifname(path, name string) {
 	if len(name) > 15 {
 		v.wrong(path, "%q: a device's name has 15 letters at most; name a shorter device", name)
-	} else if name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r") {
+	} else if name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r\x00") {
 		v.wrong(path, "%q: no name of a network device: want one without /, : and spaces", name)
 	}
 }
@@ -78,31 +80,6 @@ func (v *validator) hostsOfOthers() {
 						a.Addr(), q.Name, v.line(fmt.Sprintf("port[%d].host_address", j)))
 				}
 			}
-		}
-	}
-}
-
-// listeners refuses a TCP port of this host's sockets that the metrics have, too, and one path for two
-// sockets.
-func (v *validator) listeners() {
-	c := v.c
-	if host, service, err := net.SplitHostPort(c.Metrics.Listen); err == nil {
-		tcp, _ := strconv.Atoi(service)
-		at, err := netip.ParseAddr(host)
-		for i := range c.Services {
-			for _, on := range c.Services[i].On {
-				p := &c.Ports[on].Open
-				all := err != nil || at.IsUnspecified() || !p.HostAt.IsValid() || p.HostAt.IsUnspecified()
-				if p.Driver.Sockets && int(c.Services[i].Listen) == tcp && (all || p.HostAt == at) {
-					v.wrong("metrics.listen", "%d on this host is that of the service %q in line %d; choose another", tcp, c.Services[i].Name,
-						v.line(fmt.Sprintf("service[%d].name", i)))
-				}
-			}
-		}
-	}
-	for i := range c.Ports {
-		if p := &c.Ports[i]; p.Socket != "" && p.Socket == c.Control.Path {
-			v.wrong(fmt.Sprintf("port[%d].socket", i), "%q is the control socket; choose another path", p.Socket)
 		}
 	}
 }

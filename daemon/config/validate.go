@@ -2,12 +2,10 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -68,7 +66,8 @@ func (v *validator) validate() {
 	}
 	v.services()
 	v.hostsOfOthers()
-	v.listeners()
+	v.listenTogether()
+	v.socketsTogether()
 }
 
 // units refuses numbers where a unit is missing, and sizes below 0.
@@ -147,9 +146,6 @@ func (v *validator) useless(path, what string, table any, mine func(of []string)
 	}
 }
 
-// socketPathMax is what sun_path holds, less the 0 at its end.
-const socketPathMax = 107
-
 // control finds out where the socket is to be; byDefault: unless the file says so.
 func (v *validator) control(c *Control, byDefault func() string) {
 	var err error
@@ -159,27 +155,13 @@ func (v *validator) control(c *Control, byDefault func() string) {
 	switch {
 	case c.Socket == "off":
 	case !v.given("control.socket"):
-		c.Path = byDefault()
+		if c.Path = byDefault(); !v.socketPath("control.socket", c.Path) { // of XDG_RUNTIME_DIR
+			c.Path = ""
+		}
 	case !filepath.IsAbs(c.Socket):
 		v.wrong("control.socket", "%q: want a path that begins with /, or off", c.Socket)
-	case len(c.Socket) > socketPathMax:
-		v.wrong("control.socket", "%d octets long; a socket's path has %d at most", len(c.Socket), socketPathMax)
-	default:
+	case v.socketPath("control.socket", c.Socket):
 		c.Path = c.Socket
-	}
-}
-
-// metrics refuses what cannot be listened on.
-func (v *validator) metrics(m *Metrics) {
-	if !v.given("metrics.listen") {
-		return
-	}
-	_, service, err := net.SplitHostPort(m.Listen)
-	if err == nil {
-		_, err = strconv.ParseUint(service, 10, 16)
-	}
-	if err != nil {
-		v.wrong("metrics.listen", "%q: want host and port, as 127.0.0.1:9174 or [::1]:9174", m.Listen)
 	}
 }
 

@@ -41,12 +41,15 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	defer out.Close(lossy.CloseWithin)
 	r := &runner{file: file, drivers: drivers, out: out, log: log, level: level, notify: daemon.NewNotifier(), orders: orders}
 	cfg.Vswitch.Sockets.Refused = r.refused
-	asked, err := listenSeen(cfg)
-	if err != nil {
+	var asked seen
+	if err := asked.listenControl(cfg); err != nil {
 		return err
 	}
 	if r.Server, err = Start(cfg); err != nil {
 		return errors.Join(err, asked.close())
+	}
+	if err := asked.listenMetrics(cfg); err != nil {
+		return errors.Join(err, asked.close(), r.Close())
 	}
 	r.version, r.logLost = version, out.Lost
 	for i := range cfg.Uplinks {

@@ -16,17 +16,19 @@ type seen struct {
 	metrics *metrics.Server
 }
 
-// listenSeen opens both. Nothing is answered yet: the control socket tells first of another switch with this configuration.
-func listenSeen(cfg *config.Switch) (s seen, err error) {
+// listenControl opens the first, which tells of another switch with this configuration: before all
+// else. Nothing is answered yet.
+func (s *seen) listenControl(cfg *config.Switch) (err error) {
 	if cfg.Control.Path != "" {
-		if s.control, err = control.Listen(cfg.Control.Path, cfg.Control.Perm); err != nil {
-			return seen{}, err
-		}
+		s.control, err = control.Listen(cfg.Control.Path, cfg.Control.Perm)
 	}
-	if s.metrics, err = metrics.Listen(cfg.Metrics.Listen); err != nil {
-		return seen{}, errors.Join(err, s.close())
-	}
-	return s, nil
+	return err
+}
+
+// listenMetrics opens the second, which may be at the host_address of an uplink that is open now.
+func (s *seen) listenMetrics(cfg *config.Switch) (err error) {
+	s.metrics, err = metrics.Listen(cfg.Metrics.Listen)
+	return err
 }
 
 var errNoDaemon = errors.New("this is a switch: rnicd status --switch shows what it knows; its programs have the connections")
