@@ -49,6 +49,46 @@ func TestPreviewDecidesNothing(t *testing.T) {
 	l.stop()
 }
 
+// What is looked at beforehand is the connection that the segment belongs to, of either family, in a
+// VLAN or not; frames of anything else, and headers with options, have none.
+func TestTupleOfASegment(t *testing.T) {
+	for _, vlan := range []uint16{0, 5} {
+		for _, open := range []func(*lab) (u, v *peer){(*lab).open, (*lab).open6} {
+			l := newLab(t, func(i int, cfg *Config) {
+				sixes(i, cfg)
+				cfg.VLAN = vlan
+			})
+			u, v := open(l)
+			var frame []byte
+			l.a.nic.onSend = func(f []byte) { frame = append([]byte(nil), f...) }
+			u.send(1)
+			l.a.Turn()
+			id, ok := l.b.tupleOf(frame)
+			require.True(t, ok)
+			require.Equal(t, *v.conn.tcp.ID(), id)
+
+			at := l.b.host.l2
+			other := []int{at - 2, at - 1, at + 6} // octets that say what it is
+			if id.Remote.Is4() {
+				other = []int{at - 2, at - 1, at + 9, at}
+			}
+			for _, i := range other {
+				frame[i] ^= 1
+				_, ok = l.b.tupleOf(frame)
+				require.False(t, ok, "octet %d", i)
+				frame[i] ^= 1
+			}
+			whole := at + ipLen(&id.Remote) + tcpHeaderLen
+			_, ok = l.b.tupleOf(frame[:whole])
+			require.True(t, ok)
+			_, ok = l.b.tupleOf(frame[:whole-1])
+			require.False(t, ok, "a header cut short")
+			l.a.nic.onSend = nil
+			l.stop()
+		}
+	}
+}
+
 // BenchmarkPreview is what looking beforehand costs when everything is in the cache.
 func BenchmarkPreview(b *testing.B) {
 	l := newLab(b, func(i int, cfg *Config) { cfg.ConnsMax = 1024 })

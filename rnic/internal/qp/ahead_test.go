@@ -61,6 +61,36 @@ func (r *receiver) offer(off, end int) bool {
 	return v != mpa.Refused
 }
 
+// An RTR message that is a Send has a receive buffer of its own: as many Sends after it as there are
+// receive buffers all have one, in whatever order they come.
+func TestRTRSendTakesNoReceiveBuffer(t *testing.T) {
+	r := newRTRResponder(t)
+	m, err := r.Table.Register(r.Domain, make([]byte, r.RecvDepth*sendLen), mem.RegionOptions{Access: mem.LocalWrite})
+	require.NoError(t, err)
+	for id := range uint64(r.RecvDepth) {
+		buffer := SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
+		require.NoError(t, r.PostRecv(&WQE{ID: id, Op: OpRecv, Local: buffer}, nil))
+	}
+	r.untagged(rdmap.OpSend, rdmap.QNSend, 1, nil)
+	at := []int{len(r.stream)}
+	for i := range r.RecvDepth {
+		r.untagged(rdmap.OpSend, rdmap.QNSend, uint32(2+i), make([]byte, sendLen))
+		at = append(at, len(r.stream))
+	}
+	r.arrive(0, at[0])
+	for i := r.RecvDepth - 1; i >= 0; i-- {
+		require.True(t, r.offer(at[i], at[i+1]))
+	}
+	r.LeftEdge(uint64(len(r.stream)))
+	done := drainCQ(nil, r.RecvCQ)
+	require.Len(t, done, r.RecvDepth)
+	for i, c := range done {
+		require.Equal(t, Success, c.Status)
+		require.EqualValues(t, i, c.ID)
+		require.EqualValues(t, sendLen, c.Len)
+	}
+}
+
 // Empty Writes that wait beyond a gap until a Responder has heard its Initiator are more messages than
 // may wait for Delivery. They are not passed at once when the first FPDU has come and another segment
 // continues them: that segment is refused, and each Write counts once the gap has closed.
