@@ -154,7 +154,7 @@ lint:
 # Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race detector. What could be
 # shared by connections, the tests of stack, stream and sim would show.
 race:
-	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|bench/analysis)$$')
+	$(GO) test -race -timeout 60m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|bench/analysis)$$')
 
 bench:
 	@GO="$(GO)" scripts/bench.sh full $(ARGS)

@@ -96,11 +96,13 @@ func TestSlowDeviceIsSharedByWrites(t *testing.T) {
 					}
 				}
 				run(share / 4)
+				r.renew()
 				before := make([]int, n)
 				for i, w := range all {
 					before[i] = w.done
 				}
 				run(share)
+				r.renew()
 				octets := 0
 				for i, w := range all {
 					octets += w.done - before[i]
