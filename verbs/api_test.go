@@ -78,6 +78,14 @@ func TestCancel(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
+// Without memory for what a call makes it says so, and nothing else is the worse for it.
+func TestNoMemory(t *testing.T) {
+	l := newLab(t)
+	p := l.run("gcc", l.compile("nomemory", "-fno-builtin"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // A poll that waits for completions is woken by each, and has a bound.
 func TestWait(t *testing.T) {
 	l := newLab(t)

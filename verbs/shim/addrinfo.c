@@ -3,13 +3,34 @@
 
 #include <netdb.h>
 
-static struct sockaddr *copy_address(const struct sockaddr *from, socklen_t n)
+/* False: there is no memory. */
+static bool copy_address(struct sockaddr **to, socklen_t *size, const struct sockaddr *from,
+			 socklen_t n)
 {
-	struct sockaddr *a = malloc(n);
+	*to = malloc(n);
+	if (!*to)
+		return false;
+	memcpy(*to, from, n);
+	*size = n;
+	return true;
+}
 
-	if (a)
-		memcpy(a, from, n);
-	return a;
+/* The addresses of r: the one that was found, and for the others what the hints say. */
+static bool copy_addresses(struct rdma_addrinfo *r, const struct addrinfo *found,
+			   const struct rdma_addrinfo *hints)
+{
+	struct sockaddr **src = &r->ai_src_addr, **dst = &r->ai_dst_addr;
+	socklen_t *ns = &r->ai_src_len, *nd = &r->ai_dst_len;
+	bool passive = hints->ai_flags & RAI_PASSIVE;
+
+	if (found && !copy_address(passive ? src : dst, passive ? ns : nd, found->ai_addr,
+				   found->ai_addrlen))
+		return false;
+	if (!*src && hints->ai_src_addr &&
+	    !copy_address(src, ns, hints->ai_src_addr, hints->ai_src_len))
+		return false;
+	return *dst || !hints->ai_dst_addr ||
+	       copy_address(dst, nd, hints->ai_dst_addr, hints->ai_dst_len);
 }
 
 /* What getaddrinfo says, as errno has it for callers that print that. */
@@ -54,23 +75,13 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	r->ai_family = found ? found->ai_family : hints->ai_family;
 	r->ai_qp_type = hints->ai_qp_type ? hints->ai_qp_type : IBV_QPT_RC;
 	r->ai_port_space = hints->ai_port_space ? hints->ai_port_space : RDMA_PS_TCP;
-	if (found && hints->ai_flags & RAI_PASSIVE) {
-		r->ai_src_addr = copy_address(found->ai_addr, found->ai_addrlen);
-		r->ai_src_len = found->ai_addrlen;
-	} else if (found) {
-		r->ai_dst_addr = copy_address(found->ai_addr, found->ai_addrlen);
-		r->ai_dst_len = found->ai_addrlen;
-	}
-	if (!r->ai_src_addr && hints->ai_src_addr) {
-		r->ai_src_addr = copy_address(hints->ai_src_addr, hints->ai_src_len);
-		r->ai_src_len = hints->ai_src_len;
-	}
-	if (!r->ai_dst_addr && hints->ai_dst_addr) {
-		r->ai_dst_addr = copy_address(hints->ai_dst_addr, hints->ai_dst_len);
-		r->ai_dst_len = hints->ai_dst_len;
-	}
+	error = copy_addresses(r, found, hints) ? 0 : ENOMEM;
 	if (found)
 		freeaddrinfo(found);
+	if (error) {
+		rdma_freeaddrinfo(r);
+		return rv_fail(error);
+	}
 	*res = r;
 	return 0;
 }

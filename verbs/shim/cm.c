@@ -506,27 +506,43 @@ void rdma_free_devices(struct ibv_context **list)
 	free(list);
 }
 
+static struct rv_args adoption(uint64_t handle, struct rdma_event_channel *channel, uint64_t cookie)
+{
+	struct rv_event_channel *ch = container(channel, struct rv_event_channel, channel);
+
+	return (struct rv_args){ .arg = { handle, (uint64_t)ch->socket.engine_fd, cookie } };
+}
+
+/* For want of memory or descriptors: the client is told, and the request's place in the backlog is free again. */
+static int refuse_request(struct rv_id *listener, uint64_t handle)
+{
+	struct rv_args a = adoption(handle, listener->id.channel, 0);
+
+	if (!rv_call(RV_ADOPT, &a))
+		rv_call1(RV_CM_DESTROY, handle);
+	return ENOMEM;
+}
+
 /* The id of a request is its listener's kind, and has a device. */
 int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made)
 {
-	struct rdma_event_channel *channel = listener->id.channel;
+	struct rdma_event_channel *channel = listener->sync ? own_channel() : listener->id.channel;
+	struct rv_id *i = channel ? rv_new_id(channel, listener->id.context, listener->id.ps) : NULL;
 	struct rv_args a;
-	struct rv_id *i;
 	int error;
 
-	if (listener->sync && !(channel = own_channel()))
-		return errno;
-	i = rv_new_id(channel, listener->id.context, listener->id.ps);
-	a = (struct rv_args){
-		.arg = { handle, (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd, i ? i->cookie : 0 },
-	};
-	error = i ? rv_call(RV_ADOPT, &a) : ENOMEM;
+	if (i) {
+		a = adoption(handle, channel, i->cookie);
+		error = rv_call(RV_ADOPT, &a);
+	} else {
+		error = refuse_request(listener, handle);
+	}
 	if (error) {
 		if (i) {
 			rv_table_remove(i->cookie);
 			free(i);
 		}
-		if (listener->sync)
+		if (channel && listener->sync)
 			rdma_destroy_event_channel(channel);
 		return error;
 	}

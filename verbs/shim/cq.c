@@ -16,8 +16,7 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 		return NULL;
 	}
 	q = calloc(1, sizeof *q);
-	q->cookie = q ? rv_table_add(q) : 0;
-	if (!q || !q->cookie) {
+	if (!q || !(q->cookie = rv_table_add(q))) {
 		free(q);
 		errno = ENOMEM;
 		return NULL;
