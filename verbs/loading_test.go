@@ -119,28 +119,74 @@ func TestNotLoaded(t *testing.T) {
 }
 
 // The environment decides nothing in a program with other rights than its caller's: no variable of
-// ours is read.
+// ours is read, and one of Go's runtime, which reads these itself, leaves the program without a
+// device. What the program has in its environment stays, there and elsewhere.
 func TestSecureProgram(t *testing.T) {
 	l := newLab(t)
 	path := l.compileAlone("secure", "-L"+l.dir, "-Wl,-rpath,"+l.dir, "-l:librnicd_verbs.so")
-	start := func(variable string) *netlab.Process {
-		cmd := exec.Command(path)
-		cmd.Env = append(os.Environ(), variable)
+	start := func(variable string, args ...string) *netlab.Process {
+		cmd := exec.Command(path, args...)
+		cmd.Env = []string{"PATH=/usr/bin", "HOME=/root", "TZ=UTC", variable, "LAST=1"}
 		p := l.Start(t, cmd)
 		require.Zero(t, p.Wait(t), "%s", p)
 		return p
 	}
 	variables := []string{"RNICD_ENGINE=/no/such.so", "RNICD_PMD=banana", "RNICD_MTU=1",
 		"RNICD_CONFIG=/etc/shadow"}
+	runtimes := []string{"GODEBUG=inittrace=1", "GOGC=1", "GOMAXPROCS=1", "GOMEMLIMIT=1MiB"}
 	for _, v := range variables {
-		start(v).Expect(t, 1, "^AT_SECURE 0, opened 0$")
+		start(v).Expect(t, 1, "^AT_SECURE 0, opened 0, environment kept 1$")
 	}
+	for _, v := range runtimes {
+		start(v).Expect(t, 1, "^AT_SECURE 0, opened 1, environment kept 1$")
+	}
+	start("GODEBUG=inittrace=1").Expect(t, 1, "^init runtime @")
+
 	require.NoError(t, os.Chown(path, os.Getuid(), 65534))
 	require.NoError(t, os.Chmod(path, 0o755|os.ModeSetgid))
-	for _, v := range append(variables, "RNICD_VERBOSE=1", "RNICD_PEER=siw") {
-		require.Equal(t, "AT_SECURE 1, opened 1\n", start(v).String())
+	const opened = "AT_SECURE 1, opened 1, environment kept 1\n"
+	for _, v := range append(variables, "RNICD_VERBOSE=1", "RNICD_PEER=siw", "GOTRACEBACK=crash") {
+		require.Equal(t, opened, start(v).String())
+	}
+	for _, v := range runtimes {
+		name, _, _ := strings.Cut(v, "=")
+		refused := "rnicd: no device: " + name + " is set, which the engine would obey in a program " +
+			"with other rights than its caller's (setuid, setgid, capabilities): start it without\n" +
+			"AT_SECURE 1, opened 0, environment kept 1\n"
+		require.Equal(t, refused, start(v).String())
+		require.Equal(t, refused, start(v, "clear").String(), "Go's runtime does not see that")
+		require.Equal(t, opened, start(v, name).String())
 	}
 }
+
+// All that is ours reads the environment in one place each, the engine's and the C library's, and
+// changes it nowhere: cgo would change the program's own.
+func TestEnvironmentIsReadOnce(t *testing.T) {
+	const files = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}` +
+		`{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.CgoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}` +
+		`{{range $.CFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	list, err := exec.Command("go", "list", "-deps", "-f", files, "./cshared").Output()
+	require.NoError(t, err)
+	paths, err := filepath.Glob("shim/*.c")
+	require.NoError(t, err)
+	found := map[string]int{}
+	for _, path := range append(paths, strings.Fields(string(list))...) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range environmentCall.FindAllStringSubmatch(string(text), -1) {
+			found[filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path)+" "+m[1]]++
+		}
+	}
+	require.Equal(t, map[string]int{
+		"shim/engine.c secure_getenv": 1,
+		"cshared/main.go os.Environ":  1,
+		"control/socket.go os.Getenv": 1, // of daemons: a program has its control socket off
+	}, found)
+}
+
+var environmentCall = regexp.MustCompile(`\b((?:secure_get|get|set|unset|put|clear)env|` +
+	`(?:os|syscall|unix)\.(?:Getenv|LookupEnv|Environ|ExpandEnv|Setenv|Unsetenv|Clearenv|TempDir|` +
+	`CreateTemp|MkdirTemp|User\w+Dir)|exec\.(?:Command\w*|LookPath))\([^0-9]`) // not secure_getenv(3)
 
 // Every symbol of Debian's libraries is there, under its version: a program finds it, if only refused
 // or forwarded. What those libraries keep for programs that were linked before 2008, and drivers from

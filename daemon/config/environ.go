@@ -103,7 +103,8 @@ func portOf(file, name string, drivers port.Drivers) (*port.Config, error) {
 
 // tableOf writes a [[port]] of the variables, whose names it returns.
 func tableOf(vars map[string]string) (text string, names []string, err error) {
-	text = "[[port]]\nname = \"rnic0\"\n"
+	text = "control.socket = \"off\"\n" // a program has none, so nobody looks for its place
+	text += "[[port]]\nname = \"rnic0\"\n"
 	if vars["pmd"] == "" && vars["driver"] == "" {
 		text += "driver = \"kernel\"\n"
 	}

@@ -15,6 +15,8 @@ import "C"
 import (
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/port"
@@ -28,14 +30,26 @@ func init() {
 
 func main() {}
 
+// environment returns all that the engine reads of the environment: nothing in a program with other
+// rights than its caller, who must not decide what it does with them (secure_getenv(3)). Nobody may
+// call os.Setenv, os.Unsetenv or os.Clearenv here: cgo does the same to the program's environment.
+func environment() []string {
+	if C.getauxval(C.AT_SECURE) != 0 {
+		return nil
+	}
+	return os.Environ()
+}
+
+// isVerbose: any value will do.
+func isVerbose(variable string) bool {
+	value, ok := strings.CutPrefix(variable, "RNICD_VERBOSE=")
+	return ok && value != ""
+}
+
 // open makes the host: the port lasts as long as the process.
 func open(bells engine.Doorbells) (h engine.Host, err error) {
-	if C.getauxval(C.AT_SECURE) != 0 {
-		// The program has other rights than its caller, whose environment must not decide what it does with
-		// them (secure_getenv(3)).
-		os.Clearenv()
-	}
-	cfg, err := config.Environment(os.Environ(), port.All())
+	environ := environment()
+	cfg, err := config.Environment(environ, port.All())
 	if err != nil {
 		return h, err
 	}
@@ -50,8 +64,8 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		return h, err
 	}
 	h.OwnTCP = !cfg.Driver.Sockets
-	h.PeersAreSiw = os.Getenv("RNICD_PEER") == "siw"
-	if os.Getenv("RNICD_VERBOSE") != "" {
+	h.PeersAreSiw = slices.Contains(environ, "RNICD_PEER=siw")
+	if slices.ContainsFunc(environ, isVerbose) {
 		h.Log = lossy.New(os.Stderr, nil) // lines are no reason to hold the program up, or to end it
 	}
 	h.Adapter, err = p.AdapterWith(engine.Limits())

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/auxv.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -168,11 +169,53 @@ static void *load_engine(void (**attach)(void *))
 	return *attach ? engine : NULL;
 }
 
+/* The environment that the process was started with, where Go's runtime looks: after argv. */
+static char **started_with;
+
+__attribute__((constructor)) static void begin(int argc, char **argv)
+{
+	started_with = argv + argc + 1;
+}
+
+/*
+ * Go's runtime obeys these variables before any code of the engine's runs; GOTRACEBACK it takes for
+ * none in a secure program. It does not see what clearenv(3) has done.
+ */
+static const char *obeyed_by_go(void)
+{
+	static const char *const names[] = { "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT" };
+
+	for (char **v = started_with; *v; v++)
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+			size_t n = strlen(names[i]);
+
+			if (!strncmp(*v, names[i], n) && (*v)[n] == '=')
+				return names[i];
+		}
+	return NULL;
+}
+
+/* In a program with other rights than its caller's it must decide nothing (secure_getenv(3)). */
+static bool environment_decides(void)
+{
+	const char *name = getauxval(AT_SECURE) ? obeyed_by_go() : NULL;
+
+	if (name)
+		fprintf(stderr,
+			"rnicd: no device: %s is set, which the engine would obey in a program "
+			"with other rights than its caller's (setuid, setgid, capabilities): "
+			"start it without\n",
+			name);
+	return name;
+}
+
 static int attach_engine(void)
 {
 	void (*attach)(void *);
 	uint32_t *page;
 
+	if (environment_decides())
+		return ENODEV;
 	rv_area = mmap(NULL, sizeof *rv_area, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (rv_area == MAP_FAILED || page == MAP_FAILED)
