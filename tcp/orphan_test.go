@@ -201,6 +201,28 @@ func TestClosedWindowIsNotSuspect(t *testing.T) {
 	s.wantState(Established)
 }
 
+// SetFinWait2's time is in whole seconds, rounded up, 18 hours at most; 0 is the Config's again, and
+// below 0 there is no wait.
+func TestFinWait2OfOneConnection(t *testing.T) {
+	for set, want := range map[int64]int64{
+		0: 60 * sc, 1: sc, sc: sc, sc + 1: 2 * sc, 90 * sc: 90 * sc, math.MaxInt64: 65534 * sc, 65534*sc + 1: 65534 * sc, -1: 0,
+	} {
+		s := accepted(t, plain(), "")
+		s.c.SetFinWait2(7 * sc)
+		s.c.SetFinWait2(set)
+		s.c.SetOrphaned(s.now)
+		s.c.CloseSend(s.now)
+		s.sent()
+		s.in(". 1 ack 2")
+		s.wantState(FinWait2)
+		if got := s.c.Deadline() - s.now; got != want {
+			t.Errorf("%d: waits %d ns, want %d", set, got, want)
+		}
+		s.advance(want)
+		s.wantState(Closed)
+	}
+}
+
 // req: 9293-MAY-1
 func TestOrphanDoesNotWaitForEver(t *testing.T) {
 	for _, orphanFirst := range []bool{false, true} {

@@ -357,6 +357,31 @@ func TestTimeoutsWithProgressAreNoBlackHole(t *testing.T) {
 	}
 }
 
+// News of the path begins the count anew, too: what timed out before was of another path.
+//
+// req: 8899-4.3-1
+func TestTimeoutsBeforeAReportAreNoBlackHole(t *testing.T) {
+	s := large(t)
+	s.push(3000)
+	for n := uint64(1); n < 2*probesMax-1; n++ {
+		for s.c.Stats().Timeouts < n {
+			s.advance(s.c.Deadline() - s.now)
+		}
+		if n == probesMax-1 {
+			s.c.SetEMSSLimit(2500)
+		}
+	}
+	if n := s.c.EMSS(); n != 2500 {
+		t.Fatalf("EMSS %d after %d timeouts", n, probesMax-1)
+	}
+	for s.c.Stats().Timeouts < 2*probesMax-1 {
+		s.advance(s.c.Deadline() - s.now)
+	}
+	if n := s.c.EMSS(); n != baseMSS {
+		t.Fatalf("EMSS %d after %d timeouts", n, probesMax)
+	}
+}
+
 // One segment that does not arrive, while one as large that was sent after it does, is no black
 // hole: it alone is cut, and what is sent for the first time is whole.
 //

@@ -159,6 +159,23 @@ func TestProbeAsksForANewSegment(t *testing.T) {
 	}
 }
 
+// The retransmission timer runs from when the probe is sent, which may be long after it was due: the
+// device may have taken nothing meanwhile.
+//
+// req: 8985-7.3-1
+func TestTimeoutAfterALateProbe(t *testing.T) {
+	s := opened(t, sackOnly(), "mss 1000 sackOK", 50*ms)
+	s.push(1000, 1000)
+	s.sent()
+	s.now = s.c.Deadline()
+	s.c.Expire(s.now)
+	s.now += 100 * ms
+	s.expect(". 1001:2001 ack 1 rtx")
+	if at := s.now + s.c.rto(); s.c.Deadline() != at {
+		t.Errorf("the timer fires at %d, want %d", s.c.Deadline()-s.now, at-s.now)
+	}
+}
+
 // Of what one ACK SACKs, in whatever order its blocks come, the most recently sent is RACK.segment:
 // sequence decides among those of one time.
 //
