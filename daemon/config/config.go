@@ -23,7 +23,7 @@ type Config struct {
 	Ports    []Port    `toml:"port" doc:"A device with its Pollers and addresses; [[port]] for each."`
 	Services []Service `toml:"service" doc:"What is served, on which ports; [[service]] for each."`
 
-	// Sockets are paths of further ones that are made.
+	// Sockets are further ones of memif that are made.
 	Sockets []string `toml:"-"`
 
 	index *index

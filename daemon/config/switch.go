@@ -120,7 +120,7 @@ func isDaemon(text []byte) bool {
 func (s *Switch) Needs() *Config {
 	c := &Config{File: s.File, Control: s.Control, Metrics: s.Metrics}
 	for i := range s.Vswitch.Programs {
-		if path := s.Vswitch.Programs[i].Socket; path != "" && path[0] != '@' && !slices.Contains(c.Sockets, path) {
+		if path := s.Vswitch.Programs[i].Socket; path != "" && !slices.Contains(c.Sockets, path) {
 			c.Sockets = append(c.Sockets, path)
 		}
 	}

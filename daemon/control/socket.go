@@ -65,7 +65,7 @@ func listen(path string, mode os.FileMode) (net.Listener, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	unlock, err := lock(path + ".lock")
+	unlock, err := lock(path + lockSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -74,20 +74,56 @@ func listen(path string, mode os.FileMode) (net.Listener, error) {
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return l, err
 	}
+	if err := abandoned(path); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return bind(path, mode)
+}
+
+// abandoned: what is at a path is the socket of a process that has ended; or the error says what it
+// is.
+func abandoned(path string) error {
 	if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSocket == 0 {
-		return nil, fmt.Errorf("%s is there, and is no socket: choose another path", path)
+		return fmt.Errorf("%s is there, and is no socket: choose another path", path)
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		_ = conn.Close()
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
-		return nil, &InUseError{path}
+		return &InUseError{path}
 	}
-	if err := os.Remove(path); err != nil {
-		return nil, err
+	return nil
+}
+
+// Check says why Listen would refuse what is at a path now, and makes nothing. Whether something
+// can be made there is not looked at.
+func Check(path string) error {
+	f, err := os.OpenFile(path+lockSuffix, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+	case err != nil:
+		return err
+	default:
+		defer f.Close()
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+			return lockedError(path+lockSuffix, err)
+		}
 	}
-	return bind(path, mode)
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return abandoned(path)
+}
+
+const lockSuffix = ".lock"
+
+func lockedError(file string, err error) error {
+	return fmt.Errorf("%s is locked: another daemon starts with the same socket, "+
+		"or hangs (fuser -v shows which): %w", file, err)
 }
 
 // lock keeps two daemons that start at the same time from taking over each other's socket. The file is
@@ -104,7 +140,7 @@ func lock(file string) (unlock func(), err error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
 			_ = f.Close()
-			return nil, fmt.Errorf("%s is locked: another daemon starts with the same socket, or hangs (fuser -v shows which): %w", file, err)
+			return nil, lockedError(file, err)
 		}
 	}
 }

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/control"
-	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/daemon/status"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -25,17 +26,28 @@ func (m *Machine) places() (all []Finding) {
 		return ok("without a configuration none is known")
 	}
 	if pid := m.running(); pid > 0 {
-		return append(ok("process %d runs with this control socket: devices, ports and sockets are its own", pid), m.troubles()...)
+		now, err := m.ask()
+		if err == nil && !m.isOurs(pid, now.Config) {
+			all = lack(true, "", "process %d answers on the control socket %s, of a daemon with the "+
+				"configuration %s: give this one a path of its own, or end that one",
+				pid, m.Config.Control.Path, now.Config)
+		} else {
+			all = ok("process %d runs with this control socket: devices, ports and sockets are its own", pid)
+			if err != nil {
+				return append(all, warn("", "it does not say how its devices are: %v", err)...)
+			}
+			return append(all, now.troubles()...)
+		}
+	} else {
+		all = m.controlSocket()
 	}
 	for i := range m.Config.Ports {
 		all = append(all, m.device(&m.Config.Ports[i])...)
 	}
 	for _, where := range m.listens() {
-		all = append(all, listenable(where)...)
+		all = append(all, m.listenable(where)...)
 	}
-	for _, file := range m.files() {
-		all = append(all, m.folder(file)...)
-	}
+	all = append(all, m.files()...)
 	if len(all) == 0 {
 		return ok("devices, ports, sockets and folders are there and free")
 	}
@@ -69,81 +81,61 @@ func (m *Machine) running() int {
 // askTimeout bounds the question to a running daemon.
 const askTimeout = 3 * time.Second
 
-// troubles are those of the devices of the running daemon, or switch, as its status has them. One that stops
-// all frames is a lack; one to come, at a restart, is not.
-func (m *Machine) troubles() (all []Finding) {
+// running is what a daemon, or a switch, says of itself.
+type running struct {
+	Config         string
+	Ports, Uplinks []struct {
+		Name    string
+		Trouble *status.Trouble
+	}
+}
+
+func (m *Machine) ask() (now running, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	client := control.NewClient(filepath.Join(m.Root, m.Config.Control.Path))
 	defer client.Close()
-	type device struct {
-		Name    string
-		Trouble *status.Trouble
+	err = client.Get(ctx, "/v1/status", nil, &now)
+	return now, err
+}
+
+// isOurs says whether a process that runs with a file runs with this configuration. What cannot be
+// found out is taken to be so.
+func (m *Machine) isOurs(pid int, file string) bool {
+	proc := "/proc/" + strconv.Itoa(pid)
+	if file == "" || m.Config.File == "" {
+		return true
 	}
-	var is struct{ Ports, Uplinks []device }
-	if err := client.Get(ctx, "/v1/status", nil, &is); err != nil {
-		return warn("", "it does not say how its devices are: %v", err)
+	if !filepath.IsAbs(file) {
+		dir, err := os.Readlink(proc + "/cwd")
+		if err != nil {
+			return true
+		}
+		file = filepath.Join(dir, file)
 	}
+	own, err := filepath.Abs(m.Config.File)
+	if err != nil || own == file {
+		return true
+	}
+	theirs, err := os.Stat(proc + "/root" + file)
+	if err != nil {
+		theirs, err = os.Stat(file)
+	}
+	ours, failed := os.Stat(own)
+	return err == nil && failed == nil && os.SameFile(theirs, ours)
+}
+
+// troubles are those of its devices. One that stops all frames is a lack; one to come, at a
+// restart, is not.
+func (now *running) troubles() (all []Finding) {
 	seen := map[string]bool{}
-	for _, d := range append(is.Ports, is.Uplinks...) {
+	for _, d := range append(now.Ports, now.Uplinks...) {
 		if d.Trouble != nil && !seen[d.Name] { // each queue of an uplink has it
 			seen[d.Name] = true
 			all = append(all, lack(d.Trouble.Kind != pmd.TroubleBridge, "", "port %s: %s", d.Name, d.Trouble.Text)...)
 		}
 	}
 	return all
-}
-
-// iffUp is in a device's flags, iffPersist in a TAP's (linux/if.h, linux/if_tun.h).
-const (
-	iffUp      = 0x1
-	iffPersist = 0x800
-)
-
-// tapDevice finds that a TAP is another process's, or down. One that is not persistent is there only while a
-// process holds it.
-func (m *Machine) tapDevice(port, name string) []Finding {
-	kind, err := strconv.ParseUint(m.read("sys/class/net/"+name+"/tun_flags"), 0, 32)
-	if err != nil {
-		return nil // there is none, which is made then
-	}
-	if kind&iffPersist == 0 || m.read("sys/class/net/"+name+"/carrier") == "1" {
-		return lack(true, "", "port %s: another process holds the TAP %s", port, name)
-	}
-	flags, err := strconv.ParseUint(m.read("sys/class/net/"+name+"/flags"), 0, 32)
-	if err == nil && flags&iffUp == 0 {
-		return lack(!m.capable(capNetAdmin), "ip link set "+name+" up", "port %s: the TAP %s is down, until one that may (CAP_NET_ADMIN) sets it up", port, name)
-	}
-	return nil
-}
-
-// device finds who has a port's device, or that it is missing.
-func (m *Machine) device(p *config.Port) []Finding {
-	if err := port.Holder(&p.Open); err != nil {
-		return lack(true, "", "port %s: %v", p.Name, err)
-	}
-	name := p.Open.Device
-	if _, args, found := strings.Cut(name, "iface="); found && p.Driver == "dpdk" {
-		name, _, _ = strings.Cut(args, ",")
-		if !strings.HasPrefix(p.Open.Device, "net_tap") && !m.exists("sys/class/net/"+name) {
-			return lack(true, "ip link show", "port %s: no interface %s", p.Name, name)
-		}
-	}
-	if found := m.tapDevice(p.Name, name); found != nil {
-		return found
-	}
-	if p.Driver == "memif" && !p.Open.Serve && p.Socket != "" {
-		path := p.Socket
-		if path[0] != '@' {
-			path = filepath.Join(m.Root, path)
-		}
-		c, err := net.Dial("unixpacket", path)
-		if err != nil {
-			return lack(true, "start the server, as rnicd switch", "port %s: no server at %s: %v", p.Name, p.Socket, errors.Unwrap(err))
-		}
-		_ = c.Close()
-	}
-	return nil
 }
 
 // listens are the places on this host's sockets.
@@ -168,50 +160,25 @@ func (m *Machine) listens() (all []string) {
 	return all
 }
 
-func listenable(where string) []Finding {
+// listenable finds that a place is taken. An address that a port brings with it comes when that is open.
+func (m *Machine) listenable(where string) []Finding {
 	l, err := net.Listen("tcp", where)
 	if err == nil {
 		_ = l.Close()
 		return nil
 	}
-	_, service, _ := net.SplitHostPort(where)
+	host, service, _ := net.SplitHostPort(where)
+	at, _ := netip.ParseAddr(host)
+	brought := slices.ContainsFunc(m.Config.Ports, func(p config.Port) bool {
+		return at.IsValid() && p.Open.HostAddr.Addr() == at.Unmap()
+	})
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
 		return lack(true, "ss -ltnp sport = :"+service, "%s is another process's", where)
+	case errors.Is(err, unix.EADDRNOTAVAIL) && brought:
+		return nil
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return lack(true, "ip address", "%s: no interface has this address now", where)
 	}
 	return lack(true, "", "%v", err)
-}
-
-// files are what a daemon makes, and where.
-func (m *Machine) files() (all []string) {
-	c := m.Config
-	if path := c.Control.Path; path != "" {
-		all = append(all, filepath.Dir(path)) // which is made
-	}
-	for i := range c.Ports {
-		p := &c.Ports[i]
-		if p.Capture != "" {
-			all = append(all, p.Capture)
-		}
-		if p.Open.Serve && p.Socket != "" && p.Socket[0] != '@' {
-			all = append(all, p.Socket)
-		}
-	}
-	return append(all, c.Sockets...)
-}
-
-// folder finds that something can be made there, or is there.
-func (m *Machine) folder(file string) []Finding {
-	dir := filepath.Dir(file)
-	switch err := unix.Access(filepath.Join(m.Root, dir), unix.W_OK|unix.X_OK); {
-	case m.exists(file) && !errors.Is(err, unix.ENOENT):
-		return nil
-	case errors.Is(err, unix.ENOENT):
-		return lack(true, "mkdir -p "+dir, "no folder %s, for %s", dir, filepath.Base(file))
-	case err != nil:
-		return lack(true, "ls -ld "+dir, "%s: %v: %s cannot be made there", dir, err, filepath.Base(file))
-	}
-	return nil
 }

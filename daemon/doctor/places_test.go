@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/config"
 	"github.com/rnicd/rnicd/daemon/control"
 	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/pmd/capture"
 )
 
 // What is held, taken or missing is a lack: the daemon would not start. A daemon that runs with this
@@ -29,24 +31,48 @@ func TestPlaces(t *testing.T) {
 		return fmt.Sprintf("[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = [%q]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = %s\n", addr, listen)
 	}
 	socket := func(path string) string { return fmt.Sprintf("[control]\nsocket = %q\n", path) }
+	held := "@" + filepath.Join(t.TempDir(), "held")
+	server, err := net.Listen("unixpacket", held)
+	require.NoError(t, err)
+	defer server.Close()
+	memif := func(n int, role, socket string) string {
+		return fmt.Sprintf("[[port]]\nname = \"m%d\"\ndriver = \"memif\"\nrole = %q\nsocket = %q\nid = %d\naddresses = [\"10.%d.0.1/24\"]\n",
+			n, role, socket, n, n)
+	}
 	for name, tc := range map[string]struct {
 		text string
 		more map[string]string
 		want string
 	}{
-		"free":           {tap, nil, ""},
-		"free TAP":       {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902", "sys/class/net/rplaces/carrier": "0", "sys/class/net/rplaces/flags": "0x1003"}, ""},
-		"held, down":     {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1102", "sys/class/net/rplaces/flags": "0x1002"}, "port rplaces: another process holds the TAP rplaces"},
-		"held, lasting":  {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902", "sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
-		"down, no right": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902", "sys/class/net/rplaces/flags": "0x1002", "proc/self/status": "CapEff:\t0\n"}, "port rplaces: the TAP rplaces is down"},
-		"held TAP":       {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1002", "sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
-		"taken port":     {kernel("127.0.0.1", tcp), nil, "127.0.0.1:" + tcp + " is another process's"},
-		"taken metrics":  {"[metrics]\nlisten = \"127.0.0.1:" + tcp + "\"\n" + tap, nil, "127.0.0.1:" + tcp + " is another process's"},
-		"late address":   {kernel("192.0.2.77", "7001"), nil, "192.0.2.77:7001: no interface has this address now"},
-		"folder":         {tap + "capture = \"/var/nowhere/x.pcapng\"\n", nil, "no folder /var/nowhere, for x.pcapng"},
-		"control folder": {socket("/nowhere/deep/control.sock") + tap, nil, "no folder /nowhere, for deep"},
-		"socket folder":  {strings.Replace(tap, "addresses", "driver = \"memif\"\nrole = \"server\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "no folder /none, for m.sock"},
-		"no server":      {strings.Replace(tap, "addresses", "driver = \"memif\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "port rplaces: no server at /none/m.sock"},
+		"free":              {tap, nil, ""},
+		"no TAP":            {tap, map[string]string{"sys/class/net/rplaces/flags": "0x1003"}, "port rplaces: rplaces is there, and is no TAP"},
+		"a TUN":             {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1801"}, "port rplaces: rplaces is there, and is no TAP"},
+		"one queue":         {tap + "queues = 2\n", map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802"}, "port rplaces: the TAP rplaces has one queue, 2 are wanted"},
+		"queues":            {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902"}, "port rplaces: the TAP rplaces was made for several queues"},
+		"both queues":       {tap + "queues = 2\n", map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902"}, ""},
+		"metrics of ours":   {"[metrics]\nlisten = \"10.9.0.254:9\"\n" + tap + "host_address = \"10.9.0.254/24\"\n", nil, ""},
+		"capture":           {tap + "capture = \"/run/x.pcapng\"\n", nil, ""},
+		"over a capture":    {tap + "capture = \"/run/x.pcapng\"\n", map[string]string{"run/x.pcapng": "old"}, ""},
+		"over a folder":     {tap + "capture = \"/run/rnicd\"\n", nil, "capture: open "},
+		"over a link":       {tap + "capture = \"/run/x.pcapng\"\n", map[string]string{"run/x.pcapng": "->rnicd/x"}, "capture: "},
+		"over a loose link": {tap + "capture = \"/run/x.pcapng\"\n", map[string]string{"run/x.pcapng": "->nowhere"}, "capture: "},
+		"no socket":         {socket("/run/x.sock") + tap, map[string]string{"run/x.sock": ""}, "/run/x.sock is there, and is no socket"},
+		"linked lock":       {socket("/run/x.sock") + tap, map[string]string{"run/x.sock.lock": "->rnicd/x"}, "open /run/x.sock.lock: too many levels"},
+		"memif's file":      {memif(1, "server", "/run/m.sock"), map[string]string{"run/m.sock": ""}, "memif: /run/m.sock is there, and is no socket"},
+		"memif's name":      {memif(1, "server", held), nil, "memif: " + held + " is another server's"},
+		"served below":      {memif(1, "server", "@doctor-own") + memif(2, "client", "@doctor-own"), nil, ""},
+		"free TAP":          {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802", "sys/class/net/rplaces/carrier": "0", "sys/class/net/rplaces/flags": "0x1003"}, ""},
+		"held, down":        {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1102", "sys/class/net/rplaces/flags": "0x1002"}, "port rplaces: another process holds the TAP rplaces"},
+		"held, lasting":     {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802", "sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
+		"down, no right":    {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802", "sys/class/net/rplaces/flags": "0x1002", "proc/self/status": "CapEff:\t0\n"}, "port rplaces: the TAP rplaces is down"},
+		"held TAP":          {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1002", "sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
+		"taken port":        {kernel("127.0.0.1", tcp), nil, "127.0.0.1:" + tcp + " is another process's"},
+		"taken metrics":     {"[metrics]\nlisten = \"127.0.0.1:" + tcp + "\"\n" + tap, nil, "127.0.0.1:" + tcp + " is another process's"},
+		"late address":      {kernel("192.0.2.77", "7001"), nil, "192.0.2.77:7001: no interface has this address now"},
+		"folder":            {tap + "capture = \"/var/nowhere/x.pcapng\"\n", nil, "no folder /var/nowhere, for x.pcapng"},
+		"control folder":    {socket("/nowhere/deep/control.sock") + tap, nil, "no folder /nowhere, for deep"},
+		"socket folder":     {strings.Replace(tap, "addresses", "driver = \"memif\"\nrole = \"server\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "no folder /none, for m.sock"},
+		"no server":         {strings.Replace(tap, "addresses", "driver = \"memif\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "port rplaces: no server at /none/m.sock"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := good()
@@ -66,14 +92,18 @@ func TestPlaces(t *testing.T) {
 				return
 			}
 			require.Equal(t, Lack, found[0].Verdict)
-			require.True(t, strings.HasPrefix(found[0].Text, tc.want), "%+v", found[0])
+			text := strings.ReplaceAll(found[0].Text, m.Root, "")
+			require.True(t, strings.HasPrefix(text, tc.want), "%+v", found[0])
 		})
 	}
+}
 
-	// A TAP that is down is set up by a daemon that may.
+// A TAP that is down is set up by a daemon that may.
+func TestTAPThatIsDown(t *testing.T) {
 	files := good()
-	files["sys/class/net/rplaces/tun_flags"], files["sys/class/net/rplaces/flags"] = "0x1902", "0x1002"
-	c, err := config.Parse("rnicd.toml", []byte(socket("off")+tap), port.Builtin())
+	files["sys/class/net/rplaces/tun_flags"], files["sys/class/net/rplaces/flags"] = "0x1802", "0x1002"
+	text := "[control]\nsocket = \"off\"\n[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\n"
+	c, err := config.Parse("rnicd.toml", []byte(text), port.Builtin())
 	require.NoError(t, err)
 	m := Machine{Root: plant(t, files), Config: c}
 	found := m.places()
@@ -107,6 +137,66 @@ func TestTroublesOfARunningDaemon(t *testing.T) {
 		require.Equal(t, want, have, answer)
 		require.NoError(t, s.Close())
 	}
+}
+
+// A daemon with another configuration that answers on the control socket keeps this one from starting;
+// one that runs with the same file, by whatever name, is this one.
+func TestAnotherDaemonAnswers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "control.sock")
+	text := fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"k\"\ndriver = \"kernel\"\n", path)
+	ours, theirs, link := filepath.Join(dir, "ours.toml"), filepath.Join(dir, "theirs.toml"), filepath.Join(dir, "link.toml")
+	for _, file := range []string{ours, theirs} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	require.NoError(t, os.Symlink(ours, link))
+	wd, err := os.Getwd()
+	require.NoError(t, err)
+	relative, err := filepath.Rel(wd, ours)
+	require.NoError(t, err)
+	var answer string
+	s, err := control.Listen(path, 0o600)
+	require.NoError(t, err)
+	s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"config":%q}`, answer)
+	})
+	s.Serve()
+	c, err := config.Load(ours, port.Builtin())
+	require.NoError(t, err)
+	m := Machine{Root: "/", Config: c}
+	for _, answer = range []string{"", ours, link, relative} {
+		found := m.places()
+		require.Len(t, found, 1, answer)
+		require.Equal(t, OK, found[0].Verdict, answer)
+	}
+	for _, answer = range []string{theirs, "/nowhere.toml", "ours.toml"} {
+		found := m.places()
+		require.Len(t, found, 1, answer)
+		require.Equal(t, Lack, found[0].Verdict)
+		require.Contains(t, found[0].Text, fmt.Sprintf("process %d answers on the control socket %s, of a daemon with the configuration %s",
+			os.Getpid(), path, answer))
+	}
+	require.NoError(t, s.Close())
+}
+
+// A capture is not written over a file that has another name, or that another writes to.
+func TestCapturesOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.pcapng")
+	c, err := config.Parse("rnicd.toml", []byte(fmt.Sprintf(
+		"[control]\nsocket = \"off\"\n[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\ncapture = %q\n", file)), port.Builtin())
+	require.NoError(t, err)
+	m := Machine{Root: "/", Config: c}
+	require.Empty(t, m.files())
+	writer, err := capture.Create(file, capture.Config{})
+	require.NoError(t, err)
+	require.Len(t, m.files(), 1)
+	require.Contains(t, m.files()[0].Text, "another capture writes to")
+	require.NoError(t, writer.Close())
+	require.Empty(t, m.files())
+	require.NoError(t, os.Link(file, filepath.Join(dir, "second")))
+	require.Len(t, m.files(), 1)
+	require.Contains(t, m.files()[0].Text, "has another name as well")
 }
 
 // A quota that spinning Pollers use up is told.

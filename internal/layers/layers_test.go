@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"daemon/top":          {"daemon/control", "daemon/status", "printable"},
 	"daemon/config":       {"daemon/control", "daemon/port", "rnic", "rsocket", "stack", "tcp/cc", "pmd/fault", "tools/iperf3", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "vswitch"},
 	"daemon":              {"awake", "daemon/config", "daemon/control", "daemon/metrics", "daemon/port", "daemon/status", "hugepages", "hugepages/cgroup", "flight", "inet", "lossy", "pmd", "pmd/capture", "pmd/capture/filter", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "tools/bytestream", "tools/iperf3", "tools/peer", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
-	"daemon/doctor":       {"daemon/config", "daemon/control", "daemon/port", "daemon/status", "hugepages", "hugepages/cgroup", "pmd"},
+	"daemon/doctor":       {"daemon/config", "daemon/control", "daemon/port", "daemon/status", "hugepages", "hugepages/cgroup", "pmd", "pmd/capture", "pmd/memif"},
 	"daemon/command":      {"daemon", "daemon/config", "daemon/control", "daemon/doctor", "daemon/port", "daemon/status", "daemon/top", "pmd/capture", "printable"},
 	"daemon/switchd":      {"awake", "daemon", "daemon/config", "daemon/control", "daemon/metrics", "daemon/port", "daemon/status", "hugepages", "lossy", "pmd", "pmd/memif", "vswitch"},
 	"verbs/cshared":       {"daemon/config", "daemon/port", "lossy", "verbs/engine", "verbs/ring"},

@@ -127,10 +127,10 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 		socket, err = unixsock.Listen(addr, cfg.Mode)
 	}
 	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && !isSocket(cfg.Socket) {
-		return nil, fmt.Errorf("memif: %s is there, and is no socket: choose another path", cfg.Socket)
+		return nil, notSocket(cfg.Socket)
 	}
 	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, fmt.Errorf("memif: %s is another server's: choose another, or end that one", cfg.Socket)
+		return nil, inUse(cfg.Socket)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("memif: %w", err)
@@ -142,6 +142,39 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	faults() // a descriptor for good, so not when the first client comes
 	l.running.Go(l.run)
 	return l, nil
+}
+
+// CheckSocket says why Listen would refuse a socket now, and makes nothing. Whether one can be made
+// there is not looked at.
+func CheckSocket(socket string) error {
+	addr, err := address(socket)
+	if err != nil {
+		return err
+	}
+	if socket[0] != '@' {
+		if _, err := os.Lstat(socket); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if !isSocket(socket) {
+			return notSocket(socket)
+		}
+	}
+	conn, err := net.DialUnix(addr.Net, nil, addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return inUse(socket)
+	}
+	return nil
+}
+
+func notSocket(path string) error {
+	return fmt.Errorf("memif: %s is there, and is no socket: choose another path", path)
+}
+
+func inUse(socket string) error {
+	return fmt.Errorf("memif: %s is another server's: choose another, or end that one", socket)
 }
 
 // abandoned: no process listens at a path any more.
