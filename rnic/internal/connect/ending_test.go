@@ -1,0 +1,225 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// A Responder is told of an end that its host did not want: whether it came in full operation, and
+// whether the ULP has the Request. A Request that was not taken by then cannot be taken any more.
+func TestReportOfAnEnd(t *testing.T) {
+	lost := errors.New("lost")
+	for _, was := range []phase{phaseConnecting, phaseRequest, phaseDecide, phaseFull} {
+		for _, taken := range []bool{false, true} {
+			for _, err := range []error{lost, ErrClosed, fmt.Errorf("more: %w", ErrClosed)} {
+				c, _, _, _ := responder(t, mpa.DialectsOf(mpa.RFC5044))
+				type report struct{ started, offered bool }
+				var got []report
+				c.Responder.Report = func(d *Connection, started, offered bool, why error) {
+					require.Same(t, c, d)
+					require.Equal(t, err, why)
+					got = append(got, report{started, offered})
+				}
+				if taken {
+					require.True(t, c.Claimed())
+				}
+				c.report(was, err)
+				if errors.Is(err, ErrClosed) {
+					require.Empty(t, got)
+					continue
+				}
+				require.Equal(t, []report{{was == phaseFull, taken}}, got, "phase %d", was)
+				require.False(t, c.Claimed())
+				c.Responder.Report = nil
+				c.report(was, err) // nobody asks
+			}
+		}
+	}
+}
+
+// The first reason of an end stands. A rejected Initiator may end the connection as it likes, and a
+// connection that is over ends no more.
+func TestFirstReasonStands(t *testing.T) {
+	first, second := errors.New("first"), errors.New("second")
+	c, tr := inService(t, new([]qp.Event))
+	c.Lost(first)
+	require.ErrorIs(t, c.Err, first)
+	c.Lost(second)
+	c.Fail(second)
+	require.NotErrorIs(t, c.Err, second)
+	require.Equal(t, 1, tr.aborts)
+	c.Over(second)
+	require.ErrorIs(t, c.endpoint.Err, first)
+	c.Fail(second)
+	require.Equal(t, 1, tr.aborts, "after the end")
+	c.Over(second) // would panic as a second end
+
+	c, _ = inService(t, new([]qp.Event))
+	c.phase = phaseRejecting
+	c.Lost(first)
+	require.NoError(t, c.Err)
+}
+
+// A connection that was given up for the memory that its peer holds says so as it is; where this end
+// gave up while its address was being checked, both reasons are told.
+func TestReasonsOfTheStack(t *testing.T) {
+	c, _ := inService(t, new([]qp.Event))
+	c.Over(stack.ErrHoarding)
+	require.Equal(t, error(stack.ErrHoarding), c.endpoint.Err)
+
+	c, e, _ := starting(t, new([]qp.Event), Param{})
+	c.initiate(e, []mpa.Dialect{mpa.RFC5044})
+	c.note(ErrClosed)
+	c.Over(stack.ErrTentative)
+	require.ErrorIs(t, e.Err, ErrClosed)
+	require.ErrorIs(t, e.Err, stack.ErrTentative)
+}
+
+// An Initiator whose own end may be another Poller's tries that, unless it is not wanted any more or
+// the connection has failed for another reason.
+func TestElsewhere(t *testing.T) {
+	for _, tc := range []struct {
+		err      error
+		unwanted bool
+		want     bool
+	}{
+		{stack.ErrOtherMember, false, true}, {stack.ErrNotLocal, false, true}, {stack.ErrNoRoute, false, false},
+		{stack.ErrOtherMember, true, false}, {stack.ErrNotLocal, true, false},
+	} {
+		c, e, _ := starting(t, new([]qp.Event), Param{})
+		c.initiate(e, []mpa.Dialect{mpa.RFC5044})
+		tried := 0
+		c.elsewhere = func() { tried++ }
+		e.Unwanted.Store(tc.unwanted)
+		c.Over(tc.err)
+		require.Equal(t, tc.want, tried == 1, "%+v", tc)
+		require.Equal(t, !tc.want, e.Done.Given(), "%+v", tc)
+		require.True(t, c.Gone.Given())
+		require.Empty(t, c.Host.Live())
+		if !tc.want {
+			require.ErrorIs(t, e.Result(), tc.err)
+		}
+	}
+}
+
+// An older dialect is tried after an end that a peer may have made because it knows no newer one.
+func TestFallsBack(t *testing.T) {
+	older, newer := &Revision{Lower: true}, &Revision{}
+	for _, tc := range []struct {
+		name string
+		set  func(c *Connection)
+		was  phase
+		err  error
+		want bool
+	}{
+		{"a FIN", nil, phaseReply, ErrPeerClosed, true},
+		{"a reset", nil, phaseReply, stack.ErrReset, true},
+		{"an older Revision", nil, phaseReply, older, true},
+		{"a newer Revision", nil, phaseReply, newer, false},
+		{"silence", nil, phaseReply, ErrStartupTimeout, false},
+		{"before the Request", nil, phaseConnecting, stack.ErrReset, false},
+		{"in full operation", nil, phaseFull, stack.ErrReset, false},
+		{"the last dialect", func(c *Connection) { c.older = nil }, phaseReply, stack.ErrReset, false},
+		{"no way to try", func(c *Connection) { c.again = nil }, phaseReply, stack.ErrReset, false},
+		{"unwanted", func(c *Connection) { c.endpoint.Unwanted.Store(true) }, phaseReply, stack.ErrReset, false},
+		{"a Responder", func(c *Connection) { c.initiator = false }, phaseReply, stack.ErrReset, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, e, _ := starting(t, new([]qp.Event), Param{})
+			c.initiate(e, []mpa.Dialect{mpa.RFC6581, mpa.RFC5044})
+			tried := 0
+			c.again = func() { tried++ }
+			if tc.set != nil {
+				tc.set(c)
+			}
+			c.phase = tc.was
+			if tc.was == phaseFull {
+				require.Equal(t, tc.want, c.fallsBack(tc.was, tc.err))
+				return
+			}
+			c.Over(tc.err)
+			require.Equal(t, tc.want, tried == 1)
+			require.Equal(t, tc.want, c.Host.Startup.Fallbacks.Load() == 1)
+			require.Equal(t, !tc.want, e.Done.Given())
+			require.True(t, c.Gone.Given())
+		})
+	}
+}
+
+// Our half is closed once everything was pulled, and once only. How long the peer may take depends
+// on what ends: a connection in order has the application's time or closeTimeout, one that failed
+// lingerTimeout.
+func TestClosing(t *testing.T) {
+	failed := errors.New("failed")
+	for _, tc := range []struct {
+		phase     phase
+		err       error
+		given     time.Duration
+		sendFirst time.Duration // from now, 0: none
+		want      time.Duration
+	}{
+		{phaseFull, nil, 0, 0, closeTimeout}, {phaseFull, nil, time.Minute, 0, time.Minute},
+		{phaseFull, failed, 0, 0, lingerTimeout}, {phaseFull, failed, time.Minute, 0, lingerTimeout},
+		{phaseRejecting, nil, time.Minute, 0, lingerTimeout},
+		{phaseFull, nil, 0, time.Second, time.Second}, {phaseFull, nil, time.Millisecond, time.Second, time.Millisecond},
+	} {
+		c, tr := inService(t, new([]qp.Event))
+		tr.now, tr.progress = 77, 5
+		c.phase, c.Err, c.endpoint.param.UserTimeout = tc.phase, tc.err, tc.given
+		if tc.sendFirst != 0 {
+			c.sendFirstAt = tr.now + int64(tc.sendFirst)
+		}
+		c.out = []byte("the last frame of start-up")
+		sends := tr.sends
+		c.closing()
+		require.Equal(t, tr.now+int64(tc.want), tr.timer, "%+v", tc)
+		require.Equal(t, tr.progress, c.progressSeen)
+		require.True(t, c.shut)
+		require.Zero(t, tr.ends)
+		require.Equal(t, sends+1, tr.sends, "what is left has to be pulled")
+		require.Equal(t, flight.Closing, tr.kinds[len(tr.kinds)-1])
+		records := len(tr.kinds)
+		c.out = nil
+		c.closing()
+		require.Equal(t, 1, tr.ends)
+		c.closing()
+		require.Equal(t, 1, tr.ends)
+		require.Len(t, tr.kinds, records, "told once")
+
+		c.phase, tr.timer = phaseOver, 0
+		c.closing()
+		require.Zero(t, tr.timer)
+	}
+}
+
+// The application's close is orderly in full operation alone, and begins once.
+func TestShutdownByPhase(t *testing.T) {
+	for _, p := range []phase{phaseConnecting, phaseRequest, phaseDecide, phaseReply, phaseRejecting, phaseFull} {
+		c, tr := inService(t, new([]qp.Event))
+		c.engine.Move(qp.Connecting, qp.RTS)
+		c.phase = p
+		c.shutdown()
+		if p != phaseFull {
+			require.Equal(t, ErrClosed, c.Err)
+			require.Equal(t, 1, tr.aborts)
+			continue
+		}
+		require.NoError(t, c.Err)
+		require.Zero(t, tr.aborts)
+		require.Equal(t, 1, tr.ends)
+		require.Equal(t, qp.Closing, c.engine.State())
+		bound := tr.timer
+		tr.now++
+		c.shutdown()
+		require.Equal(t, bound, tr.timer, "the peer's time does not begin again")
+	}
+}
