@@ -410,6 +410,21 @@ func TestArrivalDisprovesABlackHole(t *testing.T) {
 	}
 }
 
+// What is cut is cut into whole segments of the base: of two there is no third, which would be empty.
+func TestCutIntoWholeSegments(t *testing.T) {
+	s := large(t)
+	s.push(2*baseMSS, 3000)
+	s.advance(10 * ms)
+	s.in(". 1 ack 1 sack 2281:5281")
+	for s.c.Stats().Timeouts < probesMax {
+		s.sent()
+		s.advance(s.c.Deadline() - s.now)
+	}
+	s.expect(". 1:1141 ack 1 rtx", ". 1141:2281 ack 1 rtx")
+	s.in(". 1 ack 5281")
+	s.wantReleased(0, 1)
+}
+
 // What arrived was smaller than what did not, or nothing did: it is a black hole.
 //
 // req: 8899-4.3-1

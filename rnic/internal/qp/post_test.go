@@ -43,3 +43,34 @@ func TestPostTogether(t *testing.T) {
 	require.Zero(t, recvs(q, depth-1))
 	require.EqualValues(t, 2, q.RecvCQ.Promised())
 }
+
+// A request that succeeds unsignaled gives back the place that its completion would have had; a
+// failure, and a receive buffer, completes whatever its flags, and a receive buffer is posted no more.
+func TestWhatCompletes(t *testing.T) {
+	for _, tc := range []struct {
+		wr   WQE
+		st   Status
+		want bool
+	}{
+		{WQE{ID: 1, Op: OpLocalInvalidate}, Success, false}, {WQE{ID: 2, Op: OpLocalInvalidate, Flags: FlagSignaled}, Success, true},
+		{WQE{ID: 3, Op: OpLocalInvalidate}, Flushed, true}, {WQE{ID: 4, Op: OpRead}, Success, false},
+		{WQE{ID: 5, Op: OpRecv}, Success, true}, {WQE{ID: 6, Op: OpRecv}, Flushed, true},
+	} {
+		q := &Engine{Config: Config{Number: 9}}
+		cq := newCQ(1)
+		require.True(t, cq.reserve(1))
+		q.posted.Store(3)
+		q.complete(cq, &tc.wr, 7, tc.st)
+		var want []CQE
+		if tc.want {
+			want = []CQE{{ID: tc.wr.ID, QP: 9, Len: 7, Op: tc.wr.Op, Status: tc.st}}
+		}
+		require.Equal(t, want, drainCQ(nil, cq), "%+v", tc)
+		require.Zero(t, cq.Promised(), "%+v", tc)
+		posted := 3
+		if tc.wr.Op == OpRecv {
+			posted--
+		}
+		require.EqualValues(t, posted, q.posted.Load(), "%+v", tc)
+	}
+}
