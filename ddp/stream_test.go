@@ -307,3 +307,19 @@ func TestStreamPendingMax(t *testing.T) {
 	s.Init(StreamConfig{Table: table, PendingMax: 1})
 	s.Close()
 }
+
+// Init leaves nothing of the stream that there was before in the same place.
+func TestInitForgetsTheStreamBefore(t *testing.T) {
+	k := newSink(t, 4)
+	cfg := StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV, Queues: k.queues, PendingMax: 4}
+	k.place(Header{Last: true, Version: testDV, QN: 2, MSN: 1}, []byte("octets")) // for which no buffer is posted
+	require.NotNil(t, k.stream.Err())
+	k.place(Header{Last: true, Version: testDV, QN: 2, MSN: 1}, []byte("octets")) // dropped
+	require.NotZero(t, k.stream.Stats())
+	var fresh Stream
+	fresh.Init(cfg)
+	k.stream.Init(cfg)
+	require.Equal(t, fresh, k.stream)
+	require.Nil(t, k.stream.Err())
+	require.Zero(t, k.stream.Stats())
+}

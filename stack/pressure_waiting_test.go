@@ -130,3 +130,20 @@ func TestBothListsWait(t *testing.T) {
 	l.until("there", func() bool { return proven.acked == 1001 && unproven.acked == 1000 })
 	l.stop()
 }
+
+// One that waits for its first Buf has the next free one, but only where it may take it: of an
+// unproven peer what is left to proven ones is not for it.
+func TestFreeBufsAreClaimed(t *testing.T) {
+	p := newLab(t, nil).a.Poller
+	proven := p.budget.Proven
+	for _, tc := range []struct {
+		waiting, unproven, free int
+		want                    bool
+	}{
+		{0, 0, proven, false}, {1, 0, 0, true}, {2, 0, 0, true}, {1, 1, 0, true},
+		{0, 1, proven - 1, false}, {0, 1, proven, true}, {0, 2, proven + 1, true},
+	} {
+		p.waiting.n, p.unproven.n = tc.waiting, tc.unproven
+		require.Equal(t, tc.want, p.claimed(tc.free), "%+v", tc)
+	}
+}

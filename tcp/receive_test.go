@@ -534,3 +534,21 @@ func TestReceiveWindowIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// In a window of less than two segments the right edge moves by half of the window.
+//
+// req: 9293-MUST-39
+func TestStepOfASmallWindow(t *testing.T) {
+	cfg := plain()
+	cfg.ReceiveWindow = 1000
+	s := accepted(t, cfg, "")
+	s.in(". 1:400 ack 1")
+	s.advance(500 * ms)
+	s.expect(". 1 ack 400 win 601")
+	s.in(". 400:500 ack 1")
+	s.advance(500 * ms)
+	s.expect(". 1 ack 500 win 501")
+	s.in(". 500:501 ack 1")
+	s.advance(500 * ms)
+	s.expect(". 1 ack 501 win 1000")
+}

@@ -171,6 +171,41 @@ func TestImmediate(t *testing.T) {
 	require.NotZero(t, tr.sends)
 }
 
+// A Responder whose transport refuses the time that its ULP wants is not in service: a Request is
+// rejected, a connection without one is reset, and the refusal is counted. 0 asks for nothing.
+func TestUserTimeoutOfAResponder(t *testing.T) {
+	request := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, nil)
+	failed := errors.New("no such option")
+	for _, d := range []mpa.Dialect{mpa.RFC5044, mpa.Culley02} {
+		for _, tc := range []struct{ asked, want time.Duration }{{0, 0}, {1, time.Millisecond}, {time.Minute, time.Minute}} {
+			for _, refuses := range []error{nil, failed} {
+				c, tr, e, _ := responder(t, mpa.DialectsOf(d))
+				e.param.UserTimeout, e.param.PeerToPeer, tr.refuses = tc.asked, false, refuses
+				c.Established()
+				var f mpa.Frame
+				if d == mpa.RFC5044 {
+					c.Arrive(0, mem.NoBuf, request.Append(nil))
+					f = request
+				}
+				require.Equal(t, phaseDecide, c.phase)
+				err := c.Accept(e, f)
+				require.Equal(t, tc.want, tr.giveUp)
+				if refuses == nil || tc.asked == 0 {
+					require.NoError(t, err)
+					require.Equal(t, phaseFull, c.phase)
+					require.Zero(t, c.Host.Startup.Refused[RefusedSystem].Load())
+					continue
+				}
+				require.ErrorIs(t, err, failed)
+				require.NotEqual(t, phaseFull, c.phase)
+				require.Nil(t, e.Connection.Load())
+				require.EqualValues(t, 1, c.Host.Startup.Refused[RefusedSystem].Load())
+				require.Equal(t, d == mpa.Culley02, tr.aborts == 1)
+			}
+		}
+	}
+}
+
 // Which octets may begin a stream with a marker.
 func TestBeginsWithMarker(t *testing.T) {
 	for _, tc := range []struct {

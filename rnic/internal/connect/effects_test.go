@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/hugepages"
@@ -26,6 +27,8 @@ type abortable struct {
 	unacked          bool
 	kinds            []flight.Kind
 	memory           transport.Memory
+	giveUp           time.Duration // as it was set last
+	refuses          error         // what GiveUpAfter returns
 }
 
 func (a *abortable) Abort()                                   { a.aborts++ }
@@ -49,7 +52,11 @@ func (*abortable) EMSS() int                  { return 1460 }
 func (a *abortable) Unacked() bool            { return a.unacked }
 func (a *abortable) Progress() uint64         { return a.progress }
 func (a *abortable) Memory() transport.Memory { return a.memory }
-func (*abortable) Stats() transport.Stats     { return transport.Stats{} }
+func (a *abortable) GiveUpAfter(d time.Duration) error {
+	a.giveUp = d
+	return a.refuses
+}
+func (*abortable) Stats() transport.Stats { return transport.Stats{} }
 
 // teller is told of events by a call.
 type teller func(qp.Event)
