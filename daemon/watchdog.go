@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	lookEvery   = 25 * time.Millisecond
-	reportEvery = 10 * time.Second // of one Poller
+	looksMin     = 4 // in a limit
+	lookEveryMax = 25 * time.Millisecond
+	reportEvery  = 10 * time.Second // of one Poller
 )
 
 // watchdog looks whether Pollers turn: their counts of Turns stand still only while they hang, or
@@ -61,12 +62,17 @@ func (d *watchdog) add(portName, device string, queue int, p turner) {
 
 func (d *watchdog) start() {
 	d.ended.Go(func() {
-		tick := time.NewTicker(lookEvery)
+		every := d.lookEvery()
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
 				d.look(time.Now(), func(w *watched) { d.ended.Go(func() { d.stack(w) }) })
+				if now := d.lookEvery(); now != every {
+					every = now
+					tick.Reset(every)
+				}
 			case <-d.over:
 				return
 			}
@@ -79,8 +85,14 @@ func (d *watchdog) stop() {
 	d.ended.Wait()
 }
 
-// look is called each lookEvery. A look that comes late itself says nothing of the Pollers: neither
-// had a core.
+// lookEvery is the time from one look to the next. Several fit into a limit, so that one which comes
+// a little late is not taken for one that had no core.
+func (d *watchdog) lookEvery() time.Duration {
+	return min(time.Duration(d.limit.Load())/looksMin, lookEveryMax)
+}
+
+// look is called each lookEvery. A look more than half a limit after the one before it says nothing
+// of the Pollers: neither had a core.
 func (d *watchdog) look(now time.Time, report func(*watched)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

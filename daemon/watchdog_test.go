@@ -3,7 +3,9 @@ package daemon
 import (
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -67,27 +69,76 @@ func TestWatchdogLooks(t *testing.T) {
 			d.look(now, func(*watched) { reports++ })
 		}
 	}
-	pass(100, lookEvery, true)
+	pass(100, lookEveryMax, true)
 	p.asleep = true
-	pass(100, lookEvery, false)
+	pass(100, lookEveryMax, false)
 	p.asleep = false
-	pass(4, lookEvery, false)
+	pass(4, lookEveryMax, false)
 	require.Zero(t, reports)
 	pass(3, time.Second, false) // the machine had no time for us either
 	require.Zero(t, reports)
-	pass(4, lookEvery, false)
+	pass(4, lookEveryMax, false)
 	require.Zero(t, reports)
-	pass(20, lookEvery, false)
+	pass(20, lookEveryMax, false)
 	require.Equal(t, 1, reports)
-	pass(1, lookEvery, true)
-	pass(20, lookEvery, false)
+	pass(1, lookEveryMax, true)
+	pass(20, lookEveryMax, false)
 	require.Equal(t, 1, reports)
 	require.EqualValues(t, 2, d.status()[0].Stalls)
-	pass(1, lookEvery, true)
+	pass(1, lookEveryMax, true)
 	now = now.Add(reportEvery)
-	pass(1, lookEvery, true)
-	pass(20, lookEvery, false)
+	pass(1, lookEveryMax, true)
+	pass(20, lookEveryMax, false)
 	require.Equal(t, 2, reports)
+}
+
+// Whatever the limit, a standstill is noticed in time by looks that come a little late, as timers do.
+func TestWatchdogNoticesWithEveryLimit(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, limit := range []time.Duration{50, 51, 77, 100, 101, 1000, 3_600_000} {
+		limit *= time.Millisecond
+		d := newWatchdog(slog.New(slog.NewTextHandler(io.Discard, nil)))
+		d.limit.Store(int64(limit))
+		p := &fake{}
+		d.add("one", "tap0", 0, p)
+		begin, every := time.Now(), d.lookEvery()
+		looks := 0
+		look := func() time.Time {
+			looks++
+			late := time.Duration(rng.Int64N(int64(every)))
+			at := begin.Add(time.Duration(looks)*every + late)
+			d.look(at, func(*watched) {})
+			return at
+		}
+		stood := begin
+		for range 100 {
+			p.turns++
+			stood = look()
+		}
+		require.True(t, d.healthy(), limit)
+		for d.healthy() {
+			require.LessOrEqual(t, look().Sub(stood), limit+2*every, "limit %v", limit)
+		}
+	}
+}
+
+// The watchdog looks as often as its limit wants, also when a reload has changed it.
+func TestWatchdogFollowsItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newWatchdog(slog.New(slog.NewTextHandler(io.Discard, nil)))
+		d.limit.Store(int64(time.Second))
+		d.add("one", "tap0", 0, &fake{})
+		d.start()
+		defer d.stop()
+		<-time.After(26 * time.Millisecond) // the Poller stands since 25 ms
+		d.limit.Store(int64(50 * time.Millisecond))
+		<-time.After(61 * time.Millisecond) // looks at 50, 62.5 and 75 ms
+		require.True(t, d.healthy())
+		<-time.After(time.Millisecond) // and at 87.5 ms
+		require.False(t, d.healthy())
+	})
 }
 
 // Of a profile the goroutine with the label is taken, and no other.

@@ -93,7 +93,7 @@ func (v *validator) units(t reflect.Value, path string) {
 	}
 }
 
-// pollerStallMin is two looks of the watchdog.
+// pollerStallMin bounds how often the watchdog looks: four times in this.
 const pollerStallMin = 50 * time.Millisecond
 
 func (v *validator) oneOf(path, value string, names ...string) {
