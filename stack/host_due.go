@@ -28,10 +28,10 @@ func (p *Poller) resolve() int {
 			p.batch(b, mac)
 		}
 	}
+	work += p.takeDropped(DropNeighbourFull) // displaced by later ones: before Tick
 	if p.neighbours.Deadline() > p.now {
 		return work
 	}
-	work += p.takeDropped(DropNeighbourFull) // before Tick: displaced by later ones
 	for range neighbourStepsMax {
 		ip, mac, ok := p.neighbours.Tick(p.now)
 		if !ok {

@@ -35,6 +35,21 @@ func TestNeighbourTableFull(t *testing.T) {
 	l.stop()
 }
 
+// A frame that a later one displaces, while their neighbour is asked for, is free at once: once the
+// neighbour has answered, its table is not looked at before the entry gets old.
+func TestDisplacedFramesComeBack(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 64 })
+	l.listen(l.b, 7, 64)
+	for range 40 {
+		l.dial(l.a, l.b, 7)
+	}
+	l.turns()
+	require.Equal(t, uint64(40-16), l.a.counters().Own[DropNeighbourFull])
+	l.whole()
+	l.until("open", func() bool { return len(l.accepted) == 40 })
+	l.stop()
+}
+
 // A failed neighbour lookup for a closed connection does not end the connection that has its slot now.
 func TestNeighbourOfAnEarlierConnection(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 })
