@@ -48,6 +48,8 @@ const (
 	markSilent                      // stands in the list of silent ones
 	markQueued                      // stands in Poller.sched
 	markPutOff                      // timerAt was put off
+	markFlows                       // it has given Bufs back since it last had no more to send
+	markGuest                       // counted in Poller.loans.guests
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
@@ -76,7 +78,7 @@ type Conn struct {
 	rung     atomic.Bool // rung and not yet served: coalesces Wake
 	rungNext uint32      // in Poller.doorbells, while rung is set
 	why      reason      // what Closed will be given
-	gaveBack uint16      // Bufs that came back since c was last asked for octets
+	gaveBack uint16      // Bufs that came back, and whose place it has not taken yet
 
 	prev, next connIndex // in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
 

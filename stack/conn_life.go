@@ -27,7 +27,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn 
 	s.n--
 	c.nextHop, c.home = nextHop, home
 	c.upper, c.ahead, c.listener, c.why, c.advice = nil, nil, nil, whyNothing, whyNothing
-	c.acked, c.timerAt, c.gaveBack, c.credit = 0, 0, 0, 0
+	c.acked, c.timerAt, c.credit = 0, 0, 0
 	c.life++
 	c.phase = phaseOpening
 	p.beginPath(c, &id.Remote)
@@ -150,6 +150,9 @@ func (p *Poller) finish(c *Conn) {
 		p.slab.lingering.remove(p.slab.conns, c.index)
 	}
 	c.listener = nil
+	p.leaveGuests(c)
+	p.promised -= int(c.gaveBack)
+	c.gaveBack = 0
 	p.stopWaiting(c)
 	p.leaveSilent(c)
 	p.peers.remove(c)

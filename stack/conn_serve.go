@@ -1,7 +1,5 @@
 package stack
 
-import "math"
-
 // output serves the connections touched so far, then those that have more to send, in their turn,
 // while the device takes frames. It returns how many segments were made. Connections that are
 // touched while it runs are served in the next Turn.
@@ -34,7 +32,7 @@ func (p *Poller) serve(c *Conn) {
 	}
 	p.applyMarks(c)
 	p.followPath(c)
-	c.gaveBack = uint16(min(int(c.gaveBack)+p.release(c), math.MaxUint16))
+	p.gave(c, p.release(c))
 	waits := false
 	s := &p.sched
 	queued, held := c.marks&markQueued != 0, p.tx.refused > 0 || p.tx.blocked

@@ -86,6 +86,7 @@
 //	pressure.go          the policy; the shares of the pool; which connection is ended
 //	pressure_waiting.go  connections that wait for Bufs
 //	pressure_claims.go   which connection may take a Buf; how long a peer has held some
+//	pressure_loans.go    Bufs in equal parts for connections that flow, while they are short
 //
 // Foundations:
 //

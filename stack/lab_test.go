@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -33,6 +34,7 @@ type lab struct {
 	a, b     *host
 	accepted []*peer
 	runs     func(int) int // peer.runs of connections that are opened from now on
+	bufs     int           // of each host's Pool; 0: labBufs
 }
 
 // host is a Poller with its pool and a queue that can lose frames or refuse them.
@@ -110,8 +112,10 @@ var labOffload = false // the link of the next lab completes checksums
 var newHeap = hugepages.Heap
 
 // newLab makes two hosts; tune changes their Configs, host 0 is a, 1 is b.
-func newLab(t testing.TB, tune func(i int, cfg *Config)) *lab {
-	l := &lab{t: t, now: 1000 * second}
+func newLab(t testing.TB, tune func(i int, cfg *Config)) *lab { return newLabOf(t, labBufs, tune) }
+
+func newLabOf(t testing.TB, bufs int, tune func(i int, cfg *Config)) *lab {
+	l := &lab{t: t, now: 1000 * second, bufs: bufs}
 	link, err := wire.New(wire.Config{ChecksumOffload: labOffload})
 	require.NoError(t, err)
 	for i := range 2 {
@@ -130,7 +134,7 @@ func newPool(t testing.TB, bufs int) *mem.Pool {
 }
 
 func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
-	pool := newPool(l.t, labBufs)
+	pool := newPool(l.t, cmp.Or(l.bufs, labBufs))
 	q, err := port.Open(0, pool)
 	require.NoError(l.t, err)
 	n := &nic{Queue: q, pool: pool, txMax: -1}
@@ -243,6 +247,8 @@ func (l *lab) stop() {
 	for _, h := range l.hosts {
 		h.nic.reap()
 		require.Zero(l.t, h.table.n, "%s: connections left", h.cfg.Name)
+		require.Zero(l.t, h.promised, "%s: Bufs promised to nobody", h.cfg.Name)
+		require.Zero(l.t, h.loans.guests, "%s: guests left", h.cfg.Name)
 	}
 	l.drain()
 	l.whole()

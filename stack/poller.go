@@ -46,6 +46,8 @@ type Poller struct {
 	silent       list             // connections whose peer has said nothing yet (conn_peers.go)
 	pressure     pressureState
 	budget       Budget
+	loans        loans
+	promised     int // Bufs that connections have given back and may take again, all together
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -134,6 +136,7 @@ func New(cfg Config) (*Poller, error) {
 	p.tx = newTransmitter(&cfg)
 	p.sched = newSchedule(cfg.ConnsMax)
 	p.budget = newBudget(cfg.Pool.Share(), cfg.BurstMax)
+	p.loans = newLoans(cfg.Pool.Share(), &p.budget)
 	return p, nil
 }
 

@@ -13,8 +13,10 @@ import "github.com/rnicd/rnicd/tcp"
 // the system to end such connections when it needs what they hold. Here that is done in steps:
 //
 //   - Each use of the pool has a share (Budget). Nothing takes the last Bufs: ACKs must come in.
-//   - A connection that gives a Buf back may take one: a connection that flows cannot be driven out
-//     of the memory it works with.
+//   - A connection that gives a Buf back may take one, which nobody else gets meanwhile: peers that
+//     do not acknowledge cannot drive a connection that flows out of the memory it works with.
+//   - Those that flow share: the ones that hold few are lent Bufs, and the ones that hold many make
+//     up for that; a few others that hold nothing are lent their first (pressure_loans.go).
 //   - An eighth of the pool is for connections whose peer has ever acknowledged anything. The
 //     cheapest attack, a handshake and then nothing, does not get there.
 //   - No connection gets all Bufs: it may pull only while it holds no more than Config.BufShare of what
@@ -54,7 +56,7 @@ const (
 // Budget is how a Poller shares its pool of Bufs, in numbers of Bufs. Uppers enforce all limits
 // except Reserve and Proven.
 type Budget struct {
-	Reserve int // left free by sending, so that ACKs can come in
+	Reserve int // left free by sending, so that ACKs can come in; half may be lent (pressure_loans.go)
 	Proven  int // beyond Reserve, for peers that have ever acknowledged anything
 
 	// Of byte streams, all together. More octets in order are copied to other memory; others are

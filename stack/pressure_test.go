@@ -35,7 +35,7 @@ func TestOwnWantEndsNobody(t *testing.T) {
 		l.turns()
 		require.Positive(t, u.conn.tcp.Held())
 		var out []mem.Buf
-		for l.a.pool.Available() > l.a.Reserve()-1 {
+		for l.a.pool.Available() > l.a.loans.lentMax {
 			out = append(out, l.a.pool.Alloc())
 		}
 		begin := l.now
@@ -76,7 +76,7 @@ func TestPeerBeingRepairedIsNotLate(t *testing.T) {
 	l.turns()
 	ended := int64(0)
 	l.until("the user timeout", func() bool {
-		for l.a.pool.Available() > l.a.Reserve()-1 {
+		for l.a.pool.Available() > l.a.loans.lentMax {
 			l.a.pool.Alloc()
 		}
 		w.send(1)

@@ -49,18 +49,21 @@ func (p *Poller) retryWaiting() {
 	p.retryFrom(&p.unproven, unproven)
 	switch {
 	case p.waiting.n+p.unproven.n == 0:
-	case p.memory.RunsFree() == 0 && p.pool.Available() > p.budget.Reserve:
+	case p.memory.RunsFree() == 0 && p.spareBufs() > 0:
 		p.pressure.needRecords()
 	default:
 		p.pressure.need(noConn)
 	}
 }
 
-// retriable is how many connections of either list could be served now.
+// retriable is how many connections of either list could be served now. Guests are taken from both.
 func (p *Poller) retriable() (waiting, unproven int) {
-	bufs, runs := p.pool.Available()-p.budget.Reserve+1, p.memory.RunsFree()
-	waiting = max(min(retriesMax, p.waiting.n, runs, bufs), 0)
-	unproven = max(min(retriesMax, p.unproven.n, runs-waiting, bufs-waiting-p.budget.Proven), 0)
+	bufs, runs := p.spareBufs()+1, p.memory.RunsFree()
+	guests := max(min(p.loans.guestsMax-p.loans.guests, p.lendable()), 0)
+	ofUnproven := (guests + int(p.n.Turns&1)) / 2
+	waiting = max(min(retriesMax, p.waiting.n, runs, max(bufs, guests-ofUnproven)), 0)
+	forUnproven := max(bufs-waiting-p.budget.Proven, ofUnproven)
+	unproven = max(min(retriesMax, p.unproven.n, runs-waiting, forUnproven), 0)
 	return waiting, unproven
 }
 

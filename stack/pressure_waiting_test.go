@@ -18,7 +18,7 @@ func TestWaitingForBufs(t *testing.T) {
 	}
 	l.until("open", func() bool { return len(l.accepted) == 6 })
 	var kept []mem.Buf
-	for l.a.pool.Available() >= l.a.budget.Reserve {
+	for l.a.pool.Available() > l.a.loans.lentMax {
 		kept = append(kept, l.a.pool.Alloc())
 	}
 	for _, u := range us {
@@ -37,8 +37,8 @@ func TestWaitingForBufs(t *testing.T) {
 		}
 		l.a.Turn()
 	}
-	enough := l.a.budget.Reserve + l.a.budget.Proven // for peers that have never acknowledged anything
-	free(enough - 1)
+	enough := l.a.loans.lentMax + 2 // every second guest is of those that wait in that list
+	free(enough - 2)
 	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked for nothing")
 	sent := l.a.counters().Segments
 	free(enough)
@@ -94,7 +94,7 @@ func TestOneThatWaitsAsksForBufs(t *testing.T) {
 	p := l.a
 	p.retryWaiting()
 	require.False(t, p.pressure.demanded())
-	for p.pool.Available() >= p.budget.Reserve {
+	for p.pool.Available() > p.loans.lentMax {
 		require.NotEqual(t, mem.NoBuf, p.pool.Alloc())
 	}
 	p.awaitBufs(u.conn)

@@ -24,8 +24,13 @@ type slowLab struct {
 const turnNs = 5_000
 
 func newSlowLab(t testing.TB, rate int, tune func(i int, cfg *Config)) *slowLab {
+	return newSlowLabOf(t, labBufs, rate, tune)
+}
+
+// newSlowLabOf is newSlowLab with so many Bufs a host.
+func newSlowLabOf(t testing.TB, bufs, rate int, tune func(i int, cfg *Config)) *slowLab {
 	s := &slowLab{rate: rate}
-	s.lab = newLab(t, func(i int, cfg *Config) {
+	s.lab = newLabOf(t, bufs, func(i int, cfg *Config) {
 		cfg.ConnsMax = 128
 		cfg.TCP.ReceiveWindow = 256 << 10
 		if tune != nil {

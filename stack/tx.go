@@ -41,6 +41,7 @@ type transmitter struct {
 	alone   bool    // no more than one connection waits for its turn
 	express bool    // what is sent now goes before octets of others
 	allow   int     // octets that the connection being served may still send
+	gotBack int     // Bufs that it may take in place of those it has given back
 	spare   mem.Buf // at hand for the next control frame or Pull
 	meta    []bufMeta
 	segment tcp.Transmit
@@ -104,11 +105,20 @@ const (
 // transmit pulls and sends while there is room, up to allow octets and most segments, or one segment
 // more; p.tx.allow is what is left of allow. waits: c is served again when there are Bufs to spare.
 func (p *Poller) transmit(c *Conn, allow, most int) (end serviceEnd, waits bool) {
-	returned := int(c.gaveBack) // it takes the place of these
-	c.gaveBack = 0
-	if returned > 0 && p.pool.Available() < 2*p.budget.Reserve {
+	p.tx.gotBack = p.takeBack(c)
+	if p.tx.gotBack > 0 && p.pool.Available() < 2*p.budget.Reserve {
 		p.freeDead()
 	}
+	switch end, waits = p.transmitAll(c, allow, most); {
+	case end != sentAll:
+		p.gave(c, p.tx.gotBack) // for its next turn
+	case !waits && c.tcp.Held() == 0:
+		p.leaveGuests(c)
+	}
+	return end, waits
+}
+
+func (p *Poller) transmitAll(c *Conn, allow, most int) (end serviceEnd, waits bool) {
 	dry := false
 	p.tx.repeats = false
 	p.tx.allow = allow
@@ -127,14 +137,12 @@ func (p *Poller) transmit(c *Conn, allow, most int) (end serviceEnd, waits bool)
 		}
 		waits = false
 		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
-			if n := p.pullRun(c, left, returned); n > 0 {
+			if n := p.pullRun(c, left); n > 0 {
 				left -= n - 1
-				returned -= n
 				continue
 			}
 			sent := false
-			waits, dry, sent = p.pull(c, returned > 0)
-			returned--
+			waits, dry, sent = p.pull(c)
 			if sent {
 				continue
 			}
@@ -175,30 +183,21 @@ func (p *Poller) abortUnsaid(c *Conn) bool {
 	return true
 }
 
-// pull lets the Upper fill the next segment, if one may be sent. entitled: c takes the place of a
-// Buf that it has just given back, so that others cannot drive it out of the memory it works with.
-// waits: it found no Buf. dry: the Upper says that this was its last segment. sent: there is
-// nothing to ask Next for, because it was like the segment before and has been sent.
-func (p *Poller) pull(c *Conn, entitled bool) (waits, dry, sent bool) {
+// pull lets the Upper fill the next segment, if one may be sent. waits: it found no Buf. dry: the
+// Upper says that this was its last segment. sent: there is nothing to ask Next for, because it was
+// like the segment before and has been sent.
+func (p *Poller) pull(c *Conn) (waits, dry, sent bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return false, false, false
 	}
 	room := c.tcp.Room(p.now)
 	if room <= 0 {
+		c.marks &^= markFlows
 		return false, false, false
 	}
-	switch free := p.pool.Available() - p.budget.Reserve; {
-	case entitled:
-	case free < p.floor(c):
-		p.n.NoBufWaits++
-		p.demand(c)
-		return c.tcp.Held() == 0, false, false // else the acknowledgment of what it holds brings it back
-	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
-		p.n.ShareWaits++
-		if free < p.budget.Proven {
-			p.demand(c)
-		}
-		return false, false, false
+	granted, lent, waits := p.grant(c)
+	if !granted {
+		return waits, false, false
 	}
 	h := p.pool.Headroom()
 	b := p.tx.spare
@@ -206,7 +205,12 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry, sent bool) {
 	room = min(room, len(slot)-h)
 	n := c.upper.Pull(c, slot[h:h+room:h+room])
 	if n == 0 || c.marks&markAbort != 0 {
+		c.marks &^= markFlows
 		return false, false, false
+	}
+	p.tx.gotBack--
+	if lent {
+		p.loans.lent++
 	}
 	if n < 0 || n > room {
 		panic("stack: Pull returned more than it was given room for")
@@ -229,6 +233,35 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry, sent bool) {
 		c.tcp.Push(p.now, tcp.Handle(b), n, psh)
 	}
 	return false, dry, sent
+}
+
+// grant says whether c may have a Buf: in place of one that it has given back, so that others
+// cannot drive it out of the memory it works with; of those to spare; or lent. waits: there is
+// none, and nothing of c is in flight whose acknowledgment would bring it back.
+func (p *Poller) grant(c *Conn) (granted, lent, waits bool) {
+	if p.tx.gotBack > 0 && p.pool.Available() > p.loans.lentMax {
+		return true, false, false
+	}
+	free, held := p.spareBufs(), c.tcp.Held()
+	switch {
+	case free < p.floor(c):
+		p.demand(c)
+		if p.lends(c) {
+			return true, true, false
+		}
+		p.n.NoBufWaits++
+		return false, false, held == 0
+	case held*100 > free*p.cfg.BufShare || held > 0 && p.claimed(free):
+		if free < p.budget.Proven {
+			p.demand(c)
+		}
+		if p.lends(c) {
+			return true, true, false
+		}
+		p.n.ShareWaits++
+		return false, false, false
+	}
+	return true, false, false
 }
 
 // haveSpare makes sure that a Buf is at hand. It comes before every tcp.Conn.Next, which must not

@@ -23,8 +23,8 @@ type runRoom struct {
 
 // pullRun lets a Bulk Upper fill up to most segments like the one that was sent last, and sends
 // them: each stage, from the Upper to the batch, runs once for all of them. It returns how many
-// there were, 0 where transmit has to go segment by segment. returned is as for transmit.
-func (p *Poller) pullRun(c *Conn, most, returned int) int {
+// there were, 0 where transmit has to go segment by segment.
+func (p *Poller) pullRun(c *Conn, most int) int {
 	if !p.runs(c) {
 		return 0
 	}
@@ -33,18 +33,20 @@ func (p *Poller) pullRun(c *Conn, most, returned int) int {
 		return 0
 	}
 	size := p.tx.last.octets
-	most = min(most, runMax, max(2, runOctets/size), p.tx.dataRoom(), p.tx.allow/(size+frameCost)+1, p.pool.Available())
+	most = min(most, runMax, max(2, runOctets/size), p.tx.dataRoom(), p.tx.allow/(size+frameCost)+1,
+		p.pool.Available()-p.loans.lentMax)
 	if most >= 2 {
 		most = min(most, bulk.RunLen(c, size))
 	}
 	if most >= 2 {
 		most = c.tcp.RunRoom(p.now, size, most)
 	}
-	if most < 2 || most > returned && !p.affords(c, most) {
+	if most < 2 || most > p.tx.gotBack && !p.affords(c, most) {
 		return 0
 	}
 	n := p.fillRun(c, bulk, most, size)
 	if n > 0 {
+		p.tx.gotBack -= n
 		p.emitRun(c, p.tx.run.bufs[:n], size)
 	}
 	return n
@@ -83,7 +85,7 @@ func (p *Poller) runs(c *Conn) bool {
 
 // affords is what pull asks of the Pool, for n Bufs at once.
 func (p *Poller) affords(c *Conn, n int) bool {
-	free := p.pool.Available() - p.budget.Reserve
+	free := p.spareBufs()
 	return !p.claimed(free) && free-n >= p.floor(c) && (c.tcp.Held()+n)*100 <= (free-n)*p.cfg.BufShare
 }
 
