@@ -86,6 +86,14 @@ func TestNoMemory(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
+// Nor without descriptors for a request's id: its client is told, and the listener goes on.
+func TestNoDescriptors(t *testing.T) {
+	l := newLab(t)
+	p := l.run("gcc", l.compile("nodescriptors"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // A poll that waits for completions is woken by each, and has a bound.
 func TestWait(t *testing.T) {
 	l := newLab(t)

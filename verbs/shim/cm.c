@@ -513,29 +513,34 @@ static struct rv_args adoption(uint64_t handle, struct rdma_event_channel *chann
 	return (struct rv_args){ .arg = { handle, (uint64_t)ch->socket.engine_fd, cookie } };
 }
 
-/* For want of memory or descriptors: the client is told, and the request's place in the backlog is free again. */
-static int refuse_request(struct rv_id *listener, uint64_t handle)
+/*
+ * For want of memory or descriptors, as error says: the client is told, and the request's place in
+ * the backlog is free again. EINVAL: the listener is gone, and its requests with it.
+ */
+static int refuse_request(struct rv_id *listener, uint64_t handle, int error)
 {
 	struct rv_args a = adoption(handle, listener->id.channel, 0);
+	int gone = rv_call(RV_ADOPT, &a);
 
-	if (!rv_call(RV_ADOPT, &a))
-		rv_call1(RV_CM_DESTROY, handle);
-	return ENOMEM;
+	if (gone)
+		return gone;
+	rv_call1(RV_CM_DESTROY, handle);
+	return error;
 }
 
 /* The id of a request is its listener's kind, and has a device. */
 int rv_take_request(struct rv_id *listener, uint64_t handle, struct rv_id **made)
 {
 	struct rdma_event_channel *channel = listener->sync ? own_channel() : listener->id.channel;
+	int error = channel ? ENOMEM : errno;
 	struct rv_id *i = channel ? rv_new_id(channel, listener->id.context, listener->id.ps) : NULL;
 	struct rv_args a;
-	int error;
 
 	if (i) {
 		a = adoption(handle, channel, i->cookie);
 		error = rv_call(RV_ADOPT, &a);
 	} else {
-		error = refuse_request(listener, handle);
+		error = refuse_request(listener, handle, error);
 	}
 	if (error) {
 		if (i) {

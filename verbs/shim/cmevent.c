@@ -15,19 +15,24 @@ static void set_addresses(struct rv_id *i, const struct rv_cm_event *e)
 	memcpy(&i->id.route.addr.dst_storage, e->peer, sizeof e->peer);
 }
 
-/* Makes the program's event of the engine's, about an id that stays. False: there is none. */
-static bool fill(struct event *out, const struct rv_cm_event *e, struct rv_id *about)
+/*
+ * Makes the program's event of the engine's, about an id that stays. 0, or an errno: there is none.
+ * EINVAL: of a request, whose listener is gone.
+ */
+static int fill(struct event *out, const struct rv_cm_event *e, struct rv_id *about)
 {
 	struct rv_id *i = about;
 	struct rdma_conn_param *p = &out->event.param.conn;
+	int error;
 
 	out->event.event = e->type;
 	out->event.status = e->status;
 	if (e->type == RDMA_CM_EVENT_ESTABLISHED && about->responds)
 		out->event.event = RDMA_CM_EVENT_CONNECT_RESPONSE;
 	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		if (rv_take_request(about, e->request, &i))
-			return false;
+		error = rv_take_request(about, e->request, &i);
+		if (error)
+			return error;
 		out->event.listen_id = &about->id;
 		i->responder_resources = e->responder_resources;
 		i->initiator_depth = e->initiator_depth;
@@ -45,7 +50,7 @@ static bool fill(struct event *out, const struct rv_cm_event *e, struct rv_id *a
 		p->private_data = out->private_data;
 		p->private_data_len = e->private_size > 255 ? 255 : (uint8_t)e->private_size;
 	}
-	return true;
+	return 0;
 }
 
 static struct rv_acks *acks_of(void *id, const void *event)
@@ -54,12 +59,17 @@ static struct rv_acks *acks_of(void *id, const void *event)
 	return &((struct rv_id *)id)->acks;
 }
 
+/*
+ * The next event. ENOMEM, EMFILE, ENFILE of a request: there is no id for it, and it was rejected. The
+ * program is told, as its listener is the reason.
+ */
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct rv_socket *s;
 	struct rv_cm_event e;
 	struct rv_id *about;
 	struct event *out;
+	int error;
 
 	if (!channel || !event)
 		return rv_fail(EINVAL);
@@ -67,19 +77,17 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 	out = calloc(1, sizeof *out);
 	if (!out)
 		return rv_fail(ENOMEM);
-	for (;;) {
+	do {
 		pthread_cleanup_push(free, out); /* a thread that is cancelled while it waits */
 		about = rv_receive(s, &e, sizeof e, acks_of);
 		pthread_cleanup_pop(0);
-		if (!about) {
-			int error = errno;
-
-			free(out);
-			return rv_fail(error);
-		}
-		if (fill(out, &e, about))
-			break;
-		rv_acked(&about->acks, 1);
+		error = about ? fill(out, &e, about) : errno;
+		if (about && error)
+			rv_acked(&about->acks, 1);
+	} while (about && error == EINVAL);
+	if (error) {
+		free(out);
+		return rv_fail(error);
 	}
 	*event = &out->event;
 	return 0;
