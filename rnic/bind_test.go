@@ -194,3 +194,69 @@ func TestConnectFromInAGroup(t *testing.T) {
 		<-s.qp.Done()
 	}
 }
+
+// An Adapter's first Bind, to a free port, may fail, and so may a first Listen.
+func TestFirstBindFails(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		foreign := netip.MustParseAddrPort("192.0.2.77:0")
+		_, err := r.client.Bind(r.ctx, foreign, BindOptions{})
+		require.ErrorIs(t, err, stack.ErrNotLocal)
+		_, err = r.client.Listen(r.ctx, foreign.String(), ListenOptions{})
+		require.Error(t, err)
+	})
+}
+
+// A Bind to a free port that one of several Pollers has no answer to, or whose context ends, leaves
+// no port held at the others.
+func TestFailedBindGivesThePortBack(t *testing.T) {
+	const ports = 4
+	g, err := stack.NewGroup(2)
+	require.NoError(t, err)
+	var members []*stack.Poller
+	for i := range 2 {
+		cable, err := wire.New(wire.Config{MTU: 1500})
+		require.NoError(t, err)
+		members = append(members, testhost.NewPoller(t, cable.Port(0), stack.Config{
+			Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32, Addr: netip.MustParsePrefix("10.9.0.1/24"),
+			Group: g, Member: i, DialPorts: stack.PortRange{First: 50000, Last: 50000 + ports - 1},
+		}))
+	}
+	turned, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- members[0].Run(turned) }() // the other one turns for nobody
+	a, err := Open(Config{Pollers: members})
+	require.NoError(t, err)
+	free := func() int {
+		found := make(chan int)
+		require.NoError(t, members[0].Submit(func() {
+			var held []uint16
+			for {
+				port, err := members[0].Hold(netip.MustParseAddrPort("10.9.0.1:0"))
+				if err != nil {
+					break
+				}
+				held = append(held, port)
+			}
+			for _, port := range held {
+				members[0].Release(port)
+			}
+			found <- len(held)
+		}))
+		return <-found
+	}
+	for range 2 * ports {
+		require.Equal(t, ports, free())
+		ctx, cancel := context.WithCancel(context.Background())
+		failed := make(chan error)
+		go func() {
+			_, err := a.Bind(ctx, netip.MustParseAddrPort("10.9.0.1:0"), BindOptions{})
+			failed <- err
+		}()
+		for free() == ports { // the first one has not chosen a port
+		}
+		cancel()
+		require.ErrorIs(t, <-failed, context.Canceled)
+	}
+	stop()
+	require.NoError(t, <-ended)
+}

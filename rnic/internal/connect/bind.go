@@ -94,7 +94,7 @@ func (b *Binding) hold(ctx context.Context, port uint16) error {
 		case errors.Is(err, stack.ErrNotLocal):
 			elsewhere = err
 		case err != nil:
-			b.release()
+			b.release(port)
 			return err
 		default:
 			b.on, port = append(b.on, p), held
@@ -108,15 +108,16 @@ func (b *Binding) hold(ctx context.Context, port uint16) error {
 }
 
 // holdOn holds the port on one Poller.
-func (b *Binding) holdOn(ctx context.Context, p *PollerState, at netip.AddrPort) (port uint16, err error) {
-	err = b.host.Call(ctx, p, func() (err error) {
-		port, err = p.Poller.Hold(at)
-		return err
+func (b *Binding) holdOn(ctx context.Context, p *PollerState, at netip.AddrPort) (uint16, error) {
+	held := uint16(0) // the Poller's goroutine's
+	port, err := callFor(ctx, b.host, p, func() (_ uint16, err error) {
+		held, err = p.Poller.Hold(at)
+		return held, err
 	})
 	if err != nil && ctx.Err() != nil { // should it come to hold the port later, this comes right after
 		_ = OrderUntil(context.WithoutCancel(ctx), b.host, p.Poller.Submit, func() {
-			if port != 0 {
-				p.Poller.Release(port)
+			if held != 0 {
+				p.Poller.Release(held)
 			}
 		})
 	}
@@ -124,9 +125,8 @@ func (b *Binding) holdOn(ctx context.Context, p *PollerState, at netip.AddrPort)
 }
 
 // release gives the port back on all Pollers.
-func (b *Binding) release() {
+func (b *Binding) release(port uint16) {
 	for _, p := range b.on {
-		port := b.at.Port()
 		_ = OrderUntil(context.Background(), b.host, p.Poller.Submit, func() { p.Poller.Release(port) }) // a stopped one holds nothing
 	}
 	b.on = nil
@@ -139,15 +139,12 @@ func (h *Host) SourceFor(ctx context.Context, remote netip.Addr) (local netip.Ad
 		return transport.SourceFor(remote)
 	}
 	for _, p := range h.Pollers {
-		found := h.Call(ctx, p, func() (err error) {
-			local, err = p.Poller.SourceFor(remote)
-			return err
-		})
-		if found == nil {
-			return local, nil
+		found, why := callFor(ctx, h, p, func() (netip.Addr, error) { return p.Poller.SourceFor(remote) })
+		if why == nil {
+			return found, nil
 		}
 		if err == nil {
-			err = found
+			err = why
 		}
 	}
 	return netip.Addr{}, err
@@ -198,7 +195,7 @@ func (b *Binding) Close() {
 		if b.socket != nil {
 			b.socket.Close()
 		}
-		b.release()
+		b.release(b.at.Port())
 		b.host.bound.leave(b)
 	})
 }
@@ -218,14 +215,17 @@ func (s *bindings) enter(b *Binding) bool {
 	return true
 }
 
+// leave takes b out, if it has entered.
 func (s *bindings) leave(b *Binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	port := b.at.Port()
-	s.all[port] = slices.DeleteFunc(s.all[port], func(o *Binding) bool { return o == b })
-	if len(s.all[port]) == 0 {
+	left := slices.DeleteFunc(s.all[port], func(o *Binding) bool { return o == b })
+	if len(left) == 0 {
 		delete(s.all, port)
+		return
 	}
+	s.all[port] = left
 }
 
 // meets says whether b and o have an address in common.

@@ -192,18 +192,32 @@ func OrderUntil(ctx context.Context, h *Host, submit func(func()) error, fn func
 // Call runs fn on a Poller's goroutine and returns its error, or ctx's when that ends first: fn may
 // then run later.
 func (h *Host) Call(ctx context.Context, p *PollerState, fn func() error) error {
-	res := make(chan error, 1)
-	if err := OrderUntil(ctx, h, p.Poller.Submit, func() { res <- fn() }); err != nil {
-		return err
+	_, err := callFor(ctx, h, p, func() (struct{}, error) { return struct{}{}, fn() })
+	return err
+}
+
+// callFor is Call of a function with a result.
+func callFor[T any](ctx context.Context, h *Host, p *PollerState, fn func() (T, error)) (none T, _ error) {
+	type result struct {
+		value T
+		err   error
+	}
+	res := make(chan result, 1)
+	if err := OrderUntil(ctx, h, p.Poller.Submit, func() {
+		var r result
+		r.value, r.err = fn()
+		res <- r
+	}); err != nil {
+		return none, err
 	}
 	h.Turn()
 	select {
-	case err := <-res:
-		return err
+	case r := <-res:
+		return r.value, r.err
 	case <-p.Poller.Done():
-		return stack.ErrStopped
+		return none, stack.ErrStopped
 	case <-ctx.Done():
-		return ctx.Err()
+		return none, ctx.Err()
 	}
 }
 
