@@ -91,13 +91,13 @@ func (d *watchdog) lookEvery() time.Duration {
 	return min(time.Duration(d.limit.Load())/looksMin, lookEveryMax)
 }
 
-// look is called each lookEvery. A look more than half a limit after the one before it says nothing
-// of the Pollers: neither had a core.
+// look is called each lookEvery. The time before a look that comes more than half a limit after the
+// one before it is left out: neither we nor the Pollers had a core.
 func (d *watchdog) look(now time.Time, report func(*watched)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	limit := time.Duration(d.limit.Load())
-	late := now.Sub(d.looked) > limit/2
+	passed := now.Sub(d.looked)
 	d.looked = now
 	for _, w := range d.pollers {
 		turns := w.poller.Turns()
@@ -108,8 +108,8 @@ func (d *watchdog) look(now time.Time, report func(*watched)) {
 			w.turns, w.since, w.stalled = turns, now, false
 			continue
 		}
-		if late && !w.stalled {
-			w.since = now
+		if passed > limit/2 && !w.stalled {
+			w.since = w.since.Add(passed)
 		}
 		if still := now.Sub(w.since); still > limit && !w.stalled {
 			w.stalled = true
