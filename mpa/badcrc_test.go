@@ -149,11 +149,13 @@ func TestCommittedOctetsAreNotRefused(t *testing.T) {
 // Under the drop policy octets beyond a gap are taken only when all of them could be verified.
 func TestDropTakesNothingUnverified(t *testing.T) {
 	s := streamOf(both, 600, 600, 600, small)
-	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	reserve := &Reserve{}
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true, Reserve: reserve}, s)
 	second, third := int(s.frames[1].start), int(s.frames[2].start)
 	r.send(second, third+100).is(Refused).want().held(0) // the front of the third
 	r.send(second, third).is(Done).want(1).held(0)
 	require.EqualValues(t, 1, r.recv.Stats().RefusedUnverified)
+	require.Equal(t, Refusals{Unverified: 1}, reserve.Refusals)
 	require.NoError(t, r.recv.Err())
 }
 

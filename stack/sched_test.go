@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -429,4 +430,32 @@ func TestSlowDeviceIsOfferedLess(t *testing.T) {
 		}
 		s.end()
 	}
+}
+
+// Where nobody waits for a turn each Turn is a round: who has used its credit has another.
+func TestTurnIsARoundWhereNobodyWaits(t *testing.T) {
+	cfg := Config{MTU: 1500, BurstMax: 32}
+	s, conns := newSchedule(2), make([]Conn, 2)
+	conns[1].index = 1
+	s.begin(&cfg, 1, false)
+	s.credit(&conns[0])
+	conns[0].credit = -10
+	s.begin(&cfg, 1, false)
+	require.Equal(t, s.quantum-10, s.credit(&conns[0]))
+
+	conns[0].credit = -10
+	s.add(&conns[0])
+	s.begin(&cfg, 1, false)
+	require.Equal(t, -10, s.credit(&conns[0]), "it waits: the round goes on")
+}
+
+// What goes before octets leaves a quarter of a burst for replies and ARP.
+func TestExpressLeavesRoomForReplies(t *testing.T) {
+	tx := transmitter{frames: make([]mem.Buf, 64), burst: 8, connMax: 56, chunk: 56, express: true}
+	for tx.n = 0; tx.hasRoom(); tx.n++ {
+	}
+	require.Equal(t, 64-8/4, tx.n)
+	for tx.n = 10; tx.hasRoom(); tx.ahead++ {
+	}
+	require.Equal(t, 8, tx.ahead, "and no more than a burst")
 }

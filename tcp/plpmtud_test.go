@@ -267,6 +267,26 @@ func TestProbeCutByTheWindow(t *testing.T) {
 	}
 }
 
+// News of the path withdraw the probe, also where it is not the oldest in flight: its arrival raises
+// nothing any more.
+func TestProbeAfterOthersIsWithdrawn(t *testing.T) {
+	s := recovered(t)
+	s.push(100)
+	s.drain()
+	s.out = nil
+	at := s.probe(3000)
+	s.c.SetEMSSLimit(1200)
+	s.in(". 1 ack " + itoa(1+at+3300))
+	if n := s.c.EMSS(); n != 1200 {
+		t.Fatalf("EMSS %d", n)
+	}
+	s.release()
+	s.c.cong.Cwnd = 40_000
+	if n := s.c.Room(s.now); n != 1200 {
+		t.Fatalf("room %d: what a router said holds for ten minutes", n)
+	}
+}
+
 // A peer that reneges on a probe and then holds it again.
 func TestProbeRenegedOn(t *testing.T) {
 	s := recovered(t)

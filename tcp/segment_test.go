@@ -275,3 +275,13 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A header whose data offset is the greatest there is, 15 words, has HeaderLenMax octets.
+func TestLongestHeader(t *testing.T) {
+	b := bytes.Repeat([]byte{optNOP}, HeaderLenMax)
+	b[12] = 15 << 4
+	var s Segment
+	if d := Parse(b, &s); d != DropNone || s.HdrLen != HeaderLenMax || s.Len != 0 {
+		t.Errorf("%v, header of %d octets, %d after it", d, s.HdrLen, s.Len)
+	}
+}

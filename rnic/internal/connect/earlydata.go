@@ -74,7 +74,8 @@ func (c *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	return stack.Kept
 }
 
-// giveEarly gives the octets before the left edge to start-up or to the engine.
+// giveEarly gives the octets before the left edge to start-up or to the engine, whose effects Edge
+// heeds.
 func (c *Connection) giveEarly(edge uint64) {
 	h := c.early
 	h.edge = edge
@@ -95,7 +96,6 @@ func (c *Connection) giveEarly(edge uint64) {
 			if kept = c.engine.ArriveLate(p.off-c.rxBase, p.buf, data); kept {
 				c.keeps(p.off - c.rxBase + uint64(len(data)))
 			}
-			c.heed()
 		}
 		if !kept {
 			c.Pool.Free(p.buf)

@@ -32,3 +32,18 @@ func TestOtherFaultsGoOn(t *testing.T) {
 	require.PanicsWithValue(t, "a bug", func() { q.unreachable("a bug") })
 	require.False(t, debug.SetPanicOnFault(false), "as it was")
 }
+
+// While the engine touches registered memory a fault is a panic, and afterwards what it was for the
+// goroutine: also for what else runs there.
+func TestFaultsAreTheGoroutinesAgain(t *testing.T) {
+	for seed := range uint64(8) {
+		for _, runs := range []bool{false, true} {
+			e := newEnds(t, seed)
+			e.post(seed)
+			e.send(runs, -1)
+			require.False(t, debug.SetPanicOnFault(false), "seed %d: sending, runs %v", seed, runs)
+			e.arrive(runs)
+			require.False(t, debug.SetPanicOnFault(false), "seed %d: receiving, runs %v", seed, runs)
+		}
+	}
+}
