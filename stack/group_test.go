@@ -82,7 +82,7 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 	l := &lab{t: t, now: 1000 * second}
 	link, err := wire.New(wire.Config{})
 	require.NoError(t, err)
-	l.a = l.host(link.Port(0), 0, func(_ int, cfg *Config) { cfg.ConnsMax = 64 })
+	l.a = l.host(link.Port(0), 0, func(_ int, cfg *Config) { cfg.ConnsMax = 128 })
 	l.hosts = append(l.hosts, l.a)
 	s := &steering{rng: rand.New(rand.NewPCG(1, uint64(n))), boxes: make([][][]byte, n)}
 	s.pool = newPool(t, labBufs)
