@@ -49,8 +49,10 @@ type Counters struct {
 	RxErrors  uint64 // device or system call errors on receive
 	// RxOtherVLAN counts frames dropped because they are not of the VLAN that is the port's (Caps.VLAN).
 	RxOtherVLAN uint64
-	TxFull      uint64 // frames not taken because the device was full
-	TxErrors    uint64 // dropped: device or system call errors on transmit, frames the device cannot carry
+	// TxFull counts frames not taken because the device was full: one that is offered again, and not
+	// taken again, counts again.
+	TxFull   uint64
+	TxErrors uint64 // dropped: device or system call errors on transmit, frames the device cannot carry
 }
 
 // Queue is one receive/transmit queue pair. All calls come from one goroutine.

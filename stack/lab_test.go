@@ -311,7 +311,8 @@ func (h *host) Turn() int {
 	}
 	after := h.n
 	for _, n := range [...]*Counters{&before, &after} {
-		n.Turns, n.EmptyTurns, n.TxWaits, n.NoBufWaits, n.MemoryWaits, n.ShareWaits = 0, 0, 0, 0, 0, 0
+		n.Turns, n.EmptyTurns, n.TxDeferred, n.TxWaits = 0, 0, 0, 0
+		n.NoBufWaits, n.MemoryWaits, n.ShareWaits = 0, 0, 0
 		n.TimersPutOff, n.Own[DropNoBuf], n.Closed, n.Rerouted = 0, 0, 0, 0
 	}
 	if before != after {

@@ -94,6 +94,7 @@ type Counters struct {
 	Announcements uint64 // of our addresses, those included
 	LinkUps       uint64
 
+	TxDeferred   uint64 // frames that the device did not take when it was first offered them
 	TxWaits      uint64 // a connection was held up: too many frames wait for the device
 	TimersPutOff uint64 // a timer for a loss came due, but the device had not taken the segment yet, or late
 	NoBufWaits   uint64 // a connection was held up: no Buf to spare

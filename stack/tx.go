@@ -62,6 +62,7 @@ type bufMeta struct {
 	length    uint16 // payload octets
 	late      uint32 // when the device took it after it had refused it, in units of lateUnit; 0: at once
 	queued    bool   // stands in the batch or with a neighbour
+	refused   bool   // the device did not take it when it was first offered it
 	freeAfter bool   // free it when it has left
 	ahead     bool   // goes before octets of others: tx_batch.go
 }

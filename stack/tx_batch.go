@@ -103,9 +103,9 @@ func (p *Poller) flush() {
 		return
 	}
 	n := p.queue.Tx(t.frames[:t.n])
-	for i, b := range t.frames[:n] {
-		if i < t.refused {
-			t.meta[b].late = max(uint32(p.now>>lateUnit), 1)
+	for _, b := range t.frames[:n] {
+		if m := &t.meta[b]; m.refused {
+			m.late, m.refused = max(uint32(p.now>>lateUnit), 1), false
 		}
 		p.n.TxFrames++
 		p.n.TxOctets += uint64(p.pool.Desc(b).Len)
@@ -115,6 +115,7 @@ func (p *Poller) flush() {
 		if t.chunk = min(t.burst, t.connMax); t.alone {
 			t.chunk = min(2*t.burst, t.connMax)
 		}
+		p.n.TxDeferred += t.refuse(n)
 		copy(t.frames, t.frames[n:t.n])
 	} else if t.n >= t.chunk {
 		t.chunk = min(2*t.chunk, t.connMax)
@@ -123,6 +124,17 @@ func (p *Poller) flush() {
 	t.ahead = max(t.ahead-n, 0)
 	t.refused = t.n
 	p.freeDead()
+}
+
+// refuse marks the frames from n on as refused by the device, and returns how many were not before.
+func (t *transmitter) refuse(n int) (first uint64) {
+	for _, b := range t.frames[n:t.n] {
+		if m := &t.meta[b]; !m.refused {
+			m.refused = true
+			first++
+		}
+	}
+	return first
 }
 
 // unqueue says that b has left our queues.
