@@ -42,7 +42,7 @@ var queues = []metric[queue]{
 		func(q *queue, yield func(float64, ...string)) {
 			q.Counters.Each(func(layer, reason string, n uint64) { yield(float64(n), layer+"/"+reason) })
 		}),
-	reasons("rnicd_device_drops_total", "Frames that the device or its driver lost or refused, by reason.", "reason",
+	reasons("rnicd_device_drops_total", deviceDropsHelp, "reason",
 		func(q *queue, yield func(float64, ...string)) {
 			c := &q.Counters.Queue
 			yield(float64(c.RxNoBuf), "rx no buf")
@@ -51,7 +51,7 @@ var queues = []metric[queue]{
 			yield(float64(c.RxOtherVLAN), "rx other vlan")
 			yield(float64(c.TxErrors), "tx errors")
 		}),
-	count("rnicd_device_full_total", "Frames that the device did not take at once, because it was full.", func(q *queue) uint64 { return q.Counters.Queue.TxFull }),
+	count("rnicd_device_full_total", "Frames that the device did not take at once, because it was full; each once, however long it waits.", func(q *queue) uint64 { return q.Counters.TxDeferred }),
 
 	one("rnicd_connections", "Connections of the Poller, those in TIME-WAIT included.", func(q *queue) float64 { return float64(q.Counters.Conns) }),
 	one("rnicd_time_wait_connections", "Of these, connections in TIME-WAIT.", func(q *queue) float64 { return float64(q.Counters.TimeWait) }),
@@ -109,7 +109,7 @@ var queues = []metric[queue]{
 
 	one("rnicd_packet_buffers_available", "Free packet buffers of the pool.", func(q *queue) float64 { return float64(q.Counters.BufsAvailable) }),
 	count("rnicd_packet_buffers_exhausted_total", "Times the pool was found empty.", func(q *queue) uint64 { return q.Counters.BufsExhausted }),
-	reasons("rnicd_waits_total", "Times a connection was held up, by what it waited for.", "reason",
+	reasons("rnicd_waits_total", "Tries to send that were put off, by what was waited for; each try counts.", "reason",
 		func(q *queue, yield func(float64, ...string)) {
 			yield(float64(q.Counters.TxWaits), "device")
 			yield(float64(q.Counters.NoBufWaits), "packet buffers")
@@ -170,6 +170,9 @@ var services = []metric[status.Service]{
 const logLostHelp = "Lines of the log that were lost because its reader was gone or stood still."
 
 const throttledHelp = "Periods in which the process was stopped because its control group had used its quota of CPUs."
+
+const deviceDropsHelp = "Frames that the device or its driver lost or refused, by reason; rx no buf: with a TAP, bursts cut " +
+	"short, whose frames wait; rx other vlan: not of the port's VLAN, normal on a trunk."
 
 const deviceTroubleHelp = "1: the device is so: down, moved (into another network namespace), link (it has none), bridge (it leaves " +
 	"its bridge at a restart)."

@@ -34,7 +34,7 @@ var switchPorts = []metric[switchPort]{
 				each(p.Rings, status.RingErrors, yield)
 			}
 		}),
-	reasons("rnicd_switch_device_drops_total", "Frames that the device of an uplink, or its driver, lost or refused, by reason.", "reason",
+	reasons("rnicd_switch_device_drops_total", "Frames that the device of an uplink, or its driver, lost or refused, by reason; rx other vlan is normal on a trunk.", "reason",
 		func(p *switchPort, yield func(float64, ...string)) {
 			if p.Program == nil {
 				each(p.Device, status.DeviceDrops, yield)
