@@ -4,8 +4,9 @@
 // clock would end before it is read.
 //
 // A limit is a row of steps, each with a timer. A pause makes a step late, and a late step is done
-// once more. So after a pause of any length a whole step is left at least, in which what waits is
-// read, and a peer that was paused, too, can answer.
+// once more. So after a pause longer than a step (and lateMin) a whole step is left at least, in
+// which what waits is read, and a peer that was paused, too, can answer. A shorter pause takes no
+// more than itself from the limit.
 package awake
 
 import (
@@ -20,7 +21,7 @@ const (
 	stepsMax = 16
 	stepMin  = 10 * time.Millisecond // of a limit of several steps
 	lateMin  = time.Millisecond      // a timer that comes so late says nothing of a pause
-	lateDiv  = 4                     // nor if it comes later by so small a part of its step
+	lateDiv  = 4                     // nor if it comes later by so small a part of its step, except the last
 )
 
 // Timer is a limit that may be stopped. Any goroutine.
@@ -38,7 +39,10 @@ type Timer struct {
 // AfterFunc calls over in a goroutine of its own when limit is over, unless Stop comes before.
 func AfterFunc(limit time.Duration, over func()) *Timer {
 	n := min(max(limit/stepMin, 1), stepsMax)
-	t := &Timer{over: over, step: (limit + n - 1) / n, left: int(n), late: int(n)}
+	t := &Timer{over: over, step: limit / n, left: int(n), late: int(n)}
+	if limit%n != 0 {
+		t.step++
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.due = time.Now().Add(t.step)
@@ -62,7 +66,11 @@ func (t *Timer) goesOn() bool {
 		return true // stopped while this step ended
 	}
 	now := time.Now()
-	if t.late > 0 && now.Sub(t.due) > max(t.step/lateDiv, lateMin) {
+	most := lateMin
+	if t.left > 1 { // another step is left anyway
+		most = max(t.step/lateDiv, lateMin)
+	}
+	if t.late > 0 && now.Sub(t.due) > most {
 		t.late--
 	} else {
 		t.left--
@@ -129,11 +137,12 @@ type limited struct {
 
 func (c *limited) Done() <-chan struct{} { return c.done }
 
+// Err is never nil after cancel has returned or a parent has ended: it waits for done, which is
+// about to be closed then.
 func (c *limited) Err() error {
-	select {
-	case <-c.done:
-		return c.err
-	default:
+	if c.Context.Err() == nil {
 		return nil
 	}
+	<-c.done
+	return c.err
 }

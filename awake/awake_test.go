@@ -3,6 +3,7 @@ package awake
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,50 @@ func TestPause(t *testing.T) {
 			require.GreaterOrEqual(t, time.Since(begin), limit/stepsMax)
 			require.LessOrEqual(t, run+time.Since(begin), limit+limit/stepsMax)
 		})
+	}
+}
+
+// A pause over the end of the last step leaves a step, however soon after it the pause ends.
+func TestPauseOverTheLastStep(t *testing.T) {
+	const limit, step = 1600 * time.Millisecond, 100 * time.Millisecond
+	for late := lateMin + 1; late < step; late += 7 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			over := make(chan struct{})
+			timer := AfterFunc(limit, func() { close(over) })
+			<-time.After(limit - step + 1)
+			stepBy(timer, late)
+			<-time.After(step - 1)
+			begin := time.Now()
+			<-over
+			require.Equal(t, step, time.Since(begin), late)
+		})
+	}
+}
+
+// The longest limit is not over at once.
+func TestLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := AfterFunc(math.MaxInt64, func() { t.Error("over") })
+		<-time.After(100 * 365 * 24 * time.Hour)
+		require.True(t, timer.Stop())
+	})
+}
+
+// When cancel, or a parent's, has returned, there is an error.
+func TestErrAfterCancel(t *testing.T) {
+	for i := range 1000 {
+		parent, end := context.WithCancel(t.Context())
+		ctx, cancel := Timeout(parent, time.Hour, nil)
+		require.NoError(t, ctx.Err())
+		if i%2 == 0 {
+			end()
+		} else {
+			cancel()
+		}
+		require.Equal(t, context.Canceled, ctx.Err())
+		<-ctx.Done()
+		cancel()
+		end()
 	}
 }
 
