@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -296,13 +297,34 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// A child of fork is refused its parent's objects, and has an engine of its own when it opens the device.
+// A child of fork is refused its parent's objects, by every call about them, and has an engine of
+// its own when it opens the device.
 func TestFork(t *testing.T) {
+	program, err := os.ReadFile("../test/verbs/forks.c")
+	require.NoError(t, err)
+	symbols, err := os.ReadFile("shim/shim.map")
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile(`\b_?(?:ibv|rdma)_\w+`).FindAllString(string(symbols), -1) {
+		if !allowedInChild.MatchString(name) {
+			require.True(t, bytes.Contains(program, []byte(name+"(")), "%s is not called", name)
+		}
+	}
 	l := newLab(t)
 	p := l.run("gcc", l.compile("forks"))
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^all well$")
 }
+
+// Calls that do in a child what they do in its parent: about no object, or one of the child's own,
+// or what its memory tells; acknowledgements; the end of its copies of descriptors; and what is
+// refused everywhere.
+var allowedInChild = regexp.MustCompile(`^_?(ibv_(.*_str|.*rate.*|.*sysfs.*|.*fork.*|` +
+	`.*_device_(list|name|guid|index)|open_device|close_device|` +
+	`query_(device|port|gid.*|pkey|ece|qp_data_in_order)|get_pkey_index|` +
+	`set_ece|.*_ah(_.*)?|.*mcast|.*_from_gid|reg_dmabuf_mr|(un)?import_.*|ack_.*|` +
+	`destroy_comp_channel)|rdma_(event_str|.*addrinfo|.*devices|(set|get)_.*_ece|` +
+	`.*multicast.*|init_qp_attr|get_(src|dst)_port|create_ep|` +
+	`(create|destroy)_event_channel|ack_.*))$`)
 
 // Registered memory that the program unmaps, protects or cuts short costs the connection that reaches for it, at worst.
 func TestUnmap(t *testing.T) {

@@ -104,10 +104,17 @@ static void end_reading(void *socket)
 	}
 }
 
-/* The engine has closed its end: a thread that reads finds the end of the file. */
+/*
+ * The engine has closed its end: a thread that reads finds the end of the file. Of another
+ * process's socket only the descriptor is closed: no thread reads from it here. Its memory is not
+ * used again, as a thread of the parent's may have held its lock.
+ */
 void rv_close_socket(struct rv_socket *s)
 {
-	end_reading(s);
+	if (!rv_foreign(s->process))
+		end_reading(s);
+	else if (__atomic_exchange_n(&s->users, 0, __ATOMIC_ACQ_REL))
+		rv_close(s->fd);
 }
 
 /* A datagram, or an errno, at once. No point of cancellation, as recv(2) is one. */
@@ -265,7 +272,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 	static struct rv_sockets kind = { .size = sizeof(struct rv_channel) };
 	struct rv_channel *ch;
 
-	if (rv_foreign(to_context(context)->events.process)) {
+	if (rv_foreign_device(context)) {
 		errno = EPERM;
 		return NULL;
 	}
@@ -281,10 +288,11 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
 	struct rv_channel *ch = container(channel, struct rv_channel, channel);
 
-	if (load_acquire(&channel->refcnt))
-		return EBUSY;
-	if (!rv_foreign(ch->socket.process))
+	if (!rv_foreign(ch->socket.process)) {
+		if (load_acquire(&channel->refcnt))
+			return EBUSY;
 		rv_call1(RV_CLOSE_CHANNEL, (uint64_t)ch->socket.engine_fd);
+	}
 	rv_close_socket(&ch->socket);
 	return 0;
 }

@@ -13,7 +13,7 @@ static int open_device(void)
 	int error = 0;
 
 	pthread_mutex_lock(&device_lock);
-	if (!device || rv_foreign(to_context(device)->events.process)) {
+	if (!device || rv_foreign_device(device)) {
 		struct ibv_context *c = rv_open();
 
 		device = NULL;
@@ -117,6 +117,7 @@ struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum 
 		free(i);
 		return NULL;
 	}
+	i->process = rv_process();
 	i->limits = limits;
 	i->id.channel = channel;
 	i->id.context = context;
@@ -166,6 +167,8 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	struct rv_id *i = to_id(id);
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	if (id->event) {
 		rdma_ack_cm_event(id->event);
 		id->event = NULL;
@@ -205,8 +208,11 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	struct rv_args a = {
 		.arg = { i->handle, i->v6_only, i->reuse }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
 	};
-	int error = n ? rv_call(RV_CM_BIND, &a) : EAFNOSUPPORT;
+	int error;
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
+	error = n ? rv_call(RV_CM_BIND, &a) : EAFNOSUPPORT;
 	if (error)
 		return rv_fail(error);
 	i->bound = true;
@@ -225,6 +231,8 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
 	int error;
 
 	(void)timeout_ms; /* the answer is there at once */
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	ns = address_size(src); /* of a bound id it is not looked at */
 	if (!nd)
 		return rv_fail(EAFNOSUPPORT);
@@ -257,6 +265,8 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 	struct rv_args a = { .arg = { i->handle, backlog < 0 ? 0 : (uint64_t)backlog } };
 	int error;
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	if (!i->bound) {
 		struct sockaddr_in any = { .sin_family = AF_INET };
 
@@ -317,6 +327,8 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	struct rv_id *i = to_id(id);
 	int error;
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	i->responds = !id->qp; /* the event may come before the call returns */
 	error = call_with_qp(i, RV_CM_CONNECT, p, p ? p->responder_resources : RDMA_MAX_RESP_RES,
 			     p ? p->initiator_depth : RDMA_MAX_INIT_DEPTH);
@@ -332,6 +344,8 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	uint8_t initiator = p ? p->initiator_depth : RDMA_MAX_INIT_DEPTH;
 	int error;
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	if (responder == RDMA_MAX_RESP_RES)
 		responder = i->responder_resources;
 	if (initiator == RDMA_MAX_INIT_DEPTH)
@@ -368,13 +382,13 @@ int rdma_disconnect(struct rdma_cm_id *id)
 /* After RDMA_CM_EVENT_CONNECT_RESPONSE. The connection manager of iWARP needs no third message. */
 int rdma_establish(struct rdma_cm_id *id)
 {
-	return id->qp ? rv_fail(EINVAL) : 0;
+	return rv_fail(rv_foreign(to_id(id)->process) ? EPERM : id->qp ? EINVAL : 0);
 }
 
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
-	(void)id, (void)event;
-	return 0;
+	(void)event;
+	return rv_fail(rv_foreign(to_id(id)->process) ? EPERM : 0);
 }
 
 /*
@@ -391,9 +405,13 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 	struct rv_args a;
 	int error;
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	if (sync && !(channel = own_channel()))
 		return -1;
 	to = &container(channel, struct rv_event_channel, channel)->socket;
+	if (rv_foreign(to->process))
+		return rv_fail(EPERM);
 	a = (struct rv_args){ .arg = { i->handle, (uint64_t)to->engine_fd, (uint64_t)from->fd } };
 	pthread_mutex_lock(&from->reading);
 	error = rv_call(RV_CM_MIGRATE, &a);
@@ -445,6 +463,8 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
 {
 	struct rv_id *i = to_id(id);
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	if (level != RDMA_OPTION_ID)
 		return rv_fail(ENOSYS);
 	switch (name) {

@@ -21,6 +21,7 @@ struct ibv_context *rv_open(void)
 	c = &x->verbs.context;
 	a = (struct rv_args){ .arg = { (uint64_t)x->events.engine_fd } };
 	error = rv_call(RV_OPEN, &a);
+	x->events.process = rv_process(); /* which may have an engine only now */
 	if (error) {
 		rv_close(x->events.engine_fd);
 		rv_close_socket(&x->events);
@@ -28,7 +29,6 @@ struct ibv_context *rv_open(void)
 		return NULL;
 	}
 	x->handle = a.arg[0];
-	x->events.process = rv_process();
 	c->async_fd = x->events.fd;
 	c->device = rv_device();
 	c->cmd_fd = -1;

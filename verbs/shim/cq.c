@@ -11,6 +11,10 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 	struct rv_args a;
 	int error;
 
+	if (rv_foreign_device(context) || (ch && rv_foreign(ch->socket.process))) {
+		errno = EPERM;
+		return NULL;
+	}
 	if (cqe < 1 || cqe > RV_CQE_MAX || comp_vector < 0 || comp_vector >= context->num_comp_vectors) {
 		errno = EINVAL;
 		return NULL;
@@ -91,6 +95,8 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	struct rv_args a = { .arg = { q->handle, (uint64_t)cqe } };
 	int error;
 
+	if (rv_foreign(q->process))
+		return EPERM;
 	if (cqe < 1 || cqe > RV_CQE_MAX)
 		return EINVAL;
 	rv_lock(&q->lock);
@@ -113,6 +119,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	struct rv_completions *q = to_cq(cq);
 	int error;
 
+	if (rv_foreign(q->process))
+		return EPERM;
 	if (load_acquire(&q->users))
 		return EBUSY;
 	if (cq->channel)

@@ -43,6 +43,8 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	struct ibv_qp *qp;
 	int error;
 
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
 	if (id->qp || !id->verbs)
 		return rv_fail(EINVAL);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
@@ -82,7 +84,7 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 
 void rdma_destroy_qp(struct rdma_cm_id *id)
 {
-	if (!id->qp)
+	if (!id->qp || rv_foreign(to_id(id)->process))
 		return;
 	ibv_destroy_qp(id->qp);
 	id->qp = NULL;
@@ -93,6 +95,8 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	struct ibv_srq *s;
 
+	if (rv_foreign(to_id(id)->process))
+		return rv_fail(EPERM);
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
 		attr->pd = id->pd;
@@ -121,6 +125,8 @@ int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_ini
 
 void rdma_destroy_srq(struct rdma_cm_id *id)
 {
+	if (rv_foreign(to_id(id)->process))
+		return;
 	if (id->srq)
 		ibv_destroy_srq(id->srq);
 	id->srq = NULL;
@@ -183,6 +189,8 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 	struct rdma_cm_id *i;
 	int error;
 
+	if (rv_foreign(l->process))
+		return rv_fail(EPERM);
 	if (!l->sync || !l->listening)
 		return rv_fail(EINVAL);
 	if (rdma_get_cm_event(listen->channel, &event))

@@ -5,7 +5,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct rv_pd *p = calloc(1, sizeof *p);
 	struct rv_args a = { .arg = { 0 } };
-	int error = !p ? ENOMEM : rv_foreign(to_context(context)->events.process) ? EPERM : rv_call(RV_ALLOC_PD, &a);
+	int error = !p ? ENOMEM : rv_foreign_device(context) ? EPERM : rv_call(RV_ALLOC_PD, &a);
 
 	if (error) {
 		free(p);
@@ -24,6 +24,8 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	struct rv_pd *p = to_pd(pd);
 	int error;
 
+	if (rv_foreign_device(pd->context))
+		return EPERM;
 	if (load_acquire(&p->users))
 		return EBUSY;
 	error = rv_call1(RV_FREE_PD, p->handle);
@@ -91,7 +93,7 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uin
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct rv_mr *m = container(mr, struct rv_mr, mr);
-	int error = leave(m);
+	int error = rv_foreign_device(mr->context) ? EPERM : leave(m);
 
 	if (!error)
 		free(m);
@@ -121,7 +123,9 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	bool move = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	int error = 0;
 
-	if (flags & ~REREG || (move && (!addr || !length)) || (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
+	if (rv_foreign_device(mr->context))
+		error = EPERM;
+	else if (flags & ~REREG || (move && (!addr || !length)) || (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
 	    (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != mr->context)))
 		error = EINVAL;
 	else if (load_acquire(&m->windows))
@@ -157,6 +161,10 @@ struct ibv_mw *rv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	struct rv_args a = { .arg = { to_pd(pd)->handle } };
 	int error;
 
+	if (rv_foreign_device(pd->context)) {
+		errno = EPERM;
+		return NULL;
+	}
 	if (type != IBV_MW_TYPE_1) {
 		errno = type == IBV_MW_TYPE_2 ? EOPNOTSUPP : EINVAL;
 		return NULL;
@@ -210,6 +218,8 @@ int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 	struct rv_args a = { .arg = { w->handle, b->length && m ? m->handle : 0, b->addr, b->length, b->mw_access_flags } };
 	int error;
 
+	if (rv_foreign_device(qp->context))
+		return EPERM;
 	if (qp->state < IBV_QPS_RTR || mw->type != IBV_MW_TYPE_1 || qp->pd != mw->pd)
 		return EINVAL;
 	if (b->length && (!m || m->mr.pd != mw->pd || !(m->access & IBV_ACCESS_MW_BIND)))

@@ -144,7 +144,7 @@ int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 
 	if (qp->state < IBV_QPS_RTR || rv_foreign(q->process)) {
 		*bad = wr;
-		return qp->state < IBV_QPS_RTR ? EINVAL : EPERM;
+		return rv_foreign(q->process) ? EPERM : EINVAL;
 	}
 	rv_lock(&q->send_lock);
 	before = q->sq_tail;

@@ -126,6 +126,10 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	struct rv_qp *q;
 	int error = EOPNOTSUPP;
 
+	if (rv_foreign_device(context)) {
+		errno = EPERM;
+		return NULL;
+	}
 	if (attr->qp_type != IBV_QPT_RC || attr->comp_mask & ~(uint32_t)QP_ATTR ||
 	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) ||
 	    (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS && attr->send_ops_flags & ~(uint64_t)SEND_OPS)) {
@@ -227,7 +231,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct rv_qp *q = to_qp(qp);
 	struct rv_completions *a = to_cq(qp->send_cq), *b = to_cq(qp->recv_cq);
-	int error = rv_call1(RV_DESTROY_QP, q->handle);
+	int error = rv_foreign(q->process) ? EPERM : rv_call1(RV_DESTROY_QP, q->handle);
 
 	if (error)
 		return error;
@@ -364,7 +368,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct rv_qp *q = to_qp(qp);
 	struct rv_args access = { .arg = { q->handle, attr->qp_access_flags } };
-	int error = check_attr(q, attr, mask);
+	int error = rv_foreign(q->process) ? EPERM : check_attr(q, attr, mask);
 
 	if (!error && mask & IBV_QP_STATE)
 		error = may_move(q, attr->qp_state);

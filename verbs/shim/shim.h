@@ -124,8 +124,9 @@ void rv_own_signals(void); /* of a child of fork: its actions are its parent's *
 
 /*
  * Fork. A child has its parent's objects in memory and none of the engine's threads. What a process
- * creates has its number; in another, a call about it is EPERM. Here are those that do not ask the
- * engine, which finds that by the handle.
+ * creates has its number; in another, a call about it is EPERM. The engine finds that by the
+ * handle. Calls that change something, take a lock or wait before they ask it look first: a thread
+ * of the parent's may have held the lock, and acknowledges no event here.
  */
 extern const uint32_t *rv_process_page;
 static inline uint32_t rv_process(void) /* 0: no engine yet */
@@ -326,6 +327,7 @@ struct rv_id {
 	int sync; /* its calls wait for their events */
 
 	uint64_t handle, cookie;
+	uint32_t process;
 	bool own_pd, v6_only, reuse, bound, listening, connected, own_cqs;
 	bool responds;       /* without a queue pair of its own: RDMA_CM_EVENT_CONNECT_RESPONSE comes */
 	uint8_t ack_timeout; /* RDMA_OPTION_ID_ACK_TIMEOUT */
@@ -341,6 +343,12 @@ struct rv_id {
 _Static_assert(offsetof(struct rv_id, sync) == sizeof(struct rdma_cm_id) + 32, "as rsockets have it");
 
 #define to_context(c) container(c, struct rv_context, verbs.context)
+/* Of an opened device, and what was made of it. */
+static inline bool rv_foreign_device(struct ibv_context *c)
+{
+	return rv_foreign(to_context(c)->events.process);
+}
+
 #define to_pd(p) ((struct rv_pd *)(p))
 #define to_cq(c) ((struct rv_completions *)(c))
 #define to_qp(q) ((struct rv_qp *)(q))

@@ -8,6 +8,10 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	uint32_t depth = 1;
 	int error;
 
+	if (rv_foreign_device(context)) {
+		errno = EPERM;
+		return NULL;
+	}
 	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
 	    (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type != IBV_SRQT_BASIC)) {
 		errno = EOPNOTSUPP;
@@ -80,6 +84,8 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 	struct rv_srq *s = to_srq(srq);
 	struct rv_args a = { .arg = { s->handle, attr->srq_limit } };
 
+	if (rv_foreign(s->process))
+		return EPERM;
 	if (mask & IBV_SRQ_MAX_WR)
 		return EOPNOTSUPP;
 	if (!(mask & IBV_SRQ_LIMIT))
@@ -106,6 +112,8 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	struct rv_srq *s = to_srq(srq);
 	int error;
 
+	if (rv_foreign(s->process))
+		return EPERM;
 	if (load_acquire(&s->users))
 		return EBUSY;
 	error = rv_call1(RV_DESTROY_SRQ, s->handle);
