@@ -124,6 +124,39 @@ static void nothing(char *m, int fd)
 	CHECK(mremap(m, SIZE, SIZE, MREMAP_MAYMOVE) == m);
 }
 
+/* Calls that fail, and take nothing. */
+static void fail(char *m, int fd)
+{
+	char *at = m + 4 * PAGE, *other = map(NULL, 0);
+	const int move = MREMAP_MAYMOVE | MREMAP_FIXED;
+
+	(void)fd;
+#define NOT(call, error) CHECK((call) == MAP_FAILED && errno == (error))
+	CHECK(munmap(at, 0) && errno == EINVAL);
+	CHECK(munmap(at + 1, PAGE) && errno == EINVAL);
+	CHECK(munmap(at, SIZE_MAX - (size_t)at) && errno == EINVAL);
+	CHECK(munmap(at, SIZE_MAX / 2) && errno == EINVAL);
+	NOT(mremap(m, SIZE, 0, 0), EINVAL);
+	NOT(mremap(m, SIZE, 0, MREMAP_MAYMOVE), EINVAL);
+	NOT(mremap(m, SIZE, SIZE, MREMAP_FIXED, other), EINVAL);
+	NOT(mremap(m, SIZE, SIZE, move, other + 1), EINVAL);
+	NOT(mremap(m, SIZE, SIZE, move, m + PAGE), EINVAL);
+	NOT(mremap(m, SIZE, 0, move, other), EINVAL);
+	NOT(mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP), EINVAL);
+	NOT(mremap(m, (size_t)1 << 45, (size_t)1 << 46, MREMAP_MAYMOVE), EFAULT);
+	NOT(mremap(other + 1, SIZE, SIZE, move, m), EINVAL);
+	NOT(mremap(other, SIZE, SIZE, move, at + 1), EINVAL);
+	NOT(mremap(other, SIZE, 0, move, m), EINVAL);
+	NOT(mremap(other, SIZE, SIZE, MREMAP_FIXED, m), EINVAL);
+	NOT(mmap(at, 0, RW, ANON | MAP_FIXED, -1, 0), EINVAL);
+	NOT(mmap(at + 1, PAGE, RW, ANON | MAP_FIXED, -1, 0), EINVAL);
+	NOT(mmap(at, PAGE, RW, ANON | MAP_FIXED, -1, 1), EINVAL);
+	NOT(mmap(at, PAGE, RW, MAP_ANONYMOUS | MAP_FIXED, -1, 0), EINVAL);
+	NOT(mmap(at, PAGE, RW, MAP_PRIVATE | MAP_FIXED, -1, 0), EBADF);
+	NOT(mmap(at, SIZE_MAX / 2, RW, ANON | MAP_FIXED, -1, 0), ENOMEM);
+	CHECK(!munmap(other, SIZE));
+}
+
 static const struct way {
 	const char *name;
 	void (*take)(char *m, int fd);
@@ -140,6 +173,7 @@ static const struct way {
 	{ "ftruncate", truncated, true, true, false },
 	{ "the system call", by_itself, true, false, false },
 	{ "neighbours", nothing, false, false, false },
+	{ "calls that fail", fail, false, false, false },
 };
 
 static void write_to(struct pair *p, struct ibv_mr *mr, char *at)
@@ -192,6 +226,21 @@ static void lose(const struct way *w)
 		close(fd);
 }
 
+/* A page goes as a whole, whichever octets of it the call and the region name. */
+static void move_page(struct ibv_pd *pd)
+{
+	char *m = map(NULL, 0), *to;
+	struct ibv_mr *mr = ibv_reg_mr(pd, m + PAGE / 2, 64, IBV_ACCESS_LOCAL_WRITE);
+
+	CHECK(mr);
+	to = mremap(m, 16, 2 * PAGE, MREMAP_MAYMOVE); /* there is no room: another page follows */
+	CHECK(to != MAP_FAILED && to != m);
+	CHECK(mmap(m, PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == m);
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE) &&
+	      errno == EFAULT);
+	CHECK(!ibv_dereg_mr(mr) && !munmap(to, 2 * PAGE) && !munmap(m, SIZE));
+}
+
 int main(void)
 {
 	struct sigaction act = { .sa_handler = on_fault };
@@ -205,6 +254,7 @@ int main(void)
 		lose(&ways[i]);
 		messages(&beside);
 	}
+	move_page(beside.client.id->pd);
 	close_pair(&beside);
 	printf("all well\n");
 	return 0;

@@ -6,6 +6,9 @@
  * Not seen are the C library's own calls (free of what malloc has mapped), shmdt, and system calls
  * without it. What is touched after these and not mapped again faults, which ends the connection
  * that did (rnic/internal/qp/unreachable.go).
+ *
+ * A call that certainly fails revokes nothing. What only the kernel can tell, as what a descriptor
+ * is by then, comes too late: the region is revoked, and the memory may still be there.
  */
 #include "shim.h"
 
@@ -15,6 +18,7 @@
 #include <unistd.h>
 
 #define PAGE 4096
+#define ADDRESSES ((size_t)1 << 56) /* a program has none from here on */
 
 /* A region. Who looks takes no lock, as a handler of a signal may: the handle is written last. */
 struct place {
@@ -92,26 +96,33 @@ RV_EARLY static struct place *next(uint32_t *at, uintptr_t from, uintptr_t to, u
 	return NULL;
 }
 
+/* The octets of whole pages that a call about length octets means. 0: none, or it fails. */
+RV_EARLY static size_t pages(uintptr_t from, size_t length)
+{
+	if (from % PAGE || from > ADDRESSES || length > ADDRESSES - from)
+		return 0;
+	return (length + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
 RV_EARLY static bool registered(uintptr_t from, size_t length)
 {
+	size_t n = pages(from, length);
 	uint32_t at = 0;
 	uint64_t handle;
 
-	return next(&at, from, from + length, &handle) != NULL;
+	return n && next(&at, from, from + n, &handle) != NULL;
 }
 
 /* Revokes what the pages go from. Returns when no octet can be placed there any more. */
 RV_EARLY static void lose(uintptr_t from, size_t length)
 {
+	size_t n = pages(from, length);
 	int before = errno;
 	uint32_t at = 0;
 	struct place *p;
 	uint64_t handle;
 
-	if (from % PAGE || from + length < from)
-		return; /* the call will fail */
-	length = (length + PAGE - 1) & ~(size_t)(PAGE - 1);
-	while ((p = next(&at, from, from + length, &handle))) {
+	while (n && (p = next(&at, from, from + n, &handle))) {
 		store_release(&p->lost, 1);
 		rv_call1(RV_REVOKE_MR, handle); /* of the parent's, in a child of fork: EPERM */
 	}
@@ -124,9 +135,16 @@ RV_EARLY int munmap(void *addr, size_t length)
 	return (int)syscall(SYS_munmap, addr, length);
 }
 
+/* Whether the call takes away what is there, unless the kernel knows better. */
+RV_EARLY static bool maps_over(int flags, int fd, off64_t offset)
+{
+	return flags & MAP_FIXED && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE &&
+	       flags & MAP_TYPE && offset % PAGE == 0 && (flags & MAP_ANONYMOUS || fd >= 0);
+}
+
 RV_EARLY void *mmap64(void *addr, size_t length, int prot, int flags, int fd, off64_t offset)
 {
-	if (flags & MAP_FIXED && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
+	if (maps_over(flags, fd, offset))
 		lose((uintptr_t)addr, length);
 	return (void *)syscall(SYS_mmap, addr, length, prot, flags, fd, offset);
 }
@@ -136,7 +154,39 @@ RV_EARLY void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_
 	return mmap64(addr, length, prot, flags, fd, offset);
 }
 
-/* Memory that can grow where it is stays. */
+/* False: mremap says EINVAL before it looks at memory. */
+RV_EARLY static bool remaps(uintptr_t from, size_t old_size, uintptr_t to, size_t new_size,
+			    int flags)
+{
+	size_t old = pages(from, old_size), new = pages(0, new_size);
+
+	if (from % PAGE || !new)
+		return false;
+	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) && !(flags & MREMAP_MAYMOVE))
+		return false;
+	if (flags & MREMAP_DONTUNMAP && old != new)
+		return false;
+	return !(flags & MREMAP_FIXED) ||
+	       (pages(to, new_size) && (to >= from + old || from >= to + new));
+}
+
+/* What is lost when memory shrinks, or goes elsewhere. What grows where it is stays. */
+RV_EARLY static void lose_moved(uintptr_t from, size_t old_size, uintptr_t to, size_t new_size,
+				int flags)
+{
+	size_t old = pages(from, old_size), new = pages(0, new_size);
+
+	if (flags & MREMAP_FIXED)
+		lose(to, new);
+	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
+		lose(from, old);
+	else if (new < old)
+		lose(from + new, old - new);
+}
+
+/*
+ * Memory that can grow where it is stays. Only where there is no room, ENOMEM, it may move.
+ */
 RV_EARLY void *mremap(void *old, size_t old_size, size_t new_size, int flags, ...)
 {
 	uintptr_t from = (uintptr_t)old;
@@ -147,24 +197,18 @@ RV_EARLY void *mremap(void *old, size_t old_size, size_t new_size, int flags, ..
 	if (flags & MREMAP_FIXED)
 		to = va_arg(more, void *);
 	va_end(more);
-	if (flags & MREMAP_FIXED)
-		lose((uintptr_t)to, new_size);
+	if (!remaps(from, old_size, (uintptr_t)to, new_size, flags))
+		return (void *)syscall(SYS_mremap, old, old_size, new_size, flags, to);
+	lose_moved(from, old_size, (uintptr_t)to, new_size, flags);
 	if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && new_size > old_size &&
 	    registered(from, old_size)) {
 		int before = errno;
 		void *same = (void *)syscall(SYS_mremap, old, old_size, new_size, 0);
 
-		if (same != MAP_FAILED || !(flags & MREMAP_MAYMOVE))
+		if (same != MAP_FAILED || errno != ENOMEM || !(flags & MREMAP_MAYMOVE))
 			return same;
 		errno = before;
 		lose(from, old_size);
-	} else if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) {
-		lose(from, old_size);
-	} else if (new_size < old_size) {
-		size_t stays = (new_size + PAGE - 1) & ~(size_t)(PAGE - 1);
-
-		if (stays < old_size)
-			lose(from + stays, old_size - stays);
 	}
 	return (void *)syscall(SYS_mremap, old, old_size, new_size, flags, to);
 }
