@@ -155,7 +155,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	c.owed.Advance(c.AckedOffset(), c.pushed, now)
 	c.events |= EvAcked
 	c.timers.progressAt, c.timers.outlasted = now, false
-	c.timers.probes, c.timers.expiries, c.timers.stalls = 0, 0, 0
+	c.timers.probes, c.timers.expiries, c.timers.heldBack, c.timers.stalls = 0, 0, 0, 0
 	if c.sent.lost == 0 {
 		c.due &^= dueRepair
 	}

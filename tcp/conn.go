@@ -246,7 +246,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.due &^= dueSYN
 	c.timers.rtxAt = never
 	c.timers.progressAt = now
-	c.timers.expiries = 0
+	c.timers.expiries, c.timers.heldBack = 0, 0
 	elapsed, echoed := c.tsElapsed(now, s.Options.TSecr)
 	switch {
 	case c.timers.synSends == 0: // a cookie: it is not known when it was sent

@@ -64,13 +64,13 @@ func (c *Conn) giveUpDataAt() int64 {
 
 // suspect is R1 of RFC 9293 section 3.8.3: after so many retransmissions in a row the caller is
 // told, once until there is progress, so that the next hop can be looked at and the application
-// learn of it.
+// learn of it. What had not left says nothing of the next hop.
 func (c *Conn) suspect() {
 	t := &c.timers
 	if t.expiries < math.MaxUint8 {
 		t.expiries++
 	}
-	if int(t.expiries) == c.mem.cfg.SuspectRetries {
+	if int(t.expiries-t.heldBack) == c.mem.cfg.SuspectRetries {
 		c.events |= EvSuspect
 	}
 }

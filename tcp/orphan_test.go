@@ -3,6 +3,8 @@ package tcp
 import (
 	"math"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // req: 9293-MUST-21
@@ -399,5 +401,29 @@ func TestOrphanedOnce(t *testing.T) {
 	closed.c.SetOrphaned(closed.now)
 	if closed.c.orphaned {
 		t.Error("an orphan after its end")
+	}
+}
+
+// Timeouts of a segment that has not left tell nothing of the next hop, and hide nothing of it: R1
+// counts those after them, and is told once.
+func TestR1CountsWhatHasLeft(t *testing.T) {
+	for held := range 5 {
+		s := ten(t, plain())
+		for range held {
+			s.now = s.c.Deadline()
+			_, due := s.c.Timed(s.now)
+			require.True(t, due)
+			s.c.PutOff(s.now, s.now)
+		}
+		var told []int
+		for i := range 8 {
+			s.now = s.c.Deadline()
+			s.c.Expire(s.now)
+			if s.c.TakeEvents()&EvSuspect != 0 {
+				told = append(told, i+1)
+			}
+			s.drain()
+		}
+		require.Equal(t, []int{s.c.mem.cfg.SuspectRetries}, told, "after %d timeouts of what had not left", held)
 	}
 }

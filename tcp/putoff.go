@@ -38,5 +38,6 @@ func (c *Conn) PutOff(from, now int64) {
 	t.kind, t.rtxAt = timerRetransmit, c.rtoAt
 	if from == now && t.expiries < math.MaxUint8 {
 		t.expiries++ // so that R2 is the user timeout
+		t.heldBack++
 	}
 }

@@ -18,6 +18,7 @@ type timers struct {
 	expiries uint8     // of the retransmission timer since there was progress
 	excused  uint8     // how often the loss probe at rtxAt was put off
 	stalls   uint8     // timeouts in a row of a segment above the base of path MTU discovery
+	heldBack uint8     // of expiries: of segments that had not left (putoff.go)
 	synTries uint16    // first and by timer, saturating
 	synSends uint8
 	synLate  bool // SynLeft was called
