@@ -121,7 +121,9 @@ func (p *Poller) advise(c *Conn, why reason) {
 // it knows that the connection has, and the Poller with it, and nobody would answer the peer.
 func (p *Poller) linger(c *Conn) {
 	p.tx.hopKnown = false
-	p.sendControl(c)
+	p.tx.express = true
+	owes := p.sendControl(c)
+	p.tx.express = false
 	p.release(c)
 	p.stopWaiting(c)
 	p.leaveSilent(c)
@@ -130,7 +132,7 @@ func (p *Poller) linger(c *Conn) {
 	c.phase = phaseLingering
 	c.timerAt = 0
 	p.slab.lingering.pushBack(p.slab.conns, c.index)
-	p.sayClosed(c)
+	p.sayClosed(c, owes)
 }
 
 // cutTimeWait ends TIME-WAIT now. Nothing is sent and no Upper is told: there is none any more (RFC
@@ -158,10 +160,8 @@ func (p *Poller) finish(c *Conn) {
 	p.peers.remove(c)
 	c.leaveAddr()
 	c.phase = phaseFree
-	p.sayClosed(c)
-	c.tcp.Forget()
 	p.n.Closed++
-	p.slab.put(c)
+	p.sayClosed(c, false)
 }
 
 // release frees what the peer has acknowledged (all, once the connection is closed) and tells the
@@ -189,14 +189,4 @@ func (p *Poller) release(c *Conn) (n int) {
 		}
 	}
 	return n
-}
-
-// sayClosed tells the Upper, when the device has what c sent last.
-func (p *Poller) sayClosed(c *Conn) {
-	u := c.upper
-	c.upper, c.ahead = nil, nil
-	if u != nil {
-		p.flush()
-		u.Closed(c, reasons[c.why])
-	}
 }

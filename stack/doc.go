@@ -71,6 +71,7 @@
 //	conn_serve.go        what a connection needs at the end of a Turn
 //	sched.go             whose turn it is to send octets
 //	conn_life.go         opened, established, closed
+//	conn_leaving.go      Closed, once the device has what was sent last
 //
 // A segment goes out:
 //

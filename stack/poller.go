@@ -46,6 +46,7 @@ type Poller struct {
 	silent       list             // connections whose peer has said nothing yet (conn_peers.go)
 	pressure     pressureState
 	budget       Budget
+	leaving      []leaving // connections that are over, and whose frames have not left
 	loans        loans
 	promised     int // Bufs that connections have given back and may take again, all together
 
@@ -103,6 +104,7 @@ func New(cfg Config) (*Poller, error) {
 		burstConns: make([]connIndex, cfg.BurstMax),
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
 		runData:    make([][]byte, 0, receiveBurst(&cfg)),
+		leaving:    make([]leaving, 0, leavingMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
 		done:       make(chan struct{}),
@@ -178,6 +180,9 @@ func (p *Poller) Turn() int {
 	}
 	work += p.output()
 	p.flush()
+	if len(p.leaving) > 0 {
+		p.tellLeft(false)
+	}
 	p.n.Turns++
 	if work == 0 { // frames that had waited for the device are work too
 		work = int(p.n.TxFrames - sent)

@@ -29,6 +29,7 @@ func (p *Poller) shutdown() {
 		}
 	}
 	p.flush()
+	p.tellLeft(true)
 	p.abandonFrames()
 	p.lastOrders()
 	close(p.done)
