@@ -77,7 +77,7 @@ const soakFlap = `level=ERROR msg="the device takes no frames" port=rnic0 troubl
 // kills clients at any moment and cuts them off, and their places stay taken until the daemon
 // notices. A client that was left alone checks its own result. bounded limits the number of lines.
 var soakExplained = []*regexp.Regexp{
-	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out|another test is running|this end has reset what was left|` + soakMistaken + `)`),
+	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out|another test is running|the peer ended the test early|did not close the connection after the answer|closed the connection before its closing message|this end has reset what was left|` + soakMistaken + `)`),
 	regexp.MustCompile(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out)`),
 	regexp.MustCompile(soakFlap),
 	regexp.MustCompile(`level=WARN msg=refused service=\w+ remote=\S+ why=".*try again later"`),
