@@ -23,6 +23,9 @@ const (
 	QueueMax = 1 << 20
 	// CloseWithin is how long an orderly end waits for a reader that stands still.
 	CloseWithin = time.Second
+
+	tellEvery  = time.Second // from one call of onLoss to the next, at least
+	noticeRoom = 4 << 10     // beyond QueueMax, for what onLoss writes
 )
 
 // Writer is an io.Writer that neither blocks nor fails. Any goroutine may call its methods.
@@ -35,15 +38,17 @@ type Writer struct {
 	more   chan struct{} // has a place for "there is something to do"
 	ended  chan struct{}
 
-	mu     sync.Mutex
-	queue  [][]byte
-	octets int // in queue, and being written
-	lost   uint64
-	closed bool
+	mu      sync.Mutex
+	queue   [][]byte
+	octets  int // in queue, and being written
+	lost    uint64
+	telling bool // onLoss is being called
+	closed  bool
 }
 
 // New makes a Writer that owns nothing of to. onLoss, if not nil, is called by a goroutine of the
-// Writer's when the reader takes lines again after some were lost, with their number; it may Write.
+// Writer's when the reader takes lines again after some were lost, at most once a second, with the
+// number of those not told yet; it may Write a line.
 func New(to io.Writer, onLoss func(lines uint64)) *Writer {
 	w := &Writer{to: to, onLoss: onLoss, more: make(chan struct{}, 1), ended: make(chan struct{})}
 	go w.run()
@@ -57,7 +62,11 @@ func (w *Writer) To() io.Writer { return w.to }
 func (w *Writer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(b) > QueueMax-w.octets {
+	room := QueueMax - w.octets
+	if w.telling {
+		room += noticeRoom
+	}
+	if w.closed || len(b) > room {
 		w.lost += linesIn(b)
 		return len(b), nil
 	}
@@ -107,31 +116,64 @@ func (w *Writer) Close(within time.Duration) {
 
 func (w *Writer) run() {
 	defer close(w.ended)
-	told := uint64(0)
+	var told uint64
+	var tellAt time.Time // not before
+	takes := false       // the reader did, the last time
 	for {
-		line, over := w.next()
-		if over {
-			return
-		}
-		if line == nil {
-			<-w.more
+		untold := takes && w.Lost() > told
+		if untold && !time.Now().Before(tellAt) {
+			told += w.tell(told)
+			tellAt = time.Now().Add(tellEvery)
 			continue
 		}
-		err := write(w.to, line)
-		w.mu.Lock()
-		w.octets -= len(line)
-		if err != nil {
-			w.lost += linesIn(line)
-		}
-		lost := w.lost
-		w.mu.Unlock()
-		if err == nil && lost > told {
-			if w.onLoss != nil {
-				w.onLoss(lost - told)
-			}
-			told = lost
+		line, over := w.next()
+		switch {
+		case over:
+			return
+		case line == nil && untold:
+			w.await(time.Until(tellAt))
+		case line == nil:
+			<-w.more
+		default:
+			takes = w.pass(line)
 		}
 	}
+}
+
+// tell reports the lines that were lost after the first told ones, and returns how many.
+func (w *Writer) tell(told uint64) (lines uint64) {
+	w.mu.Lock()
+	lines, w.telling = w.lost-told, true
+	w.mu.Unlock()
+	if w.onLoss != nil {
+		w.onLoss(lines)
+	}
+	w.mu.Lock()
+	w.telling = false
+	w.mu.Unlock()
+	return lines
+}
+
+// await waits until there is something to do, for so long at most.
+func (w *Writer) await(most time.Duration) {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-w.more:
+	case <-t.C:
+	}
+}
+
+// pass writes a line; false: it is lost.
+func (w *Writer) pass(line []byte) bool {
+	err := write(w.to, line)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.octets -= len(line)
+	if err != nil {
+		w.lost += linesIn(line)
+	}
+	return err == nil
 }
 
 // next is the first line that waits; over: the Writer is closed, and none does.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,47 @@ func TestFullReader(t *testing.T) {
 	require.EqualValues(t, 3, w.Lost())
 	_, _ = fmt.Fprint(w, "late\n")
 	require.EqualValues(t, 4, w.Lost())
+}
+
+// A reader that is slower than the lines come is told at most once a second how many are missing;
+// these lines are not lost, and in the end they account for all that are.
+func TestLastingOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan error)}
+		var w *Writer
+		sum, calls := uint64(0), 0
+		w = New(g, func(n uint64) {
+			sum += n
+			calls++
+			_, _ = fmt.Fprintf(w, "%d lines were lost\n", n)
+		})
+		line := append(bytes.Repeat([]byte{'x'}, QueueMax/8-1), '\n')
+		const seconds = 10
+		for range seconds * 100 {
+			for range 20 {
+				_, _ = w.Write(line)
+			}
+			g.open <- nil
+			<-time.After(10 * time.Millisecond)
+		}
+		require.GreaterOrEqual(t, calls, seconds)
+		require.LessOrEqual(t, calls, seconds+1)
+		done := make(chan bool)
+		go func() {
+			for {
+				select {
+				case g.open <- nil:
+				case <-done:
+					return
+				}
+			}
+		}()
+		<-time.After(2 * tellEvery)
+		w.Close(patience)
+		close(done)
+		require.Equal(t, w.Lost(), sum, "told without another line, too")
+		require.Equal(t, calls, strings.Count(g.took.String(), " lines were lost\n"))
+	})
 }
 
 // Lines that cannot be written are lost, and later ones are not.
