@@ -24,7 +24,7 @@ const (
 	listenResponseNs  = 10 * listenSecond  // Query Response Interval
 	listenRepeatNs    = listenSecond       // Unsolicited Report Interval
 	listenRepeat1Ns   = 10 * listenSecond  // of MLDv1
-	listenAnswerGapNs = listenSecond / 100 // between answers, whatever a Query demands
+	listenAnswerGapNs = listenSecond / 100 // between frames of answers, whatever Queries demand
 	listenSecond      = int64(1_000_000_000)
 	listenNever       = math.MaxInt64
 )
@@ -270,15 +270,15 @@ func (l *Listener) cancel() {
 
 // Deadline is when Output has something to send; math.MaxInt64: not before something happens.
 func (l *Listener) Deadline() int64 {
-	at := l.answerAt
+	answer, change := l.answerAt, int64(listenNever)
 	for i := range l.groups {
 		g := &l.groups[i]
-		at = min(at, g.answerAt)
+		answer = min(answer, g.answerAt)
 		if g.changes > 0 {
-			at = min(at, g.changeAt)
+			change = min(change, g.changeAt)
 		}
 	}
-	return at
+	return min(max(answer, l.answeredAt+listenAnswerGapNs), change)
 }
 
 // Output writes the next message that is due, with the Hop-by-Hop header in front of it, into b,
@@ -307,9 +307,8 @@ func (l *Listener) Output(now int64, b []byte) (dst Addr, n int) {
 func (l *Listener) output1(now int64, b []byte) (dst Addr, n int) {
 	for i := 0; i < len(l.groups); i++ {
 		g := &l.groups[i]
-		changed := g.changes > 0 && g.changeAt <= now
 		switch {
-		case !changed && g.answerAt > now:
+		case g.changes == 0 || g.changeAt > now:
 		case g.users == 0:
 			group, last := g.group, g.last
 			l.forget(i)
@@ -318,30 +317,54 @@ func (l *Listener) output1(now int64, b []byte) (dst Addr, n int) {
 			}
 			i--
 		default:
-			if changed {
-				g.changes--
-				g.changeAt = now + l.draw(listenRepeat1Ns)
-			}
-			if g.answerAt <= now {
-				l.answeredAt = now
-			}
-			g.answerAt, g.last = listenNever, true
-			return g.group, putMLD1(b, MLDReport1, l.source, g.group, g.group)
+			g.changes--
+			g.changeAt = now + l.draw(listenRepeat1Ns)
+			return l.report1(now, g, b)
 		}
+	}
+	if g := l.asked(now); g != nil {
+		return l.report1(now, g, b)
 	}
 	return dst, 0
 }
 
+func (l *Listener) report1(now int64, g *listened, b []byte) (dst Addr, n int) {
+	if g.answerAt <= now {
+		l.answeredAt = now
+	}
+	g.answerAt, g.last = listenNever, true
+	return g.group, putMLD1(b, MLDReport1, l.source, g.group, g.group)
+}
+
+// asked is the group that has been due for an answer for longest; nil: none is, or it is too soon for
+// another answer.
+func (l *Listener) asked(now int64) (first *listened) {
+	if l.answeredAt+listenAnswerGapNs > now {
+		return nil
+	}
+	return l.longestDue(now)
+}
+
+func (l *Listener) longestDue(now int64) (first *listened) {
+	for i := range l.groups {
+		if g := &l.groups[i]; g.answerAt <= now && (first == nil || g.answerAt < first.answerAt) {
+			first = g
+		}
+	}
+	return first
+}
+
 // output2 writes a Report of MLDv2: of changes, else the answer to a General Query, else answers to
-// others. What finds no room stays due.
+// others, longest due first. What finds no room stays due.
 func (l *Listener) output2(now int64, b []byte) (dst Addr, n int) {
 	r := reportWriter{b: b, n: mldReportLen}
 	l.putChanges(now, &r)
-	if r.records == 0 && l.answerAt <= now {
+	soon := l.answeredAt+listenAnswerGapNs > now
+	if r.records == 0 && !soon && l.answerAt <= now {
 		l.putState(&r)
 		l.answerAt, l.answeredAt = listenNever, now
 	}
-	if r.records == 0 {
+	if r.records == 0 && !soon {
 		l.putAnswers(now, &r)
 	}
 	if r.records == 0 {
@@ -382,15 +405,15 @@ func (l *Listener) putState(r *reportWriter) {
 // putAnswers writes a Current State Record of each group that was asked for. Where sources were
 // asked for, we want each of them (RFC 3810, 6.2: A-B of mode EXCLUDE, with B empty).
 func (l *Listener) putAnswers(now int64, r *reportWriter) {
-	for i := range l.groups {
-		g := &l.groups[i]
+	for g := l.longestDue(now); g != nil; g = l.longestDue(now) {
 		typ := uint8(recordIsExclude)
 		if len(g.sources) > 0 {
 			typ = recordIsInclude
 		}
-		if g.answerAt <= now && r.put(typ, g.group, g.sources) {
-			g.answerAt, g.sources, l.answeredAt = listenNever, g.sources[:0], now
+		if !r.put(typ, g.group, g.sources) {
+			return
 		}
+		g.answerAt, g.sources, l.answeredAt = listenNever, g.sources[:0], now
 	}
 }
 

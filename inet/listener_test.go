@@ -364,8 +364,45 @@ func TestListenerManySources(t *testing.T) {
 	for _, s := range most {
 		from += fmt.Sprintf(" from %d", s)
 	}
-	require.Zero(t, l.next("is-in 1"+from, "is-in 2"+from))
+	require.Zero(t, l.next("is-in 1"+from)) // a frame has no room for both
+	require.EqualValues(t, listenAnswerGapNs, l.next("is-in 2"+from))
 	l.quiet()
+}
+
+// So it is with many groups, each asked for again and again, with all its sources: frames of answers
+// are apart, and each group has its turn.
+func TestListenerFloodOfManyGroups(t *testing.T) {
+	var groups []Addr
+	for n := range ListenMax {
+		groups = append(groups, groupN(n+1))
+	}
+	most := make([]byte, ListenSourcesMax)
+	for i := range most {
+		most[i] = byte(i + 1)
+	}
+	for name, ask := range map[string]func(Addr) MLD{
+		"MLDv1": func(a Addr) MLD { return query1(a, 0) },
+		"MLDv2": func(a Addr) MLD { return query2(a, 0, most...) },
+	} {
+		l := joined(t, groups...)
+		l.hears(ask(groups[0]))
+		l.pass(listenSecond)
+		frames, answered := 0, map[string]bool{}
+		for range 1000 {
+			for _, g := range groups {
+				l.hears(ask(g))
+			}
+			for _, words := range l.pass(listenSecond / 1000) {
+				frames++
+				for record := range strings.SplitSeq(words, ", ") {
+					answered[strings.Join(strings.Fields(record)[:2], " ")] = true
+				}
+			}
+		}
+		require.LessOrEqual(t, frames, 101, name)
+		require.Greater(t, frames, 90, name)
+		require.Len(t, answered, ListenMax, name)
+	}
 }
 
 // However fast Queries come, there are at most a hundred answers in a second.
@@ -453,7 +490,7 @@ func TestListenerMLDv1(t *testing.T) {
 	l.quiet()
 	l.hears(query1(all, 1000))
 	first := l.Deadline()
-	words = l.pass(listenSecond)
+	words = l.pass(listenSecond + listenAnswerGapNs)
 	slices.Sort(words)
 	require.Equal(t, []string{"report 1", "report 2"}, words)
 	require.Less(t, first, l.now)
