@@ -253,3 +253,20 @@ func TestTimersEndWithTheirConnection(t *testing.T) {
 	require.Empty(t, u.timer)
 	l.stop()
 }
+
+// An Upper that has aborted its connection hears of no timer, not in the same Turn either.
+func TestNoTimerAfterAbort(t *testing.T) {
+	for _, abort := range []bool{false, true} {
+		l := newLab(t, nil)
+		u, _ := l.open()
+		u.conn.SetTimer(l.now + 5)
+		l.turns()
+		l.now += 5
+		if abort {
+			u.conn.Abort()
+		}
+		l.a.Turn()
+		require.Equal(t, abort, len(u.timer) == 0)
+		l.stop()
+	}
+}

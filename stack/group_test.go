@@ -240,6 +240,11 @@ func TestCrossingFull(t *testing.T) {
 	from.pool.Desc(b).Len = uint32(frameMaxOf(1500) + 1)
 	from.cross(b, 1, false)
 	require.Equal(t, uint64(5), from.counters().Own[DropCrossing], "too long for a slot")
+	require.Greater(t, to.Deadline(), l.now)
+	from.pool.Desc(b).Len = 60
+	from.cross(b, 1, false)
+	require.LessOrEqual(t, to.Deadline(), l.now, "one frame waits as well")
+	to.Turn()
 }
 
 // Two queues of a real TAP, a Poller each, and the kernel at the other end.

@@ -58,6 +58,7 @@ func TestLinkUpsAreLimited(t *testing.T) {
 	n := l.b.counters()
 	require.Equal(t, uint64(1000), n.LinkUps)
 	require.Greater(t, n.Own[DropAnnounceLimited], uint64(900))
+	require.Less(t, n.Own[DropAnnounceLimited], uint64(1000))
 	l.b.nic.onSend = nil
 	l.stop()
 }

@@ -170,3 +170,13 @@ func BenchmarkHandover(b *testing.B) {
 		})
 	}
 }
+
+// What has come ends a sleep whose first part is quiet: there is no second part, which a bell that is
+// not read would not end.
+func TestBellEndsAQuietSleep(t *testing.T) {
+	w, _, bell := newWakeups(t)
+	_, err := unix.Write(bell, one[:])
+	require.NoError(t, err)
+	w.await(1, int64(time.Hour), false) // else an hour
+	require.Contains(t, []int64{0, 1 + quietSleepMaxNs}, w.due, "0: the timer has gone off meanwhile")
+}

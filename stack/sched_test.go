@@ -458,4 +458,9 @@ func TestExpressLeavesRoomForReplies(t *testing.T) {
 	for tx.n = 10; tx.hasRoom(); tx.ahead++ {
 	}
 	require.Equal(t, 8, tx.ahead, "and no more than a burst")
+
+	tx.express, tx.ahead, tx.chunk = false, 2, 16
+	for tx.n = 2; tx.hasRoom(); tx.n++ {
+	}
+	require.Equal(t, 18, tx.n, "octets, after what goes before them")
 }

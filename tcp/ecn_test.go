@@ -259,3 +259,17 @@ func TestSetCongestionKeepsTheWindow(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 }
+
+// The first octets may come with the SYN,ACK, before anything was acknowledged: one ACK tells their
+// mark.
+func TestMarkOfTheFirstOctets(t *testing.T) {
+	cfg := plain()
+	cfg.Congestion = exactReno{}
+	s := newScript(t, cfg)
+	s.connect()
+	s.expect("SEW 0:1")
+	s.in("SE. 0:1 ack 1 win 60000 mss 1000")
+	s.in(". 1:101 ack 1 ce")
+	s.advance(500 * ms)
+	s.expect("E. 1 ack 101")
+}

@@ -338,10 +338,16 @@ func TestRedialable(t *testing.T) {
 		s.connect()
 		s.sent()
 		s.in("S. 0:1 ack 1 win 60000 mss 1000 ts 5,0")
+		if s.c.Redialable(s.now+1000*sc) || s.c.RedialableHeld() {
+			t.Error("open")
+		}
 		s.c.CloseSend(s.now)
 		s.drain()
 		s.in("F. 1:2 ack 2")
 		s.wantState(TimeWait)
+		if s.c.RedialableHeld() != stamps {
+			t.Errorf("held, timestamps %v", stamps)
+		}
 		if s.c.Redialable(s.now) || s.c.Redialable(s.now+sc) {
 			t.Error("at once")
 		}

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,4 +45,24 @@ func TestAskedTooLate(t *testing.T) {
 	c.Transport = &late{tr, func() { c.Over(nil) }}
 	_, err = c.endpoint.Stats(t.Context())
 	require.NoError(t, err)
+}
+
+// deaf is a transport that takes what it is to run, and never does.
+type deaf struct{ *abortable }
+
+func (deaf) Submit(func()) error { return nil }
+
+// Who asks a connection whose goroutine does not answer waits as long as the context lasts.
+func TestAskedInVain(t *testing.T) {
+	c, tr := inService(t, new([]qp.Event))
+	e := c.endpoint
+	require.NoError(t, e.join(c))
+	e.engine.Move(qp.Connecting, qp.RTS)
+	c.Transport = deaf{tr}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := e.MULPDU(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = e.Stats(ctx)
+	require.ErrorIs(t, err, context.Canceled)
 }
