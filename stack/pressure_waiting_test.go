@@ -110,6 +110,7 @@ func TestBothListsWait(t *testing.T) {
 	l.listen(l.b, 7, 16)
 	proven, unproven := l.dial(l.a, l.b, 7, 1), l.dial(l.a, l.b, 7)
 	l.until("open", func() bool { return proven.acked == 1 && unproven.opened })
+	l.turns() // nothing is under way that would give a Buf back
 	p := l.a
 	var kept []mem.Buf
 	for p.pool.Available() > p.loans.lentMax {
