@@ -50,9 +50,6 @@ func (p *Poller) batch(b mem.Buf, mac inet.MAC) {
 		at = t.placeFor(m)
 		copy(t.frames[at+1:t.n+1], t.frames[at:t.n])
 	}
-	if at < t.refused {
-		t.refused++ // it stands among those
-	}
 	if t.frames[at] = b; at == t.ahead && (t.meta[b].ahead || t.express) {
 		t.ahead++
 	}
