@@ -247,6 +247,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(unhex(tt.wire))
 	}
 	f.Add(withOptions(unhex("fd00"), 3))
+	f.Add(withOptions([]byte{optNOP, 3, 3, 32}, 2)) // a shift of 32
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s Segment
 		if Parse(b, &s) != DropNone {
@@ -267,6 +268,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("own header: %v", d)
 		}
 		s2.HdrLen, s2.Len, s2.Urgent = s.HdrLen, s.Len, s.Urgent
+		s2.Options.ScaleTooLarge = s.Options.ScaleTooLarge // it is told as 14, the largest
 		for i := s.Options.SACKCount; i < sackBlocksMax; i++ {
 			s.Options.SACK[i], s2.Options.SACK[i] = SACKBlock{}, SACKBlock{}
 		}
