@@ -6,7 +6,7 @@
 #   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
 #                                                    and seeds a sample, drawn again each time (go test -short)
 #   make test-all                                    the same without -short: every case
-#   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
+#   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs (minutes)
 #   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
 #   make lint / race                                gofmt, vet, staticcheck, what may import what; every package under the race detector
 #   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, ten minutes
