@@ -1,11 +1,13 @@
 package ddp
 
+import "github.com/rnicd/rnicd/internal/wq"
+
 // Delivered is one message, in order.
 type Delivered struct {
 	Header Header         // of its last segment
 	Len    uint32         // untagged: message length; tagged: length of the last segment's payload
 	Buffer RecvBuffer     // untagged
-	List   []Range        // of a buffer that is a list. The Queue's own, good until the next Post
+	List   []wq.SGE       // of a buffer that is a list. The Queue's own, good until the next Post
 	End    uint64         // stream position after its last segment
 	Aside  [AsideLen]byte // the message's octets, if PlaceAside has taken it
 }

@@ -1,6 +1,9 @@
 package ddp
 
-import "github.com/rnicd/rnicd/mem"
+import (
+	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mem"
+)
 
 // RecvBuffer is a posted untagged buffer: one local range, or the first of several (scatter.go).
 type RecvBuffer struct {
@@ -34,7 +37,7 @@ type Queue struct {
 	first  uint32 // MSN of the oldest buffer that has not been delivered
 	posted uint32
 
-	lists     []Range // rangesMax for each slot
+	lists     []wq.SGE // rangesMax for each slot
 	rangesMax int
 	begun     uint32 // of these, how many hold a segment
 

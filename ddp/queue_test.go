@@ -3,6 +3,7 @@ package ddp
 import (
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/stretchr/testify/require"
 )
 
@@ -157,7 +158,7 @@ func TestQueueBegun(t *testing.T) {
 func TestQueueMemory(t *testing.T) {
 	var q Queue
 	q.InitLists(4, 2)
-	list := []Range{{STag: 1, Len: 1}, {STag: 2, Len: 2}}
+	list := []wq.SGE{{STag: 1, Length: 1}, {STag: 2, Length: 2}}
 	for id := range uint64(4) {
 		require.True(t, q.PostList(id, list))
 	}

@@ -1,13 +1,6 @@
 package ddp
 
-import "github.com/rnicd/rnicd/mem"
-
-// Range is a piece of registered local memory.
-type Range struct {
-	STag mem.STag
-	Len  uint32
-	TO   uint64
-}
+import "github.com/rnicd/rnicd/internal/wq"
 
 // A receive buffer may be a list of ranges: a message fills them one after the other, and a segment
 // may fall into several. Lists stand in the Queue's storage, rangesMax for each slot, so that none
@@ -27,14 +20,14 @@ func (q *Queue) InitLists(buffersMax, rangesMax int) {
 	if n := buffersMax * rangesMax; n <= cap(q.lists) {
 		q.lists = q.lists[:n] // PostList writes what it posts
 	} else {
-		q.lists = make([]Range, n)
+		q.lists = make([]wq.SGE, n)
 	}
 }
 
 // PostList is Post of a list of ranges, which is copied: 1 up to InitLists' rangesMax of them, of
 // 2^32-1 octets together at most (it panics otherwise). Ranges of no octets are not looked at.
-func (q *Queue) PostList(id uint64, list []Range) bool {
-	b := RecvBuffer{ID: id, STag: list[0].STag, TO: list[0].TO, Len: list[0].Len}
+func (q *Queue) PostList(id uint64, list []wq.SGE) bool {
+	b := RecvBuffer{ID: id, STag: list[0].STag, TO: list[0].Offset, Len: list[0].Length}
 	if len(list) == 1 {
 		return q.Post(b)
 	}
@@ -42,7 +35,7 @@ func (q *Queue) PostList(id uint64, list []Range) bool {
 		panic("ddp: Queue.PostList of more ranges than it was made for")
 	}
 	for _, r := range list[1:] {
-		if b.Len += r.Len; b.Len < r.Len {
+		if b.Len += r.Length; b.Len < r.Length {
 			panic("ddp: Queue.PostList of 2^32 octets or more")
 		}
 	}
@@ -56,7 +49,7 @@ func (q *Queue) PostList(id uint64, list []Range) bool {
 }
 
 // list is the ranges of a posted buffer that has several; nil if it is one.
-func (q *Queue) list(msn uint32) []Range {
+func (q *Queue) list(msn uint32) []wq.SGE {
 	n := int(q.slot(msn).ranges)
 	if n == 0 {
 		return nil
@@ -85,15 +78,15 @@ func (s *Stream) initScatter(all [][]byte) {
 // scatter copies a segment of n octets at mo of a message into its buffer's list. That it lies
 // within the buffer was checked; false means, as in localRange, that what was posted is no writable
 // memory: then nothing was written.
-func (s *Stream) scatter(list []Range, mo, n uint32, pieces [][]byte) bool {
+func (s *Stream) scatter(list []wq.SGE, mo, n uint32, pieces [][]byte) bool {
 	s.targets = s.targets[:0]
 	for _, r := range list {
-		if mo >= r.Len {
-			mo -= r.Len
+		if mo >= r.Length {
+			mo -= r.Length
 			continue
 		}
-		k := min(n, r.Len-mo)
-		b := RecvBuffer{STag: r.STag, TO: r.TO}
+		k := min(n, r.Length-mo)
+		b := RecvBuffer{STag: r.STag, TO: r.Offset}
 		dst, ok := s.localRange(&b, mo, int(k))
 		if !ok {
 			clear(s.targets)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -21,16 +22,16 @@ func newListSink(t testing.TB) *sink {
 }
 
 // postList posts ranges of these lengths, each at octet 3 of a region of its own.
-func (k *sink) postList(id uint64, lengths []int) (regions []*mem.MemoryRegion, list []Range) {
+func (k *sink) postList(id uint64, lengths []int) (regions []*mem.MemoryRegion, list []wq.SGE) {
 	k.t.Helper()
 	for _, n := range lengths {
 		if n == 0 { // names nothing
-			regions, list = append(regions, nil), append(list, Range{STag: 0xbad, TO: 1 << 63})
+			regions, list = append(regions, nil), append(list, wq.SGE{STag: 0xbad, Offset: 1 << 63})
 			continue
 		}
 		mr := k.registerIn(k.domain, n+3, mem.RegionOptions{Access: mem.LocalWrite})
 		regions = append(regions, mr)
-		list = append(list, Range{STag: mr.STag(), TO: mr.Base() + 3, Len: uint32(n)})
+		list = append(list, wq.SGE{STag: mr.STag(), Offset: mr.Base() + 3, Length: uint32(n)})
 	}
 	require.True(k.t, k.queues[0].PostList(id, list))
 	return regions, list
@@ -152,22 +153,22 @@ func TestPostList(t *testing.T) {
 	var q Queue
 	require.Panics(t, func() { q.InitLists(2, 0) })
 	q.InitLists(2, 3)
-	require.Panics(t, func() { q.PostList(1, make([]Range, 4)) })
-	require.Panics(t, func() { q.PostList(1, []Range{{Len: 1 << 31}, {Len: 1 << 31}}) })
-	require.True(t, q.PostList(1, []Range{{Len: 1 << 31}, {Len: 1<<31 - 1}}))
-	require.True(t, q.PostList(2, []Range{{Len: 1}, {Len: 2, STag: 5}, {Len: 3}}))
-	require.False(t, q.PostList(3, []Range{{Len: 1}, {}}), "full")
+	require.Panics(t, func() { q.PostList(1, make([]wq.SGE, 4)) })
+	require.Panics(t, func() { q.PostList(1, []wq.SGE{{Length: 1 << 31}, {Length: 1 << 31}}) })
+	require.True(t, q.PostList(1, []wq.SGE{{Length: 1 << 31}, {Length: 1<<31 - 1}}))
+	require.True(t, q.PostList(2, []wq.SGE{{Length: 1}, {Length: 2, STag: 5}, {Length: 3}}))
+	require.False(t, q.PostList(3, []wq.SGE{{Length: 1}, {}}), "full")
 	b, ok := q.Flush()
 	require.True(t, ok)
 	require.Equal(t, RecvBuffer{ID: 1, Len: 1<<32 - 1}, b)
 	require.True(t, q.Post(RecvBuffer{ID: 3, Len: 4}))
-	require.Equal(t, []Range{{Len: 1}, {Len: 2, STag: 5}, {Len: 3}}, q.list(2))
+	require.Equal(t, []wq.SGE{{Length: 1}, {Length: 2, STag: 5}, {Length: 3}}, q.list(2))
 	require.Nil(t, q.list(3))
 
 	var plain Queue
 	plain.Init(2)
-	require.Panics(t, func() { plain.PostList(1, make([]Range, 2)) })
-	require.True(t, plain.PostList(1, []Range{{Len: 7}}))
+	require.Panics(t, func() { plain.PostList(1, make([]wq.SGE, 2)) })
+	require.True(t, plain.PostList(1, []wq.SGE{{Length: 7}}))
 	require.Nil(t, plain.list(1))
 }
 
@@ -176,7 +177,7 @@ func TestPostList(t *testing.T) {
 func TestScatterDoesNotAllocate(t *testing.T) {
 	k := newListSink(t)
 	mr := k.register(100)
-	list := []Range{{mr.STag(), 10, 0}, {mr.STag(), 10, 50}, {mr.STag(), 5, 20}, {mr.STag(), 3, 30}, {mr.STag(), 2, 40}}
+	list := []wq.SGE{{Offset: 0, Length: 10, STag: mr.STag()}, {Offset: 50, Length: 10, STag: mr.STag()}, {Offset: 20, Length: 5, STag: mr.STag()}, {Offset: 30, Length: 3, STag: mr.STag()}, {Offset: 40, Length: 2, STag: mr.STag()}}
 	require.Len(t, list, listMax)
 	seg := ulpdu(untagged(0, 1, 0, true), make([]byte, 30))
 	pieces := [][]byte{seg}

@@ -1,13 +1,12 @@
 package mem
 
-import "strings"
+import (
+	"strings"
 
-// STag is a Steering Tag: a 24-bit index, unpredictable, and an 8-bit key in the low octet. STag 0
-// is never given out.
-type STag uint32
+	"github.com/rnicd/rnicd/internal/wq"
+)
 
-func (s STag) Index() uint32 { return uint32(s) >> 8 }
-func (s STag) Key() uint8    { return uint8(s) }
+type STag = wq.STag
 
 // Access is a set of rights. Ask for the least, for the shortest time: a buffer that a peer shall
 // only write gets no RemoteRead (RFC 5042 sections 6.3.3 and 6.3.5).

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/pmd/fault"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // A Read that was begun when the peer closed its half, and had found no room in the last segment
@@ -27,7 +26,7 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 		c.post(c.readFrom(c.region, writes, 0, 8))
 		c.post(c.write(c, writes+1, 0, 8))
 		r.until("the Read begun", func() bool { return c.qp.engine.Sending() != 0 })
-		require.Equal(t, qp.OpRead, c.qp.engine.Sending())
+		require.Equal(t, OpRead, c.qp.engine.Sending())
 		p.closeSend()
 		c.expectState(Closing)
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))

@@ -3,6 +3,7 @@ package rnic
 import (
 	"fmt"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
@@ -18,7 +19,7 @@ import (
 type CompletionQueue struct {
 	adapter *Adapter
 	q       qp.CQ
-	ring    mem.MPSC[qp.CQE] // q's
+	ring    mem.MPSC[wq.CQE] // q's
 }
 
 // CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this
@@ -40,13 +41,13 @@ func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 // finds nothing; do not call Arm and Wait.
 func (a *Adapter) CreateCQSink(put func(Completion)) *CompletionQueue {
 	q := &CompletionQueue{adapter: a}
-	q.q.InitSink(func(c qp.CQE) { put(completionOf(c)) })
+	q.q.InitSink(put)
 	return q
 }
 
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
 // a time.
-func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.Poll(cqes(dst)) }
+func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.Poll(dst) }
 
 // Depth is the number of entries. Any goroutine.
 func (q *CompletionQueue) Depth() int { return q.q.Size() }

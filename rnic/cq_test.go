@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,7 +116,7 @@ func TestCQWait(t *testing.T) {
 
 	push := func(id uint64) {
 		require.True(t, q.q.Reserve(1))
-		q.q.Push(qp.CQE{ID: id})
+		q.q.Push(Completion{ID: id})
 	}
 	push(1)
 	require.NoError(t, q.Wait(ended), "there is something: the context does not matter")
@@ -150,7 +149,7 @@ func TestCQWaitHammer(t *testing.T) {
 					yield()
 					continue
 				}
-				q.q.Push(qp.CQE{QP: uint32(p), ID: uint64(i)})
+				q.q.Push(Completion{QP: uint32(p), ID: uint64(i)})
 				i++
 			}
 		})
@@ -195,7 +194,7 @@ func TestCQWaitPingPong(t *testing.T) {
 				turn.Load()
 			}
 			q.q.Reserve(1)
-			q.q.Push(qp.CQE{ID: uint64(i)})
+			q.q.Push(Completion{ID: uint64(i)})
 		}
 	})
 	var c [1]Completion

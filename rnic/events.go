@@ -6,33 +6,22 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/internal/wq"
 )
 
-// EventKind says what an asynchronous event is about.
-type EventKind uint8
+// EventKind says what an asynchronous event is about; package wq explains each.
+type EventKind = wq.EventKind
 
 const (
-	EventTerminated  EventKind = iota + 1 // QP left service for an error in what one end had sent: Err is a *TerminateError
-	EventFailed                           // QP's connection was lost, or ended here for want of resources or a bad local range: Err
-	EventPeerClosed                       // QP's peer has closed its half in order, before we closed ours
-	EventSRQLimit                         // Count buffers are left in SRQ, fewer than SharedReceiveQueue.Arm asked for
-	EventCQOverflow                       // a buffer of an SRQ had no place in CQ for its Completion: QP leaves service, too
-	EventReceiveLow                       // Count receive buffers of QP are posted and not completed, fewer than Arm asked for
-	EventReceiveHigh                      // Count receive buffers of QP are begun and not delivered, more than Arm asked for
-	EventSlowPath                         // QP's Stats.SlowPath is Count, more than Arm asked for
-	eventKinds
+	EventTerminated  = wq.EventTerminated
+	EventFailed      = wq.EventFailed
+	EventPeerClosed  = wq.EventPeerClosed
+	EventSRQLimit    = wq.EventSRQLimit
+	EventCQOverflow  = wq.EventCQOverflow
+	EventReceiveLow  = wq.EventReceiveLow
+	EventReceiveHigh = wq.EventReceiveHigh
+	EventSlowPath    = wq.EventSlowPath
 )
-
-func (k EventKind) String() string {
-	names := [...]string{
-		"no event", "terminated", "failed", "peer closed", "SRQ limit", "CQ overflow", "receive low-water", "receive high-water", "slow path",
-	}
-	if k < eventKinds {
-		return names[k]
-	}
-	return fmt.Sprintf("event %d", uint8(k))
-}
 
 // Event is something that happened to an object of the Adapter without a work request to complete
 // for it (RFC 5042 section 2.2.7). What does not belong to its kind is zero.
@@ -50,7 +39,7 @@ type Event struct {
 type eventQueue struct {
 	size   int
 	out    atomic.Pointer[chan Event]
-	counts [eventKinds]atomic.Uint64
+	counts [wq.EventKinds]atomic.Uint64
 	lost   atomic.Uint64
 }
 
@@ -86,7 +75,7 @@ func (a *Adapter) Events() <-chan Event {
 // EventCount is the number of events of kind k, with those that were lost or not read. Any
 // goroutine.
 func (a *Adapter) EventCount(k EventKind) uint64 {
-	if k >= eventKinds {
+	if k >= wq.EventKinds {
 		return 0
 	}
 	return a.events.counts[k].Load()
@@ -119,15 +108,15 @@ func (q *QueuePair) Arm(k EventKind, limit int) error {
 	if k == EventReceiveLow && q.opt.SRQ != nil {
 		return ErrShared
 	}
-	q.engine.Arm(qp.Event(k), int64(limit))
+	q.engine.Arm(k, int64(limit))
 	return nil
 }
 
 // teller posts events of q's engine and connection.
 type teller struct{ q *QueuePair }
 
-func (t teller) Tell(k qp.Event, n uint64, err error) {
-	e := Event{Kind: EventKind(k), QP: t.q, Count: n, Err: err}
+func (t teller) Tell(k EventKind, n uint64, err error) {
+	e := Event{Kind: k, QP: t.q, Count: n, Err: err}
 	if e.Kind == EventCQOverflow {
 		e.CQ = t.q.opt.RecvCQ
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
@@ -121,7 +122,7 @@ func TestEventsBounded(t *testing.T) {
 	require.Zero(t, a.EventCount(EventFailed))
 	require.Zero(t, a.EventCount(200))
 	require.Zero(t, testing.AllocsPerRun(100, func() { post(9) }))
-	for k := range eventKinds {
+	for k := range wq.EventKinds {
 		require.NotEmpty(t, k.String())
 	}
 	require.Equal(t, "event 77", EventKind(77).String())

@@ -3,8 +3,8 @@ package rnic
 import (
 	"time"
 
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // Limits, and the defaults of what is 0; docs/reference/limits.md says where each is met.
@@ -20,22 +20,16 @@ const (
 	QueueDepthDefault = 128 // QPOptions.SendDepth and RecvDepth, SRQOptions.Depth
 	QueueDepthMax     = 1 << 14
 	SGEMaxDefault     = 4
-	SGEMaxLimit       = 32
-	SharedSGEMax      = SGEMaxDefault // ranges of a receive buffer of a SharedReceiveQueue
+	SGEMaxLimit       = qp.SGEMaxLimit
+	SharedSGEMax      = qp.SharedSGEMax // ranges of a receive buffer of a SharedReceiveQueue
 	InlineMaxDefault  = 64
-	InlineMaxLimit    = 1024
+	InlineMaxLimit    = qp.InlineMaxLimit
 	NoInline          = -1 // QPOptions.InlineMax: inline data is not wanted
 
-	ReadDepthMax     = 1<<14 - 2 // ConnParam.IRD and ORD
-	ReadDepthULP     = 1<<14 - 1 // likewise: the ULPs settle it, not start-up
-	ReadDepthDefault = 32        // what there is room for where a depth is ReadDepthULP
+	ReadDepthMax     = 1<<14 - 2           // ConnParam.IRD and ORD
+	ReadDepthULP     = 1<<14 - 1           // likewise: the ULPs settle it, not start-up
+	ReadDepthDefault = qp.ReadDepthDefault // what there is room for where a depth is ReadDepthULP
 
 	WakeUpDefault  = 200 * time.Millisecond // a good Quirks.WakeUp for peers that are Linux siw
-	SendFirstPause = 300 * time.Millisecond // how long after its Reply a Responder sends first that knows nothing more of the Initiator
-)
-
-// Values that are others in mpa and connect do not compile (layout.go).
-var (
-	_ = [1]struct{}{}[(mpa.DepthMax^ReadDepthMax)|(mpa.DepthULP^ReadDepthULP)]
-	_ = [1]struct{}{}[SendFirstPause^connect.SendFirstPause]
+	SendFirstPause = connect.SendFirstPause // how long after its Reply a Responder sends first that knows nothing more of the Initiator
 )

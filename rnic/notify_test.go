@@ -12,12 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 func (q *CompletionQueue) put(t testing.TB, c Completion) {
 	require.True(t, q.q.Reserve(1))
-	q.q.Push(cqes([]Completion{c})[0])
+	q.q.Push(c)
 }
 
 func isReady(q *CompletionQueue) bool {
@@ -159,7 +158,7 @@ func TestArmHammer(t *testing.T) {
 				for round := range rounds {
 					for more := (round + p) % roundMax; more >= 0; more-- {
 						q.q.Reserve(1)
-						q.q.Push(qp.CQE{QP: uint32(p), Solicited: more == 0})
+						q.q.Push(Completion{QP: uint32(p), Solicited: more == 0})
 						sent++
 					}
 					for polled[p].Load() != sent && ctx.Err() == nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/pmd/fault"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // pair is two operations one after the other, both about one word of the server's that held before.
@@ -98,7 +97,7 @@ func TestPairs(t *testing.T) {
 					}
 				}
 				p.before, p.fresh = p.now(), uint64(round+1)<<40|uint64(first)<<16|uint64(second)<<8
-				fence := qp.Opcode(first).IsRequest() && second == OpWrite || first == OpRead && second == OpFetchAdd
+				fence := Opcode(first).IsRequest() && second == OpWrite || first == OpRead && second == OpFetchAdd
 				require.NoError(t, p.do(first, 0, false))
 				require.NoError(t, p.do(second, 1, fence))
 				if second == OpSend && first == OpWrite || second == OpImmediate && first == OpWrite {

@@ -1,6 +1,8 @@
 package rnic
 
-import "github.com/rnicd/rnicd/rnic/internal/qp"
+import (
+	"github.com/rnicd/rnicd/internal/wq"
+)
 
 // runMax is how many requests go on a ring together.
 const runMax = 16
@@ -67,9 +69,10 @@ func (q *QueuePair) enqueue(wr *WorkRequest) error {
 	if err := q.mayPost(wr); err != nil {
 		return err
 	}
-	var w qp.WQE
+	var w wq.WQE
 	putWQE(&w, wr.Op, wr)
-	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
+	var masks [1]SGE
+	return q.engine.PostSend(&w, after(wr, &masks), wr.Inline)
 }
 
 // mayPost refuses what the request, the connection or its state cannot have.
@@ -88,7 +91,7 @@ func (q *QueuePair) couldPost(wr *WorkRequest) error {
 	if err := checkSend(wr, q.opt.SGEMax, q.opt.InlineMax); err != nil {
 		return err
 	}
-	if err := q.engine.MayAsk(qp.Opcode(wr.Op)); err != nil {
+	if err := q.engine.MayAsk(wr.Op); err != nil {
 		return err
 	}
 	switch q.State() {
@@ -102,7 +105,7 @@ func (q *QueuePair) couldPost(wr *WorkRequest) error {
 // reservation and one barrier. All of them or none; it says how many. With none, posting them one
 // by one tells why. The connection's state was looked at for the request before.
 func (q *QueuePair) enqueueRun(wrs []WorkRequest) int {
-	var run [runMax]qp.WQE
+	var run [runMax]wq.WQE
 	n := 0
 	for n < min(len(wrs), runMax) && plain(&wrs[n]) {
 		putWQE(&run[n], wrs[n].Op, &wrs[n])
@@ -135,14 +138,14 @@ func (q *QueuePair) enqueueRecv(wr *WorkRequest) error {
 	if err := checkRecv(wr, q.opt.SGEMax); err != nil {
 		return err
 	}
-	var w qp.WQE
+	var w wq.WQE
 	putWQE(&w, OpRecv, wr)
-	return q.engine.PostRecv(&w, sges(wr.List))
+	return q.engine.PostRecv(&w, wr.List)
 }
 
 // enqueueRecvRun is enqueueRun of receive buffers.
 func (q *QueuePair) enqueueRecvRun(wrs []WorkRequest) int {
-	var run [runMax]qp.WQE
+	var run [runMax]wq.WQE
 	n := 0
 	for n < min(len(wrs), runMax) && len(wrs[n].List) == 0 && checkRecv(&wrs[n], q.opt.SGEMax) == nil {
 		putWQE(&run[n], OpRecv, &wrs[n])

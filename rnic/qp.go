@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
@@ -44,7 +45,7 @@ type QueuePair struct {
 	adapter *Adapter
 	engine  qp.Engine
 	end     connect.Endpoint
-	sq, rq  mem.MPSC[qp.WQE] // the engine's
+	sq, rq  mem.MPSC[wq.WQE] // the engine's
 }
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors: invalid options,
@@ -106,7 +107,7 @@ func (o *QPOptions) checkObjects(a *Adapter) error {
 func (q *QueuePair) Number() uint32 { return q.engine.Number }
 
 // State is a snapshot. Any goroutine.
-func (q *QueuePair) State() State { return State(q.engine.State()) }
+func (q *QueuePair) State() State { return q.engine.State() }
 
 // LocalAddr is this end's address, once in service. Any goroutine.
 func (q *QueuePair) LocalAddr() netip.AddrPort {
@@ -155,7 +156,7 @@ func (q *QueuePair) Err() error {
 // or that of the connection (Err); nil after an orderly end. Any application goroutine.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.end.Unwanted.Store(true)
-	if q.engine.Move(qp.Idle, qp.Closed) {
+	if q.engine.Move(wq.Idle, wq.Closed) {
 		q.end.Finish(nil)
 		return nil
 	}

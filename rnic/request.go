@@ -4,64 +4,65 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unsafe"
 
-	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // putWQE makes w, which is zero, the head of wr's entries; wr was checked. It goes field by field: a
 // literal would be built elsewhere and copied in larger words than it was written in, and such a
 // load waits.
-func putWQE(w *qp.WQE, op Opcode, wr *WorkRequest) {
+func putWQE(w *wq.WQE, op Opcode, wr *WorkRequest) {
 	w.ID = wr.ID
-	w.Local.STag, w.Local.Length, w.Local.Offset = wr.Local.STag, wr.Local.Length, wr.Local.Offset
+	w.Local.Offset, w.Local.Length, w.Local.STag = wr.Local.Offset, wr.Local.Length, wr.Local.STag
 	w.RemoteOffset, w.RemoteSTag = wr.RemoteOffset, wr.RemoteSTag
-	w.Op, w.More = qp.Opcode(op), uint8(len(wr.List))
+	w.Op, w.More = op, uint8(len(wr.List))
 	if op >= OpFetchAdd {
-		setOperands(w, wr)
-		w.More = uint8(len(rangesAfter(wr)))
+		putOperands(w, wr)
 	}
 	if wr.Signaled {
-		w.Flags |= qp.FlagSignaled
+		w.Flags |= wq.FlagSignaled
 	}
 	if wr.Solicited {
-		w.Flags |= qp.FlagSolicited
+		w.Flags |= wq.FlagSolicited
 	}
 	if wr.Fence {
-		w.Flags |= qp.FlagFence
+		w.Flags |= wq.FlagFence
 	}
 	if n := len(wr.Inline); n > 0 {
-		w.Flags |= qp.FlagInline
+		w.Flags |= wq.FlagInline
 		w.Local.Length = uint32(n)
 	}
 }
 
-// rangesAfter are the ranges that follow wr's entry. Where an atomic's operands are in place of Local,
-// Local is one.
-func rangesAfter(wr *WorkRequest) []qp.SGE {
-	if wr.Local.Length > 0 && (wr.Op == OpFetchAdd || wr.Op == OpCompareSwap) {
-		return sges(unsafe.Slice(&wr.Local, 1))
-	}
-	return sges(wr.List)
-}
-
-// setOperands is for requests that have operands in place of a range.
-func setOperands(w *qp.WQE, wr *WorkRequest) {
-	switch wr.Op {
+// putOperands is for requests that have more to say than two places.
+func putOperands(w *wq.WQE, wr *WorkRequest) {
+	switch c := &wr.CompareSwap; wr.Op {
 	case OpFetchAdd:
-		w.Local = qp.SGE{Length: qp.AtomicLen}
 		w.Operands = [3]uint64{wr.Add, wr.Boundary}
 	case OpCompareSwap:
-		c := &wr.CompareSwap
-		w.Local = qp.SGE{Length: qp.AtomicLen, Offset: c.Compare}
-		w.Operands = [3]uint64{c.CompareMask, c.Swap, c.SwapMask}
+		w.Operands = [3]uint64{c.Compare, c.Swap}
+		if c.masked() {
+			w.More = 1
+		}
 	case OpImmediate:
-		w.Local = qp.SGE{Length: rdmap.ImmediateLen}
+		w.Local = SGE{}
 		w.Operands[0] = binary.BigEndian.Uint64(wr.Immediate[:])
 	case OpLocalInvalidate:
-		w.Local = qp.SGE{STag: wr.LocalSTag}
+		w.Local, w.RemoteSTag = SGE{}, wr.LocalSTag
 	}
+}
+
+// masked says whether c leaves bits out.
+func (c *CompareSwap) masked() bool { return c.CompareMask&c.SwapMask != math.MaxUint64 }
+
+// after is what follows wr's entry besides inline octets. masks is room for what is made here.
+func after(wr *WorkRequest, masks *[1]SGE) []SGE {
+	if c := &wr.CompareSwap; wr.Op == OpCompareSwap && c.masked() {
+		masks[0] = wq.Masks(c.CompareMask, c.SwapMask)
+		return masks[:]
+	}
+	return wr.List
 }
 
 // checkRequests validates the options that are about the size of work requests, and fills in
@@ -114,9 +115,9 @@ func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {
 	switch {
 	case op == OpRead && ranges > 0:
 		return fmt.Errorf("%w: %v with a List (a Read Request names one sink, RFC 5040 section 4.4: post one Read for each range)", ErrShape, op)
-	case !op.hasList() && ranges > 0:
+	case !op.HasList() && ranges > 0:
 		return fmt.Errorf("%w: %v with a List", ErrShape, op)
-	case !op.hasInline() && inline > 0:
+	case !op.HasInline() && inline > 0:
 		return fmt.Errorf("%w: %v with Inline data", ErrShape, op)
 	case inline > 0 && (ranges > 0 || wr.Local != SGE{}):
 		return fmt.Errorf("%w: %v with Inline data and with Local or List", ErrShape, op)
@@ -134,8 +135,3 @@ func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {
 	}
 	return nil
 }
-
-// hasList says whether a request may have several ranges, hasInline whether its octets may come
-// with it.
-func (o Opcode) hasList() bool   { return o == OpRecv || o.hasInline() }
-func (o Opcode) hasInline() bool { return o == OpSend || o == OpSendInvalidate || o == OpWrite }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // ringStore gives queues their memory: from the Adapter's arena when there is one, so that rings
@@ -31,7 +31,7 @@ func takeRing[T any, O any](s *ringStore, owner *O, ring *mem.MPSC[T], n int) *m
 
 // takeRings makes the rings of a QueuePair, in one piece.
 func (s *ringStore) takeRings(q *QueuePair, sends, recvs int) {
-	slots := takeSlots[mem.MPSCSlot[qp.WQE]](s, q, sends+recvs)
+	slots := takeSlots[mem.MPSCSlot[wq.WQE]](s, q, sends+recvs)
 	q.sq.InitZero(slots[:sends:sends])
 	q.rq.InitZero(slots[sends:])
 }

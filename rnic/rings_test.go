@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // Queues lie in the Adapter's arena while there is room, then on the heap, and work alike.
@@ -41,7 +40,7 @@ func TestRingMemoryComesBack(t *testing.T) {
 		q, err := a.CreateCQ(64)
 		require.NoError(t, err)
 		require.True(t, q.q.Reserve(1))
-		q.q.Push(qp.CQE{ID: 1})
+		q.q.Push(Completion{ID: 1})
 	}
 	returned := func() (n int) {
 		a.rings.mu.Lock()
@@ -64,10 +63,10 @@ func TestRingMemoryComesBack(t *testing.T) {
 	require.Zero(t, q.Poll(make([]Completion, 4)), "a used piece makes an empty queue")
 	before := bytes.Clone(arena.Bytes())
 	require.True(t, q.q.Reserve(1))
-	q.q.Push(qp.CQE{ID: 5})
+	q.q.Push(Completion{ID: 5})
 	require.NotEqual(t, before, arena.Bytes(), "the queue does not lie in the arena")
 	require.True(t, held.q.Reserve(1))
-	held.q.Push(qp.CQE{ID: 9})
+	held.q.Push(Completion{ID: 9})
 	var c [1]Completion
 	require.Equal(t, 1, held.Poll(c[:]))
 	require.Equal(t, uint64(9), c[0].ID)

@@ -1,6 +1,9 @@
 package rnic
 
-import "github.com/rnicd/rnicd/rnic/internal/qp"
+import (
+	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+)
 
 // WorkSource is work that waits outside of a QueuePair's own queues (QPOptions.Source): in rings
 // that another language or process fills. The QueuePair asks when its own queues are empty, on the
@@ -33,9 +36,10 @@ func (f Feed) Send(wr *WorkRequest) error {
 	if err := q.couldPost(wr); err != nil {
 		return err
 	}
-	var w qp.WQE
+	var w wq.WQE
 	putWQE(&w, wr.Op, wr)
-	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
+	var masks [1]SGE
+	return q.engine.PostSend(&w, after(wr, &masks), wr.Inline)
 }
 
 // Refuse completes a request that cannot be carried out with st, after those before it, and ends
@@ -45,7 +49,7 @@ func (f Feed) Refuse(wr *WorkRequest, st Status) error {
 	if s := f.q.State(); s == Idle || s == Connecting {
 		return ErrState
 	}
-	return f.q.engine.PostSend(&qp.WQE{ID: wr.ID, Op: qp.Opcode(wr.Op), Flags: qp.FlagRefused,
+	return f.q.engine.PostSend(&wq.WQE{ID: wr.ID, Op: wr.Op, Flags: wq.FlagRefused,
 		Operands: [3]uint64{uint64(st)}}, nil, nil)
 }
 

@@ -108,7 +108,7 @@ func (s *SharedReceiveQueue) add(wr *WorkRequest) error {
 	if err := checkRecv(wr, SharedSGEMax); err != nil {
 		return err
 	}
-	if !s.q.Post(wr.ID, qp.SGE(wr.Local), sges(wr.List)) {
+	if !s.q.Post(wr.ID, wr.Local, wr.List) {
 		return ErrRecvQueueFull
 	}
 	return nil

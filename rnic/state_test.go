@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/rnic/internal/connect"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -64,7 +63,7 @@ func TestErrorState(t *testing.T) {
 				l := c.qp.end.Connection.Load()
 				seen := make(chan State, 1)
 				require.NoError(t, connect.Order(l.Transport.Submit, func() {
-					c.qp.engine.Leave(qp.State(tc.before))
+					c.qp.engine.Leave(tc.before)
 					l.Fail(ErrHoarding)
 					seen <- c.qp.State()
 				}))

@@ -30,8 +30,9 @@ var allowed = map[string][]string{
 	"unixsock":         {},
 	"lossy":            {},
 	"printable":        {},
+	"internal/wq":      {},
 
-	"mem": {"hugepages"},
+	"mem": {"hugepages", "internal/wq"},
 	"tcp": {"inet", "tcp/cc", "flight"},
 
 	"pmd":                {"mem"},
@@ -43,7 +44,7 @@ var allowed = map[string][]string{
 	"pmd/capture":        {"pmd", "mem", "pmd/capture/filter"},
 	"pmd/capture/filter": {},
 	"mpa":                {"mem", "crc32c"},
-	"ddp":                {"mem"},
+	"ddp":                {"mem", "internal/wq"},
 
 	"sim/linksim": {"tcp"},
 
@@ -53,9 +54,9 @@ var allowed = map[string][]string{
 	"rdmap":   {"ddp"},
 
 	"rnic/internal/transport": {"awake", "stream", "stack", "mem", "inet", "hugepages", "flight"},
-	"rnic/internal/qp":        {"mpa", "ddp", "rdmap", "mem"},
-	"rnic/internal/connect":   {"awake", "rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem", "flight"},
-	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages", "flight"},
+	"rnic/internal/qp":        {"internal/wq", "mpa", "ddp", "rdmap", "mem"},
+	"rnic/internal/connect":   {"awake", "internal/wq", "rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem", "flight"},
+	"rnic":                    {"internal/wq", "rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "mem", "hugepages", "flight"},
 
 	"rsocket":             {"awake", "rnic"},
 	"verbs":               {},

@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
 
 // responder makes a Responder's connection, which notes what it offers.
 func responder(t *testing.T, d mpa.Dialects) (c *Connection, tr *abortable, e *Endpoint, offers *[]mpa.Frame) {
-	c, e, tr = starting(t, new([]qp.Event), Param{PeerToPeer: true, IRD: 1, ORD: 1})
+	c, e, tr = starting(t, new([]wq.EventKind), Param{PeerToPeer: true, IRD: 1, ORD: 1})
 	offers = new([]mpa.Frame)
 	c.respondFor(&Responder{Dialects: d, PrivateMax: mpa.PrivateDataMax, Offer: func(_ *Connection, f mpa.Frame) error {
 		f.PrivateData = append([]byte(nil), f.PrivateData...)
@@ -106,13 +106,13 @@ func TestArriveByPhase(t *testing.T) {
 		{phaseFull, 15, 5, stack.Taken}, {phaseFull, 10, 5, stack.Taken}, {phaseFull, 15, 6, stack.Refused},
 		{phaseFull, 20, 1, stack.Refused},
 	} {
-		c, tr := inService(t, new([]qp.Event))
+		c, tr := inService(t, new([]wq.EventKind))
 		c.phase, c.rxBase = tc.phase, 20
 		require.Equal(t, tc.want, c.Arrive(uint64(tc.off), mem.NoBuf, make([]byte, tc.len)), "%+v", tc)
 		require.Zero(t, tr.aborts)
 		require.False(t, c.engine.Cut())
 	}
-	c, _ := inService(t, new([]qp.Event))
+	c, _ := inService(t, new([]wq.EventKind))
 	c.rxBase = 20
 	b := c.Pool.Alloc()
 	data := c.Pool.Slot(b)[mem.Headroom:][:9]
@@ -126,7 +126,7 @@ func TestArriveByPhase(t *testing.T) {
 // The timestamp of a segment matters only where a segment with a bad CRC is dropped.
 func TestArrivalIsStampedForBadCRC(t *testing.T) {
 	for _, drop := range []bool{false, true} {
-		c, tr := inService(t, new([]qp.Event))
+		c, tr := inService(t, new([]wq.EventKind))
 		c.dropBadCRC = drop
 		b := c.Pool.Alloc()
 		c.Arrive(0, b, c.Pool.Slot(b)[mem.Headroom:][:2])
@@ -138,7 +138,7 @@ func TestArrivalIsStampedForBadCRC(t *testing.T) {
 func TestDropBadCRCNeedsOurTCP(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		for _, inOrder := range []bool{false, true} {
-			_, e, tr := starting(t, new([]qp.Event), Param{DropBadCRC: asked})
+			_, e, tr := starting(t, new([]wq.EventKind), Param{DropBadCRC: asked})
 			tr.memory.InOrder = inOrder
 			c := NewInitiator(e.host, e, tr, tr.memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
 			require.Equal(t, asked && !inOrder, c.dropBadCRC)
@@ -149,7 +149,7 @@ func TestDropBadCRCNeedsOurTCP(t *testing.T) {
 // In culley-02 the Initiator's start-up is over when the connection stands; the Responder's, when
 // the ULP has accepted and the first FPDU has come. Both begin with a marker.
 func TestImmediate(t *testing.T) {
-	c, e, tr := starting(t, new([]qp.Event), Param{IRD: 1, ORD: 1})
+	c, e, tr := starting(t, new([]wq.EventKind), Param{IRD: 1, ORD: 1})
 	c.initiate(e, []mpa.Dialect{mpa.Culley02})
 	c.Established()
 	require.Equal(t, phaseFull, c.phase)
@@ -242,7 +242,7 @@ func TestTimerByPhase(t *testing.T) {
 		{"a rejection, closing", func(c *Connection, _ *abortable) { c.phase, c.shut = phaseRejecting, true }, nil, 1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, tr := inService(t, new([]qp.Event))
+			c, tr := inService(t, new([]wq.EventKind))
 			tr.now = 100
 			tc.set(c, tr)
 			was := tr.timer
@@ -282,8 +282,8 @@ func TestPeerClosedByPhase(t *testing.T) {
 		{"half-closed, while we close", func(c *Connection) { c.endpoint.param.AllowHalfClosed, c.shut = true, true }, nil, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, tr := inService(t, new([]qp.Event))
-			c.engine.Move(qp.Connecting, qp.RTS)
+			c, tr := inService(t, new([]wq.EventKind))
+			c.engine.Move(wq.Connecting, wq.RTS)
 			tc.set(c)
 			c.PeerClosed()
 			require.Equal(t, flight.PeerClosed, tr.kinds[0])
@@ -389,7 +389,7 @@ func TestHostKnowsItsConnections(t *testing.T) {
 func TestFailDial(t *testing.T) {
 	reason := errors.New("no route")
 	for _, unwanted := range []bool{false, true} {
-		_, e, _ := starting(t, new([]qp.Event), Param{})
+		_, e, _ := starting(t, new([]wq.EventKind), Param{})
 		e.Unwanted.Store(unwanted)
 		want := reason
 		if unwanted {

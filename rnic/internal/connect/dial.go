@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -26,7 +26,7 @@ import (
 // for the Requests that the peer may send. Any goroutine. An error leaves the queue pair Idle,
 // except for ErrClosed, when Abort or Close has come: then it is Closed.
 func (e *Endpoint) BeginConnecting(p Param) error {
-	if !e.engine.Move(qp.Idle, qp.Connecting) {
+	if !e.engine.Move(wq.Idle, wq.Connecting) {
 		return ErrState
 	}
 	p.PrivateData = slices.Clone(p.PrivateData)
@@ -35,8 +35,8 @@ func (e *Endpoint) BeginConnecting(p Param) error {
 		e.param = p
 		return nil
 	}
-	e.engine.Move(qp.Connecting, qp.Idle)
-	if e.Unwanted.Load() && e.engine.Move(qp.Idle, qp.Closed) { // whichever of the two looks second sees the other
+	e.engine.Move(wq.Connecting, wq.Idle)
+	if e.Unwanted.Load() && e.engine.Move(wq.Idle, wq.Closed) { // whichever of the two looks second sees the other
 		e.Finish(ErrClosed)
 		return ErrClosed
 	}

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
@@ -43,7 +44,7 @@ func (c *Connection) carryOut(fx qp.Effects, err error) {
 	}
 	if terminated {
 		c.told = true
-		c.engine.Tell(qp.EventTerminated, 0, err)
+		c.engine.Tell(wq.EventTerminated, 0, err)
 	}
 	switch {
 	case fx&qp.EffectFail != 0:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
@@ -59,21 +60,21 @@ func (a *abortable) GiveUpAfter(d time.Duration) error {
 func (*abortable) Stats() transport.Stats { return transport.Stats{} }
 
 // teller is told of events by a call.
-type teller func(qp.Event)
+type teller func(wq.EventKind)
 
-func (t teller) Tell(k qp.Event, _ uint64, _ error) { t(k) }
+func (t teller) Tell(k wq.EventKind, _ uint64, _ error) { t(k) }
 
 // starting makes an endpoint that is Connecting, and a connection for it that has not begun, on an
 // abortable transport.
-func starting(t *testing.T, told *[]qp.Event, p Param) (*Connection, *Endpoint, *abortable) {
+func starting(t *testing.T, told *[]wq.EventKind, p Param) (*Connection, *Endpoint, *abortable) {
 	t.Helper()
 	table := mem.NewTable(4)
-	ring := func() *mem.MPSC[qp.WQE] { return mem.NewMPSC(make([]mem.MPSCSlot[qp.WQE], 4)) }
+	ring := func() *mem.MPSC[wq.WQE] { return mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)) }
 	var cq qp.CQ
-	cq.Init(mem.NewMPSC(make([]mem.MPSCSlot[qp.CQE], 8)), 8)
+	cq.Init(mem.NewMPSC(make([]mem.MPSCSlot[wq.CQE], 8)), 8)
 	q := &qp.Engine{SQ: ring(), RQ: ring(), Config: qp.Config{
 		Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: &cq, RecvCQ: &cq, SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
-		Teller: teller(func(k qp.Event) { *told = append(*told, k) }),
+		Teller: teller(func(k wq.EventKind) { *told = append(*told, k) }),
 	}}
 	host := &Host{}
 	host.Init(HostConfig{Public: func(err error) error { return err }})
@@ -91,7 +92,7 @@ func starting(t *testing.T, told *[]qp.Event, p Param) (*Connection, *Endpoint, 
 }
 
 // inService makes a connection in full operation on an abortable transport.
-func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
+func inService(t *testing.T, told *[]wq.EventKind) (*Connection, *abortable) {
 	t.Helper()
 	_, e, tr := starting(t, told, Param{})
 	mode := mpa.Mode{CRC: true}
@@ -105,18 +106,18 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		first error
-		want  qp.Event
+		want  wq.EventKind
 	}{
-		{"the peer's first", &qp.TerminateError{Cause: errors.New("the peer's fault")}, qp.EventTerminated},
-		{"our own first", local, qp.EventFailed},
+		{"the peer's first", &qp.TerminateError{Cause: errors.New("the peer's fault")}, wq.EventTerminated},
+		{"our own first", local, wq.EventFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var told []qp.Event
+			var told []wq.EventKind
 			c, tr := inService(t, &told)
 			c.carryOut(qp.EffectFail|qp.EffectLeave, tc.first)
 			require.Equal(t, 1, tr.aborts)
 			c.Over(nil)
-			require.Equal(t, []qp.Event{tc.want}, told)
+			require.Equal(t, []wq.EventKind{tc.want}, told)
 			require.Equal(t, tc.first, c.endpoint.Err)
 		})
 	}
@@ -125,7 +126,7 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 // EffectCloseHalf closes our half and bounds the wait for the peer's; where that has begun, the
 // bound stays as it was.
 func TestCloseHalfOnce(t *testing.T) {
-	c, tr := inService(t, new([]qp.Event))
+	c, tr := inService(t, new([]wq.EventKind))
 	c.carryOut(qp.EffectCloseHalf, nil)
 	require.True(t, c.shut)
 	bound := tr.timer
@@ -138,7 +139,7 @@ func TestCloseHalfOnce(t *testing.T) {
 // A Responder that may send has no pause to wait for: its timer is cleared, and one that is set
 // later is not for the pause. While our half closes, the timer bounds that and stays.
 func TestOpenedEndsThePause(t *testing.T) {
-	c, tr := inService(t, new([]qp.Event))
+	c, tr := inService(t, new([]wq.EventKind))
 	c.sendFirstAt, c.awaitsReady = 7, true
 	tr.timer = 7
 	c.carryOut(qp.EffectOpened, nil)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/rnicd/rnicd/flight"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -30,7 +30,7 @@ func (h *Host) Close(ctx context.Context) []*Connection {
 func (e *Endpoint) Abort() {
 	if c := e.connectionOrUnwanted(); c != nil {
 		_ = order(c.Transport.Submit, func() { c.Fail(ErrClosed) })
-	} else if e.engine.Move(qp.Idle, qp.Closed) {
+	} else if e.engine.Move(wq.Idle, wq.Closed) {
 		e.Finish(ErrClosed)
 	}
 }
@@ -85,7 +85,7 @@ func (c *Connection) linger() {
 func (c *Connection) shutdown() {
 	switch c.phase {
 	case phaseFull:
-		c.engine.Leave(qp.Closing)
+		c.engine.Leave(wq.Closing)
 		if !c.shut {
 			c.closing()
 		}
@@ -108,7 +108,7 @@ func (c *Connection) PeerClosed() {
 	case c.phase == phaseToStream: // the stream will say so
 	default:
 		if c.phase == phaseFull {
-			c.engine.Leave(qp.Closing)
+			c.engine.Leave(wq.Closing)
 			c.endpoint.tellPeerClosed(c.shut)
 			if c.engine.StopUnopened() {
 				// The FPDU that would have let us send will not come.
@@ -139,7 +139,7 @@ func (c *Connection) Lost(err error) {
 func (c *Connection) Fail(err error) {
 	c.note(err)
 	if c.phase == phaseFull {
-		c.engine.Leave(qp.Error)
+		c.engine.Leave(wq.Error)
 	}
 	if c.phase != phaseOver {
 		c.Transport.Record(flight.Aborted, 0, 0)
@@ -160,7 +160,7 @@ func (c *Connection) Over(err error) {
 	case errors.Is(err, stack.ErrHoarding): // the stack has given it up for what the peer holds, so it is not lost
 		c.note(err)
 		if was == phaseFull {
-			c.engine.Leave(qp.Error)
+			c.engine.Leave(wq.Error)
 		}
 	default:
 		c.Lost(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -50,7 +50,7 @@ func TestReportOfAnEnd(t *testing.T) {
 // connection that is over ends no more.
 func TestFirstReasonStands(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
-	c, tr := inService(t, new([]qp.Event))
+	c, tr := inService(t, new([]wq.EventKind))
 	c.Lost(first)
 	require.ErrorIs(t, c.Err, first)
 	c.Lost(second)
@@ -63,7 +63,7 @@ func TestFirstReasonStands(t *testing.T) {
 	require.Equal(t, 1, tr.aborts, "after the end")
 	c.Over(second) // would panic as a second end
 
-	c, _ = inService(t, new([]qp.Event))
+	c, _ = inService(t, new([]wq.EventKind))
 	c.phase = phaseRejecting
 	c.Lost(first)
 	require.NoError(t, c.Err)
@@ -72,11 +72,11 @@ func TestFirstReasonStands(t *testing.T) {
 // A connection that was given up for the memory that its peer holds says so as it is; where this end
 // gave up while its address was being checked, both reasons are told.
 func TestReasonsOfTheStack(t *testing.T) {
-	c, _ := inService(t, new([]qp.Event))
+	c, _ := inService(t, new([]wq.EventKind))
 	c.Over(stack.ErrHoarding)
 	require.Equal(t, error(stack.ErrHoarding), c.endpoint.Err)
 
-	c, e, _ := starting(t, new([]qp.Event), Param{})
+	c, e, _ := starting(t, new([]wq.EventKind), Param{})
 	c.initiate(e, []mpa.Dialect{mpa.RFC5044})
 	c.note(ErrClosed)
 	c.Over(stack.ErrTentative)
@@ -95,7 +95,7 @@ func TestElsewhere(t *testing.T) {
 		{stack.ErrOtherMember, false, true}, {stack.ErrNotLocal, false, true}, {stack.ErrNoRoute, false, false},
 		{stack.ErrOtherMember, true, false}, {stack.ErrNotLocal, true, false},
 	} {
-		c, e, _ := starting(t, new([]qp.Event), Param{})
+		c, e, _ := starting(t, new([]wq.EventKind), Param{})
 		c.initiate(e, []mpa.Dialect{mpa.RFC5044})
 		tried := 0
 		c.elsewhere = func() { tried++ }
@@ -134,7 +134,7 @@ func TestFallsBack(t *testing.T) {
 		{"a Responder", func(c *Connection) { c.initiator = false }, phaseReply, stack.ErrReset, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, e, _ := starting(t, new([]qp.Event), Param{})
+			c, e, _ := starting(t, new([]wq.EventKind), Param{})
 			c.initiate(e, []mpa.Dialect{mpa.RFC6581, mpa.RFC5044})
 			tried := 0
 			c.again = func() { tried++ }
@@ -172,7 +172,7 @@ func TestClosing(t *testing.T) {
 		{phaseRejecting, nil, time.Minute, 0, lingerTimeout},
 		{phaseFull, nil, 0, time.Second, time.Second}, {phaseFull, nil, time.Millisecond, time.Second, time.Millisecond},
 	} {
-		c, tr := inService(t, new([]qp.Event))
+		c, tr := inService(t, new([]wq.EventKind))
 		tr.now, tr.progress = 77, 5
 		c.phase, c.Err, c.endpoint.param.UserTimeout = tc.phase, tc.err, tc.given
 		if tc.sendFirst != 0 {
@@ -204,8 +204,8 @@ func TestClosing(t *testing.T) {
 // The application's close is orderly in full operation alone, and begins once.
 func TestShutdownByPhase(t *testing.T) {
 	for _, p := range []phase{phaseConnecting, phaseRequest, phaseDecide, phaseReply, phaseRejecting, phaseFull} {
-		c, tr := inService(t, new([]qp.Event))
-		c.engine.Move(qp.Connecting, qp.RTS)
+		c, tr := inService(t, new([]wq.EventKind))
+		c.engine.Move(wq.Connecting, wq.RTS)
 		c.phase = p
 		c.shutdown()
 		if p != phaseFull {
@@ -216,7 +216,7 @@ func TestShutdownByPhase(t *testing.T) {
 		require.NoError(t, c.Err)
 		require.Zero(t, tr.aborts)
 		require.Equal(t, 1, tr.ends)
-		require.Equal(t, qp.Closing, c.engine.State())
+		require.Equal(t, wq.Closing, c.engine.State())
 		bound := tr.timer
 		tr.now++
 		c.shutdown()

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
@@ -110,7 +111,7 @@ type Counters struct {
 
 // snapshot returns the counters of now; after the end those at the end.
 func (e *Endpoint) snapshot(c *Connection) (n Counters) {
-	if e.engine.State() == qp.Closed {
+	if e.engine.State() == wq.Closed {
 		return e.final
 	}
 	e.count(c, &n)
@@ -126,14 +127,14 @@ func (e *Endpoint) count(c *Connection, n *Counters) {
 // View is a connection as it is at one moment.
 type View struct {
 	Initiator bool
-	State     qp.State   // Connecting before there is a queue pair
+	State     wq.State   // Connecting before there is a queue pair
 	Terms     *mpa.Terms // nil during start-up; not to be changed
 	Counters  Counters
 }
 
 // View fills in how c stands. The goroutine that drives the connection.
 func (c *Connection) View(v *View) {
-	*v = View{Initiator: c.initiator, State: qp.Connecting}
+	*v = View{Initiator: c.initiator, State: wq.Connecting}
 	if c.endpoint == nil {
 		return
 	}
@@ -173,7 +174,7 @@ func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 func (e *Endpoint) MULPDU(ctx context.Context) (int, error) {
 	s := e.engine.State() // first: what is in service by then has the connection that is loaded next
 	c := e.Connection.Load()
-	if c == nil || s == qp.Idle || s == qp.Connecting || s == qp.Closed {
+	if c == nil || s == wq.Idle || s == wq.Connecting || s == wq.Closed {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
@@ -204,7 +205,7 @@ func (e *Endpoint) Wake() {
 
 // Addresses are this end's and the peer's, once the connection stands. Any goroutine.
 func (e *Endpoint) Addresses() (self, peer netip.AddrPort) {
-	if c := e.Connection.Load(); c != nil && e.engine.State() != qp.Connecting {
+	if c := e.Connection.Load(); c != nil && e.engine.State() != wq.Connecting {
 		return c.self, c.Peer
 	}
 	return netip.AddrPort{}, netip.AddrPort{}
@@ -216,12 +217,12 @@ func (e *Endpoint) tellEnd(told bool, err error) {
 	if err == nil || told || errors.Is(err, ErrClosed) {
 		return
 	}
-	e.engine.Tell(qp.EventFailed, 0, err)
+	e.engine.Tell(wq.EventFailed, 0, err)
 }
 
 // tellPeerClosed posts that the peer closed its half, unless this end has begun to close already.
 func (e *Endpoint) tellPeerClosed(shut bool) {
 	if !shut {
-		e.engine.Tell(qp.EventPeerClosed, 0, nil)
+		e.engine.Tell(wq.EventPeerClosed, 0, nil)
 	}
 }

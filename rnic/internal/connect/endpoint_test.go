@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/internal/wq"
 )
 
 // late is a transport whose connection ends before it carries out what it was given.
@@ -23,11 +23,11 @@ func (l *late) Submit(fn func()) error {
 
 // What is asked of a connection in service, and comes to it when it is over, is answered by its end.
 func TestAskedTooLate(t *testing.T) {
-	var told []qp.Event
+	var told []wq.EventKind
 	c, tr := inService(t, &told)
 	e := c.endpoint
 	require.NoError(t, e.join(c))
-	e.engine.Move(qp.Connecting, qp.RTS)
+	e.engine.Move(wq.Connecting, wq.RTS)
 	final := Counters{}
 	over := func() {
 		final.Engine = e.engine.Stats()
@@ -54,10 +54,10 @@ func (deaf) Submit(func()) error { return nil }
 
 // Who asks a connection whose goroutine does not answer waits as long as the context lasts.
 func TestAskedInVain(t *testing.T) {
-	c, tr := inService(t, new([]qp.Event))
+	c, tr := inService(t, new([]wq.EventKind))
 	e := c.endpoint
 	require.NoError(t, e.join(c))
-	e.engine.Move(qp.Connecting, qp.RTS)
+	e.engine.Move(wq.Connecting, wq.RTS)
 	c.Transport = deaf{tr}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -3,7 +3,7 @@ package connect
 import (
 	"time"
 
-	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/internal/wq"
 )
 
 // A Responder that sends first. RFC 5044 section 7.1.2 rule 4 has it wait for the Initiator's first
@@ -25,7 +25,7 @@ const (
 // LetSend has a Responder send first: how is SendsFirst or PeerIsReady. ErrState when the queue
 // pair is Closed. Any goroutine.
 func (e *Endpoint) LetSend(how uint32) error {
-	if e.engine.State() == qp.Closed {
+	if e.engine.State() == wq.Closed {
 		return ErrState
 	}
 	for had := e.sendsFirst.Load(); had < how && !e.sendsFirst.CompareAndSwap(had, how); had = e.sendsFirst.Load() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -26,7 +27,7 @@ func newRTRResponder(t *testing.T) *receiver {
 			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(8), RecvCQ: newCQ(8),
 			SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
 		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 4)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 4)),
+		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
 	}}
 	require.NoError(t, r.Prepare(1, 1))
 	r.Start(&StartOptions{
@@ -68,8 +69,8 @@ func TestRTRSendTakesNoReceiveBuffer(t *testing.T) {
 	m, err := r.Table.Register(r.Domain, make([]byte, r.RecvDepth*sendLen), mem.RegionOptions{Access: mem.LocalWrite})
 	require.NoError(t, err)
 	for id := range uint64(r.RecvDepth) {
-		buffer := SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
-		require.NoError(t, r.PostRecv(&WQE{ID: id, Op: OpRecv, Local: buffer}, nil))
+		buffer := wq.SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
+		require.NoError(t, r.PostRecv(&wq.WQE{ID: id, Op: wq.OpRecv, Local: buffer}, nil))
 	}
 	r.untagged(rdmap.OpSend, rdmap.QNSend, 1, nil)
 	at := []int{len(r.stream)}
@@ -85,7 +86,7 @@ func TestRTRSendTakesNoReceiveBuffer(t *testing.T) {
 	done := drainCQ(nil, r.RecvCQ)
 	require.Len(t, done, r.RecvDepth)
 	for i, c := range done {
-		require.Equal(t, Success, c.Status)
+		require.Equal(t, wq.Success, c.Status)
 		require.EqualValues(t, i, c.ID)
 		require.EqualValues(t, sendLen, c.Len)
 	}

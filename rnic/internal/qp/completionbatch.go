@@ -1,6 +1,9 @@
 package qp
 
-import "github.com/rnicd/rnicd/ddp"
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
+)
 
 // batchLen is how many completions are published together at most: about as many as one segment of
 // MTU 1500 has small messages.
@@ -12,11 +15,11 @@ const batchLen = 16
 type batch struct {
 	n     int
 	quiet int64 // reservations to give back: requests that succeeded and were not signaled
-	c     [batchLen]CQE
+	c     [batchLen]wq.CQE
 }
 
 // next is the place of one more completion. The batch must not be full.
-func (b *batch) next() *CQE {
+func (b *batch) next() *wq.CQE {
 	b.n++
 	return &b.c[b.n-1]
 }
@@ -37,16 +40,16 @@ func (b *batch) publish(cq *CQ) {
 
 // completeSend completes a work request that needs no Response, of n octets, whose last segment was
 // cut. If Requests before it are outstanding it waits for them in sent.
-func (q *Engine) completeSend(wr *WQE, n uint32) {
+func (q *Engine) completeSend(wr *wq.WQE, n uint32) {
 	if a := &q.requester; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
+		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(), done: true, flushStatus: wq.Flushed})
 		return
 	}
 	q.batchSend(wr, n)
 }
 
 // failed completes a work request that could not be carried out, after those before it.
-func (q *Engine) failed(wr *WQE, st Status) {
+func (q *Engine) failed(wr *wq.WQE, st wq.Status) {
 	if a := &q.requester; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
 		return
@@ -56,9 +59,9 @@ func (q *Engine) failed(wr *WQE, st Status) {
 }
 
 // batchSend completes a request of the send queue with success at the end of this Pull.
-func (q *Engine) batchSend(wr *WQE, n uint32) {
+func (q *Engine) batchSend(wr *wq.WQE, n uint32) {
 	b := q.send.batch
-	if !wr.signaled() {
+	if !wr.Signaled() {
 		b.quiet++
 		return
 	}
@@ -66,7 +69,7 @@ func (q *Engine) batchSend(wr *WQE, n uint32) {
 		q.publishSends()
 	}
 	c := b.next()
-	*c = CQE{}
+	*c = wq.CQE{}
 	c.ID, c.QP, c.Len, c.Op = wr.ID, q.Number, n, wr.Op
 }
 
@@ -75,10 +78,10 @@ func (q *Engine) batchSend(wr *WQE, n uint32) {
 func (q *Engine) publishSends() { q.send.batch.publish(q.SendCQ) }
 
 // completeRecv completes a receive buffer at the end of this Arrive or LeftEdge.
-func (q *Engine) completeRecv(c CQE) { *q.nextRecv() = c }
+func (q *Engine) completeRecv(c wq.CQE) { *q.nextRecv() = c }
 
 // nextRecv is the place of the next completion of a receive buffer.
-func (q *Engine) nextRecv() *CQE {
+func (q *Engine) nextRecv() *wq.CQE {
 	if q.recv.batch.full() {
 		q.publishRecvs()
 	}
@@ -87,10 +90,10 @@ func (q *Engine) nextRecv() *CQE {
 
 // filled completes the receive buffer of d with success. A caller that has more to say writes it to
 // the result at once.
-func (q *Engine) filled(d *ddp.Delivered) *CQE {
+func (q *Engine) filled(d *ddp.Delivered) *wq.CQE {
 	c := q.nextRecv()
-	*c = CQE{} // then field by field: a literal would be built elsewhere and copied
-	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.Number, d.Len, OpRecv
+	*c = wq.CQE{} // then field by field: a literal would be built elsewhere and copied
+	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.Number, d.Len, wq.OpRecv
 	return c
 }
 
@@ -104,13 +107,13 @@ func (q *Engine) publishRecvs() {
 }
 
 // complete publishes one completion at once. The posting call has reserved its entry.
-func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
-	if st == Success && !wr.signaled() && wr.Op != OpRecv {
+func (q *Engine) complete(to *CQ, wr *wq.WQE, n uint32, st wq.Status) {
+	if st == wq.Success && !wr.Signaled() && wr.Op != wq.OpRecv {
 		to.unreserve(1)
 		return
 	}
-	c := CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
-	if wr.Op == OpRecv {
+	c := wq.CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
+	if wr.Op == wq.OpRecv {
 		q.posted.Add(-1) // first: an application that has polled this may post another
 	}
 	to.push(c)

@@ -2,6 +2,7 @@ package qp
 
 import (
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // The control region is memory of the Engine's own, which DDP places messages of RDMAP into:
@@ -18,7 +19,7 @@ type readDepths struct{ ird, ord int }
 
 // readDepth is the depth to make room for where n is wanted.
 func readDepth(n int) int {
-	if n == ReadDepthULP {
+	if n == mpa.DepthULP {
 		return ReadDepthDefault
 	}
 	return n

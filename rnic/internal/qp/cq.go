@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -13,23 +14,23 @@ import (
 // Posting reserves the entry that its completion will need, so the queue cannot overflow. Entries
 // for shared receive buffers are reserved when an engine takes the buffers; there it can.
 type CQ struct {
-	ring     *mem.MPSC[CQE]
+	ring     *mem.MPSC[wq.CQE]
 	depth    int64
 	reserved atomic.Int64  // entries promised to posted work, or waiting to be polled
 	armed    atomic.Uint32 // what the consumer waits for: disarmed, ArmedSolicited, ArmedAny
 	wake     chan struct{}
 
-	sink func(CQE) // takes completions in place of ring, without reservations; nil: none
+	sink func(wq.CQE) // takes completions in place of ring, without reservations; nil: none
 }
 
 // Init makes a queue of depth entries. ring has room for that many.
-func (q *CQ) Init(ring *mem.MPSC[CQE], depth int) {
+func (q *CQ) Init(ring *mem.MPSC[wq.CQE], depth int) {
 	q.ring, q.depth, q.wake = ring, int64(depth), make(chan struct{}, 1)
 }
 
 // InitSink makes a queue that keeps nothing: each completion is handed to sink, on the goroutine
 // that completes the request. It has room for any number.
-func (q *CQ) InitSink(sink func(CQE)) { q.sink = sink }
+func (q *CQ) InitSink(sink func(wq.CQE)) { q.sink = sink }
 
 // reserve promises n entries, all or none. A reservation that is refused takes no entry even for a
 // moment: otherwise a smaller one of another goroutine, for which there is room, could be refused
@@ -53,7 +54,7 @@ func (q *CQ) reserve(n int64) bool {
 func (q *CQ) unreserve(n int64) { q.reserved.Add(-n) }
 
 // push publishes a completion whose entry was reserved. Packet path.
-func (q *CQ) push(c CQE) {
+func (q *CQ) push(c wq.CQE) {
 	if q.sink != nil {
 		q.sink(c)
 		return
@@ -67,7 +68,7 @@ func (q *CQ) push(c CQE) {
 }
 
 // pushAll publishes completions whose entries were reserved. Packet path.
-func (q *CQ) pushAll(cs []CQE) {
+func (q *CQ) pushAll(cs []wq.CQE) {
 	if q.sink != nil {
 		for i := range cs {
 			q.sink(cs[i])
@@ -78,7 +79,7 @@ func (q *CQ) pushAll(cs []CQE) {
 		panic("rnic: completion without a reservation")
 	}
 	if q.waitedFor() {
-		q.notify(slices.ContainsFunc(cs, func(c CQE) bool { return urgent(&c) }))
+		q.notify(slices.ContainsFunc(cs, func(c wq.CQE) bool { return urgent(&c) }))
 	}
 }
 
@@ -86,11 +87,11 @@ func (q *CQ) pushAll(cs []CQE) {
 func (q *CQ) waitedFor() bool { return q.armed.Load() != disarmed }
 
 // urgent says whether c is one that ArmedSolicited waits for.
-func urgent(c *CQE) bool { return c.Solicited || c.Status != Success }
+func urgent(c *wq.CQE) bool { return c.Solicited || c.Status != wq.Success }
 
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
 // a time.
-func (q *CQ) Poll(dst []CQE) int {
+func (q *CQ) Poll(dst []wq.CQE) int {
 	if q.sink != nil {
 		return 0
 	}

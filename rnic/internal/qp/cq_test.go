@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +28,7 @@ func aside(f, g func()) {
 
 func newCQ(depth int) *CQ {
 	q := new(CQ)
-	q.Init(mem.NewMPSC(make([]mem.MPSCSlot[CQE], RingSize(depth))), depth)
+	q.Init(mem.NewMPSC(make([]mem.MPSCSlot[wq.CQE], RingSize(depth))), depth)
 	return q
 }
 
@@ -40,7 +41,7 @@ func TestCQReserveOracle(t *testing.T) {
 	const depth = 7
 	q := newCQ(depth)
 	promised, waiting := 0, 0
-	var c [depth]CQE
+	var c [depth]wq.CQE
 	for range 20000 {
 		switch rng.IntN(4) {
 		case 0, 1:
@@ -55,7 +56,7 @@ func TestCQReserveOracle(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					q.unreserve(1)
 				} else {
-					q.push(CQE{})
+					q.push(wq.CQE{})
 					waiting++
 				}
 			}
@@ -71,9 +72,9 @@ func TestCQReserveOracle(t *testing.T) {
 // A completion without a promised entry is this package's mistake, not to be lost in silence.
 func TestCQPushWithoutReservation(t *testing.T) {
 	q := newCQ(2)
-	q.push(CQE{})
-	q.push(CQE{})
-	require.Panics(t, func() { q.push(CQE{}) })
+	q.push(wq.CQE{})
+	q.push(wq.CQE{})
+	require.Panics(t, func() { q.push(wq.CQE{}) })
 }
 
 // A run that does not fit takes no room from others, not for a moment: a shared receive buffer that

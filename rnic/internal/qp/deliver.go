@@ -2,6 +2,7 @@ package qp
 
 import (
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -56,10 +57,10 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	stag := mem.STag(d.Header.ULP32)
-	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
+	c := wq.CQE{ID: d.Buffer.ID, QP: q.Number, Op: wq.OpRecv, Status: wq.Flushed}
 	if q.Table.Invalidate(q.Domain, q.Stream, stag) == mem.CheckOK {
 		r.messages++
-		c.Len, c.Status, c.Invalidated, c.Solicited = d.Len, Success, stag, op.Solicited()
+		c.Len, c.Status, c.Invalidated, c.Solicited = d.Len, wq.Success, stag, op.Solicited()
 	} else {
 		if r.fault == nil { // the first error is the one to report
 			r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header, segmentLen: d.SegmentLen()}

@@ -36,7 +36,6 @@
 //	cq.go               CQ: completions of several engines
 //	wqe.go              a work request as the rings have it
 //	fifo.go             a bounded queue of one goroutine
-//	op.go               opcodes, statuses, completions, ranges
 //	errors.go           errors, and the Terminate that each becomes
 //	limits.go           limits, sizes and constants
 package qp

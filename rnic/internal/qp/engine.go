@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -23,7 +24,7 @@ import (
 // connection, or the holder of its mutex, until Finish has returned.
 type Engine struct {
 	Config
-	SQ, RQ      *mem.MPSC[WQE]
+	SQ, RQ      *mem.MPSC[wq.WQE]
 	posted      atomic.Int32  // receive buffers posted, or taken from the SRQ, and not completed
 	refused     atomic.Uint32 // PeerAccess that the peer has not
 	control     control       // from Prepare on
@@ -59,7 +60,7 @@ type Config struct {
 
 // Teller posts an event, and does not block. Any goroutine may call it.
 type Teller interface {
-	Tell(k Event, n uint64, err error)
+	Tell(k wq.EventKind, n uint64, err error)
 }
 
 // StartOptions are what an engine needs of its connection.
@@ -92,7 +93,7 @@ func (q *Engine) Start(o *StartOptions) {
 	q.startRTR(o.Terms, o.Responder)
 	q.ord = q.requester.ord
 	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
-	q.state.Store(uint32(RTS))
+	q.state.Store(uint32(wq.RTS))
 }
 
 // Finish ends service, if there was any: what was posted completes as Flushed, or with what went
@@ -100,7 +101,7 @@ func (q *Engine) Start(o *StartOptions) {
 // batches are empty then: each Pull, Arrive and LeftEdge publishes its own.
 func (q *Engine) Finish() {
 	q.flushMu.Lock() // before others see Closed: what they post then is flushed after what is here
-	q.state.Store(uint32(Closed))
+	q.state.Store(uint32(wq.Closed))
 	if q.service != nil {
 		q.requester.abandon(q)
 		q.send.abandon(q)
@@ -131,7 +132,7 @@ func (q *Engine) Flush() {
 			break
 		}
 		dropFollowing(q.SQ, &wr)
-		q.complete(q.SendCQ, &wr, 0, Flushed)
+		q.complete(q.SendCQ, &wr, 0, wq.Flushed)
 	}
 	for {
 		wr, ok := q.RQ.Pop()
@@ -142,7 +143,7 @@ func (q *Engine) Flush() {
 			return
 		}
 		dropFollowing(q.RQ, &wr)
-		q.complete(q.RecvCQ, &wr, 0, Flushed)
+		q.complete(q.RecvCQ, &wr, 0, wq.Flushed)
 	}
 }
 

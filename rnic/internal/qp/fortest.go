@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -22,14 +23,11 @@ var (
 // TerminateFor is the Terminate that an error becomes.
 func TerminateFor(err error) rdmap.Terminate { return terminateFor(err) }
 
-// IsRequest says whether the peer has to answer.
-func (o Opcode) IsRequest() bool { return o.isRequest() }
-
 // Reserve promises n entries, as a posting call does.
 func (q *CQ) Reserve(n int64) bool { return q.reserve(n) }
 
 // Push publishes a completion whose entry was reserved, as an Engine does.
-func (q *CQ) Push(c CQE) { q.push(c) }
+func (q *CQ) Push(c wq.CQE) { q.push(c) }
 
 // Promised is the number of entries that are reserved, including those that wait to be polled.
 func (q *CQ) Promised() int64 { return q.reserved.Load() }
@@ -39,7 +37,7 @@ func (q *CQ) IsArmed(how uint32) bool { return q.armed.Load() == how }
 
 // PretendSent adds a Write that was sent and waits for a Request before it.
 func (q *Engine) PretendSent(id uint64) {
-	q.requester.sent.push(sentRequest{id: id, op: OpWrite, signaled: true, flushStatus: Flushed})
+	q.requester.sent.push(sentRequest{id: id, op: wq.OpWrite, signaled: true, flushStatus: wq.Flushed})
 }
 
 // Fill completes a receive buffer.
@@ -47,12 +45,12 @@ func (q *Engine) Fill(id uint64) {
 	if q.service == nil { // it is not in service
 		q.service = &service{recv: recvHalf{batch: new(batch)}}
 	}
-	q.completeRecv(CQE{ID: id, Op: OpRecv})
+	q.completeRecv(wq.CQE{ID: id, Op: wq.OpRecv})
 	q.publishRecvs()
 }
 
 // Sending is the opcode of the request whose message is being cut; 0: there is none.
-func (q *Engine) Sending() Opcode {
+func (q *Engine) Sending() wq.Opcode {
 	if !q.send.seg.Active() {
 		return 0
 	}

@@ -1,5 +1,7 @@
 package qp
 
+import "github.com/rnicd/rnicd/internal/wq"
+
 // takeShared takes buffers from the SRQ for the messages up to msn, and reserves their completions:
 // all or none. With too few buffers, or when msn is farther ahead than RecvDepth allows, it takes
 // none, and DDP ends the stream because the message has no buffer. False: RecvCQ has no room for
@@ -22,7 +24,7 @@ func (q *Engine) takeShared(msn uint32) bool {
 			return true
 		}
 		r.fault = ErrCQOverflow
-		q.Tell(EventCQOverflow, 0, nil)
+		q.Tell(wq.EventCQOverflow, 0, nil)
 		return false
 	}
 	if !s.claim(n) {

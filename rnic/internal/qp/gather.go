@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -9,8 +10,8 @@ import (
 // memory, first and then list, which must have the rights in need.
 type source struct {
 	own    []byte // the octets themselves; nil: they are in registered memory
-	first  SGE
-	list   []SGE // further ranges
+	first  wq.SGE
+	list   []wq.SGE // further ranges
 	stream mem.StreamID
 	need   mem.Access
 }
@@ -20,7 +21,7 @@ type source struct {
 type gatherRoom struct {
 	body   [rdmap.AtomicRequestLen]byte // a message that the engine makes: a Request, an Atomic Response
 	inline []byte                       // of the request in hand
-	list   []SGE                        // of the request in hand
+	list   []wq.SGE                     // of the request in hand
 	parts  [][]byte                     // of the ULPDU in hand: header, payload. Shared's, if there is one
 }
 
@@ -41,7 +42,7 @@ func sized[T any](s []T, n int) []T {
 func (s *sendHalf) findSource() {
 	f, w := &s.from, &s.wr
 	f.own = nil
-	if w.inline() {
+	if w.Inline() {
 		f.own = s.inline[:w.Local.Length]
 	}
 	f.first, f.list, f.stream, f.need = w.Local, s.list[:w.More], mem.AnyStream, mem.LocalRead
@@ -66,7 +67,7 @@ func (q *Engine) checkSource() mem.CheckResult {
 }
 
 // lookUp finds n octets of a range, from off. For no octets it checks nothing.
-func (q *Engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
+func (q *Engine) lookUp(sge wq.SGE, off, n uint32) ([]byte, mem.CheckResult) {
 	if n == 0 {
 		return nil, mem.CheckOK
 	}

@@ -7,12 +7,11 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// Limits, as rnic's of the same names.
+// Limits.
 const (
 	SGEMaxLimit      = 32
 	InlineMaxLimit   = 1024
 	SharedSGEMax     = 4
-	ReadDepthULP     = 1<<14 - 1
 	ReadDepthDefault = 32
 )
 

@@ -1,16 +1,18 @@
 package qp
 
+import "github.com/rnicd/rnicd/internal/wq"
+
 // Posting is for any goroutine, before, in and after service. A caller that finds the engine Closed
 // after it has posted calls Flush.
 
 // MayAsk refuses requests for which the connection's dialect has no messages, or its ORD no room.
 // It says nothing about the state: the caller refuses what is posted before service.
-func (q *Engine) MayAsk(op Opcode) error {
-	if op.extended() && q.unextended.Load() {
+func (q *Engine) MayAsk(op wq.Opcode) error {
+	if op.Extended() && q.unextended.Load() {
 		return ErrExtension
 	}
-	if op.isRequest() {
-		if s := q.State(); s != Idle && s != Connecting && q.ord == 0 {
+	if op.IsRequest() {
+		if s := q.State(); s != wq.Idle && s != wq.Connecting && q.ord == 0 {
 			return ErrReadDepth
 		}
 	}
@@ -19,7 +21,7 @@ func (q *Engine) MayAsk(op Opcode) error {
 
 // PostSend reserves a completion and queues a request of the send queue, with its list or its
 // inline octets.
-func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
+func (q *Engine) PostSend(w *wq.WQE, list []wq.SGE, inline []byte) error {
 	if !q.SendCQ.reserve(1) {
 		return ErrCQFull
 	}
@@ -32,7 +34,7 @@ func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
 
 // PostSends queues two or more requests that have neither, together: all of them or none. It
 // returns how many. With none, PostSend says why.
-func (q *Engine) PostSends(run []WQE) int {
+func (q *Engine) PostSends(run []wq.WQE) int {
 	n := min(len(run), q.SQ.Cap())
 	if n < 2 || !q.SendCQ.reserve(int64(n)) {
 		return 0
@@ -45,7 +47,7 @@ func (q *Engine) PostSends(run []WQE) int {
 }
 
 // PostRecv queues a receive buffer.
-func (q *Engine) PostRecv(w *WQE, list []SGE) error {
+func (q *Engine) PostRecv(w *wq.WQE, list []wq.SGE) error {
 	if !q.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
@@ -58,7 +60,7 @@ func (q *Engine) PostRecv(w *WQE, list []SGE) error {
 }
 
 // PostRecvs is PostSends for receive buffers.
-func (q *Engine) PostRecvs(run []WQE) int {
+func (q *Engine) PostRecvs(run []wq.WQE) int {
 	n := len(run)
 	if n < 2 || !q.RecvCQ.reserve(int64(n)) {
 		return 0

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -15,11 +16,11 @@ func TestPostTogether(t *testing.T) {
 	newEngine := func(completions int) *Engine {
 		return &Engine{
 			Config: Config{SendCQ: newCQ(completions), RecvCQ: newCQ(completions), SendDepth: depth, RecvDepth: depth},
-			SQ:     mem.NewMPSC(make([]mem.MPSCSlot[WQE], depth)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], depth)),
+			SQ:     mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], depth)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], depth)),
 		}
 	}
-	sends := func(q *Engine, n int) int { return q.PostSends(make([]WQE, n)) }
-	recvs := func(q *Engine, n int) int { return q.PostRecvs(make([]WQE, n)) }
+	sends := func(q *Engine, n int) int { return q.PostSends(make([]wq.WQE, n)) }
+	recvs := func(q *Engine, n int) int { return q.PostRecvs(make([]wq.WQE, n)) }
 	for _, tc := range []struct {
 		completions, n, sends, recvs int
 	}{
@@ -48,27 +49,27 @@ func TestPostTogether(t *testing.T) {
 // failure, and a receive buffer, completes whatever its flags, and a receive buffer is posted no more.
 func TestWhatCompletes(t *testing.T) {
 	for _, tc := range []struct {
-		wr   WQE
-		st   Status
+		wr   wq.WQE
+		st   wq.Status
 		want bool
 	}{
-		{WQE{ID: 1, Op: OpLocalInvalidate}, Success, false}, {WQE{ID: 2, Op: OpLocalInvalidate, Flags: FlagSignaled}, Success, true},
-		{WQE{ID: 3, Op: OpLocalInvalidate}, Flushed, true}, {WQE{ID: 4, Op: OpRead}, Success, false},
-		{WQE{ID: 5, Op: OpRecv}, Success, true}, {WQE{ID: 6, Op: OpRecv}, Flushed, true},
+		{wq.WQE{ID: 1, Op: wq.OpLocalInvalidate}, wq.Success, false}, {wq.WQE{ID: 2, Op: wq.OpLocalInvalidate, Flags: wq.FlagSignaled}, wq.Success, true},
+		{wq.WQE{ID: 3, Op: wq.OpLocalInvalidate}, wq.Flushed, true}, {wq.WQE{ID: 4, Op: wq.OpRead}, wq.Success, false},
+		{wq.WQE{ID: 5, Op: wq.OpRecv}, wq.Success, true}, {wq.WQE{ID: 6, Op: wq.OpRecv}, wq.Flushed, true},
 	} {
 		q := &Engine{Config: Config{Number: 9}}
 		cq := newCQ(1)
 		require.True(t, cq.reserve(1))
 		q.posted.Store(3)
 		q.complete(cq, &tc.wr, 7, tc.st)
-		var want []CQE
+		var want []wq.CQE
 		if tc.want {
-			want = []CQE{{ID: tc.wr.ID, QP: 9, Len: 7, Op: tc.wr.Op, Status: tc.st}}
+			want = []wq.CQE{{ID: tc.wr.ID, QP: 9, Len: 7, Op: tc.wr.Op, Status: tc.st}}
 		}
 		require.Equal(t, want, drainCQ(nil, cq), "%+v", tc)
 		require.Zero(t, cq.Promised(), "%+v", tc)
 		posted := 3
-		if tc.wr.Op == OpRecv {
+		if tc.wr.Op == wq.OpRecv {
 			posted--
 		}
 		require.EqualValues(t, posted, q.posted.Load(), "%+v", tc)

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -53,10 +54,9 @@ type recvHalf struct {
 	terminated bool // the peer's Terminate was delivered
 	terminate  int  // its length in the control region
 
-	list   []SGE       // further ranges of the buffer in hand (postBuffer)
-	ranges []ddp.Range // all of its ranges
+	ranges []wq.SGE // of the buffer in hand (postBuffer)
 
-	entry WQE    // of RQ, in hand
+	entry wq.WQE // of RQ, in hand
 	batch *batch // completions of this call: empty between two calls
 
 	messages, writes uint64
@@ -80,9 +80,9 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version, PendingMax: pendingMax(o.EMSS),
 	}
 	if s := o.Shared; s == nil {
-		r.batch, r.list, r.ranges = new(batch), make([]SGE, q.SGEMax-1), make([]ddp.Range, q.SGEMax)
+		r.batch, r.ranges = new(batch), make([]wq.SGE, q.SGEMax)
 	} else {
-		r.batch, r.list, r.ranges = &s.recvs, s.list[:], s.ranges[:]
+		r.batch, r.ranges = &s.recvs, s.ranges[:]
 		mc.Reserve, mc.Scratch, mc.Room = &s.reserve, s.pieces, q.room
 		dc.Targets = s.targets[:]
 		if dc.PendingMax <= s.pending.PendingMax() {
@@ -337,7 +337,7 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	if !ok {
 		r.fault = &opcodeError{cause: cause, header: *h, segmentLen: h.Len() + payload}
 		if op == rdmap.OpReadResponse || op == rdmap.OpAtomicResponse {
-			q.requester.setFlushStatus(0, BadResponse)
+			q.requester.setFlushStatus(0, wq.BadResponse)
 		}
 		return 0, false
 	}
@@ -367,22 +367,22 @@ func (r *recvHalf) abandon(q *Engine) {
 			return
 		}
 		msn++
-		q.complete(q.RecvCQ, &WQE{ID: b.ID, Op: OpRecv}, 0, r.flushStatus(msn))
+		q.complete(q.RecvCQ, &wq.WQE{ID: b.ID, Op: wq.OpRecv}, 0, r.flushStatus(msn))
 	}
 }
 
 // flushStatus is the status of the receive buffer of message msn, which was not delivered: what was
 // wrong with the buffer, if that ended the stream.
-func (r *recvHalf) flushStatus(msn uint32) Status {
+func (r *recvHalf) flushStatus(msn uint32) wq.Status {
 	var e *ddp.Error
 	if !errors.As(r.fault, &e) || e.Header.Tagged || e.Truncated || e.Header.QN != rdmap.QNSend || e.Header.MSN != msn {
-		return Flushed
+		return wq.Flushed
 	}
 	switch {
 	case e.Type == ddp.TypeLocalCatastrophic:
-		return LocalProtection
+		return wq.LocalProtection
 	case e.Type == ddp.TypeUntagged && (e.Code == ddp.CodeTooLong || e.Code == ddp.CodeInvalidMO):
-		return LocalLength
+		return wq.LocalLength
 	}
-	return Flushed
+	return wq.Flushed
 }

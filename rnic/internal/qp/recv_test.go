@@ -5,6 +5,7 @@ import (
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -35,7 +36,7 @@ func newReceiverOf(t *testing.T, shared *Shared, peer uint64) *receiver {
 			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(8), RecvCQ: newCQ(8),
 			SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
 		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 4)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 4)),
+		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
 	}}
 	require.NoError(t, r.Prepare(1, 1))
 	r.Start(&StartOptions{
@@ -47,8 +48,8 @@ func newReceiverOf(t *testing.T, shared *Shared, peer uint64) *receiver {
 	m, err := table.Register(r.Domain, make([]byte, 4*sendLen), mem.RegionOptions{Access: mem.LocalWrite})
 	require.NoError(t, err)
 	for id := range uint64(4) {
-		buffer := SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
-		require.NoError(t, r.PostRecv(&WQE{ID: id, Op: OpRecv, Local: buffer}, nil))
+		buffer := wq.SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
+		require.NoError(t, r.PostRecv(&wq.WQE{ID: id, Op: wq.OpRecv, Local: buffer}, nil))
 	}
 	return r
 }
@@ -87,9 +88,9 @@ func TestTerminateAheadOfAGap(t *testing.T) {
 	r.arrive(at, len(r.stream))
 	require.False(t, r.HasEffects(), "placed, not delivered")
 	r.arrive(0, at)
-	var c [2]CQE
+	var c [2]wq.CQE
 	require.Equal(t, 1, r.RecvCQ.Poll(c[:]), "delivered in Arrive")
-	require.Equal(t, CQE{ID: 0, Op: OpRecv, Len: sendLen}, c[0])
+	require.Equal(t, wq.CQE{ID: 0, Op: wq.OpRecv, Len: sendLen}, c[0])
 	require.False(t, r.Reported())
 	r.LeftEdge(uint64(len(r.stream)))
 	fx, err := r.TakeEffects()
@@ -115,10 +116,10 @@ func TestSendsAheadOfAGap(t *testing.T) {
 	r.arrive(0, at[1])
 	require.Equal(t, 1, r.RecvCQ.Waiting(), "the one in order")
 	r.LeftEdge(uint64(len(r.stream)))
-	var c [4]CQE
+	var c [4]wq.CQE
 	require.Equal(t, 3, r.RecvCQ.Poll(c[:]))
 	for id := range uint64(3) {
-		require.Equal(t, CQE{ID: id, Op: OpRecv, Len: sendLen}, c[id])
+		require.Equal(t, wq.CQE{ID: id, Op: wq.OpRecv, Len: sendLen}, c[id])
 	}
 	require.Equal(t, uint64(len(r.stream)), r.Passed())
 }
@@ -159,7 +160,7 @@ func TestCutOctetsAreForgotten(t *testing.T) {
 	m, err := r.Table.Register(r.Domain, make([]byte, 64), mem.RegionOptions{Access: mem.LocalRead})
 	require.NoError(t, err)
 	for _, length := range []uint32{64, 65} { // the second ends the stream
-		w := WQE{ID: 1, Op: OpWrite, Local: SGE{STag: m.STag(), Length: length, Offset: m.Base()}, RemoteSTag: 1}
+		w := wq.WQE{ID: 1, Op: wq.OpWrite, Local: wq.SGE{STag: m.STag(), Length: length, Offset: m.Base()}, RemoteSTag: 1}
 		require.NoError(t, r.PostSend(&w, nil, nil))
 		var out [1460]byte
 		require.Equal(t, length == 64, r.Pull(out[:], false) > 0)

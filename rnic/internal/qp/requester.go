@@ -2,9 +2,11 @@ package qp
 
 import (
 	"encoding/binary"
+	"math"
 	"runtime/debug"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -44,10 +46,10 @@ type sentRequest struct {
 	id          uint64
 	original    uint64 // of an atomic: what was in memory
 	n           uint32
-	op          Opcode
+	op          wq.Opcode
 	signaled    bool
 	done        bool
-	flushStatus Status // if it is not done when the connection ends
+	flushStatus wq.Status // if it is not done when the connection ends
 }
 
 // start makes room for ord Requests, and for an RTR message that is a Read. Without ORD nothing
@@ -75,15 +77,15 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 // mustWait says whether a work request has to wait for Responses: because of its fence, because
 // sent is full, or because ORD Requests are outstanding. When the peer has closed its half nothing
 // waits.
-func (a *requester) mustWait(wr *WQE) bool {
-	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.isRequest() && int(a.outstanding.count) >= a.ord)
+func (a *requester) mustWait(wr *wq.WQE) bool {
+	return !a.over && a.outstanding.count > 0 && (wr.Fence() || a.ord > 0 && a.sent.full() || wr.Op.IsRequest() && int(a.outstanding.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
 func (q *Engine) request() ddp.Message {
 	s, wr := &q.send, &q.send.wr
 	s.from = source{own: s.body[:]}
-	if wr.Op == OpRead {
+	if wr.Op == wq.OpRead {
 		r := rdmap.ReadRequest{
 			SinkSTag: wr.Local.STag, SinkTO: wr.Local.Offset, Size: wr.Local.Length, SrcSTag: wr.RemoteSTag, SrcTO: wr.RemoteOffset,
 		}
@@ -92,9 +94,11 @@ func (q *Engine) request() ddp.Message {
 	}
 	q.requester.lastID++
 	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.requester.lastID, STag: wr.RemoteSTag, TO: wr.RemoteOffset, Data: wr.Operands[0], Mask: wr.Operands[1]}
-	if wr.Op == OpCompareSwap {
-		r.Code, r.Compare = rdmap.CompareSwap, wr.Local.Offset
-		r.CompareMask, r.Data, r.Mask = wr.Operands[0], wr.Operands[1], wr.Operands[2]
+	if wr.Op == wq.OpCompareSwap {
+		r.Code, r.Compare, r.Data, r.CompareMask, r.Mask = rdmap.CompareSwap, wr.Operands[0], wr.Operands[1], math.MaxUint64, math.MaxUint64
+		if wr.More > 0 {
+			r.CompareMask, r.Mask = s.list[0].Masks()
+		}
 	}
 	r.Put(s.body[:])
 	return ddp.Message{Header: rdmap.OpAtomicRequest.Header(s.version), Len: rdmap.AtomicRequestLen}
@@ -103,18 +107,15 @@ func (q *Engine) request() ddp.Message {
 // requestCut enters the work request in hand, whose Request was just cut.
 func (q *Engine) requestCut(msn uint32) {
 	a, wr := &q.requester, &q.send.wr
-	sink := wr.Local
-	if wr.Op.isAtomic() {
-		sink = SGE{}
-		if wr.More > 0 {
-			sink = q.send.list[0]
-		}
+	sink, n := wr.Local, wr.Local.Length
+	if wr.Op.IsAtomic() {
+		n = AtomicLen
 	}
 	a.begin(outstanding{
-		atomic: wr.Op != OpRead, size: sink.Length, sink: sink.STag, sinkTO: sink.Offset,
+		atomic: wr.Op != wq.OpRead, size: sink.Length, sink: sink.STag, sinkTO: sink.Offset,
 		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
 	})
-	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.signaled(), flushStatus: Flushed})
+	a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(), flushStatus: wq.Flushed})
 }
 
 // expects judges a segment of a Read Response before it is placed: it must lie in the sink of an
@@ -155,7 +156,7 @@ func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 		if r := a.outstanding.at(0); r.atomic && r.id == resp.ID {
 			a.atomicQ.Post(d.Buffer)
 			if !q.keepOriginal(r, resp.Original) {
-				a.setFlushStatus(0, LocalProtection)
+				a.setFlushStatus(0, wq.LocalProtection)
 				if q.recv.fault == nil {
 					q.recv.fault = &opcodeError{cause: rdmap.CauseLocal, header: d.Header, segmentLen: d.SegmentLen(), what: q.recv.lost}
 				}
@@ -192,7 +193,7 @@ func (q *Engine) store(b []byte, word uint64) (ok bool) {
 // badResponse ends the stream for a Response that does not answer the oldest Request.
 func (q *Engine) badResponse(d *ddp.Delivered) {
 	if q.recv.fault == nil {
-		q.requester.setFlushStatus(0, BadResponse)
+		q.requester.setFlushStatus(0, wq.BadResponse)
 		q.recv.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header, segmentLen: d.SegmentLen(), what: errBadResponse}
 	}
 	q.recv.ddp.Disable()
@@ -207,22 +208,22 @@ func (q *Engine) responseArrived(original uint64) {
 	}
 	a.end()
 	for a.sent.count > 0 && a.sent.at(0).done {
-		q.completeSent(a.sent.at(0), Success)
+		q.completeSent(a.sent.at(0), wq.Success)
 		a.sent.pop()
 	}
-	if q.send.held || q.State() != RTS {
+	if q.send.held || q.State() != wq.RTS {
 		q.effects |= EffectSend
 	}
 }
 
 // completeSent publishes the completion of a work request that was in sent.
-func (q *Engine) completeSent(w *sentRequest, st Status) {
-	if st == Success && !w.signaled {
+func (q *Engine) completeSent(w *sentRequest, st wq.Status) {
+	if st == wq.Success && !w.signaled {
 		q.SendCQ.unreserve(1)
 		return
 	}
-	c := CQE{ID: w.id, QP: q.Number, Op: w.op, Status: st}
-	if st == Success {
+	c := wq.CQE{ID: w.id, QP: q.Number, Op: w.op, Status: st}
+	if st == wq.Success {
 		c.Len, c.Original = w.n, w.original
 	}
 	q.SendCQ.push(c)
@@ -233,7 +234,7 @@ func (q *Engine) completeSent(w *sentRequest, st Status) {
 // back.
 func (q *Engine) PeerEnds() bool {
 	q.requester.over = true
-	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.isRequest() {
+	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.IsRequest() {
 		s.seg.Abort()
 		s.held = true // takeRequest decides again
 	}
@@ -242,7 +243,7 @@ func (q *Engine) PeerEnds() bool {
 
 // setFlushStatus sets the status with which outstanding Request i completes when it is flushed. An
 // RTR message has none.
-func (a *requester) setFlushStatus(i uint32, st Status) {
+func (a *requester) setFlushStatus(i uint32, st wq.Status) {
 	if i < a.outstanding.count && !a.outstanding.at(i).startup {
 		a.sent.at(a.outstanding.at(i).sent - a.sent.head).flushStatus = st
 	}
@@ -259,26 +260,26 @@ func (a *requester) findCause(t *rdmap.Terminate) {
 		if isRequest && r.msn == t.DDP.MSN ||
 			!t.HasDDP && t.HasRead && !r.atomic && r.sink == t.Read.SinkSTag && t.Read.SinkTO-r.sinkTO <= uint64(r.size) {
 			if r.atomic && t.Cause == rdmap.CauseStream {
-				st = RemoteInvalidRequest // the word is not aligned: RFC 7306 section 8.2
+				st = wq.RemoteInvalidRequest // the word is not aligned: RFC 7306 section 8.2
 			}
 			a.setFlushStatus(i, st)
 			return
 		}
 	}
-	if !t.HasDDP && !t.HasRead && st == RemoteAccess {
+	if !t.HasDDP && !t.HasRead && st == wq.RemoteAccess {
 		a.setFlushStatus(0, st)
 	}
 }
 
 // remoteStatus is the status of a work request that the peer refused for cause c.
-func remoteStatus(c rdmap.Cause) Status {
+func remoteStatus(c rdmap.Cause) wq.Status {
 	switch {
 	case c.Layer() == rdmap.LayerRDMAP && c.Type() == rdmap.TypeRemoteProtection && c != rdmap.CauseCannotInvalidate:
-		return RemoteAccess
+		return wq.RemoteAccess
 	case c == rdmap.CauseOpcode, c == rdmap.CauseVersion, c.Layer() == rdmap.LayerDDP:
-		return RemoteInvalidRequest
+		return wq.RemoteInvalidRequest
 	}
-	return RemoteOperation
+	return wq.RemoteOperation
 }
 
 // sinkFailed sets the flush status of the Read whose Response could not be placed, because its sink
@@ -290,7 +291,7 @@ func (a *requester) sinkFailed(e *ddp.Error) {
 	for i := range a.outstanding.count {
 		r := a.outstanding.at(i)
 		if !r.atomic && r.sink == e.Header.STag && e.Header.TO-r.sinkTO < uint64(r.size) {
-			a.setFlushStatus(i, LocalProtection)
+			a.setFlushStatus(i, wq.LocalProtection)
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -17,13 +18,13 @@ func TestCauseWithoutHeaders(t *testing.T) {
 	a := &requester{ord: 2}
 	a.outstanding.init(2)
 	a.sent.init(2)
-	a.sent.push(sentRequest{flushStatus: Flushed})
+	a.sent.push(sentRequest{flushStatus: wq.Flushed})
 	a.outstanding.push(outstanding{msn: 1})
 	a.findCause(&rdmap.Terminate{Cause: rdmap.CauseBounds})
-	require.Equal(t, RemoteAccess, a.sent.at(0).flushStatus)
-	a.sent.at(0).flushStatus = Flushed
+	require.Equal(t, wq.RemoteAccess, a.sent.at(0).flushStatus)
+	a.sent.at(0).flushStatus = wq.Flushed
 	a.findCause(&rdmap.Terminate{Cause: 0x1100})
-	require.Equal(t, Flushed, a.sent.at(0).flushStatus, "may be about a Write")
+	require.Equal(t, wq.Flushed, a.sent.at(0).flushStatus, "may be about a Write")
 }
 
 // expected is requester.expects by a look at every Request.

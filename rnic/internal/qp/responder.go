@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -149,7 +150,7 @@ func (q *Engine) beginAnswer() {
 		m = ddp.Message{Header: rdmap.OpReadResponse.Header(s.version), Len: a.read.Size}
 		m.Header.STag, m.Header.TO = a.read.SinkSTag, a.read.SinkTO
 		s.from = source{
-			first: SGE{STag: a.read.SrcSTag, Length: a.read.Size, Offset: a.read.SrcTO}, stream: q.Stream, need: mem.RemoteRead,
+			first: wq.SGE{STag: a.read.SrcSTag, Length: a.read.Size, Offset: a.read.SrcTO}, stream: q.Stream, need: mem.RemoteRead,
 		}
 	}
 	s.seg.Start(m)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -31,7 +32,7 @@ type ends struct {
 	packFull  bool
 	edge      uint64
 	segments  [][]byte
-	completed []CQE
+	completed []wq.CQE
 	inRuns    int
 }
 
@@ -57,8 +58,8 @@ func newEnds(t *testing.T, seed uint64) *ends {
 	e.a, e.b = e.engine(mode), e.engine(mode)
 	e.from, e.to = region(e.a, mem.LocalRead), region(e.b, mem.RemoteWrite|mem.LocalWrite)
 	for id := range uint64(4) {
-		buffer := SGE{STag: e.to.STag(), Length: runMemory / 4, Offset: e.to.Base() + id*runMemory/4}
-		require.NoError(t, e.b.PostRecv(&WQE{ID: id, Op: OpRecv, Local: buffer}, nil))
+		buffer := wq.SGE{STag: e.to.STag(), Length: runMemory / 4, Offset: e.to.Base() + id*runMemory/4}
+		require.NoError(t, e.b.PostRecv(&wq.WQE{ID: id, Op: wq.OpRecv, Local: buffer}, nil))
 	}
 	return e
 }
@@ -71,7 +72,7 @@ func (e *ends) engine(mode mpa.Mode) *Engine {
 			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(64), RecvCQ: newCQ(8),
 			SendDepth: 64, RecvDepth: 4, SGEMax: 2, RecvRanges: 1, InlineMax: inlineMax,
 		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 512)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[WQE], 4)),
+		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 512)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
 	}
 	require.NoError(e.t, q.Prepare(1, 1))
 	q.Start(&StartOptions{
@@ -91,24 +92,24 @@ func (e *ends) post(seed uint64) {
 		if r.IntN(3) == 0 { // its last segment is as long as the others, unless there are markers
 			n = uint32((1 + r.IntN(6)) * (e.a.send.tx.MULPDU(e.emss) - ddp.TaggedLen))
 		}
-		w := WQE{ID: id, Op: OpWrite, Flags: FlagSignaled, RemoteSTag: e.to.STag(), RemoteOffset: e.to.Base() + r.Uint64N(runMemory-uint64(n))}
-		w.Local = SGE{STag: e.from.STag(), Length: n, Offset: e.from.Base() + r.Uint64N(runMemory-uint64(n))}
+		w := wq.WQE{ID: id, Op: wq.OpWrite, Flags: wq.FlagSignaled, RemoteSTag: e.to.STag(), RemoteOffset: e.to.Base() + r.Uint64N(runMemory-uint64(n))}
+		w.Local = wq.SGE{STag: e.from.STag(), Length: n, Offset: e.from.Base() + r.Uint64N(runMemory-uint64(n))}
 		if sends < 4 && r.IntN(3) == 0 {
 			sends++
-			w.Op = OpSend
+			w.Op = wq.OpSend
 		}
-		var list []SGE
+		var list []wq.SGE
 		if r.IntN(4) == 0 {
 			second := w.Local
 			second.Length /= 2
 			w.Local.Length -= second.Length
-			list, w.More = []SGE{second}, 1
+			list, w.More = []wq.SGE{second}, 1
 		}
 		var inline []byte
 		if n <= inlineMax && r.IntN(2) == 0 {
 			inline = make([]byte, n)
-			w.Local, w.More, list = SGE{Length: n}, 0, nil
-			w.Flags |= FlagInline
+			w.Local, w.More, list = wq.SGE{Length: n}, 0, nil
+			w.Flags |= wq.FlagInline
 		}
 		require.NoError(e.t, e.a.PostSend(&w, list, inline))
 	}
@@ -189,8 +190,8 @@ func (e *ends) arrive(runs bool) {
 	}
 }
 
-func drainCQ(to []CQE, cq *CQ) []CQE {
-	var c [8]CQE
+func drainCQ(to []wq.CQE, cq *CQ) []wq.CQE {
+	var c [8]wq.CQE
 	for n := cq.Poll(c[:]); n > 0; n = cq.Poll(c[:]) {
 		to = append(to, c[:n]...)
 	}
@@ -241,7 +242,7 @@ func TestRuns(t *testing.T) {
 func TestRunEndsWithACompletion(t *testing.T) {
 	e := newEnds(t, 1)
 	for range 3 {
-		w := WQE{Op: OpSend, Local: SGE{STag: e.from.STag(), Length: uint32(e.emss - 100), Offset: e.from.Base()}}
+		w := wq.WQE{Op: wq.OpSend, Local: wq.SGE{STag: e.from.STag(), Length: uint32(e.emss - 100), Offset: e.from.Base()}}
 		require.NoError(t, e.a.PostSend(&w, nil, nil))
 	}
 	e.send(false, -1)
@@ -290,16 +291,16 @@ func TestRunEndsWithAnError(t *testing.T) {
 	require.Equal(t, errs[0], errs[1])
 }
 
-type teller []Event
+type teller []wq.EventKind
 
-func (l *teller) Tell(k Event, _ uint64, _ error) { *l = append(*l, k) }
+func (l *teller) Tell(k wq.EventKind, _ uint64, _ error) { *l = append(*l, k) }
 
 // A threshold that is crossed in the middle of a run, and no longer at its end, is told.
 func TestThresholdsWithinRuns(t *testing.T) {
 	e, tx := plainEnds(t)
 	var told teller
 	e.b.Teller = &told
-	e.b.Arm(EventReceiveHigh, 1)
+	e.b.Arm(wq.EventReceiveHigh, 1)
 	e.segments = [][]byte{sendOf(&tx, 2, 0, false), sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, true), sendOf(&tx, 2, 100, true)}
 	bufs := make([]mem.Buf, 4)
 	require.Equal(t, 4, e.pool.AllocN(bufs))
@@ -311,7 +312,7 @@ func TestThresholdsWithinRuns(t *testing.T) {
 		e.b.LeftEdge(e.edge)
 		at += n
 	}
-	require.Equal(t, teller{EventReceiveHigh}, told)
+	require.Equal(t, teller{wq.EventReceiveHigh}, told)
 }
 
 // quiet is a Source without work.

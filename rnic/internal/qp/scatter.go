@@ -1,6 +1,9 @@
 package qp
 
-import "github.com/rnicd/rnicd/ddp"
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
+)
 
 // postBuffers gives newly posted receive buffers to Placement, unless it is still open whose the
 // first one is (rtr.go).
@@ -17,17 +20,14 @@ func (q *Engine) postBuffers() {
 
 // postBuffer gives Placement a receive buffer that was just taken from RQ, with the ranges that
 // follow it there. There is room: PostRecv has counted.
-func (q *Engine) postBuffer(w *WQE) {
+func (q *Engine) postBuffer(w *wq.WQE) {
 	r := &q.recv
 	if w.More == 0 {
 		r.sendQ.Post(ddp.RecvBuffer{ID: w.ID, STag: w.Local.STag, TO: w.Local.Offset, Len: w.Local.Length})
 		return
 	}
-	list := r.list[:w.More]
-	popFollowing(q.RQ, w, list, nil)
-	ranges := append(r.ranges[:0], rangeOf(w.Local))
-	for _, sge := range list {
-		ranges = append(ranges, rangeOf(sge))
-	}
-	r.sendQ.PostList(w.ID, ranges)
+	list := r.ranges[:1+w.More]
+	list[0] = w.Local
+	popFollowing(q.RQ, w, list[1:], nil)
+	r.sendQ.PostList(w.ID, list)
 }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -22,7 +23,7 @@ type sendHalf struct {
 
 	enabled bool   // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
 	stopped bool   // nothing more is sent, except the Terminate
-	wr      WQE    // the request in hand; Op 0: none
+	wr      wq.WQE // the request in hand; Op 0: none
 	size    uint32 // octets of its message
 	cutAt   uint32 // where the segment in hand begins in the message
 	held    bool   // it waits for Responses to requests before it
@@ -185,7 +186,7 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 		if s.answering {
 			q.sourceGone(off, rdmap.ReadCause(res))
 		} else {
-			q.localError(LocalProtection)
+			q.localError(wq.LocalProtection)
 		}
 		return 0
 	}
@@ -210,12 +211,12 @@ func (q *Engine) messageCut(msn uint32) {
 		q.responseCut()
 		return
 	}
-	if s.wr.Op.isRequest() {
+	if s.wr.Op.IsRequest() {
 		q.requestCut(msn)
 	} else {
 		q.completeSend(&s.wr, s.size)
 	}
-	s.wr = WQE{}
+	s.wr = wq.WQE{}
 }
 
 // nextMessage starts the next message; false: there is none to start. Responses and work requests
@@ -248,10 +249,10 @@ const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 func (q *Engine) nextRequest() bool {
 	for q.takeRequest() {
 		switch wr := &q.send.wr; {
-		case wr.Flags&FlagRefused != 0:
-			q.localError(Status(wr.Operands[0]))
+		case wr.Refused():
+			q.localError(wq.Status(wr.Operands[0]))
 			return false
-		case wr.Op != OpLocalInvalidate:
+		case wr.Op != wq.OpLocalInvalidate:
 			return q.begin()
 		case !q.invalidateHere():
 			return false
@@ -266,27 +267,28 @@ func (q *Engine) begin() bool {
 	s := &q.send
 	wr := &s.wr
 	s.findSource()
-	if wr.Op == OpRead { // the Response is placed by the rights of this stream
+	if wr.Op == wq.OpRead { // the Response is placed by the rights of this stream
 		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
-	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 &&
+	if wr.Op <= wq.OpRead && (s.size > uncutMax || wr.Op == wq.OpRead) && s.size > 0 &&
 		q.checkSource() != mem.CheckOK ||
-		wr.Op.isAtomic() && wr.More > 0 && q.checkOriginal() != mem.CheckOK {
-		q.localError(LocalProtection)
+		wr.Op.IsAtomic() && wr.Local.Length > 0 && q.checkOriginal() != mem.CheckOK {
+		q.localError(wq.LocalProtection)
 		return false
 	}
 	switch wr.Op {
-	case OpWrite:
+	case wq.OpWrite:
 		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.RemoteSTag, wr.RemoteOffset, s.size)
-	case OpSend:
-		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.solicited())), 0, s.size)
-	case OpSendInvalidate:
-		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.solicited())
+	case wq.OpSend:
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.Solicited())), 0, s.size)
+	case wq.OpSendInvalidate:
+		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.Solicited())
 		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.RemoteSTag), s.size)
-	case OpImmediate:
-		op := solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.solicited())
+	case wq.OpImmediate:
+		op := solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.Solicited())
 		s.from = source{own: s.body[:]}
 		binary.BigEndian.PutUint64(s.body[:], wr.Operands[0])
+		s.size = rdmap.ImmediateLen
 		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), 0, s.size)
 	default:
 		s.seg.Start(q.request())
@@ -297,7 +299,7 @@ func (q *Engine) begin() bool {
 // checkOriginal checks where the request in hand wants the word before, which keepOriginal does
 // again.
 func (q *Engine) checkOriginal() mem.CheckResult {
-	to := q.send.list[0]
+	to := &q.send.wr.Local
 	_, res := q.Table.Check(q.Domain, q.Stream, to.STag, to.Offset, AtomicLen, mem.LocalWrite)
 	return res
 }
@@ -306,12 +308,12 @@ func (q *Engine) checkOriginal() mem.CheckResult {
 // through the STag any more: this goroutine is the only one that places for the stream.
 func (q *Engine) invalidateHere() bool {
 	s := &q.send
-	if q.Table.Invalidate(q.Domain, q.Stream, s.wr.stag()) != mem.CheckOK {
-		q.localError(LocalOperation)
+	if q.Table.Invalidate(q.Domain, q.Stream, s.wr.RemoteSTag) != mem.CheckOK {
+		q.localError(wq.LocalOperation)
 		return false
 	}
 	q.completeSend(&s.wr, 0)
-	s.wr = WQE{}
+	s.wr = wq.WQE{}
 	return true
 }
 
@@ -327,7 +329,7 @@ func (q *Engine) takeRequest() bool {
 	if s.held = q.requester.mustWait(&s.wr); s.held {
 		return false
 	}
-	if q.requester.over && s.wr.Op.isRequest() {
+	if q.requester.over && s.wr.Op.IsRequest() {
 		s.noMore = true
 		q.effects |= EffectCloseHalf
 		return false
@@ -343,17 +345,17 @@ func (q *Engine) popRequest() bool {
 		return false
 	}
 	s.size = w.Local.Length
-	if w.inline() {
+	if w.Inline() {
 		popFollowing(q.SQ, w, nil, s.inline[:w.Local.Length])
 		return true
 	}
 	if w.More > 0 {
 		list := s.list[:w.More]
 		popFollowing(q.SQ, w, list, nil)
+		if w.Op.IsAtomic() {
+			return true // it is its masks
+		}
 		for i := range list {
-			if w.Op.isAtomic() {
-				break // it says where the word before goes
-			}
 			s.size += list[i].Length // does not wrap: posting refuses longer messages
 		}
 	}
@@ -370,21 +372,21 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 
 // localError completes the request in hand with an error of this end's own and resets the
 // connection: a message that was begun cannot be finished without its octets.
-func (q *Engine) localError(st Status) {
+func (q *Engine) localError(st wq.Status) {
 	s := &q.send
 	err := errLocalRange
 	switch {
 	case q.recv.lost != nil:
 		err = q.recv.lost
-	case s.wr.Op == OpLocalInvalidate:
+	case s.wr.Op == wq.OpLocalInvalidate:
 		err = errLocalInvalidate
-	case st != LocalProtection:
+	case st != wq.LocalProtection:
 		err = errRefused
 	}
 	q.failed(&s.wr, st)
-	s.wr = WQE{}
+	s.wr = wq.WQE{}
 	s.stopped = true
-	q.Leave(Error)
+	q.Leave(wq.Error)
 	q.affect(EffectFail, err)
 }
 
@@ -398,14 +400,14 @@ func (q *Engine) recoverGather(faults bool) {
 	if q.send.answering {
 		q.sourceGone(q.send.cutAt, rdmap.CauseStream)
 	} else {
-		q.localError(LocalProtection)
+		q.localError(wq.LocalProtection)
 	}
 }
 
 // abandon flushes the request in hand.
 func (s *sendHalf) abandon(q *Engine) {
 	if s.wr.Op != 0 {
-		q.complete(q.SendCQ, &s.wr, 0, Flushed)
-		s.wr = WQE{}
+		q.complete(q.SendCQ, &s.wr, 0, wq.Flushed)
+		s.wr = wq.WQE{}
 	}
 }

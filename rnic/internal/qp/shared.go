@@ -2,6 +2,7 @@ package qp
 
 import (
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
 )
 
@@ -19,8 +20,7 @@ type Shared struct {
 	// Of the engine that is called.
 	sends, recvs batch
 	parts        [1 + SGEMaxLimit][]byte // gatherRoom.parts
-	list         [SGEMaxLimit - 1]SGE    // recvHalf.list
-	ranges       [SGEMaxLimit]ddp.Range  // recvHalf.ranges
+	ranges       [SGEMaxLimit]wq.SGE     // recvHalf.ranges
 	targets      [SGEMaxLimit][]byte     // of recvHalf.ddp
 }
 

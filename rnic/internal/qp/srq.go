@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -31,7 +31,7 @@ type SRQ struct {
 type SharedBuffer struct {
 	id     uint64
 	count  int
-	ranges [SharedSGEMax]ddp.Range
+	ranges [SharedSGEMax]wq.SGE
 }
 
 // Init makes a queue of depth buffers. ring has room for that many. tell is called on any goroutine
@@ -60,15 +60,13 @@ func (s *SRQ) fill() {
 
 // Post adds a buffer of first and list, SharedSGEMax ranges at most; false: the queue is full.
 // The caller holds Posting, or is the source.
-func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
+func (s *SRQ) Post(id uint64, first wq.SGE, list []wq.SGE) bool {
 	if s.left.Load() >= s.depth {
 		return false
 	}
 	b := SharedBuffer{id: id, count: 1 + len(list)}
-	b.ranges[0] = rangeOf(first)
-	for i := range list {
-		b.ranges[1+i] = rangeOf(list[i])
-	}
+	b.ranges[0] = first
+	copy(b.ranges[1:], list)
 	for !s.ring.Push(b) {
 		runtime.Gosched() // an engine has claimed the slot's buffer and is about to pop it
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 	id, wrong := uint64(0), 0
 	aside(func() {
 		s.Posting.Lock()
-		posted := s.Post(id, SGE{}, nil)
+		posted := s.Post(id, wq.SGE{}, nil)
 		s.Posting.Unlock()
 		if posted {
 			id++

@@ -1,43 +1,19 @@
 package qp
 
-// State of an engine. rnic.State has the same ones, and says what each means.
-type State uint32
-
-const (
-	Idle State = iota
-	Connecting
-	RTS
-	Closing
-	Terminating
-	Error
-	Closed
-)
+import "github.com/rnicd/rnicd/internal/wq"
 
 // State is a snapshot. Any goroutine.
-func (q *Engine) State() State { return State(q.state.Load()) }
+func (q *Engine) State() wq.State { return wq.State(q.state.Load()) }
 
 // Move goes from one state to another; false: the engine is not in from.
-func (q *Engine) Move(from, to State) bool { return q.state.CompareAndSwap(uint32(from), uint32(to)) }
+func (q *Engine) Move(from, to wq.State) bool {
+	return q.state.CompareAndSwap(uint32(from), uint32(to))
+}
 
 // Leave goes from RTS to a state that is nearer to the end, or from Closing to any but Closing. In
 // every other state it does nothing.
-func (q *Engine) Leave(to State) {
-	if s := q.State(); s == RTS || s == Closing && to != Closing {
+func (q *Engine) Leave(to wq.State) {
+	if s := q.State(); s == wq.RTS || s == wq.Closing && to != wq.Closing {
 		q.state.Store(uint32(to))
 	}
 }
-
-// Event is something that happened and has no completion. rnic has the same ones, and says what
-// each means.
-type Event uint8
-
-const (
-	EventTerminated Event = iota + 1
-	EventFailed
-	EventPeerClosed
-	EventSRQLimit
-	EventCQOverflow
-	EventReceiveLow
-	EventReceiveHigh
-	EventSlowPath
-)

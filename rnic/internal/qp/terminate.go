@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -78,7 +79,7 @@ func (q *Engine) Terminate(err error) {
 
 // leaveService has the connection close our half, for err.
 func (q *Engine) leaveService(err error) {
-	q.Leave(Terminating)
+	q.Leave(wq.Terminating)
 	q.affect(EffectLeave, err)
 }
 

@@ -1,6 +1,10 @@
 package qp
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/internal/wq"
+)
 
 // watch holds the thresholds of an Engine. Each is 0 when it is not armed. The goroutine that swaps
 // it for 0 posts the event.
@@ -12,17 +16,17 @@ type watch struct {
 }
 
 // Arm sets the threshold of an event; 0: none. Any goroutine.
-func (q *Engine) Arm(k Event, limit int64) {
+func (q *Engine) Arm(k wq.EventKind, limit int64) {
 	switch k {
-	case EventReceiveLow:
+	case wq.EventReceiveLow:
 		q.watch.low.Store(limit)
-	case EventReceiveHigh:
+	case wq.EventReceiveHigh:
 		q.watch.high.Store(limit)
-	case EventSlowPath:
+	case wq.EventSlowPath:
 		q.watch.slow.Store(limit)
 	}
 	q.watch.armed.Store(true)
-	if k == EventReceiveLow {
+	if k == wq.EventReceiveLow {
 		q.checkLow()
 	}
 }
@@ -31,7 +35,7 @@ func (q *Engine) Arm(k Event, limit int64) {
 func (q *Engine) checkLow() {
 	low := q.watch.low.Load()
 	if posted := int64(q.posted.Load()); posted < low && q.watch.low.CompareAndSwap(low, 0) {
-		q.Tell(EventReceiveLow, uint64(posted), nil)
+		q.Tell(wq.EventReceiveLow, uint64(posted), nil)
 	}
 }
 
@@ -41,12 +45,12 @@ func (q *Engine) checkThresholds() {
 	q.checkLow()
 	if high := w.high.Load(); high > 0 {
 		if n := int64(q.recv.sendQ.Begun()); n > high && w.high.CompareAndSwap(high, 0) {
-			q.Tell(EventReceiveHigh, uint64(n), nil)
+			q.Tell(wq.EventReceiveHigh, uint64(n), nil)
 		}
 	}
 	if slow := w.slow.Load(); slow > 0 {
 		if n := q.recv.slowPath(); n > uint64(slow) && w.slow.CompareAndSwap(slow, 0) {
-			q.Tell(EventSlowPath, n, nil)
+			q.Tell(wq.EventSlowPath, n, nil)
 		}
 	}
 }
