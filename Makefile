@@ -129,7 +129,7 @@ test test-all: deps
 # has to be, one compile serves all. They come first, as they take longest. make lint vets, and make test-all does.
 # Two daemons with a region of 256 MiB each, beside DPDK's own memory, are up at once: with fewer than 512 pages the last to come
 # finds none.
-LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./tools/perftest
+LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./internal/tools/perftest
 .PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 512
@@ -143,7 +143,7 @@ test-all-now:
 # QEMU's user-mode emulation runs what was built for arm64. cgo, and with it DPDK's driver, would want a compiler for it.
 test-arm64: deps
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
-	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -short -vet=off -timeout 5m -exec qemu-aarch64-static ./crc32c
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -short -vet=off -timeout 5m -exec qemu-aarch64-static ./internal/crc32c
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
@@ -154,7 +154,7 @@ lint:
 # Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race detector. What could be
 # shared by connections, the tests of stack, stream and sim would show.
 race:
-	$(GO) test -race -timeout 60m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|bench/analysis)$$')
+	$(GO) test -race -timeout 60m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|internal/analysis)$$')
 
 bench:
 	@GO="$(GO)" scripts/bench.sh full $(ARGS)
@@ -193,7 +193,7 @@ interop-tcp: deps
 sim:
 	@case '$(SEEDS)' in '' | *[!0-9]* | 0*) echo "sim: SEEDS=$(SEEDS): want a number of seeds, 1 or more" >&2; exit 2;; esac
 	@case '$(FIRST)' in *[!0-9]*) echo "sim: FIRST=$(FIRST): want the number of a seed, 0 or more" >&2; exit 2;; esac
-	$(GO) test ./sim -count=1 -timeout $$((1800 + $(SEEDS) / 4))s -v -run TestSeeds -seeds $(SEEDS) $(addprefix -first ,$(FIRST)) $(ARGS)
+	$(GO) test ./internal/sim -count=1 -timeout $$((1800 + $(SEEDS) / 4))s -v -run TestSeeds -seeds $(SEEDS) $(addprefix -first ,$(FIRST)) $(ARGS)
 
 trace:
 	@$(GO) run ./internal/register/trace $(ARGS)
@@ -202,16 +202,16 @@ trace:
 REFERENCE = -count=1 -run '^Test(Reference|SwitchReference|Picture)$$'
 .PHONY: reference reference-check
 reference:
-	$(GO) test ./daemon/config ./daemon/metrics ./internal/docs $(REFERENCE) -update
+	$(GO) test ./internal/daemon/config ./internal/daemon/metrics ./internal/docs $(REFERENCE) -update
 reference-check:
-	$(GO) test ./daemon/config ./daemon/metrics ./internal/docs $(REFERENCE)
-	$(GO) test ./daemon/command -count=1 -run '^TestPages$$'
+	$(GO) test ./internal/daemon/config ./internal/daemon/metrics ./internal/docs $(REFERENCE)
+	$(GO) test ./internal/daemon/command -count=1 -run '^TestPages$$'
 
 links:
-	$(GO) test ./sim/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
+	$(GO) test ./internal/sim/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
 
 analysis:
-	$(GO) test ./bench/analysis -count=1 -timeout 30m -v -run TestGolden -analysis.update
+	$(GO) test ./internal/analysis -count=1 -timeout 30m -v -run TestGolden -analysis.update
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/crc32c"
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/crc32c"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/crc32c"
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/crc32c"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/bench/yard"
-	"github.com/rnicd/rnicd/crc32c"
+	"github.com/rnicd/rnicd/internal/crc32c"
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"

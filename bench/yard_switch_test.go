@@ -14,11 +14,11 @@ import (
 	"github.com/rnicd/rnicd/bench/yard"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/internal/vswitch"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/wire"
-	"github.com/rnicd/rnicd/vswitch"
 )
 
 // sharedPool is a pool in an arena that a client of memif lends.

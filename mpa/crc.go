@@ -3,7 +3,7 @@ package mpa
 import (
 	"encoding/binary"
 
-	"github.com/rnicd/rnicd/crc32c"
+	"github.com/rnicd/rnicd/internal/crc32c"
 )
 
 // The CRC of an FPDU is CRC32C in the manner of the iSCSI digests (RFC 5044 section 4.4): it covers

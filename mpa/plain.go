@@ -3,7 +3,7 @@ package mpa
 import (
 	"encoding/binary"
 
-	"github.com/rnicd/rnicd/crc32c"
+	"github.com/rnicd/rnicd/internal/crc32c"
 )
 
 // plainHead is how many octets of a ULPDU PutPlain takes in words: a tagged DDP header. With

@@ -3,7 +3,7 @@ package mpa
 import (
 	"encoding/binary"
 
-	"github.com/rnicd/rnicd/crc32c"
+	"github.com/rnicd/rnicd/internal/crc32c"
 )
 
 // Sender writes the FPDUs of one half-connection in stream order. It belongs to one goroutine and

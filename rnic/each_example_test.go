@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"

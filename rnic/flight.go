@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"

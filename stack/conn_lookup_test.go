@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )

@@ -1,7 +1,7 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 )
 
 // Connections that were opened to us and whose peer has said nothing that counts yet

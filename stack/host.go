@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 )
 
 const (

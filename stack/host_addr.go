@@ -1,7 +1,7 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 )
 
 // ours is the address a of ours, tentative ones included; nil when it is none, or a duplicate.

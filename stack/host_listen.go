@@ -1,7 +1,7 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 )
 

@@ -1,7 +1,7 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 )
 
 // route is the next hop towards a: a itself when it is on-link, else a gateway (RFC 1122 section

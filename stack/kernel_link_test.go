@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/pmd/tap"

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"

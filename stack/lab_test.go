@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/wire"

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/flight"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/flight"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/tcp"

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rnicd/rnicd/flight"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/flight"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/tcp"

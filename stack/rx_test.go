@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/stack"
 )
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"

@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // acked is what one segment's ACK and SACK fields said.
 type acked struct {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/stretchr/testify/require"
 )
 

@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // Input runs RFC 9293 section 3.10.7 on a segment with a good checksum, in the RFC's order. What
 // concerns our own octets (acknowledgments, windows, resets) has happened when it returns; what

@@ -3,7 +3,7 @@ package tcp
 import (
 	"math"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 )
 
 // keepAlive probes a peer from which nothing is expected (RFC 9293 section 3.8.4): while nothing of

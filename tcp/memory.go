@@ -3,7 +3,7 @@ package tcp
 import (
 	"math/bits"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 )
 
 // Memory is what the Conns of one Poller share: the records of their sent segments and the spans of

@@ -3,7 +3,7 @@ package tcp
 import (
 	"testing"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/stretchr/testify/require"
 )
 

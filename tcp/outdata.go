@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // firstLost is the record that nextLost would send. There is one.
 func (c *Conn) firstLost() uint32 {

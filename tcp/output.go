@@ -3,7 +3,7 @@ package tcp
 import (
 	"math"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 )
 
 // Room is how many octets the next new segment may carry: EMSS when one may be queued now, at times

@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // plpmtud finds what the path carries without the help of routers: RFC 4821, in the terms of RFC
 // 8899 section 5. Its sizes are MSSs, so that IP's and TCP's fixed headers are no concern of its.

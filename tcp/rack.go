@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // RACK (RFC 8985): a segment is lost when one that was sent after it has arrived, and what
 // reordering may take has passed since. Time decides, not a count of segments, so it finds lost

@@ -3,7 +3,7 @@ package tcp
 import (
 	"github.com/rnicd/rnicd/tcp/cc"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 )
 
 // Loss recovery: what an ACK means for segments that are missing, and for cwnd. With SACK, RACK

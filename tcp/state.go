@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // State of RFC 9293 section 3.3.2. There is no LISTEN: a listener is a port of the Poller, not a
 // Conn.

@@ -21,7 +21,7 @@
 // after NewMemory, except by SetCongestion. A Conn belongs to one goroutine.
 package tcp
 
-import "github.com/rnicd/rnicd/inet"
+import "github.com/rnicd/rnicd/internal/inet"
 
 // ID is the 4-tuple.
 type ID struct {

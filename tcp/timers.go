@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry
 // in the caller's timer wheel serves them all: Deadline says when to look again.

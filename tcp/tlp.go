@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/flight"
+import "github.com/rnicd/rnicd/internal/flight"
 
 // Tail loss probes (RFC 8985 section 7): when the ACKs of the end of a flight are overdue, one
 // segment is sent for the ACK that it draws; RACK judges by that. Without it only the

@@ -3,7 +3,7 @@ package tcp
 import (
 	"math"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 )
 
 // A reduction that answered no congestion is taken back: the segments were late, not lost. Two

@@ -19,7 +19,7 @@ import (
 	"sync"
 
 	"github.com/rnicd/rnicd/bench/yard"
-	"github.com/rnicd/rnicd/crc32c"
+	"github.com/rnicd/rnicd/internal/crc32c"
 	"github.com/rnicd/rnicd/mem"
 )
 

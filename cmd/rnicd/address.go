@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/port"
 )
 
 // parseAddrs reads our addresses.

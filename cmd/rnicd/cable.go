@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 )

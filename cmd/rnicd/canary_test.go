@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 // Not one octet of what hostile peers write lands anywhere in registered memory or beside it; of a

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/port"
 )
 
 // parseCores reads the flag.

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rnicd/rnicd/awake"
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/awake"
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )

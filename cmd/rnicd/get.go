@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 type getOptions struct {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 // gate is a source whose octets come as far as it is open.

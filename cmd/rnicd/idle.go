@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/stack"
 )
 

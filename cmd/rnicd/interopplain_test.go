@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/tcp"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/internal/tools/peer"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/peer"
 )
 
 // listenOptions are the flags of servers.

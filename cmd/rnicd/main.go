@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/daemon"
-	"github.com/rnicd/rnicd/daemon/command"
-	"github.com/rnicd/rnicd/daemon/port"
-	"github.com/rnicd/rnicd/lossy"
-	"github.com/rnicd/rnicd/printable"
+	"github.com/rnicd/rnicd/internal/daemon"
+	"github.com/rnicd/rnicd/internal/daemon/command"
+	"github.com/rnicd/rnicd/internal/lossy"
+	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/printable"
 )
 
 func main() {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/memif"

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/rnicd/rnicd/tcp/cc"

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/daemon/config"
+	"github.com/rnicd/rnicd/internal/daemon/config"
 )
 
 // number is a flag value from least to most.

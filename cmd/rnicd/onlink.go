@@ -7,8 +7,8 @@ import (
 	"io"
 	"net/netip"
 
-	"github.com/rnicd/rnicd/daemon/port"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )

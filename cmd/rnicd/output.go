@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rnicd/rnicd/lossy"
-	"github.com/rnicd/rnicd/printable"
-	"github.com/rnicd/rnicd/tools/xfer"
+	"github.com/rnicd/rnicd/internal/lossy"
+	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/tools/xfer"
 )
 
 // output serialises the daemon's lines, which come from several goroutines, and shows peers' text

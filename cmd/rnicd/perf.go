@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/internal/tools/perf"
+	"github.com/rnicd/rnicd/internal/tools/perf/pair"
+	"github.com/rnicd/rnicd/internal/tools/perftest"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/perf"
-	"github.com/rnicd/rnicd/tools/perf/pair"
-	"github.com/rnicd/rnicd/tools/perftest"
 )
 
 // What perf measures unless told otherwise, as perftest.

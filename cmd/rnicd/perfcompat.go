@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/internal/tools/perf"
+	"github.com/rnicd/rnicd/internal/tools/perftest"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/perf"
-	"github.com/rnicd/rnicd/tools/perftest"
 )
 
 // compatPerftest is the value of --compat.

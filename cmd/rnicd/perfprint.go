@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/rnicd/rnicd/tools/perf"
+	"github.com/rnicd/rnicd/internal/tools/perf"
 )
 
 // mebi is perftest's MB.

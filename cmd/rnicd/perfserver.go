@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/perf/pair"
 )
 
 type perfServerOptions struct {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/tools/bytestream"
-	"github.com/rnicd/rnicd/tools/iperf3"
+	"github.com/rnicd/rnicd/internal/tools/bytestream"
+	"github.com/rnicd/rnicd/internal/tools/iperf3"
 )
 
 // plainMax bounds the connections that a listening sink, source or echo has at once; further ones

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rnicd/rnicd/tools/xfer"
+	"github.com/rnicd/rnicd/internal/tools/xfer"
 )
 
 // printResult is what both sides print at the end of a transfer.

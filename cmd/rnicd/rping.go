@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/printable"
+	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/rping"
 )
 
 // rpingOptions are the flags of the client.

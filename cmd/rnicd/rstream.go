@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/internal/tools/peer"
+	"github.com/rnicd/rnicd/internal/tools/rstream"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/rsocket"
-	"github.com/rnicd/rnicd/tools/peer"
-	"github.com/rnicd/rnicd/tools/rstream"
 )
 
 // rstreamPlan are the flags that both ends of rstream have.

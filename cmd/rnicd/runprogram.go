@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/daemon/config"
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/daemon/config"
+	"github.com/rnicd/rnicd/internal/port"
 )
 
 // The libraries of package verbs; the first loads the second, which stands beside it.

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/daemon"
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/daemon"
+	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 type serveOptions struct {

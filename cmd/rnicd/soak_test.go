@@ -29,7 +29,7 @@ import (
 var soakFor = flag.Duration("soak", 5*time.Second, "how long TestSoak loads a daemon (make soak)")
 
 // soakConfig has a TAP, memif and the kernel's sockets; the verbs are the control socket and the
-// socket of memif. The services of daemon/testdata/services.toml are added to it.
+// socket of memif. The services of internal/daemon/testdata/services.toml are added to it.
 const soakConfig = `
 [control]
 socket = %q
@@ -365,7 +365,7 @@ func TestSoak(t *testing.T) {
 		*soakFor = min(*soakFor, time.Second)
 	}
 	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, killed: map[string]int{}, cut: map[string]int{}, excused: map[string]int{}}
-	services, err := os.ReadFile("../../daemon/testdata/services.toml")
+	services, err := os.ReadFile("../../internal/daemon/testdata/services.toml")
 	require.NoError(t, err)
 	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "control.sock"), filepath.Join(s.dir, "memif.sock")) +
 		strings.NewReplacer("FILE", s.file.path, "SIZE", "64MiB").Replace(string(services))

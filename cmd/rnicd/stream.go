@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/printable"
-	"github.com/rnicd/rnicd/tools/iperf3"
+	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/tools/iperf3"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/tools/iperf3"
+	"github.com/rnicd/rnicd/internal/tools/iperf3"
 )
 
 func newStreamServer() *cobra.Command {

@@ -13,11 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rnicd/rnicd/daemon/port"
+	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/tools/bytestream"
+	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
-	"github.com/rnicd/rnicd/tools/bytestream"
-	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
 // streamNet is where the connections of a stream command come from: our stack on a device, or the

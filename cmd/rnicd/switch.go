@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/daemon/port"
-	"github.com/rnicd/rnicd/daemon/switchd"
+	"github.com/rnicd/rnicd/internal/daemon/switchd"
+	"github.com/rnicd/rnicd/internal/port"
 )
 
 func newSwitch() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/daemon/status"
+	"github.com/rnicd/rnicd/internal/daemon/status"
 )
 
 // ask runs rnicd status, and wants an exit status.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rnicd/rnicd/tools/xfer"
+	"github.com/rnicd/rnicd/internal/tools/xfer"
 )
 
 // xferRecord is the line of put's and get's --json. docs/guides/tools.md says at which end some are counted.

@@ -16,23 +16,23 @@ import (
 
 // clocked are the files below stack/ that read a clock or wait for one, and why.
 var clocked = map[string]string{
-	"awake/awake.go":         "time limits of what waits elsewhere",
-	"pmd/memif/control.go":   "how long a peer may be silent on the control socket",
-	"pmd/memif/client.go":    "when to try a server again",
-	"pmd/memif/listener.go":  "when to listen again",
-	"pmd/memif/barred.go":    "when a client whose memory went away may attach again",
-	"pmd/memif/budget.go":    "how long memory of a peer that cannot be guarded holds up a queue",
-	"pmd/dpdk/afxdp.go":      "how long the kernel takes to free a queue of AF_XDP that was closed",
-	"pmd/dpdk/link.go":       "how often the link's state is asked for",
-	"pmd/dpdk/port.go":       "how long the device's own threads have to end",
-	"pmd/capture/capture.go": "stamps of frames, unless Config.Clock is given; how often frames are written",
+	"internal/awake/awake.go": "time limits of what waits elsewhere",
+	"pmd/memif/control.go":    "how long a peer may be silent on the control socket",
+	"pmd/memif/client.go":     "when to try a server again",
+	"pmd/memif/listener.go":   "when to listen again",
+	"pmd/memif/barred.go":     "when a client whose memory went away may attach again",
+	"pmd/memif/budget.go":     "how long memory of a peer that cannot be guarded holds up a queue",
+	"pmd/dpdk/afxdp.go":       "how long the kernel takes to free a queue of AF_XDP that was closed",
+	"pmd/dpdk/link.go":        "how often the link's state is asked for",
+	"pmd/dpdk/port.go":        "how long the device's own threads have to end",
+	"pmd/capture/capture.go":  "stamps of frames, unless Config.Clock is given; how often frames are written",
 }
 
 // timeless says whether a package must not read a clock: time is an argument below stack and in
 // virtual time, and an engine's connection is the one that waits.
 func timeless(table layerTable, name string) bool {
 	n, ok := table.of(name)
-	return ok && n <= table["stack"] && name != "stack" || name == "sim" || strings.HasPrefix(name, "sim/") || name == "rnic/internal/qp"
+	return ok && n <= table["stack"] && name != "stack" || folder(name) == "internal/sim" || name == "rnic/internal/qp"
 }
 
 // clocks are the functions that read a clock or wait for one, by the import path of their package.
@@ -130,8 +130,8 @@ func TestClockReads(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, clockReads(fset, f), want, text)
 	}
-	table := layerTable{"tcp/cc": 0, "pmd": 2, "stack": 3, "rdmap": 3, "stream": 4, "sim": 8}
-	for name, want := range map[string]bool{"tcp/cc": true, "pmd/fault": true, "rdmap": true, "sim/linksim": true, "stack": false, "stream": false, "internal/skip": false} {
+	table := layerTable{"tcp/cc": 0, "pmd": 2, "stack": 3, "rdmap": 3, "stream": 4, "internal/sim": 8}
+	for name, want := range map[string]bool{"tcp/cc": true, "pmd/fault": true, "rdmap": true, "internal/sim/linksim": true, "stack": false, "stream": false, "internal/skip": false} {
 		require.Equal(t, want, timeless(table, name), name)
 	}
 }

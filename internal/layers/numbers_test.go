@@ -55,7 +55,22 @@ func architecture(t *testing.T, code map[string][]string) layerTable {
 
 // forTests says whether a package exists for tests alone.
 func forTests(name string) bool {
-	return strings.HasPrefix(name, "internal/") || strings.HasPrefix(name, "test/")
+	switch folder(name) {
+	case "test", "internal/docs", "internal/layers", "internal/netlab", "internal/register", "internal/sample", "internal/skip",
+		"internal/testhost", "internal/testnic":
+		return true
+	}
+	return false
+}
+
+// folder is the folder of the root that a package is in, or that of internal.
+func folder(name string) string {
+	first, rest, _ := strings.Cut(name, "/")
+	if first == "internal" {
+		second, _, _ := strings.Cut(rest, "/")
+		return first + "/" + second
+	}
+	return first
 }
 
 var (
@@ -105,7 +120,7 @@ func parseLayers(text string, exists func(string) bool) (table layerTable, wrong
 }
 
 // upwardImports are imports that do not point down. A package imports packages of smaller numbers,
-// or of its own number and the same folder at the root: a driver imports pmd, a tool what is common
+// or of its own number and the same folder of the root or of internal: a driver imports pmd, a tool what is common
 // to tools. Its tests import nothing of a larger number. What exists for tests alone counts there
 // as the highest package that it imports, and nothing else imports it.
 func upwardImports(table layerTable, code, tests map[string][]string) (wrong []string) {
@@ -120,7 +135,6 @@ func upwardImports(table layerTable, code, tests map[string][]string) (wrong []s
 		}
 		return n
 	}
-	root := func(name string) string { folder, _, _ := strings.Cut(name, "/"); return folder }
 	for name, imports := range code {
 		n, ok := table.of(name)
 		if !ok {
@@ -130,7 +144,7 @@ func upwardImports(table layerTable, code, tests map[string][]string) (wrong []s
 			switch m, ok := table.of(imp); {
 			case !ok:
 				wrong = append(wrong, fmt.Sprintf("%s imports %s, which exists for tests", name, imp))
-			case m > n || m == n && root(name) != root(imp):
+			case m > n || m == n && folder(name) != folder(imp):
 				wrong = append(wrong, fmt.Sprintf("%s of layer %d imports %s of layer %d", name, n, imp, m))
 			}
 		}
@@ -145,7 +159,7 @@ func upwardImports(table layerTable, code, tests map[string][]string) (wrong []s
 }
 
 func TestUpwardImports(t *testing.T) {
-	table := layerTable{"mem": 1, "tcp": 1, "pmd": 2, "mpa": 2, "rnic": 7}
+	table := layerTable{"mem": 1, "tcp": 1, "pmd": 2, "mpa": 2, "internal/mpa": 2, "rnic": 7}
 	rig := map[string][]string{"internal/rig": {"rnic"}, "internal/skip": nil}
 	for name, row := range map[string]struct {
 		imports, tests []string // of pmd/wire
@@ -153,6 +167,7 @@ func TestUpwardImports(t *testing.T) {
 	}{
 		"down":                 {[]string{"mem", "pmd"}, []string{"tcp", "mpa", "internal/skip"}, nil},
 		"beside":               {[]string{"mpa"}, nil, []string{"pmd/wire of layer 2 imports mpa of layer 2"}},
+		"of another folder":    {[]string{"internal/mpa"}, nil, []string{"pmd/wire of layer 2 imports internal/mpa of layer 2"}},
 		"up":                   {[]string{"rnic"}, nil, []string{"pmd/wire of layer 2 imports rnic of layer 7"}},
 		"for tests":            {[]string{"internal/skip"}, nil, []string{"pmd/wire imports internal/skip, which exists for tests"}},
 		"up in a test":         {nil, []string{"rnic"}, []string{"a test of pmd/wire of layer 2 imports rnic of layer 7"}},
@@ -166,7 +181,7 @@ func TestUpwardImports(t *testing.T) {
 
 func TestParseLayers(t *testing.T) {
 	exists := func(name string) bool {
-		return slices.Contains([]string{"mem", "pmd", "pmd/wire", "tools", "tools/perf", "rnic", "rnic/internal/qp"}, name)
+		return slices.Contains([]string{"mem", "pmd", "pmd/wire", "internal/tools", "internal/tools/perf", "rnic", "rnic/internal/qp"}, name)
 	}
 	for name, row := range map[string]struct {
 		text  string
@@ -174,8 +189,8 @@ func TestParseLayers(t *testing.T) {
 		wrong []string
 	}{
 		"rows": {
-			"| layer | packages |\n|---|---|\n| 0 | `mem`: [ADR `x`](y) |\n| 2 | `pmd`: a; `wire`. `tools`: `perf` |\n",
-			layerTable{"mem": 0, "pmd": 2, "pmd/wire": 2, "tools": 2, "tools/perf": 2}, nil,
+			"| layer | packages |\n|---|---|\n| 0 | `mem`: [ADR `x`](y) |\n| 2 | `pmd`: a; `wire`. `internal/tools`: `perf` |\n",
+			layerTable{"mem": 0, "pmd": 2, "pmd/wire": 2, "internal/tools": 2, "internal/tools/perf": 2}, nil,
 		},
 		"several":    {"| 5, 7 | `rnic/internal/qp`; `rnic`: verbs |\n", layerTable{"rnic/internal/qp": 5, "rnic": 7}, nil},
 		"too few":    {"| 5, 7 | `rnic` |\n", layerTable{}, []string{"layers 5, 7 are of 1 packages"}},
@@ -186,9 +201,9 @@ func TestParseLayers(t *testing.T) {
 		require.Equal(t, row.table, table, name)
 		require.Equal(t, row.wrong, wrong, name)
 	}
-	n, ok := layerTable{"tools": 9}.of("tools/perf/pair")
+	n, ok := layerTable{"internal/tools": 9}.of("internal/tools/perf/pair")
 	require.True(t, ok)
 	require.Equal(t, 9, n)
-	_, ok = layerTable{"tools": 9}.of("internal/skip")
+	_, ok = layerTable{"internal/tools": 9}.of("internal/skip")
 	require.False(t, ok)
 }

@@ -17,34 +17,38 @@ import (
 // engine are the packages that are no public way to what this module does. The public ways are
 // rnic, rsocket and stream; what an embedder makes a Poller of: stack (its Config, Counters and
 // errors), pmd with its drivers and middleware, hugepages; and what tools share.
-var engine = []string{"crc32c", "ddp", "inet", "mem", "mpa", "rdmap", "tcp", "tcp/cc"}
+var engine = []string{"internal/crc32c", "ddp", "internal/inet", "mem", "mpa", "rdmap", "tcp", "tcp/cc"}
 
 // needed are the imports of engine packages that tools and examples have all the same: importer,
 // imported, and why no public way does.
 var needed = map[[2]string]string{
-	{"daemon/port", "mem"}:      "stack.Config.Pool, the packet buffers of a Poller, is a mem.Pool",
-	{"daemon/port", "inet"}:     "stack.Config has an inet.MAC and inet.Routes, and AddrStatus a MAC",
-	{"daemon/port", "tcp"}:      "stack.Config.TCP is a tcp.Config",
-	{"daemon/port", "tcp/cc"}:   "tcp.Config.Congestion is a cc.Algorithm",
-	{"daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file has its name",
+	{"internal/port", "mem"}:             "stack.Config.Pool, the packet buffers of a Poller, is a mem.Pool",
+	{"internal/port", "internal/inet"}:   "stack.Config has an inet.MAC and inet.Routes, and AddrStatus a MAC",
+	{"internal/port", "tcp"}:             "stack.Config.TCP is a tcp.Config",
+	{"internal/port", "tcp/cc"}:          "tcp.Config.Congestion is a cc.Algorithm",
+	{"internal/daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file has its name",
 
-	{"daemon", "inet"}: "port.Reporter is told of an inet.MAC",
+	{"internal/daemon", "internal/inet"}: "port.Reporter is told of an inet.MAC",
 
-	{"cmd/rnicd", "inet"}:   "stack.AddrStatus has an inet.MAC",
-	{"cmd/rnicd", "mem"}:    "the two ends of a demo's cable that copies nothing share packet buffers",
-	{"cmd/rnicd", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
-	{"cmd/rnicd", "mpa"}:    "a start-up frame that is none ends as an *mpa.Error: rnic has no name for it",
+	{"cmd/rnicd", "internal/inet"}: "stack.AddrStatus has an inet.MAC",
+	{"cmd/rnicd", "mem"}:           "the two ends of a demo's cable that copies nothing share packet buffers",
+	{"cmd/rnicd", "tcp/cc"}:        "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
+	{"cmd/rnicd", "mpa"}:           "a start-up frame that is none ends as an *mpa.Error: rnic has no name for it",
 
-	{"rnic/each_example_test.go", "mem"}:  "makes a Poller: stack.Config.Pool is a mem.Pool",
-	{"rnic/each_example_test.go", "inet"}: "makes a Poller: stack.Config.MAC is an inet.MAC",
-	{"stream/example_test.go", "mem"}:     "makes a Poller: stack.Config.Pool is a mem.Pool",
-	{"stream/example_test.go", "inet"}:    "makes a Poller: stack.Config.MAC is an inet.MAC",
+	{"rnic/each_example_test.go", "mem"}:           "makes a Poller: stack.Config.Pool is a mem.Pool",
+	{"rnic/each_example_test.go", "internal/inet"}: "makes a Poller: stack.Config.MAC is an inet.MAC",
+	{"stream/example_test.go", "mem"}:              "makes a Poller: stack.Config.Pool is a mem.Pool",
+	{"stream/example_test.go", "internal/inet"}:    "makes a Poller: stack.Config.MAC is an inet.MAC",
 }
 
 // outside says whether a package uses this module as an embedder would: a tool, the daemon, a whole
 // program of the documents.
 func outside(name string) bool {
-	return name == "rsocket" || name == "daemon" || strings.HasPrefix(name, "daemon/") || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "docs/")
+	switch folder(name) {
+	case "rsocket", "cmd", "docs", "internal/daemon", "internal/port", "internal/tools":
+		return true
+	}
+	return false
 }
 
 // engineImports are the sentences that there are to say about imports: an engine package that is
@@ -136,9 +140,9 @@ func TestEngineImports(t *testing.T) {
 		imports map[string][]string
 		want    []string
 	}{
-		"public ways":    {map[string][]string{"cmd/a": {"mem", "rnic", "stack"}, "tools/b": {"rnic", "tools/peer"}}, nil},
-		"engine":         {map[string][]string{"cmd/a": {"mem"}, "tools/b": {"tcp/cc"}}, []string{"tools/b imports tcp/cc, "}},
-		"another's need": {map[string][]string{"cmd/a": {"mem"}, "tools/b": {"mem"}}, []string{"tools/b imports mem, "}},
+		"public ways":    {map[string][]string{"cmd/a": {"mem", "rnic", "stack"}, "internal/tools/b": {"rnic", "internal/tools/peer"}}, nil},
+		"engine":         {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"tcp/cc"}}, []string{"internal/tools/b imports tcp/cc, "}},
+		"another's need": {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"mem"}}, []string{"internal/tools/b imports mem, "}},
 		"no need":        {map[string][]string{"cmd/a": {"rnic"}}, []string{"cmd/a imports mem no more: "}},
 	} {
 		got := engineImports(row.imports, why)
@@ -147,8 +151,8 @@ func TestEngineImports(t *testing.T) {
 			require.Contains(t, got[i], want, name)
 		}
 	}
-	require.True(t, outside("tools/perf/pair") && outside("rsocket") && outside("cmd/rnicd"))
-	require.False(t, outside("rnic") || outside("bench") || outside("sim"))
+	require.True(t, outside("internal/tools/perf/pair") && outside("rsocket") && outside("cmd/rnicd"))
+	require.False(t, outside("rnic") || outside("bench") || outside("internal/sim"))
 	require.True(t, isExample("example_test.go") && isExample("example_srq_test.go") && isExample("each_example_test.go"))
 	require.False(t, isExample("examples.go") || isExample("qp_test.go"))
 }

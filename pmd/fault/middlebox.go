@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 )
 

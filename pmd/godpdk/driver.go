@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rnicd/rnicd/daemon/driver"
+	"github.com/rnicd/rnicd/internal/daemon/driver"
 	"github.com/rnicd/rnicd/pmd"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/internal/awake"
 )
 
 const (

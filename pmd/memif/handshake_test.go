@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/unixsock"
+	"github.com/rnicd/rnicd/internal/unixsock"
 
 	"github.com/rnicd/rnicd/hugepages"
 )

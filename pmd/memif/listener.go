@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/awake"
-	"github.com/rnicd/rnicd/unixsock"
+	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/unixsock"
 )
 
 // ListenConfig says who may attach on a socket, and with how much.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/internal/awake"
 )
 
 // serverSide is a server's part of the handshake: one message in, one out. What a client says is bounded here, before any

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/test/interop/guest"
-	"github.com/rnicd/rnicd/tools/rping"
 )
 
 // guestRegion is memory of the guest's that we may write.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/tools/perf"
-	"github.com/rnicd/rnicd/tools/perftest"
+	"github.com/rnicd/rnicd/internal/tools/perf"
+	"github.com/rnicd/rnicd/internal/tools/perftest"
 )
 
 // words are a program's name in our command line.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/tools/perf"
+	"github.com/rnicd/rnicd/internal/tools/perftest"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tools/perf"
-	"github.com/rnicd/rnicd/tools/perftest"
 )
 
 // shapeCell is a program with what else than a length and a number it is told. perftest makes five

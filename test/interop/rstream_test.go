@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/tools/rstream"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/rsocket"
-	"github.com/rnicd/rnicd/tools/rstream"
 )
 
 // rstreamRun is one way to run rstream.

@@ -18,9 +18,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rnicd/rnicd/daemon/config"
-	"github.com/rnicd/rnicd/daemon/port"
-	"github.com/rnicd/rnicd/lossy"
+	"github.com/rnicd/rnicd/internal/daemon/config"
+	"github.com/rnicd/rnicd/internal/lossy"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/verbs/engine"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/ring"
 )

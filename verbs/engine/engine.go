@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/lossy"
-	"github.com/rnicd/rnicd/printable"
+	"github.com/rnicd/rnicd/internal/lossy"
+	"github.com/rnicd/rnicd/internal/printable"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/ring"

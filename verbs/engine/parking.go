@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/rnic"
 )
 

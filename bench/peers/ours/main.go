@@ -14,7 +14,7 @@ import (
 
 	"github.com/rnicd/rnicd/bench/peers/measure"
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/stack"

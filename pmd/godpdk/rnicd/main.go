@@ -2,8 +2,8 @@
 package main
 
 import (
-	"github.com/rnicd/rnicd/daemon/command"
-	"github.com/rnicd/rnicd/daemon/driver"
+	"github.com/rnicd/rnicd/internal/daemon/command"
+	"github.com/rnicd/rnicd/internal/daemon/driver"
 	"github.com/rnicd/rnicd/pmd/godpdk"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/rnicd/rnicd/awake"
+	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/transport"

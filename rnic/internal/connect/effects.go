@@ -1,7 +1,7 @@
 package connect
 
 import (
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/stack"
 )

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"

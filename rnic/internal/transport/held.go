@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/inet"
 )
 
 // HeldSocket keeps a local address and port of the kernel's for a socket to come: it is bound, and

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rnicd/rnicd/awake"
-	"github.com/rnicd/rnicd/flight"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 )

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rnicd/rnicd/flight"
+	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"

@@ -1,0 +1,258 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/tools/iperf3"
+	"github.com/rnicd/rnicd/internal/tools/perf"
+	"github.com/rnicd/rnicd/internal/tools/perf/pair"
+	"github.com/rnicd/rnicd/internal/tools/perftest"
+	"github.com/rnicd/rnicd/internal/tools/rping"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/rsocket"
+)
+
+// service judges one service by itself.
+func (v *validator) service(i int) {
+	s := &v.c.Services[i]
+	path := fmt.Sprintf("service[%d]", i)
+	v.name("service", i, func(i int) string { return v.c.Services[i].Name })
+	var names []string
+	for _, t := range Types {
+		names = append(names, t.Name)
+		if t.Name == s.Type && !v.given(path+".listen") {
+			s.Listen = t.Listen
+		}
+	}
+	if !slices.Contains(names, s.Type) {
+		v.oneOf(path+".type", s.Type, names...)
+		return
+	}
+	v.useless(path, "a service of type "+s.Type, *s, func(of []string) bool { return slices.Contains(of, s.Type) })
+	v.servedOn(path, s)
+	v.allowed(path, s)
+	v.number(path+".listen", int64(s.Listen), 1, math.MaxUint16)
+	v.number(path+".connections", int64(s.Connections), 1, connectionsMax)
+	v.number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
+	v.span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
+	m := &v.c.MPA
+	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping || s.Type == Rstream || s.Type == Perftest, !m.CRC, m.DropBadCRC
+	if s.Markers != nil {
+		s.NoMarkers = !*s.Markers
+	}
+	if s.CRC != nil {
+		s.NoCRC = !*s.CRC
+	}
+	switch s.Type {
+	case Region:
+		v.region(path, s)
+	case File:
+		v.file(path, s)
+	case Perf:
+		v.sizeMax(path, s, pair.SizeLimit)
+	case Perftest:
+		if cfg, err := s.Perftest(); err != nil {
+			v.wrong(path+".test", "%v", err)
+		} else if _, err := perftest.NewServer(cfg); err != nil {
+			v.wrong(path, "%v", strings.TrimPrefix(err.Error(), "perftest: "))
+		}
+	case Rping:
+		v.sizeMax(path, s, rping.SizeMax)
+	case Rstream:
+		v.rstream(path, s)
+	case Stream:
+		v.oneOf(path+".mode", s.Mode, "iperf3", "sink", "source", "echo")
+		v.number(path+".length", int64(s.Length), 1, iperf3.LengthMax)
+		if s.Mode == "source" && s.Bytes == 0 && s.Time == 0 {
+			v.wrong(path+".time", "0: a source needs an end, time or bytes")
+		}
+	}
+}
+
+// servedOn finds the ports.
+func (v *validator) servedOn(path string, s *Service) {
+	if v.given(path+".ports") && len(s.Ports) == 0 {
+		v.wrong(path+".ports", "empty, so that it would be served nowhere; leave it out for all ports")
+	}
+	for i := range v.c.Ports {
+		if len(s.Ports) == 0 {
+			s.On = append(s.On, i)
+		}
+	}
+	for j, name := range s.Ports {
+		i := slices.IndexFunc(v.c.Ports, func(p Port) bool { return p.Name == name })
+		switch {
+		case i < 0:
+			var names []string
+			for _, p := range v.c.Ports {
+				names = append(names, p.Name)
+			}
+			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: no port has this name; there are %s", name, strings.Join(names, ", "))
+		case slices.Contains(s.On, i):
+			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: twice", name)
+		default:
+			s.On = append(s.On, i)
+		}
+	}
+}
+
+// allowed reads the networks.
+func (v *validator) allowed(path string, s *Service) {
+	if v.given(path+".allow") && len(s.Allow) == 0 {
+		v.wrong(path+".allow", "empty, so that no client would be served; leave it out to serve all")
+	}
+	for i, text := range s.Allow {
+		at := fmt.Sprintf("%s.allow[%d]", path, i)
+		n, err := netip.ParsePrefix(text)
+		if a, no := netip.ParseAddr(text); no == nil && a.Zone() == "" {
+			n, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		switch {
+		case err != nil:
+			v.wrong(at, "%q: want a network, as 10.9.0.0/24 or fd09::/64, or an address, without a zone", text)
+		case n.Addr().Is4In6():
+			v.wrong(at, "%q: no peer has such an address; write the IPv4 one, as %v", text, n.Addr().Unmap())
+		case n != n.Masked():
+			v.wrong(at, "%q: the address goes beyond the network; want %v", text, n.Masked())
+		default:
+			s.Networks = append(s.Networks, n)
+		}
+	}
+}
+
+func (v *validator) region(path string, s *Service) {
+	if s.Size < 1 {
+		v.wrong(path+".size", "missing: how much memory, as \"256MiB\"")
+	}
+	if s.Quota > s.Size {
+		v.wrong(path+".quota", "%v is more than the region's size, %v", s.Quota, s.Size)
+	}
+	v.memory(path, s)
+}
+
+func (v *validator) memory(path string, s *Service) {
+	if _, err := port.ParsePage(s.Page); err != nil {
+		v.wrong(path+".page", "%q: %v", s.Page, err)
+	}
+	v.number(path+".numa_node", int64(s.Node), -1, 1023)
+}
+
+func (v *validator) file(path string, s *Service) {
+	v.memory(path, s)
+	if s.Path == "" {
+		v.wrong(path+".path", "missing: the file that is served")
+		return
+	}
+	st, err := os.Stat(s.Path)
+	switch {
+	case err != nil:
+		v.wrong(path+".path", "%v", err)
+	case !st.Mode().IsRegular():
+		v.wrong(path+".path", "%s: want a regular file", s.Path)
+	}
+}
+
+func (v *validator) sizeMax(path string, s *Service, most Size) {
+	if !v.given(path + ".size_max") {
+		s.SizeMax = most
+	}
+	v.number(path+".size_max", int64(s.SizeMax), 1, int64(most))
+}
+
+func (v *validator) rstream(path string, s *Service) {
+	v.number(path+".buffer", int64(s.Buffer), rsocket.BufferMin, rsocket.BufferMax)
+	for key, n := range map[string]int64{"size": int64(s.Size), "transfers": int64(s.Transfers), "iterations": int64(s.Iterations)} {
+		if v.given(join(path, key)) {
+			v.number(join(path, key), n, 1, math.MaxInt32)
+			if s.All {
+				v.wrong(join(path, key), "all is true, which has sizes and counts of its own: choose one")
+			}
+		}
+	}
+}
+
+// services judges them together: what listens where.
+func (v *validator) services() {
+	for i := range v.c.Services {
+		v.itself(i)
+		for j := range i {
+			a, b := &v.c.Services[j], &v.c.Services[i]
+			for _, on := range b.On {
+				if a.Listen == b.Listen && slices.ContainsFunc(a.On, func(other int) bool { return v.samePlace(on, other) }) {
+					v.wrong(fmt.Sprintf("service[%d].listen", i), "%d on port %q is that of the service %q in line %d; choose another",
+						b.Listen, v.c.Ports[on].Name, a.Name, v.line(fmt.Sprintf("service[%d].name", j)))
+					break
+				}
+			}
+		}
+	}
+}
+
+// itself refuses a service on two ports of this host's sockets of which one is in the other's way.
+func (v *validator) itself(i int) {
+	on := v.c.Services[i].On
+	for j, a := range on {
+		for _, b := range on[:j] {
+			if v.samePlace(a, b) {
+				v.wrong(fmt.Sprintf("service[%d].ports", i),
+					"%d on port %q is that on port %q; choose one of them",
+					v.c.Services[i].Listen, v.c.Ports[a].Name, v.c.Ports[b].Name)
+				return
+			}
+		}
+	}
+}
+
+// samePlace: what listens on one port of this host's sockets listens on the other.
+func (v *validator) samePlace(a, b int) bool {
+	p, q := &v.c.Ports[a], &v.c.Ports[b]
+	if a == b || !p.Open.Driver.Sockets || !q.Open.Driver.Sockets {
+		return a == b
+	}
+	return overlap(p.Open.HostAt, q.Open.HostAt)
+}
+
+// Perftest is what a service of that type is told, with perftest's defaults.
+func (s *Service) Perftest() (cfg perftest.ServerConfig, err error) {
+	op, kind, _ := strings.Cut(s.Test, " ")
+	t := perf.Test{Latency: kind == "lat", RxDepth: s.RxDepth, Duration: time.Duration(s.Duration)}
+	switch op {
+	case "write":
+		t.Op = perf.Write
+	case "read":
+		t.Op = perf.Read
+	case "send":
+		t.Op = perf.Send
+	}
+	if t.Op == 0 || kind != "bw" && kind != "lat" {
+		return cfg, fmt.Errorf("%q: want write, read or send, and bw or lat, as \"write bw\"", s.Test)
+	}
+	if s.Iterations < 0 || s.QPs < 1 {
+		return cfg, errors.New("iterations and qps: want 1 or more")
+	}
+	if t.Size = int(s.Size); t.Size == 0 {
+		t.Size = map[bool]int{false: 65536, true: 2}[t.Latency]
+	}
+	if t.Duration == 0 {
+		n := 1000
+		if t.Op == perf.Write && !t.Latency {
+			n = 5000
+		}
+		t.Iterations = cmp.Or(s.Iterations, n)
+	}
+	return perftest.ServerConfig{
+		Test: t, Shape: perftest.Shape{All: s.All, Both: s.Both, QPs: s.QPs}, ClientsMax: s.Connections, IdleTimeout: time.Duration(s.IdleTimeout),
+		// perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may
+		// leave the first octets lying (docs/guides/interop.md).
+		Conn: rnic.ConnParam{NoCRC: s.NoCRC, NoMarkers: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
+	}, nil
+}

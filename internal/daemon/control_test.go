@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/daemon/control"
+	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/tools/rping"
+	"github.com/rnicd/rnicd/stream"
+)
+
+const ping = `
+[[service]]
+name = "ping"
+type = "rping"
+`
+
+// controlled is a configuration's control socket, and a client that asks on it.
+func controlled(t *testing.T) (text string, c *control.Client) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	c = control.NewClient(path)
+	t.Cleanup(c.Close)
+	return fmt.Sprintf("[control]\nsocket = %q\n", path), c
+}
+
+// The control socket says what the daemon is, what it serves, and what its Pollers have counted.
+func TestStatus(t *testing.T) {
+	text, c := controlled(t)
+	r := start(t, text+ping)
+	require.NoError(t, r.ping(at(7174), 3, nil))
+	var s status.Daemon
+	require.NoError(t, c.Get(r.ctx, "/v1/status", nil, &s))
+	require.Equal(t, status.Serving, s.State)
+	require.True(t, s.Healthy)
+	require.Len(t, s.Ports, 1)
+	p := s.Ports[0]
+	require.Equal(t, "cable", p.Name)
+	require.Equal(t, []string{"10.9.0.1/24"}, p.Addresses)
+	require.Len(t, p.Queues, 1)
+	require.Equal(t, -1, p.Queues[0].Core)
+	require.NotZero(t, p.Queues[0].Counters.RxFrames)
+	require.EqualValues(t, 1, p.Queues[0].Counters.Accepted)
+	require.Equal(t, []status.Service{{
+		Name: "ping", Type: "rping", Listen: 7174, Ports: []string{"cable"}, ConnectionsMax: 64, Accepted: 1, Connections: s.Services[0].Connections,
+	}}, s.Services)
+	require.EqualValues(t, 9, p.Queues[0].RDMA.FPDUsIn, "of each ping two Sends and a Read Response")
+	changes := r.reload(cable + ping)
+	require.Equal(t, []string{"control.socket"}, changes.Restart)
+}
+
+// A second daemon with the control socket of one that lives says so, and leaves that one alone.
+func TestControlSocketInUse(t *testing.T) {
+	text, c := controlled(t)
+	r := start(t, text+ping)
+	_, err := Start(r.ctx, r.parse(cable+text), Options{Log: r.log})
+	var used *control.InUseError
+	require.ErrorAs(t, err, &used)
+	var s status.Daemon
+	require.NoError(t, c.Get(r.ctx, "/v1/status", nil, &s))
+	require.NoError(t, r.d.Close())
+	r.ended = true
+	require.ErrorContains(t, c.Get(r.ctx, "/v1/status", nil, &s), "no daemon answers")
+}
+
+// Every connection is told of, with what its transport and what is above it know; a filter chooses,
+// and a filter that cannot be is an error.
+func TestConnections(t *testing.T) {
+	text, c := controlled(t)
+	r := start(t, text+ping+"[[service]]\nname = \"echo\"\ntype = \"stream\"\nmode = \"echo\"\n")
+	ask := func(words ...string) (all []status.Connection) {
+		body, err := c.Stream(r.ctx, "/v1/connections", url.Values{"filter": words})
+		require.NoError(t, err)
+		defer body.Close()
+		for in := json.NewDecoder(body); ; {
+			var one status.Connection
+			if err := in.Decode(&one); err == io.EOF {
+				return all
+			}
+			require.NoError(t, err)
+			all = append(all, one)
+		}
+	}
+	conn, err := stream.Dial(r.ctx, r.client.Pollers(), netip.MustParseAddrPort(at(5201)), stream.Options{})
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("hello"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(conn, make([]byte, 5))
+	require.NoError(t, err)
+	during := false
+	require.NoError(t, r.ping(at(7174), 2, func(rping.Ping) {
+		if during {
+			return
+		}
+		during = true
+		all := ask("service=ping", "10.9.0.0/24", "port=cable", "state=established")
+		require.Len(t, all, 1)
+		one := all[0]
+		require.Equal(t, status.RDMA, one.Kind)
+		require.Equal(t, "rts", one.RDMA.State)
+		require.True(t, one.RDMA.CRC)
+		require.NotZero(t, one.RDMA.Stats.Receive.FPDUs)
+		require.Equal(t, "10.9.0.1:7174", one.Conn.Local.String())
+		require.NotZero(t, one.Conn.TCP.Cwnd)
+		require.NotNil(t, one.Since)
+		require.Len(t, ask(), 2)
+	}))
+	require.True(t, during)
+	all := ask("kind=stream", "local=10.9.0.1:5201", "remote=10.9.0.2")
+	require.Len(t, all, 1)
+	require.Equal(t, "echo", all[0].Service)
+	require.EqualValues(t, 5, all[0].Conn.TCP.BytesIn)
+	require.EqualValues(t, 5, all[0].Stream.Acked+all[0].Stream.Unacked)
+	require.Empty(t, ask("10.8.0.0/16"))
+	_, err = c.Stream(r.ctx, "/v1/connections", url.Values{"filter": {"stat=x"}})
+	require.EqualError(t, err, `"stat=x": want port, queue, kind, service, state, local or remote before the =`)
+	_, err = c.Stream(r.ctx, "/v1/connections", url.Values{"filter": {"remote=here"}})
+	require.EqualError(t, err, `"remote=here": want an address, an address and port, or a network`)
+}
+
+// Prometheus finds what the daemon has counted where [metrics] says, until the daemon ends.
+func TestMetrics(t *testing.T) {
+	r := start(t, "[metrics]\nlisten = \"127.0.0.1:0\"\n"+ping)
+	require.NoError(t, r.ping(at(7174), 1, nil))
+	url := "http://" + r.d.metrics.Addr() + "/metrics"
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Contains(t, string(text), "rnicd_service_accepted_total{service=\"ping\"} 1\n")
+	require.Contains(t, string(text), "rnicd_fpdus_received_total{port=\"cable\",queue=\"0\"} 3\n")
+	require.NoError(t, r.d.Close())
+	r.ended = true
+	_, err = http.Get(url)
+	require.Error(t, err)
+}

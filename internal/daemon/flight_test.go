@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"encoding/json"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// A connection that ends with an error is logged with its last events, in one record, and both can
+// be asked for; so can those of one that goes on.
+func TestFlightRecords(t *testing.T) {
+	text, c := controlled(t)
+	r := start(t, text+"[log]\nformat = \"json\"\n"+ping)
+	dial := func() *rnic.QueuePair {
+		cq, err := r.dev.CreateCQ(16)
+		require.NoError(t, err)
+		qp, err := r.dev.CreateQP(rnic.QPOptions{PD: r.dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 4, RecvDepth: 4})
+		require.NoError(t, err)
+		require.NoError(t, qp.Connect(r.ctx, at(7174), rnic.ConnParam{}))
+		return qp
+	}
+	good, bad := dial(), dial()
+	t.Cleanup(good.Abort)
+	bad.Abort() // a reset: rping's server still waits for it
+	line := r.log.await(t, 1, "a connection has ended with an error")
+	var record struct {
+		Port, Remote, Error string
+		Events              map[string]string
+	}
+	require.NoError(t, json.Unmarshal([]byte(line), &record))
+	require.Equal(t, "cable", record.Port)
+	require.Contains(t, record.Error, "reset")
+	require.Contains(t, record.Events["1"], "before: CLOSED to SYN-RECEIVED")
+	var words []string
+	for _, text := range record.Events {
+		words = append(words, text)
+	}
+	require.Contains(t, strings.Join(words, "\n"), "MPA Request received: Rev ")
+
+	var f status.Flights
+	require.NoError(t, c.Get(r.ctx, "/v1/events", nil, &f))
+	require.Len(t, f.Records, 1)
+	require.Equal(t, record.Remote, f.Records[0].Remote.String())
+	require.Equal(t, record.Error, f.Records[0].Error)
+	require.Len(t, f.Records[0].Events, len(record.Events))
+	require.NoError(t, c.Get(r.ctx, "/v1/events", url.Values{"remote": {"10.9.0.2"}}, &f))
+	require.Len(t, f.Records, 2)
+	open := f.Records[1]
+	require.Empty(t, open.Error)
+	require.Equal(t, netip.MustParseAddr("10.9.0.2"), open.Remote.Addr())
+	require.Equal(t, "in_service", open.Events[len(open.Events)-1].Kind)
+	require.NoError(t, c.Get(r.ctx, "/v1/events", url.Values{"remote": {open.Remote.String()}}, &f))
+	require.Len(t, f.Records, 1)
+	require.ErrorContains(t, c.Get(r.ctx, "/v1/events", url.Values{"remote": {"peer"}}, &f), `remote: "peer" is no address`)
+}
