@@ -13,10 +13,10 @@ import (
 
 	"github.com/rnicd/rnicd/bench/floor"
 	"github.com/rnicd/rnicd/bench/yard"
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/internal/fault"
 )
 
 // pair is two operations one after the other, both about one word of the server's that held before.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/tcp"
 )
 

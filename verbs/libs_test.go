@@ -16,11 +16,11 @@ import (
 
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
-	_ "github.com/rnicd/rnicd/verbs/engine" // the libraries are made of it: go test runs again when it has changed
+	_ "github.com/rnicd/rnicd/verbs/internal/engine" // the libraries are made of it: go test runs again when it has changed
 )
 
 // sources are what else the libraries and programs are made of; go test knows that a test has read them.
-var sources = []string{"shim", "ring", "cshared", "../cmd/rnicd", "../test/verbs"}
+var sources = []string{"shim", "internal/ring", "cshared", "../cmd/rnicd", "../test/verbs"}
 
 var built struct {
 	once sync.Once

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/pmd/wire"

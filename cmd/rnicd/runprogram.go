@@ -30,7 +30,7 @@ const (
 // for: programs that load these themselves (dlopen) find it there.
 const standIn = "standin"
 
-// peerSiw is RNICD_PEER for what verbs/engine's Host.PeersAreSiw is.
+// peerSiw is RNICD_PEER for what verbs/internal/engine's Host.PeersAreSiw is.
 const peerSiw = "siw"
 
 const toGetLibraries = "make verbs builds it and make install installs it, where gcc, libibverbs-dev and librdmacm-dev are"

@@ -131,7 +131,7 @@ func TestClockReads(t *testing.T) {
 		require.Len(t, clockReads(fset, f), want, text)
 	}
 	table := layerTable{"tcp/cc": 0, "pmd": 2, "stack": 3, "rdmap": 3, "stream": 4, "internal/sim": 8}
-	for name, want := range map[string]bool{"tcp/cc": true, "pmd/fault": true, "rdmap": true, "internal/sim/linksim": true, "stack": false, "stream": false, "internal/skip": false} {
+	for name, want := range map[string]bool{"tcp/cc": true, "pmd/wire": true, "rdmap": true, "internal/sim/linksim": true, "stack": false, "stream": false, "internal/skip": false} {
 		require.Equal(t, want, timeless(table, name), name)
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/stack"
 )
 

@@ -3,7 +3,7 @@ package sim
 import (
 	"math/rand/v2"
 
-	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tcp"
 )

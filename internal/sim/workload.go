@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/rnic"
 )
 

@@ -17,10 +17,10 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/stretchr/testify/require"
 )

@@ -1,6 +1,6 @@
 /*
  * The wait of a poll for completions (rv_await_progress), with threads that are the engine: each tells
- * as verbs/engine does. Compiled with -DFOR_EVER it has no bound, and a wake-up that is lost is the
+ * as verbs/internal/engine does. Compiled with -DFOR_EVER it has no bound, and a wake-up that is lost is the
  * last.
  */
 #ifdef FOR_EVER

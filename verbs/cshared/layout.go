@@ -1,12 +1,12 @@
 package main
 
-// #include "../ring/rnicd_ring.h"
+// #include "../internal/ring/rnicd_ring.h"
 import "C"
 
 import (
 	"unsafe"
 
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // A wrong index, or a length below zero, does not compile: the two layouts are the same.

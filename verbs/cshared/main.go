@@ -21,7 +21,7 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/port"
-	"github.com/rnicd/rnicd/verbs/engine"
+	"github.com/rnicd/rnicd/verbs/internal/engine"
 )
 
 func init() {

@@ -145,7 +145,7 @@ static ssize_t take(struct rv_socket *s, void *event, size_t size, rv_acks_of *a
 
 /*
  * A queue of the channel's to whose memory a peer has written since it was armed for any completion.
- * The event that it gets has no completion (verbs/engine/qp.go, Written). Only a thread that waits
+ * The event that it gets has no completion (verbs/internal/engine/qp.go, Written). Only a thread that waits
  * looks: nobody else is told.
  */
 static struct rv_completions *written(struct rv_channel *ch)

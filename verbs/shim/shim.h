@@ -1,5 +1,5 @@
 /*
- * librnicd_verbs.so: libibverbs and librdmacm over the engine of package verbs/engine.
+ * librnicd_verbs.so: libibverbs and librdmacm over the engine of package verbs/internal/engine.
  *
  *	engine.c    loading the engine, calls to it, doorbells
  *	signals.c   the program's signals beside the engine's threads
@@ -46,7 +46,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include "../ring/rnicd_ring.h"
+#include "../internal/ring/rnicd_ring.h"
 
 /* The header has these names as macros over functions, which are what a library defines. */
 #undef ibv_reg_mr
@@ -54,7 +54,7 @@
 #undef ibv_query_port
 #undef ibv_get_device_list
 
-/* Limits of the device; those of a queue pair are the engine's (verbs/engine/qp.go, srq.go). */
+/* Limits of the device; those of a queue pair are the engine's (verbs/internal/engine/qp.go, srq.go). */
 #define RV_WR_MAX 16384
 #define RV_SGE_MAX 16
 #define RV_SRQ_SGE_MAX 4

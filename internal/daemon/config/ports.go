@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/port"
-	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp/cc"
 )

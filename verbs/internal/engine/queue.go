@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // queue takes work requests from a ring that the program fills. One goroutine at a time.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // cq is a ring of completions that the program empties.

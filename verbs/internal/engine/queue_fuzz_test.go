@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // Whatever stands in a ring and at its head: a request is never longer than what is there and than what the queue may have, and reading

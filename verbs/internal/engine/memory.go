@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // Access flags as enum ibv_access_flags numbers them. ON_DEMAND, HUGETLB and the optional ones ask

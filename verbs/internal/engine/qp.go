@@ -10,7 +10,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // qp is a queue pair with its rings. It is its QueuePair's WorkSource.

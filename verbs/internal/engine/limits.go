@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // limit counts objects of a kind, of which a process may have as many as ibv_query_device says.

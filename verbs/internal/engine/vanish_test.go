@@ -14,7 +14,7 @@ import (
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // accepts accepts the next request, and returns the event that comes of it.

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // Events, as enum ibv_event_type numbers them.

@@ -16,7 +16,7 @@ import (
 	"github.com/rnicd/rnicd/internal/printable"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // Engine serves one process.

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // srq is a shared receive queue with its ring.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // listener is an id that listens, and the program's end of its channel.

@@ -10,7 +10,7 @@ import (
 	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // Addresses and ports of ids. An id has its port from bind or resolve on until it is destroyed

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/verbs/ring"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // cqRings is how many rings a completion queue may have in its time: each is at least twice the one
