@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rnicd/rnicd/internal/daemon/driver"
+	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
@@ -21,8 +21,8 @@ func (o *nicOptions) checkDevice() error {
 			return dpdk.Init(nil) // says what to do
 		}
 	default:
-		if _, ok := driver.ByName(o.pmd); !ok {
-			return fmt.Errorf("--pmd %q: want %s or kernel", o.pmd, strings.Join(append([]string{"tap", "dpdk", "memif"}, driver.Names()...), ", "))
+		if _, err := port.All().ByName(o.pmd); err != nil {
+			return fmt.Errorf("--pmd %q: %w", o.pmd, err)
 		}
 	}
 	if useless := o.useless(); len(useless) > 0 {

@@ -8,16 +8,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/daemon/driver"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/wire"
 )
 
 // heard is what the registered driver was told last.
-var heard driver.Config
+var heard pmd.DriverConfig
 
 var registerCable = sync.OnceFunc(func() {
-	driver.Register(driver.Driver{Name: "cable", Open: func(c driver.Config) (pmd.Port, error) {
+	pmd.Register(pmd.Driver{Name: "cable", Open: func(c pmd.DriverConfig) (pmd.Port, error) {
 		heard = c
 		link, err := wire.New(wire.Config{MTU: c.MTU})
 		if err != nil {
@@ -38,10 +37,10 @@ func TestRegisteredDriver(t *testing.T) {
 	defer func() { require.NoError(t, n.Close()) }()
 	require.NotNil(t, heard.Arena)
 	heard.Arena = nil
-	require.Equal(t, driver.Config{Device: "dev7", Args: []string{"a"}, MTU: 1280, Queues: 1, MAC: [6]byte{2, 0, 0, 0, 0, 7}, NoOffload: true}, heard)
+	require.Equal(t, pmd.DriverConfig{Device: "dev7", Args: []string{"a"}, MTU: 1280, Queues: 1, MAC: [6]byte{2, 0, 0, 0, 0, 7}, NoOffload: true}, heard)
 	require.NoError(t, n.Start())
 
 	o = linkFlags(t, strings.Fields("--pmd cable --socket s --pci 1")...)
 	require.EqualError(t, o.checkDevice(), "--pmd cable has no use for --pci, --socket: leave it out")
-	require.EqualError(t, linkFlags(t, "--pmd", "banana").checkDevice(), `--pmd "banana": want tap, dpdk, memif, cable or kernel`)
+	require.EqualError(t, linkFlags(t, "--pmd", "banana").checkDevice(), `--pmd "banana": want tap, dpdk, memif, kernel or cable`)
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/internal/daemon/driver"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
@@ -28,10 +27,10 @@ func TestDPDKOptions(t *testing.T) {
 
 // A driver that the program has registered gets the options of its port.
 func TestRegisteredDriverHasOptions(t *testing.T) {
-	var got driver.Config
-	driver.Register(driver.Driver{
+	var got pmd.DriverConfig
+	pmd.Register(pmd.Driver{
 		Name: "registered", Option: func(string, string) error { return nil },
-		Open: func(c driver.Config) (pmd.Port, error) { got = c; return nil, nil },
+		Open: func(c pmd.DriverConfig) (pmd.Port, error) { got = c; return nil, nil },
 	})
 	d, err := All().ByName("registered")
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/internal/daemon/driver"
 	"github.com/rnicd/rnicd/pmd"
 )
 
@@ -75,13 +74,12 @@ func (ds Drivers) ByName(name string) (Driver, error) {
 	return Driver{}, fmt.Errorf("want %s or %s", strings.Join(names[:last], ", "), names[last])
 }
 
-// All are Builtin and those that the program has registered with internal/daemon/driver.
+// All are Builtin and those that the program has added with pmd.Register.
 func All() Drivers {
 	all := Builtin()
-	for _, name := range driver.Names() {
-		d, _ := driver.ByName(name)
-		all = all.With(Driver{Name: name, Option: d.Option, Open: func(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
-			return d.Open(driver.Config{
+	for _, d := range pmd.Registered() {
+		all = all.With(Driver{Name: d.Name, Option: d.Option, Open: func(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
+			return d.Open(pmd.DriverConfig{
 				Device: c.Device, Args: c.EAL, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: c.MAC, NoOffload: c.NoOffload, Options: c.Options, Arena: arena,
 			})
 		}})

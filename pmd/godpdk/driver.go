@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rnicd/rnicd/internal/daemon/driver"
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// Driver is for driver.Register: --pmd godpdk --dev net_tap0,iface=rnic0. The device becomes the
+// Driver is for pmd.Register: --pmd godpdk --dev net_tap0,iface=rnic0. The device becomes the
 // EAL's --vdev if its arguments name none, a NIC by its address -a.
-var Driver = driver.Driver{Name: "godpdk", Open: func(c driver.Config) (pmd.Port, error) {
+var Driver = pmd.Driver{Name: "godpdk", Open: func(c pmd.DriverConfig) (pmd.Port, error) {
 	if c.MAC != ([6]byte{}) {
 		return nil, fmt.Errorf("godpdk: --mac: go-dpdk cannot set it; give a vdev its own, as net_tap0,mac=...")
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/internal/daemon/driver"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -159,13 +158,14 @@ func errs(t *testing.T) {
 	require.ErrorContains(t, err, "it starts once per process")
 	_, err = Open(Config{Device: "net_nonesuch"})
 	require.ErrorContains(t, err, "name it in the EAL's arguments, as --vdev=net_nonesuch")
-	driver.Register(Driver)
-	d, ok := driver.ByName("godpdk")
-	require.True(t, ok)
-	p, err := d.Open(driver.Config{Device: "net_null1", MTU: 1500, Queues: 1})
+	pmd.Register(Driver)
+	all := pmd.Registered()
+	require.Len(t, all, 1)
+	d := all[0]
+	p, err := d.Open(pmd.DriverConfig{Device: "net_null1", MTU: 1500, Queues: 1})
 	require.ErrorContains(t, err, "it starts once per process", "its --vdev is not among the arguments")
 	require.Nil(t, p)
-	p, err = d.Open(driver.Config{Device: "net_null1", Args: ealArgs, MTU: 1280, Queues: 1})
+	p, err = d.Open(pmd.DriverConfig{Device: "net_null1", Args: ealArgs, MTU: 1280, Queues: 1})
 	require.NoError(t, err)
 	require.Equal(t, pmd.Caps{MTU: 1280, Queues: 1, OneThread: true}, p.Caps())
 	_, err = p.Open(1, newPool(t))

@@ -1,7 +1,6 @@
 // Package command is the daemon's command line: serve, check, doctor, status, top, ss, capture, events; and man,
-// which writes manual pages. A program with drivers of its own is
-//
-//	func main() { command.Main(mydriver) }
+// which writes manual pages. Package cmd of the
+// root shows Main to programs with drivers of their own.
 package command
 
 import (
@@ -21,8 +20,8 @@ import (
 
 // Main is the main function of a daemon with more drivers than those of this module. It does not
 // return.
-func Main(drivers ...port.Driver) {
-	if err := Root(port.All().With(drivers...)).Execute(); err != nil {
+func Main() {
+	if err := Root(port.All()).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd: "+printable.Lines(err.Error()))
 		os.Exit(ExitCode(err))
 	}

@@ -2,12 +2,12 @@
 package main
 
 import (
-	"github.com/rnicd/rnicd/internal/daemon/command"
-	"github.com/rnicd/rnicd/internal/daemon/driver"
+	"github.com/rnicd/rnicd/cmd"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/godpdk"
 )
 
 func main() {
-	driver.Register(godpdk.Driver)
-	command.Main()
+	pmd.Register(godpdk.Driver)
+	cmd.Main()
 }
