@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
@@ -21,7 +20,7 @@ func hostAt(port *wire.Port, addr string, each func() int) (*rnic.Adapter, *stac
 	queue, err := port.Open(0, pool)
 	must(err)
 	p, err := stack.New(stack.Config{
-		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: stack.MAC(port.MAC()),
 		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, OnTurn: each, // nobody else is on the cable
 	})
 	must(err)

@@ -22,6 +22,7 @@
 //	poller_run.go        Run: Turn after Turn, and what is done between them
 //	poller.go            Poller; New, Turn, Deadline
 //	poller_config.go     Config, defaults, limits
+//	names.go             types of internal/inet that a program names
 //	poller_turns.go      the count of Turns, for a watchdog
 //	poller_stop.go       the end of a Poller
 //	poller_idle.go       what a Poller does when there is no work

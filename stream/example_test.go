@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
@@ -31,7 +30,7 @@ func poller(port *wire.Port, addr string) *stack.Poller {
 		log.Fatal(err)
 	}
 	p, err := stack.New(stack.Config{
-		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: stack.MAC(port.MAC()),
 		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, // nobody else is on the cable
 	})
 	if err != nil {
