@@ -27,8 +27,9 @@ const (
 	// RemoteInvalidRequest: of a Read or atomic: the peer does not serve it, or not so many, or the
 	// word is not aligned (remote invalid request error).
 	RemoteInvalidRequest
-	RemoteOperation // Read or atomic: the peer could not carry it out (remote operation error)
-	BadResponse     // Read or atomic: what came back is no Response to it (bad response error)
+	// RemoteOperation: Read or atomic: the peer could not carry it out (remote operation error).
+	RemoteOperation
+	BadResponse // Read or atomic: what came back is no Response to it (bad response error)
 	// LocalOperation: Local Invalidate: the STag is not one that this queue pair may invalidate; of
 	// a WorkSource, what it refused for that (local queue pair operation error).
 	LocalOperation

@@ -9,7 +9,7 @@ import "unsafe"
 //	WQE | inline octets: 64 an entry ...
 type WQE struct {
 	ID           uint64 // comes back in the completion
-	Local        SGE    // first range; inline data: its Length only; atomics: where the word before goes
+	Local        SGE    // first range; inline: its Length; atomics: where the word before goes
 	RemoteOffset uint64
 	RemoteSTag   STag // the peer's; Local Invalidate: ours
 	Op           Opcode

@@ -46,7 +46,7 @@ static int fill(struct event *out, const struct rv_cm_event *e, struct rv_id *ab
 	p->responder_resources = e->responder_resources;
 	p->initiator_depth = e->initiator_depth;
 	if (e->private_size && e->private_size <= RV_PRIVATE_MAX) {
-		memcpy(out->private_data, e->private_data, e->private_size);
+		memcpy(out->private_data, e->private, e->private_size);
 		p->private_data = out->private_data;
 		p->private_data_len = e->private_size > 255 ? 255 : (uint8_t)e->private_size;
 	}

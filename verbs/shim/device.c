@@ -99,7 +99,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.max_mw = RV_MWS_MAX,
 		.max_srq = RV_SRQS_MAX,
 		.max_srq_wr = RV_WR_MAX,
-		.max_srq_sge = RV_SRQ_SGE_MAX,
+		.max_srq_sge = RV_SRQ_RANGES_MAX,
 		.max_pkeys = 1,
 		.phys_port_cnt = 1,
 	};

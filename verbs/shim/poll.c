@@ -4,10 +4,17 @@
 #include <sched.h>
 #include <time.h>
 
-/* What package rnic numbers so, as verbs has it. */
+/* The engine's statuses as verbs has them. */
 static const uint8_t statuses[] = {
-	IBV_WC_SUCCESS,	     IBV_WC_LOC_PROT_ERR,    IBV_WC_LOC_LEN_ERR, IBV_WC_WR_FLUSH_ERR,  IBV_WC_REM_ACCESS_ERR,
-	IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_BAD_RESP_ERR, IBV_WC_LOC_QP_OP_ERR,
+	[RV_SUCCESS] = IBV_WC_SUCCESS,
+	[RV_LOCAL_PROTECTION] = IBV_WC_LOC_PROT_ERR,
+	[RV_LOCAL_LENGTH] = IBV_WC_LOC_LEN_ERR,
+	[RV_FLUSHED] = IBV_WC_WR_FLUSH_ERR,
+	[RV_REMOTE_ACCESS] = IBV_WC_REM_ACCESS_ERR,
+	[RV_REMOTE_INVALID_REQUEST] = IBV_WC_REM_INV_REQ_ERR,
+	[RV_REMOTE_OPERATION] = IBV_WC_REM_OP_ERR,
+	[RV_BAD_RESPONSE] = IBV_WC_BAD_RESP_ERR,
+	[RV_LOCAL_OPERATION] = IBV_WC_LOC_QP_OP_ERR,
 };
 
 /*
@@ -105,7 +112,7 @@ void rv_discard(struct rv_completions *c, struct rv_qp *q)
 	for (uint32_t at = end; at != c->head;) {
 		const struct rv_cqe *e = &c->entries[--at & c->mask];
 
-		if (e->qp_num == q->qp.qp_base.qp_num) {
+		if (e->qp == q->qp.qp_base.qp_num) {
 			if (e->op == RV_OP_RECV)
 				take_buffer(q, (uint32_t)e->id);
 		} else if (--to != at) {
@@ -116,22 +123,22 @@ void rv_discard(struct rv_completions *c, struct rv_qp *q)
 	store_release(&c->ring->head, to);
 }
 
-/* Fills *wc from *e, a copy. False: the queue pair is gone, or the completion comes twice. */
+/* Fills *wc from *e. False: the queue pair is gone, or the completion comes twice. */
 static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct ibv_wc *wc)
 {
 	struct rv_qp *q = c->last;
 	uint32_t index = (uint32_t)e->id;
 
-	if (!q || q->qp.qp_base.qp_num != e->qp_num) {
-		q = rv_qp_find(e->qp_num);
+	if (!q || q->qp.qp_base.qp_num != e->qp) {
+		q = rv_qp_find(e->qp);
 		if (!q)
 			return false;
 		c->last = q;
 	}
 	wc->status = e->status < sizeof statuses ? statuses[e->status] : IBV_WC_GENERAL_ERR;
 	wc->vendor_err = 0;
-	wc->byte_len = e->length;
-	wc->qp_num = e->qp_num;
+	wc->byte_len = e->len;
+	wc->qp_num = e->qp;
 	wc->src_qp = 0;
 	wc->wc_flags = 0;
 	wc->imm_data = 0;
@@ -142,7 +149,7 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 	if (e->op == RV_OP_RECV) {
 		wc->wr_id = take_buffer(q, index);
 		wc->opcode = IBV_WC_RECV;
-		if (e->flags & RV_CQE_IMMEDIATE) {
+		if (e->with_immediate) {
 			memcpy(&wc->imm_data, e->immediate, 4);
 			wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 			wc->wc_flags = IBV_WC_WITH_IMM;
@@ -171,13 +178,12 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	rv_lock(&c->lock);
 	head = c->head;
 	while (got < n) {
-		struct rv_cqe *slot = &c->entries[head & c->mask], e;
+		const struct rv_cqe *slot = &c->entries[head & c->mask]; /* ours until head moves */
 
 		if (load_acquire(&slot->seq) != head + 1)
 			break;
-		e = *slot;
 		head++;
-		if (translate(c, &e, &wc[got]))
+		if (translate(c, slot, &wc[got]))
 			got++;
 	}
 	if (head != c->head) {

@@ -1,10 +1,7 @@
 /* Work requests onto the rings. */
 #include "shim.h"
 
-#define SGES_PER (sizeof(struct rv_wqe) / sizeof(struct rv_sge))
-
-_Static_assert(sizeof(struct rv_wqe) == 64 && sizeof(struct rv_cqe) == 64, "entries");
-_Static_assert(sizeof(struct rv_sge) == sizeof(struct ibv_sge) && offsetof(struct rv_sge, lkey) == offsetof(struct ibv_sge, lkey),
+_Static_assert(sizeof(struct rv_sge) == sizeof(struct ibv_sge) && offsetof(struct rv_sge, stag) == offsetof(struct ibv_sge, lkey),
 	       "ranges are copied as they are");
 
 /* What a request of each kind is, and completes as. */
@@ -23,9 +20,9 @@ static const struct {
 
 uint32_t rv_entries_after(const struct rv_wqe *w)
 {
-	if (w->flags & RV_INLINE)
+	if (w->flags & RV_FLAG_INLINE)
 		return (w->local.length + sizeof *w - 1) / sizeof *w;
-	return (w->more + SGES_PER - 1) / SGES_PER;
+	return (w->more + RV_RANGES_PER_ENTRY - 1) / RV_RANGES_PER_ENTRY;
 }
 
 /* Inline octets go into the entries after entry at, from offset on. */
@@ -50,9 +47,9 @@ void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data
 static void put_list(struct rv_wqe *entries, uint32_t mask, uint32_t at, const struct ibv_sge *list, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		struct rv_sge *to = (struct rv_sge *)&entries[(at + 1 + i / SGES_PER) & mask];
+		struct rv_sge *to = (struct rv_sge *)&entries[(at + 1 + i / RV_RANGES_PER_ENTRY) & mask];
 
-		memcpy(&to[i % SGES_PER], &list[i], sizeof *list);
+		memcpy(&to[i % RV_RANGES_PER_ENTRY], &list[i], sizeof *list);
 	}
 }
 
@@ -78,7 +75,7 @@ static int put_data(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr 
 		rv_put_inline(q, q->sq_tail, n, (const void *)(uintptr_t)s->addr, s->length);
 		n += s->length;
 	}
-	w->flags |= RV_INLINE;
+	w->flags |= RV_FLAG_INLINE;
 	w->local.length = (uint32_t)n;
 	return 0;
 }
@@ -86,52 +83,50 @@ static int put_data(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr 
 /* One request, at the tail, which moves when all of the chain is there. */
 static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 {
-	struct rv_wqe *slot = &q->sq_entries[q->sq_tail & q->sq_mask];
-	struct rv_wqe w = { .id = q->sent };
+	struct rv_wqe *w = &q->sq_entries[q->sq_tail & q->sq_mask];
 	int error;
 
 	if (q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr)
 		return ENOMEM;
 	if ((unsigned)wr->opcode >= sizeof kinds / sizeof *kinds || !kinds[wr->opcode].op)
 		return EINVAL;
-	w.op = kinds[wr->opcode].op;
+	*w = (struct rv_wqe){ .id = q->sent, .op = kinds[wr->opcode].op };
 	if (q->signal_all || wr->send_flags & IBV_SEND_SIGNALED)
-		w.flags |= RV_SIGNALED;
+		w->flags |= RV_FLAG_SIGNALED;
 	if (wr->send_flags & IBV_SEND_SOLICITED)
-		w.flags |= RV_SOLICITED;
+		w->flags |= RV_FLAG_SOLICITED;
 	if (wr->send_flags & IBV_SEND_FENCE)
-		w.flags |= RV_FENCE;
-	switch (w.op) {
+		w->flags |= RV_FLAG_FENCE;
+	switch (w->op) {
 	case RV_OP_WRITE_IMMEDIATE:
-		w.operand[0] = wr->imm_data;
+		w->operands[0] = wr->imm_data;
 		/* fall through */
 	case RV_OP_WRITE:
 	case RV_OP_READ:
-		w.remote_addr = wr->wr.rdma.remote_addr;
-		w.rkey = wr->wr.rdma.rkey;
+		w->remote_offset = wr->wr.rdma.remote_addr;
+		w->remote_stag = wr->wr.rdma.rkey;
 		break;
 	case RV_OP_FETCH_ADD:
 	case RV_OP_COMPARE_SWAP:
 		if (wr->num_sge != 1)
 			return EINVAL;
-		w.remote_addr = wr->wr.atomic.remote_addr;
-		w.rkey = wr->wr.atomic.rkey;
-		w.operand[0] = wr->wr.atomic.compare_add;
-		w.operand[1] = wr->wr.atomic.swap;
+		w->remote_offset = wr->wr.atomic.remote_addr;
+		w->remote_stag = wr->wr.atomic.rkey;
+		w->operands[0] = wr->wr.atomic.compare_add;
+		w->operands[1] = w->op == RV_OP_COMPARE_SWAP ? wr->wr.atomic.swap : 0;
 		break;
 	case RV_OP_SEND_INVALIDATE:
 	case RV_OP_LOCAL_INVALIDATE:
-		w.rkey = wr->invalidate_rkey;
+		w->remote_stag = wr->invalidate_rkey;
 		break;
 	}
-	if (w.op != RV_OP_LOCAL_INVALIDATE) {
-		error = put_data(q, &w, wr);
+	if (w->op != RV_OP_LOCAL_INVALIDATE) {
+		error = put_data(q, w, wr);
 		if (error)
 			return error;
 	}
 	q->sents[q->sent & q->sent_mask] = (struct rv_sent){ .wr_id = wr->wr_id, .opcode = kinds[wr->opcode].wc };
-	*slot = w;
-	q->sq_tail += 1 + rv_entries_after(&w);
+	q->sq_tail += 1 + rv_entries_after(w);
 	store_release(&q->sent, q->sent + 1);
 	return 0;
 }
@@ -187,18 +182,17 @@ int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct r
 }
 
 /* A receive buffer of a queue pair or of a shared receive queue. */
-static int put_buffer(struct rv_wqe *entries, uint32_t mask, uint32_t *tail, uint32_t id, const struct ibv_recv_wr *wr)
+static void put_buffer(struct rv_wqe *entries, uint32_t mask, uint32_t *tail, uint32_t id, const struct ibv_recv_wr *wr)
 {
-	struct rv_wqe w = { .id = id, .op = RV_OP_RECV };
+	struct rv_wqe *w = &entries[*tail & mask];
 
+	*w = (struct rv_wqe){ .id = id, .op = RV_OP_RECV };
 	if (wr->num_sge > 0) {
-		memcpy(&w.local, wr->sg_list, sizeof w.local);
-		w.more = (uint8_t)(wr->num_sge - 1);
-		put_list(entries, mask, *tail, wr->sg_list + 1, w.more);
+		memcpy(&w->local, wr->sg_list, sizeof w->local);
+		w->more = (uint8_t)(wr->num_sge - 1);
+		put_list(entries, mask, *tail, wr->sg_list + 1, w->more);
 	}
-	entries[*tail & mask] = w;
-	*tail += 1 + rv_entries_after(&w);
-	return 0;
+	*tail += 1 + rv_entries_after(w);
 }
 
 int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
@@ -260,7 +254,7 @@ int rv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 
 		if (!s->free_count)
 			collect(s);
-		if (wr->num_sge < 0 || wr->num_sge > RV_SRQ_SGE_MAX)
+		if (wr->num_sge < 0 || wr->num_sge > RV_SRQ_RANGES_MAX)
 			error = EINVAL;
 		else if (!s->free_count)
 			error = ENOMEM;

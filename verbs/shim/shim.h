@@ -54,12 +54,7 @@
 #undef ibv_query_port
 #undef ibv_get_device_list
 
-/* Limits of the device; those of a queue pair are the engine's (verbs/internal/engine/qp.go, srq.go). */
-#define RV_WR_MAX 16384
-#define RV_SGE_MAX 16
-#define RV_SRQ_SGE_MAX 4
-#define RV_INLINE_MAX 512
-#define RV_CQE_MAX (1 << 20)
+/* Limits of the device besides those of rnicd_ring.h. */
 #define RV_READS_MAX 128
 #define RV_GIDS 1
 

@@ -18,7 +18,7 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 		return NULL;
 	}
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->attr.max_wr < 1 || attr->attr.max_wr > RV_WR_MAX ||
-	    attr->attr.max_sge > RV_SRQ_SGE_MAX) {
+	    attr->attr.max_sge > RV_SRQ_RANGES_MAX) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -33,7 +33,7 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	s->wr_ids = calloc(depth, sizeof *s->wr_ids);
 	s->free = calloc(depth, sizeof *s->free);
 	s->cookie = rv_table_add(s);
-	a = (struct rv_args){ .arg = { to_pd(attr->pd)->handle, depth, RV_SRQ_SGE_MAX, s->cookie, to_context(context)->handle } };
+	a = (struct rv_args){ .arg = { to_pd(attr->pd)->handle, depth, RV_SRQ_RANGES_MAX, s->cookie, to_context(context)->handle } };
 	error = s->wr_ids && s->free && s->cookie ? rv_call(RV_CREATE_SRQ, &a) : ENOMEM;
 	if (error) {
 		rv_table_remove(s->cookie);
@@ -56,7 +56,7 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	s->srq.pd = attr->pd;
 	s->srq.handle = (uint32_t)s->handle;
 	attr->attr.max_wr = depth;
-	attr->attr.max_sge = RV_SRQ_SGE_MAX;
+	attr->attr.max_sge = RV_SRQ_RANGES_MAX;
 	__atomic_fetch_add(&to_pd(attr->pd)->users, 1, __ATOMIC_ACQ_REL);
 	return &s->srq;
 }
@@ -102,7 +102,7 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	int error = rv_call(RV_QUERY_SRQ, &a);
 
 	if (!error)
-		*attr = (struct ibv_srq_attr){ .max_wr = s->depth, .max_sge = RV_SRQ_SGE_MAX,
+		*attr = (struct ibv_srq_attr){ .max_wr = s->depth, .max_sge = RV_SRQ_RANGES_MAX,
 			.srq_limit = (uint32_t)a.arg[0] };
 	return error;
 }

@@ -49,11 +49,11 @@ static struct rv_wqe *begin(struct rv_qp *q, uint8_t op, uint8_t wc)
 	w = &q->sq_entries[q->wr_entry & q->sq_mask];
 	*w = (struct rv_wqe){ .id = q->wr_sent, .op = op };
 	if (q->signal_all || q->qp.wr_flags & IBV_SEND_SIGNALED)
-		w->flags |= RV_SIGNALED;
+		w->flags |= RV_FLAG_SIGNALED;
 	if (q->qp.wr_flags & IBV_SEND_SOLICITED)
-		w->flags |= RV_SOLICITED;
+		w->flags |= RV_FLAG_SOLICITED;
 	if (q->qp.wr_flags & IBV_SEND_FENCE)
-		w->flags |= RV_FENCE;
+		w->flags |= RV_FLAG_FENCE;
 	q->sents[q->wr_sent++ & q->sent_mask] = (struct rv_sent){ .wr_id = q->qp.wr_id, .opcode = wc };
 	q->wr_now = w;
 	return w;
@@ -65,10 +65,10 @@ static void remote(struct ibv_qp_ex *qp, uint8_t op, uint8_t wc, uint32_t rkey, 
 
 	if (!w)
 		return;
-	w->rkey = rkey;
-	w->remote_addr = addr;
-	w->operand[0] = a;
-	w->operand[1] = b;
+	w->remote_stag = rkey;
+	w->remote_offset = addr;
+	w->operands[0] = a;
+	w->operands[1] = b;
 }
 
 static void cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, uint64_t compare, uint64_t swap)
@@ -127,9 +127,9 @@ static void set_sge_list(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *l
 	memcpy(&w->local, list, sizeof w->local);
 	w->more = (uint8_t)(n - 1);
 	for (size_t i = 1; i < n; i++) {
-		struct rv_sge *to = (struct rv_sge *)&q->sq_entries[(q->wr_entry + 1 + (i - 1) / 4) & q->sq_mask];
+		struct rv_sge *to = (struct rv_sge *)&q->sq_entries[(q->wr_entry + 1 + (i - 1) / RV_RANGES_PER_ENTRY) & q->sq_mask];
 
-		memcpy(&to[(i - 1) % 4], &list[i], sizeof *list);
+		memcpy(&to[(i - 1) % RV_RANGES_PER_ENTRY], &list[i], sizeof *list);
 	}
 }
 
@@ -156,7 +156,7 @@ static void set_inline_data_list(struct ibv_qp_ex *qp, size_t n, const struct ib
 		rv_put_inline(q, q->wr_entry, all, list[i].addr, list[i].length);
 		all += list[i].length;
 	}
-	w->flags |= RV_INLINE;
+	w->flags |= RV_FLAG_INLINE;
 	w->local.length = (uint32_t)all;
 }
 

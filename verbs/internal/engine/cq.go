@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -35,7 +36,7 @@ type cq struct {
 
 // cqRing is the entries of a time.
 type cqRing struct {
-	entries []ring.CQE
+	entries []wq.CQE
 	first   uint32        // position
 	written atomic.Uint32 // entries that are there, or were
 }
@@ -46,7 +47,7 @@ func (e *Engine) createCQ(c *call) (err error) {
 	if err != nil {
 		return err
 	}
-	if depth < 1 || depth > rnic.CQDepthMax {
+	if depth < 1 || depth > ring.CQEMax {
 		return syscall.EINVAL
 	}
 	if err = e.limits.cqs.take(); err != nil {
@@ -54,8 +55,8 @@ func (e *Engine) createCQ(c *call) (err error) {
 	}
 	defer e.limits.cqs.giveIf(&err)
 	q := &cq{subject: subject{cookie: c.arg[2]}, ctx: ctx}
-	var entries []ring.CQE
-	if q.mapping, q.head, entries, err = ringOf[ring.CQ, ring.CQE](ringSize(int(depth))); err != nil {
+	var entries []wq.CQE
+	if q.mapping, q.head, entries, err = ringOf[ring.CQ, wq.CQE](ringSize(int(depth))); err != nil {
 		return err
 	}
 	q.rings[0].Store(&cqRing{entries: entries})
@@ -100,19 +101,10 @@ func (q *cq) add(c *rnic.Completion) bool {
 			break
 		}
 	}
-	e := &r.entries[at&uint32(len(r.entries)-1)]
-	e.ID, e.QPNum, e.Length, e.Op, e.Status, e.Invalidated = c.ID, c.QP, c.Len, uint8(c.Op), uint8(c.Status), uint32(c.Invalidated)
-	e.Flags = 0
-	if c.Solicited {
-		e.Flags |= ring.CQESolicited
+	if c.WithImmediate { // the peer's word, and how far it can be true
+		c.Len = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written)
 	}
-	if c.WithImmediate {
-		e.Flags |= ring.CQEImmediate
-		e.Immediate = c.Immediate
-		// the peer's word, and how far it can be true
-		e.Length = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written)
-	}
-	atomic.StoreUint32(&e.Seq, at+1) // and then armed is read; the program arms and then polls
+	wq.Publish(&r.entries[at&uint32(len(r.entries)-1)], c, at) // and then armed is read; the program arms and then polls
 	r.written.Add(1)
 	q.wake(c.Solicited || c.Status != rnic.Success)
 	return true

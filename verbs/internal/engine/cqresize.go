@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
@@ -37,7 +37,7 @@ func (e *Engine) resizeCQ(c *call) error {
 	defer q.resize.Unlock()
 	want, tail := c.arg[1], q.tail.Load()
 	r, head := q.rings[tail>>32].Load(), atomic.LoadUint32(&q.head.Head)
-	if want < 1 || want > rnic.CQDepthMax || uint64(uint32(tail)-head) > want {
+	if want < 1 || want > ring.CQEMax || uint64(uint32(tail)-head) > want {
 		return syscall.EINVAL
 	}
 	if int(want) > len(r.entries) {
@@ -51,12 +51,13 @@ func (e *Engine) resizeCQ(c *call) error {
 
 // grow moves to a ring of n entries or more. resize is locked.
 func (q *cq) grow(from *cqRing, n int) (*cqRing, error) {
-	m, _, entries, err := ringOf[struct{}, ring.CQE](ringSize(n))
+	m, _, entries, err := ringOf[struct{}, wq.CQE](ringSize(n))
 	if err != nil {
 		return nil, err
 	}
 	q.keep(m)
-	entries[len(entries)-1].Seq = 1 // a seq of 0 is that of position 1<<32 - 1, which would be there
+	// a seq of 0 is that of position 1<<32 - 1, which would be there
+	wq.Publish(&entries[len(entries)-1], new(wq.CQE), 0)
 	to := &cqRing{entries: entries}
 	end := q.switchTo(to)
 	for from.written.Load() != end-from.first {
@@ -65,9 +66,7 @@ func (q *cq) grow(from *cqRing, n int) (*cqRing, error) {
 	head := atomic.LoadUint32(&q.head.Head)
 	for at := head; at != end && end-at <= uint32(len(from.entries)); at++ {
 		old, e := &from.entries[at&uint32(len(from.entries)-1)], &entries[at&uint32(len(entries)-1)]
-		seq := old.Seq
-		*e = *old
-		atomic.StoreUint32(&e.Seq, seq)
+		*e = *old // nobody polls meanwhile
 	}
 	return to, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -19,7 +20,7 @@ type testCQ struct {
 	p       *program
 	handle  uint64
 	head    *ring.CQ
-	entries []ring.CQE
+	entries []wq.CQE
 }
 
 func (p *program) newCQ(depth uint64) (*testCQ, *cq) {
@@ -27,13 +28,13 @@ func (p *program) newCQ(depth uint64) (*testCQ, *cq) {
 	c := p.do(ring.CreateCQ, depth, ^uint64(0), 1, p.ctx)
 	q, err := find[*cq](&p.engine.objects, c[0])
 	require.NoError(p.t, err)
-	return &testCQ{p: p, handle: c[0], head: at[ring.CQ](c[1]), entries: entries[ring.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2])}, q
+	return &testCQ{p: p, handle: c[0], head: at[ring.CQ](c[1]), entries: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2])}, q
 }
 
 func (c *testCQ) resize(n uint64) syscall.Errno {
 	out, err := c.p.call(ring.ResizeCQ, nil, c.handle, n)
 	if err == 0 {
-		c.entries = entries[ring.CQE](out[0], 0, out[1])
+		c.entries = entries[wq.CQE](out[0], 0, out[1])
 	}
 	return err
 }
@@ -41,7 +42,7 @@ func (c *testCQ) resize(n uint64) syscall.Errno {
 // poll is the next completion's ID.
 func (c *testCQ) poll() (id uint64, ok bool) {
 	e := &c.entries[c.head.Head&uint32(len(c.entries)-1)]
-	if atomic.LoadUint32(&e.Seq) != c.head.Head+1 {
+	if !wq.There(e, c.head.Head) {
 		return 0, false
 	}
 	id = e.ID

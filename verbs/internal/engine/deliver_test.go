@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -22,18 +23,18 @@ func TestCompletionsFollowTheWord(t *testing.T) {
 	for i := range uint64(3) {
 		q.received(rnic.Completion{ID: i, Op: rnic.OpRecv})
 	}
-	require.Zero(t, atomic.LoadUint32(&tq.done[0].Seq))
+	require.False(t, wq.There(&tq.done[0], 0))
 	q.connected()
 	q.received(rnic.Completion{ID: 3, Op: rnic.OpRecv})
 	for i := range 4 {
-		require.EqualValues(t, i+1, atomic.LoadUint32(&tq.done[i].Seq))
+		require.True(t, wq.There(&tq.done[i], uint32(i)))
 		require.EqualValues(t, i, tq.done[i].ID)
 	}
 	q.deliveries.connecting.Store(true)
 	q.received(rnic.Completion{ID: 4, Op: rnic.OpRecv})
 	p.do(ring.DestroyQP, tq.handle)
 	q.connected()
-	require.Zero(t, atomic.LoadUint32(&tq.done[4].Seq), "of a queue pair that is destroyed")
+	require.False(t, wq.There(&tq.done[4], 4), "of a queue pair that is destroyed")
 }
 
 // A peer sends as soon as it is connected. However late the word of the connection is, it is there
@@ -48,7 +49,7 @@ func TestEstablishedComesFirst(t *testing.T) {
 	require.NoError(t, err)
 	for held := 0; held < times; {
 		tq := p.newQP()
-		tq.recvs[0] = ring.WQE{Op: ring.OpRecv}
+		tq.recvs[0] = wq.WQE{Op: wq.OpRecv}
 		atomic.StoreUint32(&tq.rq.Tail, 1)
 		far, err := dev.CreateQP(rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq})
 		require.NoError(t, err)
@@ -72,10 +73,10 @@ func TestEstablishedComesFirst(t *testing.T) {
 		told := receive(mine)
 		if told == nil {
 			held++
-			require.Zero(t, atomic.LoadUint32(&tq.done[0].Seq), "a completion comes first")
+			require.False(t, wq.There(&tq.done[0], 0), "a completion comes first")
 		}
 		id.mu.Unlock()
-		until(func() bool { return atomic.LoadUint32(&tq.done[0].Seq) == 1 })
+		until(func() bool { return wq.There(&tq.done[0], 0) })
 		if told == nil {
 			told = receive(mine)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -127,10 +128,10 @@ func entries[T any](addr uint64, header uintptr, n uint64) []T {
 type testQP struct {
 	handle, bit uint64
 	sq, rq      *ring.Queue
-	sends       []ring.WQE
-	recvs       []ring.WQE
+	sends       []wq.WQE
+	recvs       []wq.WQE
 	cq          *ring.CQ
-	done        []ring.CQE
+	done        []wq.CQE
 }
 
 func (p *program) newQP() *testQP {
@@ -139,9 +140,9 @@ func (p *program) newQP() *testQP {
 	o := p.do(ring.CreateQP, p.pd, c[0], c[0], 0, 16, 16, 4, 64, 7, p.ctx)
 	return &testQP{
 		handle: o[0], bit: o[2], sq: at[ring.Queue](o[3]), rq: at[ring.Queue](o[5]),
-		sends: entries[ring.WQE](o[3], unsafe.Sizeof(ring.Queue{}), o[4]),
-		recvs: entries[ring.WQE](o[5], unsafe.Sizeof(ring.Queue{}), o[6]),
-		cq:    at[ring.CQ](c[1]), done: entries[ring.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2]),
+		sends: entries[wq.WQE](o[3], unsafe.Sizeof(ring.Queue{}), o[4]),
+		recvs: entries[wq.WQE](o[5], unsafe.Sizeof(ring.Queue{}), o[6]),
+		cq:    at[ring.CQ](c[1]), done: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2]),
 	}
 }
 
@@ -278,11 +279,11 @@ func TestFlushedAtTheDoorbell(t *testing.T) {
 	q := p.newQP()
 	p.do(ring.AbortQP, q.handle)
 	for i := range 5 {
-		q.sends[i] = ring.WQE{ID: uint64(100 + i), Op: ring.OpSend, Flags: ring.Signaled}
+		q.sends[i] = wq.WQE{ID: uint64(100 + i), Op: wq.OpSend, Flags: wq.FlagSignaled}
 	}
 	atomic.StoreUint32(&q.sq.Tail, 5)
 	p.ring(q)
-	until(func() bool { return atomic.LoadUint32(&q.done[4].Seq) == 5 })
+	until(func() bool { return wq.There(&q.done[4], 4) })
 	for i := range 5 {
 		require.EqualValues(t, 100+i, q.done[i].ID)
 		require.EqualValues(t, rnic.Flushed, q.done[i].Status)
@@ -333,11 +334,11 @@ func TestBrokenRing(t *testing.T) {
 		"ranges that are not there":   func(q *testQP) uint32 { q.sends[0].More = 3; return 1 },
 		"more ranges than allowed":    func(q *testQP) uint32 { q.sends[0].More = 4; return 2 },
 		"inline data that is not there": func(q *testQP) uint32 {
-			q.sends[0].Flags, q.sends[0].Local.Length = ring.Inline, 64
+			q.sends[0].Flags, q.sends[0].Local.Length = wq.FlagInline, 64
 			return 1
 		},
 		"more inline data than allowed": func(q *testQP) uint32 {
-			q.sends[0].Flags, q.sends[0].Local.Length = ring.Inline, 65
+			q.sends[0].Flags, q.sends[0].Local.Length = wq.FlagInline, 65
 			return 3
 		},
 	} {
@@ -346,7 +347,7 @@ func TestBrokenRing(t *testing.T) {
 			q := p.newQP()
 			p.do(ring.AbortQP, q.handle)
 			for i := range q.sends {
-				q.sends[i] = ring.WQE{Op: ring.OpSend, Flags: ring.Signaled}
+				q.sends[i] = wq.WQE{Op: wq.OpSend, Flags: wq.FlagSignaled}
 			}
 			atomic.StoreUint32(&q.sq.Tail, breakIt(q))
 			p.ring(q)
@@ -355,7 +356,7 @@ func TestBrokenRing(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, ev)
 			require.Zero(t, atomic.LoadUint32(&q.sq.Head))
-			require.Zero(t, atomic.LoadUint32(&q.done[0].Seq))
+			require.False(t, wq.There(&q.done[0], 0))
 		})
 	}
 }
@@ -405,6 +406,6 @@ func TestByteLenIsWhatWasWritten(t *testing.T) {
 		done := rnic.Completion{Op: rnic.OpRecv, Len: 8, WithImmediate: true, Written: x.written}
 		binary.BigEndian.PutUint32(done.Immediate[4:], x.said)
 		q.add(&done)
-		require.Equal(t, x.want, c.entries[i].Length)
+		require.Equal(t, x.want, c.entries[i].Len)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -34,9 +35,9 @@ type qp struct {
 
 // Limits of a queue pair; the shim tells them as the device's.
 const (
-	sgeMax    = 16
-	inlineMax = 512
-	depthMax  = rnic.QueueDepthMax
+	sgeMax    = ring.SGEMax
+	inlineMax = ring.InlineMax
+	depthMax  = ring.WRMax
 )
 
 func (e *Engine) createQP(c *call) error {
@@ -152,7 +153,7 @@ func (q *qp) Sends(f rnic.Feed) {
 		switch {
 		case errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState):
 			return
-		case err == nil && s.entry.Op == ring.OpWriteImmediate && !q.half:
+		case err == nil && s.entry.Op == wq.OpWriteImmediate && !q.half:
 			q.half = true
 			continue
 		}

@@ -3,8 +3,8 @@ package engine
 import (
 	"encoding/binary"
 	"sync/atomic"
-	"unsafe"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -16,12 +16,12 @@ import (
 type queue struct {
 	*mapping
 	shared  *ring.Queue
-	entries []ring.WQE
+	entries []wq.WQE
 	head    uint32 // entries taken
 	sgeMax  int
 	broken  bool
 
-	entry  ring.WQE // in hand
+	entry  wq.WQE // in hand
 	wr     rnic.WorkRequest
 	list   []rnic.SGE
 	inline []byte
@@ -29,10 +29,10 @@ type queue struct {
 
 // newQueue makes a queue for depth requests of so many ranges or inline octets.
 func newQueue(depth, sgeMax, inlineMax int) (*queue, error) {
-	more := max((sgeMax-1+ring.SGEsPer-1)/ring.SGEsPer, (inlineMax+ring.EntryLen-1)/ring.EntryLen)
+	more := max((sgeMax-1+wq.RangesPerEntry-1)/wq.RangesPerEntry, (inlineMax+wq.EntryLen-1)/wq.EntryLen)
 	q := &queue{sgeMax: sgeMax, list: make([]rnic.SGE, sgeMax), inline: make([]byte, inlineMax)}
 	var err error
-	q.mapping, q.shared, q.entries, err = ringOf[ring.Queue, ring.WQE](ringSize(depth * (1 + more)))
+	q.mapping, q.shared, q.entries, err = ringOf[ring.Queue, wq.WQE](ringSize(depth * (1 + more)))
 	return q, err
 }
 
@@ -54,8 +54,8 @@ func (q *queue) peek() (n uint32) {
 	}
 	q.entry = *q.at(0)
 	e := &q.entry
-	n = 1 + following(e)
-	if n > there || e.Flags&ring.Inline != 0 && int(e.Local.Length) > len(q.inline) || int(e.More) >= q.sgeMax {
+	n = 1 + uint32(e.Following())
+	if n > there || e.Inline() && int(e.Local.Length) > len(q.inline) || int(e.More) >= q.sgeMax {
 		q.broken = true
 		return 0
 	}
@@ -63,15 +63,7 @@ func (q *queue) peek() (n uint32) {
 	return n
 }
 
-// following is how many entries follow e.
-func following(e *ring.WQE) uint32 {
-	if e.Flags&ring.Inline != 0 {
-		return e.Local.Length/ring.EntryLen + min(1, e.Local.Length%ring.EntryLen)
-	}
-	return (uint32(e.More) + ring.SGEsPer - 1) / ring.SGEsPer
-}
-
-func (q *queue) at(i uint32) *ring.WQE { return &q.entries[(q.head+i)&uint32(len(q.entries)-1)] }
+func (q *queue) at(i uint32) *wq.WQE { return &q.entries[(q.head+i)&uint32(len(q.entries)-1)] }
 
 // taken gives n entries back to the program.
 func (q *queue) taken(n uint32) {
@@ -83,20 +75,20 @@ func (q *queue) taken(n uint32) {
 func (q *queue) request() {
 	e, wr := &q.entry, &q.wr
 	*wr = rnic.WorkRequest{
-		ID: e.ID, Op: rnic.Opcode(e.Op), Local: sgeOf(e.Local), RemoteOffset: e.RemoteAddr, RemoteSTag: rnic.STag(e.RKey),
-		Signaled: e.Flags&ring.Signaled != 0, Solicited: e.Flags&ring.Solicited != 0, Fence: e.Flags&ring.Fence != 0,
+		ID: e.ID, Op: e.Op, Local: e.Local, RemoteOffset: e.RemoteOffset, RemoteSTag: e.RemoteSTag,
+		Signaled: e.Signaled(), Solicited: e.Solicited(), Fence: e.Fence(),
 	}
 	switch e.Op {
-	case ring.OpFetchAdd:
-		wr.Add = e.Operand[0]
-	case ring.OpCompareSwap:
-		wr.CompareSwap = rnic.CompareSwap{Compare: e.Operand[0], CompareMask: ^uint64(0), Swap: e.Operand[1], SwapMask: ^uint64(0)}
-	case ring.OpLocalInvalidate:
-		wr.RemoteSTag, wr.LocalSTag = 0, rnic.STag(e.RKey)
-	case ring.OpWriteImmediate:
+	case wq.OpFetchAdd:
+		wr.Add = e.Operands[0]
+	case wq.OpCompareSwap:
+		wr.CompareSwap = rnic.CompareSwap{Compare: e.Operands[0], CompareMask: ^uint64(0), Swap: e.Operands[1], SwapMask: ^uint64(0)}
+	case wq.OpLocalInvalidate:
+		wr.RemoteSTag, wr.LocalSTag = 0, e.RemoteSTag
+	case wq.OpWriteImmediate:
 		wr.Op, wr.Signaled, wr.Solicited = rnic.OpWrite, false, false
 	}
-	if e.Flags&ring.Inline != 0 {
+	if e.Inline() {
 		q.copyInline(int(e.Local.Length))
 	} else if e.More > 0 {
 		q.copyList(int(e.More))
@@ -108,15 +100,14 @@ func (q *queue) copyInline(n int) {
 	q.wr.Local = rnic.SGE{}
 	q.wr.Inline = q.inline[:n]
 	for i, rest := uint32(1), q.wr.Inline; len(rest) > 0; i++ {
-		rest = rest[copy(rest, (*[ring.EntryLen]byte)(unsafe.Pointer(q.at(i)))[:]):]
+		rest = rest[copy(rest, q.at(i).Octets()[:]):]
 	}
 }
 
 // copyList takes n ranges from there.
 func (q *queue) copyList(n int) {
 	for i := range n {
-		from := (*[ring.SGEsPer]ring.SGE)(unsafe.Pointer(q.at(uint32(1 + i/ring.SGEsPer))))
-		q.list[i] = sgeOf(from[i%ring.SGEsPer])
+		q.list[i] = q.at(uint32(1 + i/wq.RangesPerEntry)).Ranges()[i%wq.RangesPerEntry]
 	}
 	q.wr.List = q.list[:n]
 }
@@ -151,11 +142,7 @@ func (q *queue) immediate() {
 	for _, s := range q.wr.List {
 		length += s.Length
 	}
-	q.wr = rnic.WorkRequest{ID: e.ID, Op: rnic.OpImmediate, Signaled: e.Flags&ring.Signaled != 0, Solicited: e.Flags&ring.Solicited != 0}
-	binary.NativeEndian.PutUint32(q.wr.Immediate[:4], uint32(e.Operand[0])) // network order already
+	q.wr = rnic.WorkRequest{ID: e.ID, Op: rnic.OpImmediate, Signaled: e.Signaled(), Solicited: e.Solicited()}
+	binary.NativeEndian.PutUint32(q.wr.Immediate[:4], uint32(e.Operands[0])) // network order already
 	binary.BigEndian.PutUint32(q.wr.Immediate[4:], length)
-}
-
-func sgeOf(s ring.SGE) rnic.SGE {
-	return rnic.SGE{STag: rnic.STag(s.LKey), Length: s.Length, Offset: s.Addr}
 }

@@ -6,22 +6,22 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/rnicd/rnicd/verbs/internal/ring"
+	"github.com/rnicd/rnicd/internal/wq"
 )
 
 // Whatever stands in a ring and at its head: a request is never longer than what is there and than what the queue may have, and reading
 // ends. The first octets are the tail, and how the program changes an entry while it is read.
 func FuzzHostileQueue(f *testing.F) {
 	f.Add([]byte{5, 0, 0, 0, 1})
-	f.Add(append([]byte{16, 0, 0, 0, 0}, make([]byte, 4*ring.EntryLen)...))
+	f.Add(append([]byte{16, 0, 0, 0, 0}, make([]byte, 4*wq.EntryLen)...))
 	f.Add([]byte{255, 255, 255, 255, 7})
-	for _, fields := range []ring.WQE{
-		{Op: ring.OpSend, Flags: ring.Inline, Local: ring.SGE{Length: 64}},
-		{Op: ring.OpSend, Flags: ring.Inline, Local: ring.SGE{Length: 1<<32 - 1}},
-		{Op: ring.OpWriteImmediate, More: 3},
-		{Op: ring.OpFetchAdd, More: 255},
+	for _, fields := range []wq.WQE{
+		{Op: wq.OpSend, Flags: wq.FlagInline, Local: wq.SGE{Length: 64}},
+		{Op: wq.OpSend, Flags: wq.FlagInline, Local: wq.SGE{Length: 1<<32 - 1}},
+		{Op: wq.OpWriteImmediate, More: 3},
+		{Op: wq.OpFetchAdd, More: 255},
 	} {
-		e := (*[ring.EntryLen]byte)(unsafe.Pointer(&fields))[:]
+		e := (*[wq.EntryLen]byte)(unsafe.Pointer(&fields))[:]
 		f.Add(append([]byte{4, 0, 0, 0, 3}, append(e, e...)...))
 	}
 	const depth, sgeMax, inlineMax = 4, 4, 64
@@ -33,7 +33,7 @@ func FuzzHostileQueue(f *testing.F) {
 		defer q.release()
 		var head [5]byte
 		entries := data[copy(head[:], data):]
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(&q.entries[0])), len(q.entries)*ring.EntryLen), entries)
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&q.entries[0])), len(q.entries)*wq.EntryLen), entries)
 		tail := binary.LittleEndian.Uint32(head[:])
 		atomic.StoreUint32(&q.shared.Tail, tail)
 		for range 2 * len(q.entries) {
@@ -48,7 +48,7 @@ func FuzzHostileQueue(f *testing.F) {
 				t.Fatalf("%d octets inline, %d ranges", len(q.wr.Inline), 1+len(q.wr.List))
 			}
 			if i := int(head[4]) % len(q.entries); len(entries) > i {
-				q.entries[i].Flags, q.entries[i].More = entries[i], head[4] // what is in hand is a copy
+				q.entries[i].Flags, q.entries[i].More = wq.Flags(entries[i]), head[4] // what is in hand is a copy
 			}
 			q.immediate()
 			q.taken(n)

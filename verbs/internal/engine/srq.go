@@ -26,7 +26,7 @@ func (e *Engine) createSRQ(c *call) (err error) {
 	if err := cmp.Or(err1, err2); err != nil {
 		return err
 	}
-	if depth < 1 || depth > depthMax || ranges > rnic.SharedSGEMax {
+	if depth < 1 || depth > depthMax || ranges > ring.SRQRangesMax {
 		return syscall.EINVAL
 	}
 	if err = e.limits.srqs.take(); err != nil {
@@ -34,7 +34,7 @@ func (e *Engine) createSRQ(c *call) (err error) {
 	}
 	defer e.limits.srqs.giveIf(&err)
 	s := &srq{subject: subject{cookie: c.arg[3]}, ctx: ctx}
-	if s.recvs, err = newQueue(int(depth), rnic.SharedSGEMax, 0); err != nil {
+	if s.recvs, err = newQueue(int(depth), ring.SRQRangesMax, 0); err != nil {
 		return err
 	}
 	m, err := newMapping((int(depth) + 63) / 64 * 8)

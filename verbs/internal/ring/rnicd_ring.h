@@ -1,209 +1,391 @@
-/*
- * What the C library and the Go engine share: layout only. ring.go says the same in Go, and
- * verbs/cshared compares the two when it is compiled.
- *
- * All words that both sides use while the program runs are atomic. The engine takes nothing here
- * on trust: it copies an entry before it looks at it.
- */
+/* Generated from Go, packages wq and ring, by their TestHeader. Do not edit. */
 #ifndef RNICD_RING_H
 #define RNICD_RING_H
 
 #include <stdint.h>
 
-#define RV_QPS_MAX 4096   /* queue pairs of a process: one doorbell bit each */
-#define RV_CQS_MAX 16384
-#define RV_PDS_MAX 65536
-#define RV_MRS_MAX 32768
-#define RV_MWS_MAX 28672
-#define RV_SRQS_MAX 4096
-#define RV_MR_SIZE_MAX (1ull << 42)
-#define RV_MESSAGE_MAX 0x7fffffffu
-#define RV_CALLS 64       /* control calls under way at a time */
-#define RV_CALL_ARGS 16
-#define RV_CALL_DATA 1024 /* octets that go along with a call, either way */
-#define RV_PRIVATE_MAX 512
-
-/* A range of registered memory; laid out as struct ibv_sge. */
-struct rv_sge {
-	uint64_t addr;
-	uint32_t length;
-	uint32_t lkey;
-};
-
-enum rv_op {
+enum {
+	/*
+	 * OpSend sends Local and List, or Inline, into the peer's next receive buffer; Solicited asks
+	 * for an event there.
+	 */
 	RV_OP_SEND = 1,
-	RV_OP_WRITE,
-	RV_OP_RECV,
-	RV_OP_SEND_INVALIDATE,
-	RV_OP_READ,
-	RV_OP_FETCH_ADD,
-	RV_OP_COMPARE_SWAP,
-	RV_OP_IMMEDIATE, /* completions only: the peer's message was immediate data */
-	RV_OP_LOCAL_INVALIDATE,
-	RV_OP_WRITE_IMMEDIATE, /* a Write, then immediate data */
+	/*
+	 * OpWrite writes Local and List, or Inline, to RemoteSTag at RemoteOffset: one run of octets
+	 * there.
+	 */
+	RV_OP_WRITE = 2,
+	/* OpRecv is a receive buffer, Local and List, that was filled. */
+	RV_OP_RECV = 3,
+	/*
+	 * OpSendInvalidate is OpSend that also gives the peer's STag RemoteSTag back: when the peer has
+	 * received it nothing can be placed or read through that any more, and the peer's Completion
+	 * says so. The peer must have granted it to this QueuePair alone; otherwise its Terminate ends
+	 * the connection. A Read or an atomic through the STag that was posted before is not waited
+	 * for, and ends the connection if it is too late: set Fence.
+	 */
+	RV_OP_SEND_INVALIDATE = 4,
+	/*
+	 * OpRead reads Local.Length octets from RemoteSTag at RemoteOffset into Local, which needs
+	 * LocalWrite and no remote right; it has one sink, and no List. No more than ORD Reads and
+	 * atomics are under way at a time; the others, and what was posted after them, wait. The octets
+	 * are there, and stay, when the Completion was polled; before that and after a failure they are
+	 * indeterminate.
+	 */
+	RV_OP_READ = 5,
+	/*
+	 * OpFetchAdd adds Add to the 64-bit word at RemoteOffset of RemoteSTag, which must be aligned
+	 * there; the peer must have granted RemoteRead and RemoteWrite. The word's value before comes
+	 * in Completion.Original, and in Local if that has octets: 8 of them, with LocalWrite, in this
+	 * host's byte order. ORD counts it as it does Reads.
+	 */
+	RV_OP_FETCH_ADD = 6,
+	/*
+	 * OpCompareSwap is OpFetchAdd for the operands in CompareSwap; Original tells whether the word
+	 * was swapped. With masks that leave bits out, an SGEMax of 1 and NoInline it counts as two of
+	 * SendDepth.
+	 */
+	RV_OP_COMPARE_SWAP = 7,
+	/*
+	 * OpImmediate sends the 8 octets of Immediate, which the peer finds in its Completion. It uses
+	 * up a receive buffer there, whose ranges are neither looked at nor written: a buffer without
+	 * any will do. Local is not used.
+	 */
+	RV_OP_IMMEDIATE = 8,
+	/*
+	 * OpLocalInvalidate takes LocalSTag, a region or a bound window of this end, away from the
+	 * peer; nothing is sent. When all that was posted before has been sent, and before anything
+	 * posted after it is, the peer cannot reach anything through the STag any more. It may name
+	 * what a peer's Send with Invalidate may (RFC 5040 section 8.1.1): an STag with remote rights
+	 * that was made For this QueuePair. Those of several QueuePairs are ended by
+	 * MemoryRegion.Revoke and Window.Unbind.
+	 *
+	 * Sends and Writes posted before from the STag are not harmed: their octets have been copied by
+	 * then. A Read into it that is under way is, unless the request has Fence: its Response finds
+	 * no sink and ends the connection. So does anything that still needs the STag: a Read of the
+	 * peer's, a receive buffer, a later request that sends from it. A region stays registered, for
+	 * Revalidate or Deregister; windows onto it end with it; a window can be bound again.
+	 *
+	 * It completes with Success, or with LocalOperation for an STag that it may not name or that is
+	 * not valid (any more): like other local errors that ends the connection.
+	 */
+	RV_OP_LOCAL_INVALIDATE = 9,
+	/*
+	 * OpWriteImmediate is OpWrite, and then OpImmediate of imm_data and the length that was written.
+	 * It stands in rings of C programs only; the engine carries out the two.
+	 */
+	RV_OP_WRITE_IMMEDIATE = 10,
 };
 
-enum rv_flag { RV_SIGNALED = 1, RV_SOLICITED = 2, RV_FENCE = 4, RV_INLINE = 8 };
+enum {
+	RV_SUCCESS = 0, /* (success) */
+	/*
+	 * LocalProtection: a range was not registered, was revoked, or lacks the right (local
+	 * protection error).
+	 */
+	RV_LOCAL_PROTECTION = 1,
+	/*
+	 * LocalLength: receive: the message was longer than the buffer; of a WorkSource, a request that
+	 * it refused for that (local length error).
+	 */
+	RV_LOCAL_LENGTH = 2,
+	/*
+	 * Flushed: the QueuePair left service before the request was carried out, or before that could
+	 * be told (flushed).
+	 */
+	RV_FLUSHED = 3,
+	RV_REMOTE_ACCESS = 4, /* Read or atomic: the peer did not grant it (remote access error) */
+	/*
+	 * RemoteInvalidRequest: of a Read or atomic: the peer does not serve it, or not so many, or the
+	 * word is not aligned (remote invalid request error).
+	 */
+	RV_REMOTE_INVALID_REQUEST = 5,
+	/* RemoteOperation: Read or atomic: the peer could not carry it out (remote operation error). */
+	RV_REMOTE_OPERATION = 6,
+	RV_BAD_RESPONSE = 7, /* Read or atomic: what came back is no Response to it (bad response error) */
+	/*
+	 * LocalOperation: Local Invalidate: the STag is not one that this queue pair may invalidate; of
+	 * a WorkSource, what it refused for that (local queue pair operation error).
+	 */
+	RV_LOCAL_OPERATION = 8,
+};
+
+/* SGE is a range of registered local memory, laid out as ibv_sge. MemoryRegion.Slice makes one. */
+struct rv_sge {
+	uint64_t offset; /* tagged offset (TO): Base of the region counts */
+	uint32_t length;
+	uint32_t stag;
+};
+_Static_assert(sizeof(struct rv_sge) == 16, "");
 
 /*
- * A work request. What does not fit stands in the entries right after it:
+ * WQE is a work request as rings hold it: 64 octets, fixed, free of pointers. Ranges and inline
+ * octets that do not fit are in the entries that follow:
  *
- *	entry | ranges after the first, 4 an entry ...
- *	entry | inline octets, 64 an entry ...
+ * 	WQE | ranges after Local: 4 an entry ...
+ * 	WQE | inline octets: 64 an entry ...
  */
 struct rv_wqe {
-	uint64_t id;         /* comes back in the completion */
-	struct rv_sge local; /* the first range; of inline data its length only */
-	uint64_t remote_addr;
-	uint32_t rkey; /* of the peer's; of Local Invalidate ours */
-	uint8_t op, flags;
-	uint8_t more; /* ranges after the first */
-	uint8_t pad;
-	uint64_t operand[3]; /* Fetch and Add: what; Compare and Swap: compare, swap; immediate data */
+	uint64_t id; /* comes back in the completion */
+	struct rv_sge local; /* first range; inline: its Length; atomics: where the word before goes */
+	uint64_t remote_offset;
+	uint32_t remote_stag; /* the peer's; Local Invalidate: ours */
+	uint8_t op;
+	uint8_t flags;
+	uint8_t more; /* ranges after Local */
+	uint8_t pad0;
+	uint64_t operands[3]; /* by Op, see below */
+};
+_Static_assert(sizeof(struct rv_wqe) == 64, "");
+
+enum {
+	RV_FLAG_SIGNALED = 1,
+	RV_FLAG_SOLICITED = 2,
+	RV_FLAG_FENCE = 4,
+	RV_FLAG_INLINE = 8,
+	RV_FLAG_REFUSED = 16, /* by the engine's own hand: not to be carried out */
+};
+
+enum {
+	RV_ENTRY_LEN = 64, /* octets of an entry */
+	RV_RANGES_PER_ENTRY = 4, /* ranges in one that follows a WQE */
+};
+
+/* CQE is a completion, as the application and rings have it: 64 octets, fixed, free of pointers. */
+struct rv_cqe {
+	uint64_t id;
+	uint32_t qp; /* QueuePair.Number */
+	uint32_t len; /* octets of the message */
+	uint8_t op;
+	uint8_t status;
+	/* Solicited: the peer asked for an event with this message. */
+	uint8_t solicited;
+	/* WithImmediate: the message was immediate data, which Immediate has. */
+	uint8_t with_immediate;
+	/*
+	 * Invalidated is the STag of ours that the peer's message invalidated, or 0. Nothing is placed
+	 * through it any more: the memory can be read without Revoke.
+	 */
+	uint32_t invalidated;
+	uint64_t original; /* atomic: the value of the peer's word before */
+	uint8_t immediate[8];
+	/*
+	 * Written, of immediate data, bounds what the peer may say that it has written: the octets of
+	 * its last Write, and 0 where none came since the immediate data before. While octets arrive
+	 * out of order, later Writes may be counted, too.
+	 */
+	uint32_t written;
+	uint32_t seq; /* Publish */
+	uint8_t pad0[16];
+};
+_Static_assert(sizeof(struct rv_cqe) == 64, "");
+
+/* Limits of a process. */
+enum {
+	RV_QPS_MAX = 4096, /* queue pairs: one doorbell bit each. Their rings: vm.max_map_count */
+	RV_CQS_MAX = 16384,
+	RV_PDS_MAX = 65536,
+	RV_MRS_MAX = 32768,
+	RV_MWS_MAX = 28672, /* a queue pair has a region of its own */
+	RV_SRQS_MAX = 4096,
+	RV_MESSAGE_MAX = 2147483647,
+};
+#define RV_MR_SIZE_MAX 4398046511104ull
+
+/* Limits of a queue pair and a completion queue. */
+enum {
+	RV_WR_MAX = 16384, /* requests, or receive buffers */
+	RV_SGE_MAX = 16,
+	RV_SRQ_RANGES_MAX = 4,
+	RV_INLINE_MAX = 512,
+	RV_CQE_MAX = 1048576,
+};
+
+/* Sizes. */
+enum {
+	RV_CALLS = 64, /* control calls under way at a time */
+	RV_CALL_ARGS = 16,
+	RV_CALL_DATA = 1024, /* octets that go along with a call, either way */
+	RV_PRIVATE_MAX = 512,
 };
 
 /*
- * Entries of one kind, in a circle of a power of two. The producer writes entries and then tail,
- * the consumer takes them and then writes head; both count entries and wrap.
+ * Queue is the head of a ring of wq.WQE, a power of two of them, that C fills. The producer writes
+ * entries and then Tail, the consumer takes them and then writes Head; both count entries and wrap.
  */
 struct rv_queue {
 	uint32_t tail;
 	uint32_t pad0[15];
 	uint32_t head;
-	uint32_t over; /* of a queue pair's: the connection is over. What is posted from now on needs a doorbell */
+	uint32_t over; /* the connection is over: what is posted from now on needs a doorbell */
 	uint32_t pad1[14];
 };
+_Static_assert(sizeof(struct rv_queue) == 128, "");
 
-/* A completion. */
-struct rv_cqe {
-	uint64_t id;
-	uint32_t qp_num;
-	uint32_t length;    /* of a Write with immediate data: what was written */
-	uint8_t op, status; /* as package rnic numbers them: op is enum rv_op */
-	uint8_t flags;      /* enum rv_cqe_flag */
-	uint8_t pad0;
-	uint32_t invalidated;
-	uint8_t immediate[8]; /* the first 4 are imm_data */
-	uint32_t seq; /* 1 + the entry's position, written last: the entry is there */
-	uint32_t pad1[7];
-};
-
-enum rv_cqe_flag { RV_CQE_SOLICITED = 1, RV_CQE_IMMEDIATE = 2 };
-
-/* The head of a ring of completions. */
+/*
+ * CQ is the head of a ring of wq.CQE that C empties. An entry is there when its seq is its position
+ * plus 1.
+ */
 struct rv_cq {
 	uint32_t head; /* the consumer's: what it has taken */
 	uint32_t pad0[15];
-	uint32_t armed; /* 0; 1: an event for a solicited completion or an error is wanted; 2: for any */
-	uint32_t written; /* 1: a peer has written to memory while armed was 2 */
+	uint32_t armed;
+	uint32_t written; /* 1: a peer has written to memory while Armed was ArmedAny */
 	uint32_t pad1[14];
 };
+_Static_assert(sizeof(struct rv_cq) == 128, "");
 
-/* Of a completion channel. */
+/* Waits are what the engine knows of threads that wait on a channel for completions. */
 struct rv_waits {
-	uint32_t waiting; /* threads that wait for an event. One that begins to looks at written then */
-	uint32_t written; /* 1: a queue has its written set */
+	uint32_t waiting; /* threads that wait for an event. One that begins to looks at Written then */
+	uint32_t written; /* 1: a queue has its Written set */
+};
+_Static_assert(sizeof(struct rv_waits) == 8, "");
+
+/* What CQ.Armed asks for. */
+enum {
+	RV_DISARMED = 0,
+	RV_ARMED_SOLICITED = 1, /* an event for a solicited completion or an error */
+	RV_ARMED_ANY = 2,
 };
 
-/* A control call: slots of a fixed number, each used by one thread at a time. */
-enum rv_call_state { RV_CALL_FREE, RV_CALL_TAKEN, RV_CALL_POSTED, RV_CALL_DONE };
+/* States of a Call. */
+enum {
+	RV_CALL_FREE = 0,
+	RV_CALL_TAKEN = 1,
+	RV_CALL_POSTED = 2,
+	RV_CALL_DONE = 3,
+};
 
+/* Call is a control call: a slot that one thread uses at a time. */
 struct rv_call {
 	uint32_t state; /* a futex */
-	uint32_t op;    /* enum rv_call_op */
-	int32_t error;  /* an errno, or 0 */
-	uint32_t size;  /* octets of data */
-	uint64_t arg[RV_CALL_ARGS];
-	uint8_t data[RV_CALL_DATA];
+	uint32_t op;
+	int32_t error; /* an errno, or 0 */
+	uint32_t size; /* octets of data */
+	uint64_t arg[16];
+	uint8_t data[1024];
 };
+_Static_assert(sizeof(struct rv_call) == 1168, "");
 
 /*
- * Calls. "->" is what comes back in arg, from 0 on. Handles are the engine's numbers; channels are
- * file descriptors of sockets that the engine writes events to and closes when told.
+ * Control calls, with what they take. "->" is what comes back in Arg, from 0 on. Handles are the
+ * engine's numbers; channels are file descriptors of sockets that the engine writes events to and
+ * closes when told.
  */
-enum rv_call_op {
-	RV_OPEN = 1,     /* async channel -> context */
-	RV_CLOSE,        /* context */
-	RV_ALLOC_PD,     /* -> pd */
-	RV_FREE_PD,      /* pd */
-	RV_REG_MR,       /* pd, address, length, iova, access -> mr, key */
-	RV_PERMIT_MR,    /* mr, access: with the same key */
-	RV_DEREG_MR,     /* mr */
-	RV_CREATE_CQ,    /* depth, channel or -1, cookie, context, address of its struct rv_waits or 0, which stays
-			    -> cq, address of struct rv_cq, entries */
-	RV_DESTROY_CQ,   /* cq */
-	RV_CREATE_SRQ,   /* pd, depth, ranges, cookie, context -> srq, address of struct rv_queue, entries,
-			    address of a bit for each id: the buffer is free again, and no completion says so */
-	RV_ARM_SRQ,      /* srq, limit */
-	RV_QUERY_SRQ,    /* srq -> limit, 0 after its event */
-	RV_DESTROY_SRQ,  /* srq */
-	RV_CREATE_QP,    /* pd, send cq, receive cq, srq or 0, send depth, receive depth, ranges, inline, cookie, context ->
-			    qp, number, doorbell bit, address of the send queue, entries, of the receive queue, entries */
-	RV_PERMIT_QP,    /* qp, access: what the peer may do */
-	RV_ABORT_QP,     /* qp */
-	RV_DESTROY_QP,   /* qp */
-	RV_CM_CREATE,    /* channel, cookie -> id */
-	RV_CM_MIGRATE,   /* id, channel, the program's end of the old one: nobody reads there meanwhile */
-	RV_CM_DESTROY,   /* id */
-	RV_CM_BIND,      /* id, IPv6 only, shared; data: address -> ; data: address. No data: so from now on */
-	RV_CM_RESOLVE,   /* id, octets of the source's address, shared; data: source, destination -> ; data: source */
-	RV_CM_ROUTE,     /* id */
-	RV_CM_LISTEN,    /* id, backlog */
-	RV_CM_CONNECT,   /* id, qp, responder resources, initiator depth; data: private data */
-	RV_CM_ACCEPT,    /* id, qp, responder resources, initiator depth; data: private data */
-	RV_CM_REJECT,    /* id; data: private data */
-	RV_CM_DISCONNECT, /* id */
-	RV_ALLOC_MW,     /* pd -> mw, key */
-	RV_BIND_MW,      /* mw, mr, address, length, access -> key */
-	RV_FREE_MW,      /* mw */
-	RV_CLOSE_CHANNEL, /* channel */
-	RV_ADOPT,        /* id of a connection request, channel, cookie: events about it go there from now on */
-	RV_LEAVE,        /* the program ends: what still goes on has a moment to end in order */
-	RV_QUERY_QP,     /* qp -> Reads and atomics of its own that may be outstanding, of the peer's; 0 before it is connected */
-	RV_RESIZE_CQ,    /* cq, entries; nobody polls meanwhile -> address of the first entry from now on, entries. The head stays */
-	RV_FORGET,       /* channel, the program's end of it, cookie of an object that is gone: takes
-			    events about it away. Nobody reads there meanwhile */
-	RV_REVOKE_MR,    /* mr: nothing is reached by its key any more */
+enum {
+	RV_OPEN = 1, /* async channel -> context */
+	RV_CLOSE = 2, /* context */
+	RV_ALLOC_PD = 3, /* -> pd */
+	RV_FREE_PD = 4, /* pd */
+	RV_REG_MR = 5, /* pd, address, length, iova, access -> mr, key */
+	RV_PERMIT_MR = 6, /* mr, access: with the same key */
+	RV_DEREG_MR = 7, /* mr */
+	/*
+	 * depth, channel or -1, cookie, context, address of its Waits or 0, which stays -> cq, address
+	 * of its CQ, entries
+	 */
+	RV_CREATE_CQ = 8,
+	RV_DESTROY_CQ = 9, /* cq */
+	/*
+	 * pd, depth, ranges, cookie, context -> srq, address of its Queue, entries, address of a bit
+	 * for each id: the buffer is free again, and no completion says so
+	 */
+	RV_CREATE_SRQ = 10,
+	RV_ARM_SRQ = 11, /* srq, limit */
+	RV_QUERY_SRQ = 12, /* srq -> limit, 0 after its event */
+	RV_DESTROY_SRQ = 13, /* srq */
+	/*
+	 * pd, send cq, receive cq, srq or 0, send depth, receive depth, ranges, inline, cookie,
+	 * context -> qp, number, doorbell bit, address of the send queue, entries, of the receive
+	 * queue, entries
+	 */
+	RV_CREATE_QP = 14,
+	RV_PERMIT_QP = 15, /* qp, access: what the peer may do */
+	RV_ABORT_QP = 16, /* qp */
+	RV_DESTROY_QP = 17, /* qp */
+	RV_CM_CREATE = 18, /* channel, cookie -> id */
+	/* id, channel, the program's end of the old one: nobody reads there meanwhile */
+	RV_CM_MIGRATE = 19,
+	RV_CM_DESTROY = 20, /* id */
+	/* id, IPv6 only, shared; data: address -> ; data: address. No data: so from now on */
+	RV_CM_BIND = 21,
+	/* id, octets of the source's address, shared; data: source, destination -> ; data: source */
+	RV_CM_RESOLVE = 22,
+	RV_CM_ROUTE = 23, /* id */
+	RV_CM_LISTEN = 24, /* id, backlog */
+	RV_CM_CONNECT = 25, /* id, qp, responder resources, initiator depth; data: private data */
+	RV_CM_ACCEPT = 26, /* id, qp, responder resources, initiator depth; data: private data */
+	RV_CM_REJECT = 27, /* id; data: private data */
+	RV_CM_DISCONNECT = 28, /* id */
+	RV_ALLOC_MW = 29, /* pd -> mw, key */
+	RV_BIND_MW = 30, /* mw, mr, address, length, access -> key */
+	RV_FREE_MW = 31, /* mw */
+	RV_CLOSE_CHANNEL = 32, /* channel */
+	/* id of a connection request, channel, cookie: events about it go there from now on */
+	RV_ADOPT = 33,
+	RV_LEAVE = 34, /* the program ends: what still goes on has a moment to end in order */
+	/*
+	 * qp -> Reads and atomics of its own that may be outstanding, of the peer's; 0 before it is
+	 * connected
+	 */
+	RV_QUERY_QP = 35,
+	/*
+	 * cq, entries; nobody polls meanwhile -> address of the first entry from now on, entries. The
+	 * head stays
+	 */
+	RV_RESIZE_CQ = 36,
+	/*
+	 * channel, the program's end of it, cookie of an object that is gone: takes events about it
+	 * away. Nobody reads there meanwhile
+	 */
+	RV_FORGET = 37,
+	RV_REVOKE_MR = 38, /* mr: nothing is reached by its key any more */
 };
 
-/* An event of the connection manager, one datagram. */
+/* CMEvent is an event of the connection manager, one datagram. */
 struct rv_cm_event {
 	uint64_t cookie; /* of the id that it is about; of a request the listener's */
 	uint64_t request; /* of a request: the new id */
-	uint32_t type;   /* enum rdma_cm_event_type */
+	uint32_t type; /* enum rdma_cm_event_type */
 	int32_t status;
-	uint8_t responder_resources, initiator_depth;
+	uint8_t responder_resources;
+	uint8_t initiator_depth;
 	uint16_t private_size;
-	uint32_t pad;
-	uint8_t local[28], peer[28]; /* sockaddr_in or sockaddr_in6 */
-	uint8_t private_data[RV_PRIVATE_MAX];
+	uint32_t pad0;
+	uint8_t local[28]; /* sockaddr_in or sockaddr_in6 */
+	uint8_t peer[28]; /* sockaddr_in or sockaddr_in6 */
+	uint8_t private[512];
 };
+_Static_assert(sizeof(struct rv_cm_event) == 600, "");
 
-/* An asynchronous event, one datagram. */
+/* AsyncEvent is an asynchronous event, one datagram. */
 struct rv_async_event {
 	uint64_t cookie; /* of the queue pair, completion queue or shared receive queue */
-	uint32_t type;   /* enum ibv_event_type */
-	uint32_t pad;
+	uint32_t type; /* enum ibv_event_type */
+	uint32_t pad0;
 };
+_Static_assert(sizeof(struct rv_async_event) == 16, "");
 
-/* One for each process. */
+/* Area is what a process and its engine share beside the rings. */
 struct rv_area {
-	uint32_t sleeping; /* who serves calls waits for wake_fd to be written */
-	int32_t wake_fd;   /* an eventfd */
+	uint32_t sleeping; /* who serves calls waits for WakeFD to be written */
+	int32_t wake_fd; /* an eventfd */
 	uint32_t pad0[14];
-	uint32_t dozing; /* who looks at doorbells does: swap it for 0, then write bell_fd */
+	uint32_t dozing; /* who looks at doorbells does: swap it for 0, then write BellFD */
 	int32_t bell_fd; /* an eventfd, there before the first queue pair */
 	uint32_t pad1[14];
 	uint32_t crowded; /* 1: who looks at doorbells shares its processor with threads that run */
 	uint32_t pad2[15];
-	uint32_t progress; /* a futex: counted when there are completions, somewhere; woken if waiting is not 0 */
-	uint32_t waiting;  /* threads of the program that wait for it */
-	uint32_t process;  /* the number of this process: the upper 24 bits of its handles */
+	uint32_t progress; /* a futex: counted for completions, somewhere; woken if Waiting is not 0 */
+	uint32_t waiting; /* threads of the program that wait for it */
+	uint32_t process; /* the number of this process: the upper 24 bits of its handles */
 	uint32_t pad3[13];
-	uint64_t summary; /* one bit for each word of doorbells */
+	uint64_t summary; /* one bit for each word of Doorbells */
 	uint64_t pad4[7];
-	uint64_t doorbells[RV_QPS_MAX / 64];
-	struct rv_call calls[RV_CALLS];
+	uint64_t doorbells[64];
+	struct rv_call calls[64];
 };
+_Static_assert(sizeof(struct rv_area) == 75584, "");
 
 #endif
