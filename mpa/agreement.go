@@ -26,14 +26,14 @@ type Agreement struct {
 	Version       uint8 // of DDP and RDMAP: 0 for Rev 0, else 1 (DECISIONS 6)
 }
 
-// Agree computes one end's modes from both frames (local is what we sent or will send). It takes
+// agree computes one end's modes from both frames (local is what we sent or will send). It takes
 // both Revs as served: an end that does not serve the other's closes instead (RFC 5044 section
 // 7.1.1).
 //
 // The lower Rev governs. CRC is used in both directions if either frame asks for it; the M bit we
 // receive governs what we send, the one we send governs what we receive (RFC 5044 section 7.1.1,
 // DECISIONS 12).
-func Agree(local, remote Frame) Agreement {
+func agree(local, remote Frame) Agreement {
 	crc := local.CRC || remote.CRC
 	a := Agreement{
 		Send:    Mode{Markers: remote.Markers, CRC: crc},

@@ -18,7 +18,7 @@ func TestAgreeOnMarkersAndCRC(t *testing.T) {
 	for i := range 16 {
 		a := Preferences{Markers: i&1 != 0, CRC: i&2 != 0, Rev: 1}.Frame(Request, nil)
 		b := Preferences{Markers: i&4 != 0, CRC: i&8 != 0, Rev: 1}.Frame(Reply, nil)
-		x, y := Agree(a, b), Agree(b, a)
+		x, y := agree(a, b), agree(b, a)
 		require.Equal(t, x.Send, y.Receive)
 		require.Equal(t, y.Send, x.Receive)
 		require.Equal(t, Agreement{
@@ -42,9 +42,9 @@ func TestAgreeWithConsortiumPeer(t *testing.T) {
 	want := Agreement{Send: both, Receive: both}
 	for i := range 4 {
 		p := Preferences{Markers: i&1 != 0, CRC: i&2 != 0, Rev: 1}
-		require.Equal(t, want, Agree(p.Frame(Request, nil), rdmac), "we ask with Rev 1, it answers with Rev 0")
+		require.Equal(t, want, agree(p.Frame(Request, nil), rdmac), "we ask with Rev 1, it answers with Rev 0")
 		p.Rev = 0
-		require.Equal(t, want, Agree(p.Frame(Reply, nil), rdmac), "it asks, we answer with Rev 0")
+		require.Equal(t, want, agree(p.Frame(Reply, nil), rdmac), "it asks, we answer with Rev 0")
 	}
 }
 
@@ -52,7 +52,7 @@ func TestAgreeWithConsortiumPeer(t *testing.T) {
 func TestAgreeAtRev0(t *testing.T) {
 	local := Preferences{Rev: 0}.Frame(Reply, nil)
 	require.True(t, local.Markers && local.CRC)
-	a := Agree(local, Frame{Kind: Request})
+	a := agree(local, Frame{Kind: Request})
 	require.Equal(t, Agreement{Send: Mode{CRC: true}, Receive: both}, a)
 }
 
@@ -61,7 +61,7 @@ func TestAgreeOnRev(t *testing.T) {
 	for _, c := range []struct{ local, remote, rev, version uint8 }{
 		{0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 2, 1}, {2, 0, 0, 0},
 	} {
-		a := Agree(Frame{Rev: c.local}, Frame{Rev: c.remote})
+		a := agree(Frame{Rev: c.local}, Frame{Rev: c.remote})
 		require.Equal(t, c.rev, a.Rev)
 		require.Equal(t, c.version, a.Version)
 	}

@@ -162,7 +162,7 @@ func decodeConnection(t *testing.T, a, b *half) []string {
 		return append(lines, fmt.Sprintf("no Reply; FIN %t %t", a.fin, b.fin))
 	}
 	lines = append(lines, "Reply   "+describe(rep))
-	initiator, responder := Agree(req, rep), Agree(rep, req)
+	initiator, responder := agree(req, rep), agree(rep, req)
 	lines = append(lines,
 		"<- "+decodeHalf(t, b, nRep, initiator.Receive),
 		"-> "+decodeHalf(t, a, nReq, responder.Receive))

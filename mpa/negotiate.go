@@ -1,7 +1,7 @@
 package mpa
 
 // Party is what one end brings to start-up: the local half of the negotiation. With it the outcome
-// is a function of the two frames alone (Agree does markers and CRC).
+// is a function of the two frames alone (agree does markers and CRC).
 //
 //	Initiator                                 Responder
 //	Party.Request  ------- Request ------->   Party.Answer
@@ -94,7 +94,7 @@ func (p *Party) Answer(req *Frame, private []byte) (rep Frame, t Terms, err erro
 	case p.Dialects.AsksReady(req):
 		rep.S, t.RtrFrame, t.PeerToPeer = true, true, true
 	}
-	t.Agreement = Agree(rep, *req)
+	t.Agreement = agree(rep, *req)
 	return rep, t, nil
 }
 
@@ -136,7 +136,7 @@ func (p *Party) Accepts(req, rep *Frame) bool {
 // Conclude is the Initiator's reading of an accepting Reply to req. An error of code 4 closes the
 // connection at once; any other of RFC 6581's is told in a Terminate, under the Terms.
 func (p *Party) Conclude(req, rep *Frame) (t Terms, err error) {
-	t = Terms{Agreement: Agree(*req, *rep), Dialect: RFC5044, IRD: p.IRD, ORD: p.ORD}
+	t = Terms{Agreement: agree(*req, *rep), Dialect: RFC5044, IRD: p.IRD, ORD: p.ORD}
 	switch {
 	case rep.Rev >= 2:
 		t.Dialect = RFC6581

@@ -478,7 +478,7 @@ func TestFiguresOfAppendixC(t *testing.T) {
 			var tr Terms
 			if r.name == "RDMAC" {
 				rep = Preferences{Rev: 0}.Frame(Reply, nil)
-				tr = Terms{Agreement: Agree(rep, req)}
+				tr = Terms{Agreement: agree(rep, req)}
 			} else {
 				r.party.Dialects = r.served
 				if _, ok := r.served.Serve(&req); !ok {

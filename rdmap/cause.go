@@ -66,8 +66,8 @@ func NewCause(layer, errType, code uint8) Cause {
 	return Cause(layer&0xf)<<12 | Cause(errType&0xf)<<8 | Cause(code)
 }
 
-// DDPCause is the cause of an error that DDP found.
-func DDPCause(e *ddp.Error) Cause { return NewCause(LayerDDP, e.Type, e.Code) }
+// ddpCause is the cause of an error that DDP found.
+func ddpCause(e *ddp.Error) Cause { return NewCause(LayerDDP, e.Type, e.Code) }
 
 // LLPCause is the cause of an error that MPA found, by MPA's code.
 func LLPCause(code uint8) Cause { return NewCause(LayerLLP, 0, code) }
@@ -91,8 +91,8 @@ func (c Cause) Layer() uint8 { return uint8(c >> 12) }
 func (c Cause) Type() uint8  { return uint8(c>>8) & 0xf }
 func (c Cause) Code() uint8  { return uint8(c) }
 
-// Text is the cause without its numbers.
-func (c Cause) Text() string {
+// text is the cause without its numbers.
+func (c Cause) text() string {
 	switch c.Layer() {
 	case LayerRDMAP:
 		return "RDMAP " + c.rdmapText()
@@ -107,7 +107,7 @@ func (c Cause) Text() string {
 // String is for people: "DDP tagged buffer error: base or bounds violation (layer 1, type 1, code
 // 0x01)".
 func (c Cause) String() string {
-	return fmt.Sprintf("%s (layer %d, type %d, code 0x%02x)", c.Text(), c.Layer(), c.Type(), c.Code())
+	return fmt.Sprintf("%s (layer %d, type %d, code 0x%02x)", c.text(), c.Layer(), c.Type(), c.Code())
 }
 
 func (c Cause) rdmapText() string {

@@ -34,9 +34,9 @@ func TestCauseTable(t *testing.T) {
 		{CauseOperation, 0, 2, 0xff, "RDMAP remote operation error: unspecified"},
 		{0x0202, 0, 2, 0x02, "RDMAP remote operation error: unknown code"},
 		{0x0300, 0, 3, 0x00, "RDMAP error of unknown type"},
-		{DDPCause(&ddp.Error{}), 1, 0, 0x00, "DDP local catastrophic error"},
-		{DDPCause(&ddp.Error{Type: 1, Code: 1}), 1, 1, 0x01, "DDP tagged buffer error: base or bounds violation"},
-		{DDPCause(&ddp.Error{Type: 2, Code: 6}), 1, 2, 0x06, "DDP untagged buffer error: invalid DDP version"},
+		{ddpCause(&ddp.Error{}), 1, 0, 0x00, "DDP local catastrophic error"},
+		{ddpCause(&ddp.Error{Type: 1, Code: 1}), 1, 1, 0x01, "DDP tagged buffer error: base or bounds violation"},
+		{ddpCause(&ddp.Error{Type: 2, Code: 6}), 1, 2, 0x06, "DDP untagged buffer error: invalid DDP version"},
 		{LLPCause(LLPClosed), 2, 0, 0x01, "MPA error: TCP connection closed, terminated or lost"},
 		{LLPCause(LLPCRC), 2, 0, 0x02, "MPA error: CRC does not match"},
 		{LLPCause(LLPMarker), 2, 0, 0x03, "MPA error: marker and ULPDU length disagree on the start of an FPDU"},
@@ -50,10 +50,10 @@ func TestCauseTable(t *testing.T) {
 	} {
 		require.Equal(t, c.cause, NewCause(c.layer, c.errType, c.code))
 		require.Equal(t, [3]uint8{c.layer, c.errType, c.code}, [3]uint8{c.cause.Layer(), c.cause.Type(), c.cause.Code()})
-		require.Equal(t, c.text, c.cause.Text())
+		require.Equal(t, c.text, c.cause.text())
 	}
 	require.Equal(t, "DDP tagged buffer error: base or bounds violation (layer 1, type 1, code 0x01)",
-		DDPCause(&ddp.Error{Type: ddp.TypeTagged, Code: ddp.CodeBounds}).String())
+		ddpCause(&ddp.Error{Type: ddp.TypeTagged, Code: ddp.CodeBounds}).String())
 	require.Equal(t, Cause(0xf123), NewCause(0xff, 0x31, 0x23), "four bits each")
 }
 

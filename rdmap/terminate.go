@@ -40,9 +40,9 @@ type Terminate struct {
 // local catastrophic error (Figure 10).
 func TerminateDDP(e *ddp.Error) Terminate {
 	if e.Type == ddp.TypeLocalCatastrophic {
-		return Terminate{Cause: DDPCause(e)}
+		return Terminate{Cause: ddpCause(e)}
 	}
-	t := Terminate{Cause: DDPCause(e)}
+	t := Terminate{Cause: ddpCause(e)}
 	t.addSegment(&e.Header, e.SegmentLen)
 	return t
 }

@@ -65,8 +65,8 @@ func has(list, name string) bool {
 // Path of a file of the group, as operators know it.
 func (g Group) Path(file string) string { return "/" + path.Join(g.dir, file) }
 
-// Text is the content of a file of the group; empty: it cannot be read.
-func (g Group) Text(file string) string {
+// text is the content of a file of the group; empty: it cannot be read.
+func (g Group) text(file string) string {
 	b, err := os.ReadFile(filepath.Join(g.root, g.dir, file))
 	if err != nil {
 		return ""
@@ -78,11 +78,11 @@ func (g Group) Text(file string) string {
 const noLimit = math.MaxInt64 >> 24 << 24
 
 // Number is that in a file of the group. False: there is none, or it says that there is no limit.
-func (g Group) Number(file string) (int64, bool) { return number(g.Text(file)) }
+func (g Group) Number(file string) (int64, bool) { return number(g.text(file)) }
 
 // Keyed is a number in a file of lines "key number", as memory.stat.
 func (g Group) Keyed(file, key string) (int64, bool) {
-	for line := range strings.Lines(g.Text(file)) {
+	for line := range strings.Lines(g.text(file)) {
 		if k, v, found := strings.Cut(strings.TrimSpace(line), " "); found && k == key {
 			return number(v)
 		}

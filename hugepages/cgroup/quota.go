@@ -20,7 +20,7 @@ func CPUQuota(root string) (q Quota) {
 			most, limited = g.Number(file)
 			period, _ = g.Number("cpu.cfs_period_us")
 		} else {
-			most, period, limited = twoNumbers(g.Text(file))
+			most, period, limited = twoNumbers(g.text(file))
 		}
 		if !limited || most <= 0 || period <= 0 {
 			continue
