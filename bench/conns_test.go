@@ -74,19 +74,34 @@ func (p *pollers) turn(ns int64) int {
 	return p.client.Turn() + p.server.Turn()
 }
 
+// knower is an Upper that is told its Conn by who dials or listens.
+type knower interface {
+	stack.Upper
+	know(c *stack.Conn)
+}
+
+// idler is one that takes what comes and has nothing to say, to be embedded.
+type idler struct{ testhost.Upper }
+
+func (u *idler) know(c *stack.Conn) { u.Conn = c }
+
 // establish opens n connections; make gives each end its Upper.
-func (p *pollers) establish(n int, make func(server bool, i int) stack.Upper) {
+func (p *pollers) establish(n int, make func(server bool, i int) knower) {
 	accepted := 0
 	for port := range p.ports {
-		require.NoError(p.tb, p.server.Listen(portFirst+port, 64, func(*stack.Conn) stack.Upper {
+		require.NoError(p.tb, p.server.Listen(portFirst+port, 64, func(c *stack.Conn) stack.Upper {
+			u := make(true, accepted)
+			u.know(c)
 			accepted++
-			return make(true, accepted-1)
+			return u
 		}))
 	}
 	for i := range n {
 		to := netip.AddrPortFrom(p.server.Addr(), portFirst+uint16(i%int(p.ports)))
-		_, err := p.client.Dial(to, make(false, i))
+		u := make(false, i)
+		c, err := p.client.Dial(to, u)
 		require.NoError(p.tb, err)
+		u.know(c)
 		for accepted < i-8 {
 			p.turn(10_000)
 		}
@@ -108,10 +123,11 @@ func idleOctets(tb testing.TB, n int) (each float64, took time.Duration) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
+	var all idler
 	before := heap()
 	p := newPollers(tb, n)
 	began := cpuNs(tb)
-	p.establish(n, func(bool, int) stack.Upper { return testhost.Upper{} })
+	p.establish(n, func(bool, int) knower { return &all })
 	took = time.Duration(cpuNs(tb) - began)
 	octets := heap() - before
 	for i, poller := range [...]*stack.Poller{p.server, p.client} {
@@ -150,8 +166,7 @@ func BenchmarkIdleConnections(b *testing.B) {
 
 // echo is a client that sends small requests, or a server that answers each.
 type echo struct {
-	testhost.Upper
-	conn   *stack.Conn
+	idler
 	owed   int
 	got    int // octets
 	server bool
@@ -159,20 +174,25 @@ type echo struct {
 
 const requestOctets = 64
 
-func (e *echo) Established(c *stack.Conn) { e.conn = c }
-
-func (e *echo) Arrive(c *stack.Conn, _ uint64, _ mem.Buf, data []byte) stack.Verdict {
-	e.got += len(data)
-	if e.server {
-		e.owed += len(data)
+func (e *echo) Arrive(_ uint64, _ []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	for _, octets := range data {
+		e.got += len(octets)
+		if e.server {
+			e.owed += len(octets)
+		}
 	}
-	return stack.Taken
+	return len(data), stack.Taken
 }
 
-func (e *echo) Pull(_ *stack.Conn, dst []byte) int {
-	n := min(e.owed, len(dst), requestOctets) // one request is one segment
-	e.owed -= n
-	return n
+func (e *echo) Pull(dst [][]byte) (got stack.Pulled) {
+	for ; got.N < len(dst) && e.owed > 0; got.N++ {
+		n := min(e.owed, len(dst[got.N]), requestOctets) // one request is one segment
+		dst[got.N] = dst[got.N][:n]
+		got.Ends |= 1 << got.N
+		e.owed -= n
+	}
+	got.More = e.owed > 0
+	return got
 }
 
 // requireEchoes: n requests and their answers have arrived.
@@ -203,7 +223,7 @@ func BenchmarkSegmentAtConnections(b *testing.B) {
 			p := newPollers(b, n)
 			clients := make([]echo, n)
 			servers := make([]echo, n)
-			p.establish(n, func(server bool, i int) stack.Upper {
+			p.establish(n, func(server bool, i int) knower {
 				if server {
 					servers[i].server = true
 					return &servers[i]
@@ -229,7 +249,7 @@ func BenchmarkSegmentAtConnections(b *testing.B) {
 				for j := range burst {
 					e := &clients[order[(i+j)%len(order)]]
 					e.owed += requestOctets
-					e.conn.Send()
+					e.Conn.Send()
 				}
 				for p.turn(burst*250) > 0 {
 				}
@@ -243,31 +263,48 @@ func BenchmarkSegmentAtConnections(b *testing.B) {
 	}
 }
 
-// shortLived is one end of connections that are closed as soon as they are open, the server first.
+// shortLived is one end of a connection that is closed as soon as it is open, the server first.
 type shortLived struct {
-	testhost.Upper
+	idler
+	of *shortLives
+}
+
+// shortLives are the same end of all of them.
+type shortLives struct {
 	server bool
 	closed int
 	failed error
+	free   []*shortLived // for the next connections
 }
 
-func (u *shortLived) Established(c *stack.Conn) {
-	if u.server {
-		c.CloseSend()
+func (l *shortLives) next() *shortLived {
+	n := len(l.free) - 1
+	if n < 0 {
+		return &shortLived{of: l}
+	}
+	u := l.free[n]
+	l.free = l.free[:n]
+	return u
+}
+
+func (u *shortLived) Established() {
+	if u.of.server {
+		u.Conn.CloseSend()
 	}
 }
 
-func (u *shortLived) PeerClosed(c *stack.Conn) {
-	if !u.server {
-		c.CloseSend()
+func (u *shortLived) PeerClosed() {
+	if !u.of.server {
+		u.Conn.CloseSend()
 	}
 }
 
-func (u *shortLived) Closed(_ *stack.Conn, err error) {
-	u.closed++
+func (u *shortLived) Closed(err error) {
+	u.of.closed++
 	if err != nil {
-		u.failed = err
+		u.of.failed = err
 	}
+	u.of.free = append(u.of.free, u)
 }
 
 // BenchmarkConnectionsPerSecond opens and closes connections, both ends on one core: handshake, a
@@ -275,8 +312,12 @@ func (u *shortLived) Closed(_ *stack.Conn, err error) {
 // 100,000 a second.
 func BenchmarkConnectionsPerSecond(b *testing.B) {
 	p := newPollers(b, 4096)
-	server, client := &shortLived{server: true}, &shortLived{}
-	require.NoError(b, p.server.Listen(portFirst, 64, func(*stack.Conn) stack.Upper { return server }))
+	server, client := &shortLives{server: true}, &shortLives{}
+	require.NoError(b, p.server.Listen(portFirst, 64, func(c *stack.Conn) stack.Upper {
+		u := server.next()
+		u.know(c)
+		return u
+	}))
 	to := netip.AddrPortFrom(p.server.Addr(), portFirst)
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -284,9 +325,12 @@ func BenchmarkConnectionsPerSecond(b *testing.B) {
 	dialled := 0
 	for client.closed < b.N {
 		for dialled < b.N && dialled-client.closed < outstanding {
-			if _, err := p.client.Dial(to, client); err != nil {
+			u := client.next()
+			c, err := p.client.Dial(to, u)
+			if err != nil {
 				b.Fatal(err)
 			}
+			u.know(c)
 			dialled++
 		}
 		p.turn(5_000)

@@ -119,7 +119,7 @@ type counter struct {
 	edge uint64
 }
 
-func (u *counter) Edge(_ *stack.Conn, edge uint64) { u.edge = edge }
+func (u *counter) Edge(edge uint64) { u.edge = edge }
 
 // fed is a Poller with one open connection, fed by hand.
 func fed(t testing.TB) (*stack.Poller, *feeder, *counter) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/rnicd/rnicd/bench/yard"
 	"github.com/rnicd/rnicd/internal/fault"
-	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -25,24 +24,23 @@ const (
 
 // bulk is an end that always has something to send, once it may.
 type bulk struct {
-	testhost.Upper
-	conn    *stack.Conn
+	idler
 	sends   bool
 	arrived int
 }
 
-func (u *bulk) Established(c *stack.Conn) { u.conn = c }
-
-func (u *bulk) Arrive(_ *stack.Conn, _ uint64, _ mem.Buf, data []byte) stack.Verdict {
-	u.arrived += len(data)
-	return stack.Taken
+func (u *bulk) Arrive(_ uint64, _ []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	for _, octets := range data {
+		u.arrived += len(octets)
+	}
+	return len(data), stack.Taken
 }
 
-func (u *bulk) Pull(_ *stack.Conn, dst []byte) int {
+func (u *bulk) Pull(dst [][]byte) stack.Pulled {
 	if !u.sends {
-		return 0
+		return stack.Pulled{}
 	}
-	return len(dst)
+	return stack.Pulled{N: len(dst), More: true}
 }
 
 // crowdPart is 8 octets there and back, alone and beside 63 connections that always send; and how
@@ -52,7 +50,7 @@ func crowdPart(y *yardstick) {
 	p := newPollersOver(y, crowdConns, fault.Spec{Rx: f, Tx: fault.Faults{Rate: crowdRate}})
 	ask, answer := &echo{}, &echo{server: true}
 	var from, to []*bulk
-	p.establish(crowdConns, func(server bool, i int) stack.Upper {
+	p.establish(crowdConns, func(server bool, i int) knower {
 		switch {
 		case i == 0 && server:
 			return answer
@@ -74,7 +72,7 @@ func crowdPart(y *yardstick) {
 	ping := func() float64 {
 		began, want := p.now, ask.got+pingOctets
 		ask.owed = pingOctets
-		ask.conn.Send()
+		ask.Conn.Send()
 		for ask.got < want {
 			p.turn(crowdTurnNs)
 			require.Less(y, p.now-began, int64(1e9))
@@ -90,7 +88,7 @@ func crowdPart(y *yardstick) {
 	idle := yard.Samples(measure())
 	for _, u := range from {
 		u.sends = true
-		u.conn.Send()
+		u.Conn.Send()
 	}
 	for began := p.now; p.now-began < shareNs/2; {
 		p.turn(crowdTurnNs)

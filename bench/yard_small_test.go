@@ -136,7 +136,7 @@ func echoing(y *yardstick, n int) *yard.Contender {
 	const burst = 32
 	p := newPollers(y, n)
 	clients, servers := make([]echo, n), make([]echo, n)
-	p.establish(n, func(server bool, i int) stack.Upper {
+	p.establish(n, func(server bool, i int) knower {
 		if server {
 			servers[i].server = true
 			return &servers[i]
@@ -163,7 +163,7 @@ func echoing(y *yardstick, n int) *yard.Contender {
 					for range burst {
 						e := &clients[order[asked%len(order)]]
 						e.owed += requestOctets
-						e.conn.Send()
+						e.Conn.Send()
 						asked++
 					}
 					for p.turn(burst*250) > 0 {

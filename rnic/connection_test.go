@@ -39,7 +39,7 @@ func (r *rig) fire(a *Adapter) {
 	s := connections[0].Transport.(*transport.KernelConn)
 	require.NoError(r.t, s.Submit(func() {
 		require.True(r.t, s.Timed(), "no timer runs")
-		connections[0].Timer()
+		connections[0].Timer(0)
 	}))
 }
 
@@ -135,7 +135,7 @@ func TestLingerTimer(t *testing.T) {
 				k := c.Transport.(*transport.KernelConn)
 				require.NoError(t, k.Submit(func() {
 					if k.Timed() {
-						c.Timer()
+						c.Timer(0)
 					}
 				}))
 			}
@@ -273,11 +273,15 @@ func TestOutageWhileClosing(t *testing.T) {
 // A start-up frame that is cut leaves to its last octet before anything else does.
 func TestStartupFrameLeavesWhole(t *testing.T) {
 	frame := randomBytes(3, 21)
-	l := connect.NewUnpulled(frame) // without a QueuePair that could be asked for more
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+	l := r.unpulled(c, frame)
+	defer l.Reader.Close()
+	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})
 	var got []byte
 	for range 2 {
 		dst := make([]byte, 20)
-		got = append(got, dst[:l.Pull(dst)]...)
+		got = append(got, dst[:pullOne(l, dst)]...)
 	}
 	require.Equal(t, frame, got)
 }

@@ -221,7 +221,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	arrive := func(octets []byte) stack.Verdict {
 		b := l.Pool.Alloc()
 		data := l.Pool.Slot(b)[l.Pool.Headroom():][:copy(l.Pool.Slot(b)[l.Pool.Headroom():], octets)]
-		v := l.Arrive(0, b, data)
+		v := arriveOne(l, 0, b, data)
 		if v != stack.Kept {
 			l.Pool.Free(b)
 		}

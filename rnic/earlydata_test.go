@@ -43,7 +43,8 @@ func newHasty(t *testing.T, cfg rigConfig, opts stream.Options) *hasty {
 		}
 		client := r.hosts[1].poller
 		err = client.Submit(func() {
-			_, err := client.Dial(netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), raw)
+			var err error
+			raw.Conn, err = client.Dial(netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), raw)
 			raw.fail(err)
 		})
 		if err == nil {
@@ -263,7 +264,7 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	require.NoError(t, r.hosts[0].poller.Submit(func() {
 		l.SetOut(append([]byte(nil), helloAck...)) // as if no segment had had room yet
 		b := r.hosts[0].pool.Alloc()
-		l.Arrive(l.RxNext(), b, request(mpa.Frame{Rev: 1, CRC: true}))
+		arriveOne(l, l.RxNext(), b, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hosts[0].pool.Free(b)
 		require.NoError(t, s.qp.end.BeginConnecting(s.conn.param()))
 		require.NoError(t, l.Accept(&s.qp.end, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}))

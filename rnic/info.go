@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"github.com/rnicd/rnicd/rnic/internal/connect"
-	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -20,11 +19,7 @@ type ConnInfo struct {
 // InfoOf fills in i for the connection over c; false: c does not belong to an Adapter. The
 // goroutine of c's Poller, as in (*stack.Poller).EachConn.
 func InfoOf(c *stack.Conn, i *ConnInfo) bool {
-	u, ok := c.Upper().(*transport.PollerConn)
-	if !ok {
-		return false
-	}
-	conn, ok := u.Above().(*connect.Connection)
+	conn, ok := c.Upper().(*connect.Connection)
 	if !ok {
 		return false
 	}

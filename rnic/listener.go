@@ -154,8 +154,8 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, opt *ListenOp
 	a, at := l.adapter, bound.Local()
 	for i, ln := range bound.Pollers() {
 		err := a.host.Call(ctx, ln, func() error {
-			return ln.Poller.ListenAt(at, true, opt.Backlog, func(*stack.Conn) stack.Upper {
-				return a.host.Incoming(ln, &l.role)
+			return ln.Poller.ListenAt(at, true, opt.Backlog, func(c *stack.Conn) stack.Upper {
+				return a.host.Incoming(ln, c, &l.role)
 			})
 		})
 		if err == nil {

@@ -30,7 +30,8 @@ func (r *rig) peerDials() *peer {
 	}
 	p := r.newPollerStream(r.hosts[1])
 	require.NoError(r.t, p.poller.Submit(func() {
-		_, err := p.poller.Dial(netip.MustParseAddrPort(r.addr()), p)
+		var err error
+		p.Conn, err = p.poller.Dial(netip.MustParseAddrPort(r.addr()), p)
 		p.fail(err)
 	}))
 	r.until("a connection of the peer's", p.connected)
@@ -53,8 +54,9 @@ func (r *rig) peerListens() (addr string, accept func() *peer) {
 	}
 	var got atomic.Pointer[peer]
 	require.NoError(r.t, r.hosts[0].poller.Submit(func() {
-		require.NoError(r.t, r.hosts[0].poller.Listen(9000, 8, func(*stack.Conn) stack.Upper {
+		require.NoError(r.t, r.hosts[0].poller.Listen(9000, 8, func(c *stack.Conn) stack.Upper {
 			p := r.newPollerStream(r.hosts[0])
+			p.Conn = c
 			got.Store(r.newPeer(p))
 			return p
 		}))
@@ -94,6 +96,21 @@ func (r *rig) peerAccepts(c *end) *peer {
 	addr, accept := r.peerListens()
 	require.NoError(r.t, c.qp.StartConnect(r.ctx, addr, c.conn))
 	return accept()
+}
+
+// arriveOne is Arrive of one segment.
+func arriveOne(u stack.Upper, off uint64, b mem.Buf, data []byte) stack.Verdict {
+	_, v := u.Arrive(off, []mem.Buf{b}, [][]byte{data})
+	return v
+}
+
+// pullOne is Pull of one segment, and returns how many octets it has.
+func pullOne(u stack.Upper, dst []byte) int {
+	room := [][]byte{dst[:len(dst):len(dst)]}
+	if u.Pull(room).N == 0 {
+		return 0
+	}
+	return len(room[0])
 }
 
 // pollerStream is a peerStream on a Poller.
@@ -142,29 +159,36 @@ func (p *pollerStream) do(f func(*stack.Conn)) {
 	}
 }
 
-func (p *pollerStream) Established(c *stack.Conn) {
+func (p *pollerStream) Established() {
 	p.mu.Lock()
-	p.conn = c
+	p.conn = p.Conn
 	p.mu.Unlock()
-	c.SetNoDelay(true)
+	p.Conn.SetNoDelay(true)
 }
 
-func (p *pollerStream) Arrive(_ *stack.Conn, off uint64, _ mem.Buf, data []byte) stack.Verdict {
+func (p *pollerStream) Arrive(off uint64, _ []mem.Buf, data [][]byte) (int, stack.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if off != uint64(len(p.in)) {
-		return stack.Refused
+		return 1, stack.Refused
 	}
-	p.in = append(p.in, data...)
-	return stack.Taken
+	for _, octets := range data {
+		p.in = append(p.in, octets...)
+	}
+	return len(data), stack.Taken
 }
 
-func (p *pollerStream) Pull(c *stack.Conn, dst []byte) int {
+func (p *pollerStream) Pull(dst [][]byte) stack.Pulled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return testhost.Fill(dst, p.fill)
+}
+
+// fill is Pull of one segment, which has octets of one write. mu is held.
+func (p *pollerStream) fill(dst []byte) int {
 	if len(p.out) == 0 {
 		if p.fin {
-			c.CloseSend()
+			p.Conn.CloseSend()
 		}
 		return 0
 	}
@@ -175,8 +199,9 @@ func (p *pollerStream) Pull(c *stack.Conn, dst []byte) int {
 	return n
 }
 
-func (p *pollerStream) PeerClosed(*stack.Conn) { p.fail(io.EOF) }
-func (p *pollerStream) Closed(_ *stack.Conn, err error) {
+func (p *pollerStream) PeerClosed() { p.fail(io.EOF) }
+
+func (p *pollerStream) Closed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn = nil; err != nil {

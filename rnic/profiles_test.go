@@ -173,15 +173,21 @@ func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
 	// The Rtr frame is a segment of its own, too, and what was posted is the next.
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
-	require.NoError(t, c.qp.end.BeginConnecting(c.conn.param()))
-	memory := transport.Memory{Pool: r.hosts[1].pool, Stride: r.hosts[1].pool.Stride(), Reader: r.client.table.NewReader(), InOrder: true}
-	l := connect.NewInitiator(&r.client.host, &c.qp.end, &stillTransport{}, memory, unhex(t, hexRtr+"4001 0000"),
-		&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
+	l := r.unpulled(c, unhex(t, hexRtr+"4001 0000"))
 	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})
 	segment := make([]byte, 1460)
-	require.Equal(t, 20, l.Pull(segment))
-	require.Greater(t, l.Pull(segment), 20)
+	require.Equal(t, 20, pullOne(l, segment))
+	require.Greater(t, pullOne(l, segment), 20)
 	l.Reader.Close()
+}
+
+// unpulled has c be an Initiator in full operation whose last start-up frame, out, is still to be
+// pulled. Who calls it closes its Reader.
+func (r *rig) unpulled(c *end, out []byte) *connect.Connection {
+	require.NoError(r.t, c.qp.end.BeginConnecting(c.conn.param()))
+	memory := transport.Memory{Pool: r.hosts[1].pool, Stride: r.hosts[1].pool.Stride(), Reader: r.client.table.NewReader(), InOrder: true}
+	return connect.NewInitiator(&r.client.host, &c.qp.end, &stillTransport{}, memory, out,
+		&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 }
 
 // stillTransport transports nothing.

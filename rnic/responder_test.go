@@ -399,7 +399,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		arrive := func(off uint64, octets []byte) {
 			b := pool.Alloc()
 			data := pool.Slot(b)[mem.Headroom:]
-			require.Equal(t, stack.Taken, l.Arrive(off, b, data[:copy(data, octets)]))
+			require.Equal(t, stack.Taken, arriveOne(l, off, b, data[:copy(data, octets)]))
 			pool.Free(b)
 		}
 		arrive(at+uint64(len(first)), second)

@@ -42,7 +42,7 @@ func TestCloseAfterAnOwedRTR(t *testing.T) {
 	c := h.dialForged(s)
 	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
 	l := s.qp.end.Connection.Load()
-	require.Equal(t, stack.Taken, l.Arrive(0, mem.NoBuf, c.stream))
+	require.Equal(t, stack.Taken, arriveOne(l, 0, mem.NoBuf, c.stream))
 	require.Equal(t, RTS, s.qp.State(), "%v", s.qp.Err())
 	l.Shutdown()
 	h.turns(2, time.Microsecond)

@@ -78,7 +78,7 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			arrive := func(off uint64, octets []byte) {
 				buf := l.Pool.Alloc()
 				slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
-				v := l.Arrive(off, buf, slot[:copy(slot, octets)])
+				v := arriveOne(l, off, buf, slot[:copy(slot, octets)])
 				require.NotEqual(t, stack.Refused, v)
 				if v != stack.Kept {
 					l.Pool.Free(buf)
@@ -120,7 +120,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		arrive := func(off uint64, octets []byte) stack.Verdict {
 			buf := l.Pool.Alloc()
 			slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
-			v := l.Arrive(off, buf, slot[:copy(slot, octets)])
+			v := arriveOne(l, off, buf, slot[:copy(slot, octets)])
 			if v != stack.Kept {
 				l.Pool.Free(buf)
 			}

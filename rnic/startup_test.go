@@ -162,7 +162,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		} else {
 			n := -1
 			l := s.qp.end.Connection.Load()
-			require.NoError(t, l.Transport.Submit(func() { n = s.qp.engine.Pull(make([]byte, 1460), false) }))
+			require.NoError(t, l.Transport.Submit(func() { n, _ = s.qp.engine.Pull([][]byte{make([]byte, 1460)}, false) }))
 			require.Zero(t, n, "octets pulled")
 		}
 		p.expectNothing() // after the Reply
@@ -392,11 +392,11 @@ func TestStartupFrameComesAgain(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	fpdu := p.frame(writeFPDU(s.region.STag(), 0, "once"))
 	l, b := req.connection, r.hosts[0].pool.Alloc()
-	require.Equal(t, stack.Refused, l.Arrive(0, b, append(bytes.Clone(frame), fpdu...)), "before the decision")
-	require.Equal(t, stack.Taken, l.Arrive(0, b, frame), "the frame alone")
+	require.Equal(t, stack.Refused, arriveOne(l, 0, b, append(bytes.Clone(frame), fpdu...)), "before the decision")
+	require.Equal(t, stack.Taken, arriveOne(l, 0, b, frame), "the frame alone")
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	require.Equal(t, stack.Taken, l.Arrive(0, b, frame), "after the decision")
-	require.Equal(t, stack.Taken, l.Arrive(0, b, append(bytes.Clone(frame), fpdu...)))
+	require.Equal(t, stack.Taken, arriveOne(l, 0, b, frame), "after the decision")
+	require.Equal(t, stack.Taken, arriveOne(l, 0, b, append(bytes.Clone(frame), fpdu...)))
 	require.Equal(t, "once", string(s.region.Bytes()[:4]))
 	r.hosts[0].pool.Free(b)
 	s.qp.Abort() // this connection's TCP knows nothing of what was offered by hand

@@ -110,7 +110,7 @@ var usesOfLost = []struct {
 
 // Registered memory that goes away costs the connections that use it, and nothing else: neither the
 // process nor the connection beside it. What was placed or read before it is there. In one segment,
-// and in the runs of a long message.
+// and in the middle of a long message.
 func TestUnreachableMemory(t *testing.T) {
 	for how := range losses {
 		for _, u := range usesOfLost {

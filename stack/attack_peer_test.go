@@ -43,6 +43,7 @@ type member struct {
 // spring is an Upper that sends without end; drain one that keeps nothing. Both remember how they
 // ended.
 type spring struct {
+	taker
 	n      uint64 // octets still to send
 	closed int
 	err    error
@@ -52,41 +53,42 @@ type spring struct {
 	orphan bool
 }
 
-func (u *spring) Established(c *Conn) {
-	c.Send()
+func (u *spring) Established() {
+	u.conn.Send()
 	if u.fin && u.n == 0 {
-		u.close(c)
+		u.close()
 	}
 }
 
-func (u *spring) close(c *Conn) {
-	c.CloseSend()
+func (u *spring) close() {
+	u.conn.CloseSend()
 	if u.orphan {
-		c.SetOrphaned()
+		u.conn.SetOrphaned()
 	}
 }
 
-func (u *spring) Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict {
+func (u *spring) Arrive(_ uint64, bufs []mem.Buf, data [][]byte) (int, Verdict) {
 	if u.keep {
-		u.kept = append(u.kept, b)
-		return Kept
+		u.kept = append(u.kept, bufs[0])
+		return 1, Kept
 	}
-	return Taken
+	return len(data), Taken
 }
-func (u *spring) Edge(*Conn, uint64) {}
-func (u *spring) Pull(c *Conn, dst []byte) int {
-	n := int(min(uint64(len(dst)), u.n))
-	u.n -= uint64(n)
-	if u.fin && u.n == 0 && n > 0 {
-		u.close(c)
+
+func (u *spring) Pull(dst [][]byte) (got Pulled) {
+	for ; got.N < len(dst) && u.n > 0; got.N++ {
+		n := int(min(uint64(len(dst[got.N])), u.n))
+		dst[got.N] = dst[got.N][:n]
+		u.n -= uint64(n)
 	}
-	return n
+	if u.fin && u.n == 0 && got.N > 0 {
+		u.close()
+	}
+	got.More = u.n > 0
+	return got
 }
-func (u *spring) Acked(*Conn, uint64)       {}
-func (u *spring) PeerClosed(*Conn)          {}
-func (u *spring) Closed(c *Conn, err error) { u.closed++; u.err = err }
-func (u *spring) Woken(*Conn)               {}
-func (u *spring) Timer(*Conn, int64)        {}
+
+func (u *spring) Closed(err error) { u.closed++; u.err = err }
 
 // gather makes a crowd of n, which speak to port 9 of b, where springs flow.
 func (s *siege) gather(n int, make func() *spring) (*crowd, *[]*spring) {

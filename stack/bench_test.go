@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/stretchr/testify/require"
 )
 
 // mover is an Upper without a test in it: it sends zeros as long as it may and takes what comes.
 type mover struct {
+	taker
 	sending bool
-	conn    *Conn
 	edge    atomic.Uint64
 	acked   uint64
 	target  atomic.Uint64 // Edge signals reached when it passes this; 0: no
@@ -28,17 +27,10 @@ func (m *mover) wait(edge uint64) {
 	<-m.reached
 }
 
-func (m *mover) Established(c *Conn)                           { m.conn = c; c.Send() }
-func (m *mover) Arrive(*Conn, uint64, mem.Buf, []byte) Verdict { return Taken }
-func (m *mover) Acked(c *Conn, edge uint64)                    { m.acked = edge }
-func (m *mover) PeerClosed(*Conn)                              {}
-func (m *mover) Closed(*Conn, error)                           {}
-func (m *mover) Woken(*Conn)                                   {}
-func (m *mover) Timer(*Conn, int64)                            {}
-func (m *mover) More(*Conn) bool                               { return m.sending }
-func (m *mover) Pushed(*Conn) bool                             { return false }
+func (m *mover) Established()      { m.conn.Send() }
+func (m *mover) Acked(edge uint64) { m.acked = edge }
 
-func (m *mover) Edge(c *Conn, edge uint64) {
+func (m *mover) Edge(edge uint64) {
 	m.edge.Store(edge)
 	if at := m.target.Load(); at != 0 && edge >= at {
 		m.target.Store(0)
@@ -46,11 +38,11 @@ func (m *mover) Edge(c *Conn, edge uint64) {
 	}
 }
 
-func (m *mover) Pull(c *Conn, dst []byte) int {
+func (m *mover) Pull(dst [][]byte) Pulled {
 	if !m.sending {
-		return 0
+		return Pulled{}
 	}
-	return len(dst)
+	return Pulled{N: len(dst), More: true}
 }
 
 // moving gives a lab with one connection over which a sends to b without end.

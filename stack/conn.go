@@ -62,7 +62,6 @@ type Conn struct {
 	phase  phase
 	advice reason // the last soft error: SoftError
 	upper  Upper
-	ahead  Ahead // upper, when it has More
 
 	acked   uint64 // what the Upper has been told of
 	timerAt int64  // the Upper's; 0: none
@@ -84,6 +83,8 @@ type Conn struct {
 
 	credit int32  // octets that c may send before it is others' turn (sched.go)
 	round  uint32 // of the schedule, in which c was last given some
+
+	_ [16]byte // to the end of the cache line
 }
 
 // Send says that there is something to Pull.
@@ -181,7 +182,6 @@ func (c *Conn) SetUpper(u Upper) {
 		panic("stack: SetUpper without an Upper or on a connection that is not open")
 	}
 	c.upper = u
-	c.ahead, _ = u.(Ahead)
 	c.p.touch(c)
 }
 
@@ -221,6 +221,15 @@ func (c *Conn) State() tcp.State { return c.tcp.State() }
 
 // Stats are those of the transport; valid until Closed returns.
 func (c *Conn) Stats() tcp.Stats { return c.tcp.Stats() }
+
+// AckedOffset is the stream offset up to which our octets are acknowledged.
+func (c *Conn) AckedOffset() uint64 { return c.tcp.AckedOffset() }
+
+// Edge is the left edge of what has arrived: all octets before it were taken.
+func (c *Conn) Edge() uint64 { return c.tcp.Edge() }
+
+// PeerClosed says whether the peer's FIN is in order.
+func (c *Conn) PeerClosed() bool { return c.tcp.PeerClosed() }
 
 // Poller is the one this connection belongs to. Any goroutine.
 func (c *Conn) Poller() *Poller { return c.p }

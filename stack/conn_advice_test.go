@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +15,7 @@ type advised struct {
 	advice []error
 }
 
-func (u *advised) Advice(c *Conn, err error) { u.advice = append(u.advice, err) }
+func (u *advised) Advice(err error) { u.advice = append(u.advice, err) }
 
 // openAdvised is open, with an Upper at a's end that takes advice.
 func (l *lab) openAdvised() (*advised, *peer) {
@@ -313,15 +312,15 @@ type clerk struct {
 	left int
 }
 
-func (k *clerk) Pull(c *Conn, dst []byte) int {
-	n := min(k.left, len(dst))
-	k.left -= n
-	return n
+func (k *clerk) Pull(dst [][]byte) (got Pulled) {
+	for ; got.N < len(dst) && k.left > 0; got.N++ {
+		n := min(k.left, len(dst[got.N]))
+		dst[got.N] = dst[got.N][:n]
+		k.left -= n
+	}
+	got.More = k.left > 0
+	return got
 }
-
-func (k *clerk) More(*Conn) bool { return k.left > 0 }
-
-func (k *clerk) Arrive(*Conn, uint64, mem.Buf, []byte) Verdict { return Taken }
 
 // What is given in small pieces between two turns leaves in segments as large as can be: an Upper
 // is asked for octets when they can be sent, and for as many.

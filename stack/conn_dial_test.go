@@ -118,7 +118,7 @@ type finisher struct {
 	acked int
 }
 
-func (u *finisher) FinAcked(*Conn) { u.acked++; u.note("FIN acked") }
+func (u *finisher) FinAcked() { u.acked++; u.note("FIN acked") }
 
 // An Upper hears that its FIN was acknowledged while the peer goes on; where the peer has closed as
 // well, Closed says so.

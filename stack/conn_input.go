@@ -6,9 +6,19 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// input gives the decoded segment to its connection. The order is Input, Arrive, Commit, Edge,
-// events, except that the end of the handshake comes before the octets of its segment.
-func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
+// segment makes b, with the octets payload, the one of which input is about.
+func (p *Poller) segment(b mem.Buf, payload []byte) {
+	p.bufs, p.data = append(p.bufs[:0], b), append(p.data[:0], payload)
+}
+
+// input gives the decoded segment to its connection: p.bufs are its Bufs and p.data its octets,
+// several where it stands for frames that continue each other (coalesce). It returns whether the
+// first Buf is done with; the others are its own affair. The order is Input, Arrive, Commit, Edge,
+// events, except that the end of the handshake comes before the octets of its segment. It ends where
+// the Upper refuses a frame: the frames after that one are given to TCP one by one, like frames
+// after a gap.
+func (p *Poller) input(c *Conn) (done bool) {
+	bufs, data := p.bufs, p.data
 	if c.marks&markAbort != 0 {
 		p.n.Own[DropAborting]++
 		return true
@@ -21,50 +31,42 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 		ev &^= tcp.EvEstablished
 	}
 	if a.Drop != tcp.DropNone {
-		p.n.TCP[a.Drop]++
+		p.n.TCP[a.Drop] += uint64(len(data))
 		if a.Drop == tcp.DropOrphaned {
 			c.fail(whyUnread)
 		}
 	}
-	done, refused := true, false
-	if a.Len > 0 {
-		p.arrivals++
-		verdict := Refused
-		if c.upper != nil && c.marks&markAbort == 0 {
-			verdict = c.upper.Arrive(c, a.Offset, b, payload[a.Skip:a.Skip+a.Len])
+	done = true
+	at := len(data)
+	if a.Len == 0 {
+		p.commit(c, &a, false)
+		for _, b := range bufs[1:] {
+			p.discard(b)
 		}
-		done, refused = verdict != Kept, verdict == Refused
-		if refused {
-			p.n.TCP[tcp.DropRefused]++
+	} else {
+		if len(data) == 1 {
+			data[0] = data[0][a.Skip : a.Skip+a.Len]
 		}
+		at, done = p.offerAll(c, &a, bufs, data)
 	}
-	p.commit(c, &a, refused)
+	if at > 1 {
+		p.countCoalesced(data[1:at], p.seg.HdrLen+p.l4Plain(&c.tcp.ID().Remote))
+	}
 	if ev |= c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}
 	return done
 }
 
-// inputCoalesced is input of a segment that stands for b, whose octets are payload, and for the
-// frames after it whose octets are in p.runData. It ends where the Upper refuses a frame: the
-// frames after that one are given to TCP one by one, like frames after a gap.
-func (p *Poller) inputCoalesced(c *Conn, b mem.Buf, payload []byte) bool {
-	data := p.runData
-	bufs := p.rx[p.rxAt:][:len(data)]
-	data[0] = payload
-	p.touch(c)
-	a := c.tcp.Input(p.now, &p.seg)
-	if a.Drop != tcp.DropNone {
-		p.n.TCP[a.Drop] += uint64(len(data))
-	}
-	done, verdict, at := true, Taken, 0
-	for at < len(data) && verdict != Refused {
-		n := len(data) - at
-		if a.Len > 0 {
-			n, verdict = p.offer(c, &a, bufs[at:], data[at:])
-		}
-		last := at + n - 1
-		for i := max(at, 1); i < last; i++ {
+// offerAll offers the octets of a until all are taken or some refused, and discards the Bufs that
+// are done with, except for the first. n is how many were looked at.
+func (p *Poller) offerAll(c *Conn, a *tcp.Arrival, bufs []mem.Buf, data [][]byte) (n int, done bool) {
+	done = true
+	for verdict := Taken; n < len(data) && verdict != Refused; {
+		var k int
+		k, verdict = p.offer(c, a, bufs[n:], data[n:])
+		last := n + k - 1
+		for i := max(n, 1); i < last; i++ {
 			p.discard(bufs[i])
 		}
 		switch {
@@ -73,13 +75,9 @@ func (p *Poller) inputCoalesced(c *Conn, b mem.Buf, payload []byte) bool {
 		case verdict != Kept:
 			p.discard(bufs[last])
 		}
-		at = last + 1
+		n = last + 1
 	}
-	p.countCoalesced(data[1:at], p.seg.HdrLen+p.l4Plain(&c.tcp.ID().Remote))
-	if ev := c.tcp.TakeEvents(); ev != 0 {
-		p.events(c, ev)
-	}
-	return done
+	return n, done
 }
 
 // countCoalesced says that frames after the one in hand, whose octets are data and whose headers
@@ -97,19 +95,22 @@ func (p *Poller) countCoalesced(data [][]byte, head int) {
 // l4Plain is where the TCP header begins in a frame without options or extensions of IP.
 func (p *Poller) l4Plain(remote *inet.Addr) int { return p.host.l2 + ipLen(remote) }
 
-// offer gives the octets of coalesced frames, which are a, to the Upper and commits them: as many
-// as it has looked at, the last of them with verdict.
+// offer gives the octets of a, which are data, to the Upper and commits them: as many segments as it
+// has looked at, the last of them with verdict.
 func (p *Poller) offer(c *Conn, a *tcp.Arrival, bufs []mem.Buf, data [][]byte) (n int, verdict Verdict) {
 	p.arrivals++
 	n, verdict = 1, Refused
 	if c.upper != nil && c.marks&markAbort == 0 {
-		if bulk, ok := c.ahead.(Bulk); ok && len(data) > 1 {
-			if n, verdict = bulk.ArriveRun(c, a.Offset, bufs, data); n < 1 || n > len(data) {
-				panic("stack: ArriveRun looked at no segment, or at more than it was given")
-			}
-		} else {
-			verdict = c.upper.Arrive(c, a.Offset, bufs[0], data[0])
+		if n, verdict = c.upper.Arrive(a.Offset, bufs, data); n < 1 || n > len(data) {
+			panic("stack: Arrive looked at no segment, or at more than it was given")
 		}
+	}
+	if p.seg.Part == 0 {
+		if verdict == Refused {
+			p.n.TCP[tcp.DropRefused]++
+		}
+		p.commit(c, a, verdict == Refused)
+		return n, verdict
 	}
 	var part tcp.Arrival
 	taken := n
@@ -134,7 +135,7 @@ func (p *Poller) commit(c *Conn, a *tcp.Arrival, refused bool) {
 	c.tcp.Commit(p.now, a, refused)
 	if e := c.tcp.Edge(); e != before {
 		if c.upper != nil && c.marks&markAbort == 0 {
-			c.upper.Edge(c, e)
+			c.upper.Edge(e)
 		}
 	}
 }

@@ -68,9 +68,9 @@ func (p *Poller) hasFrames(c *Conn) bool {
 // closed makes the last call to c's Upper, and gives back a slot that is free.
 func (p *Poller) closed(c *Conn) {
 	u, free := c.upper, c.phase == phaseFree
-	c.upper, c.ahead = nil, nil
+	c.upper = nil
 	if u != nil {
-		u.Closed(c, reasons[c.why])
+		u.Closed(reasons[c.why])
 	}
 	if free {
 		c.tcp.Forget()

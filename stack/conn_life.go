@@ -26,7 +26,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn 
 	}
 	s.n--
 	c.nextHop, c.home = nextHop, home
-	c.upper, c.ahead, c.listener, c.why, c.advice = nil, nil, nil, whyNothing, whyNothing
+	c.upper, c.listener, c.why, c.advice = nil, nil, whyNothing, whyNothing
 	c.acked, c.timerAt, c.credit = 0, 0, 0
 	c.life++
 	c.phase = phaseOpening
@@ -44,13 +44,11 @@ func (p *Poller) events(c *Conn, ev tcp.Events) {
 	if ev&tcp.EvEstablished != 0 {
 		p.established(c)
 	}
-	if ev&tcp.EvFinAcked != 0 && c.marks&markAbort == 0 {
-		if f, ok := c.upper.(Finisher); ok {
-			f.FinAcked(c)
-		}
+	if ev&tcp.EvFinAcked != 0 && c.upper != nil && c.marks&markAbort == 0 {
+		c.upper.FinAcked()
 	}
 	if ev&tcp.EvPeerClosed != 0 && c.upper != nil && c.marks&markAbort == 0 {
-		c.upper.PeerClosed(c)
+		c.upper.PeerClosed()
 	}
 	if ev&tcp.EvRefused != 0 {
 		c.fail(whyRefused)
@@ -91,12 +89,11 @@ func (p *Poller) established(c *Conn) {
 		p.abort(c, whyAborted)
 		return
 	}
-	c.ahead, _ = c.upper.(Ahead)
 	if c.marks&markAbort == 0 {
-		c.upper.Established(c)
+		c.upper.Established()
 	}
 	if c.marks&(markWoken|markAbort) == markWoken {
-		c.upper.Woken(c)
+		c.upper.Woken()
 	}
 }
 
@@ -111,8 +108,8 @@ func (p *Poller) stalled(c *Conn) {
 // advise keeps a soft error and tells the Upper.
 func (p *Poller) advise(c *Conn, why reason) {
 	c.advice = why
-	if a, ok := c.upper.(Adviser); ok && c.marks&markAbort == 0 {
-		a.Advice(c, reasons[why])
+	if c.upper != nil && c.marks&markAbort == 0 {
+		c.upper.Advice(reasons[why])
 	}
 }
 
@@ -185,7 +182,7 @@ func (p *Poller) release(c *Conn) (n int) {
 		c.advice = whyNothing
 		p.progressed(c)
 		if c.upper != nil {
-			c.upper.Acked(c, a)
+			c.upper.Acked(a)
 		}
 	}
 	return n

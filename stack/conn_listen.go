@@ -202,7 +202,8 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 	c.listener = l
 	c.tcp.Resume(p.now, *id, half)
 	p.limitPath(c)
-	return p.input(c, b, payload)
+	p.segment(b, payload)
+	return p.input(c)
 }
 
 // reset answers a segment that belongs to no connection, in the segment's own Buf and to the

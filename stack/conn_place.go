@@ -98,11 +98,11 @@ func (p *Poller) giveWay(c *Conn) {
 	switch {
 	case p.tx.n >= p.tx.connMax:
 		p.n.Own[DropTxFull]++
-		c.tcp.Next(p.now, &p.tx.segment) // the Conn closes when it has handed out the RST
+		c.tcp.Next(p.now, 1, &p.tx.segment) // the Conn closes when it has handed out the RST
 	case !p.haveSpare():
 		p.n.Own[DropNoBuf]++
-		c.tcp.Next(p.now, &p.tx.segment)
-	case c.tcp.Next(p.now, &p.tx.segment):
+		c.tcp.Next(p.now, 1, &p.tx.segment)
+	case c.tcp.Next(p.now, 1, &p.tx.segment):
 		p.emit(c, &p.tx.segment)
 	}
 	c.tcp.TakeEvents()

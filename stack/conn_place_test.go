@@ -11,15 +11,15 @@ import (
 // startup is an Upper that waits for its peer's first octets.
 type startup struct{ *peer }
 
-func (u startup) Established(c *Conn) {
-	c.SetSilent(true)
-	c.SetSilent(true) // changes nothing
-	u.peer.Established(c)
+func (u startup) Established() {
+	u.conn.SetSilent(true)
+	u.conn.SetSilent(true) // changes nothing
+	u.peer.Established()
 }
 
-func (u startup) Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict {
-	c.SetSilent(false)
-	return u.peer.Arrive(c, off, b, data)
+func (u startup) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (int, Verdict) {
+	u.conn.SetSilent(false)
+	return u.peer.Arrive(off, bufs, data)
 }
 
 // listenSilent accepts on b, port 7; connections are silent until they have said something.

@@ -69,7 +69,7 @@ func (p *Poller) expire() int {
 		if c.timerAt != 0 && c.timerAt <= p.now {
 			c.timerAt = 0
 			if c.upper != nil && c.marks&markAbort == 0 {
-				c.upper.Timer(c, p.now)
+				c.upper.Timer(p.now)
 			}
 		}
 		if ev := c.tcp.TakeEvents(); ev != 0 {

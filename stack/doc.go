@@ -15,7 +15,7 @@
 // What the package offers, and what it asks of the layer above:
 //
 //	errors.go            all errors
-//	upper.go             Upper, and its optional parts
+//	upper.go             Upper: what stands above a connection
 //
 // A Turn, and what reaches it from other goroutines:
 //
@@ -76,8 +76,8 @@
 //
 // A segment goes out:
 //
-//	tx.go                Upper.Pull, tcp.Conn.Next; who owns a Buf that was sent
-//	tx_run.go            several like segments at once
+//	tx.go                tcp.Conn.Next; who owns a Buf that was sent
+//	tx_pull.go           Upper.Pull: the next segments
 //	tx_headers.go        TCP and IP headers
 //	tx_neighbour.go      the MAC address of the next hop
 //	tx_batch.go          the batch for the device

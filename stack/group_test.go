@@ -105,7 +105,7 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 		}
 		p, err := New(cfg)
 		require.NoError(t, err)
-		l.hosts = append(l.hosts, &host{Poller: p, t: t, pool: pool, nic: q, addr: addr})
+		l.hosts = append(l.hosts, &host{introducer: introducer{p}, t: t, pool: pool, nic: q, addr: addr})
 	}
 	l.b = l.hosts[1]
 	return l
@@ -278,12 +278,12 @@ func TestGroupOverTAP(t *testing.T) {
 	}
 	const conns, octetsEach = 12, 200_000
 	for _, p := range pollers {
-		k := &kernelLab{t: t, Poller: p}
+		k := &kernelLab{t: t, introducer: introducer{p}}
 		k.do(func() {
-			require.NoError(t, p.Listen(7, 16, func(*Conn) Upper { return newMirror(t, octetsEach) }))
+			require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, octetsEach) }))
 		})
 	}
-	k := &kernelLab{t: t, Poller: pollers[0]}
+	k := &kernelLab{t: t, introducer: introducer{pollers[0]}}
 	for range conns {
 		c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
 		require.NoError(t, err)
@@ -294,11 +294,11 @@ func TestGroupOverTAP(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	for _, p := range pollers { // each dials, and the answers find it
-		k := &kernelLab{t: t, Poller: p}
+		k := &kernelLab{t: t, introducer: introducer{p}}
 		for range 3 {
 			m := newMirror(t, octetsEach)
 			k.do(func() {
-				_, err := p.Dial(l.Addr().(*net.TCPAddr).AddrPort(), m)
+				_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), m)
 				require.NoError(t, err)
 			})
 			c, err := l.AcceptTCP()

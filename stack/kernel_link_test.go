@@ -70,7 +70,7 @@ func (b *bridged) start(dev string, mac inet.MAC, joins string, tune func(cfg *C
 	}
 	p, err = New(cfg)
 	require.NoError(b.t, err)
-	require.NoError(b.t, p.Listen(7, 4, func(*Conn) Upper { return newPeer(b.t, 1) }))
+	require.NoError(b.t, introducer{p}.Listen(7, 4, func(*Conn) Upper { return newPeer(b.t, 1) }))
 	var run sync.WaitGroup
 	run.Go(func() { require.NoError(b.t, p.Run(context.Background())) })
 	var once sync.Once

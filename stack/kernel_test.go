@@ -31,7 +31,7 @@ var (
 // only this test's thread is in. Kernel sockets must be made on the test's goroutine.
 type kernelLab struct {
 	t *testing.T
-	*Poller
+	introducer
 	pool *mem.Pool
 }
 
@@ -68,7 +68,7 @@ func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab
 			t.Logf("%+v", p.last)
 		}
 	})
-	return &kernelLab{t: t, Poller: p, pool: pool}
+	return &kernelLab{t: t, introducer: introducer{p}, pool: pool}
 }
 
 // do runs fn on the Poller's goroutine and waits for it.
@@ -100,8 +100,8 @@ func newMirror(t *testing.T, send int) *mirror {
 	return m
 }
 
-func (m *mirror) PeerClosed(c *Conn) {
-	m.peer.PeerClosed(c)
+func (m *mirror) PeerClosed() {
+	m.peer.PeerClosed()
 	m.closeSend()
 }
 

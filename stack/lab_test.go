@@ -33,13 +33,13 @@ type lab struct {
 	hosts    []*host
 	a, b     *host
 	accepted []*peer
-	runs     func(int) int // peer.runs of connections that are opened from now on
+	vectors  func(int) int // peer.vectors of connections that are opened from now on
 	bufs     int           // of each host's Pool; 0: labBufs
 }
 
 // host is a Poller with its pool and a queue that can lose frames or refuse them.
 type host struct {
-	*Poller
+	introducer
 	t    testing.TB
 	pool *mem.Pool
 	nic  *nic
@@ -149,7 +149,7 @@ func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
 	}
 	p, err := New(cfg)
 	require.NoError(l.t, err)
-	return &host{Poller: p, t: l.t, pool: pool, nic: n, addr: addr}
+	return &host{introducer: introducer{p}, t: l.t, pool: pool, nic: n, addr: addr}
 }
 
 // turns turns all hosts until none finds work.
@@ -268,7 +268,7 @@ func (l *lab) drain() {
 func (l *lab) listen(h *host, port uint16, backlog int, send ...int) {
 	require.NoError(l.t, h.Listen(port, backlog, func(c *Conn) Upper {
 		u := newPeer(l.t, 2)
-		u.runs = l.runs
+		u.vectors = l.vectors
 		for _, n := range send {
 			u.toSend += uint64(n)
 		}
@@ -282,7 +282,7 @@ func (l *lab) listen(h *host, port uint16, backlog int, send ...int) {
 func (l *lab) dial(h, to *host, port uint16, send ...int) *peer {
 	l.t.Helper()
 	u := newPeer(l.t, 1)
-	u.runs = l.runs
+	u.vectors = l.vectors
 	for _, n := range send {
 		u.toSend += uint64(n)
 	}
@@ -327,11 +327,82 @@ func (h *host) counters() Counters {
 	return n
 }
 
+// taker is an Upper that takes what comes and has nothing to say, for others to embed.
+type taker struct{ conn *Conn }
+
+func (u *taker) know(c *Conn) { u.conn = c }
+func (*taker) Established()   {}
+func (*taker) Arrive(_ uint64, _ []mem.Buf, data [][]byte) (int, Verdict) {
+	return len(data), Taken
+}
+func (*taker) Edge(uint64)          {}
+func (*taker) Pull([][]byte) Pulled { return Pulled{} }
+func (*taker) Acked(uint64)         {}
+func (*taker) FinAcked()            {}
+func (*taker) PeerClosed()          {}
+func (*taker) Held() (int, int64)   { return 0, 0 }
+func (*taker) Advice(error)         {}
+func (*taker) Woken()               {}
+func (*taker) Timer(int64)          {}
+func (*taker) Closed(error)         {}
+
+// knower is an Upper that is told its Conn.
+type knower interface {
+	Upper
+	know(*Conn)
+}
+
+// introducer is a Poller that tells Uppers, if they are knowers, their Conns.
+type introducer struct{ *Poller }
+
+func introduce(u Upper, c *Conn) {
+	if k, ok := u.(knower); ok && c != nil {
+		k.know(c)
+	}
+}
+
+func (p introducer) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
+	c, err := p.Poller.Dial(remote, u)
+	introduce(u, c)
+	return c, err
+}
+
+func (p introducer) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) {
+	c, err := p.Poller.DialFrom(local, remote, u)
+	introduce(u, c)
+	return c, err
+}
+
+func (p introducer) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) {
+	c, err := p.Poller.DialHeld(local, remote, u)
+	introduce(u, c)
+	return c, err
+}
+
+func (p introducer) Listen(port uint16, backlog int, accept func(c *Conn) Upper) error {
+	return p.Poller.Listen(port, backlog, introducing(accept))
+}
+
+func (p introducer) ListenAt(local netip.AddrPort, held bool, backlog int, accept func(c *Conn) Upper) error {
+	return p.Poller.ListenAt(local, held, backlog, introducing(accept))
+}
+
+func introducing(accept func(c *Conn) Upper) func(c *Conn) Upper {
+	if accept == nil {
+		return nil
+	}
+	return func(c *Conn) Upper {
+		u := accept(c)
+		introduce(u, c)
+		return u
+	}
+}
+
 // peer is an Upper that sends a pattern and checks the one it gets, octet by octet, each exactly
 // once.
 type peer struct {
+	taker
 	t    testing.TB
-	conn *Conn
 	salt byte // of what it sends; the other's is 3-salt
 
 	toSend    uint64 // octets it will have sent
@@ -342,7 +413,6 @@ type peer struct {
 	edge      uint64
 	opened    bool
 	unit      uint64 // PSH is wanted after each so many octets, 0: only at the end
-	told      uint64 // sent, when Pushed was last asked
 	finAfter  bool   // CloseSend once all is sent
 	finned    bool
 	peerFin   bool
@@ -359,9 +429,9 @@ type peer struct {
 	onWoken   func()
 	chunk     int             // octets per Pull; 0: all that fit
 	unchecked bool            // of any value (fuzzing)
-	runs      func(n int) int // Bulk: how many of n segments to pull, or to look at; nil: none, and one
-	ran       int             // segments that came or went that way
-	asked     int             // for RunLen
+	vectors   func(n int) int // how many of n segments to fill, or to look at; nil, and at least: one
+	ran       int             // segments that came or went in vectors of several
+	asked     int             // calls of Pull
 }
 
 func newPeer(t testing.TB, salt byte) *peer { return &peer{t: t, salt: salt} }
@@ -371,16 +441,31 @@ func pattern(salt byte, off uint64) byte { return byte(off*7+off>>8) ^ byte(off>
 
 func (u *peer) note(what string) { u.log = append(u.log, what) }
 
-func (u *peer) Established(c *Conn) {
+func (u *peer) Established() {
 	u.note("established")
-	u.opened, u.conn = true, c
+	u.opened = true
 	if u.toSend > 0 {
-		c.Send()
+		u.conn.Send()
 	}
 	u.finish()
 }
 
-func (u *peer) Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict {
+func (u *peer) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v Verdict) {
+	if len(data) > 1 {
+		require.Equal(u.t, u.edge, off)
+	}
+	for most := u.most(len(data)); n < most && v == Taken; n++ {
+		v = u.take(off, bufs[n], data[n])
+		off += uint64(len(data[n]))
+	}
+	if n > 1 {
+		u.ran += n
+	}
+	return n, v
+}
+
+// take takes one segment.
+func (u *peer) take(off uint64, b mem.Buf, data []byte) Verdict {
 	if u.onArrive != nil {
 		u.onArrive()
 	}
@@ -414,7 +499,7 @@ func (u *peer) Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict {
 	return v
 }
 
-func (u *peer) Edge(c *Conn, edge uint64) {
+func (u *peer) Edge(edge uint64) {
 	require.Greater(u.t, edge, u.edge)
 	for at := u.edge; at < edge; at++ {
 		if !u.got[at] {
@@ -424,11 +509,32 @@ func (u *peer) Edge(c *Conn, edge uint64) {
 	u.edge = edge
 }
 
-func (u *peer) Pull(c *Conn, dst []byte) int {
+func (u *peer) Pull(dst [][]byte) (got Pulled) {
+	u.asked++
+	for most := u.most(len(dst)); got.N < most; got.N++ {
+		n := u.fill(dst[got.N])
+		if n == 0 {
+			break
+		}
+		before := u.sent
+		if u.sent += uint64(n); u.unit > 0 && before/u.unit != u.sent/u.unit {
+			got.Ends |= 1 << got.N
+		}
+		dst[got.N] = dst[got.N][:n]
+	}
+	if got.N > 1 {
+		u.ran += got.N
+	}
+	u.finish()
+	got.More = u.sent < u.toSend
+	return got
+}
+
+// fill fills the next segment.
+func (u *peer) fill(dst []byte) int {
 	if u.onPull != nil {
 		u.onPull()
 	}
-	require.Equal(u.t, u.sent, c.SentOffset())
 	n := int(min(uint64(len(dst)), u.toSend-u.sent))
 	if u.chunk > 0 {
 		n = min(n, u.chunk)
@@ -436,59 +542,15 @@ func (u *peer) Pull(c *Conn, dst []byte) int {
 	for i := range n {
 		dst[i] = pattern(u.salt, u.sent+uint64(i))
 	}
-	u.sent += uint64(n)
-	u.finish()
 	return n
 }
 
-// RunLen, PullRun and ArriveRun make peer a Bulk.
-func (u *peer) RunLen(_ *Conn, size int) int {
-	if u.asked++; u.runs == nil || u.unit == uint64(size) {
-		return 0
+// most is how many of n segments it fills, or looks at.
+func (u *peer) most(n int) int {
+	if u.vectors == nil {
+		return 1
 	}
-	return 64
-}
-
-func (u *peer) PullRun(c *Conn, dst [][]byte, size int) int {
-	n := 0
-	for most := u.most(len(dst), 0); n < most; n++ {
-		end := u.sent + uint64(size)
-		if end >= u.toSend || u.chunk > 0 && size > u.chunk || u.unit > 0 && u.sent/u.unit != end/u.unit {
-			break
-		}
-		for i := range size {
-			dst[n][i] = pattern(u.salt, u.sent+uint64(i))
-		}
-		u.sent = end
-	}
-	u.ran += n
-	return n
-}
-
-func (u *peer) ArriveRun(c *Conn, off uint64, bufs []mem.Buf, data [][]byte) (n int, v Verdict) {
-	require.Equal(u.t, u.edge, off)
-	for most := u.most(len(data), 1); n < most && v == Taken; n++ {
-		v = u.Arrive(c, off, bufs[n], data[n])
-		off += uint64(len(data[n]))
-	}
-	u.ran += n
-	return n, v
-}
-
-func (u *peer) most(n, least int) int {
-	if u.runs == nil {
-		return least
-	}
-	return max(least, u.runs(n))
-}
-
-func (u *peer) More(*Conn) bool { return u.sent < u.toSend }
-
-// Pushed: a unit ends every u.unit octets.
-func (u *peer) Pushed(*Conn) bool {
-	before := u.told
-	u.told = u.sent
-	return u.unit > 0 && before/u.unit != u.sent/u.unit
+	return min(n, max(1, u.vectors(n)))
 }
 
 // finish closes our half when all is sent.
@@ -499,19 +561,19 @@ func (u *peer) finish() {
 	}
 }
 
-func (u *peer) Acked(c *Conn, edge uint64) {
+func (u *peer) Acked(edge uint64) {
 	require.Greater(u.t, edge, u.acked)
 	require.LessOrEqual(u.t, edge, u.sent)
 	u.acked = edge
 }
 
-func (u *peer) PeerClosed(c *Conn) {
+func (u *peer) PeerClosed() {
 	u.note("peer closed")
 	require.False(u.t, u.peerFin, "PeerClosed twice")
 	u.peerFin = true
 }
 
-func (u *peer) Closed(c *Conn, err error) {
+func (u *peer) Closed(err error) {
 	u.note("closed")
 	require.Zero(u.t, u.closed, "Closed twice")
 	u.closed++
@@ -521,7 +583,7 @@ func (u *peer) Closed(c *Conn, err error) {
 	}
 }
 
-func (u *peer) Woken(c *Conn) {
+func (u *peer) Woken() {
 	require.True(u.t, u.opened, "Woken before Established")
 	u.woken++
 	if u.onWoken != nil {
@@ -529,7 +591,7 @@ func (u *peer) Woken(c *Conn) {
 	}
 }
 
-func (u *peer) Timer(c *Conn, now int64) { u.timer = append(u.timer, now) }
+func (u *peer) Timer(now int64) { u.timer = append(u.timer, now) }
 
 // send asks for n more octets to be sent.
 func (u *peer) send(n int) {

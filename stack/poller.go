@@ -55,7 +55,8 @@ type Poller struct {
 	rx         []mem.Buf
 	rxAt       int // the one of rx[:rxEnd] that is being handled
 	rxEnd      int
-	runData    [][]byte    // the octets of those that its segment stands for (coalesce)
+	bufs       []mem.Buf   // the frames that seg stands for (segment, coalesce)
+	data       [][]byte    // and their octets
 	moreFrames bool        // the device has more frames than this Turn took
 	waited     int         // Turns in a row for which timers have waited
 	burstConns []connIndex // of a burst, for prefetchBurst
@@ -103,7 +104,8 @@ func New(cfg Config) (*Poller, error) {
 		rx:         make([]mem.Buf, receiveBurst(&cfg)),
 		burstConns: make([]connIndex, cfg.BurstMax),
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
-		runData:    make([][]byte, 0, receiveBurst(&cfg)),
+		bufs:       make([]mem.Buf, 0, receiveBurst(&cfg)),
+		data:       make([][]byte, 0, receiveBurst(&cfg)),
 		leaving:    make([]leaving, 0, leavingMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),

@@ -153,14 +153,14 @@ type sink struct {
 	posted atomic.Uint64 // octets the other goroutine wants sent
 }
 
-func (s *sink) Woken(c *Conn) {
+func (s *sink) Woken() {
 	s.woken++
 	s.toSend = s.posted.Load()
-	c.Send()
+	s.conn.Send()
 }
 
-func (s *sink) Edge(c *Conn, edge uint64) {
-	s.peer.Edge(c, edge)
+func (s *sink) Edge(edge uint64) {
+	s.peer.Edge(edge)
 	if edge == s.want {
 		close(s.done)
 	}
@@ -173,7 +173,7 @@ func TestTwoGoroutinesAndAnApplication(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.Clock = nil })
 	v := &sink{peer: *newPeer(t, 2), want: messages * size, done: make(chan struct{})}
 	u := &sink{peer: *newPeer(t, 1), want: 1 << 60}
-	require.NoError(t, l.b.Listen(7, 4, func(c *Conn) Upper { return v }))
+	require.NoError(t, l.b.Listen(7, 4, func(*Conn) Upper { return v }))
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var pollers sync.WaitGroup

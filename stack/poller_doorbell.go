@@ -55,7 +55,7 @@ func (p *Poller) drainDoorbells() int {
 		}
 		p.n.Wakes++
 		p.touch(c)
-		c.upper.Woken(c)
+		c.upper.Woken()
 	}
 	return work
 }

@@ -60,8 +60,8 @@ func awaitAsleep(t *testing.T, p *Poller) {
 func TestInterruptsRouse(t *testing.T) {
 	pollers := sleepers(t)
 	for _, p := range pollers {
-		k := &kernelLab{t: t, Poller: p}
-		k.do(func() { require.NoError(t, p.Listen(7, 16, func(*Conn) Upper { return newMirror(t, 1000) })) })
+		k := &kernelLab{t: t, introducer: introducer{p}}
+		k.do(func() { require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, 1000) })) })
 	}
 	for i := range 24 { // half of them come to the member that they do not belong to
 		for _, p := range pollers {

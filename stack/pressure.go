@@ -173,8 +173,8 @@ func (c *Conn) hoards(d *demand) (n int) {
 	if since, owes := c.tcp.Owes(); owes && since <= late {
 		n = c.tcp.Held()
 	}
-	if h, ok := c.upper.(Holder); ok && d.bufs {
-		if k, since := h.Held(c); since <= d.late {
+	if c.upper != nil && d.bufs {
+		if k, since := c.upper.Held(); since <= d.late {
 			n += k
 		}
 	}

@@ -115,7 +115,7 @@ type holder struct {
 	since int64
 }
 
-func (h *holder) Held(*Conn) (int, int64) { return h.bufs, h.since }
+func (h *holder) Held() (int, int64) { return h.bufs, h.since }
 
 // An Upper that refuses octets for want of Bufs has connections ended whose peer is late with what
 // their Uppers' Bufs wait for: the one that keeps most, not while it alone is refused, and not

@@ -17,8 +17,8 @@ const (
 	timestampOption = 12 // octets, padded: all the options of most segments
 )
 
-// coalesce looks for frames of this burst that continue s, which is in b, and leaves their octets
-// in p.runData; s then stands for all of them. It is generic receive offload (as tcp_gro_receive,
+// coalesce looks for frames of this burst that continue s, which is in b, and adds them to p.bufs
+// and p.data; s then stands for all of them. It is generic receive offload (as tcp_gro_receive,
 // net/ipv4/tcp_offload.c) without merging: each frame stays in its Buf and is offered at its own
 // boundaries. The headers, the connection and TCP's acceptance are looked at once for all.
 //
@@ -26,17 +26,16 @@ const (
 // lengths, identification, sequence number, checksums and PSH, and the same payload length except
 // for the last, which may be shorter. The device must have found all checksums good (the caller has
 // checked b's), and there are no options or extensions of IP. octets is the TCP part of b.
-func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
+func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) {
 	s := &p.seg
 	head := p.pool.Data(b)
 	l4 := p.l4Plain(&c.tcp.ID().Remote)
 	if cap(head)-cap(octets) != l4 || len(head) != l4+len(octets) || c.phase != phaseOpen || c.marks&markAbort != 0 {
-		return false
+		return
 	}
 	room := c.tcp.Coalescible(s)
 	end := l4 + s.HdrLen
 	part, total := s.Len, s.Len
-	p.runData = append(p.runData[:0], nil) // b's: inputCoalesced has them
 	for _, next := range p.rx[p.rxAt+1 : p.rxEnd] {
 		if p.pool.Desc(next).Flags&mem.RxChecksumGood == 0 {
 			break
@@ -47,16 +46,14 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 			break
 		}
 		total += k
-		p.runData = append(p.runData, frame[end:])
+		p.bufs, p.data = append(p.bufs, next), append(p.data, frame[end:])
 		if k < part {
 			break
 		}
 	}
-	if len(p.runData) == 1 {
-		return false
+	if len(p.data) > 1 {
+		s.Part, s.Len = part, total
 	}
-	s.Part, s.Len = part, total
-	return true
 }
 
 // follows says whether the headers of f are those of head, with sequence number seq, except for

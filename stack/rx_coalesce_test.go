@@ -20,8 +20,8 @@ func offloaded(t *testing.T, tune func(i int, cfg *Config)) *lab {
 	return newLab(t, tune)
 }
 
-// runs are ways to take several segments in one call: not at all, all of them, two, any number.
-var runs = []func(n int) int{nil, func(n int) int { return n }, func(n int) int { return min(n, 2) }, func(n int) int { return rand.IntN(n + 1) }}
+// vectors are ways to take several segments in one call: not at all, all of them, two, any number.
+var vectors = []func(n int) int{nil, func(n int) int { return n }, func(n int) int { return min(n, 2) }, func(n int) int { return rand.IntN(n + 1) }}
 
 // Segments that continue each other are taken as one, and the Upper still gets each by itself, at
 // its boundaries; the last may be shorter. Nobody else can tell: as many segments are counted, and
@@ -29,7 +29,7 @@ var runs = []func(n int) int{nil, func(n int) int { return n }, func(n int) int 
 func TestSegmentsAreJoined(t *testing.T) {
 	for i, burst := range []int{1, 32, 32, 32} {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.BurstMax = burst })
-		l.runs = runs[i]
+		l.vectors = vectors[i]
 		u, v := l.open()
 		var sizes []int
 		v.verdict = func(_ uint64, n int) Verdict {
@@ -64,14 +64,14 @@ func TestSegmentsAreJoined(t *testing.T) {
 // What an Upper refuses in the middle leaves a gap like any other: what is after it arrives out of
 // order, is selectively acknowledged, and what was refused comes again.
 func TestRefusedAmongJoined(t *testing.T) {
-	for _, runs := range runs {
-		refusedAmongJoined(t, runs)
+	for _, most := range vectors {
+		refusedAmongJoined(t, most)
 	}
 }
 
-func refusedAmongJoined(t *testing.T, runs func(int) int) {
+func refusedAmongJoined(t *testing.T, most func(int) int) {
 	l := offloaded(t, nil)
-	l.runs = runs
+	l.vectors = most
 	u, v := l.open()
 	var offered []uint64
 	v.verdict = func(off uint64, _ int) Verdict {
@@ -219,22 +219,15 @@ func TestJoinAllocatesNothing(t *testing.T) {
 
 // quiet is an Upper that takes everything, and sends without end if it is to.
 type quiet struct {
-	Upper
+	taker
 	endless bool
 }
 
-func (q *quiet) Arrive(*Conn, uint64, mem.Buf, []byte) Verdict { return Taken }
-func (q *quiet) Edge(*Conn, uint64)                            {}
-func (q *quiet) Acked(*Conn, uint64)                           {}
-func (q *quiet) More(*Conn) bool                               { return q.endless }
-func (q *quiet) Pushed(*Conn) bool                             { return false }
-func (q *quiet) Closed(*Conn, error)                           {}
-
-func (q *quiet) Pull(_ *Conn, dst []byte) int {
+func (q *quiet) Pull(dst [][]byte) Pulled {
 	if q.endless {
-		return len(dst)
+		return Pulled{N: len(dst), More: true}
 	}
-	return 0
+	return Pulled{}
 }
 
 // A segment that differs from the one before in its sequence number and flags alone gets a copy of
@@ -294,15 +287,15 @@ func TestTemplateMakesTheSameHeaders(t *testing.T) {
 }
 
 // Few connections share eight bursts of a Turn in octets, many have one each: whether segments are
-// made one by one, like the one before, or in runs.
+// made one by one, like the one before, or in vectors.
 func TestShareOfATurnWithoutALimit(t *testing.T) {
 	tune := func(i int, cfg *Config) { cfg.BurstMax, cfg.TCP.InitialWindow = 2, 40 }
 	t.Run("one by one", func(t *testing.T) { shareOfATurn(t, func() *lab { return newLab(t, tune) }) })
-	for i, run := range runs[:2] {
-		t.Run([]string{"alike", "in runs"}[i], func(t *testing.T) {
+	for i, run := range vectors[:2] {
+		t.Run([]string{"alike", "in vectors"}[i], func(t *testing.T) {
 			shareOfATurn(t, func() *lab {
 				l := offloaded(t, tune)
-				l.runs = run
+				l.vectors = run
 				return l
 			})
 		})

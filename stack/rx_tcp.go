@@ -40,10 +40,11 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 			return p.reopen(l, c, b, src, s)
 		}
 	}
-	if good && p.rxAt+1 < p.rxEnd && p.coalesce(c, b, octets) {
-		return p.inputCoalesced(c, b, payload)
+	p.segment(b, payload)
+	if good && p.rxAt+1 < p.rxEnd {
+		p.coalesce(c, b, octets)
 	}
-	return p.input(c, b, payload)
+	return p.input(c)
 }
 
 // countOdd counts what peers should not send, or hardly any does, and which changes nothing.

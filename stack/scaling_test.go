@@ -137,8 +137,13 @@ type pourer struct {
 	acked  uint64
 }
 
-func (u *pourer) Pull(c *Conn, dst []byte) int { return copy(dst, u.region) }
-func (u *pourer) Acked(_ *Conn, edge uint64)   { u.acked = edge }
+func (u *pourer) Pull(dst [][]byte) Pulled {
+	for i := range dst {
+		dst[i] = dst[i][:copy(dst[i], u.region)]
+	}
+	return Pulled{N: len(dst), More: true}
+}
+func (u *pourer) Acked(edge uint64) { u.acked = edge }
 
 // goodputOver is how many octets a second n Pollers of one Group, each pinned to a core of its own,
 // get acknowledged; and how many it were if each had had its core all the time, which on a machine
@@ -168,7 +173,7 @@ func goodputOver(t testing.TB, n int, ns int64) (goodput, undisturbed float64) {
 		mine := pourers[4*i:]
 		require.NoError(t, p.Submit(func() {
 			for _, u := range mine {
-				if _, err := p.Dial(netip.MustParseAddrPort("10.0.0.2:7"), u); err != nil {
+				if _, err := (introducer{p}).Dial(netip.MustParseAddrPort("10.0.0.2:7"), u); err != nil {
 					panic(err)
 				}
 			}

@@ -30,8 +30,8 @@ type schedule struct {
 const expressFrames = 2
 
 // quantumMin is the quantum while the device is slow and several connections wait, and the least one
-// otherwise; a burst if that is less, and two frames if that is more. With less, a run of segments
-// (tx_run.go) would cost more than it saves.
+// otherwise; a burst if that is less, and two frames if that is more. With less, several
+// segments at once (tx_pull.go) would cost more than they save.
 const quantumMin = 16 << 10
 
 // frameCost is what a frame takes of the device in addition to its TCP payload: headers of Ethernet,

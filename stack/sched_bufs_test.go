@@ -55,25 +55,21 @@ func (l *longLab) end() {
 // hose is a peer that does not look at octets, so that many connections are cheap.
 type hose struct{ *peer }
 
-func (h hose) Pull(_ *Conn, dst []byte) int {
-	n := int(min(uint64(len(dst)), h.toSend-h.sent))
-	h.sent += uint64(n)
-	return n
+func (h hose) Pull(dst [][]byte) (got Pulled) {
+	for most := h.most(len(dst)); got.N < most && h.sent < h.toSend; got.N++ {
+		n := int(min(uint64(len(dst[got.N])), h.toSend-h.sent))
+		dst[got.N] = dst[got.N][:n]
+		h.sent += uint64(n)
+	}
+	got.More = h.sent < h.toSend
+	return got
 }
 
-func (h hose) PullRun(_ *Conn, dst [][]byte, size int) int {
-	n := int(min(uint64(len(dst)), (h.toSend-h.sent)/uint64(size)))
-	h.sent += uint64(n * size)
-	return n
+func (h hose) Arrive(_ uint64, _ []mem.Buf, data [][]byte) (int, Verdict) {
+	return h.most(len(data)), Taken
 }
 
-func (h hose) Arrive(*Conn, uint64, mem.Buf, []byte) Verdict { return Taken }
-
-func (h hose) ArriveRun(_ *Conn, _ uint64, bufs []mem.Buf, _ [][]byte) (int, Verdict) {
-	return len(bufs), Taken
-}
-
-func (h hose) Edge(_ *Conn, edge uint64) { h.edge = edge }
+func (h hose) Edge(edge uint64) { h.edge = edge }
 
 // rivals are connections over a far path and over a near one that always have something to send,
 // while Bufs are short.
@@ -83,12 +79,12 @@ type rivals struct {
 	farTurns, nearTurns int // that an ACK takes beyond one
 	apart               int // Turns between the first octets of one and of the next
 	delayedAck          int64
-	runs                bool
+	vectors             bool
 }
 
 func (r rivals) String() string {
-	return fmt.Sprintf("%d Bufs, %d frames, far %d*%d, near %d*%d, apart %d, delayed ACK %d, runs %v",
-		r.bufs, r.rate, r.far, r.farTurns, r.near, r.nearTurns, r.apart, r.delayedAck, r.runs)
+	return fmt.Sprintf("%d Bufs, %d frames, far %d*%d, near %d*%d, apart %d, delayed ACK %d, vectors %v",
+		r.bufs, r.rate, r.far, r.farTurns, r.near, r.nearTurns, r.apart, r.delayedAck, r.vectors)
 }
 
 // capacity is how many frames a Turn are sent where each connection has the same number of Bufs:
@@ -103,7 +99,7 @@ func drawRivals(r *rand.Rand) rivals {
 	for {
 		x := rivals{
 			bufs: 512 << r.IntN(3), rate: 8 + r.IntN(53), far: 4 + r.IntN(29), near: 4 + r.IntN(29),
-			farTurns: 50 + r.IntN(101), nearTurns: r.IntN(11), apart: r.IntN(20), runs: r.IntN(2) == 0,
+			farTurns: 50 + r.IntN(101), nearTurns: r.IntN(11), apart: r.IntN(20), vectors: r.IntN(2) == 0,
 		}
 		if float64(x.rate) <= x.capacity()/2 {
 			return x
@@ -123,8 +119,8 @@ func (r rivals) contend(t *testing.T, turns int) (far, near []float64, idle int)
 		if l.delay[u.conn.Local().Port()] = r.nearTurns; i < r.far {
 			l.delay[u.conn.Local().Port()] = r.farTurns
 		}
-		if u.toSend = 1 << 40; r.runs {
-			u.runs = func(n int) int { return n }
+		if u.toSend = 1 << 40; r.vectors {
+			u.vectors = func(n int) int { return n }
 		}
 		u.conn.SetUpper(hose{u})
 		to[i].conn.SetUpper(hose{to[i]})
@@ -173,7 +169,7 @@ func TestShortBufsAreShared(t *testing.T) {
 	all := []rivals{
 		{bufs: 2048, rate: 40, far: 32, near: 32, farTurns: 100},
 		{bufs: 2048, rate: 40, far: 32, near: 32, farTurns: 100, delayedAck: turnNs},
-		{bufs: 2048, rate: 40, far: 32, near: 32, farTurns: 100, nearTurns: 10, runs: true},
+		{bufs: 2048, rate: 40, far: 32, near: 32, farTurns: 100, nearTurns: 10, vectors: true},
 	}
 	for range 4 {
 		all = append(all, drawRivals(r))
@@ -232,11 +228,11 @@ func TestShortBufsServeNewcomers(t *testing.T) {
 // A device that gives no Buf back until it is asked, as some do until their ring is full, does not get
 // those for reception, whatever is acknowledged meanwhile.
 func TestDeviceThatKeepsBufs(t *testing.T) {
-	for _, runs := range []bool{false, true} {
+	for _, many := range []bool{false, true} {
 		l := newLab(t, nil)
 		u, v := l.open()
-		if runs {
-			u.runs = func(n int) int { return n }
+		if many {
+			u.vectors = func(n int) int { return n }
 		}
 		l.a.nic.hold = true
 		u.send(1 << 40)

@@ -59,7 +59,7 @@ func newWeather(t *testing.T, seed uint64) *weather {
 		cfg.TCP.NoTimestamps = w.r.IntN(4) == 0
 	})
 	if w.r.IntN(4) > 0 {
-		w.runs = func(n int) int { return w.r.IntN(n + 1) }
+		w.vectors = func(n int) int { return w.r.IntN(n + 1) }
 	}
 	w.listen(w.b, 7, 4)
 	for _, h := range w.hosts {
@@ -126,7 +126,7 @@ func (w *weather) dialAny() {
 	v := newPeer(w.t, 1)
 	v.toSend = uint64(w.r.IntN(50_000))
 	v.chunk = w.r.IntN(3) * 700
-	v.runs = w.runs
+	v.vectors = w.vectors
 	c, err := w.a.Dial(addrPort(w.b, 7), v)
 	if err != nil {
 		require.ErrorIs(w.t, err, ErrConnMax)

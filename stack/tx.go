@@ -1,6 +1,8 @@
 package stack
 
 import (
+	"encoding/binary"
+
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
@@ -46,8 +48,8 @@ type transmitter struct {
 	meta    []bufMeta
 	segment tcp.Transmit
 	last    headerTemplate // the data segment made last in this Turn
-	repeats bool           // segment is of this call of transmit, and last is its template
-	run     runRoom
+	ask     int            // segments that the connection being served is asked for next
+	pulling pulling
 
 	hop      inet.Addr // the last resolved next hop of this Turn
 	hopMAC   inet.MAC
@@ -120,10 +122,9 @@ func (p *Poller) transmit(c *Conn, allow, most int) (end serviceEnd, waits bool)
 }
 
 func (p *Poller) transmitAll(c *Conn, allow, most int) (end serviceEnd, waits bool) {
-	dry := false
-	p.tx.repeats = false
-	p.tx.allow = allow
-	for left := most; left > 0; left-- {
+	p.tx.allow, p.tx.ask = allow, 1
+	var pieces []tcp.Piece // queued, and not yet sent
+	for dry := false; most > 0; {
 		if p.tx.allow <= 0 {
 			return usedCredit, false
 		}
@@ -137,24 +138,23 @@ func (p *Poller) transmitAll(c *Conn, allow, most int) (end serviceEnd, waits bo
 			return heldUp, false
 		}
 		waits = false
-		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
-			if n := p.pullRun(c, left); n > 0 {
-				left -= n - 1
-				continue
-			}
-			sent := false
-			waits, dry, sent = p.pull(c)
-			if sent {
-				continue
-			}
+		if len(pieces) == 0 && !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
+			pieces, waits, dry = p.pull(c, p.atOnce(c, most))
 			if !p.haveSpare() {
 				return heldUp, false
 			}
 		}
-		if !c.tcp.Next(p.now, &p.tx.segment) {
+		t := &p.tx.segment
+		if !c.tcp.Next(p.now, max(1, len(pieces)), t) {
 			return sentAll, waits
 		}
-		p.emit(c, &p.tx.segment)
+		p.emit(c, t)
+		most--
+		if len(pieces) > 0 && t.Handle == pieces[0].Handle && !t.Retransmit && t.Off+t.Len == int(pieces[0].Len) {
+			p.emitMore(c, t, pieces[1:1+t.More])
+			most -= t.More
+			pieces = pieces[1+t.More:]
+		}
 	}
 	return usedSegments, false
 }
@@ -180,101 +180,7 @@ func (p *Poller) abortUnsaid(c *Conn) bool {
 		return false
 	}
 	p.n.Own[DropNoBuf]++
-	c.tcp.Next(p.now, &p.tx.segment) // the RST: the Conn closes when it has handed it out
-	return true
-}
-
-// pull lets the Upper fill the next segment, if one may be sent. waits: it found no Buf. dry: the
-// Upper says that this was its last segment. sent: there is nothing to ask Next for, because it was
-// like the segment before and has been sent.
-func (p *Poller) pull(c *Conn) (waits, dry, sent bool) {
-	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
-		return false, false, false
-	}
-	room := c.tcp.Room(p.now)
-	if room <= 0 {
-		c.marks &^= markFlows
-		return false, false, false
-	}
-	granted, lent, waits := p.grant(c)
-	if !granted {
-		return waits, false, false
-	}
-	h := p.pool.Headroom()
-	b := p.tx.spare
-	slot := p.pool.Slot(b)
-	room = min(room, len(slot)-h)
-	n := c.upper.Pull(c, slot[h:h+room:h+room])
-	if n == 0 || c.marks&markAbort != 0 {
-		c.marks &^= markFlows
-		return false, false, false
-	}
-	p.tx.gotBack--
-	if lent {
-		p.loans.lent++
-	}
-	if n < 0 || n > room {
-		panic("stack: Pull returned more than it was given room for")
-	}
-	m := &p.tx.meta[b]
-	*m = bufMeta{conn: c.index, life: c.life, length: uint16(n)}
-	if !p.cfg.Caps.TxChecksum {
-		m.sum = inet.Fold(inet.Sum(slot[h:h+n], 0))
-	}
-	p.takeSpare()
-	psh := true
-	if c.ahead != nil {
-		dry = !c.ahead.More(c)
-		psh = c.ahead.Pushed(c) || dry
-	}
-	sent = p.tx.repeats && p.tx.last.of(c, n) && c.tcp.Repeat(p.now, tcp.Handle(b), n, psh, &p.tx.segment)
-	if sent {
-		p.emitAgain(c, b, &p.tx.segment)
-	} else {
-		c.tcp.Push(p.now, tcp.Handle(b), n, psh)
-	}
-	return false, dry, sent
-}
-
-// grant says whether c may have a Buf: in place of one that it has given back, so that others
-// cannot drive it out of the memory it works with; of those to spare; or lent. waits: there is
-// none, and nothing of c is in flight whose acknowledgment would bring it back.
-func (p *Poller) grant(c *Conn) (granted, lent, waits bool) {
-	if p.tx.gotBack > 0 && p.pool.Available() > p.loans.lentMax {
-		return true, false, false
-	}
-	free, held := p.spareBufs(), c.tcp.Held()
-	switch {
-	case free < p.floor(c):
-		p.demand(c)
-		if p.lends(c) {
-			return true, true, false
-		}
-		p.n.NoBufWaits++
-		return false, false, held == 0
-	case held*100 > free*p.cfg.BufShare || held > 0 && p.claimed(free):
-		if free < p.budget.Proven {
-			p.demand(c)
-		}
-		if p.lends(c) {
-			return true, true, false
-		}
-		p.n.ShareWaits++
-		return false, false, false
-	}
-	return true, false, false
-}
-
-// haveSpare makes sure that a Buf is at hand. It comes before every tcp.Conn.Next, which must not
-// be asked for a segment that could not be built.
-func (p *Poller) haveSpare() bool {
-	if p.tx.spare != mem.NoBuf {
-		return true
-	}
-	if p.tx.spare = p.pool.Alloc(); p.tx.spare == mem.NoBuf {
-		p.n.NoBufWaits++
-		return false
-	}
+	c.tcp.Next(p.now, 1, &p.tx.segment) // the RST: the Conn closes when it has handed it out
 	return true
 }
 
@@ -282,7 +188,6 @@ func (p *Poller) haveSpare() bool {
 func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	p.n.Segments++
 	p.tx.allow -= t.Len + frameCost
-	p.tx.repeats = false
 	var b mem.Buf
 	var sum uint16
 	if t.Len > 0 {
@@ -313,18 +218,67 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	if t.Len > 0 {
 		c.path.left(t)
 	}
-	p.tx.repeats = t.Len > 0 && t.Len == p.tx.last.octets && !t.Retransmit && t.Flags&tcp.FIN == 0
 	p.send(b, c.nextHop)
 }
 
-// emitAgain is emit of a segment that tcp.Conn.Repeat has made: nothing but its octets, sequence
-// number and PSH is not as in the template.
-func (p *Poller) emitAgain(c *Conn, b mem.Buf, t *tcp.Transmit) {
-	p.n.Segments++
-	p.tx.allow -= t.Len + frameCost
-	p.asked++
-	p.tx.last.put(p.pool, b, t)
-	p.send(b, c.nextHop)
+// emitMore is emit of pieces that go with t, which emit has just had: they differ from it in nothing
+// but octets, sequence number and PSH.
+func (p *Poller) emitMore(c *Conn, t *tcp.Transmit, pieces []tcp.Piece) {
+	if len(pieces) == 0 {
+		return
+	}
+	size := t.Len
+	p.n.Segments += uint64(len(pieces))
+	p.tx.allow -= len(pieces) * (size + frameCost)
+	if p.alike(c, t, len(pieces)) {
+		p.emitAlike(c, t, pieces)
+		return
+	}
+	for i := range pieces {
+		b := mem.Buf(pieces[i].Handle)
+		t.Seq, t.Flags = t.Seq+tcp.Seq(size), flagsOf(t, &pieces[i])
+		if !p.putAgain(c, b, t) {
+			p.putHeaders(b, t, size, p.tx.meta[b].sum)
+		}
+		p.send(b, c.nextHop)
+	}
+}
+
+// flagsOf is those of t, with PSH as p has it.
+func flagsOf(t *tcp.Transmit, p *tcp.Piece) tcp.Flags {
+	if p.Push {
+		return t.Flags | tcp.PSH
+	}
+	return t.Flags &^ tcp.PSH
+}
+
+// alike says whether the frames of n segments like t are the template's, except for their octets,
+// sequence number and PSH, and go to the end of the batch.
+func (p *Poller) alike(c *Conn, t *tcp.Transmit, n int) bool {
+	x := &p.tx
+	return x.last.of(c, t.Len) && x.hopKnown && x.hop == c.nextHop && !x.express && x.n+n <= len(x.frames)
+}
+
+// emitAlike is emitMore of those: each stage runs once for all.
+func (p *Poller) emitAlike(c *Conn, t *tcp.Transmit, pieces []tcp.Piece) {
+	l := &p.tx.last
+	head := l.headers[:l.length]
+	copy(head, p.tx.hopMAC[:])
+	seq, size := uint32(t.Seq), uint32(t.Len)
+	meta := bufMeta{conn: c.index, life: c.life, length: uint16(size), queued: true}
+	for i := range pieces {
+		b := mem.Buf(pieces[i].Handle)
+		p.tx.meta[b] = meta
+		*p.pool.Desc(b) = l.desc
+		h := p.pool.Slot(b)[l.desc.Off:][:len(head)]
+		copy(h, head)
+		header := (*[tcp.HeaderLenMin]byte)(h[l.desc.CsumStart:])
+		seq += size
+		binary.BigEndian.PutUint32(header[tcpSeqAt:], seq)
+		header[tcpFlagsAt] = byte(flagsOf(t, &pieces[i]))
+		p.tx.frames[p.tx.n+i] = b
+	}
+	p.tx.n += len(pieces)
 }
 
 // copyPart copies the octets of t from b to the spare Buf and returns that with their sum.
@@ -338,10 +292,4 @@ func (p *Poller) copyPart(b mem.Buf, t *tcp.Transmit) (mem.Buf, uint16) {
 		return fresh, 0
 	}
 	return fresh, inet.Fold(inet.Sum(dst, 0))
-}
-
-func (p *Poller) takeSpare() mem.Buf {
-	b := p.tx.spare
-	p.tx.spare = mem.NoBuf
-	return b
 }

@@ -18,25 +18,25 @@ type tenant struct {
 	testhost.Upper
 	n    uint64
 	opts Options
-	acks uint64
 	out  chan *Conn
 }
 
-func (y *tenant) Established(c *stack.Conn) { c.SetReceiveWindow(y.opts.ReceiveWindow) }
-func (y *tenant) Arrive(_ *stack.Conn, off uint64, _ mem.Buf, data []byte) stack.Verdict {
-	if off+uint64(len(data)) > y.n {
-		return stack.Refused
+func (y *tenant) Established() { y.Conn.SetReceiveWindow(y.opts.ReceiveWindow) }
+func (y *tenant) Arrive(off uint64, _ []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	for i, octets := range data {
+		if off += uint64(len(octets)); off > y.n {
+			return i + 1, stack.Refused
+		}
 	}
-	return stack.Taken
+	return len(data), stack.Taken
 }
-func (y *tenant) Edge(c *stack.Conn, edge uint64) {
+func (y *tenant) Edge(edge uint64) {
 	if edge == y.n {
-		c.Wake()
+		y.Conn.Wake()
 	}
 }
-func (y *tenant) Acked(_ *stack.Conn, edge uint64) { y.acks = edge }
-func (y *tenant) Woken(c *stack.Conn) {
-	a, _ := Attach(c.Poller(), c, y.n, y.acks, false, y.opts)
+func (y *tenant) Woken() {
+	a, _ := Attach(y.Conn.Poller(), y.Conn, y.n, y.opts)
 	y.out <- a
 }
 
@@ -46,7 +46,12 @@ func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 	const port = 4000
 	y := &tenant{n: uint64(n), opts: opts, out: make(chan *Conn, 1)}
 	h := l.hosts[1]
-	l.do(h, func() { require.NoError(l.t, h.Listen(port, 1, func(*stack.Conn) stack.Upper { return y })) })
+	l.do(h, func() {
+		require.NoError(l.t, h.Listen(port, 1, func(c *stack.Conn) stack.Upper {
+			y.Conn = c
+			return y
+		}))
+	})
 	addr := net.TCPAddr{IP: h.addr.AsSlice(), Port: port}
 	a, err := Dial(l.ctx, l.hosts[0].mine, addr.AddrPort(), Options{})
 	require.NoError(l.t, err)

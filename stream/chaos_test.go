@@ -13,22 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/sample"
-	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/stack"
 )
 
 // passing is an Upper that takes a connection over and wants nothing of it.
-type passing struct{}
+type passing struct{ testhost.Upper }
 
-func (passing) Established(*stack.Conn)                                   {}
-func (passing) Arrive(*stack.Conn, uint64, mem.Buf, []byte) stack.Verdict { return stack.Taken }
-func (passing) Edge(*stack.Conn, uint64)                                  {}
-func (passing) Pull(*stack.Conn, []byte) int                              { return 0 }
-func (passing) Acked(*stack.Conn, uint64)                                 {}
-func (passing) PeerClosed(c *stack.Conn)                                  { c.Abort() }
-func (passing) Closed(*stack.Conn, error)                                 {}
-func (passing) Woken(*stack.Conn)                                         {}
-func (passing) Timer(*stack.Conn, int64)                                  {}
+func (u *passing) PeerClosed() { u.Conn.Abort() }
 
 // meddle makes one call of c, chosen by chance.
 func meddle(ctx context.Context, c *Conn, rng *rand.Rand, buf []byte) {
@@ -69,7 +61,7 @@ func meddle(ctx context.Context, c *Conn, rng *rand.Rand, buf []byte) {
 				return nil
 			}
 			h.Conn.Abort()
-			return passing{}
+			return &passing{testhost.Upper{Conn: h.Conn}}
 		})
 		cancel()
 	case 23:

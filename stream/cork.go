@@ -45,12 +45,12 @@ func (u *upper) holdOn(why uint32) {
 	u.hold.Or(why)
 }
 
-// holdBack says whether what is to be sent waits for more. Poller's, in Pull.
-func (u *upper) holdBack(c *stack.Conn) bool {
-	left := int64(u.written.Load() - c.SentOffset())
+// holdBack says whether what is to be sent, from offset at on, waits for more. Poller's, in Pull.
+func (u *upper) holdBack(c *stack.Conn, at uint64) bool {
+	left := int64(u.written.Load() - at)
 	k := &u.cork
 	switch {
-	case left >= int64(c.EMSS()), k.due, c.SentOffset() < u.heldFrom.Load(), u.writer.waiting.Load(), u.finAsked, u.detach.Load() != nil:
+	case left >= int64(c.EMSS()), k.due, at < u.heldFrom.Load(), u.writer.waiting.Load(), u.finAsked, u.detach.Load() != nil:
 		if k.timing && !u.closed {
 			c.SetTimer(0)
 		}

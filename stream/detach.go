@@ -167,7 +167,7 @@ func (u *upper) handOver(c *stack.Conn) {
 	peerClosed := u.state.Load()&stateEOF != 0
 	u.tell(stateDetached)
 	if peerClosed && going {
-		to.PeerClosed(c)
+		to.PeerClosed()
 	}
 	close(d.done)
 }
@@ -192,7 +192,7 @@ func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
 		return false
 	}
 	if u.edge > from {
-		to.Edge(c, u.edge)
+		to.Edge(u.edge)
 	}
 	return true
 }
@@ -217,7 +217,7 @@ func (u *upper) offer(to stack.Upper, at uint64, b mem.Buf, data []byte, going b
 	}
 	v := stack.Taken
 	if going && len(data) > 0 {
-		v = to.Arrive(u.conn, at, b, data)
+		_, v = to.Arrive(at, []mem.Buf{b}, [][]byte{data})
 	}
 	if v == stack.Kept {
 		u.shared.kept--

@@ -42,11 +42,19 @@ func newToy(t *testing.T, want, send []byte) *toy {
 	return &toy{t: t, want: want, got: make([]bool, len(want)), send: send, over: make(chan struct{}), all: make(chan struct{})}
 }
 
-func (y *toy) Established(*stack.Conn) { y.t.Error("Established again") }
-func (y *toy) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+func (y *toy) Established() { y.t.Error("Established again") }
+func (y *toy) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
 	if y.refuse {
-		return stack.Refused
+		return 1, stack.Refused
 	}
+	for ; v == stack.Taken && n < len(data); n++ {
+		v = y.arrive(off, bufs[n], data[n])
+		off += uint64(len(data[n]))
+	}
+	return n, v
+}
+
+func (y *toy) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	for i, o := range data {
 		at := off - y.base + uint64(i)
 		if y.got[at] || y.want[at] != o {
@@ -62,7 +70,7 @@ func (y *toy) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Ve
 	return stack.Taken
 }
 
-func (y *toy) Edge(c *stack.Conn, edge uint64) {
+func (y *toy) Edge(edge uint64) {
 	if edge <= y.edge {
 		y.t.Errorf("left edge from %d to %d", y.edge, edge)
 	}
@@ -73,21 +81,23 @@ func (y *toy) Edge(c *stack.Conn, edge uint64) {
 		}
 	}
 	y.edge = edge
-	c.SetReceiveWindow(1 << 20)
+	y.Conn.SetReceiveWindow(1 << 20)
 	if !y.refuse && edge-y.base == uint64(len(y.want)) {
 		close(y.all)
 	}
 }
 
-func (y *toy) Pull(_ *stack.Conn, dst []byte) int {
-	n := copy(dst, y.send)
-	y.send = y.send[n:]
-	return n
+func (y *toy) Pull(dst [][]byte) stack.Pulled {
+	return testhost.Fill(dst, func(room []byte) int {
+		n := copy(room, y.send)
+		y.send = y.send[n:]
+		return n
+	})
 }
-func (y *toy) PeerClosed(c *stack.Conn) { y.fin = true; c.CloseSend() }
-func (y *toy) Closed(c *stack.Conn, e error) {
+func (y *toy) PeerClosed() { y.fin = true; y.Conn.CloseSend() }
+func (y *toy) Closed(e error) {
 	for _, b := range y.kept {
-		c.Poller().Pool().Free(b)
+		y.Conn.Poller().Pool().Free(b)
 	}
 	y.err = e
 	close(y.over)
@@ -99,7 +109,7 @@ func (y *toy) take(sent, read int) func(Handover) stack.Upper {
 		if h.Sent != uint64(sent) || h.Read != uint64(read) || h.Edge < h.Read {
 			y.t.Errorf("cut at %d sent, %d read (edge %d); want %d and %d", h.Sent, h.Read, h.Edge, sent, read)
 		}
-		y.base, y.edge = h.Read, h.Read
+		y.Conn, y.base, y.edge = h.Conn, h.Read, h.Read
 		return y
 	}
 }

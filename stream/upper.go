@@ -84,9 +84,6 @@ const (
 )
 
 var _ stack.Upper = (*upper)(nil)
-var _ stack.Ahead = (*upper)(nil)
-var _ stack.Finisher = (*upper)(nil)
-var _ stack.Holder = (*upper)(nil)
 
 func (u *upper) init(ps *pollerState, opts *Options) {
 	u.shared = ps
@@ -130,7 +127,8 @@ func (u *upper) tell(bits uint32) {
 }
 
 // Established implements stack.Upper.
-func (u *upper) Established(c *stack.Conn) {
+func (u *upper) Established() {
+	c := u.conn
 	c.SetTimer(0) // Dial's
 	u.settings.apply(c)
 	u.window.start(c, u.shared.poller.Now())
@@ -141,11 +139,20 @@ func (u *upper) Established(c *stack.Conn) {
 }
 
 // Arrive implements stack.Upper.
-func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+func (u *upper) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
 	if u.readShut {
-		return stack.Taken
+		return len(data), stack.Taken
 	}
-	u.window.arrived(c)
+	u.window.arrived(u.conn)
+	for ; v == stack.Taken && n < len(data); n++ {
+		v = u.take(off, bufs[n], data[n])
+		off += uint64(len(data[n]))
+	}
+	return n, v
+}
+
+// take takes one segment.
+func (u *upper) take(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	if off < u.edge { // of before Attach
 		skip := u.edge - off
 		if skip >= uint64(len(data)) {
@@ -175,7 +182,7 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 	case denied:
 		return stack.Refused
 	case short:
-		c.WantBufs()
+		u.conn.WantBufs()
 		return stack.Refused
 	}
 	ps.kept++
@@ -228,7 +235,7 @@ func place(pool *mem.Pool, b mem.Buf, data []byte) uint32 {
 }
 
 // Edge implements stack.Upper: what waited for the gap that was filled is in order now.
-func (u *upper) Edge(c *stack.Conn, edge uint64) {
+func (u *upper) Edge(edge uint64) {
 	ps := u.shared
 	for u.early.n > 0 && ps.pieces[u.early.first].at == u.edge {
 		b, p := ps.pop(&u.early)
@@ -248,12 +255,12 @@ func (u *upper) Edge(c *stack.Conn, edge uint64) {
 	}
 	u.reader.wake()
 	u.notice.tell(Readable)
-	u.update(c)
+	u.update(u.conn)
 }
 
-// Held implements stack.Holder: what the application does not read is not its peer's fault, what
+// Held implements stack.Upper: what the application does not read is not its peer's fault, what
 // waits after a gap is.
-func (u *upper) Held(*stack.Conn) (bufs int, since int64) {
+func (u *upper) Held() (bufs int, since int64) {
 	since, owes := u.owed.Owes(u.edge)
 	if !owes {
 		return 0, since
@@ -261,42 +268,51 @@ func (u *upper) Held(*stack.Conn) (bufs int, since int64) {
 	return u.early.n, since
 }
 
-// Pull implements stack.Upper.
-func (u *upper) Pull(c *stack.Conn, dst []byte) int {
-	if u.hold.Load() != 0 && u.holdBack(c) {
-		return 0
+// Pull implements stack.Upper. A segment that is not full is the last: for Nagle's algorithm.
+func (u *upper) Pull(dst [][]byte) (got stack.Pulled) {
+	c := u.conn
+	at := c.SentOffset()
+	for full := true; full && got.N < len(dst); got.N++ {
+		if u.hold.Load() != 0 && u.holdBack(c, at) {
+			break
+		}
+		room := dst[got.N]
+		n := u.tx.read(room)
+		if n == 0 {
+			break
+		}
+		dst[got.N] = room[:n]
+		at += uint64(n)
+		full = n == len(room)
+		if u.tx.pushed() { // with the end of a Write
+			got.Ends |= 1 << got.N
+		}
 	}
-	n := u.tx.read(dst)
 	if u.tx.roomy() {
 		u.writer.wake()
 		u.notice.tell(Writable)
 	}
-	if (u.finAsked || u.detach.Load() != nil) && !u.tx.pending() {
+	got.More = u.tx.pending()
+	if (u.finAsked || u.detach.Load() != nil) && !got.More {
 		c.Wake() // what was pulled is in a segment when Woken comes
 	}
-	return n
+	return got
 }
-
-// More implements stack.Ahead.
-func (u *upper) More(*stack.Conn) bool { return u.tx.pending() }
-
-// Pushed implements stack.Ahead: the end of a Write.
-func (u *upper) Pushed(*stack.Conn) bool { return u.tx.pushed() }
 
 // Acked implements stack.Upper. What waits for the Write that WriteMore promised goes with the next
 // acknowledgment, as Linux has it (tcp_data_snd_check); a cork does not come out for it.
-func (u *upper) Acked(c *stack.Conn, edge uint64) {
+func (u *upper) Acked(edge uint64) {
 	if u.acked = edge; u.hold.Load() == holdMore {
-		u.release(c)
+		u.release(u.conn)
 	}
 }
 
-// FinAcked implements stack.Finisher. From here on only the peer's FIN is missing: after Close TCP
+// FinAcked implements stack.Upper. From here on only the peer's FIN is missing: after Close TCP
 // waits for that, as long as SetFinWait2 or tcp.Config.FinWait2Ns says.
-func (u *upper) FinAcked(c *stack.Conn) {
+func (u *upper) FinAcked() {
 	u.finAcked = true
 	if u.closed {
-		c.SetTimer(0)
+		u.conn.SetTimer(0)
 		u.sayFlushed()
 	}
 }
@@ -309,10 +325,14 @@ func (u *upper) sayFlushed() {
 }
 
 // PeerClosed implements stack.Upper.
-func (u *upper) PeerClosed(*stack.Conn) { u.tell(stateEOF) }
+func (u *upper) PeerClosed() { u.tell(stateEOF) }
+
+// Advice implements stack.Upper: Conn.SoftError has it for who asks.
+func (u *upper) Advice(error) {}
 
 // Woken implements stack.Upper.
-func (u *upper) Woken(c *stack.Conn) {
+func (u *upper) Woken() {
+	c := u.conn
 	u.applyRequests(c)
 	if u.finAsked && !u.finSent && !u.tx.pending() {
 		u.finSent = true
@@ -374,7 +394,8 @@ func (u *upper) close(c *stack.Conn) {
 
 // Timer implements stack.Upper: Dial took too long, what Close left to be sent does not move, or a
 // cork has been in for long enough.
-func (u *upper) Timer(c *stack.Conn, now int64) {
+func (u *upper) Timer(now int64) {
+	c := u.conn
 	switch {
 	case u.closed && u.acked != u.flushAt:
 		u.flushAt = u.acked
@@ -390,9 +411,9 @@ func (u *upper) Timer(c *stack.Conn, now int64) {
 }
 
 // Closed implements stack.Upper.
-func (u *upper) Closed(c *stack.Conn, err error) {
+func (u *upper) Closed(err error) {
 	u.waker.Store(nil)
-	u.info = u.measure(c)
+	u.info = u.measure(u.conn)
 	u.conn = nil
 	u.err = err
 	switch {

@@ -26,19 +26,26 @@ type drip struct {
 	closed        chan struct{}
 }
 
-func (d *drip) Established(c *stack.Conn) { c.SetNoDelay(true); c.Send() }
-func (d *drip) Pull(c *stack.Conn, dst []byte) int {
-	n := min(d.segment, d.left, len(dst))
+func (d *drip) Established() { d.Conn.SetNoDelay(true); d.Conn.Send() }
+func (d *drip) Pull(dst [][]byte) stack.Pulled {
+	got := testhost.Fill(dst, d.fill)
+	got.More = d.left > 0
+	return got
+}
+
+// fill fills one segment.
+func (d *drip) fill(room []byte) int {
+	n := min(d.segment, d.left, len(room))
 	for i := range n {
-		dst[i] = d.at
+		room[i] = d.at
 		d.at++
 	}
 	if d.left -= n; d.left == 0 {
-		c.CloseSend()
+		d.Conn.CloseSend()
 	}
 	return n
 }
-func (d *drip) Closed(*stack.Conn, error) { close(d.closed) }
+func (d *drip) Closed(error) { close(d.closed) }
 
 // dripInto lets host 0 send n octets in segments of so many to a stream of host 1.
 func (l *lab) dripInto(segment, n int, opts Options) *Conn {
@@ -46,8 +53,9 @@ func (l *lab) dripInto(segment, n int, opts Options) *Conn {
 	ln := l.listen(opts)
 	d := &drip{segment: segment, left: n, closed: make(chan struct{})}
 	l.do(l.hosts[0], func() {
-		_, err := l.hosts[0].Dial(ln.Addr().(*net.TCPAddr).AddrPort(), d)
+		c, err := l.hosts[0].Dial(ln.Addr().(*net.TCPAddr).AddrPort(), d)
 		require.NoError(l.t, err)
+		d.Conn = c
 	})
 	c, err := ln.AcceptStream()
 	require.NoError(l.t, err)

@@ -150,7 +150,7 @@ func (p *couple) cross(bFirst bool, count *int, lost int) bool {
 	ends := [2]*Conn{p.a, p.b}
 	var out [2][]Transmit
 	for i, c := range ends {
-		for c.Next(p.now, &p.t) {
+		for c.Next(p.now, 1, &p.t) {
 			out[i] = append(out[i], p.t)
 		}
 	}
@@ -241,7 +241,7 @@ func TestNothingSACKedIsDiscarded(t *testing.T) {
 func TestPushMayBeAskedFor(t *testing.T) {
 	s := accepted(t, plain(), "")
 	for i, psh := range []bool{true, false} {
-		s.c.Push(s.now, Handle(i), 10, psh)
+		pushOne(s.c, s.now, Handle(i), 10, psh)
 		s.drain()
 	}
 	s.expect("P. 1:11 ack 1", ". 11:21 ack 1")

@@ -193,7 +193,7 @@ func TestWindowShrinker(t *testing.T) {
 	s := accepted(t, plain(), "")
 	for at, i := 0, 0; i < 50; i++ {
 		s.in(fmt.Sprintf(". 1 ack %d win 10000", 1+at))
-		for s.c.Room(s.now) > 0 && s.c.Stats().Flight < 5000 {
+		for roomOf(s.c, s.now) > 0 && s.c.Stats().Flight < 5000 {
 			s.push(1000)
 		}
 		flight := s.c.Stats().Flight

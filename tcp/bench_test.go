@@ -14,16 +14,16 @@ type couple struct {
 func newCouple(tb testing.TB, cfg Config) *couple {
 	p := &couple{now: sc, a: NewConn(cfg), b: NewConn(cfg)}
 	p.a.Connect(p.now, simID(false), 100, 0)
-	if !p.a.Next(p.now, &p.t) {
+	if !p.a.Next(p.now, 1, &p.t) {
 		tb.Fatal("no SYN")
 	}
 	p.move()
 	p.b.Accept(p.now, simID(true), 200, 0, &p.seg)
-	if !p.b.Next(p.now, &p.t) {
+	if !p.b.Next(p.now, 1, &p.t) {
 		tb.Fatal("no SYN,ACK")
 	}
 	p.deliver(p.a)
-	if !p.a.Next(p.now, &p.t) {
+	if !p.a.Next(p.now, 1, &p.t) {
 		tb.Fatal("no ACK")
 	}
 	p.deliver(p.b)
@@ -48,13 +48,13 @@ func (p *couple) deliver(to *Conn) {
 // exchange sends one full segment from a to b, and what b answers back.
 func (p *couple) exchange() {
 	p.now += 1000
-	n := p.a.Room(p.now)
-	p.a.Push(p.now, 1, n, false)
-	if !p.a.Next(p.now, &p.t) {
+	n := roomOf(p.a, p.now)
+	pushOne(p.a, p.now, 1, n, false)
+	if !p.a.Next(p.now, 1, &p.t) {
 		panic("segment not sent")
 	}
 	p.deliver(p.b)
-	if p.b.Next(p.now, &p.t) {
+	if p.b.Next(p.now, 1, &p.t) {
 		p.deliver(p.a)
 		for {
 			if _, ok := p.a.Release(); !ok {
@@ -73,10 +73,10 @@ func TestNoAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(200, func() {
 		p.now += 1000
 		for lost := false; ; {
-			if n := p.a.Room(p.now); n > 0 {
-				p.a.Push(p.now, 1, n, false)
+			if n := roomOf(p.a, p.now); n > 0 {
+				pushOne(p.a, p.now, 1, n, false)
 			}
-			if !p.a.Next(p.now, &p.t) {
+			if !p.a.Next(p.now, 1, &p.t) {
 				break
 			}
 			if !lost {
@@ -87,10 +87,10 @@ func TestNoAllocation(t *testing.T) {
 		}
 		p.now += 1000
 		for range 3 {
-			for p.b.Next(p.now, &p.t) {
+			for p.b.Next(p.now, 1, &p.t) {
 				p.deliver(p.a)
 			}
-			for p.a.Next(p.now, &p.t) {
+			for p.a.Next(p.now, 1, &p.t) {
 				p.deliver(p.b)
 			}
 			p.now += 50 * ms
@@ -111,7 +111,7 @@ func TestNoAllocation(t *testing.T) {
 	// Close and use again.
 	if n := testing.AllocsPerRun(20, func() {
 		p.a.Abort(p.now)
-		p.a.Next(p.now, &p.t)
+		p.a.Next(p.now, 1, &p.t)
 		p.a.TakeEvents()
 		for {
 			if _, ok := p.a.Release(); !ok {
@@ -150,7 +150,7 @@ func BenchmarkReceive(b *testing.B) {
 			b.Fatal(a)
 		}
 		p.b.Commit(p.now, &a, false)
-		p.b.Next(p.now, &out)
+		p.b.Next(p.now, 1, &out)
 		p.seg.Seq += 1448
 	}
 }
@@ -165,8 +165,8 @@ func BenchmarkSend(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.now += 1000
-		p.a.Push(p.now, 1, p.a.Room(p.now), false)
-		if !p.a.Next(p.now, &p.t) {
+		pushOne(p.a, p.now, 1, roomOf(p.a, p.now), false)
+		if !p.a.Next(p.now, 1, &p.t) {
 			b.Fatal("not sent")
 		}
 		if odd = !odd; odd {

@@ -352,6 +352,9 @@ func (c *Conn) TakeEvents() Events {
 // Edge is the left edge: all octets before this offset have been committed.
 func (c *Conn) Edge() uint64 { return c.edge }
 
+// PeerClosed says whether the peer's FIN is in order.
+func (c *Conn) PeerClosed() bool { return c.finTaken }
+
 // AckedOffset: our octets before this offset are acknowledged.
 func (c *Conn) AckedOffset() uint64 { return min(c.sndUna, c.pushed) } // a FIN is no octet
 

@@ -65,8 +65,8 @@ func (z *fuzzer) step(op, x, y byte) {
 		}
 		z.input(s, 1)
 	case 5:
-		if n := c.Room(z.now); n > 0 {
-			c.Push(z.now, z.next, 1+(int(x)<<8|int(y))%n, x&1 != 0)
+		if n := roomOf(c, z.now); n > 0 {
+			pushOne(c, z.now, z.next, 1+(int(x)<<8|int(y))%n, x&1 != 0)
 			z.next++
 		}
 	case 6, 7:
@@ -143,7 +143,7 @@ func (z *fuzzer) input(s Segment, how byte) {
 
 func (z *fuzzer) output(n int) {
 	var t Transmit
-	for i := 0; i < n && z.c.Next(z.now, &t); i++ {
+	for i := 0; i < n && z.c.Next(z.now, 1, &t); i++ {
 		if i == 99 && n == 100 {
 			z.t.Fatal("Next does not end")
 		}

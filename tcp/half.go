@@ -55,7 +55,7 @@ func (h *Half) make(now int64, id ID, template *Conn, t *Transmit) {
 	var s Segment
 	h.syn(&s)
 	template.Accept(now, id, h.iss, h.tsOffset, &s)
-	template.Next(now, t)
+	template.Next(now, 1, t)
 	template.finish(0)
 	template.events = 0
 }
@@ -127,7 +127,7 @@ func (c *Conn) Resume(now int64, id ID, h *Half) {
 	var t Transmit
 	h.syn(&s)
 	c.Accept(now, id, h.iss, h.tsOffset, &s)
-	c.Next(now, &t)
+	c.Next(now, 1, &t)
 	c.timers.sentAt, c.timers.synSends, c.timers.synTries = h.sentAt, h.sends, uint16(h.tries)
 	c.flow.segsOut = uint64(h.sends)
 }

@@ -143,7 +143,7 @@ func TestSegmentsKeepToTheSmallestMSS(t *testing.T) {
 			if tt.limit != 0 {
 				s.c.SetEMSSLimit(tt.limit)
 			}
-			if got := s.c.Room(s.now); got != tt.want {
+			if got := roomOf(s.c, s.now); got != tt.want {
 				t.Errorf("%+v, active %v: room for %d", tt, active, got)
 			}
 			s.fill()

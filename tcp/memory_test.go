@@ -105,7 +105,7 @@ func TestIdleConnHoldsNoMemory(t *testing.T) {
 	m, ss := shared(t, sackOnly(), 1)
 	s := ss[0]
 	wantAllFree(t, m)
-	if s.c.Room(s.now) != 1000 {
+	if roomOf(s.c, s.now) != 1000 {
 		t.Fatal("no room")
 	}
 	wantAllFree(t, m) // to ask is not to take
@@ -159,7 +159,7 @@ func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	ss[0].push(100)
 	ss[1].push(100)
 	s := ss[2]
-	if s.c.Room(s.now) != 0 || !s.c.WaitsForMemory() || m.RunsFree() != 0 {
+	if roomOf(s.c, s.now) != 0 || !s.c.WaitsForMemory() || m.RunsFree() != 0 {
 		t.Fatal("room without memory")
 	}
 	s.wantState(Established)
@@ -170,7 +170,7 @@ func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 		t.Fatal("freed before Release")
 	}
 	ss[0].release()
-	if m.RunsFree() != 1 || s.c.Room(s.now) != 1000 || s.c.WaitsForMemory() {
+	if m.RunsFree() != 1 || roomOf(s.c, s.now) != 1000 || s.c.WaitsForMemory() {
 		t.Fatal("no room with memory")
 	}
 	s.push(100)
@@ -190,7 +190,7 @@ func TestFINWaitsForMemory(t *testing.T) {
 	s := ss[2]
 	s.c.CloseSend(s.now)
 	s.expect()
-	if !s.c.WaitsForMemory() || s.c.Room(s.now) != 0 {
+	if !s.c.WaitsForMemory() || roomOf(s.c, s.now) != 0 {
 		t.Fatal("it does not wait for memory")
 	}
 	s.wantState(Established)

@@ -15,7 +15,7 @@ func startTo(t *testing.T, c *Conn, remote inet.Addr, mss int) Transmit {
 	}
 	var syn Transmit
 	c.Connect(0, ID{Remote: remote}, 1, 0)
-	require.True(t, c.Next(0, &syn))
+	require.True(t, c.Next(0, 1, &syn))
 	return syn
 }
 
@@ -23,7 +23,7 @@ func stopNow(t *testing.T, c *Conn) {
 	t.Helper()
 	var rst Transmit
 	c.Abort(0)
-	c.Next(0, &rst)
+	c.Next(0, 1, &rst)
 	c.TakeEvents()
 	require.Equal(t, Closed, c.State())
 }

@@ -48,7 +48,7 @@ func TestPacingDoesNotEndFinWait2(t *testing.T) {
 	s := opened(t, cfg, "mss 1000", 100*ms)
 	s.push(1000)
 	s.drain()
-	if s.c.Room(s.now) != 0 || s.c.timers.laterAt == never {
+	if roomOf(s.c, s.now) != 0 || s.c.timers.laterAt == never {
 		t.Fatal("not paced")
 	}
 	s.c.CloseSend(s.now)
@@ -194,7 +194,7 @@ func TestClosedWindowIsNotSuspect(t *testing.T) {
 	s.in(". 1 ack 101 win 0")
 	s.wantEvents(EvAcked)
 	s.release()
-	s.c.Push(s.now, 9, 100, false)
+	pushOne(s.c, s.now, 9, 100, false)
 	for range 50 {
 		s.advance(60 * sc)
 		s.in(". 1 ack 101 win 0")

@@ -70,8 +70,9 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	}
 }
 
-// nextNew sends the queued record for the first time if Nagle, cwnd and the peer's window allow.
-func (c *Conn) nextNew(now int64, t *Transmit) bool {
+// nextNew sends the queued record for the first time if Nagle, cwnd and the peer's window allow, and
+// up to most-1 that follow it and are alike.
+func (c *Conn) nextNew(now int64, most int, t *Transmit) bool {
 	r := c.sent.rec(c.sent.nxt)
 	flight := c.flight()
 	if int(r.len) > c.EMSS() && r.flags&recProbe == 0 { // EMSS shrank since Push
@@ -100,6 +101,9 @@ func (c *Conn) nextNew(now int64, t *Transmit) bool {
 		return c.squeeze(now, r, usable, t)
 	}
 	c.sendNew(now, r, t)
+	if most > 1 && c.sent.unsent() {
+		c.sendMore(now, most-1, t)
+	}
 	return true
 }
 
@@ -166,6 +170,35 @@ func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 	} else {
 		c.armSent(now)
 	}
+}
+
+// sendMore sends up to most queued records along with the new segment t: those that differ from it
+// in nothing but their octets, sequence number and PSH. For each it does what nextNew and sendNew
+// would do; what those would find out again is as it was for t.
+func (c *Conn) sendMore(now int64, most int, t *Transmit) {
+	n := t.Len
+	if !c.sendsAlike() || n < c.EMSS() && !c.noDelay && !c.finQueued {
+		return
+	}
+	most = min(most, c.admitted(n), int(c.sent.end-c.sent.nxt))
+	for t.More < most {
+		r := c.sent.rec(c.sent.nxt)
+		if int(r.len) != n || r.flags&(recFIN|recProbe) != 0 {
+			break
+		}
+		r.sentAt, r.tries = now, 1
+		c.sent.nxt++
+		t.More++
+	}
+	octets := t.More * n
+	c.sndNxt += uint64(octets)
+	if !c.cwndAdmits(c.EMSS()) {
+		c.recovery.limitedTo = c.sndNxt
+	}
+	c.recovery.prr.out += octets
+	c.flow.segsOut += uint64(t.More)
+	c.flow.bytesOut += uint64(octets)
+	c.armSent(now)
 }
 
 // armSent is armLoss after another segment was sent, for the first time.

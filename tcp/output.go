@@ -6,33 +6,57 @@ import (
 	"github.com/rnicd/rnicd/internal/flight"
 )
 
-// Room is how many octets the next new segment may carry: EMSS when one may be queued now, at times
-// more, to find out whether the path carries it (plpmtud.go); 0 when none may (no window, sent ring
-// full, not established, or a segment is queued that has not been sent yet). So at most one pushed
-// segment waits for its first transmission, and what the upper layer has not been asked for it can
-// still choose.
+// Piece is one segment of new octets for Push.
+type Piece struct {
+	Handle Handle
+	Len    int32
+	Push   bool // a unit ends in it for which the receiver may wait
+}
+
+// Room says how many segments may be queued now, most at the most, and how many octets each may
+// carry: EMSS, at times more, of a single segment, to find out whether the path carries it
+// (plpmtud.go). 0 segments: none may (no window, sent ring full, not established, or one is queued
+// that has not been sent yet). More than one: they can leave together (sendMore).
 //
 // With nothing in flight it does not ask for the peer's window: a closed or small window then needs
 // a segment to probe with, which Next does.
-func (c *Conn) Room(now int64) int {
+func (c *Conn) Room(now int64, most int) (segments, octets int) {
 	if c.state != Established && c.state != CloseWait || c.finQueued {
-		return 0
+		return 0, 0
 	}
-	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(c.EMSS()) && c.paced(now)) {
-		return 0
+	emss := c.EMSS()
+	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(emss) && c.paced(now)) {
+		return 0, 0
 	}
-	if flight := c.flight(); flight != 0 && int(c.sndWnd)-flight < c.EMSS() {
-		return 0
+	if flight := c.flight(); flight != 0 && int(c.sndWnd)-flight < emss {
+		return 0, 0
 	}
 	if !c.hasRecord() {
-		return 0
+		return 0, 0
 	}
 	if probe, wait := c.probeRoom(now); wait {
-		return 0
+		return 0, 0
 	} else if probe > 0 {
-		return probe
+		return 1, probe
 	}
-	return c.EMSS()
+	if most == 1 || !c.sendsAlike() {
+		return 1, emss
+	}
+	return max(1, min(most, c.sent.free()-splitReserve, c.admitted(emss))), emss
+}
+
+// sendsAlike says whether new segments of a burst differ in nothing but their octets, sequence
+// number and PSH: nothing is lost, no probe or mark of ECN is due, nothing is paced, and there is
+// nothing to SACK.
+func (c *Conn) sendsAlike() bool {
+	rv := &c.recovery
+	return c.due == 0 && rv.phase == phaseOpen && rv.dupAcks == 0 && c.sent.lost == 0 && !c.ecn.on && !c.mem.cfg.Pacing &&
+		len(c.held.spans) == 0 && !c.ack.hasDup
+}
+
+// admitted is how many segments of n octets both windows admit where segments are alike.
+func (c *Conn) admitted(n int) int {
+	return min(c.cong.Cwnd-c.pipe(), int(c.sndWnd)-c.flight()) / n
 }
 
 // hasRecord says whether Push will find a free record. It does not take a first run, for Room is
@@ -68,16 +92,15 @@ func (c *Conn) cwndAdmits(n int) bool {
 	return pipe+n <= limit || pipe <= 0
 }
 
-// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh says that a unit ends in
-// it for which the receiver may wait, and sets PSH; so does every half of the peer's largest
-// window, which a receiver that delivers on PSH must not fill without one (Linux: forced_push). The
-// caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a
-// segment is queued already: ask Room first.
-func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
-	if n < 1 || n > c.EMSS() && !c.probeCarries(now, n) {
-		panic("tcp: Push of a segment that is empty or larger than Room")
-	}
-	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() {
+// Push queues pieces of 1 to EMSS octets as the next segments, as many as Room has allowed; Next
+// sends them. With Nagle's algorithm only the last may be short. Piece.Push sets PSH; so does every
+// half of the peer's largest window, which a receiver that delivers on PSH must not fill without one
+// (Linux: forced_push): Push says so in the piece. The caller keeps the octets of each handle
+// unchanged until Release returns it. Panics when a length is out of range or a segment is queued
+// already: ask Room first.
+func (c *Conn) Push(now int64, pieces []Piece) {
+	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() ||
+		len(pieces) > max(1, c.sent.free()-splitReserve) {
 		panic("tcp: Push without Room")
 	}
 	c.noteOutstanding(now)
@@ -85,17 +108,31 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if c.flight() == 0 && !c.mem.cfg.NoIdleRestart && now-c.timers.sentAt > c.rto() {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
-	flags := c.pushFlags(n, psh)
-	if n > c.EMSS() {
-		flags |= recProbe
-		c.probePushed(n)
+	c.owed.Advance(c.AckedOffset(), c.pushed+uint64(pieces[0].Len), now)
+	emss := c.EMSS()
+	for i := range pieces {
+		p := &pieces[i]
+		n := int(p.Len)
+		flags := c.pushFlags(n, p.Push)
+		p.Push = flags&recPSH != 0
+		if n < 1 || n > emss {
+			c.pushProbe(now, n)
+			flags |= recProbe
+		}
+		c.sent.append(c.pushed, p.Handle, n, flags)
+		c.pushed += uint64(n)
 	}
-	c.sent.append(c.pushed, h, n, flags)
-	c.pushed += uint64(n)
-	c.owed.Advance(c.AckedOffset(), c.pushed, now)
-	if c.sent.una == c.sent.nxt && n > int(c.sndWnd) {
+	if c.sent.una == c.sent.nxt && int(pieces[0].Len) > int(c.sndWnd) {
 		c.armRetransmit(now)
 	}
+}
+
+// pushProbe is for a segment that is no full one: it probes the path, or is the caller's mistake.
+func (c *Conn) pushProbe(now int64, n int) {
+	if n < 1 || !c.probeCarries(now, n) {
+		panic("tcp: Push of a segment that is empty or larger than Room")
+	}
+	c.probePushed(n)
 }
 
 // pushFlags are recPSH, if the next n octets end with it, or none.
@@ -121,15 +158,17 @@ func (c *Conn) noteOutstanding(now int64) {
 
 // Next gives the next segment to send: RST, SYN, retransmission, queued data, FIN, probe, or a due
 // ACK; false when there is none. The caller calls it until then, after Commit, Push, CloseSend,
-// Abort and Expire, once per burst where it can.
-func (c *Conn) Next(now int64, t *Transmit) bool {
+// Abort and Expire, once per burst where it can. Up to most segments go at once: t is the first of
+// them, and Transmit.More says how many more.
+func (c *Conn) Next(now int64, most int, t *Transmit) bool {
+	t.More = 0
 	if c.due != 0 && c.nextDue(now, t) {
 		return true
 	}
 	if c.sent.lost > 0 && c.nextLost(now, t) {
 		return true
 	}
-	if c.sent.unsent() && c.nextNew(now, t) {
+	if c.sent.unsent() && c.nextNew(now, most, t) {
 		return true
 	}
 	if c.sent.lost > 0 && c.frtoDry(now) && c.nextLost(now, t) {
@@ -153,10 +192,11 @@ func (c *Conn) nextACK(now int64, t *Transmit) bool {
 // new octets, and retransmissions after the first one that a timeout asks for. A probe is among them,
 // for the window or for a loss.
 func (c *Conn) NextControl(now int64, t *Transmit) bool {
+	t.More = 0
 	switch {
 	case c.due != 0 && c.nextDue(now, t):
 	case c.due&dueRepair != 0 && c.sent.lost > 0 && c.nextLost(now, t):
-	case c.sent.unsent() && (c.due&dueProbe != 0 || c.sent.rec(c.sent.nxt).len == 0) && c.nextNew(now, t):
+	case c.sent.unsent() && (c.due&dueProbe != 0 || c.sent.rec(c.sent.nxt).len == 0) && c.nextNew(now, 1, t):
 	default:
 		return c.nextACK(now, t)
 	}

@@ -106,7 +106,7 @@ func TestNothingIsDueAtTheEnd(t *testing.T) {
 	s.in("R 2001")
 	s.wantState(Closed)
 	var x Transmit
-	if s.c.Next(s.now, &x) || s.c.NextControl(s.now, &x) {
+	if s.c.Next(s.now, 1, &x) || s.c.NextControl(s.now, &x) {
 		t.Fatalf("sent %s", s.show(&x))
 	}
 	if at := s.c.Deadline(); at != never {

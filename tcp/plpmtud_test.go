@@ -85,13 +85,13 @@ func recovered(t *testing.T) *script {
 // after it.
 func (s *script) probe(want int) (at int) {
 	s.t.Helper()
-	if n := s.c.Room(s.now); n != want {
+	if n := roomOf(s.c, s.now); n != want {
 		s.fatalf("room %d, want %d", n, want)
 	}
 	at = int(s.c.PushedOffset())
 	s.push(want)
 	for range 3 {
-		if n := s.c.Room(s.now); n != s.c.EMSS() {
+		if n := roomOf(s.c, s.now); n != s.c.EMSS() {
 			s.fatalf("room %d beside a probe, EMSS %d", n, s.c.EMSS())
 		}
 		s.push(100)
@@ -156,16 +156,16 @@ func TestProbing(t *testing.T) {
 			s.expect()
 		}
 	}
-	if n := s.c.Room(s.now); n != 2316 {
+	if n := roomOf(s.c, s.now); n != 2316 {
 		t.Fatalf("room %d: the search has come close enough", n)
 	}
 	s.advance(raiseAfterMs*ms - sc)
-	if n := s.c.Room(s.now); n != 2316 {
+	if n := roomOf(s.c, s.now); n != 2316 {
 		t.Fatalf("room %d before ten minutes", n)
 	}
 	s.advance(2 * sc)
 	s.c.cong.Cwnd = 40_000
-	if n := s.c.Room(s.now); n != 3000 {
+	if n := roomOf(s.c, s.now); n != 3000 {
 		t.Fatalf("room %d after ten minutes", n)
 	}
 }
@@ -179,15 +179,15 @@ func TestNothingLargerAfterAReportForTenMinutes(t *testing.T) {
 	s.push(2000)
 	s.expect(". 1:2001 ack 1")
 	s.in(". 1 ack 2001")
-	if n := s.c.Room(s.now); n != 2000 {
+	if n := roomOf(s.c, s.now); n != 2000 {
 		t.Fatalf("room %d", n)
 	}
 	s.advance(raiseAfterMs*ms - 1)
-	if n := s.c.Room(s.now); n != 2000 {
+	if n := roomOf(s.c, s.now); n != 2000 {
 		t.Fatalf("room %d", n)
 	}
 	s.advance(1)
-	if n := s.c.Room(s.now); n != 3000 {
+	if n := roomOf(s.c, s.now); n != 3000 {
 		t.Fatalf("room %d after ten minutes", n)
 	}
 	s.push(2000) // a segment that does not fill it carries no probe
@@ -244,7 +244,7 @@ func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 		}
 	}
 	s := recovered(t)
-	s.c.Push(s.now, 99, s.c.Room(s.now), false)
+	pushOne(s.c, s.now, 99, roomOf(s.c, s.now), false)
 	s.c.SetEMSSLimit(1200)
 	s.expect(". 6001:7201 ack 1", ". 7201:8401 ack 1", ". 8401:9001 ack 1")
 	s.in(". 1 ack 9001")
@@ -257,7 +257,7 @@ func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 // size.
 func TestProbeCutByTheWindow(t *testing.T) {
 	s := recovered(t)
-	s.c.Push(s.now, 99, s.c.Room(s.now), false)
+	pushOne(s.c, s.now, 99, roomOf(s.c, s.now), false)
 	s.in(". 1 ack 6001 win 500")
 	s.advance(300 * ms)
 	s.expect(". 6001:6501 ack 1")
@@ -282,7 +282,7 @@ func TestProbeAfterOthersIsWithdrawn(t *testing.T) {
 	}
 	s.release()
 	s.c.cong.Cwnd = 40_000
-	if n := s.c.Room(s.now); n != 1200 {
+	if n := roomOf(s.c, s.now); n != 1200 {
 		t.Fatalf("room %d: what a router said holds for ten minutes", n)
 	}
 }
@@ -320,7 +320,7 @@ func TestProbeLostAtTheTail(t *testing.T) {
 	s.in(". 1 ack 6101")
 	s.sent()
 	cwnd, ssthresh := s.c.cong.Cwnd, s.c.cong.Ssthresh
-	s.push(s.c.Room(s.now))
+	s.push(roomOf(s.c, s.now))
 	s.expect(". 6101:9101 ack 1")
 	s.advance(100 * ms)
 	s.in(". 1 ack 9101")

@@ -15,7 +15,7 @@ func TestPushBeforeTheWindowIsFull(t *testing.T) {
 	s.expect(". 1:1001 ack 1", ". 1001:2001 ack 1", "P. 2001:3001 ack 1", ". 3001:4001 ack 1")
 	s.in(". 1 ack 4001 win 4000")
 	s.drainHandles()
-	s.c.Push(s.now, 9, 1000, true)
+	pushOne(s.c, s.now, 9, 1000, true)
 	s.expect("P. 4001:5001 ack 1")
 	s.push(1000, 1000, 1000)
 	s.expect(". 5001:6001 ack 1", ". 6001:7001 ack 1", "P. 7001:8001 ack 1")
@@ -32,7 +32,7 @@ func TestPushOnBothPartsOfACutSegment(t *testing.T) {
 			flags = "P."
 		}
 		s := accepted(t, sackOnly(), "sackOK")
-		s.c.Push(s.now, 0, 1000, psh)
+		pushOne(s.c, s.now, 0, 1000, psh)
 		s.expect(flags + " 1:1001 ack 1 fresh")
 		s.c.SetEMSSLimit(600)
 		s.expect(flags + " 1:601 ack 1 rtx")
@@ -40,7 +40,7 @@ func TestPushOnBothPartsOfACutSegment(t *testing.T) {
 		s.expect(flags + " 601:1001 ack 1 rtx")
 
 		s = accepted(t, sackOnly(), "sackOK") // without a slot to cut it with its front goes alone
-		s.c.Push(s.now, 0, 1000, psh)
+		pushOne(s.c, s.now, 0, 1000, psh)
 		s.drain()
 		s.push(1000)
 		s.sent()

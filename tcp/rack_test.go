@@ -144,17 +144,17 @@ func TestProbeAsksForANewSegment(t *testing.T) {
 	s := opened(t, sackOnly(), "mss 1000 sackOK", 50*ms)
 	s.fill()
 	s.sent()
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Fatal("room beyond cwnd")
 	}
 	s.now += 100 * ms
 	s.c.Expire(s.now)
-	if s.c.Room(s.now) != 1000 {
+	if roomOf(s.c, s.now) != 1000 {
 		t.Fatal("no room for the probe")
 	}
 	s.push(700)
 	s.expect(". 10001:10701 ack 1 fresh")
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room for a second one")
 	}
 }

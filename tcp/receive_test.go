@@ -130,7 +130,7 @@ func TestAckRidesOnDataAfterADuplicate(t *testing.T) {
 	s.expect(". 1 ack 1001")
 	s.in(". 1001:2001 ack 1")
 	s.in(". 2001:3001 ack 1")
-	s.c.Push(s.now, 0, 10, false)
+	pushOne(s.c, s.now, 0, 10, false)
 	s.expect(". 1:11 ack 3001")
 }
 

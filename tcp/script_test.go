@@ -127,13 +127,24 @@ func (s *script) wantNothing() {
 	}
 }
 
+// roomOf is how many octets the next segment may carry.
+func roomOf(c *Conn, now int64) int {
+	_, octets := c.Room(now, 1)
+	return octets
+}
+
+// pushOne queues one segment.
+func pushOne(c *Conn, now int64, h Handle, n int, psh bool) {
+	c.Push(now, []Piece{{Handle: h, Len: int32(n), Push: psh}})
+}
+
 func (s *script) push(sizes ...int) {
 	s.t.Helper()
 	for _, n := range sizes {
-		if s.c.Room(s.now) < n {
-			s.fatalf("room %d for a push of %d", s.c.Room(s.now), n)
+		if roomOf(s.c, s.now) < n {
+			s.fatalf("room %d for a push of %d", roomOf(s.c, s.now), n)
 		}
-		s.c.Push(s.now, s.next, n, false)
+		pushOne(s.c, s.now, s.next, n, false)
 		s.next++
 		s.drain()
 	}
@@ -141,8 +152,8 @@ func (s *script) push(sizes ...int) {
 
 // fill pushes full segments while there is room and returns how many.
 func (s *script) fill() (n int) {
-	for s.c.Room(s.now) > 0 {
-		s.c.Push(s.now, s.next, s.c.EMSS(), false)
+	for roomOf(s.c, s.now) > 0 {
+		pushOne(s.c, s.now, s.next, s.c.EMSS(), false)
 		s.next++
 		s.drain()
 		n++
@@ -153,7 +164,7 @@ func (s *script) fill() (n int) {
 func (s *script) drain() {
 	s.t.Helper()
 	var t Transmit
-	for i := 0; s.c.Next(s.now, &t); i++ {
+	for i := 0; s.c.Next(s.now, 1, &t); i++ {
 		if i > 10000 {
 			s.fatalf("Next does not end")
 		}

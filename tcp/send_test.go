@@ -7,7 +7,7 @@ func TestPushIsOneSegment(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.push(1000, 300, 1)
 	s.expect(". 1:1001 ack 1 fresh", ". 1001:1301 ack 1", ". 1301:1302 ack 1")
-	s.c.Push(s.now, 9, 5, true)
+	pushOne(s.c, s.now, 9, 5, true)
 	s.expect("P. 1302:1307 ack 1")
 	s.in(". 1 ack 1302")
 	s.wantEvents(EvAcked)
@@ -63,11 +63,11 @@ func TestShrunkPeerWindow(t *testing.T) {
 	s.push(1000, 1000, 1000)
 	s.sent()
 	s.in(". 1 ack 1 win 500")
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room beyond a shrunken window")
 	}
 	s.in(". 1 ack 1001 win 500")
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room beyond a shrunken window")
 	}
 	s.advance(300 * ms)
@@ -94,7 +94,7 @@ func TestNagle(t *testing.T) {
 	s.expect(". 1:11 ack 1")
 	s.push(20)
 	s.expect()
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room while a segment waits")
 	}
 	s.in(". 1 ack 11")
@@ -270,16 +270,16 @@ func TestEMSSShrink(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.push(1000, 1000)
 	s.c.SetEMSSLimit(400)
-	if s.c.EMSS() != 400 || s.c.Room(s.now) != 0 {
-		t.Errorf("EMSS %d, room %d while the first piece is under way", s.c.EMSS(), s.c.Room(s.now))
+	if s.c.EMSS() != 400 || roomOf(s.c, s.now) != 0 {
+		t.Errorf("EMSS %d, room %d while the first piece is under way", s.c.EMSS(), roomOf(s.c, s.now))
 	}
 	s.out = s.out[:0]
 	s.expect(". 1:401 ack 1 rtx")
 	s.in(". 1 ack 401")
 	s.wantReleased()
 	s.expect(". 401:801 ack 1 rtx", ". 801:1001 ack 1 rtx", ". 1001:1401 ack 1 rtx", ". 1401:1801 ack 1 rtx", ". 1801:2001 ack 1 rtx")
-	if s.c.Room(s.now) != 400 {
-		t.Errorf("room %d", s.c.Room(s.now))
+	if roomOf(s.c, s.now) != 400 {
+		t.Errorf("room %d", roomOf(s.c, s.now))
 	}
 	s.in(". 1 ack 1001")
 	s.wantReleased(0)
@@ -289,7 +289,7 @@ func TestEMSSShrink(t *testing.T) {
 
 func TestEMSSShrinkBeforeFirstTransmission(t *testing.T) {
 	s := accepted(t, plain(), "")
-	s.c.Push(s.now, 0, 1000, true)
+	pushOne(s.c, s.now, 0, 1000, true)
 	s.c.SetEMSSLimit(600)
 	s.expect("P. 1:601 ack 1", "P. 601:1001 ack 1")
 }
@@ -301,8 +301,8 @@ func TestEMSSShrinkWithFullRing(t *testing.T) {
 	cfg.SentMax = 16
 	cfg.InitialWindow = 50
 	s := accepted(t, cfg, "")
-	for s.c.Room(s.now) > 0 {
-		s.c.Push(s.now, s.next, s.c.EMSS(), true)
+	for roomOf(s.c, s.now) > 0 {
+		pushOne(s.c, s.now, s.next, s.c.EMSS(), true)
 		s.next++
 		s.drain()
 	}
@@ -372,24 +372,24 @@ func TestCwndDoesNotGrowWhileApplicationLimited(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	s := newScript(t, plain())
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room in CLOSED")
 	}
 	s.accept("S 0:1 win 60000 mss 1000")
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room in SYN-RECEIVED")
 	}
 	s.in(". 1 ack 1")
-	if s.c.Room(s.now) != 1000 {
+	if roomOf(s.c, s.now) != 1000 {
 		t.Error("no room when established")
 	}
-	s.c.Push(s.now, 0, 10, false)
-	if s.c.Room(s.now) != 0 {
+	pushOne(s.c, s.now, 0, 10, false)
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room with a segment queued")
 	}
 	s.drain()
 	s.c.CloseSend(s.now)
-	if s.c.Room(s.now) != 0 {
+	if roomOf(s.c, s.now) != 0 {
 		t.Error("room after CloseSend")
 	}
 }
@@ -404,10 +404,10 @@ func TestWindowOpeningIsAnEvent(t *testing.T) {
 
 func TestPushPanics(t *testing.T) {
 	for name, f := range map[string]func(s *script){
-		"empty":     func(s *script) { s.c.Push(s.now, 0, 0, false) },
-		"too large": func(s *script) { s.c.Push(s.now, 0, 1001, false) },
-		"second":    func(s *script) { s.c.Push(s.now, 0, 1, false); s.c.Push(s.now, 1, 1, false) },
-		"closed":    func(s *script) { s.c.CloseSend(s.now); s.c.Push(s.now, 0, 1, false) },
+		"empty":     func(s *script) { pushOne(s.c, s.now, 0, 0, false) },
+		"too large": func(s *script) { pushOne(s.c, s.now, 0, 1001, false) },
+		"second":    func(s *script) { pushOne(s.c, s.now, 0, 1, false); pushOne(s.c, s.now, 1, 1, false) },
+		"closed":    func(s *script) { s.c.CloseSend(s.now); pushOne(s.c, s.now, 0, 1, false) },
 	} {
 		func() {
 			defer func() {

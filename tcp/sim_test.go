@@ -100,7 +100,7 @@ func (h *simHost) fail(format string, args ...any) error {
 // output takes all that Next gives and puts it on the link.
 func (h *simHost) output() error {
 	var t Transmit
-	for i := 0; h.c.Next(h.sim.now, &t); i++ {
+	for i := 0; h.c.Next(h.sim.now, 1, &t); i++ {
 		if i > 5000 {
 			return h.fail("Next does not end")
 		}
@@ -249,7 +249,7 @@ func (h *simHost) work() error {
 		h.c.SetReceiveWindow(sizes[s.rng.IntN(len(sizes))])
 	}
 	for s.now >= h.pauseTill && h.c.PushedOffset() < h.total {
-		room := h.c.Room(s.now)
+		room := roomOf(h.c, s.now)
 		if room == 0 {
 			break
 		}
@@ -260,7 +260,7 @@ func (h *simHost) work() error {
 		n := min(h.sizes(), room, int(h.total-h.c.PushedOffset()))
 		h.handles = append(h.handles, h.c.PushedOffset())
 		h.lens = append(h.lens, n)
-		h.c.Push(s.now, Handle(len(h.handles)-1), n, h.c.PushedOffset()+uint64(n) == h.total)
+		pushOne(h.c, s.now, Handle(len(h.handles)-1), n, h.c.PushedOffset()+uint64(n) == h.total)
 		if err := h.output(); err != nil {
 			return err
 		}

@@ -15,6 +15,10 @@ type Transmit struct {
 	Handle     Handle
 	Off, Len   int
 	Retransmit bool
+
+	// More is how many segments, queued after this one, go with it: as long, and the same but for
+	// sequence number, handle, and PSH, of which the pieces that were pushed tell.
+	More int
 }
 
 // HeaderLen is the length of header and options, a multiple of 4, at most HeaderLenMax.

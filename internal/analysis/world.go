@@ -193,7 +193,7 @@ func (w *world) connect(segments int) {
 func (w *world) handshake(c *conn) {
 	var seg tcp.Segment
 	pass := func(x *tcp.Conn) {
-		if !x.Next(w.now, &w.out) {
+		if !x.Next(w.now, 1, &w.out) {
 			panic("analysis: no SYN, or no answer to one")
 		}
 		put(&seg, &w.out)
@@ -307,7 +307,7 @@ func (w *world) arrive(p *packet, b mem.Buf) {
 // turnTo is the receiver's: what it owes goes back.
 func (w *world) turnTo(i int32) {
 	c := &w.conns[i]
-	for c.to.Next(w.now, &w.out) {
+	for c.to.Next(w.now, 1, &w.out) {
 		p := w.back.push()
 		p.at, p.conn = w.now+w.RTTNs/2, i
 		put(&p.seg, &w.out)
@@ -325,10 +325,10 @@ func (w *world) turnFrom(i int32) {
 		}
 	}
 	for {
-		for c.from.Next(w.now, &w.out) {
+		for c.from.Next(w.now, 1, &w.out) {
 			w.send(i)
 		}
-		room := c.from.Room(w.now)
+		_, room := c.from.Room(w.now, 1)
 		if c.from.WaitsForMemory() {
 			panic("analysis: no memory for what is sent")
 		}
@@ -336,7 +336,7 @@ func (w *world) turnFrom(i int32) {
 		if n == 0 {
 			break
 		}
-		c.from.Push(w.now, 1, n, false)
+		c.from.Push(w.now, []tcp.Piece{{Handle: 1, Len: int32(n)}})
 	}
 	w.schedule(i, 0)
 }

@@ -32,16 +32,18 @@ type pouring struct {
 	came  int
 }
 
-func (u *pouring) Arrive(_ *stack.Conn, _ uint64, _ mem.Buf, data []byte) stack.Verdict {
-	u.came += len(data)
-	return stack.Taken
+func (u *pouring) Arrive(_ uint64, _ []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	for _, octets := range data {
+		u.came += len(octets)
+	}
+	return len(data), stack.Taken
 }
 
-func (u *pouring) Pull(_ *stack.Conn, dst []byte) int {
+func (u *pouring) Pull(dst [][]byte) stack.Pulled {
 	if !u.sends {
-		return 0
+		return stack.Pulled{}
 	}
-	return len(dst)
+	return stack.Pulled{N: len(dst), More: true}
 }
 
 // The connections of a program share an uplink that takes less than they have to send, however

@@ -176,11 +176,11 @@ func report(p *stack.Poller) {
 // accept gives e to the first connection and refuses all others.
 func accept(e *end) func(*stack.Conn) stack.Upper {
 	taken := false
-	return func(*stack.Conn) stack.Upper {
+	return func(c *stack.Conn) stack.Upper {
 		if taken {
 			return nil
 		}
-		taken = true
+		taken, e.conn = true, c
 		return e
 	}
 }

@@ -17,6 +17,7 @@ type outcome struct {
 // end is an Upper that does for each octet what an application needs done and no more: one copy
 // between the packet and the application's memory, a window on which the stream wraps around.
 type end struct {
+	conn      *stack.Conn
 	memory    []byte
 	length    time.Duration // a source sends for so long; 0: a sink
 	until     int64         // by the Poller's clock
@@ -28,59 +29,64 @@ type end struct {
 	done      chan outcome // room for one
 }
 
-func (e *end) Established(c *stack.Conn) {
+func (e *end) Established() {
 	e.clock = measure.Start()
 	if e.length > 0 {
 		e.sending = true
-		e.until = c.Poller().Now() + int64(e.length)
-		c.SetTimer(e.until)
-		c.Send()
+		e.until = e.conn.Poller().Now() + int64(e.length)
+		e.conn.SetTimer(e.until)
+		e.conn.Send()
 	}
 }
 
-func (e *end) Arrive(_ *stack.Conn, off uint64, _ mem.Buf, data []byte) stack.Verdict {
-	at := int(off % uint64(len(e.memory)))
-	n := copy(e.memory[at:], data)
-	copy(e.memory, data[n:])
-	return stack.Taken
+func (e *end) Arrive(off uint64, _ []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	for _, octets := range data {
+		at := int(off % uint64(len(e.memory)))
+		n := copy(e.memory[at:], octets)
+		copy(e.memory, octets[n:])
+		off += uint64(len(octets))
+	}
+	return len(data), stack.Taken
 }
 
-func (e *end) Edge(_ *stack.Conn, edge uint64) { e.octets = edge }
+func (e *end) Edge(edge uint64) { e.octets = edge }
 
-func (e *end) Pull(c *stack.Conn, dst []byte) int {
+func (e *end) Pull(dst [][]byte) stack.Pulled {
 	if !e.sending {
-		return 0
+		return stack.Pulled{}
 	}
-	at := int(e.octets % uint64(len(e.memory)))
-	n := copy(dst, e.memory[at:])
-	n += copy(dst[n:], e.memory)
-	e.octets += uint64(n)
-	return n
+	for _, room := range dst {
+		at := int(e.octets % uint64(len(e.memory)))
+		n := copy(room, e.memory[at:])
+		n += copy(room[n:], e.memory)
+		e.octets += uint64(n)
+	}
+	return stack.Pulled{N: len(dst), More: true}
 }
-
-func (e *end) More(*stack.Conn) bool   { return e.sending }
-func (e *end) Pushed(*stack.Conn) bool { return false }
 
 // Timer ends a source's time.
-func (e *end) Timer(c *stack.Conn, _ int64) {
+func (e *end) Timer(int64) {
 	e.sending = false
-	c.CloseSend()
+	e.conn.CloseSend()
 }
 
 // PeerClosed is the end of what a sink gets; a source's kernel closes when it has read the source's
 // FIN.
-func (e *end) PeerClosed(c *stack.Conn) {
+func (e *end) PeerClosed() {
 	e.peerEnded = true
 	e.result = e.clock.Stop(e.octets)
-	c.CloseSend()
+	e.conn.CloseSend()
 }
 
-func (e *end) Closed(_ *stack.Conn, err error) {
+func (e *end) Closed(err error) {
 	if !e.peerEnded && err == nil {
 		err = stack.ErrAborted
 	}
 	e.done <- outcome{e.result, err}
 }
 
-func (e *end) Acked(*stack.Conn, uint64) {}
-func (e *end) Woken(*stack.Conn)         {}
+func (e *end) Acked(uint64)       {}
+func (e *end) FinAcked()          {}
+func (e *end) Held() (int, int64) { return 0, 0 }
+func (e *end) Advice(error)       {}
+func (e *end) Woken()             {}

@@ -115,7 +115,7 @@ func (t *transfer) handshake() {
 	id := tcp.ID{LocalPort: 1, RemotePort: 2}
 	var seg tcp.Segment
 	pass := func(c *tcp.Conn) {
-		if !c.Next(t.now, &t.out) {
+		if !c.Next(t.now, 1, &t.out) {
 			panic("linksim: no SYN, or no answer to one")
 		}
 		put(&seg, &t.out)
@@ -128,7 +128,7 @@ func (t *transfer) handshake() {
 	a := t.from.Input(t.now, &seg)
 	t.from.Commit(t.now, &a, false)
 	// The last of the three has no way to go here: the receiver is not waited for.
-	if !t.from.Next(t.now, &t.out) {
+	if !t.from.Next(t.now, 1, &t.out) {
 		panic("linksim: handshake without an end")
 	}
 	put(&seg, &t.out)
@@ -190,7 +190,7 @@ func (t *transfer) turnTo() {
 	if t.toAt <= t.now {
 		t.to.Expire(t.now)
 	}
-	for t.to.Next(t.now, &t.out) {
+	for t.to.Next(t.now, 1, &t.out) {
 		p := t.back.push()
 		p.at = t.now + t.RTTNs/2
 		put(&p.seg, &t.out)
@@ -211,15 +211,16 @@ func (t *transfer) turnFrom() {
 		}
 	}
 	for {
-		for c.Next(t.now, &t.out) {
+		for c.Next(t.now, 1, &t.out) {
 			t.send()
 		}
-		n := min(c.Room(t.now), t.toSend())
+		_, room := c.Room(t.now, 1)
+		n := min(room, t.toSend())
 		if n == 0 {
 			break
 		}
-		c.Push(t.now, 1, n, false)
-		if !c.Next(t.now, &t.out) {
+		c.Push(t.now, []tcp.Piece{{Handle: 1, Len: int32(n)}})
+		if !c.Next(t.now, 1, &t.out) {
 			break
 		}
 		t.send()

@@ -113,16 +113,47 @@ func (c *Connection) initiate(e *Endpoint, tries []mpa.Dialect) {
 // respondFor makes c a Responder's connection.
 func (c *Connection) respondFor(r *Responder) { c.Responder, c.privateMax = r, r.PrivateMax }
 
-// Arrive implements transport.Upper.
-func (c *Connection) Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	if c.early != nil {
-		return c.arriveEarly(off, b, data) // of earlydata.go, which comes before in a connection's life
+// Established to Closed, in several files, implement stack.Upper, and Connection implements
+// transport.Upper.
+var _ transport.Upper = (*Connection)(nil)
+
+// Arrive implements stack.Upper.
+func (c *Connection) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
+	if c.phase == phaseFull && !c.awaitsRtr && c.early == nil && off >= c.rxBase && !c.firstMarker && bufs[0] != mem.NoBuf {
+		return c.arriveFull(off, bufs, data)
 	}
-	return c.arriveNew(off, b, data)
+	if c.early != nil {
+		return 1, c.arriveEarly(off, bufs[0], data[0]) // of earlydata.go, which comes before in a connection's life
+	}
+	return 1, c.arriveNew(off, bufs[0], data[0])
 }
 
-// arriveNew takes octets at a stream offset. During start-up only octets in order are taken; the
-// peer's TCP sends the others again.
+// arriveFull takes segments in full operation.
+func (c *Connection) arriveFull(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
+	if c.dropBadCRC { // what is refused for a bad CRC comes again: it is told apart by its segment's stamp
+		data = data[:1]
+		if ts, ok := c.Transport.Stamp(); ok {
+			c.engine.Stamp(ts)
+		}
+	}
+	at := off - c.rxBase
+	n, verdict := c.engine.Arrive(at, bufs, data)
+	switch v = stack.Verdict(verdict); {
+	case v == stack.Kept:
+		for _, octets := range data[:n] {
+			at += uint64(len(octets))
+		}
+		c.keeps(at)
+	case v == stack.Refused && c.dropBadCRC:
+		c.recordBadCRC(off)
+	}
+	c.heed()
+	return n, v
+}
+
+// arriveNew takes octets of one segment at a stream offset while the connection is not simply in
+// full operation. During start-up only octets in order are taken; the peer's TCP sends the others
+// again.
 func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	if c.startingUp() {
 		if off < c.rxNext { // of a segment whose rest was refused
@@ -163,19 +194,7 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 		if c.firstMarker && off == c.rxBase && !c.opensCulley02(data) {
 			return stack.Taken
 		}
-		if c.dropBadCRC {
-			if ts, ok := c.Transport.Stamp(); ok {
-				c.engine.Stamp(ts)
-			}
-		}
-		v := stack.Verdict(c.engine.Arrive(off-c.rxBase, b, data))
-		if v == stack.Kept {
-			c.keeps(off - c.rxBase + uint64(len(data)))
-		}
-		if v == stack.Refused && c.dropBadCRC {
-			c.recordBadCRC(off)
-		}
-		c.heed()
+		_, v := c.arriveFull(off, []mem.Buf{b}, [][]byte{data})
 		return v
 	}
 	return stack.Taken // rejecting or over: swallowed
@@ -194,31 +213,13 @@ func (c *Connection) startingUp() bool {
 	return c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseFull && c.awaitsRtr
 }
 
-// ArriveRun implements transport.Upper. What may need a look at each segment, start-up and refusals
-// for a bad CRC, goes segment by segment.
-func (c *Connection) ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (int, stack.Verdict) {
-	if c.phase != phaseFull || c.awaitsRtr || c.early != nil || c.dropBadCRC || off < c.rxBase || c.firstMarker && off == c.rxBase {
-		return 1, c.Arrive(off, bufs[0], data[0])
-	}
-	n, v := c.engine.ArriveRun(off-c.rxBase, bufs, data)
-	if stack.Verdict(v) == stack.Kept {
-		end := off - c.rxBase
-		for _, octets := range data[:n] {
-			end += uint64(len(octets))
-		}
-		c.keeps(end)
-	}
-	c.heed()
-	return n, stack.Verdict(v)
-}
-
 // keeps notes that MPA keeps octets that end at to.
 func (c *Connection) keeps(to uint64) {
 	c.keptTo = max(c.keptTo, to)
 	c.owed.Advance(c.engine.Passed(), c.keptTo, c.Transport.Now())
 }
 
-// Edge implements transport.Upper.
+// Edge implements stack.Upper.
 func (c *Connection) Edge(edge uint64) {
 	if c.early != nil {
 		c.giveEarly(edge) // of earlydata.go, as in Arrive
@@ -232,7 +233,7 @@ func (c *Connection) Edge(edge uint64) {
 	}
 }
 
-// Held implements transport.Upper.
+// Held implements stack.Upper.
 func (c *Connection) Held() (bufs int, since int64) {
 	if c.phase != phaseFull {
 		return 0, 0
@@ -244,46 +245,49 @@ func (c *Connection) Held() (bufs int, since int64) {
 	return c.engine.HeldBufs(), since
 }
 
-// Pull implements transport.Upper. Start-up frames travel in segments of their own.
-func (c *Connection) Pull(dst []byte) int {
-	n := 0
+// Pull implements stack.Upper. Start-up frames travel in segments of their own.
+func (c *Connection) Pull(dst [][]byte) (got stack.Pulled) {
 	if len(c.out) > 0 {
-		n = copy(dst, c.out)
-		if c.out = c.out[n:]; len(c.out) == 0 && c.phase == phaseToStream {
+		k := copy(dst[0], c.out)
+		dst[0], got.N = dst[0][:k], 1
+		if c.out = c.out[k:]; len(c.out) == 0 && c.phase == phaseToStream {
 			c.Transport.GiveBack()
 		}
 	} else if c.phase == phaseFull {
-		n = c.engine.Pull(dst, c.packFull && !c.shut && c.Transport.Unacked())
+		mayWait := c.packFull && !c.shut
+		if mayWait && !c.Transport.Unacked() {
+			mayWait, dst = false, dst[:1] // a second one may wait for the first
+		}
+		got.N, got.Ends = c.engine.Pull(dst, mayWait)
 		c.heed()
 	}
 	if c.shut && !c.closed && c.drained() {
 		c.closed = true
 		c.Transport.CloseSend()
 	}
-	return n
+	got.More = c.More()
+	return got
 }
-
-// RunLen implements transport.Upper.
-func (c *Connection) RunLen(size int) int {
-	if c.phase != phaseFull || len(c.out) > 0 {
-		return 0
-	}
-	return c.engine.RunLen(size)
-}
-
-// PullRun implements transport.Upper.
-func (c *Connection) PullRun(dst [][]byte, size int) int { return c.engine.PullRun(dst, size) }
 
 // More implements transport.Upper.
 func (c *Connection) More() bool {
 	return len(c.out) > 0 || c.phase == phaseFull && c.engine.More()
 }
 
-// Pushed implements transport.Upper.
-func (c *Connection) Pushed() bool { return c.phase == phaseFull && c.engine.Pushed() }
+// Acked implements stack.Upper: who needs it asks Transport.Unacked or Progress.
+func (c *Connection) Acked(uint64) {}
 
-// Timer implements transport.Upper. What the one timer was set for depends on the phase.
-func (c *Connection) Timer() {
+// FinAcked implements stack.Upper: the peer's own half decides.
+func (c *Connection) FinAcked() {}
+
+// Advice implements stack.Upper: what it tells of may be temporary.
+func (c *Connection) Advice(error) {}
+
+// Woken implements stack.Upper.
+func (c *Connection) Woken() { c.Transport.Woken() }
+
+// Timer implements stack.Upper. What the one timer was set for depends on the phase.
+func (c *Connection) Timer(int64) {
 	switch c.phase {
 	case phaseRequest, phaseReply:
 		c.Fail(ErrStartupTimeout)

@@ -28,6 +28,21 @@ func responder(t *testing.T, d mpa.Dialects) (c *Connection, tr *abortable, e *E
 	return c, tr, e, offers
 }
 
+// arriveOne is Arrive of one segment.
+func arriveOne(c *Connection, off uint64, b mem.Buf, data []byte) stack.Verdict {
+	_, v := c.Arrive(off, []mem.Buf{b}, [][]byte{data})
+	return v
+}
+
+// pullOne is Pull of one segment, and returns how many octets it has.
+func pullOne(c *Connection, dst []byte) int {
+	room := [][]byte{dst[:len(dst):len(dst)]}
+	if c.Pull(room).N == 0 {
+		return 0
+	}
+	return len(room[0])
+}
+
 // A Request that comes in any pieces, some of them again, is offered once, whole; nothing after it
 // is taken until the ULP has decided, and nothing ahead of a gap.
 func TestRequestInPieces(t *testing.T) {
@@ -49,8 +64,8 @@ func TestRequestInPieces(t *testing.T) {
 		for at := uint64(0); at < frame; {
 			from := at - min(at, r.Uint64N(8))
 			to := min(uint64(len(stream)), at+1+r.Uint64N(40))
-			require.Equal(t, stack.Refused, c.Arrive(at+1, mem.NoBuf, stream[at+1:min(at+2, uint64(len(stream)))]), "ahead of a gap")
-			v := c.Arrive(from, mem.NoBuf, stream[from:to])
+			require.Equal(t, stack.Refused, arriveOne(c, at+1, mem.NoBuf, stream[at+1:min(at+2, uint64(len(stream)))]), "ahead of a gap")
+			v := arriveOne(c, from, mem.NoBuf, stream[from:to])
 			require.Equal(t, to > frame, v == stack.Refused, "seed %d", seed)
 			if at = to; v == stack.Refused {
 				at = frame
@@ -62,8 +77,8 @@ func TestRequestInPieces(t *testing.T) {
 		require.Equal(t, frame, c.rxBase)
 		require.Equal(t, string(private), string((*offers)[0].PrivateData))
 		require.Equal(t, mpa.Request, (*offers)[0].Kind)
-		require.Equal(t, stack.Taken, c.Arrive(frame-3, mem.NoBuf, stream[frame-3:frame]), "the end again")
-		require.Equal(t, stack.Refused, c.Arrive(frame-1, mem.NoBuf, stream[frame-1:frame+1]))
+		require.Equal(t, stack.Taken, arriveOne(c, frame-3, mem.NoBuf, stream[frame-3:frame]), "the end again")
+		require.Equal(t, stack.Refused, arriveOne(c, frame-1, mem.NoBuf, stream[frame-1:frame+1]))
 		require.Equal(t, []flight.Kind{flight.RequestIn}, tr.kinds)
 		require.Equal(t, tr.now+int64(requestTimeout), tr.timer, "the ULP has its time")
 		require.Zero(t, tr.aborts)
@@ -77,7 +92,7 @@ func TestRequestTooLate(t *testing.T) {
 	c, tr, _, offers := responder(t, mpa.DialectsOf(mpa.RFC5044))
 	c.Established()
 	tr.lost = true
-	c.Arrive(0, mem.NoBuf, f.Append(nil))
+	arriveOne(c, 0, mem.NoBuf, f.Append(nil))
 	require.Equal(t, 1, tr.aborts)
 	require.ErrorIs(t, c.Err, stack.ErrGaveWay)
 	require.Empty(t, *offers)
@@ -86,7 +101,7 @@ func TestRequestTooLate(t *testing.T) {
 	full := errors.New("no place")
 	c.Responder.Offer = func(*Connection, mpa.Frame) error { return full }
 	c.Established()
-	c.Arrive(0, mem.NoBuf, f.Append(nil))
+	arriveOne(c, 0, mem.NoBuf, f.Append(nil))
 	require.Equal(t, 1, tr.aborts)
 	require.ErrorIs(t, c.Err, full)
 	require.EqualValues(t, 1, c.Host.Startup.Refused[RefusedBacklog].Load())
@@ -108,7 +123,7 @@ func TestArriveByPhase(t *testing.T) {
 	} {
 		c, tr := inService(t, new([]wq.EventKind))
 		c.phase, c.rxBase = tc.phase, 20
-		require.Equal(t, tc.want, c.Arrive(uint64(tc.off), mem.NoBuf, make([]byte, tc.len)), "%+v", tc)
+		require.Equal(t, tc.want, arriveOne(c, uint64(tc.off), mem.NoBuf, make([]byte, tc.len)), "%+v", tc)
 		require.Zero(t, tr.aborts)
 		require.False(t, c.engine.Cut())
 	}
@@ -118,7 +133,7 @@ func TestArriveByPhase(t *testing.T) {
 	data := c.Pool.Slot(b)[mem.Headroom:][:9]
 	clear(data)
 	data[5], data[6] = 1, 2 // the length of an FPDU, of which two octets more have come
-	require.NotEqual(t, stack.Refused, c.Arrive(15, b, data))
+	require.NotEqual(t, stack.Refused, arriveOne(c, 15, b, data))
 	c.Edge(24)
 	require.True(t, c.engine.Cut(), "a part of a frame has come")
 }
@@ -129,7 +144,7 @@ func TestArrivalIsStampedForBadCRC(t *testing.T) {
 		c, tr := inService(t, new([]wq.EventKind))
 		c.dropBadCRC = drop
 		b := c.Pool.Alloc()
-		c.Arrive(0, b, c.Pool.Slot(b)[mem.Headroom:][:2])
+		arriveOne(c, 0, b, c.Pool.Slot(b)[mem.Headroom:][:2])
 		require.Equal(t, drop, tr.stamps == 1)
 	}
 }
@@ -184,7 +199,7 @@ func TestUserTimeoutOfAResponder(t *testing.T) {
 				c.Established()
 				var f mpa.Frame
 				if d == mpa.RFC5044 {
-					c.Arrive(0, mem.NoBuf, request.Append(nil))
+					arriveOne(c, 0, mem.NoBuf, request.Append(nil))
 					f = request
 				}
 				require.Equal(t, phaseDecide, c.phase)
@@ -246,7 +261,7 @@ func TestTimerByPhase(t *testing.T) {
 			tr.now = 100
 			tc.set(c, tr)
 			was := tr.timer
-			c.Timer()
+			c.Timer(0)
 			require.Equal(t, tc.err, c.Err)
 			require.Equal(t, tc.aborts, tr.aborts)
 			if tc.timer != 0 {
@@ -302,32 +317,59 @@ func TestPeerClosedByPhase(t *testing.T) {
 // Start-up octets go in segments of their own; the last one of a connection that becomes a stream
 // gives it back, and the last one of one that closes ends our half, once.
 func TestPullOfStartup(t *testing.T) {
-	c := NewUnpulled([]byte("abcde"))
 	tr := &abortable{}
-	c.Transport, c.phase = tr, phaseToStream
+	c := &Connection{phase: phaseToStream, out: []byte("abcde")}
+	c.Transport = tr
 	dst := make([]byte, 3)
 	require.True(t, c.More())
-	require.Equal(t, 3, c.Pull(dst))
+	require.Equal(t, 3, pullOne(c, dst))
 	require.Zero(t, tr.givesBack)
-	require.Zero(t, c.RunLen(10))
-	require.Equal(t, 2, c.Pull(dst))
+	require.Equal(t, 2, pullOne(c, dst))
 	require.Equal(t, 1, tr.givesBack)
 	require.False(t, c.More())
-	require.False(t, c.Pushed())
-	require.Zero(t, c.Pull(dst))
+	require.Zero(t, pullOne(c, dst))
 	require.Equal(t, 1, tr.givesBack)
 
 	c.phase, c.out = phaseRejecting, []byte("abcd")
 	c.closing()
 	require.Zero(t, tr.ends)
-	require.Equal(t, 3, c.Pull(dst))
+	require.Equal(t, 3, pullOne(c, dst))
 	require.Zero(t, tr.ends)
-	require.Equal(t, 1, c.Pull(dst))
+	require.Equal(t, 1, pullOne(c, dst))
 	require.Equal(t, 1, tr.ends)
-	c.Pull(dst)
+	pullOne(c, dst)
 	require.Equal(t, 1, tr.ends)
 	bufs, since := c.Held()
 	require.True(t, bufs == 0 && since == 0)
+}
+
+// Under PackFull the one segment that may be sent while nothing is unacknowledged is not followed by
+// one that is not full: that waits for its acknowledgement, unless our half is to end.
+func TestPackFullWaitsForTheFirst(t *testing.T) {
+	for _, shut := range []bool{false, true} {
+		c, tr := inService(t, new([]wq.EventKind))
+		c.packFull, c.shut = true, shut
+		for range 3 { // FPDUs of 24 octets
+			require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend}, nil, nil))
+		}
+		pull := func() (lengths []int) {
+			rooms := [][]byte{make([]byte, 60), make([]byte, 60)}
+			for _, octets := range rooms[:c.Pull(rooms).N] {
+				lengths = append(lengths, len(octets))
+			}
+			return lengths
+		}
+		if shut {
+			require.Equal(t, []int{48, 24}, pull())
+			continue
+		}
+		require.Equal(t, []int{48}, pull())
+		tr.unacked = true
+		require.Empty(t, pull())
+		require.Equal(t, 24, c.engine.Staged())
+		tr.unacked = false
+		require.Equal(t, []int{24}, pull())
+	}
 }
 
 // A stream stays one while it has octets that nobody read, or if its host is closed; a role that

@@ -227,7 +227,7 @@ func (d pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 	}
 	err := submit(func() {
 		if c.Err != nil { // Abort or Adapter.Close was quicker
-			c.Over(c.Err)
+			c.Closed(c.Err)
 			return
 		}
 		u.Dial(d.endpoint.param.source(), d.endpoint.param.Bound != nil, d.remote)

@@ -116,7 +116,7 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 			c, tr := inService(t, &told)
 			c.carryOut(qp.EffectFail|qp.EffectLeave, tc.first)
 			require.Equal(t, 1, tr.aborts)
-			c.Over(nil)
+			c.over(nil)
 			require.Equal(t, []wq.EventKind{tc.want}, told)
 			require.Equal(t, tc.first, c.endpoint.Err)
 		})

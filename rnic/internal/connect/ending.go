@@ -13,7 +13,7 @@ import (
 
 // How a connection ends. This end begins it with Host.Close, Abort, Disconnect or shutdown; the
 // peer with its FIN (PeerClosed) or a Terminate (effects.go); an error with Fail; the transport
-// with Lost. closing and linger wind it up. Over is the last call.
+// with Lost. closing and linger wind it up. Closed is the last call.
 
 // Close has no more connections come about and resets those that are left. It returns them: they
 // end soon after. ctx bounds the wait for Pollers. Any goroutine.
@@ -94,7 +94,7 @@ func (c *Connection) shutdown() {
 	}
 }
 
-// PeerClosed implements transport.Upper. It is a graceful event unless a frame is cut, or the peer
+// PeerClosed implements stack.Upper. It is a graceful event unless a frame is cut, or the peer
 // still owes a start-up frame or its RTR message (DECISIONS 29).
 func (c *Connection) PeerClosed() {
 	c.Transport.Record(flight.PeerClosed, 0, 0)
@@ -147,8 +147,14 @@ func (c *Connection) Fail(err error) {
 	}
 }
 
-// Over implements transport.Upper.
-func (c *Connection) Over(err error) {
+// Closed implements stack.Upper.
+func (c *Connection) Closed(err error) {
+	c.over(err)
+	c.Transport.Gone()
+}
+
+// over ends the connection; err is the transport's reason, nil for an orderly end.
+func (c *Connection) over(err error) {
 	if c.phase == phaseOver {
 		return
 	}

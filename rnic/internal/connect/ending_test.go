@@ -57,11 +57,11 @@ func TestFirstReasonStands(t *testing.T) {
 	c.Fail(second)
 	require.NotErrorIs(t, c.Err, second)
 	require.Equal(t, 1, tr.aborts)
-	c.Over(second)
+	c.over(second)
 	require.ErrorIs(t, c.endpoint.Err, first)
 	c.Fail(second)
 	require.Equal(t, 1, tr.aborts, "after the end")
-	c.Over(second) // would panic as a second end
+	c.over(second) // would panic as a second end
 
 	c, _ = inService(t, new([]wq.EventKind))
 	c.phase = phaseRejecting
@@ -73,13 +73,13 @@ func TestFirstReasonStands(t *testing.T) {
 // gave up while its address was being checked, both reasons are told.
 func TestReasonsOfTheStack(t *testing.T) {
 	c, _ := inService(t, new([]wq.EventKind))
-	c.Over(stack.ErrHoarding)
+	c.over(stack.ErrHoarding)
 	require.Equal(t, error(stack.ErrHoarding), c.endpoint.Err)
 
 	c, e, _ := starting(t, new([]wq.EventKind), Param{})
 	c.initiate(e, []mpa.Dialect{mpa.RFC5044})
 	c.note(ErrClosed)
-	c.Over(stack.ErrTentative)
+	c.over(stack.ErrTentative)
 	require.ErrorIs(t, e.Err, ErrClosed)
 	require.ErrorIs(t, e.Err, stack.ErrTentative)
 }
@@ -100,7 +100,7 @@ func TestElsewhere(t *testing.T) {
 		tried := 0
 		c.elsewhere = func() { tried++ }
 		e.Unwanted.Store(tc.unwanted)
-		c.Over(tc.err)
+		c.over(tc.err)
 		require.Equal(t, tc.want, tried == 1, "%+v", tc)
 		require.Equal(t, !tc.want, e.Done.Given(), "%+v", tc)
 		require.True(t, c.Gone.Given())
@@ -146,7 +146,7 @@ func TestFallsBack(t *testing.T) {
 				require.Equal(t, tc.want, c.fallsBack(tc.was, tc.err))
 				return
 			}
-			c.Over(tc.err)
+			c.over(tc.err)
 			require.Equal(t, tc.want, tried == 1)
 			require.Equal(t, tc.want, c.Host.Startup.Fallbacks.Load() == 1)
 			require.Equal(t, !tc.want, e.Done.Given())

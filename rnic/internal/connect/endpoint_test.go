@@ -31,7 +31,7 @@ func TestAskedTooLate(t *testing.T) {
 	final := Counters{}
 	over := func() {
 		final.Engine = e.engine.Stats()
-		c.Over(nil)
+		c.over(nil)
 	}
 	c.Transport = &late{tr, over}
 	_, err := e.MULPDU(t.Context())
@@ -42,7 +42,7 @@ func TestAskedTooLate(t *testing.T) {
 
 	c, tr = inService(t, &told)
 	require.NoError(t, c.endpoint.join(c))
-	c.Transport = &late{tr, func() { c.Over(nil) }}
+	c.Transport = &late{tr, func() { c.over(nil) }}
 	_, err = c.endpoint.Stats(t.Context())
 	require.NoError(t, err)
 }

@@ -35,9 +35,6 @@ func NewInitiator(h *Host, e *Endpoint, tr transport.Conn, m transport.Memory, o
 	return c
 }
 
-// NewUnpulled makes a connection in full operation that has out to send and no engine.
-func NewUnpulled(out []byte) *Connection { return &Connection{phase: phaseFull, out: out} }
-
 // Live are the connections that have not ended.
 func (h *Host) Live() []*Connection { return h.live() }
 

@@ -25,13 +25,14 @@ type Responder struct {
 
 // Incoming makes the Upper of a connection that one of the Pollers has accepted; nil when the Host
 // is closed. Poller's goroutine.
-func (h *Host) Incoming(p *PollerState, r *Responder) stack.Upper {
+func (h *Host) Incoming(p *PollerState, sc *stack.Conn, r *Responder) stack.Upper {
 	c, u := newPollerConnection(h, p)
 	c.respondFor(r)
 	if !h.addConnection(c) {
 		return nil
 	}
-	return u
+	u.Enter(sc)
+	return c
 }
 
 // IncomingSocket takes over a connection that a kernel socket has accepted. If it returns an error

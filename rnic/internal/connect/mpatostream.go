@@ -27,7 +27,7 @@ func (c *Connection) HandBack(nc net.Conn) {
 	if re, ok := c.Err.(*Rejection); ok {
 		re.Conn = nc
 	}
-	c.Over(nil)
+	c.over(nil)
 }
 
 // Discard ends a connection that is no longer wanted. It may be a stream by now.

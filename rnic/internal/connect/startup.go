@@ -24,7 +24,7 @@ import (
 //
 // culley-02 has none of this: both ends are in full operation when the connection stands.
 
-// Established implements transport.Upper.
+// Established implements stack.Upper.
 func (c *Connection) Established() {
 	c.self, c.Peer = c.Transport.Local(), c.Transport.Remote()
 	switch {

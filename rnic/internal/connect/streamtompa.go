@@ -97,7 +97,7 @@ func (h *Host) fromStream(ctx context.Context, sc *stream.Conn, quiet bool, role
 			return nil
 		}
 		u.TakeOver(over)
-		return u
+		return c
 	})
 	if err != nil {
 		return nil, err

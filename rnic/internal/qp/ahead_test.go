@@ -55,7 +55,7 @@ func (r *receiver) offer(off, end int) bool {
 	b := r.pool.Alloc()
 	require.NotEqual(r.t, mem.NoBuf, b)
 	n := copy(r.pool.Slot(b)[128:], r.stream[off:end])
-	v := r.Arrive(uint64(off), b, r.pool.Slot(b)[128:][:n])
+	v := arriveOne(r.Engine, uint64(off), b, r.pool.Slot(b)[128:][:n])
 	if v != mpa.Kept {
 		r.pool.Free(b)
 	}

@@ -7,7 +7,6 @@
 //	engine.go           Engine and its life
 //	service.go          what it has while it is in service
 //	post.go             work requests onto the rings
-//	run.go              several segments of a long message at once, either way
 //	send.go             work requests to messages, messages to FPDUs
 //	gather.go           where the octets of a message are
 //	segment.go          FPDUs written to a segment

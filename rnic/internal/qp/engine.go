@@ -154,9 +154,6 @@ func (q *Engine) Idle() bool { return q.send.idle(q) }
 // More says whether the next Pull would have octets.
 func (q *Engine) More() bool { return q.send.enabled && q.send.pending(q) }
 
-// Pushed says whether a message has ended in what was pulled since the last call of Pushed.
-func (q *Engine) Pushed() bool { return q.send.pushed() }
-
 // MULPDU is the largest ULPDU of a segment of emss octets.
 func (q *Engine) MULPDU(emss int) int { return q.send.tx.MULPDU(emss) }
 

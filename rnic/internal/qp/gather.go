@@ -23,6 +23,12 @@ type gatherRoom struct {
 	inline []byte                       // of the request in hand
 	list   []wq.SGE                     // of the request in hand
 	parts  [][]byte                     // of the ULPDU in hand: header, payload. Shared's, if there is one
+
+	// Within a Pull: found are octets of the message that is being cut, from foundAt on, of its one
+	// range. Segments for ahead octets are still to be filled, the one in hand included.
+	found   []byte
+	foundAt uint32
+	ahead   int
 }
 
 func (g *gatherRoom) init(inlineMax, sgeMax int) {
@@ -76,7 +82,7 @@ func (q *Engine) lookUp(sge wq.SGE, off, n uint32) ([]byte, mem.CheckResult) {
 }
 
 // findOctets makes n octets of the message, from off, the parts of the ULPDU after its header. They
-// are looked up for each segment, so that Revoke takes effect in the middle of a message.
+// are looked up in each Pull, so that Revoke takes effect in the middle of a message.
 func (q *Engine) findOctets(off uint32, n int) mem.CheckResult {
 	s := &q.send
 	switch f := &s.from; {
@@ -88,10 +94,28 @@ func (q *Engine) findOctets(off uint32, n int) mem.CheckResult {
 	case len(f.list) > 0:
 		return q.gather(off, uint32(n))
 	default:
-		b, res := q.Table.Check(q.Domain, f.stream, f.first.STag, f.first.Offset+uint64(off), n, f.need)
+		b, res := q.findAhead(off, n)
 		s.parts = append(s.parts, b)
 		return res
 	}
+}
+
+// findAhead is findOctets for a message of one range. In the middle of a long message it looks up
+// at once what all segments of the Pull may need.
+func (q *Engine) findAhead(off uint32, n int) ([]byte, mem.CheckResult) {
+	s, f := &q.send, &q.send.from
+	if at := int(off - s.foundAt); off >= s.foundAt && at <= len(s.found)-n {
+		return s.found[at:][:n], mem.CheckOK
+	}
+	from := f.first.Offset + uint64(off)
+	if _, rest := s.seg.Rest(); s.ahead > 2*n && rest > 0 {
+		most := min(n+int(rest), s.ahead)
+		if b, res := q.Table.Check(q.Domain, f.stream, f.first.STag, from, most, f.need); res == mem.CheckOK {
+			s.found, s.foundAt = b, off
+			return b[:n], mem.CheckOK
+		}
+	}
+	return q.Table.Check(q.Domain, f.stream, f.first.STag, from, n, f.need)
 }
 
 // gather is findOctets for a message of several ranges. A segment may have octets of more than one.

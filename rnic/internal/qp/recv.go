@@ -120,29 +120,33 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 // (mpa.Receiver.Sent).
 func (q *Engine) Stamp(ts uint32) { q.recv.rx.Sent(ts) }
 
-// Arrive offers octets at an offset of the MPA stream. b holds them; the Verdict says what becomes
-// of it.
-func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
+// Arrive offers segments that continue each other from an offset of the MPA stream on. bufs hold
+// them. n is how many it has looked at; the Verdict says what becomes of the last of those, while the
+// others are taken. It stops after the first segment that has a visible effect beyond placement.
+func (q *Engine) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v mpa.Verdict) {
 	r := &q.recv
 	if r.dead {
-		return mpa.Done
+		return len(data), mpa.Done
 	}
-	if off != r.edge && !r.roomFor(off, len(data)) {
+	inOrder := off == r.edge
+	if !inOrder && !r.roomFor(off, len(data[0])) {
 		r.totals.RefusedPending++
 		r.refused++ // enough messages ahead of the gap wait for Delivery; the peer's TCP sends these octets again
-		return mpa.Refused
+		return 1, mpa.Refused
+	}
+	if !inOrder || q.watch.armed.Load() {
+		data = data[:1]
 	}
 	q.postBuffers()
 	q.reader.Enter()
-	r.rx.Input(off, b, data)
-	q.placeAll()
-	v := r.rx.Verdict()
+	n = q.placeSegments(off, bufs, data)
+	v = r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
 	if v == mpa.Refused && r.rx.Short() {
-		q.effects |= shortage(off == r.edge)
+		q.effects |= shortage(inOrder)
 	}
-	return v
+	return n, v
 }
 
 // roomFor says whether all messages that n octets at off, beyond a gap, may complete can wait for
@@ -171,20 +175,47 @@ func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	q.postBuffers()
 	q.reader.Enter()
 	r.rx.InputCommitted(off, b, data)
-	q.placeAll()
+	q.placeLate()
 	v := r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
 	return v == mpa.Kept
 }
 
-// placeAll places the ULPDUs of the octets that have arrived. Between Enter and Exit of the Reader.
-func (q *Engine) placeAll() {
+// placeSegments places the ULPDUs of segments, and returns of how many. Between Enter and Exit of
+// the Reader.
+func (q *Engine) placeSegments(off uint64, bufs []mem.Buf, data [][]byte) (n int) {
 	r := &q.recv
 	defer q.recoverPlacement(debug.SetPanicOnFault(true))
-	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
+	for more := true; more; {
+		r.rx.Input(off, bufs[n], data[n])
+		off += uint64(len(data[n]))
+		n++
+		q.placeNext()
+		more = n < len(data) && r.rx.Verdict() == mpa.Done && !q.toldSomething()
+	}
+	return n
+}
+
+// placeNext places the ULPDUs that are whole now.
+func (q *Engine) placeNext() {
+	for u := q.recv.rx.Next(); u != nil; u = q.recv.rx.Next() {
 		q.place(u)
 	}
+}
+
+// toldSomething says whether the segment that has just arrived has a visible effect beyond
+// placement.
+func (q *Engine) toldSomething() bool {
+	r := &q.recv
+	return r.batch.n > 0 || q.HasEffects() || !q.send.enabled || q.Source != nil && r.filledWrites != r.writesTold ||
+		r.fault != nil || r.terminated || r.ddp.Err() != nil || r.rx.Err() != nil
+}
+
+// placeLate is placeSegments of octets that are there already.
+func (q *Engine) placeLate() {
+	defer q.recoverPlacement(debug.SetPanicOnFault(true))
+	q.placeNext()
 }
 
 // recoverPlacement ends the stream if the ULPDU in hand could not be placed. Those after it move the
@@ -201,9 +232,7 @@ func (q *Engine) recoverPlacement(faults bool) {
 	if r.ulpdu.InOrder {
 		q.deliverTo(r.ulpdu.End)
 	}
-	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
-		q.place(u)
-	}
+	q.placeNext()
 }
 
 // arrived ends Arrive and ArriveLate: it publishes completions, and acts on thresholds and errors.

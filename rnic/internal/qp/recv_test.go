@@ -73,7 +73,7 @@ func (r *receiver) untagged(op rdmap.Opcode, qn, msn uint32, payload []byte) (of
 func (r *receiver) arrive(off, end int) {
 	b := r.pool.Alloc()
 	n := copy(r.pool.Slot(b)[128:], r.stream[off:end])
-	require.Equal(r.t, mpa.Done, r.Arrive(uint64(off), b, r.pool.Slot(b)[128:][:n]))
+	require.Equal(r.t, mpa.Done, arriveOne(r.Engine, uint64(off), b, r.pool.Slot(b)[128:][:n]))
 }
 
 // A Terminate that was placed ahead of a gap ends the stream when the left edge passes it, not when
@@ -138,7 +138,7 @@ func TestGapsOfOnePeerLeaveRoom(t *testing.T) {
 		for i, end := range []int{len(r.stream), at[3]} {
 			b := r.pool.Alloc()
 			n := copy(r.pool.Slot(b)[128:], r.stream[at[3-i]:end])
-			if r.Arrive(uint64(at[3-i]), b, r.pool.Slot(b)[128:][:n]) == mpa.Refused {
+			if arriveOne(r.Engine, uint64(at[3-i]), b, r.pool.Slot(b)[128:][:n]) == mpa.Refused {
 				require.EqualValues(t, 1, r.Stats().RefusedPending)
 				return mpa.Refused
 			}
@@ -163,7 +163,7 @@ func TestCutOctetsAreForgotten(t *testing.T) {
 		w := wq.WQE{ID: 1, Op: wq.OpWrite, Local: wq.SGE{STag: m.STag(), Length: length, Offset: m.Base()}, RemoteSTag: 1}
 		require.NoError(t, r.PostSend(&w, nil, nil))
 		var out [1460]byte
-		require.Equal(t, length == 64, r.Pull(out[:], false) > 0)
+		require.Equal(t, length == 64, pullOne(r.Engine, out[:]) > 0)
 		for _, part := range s.parts {
 			require.Nil(t, part)
 		}

@@ -38,7 +38,7 @@ type sendHalf struct {
 	owed     *ddp.Message // RTR message or wake-up, sent before what was posted (rtr.go); nil: none
 	owedBody []byte
 
-	push bool // a message has ended in what was pulled since the last call of Pushed
+	push bool // a message has ended in what was pulled since the last call of pushed
 
 	term    []byte // ULPDU of a Terminate to send, with its header; nil: none
 	termOut bool   // the Terminate was sent
@@ -99,56 +99,80 @@ func (s *sendHalf) pending(q *Engine) bool {
 		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sendsWait())
 }
 
-// pushed is Engine.Pushed. A message whose end waits for the next segment has not ended.
+// pushed says whether a message has ended in what was pulled since the last call. A message whose
+// end waits for the next segment has not.
 func (s *sendHalf) pushed() bool {
-	if s.carryOff < s.carryEnd || len(s.staged) > 0 {
+	if !s.push || s.carryOff < s.carryEnd || len(s.staged) > 0 {
 		return false
 	}
-	push := s.push
 	s.push = false
-	return push
+	return true
 }
 
-// Pull fills dst, the payload of one segment, with whole FPDUs, as many as fit. With mayWait it may
-// keep a segment that is not full and return 0: octets are unacknowledged, and the caller calls
-// Pull again when they have been acknowledged (StartOptions.PackFull).
-func (q *Engine) Pull(dst []byte, mayWait bool) int {
+// Pull fills dst, the payloads of segments, with whole FPDUs, as many as fit, and cuts each that it
+// fills to them. n is how many it has filled; ends has bit i set where a message ends in segment i.
+// With mayWait it may keep a segment that is not full: octets are unacknowledged, and the caller
+// calls Pull again when they have been acknowledged (StartOptions.PackFull).
+func (q *Engine) Pull(dst [][]byte, mayWait bool) (n int, ends uint32) {
 	s := &q.send
-	if s.carryOff < s.carryEnd {
-		n := copy(dst, s.carry[s.carryOff:s.carryEnd])
-		s.carryOff += n
-		return n
-	}
 	if !s.held && !s.pending(q) {
-		return 0
+		return 0, 0
 	}
-	n := s.unstage(dst)
 	q.reader.Enter()
-	n = q.putAll(dst, n)
+	n, used, ends := q.putSegments(dst, mayWait)
+	s.found = nil
 	q.reader.Exit()
+	if used > 0 { // the rest of it could not be reached
+		dst[n] = dst[n][:used]
+		if s.pushed() {
+			ends |= 1 << n
+		}
+		n++
+	}
 	q.SQ.Release()
 	q.publishSends()
 	if q.recv.fault != nil {
 		q.lookForErrors() // the source of a Response was revoked, or is gone
 	}
-	if mayWait && !s.noMore && s.roomFor(dst[n:]) {
-		s.stage(dst[:n])
-		return 0
-	}
-	return n
+	return n, ends
 }
 
-// putAll writes FPDUs to dst from n on, as many as fit, and returns where they end.
-func (q *Engine) putAll(dst []byte, n int) (end int) {
+// putSegments writes FPDUs to the segments of dst, for Pull, and keeps one that may wait. Of one whose
+// octets cannot all be reached it has written used octets.
+func (q *Engine) putSegments(dst [][]byte, mayWait bool) (n, used int, ends uint32) {
 	defer q.recoverGather(debug.SetPanicOnFault(true))
-	for end = n; end < len(dst) && len(q.send.staged) == 0; {
-		k := q.putNext(dst[end:], len(dst))
-		if k == 0 {
+	s := &q.send
+	for n < len(dst) {
+		room := dst[n]
+		s.ahead = (len(dst) - n) * len(room)
+		if s.carryOff < s.carryEnd {
+			used = copy(room, s.carry[s.carryOff:s.carryEnd])
+			s.carryOff += used
+		} else {
+			used = s.unstage(room)
+			for (used == 0 || len(room)-used >= fpduLenMin) && len(s.staged) == 0 {
+				k := q.putNext(room[used:], len(room))
+				if k == 0 {
+					break
+				}
+				used += k
+			}
+			if used > 0 && mayWait && !s.noMore && q.recv.fault == nil && s.roomFor(room[used:]) {
+				s.stage(room[:used])
+				break
+			}
+		}
+		if used == 0 {
 			break
 		}
-		end += k
+		dst[n] = room[:used]
+		if s.pushed() {
+			ends |= 1 << n
+		}
+		n++
+		used = 0
 	}
-	return end
+	return n, 0, ends
 }
 
 // putNext writes the next FPDU to dst, what is free of a segment of emss octets. It returns 0 when
@@ -223,6 +247,7 @@ func (q *Engine) messageCut(msn uint32) {
 // take turns, so that neither waits for more than one message of the other.
 func (q *Engine) nextMessage() bool {
 	s := &q.send
+	s.found = nil
 	if s.queueTurn {
 		s.queueTurn = false
 		if q.nextRequest() {

@@ -37,6 +37,8 @@ type KernelConn struct {
 	pool   *mem.Pool   // nil before full operation
 
 	mu       sync.Mutex
+	bufs     [1]mem.Buf // a vector of one, for calls of the Upper
+	data     [1][]byte
 	changed  *sync.Cond // the reader waits here while octets are refused
 	timer    *awake.Timer
 	timerSeq uint64
@@ -159,7 +161,7 @@ func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, mor
 			slot := s.pool.Slot(b)[mem.Headroom:]
 			data = slot[:copy(slot, data)]
 		}
-		v := s.up.Arrive(off, b, data)
+		v := s.offer(off, b, data)
 		switch {
 		case v == stack.Refused && b == mem.NoBuf && s.pool != nil:
 			continue // start-up's last frame came first: what is after it needs a Buf
@@ -180,6 +182,23 @@ func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, mor
 		return b, !s.giving
 	}
 	return mem.NoBuf, false
+}
+
+// offer offers the octets of one read to the Upper. mu is held.
+func (s *KernelConn) offer(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	s.bufs[0], s.data[0] = b, data
+	_, v := s.up.Arrive(off, s.bufs[:], s.data[:])
+	return v
+}
+
+// pull has the Upper fill b, the next segment, and returns how many octets it has put there. mu is
+// held.
+func (s *KernelConn) pull(b []byte) int {
+	s.data[0] = b
+	if s.up.Pull(s.data[:]).N == 0 {
+		return 0
+	}
+	return len(s.data[0])
 }
 
 // segments are what one write sends.
@@ -262,7 +281,7 @@ func (s *KernelConn) fill(w *segments) (n int, fin, over bool) {
 	w.room(s)
 	full := false
 	for w.ends = w.ends[:0]; len(w.out)-n >= s.segment && len(w.ends) < cap(w.ends); {
-		k := s.up.Pull(w.out[n : n+s.segment])
+		k := s.pull(w.out[n : n+s.segment : n+s.segment])
 		if k == 0 {
 			break
 		}
@@ -294,8 +313,8 @@ func (s *KernelConn) end() {
 	_ = s.nc.Close() // both directions have ended already
 	s.SetTimer(0)
 	s.reader.Close() // nothing more is placed
-	s.slot.Free()    // before Over: a caller that waits for the end may dial again at once
-	s.up.Over(nil)
+	s.slot.Free()    // before Closed: a caller that waits for the end may dial again at once
+	s.up.Closed(nil)
 }
 
 // EnterFull makes the Bufs for reassembly.
@@ -333,6 +352,12 @@ func (s *KernelConn) Submit(fn func()) error {
 }
 
 func (s *KernelConn) Send() { s.Wake() }
+
+// Woken does nothing: the writer looks for itself.
+func (s *KernelConn) Woken() {}
+
+// Gone does nothing: end has closed all that there was.
+func (s *KernelConn) Gone() {}
 
 func (s *KernelConn) Silent()     { s.slot.setSilent(s) }
 func (s *KernelConn) Spoke() bool { return s.slot.spoke() }
@@ -390,7 +415,7 @@ func (s *KernelConn) SetTimer(at int64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if seq == s.timerSeq && !s.finished {
-			s.up.Timer()
+			s.up.Timer(s.Now())
 		}
 	})
 }
@@ -431,7 +456,7 @@ func (s *KernelConn) returnSocket() {
 	if err := s.nc.SetReadDeadline(noDeadline); err != nil {
 		s.giving = false // it is broken: nothing to give back
 		_ = s.nc.Close()
-		s.up.Over(SocketError(err))
+		s.up.Closed(SocketError(err))
 		return
 	}
 	if len(s.rest) == 0 {

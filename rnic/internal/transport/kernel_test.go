@@ -144,33 +144,36 @@ type arrival struct {
 	data string
 }
 
-func (u *upper) Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	u.arrived = append(u.arrived, arrival{off, b != mem.NoBuf, string(data)})
+func (u *upper) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	u.arrived = append(u.arrived, arrival{off, bufs[0] != mem.NoBuf, string(data[0])})
 	if u.onArrive != nil {
 		u.onArrive()
 	}
 	if len(u.verdicts) == 0 {
-		return stack.Taken
+		return 1, stack.Taken
 	}
 	v := u.verdicts[0]
 	u.verdicts = u.verdicts[1:]
-	return v
+	return 1, v
 }
 
 func (u *upper) Edge(edge uint64)   { u.edge = edge }
 func (u *upper) More() bool         { return len(u.pulls) > 0 }
 func (u *upper) StreamBase() uint64 { return u.base }
 
-func (u *upper) Pull(dst []byte) int {
+func (u *upper) Pull(dst [][]byte) (got stack.Pulled) {
 	if len(u.pulls) == 0 {
-		return 0
+		return got
 	}
 	n := u.pulls[0]
 	if n < 0 {
-		n = len(dst)
+		n = len(dst[0])
 	}
-	u.pulls = u.pulls[1:]
-	return n
+	if u.pulls = u.pulls[1:]; n > 0 {
+		dst[0], got.N = dst[0][:n], 1
+	}
+	got.More = u.More()
+	return got
 }
 
 // newKernel makes a KernelConn that is not running, on a socket whose other end is peer.
@@ -344,14 +347,14 @@ type ender struct {
 func (u *ender) Established() {}
 func (u *ender) PeerClosed()  { u.s.CloseSend() }
 func (u *ender) Lost(error)   {}
-func (u *ender) Timer()       {}
+func (u *ender) Timer(int64)  {}
 
 func (u *ender) Fail(err error) {
 	u.fails = append(u.fails, err)
 	u.s.Abort()
 }
 
-func (u *ender) Over(err error)       { u.over <- err }
+func (u *ender) Closed(err error)     { u.over <- err }
 func (u *ender) HandBack(nc net.Conn) { u.back <- nc }
 
 // A connection ends once, when both halves have, or when its slot is another's; as a stream it is

@@ -12,41 +12,28 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// PollerConn is a connection over our TCP. To the stack it is the Upper of a stack.Conn, to what
-// stands above it a Conn.
+// PollerConn is a connection over our TCP: a Conn to the Upper of its stack.Conn, which the stack
+// calls itself.
 type PollerConn struct {
 	up     Upper
 	reader *mem.Reader // of placements on the Poller's goroutine
-	conn   *stack.Conn // from Dial, Established or TakeOver until Closed or HandBack; Poller's goroutine
+	conn   *stack.Conn // from Dial, Enter or TakeOver until Gone or HandBack; Poller's goroutine
 	waker  atomic.Pointer[stack.Conn]
 	poller *stack.Poller
-	acked  uint64
-	edge   uint64 // the left edge of what has arrived
-	giving bool   // the connection is to be a stream again
-	fin    bool   // the peer's FIN is in order
+	giving bool // the connection is to be a stream again
 
 	tentative bool // our address is being checked: there will be a connection
 	givenUp   bool // by Abort, while that was so
 }
 
-// Init makes u a PollerConn that has no connection yet: Dial, Established or TakeOver brings it.
+// Init makes u a PollerConn that has no connection yet: Dial, Enter or TakeOver brings it.
 // reader is of all placements on p's goroutine. Any goroutine.
 func (u *PollerConn) Init(p *stack.Poller, reader *mem.Reader, up Upper) {
 	u.up, u.reader, u.poller = up, reader, p
 }
 
-// Above is what stands above u. Poller's goroutine.
-func (u *PollerConn) Above() Upper { return u.up }
-
-// What the stack calls, on the Poller's goroutine.
-
-func (u *PollerConn) Established(c *stack.Conn) {
-	u.enter(c)
-	u.up.Established()
-}
-
-// enter puts MPA above c.
-func (u *PollerConn) enter(c *stack.Conn) {
+// Enter puts MPA above c. Poller's goroutine.
+func (u *PollerConn) Enter(c *stack.Conn) {
 	u.conn = c
 	u.waker.Store(c)
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
@@ -54,7 +41,7 @@ func (u *PollerConn) enter(c *stack.Conn) {
 
 // Dial begins the handshake with remote from local, of which what is zero is chosen, as soon as our
 // address has been checked. held: local's port is held for it (stack.Poller.Hold). Established or
-// Over tells what comes of it. Poller's goroutine.
+// Closed tells what comes of it. Poller's goroutine.
 func (u *PollerConn) Dial(local netip.AddrPort, held bool, remote netip.AddrPort) {
 	if !u.dial(local, held, remote) {
 		return
@@ -63,7 +50,7 @@ func (u *PollerConn) Dial(local netip.AddrPort, held bool, remote netip.AddrPort
 		return u.dial(local, held, remote)
 	}); err != nil {
 		u.tentative = false
-		u.up.Over(err)
+		u.up.Closed(err)
 	}
 }
 
@@ -76,81 +63,25 @@ func (u *PollerConn) dial(local netip.AddrPort, held bool, remote netip.AddrPort
 	if held {
 		begin = (*stack.Poller).DialHeld
 	}
-	c, err := begin(u.poller, local, remote, u)
+	c, err := begin(u.poller, local, remote, u.up)
 	if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
 		return true
 	}
 	if err != nil {
-		u.up.Over(err)
+		u.up.Closed(err)
 		return false
 	}
-	u.conn = c
+	u.Enter(c)
 	return false
 }
 
 // TakeOver puts MPA above a connection that was a stream.
 func (u *PollerConn) TakeOver(h stream.Handover) {
-	u.enter(h.Conn)
+	u.Enter(h.Conn)
 	h.Conn.SetReceiveWindow(-1) // the stream's was what its reader had room for
-	u.edge = h.Edge
 	u.up.TakeOver(h)
 	h.Conn.SetSilent(false) // it was a stream, which has said enough to become this
 }
-
-func (u *PollerConn) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
-	return u.up.Arrive(off, b, data)
-}
-
-func (u *PollerConn) Edge(_ *stack.Conn, edge uint64) {
-	u.edge = edge
-	u.up.Edge(edge)
-}
-func (u *PollerConn) Pull(_ *stack.Conn, dst []byte) int { return u.up.Pull(dst) }
-
-// RunLen, PullRun and ArriveRun implement stack.Bulk.
-func (u *PollerConn) RunLen(_ *stack.Conn, size int) int { return u.up.RunLen(size) }
-
-func (u *PollerConn) PullRun(_ *stack.Conn, dst [][]byte, size int) int {
-	return u.up.PullRun(dst, size)
-}
-
-func (u *PollerConn) ArriveRun(_ *stack.Conn, off uint64, bufs []mem.Buf, data [][]byte) (int, stack.Verdict) {
-	return u.up.ArriveRun(off, bufs, data)
-}
-
-func (u *PollerConn) Acked(_ *stack.Conn, edge uint64) { u.acked = edge }
-func (u *PollerConn) PeerClosed(*stack.Conn) {
-	u.fin = true
-	u.up.PeerClosed()
-}
-
-func (u *PollerConn) Woken(c *stack.Conn) {
-	if u.giving {
-		u.becomeStream()
-		return
-	}
-	c.Send()
-}
-func (u *PollerConn) Timer(*stack.Conn, int64) { u.up.Timer() }
-func (u *PollerConn) Closed(_ *stack.Conn, err error) {
-	u.up.Over(err)
-	u.waker.Store(nil)
-	u.conn = nil
-}
-
-// More implements stack.Ahead.
-func (u *PollerConn) More(*stack.Conn) bool { return u.up.More() }
-
-// Pushed implements stack.Ahead: the end of a message.
-func (u *PollerConn) Pushed(*stack.Conn) bool { return u.up.Pushed() }
-
-// Held implements stack.Holder: Bufs of frames that are not whole.
-func (u *PollerConn) Held(*stack.Conn) (bufs int, since int64) { return u.up.Held() }
-
-var _ stack.Upper = (*PollerConn)(nil)
-var _ stack.Ahead = (*PollerConn)(nil)
-var _ stack.Holder = (*PollerConn)(nil)
-var _ stack.Bulk = (*PollerConn)(nil)
 
 // What the Upper calls. After Closed the stack recycles the stack.Conn, so each of these looks
 // whether there still is one, except Stamp: that is for while a segment arrives.
@@ -181,7 +112,7 @@ func (u *PollerConn) Abort() {
 		u.conn.Abort()
 	case u.tentative: // the stack knows no connection whose end it could tell
 		u.tentative, u.givenUp = false, true
-		u.up.Over(stack.ErrTentative)
+		u.up.Closed(stack.ErrTentative)
 	}
 }
 
@@ -214,7 +145,9 @@ func (u *PollerConn) EMSS() int {
 	return u.conn.EMSS()
 }
 
-func (u *PollerConn) Unacked() bool { return u.conn != nil && u.conn.SentOffset() != u.acked }
+func (u *PollerConn) Unacked() bool {
+	return u.conn != nil && u.conn.SentOffset() != u.conn.AckedOffset()
+}
 
 // EnterFull does nothing: the Poller has a pool.
 func (u *PollerConn) EnterFull(int) {}
@@ -272,7 +205,12 @@ func (u *PollerConn) Events() (all []flight.Event, before uint64) {
 
 func (u *PollerConn) Stamp() (ts uint32, ok bool) { return u.conn.Stamp() }
 
-func (u *PollerConn) Progress() uint64 { return u.acked + u.edge }
+func (u *PollerConn) Progress() uint64 {
+	if u.conn == nil {
+		return 0
+	}
+	return u.conn.AckedOffset() + u.conn.Edge()
+}
 
 func (u *PollerConn) Local() netip.AddrPort {
 	if u.conn == nil {
@@ -288,6 +226,22 @@ func (u *PollerConn) Remote() netip.AddrPort {
 	return u.conn.Remote()
 }
 
+// Woken goes on after GiveBack, or announces what was posted.
+func (u *PollerConn) Woken() {
+	switch {
+	case u.giving:
+		u.becomeStream()
+	case u.conn != nil:
+		u.conn.Send()
+	}
+}
+
+// Gone forgets the stack's connection, which that will use for another one.
+func (u *PollerConn) Gone() {
+	u.waker.Store(nil)
+	u.conn = nil
+}
+
 // GiveBack has Woken called soon, when nothing else of the connection runs.
 func (u *PollerConn) GiveBack() {
 	u.giving = true
@@ -300,12 +254,11 @@ func (u *PollerConn) GiveBack() {
 func (u *PollerConn) becomeStream() {
 	u.giving = false
 	c := u.conn
-	nc, err := stream.Attach(u.poller, c, u.up.StreamBase(), u.acked, u.fin, stream.Options{})
+	nc, err := stream.Attach(u.poller, c, u.up.StreamBase(), stream.Options{})
 	if err != nil {
 		u.up.Fail(err)
 		return
 	}
 	u.up.HandBack(nc)
-	u.waker.Store(nil)
-	u.conn = nil
+	u.Gone()
 }

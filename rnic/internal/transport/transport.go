@@ -39,9 +39,11 @@ type Conn interface {
 	GiveUpAfter(time.Duration) error
 	Stats() Stats
 	// Record adds to the connection's flight record; Events are its last ones, and how many there
-	// were before them, until Upper.Over returns.
+	// were before them, until Gone.
 	Record(k flight.Kind, a, b uint64)
 	Events() (all []flight.Event, before uint64)
+	Woken()                      // Wake was called, and the driving goroutine says so; Poller's connections only
+	Gone()                       // the last call: the Upper's Closed has been called
 	GiveBack()                   // makes the connection a stream when what was pulled is on its way; then Upper.HandBack
 	Stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock
 	Progress() uint64            // grows with every octet that arrives or is acknowledged
@@ -68,30 +70,13 @@ type Stats struct {
 }
 
 // Upper is what stands above a transport connection: MPA, from its start-up on. The goroutine that
-// drives the connection calls it.
+// drives the connection calls it, over our TCP the stack itself.
 type Upper interface {
-	Established()             // the connection stands
-	TakeOver(stream.Handover) // likewise, and it was a stream until now
-	Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict
-	// ArriveRun is Arrive of several segments that continue each other from the left edge, on, as
-	// stack.Bulk has it.
-	ArriveRun(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict)
-	Edge(edge uint64)    // the left edge of the stream
-	Pull(dst []byte) int // fills the next segment
-	// RunLen and PullRun are for segments of size octets each in the middle of a long message, as
-	// stack.Bulk has them.
-	RunLen(size int) int
-	PullRun(dst [][]byte, size int) int
-	More() bool         // the next Pull would have octets
-	Pushed() bool       // a message has ended in what was pulled since the last call
-	Timer()             // SetTimer's time has come
-	PeerClosed()        // the peer's FIN is in order
-	Fail(err error)     // this end resets the connection
-	Lost(err error)     // the transport failed; Over will follow
-	Over(err error)     // the last call; err is the transport's reason, nil for an orderly end
-	StreamBase() uint64 // after GiveBack: where the stream's octets begin
-	HandBack(net.Conn)  // the last call after GiveBack: the stream
-	// Held is how many Bufs are kept only because the peer has not sent the rest of a frame, or
-	// octets before it, and since when it owes those.
-	Held() (bufs int, since int64)
+	stack.Upper
+	TakeOver(stream.Handover) // Established, of a connection that was a stream until now
+	More() bool               // the next Pull would have octets
+	Fail(err error)           // this end resets the connection
+	Lost(err error)           // the transport failed; Closed will follow
+	StreamBase() uint64       // after GiveBack: where the stream's octets begin
+	HandBack(net.Conn)        // the last call after GiveBack: the stream
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/hugepages"
@@ -18,9 +19,9 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// The middle of a message leaves, and arrives, in runs as it does segment by segment.
+// Segments leave, and arrive, in vectors of any lengths as they do one by one.
 
-// ends are those of one connection of TestRuns: a sends from its memory, b has the memory that is
+// ends are those of one connection of TestVectors: a sends from its memory, b has the memory that is
 // written to and four receive buffers.
 type ends struct {
 	t         *testing.T
@@ -32,13 +33,15 @@ type ends struct {
 	packFull  bool
 	edge      uint64
 	segments  [][]byte
+	ended     []int // which of the segments a message has ended in
 	completed []wq.CQE
-	inRuns    int
+	waited    int // octets of a segment that was not full
+	longest   int // vector that was filled or looked at
 }
 
 const (
-	runMemory = 1 << 18
-	inlineMax = InlineMaxLimit
+	endsMemory = 1 << 18
+	inlineMax  = InlineMaxLimit
 )
 
 func newEnds(t *testing.T, seed uint64) *ends {
@@ -47,9 +50,11 @@ func newEnds(t *testing.T, seed uint64) *ends {
 	const stride, bufs = 66560, 40
 	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
-	e := &ends{t: t, pool: pool, mode: mode, packFull: r.IntN(4) == 0, emss: []int{536, 1448, 1460, 1459, 8948, 65400}[r.IntN(6)]}
+	e := &ends{t: t, pool: pool, mode: mode, packFull: r.IntN(4) == 0, emss: []int{100, 536, 1448, 1460, 1459, 8948, 65400}[r.IntN(7)]}
 	region := func(q *Engine, access mem.Access) *mem.MemoryRegion {
-		octets := make([]byte, runMemory)
+		octets, err := unix.Mmap(-1, 0, endsMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, unix.Munmap(octets)) })
 		_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(access)}).Read(octets)
 		m, err := q.Table.Register(q.Domain, octets, mem.RegionOptions{Access: access})
 		require.NoError(t, err)
@@ -58,7 +63,7 @@ func newEnds(t *testing.T, seed uint64) *ends {
 	e.a, e.b = e.engine(mode), e.engine(mode)
 	e.from, e.to = region(e.a, mem.LocalRead), region(e.b, mem.RemoteWrite|mem.LocalWrite)
 	for id := range uint64(4) {
-		buffer := wq.SGE{STag: e.to.STag(), Length: runMemory / 4, Offset: e.to.Base() + id*runMemory/4}
+		buffer := wq.SGE{STag: e.to.STag(), Length: endsMemory / 4, Offset: e.to.Base() + id*endsMemory/4}
 		require.NoError(t, e.b.PostRecv(&wq.WQE{ID: id, Op: wq.OpRecv, Local: buffer}, nil))
 	}
 	return e
@@ -92,8 +97,8 @@ func (e *ends) post(seed uint64) {
 		if r.IntN(3) == 0 { // its last segment is as long as the others, unless there are markers
 			n = uint32((1 + r.IntN(6)) * (e.a.send.tx.MULPDU(e.emss) - ddp.TaggedLen))
 		}
-		w := wq.WQE{ID: id, Op: wq.OpWrite, Flags: wq.FlagSignaled, RemoteSTag: e.to.STag(), RemoteOffset: e.to.Base() + r.Uint64N(runMemory-uint64(n))}
-		w.Local = wq.SGE{STag: e.from.STag(), Length: n, Offset: e.from.Base() + r.Uint64N(runMemory-uint64(n))}
+		w := wq.WQE{ID: id, Op: wq.OpWrite, Flags: wq.FlagSignaled, RemoteSTag: e.to.STag(), RemoteOffset: e.to.Base() + r.Uint64N(endsMemory-uint64(n))}
+		w.Local = wq.SGE{STag: e.from.STag(), Length: n, Offset: e.from.Base() + r.Uint64N(endsMemory-uint64(n))}
 		if sends < 4 && r.IntN(3) == 0 {
 			sends++
 			w.Op = wq.OpSend
@@ -115,66 +120,59 @@ func (e *ends) post(seed uint64) {
 	}
 }
 
-// send pulls all that was posted; with runs, several segments at once where that goes.
-func (e *ends) send(runs bool, revokeAt int) {
-	last := 0
-	for {
+// send pulls all that was posted, up to most segments at once. A last one that waits to be filled
+// comes in the end.
+func (e *ends) send(most, revokeAt int) {
+	for mayWait := e.packFull; ; {
 		if len(e.segments) == revokeAt {
 			e.from.Revoke()
 		}
-		if runs && last > 0 {
-			if e.a.RunLen(last) > 0 && e.sendRun(last, revokeAt-len(e.segments)) > 0 {
-				continue
-			}
+		n := 1 + rand.IntN(most)
+		if left := revokeAt - len(e.segments); left > 0 {
+			n = min(n, left)
 		}
-		segment := make([]byte, e.emss)
-		if last = e.a.Pull(segment, false); last == 0 {
+		rooms := make([][]byte, n)
+		for i := range rooms {
+			rooms[i] = make([]byte, e.emss)
+		}
+		n, bits := e.a.Pull(rooms, mayWait)
+		if n == 0 && mayWait {
+			e.waited = e.a.Staged()
+			mayWait = false
+			continue
+		}
+		if n == 0 {
 			break
 		}
-		e.segments = append(e.segments, segment[:last])
+		for i := range 32 {
+			if bits>>i&1 != 0 {
+				require.Less(e.t, i, n)
+				e.ended = append(e.ended, len(e.segments)+i)
+			}
+		}
+		e.segments = append(e.segments, rooms[:n]...)
+		e.longest = max(e.longest, n)
 	}
 	e.completed = drainCQ(e.completed, e.a.SendCQ)
 }
 
-// sendRun is PullRun of some segments, not beyond the one at which the memory is to be revoked.
-func (e *ends) sendRun(size, most int) int {
-	run := make([][]byte, 1+rand.IntN(20))
-	if most > 0 {
-		run = run[:min(len(run), most)]
+// inBufs copies segments to Bufs.
+func (e *ends) inBufs(segments [][]byte) (bufs []mem.Buf, data [][]byte) {
+	bufs, data = make([]mem.Buf, len(segments)), make([][]byte, len(segments))
+	require.Equal(e.t, len(bufs), e.pool.AllocN(bufs))
+	for i, b := range bufs {
+		slot := e.pool.Slot(b)[128:]
+		data[i] = slot[:copy(slot, segments[i])]
 	}
-	for i := range run {
-		run[i] = make([]byte, e.emss)
-	}
-	n := e.a.PullRun(run, size)
-	for _, segment := range run[:n] {
-		e.segments = append(e.segments, segment[:size])
-	}
-	e.inRuns += n
-	return n
+	return bufs, data
 }
 
-// arrive gives b the segments, in order; with runs, several at once.
-func (e *ends) arrive(runs bool) {
+// arrive gives b the segments, in order, up to most at once.
+func (e *ends) arrive(most int) {
 	for left := e.segments; len(left) > 0; {
-		n := 1
-		if runs {
-			n = min(len(left), 1+rand.IntN(20))
-		}
-		bufs, data := make([]mem.Buf, n), make([][]byte, n)
-		require.Equal(e.t, n, e.pool.AllocN(bufs))
-		for i, b := range bufs {
-			slot := e.pool.Slot(b)[128:]
-			data[i] = slot[:copy(slot, left[i])]
-		}
-		v := mpa.Done
-		if taken := n; n > 1 {
-			taken, v = e.b.ArriveRun(e.edge, bufs, data)
-			e.inRuns += taken
-			e.pool.FreeN(bufs[taken:])
-			n = taken
-		} else {
-			v = e.b.Arrive(e.edge, bufs[0], data[0])
-		}
+		bufs, data := e.inBufs(left[:min(len(left), 1+rand.IntN(most))])
+		n, v := e.b.Arrive(e.edge, bufs, data)
+		e.pool.FreeN(bufs[n:])
 		if e.pool.FreeN(bufs[:n-1]); v != mpa.Kept {
 			e.pool.Free(bufs[n-1])
 		}
@@ -186,8 +184,24 @@ func (e *ends) arrive(runs bool) {
 		}
 		e.b.LeftEdge(e.edge)
 		e.completed = drainCQ(e.completed, e.b.RecvCQ)
+		e.longest = max(e.longest, n)
 		left = left[n:]
 	}
+}
+
+// arriveOne is Arrive of one segment.
+func arriveOne(q *Engine, off uint64, b mem.Buf, data []byte) mpa.Verdict {
+	_, v := q.Arrive(off, []mem.Buf{b}, [][]byte{data})
+	return v
+}
+
+// pullOne is Pull of one segment, and returns how many octets it has.
+func pullOne(q *Engine, dst []byte) int {
+	room := [][]byte{dst[:len(dst):len(dst)]}
+	if n, _ := q.Pull(room, false); n == 0 {
+		return 0
+	}
+	return len(room[0])
 }
 
 func drainCQ(to []wq.CQE, cq *CQ) []wq.CQE {
@@ -198,13 +212,18 @@ func drainCQ(to []wq.CQE, cq *CQ) []wq.CQE {
 	return to
 }
 
-// A sender that is asked for runs where it may sends the same segments, completes the same and
-// counts the same; a receiver that is given runs places, completes and counts the same. Also where
-// the memory is revoked in the middle, or a segment is damaged.
-func TestRuns(t *testing.T) {
+// reach has the octets of m from lost on out of reach, or within it again.
+func (e *ends) reach(m *mem.MemoryRegion, prot int) {
+	require.NoError(e.t, unix.Mprotect(m.Bytes()[endsMemory/2:], prot))
+}
+
+// How many segments a Pull or an Arrive is given at once changes no octet, no completion and no
+// counter. Also where the memory is revoked or goes away in the middle, of either end, or a segment
+// is damaged: what came before that stands.
+func TestVectors(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
-	inRuns := 0
+	vectors, lost, waited := 0, 0, 0
 	for i := range uint64(60) {
 		one, many := newEnds(t, seed+i), newEnds(t, seed+i)
 		revokeAt := -1
@@ -213,9 +232,15 @@ func TestRuns(t *testing.T) {
 		}
 		for _, e := range []*ends{one, many} {
 			e.post(seed + i)
-			e.send(e == many, revokeAt)
+			if i%10 == 3 {
+				e.reach(e.from, unix.PROT_NONE)
+			}
 		}
+		one.send(1, revokeAt)
+		many.send(32, revokeAt)
 		require.True(t, slices.EqualFunc(one.segments, many.segments, bytes.Equal), "seed %d", seed+i)
+		require.Equal(t, one.ended, many.ended, "seed %d", seed+i)
+		require.Equal(t, one.waited, many.waited, "seed %d", seed+i)
 		require.Equal(t, one.completed, many.completed, "seed %d", seed+i)
 		require.Equal(t, one.a.Stats(), many.a.Stats(), "seed %d", seed+i)
 		if n := len(one.segments); i%7 == 6 && n > 0 {
@@ -223,36 +248,68 @@ func TestRuns(t *testing.T) {
 			one.segments[k][at] ^= 1
 			many.segments[k][at] ^= 1
 		}
-		one.arrive(false)
-		many.arrive(true)
+		for _, e := range []*ends{one, many} {
+			if i%10 == 8 {
+				e.reach(e.to, unix.PROT_NONE)
+			}
+		}
+		one.arrive(1)
+		many.arrive(20)
+		for _, e := range []*ends{one, many} {
+			e.reach(e.to, unix.PROT_READ)
+			if e.a.recv.lost != nil || e.b.recv.lost != nil {
+				lost++
+			}
+		}
 		require.True(t, bytes.Equal(one.to.Bytes(), many.to.Bytes()), "seed %d", seed+i)
+		require.Equal(t, one.edge, many.edge, "seed %d", seed+i)
 		require.Equal(t, one.completed, many.completed, "seed %d", seed+i)
 		require.Equal(t, one.b.Stats(), many.b.Stats(), "seed %d", seed+i)
-		fx, err := one.b.TakeEffects()
-		gx, frr := many.b.TakeEffects()
-		require.Equal(t, fx, gx, "seed %d", seed+i)
-		require.Equal(t, err, frr, "seed %d", seed+i)
-		inRuns += many.inRuns
+		for _, side := range [][2]*Engine{{one.a, many.a}, {one.b, many.b}} {
+			fx, err := side[0].TakeEffects()
+			gx, frr := side[1].TakeEffects()
+			require.Equal(t, fx, gx, "seed %d", seed+i)
+			require.Equal(t, err, frr, "seed %d", seed+i)
+		}
+		vectors += many.longest
+		waited += many.waited
 	}
-	require.Greater(t, inRuns, 300, "seed %d", seed)
+	require.Greater(t, vectors, 100, "seed %d", seed)
+	require.Positive(t, lost, "seed %d", seed)
+	require.Positive(t, waited, "seed %d", seed)
 }
 
-// What completes a receive buffer is the last that a run takes: the application hears of it, and
-// may post another, before the next segment is looked at.
-func TestRunEndsWithACompletion(t *testing.T) {
-	e := newEnds(t, 1)
+// What completes a receive buffer is the last that an Arrive looks at: the application hears of it,
+// and may post another, before the next segment is looked at.
+func TestVectorEndsWithACompletion(t *testing.T) {
+	e, _ := plainEnds(t)
 	for range 3 {
 		w := wq.WQE{Op: wq.OpSend, Local: wq.SGE{STag: e.from.STag(), Length: uint32(e.emss - 100), Offset: e.from.Base()}}
 		require.NoError(t, e.a.PostSend(&w, nil, nil))
 	}
-	e.send(false, -1)
+	e.send(8, -1)
 	require.Equal(t, 3, len(e.segments))
+	require.Equal(t, []int{0, 1, 2}, e.ended)
 	bufs := make([]mem.Buf, 3)
 	require.Equal(t, 3, e.pool.AllocN(bufs))
-	n, v := e.b.ArriveRun(0, bufs, e.segments)
+	n, v := e.b.Arrive(0, bufs, e.segments)
 	require.Equal(t, 1, n)
 	require.Equal(t, mpa.Done, v)
 	require.Len(t, drainCQ(nil, e.b.RecvCQ), 1)
+}
+
+// Of a stream that has ended all is swallowed at once; ahead of a gap one segment is looked at.
+func TestVectorsOutOfOrder(t *testing.T) {
+	e, tx := plainEnds(t)
+	e.segments = [][]byte{sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, false), sendOf(&tx, 1, 200, true)}
+	bufs, data := e.inBufs(e.segments[1:])
+	n, v := e.b.Arrive(uint64(len(e.segments[0])), bufs, data)
+	require.Equal(t, 1, n)
+	require.NotEqual(t, mpa.Refused, v)
+	e.b.recv.dead = true
+	n, v = e.b.Arrive(uint64(len(e.segments[0])), bufs, data)
+	require.Equal(t, 2, n)
+	require.Equal(t, mpa.Done, v)
 }
 
 // sendOf is an FPDU of a Send's segment.
@@ -269,7 +326,7 @@ func sendOf(tx *mpa.Sender, msn, mo uint32, last bool) []byte {
 // plainEnds have a CRC and no markers.
 func plainEnds(t *testing.T) (e *ends, tx mpa.Sender) {
 	for seed := uint64(1); ; seed++ {
-		if e = newEnds(t, seed); !e.mode.Markers && e.mode.CRC && !e.packFull {
+		if e = newEnds(t, seed); !e.mode.Markers && e.mode.CRC && !e.packFull && e.emss > 500 {
 			tx.Init(mpa.Mode{CRC: true})
 			return e, tx
 		}
@@ -278,13 +335,13 @@ func plainEnds(t *testing.T) (e *ends, tx mpa.Sender) {
 
 // The first error is the one that is reported: one that Delivery finds, MSN 2 before MSN 1, and not
 // the bad CRC of the segment after it.
-func TestRunEndsWithAnError(t *testing.T) {
+func TestVectorEndsWithAnError(t *testing.T) {
 	var errs [2]error
-	for i := range 2 {
+	for i, most := range []int{1, 20} {
 		e, tx := plainEnds(t)
 		e.segments = [][]byte{sendOf(&tx, 2, 0, true), sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, true)}
 		e.segments[1][30] ^= 1
-		e.arrive(i == 1)
+		e.arrive(most)
 		_, errs[i] = e.b.TakeEffects()
 	}
 	require.ErrorContains(t, errs[0], "MSN")
@@ -295,8 +352,8 @@ type teller []wq.EventKind
 
 func (l *teller) Tell(k wq.EventKind, _ uint64, _ error) { *l = append(*l, k) }
 
-// A threshold that is crossed in the middle of a run, and no longer at its end, is told.
-func TestThresholdsWithinRuns(t *testing.T) {
+// A threshold that is crossed in the middle of a vector, and no longer at its end, is told.
+func TestThresholdsWithinVectors(t *testing.T) {
 	e, tx := plainEnds(t)
 	var told teller
 	e.b.Teller = &told
@@ -305,7 +362,7 @@ func TestThresholdsWithinRuns(t *testing.T) {
 	bufs := make([]mem.Buf, 4)
 	require.Equal(t, 4, e.pool.AllocN(bufs))
 	for at := 0; at < 4; {
-		n, _ := e.b.ArriveRun(e.edge, bufs[at:], e.segments[at:])
+		n, _ := e.b.Arrive(e.edge, bufs[at:], e.segments[at:])
 		for _, octets := range e.segments[at:][:n] {
 			e.edge += uint64(len(octets))
 		}
@@ -323,8 +380,9 @@ func (quiet) FillSends()      {}
 func (quiet) FillRecvs()      {}
 func (quiet) Written()        {}
 
-// A run ends after a segment with which others than memory have to do: each of these alone.
-func TestWhatEndsARun(t *testing.T) {
+// Arrive looks at no more after a segment that has a visible effect beyond placement: each of these
+// alone.
+func TestWhatEndsAVector(t *testing.T) {
 	failed := errors.New("failed")
 	for name, tc := range map[string]struct {
 		change func(q *Engine)

@@ -14,10 +14,10 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// What leaves in runs is, octet for octet, what leaves one by one, in the same Turns: with units
+// How many segments an Upper fills at once changes no octet of what leaves, and when: with units
 // that end in the middle, small and large windows, losses, a link that takes less than it is
 // offered, few Bufs.
-func TestRunsLeaveTheSameFrames(t *testing.T) {
+func TestVectorsLeaveTheSameFrames(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	ran := 0
 	for i := range uint64(20) {
@@ -30,8 +30,8 @@ func TestRunsLeaveTheSameFrames(t *testing.T) {
 }
 
 // framesOf is what a's end of a connection puts on the link, as seed has it, and how many of them
-// in runs.
-func framesOf(t *testing.T, seed uint64, runs func(int) int) (frames [][]byte, ran int) {
+// in vectors of several.
+func framesOf(t *testing.T, seed uint64, vectors func(int) int) (frames [][]byte, ran int) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	// A VLAN, or not; small and large windows, units, losses, Pools.
 	window, vlan, unit, loss, spare := 20_000+r.IntN(2_000_000), uint16(r.IntN(2)*5), uint64(1+r.IntN(60_000)), r.IntN(3), 10+r.IntN(300)
@@ -46,13 +46,13 @@ func framesOf(t *testing.T, seed uint64, runs func(int) int) (frames [][]byte, r
 			cfg.BufShare = 1
 		}
 	})
-	l.runs = runs
+	l.vectors = vectors
 	var u, v *peer
 	if r.IntN(2) == 0 {
 		u, v = l.open()
 	} else {
 		u, v = l.open6()
-		u.runs, v.runs = runs, runs
+		u.vectors, v.vectors = vectors, vectors
 	}
 	u.unit = unit
 	var kept []mem.Buf
@@ -78,12 +78,12 @@ func framesOf(t *testing.T, seed uint64, runs func(int) int) (frames [][]byte, r
 	return frames, u.ran
 }
 
-// A run is no longer than what its connection may send in this Turn. (That what the Upper does not
+// A vector is no longer than what its connection may send in this Turn. (That what the Upper does not
 // fill comes back to the Pool is looked at when the lab stops.)
-func TestRunsKeepToTheShareOfATurn(t *testing.T) {
+func TestVectorsKeepToTheShareOfATurn(t *testing.T) {
 	for _, share := range []int{2, 7, 40} {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.SegmentsMax, cfg.TCP.InitialWindow = share, 60 })
-		l.runs = func(n int) int { return (n + 1) / 2 }
+		l.vectors = func(n int) int { return (n + 1) / 2 }
 		u, _ := l.open()
 		l.a.Turn()
 		before := l.a.counters().Segments
@@ -98,12 +98,12 @@ func TestRunsKeepToTheShareOfATurn(t *testing.T) {
 // What an Upper says of a connection that waits for its turn holds from its next segment on, also
 // when that leaves in the same Turn, with octets like those before.
 func TestSegmentsChangeWithinATurn(t *testing.T) {
-	for _, run := range runs[:2] {
+	for _, run := range vectors[:2] {
 		l := offloaded(t, func(i int, cfg *Config) {
 			cfg.BurstMax, cfg.PendingMax = 8, 64
 			cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20
 		})
-		l.runs = run
+		l.vectors = run
 		l.listen(l.b, 7, 16)
 		u, w := l.dial(l.a, l.b, 7), l.dial(l.a, l.b, 7)
 		l.until("open", func() bool { return len(l.accepted) == 2 })
@@ -131,31 +131,31 @@ func TestSegmentsChangeWithinATurn(t *testing.T) {
 	}
 }
 
-// inCallbacks does something in the middle of runs.
+// inCallbacks does something in the middle of vectors.
 type inCallbacks struct {
 	*peer
 	pulled, arrived func()
 }
 
-func (b *inCallbacks) PullRun(c *Conn, dst [][]byte, size int) int {
+func (b *inCallbacks) Pull(dst [][]byte) Pulled {
 	defer b.pulled()
-	return b.peer.PullRun(c, dst, size)
+	return b.peer.Pull(dst)
 }
 
-func (b *inCallbacks) ArriveRun(c *Conn, off uint64, bufs []mem.Buf, data [][]byte) (int, Verdict) {
+func (b *inCallbacks) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (int, Verdict) {
 	defer b.arrived()
-	return b.peer.ArriveRun(c, off, bufs, data)
+	return b.peer.Arrive(off, bufs, data)
 }
 
-// An Upper may abort, give way to another, which knows of no runs, or change its window from within
-// a run, and keep or refuse what is in it. Every Buf comes back, which is looked at when the lab
+// An Upper may abort, give way to another, or change its window from within a call, and keep or
+// refuse what it is offered. Every Buf comes back, which is looked at when the lab
 // stops.
-func TestCallsFromWithinRuns(t *testing.T) {
+func TestCallsFromWithinCalls(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
 	for seed := base; seed < base+100; seed++ {
 		r := rand.New(rand.NewPCG(seed, 9))
 		l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow = 60 })
-		l.runs = func(n int) int { return r.IntN(n + 1) }
+		l.vectors = func(n int) int { return r.IntN(n + 1) }
 		u, v := l.open()
 		left := 1 + r.IntN(5)
 		act := func(p *peer) func() {
@@ -164,8 +164,8 @@ func TestCallsFromWithinRuns(t *testing.T) {
 					return
 				}
 				[]func(){
-					p.conn.Abort, func() { p.conn.SetUpper(struct{ Upper }{p}) }, func() { p.conn.SetUpper(p) }, func() { p.conn.SetReceiveWindow(3000) },
-				}[r.IntN(4)]()
+					p.conn.Abort, func() { p.conn.SetUpper(p) }, func() { p.conn.SetReceiveWindow(3000) },
+				}[r.IntN(3)]()
 			}
 		}
 		nothing := func() {}
@@ -184,17 +184,26 @@ func TestCallsFromWithinRuns(t *testing.T) {
 	}
 }
 
-// An Upper that says that it has nothing for a run costs no Bufs taken and given back, and the Buf
-// that was freed last is the next one still.
-func TestNoRunTakesNoBufs(t *testing.T) {
+// Bufs that are not filled are the Pool's again, and the one that was freed last is the next one
+// still.
+func TestUnfilledBufsAreNextAgain(t *testing.T) {
 	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow = 200 })
-	l.runs = func(n int) int { return n }
 	u, v := l.open()
-	b := &inCallbacks{u, func() { t.Error("PullRun, though RunLen was 0") }, func() {}}
-	u.conn.SetUpper(b)
-	u.unit = 1448 // a message a segment
-	u.send(100 * 1448)
+	bufs := &l.a.tx.pulling.bufs
+	next, many := mem.NoBuf, 0
+	u.vectors = func(n int) int { // fills one, however many it is given
+		if next != mem.NoBuf {
+			require.Equal(t, next, bufs[0])
+			many++
+		}
+		if next = mem.NoBuf; n > 1 {
+			next = bufs[1]
+		}
+		return 1
+	}
+	u.send(40 * 1448)
+	l.a.Turn()
+	require.Greater(t, many, 10)
 	l.until("there", func() bool { return v.edge == u.toSend })
-	require.Greater(t, u.asked, 50)
 	l.stop()
 }
