@@ -126,6 +126,23 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// CRC32C is done without where both ends are told so, and only there.
+func TestProgramsNoCRC(t *testing.T) {
+	for _, x := range []struct{ server, client, want string }{
+		{"--no-crc", "--no-crc", "no CRC"}, {"--no-crc", "", "CRC32C"}, {"", "--no-crc", "CRC32C"},
+	} {
+		l := newLab(t)
+		server := l.runOn(x.server, "rdmacm-utils", "rping", "-s", "-C", "1", "-a", here.String())
+		server.Expect(t, 1, "^rnicd: listening at ")
+		client := l.runOn(x.client, "rdmacm-utils", "rping", "-c", "-C", "1", "-a", here.String())
+		require.Zero(t, client.Wait(t), "%s", client)
+		require.Zero(t, server.Wait(t), "%s", server)
+		for _, p := range []*netlab.Process{server, client} {
+			require.Len(t, p.Lines("^rnicd: connected, .*: rfc6581, "+x.want+"$"), 1, "%+v: %s", x, p)
+		}
+	}
+}
+
 // What iWARP has not is refused as by a device without it: the program says so and ends.
 func TestProgramsRefused(t *testing.T) {
 	l := newLab(t)

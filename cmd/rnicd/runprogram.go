@@ -37,7 +37,7 @@ const toGetLibraries = "make verbs builds it and make install installs it, where
 
 func newRun() *cobra.Command {
 	var lib, file, peer string
-	var verbose bool
+	var verbose, noCRC bool
 	var o nicOptions
 	c := &cobra.Command{
 		Use:   "run [--pmd tap --addr ADDRESS/LENGTH ...] -- PROGRAM [ARGUMENT...]",
@@ -65,6 +65,10 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 			default:
 				return fmt.Errorf("--peer %s: unknown; %s is known", peer, peerSiw)
 			}
+			warnNoCRC(os.Stderr, noCRC)
+			if noCRC {
+				env = append(env, "RNICD_CRC=false")
+			}
 			return runProgram(lib, args, override(os.Environ(), env))
 		},
 	}
@@ -73,6 +77,7 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 	f.StringVar(&file, "config", "", "a daemon's file, with one port or that of RNICD_PORT, instead of the flags of a device")
 	f.BoolVar(&verbose, "verbose", false, "say on standard error where the program listens, and what it is connected with")
 	f.StringVar(&peer, "peer", "", "what the other ends are: "+peerSiw+", Linux' software iWARP, which has no markers and needs its time")
+	f.BoolVar(&noCRC, "no-crc", false, "do without CRC32C where the peer does, too")
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"
 	f.Lookup("addr").DefValue = ""

@@ -27,7 +27,7 @@ func dissect(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dissectTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "tshark", "--disable-protocol", "rpcordma", "-o", "tcp.try_heuristic_first:TRUE", "-n", "-r", path,
-		"-Y", fmt.Sprintf(`(_ws.malformed && iwarp_mpa && ip.src in {%s,%s}) || tcp.payload contains "MPA ID Rt"`, ourAddr.Addr(), commandAddr),
+		"-Y", fmt.Sprintf(`(_ws.malformed && iwarp_mpa && ip.src in {%s,%s}) || tcp.payload contains "MPA ID Rt"`, ourAddr.Addr(), programAddr),
 		"-T", "fields",
 		"-e", "tcp.stream", "-e", "tcp.payload", "-e", "frame.number", "-e", "frame.protocols")
 	var errs opening

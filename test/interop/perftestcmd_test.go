@@ -1,14 +1,61 @@
 package interop
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perftest"
 )
+
+// command is `rnicd` over one of the two transports.
+type command struct {
+	*rig
+	path string
+	pmd  []string // flags; none: kernel sockets
+}
+
+// overCommands runs a test with the program, over both transports.
+func overCommands(t *testing.T, f func(c *command)) {
+	t.Helper()
+	if !*live {
+		skip.Because(t, skip.VirtualMachine, "-live is not set")
+	}
+	for name, c := range map[string]*command{
+		overSockets: {rig: &rig{host: bridgeAddr.Addr().String()}},
+		overOurTCP: {rig: &rig{host: programAddr},
+			pmd: []string{"--pmd", "tap", "--dev", ourTAP, "--addr", programAddr + "/24", "--no-offload"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needCard(t)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			c.t, c.ctx, c.path = t, ctx, os.Getenv(inside)
+			c.siw("std")
+			f(c)
+		})
+	}
+}
+
+// run starts the program. Its TAP joins the bridge as soon as it is there.
+func (c *command) run(words ...string) *netlab.Process {
+	c.t.Helper()
+	args := append(strings.Fields(strings.Join(words, " ")), c.pmd...)
+	p := netlab.Start(c.t, exec.Command(c.path, args...))
+	if len(c.pmd) > 0 {
+		p.Expect(c.t, 1, "^device ")
+		require.NoError(c.t, ip("link set "+ourTAP+" master "+bridge+" up"))
+	}
+	return p
+}
 
 // words are a program's name in our command line.
 func words(p perftest.Program) string {

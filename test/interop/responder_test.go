@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/test/interop/guest"
 )
@@ -143,10 +142,16 @@ func TestSiwResponderRping(t *testing.T) {
 			require.Contains(r.t, job.String(), "post send error")
 			return
 		}
-		s.opt.Quirks.WakeUp = rnic.WakeUpDefault
-		n, err := rping.Run(r.ctx, rping.ClientConfig{Adapter: r.adapter, Addr: addr, Count: pings, Size: size, Verify: true, Conn: s.opt})
-		require.NoError(r.t, err)
-		require.Equal(r.t, pings, n)
+		e := r.connect(addr, s.opt)
+		for n := range pings {
+			source, sink := e.region.Bytes()[:size], e.region.Bytes()[size:][:size]
+			copy(source, pingData(n, size))
+			clear(sink)
+			require.Len(r.t, e.ask(e.expose(0, size)), 16)    // "was read"
+			require.Len(r.t, e.ask(e.expose(size, size)), 16) // "was written"
+			require.Equal(r.t, source, sink)
+		}
+		e.close()
 		_ = r.status(job) // of a connection that ends it says nothing good, whatever it was
 		require.Contains(r.t, job.String(), "server ping data: rdma-ping-4: EFGH")
 		require.Contains(r.t, job.String(), "server DISCONNECT EVENT")

@@ -172,6 +172,17 @@ func (e *end) write(b []byte, to guestRegion, off int) {
 	require.NoError(e.r.t, errOf(e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.put(b), RemoteSTag: to.stag, RemoteOffset: to.at + uint64(off)})))
 }
 
+// read fetches n octets of the peer's. Nothing else completes meanwhile.
+func (e *end) read(from guestRegion, n int) []byte {
+	e.r.t.Helper()
+	wr := rnic.WorkRequest{Op: rnic.OpRead, Signaled: true, Local: e.region.Slice(0, n), RemoteSTag: from.stag, RemoteOffset: from.at}
+	require.NoError(e.r.t, errOf(e.qp.PostSend(wr)))
+	c, err := e.next(e.r.ctx)
+	require.NoError(e.r.t, err)
+	require.Equal(e.r.t, []any{rnic.OpRead, rnic.Success}, []any{c.Op, c.Status}, "%v", e.qp.Err())
+	return e.region.Bytes()[:n]
+}
+
 // expose is rping's message that says where n octets of our region are, from off.
 func (e *end) expose(off, n int) []byte {
 	b := binary.BigEndian.AppendUint64(nil, e.region.Base()+uint64(off))

@@ -24,7 +24,7 @@ const (
 var envShort = map[string]string{"pmd": "driver", "addr": "addresses", "dev": "device"}
 
 // envOthers are variables that are not about a port.
-var envOthers = []string{"engine", "verbose", "peer", "no_skip", "config", "port"}
+var envOthers = []string{"engine", "verbose", "peer", "crc", "no_skip", "config", "port"}
 
 // Environment is the port that environment variables describe (KEY=VALUE each), for a program that
 // has no file of its own. Without any it is the kernel's sockets. Limits of connections that are

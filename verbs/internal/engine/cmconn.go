@@ -122,7 +122,7 @@ func depth(n int) uint8 { return uint8(min(n, readDepthMax)) }
 // paramOf is how a call of connect or accept wants it.
 func (e *Engine) paramOf(c *call) rnic.ConnParam {
 	p := rnic.ConnParam{
-		PrivateData: append([]byte(nil), c.data...), PeerToPeer: true,
+		PrivateData: append([]byte(nil), c.data...), PeerToPeer: true, NoCRC: e.noCRC,
 		IRD: int(min(c.arg[2], readDepthMax)), ORD: int(min(c.arg[3], readDepthMax)),
 	}
 	if e.siw {
@@ -213,7 +213,11 @@ func (id *cmID) established(q *qp, private []byte) {
 	ev.PrivateSize = uint16(copy(ev.Private[:], private))
 	id.tell(ev)
 	q.connected()
-	q.engine.tellLog("connected, %v with %v", q.rnic.LocalAddr(), q.rnic.RemoteAddr())
+	crc := "no CRC"
+	if q.rnic.Framing().CRC {
+		crc = "CRC32C"
+	}
+	q.engine.tellLog("connected, %v with %v: %v, %s", q.rnic.LocalAddr(), q.rnic.RemoteAddr(), s.Dialect, crc)
 	q.rnic.Doorbell() // for what was posted meanwhile
 	go func() {
 		<-q.rnic.Done()

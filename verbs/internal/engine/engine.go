@@ -29,6 +29,7 @@ type Engine struct {
 	ownTCP  bool      // Host.OwnTCP
 	log     io.Writer // nil: none
 	siw     bool      // Host.PeersAreSiw
+	noCRC   bool      // Host.NoCRC
 
 	objects  handles
 	limits   *limits
@@ -49,6 +50,8 @@ type Host struct {
 	Polled  bool      // a Poller calls Doorbells.Look in each Turn
 	// PeersAreSiw does without markers and has the quirks that Linux siw needs (docs/guides/interop.md).
 	PeersAreSiw bool
+	// NoCRC does without CRC32C where the peer does, too.
+	NoCRC bool
 }
 
 // Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted then leaves in the Turn that
@@ -94,7 +97,8 @@ func newEngine(area *ring.Area) (*Engine, error) {
 
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
-	e.adapter, e.ownTCP, e.log, e.polled, e.siw = h.Adapter, h.OwnTCP, h.Log, h.Polled, h.PeersAreSiw
+	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
+	e.siw, e.noCRC = h.PeersAreSiw, h.NoCRC
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
 		_ = e.bell.Close() // the program has not been told of it

@@ -1,0 +1,210 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
+	"github.com/rnicd/rnicd/test/interop/guest"
+)
+
+// programAddr is where a C program has our stack: another host than that of the other tests.
+const programAddr = "10.9.0.3"
+
+// programEnd is our end of a conversation between C programs: rnicd run over one of the two
+// transports.
+type programEnd struct {
+	*rig
+	pmd []string // flags; none: kernel sockets
+}
+
+// overPrograms runs a test with C programs at both ends, over both transports. how is how the guest
+// loads siw.
+func overPrograms(t *testing.T, how string, f func(p *programEnd)) {
+	t.Helper()
+	if !*live {
+		skip.Because(t, skip.VirtualMachine, "-live is not set")
+	}
+	makeLibraries(t)
+	for name, p := range map[string]*programEnd{
+		overSockets: {rig: &rig{host: bridgeAddr.Addr().String()}},
+		overOurTCP: {rig: &rig{host: programAddr},
+			pmd: strings.Fields("--pmd tap --dev " + ourTAP + " --addr " + programAddr + "/24 --no-offload --no-dad")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needCard(t)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			p.t, p.ctx = t, ctx
+			p.siw(how)
+			f(p)
+		})
+	}
+}
+
+// libraries are made once, beside our command.
+var libraries struct {
+	once sync.Once
+	err  error
+}
+
+func makeLibraries(t *testing.T) {
+	t.Helper()
+	libraries.once.Do(func() {
+		dir := filepath.Dir(os.Getenv(inside))
+		for _, args := range [][]string{
+			{"../../verbs/shim/build.sh", filepath.Join(dir, "librnicd_verbs.so")},
+			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(dir, "librnicd_engine.so"), "../../verbs/cshared"},
+		} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil && libraries.err == nil {
+				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)
+			}
+		}
+	})
+	require.NoError(t, libraries.err)
+}
+
+// run starts a program over our libraries. Its TAP is in the bridge before: it is the program that
+// opens it.
+func (p *programEnd) run(flags, line string) *netlab.Process {
+	p.t.Helper()
+	if len(p.pmd) > 0 {
+		if _, err := net.InterfaceByName(ourTAP); err != nil {
+			require.NoError(p.t, ip("tuntap add dev "+ourTAP+" mode tap"))
+			p.t.Cleanup(func() { require.NoError(p.t, ip("link delete "+ourTAP)) })
+			require.NoError(p.t, ip("link set "+ourTAP+" master "+bridge+" up"))
+		}
+	}
+	words := append(strings.Fields("run --verbose --peer siw "+flags), p.pmd...)
+	return netlab.Start(p.t, exec.Command(os.Getenv(inside), append(append(words, "--"), strings.Fields(line)...)...))
+}
+
+// exchange is a conversation of two programs. PORT and HOST stand for the server's.
+type exchange struct {
+	flags          string // of rnicd run, beside those that each has
+	server, client string
+}
+
+// printed is what the two ends have printed.
+type printed struct{ server, client string }
+
+func at(line, host string, port int) string {
+	return strings.NewReplacer("PORT", strconv.Itoa(port), "HOST", host).Replace(line)
+}
+
+// serve has our end listen and the guest's connect. Both end well.
+func (p *programEnd) serve(x exchange) printed {
+	p.t.Helper()
+	port := newPort()
+	server := p.run(x.flags, at(x.server, "", port))
+	server.Expect(p.t, 1, "^rnicd: listening at ")
+	job := p.start("exec %s", at(x.client, p.host, port))
+	p.ends(job)
+	require.Zero(p.t, server.Wait(p.t), "%s\n%s", server, job)
+	p.settled(x, server)
+	return printed{server.String(), job.String()}
+}
+
+// dial has the guest's end listen and ours connect. Both end well.
+//
+// Between the connection of its handshake and those that it measures perftest's server does not
+// listen, and its client does not try again: siw then refuses, whoever the client is.
+func (p *programEnd) dial(x exchange) printed {
+	p.t.Helper()
+	for tries := 1; ; tries++ {
+		job, client, status := p.dialOnce(x)
+		if status == 0 {
+			p.ends(job)
+			p.settled(x, client)
+			return printed{job.String(), client.String()}
+		}
+		require.Contains(p.t, client.String(), "RDMA_CM_EVENT_REJECTED; error: -111.", "%s", job)
+		require.Less(p.t, tries, triesMax, "%s\n%s", client, job)
+	}
+}
+
+// triesMax is how often in a row that may happen: three in five times, as slow as an emulated
+// processor is.
+const triesMax = 20
+
+func (p *programEnd) dialOnce(x exchange) (*guest.Job, *netlab.Process, int) {
+	p.t.Helper()
+	port := newPort()
+	job := p.start("exec %s", at(x.server, "", port))
+	_, err := vm.Run(p.ctx, fmt.Sprintf("listening %d", port))
+	require.NoError(p.t, err, "%s", job)
+	client := p.run(x.flags, at(x.client, guestAddr.Addr().String(), port))
+	return job, client, client.Wait(p.t)
+}
+
+// noCRC is the flag for a connection without CRC, if siw asks for none.
+const noCRC = "--no-crc"
+
+// settled: our end's connections have the CRC or not, as its flags say.
+func (p *programEnd) settled(x exchange, ours *netlab.Process) {
+	p.t.Helper()
+	crc := map[bool]string{false: "CRC32C", true: "no CRC"}[x.flags == noCRC]
+	all := ours.Lines("^rnicd: connected, ")
+	require.NotEmpty(p.t, all, "%s", ours)
+	require.Len(p.t, ours.Lines("^rnicd: connected, .*: (rfc6581|rfc5044), "+crc+"$"), len(all), "%s", ours)
+}
+
+// rping in either role, in each way in which siw asks that settles read depths, and each that a
+// program of ours may ask in.
+func TestProgramsRping(t *testing.T) {
+	x := exchange{server: "rping -s -v -V -C 10 -S 3000 -p PORT", client: "rping -c -v -V -C 10 -S 3000 -p PORT -a HOST"}
+	for _, way := range []struct{ name, module, flags string }{
+		{"no CRC", "std", noCRC},
+		{"CRC that we ask for", "std", ""},
+		{"CRC that siw asks for", "opt mpa_crc_required=1", ""},
+		{"peer-to-peer", "opt peer_to_peer=1", noCRC},
+		{"peer-to-peer, CRC", "opt peer_to_peer=1 mpa_crc_required=1", ""},
+	} {
+		x.flags = way.flags
+		pinged := func(p *programEnd, ends printed) {
+			require.Contains(p.t, ends.client, "\nping data: rdma-ping-9: JKLM")
+			require.Contains(p.t, ends.server, "server ping data: rdma-ping-9: JKLM")
+		}
+		t.Run(way.name+"/our server", func(t *testing.T) {
+			overPrograms(t, way.module, func(p *programEnd) { pinged(p, p.serve(x)) })
+		})
+		t.Run(way.name+"/our client", func(t *testing.T) {
+			overPrograms(t, way.module, func(p *programEnd) { pinged(p, p.dial(x)) })
+		})
+	}
+}
+
+// Other programs in either role. ucmatose's server speaks first.
+func TestProgramsOther(t *testing.T) {
+	for _, x := range []struct {
+		name, want string
+		exchange
+	}{
+		{"ucmatose", "return status 0", exchange{"", "ucmatose -p PORT -C 10 -S 300", "ucmatose -s HOST -p PORT -C 10 -S 300"}},
+		{"ib_write_bw", " 3000       200 ", exchange{"", "ib_write_bw -R -F -s 3000 -n 200 -p PORT", "ib_write_bw -R -F -s 3000 -n 200 -p PORT HOST"}},
+		{"rdma_client", "rdma_client: end 0", exchange{"", "rdma_server -p PORT", "rdma_client -s HOST -p PORT"}},
+	} {
+		for _, role := range []string{"our server", "our client"} {
+			t.Run(x.name+"/"+role, func(t *testing.T) {
+				overPrograms(t, "std", func(p *programEnd) {
+					turn := p.serve
+					if role == "our client" {
+						turn = p.dial
+					}
+					require.Contains(t, turn(x.exchange).client, x.want)
+				})
+			})
+		}
+	}
+}
