@@ -91,7 +91,12 @@ func (q *QueuePair) couldPost(wr *WorkRequest) error {
 	if err := checkSend(wr, q.opt.SGEMax, q.opt.InlineMax); err != nil {
 		return err
 	}
-	if err := q.engine.MayAsk(wr.Op); err != nil {
+	return q.mayAsk(wr.Op)
+}
+
+// mayAsk refuses what the connection or its state cannot have.
+func (q *QueuePair) mayAsk(op Opcode) error {
+	if err := q.engine.MayAsk(op); err != nil {
 		return err
 	}
 	switch q.State() {

@@ -135,3 +135,15 @@ func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {
 	}
 	return nil
 }
+
+// possible is checkSend of an entry, without room.
+func possible(e *wq.WQE) bool {
+	switch o := e.Op; {
+	case o < OpSend || o > OpLocalInvalidate || o == OpRecv, e.Refused():
+		return false
+	case o.IsAtomic() && e.Local.Length != 0 && e.Local.Length != qp.AtomicLen:
+		return false
+	default:
+		return (e.More == 0 || o.HasList()) && (!e.Inline() || o.HasInline())
+	}
+}

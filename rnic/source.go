@@ -42,6 +42,37 @@ func (f Feed) Send(wr *WorkRequest) error {
 	return q.engine.PostSend(&w, after(wr, &masks), wr.Inline)
 }
 
+// SendEntry is Send of an entry of a ring: of a copy that nobody else can change, with its ranges
+// after the first, or its inline octets, as many as it says. It is checked as requests are.
+func (f Feed) SendEntry(e *wq.WQE, list []SGE, inline []byte) error {
+	q := f.q
+	switch {
+	case !possible(e):
+		return ErrShape
+	case 1+len(list) > q.opt.SGEMax:
+		return ErrListTooLong
+	case len(inline) > q.opt.InlineMax:
+		return ErrInlineTooLong
+	}
+	if err := q.mayAsk(e.Op); err != nil {
+		return err
+	}
+	return q.engine.PostSend(e, list, inline)
+}
+
+// RecvEntry is Recv of one.
+func (f Feed) RecvEntry(e *wq.WQE, list []SGE) error {
+	switch {
+	case f.q.opt.SRQ != nil:
+		return ErrShared
+	case e.Op != OpRecv || e.Inline():
+		return ErrShape
+	case 1+len(list) > f.q.opt.SGEMax:
+		return ErrListTooLong
+	}
+	return f.q.engine.PostRecv(e, list)
+}
+
 // Refuse completes a request that cannot be carried out with st, after those before it, and ends
 // the connection: of these, Reads and atomics that are not answered by then are flushed. Errors are
 // those of Send for want of room and for the state.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
@@ -25,6 +26,19 @@ type SharedFeed struct{ s *SharedReceiveQueue }
 
 // Recv is PostRecv of one buffer.
 func (f SharedFeed) Recv(wr *WorkRequest) error { return f.s.add(wr) }
+
+// RecvEntry is Feed.RecvEntry.
+func (f SharedFeed) RecvEntry(e *wq.WQE, list []SGE) error {
+	switch {
+	case e.Op != OpRecv || e.Inline():
+		return ErrShape
+	case 1+len(list) > SharedSGEMax:
+		return ErrListTooLong
+	case !f.s.q.Post(e.ID, e.Local, list):
+		return ErrRecvQueueFull
+	}
+	return nil
+}
 
 // SharedReceiveQueue is a queue of receive buffers for any number of QueuePairs of its
 // ProtectionDomain (QPOptions.SRQ), whichever Pollers or sockets carry them.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
@@ -56,16 +56,11 @@ func TestLimits(t *testing.T) {
 
 // A receive buffer that is longer than any message is one: it is cut, in whichever range.
 func TestLongReceiveBuffers(t *testing.T) {
-	q := &queue{wr: rnic.WorkRequest{
-		Local: rnic.SGE{Length: 1 << 31}, List: []rnic.SGE{{Length: 5}, {Length: math.MaxUint32}},
-	}}
+	q := &queue{entry: wq.WQE{Local: wq.SGE{Length: 1 << 31}}, list: []wq.SGE{{Length: 5}, {Length: math.MaxUint32}}}
 	q.clip()
-	require.Equal(t, []uint32{ring.MessageMax, 0, 0}, []uint32{q.wr.Local.Length,
-		q.wr.List[0].Length, q.wr.List[1].Length})
-	q.wr = rnic.WorkRequest{Local: rnic.SGE{Length: 100}, List: []rnic.SGE{{Length: math.MaxUint32},
-		{Length: 7}}}
+	require.Equal(t, []uint32{ring.MessageMax, 0, 0}, []uint32{q.entry.Local.Length, q.list[0].Length, q.list[1].Length})
+	q.entry.Local.Length, q.list = 100, []wq.SGE{{Length: math.MaxUint32}, {Length: 7}}
 	q.clip()
-	require.Equal(t, []uint32{100, ring.MessageMax - 100, 0}, []uint32{q.wr.Local.Length,
-		q.wr.List[0].Length, q.wr.List[1].Length})
+	require.Equal(t, []uint32{100, ring.MessageMax - 100, 0}, []uint32{q.entry.Local.Length, q.list[0].Length, q.list[1].Length})
 	require.EqualValues(t, ring.MessageMax, q.octets())
 }

@@ -146,18 +146,21 @@ func (q *qp) Sends(f rnic.Feed) {
 			q.checkBroken(s)
 			return
 		}
-		if q.half {
+		switch {
+		case q.half:
 			s.immediate()
+		case s.both:
+			s.first()
 		}
 		err := q.send(f)
 		switch {
 		case errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState):
 			return
-		case err == nil && s.entry.Op == wq.OpWriteImmediate && !q.half:
+		case err == nil && s.both && !q.half:
 			q.half = true
 			continue
 		}
-		q.underway.take(s.wr.Signaled || err != nil)
+		q.underway.take(s.entry.Signaled() || err != nil)
 		q.half = false
 		s.taken(n)
 	}
@@ -167,14 +170,14 @@ func (q *qp) Sends(f rnic.Feed) {
 // cannot have it, as a Read without a depth for it. The error says which of the two, or that
 // neither was posted.
 func (q *qp) send(f rnic.Feed) error {
-	wr, st, err := &q.sends.wr, rnic.LocalLength, rnic.ErrTooLong
-	if q.sends.octets() <= ring.MessageMax {
-		st, err = rnic.LocalOperation, f.Send(wr)
+	s, st, err := q.sends, rnic.LocalLength, rnic.ErrTooLong
+	if s.octets() <= ring.MessageMax {
+		st, err = rnic.LocalOperation, f.SendEntry(&s.entry, s.list, s.data)
 	}
 	if err == nil || errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState) {
 		return err
 	}
-	if refused := f.Refuse(wr, st); refused != nil {
+	if refused := f.Refuse(&rnic.WorkRequest{ID: s.entry.ID, Op: s.entry.Op}, st); refused != nil {
 		return refused
 	}
 	return err
@@ -204,12 +207,12 @@ func (q *qp) Recvs(f rnic.Feed) {
 			return
 		}
 		r.clip()
-		err := f.Recv(&r.wr)
+		err := f.RecvEntry(&r.entry, r.list)
 		if errors.Is(err, rnic.ErrRecvQueueFull) {
 			return
 		}
 		if err != nil {
-			q.impossible(&r.wr)
+			q.impossible(&r.entry)
 		}
 		r.taken(n)
 	}
@@ -231,8 +234,8 @@ func (q *qp) Written() {
 }
 
 // impossible completes a receive buffer that cannot be, and ends the connection.
-func (q *qp) impossible(wr *rnic.WorkRequest) {
-	q.deliver(q.rcq, &rnic.Completion{ID: wr.ID, QP: q.rnic.Number(), Op: wr.Op,
+func (q *qp) impossible(e *wq.WQE) {
+	q.deliver(q.rcq, &rnic.Completion{ID: e.ID, QP: q.rnic.Number(), Op: e.Op,
 		Status: rnic.LocalOperation})
 	q.engine.progress()
 	q.endSoon()

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/internal/wq"
-	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
@@ -21,16 +20,21 @@ type queue struct {
 	sgeMax  int
 	broken  bool
 
-	entry  wq.WQE // in hand
-	wr     rnic.WorkRequest
-	list   []rnic.SGE
-	inline []byte
+	// The request in hand: a copy, as the engine takes it.
+	entry wq.WQE
+	list  []wq.SGE // its ranges after the first
+	data  []byte   // its inline octets
+	write uint32   // of a Write with immediate data, whose Write entry is: imm_data
+	both  bool     // it is one
+
+	ranges []wq.SGE // room for list
+	inline []byte   // for data
 }
 
 // newQueue makes a queue for depth requests of so many ranges or inline octets.
 func newQueue(depth, sgeMax, inlineMax int) (*queue, error) {
 	more := max((sgeMax-1+wq.RangesPerEntry-1)/wq.RangesPerEntry, (inlineMax+wq.EntryLen-1)/wq.EntryLen)
-	q := &queue{sgeMax: sgeMax, list: make([]rnic.SGE, sgeMax), inline: make([]byte, inlineMax)}
+	q := &queue{sgeMax: sgeMax, ranges: make([]wq.SGE, sgeMax), inline: make([]byte, inlineMax)}
 	var err error
 	q.mapping, q.shared, q.entries, err = ringOf[ring.Queue, wq.WQE](ringSize(depth * (1 + more)))
 	return q, err
@@ -59,7 +63,7 @@ func (q *queue) peek() (n uint32) {
 		q.broken = true
 		return 0
 	}
-	q.request()
+	q.amend()
 	return n
 }
 
@@ -71,52 +75,49 @@ func (q *queue) taken(n uint32) {
 	atomic.StoreUint32(&q.shared.Head, q.head)
 }
 
-// request makes a work request of the entry in hand.
-func (q *queue) request() {
-	e, wr := &q.entry, &q.wr
-	*wr = rnic.WorkRequest{
-		ID: e.ID, Op: e.Op, Local: e.Local, RemoteOffset: e.RemoteOffset, RemoteSTag: e.RemoteSTag,
-		Signaled: e.Signaled(), Solicited: e.Solicited(), Fence: e.Fence(),
-	}
-	switch e.Op {
-	case wq.OpFetchAdd:
-		wr.Add = e.Operands[0]
-	case wq.OpCompareSwap:
-		wr.CompareSwap = rnic.CompareSwap{Compare: e.Operands[0], CompareMask: ^uint64(0), Swap: e.Operands[1], SwapMask: ^uint64(0)}
-	case wq.OpLocalInvalidate:
-		wr.RemoteSTag, wr.LocalSTag = 0, e.RemoteSTag
-	case wq.OpWriteImmediate:
-		wr.Op, wr.Signaled, wr.Solicited = rnic.OpWrite, false, false
-	}
-	if e.Inline() {
+// engineFlags are those that the program may set.
+const engineFlags = wq.FlagSignaled | wq.FlagSolicited | wq.FlagFence | wq.FlagInline
+
+// amend makes the entry in hand one for the engine, with what follows it in the ring.
+func (q *queue) amend() {
+	e := &q.entry
+	e.Flags &= engineFlags
+	q.list, q.data = nil, nil
+	switch {
+	case e.Inline() && e.Local.Length > 0:
 		q.copyInline(int(e.Local.Length))
-	} else if e.More > 0 {
+	case e.Inline():
+		e.Flags, e.Local, e.More = e.Flags&^wq.FlagInline, wq.SGE{}, 0
+	default:
 		q.copyList(int(e.More))
+	}
+	if q.both = e.Op == wq.OpWriteImmediate; q.both {
+		e.Op, q.write = wq.OpWrite, uint32(e.Operands[0])
 	}
 }
 
 // copyInline takes n octets from the entries after the one in hand.
 func (q *queue) copyInline(n int) {
-	q.wr.Local = rnic.SGE{}
-	q.wr.Inline = q.inline[:n]
-	for i, rest := uint32(1), q.wr.Inline; len(rest) > 0; i++ {
+	q.entry.Local, q.entry.More = wq.SGE{Length: uint32(n)}, 0
+	q.data = q.inline[:n]
+	for i, rest := uint32(1), q.data; len(rest) > 0; i++ {
 		rest = rest[copy(rest, q.at(i).Octets()[:]):]
 	}
 }
 
 // copyList takes n ranges from there.
 func (q *queue) copyList(n int) {
-	for i := range n {
-		q.list[i] = q.at(uint32(1 + i/wq.RangesPerEntry)).Ranges()[i%wq.RangesPerEntry]
+	q.list = q.ranges[:n]
+	for i, rest := uint32(1), q.list; len(rest) > 0; i++ {
+		rest = rest[copy(rest, q.at(i).Ranges()[:]):]
 	}
-	q.wr.List = q.list[:n]
 }
 
 // octets are those that the request in hand sends, or reads.
 func (q *queue) octets() uint64 {
-	n := uint64(q.wr.Local.Length)
-	for i := range q.wr.List {
-		n += uint64(q.wr.List[i].Length)
+	n := uint64(q.entry.Local.Length)
+	for i := range q.list {
+		n += uint64(q.list[i].Length)
 	}
 	return n
 }
@@ -124,25 +125,28 @@ func (q *queue) octets() uint64 {
 // clip cuts the receive buffer in hand to the longest message that there can be.
 func (q *queue) clip() {
 	room := uint32(ring.MessageMax)
-	cut := func(s *rnic.SGE) {
+	cut := func(s *wq.SGE) {
 		s.Length = min(s.Length, room)
 		room -= s.Length
 	}
-	cut(&q.wr.Local)
-	for i := range q.wr.List {
-		cut(&q.wr.List[i])
+	cut(&q.entry.Local)
+	for i := range q.list {
+		cut(&q.list[i])
 	}
 }
+
+// first makes the Write in hand, of a Write with immediate data, one that does not complete by
+// itself.
+func (q *queue) first() { q.entry.Flags &^= wq.FlagSignaled | wq.FlagSolicited }
 
 // immediate makes the request in hand the second half of a Write with immediate data. The peer's
 // verbs find imm_data and the Write's length in the 8 octets.
 func (q *queue) immediate() {
+	var octets [8]byte
+	binary.NativeEndian.PutUint32(octets[:4], q.write) // network order already
+	binary.BigEndian.PutUint32(octets[4:], uint32(q.octets()))
+	q.list, q.data = nil, nil
 	e := &q.entry
-	length := e.Local.Length
-	for _, s := range q.wr.List {
-		length += s.Length
-	}
-	q.wr = rnic.WorkRequest{ID: e.ID, Op: rnic.OpImmediate, Signaled: e.Signaled(), Solicited: e.Solicited()}
-	binary.NativeEndian.PutUint32(q.wr.Immediate[:4], uint32(e.Operands[0])) // network order already
-	binary.BigEndian.PutUint32(q.wr.Immediate[4:], length)
+	*e = wq.WQE{ID: e.ID, Op: wq.OpImmediate, Flags: e.Flags & (wq.FlagSignaled | wq.FlagSolicited),
+		Operands: [3]uint64{binary.BigEndian.Uint64(octets[:])}}
 }

@@ -44,8 +44,9 @@ func FuzzHostileQueue(f *testing.F) {
 			if there := tail - q.head; n > there || there > uint32(len(q.entries)) {
 				t.Fatalf("%d entries of %d", n, there)
 			}
-			if len(q.wr.Inline) > inlineMax || 1+len(q.wr.List) > sgeMax {
-				t.Fatalf("%d octets inline, %d ranges", len(q.wr.Inline), 1+len(q.wr.List))
+			if e := &q.entry; len(q.data) > inlineMax || 1+len(q.list) > sgeMax || int(e.More) != len(q.list) ||
+				e.Inline() != (len(q.data) > 0) || e.Inline() && int(e.Local.Length) != len(q.data) || e.Refused() {
+				t.Fatalf("%+v: %d octets inline, %d ranges", *e, len(q.data), 1+len(q.list))
 			}
 			if i := int(head[4]) % len(q.entries); len(entries) > i {
 				q.entries[i].Flags, q.entries[i].More = wq.Flags(entries[i]), head[4] // what is in hand is a copy

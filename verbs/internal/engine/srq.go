@@ -61,7 +61,7 @@ func (s *srq) fill(f rnic.SharedFeed) {
 			return
 		}
 		s.recvs.clip()
-		if f.Recv(&s.recvs.wr) != nil {
+		if f.RecvEntry(&s.recvs.entry, s.recvs.list) != nil {
 			return
 		}
 		s.recvs.taken(n)
