@@ -105,6 +105,37 @@ func TestMoreIsOneByOne(t *testing.T) {
 	require.Greater(t, more, 800)
 }
 
+// A queued piece that EMSS has shrunk below goes in parts, each by itself: a caller knows the
+// segments that go along by their handles.
+func TestPartsGoAlone(t *testing.T) {
+	cfg := plain()
+	cfg.InitialWindow = 10
+	s := accepted(t, cfg, "")
+	s.push(400, 400) // not larger than EMSS will be
+	segments, _ := s.c.Room(s.now, 8)
+	require.Greater(t, segments, 1)
+	s.c.Push(s.now, []Piece{{Handle: 50, Len: 1000}, {Handle: 51, Len: 500}})
+	s.c.SetEMSSLimit(500)
+	for _, want := range []struct {
+		h   Handle
+		off int
+	}{{50, 0}, {50, 500}, {51, 0}} {
+		var x Transmit
+		require.True(t, s.c.Next(s.now, 3, &x))
+		require.Equal(t, want.h, x.Handle)
+		require.Equal(t, want.off, x.Off)
+		require.Equal(t, 500, x.Len)
+		if x.Off == 0 && x.Handle == 50 {
+			require.Zero(t, x.More, "its other part")
+		}
+		if x.More > 0 { // of whole pieces only
+			require.Equal(t, Handle(50), x.Handle)
+			require.Equal(t, 1, x.More)
+			break
+		}
+	}
+}
+
 // wire is what s has sent, without the SACK blocks of earlier segments that stand in a Transmit.
 func wire(s *script) []sentSegment {
 	out := s.sent()

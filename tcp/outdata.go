@@ -183,7 +183,7 @@ func (c *Conn) sendMore(now int64, most int, t *Transmit) {
 	most = min(most, c.admitted(n), int(c.sent.end-c.sent.nxt))
 	for t.More < most {
 		r := c.sent.rec(c.sent.nxt)
-		if int(r.len) != n || r.flags&(recFIN|recProbe) != 0 {
+		if int(r.len) != n || r.off != 0 || r.flags&(recFIN|recProbe) != 0 {
 			break
 		}
 		r.sentAt, r.tries = now, 1
