@@ -16,7 +16,7 @@ type Transmit struct {
 	Off, Len   int
 	Retransmit bool
 
-	// More is how many segments, queued after this one, go with it: as long, and the same but for
+	// More is how many segments, queued after this one, go with it: as long, and the same except for
 	// sequence number, handle, and PSH, of which the pieces that were pushed tell.
 	More int
 }

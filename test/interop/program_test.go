@@ -119,7 +119,7 @@ func (p *programEnd) serve(x exchange) printed {
 // dial has the guest's end listen and ours connect. Both end well.
 //
 // Between the connection of its handshake and those that it measures perftest's server does not
-// listen, and its client does not try again: siw then refuses, whoever the client is.
+// listen, and its client does not try again: siw then refuses any client.
 func (p *programEnd) dial(x exchange) printed {
 	p.t.Helper()
 	for tries := 1; ; tries++ {
