@@ -147,26 +147,29 @@ func (g *slowGroup) share(turns int) {
 }
 
 // acknowledge has the first connection of each member, which only receives, get octets again and
-// again.
+// again. Two full segments are acknowledged at once; one by itself may wait for the next.
 func (g *slowGroup) acknowledge(turns int) {
 	for i, h := range g.hosts[1:] {
 		e := g.ends[i][0]
 		sent, most, count := 0, 0, 0
-		came := -1 // sent when octets came that are not acknowledged; -1: there are none
+		unacked := 0
+		due := -1 // sent when an ACK became due; -1: none is
 		e.from.onArrive = func() {
-			if came < 0 {
-				came = sent
+			if unacked++; due < 0 && unacked >= 2 {
+				due = sent
 			}
 		}
 		h.nic.onSend = func(f []byte) {
 			sent++
-			seg, payload, ok := segmentOf(f)
-			if ok && seg.DstPort == e.port && len(payload) == 0 && came >= 0 {
-				most, count, came = max(most, sent-1-came), count+1, -1
+			if seg, payload, ok := segmentOf(f); !ok || seg.DstPort != e.port || len(payload) > 0 {
+				return
+			}
+			if unacked = 0; due >= 0 {
+				most, count, due = max(most, sent-1-due), count+1, -1
 			}
 		}
 		for range turns {
-			if e.to.sent == e.from.edge && came < 0 {
+			if e.to.sent == e.from.edge {
 				e.to.send(2 * 1448)
 			}
 			g.turn()
