@@ -42,6 +42,7 @@ func drawPaced(r *rand.Rand, round int) paced {
 func (x paced) open(t *testing.T, beside bool) (l *longLab, from, to []*peer) {
 	s := newSlowLab(t, x.rate, func(i int, cfg *Config) {
 		cfg.TCP.Pacing, cfg.TCP.PacingBurst = i == 0, pacedBurst
+		cfg.TCP.DelayedAckNs = turnNs // else a segment sent by itself costs a small window its place
 	})
 	from, to = s.open(x.held + x.free)
 	l = newLongLab(s)
