@@ -69,10 +69,13 @@ func requireCRC(b *testing.B, mtu int, opt opts) {
 	s, c := connect(b, server, client, 4096, opt)
 	newNoise(b).fill(c.region.Bytes())
 	damaged := make(chan error, 1)
-	require.NoError(b, client.poller.Submit(func() { damaged <- faulty.Set(fault.Faults{}, fault.Faults{Swap: 1}) }))
+	require.NoError(b, client.poller.Submit(func() {
+		damaged <- faulty.Set(fault.Faults{}, fault.Faults{Swap: 1})
+	}))
 	require.NoError(b, <-damaged)
 	require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
-		Local: c.region.Slice(0, 4096), Signaled: true, RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base(),
+		Local: c.region.Slice(0, 4096), Signaled: true, RemoteSTag: s.region.STag(),
+		RemoteOffset: s.region.Base(),
 	})))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

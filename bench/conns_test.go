@@ -31,7 +31,8 @@ type pollers struct {
 	pools          [2]*mem.Pool
 }
 
-// delayedAckNs is short, so that the number of Bufs that wait for an ACK does not depend on how many connections share the traffic.
+// delayedAckNs is short, so that the number of Bufs that wait for an ACK does not depend on how
+// many connections share the traffic.
 const delayedAckNs = 1000
 
 const (
@@ -41,11 +42,14 @@ const (
 	portConns   = 12_000
 )
 
-func newPollers(tb testing.TB, conns int) *pollers { return newPollersOver(tb, conns, fault.Spec{}) }
+func newPollers(tb testing.TB, conns int) *pollers {
+	return newPollersOver(tb, conns, fault.Spec{})
+}
 
 // newPollersOver is newPollers with devices and a cable that are as spec says.
 func newPollersOver(tb testing.TB, conns int, spec fault.Spec) *pollers {
-	p := &pollers{tb: tb, ports: uint16(max(portsListen, (conns+portConns-1)/portConns)), now: time.Now().UnixNano()}
+	p := &pollers{tb: tb, ports: uint16(max(portsListen, (conns+portConns-1)/portConns)),
+		now: time.Now().UnixNano()}
 	link, err := wire.New(wire.Config{})
 	require.NoError(tb, err)
 	for i := range 2 {
@@ -56,8 +60,11 @@ func newPollersOver(tb testing.TB, conns int, spec fault.Spec) *pollers {
 			require.NoError(tb, err)
 		}
 		poller := testhost.NewPoller(tb, port, stack.Config{
-			Pool: p.pools[i], Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24), ConnsMax: conns,
-			Clock: func() int64 { return p.now }, TCP: tcp.Config{NoDelay: true, DelayedAckNs: delayedAckNs},
+			Pool: p.pools[i], Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24),
+			ConnsMax: conns,
+			Clock: func() int64 {
+				return p.now
+			}, TCP: tcp.Config{NoDelay: true, DelayedAckNs: delayedAckNs},
 		})
 		if i == 0 {
 			p.server = poller
@@ -142,8 +149,8 @@ func idleOctets(tb testing.TB, n int) (each float64, took time.Duration) {
 	return float64(octets) / float64(2*n), took
 }
 
-// An idle connection takes at most 1 KiB, everything included: tcp, stack, lookup, timers, lists and
-// doorbell, its part of what all share. It is told by the difference between two numbers of
+// An idle connection takes at most 1 KiB, everything included: tcp, stack, lookup, timers, lists
+// and doorbell, its part of what all share. It is told by the difference between two numbers of
 // connections, without what a Poller takes for any number.
 func TestOctetsPerIdleConnection(t *testing.T) {
 	const limit, few, many = 1024, 1 << 16, 1 << 17
@@ -218,7 +225,8 @@ func cpuNs(tb testing.TB) int64 {
 // each request and each answer is for another connection of so many, picked at random. The mark: at
 // 100,000 at most twice what it is at 1.
 func BenchmarkSegmentAtConnections(b *testing.B) {
-	for _, n := range []int{1, 32, 1000, manyConns} { // from 32 on every segment of a burst is another connection's
+	// from 32 on every segment of a burst is another connection's
+	for _, n := range []int{1, 32, 1000, manyConns} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			p := newPollers(b, n)
 			clients := make([]echo, n)

@@ -147,7 +147,8 @@ func (q *endlessQueue) segment(p *farPeer, f []byte) {
 	switch seq := binary.BigEndian.Uint32(f[38:]); {
 	case end == head:
 	case seq != p.edge:
-		q.fail("a segment at %d, %d comes next", seq, p.edge) // nothing is lost here, so nothing is sent again
+		// nothing is lost here, so nothing is sent again
+		q.fail("a segment at %d, %d comes next", seq, p.edge)
 	default:
 		payload := f[head:end]
 		p.edge += uint32(len(payload))
@@ -215,9 +216,11 @@ func reverse(f []byte) []byte {
 	return r
 }
 
-// answerSYN takes a connection: with a window scale as large as can be, without timestamps and SACK.
+// answerSYN takes a connection: with a window scale as large as can be, without timestamps and
+// SACK.
 func (q *endlessQueue) answerSYN(f []byte) {
-	p := &farPeer{port: binary.BigEndian.Uint16(f[34:]), edge: binary.BigEndian.Uint32(f[38:]) + 1, seq: 1001, una: 1001}
+	p := &farPeer{port: binary.BigEndian.Uint16(f[34:]), edge: binary.BigEndian.Uint32(f[38:]) + 1,
+		seq: 1001, una: 1001}
 	for at := headersLen; at < len(f) && f[at] != 0; {
 		if f[at] == 1 {
 			at++
@@ -278,7 +281,8 @@ func (q *endlessQueue) feed(i int, stag mem.STag, base uint64, message []byte) {
 	s.Init(mpa.Mode{CRC: true})
 	for k := range pieces {
 		b := q.first + mem.Buf(i*pieces+k)
-		h := ddp.Header{Tagged: true, Last: k == pieces-1, Version: 1, ULP: rdmap.Control(1, rdmap.OpWrite), STag: stag, TO: base + uint64(k*piece)}
+		h := ddp.Header{Tagged: true, Last: k == pieces-1, Version: 1,
+			ULP: rdmap.Control(1, rdmap.OpWrite), STag: stag, TO: base + uint64(k*piece)}
 		ulpdu := make([]byte, h.Len()+piece)
 		h.Put(ulpdu)
 		copy(ulpdu[h.Len():], message[k*piece:])

@@ -63,7 +63,8 @@ func newHalf(t testing.TB, emss int, markers bool, message int) *half {
 	holds := mpa.BufsMin(stride) + 1
 	count := fpdus + 1 + holds
 	var err error
-	h.pool, err = mem.NewPool(hugepages.Heap(count*stride+count*64+1<<16), mem.PoolConfig{Bufs: count, Stride: stride})
+	h.pool, err = mem.NewPool(hugepages.Heap(count*stride+count*64+1<<16),
+		mem.PoolConfig{Bufs: count, Stride: stride})
 	require.NoError(t, err)
 	h.pd, h.reader = h.table.AllocDomain(), h.table.NewReader()
 	h.local = h.register(t, mem.LocalRead)
@@ -84,7 +85,8 @@ func newHalf(t testing.TB, emss int, markers bool, message int) *half {
 }
 
 func (h *half) register(t testing.TB, access mem.Access) *mem.MemoryRegion {
-	m, err := h.table.Register(h.pd, make([]byte, (fpdus+1)*h.mulpdu), mem.RegionOptions{Access: access})
+	m, err := h.table.Register(h.pd, make([]byte, (fpdus+1)*h.mulpdu),
+		mem.RegionOptions{Access: access})
 	require.NoError(t, err)
 	return m
 }
@@ -122,14 +124,16 @@ func (h *half) send() {
 			left = min(h.message, max(fpdus-i, 1))
 			base = uint32(i * h.each)
 			h.seg.Start(ddp.Message{
-				Header: ddp.Header{Tagged: true, ULP: rdmap.Control(1, rdmap.OpWrite), STag: h.remote.STag(), TO: h.remote.Base() + uint64(base)},
-				Len:    uint32(left * n),
+				Header: ddp.Header{Tagged: true, ULP: rdmap.Control(1, rdmap.OpWrite), STag: h.remote.STag(),
+					TO: h.remote.Base() + uint64(base)},
+				Len: uint32(left * n),
 			})
 		}
 		left--
 		size := h.tx.Size(h.seg.NextLen(h.mulpdu))
 		head, off, n := h.seg.Next(h.mulpdu)
-		src, verdict := h.table.Check(h.pd, mem.AnyStream, h.local.STag(), h.local.Base()+uint64(base+off), n, mem.LocalRead)
+		src, verdict := h.table.Check(h.pd, mem.AnyStream, h.local.STag(),
+			h.local.Base()+uint64(base+off), n, mem.LocalRead)
 		if verdict != mem.CheckOK {
 			panic("bench: local octets")
 		}
@@ -257,7 +261,8 @@ func (h *half) verifyAll(t testing.TB, rounds int) {
 	require.ErrorAs(t, h.rx.Err(), &e)
 	require.Equal(t, mpa.ErrCRC, e.Code)
 	requireSame(t, h.local.Bytes()[:bad*h.each], h.remote.Bytes()[:bad*h.each])
-	requireSame(t, make([]byte, (fpdus-bad)*h.each), h.remote.Bytes()[bad*h.each:][:(fpdus-bad)*h.each])
+	requireSame(t, make([]byte, (fpdus-bad)*h.each),
+		h.remote.Bytes()[bad*h.each:][:(fpdus-bad)*h.each])
 }
 
 // What the benchmark does is the whole work: octets arrive, messages are delivered, nothing is
@@ -287,15 +292,16 @@ func BenchmarkFPDU(b *testing.B) {
 		for _, emss := range []int{1460, 8960} {
 			for _, markers := range []bool{false, true} {
 				for _, message := range []int{1, fpdus} {
-					b.Run(fmt.Sprintf("%s/emss=%d/markers=%v/message=%d", way, emss, markers, message), func(b *testing.B) {
-						h := newHalf(b, emss, markers, message)
-						if way == "send" {
-							h.verifyAll(b, beyond(b, fpdus+1, h.send, h.sendFloor, h.verify)[1])
-						} else {
-							turns := beyond(b, fpdus+1, h.receive, h.receiveFloor, h.verify)
-							h.verifyAll(b, turns[0]+turns[1])
-						}
-					})
+					b.Run(fmt.Sprintf("%s/emss=%d/markers=%v/message=%d", way, emss, markers, message),
+						func(b *testing.B) {
+							h := newHalf(b, emss, markers, message)
+							if way == "send" {
+								h.verifyAll(b, beyond(b, fpdus+1, h.send, h.sendFloor, h.verify)[1])
+							} else {
+								turns := beyond(b, fpdus+1, h.receive, h.receiveFloor, h.verify)
+								h.verifyAll(b, turns[0]+turns[1])
+							}
+						})
 				}
 			}
 		}

@@ -52,7 +52,8 @@ func slot(n uint64) int { return pingLen * int(1+n%pingSlots) }
 func (p *pinger) say(n uint64) {
 	at := slot(n)
 	binary.NativeEndian.PutUint64(p.region.Bytes()[at:], n)
-	wr := rnic.WorkRequest{ID: n, Op: rnic.OpWrite, Local: p.region.Slice(at, pingLen), RemoteSTag: p.peer.STag(), RemoteOffset: p.peer.Base()}
+	wr := rnic.WorkRequest{ID: n, Op: rnic.OpWrite, Local: p.region.Slice(at, pingLen),
+		RemoteSTag: p.peer.STag(), RemoteOffset: p.peer.Base()}
 	if p.sends {
 		wr.Op = rnic.OpSend
 	}
@@ -136,7 +137,8 @@ func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answe
 	rounds := uint64(n + pingWarm)
 	late, ended := lateness(t), make(chan struct{}, 2)
 	ask = &pinger{
-		end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: touched(n), late: late, ended: ended,
+		end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: touched(n), late: late,
+		ended: ended,
 	}
 	answer = &pinger{end: s, peer: c.region, sends: sends, rounds: rounds, late: late, ended: ended}
 	if sends {
@@ -163,9 +165,12 @@ func touched(n int) []int64 {
 // application sees them. They are a number, which must be the next one; looking at it is timed. The
 // mark: 2 us, median, for a Write between two cores that poll.
 //
-//   - each: the applications run to completion on their Pollers (stack.Config.OnTurn), each end on a core of its own
-//   - one-core: the same, both ends on one core in turns: what the way costs without what passes between cores
-//   - threads: each application on a goroutine beside its Poller's: four that poll, whatever cores there are
+//   - each: the applications run to completion on their Pollers (stack.Config.OnTurn), each end
+//     on a core of its own
+//   - one-core: the same, both ends on one core in turns: what the way costs without what passes
+//     between cores
+//   - threads: each application on a goroutine beside its Poller's: four that poll, whatever
+//     cores there are
 //   - waits (Sends): likewise, but the applications wait for completions (CompletionQueue.Wait)
 func BenchmarkLatency8(b *testing.B) {
 	requireCRC(b, 1500, opts{ConnParam: rnic.ConnParam{NoMarkers: true}})

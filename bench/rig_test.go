@@ -133,7 +133,8 @@ func hostOn(b testing.TB, port pmd.Port, addr string, pool *mem.Pool, cfg hostCo
 		ConnsMax: cmp.Or(cfg.conns, 8), TCP: tcp.Config{ReceiveWindow: 1 << 20},
 		OnTurn: h.turned, Clock: cfg.clock,
 	})
-	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}, Manual: cfg.manual, RegionsMax: max(rnic.RegionsMaxDefault, 4*cfg.conns)})
+	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}, Manual: cfg.manual,
+		RegionsMax: max(rnic.RegionsMaxDefault, 4*cfg.conns)})
 	require.NoError(b, err)
 	return h
 }
@@ -160,7 +161,8 @@ func newEnd(b testing.TB, h *host, regionBytes int, opt opts) *end {
 	opt.PD, opt.SendCQ, opt.RecvCQ = h.dev.AllocPD(), cmp.Or(opt.SendCQ, e.cq), e.cq
 	e.qp, err = h.dev.CreateQP(opt.QPOptions)
 	require.NoError(b, err)
-	e.region, err = opt.PD.Register(newArena(b, int64(regionBytes)).Bytes()[:regionBytes], rnic.RemoteWrite|rnic.LocalWrite)
+	e.region, err = opt.PD.Register(newArena(b, int64(regionBytes)).Bytes()[:regionBytes],
+		rnic.RemoteWrite|rnic.LocalWrite)
 	require.NoError(b, err)
 	b.Cleanup(func() { // before the memory goes
 		e.qp.Abort()
@@ -174,7 +176,9 @@ func newEnd(b testing.TB, h *host, regionBytes int, opt opts) *end {
 func connect(b testing.TB, server, client *host, regionBytes int, opt opts) (s, c *end) {
 	b.Helper()
 	s, c = newEnd(b, server, regionBytes, opt), newEnd(b, client, regionBytes, opt)
-	join(b, server, s, func(ctx context.Context) error { return c.qp.Connect(ctx, "10.9.0.1:7174", c.conn) })
+	join(b, server, s, func(ctx context.Context) error {
+		return c.qp.Connect(ctx, "10.9.0.1:7174", c.conn)
+	})
 	return s, c
 }
 

@@ -29,7 +29,8 @@ func ringHost(b *testing.B, vdev, addr string, last byte) *host {
 	p, err := dpdk.Open(dpdk.Config{Vdev: vdev, Arena: arena, MTU: mtu, NoOffload: true})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, p.Close()) })
-	h := hostIn(b, arena, stationed{p, [6]byte{2, 0, 0, 0, 0, last}}, addr, mtu, func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })
+	h := hostIn(b, arena, stationed{p, [6]byte{2, 0, 0, 0, 0, last}}, addr, mtu,
+		func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })
 	testhost.Run(b, h.poller)
 	return h
 }
@@ -50,7 +51,8 @@ func BenchmarkWriteRing(b *testing.B) {
 		require.NoError(b, dpdk.Init(nil))
 		one, two, err := dpdk.RingPair("bench", 1024)
 		require.NoError(b, err)
-		s, c := connect(b, ringHost(b, one, "10.9.0.1/24", 1), ringHost(b, two, "10.9.0.2/24", 2), writeRegion, opt)
+		s, c := connect(b, ringHost(b, one, "10.9.0.1/24", 1), ringHost(b, two, "10.9.0.2/24", 2),
+			writeRegion, opt)
 		benchWrite(b, s, c)
 	})
 }

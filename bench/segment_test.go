@@ -88,7 +88,8 @@ func (f *feeder) headers(seq, ack uint32, flags byte, options []byte, payload in
 	eth := inet.Ethernet{Dst: segmentMACs[0], Src: segmentMACs[1], Type: inet.EtherTypeIPv4}
 	eth.Put(b)
 	ip := inet.IPv4{
-		DF: true, TTL: 64, Proto: inet.ProtoTCP, Src: segmentTheir, Dst: inet.AddrFrom(segmentOurs.Addr()),
+		DF: true, TTL: 64, Proto: inet.ProtoTCP, Src: segmentTheir,
+		Dst:    inet.AddrFrom(segmentOurs.Addr()),
 		HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + tcpLen + payload,
 	}
 	ip.Put(b[inet.EthernetLen:])
@@ -108,7 +109,8 @@ func (f *feeder) arp() []byte {
 	b := make([]byte, inet.EthernetLen+inet.ARPLen)
 	eth := inet.Ethernet{Dst: inet.Broadcast, Src: segmentMACs[1], Type: inet.EtherTypeARP}
 	eth.Put(b)
-	a := inet.ARP{Op: 1, SenderMAC: segmentMACs[1], SenderIP: segmentTheir, TargetIP: inet.AddrFrom(segmentOurs.Addr())}
+	a := inet.ARP{Op: 1, SenderMAC: segmentMACs[1], SenderIP: segmentTheir,
+		TargetIP: inet.AddrFrom(segmentOurs.Addr())}
 	a.Put(b[inet.EthernetLen:])
 	return b
 }
@@ -125,12 +127,15 @@ func (u *counter) Edge(edge uint64) { u.edge = edge }
 func fed(t testing.TB) (*stack.Poller, *feeder, *counter) {
 	t.Helper()
 	const bufs, stride = 256, 2048
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+4096), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+4096),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
 	f := &feeder{pool: pool, last: make([]byte, 0, 128)}
 	p, err := stack.New(stack.Config{
-		Name: "fed", Queue: f, Pool: pool, Caps: pmd.Caps{MTU: segmentMTU, Queues: 1, RxChecksum: true, TxChecksum: true},
-		MAC: segmentMACs[0], Addr: segmentOurs, NoDAD: true, NoAnnounce: true, ConnsMax: 16, Core: -1, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+		Name: "fed", Queue: f, Pool: pool, Caps: pmd.Caps{MTU: segmentMTU, Queues: 1, RxChecksum: true,
+			TxChecksum: true},
+		MAC: segmentMACs[0], Addr: segmentOurs, NoDAD: true, NoAnnounce: true, ConnsMax: 16, Core: -1,
+		TCP: tcp.Config{ReceiveWindow: 1 << 20},
 	})
 	require.NoError(t, err)
 	u := &counter{}
@@ -196,7 +201,8 @@ func BenchmarkSegmentCost(b *testing.B) {
 			}
 			b.StopTimer()
 			require.Equal(b, uint64(n)*segmentPayload, u.edge-edge, "octets received")
-			require.InDelta(b, f.seq, binary.BigEndian.Uint32(f.last[segmentTCPAt+8:]), segmentPayload, "acknowledged")
+			require.InDelta(b, f.seq, binary.BigEndian.Uint32(f.last[segmentTCPAt+8:]), segmentPayload,
+				"acknowledged")
 			b.ReportMetric(float64(f.sent-sent)/float64(b.N), "ACKs/op")
 		})
 	}

@@ -19,12 +19,14 @@ import (
 
 // Sizes of the small-message benchmarks.
 const (
-	smallLen    = 64   // octets of a Send
-	smallRecvs  = 1024 // receive buffers that stay posted
-	smallSends  = 256  // work requests that may be posted and not yet carried out
-	smallTexts  = 61   // different messages: 1024 is no multiple of it, so that a receive buffer gets another one each time
-	creditEvery = 256  // messages for which the receiver gives credit at once
-	creditSlots = 16   // credits that may wait to be sent: each has octets of its own
+	smallLen   = 64   // octets of a Send
+	smallRecvs = 1024 // receive buffers that stay posted
+	smallSends = 256  // work requests that may be posted and not yet carried out
+	// different messages: 1024 is no multiple of it, so that a receive buffer gets another one each
+	// time
+	smallTexts  = 61
+	creditEvery = 256 // messages for which the receiver gives credit at once
+	creditSlots = 16  // credits that may wait to be sent: each has octets of its own
 	creditLen   = 8
 	postBurst   = 64 // requests that an application posts, and completions that it takes, in one go
 )
@@ -68,7 +70,8 @@ func (s *smallSender) step() int {
 }
 
 func (s *smallSender) request(i uint64) rnic.WorkRequest {
-	return rnic.WorkRequest{ID: i, Op: rnic.OpSend, Local: s.region.Slice(textAt(i), smallLen), Signaled: (i+1)%s.every == 0}
+	return rnic.WorkRequest{ID: i, Op: rnic.OpSend, Local: s.region.Slice(textAt(i), smallLen),
+		Signaled: (i+1)%s.every == 0}
 }
 
 // textAt is where the i-th message stands in the sender's region, which is not written to while
@@ -81,10 +84,12 @@ const (
 )
 
 func (s *smallSender) postList(n int) int {
-	for i := range s.wrs[:n] { // what differs from request to request: a literal of all would be copied each time
+	// what differs from request to request: a literal of all would be copied each time
+	for i := range s.wrs[:n] {
 		wr, k := &s.wrs[i], s.posted+uint64(i)
 		wr.ID, wr.Op, wr.Signaled = k, rnic.OpSend, (k+1)%s.every == 0
-		wr.Local.STag, wr.Local.Length, wr.Local.Offset = s.region.STag(), smallLen, s.region.Base()+uint64(textAt(k))
+		wr.Local.STag, wr.Local.Length, wr.Local.Offset = s.region.STag(), smallLen,
+			s.region.Base()+uint64(textAt(k))
 	}
 	n, _ = s.qp.PostSend(s.wrs[:n]...) // the rest when there is room
 	s.posted += uint64(n)
@@ -133,7 +138,8 @@ func (r *smallReceiver) step() int {
 		if r.list {
 			wr := &r.wrs[i]
 			wr.ID = c.ID
-			wr.Local.STag, wr.Local.Length, wr.Local.Offset = r.region.STag(), smallLen, r.region.Base()+c.ID*smallLen
+			wr.Local.STag, wr.Local.Length, wr.Local.Offset = r.region.STag(), smallLen,
+				r.region.Base()+c.ID*smallLen
 		} else if _, err := r.qp.PostRecv(r.buffer(c.ID)); err != nil {
 			r.failed = err
 		}
@@ -156,7 +162,8 @@ func (r *smallReceiver) step() int {
 func (r *smallReceiver) tell() {
 	at := creditAt + int(r.got/creditEvery%creditSlots)*creditLen
 	binary.NativeEndian.PutUint64(r.region.Bytes()[at:], r.got)
-	_, err := r.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: r.region.Slice(at, creditLen), RemoteSTag: r.to.STag(), RemoteOffset: r.to.Base()})
+	_, err := r.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: r.region.Slice(at, creditLen),
+		RemoteSTag: r.to.STag(), RemoteOffset: r.to.Base()})
 	if err != nil {
 		return // the next step tries again
 	}
@@ -183,16 +190,19 @@ func (w smallWay) String() string {
 }
 
 func (w smallWay) options() opts {
-	return opts{rnic.QPOptions{SendDepth: smallSends, RecvDepth: smallRecvs}, rnic.ConnParam{NoMarkers: true, Packing: w.packing}}
+	return opts{rnic.QPOptions{SendDepth: smallSends, RecvDepth: smallRecvs},
+		rnic.ConnParam{NoMarkers: true, Packing: w.packing}}
 }
 
 var smallWays = []smallWay{
-	{rnic.PackNow, 1, false}, {rnic.PackNow, 32, false}, {rnic.PackNow, 1, true}, {rnic.PackNow, 32, true},
+	{rnic.PackNow, 1, false}, {rnic.PackNow, 32, false}, {rnic.PackNow, 1, true},
+	{rnic.PackNow, 32, true},
 	{rnic.PackFull, 1, false}, {rnic.PackFull, 32, false}, {rnic.PackFull, 32, true},
 }
 
 // smallPair is a connection, with receive buffers posted, between two hosts that somebody turns.
-func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*smallSender, *smallReceiver) {
+func smallPair(t testing.TB, server, client *host, w smallWay,
+	n uint64) (*smallSender, *smallReceiver) {
 	t.Helper()
 	s, c := connect(t, server, client, smallRegion, w.options())
 	newNoise(t).fill(c.region.Bytes()[textsAt:])
@@ -241,7 +251,8 @@ func (c *clock) resume() {
 // them.
 func newTogether(t testing.TB) *together {
 	link := newLink(t, 1500, true)
-	g := &together{server: quietHost(t, link.Port(0), "10.9.0.1/24", 1500), client: quietHost(t, link.Port(1), "10.9.0.2/24", 1500)}
+	g := &together{server: quietHost(t, link.Port(0), "10.9.0.1/24", 1500),
+		client: quietHost(t, link.Port(1), "10.9.0.2/24", 1500)}
 	t.Cleanup(g.own) // the last thing
 	g.lend()
 	return g
@@ -296,8 +307,10 @@ func (g *together) own() {
 // octets, and posts again; that is timed. No two messages that a buffer gets one after the other
 // are alike. The mark: 2 million a second and core.
 //
-//   - one-core: both ends' Pollers and applications on one goroutine: what a message costs altogether.
-//   - two-cores: each end's Poller and, run to completion on it, its application on a core of its own.
+//   - one-core: both ends' Pollers and applications on one goroutine: what a message costs
+//     altogether.
+//   - two-cores: each end's Poller and, run to completion on it, its application on a core of its
+//     own.
 //   - threads: Pollers and applications on four goroutines, whatever cores there are.
 func BenchmarkSend64(b *testing.B) {
 	var once sync.Once
@@ -308,7 +321,10 @@ func BenchmarkSend64(b *testing.B) {
 	for _, w := range smallWays {
 		b.Run("two-cores/"+w.String(), func(b *testing.B) { refused(b); sendTwoCores(b, w) })
 	}
-	b.Run("threads/"+smallWays[1].String(), func(b *testing.B) { refused(b); sendThreads(b, smallWays[1]) })
+	b.Run("threads/"+smallWays[1].String(), func(b *testing.B) {
+		refused(b)
+		sendThreads(b, smallWays[1])
+	})
 }
 
 // stretch is how many messages are timed together; of the stretches the tenth percentile is told:
@@ -382,8 +398,12 @@ func sendThreads(b *testing.B, w smallWay) {
 	}
 	late := lateness(b)
 	b.ResetTimer()
-	r := loop(recv.step, func() bool { return recv.got == recv.n || recv.failed != nil || late.Load() })
-	s := loop(send.step, func() bool { return send.posted == send.n || send.failed != nil || late.Load() })
+	r := loop(recv.step, func() bool {
+		return recv.got == recv.n || recv.failed != nil || late.Load()
+	})
+	s := loop(send.step, func() bool {
+		return send.posted == send.n || send.failed != nil || late.Load()
+	})
 	<-s
 	<-r
 	b.StopTimer()

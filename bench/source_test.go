@@ -68,7 +68,9 @@ func (f *foreign) pump(ctx context.Context, b *testing.B, cq *rnic.CompletionQue
 func BenchmarkForeignRing(b *testing.B) {
 	for _, way := range []string{"source", "pump"} {
 		for _, depth := range []uint32{1, 16} {
-			b.Run(way+map[uint32]string{1: "/one", 16: "/sixteen"}[depth], func(b *testing.B) { foreignRing(b, way, depth) })
+			b.Run(way+map[uint32]string{1: "/one", 16: "/sixteen"}[depth], func(b *testing.B) {
+				foreignRing(b, way, depth)
+			})
 		}
 	}
 }
@@ -86,8 +88,11 @@ func foreignRing(b *testing.B, way string, depth uint32) {
 	}
 	c := newEnd(b, h, 1<<12, opt)
 	f.qp = c.qp
-	join(b, h, s, func(ctx context.Context) error { return c.qp.Connect(ctx, "127.0.0.1:7174", c.conn) })
-	f.wr = rnic.WorkRequest{Op: rnic.OpWrite, Local: c.region.Slice(0, 64), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base(), Signaled: true}
+	join(b, h, s, func(ctx context.Context) error {
+		return c.qp.Connect(ctx, "127.0.0.1:7174", c.conn)
+	})
+	f.wr = rnic.WorkRequest{Op: rnic.OpWrite, Local: c.region.Slice(0, 64),
+		RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base(), Signaled: true}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if way == "pump" {

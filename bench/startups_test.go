@@ -37,9 +37,11 @@ type startPair struct {
 var startPrivate = []byte("who I am")
 
 func newStarts(t testing.TB, outstanding int) *starts {
-	s := &starts{g: newCable(t, cable{mtu: 1500, manual: true, conns: 4 * outstanding}), ctx: context.Background(), pairs: make([]startPair, outstanding)}
+	s := &starts{g: newCable(t, cable{mtu: 1500, manual: true, conns: 4 * outstanding}),
+		ctx: context.Background(), pairs: make([]startPair, outstanding)}
 	var err error
-	s.listener, err = s.g.server.dev.Listen(s.ctx, ":7174", rnic.ListenOptions{Backlog: 2 * outstanding})
+	s.listener, err = s.g.server.dev.Listen(s.ctx, ":7174",
+		rnic.ListenOptions{Backlog: 2 * outstanding})
 	require.NoError(t, err)
 	t.Cleanup(s.listener.Close)
 	for i, h := range [2]*host{s.g.server, s.g.client} {
@@ -150,9 +152,9 @@ func BenchmarkStartups(b *testing.B) {
 	}
 }
 
-// A start-up, both ends, takes no more allocations and octets than it does today: two QueuePairs with
-// their rings, two connections, the request, private data, what the Pollers are given to do, and the
-// error and flight record of the end that was reset.
+// A start-up, both ends, takes no more allocations and octets than it does today: two QueuePairs
+// with their rings, two connections, the request, private data, what the Pollers are given to do,
+// and the error and flight record of the end that was reset.
 func TestStartupAllocations(t *testing.T) {
 	const (
 		startups    = 2000

@@ -86,7 +86,11 @@ func writeRound(ctx context.Context, b *testing.B, s, c *end, n int) {
 			RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + uint64(i%slots*message),
 		})))
 	}
-	require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.region.Slice(slots*message, lastLen), Signaled: true})))
+	require.NoError(
+		b,
+		errOf(
+			c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.region.Slice(slots*message, lastLen),
+				Signaled: true})))
 	s.reap(ctx, b, 1)
 	c.reap(ctx, b, min(n, outstanding)+1) // they are there, or the Send would not be
 }

@@ -37,7 +37,8 @@ func budgetPart(y *yardstick) {
 	segmentNs := 1e9 / (s.Median() / float64(payloads[mtu]))
 	var sides [2]map[string]float64
 	for i, side := range []string{"left", "right"} {
-		out, err := exec.CommandContext(y.Context(), "go", "tool", "pprof", "-traces", "-tagfocus", yard.SideLabel+"="+side, *yardProfile).Output()
+		out, err := exec.CommandContext(y.Context(), "go", "tool", "pprof", "-traces", "-tagfocus",
+			yard.SideLabel+"="+side, *yardProfile).Output()
 		require.NoError(y, err)
 		spent := stages(string(out))
 		all := time.Duration(0)
@@ -54,7 +55,8 @@ func budgetPart(y *yardstick) {
 		before = nil // the first
 	}
 	table := budgetTable(parseBudget(string(before)), sides)
-	fmt.Printf("A segment of MTU %d takes %.1f ns (median of %d slices): ns at each stage\n\n%s\n", mtu, segmentNs, len(s.Rates), table)
+	fmt.Printf("A segment of MTU %d takes %.1f ns (median of %d slices): ns at each stage\n\n%s\n",
+		mtu, segmentNs, len(s.Rates), table)
 	require.NoError(y, os.WriteFile(budgetFile, []byte(table), 0o644))
 }
 
@@ -139,7 +141,8 @@ func budgetTable(before [2]map[string]string, now [2]map[string]float64) string 
 	var b strings.Builder
 	b.WriteString("stage\tsender before, ns\tsender\treceiver before, ns\treceiver\n")
 	for _, name := range names {
-		fmt.Fprintf(&b, "%s\t%s\t%.1f\t%s\t%.1f\n", name, before[0][name], now[0][name], before[1][name], now[1][name])
+		fmt.Fprintf(&b, "%s\t%s\t%.1f\t%s\t%.1f\n", name, before[0][name], now[0][name], before[1][name],
+			now[1][name])
 	}
 	return b.String()
 }
@@ -161,10 +164,14 @@ Type: cpu
 `
 	spent := stages(traces)
 	require.Equal(t, map[string]time.Duration{
-		"copy in mpa": 30 * time.Millisecond, "rnic/internal/qp": 10 * time.Millisecond, "runtime": 20 * time.Millisecond,
+		"copy in mpa": 30 * time.Millisecond, "rnic/internal/qp": 10 * time.Millisecond,
+		"runtime": 20 * time.Millisecond,
 	}, spent)
 	first := budgetTable(parseBudget(""), [2]map[string]float64{{"tcp": 5, "mpa": 7}, {"tcp": 1}})
-	require.Equal(t, "stage\tsender before, ns\tsender\treceiver before, ns\treceiver\nmpa\t\t7.0\t\t0.0\ntcp\t\t5.0\t\t1.0\n", first)
-	second := budgetTable(parseBudget(first), [2]map[string]float64{{"tcp": 4}, {"tcp": 2, "crc32c": 1}})
-	require.Equal(t, "stage\tsender before, ns\tsender\treceiver before, ns\treceiver\ntcp\t5.0\t4.0\t1.0\t2.0\ncrc32c\t\t0.0\t\t1.0\n", second)
+	require.Equal(t, "stage\tsender before, ns\tsender\treceiver before, "+
+		"ns\treceiver\nmpa\t\t7.0\t\t0.0\ntcp\t\t5.0\t\t1.0\n", first)
+	second := budgetTable(parseBudget(first),
+		[2]map[string]float64{{"tcp": 4}, {"tcp": 2, "crc32c": 1}})
+	require.Equal(t, "stage\tsender before, ns\tsender\treceiver before, "+
+		"ns\treceiver\ntcp\t5.0\t4.0\t1.0\t2.0\ncrc32c\t\t0.0\t\t1.0\n", second)
 }

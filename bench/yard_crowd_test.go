@@ -11,9 +11,9 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// The crowd: connections that share a device which is slower than their Poller, 10 Gbit/s, over a path
-// of 10 us each way, in virtual time. So the rows are the same on every machine: they say what waits
-// for what, and nothing of the processor.
+// The crowd: connections that share a device which is slower than their Poller, 10 Gbit/s, over a
+// path of 10 us each way, in virtual time. So the rows are the same on every machine: they say
+// what waits for what, and nothing of the processor.
 const (
 	crowdConns  = 64
 	crowdTurnNs = 500
@@ -108,10 +108,17 @@ func crowdPart(y *yardstick) {
 	}
 	rate := sum * 8 / float64(p.now-began)
 	crowded := measure()
-	exact := func(v float64) yard.Value { return yard.Value{Best: v, Median: v, Low: v, High: v, Slices: 1} }
-	y.row("8 octets there and back, device idle", "us", yard.Goal{}, idle, "10 Gbit/s, 10 us each way, in virtual time")
-	y.row("8 octets there and back beside 63 that always send", "us", yard.Goal{}, yard.Samples(crowded), "the same")
-	y.row("8 octets beside 63 that always send to an idle device, at the worst", "x", atMost(3), exact(slices.Max(crowded)/idle.Median), "")
-	y.row("63 that always send: Jain's index of their octets", "", atLeast(0.95), exact(sum*sum/(float64(len(to))*squares)), "1: all alike")
-	y.row("63 that always send: payload", "Gbit/s", yard.Goal{}, exact(rate), "9.49 is all of 10 Gbit/s")
+	exact := func(v float64) yard.Value {
+		return yard.Value{Best: v, Median: v, Low: v, High: v, Slices: 1}
+	}
+	y.row("8 octets there and back, device idle", "us", yard.Goal{}, idle,
+		"10 Gbit/s, 10 us each way, in virtual time")
+	y.row("8 octets there and back beside 63 that always send", "us", yard.Goal{},
+		yard.Samples(crowded), "the same")
+	y.row("8 octets beside 63 that always send to an idle device, at the worst", "x", atMost(3),
+		exact(slices.Max(crowded)/idle.Median), "")
+	y.row("63 that always send: Jain's index of their octets", "", atLeast(0.95),
+		exact(sum*sum/(float64(len(to))*squares)), "1: all alike")
+	y.row("63 that always send: payload", "Gbit/s", yard.Goal{}, exact(rate),
+		"9.49 is all of 10 Gbit/s")
 }

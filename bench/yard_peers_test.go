@@ -66,8 +66,11 @@ func newKernelTCP(y *yardstick, mtu int, segmentation, crc bool) *kernelTCP {
 	a, b := netlab.New(y), netlab.New(y)
 	to := netip.MustParsePrefix("10.8.0.1/24")
 	netlab.VethWith(y, a, netlab.Device{Name: "yard0", MTU: mtu, Addrs: []netip.Prefix{to}},
-		b, netlab.Device{Name: "yard1", MTU: mtu, Addrs: []netip.Prefix{netip.MustParsePrefix("10.8.0.2/24")}}, prepare)
-	k := &kernelTCP{crc: crc, memory: [2][]byte{make([]byte, records*recordLen), make([]byte, records*recordLen)}}
+		b,
+		netlab.Device{Name: "yard1", MTU: mtu,
+			Addrs: []netip.Prefix{netip.MustParsePrefix("10.8.0.2/24")}}, prepare)
+	k := &kernelTCP{crc: crc, memory: [2][]byte{make([]byte, records*recordLen),
+		make([]byte, records*recordLen)}}
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(k.memory[0]) // never fails
 	var l net.Listener
 	var err error
@@ -152,7 +155,8 @@ func (k *kernelTCP) check() error {
 		return k.failed
 	case k.records < records:
 		return fmt.Errorf("%d records have arrived, not one of each", k.records)
-	case !bytes.Equal(k.memory[0][:recordBytes], k.memory[1][:recordBytes]) && k.at[1] != 0 && k.at[1] >= recordLen:
+	case !bytes.Equal(k.memory[0][:recordBytes], k.memory[1][:recordBytes]) && k.at[1] != 0 &&
+		k.at[1] >= recordLen:
 		return errors.New("what arrived is not what was sent")
 	}
 	return nil
@@ -167,13 +171,15 @@ func vethPart(y *yardstick) {
 			y.missing("x", atLeast(4), why, ours)
 			continue
 		}
-		all := []*yard.Contender{writing(y, fmt.Sprintf("Write beside veth, MTU %d", mtu), cable{mtu: mtu}, false)}
+		all := []*yard.Contender{writing(y, fmt.Sprintf("Write beside veth, MTU %d", mtu),
+			cable{mtu: mtu}, false)}
 		type kind struct{ segmentation, crc bool }
 		kinds := []kind{{false, true}, {false, false}, {true, true}, {true, false}}
 		for _, k := range kinds {
 			tcp := newKernelTCP(y, mtu, k.segmentation, k.crc)
 			all = append(all, &yard.Contender{
-				Name: fmt.Sprintf("Linux TCP over veth, MTU %d, segmentation offload %v, CRC32C %v", mtu, k.segmentation, k.crc), Unit: "octets/s",
+				Name: fmt.Sprintf("Linux TCP over veth, MTU %d, segmentation offload %v, CRC32C %v", mtu,
+					k.segmentation, k.crc), Unit: "octets/s",
 				Left: tcp.send, Right: tcp.receive, Sleeps: true, Check: tcp.check,
 			})
 		}
@@ -237,7 +243,8 @@ func writingTAP(y *yardstick, markers bool) *yard.Contender {
 	w := &writer{end: c, to: s.region}
 	park(y, g)
 	return &yard.Contender{
-		Name: fmt.Sprintf("Write from the kernel over a TAP, markers %v", markers), Unit: "octets/s", Sleeps: true,
+		Name: fmt.Sprintf("Write from the kernel over a TAP, markers %v", markers), Unit: "octets/s",
+		Sleeps: true,
 		Left: func(slice *yard.Slice) {
 			w.slice = slice
 			for !slice.Over() {
@@ -289,11 +296,12 @@ func (y *yardstick) repeat(name, unit string, f func() (float64, error)) (*yard.
 	return s, nil
 }
 
-// demoPart is a transfer by rnicd demo beside bulk Write as it is measured here: of one message over
-// and over again, which the caches hold, and of as much memory as the demo's. They take turns, some
-// slices and then a whole run.
+// demoPart is a transfer by rnicd demo beside bulk Write as it is measured here: of one message
+// over and over again, which the caches hold, and of as much memory as the demo's. They take
+// turns, some slices and then a whole run.
 func demoPart(y *yardstick) {
-	const to, rate = "rnicd demo of 1 GiB to Write, MTU 1500, markers", "rnicd demo of 1 GiB, MTU 1500, markers"
+	const to, rate = "rnicd demo of 1 GiB to Write, MTU 1500, markers",
+		"rnicd demo of 1 GiB, MTU 1500, markers"
 	size, span := "128MiB", 128<<20
 	if y.full {
 		size, span = "1GiB", 1<<30
@@ -305,7 +313,8 @@ func demoPart(y *yardstick) {
 	}
 	contenders := []*yard.Contender{
 		writing(y, "Write beside the demo, markers", cable{mtu: 1500}, true),
-		writing(y, "Write beside the demo, of as much memory, markers", cable{mtu: 1500, span: span}, true),
+		writing(y, "Write beside the demo, of as much memory, markers", cable{mtu: 1500, span: span},
+			true),
 	}
 	writes := []*yard.Series{{}, {}}
 	demo, err := y.repeat("rnicd demo", "octets/s", func() (float64, error) {
@@ -330,7 +339,8 @@ func demoPart(y *yardstick) {
 		return
 	}
 	note := size + "; whole runs, each beside the median of some slices"
-	y.row(to, "x", atLeast(0.9), yard.Ratio(demo, writes[0]), note+" of one message of 1 MiB, in the caches")
+	y.row(to, "x", atLeast(0.9), yard.Ratio(demo, writes[0]),
+		note+" of one message of 1 MiB, in the caches")
 	y.row(same, "x", atLeast(0.9), yard.Ratio(demo, writes[1]), note)
 	y.row(rate, "Gbit/s", yard.Goal{}, yard.Rate(demo, 8e-9), size)
 }
@@ -372,9 +382,12 @@ func ucxPart(y *yardstick) {
 		factor     float64
 		args       []string
 	}{
-		{"UCX put of 64 KiB over TCP", "octets/s", 5, 1 << 20, []string{"-t", "ucp_put_bw", "-s", "65536", "-n", "5000", "-w", "200"}},
-		{"UCX put of 8 octets over TCP, one way", "us", 1, 1, []string{"-t", "ucp_put_lat", "-s", "8", "-n", "20000", "-w", "1000"}},
-		{"UCX put of 8 octets over TCP, messages", "messages/s", 7, 1, []string{"-t", "ucp_put_bw", "-s", "8", "-n", "200000", "-w", "1000"}},
+		{"UCX put of 64 KiB over TCP", "octets/s", 5, 1 << 20,
+			[]string{"-t", "ucp_put_bw", "-s", "65536", "-n", "5000", "-w", "200"}},
+		{"UCX put of 8 octets over TCP, one way", "us", 1, 1,
+			[]string{"-t", "ucp_put_lat", "-s", "8", "-n", "20000", "-w", "1000"}},
+		{"UCX put of 8 octets over TCP, messages", "messages/s", 7, 1,
+			[]string{"-t", "ucp_put_bw", "-s", "8", "-n", "200000", "-w", "1000"}},
 	} {
 		s, err := y.repeat(test.name, test.unit, func() (float64, error) {
 			out, err := runUCX(y.Context(), test.args)
@@ -395,7 +408,8 @@ func ucxPart(y *yardstick) {
 		y.row(test.name, test.unit, yard.Goal{}, yard.Rate(s, 1), "whole runs")
 		if test.unit == "octets/s" {
 			write := y.take(writing(y, "Write beside UCX, MTU 9000", cable{mtu: 9000}, false))[0]
-			y.row(bulk, "x", atLeast(4), yard.Ratio(write, s), "UCX in whole runs over the loopback, MTU 65536, segmentation offload")
+			y.row(bulk, "x", atLeast(4), yard.Ratio(write, s),
+				"UCX in whole runs over the loopback, MTU 65536, segmentation offload")
 		}
 	}
 }
@@ -416,7 +430,8 @@ func runUCX(ctx context.Context, args []string) (string, error) {
 	defer func() { _ = server.Wait() }()
 	defer cancel()
 	for { // until the server listens
-		client := exec.CommandContext(ctx, "ucx_perftest", append([]string{"127.0.0.1", "-p", "17174", "-c", "1", "-f"}, args...)...)
+		client := exec.CommandContext(ctx, "ucx_perftest",
+			append([]string{"127.0.0.1", "-p", "17174", "-c", "1", "-f"}, args...)...)
 		client.Env = env
 		out, err := client.CombinedOutput()
 		switch {
@@ -428,8 +443,8 @@ func runUCX(ctx context.Context, args []string) (string, error) {
 	}
 }
 
-// ucxFinal is a number of the last line that consists of eight: iterations; time of one, the median,
-// average and overall; MiB/s, average and overall; messages/s, average and overall.
+// ucxFinal is a number of the last line that consists of eight: iterations; time of one, the
+// median, average and overall; MiB/s, average and overall; messages/s, average and overall.
 func ucxFinal(out string, column int) (float64, error) {
 	final, found := 0.0, false
 	for line := range strings.Lines(out) {
@@ -462,7 +477,8 @@ func gvisorPart(y *yardstick) {
 	}
 	ctx, cancel := context.WithTimeout(y.Context(), 10*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(*yardPeers, "compare"), "-bin", *yardPeers, "-json", "-peers", "ours,gvisor",
+	out, err := exec.CommandContext(ctx, filepath.Join(*yardPeers, "compare"), "-bin", *yardPeers,
+		"-json", "-peers", "ours,gvisor",
 		"-rounds", strconv.Itoa(y.runs()), "-for", "1s").Output()
 	var cells []struct {
 		MTU       int
@@ -478,7 +494,8 @@ func gvisorPart(y *yardstick) {
 	}
 	for i := 0; i+1 < len(cells); i += 2 {
 		ours, theirs := &yard.Series{Rates: cells[i].Gbps}, &yard.Series{Rates: cells[i+1].Gbps}
-		y.row(fmt.Sprintf("%s, MTU %d, %s", name, cells[i].MTU, cells[i].Way), "x", yard.Goal{}, yard.Ratio(ours, theirs), "whole transfers")
+		y.row(fmt.Sprintf("%s, MTU %d, %s", name, cells[i].MTU, cells[i].Way), "x", yard.Goal{},
+			yard.Ratio(ours, theirs), "whole transfers")
 	}
 }
 
@@ -489,7 +506,8 @@ func TestProgramsSayTheirResults(t *testing.T) {
 	_, err = demoGoodput("goodput     fast Gbit/s")
 	require.Error(t, err)
 	const table = "|     Test     | # iterations | 50.0%ile | average | overall |\n" +
-		"                        5000     15.319   297.009   235.335      210.43     265.58        3367        4249\n"
+		"                        5000     15.319   297.009   235.335      210.43     265.58        " +
+		"3367        4249\n"
 	v, err = ucxFinal(table, 5)
 	require.NoError(t, err)
 	require.Equal(t, 265.58, v)

@@ -18,8 +18,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// manyQueues is one Adapter over all queues, one or two, of an endless device: a Poller each, of one
-// Group, and endlessConns connections on each.
+// manyQueues is one Adapter over all queues, one or two, of an endless device: a Poller each, of
+// one Group, and endlessConns connections on each.
 type manyQueues struct {
 	*together // its hosts are the queues'
 	device    *endless
@@ -48,7 +48,9 @@ func (w *endlessWriter) step() int {
 	}
 	w.done += uint64(n)
 	for w.posted-w.done < outstanding && w.failed == nil {
-		_, err := w.qp.PostSend(rnic.WorkRequest{ID: w.posted, Op: rnic.OpWrite, Local: w.region.Slice(0, pieceMessage), Signaled: true, RemoteSTag: farSTag})
+		_, err := w.qp.PostSend(
+			rnic.WorkRequest{ID: w.posted, Op: rnic.OpWrite, Local: w.region.Slice(0, pieceMessage),
+				Signaled: true, RemoteSTag: farSTag})
 		if err != nil {
 			w.failed = err
 			break
@@ -60,7 +62,8 @@ func (w *endlessWriter) step() int {
 }
 
 func newManyQueues(t testing.TB, queues int) *manyQueues {
-	m := &manyQueues{together: &together{}, device: newEndless(queues), writers: make([][]*endlessWriter, queues)}
+	m := &manyQueues{together: &together{}, device: newEndless(queues),
+		writers: make([][]*endlessWriter, queues)}
 	group, err := stack.NewGroup(queues)
 	require.NoError(t, err)
 	var pollers []*stack.Poller
@@ -72,8 +75,10 @@ func newManyQueues(t testing.TB, queues int) *manyQueues {
 		require.NoError(t, err)
 		h := &host{}
 		h.poller = testhost.NewPoller(t, m.device, stack.Config{
-			Name: fmt.Sprint("endless", i), Queue: queue, Pool: pool, Addr: netip.MustParsePrefix("10.9.0.1/24"), MTU: endlessMTU, ConnsMax: 2 * endlessConns,
-			TCP: tcp.Config{ReceiveWindow: 1 << 20}, Group: group, Member: i, OnTurn: h.turned, Clock: m.clock.now, NoAnnounce: true,
+			Name: fmt.Sprint("endless", i), Queue: queue, Pool: pool,
+			Addr: netip.MustParsePrefix("10.9.0.1/24"), MTU: endlessMTU, ConnsMax: 2 * endlessConns,
+			TCP: tcp.Config{ReceiveWindow: 1 << 20}, Group: group, Member: i, OnTurn: h.turned,
+			Clock: m.clock.now, NoAnnounce: true,
 		})
 		m.hosts, pollers = append(m.hosts, h), append(pollers, h.poller)
 	}
@@ -89,7 +94,8 @@ func newManyQueues(t testing.TB, queues int) *manyQueues {
 	t.Cleanup(m.own)
 	m.lend()
 	for k := range queues * endlessConns { // an Adapter dials from each of its Pollers in turn
-		w := &endlessWriter{end: newEnd(t, m.hosts[k%queues], pieceMessage, opts{rnic.QPOptions{SendDepth: 64}, rnic.ConnParam{NoMarkers: true}})}
+		w := &endlessWriter{end: newEnd(t, m.hosts[k%queues], pieceMessage,
+			opts{rnic.QPOptions{SendDepth: 64}, rnic.ConnParam{NoMarkers: true}})}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		require.NoError(t, w.qp.Connect(ctx, "10.9.0.2:7174", w.conn))
 		cancel()
@@ -161,8 +167,8 @@ func (m *manyQueues) crossings() (sum uint64, err error) {
 	return sum, nil
 }
 
-// inOrder: no segment came twice or out of order at a far end, and none had to cross from one Poller
-// to the other.
+// inOrder: no segment came twice or out of order at a far end, and none had to cross from one
+// Poller to the other.
 func (m *manyQueues) inOrder() error {
 	m.lend()
 	n, err := m.crossings()
@@ -210,7 +216,9 @@ func writingOut(t testing.TB, name string, queues int) *yard.Contender {
 			}
 			q.verify = true
 			for k, p := range q.peers {
-				if err := m.turnUntil(t, "a connection sends nothing", func() bool { return p.mirrored >= 2*pieceMessage || q.failed != nil }); err != nil {
+				if err := m.turnUntil(t, "a connection sends nothing", func() bool {
+					return p.mirrored >= 2*pieceMessage || q.failed != nil
+				}); err != nil {
 					return err
 				}
 				w := m.writers[i][k]
@@ -254,11 +262,15 @@ func writingIn(t testing.TB, name string, queues int) *yard.Contender {
 				region := m.writers[i][k].region.Bytes()
 				clear(region)
 				from := p.una
-				if err := m.turnUntil(t, "nothing is acknowledged", func() bool { return p.una-from > 3*pieces*endlessMSS }); err != nil {
+				if err := m.turnUntil(t, "nothing is acknowledged", func() bool {
+					return p.una-from > 3*pieces*endlessMSS
+				}); err != nil {
 					return err
 				}
 				p.paused = true
-				if err := m.turnUntil(t, "not everything is acknowledged", func() bool { return p.una == p.seq }); err != nil {
+				if err := m.turnUntil(t, "not everything is acknowledged", func() bool {
+					return p.una == p.seq
+				}); err != nil {
 					return err
 				}
 				if !bytes.Equal(region, sent) {
@@ -277,8 +289,11 @@ func queuesPart(y *yardstick) {
 		name string
 		make func(testing.TB, string, int) *yard.Contender
 	}{{"out of", writingOut}, {"into", writingIn}} {
-		s := y.take(way.make(y, "Write "+way.name+" one queue", 1), way.make(y, "Write "+way.name+" two queues", 2))
-		y.row("Write "+way.name+" one queue, MTU 1500", "Gbit/s", yard.Goal{}, yard.Rate(s[0], 8e-9), "a device whose far end costs nothing, four connections on each queue")
-		y.row("Write "+way.name+" two queues to one, a core each", "x", atLeast(1.8), yard.Ratio(s[1], s[0]), "")
+		s := y.take(way.make(y, "Write "+way.name+" one queue", 1),
+			way.make(y, "Write "+way.name+" two queues", 2))
+		y.row("Write "+way.name+" one queue, MTU 1500", "Gbit/s", yard.Goal{}, yard.Rate(s[0], 8e-9),
+			"a device whose far end costs nothing, four connections on each queue")
+		y.row("Write "+way.name+" two queues to one, a core each", "x", atLeast(1.8),
+			yard.Ratio(s[1], s[0]), "")
 	}
 }

@@ -19,7 +19,8 @@ func latencyPart(y *yardstick) {
 	ask, answer := pingPair(y, g.server, g.client, false, 8<<20)
 	park(y, g)
 	y.take(&yard.Contender{
-		Name: "Write of 8 octets there and back", Unit: "pairs/s", Resume: g.clock.resume, Pause: g.clock.pause,
+		Name: "Write of 8 octets there and back", Unit: "pairs/s", Resume: g.clock.resume,
+		Pause: g.clock.pause,
 		Left: func(s *yard.Slice) {
 			g.client.app = ask.step
 			ask.resumed = true
@@ -47,9 +48,11 @@ func latencyPart(y *yardstick) {
 		halves[i] = float64(ns) / 2 * usPerNs
 	}
 	v := yard.Samples(halves)
-	y.row("Write of 8 octets, one way, median", "us", atMost(0.8), v, "best decile, median and quartiles of all exchanges")
+	y.row("Write of 8 octets, one way, median", "us", atMost(0.8), v,
+		"best decile, median and quartiles of all exchanges")
 	tail := yard.Quantile(halves, 0.999)
-	y.row("Write of 8 octets, one way, p99.9", "us", atMost(10), yard.Value{Best: tail, Median: tail, Low: tail, High: tail, Slices: v.Slices}, "of all exchanges")
+	y.row("Write of 8 octets, one way, p99.9", "us", atMost(10),
+		yard.Value{Best: tail, Median: tail, Low: tail, High: tail, Slices: v.Slices}, "of all exchanges")
 }
 
 // sendsPart is Sends of 64 octets a core: two cores, one for each end.
@@ -66,7 +69,8 @@ func sendsPart(y *yardstick) {
 		}
 		y.row(x.Name+", a core of two", "M/s", yard.Goal{}, yard.Rate(x, 0.5e-6), "")
 	}
-	y.row("Sends of 64 octets a core", "M/s", atLeast(6), yard.Rate(best, 0.5e-6), "the faster of these")
+	y.row("Sends of 64 octets a core", "M/s", atLeast(6), yard.Rate(best, 0.5e-6),
+		"the faster of these")
 }
 
 func sending(y *yardstick, way smallWay) *yard.Contender {
@@ -75,7 +79,8 @@ func sending(y *yardstick, way smallWay) *yard.Contender {
 	send, recv := smallPair(y, g.server, g.client, way, 1<<62)
 	park(y, g)
 	return &yard.Contender{
-		Name: "Send of 64 octets, " + way.String(), Unit: "Sends/s", Resume: g.clock.resume, Pause: g.clock.pause,
+		Name: "Send of 64 octets, " + way.String(), Unit: "Sends/s", Resume: g.clock.resume,
+		Pause: g.clock.pause,
 		Left: func(s *yard.Slice) {
 			g.client.app = send.step
 			for !s.Over() {
@@ -95,7 +100,8 @@ func sending(y *yardstick, way smallWay) *yard.Contender {
 		Check: func() error {
 			g.clock.resume()
 			g.client.app, g.server.app = send.step, recv.step
-			for late := lateness(y); recv.got == 0 && !late.Load(); { // on a busy machine the slices may have been too short
+			// on a busy machine the slices may have been too short
+			for late := lateness(y); recv.got == 0 && !late.Load(); {
 				g.turn()
 			}
 			g.client.app, g.server.app = nil, nil
@@ -122,13 +128,18 @@ func connectionsPart(y *yardstick) {
 	if !y.full {
 		note = "the goal is about 1,000,000: make bench"
 	}
-	y.row(fmt.Sprintf("memory of an end, %d connections", many), "octets", size, yard.Value{Best: octets, Median: octets, Low: octets, High: octets, Slices: 1}, note)
+	y.row(fmt.Sprintf("memory of an end, %d connections", many), "octets", size,
+		yard.Value{Best: octets, Median: octets, Low: octets, High: octets, Slices: 1}, note)
 	rate := float64(many) / took.Seconds()
-	y.row(fmt.Sprintf("connections set up a second of processor time, %d", many), "1/s", yard.Goal{}, yard.Value{Best: rate, Median: rate, Low: rate, High: rate, Slices: 1}, "TCP, both ends on one core, the collector's time too")
+	y.row(fmt.Sprintf("connections set up a second of processor time, %d", many), "1/s", yard.Goal{},
+		yard.Value{Best: rate, Median: rate, Low: rate, High: rate, Slices: 1},
+		"TCP, both ends on one core, the collector's time too")
 	runtime.GC()
 	s := y.take(echoing(y, 32), echoing(y, many))
-	y.row(fmt.Sprintf("a segment among %d connections to among 32", many), "x", goal, yard.Ratio(s[0], s[1]), note)
-	y.row("a segment among 32 connections", "ns", yard.Goal{}, yard.Cost(s[0], 1e9), "both ends and the wire")
+	y.row(fmt.Sprintf("a segment among %d connections to among 32", many), "x", goal,
+		yard.Ratio(s[0], s[1]), note)
+	y.row("a segment among 32 connections", "ns", yard.Goal{}, yard.Cost(s[0], 1e9),
+		"both ends and the wire")
 }
 
 // echoing is requests and answers of 64 octets over n connections at random, both ends on one core.
@@ -205,8 +216,10 @@ func startupsPart(y *yardstick) {
 		}
 		y.row(x.Name, "1/s", yard.Goal{}, yard.Rate(x, 1), "")
 	}
-	y.row("start-ups (TCP and MPA) a core, both ends on it", "1/s", atLeast(150_000), yard.Rate(ready, 1), "the fastest of those whose QueuePairs were there")
-	y.row("start-ups, QueuePairs made and destroyed", "1/s", yard.Goal{}, yard.Rate(made, 1), "the fastest of these")
+	y.row("start-ups (TCP and MPA) a core, both ends on it", "1/s", atLeast(150_000),
+		yard.Rate(ready, 1), "the fastest of those whose QueuePairs were there")
+	y.row("start-ups, QueuePairs made and destroyed", "1/s", yard.Goal{}, yard.Rate(made, 1),
+		"the fastest of these")
 }
 
 // starting is start-ups, so many at once; with ready the QueuePairs were made before the slice.
@@ -227,7 +240,8 @@ func starting(y *yardstick, outstanding int, ready bool) *yard.Contender {
 		},
 		Left: func(s *yard.Slice) {
 			began := st.made
-			for from := began; (!s.Over() || st.made == began) && st.failed == nil; { // one at least, where slices are short
+			// one at least, where slices are short
+			for from := began; (!s.Over() || st.made == began) && st.failed == nil; {
 				st.step()
 				if st.made > from {
 					s.Did(float64(st.made - from))

@@ -25,7 +25,8 @@ import (
 func sharedPool(t testing.TB, mtu int) (*hugepages.Arena, *mem.Pool) {
 	t.Helper()
 	cfg := testhost.PoolConfig(4096, mtu)
-	arena, err := hugepages.New(hugepages.Config{Bytes: int64(cfg.Bytes()) + 4096, Node: hugepages.AnyNode, Memfd: true})
+	arena, err := hugepages.New(
+		hugepages.Config{Bytes: int64(cfg.Bytes()) + 4096, Node: hugepages.AnyNode, Memfd: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, arena.Close()) })
 	pool, err := mem.NewPool(arena, cfg)
@@ -70,7 +71,8 @@ func overMemif(t testing.TB, mtu int) *together {
 	pools := cablePools(t, c)
 	arena, pool := sharedPool(t, mtu)
 	pools[1] = pool
-	return onPorts(t, c, [2]pmd.Port{server, attach(t, memif.Config{Socket: socket, MTU: mtu, Arena: arena})}, pools)
+	return onPorts(
+		t, c, [2]pmd.Port{server, attach(t, memif.Config{Socket: socket, MTU: mtu, Arena: arena})}, pools)
 }
 
 // overSwitch is two programs of a switch, whose core is turned by turn.
@@ -79,7 +81,8 @@ func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
 	socket := filepath.Join(t.TempDir(), "switch.sock")
 	for i := range 2 {
 		cfg.Programs = append(cfg.Programs, vswitch.Program{
-			Name: fmt.Sprint("host", i), Socket: socket, ID: uint32(i), MAC: [6]byte{2, 5: byte(i + 1)}, MTU: mtu, Uplink: vswitch.NoUplink,
+			Name: fmt.Sprint("host", i), Socket: socket, ID: uint32(i), MAC: [6]byte{2, 5: byte(i + 1)},
+			MTU: mtu, Uplink: vswitch.NoUplink,
 			Addrs: vswitch.AddrsOf(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)})),
 		})
 	}
@@ -92,7 +95,8 @@ func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
 	for i := range ports {
 		var arena *hugepages.Arena
 		arena, pools[i] = sharedPool(t, mtu)
-		ports[i] = attach(t, memif.Config{Socket: socket, ID: uint32(i), MTU: mtu, Arena: arena, MAC: cfg.Programs[i].MAC})
+		ports[i] = attach(t, memif.Config{Socket: socket, ID: uint32(i), MTU: mtu, Arena: arena,
+			MAC: cfg.Programs[i].MAC})
 	}
 	began := time.Now()
 	core := sw.Cores()[0]
@@ -101,9 +105,10 @@ func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
 	return g, turn
 }
 
-// writingTurned is bulk Write between two hosts with something between them, or nothing: on one core in turns, or the receiver and
-// what is between on a core of their own.
-func writingTurned(t testing.TB, name string, g *together, between func() int, oneCore bool) *yard.Contender {
+// writingTurned is bulk Write between two hosts with something between them, or nothing: on one
+// core in turns, or the receiver and what is between on a core of their own.
+func writingTurned(t testing.TB, name string, g *together, between func() int,
+	oneCore bool) *yard.Contender {
 	w, s := newWriter(t, g, false)
 	k := &yard.Contender{
 		Name: name, Unit: "octets/s", Resume: g.clock.resume, Pause: g.clock.pause,
@@ -132,30 +137,39 @@ func writingTurned(t testing.TB, name string, g *together, between func() int, o
 	return k
 }
 
-// switchPart is bulk Write through a switch: with all of it on one core, what an octet costs; with the switch on the core of the
-// receiver, what there is where two cores are all.
+// switchPart is bulk Write through a switch: with all of it on one core, what an octet costs;
+// with the switch on the core of the receiver, what there is where two cores are all.
 func switchPart(y *yardstick) {
 	for _, mtu := range []int{1500, 9000} {
 		sw, turn := overSwitch(y, mtu)
 		w := []*yard.Contender{
-			writingTurned(y, fmt.Sprintf("Write over wire, one core, MTU %d", mtu), overWire(y, mtu), nil, true),
-			writingTurned(y, fmt.Sprintf("Write over memif, one core, MTU %d", mtu), overMemif(y, mtu), nil, true),
+			writingTurned(y, fmt.Sprintf("Write over wire, one core, MTU %d", mtu),
+				overWire(y, mtu), nil, true),
+			writingTurned(y, fmt.Sprintf("Write over memif, one core, MTU %d", mtu),
+				overMemif(y, mtu), nil, true),
 			writingTurned(y, fmt.Sprintf("Write over the switch, one core, MTU %d", mtu), sw, turn, true),
 		}
 		s := y.take(w...)
-		y.row(fmt.Sprintf("Write over memif to wire, one core, MTU %d", mtu), "x", atLeast(0.9), yard.Ratio(s[1], s[0]), "")
-		y.row(fmt.Sprintf("Write through the switch to wire, one core for all, MTU %d", mtu), "x", atLeast(0.6), yard.Ratio(s[2], s[0]), "")
+		y.row(fmt.Sprintf("Write over memif to wire, one core, MTU %d", mtu), "x", atLeast(0.9),
+			yard.Ratio(s[1], s[0]), "")
+		y.row(fmt.Sprintf("Write through the switch to wire, one core for all, MTU %d", mtu), "x",
+			atLeast(0.6), yard.Ratio(s[2], s[0]), "")
 		for _, x := range s {
 			y.row(x.Name, "Gbit/s", yard.Goal{}, yard.Rate(x, 8e-9), "")
 		}
 		sw2, turn2 := overSwitch(y, mtu)
 		s = y.take(
-			writingTurned(y, fmt.Sprintf("Write over wire, two cores, MTU %d", mtu), overWire(y, mtu), nil, false),
-			writingTurned(y, fmt.Sprintf("Write over memif, two cores, MTU %d", mtu), overMemif(y, mtu), nil, false),
-			writingTurned(y, fmt.Sprintf("Write over the switch, two cores, MTU %d", mtu), sw2, turn2, false),
+			writingTurned(y, fmt.Sprintf("Write over wire, two cores, MTU %d", mtu), overWire(y, mtu),
+				nil, false),
+			writingTurned(y, fmt.Sprintf("Write over memif, two cores, MTU %d", mtu), overMemif(y, mtu),
+				nil, false),
+			writingTurned(y, fmt.Sprintf("Write over the switch, two cores, MTU %d", mtu), sw2,
+				turn2, false),
 		)
-		y.row(fmt.Sprintf("Write over memif to wire, two cores, MTU %d", mtu), "x", atLeast(0.9), yard.Ratio(s[1], s[0]), "")
-		y.row(fmt.Sprintf("Write through the switch to wire, two cores for all three, MTU %d", mtu), "x", atLeast(0.6), yard.Ratio(s[2], s[0]), "")
+		y.row(fmt.Sprintf("Write over memif to wire, two cores, MTU %d", mtu), "x", atLeast(0.9),
+			yard.Ratio(s[1], s[0]), "")
+		y.row(fmt.Sprintf("Write through the switch to wire, two cores for all three, MTU %d", mtu), "x",
+			atLeast(0.6), yard.Ratio(s[2], s[0]), "")
 		for _, x := range s {
 			y.row(x.Name, "Gbit/s", yard.Goal{}, yard.Rate(x, 8e-9), "")
 		}

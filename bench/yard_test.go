@@ -16,11 +16,15 @@ import (
 )
 
 var (
-	yardRun     = flag.String("yard", "", "full or quick: measure, print a table, write bench/results, and goals.svg in docs/results")
-	yardOnly    = flag.String("yard.only", "", "parts to measure, with commas between; all if empty")
-	yardPeers   = flag.String("yard.peers", "", "directory with the ends of bench/peers, for gVisor; none if empty")
-	yardProfile = flag.String("yard.profile", "", "measure the budget of an octet's way: write the CPU profile to this file, and the table to budget.tsv in docs/results")
-	yardRnicd   = flag.String("yard.rnicd", "", "the program rnicd, for its demo; none if empty")
+	yardRun = flag.String("yard", "",
+		"full or quick: measure, print a table, write bench/results, and goals.svg in docs/results")
+	yardOnly  = flag.String("yard.only", "", "parts to measure, with commas between; all if empty")
+	yardPeers = flag.String("yard.peers", "",
+		"directory with the ends of bench/peers, for gVisor; none if empty")
+	yardProfile = flag.String("yard.profile", "",
+		"measure the budget of an octet's way: write the CPU profile to this file, and the table to "+
+			"budget.tsv in docs/results")
+	yardRnicd = flag.String("yard.rnicd", "", "the program rnicd, for its demo; none if empty")
 )
 
 // resultsDir is where tables and figures of the documents are.
@@ -46,8 +50,11 @@ type part struct {
 
 // parts in the order of the table. Others are appended by files with build tags.
 var parts = []part{
-	{"theft", theft}, {"write", writeParts}, {"markers", markersPart}, {"loss", lossPart}, {"switch", switchPart}, {"queues", queuesPart}, {"latency", latencyPart}, {"turns", turnsPart}, {"sends", sendsPart},
-	{"crowd", crowdPart}, {"connections", connectionsPart}, {"startups", startupsPart}, {"veth", vethPart}, {"tap", tapPart},
+	{"theft", theft}, {"write", writeParts}, {"markers", markersPart}, {"loss", lossPart},
+	{"switch", switchPart}, {"queues", queuesPart}, {"latency", latencyPart}, {"turns", turnsPart},
+	{"sends", sendsPart},
+	{"crowd", crowdPart}, {"connections", connectionsPart}, {"startups", startupsPart},
+	{"veth", vethPart}, {"tap", tapPart},
 	{"demo", demoPart}, {"verbs", verbsPart}, {"ucx", ucxPart}, {"gvisor", gvisorPart},
 	{"budget", budgetPart},
 }
@@ -56,7 +63,8 @@ var parts = []part{
 // it lets every part that needs neither root nor other programs work for a moment and checks what
 // it did.
 func TestYardsticks(t *testing.T) {
-	y := &yardstick{T: t, turns: 2, length: 4 * time.Millisecond, dry: true, write: map[int]*yard.Series{}}
+	y := &yardstick{T: t, turns: 2, length: 4 * time.Millisecond, dry: true,
+		write: map[int]*yard.Series{}}
 	switch *yardRun {
 	case "":
 	case "quick":
@@ -66,7 +74,8 @@ func TestYardsticks(t *testing.T) {
 	default:
 		t.Fatalf("-yard=%s: want full or quick", *yardRun)
 	}
-	// The two threads of a Crew do not give their processors up: the timer that ends a slice needs one.
+	// The two threads of a Crew do not give their processors up: the timer that ends a slice needs
+	// one.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 2))
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	y.report = yard.NewReport(!y.full)
@@ -144,5 +153,6 @@ func theft(y *yardstick) {
 		Name: "nothing", Unit: "steps/s",
 		Left: func(s *yard.Slice) { spin(s, true) }, Right: func(s *yard.Slice) { spin(s, false) },
 	})
-	y.row("a core that only counts: its time a step", "ns", yard.Goal{}, yard.Cost(s[0], 1e9), "what the spread of all rows has in it of the machine's")
+	y.row("a core that only counts: its time a step", "ns", yard.Goal{}, yard.Cost(s[0], 1e9),
+		"what the spread of all rows has in it of the machine's")
 }

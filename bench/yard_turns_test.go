@@ -17,7 +17,8 @@ const longTurn = 10 * time.Microsecond
 
 // causes of a long Turn, as far as a thread can see them, the first that holds.
 var causes = [...]string{
-	"the collector ran", "the thread gave its core up", "the kernel gave the core to another thread", "a page fault",
+	"the collector ran", "the thread gave its core up", "the kernel gave the core to another thread",
+	"a page fault",
 	"none of these: an interrupt, or the host",
 }
 
@@ -123,10 +124,12 @@ func turnsPart(y *yardstick) {
 	all := &left.all
 	all.Merge(&right.all)
 	one := func(name, unit string, v float64, note string) {
-		y.row(name, unit, yard.Goal{}, yard.Value{Best: v, Median: v, Low: v, High: v, Slices: int(all.N())}, note)
+		y.row(name, unit, yard.Goal{},
+			yard.Value{Best: v, Median: v, Low: v, High: v, Slices: int(all.N())}, note)
 	}
 	for _, q := range []float64{0.5, 0.99, 0.999, 0.9999} {
-		one(fmt.Sprintf("a Turn of the ping-pong, p%v", 100*q), "ns", float64(all.Quantile(q)), "both ends, empty Turns too")
+		one(fmt.Sprintf("a Turn of the ping-pong, p%v", 100*q), "ns", float64(all.Quantile(q)),
+			"both ends, empty Turns too")
 	}
 	one("a Turn of the ping-pong, the longest", "us", float64(all.Max())*usPerNs, "")
 	for i, name := range causes {
@@ -136,6 +139,7 @@ func turnsPart(y *yardstick) {
 			continue
 		}
 		one("Turns beyond 10 us: "+name, "a million", float64(h.N())*1e6/float64(all.N()),
-			fmt.Sprintf("half of them beyond %.0f us, the longest %.0f us", float64(h.Quantile(0.5))*usPerNs, float64(h.Max())*usPerNs))
+			fmt.Sprintf("half of them beyond %.0f us, the longest %.0f us", float64(h.Quantile(0.5))*usPerNs,
+				float64(h.Max())*usPerNs))
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/rnicd/rnicd/internal/netlab"
 )
 
-// verbsRun is a program with its two ends on a memif, and the figure that its client prints: a column of the line that begins
-// with the size.
+// verbsRun is a program with its two ends on a memif, and the figure that its client prints: a
+// column of the line that begins with the size.
 type verbsRun struct {
 	name, unit     string
 	server, client []string // after rnicd
@@ -31,16 +31,20 @@ const (
 	columnTypical = 4 // t_typical[usec]
 )
 
-func preloaded(name, unit string, column int, factor float64, size string, args ...string) verbsRun {
+func preloaded(name, unit string, column int, factor float64, size string,
+	args ...string) verbsRun {
 	args = append(args, "-R", "-F", "-s", size)
 	return verbsRun{
-		name, unit, append([]string{"run", "--verbose"}, verbsServer...), append([]string{"run"}, verbsClient...), size, column, factor,
+		name, unit, append([]string{"run", "--verbose"}, verbsServer...),
+		append([]string{"run"}, verbsClient...), size, column, factor,
 	}.with(args...)
 }
 
 var (
-	verbsServer = []string{"--pmd", "memif", "--no-dad", "--role", "server", "--addr", verbsAddr + "/24", "--idle", "interrupt"}
-	verbsClient = []string{"--pmd", "memif", "--no-dad", "--addr", "10.9.0.2/24", "--idle", "interrupt"}
+	verbsServer = []string{"--pmd", "memif", "--no-dad", "--role", "server", "--addr",
+		verbsAddr + "/24", "--idle", "interrupt"}
+	verbsClient = []string{"--pmd", "memif", "--no-dad", "--addr", "10.9.0.2/24", "--idle",
+		"interrupt"}
 )
 
 const verbsAddr = "10.9.0.1"
@@ -54,12 +58,14 @@ func (r verbsRun) with(args ...string) verbsRun {
 func perfRun(name, unit string, column int, factor float64, size string, args ...string) verbsRun {
 	return verbsRun{
 		name, unit, append([]string{"perf", "server"}, verbsServer...),
-		append(append(append([]string{"perf"}, args...), "-s", size, verbsAddr), verbsClient...), size, column, factor,
+		append(append(append([]string{"perf"}, args...), "-s", size, verbsAddr), verbsClient...), size,
+		column, factor,
 	}
 }
 
-// verbsPart is Debian's perftest on the libraries of verbs beside our own measurements, on the same cable: each run a pair of
-// processes, in turns. The libraries stand beside the program rnicd.
+// verbsPart is Debian's perftest on the libraries of verbs beside our own measurements, on the
+// same cable: each run a pair of processes, in turns. The libraries stand beside the program
+// rnicd.
 func verbsPart(y *yardstick) {
 	const (
 		latency = "ib_write_lat over verbs, above rnicd perf write lat"
@@ -73,11 +79,16 @@ func verbsPart(y *yardstick) {
 		return quick
 	}
 	runs := []verbsRun{
-		perfRun("rnicd perf write lat", "us", columnTypical, 1, "2", "write", "lat", "-n", n("20000", "5000")),
-		preloaded("ib_write_lat, verbs", "us", columnTypical, 1, "2", "ib_write_lat", "-n", n("20000", "5000")),
-		perfRun("rnicd perf write bw", "octets/s", columnRate, 65536e6, "65536", "write", "bw", "-n", n("60000", "20000")),
-		preloaded("ib_write_bw, verbs", "octets/s", columnRate, 65536e6, "65536", "ib_write_bw", "-n", n("60000", "20000")),
-		preloaded("ib_send_bw of 64 octets, verbs", "messages/s", columnRate, 1e6, "64", "ib_send_bw", "-n", n("1000000", "200000")),
+		perfRun("rnicd perf write lat", "us", columnTypical, 1, "2", "write", "lat", "-n",
+			n("20000", "5000")),
+		preloaded("ib_write_lat, verbs", "us", columnTypical, 1, "2", "ib_write_lat", "-n",
+			n("20000", "5000")),
+		perfRun("rnicd perf write bw", "octets/s", columnRate, 65536e6, "65536", "write", "bw", "-n",
+			n("60000", "20000")),
+		preloaded("ib_write_bw, verbs", "octets/s", columnRate, 65536e6, "65536", "ib_write_bw", "-n",
+			n("60000", "20000")),
+		preloaded("ib_send_bw of 64 octets, verbs", "messages/s", columnRate, 1e6, "64", "ib_send_bw",
+			"-n", n("1000000", "200000")),
 	}
 	missing := func(why string) {
 		y.missing("us", atMost(1), why, latency)

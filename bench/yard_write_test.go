@@ -28,8 +28,9 @@ type cable struct {
 	faults   *fault.Faults // of what each host receives
 	between  func() int    // turned with the hosts; nil: nothing stands between them
 	manual   bool          // calls of package rnic turn both hosts, and nothing else does
-	span     int           // octets of memory at each end that Writes go through, 0: those of one message
-	conns    int           // a host has at most; 0: a few
+	// octets of memory at each end that Writes go through, 0: those of one message
+	span  int
+	conns int // a host has at most; 0: a few
 }
 
 // newCable is two hosts that a goroutine turns, until own.
@@ -64,14 +65,16 @@ func cablePools(t testing.TB, c cable) (pools [2]*mem.Pool) {
 // onPorts makes the hosts of two ports.
 func onPorts(t testing.TB, c cable, ports [2]pmd.Port, pools [2]*mem.Pool) *together {
 	g := &together{span: c.span, between: c.between}
-	cfg := hostConfig{mtu: c.mtu, clock: g.clock.now, conns: c.conns, wrap: func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
-		if c.faults == nil {
-			return q
-		}
-		faulty, err := fault.Wrap(q, pool, fault.Spec{Seed: 1, HeldMax: 4096, Rx: *c.faults}, g.clock.now)
-		require.NoError(t, err)
-		return faulty
-	}}
+	cfg := hostConfig{mtu: c.mtu, clock: g.clock.now, conns: c.conns,
+		wrap: func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
+			if c.faults == nil {
+				return q
+			}
+			faulty, err := fault.Wrap(q, pool, fault.Spec{Seed: 1, HeldMax: 4096, Rx: *c.faults},
+				g.clock.now)
+			require.NoError(t, err)
+			return faulty
+		}}
 	if c.manual {
 		cfg.manual = func() { g.turn() }
 	}
@@ -189,7 +192,8 @@ func (w *writer) written(t testing.TB, s *end) error {
 			runtime.Gosched()
 			continue
 		case st.WritesRecvd != w.done || st.Placed.Direct+st.Placed.Reassembled != w.done*message:
-			return fmt.Errorf("of %d Writes %d have arrived, of %d octets %d", w.done, st.WritesRecvd, w.done*message, st.Placed.Direct+st.Placed.Reassembled)
+			return fmt.Errorf("of %d Writes %d have arrived, of %d octets %d", w.done, st.WritesRecvd,
+				w.done*message, st.Placed.Direct+st.Placed.Reassembled)
 		case !bytes.Equal(w.region.Bytes(), s.region.Bytes()):
 			return errors.New("what arrived is not what was sent")
 		}
@@ -286,8 +290,10 @@ func TestUnderFloor(t *testing.T) {
 		best, median float64
 		lost         int // of 2 times 40
 		want         bool
-	}{{0.9, 0.8, 0, false}, {1.04, 1.04, 0, false}, {1.5, 0.9, 0, false}, {0.9, 1.5, 0, false}, {1.06, 1.06, 40, true}, {1.06, 1.06, 41, false}} {
-		require.Equal(t, tt.want, underFloor(yard.Value{Best: tt.best, Median: tt.median, Slices: 40, Lost: tt.lost}))
+	}{{0.9, 0.8, 0, false}, {1.04, 1.04, 0, false}, {1.5, 0.9, 0, false}, {0.9, 1.5, 0, false},
+		{1.06, 1.06, 40, true}, {1.06, 1.06, 41, false}} {
+		require.Equal(t, tt.want,
+			underFloor(yard.Value{Best: tt.best, Median: tt.median, Slices: 40, Lost: tt.lost}))
 	}
 }
 
@@ -296,7 +302,8 @@ func writeParts(y *yardstick) {
 	for _, mtu := range []int{1500, 9000} {
 		var all []*yard.Contender
 		for _, copies := range []int{2, 4} {
-			cfg := floor.Config{Payload: payloads[mtu], Copies: copies, Slots: 64, Burst: 16, Own: 16, Ways: floor.Ways{Send: true}}
+			cfg := floor.Config{Payload: payloads[mtu], Copies: copies, Slots: 64, Burst: 16, Own: 16,
+				Ways: floor.Ways{Send: true}}
 			if !y.dry {
 				var err error
 				cfg, err = floor.Best(y.crew, payloads[mtu], copies, 10, 5*time.Millisecond)
@@ -306,7 +313,8 @@ func writeParts(y *yardstick) {
 			f, err := floor.New(cfg)
 			require.NoError(y, err)
 			all = append(all, f.Contender(fmt.Sprintf("floor, %d copies, MTU %d", copies, mtu)),
-				writing(y, fmt.Sprintf("Write, %d copies, MTU %d", copies, mtu), cable{mtu: mtu, zeroCopy: copies == 2}, false))
+				writing(y, fmt.Sprintf("Write, %d copies, MTU %d", copies, mtu),
+					cable{mtu: mtu, zeroCopy: copies == 2}, false))
 		}
 		s := y.take(all...)
 		for i, copies := range []int{2, 4} {
@@ -315,7 +323,8 @@ func writeParts(y *yardstick) {
 			ratio := yard.Ratio(s[2*i+1], s[2*i])
 			y.row(name, "x", atLeast(goal), ratio, "")
 			if !y.dry && underFloor(ratio) {
-				y.Errorf("%s: %.2f at the best decile, %.2f by the median: what the floor does can be done better, so it is none", name, ratio.Best, ratio.Median)
+				y.Errorf("%s: %.2f at the best decile, %.2f by the median: what the floor does can be done "+
+					"better, so it is none", name, ratio.Best, ratio.Median)
 			}
 		}
 		for _, x := range s {
@@ -328,8 +337,10 @@ func writeParts(y *yardstick) {
 // markersPart is what markers cost.
 func markersPart(y *yardstick) {
 	for _, mtu := range []int{1500, 9000} {
-		s := y.take(writing(y, "Write", cable{mtu: mtu}, false), writing(y, "Write, markers", cable{mtu: mtu}, true))
-		y.row(fmt.Sprintf("Write with markers to without, MTU %d", mtu), "x", atLeast(0.85), yard.Ratio(s[1], s[0]), "")
+		s := y.take(writing(y, "Write", cable{mtu: mtu}, false),
+			writing(y, "Write, markers", cable{mtu: mtu}, true))
+		y.row(fmt.Sprintf("Write with markers to without, MTU %d", mtu), "x", atLeast(0.85),
+			yard.Ratio(s[1], s[0]), "")
 	}
 }
 
@@ -338,6 +349,8 @@ func lossPart(y *yardstick) {
 	clean := fault.Faults{Delay: int64(50 * time.Microsecond)}
 	lossy := clean
 	lossy.Drop = 0.01
-	s := y.take(writingBusy(y, "Write, RTT 100 us", cable{mtu: 1500, faults: &clean}), writingBusy(y, "Write, RTT 100 us, 1 % lost", cable{mtu: 1500, faults: &lossy}))
-	y.row("CPU an octet with 1 % loss to without, RTT 100 us", "x", atMost(1.3), yard.Ratio(s[0], s[1]), "time in which a Turn had work, both ends")
+	s := y.take(writingBusy(y, "Write, RTT 100 us", cable{mtu: 1500, faults: &clean}),
+		writingBusy(y, "Write, RTT 100 us, 1 % lost", cable{mtu: 1500, faults: &lossy}))
+	y.row("CPU an octet with 1 % loss to without, RTT 100 us", "x", atMost(1.3),
+		yard.Ratio(s[0], s[1]), "time in which a Turn had work, both ends")
 }

@@ -7,8 +7,8 @@ import "slices"
 // 32 references.
 const chunkLen = 32
 
-// pendingChunks are references in stream order: an unrolled list. A full chunk is cut in two, unless
-// the message belongs after all others. The first chunk loses its front to pop.
+// pendingChunks are references in stream order: an unrolled list. A full chunk is cut in two,
+// unless the message belongs after all others. The first chunk loses its front to pop.
 //
 //	head ─► [··ab] ─► [cdef] ─► [gh··]     finger: where the last message was put in, or found to be
 type pendingChunks struct {
@@ -165,7 +165,8 @@ func (c *pendingChunks) split(i uint32, at int) (chunk uint32, place int) {
 // find is the first chunk whose last is not before end; there is one. It begins where the last
 // message was put in, as those of one segment follow each other.
 func (c *pendingChunks) find(end uint64) uint32 {
-	if f := c.finger; f != noChunk && c.chunks[f].from < c.chunks[f].to && c.of(f)[c.chunks[f].from].end <= end {
+	if f := c.finger; f != noChunk && c.chunks[f].from < c.chunks[f].to &&
+		c.of(f)[c.chunks[f].from].end <= end {
 		for n := 0; n < 2 && f != noChunk; n++ {
 			if c.steps++; c.chunks[f].last >= end {
 				return f

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One condition withheld each: the last segment, an earlier segment of the message, an earlier message.
+// One condition withheld each: the last segment, an earlier segment of the message, an earlier
+// message.
 // req: DDP-7.4-2, DDP-6.1-8, DDP-7.1-2
 func TestDeliverWaits(t *testing.T) {
 	k := newSink(t, 8)
@@ -47,7 +48,8 @@ func TestDeliveredFields(t *testing.T) {
 
 	got := k.delivered(k.pos)
 	require.Len(t, got, 2)
-	require.Equal(t, Delivered{Header: untagged(0, 1, 1482, true), Len: 2048, Buffer: got[0].Buffer, End: end}, got[0])
+	require.Equal(t, Delivered{Header: untagged(0, 1, 1482, true), Len: 2048, Buffer: got[0].Buffer,
+		End: end}, got[0])
 	require.Equal(t, uint64(70), got[0].Buffer.ID)
 	require.Equal(t, 18+566, got[0].SegmentLen())
 	require.Equal(t, Delivered{Header: tagged(mr, 1586, true), Len: 562, End: k.pos}, got[1])
@@ -84,7 +86,8 @@ func TestDeliverFindsSkippedMSN(t *testing.T) {
 	k.send(0, 2, 4, "ab", true)
 	k.send(0, 1, 0, "cd", true)
 	k.wantIDs(k.pos, 1000)
-	require.Equal(t, &Error{Type: 2, Code: 3, Header: untagged(0, 2, 4, true), SegmentLen: 20}, k.stream.Err())
+	require.Equal(t, &Error{Type: 2, Code: 3, Header: untagged(0, 2, 4, true), SegmentLen: 20},
+		k.stream.Err())
 	k.wantIDs(math.MaxUint64)
 	b, ok := k.queues[0].Flush()
 	require.True(t, ok)
@@ -123,12 +126,15 @@ func TestDeliverAfterFlush(t *testing.T) {
 	require.Equal(t, CodeMSNRange, err.Code)
 }
 
-// With PendingMax messages waiting the caller refuses what is out of order, and the stream still goes on.
+// With PendingMax messages waiting the caller refuses what is out of order, and the stream still
+// goes on.
 func TestRoom(t *testing.T) {
 	k := newSink(t, 3)
 	mr := k.register(64)
 	seg := func(i uint64) []byte { return ulpdu(tagged(mr, i, true), []byte("x")) }
-	place := func(i uint64) { require.Nil(t, place(&k.stream, i*100, i*100+100, TaggedLen+1, [][]byte{seg(i)})) }
+	place := func(i uint64) {
+		require.Nil(t, place(&k.stream, i*100, i*100+100, TaggedLen+1, [][]byte{seg(i)}))
+	}
 
 	for i := range uint64(3) {
 		require.Equal(t, 3-int(i), k.stream.Room())

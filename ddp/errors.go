@@ -16,7 +16,8 @@ const (
 
 // Error codes of TypeTagged, section 9.2.
 const (
-	CodeInvalidSTag    uint8 = 0x00 // also: access right not granted, for which the drafts have no code
+	// also: access right not granted, for which the drafts have no code
+	CodeInvalidSTag    uint8 = 0x00
 	CodeBounds         uint8 = 0x01
 	CodeNotAssociated  uint8 = 0x02
 	CodeWrap           uint8 = 0x03
@@ -88,7 +89,8 @@ func nameIn(names []string, code uint8) string {
 // Error says what the peer (or, for type 0, this host) did wrong and in which segment. Not for the
 // packet path.
 func (e *Error) Error() string {
-	s := fmt.Sprintf("ddp: %s (type %d, code 0x%02x), segment of %d octets", e.Text(), e.Type, e.Code, e.SegmentLen)
+	s := fmt.Sprintf("ddp: %s (type %d, code 0x%02x), segment of %d octets", e.Text(), e.Type, e.Code,
+		e.SegmentLen)
 	h := &e.Header
 	switch {
 	case e.Truncated:

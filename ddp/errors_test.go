@@ -38,13 +38,16 @@ func TestErrorNumbers(t *testing.T) {
 func TestErrorString(t *testing.T) {
 	e := &Error{Type: TypeTagged, Code: CodeWrap, SegmentLen: 1460,
 		Header: Header{Tagged: true, Version: 1, STag: 0xbeef00, TO: 1<<64 - 1}}
-	require.EqualError(t, e, "ddp: tagged buffer error: TO wrap (type 1, code 0x03), segment of 1460 octets: "+
+	require.EqualError(t, e, "ddp: tagged buffer error: TO wrap (type 1, code 0x03), segment of "+
+		"1460 octets: "+
 		"STag 0x00beef00, TO 0xffffffffffffffff, version 1")
 	e = &Error{Type: TypeUntagged, Code: CodeInvalidQN, SegmentLen: 18, Header: Header{QN: 7, MSN: 1}}
-	require.EqualError(t, e, "ddp: untagged buffer error: invalid QN (type 2, code 0x01), segment of 18 octets: "+
+	require.EqualError(t, e, "ddp: untagged buffer error: invalid QN (type 2, code 0x01), segment "+
+		"of 18 octets: "+
 		"QN 7, MSN 1, MO 0, version 0")
 	e = &Error{SegmentLen: 3, Truncated: true}
-	require.EqualError(t, e, "ddp: local catastrophic error (type 0, code 0x00), segment of 3 octets is too short for a header")
+	require.EqualError(t, e, "ddp: local catastrophic error (type 0, code 0x00), segment of 3 "+
+		"octets is too short for a header")
 }
 
 // Every verdict of the memory check has its code.

@@ -11,12 +11,14 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// FuzzMessages plays a peer that knows every STag there ever was against an owner that registers, revokes, revalidates and
-// deregisters memory meanwhile, and posts and takes buffers. Each step is an octet that says what, and some that say how.
-// Segments are placed at once, later or again, so in any order. The model is naive: it looks everything up by walking all there
-// ever was, places octet by octet into a map, and says what each segment's error must be, which messages are delivered and
-// when; in the end all memory must be as the map says.
-// req: DDP-9.1-11, DDP-9.1-13, DDP-10.1-1, DDP-10.3-2, DDP-10.3-3, DDP-10.3-4, DDP-7.4-2, 5041-7.1-4, 5041-8.3.1-3
+// FuzzMessages plays a peer that knows every STag there ever was against an owner that registers,
+// revokes, revalidates and deregisters memory meanwhile, and posts and takes buffers. Each step
+// is an octet that says what, and some that say how. Segments are placed at once, later or again,
+// so in any order. The model is naive: it looks everything up by walking all there ever was,
+// places octet by octet into a map, and says what each segment's error must be, which messages
+// are delivered and when; in the end all memory must be as the map says.
+// req: DDP-9.1-11, DDP-9.1-13, DDP-10.1-1, DDP-10.3-2, DDP-10.3-3, DDP-10.3-4, DDP-7.4-2
+// req: 5041-7.1-4, 5041-8.3.1-3
 func FuzzMessages(f *testing.F) {
 	for _, script := range messageScripts {
 		f.Add(script)
@@ -31,8 +33,8 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// Most of what a fuzzer makes up ends early, in an error. These scripts are those of a peer and an owner that mostly behave, in
-// any order and with many a segment twice.
+// Most of what a fuzzer makes up ends early, in an error. These scripts are those of a peer and
+// an owner that mostly behave, in any order and with many a segment twice.
 // req: DDP-7.3-4, DDP-7.3-5, DDP-7.3-6, DDP-7.3-7, DDP-7.2-5
 func TestMessagesAgainstModel(t *testing.T) {
 	whole := 0
@@ -58,14 +60,16 @@ func TestMessagesAgainstModel(t *testing.T) {
 
 // behaved is a script for the model.
 func behaved(rng *rand.Rand) []byte {
-	script := []byte{0, 4, 31, 0, 0, 7, 31, 1, 6, 1, 15, 6, 5, 15, 6, 9, 15, 6, 13, 15, 6, 17, 15, 6, 21, 15, 6, 24, 15, 6, 2, 15}
+	script := []byte{0, 4, 31, 0, 0, 7, 31, 1, 6, 1, 15, 6, 5, 15, 6, 9, 15, 6, 13, 15, 6, 17, 15, 6,
+		21, 15, 6, 24, 15, 6, 2, 15}
 	msn := byte(0)
 	for range 10 + rng.IntN(30) {
 		later := byte(rng.IntN(2) * 2)
 		switch rng.IntN(12) {
 		case 0, 1, 2, 3:
 			off := rng.IntN(25)
-			script = append(script, 4, byte(1+rng.IntN(2)), byte(2+off), byte(rng.IntN(33-off)), later|byte(rng.IntN(2)))
+			script = append(script, 4, byte(1+rng.IntN(2)), byte(2+off), byte(rng.IntN(33-off)),
+				later|byte(rng.IntN(2)))
 		case 4, 5, 6:
 			if msn == 8 {
 				continue
@@ -85,7 +89,8 @@ func behaved(rng *rand.Rand) []byte {
 			case 0, 1:
 				script = append(script, byte(pickOf(rng, 1, 2, 3, 9)), byte(rng.IntN(3)))
 			case 2, 3: // any segment of any message that is near
-				script = append(script, 5, max(msn, 2)-2+byte(rng.IntN(4)), byte(rng.IntN(18)), byte(rng.IntN(9)), byte(rng.IntN(4)))
+				script = append(script, 5, max(msn, 2)-2+byte(rng.IntN(4)), byte(rng.IntN(18)),
+					byte(rng.IntN(9)), byte(rng.IntN(4)))
 			case 4:
 				script = append(script, 5, 0x80|byte(rng.IntN(3)), 0, 0, 1) // a queue without buffers
 			}
@@ -98,11 +103,16 @@ func pickOf(rng *rand.Rand, choices ...int) int { return choices[rng.IntN(len(ch
 
 // messageScripts are the seeds; longer ones stand in testdata.
 var messageScripts = [][]byte{
-	{0, 15, 2, 0, 4, 0, 0, 9, 1, 8, 0},                                         // register, write, deliver
-	{0, 15, 2, 0, 1, 0, 4, 0, 0, 9, 1, 8, 0},                                   // register, revoke, write
-	{0, 15, 2, 0, 2, 0, 4, 0, 128, 9, 1, 4, 0, 0, 9, 1, 8, 0},                  // revalidate, write by the old STag
-	{6, 9, 6, 9, 5, 1, 0, 5, 0, 5, 1, 5, 5, 1, 8, 0},                           // two buffers, two messages, one in two segments
-	{6, 9, 5, 1, 0, 5, 3, 5, 1, 5, 5, 3, 7, 1, 7, 0, 8, 0},                     // the same, later and the other way round
+	// register, write, deliver
+	{0, 15, 2, 0, 4, 0, 0, 9, 1, 8, 0},
+	// register, revoke, write
+	{0, 15, 2, 0, 1, 0, 4, 0, 0, 9, 1, 8, 0},
+	// revalidate, write by the old STag
+	{0, 15, 2, 0, 2, 0, 4, 0, 128, 9, 1, 4, 0, 0, 9, 1, 8, 0},
+	// two buffers, two messages, one in two segments
+	{6, 9, 6, 9, 5, 1, 0, 5, 0, 5, 1, 5, 5, 1, 8, 0},
+	// the same, later and the other way round
+	{6, 9, 5, 1, 0, 5, 3, 5, 1, 5, 5, 3, 7, 1, 7, 0, 8, 0},
 	{0, 15, 2, 1, 0, 31, 9, 2, 3, 4, 0, 0, 9, 1, 4, 1, 0, 9, 1, 7, 0, 9, 1, 8}, // bound to streams
 }
 
@@ -150,7 +160,8 @@ type modelSegment struct {
 }
 
 func newModel(t *testing.T, script []byte) *model {
-	m := &model{sink: newSink(t, 400), script: script, octets: map[modelPlace]byte{}, cut: math.MaxUint64}
+	m := &model{sink: newSink(t, 400), script: script, octets: map[modelPlace]byte{},
+		cut: math.MaxUint64}
 	m.register(40, 3, 0, ownStream, m.domain) // not RemoteWrite
 	m.inbox = m.regions[0]
 	return m
@@ -206,19 +217,22 @@ func (m *model) step() {
 	}
 }
 
-func (m *model) register(size, access int, base uint64, stream mem.StreamID, domain mem.ProtectionDomain) {
+func (m *model) register(size, access int, base uint64, stream mem.StreamID,
+	domain mem.ProtectionDomain) {
 	if len(m.regions) == 12 {
 		return
 	}
 	// LocalRead comes by itself; the three others are chosen.
 	rights := [3]mem.Access{mem.LocalWrite, mem.RemoteRead, mem.RemoteWrite}
-	r := &modelRegion{valid: true, mine: domain == m.domain && (stream == mem.AnyStream || stream == ownStream)}
+	r := &modelRegion{valid: true, mine: domain == m.domain &&
+		(stream == mem.AnyStream || stream == ownStream)}
 	for i, right := range rights {
 		if access>>i&1 != 0 {
 			r.access |= right
 		}
 	}
-	r.MemoryRegion = m.registerIn(domain, size, mem.RegionOptions{Access: r.access, Base: base, Stream: stream})
+	r.MemoryRegion = m.registerIn(domain, size,
+		mem.RegionOptions{Access: r.access, Base: base, Stream: stream})
 	r.stags = []mem.STag{r.STag()}
 	m.regions = append(m.regions, r)
 }
@@ -245,7 +259,8 @@ func (m *model) revalidate(r *modelRegion) {
 
 // invalidate is the peer's way to revoke.
 func (m *model) invalidate(r *modelRegion) {
-	want := r.valid && r.mine && r.Stream() == ownStream && r.access&(mem.RemoteRead|mem.RemoteWrite) != 0
+	want := r.valid && r.mine && r.Stream() == ownStream &&
+		r.access&(mem.RemoteRead|mem.RemoteWrite) != 0
 	got := m.table.Invalidate(m.domain, ownStream, r.STag()) == mem.CheckOK
 	require.Equal(m.t, want, got, "invalidate")
 	if got {
@@ -253,7 +268,8 @@ func (m *model) invalidate(r *modelRegion) {
 	}
 }
 
-// header fields and payload of a segment to come; the low bit of last says so, the next one that it is placed later.
+// header fields and payload of a segment to come; the low bit of last says so, the next one that
+// it is placed later.
 func (m *model) segment(h Header, n, last int) {
 	s := &modelSegment{header: h, payload: make([]byte, n)}
 	s.header.Version, s.header.Last = testDV, last&1 != 0
@@ -285,14 +301,16 @@ func (m *model) send() {
 
 func (m *model) post() {
 	b := modelBuffer{m.inbox.STag(), uint32(m.next() % 32), uint32(m.next() % 16)}
-	if m.queues[0].Post(RecvBuffer{ID: uint64(len(m.posted)), STag: b.stag, TO: uint64(b.off), Len: b.size}) {
+	if m.queues[0].Post(RecvBuffer{ID: uint64(len(m.posted)), STag: b.stag, TO: uint64(b.off),
+		Len: b.size}) {
 		m.posted = append(m.posted, b)
 		return
 	}
 	require.Equal(m.t, 8, len(m.posted)-int(m.received))
 }
 
-// place gives the segment to the Stream, for the first time or once more, and holds the outcome against the model's.
+// place gives the segment to the Stream, for the first time or once more, and holds the outcome
+// against the model's.
 func (m *model) place(s *modelSegment) {
 	want, again := m.verdict(s)
 	b := ulpdu(s.header, s.payload)
@@ -312,8 +330,8 @@ func (m *model) place(s *modelSegment) {
 	}
 }
 
-// verdict is the error that the segment must meet; again: it was here before, and is left alone. What is accepted is written to
-// the map.
+// verdict is the error that the segment must meet; again: it was here before, and is left alone.
+// What is accepted is written to the map.
 func (m *model) verdict(s *modelSegment) (err *Error, again bool) {
 	h, n := &s.header, uint64(len(s.payload))
 	bad := func(errType, code uint8) (*Error, bool) {
@@ -362,7 +380,8 @@ func (m *model) verdict(s *modelSegment) (err *Error, again bool) {
 	return nil, false
 }
 
-// lookUp finds the region that [to, to+n) of an STag lies in, or the code of the Tagged Buffer Error.
+// lookUp finds the region that [to, to+n) of an STag lies in, or the code of the Tagged Buffer
+// Error.
 func (m *model) lookUp(stag mem.STag, to, n uint64, need mem.Access) (*modelRegion, uint8) {
 	for _, r := range m.regions {
 		switch {
@@ -391,11 +410,12 @@ func (m *model) fill(r *modelRegion, off uint64, payload []byte) {
 	}
 }
 
-// sameMessage holds s against the segments of its message that were accepted: L is on one only, the last of them in the stream
-// and in the message (section 6.1).
+// sameMessage holds s against the segments of its message that were accepted: L is on one only,
+// the last of them in the stream and in the message (section 6.1).
 func (m *model) sameMessage(s *modelSegment) (code uint8, again bool) {
-	var last, after, above bool // there is a last one; s comes after it in the stream, or in the message
-	var overtaken, topped bool  // one stands after s, or above it
+	// there is a last one; s comes after it in the stream, or in the message
+	var last, after, above bool
+	var overtaken, topped bool // one stands after s, or above it
 	for _, o := range m.sent {
 		if !o.placed || o.header.Tagged || o.header.MSN != s.header.MSN {
 			continue
@@ -428,7 +448,8 @@ func (m *model) leftEdge() uint64 {
 	return m.pos
 }
 
-// deliver moves the left edge and holds what is delivered against the model: all that is whole up to there, in stream order.
+// deliver moves the left edge and holds what is delivered against the model: all that is whole up
+// to there, in stream order.
 func (m *model) deliver(edge uint64) {
 	got := m.delivered(edge)
 	edge = min(edge, m.cut)
@@ -440,7 +461,8 @@ func (m *model) deliver(edge uint64) {
 		want := Delivered{Header: s.header, Len: s.header.MO + uint32(len(s.payload)), End: s.end}
 		if !s.header.Tagged {
 			if s.header.MSN != m.received+1 {
-				require.Equal(m.t, &Error{Type: TypeUntagged, Code: CodeMSNRange, Header: s.header, SegmentLen: want.SegmentLen()}, m.stream.Err())
+				require.Equal(m.t, &Error{Type: TypeUntagged, Code: CodeMSNRange, Header: s.header,
+					SegmentLen: want.SegmentLen()}, m.stream.Err())
 				m.failed, m.cut = true, 0
 				break
 			}

@@ -32,7 +32,8 @@ func TestHeaderGolden(t *testing.T) {
 	}{
 		{"tagged last, version 1, from a Linux siw Write", "c140 deadbe00 0000000000001000",
 			Header{Tagged: true, Last: true, Version: 1, ULP: 0x40, STag: 0xdeadbe00, TO: 0x1000}},
-		{"untagged last, version 1, from a Linux siw Terminate", "4147 00000000 00000002 00000001 00000000",
+		{"untagged last, version 1, from a Linux siw Terminate",
+			"4147 00000000 00000002 00000001 00000000",
 			Header{Last: true, Version: 1, ULP: 0x47, QN: 2, MSN: 1}},
 		{"tagged, not last, version 0", "8000 01020304 05060708090a0b0c",
 			Header{Tagged: true, STag: 0x01020304, TO: 0x05060708090a0b0c}},
@@ -78,7 +79,8 @@ func TestHeaderGolden(t *testing.T) {
 
 // req: DDP-6.1-9
 func TestHeaderReservedBits(t *testing.T) {
-	for _, wire := range []string{"fd40 deadbe00 0000000000001000", "7d47 00000000 00000002 00000001 00000000"} {
+	for _, wire := range []string{"fd40 deadbe00 0000000000001000",
+		"7d47 00000000 00000002 00000001 00000000"} {
 		b := unhex(t, wire)
 		h, _, ok := Parse(b)
 		require.True(t, ok, "set reserved bits are not checked")

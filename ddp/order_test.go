@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traffic is random messages, cut at random MULPDUs, with what the sink must have to show for them in the end.
+// traffic is random messages, cut at random MULPDUs, with what the sink must have to show for
+// them in the end.
 type traffic struct {
 	*sink
 	rng       *rand.Rand
@@ -32,7 +33,8 @@ type sentBody struct {
 }
 
 func newTraffic(t *testing.T, rng *rand.Rand, pendingMax int) *traffic {
-	f := &traffic{sink: newSinkOf(t, pendingMax, NewPendingMemory(pendingMax, 1)), rng: rng, want: make([]byte, 4096)}
+	f := &traffic{sink: newSinkOf(t, pendingMax, NewPendingMemory(pendingMax, 1)), rng: rng,
+		want: make([]byte, 4096)}
 	f.mr = f.register(len(f.want))
 	var source Segmenter
 	source.Init(testDV)
@@ -108,9 +110,11 @@ func rounds(t *testing.T, n int, f func(rng *rand.Rand)) {
 	}
 }
 
-// Memory and Delivery are as if the segments had come in order. With few places for waiting messages the caller
-// refuses what does not begin at the left edge, has it sent again, and still comes to the end.
-// req: DDP-7.2-5, DDP-7.3-4, DDP-7.3-6, DDP-7.3-7, DDP-7.4-2, DDP-6.1-8, DDP-3.2-7, DDP-5-5, C02-3.2-1, D01-1.2-6
+// Memory and Delivery are as if the segments had come in order. With few places for waiting
+// messages the caller refuses what does not begin at the left edge, has it sent again, and still
+// comes to the end.
+// req: DDP-7.2-5, DDP-7.3-4, DDP-7.3-6, DDP-7.3-7, DDP-7.4-2, DDP-6.1-8, DDP-3.2-7, DDP-5-5
+// req: C02-3.2-1, D01-1.2-6
 // req: DDP-7.3-1, DDP-6.2-3, DDP-6.2-7, DDP-6.3-3, DDP-7.4-3, DDP-7.4-5, C02-5.1.2-9, D01-3.1.2-9
 func TestPlacementInAnyOrder(t *testing.T) {
 	refused := 0
@@ -143,8 +147,8 @@ func TestPlacementInAnyOrder(t *testing.T) {
 	require.NotZero(t, refused)
 }
 
-// One segment is bad. What arrived in whole before it was found is delivered, in order, and nothing else; nothing
-// that arrives later is written.
+// One segment is bad. What arrived in whole before it was found is delivered, in order, and
+// nothing else; nothing that arrives later is written.
 // req: DDP-9.1-11, DDP-9.1-13, DDP-7.4-2
 func TestErrorInAnyOrder(t *testing.T) {
 	rounds(t, 200, func(rng *rand.Rand) {

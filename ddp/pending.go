@@ -48,7 +48,8 @@ func newPendingRun(max int) *pendingRun {
 	r := &pendingRun{slots: make([]pendingMessage, max), free: make([]uint32, max)}
 	// All chunks but the first and the last are at least half full.
 	n := max/(chunkLen/2) + 3
-	r.chunks = pendingChunks{refs: make([]pendingRef, n*chunkLen), chunks: make([]pendingChunk, n), room: chunkLen}
+	r.chunks = pendingChunks{refs: make([]pendingRef, n*chunkLen), chunks: make([]pendingChunk, n),
+		room: chunkLen}
 	r.fill()
 	return r
 }
@@ -94,7 +95,8 @@ func NewPendingMemory(pendingMax, runsMax int) *PendingMemory {
 	if pendingMax < 1 || runsMax < 1 {
 		panic("ddp: NewPendingMemory wants room for a message, and a Stream")
 	}
-	return &PendingMemory{pendingMax: pendingMax, runsMax: runsMax, peers: make(map[uint64]*pendingPeer)}
+	return &PendingMemory{pendingMax: pendingMax, runsMax: runsMax,
+		peers: make(map[uint64]*pendingPeer)}
 }
 
 // PendingMax is how many messages a run is for.

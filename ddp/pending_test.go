@@ -73,7 +73,8 @@ func TestPendingListOracle(t *testing.T) {
 	}
 }
 
-// Lists that share memory behave as sorted slices while they can grow, and an empty list gives its run back.
+// Lists that share memory behave as sorted slices while they can grow, and an empty list gives
+// its run back.
 func TestPendingMemoryOracle(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -99,9 +100,9 @@ func TestPendingMemoryOracle(t *testing.T) {
 	}
 }
 
-// However many messages wait, and wherever in the stream the next belong, it costs the same: up to a
-// look at each chunk and the references of one for a segment, and the references of one for each
-// further message in it.
+// However many messages wait, and wherever in the stream the next belong, it costs the same: up
+// to a look at each chunk and the references of one for a segment, and the references of one for
+// each further message in it.
 func TestMessagesInTheMiddle(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -161,8 +162,8 @@ func TestRunsOfAPeerAreCounted(t *testing.T) {
 	require.Empty(t, memory.peers)
 }
 
-// As many Streams as there are runs may have messages ahead of a gap at once. Another Stream has no Room for
-// such messages until one of them has closed its gap or ended; in order it continues.
+// As many Streams as there are runs may have messages ahead of a gap at once. Another Stream has
+// no Room for such messages until one of them has closed its gap or ended; in order it continues.
 func TestStreamsShareRoom(t *testing.T) {
 	memory := NewPendingMemory(8, 1)
 	first, second := newSinkOf(t, 8, memory), newSinkOf(t, 8, memory)

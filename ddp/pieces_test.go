@@ -18,7 +18,8 @@ func TestCopyPieces(t *testing.T) {
 		var pieces [][]byte
 		var want []byte
 		for range rapid.IntRange(0, 20).Draw(rt, "pieces") {
-			n := rapid.SampledFrom([]int{0, 1, 31, 32, 33, 63, 64, 127, 128, 129, 160, 161, 508, 1460}).Draw(rt, "octets")
+			n := rapid.SampledFrom([]int{0, 1, 31, 32, 33, 63, 64, 127, 128, 129, 160, 161, 508, 1460}).Draw(
+				rt, "octets")
 			if rapid.Bool().Draw(rt, "any") {
 				n = rapid.IntRange(0, 700).Draw(rt, "length")
 			}

@@ -32,7 +32,8 @@ func (s *Stream) Begin(start, end uint64, n int, pieces [][]byte) (*Header, *Err
 		s.stats.AfterError++
 		return nil, nil
 	}
-	if end <= s.edge { // below the left edge: all of it was placed before, and what it ended was delivered
+	// below the left edge: all of it was placed before, and what it ended was delivered
+	if end <= s.edge {
 		s.stats.Duplicates++
 		return nil, nil
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// protected is a sink with a region of every kind that a peer may name, and queue 0 with MSN 2 and 3 to come.
+// protected is a sink with a region of every kind that a peer may name, and queue 0 with MSN 2
+// and 3 to come.
 type protected struct {
 	*sink
 	mr, based, readOnly, foreign, other, mine, revoked *mem.MemoryRegion
@@ -21,10 +22,13 @@ func newProtected(t *testing.T, size int) *protected {
 	f := &protected{sink: newSink(t, 4)}
 	f.mr = f.register(size)
 	f.based = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Base: 1 << 40})
-	f.readOnly = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteRead | mem.LocalWrite})
+	f.readOnly = f.registerIn(f.domain, size,
+		mem.RegionOptions{Access: mem.RemoteRead | mem.LocalWrite})
 	f.foreign = f.registerIn(f.table.AllocDomain(), size, mem.RegionOptions{Access: mem.RemoteWrite})
-	f.other = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream + 1})
-	f.mine = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream})
+	f.other = f.registerIn(f.domain, size,
+		mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream + 1})
+	f.mine = f.registerIn(f.domain, size,
+		mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream})
 	f.revoked = f.register(size)
 	f.reader.Exit()
 	f.revoked.Revoke()
@@ -58,35 +62,73 @@ type placementCase struct {
 func TestTaggedPlacementErrors(t *testing.T) {
 	testPlacement(t, []placementCase{
 		// req: DDP-9.1-6, DDP-9.2-3, DDP-10.3-6
-		{"unknown STag", 1, 0x00, false, 1, func(f *protected) Header { return toSTag(tagged(f.mr, 0, true), f.mr.STag()^0x100) }},
-		{"wrong key", 1, 0x00, false, 1, func(f *protected) Header { return toSTag(tagged(f.mr, 0, true), f.mr.STag()^1) }},
+		{"unknown STag", 1, 0x00, false, 1, func(f *protected) Header {
+			return toSTag(tagged(f.mr, 0, true), f.mr.STag()^0x100)
+		}},
+		{"wrong key", 1, 0x00, false, 1, func(f *protected) Header {
+			return toSTag(tagged(f.mr, 0, true), f.mr.STag()^1)
+		}},
 		// req: DDP-10.3-3
-		{"revoked STag", 1, 0x00, false, 1, func(f *protected) Header { return tagged(f.revoked, 0, true) }},
+		{"revoked STag", 1, 0x00, false, 1, func(f *protected) Header {
+			return tagged(f.revoked, 0, true)
+		}},
 		// req: DDP-9.1-7
-		{"no right to write", 1, 0x00, false, 1, func(f *protected) Header { return tagged(f.readOnly, 0, true) }},
+		{"no right to write", 1, 0x00, false, 1, func(f *protected) Header {
+			return tagged(f.readOnly, 0, true)
+		}},
 		// req: DDP-9.1-8, DDP-9.2-4, 5041-8.3.1-3
-		{"TO at the end", 1, 0x01, false, 1, func(f *protected) Header { return tagged(f.mr, protectedSize, true) }},
-		{"TO below base", 1, 0x01, false, 1, func(f *protected) Header { return toOffset(tagged(f.based, 0, true), f.based.Base()-1) }},
-		{"TO far away", 1, 0x01, false, 1, func(f *protected) Header { return toOffset(tagged(f.mr, 0, true), 1<<63) }},
+		{"TO at the end", 1, 0x01, false, 1, func(f *protected) Header {
+			return tagged(f.mr, protectedSize, true)
+		}},
+		{"TO below base", 1, 0x01, false, 1, func(f *protected) Header {
+			return toOffset(tagged(f.based, 0, true), f.based.Base()-1)
+		}},
+		{"TO far away", 1, 0x01, false, 1, func(f *protected) Header {
+			return toOffset(tagged(f.mr, 0, true), 1<<63)
+		}},
 		// req: DDP-9.1-9, DDP-10.1-1
-		{"one octet over", 1, 0x01, false, 2, func(f *protected) Header { return tagged(f.mr, protectedSize-1, true) }},
-		{"one octet over, based", 1, 0x01, false, protectedSize + 1, func(f *protected) Header { return tagged(f.based, 0, true) }},
-		{"from below base into it", 1, 0x01, false, 2, func(f *protected) Header { return toOffset(tagged(f.based, 0, true), f.based.Base()-1) }},
-		{"last octet", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mr, protectedSize-1, true) }},
-		{"all of it", 0, 0, true, protectedSize, func(f *protected) Header { return tagged(f.based, 0, true) }},
+		{"one octet over", 1, 0x01, false, 2, func(f *protected) Header {
+			return tagged(f.mr, protectedSize-1, true)
+		}},
+		{"one octet over, based", 1, 0x01, false, protectedSize + 1, func(f *protected) Header {
+			return tagged(f.based, 0, true)
+		}},
+		{"from below base into it", 1, 0x01, false, 2, func(f *protected) Header {
+			return toOffset(tagged(f.based, 0, true), f.based.Base()-1)
+		}},
+		{"last octet", 0, 0, true, 1, func(f *protected) Header {
+			return tagged(f.mr, protectedSize-1, true)
+		}},
+		{"all of it", 0, 0, true, protectedSize, func(f *protected) Header {
+			return tagged(f.based, 0, true)
+		}},
 		// req: DDP-9.2-5, DDP-6.2-5, 5041-2.1-1, 5041-8.2-1, 5041-8.3.1-1, 5042-6.1.1-2
-		{"other domain", 1, 0x02, false, 1, func(f *protected) Header { return tagged(f.foreign, 0, true) }},
+		{"other domain", 1, 0x02, false, 1, func(f *protected) Header {
+			return tagged(f.foreign, 0, true)
+		}},
 		// req: DDP-10.3-4, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-2, 5042-6.1.1-3
-		{"other stream", 1, 0x02, false, 1, func(f *protected) Header { return tagged(f.other, 0, true) }},
+		{"other stream", 1, 0x02, false, 1, func(f *protected) Header {
+			return tagged(f.other, 0, true)
+		}},
 		{"own stream", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mine, 0, true) }},
 		// req: DDP-9.1-10, DDP-9.2-6
-		{"TO wraps", 1, 0x03, false, 2, func(f *protected) Header { return toOffset(tagged(f.mr, 0, true), 1<<64-1) }},
+		{"TO wraps", 1, 0x03, false, 2, func(f *protected) Header {
+			return toOffset(tagged(f.mr, 0, true), 1<<64-1)
+		}},
 		// req: DDP-9.2-7, DDP-6.1-11, 5041-4.1-2
-		{"tagged version 0", 1, 0x04, false, 1, func(f *protected) Header { return ofVersion(tagged(f.mr, 0, true), 0) }},
-		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *protected) Header { return ofVersion(tagged(f.mr, 0, false), 2) }},
-		{"tagged version, no payload", 1, 0x04, false, 0, func(f *protected) Header { return ofVersion(tagged(f.mr, 0, true), 3) }},
+		{"tagged version 0", 1, 0x04, false, 1, func(f *protected) Header {
+			return ofVersion(tagged(f.mr, 0, true), 0)
+		}},
+		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *protected) Header {
+			return ofVersion(tagged(f.mr, 0, false), 2)
+		}},
+		{"tagged version, no payload", 1, 0x04, false, 0, func(f *protected) Header {
+			return ofVersion(tagged(f.mr, 0, true), 3)
+		}},
 		// req: DDP-7.2-12, DDP-7.2-13, 5041-5.2-2
-		{"no payload, unknown STag", 0, 0, true, 0, func(f *protected) Header { return toSTag(tagged(f.mr, 1<<64-1, true), 0xffffffff) }},
+		{"no payload, unknown STag", 0, 0, true, 0, func(f *protected) Header {
+			return toSTag(tagged(f.mr, 1<<64-1, true), 0xffffffff)
+		}},
 	})
 }
 
@@ -96,27 +138,63 @@ func TestTaggedPlacementErrors(t *testing.T) {
 func TestUntaggedPlacementErrors(t *testing.T) {
 	testPlacement(t, []placementCase{
 		// req: DDP-9.1-1, DDP-9.2-8
-		{"QN beyond the list", 2, 0x01, false, 1, func(f *protected) Header { return untagged(7, 1, 0, true) }},
-		{"QN without a queue", 2, 0x01, false, 1, func(f *protected) Header { return untagged(1, 1, 0, true) }},
-		{"highest QN", 2, 0x01, false, 1, func(f *protected) Header { return untagged(0xffffffff, 1, 0, true) }},
-		{"QN, no payload", 2, 0x01, false, 0, func(f *protected) Header { return untagged(1, 1, 0, true) }},
+		{"QN beyond the list", 2, 0x01, false, 1, func(f *protected) Header {
+			return untagged(7, 1, 0, true)
+		}},
+		{"QN without a queue", 2, 0x01, false, 1, func(f *protected) Header {
+			return untagged(1, 1, 0, true)
+		}},
+		{"highest QN", 2, 0x01, false, 1, func(f *protected) Header {
+			return untagged(0xffffffff, 1, 0, true)
+		}},
+		{"QN, no payload", 2, 0x01, false, 0, func(f *protected) Header {
+			return untagged(1, 1, 0, true)
+		}},
 		// req: DDP-9.1-2, DDP-3.2-3, 5041-7.1-3
-		{"no buffer posted", 2, 0x02, false, 1, func(f *protected) Header { return untagged(2, 1, 0, true) }},
-		{"no buffer posted, no payload", 2, 0x02, false, 0, func(f *protected) Header { return untagged(2, 1, 0, true) }},
-		{"MSN above the window", 2, 0x02, false, 1, func(f *protected) Header { return untagged(0, 4, 0, true) }},
-		{"highest MSN of the window", 0, 0, true, 1, func(f *protected) Header { return untagged(0, 3, 0, true) }},
-		{"MSN completed", 2, 0x03, false, 1, func(f *protected) Header { return untagged(0, 1, 0, true) }},
-		{"MSN completed, no payload", 2, 0x03, false, 0, func(f *protected) Header { return untagged(0, 1, 0, true) }},
-		{"MSN 0 before the first wrap", 2, 0x03, false, 1, func(f *protected) Header { return untagged(0, 0, 0, true) }},
-		{"MO at the end", 2, 0x04, false, 1, func(f *protected) Header { return untagged(0, 2, protectedSize, true) }},
-		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *protected) Header { return untagged(0, 2, protectedSize+1, true) }},
+		{"no buffer posted", 2, 0x02, false, 1, func(f *protected) Header {
+			return untagged(2, 1, 0, true)
+		}},
+		{"no buffer posted, no payload", 2, 0x02, false, 0, func(f *protected) Header {
+			return untagged(2, 1, 0, true)
+		}},
+		{"MSN above the window", 2, 0x02, false, 1, func(f *protected) Header {
+			return untagged(0, 4, 0, true)
+		}},
+		{"highest MSN of the window", 0, 0, true, 1, func(f *protected) Header {
+			return untagged(0, 3, 0, true)
+		}},
+		{"MSN completed", 2, 0x03, false, 1, func(f *protected) Header {
+			return untagged(0, 1, 0, true)
+		}},
+		{"MSN completed, no payload", 2, 0x03, false, 0, func(f *protected) Header {
+			return untagged(0, 1, 0, true)
+		}},
+		{"MSN 0 before the first wrap", 2, 0x03, false, 1, func(f *protected) Header {
+			return untagged(0, 0, 0, true)
+		}},
+		{"MO at the end", 2, 0x04, false, 1, func(f *protected) Header {
+			return untagged(0, 2, protectedSize, true)
+		}},
+		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *protected) Header {
+			return untagged(0, 2, protectedSize+1, true)
+		}},
 		// req: DDP-3.2-2
-		{"message one octet too long", 2, 0x05, false, protectedSize + 1, func(f *protected) Header { return untagged(0, 2, 0, true) }},
-		{"one octet over at the end", 2, 0x05, false, 2, func(f *protected) Header { return untagged(0, 2, protectedSize-1, true) }},
-		{"buffer full to the octet", 0, 0, true, 1, func(f *protected) Header { return untagged(0, 2, protectedSize-1, true) }},
+		{"message one octet too long", 2, 0x05, false, protectedSize + 1, func(f *protected) Header {
+			return untagged(0, 2, 0, true)
+		}},
+		{"one octet over at the end", 2, 0x05, false, 2, func(f *protected) Header {
+			return untagged(0, 2, protectedSize-1, true)
+		}},
+		{"buffer full to the octet", 0, 0, true, 1, func(f *protected) Header {
+			return untagged(0, 2, protectedSize-1, true)
+		}},
 		// req: DDP-9.2-13
-		{"untagged version 0", 2, 0x06, false, 1, func(f *protected) Header { return ofVersion(untagged(0, 2, 0, true), 0) }},
-		{"untagged version before QN", 2, 0x06, false, 0, func(f *protected) Header { return ofVersion(untagged(7, 2, 0, true), 2) }},
+		{"untagged version 0", 2, 0x06, false, 1, func(f *protected) Header {
+			return ofVersion(untagged(0, 2, 0, true), 0)
+		}},
+		{"untagged version before QN", 2, 0x06, false, 0, func(f *protected) Header {
+			return ofVersion(untagged(7, 2, 0, true), 2)
+		}},
 	})
 }
 
@@ -134,7 +212,8 @@ func testPlacement(t *testing.T, cases []placementCase) {
 				require.Len(t, f.delivered(f.pos), map[bool]int{true: 1, false: 0}[h.MSN != 3])
 				return
 			}
-			require.Equal(t, &Error{Type: c.errType, Code: c.code, Header: h, SegmentLen: h.Len() + c.n}, err)
+			require.Equal(t, &Error{Type: c.errType, Code: c.code, Header: h, SegmentLen: h.Len() + c.n},
+				err)
 			require.Equal(t, before, f.snapshot(), "nothing was written")
 			require.Empty(t, f.delivered(f.pos))
 		})
@@ -185,8 +264,9 @@ func TestPlacedTwiceDeliveredOnce(t *testing.T) {
 	k.wantIDs(k.pos)
 }
 
-// The L flag stands on two segments of a message: the second is an error, and the message is delivered once. What comes after the last must
-// not change the message any more, nor may another segment have a higher MO.
+// The L flag stands on two segments of a message: the second is an error, and the message is
+// delivered once. What comes after the last must not change the message any more, nor may another
+// segment have a higher MO.
 // req: DDP-7.3-6
 func TestInconsistentMessage(t *testing.T) {
 	for _, c := range []struct {
@@ -217,8 +297,8 @@ func TestInconsistentMessage(t *testing.T) {
 	})
 }
 
-// The buffer is the reassembly buffer: octets stand in it when Place returns, in front of what is missing and after it, and what they came
-// in is the caller's again.
+// The buffer is the reassembly buffer: octets stand in it when Place returns, in front of what is
+// missing and after it, and what they came in is the caller's again.
 // req: DDP-3.1-1, 5040-5.5-1
 func TestBufferIsTheReassemblyBuffer(t *testing.T) {
 	k := newSink(t, 4)
@@ -240,7 +320,8 @@ func TestBufferIsTheReassemblyBuffer(t *testing.T) {
 		if i == 1 {
 			k.wantIDs(pieces[1].start) // placed before and after, delivered is nothing
 		}
-		require.Nil(t, place(&k.stream, pieces[i].start, pieces[i].end, len(pieces[i].ulpdu), [][]byte{pieces[i].ulpdu}))
+		require.Nil(t, place(&k.stream, pieces[i].start, pieces[i].end, len(pieces[i].ulpdu),
+			[][]byte{pieces[i].ulpdu}))
 		clear(pieces[i].ulpdu)
 		require.Equal(t, want, mr.Bytes())
 	}
@@ -254,7 +335,8 @@ func TestOverlapIsAsPlaced(t *testing.T) {
 	for name, order := range map[string][2]int{"ABCDxy": {0, 1}, "ABxxxy": {1, 0}} {
 		k := newSink(t, 4)
 		mr := k.register(6)
-		parts := [][]byte{ulpdu(tagged(mr, 2, true), []byte("xxxy")), ulpdu(tagged(mr, 0, true), []byte("ABCD"))}
+		parts := [][]byte{ulpdu(tagged(mr, 2, true), []byte("xxxy")),
+			ulpdu(tagged(mr, 0, true), []byte("ABCD"))}
 		for _, i := range order {
 			at := uint64(100 * i)
 			require.Nil(t, place(&k.stream, at, at+100, len(parts[i]), [][]byte{parts[i]}))
@@ -264,7 +346,8 @@ func TestOverlapIsAsPlaced(t *testing.T) {
 	}
 }
 
-// The sink takes the sender's word for what a message holds: a gap in its offsets is no error, its length is where it ends.
+// The sink takes the sender's word for what a message holds: a gap in its offsets is no error,
+// its length is where it ends.
 // req: DDP-7.2-14
 func TestGapInAMessage(t *testing.T) {
 	k := newSink(t, 4)
@@ -280,7 +363,8 @@ func TestGapInAMessage(t *testing.T) {
 // A ULPDU too short for its header, down to none: the first octet decides which header.
 // req: DDP-8.2.2-3
 func TestTruncatedSegment(t *testing.T) {
-	for _, whole := range [][]byte{ulpdu(Header{Tagged: true, Version: testDV}, nil), ulpdu(untagged(0, 1, 0, true), nil)} {
+	for _, whole := range [][]byte{ulpdu(Header{Tagged: true, Version: testDV}, nil),
+		ulpdu(untagged(0, 1, 0, true), nil)} {
 		for n := range whole {
 			for _, pieces := range [][][]byte{{whole[:n]}, {whole[:n/2], whole[n/2 : n]}, nil} {
 				if pieces == nil && n != 0 {
@@ -302,17 +386,24 @@ func TestLocalBufferFails(t *testing.T) {
 		post func(k *sink) RecvBuffer
 		ok   bool
 	}{
-		{"good", func(k *sink) RecvBuffer { return RecvBuffer{STag: k.register(8).STag(), Len: 8} }, true},
+		{"good", func(k *sink) RecvBuffer {
+			return RecvBuffer{STag: k.register(8).STag(), Len: 8}
+		}, true},
 		{"unknown STag", func(k *sink) RecvBuffer { return RecvBuffer{STag: 0x01020304, Len: 8} }, false},
 		{"not writable", func(k *sink) RecvBuffer {
-			return RecvBuffer{STag: k.registerIn(k.domain, 8, mem.RegionOptions{Access: mem.RemoteRead}).STag(), Len: 8}
+			return RecvBuffer{STag: k.registerIn(k.domain, 8, mem.RegionOptions{Access: mem.RemoteRead}).
+				STag(), Len: 8}
 		}, false},
 		{"other domain", func(k *sink) RecvBuffer {
 			mr := k.registerIn(k.table.AllocDomain(), 8, mem.RegionOptions{Access: mem.LocalWrite})
 			return RecvBuffer{STag: mr.STag(), Len: 8}
 		}, false},
-		{"longer than the region", func(k *sink) RecvBuffer { return RecvBuffer{STag: k.register(7).STag(), Len: 8} }, false},
-		{"TO wraps", func(k *sink) RecvBuffer { return RecvBuffer{STag: k.register(8).STag(), TO: 1<<64 - 4, Len: 8} }, false},
+		{"longer than the region", func(k *sink) RecvBuffer {
+			return RecvBuffer{STag: k.register(7).STag(), Len: 8}
+		}, false},
+		{"TO wraps", func(k *sink) RecvBuffer {
+			return RecvBuffer{STag: k.register(8).STag(), TO: 1<<64 - 4, Len: 8}
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newSink(t, 1)
@@ -347,7 +438,8 @@ func TestPlacementPieces(t *testing.T) {
 					h = tagged(mr, 0, true)
 				}
 				b := ulpdu(h, []byte("ninebytes"))
-				require.Nil(t, place(&k.stream, 0, 50, len(b), [][]byte{b[:i], b[i:j], nil, b[j:]}), "cut at %d and %d", i, j)
+				require.Nil(t, place(&k.stream, 0, 50, len(b), [][]byte{b[:i], b[i:j], nil, b[j:]}),
+					"cut at %d and %d", i, j)
 				require.Equal(t, "ninebytes", string(mr.Bytes()))
 				d := k.delivered(50)
 				require.Len(t, d, 1)
@@ -367,12 +459,14 @@ func TestPlacementMisuse(t *testing.T) {
 	require.True(t, err.Truncated, "the header is not looked for after n")
 }
 
-// FuzzPlace lets a peer say anything: the first octets of a ULPDU are fuzzed, only STags are real ones, for no
-// fuzzer guesses them. A naive model of section 9.1 tells what may be written; the canaries tell the rest.
+// FuzzPlace lets a peer say anything: the first octets of a ULPDU are fuzzed, only STags are real
+// ones, for no fuzzer guesses them. A naive model of section 9.1 tells what may be written; the
+// canaries tell the rest.
 // req: DDP-10.1-1, 5041-8.3.1-3, 5042-6.2.1-1
 func FuzzPlace(f *testing.F) {
 	f.Add([]byte{14 + 3, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 'a', 'b', 'c'})
-	f.Add([]byte{18 + 3, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 'a', 'b', 'c', 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0})
+	f.Add([]byte{18 + 3, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 'a', 'b', 'c', 18,
+		0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0})
 	f.Add([]byte{14 + 3, 0xc1, 0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 62, 'a', 'b', 'c'})
 	f.Add([]byte{14 + 2, 0xc1, 0x40, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 'a', 'b'})
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -436,7 +530,8 @@ func (m *fuzzed) say(b []byte) bool {
 	return true
 }
 
-// accepted looks whether it was right to accept b, which names STag pick, and writes it to the model.
+// accepted looks whether it was right to accept b, which names STag pick, and writes it to the
+// model.
 func (m *fuzzed) accepted(b []byte, pick int) {
 	h, hn, ok := Parse(b)
 	if !ok {
@@ -460,7 +555,8 @@ func (m *fuzzed) accepted(b []byte, pick int) {
 		at := []int{guardLen, 64 + 3*guardLen}[pick] // in the snapshot
 		copy(m.model[at+int(h.TO-base):], payload)
 	default:
-		if h.QN != 0 || h.MSN < 1 || h.MSN > 2 || int64(h.MO)+int64(len(payload)) > []int64{32, 16}[h.MSN-1] {
+		if h.QN != 0 || h.MSN < 1 || h.MSN > 2 || int64(h.MO)+int64(len(payload)) > []int64{32,
+			16}[h.MSN-1] {
 			m.t.Fatalf("send %+v of %d was accepted", h, len(payload))
 		}
 		at := []int{160 + 7*guardLen + 3, 195 + 9*guardLen + 3}[h.MSN-1] // of the posted buffers
@@ -521,7 +617,8 @@ func BenchmarkPlace(b *testing.B) {
 		name    string
 		payload int
 		tag     bool
-	}{{"tagged", 1446, true}, {"tagged", 64, true}, {"tagged", 0, true}, {"tagged", 8934, true}, {"untagged", 1442, false}} {
+	}{{"tagged", 1446, true}, {"tagged", 64, true}, {"tagged", 0, true}, {"tagged", 8934, true},
+		{"untagged", 1442, false}} {
 		b.Run(fmt.Sprintf("%s/%d", c.name, c.payload), func(b *testing.B) {
 			k := newSink(b, 64)
 			const size = 1 << 20
@@ -556,7 +653,8 @@ func BenchmarkPlace(b *testing.B) {
 					b.Fatal("not delivered")
 				}
 			}
-			require.True(b, bytes.Equal(payload, mr.Bytes()[to:][:c.payload]), "the octets of the last segment")
+			require.True(b, bytes.Equal(payload, mr.Bytes()[to:][:c.payload]),
+				"the octets of the last segment")
 		})
 	}
 }

@@ -80,8 +80,10 @@ func TestRecvSlotCheck(t *testing.T) {
 		name string
 		segs []seg
 	}{
-		{"in order", []seg{{end: 10, len: 40}, {end: 20, mo: 40, len: 40}, {end: 30, mo: 80, len: 20, last: true}}},
-		{"reverse", []seg{{end: 30, mo: 80, len: 20, last: true}, {end: 20, mo: 40, len: 40}, {end: 10, len: 40}}},
+		{"in order", []seg{{end: 10, len: 40}, {end: 20, mo: 40, len: 40},
+			{end: 30, mo: 80, len: 20, last: true}}},
+		{"reverse", []seg{{end: 30, mo: 80, len: 20, last: true}, {end: 20, mo: 40, len: 40},
+			{end: 10, len: 40}}},
 		{"segment again", []seg{{end: 10, len: 40}, {end: 10, len: 40}, {end: 20, mo: 40, last: true}}},
 		{"last again", []seg{{end: 20, mo: 40, last: true}, {end: 20, mo: 40, last: true, again: true}}},
 		{"no payload right at the end", []seg{{end: 10, len: 100}, {end: 20, mo: 100, last: true}}},
@@ -93,12 +95,18 @@ func TestRecvSlotCheck(t *testing.T) {
 		{"one octet over", []seg{{end: 10, mo: 99, len: 2, code: CodeTooLong}}},
 		{"MO plus length wraps", []seg{{end: 10, mo: 99, len: 0xffffffff, code: CodeTooLong}}},
 		{"too long from the start", []seg{{end: 10, len: 101, last: true, code: CodeTooLong}}},
-		{"two lasts", []seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 50, last: true, code: CodeMSNRange}}},
-		{"two lasts, second earlier", []seg{{end: 20, mo: 40, last: true}, {end: 10, last: true, code: CodeMSNRange}}},
-		{"after the last", []seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 10, len: 1, code: CodeMSNRange}}},
-		{"last before others", []seg{{end: 30, mo: 10, len: 1}, {end: 20, mo: 40, last: true, code: CodeMSNRange}}},
-		{"last with a lower MO", []seg{{end: 10, mo: 50, len: 1}, {end: 20, mo: 40, last: true, code: CodeInvalidMO}}},
-		{"MO above the last's", []seg{{end: 20, mo: 40, last: true}, {end: 10, mo: 50, len: 1, code: CodeInvalidMO}}},
+		{"two lasts",
+			[]seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 50, last: true, code: CodeMSNRange}}},
+		{"two lasts, second earlier",
+			[]seg{{end: 20, mo: 40, last: true}, {end: 10, last: true, code: CodeMSNRange}}},
+		{"after the last",
+			[]seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 10, len: 1, code: CodeMSNRange}}},
+		{"last before others",
+			[]seg{{end: 30, mo: 10, len: 1}, {end: 20, mo: 40, last: true, code: CodeMSNRange}}},
+		{"last with a lower MO",
+			[]seg{{end: 10, mo: 50, len: 1}, {end: 20, mo: 40, last: true, code: CodeInvalidMO}}},
+		{"MO above the last's",
+			[]seg{{end: 20, mo: 40, last: true}, {end: 10, mo: 50, len: 1, code: CodeInvalidMO}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var q Queue
@@ -116,7 +124,8 @@ func TestRecvSlotCheck(t *testing.T) {
 	}
 }
 
-// Wants counts what a message lacks, modulo 2^32, and nothing for one that has its buffer or is over.
+// Wants counts what a message lacks, modulo 2^32, and nothing for one that has its buffer or is
+// over.
 func TestQueueWants(t *testing.T) {
 	for _, first := range []uint32{1, 0x7fffffff, 0xfffffffe, 0} {
 		var q Queue
@@ -135,7 +144,8 @@ func TestQueueWants(t *testing.T) {
 	}
 }
 
-// Begun counts buffers from their first segment to their Delivery, or Flush, whatever their number of segments.
+// Begun counts buffers from their first segment to their Delivery, or Flush, whatever their
+// number of segments.
 func TestQueueBegun(t *testing.T) {
 	var q Queue
 	q.Init(4)
@@ -165,7 +175,8 @@ func TestQueueMemory(t *testing.T) {
 	q.note(q.slot(1), &Header{Last: true}, 10)
 	for _, m := range []Queue{q.Memory(2, 2), q.Memory(4, 1)} {
 		m.InitLists(4, 2)
-		require.False(t, &m.slots[0] == &q.slots[0] && &m.lists[0] == &q.lists[0], "what is larger is not kept")
+		require.False(t, &m.slots[0] == &q.slots[0] && &m.lists[0] == &q.lists[0],
+			"what is larger is not kept")
 	}
 	next := q.Memory(4, 2)
 	require.Zero(t, testing.AllocsPerRun(3, func() {

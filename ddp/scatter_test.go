@@ -17,7 +17,8 @@ const listMax = 5
 func newListSink(t testing.TB) *sink {
 	k := newSink(t, 64)
 	k.queues[0].InitLists(8, listMax)
-	k.stream.Init(StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV, Queues: k.queues, PendingMax: 64})
+	k.stream.Init(StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV,
+		Queues: k.queues, PendingMax: 64})
 	return k
 }
 
@@ -46,8 +47,8 @@ func gathered(regions []*mem.MemoryRegion) (all []byte) {
 	return all
 }
 
-// However a message is cut into segments, in whatever order they come and in whatever pieces, it fills the ranges one after the other, and
-// no octet around them.
+// However a message is cut into segments, in whatever order they come and in whatever pieces, it
+// fills the ranges one after the other, and no octet around them.
 func TestScatter(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -79,9 +80,11 @@ func TestScatter(t *testing.T) {
 		}
 		got := gathered(regions)
 		require.Equal(t, message, append([]byte{}, got[:n]...), "seed %d", seed)
-		require.Equal(t, make([]byte, total-n), append([]byte{}, got[n:]...), "after the message, seed %d", seed)
+		require.Equal(t, make([]byte, total-n), append([]byte{}, got[n:]...),
+			"after the message, seed %d", seed)
 		for _, mr := range regions {
-			require.True(t, mr == nil || bytes.Equal(mr.Bytes()[:3], make([]byte, 3)), "in front of a range, seed %d", seed)
+			require.True(t, mr == nil || bytes.Equal(mr.Bytes()[:3], make([]byte, 3)),
+				"in front of a range, seed %d", seed)
 		}
 		k.post(0, 10, 1)
 		require.Nil(t, k.place(untagged(0, 2, 0, true), []byte{1}))
@@ -90,7 +93,8 @@ func TestScatter(t *testing.T) {
 	}
 }
 
-// placeShuffled places a message of MSN 1 in segments of random lengths, in random order and pieces.
+// placeShuffled places a message of MSN 1 in segments of random lengths, in random order and
+// pieces.
 func placeShuffled(t *testing.T, k *sink, rng *rand.Rand, message []byte) {
 	type segment struct {
 		start, end uint64
@@ -116,8 +120,8 @@ func placeShuffled(t *testing.T, k *sink, rng *rand.Rand, message []byte) {
 	}
 }
 
-// The buffer ends with its last range; one of them that is no writable memory of the domain is this host's error, and not an
-// octet of the segment is in the others.
+// The buffer ends with its last range; one of them that is no writable memory of the domain is
+// this host's error, and not an octet of the segment is in the others.
 func TestScatterErrors(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -177,7 +181,9 @@ func TestPostList(t *testing.T) {
 func TestScatterDoesNotAllocate(t *testing.T) {
 	k := newListSink(t)
 	mr := k.register(100)
-	list := []wq.SGE{{Offset: 0, Length: 10, STag: mr.STag()}, {Offset: 50, Length: 10, STag: mr.STag()}, {Offset: 20, Length: 5, STag: mr.STag()}, {Offset: 30, Length: 3, STag: mr.STag()}, {Offset: 40, Length: 2, STag: mr.STag()}}
+	list := []wq.SGE{{Offset: 0, Length: 10, STag: mr.STag()},
+		{Offset: 50, Length: 10, STag: mr.STag()}, {Offset: 20, Length: 5, STag: mr.STag()},
+		{Offset: 30, Length: 3, STag: mr.STag()}, {Offset: 40, Length: 2, STag: mr.STag()}}
 	require.Len(t, list, listMax)
 	seg := ulpdu(untagged(0, 1, 0, true), make([]byte, 30))
 	pieces := [][]byte{seg}

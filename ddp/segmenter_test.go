@@ -66,11 +66,15 @@ func TestSegmenterZeroLength(t *testing.T) {
 	s.Init(1)
 	s.Start(taggedMessage(7, 0))
 	require.Equal(t, 14, s.NextLen(1500))
-	require.Equal(t, []segment{{Header{Tagged: true, Last: true, Version: 1, ULP: 0x40, STag: 0xabcdef01, TO: 7}, 0, 0}},
+	require.Equal(
+		t,
+		[]segment{{Header{Tagged: true, Last: true, Version: 1, ULP: 0x40, STag: 0xabcdef01, TO: 7}, 0,
+			0}},
 		cutAll(t, &s, fixed(1500)))
 	s.Start(Message{Header: Header{ULP: 0x43}})
 	require.Equal(t, 18, s.NextLen(1500))
-	require.Equal(t, []segment{{Header{Last: true, Version: 1, ULP: 0x43, MSN: 1}, 0, 0}}, cutAll(t, &s, fixed(1500)))
+	require.Equal(t, []segment{{Header{Last: true, Version: 1, ULP: 0x43, MSN: 1}, 0, 0}},
+		cutAll(t, &s, fixed(1500)))
 }
 
 // A message that just fits is one segment; one octet more makes two.
@@ -80,7 +84,8 @@ func TestSegmenterEdges(t *testing.T) {
 	for _, c := range []struct {
 		length uint32
 		want   []int
-	}{{1, []int{1}}, {109, []int{109}}, {110, []int{110}}, {111, []int{110, 1}}, {220, []int{110, 110}}} {
+	}{{1, []int{1}}, {109, []int{109}}, {110, []int{110}}, {111, []int{110, 1}},
+		{220, []int{110, 110}}} {
 		s.Start(untaggedMessage(1, c.length))
 		var got []int
 		for _, seg := range cutAll(t, &s, fixed(128)) {
@@ -90,8 +95,10 @@ func TestSegmenterEdges(t *testing.T) {
 	}
 }
 
-// req: DDP-6.1-4, DDP-6.1-5, DDP-6.1-6, DDP-6.1-7, DDP-6.2-4, DDP-6.2-8, DDP-6.3-4, DDP-6.3-6, DDP-6.3-7
-// req: DDP-7.2-1, DDP-7.2-2, DDP-7.2-4, DDP-7.2-6, DDP-7.2-9, DDP-7.3-2, DDP-7.3-3, 5041-4.2-1, 5041-4.3-1
+// req: DDP-6.1-4, DDP-6.1-5, DDP-6.1-6, DDP-6.1-7, DDP-6.2-4, DDP-6.2-8, DDP-6.3-4, DDP-6.3-6
+// req: DDP-6.3-7
+// req: DDP-7.2-1, DDP-7.2-2, DDP-7.2-4, DDP-7.2-6, DDP-7.2-9, DDP-7.3-2, DDP-7.3-3, 5041-4.2-1
+// req: 5041-4.3-1
 // req: C02-7.3.2-4, D01-5.3.2-5
 func TestSegmenterProperties(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

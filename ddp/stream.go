@@ -25,9 +25,10 @@ type StreamConfig struct {
 
 // Stats counts what a Stream did. Plain numbers of the Stream's goroutine.
 type Stats struct {
-	Segments   uint64 // placed, those without payload included
-	Octets     uint64 // payload placed
-	Duplicates uint64 // dropped: a segment below the left edge, or a message's last segment seen before
+	Segments uint64 // placed, those without payload included
+	Octets   uint64 // payload placed
+	// dropped: a segment below the left edge, or a message's last segment seen before
+	Duplicates uint64
 	AfterError uint64 // dropped silently after an error, section 9.1, or after Disable
 }
 
@@ -53,14 +54,16 @@ type Stream struct {
 	pendingMax int
 	edge       uint64   // highest edge Delivered up to
 	targets    [][]byte // of the segment in hand, in a buffer that is a list
-	cut        uint64   // nothing ends after it that is delivered: the first octet that was not placed for an error
+	// nothing ends after it that is delivered: the first octet that was not placed for an error
+	cut uint64
 
 	err   *Error // nil: there was none
 	stats Stats
 }
 
-// Init readies the Stream; it allocates all that the Stream will ever need, except for its Error. It panics on a config
-// without Table or PendingMax, or with one beyond its Pending's. Call Close when it is over.
+// Init readies the Stream; it allocates all that the Stream will ever need, except for its Error.
+// It panics on a config without Table or PendingMax, or with one beyond its Pending's. Call Close
+// when it is over.
 func (s *Stream) Init(cfg StreamConfig) {
 	if cfg.Table == nil || cfg.PendingMax < 1 || int64(cfg.PendingMax) > 1<<30 {
 		panic("ddp: Stream.Init wants a Table and a PendingMax of 1 to 2^30")

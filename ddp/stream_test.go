@@ -16,8 +16,9 @@ const (
 	ownStream = mem.StreamID(5)
 )
 
-// sink is a Data Sink for tests: a Stream, its table, and memory in which every octet outside a registered
-// region is a canary. The peer's side is place, send and write; the stream position runs along.
+// sink is a Data Sink for tests: a Stream, its table, and memory in which every octet outside a
+// registered region is a canary. The peer's side is place, send and write; the stream position
+// runs along.
 type sink struct {
 	t      testing.TB
 	table  *mem.Table
@@ -90,7 +91,8 @@ func (k *sink) register(n int) *mem.MemoryRegion {
 func (k *sink) post(qn int, id uint64, n int) *mem.MemoryRegion {
 	k.t.Helper()
 	mr := k.registerIn(k.domain, n+3, mem.RegionOptions{Access: mem.LocalWrite})
-	require.True(k.t, k.queues[qn].Post(RecvBuffer{ID: id, STag: mr.STag(), TO: mr.Base() + 3, Len: uint32(n)}))
+	require.True(
+		k.t, k.queues[qn].Post(RecvBuffer{ID: id, STag: mr.STag(), TO: mr.Base() + 3, Len: uint32(n)}))
 	return mr
 }
 
@@ -115,7 +117,8 @@ func (k *sink) place(h Header, payload []byte) *Error {
 }
 
 func tagged(mr *mem.MemoryRegion, to uint64, last bool) Header {
-	return Header{Tagged: true, Last: last, Version: testDV, ULP: 0x40, STag: mr.STag(), TO: mr.Base() + to}
+	return Header{Tagged: true, Last: last, Version: testDV, ULP: 0x40, STag: mr.STag(),
+		TO: mr.Base() + to}
 }
 
 func untagged(qn, msn, mo uint32, last bool) Header {
@@ -177,7 +180,8 @@ func TestFirstErrorStopsPlacement(t *testing.T) {
 	require.Nil(t, k.place(tagged(mr, 10, true), []byte("after")), "dropped silently")
 	require.Nil(t, k.place(untagged(7, 1, 0, true), nil), "a second error is not found")
 	require.Nil(t, place(&k.stream, k.pos, k.pos+7, 1, [][]byte{{0}}))
-	require.Equal(t, &Error{Type: 1, Code: 1, Header: tagged(mr, 60, true), SegmentLen: 19}, k.stream.Err())
+	require.Equal(t, &Error{Type: 1, Code: 1, Header: tagged(mr, 60, true), SegmentLen: 19},
+		k.stream.Err())
 	require.Equal(t, append([]byte("before"), make([]byte, 58)...), mr.Bytes())
 	require.Equal(t, Stats{Segments: 1, Octets: 6, AfterError: 3}, k.stream.Stats())
 }
@@ -199,7 +203,8 @@ func TestErrorAndDelivery(t *testing.T) {
 	k.wantIDs(math.MaxUint64)
 }
 
-// The error is out of order and the gap before it never closes for Delivery, even when only part of it is dropped.
+// The error is out of order and the gap before it never closes for Delivery, even when only part
+// of it is dropped.
 func TestErrorAheadOfHole(t *testing.T) {
 	k := newSink(t, 8)
 	mr := k.register(64)
@@ -213,7 +218,8 @@ func TestErrorAheadOfHole(t *testing.T) {
 		starts[i], _ = k.span(len(parts[i]))
 	}
 	place := func(i int) *Error {
-		return place(&k.stream, starts[i], starts[i]+uint64(len(parts[i]))+6, len(parts[i]), [][]byte{parts[i]})
+		return place(&k.stream, starts[i], starts[i]+uint64(len(parts[i]))+6, len(parts[i]),
+			[][]byte{parts[i]})
 	}
 	for _, i := range []int{0, 3, 1} {
 		require.Nil(t, place(i))
@@ -256,14 +262,15 @@ func TestDisable(t *testing.T) {
 	require.Equal(t, Stats{Segments: 2, Octets: 2, AfterError: 2}, k.stream.Stats())
 }
 
-// Streams share nothing but the Table: each has its own set of queue numbers and counts its own MSNs, an error in one is none
-// in the other, and no order holds between them.
+// Streams share nothing but the Table: each has its own set of queue numbers and counts its own
+// MSNs, an error in one is none in the other, and no order holds between them.
 // req: DDP-3.1-2, DDP-3.2-8, 5040-5.5-1
 func TestStreamsAreIndependent(t *testing.T) {
 	a := newSink(t, 4)
 	b := &sink{t: t, table: a.table, domain: a.domain, reader: a.reader, queues: []*Queue{nil, {}}}
 	b.queues[1].Init(2)
-	b.stream.Init(StreamConfig{Table: a.table, Domain: a.domain, Stream: ownStream + 1, Version: 0, Queues: b.queues, PendingMax: 4})
+	b.stream.Init(StreamConfig{Table: a.table, Domain: a.domain, Stream: ownStream + 1, Version: 0,
+		Queues: b.queues, PendingMax: 4})
 	old := func(qn, msn uint32) Header {
 		h := untagged(qn, msn, 0, true)
 		h.Version = 0
@@ -311,8 +318,10 @@ func TestStreamPendingMax(t *testing.T) {
 // Init leaves nothing of the stream that there was before in the same place.
 func TestInitForgetsTheStreamBefore(t *testing.T) {
 	k := newSink(t, 4)
-	cfg := StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV, Queues: k.queues, PendingMax: 4}
-	k.place(Header{Last: true, Version: testDV, QN: 2, MSN: 1}, []byte("octets")) // for which no buffer is posted
+	cfg := StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV,
+		Queues: k.queues, PendingMax: 4}
+	// for which no buffer is posted
+	k.place(Header{Last: true, Version: testDV, QN: 2, MSN: 1}, []byte("octets"))
 	require.NotNil(t, k.stream.Err())
 	k.place(Header{Last: true, Version: testDV, QN: 2, MSN: 1}, []byte("octets")) // dropped
 	require.NotZero(t, k.stream.Stats())

@@ -61,7 +61,8 @@ func TestULPNamesTheRight(t *testing.T) {
 		has, need mem.Access
 		placed    bool
 	}{
-		{mem.LocalWrite, mem.RemoteWrite, false}, {mem.LocalWrite, mem.LocalWrite, true}, {mem.RemoteWrite, mem.RemoteWrite, true},
+		{mem.LocalWrite, mem.RemoteWrite, false}, {mem.LocalWrite, mem.LocalWrite, true},
+		{mem.RemoteWrite, mem.RemoteWrite, true},
 	} {
 		k, j := newJudged(t)
 		mr := k.registerIn(k.domain, 10, mem.RegionOptions{Access: c.has})
@@ -78,13 +79,15 @@ func TestULPNamesTheRight(t *testing.T) {
 	}
 }
 
-// A segment that the ULP refuses is not placed, and nothing after it is; the Stream has no error of its own to report.
+// A segment that the ULP refuses is not placed, and nothing after it is; the Stream has no error
+// of its own to report.
 func TestULPRefuses(t *testing.T) {
 	for _, h := range []func(mr *mem.MemoryRegion) Header{
 		func(mr *mem.MemoryRegion) Header { return tagged(mr, 0, true) },
 		func(*mem.MemoryRegion) Header { return untagged(0, 1, 0, true) },
-		func(*mem.MemoryRegion) Header { return untagged(0, 99, 0, true) }, // asked before the MSN is looked at
-		func(*mem.MemoryRegion) Header { return untagged(1, 1, 0, true) },  // and before the queue
+		// asked before the MSN is looked at
+		func(*mem.MemoryRegion) Header { return untagged(0, 99, 0, true) },
+		func(*mem.MemoryRegion) Header { return untagged(1, 1, 0, true) }, // and before the queue
 	} {
 		k, j := newJudged(t)
 		mr, inbox := k.register(10), k.post(0, 1, 10)

@@ -1,8 +1,10 @@
-// Package hugepages maps memory for packet buffers, rings and the memory that applications register.
+// Package hugepages maps memory for packet buffers, rings and the memory that applications
+// register.
 //
-// An Arena is one mapping on pages of 2 MiB or 1 GiB, or on normal pages if there are too few of those,
-// which Fallback reports. Every page is present before New returns, so that no later access faults,
-// waits or raises SIGBUS. Carve hands out pieces at start-up; pieces are not freed singly.
+// An Arena is one mapping on pages of 2 MiB or 1 GiB, or on normal pages if there are too few of
+// those, which Fallback reports. Every page is present before New returns, so that no later
+// access faults, waits or raises SIGBUS. Carve hands out pieces at start-up; pieces are not freed
+// singly.
 //
 // Limits: hugepages on Linux only; elsewhere New uses ordinary Go memory. An Arena must not hold Go
 // pointers, because the garbage collector does not scan it.
@@ -28,8 +30,9 @@ type Arena struct {
 	page     PageSize
 	fallback string
 	lockErr  error
-	fd       int    // memfd, or -1
-	reserved []byte // the whole address range to unmap, guard pages included; nil when there is nothing to unmap
+	fd       int // memfd, or -1
+	// the whole address range to unmap, guard pages included; nil when there is nothing to unmap
+	reserved []byte
 }
 
 // Heap returns an arena of n octets of ordinary Go memory, for tests under -race (which cannot see
@@ -53,7 +56,8 @@ func Over(b []byte, page PageSize) *Arena {
 	}
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	if len(b)%int(page) != 0 || first%uintptr(page) != 0 {
-		panic(fmt.Sprintf("hugepages: Over %d octets at %#x, which are not whole pages of %v", len(b), first, page))
+		panic(fmt.Sprintf("hugepages: Over %d octets at %#x, which are not whole pages of %v", len(b),
+			first, page))
 	}
 	return &Arena{mem: b[:len(b):len(b)], page: page, fd: -1}
 }

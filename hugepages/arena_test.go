@@ -78,13 +78,15 @@ func TestCarveRefusesNonsense(t *testing.T) {
 
 func TestErrorsAreOneLineWithTheCure(t *testing.T) {
 	for want, err := range map[string]error{
-		"hugepages: 128 pages of 2 MiB wanted, 64 free; run hugepages/setup.sh 128":                                        &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 128, Free: 64, Total: 64},
-		"hugepages: 128 pages of 2 MiB wanted, 4 free; run hugepages/setup.sh 188":                                         &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 128, Free: 4, Total: 64},
-		"hugepages: 2 pages of 1 GiB wanted on node 1, 0 free; run hugepages/setup.sh 2 --size 1G --node 1":                &ShortageError{Page: Page1GiB, Node: 1, Wanted: 2},
-		"hugepages: 200 GiB of memory wanted, 23 GiB available of which 376 MiB are kept free; ask for less or add memory": &MemoryError{Wanted: 200 << 30, Available: 23 << 30, Kept: 376 << 20},
-		"hugepages: NUMA node 3 wanted, online: 0 1; choose one of these, or AnyNode (-1)":                                 &NodeError{Node: 3, Online: []int{0, 1}},
-		"hugepages: 65 octets aligned to 64 wanted, 7 remain in the arena; make the arena larger":                          &CarveError{65, 64, 7},
-		"hugepages: Config.Bytes is -1, must be at least 1":                                                                &ConfigError{"Bytes", -1, "at least 1"},
+		"hugepages: 128 pages of 2 MiB wanted, 64 free; run hugepages/setup.sh 128": &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 128, Free: 64, Total: 64},
+		"hugepages: 128 pages of 2 MiB wanted, 4 free; run hugepages/setup.sh 188":  &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 128, Free: 4, Total: 64},
+		"hugepages: 2 pages of 1 GiB wanted on node 1, 0 free; run hugepages/setup.sh 2 --size " +
+			"1G --node 1": &ShortageError{Page: Page1GiB, Node: 1, Wanted: 2},
+		"hugepages: 200 GiB of memory wanted, 23 GiB available of which 376 MiB are kept free; ask for " +
+			"less or add memory": &MemoryError{Wanted: 200 << 30, Available: 23 << 30, Kept: 376 << 20},
+		"hugepages: NUMA node 3 wanted, online: 0 1; choose one of these, or AnyNode (-1)":        &NodeError{Node: 3, Online: []int{0, 1}},
+		"hugepages: 65 octets aligned to 64 wanted, 7 remain in the arena; make the arena larger": &CarveError{65, 64, 7},
+		"hugepages: Config.Bytes is -1, must be at least 1":                                       &ConfigError{"Bytes", -1, "at least 1"},
 	} {
 		require.EqualError(t, err, want)
 	}
@@ -94,7 +96,8 @@ func TestErrorsAreOneLineWithTheCure(t *testing.T) {
 
 func TestPageSizeString(t *testing.T) {
 	for want, p := range map[string]PageSize{
-		"auto": Auto, "4 KiB": Normal, "2 MiB": Page2MiB, "1 GiB": Page1GiB, "3 octets": 3, "32 MiB": 32 << 20,
+		"auto": Auto, "4 KiB": Normal, "2 MiB": Page2MiB, "1 GiB": Page1GiB, "3 octets": 3,
+		"32 MiB": 32 << 20,
 	} {
 		require.Equal(t, want, p.String())
 	}

@@ -44,7 +44,8 @@ type Config struct {
 	Node       int      // NUMA node, or AnyNode
 	Memfd      bool     // back by memfd_create so that the mapping can be shared with another process
 	NoFallback bool     // fail instead of falling back to smaller pages
-	GuardPages bool     // an inaccessible page before and after: a stray access faults instead of corrupting
+	// an inaccessible page before and after: a stray access faults instead of corrupting
+	GuardPages bool
 }
 
 // check refuses what no system could serve.
@@ -53,9 +54,11 @@ func (c Config) check() error {
 	case c.Bytes <= 0:
 		return &ConfigError{Field: "Bytes", Value: c.Bytes, Want: "at least 1"}
 	case c.Page != Auto && c.Page != Normal && c.Page != Page2MiB && c.Page != Page1GiB:
-		return &ConfigError{Field: "Page", Value: int64(c.Page), Want: "Auto, Normal, Page2MiB or Page1GiB"}
+		return &ConfigError{Field: "Page", Value: int64(c.Page),
+			Want: "Auto, Normal, Page2MiB or Page1GiB"}
 	case c.Node < AnyNode || c.Node >= nodesMax:
-		return &ConfigError{Field: "Node", Value: int64(c.Node), Want: fmt.Sprintf("AnyNode (-1) or 0 to %d", nodesMax-1)}
+		return &ConfigError{Field: "Node", Value: int64(c.Node),
+			Want: fmt.Sprintf("AnyNode (-1) or 0 to %d", nodesMax-1)}
 	}
 	return nil
 }

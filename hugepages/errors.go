@@ -43,7 +43,8 @@ func (e *ShortageError) Error() string {
 
 func (e *ShortageError) Unwrap() error { return e.Err }
 
-// GroupError says that a control group allows this process too few hugepages, however many are free.
+// GroupError says that a control group allows this process too few hugepages, however many are
+// free.
 type GroupError struct {
 	Page    PageSize
 	Wanted  int64  // pages
@@ -53,8 +54,10 @@ type GroupError struct {
 }
 
 func (e *GroupError) Error() string {
-	return fmt.Sprintf("hugepages: %d pages of %v wanted, %d more allowed by %s; raise that limit (Kubernetes: resources.limits hugepages-%s)",
-		e.Wanted, e.Page, e.Allowed, e.Limit, map[PageSize]string{Page2MiB: "2Mi", Page1GiB: "1Gi"}[e.Page])
+	return fmt.Sprintf("hugepages: %d pages of %v wanted, %d more allowed by %s; raise that limit "+
+		"(Kubernetes: resources.limits hugepages-%s)",
+		e.Wanted, e.Page, e.Allowed, e.Limit,
+		map[PageSize]string{Page2MiB: "2Mi", Page1GiB: "1Gi"}[e.Page])
 }
 
 func (e *GroupError) Unwrap() error { return e.Err }
@@ -67,7 +70,8 @@ type MemoryError struct {
 }
 
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("hugepages: %s of memory wanted, %s available of which %s are kept free; ask for less or add memory",
+	return fmt.Sprintf("hugepages: %s of memory wanted, %s available of which %s are kept free; ask "+
+		"for less or add memory",
 		octets(e.Wanted), octets(e.Available), octets(e.Kept))
 }
 
@@ -82,7 +86,8 @@ func (e *NodeError) Error() string {
 	for i, n := range e.Online {
 		list[i] = fmt.Sprint(n)
 	}
-	return fmt.Sprintf("hugepages: NUMA node %d wanted, online: %s; choose one of these, or AnyNode (-1)",
+	return fmt.Sprintf("hugepages: NUMA node %d wanted, online: %s; choose one of these, or "+
+		"AnyNode (-1)",
 		e.Node, strings.Join(list, " "))
 }
 
@@ -90,7 +95,8 @@ func (e *NodeError) Error() string {
 type CarveError struct{ Wanted, Align, Remaining int }
 
 func (e *CarveError) Error() string {
-	return fmt.Sprintf("hugepages: %d octets aligned to %d wanted, %d remain in the arena; make the arena larger",
+	return fmt.Sprintf("hugepages: %d octets aligned to %d wanted, %d remain in the arena; make the "+
+		"arena larger",
 		e.Wanted, e.Align, e.Remaining)
 }
 

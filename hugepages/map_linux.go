@@ -102,14 +102,16 @@ func (a *Arena) mapRange(guards bool, size int64) error {
 	return nil
 }
 
-// mapError names the call. For hugepages ENOMEM is the answer of the pool (the mapping reserves its
-// pages), of a control group or of RLIMIT_AS, ENOENT, EINVAL, ENODEV and EOPNOTSUPP that of a kernel without pages of this size.
+// mapError names the call. For hugepages ENOMEM is the answer of the pool (the mapping reserves
+// its pages), of a control group or of RLIMIT_AS, ENOENT, EINVAL, ENODEV and EOPNOTSUPP that of a
+// kernel without pages of this size.
 func mapError(call string, page PageSize, size int64, err error) error {
 	err = fmt.Errorf("hugepages: %s for %d octets on pages of %v: %w", call, size, page, err)
 	if page == Normal {
 		return err
 	}
-	for _, short := range []error{unix.ENOMEM, unix.ENOENT, unix.EINVAL, unix.ENODEV, unix.EOPNOTSUPP, unix.ENOSPC} {
+	for _, short := range []error{unix.ENOMEM, unix.ENOENT, unix.EINVAL, unix.ENODEV, unix.EOPNOTSUPP,
+		unix.ENOSPC} {
 		if errors.Is(err, short) {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
@@ -130,7 +132,8 @@ func bindNode(mem []byte, page PageSize, node int) error {
 	}
 	var mask [nodesMax / 64]uint64
 	mask[node/64] = 1 << (node % 64)
-	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)),
+	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(mem))),
+		uintptr(len(mem)),
 		uintptr(policy), uintptr(unsafe.Pointer(&mask)), nodesMax+1, 0)
 	if errno == 0 {
 		return nil
@@ -138,7 +141,8 @@ func bindNode(mem []byte, page PageSize, node int) error {
 	if online, err := onlineNodes(sysRoot); err != nil || len(online) <= 1 {
 		return nil // a kernel without NUMA, or a sandbox without mbind: there is only one node to be on
 	}
-	return fmt.Errorf("hugepages: mbind of %d octets to node %d: %w; use AnyNode or allow mbind (CAP_SYS_NICE in containers)",
+	return fmt.Errorf("hugepages: mbind of %d octets to node %d: %w; use AnyNode or allow mbind "+
+		"(CAP_SYS_NICE in containers)",
 		len(mem), node, errno)
 }
 
@@ -158,7 +162,8 @@ func mapErrorIf(call string, page PageSize, mem []byte, err error) error {
 	}
 	if page != Normal && (errors.Is(err, unix.EFAULT) || errors.Is(err, unix.ENOMEM)) {
 		// EFAULT stands for the SIGBUS that touching the page would have raised.
-		return fmt.Errorf("%w: hugepages: %s %d octets on pages of %v: %w", errShort, call, len(mem), page, err)
+		return fmt.Errorf("%w: hugepages: %s %d octets on pages of %v: %w", errShort, call,
+			len(mem), page, err)
 	}
 	return mapError(call, page, int64(len(mem)), err)
 }
@@ -203,9 +208,11 @@ func lock(mem []byte) error {
 	}
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil {
-		return fmt.Errorf("hugepages: %s not locked and may be swapped out: %w", octets(int64(len(mem))), err)
+		return fmt.Errorf("hugepages: %s not locked and may be swapped out: %w",
+			octets(int64(len(mem))), err)
 	}
-	return fmt.Errorf("hugepages: %s not locked and may be swapped out: %w; RLIMIT_MEMLOCK is %s: run ulimit -l %d or grant CAP_IPC_LOCK",
+	return fmt.Errorf("hugepages: %s not locked and may be swapped out: %w; RLIMIT_MEMLOCK is %s: "+
+		"run ulimit -l %d or grant CAP_IPC_LOCK",
 		octets(int64(len(mem))), err, octets(int64(limit.Cur)), len(mem)>>10)
 }
 
@@ -215,7 +222,8 @@ func addressLimit() string {
 	if unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
 		return ""
 	}
-	return fmt.Sprintf("; RLIMIT_AS is %s: run ulimit -v unlimited (systemd: LimitAS=infinity)", octets(int64(limit.Cur)))
+	return fmt.Sprintf("; RLIMIT_AS is %s: run ulimit -v unlimited (systemd: LimitAS=infinity)",
+		octets(int64(limit.Cur)))
 }
 
 func unmap(mem []byte) error {

@@ -45,7 +45,9 @@ func forEachKind(t *testing.T, oneGiB bool, f func(t *testing.T, cfg Config)) {
 		for _, memfd := range []bool{false, true} {
 			for _, guards := range []bool{false, true} {
 				if page == Page1GiB && (!oneGiB || !memfd || !guards) {
-					continue // the kernel may move a lot of memory to make room for one, and the ways differ no more than on 2 MiB
+					// the kernel may move a lot of memory to make room for one, and the ways differ no more than
+					// on 2 MiB
+					continue
 				}
 				t.Run(fmt.Sprintf("%v memfd=%v guards=%v", page, memfd, guards), func(t *testing.T) {
 					if page == Page1GiB {
@@ -55,7 +57,8 @@ func forEachKind(t *testing.T, oneGiB bool, f func(t *testing.T, cfg Config)) {
 					if page != Page1GiB {
 						size++ // two pages, the second for one octet
 					}
-					f(t, Config{Bytes: size, Page: page, Node: AnyNode, Memfd: memfd, GuardPages: guards, NoFallback: true})
+					f(t, Config{Bytes: size, Page: page, Node: AnyNode, Memfd: memfd, GuardPages: guards,
+						NoFallback: true})
 				})
 			}
 		}
@@ -112,7 +115,8 @@ func requirePresent(t *testing.T, a *Arena) {
 	t.Helper()
 	unit := os.Getpagesize()
 	vec := make([]byte, len(a.Bytes())/unit)
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, address(a.Bytes()), uintptr(len(a.Bytes())), address(vec))
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, address(a.Bytes()), uintptr(len(a.Bytes())),
+		address(vec))
 	require.Zero(t, errno)
 	for i, v := range vec {
 		if v&1 == 0 {
@@ -193,7 +197,8 @@ func TestMemfdIsSharedAndSealed(t *testing.T) {
 	forEachKind(t, false, func(t *testing.T, cfg Config) {
 		cfg.Memfd = true
 		a := arenaOf(t, cfg)
-		other, err := unix.Mmap(a.FD(), 0, len(a.Bytes()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		other, err := unix.Mmap(a.FD(), 0, len(a.Bytes()), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED)
 		require.NoError(t, err)
 		defer unix.Munmap(other)
 		a.Bytes()[4097] = 0x5A
@@ -207,7 +212,8 @@ func TestMemfdIsSharedAndSealed(t *testing.T) {
 
 func TestCloseGivesPagesBack(t *testing.T) {
 	for _, memfd := range []bool{false, true} {
-		a := arenaOf(t, Config{Bytes: 1, Page: Page2MiB, Node: AnyNode, NoFallback: true, Memfd: memfd, GuardPages: true})
+		a := arenaOf(t, Config{Bytes: 1, Page: Page2MiB, Node: AnyNode, NoFallback: true, Memfd: memfd,
+			GuardPages: true})
 		first := unsafe.Pointer(unsafe.SliceData(a.Bytes()))
 		fd := a.FD()
 		require.NoError(t, a.Close())
@@ -251,7 +257,8 @@ func TestShortageFallsBackAndSaysSo(t *testing.T) {
 	if !ok {
 		skip.Missing(t, "the kernel has no pages of 2 MiB")
 	}
-	if n, err := readInt("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages"); err == nil && n > 0 {
+	if n, err := readInt("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages"); err ==
+		nil && n > 0 {
 		skip.Missing(t, "the kernel may overcommit hugepages here")
 	}
 	if pool.Total > 2048 {
@@ -267,8 +274,9 @@ func TestShortageFallsBackAndSaysSo(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, Normal, a.PageSize())
-			require.Regexp(t, fmt.Sprintf(`^hugepages: %d pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh %d`+
-				` \(using pages of 4 KiB\)$`, wanted, wanted), withoutOthers(a.Fallback(), wanted))
+			require.Regexp(
+				t, fmt.Sprintf(`^hugepages: %d pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh %d`+
+					` \(using pages of 4 KiB\)$`, wanted, wanted), withoutOthers(a.Fallback(), wanted))
 			requirePresent(t, a)
 			require.NoError(t, a.Close())
 
@@ -285,13 +293,15 @@ func TestShortageFallsBackAndSaysSo(t *testing.T) {
 // withoutOthers undoes what pages held by other processes add to the number in the command.
 func withoutOthers(line string, wanted int64) string {
 	var n, free, run int64
-	if _, err := fmt.Sscanf(line, "hugepages: %d pages of 2 MiB wanted, %d free; run hugepages/setup.sh %d", &n, &free, &run); err != nil {
+	if _, err := fmt.Sscanf(line, "hugepages: %d pages of 2 MiB wanted, %d free; run "+
+		"hugepages/setup.sh %d", &n, &free, &run); err != nil {
 		return line
 	}
 	if run < wanted {
 		return line
 	}
-	return strings.Replace(line, fmt.Sprintf("setup.sh %d", run), fmt.Sprintf("setup.sh %d", wanted), 1)
+	return strings.Replace(line, fmt.Sprintf("setup.sh %d", run), fmt.Sprintf("setup.sh %d", wanted),
+		1)
 }
 
 func Test1GiBFallsBackStepwise(t *testing.T) {
@@ -301,7 +311,8 @@ func Test1GiBFallsBackStepwise(t *testing.T) {
 		skip.Because(t, skip.GiBPages, "there are some")
 	}
 	a := arenaOf(t, Config{Bytes: 1 << 20, Page: Page1GiB, Node: AnyNode})
-	require.Contains(t, a.Fallback(), "hugepages: 1 pages of 1 GiB wanted, 0 free; run hugepages/setup.sh 1 --size 1G (using pages of ")
+	require.Contains(t, a.Fallback(),
+		"hugepages: 1 pages of 1 GiB wanted, 0 free; run hugepages/setup.sh 1 --size 1G (using pages of ")
 	require.Contains(t, []PageSize{Page2MiB, Normal}, a.PageSize())
 }
 
@@ -317,7 +328,8 @@ func TestPopulateAnswersInsteadOfSIGBUS(t *testing.T) {
 		skip.Because(t, skip.GiBPages, "an empty pool of them is wanted")
 	}
 	p, err := unix.MmapPtr(-1, 0, nil, uintptr(Page1GiB), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_HUGETLB|log2(Page1GiB)<<unix.MAP_HUGE_SHIFT)
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_HUGETLB|log2(Page1GiB)<<
+			unix.MAP_HUGE_SHIFT)
 	require.NoError(t, err)
 	mem := unsafe.Slice((*byte)(p), int(Page1GiB))
 	defer unmap(mem)
@@ -325,11 +337,13 @@ func TestPopulateAnswersInsteadOfSIGBUS(t *testing.T) {
 	require.True(t, faults(func() { mem[0] = 1 }), "the mapping must be one that raises SIGBUS")
 	require.ErrorIs(t, populate(mem, Page1GiB), errShort)
 	require.ErrorIs(t, populateByRead(mem, Page1GiB), unix.EFAULT)
-	require.ErrorIs(t, mapErrorIf("populating", Page1GiB, mem, populateByRead(mem, Page1GiB)), errShort)
+	require.ErrorIs(t, mapErrorIf("populating", Page1GiB, mem, populateByRead(mem, Page1GiB)),
+		errShort)
 }
 
 func TestPopulateByReadMakesPagesPresent(t *testing.T) {
-	p, err := unix.MmapPtr(-1, 0, nil, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	p, err := unix.MmapPtr(-1, 0, nil, 1<<20, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
 	a := &Arena{mem: unsafe.Slice((*byte)(p), 1<<20), fd: -1}
 	a.reserved = a.mem
@@ -347,7 +361,8 @@ func TestFailureLeaksNothing(t *testing.T) {
 	}
 	before := count()
 	for range 20 {
-		_, err := New(Config{Bytes: 1 << 45, Page: Page2MiB, Node: AnyNode, NoFallback: true, Memfd: true, GuardPages: true})
+		_, err := New(Config{Bytes: 1 << 45, Page: Page2MiB, Node: AnyNode, NoFallback: true, Memfd: true,
+			GuardPages: true})
 		require.Error(t, err)
 	}
 	require.Equal(t, before, count())

@@ -10,7 +10,8 @@ import (
 // mapArena serves normal pages from the Go heap: enough for an embedder over kernel sockets.
 func mapArena(cfg Config, page PageSize, size int64) (*Arena, error) {
 	if page != Normal || cfg.Memfd || cfg.GuardPages {
-		return nil, fmt.Errorf("hugepages: pages of %v, memfd and guard pages need Linux, this is %s", page, runtime.GOOS)
+		return nil, fmt.Errorf("hugepages: pages of %v, memfd and guard pages need Linux, this is %s",
+			page, runtime.GOOS)
 	}
 	return Heap(int(size)), nil
 }

@@ -11,9 +11,10 @@ import (
 // New maps an arena: every page present, zero, on the wanted node, locked where the system lets us.
 //
 // Page sizes are tried from the wanted one downwards (1 GiB, 2 MiB, normal). Taking smaller pages
-// than wanted is not an error unless NoFallback is set: Fallback says why. A shortage comes back as
-// *ShortageError, *GroupError, *MemoryError or *NodeError, for errors.As; it never comes later as SIGBUS. New
-// may block for as long as the kernel takes to clear the pages, about 0.3 s per GiB.
+// than wanted is not an error unless NoFallback is set: Fallback says why. A shortage comes back
+// as *ShortageError, *GroupError, *MemoryError or *NodeError, for errors.As; it never comes later
+// as SIGBUS. New may block for as long as the kernel takes to clear the pages, about 0.3 s per
+// GiB.
 func New(cfg Config) (*Arena, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -67,7 +68,8 @@ func (e *noMemory) Error() string {
 	for _, err := range e.errs[:len(e.errs)-1] {
 		var short *ShortageError
 		if errors.As(err, &short) {
-			asides = append(asides, fmt.Sprintf("%d pages of %v, of which %d are free", short.Wanted, short.Page, short.Free))
+			asides = append(asides, fmt.Sprintf("%d pages of %v, of which %d are free", short.Wanted,
+				short.Page, short.Free))
 		} else {
 			asides = append(asides, err.Error())
 		}
@@ -110,7 +112,8 @@ func cause(r Room, node int, page PageSize, wanted int64, err error) error {
 	case r.Group < wanted && r.Group <= r.Pool.Available():
 		return &GroupError{Page: page, Wanted: wanted, Allowed: r.Group, Limit: r.Limit, Err: err}
 	case r.Pool.Available() < wanted:
-		return &ShortageError{Page: page, Node: node, Wanted: wanted, Free: r.Pool.Available(), Total: r.Pool.Total, Err: err}
+		return &ShortageError{Page: page, Node: node, Wanted: wanted, Free: r.Pool.Available(),
+			Total: r.Pool.Total, Err: err}
 	}
 	return fmt.Errorf("%w, although %d are free%s", err, r.Pages(), addressLimit())
 }

@@ -65,7 +65,8 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestJoinLineKeepsBoth(t *testing.T) {
-	a, b := &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 1}, &ShortageError{Page: Page1GiB, Node: AnyNode, Wanted: 1}
+	a, b := &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 1},
+		&ShortageError{Page: Page1GiB, Node: AnyNode, Wanted: 1}
 	err := joinLine([]error{a, b})
 	require.EqualError(t, err, a.Error()+"; then "+b.Error())
 	require.True(t, errors.Is(err, a) && errors.Is(err, b))

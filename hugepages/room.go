@@ -17,8 +17,8 @@ type Room struct {
 // Pages is the least of all.
 func (r Room) Pages() int64 { return min(r.Pool.Available(), r.Group) }
 
-// RoomAt finds the room for pages of a size on a node, or on AnyNode. root is where /proc and /sys are
-// looked for: "/" outside tests.
+// RoomAt finds the room for pages of a size on a node, or on AnyNode. root is where /proc and
+// /sys are looked for: "/" outside tests.
 func RoomAt(root string, page PageSize, node int) Room {
 	r := Room{Group: math.MaxInt64 / int64(page)}
 	if s, err := readStatus(root); err == nil {
@@ -50,8 +50,9 @@ func groupName(p PageSize) string {
 	return fmt.Sprintf("%dKB", p>>10)
 }
 
-// MemoryAt is how much memory on normal pages this process can have now, in octets, and how much of
-// that New leaves to others: the system's, or what a control group allows. An error: it is not known.
+// MemoryAt is how much memory on normal pages this process can have now, in octets, and how much
+// of that New leaves to others: the system's, or what a control group allows. An error: it is not
+// known.
 func MemoryAt(root string) (available, kept int64, err error) {
 	m, err := readMemory(root)
 	return m.available, m.total / keptPart, err

@@ -35,7 +35,8 @@ func setup(t *testing.T, root string, args ...string) (int, string) {
 func setupTree(t *testing.T) string {
 	files := twoNodes()
 	files["proc/meminfo"] = "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n"
-	files["proc/mounts"] = "proc /proc proc rw 0 0\nhugetlbfs /dev/hugepages hugetlbfs rw,pagesize=2M 0 0\n"
+	files["proc/mounts"] = "proc /proc proc rw 0 0\nhugetlbfs /dev/hugepages hugetlbfs " +
+		"rw,pagesize=2M 0 0\n"
 	return tree(t, files)
 }
 
@@ -62,10 +63,12 @@ func TestSetupReserves(t *testing.T) {
 	root := setupTree(t)
 	status, out := setup(t, root, "128", "--mount")
 	require.Zero(t, status, out)
-	require.Equal(t, "128 pages of 2 MiB, 70 free (96 before)\nhugetlbfs is mounted on /dev/hugepages already\n", out)
+	require.Equal(t, "128 pages of 2 MiB, 70 free (96 before)\nhugetlbfs is mounted on "+
+		"/dev/hugepages already\n", out)
 	status, out = setup(t, root, "--node", "2", "--size", "2M", "40")
 	require.Zero(t, status, out)
-	n, err := readInt(filepath.Join(root, "sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages"))
+	n, err := readInt(
+		filepath.Join(root, "sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages"))
 	require.NoError(t, err)
 	require.EqualValues(t, 40, n)
 	status, out = setup(t, root, "3", "--size", "1G")
@@ -134,7 +137,8 @@ func TestSetupNeedsRoot(t *testing.T) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, 1, exit.ExitCode())
-		require.Contains(t, string(out), "needs root, this is uid 65534; run sudo hugepages/setup.sh "+args)
+		require.Contains(t, string(out), "needs root, this is uid 65534; run sudo hugepages/setup.sh "+
+			args)
 	}
 }
 
@@ -152,7 +156,8 @@ func TestSetupMounts(t *testing.T) {
 	if os.IsNotExist(err) {
 		defer os.Remove("/dev/hugepages")
 	}
-	script := "umount /dev/hugepages 2>/dev/null; ./setup.sh --mount && ./setup.sh --mount && ./setup.sh --show"
+	script := "umount /dev/hugepages 2>/dev/null; ./setup.sh --mount && ./setup.sh --mount && " +
+		"./setup.sh --show"
 	out, err := exec.Command(unshare, "-m", "sh", "-c", script).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "hugetlbfs with pages of 2M mounted on /dev/hugepages\n"+

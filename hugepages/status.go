@@ -15,11 +15,12 @@ const sysRoot = "/"
 
 // PoolStatus counts the hugepages of one size, of the system or of one node.
 type PoolStatus struct {
-	Page     PageSize
-	Node     int   // AnyNode: the whole system
-	Total    int64 // pages, surplus included
-	Free     int64 // pages not in use
-	Reserved int64 // of the free ones: promised to a mapping that has not touched them yet; system only
+	Page  PageSize
+	Node  int   // AnyNode: the whole system
+	Total int64 // pages, surplus included
+	Free  int64 // pages not in use
+	// of the free ones: promised to a mapping that has not touched them yet; system only
+	Reserved int64
 	Surplus  int64 // of the total: above the configured number
 }
 
@@ -160,7 +161,8 @@ func parseList(s string) ([]int, error) {
 			return nil, fmt.Errorf("hugepages: node list %q: %w", s, err)
 		}
 		if lo < 0 || hi < lo || hi >= nodesMax {
-			return nil, fmt.Errorf("hugepages: node list %q: %d to %d is no range below %d", s, lo, hi, nodesMax)
+			return nil, fmt.Errorf("hugepages: node list %q: %d to %d is no range below %d", s, lo,
+				hi, nodesMax)
 		}
 		for n := lo; n <= hi; n++ {
 			list = append(list, n)

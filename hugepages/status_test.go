@@ -81,7 +81,8 @@ func TestStatusOfBrokenTree(t *testing.T) {
 }
 
 func TestParseList(t *testing.T) {
-	for s, want := range map[string][]int{"": nil, "0": {0}, "0-3": {0, 1, 2, 3}, "1,3-4,9": {1, 3, 4, 9}} {
+	for s, want := range map[string][]int{"": nil, "0": {0}, "0-3": {0, 1, 2, 3},
+		"1,3-4,9": {1, 3, 4, 9}} {
 		got, err := parseList(s)
 		require.NoError(t, err)
 		require.Equal(t, want, got, s)
@@ -93,7 +94,8 @@ func TestParseList(t *testing.T) {
 }
 
 func TestMemoryOfNestedGroups(t *testing.T) {
-	meminfo := "MemTotal:       1000000 kB\nMemFree: 5 kB\nMemAvailable:    600000 kB\nHugePages_Total: 0\n"
+	meminfo := "MemTotal:       1000000 kB\nMemFree: 5 kB\nMemAvailable:    600000 " +
+		"kB\nHugePages_Total: 0\n"
 	root := tree(t, map[string]string{"proc/meminfo": meminfo})
 	m, err := readMemory(root)
 	require.NoError(t, err)

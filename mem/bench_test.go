@@ -16,7 +16,8 @@ func BenchmarkRegister(b *testing.B) {
 		b.Run(fmt.Sprintf("octets=%d", octets), func(b *testing.B) {
 			table := NewTable(1 << 10)
 			memory := make([]byte, octets)
-			register(b, table, 1, memory, RegionOptions{Access: RemoteWrite}).Deregister() // its pages are there
+			// its pages are there
+			register(b, table, 1, memory, RegionOptions{Access: RemoteWrite}).Deregister()
 			b.ReportAllocs()
 			for b.Loop() {
 				register(b, table, 1, memory, RegionOptions{Access: RemoteWrite}).Deregister()

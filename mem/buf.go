@@ -10,10 +10,13 @@ const NoBuf = ^Buf(0)
 type DescFlags uint16
 
 const (
-	RxChecksumGood DescFlags = 1 << iota // receive: IP and TCP/UDP checksums were verified by the device
-	RxChecksumBad                        // receive: device found a bad checksum
-	TxChecksum                           // transmit: device completes the checksum at CsumStart+CsumOffset (field holds the folded, uncomplemented pseudo-header sum)
-	TxSegment                            // transmit: device cuts the frame by GSOSize
+	// receive: IP and TCP/UDP checksums were verified by the device
+	RxChecksumGood DescFlags = 1 << iota
+	RxChecksumBad            // receive: device found a bad checksum
+	// transmit: device completes the checksum at CsumStart+CsumOffset (field holds the folded,
+	// uncomplemented pseudo-header sum)
+	TxChecksum
+	TxSegment // transmit: device cuts the frame by GSOSize
 )
 
 // Desc describes the frame in a Buf. It is pointer-free and belongs to the Buf's owner, which may
@@ -26,8 +29,8 @@ type Desc struct {
 	_                     [12]byte // 32 octets: two to a cache line, none across two
 }
 
-// hold says which owners a Buf has. Two bits and no count: a sent Buf that waits for both its ACK and the
-// device is the only one that is ever held twice (DESIGN, Central types).
+// hold says which owners a Buf has. Two bits and no count: a sent Buf that waits for both its ACK
+// and the device is the only one that is ever held twice (DESIGN, Central types).
 type hold uint8
 
 const (

@@ -41,13 +41,15 @@ func (o *oracle) find(stag STag) *oracleRegion {
 	return nil
 }
 
-func (o *oracle) check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int, need Access) (*oracleRegion, CheckResult) {
+func (o *oracle) check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int,
+	need Access) (*oracleRegion, CheckResult) {
 	r := o.find(stag)
 	if r == nil {
 		return nil, CheckInvalidSTag
 	}
 	local := need&(RemoteRead|RemoteWrite) == 0
-	if r.pd != pd || r.opt.Stream != AnyStream && r.opt.Stream != stream && !(local && stream == AnyStream) {
+	if r.pd != pd || r.opt.Stream != AnyStream && r.opt.Stream != stream &&
+		!(local && stream == AnyStream) {
 		return nil, CheckNotAssociated
 	}
 	granted := r.opt.Access
@@ -84,9 +86,13 @@ func genTO(t *rapid.T, base uint64, length int) uint64 {
 const oracleEntries = 5
 
 var (
-	somePD     = rapid.Map(rapid.Uint32Range(1, 2), func(n uint32) ProtectionDomain { return ProtectionDomain(n) })
+	somePD = rapid.Map(rapid.Uint32Range(1, 2), func(n uint32) ProtectionDomain {
+		return ProtectionDomain(n)
+	})
 	someStream = rapid.Map(rapid.Uint32Range(0, 2), func(n uint32) StreamID { return StreamID(n) })
-	someAccess = rapid.Map(rapid.Uint8Range(0, uint8(accessAll)), func(n uint8) Access { return Access(n) })
+	someAccess = rapid.Map(rapid.Uint8Range(0, uint8(accessAll)), func(n uint8) Access {
+		return Access(n)
+	})
 )
 
 // req: 5041-8.3-1, 5040-8.1.1-1
@@ -94,15 +100,25 @@ func TestTableAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &oracle{table: NewTable(oracleEntries), stags: []STag{0}}
 		t.Repeat(map[string]func(*rapid.T){
-			"":                 o.agrees,
-			"Register":         o.register,
-			"Revoke":           func(t *rapid.T) { r := o.pick(t, false); r.m.Revoke(); o.end(r) },
-			"Revalidate":       o.revalidate,
-			"Deregister":       func(t *rapid.T) { r := o.pick(t, false); r.m.Deregister(); o.end(r); r.gone = true },
-			"NewWindow":        o.newWindow,
-			"Bind":             o.bind,
-			"Unbind":           func(t *rapid.T) { r := o.pick(t, true); r.w.Unbind(); o.end(r) },
-			"Free":             func(t *rapid.T) { r := o.pick(t, true); r.w.Free(); o.end(r); r.gone = true },
+			"":           o.agrees,
+			"Register":   o.register,
+			"Revoke":     func(t *rapid.T) { r := o.pick(t, false); r.m.Revoke(); o.end(r) },
+			"Revalidate": o.revalidate,
+			"Deregister": func(t *rapid.T) {
+				r := o.pick(t, false)
+				r.m.Deregister()
+				o.end(r)
+				r.gone = true
+			},
+			"NewWindow": o.newWindow,
+			"Bind":      o.bind,
+			"Unbind":    func(t *rapid.T) { r := o.pick(t, true); r.w.Unbind(); o.end(r) },
+			"Free": func(t *rapid.T) {
+				r := o.pick(t, true)
+				r.w.Free()
+				o.end(r)
+				r.gone = true
+			},
 			"after Deregister": o.useGone,
 			"Invalidate":       o.invalidate,
 			"Check":            o.checkOne,
@@ -150,10 +166,12 @@ func (o *oracle) agrees(t *rapid.T) {
 }
 
 func (o *oracle) register(t *rapid.T) {
-	r := &oracleRegion{pd: somePD.Draw(t, "pd"), mem: make([]byte, rapid.IntRange(1, 9).Draw(t, "len"))}
+	r := &oracleRegion{pd: somePD.Draw(t, "pd"),
+		mem: make([]byte, rapid.IntRange(1, 9).Draw(t, "len"))}
 	r.opt.Access, r.opt.Stream = someAccess.Draw(t, "access"), someStream.Draw(t, "stream")
 	r.opt.Windows = someAccess.Draw(t, "windows") & remoteAccess
-	r.opt.Base = rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - uint64(len(r.mem))}).Draw(t, "base")
+	r.opt.Base = rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - uint64(len(r.mem))}).
+		Draw(t, "base")
 	m, err := o.table.Register(r.pd, r.mem, r.opt)
 	if len(o.live()) == oracleEntries {
 		var full *TableFullError
@@ -189,14 +207,18 @@ func (o *oracle) bind(t *rapid.T) {
 		t.Skip("no region")
 	}
 	opt := WindowOptions{
-		Off: rapid.IntRange(-1, 9).Draw(t, "off"), Len: rapid.IntRange(0, 10).Draw(t, "len"), Stream: someStream.Draw(t, "stream"),
-		Access: someAccess.Draw(t, "access"), Base: rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - 5}).Draw(t, "base"),
+		Off: rapid.IntRange(-1, 9).Draw(t, "off"), Len: rapid.IntRange(0, 10).Draw(t, "len"),
+		Stream: someStream.Draw(t, "stream"),
+		Access: someAccess.Draw(t, "access"),
+		Base:   rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - 5}).Draw(t, "base"),
 	}
 	stag, err := r.w.Bind(of.m, opt)
 	o.end(r)
 	granted := (of.opt.Access | of.opt.Windows) & (RemoteRead | RemoteWrite)
-	possible := opt.Off >= 0 && opt.Len > 0 && opt.Off+opt.Len <= len(of.mem) && judge(opt.Base, opt.Len, opt.Base, opt.Len) == CheckOK &&
-		opt.Access != 0 && opt.Access|granted == granted && (of.opt.Stream == AnyStream || of.opt.Stream == opt.Stream)
+	possible := opt.Off >= 0 && opt.Len > 0 && opt.Off+opt.Len <= len(of.mem) &&
+		judge(opt.Base, opt.Len, opt.Base, opt.Len) == CheckOK &&
+		opt.Access != 0 && opt.Access|granted == granted &&
+		(of.opt.Stream == AnyStream || of.opt.Stream == opt.Stream)
 	switch {
 	case !possible:
 		var bad *RegionError
@@ -207,7 +229,8 @@ func (o *oracle) bind(t *rapid.T) {
 		require.NoError(t, err)
 		require.Equal(t, r.stag.Key()+1, stag.Key())
 		r.of, r.pd, r.stag, r.valid = of, of.pd, stag, true
-		r.mem, r.opt = of.mem[opt.Off:opt.Off+opt.Len], RegionOptions{Access: opt.Access, Base: opt.Base, Stream: opt.Stream}
+		r.mem, r.opt = of.mem[opt.Off:opt.Off+opt.Len], RegionOptions{Access: opt.Access, Base: opt.Base,
+			Stream: opt.Stream}
 		o.stags = append(o.stags, stag)
 	}
 }
@@ -236,7 +259,8 @@ func (o *oracle) useGone(t *rapid.T) {
 }
 
 func (o *oracle) invalidate(t *rapid.T) {
-	stag, pd, stream := rapid.SampledFrom(o.stags).Draw(t, "stag"), somePD.Draw(t, "pd"), someStream.Draw(t, "stream")
+	stag, pd, stream := rapid.SampledFrom(o.stags).Draw(t, "stag"), somePD.Draw(t, "pd"),
+		someStream.Draw(t, "stream")
 	res := o.table.Invalidate(pd, stream, stag)
 	r := o.find(stag)
 	switch {
@@ -253,7 +277,8 @@ func (o *oracle) invalidate(t *rapid.T) {
 }
 
 func (o *oracle) checkOne(t *rapid.T) {
-	stag, pd, stream := rapid.SampledFrom(o.stags).Draw(t, "stag"), somePD.Draw(t, "pd"), someStream.Draw(t, "stream")
+	stag, pd, stream := rapid.SampledFrom(o.stags).Draw(t, "stag"), somePD.Draw(t, "pd"),
+		someStream.Draw(t, "stream")
 	need, n := someAccess.Draw(t, "need"), rapid.IntRange(0, 11).Draw(t, "n")
 	var to uint64
 	if r := o.find(stag); r != nil {
@@ -303,7 +328,8 @@ func FuzzCheckBounds(f *testing.F) {
 // the arena, and what lies in it beside the region keeps its value.
 // req: DDP-10.1-1, 5041-8.3.1-3, 5042-6.2.1-1
 func TestForgedHeadersStayInside(t *testing.T) {
-	a, err := hugepages.New(hugepages.Config{Bytes: 4096, Page: hugepages.Normal, Node: hugepages.AnyNode, GuardPages: true})
+	a, err := hugepages.New(
+		hugepages.Config{Bytes: 4096, Page: hugepages.Normal, Node: hugepages.AnyNode, GuardPages: true})
 	require.NoError(t, err)
 	defer a.Close()
 	seed := rand.Uint64()
@@ -323,7 +349,8 @@ func TestForgedHeadersStayInside(t *testing.T) {
 		if base > math.MaxUint64-uint64(length) {
 			continue
 		}
-		m := register(t, table, 1, whole[first:first+length], RegionOptions{Access: RemoteWrite, Base: base, Stream: 1})
+		m := register(t, table, 1, whole[first:first+length],
+			RegionOptions{Access: RemoteWrite, Base: base, Stream: 1})
 		for range 100 {
 			stag := m.STag()
 			if rng.IntN(8) == 0 {

@@ -9,9 +9,12 @@ import (
 
 // PoolConfig sizes a Pool.
 type PoolConfig struct {
-	Bufs     int // how many
-	Stride   int // octets per slot, headroom included; a multiple of 64. A power of two keeps a slot within one page
-	Headroom int // octets in front of the payload that a sender keeps for headers (Headroom const if 0)
+	Bufs int // how many
+	// octets per slot, headroom included; a multiple of 64. A power of two keeps a slot within one
+	// page
+	Stride int
+	// octets in front of the payload that a sender keeps for headers (Headroom const if 0)
+	Headroom int
 }
 
 // Headroom is enough for Ethernet, two VLAN tags, IPv6, and a TCP header with all its options.
@@ -56,9 +59,9 @@ func (c PoolConfig) check() error {
 // device's hold (HoldDevice) and drops it when it is done (DeviceDone). Free drops the owner's
 // hold. The Buf is free again when neither is left.
 //
-// Invariants: a Buf is in free, turns or returned exactly when it has no hold and is not with the device
-// that reserved it; the own Bufs from first on circulate here, the others through Adopt and
-// TakeReturned.
+// Invariants: a Buf is in free, turns or returned exactly when it has no hold and is not with the
+// device that reserved it; the own Bufs from first on circulate here, the others through Adopt
+// and TakeReturned.
 type Pool struct {
 	mem        []byte
 	descs      []Desc // on the Go heap: pointer-free, so the collector skips it
@@ -327,16 +330,18 @@ func (p *Pool) DeviceDone(b Buf) {
 // retransmission of it must wait, while true.
 func (p *Pool) InDevice(b Buf) bool { return p.holds[b]&holdDevice != 0 }
 
-// Reserve takes n neighbouring Bufs, first to first+n-1, out of circulation for a device that fills
-// them itself (DPDK's receive mempool). Such a Buf enters the stack through Adopt and, once freed,
-// is handed back by TakeReturned. Once per Pool, not in a pair, before Circulate, and only while all
-// Bufs are free: otherwise it panics. An error when the Pool has not more than n Bufs.
+// Reserve takes n neighbouring Bufs, first to first+n-1, out of circulation for a device that
+// fills them itself (DPDK's receive mempool). Such a Buf enters the stack through Adopt and, once
+// freed, is handed back by TakeReturned. Once per Pool, not in a pair, before Circulate, and only
+// while all Bufs are free: otherwise it panics. An error when the Pool has not more than n Bufs.
 func (p *Pool) Reserve(n int) (first Buf, err error) {
 	if int(p.own) != len(p.descs) || p.Available() != len(p.descs) || p.turns.most > 0 || n < 1 {
-		panic(fmt.Sprintf("mem: Reserve of %d: second Reserve, Pool in use or circulating, or nothing asked for", n))
+		panic(fmt.Sprintf("mem: Reserve of %d: second Reserve, Pool in use or circulating, or nothing "+
+			"asked for", n))
 	}
 	if n >= len(p.descs) {
-		return NoBuf, &PoolConfigError{"Bufs", len(p.descs), fmt.Sprintf("more than the %d reserved for the device", n)}
+		return NoBuf, &PoolConfigError{"Bufs", len(p.descs), fmt.Sprintf("more than the %d reserved "+
+			"for the device", n)}
 	}
 	p.own = Buf(len(p.descs) - n)
 	p.makeReserved()
@@ -364,5 +369,6 @@ func (p *Pool) TakeReturned(dst []Buf) int {
 
 // misuse is apart from its callers so that those stay small.
 func (p *Pool) misuse(what string, b Buf) {
-	panic(fmt.Sprintf("mem: %s: Buf %d has holds %02b (1 owner, 2 device), not reserved are %d from %d", what, b, p.holds[b], p.own, p.first))
+	panic(fmt.Sprintf("mem: %s: Buf %d has holds %02b (1 owner, 2 device), not reserved are "+
+		"%d from %d", what, b, p.holds[b], p.own, p.first))
 }

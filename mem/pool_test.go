@@ -75,7 +75,8 @@ func TestDataStaysInsideTheSlot(t *testing.T) {
 			p.Desc(b).Off, p.Desc(b).Len = ok[0], ok[1]
 			require.Len(t, p.Data(b), int(ok[1]))
 		}
-		for _, bad := range [][2]uint32{{0, 257}, {257, 0}, {100, 157}, {^uint32(0), 1}, {1, ^uint32(0)}} {
+		for _, bad := range [][2]uint32{{0, 257}, {257, 0}, {100, 157}, {^uint32(0), 1},
+			{1, ^uint32(0)}} {
 			p.Desc(b).Off, p.Desc(b).Len = bad[0], bad[1]
 			require.Panics(t, func() { p.Data(b) }, "%v", bad)
 		}
@@ -93,7 +94,8 @@ func TestMisuseOfHoldsPanics(t *testing.T) {
 	require.Panics(t, func() { p.Free(b) }, "double free while the device holds it")
 	require.Panics(t, func() { p.HoldDevice(b) })
 	p.DeviceDone(b)
-	require.PanicsWithValue(t, "mem: Free without the owner's hold: Buf 0 has holds 00 (1 owner, 2 device), not reserved are 2 from 0",
+	require.PanicsWithValue(t, "mem: Free without the owner's hold: Buf 0 has holds 00 (1 owner, 2 "+
+		"device), not reserved are 2 from 0",
 		func() { p.Free(b) })
 	require.Panics(t, func() { p.FreeN([]Buf{b}) })
 	require.Panics(t, func() { p.Free(NoBuf) })
@@ -210,18 +212,31 @@ func newPoolModel(t *rapid.T) *poolModel {
 	return m
 }
 
-// Random use compared with a model of the owners of each Buf: no Buf is given out twice, none is lost.
+// Random use compared with a model of the owners of each Buf: no Buf is given out twice, none is
+// lost.
 func TestPoolAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newPoolModel(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"":             m.check,
-			"Alloc":        m.alloc,
-			"AllocN":       m.allocN,
-			"Free":         func(t *rapid.T) { b := m.pick(t, "o", "od"); m.pool.Free(b); m.dropped(b, "d") },
-			"FreeN":        m.freeN,
-			"HoldDevice":   func(t *rapid.T) { b := m.pick(t, "o"); m.pool.HoldDevice(b); m.state[b] = "od" },
-			"DeviceDone":   func(t *rapid.T) { b := m.pick(t, "od", "d"); m.pool.DeviceDone(b); m.dropped(b, "o") },
+			"":       m.check,
+			"Alloc":  m.alloc,
+			"AllocN": m.allocN,
+			"Free": func(t *rapid.T) {
+				b := m.pick(t, "o", "od")
+				m.pool.Free(b)
+				m.dropped(b, "d")
+			},
+			"FreeN": m.freeN,
+			"HoldDevice": func(t *rapid.T) {
+				b := m.pick(t, "o")
+				m.pool.HoldDevice(b)
+				m.state[b] = "od"
+			},
+			"DeviceDone": func(t *rapid.T) {
+				b := m.pick(t, "od", "d")
+				m.pool.DeviceDone(b)
+				m.dropped(b, "o")
+			},
 			"Adopt":        m.adopt,
 			"TakeReturned": m.takeReturned,
 			"double Free": func(t *rapid.T) {
@@ -291,7 +306,8 @@ func (m *poolModel) check(t *rapid.T) {
 
 // In mapped memory: every slot is there, page-aligned as a whole, and none reaches into the next.
 func TestPoolInMappedArena(t *testing.T) {
-	a, err := hugepages.New(hugepages.Config{Bytes: 64 * 2048, Node: hugepages.AnyNode, GuardPages: true})
+	a, err := hugepages.New(hugepages.Config{Bytes: 64 * 2048, Node: hugepages.AnyNode,
+		GuardPages: true})
 	require.NoError(t, err)
 	defer a.Close()
 	p, err := NewPool(a, PoolConfig{Bufs: 64, Stride: 2048})

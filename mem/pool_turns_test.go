@@ -37,7 +37,8 @@ func TestBufsTakeTurns(t *testing.T) {
 	}
 
 	all := make([]Buf, 3*most)
-	require.Equal(t, 3*most, p.AllocN(all), "those that take no part are used when there are no others")
+	require.Equal(t, 3*most, p.AllocN(all),
+		"those that take no part are used when there are no others")
 	require.Equal(t, NoBuf, p.Alloc())
 	p.FreeN(all)
 	require.Equal(t, 3*most, p.Available())

@@ -53,22 +53,28 @@ func TestRegisterWantsTheRightItself(t *testing.T) {
 		opt RegionOptions
 		ok  bool
 	}{
-		"no right, to send":                 {none, RegionOptions{}, false},
-		"no right, to be written":           {none, RegionOptions{Access: RemoteWrite}, false},
-		"read-only, to be read":             {readOnly, RegionOptions{Access: RemoteRead}, true},
-		"read-only, to be written":          {readOnly, RegionOptions{Access: RemoteWrite}, false},
-		"read-only, to receive":             {readOnly, RegionOptions{Access: LocalWrite}, false},
-		"read-only, for writable windows":   {readOnly, RegionOptions{Windows: RemoteWrite}, false},
-		"read-only, for readable windows":   {readOnly, RegionOptions{Windows: RemoteRead}, true},
-		"read-only, to be cleared":          {readOnly, RegionOptions{Access: RemoteRead, Zero: true}, false},
-		"private":                           {private, RegionOptions{Access: RemoteWrite}, true},
-		"after the end of the file":         {tooLong, RegionOptions{Access: RemoteRead}, false},
-		"the last octets of the file":       {tooLong[testPage-1 : testPage], RegionOptions{Access: RemoteWrite}, true},
-		"one octet after the end":           {tooLong[testPage-1 : testPage+1], RegionOptions{Access: RemoteWrite}, false},
-		"around a page that is read-only":   {hole[1:], RegionOptions{Access: RemoteWrite}, false},
-		"up to a page that is read-only":    {hole[1 : 2*testPage], RegionOptions{Access: RemoteWrite}, true},
-		"into a page that is read-only":     {hole[1 : 2*testPage+1], RegionOptions{Access: RemoteWrite}, false},
-		"after a page that is read-only":    {hole[3*testPage:], RegionOptions{Access: RemoteWrite}, true},
+		"no right, to send":               {none, RegionOptions{}, false},
+		"no right, to be written":         {none, RegionOptions{Access: RemoteWrite}, false},
+		"read-only, to be read":           {readOnly, RegionOptions{Access: RemoteRead}, true},
+		"read-only, to be written":        {readOnly, RegionOptions{Access: RemoteWrite}, false},
+		"read-only, to receive":           {readOnly, RegionOptions{Access: LocalWrite}, false},
+		"read-only, for writable windows": {readOnly, RegionOptions{Windows: RemoteWrite}, false},
+		"read-only, for readable windows": {readOnly, RegionOptions{Windows: RemoteRead}, true},
+		"read-only, to be cleared": {readOnly, RegionOptions{Access: RemoteRead, Zero: true},
+			false},
+		"private":                   {private, RegionOptions{Access: RemoteWrite}, true},
+		"after the end of the file": {tooLong, RegionOptions{Access: RemoteRead}, false},
+		"the last octets of the file": {tooLong[testPage-1 : testPage],
+			RegionOptions{Access: RemoteWrite}, true},
+		"one octet after the end": {tooLong[testPage-1 : testPage+1],
+			RegionOptions{Access: RemoteWrite}, false},
+		"around a page that is read-only": {hole[1:], RegionOptions{Access: RemoteWrite}, false},
+		"up to a page that is read-only": {hole[1 : 2*testPage], RegionOptions{Access: RemoteWrite},
+			true},
+		"into a page that is read-only": {hole[1 : 2*testPage+1], RegionOptions{Access: RemoteWrite},
+			false},
+		"after a page that is read-only": {hole[3*testPage:], RegionOptions{Access: RemoteWrite},
+			true},
 		"a page that is read-only, to read": {hole[1:], RegionOptions{Access: RemoteRead}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,12 +102,14 @@ func TestRegisterAnyMemory(t *testing.T) {
 	defer arena.Close()
 	t.Logf("arena on pages of %v", arena.PageSize())
 	for name, whole := range map[string][]byte{
-		"heap": heap, "arena": arena.Bytes(), "over": hugepages.Over(arena.Bytes(), hugepages.Normal).Bytes(),
+		"heap": heap, "arena": arena.Bytes(),
+		"over": hugepages.Over(arena.Bytes(), hugepages.Normal).Bytes(),
 		"file": mapped(t, 3*testPage, 3*testPage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED),
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := NewTable(4)
-			for _, b := range [][]byte{whole, whole[1:2], whole[testPage-1 : testPage+1], whole[testPage:], whole[5 : len(whole)-5]} {
+			for _, b := range [][]byte{whole, whole[1:2], whole[testPage-1 : testPage+1], whole[testPage:],
+				whole[5 : len(whole)-5]} {
 				for i := range b {
 					b[i] = byte(i)
 				}
@@ -147,7 +155,8 @@ func TestRegisterMakesPagesPresent(t *testing.T) {
 		skip.Missing(t, "Linux before 5.14 cannot be asked")
 	}
 	const pages = 64
-	b, err := unix.Mmap(-1, 0, pages*testPage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := unix.Mmap(-1, 0, pages*testPage, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(b)) }()
 	require.NoError(t, unix.Madvise(b, unix.MADV_NOHUGEPAGE))
@@ -160,7 +169,8 @@ func TestRegisterMakesPagesPresent(t *testing.T) {
 func present(t *testing.T, b []byte) (n int) {
 	t.Helper()
 	vec := make([]byte, len(b)/testPage)
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(addressOf(b)), uintptr(len(b)), uintptr(addressOf(vec)))
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(addressOf(b)), uintptr(len(b)),
+		uintptr(addressOf(vec)))
 	require.Zero(t, errno)
 	for _, v := range vec {
 		n += int(v & 1)

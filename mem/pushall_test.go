@@ -20,7 +20,9 @@ func TestMPSCRunIsPublishedWhole(t *testing.T) {
 	dst := make([]int, 8)
 	require.Equal(t, 5, r.PopN(dst))
 	require.Equal(t, []int{1, 2, 3, 4, 5}, dst[:5])
-	require.PanicsWithValue(t, "mem: MPSC.PushAll of 9 elements into 8 slots", func() { r.PushAll(make([]int, 9)) })
+	require.PanicsWithValue(t, "mem: MPSC.PushAll of 9 elements into 8 slots", func() {
+		r.PushAll(make([]int, 9))
+	})
 }
 
 // Several producers push runs of several lengths among single elements: each run comes whole, and
@@ -28,7 +30,8 @@ func TestMPSCRunIsPublishedWhole(t *testing.T) {
 func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 	type item struct {
 		producer, number, at, of int
-		_                        [256]uint64 // to copy it takes long enough for the consumer to look in between
+		// to copy it takes long enough for the consumer to look in between
+		_ [256]uint64
 	}
 	const producers = 4
 	r := NewMPSC(make([]MPSCSlot[item], 16))
@@ -66,7 +69,8 @@ func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 			}
 			was := v
 			if v, ok = r.Pop(); !ok || v.producer != was.producer || v.number != was.number {
-				t.Fatalf("element %d of run %d of producer %d was followed by %d of %d of %d (%v)", was.at, was.number, was.producer, v.at, v.number, v.producer, ok)
+				t.Fatalf("element %d of run %d of producer %d was followed by %d of %d of %d (%v)", was.at,
+					was.number, was.producer, v.at, v.number, v.producer, ok)
 			}
 		}
 	}
@@ -74,7 +78,8 @@ func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 	require.Zero(t, r.Len())
 }
 
-// What the consumer has given back is the producers' at once, whichever of them last looked where the consumer stands.
+// What the consumer has given back is the producers' at once, whichever of them last looked where
+// the consumer stands.
 func TestMPSCFullByWhatTheConsumerHasTaken(t *testing.T) {
 	r := NewMPSC(make([]MPSCSlot[int], 4))
 	for lap := range 10 {

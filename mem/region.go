@@ -17,7 +17,9 @@ type RegionOptions struct {
 	ByAddr  bool     // address-based: TO of an octet is its address in this process. Base must be 0
 	Stream  StreamID // AnyStream or the one stream that may use it remotely
 	Zero    bool     // clear the octets first: no stale data for a RemoteRead (RFC 5042 section 6.3.2)
-	Fresh   bool     // the octets are of the Go heap and were just made: the kernel need not be asked whether they are there
+	// the octets are of the Go heap and were just made: the kernel need not be asked whether they
+	// are there
+	Fresh bool
 }
 
 // RegionError says why Register or Bind refused.
@@ -66,7 +68,8 @@ func (e *AccessError) Error() string {
 	if e.Write {
 		what = "written"
 	}
-	return fmt.Sprintf("mem: region of %d octets cannot be %s by this process: %v", e.Octets, what, e.Err)
+	return fmt.Sprintf("mem: region of %d octets cannot be %s by this process: %v", e.Octets,
+		what, e.Err)
 }
 
 func (e *AccessError) Unwrap() error { return e.Err }
@@ -75,7 +78,8 @@ func (e *AccessError) Unwrap() error { return e.Err }
 type TableFullError struct{ EntriesMax int }
 
 func (e *TableFullError) Error() string {
-	return fmt.Sprintf("mem: all %d memory regions are in use; deregister some or make the table larger", e.EntriesMax)
+	return fmt.Sprintf("mem: all %d memory regions are in use; deregister some or make the "+
+		"table larger", e.EntriesMax)
 }
 
 // ErrRevoked is Bind's answer for a region that is revoked, invalidated by a peer, or deregistered.
@@ -128,16 +132,19 @@ func (t *Table) Register(pd ProtectionDomain, b []byte, opt RegionOptions) (*Mem
 
 // RegisterIn is Register without an allocation: the region is room's. room is zero, and stays where
 // it is; after an error it is zero still.
-func (t *Table) RegisterIn(room *RegionRoom, pd ProtectionDomain, b []byte, opt RegionOptions) error {
+func (t *Table) RegisterIn(room *RegionRoom, pd ProtectionDomain, b []byte,
+	opt RegionOptions) error {
 	return t.register(&room.MemoryRegion, &room.first, pd, b, opt)
 }
 
-func (t *Table) register(m *MemoryRegion, e *entry, pd ProtectionDomain, b []byte, opt RegionOptions) error {
+func (t *Table) register(m *MemoryRegion, e *entry, pd ProtectionDomain, b []byte,
+	opt RegionOptions) error {
 	if err := checkRegion(pd, b, &opt); err != nil {
 		return err
 	}
 	if !opt.Fresh {
-		if err := MakePresent(b, opt.Zero || (opt.Access|opt.Windows)&(LocalWrite|RemoteWrite) != 0); err != nil {
+		if err := MakePresent(b, opt.Zero ||
+			(opt.Access|opt.Windows)&(LocalWrite|RemoteWrite) != 0); err != nil {
 			return err
 		}
 	}
@@ -267,11 +274,11 @@ func (m *MemoryRegion) permit(access, windows Access) {
 // waits.
 func (m *MemoryRegion) Deregister() { m.tag.release() }
 
-// DeregisterHere is Deregister by the goroutine that places for the region's stream, outside Enter
-// and Exit, or when nothing places for it any more. It does not wait, and need not: no peer reaches
-// the region through another goroutine (Table.Invalidate). Only this host's own work, which names no
-// stream, may still be reading through the STag, so the octets must stay mapped. It panics on a
-// region of AnyStream.
+// DeregisterHere is Deregister by the goroutine that places for the region's stream, outside
+// Enter and Exit, or when nothing places for it any more. It does not wait, and need not: no peer
+// reaches the region through another goroutine (Table.Invalidate). Only this host's own work,
+// which names no stream, may still be reading through the STag, so the octets must stay mapped.
+// It panics on a region of AnyStream.
 func (m *MemoryRegion) DeregisterHere() {
 	if m.stream == AnyStream {
 		panic(fmt.Sprintf("mem: DeregisterHere of a region of all streams, STag %08x", uint32(m.STag())))

@@ -121,13 +121,14 @@ func TestPeerInvalidates(t *testing.T) {
 	require.False(t, tied.Valid())
 	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 3, tied.STag(), 0, 8))
 	require.Equal(t, CheckInvalidSTag, table.Invalidate(1, 3, tied.STag()))
-	require.Equal(t, CheckOK, verdict(table, 1, 3, tied.Revalidate(), 0, 8), "Revalidate must not wait for this burst")
+	require.Equal(t, CheckOK, verdict(table, 1, 3, tied.Revalidate(), 0, 8),
+		"Revalidate must not wait for this burst")
 	r.Exit()
 	tied.Deregister()
 }
 
-// The goroutine that places for a region's stream takes it back without waiting for other Readers, and so without a barrier of
-// all threads. The entry is another's at once.
+// The goroutine that places for a region's stream takes it back without waiting for other
+// Readers, and so without a barrier of all threads. The entry is another's at once.
 func TestDeregisterHere(t *testing.T) {
 	table := NewTable(1)
 	table.fence = func() { t.Error("a barrier of all threads") }
@@ -138,11 +139,13 @@ func TestDeregisterHere(t *testing.T) {
 		b := make([]byte, 8)
 		require.Zero(t, testing.AllocsPerRun(1, func() {
 			room = RegionRoom{}
-			require.NoError(t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
+			require.NoError(
+				t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
 			room.DeregisterHere()
 		}))
 		room = RegionRoom{}
-		require.NoError(t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
+		require.NoError(
+			t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
 		got, res := table.Check(1, 3, room.STag(), 0, 8, LocalWrite)
 		require.Equal(t, CheckOK, res)
 		require.Same(t, &b[0], &got[0])
@@ -154,7 +157,8 @@ func TestDeregisterHere(t *testing.T) {
 		require.Zero(t, table.Len())
 	}
 	shared := register(t, table, 1, make([]byte, 8), RegionOptions{})
-	require.PanicsWithValue(t, fmt.Sprintf("mem: DeregisterHere of a region of all streams, STag %08x", uint32(shared.STag())), shared.DeregisterHere)
+	require.PanicsWithValue(t, fmt.Sprintf("mem: DeregisterHere of a region of all streams, STag %08x",
+		uint32(shared.STag())), shared.DeregisterHere)
 	require.True(t, shared.Valid())
 }
 
@@ -203,12 +207,14 @@ func TestRevokeWaitsForTheBurst(t *testing.T) {
 		window bool // the burst reaches the region through a window
 		revoke func(*MemoryRegion, *Window)
 	}{
-		"Revoke":            {false, func(m *MemoryRegion, _ *Window) { m.Revoke() }},
-		"Deregister":        {false, func(m *MemoryRegion, _ *Window) { m.Deregister() }},
-		"Revalidate":        {false, func(m *MemoryRegion, _ *Window) { m.Revalidate() }},
-		"Unbind":            {true, func(_ *MemoryRegion, w *Window) { w.Unbind() }},
-		"Free":              {true, func(_ *MemoryRegion, w *Window) { w.Free() }},
-		"Bind again":        {true, func(m *MemoryRegion, w *Window) { bind(t, w, m, WindowOptions{Len: 1, Access: RemoteWrite}) }},
+		"Revoke":     {false, func(m *MemoryRegion, _ *Window) { m.Revoke() }},
+		"Deregister": {false, func(m *MemoryRegion, _ *Window) { m.Deregister() }},
+		"Revalidate": {false, func(m *MemoryRegion, _ *Window) { m.Revalidate() }},
+		"Unbind":     {true, func(_ *MemoryRegion, w *Window) { w.Unbind() }},
+		"Free":       {true, func(_ *MemoryRegion, w *Window) { w.Free() }},
+		"Bind again": {true, func(m *MemoryRegion, w *Window) {
+			bind(t, w, m, WindowOptions{Len: 1, Access: RemoteWrite})
+		}},
 		"region Revoke":     {true, func(m *MemoryRegion, _ *Window) { m.Revoke() }},
 		"region Deregister": {true, func(m *MemoryRegion, _ *Window) { m.Deregister() }},
 	} {
@@ -248,7 +254,8 @@ func TestRevokeWaitsForTheBurst(t *testing.T) {
 			b[0] = 1
 			for over, limit := false, time.After(20*time.Second); !over; {
 				inside.Exit()
-				inside.Enter() // the next burst cannot find the entry: not waited for, unless revoke only now looks
+				// the next burst cannot find the entry: not waited for, unless revoke only now looks
+				inside.Enter()
 				select {
 				case <-done:
 					over = true
@@ -270,8 +277,12 @@ var ways = []struct {
 	grant  func(t *testing.T, table *Table, m *MemoryRegion, w *Window) STag
 	revoke func(m *MemoryRegion, w *Window)
 }{
-	{"Revoke", func(_ *testing.T, _ *Table, m *MemoryRegion, _ *Window) STag { return m.STag() }, func(m *MemoryRegion, _ *Window) { m.Revoke() }},
-	{"Deregister", func(_ *testing.T, _ *Table, m *MemoryRegion, _ *Window) STag { return m.STag() }, func(m *MemoryRegion, _ *Window) { m.Deregister() }},
+	{"Revoke", func(_ *testing.T, _ *Table, m *MemoryRegion, _ *Window) STag {
+		return m.STag()
+	}, func(m *MemoryRegion, _ *Window) { m.Revoke() }},
+	{"Deregister", func(_ *testing.T, _ *Table, m *MemoryRegion, _ *Window) STag {
+		return m.STag()
+	}, func(m *MemoryRegion, _ *Window) { m.Deregister() }},
 	{"Unbind", windowed, func(_ *MemoryRegion, w *Window) { w.Unbind() }},
 	{"region Revoke", windowed, func(m *MemoryRegion, _ *Window) { m.Revoke() }},
 	{"region Deregister", windowed, func(m *MemoryRegion, _ *Window) { m.Deregister() }},
@@ -390,7 +401,8 @@ func TestCheckWhileEntriesAreRecycled(t *testing.T) {
 	for i := 0; (i < rounds || hits.Load() == 0) && !stop.Load(); i++ {
 		b := make([]byte, 1+i%7)
 		base := uint64(i%5) * 1000
-		m := register(t, table, 1, b, RegionOptions{Access: RemoteWrite, Base: base, Stream: StreamID(i % 2)})
+		m := register(t, table, 1, b,
+			RegionOptions{Access: RemoteWrite, Base: base, Stream: StreamID(i % 2)})
 		current.Store(&shown{m.STag(), base, b})
 		if i%8 == 0 {
 			runtime.Gosched()
@@ -437,10 +449,14 @@ func TestConcurrentOwners(t *testing.T) {
 // their sign.
 func TestRegionErrorText(t *testing.T) {
 	for want, e := range map[string]*RegionError{
-		"mem: region's Access is " + (LocalRead | RemoteWrite).String() + ", must be less": {"Access", uint64(LocalRead | RemoteWrite), "less"},
-		"mem: region's Access is 0xf0, must be less":                                       {"Access", 0xf0, "less"},
-		"mem: window's Off is -8, must be more":                                            {windowField + "Off", math.MaxUint64 - 7, "more"},
-		"mem: region's Base is 18446744073709551608, must be less":                         {"Base", math.MaxUint64 - 7, "less"},
+		"mem: region's Access is " + (LocalRead | RemoteWrite).String() + ", must be less": {"Access",
+			uint64(LocalRead | RemoteWrite), "less"},
+		"mem: region's Access is 0xf0, must be less": {"Access",
+			0xf0, "less"},
+		"mem: window's Off is -8, must be more": {windowField +
+			"Off", math.MaxUint64 - 7, "more"},
+		"mem: region's Base is 18446744073709551608, must be less": {"Base",
+			math.MaxUint64 - 7, "less"},
 	} {
 		require.EqualError(t, e, want)
 	}

@@ -61,7 +61,8 @@ const (
 )
 
 func (c CheckResult) String() string {
-	names := [...]string{"OK", "invalid STag", "outside the region", "STag not associated with the stream", "TO wraps", "access right not granted"}
+	names := [...]string{"OK", "invalid STag", "outside the region",
+		"STag not associated with the stream", "TO wraps", "access right not granted"}
 	if int(c) >= len(names) {
 		return "unknown"
 	}

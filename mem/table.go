@@ -47,9 +47,10 @@ type Table struct {
 
 // entry is what Check needs to know of a region or window, in one cache line.
 type entry struct {
-	mem    []byte
-	base   uint64
-	of     *entry // a window's region; nil for a region. Held here, its address cannot become another entry's
+	mem  []byte
+	base uint64
+	// a window's region; nil for a region. Held here, its address cannot become another entry's
+	of     *entry
 	stag   STag
 	pd     ProtectionDomain
 	stream StreamID
@@ -135,7 +136,8 @@ func (t *Table) Len() int {
 // has no business with a region learns nothing of its size. n is not negative. With n = 0 the same
 // rules hold, TO may be the octet after the region, and the slice is empty; DDP does not ask for
 // zero-length Tagged messages. TO + n = 2^64 wraps.
-func (t *Table) Check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int, need Access) ([]byte, CheckResult) {
+func (t *Table) Check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int,
+	need Access) ([]byte, CheckResult) {
 	e := t.slots[stag.Index()&t.mask].Load()
 	if e == nil || e.stag != stag || e.of != nil && !t.stands(e.of) {
 		return nil, CheckInvalidSTag
@@ -231,7 +233,8 @@ func (t *Table) Holds(addr uintptr) bool {
 // overlap reports whether a and b have an octet in common.
 func overlap(a, b []byte) bool {
 	x, y := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	return x < y && y-x < uintptr(len(a)) && len(b) > 0 || y <= x && x-y < uintptr(len(b)) && len(a) > 0
+	return x < y && y-x < uintptr(len(a)) && len(b) > 0 || y <= x &&
+		x-y < uintptr(len(b)) && len(a) > 0
 }
 
 // take gives a free slot to a new region or window and returns an STag that leads there. Under

@@ -10,14 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func register(t require.TestingT, table *Table, pd ProtectionDomain, b []byte, opt RegionOptions) *MemoryRegion {
+func register(t require.TestingT, table *Table, pd ProtectionDomain, b []byte,
+	opt RegionOptions) *MemoryRegion {
 	m, err := table.Register(pd, b, opt)
 	require.NoError(t, err)
 	return m
 }
 
 // verdict is the result of a remote write on a stream.
-func verdict(table *Table, pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int) CheckResult {
+func verdict(table *Table, pd ProtectionDomain, stream StreamID, stag STag, to uint64,
+	n int) CheckResult {
 	_, res := table.Check(pd, stream, stag, to, n, RemoteWrite)
 	return res
 }
@@ -76,9 +78,11 @@ func TestCheckBounds(t *testing.T) {
 		{1000, 100, CheckOK}, {1000, 1, CheckOK}, {1099, 1, CheckOK}, {1050, 50, CheckOK},
 		{1000, 101, CheckBounds}, {999, 1, CheckBounds}, {999, 2, CheckBounds}, {1099, 2, CheckBounds},
 		{1100, 1, CheckBounds}, {1050, 51, CheckBounds}, {0, 1, CheckBounds}, {0, 1100, CheckBounds},
-		{math.MaxUint64 - 1, 1, CheckBounds}, {math.MaxUint64 - 999, 999, CheckBounds}, {1000, math.MaxInt, CheckBounds},
+		{math.MaxUint64 - 1, 1, CheckBounds}, {math.MaxUint64 - 999, 999, CheckBounds},
+		{1000, math.MaxInt, CheckBounds},
 		// Zero length: inside or right after, by the same rule.
-		{1000, 0, CheckOK}, {1100, 0, CheckOK}, {999, 0, CheckBounds}, {1101, 0, CheckBounds}, {math.MaxUint64, 0, CheckBounds},
+		{1000, 0, CheckOK}, {1100, 0, CheckOK}, {999, 0, CheckBounds}, {1101, 0, CheckBounds},
+		{math.MaxUint64, 0, CheckBounds},
 	} {
 		b, res := table.Check(pd, 1, m.STag(), c.to, c.n, RemoteWrite)
 		require.Equal(t, c.want, res, "TO %d, %d octets", c.to, c.n)
@@ -102,7 +106,8 @@ func TestCheckBounds(t *testing.T) {
 func TestCheckWrap(t *testing.T) {
 	table := NewTable(4)
 	pd := table.AllocDomain()
-	m := register(t, table, pd, make([]byte, 100), RegionOptions{Access: RemoteWrite, Base: math.MaxUint64 - 100})
+	m := register(t, table, pd, make([]byte, 100),
+		RegionOptions{Access: RemoteWrite, Base: math.MaxUint64 - 100})
 	require.Equal(t, CheckOK, verdict(table, pd, 1, m.STag(), math.MaxUint64-1, 1))
 	require.Equal(t, CheckOK, verdict(table, pd, 1, m.STag(), math.MaxUint64-100, 100))
 	require.Equal(t, CheckWrap, verdict(table, pd, 1, m.STag(), math.MaxUint64, 1))
@@ -110,7 +115,8 @@ func TestCheckWrap(t *testing.T) {
 	require.Equal(t, CheckWrap, verdict(table, pd, 1, m.STag(), math.MaxUint64-50, 200))
 	require.Equal(t, CheckBounds, verdict(table, pd, 1, m.STag(), math.MaxUint64-101, 101))
 	zeroBased := register(t, table, pd, make([]byte, 100), RegionOptions{Access: RemoteWrite})
-	require.Equal(t, CheckWrap, verdict(table, pd, 1, zeroBased.STag(), math.MaxUint64, 2), "the sum comes out inside the region")
+	require.Equal(t, CheckWrap, verdict(table, pd, 1, zeroBased.STag(), math.MaxUint64, 2),
+		"the sum comes out inside the region")
 	require.Equal(t, CheckWrap, verdict(table, pd, 1, zeroBased.STag(), math.MaxUint64-9, 100))
 }
 
@@ -120,7 +126,8 @@ func TestCheckProtectionDomain(t *testing.T) {
 	mine, other := table.AllocDomain(), table.AllocDomain()
 	m := register(t, table, mine, make([]byte, 8), RegionOptions{Access: accessAll})
 	for need := LocalRead; need <= RemoteWrite; need <<= 1 {
-		for pd, want := range map[ProtectionDomain]CheckResult{mine: CheckOK, other: CheckNotAssociated, 0: CheckNotAssociated} {
+		for pd, want := range map[ProtectionDomain]CheckResult{mine: CheckOK, other: CheckNotAssociated,
+			0: CheckNotAssociated} {
 			_, res := table.Check(pd, 7, m.STag(), 0, 8, need)
 			require.Equal(t, want, res, "domain %d, %v", pd, need)
 		}
@@ -139,7 +146,8 @@ func TestCheckStream(t *testing.T) {
 			stream StreamID
 			want   CheckResult
 		}{
-			{tied, 7, CheckOK}, {tied, 8, CheckNotAssociated}, {shared, 7, CheckOK}, {shared, 8, CheckOK}, {shared, AnyStream, CheckOK},
+			{tied, 7, CheckOK}, {tied, 8, CheckNotAssociated}, {shared, 7, CheckOK}, {shared, 8, CheckOK},
+			{shared, AnyStream, CheckOK},
 		} {
 			_, res := table.Check(pd, c.stream, c.m.STag(), 0, 8, need)
 			require.Equal(t, c.want, res, "stream %d, %v", c.stream, need)
@@ -148,7 +156,8 @@ func TestCheckStream(t *testing.T) {
 	// No stream at all: the owner's local access, and never a remote one.
 	for need, want := range map[Access]CheckResult{
 		LocalRead: CheckOK, LocalWrite: CheckOK, LocalRead | LocalWrite: CheckOK,
-		RemoteRead: CheckNotAssociated, RemoteWrite: CheckNotAssociated, LocalWrite | RemoteWrite: CheckNotAssociated,
+		RemoteRead: CheckNotAssociated, RemoteWrite: CheckNotAssociated,
+		LocalWrite | RemoteWrite: CheckNotAssociated,
 	} {
 		_, res := table.Check(pd, AnyStream, tied.STag(), 0, 8, need)
 		require.Equal(t, want, res, "%v", need)
@@ -210,7 +219,8 @@ func TestSTagsAreSpread(t *testing.T) {
 			list = append(list, register(t, table, 1, make([]byte, 1), RegionOptions{}).STag())
 		}
 		_, err := table.Register(1, make([]byte, 1), RegionOptions{})
-		require.EqualError(t, err, "mem: all 4096 memory regions are in use; deregister some or make the table larger")
+		require.EqualError(t, err, "mem: all 4096 memory regions are in use; deregister some or make "+
+			"the table larger")
 		return list
 	}
 	first := draw()
@@ -270,7 +280,8 @@ func TestSTagDrawSkips(t *testing.T) {
 	m := register(t, table, 1, make([]byte, 1), RegionOptions{})
 	require.Equal(t, STag(0x577), m.STag(), "index 0 skipped")
 	script = []uint32{0x00000900, 0xFFFFFE01}
-	require.Equal(t, STag(0xFFFFFE01), register(t, table, 1, make([]byte, 1), RegionOptions{}).STag(), "slot 1 in use")
+	require.Equal(t, STag(0xFFFFFE01), register(t, table, 1, make([]byte, 1), RegionOptions{}).STag(),
+		"slot 1 in use")
 	m.Deregister()
 	script = []uint32{0x00000588, 0x00000988}
 	m = register(t, table, 1, make([]byte, 1), RegionOptions{})
@@ -278,7 +289,8 @@ func TestSTagDrawSkips(t *testing.T) {
 	for _, draw := range []struct {
 		script []uint32
 		want   STag
-	}{{[]uint32{0x00000400}, 0x400}, {[]uint32{0x00000055, 0x00000800}, 0x800}} { // and index 0, where slot 0 had another
+	}{{[]uint32{0x00000400}, 0x400}, {[]uint32{0x00000055, 0x00000800}, 0x800}} {
+		// and index 0, where slot 0 had another
 		m.Deregister()
 		script = draw.script
 		m = register(t, table, 1, make([]byte, 1), RegionOptions{})
@@ -291,7 +303,8 @@ func TestSTagDrawSkips(t *testing.T) {
 // req: 5041-8.2-4
 func TestRegisterRefuses(t *testing.T) {
 	table := NewTable(1)
-	huge, err := unix.MmapPtr(-1, 0, nil, RegionBytesMax+4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	huge, err := unix.MmapPtr(-1, 0, nil, RegionBytesMax+4096, unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	require.NoError(t, err)
 	defer unix.MunmapPtr(huge, RegionBytesMax+4096)
 	overlong := unsafe.Slice((*byte)(huge), RegionBytesMax+1)

@@ -36,7 +36,8 @@ func (g *tag) publish(e *entry) {
 // valid reports whether the STag reaches anything. Under table.mu, but a peer may invalidate at any
 // time.
 func (g *tag) valid() bool {
-	return g.entry != nil && g.slot().Load() == g.entry && (g.entry.of == nil || g.table.stands(g.entry.of))
+	return g.entry != nil && g.slot().Load() == g.entry &&
+		(g.entry.of == nil || g.table.stands(g.entry.of))
 }
 
 func (g *tag) lockedValid() bool {

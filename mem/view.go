@@ -44,7 +44,8 @@ var pointers sync.Map // of reflect.Type to bool
 
 func lookForPointers(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Bool, reflect.Uintptr, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
+	case reflect.Bool, reflect.Uintptr, reflect.Float32, reflect.Float64, reflect.Complex64,
+		reflect.Complex128,
 		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return false

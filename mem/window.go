@@ -20,10 +20,12 @@ type Window struct{ tag tag }
 
 // WindowOptions say what a Window shows of its region.
 type WindowOptions struct {
-	Off, Len int      // octets of the region, from its first, to the octet
-	Base     uint64   // TO of the window's first octet: 0 = zero-based. Region.Base() + Off keeps the region's TOs
-	Access   Access   // RemoteRead, RemoteWrite or both; no more than the region grants to windows
-	Stream   StreamID // AnyStream or the one stream that may use it; the region's, if that is tied to one
+	Off, Len int // octets of the region, from its first, to the octet
+	// TO of the window's first octet: 0 = zero-based. Region.Base() + Off keeps the region's TOs
+	Base   uint64
+	Access Access // RemoteRead, RemoteWrite or both; no more than the region grants to windows
+	// AnyStream or the one stream that may use it; the region's, if that is tied to one
+	Stream StreamID
 }
 
 // NewWindow takes an entry of the Table for a window that is not bound. Any goroutine. No room is a
@@ -76,17 +78,22 @@ func (m *MemoryRegion) checkWindow(opt *WindowOptions) error {
 	length := len(m.mem)
 	switch {
 	case opt.Len < 1 || opt.Len > length:
-		return &RegionError{windowField + "length", uint64(opt.Len), fmt.Sprintf("1 to %d octets, the region's", length)}
+		return &RegionError{windowField + "length", uint64(opt.Len),
+			fmt.Sprintf("1 to %d octets, the region's", length)}
 	case opt.Off < 0 || opt.Off > length-opt.Len:
-		return &RegionError{windowField + "Off", uint64(opt.Off), fmt.Sprintf("0 to %d, so that the window ends within the region", length-opt.Len)}
+		return &RegionError{windowField + "Off", uint64(opt.Off),
+			fmt.Sprintf("0 to %d, so that the window ends within the region", length-opt.Len)}
 	case opt.Base > math.MaxUint64-uint64(opt.Len):
-		return &RegionError{windowField + "Base", opt.Base, fmt.Sprintf("at most 2^64-1 less the length (%d)", opt.Len)}
+		return &RegionError{windowField + "Base", opt.Base,
+			fmt.Sprintf("at most 2^64-1 less the length (%d)", opt.Len)}
 	case opt.Access == 0 || opt.Access&^m.windows != 0:
-		return &RegionError{windowField + "Access", uint64(opt.Access), fmt.Sprintf("some of what the region grants to windows (%v)", m.windows)}
+		return &RegionError{windowField + "Access", uint64(opt.Access),
+			fmt.Sprintf("some of what the region grants to windows (%v)", m.windows)}
 	case m.stream != AnyStream && opt.Stream != m.stream:
 		// A peer that invalidates the region must be the only one that writes through its windows
 		// (Table.Invalidate).
-		return &RegionError{windowField + "Stream", uint64(opt.Stream), fmt.Sprintf("%d, the region's", m.stream)}
+		return &RegionError{windowField + "Stream", uint64(opt.Stream),
+			fmt.Sprintf("%d, the region's", m.stream)}
 	}
 	return nil
 }

@@ -46,10 +46,13 @@ func TestWindowShowsItsPart(t *testing.T) {
 		need   Access
 		want   CheckResult
 	}{
-		{pd, 7, 4, 1, RemoteWrite, CheckBounds}, {pd, 7, 25, 1, RemoteWrite, CheckBounds}, {pd, 7, 5, 21, RemoteWrite, CheckBounds},
+		{pd, 7, 4, 1, RemoteWrite, CheckBounds}, {pd, 7, 25, 1, RemoteWrite, CheckBounds},
+		{pd, 7, 5, 21, RemoteWrite, CheckBounds},
 		{pd, 7, 1010, 1, RemoteWrite, CheckBounds}, {pd, 7, math.MaxUint64, 2, RemoteWrite, CheckWrap},
-		{pd, 7, 5, 1, RemoteRead, CheckAccess}, {pd, 7, 5, 1, LocalRead, CheckAccess}, {pd, 7, 5, 1, LocalWrite, CheckAccess},
-		{pd, 8, 5, 1, RemoteWrite, CheckNotAssociated}, {pd, AnyStream, 5, 1, RemoteWrite, CheckNotAssociated},
+		{pd, 7, 5, 1, RemoteRead, CheckAccess}, {pd, 7, 5, 1, LocalRead, CheckAccess},
+		{pd, 7, 5, 1, LocalWrite, CheckAccess},
+		{pd, 8, 5, 1, RemoteWrite, CheckNotAssociated},
+		{pd, AnyStream, 5, 1, RemoteWrite, CheckNotAssociated},
 		{pd + 1, 7, 5, 1, RemoteWrite, CheckNotAssociated},
 	} {
 		_, res := table.Check(c.pd, c.stream, stag, c.to, c.n, c.need)
@@ -182,7 +185,8 @@ func TestBindRefuses(t *testing.T) {
 	}
 	bind(t, w, readable, WindowOptions{Len: 10, Access: RemoteRead, Base: math.MaxUint64 - 10})
 	require.Panics(t, func() {
-		_, _ = w.Bind(register(t, NewTable(1), 1, b, RegionOptions{Access: RemoteRead}), WindowOptions{Len: 1, Access: RemoteRead})
+		_, _ = w.Bind(register(t, NewTable(1), 1, b, RegionOptions{Access: RemoteRead}),
+			WindowOptions{Len: 1, Access: RemoteRead})
 	}, "another Table")
 	full := NewTable(1)
 	newWindow(t, full)
@@ -207,7 +211,9 @@ func TestPeerInvalidatesWindow(t *testing.T) {
 	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 3, own, 0, 1))
 	require.True(t, shared.Valid())
 	require.True(t, m.Valid())
-	require.Equal(t, CheckOK, verdict(table, 1, 3, bind(t, tied, m, WindowOptions{Len: 8, Access: RemoteWrite, Stream: 3}), 0, 1))
+	require.Equal(t, CheckOK,
+		verdict(table, 1, 3, bind(t, tied, m, WindowOptions{Len: 8, Access: RemoteWrite, Stream: 3}), 0,
+			1))
 }
 
 // Who could write where is said before a second peer is let in.

@@ -42,7 +42,8 @@ func TestAgreeWithConsortiumPeer(t *testing.T) {
 	want := Agreement{Send: both, Receive: both}
 	for i := range 4 {
 		p := Preferences{Markers: i&1 != 0, CRC: i&2 != 0, Rev: 1}
-		require.Equal(t, want, agree(p.Frame(Request, nil), rdmac), "we ask with Rev 1, it answers with Rev 0")
+		require.Equal(t, want, agree(p.Frame(Request, nil), rdmac),
+			"we ask with Rev 1, it answers with Rev 0")
 		p.Rev = 0
 		require.Equal(t, want, agree(p.Frame(Reply, nil), rdmac), "it asks, we answer with Rev 0")
 	}

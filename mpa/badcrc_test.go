@@ -12,7 +12,8 @@ import (
 // req: C02-6-3, C02-6.1-2, C02-7.1-6
 func TestIgnoredBitsEnterTheCRC(t *testing.T) {
 	s := streamOf(both, 701)
-	copy(s.octets[0:], []byte{0xAB, 0xCD, 0, 3})         // reserved bits and the two low bits of the leading marker
+	// reserved bits and the two low bits of the leading marker
+	copy(s.octets[0:], []byte{0xAB, 0xCD, 0, 3})
 	copy(s.octets[512:], []byte{0xFF, 0xFF, 0x01, 0xFE}) // 508 + 2
 	s.octets[len(s.octets)-5] = 0x77                     // PAD
 	bad := append([]byte(nil), s.octets...)
@@ -125,8 +126,8 @@ func TestDropNeedsTheWholeFPDU(t *testing.T) {
 	r.send(100, len(s.octets)).is(Done).want().failed(ErrCRC)
 }
 
-// Octets that TCP has acknowledged are not refused, neither for their CRC nor for want of Bufs: they would not come again. What
-// comes after them is.
+// Octets that TCP has acknowledged are not refused, neither for their CRC nor for want of Bufs:
+// they would not come again. What comes after them is.
 //
 // req: D01-7-2
 func TestCommittedOctetsAreNotRefused(t *testing.T) {
@@ -159,8 +160,9 @@ func TestDropTakesNothingUnverified(t *testing.T) {
 	require.NoError(t, r.recv.Err())
 }
 
-// A segment that ended inside an FPDU was refused, and when that FPDU came whole its length was what had stood there: the
-// path cuts segments, and the next cut is believed at once. Another length: the segment was damaged, and cuts are doubted.
+// A segment that ended inside an FPDU was refused, and when that FPDU came whole its length was
+// what had stood there: the path cuts segments, and the next cut is believed at once. Another
+// length: the segment was damaged, and cuts are doubted.
 func TestDropLearnsThatThePathCutsSegments(t *testing.T) {
 	for _, damaged := range []bool{false, true} {
 		s := streamOf(both, 600, 600, 600, 600)
@@ -230,7 +232,8 @@ func TestDropBelievesACutWithinTheShortestFPDU(t *testing.T) {
 	}
 }
 
-// A good FPDU that spans segments, and a bad one after it that lies in the new segment alone: all of it is refused.
+// A good FPDU that spans segments, and a bad one after it that lies in the new segment alone: all
+// of it is refused.
 func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 	s := streamOf(both, 600, small)
 	s.octets[s.frames[1].end-1] ^= 1
@@ -337,6 +340,7 @@ func TestDropRefusesADamagedFrontAfterAWholeFPDU(t *testing.T) {
 	r.send(100, second+50).is(Refused).want().held(1)
 	s.octets[second] ^= 0xff
 	r.send(100, second+50).is(Kept).want(0)
-	s.octets[1026] ^= 4 // some octets of the second have been taken: which FPDU is wrong is no longer known (DECISIONS 30)
+	// some octets of the second have been taken: which FPDU is wrong is no longer known (DECISIONS 30)
+	s.octets[1026] ^= 4
 	r.send(second+50, len(s.octets)).is(Done).want().failed(ErrCRC)
 }

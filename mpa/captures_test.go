@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The captures in testdata are real traffic of Linux siw with itself. Every TCP half-connection is fed to ParseFrame
-// and a Receiver in the segments that were captured, repetitions left out; the table says what must come out.
+// The captures in testdata are real traffic of Linux siw with itself. Every TCP half-connection
+// is fed to ParseFrame and a Receiver in the segments that were captured, repetitions left out;
+// the table says what must come out.
 
 // half is one direction of a TCP connection.
 type half struct {
@@ -32,7 +33,8 @@ type capturedSegment struct {
 	octets []byte
 }
 
-// add keeps the octets of a segment that are new. All runs of new octets become segments of their own.
+// add keeps the octets of a segment that are new. All runs of new octets become segments of their
+// own.
 func (h *half) add(seq uint32, payload []byte) error {
 	for i := 0; i < len(payload); {
 		off := uint64(seq-h.start) + uint64(i)
@@ -93,7 +95,8 @@ func readHalves(t *testing.T, path string) []*half {
 			continue
 		}
 		net := packet.NetworkLayer().NetworkFlow()
-		src, dst := fmt.Sprint(net.Src(), ":", uint16(tcp.SrcPort)), fmt.Sprint(net.Dst(), ":", uint16(tcp.DstPort))
+		src, dst := fmt.Sprint(net.Src(), ":", uint16(tcp.SrcPort)),
+			fmt.Sprint(net.Dst(), ":", uint16(tcp.DstPort))
 		h := byName[src+dst]
 		if h == nil {
 			h = &half{src: src, dst: dst, have: map[uint64]byte{}}
@@ -115,7 +118,8 @@ func readHalves(t *testing.T, path string) []*half {
 }
 
 // opcodes by RFC 5040 section 4.3; the low four bits of a ULPDU's second octet.
-var opcodeNames = [16]string{"Write", "ReadReq", "ReadResp", "Send", "SendInv", "SendSE", "SendSEInv", "Terminate"}
+var opcodeNames = [16]string{"Write", "ReadReq", "ReadResp", "Send", "SendInv", "SendSE",
+	"SendSEInv", "Terminate"}
 
 // countSink counts FPDUs by opcode.
 type countSink map[string]int
@@ -146,7 +150,8 @@ func describe(f Frame) string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("Rev %d [%s%s%s%s] %x", f.Rev, bit(f.Markers, "M"), bit(f.CRC, "C"), bit(f.Reject, "R"), bit(f.S, "S"), f.PrivateData)
+	return fmt.Sprintf("Rev %d [%s%s%s%s] %x", f.Rev, bit(f.Markers, "M"), bit(f.CRC, "C"),
+		bit(f.Reject, "R"), bit(f.S, "S"), f.PrivateData)
 }
 
 // decodeConnection gives one line per start-up frame and direction.
@@ -215,9 +220,10 @@ func decodeHalf(t *testing.T, h *half, n int, mode Mode) string {
 	return out
 }
 
-// What the captures hold: per connection the start-up frames, then the FPDUs by opcode of the Responder (<-) and of the
-// Initiator (->). CRC is on where a frame has C. No connection was cut off by the end of its capture: every octet
-// belongs to a frame or to a whole FPDU; an octet left over would be named as "tail".
+// What the captures hold: per connection the start-up frames, then the FPDUs by opcode of the
+// Responder (<-) and of the Initiator (->). CRC is on where a frame has C. No connection was cut
+// off by the end of its capture: every octet belongs to a frame or to a whole FPDU; an octet left
+// over would be named as "tail".
 var captured = map[string][]string{
 	"ib_read_bw.pcap": {
 		"Request Rev 2 [S] 00000000",
@@ -302,7 +308,8 @@ func TestCaptures(t *testing.T) {
 	}
 }
 
-// Real Requests, answered by a Party with siw's means, give siw's Replies; and its Replies are understood as it meant them.
+// Real Requests, answered by a Party with siw's means, give siw's Replies; and its Replies are
+// understood as it meant them.
 //
 // req: 6581-9.3-2, 6581-9.2-3, 6581-10-1
 func TestCapturedStartup(t *testing.T) {
@@ -329,7 +336,8 @@ func TestCapturedStartup(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, rep.Append(nil), mine.Append(nil), "%s, connection %d", name, i/2)
 
-			us := Party{CRC: req.CRC, PeerToPeer: asked.PeerToPeer, RTR: asked.RTR, IRD: asked.IRD, ORD: asked.ORD}
+			us := Party{CRC: req.CRC, PeerToPeer: asked.PeerToPeer, RTR: asked.RTR, IRD: asked.IRD,
+				ORD: asked.ORD}
 			terms, err := us.Conclude(&req, &rep)
 			require.NoError(t, err)
 			require.Equal(t, theirs, terms.Peer)

@@ -17,8 +17,8 @@ func (p spot) in(s *stream) int {
 	return int(s.frames[p.frame].start) + p.octet
 }
 
-// arrival is one segment of a case, and what it makes the Receiver pass: where markers locate FPDUs, and where there are none,
-// if that is not the same.
+// arrival is one segment of a case, and what it makes the Receiver pass: where markers locate
+// FPDUs, and where there are none, if that is not the same.
 type arrival struct {
 	from, to spot
 	passes   []int
@@ -26,13 +26,15 @@ type arrival struct {
 	differs  bool // plain says what is passed without markers
 }
 
-// receiverCase is a case of section 5.4.1 of draft-ietf-rddp-mpa-01, 7.4.1 of draft-culley-iwarp-mpa-02.
+// receiverCase is a case of section 5.4.1 of draft-ietf-rddp-mpa-01, 7.4.1 of
+// draft-culley-iwarp-mpa-02.
 type receiverCase struct {
 	name string
 	segs []arrival
 }
 
-// All cases are of a stream of four FPDUs of 608 octets and their markers: a marker is in each, at different places.
+// All cases are of a stream of four FPDUs of 608 octets and their markers: a marker is in each,
+// at different places.
 var receiverCases = []receiverCase{
 	{"1: one aligned complete FPDU, in order", []arrival{
 		{from: spot{0, 0}, to: spot{1, 0}, passes: []int{0}},
@@ -102,17 +104,22 @@ var receiverCases = []receiverCase{
 	}},
 }
 
-// Every case of what a segment may hold, in order and beyond a gap: what is complete and located is passed at once, no FPDU
-// before it is complete or before it is located, each once; Delivery waits for what is in front; nothing stays held.
+// Every case of what a segment may hold, in order and beyond a gap: what is complete and located
+// is passed at once, no FPDU before it is complete or before it is located, each once; Delivery
+// waits for what is in front; nothing stays held.
 //
-// req: D01-5.4.1-3, D01-5.4.1-4, D01-5.4.1-5, D01-5.4.1-6, D01-5.4.1-7, D01-5.4-1, D01-5.4-3, D01-5.4-4, D01-5.4-6
-// req: C02-7.4.1-3, C02-7.4.1-4, C02-7.4.1-5, C02-7.4.1-6, C02-7.4.1-7, C02-7.4-1, C02-7.4-3, C02-7.4-4, C02-7.4-6
+// req: D01-5.4.1-3, D01-5.4.1-4, D01-5.4.1-5, D01-5.4.1-6, D01-5.4.1-7, D01-5.4-1, D01-5.4-3
+// req: D01-5.4-4, D01-5.4-6
+// req: C02-7.4.1-3, C02-7.4.1-4, C02-7.4.1-5, C02-7.4.1-6, C02-7.4.1-7, C02-7.4-1, C02-7.4-3
+// req: C02-7.4-4, C02-7.4-6
 // req: C02-4-2, C02-5.2-10, C02-5.2-11, C02-5.2-12
 func TestReceiverCases(t *testing.T) {
 	for _, c := range receiverCases {
 		for _, mode := range allModes {
 			for _, base := range []uint64{0, 1<<32 - MarkerSpacing} {
-				t.Run(fmt.Sprintf("%s/%+v/%d", c.name, mode, base), func(t *testing.T) { c.play(t, mode, base) })
+				t.Run(fmt.Sprintf("%s/%+v/%d", c.name, mode, base), func(t *testing.T) {
+					c.play(t, mode, base)
+				})
 			}
 		}
 	}

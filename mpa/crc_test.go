@@ -41,8 +41,8 @@ var goldenDumps = []struct {
 	{"RFC 5044", "41 43", "52 23 99 83", "84 92 58 98"},
 }
 
-// goldenFigures is the stream of figures 5 and 6: a first FPDU of 52 octets; a first FPDU of 492 octets and a second
-// with a marker inside.
+// goldenFigures is the stream of figures 5 and 6: a first FPDU of 52 octets; a first FPDU of 492
+// octets and a second with a marker inside.
 func goldenFigures(t testing.TB, i int) (ulpdu1, fpdu1, ulpdu2, fpdu2 []byte) {
 	g := goldenDumps[i]
 	zeros := strings.Repeat("00", 24)

@@ -22,7 +22,8 @@ const (
 	RFC6581
 )
 
-var dialectNames = [...]string{Culley02: "culley-02", RDDP01: "rddp-01", RFC5044: "rfc5044", RTR: "rtr", RFC6581: "rfc6581"}
+var dialectNames = [...]string{Culley02: "culley-02", RDDP01: "rddp-01", RFC5044: "rfc5044",
+	RTR: "rtr", RFC6581: "rfc6581"}
 
 func (d Dialect) String() string {
 	if d.Valid() {
@@ -41,7 +42,8 @@ func ParseDialect(name string) (Dialect, error) {
 			return d, nil
 		}
 	}
-	return 0, fmt.Errorf("mpa: dialect %q is none of %s", name, strings.Join(dialectNames[Culley02:], ", "))
+	return 0,
+		fmt.Errorf("mpa: dialect %q is none of %s", name, strings.Join(dialectNames[Culley02:], ", "))
 }
 
 // Rev of the dialect's frames; culley-02 has none.

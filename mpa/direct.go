@@ -135,7 +135,8 @@ func (m Mode) damaged(begin uint64, b []byte) bool {
 	if head != begin && len(b) >= MarkerLen && pointer(b) != 0 {
 		return true
 	}
-	if at := int(head - begin); len(b) >= at+HeaderLen && int(binary.BigEndian.Uint16(b[at:])) > MULPDUMax {
+	if at := int(head - begin); len(b) >= at+HeaderLen &&
+		int(binary.BigEndian.Uint16(b[at:])) > MULPDUMax {
 		return true
 	}
 	if !m.Markers {

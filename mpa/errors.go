@@ -28,13 +28,16 @@ const (
 // Error is an MPA error as the ULP sees it: always the peer's fault or the connection's, never
 // ours.
 type Error struct {
-	Code   ErrorCode
-	Offset uint64 // octet of MPA's half-connection where the FPDU in question begins; in a start-up frame, octet of the frame
+	Code ErrorCode
+	// octet of MPA's half-connection where the FPDU in question begins; in a start-up frame, octet
+	// of the frame
+	Offset uint64
 	What   string // constant text
 }
 
 func (e *Error) Error() string {
-	return "mpa: " + e.What + " (code " + strconv.Itoa(int(e.Code)) + ", offset " + strconv.FormatUint(e.Offset, 10) + ")"
+	return "mpa: " + e.What + " (code " + strconv.Itoa(int(e.Code)) + ", offset " + strconv.FormatUint(
+		e.Offset, 10) + ")"
 }
 
 // Is makes errors.Is compare Code and What, so that the start-up errors below match wherever they

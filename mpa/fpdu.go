@@ -32,7 +32,8 @@ func pad(n int) int { return -(HeaderLen + n) & 3 }
 // headOf is the offset of ULPDU_Length in an FPDU that begins at begin.
 func (m Mode) headOf(begin uint64) uint64 {
 	if m.Markers && begin%MarkerSpacing == 0 {
-		return begin + MarkerLen // the marker between two FPDUs belongs to the second (RFC 5044 section 4.3)
+		// the marker between two FPDUs belongs to the second (RFC 5044 section 4.3)
+		return begin + MarkerLen
 	}
 	return begin
 }

@@ -7,14 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An FPDU's octets by the number of its ULPDU's: 2 of length, 0 to 3 of PAD so that it is a multiple of four, 4 of CRC, and
-// 4 for each marker; ULPDU_Length counts none of them.
+// An FPDU's octets by the number of its ULPDU's: 2 of length, 0 to 3 of PAD so that it is a
+// multiple of four, 4 of CRC, and 4 for each marker; ULPDU_Length counts none of them.
 //
-// req: D01-4-1, D01-4-2, D01-4-4, D01-4-5, D01-4-7, D01-5.2-10, C02-6-1, C02-6-2, C02-6-4, C02-6-5, C02-6-6
+// req: D01-4-1, D01-4-2, D01-4-4, D01-4-5, D01-4-7, D01-5.2-10, C02-6-1, C02-6-2, C02-6-4, C02-6-5
+// req: C02-6-6
 func TestSizeOfFPDU(t *testing.T) {
 	for _, c := range []struct{ n, pad, plain, marked int }{
-		{0, 2, 8, 12}, {1, 1, 8, 12}, {2, 0, 8, 12}, {3, 3, 12, 16}, {4, 2, 12, 16}, {5, 1, 12, 16}, {6, 0, 12, 16}, {7, 3, 16, 20},
-		{8, 2, 16, 20}, {128, 2, 136, 140}, {502, 0, 508, 512}, {503, 3, 512, 520}, {1010, 0, 1016, 1024}, {1011, 3, 1020, 1032},
+		{0, 2, 8, 12}, {1, 1, 8, 12}, {2, 0, 8, 12}, {3, 3, 12, 16}, {4, 2, 12, 16}, {5, 1, 12, 16},
+		{6, 0, 12, 16}, {7, 3, 16, 20},
+		{8, 2, 16, 20}, {128, 2, 136, 140}, {502, 0, 508, 512}, {503, 3, 512, 520}, {1010, 0, 1016, 1024},
+		{1011, 3, 1020, 1032},
 		{64768, 2, 64776, 65288},
 	} {
 		require.Equal(t, c.pad, pad(c.n), "PAD of %d", c.n)
@@ -41,8 +44,9 @@ func TestSizeOfFPDU(t *testing.T) {
 	}
 }
 
-// The largest ULPDU is what fits into the largest IP datagram beside 60 octets each of IP and TCP headers, an FPDU's fields and
-// 128 markers, rounded down to a multiple of 128; what is larger is no FPDU.
+// The largest ULPDU is what fits into the largest IP datagram beside 60 octets each of IP and TCP
+// headers, an FPDU's fields and 128 markers, rounded down to a multiple of 128; what is larger is
+// no FPDU.
 //
 // req: D01-3.2-4, D01-3.2-8, C02-5.2-4, C02-5.2-8
 func TestLargestULPDU(t *testing.T) {
@@ -57,8 +61,9 @@ func TestLargestULPDU(t *testing.T) {
 	}
 }
 
-// Any ULPDU of 1 to 64768 octets may be sent, more than MULPDU too: what does not fit into a segment goes into several, and is
-// handed up with its length and its octets when the last of them is there.
+// Any ULPDU of 1 to 64768 octets may be sent, more than MULPDU too: what does not fit into a
+// segment goes into several, and is handed up with its length and its octets when the last of
+// them is there.
 //
 // req: D01-3.2-6, D01-3.2-7, D01-3.2-9, C02-5.2-6, C02-5.2-7, C02-5.2-9
 func TestULPDUsOfEverySize(t *testing.T) {
@@ -83,10 +88,11 @@ func TestULPDUsOfEverySize(t *testing.T) {
 	}
 }
 
-// However small the segments, what is kept holds an FPDU of the least MULPDU, which is 140 octets, and the largest: here it
-// comes in segments of 40 and of 100 octets, into Bufs of 128.
+// However small the segments, what is kept holds an FPDU of the least MULPDU, which is 140
+// octets, and the largest: here it comes in segments of 40 and of 100 octets, into Bufs of 128.
 //
-// req: D01-11.2.2-1, D01-11.2.2-2, D01-11.2.2-3, C02-13.1.1.2-1, C02-13.1.1.2-2, C02-13.1.1.2-3, 5044-A.5-2
+// req: D01-11.2.2-1, D01-11.2.2-2, D01-11.2.2-3, C02-13.1.1.2-1, C02-13.1.1.2-2, C02-13.1.1.2-3
+// req: 5044-A.5-2
 func TestReassemblyHoldsTheSmallestMULPDU(t *testing.T) {
 	const least = MULPDUMin + 2 + HeaderLen + CRCLen + MarkerLen // 2 of PAD
 	require.Equal(t, 140, least)

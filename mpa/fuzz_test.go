@@ -54,15 +54,17 @@ func FuzzParseFrame(f *testing.F) {
 	})
 }
 
-// FuzzReceiver cuts a stream at will and delivers the segments in any order; sizes and plan are the fuzzer's. flags, from the
-// lowest bit: markers, CRC, DropBadCRC, where octets stand in their Bufs (3 bits), where the stream begins (2 bits).
+// FuzzReceiver cuts a stream at will and delivers the segments in any order; sizes and plan are
+// the fuzzer's. flags, from the lowest bit: markers, CRC, DropBadCRC, where octets stand in their
+// Bufs (3 bits), where the stream begins (2 bits).
 func FuzzReceiver(f *testing.F) {
 	f.Add(uint8(3), []byte{42, 42, 200, 0, 1, 255, 9}, []byte{20, 3, 1, 80, 0, 2, 255, 1})
 	f.Add(uint8(1), []byte{42, 42, 200}, []byte{1})
 	f.Add(uint8(7), []byte{255, 255, 255, 3}, []byte{100, 0, 100, 1, 100, 2})
 	f.Add(uint8(7), []byte{48, 255}, []byte{48}) // the first segment is late, and ends inside an FPDU
 	f.Add(uint8(7), []byte{255, 255, 255}, []byte{48, 48, 48})
-	f.Add(uint8(3|1<<6), []byte{100, 255, 0, 1, 2, 3, 180, 255}, []byte{30, 3, 90, 14, 0, 0, 6, 255}) // 32 bits do not hold the offsets
+	// 32 bits do not hold the offsets
+	f.Add(uint8(3|1<<6), []byte{100, 255, 0, 1, 2, 3, 180, 255}, []byte{30, 3, 90, 14, 0, 0, 6, 255})
 	f.Add(uint8(1|2<<6), []byte{98, 0, 0, 0, 99, 1, 1, 1}, []byte{0, 1, 2, 3, 4, 5, 6, 7})
 	f.Add(uint8(2), []byte{255, 255, 255, 255, 255, 255}, []byte{200, 100, 0})
 	f.Add(uint8(0), []byte{0, 0, 0, 0, 255, 0, 0}, []byte{3, 0, 6})
@@ -75,15 +77,16 @@ func FuzzReceiver(f *testing.F) {
 		for i, n := range sizes {
 			s.add(ulpdu(i, int(n)*5))
 		}
-		r := newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0, Base: pickBase(int(flags >> 6))}, s)
+		r := newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0,
+			Base: pickBase(int(flags >> 6))}, s)
 		r.pos = int(flags >> 3 & 7)
 		r.play(plan)
 		checkAll(t, r)
 	})
 }
 
-// play sends the stream in segments whose lengths and delays plan gives; what is late or refused comes at the end, in
-// order.
+// play sends the stream in segments whose lengths and delays plan gives; what is late or refused
+// comes at the end, in order.
 func (r *rig) play(plan []byte) {
 	var late []segment
 	at := 0
@@ -103,14 +106,17 @@ func (r *rig) play(plan []byte) {
 		}
 	}
 	for _, g := range late {
-		// DropBadCRC doubts what ends inside an FPDU, when the peer's segments were whole so far; it comes again as it was.
-		if r.send(g.lo, g.hi).verdict == Refused && (!r.recv.drop || r.insist(g.lo, g.hi).verdict == Refused) {
+		// DropBadCRC doubts what ends inside an FPDU, when the peer's segments were whole so far; it
+		// comes again as it was.
+		if r.send(g.lo, g.hi).verdict == Refused &&
+			(!r.recv.drop || r.insist(g.lo, g.hi).verdict == Refused) {
 			r.t.Fatal("refused in order")
 		}
 	}
 }
 
-// FuzzReceiverGarbage is a peer that sends anything, in any order: no panic, no leak, and in order the oracle's verdict.
+// FuzzReceiverGarbage is a peer that sends anything, in any order: no panic, no leak, and in
+// order the oracle's verdict.
 func FuzzReceiverGarbage(f *testing.F) {
 	for i := range goldenDumps {
 		_, f1, _, _ := goldenFigures(f, i)
@@ -158,17 +164,21 @@ func FuzzReceiverGarbage(f *testing.F) {
 	})
 }
 
-// FuzzNegotiate has an Initiator read whatever Reply, and a Responder answer whatever Request: what both hold to then are the
-// rules that any pair of ends must keep (RFC 6581 section 9).
+// FuzzNegotiate has an Initiator read whatever Reply, and a Responder answer whatever Request:
+// what both hold to then are the rules that any pair of ends must keep (RFC 6581 section 9).
 //
 // req: 6581-12-1
 func FuzzNegotiate(f *testing.F) {
-	f.Add(unhex(f, hexRequest+"10 02 0004 8001C001"), unhex(f, hexReply+"10 02 0004 80018001"), uint16(1), uint16(1), uint8(0xff))
-	f.Add(unhex(f, hexRequest+"D0 01 0000"), unhex(f, hexReply+"10 01 0000"), uint16(0), uint16(0), uint8(0x0f))
-	f.Add(unhex(f, hexRequest+"C0 00 0000"), unhex(f, hexReply+"C0 00 0000"), uint16(3), uint16(4), uint8(0))
+	f.Add(unhex(f, hexRequest+"10 02 0004 8001C001"), unhex(f, hexReply+"10 02 0004 80018001"),
+		uint16(1), uint16(1), uint8(0xff))
+	f.Add(unhex(f, hexRequest+"D0 01 0000"), unhex(f, hexReply+"10 01 0000"), uint16(0), uint16(0),
+		uint8(0x0f))
+	f.Add(unhex(f, hexRequest+"C0 00 0000"), unhex(f, hexReply+"C0 00 0000"), uint16(3),
+		uint16(4), uint8(0))
 	f.Fuzz(func(t *testing.T, request, reply []byte, ird, ord uint16, flags uint8) {
 		p := Party{
-			Dialects: FramedDialects, Markers: flags&1 != 0, CRC: flags&2 != 0, PeerToPeer: flags&4 != 0, RTR: 1 + RTRKinds(flags>>3)%7,
+			Dialects: FramedDialects, Markers: flags&1 != 0, CRC: flags&2 != 0, PeerToPeer: flags&4 != 0,
+			RTR: 1 + RTRKinds(flags>>3)%7,
 			IRD: ird & DepthULP, ORD: ord & DepthULP,
 		}
 		if req, n, err := ParseFrame(request, Request, PrivateDataMax); n > 0 && err == nil {
@@ -211,7 +221,8 @@ func fuzzAnswer(t *testing.T, p *Party, req *Frame) {
 		return
 	}
 	e, _, err := rep.Enhanced()
-	if err != nil || rep.IsEnhanced() != req.IsEnhanced() || rep.Rev != req.Rev || e.PeerToPeer != terms.Peer.PeerToPeer && req.IsEnhanced() ||
+	if err != nil || rep.IsEnhanced() != req.IsEnhanced() || rep.Rev != req.Rev ||
+		e.PeerToPeer != terms.Peer.PeerToPeer && req.IsEnhanced() ||
 		e.PeerToPeer && e.RTR == 0 || rep.S && !req.S {
 		t.Fatalf("%+v to %+v: %v", rep, req, err)
 	}

@@ -11,9 +11,11 @@ import (
 // octets that continue the in-order stream are never refused for want of room. That BufsMin is
 // enough for them:
 //
-//   - What is held in order belongs to one FPDU that is not whole, so it is less than fpduMax octets.
-//   - Two neighbouring held Bufs whose octets fit into one slot are made one (coalesce), so any two neighbours have more
-//     than stride octets together, except for the first, whose front may have been passed.
+//   - What is held in order belongs to one FPDU that is not whole, so it is less than fpduMax
+//     octets.
+//   - Two neighbouring held Bufs whose octets fit into one slot are made one (coalesce), so any
+//     two neighbours have more than stride octets together, except for the first, whose front may
+//     have been passed.
 //
 // Hence at most 2*ceil(fpduMax/stride) Bufs, even if the peer sends one octet at a time.
 
@@ -48,7 +50,8 @@ func (c *offered) within(f *frame) bool { return c.active && f.begin >= c.lo && 
 // offer lists the octets data of b at off.
 func (r *Receiver) offer(off uint64, b mem.Buf, data []byte) {
 	slot := r.pool.Slot(b)
-	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(slot)))
+	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(
+		unsafe.Pointer(unsafe.SliceData(slot)))
 	if pos > uintptr(len(slot)) || len(data) > len(slot)-int(pos) {
 		panic("mpa: octets do not lie in the Buf's slot")
 	}

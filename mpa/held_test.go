@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One octet at a time, in every mode: nothing is refused at the documented minimum, and the Bufs held are bounded by
-// octets over stride.
+// One octet at a time, in every mode: nothing is refused at the documented minimum, and the Bufs
+// held are bounded by octets over stride.
 //
 // req: D01-5.4.1-1
 func TestOneOctetSegmentsInOrder(t *testing.T) {
@@ -39,8 +39,8 @@ func TestOneOctetSegmentsOutOfOrder(t *testing.T) {
 	}
 }
 
-// Whatever fills the budget, in-order octets find room: the largest FPDU comes in segments that pack worst, with
-// the budget beyond the gap used up.
+// Whatever fills the budget, in-order octets find room: the largest FPDU comes in segments that
+// pack worst, with the budget beyond the gap used up.
 func TestInOrderAlwaysFindsRoom(t *testing.T) {
 	for _, stride := range []int{512, 1664, 2048, 9344} {
 		for extra := range 3 {
@@ -110,7 +110,8 @@ func TestBudgetRefusalThenResend(t *testing.T) {
 	require.EqualValues(t, 1, r.recv.Stats().HeldBufsPeak)
 }
 
-// What costs no Buf is taken with the budget used up: whole FPDUs beyond the gap, and octets that fit after held ones.
+// What costs no Buf is taken with the budget used up: whole FPDUs beyond the gap, and octets that
+// fit after held ones.
 func TestFullBudgetStillPassesAndCoalesces(t *testing.T) {
 	s := streamOf(both, 100, 600, 600, 600, 600)
 	r := newRig(t, rigConfig{Mode: both, BufsMax: BufsMin(2048) + 1}, s)
@@ -128,8 +129,8 @@ func TestFullBudgetStillPassesAndCoalesces(t *testing.T) {
 	require.EqualValues(t, 60, r.recv.Stats().BytesCoalesced, "the smaller part is copied")
 }
 
-// With the budget used up, octets in front of held ones that would be passed in part, and leave a part on both sides,
-// need a Buf more.
+// With the budget used up, octets in front of held ones that would be passed in part, and leave a
+// part on both sides, need a Buf more.
 func TestFullBudgetWithPartsOnBothSides(t *testing.T) {
 	s := streamOf(both, 500, 600, 600)
 	r := newRig(t, rigConfig{Mode: both, BufsMax: BufsMin(2048) + 1}, s)
@@ -197,7 +198,9 @@ func TestInitPanics(t *testing.T) {
 	p := newPool(t, 8, 2048)
 	var r Receiver
 	require.Panics(t, func() { r.Init(ReceiverConfig{Pool: p, BufsMax: BufsMin(2048) - 1}) })
-	require.Panics(t, func() { r.Init(ReceiverConfig{Pool: p, BufsMax: 100, Scratch: make([][]byte, 10)}) })
+	require.Panics(t, func() {
+		r.Init(ReceiverConfig{Pool: p, BufsMax: 100, Scratch: make([][]byte, 10)})
+	})
 	require.Panics(t, func() { r.Init(ReceiverConfig{Pool: p, BufsMax: 100, Room: NewRoom(99)}) })
 }
 
@@ -263,8 +266,10 @@ func (r *rig) invariants(seed uint64) {
 	}
 	last := uint64(0)
 	for k, s := range v.runs {
-		require.True(r.t, s.lo < s.hi && s.lo >= v.next && (k == 0 || s.lo > last), "seed %d: runs %+v", seed, v.runs)
-		require.True(r.t, !s.passed() || s.lo <= s.passLo && s.passHi <= s.hi && s.lo != v.next, "seed %d: run %+v", seed, s)
+		require.True(r.t, s.lo < s.hi && s.lo >= v.next && (k == 0 || s.lo > last), "seed %d: runs %+v",
+			seed, v.runs)
+		require.True(r.t, !s.passed() || s.lo <= s.passLo && s.passHi <= s.hi && s.lo != v.next,
+			"seed %d: run %+v", seed, s)
 		for off := s.lo; off < s.hi; off++ {
 			if s.passed() && off >= s.passLo && off < s.passHi {
 				continue
@@ -279,17 +284,19 @@ func (r *rig) invariants(seed uint64) {
 		h := &v.heldBufs[k]
 		for _, s := range v.runs {
 			outside := h.end() <= s.passLo || h.off >= s.passHi || h.off < s.passLo && h.end() > s.passHi
-			require.True(r.t, !s.passed() || outside, "seed %d: hold %+v keeps octets that were passed: %+v", seed, *h, s)
+			require.True(r.t, !s.passed() || outside, "seed %d: hold %+v keeps octets that were passed: %+v",
+				seed, *h, s)
 		}
 		require.True(r.t, h.n > 0 && h.pos+h.n <= uint32(v.stride), "seed %d: hold %+v", seed, *h)
 		require.True(r.t, k == 0 || v.heldBufs[k-1].end() <= h.off, "seed %d: holds overlap", seed)
-		require.Equal(r.t, r.s.octets[h.off:h.end()], v.held(h, h.off, h.end()), "seed %d: octets of hold at %d", seed, h.off)
+		require.Equal(r.t, r.s.octets[h.off:h.end()], v.held(h, h.off, h.end()),
+			"seed %d: octets of hold at %d", seed, h.off)
 	}
 	require.Equal(r.t, r.poolSize-len(v.heldBufs), r.pool.Available(), "seed %d", seed)
 }
 
-// Every tenth segment of an aligned stream comes late: with markers nothing is kept meanwhile, without them all that came since.
-// Where the segments do not begin with FPDUs, both keep some.
+// Every tenth segment of an aligned stream comes late: with markers nothing is kept meanwhile,
+// without them all that came since. Where the segments do not begin with FPDUs, both keep some.
 //
 // req: C02-13.1.1-1, D01-11.2-1
 func TestMarkersCutWhatIsHeld(t *testing.T) {

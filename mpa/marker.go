@@ -13,7 +13,8 @@ const markerGap = MarkerSpacing - MarkerLen
 // which there are some. A marker right after the last octet belongs to the next FPDU and is not
 // counted.
 func innerMarkers(head, size uint64) uint64 {
-	since := head%MarkerSpacing - MarkerLen // content since the last marker: head stands after it, not on it
+	// content since the last marker: head stands after it, not on it
+	since := head%MarkerSpacing - MarkerLen
 	return (since + size - 1) / markerGap
 }
 

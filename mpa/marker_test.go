@@ -7,12 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Markers stand at every 512th octet from the start point and nowhere else; their reserved octets are zero; each says how far
-// after the ULPDU_Length of the FPDU that it is in, or zero where that follows. Long FPDUs have several markers that point to
-// one place, short ones share an interval, and some end where a marker is due.
+// Markers stand at every 512th octet from the start point and nowhere else; their reserved octets
+// are zero; each says how far after the ULPDU_Length of the FPDU that it is in, or zero where
+// that follows. Long FPDUs have several markers that point to one place, short ones share an
+// interval, and some end where a marker is due.
 //
-// req: D01-5.1-3, D01-5.1-4, D01-5.1-6, D01-5.1-7, D01-5.1-12, D01-5.1-13, D01-4.1-1, D01-4.1-2, D01-4.1-3, D01-5.1-8
-// req: C02-7.1-1, C02-7.1-2, C02-7.1-4, C02-7.1-5, C02-7.1-10, C02-7.1-11, C02-6.1-1, C02-6.1-2, C02-6.1-3, C02-7.1-6
+// req: D01-5.1-3, D01-5.1-4, D01-5.1-6, D01-5.1-7, D01-5.1-12, D01-5.1-13, D01-4.1-1, D01-4.1-2
+// req: D01-4.1-3, D01-5.1-8
+// req: C02-7.1-1, C02-7.1-2, C02-7.1-4, C02-7.1-5, C02-7.1-10, C02-7.1-11, C02-6.1-1, C02-6.1-2
+// req: C02-6.1-3, C02-7.1-6
 // req: 5044-4.2-1, 5044-4.3-2, 5044-4.3-5
 func TestMarkersEvery512Octets(t *testing.T) {
 	var s Sender
@@ -48,7 +51,8 @@ func TestMarkersEvery512Octets(t *testing.T) {
 				third++
 			}
 		}
-		require.Equal(t, uint32(want), binary.BigEndian.Uint32(octets[m:]), "marker at %d of FPDU at %d", m, begins[k])
+		require.Equal(t, uint32(want), binary.BigEndian.Uint32(octets[m:]), "marker at %d of FPDU at %d",
+			m, begins[k])
 	}
 	require.Greater(t, between, 2, "markers between FPDUs: the first, and others")
 	require.Positive(t, inside)
@@ -68,7 +72,8 @@ func TestMarkersEvery512Octets(t *testing.T) {
 	require.Empty(t, content)
 }
 
-// A marker between two FPDUs is the second one's: damaged, it spoils that one's CRC and not the first one's.
+// A marker between two FPDUs is the second one's: damaged, it spoils that one's CRC and not the
+// first one's.
 //
 // req: D01-5.1-7, C02-7.1-5, 5044-4.3-2, D01-5.2-15, C02-7.2-5
 func TestMarkerBetweenFPDUs(t *testing.T) {
@@ -85,8 +90,9 @@ func TestMarkerBetweenFPDUs(t *testing.T) {
 	r.send(0, len(s.octets)).want(0, 1)
 }
 
-// Beyond a gap a marker locates: by zero the FPDU that follows, by a distance the one around it, whatever its two low bits say and wherever
-// that FPDU begins. Its own octets decide nothing before its CRC is right.
+// Beyond a gap a marker locates: by zero the FPDU that follows, by a distance the one around it,
+// whatever its two low bits say and wherever that FPDU begins. Its own octets decide nothing
+// before its CRC is right.
 //
 // req: D01-5.1-6, D01-5.1-8, D01-5.4-4, C02-7.1-4, C02-7.1-6, C02-7.4-4, 5044-4.2-1
 func TestMarkerLocates(t *testing.T) {
@@ -99,7 +105,8 @@ func TestMarkerLocates(t *testing.T) {
 	}{
 		{"the next, by zero", []int{502, 100, 700}, 0, 3, []int{1, 2}},
 		{"around it", []int{100, 600, 100}, 512 - 112, 512 - 112 + 3, []int{1, 2}},
-		{"around it, right in front of the CRC", []int{482, 18, 700}, 512 - 492, 512 - 492 + 1, []int{1, 2}},
+		{"around it, right in front of the CRC", []int{482, 18, 700}, 512 - 492, 512 - 492 + 1,
+			[]int{1, 2}},
 	} {
 		for _, base := range []uint64{0, 1<<32 - MarkerSpacing} {
 			t.Run(c.name, func(t *testing.T) {
@@ -118,8 +125,8 @@ func TestMarkerLocates(t *testing.T) {
 	}
 }
 
-// After an FPDU that a marker located, FPDUs are found by their lengths, over several segments and up to where passed ones begin; and in
-// front of it nothing is.
+// After an FPDU that a marker located, FPDUs are found by their lengths, over several segments
+// and up to where passed ones begin; and in front of it nothing is.
 //
 // req: D01-5.4-5, C02-7.4-5
 func TestLengthsChainFromMarker(t *testing.T) {
@@ -127,7 +134,8 @@ func TestLengthsChainFromMarker(t *testing.T) {
 	r := newRig(t, rigConfig{Mode: both}, s)
 	f := s.frames
 	at := func(i int) int { return int(f[i].start) }
-	require.True(t, at(3) < 512 && at(4) > 512 && len(s.octets) < 1024, "one marker beyond the first, in FPDU 3")
+	require.True(t, at(3) < 512 && at(4) > 512 && len(s.octets) < 1024,
+		"one marker beyond the first, in FPDU 3")
 	r.send(at(2), at(3)).is(Kept).want()
 	r.send(at(5), at(6)).is(Kept).want()
 	r.send(at(3), at(4)).want(3)
@@ -139,7 +147,8 @@ func TestLengthsChainFromMarker(t *testing.T) {
 	r.send(at(1), at(2)).want(1, 2).held(0).edge(len(s.octets), len(s.octets))
 }
 
-// A stream that is in order needs no marker to be found: it is read by lengths, and its markers are checked all the same.
+// A stream that is in order needs no marker to be found: it is read by lengths, and its markers
+// are checked all the same.
 //
 // req: 5044-5.2-1, 5044-5.2-2, D01-7-6, C02-9-6, D01-5.4-3, C02-7.4-3, D01-7-3, C02-9-3
 func TestMarkersInOrderAreCheckedOnly(t *testing.T) {

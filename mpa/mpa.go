@@ -8,9 +8,9 @@
 //	tcp's left edge -> Receiver.Edge -> Delivery edge      in order only
 //	ddp segment -> Sender.Put -> one Buf, whole FPDUs      in stream order
 //
-// Nothing is placed before its CRC has been verified. Only FPDUs that are not yet complete, or whose
-// start is not yet known, are held: in the Bufs in which they arrived, and passed on in pieces, not
-// reassembled.
+// Nothing is placed before its CRC has been verified. Only FPDUs that are not yet complete, or
+// whose start is not yet known, are held: in the Bufs in which they arrived, and passed on in
+// pieces, not reassembled.
 //
 // Limits: a ULPDU has at most MULPDUMax octets; a Receiver holds at most ReceiverConfig.BufsMax
 // Bufs and RunsMax runs of octets beyond a gap. An octet beyond a limit is refused and counted, and

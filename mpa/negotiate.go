@@ -8,15 +8,18 @@ package mpa
 //	Party.Conclude <-------- Reply --------
 //	Terms                                     Terms
 type Party struct {
-	Dialects Dialects // Initiator: the one to ask in, and with others those it takes for an answer; Responder: those it serves
-	Markers  bool     // wanted in what we receive
+	// Initiator: the one to ask in, and with others those it takes for an answer; Responder: those
+	// it serves
+	Dialects Dialects
+	Markers  bool // wanted in what we receive
 	CRC      bool
 
 	PeerToPeer bool     // Initiator: the Responder may be the first to send
 	RTR        RTRKinds // this end can do; at least one
-	IRD        uint16   // Read Requests that this end can serve at a time; DepthULP: the ULPs settle it
-	ORD        uint16   // Read Requests that this end wants to have under way; DepthULP likewise
-	ORDMin     uint16   // Responder: with a smaller ORD it rejects
+	// Read Requests that this end can serve at a time; DepthULP: the ULPs settle it
+	IRD    uint16
+	ORD    uint16 // Read Requests that this end wants to have under way; DepthULP likewise
+	ORDMin uint16 // Responder: with a smaller ORD it rejects
 }
 
 // Terms are what start-up has agreed, seen from one end.
@@ -37,17 +40,22 @@ type Terms struct {
 	Peer     Enhanced // what the peer's frame said
 
 	PrivateData []byte // of the peer's ULP; aliases the frame's
-	UnaskedS    bool   // a Reply had the S bit where the Request had not: treated as zero (DECISIONS 3)
+	// a Reply had the S bit where the Request had not: treated as zero (DECISIONS 3)
+	UnaskedS bool
 }
 
 // Errors of establishment. The Initiator tells the peer of the first three with a Terminate of
 // layer 2, type 0 and their code (RFC 6581 sections 8 to 9.3, DECISIONS 14).
 var (
-	ErrIRD      = &Error{Code: ErrInsufficientIRD, What: "the peer's ORD is more than this end can serve"}
-	ErrRTR      = &Error{Code: ErrNoMatchingRTR, What: "no RTR message that both ends support"}
-	ErrModel    = &Error{Code: ErrLocalCatastrophic, What: "the Reply answers another connection model than was asked for"}
-	ErrPlain    = &Error{Code: ErrStartup, What: "an enhanced Request was answered with a Reply that is not"}
-	ErrORDShort = &Error{Code: ErrInsufficientIRD, What: "the Initiator's IRD is less than the ORD this end needs"}
+	ErrIRD = &Error{Code: ErrInsufficientIRD,
+		What: "the peer's ORD is more than this end can serve"}
+	ErrRTR   = &Error{Code: ErrNoMatchingRTR, What: "no RTR message that both ends support"}
+	ErrModel = &Error{Code: ErrLocalCatastrophic,
+		What: "the Reply answers another connection model than was asked for"}
+	ErrPlain = &Error{Code: ErrStartup,
+		What: "an enhanced Request was answered with a Reply that is not"}
+	ErrORDShort = &Error{Code: ErrInsufficientIRD,
+		What: "the Initiator's IRD is less than the ORD this end needs"}
 )
 
 // Request is the Initiator's frame in dialect d. private is the ULP's; more than d.PrivateDataMax
@@ -82,7 +90,8 @@ func (p *Party) Answer(req *Frame, private []byte) (rep Frame, t Terms, err erro
 	switch {
 	case req.IsEnhanced():
 		mine := p.settle(offered)
-		rep.S, rep.PrivateData = true, append(mine.Append(make([]byte, 0, EnhancedLen+len(private))), private...)
+		rep.S, rep.PrivateData = true,
+			append(mine.Append(make([]byte, 0, EnhancedLen+len(private))), private...)
 		t.Enhanced, t.PeerToPeer, t.RTR = true, mine.PeerToPeer, mine.RTR
 		t.IRD, t.ORD = unless(mine.IRD, p.IRD), unless(mine.ORD, p.ORD)
 		if mine.ORD < p.ORDMin { // RFC 6581 section 9.1: the Reply says what would have been enough
@@ -109,7 +118,8 @@ func unless(said, own uint16) uint16 {
 
 // settle is the Responder's answer to an Initiator's data (RFC 6581 sections 9.1 and 9.2).
 func (p *Party) settle(offered Enhanced) Enhanced {
-	mine := Enhanced{PeerToPeer: offered.PeerToPeer, IRD: min(p.IRD, offered.ORD), ORD: min(p.ORD, offered.IRD)}
+	mine := Enhanced{PeerToPeer: offered.PeerToPeer, IRD: min(p.IRD, offered.ORD),
+		ORD: min(p.ORD, offered.IRD)}
 	if mine.PeerToPeer {
 		if mine.RTR = p.RTR & offered.RTR; mine.RTR == 0 {
 			mine.RTR = p.RTR // at least one, and be it none that was asked for

@@ -11,9 +11,11 @@ const hexRtr = "4D 50 41 20 49 44 20 52 74 72 20 46 72 61 6D 65"
 
 // req: P2P-5, P2P-10, P2P-11, P2P-12, P2P-13
 func TestRtrFrame(t *testing.T) {
-	req, rep := Frame{Kind: Request, Rev: 1, S: true, Markers: true, CRC: false}, Frame{Kind: Reply, Rev: 1, S: true, CRC: true}
+	req, rep := Frame{Kind: Request, Rev: 1, S: true, Markers: true, CRC: false},
+		Frame{Kind: Reply, Rev: 1, S: true, CRC: true}
 	f := RtrFrame(&req, &rep)
-	require.Equal(t, unhex(t, hexRtr+"C0 01 0000"), f.Append(nil), "M as in the Request, C as in the Reply, S, R and Res zero")
+	require.Equal(t, unhex(t, hexRtr+"C0 01 0000"), f.Append(nil),
+		"M as in the Request, C as in the Reply, S, R and Res zero")
 	rep.CRC = false
 	f = RtrFrame(&req, &rep)
 	f.S, f.Reject = true, true
@@ -30,11 +32,13 @@ func TestRtrFrame(t *testing.T) {
 		got, n, err := ParseFrame(b, Rtr, PrivateDataMax)
 		require.NoError(t, err)
 		require.Equal(t, len(b), n)
-		require.Equal(t, Frame{Kind: Rtr, Rev: 1, Markers: true, CRC: true, PrivateData: []byte{0x12, 0x34}}, got)
+		require.Equal(
+			t, Frame{Kind: Rtr, Rev: 1, Markers: true, CRC: true, PrivateData: []byte{0x12, 0x34}}, got)
 	}
 }
 
-// The proposal's text and its hex disagree in one octet: both are taken, the text's is sent (DECISIONS 1).
+// The proposal's text and its hex disagree in one octet: both are taken, the text's is sent
+// (DECISIONS 1).
 //
 // req: P2P-6
 func TestRtrKeyOfThePrintedHex(t *testing.T) {
@@ -83,12 +87,15 @@ func TestEnhancedData(t *testing.T) {
 		require.Equal(t, append([]byte{7}, b...), g.e.Append([]byte{7}), g.hex)
 		require.Equal(t, g.e, parseEnhanced(b), g.hex)
 	}
-	require.Equal(t, Enhanced{IRD: 1, ORD: 2}, parseEnhanced(unhex(t, "4001 C002")), "B, C and D do not count without A")
-	require.Equal(t, unhex(t, "0001 0002"), Enhanced{RTR: AllRTR, IRD: 1, ORD: 2}.Append(nil), "nor are they sent")
+	require.Equal(t, Enhanced{IRD: 1, ORD: 2}, parseEnhanced(unhex(t, "4001 C002")),
+		"B, C and D do not count without A")
+	require.Equal(t, unhex(t, "0001 0002"), Enhanced{RTR: AllRTR, IRD: 1, ORD: 2}.Append(nil),
+		"nor are they sent")
 	require.Panics(t, func() { Enhanced{IRD: DepthULP + 1}.Append(nil) })
 }
 
-// PD_Length includes the enhanced data; less than that is no well formed frame; with S=0 all of it is the ULP's.
+// PD_Length includes the enhanced data; less than that is no well formed frame; with S=0 all of
+// it is the ULP's.
 //
 // req: 6581-6-4, 6581-6-5
 func TestEnhancedPrivateData(t *testing.T) {
@@ -96,14 +103,16 @@ func TestEnhancedPrivateData(t *testing.T) {
 	for n := range 10 {
 		private := []byte("123456789")[:n]
 		f := p.Request(RFC6581, private)
-		require.Equal(t, append(unhex(t, hexRequest+"50 02"), byte(0), byte(4+n), 0, 3, 0, 4), f.Append(nil)[:FrameLen+4])
+		require.Equal(t, append(unhex(t, hexRequest+"50 02"), byte(0), byte(4+n), 0, 3, 0, 4),
+			f.Append(nil)[:FrameLen+4])
 		e, rest, err := f.Enhanced()
 		require.NoError(t, err)
 		require.Equal(t, Enhanced{IRD: 3, ORD: 4}, e)
 		require.Equal(t, append([]byte{}, private...), append([]byte{}, rest...))
 
 		plain := p.Request(RFC5044, private)
-		require.Equal(t, append(unhex(t, hexRequest+"40 01"), append([]byte{0, byte(n)}, private...)...), plain.Append(nil))
+		require.Equal(t, append(unhex(t, hexRequest+"40 01"), append([]byte{0, byte(n)}, private...)...),
+			plain.Append(nil))
 	}
 	for n := range EnhancedLen {
 		f := Frame{Kind: Request, Rev: 2, S: true, PrivateData: make([]byte, n)}
@@ -136,7 +145,8 @@ func TestRequestOfEachDialect(t *testing.T) {
 	require.Equal(t, unhex(t, hexRequest+"D0 02 0004 0010 0002"), f.Append(nil))
 	p.Markers, p.CRC = false, false
 	f = p.Request(RDDP01, nil)
-	require.Equal(t, unhex(t, hexRequest+"C0 00 0000"), f.Append(nil), "markers and CRC whatever is wished (DECISIONS 7)")
+	require.Equal(t, unhex(t, hexRequest+"C0 00 0000"), f.Append(nil),
+		"markers and CRC whatever is wished (DECISIONS 7)")
 }
 
 // Which dialect answers a Request, and what is said to one that none serves.
@@ -170,7 +180,8 @@ func TestServe(t *testing.T) {
 		if !ok {
 			f, ok := c.served.Refusal(c.req)
 			require.True(t, ok)
-			require.Equal(t, Frame{Kind: Reply, Rev: c.refusal, CRC: true, Markers: c.refusal == 0, Reject: true}, f)
+			require.Equal(t, Frame{Kind: Reply, Rev: c.refusal, CRC: true, Markers: c.refusal == 0,
+				Reject: true}, f)
 		}
 	}
 	_, ok := DialectsOf(Culley02).Refusal(frame(1, false))
@@ -193,7 +204,8 @@ func TestDialectNames(t *testing.T) {
 
 // req: 6581-9-2, 5044-7.1.1-7, D01-6.1.1-17
 func TestPrivateDataOfEachDialect(t *testing.T) {
-	for d, want := range map[Dialect]int{Culley02: 0, RDDP01: 65535, RFC5044: 512, RTR: 512, RFC6581: 508} {
+	for d, want := range map[Dialect]int{Culley02: 0, RDDP01: 65535, RFC5044: 512, RTR: 512,
+		RFC6581: 508} {
 		require.Equal(t, want, d.PrivateDataMax(), "%v", d)
 		if d == Culley02 {
 			continue
@@ -222,8 +234,8 @@ func answer(t *testing.T, i, r Party, d Dialect) (rep Frame, ti, tr Terms, err e
 	return rep, ti, tr, err
 }
 
-// Depths by the rules of RFC 6581 section 9.1, for any two ends: neither has more Read Requests under way than the other
-// serves, and both know what the other said.
+// Depths by the rules of RFC 6581 section 9.1, for any two ends: neither has more Read Requests
+// under way than the other serves, and both know what the other said.
 //
 // req: 6581-9.1-1, 6581-9.1-2, 6581-9.1-3, 6581-9.1-7, 6581-9.2-3, 6581-10-1
 func TestReadDepthsOfAnyPair(t *testing.T) {
@@ -231,7 +243,8 @@ func TestReadDepthsOfAnyPair(t *testing.T) {
 	depth := func() uint16 { return uint16(rng.IntN([]int{3, 20, DepthMax + 1}[rng.IntN(3)])) }
 	kinds := func() RTRKinds { return RTRKinds(1 + rng.IntN(7)) }
 	for range 20000 {
-		i := Party{Dialects: DialectsOf(RFC6581), IRD: depth(), ORD: depth(), PeerToPeer: rng.IntN(2) == 0, RTR: kinds()}
+		i := Party{Dialects: DialectsOf(RFC6581), IRD: depth(), ORD: depth(),
+			PeerToPeer: rng.IntN(2) == 0, RTR: kinds()}
 		r := Party{Dialects: FramedDialects, IRD: depth(), ORD: depth(), RTR: kinds()}
 		rep, ti, tr, err := answer(t, i, r, RFC6581)
 		require.True(t, rep.IsEnhanced())
@@ -246,7 +259,8 @@ func TestReadDepthsOfAnyPair(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, ti.ORD, tr.IRD)
 		require.LessOrEqual(t, tr.ORD, ti.IRD)
-		require.Equal(t, Enhanced{PeerToPeer: i.PeerToPeer, RTR: tr.Peer.RTR, IRD: i.IRD, ORD: i.ORD}, tr.Peer)
+		require.Equal(t, Enhanced{PeerToPeer: i.PeerToPeer, RTR: tr.Peer.RTR, IRD: i.IRD, ORD: i.ORD},
+			tr.Peer)
 		require.Equal(t, ti.Peer.IRD, tr.IRD)
 		require.Equal(t, ti.Peer.ORD, tr.ORD)
 		require.Equal(t, i.PeerToPeer, ti.PeerToPeer)
@@ -356,7 +370,8 @@ func TestConclude(t *testing.T) {
 		want *Error
 		code ErrorCode
 	}{
-		{"kinds that were not offered do no harm", p2p, reply(2, Enhanced{PeerToPeer: true, RTR: AllRTR}), nil, 0},
+		{"kinds that were not offered do no harm", p2p, reply(2, Enhanced{PeerToPeer: true, RTR: AllRTR}),
+			nil, 0},
 		{"no common kind", p2p, reply(2, Enhanced{PeerToPeer: true, RTR: RTRSend | RTRRead}), ErrRTR, 7},
 		{"no kind at all", p2p, reply(2, Enhanced{PeerToPeer: true}), ErrRTR, 7},
 		{"A is not echoed", p2p, reply(2, Enhanced{}), ErrModel, 5},
@@ -364,7 +379,8 @@ func TestConclude(t *testing.T) {
 		{"ORD above our IRD", cs, reply(2, Enhanced{IRD: 4, ORD: 5}), ErrIRD, 6},
 		{"ORD at our IRD", cs, reply(2, Enhanced{IRD: 4, ORD: 4}), nil, 0},
 		{"not enhanced", cs, Frame{Kind: Reply, Rev: 2}, ErrPlain, 4},
-		{"enhanced and short", cs, Frame{Kind: Reply, Rev: 2, S: true, PrivateData: []byte{0, 0, 0}}, ErrEnhanced, 4},
+		{"enhanced and short", cs, Frame{Kind: Reply, Rev: 2, S: true, PrivateData: []byte{0, 0, 0}},
+			ErrEnhanced, 4},
 	} {
 		req := c.p.Request(RFC6581, nil)
 		terms, err := c.p.Conclude(&req, &c.rep)
@@ -452,7 +468,8 @@ func TestSBitOfBothEnds(t *testing.T) {
 	require.EqualValues(t, 0, tr.Version)
 }
 
-// Figures 15 to 17 of RFC 5044 in the frames of both ends: which end goes on with which, and in which version.
+// Figures 15 to 17 of RFC 5044 in the frames of both ends: which end goes on with which, and in
+// which version.
 //
 // req: 5044-C.1-1, 5044-C.2-1, 5044-C.2-4, 5044-C.3-1
 func TestFiguresOfAppendixC(t *testing.T) {
@@ -462,18 +479,22 @@ func TestFiguresOfAppendixC(t *testing.T) {
 		party  Party
 		served Dialects
 	}
-	rdmac := rnic{"RDMAC", RDDP01, Party{Dialects: DialectsOf(RDDP01), Markers: true, CRC: true}, DialectsOf(RDDP01)}
+	rdmac := rnic{"RDMAC", RDDP01, Party{Dialects: DialectsOf(RDDP01), Markers: true, CRC: true},
+		DialectsOf(RDDP01)}
 	var all []rnic
 	all = append(all, rdmac)
 	for _, markers := range []bool{false, true} {
 		all = append(all,
-			rnic{"non-permissive", RFC5044, Party{Dialects: DialectsOf(RFC5044), Markers: markers}, DialectsOf(RFC5044)},
-			rnic{"permissive", RFC5044, Party{Dialects: DialectsOf(RFC5044, RDDP01), Markers: markers}, DialectsOf(RFC5044, RDDP01)})
+			rnic{"non-permissive", RFC5044, Party{Dialects: DialectsOf(RFC5044), Markers: markers},
+				DialectsOf(RFC5044)},
+			rnic{"permissive", RFC5044, Party{Dialects: DialectsOf(RFC5044, RDDP01), Markers: markers},
+				DialectsOf(RFC5044, RDDP01)})
 	}
 	for _, i := range all {
 		for _, r := range all {
 			req := i.party.Request(i.asks, nil)
-			// An RDMAC Responder answers a Rev 1 Request with Rev 0 (section C.2.5): its supporting entity does not look.
+			// An RDMAC Responder answers a Rev 1 Request with Rev 0 (section C.2.5): its supporting entity
+			// does not look.
 			var rep Frame
 			var tr Terms
 			if r.name == "RDMAC" {

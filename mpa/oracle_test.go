@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// The oracle: an encoder that goes octet by octet and a decoder that goes in order over a whole stream. They share no
-// code with the package and are as plain as the RFC's text.
+// The oracle: an encoder that goes octet by octet and a decoder that goes in order over a whole
+// stream. They share no code with the package and are as plain as the RFC's text.
 
 // naiveCRC is CRC32C one bit at a time.
 func naiveCRC(b []byte) uint32 {
@@ -33,7 +33,8 @@ type stream struct {
 	frames []passed
 }
 
-// mark appends a marker if one is due. head is where ULPDU_Length of the current FPDU stands, -1 before it.
+// mark appends a marker if one is due. head is where ULPDU_Length of the current FPDU stands, -1
+// before it.
 func (s *stream) mark(head int) {
 	at := len(s.octets)
 	if !s.mode.Markers || at%512 != 0 {
@@ -82,7 +83,8 @@ var (
 	errOracleMarker = errors.New("marker")
 )
 
-// naiveDecode hands up the FPDUs of a whole stream in order. rest is what is left after the last whole FPDU.
+// naiveDecode hands up the FPDUs of a whole stream in order. rest is what is left after the last
+// whole FPDU.
 func naiveDecode(mode Mode, octets []byte) (frames []passed, rest int, err error) {
 	at := 0
 	for {

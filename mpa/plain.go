@@ -36,7 +36,8 @@ func (s *Sender) PutPlain(dst []byte, hi, lo uint64, payload []byte) int {
 	binary.BigEndian.PutUint64(fpdu, uint64(n)<<48|hi>>16)
 	binary.BigEndian.PutUint64(fpdu[8:], hi<<48|lo>>16)
 	room := s.room(plainAt)
-	crc, k := crc32c.CopyMarked(crc32c.Update(0, fpdu[:plainAt]), fpdu[plainAt:], payload, room, uint32(plainAt+room))
+	crc, k := crc32c.CopyMarked(crc32c.Update(0, fpdu[:plainAt]), fpdu[plainAt:], payload, room,
+		uint32(plainAt+room))
 	summed := plainAt + k
 	at := putPad(fpdu, summed, roomAfter(room, len(payload)), 0, n)
 	if summed < at {

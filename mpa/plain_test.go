@@ -23,7 +23,8 @@ func TestPutPlainIsPut(t *testing.T) {
 			payload := ulpdu(r.IntN(1<<r.IntN(17))%(MULPDUMax-plainHead+1), r.IntN(1000))
 			hi, lo := r.Uint64(), r.Uint64()
 			head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, hi), lo)[:plainHead]
-			want, got := make([]byte, one.Size(plainHead+len(payload))), make([]byte, one.Size(plainHead+len(payload))+1)
+			want, got := make([]byte, one.Size(plainHead+len(payload))),
+				make([]byte, one.Size(plainHead+len(payload))+1)
 			got[len(want)] = 0xa5
 			inHead := false // a marker is
 			for at := one.off; at <= one.off+plainAt; at += 4 {

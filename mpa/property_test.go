@@ -34,8 +34,11 @@ func randomStream(rnd *rand.Rand, mode Mode, frames int) *stream {
 
 type segment struct{ lo, hi int }
 
-// pickBase is where a stream may begin as MPA counts: at its first octet, or so that 32 bits do not hold what follows.
-func pickBase(i int) uint64 { return []uint64{0, 1<<32 - MarkerSpacing, 1<<32 - 7*MarkerSpacing}[i%3] }
+// pickBase is where a stream may begin as MPA counts: at its first octet, or so that 32 bits do
+// not hold what follows.
+func pickBase(i int) uint64 {
+	return []uint64{0, 1<<32 - MarkerSpacing, 1<<32 - 7*MarkerSpacing}[i%3]
+}
 
 // randomSegments cuts n octets in one of several styles.
 func randomSegments(rnd *rand.Rand, s *stream) []segment {
@@ -94,7 +97,8 @@ func disorder(rnd *rand.Rand, segs []segment) {
 	}
 }
 
-// deliver sends all segments; what is refused comes again after the others, as TCP does it. It checks the Delivery edge at every step.
+// deliver sends all segments; what is refused comes again after the others, as TCP does it. It
+// checks the Delivery edge at every step.
 func deliver(t *testing.T, r *rig, segs []segment) {
 	have := make([]bool, len(r.s.octets)+1)
 	left, asked := 0, false
@@ -128,7 +132,8 @@ func deliver(t *testing.T, r *rig, segs []segment) {
 	}
 }
 
-// checkEdge holds that every FPDU that ends at or before the Delivery edge has been passed, and no later one in order.
+// checkEdge holds that every FPDU that ends at or before the Delivery edge has been passed, and
+// no later one in order.
 func checkEdge(t *testing.T, r *rig, left int) {
 	e := r.deliverable(left)
 	i := sort.Search(len(r.s.frames), func(i int) bool { return r.s.frames[i].end > uint64(left) })
@@ -185,17 +190,21 @@ func checkAll(t *testing.T, r *rig) {
 	require.Empty(t, r.recv.runs)
 }
 
-// seeded runs f from so many seeds, fewer of them under -short. salt tells one test's dice from another's.
+// seeded runs f from so many seeds, fewer of them under -short. salt tells one test's dice from
+// another's.
 func seeded(t *testing.T, rounds int, salt uint64, f func(t *testing.T, rnd *rand.Rand)) {
 	if testing.Short() {
 		rounds = min(rounds, 100)
 	}
 	for seed := range uint64(rounds) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, salt))) })
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			f(t, rand.New(rand.NewPCG(seed, salt)))
+		})
 	}
 }
 
-// Any segmentation in any order gives what an in-order receiver gives, each FPDU once, and all Bufs come back.
+// Any segmentation in any order gives what an in-order receiver gives, each FPDU once, and all
+// Bufs come back.
 //
 // req: D01-5.4.1-1, D01-5.4.1-2, D01-5.1-15, D01-5.1-16, 5044-5.1-5
 // req: C02-7.4.1-1, C02-7.4.1-2, C02-7.1-13, C02-7.1-14, C02-5.2-9
@@ -204,7 +213,8 @@ func TestReceiverAgainstOracle(t *testing.T) {
 		mode := allModes[rnd.IntN(len(allModes))]
 		s := randomStream(rnd, mode, 1+rnd.IntN(60))
 		stride := []int{1664, 2048, 9344}[rnd.IntN(3)]
-		cfg := rigConfig{Mode: mode, Stride: stride, DropBadCRC: rnd.IntN(2) == 0, Base: pickBase(rnd.IntN(3))}
+		cfg := rigConfig{Mode: mode, Stride: stride, DropBadCRC: rnd.IntN(2) == 0,
+			Base: pickBase(rnd.IntN(3))}
 		if rnd.IntN(2) == 0 {
 			cfg.BufsMax = BufsMin(stride) + rnd.IntN(8)
 		}
@@ -281,7 +291,8 @@ func TestCorruptionAgainstOracle(t *testing.T) {
 	})
 }
 
-// The peer's own mistake, under good CRCs: the Receiver in order stops exactly where the oracle does.
+// The peer's own mistake, under good CRCs: the Receiver in order stops exactly where the oracle
+// does.
 func TestBadPeerInOrderAgainstOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 9))

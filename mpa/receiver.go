@@ -4,12 +4,15 @@ import "github.com/rnicd/rnicd/mem"
 
 // A segment's way through the Receiver:
 //
-//  1. It begins where the first FPDU not yet passed begins (the fast path): its whole FPDUs are verified and passed
-//     straight from the segment (direct.go); what remains is the front of an FPDU.
-//  2. Anything else is put into the list of held octets and the run it belongs to is looked at (run.go): where
-//     an FPDU begins is known from the end of one that was passed, or located by a marker, or not known yet.
-//  3. Every FPDU that is whole now is verified and passed (pass.go). Bufs that are no longer needed are freed; if the
-//     segment's own Buf is one of them the Verdict is Done, else Kept (held.go).
+//  1. It begins where the first FPDU not yet passed begins (the fast path): its whole FPDUs are
+//     verified and passed straight from the segment (direct.go); what remains is the front of an
+//     FPDU.
+//  2. Anything else is put into the list of held octets and the run it belongs to is looked at
+//     (run.go): where an FPDU begins is known from the end of one that was passed, or located by
+//     a marker, or not known yet.
+//  3. Every FPDU that is whole now is verified and passed (pass.go). Bufs that are no longer
+//     needed are freed; if the segment's own Buf is one of them the Verdict is Done, else Kept
+//     (held.go).
 //
 // All that could make it refuse the segment is decided before the first FPDU is passed.
 
@@ -26,9 +29,10 @@ type ULPDU struct {
 type Verdict uint8
 
 const (
-	Done    Verdict = iota // the Buf is no longer needed
-	Kept                   // the Receiver holds the Buf and frees it to its Pool later; its slot is the Receiver's to change
-	Refused                // nothing was taken: do not commit
+	Done Verdict = iota // the Buf is no longer needed
+	// the Receiver holds the Buf and frees it to its Pool later; its slot is the Receiver's to change
+	Kept
+	Refused // nothing was taken: do not commit
 )
 
 // ReceiverConfig sizes a Receiver.
@@ -87,10 +91,14 @@ type ReceiverStats struct {
 	BytesDirect, BytesReassembled, BytesOutOfOrder    uint64 // ULPDU octets
 	HeldBufs, HeldBufsPeak, RefusedBudget, RefusedCRC uint64
 	RefusedRuns                                       uint64 // segments beyond RunsMax
-	RefusedUnverified                                 uint64 // DropBadCRC: segments with octets that could not be verified
-	RefusedSpare                                      uint64 // segments refused for ReceiverConfig.Reserve
-	MarkersSought                                     uint64 // markers looked at to find where an FPDU begins
-	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
+	// DropBadCRC: segments with octets that could not be verified
+	RefusedUnverified uint64
+	// segments refused for ReceiverConfig.Reserve
+	RefusedSpare uint64
+	// markers looked at to find where an FPDU begins
+	MarkersSought uint64
+	// held runs of octets copied into a neighbour's Buf
+	Coalesced, BytesCoalesced uint64
 }
 
 // Receiver finds FPDUs in stream octets that may come in any order, each octet once. It belongs to
@@ -200,7 +208,8 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
 	if r.stopped || len(data) == 0 {
 		return
 	}
-	r.short = r.refuses(off, data) || r.pool.Lent(b) && r.pool.Available() == 0 && r.wouldHold(off, data)
+	r.short = r.refuses(off, data) || r.pool.Lent(b) && r.pool.Available() == 0 &&
+		r.wouldHold(off, data)
 	if r.short {
 		r.stats.RefusedSpare++
 		r.refusals().Spare++
@@ -329,8 +338,8 @@ func (r *Receiver) Edge(left uint64) uint64 { return min(left, r.next) }
 // (ReceiverConfig.Reserve).
 func (r *Receiver) Short() bool { return r.short }
 
-// Err is the *Error that stopped the Receiver, or nil. It is not the Receiver's: another Init leaves
-// it as it is.
+// Err is the *Error that stopped the Receiver, or nil. It is not the Receiver's: another Init
+// leaves it as it is.
 func (r *Receiver) Err() error { return r.err }
 
 func (r *Receiver) Stats() ReceiverStats {

@@ -56,7 +56,8 @@ func TestMarkerLocatesBeyondGap(t *testing.T) {
 	require.EqualValues(t, 500+300+small, st.BytesOutOfOrder)
 }
 
-// After an FPDU that was passed out of order the next is found by length, without a marker of its own.
+// After an FPDU that was passed out of order the next is found by length, without a marker of its
+// own.
 //
 // req: D01-5.4-5
 func TestChainAfterPassedFPDU(t *testing.T) {
@@ -102,7 +103,8 @@ func TestPartialWholePartial(t *testing.T) {
 	require.True(t, r.direct[0])
 	r.send(int(f[3].start)+50, int(f[3].end)).is(Done).want(3).held(1)
 	r.send(0, int(f[0].end)).is(Done).want(0).held(1).edge(int(f[0].end), int(f[0].end))
-	r.send(int(f[0].end), int(f[0].end)+100).is(Done).want(1).held(0).edge(len(s.octets), len(s.octets))
+	r.send(int(f[0].end), int(f[0].end)+100).is(Done).want(1).held(0).edge(len(s.octets),
+		len(s.octets))
 	require.EqualValues(t, 4, r.recv.Stats().FPDUs)
 }
 
@@ -168,7 +170,8 @@ func TestBoundariesDisagreeWhenGapCloses(t *testing.T) {
 	r.send(0, int(f[2].start)).is(Done).want(0, 1).failed(ErrMarker)
 }
 
-// ULPDU_Length above 64768 is an error at once in order; beyond a gap it waits until it is in order (DECISIONS 19).
+// ULPDU_Length above 64768 is an error at once in order; beyond a gap it waits until it is in
+// order (DECISIONS 19).
 func TestOversize(t *testing.T) {
 	for _, mode := range allModes {
 		s := streamOf(mode, 100)
@@ -205,7 +208,8 @@ func TestOversize(t *testing.T) {
 	r.send(0, int(f[0].end)).want(0).failed(ErrMarker)
 }
 
-// An oversize length that comes piecemeal after an FPDU passed out of order is found when the gap closes.
+// An oversize length that comes piecemeal after an FPDU passed out of order is found when the gap
+// closes.
 func TestOversizeAfterPassedFPDU(t *testing.T) {
 	s := streamOf(both, 100, 600, 100)
 	f := s.frames
@@ -224,13 +228,14 @@ func TestSmallestGap(t *testing.T) {
 	s := streamOf(both, 490, 0, 600)
 	r := newRig(t, rigConfig{Mode: both}, s)
 	f := s.frames
-	r.send(0, int(f[0].end)).send(int(f[2].start), int(f[2].end)).is(Done).want(0, 2).edge(int(f[0].end), int(f[0].end))
+	r.send(0, int(f[0].end)).send(int(f[2].start), int(f[2].end)).is(Done).want(0, 2).edge(
+		int(f[0].end), int(f[0].end))
 	require.Equal(t, []bool{true, false}, r.inOrder)
 	r.send(int(f[1].start), int(f[1].end)).want(1).edge(len(s.octets), len(s.octets))
 }
 
-// Beyond a gap a marker is not yet validated. One that cannot be right locates nothing and is no error before its FPDU
-// is reached in order.
+// Beyond a gap a marker is not yet validated. One that cannot be right locates nothing and is no
+// error before its FPDU is reached in order.
 func TestLocateNeverGuesses(t *testing.T) {
 	// FPDU 1 reaches over the markers at 512 and 1024, FPDU 2 over those at 1536 and 2048.
 	for _, c := range []struct {
@@ -251,9 +256,10 @@ func TestLocateNeverGuesses(t *testing.T) {
 			f := s.frames
 			require.Equal(t, []passed{{0, 412, ""}, {412, 1428, ""}, {1428, 2444, ""}},
 				[]passed{{f[0].start, f[0].end, ""}, {f[1].start, f[1].end, ""}, {f[2].start, f[2].end, ""}})
-			copy(s.octets[508:], []byte{4, 0})                                       // what 516 points at
-			copy(s.octets[448:], []byte{0xFF, 0xFF})                                 // what 64 points at
-			copy(s.octets[420:], []byte{0, 8})                                       // what 92 points at: ends at 436
+			copy(s.octets[508:], []byte{4, 0})       // what 516 points at
+			copy(s.octets[448:], []byte{0xFF, 0xFF}) // what 64 points at
+			// what 92 points at: ends at 436
+			copy(s.octets[420:], []byte{0, 8})
 			s.octets[c.marker+2], s.octets[c.marker+3] = byte(c.ptr>>8), byte(c.ptr) // wrong
 			s.reseal(1)
 			r := newRig(t, rigConfig{Mode: both}, s)
@@ -264,7 +270,8 @@ func TestLocateNeverGuesses(t *testing.T) {
 	}
 }
 
-// An FPDU whose leading marker is wrong is not found by its second one either, which points after the first.
+// An FPDU whose leading marker is wrong is not found by its second one either, which points after
+// the first.
 //
 // req: 5044-4.2-1, 5044-4.3-5
 func TestSecondMarkerDoesNotLocateAfterAWrongFirst(t *testing.T) {
@@ -280,7 +287,8 @@ func TestSecondMarkerDoesNotLocateAfterAWrongFirst(t *testing.T) {
 	r.send(0, 512).want(0).failed(ErrMarker)
 }
 
-// A marker names an FPDU that would end after one that was passed. It is not validated: no error before it is in order.
+// A marker names an FPDU that would end after one that was passed. It is not validated: no error
+// before it is in order.
 func TestUnvalidatedFPDUOverPassedOne(t *testing.T) {
 	s := streamOf(both, 402, 1000, 1000)
 	f := s.frames
@@ -359,7 +367,8 @@ func TestInputDoesNotAllocate(t *testing.T) {
 		s := streamOf(mode, 1400, 1000, 1000)
 		r := newRig(t, rigConfig{Mode: mode}, s)
 		r.quiet = true
-		cuts := []int{0, int(s.frames[0].end), int(s.frames[0].end) + 700, int(s.frames[0].end) + 1500, len(s.octets)}
+		cuts := []int{0, int(s.frames[0].end), int(s.frames[0].end) + 700, int(s.frames[0].end) + 1500,
+			len(s.octets)}
 		n := testing.AllocsPerRun(100, func() {
 			r.recv.next = 0
 			for i := range len(cuts) - 1 {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rig is a Receiver with a Pool, a stream to cut segments from, and a Sink that writes down what it is given.
+// rig is a Receiver with a Pool, a stream to cut segments from, and a Sink that writes down what
+// it is given.
 //
 //	r := newRig(t, rigConfig{Mode: both}, s)
 //	r.send(52, 104).is(Kept)   // stream octets [52, 104) arrive
@@ -51,7 +52,8 @@ var (
 )
 
 func newPool(t testing.TB, bufs, stride int) *mem.Pool {
-	p, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	p, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
 	return p
 }
@@ -69,7 +71,8 @@ func newRig(t testing.TB, cfg rigConfig, s *stream) *rig {
 	if cfg.Reserve == nil {
 		cfg.Reserve = &Reserve{}
 	}
-	r := &rig{t: t, s: s, pool: newPool(t, cfg.BufsMax+2+cfg.PoolExtra, cfg.Stride), pos: -1, base: cfg.Base}
+	r := &rig{t: t, s: s, pool: newPool(t, cfg.BufsMax+2+cfg.PoolExtra, cfg.Stride), pos: -1,
+		base: cfg.Base}
 	r.poolSize = r.pool.Available()
 	r.recv.Init(ReceiverConfig{
 		Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC,

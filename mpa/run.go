@@ -24,8 +24,8 @@ type run struct {
 	lo, hi         uint64
 	passLo, passHi uint64
 	// Until an FPDU of it is located: the markers before sought name none, except that the first one
-	// may once the run begins earlier. So each marker is looked at once or twice, and not again for each segment
-	// that comes. 0: none has been looked at.
+	// may once the run begins earlier. So each marker is looked at once or twice, and not again for
+	// each segment that comes. 0: none has been looked at.
 	sought uint64
 }
 
@@ -108,9 +108,9 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 	r.stage = stageFill
 }
 
-// Joins is how many held octets that no known FPDU has meet n octets at off, which lie beyond a gap:
-// Input of these may have all FPDUs in them passed at once. Of an FPDU that is not whole it is known
-// that it is one.
+// Joins is how many held octets that no known FPDU has meet n octets at off, which lie beyond a
+// gap: Input of these may have all FPDUs in them passed at once. Of an FPDU that is not whole it
+// is known that it is one.
 func (r *Receiver) Joins(off uint64, n int) (octets int) {
 	for i := range r.runs {
 		s := &r.runs[i]
@@ -248,7 +248,8 @@ func (r *Receiver) scanGap(g *gap, from uint64, ooo int) (verified uint64, refus
 	if ooo < r.oooMax {
 		return verified, false
 	}
-	if i := r.find(r.cur.lo); at == from && (i > 0 && r.mergeable(i-1) || i+1 < len(r.heldBufs) && r.mergeable(i)) {
+	if i := r.find(r.cur.lo); at == from && (i > 0 && r.mergeable(i-1) || i+1 < len(r.heldBufs) &&
+		r.mergeable(i)) {
 		return verified, false // it costs no Buf
 	}
 	r.stats.RefusedBudget++

@@ -22,18 +22,19 @@ func (s *Sender) Offset() uint64 { return s.off }
 // MULPDU by RFC 5044 section 4.5, clamped to 128..64768.
 func (s *Sender) MULPDU(emss int) int { return s.mode.MULPDU(emss) }
 
-// MULPDUHere is MULPDU adjusted to the current position, as RFC 5044 section 4.5 allows: the formula
-// reckons with the most markers that emss octets may have, and where there are fewer the ULPDU may
-// be longer by as much. So full segments are equally long, which lets a device or a kernel cut a run
-// of them (DECISIONS 21); except for one that would end with a marker, which is the next FPDU's.
-// Never less than MULPDU.
+// MULPDUHere is MULPDU adjusted to the current position, as RFC 5044 section 4.5 allows: the
+// formula reckons with the most markers that emss octets may have, and where there are fewer the
+// ULPDU may be longer by as much. So full segments are equally long, which lets a device or a
+// kernel cut a run of them (DECISIONS 21); except for one that would end with a marker, which is
+// the next FPDU's. Never less than MULPDU.
 func (s *Sender) MULPDUHere(emss int) int {
 	n := s.mode.MULPDU(emss)
 	if !s.mode.Markers || n == MULPDUMin {
 		return n
 	}
 	size := uint64(emss &^ 3)
-	markers := (s.off+size+MarkerSpacing-1)/MarkerSpacing - (s.off+MarkerSpacing-1)/MarkerSpacing // in [off, off+size)
+	// in [off, off+size)
+	markers := (s.off+size+MarkerSpacing-1)/MarkerSpacing - (s.off+MarkerSpacing-1)/MarkerSpacing
 	return min(max(n, int(size-MarkerLen*markers)-HeaderLen-CRCLen), MULPDUMax)
 }
 

@@ -103,7 +103,8 @@ func TestFigure4(t *testing.T) {
 	require.Equal(t, want, dst[at:at+n])
 }
 
-// DECISIONS 16: FPDUPTR counts from ULPDU_Length, so the second marker of an FPDU that began with one says 508.
+// DECISIONS 16: FPDUPTR counts from ULPDU_Length, so the second marker of an FPDU that began with
+// one says 508.
 //
 // req: 5044-4.2-1
 func TestSecondMarkerSays508(t *testing.T) {
@@ -132,7 +133,8 @@ func TestMarkerBetweenPadAndCRC(t *testing.T) {
 		}
 		fpdu := dst[at : at+n]
 		require.Equal(t, 512, at+n-8, "the marker stands in front of the CRC")
-		require.Equal(t, naiveCRC(fpdu[:n-4]), uint32(fpdu[n-4])|uint32(fpdu[n-3])<<8|uint32(fpdu[n-2])<<16|uint32(fpdu[n-1])<<24)
+		require.Equal(t, naiveCRC(fpdu[:n-4]), uint32(fpdu[n-4])|uint32(fpdu[n-3])<<8|uint32(fpdu[n-2])<<
+			16|uint32(fpdu[n-1])<<24)
 	}
 }
 
@@ -160,8 +162,10 @@ func TestCRCFieldWithoutCRC(t *testing.T) {
 // req: C02-7.3.2-1, C02-7.3.2-6, C02-5.2-4
 func TestMULPDU(t *testing.T) {
 	for _, c := range []struct{ emss, without, with int }{
-		{64, 128, 128}, {128, 128, 128}, {134, 128, 128}, {139, 130, 128}, {140, 134, 130}, {512, 506, 502},
-		{513, 506, 498}, {536, 530, 522}, {1448, 1442, 1430}, {1460, 1454, 1442}, {8948, 8942, 8870}, {8960, 8954, 8882},
+		{64, 128, 128}, {128, 128, 128}, {134, 128, 128}, {139, 130, 128}, {140, 134, 130},
+		{512, 506, 502},
+		{513, 506, 498}, {536, 530, 522}, {1448, 1442, 1430}, {1460, 1454, 1442}, {8948, 8942, 8870},
+		{8960, 8954, 8882},
 		{65495, 64768, 64768}, {65535, 64768, 64768},
 	} {
 		var s Sender
@@ -190,8 +194,9 @@ func TestMULPDUFitsAtEveryPosition(t *testing.T) {
 	}
 }
 
-// With markers too, a full segment has EMSS octets wherever it begins, as far as FPDUs can: they are multiples of four, and do
-// not end with a marker. Where there is one marker fewer than the formula reckons with, the ULPDU is longer.
+// With markers too, a full segment has EMSS octets wherever it begins, as far as FPDUs can: they
+// are multiples of four, and do not end with a marker. Where there is one marker fewer than the
+// formula reckons with, the ULPDU is longer.
 func TestMULPDUHereFillsTheSegment(t *testing.T) {
 	longer := 0
 	for _, mode := range []Mode{plain, both} {
@@ -226,7 +231,9 @@ func TestPutPanics(t *testing.T) {
 	var s Sender
 	s.Init(both)
 	require.Panics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, MULPDUMax+1)}) })
-	require.Panics(t, func() { s.Put(make([]byte, 10, 100), [][]byte{make([]byte, 4)}) }, "capacity is not room")
+	require.Panics(t, func() {
+		s.Put(make([]byte, 10, 100), [][]byte{make([]byte, 4)})
+	}, "capacity is not room")
 	require.Zero(t, s.Offset())
 	require.NotPanics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, MULPDUMax)}) })
 }

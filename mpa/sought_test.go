@@ -49,11 +49,12 @@ func TestMarkersAreSoughtOnce(t *testing.T) {
 	for range 2000 {
 		require.Equal(t, Refused, r.input(end, whole))
 	}
-	require.LessOrEqual(t, sought(r)-built, 2000*(size/MarkerSpacing+2), "each looks at its own markers")
+	require.LessOrEqual(t, sought(r)-built, 2000*(size/MarkerSpacing+2),
+		"each looks at its own markers")
 }
 
-// What is remembered of markers changes nothing: pieces of any size in any order bring the FPDUs that a
-// Receiver finds which is given the same octets as one piece beyond the gap.
+// What is remembered of markers changes nothing: pieces of any size in any order bring the FPDUs
+// that a Receiver finds which is given the same octets as one piece beyond the gap.
 func TestMarkersAreSoughtAsOften(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 4))

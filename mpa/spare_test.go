@@ -12,7 +12,8 @@ import (
 
 const spareBufs = 8
 
-// shortage is a rig whose Receiver leaves spareBufs free, and others that have taken Bufs of its pool.
+// shortage is a rig whose Receiver leaves spareBufs free, and others that have taken Bufs of its
+// pool.
 type shortage struct {
 	*rig
 	others []mem.Buf
@@ -24,7 +25,8 @@ func newShortage(t *testing.T, mode Mode, s *stream) *shortage {
 	return &shortage{rig: newRig(t, cfg, s)}
 }
 
-// leave lets the Receiver find n Bufs in the pool when the next segment, in a Buf of its own, comes.
+// leave lets the Receiver find n Bufs in the pool when the next segment, in a Buf of its own,
+// comes.
 func (r *shortage) leave(n int) {
 	for r.pool.Available() > n+1 {
 		r.others = append(r.others, r.pool.Alloc())
@@ -40,7 +42,8 @@ func (r *shortage) end() {
 	r.others = nil
 }
 
-// With the pool short, what would wait for the rest of its frame is refused; it is taken when it comes again later.
+// With the pool short, what would wait for the rest of its frame is refused; it is taken when it
+// comes again later.
 func TestSpareRefusesWhatWouldBeHeld(t *testing.T) {
 	for _, mode := range allModes {
 		s := streamOf(mode, 300, 300, 300)
@@ -101,15 +104,21 @@ func TestSpareTakesWhatFreesBufs(t *testing.T) {
 			part [2]int   // taken in it
 			want []int    // passed in all
 		}{
-			"whole frames":                     {nil, [2]int{0, int(f[1].end)}, []int{0, 1}},
-			"the rest of a frame":              {[][2]int{{0, 100}}, [2]int{100, int(f[0].end)}, []int{0}},
-			"the rest of one, and more":        {[][2]int{{0, 100}}, [2]int{100, last}, []int{0, 1, 2, 3}},
-			"after one octet of ULPDU_Length":  {[][2]int{{0, int(f[0].end) + 1}}, [2]int{int(f[0].end) + 1, last}, []int{0, 1, 2, 3}},
-			"a gap":                            {[][2]int{{100, int(f[1].end)}}, [2]int{0, 100}, []int{0, 1}},
-			"a gap in one frame":               {[][2]int{{0, 100}, {200, int(f[0].end)}}, [2]int{100, 200}, []int{0}},
-			"a gap in front of a frame's rest": {[][2]int{{int(f[0].end) - 1, int(f[0].end)}}, [2]int{0, int(f[0].end) - 1}, []int{0}},
-			"a gap in front of a cut frame":    {[][2]int{{100, int(f[1].end) + 50}}, [2]int{0, 100}, []int{0, 1}},
-			"a gap that ends in ULPDU_Length":  {[][2]int{{int(f[1].start) + 1, int(f[1].end)}}, [2]int{0, int(f[1].start) + 1}, []int{0, 1}},
+			"whole frames":              {nil, [2]int{0, int(f[1].end)}, []int{0, 1}},
+			"the rest of a frame":       {[][2]int{{0, 100}}, [2]int{100, int(f[0].end)}, []int{0}},
+			"the rest of one, and more": {[][2]int{{0, 100}}, [2]int{100, last}, []int{0, 1, 2, 3}},
+			"after one octet of ULPDU_Length": {[][2]int{{0, int(f[0].end) + 1}},
+				[2]int{int(f[0].end) + 1, last}, []int{0, 1, 2, 3}},
+			"a gap": {[][2]int{{100, int(f[1].end)}}, [2]int{0, 100},
+				[]int{0, 1}},
+			"a gap in one frame": {[][2]int{{0, 100}, {200, int(f[0].end)}},
+				[2]int{100, 200}, []int{0}},
+			"a gap in front of a frame's rest": {[][2]int{{int(f[0].end) - 1, int(f[0].end)}},
+				[2]int{0, int(f[0].end) - 1}, []int{0}},
+			"a gap in front of a cut frame": {[][2]int{{100, int(f[1].end) + 50}}, [2]int{0, 100},
+				[]int{0, 1}},
+			"a gap that ends in ULPDU_Length": {[][2]int{{int(f[1].start) + 1, int(f[1].end)}},
+				[2]int{0, int(f[1].start) + 1}, []int{0, 1}},
 		} {
 			if name == "a gap that ends in ULPDU_Length" || name == "after one octet of ULPDU_Length" {
 				if head := mode.headOf(f[1].start); head != f[1].start {
@@ -151,7 +160,8 @@ func TestSpareLetsAStreamEnd(t *testing.T) {
 	r.end()
 }
 
-// A peer that keeps its frames whole gets on whatever is held when the shortage comes, and however long that lasts.
+// A peer that keeps its frames whole gets on whatever is held when the shortage comes, and
+// however long that lasts.
 func TestSpareNeverStopsAlignedPeers(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 5))

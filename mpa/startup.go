@@ -22,8 +22,9 @@ const (
 	keyLen     = 16
 	keyRequest = "MPA ID Req Frame"
 	keyReply   = "MPA ID Rep Frame"
-	keyRtr     = "MPA ID Rtr Frame" // the proposal's text; its hex says RtR, which is taken too (DECISIONS 1)
-	keyRtrHex  = "MPA ID RtR Frame"
+	// the proposal's text; its hex says RtR, which is taken too (DECISIONS 1)
+	keyRtr    = "MPA ID Rtr Frame"
+	keyRtrHex = "MPA ID RtR Frame"
 
 	flagMarkers = 0x80
 	flagCRC     = 0x40
@@ -37,21 +38,25 @@ const (
 // closes the TCP connection at once and is reported to the ULP.
 var (
 	ErrKey          = &Error{Code: ErrStartup, What: "start-up frame has the wrong Key"}
-	ErrBothInitiate = &Error{Code: ErrStartup, What: "a Request came where a Reply is due: both ends are Initiators"}
-	ErrBothRespond  = &Error{Code: ErrStartup, What: "a Reply came where a Request is due: both ends are Responders"}
-	ErrPrivateData  = &Error{Code: ErrStartup, What: "PD_Length is above the limit of private data"}
+	ErrBothInitiate = &Error{Code: ErrStartup,
+		What: "a Request came where a Reply is due: both ends are Initiators"}
+	ErrBothRespond = &Error{Code: ErrStartup,
+		What: "a Reply came where a Request is due: both ends are Responders"}
+	ErrPrivateData = &Error{Code: ErrStartup, What: "PD_Length is above the limit of private data"}
 )
 
 // ErrReadyRev: a Ready-to-Receive frame does not go on with the revision that the Reply has settled
 // (RFC 5044 section 7.1.1: "If the MPA receiver cannot interoperate with the received version, then
 // it MUST close the connection").
-var ErrReadyRev = &Error{Code: ErrStartup, Offset: keyLen + 1, What: "Rev of the Ready-to-Receive frame is not the Reply's"}
+var ErrReadyRev = &Error{Code: ErrStartup, Offset: keyLen + 1,
+	What: "Rev of the Ready-to-Receive frame is not the Reply's"}
 
 // Frame is a start-up frame. Every Rev is decoded alike; whether a Rev is served, and what S and
 // the front of the private data mean at that Rev, is for the caller to say.
 type Frame struct {
-	Kind                    FrameKind
-	Markers, CRC, Reject, S bool // Reject: in a Reply only, elsewhere not looked at; S: not in an Rtr frame
+	Kind FrameKind
+	// Reject: in a Reply only, elsewhere not looked at; S: not in an Rtr frame
+	Markers, CRC, Reject, S bool
 	Rev                     uint8
 	PrivateData             []byte
 }

@@ -17,10 +17,13 @@ var goldenFrames = []struct {
 	f         Frame
 }{
 	{"Request, Rev 1, CRC", hexRequest + "40 01 0000", Frame{Kind: Request, CRC: true, Rev: 1}},
-	{"Request, Rev 0, markers and CRC", hexRequest + "C0 00 0003 616263", Frame{Kind: Request, Markers: true, CRC: true, PrivateData: []byte("abc")}},
-	{"Request of siw, Rev 2", hexRequest + "10 02 0004 80010001", Frame{Kind: Request, S: true, Rev: 2, PrivateData: []byte{0x80, 1, 0, 1}}},
+	{"Request, Rev 0, markers and CRC", hexRequest + "C0 00 0003 616263",
+		Frame{Kind: Request, Markers: true, CRC: true, PrivateData: []byte("abc")}},
+	{"Request of siw, Rev 2", hexRequest + "10 02 0004 80010001",
+		Frame{Kind: Request, S: true, Rev: 2, PrivateData: []byte{0x80, 1, 0, 1}}},
 	{"Reply, Rev 1, rejected", hexReply + "20 01 0000", Frame{Kind: Reply, Reject: true, Rev: 1}},
-	{"Reply, Rev 1, all", hexReply + "E0 01 0001 7A", Frame{Kind: Reply, Markers: true, CRC: true, Reject: true, Rev: 1, PrivateData: []byte("z")}},
+	{"Reply, Rev 1, all", hexReply + "E0 01 0001 7A",
+		Frame{Kind: Reply, Markers: true, CRC: true, Reject: true, Rev: 1, PrivateData: []byte("z")}},
 }
 
 // req: D01-6.1.1-1
@@ -116,8 +119,10 @@ func TestPrivateDataLimits(t *testing.T) {
 		length, max int
 		ok          bool
 	}{
-		{0, 512, 512, true}, {0, 513, 512, false}, {0, 65535, 65535, true}, {1, 512, 512, true}, {1, 512, 65535, true},
-		{1, 513, 65535, false}, {2, 512, 512, true}, {2, 513, 65535, false}, {1, 100, 99, true}, {2, 5, 0, true}, {0, 100, 99, false},
+		{0, 512, 512, true}, {0, 513, 512, false}, {0, 65535, 65535, true}, {1, 512, 512, true},
+		{1, 512, 65535, true},
+		{1, 513, 65535, false}, {2, 512, 512, true}, {2, 513, 65535, false}, {1, 100, 99, true},
+		{2, 5, 0, true}, {0, 100, 99, false},
 		{1, 0, 0, true},
 	} {
 		b := (&Frame{Kind: Request, Rev: c.rev}).Append(nil)
@@ -160,12 +165,17 @@ func TestReservedBits(t *testing.T) {
 }
 
 func TestAppendPanics(t *testing.T) {
-	require.Panics(t, func() { (&Frame{Kind: Request, Rev: 1, PrivateData: make([]byte, 513)}).Append(nil) })
+	require.Panics(t, func() {
+		(&Frame{Kind: Request, Rev: 1, PrivateData: make([]byte, 513)}).Append(nil)
+	})
 	require.Panics(t, func() { (&Frame{Kind: Request, PrivateData: make([]byte, 65536)}).Append(nil) })
 	require.Panics(t, func() { (&Frame{Rev: 1}).Append(nil) })
-	require.NotPanics(t, func() { (&Frame{Kind: Request, PrivateData: make([]byte, 65535)}).Append(nil) })
+	require.NotPanics(t, func() {
+		(&Frame{Kind: Request, PrivateData: make([]byte, 65535)}).Append(nil)
+	})
 }
 
 func TestErrorText(t *testing.T) {
-	require.EqualError(t, &Error{Code: ErrStartup, Offset: 9, What: ErrKey.What}, "mpa: start-up frame has the wrong Key (code 4, offset 9)")
+	require.EqualError(t, &Error{Code: ErrStartup, Offset: 9, What: ErrKey.What},
+		"mpa: start-up frame has the wrong Key (code 4, offset 9)")
 }

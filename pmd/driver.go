@@ -20,7 +20,8 @@ type Driver struct {
 	Name string
 	// Open opens a device. The caller closes the Port.
 	Open func(DriverConfig) (Port, error)
-	// Option judges one of [port.options]: unknown, or a value that cannot be. nil: the driver has none.
+	// Option judges one of [port.options]: unknown, or a value that cannot be. nil: the driver has
+	// none.
 	Option func(name, value string) error
 }
 

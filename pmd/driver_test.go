@@ -17,7 +17,8 @@ func TestRegister(t *testing.T) {
 	require.Equal(t, []string{"ant", "zebra"}, []string{all[0].Name, all[1].Name})
 	_, err := all[0].Open(DriverConfig{})
 	require.EqualError(t, err, "none")
-	for _, bad := range []Driver{{Open: open}, {Name: "ant", Open: open}, {Name: "bee"}, {Name: "dpdk", Open: open}} {
+	for _, bad := range []Driver{{Open: open}, {Name: "ant", Open: open}, {Name: "bee"},
+		{Name: "dpdk", Open: open}} {
 		require.Panics(t, func() { Register(bad) }, bad.Name)
 	}
 }

@@ -1,8 +1,10 @@
-// Package pmd is the interface between the Poller and a device: ports and queues, one call per burst.
+// Package pmd is the interface between the Poller and a device: ports and queues, one call per
+// burst.
 //
-// A frame comes in through Queue.Rx and leaves through Queue.Tx. Devices are wire (memory), tap (the
-// kernel), memif (another process) and dpdk (hardware). fault and capture are middleware, a Port around
-// a Port, in any order. Limits: Ethernet only, one frame per Buf, no multicast filter.
+// A frame comes in through Queue.Rx and leaves through Queue.Tx. Devices are wire (memory), tap
+// (the kernel), memif (another process) and dpdk (hardware). fault and capture are middleware, a
+// Port around a Port, in any order. Limits: Ethernet only, one frame per Buf, no multicast
+// filter.
 package pmd
 
 import (
@@ -21,9 +23,11 @@ const (
 
 // Caps says what a port can do.
 type Caps struct {
-	MTU        int  // largest IP packet, octets
-	Queues     int  // receive/transmit queue pairs
-	RxChecksum bool // verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame; a frame with neither was not looked at
+	MTU    int // largest IP packet, octets
+	Queues int // receive/transmit queue pairs
+	// verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame; a frame with
+	// neither was not looked at
+	RxChecksum bool
 	TxChecksum bool // completes checksums asked for by mem.TxChecksum
 	TxSegment  bool // cuts frames asked for by mem.TxSegment
 	// VLAN is the 802.1Q tag that the device puts into every frame sent and takes off those received;
@@ -47,12 +51,14 @@ type Counters struct {
 	RxNoBuf   uint64
 	RxTooLong uint64 // dropped: longer than a Buf
 	RxErrors  uint64 // device or system call errors on receive
-	// RxOtherVLAN counts frames dropped because they are not of the VLAN that is the port's (Caps.VLAN).
+	// RxOtherVLAN counts frames dropped because they are not of the VLAN that is the port's
+	// (Caps.VLAN).
 	RxOtherVLAN uint64
 	// TxFull counts frames not taken because the device was full: one that is offered again, and not
 	// taken again, counts again.
-	TxFull   uint64
-	TxErrors uint64 // dropped: device or system call errors on transmit, frames the device cannot carry
+	TxFull uint64
+	// dropped: device or system call errors on transmit, frames the device cannot carry
+	TxErrors uint64
 }
 
 // Queue is one receive/transmit queue pair. All calls come from one goroutine.
@@ -100,7 +106,8 @@ type Mapper interface {
 	IOVA(b []byte) (addr uint64, ok bool)
 }
 
-// Trouble is why a device that is there takes no frames, or soon will not. The zero Trouble: nothing.
+// Trouble is why a device that is there takes no frames, or soon will not. The zero Trouble:
+// nothing.
 type Trouble struct {
 	Kind string // of Troubles; empty: nothing
 	Text string // for operators: what is wrong, and what to do

@@ -114,5 +114,6 @@ func ParseAtomicResponse(b []byte) (r AtomicResponse, ok bool) {
 		return AtomicResponse{}, false
 	}
 	p := (*[AtomicResponseLen]byte)(b)
-	return AtomicResponse{ID: binary.BigEndian.Uint32(p[0:4]), Original: binary.BigEndian.Uint64(p[4:12])}, true
+	return AtomicResponse{ID: binary.BigEndian.Uint32(p[0:4]),
+		Original: binary.BigEndian.Uint64(p[4:12])}, true
 }

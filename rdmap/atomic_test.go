@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const anAtomicWire = "00000002 01020304 11121314 2122232425262728 3132333435363738 4142434445464748 5152535455565758 6162636465666768"
+const anAtomicWire = "00000002 01020304 11121314 2122232425262728 3132333435363738 " +
+	"4142434445464748 5152535455565758 6162636465666768"
 
 var anAtomic = AtomicRequest{
-	Code: CompareSwap, ID: 0x01020304, STag: 0x11121314, TO: 0x2122232425262728, Data: 0x3132333435363738,
+	Code: CompareSwap, ID: 0x01020304, STag: 0x11121314, TO: 0x2122232425262728,
+	Data: 0x3132333435363738,
 	Mask: 0x4142434445464748, Compare: 0x5152535455565758, CompareMask: 0x6162636465666768,
 }
 
@@ -23,8 +25,10 @@ func TestAtomicRequestGolden(t *testing.T) {
 		req  AtomicRequest
 	}{
 		{anAtomicWire, anAtomic},
-		{"00000000 00000007 00000009 0000000000000010 ffffffffffffffff 0000000080000000 0000000000000000 ffffffffffffffff",
-			AtomicRequest{Code: FetchAdd, ID: 7, STag: 9, TO: 16, Data: math.MaxUint64, Mask: 1 << 31, CompareMask: math.MaxUint64}},
+		{"00000000 00000007 00000009 0000000000000010 ffffffffffffffff 0000000080000000 " +
+			"0000000000000000 ffffffffffffffff",
+			AtomicRequest{Code: FetchAdd, ID: 7, STag: 9, TO: 16, Data: math.MaxUint64, Mask: 1 << 31,
+				CompareMask: math.MaxUint64}},
 	} {
 		wire := unhex(t, c.wire)
 		out := make([]byte, AtomicRequestLen)
@@ -125,10 +129,12 @@ func TestFetchAdd(t *testing.T) {
 
 // req: 7306-5.1.2-1
 func TestCompareSwap(t *testing.T) {
-	r := AtomicRequest{Code: CompareSwap, Compare: 0x1234, CompareMask: 0xff, Data: 0xabcdef, Mask: 0xf0f}
+	r := AtomicRequest{Code: CompareSwap, Compare: 0x1234, CompareMask: 0xff, Data: 0xabcdef,
+		Mask: 0xf0f}
 	require.Equal(t, uint64(0x5d3f), r.Apply(0x5634), "the low octet matches: two digits are replaced")
 	require.Equal(t, uint64(0x5635), r.Apply(0x5635))
-	r = AtomicRequest{Code: CompareSwap, Compare: 7, CompareMask: math.MaxUint64, Data: 9, Mask: math.MaxUint64}
+	r = AtomicRequest{Code: CompareSwap, Compare: 7, CompareMask: math.MaxUint64, Data: 9,
+		Mask: math.MaxUint64}
 	require.Equal(t, uint64(9), r.Apply(7))
 	require.Equal(t, uint64(8), r.Apply(8))
 }

@@ -46,8 +46,10 @@ const (
 
 // DDP's causes whose text names the version.
 const (
-	causeTaggedVersion   = Cause(LayerDDP)<<12 | Cause(ddp.TypeTagged)<<8 | Cause(ddp.CodeTaggedVersion)
-	causeUntaggedVersion = Cause(LayerDDP)<<12 | Cause(ddp.TypeUntagged)<<8 | Cause(ddp.CodeUntaggedVersion)
+	causeTaggedVersion = Cause(LayerDDP)<<12 | Cause(ddp.TypeTagged)<<8 |
+		Cause(ddp.CodeTaggedVersion)
+	causeUntaggedVersion = Cause(LayerDDP)<<12 | Cause(ddp.TypeUntagged)<<8 |
+		Cause(ddp.CodeUntaggedVersion)
 )
 
 // Error codes of MPA: RFC 5044 section 8, RFC 6581 section 8. Layer 2, type 0.

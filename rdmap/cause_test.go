@@ -21,7 +21,8 @@ func TestCauseTable(t *testing.T) {
 		{CauseInvalidSTag, 0, 1, 0x00, "RDMAP remote protection error: invalid STag"},
 		{CauseBounds, 0, 1, 0x01, "RDMAP remote protection error: base or bounds violation"},
 		{CauseAccess, 0, 1, 0x02, "RDMAP remote protection error: access rights violation"},
-		{CauseNotAssociated, 0, 1, 0x03, "RDMAP remote protection error: STag not associated with the stream"},
+		{CauseNotAssociated, 0, 1, 0x03,
+			"RDMAP remote protection error: STag not associated with the stream"},
 		{CauseWrap, 0, 1, 0x04, "RDMAP remote protection error: TO wrap"},
 		{CauseCannotInvalidate, 0, 1, 0x09, "RDMAP remote protection error: STag cannot be invalidated"},
 		{CauseProtection, 0, 1, 0xff, "RDMAP remote protection error: unspecified"},
@@ -35,11 +36,14 @@ func TestCauseTable(t *testing.T) {
 		{0x0202, 0, 2, 0x02, "RDMAP remote operation error: unknown code"},
 		{0x0300, 0, 3, 0x00, "RDMAP error of unknown type"},
 		{ddpCause(&ddp.Error{}), 1, 0, 0x00, "DDP local catastrophic error"},
-		{ddpCause(&ddp.Error{Type: 1, Code: 1}), 1, 1, 0x01, "DDP tagged buffer error: base or bounds violation"},
-		{ddpCause(&ddp.Error{Type: 2, Code: 6}), 1, 2, 0x06, "DDP untagged buffer error: invalid DDP version"},
+		{ddpCause(&ddp.Error{Type: 1, Code: 1}), 1, 1, 0x01,
+			"DDP tagged buffer error: base or bounds violation"},
+		{ddpCause(&ddp.Error{Type: 2, Code: 6}), 1, 2, 0x06,
+			"DDP untagged buffer error: invalid DDP version"},
 		{LLPCause(LLPClosed), 2, 0, 0x01, "MPA error: TCP connection closed, terminated or lost"},
 		{LLPCause(LLPCRC), 2, 0, 0x02, "MPA error: CRC does not match"},
-		{LLPCause(LLPMarker), 2, 0, 0x03, "MPA error: marker and ULPDU length disagree on the start of an FPDU"},
+		{LLPCause(LLPMarker), 2, 0, 0x03,
+			"MPA error: marker and ULPDU length disagree on the start of an FPDU"},
 		{LLPCause(LLPStartup), 2, 0, 0x04, "MPA error: invalid start-up frame"},
 		{LLPCause(LLPCatastrophic), 2, 0, 0x05, "MPA error: local catastrophic error"},
 		{LLPCause(LLPInsufficientIRD), 2, 0, 0x06, "MPA error: insufficient IRD resources"},
@@ -49,7 +53,8 @@ func TestCauseTable(t *testing.T) {
 		{0x3000, 3, 0, 0x00, "unknown layer"},
 	} {
 		require.Equal(t, c.cause, NewCause(c.layer, c.errType, c.code))
-		require.Equal(t, [3]uint8{c.layer, c.errType, c.code}, [3]uint8{c.cause.Layer(), c.cause.Type(), c.cause.Code()})
+		require.Equal(t, [3]uint8{c.layer, c.errType, c.code},
+			[3]uint8{c.cause.Layer(), c.cause.Type(), c.cause.Code()})
 		require.Equal(t, c.text, c.cause.text())
 	}
 	require.Equal(t, "DDP tagged buffer error: base or bounds violation (layer 1, type 1, code 0x01)",

@@ -57,11 +57,13 @@ var opcodes = [opcodeMask + 1]opcodeInfo{
 	OpSend:         {name: "Send", valid: true, qn: QNSend},
 	OpSendInv:      {name: "Send with Invalidate", valid: true, qn: QNSend, invalidates: true},
 	OpSendSE:       {name: "Send with Solicited Event", valid: true, qn: QNSend, solicited: true},
-	OpSendSEInv:    {name: "Send with Solicited Event and Invalidate", valid: true, qn: QNSend, invalidates: true, solicited: true},
-	OpTerminate:    {name: "Terminate", valid: true, qn: QNTerminate},
+	OpSendSEInv: {name: "Send with Solicited Event and Invalidate", valid: true, qn: QNSend,
+		invalidates: true, solicited: true},
+	OpTerminate: {name: "Terminate", valid: true, qn: QNTerminate},
 
-	OpImmediate:      {name: "Immediate Data", valid: true, qn: QNSend, extension: true},
-	OpImmediateSE:    {name: "Immediate Data with Solicited Event", valid: true, qn: QNSend, solicited: true, extension: true},
+	OpImmediate: {name: "Immediate Data", valid: true, qn: QNSend, extension: true},
+	OpImmediateSE: {name: "Immediate Data with Solicited Event", valid: true, qn: QNSend,
+		solicited: true, extension: true},
 	OpAtomicRequest:  {name: "Atomic Request", valid: true, qn: QNRead, extension: true},
 	OpAtomicResponse: {name: "Atomic Response", valid: true, qn: QNAtomic, extension: true},
 }
@@ -121,7 +123,8 @@ func Check(h *ddp.Header, version uint8) (op Opcode, cause Cause, ok bool) {
 	}
 	info := op.info()
 	switch {
-	case !info.valid, info.extension && version != Extensions, info.tagged != h.Tagged, !h.Tagged && info.qn != h.QN:
+	case !info.valid, info.extension && version != Extensions, info.tagged != h.Tagged, !h.Tagged &&
+		info.qn != h.QN:
 		return op, CauseOpcode, false
 	}
 	return op, 0, true

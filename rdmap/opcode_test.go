@@ -14,7 +14,8 @@ func TestControl(t *testing.T) {
 		version uint8
 		op      Opcode
 	}{
-		{0x43, 1, OpSend}, {0x03, 0, OpSend}, {0x40, 1, OpWrite}, {0x00, 0, OpWrite}, {0x41, 1, OpReadRequest},
+		{0x43, 1, OpSend}, {0x03, 0, OpSend}, {0x40, 1, OpWrite}, {0x00, 0, OpWrite},
+		{0x41, 1, OpReadRequest},
 		{0x42, 1, OpReadResponse}, {0x44, 1, OpSendInv}, {0x45, 1, OpSendSE}, {0x46, 1, OpSendSEInv},
 		{0x47, 1, OpTerminate}, {0x07, 0, OpTerminate}, {0xcf, 3, 15}, {0x8f, 2, 15},
 	} {
@@ -28,7 +29,8 @@ func TestControl(t *testing.T) {
 }
 
 // Figure 4 of RFC 5040, Figure 2 of RFC 7306.
-// req: 5040-4.1-4, 5040-4.1-5, 5040-3.1-2, 5040-5.1-1, 5040-5.2.1-1, 5040-5.2.2-1, 5040-5.3-1, 5040-5.4-1
+// req: 5040-4.1-4, 5040-4.1-5, 5040-3.1-2, 5040-5.1-1, 5040-5.2.1-1, 5040-5.2.2-1, 5040-5.3-1
+// req: 5040-5.4-1
 // req: 6580-3.4-1, 7306-4.1-2, 7306-4-2
 func TestOpcodeTable(t *testing.T) {
 	type row struct {
@@ -56,7 +58,8 @@ func TestOpcodeTable(t *testing.T) {
 		require.Equal(t, want, row{op.String(), op.Tagged(), op.QN(), op.Invalidates(), op.Solicited()})
 		require.True(t, op.Valid())
 		require.Equal(t, op == 8 || op == 9, op.Immediate())
-		require.Equal(t, ddp.Header{Tagged: want.tagged, QN: want.qn, ULP: 0x40 | uint8(op)}, op.Header(1))
+		require.Equal(t, ddp.Header{Tagged: want.tagged, QN: want.qn, ULP: 0x40 | uint8(op)},
+			op.Header(1))
 	}
 	for op := Opcode(12); op != 0; op++ {
 		require.False(t, op.Valid(), "%d", op)
@@ -76,12 +79,14 @@ func TestSendWithInvalidateBytes(t *testing.T) {
 	}
 }
 
-// Every version, opcode, T flag and queue against the figures, written out once more. RFC 7306's opcodes have RV 1 only.
+// Every version, opcode, T flag and queue against the figures, written out once more. RFC 7306's
+// opcodes have RV 1 only.
 // req: 5040-7.2-2, 5040-7.2-3, 5040-4.1-7, 7306-1.1-2, 7306-4.1-1, 7306-8.2-1
 func TestCheck(t *testing.T) {
 	legal := map[[3]uint32]bool{ // opcode, tagged, QN
 		{0, 1, 0}: true, {2, 1, 0}: true,
-		{1, 0, 1}: true, {3, 0, 0}: true, {4, 0, 0}: true, {5, 0, 0}: true, {6, 0, 0}: true, {7, 0, 2}: true,
+		{1, 0, 1}: true, {3, 0, 0}: true, {4, 0, 0}: true, {5, 0, 0}: true, {6, 0, 0}: true,
+		{7, 0, 2}: true,
 		{8, 0, 0}: true, {9, 0, 0}: true, {10, 0, 1}: true, {11, 0, 3}: true,
 	}
 	for version := range uint8(2) {
@@ -98,7 +103,8 @@ func TestCheck(t *testing.T) {
 						want, wantOK := Cause(0), true
 						if rv != version {
 							want, wantOK = 0x0205, false
-						} else if t := map[bool]uint32{true: 1}[tagged]; !legal[[3]uint32{uint32(code), t, qn}] || code > 7 && version == 0 {
+						} else if t := map[bool]uint32{true: 1}[tagged]; !legal[[3]uint32{uint32(code), t, qn}] ||
+							code > 7 && version == 0 {
 							want, wantOK = 0x0206, false
 						}
 						require.Equal(t, wantOK, ok, "%+v", h)

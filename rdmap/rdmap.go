@@ -1,6 +1,7 @@
-// Package rdmap is the RDMA protocol over DDP (RFC 5040) with its extensions (RFC 7306): the control
-// octet, the rules of each opcode for the DDP header, the headers of Read and Atomic Requests and
-// Atomic Responses, the arithmetic of atomic operations, and Terminate with its table of error causes.
+// Package rdmap is the RDMA protocol over DDP (RFC 5040) with its extensions (RFC 7306): the
+// control octet, the rules of each opcode for the DDP header, the headers of Read and Atomic
+// Requests and Atomic Responses, the arithmetic of atomic operations, and Terminate with its
+// table of error causes.
 //
 // On the packet path it is between ddp and the QueuePair. It has codecs and tables only:
 //

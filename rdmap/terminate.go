@@ -168,7 +168,8 @@ func (t *Terminate) String() string {
 		}
 	}
 	if t.HasRead {
-		s += fmt.Sprintf(", reading %d octets from STag 0x%08x, TO 0x%x", t.Read.Size, uint32(t.Read.SrcSTag), t.Read.SrcTO)
+		s += fmt.Sprintf(", reading %d octets from STag 0x%08x, TO 0x%x", t.Read.Size,
+			uint32(t.Read.SrcSTag), t.Read.SrcTO)
 	}
 	return s
 }

@@ -8,12 +8,15 @@ import (
 )
 
 var (
-	writeHeader     = ddp.Header{Tagged: true, Last: true, Version: 1, ULP: 0x40, STag: 0xdeadbe00, TO: 0x1000}
+	writeHeader = ddp.Header{Tagged: true, Last: true, Version: 1, ULP: 0x40,
+		STag: 0xdeadbe00, TO: 0x1000}
 	readHeader      = ddp.Header{Last: true, Version: 1, ULP: 0x41, QN: 1, MSN: 3}
 	atomicHeader    = ddp.Header{Last: true, Version: 1, ULP: 0x4a, QN: 1, MSN: 3}
 	immediateHeader = ddp.Header{Last: true, Version: 1, ULP: 0x48, MSN: 9}
-	sendHeader      = ddp.Header{Last: true, Version: 1, ULP: 0x44, ULP32: 0x99, QN: 0, MSN: 7, MO: 1442}
-	aRead           = ReadRequest{SinkSTag: 0x01020304, SinkTO: 0x10, Size: 0x800, SrcSTag: 0x05060708, SrcTO: 0x20}
+	sendHeader      = ddp.Header{Last: true, Version: 1, ULP: 0x44, ULP32: 0x99, QN: 0,
+		MSN: 7, MO: 1442}
+	aRead = ReadRequest{SinkSTag: 0x01020304, SinkTO: 0x10, Size: 0x800, SrcSTag: 0x05060708,
+		SrcTO: 0x20}
 )
 
 const (
@@ -36,21 +39,26 @@ func TestTerminateGolden(t *testing.T) {
 			TerminateDDP(&ddp.Error{Type: 1, Code: 0, Header: writeHeader, SegmentLen: 16})},
 		{"DDP, untagged", "1202c000 002e" + readDDPWire,
 			TerminateDDP(&ddp.Error{Type: 2, Code: 2, Header: readHeader, SegmentLen: 46})},
-		{"DDP, local catastrophic", "10000000", TerminateDDP(&ddp.Error{Header: sendHeader, SegmentLen: 46})},
+		{"DDP, local catastrophic", "10000000",
+			TerminateDDP(&ddp.Error{Header: sendHeader, SegmentLen: 46})},
 		{"DDP, no header", "10000000", TerminateDDP(&ddp.Error{SegmentLen: 3, Truncated: true})},
 		{"MPA, bad CRC", "20020000", TerminateLLP(LLPCRC)},
 		{"RDMAP, no message to blame", "02ff0000", TerminateRDMAP(CauseOperation, nil, 0, nil)},
 		{"RDMAP, local catastrophic", "00000000", TerminateRDMAP(CauseLocal, &readHeader, 46, &aRead)},
-		{"RDMAP, opcode of a Write", "0206c000 05b4" + writeWire, TerminateRDMAP(CauseOpcode, &writeHeader, 1460, nil)},
+		{"RDMAP, opcode of a Write", "0206c000 05b4" + writeWire,
+			TerminateRDMAP(CauseOpcode, &writeHeader, 1460, nil)},
 		{"RDMAP, Read out of bounds", "0101e000 002e" + readDDPWire + aReadWire,
 			TerminateRDMAP(CauseBounds, &readHeader, 46, &aRead)},
-		{"RDMAP, misaligned atomic", "0207c000 0046" + atomicDDPWire, // no RDMA header: RFC 7306 section 8.1
+		// no RDMA header: RFC 7306 section 8.1
+		{"RDMAP, misaligned atomic", "0207c000 0046" + atomicDDPWire,
 			TerminateRDMAP(CauseStream, &atomicHeader, 70, nil)},
 		{"RDMAP, immediate data of the wrong length", "02ffc000 0019" + immediateDDPWire,
 			TerminateRDMAP(CauseOperation, &immediateHeader, 25, nil)},
 		{"RDMAP, Read alone", "01012000" + aReadWire, TerminateRDMAP(CauseBounds, nil, 0, &aRead)},
-		{"length alone", "02068000 0010", Terminate{Cause: CauseOpcode, HasSegmentLen: true, SegmentLen: 16}},
-		{"header without a valid length", "02064000 0000" + writeWire, Terminate{Cause: CauseOpcode, HasDDP: true, DDP: writeHeader}},
+		{"length alone", "02068000 0010", Terminate{Cause: CauseOpcode, HasSegmentLen: true,
+			SegmentLen: 16}},
+		{"header without a valid length", "02064000 0000" + writeWire,
+			Terminate{Cause: CauseOpcode, HasDDP: true, DDP: writeHeader}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wire := unhex(t, c.wire)
@@ -87,12 +95,14 @@ func TestTerminateGolden(t *testing.T) {
 	}
 }
 
-// What Linux siw really sent for a Write to an unknown STag: it puts HdrCt into the low bits of its octet.
+// What Linux siw really sent for a Write to an unknown STag: it puts HdrCt into the low bits of
+// its octet.
 func TestTerminateFromSiw(t *testing.T) {
 	got, ok := ParseTerminate(unhex(t, "11000300 0010 c140 deadbe00 0000000000001000"))
 	require.True(t, ok)
 	require.Equal(t, Terminate{Cause: 0x1100}, got)
-	require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", got.String())
+	require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)",
+		got.String())
 }
 
 func TestTerminateLongSegment(t *testing.T) {
@@ -102,13 +112,17 @@ func TestTerminateLongSegment(t *testing.T) {
 
 func TestTerminateString(t *testing.T) {
 	term := TerminateRDMAP(CauseBounds, &readHeader, 46, &aRead)
-	require.Equal(t, "RDMAP remote protection error: base or bounds violation (layer 0, type 1, code 0x01), segment of 46 octets, "+
-		"RDMA Read Request on QN 1, MSN 3, MO 0, reading 2048 octets from STag 0x05060708, TO 0x20", term.String())
+	require.Equal(t, "RDMAP remote protection error: base or bounds violation (layer 0, type 1, "+
+		"code 0x01), segment of 46 octets, "+
+		"RDMA Read Request on QN 1, MSN 3, MO 0, reading 2048 octets from STag 0x05060708, TO 0x20",
+		term.String())
 	term = TerminateDDP(&ddp.Error{Type: 1, Code: 3, Header: writeHeader, SegmentLen: 16})
-	require.Equal(t, "DDP tagged buffer error: TO wrap (layer 1, type 1, code 0x03), segment of 16 octets, "+
+	require.Equal(t, "DDP tagged buffer error: TO wrap (layer 1, type 1, code 0x03), segment of "+
+		"16 octets, "+
 		"RDMA Write to STag 0xdeadbe00, TO 0x1000", term.String())
 	term = TerminateDDP(&ddp.Error{Type: 1, Code: 4, Header: writeHeader, SegmentLen: 16})
-	require.Equal(t, "DDP tagged buffer error: invalid DDP version (layer 1, type 1, code 0x04), segment of 16 octets, "+
+	require.Equal(t, "DDP tagged buffer error: invalid DDP version (layer 1, type 1, code 0x04), "+
+		"segment of 16 octets, "+
 		"RDMA Write to STag 0xdeadbe00, TO 0x1000, version 1", term.String())
 	term = TerminateDDP(&ddp.Error{Type: 2, Code: 6, Header: sendHeader, SegmentLen: 900})
 	require.Contains(t, term.String(), ", version 1")

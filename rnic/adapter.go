@@ -46,8 +46,9 @@ type Config struct {
 	// repeated. Any goroutine may call it. Peers that can predict it can guess STags.
 	DrawSTag func() uint32
 	// Fell, if set, is called for each connection that ends with an error, also during start-up,
-	// unless this end asked for its end. It gets the error and the last events. The goroutine that drives
-	// the connection calls it, which may be a Poller's: it must not block or call this package.
+	// unless this end asked for its end. It gets the error and the last events. The goroutine that
+	// drives the connection calls it, which may be a Poller's: it must not block or call this
+	// package.
 	Fell func(FlightRecord)
 }
 
@@ -80,9 +81,11 @@ func Open(cfg Config) (*Adapter, error) {
 	case cfg.EventsMax < 0:
 		return nil, fmt.Errorf("rnic: EventsMax %d must be positive", cfg.EventsMax)
 	case cfg.RegionsMax < 0 || cfg.ConnsMax < 0:
-		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
+		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax,
+			cfg.ConnsMax)
 	case cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax:
-		return nil, fmt.Errorf("rnic: PeerMax %d, 1 to ConnsMax (%d) possible, or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
+		return nil, fmt.Errorf("rnic: PeerMax %d, 1 to ConnsMax (%d) possible, or 0 for no limit",
+			cfg.PeerMax, cfg.ConnsMax)
 	case cfg.RegionsMax > mem.EntriesMax:
 		return nil, fmt.Errorf("rnic: RegionsMax %d, %d at most", cfg.RegionsMax, mem.EntriesMax)
 	}
@@ -106,7 +109,8 @@ func Open(cfg Config) (*Adapter, error) {
 		pollers = append(pollers, connect.NewPollerState(p, a.table.NewReader()))
 	}
 	a.host.Init(connect.HostConfig{
-		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
+		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax),
+		NewReader: a.table.NewReader, Start: time.Now(),
 		Manual: cfg.Manual, Public: publicError, Fell: fell(cfg.Fell),
 	})
 	return a, nil
@@ -128,9 +132,10 @@ type StartupCounters struct {
 // Pollers a limit of connections is met before start-up: stack.DropConnMax, stack.DropPeerMax. A
 // peer that gives up, and one that Close ends, are not among them.
 type StartupRefusals struct {
-	Backlog         uint64 // ListenOptions.Backlog Requests waited to be accepted
-	Dialect         uint64 // the dialect, or revision, is not served
-	PrivateData     uint64 // longer than ListenOptions.PrivateDataMax, or than a Request of Rev 1 can have
+	Backlog uint64 // ListenOptions.Backlog Requests waited to be accepted
+	Dialect uint64 // the dialect, or revision, is not served
+	// longer than ListenOptions.PrivateDataMax, or than a Request of Rev 1 can have
+	PrivateData     uint64
 	Malformed       uint64 // what came was no Request
 	Timeout         uint64 // the Request did not come in time
 	Undecided       uint64 // neither Accept nor Reject in time
@@ -165,10 +170,14 @@ func (a *Adapter) StartupCounters() StartupCounters {
 	return StartupCounters{
 		Fallbacks: s.Fallbacks.Load(), UnaskedS: s.UnaskedS.Load(), WakeUps: s.WakeUps.Load(),
 		Refused: StartupRefusals{
-			Backlog: n(connect.RefusedBacklog), Dialect: n(connect.RefusedDialect), PrivateData: n(connect.RefusedPrivateData),
-			Malformed: n(connect.RefusedMalformed), Timeout: n(connect.RefusedTimeout), Undecided: n(connect.RefusedUndecided),
-			GaveWay: n(connect.RefusedGaveWay), Connections: n(connect.RefusedConnections), PeerConnections: n(connect.RefusedPeerConnections),
-			ReadDepth: n(connect.RefusedReadDepth), System: n(connect.RefusedSystem), Rejected: n(connect.RefusedULP),
+			Backlog: n(connect.RefusedBacklog), Dialect: n(connect.RefusedDialect),
+			PrivateData: n(connect.RefusedPrivateData),
+			Malformed:   n(connect.RefusedMalformed), Timeout: n(connect.RefusedTimeout),
+			Undecided: n(connect.RefusedUndecided),
+			GaveWay:   n(connect.RefusedGaveWay), Connections: n(connect.RefusedConnections),
+			PeerConnections: n(connect.RefusedPeerConnections),
+			ReadDepth:       n(connect.RefusedReadDepth), System: n(connect.RefusedSystem),
+			Rejected: n(connect.RefusedULP),
 		},
 	}
 }
@@ -195,7 +204,8 @@ func (a *Adapter) AllocPD() *ProtectionDomain {
 
 // Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was
 // refused, or ctx ends. Errors are CreateQP's and Connect's. Any application goroutine.
-func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn ConnParam) (*QueuePair, error) {
+func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions,
+	conn ConnParam) (*QueuePair, error) {
 	qp, err := a.CreateQP(opt)
 	if err != nil {
 		return nil, err

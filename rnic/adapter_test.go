@@ -60,14 +60,16 @@ func TestAdapterClose(t *testing.T) {
 		}
 		require.ErrorIs(t, out.qp.StartConnect(r.ctx, addr, out.conn), ErrClosed)
 		late := r.newEnd(r.client, opts{})
-		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn) // the kernel may be told of the reset at once
+		// the kernel may be told of the reset at once
+		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn)
 		late.expectClosedBy(stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
 		require.Zero(t, r.server.host.Slots.Count())
 	})
 }
 
-// Close closes the Listeners: an Accept that waits is told, the port is free, and nothing is made on a closed Adapter.
+// Close closes the Listeners: an Accept that waits is told, the port is free, and nothing is made
+// on a closed Adapter.
 func TestAdapterCloseEndsListeners(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var accepted chan error
@@ -184,7 +186,8 @@ func TestNoRegionsLeftBehind(t *testing.T) {
 	})
 }
 
-// A Poller that stops ends its connections: those that wait are told, what was posted is flushed, counters stay.
+// A Poller that stops ends its connections: those that wait are told, what was posted is flushed,
+// counters stay.
 func TestPollerStops(t *testing.T) {
 	r := newRig(t, running, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
@@ -207,7 +210,8 @@ func TestPollerStops(t *testing.T) {
 	require.ErrorIs(t, err, stack.ErrStopped)
 }
 
-// What a peer sends during start-up is copied: a request may be looked at long after its Buf was used again.
+// What a peer sends during start-up is copied: a request may be looked at long after its Buf was
+// used again.
 func TestRequestOutlivesItsBuf(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	p := r.peerDials()

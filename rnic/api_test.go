@@ -16,8 +16,9 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// No exported name of this package is made of a type that belongs to the layers below: a program that imports rnic needs neither mpa, ddp
-// nor rdmap, and of mem the Pools that Pollers take. STag is mem's under this package's name: it stands in ring entries, and is a number.
+// No exported name of this package is made of a type that belongs to the layers below: a program
+// that imports rnic needs neither mpa, ddp nor rdmap, and of mem the Pools that Pollers take.
+// STag is mem's under this package's name: it stands in ring entries, and is a number.
 func TestNothingOfTheLayersBelowIsExported(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -10,7 +10,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// An Atomic Response with the identifier of another Request ends the connection; its original value is not completed.
+// An Atomic Response with the identifier of another Request ends the connection; its original
+// value is not completed.
 func TestResponseOfAnotherAtomic(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
@@ -57,8 +58,8 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
-// An atomic with Local stores the original value there, also with an SGEMax of 1. Local must be writable when the request
-// begins and when its Response comes.
+// An atomic with Local stores the original value there, also with an SGEMax of 1. Local must be
+// writable when the request begins and when its Response comes.
 func TestAtomicsOriginalInMemory(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		asks := asking(4)
@@ -68,7 +69,9 @@ func TestAtomicsOriginalInMemory(t *testing.T) {
 		clear(m.Bytes())
 		c.post(fetchAdd(c.wordOf(m, 1, 8), 7))
 		for i, wr := range []WorkRequest{
-			fetchAdd(c.wordOf(m, 2, 8), 1), compareSwap(c.wordOf(m, 3, 8), CompareSwap{8, math.MaxUint64, 5, math.MaxUint64}), fetchAdd(c.wordOf(m, 4, 8), 0),
+			fetchAdd(c.wordOf(m, 2, 8), 1),
+			compareSwap(c.wordOf(m, 3, 8), CompareSwap{8, math.MaxUint64, 5, math.MaxUint64}),
+			fetchAdd(c.wordOf(m, 4, 8), 0),
 		} {
 			wr.Local = c.inbox.Slice(16+8*i, 8)
 			c.post(wr)
@@ -91,7 +94,8 @@ func TestAtomicsOriginalRevoked(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
 		p := r.peerResponds(c)
-		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Local: c.inbox.Slice(0, 8), Signaled: true})
+		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Local: c.inbox.Slice(0, 8),
+			Signaled: true})
 		outstanding, ok := rdmap.ParseAtomicRequest(p.nextFPDU().payload)
 		require.True(t, ok)
 		c.inbox.Revoke()

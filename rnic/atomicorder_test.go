@@ -77,7 +77,8 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	arrive(at, late)
 	l.Edge(at + uint64(len(late)+len(early)))
 	for i, got := range c.await(ord) {
-		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpFetchAdd, Len: qp.AtomicLen, Original: 1000 + uint64(i)}, got)
+		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpFetchAdd, Len: qp.AtomicLen,
+			Original: 1000 + uint64(i)}, got)
 	}
 	c.qp.Abort()
 	c.awaitClosed()

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// More Reads at once than IRD: the first beyond it is the end; none of them took anything that another stream has.
+// More Reads at once than IRD: the first beyond it is the end; none of them took anything that
+// another stream has.
 //
 // req: 5042-7.2-1, 5042-6.4.3.3-1, 5042-6.4.3.3-2, 5042-6.4.3.3-3
 func TestAttackReadFlood(t *testing.T) {
@@ -48,7 +49,8 @@ func TestAttackSendFlood(t *testing.T) {
 	})
 }
 
-// Message numbers far ahead, or long over, of any queue: refused by their number, whatever the distance.
+// Message numbers far ahead, or long over, of any queue: refused by their number, whatever the
+// distance.
 func TestAttackMSN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		opt := opts{QPOptions: QPOptions{RecvDepth: 4}, ConnParam: ConnParam{IRD: 4}}
@@ -68,7 +70,8 @@ func TestAttackMSN(t *testing.T) {
 			for range 4 {
 				a.s.postRecv(a.s.recvAt(0, 0, 8))
 			}
-			op := map[uint32]rdmap.Opcode{rdmap.QNSend: rdmap.OpSend, rdmap.QNRead: rdmap.OpReadRequest, rdmap.QNTerminate: rdmap.OpTerminate}[tc.qn]
+			op := map[uint32]rdmap.Opcode{rdmap.QNSend: rdmap.OpSend, rdmap.QNRead: rdmap.OpReadRequest,
+				rdmap.QNTerminate: rdmap.OpTerminate}[tc.qn]
 			h := op.Header(1)
 			h.Last, h.Version, h.MSN = true, 1, tc.msn
 			a.p.inject(fpdu{h, nil})
@@ -77,8 +80,8 @@ func TestAttackMSN(t *testing.T) {
 	})
 }
 
-// Messages that are begun and never ended keep the buffers of their own QueuePair, which an event tells, and nothing else; when there
-// are gone the stream ends, and they come back.
+// Messages that are begun and never ended keep the buffers of their own QueuePair, which an event
+// tells, and nothing else; when there are gone the stream ends, and they come back.
 func TestAttackPartialMessages(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const buffers = 6
@@ -101,9 +104,10 @@ func TestAttackPartialMessages(t *testing.T) {
 	})
 }
 
-// One of several that share receive buffers takes all it can, first by a number far ahead and messages without an end, then by more
-// messages than its share. The first is bounded by its RecvDepth. Of the second the limit event tells in time, and the counters
-// which to end. The other stream never misses a buffer.
+// One of several that share receive buffers takes all it can, first by a number far ahead and
+// messages without an end, then by more messages than its share. The first is bounded by its
+// RecvDepth. Of the second the limit event tells in time, and the counters which to end. The
+// other stream never misses a buffer.
 //
 // req: 5042-6.4.3.1-1, 5042-6.4.3.1-3, 5041-8.3.2-5
 func TestAttackSharedBuffers(t *testing.T) {
@@ -133,7 +137,8 @@ func TestAttackSharedBuffers(t *testing.T) {
 		for _, c := range a.s.await(each) {
 			require.NoError(t, p.post(c.ID))
 		}
-		r.until("the event of the reset", func() bool { return len(events) > 0 }) // it may come after all of that
+		// it may come after all of that
+		r.until("the event of the reset", func() bool { return len(events) > 0 })
 		require.Equal(t, EventFailed, event(t, events).Kind)
 
 		a.again(opt)
@@ -146,7 +151,8 @@ func TestAttackSharedBuffers(t *testing.T) {
 		r.until("the event", func() bool { return len(events) > 0 })
 		e := event(t, events)
 		requireEvent(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: limit - 1}, e)
-		taken := map[*QueuePair]uint64{fair.qp: r.stats(fair.qp).SharedTaken - 3*depth, a.s.qp: r.stats(a.s.qp).SharedTaken}
+		taken := map[*QueuePair]uint64{fair.qp: r.stats(fair.qp).SharedTaken - 3*depth,
+			a.s.qp: r.stats(a.s.qp).SharedTaken}
 		require.Zero(t, taken[fair.qp])
 		require.EqualValues(t, depth-limit+1, taken[a.s.qp])
 		a.s.qp.Abort()
@@ -159,8 +165,9 @@ func TestAttackSharedBuffers(t *testing.T) {
 	})
 }
 
-// Connection after connection that begins with Terminates, whatever is in them: each is the end of its own stream, is not answered,
-// and leaves nothing behind; events that nobody reads are lost and counted.
+// Connection after connection that begins with Terminates, whatever is in them: each is the end
+// of its own stream, is not answered, and leaves nothing behind; events that nobody reads are
+// lost and counted.
 func TestAttackTerminates(t *testing.T) {
 	over(t, both, rigConfig{server: Config{EventsMax: 8}}, func(t *testing.T, r *rig) {
 		const storm = 40
@@ -197,8 +204,9 @@ func TestAttackTerminates(t *testing.T) {
 	})
 }
 
-// Writes and Reads of nothing, which no STag bounds: legal, so the stream goes on. They take no memory however many there are, complete
-// nothing, and no more Reads than IRD are answered for at a time.
+// Writes and Reads of nothing, which no STag bounds: legal, so the stream goes on. They take no
+// memory however many there are, complete nothing, and no more Reads than IRD are answered for at
+// a time.
 func TestAttackNothing(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const rounds, writes, reads = 50, 100, 8
@@ -228,63 +236,66 @@ func TestAttackNothing(t *testing.T) {
 		require.Equal(t, RTS, a.s.qp.State())
 		a.bystander.goesOn()
 		if r.kind == turned {
-			require.GreaterOrEqual(t, r.hosts[0].pool.Available(), r.hosts[0].pool.Size()-r.hosts[0].pool.Size()/4)
+			require.GreaterOrEqual(t, r.hosts[0].pool.Available(),
+				r.hosts[0].pool.Size()-r.hosts[0].pool.Size()/4)
 		}
 	})
 }
 
-// A peer that asks for as much as IRD allows and then takes nothing, with its window shut or by acknowledging nothing: what waits for it
-// is Requests, and no more Bufs than a share. Another peer writes, reads and is answered all the while. Who never acknowledges ends by the
-// user timeout, the other when the ULP says so, and all comes back.
+// A peer that asks for as much as IRD allows and then takes nothing, with its window shut or by
+// acknowledging nothing: what waits for it is Requests, and no more Bufs than a share. Another
+// peer writes, reads and is answered all the while. Who never acknowledges ends by the user
+// timeout, the other when the ULP says so, and all comes back.
 func TestAttackUnreadResponses(t *testing.T) {
 	for _, shut := range []bool{true, false} {
-		t.Run(map[bool]string{true: "window shut", false: "never acknowledges"}[shut], func(t *testing.T) {
-			const bufs, ird, size = 512, 16, 1 << 20
-			h := newSegmentRig(t, segmentRigConfig{bufs: bufs})
-			u := h.besideUnread(ird)
-			pd := h.adapter.AllocPD()
-			m, err := pd.Register(make([]byte, size), RemoteRead)
-			require.NoError(t, err)
-			s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird}})
-			c := h.startUp(3000, 1460, s)
-			if shut {
-				h.send(c, c.seq(len(c.stream)), c.next, tcp.ACK, 0, c.options(), nil)
-			}
-			lo := len(c.stream)
-			for msn := range uint32(ird) {
-				head, rr := readOf(msn+1, m.STag(), 0, size)
-				c.say(readFPDU(head, rr))
-			}
-			stay := func() { // the one that never acknowledges says nothing more
+		t.Run(map[bool]string{true: "window shut", false: "never acknowledges"}[shut],
+			func(t *testing.T) {
+				const bufs, ird, size = 512, 16, 1 << 20
+				h := newSegmentRig(t, segmentRigConfig{bufs: bufs})
+				u := h.besideUnread(ird)
+				pd := h.adapter.AllocPD()
+				m, err := pd.Register(make([]byte, size), RemoteRead)
+				require.NoError(t, err)
+				s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird}})
+				c := h.startUp(3000, 1460, s)
 				if shut {
 					h.send(c, c.seq(len(c.stream)), c.next, tcp.ACK, 0, c.options(), nil)
 				}
-				h.turn(100 * time.Millisecond)
-			}
-			window := uint16(65535)
-			if shut {
-				window = 0
-			}
-			h.send(c, c.seq(lo), c.next, tcp.ACK, window, c.options(), c.stream[lo:])
-			least := h.pool.Available()
-			for range 300 {
-				stay()
-				least = min(least, h.pool.Available())
+				lo := len(c.stream)
+				for msn := range uint32(ird) {
+					head, rr := readOf(msn+1, m.STag(), 0, size)
+					c.say(readFPDU(head, rr))
+				}
+				stay := func() { // the one that never acknowledges says nothing more
+					if shut {
+						h.send(c, c.seq(len(c.stream)), c.next, tcp.ACK, 0, c.options(), nil)
+					}
+					h.turn(100 * time.Millisecond)
+				}
+				window := uint16(65535)
+				if shut {
+					window = 0
+				}
+				h.send(c, c.seq(lo), c.next, tcp.ACK, window, c.options(), c.stream[lo:])
+				least := h.pool.Available()
+				for range 300 {
+					stay()
+					least = min(least, h.pool.Available())
+					u.round()
+				}
+				require.Greater(t, least, bufs/4)
+				require.EqualValues(t, ird, uint64(s.qp.engine.ReadsWaiting())+s.qp.engine.Stats().ReadsServed)
+				require.LessOrEqual(t, s.qp.engine.Stats().ReadsServed, uint64(1))
+				for range 1000 {
+					stay()
+				}
+				require.Equal(t, !shut, isDone(s.qp), "%v", s.qp.Err())
+				s.qp.Abort()
+				h.turns(3, time.Millisecond)
+				require.True(t, isDone(s.qp))
 				u.round()
-			}
-			require.Greater(t, least, bufs/4)
-			require.EqualValues(t, ird, uint64(s.qp.engine.ReadsWaiting())+s.qp.engine.Stats().ReadsServed)
-			require.LessOrEqual(t, s.qp.engine.Stats().ReadsServed, uint64(1))
-			for range 1000 {
-				stay()
-			}
-			require.Equal(t, !shut, isDone(s.qp), "%v", s.qp.Err())
-			s.qp.Abort()
-			h.turns(3, time.Millisecond)
-			require.True(t, isDone(s.qp))
-			u.round()
-			require.GreaterOrEqual(t, h.pool.Available(), bufs-4)
-		})
+				require.GreaterOrEqual(t, h.pool.Available(), bufs-4)
+			})
 	}
 }
 
@@ -304,7 +315,8 @@ func (h *segmentRig) besideUnread(ird int) *reader {
 	var err error
 	u.region, err = pd.Register(make([]byte, 64), remoteBoth)
 	require.NoError(h.t, err)
-	u.end = h.newEnd(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird, NoMarkers: true}})
+	u.end = h.newEnd(
+		opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird, NoMarkers: true}})
 	u.c = h.startUp(9, 1460, u.end)
 	return u
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// The attacks of RFC 5042 that a peer that was let in can try: those on memory here, those on queues
-// and time in attack_queue_test.go. docs/reference/attacks.md lists them beside what bounds each. In
-// every one two things are looked at: what becomes of the attacker's stream, and that a connection of
-// the same Adapter beside it is as it was.
+// The attacks of RFC 5042 that a peer that was let in can try: those on memory here, those on
+// queues and time in attack_queue_test.go. docs/reference/attacks.md lists them beside what
+// bounds each. In every one two things are looked at: what becomes of the attacker's stream, and
+// that a connection of the same Adapter beside it is as it was.
 
 // assault is a QueuePair that a peer attacks, and a bystander.
 type assault struct {
@@ -79,8 +79,8 @@ func (a *assault) prey(pd *ProtectionDomain, opt RegisterOptions) (*prey, *Memor
 
 const remoteBoth = RemoteRead | RemoteWrite
 
-// stagAttack is a way to use an STag that does not grant it. DDP finds it in a Write, and has a code for it; RDMAP in what a Read or
-// an atomic is about, and has a cause.
+// stagAttack is a way to use an STag that does not grant it. DDP finds it in a Write, and has a
+// code for it; RDMAP in what a Read or an atomic is about, and has a cause.
 type stagAttack struct {
 	name  string
 	code  uint8
@@ -94,10 +94,11 @@ var stagAttacks = []stagAttack{
 		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: other.qp})
 		return p
 	}},
-	{"the bystander's domain's", ddp.CodeNotAssociated, rdmap.CauseNotAssociated, func(a *assault) *prey {
-		p, _ := a.prey(a.bystander.s.pd, RegisterOptions{Access: remoteBoth})
-		return p
-	}},
+	{"the bystander's domain's", ddp.CodeNotAssociated, rdmap.CauseNotAssociated,
+		func(a *assault) *prey {
+			p, _ := a.prey(a.bystander.s.pd, RegisterOptions{Access: remoteBoth})
+			return p
+		}},
 	{"of no remote right", ddp.CodeInvalidSTag, rdmap.CauseAccess, func(a *assault) *prey {
 		p, _ := a.prey(a.s.pd, RegisterOptions{Access: LocalWrite})
 		return p
@@ -127,11 +128,12 @@ var stagAttacks = []stagAttack{
 		p.to = math.MaxUint64 - 2
 		return p
 	}},
-	{"offset wraps in the last region there can be", ddp.CodeWrap, rdmap.CauseWrap, func(a *assault) *prey {
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, Base: math.MaxUint64 - preyLen})
-		p.to = math.MaxUint64 - 2
-		return p
-	}},
+	{"offset wraps in the last region there can be", ddp.CodeWrap, rdmap.CauseWrap,
+		func(a *assault) *prey {
+			p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, Base: math.MaxUint64 - preyLen})
+			p.to = math.MaxUint64 - 2
+			return p
+		}},
 	{"after Revoke", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
 		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
 		m.Revoke()
@@ -153,21 +155,23 @@ var stagAttacks = []stagAttack{
 		w.Unbind()
 		return p
 	}},
-	{"of a window whose region was revoked", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, _, m := a.windowed()
-		m.Revoke()
-		return p
-	}},
-	{"that it invalidated itself", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: a.s.qp})
-		a.s.postRecv(a.s.recvAt(1, 0, 8))
-		h := sendOf(1)
-		h.ULP, h.ULP32 = rdmap.Control(1, rdmap.OpSendInv), uint32(p.stag)
-		a.p.inject(fpdu{h, nil})
-		require.Equal(a.t, p.stag, a.s.await(1)[0].Invalidated)
-		require.False(a.t, m.Valid())
-		return p
-	}},
+	{"of a window whose region was revoked", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag,
+		func(a *assault) *prey {
+			p, _, m := a.windowed()
+			m.Revoke()
+			return p
+		}},
+	{"that it invalidated itself", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag,
+		func(a *assault) *prey {
+			p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: a.s.qp})
+			a.s.postRecv(a.s.recvAt(1, 0, 8))
+			h := sendOf(1)
+			h.ULP, h.ULP32 = rdmap.Control(1, rdmap.OpSendInv), uint32(p.stag)
+			a.p.inject(fpdu{h, nil})
+			require.Equal(a.t, p.stag, a.s.await(1)[0].Invalidated)
+			require.False(a.t, m.Valid())
+			return p
+		}},
 }
 
 // windowed is memory that only a window grants.
@@ -181,10 +185,11 @@ func (a *assault) windowed() (*prey, *Window, *MemoryRegion) {
 	return p, w, m
 }
 
-// Writes, Reads and atomics with an STag that does not grant them: none changes or shows an octet, and each is the end of the peer that
-// tried.
+// Writes, Reads and atomics with an STag that does not grant them: none changes or shows an
+// octet, and each is the end of the peer that tried.
 //
-// req: 5042-6.1.1-2, 5042-6.1.1-3, 5042-6.1.1-5, 5042-6.2.1-1, 5042-6.2.2-2, 5042-2.2.4-1, 5042-3-2, 5041-8.3.2-2
+// req: 5042-6.1.1-2, 5042-6.1.1-3, 5042-6.1.1-5, 5042-6.2.1-1, 5042-6.2.2-2, 5042-2.2.4-1, 5042-3-2
+// req: 5041-8.3.2-2
 func TestAttackSTags(t *testing.T) {
 	for _, at := range stagAttacks {
 		t.Run(at.name, func(t *testing.T) {
@@ -216,13 +221,15 @@ func (a *assault) use(op string, p *prey, at *stagAttack) {
 		h, rr := readOf(1, p.stag, p.to, qp.AtomicLen)
 		a.p.inject(readFPDU(h, rr))
 	case "atomic":
-		a.p.inject(atomicFPDU(1, rdmap.AtomicRequest{Code: rdmap.FetchAdd, STag: p.stag, TO: p.to, Data: 1}))
+		a.p.inject(
+			atomicFPDU(1, rdmap.AtomicRequest{Code: rdmap.FetchAdd, STag: p.stag, TO: p.to, Data: 1}))
 	}
 	a.repelled(cause)
 	require.Equal(a.t, before, p.octets)
 }
 
-// Rights that were given do not serve for what was not: each of the three needs its own, and atomics need both and an aligned word.
+// Rights that were given do not serve for what was not: each of the three needs its own, and
+// atomics need both and an aligned word.
 //
 // req: 5042-6.3.5-1
 func TestAttackRights(t *testing.T) {
@@ -255,8 +262,9 @@ func TestAttackRights(t *testing.T) {
 	})
 }
 
-// Who knows one STag knows no other: none of many guesses, at random or near the one known, reaches a region, although there are
-// thousands; what was given back does not come again soon; each bit is as often set as not.
+// Who knows one STag knows no other: none of many guesses, at random or near the one known,
+// reaches a region, although there are thousands; what was given back does not come again soon;
+// each bit is as often set as not.
 //
 // req: 5042-6.1.1-4
 func TestAttackGuessing(t *testing.T) {

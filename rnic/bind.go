@@ -31,7 +31,8 @@ type Binding struct {
 // :: and the zero Addr for all addresses. Port 0 takes a free one. Errors: stack.ErrPortUsed, where
 // another Binding or a listener has an address and the port; stack.ErrNotLocal; ErrClosed;
 // stack.ErrStopped; the kernel's; ctx's. Any application goroutine.
-func (a *Adapter) Bind(ctx context.Context, local netip.AddrPort, opt BindOptions) (*Binding, error) {
+func (a *Adapter) Bind(ctx context.Context, local netip.AddrPort,
+	opt BindOptions) (*Binding, error) {
 	addr := local.Addr().Unmap()
 	if !addr.IsValid() {
 		addr, opt.V6Only = netip.IPv6Unspecified(), false

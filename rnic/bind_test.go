@@ -155,13 +155,15 @@ func (r *rig) tryConnect(conn ConnParam) (c *end, err error) {
 func TestConnectFromInAGroup(t *testing.T) {
 	g, err := stack.NewGroup(2)
 	require.NoError(t, err)
-	var members, far []*stack.Poller // each member on a cable of its own, with the same address at its end
+	// each member on a cable of its own, with the same address at its end
+	var members, far []*stack.Poller
 	for i := range 2 {
 		cable, err := wire.New(wire.Config{MTU: 1500})
 		require.NoError(t, err)
 		for k, to := range []*[]*stack.Poller{&members, &far} {
 			cfg := stack.Config{
-				Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", k+1)),
+				Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32,
+				Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", k+1)),
 			}
 			if k == 0 {
 				cfg.Group, cfg.Member = g, i
@@ -184,7 +186,8 @@ func TestConnectFromInAGroup(t *testing.T) {
 	for port := range uint16(16) {
 		c, s := d.bareEnd(client, opts{}), d.bareEnd(server, opts{})
 		at := netip.AddrPortFrom(netip.MustParseAddr("10.9.0.1"), 4000+port)
-		require.NoError(t, c.qp.StartConnect(ctx, "10.9.0.2:7174", ConnParam{LocalAddr: at}), "port %d", at.Port())
+		require.NoError(t, c.qp.StartConnect(ctx, "10.9.0.2:7174", ConnParam{LocalAddr: at}),
+			"port %d", at.Port())
 		req, err := l.Accept(ctx)
 		require.NoError(t, err, "port %d: %v", at.Port(), c.qp.Err())
 		require.Equal(t, at, req.Remote())
@@ -217,7 +220,8 @@ func TestFailedBindGivesThePortBack(t *testing.T) {
 		cable, err := wire.New(wire.Config{MTU: 1500})
 		require.NoError(t, err)
 		members = append(members, testhost.NewPoller(t, cable.Port(0), stack.Config{
-			Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32, Addr: netip.MustParsePrefix("10.9.0.1/24"),
+			Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32,
+			Addr:  netip.MustParsePrefix("10.9.0.1/24"),
 			Group: g, Member: i, DialPorts: stack.PortRange{First: 50000, Last: 50000 + ports - 1},
 		}))
 	}

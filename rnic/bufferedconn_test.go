@@ -14,7 +14,8 @@ import (
 
 const greetingText = "220 at your service"
 
-// keptSocket is a connection that a raw Responder rejected, with octets of its ULP's in the Reply's segment.
+// keptSocket is a connection that a raw Responder rejected, with octets of its ULP's in the
+// Reply's segment.
 func keptSocket(t *testing.T) (r *rig, p *peer, c net.Conn) {
 	t.Helper()
 	r = newRig(t, sockets, rigConfig{})
@@ -102,7 +103,8 @@ func TestReturnedSocketReadByMany(t *testing.T) {
 	require.Equal(t, len(greetingText), sum)
 }
 
-// MPA may be tried on it again, in either role: what was read is none of its business, and what was not is its first octets.
+// MPA may be tried on it again, in either role: what was read is none of its business, and what
+// was not is its first octets.
 //
 // req: D01-6.1-23
 func TestReturnedSocketEntersMPAAgain(t *testing.T) {
@@ -122,7 +124,9 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 		p := r.peerAccepts(q)
 		p.expectFrame(mpa.Request)
-		p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText+string(request(mpa.Frame{Rev: 1, CRC: true}))...))
+		p.write(
+			append(unhex(t, hexRep+"6001 0007"),
+				"not now"+greetingText+string(request(mpa.Frame{Rev: 1, CRC: true}))...))
 		c := r.rejectedConn(q)
 		r.deadline(c)
 		r.hear(c, []byte(greetingText))

@@ -15,11 +15,14 @@ import (
 // idle, what cannot be in conn, and *mem.TableFullError, for a connection takes one of
 // Config.RegionsMax entries until it has ended. After any other the QueuePair is Closed and cannot
 // be used again. It is a *ConnectError around the reason:
-//   - ctx.Err(), and stack.ErrTentative too when that ended the wait for our address, which was still being checked;
-//     ErrClosed when this end closed or aborted meanwhile, or the Adapter is closed;
-//   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute, ErrNetUnreachable, ErrConnMax, ErrStopped,
-//     ErrPortUsed (no local port is left), and what the resolver says;
-//   - of MPA: *RejectedError when the peer's ULP says no, *RevisionError, ErrStartupTimeout, or an *mpa.Error (RFC 5044 section 8).
+//   - ctx.Err(), and stack.ErrTentative too when that ended the wait for our address, which was
+//     still being checked; ErrClosed when this end closed or aborted meanwhile, or the Adapter is
+//     closed;
+//   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute,
+//     ErrNetUnreachable, ErrConnMax, ErrStopped, ErrPortUsed (no local port is left), and what
+//     the resolver says;
+//   - of MPA: *RejectedError when the peer's ULP says no, *RevisionError, ErrStartupTimeout, or
+//     an *mpa.Error (RFC 5044 section 8).
 func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) error {
 	if err := q.StartConnect(ctx, addr, conn); err != nil {
 		return err
@@ -47,7 +50,9 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 }
 
 // inService waits for the end of start-up.
-func (q *QueuePair) inService(ctx context.Context) error { return publicError(q.end.InService(ctx)) }
+func (q *QueuePair) inService(ctx context.Context) error {
+	return publicError(q.end.InService(ctx))
+}
 
 func connectError(addr string, err error) error {
 	if err == nil {

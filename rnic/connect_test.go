@@ -43,7 +43,8 @@ func TestPrivateData(t *testing.T) {
 			})
 			cq, err := r.client.CreateCQ(4)
 			require.NoError(t, err)
-			q, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq}, ConnParam{PrivateData: there})
+			q, err := r.client.Dial(r.ctx, r.addr(),
+				QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq}, ConnParam{PrivateData: there})
 			require.NoError(t, err)
 			wait()
 			require.Equal(t, RTS, q.State())
@@ -56,17 +57,21 @@ func TestPrivateData(t *testing.T) {
 	})
 }
 
-// More private data than a frame carries is an error before anything is sent, and leaves things as they were.
+// More private data than a frame carries is an error before anything is sent, and leaves things
+// as they were.
 //
 // req: D01-6.1-32
 func TestPrivateDataTooLong(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		long := make([]byte, mpa.PrivateDataMax+1)
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-		require.ErrorContains(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(long)), "513 octets of private data")
-		require.ErrorContains(t, c.qp.Connect(r.ctx, r.addr(), c.with(long)), "513 octets of private data")
+		require.ErrorContains(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(long)),
+			"513 octets of private data")
+		require.ErrorContains(t, c.qp.Connect(r.ctx, r.addr(), c.with(long)),
+			"513 octets of private data")
 		require.Equal(t, Idle, c.qp.State())
-		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq}, ConnParam{PrivateData: long})
+		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq},
+			ConnParam{PrivateData: long})
 		require.ErrorContains(t, err, "513 octets of private data")
 		req := r.dial(c, nil)
 		require.ErrorContains(t, req.Accept(r.ctx, s.qp, s.with(long)), "513 octets of private data")
@@ -80,7 +85,8 @@ func TestPrivateDataTooLong(t *testing.T) {
 //
 // req: D01-6.1-15, D01-6.1-16, D01-6.1-28, D01-6.1.1-11
 func TestReject(t *testing.T) {
-	for name, private := range map[string][]byte{"bare": nil, "with private data": []byte("no room"), "longest": randomBytes(1, 512)} {
+	for name, private := range map[string][]byte{"bare": nil, "with private data": []byte("no room"),
+		"longest": randomBytes(1, 512)} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, opts{})
@@ -105,7 +111,8 @@ func TestDialRejected(t *testing.T) {
 		wait := r.accepted(func(req *ConnRequest) error { return req.Reject(r.ctx, []byte("go away")) })
 		cq, err := r.client.CreateCQ(4)
 		require.NoError(t, err)
-		_, err = r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq}, ConnParam{})
+		_, err = r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq},
+			ConnParam{})
 		wait()
 		var ce *ConnectError
 		require.ErrorAs(t, err, &ce)
@@ -126,7 +133,8 @@ func TestRejectedByPeerThatStays(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
-		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true, PrivateData: []byte("x")}).Append(nil))
+		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true, PrivateData: []byte("x")}).
+			Append(nil))
 		c.awaitClosed()
 		var re *RejectedError
 		require.ErrorAs(t, c.qp.Err(), &re)
@@ -187,7 +195,8 @@ func TestConnectContext(t *testing.T) {
 
 // A connection that is still coming about can be given up, at any moment.
 func TestAbortWhileConnecting(t *testing.T) {
-	for name, end := range map[string]func(q *QueuePair){"abort": (*QueuePair).Abort, "disconnect": (*QueuePair).Disconnect} {
+	for name, end := range map[string]func(q *QueuePair){"abort": (*QueuePair).Abort,
+		"disconnect": (*QueuePair).Disconnect} {
 		t.Run(name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				for i := range 20 {
@@ -206,7 +215,9 @@ func TestAbortWhileConnecting(t *testing.T) {
 					require.Equal(t, Closed, c.qp.State())
 					require.Equal(t, Flushed, c.await(1)[0].Status)
 				}
-				r.until("no links", func() bool { return len(r.client.host.Live()) == 0 && len(r.server.host.Live()) == 0 })
+				r.until("no links", func() bool {
+					return len(r.client.host.Live()) == 0 && len(r.server.host.Live()) == 0
+				})
 			})
 		})
 	}
@@ -218,10 +229,12 @@ func TestAbortDuringHandshake(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, syscall.Close(fd)) }()
 	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	require.NoError(t, syscall.Listen(fd, 0)) // room for one that nobody accepts; the next one's SYN is dropped
+	// room for one that nobody accepts; the next one's SYN is dropped
+	require.NoError(t, syscall.Listen(fd, 0))
 	name, err := syscall.Getsockname(fd)
 	require.NoError(t, err)
-	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(name.(*syscall.SockaddrInet4).Port)).String()
+	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}),
+		uint16(name.(*syscall.SockaddrInet4).Port)).String()
 	filler, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, filler.Close()) }()
@@ -234,7 +247,9 @@ func TestAbortDuringHandshake(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		result := make(chan error, 1)
 		go func() { result <- c.qp.Connect(r.ctx, addr, c.conn) }()
-		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.host.Slots.Count() == 1 })
+		r.until("the dial", func() bool {
+			return c.qp.State() == Connecting && r.client.host.Slots.Count() == 1
+		})
 		_ = end(c.qp) // Close tells why the connection ended, as Connect does
 		var ce *ConnectError
 		require.ErrorAs(t, <-result, &ce)
@@ -244,11 +259,14 @@ func TestAbortDuringHandshake(t *testing.T) {
 	}
 }
 
-// The kernel's words for what ends a connection become the stack's, so that both transports fail alike.
+// The kernel's words for what ends a connection become the stack's, so that both transports fail
+// alike.
 func TestErrorsSpeak(t *testing.T) {
-	require.ErrorContains(t, &TerminateError{Remote: true, Cause: errors.New("x")}, "peer terminated the stream: x")
+	require.ErrorContains(t, &TerminateError{Remote: true, Cause: errors.New("x")},
+		"peer terminated the stream: x")
 	require.ErrorContains(t, &TerminateError{Cause: errors.New("x")}, "rnic: stream terminated: x")
-	require.ErrorContains(t, &ConnectError{Addr: "a:1", Err: stack.ErrRefused}, "rnic: connect to a:1: stack: connection refused")
+	require.ErrorContains(t, &ConnectError{Addr: "a:1", Err: stack.ErrRefused},
+		"rnic: connect to a:1: stack: connection refused")
 	require.ErrorContains(t, &RevisionError{Revision: 2}, "MPA revision 2")
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// failure waits for the Listener's next report. The rig's has no OnFailure, so that reports stay in their queue.
+// failure waits for the Listener's next report. The rig's has no OnFailure, so that reports stay
+// in their queue.
 func (r *rig) failure() (f ConnFailure) {
 	r.t.Helper()
 	r.until("a report of the listener", func() bool {
@@ -47,7 +48,8 @@ func (r *rig) fire(a *Adapter) {
 //
 // req: D01-6.1-31, D01-6.1-35
 func TestRequestTimeout(t *testing.T) {
-	for name, b := range map[string][]byte{"nothing": nil, "one octet short": request(mpa.Frame{Rev: 1})[:19]} {
+	for name, b := range map[string][]byte{"nothing": nil,
+		"one octet short": request(mpa.Frame{Rev: 1})[:19]} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				p := r.peerDials()
@@ -83,7 +85,8 @@ func TestReplyTimeout(t *testing.T) {
 	})
 }
 
-// A request that the ULP neither accepts nor rejects times out; to decide then is too late, and harmless.
+// A request that the ULP neither accepts nor rejects times out; to decide then is too late, and
+// harmless.
 func TestAcceptTimeout(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.peerDials()
@@ -131,7 +134,8 @@ func TestLingerTimer(t *testing.T) {
 				r.pass(connect.CloseTimeout)
 				continue
 			}
-			for _, c := range r.server.host.Live() { // the first may have ended it, and the end is on its way
+			// the first may have ended it, and the end is on its way
+			for _, c := range r.server.host.Live() {
 				k := c.Transport.(*transport.KernelConn)
 				require.NoError(t, k.Submit(func() {
 					if k.Timed() {
@@ -162,7 +166,8 @@ func TestLingerWaitsForMovingPeer(t *testing.T) {
 	require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, s.region.Bytes()[:10])
 }
 
-// A connection that ends in the middle of a frame ends in an error, one that ends between frames does not.
+// A connection that ends in the middle of a frame ends in an error, one that ends between frames
+// does not.
 //
 // req: D01-3.1-1, D01-6.2-2, DDP-5-11
 func TestPeerCloses(t *testing.T) {
@@ -223,7 +228,8 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 			c.expectClosedBy(ErrPeerClosed)
 		})
 	})
-	for name, b := range map[string][]byte{"responder": nil, "responder decides": request(mpa.Frame{Rev: 1})} {
+	for name, b := range map[string][]byte{"responder": nil,
+		"responder decides": request(mpa.Frame{Rev: 1})} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				p := r.peerDials()

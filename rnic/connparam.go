@@ -120,13 +120,16 @@ func (c *ConnParam) checkConnect() error {
 	case c.Dialect != 0 && !c.Dialect.Valid():
 		return fmt.Errorf("rnic: ConnParam.Dialect: %v is unknown", c.Dialect)
 	case c.Dialect == Culley02 && (c.NoMarkers || c.NoCRC):
-		return fmt.Errorf("rnic: ConnParam.NoMarkers and NoCRC cannot be: %v always has markers and CRC", c.Dialect)
+		return fmt.Errorf("rnic: ConnParam.NoMarkers and NoCRC cannot be: %v always has markers and CRC",
+			c.Dialect)
 	case c.Dialect != 0 && c.Dialect != RTR && c.Dialect != RFC6581 && c.PeerToPeer:
-		return fmt.Errorf("rnic: ConnParam.PeerToPeer: %v has no such model, %v and %v have", c.Dialect, RFC6581, RTR)
+		return fmt.Errorf("rnic: ConnParam.PeerToPeer: %v has no such model, %v and %v have", c.Dialect,
+			RFC6581, RTR)
 	case c.Quirks.WakeUp < 0:
 		return fmt.Errorf("rnic: ConnParam.Quirks.WakeUp %v is negative", c.Quirks.WakeUp)
 	case c.PrivateDataMax < 0 || c.PrivateDataMax > privateDataCap:
-		return fmt.Errorf("rnic: ConnParam.PrivateDataMax %d, 0 to %d possible", c.PrivateDataMax, privateDataCap)
+		return fmt.Errorf("rnic: ConnParam.PrivateDataMax %d, 0 to %d possible", c.PrivateDataMax,
+			privateDataCap)
 	}
 	if err := c.check(); err != nil {
 		return err
@@ -148,7 +151,8 @@ func (c *ConnParam) checkAccept(d Dialect) error {
 	case c.ORDMin < 0 || c.ORDMin > ReadDepthULP:
 		return depthError("ORDMin", c.ORDMin)
 	case c.ORDMin > c.ORD:
-		return fmt.Errorf("rnic: ConnParam.ORDMin %d is above ORD %d: no Request could be accepted", c.ORDMin, c.ORD)
+		return fmt.Errorf("rnic: ConnParam.ORDMin %d is above ORD %d: no Request could be accepted",
+			c.ORDMin, c.ORD)
 	}
 	return c.checkPrivate(d)
 }
@@ -157,7 +161,8 @@ func (c *ConnParam) checkAccept(d Dialect) error {
 func (c *ConnParam) check() error {
 	switch {
 	case c.RTR != 0 && c.RTR&RTRKinds(mpa.AllRTR) != c.RTR:
-		return fmt.Errorf("rnic: ConnParam.RTR 0x%x names no RTR message, or an unknown one", uint8(c.RTR))
+		return fmt.Errorf("rnic: ConnParam.RTR 0x%x names no RTR message, or an unknown one",
+			uint8(c.RTR))
 	case c.IRD < 0 || c.IRD > ReadDepthULP:
 		return depthError("IRD", c.IRD)
 	case c.ORD < 0 || c.ORD > ReadDepthULP:
@@ -171,7 +176,8 @@ func (c *ConnParam) check() error {
 }
 
 func depthError(field string, n int) error {
-	return fmt.Errorf("rnic: ConnParam.%s %d, 0 to %d possible, or ReadDepthULP", field, n, ReadDepthMax)
+	return fmt.Errorf("rnic: ConnParam.%s %d, 0 to %d possible, or ReadDepthULP", field, n,
+		ReadDepthMax)
 }
 
 // checkPrivate: the private data must fit a frame of dialect d.
@@ -187,7 +193,8 @@ func privateDataError(private []byte, d Dialect) error {
 	if len(private) <= d.PrivateDataMax() {
 		return nil
 	}
-	return fmt.Errorf("%d octets of private data, MPA start-up of %v carries %d at most", len(private), d, d.PrivateDataMax())
+	return fmt.Errorf("%d octets of private data, MPA start-up of %v carries %d at most", len(private),
+		d, d.PrivateDataMax())
 }
 
 // enhanced says whether the ULP wants what only RFC 6581 can settle.
@@ -215,9 +222,12 @@ func unmapped(a netip.AddrPort) netip.AddrPort {
 // param is c as a connection has it.
 func (c *ConnParam) param() connect.Param {
 	p := connect.Param{
-		Named: c.Dialect != 0, PrivateData: c.PrivateData, PrivateDataMax: cmp.Or(c.PrivateDataMax, mpa.PrivateDataMax),
-		PeerToPeer: c.PeerToPeer, RTR: mpa.RTRKinds(c.RTR), IRD: c.IRD, ORD: c.ORD, ORDMin: c.ORDMin, KeepRejected: c.KeepRejected,
-		UserTimeout: c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC, PackFull: c.Packing == PackFull,
+		Named: c.Dialect != 0, PrivateData: c.PrivateData,
+		PrivateDataMax: cmp.Or(c.PrivateDataMax, mpa.PrivateDataMax),
+		PeerToPeer:     c.PeerToPeer, RTR: mpa.RTRKinds(c.RTR), IRD: c.IRD, ORD: c.ORD, ORDMin: c.ORDMin,
+		KeepRejected: c.KeepRejected,
+		UserTimeout:  c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
+		PackFull:        c.Packing == PackFull,
 		AllowHalfClosed: c.AllowHalfClosed, WakeUp: c.Quirks.WakeUp, Local: unmapped(c.LocalAddr),
 	}
 	if c.Binding != nil {

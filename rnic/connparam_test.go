@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// What cannot be is an error that names the field. It comes before anything is sent, and changes nothing.
+// What cannot be is an error that names the field. It comes before anything is sent, and changes
+// nothing.
 //
 // req: 6581-9.2-4, 6581-9-2, 6581-5-2
 func TestConnParamThatCannotBe(t *testing.T) {
@@ -30,7 +31,8 @@ func TestConnParamThatCannotBe(t *testing.T) {
 		"PeerToPeer: rfc5044 has no such": {PeerToPeer: true, Dialect: RFC5044},
 		"NoMarkers and NoCRC cannot be":   {Dialect: Culley02, NoCRC: true},
 		"PrivateDataMax 65536":            {PrivateDataMax: 65536},
-		"PrivateData: 509 octets of private data, MPA start-up of rfc6581 carries 508": {PeerToPeer: true, PrivateData: make([]byte, 509)},
+		"PrivateData: 509 octets of private data, MPA start-up of rfc6581 carries 508": {PeerToPeer: true,
+			PrivateData: make([]byte, 509)},
 	}
 	accept := map[string]ConnParam{
 		"ORDMin 2 is above ORD 1": {ORD: 1, ORDMin: 2},
@@ -42,9 +44,11 @@ func TestConnParamThatCannotBe(t *testing.T) {
 		for _, cases := range []map[string]ConnParam{both, connect} {
 			for want, conn := range cases {
 				want = "rnic: ConnParam." + want
-				_, dialled := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq}, conn)
+				_, dialled := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq},
+					conn)
 				for _, err := range []error{
-					dialled, c.qp.Connect(r.ctx, r.addr(), conn), c.qp.StartConnect(r.ctx, r.addr(), conn), c.qp.ConnectStream(r.ctx, stream, conn),
+					dialled, c.qp.Connect(r.ctx, r.addr(), conn), c.qp.StartConnect(r.ctx, r.addr(), conn),
+					c.qp.ConnectStream(r.ctx, stream, conn),
 				} {
 					require.ErrorContains(t, err, want)
 					require.NotErrorAs(t, err, new(*ConnectError))
@@ -81,8 +85,8 @@ func fill(t *testing.T, pd *ProtectionDomain) (taken []*Window) {
 	}
 }
 
-// A connection needs an entry of the STag table. Where there is none, the QueuePair stays Idle and the request undecided; both
-// go on once there is one again.
+// A connection needs an entry of the STag table. Where there is none, the QueuePair stays Idle
+// and the request undecided; both go on once there is one again.
 //
 // req: 5042-7.1-1, 5040-8.1.1-4
 func TestNoEntryForAConnection(t *testing.T) {
@@ -91,10 +95,12 @@ func TestNoEntryForAConnection(t *testing.T) {
 		other, stream := r.streams()
 		full := new(*mem.TableFullError)
 		taken := fill(t, c.pd)
-		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq}, ConnParam{})
+		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq},
+			ConnParam{})
 		require.ErrorAs(t, err, full)
 		for _, err := range []error{
-			c.qp.Connect(r.ctx, r.addr(), c.conn), c.qp.StartConnect(r.ctx, r.addr(), c.conn), c.qp.ConnectStream(r.ctx, stream, c.conn),
+			c.qp.Connect(r.ctx, r.addr(), c.conn), c.qp.StartConnect(r.ctx, r.addr(), c.conn),
+			c.qp.ConnectStream(r.ctx, stream, c.conn),
 		} {
 			require.ErrorAs(t, err, full)
 			require.ErrorContains(t, err, "rnic: queue pair's control region")
@@ -117,14 +123,16 @@ func TestNoEntryForAConnection(t *testing.T) {
 	})
 }
 
-// Close and Connect meet where there is no entry: whichever comes second, Close returns and the QueuePair is Closed.
+// Close and Connect meet where there is no entry: whichever comes second, Close returns and the
+// QueuePair is Closed.
 func TestCloseMeetsNoEntry(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	c := r.newEnd(r.client, opts{})
 	fill(t, c.pd)
 	closed := 0
 	for range 20_000 {
-		q, err := r.client.CreateQP(QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: 1, RecvDepth: 1})
+		q, err := r.client.CreateQP(QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: 1,
+			RecvDepth: 1})
 		require.NoError(t, err)
 		var ended, connected error
 		var calls sync.WaitGroup
@@ -162,12 +170,14 @@ func TestUnwantedWithoutAnEntry(t *testing.T) {
 	require.True(t, isDone(c.qp))
 }
 
-// What does not apply to an end is ignored there: it is not looked at, and nothing of it is on the wire.
+// What does not apply to an end is ignored there: it is not looked at, and nothing of it is on
+// the wire.
 func TestConnParamOfTheOtherEnd(t *testing.T) {
 	replies, requests := map[string]bool{}, map[string]bool{}
 	plain := ConnParam{IRD: 2, ORD: 1, NoMarkers: true}
 	connects, accepts := plain, plain
-	connects.Dialect, connects.PeerToPeer, connects.KeepRejected, connects.PrivateDataMax, connects.Quirks.WakeUp = 99, true, true, -1, -1
+	connects.Dialect, connects.PeerToPeer, connects.KeepRejected, connects.PrivateDataMax,
+		connects.Quirks.WakeUp = 99, true, true, -1, -1
 	accepts.ORDMin, accepts.Quirks.SendFirst = 1<<20, true
 	for _, conn := range []ConnParam{plain, connects} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

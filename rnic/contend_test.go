@@ -30,7 +30,8 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 	for range 5 {
 		cq, err := r.client.CreateCQ(4 * before)
 		require.NoError(t, err)
-		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq}, ConnParam: ConnParam{IRD: 1, ORD: 1}}
+		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq},
+			ConnParam: ConnParam{IRD: 1, ORD: 1}}
 		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
 		require.True(t, cq.q.Reserve(before))
 		for i := range before { // as if they had been sent after a Read that is not answered
@@ -52,14 +53,17 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 	}
 }
 
-// Where there is neither a shared buffer nor a place for its completion, the buffer is what is missing: no overflow.
+// Where there is neither a shared buffer nor a place for its completion, the buffer is what is
+// missing: no overflow.
 func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		small, err := r.server.CreateCQ(2)
 		require.NoError(t, err)
 		pd := r.server.AllocPD()
 		p := newPool(t, pd, 8, 2)
-		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}}, opts{})
+		s, c := r.connect(
+			opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}},
+			opts{})
 		for range 3 {
 			r.tell(c, "x")
 		}
@@ -69,11 +73,13 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 	})
 }
 
-// After the completion of a receive buffer was polled, the next can be posted at once: its place in the queue is free.
+// After the completion of a receive buffer was polled, the next can be posted at once: its place
+// in the queue is free.
 func TestPolledBufferHasItsPlace(t *testing.T) {
 	const rounds = 50_000
 	cq := newTestCQ(t, 4)
-	q, err := cq.adapter.CreateQP(QPOptions{PD: cq.adapter.AllocPD(), SendCQ: cq, RecvCQ: cq, RecvDepth: 1})
+	q, err := cq.adapter.CreateQP(QPOptions{PD: cq.adapter.AllocPD(), SendCQ: cq, RecvCQ: cq,
+		RecvDepth: 1})
 	require.NoError(t, err)
 	aside(func() { // the driver
 		if w, ok := q.engine.RQ.Pop(); ok {

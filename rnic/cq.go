@@ -26,7 +26,8 @@ type CompletionQueue struct {
 // Adapter. Any other is an error. Any goroutine.
 func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > CQDepthMax {
-		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
+		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible",
+			depth, CQDepthMax)
 	}
 	q := &CompletionQueue{adapter: a}
 	q.q.Init(takeRing(&a.rings, q, &q.ring, qp.RingSize(depth)), depth)

@@ -36,7 +36,8 @@ func TestCreateCQ(t *testing.T) {
 	}
 }
 
-// A CompletionQueue holds exactly as many promised entries as it is deep; polling one makes room for one.
+// A CompletionQueue holds exactly as many promised entries as it is deep; polling one makes room
+// for one.
 //
 // req: 5042-6.4.3.2-3, 5042-6.4.3.2-1, 5040-8.1.2-1
 func TestCQReservation(t *testing.T) {
@@ -105,7 +106,8 @@ func TestCQFullHurtsNobodyElse(t *testing.T) {
 	})
 }
 
-// Wait returns for a completion that was there before, for one that comes later, and when its context ends.
+// Wait returns for a completion that was there before, for one that comes later, and when its
+// context ends.
 func TestCQWait(t *testing.T) {
 	q := newTestCQ(t, 4)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -134,8 +136,8 @@ func TestCQWait(t *testing.T) {
 	require.NoError(t, q.Wait(ctx))
 }
 
-// No wake-up is lost, however pushes and Wait interleave: the consumer sleeps after every fruitless Poll, and the
-// producers go on only when all they pushed was polled.
+// No wake-up is lost, however pushes and Wait interleave: the consumer sleeps after every
+// fruitless Poll, and the producers go on only when all they pushed was polled.
 func TestCQWaitHammer(t *testing.T) {
 	const producers, rounds = 3, 20000
 	q := newTestCQ(t, 4)
@@ -170,8 +172,8 @@ func TestCQWaitHammer(t *testing.T) {
 	require.Zero(t, q.q.Promised())
 }
 
-// One completion at a time, each answered before the next, pushed a little earlier or later each time: some fall
-// between the consumer's last look and its sleep.
+// One completion at a time, each answered before the next, pushed a little earlier or later each
+// time: some fall between the consumer's last look and its sleep.
 func TestCQWaitPingPong(t *testing.T) {
 	const rounds, delays = 100_000, 600
 	q := newTestCQ(t, 1)
@@ -200,7 +202,8 @@ func TestCQWaitPingPong(t *testing.T) {
 	var c [1]Completion
 	defer wg.Wait()
 	defer turn.Store(-1)
-	for i := int64(1); i <= rounds && time.Since(begin) < 3*time.Second; i++ { // a busy machine plays fewer
+	// a busy machine plays fewer
+	for i := int64(1); i <= rounds && time.Since(begin) < 3*time.Second; i++ {
 		turn.Store(i)
 		for range delays / 2 { // the producer has seen it by then
 			turn.Load()
@@ -212,8 +215,8 @@ func TestCQWaitPingPong(t *testing.T) {
 	}
 }
 
-// A completion says of every request before it that its octets are the application's again: what is written over them does not
-// reach the peer any more.
+// A completion says of every request before it that its octets are the application's again: what
+// is written over them does not reach the peer any more.
 func TestUnsignaledOctetsAreFree(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
@@ -234,11 +237,14 @@ func TestCompletionString(t *testing.T) {
 	c := Completion{ID: 7, QP: 3, Len: 12, Op: OpRecv}
 	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets", fmt.Sprintf("%+v", c))
 	c.Invalidated = 0xbad00
-	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets, STag 0x000bad00 invalidated", c.String())
+	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets, STag 0x000bad00 invalidated",
+		c.String())
 	c = Completion{ID: 7, QP: 3, Len: 8, Op: OpFetchAdd, Original: 0x1234}
-	require.Equal(t, "Fetch and Add 7 of queue pair 3: success, 8 octets, the word was 0x1234", c.String())
+	require.Equal(t, "Fetch and Add 7 of queue pair 3: success, 8 octets, the word was 0x1234",
+		c.String())
 	c.Op, c.Original = OpCompareSwap, 0
-	require.Equal(t, "Compare and Swap 7 of queue pair 3: success, 8 octets, the word was 0x0", c.String())
+	require.Equal(t, "Compare and Swap 7 of queue pair 3: success, 8 octets, the word was 0x0",
+		c.String())
 	c.Status = Flushed // nobody knows what the word was
 	require.Equal(t, "Compare and Swap 7 of queue pair 3: flushed, 8 octets", c.String())
 }

@@ -21,8 +21,9 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// However the octets of a stream are cut on their way, DDP sees the segments that were sent, each with its length, and the
-// ULP the messages: Sends of every size with their ends where they were, Writes to the octet.
+// However the octets of a stream are cut on their way, DDP sees the segments that were sent, each
+// with its length, and the ULP the messages: Sends of every size with their ends where they were,
+// Writes to the octet.
 //
 // req: DDP-5-4, DDP-5-8, 5041-3-1
 func TestBoundariesSurviveResegmentation(t *testing.T) {
@@ -51,16 +52,18 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 			stream = stream[n:]
 		}
 		for i, c := range s.await(messages) {
-			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: uint32(len(bodies[i]))}, c)
-			require.True(t, bytes.Equal(bodies[i], s.inbox.Bytes()[room*i:room*i+len(bodies[i])]), "message %d", i)
+			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv,
+				Len: uint32(len(bodies[i]))}, c)
+			require.True(t, bytes.Equal(bodies[i], s.inbox.Bytes()[room*i:room*i+len(bodies[i])]),
+				"message %d", i)
 		}
 		require.True(t, bytes.Equal(region, s.region.Bytes()[:len(region)]))
 		require.Equal(t, uint64(messages), r.stats(s.qp).WritesRecvd)
 	})
 }
 
-// MULPDU changes twice while segments wait that were cut for an earlier one: those leave as they were cut, in more TCP
-// segments; those cut later follow the new one.
+// MULPDU changes twice while segments wait that were cut for an earlier one: those leave as they
+// were cut, in more TCP segments; those cut later follow the new one.
 //
 // req: DDP-5-1, DDP-5-2, 5041-3-1
 func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
@@ -78,9 +81,13 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 	for _, mtu := range []int{4000, 1500} {
 		log.lose = func(g loggedSegment) bool { return len(g.data) > mtu-headers }
 		seen := len(log.segs)
-		r.until("a segment that is too large", func() bool { return len(log.segs) > seen && log.lose(log.segs[len(log.segs)-1]) })
+		r.until("a segment that is too large", func() bool {
+			return len(log.segs) > seen && log.lose(log.segs[len(log.segs)-1])
+		})
 		log.tooBig(mtu)
-		r.until("EMSS follows", func() bool { return c.qp.end.Connection.Load().Transport.EMSS() == mtu-headers })
+		r.until("EMSS follows", func() bool {
+			return c.qp.end.Connection.Load().Transport.EMSS() == mtu-headers
+		})
 		now := mulpdu()
 		require.Less(t, now, mtu)
 		require.Less(t, now, before)
@@ -115,7 +122,8 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 	}
 }
 
-// A whole frame, octet for octet: Ethernet, IP, TCP, MPA's length, DDP and RDMAP control, DDP's header, payload, pad, CRC.
+// A whole frame, octet for octet: Ethernet, IP, TCP, MPA's length, DDP and RDMAP control, DDP's
+// header, payload, pad, CRC.
 //
 // req: DDP-3.3-1, DDP-4-2, 5040-3.1-1
 func TestFrameOnTheWire(t *testing.T) {
@@ -123,7 +131,8 @@ func TestFrameOnTheWire(t *testing.T) {
 	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
 	s, c := r.connect(opt, opt)
 	c.post(WorkRequest{Op: OpWrite,
-		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102, Signaled: true,
+		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102,
+		Signaled: true,
 	})
 	c.await(1)
 	var frame []byte
@@ -148,8 +157,8 @@ func TestFrameOnTheWire(t *testing.T) {
 	require.Len(t, frame, inet.EthernetLen+inet.IPv4Len+head.HdrLen+len(want))
 }
 
-// A message is complete at its source when TCP has all of it and will see to its transfer, not earlier, and be it that nothing
-// of it has arrived.
+// A message is complete at its source when TCP has all of it and will see to its transfer, not
+// earlier, and be it that nothing of it has arrived.
 //
 // req: DDP-7.4-1, 5040-5.5-8
 func TestCompleteOnceTCPHasIt(t *testing.T) {
@@ -173,7 +182,8 @@ func TestCompleteOnceTCPHasIt(t *testing.T) {
 	r.until("the octets", func() bool { return bytes.Equal(c.source.Bytes(), s.region.Bytes()) })
 }
 
-// Writes and Sends leave in the order in which they were posted, one message each, a Write's segments all for its one buffer.
+// Writes and Sends leave in the order in which they were posted, one message each, a Write's
+// segments all for its one buffer.
 //
 // req: DDP-7.3-1, DDP-7.3-2, 5040-5.1-3, 5040-5.1-4, 5040-5.5-7, 5040-3.1-4
 func TestOrderOnTheWire(t *testing.T) {
@@ -182,7 +192,8 @@ func TestOrderOnTheWire(t *testing.T) {
 		s := r.newEnd(r.server, opts{QPOptions: QPOptions{SendDepth: messages}})
 		p, _ := r.peerConnects(s, false)
 		for i := range messages {
-			wr := WorkRequest{Local: s.source.Slice(i, 150*i), RemoteSTag: mem.STag(1000 + i), RemoteOffset: uint64(i) << 32}
+			wr := WorkRequest{Local: s.source.Slice(i, 150*i), RemoteSTag: mem.STag(1000 + i),
+				RemoteOffset: uint64(i) << 32}
 			op := OpWrite
 			if i%3 == 1 {
 				op = OpSend
@@ -231,14 +242,16 @@ func vast(t *testing.T, n int) []byte {
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 	for at := 0; at < n; at += stretch {
-		_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&b[at]), uintptr(min(stretch, n-at)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+		_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&b[at]), uintptr(min(stretch, n-at)),
+			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
 		require.NoError(t, err)
 	}
 	return b
 }
 
-// A message has up to 2^32-1 octets, and is delivered with that length; it may lie anywhere, beyond 4 GiB too. A longer one
-// cannot be asked for. (The peer leaves the middle out, which DDP need not notice.)
+// A message has up to 2^32-1 octets, and is delivered with that length; it may lie anywhere,
+// beyond 4 GiB too. A longer one cannot be asked for. (The peer leaves the middle out, which DDP
+// need not notice.)
 //
 // req: DDP-3.2-6, DDP-7.2-3, DDP-7.2-14, 5040-1.1-1
 func TestLongestMessages(t *testing.T) {
@@ -284,7 +297,8 @@ func TestULPDecidesBeforeDDPBegins(t *testing.T) {
 		s := r.newEnd(r.server, opts{})
 		p := r.peerDials()
 		p.start(mpa.Mode{CRC: true})
-		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}), p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
+		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}),
+			p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
 		req := r.request()
 		require.Equal(t, "who", string(req.PrivateData()))
 		want := "10.9.0.2"

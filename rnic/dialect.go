@@ -9,11 +9,13 @@ type Dialect uint8
 
 // The dialects, oldest first.
 const (
-	Culley02 Dialect = Dialect(mpa.Culley02) // no start-up frames, markers and CRC always, DDP and RDMAP version 0
-	RDDP01   Dialect = Dialect(mpa.RDDP01)   // Rev 0, version 0: draft-ietf-rddp-mpa-01, RDMA Consortium
-	RFC5044  Dialect = Dialect(mpa.RFC5044)  // Rev 1
-	RTR      Dialect = Dialect(mpa.RTR)      // Rev 1, with a Ready-to-Receive frame
-	RFC6581  Dialect = Dialect(mpa.RFC6581)  // Rev 2: IRD, ORD and RTR message
+	// no start-up frames, markers and CRC always, DDP and RDMAP version 0
+	Culley02 Dialect = Dialect(mpa.Culley02)
+	// Rev 0, version 0: draft-ietf-rddp-mpa-01, RDMA Consortium
+	RDDP01  Dialect = Dialect(mpa.RDDP01)
+	RFC5044 Dialect = Dialect(mpa.RFC5044) // Rev 1
+	RTR     Dialect = Dialect(mpa.RTR)     // Rev 1, with a Ready-to-Receive frame
+	RFC6581 Dialect = Dialect(mpa.RFC6581) // Rev 2: IRD, ORD and RTR message
 )
 
 // ParseDialect reads a dialect's name: culley-02, rddp-01, rfc5044, rtr or rfc6581.
@@ -95,8 +97,9 @@ func (q *QueuePair) Framing() Framing {
 func (q *QueuePair) Startup() Startup {
 	if t := q.end.Terms.Load(); t != nil {
 		return Startup{
-			Dialect: Dialect(t.Dialect), Version: int(t.Version), PeerToPeer: t.PeerToPeer, Enhanced: t.Enhanced,
-			IRD: int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),
+			Dialect: Dialect(t.Dialect), Version: int(t.Version), PeerToPeer: t.PeerToPeer,
+			Enhanced: t.Enhanced,
+			IRD:      int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),
 		}
 	}
 	return Startup{}

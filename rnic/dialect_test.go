@@ -20,7 +20,8 @@ func (r *rig) converse(first, second *end) {
 
 // All pairs of dialects: which combine, in what they then speak, and how the others fail.
 //
-// req: 5044-C-1, 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18, 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
+// req: 5044-C-1, 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18
+// req: 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
 func TestDialectPairs(t *testing.T) {
 	for outstanding := Culley02; outstanding <= RFC6581; outstanding++ {
 		for served := Culley02 - 1; served <= RFC6581; served++ { // the first is the default
@@ -29,7 +30,9 @@ func TestDialectPairs(t *testing.T) {
 				name, listen.Dialects = served.String(), []Dialect{served}
 			}
 			t.Run(fmt.Sprintf("%v to %s", outstanding, name), func(t *testing.T) {
-				over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) { r.pair(outstanding, served) })
+				over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
+					r.pair(outstanding, served)
+				})
 			})
 		}
 	}
@@ -95,15 +98,19 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 		if outstanding == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
 			var no *RejectedError
 			require.ErrorAs(t, c.qp.Err(), &no)
-			require.EqualError(t, no, "rnic: connection rejected by the peer (0 octets of private data): its ULP said no, or it does not serve rfc5044")
+			require.EqualError(t, no, "rnic: connection rejected by the peer (0 octets of private data): "+
+				"its ULP said no, or it does not serve rfc5044")
 			require.EqualError(t, f.Err, "rnic: peer asks in rfc5044 (MPA revision 1), served here: rtr")
 			break
 		}
 		require.ErrorAs(t, c.qp.Err(), &re)
 		require.Equal(t, served.Rev(), re.Revision)
-		require.EqualError(t, re, fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does not serve that dialect",
+		require.EqualError(t, re, fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered "+
+			"with revision %d: it does not serve that dialect",
 			outstanding, outstanding.Rev(), served.Rev()))
-		require.EqualError(t, f.Err, fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", outstanding, outstanding.Rev(), served))
+		require.EqualError(t, f.Err,
+			fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", outstanding,
+				outstanding.Rev(), served))
 	}
 	require.Equal(t, Closed, c.qp.State())
 	if served != Culley02 {
@@ -111,7 +118,8 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 	}
 }
 
-// culley-02: no frames, a marker first, markers and CRC in both directions, version 0, and either end may begin.
+// culley-02: no frames, a marker first, markers and CRC in both directions, version 0, and either
+// end may begin.
 //
 // req: C02-8.1-1, C02-8.1-4, C02-8.1-3, C02-7.1-7
 func TestImmediateStart(t *testing.T) {
@@ -123,12 +131,17 @@ func TestImmediateStart(t *testing.T) {
 			require.Equal(t, Culley02, req.Dialect())
 			require.Empty(t, req.PrivateData())
 			s := r.newEnd(r.server, opts{})
-			require.Error(t, req.Accept(r.ctx, s.qp, s.with([]byte("x"))), "there is no frame for private data")
+			require.Error(t, req.Accept(r.ctx, s.qp, s.with([]byte("x"))),
+				"there is no frame for private data")
 			s = r.newEnd(r.server, opts{})
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
 			p.play("< " + withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
-			p.write(unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")))
+			p.write(
+				unhex(
+					t,
+					withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd",
+						uint32(s.region.STag()))+"0000")))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 			require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 		})
@@ -145,7 +158,8 @@ func TestImmediateStart(t *testing.T) {
 	t.Run("among others", func(t *testing.T) {
 		listen := ListenOptions{Dialects: []Dialect{Culley02, RFC5044}}
 		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+			s, c := r.newEnd(r.server, opts{}),
+				r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 			c.expectInService()
 			c.post(c.write(s, 1, 0, 8)) // its first octet tells
@@ -170,9 +184,12 @@ func TestImmediateStart(t *testing.T) {
 	})
 	t.Run("markers and CRC cannot be off", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
-		for _, opt := range []opts{{ConnParam: ConnParam{NoMarkers: true}}, {ConnParam: ConnParam{NoCRC: true}}, {ConnParam: ConnParam{PeerToPeer: true}}, {ConnParam: ConnParam{PrivateData: []byte("x")}}} {
+		for _, opt := range []opts{{ConnParam: ConnParam{NoMarkers: true}},
+			{ConnParam: ConnParam{NoCRC: true}}, {ConnParam: ConnParam{PeerToPeer: true}},
+			{ConnParam: ConnParam{PrivateData: []byte("x")}}} {
 			opt.Dialect = Culley02
-			require.ErrorContains(t, r.newEnd(r.client, opt).qp.StartConnect(r.ctx, r.addr(), opt.ConnParam), "ConnParam.")
+			require.ErrorContains(t, r.newEnd(r.client, opt).qp.StartConnect(r.ctx, r.addr(), opt.ConnParam),
+				"ConnParam.")
 		}
 	})
 }
@@ -217,7 +234,10 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	p := r.peerDials()
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	l := s.qp.end.Connection.Load()
-	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
+	write := unhex(
+		t,
+		withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
+			"0000"))
 	arrive := func(octets []byte) stack.Verdict {
 		b := l.Pool.Alloc()
 		data := l.Pool.Slot(b)[l.Pool.Headroom():][:copy(l.Pool.Slot(b)[l.Pool.Headroom():], octets)]
@@ -252,7 +272,8 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 // req: C02-8.1-1, C02-8.1-5, C02-8.1-2
 func TestImmediateStartAfterStream(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+		s, c := r.newEnd(r.server, opts{}),
+			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 		sc, cc := r.streams()
 		r.chat(sc, cc, 3)
 		l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
@@ -289,7 +310,8 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 	const n = 65535
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: n}}, func(t *testing.T, r *rig) {
 		there, back := randomBytes(1, n), randomBytes(2, n)
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01, PrivateDataMax: n}})
+		s, c := r.newEnd(r.server, opts{}),
+			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01, PrivateDataMax: n}})
 		req := r.dial(c, there)
 		require.True(t, bytes.Equal(there, req.PrivateData()))
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
@@ -306,7 +328,8 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 	})
 }
 
-// An Initiator that asks in Rev 0 wants Rev 0 back; one that named rfc5044 wants Rev 1. Either ends the connection in order.
+// An Initiator that asks in Rev 0 wants Rev 0 back; one that named rfc5044 wants Rev 1. Either
+// ends the connection in order.
 //
 // req: 5044-C.2-3, 5044-C.2-1, D01-6.1.1-13, D01-6.1.1-14, 5044-7.1.1-5, 5044-7.1.1-4
 func TestStrictInitiator(t *testing.T) {
@@ -320,7 +343,8 @@ func TestStrictInitiator(t *testing.T) {
 		{RFC5044, "< " + hexReq + "4001 0000", 2},
 	} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
+			c := r.newEnd(r.client,
+				opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
 			p := r.peerAccepts(c)
 			p.play(tc.sent)
 			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: uint8(tc.rev), Markers: true, CRC: true}).Append(nil))
@@ -335,18 +359,20 @@ func TestStrictInitiator(t *testing.T) {
 	}
 }
 
-// A Responder that does not serve Rev 0 answers with Rev 1 and closes in order; one that does tells its ULP of version 0.
+// A Responder that does not serve Rev 0 answers with Rev 1 and closes in order; one that does
+// tells its ULP of version 0.
 //
 // req: 5044-C.2-2, 5044-C.2-5, 5044-7.1.1-6, 5044-7.1.1-8, D01-6.1-19
 func TestRevisionZeroRequest(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}}, func(t *testing.T, r *rig) {
-		p := r.peerDials()
-		p.play("> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
-		p.expectFIN()
-		p.closeSend()
-		var re *RevisionError
-		require.ErrorAs(t, r.failure().Err, &re)
-	})
+	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}},
+		func(t *testing.T, r *rig) {
+			p := r.peerDials()
+			p.play("> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
+			p.expectFIN()
+			p.closeSend()
+			var re *RevisionError
+			require.ErrorAs(t, r.failure().Err, &re)
+		})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.peerDials()
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
@@ -373,7 +399,8 @@ func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
 	})
 }
 
-// What the Initiator cannot go on with it says in a Terminate of layer 2, type 0, before anything else, and ends the connection.
+// What the Initiator cannot go on with it says in a Terminate of layer 2, type 0, before anything
+// else, and ends the connection.
 //
 // req: 6581-8-1, 6581-8-2, 6581-9.1-8, 6581-9.2-9, 6581-9.3-1
 func TestEstablishmentErrors(t *testing.T) {
@@ -388,7 +415,9 @@ func TestEstablishmentErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true}})
+				c := r.newEnd(r.client,
+					opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1,
+						NoMarkers: true}})
 				p := r.peerAccepts(c)
 				p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004"+tc.reply,
 					"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000"))
@@ -401,7 +430,8 @@ func TestEstablishmentErrors(t *testing.T) {
 				q := r.peerDials()
 				q.write(unhex(t, hexReq+"5002 0004 8002 8001"))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-				q.write(unhex(t, withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")))
+				q.write(
+					unhex(t, withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")))
 				q.closeSend()
 				s.awaitClosed()
 				var te *TerminateError
@@ -413,7 +443,8 @@ func TestEstablishmentErrors(t *testing.T) {
 	}
 }
 
-// Frames that are not well formed close at once: enhanced data that is missing, an answer that is not enhanced.
+// Frames that are not well formed close at once: enhanced data that is missing, an answer that is
+// not enhanced.
 //
 // req: 6581-10-1, 6581-6-4
 func TestImproperEnhancedFrames(t *testing.T) {
@@ -423,7 +454,8 @@ func TestImproperEnhancedFrames(t *testing.T) {
 		require.ErrorIs(t, r.failure().Err, mpa.ErrEnhanced)
 		p.expectReset()
 	})
-	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced, "4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
+	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced,
+		"4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
 			p := r.peerAccepts(c)
@@ -440,7 +472,8 @@ func TestImproperEnhancedFrames(t *testing.T) {
 // req: 6581-9.1-2, 6581-9.1-5, 6581-9.1-6, 6581-9.1-9, 6581-9-2
 func TestReadDepthsReachTheULP(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
+		s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}),
+			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
 		private := randomBytes(1, 508)
 		req := r.dial(c, private)
 		require.Equal(t, private, req.PrivateData())
@@ -459,23 +492,28 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 		require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
 		c.awaitClosed()
 		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 12, ORD: 4}, *no)
+		require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true,
+			IRD: 12, ORD: 4}, *no)
 
 		c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12}})
 		s = r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}})
 		req = r.dial(c, nil)
-		require.Error(t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{PrivateData: make([]byte, 509)}))
+		require.Error(
+			t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{PrivateData: make([]byte, 509)}))
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(private)))
 		c.expectInService()
 		require.Equal(t, private, c.qp.PeerPrivateData())
-		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: ReadDepthULP, ORD: 9, PeerIRD: 9, PeerORD: ReadDepthULP}, c.qp.Startup())
-		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 9, ORD: 8, PeerIRD: ReadDepthULP, PeerORD: 12}, s.qp.Startup())
+		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: ReadDepthULP, ORD: 9,
+			PeerIRD: 9, PeerORD: ReadDepthULP}, c.qp.Startup())
+		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 9, ORD: 8,
+			PeerIRD: ReadDepthULP, PeerORD: 12}, s.qp.Startup())
 		r.converse(c, s)
 		r.close(s, c)
 	})
 }
 
-// The enhanced format is asked for as soon as anything is wanted that only it can settle, and not before.
+// The enhanced format is asked for as soon as anything is wanted that only it can settle, and not
+// before.
 //
 // req: 6581-10-2
 func TestWhatIsAskedEnhanced(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package rnic is the software RNIC for Go programs, with the vocabulary of the verbs.
 //
-// An Adapter owns the STag table and speaks iWARP over one or more Pollers (our own TCP), or over the
-// kernel's sockets (the drafts' "MPA over an unmodified TCP"). ProtectionDomains, MemoryRegions,
-// CompletionQueues and QueuePairs are the same over both. The Initiator:
+// An Adapter owns the STag table and speaks iWARP over one or more Pollers (our own TCP), or over
+// the kernel's sockets (the drafts' "MPA over an unmodified TCP"). ProtectionDomains,
+// MemoryRegions, CompletionQueues and QueuePairs are the same over both. The Initiator:
 //
 //	dev, err := rnic.Open(rnic.Config{}) // over kernel sockets; Config.Pollers: over our own TCP
 //	pd := dev.AllocPD()
@@ -26,16 +26,16 @@
 //
 // Both are docs/examples/embed, a whole program with its errors checked.
 //
-// QPOptions configures a QueuePair, ConnParam its connection. ConnParam.ORD is the number of Reads and
-// atomics that this end may have outstanding, IRD the number of the peer's that it serves; the default,
-// 0, allows none.
+// QPOptions configures a QueuePair, ConnParam its connection. ConnParam.ORD is the number of
+// Reads and atomics that this end may have outstanding, IRD the number of the peer's that it
+// serves; the default, 0, allows none.
 //
 // Each method says which goroutines may call it. "Any goroutine" includes one that turns a Poller
-// (stack.Config.OnTurn). "Any application goroutine" excludes it, because the call may wait for the
-// Poller. A CompletionQueue is polled by one goroutine. Posting does not block and does not allocate. A
-// posted range belongs to the QueuePair until its Completion has been polled.
+// (stack.Config.OnTurn). "Any application goroutine" excludes it, because the call may wait for
+// the Poller. A CompletionQueue is polled by one goroutine. Posting does not block and does not
+// allocate. A posted range belongs to the QueuePair until its Completion has been polled.
 //
-// docs/reference/verbs.md lists the names of libibverbs and librdmacm with these, and the rules for
-// goroutines, buffers, errors, the end of a connection and limits. docs/reference/memory.md is about
-// registered memory, docs/reference/dialects.md about start-up.
+// docs/reference/verbs.md lists the names of libibverbs and librdmacm with these, and the rules
+// for goroutines, buffers, errors, the end of a connection and limits. docs/reference/memory.md
+// is about registered memory, docs/reference/dialects.md about start-up.
 package rnic

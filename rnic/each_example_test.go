@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// hostAt is an Adapter on a Poller at one end of a cable in memory. each is the application's part of every Turn; nil: none.
+// hostAt is an Adapter on a Poller at one end of a cable in memory. each is the application's
+// part of every Turn; nil: none.
 func hostAt(port *wire.Port, addr string, each func() int) (*rnic.Adapter, *stack.Poller) {
 	pool, err := mem.NewPool(hugepages.Heap(1024*2048+4096), mem.PoolConfig{Bufs: 1024, Stride: 2048})
 	must(err)
@@ -21,7 +22,8 @@ func hostAt(port *wire.Port, addr string, each func() int) (*rnic.Adapter, *stac
 	must(err)
 	p, err := stack.New(stack.Config{
 		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: stack.MAC(port.MAC()),
-		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, OnTurn: each, // nobody else is on the cable
+		// nobody else is on the cable
+		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, OnTurn: each,
 	})
 	must(err)
 	go func() { _ = p.Run(context.Background()) }()
@@ -36,8 +38,9 @@ func must(err error) {
 	}
 }
 
-// echo sends back what it receives. It runs to completion on its Poller: no second core, no goroutine to wake, and an answer
-// leaves in the Turn in which its question came. Only the Poller's goroutine touches it once it is serving.
+// echo sends back what it receives. It runs to completion on its Poller: no second core, no
+// goroutine to wake, and an answer leaves in the Turn in which its question came. Only the
+// Poller's goroutine touches it once it is serving.
 type echo struct {
 	qp *rnic.QueuePair
 	cq *rnic.CompletionQueue
@@ -51,7 +54,8 @@ func (e *echo) step() int {
 		switch c := &e.cs[i]; {
 		case c.Status != rnic.Success: // the connection is over
 		case c.Op == rnic.OpRecv:
-			_, _ = e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.mr.Slice(0, int(c.Len)), Signaled: true})
+			_, _ = e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.mr.Slice(0, int(c.Len)),
+				Signaled: true})
 		default: // the answer has left, and the octets are ours again
 			_, _ = e.qp.PostRecv(rnic.WorkRequest{Local: e.mr.Slice(0, 64)})
 		}
@@ -101,7 +105,8 @@ func Example_runToCompletion() {
 	must(err)
 	cq, err := client.CreateCQ(8)
 	must(err)
-	qp, err := client.Dial(ctx, "192.0.2.1:7174", rnic.QPOptions{PD: cpd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
+	qp, err := client.Dial(ctx, "192.0.2.1:7174", rnic.QPOptions{PD: cpd, SendCQ: cq, RecvCQ: cq},
+		rnic.ConnParam{})
 	must(err)
 	_, err = qp.PostRecv(rnic.WorkRequest{Local: mr.Slice(32, 32)})
 	must(err)

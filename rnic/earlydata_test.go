@@ -17,7 +17,8 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// hasty is a raw Initiator that does not wait for anything, on a turned rig, and the connection's other end, a stream.
+// hasty is a raw Initiator that does not wait for anything, on a turned rig, and the connection's
+// other end, a stream.
 type hasty struct {
 	*peer
 	r    *rig
@@ -70,15 +71,17 @@ func (p *hasty) dribble(b []byte, cut func() int) {
 	}
 }
 
-// lose has the segment with octet k of MPA's stream lost, each time it is sent, until it is set to nil.
+// lose has the segment with octet k of MPA's stream lost, each time it is sent, until it is set
+// to nil.
 func (p *hasty) lose(k int) {
 	p.log.lose = func(s loggedSegment) bool { return s.off <= p.at+k && p.at+k < s.off+len(s.data) }
 }
 
 func octetByOctet() int { return 1 }
 
-// The Request, octet by octet, and an FPDU after it are there before the Responder enters MPA, except one octet: any of them.
-// What is there was acknowledged, and is used when the gap is filled, before or after the ULP has decided.
+// The Request, octet by octet, and an FPDU after it are there before the Responder enters MPA,
+// except one octet: any of them. What is there was acknowledged, and is used when the gap is
+// filled, before or after the ULP has decided.
 //
 // req: 5044-7.1.5-1, D01-6.1.4-3, D01-6.1-1, D01-6.1-13
 func TestHandedOverAroundAGap(t *testing.T) {
@@ -123,8 +126,8 @@ func TestHandedOverAroundAGap(t *testing.T) {
 	}
 }
 
-// A peer that sends FPDUs at once, cut anyhow over a network that loses, and a Responder that comes at any time: every octet
-// is placed, once, and Sends are delivered in order.
+// A peer that sends FPDUs at once, cut anyhow over a network that loses, and a Responder that
+// comes at any time: every octet is placed, once, and Sends are delivered in order.
 //
 // req: 5044-7.1.5-1, D01-6.1.4-3
 func TestHandedOverAtRandom(t *testing.T) {
@@ -140,7 +143,8 @@ func TestHandedOverAtRandom(t *testing.T) {
 			at := 0
 			for i := range n {
 				size := 1 + rng.IntN(regionBytes/60-1)
-				b = append(b, p.frame(writeFPDU(s.region.STag(), uint64(at), want[at:at+size]), sendFPDU(uint32(i+1), want[i:i+1]))...)
+				b = append(b, p.frame(writeFPDU(s.region.STag(), uint64(at), want[at:at+size]),
+					sendFPDU(uint32(i+1), want[i:i+1]))...)
 				s.postRecv(s.recvAt(uint64(i), i, 1))
 				at += size
 			}
@@ -189,7 +193,8 @@ func TestHandedOverBounds(t *testing.T) {
 			b := request(mpa.Frame{Rev: 1, CRC: true})
 			data := randomBytes(1, tc.fpdus*payload)
 			for i := range tc.fpdus {
-				b = append(b, p.frame(writeFPDU(s.region.STag(), uint64(i*payload), data[i*payload:][:payload]))...)
+				b = append(
+					b, p.frame(writeFPDU(s.region.STag(), uint64(i*payload), data[i*payload:][:payload]))...)
 			}
 			if tc.fpdus == 0 {
 				p.lose(0)
@@ -249,12 +254,15 @@ func TestHandedOverWindow(t *testing.T) {
 	require.Less(t, r.time-begin, int64(time.Second))
 	require.Equal(t, want, s.region.Bytes()[:len(want)])
 	wnd := 0
-	require.NoError(t, r.hosts[1].poller.Submit(func() { wnd = p.peerStream.(*pollerStream).conn.Stats().SndWnd }))
+	require.NoError(t, r.hosts[1].poller.Submit(func() {
+		wnd = p.peerStream.(*pollerStream).conn.Stats().SndWnd
+	}))
 	r.step()
 	require.Greater(t, wnd, 1<<18, "octets the peer may send")
 }
 
-// A Request that is there before the last streaming message was sent: the Reply goes after the message.
+// A Request that is there before the last streaming message was sent: the Reply goes after the
+// message.
 func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
@@ -309,7 +317,8 @@ func TestHandedOverInVain(t *testing.T) {
 		"peer resets": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
 			p.reset()
 			p.r.until("the reset", func() bool { return len(p.r.server.host.Live()) == 0 })
-			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, opts{}).qp, ConnParam{}), stack.ErrReset)
+			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, opts{}).qp, ConnParam{}),
+				stack.ErrReset)
 		}, nil},
 		"rejected": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
 			require.NoError(t, req.Reject(p.r.ctx, nil))
@@ -325,7 +334,9 @@ func TestHandedOverInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{}, stream.Options{})
 			r := p.r
-			p.write(append(request(mpa.Frame{Rev: tc.rev, CRC: true}), p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
+			p.write(
+				append(request(mpa.Frame{Rev: tc.rev, CRC: true}),
+					p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
 			r.pass(time.Second)
 			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 			require.NoError(t, err)
@@ -346,7 +357,8 @@ func TestHandedOverInVain(t *testing.T) {
 	}
 }
 
-// A bad CRC among octets that TCP has acknowledged is an error, also where a segment would be dropped: it would not come again.
+// A bad CRC among octets that TCP has acknowledged is an error, also where a segment would be
+// dropped: it would not come again.
 //
 // req: D01-7-2, C02-9-2
 func TestBadCRCHandedOver(t *testing.T) {

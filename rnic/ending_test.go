@@ -42,7 +42,8 @@ func fillControl(t *testing.T, p *stack.Poller) {
 	}
 }
 
-// Abort and Close that come while Accept waits for the Poller: the connection that then comes about is given up.
+// Abort and Close that come while Accept waits for the Poller: the connection that then comes
+// about is given up.
 func TestAbortMeetsAccept(t *testing.T) {
 	for name, end := range map[string]func(q *QueuePair){
 		"abort": (*QueuePair).Abort, "disconnect": (*QueuePair).Disconnect,
@@ -61,7 +62,8 @@ func TestAbortMeetsAccept(t *testing.T) {
 	}
 }
 
-// A Dial that an Adapter's Close overtakes: it had its place among the connections, but no connection yet.
+// A Dial that an Adapter's Close overtakes: it had its place among the connections, but no
+// connection yet.
 func TestAdapterCloseMeetsDial(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{})
@@ -168,8 +170,8 @@ func TestAcceptOfALostConnection(t *testing.T) {
 	})
 }
 
-// A Responder may not speak before the Initiator's first FPDU. When the peer closes without one, what was posted is
-// flushed and the connection ends at once, in order.
+// A Responder may not speak before the Initiator's first FPDU. When the peer closes without one,
+// what was posted is flushed and the connection ends at once, in order.
 func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
@@ -187,7 +189,8 @@ func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 // Listen over several Pollers that fails on one leaves none listening.
 func TestListenOverSeveralPollers(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	all, err := Open(Config{Pollers: []*stack.Poller{r.hosts[0].poller, r.hosts[1].poller}, Manual: r.step})
+	all, err := Open(Config{Pollers: []*stack.Poller{r.hosts[0].poller, r.hosts[1].poller},
+		Manual: r.step})
 	require.NoError(t, err)
 	second, err := r.client.Listen(r.ctx, ":9000", ListenOptions{})
 	require.NoError(t, err)
@@ -202,16 +205,17 @@ func TestListenOverSeveralPollers(t *testing.T) {
 	require.NoError(t, all.Close(r.ctx))
 }
 
-// An accept loop that the system refuses connections (out of descriptors, say) asks less and less often, reports it,
-// recovers, and ends with its Listener even while it pauses.
+// An accept loop that the system refuses connections (out of descriptors, say) asks less and less
+// often, reports it, recovers, and ends with its Listener even while it pauses.
 func TestAcceptLoopBacksOff(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	nl, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	tl := nl.(*net.TCPListener)
 	l := &Listener{
-		adapter: r.server, addr: transport.AddrPort(tl.Addr()), requests: make(chan *ConnRequest, 1), failures: make(chan ConnFailure, 1000),
-		done: make(chan struct{}), stop: func(context.Context) { _ = tl.Close() },
+		adapter: r.server, addr: transport.AddrPort(tl.Addr()), requests: make(chan *ConnRequest, 1),
+		failures: make(chan ConnFailure, 1000),
+		done:     make(chan struct{}), stop: func(context.Context) { _ = tl.Close() },
 	}
 	require.NoError(t, l.serve(ListenOptions{}))
 	require.NoError(t, tl.SetDeadline(time.Unix(1, 0))) // every accept fails at once

@@ -27,7 +27,8 @@ var (
 	// ErrListTooLong: more ranges than QPOptions.SGEMax.
 	ErrListTooLong = errors.New("rnic: work request has more ranges than QPOptions.SGEMax allows")
 	// ErrInlineTooLong: more octets than QPOptions.InlineMax.
-	ErrInlineTooLong = errors.New("rnic: work request has more inline data than QPOptions.InlineMax allows")
+	ErrInlineTooLong = errors.New(
+		"rnic: work request has more inline data than QPOptions.InlineMax allows")
 	// ErrTooLong: the ranges together have more octets than a message can have, 2^32-1.
 	ErrTooLong = errors.New("rnic: the ranges of a work request together have 2^32 octets or more")
 	// ErrShape: a List, Inline or Local that a request of its kind cannot have.
@@ -88,16 +89,19 @@ type RejectedError struct {
 	Rev         int     // of the Reply
 	Enhanced    bool    // the Reply has read depths: what the peer could serve, and the ORD it needs
 	IRD, ORD    int
-	Conn        net.Conn // with ConnParam.KeepRejected: the TCP connection, in streaming mode again, the caller's to close
+	// with ConnParam.KeepRejected: the TCP connection, in streaming mode again, the caller's to close
+	Conn net.Conn
 }
 
 func (e *RejectedError) Error() string {
-	text := fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
+	text := fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)",
+		len(e.PrivateData))
 	switch {
 	case !e.MaybeDialect():
 		return text
 	case e.Rev != e.Asked.Rev():
-		return fmt.Sprintf("%s, with MPA revision %d: it does not serve %v, or its ULP said no", text, e.Rev, e.Asked)
+		return fmt.Sprintf("%s, with MPA revision %d: it does not serve %v, or its ULP said no", text,
+			e.Rev, e.Asked)
 	}
 	return fmt.Sprintf("%s: its ULP said no, or it does not serve %v", text, e.Asked)
 }
@@ -152,10 +156,12 @@ func publicError(err error) error {
 		return &TerminateError{Remote: e.Remote, Cause: publicError(e.Cause)}
 	case *connect.Rejection:
 		return &RejectedError{
-			PrivateData: e.PrivateData, Asked: Dialect(e.Asked), Rev: e.Rev, Enhanced: e.Enhanced, IRD: e.IRD, ORD: e.ORD, Conn: e.Conn,
+			PrivateData: e.PrivateData, Asked: Dialect(e.Asked), Rev: e.Rev, Enhanced: e.Enhanced,
+			IRD: e.IRD, ORD: e.ORD, Conn: e.Conn,
 		}
 	case *connect.Revision:
-		return &RevisionError{Revision: e.Revision, Asked: Dialect(e.Asked), Served: listOf(e.Served), Reply: e.Reply, Lower: e.Lower}
+		return &RevisionError{Revision: e.Revision, Asked: Dialect(e.Asked), Served: listOf(e.Served),
+			Reply: e.Reply, Lower: e.Lower}
 	case *qp.PeerError:
 		c := e.Terminate.Cause
 		return &PeerError{Layer: c.Layer(), Type: c.Type(), Code: c.Code(), said: *e}
@@ -175,12 +181,15 @@ type RevisionError struct {
 func (e *RevisionError) Error() string {
 	switch {
 	case e.Reply:
-		return fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does not serve that dialect",
+		return fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: "+
+			"it does not serve that dialect",
 			e.Asked, e.Asked.Rev(), e.Revision)
 	case e.Asked != 0:
-		return fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", e.Asked, e.Revision, setOf(e.Served...))
+		return fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", e.Asked,
+			e.Revision, setOf(e.Served...))
 	}
-	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision, setOf(e.Served...))
+	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision,
+		setOf(e.Served...))
 }
 
 // ConnectError is a connection that did not come about; Err says why (QueuePair.Connect).
@@ -189,5 +198,7 @@ type ConnectError struct {
 	Err  error
 }
 
-func (e *ConnectError) Error() string { return fmt.Sprintf("rnic: connect to %s: %v", e.Addr, e.Err) }
+func (e *ConnectError) Error() string {
+	return fmt.Sprintf("rnic: connect to %s: %v", e.Addr, e.Err)
+}
 func (e *ConnectError) Unwrap() error { return e.Err }

@@ -24,12 +24,13 @@ func event(t testing.TB, from <-chan Event) Event {
 	}
 }
 
-// requireEvent compares without testify's help: what an Event refers to leads everywhere, and to print the difference of two such takes
-// gigabytes.
+// requireEvent compares without testify's help: what an Event refers to leads everywhere, and to
+// print the difference of two such takes gigabytes.
 func requireEvent(t testing.TB, want, got Event) {
 	t.Helper()
 	if got != want {
-		t.Fatalf("event %v, QP %p, CQ %p, SRQ %p, %d, %v; want %v, %p, %p, %p, %d", got.Kind, got.QP, got.CQ, got.SRQ, got.Count, got.Err,
+		t.Fatalf("event %v, QP %p, CQ %p, SRQ %p, %d, %v; want %v, %p, %p, %p, %d", got.Kind, got.QP,
+			got.CQ, got.SRQ, got.Count, got.Err,
 			want.Kind, want.QP, want.CQ, want.SRQ, want.Count)
 	}
 }
@@ -43,7 +44,8 @@ func noEvent(t testing.TB, from <-chan Event) {
 	}
 }
 
-// Each way a QueuePair leaves service that its ULP did not ask for is an event, at the end that meets it, once.
+// Each way a QueuePair leaves service that its ULP did not ask for is an event, at the end that
+// meets it, once.
 //
 // req: 5042-2.2.7-1
 func TestEventsOfTheEnd(t *testing.T) {
@@ -98,7 +100,8 @@ func TestEventsOfTheEnd(t *testing.T) {
 	}
 }
 
-// What has no room is counted and lost, what comes before anybody asks is only counted, and posting allocates nothing.
+// What has no room is counted and lost, what comes before anybody asks is only counted, and
+// posting allocates nothing.
 //
 // req: 5042-2.2.7-1
 func TestEventsBounded(t *testing.T) {
@@ -128,7 +131,8 @@ func TestEventsBounded(t *testing.T) {
 	require.Equal(t, "event 77", EventKind(77).String())
 }
 
-// The low-water mark: one event for each arming, when fewer buffers than it are left or at once, and none for a flush.
+// The low-water mark: one event for each arming, when fewer buffers than it are left or at once,
+// and none for a flush.
 //
 // req: 5042-6.4.3.1-1
 func TestReceiveLowWater(t *testing.T) {
@@ -180,8 +184,9 @@ func TestArmRefuses(t *testing.T) {
 	require.NoError(t, q.Close(t.Context()))
 }
 
-// A peer that begins message after message and leaves their ends out: the buffers that hold a part of one are counted, whether
-// they are the QueuePair's own or shared, and more than was armed for is one event. Those that were Delivered do not count.
+// A peer that begins message after message and leaves their ends out: the buffers that hold a
+// part of one are counted, whether they are the QueuePair's own or shared, and more than was
+// armed for is one event. Those that were Delivered do not count.
 //
 // req: 5042-6.4.3.1-2
 func TestReceiveHighWater(t *testing.T) {
@@ -230,8 +235,8 @@ func TestReceiveHighWater(t *testing.T) {
 	}
 }
 
-// Messages that were placed beyond a gap are Delivered when it is filled, and the low-water event comes with that: nothing that is still to
-// come has to bring it.
+// Messages that were placed beyond a gap are Delivered when it is filled, and the low-water event
+// comes with that: nothing that is still to come has to bring it.
 func TestReceiveLowWaterBeyondAGap(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	events := h.adapter.Events()
@@ -259,8 +264,9 @@ func TestReceiveLowWaterBeyondAGap(t *testing.T) {
 	requireEvent(t, Event{Kind: EventReceiveLow, QP: s.qp, Count: 2}, event(t, events))
 }
 
-// Messages that were placed ahead of a gap are remembered until they are Delivered, and no more of them than there is room for:
-// segments beyond are left to be sent again, which is counted, and counts as the slow path.
+// Messages that were placed ahead of a gap are remembered until they are Delivered, and no more
+// of them than there is room for: segments beyond are left to be sent again, which is counted,
+// and counts as the slow path.
 func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	q, region, c := h.orderly()
@@ -287,8 +293,9 @@ func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 	require.NotZero(t, st.WritesRecvd)
 }
 
-// A peer whose frames never come whole in a segment costs more and breaks no rule: the counter shows it, an event tells when it is
-// more than was armed for, and Abort ends it. Its neighbour, whose frames are whole, shows nothing.
+// A peer whose frames never come whole in a segment costs more and breaks no rule: the counter
+// shows it, an event tells when it is more than was armed for, and Abort ends it. Its neighbour,
+// whose frames are whole, shows nothing.
 //
 // req: 5042-6.4.4-1
 func TestSlowPathExcess(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Memory that a peer granted is read, and given back with the message that says so. Without Fence the peer may invalidate the STag before it
-// has answered the Read, which ends the connection.
+// Memory that a peer granted is read, and given back with the message that says so. Without Fence
+// the peer may invalidate the STag before it has answered the Read, which ends the connection.
 func Example_readInvalidate() {
 	ctx, cancel := deadline()
 	defer cancel()
@@ -24,12 +24,14 @@ func Example_readInvalidate() {
 	sink := reader.register(make([]byte, 12), rnic.LocalWrite)
 	_, err := reader.qp.PostSend(
 		rnic.WorkRequest{Op: rnic.OpRead, Local: sink.Slice(0, 12), RemoteSTag: stag, Signaled: true},
-		rnic.WorkRequest{Op: rnic.OpSendInvalidate, Inline: []byte("thanks"), RemoteSTag: stag, Fence: true},
+		rnic.WorkRequest{Op: rnic.OpSendInvalidate, Inline: []byte("thanks"), RemoteSTag: stag,
+			Fence: true},
 	)
 	check(err)
 	fmt.Printf("%v: %q\n", reader.next(ctx).Op, sink.Bytes())
 	c := served.next(ctx)
-	fmt.Printf("%d octets, our STag invalidated: %v, region valid: %v\n", c.Len, c.Invalidated == stag, granted.Valid())
+	fmt.Printf("%d octets, our STag invalidated: %v, region valid: %v\n", c.Len, c.Invalidated == stag,
+		granted.Valid())
 	check(reader.qp.Close(ctx))
 	check(served.dev.Close(ctx))
 	// Output:

@@ -30,7 +30,8 @@ func options(dev *rnic.Adapter) rnic.QPOptions {
 	return rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}
 }
 
-// pair connects two ends. prepare is called at the Responder before it accepts, and says what the Initiator is told with the Reply.
+// pair connects two ends. prepare is called at the Responder before it accepts, and says what the
+// Initiator is told with the Reply.
 func pair(ctx context.Context, prepare func(responder side) []byte) (initiator, responder side) {
 	dev := open()
 	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
@@ -44,7 +45,8 @@ func pair(ctx context.Context, prepare func(responder side) []byte) (initiator, 
 		qp, err := dev.CreateQP(opt)
 		check(err)
 		s := side{dev, opt.PD, opt.SendCQ, qp}
-		check(req.Accept(ctx, qp, rnic.ConnParam{IRD: depths.IRD, ORD: depths.ORD, PrivateData: prepare(s)}))
+		check(
+			req.Accept(ctx, qp, rnic.ConnParam{IRD: depths.IRD, ORD: depths.ORD, PrivateData: prepare(s)}))
 		accepted <- s
 	}()
 	opt := options(dev)
@@ -72,8 +74,8 @@ func deadline() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 10*time.Second)
 }
 
-// A Send is gathered from a header on the stack and, of another one, from two places of registered memory; each is scattered
-// over the two parts of the receive buffer that it finds.
+// A Send is gathered from a header on the stack and, of another one, from two places of
+// registered memory; each is scattered over the two parts of the receive buffer that it finds.
 func ExampleQueuePair_PostSend() {
 	ctx, cancel := deadline()
 	defer cancel()
@@ -93,7 +95,9 @@ func ExampleQueuePair_PostSend() {
 	clear(header[:]) // ours again
 
 	m := from.register([]byte("\x00\x00\x00\x06 nobody reads this gather"), 0)
-	_, err = from.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: m.Slice(0, 4), List: []rnic.SGE{m.Slice(23, 6)}, Signaled: true})
+	_, err = from.qp.PostSend(
+		rnic.WorkRequest{Op: rnic.OpSend, Local: m.Slice(0, 4), List: []rnic.SGE{m.Slice(23, 6)},
+			Signaled: true})
 	check(err)
 	for range 2 {
 		c := to.next(ctx)
@@ -108,7 +112,8 @@ func ExampleQueuePair_PostSend() {
 	// message 1 of 10 octets: header says 6, body "gather"
 }
 
-// A Write is gathered, too; at the peer its octets stand one after the other. The Send after it tells the peer that they do.
+// A Write is gathered, too; at the peer its octets stand one after the other. The Send after it
+// tells the peer that they do.
 func ExampleQueuePair_PostSend_write() {
 	ctx, cancel := deadline()
 	defer cancel()
@@ -146,13 +151,15 @@ func ExampleQueuePair_PostSend_read() {
 	})
 	stag := rnic.STag(binary.BigEndian.Uint32(reader.qp.PeerPrivateData()))
 	sink := reader.register(make([]byte, 16), rnic.LocalWrite)
-	_, err := reader.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, ID: 1, Local: sink.Slice(0, 7), RemoteSTag: stag, RemoteOffset: 14, Signaled: true})
+	_, err := reader.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, ID: 1, Local: sink.Slice(0, 7),
+		RemoteSTag: stag, RemoteOffset: 14, Signaled: true})
 	check(err)
 	c := reader.next(ctx)
 	fmt.Printf("%v: %v, %q\n", c.Op, c.Status, sink.Bytes()[:c.Len])
 
 	// What is not granted ends the connection; the Read says why.
-	_, err = reader.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, ID: 2, Local: sink.Slice(0, 7), RemoteSTag: stag, RemoteOffset: 15, Signaled: true})
+	_, err = reader.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, ID: 2, Local: sink.Slice(0, 7),
+		RemoteSTag: stag, RemoteOffset: 15, Signaled: true})
 	check(err)
 	c = reader.next(ctx)
 	<-reader.qp.Done()
@@ -175,11 +182,13 @@ func ExampleQueuePair_PostSend_atomics() {
 		return binary.BigEndian.AppendUint32(nil, uint32(m.STag()))
 	})
 	stag := rnic.STag(binary.BigEndian.Uint32(one.qp.PeerPrivateData()))
-	_, err := one.qp.PostSend(rnic.WorkRequest{Op: rnic.OpFetchAdd, Add: 1, RemoteSTag: stag, Signaled: true})
+	_, err := one.qp.PostSend(rnic.WorkRequest{Op: rnic.OpFetchAdd, Add: 1, RemoteSTag: stag,
+		Signaled: true})
 	check(err)
 	lock := rnic.CompareSwap{Compare: 0, CompareMask: ^uint64(0), Swap: 7, SwapMask: ^uint64(0)}
 	for range 2 {
-		_, err = one.qp.PostSend(rnic.WorkRequest{Op: rnic.OpCompareSwap, CompareSwap: lock, RemoteSTag: stag, RemoteOffset: 8, Signaled: true})
+		_, err = one.qp.PostSend(rnic.WorkRequest{Op: rnic.OpCompareSwap, CompareSwap: lock,
+			RemoteSTag: stag, RemoteOffset: 8, Signaled: true})
 		check(err)
 	}
 	fmt.Println("counter before:", one.next(ctx).Original)
@@ -195,7 +204,8 @@ func ExampleQueuePair_PostSend_atomics() {
 	// [42 7]
 }
 
-// A batch: the answer to a request, and after it, in the same order, the end of what the client was granted for it.
+// A batch: the answer to a request, and after it, in the same order, the end of what the client
+// was granted for it.
 func ExampleQueuePair_PostSend_chain() {
 	ctx, cancel := deadline()
 	defer cancel()
@@ -222,7 +232,8 @@ func ExampleQueuePair_PostSend_chain() {
 	// client: "done"
 }
 
-// A Listener looks at the private data of each request, and says what it thinks of it in the private data of its answer.
+// A Listener looks at the private data of each request, and says what it thinks of it in the
+// private data of its answer.
 func ExampleListener_Accept() {
 	ctx, cancel := deadline()
 	defer cancel()
@@ -244,7 +255,8 @@ func ExampleListener_Accept() {
 		}
 	}()
 	for _, word := range []string{"simsim", "sesame"} {
-		qp, err := dev.Dial(ctx, l.Addr().String(), options(dev), rnic.ConnParam{PrivateData: []byte(word)})
+		qp, err := dev.Dial(ctx, l.Addr().String(), options(dev),
+			rnic.ConnParam{PrivateData: []byte(word)})
 		var rejected *rnic.RejectedError
 		if errors.As(err, &rejected) {
 			fmt.Printf("%s: %s\n", word, rejected.PrivateData)
@@ -278,7 +290,9 @@ func Example_write() {
 		m, err := opt.PD.Register(make([]byte, 64), rnic.RemoteWrite)
 		check(err)
 		granted <- m
-		check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(m.STag()))}))
+		check(
+			req.Accept(ctx, qp,
+				rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(m.STag()))}))
 	}()
 	const n, to = 11, 3
 	{
@@ -291,10 +305,12 @@ func Example_write() {
 		check(err)
 		cq, err := dev.CreateCQ(1024)
 		check(err)
-		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{PrivateData: []byte("hello")})
+		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq},
+			rnic.ConnParam{PrivateData: []byte("hello")})
 		check(err)
 		stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
-		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 7, Local: mr.Slice(0, n),
+			RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 		check(err)
 		check(cq.Wait(ctx))
 		var completions [4]rnic.Completion

@@ -8,8 +8,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// A server with one set of receive buffers for all its clients. It sleeps until a client asks for its attention (Solicited) or
-// something happens to a QueuePair, and hears when buffers run short.
+// A server with one set of receive buffers for all its clients. It sleeps until a client asks for
+// its attention (Solicited) or something happens to a QueuePair, and hears when buffers run
+// short.
 func ExampleAdapter_CreateSRQ() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -26,7 +27,8 @@ func ExampleAdapter_CreateSRQ() {
 		check(err)
 	}
 	check(srq.Arm(buffers / 2))
-	cq, err := server.CreateCQ(rnic.CQMinSize(buffers, 1, 1)) // the shared buffers, and a Send of each QueuePair's
+	// the shared buffers, and a Send of each QueuePair's
+	cq, err := server.CreateCQ(rnic.CQMinSize(buffers, 1, 1))
 	check(err)
 	events := server.Events()
 
@@ -37,7 +39,8 @@ func ExampleAdapter_CreateSRQ() {
 		for range clients {
 			req, err := l.Accept(ctx)
 			check(err)
-			qp, err := server.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, SendDepth: 1})
+			qp, err := server.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq,
+				SendDepth: 1})
 			check(err)
 			check(req.Accept(ctx, qp, rnic.ConnParam{}))
 		}
@@ -87,7 +90,8 @@ func say(ctx context.Context, a *rnic.Adapter, addr, text string, n int) {
 	qp, err := a.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 	check(err)
 	for i := range n {
-		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: source.Slice(0, len(text)), Solicited: i == n-1, Signaled: true})
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: source.Slice(0, len(text)),
+			Solicited: i == n-1, Signaled: true})
 		check(err)
 	}
 	var done [1]rnic.Completion

@@ -16,8 +16,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// A server grants a client four kilooctets of its memory, and the client writes into it. Both run over the kernel's
-// sockets here; with Config.Pollers, and ":0" to listen on, the same program runs on the userspace TCP.
+// A server grants a client four kilooctets of its memory, and the client writes into it. Both run
+// over the kernel's sockets here; with Config.Pollers, and ":0" to listen on, the same program
+// runs on the userspace TCP.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -32,20 +33,25 @@ func Example() {
 		served <- heard
 	}()
 
-	// Memory to write from, a queue for completions, a connection. The server's answer says where to write.
+	// Memory to write from, a queue for completions, a connection. The server's answer says where to
+	// write.
 	pd := client.AllocPD()
 	source, err := pd.Register([]byte("written without a receive call"), 0)
 	check(err)
 	cq, err := client.CreateCQ(16)
 	check(err)
-	qp, err := client.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
+	qp, err := client.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq},
+		rnic.ConnParam{})
 	check(err)
 	stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 
 	// A Write, and after it a Send that tells the server of it.
-	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag, RemoteOffset: 100, Signaled: true})
+	_, err = qp.PostSend(
+		rnic.WorkRequest{Op: rnic.OpWrite, ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag,
+			RemoteOffset: 100, Signaled: true})
 	check(err)
-	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: source.Slice(0, 7), Signaled: true})
+	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: source.Slice(0, 7),
+		Signaled: true})
 	check(err)
 	var done [16]rnic.Completion
 	for got := 0; got < 2; {
@@ -81,7 +87,8 @@ func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard stri
 	if err != nil {
 		return "", err
 	}
-	target, err := pd.RegisterWith(make([]byte, 4096), rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
+	target, err := pd.RegisterWith(make([]byte, 4096),
+		rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +99,8 @@ func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard stri
 	if _, err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
 		return "", err
 	}
-	if err := req.Accept(ctx, qp, rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(target.STag()))}); err != nil {
+	if err := req.Accept(ctx, qp,
+		rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(target.STag()))}); err != nil {
 		return "", err
 	}
 	if err := cq.Wait(ctx); err != nil {
@@ -104,7 +112,8 @@ func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard stri
 	return fmt.Sprintf("%q announces %q", inbox.Bytes()[:c[0].Len], target.Bytes()[100:130]), nil
 }
 
-// A Responder that does not want a connection says why, and the Initiator can tell that from other errors.
+// A Responder that does not want a connection says why, and the Initiator can tell that from
+// other errors.
 func ExampleConnRequest_Reject() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -120,7 +129,8 @@ func ExampleConnRequest_Reject() {
 
 	cq, err := dev.CreateCQ(16)
 	check(err)
-	_, err = dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
+	_, err = dev.Dial(ctx, l.Addr().String(),
+		rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 	var rejected *rnic.RejectedError
 	if errors.As(err, &rejected) {
 		fmt.Printf("rejected: %s\n", rejected.PrivateData)
@@ -152,7 +162,8 @@ func ExampleTerminateError() {
 	check(err)
 	source, err := opt.PD.Register(make([]byte, 10), 0)
 	check(err)
-	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 10), RemoteSTag: 0xbad, RemoteOffset: 5})
+	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 10),
+		RemoteSTag: 0xbad, RemoteOffset: 5})
 	check(err)
 	<-qp.Done()
 	fmt.Println(qp.Err())
@@ -160,8 +171,9 @@ func ExampleTerminateError() {
 	// Output: rnic: peer terminated the stream: DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00), segment of 24 octets, RDMA Write to STag 0x00000bad, TO 0x5
 }
 
-// A server has one large region, registered once, and grants a client a window of exactly the octets of its request. The
-// client writes them and gives the window back with its message, so that the server may look at once.
+// A server has one large region, registered once, and grants a client a window of exactly the
+// octets of its request. The client writes them and gives the window back with its message, so
+// that the server may look at once.
 func ExampleWindow() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -175,12 +187,15 @@ func ExampleWindow() {
 		pd := dev.AllocPD()
 		source, err := pd.Register([]byte("42 octets less two score"), 0)
 		check(err)
-		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
+		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq},
+			rnic.ConnParam{})
 		check(err)
 		stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
-		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 2), RemoteSTag: stag})
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 2),
+			RemoteSTag: stag})
 		check(err)
-		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSendInvalidate, Local: source.Slice(3, 6), RemoteSTag: stag})
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSendInvalidate, Local: source.Slice(3, 6),
+			RemoteSTag: stag})
 		check(err)
 	}()
 
@@ -192,19 +207,24 @@ func ExampleWindow() {
 	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
 	check(err)
 	// The region's own STag gives peers no right; only windows do.
-	region, err := pd.RegisterWith(make([]byte, 1<<20), rnic.RegisterOptions{Access: rnic.LocalWrite, Windows: rnic.RemoteWrite})
+	region, err := pd.RegisterWith(make([]byte, 1<<20),
+		rnic.RegisterOptions{Access: rnic.LocalWrite, Windows: rnic.RemoteWrite})
 	check(err)
 	window, err := pd.NewWindow()
 	check(err)
-	stag, err := window.Bind(region, rnic.WindowOptions{Off: 4000, Len: 2, Access: rnic.RemoteWrite, For: qp})
+	stag, err := window.Bind(region,
+		rnic.WindowOptions{Off: 4000, Len: 2, Access: rnic.RemoteWrite, For: qp})
 	check(err)
 	_, err = qp.PostRecv(rnic.WorkRequest{Local: region.Slice(0, 64)})
 	check(err)
-	check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(stag))}))
+	check(
+		req.Accept(ctx, qp,
+			rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(stag))}))
 	check(cq.Wait(ctx))
 	var c [1]rnic.Completion
 	cq.Poll(c[:])
-	fmt.Printf("message %q, window given back: %v\n", region.Bytes()[:c[0].Len], c[0].Invalidated == stag)
+	fmt.Printf("message %q, window given back: %v\n", region.Bytes()[:c[0].Len],
+		c[0].Invalidated == stag)
 	fmt.Printf("written: %q\n", region.Bytes()[4000:4002]) // ours alone again, without a Revoke
 	window.Free()
 	check(dev.Close(ctx))
@@ -231,8 +251,8 @@ func ExampleProtectionDomain_RegisterWith_file() {
 	fmt.Println(m.Len(), m.Base(), m.Access())
 	m.Deregister()
 	// Output:
-	// rnic: register 8192 octets: mem: region of 8192 octets cannot be written by this process: permission denied
-	// 100 1099511627776 RemoteRead
+	// rnic: register 8192 octets: mem: region of 8192 octets cannot be written by this process:
+	// permission denied 100 1099511627776 RemoteRead
 }
 
 // Two programs talk over TCP, agree on RDMA, and go on with it on the same connection.

@@ -26,17 +26,24 @@ func (r *rig) peerAcceptsSeveral() (addr string, next func() *peer) {
 	}
 }
 
-// A peer that closes, resets, or answers with a lower Rev when it is asked in Rev 2, is asked again on a new connection: in rtr
-// for the peer-to-peer model, in rfc5044 otherwise, and no third time.
+// A peer that closes, resets, or answers with a lower Rev when it is asked in Rev 2, is asked
+// again on a new connection: in rtr for the peer-to-peer model, in rfc5044 otherwise, and no
+// third time.
 //
 // req: 6581-10-3, 6581-10-4, P2P-3
 func TestFallsBackOnce(t *testing.T) {
 	refusals := map[string]func(p *peer){
-		"closes":            func(p *peer) { p.closeSend() },
-		"resets":            func(p *peer) { p.reset() },
-		"says Rev 1":        func(p *peer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true}).Append(nil)) },
-		"rejects in Rev 1":  func(p *peer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, Reject: true}).Append(nil)) },
-		"says Rev 0":        func(p *peer) { p.write((&mpa.Frame{Kind: mpa.Reply, CRC: true, Markers: true}).Append(nil)) },
+		"closes": func(p *peer) { p.closeSend() },
+		"resets": func(p *peer) { p.reset() },
+		"says Rev 1": func(p *peer) {
+			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true}).Append(nil))
+		},
+		"rejects in Rev 1": func(p *peer) {
+			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, Reject: true}).Append(nil))
+		},
+		"says Rev 0": func(p *peer) {
+			p.write((&mpa.Frame{Kind: mpa.Reply, CRC: true, Markers: true}).Append(nil))
+		},
 		"closes in a Reply": func(p *peer) { p.write([]byte("MPA ID Rep")); p.closeSend() },
 	}
 	for name, refuse := range refusals {
@@ -47,7 +54,8 @@ func TestFallsBackOnce(t *testing.T) {
 				if p2p {
 					first, second = hexReq+"5002 0006 c001 c002 6869", hexReq+"5001 0002 6869"
 				}
-				c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}})
+				c := r.newEnd(r.client,
+					opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}})
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hi"))))
 				p := next()
 				p.play("< " + first)
@@ -80,14 +88,23 @@ func TestDoesNotFallBack(t *testing.T) {
 		act  func(r *rig, c *end, p *peer)
 		want error
 	}{
-		{"a dialect was named", opts{ConnParam: ConnParam{Dialect: RFC6581}}, func(_ *rig, _ *end, p *peer) { p.closeSend() }, ErrPeerClosed},
-		{"nothing enhanced was wanted", opts{}, func(_ *rig, _ *end, p *peer) { p.closeSend() }, ErrPeerClosed},
+		{"a dialect was named", opts{ConnParam: ConnParam{Dialect: RFC6581}},
+			func(_ *rig, _ *end, p *peer) { p.closeSend() }, ErrPeerClosed},
+		{"nothing enhanced was wanted", opts{}, func(_ *rig, _ *end, p *peer) {
+			p.closeSend()
+		}, ErrPeerClosed},
 		{"rejected by the ULP", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, p *peer) {
 			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
 		}, nil},
-		{"no frame at all", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, _ *end, p *peer) { p.write([]byte("HTTP/1.1 400")) }, mpa.ErrKey},
-		{"silence", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, _ *peer) { r.fire(r.client) }, ErrStartupTimeout},
-		{"aborted", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, c *end, _ *peer) { c.qp.Abort() }, ErrClosed},
+		{"no frame at all", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, _ *end, p *peer) {
+			p.write([]byte("HTTP/1.1 400"))
+		}, mpa.ErrKey},
+		{"silence", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, _ *peer) {
+			r.fire(r.client)
+		}, ErrStartupTimeout},
+		{"aborted", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, c *end, _ *peer) {
+			c.qp.Abort()
+		}, ErrClosed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -143,7 +160,8 @@ func TestAbortDuringFallback(t *testing.T) {
 	}
 }
 
-// A peer that closes after Abort was called and before the order has come through is not asked again.
+// A peer that closes after Abort was called and before the order has come through is not asked
+// again.
 func TestAbortMeetsFallback(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
@@ -172,13 +190,15 @@ func TestFallbackCannotDial(t *testing.T) {
 	require.Zero(t, r.client.host.Slots.Count())
 }
 
-// Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read depths are then the ULPs' affair.
+// Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read
+// depths are then the ULPs' affair.
 //
 // req: 6581-10-4, 6581-10-3, 6581-6-3
 func TestFallsBackWithOurs(t *testing.T) {
 	for _, served := range [][]Dialect{{RFC5044}, {RFC5044, RTR}, {RDDP01, RFC5044}} {
 		over(t, all, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
-			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, IRD: 3, ORD: 4}})
+			s, c := r.newEnd(r.server, opts{}),
+				r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, IRD: 3, ORD: 4}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with([]byte("hello"))))
 			req := r.request()
 			require.Equal(t, "hello", string(req.PrivateData()))
@@ -197,7 +217,8 @@ func TestFallsBackWithOurs(t *testing.T) {
 	}
 }
 
-// A Poller whose control ring is full when the second try is due makes it wait, not fail; and the one that waits can be given up.
+// A Poller whose control ring is full when the second try is due makes it wait, not fail; and the
+// one that waits can be given up.
 func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})

@@ -18,11 +18,11 @@ type FlightRecord struct {
 	Events        []flight.Event // oldest first
 }
 
-// FlightRecord returns the QueuePair's last events: while it is in service those of now, after Done
-// those of its end, which are kept if it ended with an error that this end did not want. Config.Fell
-// has them of all connections. A connection that has had no event for long, on a Poller with more
-// connections than stack.Config.FlightRings, has none any more. ErrState before there is a
-// connection. It waits as Stats does. Any application goroutine.
+// FlightRecord returns the QueuePair's last events: while it is in service those of now, after
+// Done those of its end, which are kept if it ended with an error that this end did not want.
+// Config.Fell has them of all connections. A connection that has had no event for long, on a
+// Poller with more connections than stack.Config.FlightRings, has none any more. ErrState before
+// there is a connection. It waits as Stats does. Any application goroutine.
 func (q *QueuePair) FlightRecord(ctx context.Context) (FlightRecord, error) {
 	r, err := q.end.FlightRecord(ctx)
 	return FlightRecord(r), err

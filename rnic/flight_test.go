@@ -33,7 +33,8 @@ func TestFlightRecord(t *testing.T) {
 		r.exchange(s, c)
 		before := r.flightOf(s.qp)
 		require.NoError(t, before.Err)
-		require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService}, kindsOf(before))
+		require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService},
+			kindsOf(before))
 		require.NoError(t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag ^= 0x00010000 }))
 		r.untilDone(s.qp)
 		r.untilDone(c.qp)
@@ -42,7 +43,8 @@ func TestFlightRecord(t *testing.T) {
 		require.Equal(t, before.Remote, f.Remote)
 		require.Equal(t, before.Events, f.Events[:len(before.Events)])
 		kinds := kindsOf(f)
-		require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService, flight.TerminateSent, flight.Closing}, kinds[:5])
+		require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService,
+			flight.TerminateSent, flight.Closing}, kinds[:5])
 		require.Equal(t, flight.Flushed, kinds[len(kinds)-1])
 		at := f.Events[0].At
 		for _, e := range f.Events {

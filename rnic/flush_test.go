@@ -56,7 +56,8 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 		silent.ID, silent.Signaled = 4, false
 		again := read
 		again.ID = 5
-		n, err := c.qp.PostSend(before, read, after, silent, again, WorkRequest{ID: 6, Op: OpLocalInvalidate, Signaled: true})
+		n, err := c.qp.PostSend(before, read, after, silent, again,
+			WorkRequest{ID: 6, Op: OpLocalInvalidate, Signaled: true})
 		require.NoError(t, err)
 		require.Equal(t, 6, n)
 		require.Equal(t, before.RemoteSTag, p.nextFPDU().STag)
@@ -96,7 +97,9 @@ func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 // closed its half without answering it.
 func TestUnansweredRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1, NoMarkers: true}})
+		c := r.newEnd(r.client,
+			opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1,
+				NoMarkers: true}})
 		p := r.peerAccepts(c)
 		p.expectFrame(mpa.Request)
 		p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
@@ -199,13 +202,15 @@ func (f *flushing) judge(t *testing.T) {
 	due := f.posted
 	for _, cm := range f.c.done {
 		isRecv := cm.Op == OpRecv
-		require.Falsef(t, cm.Status == Success && failed[isRecv], "%+v succeeds after work that failed", cm)
+		require.Falsef(t, cm.Status == Success && failed[isRecv], "%+v succeeds after work that failed",
+			cm)
 		if isRecv {
 			receives = append(receives, cm.ID)
 		} else {
 			sends = append(sends, cm.ID)
 			for len(due) > 0 && due[0] != cm.ID {
-				require.Truef(t, f.silent[due[0]] && !failed[false], "%d completed, %d was due: %v", cm.ID, due[0], f.c.done)
+				require.Truef(t, f.silent[due[0]] && !failed[false], "%d completed, %d was due: %v", cm.ID,
+					due[0], f.c.done)
 				due = due[1:]
 			}
 			require.NotEmptyf(t, due, "%+v", cm)
@@ -236,21 +241,29 @@ func waysToEnd() map[string][]func(f *flushing) {
 	response := func(f *flushing) { f.p.inject(answerFPDU(f.outstanding, 0, "12345678", true)) }
 	fin := func(f *flushing) { f.p.closeSend() }
 	return map[string][]func(f *flushing){
-		"Terminate":                       all(terminate, fin),
-		"Terminate while closing":         all(closing, terminate, fin),
-		"Terminate after the Response":    all(response, terminate, fin),
-		"RST":                             all(func(f *flushing) { f.p.reset() }),
-		"RST while closing":               all(closing, func(f *flushing) { f.p.reset() }),
-		"FIN":                             all(fin),
-		"FIN while closing":               all(closing, fin),
-		"FIN after the Response":          all(response, fin),
-		"FIN in the middle of a frame":    all(func(f *flushing) { f.p.write(f.p.frame(writeFPDU(0, 0, ""))[:9]) }, fin),
-		"bad CRC":                         all(badCRC, fin),
-		"bad CRC while closing":           all(closing, badCRC, fin),
-		"bad CRC after the Response":      all(response, badCRC, fin),
-		"Write to nowhere":                all(func(f *flushing) { f.p.inject(writeFPDU(0x1234, 0, "x")) }, fin),
-		"Response to nowhere":             all(func(f *flushing) { f.outstanding.SinkSTag++ }, response, fin),
-		"Response that ends early":        all(func(f *flushing) { f.p.inject(answerFPDU(f.outstanding, 0, "1234", true)) }, fin),
+		"Terminate":                    all(terminate, fin),
+		"Terminate while closing":      all(closing, terminate, fin),
+		"Terminate after the Response": all(response, terminate, fin),
+		"RST":                          all(func(f *flushing) { f.p.reset() }),
+		"RST while closing":            all(closing, func(f *flushing) { f.p.reset() }),
+		"FIN":                          all(fin),
+		"FIN while closing":            all(closing, fin),
+		"FIN after the Response":       all(response, fin),
+		"FIN in the middle of a frame": all(func(f *flushing) {
+			f.p.write(f.p.frame(writeFPDU(0, 0, ""))[:9])
+		}, fin),
+		"bad CRC":                    all(badCRC, fin),
+		"bad CRC while closing":      all(closing, badCRC, fin),
+		"bad CRC after the Response": all(response, badCRC, fin),
+		"Write to nowhere": all(func(f *flushing) {
+			f.p.inject(writeFPDU(0x1234, 0, "x"))
+		}, fin),
+		"Response to nowhere": all(func(f *flushing) {
+			f.outstanding.SinkSTag++
+		}, response, fin),
+		"Response that ends early": all(func(f *flushing) {
+			f.p.inject(answerFPDU(f.outstanding, 0, "1234", true))
+		}, fin),
 		"local error with a Read pending": all(func(f *flushing) { f.c.source.Revoke() }, response),
 		"Abort":                           all(func(f *flushing) { f.c.qp.Abort() }),
 		"Abort while closing":             all(closing, func(f *flushing) { f.c.qp.Abort() }),
@@ -270,7 +283,8 @@ const silence = "peer's silence" // for connect.LingerTimeout
 func TestEveryEndFlushesInOrder(t *testing.T) {
 	for name, steps := range waysToEnd() {
 		t.Run(name, func(t *testing.T) {
-			for _, opt := range []opts{{}, {ConnParam: ConnParam{AllowHalfClosed: true}}, {ConnParam: ConnParam{Packing: PackFull}}} {
+			for _, opt := range []opts{{}, {ConnParam: ConnParam{AllowHalfClosed: true}},
+				{ConnParam: ConnParam{Packing: PackFull}}} {
 				kinds := both
 				if strings.HasPrefix(name, silence) {
 					kinds = []kind{turned} // where time is virtual

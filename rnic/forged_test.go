@@ -20,13 +20,13 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// forgedTurns is how many turns of a microsecond an expectation may take: with segments that the test
-// makes, it is the test that makes time pass.
+// forgedTurns is how many turns of a microsecond an expectation may take: with segments that the
+// test makes, it is the test that makes time pass.
 const forgedTurns = 3
 
-// segmentRig is an Adapter on a Poller in virtual time, at whose cable's other end no stack sits but the
-// test, which makes every segment itself and need not obey anything. What the Adapter sends must be
-// sound: frame checks that.
+// segmentRig is an Adapter on a Poller in virtual time, at whose cable's other end no stack sits
+// but the test, which makes every segment itself and need not obey anything. What the Adapter
+// sends must be sound: frame checks that.
 //
 //	h := newSegmentRig(t, segmentRigConfig{})
 //	s := h.newEnd(opts{})
@@ -84,7 +84,8 @@ var (
 func newSegmentRig(t testing.TB, cfg segmentRigConfig) *segmentRig {
 	t.Helper()
 	const mtu = 1500
-	h := &segmentRig{driver: driver{t: t, time: int64(time.Second), left: forgedTurns + 1}, rng: rand.New(rand.NewPCG(cfg.seed, 99)), conns: map[uint16]*forged{}}
+	h := &segmentRig{driver: driver{t: t, time: int64(time.Second), left: forgedTurns + 1},
+		rng: rand.New(rand.NewPCG(cfg.seed, 99)), conns: map[uint16]*forged{}}
 	h.move = func() { h.turn(time.Microsecond) }
 	h.pool, h.own = testhost.NewPool(t, cfg.bufs, mtu), testhost.NewPool(t, 1024, mtu)
 	connection, err := wire.New(wire.Config{MTU: mtu})
@@ -97,7 +98,9 @@ func newSegmentRig(t testing.TB, cfg segmentRigConfig) *segmentRig {
 		Name: "besieged", Pool: h.pool, MTU: mtu, Addr: forgedNet, ConnsMax: cfg.connsMax, TCP: cfg.tcp,
 		Secret: [16]byte{1}, Clock: func() int64 { return h.time },
 	})
-	h.adapter, err = Open(Config{Pollers: []*stack.Poller{h.poller}, Manual: func() { h.poller.Turn() }})
+	h.adapter, err = Open(Config{Pollers: []*stack.Poller{h.poller}, Manual: func() {
+		h.poller.Turn()
+	}})
 	require.NoError(t, err)
 	h.listener, err = h.adapter.Listen(t.Context(), ":7174", ListenOptions{})
 	require.NoError(t, err)
@@ -139,7 +142,8 @@ func (h *segmentRig) frame(f []byte) {
 	if ip.Proto != inet.ProtoTCP {
 		return
 	}
-	require.Zero(h.t, inet.Checksum(b, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))), "TCP checksum")
+	require.Zero(h.t, inet.Checksum(b, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))),
+		"TCP checksum")
 	var s tcp.Segment
 	require.Equal(h.t, tcp.DropNone, tcp.Parse(b, &s))
 	if c := h.conns[s.DstPort]; c != nil {
@@ -207,24 +211,28 @@ func (h *segmentRig) transmit(typ uint16, n int, fill func(b []byte)) {
 }
 
 // send sends any segment on c.
-func (h *segmentRig) send(c *forged, seq, ack tcp.Seq, flags tcp.Flags, window uint16, o tcp.Options, text []byte) {
+func (h *segmentRig) send(c *forged, seq, ack tcp.Seq, flags tcp.Flags, window uint16,
+	o tcp.Options, text []byte) {
 	h.t.Helper()
 	if c.serverPort == 0 {
 		c.serverPort = rigPort
 	}
 	tr := tcp.Transmit{
-		ID: tcp.ID{LocalPort: c.port, RemotePort: c.serverPort}, Seq: seq, Ack: ack, Flags: flags, Window: window, Options: o,
+		ID: tcp.ID{LocalPort: c.port, RemotePort: c.serverPort}, Seq: seq, Ack: ack, Flags: flags,
+		Window: window, Options: o,
 	}
 	n := tr.HeaderLen() + len(text)
 	h.transmit(inet.EtherTypeIPv4, 20+n, func(b []byte) {
 		ip := inet.IPv4{
-			DF: true, TTL: 64, Proto: inet.ProtoTCP, Src: forgedInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n,
+			DF: true, TTL: 64, Proto: inet.ProtoTCP, Src: forgedInet, Dst: serverInet, HdrLen: 20,
+			TotalLen: 20 + n,
 		}
 		ip.Put(b)
 		b = b[20:]
 		tr.Put(b)
 		copy(b[n-len(text):], text)
-		binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, inet.PseudoSum(forgedInet, serverInet, inet.ProtoTCP, n)))
+		binary.BigEndian.PutUint16(b[16:],
+			inet.Checksum(b, inet.PseudoSum(forgedInet, serverInet, inet.ProtoTCP, n)))
 	})
 }
 
@@ -310,7 +318,9 @@ func (s *forgedStream) ended() error {
 	return nil
 }
 
-func (s *forgedStream) closeSend() { (*forged)(s).sendOctets(len(s.stream), len(s.stream), tcp.FIN) }
+func (s *forgedStream) closeSend() {
+	(*forged)(s).sendOctets(len(s.stream), len(s.stream), tcp.FIN)
+}
 
 func (s *forgedStream) reset() {
 	c := (*forged)(s)
@@ -343,12 +353,14 @@ func (h *segmentRig) newEnd(opt opts) *end {
 func (h *segmentRig) tooBig(c *forged, mtu uint16, seq tcp.Seq) {
 	const n = 8 + 20 + 8 // ICMP, and the front of the datagram it is about
 	h.transmit(inet.EtherTypeIPv4, 20+n, func(b []byte) {
-		ip := inet.IPv4{TTL: 64, Proto: inet.ProtoICMP, Src: forgedInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n}
+		ip := inet.IPv4{TTL: 64, Proto: inet.ProtoICMP, Src: forgedInet, Dst: serverInet, HdrLen: 20,
+			TotalLen: 20 + n}
 		ip.Put(b)
 		m := b[20:]
 		m[0], m[1] = 3, 4
 		binary.BigEndian.PutUint16(m[6:], mtu)
-		about := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: serverInet, Dst: forgedInet, HdrLen: 20, TotalLen: 1500}
+		about := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: serverInet, Dst: forgedInet, HdrLen: 20,
+			TotalLen: 1500}
 		about.Put(m[8:])
 		binary.BigEndian.PutUint16(m[28:], c.serverPort)
 		binary.BigEndian.PutUint16(m[30:], c.port)

@@ -42,12 +42,14 @@ func terminateFPDU[T text](body T) fpdu { return messageFPDU(rdmap.OpTerminate, 
 
 // writeTo is the header of an RDMA Write of RFC 5040.
 func writeTo(stag mem.STag, to uint64) ddp.Header {
-	return ddp.Header{Tagged: true, Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpWrite), STag: stag, TO: to}
+	return ddp.Header{Tagged: true, Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpWrite),
+		STag: stag, TO: to}
 }
 
 // sendOf is the header of a Send's only segment.
 func sendOf(msn uint32) ddp.Header {
-	return ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpSend), QN: rdmap.QNSend, MSN: msn}
+	return ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpSend),
+		QN: rdmap.QNSend, MSN: msn}
 }
 
 // ulpdu is f as MPA carries it.
@@ -65,7 +67,9 @@ func parseFPDU(ulpdu []byte) (f fpdu, ok bool) {
 	return fpdu{h, ulpdu[n:]}, true
 }
 
-func (f fpdu) equal(g fpdu) bool { return f.Header == g.Header && bytes.Equal(f.payload, g.payload) }
+func (f fpdu) equal(g fpdu) bool {
+	return f.Header == g.Header && bytes.Equal(f.payload, g.payload)
+}
 
 // String is for the reader of a failed test.
 func (f fpdu) String() string {

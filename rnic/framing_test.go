@@ -15,12 +15,13 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// starts are sequence numbers where MPA's stream begins: the drafts' example, then some from which 2^32 is soon reached: right
-// after the first marker and within it, at a later marker and within one, between two; and one far from it.
+// starts are sequence numbers where MPA's stream begins: the drafts' example, then some from
+// which 2^32 is soon reached: right after the first marker and within it, at a later marker and
+// within one, between two; and one far from it.
 var starts = []tcp.Seq{11, 1<<32 - 4, 1<<32 - 2, 1<<32 - 1024, 1<<32 - 1022, 1<<32 - 700, 1 << 31}
 
-// markedAt is where a marker that begins at octet off of MPA's stream says its FPDU's ULPDU_Length is; bounds are of that
-// stream, which begins at base.
+// markedAt is where a marker that begins at octet off of MPA's stream says its FPDU's
+// ULPDU_Length is; bounds are of that stream, which begins at base.
 func markedAt(stream []byte, base, off int, bounds map[int]bool) (says, is int) {
 	begin := base + off
 	for !bounds[begin] {
@@ -35,10 +36,12 @@ func markedAt(stream []byte, base, off int, bounds map[int]bool) (says, is int) 
 	return says, off - is
 }
 
-// What we send has markers where the sequence number, counted from the first octet after the start-up frame, is a multiple of
-// 512 in arithmetic modulo 2^32: 11, 523 and 1035 when that is 11. The first one, zero, is what the first FPDU begins with.
+// What we send has markers where the sequence number, counted from the first octet after the
+// start-up frame, is a multiple of 512 in arithmetic modulo 2^32: 11, 523 and 1035 when that is
+// 11. The first one, zero, is what the first FPDU begins with.
 //
-// req: D01-5.1-3, D01-5.1-9, D01-5.1-10, D01-5.1-11, C02-7.1-1, C02-7.1-7, C02-7.1-8, C02-7.1-9, 5044-4.3-4
+// req: D01-5.1-3, D01-5.1-9, D01-5.1-10, D01-5.1-11, C02-7.1-1, C02-7.1-7, C02-7.1-8, C02-7.1-9
+// req: 5044-4.3-4
 func TestMarkersInSequenceSpace(t *testing.T) {
 	_, first := sendFrom(t, 0)
 	for _, start := range starts {
@@ -63,8 +66,8 @@ func TestMarkersInSequenceSpace(t *testing.T) {
 	}
 }
 
-// sendFrom has a client send FPDUs, so much later than the rig's usual time, and returns its segments and the sequence number
-// of the first octet after its start-up frame.
+// sendFrom has a client send FPDUs, so much later than the rig's usual time, and returns its
+// segments and the sequence number of the first octet after its start-up frame.
 func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 	t.Helper()
 	r, log := logged(t, rigConfig{})
@@ -82,10 +85,11 @@ func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 	return log, log.irs + 1 + startupLen
 }
 
-// Markers locate FPDUs in what comes out of order wherever the peer's sequence numbers begin: all but the first segment come,
-// in any order, and are placed; the first one fills the gap.
+// Markers locate FPDUs in what comes out of order wherever the peer's sequence numbers begin: all
+// but the first segment come, in any order, and are placed; the first one fills the gap.
 //
-// req: D01-5.1-5, D01-5.1-10, D01-5.1-11, C02-7.1-3, C02-7.1-8, C02-7.1-9, 5044-4.3-3, D01-5.4-4, C02-7.4-4
+// req: D01-5.1-5, D01-5.1-10, D01-5.1-11, C02-7.1-3, C02-7.1-8, C02-7.1-9, 5044-4.3-3, D01-5.4-4
+// req: C02-7.4-4
 func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 	for i, start := range starts {
 		t.Run(fmt.Sprintf("from %d", uint32(start)), func(t *testing.T) {
@@ -163,15 +167,17 @@ func TestOneULPDUPerFPDU(t *testing.T) {
 				if !opt.NoCRC {
 					crc = crc32c(stream[begin : at-mpa.CRCLen])
 				}
-				require.Equal(t, crc, binary.LittleEndian.Uint32(stream[at-mpa.CRCLen:]), "CRC of FPDU at %d", begin)
+				require.Equal(t, crc, binary.LittleEndian.Uint32(stream[at-mpa.CRCLen:]),
+					"CRC of FPDU at %d", begin)
 			}
 			require.Equal(t, want, got)
 		})
 	}
 }
 
-// What an application sees of a connection does not tell whether CRCs and markers are in use: one script, run over each framing
-// on a network that loses and reorders, gives the same calls, completions and octets.
+// What an application sees of a connection does not tell whether CRCs and markers are in use: one
+// script, run over each framing on a network that loses and reorders, gives the same calls,
+// completions and octets.
 //
 // req: D01-5.2-6, D01-5.1-2, D01-1.2-5, D01-2-5
 func TestFramingIsInvisibleToTheULP(t *testing.T) {
@@ -194,15 +200,16 @@ func TestFramingIsInvisibleToTheULP(t *testing.T) {
 		}
 		r.close(s, c)
 		transcripts[name] = text
-		require.NotEmpty(t, fpduBounds(t, log.stream(), startupLen+5, !opt.NoMarkers), "what was asked for is what was sent")
+		require.NotEmpty(t, fpduBounds(t, log.stream(), startupLen+5, !opt.NoMarkers),
+			"what was asked for is what was sent")
 	}
 	for name, text := range transcripts {
 		require.Equal(t, transcripts["markers"], text, name)
 	}
 }
 
-// FPDUs begin with segments as long as one of the least MULPDU fits into a segment, and where it does not, by four octets, some
-// do not.
+// FPDUs begin with segments as long as one of the least MULPDU fits into a segment, and where it
+// does not, by four octets, some do not.
 //
 // req: D01-3.2-1, C02-5.2-1, C02-7.3.2-7, D01-5.3.2-8
 func TestAlignmentNeedsAnEMSSThatHoldsAnFPDU(t *testing.T) {
@@ -210,7 +217,8 @@ func TestAlignmentNeedsAnEMSSThatHoldsAnFPDU(t *testing.T) {
 	for mss, aligned := range map[int]bool{least: true, least - 4: false} {
 		t.Run(fmt.Sprintf("MSS %d", mss), func(t *testing.T) {
 			r, log := logged(t, rigConfig{tcp: tcp.Config{MSS: mss, NoTimestamps: true}})
-			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
+			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}},
+				opts{ConnParam: ConnParam{NoMarkers: true}})
 			require.Equal(t, mss, c.qp.end.Connection.Load().Transport.EMSS())
 			r.sendAndWrite(s, c, 4000)
 			r.close(s, c)
@@ -253,10 +261,12 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 	}
 }
 
-// A marker that points elsewhere, in an FPDU whose CRC is right, is error 3: what was in front of it stays placed, nothing of it
-// or after it is; we do not end the connection but say why, once, close our half, and wait for the peer's.
+// A marker that points elsewhere, in an FPDU whose CRC is right, is error 3: what was in front of
+// it stays placed, nothing of it or after it is; we do not end the connection but say why, once,
+// close our half, and wait for the peer's.
 //
-// req: D01-7-3, D01-7-4, D01-7-10, D01-7-11, D01-7-12, C02-9-3, C02-9-4, C02-9-8, C02-9-9, C02-9-10, 5044-8-1
+// req: D01-7-3, D01-7-4, D01-7-10, D01-7-11, D01-7-12, C02-9-3, C02-9-4, C02-9-8, C02-9-9, C02-9-10
+// req: 5044-8-1
 func TestTerminateBadMarker(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{})

@@ -26,26 +26,31 @@ func streamSeeds(f *testing.F) {
 		return append(b, payload...)
 	}
 	f.Add(true, ulpdu(1, tagged(0x40, 10, "hello")...))
-	f.Add(false, append(ulpdu(1, tagged(0x40, regionBytes-4, "ends")...), ulpdu(0, untagged(0x43, 0, 1, 0, "message")...)...))
+	f.Add(false, append(ulpdu(1, tagged(0x40, regionBytes-4, "ends")...),
+		ulpdu(0, untagged(0x43, 0, 1, 0, "message")...)...))
 	f.Add(true, ulpdu(1, tagged(0x40, 1<<64-2, "wraps")...))
 	f.Add(true, ulpdu(1, tagged(0x40, regionBytes-2, "too far")...))
 	f.Add(false, ulpdu(2, untagged(0x43, 0, 1, 0, "bad CRC")...))
-	f.Add(false, append(ulpdu(0, untagged(0x43, 0, 2, 0, "second first")...), ulpdu(0, untagged(0x43, 0, 1, 0, "")...)...))
-	f.Add(true, ulpdu(0, untagged(rdmap.Control(1, rdmap.OpTerminate), 2, 1, 0, "\x11\x01\x00\x00")...))
+	f.Add(false, append(ulpdu(0, untagged(0x43, 0, 2, 0, "second first")...),
+		ulpdu(0, untagged(0x43, 0, 1, 0, "")...)...))
+	f.Add(
+		true, ulpdu(0, untagged(rdmap.Control(1, rdmap.OpTerminate), 2, 1, 0, "\x11\x01\x00\x00")...))
 	read := make([]byte, rdmap.ReadRequestLen)
 	(&rdmap.ReadRequest{SinkSTag: 1, Size: 20}).Put(read)
 	add := make([]byte, rdmap.AtomicRequestLen)
 	(&rdmap.AtomicRequest{Data: 1, TO: 8}).Put(add)
-	f.Add(true, append(ulpdu(4, untagged(0x41, 1, 1, 0, string(read))...), ulpdu(8, untagged(0x4a, 1, 2, 0, string(add))...)...))
+	f.Add(true, append(ulpdu(4, untagged(0x41, 1, 1, 0, string(read))...),
+		ulpdu(8, untagged(0x4a, 1, 2, 0, string(add))...)...))
 	f.Add(false, ulpdu(4, untagged(0x41, 1, 3, 0, string(read))...))
 	f.Add(false, ulpdu(0, untagged(0x48, 0, 1, 0, "8 octets")...))
 	f.Add(false, ulpdu(0, tagged(0x42, 0, "nobody asked")...))
 	f.Add(true, []byte{0, 0, 0, 0})
 }
 
-// FuzzStream sends a Responder any ULPDUs. Each is one octet of length, one of flags, and its octets. Flags: 1 puts the region's STag
-// into a tagged header, 2 damages the CRC, 4 and 8 put the STag of a readable region into a Read Request or an Atomic Request.
-// Nothing outside the regions changes, every receive buffer completes once, and no Buf is lost.
+// FuzzStream sends a Responder any ULPDUs. Each is one octet of length, one of flags, and its
+// octets. Flags: 1 puts the region's STag into a tagged header, 2 damages the CRC, 4 and 8 put
+// the STag of a readable region into a Read Request or an Atomic Request. Nothing outside the
+// regions changes, every receive buffer completes once, and no Buf is lost.
 func FuzzStream(f *testing.F) {
 	streamSeeds(f)
 	f.Fuzz(func(t *testing.T, markers bool, script []byte) {

@@ -15,7 +15,8 @@ import (
 // nowhere is a range of no octets that names nothing.
 var nowhere = SGE{STag: 0xbad, Offset: 1 << 63}
 
-// pieces cuts n octets of m, from off, into up to most ranges, some of them empty, and returns them in order.
+// pieces cuts n octets of m, from off, into up to most ranges, some of them empty, and returns
+// them in order.
 func pieces(rng *rand.Rand, m *MemoryRegion, off, n, most int) []SGE {
 	var list []SGE
 	for len(list) < most-1 && rng.IntN(4) > 0 {
@@ -30,13 +31,14 @@ func pieces(rng *rand.Rand, m *MemoryRegion, off, n, most int) []SGE {
 	return append(list, m.Slice(off, n))
 }
 
-// Ranges are gathered from all over the source, in the order of the list, and scattered over the buffer's in theirs, whatever the
-// segments: a message is one run of octets.
+// Ranges are gathered from all over the source, in the order of the list, and scattered over the
+// buffer's in theirs, whatever the segments: a message is one run of octets.
 func TestScatterGather(t *testing.T) {
 	const limit = 9
 	for _, packing := range []Packing{PackNow, PackFull} {
 		over(t, all, rigConfig{mtu: 600}, func(t *testing.T, r *rig) {
-			opt := opts{QPOptions: QPOptions{SGEMax: limit, SendDepth: 8, RecvDepth: 8}, ConnParam: ConnParam{Packing: packing}}
+			opt := opts{QPOptions: QPOptions{SGEMax: limit, SendDepth: 8, RecvDepth: 8},
+				ConnParam: ConnParam{Packing: packing}}
 			s, c := r.connect(opt, opt)
 			rng := rand.New(rand.NewPCG(uint64(packing), 3))
 			for round := range 60 {
@@ -56,7 +58,8 @@ func TestScatterGather(t *testing.T) {
 				for _, sge := range local {
 					want = append(want, c.source.Bytes()[sge.Offset&0xffff:][:sge.Length]...)
 				}
-				wr := WorkRequest{ID: 1, Local: local[0], List: local[1:], RemoteSTag: s.region.STag(), RemoteOffset: 77, Signaled: true}
+				wr := WorkRequest{ID: 1, Local: local[0], List: local[1:], RemoteSTag: s.region.STag(),
+					RemoteOffset: 77, Signaled: true}
 				c.post(as(OpWrite, wr))
 				wr.ID = 2
 				c.post(as(OpSend, wr))
@@ -69,8 +72,12 @@ func TestScatterGather(t *testing.T) {
 				s.expectCompletions(Completion{ID: uint64(round), Op: OpRecv, Len: length})
 				require.True(t, bytes.Equal(want, s.inbox.Bytes()[4096:][:n]), "round %d: sent", round)
 				require.True(t, bytes.Equal(want, s.region.Bytes()[77:][:n]), "round %d: written", round)
-				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[4096+n:], func(c rune) bool { return c != 0 }))
-				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[:4096], func(c rune) bool { return c != 0 }))
+				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[4096+n:], func(c rune) bool {
+					return c != 0
+				}))
+				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[:4096], func(c rune) bool {
+					return c != 0
+				}))
 				s.unharmed(t)
 			}
 			r.close(s, c)
@@ -78,8 +85,9 @@ func TestScatterGather(t *testing.T) {
 	}
 }
 
-// Inline data is copied by the posting call, from memory of any kind, and of any length up to the limit, and so is a List. A Response
-// that goes out while such a request waits for a Read does not touch them.
+// Inline data is copied by the posting call, from memory of any kind, and of any length up to the
+// limit, and so is a List. A Response that goes out while such a request waits for a Read does
+// not touch them.
 func TestInline(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		opt := opts{QPOptions: QPOptions{InlineMax: 200}, ConnParam: ConnParam{IRD: 2, ORD: 2}}
@@ -91,7 +99,8 @@ func TestInline(t *testing.T) {
 			s.postRecv(s.recvAt(7, 0, 300))
 			fetch := WorkRequest{ID: 1, RemoteSTag: word.STag(), RemoteOffset: word.Base(), Signaled: true}
 			c.post(fetchAdd(fetch, 1))
-			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true, RemoteSTag: s.region.STag(), RemoteOffset: 5}
+			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true,
+				RemoteSTag: s.region.STag(), RemoteOffset: 5}
 			c.post(as(OpWrite, wr))
 			list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
 			after := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
@@ -102,7 +111,8 @@ func TestInline(t *testing.T) {
 			clear(octets)
 			clear(list)
 			back := r.readable(c, 64, RemoteRead|RemoteWrite)
-			s.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 3, RemoteSTag: back.STag(), RemoteOffset: back.Base(), Signaled: true})
+			s.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 3, RemoteSTag: back.STag(),
+				RemoteOffset: back.Base(), Signaled: true})
 			for i, done := range c.await(5) {
 				require.Equal(t, Success, done.Status)
 				require.Equal(t, []uint32{8, uint32(n), 8, 4, uint32(n)}[i], done.Len)
@@ -114,15 +124,16 @@ func TestInline(t *testing.T) {
 			require.Equal(t, want, append([]byte{}, s.inbox.Bytes()[:n]...))
 			require.Equal(t, want, append([]byte{}, s.region.Bytes()[5:][:n]...))
 			from := c.source.Bytes()
-			require.Equal(t, []byte{from[9], from[50], from[51], from[7]}, append([]byte{}, s.region.Bytes()[500:504]...))
+			require.Equal(t, []byte{from[9], from[50], from[51], from[7]},
+				append([]byte{}, s.region.Bytes()[500:504]...))
 			back.Deregister()
 		}
 		r.close(s, c)
 	})
 }
 
-// A range of a list that is not registered for this ends the connection before an octet of the message is on the wire, wherever it
-// stands.
+// A range of a list that is not registered for this ends the connection before an octet of the
+// message is on the wire, wherever it stands.
 func TestListProtection(t *testing.T) {
 	for i := range 4 {
 		t.Run(fmt.Sprintf("range %d", i), func(t *testing.T) {
@@ -151,7 +162,8 @@ func TestReceiveListProtection(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
 		bad := s.source.Slice(0, 10) // without LocalWrite
-		s.postRecv(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}})
+		s.postRecv(
+			WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}})
 		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 30)})
 		s.awaitClosed()
 		c.awaitClosed()
@@ -160,7 +172,8 @@ func TestReceiveListProtection(t *testing.T) {
 	})
 }
 
-// A message that is longer than all ranges together is LocalLength, one that fits to the octet is not.
+// A message that is longer than all ranges together is LocalLength, one that fits to the octet is
+// not.
 func TestReceiveListLength(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
@@ -186,11 +199,13 @@ func TestImmediateIntoList(t *testing.T) {
 		s, c := r.connect(opts{}, opts{})
 		data := [rdmap.ImmediateLen]byte{1, 2, 3, 4, 5, 6, 7, 8}
 		for i, list := range [][]SGE{
-			{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)}, {s.inbox.Slice(0, 9), nowhere},
+			{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)},
+			{s.inbox.Slice(0, 9), nowhere},
 		} {
 			s.postRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]})
 			c.post(WorkRequest{Op: OpImmediate, Immediate: data})
-			s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 8, WithImmediate: true, Immediate: data})
+			s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 8, WithImmediate: true,
+				Immediate: data})
 		}
 	})
 }
@@ -198,24 +213,28 @@ func TestImmediateIntoList(t *testing.T) {
 // Lists and inline data cost no allocation, neither in the posting call nor on their way.
 func TestListsDoNotAllocate(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}}, opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}})
+	s, c := r.connect(opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}},
+		opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}})
 	var cs [8]Completion
 	round := func() {
 		octets := [100]byte{1, 2, 3}
 		in, out := s.inbox, c.source
 		for range 2 {
-			if _, err := s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}}); err != nil {
+			if _, err := s.qp.PostRecv(
+				WorkRequest{Local: in.Slice(0, 10), List: []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		_, err := c.qp.PostSend(WorkRequest{Op: OpSend,
 			Local: out.Slice(0, 10), Signaled: true,
-			List: []SGE{out.Slice(20, 10), out.Slice(90, 10), nowhere, out.Slice(200, 10), out.Slice(300, 10), out.Slice(400, 10)},
+			List: []SGE{out.Slice(20, 10), out.Slice(90, 10), nowhere, out.Slice(200, 10),
+				out.Slice(300, 10), out.Slice(400, 10)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.qp.PostSend(WorkRequest{Op: OpSend, Inline: octets[:], Signaled: true}); err != nil {
+		if _, err := c.qp.PostSend(
+			WorkRequest{Op: OpSend, Inline: octets[:], Signaled: true}); err != nil {
 			t.Fatal(err)
 		}
 		r.reap(4, cs[:], s, c)

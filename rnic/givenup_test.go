@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// endsAt is a context that ends with the n-th look at Done. At that moment, or when Err asks first, before is run.
+// endsAt is a context that ends with the n-th look at Done. At that moment, or when Err asks
+// first, before is run.
 type endsAt struct {
 	context.Context
 	n      int
@@ -34,7 +35,8 @@ func (c *endsAt) Err() error {
 	return context.Canceled
 }
 
-// A context may end as the connection is given back. The one that rejects then gets it, or it is closed: it is never nobody's.
+// A context may end as the connection is given back. The one that rejects then gets it, or it is
+// closed: it is never nobody's.
 //
 // req: D01-6.1-23
 func TestRejectStreamAsItsContextEnds(t *testing.T) {
@@ -93,8 +95,8 @@ func TestRejectStreamPrefersTheStream(t *testing.T) {
 	}
 }
 
-// The same for an Initiator that was rejected and wants the connection: neither a rejection that is there nor one that comes while it is
-// given up is passed over.
+// The same for an Initiator that was rejected and wants the connection: neither a rejection that
+// is there nor one that comes while it is given up is passed over.
 func TestRejectedAsItsContextEnds(t *testing.T) {
 	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, next := r.peerAcceptsSeveral()

@@ -28,11 +28,13 @@ func TestImmediateData(t *testing.T) {
 		recv := Completion{QP: s.qp.Number(), Op: OpRecv}
 		want := []Completion{recv, recv, recv, recv}
 		want[0].ID, want[0].Len, want[0].Solicited = 10, 5, true
-		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate, want[1].Written = 11, 8, true, data, 5000
+		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate, want[1].Written = 11, 8,
+			true, data, 5000
 		want[2].ID, want[2].Len, want[2].WithImmediate, want[2].Solicited = 12, 8, true, true
 		want[3].ID, want[3].Len = 13, 6
 		require.Equal(t, want[:2], s.await(2))
-		require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]), "the Write before it")
+		require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]),
+			"the Write before it")
 		require.Equal(t, want[2:], s.await(2))
 		cs := c.await(4)
 		require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
@@ -137,7 +139,8 @@ func TestImmediateDataOfTheWrongLength(t *testing.T) {
 			h := rdmap.OpImmediate.Header(1)
 			h.Last, h.Version, h.MSN = true, 1, 1
 			p.inject(fpdu{h, make([]byte, n)})
-			p.expectTerminate(rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h})
+			p.expectTerminate(rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true,
+				SegmentLen: uint16(18 + n), DDP: h})
 			p.closeSend()
 			s.awaitClosed()
 			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})

@@ -27,7 +27,8 @@ func InfoOf(c *stack.Conn, i *ConnInfo) bool {
 	conn.View(&v)
 	*i = ConnInfo{State: State(v.State).String(), Initiator: v.Initiator}
 	if t := v.Terms; t != nil {
-		i.Dialect, i.MarkersIn, i.MarkersOut, i.CRC = Dialect(t.Dialect).String(), t.Receive.Markers, t.Send.Markers, t.Receive.CRC
+		i.Dialect, i.MarkersIn, i.MarkersOut, i.CRC = Dialect(t.Dialect).String(), t.Receive.Markers,
+			t.Send.Markers, t.Receive.CRC
 		i.Stats = statsOf(v.Counters)
 	}
 	return true
@@ -43,10 +44,13 @@ type PollerCounters struct {
 	OutOfOrder        uint64 // FPDUs that were placed ahead of a gap
 	CRCErrors         uint64 // connections ended for a bad CRC; with DropBadCRC it is RefusedCRC
 	TerminatesIn      uint64 // received
-	Terminated        uint64 // connections ended here for what the peer sent, with a Terminate where one could be sent
-	ServicesMade      uint64 // connections that went into service and found no memory of an earlier one's to use
+	// connections ended here for what the peer sent, with a Terminate where one could be sent
+	Terminated uint64
+	// connections that went into service and found no memory of an earlier one's to use
+	ServicesMade uint64
 
-	RefusedBudget, RefusedCRC, RefusedOutOfOrderRuns, RefusedPending, RefusedSpare, RefusedUnverified uint64
+	RefusedBudget, RefusedCRC, RefusedOutOfOrderRuns, RefusedPending, RefusedSpare,
+	RefusedUnverified uint64
 }
 
 // CountersOf reads those of p's connections; zeros: p is none of the Adapter's. Poller goroutine.
@@ -57,9 +61,12 @@ func (a *Adapter) CountersOf(p *stack.Poller) (n PollerCounters) {
 	}
 	t, r := s.Totals()
 	return PollerCounters{
-		FPDUsIn: t.FPDUsIn, FPDUsOut: t.FPDUsOut, PayloadOut: t.PayloadOut, Placed: Placed(t.Placed), Reassembled: t.Reassembled, OutOfOrder: t.Ahead,
-		CRCErrors: t.CRCErrors, TerminatesIn: t.TerminatesIn, Terminated: t.Ended, ServicesMade: t.ServicesMade,
-		RefusedBudget: r.Budget, RefusedCRC: r.CRC, RefusedOutOfOrderRuns: r.OutOfOrderRuns, RefusedPending: t.RefusedPending, RefusedSpare: r.Spare,
+		FPDUsIn: t.FPDUsIn, FPDUsOut: t.FPDUsOut, PayloadOut: t.PayloadOut, Placed: Placed(t.Placed),
+		Reassembled: t.Reassembled, OutOfOrder: t.Ahead,
+		CRCErrors: t.CRCErrors, TerminatesIn: t.TerminatesIn, Terminated: t.Ended,
+		ServicesMade:  t.ServicesMade,
+		RefusedBudget: r.Budget, RefusedCRC: r.CRC, RefusedOutOfOrderRuns: r.OutOfOrderRuns,
+		RefusedPending: t.RefusedPending, RefusedSpare: r.Spare,
 		RefusedUnverified: r.Unverified,
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Whatever way connections over sockets end, their goroutines, timers, slots and epoch words go with them.
+// Whatever way connections over sockets end, their goroutines, timers, slots and epoch words go
+// with them.
 func TestSocketsLeaveNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) {}}})
@@ -46,10 +47,12 @@ func TestSocketsLeaveNothing(t *testing.T) {
 		require.NoError(t, a.Close(r.ctx))
 		r.until("all slots", func() bool { return a.host.Slots.Count() == 0 })
 		require.Empty(t, a.host.Live())
-		require.Zero(t, reflect.ValueOf(a.table).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
+		require.Zero(t, reflect.ValueOf(a.table).Elem().FieldByName("readers").Len(),
+			"epoch words that Deregister still waits for")
 	}
 	r.listener.Close()
-	r.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+2 }) // the raw peers' readers
+	// the raw peers' readers
+	r.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
 // A kernel that takes only part of what it is given gets the rest later, in order.
@@ -63,7 +66,8 @@ func TestSocketPartialWrites(t *testing.T) {
 	p.write(request(mpa.Frame{Rev: 1}))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.start(mpa.Mode{CRC: true, Markers: p.expectFrame(mpa.Reply).Markers})
-	require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Socket().SetWriteBuffer(16<<10))
+	require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Socket().
+		SetWriteBuffer(16<<10))
 	p.inject(writeFPDU(0, 0, ""))
 	for i := range 4 {
 		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})
@@ -75,8 +79,8 @@ func TestSocketPartialWrites(t *testing.T) {
 	require.True(t, bytes.Equal(s.source.Bytes(), got))
 }
 
-// What a peer said before it reset the connection is taken, whichever goroutine learns of the reset first: the kernel tells the writer at
-// once, and the reader after the last octet.
+// What a peer said before it reset the connection is taken, whichever goroutine learns of the
+// reset first: the kernel tells the writer at once, and the reader after the last octet.
 func TestSocketResetAfterMessages(t *testing.T) {
 	const n, messages = 30000, 4
 	r := newRig(t, sockets, rigConfig{})
@@ -192,7 +196,8 @@ func TestSocketSegments(t *testing.T) {
 	require.NotZero(t, noDelay, "Nagle's algorithm is on")
 }
 
-// The one timer of a connection over a socket: set again it forgets the old time, cleared it does not fire.
+// The one timer of a connection over a socket: set again it forgets the old time, cleared it does
+// not fire.
 func TestSocketTimer(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	quiet, p := r.peerDials(), r.peerDials()
@@ -219,7 +224,8 @@ func TestSocketTimer(t *testing.T) {
 	require.NoError(t, quiet.ended())
 }
 
-// A peer that connects and says nothing, or waits for its Request to be decided, takes no Bufs: those come with full operation.
+// A peer that connects and says nothing, or waits for its Request to be decided, takes no Bufs:
+// those come with full operation.
 func TestUnprovenPeersOverSocketsTakeNoBufs(t *testing.T) {
 	const n, each = 60, 16 << 10
 	heap := func() uint64 {
@@ -239,7 +245,9 @@ func TestUnprovenPeersOverSocketsTakeNoBufs(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	r.until("all connections", func() bool { return len(r.server.host.Live()) == n && len(r.listener.requests) == n/2 })
+	r.until("all connections", func() bool {
+		return len(r.server.host.Live()) == n && len(r.listener.requests) == n/2
+	})
 	require.Less(t, heap(), before+n*each)
 
 	s := r.newEnd(r.server, opts{})
@@ -247,7 +255,8 @@ func TestUnprovenPeersOverSocketsTakeNoBufs(t *testing.T) {
 	require.NotNil(t, s.qp.end.Connection.Load().Pool)
 }
 
-// Octets after a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
+// Octets after a start-up frame that were read with it are MPA's, whatever they were read into,
+// and however long they are.
 func TestSocketOctetsAfterTheRequest(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
@@ -256,7 +265,8 @@ func TestSocketOctetsAfterTheRequest(t *testing.T) {
 	i := p
 	i.start(mpa.Mode{CRC: true})
 	for at := 0; at < 6<<10; at += 1000 {
-		said = append(said, i.frame(writeFPDU(s.region.STag(), uint64(at), s.source.Bytes()[at:at+1000]))...)
+		said = append(
+			said, i.frame(writeFPDU(s.region.STag(), uint64(at), s.source.Bytes()[at:at+1000]))...)
 	}
 	p.write(said)
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))

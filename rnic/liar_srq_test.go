@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// share has some sieges' QueuePairs take their receive buffers from one queue, and some of these complete in a queue that may overflow.
-// It draws from a generator of its own, so that what else a seed plays is the same.
+// share has some sieges' QueuePairs take their receive buffers from one queue, and some of these
+// complete in a queue that may overflow. It draws from a generator of its own, so that what else
+// a seed plays is the same.
 func (s *siege) share(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 8))
 	if !oneIn(rng, 3) {

@@ -13,7 +13,8 @@ import (
 // never is a rate of lies: one in so many.
 const never = 1 << 30
 
-// liar writes the stream of a peer that mostly speaks MPA, DDP and RDMAP well: Writes into a region, Sends, Terminates.
+// liar writes the stream of a peer that mostly speaks MPA, DDP and RDMAP well: Writes into a
+// region, Sends, Terminates.
 type liar struct {
 	rng      *rand.Rand
 	mode     mpa.Mode
@@ -125,7 +126,8 @@ func (l *liar) send(p []byte) {
 
 func (l *liar) terminate(p []byte) {
 	h := ddp.Header{
-		Last: !oneIn(l.rng, 3), Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate,
+		Last: !oneIn(l.rng, 3), Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate),
+		QN:  rdmap.QNTerminate,
 		MSN: uint32(l.rng.IntN(3)),
 	}
 	l.fpdu(h, p[:min(len(p), l.rng.IntN(70))])

@@ -20,9 +20,10 @@ var (
 	liarTime = flag.Duration("liar.time", 0, "play seeds for so long instead")
 )
 
-// Peers that segment, repeat, reorder, contradict themselves and lie at every layer, while the application posts,
-// rejects, disconnects and aborts. Whatever they do: nothing outside the region is written, every posted work request
-// is completed once, every connection ends when it is told to, and no Buf and no region is left behind.
+// Peers that segment, repeat, reorder, contradict themselves and lie at every layer, while the
+// application posts, rejects, disconnects and aborts. Whatever they do: nothing outside the
+// region is written, every posted work request is completed once, every connection ends when it
+// is told to, and no Buf and no region is left behind.
 //
 // Another peer: go test ./rnic -run TestPeerThatLies -liar.seed 7 -liar.runs 1
 // Many: -liar.time 10m
@@ -98,8 +99,9 @@ func newSiege(t *testing.T, seed uint64) *siege {
 		cfg.tcp.RangesMax = 200
 	}
 	s := &siege{
-		segmentRig: newSegmentRig(t, cfg), what: fmt.Sprintf("seed %d", seed), style: segmenting(rng.IntN(int(styles))),
-		seen: map[uint64]bool{},
+		segmentRig: newSegmentRig(t, cfg), what: fmt.Sprintf("seed %d", seed),
+		style: segmenting(rng.IntN(int(styles))),
+		seen:  map[uint64]bool{},
 	}
 	s.rng = rng
 	const size = 8192
@@ -116,7 +118,8 @@ func newSiege(t *testing.T, seed uint64) *siege {
 	var err error
 	s.cq, err = s.adapter.CreateCQ(4096)
 	require.NoError(t, err)
-	s.opt = opts{QPOptions: QPOptions{PD: pd, SendCQ: s.cq, RecvCQ: s.cq}, ConnParam: ConnParam{NoMarkers: oneIn(rng, 4), NoCRC: oneIn(rng, 4), DropBadCRC: oneIn(rng, 4)}}
+	s.opt = opts{QPOptions: QPOptions{PD: pd, SendCQ: s.cq, RecvCQ: s.cq},
+		ConnParam: ConnParam{NoMarkers: oneIn(rng, 4), NoCRC: oneIn(rng, 4), DropBadCRC: oneIn(rng, 4)}}
 	s.share(seed)
 	return s
 }
@@ -125,14 +128,16 @@ func newSiege(t *testing.T, seed uint64) *siege {
 func (s *siege) connect() {
 	port := uint16(2000 + len(s.peers))
 	frame := mpa.Frame{
-		Kind: mpa.Request, Rev: 1, CRC: !oneIn(s.rng, 3), Markers: oneIn(s.rng, 2), PrivateData: make([]byte, s.rng.IntN(100)),
+		Kind: mpa.Request, Rev: 1, CRC: !oneIn(s.rng, 3), Markers: oneIn(s.rng, 2),
+		PrivateData: make([]byte, s.rng.IntN(100)),
 	}
 	var c *forged
 	if oneIn(s.rng, 4) {
 		frame.Kind = mpa.Reply
 		c = s.answerer(port)
 		q := s.newQueuePair()
-		require.NoError(s.t, q.StartConnect(s.t.Context(), fmt.Sprintf("10.9.0.2:%d", port), s.opt.ConnParam))
+		require.NoError(s.t, q.StartConnect(s.t.Context(), fmt.Sprintf("10.9.0.2:%d", port),
+			s.opt.ConnParam))
 		s.turns(6, time.Microsecond)
 	} else {
 		c = s.open(port, pick[uint16](s.rng, 1460, 1460, 536, 64))
@@ -280,7 +285,8 @@ func (s *siege) segmentOf(c *forged) {
 	s.send(c, seq, ack, flags, window, o, text)
 }
 
-// forgeSACK makes up blocks that begin in [from, from+width) and are shift to shift+length octets long.
+// forgeSACK makes up blocks that begin in [from, from+width) and are shift to shift+length octets
+// long.
 func (s *siege) forgeSACK(o *tcp.Options, from tcp.Seq, width, shift, length int) {
 	o.SACKCount = 1 + s.rng.IntN(3)
 	for i := range o.SACKCount {
@@ -336,7 +342,10 @@ func (s *siege) postSend(q *QueuePair) {
 	if oneIn(s.rng, 3) {
 		n = s.rng.IntN(s.source.Len() - 1000)
 	}
-	if errOf(q.PostSend(WorkRequest{Op: OpSend, ID: s.posted, Signaled: true, Local: s.source.Slice(s.rng.IntN(1000), n)})) == nil {
+	if errOf(
+		q.PostSend(
+			WorkRequest{Op: OpSend, ID: s.posted, Signaled: true,
+				Local: s.source.Slice(s.rng.IntN(1000), n)})) == nil {
 		s.posted++
 	}
 }

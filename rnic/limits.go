@@ -30,6 +30,7 @@ const (
 	ReadDepthULP     = 1<<14 - 1           // likewise: the ULPs settle it, not start-up
 	ReadDepthDefault = qp.ReadDepthDefault // what there is room for where a depth is ReadDepthULP
 
-	WakeUpDefault  = 200 * time.Millisecond // a good Quirks.WakeUp for peers that are Linux siw
-	SendFirstPause = connect.SendFirstPause // how long after its Reply a Responder sends first that knows nothing more of the Initiator
+	WakeUpDefault = 200 * time.Millisecond // a good Quirks.WakeUp for peers that are Linux siw
+	// how long after its Reply a Responder sends first that knows nothing more of the Initiator
+	SendFirstPause = connect.SendFirstPause
 )

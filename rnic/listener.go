@@ -39,7 +39,8 @@ type ListenOptions struct {
 type ConnFailure struct {
 	Remote  netip.AddrPort
 	Started bool // it had reached full operation
-	Offered bool // its request was returned by Accept or Poll: the ULP learns of the end from its own calls, too
+	// its request was returned by Accept or Poll: the ULP learns of the end from its own calls, too
+	Offered bool
 	Err     error
 }
 
@@ -69,18 +70,21 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 }
 
 // listen is Listen where bound has been taken for addr, if it is not nil.
-func (a *Adapter) listen(ctx context.Context, addr string, opt ListenOptions, bound *connect.Binding) (*Listener, error) {
+func (a *Adapter) listen(ctx context.Context, addr string, opt ListenOptions,
+	bound *connect.Binding) (*Listener, error) {
 	if a.host.IsClosed() {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
 	}
 	if opt.Backlog < 0 || opt.Backlog > BacklogMax {
-		return nil, fmt.Errorf("rnic: ListenOptions.Backlog %d, 1 to %d possible, or 0 for %d", opt.Backlog, BacklogMax, BacklogDefault)
+		return nil, fmt.Errorf("rnic: ListenOptions.Backlog %d, 1 to %d possible, or 0 for %d",
+			opt.Backlog, BacklogMax, BacklogDefault)
 	}
 	if opt.Backlog == 0 {
 		opt.Backlog = BacklogDefault
 	}
 	l := &Listener{
-		adapter: a, requests: make(chan *ConnRequest, opt.Backlog), failures: make(chan ConnFailure, 64), done: make(chan struct{}),
+		adapter: a, requests: make(chan *ConnRequest, opt.Backlog), failures: make(chan ConnFailure, 64),
+		done: make(chan struct{}),
 	}
 	l.role.Report = l.report
 	err := l.serve(opt)
@@ -121,9 +125,11 @@ func (l *Listener) tell(onFailure func(ConnFailure)) {
 // serve takes over what is served.
 func (l *Listener) serve(opt ListenOptions) error {
 	l.role.Offer = l.offer
-	l.role.Dialects, l.role.PrivateMax = mpa.FramedDialects, cmp.Or(opt.PrivateDataMax, mpa.PrivateDataMax)
+	l.role.Dialects, l.role.PrivateMax = mpa.FramedDialects,
+		cmp.Or(opt.PrivateDataMax, mpa.PrivateDataMax)
 	if opt.PrivateDataMax < 0 || opt.PrivateDataMax > privateDataCap {
-		return fmt.Errorf("rnic: ListenOptions.PrivateDataMax %d, 0 to %d possible", opt.PrivateDataMax, privateDataCap)
+		return fmt.Errorf("rnic: ListenOptions.PrivateDataMax %d, 0 to %d possible", opt.PrivateDataMax,
+			privateDataCap)
 	}
 	if len(opt.Dialects) == 0 {
 		return nil
@@ -138,7 +144,8 @@ func (l *Listener) serve(opt ListenOptions) error {
 }
 
 // listenPollers listens on every Poller that has the address, or on none.
-func (l *Listener) listenPollers(ctx context.Context, addr string, opt *ListenOptions, bound *connect.Binding) error {
+func (l *Listener) listenPollers(ctx context.Context, addr string, opt *ListenOptions,
+	bound *connect.Binding) error {
 	own := bound == nil
 	if own {
 		at, err := parseListen(addr, opt.V6Only)
@@ -161,7 +168,8 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, opt *ListenOp
 		if err == nil {
 			continue
 		}
-		if ctx.Err() != nil { // no goroutine turns the Poller; should it listen later, Unlisten comes right after
+		// no goroutine turns the Poller; should it listen later, Unlisten comes right after
+		if ctx.Err() != nil {
 			i++
 		}
 		l.unlisten(context.WithoutCancel(ctx), bound.Pollers()[:i], at)
@@ -207,9 +215,13 @@ func parseListen(addr string, v6Only bool) (at netip.AddrPort, err error) {
 }
 
 // unlisten gives up, when ctx ends, on a Poller that does not turn.
-func (l *Listener) unlisten(ctx context.Context, pollers []*connect.PollerState, at netip.AddrPort) {
+func (l *Listener) unlisten(ctx context.Context, pollers []*connect.PollerState,
+	at netip.AddrPort) {
 	for _, ln := range pollers {
-		_ = connect.OrderUntil(ctx, &l.adapter.host, ln.Poller.Submit, func() { ln.Poller.UnlistenAt(at) }) // a stopped one listens no more
+		// a stopped one listens no more
+		_ = connect.OrderUntil(ctx, &l.adapter.host, ln.Poller.Submit, func() {
+			ln.Poller.UnlistenAt(at)
+		})
 	}
 }
 

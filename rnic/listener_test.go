@@ -67,12 +67,14 @@ func TestListenBacklog(t *testing.T) {
 	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, n := range []int{-1, BacklogMax + 1, 1 << 30} {
 			_, err := r.server.Listen(r.ctx, "127.0.0.1:0", ListenOptions{Backlog: n})
-			require.EqualError(t, err, fmt.Sprintf("rnic: ListenOptions.Backlog %d, 1 to 65536 possible, or 0 for 128", n))
+			require.EqualError(t, err, fmt.Sprintf("rnic: ListenOptions.Backlog %d, 1 to 65536 possible, "+
+				"or 0 for 128", n))
 		}
 	})
 }
 
-// A request beyond the backlog is refused by a reset, and reported; those that wait can be accepted.
+// A request beyond the backlog is refused by a reset, and reported; those that wait can be
+// accepted.
 func TestBacklogFull(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Backlog: 2}}, func(t *testing.T, r *rig) {
 		var peers []*peer
@@ -160,10 +162,12 @@ func TestStartAcceptDoesNotTurn(t *testing.T) {
 	c.expectState(RTS)
 }
 
-// A QueuePair of another Adapter, whose table the connection does not know, is refused and stays as it was.
+// A QueuePair of another Adapter, whose table the connection does not know, is refused and stays
+// as it was.
 func TestAcceptForeignQueuePair(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})
+		s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}),
+			r.newEnd(r.client, opts{})
 		req := r.dial(c, nil)
 		require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, foreign.conn), "another adapter")
 		require.Equal(t, Idle, foreign.qp.State())
@@ -172,7 +176,8 @@ func TestAcceptForeignQueuePair(t *testing.T) {
 	})
 }
 
-// Accept whose context has ended either puts the QueuePair into service or has spent it: never both.
+// Accept whose context has ended either puts the QueuePair into service or has spent it: never
+// both.
 func TestAcceptContextEnds(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(r.ctx)
@@ -195,7 +200,8 @@ func TestAcceptContextEnds(t *testing.T) {
 	})
 }
 
-// A Poller's turn may come long after the caller gave up: what it then finds must not be carried out.
+// A Poller's turn may come long after the caller gave up: what it then finds must not be carried
+// out.
 func TestAcceptGivenUpBeforeItsTurn(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
@@ -243,7 +249,9 @@ func TestConnsMax(t *testing.T) {
 // OnFailure is told what went wrong.
 func TestOnFailure(t *testing.T) {
 	ch := make(chan ConnFailure, 1)
-	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(f ConnFailure) { ch <- f }}})
+	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(f ConnFailure) {
+		ch <- f
+	}}})
 	r.peerDials().write([]byte("nonsense"))
 	select {
 	case f := <-ch:
@@ -259,7 +267,9 @@ func TestFailureReportsDropped(t *testing.T) {
 	var once sync.Once
 	free := func() { once.Do(func() { close(release) }) }
 	defer free()
-	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) { <-release }}})
+	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) {
+		<-release
+	}}})
 	const n = 80 // one is being told, 64 wait
 	for range n {
 		p := r.peerDials()

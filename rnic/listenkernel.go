@@ -13,7 +13,8 @@ import (
 )
 
 // listenKernel listens at addr, at 0.0.0.0 for IPv4 alone: package net's "tcp" would take both.
-func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool, bound *connect.Binding) error {
+func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool,
+	bound *connect.Binding) error {
 	network := "tcp"
 	if ap, err := netip.ParseAddrPort(addr); err == nil && ap.Addr().Is4() {
 		network = "tcp4"

@@ -18,8 +18,9 @@ func (r *rig) tied(e *end, b []byte, access Access) *MemoryRegion {
 	return m
 }
 
-// A Local Invalidate takes place in its turn: what was posted before and sends from the region goes out whole, what is posted after finds
-// it invalid. The same for a window, whose region stays as it is.
+// A Local Invalidate takes place in its turn: what was posted before and sends from the region
+// goes out whole, what is posted after finds it invalid. The same for a window, whose region
+// stays as it is.
 func TestLocalInvalidate(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
@@ -48,7 +49,8 @@ func TestLocalInvalidate(t *testing.T) {
 	})
 }
 
-// What was sent from a region before it was invalidated arrives whole; a Send after it does not go out.
+// What was sent from a region before it was invalidated arrives whole; a Send after it does not
+// go out.
 func TestSendAcrossLocalInvalidate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
@@ -98,7 +100,8 @@ func TestPeerAfterLocalInvalidate(t *testing.T) {
 	})
 }
 
-// After a Read into the region it needs Fence, and completes after the Read either way; without, the Response finds no sink.
+// After a Read into the region it needs Fence, and completes after the Read either way; without,
+// the Response finds no sink.
 func TestLocalInvalidateAfterRead(t *testing.T) {
 	for _, fence := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -107,7 +110,8 @@ func TestLocalInvalidateAfterRead(t *testing.T) {
 			p := r.peerResponds(c)
 			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
 			c.post(as(OpRead, wr))
-			c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence})
+			c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true,
+				Fence: fence})
 			c.post(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("beyond"), Signaled: true})
 			rr := p.request()
 			if !fence {
@@ -126,14 +130,16 @@ func TestLocalInvalidateAfterRead(t *testing.T) {
 			p.closeSend()
 			c.awaitClosed()
 			cs := c.await(3)
-			require.Equal(t, [3]Status{LocalProtection, Flushed, Flushed}, [3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
+			require.Equal(t, [3]Status{LocalProtection, Flushed, Flushed},
+				[3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
 			require.Equal(t, make([]byte, 100), sink.Bytes())
 		})
 	}
 }
 
-// What a peer may not invalidate this end does not either, in the order of the queue: several streams' STags, another's, those without
-// remote rights, and what is invalid already. The connection is over then, and all after is flushed.
+// What a peer may not invalidate this end does not either, in the order of the queue: several
+// streams' STags, another's, those without remote rights, and what is invalid already. The
+// connection is over then, and all after is flushed.
 func TestLocalInvalidateRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -141,7 +147,9 @@ func TestLocalInvalidateRefused(t *testing.T) {
 	}{
 		{"none", func(*rig, *end) mem.STag { return 0 }},
 		{"of all streams", func(_ *rig, c *end) mem.STag { return c.region.STag() }},
-		{"local rights only", func(r *rig, c *end) mem.STag { return r.tied(c, make([]byte, 9), LocalWrite).STag() }},
+		{"local rights only", func(r *rig, c *end) mem.STag {
+			return r.tied(c, make([]byte, 9), LocalWrite).STag()
+		}},
 		{"of another queue pair", func(r *rig, c *end) mem.STag {
 			other := r.newEnd(r.client, opts{QPOptions: QPOptions{PD: c.pd}})
 			t := r.tied(other, make([]byte, 9), RemoteRead)

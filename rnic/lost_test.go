@@ -11,8 +11,9 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// How a connection ended is told apart, in the QueuePair's error and in the Listener's report, and each end but a graceful
-// one is MPA's error 1. What was posted comes back in each case. An invalid start-up frame, error 4, ends the same way.
+// How a connection ended is told apart, in the QueuePair's error and in the Listener's report,
+// and each end but a graceful one is MPA's error 1. What was posted comes back in each case. An
+// invalid start-up frame, error 4, ends the same way.
 //
 // req: 9293-MUST-12, C02-5.1-1, D01-3.1-1, D01-7-1, C02-9-1, D01-7-4, C02-9-4, D01-7-8, 5044-8-1
 // req: D01-3.2-13, C02-5.2-13
@@ -59,7 +60,8 @@ func TestEndsAreToldApart(t *testing.T) {
 				for _, err := range []error{s.qp.Err(), r.failure().Err} {
 					require.ErrorIs(t, err, tc.want)
 					require.ErrorContains(t, err, tc.want.Error())
-					for _, other := range []error{ErrPeerClosed, stack.ErrReset, stack.ErrTimeout, stack.ErrAborted} {
+					for _, other := range []error{ErrPeerClosed, stack.ErrReset, stack.ErrTimeout,
+						stack.ErrAborted} {
 						require.Equal(t, other == tc.want, errors.Is(err, other), "%v", other)
 					}
 					var me *mpa.Error

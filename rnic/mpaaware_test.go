@@ -35,7 +35,8 @@ func bothLogged(t *testing.T, cfg rigConfig) (*rig, [2]*segmentLog) {
 // startupLen is the MPA Request without private data that goes before FPDUs.
 const startupLen = 20
 
-// Every segment begins with an FPDU and holds whole FPDUs, retransmissions with the boundaries of the first time.
+// Every segment begins with an FPDU and holds whole FPDUs, retransmissions with the boundaries of
+// the first time.
 //
 // req: D01-3.1.1-1, D01-3.1.1-2, D01-5.3-2, D01-5.3-8, 5044-5.1-3, 5044-A.1-1
 // req: C02-5.1.1-1, C02-5.1.1-2, C02-7.3-2, C02-7.3-8
@@ -63,7 +64,8 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 					continue
 				}
 				require.True(t, bounds[g.off], "a segment at %d begins inside an FPDU", g.off)
-				require.True(t, bounds[g.off+len(g.data)], "a segment at %d, %d octets, ends inside an FPDU", g.off, len(g.data))
+				require.True(t, bounds[g.off+len(g.data)], "a segment at %d, %d octets, ends inside an FPDU",
+					g.off, len(g.data))
 				for at := g.off + 1; at < g.off+len(g.data); at++ {
 					if bounds[at] {
 						packed++
@@ -83,8 +85,8 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 	}
 }
 
-// All full segments of a long message are equally long, with markers too, so that a device can cut them from one: EMSS, and
-// the markers are where they belong.
+// All full segments of a long message are equally long, with markers too, so that a device can
+// cut them from one: EMSS, and the markers are where they belong.
 func TestFullSegmentsAreEquallyLong(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +124,8 @@ func TestPacking(t *testing.T) {
 	const messages = 200
 	run := func(t *testing.T, p Packing) (segments int) {
 		r, log := logged(t, rigConfig{})
-		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: messages}}, opts{QPOptions: QPOptions{SendDepth: messages}, ConnParam: ConnParam{Packing: p}})
+		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: messages}},
+			opts{QPOptions: QPOptions{SendDepth: messages}, ConnParam: ConnParam{Packing: p}})
 		for i := range messages {
 			s.postRecv(s.recvAt(uint64(i), 100*i, 100))
 		}
@@ -166,7 +169,8 @@ func TestPackFullFillsSegments(t *testing.T) {
 	stream := log.stream()
 	for at := range fpduBounds(t, stream, startupLen, false) {
 		if at < len(stream) && binary.BigEndian.Uint16(stream[at:]) < mpa.MULPDUMin {
-			require.NotZero(t, stream[at+2]&0x40, "a piece under 128 octets is the tail of its message (DDP's L bit)")
+			require.NotZero(t, stream[at+2]&0x40,
+				"a piece under 128 octets is the tail of its message (DDP's L bit)")
 		}
 	}
 	for _, g := range log.segs {
@@ -177,11 +181,12 @@ func TestPackFullFillsSegments(t *testing.T) {
 	require.LessOrEqual(t, short, 4, "segments that were not filled, of %d", len(log.segs))
 }
 
-// The path's MTU shrinks while FPDUs are on their way. MULPDU follows EMSS for what is built from then on; what was built
-// before is sent all the same, cut where it must be; the stream stays regular; and once the rest has drained every segment
-// begins with an FPDU again.
+// The path's MTU shrinks while FPDUs are on their way. MULPDU follows EMSS for what is built from
+// then on; what was built before is sent all the same, cut where it must be; the stream stays
+// regular; and once the rest has drained every segment begins with an FPDU again.
 //
-// req: C02-5.1.1-3, C02-7.3-5, D01-3.1.1-3, D01-3.2-3, D01-5.3-4, D01-5.3-5, D01-5.3-7, D01-5.3.2-6, 5044-5.1-4
+// req: C02-5.1.1-3, C02-7.3-5, D01-3.1.1-3, D01-3.2-3, D01-5.3-4, D01-5.3-5, D01-5.3-7, D01-5.3.2-6
+// req: 5044-5.1-4
 // req: C02-5.2-3, C02-7.3-4, C02-7.3-7, C02-13.1.1.1-4, C02-13.1.1.2-4, D01-11.2.1-4, D01-11.2.2-4
 func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 	for name, opt := range framings {
@@ -189,11 +194,14 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 			r, log := logged(t, rigConfig{mtu: 9000})
 			s, c := r.connect(opt, opt)
 			const n, mtu, emss = 60_000, 1500, 1500 - 40 - 12
-			log.lose = func(g loggedSegment) bool { return len(g.data) > emss } // the connection that is too small
+			// the connection that is too small
+			log.lose = func(g loggedSegment) bool { return len(g.data) > emss }
 			c.post(c.write(s, 1, 0, n))
 			r.until("something was sent", func() bool { return len(log.segs) >= 3 })
 			log.tooBig(mtu)
-			r.until("EMSS follows", func() bool { return c.qp.end.Connection.Load().Transport.EMSS() == emss })
+			r.until("EMSS follows", func() bool {
+				return c.qp.end.Connection.Load().Transport.EMSS() == emss
+			})
 			c.await(1)
 			c.post(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})
 			s.postRecv(s.recvAt(98, 0, 10))
@@ -247,8 +255,8 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 	r.close(s, c)
 }
 
-// Before MPA is enabled a segment is a segment like any other TCP's, after it FPDUs decide: the change is at the octet
-// after the start-up frame, in each half at its own.
+// Before MPA is enabled a segment is a segment like any other TCP's, after it FPDUs decide: the
+// change is at the octet after the start-up frame, in each half at its own.
 //
 // req: D01-3.1.1-4, D01-3.1.1-5, D01-3.1.2-12, C02-5.1.1-4
 // req: D01-1.2-1
@@ -269,16 +277,20 @@ func TestRulesBeginAfterTheStartupFrame(t *testing.T) {
 	}
 }
 
-// Segments beyond a gap reach MPA at once and are placed; what they say is not delivered before the gap is filled; nothing is handed up
-// twice, and a later copy with other octets, however valid, changes nothing.
+// Segments beyond a gap reach MPA at once and are placed; what they say is not delivered before
+// the gap is filled; nothing is handed up twice, and a later copy with other octets, however
+// valid, changes nothing.
 //
-// req: C02-5.1.2-1, C02-5.1.2-2, C02-5.1.2-3, C02-5.1.2-4, C02-5.1.2-5, C02-5.1.2-6, C02-5.1.2-7, C02-5.1.2-8, C02-5.1.2-12
-// req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7, D01-3.1.2-8, 5044-A.3-1
+// req: C02-5.1.2-1, C02-5.1.2-2, C02-5.1.2-3, C02-5.1.2-4, C02-5.1.2-5, C02-5.1.2-6, C02-5.1.2-7
+// req: C02-5.1.2-8, C02-5.1.2-12
+// req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7
+// req: D01-3.1.2-8, 5044-A.3-1
 // req: C02-5.1.2-10, D01-3.1.2-10
 func TestSegmentsBeyondAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]
-	s, c := r.connect(opts{ConnParam: ConnParam{NoCRC: true}}, opts{ConnParam: ConnParam{NoCRC: true}}) // so that only TCP can keep other octets out
+	// so that only TCP can keep other octets out
+	s, c := r.connect(opts{ConnParam: ConnParam{NoCRC: true}}, opts{ConnParam: ConnParam{NoCRC: true}})
 	const n = 10_000
 	gap := 0
 	log.lose = func(g loggedSegment) bool {

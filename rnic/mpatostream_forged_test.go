@@ -23,8 +23,8 @@ func (h *segmentRig) dialForged(e *end) *forged {
 	return c
 }
 
-// A FIN that comes with the rejecting Reply, before the connection is a stream again, is the end of that stream; and the
-// Adapter's connections are one fewer.
+// A FIN that comes with the rejecting Reply, before the connection is a stream again, is the end
+// of that stream; and the Adapter's connections are one fewer.
 //
 // req: D01-6.1-23
 func TestFINWithTheRejection(t *testing.T) {
@@ -54,8 +54,8 @@ func (h *segmentRig) closeStream(nc io.Closer) {
 	h.turns(4, time.Microsecond)
 }
 
-// A Responder that rejects to keep the connection waits for room for all of its Reply as long as a closing one waits for its peer,
-// and no longer.
+// A Responder that rejects to keep the connection waits for room for all of its Reply as long as
+// a closing one waits for its peer, and no longer.
 func TestRejectStreamIntoAClosedWindow(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
 	c, req := h.requestAtAClosedWindow()
@@ -74,7 +74,8 @@ func TestRejectStreamIntoAClosedWindow(t *testing.T) {
 	require.Empty(t, h.adapter.host.Live())
 }
 
-// longPrivate octets of private data take several segments of the peer that requestAtAClosedWindow makes.
+// longPrivate octets of private data take several segments of the peer that
+// requestAtAClosedWindow makes.
 const longPrivate = 300
 
 // requestAtAClosedWindow is a Request of a peer that has no room for the Reply.

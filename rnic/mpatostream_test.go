@@ -35,7 +35,8 @@ func (r *rig) rejectedConn(c *end) net.Conn {
 	return no.Conn
 }
 
-// A rejection leaves the TCP connection to both ULPs, in streaming mode: they talk, and may even try MPA again, on it.
+// A rejection leaves the TCP connection to both ULPs, in streaming mode: they talk, and may even
+// try MPA again, on it.
 //
 // req: D01-6.1-17, D01-6.1-18, D01-6.1-23, D01-6.1-15, D01-6.1-28
 func TestRejectedConnectionIsAStream(t *testing.T) {
@@ -130,13 +131,14 @@ func testStreamAfterReply(t *testing.T, r *rig) {
 
 // There is no stream without a Reply, with too much to say in it, or when the connection is gone.
 func TestRejectStreamRefuses(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
-		r.peerDials()
-		req := r.request()
-		_, err := req.RejectStream(r.ctx, nil)
-		require.ErrorIs(t, err, ErrState)
-		require.NoError(t, req.Reject(r.ctx, nil))
-	})
+	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}},
+		func(t *testing.T, r *rig) {
+			r.peerDials()
+			req := r.request()
+			_, err := req.RejectStream(r.ctx, nil)
+			require.ErrorIs(t, err, ErrState)
+			require.NoError(t, req.Reject(r.ctx, nil))
+		})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.peerDials()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
@@ -165,8 +167,9 @@ func TestRejectedIsClosedByDefault(t *testing.T) {
 	})
 }
 
-// A start-up frame and octets of the ULP after it, in one segment that was refused, may come again cut anywhere: by a
-// middlebox, or a peer that wishes us ill. The stream begins where it begins, and what ends it then does no harm.
+// A start-up frame and octets of the ULP after it, in one segment that was refused, may come
+// again cut anywhere: by a middlebox, or a peer that wishes us ill. The stream begins where it
+// begins, and what ends it then does no harm.
 func TestReturnedStreamCutAnew(t *testing.T) {
 	const after = "EHLO"
 	roles := map[string]func(h *segmentRig) (c *forged, returned func() net.Conn){
@@ -227,7 +230,8 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 	}
 }
 
-// The peer's FIN comes with the frame that ends start-up, before there is a stream again to tell of it.
+// The peer's FIN comes with the frame that ends start-up, before there is a stream again to tell
+// of it.
 func TestReturnedStreamThatPeerClosed(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
 	c := h.answerer(3000)

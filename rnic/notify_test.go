@@ -40,7 +40,8 @@ func TestArm(t *testing.T) {
 		{"not armed", nil, []Completion{plain, solicited, failed}, false},
 		{"any", []Notification{NextCompletion}, []Completion{plain}, true},
 		{"solicited only, plain", []Notification{NextSolicited}, []Completion{plain, plain}, false},
-		{"solicited only, solicited", []Notification{NextSolicited}, []Completion{plain, solicited}, true},
+		{"solicited only, solicited", []Notification{NextSolicited}, []Completion{plain, solicited},
+			true},
 		{"solicited only, failed", []Notification{NextSolicited}, []Completion{plain, failed}, true},
 		{"any added", []Notification{NextSolicited, NextCompletion}, []Completion{plain}, true},
 		{"any stays", []Notification{NextCompletion, NextSolicited}, []Completion{plain}, true},
@@ -63,7 +64,8 @@ func TestArm(t *testing.T) {
 	}
 }
 
-// WaitSolicited lets plain completions gather; both waits return for what is there, and when their context ends.
+// WaitSolicited lets plain completions gather; both waits return for what is there, and when
+// their context ends.
 func TestWaitSolicited(t *testing.T) {
 	q := newTestCQ(t, 8)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -118,7 +120,8 @@ func TestSolicitedEvents(t *testing.T) {
 	})
 }
 
-// Completions of one segment are published together: an urgent one among them wakes, wherever it stands.
+// Completions of one segment are published together: an urgent one among them wakes, wherever it
+// stands.
 func TestSolicitedEventAmongOthers(t *testing.T) {
 	for urgent := range 3 {
 		h := newSegmentRig(t, segmentRigConfig{bufs: 512})
@@ -142,8 +145,9 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 	}
 }
 
-// No wake-up is lost between many producers and a consumer that sleeps on Ready whenever nothing is left, for any completion or
-// only for solicited ones. Each producer goes on only when all of its round was polled, and the last of a round is solicited.
+// No wake-up is lost between many producers and a consumer that sleeps on Ready whenever nothing
+// is left, for any completion or only for solicited ones. Each producer goes on only when all of
+// its round was polled, and the last of a round is solicited.
 func TestArmHammer(t *testing.T) {
 	for _, n := range []Notification{NextCompletion, NextSolicited} {
 		const producers, rounds, roundMax = 8, 1000, 4
@@ -188,8 +192,8 @@ func TestArmHammer(t *testing.T) {
 	}
 }
 
-// Wait does not return for a completion that a producer has taken a place for and not filled in: Poll
-// would find none.
+// Wait does not return for a completion that a producer has taken a place for and not filled in:
+// Poll would find none.
 func TestWaitAwaitsWhatIsFilledIn(t *testing.T) {
 	dev, err := Open(Config{})
 	require.NoError(t, err)

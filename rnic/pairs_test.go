@@ -26,7 +26,8 @@ const (
 
 // do posts operation op as the i-th of the pair.
 func (p *pair) do(op Opcode, i int, fence bool) error {
-	wr := WorkRequest{ID: uint64(i), Signaled: true, Fence: fence, RemoteSTag: p.word.STag(), RemoteOffset: p.word.Base()}
+	wr := WorkRequest{ID: uint64(i), Signaled: true, Fence: fence, RemoteSTag: p.word.STag(),
+		RemoteOffset: p.word.Base()}
 	src := p.c.source.Bytes()[8*i:][:8]
 	switch op {
 	case OpSend:
@@ -72,9 +73,10 @@ func (p *pair) after(op Opcode, i int, v uint64) uint64 {
 
 func tells(op Opcode) bool { return op == OpSend || op == OpImmediate }
 
-// Every pair of operations, over a network that loses and reorders: what the tables of RFC 5040 (Figure 17) and RFC 7306 (section 7)
-// guarantee of the second. What changes the word after a Read is fenced, and a Write after an atomic: there is no guarantee
-// without. The other pairs go without.
+// Every pair of operations, over a network that loses and reorders: what the tables of RFC 5040
+// (Figure 17) and RFC 7306 (section 7) guarantee of the second. What changes the word after a
+// Read is fenced, and a Write after an atomic: there is no guarantee without. The other pairs go
+// without.
 //
 // req: 5040-B-1, 7306-7-1, 5040-5.5-3, 5040-5.5-5, 5040-5.5-9, 7306-5.4-3, 5040-5.5-6
 func TestPairs(t *testing.T) {
@@ -97,7 +99,8 @@ func TestPairs(t *testing.T) {
 					}
 				}
 				p.before, p.fresh = p.now(), uint64(round+1)<<40|uint64(first)<<16|uint64(second)<<8
-				fence := Opcode(first).IsRequest() && second == OpWrite || first == OpRead && second == OpFetchAdd
+				fence := Opcode(first).IsRequest() && second == OpWrite || first == OpRead &&
+					second == OpFetchAdd
 				require.NoError(t, p.do(first, 0, false))
 				require.NoError(t, p.do(second, 1, fence))
 				if second == OpSend && first == OpWrite || second == OpImmediate && first == OpWrite {
@@ -131,7 +134,8 @@ func TestPairs(t *testing.T) {
 	r.close(s, c)
 }
 
-// settle waits until the server has delivered all that was posted: an atomic that adds nothing is answered after it.
+// settle waits until the server has delivered all that was posted: an atomic that adds nothing is
+// answered after it.
 func (p *pair) settle() {
 	p.r.t.Helper()
 	wr := WorkRequest{ID: 9, Signaled: true, RemoteSTag: p.word.STag(), RemoteOffset: p.word.Base()}

@@ -202,9 +202,9 @@ func (p *peer) state() string {
 	return text
 }
 
-// play runs a transcript from p's side, in hex: "> octets" it writes, "< octets" it is sent, from the
-// connection's first octet. Nothing more has come when it writes, nor after the last line, if that
-// is not what brings it.
+// play runs a transcript from p's side, in hex: "> octets" it writes, "< octets" it is sent, from
+// the connection's first octet. Nothing more has come when it writes, nor after the last line, if
+// that is not what brings it.
 func (p *peer) play(lines ...string) {
 	p.d.t.Helper()
 	p.at = 0

@@ -38,7 +38,8 @@ func (r *rig) peerDials() *peer {
 	return r.newPeer(p)
 }
 
-// peerListens makes a TCP listener on the server's host that knows nothing of MPA. accept waits for a connection.
+// peerListens makes a TCP listener on the server's host that knows nothing of MPA. accept waits
+// for a connection.
 func (r *rig) peerListens() (addr string, accept func() *peer) {
 	r.t.Helper()
 	if r.kind == sockets {
@@ -73,8 +74,8 @@ func (r *rig) peerListens() (addr string, accept func() *peer) {
 
 func (r *rig) newPeer(s peerStream) *peer { return &peer{peerStream: s, d: &r.driver} }
 
-// peerConnects connects a peer to s and brings it through start-up as Initiator. It asks for CRC; markers as said. The
-// Responder's Reply is returned.
+// peerConnects connects a peer to s and brings it through start-up as Initiator. It asks for CRC;
+// markers as said. The Responder's Reply is returned.
 func (r *rig) peerConnects(s *end, markers bool) (*peer, mpa.Frame) {
 	r.t.Helper()
 	p := r.peerDials()

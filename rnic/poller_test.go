@@ -16,7 +16,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// After warm-up a Poller's turns allocate nothing, whatever they carry, and neither do posting and polling.
+// After warm-up a Poller's turns allocate nothing, whatever they carry, and neither do posting
+// and polling.
 func TestNoAllocations(t *testing.T) {
 	for name, opt := range framings {
 		for _, size := range []int{64, 16 << 10} {
@@ -33,7 +34,10 @@ func TestNoAllocations(t *testing.T) {
 							want += 3
 							ok := errOf(x[1].qp.PostRecv(x[1].recvAt(1, 0, size))) == nil
 							ok = ok && errOf(x[0].qp.PostSend(x[0].write(x[1], 2, i*size, size))) == nil
-							ok = ok && errOf(x[0].qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: x[0].source.Slice(0, size), Signaled: true})) == nil
+							ok = ok &&
+								errOf(
+									x[0].qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: x[0].source.Slice(0, size),
+										Signaled: true})) == nil
 							if !ok {
 								t.Fatal("post")
 							}
@@ -48,7 +52,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// A frame that is damaged so that only CRC32C sees it is dropped and comes again, when that was chosen.
+// A frame that is damaged so that only CRC32C sees it is dropped and comes again, when that was
+// chosen.
 //
 // req: D01-1.2-7, D01-7-9, DDP-5-7, D01-5.2-18
 func TestDropBadCRC(t *testing.T) {
@@ -102,7 +107,8 @@ func TestBadCRCEndsStream(t *testing.T) {
 	var pe *PeerError
 	require.ErrorAs(t, c.qp.Err(), &pe)
 	require.Equal(t, rdmap.LLPCause(rdmap.LLPCRC), pe.said.Terminate.Cause)
-	all, sent := r.server.CountersOf(r.hosts[0].poller), r.client.CountersOf(r.hosts[1].poller) // after the end, too
+	// after the end, too
+	all, sent := r.server.CountersOf(r.hosts[0].poller), r.client.CountersOf(r.hosts[1].poller)
 	require.EqualValues(t, 1, all.CRCErrors)
 	require.EqualValues(t, 1, all.Terminated)
 	require.EqualValues(t, 1, all.ServicesMade)
@@ -192,7 +198,9 @@ func TestNoBufsLeak(t *testing.T) {
 		}
 		for i, h := range r.hosts {
 			const spare = 1 // an idle Poller keeps one at hand
-			r.until(fmt.Sprintf("all Bufs of host %d", i), func() bool { return h.pool.Available() >= h.pool.Size()-spare })
+			r.until(fmt.Sprintf("all Bufs of host %d", i), func() bool {
+				return h.pool.Available() >= h.pool.Size()-spare
+			})
 		}
 	}
 }
@@ -220,13 +228,15 @@ func TestTinySegments(t *testing.T) {
 	}
 }
 
-// More messages than may wait for Delivery, with gaps in front of them: what has no room is refused and comes again.
+// More messages than may wait for Delivery, with gaps in front of them: what has no room is
+// refused and comes again.
 //
 // req: DDP-7.3-6
 func TestManyMessagesBeyondGaps(t *testing.T) {
 	const messages = 30000
 	r := newRig(t, turned, rigConfig{faults: true})
-	s, c := r.connectEnds(r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{QPOptions: QPOptions{SendDepth: 4096}}))
+	s, c := r.connectEnds(r.newEnd(r.server, opts{}),
+		r.newEnd(r.client, opts{QPOptions: QPOptions{SendDepth: 4096}}))
 	r.exchange(s, c)
 	before := r.stats(s.qp).WritesRecvd
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 0.02}, fault.Faults{}))

@@ -125,8 +125,8 @@ func plain(wr *WorkRequest) bool {
 	return (wr.Op == OpSend || wr.Op == OpWrite) && len(wr.List) == 0 && len(wr.Inline) == 0
 }
 
-// doorbell has the send ring looked at: by the connection's driver, or by us when no goroutine drives it
-// any more.
+// doorbell has the send ring looked at: by the connection's driver, or by us when no goroutine
+// drives it any more.
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
 		q.engine.Flush()

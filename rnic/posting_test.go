@@ -3,7 +3,8 @@ package rnic
 // errOf is the error of a posting call whose count does not matter.
 func errOf(_ int, err error) error { return err }
 
-// as is wr with another opcode; fetchAdd, fetchAddFields, compareSwap and immediate add its operands.
+// as is wr with another opcode; fetchAdd, fetchAddFields, compareSwap and immediate add its
+// operands.
 func as(op Opcode, wr WorkRequest) WorkRequest {
 	wr.Op = op
 	return wr

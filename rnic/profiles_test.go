@@ -12,15 +12,18 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
-// What real peers do at start-up, each as a transcript: Linux siw's from captures (mpa/testdata/captures), those of adapters as they
-// are known. The peer's octets are played by a raw connection; ours must be these.
+// What real peers do at start-up, each as a transcript: Linux siw's from captures
+// (mpa/testdata/captures), those of adapters as they are known. The peer's octets are played by a
+// raw connection; ours must be these.
 
 // Linux siw as Initiator: Rev 2 with the S bit and no CRC, client-server; then a Send.
 // siw as Responder: follows the Request.
 //
 // req: 6581-9.3-2, 6581-10-1
 func TestProfileSiw(t *testing.T) {
-	const firstSend = "0022 41 43 00000000 00000000 00000001 00000000 000055f8ab8d5000 6d34000000004000" // of rping.pcap, shortened to its form
+	// of rping.pcap, shortened to its form
+	const firstSend = "0022 41 43 00000000 00000000 00000001 00000000 000055f8ab8d5000 " +
+		"6d34000000004000"
 	t.Run("initiator, client-server", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true, IRD: 1, ORD: 1}})
@@ -30,12 +33,14 @@ func TestProfileSiw(t *testing.T) {
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.play("< "+hexRep+"1002 0004 0001 0001", "> "+firstSend+"00000000")
 			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 16})
-			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, s.qp.Startup())
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 1, ORD: 1,
+				PeerIRD: 1, PeerORD: 1}, s.qp.Startup())
 		})
 	})
 	t.Run("initiator, peer-to-peer with CRC", func(t *testing.T) { // rping_crc_p2p.pcap, frames 4 to 9
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1}})
+			s := r.newEnd(r.server,
+				opts{ConnParam: ConnParam{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1}})
 			p := r.peerDials()
 			s.postRecv(s.recvAt(1, 0, 100))
 			p.play("> " + hexReq + "5002 0004 8001 c001")
@@ -54,15 +59,21 @@ func TestProfileSiw(t *testing.T) {
 			p.play("< " + hexRep + "0001 0000")
 		})
 	})
-	t.Run("responder, peer-to-peer", func(t *testing.T) { // the same capture from the other side: our octets are siw's
+	// the same capture from the other side: our octets are siw's
+	t.Run("responder, peer-to-peer", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite | RTRRead, IRD: 1, ORD: 1, NoMarkers: true}})
+			c := r.newEnd(r.client,
+				opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite | RTRRead, IRD: 1, ORD: 1,
+					NoMarkers: true}})
 			p := r.peerAccepts(c)
-			p.play("< "+hexReq+"5002 0004 8001 c001", "> "+hexRep+"5002 0004 8001 8001", "< 000ec140000000010000000000000000ebd34c5f")
-			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, c.qp.Startup())
+			p.play("< "+hexReq+"5002 0004 8001 c001", "> "+hexRep+"5002 0004 8001 8001",
+				"< 000ec140000000010000000000000000ebd34c5f")
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 1,
+				ORD: 1, PeerIRD: 1, PeerORD: 1}, c.qp.Startup())
 		})
 	})
-	t.Run("responder that rejects markers", func(t *testing.T) { // M=1 is a No, whatever else the Request says
+	// M=1 is a No, whatever else the Request says
+	t.Run("responder that rejects markers", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
 			p := r.peerAccepts(c)
@@ -73,13 +84,15 @@ func TestProfileSiw(t *testing.T) {
 				require.ErrorAs(t, c.qp.Err(), &no)
 				return
 			}
-			p.play("< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000") // over kernel sockets none are asked for
+			// over kernel sockets none are asked for
+			p.play("< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000")
 			c.expectInService()
 		})
 	})
 }
 
-// Adapters that refuse Rev 2 without A and one of C and D: they close. Peer-to-peer suits them; client-server goes on in Rev 1.
+// Adapters that refuse Rev 2 without A and one of C and D: they close. Peer-to-peer suits them;
+// client-server goes on in Rev 1.
 //
 // req: 6581-10-4
 func TestProfileRefusesClientServer(t *testing.T) {
@@ -101,7 +114,8 @@ func TestProfileRefusesClientServer(t *testing.T) {
 	for _, p2p := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, next := r.peerAcceptsSeveral()
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true}})
+			c := r.newEnd(r.client,
+				opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			require.Equal(t, p2p, adapter(r, next()))
 			if !p2p {
@@ -122,7 +136,8 @@ func TestProfileRefusesSTagZero(t *testing.T) {
 		at   int // of the STag in the FPDU
 	}{{RTRWrite, 4}, {RTRRead, 2 + 18}, {RTRRead, 2 + 18 + 16}} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
+			c := r.newEnd(r.client,
+				opts{ConnParam: ConnParam{PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
 			p := r.peerAccepts(c)
 			p.expectFrame(mpa.Request)
 			n := p.at
@@ -133,8 +148,8 @@ func TestProfileRefusesSTagZero(t *testing.T) {
 	}
 }
 
-// Adapters whose start-up reader fails on octets after a frame: nothing of ours stands after one before the other side has spoken, however
-// much was posted; and no frame shares its segment.
+// Adapters whose start-up reader fails on octets after a frame: nothing of ours stands after one
+// before the other side has spoken, however much was posted; and no frame shares its segment.
 //
 // req: 5044-7.1.2-1, D01-6.1-21, 6581-5-1
 func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
@@ -143,13 +158,15 @@ func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
 			r.pass(2 * time.Second)
 		}
 	}
-	for _, opt := range []opts{{}, {ConnParam: ConnParam{PeerToPeer: true}}, {ConnParam: ConnParam{Dialect: RTR}}, {ConnParam: ConnParam{Dialect: RDDP01}}} {
+	for _, opt := range []opts{{}, {ConnParam: ConnParam{PeerToPeer: true}},
+		{ConnParam: ConnParam{Dialect: RTR}}, {ConnParam: ConnParam{Dialect: RDDP01}}} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opt)
 			p := r.peerAccepts(c)
 			f := p.expectFrame(mpa.Request)
 			n := p.at
-			require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})), ErrState)
+			require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})),
+				ErrState)
 			wait(r)
 			require.Len(t, p.octets(), n)
 			_ = f
@@ -185,9 +202,11 @@ func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
 // pulled. Who calls it closes its Reader.
 func (r *rig) unpulled(c *end, out []byte) *connect.Connection {
 	require.NoError(r.t, c.qp.end.BeginConnecting(c.conn.param()))
-	memory := transport.Memory{Pool: r.hosts[1].pool, Stride: r.hosts[1].pool.Stride(), Reader: r.client.table.NewReader(), InOrder: true}
+	memory := transport.Memory{Pool: r.hosts[1].pool, Stride: r.hosts[1].pool.Stride(),
+		Reader: r.client.table.NewReader(), InOrder: true}
 	return connect.NewInitiator(&r.client.host, &c.qp.end, &stillTransport{}, memory, out,
-		&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
+		&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true},
+			Version: 1}})
 }
 
 // stillTransport transports nothing.
@@ -199,18 +218,21 @@ func (*stillTransport) SetTimer(int64) {}
 func (*stillTransport) Send()          {}
 func (*stillTransport) Wake()          {}
 
-// Peers that want markers from us and send none themselves, and the other way round: each direction is its receiver's choice.
+// Peers that want markers from us and send none themselves, and the other way round: each
+// direction is its receiver's choice.
 //
 // req: 5044-7.1.1-2, 5044-C.3-1, P2P-17
 func TestProfileMarkersOneWay(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Responder
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
+		c := r.newEnd(r.client,
+			opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 		p := r.peerAccepts(c)
 		p.play("< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
 		c.expectInService()
 		c.postRecv(c.recvAt(3, 0, 10))
 		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-		p.play("< "+hexReq+"5002 0004 8000 8000", "< "+withCRC(t, "00000000 000e c1 40 00000001 0000000000000000"),
+		p.play("< "+hexReq+"5002 0004 8000 8000",
+			"< "+withCRC(t, "00000000 000e c1 40 00000001 0000000000000000"),
 			"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"),
 			"> "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		require.Equal(t, OpRecv, c.await(1)[0].Op)
@@ -226,7 +248,8 @@ func TestProfileMarkersOneWay(t *testing.T) {
 	})
 }
 
-// Peers that turn CRC off: when both do, the field stays and nobody looks at it; when we do not, it is on.
+// Peers that turn CRC off: when both do, the field stays and nobody looks at it; when we do not,
+// it is on.
 //
 // req: 5044-7.1.1-3, D01-6.1.1-8, D01-6.1.1-9
 func TestProfileNoCRC(t *testing.T) {
@@ -266,8 +289,10 @@ func TestTwoOfOneRole(t *testing.T) {
 		t.Run(fmt.Sprint(d), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				sc, cc := r.streams()
-				a, b := r.newEnd(r.server, opts{ConnParam: ConnParam{Dialect: d}}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
-				// The second to enter may find the first one's Request unread, and then it is no party to MPA at all.
+				a, b := r.newEnd(r.server, opts{ConnParam: ConnParam{Dialect: d}}),
+					r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
+				// The second to enter may find the first one's Request unread, and then it is no party to MPA
+				// at all.
 				require.NoError(t, a.qp.StartConnectStream(r.ctx, sc, a.conn))
 				if err := b.qp.StartConnectStream(r.ctx, cc, b.conn); err != nil {
 					require.ErrorIs(t, err, ErrUnread)

@@ -66,14 +66,17 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	}
 	n := a.nums.Add(1)
 	if n > math.MaxUint32 { // stream 0 would be everybody's, and the next one perhaps another's
-		return nil, errors.New("rnic: the adapter has numbered as many queue pairs as there are numbers; open another")
+		return nil, errors.New("rnic: the adapter has numbered as many queue pairs as there are " +
+			"numbers; open another")
 	}
 	q := &QueuePair{opt: opt, adapter: a}
 	q.end.Init(&a.host, &q.engine)
 	q.engine.Config = qp.Config{
-		Table: a.table, Domain: opt.PD.id, Stream: mem.StreamID(n), Number: uint32(n), SendCQ: &opt.SendCQ.q, RecvCQ: &opt.RecvCQ.q,
-		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGEMax: opt.SGEMax, InlineMax: opt.InlineMax, RecvRanges: opt.receiveRanges(),
-		Teller: teller{q},
+		Table: a.table, Domain: opt.PD.id, Stream: mem.StreamID(n), Number: uint32(n),
+		SendCQ: &opt.SendCQ.q, RecvCQ: &opt.RecvCQ.q,
+		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGEMax: opt.SGEMax, InlineMax: opt.InlineMax,
+		RecvRanges: opt.receiveRanges(),
+		Teller:     teller{q},
 	}
 	if opt.SRQ != nil {
 		q.engine.SRQ = &opt.SRQ.q
@@ -97,8 +100,10 @@ func (o *QPOptions) checkObjects(a *Adapter) error {
 		return errors.New("rnic: QPOptions.SendCQ or RecvCQ belongs to another adapter")
 	case o.SRQ != nil && o.SRQ.pd != o.PD:
 		return errors.New("rnic: QPOptions.SRQ belongs to another protection domain")
-	case o.SendDepth < 1 || o.SendDepth > QueueDepthMax || o.RecvDepth < 1 || o.RecvDepth > QueueDepthMax:
-		return fmt.Errorf("rnic: QPOptions.SendDepth %d and RecvDepth %d, 1 to %d possible", o.SendDepth, o.RecvDepth, QueueDepthMax)
+	case o.SendDepth < 1 || o.SendDepth > QueueDepthMax || o.RecvDepth < 1 ||
+		o.RecvDepth > QueueDepthMax:
+		return fmt.Errorf("rnic: QPOptions.SendDepth %d and RecvDepth %d, 1 to %d possible", o.SendDepth,
+			o.RecvDepth, QueueDepthMax)
 	}
 	return nil
 }
@@ -207,23 +212,29 @@ type Placed struct {
 
 // ReceiveStats count what MPA has found in the peer's octets.
 type ReceiveStats struct {
-	FPDUs, Direct, Reassembled, OutOfOrder         uint64 // FPDUs: all; in one segment; in several; beyond a gap
+	// FPDUs: all; in one segment; in several; beyond a gap
+	FPDUs, Direct, Reassembled, OutOfOrder         uint64
 	BytesDirect, BytesReassembled, BytesOutOfOrder uint64 // octets of their ULPDUs
-	HeldBufs, HeldBufsPeak                         uint64 // packet buffers with octets of FPDUs that are not whole
-	RefusedBudget                                  uint64 // segments that were left to be sent again: for what one connection may hold
-	RefusedCRC                                     uint64 // DropBadCRC: for a bad CRC
-	RefusedUnverified                              uint64 // DropBadCRC: for octets that could not be verified
-	RefusedOutOfOrderRuns                          uint64 // for too many out-of-order runs
-	RefusedSpare                                   uint64 // because packet buffers were short
-	MarkersSought                                  uint64 // markers looked at to find where an FPDU beyond a gap begins
-	Coalesced, BytesCoalesced                      uint64 // out-of-order runs that were moved together
+	// packet buffers with octets of FPDUs that are not whole
+	HeldBufs, HeldBufsPeak uint64
+	// segments that were left to be sent again: for what one connection may hold
+	RefusedBudget uint64
+	RefusedCRC    uint64 // DropBadCRC: for a bad CRC
+	// DropBadCRC: for octets that could not be verified
+	RefusedUnverified     uint64
+	RefusedOutOfOrderRuns uint64 // for too many out-of-order runs
+	RefusedSpare          uint64 // because packet buffers were short
+	// markers looked at to find where an FPDU beyond a gap begins
+	MarkersSought             uint64
+	Coalesced, BytesCoalesced uint64 // out-of-order runs that were moved together
 }
 
 func receiveStats(s mpa.ReceiverStats) ReceiveStats {
 	return ReceiveStats{
 		FPDUs: s.FPDUs, Direct: s.Direct, Reassembled: s.Reassembled, OutOfOrder: s.OutOfOrder,
-		BytesDirect: s.BytesDirect, BytesReassembled: s.BytesReassembled, BytesOutOfOrder: s.BytesOutOfOrder,
-		HeldBufs: s.HeldBufs, HeldBufsPeak: s.HeldBufsPeak,
+		BytesDirect: s.BytesDirect, BytesReassembled: s.BytesReassembled,
+		BytesOutOfOrder: s.BytesOutOfOrder,
+		HeldBufs:        s.HeldBufs, HeldBufsPeak: s.HeldBufsPeak,
 		RefusedBudget: s.RefusedBudget, RefusedCRC: s.RefusedCRC, RefusedUnverified: s.RefusedUnverified,
 		RefusedOutOfOrderRuns: s.RefusedRuns, RefusedSpare: s.RefusedSpare,
 		MarkersSought: s.MarkersSought, Coalesced: s.Coalesced, BytesCoalesced: s.BytesCoalesced,
@@ -234,9 +245,11 @@ func receiveStats(s mpa.ReceiverStats) ReceiveStats {
 func statsOf(c connect.Counters) Stats {
 	s := c.Engine
 	return Stats{
-		Receive: receiveStats(s.Receive), Placed: Placed(s.Placed), FPDUsSent: s.FPDUsSent, PayloadSent: s.PayloadSent,
+		Receive: receiveStats(s.Receive), Placed: Placed(s.Placed), FPDUsSent: s.FPDUsSent,
+		PayloadSent:  s.PayloadSent,
 		MessagesSent: s.MessagesSent, MessagesRecvd: s.MessagesRecvd, WritesRecvd: s.WritesRecvd,
-		SharedTaken: s.SharedTaken, SharedHeld: s.SharedHeld, SlowPath: s.SlowPath, ReadsServed: s.ReadsServed,
+		SharedTaken: s.SharedTaken, SharedHeld: s.SharedHeld, SlowPath: s.SlowPath,
+		ReadsServed:    s.ReadsServed,
 		RefusedPending: s.RefusedPending, TCP: TransportStats(c.Transport),
 	}
 }
@@ -244,9 +257,10 @@ func statsOf(c connect.Counters) Stats {
 // TransportStats come from our TCP or from the kernel's TCP_INFO.
 type TransportStats struct {
 	SegmentsIn, SegmentsOut, Retransmits, OutOfOrder uint64
-	BlackHoles                                       uint64 // times our TCP found the path to swallow large segments, and cut what was in flight
-	EMSS                                             int
-	Kernel                                           bool
+	// times our TCP found the path to swallow large segments, and cut what was in flight
+	BlackHoles uint64
+	EMSS       int
+	Kernel     bool
 }
 
 // Stats returns counters; after Done those at the end. It asks the goroutine that drives the

@@ -46,8 +46,12 @@ func TestCreateQP(t *testing.T) {
 		{func(o *QPOptions) { o.SendCQ = nil }, "QPOptions.PD, SendCQ and RecvCQ are needed"},
 		{func(o *QPOptions) { o.RecvCQ = nil }, "QPOptions.PD, SendCQ and RecvCQ are needed"},
 		{func(o *QPOptions) { o.PD = other.AllocPD() }, "QPOptions.PD belongs to another adapter"},
-		{func(o *QPOptions) { o.SendCQ = foreign }, "QPOptions.SendCQ or RecvCQ belongs to another adapter"},
-		{func(o *QPOptions) { o.RecvCQ = foreign }, "QPOptions.SendCQ or RecvCQ belongs to another adapter"},
+		{func(o *QPOptions) {
+			o.SendCQ = foreign
+		}, "QPOptions.SendCQ or RecvCQ belongs to another adapter"},
+		{func(o *QPOptions) {
+			o.RecvCQ = foreign
+		}, "QPOptions.SendCQ or RecvCQ belongs to another adapter"},
 		{func(o *QPOptions) { o.SendDepth = -1 }, "QPOptions.SendDepth"},
 		{func(o *QPOptions) { o.SendDepth = QueueDepthMax + 1 }, "QPOptions.SendDepth"},
 		{func(o *QPOptions) { o.RecvDepth = -1 }, "QPOptions.SendDepth"},
@@ -89,7 +93,8 @@ func TestPostByState(t *testing.T) {
 		s := r.newEnd(r.server, opts{})
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		c.expectState(RTS)
-		require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), s.conn), ErrState, "accepted, then connected")
+		require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), s.conn), ErrState,
+			"accepted, then connected")
 		r.close(s, c)
 		require.Equal(t, Closed, c.qp.State())
 		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "in service once only")
@@ -121,10 +126,12 @@ func TestPostAfterClosed(t *testing.T) {
 	})
 }
 
-// RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled by one segment.
+// RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled
+// by one segment.
 func TestReceiveDepth(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: 3}}, opts{ConnParam: ConnParam{Packing: PackFull}})
+		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: 3}},
+			opts{ConnParam: ConnParam{Packing: PackFull}})
 		for round := range 3 {
 			for i := range 3 {
 				s.postRecv(s.recvAt(uint64(i), 10*i, 10))
@@ -143,7 +150,9 @@ func TestReceiveDepth(t *testing.T) {
 // A full queue is an error of the posting call and loses nothing.
 func TestQueuesFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{QPOptions: QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}}) // one entry a request
+		// one entry a request
+		s := r.newEnd(r.server,
+			opts{QPOptions: QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}})
 		for i := range 8 {
 			s.postRecv(s.recvAt(uint64(i), 10*i, 10))
 		}
@@ -191,7 +200,8 @@ func TestFlushAtEnd(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 64}}, opts{QPOptions: QPOptions{SendDepth: 64}})
+				s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 64}},
+					opts{QPOptions: QPOptions{SendDepth: 64}})
 				r.exchange(s, c)
 				const recvs, sends = 20, 40
 				for i := range recvs {
@@ -309,16 +319,18 @@ func TestCloseIdle(t *testing.T) {
 	}
 }
 
-// Several goroutines post while the connection ends: what a posting call took completes exactly once, whatever the
-// moment.
+// Several goroutines post while the connection ends: what a posting call took completes exactly
+// once, whatever the moment.
 func TestPostWhileEnding(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for round := range 12 {
-			s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 8}}, opts{QPOptions: QPOptions{SendDepth: 8, RecvDepth: 8}})
-			var taken [3]atomic.Int64 // by goroutine: 0 Writes, 1 Sends of no buffer at the peer's, 2 receives
+			s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 8}},
+				opts{QPOptions: QPOptions{SendDepth: 8, RecvDepth: 8}})
+			// by goroutine: 0 Writes, 1 Sends of no buffer at the peer's, 2 receives
+			var taken [3]atomic.Int64
 			var stop atomic.Bool
 			var wg sync.WaitGroup
 			for g := range taken {
@@ -334,7 +346,8 @@ func TestPostWhileEnding(t *testing.T) {
 						switch {
 						case err == nil:
 							taken[g].Add(1)
-						case !errors.Is(err, ErrSendQueueFull) && !errors.Is(err, ErrRecvQueueFull) && !errors.Is(err, ErrCQFull) && !errors.Is(err, ErrClosed):
+						case !errors.Is(err, ErrSendQueueFull) && !errors.Is(err, ErrRecvQueueFull) &&
+							!errors.Is(err, ErrCQFull) && !errors.Is(err, ErrClosed):
 							t.Errorf("post: %v", err)
 							return
 						default:
@@ -354,7 +367,8 @@ func TestPostWhileEnding(t *testing.T) {
 			var got [3]int64
 			for _, cm := range c.done {
 				g := cm.ID >> 32
-				require.Equal(t, uint64(got[g]), cm.ID&0xffffffff, "completions of one goroutine come in its order")
+				require.Equal(t, uint64(got[g]), cm.ID&0xffffffff,
+					"completions of one goroutine come in its order")
 				got[g]++
 			}
 			for g := range taken {
@@ -374,7 +388,9 @@ func TestLocalProtection(t *testing.T) {
 		sge  func(r *rig, c *end) SGE
 	}{
 		{"unknown STag", func(_ *rig, c *end) SGE { return SGE{STag: 0x1234500, Length: 10} }},
-		{"past the end", func(_ *rig, c *end) SGE { return SGE{STag: c.source.STag(), Offset: regionBytes - 9, Length: 10} }},
+		{"past the end", func(_ *rig, c *end) SGE {
+			return SGE{STag: c.source.STag(), Offset: regionBytes - 9, Length: 10}
+		}},
 		{"revoked", func(_ *rig, c *end) SGE {
 			sge := c.source.Slice(0, 10)
 			c.source.Deregister()
@@ -405,7 +421,8 @@ func TestLocalProtection(t *testing.T) {
 	}
 }
 
-// A region that goes away while a posted range still waits in the queue is caught when its turn comes.
+// A region that goes away while a posted range still waits in the queue is caught when its turn
+// comes.
 func TestRevokedWhilePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
@@ -422,15 +439,17 @@ func TestRevokedWhilePosted(t *testing.T) {
 	})
 }
 
-// A receive buffer that is no writable memory of the domain is this host's fault: the message that finds it ends the
-// connection, the peer hears of a local catastrophic error.
+// A receive buffer that is no writable memory of the domain is this host's fault: the message
+// that finds it ends the connection, the peer hears of a local catastrophic error.
 //
 // req: DDP-9.2-2, 5040-4.8-11
 func TestReceiveIntoNothing(t *testing.T) {
 	for name, sge := range map[string]func(s *end) SGE{
-		"read only":  func(s *end) SGE { return s.source.Slice(0, 100) },
-		"unknown":    func(s *end) SGE { return SGE{STag: 0x777700, Length: 100} },
-		"too little": func(s *end) SGE { return SGE{STag: s.inbox.STag(), Offset: regionBytes - 5, Length: 100} },
+		"read only": func(s *end) SGE { return s.source.Slice(0, 100) },
+		"unknown":   func(s *end) SGE { return SGE{STag: 0x777700, Length: 100} },
+		"too little": func(s *end) SGE {
+			return SGE{STag: s.inbox.STag(), Offset: regionBytes - 5, Length: 100}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

@@ -25,17 +25,19 @@ var refusedStartups = []struct {
 	on   []kind
 	do   func(t *testing.T, r *rig)
 }{
-	{"backlog", rigConfig{listen: ListenOptions{Backlog: 1}}, StartupRefusals{Backlog: 2}, both, func(t *testing.T, r *rig) {
-		asks(r, mpa.Frame{Rev: 1, CRC: true})
-		r.until("a request in the backlog", func() bool { return len(r.listener.requests) == 1 })
-		for range 2 {
-			asks(r, mpa.Frame{Rev: 1, CRC: true}).expectReset()
-		}
-	}},
-	{"dialect", rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044}}}, StartupRefusals{Dialect: 1}, both, func(t *testing.T, r *rig) {
-		asks(r, mpa.Frame{Rev: 0, CRC: true})
-		r.failure()
-	}},
+	{"backlog", rigConfig{listen: ListenOptions{Backlog: 1}}, StartupRefusals{Backlog: 2}, both,
+		func(t *testing.T, r *rig) {
+			asks(r, mpa.Frame{Rev: 1, CRC: true})
+			r.until("a request in the backlog", func() bool { return len(r.listener.requests) == 1 })
+			for range 2 {
+				asks(r, mpa.Frame{Rev: 1, CRC: true}).expectReset()
+			}
+		}},
+	{"dialect", rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044}}},
+		StartupRefusals{Dialect: 1}, both, func(t *testing.T, r *rig) {
+			asks(r, mpa.Frame{Rev: 0, CRC: true})
+			r.failure()
+		}},
 	{"private data", rigConfig{}, StartupRefusals{PrivateData: 1}, both, func(t *testing.T, r *rig) {
 		p := r.peerDials()
 		p.write(append(request(mpa.Frame{Rev: 1})[:18], 0x02, 0x01))
@@ -58,31 +60,35 @@ var refusedStartups = []struct {
 		r.fire(r.server)
 		p.expectReset()
 	}},
-	{"gave way", rigConfig{connsMax: 32, peerMax: 1}, StartupRefusals{GaveWay: 2}, both, func(t *testing.T, r *rig) {
-		for range 2 {
-			p := r.peerDials()
-			defer p.expectReset()
-		}
-		r.peerDials()
-		r.failure()
-		r.failure()
-	}},
-	{"connections", rigConfig{server: Config{ConnsMax: 1}}, StartupRefusals{Connections: 1}, []kind{sockets}, func(t *testing.T, r *rig) {
-		r.connect(opts{}, opts{})
-		c := r.newEnd(r.client, opts{})
-		_ = c.qp.StartConnect(r.ctx, r.addr(), c.conn) // the kernel may be told of the reset at once
-		r.failure()
-		c.awaitClosed()
-	}},
-	{"peer connections", rigConfig{connsMax: 32, peerMax: 1}, StartupRefusals{PeerConnections: 1}, []kind{sockets}, func(t *testing.T, r *rig) {
-		r.connect(opts{}, opts{})
-		c := r.newEnd(r.client, opts{})
-		_ = c.qp.StartConnect(r.ctx, r.addr(), c.conn)
-		r.failure()
-		c.awaitClosed()
-	}},
+	{"gave way", rigConfig{connsMax: 32, peerMax: 1}, StartupRefusals{GaveWay: 2}, both,
+		func(t *testing.T, r *rig) {
+			for range 2 {
+				p := r.peerDials()
+				defer p.expectReset()
+			}
+			r.peerDials()
+			r.failure()
+			r.failure()
+		}},
+	{"connections", rigConfig{server: Config{ConnsMax: 1}}, StartupRefusals{Connections: 1},
+		[]kind{sockets}, func(t *testing.T, r *rig) {
+			r.connect(opts{}, opts{})
+			c := r.newEnd(r.client, opts{})
+			_ = c.qp.StartConnect(r.ctx, r.addr(), c.conn) // the kernel may be told of the reset at once
+			r.failure()
+			c.awaitClosed()
+		}},
+	{"peer connections", rigConfig{connsMax: 32, peerMax: 1}, StartupRefusals{PeerConnections: 1},
+		[]kind{sockets}, func(t *testing.T, r *rig) {
+			r.connect(opts{}, opts{})
+			c := r.newEnd(r.client, opts{})
+			_ = c.qp.StartConnect(r.ctx, r.addr(), c.conn)
+			r.failure()
+			c.awaitClosed()
+		}},
 	{"read depth", rigConfig{}, StartupRefusals{ReadDepth: 1}, both, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
+		s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}),
+			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
 		require.ErrorIs(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.conn), mpa.ErrORDShort)
 		c.awaitClosed()
 	}},
@@ -106,8 +112,8 @@ var refusedStartups = []struct {
 	}},
 }
 
-// Each start-up that a peer began and that came to nothing here is counted once, under its cause, and under no other; a peer that gives
-// up, and one that is served, are not.
+// Each start-up that a peer began and that came to nothing here is counted once, under its cause,
+// and under no other; a peer that gives up, and one that is served, are not.
 func TestStartupsRefused(t *testing.T) {
 	for _, tc := range refusedStartups {
 		t.Run(tc.name, func(t *testing.T) {

@@ -80,7 +80,8 @@ func (pd *ProtectionDomain) RegisterWith(b []byte, opt RegisterOptions) (*Memory
 	if err == nil {
 		var m *mem.MemoryRegion
 		m, err = pd.adapter.table.Register(pd.id, b, mem.RegionOptions{
-			Access: mem.Access(opt.Access), Windows: mem.Access(opt.Windows), Base: opt.Base, ByAddr: opt.ByAddr, Zero: opt.Zero, Stream: stream,
+			Access: mem.Access(opt.Access), Windows: mem.Access(opt.Windows), Base: opt.Base,
+			ByAddr: opt.ByAddr, Zero: opt.Zero, Stream: stream,
 		})
 		if err == nil {
 			return &MemoryRegion{m, pd.adapter}, nil
@@ -220,12 +221,14 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	}
 	if err == nil {
 		var stag STag
-		stag, err = w.window.Bind(m.region, mem.WindowOptions{Off: opt.Off, Len: opt.Len, Base: opt.Base, Access: mem.Access(opt.Access), Stream: stream})
+		stag, err = w.window.Bind(m.region, mem.WindowOptions{Off: opt.Off, Len: opt.Len, Base: opt.Base,
+			Access: mem.Access(opt.Access), Stream: stream})
 		if err == nil {
 			return stag, nil
 		}
 	}
-	return 0, fmt.Errorf("rnic: bind a window to [%d, %d+%d) of %d octets: %w", opt.Off, opt.Off, opt.Len, m.Len(), err)
+	return 0, fmt.Errorf("rnic: bind a window to [%d, %d+%d) of %d octets: %w", opt.Off, opt.Off,
+		opt.Len, m.Len(), err)
 }
 
 // STag is the window's; of a window that is not bound the last one, which reaches nothing. Any

@@ -36,7 +36,8 @@ func TestSlice(t *testing.T) {
 	require.Equal(t, SGE{STag: m.STag(), Length: 100}, m.Slice(0, 100))
 	require.Equal(t, SGE{STag: m.STag(), Offset: 100}, m.Slice(100, 0))
 	require.Equal(t, SGE{STag: m.STag(), Offset: 99, Length: 1}, m.Slice(99, 1))
-	for _, bad := range [][2]int{{-1, 1}, {0, -1}, {101, 0}, {100, 1}, {1, 100}, {0, 101}, {1 << 62, 1 << 62}} {
+	for _, bad := range [][2]int{{-1, 1}, {0, -1}, {101, 0}, {100, 1}, {1, 100}, {0, 101},
+		{1 << 62, 1 << 62}} {
 		require.Panics(t, func() { m.Slice(bad[0], bad[1]) }, "%v", bad)
 	}
 }
@@ -70,7 +71,8 @@ func TestDeregisterUnderWrites(t *testing.T) {
 			s.awaitClosed()
 			var pe *PeerError
 			require.ErrorAs(t, c.qp.Err(), &pe)
-			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.said.Terminate.Cause.String())
+			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)",
+				pe.said.Terminate.Cause.String())
 			require.True(t, bytes.Equal(bytes.Repeat([]byte{0x5a}, regionBytes), s.region.Bytes()))
 			s.unharmed(t)
 			c.poll()
@@ -98,7 +100,8 @@ func TestRevalidate(t *testing.T) {
 	})
 }
 
-// A region bound to a queue pair is so for what peers may do; the application may post any of the domain's as local.
+// A region bound to a queue pair is so for what peers may do; the application may post any of the
+// domain's as local.
 //
 // req: 5041-8.2-3
 func TestBoundRegionIsLocalToAll(t *testing.T) {

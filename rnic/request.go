@@ -9,9 +9,9 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// putWQE makes w, which is zero, the head of wr's entries; wr was checked. It goes field by field: a
-// literal would be built elsewhere and copied in larger words than it was written in, and such a
-// load waits.
+// putWQE makes w, which is zero, the head of wr's entries; wr was checked. It goes field by
+// field: a literal would be built elsewhere and copied in larger words than it was written in,
+// and such a load waits.
 func putWQE(w *wq.WQE, op Opcode, wr *WorkRequest) {
 	w.ID = wr.ID
 	w.Local.Offset, w.Local.Length, w.Local.STag = wr.Local.Offset, wr.Local.Length, wr.Local.STag
@@ -81,7 +81,8 @@ func (o *QPOptions) checkRequests() error {
 	case o.SGEMax < 1 || o.SGEMax > SGEMaxLimit:
 		return fmt.Errorf("rnic: QPOptions.SGEMax %d, 1 to %d possible", o.SGEMax, SGEMaxLimit)
 	case o.InlineMax < 0 || o.InlineMax > InlineMaxLimit:
-		return fmt.Errorf("rnic: QPOptions.InlineMax %d, 1 to %d possible, or NoInline", o.InlineMax, InlineMaxLimit)
+		return fmt.Errorf("rnic: QPOptions.InlineMax %d, 1 to %d possible, or NoInline", o.InlineMax,
+			InlineMaxLimit)
 	}
 	return nil
 }
@@ -91,8 +92,10 @@ func checkSend(wr *WorkRequest, sgeMax, inlineMax int) error {
 	switch {
 	case wr.Op < OpSend || wr.Op > OpLocalInvalidate || wr.Op == OpRecv:
 		return fmt.Errorf("%w: PostSend of %v", ErrShape, wr.Op)
-	case (wr.Op == OpFetchAdd || wr.Op == OpCompareSwap) && wr.Local.Length != 0 && wr.Local.Length != qp.AtomicLen:
-		return fmt.Errorf("%w: the word before is of %d octets, Local of %d", ErrShape, qp.AtomicLen, wr.Local.Length)
+	case (wr.Op == OpFetchAdd || wr.Op == OpCompareSwap) && wr.Local.Length != 0 &&
+		wr.Local.Length != qp.AtomicLen:
+		return fmt.Errorf("%w: the word before is of %d octets, Local of %d", ErrShape, qp.AtomicLen,
+			wr.Local.Length)
 	case len(wr.List) == 0 && len(wr.Inline) == 0:
 		return nil
 	}
@@ -114,7 +117,8 @@ func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {
 	ranges, inline := len(wr.List), len(wr.Inline)
 	switch {
 	case op == OpRead && ranges > 0:
-		return fmt.Errorf("%w: %v with a List (a Read Request names one sink, RFC 5040 section 4.4: post one Read for each range)", ErrShape, op)
+		return fmt.Errorf("%w: %v with a List (a Read Request names one sink, RFC 5040 section 4.4: "+
+			"post one Read for each range)", ErrShape, op)
 	case !op.HasList() && ranges > 0:
 		return fmt.Errorf("%w: %v with a List", ErrShape, op)
 	case !op.HasInline() && inline > 0:

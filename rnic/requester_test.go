@@ -20,11 +20,13 @@ func serving(ird int) opts { return opts{ConnParam: ConnParam{IRD: ird}} }
 
 // readFrom is a Read of n octets at off of m into the same place of e's inbox.
 func (e *end) readFrom(m *MemoryRegion, id uint64, off, n int) WorkRequest {
-	return WorkRequest{ID: id, Op: OpRead, Local: e.inbox.Slice(off, n), RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off), Signaled: true}
+	return WorkRequest{ID: id, Op: OpRead, Local: e.inbox.Slice(off, n), RemoteSTag: m.STag(),
+		RemoteOffset: m.Base() + uint64(off), Signaled: true}
 }
 
 func (e *end) wordOf(m *MemoryRegion, id uint64, off int) WorkRequest {
-	return WorkRequest{ID: id, RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off), Signaled: true}
+	return WorkRequest{ID: id, RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off),
+		Signaled: true}
 }
 
 // ids are the completions' IDs; all must have succeeded.
@@ -37,13 +39,15 @@ func ids(t testing.TB, cs []Completion) (got []uint64) {
 	return got
 }
 
-// Reads of all sizes, in both directions, more of them than may be outstanding; the sink needs no remote right.
+// Reads of all sizes, in both directions, more of them than may be outstanding; the sink needs no
+// remote right.
 //
 // req: 5040-5.2.2-3, 5040-5.2.1-7, 5040-5.2.1-6, 5040-5.5-4, 5040-5.5-13
 func TestReads(t *testing.T) {
 	for _, depth := range []int{1, 3, 16} {
 		over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-			s, c := r.connect(opts{ConnParam: ConnParam{IRD: depth, ORD: depth}}, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: depth, ORD: depth}})
+			s, c := r.connect(opts{ConnParam: ConnParam{IRD: depth, ORD: depth}},
+				opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: depth, ORD: depth}})
 			sizes := []int{1, 0, 7, 1446, 1447, 20000, 3, 64, 65}
 			for _, e := range []*end{c, s} { // a Responder may not speak first
 				peer := map[*end]*end{s: c, c: s}[e]
@@ -54,7 +58,8 @@ func TestReads(t *testing.T) {
 					off += n
 				}
 				for i, cm := range e.await(len(sizes)) {
-					require.Equal(t, Completion{ID: uint64(i), QP: e.qp.Number(), Op: OpRead, Len: uint32(sizes[i])}, cm)
+					require.Equal(t, Completion{ID: uint64(i), QP: e.qp.Number(), Op: OpRead,
+						Len: uint32(sizes[i])}, cm)
 				}
 				require.True(t, bytes.Equal(m.Bytes()[:off], e.inbox.Bytes()[:off]))
 				require.Equal(t, make([]byte, 100), e.inbox.Bytes()[off:off+100], "nothing after")
@@ -66,7 +71,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Work requests complete in the order in which they were posted, also a Send that is done long before an earlier Read.
+// Work requests complete in the order in which they were posted, also a Send that is done long
+// before an earlier Read.
 //
 // req: 5040-5.5-9, 5040-5.5-8
 func TestCompletionsInOrder(t *testing.T) {
@@ -134,8 +140,8 @@ func noMarkers(o opts) opts {
 	return o
 }
 
-// At most ORD Requests are outstanding. The next waits for a Response, and later work requests wait too. A Read completes
-// when its last segment is delivered, not before.
+// At most ORD Requests are outstanding. The next waits for a Response, and later work requests
+// wait too. A Read completes when its last segment is delivered, not before.
 //
 // req: 5040-6.1-3, 5040-5.5-12, 5040-5.2-1
 func TestORD(t *testing.T) {
@@ -195,8 +201,8 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// A Response that does not match the oldest Read ends the connection, before placement or at delivery. That Read completes
-// as BadResponse, later requests as Flushed.
+// A Response that does not match the oldest Read ends the connection, before placement or at
+// delivery. That Read completes as BadResponse, later requests as Flushed.
 //
 // req: 5040-5.2.2-5, 7306-8.2-1, 7306-5.2.2-1, 5040-7.1-3
 func TestBadResponses(t *testing.T) {
@@ -214,11 +220,21 @@ func TestBadResponses(t *testing.T) {
 			a[0].SinkSTag++
 			return answerFPDU(a[0], 0, "12345678", true)
 		}},
-		{"before the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], -1, "1", false) }},
-		{"after the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[1], 1, "12345678", true) }},
-		{"nothing, far away", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], 1<<30, "", true) }},
-		{"too short", 0x02ff, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], 0, "1234567", true) }},
-		{"the second's", 0x02ff, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[1], 0, "12345678", true) }},
+		{"before the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu {
+			return answerFPDU(a[0], -1, "1", false)
+		}},
+		{"after the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu {
+			return answerFPDU(a[1], 1, "12345678", true)
+		}},
+		{"nothing, far away", 0x1101, func(a []rdmap.ReadRequest) fpdu {
+			return answerFPDU(a[0], 1<<30, "", true)
+		}},
+		{"too short", 0x02ff, func(a []rdmap.ReadRequest) fpdu {
+			return answerFPDU(a[0], 0, "1234567", true)
+		}},
+		{"the second's", 0x02ff, func(a []rdmap.ReadRequest) fpdu {
+			return answerFPDU(a[1], 0, "12345678", true)
+		}},
 		{"an atomic's", 0x02ff, atomic(1, 4)},
 		{"an empty atomic's", 0x02ff, atomic(1, 0)},
 	} {
@@ -242,11 +258,12 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
-// While a Read is unanswered, requests beyond SendDepth wait in the ring, however many the application posts. All complete
-// in order after the Response.
+// While a Read is unanswered, requests beyond SendDepth wait in the ring, however many the
+// application posts. All complete in order after the Response.
 func TestManyRequestsAfterAnUnansweredRead(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
+		c := r.newEnd(r.client,
+			noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
 		p := r.peerResponds(c)
 		c.post(c.readFrom(c.region, 0, 0, 8))
 		outstanding := p.request()
@@ -283,14 +300,18 @@ func TestRemoteStatuses(t *testing.T) {
 			wr.RemoteSTag++
 			return errOf(c.qp.PostSend(as(OpRead, wr)))
 		}},
-		{"right not granted", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error { return errOf(c.qp.PostSend(c.readFrom(s.inbox, 2, 0, 8))) }},
+		{"right not granted", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error {
+			return errOf(c.qp.PostSend(c.readFrom(s.inbox, 2, 0, 8)))
+		}},
 		{"atomic past the end", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error {
 			return errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 2, regionBytes), 1)))
 		}},
 		{"misaligned", 4, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error {
 			return errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 2, 3), 1)))
 		}},
-		{"not served", 0, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error { return errOf(c.qp.PostSend(c.readFrom(m, 2, 0, 8))) }},
+		{"not served", 0, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error {
+			return errOf(c.qp.PostSend(c.readFrom(m, 2, 0, 8)))
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -357,11 +378,13 @@ func TestLocalErrorAfterReads(t *testing.T) {
 		c.awaitClosed()
 		cs := c.await(3)
 		require.Equal(t, [3]uint64{1, 2, 3}, [3]uint64{cs[0].ID, cs[1].ID, cs[2].ID})
-		require.Equal(t, [3]Status{Flushed, LocalProtection, Flushed}, [3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
+		require.Equal(t, [3]Status{Flushed, LocalProtection, Flushed},
+			[3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
 	})
 }
 
-// The peer cannot Write into the sink of an outstanding Read, although the Request carries its STag.
+// The peer cannot Write into the sink of an outstanding Read, although the Request carries its
+// STag.
 func TestSinkIsNoTargetOfWrites(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
@@ -383,9 +406,12 @@ func TestWhatCannotBePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(serving(2), opts{ConnParam: ConnParam{Dialect: RDDP01, ORD: 2}})
 		m := r.readable(s, 64, RemoteRead|RemoteWrite)
-		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}})), ErrExtension)
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}})),
+			ErrExtension)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1})), ErrExtension)
-		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpCompareSwap, CompareSwap: CompareSwap{}})), ErrExtension)
+		require.ErrorIs(
+			t, errOf(c.qp.PostSend(WorkRequest{Op: OpCompareSwap, CompareSwap: CompareSwap{}})),
+			ErrExtension)
 		c.post(c.readFrom(m, 1, 0, 64))
 		require.Equal(t, []uint64{1}, ids(t, c.await(1)))
 		require.ErrorIs(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 64))), ErrReadDepth)
@@ -441,7 +467,10 @@ func TestReadsAllocateNothing(t *testing.T) {
 			ok = ok && errOf(s.qp.PostRecv(s.recvAt(1, 0, 8))) == nil
 			ok = ok && errOf(c.qp.PostSend(c.readFrom(m, 2, 0, 5000*i))) == nil
 			ok = ok && errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 3, 8), 1))) == nil
-			ok = ok && errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{1}, ID: 4, Signaled: true, Fence: i == 2})) == nil
+			ok = ok &&
+				errOf(
+					c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{1}, ID: 4, Signaled: true,
+						Fence: i == 2})) == nil
 		}
 		if !ok {
 			t.Fatal("post")

@@ -29,7 +29,8 @@ func (r *rig) readable(e *end, n int, access Access) *MemoryRegion {
 func readOf(msn uint32, stag mem.STag, to uint64, n int) (ddp.Header, rdmap.ReadRequest) {
 	h := rdmap.OpReadRequest.Header(1)
 	h.Last, h.Version, h.MSN = true, 1, msn
-	return h, rdmap.ReadRequest{SinkSTag: 0xfeed0000 + ddp.STag(msn), SinkTO: 1<<40 + uint64(msn), Size: uint32(n), SrcSTag: stag, SrcTO: to}
+	return h, rdmap.ReadRequest{SinkSTag: 0xfeed0000 + ddp.STag(msn), SinkTO: 1<<40 + uint64(msn),
+		Size: uint32(n), SrcSTag: stag, SrcTO: to}
 }
 
 func readFPDU(h ddp.Header, rr rdmap.ReadRequest) fpdu {
@@ -51,7 +52,8 @@ func (p *peer) response(rr rdmap.ReadRequest) []byte {
 	for {
 		f := p.nextFPDU()
 		require.Equal(p.d.t, ddp.Header{
-			Tagged: true, Last: f.Last, Version: 1, ULP: rdmap.Control(1, rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(len(got)),
+			Tagged: true, Last: f.Last, Version: 1, ULP: rdmap.Control(1, rdmap.OpReadResponse),
+			STag: rr.SinkSTag, TO: rr.SinkTO + uint64(len(got)),
 		}, f.Header, "%v", f)
 		if got = append(got, f.payload...); f.Last {
 			return got
@@ -63,17 +65,21 @@ func (p *peer) response(rr rdmap.ReadRequest) []byte {
 func (p *peer) atomicResponse(msn uint32) rdmap.AtomicResponse {
 	p.d.t.Helper()
 	f := p.nextFPDU()
-	require.Equal(p.d.t, ddp.Header{Last: true, Version: 1, ULP: 0x4b, QN: 3, MSN: msn}, f.Header, "%v", f)
+	require.Equal(p.d.t, ddp.Header{Last: true, Version: 1, ULP: 0x4b, QN: 3, MSN: msn},
+		f.Header, "%v", f)
 	a, ok := rdmap.ParseAtomicResponse(f.payload)
 	require.True(p.d.t, ok, "%v", f)
 	return a
 }
 
-// Reads of all sizes, from any offset, as many at once as were agreed: answered whole and in order, and no ULP hears of it. What
-// the Responder cannot know of, the sink's STag and TO, comes back as it was. The source of a Read of nothing is not looked at.
+// Reads of all sizes, from any offset, as many at once as were agreed: answered whole and in
+// order, and no ULP hears of it. What the Responder cannot know of, the sink's STag and TO, comes
+// back as it was. The source of a Read of nothing is not looked at.
 //
-// req: 5040-4.4-2, 5040-5.2-1, 5040-5.2.1-1, 5040-5.2.1-2, 5040-5.2.1-3, 5040-5.2.1-4, 5040-5.2.1-5, 5040-5.2.1-6, 5040-5.2.1-7,
-// req: 5040-5.2.1-9, 5040-5.2.1-10, 5040-5.2.2-1, 5040-5.2.2-2, 5040-5.2.2-4, 5040-5.5-13, 5040-4.4-3
+// req: 5040-4.4-2, 5040-5.2-1, 5040-5.2.1-1, 5040-5.2.1-2, 5040-5.2.1-3, 5040-5.2.1-4, 5040-5.2.1-5
+// req: 5040-5.2.1-6, 5040-5.2.1-7,
+// req: 5040-5.2.1-9, 5040-5.2.1-10, 5040-5.2.2-1, 5040-5.2.2-2, 5040-5.2.2-4, 5040-5.5-13
+// req: 5040-4.4-3
 func TestReadsServed(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
@@ -83,7 +89,8 @@ func TestReadsServed(t *testing.T) {
 		for range 3 { // buffers are used again
 			var burst []fpdu
 			var outstanding []rdmap.ReadRequest
-			for _, place := range [][2]int{{0, 1}, {7, 0}, {3, 5}, {0, 1446}, {1, 1447}, {5, 20000}, {regionBytes - 1, 1}, {0, regionBytes}} {
+			for _, place := range [][2]int{{0, 1}, {7, 0}, {3, 5}, {0, 1446}, {1, 1447}, {5, 20000},
+				{regionBytes - 1, 1}, {0, regionBytes}} {
 				msn++
 				h, rr := readOf(msn, m.STag(), m.Base()+uint64(place[0]), place[1])
 				if rr.Size == 0 {
@@ -108,7 +115,8 @@ func TestReadsServed(t *testing.T) {
 	})
 }
 
-// A peer may close its half right after its Requests: our half is closed after the last answer, also when an answer ends with its segment.
+// A peer may close its half right after its Requests: our half is closed after the last answer,
+// also when an answer ends with its segment.
 func TestReadsRightBeforeTheFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
@@ -141,7 +149,8 @@ func TestReadsThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// reads are the first n Requests, for so many octets from the region's first, the sizes by turns; the last is of the first size.
+// reads are the first n Requests, for so many octets from the region's first, the sizes by turns;
+// the last is of the first size.
 func reads(m *MemoryRegion, n int, sizes ...int) (burst []fpdu, outstanding []rdmap.ReadRequest) {
 	for i := range n {
 		h, rr := readOf(uint32(i+1), m.STag(), m.Base(), sizes[(n-1-i)%len(sizes)])
@@ -159,7 +168,9 @@ func TestReadErrors(t *testing.T) {
 		cause rdmap.Cause
 		place func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int)
 	}{
-		{"unknown STag", 0x0100, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) { return 0xdead, 0, 1 }},
+		{"unknown STag", 0x0100, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			return 0xdead, 0, 1
+		}},
 		{"revoked", 0x0100, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
 			m := r.readable(s, 64, RemoteRead)
 			m.Revoke()
@@ -203,7 +214,8 @@ func TestReadErrors(t *testing.T) {
 				h, rr := readOf(1, stag, to, n)
 				p.inject(readFPDU(h, rr))
 				p.expectTerminate(rdmap.Terminate{
-					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46, DDP: h, Read: rr,
+					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
+					DDP: h, Read: rr,
 				})
 				p.closeSend()
 				s.awaitClosed()
@@ -215,7 +227,8 @@ func TestReadErrors(t *testing.T) {
 
 // Requests that are none: the length is wrong.
 func TestRequestsOfTheWrongLength(t *testing.T) {
-	for op, n := range map[rdmap.Opcode]int{rdmap.OpReadRequest: rdmap.ReadRequestLen, rdmap.OpAtomicRequest: rdmap.AtomicRequestLen} {
+	for op, n := range map[rdmap.Opcode]int{rdmap.OpReadRequest: rdmap.ReadRequestLen,
+		rdmap.OpAtomicRequest: rdmap.AtomicRequestLen} {
 		for _, n := range []int{0, n - 1, n + 1} {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 1}})
@@ -224,7 +237,8 @@ func TestRequestsOfTheWrongLength(t *testing.T) {
 				h.Last, h.Version, h.MSN = true, 1, 1
 				p.inject(fpdu{h, make([]byte, n)})
 				p.expectTerminate(rdmap.Terminate{
-					Cause: rdmap.CauseOperation, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h,
+					Cause: rdmap.CauseOperation, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n),
+					DDP: h,
 				})
 				p.closeSend()
 				s.awaitClosed()
@@ -233,14 +247,16 @@ func TestRequestsOfTheWrongLength(t *testing.T) {
 	}
 }
 
-// One Request more than IRD finds no buffer and ends its stream; another stream of the same domain and completion queue has buffers
-// of its own, and goes on. Reads and atomics share them.
+// One Request more than IRD finds no buffer and ends its stream; another stream of the same
+// domain and completion queue has buffers of its own, and goes on. Reads and atomics share them.
 //
-// req: 5040-6.1-2, 5040-8.1.2-2, 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3, 7306-5.2-1, 7306-5.2.2-2, 5040-8.1.1-6, 5042-6.4.3.3-2
+// req: 5040-6.1-2, 5040-8.1.2-2, 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3, 7306-5.2-1, 7306-5.2.2-2
+// req: 5040-8.1.1-6, 5042-6.4.3.3-2
 func TestMoreThanIRD(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 3}})
-		other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq}, ConnParam: ConnParam{IRD: 3}})
+		other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq},
+			ConnParam: ConnParam{IRD: 3}})
 		m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
 		p, _ := r.peerConnects(s, false)
 		q, _ := r.peerConnects(other, false)
@@ -273,8 +289,8 @@ func TestMoreThanIRD(t *testing.T) {
 	})
 }
 
-// Atomics: done once each and in order, answered on queue 3 with what was there before, in the host's order there and big-endian on
-// the wire.
+// Atomics: done once each and in order, answered on queue 3 with what was there before, in the
+// host's order there and big-endian on the wire.
 //
 // req: 7306-5-2, 7306-5.2.1-4, 7306-5.2.2-3, 7306-5.1.1-3, 7306-5.1.2-1, 7306-5.4-3, 7306-4-2
 func TestAtomicsServed(t *testing.T) {
@@ -287,8 +303,10 @@ func TestAtomicsServed(t *testing.T) {
 		ops := []rdmap.AtomicRequest{
 			{Code: rdmap.FetchAdd, Data: 5},
 			{Code: rdmap.FetchAdd, Data: math.MaxUint64},
-			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 0x0102030405060708, Mask: math.MaxUint64},
-			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 9, Mask: math.MaxUint64},
+			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 0x0102030405060708,
+				Mask: math.MaxUint64},
+			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 9,
+				Mask: math.MaxUint64},
 		}
 		var burst []fpdu
 		for i, op := range ops {
@@ -298,7 +316,8 @@ func TestAtomicsServed(t *testing.T) {
 		h, rr := readOf(5, m.STag(), at, 8)
 		p.inject(burst...)
 		for i, want := range []uint64{0, 5, 4, 0x0102030405060708} {
-			require.Equal(t, rdmap.AtomicResponse{ID: uint32(100 + i), Original: want}, p.atomicResponse(uint32(i+1)))
+			require.Equal(t, rdmap.AtomicResponse{ID: uint32(100 + i), Original: want},
+				p.atomicResponse(uint32(i+1)))
 		}
 		p.inject(readFPDU(h, rr))
 		require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(p.response(rr)))
@@ -308,7 +327,8 @@ func TestAtomicsServed(t *testing.T) {
 	})
 }
 
-// Atomics that are refused: memory stays, and the Terminate names the cause without a copy of the RDMA header.
+// Atomics that are refused: memory stays, and the Terminate names the cause without a copy of the
+// RDMA header.
 //
 // req: 7306-5.1.1-1, 7306-5.1.2-2, 7306-5.2.1-2, 7306-8.2-1, 7306-8.2-2, 7306-1.1-2
 func TestAtomicErrors(t *testing.T) {
@@ -318,16 +338,22 @@ func TestAtomicErrors(t *testing.T) {
 		access Access
 		change change
 	}{
-		"unknown STag":  {0x0100, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.STag = 0xdead }},
-		"past the end":  {0x0101, RemoteRead | RemoteWrite, func(m *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = m.Base() + 64 }},
-		"read-only":     {0x0102, RemoteRead, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
-		"write-only":    {0x0102, RemoteWrite | LocalWrite, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
-		"TO wraps":      {0x0104, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = math.MaxUint64 }},
-		"Swap":          {0x0206, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 1 }},
-		"reserved code": {0x0206, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 15 }},
+		"unknown STag": {0x0100, RemoteRead | RemoteWrite,
+			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.STag = 0xdead }},
+		"past the end": {0x0101, RemoteRead | RemoteWrite,
+			func(m *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = m.Base() + 64 }},
+		"read-only":  {0x0102, RemoteRead, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
+		"write-only": {0x0102, RemoteWrite | LocalWrite, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
+		"TO wraps": {0x0104, RemoteRead | RemoteWrite,
+			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = math.MaxUint64 }},
+		"Swap": {0x0206, RemoteRead | RemoteWrite,
+			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 1 }},
+		"reserved code": {0x0206, RemoteRead | RemoteWrite,
+			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 15 }},
 	}
 	for off := uint64(1); off < 8; off++ {
-		for name, code := range map[string]rdmap.AtomicCode{"FetchAdd": rdmap.FetchAdd, "CompareSwap": rdmap.CompareSwap} {
+		for name, code := range map[string]rdmap.AtomicCode{"FetchAdd": rdmap.FetchAdd,
+			"CompareSwap": rdmap.CompareSwap} {
 			c := cases["Swap"]
 			c.cause = 0x0207
 			c.change = func(m *MemoryRegion, a *rdmap.AtomicRequest) { a.TO, a.Code = m.Base()+off, code }
@@ -345,7 +371,8 @@ func TestAtomicErrors(t *testing.T) {
 				tc.change(m, &a)
 				p.inject(atomicFPDU(1, a))
 				p.expectTerminate(rdmap.Terminate{
-					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: 70, DDP: ddp.Header{Last: true, Version: 1, ULP: 0x4a, QN: 1, MSN: 1},
+					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: 70,
+					DDP: ddp.Header{Last: true, Version: 1, ULP: 0x4a, QN: 1, MSN: 1},
 				})
 				p.closeSend()
 				s.awaitClosed()
@@ -369,8 +396,8 @@ func TestNothingServedWithoutIRD(t *testing.T) {
 	})
 }
 
-// A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before the gap is filled: a Read after a Write
-// returns what was written, an atomic adds to it.
+// A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before
+// the gap is filled: a Read after a Write returns what was written, an atomic adds to it.
 //
 // req: 5040-5.5-5, 7306-5.4-2
 func TestNothingBeforeDelivery(t *testing.T) {
@@ -423,8 +450,8 @@ func TestNothingBeforeDelivery(t *testing.T) {
 	}
 }
 
-// What is being read is revoked: the Response ends, no octet leaves from then on, and the Terminate's copy of the Request says how
-// far it came.
+// What is being read is revoked: the Response ends, no octet leaves from then on, and the
+// Terminate's copy of the Request says how far it came.
 //
 // req: 5040-4.8-10, 5042-6.2.2-2
 func TestSourceRevokedMeanwhile(t *testing.T) {
@@ -447,7 +474,8 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 			require.True(t, ok)
 			rr.Advance(uint32(len(got)))
 			require.Equal(t, rdmap.Terminate{
-				Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46, DDP: h, Read: rr,
+				Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
+				DDP: h, Read: rr,
 			}, term)
 			break
 		}

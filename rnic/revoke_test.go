@@ -34,13 +34,16 @@ var takeBacks = []takeBack{
 	{"window's Unbind", byWindow, func(_ *end, w *Window) { w.Unbind() }},
 	{"window's Free", byWindow, func(_ *end, w *Window) { w.Free() }},
 	{"region's Revoke under a window", byWindow, func(s *end, _ *Window) { s.region.Revoke() }},
-	{"region's Deregister under a window", byWindow, func(s *end, _ *Window) { s.region.Deregister() }},
+	{"region's Deregister under a window", byWindow, func(s *end, _ *Window) {
+		s.region.Deregister()
+	}},
 	{"Local Invalidate of a window", byWindow, (*end).invalidate},
 }
 
 // invalidate is Local Invalidate, up to its Completion. It is the only work of s.
 func (s *end) invalidate(w *Window) {
-	if _, err := s.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, LocalSTag: w.STag(), Signaled: true}); err != nil {
+	if _, err := s.qp.PostSend(
+		WorkRequest{Op: OpLocalInvalidate, LocalSTag: w.STag(), Signaled: true}); err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -50,10 +53,11 @@ func (s *end) invalidate(w *Window) {
 	}
 }
 
-// Not one octet is placed after a region or a window was taken back, while a peer keeps writing as fast as it can: over
-// Pollers that run on cores of their own, and over kernel sockets. Each round the region is stamped as soon as the call
-// has returned, and read again when the connection, whose every posted Write was under way, is over. Under -race the
-// detector sees a late octet even if it has the stamp's value.
+// Not one octet is placed after a region or a window was taken back, while a peer keeps writing
+// as fast as it can: over Pollers that run on cores of their own, and over kernel sockets. Each
+// round the region is stamped as soon as the call has returned, and read again when the
+// connection, whose every posted Write was under way, is over. Under -race the detector sees a
+// late octet even if it has the stamp's value.
 //
 // req: 5041-8.3.1-6, 5042-6.2.2-2, 5042-A-1
 func TestNothingIsPlacedAfterTakingBack(t *testing.T) {
@@ -95,11 +99,13 @@ func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
 	post()
 	c.awaitClosed()
 	s.awaitClosed()
-	require.True(t, bytes.Equal(bytes.Repeat([]byte{stamp}, regionBytes), memory), "an octet was placed after %s returned", way.name)
+	require.True(t, bytes.Equal(bytes.Repeat([]byte{stamp}, regionBytes), memory),
+		"an octet was placed after %s returned", way.name)
 	s.unharmed(t)
 	var pe *PeerError
 	require.ErrorAs(t, c.qp.Err(), &pe)
-	require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.said.Terminate.Cause.String())
+	require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)",
+		pe.said.Terminate.Cause.String())
 	c.poll()
 	require.Len(t, c.done, posted)
 	for _, x := range []*end{s, c} {
@@ -110,8 +116,8 @@ func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
 	w.Free()
 }
 
-// Several peers on several connections write through STags of their own into one region; taking one window back leaves
-// the others at work, taking the region back ends all.
+// Several peers on several connections write through STags of their own into one region; taking
+// one window back leaves the others at work, taking the region back ends all.
 //
 // req: 5042-6.1.1-3
 func TestWindowsOfSeveralPeers(t *testing.T) {
@@ -130,7 +136,8 @@ func TestWindowsOfSeveralPeers(t *testing.T) {
 			ends[i] = [2]*end{s, c}
 			windows[i], err = pd.NewWindow()
 			require.NoError(t, err)
-			stags[i], err = windows[i].Bind(region, WindowOptions{Off: i * share, Len: share, Access: RemoteWrite, For: s.qp})
+			stags[i], err = windows[i].Bind(region,
+				WindowOptions{Off: i * share, Len: share, Access: RemoteWrite, For: s.qp})
 			require.NoError(t, err)
 		}
 		write := func(i, octet int) {

@@ -75,7 +75,8 @@ type rigConfig struct {
 	tcp    tcp.Config
 	server Config // of the Adapter
 
-	connsMax, peerMax int // of the server, whichever the transport; 0: the rig's. The client may have no fewer
+	// of the server, whichever the transport; 0: the rig's. The client may have no fewer
+	connsMax, peerMax int
 	listen            ListenOptions
 	tentative         bool // the client's address, at first
 	wrap              func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue
@@ -172,8 +173,10 @@ func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
 		queue = cfg.wrap(i, queue, h.pool)
 	}
 	c := stack.Config{
-		Queue: queue, Pool: h.pool, MTU: cfg.mtu, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)),
-		ConnsMax: max(32, cfg.connsMax), TCP: cfg.tcp, Secret: [16]byte{1, byte(i)}, QuickDAD: cfg.tentative && i == 1,
+		Queue: queue, Pool: h.pool, MTU: cfg.mtu,
+		Addr:     netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)),
+		ConnsMax: max(32, cfg.connsMax), TCP: cfg.tcp, Secret: [16]byte{1, byte(i)},
+		QuickDAD: cfg.tentative && i == 1,
 	}
 	if i == 0 {
 		c.ConnsMax, c.PeerMax = cmp.Or(cfg.connsMax, c.ConnsMax), cfg.peerMax
@@ -368,7 +371,8 @@ func (r *rig) connectEnds(s, c *end) (*end, *end) {
 	return s, c
 }
 
-// write is an RDMA Write of octets [off, off+n) of e's source to the same place of the peer's region.
+// write is an RDMA Write of octets [off, off+n) of e's source to the same place of the peer's
+// region.
 func (e *end) write(peer *end, id uint64, off, n int) WorkRequest {
 	return WorkRequest{
 		ID: id, Op: OpWrite, Local: e.source.Slice(off, n), Signaled: true,
@@ -395,8 +399,10 @@ func (r *rig) exchange(s, c *end) {
 			Completion{ID: 2, Len: n, Op: OpSend},
 		)
 		to.expectCompletions(Completion{ID: 77, Len: n, Op: OpRecv})
-		require.True(r.t, bytes.Equal(from.source.Bytes()[100:100+n], to.region.Bytes()[100:100+n]), "written octets")
-		require.True(r.t, bytes.Equal(from.source.Bytes()[200:200+n], to.inbox.Bytes()[:n]), "sent octets")
+		require.True(r.t, bytes.Equal(from.source.Bytes()[100:100+n], to.region.Bytes()[100:100+n]),
+			"written octets")
+		require.True(r.t, bytes.Equal(from.source.Bytes()[200:200+n], to.inbox.Bytes()[:n]),
+			"sent octets")
 		to.unharmed(r.t)
 	}
 }

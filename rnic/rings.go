@@ -47,8 +47,8 @@ func takeSlots[S any, O any](s *ringStore, owner *O, n int) []S {
 	return mem.View[S](b, n)
 }
 
-// take returns size octets, all 0, or nil when the arena is used up or absent: the heap then serves as
-// well.
+// take returns size octets, all 0, or nil when the arena is used up or absent: the heap then
+// serves as well.
 func (s *ringStore) take(size int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 
 // Queues lie in the Adapter's arena while there is room, then on the heap, and work alike.
 func TestRingsInArena(t *testing.T) {
-	for name, size := range map[string]int{"room": 1 << 20, "room for little": 68 << 10, "no room": 0} {
+	for name, size := range map[string]int{"room": 1 << 20, "room for little": 68 << 10,
+		"no room": 0} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range both {
 				arena := hugepages.Heap(size)
@@ -22,7 +23,8 @@ func TestRingsInArena(t *testing.T) {
 				s, c := r.connect(opts{}, opts{})
 				before := bytes.Clone(arena.Bytes())
 				r.exchange(s, c)
-				require.Equal(t, size > 0, !bytes.Equal(before, arena.Bytes()), "the arena's octets have changed")
+				require.Equal(t, size > 0, !bytes.Equal(before, arena.Bytes()),
+					"the arena's octets have changed")
 				r.close(s, c)
 			}
 		})
@@ -76,7 +78,8 @@ func TestRingMemoryComesBack(t *testing.T) {
 func TestRingsInUsedMemory(t *testing.T) {
 	memory := hugepages.Heap(256 << 10)
 	for at := 0; at < len(memory.Bytes()); at += 8 {
-		binary.NativeEndian.PutUint64(memory.Bytes()[at:], 1) // as the first slot of a ring has when it is full
+		// as the first slot of a ring has when it is full
+		binary.NativeEndian.PutUint64(memory.Bytes()[at:], 1)
 	}
 	a, err := Open(Config{Arena: hugepages.Over(memory.Bytes(), hugepages.Normal)})
 	require.NoError(t, err)

@@ -10,11 +10,13 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// An RTR message that is a Send takes none of the receive buffers: as many Sends may follow in its segment as were posted.
+// An RTR message that is a Send takes none of the receive buffers: as many Sends may follow in
+// its segment as were posted.
 func TestSendsRightAfterTheRTRSend(t *testing.T) {
 	for _, depth := range []int{1, 3, 4} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: depth}, ConnParam: ConnParam{NoMarkers: true}})
+			s := r.newEnd(r.server,
+				opts{QPOptions: QPOptions{RecvDepth: depth}, ConnParam: ConnParam{NoMarkers: true}})
 			for i := range depth {
 				wr := s.recvAt(uint64(i+1), 16*i, 4)
 				wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
@@ -27,15 +29,16 @@ func TestSendsRightAfterTheRTRSend(t *testing.T) {
 			}
 			p.inject(burst...)
 			for i, c := range s.await(depth) {
-				require.Equal(t, Completion{ID: uint64(i + 1), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c, "%v", s.qp.Err())
+				require.Equal(t, Completion{ID: uint64(i + 1), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c,
+					"%v", s.qp.Err())
 				require.Equal(t, "mess\x00\x00\x00\x00age\x00", string(s.inbox.Bytes()[16*i:][:12]))
 			}
 		})
 	}
 }
 
-// A Send that comes first and is no RTR message is the ULP's, into the ULP's first buffer: one with octets, one that is not whole,
-// one that does more than send.
+// A Send that comes first and is no RTR message is the ULP's, into the ULP's first buffer: one
+// with octets, one that is not whole, one that does more than send.
 func TestFirstSendIsNoRTR(t *testing.T) {
 	long, event, part, rest := sendOf(1), sendOf(1), sendOf(1), sendOf(1)
 	event.ULP = rdmap.Control(1, rdmap.OpSendSE)
@@ -63,7 +66,8 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 	}
 }
 
-// An empty Send with another number is no RTR message either: start-up's own buffer would take the place of the one that it lacks.
+// An empty Send with another number is no RTR message either: start-up's own buffer would take
+// the place of the one that it lacks.
 func TestFirstSendHasAnotherNumber(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
@@ -76,8 +80,8 @@ func TestFirstSendHasAnotherNumber(t *testing.T) {
 	})
 }
 
-// What looks like an RTR Send and cannot be placed ends the stream while start-up's own buffer is posted. That one has no
-// Completion; the ULP's were not touched by the error, and are flushed.
+// What looks like an RTR Send and cannot be placed ends the stream while start-up's own buffer is
+// posted. That one has no Completion; the ULP's were not touched by the error, and are flushed.
 func TestHiddenBufferAtTheEnd(t *testing.T) {
 	queue, offset := sendOf(1), sendOf(1)
 	queue.QN = 1
@@ -98,7 +102,8 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 				s.poll()
 				var want []Completion
 				for i := range 3 {
-					want = append(want, Completion{ID: uint64(7 + i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed})
+					want = append(want, Completion{ID: uint64(7 + i), QP: s.qp.Number(), Op: OpRecv,
+						Status: Flushed})
 				}
 				require.Equal(t, want, s.done)
 				require.Zero(t, s.cq.q.Promised())

@@ -11,8 +11,9 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// The peer-to-peer proposal, octet for octet: the Responder speaks after the Rtr frame, and not before; FPDUs and markers of the
-// Initiator's half are counted from after it, even when they come with it.
+// The peer-to-peer proposal, octet for octet: the Responder speaks after the Rtr frame, and not
+// before; FPDUs and markers of the Initiator's half are counted from after it, even when they
+// come with it.
 //
 // req: P2P-1, P2P-2, P2P-4, P2P-5, P2P-9, P2P-11, P2P-12, P2P-13, P2P-14
 func TestReadyToReceive(t *testing.T) {
@@ -37,7 +38,8 @@ func TestReadyToReceive(t *testing.T) {
 				r.pass(time.Second)
 				require.Len(t, p.octets(), 20, "the Responder waits")
 			}
-			write := withCRC(t, mark+fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+			write := withCRC(t, mark+fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd",
+				uint32(s.region.STag()))+"0000")
 			p.write(unhex(t, hexRtr+"4001 0003 aabbcc"+write))
 			p.play(reply, "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
@@ -53,7 +55,8 @@ func TestReadyToReceive(t *testing.T) {
 			c.expectInService()
 			require.True(t, c.qp.Startup().PeerToPeer)
 			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			p.play("< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			p.play("< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000",
+				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
 	t.Run("no S in the Reply", func(t *testing.T) { // the order of version 1
@@ -67,7 +70,8 @@ func TestReadyToReceive(t *testing.T) {
 				r.pass(time.Second)
 			}
 			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			p.play("< "+hexReq+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			p.play("< "+hexReq+"5001 0000",
+				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
 	t.Run("S in the Reply alone", func(t *testing.T) { // DECISIONS 3
@@ -78,7 +82,8 @@ func TestReadyToReceive(t *testing.T) {
 			c.expectInService()
 			require.Equal(t, StartupCounters{UnaskedS: 1}, r.client.StartupCounters())
 			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			p.play("< "+hexReq+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			p.play("< "+hexReq+"4001 0000",
+				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
 	t.Run("another frame", func(t *testing.T) {
@@ -113,12 +118,15 @@ func TestReadyFrameOfAnotherRevision(t *testing.T) {
 	}
 }
 
-// A Responder that may not speak yet has nothing after its Reply, whatever was posted: the Reply's last segment is pushed.
+// A Responder that may not speak yet has nothing after its Reply, whatever was posted: the
+// Reply's last segment is pushed.
 func TestReplyIsPushed(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
 	s := h.newEnd(opts{})
 	c, req := h.requestAtAClosedWindow()
-	require.NoError(t, req.Accept(t.Context(), s.qp, ConnParam{NoMarkers: true, PrivateData: make([]byte, longPrivate)}))
+	require.NoError(
+		t,
+		req.Accept(t.Context(), s.qp, ConnParam{NoMarkers: true, PrivateData: make([]byte, longPrivate)}))
 	s.post(WorkRequest{Op: OpSend})
 	h.turns(2, time.Microsecond)
 	require.Empty(t, c.in)
@@ -137,7 +145,8 @@ func TestReplyIsPushed(t *testing.T) {
 //
 // req: D01-6.1-35
 func TestRTRTimeout(t *testing.T) {
-	for name, frame := range map[string]string{"rtr": hexReq + "5001 0000", "rfc6581": hexReq + "5002 0004 8001 c001"} {
+	for name, frame := range map[string]string{"rtr": hexReq + "5001 0000",
+		"rfc6581": hexReq + "5002 0004 8001 c001"} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})

@@ -13,8 +13,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// A Responder that named all kinds learns from the first FPDU which it is, in whatever order octets come: here the RTR is lost at
-// first and what was posted after it overtakes it.
+// A Responder that named all kinds learns from the first FPDU which it is, in whatever order
+// octets come: here the RTR is lost at first and what was posted after it overtakes it.
 func TestRTROvertaken(t *testing.T) {
 	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
 		r := newRig(t, turned, rigConfig{faults: true})
@@ -59,7 +59,9 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{})
-			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: 32}, ConnParam: ConnParam{NoMarkers: c.noMarkers, RTR: RTRKinds(c.offered)}})
+			s := r.newEnd(r.server,
+				opts{QPOptions: QPOptions{RecvDepth: 32},
+					ConnParam: ConnParam{NoMarkers: c.noMarkers, RTR: RTRKinds(c.offered)}})
 			for k := range sends {
 				s.postRecv(s.recvAt(uint64(k), 700*k, 700))
 			}
@@ -71,7 +73,8 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			}
 			segments := [][]byte{p.frame(fpdu{h, nil})}
 			for k := range sends {
-				segments = append(segments, p.frame(sendFPDU(msn+uint32(k), bytes.Repeat([]byte{byte(k)}, 600))))
+				segments = append(segments,
+					p.frame(sendFPDU(msn+uint32(k), bytes.Repeat([]byte{byte(k)}, 600))))
 			}
 			l := s.qp.end.Connection.Load()
 			at := l.StreamBase()

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// acceptRTR has s accept a raw peer-to-peer Initiator, which offers those RTR messages, wants CRC and no markers.
+// acceptRTR has s accept a raw peer-to-peer Initiator, which offers those RTR messages, wants CRC
+// and no markers.
 func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 	r.t.Helper()
 	p := r.peerDials()
@@ -26,7 +27,8 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 	return p
 }
 
-// A Read Response that is not the one an RTR Read asked for is refused, as any is: the Read has no octet to place.
+// A Read Response that is not the one an RTR Read asked for is refused, as any is: the Read has
+// no octet to place.
 func TestReadResponseOfAnotherRead(t *testing.T) {
 	with := func(change func(h *ddp.Header)) ddp.Header {
 		h := rdmap.OpReadResponse.Header(1)
@@ -46,7 +48,8 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, NoMarkers: true}})
+				c := r.newEnd(r.client,
+					opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, NoMarkers: true}})
 				p := r.peerAccepts(c)
 				p.expectFrame(mpa.Request)
 				p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
@@ -70,8 +73,8 @@ func heard(t *testing.T, c *forged, kind mpa.FrameKind) []byte {
 	return c.in[n:]
 }
 
-// Each RTR message, octet for octet as the Initiator sends it, before what was posted; the Read's is answered; the ULP of neither
-// end sees it, and the Responder may then begin.
+// Each RTR message, octet for octet as the Initiator sends it, before what was posted; the Read's
+// is answered; the ULP of neither end sees it, and the Responder may then begin.
 //
 // req: 6581-1.1-1, 6581-5-1, 6581-9.2-8, 6581-9.1-4, P2P-2, 6581-9.3-2
 func TestRTRMessages(t *testing.T) {
@@ -83,9 +86,11 @@ func TestRTRMessages(t *testing.T) {
 		request, reply   string
 		rtr, first, resp string
 	}{
-		{RTRWrite, "8000 8000", "8000 8000", withCRC(t, "000e c1 40 00000001 0000000000000000"), send(1), ""},
+		{RTRWrite, "8000 8000", "8000 8000", withCRC(t, "000e c1 40 00000001 0000000000000000"),
+			send(1), ""},
 		{RTRRead, "8000 4000", "8001 4000",
-			withCRC(t, "002e 41 41 00000000 00000001 00000001 00000000 00000001 0000000000000000 00000000 00000001 0000000000000000"),
+			withCRC(t, "002e 41 41 00000000 00000001 00000001 00000000 00000001 0000000000000000 00000000 "+
+				"00000001 0000000000000000"),
 			send(1), withCRC(t, "000e c1 42 00000001 0000000000000000")},
 		{RTRSend, "c000 0000", "c000 0000", send(1), send(2), ""},
 	} {
@@ -94,7 +99,8 @@ func TestRTRMessages(t *testing.T) {
 				request, reply := hexReq+"5002 0004"+tc.request, hexRep+"5002 0004"+tc.reply
 				t.Run("initiator", func(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
-					c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
+					c := r.newEnd(r.client,
+						opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
 					p := r.peerAccepts(c)
 					p.play("< "+request, "> "+reply)
 					c.expectInService()
@@ -137,9 +143,12 @@ func TestRTRMessages(t *testing.T) {
 func TestResponderTakesAnyRTR(t *testing.T) {
 	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead, RTRSend | RTRRead, 0} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s, c := r.connect(opts{ConnParam: ConnParam{IRD: 4, ORD: 9}}, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5}})
-			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 3, ORD: 4, PeerIRD: 4, PeerORD: 3}, c.qp.Startup())
-			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 4, ORD: 3, PeerIRD: 3, PeerORD: 5}, s.qp.Startup())
+			s, c := r.connect(opts{ConnParam: ConnParam{IRD: 4, ORD: 9}},
+				opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5}})
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 3,
+				ORD: 4, PeerIRD: 4, PeerORD: 3}, c.qp.Startup())
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 4,
+				ORD: 3, PeerIRD: 3, PeerORD: 5}, s.qp.Startup())
 			r.converse(s, c)
 			r.works(s, c)
 			r.close(s, c)
@@ -159,8 +168,9 @@ func TestResponderTakesAnyRTR(t *testing.T) {
 	})
 }
 
-// A Responder that offers a Read as RTR message has said that it serves one Read at a time, so it does: one that may not be read is
-// refused for that, and an empty one is answered whenever it comes. A Read Response is taken only when it was asked for.
+// A Responder that offers a Read as RTR message has said that it serves one Read at a time, so it
+// does: one that may not be read is refused for that, and an empty one is answered whenever it
+// comes. A Read Response is taken only when it was asked for.
 func TestReadsBesideTheRTR(t *testing.T) {
 	read := func(msn uint32, size uint32) fpdu {
 		rr := rdmap.ReadRequest{SinkSTag: 7, SrcSTag: 7, Size: size}
@@ -174,7 +184,10 @@ func TestReadsBesideTheRTR(t *testing.T) {
 		want rdmap.Cause
 	}{
 		{"octets", func(p *peer) { p.inject(read(1, 8)) }, rdmap.CauseInvalidSTag},
-		{"short", func(p *peer) { f := read(1, 0); p.inject(fpdu{f.Header, f.payload[:20]}) }, rdmap.CauseOperation},
+		{"short", func(p *peer) {
+			f := read(1, 0)
+			p.inject(fpdu{f.Header, f.payload[:20]})
+		}, rdmap.CauseOperation},
 		{"later", func(p *peer) {
 			p.inject(writeFPDU(0, 0, ""))
 			p.inject(read(1, 0))

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Receive buffers that are posted together are used in their order, with those that are posted alone, and are limited as they are.
+// Receive buffers that are posted together are used in their order, with those that are posted
+// alone, and are limited as they are.
 func TestPostRecvOfSeveral(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const depth = 40 // more than one run
@@ -61,7 +62,8 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 		}
 		var wrs []WorkRequest
 		for i := range 30 {
-			wrs = append(wrs, WorkRequest{ID: uint64(i), Op: OpSend, Local: c.source.Slice(i, 1), Signaled: true})
+			wrs = append(wrs, WorkRequest{ID: uint64(i), Op: OpSend, Local: c.source.Slice(i, 1),
+				Signaled: true})
 		}
 		n, err := c.qp.PostSend(wrs...)
 		require.ErrorIs(t, err, ErrCQFull)

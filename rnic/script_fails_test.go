@@ -71,7 +71,8 @@ func TestScriptSaysWhatCame(t *testing.T) {
 	}
 	wrong := func(x script) { x.p.inject(writeFPDU(0xdead, 0, "x")) }
 	const terminate = "Terminate on QN 2, MSN 1, MO 0: " +
-		"DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00), segment of 15 octets, RDMA Write to STag 0x0000dead, TO 0x0"
+		"DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00), segment of 15 octets, " +
+		"RDMA Write to STag 0x0000dead, TO 0x0"
 	for _, tc := range []struct {
 		name   string
 		before func(x script)
@@ -82,37 +83,91 @@ func TestScriptSaysWhatCame(t *testing.T) {
 			[]string{"want\n\tSend on QN 0, MSN 2, MO 0: 5 octets, \"hello\"\nhave\n\t" + send}},
 		{"another payload", hello, func(x script) { x.p.expectFPDU(sendFPDU(1, []byte{1, 2})) },
 			[]string{"want\n\tSend on QN 0, MSN 1, MO 0: 2 octets, 0102\nhave\n\t" + send}},
-		{"a Terminate came", wrong, func(x script) { x.p.expectFPDU(sendFPDU(1, "hello")) }, []string{"have\n\t" + terminate}},
+		{"a Terminate came", wrong, func(x script) {
+			x.p.expectFPDU(sendFPDU(1, "hello"))
+		}, []string{"have\n\t" + terminate}},
 		{"no FPDU came", nil, func(x script) { x.p.expectFPDU(sendFPDU(1, "hello")) },
 			[]string{"want " + send + ": not within 2000 steps; no octets came"}},
 		{"the end came", func(x script) { x.s.qp.Abort() }, func(x script) { x.p.nextFPDU() },
-			[]string{"want an FPDU: " + stack.ErrReset.Error(), "no octets came", "then the end: " + stack.ErrReset.Error()}},
+			[]string{"want an FPDU: " + stack.ErrReset.Error(), "no octets came",
+				"then the end: " + stack.ErrReset.Error()}},
 		{"no Terminate came", hello, func(x script) { x.p.expectTerminateFor(0x1100) },
 			[]string{"want a Terminate for " + rdmap.Cause(0x1100).String() + ", have\n\t" + send}},
 		{"another Terminate", wrong, func(x script) { x.p.expectTerminateFor(0x1101) },
-			[]string{"want a Terminate for\n\t" + rdmap.Cause(0x1101).String() + "\nhave\n\t" + rdmap.Cause(0x1100).String()}},
-		{"a Terminate about another segment", wrong, func(x script) { x.p.expectTerminate(rdmap.Terminate{Cause: 0x1100}) },
-			[]string{"want a Terminate,", "have\n\t" + rdmap.Cause(0x1100).String() + ", segment of 15 octets"}},
-		{"no FIN came", hello, func(x script) { x.p.expectFIN() }, []string{"want a FIN: not within 2000 steps; what came:\n\t" + send}},
-		{"octets before the FIN", wrong, func(x script) { x.p.expectFIN() }, []string{"want no octets: what came:\n\t" + terminate, "then the end: EOF"}},
-		{"a FIN for a RST", wrong, func(x script) { x.p.expectReset() }, []string{"want a RST, have EOF; what came:\n\t" + terminate}},
-		{"octets", wrong, func(x script) { x.until("it", func() bool { return x.p.ended() != nil }); x.p.expectNothing() },
+			[]string{"want a Terminate for\n\t" + rdmap.Cause(0x1101).String() + "\nhave\n\t" +
+				rdmap.Cause(0x1100).String()}},
+		{"a Terminate about another segment", wrong, func(x script) {
+			x.p.expectTerminate(rdmap.Terminate{Cause: 0x1100})
+		},
+			[]string{"want a Terminate,", "have\n\t" + rdmap.Cause(0x1100).String() +
+				", segment of 15 octets"}},
+		{"no FIN came", hello, func(x script) {
+			x.p.expectFIN()
+		}, []string{"want a FIN: not within 2000 steps; what came:\n\t" + send}},
+		{"octets before the FIN", wrong, func(x script) {
+			x.p.expectFIN()
+		}, []string{"want no octets: what came:\n\t" + terminate, "then the end: EOF"}},
+		{"a FIN for a RST", wrong, func(x script) {
+			x.p.expectReset()
+		}, []string{"want a RST, have EOF; what came:\n\t" + terminate}},
+		{"octets", wrong, func(x script) {
+			x.until("it", func() bool { return x.p.ended() != nil })
+			x.p.expectNothing()
+		},
 			[]string{"want no octets: what came:\n\t" + terminate}},
-		{"no start-up frame", hello, func(x script) { x.p.expectFrame(mpa.Reply) }, []string{"want a start-up frame", mpa.ErrKey.Error(), "what came:\n\t" + send}},
-		{"another octet", hello, func(x script) { x.p.play("< 4d51") }, []string{"line 0", "4d51", "4d50"}},
-		{"no completion", nil, func(x script) { x.s.expectCompletions(Completion{ID: 7, Op: OpSend, Len: 5}) },
-			[]string{"want completions:\n\t" + "Send 7 of queue pair", "not within 2000 steps", "is rts; no completions"}},
-		{"another completion", hello, func(x script) { x.s.expectCompletions(Completion{ID: 8, Op: OpSend, Len: 5}) },
+		{"no start-up frame", hello, func(x script) {
+			x.p.expectFrame(mpa.Reply)
+		}, []string{"want a start-up frame", mpa.ErrKey.Error(), "what came:\n\t" + send}},
+		{"another octet", hello, func(x script) {
+			x.p.play("< 4d51")
+		}, []string{"line 0", "4d51", "4d50"}},
+		{"no completion", nil, func(x script) {
+			x.s.expectCompletions(Completion{ID: 7, Op: OpSend, Len: 5})
+		},
+			[]string{"want completions:\n\t" + "Send 7 of queue pair", "not within 2000 steps",
+				"is rts; no completions"}},
+		{"another completion", hello, func(x script) {
+			x.s.expectCompletions(Completion{ID: 8, Op: OpSend, Len: 5})
+		},
 			[]string{"completion 0: want\n\tSend 8 of queue pair", "completions:\n\tSend 7 of queue pair"}},
-		{"fewer completions", hello, func(x script) { x.s.await(2) }, []string{"want 2 completions: not within 2000 steps", "completions:\n\tSend 7"}},
-		{"a completion", hello, func(x script) { x.s.await(1); x.s.done = []Completion{{ID: 7}}; x.s.expectNoCompletion() }, []string{"want no completion", " 7 of queue pair"}},
-		{"it goes on", nil, func(x script) { x.s.expectClosed() }, []string{"want the end of queue pair", "not within 2000 steps", "is rts"}},
-		{"another state", nil, func(x script) { x.s.expectState(Closing) }, []string{"want state closing: not within 2000 steps", "is rts"}},
-		{"an end for a state", func(x script) { x.s.qp.Abort() }, func(x script) { x.s.expectState(Closing) }, []string{"want state closing; queue pair", ErrClosed.Error()}},
-		{"no service", func(x script) { x.s.qp.Abort(); x.s.awaitClosed() }, func(x script) { x.s.expectInService() }, []string{"want a queue pair in service; queue pair", ErrClosed.Error()}},
-		{"an end in error", func(x script) { x.s.qp.Abort() }, func(x script) { x.s.expectClosed() }, []string{"want an end in order, have " + ErrClosed.Error()}},
-		{"an end for another reason", func(x script) { x.s.qp.Abort() }, func(x script) { x.s.expectClosedBy(ErrLinger) }, []string{ErrLinger.Error(), ErrClosed.Error()}},
-		{"a request refused", func(x script) { x.s.qp.Abort() }, func(x script) { x.s.post(WorkRequest{Op: 99}) }, []string{"rnic: "}},
+		{"fewer completions", hello, func(x script) {
+			x.s.await(2)
+		}, []string{"want 2 completions: not within 2000 steps", "completions:\n\tSend 7"}},
+		{"a completion", hello, func(x script) {
+			x.s.await(1)
+			x.s.done = []Completion{{ID: 7}}
+			x.s.expectNoCompletion()
+		}, []string{"want no completion", " 7 of queue pair"}},
+		{"it goes on", nil, func(x script) {
+			x.s.expectClosed()
+		}, []string{"want the end of queue pair", "not within 2000 steps", "is rts"}},
+		{"another state", nil, func(x script) {
+			x.s.expectState(Closing)
+		}, []string{"want state closing: not within 2000 steps", "is rts"}},
+		{"an end for a state", func(x script) {
+			x.s.qp.Abort()
+		}, func(x script) {
+			x.s.expectState(Closing)
+		}, []string{"want state closing; queue pair", ErrClosed.Error()}},
+		{"no service", func(x script) {
+			x.s.qp.Abort()
+			x.s.awaitClosed()
+		}, func(x script) {
+			x.s.expectInService()
+		}, []string{"want a queue pair in service; queue pair", ErrClosed.Error()}},
+		{"an end in error", func(x script) {
+			x.s.qp.Abort()
+		}, func(x script) {
+			x.s.expectClosed()
+		}, []string{"want an end in order, have " + ErrClosed.Error()}},
+		{"an end for another reason", func(x script) {
+			x.s.qp.Abort()
+		}, func(x script) {
+			x.s.expectClosedBy(ErrLinger)
+		}, []string{ErrLinger.Error(), ErrClosed.Error()}},
+		{"a request refused", func(x script) {
+			x.s.qp.Abort()
+		}, func(x script) { x.s.post(WorkRequest{Op: 99}) }, []string{"rnic: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{})
@@ -149,9 +204,13 @@ func TestScriptOverForgedSegments(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
 	s := h.newEnd(opts{ConnParam: ConnParam{NoMarkers: true}})
 	c := h.startUp(4000, 1460, s)
-	require.Contains(t, h.fails(t, func() { c.nextFPDU() }), "want an FPDU: not within 2000 steps; no octets came")
+	require.Contains(t, h.fails(t, func() {
+		c.nextFPDU()
+	}), "want an FPDU: not within 2000 steps; no octets came")
 	c.inject(writeFPDU(0xdead, 0, "x"))
-	require.Contains(t, h.fails(t, func() { c.expectFPDU(sendFPDU(1, "hello")) }), "RDMA Write to STag 0x0000dead, TO 0x0")
+	require.Contains(t, h.fails(t, func() {
+		c.expectFPDU(sendFPDU(1, "hello"))
+	}), "RDMA Write to STag 0x0000dead, TO 0x0")
 	c.expectFIN()
 	c.sendOctets(len(c.stream), len(c.stream), tcp.FIN) // and acknowledges ours
 	s.awaitClosed()
@@ -166,18 +225,22 @@ func TestScriptOverForgedSegments(t *testing.T) {
 // How FPDUs are shown.
 func TestFPDUText(t *testing.T) {
 	part := sendFPDU(3, strings.Repeat("x", 60))
-	part.Last, part.MO, part.ULP32, part.Version, part.ULP = false, 9, 0xabcd, 2, rdmap.Control(0, rdmap.OpSendInv)
+	part.Last, part.MO, part.ULP32, part.Version, part.ULP = false, 9, 0xabcd, 2,
+		rdmap.Control(0, rdmap.OpSendInv)
 	read := rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2, Size: 3, SrcSTag: 4, SrcTO: 5}
 	answer := make([]byte, rdmap.AtomicResponseLen)
 	(&rdmap.AtomicResponse{ID: 6, Original: 7}).Put(answer)
 	for want, f := range map[string]fpdu{
 		"RDMA Write to STag 0x00000100, TO 0x10: 2 octets, \"hi\"": writeFPDU(0x100, 16, "hi"),
 		"RDMA Write to STag 0x00000100, TO 0x10: no octets":        writeFPDU(0x100, 16, ""),
-		"Send with Invalidate on QN 0, MSN 3, MO 9, invalidating STag 0x0000abcd, not its last segment, DDP version 2, RDMAP version 0: " +
+		"Send with Invalidate on QN 0, MSN 3, MO 9, invalidating STag 0x0000abcd, not its last " +
+			"segment, DDP version 2, RDMAP version 0: " +
 			"60 octets, \"" + strings.Repeat("x", octetsShown) + "\" ...": part,
-		"RDMA Read Request on QN 1, MSN 1, MO 0: 3 octets of STag 0x00000004, TO 0x5 into STag 0x00000001, TO 0x2": readFPDU(messageFPDU(rdmap.OpReadRequest, 1, "").Header, read),
-		"Atomic Response on QN 3, MSN 2, MO 0: {ID:6 Original:7}":                                                  messageFPDU(rdmap.OpAtomicResponse, 2, answer),
-		"Terminate on QN 2, MSN 1, MO 0: 1 octets, 11":                                                             terminateFPDU([]byte{0x11}),
+		"RDMA Read Request on QN 1, MSN 1, MO 0: 3 octets of STag 0x00000004, TO 0x5 into STag " +
+			"0x00000001, TO 0x2": readFPDU(messageFPDU(rdmap.OpReadRequest, 1, "").Header, read),
+		"Atomic Response on QN 3, MSN 2, MO 0: {ID:6 Original:7}": messageFPDU(
+			rdmap.OpAtomicResponse, 2, answer),
+		"Terminate on QN 2, MSN 1, MO 0: 1 octets, 11": terminateFPDU([]byte{0x11}),
 	} {
 		require.Equal(t, want, f.String())
 		again, ok := parseFPDU(f.ulpdu())

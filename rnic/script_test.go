@@ -175,7 +175,9 @@ func (e *end) expectNoCompletion() {
 // expectState waits for e's QueuePair to be so.
 func (e *end) expectState(want State) {
 	e.d.t.Helper()
-	e.d.expect(fmt.Sprintf("state %v", want), func() bool { return e.qp.State() == want || isDone(e.qp) }, e.state)
+	e.d.expect(fmt.Sprintf("state %v", want), func() bool {
+		return e.qp.State() == want || isDone(e.qp)
+	}, e.state)
 	if e.qp.State() != want {
 		e.d.t.Fatalf("want state %v; %s", want, e.state())
 	}
@@ -193,7 +195,9 @@ func (e *end) expectInService() {
 // awaitClosed waits for the end of e's connection.
 func (e *end) awaitClosed() {
 	e.d.t.Helper()
-	e.d.expect(fmt.Sprintf("the end of queue pair %d", e.qp.Number()), func() bool { return isDone(e.qp) }, e.state)
+	e.d.expect(fmt.Sprintf("the end of queue pair %d", e.qp.Number()), func() bool {
+		return isDone(e.qp)
+	}, e.state)
 }
 
 // expectClosed waits for the end of e's connection, which is in order.

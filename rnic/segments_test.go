@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// segmentLog is a Queue that writes down the TCP payload of every segment that leaves a host towards a port.
+// segmentLog is a Queue that writes down the TCP payload of every segment that leaves a host
+// towards a port.
 type segmentLog struct {
 	pmd.Queue
 	pool *mem.Pool
@@ -71,10 +72,12 @@ func (q *segmentLog) segment(b mem.Buf) (loggedSegment, bool) {
 	}
 	q.latest = append(q.latest[:0], q.pool.Data(b)...)
 	data := append([]byte(nil), octets[s.HdrLen:s.HdrLen+s.Len]...)
-	return loggedSegment{s.Seq.Sub(q.irs + 1), data, len(q.segs), append([]byte(nil), q.latest...)}, true
+	return loggedSegment{s.Seq.Sub(q.irs + 1), data, len(q.segs), append([]byte(nil), q.latest...)},
+		true
 }
 
-// forged is the frame of s with its last payload octets changed, and checksums that are right all the same.
+// forged is the frame of s with its last payload octets changed, and checksums that are right all
+// the same.
 func (s loggedSegment) forged() []byte {
 	f := append([]byte(nil), s.frame...)
 	for i := len(f) - len(s.data) + 20; i < len(f); i++ {
@@ -82,7 +85,8 @@ func (s loggedSegment) forged() []byte {
 	}
 	ip, segment, _ := inet.ParseIPv4(f[inet.EthernetLen:], true)
 	segment[16], segment[17] = 0, 0
-	binary.BigEndian.PutUint16(segment[16:], inet.Checksum(segment, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(segment))))
+	binary.BigEndian.PutUint16(segment[16:],
+		inet.Checksum(segment, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(segment))))
 	return f
 }
 
@@ -99,8 +103,9 @@ func (q *segmentLog) stream() []byte {
 	return b
 }
 
-// fpduBounds walks MPA's stream as an ordered receiver does, by ULPDU_Length, and returns where FPDUs begin, and the end of
-// the last one, as offsets of the TCP stream. base is where MPA begins.
+// fpduBounds walks MPA's stream as an ordered receiver does, by ULPDU_Length, and returns where
+// FPDUs begin, and the end of the last one, as offsets of the TCP stream. base is where MPA
+// begins.
 func fpduBounds(t *testing.T, stream []byte, base int, markers bool) map[int]bool {
 	t.Helper()
 	at := base
@@ -144,14 +149,17 @@ func (q *segmentLog) Rx(bufs []mem.Buf) int {
 	return n + q.Queue.Rx(bufs[n:])
 }
 
-// tooBig makes a router on the way say of the latest segment that its link carries no more than mtu (RFC 1191 section 4).
+// tooBig makes a router on the way say of the latest segment that its link carries no more than
+// mtu (RFC 1191 section 4).
 func (q *segmentLog) tooBig(mtu int) {
 	quoted := q.latest[inet.EthernetLen : inet.EthernetLen+inet.IPv4Len+8]
 	from, _, _ := inet.ParseIPv4(q.latest[inet.EthernetLen:], true)
 	frame := make([]byte, inet.EthernetLen+inet.IPv4Len+inet.ICMPLen+len(quoted))
-	eth := inet.Ethernet{Dst: inet.MAC(q.latest[6:12]), Src: inet.MAC(q.latest[0:6]), Type: inet.EtherTypeIPv4}
+	eth := inet.Ethernet{Dst: inet.MAC(q.latest[6:12]), Src: inet.MAC(q.latest[0:6]),
+		Type: inet.EtherTypeIPv4}
 	eth.Put(frame)
-	ip := inet.IPv4{Proto: inet.ProtoICMP, Src: from.Dst, Dst: from.Src, HdrLen: inet.IPv4Len, TotalLen: len(frame) - inet.EthernetLen}
+	ip := inet.IPv4{Proto: inet.ProtoICMP, Src: from.Dst, Dst: from.Src, HdrLen: inet.IPv4Len,
+		TotalLen: len(frame) - inet.EthernetLen}
 	ip.Put(frame[inet.EthernetLen:])
 	icmp := frame[inet.EthernetLen+inet.IPv4Len:]
 	icmp[0], icmp[1] = inet.ICMPUnreachable, inet.ICMPFragNeeded
@@ -166,7 +174,8 @@ func (q *segmentLog) tooBig(mtu int) {
 // req: 9293-MUST-61
 func TestPushAtTheEndOfEachMessage(t *testing.T) {
 	r, log := logged(t, rigConfig{})
-	s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
+	s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}},
+		opts{ConnParam: ConnParam{NoMarkers: true}})
 	before := len(log.segs)
 	for i := range uint64(3) {
 		c.post(c.write(s, i, 0, 4000))

@@ -11,8 +11,8 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// A Responder that was told to sends before the Initiator has said anything; one that was not stays silent, which
-// TestResponderWaitsForFirstFPDU shows.
+// A Responder that was told to sends before the Initiator has said anything; one that was not
+// stays silent, which TestResponderWaitsForFirstFPDU shows.
 func TestSendFirst(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
@@ -27,11 +27,20 @@ func TestSendFirst(t *testing.T) {
 	})
 }
 
-// It holds whenever it was called: before there is a connection, beside Accept, and right after it; and as an option of Accept.
+// It holds whenever it was called: before there is a connection, beside Accept, and right after
+// it; and as an option of Accept.
 func TestSendFirstAtAnyTime(t *testing.T) {
 	for name, at := range map[string]func(r *rig, s *end, accept func()){
-		"idle":   func(r *rig, s *end, accept func()) { require.NoError(r.t, s.qp.SendFirst()); accept() },
-		"after":  func(r *rig, s *end, accept func()) { accept(); require.NoError(r.t, s.qp.SendFirst()) },
+		"idle": func(r *rig, s *end,
+			accept func()) {
+			require.NoError(r.t, s.qp.SendFirst())
+			accept()
+		},
+		"after": func(r *rig, s *end,
+			accept func()) {
+			accept()
+			require.NoError(r.t, s.qp.SendFirst())
+		},
 		"option": func(r *rig, s *end, accept func()) { s.conn.Quirks.SendFirst = true; accept() },
 		"beside": func(r *rig, s *end, accept func()) {
 			if r.kind == turned {
@@ -89,8 +98,9 @@ func TestSpokenToFirst(t *testing.T) {
 	})
 }
 
-// Not sooner than a pause after the Reply: an Initiator that reads both together, as Linux siw, would end the connection. One that is known
-// to be ready is spoken to at once, and so is one that has spoken meanwhile.
+// Not sooner than a pause after the Reply: an Initiator that reads both together, as Linux siw,
+// would end the connection. One that is known to be ready is spoken to at once, and so is one
+// that has spoken meanwhile.
 func TestSendFirstPauses(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	for name, tc := range map[string]struct {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Requests are handled side by side; the end of the context is the end of Serve once all handlers have returned, and no error.
+// Requests are handled side by side; the end of the context is the end of Serve once all handlers
+// have returned, and no error.
 func TestListenerServe(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		host := map[bool]string{true: "127.0.0.1", false: ""}[r.kind == sockets]

@@ -20,7 +20,10 @@ func (refusing) GiveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
 func (r *rig) refuseTimeout(l *connect.Connection) {
 	r.t.Helper()
 	changed := make(chan struct{})
-	require.NoError(r.t, l.Transport.Submit(func() { l.Transport = refusing{l.Transport}; close(changed) }))
+	require.NoError(r.t, l.Transport.Submit(func() {
+		l.Transport = refusing{l.Transport}
+		close(changed)
+	}))
 	r.until("the carrier's change", func() bool {
 		select {
 		case <-changed:
@@ -37,7 +40,9 @@ func (r *rig) refuseTimeout(l *connect.Connection) {
 // req: 6581-9.3-1
 func TestSetupErrorOfTheInitiator(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute}})
+		c := r.newEnd(r.client,
+			opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1,
+				NoMarkers: true, UserTimeout: time.Minute}})
 		p := r.peerAccepts(c)
 		r.refuseTimeout(c.qp.end.Connection.Load())
 		p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
@@ -69,14 +74,15 @@ func TestSetupErrorOfTheResponder(t *testing.T) {
 
 // culley-02 has nothing to say it with: either end resets the connection.
 func TestSetupErrorWithoutFrames(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
-		p := r.peerDials()
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: time.Minute}})
-		req := r.request()
-		r.refuseTimeout(req.connection)
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
-		p.untilEnded()
-		require.Empty(t, p.octets())
-		require.Equal(t, Closed, s.qp.State())
-	})
+	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}},
+		func(t *testing.T, r *rig) {
+			p := r.peerDials()
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: time.Minute}})
+			req := r.request()
+			r.refuseTimeout(req.connection)
+			require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
+			p.untilEnded()
+			require.Empty(t, p.octets())
+			require.Equal(t, Closed, s.qp.State())
+		})
 }

@@ -29,8 +29,8 @@ func (w *bulkWriter) refill(cs []Completion) {
 	}
 }
 
-// bulkWriters are n of them, each with four Writes posted, of sizes in turn; and a pair of ends beside
-// them that has nothing posted.
+// bulkWriters are n of them, each with four Writes posted, of sizes in turn; and a pair of ends
+// beside them that has nothing posted.
 func (r *rig) bulkWriters(n int, sizes ...int) (all []*bulkWriter, s, c *end) {
 	s, c = r.connect(opts{}, opts{})
 	for i := range n {
@@ -40,8 +40,8 @@ func (r *rig) bulkWriters(n int, sizes ...int) (all []*bulkWriter, s, c *end) {
 	return all, s, c
 }
 
-// jain is R. Jain's index of fairness (1984) of what the writers have completed since before: 1 is the
-// same for all, 1/n all for one.
+// jain is R. Jain's index of fairness (1984) of what the writers have completed since before: 1
+// is the same for all, 1/n all for one.
 func jain(all []*bulkWriter, before []int) float64 {
 	sum, squares := 0.0, 0.0
 	for i, w := range all {
@@ -51,9 +51,9 @@ func jain(all []*bulkWriter, before []int) float64 {
 	return sum * sum / (float64(len(all)) * squares)
 }
 
-// QueuePairs that always have Writes to send share a device that is slower than their Poller, whatever
-// the size of their Writes; nothing is sent twice; and a Write of eight octets beside them is placed
-// after at most three times what it takes with an idle device.
+// QueuePairs that always have Writes to send share a device that is slower than their Poller,
+// whatever the size of their Writes; nothing is sent twice; and a Write of eight octets beside
+// them is placed after at most three times what it takes with an idle device.
 func TestSlowDeviceIsSharedByWrites(t *testing.T) {
 	for _, n := range []int{4, 64} {
 		for _, sizes := range [][]int{{64 << 10}, {16 << 10, 64 << 10}, {5000, 64 << 10, 1400}} {
@@ -113,7 +113,8 @@ func TestSlowDeviceIsSharedByWrites(t *testing.T) {
 
 				beside := ping()
 				require.LessOrEqual(t, beside, 3*idle)
-				t.Logf("index %.4f, %.2f Gbit/s, a Write of 8 octets in %v, %v with an idle device", jain(all, before),
+				t.Logf("index %.4f, %.2f Gbit/s, a Write of 8 octets in %v, %v with an idle device",
+					jain(all, before),
 					float64(octets)*8/share, beside, idle)
 			})
 		}

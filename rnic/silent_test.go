@@ -94,7 +94,8 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 			r.exchange(p[0], p[1])
 		}
 		late := r.newEnd(r.client, opts{ConnParam: ConnParam{UserTimeout: time.Second}})
-		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn) // the kernel may be told of the reset at once
+		// the kernel may be told of the reset at once
+		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn)
 		if r.kind == sockets {
 			r.startupsEndWith(1, stack.ErrConnMax)
 		} else {
@@ -138,7 +139,9 @@ func TestGiveWayHammer(t *testing.T) {
 	rounds := sample.Count(8, 25)
 	r := newRig(t, sockets, rigConfig{connsMax: slots})
 	go func() {
-		_ = r.listener.Serve(r.ctx, func(_ context.Context, req *ConnRequest) { _ = req.Reject(r.ctx, nil) })
+		_ = r.listener.Serve(r.ctx, func(_ context.Context, req *ConnRequest) {
+			_ = req.Reject(r.ctx, nil)
+		})
 	}()
 	var all sync.WaitGroup
 	for range clients {
@@ -150,7 +153,8 @@ func TestGiveWayHammer(t *testing.T) {
 				}
 				_ = nc.SetDeadline(time.Now().Add(patience))
 				var b []byte
-				if _, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true})); err == nil { // else the kernel has told of the reset
+				// else the kernel has told of the reset
+				if _, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true})); err == nil {
 					b, err = io.ReadAll(nc)
 				}
 				if err == nil && len(b) < mpa.FrameLen {

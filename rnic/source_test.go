@@ -68,36 +68,44 @@ func (l *log) have() []Completion {
 	return append([]Completion(nil), l.all...)
 }
 
-// A QueuePair takes requests and buffers from its WorkSource as it needs them, more than its queues hold too, and completes them
-// in their order.
+// A QueuePair takes requests and buffers from its WorkSource as it needs them, more than its
+// queues hold too, and completes them in their order.
 func TestWorkSource(t *testing.T) {
 	const count, n = 50, 100
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var from, to queues
 		var sent, received log
 		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &to}})
-		c := r.newEnd(r.client, opts{QPOptions: QPOptions{Source: &from, SendDepth: 2, SGEMax: 1, InlineMax: NoInline}})
-		s.qp.engine.RecvCQ, c.qp.engine.SendCQ = &r.server.CreateCQSink(received.put).q, &r.client.CreateCQSink(sent.put).q
+		c := r.newEnd(r.client,
+			opts{QPOptions: QPOptions{Source: &from, SendDepth: 2, SGEMax: 1, InlineMax: NoInline}})
+		s.qp.engine.RecvCQ, c.qp.engine.SendCQ = &r.server.CreateCQSink(received.put).q,
+			&r.client.CreateCQSink(sent.put).q
 		for i := range count {
-			to.add(&to.recvs, s.recvAt(uint64(i), i*n, n)) // before there is a connection, which takes them when octets arrive
+			// before there is a connection, which takes them when octets arrive
+			to.add(&to.recvs, s.recvAt(uint64(i), i*n, n))
 		}
 		r.connectEnds(s, c)
 		for i := range count {
-			from.add(&from.sends, WorkRequest{Op: OpSend, ID: uint64(i), Local: c.source.Slice(i*n, n), Signaled: true})
+			from.add(&from.sends, WorkRequest{Op: OpSend, ID: uint64(i), Local: c.source.Slice(i*n, n),
+				Signaled: true})
 		}
 		c.qp.Doorbell()
-		r.until("all messages", func() bool { return len(received.have()) == count && len(sent.have()) == count })
+		r.until("all messages", func() bool {
+			return len(received.have()) == count && len(sent.have()) == count
+		})
 		for i := range count {
-			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Len: n, Op: OpSend}, sent.have()[i])
-			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv}, received.have()[i])
+			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Len: n, Op: OpSend},
+				sent.have()[i])
+			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv},
+				received.have()[i])
 		}
 		require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
 		require.Positive(t, from.refused, "requests that had to wait for room")
 	})
 }
 
-// A WorkSource hears of the peer's Writes when they are in memory, and not of Sends or empty Writes, as
-// start-up's is.
+// A WorkSource hears of the peer's Writes when they are in memory, and not of Sends or empty
+// Writes, as start-up's is.
 func TestWorkSourceWritten(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var work queues
@@ -127,7 +135,8 @@ func TestWorkSourceWritten(t *testing.T) {
 	})
 }
 
-// What waits in a WorkSource when the connection ends is flushed, and so is what comes later, at the doorbell.
+// What waits in a WorkSource when the connection ends is flushed, and so is what comes later, at
+// the doorbell.
 func TestWorkSourceFlushed(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var work queues
@@ -180,13 +189,16 @@ func (o *oneRequest) Recvs(Feed)      {}
 func (o *oneRequest) Written()        {}
 func (o *oneRequest) Sends(f Feed)    { o.waits = f.Send(&o.wr) != nil }
 
-// A SharedReceiveQueue takes buffers from its Source when messages need them, and counts them as left.
+// A SharedReceiveQueue takes buffers from its Source when messages need them, and counts them as
+// left.
 func TestSharedSource(t *testing.T) {
 	const count, n = 30, 100
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var waiting queues
 		pd := r.server.AllocPD()
-		srq, err := r.server.CreateSRQ(SRQOptions{PD: pd, Depth: 8, Source: func(f SharedFeed) { waiting.take(&waiting.recvs, f.Recv) }})
+		srq, err := r.server.CreateSRQ(SRQOptions{PD: pd, Depth: 8, Source: func(f SharedFeed) {
+			waiting.take(&waiting.recvs, f.Recv)
+		}})
 		require.NoError(t, err)
 		events := r.server.Events()
 		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: srq}}, opts{})

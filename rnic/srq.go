@@ -46,10 +46,10 @@ func (f SharedFeed) RecvEntry(e *wq.WQE, list []SGE) error {
 //
 //	PostRecv --> ring --a message that has no buffer yet--> QueuePair, in the order of its messages --> Completion
 //
-// A QueuePair takes buffers when a segment of a message arrives, as many as the messages up to that
-// one need, and holds RecvDepth at most; each then completes on that QueuePair's RecvCQ. It has no
-// end of its own: after the end of its QueuePairs no connection takes what is left in it, and the buffers
-// are the application's again.
+// A QueuePair takes buffers when a segment of a message arrives, as many as the messages up to
+// that one need, and holds RecvDepth at most; each then completes on that QueuePair's RecvCQ. It
+// has no end of its own: after the end of its QueuePairs no connection takes what is left in it,
+// and the buffers are the application's again.
 type SharedReceiveQueue struct {
 	adapter *Adapter
 	pd      *ProtectionDomain
@@ -68,10 +68,13 @@ func (a *Adapter) CreateSRQ(opt SRQOptions) (*SharedReceiveQueue, error) {
 	case opt.PD.adapter != a:
 		return nil, errors.New("rnic: the protection domain belongs to another adapter")
 	case opt.Depth < 1 || opt.Depth > SRQDepthMax:
-		return nil, fmt.Errorf("rnic: shared receive queue depth %d wanted, 1 to %d possible", opt.Depth, SRQDepthMax)
+		return nil, fmt.Errorf("rnic: shared receive queue depth %d wanted, 1 to %d possible", opt.Depth,
+			SRQDepthMax)
 	}
 	s := &SharedReceiveQueue{adapter: a, pd: opt.PD}
-	s.q.Init(mem.NewMPMC(takeSlots[mem.MPMCSlot[qp.SharedBuffer]](&a.rings, s, qp.RingSize(opt.Depth))), opt.Depth, s.tellLimit)
+	s.q.Init(
+		mem.NewMPMC(takeSlots[mem.MPMCSlot[qp.SharedBuffer]](&a.rings, s, qp.RingSize(opt.Depth))),
+		opt.Depth, s.tellLimit)
 	if opt.Source != nil {
 		s.q.TakeFrom(func() { opt.Source(SharedFeed{s}) })
 	}
@@ -133,7 +136,8 @@ func (s *SharedReceiveQueue) add(wr *WorkRequest) error {
 // none. Any goroutine.
 func (s *SharedReceiveQueue) Arm(limit int) error {
 	if limit < 0 || limit > s.Depth() {
-		return fmt.Errorf("rnic: shared receive queue limit %d wanted, 0 to %d possible", limit, s.Depth())
+		return fmt.Errorf("rnic: shared receive queue limit %d wanted, 0 to %d possible",
+			limit, s.Depth())
 	}
 	s.q.Arm(int64(limit))
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// crowd is many clients that send to QueuePairs of one Adapter, which share buffers. Each client has window messages under way, and
-// sends the next when one was answered.
+// crowd is many clients that send to QueuePairs of one Adapter, which share buffers. Each client
+// has window messages under way, and sends the next when one was answered.
 type crowd struct {
 	t       testing.TB
 	ctx     context.Context
@@ -28,8 +28,9 @@ const (
 	crowdEach   = 2000
 )
 
-// One SharedReceiveQueue under QueuePairs of two Pollers that run, and under several sockets' goroutines: every message comes once,
-// in its stream's order and with its octets, and every buffer goes round.
+// One SharedReceiveQueue under QueuePairs of two Pollers that run, and under several sockets'
+// goroutines: every message comes once, in its stream's order and with its octets, and every
+// buffer goes round.
 func TestSharedReceiveQueueOfMany(t *testing.T) {
 	const each = 3
 	t.Run("two Pollers", func(t *testing.T) {
@@ -64,7 +65,8 @@ func newCrowd(r *rig, a *Adapter, n int) *crowd {
 	cq, err := a.CreateCQ(depth)
 	require.NoError(r.t, err)
 	return &crowd{
-		t: r.t, ctx: r.ctx, cq: cq, shared: newPool(r.t, pd, depth, depth), servers: map[uint32]*QueuePair{}, next: map[uint32]uint64{},
+		t: r.t, ctx: r.ctx, cq: cq, shared: newPool(r.t, pd, depth, depth),
+		servers: map[uint32]*QueuePair{}, next: map[uint32]uint64{},
 	}
 }
 
@@ -80,7 +82,9 @@ func (c *crowd) join(r *rig, l *Listener, addr string) {
 	r.until("a connection request", func() bool { req = l.Poll(); return req != nil })
 	send, err := c.cq.adapter.CreateCQ(QueueDepthDefault)
 	require.NoError(r.t, err)
-	q, err := c.cq.adapter.CreateQP(QPOptions{PD: c.shared.pd, SendCQ: send, RecvCQ: c.cq, SRQ: c.shared.SharedReceiveQueue, RecvDepth: crowdWindow})
+	q, err := c.cq.adapter.CreateQP(
+		QPOptions{PD: c.shared.pd, SendCQ: send, RecvCQ: c.cq, SRQ: c.shared.SharedReceiveQueue,
+			RecvDepth: crowdWindow})
 	require.NoError(r.t, err)
 	require.NoError(r.t, req.Accept(r.ctx, q, ConnParam{}))
 	client.expectState(RTS)

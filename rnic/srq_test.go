@@ -73,7 +73,8 @@ func TestCreateSRQ(t *testing.T) {
 	b, err := Open(Config{})
 	require.NoError(t, err)
 	pd := a.AllocPD()
-	for _, opt := range []SRQOptions{{}, {PD: b.AllocPD()}, {PD: pd, Depth: -1}, {PD: pd, Depth: SRQDepthMax + 1}} {
+	for _, opt := range []SRQOptions{{}, {PD: b.AllocPD()}, {PD: pd, Depth: -1},
+		{PD: pd, Depth: SRQDepthMax + 1}} {
 		_, err := a.CreateSRQ(opt)
 		require.Error(t, err)
 	}
@@ -96,7 +97,9 @@ func TestCreateSRQ(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{List: make([]SGE, SharedSGEMax)})), ErrListTooLong)
 	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{Inline: []byte{1}})), ErrShape)
-	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{Local: SGE{Length: math.MaxUint32}, List: []SGE{{Length: 1}}})), ErrTooLong)
+	require.ErrorIs(
+		t, errOf(s.PostRecv(WorkRequest{Local: SGE{Length: math.MaxUint32}, List: []SGE{{Length: 1}}})),
+		ErrTooLong)
 	for range 3 {
 		require.NoError(t, errOf(s.PostRecv(WorkRequest{})))
 	}
@@ -104,8 +107,8 @@ func TestCreateSRQ(t *testing.T) {
 	require.Equal(t, 3, s.Left())
 }
 
-// QueuePairs take buffers as messages arrive, in the order of posting; each completes on the QueuePair whose message it holds, and the
-// counters of each tell what its peer took.
+// QueuePairs take buffers as messages arrive, in the order of posting; each completes on the
+// QueuePair whose message it holds, and the counters of each tell what its peer took.
 //
 // req: 5042-6.4.3.1-3, 5041-8.3.2-5
 func TestSharedReceiveQueue(t *testing.T) {
@@ -115,7 +118,8 @@ func TestSharedReceiveQueue(t *testing.T) {
 			text := fmt.Sprintf("message %d", i)
 			r.tell(cs[k], text)
 			got := ss[k].await(1)[0]
-			require.Equal(t, Completion{ID: uint64(i), QP: ss[k].qp.Number(), Len: uint32(len(text)), Op: OpRecv}, got)
+			require.Equal(t, Completion{ID: uint64(i), QP: ss[k].qp.Number(), Len: uint32(len(text)),
+				Op: OpRecv}, got)
 			require.Equal(t, text, string(p.octets(got)))
 			require.Equal(t, 7-i, p.Left())
 		}
@@ -136,7 +140,8 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
-	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
+	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2},
+		ConnParam: ConnParam{NoMarkers: true}})
 	c := h.startUp(3000, 1460, s)
 	var sends []fpdu
 	for msn := range uint32(7) {
@@ -152,18 +157,21 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h.turns(3, time.Microsecond)
 }
 
-// A shared buffer may be a list: the message fills its ranges one after the other, on a QueuePair whose own lists have one range.
+// A shared buffer may be a list: the message fills its ranges one after the other, on a QueuePair
+// whose own lists have one range.
 func TestSharedReceiveQueueScatters(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		p, ss, cs := r.sharing(1, 8, 0, opts{QPOptions: QPOptions{SGEMax: 1}})
-		list := []SGE{p.inbox.Slice(300, 3), p.inbox.Slice(0, 0), p.inbox.Slice(100, 4), p.inbox.Slice(200, 9)}
+		list := []SGE{p.inbox.Slice(300, 3), p.inbox.Slice(0, 0), p.inbox.Slice(100, 4),
+			p.inbox.Slice(200, 9)}
 		require.NoError(t, errOf(p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]})))
 		clear(list)
 		r.tell(cs[0], "thisisscattered")
 		got := ss[0].await(1)[0]
 		require.Equal(t, Completion{ID: 5, QP: ss[0].qp.Number(), Len: 15, Op: OpRecv}, got)
 		b := p.inbox.Bytes()
-		require.Equal(t, []string{"thi", "siss", "cattered\x00"}, []string{string(b[300:303]), string(b[100:104]), string(b[200:209])})
+		require.Equal(t, []string{"thi", "siss", "cattered\x00"},
+			[]string{string(b[300:303]), string(b[100:104]), string(b[200:209])})
 	})
 }
 
@@ -182,8 +190,8 @@ func TestSharedReceiveQueueEmpty(t *testing.T) {
 	})
 }
 
-// A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth is less, none: a peer that
-// names a message far ahead drains nothing.
+// A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth
+// is less, none: a peer that names a message far ahead drains nothing.
 func TestSharedReceiveQueueBound(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -204,7 +212,8 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 			pd := h.adapter.AllocPD()
 			shared := newPool(t, pd, 8, tc.posted)
-			s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4}, ConnParam: ConnParam{NoMarkers: true}})
+			s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4},
+				ConnParam: ConnParam{NoMarkers: true}})
 			c := h.startUp(3000, 1460, s)
 			seg := sendOf(tc.msn)
 			seg.Last = false
@@ -227,7 +236,8 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 	}
 }
 
-// Segments that overtake each other: buffers go to the messages in their order, whichever came first.
+// Segments that overtake each other: buffers go to the messages in their order, whichever came
+// first.
 func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
@@ -235,7 +245,8 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}})
 	c := h.startUp(3000, 1460, s)
 	var at []int
-	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found beyond a gap
+	// a marker in each, by which it is found beyond a gap
+	text := func(i int) string { return fmt.Sprintf("%0600d", i) }
 	for i := range 3 {
 		at = append(at, len(c.stream))
 		c.say(sendFPDU(uint32(i+1), text(i)))
@@ -255,8 +266,9 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	require.Equal(t, uint64(2), cs[1].ID)
 }
 
-// A RecvCQ without a place for the completion: the QueuePair that would take the buffer leaves service, its peer hears of a local
-// error, an event names the queue. Who shares the queue, or the buffers, goes on.
+// A RecvCQ without a place for the completion: the QueuePair that would take the buffer leaves
+// service, its peer hears of a local error, an event names the queue. Who shares the queue, or
+// the buffers, goes on.
 //
 // req: 5040-8.1.1-5, 5042-6.4.6-1
 func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
@@ -269,7 +281,9 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		send, err := r.server.CreateCQ(64)
 		require.NoError(t, err)
 		opt := opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue}}
-		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}}, opts{})
+		s, c := r.connect(
+			opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}},
+			opts{})
 		otherS, otherC := r.connect(opt, opts{})
 		ownS, ownC := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: send, RecvCQ: small}}, opts{})
 		ownS.postRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)}) // has its place
@@ -333,7 +347,9 @@ func TestSharedReceiveQueueAndRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		pd := r.server.AllocPD()
 		shared := newPool(t, pd, 4, 2)
-		s := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
+		s := r.newEnd(r.server,
+			opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2},
+				ConnParam: ConnParam{NoMarkers: true}})
 		p := r.acceptRTR(s, mpa.RTRSend)
 		burst := []fpdu{sendFPDU(1, "")}
 		for i := range uint32(2) {
@@ -341,12 +357,14 @@ func TestSharedReceiveQueueAndRTR(t *testing.T) {
 		}
 		p.inject(burst...)
 		for i, c := range s.await(2) {
-			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c, "%v", s.qp.Err())
+			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c,
+				"%v", s.qp.Err())
 		}
 		require.Zero(t, shared.Left())
 		// A first Send that is none is the ULP's.
 		require.NoError(t, shared.post(3))
-		s = r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}, ConnParam: ConnParam{NoMarkers: true}})
+		s = r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue},
+			ConnParam: ConnParam{NoMarkers: true}})
 		p = r.acceptRTR(s, mpa.AllRTR)
 		p.inject(sendFPDU(1, "hello"))
 		s.expectCompletions(Completion{ID: 3, Op: OpRecv, Len: 5})
@@ -394,14 +412,19 @@ func TestCQMinSize(t *testing.T) {
 		cq, err := r.server.CreateCQ(CQMinSize(sends, receives, sends, shared) - spare)
 		require.NoError(t, err)
 		p := newPool(t, pd, shared, shared)
-		plain, c1 := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: receives}}, opts{})
-		sharer, c2 := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared, SRQ: p.SharedReceiveQueue}}, opts{})
+		plain, c1 := r.connect(
+			opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends,
+				RecvDepth: receives}}, opts{})
+		sharer, c2 := r.connect(
+			opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared,
+				SRQ: p.SharedReceiveQueue}}, opts{})
 		var failed error
 		for i := range receives {
 			failed = errors.Join(failed, errOf(plain.qp.PostRecv(plain.recvAt(uint64(i), 0, 1))))
 		}
 		for range sends {
-			failed = errors.Join(failed, errOf(plain.qp.PostSend(plain.write(c1, 1, 0, 1))), errOf(sharer.qp.PostSend(sharer.write(c2, 1, 0, 1))))
+			failed = errors.Join(failed, errOf(plain.qp.PostSend(plain.write(c1, 1, 0, 1))),
+				errOf(sharer.qp.PostSend(sharer.write(c2, 1, 0, 1))))
 		}
 		for range receives {
 			r.tell(c1, "x")

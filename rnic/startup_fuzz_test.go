@@ -15,14 +15,16 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// FuzzStartup gives an Adapter whatever octets, as a Request or as a Reply, cut, repeated and reordered in whatever way, while the
-// application answers as it likes and talks on the stream that a rejection leaves. Whatever comes: a request is what the octets
-// say, the stream has the octets after the frame, once and in order, either way; the connection ends when it is told to; no Buf
-// is lost.
+// FuzzStartup gives an Adapter whatever octets, as a Request or as a Reply, cut, repeated and
+// reordered in whatever way, while the application answers as it likes and talks on the stream
+// that a rejection leaves. Whatever comes: a request is what the octets say, the stream has the
+// octets after the frame, once and in order, either way; the connection ends when it is told to;
+// no Buf is lost.
 //
 // The script's first octet is the set-up, each other one a step: startupPlay.step.
 func FuzzStartup(f *testing.F) {
-	f.Add(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hello")}), []byte{answerAccept, 7 << 3})
+	f.Add(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hello")}),
+		[]byte{answerAccept, 7 << 3})
 	f.Fuzz(func(t *testing.T, octets, script []byte) {
 		p := newStartupPlay(t, octets[:min(len(octets), 4096)], script[:min(len(script), 200)])
 		for p.at < len(p.script) {
@@ -72,7 +74,8 @@ func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 		p.setup, p.script = script[0], script[1:]
 	}
 	if p.has(setupDials) {
-		p.c = p.dialForged(p.endOf(opts{ConnParam: ConnParam{KeepRejected: true, PeerToPeer: p.has(setupOthers)}}))
+		p.c = p.dialForged(
+			p.endOf(opts{ConnParam: ConnParam{KeepRejected: true, PeerToPeer: p.has(setupOthers)}}))
 	} else {
 		if p.has(setupOthers) {
 			p.listener.role.Dialects |= mpa.DialectsOf(mpa.Culley02)
@@ -96,7 +99,8 @@ func (p *startupPlay) endOf(opt opts) *end {
 	return s
 }
 
-// step does what one octet of the script says: the low three bits are the kind, the others how much.
+// step does what one octet of the script says: the low three bits are the kind, the others how
+// much.
 func (p *startupPlay) step(b byte) {
 	n := int(b >> 3)
 	left := p.left()
@@ -270,7 +274,8 @@ func (p *startupPlay) end() {
 	require.Equal(p.t, p.pool.Size(), p.pool.Available(), "Bufs")
 }
 
-// missed: a peer that sent a whole Request which is served has met with a request, or was told why not.
+// missed: a peer that sent a whole Request which is served has met with a request, or was told
+// why not.
 func (p *startupPlay) missed() {
 	if p.seen || p.timed || p.has(setupDials) {
 		return

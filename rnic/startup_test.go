@@ -14,9 +14,11 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// What is no Request closes the connection at once and is reported, whatever it is and however it is cut.
+// What is no Request closes the connection at once and is reported, whatever it is and however it
+// is cut.
 //
-// req: D01-6.1-14, D01-6.1-26, D01-6.1.1-4, D01-6.1.2-2, D01-6.1-32, D01-6.1-34, D01-7-7, 5044-7.1.1-7
+// req: D01-6.1-14, D01-6.1-26, D01-6.1.1-4, D01-6.1.2-2, D01-6.1-32, D01-6.1-34, D01-7-7
+// req: 5044-7.1.1-7
 func TestResponderRefusesBadRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -24,10 +26,15 @@ func TestResponderRefusesBadRequest(t *testing.T) {
 		want  error
 	}{
 		{"HTTP", []byte("GET / HTTP/1.0\r\n\r\n"), mpa.ErrKey},
-		{"one octet of the key", func() []byte { b := request(mpa.Frame{Rev: 1}); b[15] = 'E'; return b }(), mpa.ErrKey},
+		{"one octet of the key", func() []byte {
+			b := request(mpa.Frame{Rev: 1})
+			b[15] = 'E'
+			return b
+		}(), mpa.ErrKey},
 		{"lower case frame", []byte("MPA ID Req frame"), mpa.ErrKey},
 		{"a Reply", (&mpa.Frame{Kind: mpa.Reply, Rev: 1}).Append(nil), mpa.ErrBothRespond},
-		{"513 octets of private data", append(request(mpa.Frame{Rev: 1})[:18], 0x02, 0x01), mpa.ErrPrivateData},
+		{"513 octets of private data", append(request(mpa.Frame{Rev: 1})[:18], 0x02, 0x01),
+			mpa.ErrPrivateData},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -56,7 +63,8 @@ func TestInitiatorRefusesBadReply(t *testing.T) {
 	}{
 		{"wrong key", []byte("MPA ID Rep frame...."), mpa.ErrKey},
 		{"both ends initiate", request(mpa.Frame{Rev: 1}), mpa.ErrBothInitiate},
-		{"private data too long", append((&mpa.Frame{Kind: mpa.Reply, Rev: 1}).Append(nil)[:18], 0xff, 0xff), mpa.ErrPrivateData},
+		{"private data too long", append((&mpa.Frame{Kind: mpa.Reply, Rev: 1}).Append(nil)[:18], 0xff,
+			0xff), mpa.ErrPrivateData},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -73,7 +81,8 @@ func TestInitiatorRefusesBadReply(t *testing.T) {
 	}
 }
 
-// The Request says what the QueuePair's options want: CRC unless switched off, markers over a Poller only.
+// The Request says what the QueuePair's options want: CRC unless switched off, markers over a
+// Poller only.
 //
 // req: D01-6.1-11, D01-5.2-3, 5044-1.2-1, 5044-7.1.1-4, D01-6.1-5
 func TestRequestFrame(t *testing.T) {
@@ -94,7 +103,8 @@ func TestRequestFrame(t *testing.T) {
 			n := p.at
 			require.Len(t, p.octets(), n, "nothing after the Request")
 			require.Equal(t, mpa.Frame{
-				Kind: mpa.Request, Rev: 1, CRC: tc.cr, Markers: tc.markers && r.kind != sockets, PrivateData: []byte("hello"),
+				Kind: mpa.Request, Rev: 1, CRC: tc.cr, Markers: tc.markers && r.kind != sockets,
+				PrivateData: []byte("hello"),
 			}, f)
 		})
 	}
@@ -140,7 +150,9 @@ func TestOctetsAfterRequestWait(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.peerDials()
 		p.start(mpa.Mode{CRC: true})
-		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
+		p.write(
+			append(request(mpa.Frame{Rev: 1, CRC: true}),
+				p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
 		req := r.request()
 		require.Equal(t, make([]byte, 5), s.region.Bytes()[:5], "placed before the ULP decided")
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
@@ -162,7 +174,9 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		} else {
 			n := -1
 			l := s.qp.end.Connection.Load()
-			require.NoError(t, l.Transport.Submit(func() { n, _ = s.qp.engine.Pull([][]byte{make([]byte, 1460)}, false) }))
+			require.NoError(t, l.Transport.Submit(func() {
+				n, _ = s.qp.engine.Pull([][]byte{make([]byte, 1460)}, false)
+			}))
 			require.Zero(t, n, "octets pulled")
 		}
 		p.expectNothing() // after the Reply
@@ -247,12 +261,14 @@ func TestMarkersByDirection(t *testing.T) {
 
 // CRC is off only when both ends say so.
 //
-// req: D01-5.2-2, D01-5.2-7, D01-5.2-8, D01-5.2-12, D01-6.1.1-8, D01-6.1.1-9, 5044-4.4-1, 5044-7.1.1-3
+// req: D01-5.2-2, D01-5.2-7, D01-5.2-8, D01-5.2-12, D01-6.1.1-8, D01-6.1.1-9, 5044-4.4-1
+// req: 5044-7.1.1-3
 func TestCRCOffOnlyByBoth(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		theirs, ours bool // CRC wanted
-	}{{"both on", true, true}, {"theirs on", true, false}, {"ours on", false, true}, {"both off", false, false}} {
+	}{{"both on", true, true}, {"theirs on", true, false}, {"ours on", false, true},
+		{"both off", false, false}} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoCRC: !tc.ours, NoMarkers: true}})
@@ -281,7 +297,8 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 	}
 }
 
-// A Revision 0 peer is served with DDP and RDMAP version 0, and with markers and CRC in both directions.
+// A Revision 0 peer is served with DDP and RDMAP version 0, and with markers and CRC in both
+// directions.
 //
 // req: 5044-C.2-5, 5044-C.1-3, 5044-3-2, 5044-C.1-2
 func TestRevisionZero(t *testing.T) {
@@ -292,7 +309,8 @@ func TestRevisionZero(t *testing.T) {
 		req := r.request()
 		require.Equal(t, 0, req.Revision())
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		require.Equal(t, mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}, p.expectFrame(mpa.Reply))
+		require.Equal(t, mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true},
+			p.expectFrame(mpa.Reply))
 		p.start(mpa.Mode{CRC: true, Markers: true})
 		h := writeTo(s.region.STag(), 0)
 		h.Version, h.ULP = 0, 0
@@ -301,7 +319,8 @@ func TestRevisionZero(t *testing.T) {
 		require.Equal(t, "version 0", string(s.region.Bytes()[:9]))
 		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 4)})
 		r.until("the Send", func() bool { return len(p.octets()) >= p.at+4+2+18+4+4 })
-		require.Equal(t, []byte{0, 0, 0, 0, 0, 22, 0x40, 0x03}, p.octets()[p.at:p.at+8], "marker, length, DDP and RDMAP control")
+		require.Equal(t, []byte{0, 0, 0, 0, 0, 22, 0x40, 0x03}, p.octets()[p.at:p.at+8],
+			"marker, length, DDP and RDMAP control")
 	})
 }
 
@@ -329,7 +348,8 @@ func TestInitiatorMeetsRevisionZero(t *testing.T) {
 	})
 }
 
-// A Request of a revision we do not serve is answered with ours, rejecting, and closed; a Reply is just closed.
+// A Request of a revision we do not serve is answered with ours, rejecting, and closed; a Reply
+// is just closed.
 //
 // req: 5044-7.1.1-5
 func TestRevisionNotServed(t *testing.T) {
@@ -392,7 +412,8 @@ func TestStartupFrameComesAgain(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	fpdu := p.frame(writeFPDU(s.region.STag(), 0, "once"))
 	l, b := req.connection, r.hosts[0].pool.Alloc()
-	require.Equal(t, stack.Refused, arriveOne(l, 0, b, append(bytes.Clone(frame), fpdu...)), "before the decision")
+	require.Equal(t, stack.Refused, arriveOne(l, 0, b, append(bytes.Clone(frame), fpdu...)),
+		"before the decision")
 	require.Equal(t, stack.Taken, arriveOne(l, 0, b, frame), "the frame alone")
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	require.Equal(t, stack.Taken, arriveOne(l, 0, b, frame), "after the decision")

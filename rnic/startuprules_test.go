@@ -15,7 +15,8 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// Figure 9 of the draft (10 of RFC 5044): start-up right after TCP's, private data both ways, the Initiator's FPDU, then the Responder's.
+// Figure 9 of the draft (10 of RFC 5044): start-up right after TCP's, private data both ways, the
+// Initiator's FPDU, then the Responder's.
 //
 // req: D01-6.1.3.2-1, P2P-19, D01-6.1-3, D01-6.1-24
 func TestImmediateStartupTranscript(t *testing.T) {
@@ -29,7 +30,9 @@ func TestImmediateStartupTranscript(t *testing.T) {
 			require.Equal(t, "abc", string(req.PrivateData()))
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("xy"))))
 			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
-			p.play("< "+reply, "> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"),
+			p.play("< "+reply,
+				"> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
+					"0000"),
 				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		})
@@ -52,8 +55,8 @@ func TestImmediateStartupTranscript(t *testing.T) {
 	})
 }
 
-// The Responder's endpoint may be chosen by the private data, when start-up has come that far; without one there is no full
-// operation, and one that is in use will not do.
+// The Responder's endpoint may be chosen by the private data, when start-up has come that far;
+// without one there is no full operation, and one that is in use will not do.
 //
 // req: D01-6.1-6, D01-6.1-7
 func TestEndpointIsBoundByAccept(t *testing.T) {
@@ -79,7 +82,8 @@ func TestEndpointIsBoundByAccept(t *testing.T) {
 // req: D01-6.1-27
 func TestInitiatorDislikesTheReply(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
+		s, c := r.newEnd(r.server, opts{}),
+			r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
 		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.with([]byte("version 3"))))
 		c.expectInService()
 		require.Equal(t, "version 3", string(c.qp.PeerPrivateData()))
@@ -87,8 +91,8 @@ func TestInitiatorDislikesTheReply(t *testing.T) {
 	})
 }
 
-// Delayed start-up in each dialect, over a connection that loses, repeats and turns round segments while the stacks are switched: no
-// octet of either mode is taken for the other's.
+// Delayed start-up in each dialect, over a connection that loses, repeats and turns round
+// segments while the stacks are switched: no octet of either mode is taken for the other's.
 //
 // req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-6.1-1
 func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
@@ -126,7 +130,8 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 	}
 }
 
-// Octets after the Request that came while the connection was a stream cannot be made a stream's again: RejectStream refuses.
+// Octets after the Request that came while the connection was a stream cannot be made a stream's
+// again: RejectStream refuses.
 func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
@@ -142,15 +147,17 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	r.noBufLost()
 }
 
-// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is after the Request is kept for when the ULP
-// has decided, and the Rtr frame is one still; also when it all came while the connection was a stream.
+// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is after the
+// Request is kept for when the ULP has decided, and the Rtr frame is one still; also when it all
+// came while the connection was a stream.
 //
 // req: P2P-14
 func TestRtrOfAHastyPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.peerDials()
-		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
+			"0000")
 		p.write(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write))
 		req := r.request()
 		require.Equal(t, "hi", string(req.PrivateData()))
@@ -164,7 +171,8 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		p := newHasty(t, rigConfig{}, stream.Options{})
 		r := p.r
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
+			"0000")
 		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
 		r.pass(time.Second)
 		l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
@@ -180,14 +188,16 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 	}
 }
 
-// PrivateDataMax is about Rev 0. From Rev 1 on frames may have 512 octets, however little an application wants of Rev 0.
+// PrivateDataMax is about Rev 0. From Rev 1 on frames may have 512 octets, however little an
+// application wants of Rev 0.
 //
 // req: D01-6.1-33, 5044-7.1.1-7
 func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: 2}}, func(t *testing.T, r *rig) {
 		for _, d := range []Dialect{RFC5044, RTR, RFC6581} {
 			there, back := randomBytes(1, d.PrivateDataMax()), randomBytes(2, d.PrivateDataMax())
-			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, PrivateDataMax: 3}})
+			s, c := r.newEnd(r.server, opts{}),
+				r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, PrivateDataMax: 3}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(there)))
 			req := r.request()
 			require.Equal(t, there, req.PrivateData())
@@ -208,29 +218,32 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 	})
 }
 
-// However long a frame may be, a connection that says nothing has no buffer for it, and one in service has none any more.
+// However long a frame may be, a connection that says nothing has no buffer for it, and one in
+// service has none any more.
 func TestStartupBufferComesAndGoes(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
-		in := func(l *connect.Connection) (n int) {
-			require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In()) }))
-			if r.kind == turned {
-				r.step()
+	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}},
+		func(t *testing.T, r *rig) {
+			in := func(l *connect.Connection) (n int) {
+				require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In()) }))
+				if r.kind == turned {
+					r.step()
+				}
+				return n
 			}
-			return n
-		}
-		p := r.peerDials()
-		r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
-		l := r.server.host.Live()[0]
-		require.Zero(t, in(l), "octets for a silent peer")
-		p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
-		s := r.newEnd(r.server, opts{})
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		require.Zero(t, in(l), "octets that are kept for nothing")
-	})
+			p := r.peerDials()
+			r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
+			l := r.server.host.Live()[0]
+			require.Zero(t, in(l), "octets for a silent peer")
+			p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
+			s := r.newEnd(r.server, opts{})
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+			require.Zero(t, in(l), "octets that are kept for nothing")
+		})
 }
 
-// A peer-to-peer Initiator owes its Rtr frame or RTR message: a FIN in its place, or within it, is no orderly end. When this end
-// is closing anyway, nothing is missed; but half a frame stays half a frame.
+// A peer-to-peer Initiator owes its Rtr frame or RTR message: a FIN in its place, or within it,
+// is no orderly end. When this end is closing anyway, nothing is missed; but half a frame stays
+// half a frame.
 //
 // req: P2P-14
 func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
@@ -271,7 +284,8 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 	}
 }
 
-// A Request of Rev 0 with S offers to let us speak first where rtr is served, and the request says so beforehand.
+// A Request of Rev 0 with S offers to let us speak first where rtr is served, and the request
+// says so beforehand.
 func TestPeerToPeerOfRevZero(t *testing.T) {
 	for _, served := range [][]Dialect{{RDDP01}, {RDDP01, RTR}} {
 		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
@@ -285,7 +299,8 @@ func TestPeerToPeerOfRevZero(t *testing.T) {
 	}
 }
 
-// What a peer sends after its Request, without being asked, is the stream's when MPA was there from the beginning.
+// What a peer sends after its Request, without being asked, is the stream's when MPA was there
+// from the beginning.
 func TestRejectStreamOfAHastyDialer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.peerDials()

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// hoarders are connections that send octets beyond a gap, which no marker locates, until the Adapter takes no more.
+// hoarders are connections that send octets beyond a gap, which no marker locates, until the
+// Adapter takes no more.
 func (h *segmentRig) hoarders(n int) (qps []*QueuePair, peers []*forged) {
 	h.t.Helper()
 	const size, segments = 1448, 300
@@ -48,8 +49,9 @@ func (h *segmentRig) orderly() (*QueuePair, *MemoryRegion, *forged) {
 // spare is how many Bufs octets that have to wait leave free.
 func (h *segmentRig) spare() int { return h.adapter.host.Pollers[0].Reserve().Spare }
 
-// Peers that never finish their frames do not make the Poller deaf: new connections come about, and the data of peers
-// that keep their frames whole are placed, in order and beyond a gap that closes.
+// Peers that never finish their frames do not make the Poller deaf: new connections come about,
+// and the data of peers that keep their frames whole are placed, in order and beyond a gap that
+// closes.
 func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	const bufs, peers = 2048, 8 // each may hold more than an eighth of them
 	h := newSegmentRig(t, segmentRigConfig{bufs: bufs, connsMax: 32})
@@ -94,7 +96,8 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	lo, hi = c.say(writeFPDU(region.STag(), 40, "held"))
 	c.sendOctets(lo, lo+10, 0)
 	h.turn(time.Microsecond)
-	require.EqualValues(t, 1, q.engine.Stats().Receive.HeldBufs, "with Bufs to spare it may hold some again")
+	require.EqualValues(t, 1, q.engine.Stats().Receive.HeldBufs,
+		"with Bufs to spare it may hold some again")
 	c.sendOctets(lo+10, hi, 0)
 	h.turn(time.Microsecond)
 	require.Equal(t, "held", string(region.Bytes()[40:44]))
@@ -247,7 +250,8 @@ func TestAbortWithoutABuf(t *testing.T) {
 	for b := h.pool.Alloc(); b != mem.NoBuf; b = h.pool.Alloc() {
 		others = append(others, b)
 	}
-	require.NoError(t, errOf(talker.PostSend(WorkRequest{Op: OpSend, Local: region.Slice(0, 5)}))) // takes the one that the Poller has at hand
+	// takes the one that the Poller has at hand
+	require.NoError(t, errOf(talker.PostSend(WorkRequest{Op: OpSend, Local: region.Slice(0, 5)})))
 	h.turns(2, time.Microsecond)
 	for _, q := range qps {
 		q.Abort()
@@ -263,8 +267,8 @@ func TestAbortWithoutABuf(t *testing.T) {
 	require.GreaterOrEqual(t, h.pool.Available(), h.pool.Size()-1)
 }
 
-// Of two peers whose messages complete in one queue, each one's are counted by themselves, and the one that says more takes no
-// buffer of the other's.
+// Of two peers whose messages complete in one queue, each one's are counted by themselves, and
+// the one that says more takes no buffer of the other's.
 //
 // req: 5041-8.3.2-5, 5042-6.4.3.1-3
 func TestConsumptionOfEachPeer(t *testing.T) {
@@ -295,7 +299,8 @@ func TestConsumptionOfEachPeer(t *testing.T) {
 	})
 }
 
-// A peer that finishes a frame now and then, and not those that it had begun before, is no less late.
+// A peer that finishes a frame now and then, and not those that it had begun before, is no less
+// late.
 func TestHoarderThatDribbles(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 	q, region, c := h.orderly()

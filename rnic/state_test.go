@@ -20,15 +20,18 @@ func (r *rig) states(q *QueuePair) []State {
 	return seen
 }
 
-// Which states an end goes through says how the connection ended: Terminating with a Terminate, whichever end found the error, Error when
-// this end gave it up without one, neither when it ended in order or the transport was lost.
+// Which states an end goes through says how the connection ended: Terminating with a Terminate,
+// whichever end found the error, Error when this end gave it up without one, neither when it
+// ended in order or the transport was lost.
 func TestStates(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		do   func(r *rig, s, c *end)
 		c, s []State
 	}{
-		{"own close", func(_ *rig, _, c *end) { c.qp.Disconnect() }, []State{RTS, Closing, Closed}, []State{RTS, Closing, Closed}},
+		{"own close", func(_ *rig, _, c *end) {
+			c.qp.Disconnect()
+		}, []State{RTS, Closing, Closed}, []State{RTS, Closing, Closed}},
 		{"error of ours that the peer finds", func(r *rig, _, c *end) {
 			c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
 		}, []State{RTS, Terminating, Closed}, []State{RTS, Terminating, Closed}},
@@ -54,9 +57,12 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Giving a connection up is Error from service and from Closing; a Terminate that was exchanged before is still what it was.
+// Giving a connection up is Error from service and from Closing; a Terminate that was exchanged
+// before is still what it was.
 func TestErrorState(t *testing.T) {
-	for _, tc := range []struct{ before, after State }{{RTS, Error}, {Closing, Error}, {Terminating, Terminating}} {
+	for _, tc := range []struct {
+		before, after State
+	}{{RTS, Error}, {Closing, Error}, {Terminating, Terminating}} {
 		t.Run(tc.before.String(), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
@@ -77,7 +83,8 @@ func TestErrorState(t *testing.T) {
 	}
 }
 
-// The peer speaks on while our half is closing, so that an error is found then, too; a further close changes nothing about it.
+// The peer speaks on while our half is closing, so that an error is found then, too; a further
+// close changes nothing about it.
 func TestTerminatingFromClosing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c := r.connect(opts{}, opts{ConnParam: ConnParam{AllowHalfClosed: true}})

@@ -51,13 +51,15 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 // and unread octets belong to the Request.
 //
 // conn is what ConnectStream takes.
-func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) (*ConnRequest, error) {
+func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn,
+	last []byte) (*ConnRequest, error) {
 	return a.AcceptStreamWith(ctx, conn, last, ListenOptions{})
 }
 
 // AcceptStreamWith is AcceptStream with the dialects of opt; Backlog and OnFailure are ignored. Any
 // application goroutine.
-func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
+func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte,
+	opt ListenOptions) (*ConnRequest, error) {
 	if err := a.host.Carries(conn); err != nil {
 		return nil, err // of what there perhaps is no address
 	}
@@ -83,7 +85,8 @@ type awaited struct {
 }
 
 // respond enters Responder mode. The Request will come through a Listener of the connection's own.
-func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (awaited, error) {
+func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte,
+	opt ListenOptions) (awaited, error) {
 	if err := a.host.Carries(conn); err != nil {
 		return awaited{}, err
 	}
@@ -130,11 +133,15 @@ func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Con
 		return nil, fmt.Errorf("rnic: reject %v: %w", r.remote, err)
 	}
 	private = slices.Clone(private)
-	if err := r.connection.Ask(ctx, func() error { return r.connection.Reject(r.frame, private, true) }); err != nil {
+	if err := r.connection.Ask(ctx, func() error {
+		return r.connection.Reject(r.frame, private, true)
+	}); err != nil {
 		return nil, err
 	}
 	if err := r.adapter.host.Wait(ctx, r.connection.Gone.C()); err != nil {
-		_ = connect.OrderUntil(context.WithoutCancel(ctx), &r.adapter.host, r.connection.Transport.Submit, r.connection.Discard) // a stopped Poller has ended it already
+		// a stopped Poller has ended it already
+		_ = connect.OrderUntil(context.WithoutCancel(ctx), &r.adapter.host, r.connection.Transport.Submit,
+			r.connection.Discard)
 		return nil, err
 	}
 	if r.connection.Returned == nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// MPA is not started while streaming octets are unread, and the connection stays the stream it was: they can be read, and
-// then it starts.
+// MPA is not started while streaming octets are unread, and the connection stays the stream it
+// was: they can be read, and then it starts.
 //
 // req: D01-6.1.4-1
 func TestUnreadStreamingOctets(t *testing.T) {
@@ -40,11 +40,13 @@ func TestUnreadStreamingOctets(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		err := c.qp.StartConnectStream(r.ctx, cc, c.conn)
 		require.ErrorIs(t, err, ErrUnread)
-		require.ErrorContains(t, err, "rnic: connect to "+cc.RemoteAddr().String()+": rnic: octets of the peer's are unread")
+		require.ErrorContains(t, err, "rnic: connect to "+cc.RemoteAddr().String()+
+			": rnic: octets of the peer's are unread")
 		require.True(t, isDone(c.qp))
 		_, err = r.server.AcceptStream(r.ctx, sc, helloAck)
 		require.ErrorIs(t, err, ErrUnread)
-		require.ErrorContains(t, err, "rnic: accept on the connection with "+sc.RemoteAddr().String()+": rnic: octets")
+		require.ErrorContains(t, err, "rnic: accept on the connection with "+sc.RemoteAddr().String()+
+			": rnic: octets")
 		require.Zero(t, len(r.server.host.Live())+len(r.client.host.Live()))
 
 		r.hear(cc, []byte("one thing more"))
@@ -163,7 +165,8 @@ func TestDelayedStartupMistakes(t *testing.T) {
 			conn net.Conn
 			want string
 		}{
-			{tls.Client(cc, nil), "rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a *tls.Conn"},
+			{tls.Client(cc, nil), "rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a " +
+				"*tls.Conn"},
 			{pipe(t), "not on a *net.pipe"},
 			{nil, "not on a <nil>"},
 		} {
@@ -171,9 +174,11 @@ func TestDelayedStartupMistakes(t *testing.T) {
 			_, err := r.client.AcceptStream(r.ctx, tc.conn, nil)
 			require.ErrorContains(t, err, tc.want)
 		}
-		require.ErrorContains(t, c.qp.ConnectStream(r.ctx, cc, c.with(make([]byte, 513))), "513 octets of private data")
+		require.ErrorContains(t, c.qp.ConnectStream(r.ctx, cc, c.with(make([]byte, 513))),
+			"513 octets of private data")
 		if r.kind != sockets {
-			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, sc, c.conn), `poller "`+r.hosts[0].poller.Name()+`" is none of the adapter's`)
+			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, sc, c.conn),
+				`poller "`+r.hosts[0].poller.Name()+`" is none of the adapter's`)
 			_, err := r.client.AcceptStream(r.ctx, sc, nil)
 			require.ErrorContains(t, err, "is none of the adapter's: name it in Config.Pollers")
 		}
@@ -265,7 +270,8 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			_, err := r.server.AcceptStream(ctx, sc, nil)
 			accepted <- err
 		}()
-		r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 }) // before, it would stay a stream
+		// before, it would stay a stream
+		r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
 		cancel()
 		require.ErrorIs(t, <-accepted, context.Canceled)
 		require.NoError(t, cc.SetReadDeadline(time.Now().Add(connect.RequestTimeout/2)))
@@ -298,8 +304,8 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 	})
 }
 
-// Abort that comes while ConnectStream waits for the Poller: nobody takes the stream over, and an Adapter's Close that has
-// seen the connection does not wait for it.
+// Abort that comes while ConnectStream waits for the Poller: nobody takes the stream over, and an
+// Adapter's Close that has seen the connection does not wait for it.
 func TestAbortMeetsConnectStream(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	sc, cc := r.streams()
@@ -316,8 +322,8 @@ func TestAbortMeetsConnectStream(t *testing.T) {
 	r.chat(sc, cc, 5)
 }
 
-// Octets that cannot be sent hold a Detach up: the context ends it, the stream stays, and a QueuePair that is aborted
-// meanwhile is told so.
+// Octets that cannot be sent hold a Detach up: the context ends it, the stream stays, and a
+// QueuePair that is aborted meanwhile is told so.
 func TestDetachHeldUp(t *testing.T) {
 	over(t, []kind{running}, rigConfig{}, func(t *testing.T, r *rig) {
 		_, cc := r.streams()

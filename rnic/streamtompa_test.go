@@ -22,7 +22,8 @@ import (
 
 const streamPort = 7175
 
-// blocking runs f, which may block, while a turned rig turns. Virtual time moves only once f has had real time to run.
+// blocking runs f, which may block, while a turned rig turns. Virtual time moves only once f has
+// had real time to run.
 func (r *rig) blocking(f func() error) {
 	r.t.Helper()
 	if r.kind != turned {
@@ -54,7 +55,8 @@ func (r *rig) listenStream() (net.Listener, error) {
 	return stream.Listen([]*stack.Poller{r.hosts[0].poller}, streamPort, stream.Options{})
 }
 
-// streams is both ends of a connection in streaming mode, the server's, which was dialled, and the client's.
+// streams is both ends of a connection in streaming mode, the server's, which was dialled, and
+// the client's.
 func (r *rig) streams() (s, c net.Conn) {
 	r.t.Helper()
 	r.blocking(func() (err error) {
@@ -65,7 +67,8 @@ func (r *rig) streams() (s, c net.Conn) {
 		if r.kind == sockets {
 			c, err = net.Dial("tcp", l.Addr().String())
 		} else {
-			c, err = stream.Dial(r.ctx, []*stack.Poller{r.hosts[1].poller}, netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), stream.Options{})
+			c, err = stream.Dial(r.ctx, []*stack.Poller{r.hosts[1].poller},
+				netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), stream.Options{})
 		}
 		if err == nil {
 			s, err = l.Accept()
@@ -104,7 +107,8 @@ func (r *rig) hear(to net.Conn, want []byte) {
 func (r *rig) chat(s, c net.Conn, seed uint64) (bySrv, byCli int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	for i := range 4 {
-		a, b := randomBytes(seed+uint64(i), 1+rng.IntN(9000)), randomBytes(seed+uint64(i)+50, 1+rng.IntN(9000))
+		a, b := randomBytes(seed+uint64(i), 1+rng.IntN(9000)),
+			randomBytes(seed+uint64(i)+50, 1+rng.IntN(9000))
 		r.say(c, s, a)
 		r.say(s, c, b)
 		byCli, bySrv = byCli+len(a), bySrv+len(b)
@@ -114,7 +118,8 @@ func (r *rig) chat(s, c net.Conn, seed uint64) (bySrv, byCli int) {
 
 var helloAck = []byte("as you wish: MPA from here on")
 
-// delayed starts MPA on a connection in streaming mode by the book: the Responder enters it with the last streaming message.
+// delayed starts MPA on a connection in streaming mode by the book: the Responder enters it with
+// the last streaming message.
 func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private []byte) {
 	r.t.Helper()
 	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck, ListenOptions{})
@@ -163,9 +168,11 @@ func (r *rig) noBufLost() {
 	}
 }
 
-// Streaming mode both ways, then MPA on the same connection, whichever end dialled it; both halves change at once, each at its own octet.
+// Streaming mode both ways, then MPA on the same connection, whichever end dialled it; both
+// halves change at once, each at its own octet.
 //
-// req: D01-6.1-1, D01-6.1-2, D01-6.1-4, D01-6.1-8, D01-6.1-9, D01-6.1.2-1, D01-6.1.3-1, D01-6.1.4-2, P2P-16, P2P-19
+// req: D01-6.1-1, D01-6.1-2, D01-6.1-4, D01-6.1-8, D01-6.1-9, D01-6.1.2-1, D01-6.1.3-1, D01-6.1.4-2
+// req: P2P-16, P2P-19
 func TestDelayedStartup(t *testing.T) {
 	for _, dialled := range []string{"dialler initiates", "dialler responds"} {
 		t.Run(dialled, func(t *testing.T) {
@@ -196,7 +203,8 @@ func TestDelayedStartup(t *testing.T) {
 	}
 }
 
-// A deadline that was set in streaming mode, and a Read that still waits, do not reach MPA; the Read fails.
+// A deadline that was set in streaming mode, and a Read that still waits, do not reach MPA; the
+// Read fails.
 func TestStreamingModeLeavesNothingBehind(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
@@ -259,10 +267,12 @@ func TestConnectStreamBlocks(t *testing.T) {
 	})
 }
 
-// Nothing but start-up stands between streaming mode and FPDUs, markers count from after the start-up frame, and from there on every
-// segment holds whole FPDUs; before, segments are what an ordinary TCP makes of a stream.
+// Nothing but start-up stands between streaming mode and FPDUs, markers count from after the
+// start-up frame, and from there on every segment holds whole FPDUs; before, segments are what an
+// ordinary TCP makes of a stream.
 //
-// req: D01-6.1-1, D01-3.1.1-4, D01-3.1.1-5, C02-5.1.1-4, C02-5.1.1-5, D01-3.1.2-12, C02-5.1.2-12, D01-6.1-5
+// req: D01-6.1-1, D01-3.1.1-4, D01-3.1.1-5, C02-5.1.1-4, C02-5.1.1-5, D01-3.1.2-12, C02-5.1.2-12
+// req: D01-6.1-5
 func TestRulesBeginAfterStreamingMode(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
@@ -348,7 +358,8 @@ func TestDelayedStartupRunning(t *testing.T) {
 	r := newRig(t, running, rigConfig{})
 	begin := time.Now()
 	for i := range uint64(30) {
-		if time.Since(begin) > patience/4 { // on a loaded machine, where each step waits for a core, fewer must do
+		// on a loaded machine, where each step waits for a core, fewer must do
+		if time.Since(begin) > patience/4 {
 			t.Logf("%d rounds", i)
 			break
 		}
@@ -375,7 +386,8 @@ func TestDelayedStartupRunning(t *testing.T) {
 	r.noBufLost()
 }
 
-// Who waits for a Request in a simulation does not turn when it is there, or one seed would give many runs.
+// Who waits for a Request in a simulation does not turn when it is there, or one seed would give
+// many runs.
 func TestNextRequestThatIsThere(t *testing.T) {
 	for range 20 {
 		turns := 0

@@ -21,8 +21,9 @@ func (p *peer) wantSend(msn uint32, want []byte) {
 	p.expectFPDU(sendFPDU(msn, want))
 }
 
-// A peer that has closed its half still hears what is posted afterwards, when that was chosen, until our end closes too: the
-// state tells, no timer runs, and the close is graceful after what was posted.
+// A peer that has closed its half still hears what is posted afterwards, when that was chosen,
+// until our end closes too: the state tells, no timer runs, and the close is graceful after what
+// was posted.
 //
 // req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2, C02-8.2-2
 func TestHalfClosedByPeer(t *testing.T) {
@@ -84,7 +85,8 @@ func TestHalfClosedThenReset(t *testing.T) {
 	})
 }
 
-// After our own close the peer still speaks, and is heard: Writes and Sends, into buffers posted before and after.
+// After our own close the peer still speaks, and is heard: Writes and Sends, into buffers posted
+// before and after.
 //
 // req: DDP-8.2.1-6, D01-6.2-1
 func TestReceiveAfterOwnClose(t *testing.T) {
@@ -101,7 +103,8 @@ func TestReceiveAfterOwnClose(t *testing.T) {
 		p.inject(sendFPDU(1, "before"))
 		p.inject(sendFPDU(2, "beyond"))
 		n := s.qp.Number()
-		s.expectCompletions(Completion{ID: 1, QP: n, Op: OpRecv, Len: 6}, Completion{ID: 2, QP: n, Op: OpRecv, Len: 6})
+		s.expectCompletions(Completion{ID: 1, QP: n, Op: OpRecv, Len: 6},
+			Completion{ID: 2, QP: n, Op: OpRecv, Len: 6})
 		require.Equal(t, "written", string(s.region.Bytes()[5:12]))
 		require.Equal(t, "before", string(s.inbox.Bytes()[:6]))
 		require.Equal(t, "beyond", string(s.inbox.Bytes()[100:106]))
@@ -111,8 +114,9 @@ func TestReceiveAfterOwnClose(t *testing.T) {
 	})
 }
 
-// What was posted before an orderly close is sent, to its last octet; what is posted after it is an error of the call, while the connection
-// still closes and when it is gone, and nothing of it is sent.
+// What was posted before an orderly close is sent, to its last octet; what is posted after it is
+// an error of the call, while the connection still closes and when it is gone, and nothing of it
+// is sent.
 //
 // req: DDP-8.2.1-1, DDP-8.2.1-2, DDP-4-1
 func TestPostAfterOwnClose(t *testing.T) {
@@ -125,8 +129,12 @@ func TestPostAfterOwnClose(t *testing.T) {
 		s.qp.Disconnect()
 		refused := func() {
 			t.Helper()
-			require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})), ErrClosed)
-			require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 3, Local: s.source.Slice(0, 10)})), ErrClosed)
+			require.ErrorIs(
+				t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})),
+				ErrClosed)
+			require.ErrorIs(
+				t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 3, Local: s.source.Slice(0, 10)})),
+				ErrClosed)
 		}
 		refused()
 		var got []byte
@@ -145,9 +153,9 @@ func TestPostAfterOwnClose(t *testing.T) {
 	})
 }
 
-// An error in what the peer sends marks the connection, and what waits to be sent waits in vain: one message goes out, the
-// Terminate, then our FIN, and nothing else, however much was posted before and is posted after it. The connection is gone
-// when the peer has closed its half.
+// An error in what the peer sends marks the connection, and what waits to be sent waits in vain:
+// one message goes out, the Terminate, then our FIN, and nothing else, however much was posted
+// before and is posted after it. The connection is gone when the peer has closed its half.
 //
 // req: DDP-5-9, DDP-5-10, DDP-5-13, DDP-8.2.2-5, DDP-9.1-14, 5040-5.4-5, 5041-3-1
 func TestNothingPostedFollowsATerminate(t *testing.T) {
@@ -162,7 +170,9 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 		p.nextFPDU() // the first message has begun
 		p.inject(writeFPDU(0xdead, 0, "wrong"))
 		s.expectState(Terminating)
-		late := errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: requests, Local: s.source.Slice(0, size)})) == nil // it may be too late for this, too
+		// it may be too late for this, too
+		late := errOf(
+			s.qp.PostSend(WorkRequest{Op: OpSend, ID: requests, Local: s.source.Slice(0, size)})) == nil
 
 		sent := 0
 		for {
@@ -220,8 +230,9 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 	})
 }
 
-// DDP finds an error and does not end the stream by itself: the ULP, here RDMAP, does, once its Terminate is out. While the
-// peer's window is closed there is neither FIN nor RST; then the Terminate comes, and then the FIN.
+// DDP finds an error and does not end the stream by itself: the ULP, here RDMAP, does, once its
+// Terminate is out. While the peer's window is closed there is neither FIN nor RST; then the
+// Terminate comes, and then the FIN.
 //
 // req: DDP-8.2-1, DDP-8.2.2-6, 5040-6.2.1-3
 func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
@@ -252,8 +263,9 @@ func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 	require.Equal(t, c.at+1, c.next.Sub(c.irs+1), "octets of the stream, and the FIN after them")
 }
 
-// After the peer's FIN there is nothing: octets that carry sequence numbers beyond it are no part of the stream, however
-// well framed, and the stream ends as the FIN says. A FIN in front of octets that were taken already is none.
+// After the peer's FIN there is nothing: octets that carry sequence numbers beyond it are no part
+// of the stream, however well framed, and the stream ends as the FIN says. A FIN in front of
+// octets that were taken already is none.
 //
 // req: DDP-8.2.1-3
 func TestOctetsAfterAFIN(t *testing.T) {
@@ -289,8 +301,9 @@ func TestOctetsAfterAFIN(t *testing.T) {
 	}
 }
 
-// Whichever end closes, and whether gracefully or for an error: both ends hear of the end of the stream, which over TCP is that of the
-// connection, the connection is gone, and only an error is told as one.
+// Whichever end closes, and whether gracefully or for an error: both ends hear of the end of the
+// stream, which over TCP is that of the connection, the connection is gone, and only an error is
+// told as one.
 //
 // req: DDP-5-11, DDP-5-12, DDP-5-13, DDP-8.2-2, 5041-3-1, C02-8.2-1
 func TestEndOfStreamIsEndOfConnection(t *testing.T) {
@@ -318,7 +331,9 @@ func TestEndOfStreamIsEndOfConnection(t *testing.T) {
 					require.Equal(t, Closed, q.State())
 					require.Equal(t, tc.graceful, q.Err() == nil, "%v", q.Err())
 				}
-				r.until("both connections gone", func() bool { return len(r.server.host.Live())+len(r.client.host.Live()) == 0 })
+				r.until("both connections gone", func() bool {
+					return len(r.server.host.Live())+len(r.client.host.Live()) == 0
+				})
 			})
 		})
 	}

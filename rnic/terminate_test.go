@@ -61,7 +61,8 @@ var offences = []offence{
 	{"STag bound to another queue pair", 0x1102, func(t *testing.T, r *rig, s, c *end) error {
 		other, err := r.server.CreateQP(QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq})
 		require.NoError(t, err)
-		m, err := s.pd.RegisterWith(make([]byte, regionBytes), RegisterOptions{Access: RemoteWrite, For: other})
+		m, err := s.pd.RegisterWith(make([]byte, regionBytes),
+			RegisterOptions{Access: RemoteWrite, For: other})
 		require.NoError(t, err)
 		return c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag = m.STag() })
 	}, Flushed},
@@ -77,14 +78,19 @@ var offences = []offence{
 	}, Success},
 }
 
-// Each error in what a client sends: the server names layer, type and code, the client hears the same, memory
-// outside of what was granted stays as it was, and another connection of the same Adapter goes on untouched. It is
-// the same whether it happens in the connection's first message or later.
+// Each error in what a client sends: the server names layer, type and code, the client hears the
+// same, memory outside of what was granted stays as it was, and another connection of the same
+// Adapter goes on untouched. It is the same whether it happens in the connection's first message
+// or later.
 //
-// req: DDP-3.2-2, DDP-3.2-3, DDP-9.1-2, DDP-9.1-4, DDP-9.1-6, DDP-9.1-7, DDP-9.1-8, DDP-9.1-9, DDP-9.1-10,
-// req: DDP-9.1-11, DDP-9.1-14, DDP-9.2-3, DDP-9.2-4, DDP-9.2-5, DDP-9.2-6, DDP-9.2-10, DDP-9.2-12, 5041-2.1-1,
-// req: 5041-8.2-1, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-1, 5041-8.3.1-2, 5041-8.3.1-4, 5041-8.3.1-5, 5042-2.2.4-1,
-// req: 5042-6.1.1-2, 5042-6.1.1-3, 5042-6.1.1-5, 5042-6.3.5-1, 5040-5.4-3, 5040-6.2.1-1, 5040-7-1, 5040-7.1-1
+// req: DDP-3.2-2, DDP-3.2-3, DDP-9.1-2, DDP-9.1-4, DDP-9.1-6, DDP-9.1-7, DDP-9.1-8, DDP-9.1-9
+// req: DDP-9.1-10,
+// req: DDP-9.1-11, DDP-9.1-14, DDP-9.2-3, DDP-9.2-4, DDP-9.2-5, DDP-9.2-6, DDP-9.2-10, DDP-9.2-12
+// req: 5041-2.1-1,
+// req: 5041-8.2-1, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-1, 5041-8.3.1-2, 5041-8.3.1-4, 5041-8.3.1-5
+// req: 5042-2.2.4-1,
+// req: 5042-6.1.1-2, 5042-6.1.1-3, 5042-6.1.1-5, 5042-6.3.5-1, 5040-5.4-3, 5040-6.2.1-1, 5040-7-1
+// req: 5040-7.1-1
 // req: 5041-7.1-1
 func TestOffences(t *testing.T) {
 	for _, o := range offences {
@@ -127,7 +133,8 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	require.True(t, pe.said.Terminate.HasDDP)
 	require.True(t, pe.said.Terminate.HasSegmentLen)
 	require.Contains(t, what, o.cause.String())
-	require.EqualError(t, te, "rnic: peer terminated the stream: "+what, "both ends have the same words for it")
+	require.EqualError(t, te, "rnic: peer terminated the stream: "+what,
+		"both ends have the same words for it")
 
 	s.unharmed(t)
 	if o.name == "TO at the region's end" || o.cause != 0x1101 {
@@ -151,9 +158,11 @@ func recvCompletion(s *end, st Status) Completion {
 	return c
 }
 
-// What only a broken peer sends is answered by a Terminate with the segment's header, then by a FIN.
+// What only a broken peer sends is answered by a Terminate with the segment's header, then by a
+// FIN.
 //
-// req: DDP-9.1-1, DDP-9.1-3, DDP-9.1-5, DDP-9.1-12, DDP-9.2-7, DDP-9.2-8, DDP-9.2-11, DDP-9.2-13, 5040-7.2-2,
+// req: DDP-9.1-1, DDP-9.1-3, DDP-9.1-5, DDP-9.1-12, DDP-9.2-7, DDP-9.2-8, DDP-9.2-11, DDP-9.2-13
+// req: 5040-7.2-2,
 // req: 5040-7.2-3, 5040-7.1-3, 5040-6.2.1-3, 5040-5.4-1, DDP-8.2.2-3, 5041-4.1-2, DDP-6.1-11
 func TestTerminateOnWire(t *testing.T) {
 	write := func(change func(h *ddp.Header)) func(s *end) ddp.Header {
@@ -176,7 +185,9 @@ func TestTerminateOnWire(t *testing.T) {
 		header func(s *end) ddp.Header
 	}{
 		{"reserved opcode", 0x0206, write(func(h *ddp.Header) { h.ULP = 0x4c })},
-		{"Atomic Response nobody asked for", 0x0206, send(func(h *ddp.Header) { h.ULP, h.QN = 0x4b, rdmap.QNAtomic })},
+		{"Atomic Response nobody asked for", 0x0206, send(func(h *ddp.Header) {
+			h.ULP, h.QN = 0x4b, rdmap.QNAtomic
+		})},
 		{"immediate data of 7 octets", 0x02ff, send(func(h *ddp.Header) { h.ULP = 0x48 })},
 		{"tagged Send", 0x0206, write(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpSend) })},
 		{"untagged Write", 0x0206, send(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpWrite) })},
@@ -184,14 +195,22 @@ func TestTerminateOnWire(t *testing.T) {
 		{"Read Request, not served", 0x0206, send(func(h *ddp.Header) {
 			h.ULP, h.QN = rdmap.Control(1, rdmap.OpReadRequest), rdmap.QNRead
 		})},
-		{"Read Response nobody asked for", 0x0206, write(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpReadResponse) })},
-		{"Send with Invalidate of no STag", 0x0109, send(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpSendInv) })},
-		{"RDMAP version 0", 0x0205, write(func(h *ddp.Header) { h.ULP = rdmap.Control(0, rdmap.OpWrite) })},
+		{"Read Response nobody asked for", 0x0206, write(func(h *ddp.Header) {
+			h.ULP = rdmap.Control(1, rdmap.OpReadResponse)
+		})},
+		{"Send with Invalidate of no STag", 0x0109, send(func(h *ddp.Header) {
+			h.ULP = rdmap.Control(1, rdmap.OpSendInv)
+		})},
+		{"RDMAP version 0", 0x0205, write(func(h *ddp.Header) {
+			h.ULP = rdmap.Control(0, rdmap.OpWrite)
+		})},
 		{"RDMAP version 3", 0x0205, send(func(h *ddp.Header) { h.ULP = rdmap.Control(3, rdmap.OpSend) })},
 		{"DDP version 0, tagged", 0x1104, write(func(h *ddp.Header) { h.Version = 0 })},
 		{"DDP version 2, untagged", 0x1206, send(func(h *ddp.Header) { h.Version = 2 })},
 		{"queue that RDMAP does not know", 0x1201, send(func(h *ddp.Header) { h.QN = 4 })},
-		{"highest queue, and an opcode for none", 0x1201, send(func(h *ddp.Header) { h.QN, h.ULP = math.MaxUint32, 0x4f })},
+		{"highest queue, and an opcode for none", 0x1201, send(func(h *ddp.Header) {
+			h.QN, h.ULP = math.MaxUint32, 0x4f
+		})},
 		{"MSN 0", 0x1203, send(func(h *ddp.Header) { h.MSN = 0 })},
 		{"MSN above what is posted", 0x1202, send(func(h *ddp.Header) { h.MSN = 3 })},
 		{"MO past the buffer", 0x1204, send(func(h *ddp.Header) { h.MO = 101 })},
@@ -267,7 +286,8 @@ func TestDeliveredBeforeError(t *testing.T) {
 		s.postRecv(s.recvAt(1, 0, 100))
 		s.postRecv(s.recvAt(2, 100, 100))
 		p, _ := r.peerConnects(s, false)
-		p.inject(sendFPDU(1, "first"), writeFPDU(0xdead, 0, "wrong"), writeFPDU(0xdead, 1<<63, "worse"), sendFPDU(2, "second"))
+		p.inject(sendFPDU(1, "first"), writeFPDU(0xdead, 0, "wrong"), writeFPDU(0xdead, 1<<63, "worse"),
+			sendFPDU(2, "second"))
 		term := p.expectTerminateFor(0x1100)
 		require.Zero(t, term.DDP.TO, "the first error is reported")
 		p.closeSend()
@@ -312,7 +332,8 @@ func TestPeerTerminates(t *testing.T) {
 	}
 }
 
-// The peer's Terminate is the last thing it says, even an empty one: what follows is neither placed nor delivered.
+// The peer's Terminate is the last thing it says, even an empty one: what follows is neither
+// placed nor delivered.
 func TestNothingAfterATerminate(t *testing.T) {
 	for name, body := range map[string][]byte{"whole": {0x11, 0x01, 0, 0}, "empty": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// A Write lands in the peer's memory and tells only the end that posted it; a Send fills a receive buffer. Both ways.
+// A Write lands in the peer's memory and tells only the end that posted it; a Send fills a
+// receive buffer. Both ways.
 //
 // req: 5040-5.1-1, 5040-5.1-2, 5040-3.2-2, 5042-2.2.6-1, 5040-5.1-7, D01-3.1.2-13
 // req: C02-5.1.2-13
@@ -50,7 +51,8 @@ func TestSizes(t *testing.T) {
 				require.NoError(t, err)
 				require.Greater(t, full, 1000)
 				sizes := []int{1, 2, 3, 4, 5, 63, 64, 65, 505, 506, 507}
-				for _, at := range []int{full - 18 + 14, full, 2 * full, 3 * full} { // a Send's header is longer
+				// a Send's header is longer
+				for _, at := range []int{full - 18 + 14, full, 2 * full, 3 * full} {
 					for d := -4; d <= 4; d++ {
 						sizes = append(sizes, at+d)
 					}
@@ -119,7 +121,8 @@ func TestZeroLength(t *testing.T) {
 		s, c := r.connect(opts{}, opts{})
 		s.postRecv(WorkRequest{ID: 8}) // room for nothing
 		s.postRecv(s.recvAt(9, 0, 10))
-		c.post(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63, Signaled: true})
+		c.post(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63,
+			Signaled: true})
 		c.post(WorkRequest{Op: OpSend, ID: 2, Signaled: true})
 		c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(5, 0), Signaled: true})
 		c.expectCompletions(
@@ -149,7 +152,8 @@ func TestRegionWithBase(t *testing.T) {
 			require.Equal(t, SGE{STag: m.STag(), Offset: base + 3, Length: 5}, m.Slice(3, 5))
 			for off := 0; off < 100; off += 50 {
 				c.post(WorkRequest{Op: OpWrite,
-					Local: c.source.Slice(off, 50), RemoteSTag: m.STag(), RemoteOffset: base + uint64(off), Signaled: true,
+					Local: c.source.Slice(off, 50), RemoteSTag: m.STag(), RemoteOffset: base + uint64(off),
+					Signaled: true,
 				})
 			}
 			c.await(2)
@@ -227,7 +231,8 @@ func TestManyOutstanding(t *testing.T) {
 			for _, cm := range s.done {
 				require.Equal(t, Success, cm.Status, "%v", s.qp.Err())
 				off := received % depth * 1000
-				require.True(t, bytes.Equal(sent[received], s.inbox.Bytes()[off:off+int(cm.Len)]), "message %d", received)
+				require.True(t, bytes.Equal(sent[received], s.inbox.Bytes()[off:off+int(cm.Len)]),
+					"message %d", received)
 				received++
 				postRecv()
 			}
@@ -248,7 +253,8 @@ func TestPostConcurrently(t *testing.T) {
 		opt.PD = r.client.AllocPD()
 		opt.SendCQ, _ = r.client.CreateCQ(24)
 		opt.RecvCQ = opt.SendCQ
-		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, posters*each*size), r.newEndOf(r.client, opt, posters*each*size))
+		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, posters*each*size),
+			r.newEndOf(r.client, opt, posters*each*size))
 		var wg sync.WaitGroup
 		for g := range posters {
 			wg.Go(func() {
@@ -389,14 +395,16 @@ func TestSharedCompletionQueue(t *testing.T) {
 func TestNames(t *testing.T) {
 	var got []string
 	for _, v := range []fmt.Stringer{
-		OpSend, OpWrite, OpRecv, OpLocalInvalidate, Opcode(99), Success, LocalProtection, LocalLength, Flushed, LocalOperation, Status(99),
+		OpSend, OpWrite, OpRecv, OpLocalInvalidate, Opcode(99), Success, LocalProtection, LocalLength,
+		Flushed, LocalOperation, Status(99),
 		Idle, Connecting, RTS, Closing, Terminating, Error, Closed, State(9),
 	} {
 		got = append(got, v.String())
 	}
 	require.Equal(t, []string{
 		"Send", "RDMA Write", "Receive", "Local Invalidate", "opcode 99",
-		"success", "local protection error", "local length error", "flushed", "local operation error", "status 99",
+		"success", "local protection error", "local length error", "flushed", "local operation error",
+		"status 99",
 		"idle", "connecting", "rts", "closing", "terminating", "error", "closed", "state 9",
 	}, got)
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))

@@ -18,7 +18,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// recorder is a Queue that writes down the frames that leave a host, into a log which both hosts share.
+// recorder is a Queue that writes down the frames that leave a host, into a log which both hosts
+// share.
 type recorder struct {
 	pmd.Queue
 	pool   *mem.Pool
@@ -33,8 +34,9 @@ func (q *recorder) Tx(bufs []mem.Buf) int {
 	return n
 }
 
-// Another implementation reads what we send, both ways, one FPDU a segment and without markers: start-up frames, each FPDU's
-// length and CRC, each DDP header, each RDMAP opcode; and it finds no CRC wrong but one that is.
+// Another implementation reads what we send, both ways, one FPDU a segment and without markers:
+// start-up frames, each FPDU's length and CRC, each DDP header, each RDMAP opcode; and it finds
+// no CRC wrong but one that is.
 //
 // req: D01-1.2-2, C02-3.2-2, D01-4-1, C02-6-1, D01-5.2-11, C02-7.2-2, C02-7.2-1, C02-7.2-6
 func TestTsharkReadsWhatWeSend(t *testing.T) {
@@ -55,14 +57,17 @@ func TestTsharkReadsWhatWeSend(t *testing.T) {
 			x[1].await(1)
 		}
 	}
-	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 9), RemoteSTag: 1}) // a Terminate answers it
+	// a Terminate answers it
+	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 9), RemoteSTag: 1})
 	c.awaitClosed()
 	s.awaitClosed()
 
 	want := describeFPDUs(t, frames)
 	fields := []string{
-		"iwarp_mpa.ulpdulength", "iwarp_ddp.tagged_flag", "iwarp_ddp.last_flag", "iwarp_ddp.dv", "iwarp_rdma.version",
-		"iwarp_rdma.opcode", "iwarp_ddp.stag", "iwarp_ddp.tagged_offset", "iwarp_ddp.qn", "iwarp_ddp.msn", "iwarp_ddp.mo",
+		"iwarp_mpa.ulpdulength", "iwarp_ddp.tagged_flag", "iwarp_ddp.last_flag", "iwarp_ddp.dv",
+		"iwarp_rdma.version",
+		"iwarp_rdma.opcode", "iwarp_ddp.stag", "iwarp_ddp.tagged_offset", "iwarp_ddp.qn", "iwarp_ddp.msn",
+		"iwarp_ddp.mo",
 	}
 	path := netlab.WritePcap(t, frames, time.Microsecond)
 	rows, text := netlab.MPA(t, path, fields...)
@@ -103,7 +108,8 @@ func describeFPDUs(t *testing.T, frames [][]byte) (all []string) {
 		h, _, ok := ddp.Parse(b[2 : 2+n])
 		require.True(t, ok)
 		version, op := rdmap.ParseControl(h.ULP)
-		text := fmt.Sprintf("%d,%d,%d,%d,%d,0x%02x", n, digit(h.Tagged), digit(h.Last), h.Version, version, uint8(op))
+		text := fmt.Sprintf("%d,%d,%d,%d,%d,0x%02x", n, digit(h.Tagged), digit(h.Last), h.Version,
+			version, uint8(op))
 		if h.Tagged {
 			text += fmt.Sprintf(",0x%08x,0x%016x,,,", uint32(h.STag), h.TO)
 		} else {

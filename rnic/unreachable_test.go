@@ -46,8 +46,9 @@ func (e *end) lost(t *testing.T, how string) (m *MemoryRegion, lose func()) {
 // writeTo is a Write of n octets of e's source to off of m.
 func (e *end) writeTo(m *MemoryRegion, off, n int) WorkRequest {
 	return WorkRequest{
-		Op: OpWrite, Local: e.source.Slice(0, n), RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off),
-		Signaled: true,
+		Op: OpWrite, Local: e.source.Slice(0, n), RemoteSTag: m.STag(),
+		RemoteOffset: m.Base() + uint64(off),
+		Signaled:     true,
 	}
 }
 

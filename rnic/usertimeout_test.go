@@ -13,8 +13,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// A peer that vanishes without a word is noticed within the UserTimeout, of either end, whether something is in flight or the end
-// only waits.
+// A peer that vanishes without a word is noticed within the UserTimeout, of either end, whether
+// something is in flight or the end only waits.
 //
 // req: 9293-MUST-21
 func TestUserTimeout(t *testing.T) {
@@ -23,7 +23,8 @@ func TestUserTimeout(t *testing.T) {
 	for name, inFlight := range map[string]bool{"in flight": true, "waiting": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{faults: true})
-			s, c := r.connect(opts{ConnParam: ConnParam{UserTimeout: after}}, opts{ConnParam: ConnParam{UserTimeout: after}})
+			s, c := r.connect(opts{ConnParam: ConnParam{UserTimeout: after}},
+				opts{ConnParam: ConnParam{UserTimeout: after}})
 			r.exchange(s, c)
 			require.NoError(t, r.hosts[0].faulty.Set(cut, cut))
 			begin := r.time
@@ -51,8 +52,8 @@ func TestUserTimeoutOfAQuietPeer(t *testing.T) {
 	r.exchange(s, c)
 }
 
-// Without one, nothing is asked of a quiet peer: a QueuePair over our TCP stays for as long as nothing is in flight (RFC 9293 section
-// 3.8.4: keep-alives are off by default).
+// Without one, nothing is asked of a quiet peer: a QueuePair over our TCP stays for as long as
+// nothing is in flight (RFC 9293 section 3.8.4: keep-alives are off by default).
 //
 // req: 9293-MUST-25
 func TestNoUserTimeout(t *testing.T) {
@@ -65,7 +66,8 @@ func TestNoUserTimeout(t *testing.T) {
 	require.Equal(t, sent, r.stats(c.qp).TCP.SegmentsOut)
 }
 
-// The kernel is told the same, whole seconds where it knows no others, and no more of them than it can count.
+// The kernel is told the same, whole seconds where it knows no others, and no more of them than
+// it can count.
 func TestUserTimeoutOfSockets(t *testing.T) {
 	const most = 32767
 	for after, want := range map[time.Duration][4]int{
@@ -77,16 +79,18 @@ func TestUserTimeoutOfSockets(t *testing.T) {
 		r := newRig(t, sockets, rigConfig{})
 		s, _ := r.connect(opts{ConnParam: ConnParam{UserTimeout: after}}, opts{})
 		var got [4]int
-		require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Control(func(fd uintptr) {
-			for i, opt := range []int{unix.TCP_USER_TIMEOUT, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
-				v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, opt)
+		require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Control(
+			func(fd uintptr) {
+				for i, opt := range []int{unix.TCP_USER_TIMEOUT, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL,
+					unix.TCP_KEEPCNT} {
+					v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, opt)
+					require.NoError(t, err)
+					got[i] = v
+				}
+				on, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
 				require.NoError(t, err)
-				got[i] = v
-			}
-			on, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
-			require.NoError(t, err)
-			require.Equal(t, 1, on)
-		}))
+				require.Equal(t, 1, on)
+			}))
 		require.Equal(t, want, got, after)
 	}
 }

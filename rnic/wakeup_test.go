@@ -12,7 +12,8 @@ import (
 // wakeUpFPDU is a Write of no octets, with CRC.
 const wakeUpFPDU = "000e c140 00000001 00000000 00000000 ebd34c5f"
 
-// What is sent right after the Reply is followed by one wake-up, once, at its time; what comes later, by none.
+// What is sent right after the Reply is followed by one wake-up, once, at its time; what comes
+// later, by none.
 func TestWakeUp(t *testing.T) {
 	const after = 50 * time.Millisecond
 	const send = "0012 4143 00000000 00000000 00000001 00000000"
@@ -74,8 +75,8 @@ func TestWakeUp(t *testing.T) {
 	})
 }
 
-// A peer of ours takes a wake-up for what it is: nothing. And the message of a peer-to-peer start-up is
-// one of those that it follows, though the time for it comes first.
+// A peer of ours takes a wake-up for what it is: nothing. And the message of a peer-to-peer
+// start-up is one of those that it follows, though the time for it comes first.
 func TestWakeUpIsInvisible(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{ConnParam: ConnParam{PeerToPeer: true, Quirks: Quirks{WakeUp: 1}}})
@@ -86,7 +87,8 @@ func TestWakeUpIsInvisible(t *testing.T) {
 	})
 }
 
-// A rejected peer has the time to read why: our FIN does not come with the Reply, but when the peer closes, or a while later.
+// A rejected peer has the time to read why: our FIN does not come with the Reply, but when the
+// peer closes, or a while later.
 func TestRejectedPeerMayCloseFirst(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		reject := func() *peer {

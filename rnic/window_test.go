@@ -9,7 +9,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// A window grants a peer exactly its octets: to the octet at both ends, and not what the region beside it holds.
+// A window grants a peer exactly its octets: to the octet at both ends, and not what the region
+// beside it holds.
 //
 // req: DDP-10.3-2, 5041-8.3.1-3, 5042-6.3.4-1
 func TestWriteThroughAWindow(t *testing.T) {
@@ -31,7 +32,8 @@ func TestWriteThroughAWindow(t *testing.T) {
 				w, err := s.pd.NewWindow()
 				require.NoError(t, err)
 				defer w.Free()
-				stag, err := w.Bind(s.region, WindowOptions{Off: 1000, Len: 3000, Base: 5000, Access: RemoteWrite, For: s.qp})
+				stag, err := w.Bind(s.region,
+					WindowOptions{Off: 1000, Len: 3000, Base: 5000, Access: RemoteWrite, For: s.qp})
 				require.NoError(t, err)
 				wr := cl.write(s, 1, 0, c.n)
 				wr.RemoteSTag, wr.RemoteOffset = stag, c.to
@@ -68,13 +70,16 @@ func TestBindErrors(t *testing.T) {
 	w, err := pd.NewWindow()
 	require.NoError(t, err)
 	_, err = w.Bind(m, WindowOptions{Off: 8, Len: 3, Access: RemoteWrite})
-	require.EqualError(t, err, "rnic: bind a window to [8, 8+3) of 10 octets: mem: window's Off is 8, must be 0 to 7, so that the window ends within the region")
+	require.EqualError(t, err, "rnic: bind a window to [8, 8+3) of 10 octets: mem: window's Off is "+
+		"8, must be 0 to 7, so that the window ends within the region")
 	_, err = w.Bind(m, WindowOptions{Off: -1, Len: 3, Access: RemoteWrite})
 	require.ErrorContains(t, err, "mem: window's Off is -1, must be 0 to 7, so that")
 	_, err = w.Bind(m, WindowOptions{Len: -1, Access: RemoteWrite})
 	require.ErrorContains(t, err, "mem: window's length is -1, must be 1 to 10 octets")
 	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteRead})
-	require.ErrorContains(t, err, "mem: window's Access is RemoteRead, must be some of what the region grants to windows (RemoteWrite)")
+	require.ErrorContains(t, err,
+		"mem: window's Access is RemoteRead, must be some of what the region grants to windows "+
+			"(RemoteWrite)")
 	_, err = w.Bind(m, WindowOptions{Len: 3, Access: 0x80})
 	require.ErrorContains(t, err, "mem: window's Access is 0x80, must be")
 	_, err = w.Bind(nil, WindowOptions{Len: 3, Access: RemoteWrite})
@@ -117,7 +122,8 @@ func TestRegionByAddress(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
 		b := make([]byte, 3000)
-		m, err := s.pd.RegisterWith(b[500:], RegisterOptions{Access: RemoteWrite, ByAddr: true, For: s.qp})
+		m, err := s.pd.RegisterWith(b[500:],
+			RegisterOptions{Access: RemoteWrite, ByAddr: true, For: s.qp})
 		require.NoError(t, err)
 		wr := c.write(s, 1, 0, 2000)
 		wr.RemoteSTag, wr.RemoteOffset = m.STag(), uint64(uintptr(unsafe.Pointer(&b[700])))
@@ -128,8 +134,8 @@ func TestRegionByAddress(t *testing.T) {
 	})
 }
 
-// The peer's Send with Invalidate takes the STag away at its Delivery: the Completion names it, and nothing reaches the
-// memory through it any more, without a Revoke of ours.
+// The peer's Send with Invalidate takes the STag away at its Delivery: the Completion names it,
+// and nothing reaches the memory through it any more, without a Revoke of ours.
 //
 // req: 5040-5.3-7, 5042-6.2.2-1
 func TestSendInvalidate(t *testing.T) {
@@ -153,7 +159,8 @@ func TestSendInvalidate(t *testing.T) {
 				done := WorkRequest{ID: 2, Local: c.source.Slice(0, 100), RemoteSTag: stag, Signaled: true}
 				c.post(as(OpSendInvalidate, done))
 				s.expectCompletions(Completion{ID: 5, Op: OpRecv, Len: 100, Invalidated: stag})
-				require.Equal(t, Completion{ID: 2, QP: c.qp.Number(), Op: OpSendInvalidate, Len: 100}, c.await(2)[1])
+				require.Equal(t, Completion{ID: 2, QP: c.qp.Number(), Op: OpSendInvalidate, Len: 100},
+					c.await(2)[1])
 				require.Equal(t, kind == "window", m.Valid(), "a window's end leaves the region")
 				require.False(t, w.Valid())
 				require.Equal(t, c.source.Bytes()[:1000], m.Bytes())
@@ -167,8 +174,8 @@ func TestSendInvalidate(t *testing.T) {
 	})
 }
 
-// A peer cannot take away what is not its own: the stream ends with "STag cannot be invalidated", the message is not
-// delivered, and everybody else goes on.
+// A peer cannot take away what is not its own: the stream ends with "STag cannot be invalidated",
+// the message is not delivered, and everybody else goes on.
 //
 // req: 5040-5.3-8, 5040-7.2-4, 5040-8.1.1-2
 func TestSendInvalidateRefused(t *testing.T) {
@@ -182,7 +189,8 @@ func TestSendInvalidateRefused(t *testing.T) {
 			return m.STag()
 		},
 		"another stream's": func(t *testing.T, s, other *end) mem.STag {
-			m, err := s.pd.RegisterWith(make([]byte, 10), RegisterOptions{Access: RemoteWrite, For: other.qp})
+			m, err := s.pd.RegisterWith(make([]byte, 10),
+				RegisterOptions{Access: RemoteWrite, For: other.qp})
 			require.NoError(t, err)
 			return m.STag()
 		},
@@ -205,7 +213,8 @@ func TestSendInvalidateRefused(t *testing.T) {
 				s.awaitClosed()
 				var pe *PeerError
 				require.ErrorAs(t, c.qp.Err(), &pe)
-				require.Equal(t, "RDMAP remote protection error: STag cannot be invalidated (layer 0, type 1, code 0x09)", pe.said.Terminate.Cause.String())
+				require.Equal(t, "RDMAP remote protection error: STag cannot be invalidated (layer 0, type "+
+					"1, code 0x09)", pe.said.Terminate.Cause.String())
 				require.EqualValues(t, target, pe.said.Terminate.DDP.ULP32)
 				s.expectCompletions(
 					Completion{ID: 5, Op: OpRecv, Status: Flushed},

@@ -4,10 +4,11 @@ import "github.com/rnicd/rnicd/internal/wq"
 
 // The vocabulary of work, which package wq explains value by value.
 type (
-	Opcode     = wq.Opcode // of a work request and its Completion
-	Status     = wq.Status // of a Completion: all but Success are the end of the connection, and Err tells more
-	SGE        = wq.SGE    // a range of registered local memory: MemoryRegion.Slice makes one
-	Completion = wq.CQE    // 64 octets, free of pointers
+	Opcode = wq.Opcode // of a work request and its Completion
+	// of a Completion: all but Success are the end of the connection, and Err tells more
+	Status     = wq.Status
+	SGE        = wq.SGE // a range of registered local memory: MemoryRegion.Slice makes one
+	Completion = wq.CQE // 64 octets, free of pointers
 )
 
 const (
@@ -48,11 +49,12 @@ type WorkRequest struct {
 	// Of no octets it is as if it were not there.
 	Inline       []byte
 	RemoteOffset uint64 // Write, Read, atomic: tagged offset at the peer
-	RemoteSTag   STag   // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
-	LocalSTag    STag   // Local Invalidate: what to invalidate
-	Op           Opcode // what PostSend is to do; PostRecv needs none
-	Signaled     bool   // success yields a Completion; failures always do
-	Solicited    bool   // Send, Send with Invalidate, immediate data: with Solicited Event
+	// Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
+	RemoteSTag STag
+	LocalSTag  STag   // Local Invalidate: what to invalidate
+	Op         Opcode // what PostSend is to do; PostRecv needs none
+	Signaled   bool   // success yields a Completion; failures always do
+	Solicited  bool   // Send, Send with Invalidate, immediate data: with Solicited Event
 	// Fence: begin only when every Read and atomic posted before has been answered. Without, a
 	// Write or an atomic that follows a Read may change at the peer what is still to be read there
 	// (RFC 5040 section 5.5, rule 12), and a Send with Invalidate of the STag that is read through

@@ -21,7 +21,8 @@ func BenchmarkStream(b *testing.B) {
 	for _, late := range []bool{false, true} {
 		for _, size := range []int{64, 64 << 10, 1 << 20} {
 			b.Run(fmt.Sprintf("late=%v/write=%d", late, size), func(b *testing.B) {
-				c := pair(b, testnic.Wired(b), Options{SendBuffer: 512 << 10, ReceiveBuffer: 512 << 10, LateGrants: late})
+				c := pair(b, testnic.Wired(b), Options{SendBuffer: 512 << 10, ReceiveBuffer: 512 << 10,
+					LateGrants: late})
 				for _, c := range c {
 					require.NoError(b, c.SetDeadline(time.Time{}))
 				}

@@ -28,7 +28,8 @@ func newConn(dev *rnic.Adapter, opt Options) (*Conn, error) {
 	if c.cq, err = dev.CreateCQ(rnic.CQMinSize(slotsMax, buffers)); err != nil {
 		return nil, err
 	}
-	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: slotsMax, RecvDepth: buffers}); err != nil {
+	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: slotsMax,
+		RecvDepth: buffers}); err != nil {
 		return nil, err
 	}
 	if err = c.m.register(pd, c.qp, &opt); err == nil {
@@ -74,7 +75,8 @@ func (c *Conn) learn(d *connData) {
 
 // begin puts a Conn whose QueuePair is in service into operation.
 func (c *Conn) begin() {
-	c.local, c.remote = net.TCPAddrFromAddrPort(c.qp.LocalAddr()), net.TCPAddrFromAddrPort(c.qp.RemoteAddr())
+	c.local, c.remote = net.TCPAddrFromAddrPort(c.qp.LocalAddr()),
+		net.TCPAddrFromAddrPort(c.qp.RemoteAddr())
 	c.mu.Lock()
 	c.grantOnce() // the second half of the ring; and with it an Initiator says the first word
 	c.mu.Unlock()

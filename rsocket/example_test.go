@@ -35,7 +35,8 @@ func Example() {
 		}))
 	}()
 
-	web := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	web := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _,
+		addr string) (net.Conn, error) {
 		return rsocket.Dial(ctx, dev, addr, rsocket.Options{})
 	}}}
 	resp, err := web.Get("http://" + l.Addr().String() + "/world")

@@ -101,12 +101,21 @@ func TestWhatIsSaid(t *testing.T) {
 			do   func(c *Conn)
 			want []uint32
 		}{
-			"Close":                           {nil, func(c *Conn) {}, []uint32{disconnect}},
-			"CloseWrite":                      {nil, func(c *Conn) { _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
-			"twice":                           {nil, func(c *Conn) { _ = c.CloseWrite(); _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
-			"CloseWrite after the peer's":     {[]uint32{shutdown}, func(c *Conn) { _ = c.CloseWrite() }, []uint32{disconnect}},
-			"Close after the peer's":          {[]uint32{shutdown}, func(c *Conn) {}, []uint32{disconnect}},
-			"where the peer receives nothing": {[]uint32{disconnect}, func(c *Conn) { _ = c.CloseWrite() }, nil},
+			"Close": {nil, func(c *Conn) {}, []uint32{disconnect}},
+			"CloseWrite": {nil, func(c *Conn) {
+				_ = c.CloseWrite()
+			}, []uint32{shutdown, disconnect}},
+			"twice": {nil, func(c *Conn) {
+				_ = c.CloseWrite()
+				_ = c.CloseWrite()
+			}, []uint32{shutdown, disconnect}},
+			"CloseWrite after the peer's": {[]uint32{shutdown}, func(c *Conn) {
+				_ = c.CloseWrite()
+			}, []uint32{disconnect}},
+			"Close after the peer's": {[]uint32{shutdown}, func(c *Conn) {}, []uint32{disconnect}},
+			"where the peer receives nothing": {[]uint32{disconnect}, func(c *Conn) {
+				_ = c.CloseWrite()
+			}, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
 				p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
@@ -137,7 +146,8 @@ func TestWhatIsSaid(t *testing.T) {
 				}
 				require.NoError(t, p.qp.Close(p.ctx))
 				require.NoError(t, <-closed)
-				require.EqualValues(t, 2*(1+1)+len(tc.want), messagesSent(t, c)) // and a grant and an octet, with a Write each
+				// and a grant and an octet, with a Write each
+				require.EqualValues(t, 2*(1+1)+len(tc.want), messagesSent(t, c))
 			})
 		}
 	})

@@ -164,7 +164,11 @@ func TestEntries(t *testing.T) {
 		b := make([]byte, entryLen)
 		entry{p.data().ring.to, p.m.STag(), length}.put(b, p.order)
 		list := p.theirs.list
-		require.NoError(t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: list.stag, RemoteOffset: list.to + uint64((1+at)%listLen*entryLen)})))
+		require.NoError(
+			t,
+			errOf(
+				p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: list.stag,
+					RemoteOffset: list.to + uint64((1+at)%listLen*entryLen)})))
 		at++
 	}
 	granted := func(read int) int { // so many messages were read, says the peer
@@ -175,12 +179,14 @@ func TestEntries(t *testing.T) {
 	p.says(c, 1, 1)
 	require.Equal(t, 1000, transfers(c, 500)) // two messages, and the half is full
 	write(500)
-	require.Equal(t, 500, granted(0)) // the second half's, which is owed from the beginning: the third message
-	write(1500)                       // the first half's, while nobody has read that
+	// the second half's, which is owed from the beginning: the third message
+	require.Equal(t, 500, granted(0))
+	write(1500) // the first half's, while nobody has read that
 	require.Zero(t, granted(0))
 	require.Zero(t, granted(1))
 	require.Equal(t, 1500, granted(2)) // messages 4 to 6
-	require.Zero(t, granted(3))        // the second half was read, and its entry is still under way: that of the last time is gone
+	// the second half was read, and its entry is still under way: that of the last time is gone
+	require.Zero(t, granted(3))
 	require.Zero(t, granted(3))
 	write(1000)
 	require.Equal(t, 1000, granted(3))
@@ -192,7 +198,9 @@ func TestEntries(t *testing.T) {
 // A transfer leaves slots of the send queue to a grant, and a grant leaves two to goodbyes.
 func TestSlots(t *testing.T) {
 	devs := testnic.Wired(t)
-	for slots, want := range map[int]struct{ grants, octets int }{3: {0, 0}, 4: {1, 0}, 5: {1, 0}, 6: {1, 0}, 8: {1, 1}} {
+	for slots, want := range map[int]struct {
+		grants, octets int
+	}{3: {0, 0}, 4: {1, 0}, 5: {1, 0}, 6: {1, 0}, 8: {1, 1}} {
 		p := newRaw(t, devs[0], rnic.ConnParam{})
 		c := p.connect(devs[1], Options{ReceiveBuffer: 4096})
 		p.says(c, 1, 1)

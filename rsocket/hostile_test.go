@@ -24,9 +24,13 @@ func TestHostilePeers(t *testing.T) {
 		want string
 	}{
 		{"a long message", func(p *raw) { p.send(make([]byte, messageLen+1)) }, "message too long"},
-		{"a short message", func(p *raw) { p.send(make([]byte, messageLen-1)) }, "a message of 3 octets, where one of 4 was due"},
+		{"a short message", func(p *raw) {
+			p.send(make([]byte, messageLen-1))
+		}, "a message of 3 octets, where one of 4 was due"},
 		{"no octets", func(p *raw) { p.say(kindData, 0) }, "it wrote 0 octets, where it may write 1 to"},
-		{"too many octets", func(p *raw) { p.say(kindData, 4097) }, "it wrote 4097 octets, where it may write 1 to"},
+		{"too many octets", func(p *raw) {
+			p.say(kindData, 4097)
+		}, "it wrote 4097 octets, where it may write 1 to"},
 		{"all octets", func(p *raw) { p.say(kindData, valueMax) }, "it wrote 536870911 octets"},
 		{"too many messages", func(p *raw) {
 			for range CreditsMin + 1 {
@@ -34,8 +38,12 @@ func TestHostilePeers(t *testing.T) {
 			}
 		}, "more than the 16 messages that were granted"},
 		{"octets after a goodbye", func(p *raw) { p.say(kindControl, shutdown); p.say(kindData, 1) }, ""},
-		{"a message of no kind", func(p *raw) { p.say(5, 1) }, "a message of kind 5, which means nothing"},
-		{"a control message of no kind", func(p *raw) { p.say(kindControl, 3) }, "a control message 3, which means nothing"},
+		{"a message of no kind", func(p *raw) {
+			p.say(5, 1)
+		}, "a message of kind 5, which means nothing"},
+		{"a control message of no kind", func(p *raw) {
+			p.say(kindControl, 3)
+		}, "a control message 3, which means nothing"},
 		{"a Write beyond the ring", func(p *raw) { p.write(4090, []byte("beyond it")) }, "bound"},
 		{"no goodbye", func(p *raw) { p.qp.Disconnect() }, ErrVanished.Error()},
 		{"a reset", func(p *raw) { p.qp.Abort() }, "reset"},
@@ -94,11 +102,14 @@ func TestNoRsockets(t *testing.T) {
 			told := make(chan error, 1)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			l, err := Listen(ctx, devs[1], ":0", ListenOptions{Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+			l, err := Listen(ctx, devs[1], ":0", ListenOptions{Rejected: func(_ netip.AddrPort, err error) {
+				told <- err
+			}})
 			require.NoError(t, err)
 			defer l.Close()
 			var rejected *rnic.RejectedError
-			require.ErrorAs(t, newRaw(t, devs[0], rnic.ConnParam{}).qp.Connect(ctx, dialable(l), rnic.ConnParam{PrivateData: tc.private}), &rejected)
+			require.ErrorAs(t, newRaw(t, devs[0], rnic.ConnParam{}).qp.Connect(ctx, dialable(l),
+				rnic.ConnParam{PrivateData: tc.private}), &rejected)
 			require.Empty(t, rejected.PrivateData)
 			err = <-told
 			require.ErrorIs(t, err, errNoRsockets)
@@ -109,7 +120,8 @@ func TestNoRsockets(t *testing.T) {
 			defer inner.Close()
 			go func() {
 				if req, err := inner.Accept(ctx); err == nil {
-					_ = req.Accept(ctx, newRaw(t, devs[1], rnic.ConnParam{}).qp, rnic.ConnParam{PrivateData: tc.private})
+					_ = req.Accept(ctx, newRaw(t, devs[1], rnic.ConnParam{}).qp,
+						rnic.ConnParam{PrivateData: tc.private})
 				}
 			}()
 			_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
@@ -139,7 +151,8 @@ func TestByteOrder(t *testing.T) {
 	require.EqualValues(t, CreditsDefault, value)
 	list := p.m.Bytes()[rawBuffers*messageLen:]
 	require.Equal(t, entry{}, parseEntry(list, p.order))
-	require.Equal(t, entry{p.theirs.ring.to + 2048, p.theirs.ring.stag, 2048}, parseEntry(list[entryLen:], p.order))
+	require.Equal(t, entry{p.theirs.ring.to + 2048, p.theirs.ring.stag, 2048},
+		parseEntry(list[entryLen:], p.order))
 	_, err = c.Write([]byte("hello"))
 	require.NoError(t, err)
 	k, value = p.hears()

@@ -55,8 +55,9 @@ type maps struct {
 	theirs []iomap    // by entry; length 0: none
 	ours   []*Mapping // by entry of the peer's
 	to     entry      // the peer's entries; length counts them
-	flight []uint16   // of each message under way that tells of one: the messages of data sent before it
-	most   int        // how many of these there may be
+	// of each message under way that tells of one: the messages of data sent before it
+	flight []uint16
+	most   int // how many of these there may be
 }
 
 // Mapping is memory that the peer may write at offsets from Offset on.
@@ -77,7 +78,8 @@ type Mapping struct {
 // half of its credits are used up.
 func (c *Conn) Map(b []byte, offset uint64) (*Mapping, error) {
 	if len(b) == 0 || len(b) > math.MaxUint32 || offset > math.MaxUint64-uint64(len(b)) {
-		return nil, fmt.Errorf("rsocket: %d octets to be mapped at %d: want 1 to %d", len(b), offset, uint32(math.MaxUint32))
+		return nil, fmt.Errorf("rsocket: %d octets to be mapped at %d: want 1 to %d", len(b), offset,
+			uint32(math.MaxUint32))
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -97,7 +99,8 @@ func (c *Conn) Map(b []byte, offset uint64) (*Mapping, error) {
 		return nil, c.opError("map", err)
 	}
 	var err error
-	m.region, err = c.pd.RegisterWith(b, rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: c.qp})
+	m.region, err = c.pd.RegisterWith(
+		b, rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: c.qp})
 	if err != nil {
 		return nil, c.opError("map", err)
 	}
@@ -114,7 +117,8 @@ var ErrMapsFull = errors.New("rsocket: the peer has no room for another mapping"
 // under way until the peer says that a later message of data was read. It says so when it has read
 // half of those that were granted: these messages leave room for so many.
 func (c *Conn) mayTell() bool {
-	return c.out.slots >= slotsForTransfer && c.out.creditLeft(&c.maps) > 0 && len(c.maps.flight) < c.maps.most
+	return c.out.slots >= slotsForTransfer && c.out.creditLeft(&c.maps) > 0 &&
+		len(c.maps.flight) < c.maps.most
 }
 
 // begin takes what start-up says of the peer's entries.
@@ -141,7 +145,8 @@ func (c *Conn) tell(m *Mapping, n uint32) {
 	iomap{m.Offset, entry{m.region.Base(), m.region.STag(), n}}.put(b, c.order)
 	c.order.PutUint32(b[mapLen:], message(kindIomap, uint32(m.index)))
 	c.post([]rnic.WorkRequest{
-		{Op: rnic.OpWrite, Inline: b[:mapLen], RemoteSTag: c.maps.to.stag, RemoteOffset: c.maps.to.to + uint64(m.index)*mapLen},
+		{Op: rnic.OpWrite, Inline: b[:mapLen], RemoteSTag: c.maps.to.stag,
+			RemoteOffset: c.maps.to.to + uint64(m.index)*mapLen},
 		{ID: 2, Op: rnic.OpSend, Inline: b[mapLen:], Signaled: true},
 	})
 	c.maps.flight = append(c.maps.flight, c.out.sent)
@@ -164,7 +169,8 @@ func (m *Mapping) Close() error {
 // mapped takes a message of the peer's that it has written an entry.
 func (c *Conn) mapped(index uint32) {
 	if index &= math.MaxUint16; int(index) >= len(c.maps.theirs) {
-		c.fail(fmt.Errorf("rsocket: the peer maps memory as entry %d, where it has %d", index, len(c.maps.theirs)))
+		c.fail(fmt.Errorf("rsocket: the peer maps memory as entry %d, where it has %d", index,
+			len(c.maps.theirs)))
 		return
 	}
 	at := listLen*entryLen + int(index)*mapLen
@@ -214,7 +220,9 @@ func (c *Conn) WriteAt(p []byte, off int64) (n int, err error) {
 		if !ok {
 			return n, c.opError("write", ErrMapped)
 		}
-		if err := c.awaitRoom(func() bool { return c.out.slots >= slotsForTransfer && c.out.free > 0 }); err != nil {
+		if err := c.awaitRoom(func() bool {
+			return c.out.slots >= slotsForTransfer && c.out.free > 0
+		}); err != nil {
 			return n, c.opError("write", err)
 		}
 		n += c.place(p[n:], where)

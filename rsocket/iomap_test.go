@@ -31,7 +31,8 @@ func said(t *testing.T, a, b *Conn) {
 // know that the octets of a connection go before what they lead to at the other end.
 func offHeap(t *testing.T, n int) []byte {
 	t.Helper()
-	arena, err := hugepages.New(hugepages.Config{Bytes: int64(n), Page: hugepages.Normal, Node: hugepages.AnyNode})
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(n), Page: hugepages.Normal,
+		Node: hugepages.AnyNode})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, arena.Close()) })
 	return arena.Bytes()[:n]
@@ -88,7 +89,8 @@ func TestMapEntries(t *testing.T) {
 	said(t, c[1], c[0])
 	require.Equal(t, "hello", string(memory[10:15]))
 
-	for _, off := range []int64{0, 99, 999, 1100, 7100, math.MaxInt64} { // what the first one had, and around the others
+	// what the first one had, and around the others
+	for _, off := range []int64{0, 99, 999, 1100, 7100, math.MaxInt64} {
 		n, err := c[1].WriteAt([]byte("x"), off)
 		require.ErrorIs(t, err, ErrMapped, "%d", off)
 		require.Zero(t, n)
@@ -185,14 +187,19 @@ func TestMapOnTheWire(t *testing.T) {
 		require.EqualValues(t, i, value)
 		at := rawBuffers*messageLen + listLen*entryLen + i*mapLen
 		got := parseMap(p.m.Bytes()[at:], p.order)
-		require.Equal(t, iomap{uint64(7 + i), entry{m.region.Base(), m.region.STag(), uint32(100 + i)}}, got)
+		require.Equal(t, iomap{uint64(7 + i), entry{m.region.Base(), m.region.STag(), uint32(100 + i)}},
+			got)
 	}
 
 	// The peer's, its fifth: what comes is where it says.
 	where := entry{p.m.Base() + rawBuffers*messageLen + 200, p.m.STag(), 50}
 	b := make([]byte, mapLen)
 	iomap{1000, where}.put(b, p.order)
-	require.NoError(t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: p.theirs.list.stag, RemoteOffset: p.theirs.list.to + listLen*entryLen + 4*mapLen})))
+	require.NoError(
+		t,
+		errOf(
+			p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: p.theirs.list.stag,
+				RemoteOffset: p.theirs.list.to + listLen*entryLen + 4*mapLen})))
 	p.say(kindIomap, 0x70000|4) // bits above 16 are reserved
 	p.write(0, []byte("x"))
 	p.say(kindData, 1)

@@ -61,15 +61,17 @@ func (o *ListenOptions) check() error {
 }
 
 // Listen waits for connections to host:port, as rnic.Adapter.Listen does; ctx is for that alone.
-func Listen(ctx context.Context, dev *rnic.Adapter, addr string, opt ListenOptions) (*Listener, error) {
+func Listen(ctx context.Context, dev *rnic.Adapter, addr string,
+	opt ListenOptions) (*Listener, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	inner, err := dev.Listen(ctx, addr, rnic.ListenOptions{Backlog: opt.Backlog, OnFailure: func(f rnic.ConnFailure) {
-		if !f.Offered {
-			opt.Rejected(f.Remote, f.Err)
-		}
-	}})
+	inner, err := dev.Listen(ctx, addr,
+		rnic.ListenOptions{Backlog: opt.Backlog, OnFailure: func(f rnic.ConnFailure) {
+			if !f.Offered {
+				opt.Rejected(f.Remote, f.Err)
+			}
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,8 @@ func NewListener(dev *rnic.Adapter, inner *rnic.Listener, opt ListenOptions) (*L
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	l := &Listener{dev: dev, opt: opt, l: inner, ended: make(chan struct{}), conns: make(chan *Conn, opt.Backlog), places: make(chan struct{}, opt.Backlog)}
+	l := &Listener{dev: dev, opt: opt, l: inner, ended: make(chan struct{}),
+		conns: make(chan *Conn, opt.Backlog), places: make(chan struct{}, opt.Backlog)}
 	serving, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	go l.serve(serving)
@@ -169,7 +172,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		<-l.places
 		return c, nil
 	case <-l.ended:
-		return nil, &net.OpError{Op: "accept", Net: network, Addr: l.Addr(), Err: cmp.Or(l.err, net.ErrClosed)}
+		return nil, &net.OpError{Op: "accept", Net: network, Addr: l.Addr(),
+			Err: cmp.Or(l.err, net.ErrClosed)}
 	}
 }
 

@@ -22,7 +22,8 @@ func TestListener(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	told := make(chan error, 8)
-	l, err := Listen(ctx, devs[1], ":0", ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+	l, err := Listen(ctx, devs[1], ":0",
+		ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
 	require.NoError(t, err)
 	c, err := Dial(ctx, devs[0], dialable(l), Options{})
 	require.NoError(t, err)
@@ -72,11 +73,14 @@ func TestListener(t *testing.T) {
 // What of ConnParam would not do for a Conn is not taken: one that stays half-closed would leave a
 // Read waiting for ever.
 func TestForeignOptions(t *testing.T) {
-	own := rnic.ConnParam{Dialect: rnic.RFC6581, PeerToPeer: true, RTR: 1, Quirks: rnic.Quirks{WakeUp: 2}, NoMarkers: true, NoCRC: true, DropBadCRC: true, Packing: rnic.PackFull, UserTimeout: 3}
+	own := rnic.ConnParam{Dialect: rnic.RFC6581, PeerToPeer: true, RTR: 1,
+		Quirks: rnic.Quirks{WakeUp: 2}, NoMarkers: true, NoCRC: true, DropBadCRC: true,
+		Packing: rnic.PackFull, UserTimeout: 3}
 	require.Equal(t, own, (&Options{Conn: own}).connParam())
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		p := newRaw(t, devs[0], rnic.ConnParam{})
-		c := p.connect(devs[1], Options{Conn: rnic.ConnParam{AllowHalfClosed: true, PrivateData: make([]byte, 1000), IRD: -1}})
+		c := p.connect(devs[1],
+			Options{Conn: rnic.ConnParam{AllowHalfClosed: true, PrivateData: make([]byte, 1000), IRD: -1}})
 		p.say(kindControl, keepAlive)
 		k, _ := p.hears()
 		require.Equal(t, kindGrant, k)
@@ -99,7 +103,8 @@ func TestListenerClosesTogether(t *testing.T) {
 			peers[i] = newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
 			d := peers[i].data()
 			require.NoError(t, peers[i].qp.Connect(ctx, dialable(l), peers[i].with(d.marshal())))
-			peers[i].say(kindControl, keepAlive) // a Responder says no goodbye before the Initiator has said something
+			// a Responder says no goodbye before the Initiator has said something
+			peers[i].say(kindControl, keepAlive)
 			k, _ := peers[i].hears()
 			require.Equal(t, kindGrant, k)
 		}
@@ -148,7 +153,8 @@ func TestNoRoom(t *testing.T) {
 		_, err := Dial(ctx, dev, "127.0.0.1:1", Options{})
 		require.ErrorContains(t, err, "in use")
 		told := make(chan error, 1)
-		l, err := Listen(ctx, dev, "127.0.0.1:0", ListenOptions{Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+		l, err := Listen(ctx, dev, "127.0.0.1:0",
+			ListenOptions{Rejected: func(_ netip.AddrPort, err error) { told <- err }})
 		require.NoError(t, err)
 		_, err = Dial(ctx, there, dialable(l), Options{})
 		require.ErrorAs(t, err, new(*rnic.RejectedError))
@@ -193,7 +199,8 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	inner, err := stranger.Listen(ctx, ":0", rnic.ListenOptions{})
 	require.NoError(t, err)
 	told := make(chan error, 8)
-	l, err := Listen(ctx, devs[1], ":0", ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+	l, err := Listen(ctx, devs[1], ":0",
+		ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
 	require.NoError(t, err)
 	defer l.Close()
 
@@ -209,7 +216,8 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	require.Error(t, err) // nobody is there
 
 	for range 2 { // each has the only place for a while
-		require.Error(t, newRaw(t, stranger, rnic.ConnParam{}).qp.Connect(ctx, dialable(l), rnic.ConnParam{}))
+		require.Error(t, newRaw(t, stranger, rnic.ConnParam{}).qp.Connect(ctx, dialable(l),
+			rnic.ConnParam{}))
 		require.ErrorIs(t, <-told, errNoRsockets)
 	}
 	other, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
@@ -218,7 +226,8 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	p := newRaw(t, stranger, rnic.ConnParam{})
 	d, connected := p.data(), make(chan error, 1)
 	go func() {
-		connected <- p.qp.Connect(ctx, testnic.Dialable(other.Addr()), rnic.ConnParam{PrivateData: d.marshal()})
+		connected <- p.qp.Connect(ctx, testnic.Dialable(other.Addr()),
+			rnic.ConnParam{PrivateData: d.marshal()})
 	}()
 	req, err := other.Accept(ctx)
 	require.NoError(t, err)

@@ -47,14 +47,16 @@ type Options struct {
 }
 
 func (o *Options) check() error {
-	o.SendBuffer, o.ReceiveBuffer = cmp.Or(o.SendBuffer, BufferDefault), cmp.Or(o.ReceiveBuffer, BufferDefault)
+	o.SendBuffer, o.ReceiveBuffer = cmp.Or(o.SendBuffer, BufferDefault),
+		cmp.Or(o.ReceiveBuffer, BufferDefault)
 	o.Credits, o.Linger = cmp.Or(o.Credits, CreditsDefault), cmp.Or(o.Linger, LingerDefault)
 	for _, b := range []struct {
 		name string
 		n    int
 	}{{"SendBuffer", o.SendBuffer}, {"ReceiveBuffer", o.ReceiveBuffer}} {
 		if b.n < BufferMin || b.n > BufferMax {
-			return fmt.Errorf("rsocket: %s of %d octets, %d to %d possible", b.name, b.n, BufferMin, BufferMax)
+			return fmt.Errorf("rsocket: %s of %d octets, %d to %d possible", b.name, b.n,
+				BufferMin, BufferMax)
 		}
 	}
 	switch {
@@ -74,6 +76,7 @@ func (o *Options) connParam() rnic.ConnParam {
 	q := &o.Conn
 	return rnic.ConnParam{
 		Dialect: q.Dialect, PeerToPeer: q.PeerToPeer, RTR: q.RTR, NoMarkers: q.NoMarkers, NoCRC: q.NoCRC,
-		DropBadCRC: q.DropBadCRC, Packing: q.Packing, UserTimeout: q.UserTimeout, Quirks: rnic.Quirks{WakeUp: q.Quirks.WakeUp},
+		DropBadCRC: q.DropBadCRC, Packing: q.Packing, UserTimeout: q.UserTimeout,
+		Quirks: rnic.Quirks{WakeUp: q.Quirks.WakeUp},
 	}
 }

@@ -67,7 +67,8 @@ func (c *Conn) post(wrs []rnic.WorkRequest) bool {
 
 // postRecv posts the receive buffer of a message.
 func (c *Conn) postRecv(i int) error {
-	_, err := c.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: c.m.inbox.Slice(i*messageLen, messageLen)})
+	_, err := c.qp.PostRecv(
+		rnic.WorkRequest{ID: uint64(i), Local: c.m.inbox.Slice(i*messageLen, messageLen)})
 	return err
 }
 

@@ -38,10 +38,14 @@ func newRaw(t *testing.T, dev *rnic.Adapter, conn rnic.ConnParam) *raw {
 	opt := rnic.QPOptions{PD: dev.AllocPD(), SendCQ: p.cq, RecvCQ: p.cq, SendDepth: 512}
 	p.qp, err = dev.CreateQP(opt)
 	require.NoError(t, err)
-	p.m, err = opt.PD.RegisterWith(make([]byte, rawBuffers*messageLen+4096), rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: p.qp})
+	p.m, err = opt.PD.RegisterWith(make([]byte, rawBuffers*messageLen+4096),
+		rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: p.qp})
 	require.NoError(t, err)
 	for i := range rawBuffers {
-		require.NoError(t, errOf(p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.m.Slice(i*messageLen, messageLen)})))
+		require.NoError(
+			t,
+			errOf(
+				p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.m.Slice(i*messageLen, messageLen)})))
 	}
 	t.Cleanup(func() {
 		p.qp.Abort()
@@ -99,7 +103,11 @@ func (p *raw) say(k kind, value uint32) {
 // write writes into the other end's ring.
 func (p *raw) write(off uint64, b []byte) {
 	p.t.Helper()
-	require.NoError(p.t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: p.theirs.ring.stag, RemoteOffset: p.theirs.ring.to + off})))
+	require.NoError(
+		p.t,
+		errOf(
+			p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: p.theirs.ring.stag,
+				RemoteOffset: p.theirs.ring.to + off})))
 }
 
 // hears waits for the other end's next message.

@@ -72,12 +72,14 @@ func (c *Conn) arrived(wc *rnic.Completion) {
 		return // the QueuePair's end tells
 	}
 	if wc.Len != messageLen {
-		c.fail(fmt.Errorf("rsocket: the peer sent a message of %d octets, where one of %d was due", wc.Len, messageLen))
+		c.fail(fmt.Errorf("rsocket: the peer sent a message of %d octets, where one of %d was due",
+			wc.Len, messageLen))
 		return
 	}
 	at := int(wc.ID) * messageLen
 	k, value := parseMessage(c.order.Uint32(c.m.inbox.Bytes()[at:]))
-	if err := c.postRecv(int(wc.ID)); err != nil && !errors.Is(err, rnic.ErrClosed) { // closed: what came before still counts
+	// closed: what came before still counts
+	if err := c.postRecv(int(wc.ID)); err != nil && !errors.Is(err, rnic.ErrClosed) {
 		c.fail(err)
 		return
 	}
@@ -101,9 +103,11 @@ func (c *Conn) data(n uint32) {
 	r := &c.in
 	switch {
 	case int64(n) > int64(r.granted) || n == 0:
-		c.fail(fmt.Errorf("rsocket: the peer says that it wrote %d octets, where it may write 1 to %d", n, r.granted))
+		c.fail(fmt.Errorf("rsocket: the peer says that it wrote %d octets, where it may write 1 to %d",
+			n, r.granted))
 	case r.lengths.full():
-		c.fail(fmt.Errorf("rsocket: the peer sent more than the %d messages that were granted", len(r.lengths.at)))
+		c.fail(fmt.Errorf("rsocket: the peer sent more than the %d messages that were granted",
+			len(r.lengths.at)))
 	case c.readEnd != nil:
 		c.fail(fmt.Errorf("rsocket: the peer wrote %d octets after its goodbye", n))
 	default:
@@ -149,7 +153,8 @@ func (c *Conn) grantOnce() {
 	if r.freed >= r.half {
 		where := entry{c.m.ring.Base() + uint64(r.next), c.m.ring.STag(), uint32(r.half)}
 		where.put(b[:entryLen], c.order)
-		wrs[0] = rnic.WorkRequest{Op: rnic.OpWrite, Inline: b[:entryLen], RemoteSTag: r.peer.stag, RemoteOffset: r.peer.to + uint64(r.at)*entryLen}
+		wrs[0] = rnic.WorkRequest{Op: rnic.OpWrite, Inline: b[:entryLen], RemoteSTag: r.peer.stag,
+			RemoteOffset: r.peer.to + uint64(r.at)*entryLen}
 		n = 1
 		r.freed -= r.half
 		r.granted += r.half
@@ -166,7 +171,8 @@ func (c *Conn) grantOnce() {
 // Late ones wait until the peer can have nothing left to send before it has them.
 func (r *receiver) due(late bool) bool {
 	credits := len(r.lengths.at)
-	memory, messages := r.freed >= r.half, r.done != r.told && int(r.done-r.told+r.maps) >= (credits+1)/2
+	memory, messages := r.freed >= r.half, r.done != r.told &&
+		int(r.done-r.told+r.maps) >= (credits+1)/2
 	if late {
 		left := credits - int(r.come-r.told)
 		memory, messages = memory && r.granted == 0, messages && left <= reserved(uint16(credits))

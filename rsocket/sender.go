@@ -67,7 +67,9 @@ func (s *sender) take(credit uint16, list []byte, order binary.ByteOrder) {
 	b := list[s.expected*entryLen:][:entryLen]
 	e := parseEntry(b, order)
 	if e.length == 0 {
-		return // a peer of several threads may count a message as read before its octets: the entry comes with its next grant
+		// a peer of several threads may count a message as read before its octets: the entry comes with
+		// its next grant
+		return
 	}
 	clear(b)
 	s.due--
@@ -98,7 +100,8 @@ func (c *Conn) transfer(p []byte) int {
 	b := c.inline[:messageLen]
 	c.order.PutUint32(b, message(kindData, uint32(n)))
 	wrs := [2]rnic.WorkRequest{
-		{Op: rnic.OpWrite, Local: c.m.outbox.Slice(s.at, n), RemoteSTag: target.stag, RemoteOffset: target.to},
+		{Op: rnic.OpWrite, Local: c.m.outbox.Slice(s.at, n), RemoteSTag: target.stag,
+			RemoteOffset: target.to},
 		{ID: uint64(n)<<idShift | 2, Op: rnic.OpSend, Inline: b, Signaled: true},
 	}
 	if !c.post(wrs[:]) {

@@ -14,12 +14,13 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Octets come as they were, both ways at once, in Writes and Reads of any size, through buffers of
-// any size: rings wrap, grants are waited for, of memory and of messages, whose counters begin again
-// on the way.
+// Octets come as they were, both ways at once, in Writes and Reads of any size, through buffers
+// of any size: rings wrap, grants are waited for, of memory and of messages, whose counters begin
+// again on the way.
 func TestTransfer(t *testing.T) {
 	small := Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin}
-	odd := Options{SendBuffer: 5001, ReceiveBuffer: 7003, Credits: 17, Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}
+	odd := Options{SendBuffer: 5001, ReceiveBuffer: 7003, Credits: 17,
+		Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}
 	for _, tc := range []struct {
 		name          string
 		opt           Options
@@ -31,7 +32,8 @@ func TestTransfer(t *testing.T) {
 		{"odd", odd, 300 << 10, 9000, 3},
 		{"single octets", small, 10 << 10, 1, 1 << 10},
 		{"late", Options{LateGrants: true}, 4 << 20, 200 << 10, 200 << 10},
-		{"late, small", Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin, LateGrants: true}, 300 << 10, 5000, 5000},
+		{"late, small", Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin,
+			LateGrants: true}, 300 << 10, 5000, 5000},
 		{"late, single octets", Options{Credits: CreditsMin, LateGrants: true}, 10 << 10, 1, 1 << 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -92,7 +94,8 @@ func read(c *Conn, most int) (got []byte, err error) {
 // Writes of several goroutines come one after the other, each in one piece.
 func TestWritesAreWhole(t *testing.T) {
 	const size, each = 5000, 50
-	c := pair(t, testnic.Wired(t), Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin})
+	c := pair(t, testnic.Wired(t), Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin,
+		Credits: CreditsMin})
 	n, err := c[1].Read(nil) // waits for nothing
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -130,7 +133,8 @@ func skip(t *testing.T, c [2]*Conn, messages uint16) {
 	}
 	for i := range c {
 		s, r := &c[i].out, &c[1-i].in
-		for _, v := range []*uint16{&s.sent, &s.credit, &s.fills[0], &s.fills[1], &r.come, &r.done, &r.told} {
+		for _, v := range []*uint16{&s.sent, &s.credit, &s.fills[0], &s.fills[1], &r.come,
+			&r.done, &r.told} {
 			*v += messages
 		}
 	}

@@ -76,8 +76,10 @@ func parseConnData(b []byte) (d connData, err error) {
 	}
 	d.credits = binary.BigEndian.Uint16(b[2:])
 	d.list, d.ring = parseEntry(b[8:], binary.BigEndian), parseEntry(b[24:], binary.BigEndian)
-	if d.credits == 0 || d.credits > creditsLimit || d.list.length < listLen || d.list.length > listLenMax || d.ring.length == 0 {
-		return d, fmt.Errorf("%w: %d credits, %d entries, a ring of 2 times %d octets", errNoRsockets, d.credits, d.list.length, d.ring.length)
+	if d.credits == 0 || d.credits > creditsLimit || d.list.length < listLen ||
+		d.list.length > listLenMax || d.ring.length == 0 {
+		return d, fmt.Errorf("%w: %d credits, %d entries, a ring of 2 times %d octets", errNoRsockets,
+			d.credits, d.list.length, d.ring.length)
 	}
 	return d, nil
 }
@@ -93,8 +95,10 @@ const (
 type kind uint32
 
 const (
-	kindData    kind = 0 // octets were written; how many
-	kindGrant   kind = 4 // messages that may be sent, counted from the first of the connection; an entry may have been written before
+	kindData kind = 0 // octets were written; how many
+	// messages that may be sent, counted from the first of the connection; an entry may have been
+	// written before
+	kindGrant   kind = 4
 	kindIomap   kind = 6 // an entry of mapped memory was written; which
 	kindControl kind = 7
 )

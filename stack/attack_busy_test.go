@@ -32,13 +32,15 @@ var busies = []busy{{
 	name: "every second octet only", size: 16, keep: 95, say: outOfOrder,
 	check: func(s *siege, n Counters) { require.NotZero(s.t, n.TCP[tcp.DropRangesFull]) },
 }, {
-	name: "every second octet only, of so many that spans are short", size: 1100, least: 400, keep: 95, say: outOfOrder,
+	name: "every second octet only, of so many that spans are short", size: 1100, least: 400, keep: 95,
+	say: outOfOrder,
 	check: func(s *siege, n Counters) {
 		require.NotZero(s.t, n.TCP[tcp.DropNoMemory])
 		require.LessOrEqual(s.t, n.Memory.Spans-n.Memory.SpansFree, n.Memory.Spans)
 	},
 }, {
-	name: "the same, and the healthy connection loses frames", size: 1100, loss: 2, keep: 90, say: outOfOrder,
+	name: "the same, and the healthy connection loses frames", size: 1100, loss: 2, keep: 90,
+	say:   outOfOrder,
 	check: func(s *siege, n Counters) { require.NotZero(s.t, n.TCP[tcp.DropNoMemory]) },
 }, {
 	name: "ACKs of an octet at a time", size: 64, up: endless, keep: 90,
@@ -57,7 +59,8 @@ var busies = []busy{{
 			m.n++
 			o.SACKCount = 2
 			o.SACK[0] = tcp.SACKBlock{Left: m.first + 1448, Right: m.got}
-			o.SACK[1] = tcp.SACKBlock{Left: m.first + 1448*tcp.Seq(1+m.n%7), Right: m.got - 1448*tcp.Seq(m.n%3)}
+			o.SACK[1] = tcp.SACKBlock{Left: m.first + 1448*tcp.Seq(1+m.n%7),
+				Right: m.got - 1448*tcp.Seq(m.n%3)}
 		}
 		m.say(tcp.ACK, m.first, 65535, o)
 	},
@@ -98,7 +101,9 @@ func (s *siege) losing(percent int) {
 		return
 	}
 	s.v.toSend = s.v.sent
-	s.a.nic.lose = func(f []byte) bool { return inet.MAC(f[6:12]) != mallory && s.r.IntN(100) < percent }
+	s.a.nic.lose = func(f []byte) bool {
+		return inet.MAC(f[6:12]) != mallory && s.r.IntN(100) < percent
+	}
 }
 
 // Peers that keep us at work do not keep us from working: a segment of theirs costs a bounded

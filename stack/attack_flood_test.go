@@ -55,16 +55,20 @@ var resetFloods = []flood{{
 		require.Zero(s.t, n.RSTSent, "a RST is not answered")
 	},
 }, {
-	name:  "SYN into the connection",
-	frame: func(s *siege) []byte { return s.healthy(tcp.SYN, s.rcvNxt()+tcp.Seq(s.r.IntN(20_000)), 0) },
+	name: "SYN into the connection",
+	frame: func(s *siege) []byte {
+		return s.healthy(tcp.SYN, s.rcvNxt()+tcp.Seq(s.r.IntN(20_000)), 0)
+	},
 	check: challenged(tcp.DropSYNChallenge),
 }, {
 	name:  "SYN,ACK into the connection",
 	frame: func(s *siege) []byte { return s.healthy(tcp.SYN|tcp.ACK, s.seq(), s.sndUna()) },
 	check: challenged(tcp.DropSYNChallenge),
 }, {
-	name:  "segments to ports nobody listens on",
-	frame: func(s *siege) []byte { return s.spoofed(s.anybody(), s.port(), 1000, tcp.ACK, s.seq(), s.seq()) },
+	name: "segments to ports nobody listens on",
+	frame: func(s *siege) []byte {
+		return s.spoofed(s.anybody(), s.port(), 1000, tcp.ACK, s.seq(), s.seq())
+	},
 	check: func(s *siege, n, before Counters, sent uint64) {
 		droppedTCP(tcp.DropNoConn)(s, n, before, sent)
 		require.LessOrEqual(s.t, n.RSTSent, uint64(rstPerSecDefault*(1+siegeTicks*tickNs/second)+50))
@@ -73,12 +77,16 @@ var resetFloods = []flood{{
 }}
 
 var dataFloods = []flood{{
-	name:  "ACK of what was never sent",
-	frame: func(s *siege) []byte { return s.healthy(tcp.ACK, s.inWindow(), s.sndUna()+1<<20+s.seq()>>2) },
+	name: "ACK of what was never sent",
+	frame: func(s *siege) []byte {
+		return s.healthy(tcp.ACK, s.inWindow(), s.sndUna()+1<<20+s.seq()>>2)
+	},
 	check: challenged(tcp.DropAckUnsent),
 }, {
-	name:  "ACK too old to be true",
-	frame: func(s *siege) []byte { return s.healthy(tcp.ACK, s.inWindow(), s.sndUna()-1<<20-s.seq()>>2) },
+	name: "ACK too old to be true",
+	frame: func(s *siege) []byte {
+		return s.healthy(tcp.ACK, s.inWindow(), s.sndUna()-1<<20-s.seq()>>2)
+	},
 	check: challenged(tcp.DropAckUnsent),
 }, {
 	name: "octets in the window, ACK guessed",
@@ -99,7 +107,8 @@ var dataFloods = []flood{{
 	name: "octets in the window, timestamp old",
 	frame: func(s *siege) []byte {
 		tr := tcp.Transmit{
-			ID: tcp.ID{LocalPort: s.u.conn.tcp.ID().LocalPort, RemotePort: 7}, Flags: tcp.ACK, Seq: s.rcvNxt() + 100, Ack: s.sndUna(),
+			ID: tcp.ID{LocalPort: s.u.conn.tcp.ID().LocalPort, RemotePort: 7}, Flags: tcp.ACK,
+			Seq: s.rcvNxt() + 100, Ack: s.sndUna(),
 			Window: 500, Handle: tcp.NoHandle,
 		}
 		now := uint32(s.now/1_000_000) + s.a.timestampOffset(s.u.conn.tcp.ID())
@@ -122,7 +131,8 @@ var icmpFloods = func() []flood {
 	all := []flood{{
 		name: "Fragmentation Needed about nothing in flight",
 		frame: func(s *siege) []byte {
-			return s.quoting(inet.ICMPUnreachable, inet.ICMPFragNeeded, mtus[s.r.IntN(len(mtus))], s.sndUna()-1-s.seq()>>1)
+			return s.quoting(inet.ICMPUnreachable, inet.ICMPFragNeeded, mtus[s.r.IntN(len(mtus))],
+				s.sndUna()-1-s.seq()>>1)
 		},
 		check: func(s *siege, n, before Counters, sent uint64) {
 			alive(s, n, before, sent)
@@ -131,7 +141,8 @@ var icmpFloods = func() []flood {
 	}, {
 		name: "Fragmentation Needed about what is in flight",
 		frame: func(s *siege) []byte {
-			return s.quoting(inet.ICMPUnreachable, inet.ICMPFragNeeded, mtus[s.r.IntN(len(mtus))], s.sndUna()+tcp.Seq(s.r.IntN(1000)))
+			return s.quoting(inet.ICMPUnreachable, inet.ICMPFragNeeded, mtus[s.r.IntN(len(mtus))],
+				s.sndUna()+tcp.Seq(s.r.IntN(1000)))
 		},
 		check: alive,
 	}, {
@@ -144,14 +155,20 @@ var icmpFloods = func() []flood {
 			f[tcpAt+2], f[tcpAt+3] = byte(sum>>8), byte(sum)
 			return f
 		},
-		check: func(s *siege, n, before Counters, sent uint64) { require.Equal(s.t, sent, n.ICMPIgnored) },
+		check: func(s *siege, n, before Counters, sent uint64) {
+			require.Equal(s.t, sent, n.ICMPIgnored)
+		},
 	}, {
 		name:  "pings",
 		frame: func(s *siege) []byte { return s.ping(56) },
-		check: func(s *siege, n, before Counters, sent uint64) { require.LessOrEqual(s.t, n.EchoReplies, sent) },
+		check: func(s *siege, n, before Counters, sent uint64) {
+			require.LessOrEqual(s.t, n.EchoReplies, sent)
+		},
 	}, {
-		name:  "UDP",
-		frame: func(s *siege) []byte { return packet(mallory, s.b.mac, s.anybody(), s.b.addr, 17, make([]byte, 20)) },
+		name: "UDP",
+		frame: func(s *siege) []byte {
+			return packet(mallory, s.b.mac, s.anybody(), s.b.addr, 17, make([]byte, 20))
+		},
 		check: func(s *siege, n, before Counters, sent uint64) {
 			droppedInet(inet.DropProto)(s, n, before, sent)
 			require.LessOrEqual(s.t, n.ICMPSent, uint64(icmpPerSecDefault+1))
@@ -173,12 +190,16 @@ var icmpFloods = func() []flood {
 }()
 
 var fragmentFloods = []flood{{
-	name:  "first fragments of many datagrams",
-	frame: func(s *siege) []byte { return s.fragment(s.anybody(), uint16(s.r.Uint32()), 0, 1400, true) },
+	name: "first fragments of many datagrams",
+	frame: func(s *siege) []byte {
+		return s.fragment(s.anybody(), uint16(s.r.Uint32()), 0, 1400, true)
+	},
 	check: evicting,
 }, {
-	name:  "last fragments of many datagrams from everywhere",
-	frame: func(s *siege) []byte { return s.fragment(s.outsider(), uint16(s.r.Uint32()), 65000, 400, false) },
+	name: "last fragments of many datagrams from everywhere",
+	frame: func(s *siege) []byte {
+		return s.fragment(s.outsider(), uint16(s.r.Uint32()), 65000, 400, false)
+	},
 	check: evicting,
 }, {
 	name:  "fragments that overlap",
@@ -221,7 +242,9 @@ var neighbourFloods = []flood{{
 		require.Equal(s.t, 1, s.b.neighbours.Stats().Entries)
 	},
 }, {
-	name: "ARP that claims the healthy peer's address", tune: func(cfg *Config) { cfg.Neighbours.Doubt = true },
+	name: "ARP that claims the healthy peer's address", tune: func(cfg *Config) {
+		cfg.Neighbours.Doubt = true
+	},
 	frame: func(s *siege) []byte {
 		return s.arpFrame([]uint16{inet.ARPReply, inet.ARPRequest}[s.r.IntN(2)], s.a.addr, s.b.addr)
 	},
@@ -231,7 +254,9 @@ var neighbourFloods = []flood{{
 	},
 }, {
 	name: "solicitations from invented stations", tune: fewNeighbours,
-	frame: func(s *siege) []byte { return nsFrame(s.t.(*testing.T), s.lab, addr6(2+s.r.IntN(250)), addr6(1), 255) },
+	frame: func(s *siege) []byte {
+		return nsFrame(s.t.(*testing.T), s.lab, addr6(2+s.r.IntN(250)), addr6(1), 255)
+	},
 	check: func(s *siege, n, before Counters, sent uint64) {
 		resolved(s, n, before, sent)
 		require.NotZero(s.t, s.b.neighbours.Stats().Evicted)
@@ -247,8 +272,10 @@ var synFloods = []flood{{
 	frame: func(s *siege) []byte { return s.spoofed(s.outsider(), s.port(), 7, tcp.SYN, s.seq(), 0) },
 	check: halfOpen,
 }, {
-	name:  "ACKs that look like cookies",
-	frame: func(s *siege) []byte { return s.spoofed(s.anybody(), s.port(), 7, tcp.ACK, s.seq(), s.seq()) },
+	name: "ACKs that look like cookies",
+	frame: func(s *siege) []byte {
+		return s.spoofed(s.anybody(), s.port(), 7, tcp.ACK, s.seq(), s.seq())
+	},
 	check: func(s *siege, n, before Counters, sent uint64) {
 		require.Zero(s.t, n.CookiesGood)
 		require.Equal(s.t, 1, n.Conns)

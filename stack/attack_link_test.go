@@ -20,7 +20,8 @@ func fragments4(frame []byte, n int) (fs [][]byte) {
 		piece := payload[off:min(off+n, len(payload))]
 		f := append(append([]byte(nil), frame[:tcpAt]...), piece...)
 		ip, _, _ := inet.ParseIPv4(frame[inet.EthernetLen:], true)
-		ip.ID, ip.FragOff, ip.MF, ip.TotalLen = 77, off, off+len(piece) < len(payload), inet.IPv4Len+len(piece)
+		ip.ID, ip.FragOff, ip.MF, ip.TotalLen = 77, off, off+len(piece) < len(payload),
+			inet.IPv4Len+len(piece)
 		ip.Put(f[inet.EthernetLen:])
 		fs = append(fs, f)
 	}
@@ -34,7 +35,8 @@ func fragments6(frame []byte, n int) (fs [][]byte) {
 	for off := 0; off < len(payload); off += n {
 		piece := payload[off:min(off+n, len(payload))]
 		f := append(append([]byte(nil), frame[:at]...), make([]byte, inet.Fragment6Len)...)
-		h := inet.Fragment6{NextHeader: frame[inet.EthernetLen+6], Off: off, More: off+len(piece) < len(payload), ID: 77}
+		h := inet.Fragment6{NextHeader: frame[inet.EthernetLen+6], Off: off,
+			More: off+len(piece) < len(payload), ID: 77}
 		h.Put(f[at:])
 		f = append(f, piece...)
 		f[inet.EthernetLen+6] = inet.ProtoFragment6
@@ -59,7 +61,8 @@ func belongingTo(l *lab, member int, flags tcp.Flags, payload []byte) []byte {
 	tr := tcp.Transmit{Flags: flags, Seq: 5, Ack: 6, Window: 1000, Handle: tcp.NoHandle}
 	tr.ID = tcp.ID{RemotePort: 7, Local: inet.AddrFrom(l.b.addr), Remote: inet.AddrFrom(l.a.addr)}
 	for port := uint16(1000); ; port++ {
-		if l.b.owner(&tcp.ID{Local: tr.ID.Local, Remote: tr.ID.Remote, LocalPort: 7, RemotePort: port}) == member {
+		if l.b.owner(&tcp.ID{Local: tr.ID.Local, Remote: tr.ID.Remote, LocalPort: 7,
+			RemotePort: port}) == member {
 			tr.ID.LocalPort = port
 			return between(l.a, l.b, tr, payload)
 		}
@@ -105,7 +108,8 @@ func TestNeighbourDiscoveryInFragments(t *testing.T) {
 	for _, n := range []int{8, 16, 24} {
 		l := newLab(t, sixes)
 		to := addr6(1).As16()
-		ns := icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, unhex(t, fmt.Sprintf("87 00 0000 00000000 %x 0101 %x", to, [6]byte(l.a.mac))))
+		ns := icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255,
+			unhex(t, fmt.Sprintf("87 00 0000 00000000 %x 0101 %x", to, [6]byte(l.a.mac))))
 		fs := fragments6(ns, n)
 		slices.Reverse(fs) // of 24 and 8 octets: the last one is as long as the whole would be
 		for _, f := range fs {
@@ -138,7 +142,8 @@ func TestFragmentsAreNotOverheard(t *testing.T) {
 func TestOverhearingEndsWithoutBufs(t *testing.T) {
 	l := groupLab(t, 2)
 	h := l.hosts[2]
-	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000063")
+	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 "+
+		"000000000000 0a000063")
 	var held []mem.Buf
 	for h.pool.Available() > 1 {
 		held = append(held, h.pool.Alloc())
@@ -177,7 +182,8 @@ func TestCrossingWaitsForABuf(t *testing.T) {
 // Who asks for the address of all members has one answer.
 func TestOverheardIsNotAnswered(t *testing.T) {
 	l := groupLab(t, 2)
-	l.hosts[1].take(unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000002"))
+	l.hosts[1].take(unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 "+
+		"0a000009 000000000000 0a000002"))
 	l.hosts[2].Turn()
 	require.Equal(t, uint64(1), l.hosts[1].counters().ARPReplies)
 	require.Equal(t, uint64(1), l.hosts[1].counters().Crossed)
@@ -188,7 +194,8 @@ func TestOverheardIsNotAnswered(t *testing.T) {
 // What all members overhear does not drive out what belongs to one of them.
 func TestNoiseDoesNotStopCrossing(t *testing.T) {
 	l := groupLab(t, 2)
-	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000063")
+	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 "+
+		"000000000000 0a000063")
 	for range 4 * crossingSlots {
 		l.hosts[1].take(arp)
 	}
@@ -200,9 +207,12 @@ func TestNoiseDoesNotStopCrossing(t *testing.T) {
 }
 
 // routerSays is an advertisement with the given hop limit, lifetime and options.
-func routerSays(t *testing.T, router inet.MAC, hopLimit uint8, lifetime uint16, options string) []byte {
-	m := unhex(t, fmt.Sprintf(`86 00 0000 %02x 00 %04x 00000000 00000000 %s`, hopLimit, lifetime, options))
-	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m)
+func routerSays(t *testing.T, router inet.MAC, hopLimit uint8, lifetime uint16,
+	options string) []byte {
+	m := unhex(t, fmt.Sprintf(`86 00 0000 %02x 00 %04x 00000000 00000000 %s`, hopLimit,
+		lifetime, options))
+	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(),
+		inet.AllNodes.Netip(), 255, m)
 }
 
 func discovering(i int, cfg *Config) {
@@ -214,7 +224,9 @@ func discovering(i int, cfg *Config) {
 func TestAdvertisedHopLimitHasAFloor(t *testing.T) {
 	l := newLab(t, discovering)
 	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
-	for _, c := range []struct{ says, want uint8 }{{255, 255}, {1, 255}, {31, 255}, {0, 255}, {32, 32}, {64, 64}} {
+	for _, c := range []struct {
+		says, want uint8
+	}{{255, 255}, {1, 255}, {31, 255}, {0, 255}, {32, 32}, {64, 64}} {
 		l.a.nic.inject(routerSays(t, router, c.says, 1800, ""))
 		l.turns()
 		require.Equal(t, c.want, l.b.host.hopLimit6, "%d", c.says)
@@ -229,7 +241,8 @@ func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
 	const option = "03 04 %02x 80 00010000 00010000 00000000 %x"
 	for _, p := range []string{"::ffff:192.0.2.0/120", "::ffff:0.0.0.0/96", "::/64", "::/1"} {
 		prefix := netip.MustParsePrefix(p)
-		l.a.nic.inject(routerSays(t, router, 0, 0, fmt.Sprintf(option, prefix.Bits(), prefix.Addr().As16())))
+		l.a.nic.inject(
+			routerSays(t, router, 0, 0, fmt.Sprintf(option, prefix.Bits(), prefix.Addr().As16())))
 		l.turns()
 		_, err := l.b.Dial(netip.MustParseAddrPort("192.0.2.1:7"), newPeer(t, 1))
 		require.ErrorIs(t, err, ErrNetUnreachable, p)
@@ -305,25 +318,34 @@ func TestFramesOfNoHonestHost(t *testing.T) {
 	l := newLab(t, discovering)
 	l.listen(l.b, 7, 16)
 	syn := func(from netip.Addr, flags tcp.Flags) []byte {
-		tr := tcp.Transmit{ID: tcp.ID{LocalPort: 7, RemotePort: 7}, Flags: flags, Seq: 9, Window: 500, Handle: tcp.NoHandle}
+		tr := tcp.Transmit{ID: tcp.ID{LocalPort: 7, RemotePort: 7}, Flags: flags, Seq: 9, Window: 500,
+			Handle: tcp.NoHandle}
 		return segmentFrame(l.a.mac, l.b.mac, from, l.b.addr, tr, nil)
 	}
 	router := inet.LinkLocal(l.a.mac).Netip()
 	ra := raFrameBody()
 	redirect := unhex(t, fmt.Sprintf("89 00 0000 00000000 %x %x", addr6(9).As16(), addr6(0).As16()))
-	routed := append([]byte{inet.ProtoTCP, 2, 0, 1, 0, 0, 0, 0}, make([]byte, 36)...) // type 0, a segment left
+	// type 0, a segment left
+	routed := append([]byte{inet.ProtoTCP, 2, 0, 1, 0, 0, 0, 0}, make([]byte, 36)...)
 	for name, c := range map[string]struct {
 		frame []byte
 		drop  inet.Drop
 	}{
-		"land: our own address":           {syn(l.b.addr, tcp.SYN), inet.DropSource},
-		"the subnet's broadcast":          {syn(netip.MustParseAddr("10.0.0.255"), tcp.SYN), inet.DropSource},
-		"multicast":                       {syn(netip.MustParseAddr("224.0.0.1"), tcp.SYN), inet.DropSource},
-		"loopback":                        {syn(netip.MustParseAddr("127.0.0.1"), tcp.SYN), inet.DropSource},
-		"this network":                    {syn(netip.MustParseAddr("0.1.2.3"), tcp.SYN), inet.DropSource},
-		"an advertisement from afar":      {icmp6(l.a.mac, l.b.mac, router, addr6(1), 254, ra), inet.DropBadND},
-		"an advertisement from no router": {icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, ra), inet.DropBadND},
-		"a redirect":                      {icmp6(l.a.mac, l.b.mac, router, addr6(1), 255, redirect), inet.DropBadND},
+		"land: our own address": {syn(l.b.addr, tcp.SYN), inet.DropSource},
+		"the subnet's broadcast": {syn(netip.MustParseAddr("10.0.0.255"), tcp.SYN),
+			inet.DropSource},
+		"multicast": {syn(netip.MustParseAddr("224.0.0.1"), tcp.SYN),
+			inet.DropSource},
+		"loopback": {syn(netip.MustParseAddr("127.0.0.1"), tcp.SYN),
+			inet.DropSource},
+		"this network": {syn(netip.MustParseAddr("0.1.2.3"), tcp.SYN),
+			inet.DropSource},
+		"an advertisement from afar": {icmp6(l.a.mac, l.b.mac, router, addr6(1), 254, ra),
+			inet.DropBadND},
+		"an advertisement from no router": {icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, ra),
+			inet.DropBadND},
+		"a redirect": {icmp6(l.a.mac, l.b.mac, router, addr6(1), 255, redirect),
+			inet.DropBadND},
 	} {
 		before := l.b.counters()
 		require.Empty(t, l.answers(l.a, l.b, c.frame), name)
@@ -348,7 +370,8 @@ func TestFramesOfNoHonestHost(t *testing.T) {
 func TestTinyFragments(t *testing.T) {
 	l := newLab(t, sixes)
 	l.listen(l.b, 7, 16)
-	tr := tcp.Transmit{ID: tcp.ID{LocalPort: 1000, RemotePort: 7}, Flags: tcp.SYN, Seq: 9, Window: 500, Handle: tcp.NoHandle}
+	tr := tcp.Transmit{ID: tcp.ID{LocalPort: 1000, RemotePort: 7}, Flags: tcp.SYN, Seq: 9, Window: 500,
+		Handle: tcp.NoHandle}
 	var got [][]byte
 	for _, f := range fragments4(between(l.a, l.b, tr, nil), 8) {
 		require.Empty(t, got, "before the last")

@@ -92,7 +92,8 @@ func (u *spring) Closed(err error) { u.closed++; u.err = err }
 
 // gather makes a crowd of n, which speak to port 9 of b, where springs flow.
 func (s *siege) gather(n int, make func() *spring) (*crowd, *[]*spring) {
-	c := &crowd{s: s, members: map[netip.AddrPort]*member{}, port: 9, syn: tcp.Options{MSS: 1460, WindowScale: 0, SACKPermitted: true}}
+	c := &crowd{s: s, members: map[netip.AddrPort]*member{}, port: 9,
+		syn: tcp.Options{MSS: 1460, WindowScale: 0, SACKPermitted: true}}
 	springs := new([]*spring)
 	require.NoError(s.t, s.b.Listen(9, 64, func(*Conn) Upper {
 		u := make()
@@ -100,7 +101,8 @@ func (s *siege) gather(n int, make func() *spring) (*crowd, *[]*spring) {
 		return u
 	}))
 	for i := range n {
-		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + i%100)}), uint16(1024+i/100))
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + i%100)}),
+			uint16(1024+i/100))
 		c.waiting = append(c.waiting, at)
 		s.b.neighbours.Learn(s.now, inet.AddrFrom(at.Addr()), mallory, true)
 	}
@@ -246,7 +248,8 @@ func taking(n int, window uint16) func(m *member, s *tcp.Segment) {
 }
 
 var hoards = []hoard{{
-	name: "window shut from the beginning", size: 2500, behave: taking(0, 0), atOnce: 95, later: 95, check: reclaimed,
+	name: "window shut from the beginning", size: 2500, behave: taking(0, 0), atOnce: 95, later: 95,
+	check: reclaimed,
 }, {
 	name: "window shut from the beginning, records are short", size: 2500, behave: taking(0, 0),
 	tune:   func(cfg *Config) { cfg.TCP.RecordsMax = 2048 * 8 },
@@ -260,10 +263,12 @@ var hoards = []hoard{{
 	},
 	atOnce: 95, later: 95, check: reclaimed,
 }, {
-	name: "some is acknowledged, then the window is shut over what is in flight", size: 300, behave: taking(20_000, 0),
+	name: "some is acknowledged, then the window is shut over what is in flight", size: 300,
+	behave: taking(20_000, 0),
 	atOnce: 90, later: 90, check: reclaimed,
 }, {
-	name: "as many as there are Bufs acknowledge something, then the window is shut", size: 2500, behave: taking(1448, 0),
+	name: "as many as there are Bufs acknowledge something, then the window is shut", size: 2500,
+	behave: taking(1448, 0),
 	atOnce: 90, later: 90, check: reclaimed,
 }, {
 	name: "an octet is acknowledged now and then", size: 300,

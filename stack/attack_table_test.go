@@ -82,7 +82,8 @@ func TestPeerMax(t *testing.T) {
 		l.stop()
 		noPeers(t, l.b.peers.counts)
 	}
-	_, err := New(Config{Queue: newLab(t, nil).a.nic, Pool: newLab(t, nil).a.pool, MAC: inet.MAC{2}, PeerMax: -1})
+	_, err := New(Config{Queue: newLab(t, nil).a.nic, Pool: newLab(t, nil).a.pool, MAC: inet.MAC{2},
+		PeerMax: -1})
 	require.Error(t, err)
 }
 
@@ -200,7 +201,8 @@ func TestChallengesOfOthers(t *testing.T) {
 	other := s.accepted[1]
 	challenge := func(u, v *peer) int {
 		before := v.conn.Stats().ChallengeAcks
-		s.hostile(s.spoofed(s.a.addr, u.conn.tcp.ID().LocalPort, 7, tcp.RST, u.conn.tcp.ISS()+1+tcp.Seq(v.edge)+100, 0))
+		s.hostile(s.spoofed(s.a.addr, u.conn.tcp.ID().LocalPort, 7, tcp.RST,
+			u.conn.tcp.ISS()+1+tcp.Seq(v.edge)+100, 0))
 		s.b.Turn()
 		return int(v.conn.Stats().ChallengeAcks - before)
 	}
@@ -229,11 +231,13 @@ func TestTooBigFlood6(t *testing.T) {
 	u.send(1_000_000)
 	for i := range 1000 {
 		for j, back := range []uint32{0, 1 << 20} {
-			tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(u.acked) - tcp.Seq(back), Flags: tcp.ACK, Handle: tcp.NoHandle}
+			tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(u.acked) - tcp.Seq(
+				back), Flags: tcp.ACK, Handle: tcp.NoHandle}
 			b := make([]byte, tr.HeaderLen())
 			tr.Options.WindowScale = -1
 			tr.Put(b)
-			quote := packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), inet.ProtoTCP, 64, append(b, make([]byte, 1000)...))
+			quote := packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), inet.ProtoTCP, 64,
+				append(b, make([]byte, 1000)...))
 			m := append(make([]byte, inet.ICMPLen), quote[inet.EthernetLen:]...)
 			m[0] = inet.ICMP6TooBig
 			binary.BigEndian.PutUint32(m[4:], mtus[(i+j)%len(mtus)])
@@ -260,9 +264,11 @@ func TestReportsCostNoWalk(t *testing.T) {
 	l.a.nic.lose = func(f []byte) bool { s, _, ok := segmentOf(f); return ok && s.Len > 0 }
 	u.send(5000)
 	l.a.Turn()
-	quote := between(l.a, l.b, tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1, Flags: tcp.ACK, Handle: tcp.NoHandle}, make([]byte, 1000))
+	quote := between(l.a, l.b, tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1,
+		Flags: tcp.ACK, Handle: tcp.NoHandle}, make([]byte, 1000))
 	for mtu := uint16(1490); mtu > 600; mtu -= 10 {
-		l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, mtu, quote))
+		l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), l.a, inet.ICMPUnreachable,
+			inet.ICMPFragNeeded, mtu, quote))
 		l.a.Turn()
 		require.Equal(t, uint16(1500), w.conn.path.mtu, "another connection was looked at")
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The catalogue of attacks, as docs/reference/attacks.md lists them. Each is mounted on host b while a
-// healthy connection between a and b carries octets both ways, in virtual time, through one device
-// queue: a hostile frame takes the place of an honest one. What must hold: the healthy connection
-// keeps its goodput, octet for octet right; memory is what the Config says; a counter names what
-// happened.
+// The catalogue of attacks, as docs/reference/attacks.md lists them. Each is mounted on host b
+// while a healthy connection between a and b carries octets both ways, in virtual time, through
+// one device queue: a hostile frame takes the place of an honest one. What must hold: the healthy
+// connection keeps its goodput, octet for octet right; memory is what the Config says; a counter
+// names what happened.
 //
 // attack_flood_test.go has those that need no connection, attack_peer_test.go those by peers that
 // complete the handshake.
@@ -91,8 +91,10 @@ func (s *siege) end() {
 func (s *siege) hostile(frame []byte) { s.a.nic.inject(frame) }
 
 // spoofed is a segment to b that claims to come from addr.
-func (s *siege) spoofed(addr netip.Addr, from, to uint16, flags tcp.Flags, seq, ack tcp.Seq, payload ...byte) []byte {
-	tr := tcp.Transmit{ID: tcp.ID{LocalPort: from, RemotePort: to}, Flags: flags, Seq: seq, Ack: ack, Window: 500, Handle: tcp.NoHandle}
+func (s *siege) spoofed(addr netip.Addr, from, to uint16, flags tcp.Flags, seq, ack tcp.Seq,
+	payload ...byte) []byte {
+	tr := tcp.Transmit{ID: tcp.ID{LocalPort: from, RemotePort: to}, Flags: flags, Seq: seq, Ack: ack,
+		Window: 500, Handle: tcp.NoHandle}
 	return segmentFrame(mallory, s.b.mac, addr, s.b.addr, tr, payload)
 }
 
@@ -143,8 +145,9 @@ func (s *siege) quoting(typ, code uint8, mtu uint16, seq tcp.Seq) []byte {
 func (s *siege) fragment(from netip.Addr, id uint16, off, n int, more bool) []byte {
 	f := packet(mallory, s.b.mac, from, s.b.addr, inet.ProtoTCP, make([]byte, n))
 	ip := inet.IPv4{
-		TTL: 64, Proto: inet.ProtoTCP, Src: inet.AddrFrom(from), Dst: inet.AddrFrom(s.b.addr), TotalLen: inet.IPv4Len + n,
-		ID: id, FragOff: off, MF: more,
+		TTL: 64, Proto: inet.ProtoTCP, Src: inet.AddrFrom(from), Dst: inet.AddrFrom(s.b.addr),
+		TotalLen: inet.IPv4Len + n,
+		ID:       id, FragOff: off, MF: more,
 	}
 	ip.Put(f[inet.EthernetLen:])
 	for i := range n {
@@ -158,7 +161,8 @@ func (s *siege) arpFrame(op uint16, ip, target netip.Addr) []byte {
 	f := make([]byte, inet.EthernetLen+inet.ARPLen)
 	eth := inet.Ethernet{Dst: s.b.mac, Src: mallory, Type: inet.EtherTypeARP}
 	eth.Put(f)
-	a := inet.ARP{Op: op, SenderMAC: mallory, SenderIP: inet.AddrFrom(ip), TargetMAC: s.b.mac, TargetIP: inet.AddrFrom(target)}
+	a := inet.ARP{Op: op, SenderMAC: mallory, SenderIP: inet.AddrFrom(ip), TargetMAC: s.b.mac,
+		TargetIP: inet.AddrFrom(target)}
 	a.Put(f[inet.EthernetLen:])
 	return f
 }

@@ -79,7 +79,8 @@ type Conn struct {
 	why      reason      // what Closed will be given
 	gaveBack uint16      // Bufs that came back, and whose place it has not taken yet
 
-	prev, next connIndex // in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
+	// in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
+	prev, next connIndex
 
 	credit int32  // octets that c may send before it is others' turn (sched.go)
 	round  uint32 // of the schedule, in which c was last given some
@@ -136,9 +137,10 @@ func (c *Conn) Congestion() string { return c.tcp.Congestion() }
 // section 3.9.2, MUST-48).
 func (c *Conn) SetTOS(tos uint8) { c.tcp.SetTOS(tos) }
 
-// SetKeepAlive turns keep-alives on, or off with idleNs 0; they are off by default. The first probe
-// is sent after idleNs without a segment, the next ones intervalNs apart. count unanswered probes in
-// a row end the connection with ErrTimeout. tcp.KeepAliveDefault for any argument: 2 hours, 75 s, 9.
+// SetKeepAlive turns keep-alives on, or off with idleNs 0; they are off by default. The first
+// probe is sent after idleNs without a segment, the next ones intervalNs apart. count unanswered
+// probes in a row end the connection with ErrTimeout. tcp.KeepAliveDefault for any argument: 2
+// hours, 75 s, 9.
 func (c *Conn) SetKeepAlive(idleNs, intervalNs int64, count int) {
 	c.tcp.SetKeepAlive(c.p.now, idleNs, intervalNs, count)
 	c.p.touch(c)
@@ -158,10 +160,10 @@ func (c *Conn) SetFinWait2(ns int64) {
 	c.p.touch(c)
 }
 
-// SetOrphaned says that the Upper has called CloseSend and will no longer read. Octets that
-// still come reset the connection (ErrUnread, which is an ErrReset). A peer that never closes its
-// half is not waited for longer than tcp.Config.FinWait2Ns, or SetFinWait2, says (ErrTimeout). An Upper that holds octets
-// which it has not read calls Abort instead (RFC 9293 section 3.6.1).
+// SetOrphaned says that the Upper has called CloseSend and will no longer read. Octets that still
+// come reset the connection (ErrUnread, which is an ErrReset). A peer that never closes its half
+// is not waited for longer than tcp.Config.FinWait2Ns, or SetFinWait2, says (ErrTimeout). An
+// Upper that holds octets which it has not read calls Abort instead (RFC 9293 section 3.6.1).
 func (c *Conn) SetOrphaned() {
 	c.tcp.SetOrphaned(c.p.now)
 	c.p.touch(c)
@@ -211,9 +213,9 @@ func (c *Conn) Stamp() (ts uint32, ok bool) {
 	return o.TSval, o.HasTimestamps
 }
 
-// EchoAge is the greatest possible age of the segment that the peer echoes in the one whose octets
-// Upper.Arrive is being offered. It is no less than a round trip. ok is false when timestamps do not
-// tell.
+// EchoAge is the greatest possible age of the segment that the peer echoes in the one whose
+// octets Upper.Arrive is being offered. It is no less than a round trip. ok is false when
+// timestamps do not tell.
 func (c *Conn) EchoAge() (ns int64, ok bool) { return c.tcp.EchoAge(c.p.now, &c.p.seg) }
 
 // State is TCP's.

@@ -49,7 +49,9 @@ func TestStalledConnectionAsksForItsNextHop(t *testing.T) {
 	l.until("two retransmissions", func() bool { return retransmits() == 2 })
 	require.Empty(t, u.advice)
 	require.NoError(t, u.conn.SoftError())
-	l.until("three time-outs", func() bool { return u.conn.Stats().Timeouts == 3 && w.conn.Stats().Timeouts == 3 })
+	l.until("three time-outs", func() bool {
+		return u.conn.Stats().Timeouts == 3 && w.conn.Stats().Timeouts == 3
+	})
 	l.turns()
 	require.Equal(t, []error{ErrStalled}, u.advice)
 	require.ErrorIs(t, u.conn.SoftError(), ErrStalled)
@@ -192,7 +194,9 @@ func TestDialReusesPortInTimeWait(t *testing.T) {
 	require.Equal(t, port, w.conn.tcp.ID().LocalPort)
 	require.Positive(t, w.conn.tcp.ISS().Sub(beyond))
 	require.Equal(t, uint64(1), l.a.counters().TimeWaitCut)
-	l.until("open", func() bool { return len(l.accepted) >= 2 && l.accepted[len(l.accepted)-1].edge == 1000 })
+	l.until("open", func() bool {
+		return len(l.accepted) >= 2 && l.accepted[len(l.accepted)-1].edge == 1000
+	})
 	l.stop()
 }
 
@@ -301,7 +305,9 @@ func TestConnectionsWithoutBufsEnd(t *testing.T) {
 	l.turns()
 	require.Equal(t, 1, us[2].closed)
 	unblock()
-	l.until("FIN and octets", func() bool { return l.accepted[3].peerFin && l.accepted[4].edge == 100 })
+	l.until("FIN and octets", func() bool {
+		return l.accepted[3].peerFin && l.accepted[4].edge == 100
+	})
 	require.Equal(t, noConn, l.a.waiting.first)
 	l.stop()
 }

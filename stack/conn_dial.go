@@ -27,7 +27,8 @@ func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 // it is ErrOtherMember when the 4-tuple belongs to another Poller: dial there.
 func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) {
 	if p.held[local.Port()] > 0 {
-		return nil, fmt.Errorf("stack: dial %v: from port %d, which is held: %w", remote, local.Port(), ErrPortUsed)
+		return nil, fmt.Errorf("stack: dial %v: from port %d, which is held: %w", remote, local.Port(),
+			ErrPortUsed)
 	}
 	return p.DialHeld(local, remote, u)
 }
@@ -46,7 +47,8 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	}
 	a := remote.Addr().Unmap()
 	if !a.IsValid() || a.Is6() && !p.host.ip6 || remote.Port() == 0 {
-		return nil, fmt.Errorf("stack: dial %v: want an address of a family we have, and a port, %w", remote, ErrNetUnreachable)
+		return nil, fmt.Errorf("stack: dial %v: want an address of a family we have, and a port, %w",
+			remote, ErrNetUnreachable)
 	}
 	id := tcp.ID{Remote: inet.AddrFrom(a), RemotePort: remote.Port()}
 	if !p.possible(&id.Remote) {
@@ -57,7 +59,8 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	}
 	hop, ok := p.route(id.Remote)
 	if !ok {
-		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote, p.cfg.Addr.Masked(), ErrNetUnreachable)
+		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote,
+			p.cfg.Addr.Masked(), ErrNetUnreachable)
 	}
 	if err := p.choose(&id, local.Addr().Unmap(), hop); err != nil {
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)

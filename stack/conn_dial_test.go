@@ -85,14 +85,17 @@ func TestUnreachablesAreToldApart(t *testing.T) {
 		code uint8
 		want error
 	}{
-		{inet.ICMPNetUnreachable, ErrNetUnreachable}, {1, ErrNoRoute}, {inet.ICMPNetUnknown, ErrNetUnreachable}, {7, ErrNoRoute},
-		{inet.ICMPNetTOS, ErrNetUnreachable}, {12, ErrNoRoute}, {13, ErrNoRoute}, {inet.ICMPPortUnreachable, ErrRefused},
+		{inet.ICMPNetUnreachable, ErrNetUnreachable}, {1, ErrNoRoute},
+		{inet.ICMPNetUnknown, ErrNetUnreachable}, {7, ErrNoRoute},
+		{inet.ICMPNetTOS, ErrNetUnreachable}, {12, ErrNoRoute}, {13, ErrNoRoute},
+		{inet.ICMPPortUnreachable, ErrRefused},
 	} {
 		l := newLab(t, nil)
 		u, _ := l.openAdvised()
 		l.a.nic.lose = func(f []byte) bool {
 			if s, _, ok := segmentOf(f); ok && s.Len > 0 {
-				l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.254"), l.a, inet.ICMPUnreachable, c.code, 0, f))
+				l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.254"), l.a, inet.ICMPUnreachable,
+					c.code, 0, f))
 				return true
 			}
 			return false
@@ -104,7 +107,8 @@ func TestUnreachablesAreToldApart(t *testing.T) {
 		require.Equal(t, c.want, u.err, "code %d", c.code)
 		l.stop()
 	}
-	e := inet.ICMPError{Src: inet.AddrFrom(addr6(0)), Type: inet.ICMP6Unreachable, Code: inet.ICMP6NoRoute}
+	e := inet.ICMPError{Src: inet.AddrFrom(addr6(0)), Type: inet.ICMP6Unreachable,
+		Code: inet.ICMP6NoRoute}
 	require.Equal(t, ErrNetUnreachable, reasons[whatIs(&e)])
 	e.Code = 3
 	require.Equal(t, ErrNoRoute, reasons[whatIs(&e)], "address unreachable")
@@ -181,7 +185,8 @@ func TestDialTimesOut(t *testing.T) {
 func TestDialSaysWhatIsImpossible(t *testing.T) {
 	l := newLab(t, nil)
 	for remote, want := range map[string]error{
-		"224.0.0.1:7": ErrNetUnreachable, "255.255.255.255:7": ErrNetUnreachable, "0.0.0.0:7": ErrNetUnreachable,
+		"224.0.0.1:7": ErrNetUnreachable, "255.255.255.255:7": ErrNetUnreachable,
+		"0.0.0.0:7":   ErrNetUnreachable,
 		"127.0.0.1:7": ErrNetUnreachable, "10.0.0.255:7": ErrNetUnreachable,
 		"10.0.0.2:0": nil, "[2001:db8::1]:7": ErrNetUnreachable,
 		"10.0.0.1:7": ErrNoRoute, "192.0.2.1:7": ErrNetUnreachable,
@@ -197,7 +202,9 @@ func TestDialSaysWhatIsImpossible(t *testing.T) {
 
 // With DialPorts a Poller dials from those ports only, from each once to the same remote end.
 func TestDialPorts(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax, cfg.DialPorts = 100, PortRange{1000, 1009} })
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.ConnsMax, cfg.DialPorts = 100, PortRange{1000, 1009}
+	})
 	seen := map[uint16]bool{}
 	for range 10 {
 		port := l.dial(l.a, l.b, 7).conn.Local().Port()
@@ -224,7 +231,10 @@ func TestEphemeralPorts(t *testing.T) {
 		seen[port] = true
 		// A listener takes the next port: Dial skips it.
 		id := *u.conn.tcp.ID()
-		next := portFirst + uint16((uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+l.a.nextPort)%(portLast-portFirst+1))
+		next := portFirst +
+			uint16(
+				(uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+
+					l.a.nextPort)%(portLast-portFirst+1))
 		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
 		seen[next] = true
 	}

@@ -22,7 +22,8 @@ type ConnInfo struct {
 
 // Info fills in what is known of c. Poller goroutine.
 func (c *Conn) Info(i *ConnInfo) {
-	*i = ConnInfo{Local: c.Local(), Remote: c.Remote(), Congestion: c.Congestion(), Waits: c.marks&markWaiting != 0, TCP: c.Stats()}
+	*i = ConnInfo{Local: c.Local(), Remote: c.Remote(), Congestion: c.Congestion(),
+		Waits: c.marks&markWaiting != 0, TCP: c.Stats()}
 	i.State, i.Recovery = i.TCP.State.String(), i.TCP.Recovery.String()
 	if err := c.SoftError(); err != nil {
 		i.SoftError = err.Error()
@@ -43,11 +44,11 @@ const (
 	eachSlots  = 1024 // slots that are looked at
 )
 
-// EachConn calls visit on the Poller's goroutine for every connection, TIME-WAIT included, not for
-// half-open ones; between Turns it calls between on the caller's, where what visit has collected can
-// be taken over: no visit runs meanwhile. A Turn sees no more than 128 visits of one EachConn, so
-// that a Poller with many connections goes on. One that is opened or closed meanwhile may be
-// visited or not, none is visited twice.
+// EachConn calls visit on the Poller's goroutine for every connection, TIME-WAIT included, not
+// for half-open ones; between Turns it calls between on the caller's, where what visit has
+// collected can be taken over: no visit runs meanwhile. A Turn sees no more than 128 visits of
+// one EachConn, so that a Poller with many connections goes on. One that is opened or closed
+// meanwhile may be visited or not, none is visited twice.
 //
 // It returns ctx's error or between's; a Poller that has stopped has no connections. visit must
 // neither block nor keep its Conn, and is no longer called when EachConn has returned. Any

@@ -30,7 +30,10 @@ func TestEachConnIsBoundedByTurn(t *testing.T) {
 		p := crowded(t, tc.slots, tc.n)
 		seen := map[connIndex]int{}
 		inTurn := 0
-		w := &visitor{p: p, visit: func(c *Conn) { seen[c.index]++; inTurn++ }, stepped: make(chan struct{}, 2)}
+		w := &visitor{p: p, visit: func(c *Conn) {
+			seen[c.index]++
+			inTurn++
+		}, stepped: make(chan struct{}, 2)}
 		turns := 0
 		for !w.done {
 			inTurn = 0
@@ -86,7 +89,9 @@ func TestEachConn(t *testing.T) {
 
 	visited := false
 	asked := make(chan error)
-	go func() { asked <- p.EachConn(ctx, func(*Conn) { visited = true }, func() error { return nil }) }()
+	go func() {
+		asked <- p.EachConn(ctx, func(*Conn) { visited = true }, func() error { return nil })
+	}()
 	cancel()
 	require.ErrorIs(t, <-asked, context.Canceled)
 	p.Turn()
@@ -96,7 +101,9 @@ func TestEachConn(t *testing.T) {
 		p.slab.conns[i].phase = phaseFree
 	}
 	p.Turn()
-	require.NoError(t, p.EachConn(context.Background(), func(*Conn) { visited = true }, func() error { return nil }))
+	require.NoError(t, p.EachConn(context.Background(), func(*Conn) {
+		visited = true
+	}, func() error { return nil }))
 	require.False(t, visited)
 }
 

@@ -13,10 +13,10 @@ func (p *Poller) segment(b mem.Buf, payload []byte) {
 
 // input gives the decoded segment to its connection: p.bufs are its Bufs and p.data its octets,
 // several where it stands for frames that continue each other (coalesce). It returns whether the
-// first Buf is done with; the others are its own affair. The order is Input, Arrive, Commit, Edge,
-// events, except that the end of the handshake comes before the octets of its segment. It ends where
-// the Upper refuses a frame: the frames after that one are given to TCP one by one, like frames
-// after a gap.
+// first Buf is done with; the others are its own affair. The order is Input, Arrive, Commit,
+// Edge, events, except that the end of the handshake comes before the octets of its segment. It
+// ends where the Upper refuses a frame: the frames after that one are given to TCP one by one,
+// like frames after a gap.
 func (p *Poller) input(c *Conn) (done bool) {
 	bufs, data := p.bufs, p.data
 	if c.marks&markAbort != 0 {
@@ -60,7 +60,8 @@ func (p *Poller) input(c *Conn) (done bool) {
 
 // offerAll offers the octets of a until all are taken or some refused, and discards the Bufs that
 // are done with, except for the first. n is how many were looked at.
-func (p *Poller) offerAll(c *Conn, a *tcp.Arrival, bufs []mem.Buf, data [][]byte) (n int, done bool) {
+func (p *Poller) offerAll(c *Conn, a *tcp.Arrival, bufs []mem.Buf,
+	data [][]byte) (n int, done bool) {
 	done = true
 	for verdict := Taken; n < len(data) && verdict != Refused; {
 		var k int
@@ -95,9 +96,10 @@ func (p *Poller) countCoalesced(data [][]byte, head int) {
 // l4Plain is where the TCP header begins in a frame without options or extensions of IP.
 func (p *Poller) l4Plain(remote *inet.Addr) int { return p.host.l2 + ipLen(remote) }
 
-// offer gives the octets of a, which are data, to the Upper and commits them: as many segments as it
-// has looked at, the last of them with verdict.
-func (p *Poller) offer(c *Conn, a *tcp.Arrival, bufs []mem.Buf, data [][]byte) (n int, verdict Verdict) {
+// offer gives the octets of a, which are data, to the Upper and commits them: as many segments as
+// it has looked at, the last of them with verdict.
+func (p *Poller) offer(c *Conn, a *tcp.Arrival, bufs []mem.Buf,
+	data [][]byte) (n int, verdict Verdict) {
 	p.arrivals++
 	n, verdict = 1, Refused
 	if c.upper != nil && c.marks&markAbort == 0 {

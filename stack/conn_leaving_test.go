@@ -11,8 +11,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// While the device takes nothing no Upper is told that its connection is over: its program might end,
-// and the peer wait for what has not left. Its slot is nobody's until then.
+// While the device takes nothing no Upper is told that its connection is over: its program might
+// end, and the peer wait for what has not left. Its slot is nobody's until then.
 func TestClosedWaitsForTheDevice(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -59,7 +59,9 @@ func TestClosedWaitsForTheDevice(t *testing.T) {
 // So many may wait; the others are told at once, and all when the Poller ends, or after a second.
 func TestFewWaitForTheDevice(t *testing.T) {
 	const conns = leavingMax + 10
-	l := newLab(t, func(_ int, cfg *Config) { cfg.ConnsMax, cfg.BurstMax, cfg.PendingMax = 2*conns, 128, 512 })
+	l := newLab(t, func(_ int, cfg *Config) {
+		cfg.ConnsMax, cfg.BurstMax, cfg.PendingMax = 2*conns, 128, 512
+	})
 	l.listen(l.b, 7, conns)
 	var all []*peer
 	for range conns {

@@ -114,8 +114,8 @@ func (p *Poller) advise(c *Conn, why reason) {
 }
 
 // linger ends the Upper's part while TIME-WAIT goes on. Both FINs are acknowledged, so the Upper
-// has nothing left to do. The ACK of the peer's leaves first: the Upper's program may end as soon as
-// it knows that the connection has, and the Poller with it, and nobody would answer the peer.
+// has nothing left to do. The ACK of the peer's leaves first: the Upper's program may end as soon
+// as it knows that the connection has, and the Poller with it, and nobody would answer the peer.
 func (p *Poller) linger(c *Conn) {
 	p.tx.hopKnown = false
 	p.tx.express = true

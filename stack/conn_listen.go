@@ -35,19 +35,22 @@ func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) er
 // oldest half-open connection gives way. So peers that never answer cannot keep the port closed.
 // Poller's goroutine. Errors: ErrStopped; ErrNotLocal; ErrPortUsed, where another passive open
 // takes connections to such an address, or the port is held.
-func (p *Poller) ListenAt(local netip.AddrPort, held bool, backlog int, accept func(c *Conn) Upper) error {
+func (p *Poller) ListenAt(local netip.AddrPort, held bool, backlog int,
+	accept func(c *Conn) Upper) error {
 	at, port := endsOf(local.Addr()), local.Port()
 	switch {
 	case p.stopped || p.stopping.Load():
 		return ErrStopped
 	case port == 0 || backlog <= 0 || accept == nil:
-		return fmt.Errorf("stack: listen on port %d, backlog %d: want a port, a positive backlog and an accept function", port, backlog)
+		return fmt.Errorf("stack: listen on port %d, backlog %d: want a port, a positive backlog and "+
+			"an accept function", port, backlog)
 	case !at.all && p.ours(&at.addr) == nil:
 		return fmt.Errorf("stack: listen at %v: %w", local, ErrNotLocal)
 	case p.listenerLike(&at, port) != nil || !held && p.held[port] > 0:
 		return fmt.Errorf("stack: listen on port %d: %w", port, ErrPortUsed)
 	}
-	p.listeners[port] = &listener{ends: at, port: port, next: p.listeners[port], backlog: backlog, oldest: noConn, youngest: noConn, accept: accept}
+	p.listeners[port] = &listener{ends: at, port: port, next: p.listeners[port], backlog: backlog,
+		oldest: noConn, youngest: noConn, accept: accept}
 	return nil
 }
 
@@ -93,7 +96,8 @@ func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payl
 	switch {
 	case s.Flags&tcp.RST != 0: // first, check for a RST: ignored
 		p.n.TCP[tcp.DropState]++
-	case s.Flags&tcp.ACK != 0: // second, an ACK: it acknowledges what we never sent, unless that is a cookie
+	case s.Flags&tcp.ACK != 0:
+		// second, an ACK: it acknowledges what we never sent, unless that is a cookie
 		if l.cookies && p.now-l.cookieAt < tcp.CookieLifeNs {
 			if half, ok := p.cookie(id, s); ok {
 				return p.complete(l, b, id, &half, payload)
@@ -112,7 +116,8 @@ func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payl
 
 // passiveOpen begins a half-open connection, whose initial sequence number is iss, and answers the
 // SYN in its own Buf.
-func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, iss tcp.Seq) bool {
+func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment,
+	iss tcp.Seq) bool {
 	if _, ok := p.route(id.Remote); !ok {
 		p.n.Own[DropNoRoute]++
 		return true
@@ -137,7 +142,8 @@ func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s
 }
 
 // inputSyn gives a segment to a half-open connection.
-func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment, payload []byte) bool {
+func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment,
+	payload []byte) bool {
 	e := &p.syns.entries[i]
 	switch e.half.Judge(p.memory.Config(), s) {
 	case tcp.HalfAgain:

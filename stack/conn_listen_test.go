@@ -111,7 +111,9 @@ func TestOldestHalfOpenGivesWay(t *testing.T) {
 	}
 	start := l.now
 	u := l.dial(l.a, l.b, 7, 1000)
-	l.until("an honest peer gets in", func() bool { return len(l.accepted) == 2 && l.accepted[1].edge == 1000 })
+	l.until("an honest peer gets in", func() bool {
+		return len(l.accepted) == 2 && l.accepted[1].edge == 1000
+	})
 	require.Less(t, l.now-start, second, "it had to repeat its SYN")
 	require.Zero(t, u.closed+first.closed)
 	l.stop()
@@ -148,7 +150,8 @@ func TestDataWithTheHandshakesEnd(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
 	lost := 0
-	l.a.nic.lose = func(f []byte) bool { // lose the pure ACK, so that the first data segment completes it
+	// lose the pure ACK, so that the first data segment completes it
+	l.a.nic.lose = func(f []byte) bool {
 		s, payload, ok := segmentOf(f)
 		if ok && s.Flags&tcp.SYN == 0 && len(payload) == 0 && lost == 0 {
 			lost++

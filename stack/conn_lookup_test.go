@@ -14,7 +14,8 @@ import (
 func randomID(r *rand.Rand) tcp.ID {
 	return tcp.ID{
 		Local:  inet.AddrFrom4([4]byte{10, 0, 0, 1}),
-		Remote: inet.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(4))}), LocalPort: uint16(r.IntN(8)), RemotePort: uint16(r.IntN(8)),
+		Remote: inet.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(4))}), LocalPort: uint16(r.IntN(8)),
+		RemotePort: uint16(r.IntN(8)),
 	}
 }
 
@@ -98,7 +99,8 @@ func TestLookupSpread(t *testing.T) {
 	buckets := make([]int, 64)
 	const n = 64 * 256
 	for i := range n {
-		id := tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}), Remote: inet.AddrFrom4([4]byte{10, 0, 0, 2}), RemotePort: uint16(i), LocalPort: 4420}
+		id := tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}),
+			Remote: inet.AddrFrom4([4]byte{10, 0, 0, 2}), RemotePort: uint16(i), LocalPort: 4420}
 		buckets[table.hash(&id)%64]++
 	}
 	for i, got := range buckets {
@@ -113,7 +115,9 @@ func BenchmarkLookup(b *testing.B) {
 	table := newLookup(connsMax, &s, conns)
 	ids := make([]tcp.ID, connsMax)
 	for i := range conns {
-		ids[i] = tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}), Remote: inet.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), RemotePort: uint16(i), LocalPort: 4420}
+		ids[i] = tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}),
+			Remote: inet.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), RemotePort: uint16(i),
+			LocalPort: 4420}
 		table.insert(connIndex(i), &ids[i])
 		name(&conns[i], ids[i])
 	}

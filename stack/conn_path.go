@@ -19,11 +19,12 @@ type pathState struct {
 	stalled   bool   // a timeout, and nothing acknowledged since
 }
 
-// beginPath sets the sizes of a connection to remote that is about to be started: the MSS is that of
-// the link (RFC 9293 MUST-67, RFC 8200 section 8.3), what is sent that of the path.
+// beginPath sets the sizes of a connection to remote that is about to be started: the MSS is that
+// of the link (RFC 9293 MUST-67, RFC 8200 section 8.3), what is sent that of the path.
 func (p *Poller) beginPath(c *Conn, remote *inet.Addr) {
 	fixed := ipLen(remote) + tcpHeaderLen
-	c.path = pathState{mtu: uint16(p.mtuTo(*remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.pathsChanged}
+	c.path = pathState{mtu: uint16(p.mtuTo(*remote)), fixed: uint8(fixed), header: uint8(fixed),
+		seen: p.host.pathsChanged}
 	c.tcp.SetMSS(p.linkMSS(remote))
 }
 
@@ -110,7 +111,9 @@ func (s *pathState) left(t *tcp.Transmit) {
 }
 
 // arrived takes note that a segment with n octets was acknowledged.
-func (s *pathState) arrived(n int) { s.acked = max(s.acked, uint16(min(n+int(s.header), int(s.mtu)))) }
+func (s *pathState) arrived(n int) {
+	s.acked = max(s.acked, uint16(min(n+int(s.header), int(s.mtu))))
+}
 
 // linkMSS is what is announced to dst.
 func (p *Poller) linkMSS(dst *inet.Addr) int { return p.linkMTU(dst) - ipLen(dst) - tcpHeaderLen }

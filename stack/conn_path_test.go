@@ -42,7 +42,8 @@ func (n *narrow) send(frame []byte) {
 		mtu = n.says
 	}
 	if frame[12] == 8 {
-		n.l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), n.l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, mtu, frame))
+		n.l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), n.l.a, inet.ICMPUnreachable,
+			inet.ICMPFragNeeded, mtu, frame))
 		return
 	}
 	m := append(make([]byte, inet.ICMPLen), frame[inet.EthernetLen:min(len(frame), 1200)]...)
@@ -140,7 +141,8 @@ func TestForgedPathMTU(t *testing.T) {
 		"below what was acknowledged, on a connection that flows": {next, 1000},
 	} {
 		ignored := l.a.counters().ICMPIgnored
-		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, c.mtu, quote(c.seq)))
+		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, c.mtu,
+			quote(c.seq)))
 		l.a.Turn()
 		require.Equal(t, ignored+1, l.a.counters().ICMPIgnored, name)
 		require.Equal(t, 1448, u.conn.EMSS(), name)
@@ -237,9 +239,11 @@ func TestReportsAtTheBounds(t *testing.T) {
 		u, _ := l.open()
 		u.send(1000)
 		l.a.Turn()
-		tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(c.at), Flags: tcp.ACK, Handle: tcp.NoHandle}
+		tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(c.at),
+			Flags: tcp.ACK, Handle: tcp.NoHandle}
 		quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1000))
-		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, uint16(c.mtu), quote))
+		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
+			uint16(c.mtu), quote))
 		l.a.Turn()
 		want := map[bool]uint64{true: 1}[c.counts]
 		require.Equal(t, want, l.a.counters().PathMTU, name)
@@ -259,11 +263,13 @@ func TestForgedPathMTUAfterATimeout(t *testing.T) {
 	l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
 	l.a.nic.lose = nil
 	l.until("there", func() bool { return u.acked == 20_000+1448 })
-	tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + 20_000 + 1448, Flags: tcp.ACK, Handle: tcp.NoHandle}
+	tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + 20_000 + 1448, Flags: tcp.ACK,
+		Handle: tcp.NoHandle}
 	u.send(20_000)
 	l.a.Turn()
 	quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))
-	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, 1000, quote))
+	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
+		1000, quote))
 	l.a.Turn()
 	require.Equal(t, uint64(1), l.a.counters().ICMPIgnored)
 	require.Equal(t, 1448, u.conn.EMSS())

@@ -101,7 +101,8 @@ func TestGroupPeerMaxConfig(t *testing.T) {
 	q, err := link.Port(0).Open(0, pool)
 	require.NoError(t, err)
 	cfg := Config{
-		Name: "m", Queue: q, Pool: pool, Caps: link.Port(0).Caps(), MAC: link.Port(0).MAC(), Addr: netip.MustParsePrefix("10.0.0.1/24"),
+		Name: "m", Queue: q, Pool: pool, Caps: link.Port(0).Caps(), MAC: link.Port(0).MAC(),
+		Addr:     netip.MustParsePrefix("10.0.0.1/24"),
 		ConnsMax: 4, PeerMax: 2, Core: -1, Group: g,
 	}
 	_, err = New(cfg)

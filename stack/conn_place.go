@@ -67,7 +67,8 @@ func (p *Poller) makePlaces() int {
 		if c.marks&markPeer == 0 {
 			continue
 		}
-		if k := p.peers.count(&c.tcp.ID().Remote); k.conns.Load() >= p.peers.max && k.wanted.CompareAndSwap(true, false) {
+		if k := p.peers.count(&c.tcp.ID().Remote); k.conns.Load() >= p.peers.max &&
+			k.wanted.CompareAndSwap(true, false) {
 			work++
 			p.giveWay(c)
 		}

@@ -16,7 +16,8 @@ type ends struct {
 	ip6  bool
 }
 
-// endsOf is what a stands for: one address, 0.0.0.0 all of IPv4, :: all of IPv6, the zero Addr both.
+// endsOf is what a stands for: one address, 0.0.0.0 all of IPv4, :: all of IPv6, the zero Addr
+// both.
 func endsOf(a netip.Addr) ends {
 	a = a.Unmap()
 	if !a.IsValid() {

@@ -9,7 +9,8 @@ import (
 
 // ipv46 gives both hosts an IPv6 address and a second IPv4 one.
 func ipv46(i int, cfg *Config) {
-	cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(i), 64), netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 101)}), 24)}
+	cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(i), 64),
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 101)}), 24)}
 }
 
 // Passive opens of one port share it where no address is common to them: each takes its own.
@@ -39,11 +40,16 @@ func TestListenAtAddresses(t *testing.T) {
 		used  []netip.Addr // where no other can
 		reach map[netip.Addr]netip.Addr
 	}{
-		{[]netip.Addr{all}, []netip.Addr{all, all4, all6, one, six}, map[netip.Addr]netip.Addr{one: all, two: all, six: all}},
-		{[]netip.Addr{all4}, []netip.Addr{all, all4, one}, map[netip.Addr]netip.Addr{one: all4, two: all4, six: {}}},
-		{[]netip.Addr{all6, all4}, []netip.Addr{all, two, six}, map[netip.Addr]netip.Addr{one: all4, six: all6}},
-		{[]netip.Addr{one, six}, []netip.Addr{all, all4, all6, one, six}, map[netip.Addr]netip.Addr{one: one, two: {}, six: six}},
-		{[]netip.Addr{one, two, six}, []netip.Addr{two}, map[netip.Addr]netip.Addr{one: one, two: two, six: six}},
+		{[]netip.Addr{all}, []netip.Addr{all, all4, all6, one, six},
+			map[netip.Addr]netip.Addr{one: all, two: all, six: all}},
+		{[]netip.Addr{all4}, []netip.Addr{all, all4, one},
+			map[netip.Addr]netip.Addr{one: all4, two: all4, six: {}}},
+		{[]netip.Addr{all6, all4}, []netip.Addr{all, two, six},
+			map[netip.Addr]netip.Addr{one: all4, six: all6}},
+		{[]netip.Addr{one, six}, []netip.Addr{all, all4, all6, one, six},
+			map[netip.Addr]netip.Addr{one: one, two: {}, six: six}},
+		{[]netip.Addr{one, two, six}, []netip.Addr{two},
+			map[netip.Addr]netip.Addr{one: one, two: two, six: six}},
 	} {
 		for _, a := range x.taken {
 			require.NoError(t, at(a), "%v of %v", a, x.taken)

@@ -54,7 +54,8 @@ func (p *Poller) serve(c *Conn) {
 			s.add(c)
 		}
 	}
-	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: no other connection's frames are waited for
+	// what follows is bookkeeping: no other connection's frames are waited for
+	if len(p.serving) == 1 && !p.tx.blocked {
 		p.flush()
 	}
 	p.settle(c, waits)

@@ -16,7 +16,8 @@ type slab struct {
 }
 
 func newSlab(p *Poller, connsMax int, m *tcp.Memory) slab {
-	s := slab{conns: make([]Conn, connsMax), free: make([]connIndex, connsMax), n: connsMax, lingering: emptyList}
+	s := slab{conns: make([]Conn, connsMax), free: make([]connIndex, connsMax), n: connsMax,
+		lingering: emptyList}
 	onLargePages(s.conns)
 	for i := range s.conns {
 		s.conns[i].p, s.conns[i].index = p, connIndex(i)

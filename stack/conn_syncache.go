@@ -18,9 +18,10 @@ type synCache struct {
 }
 
 type synEntry struct {
-	id       tcp.ID
-	half     tcp.Half
-	mac      inet.MAC  // where the SYN came from, and the SYN,ACK goes to: no neighbour is looked up for an unproven peer
+	id   tcp.ID
+	half tcp.Half
+	// where the SYN came from, and the SYN,ACK goes to: no neighbour is looked up for an unproven peer
+	mac      inet.MAC
 	full     bool      // the handshake was done, and there was no slot
 	chain    connIndex // same bucket, or next unused
 	older    connIndex // of the same listener
@@ -30,7 +31,8 @@ type synEntry struct {
 
 func newSynCache(n int, now int64) synCache {
 	s := synCache{
-		entries: make([]synEntry, n), buckets: make([]connIndex, powerOfTwo(n)), timers: newTimers(n, now), free: noConn,
+		entries: make([]synEntry, n), buckets: make([]connIndex, powerOfTwo(n)),
+		timers: newTimers(n, now), free: noConn,
 	}
 	for i := range s.buckets {
 		s.buckets[i] = noConn
@@ -99,7 +101,8 @@ func (p *Poller) addSyn(l *listener, id *tcp.ID, half *tcp.Half, mac inet.MAC) c
 	s.free = e.chain
 	s.n++
 	at := p.synBucket(id)
-	*e = synEntry{id: *id, half: *half, mac: mac, chain: *at, older: l.youngest, younger: noConn, listener: l}
+	*e = synEntry{id: *id, half: *half, mac: mac, chain: *at, older: l.youngest, younger: noConn,
+		listener: l}
 	*at = i
 	if l.youngest == noConn {
 		l.oldest = i

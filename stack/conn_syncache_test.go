@@ -26,7 +26,8 @@ func newGhost(l *lab, port uint16) *ghost {
 }
 
 // send sends flags at offset at after our SYN; options as given, WindowScale -1 is none.
-func (g *ghost) send(flags tcp.Flags, at int, ack tcp.Seq, o tcp.Options, payload ...byte) []tcp.Segment {
+func (g *ghost) send(flags tcp.Flags, at int, ack tcp.Seq, o tcp.Options,
+	payload ...byte) []tcp.Segment {
 	t := tcp.Transmit{
 		ID:  tcp.ID{LocalPort: g.port, RemotePort: 7},
 		Seq: g.isn + tcp.Seq(at), Ack: ack, Flags: flags, Window: 1000, Options: o, Handle: tcp.NoHandle,
@@ -37,7 +38,8 @@ func (g *ghost) send(flags tcp.Flags, at int, ack tcp.Seq, o tcp.Options, payloa
 	pseudo := inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(g.l.b.addr), inet.ProtoTCP, len(b))
 	binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, pseudo))
 	g.got = nil
-	for _, f := range g.l.answers(g.l.a, g.l.b, packet(g.l.a.mac, g.l.b.mac, from, g.l.b.addr, inet.ProtoTCP, b)) {
+	for _, f := range g.l.answers(g.l.a, g.l.b,
+		packet(g.l.a.mac, g.l.b.mac, from, g.l.b.addr, inet.ProtoTCP, b)) {
 		if s, _, ok := segmentOf(f); ok {
 			g.got = append(g.got, s)
 		}
@@ -47,7 +49,8 @@ func (g *ghost) send(flags tcp.Flags, at int, ack tcp.Seq, o tcp.Options, payloa
 
 var (
 	noOptions  = tcp.Options{WindowScale: -1}
-	allOptions = tcp.Options{MSS: 1400, WindowScale: 7, SACKPermitted: true, HasTimestamps: true, TSval: 5000}
+	allOptions = tcp.Options{MSS: 1400, WindowScale: 7, SACKPermitted: true, HasTimestamps: true,
+		TSval: 5000}
 )
 
 // syn sends a SYN and returns the SYN,ACK.
@@ -248,10 +251,14 @@ func TestCookieKeepsOptions(t *testing.T) {
 		scaled bool
 	}{
 		{"all", allOptions, 1360 - 12, 7, true, true},
-		{"no SACK", tcp.Options{MSS: 1460, WindowScale: 14, HasTimestamps: true, TSval: 9}, 1460 - 12, 14, false, true},
-		{"no scale", tcp.Options{MSS: 1460, WindowScale: -1, SACKPermitted: true, HasTimestamps: true, TSval: 9}, 1460 - 12, 0, true, false},
-		{"scale 0", tcp.Options{MSS: 536, WindowScale: 0, HasTimestamps: true, TSval: 9}, 536 - 12, 0, false, true},
-		{"no timestamps", tcp.Options{MSS: 9000, WindowScale: 7, SACKPermitted: true}, 1460, 0, false, false},
+		{"no SACK", tcp.Options{MSS: 1460, WindowScale: 14, HasTimestamps: true, TSval: 9}, 1460 - 12, 14,
+			false, true},
+		{"no scale", tcp.Options{MSS: 1460, WindowScale: -1, SACKPermitted: true, HasTimestamps: true,
+			TSval: 9}, 1460 - 12, 0, true, false},
+		{"scale 0", tcp.Options{MSS: 536, WindowScale: 0, HasTimestamps: true, TSval: 9}, 536 - 12, 0,
+			false, true},
+		{"no timestamps", tcp.Options{MSS: 9000, WindowScale: 7, SACKPermitted: true}, 1460, 0,
+			false, false},
 		{"nothing", noOptions, 536, 0, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -279,7 +286,8 @@ func TestCookieKeepsOptions(t *testing.T) {
 			require.Len(t, got, 1)
 			require.Equal(t, tt.sack, got[0].Options.SACKCount > 0)
 			if tt.o.HasTimestamps {
-				require.LessOrEqual(t, int32(sa.Options.TSval-got[0].Options.TSval), int32(0), "timestamps go on from the cookie's")
+				require.LessOrEqual(t, int32(sa.Options.TSval-got[0].Options.TSval), int32(0),
+					"timestamps go on from the cookie's")
 			}
 			l.stop()
 		})
@@ -292,7 +300,9 @@ func TestTransferAfterCookie(t *testing.T) {
 	l.listen(l.b, 7, 2, 50_000)
 	noise(l, 2)
 	u := l.dial(l.a, l.b, 7, 50_000)
-	l.until("both ways", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 50_000 && u.edge == 50_000 })
+	l.until("both ways", func() bool {
+		return len(l.accepted) == 1 && l.accepted[0].edge == 50_000 && u.edge == 50_000
+	})
 	require.Equal(t, uint64(1), l.b.counters().CookiesGood)
 	require.Zero(t, u.conn.Stats().Retransmits)
 	l.stop()
@@ -385,7 +395,8 @@ func TestSynFlood(t *testing.T) {
 	l.until("open", func() bool { return len(l.accepted) == 1 })
 	v := l.accepted[0]
 	tr := tcp.Transmit{ID: tcp.ID{RemotePort: 7}, Flags: tcp.SYN, Window: 1000, Handle: tcp.NoHandle}
-	tr.Options = tcp.Options{MSS: 1460, WindowScale: 7, SACKPermitted: true, HasTimestamps: true, TSval: 1}
+	tr.Options = tcp.Options{MSS: 1460, WindowScale: 7, SACKPermitted: true,
+		HasTimestamps: true, TSval: 1}
 	b := make([]byte, tr.HeaderLen())
 	frame := packet(l.a.mac, l.b.mac, netip.MustParseAddr("10.0.0.3"), l.b.addr, inet.ProtoTCP, b)
 	r := rand.New(rand.NewPCG(1, 7))
@@ -394,7 +405,8 @@ func TestSynFlood(t *testing.T) {
 		for range 64 {
 			tr.ID.LocalPort, tr.Seq = uint16(r.Uint32()), tcp.Seq(r.Uint32())
 			from := [4]byte{10, 0, 0, byte(3 + r.IntN(250))}
-			ip := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: inet.AddrFrom4(from), Dst: inet.AddrFrom(l.b.addr), TotalLen: inet.IPv4Len + len(b)}
+			ip := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: inet.AddrFrom4(from),
+				Dst: inet.AddrFrom(l.b.addr), TotalLen: inet.IPv4Len + len(b)}
 			ip.Put(frame[inet.EthernetLen:])
 			tr.Put(frame[tcpAt:])
 			pseudo := inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))

@@ -83,7 +83,8 @@ func (p *Poller) expire() int {
 // as much, up to a bound. A Poller that chose to sleep until then may have been stopped meanwhile.
 func (c *Conn) putOffTimer() {
 	p := c.p
-	if p.away < awayLongMin || c.timerAt == 0 || c.timerAt > p.now || c.timerAt < p.now-p.away || c.marks&markPutOff != 0 {
+	if p.away < awayLongMin || c.timerAt == 0 || c.timerAt > p.now || c.timerAt < p.now-p.away ||
+		c.marks&markPutOff != 0 {
 		return
 	}
 	c.marks |= markPutOff

@@ -39,7 +39,10 @@ func TestTimersDoNotWaitForLong(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
 	u.send(2 * u.conn.EMSS())
-	l.a.nic.lose = func(f []byte) bool { _, payload, ok := segmentOf(f); return ok && len(payload) > 0 }
+	l.a.nic.lose = func(f []byte) bool {
+		_, payload, ok := segmentOf(f)
+		return ok && len(payload) > 0
+	}
 	l.turns()
 	l.a.nic.lose = nil
 	l.now += 5 * second
@@ -89,7 +92,8 @@ func TestPauseOfBothPollersCostsNothing(t *testing.T) {
 	}
 }
 
-// A probe that was put off waits for what was left of its time, and not for ever where the Poller is away between any two Turns.
+// A probe that was put off waits for what was left of its time, and not for ever where the Poller
+// is away between any two Turns.
 func TestProbeGoesAfterPauses(t *testing.T) {
 	l, u := unanswered(t)
 	for range 50 {
@@ -173,9 +177,9 @@ func TestUpperTimer(t *testing.T) {
 	require.Len(t, u.timer, 2)
 }
 
-// An Upper's timer that comes due while the Poller is away does not fire with what has come: whoever
-// was away, too, has as long to answer, up to a second. Whether the Poller was at work or asleep
-// when the pause began, and whenever it did.
+// An Upper's timer that comes due while the Poller is away does not fire with what has come:
+// whoever was away, too, has as long to answer, up to a second. Whether the Poller was at work or
+// asleep when the pause began, and whenever it did.
 func TestUpperTimerOutlastsAPause(t *testing.T) {
 	for _, asleep := range []bool{false, true} {
 		for _, ran := range []int64{0, 200 * ms, 399 * ms} {
@@ -204,8 +208,8 @@ func TestUpperTimerOutlastsAPause(t *testing.T) {
 	}
 }
 
-// It is put off once, also where the Poller is away between any two Turns; and not where it was away
-// only for a moment, nor where it passed before.
+// It is put off once, also where the Poller is away between any two Turns; and not where it was
+// away only for a moment, nor where it passed before.
 func TestUpperTimerIsPutOffOnce(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()

@@ -115,10 +115,10 @@
 //
 // # Limits
 //
-// The Poller sends no IP options, and fragments only of answers to pings; DF is set otherwise. A hard
-// ICMP error ends a connection only while it is being opened (RFC 5927 section 5.2). IPv6 addresses are
-// configured, there is no autoconfiguration; redirects are ignored. A Poller does not connect to its
-// own address. Several Pollers may share an address: see Group.
+// The Poller sends no IP options, and fragments only of answers to pings; DF is set otherwise. A
+// hard ICMP error ends a connection only while it is being opened (RFC 5927 section 5.2). IPv6
+// addresses are configured, there is no autoconfiguration; redirects are ignored. A Poller does
+// not connect to its own address. Several Pollers may share an address: see Group.
 //
 // # Memory
 //
@@ -127,12 +127,12 @@
 // connections (tcp.Memory: Config.TCP.RecordsMax and SpansMax, 3 MB by default). A half-open
 // connection takes 112 octets (Config.SynMax), or nothing when it is a cookie.
 //
-// The pool must hold the unacknowledged segments of all connections (up to a congestion window each),
-// the Bufs that Uppers and the device keep, and Config.PendingMax frames. When fewer than 4*BurstMax
-// Bufs are free (a quarter of a smaller pool), no Upper is asked for octets, so that ACKs can come in
-// and free some. See pressure.go.
+// The pool must hold the unacknowledged segments of all connections (up to a congestion window
+// each), the Bufs that Uppers and the device keep, and Config.PendingMax frames. When fewer than
+// 4*BurstMax Bufs are free (a quarter of a smaller pool), no Upper is asked for octets, so that
+// ACKs can come in and free some. See pressure.go.
 //
 // A connection with nothing to send does not notice that its peer has vanished, not even in
-// FIN-WAIT-2, unless its Upper turns keep-alives on (Conn.SetKeepAlive) or the application has closed
-// it (Conn.SetOrphaned).
+// FIN-WAIT-2, unless its Upper turns keep-alives on (Conn.SetKeepAlive) or the application has
+// closed it (Conn.SetOrphaned).
 package stack

@@ -19,14 +19,18 @@ var (
 	ErrPortUsed = errors.New("stack: port is in use")
 	ErrBusy     = errors.New("stack: control ring is full")
 	ErrStopped  = errors.New("stack: poller has stopped")
-	ErrGaveWay  = errors.New("stack: the peer said nothing, and a connection that came in needed the place")
-	ErrHoarding = errors.New("stack: the peer keeps packet buffers of ours for too long, and others wait for them")
+	ErrGaveWay  = errors.New("stack: the peer said nothing, and a connection that came in needed " +
+		"the place")
+	ErrHoarding = errors.New("stack: the peer keeps packet buffers of ours for too long, and others " +
+		"wait for them")
 
 	ErrNetUnreachable = errors.New("stack: network is unreachable")
 	ErrNotLocal       = errors.New("stack: not an address of ours in use")
-	ErrTentative      = errors.New("stack: our address is still being checked for another host that has it")
-	ErrOtherMember    = errors.New("stack: the connection would belong to another poller of the group")
-	ErrUnread         = fmt.Errorf("stack: octets arrived after the application had closed: %w", ErrReset)
+	ErrTentative      = errors.New(
+		"stack: our address is still being checked for another host that has it")
+	ErrOtherMember = errors.New("stack: the connection would belong to another poller of the group")
+	ErrUnread      = fmt.Errorf("stack: octets arrived after the application had closed: %w",
+		ErrReset)
 )
 
 // ErrAddrRemoved ends the connections of an address that RemoveAddr takes away.
@@ -53,9 +57,11 @@ const (
 
 // reasons are the errors; nil for whyNothing.
 var reasons = [...]error{
-	whyReset: ErrReset, whyRefused: ErrRefused, whyTimeout: ErrTimeout, whyAborted: ErrAborted, whyNoRoute: ErrNoRoute,
-	whyStopped: ErrStopped, whyGaveWay: ErrGaveWay, whyHoarding: ErrHoarding, whyNetUnreachable: ErrNetUnreachable,
-	whyUnread: ErrUnread, whyAddrRemoved: ErrAddrRemoved, whyStalled: ErrStalled,
+	whyReset: ErrReset, whyRefused: ErrRefused, whyTimeout: ErrTimeout, whyAborted: ErrAborted,
+	whyNoRoute: ErrNoRoute,
+	whyStopped: ErrStopped, whyGaveWay: ErrGaveWay, whyHoarding: ErrHoarding,
+	whyNetUnreachable: ErrNetUnreachable,
+	whyUnread:         ErrUnread, whyAddrRemoved: ErrAddrRemoved, whyStalled: ErrStalled,
 }
 
 // AddrError says that another host on the link has an address of ours, which therefore is not used.

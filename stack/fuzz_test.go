@@ -66,5 +66,6 @@ func mend(l *lab, f []byte, c *Conn, irs tcp.Seq) {
 		b[4], b[5] = byte(irs>>24), byte(irs>>16) // near the window
 	}
 	b[16], b[17] = 0, 0
-	binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, naivePseudo(c.tcp.ID().Remote, c.tcp.ID().Local, len(b))))
+	binary.BigEndian.PutUint16(b[16:],
+		inet.Checksum(b, naivePseudo(c.tcp.ID().Remote, c.tcp.ID().Local, len(b))))
 }

@@ -18,13 +18,14 @@ const groupMax = 64
 const crossingSlots = 128
 
 // Group is several Pollers that share one address: one for each queue of a port. Each connection
-// belongs to one of them. A hash of the 4-tuple says which, so either end may have opened it and no
-// member has to ask another: the port's own (Caps.RSSKey, group_rss.go), so that frames come to the
-// right Poller and a dial takes a local port whose answers do; else, where the port steers by rules
-// that it does not tell (a TAP's memory of flows, which fades when a flow is idle), a keyed one.
-// The port need not spread exactly: a frame that comes to the wrong Poller crosses to the right one, at the
-// cost of a copy, and is counted (Counters.Crossed). What concerns all members (ARP, neighbour
-// discovery, ICMP) is answered by the one it came to, and overheard by the others.
+// belongs to one of them. A hash of the 4-tuple says which, so either end may have opened it and
+// no member has to ask another: the port's own (Caps.RSSKey, group_rss.go), so that frames come
+// to the right Poller and a dial takes a local port whose answers do; else, where the port steers
+// by rules that it does not tell (a TAP's memory of flows, which fades when a flow is idle), a
+// keyed one. The port need not spread exactly: a frame that comes to the wrong Poller crosses to
+// the right one, at the cost of a copy, and is counted (Counters.Crossed). What concerns all
+// members (ARP, neighbour discovery, ICMP) is answered by the one it came to, and overheard by
+// the others.
 //
 //	queue 0 ─► Poller 0 ─┐ crossing, one ring for each ordered pair
 //	queue 1 ─► Poller 1 ◄┘
@@ -71,12 +72,14 @@ func (g *Group) check(cfg *Config) error {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	if g.made && (cfg.PeerMax != g.peerMax || cfg.PeerMax != 0 && cfg.ConnsMax != g.connsMax) {
-		return fmt.Errorf("PeerMax %d, ConnsMax %d: those of the group's first member are %d and %d, and it is one limit for all",
+		return fmt.Errorf("PeerMax %d, ConnsMax %d: those of the group's first member are %d and %d, "+
+			"and it is one limit for all",
 			cfg.PeerMax, cfg.ConnsMax, g.peerMax, g.connsMax)
 	}
 	spreads := newRSS(&cfg.Caps, len(g.inboxes))
 	if g.made && !spreads.equal(g.rss) {
-		return fmt.Errorf("its RSSKey or RSSTable are not those of the group's first member: take Caps when all queues of the port are open")
+		return fmt.Errorf("its RSSKey or RSSTable are not those of the group's first member: take Caps " +
+			"when all queues of the port are open")
 	}
 	g.made, g.peerMax, g.connsMax, g.rss = true, cfg.PeerMax, cfg.ConnsMax, spreads
 	cfg.Secret = g.secret
@@ -162,7 +165,8 @@ func newCrossing(frameMax int) *crossing {
 	for i := range slots {
 		slots[i].slot = uint16(i)
 	}
-	return &crossing{ring: mem.NewSPSC(slots), data: make([]byte, crossingSlots*frameMax), step: frameMax}
+	return &crossing{ring: mem.NewSPSC(slots), data: make([]byte, crossingSlots*frameMax),
+		step: frameMax}
 }
 
 func (x *crossing) octets(s *crossed) []byte {
@@ -180,7 +184,8 @@ func (x *crossing) put(frame []byte, d *mem.Desc, overheard bool) bool {
 	if s == nil || len(frame) > x.step {
 		return false
 	}
-	s.length, s.flags, s.csumStart, s.csumOffset, s.overheard = uint32(len(frame)), d.Flags, d.CsumStart, d.CsumOffset, overheard
+	s.length, s.flags, s.csumStart, s.csumOffset, s.overheard = uint32(len(frame)), d.Flags,
+		d.CsumStart, d.CsumOffset, overheard
 	copy(x.octets(s), frame)
 	x.ring.Publish(1)
 	return true

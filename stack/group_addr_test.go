@@ -65,7 +65,9 @@ func TestGroupKeepsWhatAMemberUses(t *testing.T) {
 		for u == nil || owners[l.accepted[len(l.accepted)-1].conn.p.cfg.Name] && len(l.accepted) < 40 {
 			if u != nil { // not this one
 				u.conn.Abort()
-				l.until("closed", func() bool { return u.closed == 1 && l.accepted[len(l.accepted)-1].closed == 1 })
+				l.until("closed", func() bool {
+					return u.closed == 1 && l.accepted[len(l.accepted)-1].closed == 1
+				})
 			}
 			had := len(l.accepted)
 			u = l.dial(l.a, l.b, 7)
@@ -169,7 +171,8 @@ func TestEnterOrGiveUp(t *testing.T) {
 		both.Wait()
 		require.NotEqual(t, entered, gone)
 		require.Equal(t, gone, a.gone())
-		require.Equal(t, map[bool]string{true: rivalMAC.String(), false: inet.MAC{}.String()}[gone], macOf(a.rival.Load()).String())
+		require.Equal(t, map[bool]string{true: rivalMAC.String(), false: inet.MAC{}.String()}[gone],
+			macOf(a.rival.Load()).String())
 	}
 }
 

@@ -80,7 +80,8 @@ func TestGroupDefends(t *testing.T) {
 		for i, h := range l.hosts[1:] { // it is counted where it was sent
 			n := h.counters()
 			want := map[bool]uint64{true: defended}[i == 0]
-			require.Equal(t, []uint64{defended, want, want}, []uint64{n.AddrConflicts, n.AddrDefended, n.Announcements}, addr)
+			require.Equal(t, []uint64{defended, want, want},
+				[]uint64{n.AddrConflicts, n.AddrDefended, n.Announcements}, addr)
 		}
 	}
 	for _, h := range l.hosts[1:] {

@@ -34,7 +34,8 @@ func TestToeplitzVectors(t *testing.T) {
 		{"[fe80::200:f8ff:fe21:67cf]:38024", "[3ffe:1900:4545:3:200:f8ff:fe21:67cf]:44251", 0x02d1feef},
 	} {
 		to, from := netip.MustParseAddrPort(c.to), netip.MustParseAddrPort(c.from)
-		id := tcp.ID{Local: inet.AddrFrom(to.Addr()), Remote: inet.AddrFrom(from.Addr()), LocalPort: to.Port(), RemotePort: from.Port()}
+		id := tcp.ID{Local: inet.AddrFrom(to.Addr()), Remote: inet.AddrFrom(from.Addr()),
+			LocalPort: to.Port(), RemotePort: from.Port()}
 		require.Equal(t, c.want, r.hash(&id), "%s to %s", c.from, c.to)
 	}
 }
@@ -55,7 +56,8 @@ func TestRSSThatTheGroupCannotUse(t *testing.T) {
 	require.NotNil(t, newRSS(&pmd.Caps{RSSKey: key, RSSTable: []uint16{0, 1}}, 2))
 }
 
-// toeplitzBits is the hash bit by bit, as the specification has it: our tables' oracle, and the device.
+// toeplitzBits is the hash bit by bit, as the specification has it: our tables' oracle, and the
+// device.
 func toeplitzBits(key, in []byte) (h uint32) {
 	for i := range len(in) * 8 {
 		if in[i/8]&(0x80>>(i%8)) == 0 {
@@ -106,9 +108,10 @@ func TestGroupFollowsTheDevicesHash(t *testing.T) {
 			}
 		}
 		l.until("all is sent and acknowledged", func() bool {
-			return len(l.accepted) == len(dialled) && !slices.ContainsFunc(append(slices.Clone(dialled), l.accepted...), func(u *peer) bool {
-				return u.sent != u.toSend || u.acked != u.toSend
-			})
+			return len(l.accepted) == len(dialled) &&
+				!slices.ContainsFunc(append(slices.Clone(dialled), l.accepted...), func(u *peer) bool {
+					return u.sent != u.toSend || u.acked != u.toSend
+				})
 		})
 		strays := uint64(0)
 		for i, h := range l.hosts[1:] {

@@ -21,7 +21,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// steering is a port whose queues get each frame by chance, worse than any device, or as steer says.
+// steering is a port whose queues get each frame by chance, worse than any device, or as steer
+// says.
 type steering struct {
 	under pmd.Queue
 	pool  *mem.Pool // of under
@@ -97,8 +98,12 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 		pool := newPool(t, labBufs)
 		q := &nic{Queue: &steered{steering: s, i: i, pool: pool}, pool: pool, txMax: -1}
 		cfg := Config{
-			Name: "member" + string(rune('0'+i)), Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: netip.PrefixFrom(addr, 24),
-			Core: -1, Clock: func() int64 { return l.now }, NoDAD: true, NoAnnounce: true, ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 256}, Group: g, Member: i,
+			Name: "member" + string(rune('0'+i)), Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(),
+			Addr: netip.PrefixFrom(addr, 24),
+			Core: -1, Clock: func() int64 {
+				return l.now
+			}, NoDAD: true, NoAnnounce: true, ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 256},
+			Group: g, Member: i,
 		}
 		if tune != nil {
 			tune(&cfg)
@@ -127,9 +132,14 @@ func TestGroupUnderRandomSteering(t *testing.T) {
 			}
 		}
 		all := func(f func(u *peer) bool) bool {
-			return len(l.accepted) == len(dialled) && !slices.ContainsFunc(append(slices.Clone(dialled), l.accepted...), func(u *peer) bool { return !f(u) })
+			return len(l.accepted) == len(dialled) &&
+				!slices.ContainsFunc(append(slices.Clone(dialled), l.accepted...), func(u *peer) bool {
+					return !f(u)
+				})
 		}
-		l.until("all is sent and acknowledged", func() bool { return all(func(u *peer) bool { return u.sent == u.toSend && u.acked == u.toSend }) })
+		l.until("all is sent and acknowledged", func() bool {
+			return all(func(u *peer) bool { return u.sent == u.toSend && u.acked == u.toSend })
+		})
 		for _, u := range dialled {
 			require.Equal(t, uint64(20_000), u.edge)
 			require.NoError(t, u.err)
@@ -176,7 +186,8 @@ func TestGroupOverhearsReports(t *testing.T) {
 			if s, _, ok := segmentOf(f); ok && s.Len > 600 {
 				if !told {
 					told = true
-					l.a.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.9"), l.hosts[1], inet.ICMPUnreachable, inet.ICMPFragNeeded, 600, f))
+					l.a.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.9"), l.hosts[1],
+						inet.ICMPUnreachable, inet.ICMPFragNeeded, 600, f))
 				}
 				return true
 			}
@@ -204,10 +215,12 @@ func TestGroupConfig(t *testing.T) {
 	q, err := link.Port(0).Open(0, pool)
 	require.NoError(t, err)
 	cfg := Config{
-		Name: "m", Queue: q, Pool: pool, Caps: link.Port(0).Caps(), MAC: link.Port(0).MAC(), Addr: netip.MustParsePrefix("10.0.0.1/24"),
+		Name: "m", Queue: q, Pool: pool, Caps: link.Port(0).Caps(), MAC: link.Port(0).MAC(),
+		Addr:     netip.MustParsePrefix("10.0.0.1/24"),
 		ConnsMax: 4, Core: -1, Group: g,
 	}
-	for member, want := range map[int]string{2: "member 2 of a group of 2", -1: "member -1 of a group of 2"} {
+	for member, want := range map[int]string{2: "member 2 of a group of 2",
+		-1: "member -1 of a group of 2"} {
 		cfg.Member = member
 		_, err = New(cfg)
 		require.ErrorContains(t, err, want)
@@ -261,7 +274,8 @@ func TestGroupOverTAP(t *testing.T) {
 		q, err := port.Open(i, pool)
 		require.NoError(t, err)
 		p, err := New(Config{
-			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true,
+			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
+			NoDAD:    true,
 			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
 		})
 		require.NoError(t, err)
@@ -341,8 +355,10 @@ func TestGroupHasOnePeerMax(t *testing.T) {
 		peers, conns [2]int
 		ok           bool
 	}{
-		{[2]int{0, 0}, [2]int{4, 4}, true}, {[2]int{0, 0}, [2]int{4, 5}, true}, {[2]int{1, 1}, [2]int{4, 4}, true},
-		{[2]int{1, 1}, [2]int{4, 5}, false}, {[2]int{1, 2}, [2]int{4, 4}, false}, {[2]int{1, 0}, [2]int{4, 4}, false},
+		{[2]int{0, 0}, [2]int{4, 4}, true}, {[2]int{0, 0}, [2]int{4, 5}, true},
+		{[2]int{1, 1}, [2]int{4, 4}, true},
+		{[2]int{1, 1}, [2]int{4, 5}, false}, {[2]int{1, 2}, [2]int{4, 4}, false},
+		{[2]int{1, 0}, [2]int{4, 4}, false},
 		{[2]int{0, 1}, [2]int{4, 4}, false},
 	} {
 		g, err := NewGroup(2)

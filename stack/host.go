@@ -61,8 +61,9 @@ type hostState struct {
 func newHost(cfg *Config, now int64, s *secret) hostState {
 	h := hostState{
 		l2: inet.EthernetLen, hopLimit6: cfg.TTL, mtu6: cfg.MTU,
-		routes: inet.NewRoutes(), paths: inet.NewPathMTU(cfg.PathMTU), fragments: inet.NewReassembly(cfg.Reassembly),
-		ident: inet.NewIdentification(), errors: newBucket(now, cfg.ICMPPerSec), rsAt: math.MaxInt64,
+		routes: inet.NewRoutes(), paths: inet.NewPathMTU(cfg.PathMTU),
+		fragments: inet.NewReassembly(cfg.Reassembly),
+		ident:     inet.NewIdentification(), errors: newBucket(now, cfg.ICMPPerSec), rsAt: math.MaxInt64,
 		linkAt: math.MaxInt64, linkedAt: never, quietTo: never, claimedAt: never,
 		listener: inet.NewListener(s.prf(useListener, nil)), listenAt: never,
 	}
@@ -83,7 +84,8 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 // there is room for its route.
 func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) {
 	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
-	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
+	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never,
+		defendedAt: never}
 	if l.group = newGroupAddr(l.addr); cfg.Group != nil {
 		l.group = cfg.Group.shareAddr(cfg.Member, l.addr)
 	}
@@ -98,7 +100,8 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 	}
 	if cfg.NoDAD {
 		l.state = AddrUsable
-	} else if h.conflicts >= conflictsMax { // RFC 5227 section 2.1.1: "no more than one attempted new address per RATE_LIMIT_INTERVAL"
+	} else if h.conflicts >= conflictsMax {
+		// RFC 5227 section 2.1.1: "no more than one attempted new address per RATE_LIMIT_INTERVAL"
 		now = max(now, h.claimedAt+probeLimitNs)
 	}
 	h.claimedAt = now
@@ -176,7 +179,8 @@ func (cfg *Config) CheckHost() error {
 			return fmt.Errorf("gateway %v is not on %v", r.Gateway, all[0].Masked())
 		}
 		if !r.Prefix.IsValid() || r.Gateway.IsValid() && r.Gateway.Is4() != r.Prefix.Addr().Is4() {
-			return fmt.Errorf("route %v by %v: want a prefix and a gateway of one family", r.Prefix, r.Gateway)
+			return fmt.Errorf("route %v by %v: want a prefix and a gateway of one family",
+				r.Prefix, r.Gateway)
 		}
 	}
 	if cfg.VLAN > 4094 {
@@ -188,7 +192,8 @@ func (cfg *Config) CheckHost() error {
 // checkAddr says what is wrong with one address.
 func (cfg *Config) checkAddr(a netip.Prefix) error {
 	if b := inet.AddrFrom(a.Addr()); !a.IsValid() || !b.IsStation() || a.Addr().Is4In6() {
-		return fmt.Errorf("address %v: want an IPv4 or IPv6 unicast address with its prefix length, as 192.0.2.1/24", a)
+		return fmt.Errorf("address %v: want an IPv4 or IPv6 unicast address with its prefix length, as "+
+			"192.0.2.1/24", a)
 	}
 	if a.Addr().Is6() && cfg.MTU < inet.IPv6MTUMin {
 		return fmt.Errorf("MTU %d: IPv6 wants at least %d", cfg.MTU, inet.IPv6MTUMin)

@@ -31,7 +31,8 @@ func (p *Poller) member(group *inet.Addr) bool {
 		return true
 	}
 	for i := range p.host.local {
-		if l := &p.host.local[i]; !l.addr.Is4() && l.state != AddrDuplicate && l.addr.SolicitedNode() == *group {
+		if l := &p.host.local[i]; !l.addr.Is4() && l.state != AddrDuplicate &&
+			l.addr.SolicitedNode() == *group {
 			return true
 		}
 	}

@@ -48,7 +48,12 @@ func TestAddrsChange(t *testing.T) {
 	require.True(t, ok, "the first address is of that network, too")
 	u.send(1000)
 	l.until("the network's other address stays", func() bool { return v.edge == 1000 })
-	require.Empty(t, l.answers(l.a, l.b, arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), inet.AddrFrom(netip.MustParseAddr("10.0.0.7"))))))
+	require.Empty(
+		t,
+		l.answers(l.a, l.b,
+			arpFrame(
+				inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr),
+					inet.AddrFrom(netip.MustParseAddr("10.0.0.7"))))))
 
 	for range 2 * inet.RoutesMax { // each takes its route along
 		require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.7/24")))
@@ -59,7 +64,8 @@ func TestAddrsChange(t *testing.T) {
 	require.ErrorContains(t, l.b.RemoveAddr(netip.MustParseAddr("10.0.0.9")), "none of ours")
 	require.ErrorContains(t, l.b.RemoveAddr(l.b.addr), "or the first")
 	for i := range addrsMax - len(l.b.addrs()) {
-		require.NoError(t, l.b.AddAddr(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i + 1)}), 16)))
+		require.NoError(
+			t, l.b.AddAddr(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i + 1)}), 16)))
 	}
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("10.0.2.1/16")), "16 addresses")
 	l.stop()
@@ -71,7 +77,8 @@ func TestAddrWithoutRoute(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		for k := range inet.RoutesMax - 2 {
 			net := netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(k), 0}), 24)
-			cfg.Routes = append(cfg.Routes, inet.Route{Prefix: net, Gateway: netip.MustParseAddr("10.0.0.9")})
+			cfg.Routes = append(cfg.Routes,
+				inet.Route{Prefix: net, Gateway: netip.MustParseAddr("10.0.0.9")})
 		}
 	})
 	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.7/24")))
@@ -96,7 +103,8 @@ func TestFirstIPv6AddrAgain(t *testing.T) {
 	for range 2 {
 		solicitations := 0
 		l.b.nic.onSend = func(f []byte) {
-			if eth, b, _ := inet.ParseEthernet(f); eth.Type == inet.EtherTypeIPv6 && b[inet.IPv6Len] == inet.NDRouterSolicitation {
+			if eth, b, _ := inet.ParseEthernet(f); eth.Type == inet.EtherTypeIPv6 &&
+				b[inet.IPv6Len] == inet.NDRouterSolicitation {
 				solicitations++
 			}
 		}

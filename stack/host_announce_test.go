@@ -35,7 +35,8 @@ func TestAnnouncements(t *testing.T) {
 			require.GreaterOrEqual(t, s.at-(*all)[i-1].at, 10*ms, "a small delay")
 		}
 	}
-	for addr, interval := range map[string]int64{"10.0.0.2": 2 * second, "10.0.0.4": 2 * second, "fd00::3": second, inet.LinkLocal(l.b.mac).String(): second} {
+	for addr, interval := range map[string]int64{"10.0.0.2": 2 * second, "10.0.0.4": 2 * second,
+		"fd00::3": second, inet.LinkLocal(l.b.mac).String(): second} {
 		_, at := of(*all, addr)
 		for i := 1; i < len(at); i++ {
 			require.GreaterOrEqual(t, at[i]-at[i-1], interval, addr)
@@ -45,9 +46,14 @@ func TestAnnouncements(t *testing.T) {
 	}
 	i := slices.IndexFunc(*all, func(s said) bool { return s.addr == "fd00::3" })
 	eth, ip, m := split6(t, (*all)[i].frame)
-	require.Equal(t, inet.Ethernet{Dst: inet.AllNodes.GroupMAC(), Src: l.b.mac, Type: inet.EtherTypeIPv6}, eth)
-	require.Equal(t, []any{"fd00::3", inet.AllNodes, uint8(255)}, []any{ip.Src.String(), ip.Dst, ip.HopLimit})
-	require.Equal(t, unhex(t, fmt.Sprintf("88 00 %x 20000000 %x 0201 %x", m[2:4], [16]byte(ip.Src), [6]byte(l.b.mac))), m)
+	require.Equal(t, inet.Ethernet{Dst: inet.AllNodes.GroupMAC(), Src: l.b.mac,
+		Type: inet.EtherTypeIPv6}, eth)
+	require.Equal(t, []any{"fd00::3", inet.AllNodes, uint8(255)},
+		[]any{ip.Src.String(), ip.Dst, ip.HopLimit})
+	require.Equal(
+		t,
+		unhex(t, fmt.Sprintf("88 00 %x 20000000 %x 0201 %x", m[2:4], [16]byte(ip.Src), [6]byte(l.b.mac))),
+		m)
 	l.b.nic.onSend = nil
 	l.stop()
 }
@@ -64,7 +70,8 @@ func TestAnnouncementsKeepRetransTimer(t *testing.T) {
 	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
 	m := raFrameBody()
 	m[14], m[15] = 0x13, 0x88 // 5 s
-	l.a.nic.inject(icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m))
+	l.a.nic.inject(icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(),
+		inet.AllNodes.Netip(), 255, m))
 	l.pass(100 * second)
 	_, at := of(*all, "fd00::2")
 	require.Len(t, at, announceMax6)

@@ -32,7 +32,8 @@ const (
 )
 
 const (
-	announceGapNs = second64 / 100 // between any two announcements (RFC 4861 section 7.2.6: "a small delay")
+	// between any two announcements (RFC 4861 section 7.2.6: "a small delay")
+	announceGapNs = second64 / 100
 	linkUpNs      = second64       // of several LinkUps within it the last takes effect
 	claimRetryNs  = second64 / 100 // until a frame that found no Buf, or no room, is tried again
 )
@@ -46,9 +47,12 @@ type claimTimes struct {
 }
 
 var (
-	times5227  = claimTimes{waitNs: second64, probes: 3, minNs: second64, maxNs: 2 * second64, settleNs: 2 * second64}
-	times4862  = claimTimes{waitNs: second64, probes: 1, settleNs: second64} // MAX_RTR_SOLICITATION_DELAY, RetransTimer
-	timesQuick = claimTimes{probes: 3, minNs: second64 / 20, maxNs: second64 / 10, settleNs: second64 / 10}
+	times5227 = claimTimes{waitNs: second64, probes: 3, minNs: second64, maxNs: 2 * second64,
+		settleNs: 2 * second64}
+	// MAX_RTR_SOLICITATION_DELAY, RetransTimer
+	times4862  = claimTimes{waitNs: second64, probes: 1, settleNs: second64}
+	timesQuick = claimTimes{probes: 3, minNs: second64 / 20, maxNs: second64 / 10,
+		settleNs: second64 / 10}
 )
 
 func (cfg *Config) claimTimes(a *inet.Addr) *claimTimes {
@@ -121,7 +125,8 @@ func (h *hostState) claim(cfg *Config, now int64, s *secret, l *localAddr) {
 // draw is a random time from lo to hi.
 func (h *hostState) draw(s *secret, l *localAddr, lo, hi int64) int64 {
 	h.draws++
-	return lo + int64(s.prf(useDelay, binary.BigEndian.AppendUint64(l.addr[:], h.draws))%uint64(hi-lo+1))
+	return lo +
+		int64(s.prf(useDelay, binary.BigEndian.AppendUint64(l.addr[:], h.draws))%uint64(hi-lo+1))
 }
 
 func (p *Poller) linkUp() {

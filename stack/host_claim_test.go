@@ -40,10 +40,12 @@ func aboutAddrs(f []byte) (s said, ok bool) {
 		return s, true
 	case inet.EtherTypeIPv6:
 		ip, m, _ := inet.ParseIPv6(b)
-		if ip.NextHeader != inet.ProtoICMPv6 || m[0] != inet.NDNeighbourSolicitation && m[0] != inet.NDNeighbourAdvert {
+		if ip.NextHeader != inet.ProtoICMPv6 || m[0] != inet.NDNeighbourSolicitation &&
+			m[0] != inet.NDNeighbourAdvert {
 			return s, false
 		}
-		s = said{what: map[byte]string{inet.NDNeighbourSolicitation: "ns", inet.NDNeighbourAdvert: "na"}[m[0]]}
+		s = said{what: map[byte]string{inet.NDNeighbourSolicitation: "ns",
+			inet.NDNeighbourAdvert: "na"}[m[0]]}
 		if ip.Src.IsUnspecified() {
 			s.what = "probe"
 		}
@@ -148,7 +150,8 @@ func TestProbing(t *testing.T) {
 			require.Equal(t, unhex(t, `ffffffffffff 020000000002 0806
 				0001 0800 06 04 0001 020000000002 0a000002 000000000000 0a000002`), (*all)[3].frame)
 			n := l.b.counters()
-			require.Equal(t, []uint64{3, 2, 0, 0}, []uint64{n.ARPProbes, n.Announcements, n.AddrDefended, n.AddrConflicts})
+			require.Equal(t, []uint64{3, 2, 0, 0}, []uint64{n.ARPProbes, n.Announcements, n.AddrDefended,
+				n.AddrConflicts})
 		}
 		l.b.nic.onSend = nil
 		l.stop()
@@ -165,15 +168,18 @@ func TestConflictWhileProbing(t *testing.T) {
 		packet   inet.ARP
 		conflict bool
 	}{
-		"a reply to the probe":    {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: theirs, TargetMAC: inet.MAC{2, 5: 2}, TargetIP: nobodys}, true},
-		"a request of its owner":  {inet.RequestARP(rivalMAC, theirs, other), true},
-		"an announcement":         {inet.AnnounceARP(rivalMAC, theirs), true},
-		"a probe of another":      {inet.ProbeARP(rivalMAC, theirs), true},
-		"an echo of our probe":    {inet.ProbeARP(inet.MAC{2, 5: 2}, theirs), false},
-		"a question for it":       {inet.RequestARP(rivalMAC, other, theirs), false},
-		"a probe for another":     {inet.ProbeARP(rivalMAC, other), false},
-		"a reply about another":   {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: other, TargetMAC: inet.MAC{2, 5: 2}, TargetIP: nobodys}, false},
-		"a reply to its question": {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: nobodys, TargetIP: theirs}, false},
+		"a reply to the probe": {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: theirs,
+			TargetMAC: inet.MAC{2, 5: 2}, TargetIP: nobodys}, true},
+		"a request of its owner": {inet.RequestARP(rivalMAC, theirs, other), true},
+		"an announcement":        {inet.AnnounceARP(rivalMAC, theirs), true},
+		"a probe of another":     {inet.ProbeARP(rivalMAC, theirs), true},
+		"an echo of our probe":   {inet.ProbeARP(inet.MAC{2, 5: 2}, theirs), false},
+		"a question for it":      {inet.RequestARP(rivalMAC, other, theirs), false},
+		"a probe for another":    {inet.ProbeARP(rivalMAC, other), false},
+		"a reply about another": {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: other,
+			TargetMAC: inet.MAC{2, 5: 2}, TargetIP: nobodys}, false},
+		"a reply to its question": {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: nobodys,
+			TargetIP: theirs}, false},
 	} {
 		for probes := range 4 { // that were sent before
 			l := newLab(t, claiming)
@@ -199,17 +205,22 @@ func TestConflictWhileProbing(t *testing.T) {
 			want := AddrStatus{Addr: l.b.addr, State: AddrDuplicate, Conflicts: 1, Rival: rivalMAC}
 			require.Equal(t, []AddrStatus{want}, l.b.addrs(), name)
 			n := l.b.counters()
-			require.Equal(t, []uint64{1, 1, 1, 0}, []uint64{n.AddrDuplicate, n.AddrConflicts, n.Inet[inet.DropSource], uint64(n.AddrTentative)}, name)
+			require.Equal(t, []uint64{1, 1, 1, 0},
+				[]uint64{n.AddrDuplicate, n.AddrConflicts, n.Inet[inet.DropSource], uint64(n.AddrTentative)},
+				name)
 			_, err := l.b.Dial(addrPort(l.a, 7), newPeer(t, 1))
 			require.ErrorIs(t, err, ErrNoRoute, name)
-			require.Empty(t, l.answers(l.a, l.b, arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), theirs))), name)
+			require.Empty(
+				t, l.answers(l.a, l.b, arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), theirs))),
+				name)
 			l.stop()
 		}
 	}
 }
 
-// Of two stacks that begin with one address one at most has it: the one that hears of the other first has it not. One that comes later
-// hears of the first one's MAC, and the first answers and notices nothing. So it is for both families.
+// Of two stacks that begin with one address one at most has it: the one that hears of the other
+// first has it not. One that comes later hears of the first one's MAC, and the first answers and
+// notices nothing. So it is for both families.
 // req: 5227-2.5-1, 4862-5.4-1
 func TestTwoStacksWithOneAddress(t *testing.T) {
 	same := func(i int, cfg *Config) {
@@ -231,7 +242,8 @@ func TestTwoStacksWithOneAddress(t *testing.T) {
 	})
 	l.pass(20 * second)
 	for _, addr := range []string{"10.0.0.5", "fd00::5"} {
-		require.Equal(t, AddrStatus{netip.MustParseAddr(addr), AddrDuplicate, 1, l.a.mac}, l.b.status(addr))
+		require.Equal(t, AddrStatus{netip.MustParseAddr(addr), AddrDuplicate, 1, l.a.mac},
+			l.b.status(addr))
 		require.Equal(t, AddrStatus{Addr: netip.MustParseAddr(addr), State: AddrUsable}, l.a.status(addr))
 	}
 	require.Zero(t, l.a.counters().AddrConflicts)
@@ -247,7 +259,8 @@ func TestTwoStacksWithOneMAC(t *testing.T) {
 			for seed := range byte(10) {
 				l := newLab(t, func(i int, cfg *Config) {
 					cfg.NoDAD, cfg.NoAnnounce, cfg.QuickDAD = begin == "one later" && i == 0, false, quick
-					cfg.MAC, cfg.Addr, cfg.Secret[1] = inet.MAC{2, 5: 1}, netip.MustParsePrefix("10.0.0.5/24"), seed
+					cfg.MAC, cfg.Addr, cfg.Secret[1] = inet.MAC{2, 5: 1}, netip.MustParsePrefix("10.0.0.5/24"),
+						seed
 					cfg.Addrs = []netip.Prefix{netip.MustParsePrefix("fd00::5/64")}
 				})
 				if begin == "on links of their own" {
@@ -291,9 +304,13 @@ func TestQuickDAD(t *testing.T) {
 		l.pass(350 * ms)
 		require.Zero(t, l.b.tentatives())
 		l.pass(10 * second)
-		for addr, announcements := range map[string]int{"10.0.0.2": announceMax4, "fd00::2": announceMax6} {
+		for addr, announcements := range map[string]int{"10.0.0.2": announceMax4,
+			"fd00::2": announceMax6} {
 			words, at := of(*all, addr)
-			require.Equal(t, append(strings.Fields("probe probe probe"), slices.Repeat([]string{"announce"}, announcements)...), words)
+			require.Equal(
+				t,
+				append(strings.Fields("probe probe probe"),
+					slices.Repeat([]string{"announce"}, announcements)...), words)
 			require.GreaterOrEqual(t, at[3], 200*ms)
 		}
 		l.b.nic.onSend = nil
@@ -326,7 +343,8 @@ func TestProbingIsLimited(t *testing.T) {
 		if apart := began[i] - began[i-1]; i < 10 {
 			require.LessOrEqual(t, apart, second)
 		} else {
-			require.GreaterOrEqual(t, apart, 59*second) // the random wait before the probe is part of the try
+			// the random wait before the probe is part of the try
+			require.GreaterOrEqual(t, apart, 59*second)
 		}
 	}
 	l.b.nic.onSend = nil

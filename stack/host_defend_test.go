@@ -20,10 +20,13 @@ func TestDefence(t *testing.T) {
 	l := newLab(t, sixes)
 	u, v := l.open()
 	for addr, claim := range map[string]func(){
-		"10.0.0.2": func() { l.a.nic.inject(arpFrame(inet.RequestARP(rivalMAC, theirs, inet.AddrFrom(l.a.addr)))) },
+		"10.0.0.2": func() {
+			l.a.nic.inject(arpFrame(inet.RequestARP(rivalMAC, theirs, inet.AddrFrom(l.a.addr))))
+		},
 		"fd00::2": func() { // as such a host would announce itself
 			m := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", addr6(1).As16(), [6]byte(rivalMAC)))
-			l.a.nic.inject(icmp6(rivalMAC, inet.AllNodes.GroupMAC(), addr6(1), inet.AllNodes.Netip(), 255, m))
+			l.a.nic.inject(
+				icmp6(rivalMAC, inet.AllNodes.GroupMAC(), addr6(1), inet.AllNodes.Netip(), 255, m))
 		},
 	} {
 		all := l.listenTo(l.b)
@@ -39,7 +42,8 @@ func TestDefence(t *testing.T) {
 		require.Equal(t, uint64(4), n.AddrDefended-before.AddrDefended)
 		require.Equal(t, uint64(31), n.Own[DropDefenceLimited]-before.Own[DropDefenceLimited])
 		require.Equal(t, uint64(35), n.AddrConflicts-before.AddrConflicts)
-		require.Equal(t, AddrStatus{netip.MustParseAddr(addr), AddrUsable, 35, rivalMAC}, l.b.status(addr))
+		require.Equal(t, AddrStatus{netip.MustParseAddr(addr), AddrUsable, 35, rivalMAC},
+			l.b.status(addr))
 		l.b.nic.onSend = nil
 	}
 	u.send(50_000)
@@ -52,11 +56,13 @@ func TestDefence(t *testing.T) {
 func TestNoImpostor(t *testing.T) {
 	l := newLab(t, sixes)
 	all := l.listenTo(l.b)
-	advert := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", addr6(1).As16(), [6]byte(rivalMAC)))
+	advert := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", addr6(1).As16(),
+		[6]byte(rivalMAC)))
 	frame := func(mac inet.MAC, hopLimit uint8, message []byte) []byte {
 		return icmp6(mac, inet.AllNodes.GroupMAC(), addr6(1), inet.AllNodes.Netip(), hopLimit, message)
 	}
-	for _, f := range [][]byte{frame(rivalMAC, 64, advert), frame(rivalMAC, 255, []byte{inet.ICMP6Echo, 7: 0})} {
+	for _, f := range [][]byte{frame(rivalMAC, 64, advert),
+		frame(rivalMAC, 255, []byte{inet.ICMP6Echo, 7: 0})} {
 		l.a.nic.inject(f)
 		l.pass(20 * second)
 	}
@@ -72,17 +78,21 @@ func TestNoImpostor(t *testing.T) {
 	l.pass(second)
 	words, _ := of(*all, "fd00::2")
 	require.Equal(t, []string{"announce"}, words)
-	require.Equal(t, AddrStatus{Addr: addr6(1), State: AddrUsable, Conflicts: 1, Rival: rivalMAC}, l.b.status("fd00::2"))
+	require.Equal(t, AddrStatus{Addr: addr6(1), State: AddrUsable, Conflicts: 1, Rival: rivalMAC},
+		l.b.status("fd00::2"))
 	l.a.nic.inject(frame(l.b.mac, 255, advert)) // which may not
 	l.turns()
-	require.Equal(t, AddrStatus{Addr: addr6(1), State: AddrUsable, Conflicts: 2, Rival: l.b.mac}, l.b.status("fd00::2"))
+	require.Equal(t, AddrStatus{Addr: addr6(1), State: AddrUsable, Conflicts: 2, Rival: l.b.mac},
+		l.b.status("fd00::2"))
 	l.b.nic.onSend = nil
 	l.stop()
 }
 
 // Two stacks that both use one address unchecked do not answer each other's answers.
 func TestDefenceIsNoLoop(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.NoAnnounce, cfg.Addr = false, netip.MustParsePrefix("10.0.0.5/24") })
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.NoAnnounce, cfg.Addr = false, netip.MustParsePrefix("10.0.0.5/24")
+	})
 	l.pass(3600 * second)
 	for _, h := range l.hosts {
 		n := h.counters()

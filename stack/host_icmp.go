@@ -91,7 +91,8 @@ func (p *Poller) echoReply(mac inet.MAC, src, dst *inet.Addr, proto, tos uint8, 
 			copy(room, piece)
 			p.putPiece4(b, src, dst, proto, tos, ident, n, off, more)
 		case n < len(payload):
-			p.putFragment6(b, src, dst, tos, &inet.Fragment6{NextHeader: proto, Off: off, More: more, ID: ident}, piece)
+			p.putFragment6(b, src, dst, tos, &inet.Fragment6{NextHeader: proto, Off: off, More: more,
+				ID: ident}, piece)
 		default:
 			copy(room, piece)
 			p.putPacket(b, src, dst, proto, tos, p.host.hopLimit6, n)
@@ -144,7 +145,8 @@ func (p *Poller) icmpError(e *inet.ICMPError) {
 // hard says whether e is a hard error (RFC 9293 section 3.9.2.2; RFC 5461 section 2 for IPv6).
 func hard(e *inet.ICMPError) bool {
 	if e.Src.Is4() {
-		return e.Type == inet.ICMPUnreachable && (e.Code == inet.ICMPProtoUnreachable || e.Code == inet.ICMPPortUnreachable)
+		return e.Type == inet.ICMPUnreachable &&
+			(e.Code == inet.ICMPProtoUnreachable || e.Code == inet.ICMPPortUnreachable)
 	}
 	return e.Type == inet.ICMP6Unreachable && e.Code == inet.ICMP6PortUnreachable ||
 		e.Type == inet.ICMP6ParameterProblem && e.Code == inet.ProblemNextHeader
@@ -159,7 +161,8 @@ func tooBig(e *inet.ICMPError) bool {
 }
 
 func unreachable(e *inet.ICMPError) bool {
-	return e.Src.Is4() && e.Type == inet.ICMPUnreachable || !e.Src.Is4() && e.Type == inet.ICMP6Unreachable
+	return e.Src.Is4() && e.Type == inet.ICMPUnreachable || !e.Src.Is4() &&
+		e.Type == inet.ICMP6Unreachable
 }
 
 // whatIs is what an unreachable error says: no host is there, or there is no way to the network, or
@@ -169,7 +172,8 @@ func whatIs(e *inet.ICMPError) reason {
 	switch {
 	case hard(e):
 		return whyRefused
-	case v4 && (e.Code == inet.ICMPNetUnreachable || e.Code == inet.ICMPNetUnknown || e.Code == inet.ICMPNetTOS),
+	case v4 && (e.Code == inet.ICMPNetUnreachable || e.Code == inet.ICMPNetUnknown ||
+		e.Code == inet.ICMPNetTOS),
 		!v4 && e.Code == inet.ICMP6NoRoute:
 		return whyNetUnreachable
 	}
@@ -185,7 +189,8 @@ func (c *Conn) inFlight(seq tcp.Seq) bool {
 // report4 sends an ICMP error about packet, which dst sent us, to the station mac it came from, or
 // by route when that is nil. Within the rate (Config.ICMPPerSec), and never in the cases of RFC
 // 1122 section 3.2.2: src and dst are what the receive path found to be ours and one host's.
-func (p *Poller) report4(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, word uint32, packet []byte) {
+func (p *Poller) report4(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, word uint32,
+	packet []byte) {
 	if !inet.MayReport(packet) {
 		return
 	}
@@ -194,12 +199,14 @@ func (p *Poller) report4(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, wo
 		return
 	}
 	n := inet.PutICMPError(p.pool.Slot(b)[p.pool.Headroom():], typ, code, word, packet)
-	p.putPiece4(b, src, dst, inet.ProtoICMP, 0, p.host.ident.Next(*src, *dst, inet.ProtoICMP), n, 0, false)
+	p.putPiece4(b, src, dst, inet.ProtoICMP, 0, p.host.ident.Next(*src, *dst, inet.ProtoICMP),
+		n, 0, false)
 	p.sendError(b, mac, dst)
 }
 
 // report6 is report4 for ICMPv6: RFC 4443 section 2.4(e) and (f).
-func (p *Poller) report6(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, word uint32, packet []byte) {
+func (p *Poller) report6(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, word uint32,
+	packet []byte) {
 	if !p.possible(dst) || !inet.MayReport6(packet) {
 		return
 	}
@@ -259,7 +266,8 @@ func (p *Poller) sendError(b mem.Buf, mac *inet.MAC, dst *inet.Addr) {
 }
 
 // putFragment6 builds one piece of an IPv6 datagram.
-func (p *Poller) putFragment6(b mem.Buf, src, dst *inet.Addr, tos uint8, f *inet.Fragment6, piece []byte) {
+func (p *Poller) putFragment6(b mem.Buf, src, dst *inet.Addr, tos uint8, f *inet.Fragment6,
+	piece []byte) {
 	room := p.pool.Slot(b)[p.pool.Headroom():]
 	f.Put(room)
 	copy(room[inet.Fragment6Len:], piece)
@@ -267,10 +275,12 @@ func (p *Poller) putFragment6(b mem.Buf, src, dst *inet.Addr, tos uint8, f *inet
 }
 
 // putPiece4 makes the n octets at b's headroom an IPv4 packet without DF, whole or a fragment.
-func (p *Poller) putPiece4(b mem.Buf, src, dst *inet.Addr, proto, tos uint8, ident uint32, n, off int, more bool) {
+func (p *Poller) putPiece4(b mem.Buf, src, dst *inet.Addr, proto, tos uint8, ident uint32, n,
+	off int, more bool) {
 	p.putPacket(b, src, dst, proto, tos, p.cfg.TTL, n)
 	ip := inet.IPv4{
-		TOS: tos, ID: uint16(ident), MF: more, FragOff: off, TTL: p.cfg.TTL, Proto: proto, Src: *src, Dst: *dst,
+		TOS: tos, ID: uint16(ident), MF: more, FragOff: off, TTL: p.cfg.TTL, Proto: proto,
+		Src: *src, Dst: *dst,
 		TotalLen: inet.IPv4Len + n,
 	}
 	ip.Put(p.pool.Slot(b)[p.pool.Headroom()-inet.IPv4Len:])

@@ -9,7 +9,8 @@ import (
 // alert: the packet has the Router Alert option for MLD.
 // A message in fragments is not for other members of a Group: no host needs to send an error so
 // (RFC 4443 section 2.4(c)).
-func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet []byte, alert bool) bool {
+func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet []byte,
+	alert bool) bool {
 	if packet != nil && len(message) > 0 && message[0] != inet.ICMP6Echo {
 		p.tellGroup(b)
 	}
@@ -17,7 +18,8 @@ func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet [
 	case len(message) < inet.ICMPLen:
 		p.n.Inet[inet.DropBadICMP]++
 	case message[0] >= inet.NDRouterSolicitation && message[0] <= inet.NDNeighbourAdvert+1:
-		if len(packet) != inet.IPv6Len+len(message) { // RFC 6980: never fragmented; no chain of headers, either
+		// RFC 6980: never fragmented; no chain of headers, either
+		if len(packet) != inet.IPv6Len+len(message) {
 			p.n.Inet[inet.DropBadND]++
 			return true
 		}

@@ -17,7 +17,8 @@ func TestICMPErrorsOut(t *testing.T) {
 		return packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, proto, make([]byte, 20))
 	}
 	six := func(next uint8, text string) []byte {
-		return packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), next, 64, append(unhex(t, text), make([]byte, 20)...))
+		return packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), next, 64,
+			append(unhex(t, text), make([]byte, 20)...))
 	}
 	for _, c := range []struct {
 		name       string
@@ -30,11 +31,14 @@ func TestICMPErrorsOut(t *testing.T) {
 		{name: "protocol 99", frame: four(99), typ: 3, code: 2},
 		{name: "UDP6", frame: six(17, ""), typ: 1, code: 4},
 		{name: "next header 99", frame: six(99, ""), typ: 4, code: 1, word: 6},
-		{name: "next header 99 after options", frame: six(60, "63 00 01 04 00000000"), typ: 4, code: 1, word: 40},
+		{name: "next header 99 after options", frame: six(60, "63 00 01 04 00000000"), typ: 4,
+			code: 1, word: 40},
 		{name: "option", frame: six(60, "06 00 9e 04 00000000"), typ: 4, code: 2, word: 42},
-		{name: "next header 99 in an atomic fragment", frame: six(44, "63 00 0000 00000007"), typ: 4, code: 1, word: 40},
+		{name: "next header 99 in an atomic fragment", frame: six(44, "63 00 0000 00000007"), typ: 4,
+			code: 1, word: 40},
 		{name: "routing header", frame: six(43, "06 00 00 01 00000000"), typ: 4, code: 0, word: 42},
-		{name: "fragment of odd length", frame: six(44, "06 00 0001 00000007 00"), typ: 4, code: 0, word: 4},
+		{name: "fragment of odd length", frame: six(44, "06 00 0001 00000007 00"), typ: 4,
+			code: 0, word: 4},
 	} {
 		got := l.answers(l.a, l.b, c.frame)
 		require.Len(t, got, 1, c.name)
@@ -80,29 +84,35 @@ func TestNoICMPErrors(t *testing.T) {
 	binary.BigEndian.PutUint16(unknown[2:], inet.Checksum(unknown, 0))
 	addr := netip.MustParseAddr
 	for name, f := range map[string][]byte{
-		"link broadcast":         packet(l.a.mac, inet.Broadcast, l.a.addr, l.b.addr, 17, udp),
-		"subnet broadcast":       packet(l.a.mac, l.b.mac, l.a.addr, addr("10.0.0.255"), 17, udp),
-		"limited broadcast":      packet(l.a.mac, l.b.mac, l.a.addr, addr("255.255.255.255"), 17, udp),
-		"multicast":              packet(l.a.mac, l.b.mac, l.a.addr, addr("224.0.0.1"), 17, udp),
-		"from broadcast":         packet(l.a.mac, l.b.mac, addr("10.0.0.255"), l.b.addr, 17, udp),
-		"from 0.0.0.0":           packet(l.a.mac, l.b.mac, addr("0.0.0.0"), l.b.addr, 17, udp),
-		"a later fragment":       fragment,
-		"a Redirect":             packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoICMP, redirect),
-		"unknown ICMP":           packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoICMP, unknown),
-		"link multicast 6":       packet6(l.a.mac, all, addr6(0), addr6(1), 17, 64, udp),
-		"multicast 6":            packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 17, 64, udp),
-		"unknown, multicast":     packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 99, 64, udp),
-		"unicast option":         packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 60, 64, unhex(t, "06 00 de 04 00000000")),
-		"from ::":                packet6(l.a.mac, l.b.mac, addr("::"), addr6(1), 17, 64, udp),
-		"unknown informational":  icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 64, unhex(t, "c8 00 0000 00000000")),
-		"no next header":         packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), 59, 64, nil),
-		"echo to all":            icmp6(l.a.mac, all, addr6(0), addr("ff02::1"), 64, unhex(t, "80 00 0000 00010001")),
-		"another solicited-node": icmp6(l.a.mac, inet.MAC{0x33, 0x33, 0xff, 1, 2, 3}, addr6(0), addr("ff02::1:ff01:203"), 255, unhex(t, "87 00 0000 00000000 fd0000000000000000000000 00010203 01 01 020000000001")),
+		"link broadcast":     packet(l.a.mac, inet.Broadcast, l.a.addr, l.b.addr, 17, udp),
+		"subnet broadcast":   packet(l.a.mac, l.b.mac, l.a.addr, addr("10.0.0.255"), 17, udp),
+		"limited broadcast":  packet(l.a.mac, l.b.mac, l.a.addr, addr("255.255.255.255"), 17, udp),
+		"multicast":          packet(l.a.mac, l.b.mac, l.a.addr, addr("224.0.0.1"), 17, udp),
+		"from broadcast":     packet(l.a.mac, l.b.mac, addr("10.0.0.255"), l.b.addr, 17, udp),
+		"from 0.0.0.0":       packet(l.a.mac, l.b.mac, addr("0.0.0.0"), l.b.addr, 17, udp),
+		"a later fragment":   fragment,
+		"a Redirect":         packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoICMP, redirect),
+		"unknown ICMP":       packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoICMP, unknown),
+		"link multicast 6":   packet6(l.a.mac, all, addr6(0), addr6(1), 17, 64, udp),
+		"multicast 6":        packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 17, 64, udp),
+		"unknown, multicast": packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 99, 64, udp),
+		"unicast option": packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 60, 64,
+			unhex(t, "06 00 de 04 00000000")),
+		"from ::": packet6(l.a.mac, l.b.mac, addr("::"), addr6(1), 17, 64, udp),
+		"unknown informational": icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 64,
+			unhex(t, "c8 00 0000 00000000")),
+		"no next header": packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), 59, 64, nil),
+		"echo to all": icmp6(l.a.mac, all, addr6(0), addr("ff02::1"), 64,
+			unhex(t, "80 00 0000 00010001")),
+		"another solicited-node": icmp6(l.a.mac, inet.MAC{0x33, 0x33, 0xff, 1, 2, 3}, addr6(0),
+			addr("ff02::1:ff01:203"), 255,
+			unhex(t, "87 00 0000 00000000 fd0000000000000000000000 00010203 01 01 020000000001")),
 	} {
 		require.Empty(t, l.answers(l.a, l.b, f), name)
 	}
 	// The two exceptions of RFC 4443 section 2.4(e.3): an option that says so is reported even so.
-	got := l.answers(l.a, l.b, packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 60, 64, unhex(t, "06 00 9e 04 00000000")))
+	got := l.answers(l.a, l.b, packet6(l.a.mac, all, addr6(0), addr("ff02::1"), 60, 64,
+		unhex(t, "06 00 9e 04 00000000")))
 	require.Len(t, got, 1)
 	_, ip6, m := split6(t, got[0])
 	require.Equal(t, inet.AddrFrom(addr6(1)), ip6.Src)

@@ -37,7 +37,8 @@ func packet6(src, dst inet.MAC, from, to netip.Addr, next, hopLimit uint8, octet
 	f := make([]byte, inet.EthernetLen+inet.IPv6Len+len(octets))
 	eth := inet.Ethernet{Dst: dst, Src: src, Type: inet.EtherTypeIPv6}
 	eth.Put(f)
-	ip := inet.IPv6{PayloadLen: len(octets), NextHeader: next, HopLimit: hopLimit, Src: inet.AddrFrom(from), Dst: inet.AddrFrom(to)}
+	ip := inet.IPv6{PayloadLen: len(octets), NextHeader: next, HopLimit: hopLimit,
+		Src: inet.AddrFrom(from), Dst: inet.AddrFrom(to)}
 	ip.Put(f[inet.EthernetLen:])
 	copy(f[inet.EthernetLen+inet.IPv6Len:], octets)
 	return f
@@ -47,7 +48,9 @@ func packet6(src, dst inet.MAC, from, to netip.Addr, next, hopLimit uint8, octet
 func icmp6(src, dst inet.MAC, from, to netip.Addr, hopLimit uint8, message []byte) []byte {
 	m := append([]byte(nil), message...)
 	m[2], m[3] = 0, 0
-	binary.BigEndian.PutUint16(m[2:], inet.Checksum(m, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoICMPv6, len(m))))
+	binary.BigEndian.PutUint16(m[2:],
+		inet.Checksum(m, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to),
+			inet.ProtoICMPv6, len(m))))
 	return packet6(src, dst, from, to, inet.ProtoICMPv6, hopLimit, m)
 }
 
@@ -148,7 +151,8 @@ func TestLocalAddressOfADial(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		sixes(i, cfg)
 		cfg.Gateway = netip.MustParseAddr("10.0.0.9")
-		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix("10.5.0.7/16"), netip.MustParsePrefix("fd05::7/32"))
+		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix("10.5.0.7/16"),
+			netip.MustParsePrefix("fd05::7/32"))
 		cfg.Routes = []inet.Route{
 			{Prefix: netip.MustParsePrefix("192.168.0.0/16"), Gateway: netip.MustParseAddr("10.5.0.9")},
 			{Prefix: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("fd05::9")},
@@ -159,23 +163,27 @@ func TestLocalAddressOfADial(t *testing.T) {
 		if local != "" {
 			from = netip.MustParseAddr(local)
 		}
-		c, err := l.a.DialFrom(netip.AddrPortFrom(from, 0), netip.AddrPortFrom(netip.MustParseAddr(remote), 7), newPeer(t, 1))
+		c, err := l.a.DialFrom(netip.AddrPortFrom(from, 0),
+			netip.AddrPortFrom(netip.MustParseAddr(remote), 7), newPeer(t, 1))
 		if err != nil {
 			return "", err
 		}
 		return c.Local().Addr().String(), nil
 	}
 	for _, c := range [][3]string{
-		{"", "10.0.0.2", "10.0.0.1"}, {"", "10.5.1.2", "10.5.0.7"}, {"", "192.168.1.1", "10.5.0.7"}, {"", "8.8.8.8", "10.0.0.1"},
+		{"", "10.0.0.2", "10.0.0.1"}, {"", "10.5.1.2", "10.5.0.7"}, {"", "192.168.1.1", "10.5.0.7"},
+		{"", "8.8.8.8", "10.0.0.1"},
 		{"10.5.0.7", "10.0.0.2", "10.5.0.7"}, {"10.0.0.1", "192.168.1.1", "10.0.0.1"},
-		{"", "fd00::2", "fd00::1"}, {"", "fd05:0:1::2", "fd05::7"}, {"", "2001:db8::1", "fd05::7"}, {"", "fe80::99", "fe80::ff:fe00:1"},
+		{"", "fd00::2", "fd00::1"}, {"", "fd05:0:1::2", "fd05::7"}, {"", "2001:db8::1", "fd05::7"},
+		{"", "fe80::99", "fe80::ff:fe00:1"},
 		{"fd00::1", "2001:db8::1", "fd00::1"},
 	} {
 		got, err := dial(c[0], c[1])
 		require.NoError(t, err)
 		require.Equal(t, c[2], got, "%v", c)
 	}
-	for _, c := range [][2]string{{"10.0.0.2", "10.0.0.3"}, {"fd00::1", "10.0.0.2"}, {"10.0.0.1", "fd00::2"}} {
+	for _, c := range [][2]string{{"10.0.0.2", "10.0.0.3"}, {"fd00::1", "10.0.0.2"},
+		{"10.0.0.1", "fd00::2"}} {
 		_, err := dial(c[0], c[1])
 		require.ErrorIs(t, err, ErrNotLocal, "%v", c)
 	}
@@ -191,10 +199,12 @@ func TestLocalAddressOfADial(t *testing.T) {
 func TestSeveralAddresses(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		sixes(i, cfg)
-		cfg.Addrs = append(cfg.Addrs, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, 0, byte(i + 1)}), 16))
+		cfg.Addrs = append(cfg.Addrs,
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, 0, byte(i + 1)}), 16))
 	})
 	l.listen(l.b, 7, 16)
-	for i, to := range []netip.Addr{l.b.addr, netip.MustParseAddr("10.5.0.2"), addr6(1), inet.LinkLocal(l.b.mac).Netip()} {
+	for i, to := range []netip.Addr{l.b.addr, netip.MustParseAddr("10.5.0.2"), addr6(1),
+		inet.LinkLocal(l.b.mac).Netip()} {
 		u := newPeer(t, 1)
 		_, err := l.a.Dial(netip.AddrPortFrom(to, 7), u)
 		require.NoError(t, err)
@@ -202,7 +212,8 @@ func TestSeveralAddresses(t *testing.T) {
 		require.Equal(t, to, l.accepted[i].conn.Local().Addr())
 	}
 	for _, to := range []string{"fd00::3", "ff02::1", "fe80::1"} {
-		f := packet6(l.a.mac, l.b.mac, addr6(0), netip.MustParseAddr(to), inet.ProtoTCP, 64, make([]byte, 20))
+		f := packet6(l.a.mac, l.b.mac, addr6(0), netip.MustParseAddr(to), inet.ProtoTCP, 64,
+			make([]byte, 20))
 		require.Empty(t, l.answers(l.a, l.b, f), to)
 	}
 	// The broadcast address of the second prefix is no host's, either.
@@ -212,7 +223,10 @@ func TestSeveralAddresses(t *testing.T) {
 	require.Empty(t, l.answers(l.a, l.b, f))
 	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropSource])
 	// Nor is one of ours, over IPv6 as over IPv4.
-	require.Empty(t, l.answers(l.a, l.b, packet6(l.a.mac, l.b.mac, addr6(1), addr6(1), inet.ProtoUDP, 64, make([]byte, 20))))
+	require.Empty(
+		t,
+		l.answers(l.a, l.b, packet6(l.a.mac, l.b.mac, addr6(1), addr6(1), inet.ProtoUDP, 64,
+			make([]byte, 20))))
 	require.Equal(t, uint64(2), l.b.counters().Inet[inet.DropSource])
 	l.stop()
 }
@@ -270,8 +284,10 @@ func TestVLANTags(t *testing.T) {
 		tr := unknownPeer
 		tr.Flags = tcp.ACK
 		for _, f := range [][]byte{
-			packet(from.mac, c.to.mac, from.addr, c.to.addr, inet.ProtoICMP, m), between(from, c.to, tr, nil),
-			unhex(t, fmt.Sprintf("ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 %x", c.to.addr.As4())),
+			packet(from.mac, c.to.mac, from.addr, c.to.addr, inet.ProtoICMP, m),
+			between(from, c.to, tr, nil),
+			unhex(t, fmt.Sprintf("ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 "+
+				"0a000009 000000000000 %x", c.to.addr.As4())),
 		} {
 			got := l.answers(from, c.to, c.frame(f))
 			if c.reply < 0 {
@@ -309,7 +325,8 @@ func TestFragmentedSegments(t *testing.T) {
 		}
 		b := make([]byte, 20+1400)
 		tr.Put(b)
-		binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoTCP, len(b))))
+		binary.BigEndian.PutUint16(b[16:],
+			inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoTCP, len(b))))
 		piece := func(off, end int) []byte {
 			if six {
 				head := make([]byte, inet.Fragment6Len)
@@ -334,7 +351,8 @@ func TestFragmentedSegments(t *testing.T) {
 		if six { // atomic, under the same identification: taken alone
 			head := make([]byte, inet.Fragment6Len)
 			(&inet.Fragment6{NextHeader: inet.ProtoUDP, ID: 99}).Put(head)
-			l.a.nic.inject(packet6(l.a.mac, l.b.mac, from, to, inet.ProtoFragment6, 64, append(head, make([]byte, 8)...)))
+			l.a.nic.inject(packet6(l.a.mac, l.b.mac, from, to, inet.ProtoFragment6, 64,
+				append(head, make([]byte, 8)...)))
 		}
 		l.a.nic.inject(piece(0, 400))
 		l.b.Turn()
@@ -361,7 +379,8 @@ func TestReassemblyTimeExceeded(t *testing.T) {
 		frag := func(off int) []byte {
 			head := make([]byte, inet.Fragment6Len)
 			(&inet.Fragment6{NextHeader: inet.ProtoTCP, Off: off, More: true, ID: 99}).Put(head)
-			return packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), inet.ProtoFragment6, 64, append(head, make([]byte, 80)...))
+			return packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), inet.ProtoFragment6, 64,
+				append(head, make([]byte, 80)...))
 		}
 		f := packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoTCP, make([]byte, 80))
 		ip, _, _ := inet.ParseIPv4(f[14:], false)
@@ -411,7 +430,8 @@ func gateways(t *testing.T) (*lab, *host) {
 		l.hosts = append(l.hosts, l.host(link.Port(i), i, func(i int, cfg *Config) {
 			if i == 0 {
 				cfg.Gateway = netip.MustParseAddr("10.0.0.2")
-				cfg.Routes = []inet.Route{{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.0.0.3")}}
+				cfg.Routes = []inet.Route{{Prefix: netip.MustParsePrefix("0.0.0.0/0"),
+					Gateway: netip.MustParseAddr("10.0.0.3")}}
 				return
 			}
 			cfg.Addrs = []netip.Prefix{far} // both stand for the host after them
@@ -443,7 +463,8 @@ func TestDeadGateway(t *testing.T) {
 				sent++
 			}
 		}
-		l.until("the other gateway was used", func() bool { return sent > 0 }) // its host does not know the connection
+		// its host does not know the connection
+		l.until("the other gateway was used", func() bool { return sent > 0 })
 		require.Equal(t, inet.AddrFrom(c.addr), conn.nextHop)
 		require.Equal(t, uint64(1), l.a.counters().Rerouted)
 	})

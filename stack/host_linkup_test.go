@@ -78,7 +78,9 @@ func TestConflictAfterLinkUp(t *testing.T) {
 		require.NoError(t, l.b.LinkUp())
 		l.until("asked", func() bool { return len(*all) == 1 })
 		for range 3 {
-			l.a.nic.inject(arpFrame(inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: theirs, TargetMAC: l.b.mac, TargetIP: nobodys}))
+			l.a.nic.inject(
+				arpFrame(inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: theirs, TargetMAC: l.b.mac,
+					TargetIP: nobodys}))
 			l.b.Turn()
 		}
 		l.pass(30 * second)

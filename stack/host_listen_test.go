@@ -102,7 +102,9 @@ func TestReportComesBeforeTheProbe(t *testing.T) {
 		begin := l.now
 		l.pass(20 * second)
 		require.Equal(t, "fe80::ff:fe00:2", l.b.linkLocal().String())
-		for _, c := range []struct{ addr, group string }{{"fd00::9", "00:9"}, {"fe80::ff:fe00:2", "00:2"}} {
+		for _, c := range []struct {
+			addr, group string
+		}{{"fd00::9", "00:9"}, {"fe80::ff:fe00:2", "00:2"}} {
 			probe := slices.Index(all.words, "probe "+c.addr)
 			require.Contains(t, all.words[probe-1], " to "+c.group)
 			require.Equal(t, all.at[probe], all.at[probe-1])
@@ -159,7 +161,8 @@ func TestGroupIsLeft(t *testing.T) {
 	all = l.hearReports(l.b)
 	l.until("asked", func() bool { return slices.Contains(all.words, "probe fd00::9") })
 	na := unhex(t, "88 00 0000 20000000 fd000000000000000000000000000009 0201 020000000077")
-	l.a.nic.inject(icmp6(rivalMAC, inet.AllNodes.GroupMAC(), netip.MustParseAddr("fd00::9"), inet.AllNodes.Netip(), 255, na))
+	l.a.nic.inject(icmp6(rivalMAC, inet.AllNodes.GroupMAC(), netip.MustParseAddr("fd00::9"),
+		inet.AllNodes.Netip(), 255, na))
 	all.words = nil
 	l.pass(20 * second)
 	require.Equal(t, AddrDuplicate, l.b.status("fd00::9").State)
@@ -198,14 +201,16 @@ func TestQueriesAreAnswered(t *testing.T) {
 		l.pass(second)
 		return strings.Join(all.words, "\n")
 	}
-	require.Equal(t, "report fe80::ff:fe00:2 is 00:9 is 00:2", ask(mldFrame(t, inet.AllNodes, 1, generalQuery)))
+	require.Equal(t, "report fe80::ff:fe00:2 is 00:9 is 00:2",
+		ask(mldFrame(t, inet.AllNodes, 1, generalQuery)))
 	require.Equal(t, "report fe80::ff:fe00:2 is 00:2", ask(mldFrame(t, group2, 1, groupQuery)))
 	require.Equal(t, uint64(2), l.b.counters().Listener.Queries)
 	require.Zero(t, l.b.counters().Inet[inet.DropBadMLD])
 
 	noAlert := mldFrame(t, inet.AllNodes, 1, generalQuery)
 	copy(noAlert[54:], unhex(t, "3a 00 0104 00000000"))
-	bare := icmp6(rivalMAC, inet.AllNodes.GroupMAC(), inet.LinkLocal(rivalMAC).Netip(), inet.AllNodes.Netip(), 1, unhex(t, generalQuery))
+	bare := icmp6(rivalMAC, inet.AllNodes.GroupMAC(), inet.LinkLocal(rivalMAC).Netip(),
+		inet.AllNodes.Netip(), 1, unhex(t, generalQuery))
 	fragments := fragments6(mldFrame(t, inet.AllNodes, 1, generalQuery), 16)
 	for i, f := range [][]byte{mldFrame(t, inet.AllNodes, 2, generalQuery), noAlert, bare} {
 		require.Empty(t, ask(f))

@@ -39,7 +39,8 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 	probe := ip.Src.IsUnspecified()
 	l := p.ours(&nd.Target)
 	switch {
-	case l != nil && l.state == AddrTentative && probe: // somebody else is about to take it (RFC 4862 section 5.4.3)
+	case l != nil && l.state == AddrTentative && probe:
+		// somebody else is about to take it (RFC 4862 section 5.4.3)
 		p.n.Inet[inet.DropSource]++
 		if src != p.mac { // else the link gives us back what we sent, perhaps
 			p.conflict(l, src)
@@ -73,7 +74,8 @@ func (p *Poller) impostor(b mem.Buf, mac inet.MAC, ip *inet.IPv6, message []byte
 		return
 	}
 	p.tellGroup(b)
-	if l := p.ours(&ip.Src); l != nil && !p.isEcho(l, mac, l.group.claimedAt.Load()) && (nd.Type == inet.NDNeighbourSolicitation || nd.Type == inet.NDNeighbourAdvert) {
+	if l := p.ours(&ip.Src); l != nil && !p.isEcho(l, mac, l.group.claimedAt.Load()) &&
+		(nd.Type == inet.NDNeighbourSolicitation || nd.Type == inet.NDNeighbourAdvert) {
 		p.conflict(l, mac)
 	}
 }
@@ -125,7 +127,8 @@ func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 	}
 	for i := range nd.PrefixesCount {
 		x := &nd.Prefixes[i]
-		if !x.OnLink || x.Prefix.IsLinkLocal() || x.Prefix.IsMulticast() || x.Prefix.Is4() || x.Bits == 0 {
+		if !x.OnLink || x.Prefix.IsLinkLocal() || x.Prefix.IsMulticast() || x.Prefix.Is4() ||
+			x.Bits == 0 {
 			continue
 		}
 		expires := p.now + int64(x.Valid)*second64

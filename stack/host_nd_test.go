@@ -30,7 +30,8 @@ func TestSolicitationsAreAnswered(t *testing.T) {
 	require.Len(t, got, 1)
 	eth, ip, m := split6(t, got[0])
 	require.Equal(t, inet.Ethernet{Dst: l.a.mac, Src: l.b.mac, Type: inet.EtherTypeIPv6}, eth)
-	require.Equal(t, []any{inet.AddrFrom(us), inet.AddrFrom(addr6(0)), uint8(255)}, []any{ip.Src, ip.Dst, ip.HopLimit})
+	require.Equal(t, []any{inet.AddrFrom(us), inet.AddrFrom(addr6(0)), uint8(255)},
+		[]any{ip.Src, ip.Dst, ip.HopLimit})
 	require.Equal(t, unhex(t, fmt.Sprintf("60000000 %x 0201 %x", us.As16(), [6]byte(l.b.mac))), m[4:])
 
 	got = l.answers(l.a, l.b, nsFrame(t, l, netip.IPv6Unspecified(), us, 255))
@@ -41,13 +42,16 @@ func TestSolicitationsAreAnswered(t *testing.T) {
 	require.Equal(t, byte(0x20), m[4], "not solicited")
 
 	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 64)), "hop limit")
-	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), netip.MustParseAddr("fd00::5:0:2"), 255)), "of our group, not our address")
+	require.Empty(
+		t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), netip.MustParseAddr("fd00::5:0:2"), 255)),
+		"of our group, not our address")
 	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), addr6(5), 255)))
 	bad := nsFrame(t, l, addr6(0), us, 255)
 	bad[60] ^= 1
 	require.Empty(t, l.answers(l.a, l.b, bad), "checksum")
 	cut := nsFrame(t, l, addr6(0), us, 255)
-	require.Empty(t, l.answers(l.a, l.b, append(append([]byte(nil), cut[:len(cut)-8]...), make([]byte, 4)...)))
+	require.Empty(
+		t, l.answers(l.a, l.b, append(append([]byte(nil), cut[:len(cut)-8]...), make([]byte, 4)...)))
 	n := l.b.counters()
 	require.Equal(t, uint64(2), n.NDReplies)
 	require.Equal(t, uint64(1), n.Inet[inet.DropBadND])
@@ -75,7 +79,8 @@ func TestFirstPacketWaitsForTheNeighbour(t *testing.T) {
 	eth, ip, m := split6(t, sent[0])
 	require.Equal(t, inet.MAC{0x33, 0x33, 0xff, 0, 0, 2}, eth.Dst)
 	require.Equal(t, "ff02::1:ff00:2", ip.Dst.String())
-	require.Equal(t, unhex(t, fmt.Sprintf("00000000 %x 0101 %x", addr6(1).As16(), [6]byte(l.a.mac))), m[4:])
+	require.Equal(t, unhex(t, fmt.Sprintf("00000000 %x 0101 %x", addr6(1).As16(), [6]byte(l.a.mac))),
+		m[4:])
 	l.turns()
 	require.Equal(t, uint8(inet.ProtoTCP), sent[1][20], "the SYN, at once")
 
@@ -155,7 +160,8 @@ func TestDuplicateAddressDetection(t *testing.T) {
 		require.Zero(t, l.b.counters().AddrTentative)
 		local := inet.AddrFrom(us)
 		require.Equal(t, claim == "", l.b.isLocal(&local), claim)
-		require.Len(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)), map[bool]int{true: 1, false: 0}[claim == ""])
+		require.Len(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)),
+			map[bool]int{true: 1, false: 0}[claim == ""])
 		require.Equal(t, claim != "", l.b.counters().AddrDuplicate == 1)
 		l.stop()
 	}
@@ -173,7 +179,8 @@ func (l *lab) answersQuietly(from, h *host, frame []byte) [][]byte {
 func raFrame(t *testing.T, router inet.MAC, lifetime uint16) []byte {
 	m := unhex(t, fmt.Sprintf(`86 00 0000 31 00 %04x 00000000 00000000 01 01 %x 05 01 0000 00000578
 		03 04 40 80 00000064 00000064 00000000 fd550000000000000000000000000000`, lifetime, [6]byte(router)))
-	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m)
+	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(),
+		inet.AllNodes.Netip(), 255, m)
 }
 
 // Three solicitations four seconds apart, after up to one second; what an advertisement says is

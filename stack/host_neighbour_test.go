@@ -50,7 +50,8 @@ func TestDisplacedFramesComeBack(t *testing.T) {
 	l.stop()
 }
 
-// A failed neighbour lookup for a closed connection does not end the connection that has its slot now.
+// A failed neighbour lookup for a closed connection does not end the connection that has its slot
+// now.
 func TestNeighbourOfAnEarlierConnection(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 })
 	u, _ := l.open() // so that b is known

@@ -95,7 +95,9 @@ func TestTentativeEnds(t *testing.T) {
 // A peer beyond the link is not spoken to from a link-local address because that was free first,
 // and the other way about.
 func TestTentativeScope(t *testing.T) {
-	for _, c := range []struct{ to, from string }{{"fd00::1", "fd00::2"}, {"fe80::1", "fe80::ff:fe00:2"}} {
+	for _, c := range []struct {
+		to, from string
+	}{{"fd00::1", "fd00::2"}, {"fe80::1", "fe80::ff:fe00:2"}} {
 		first := map[string]bool{}
 		for seed := range byte(16) {
 			l := newLab(t, func(i int, cfg *Config) {
@@ -104,7 +106,8 @@ func TestTentativeScope(t *testing.T) {
 			})
 			r := l.try(l.b, netip.AddrPortFrom(netip.MustParseAddr(c.to), 7))
 			l.until("one is usable", func() bool {
-				return l.b.status("fd00::2").State == AddrUsable || l.b.status("fe80::ff:fe00:2").State == AddrUsable
+				return l.b.status("fd00::2").State == AddrUsable ||
+					l.b.status("fe80::ff:fe00:2").State == AddrUsable
 			})
 			usable := l.b.status(c.from).State == AddrUsable
 			first[map[bool]string{true: c.from, false: "the other"}[usable]] = true

@@ -208,7 +208,10 @@ func newDistant(t *testing.T) *distant {
 	sh(t, "ip addr add 10.99.0.1/24 dev near")
 	sh(t, "ip link set near up")
 	addKernelAddr(t, netip.MustParsePrefix("fd99::1/64"), "near")
-	d.Configure(t, netlab.Device{Name: "far", Addrs: []netip.Prefix{netip.MustParsePrefix("10.99.0.2/24"), netip.MustParsePrefix("fd99::2/64")}})
+	d.Configure(
+		t,
+		netlab.Device{Name: "far", Addrs: []netip.Prefix{netip.MustParsePrefix("10.99.0.2/24"),
+			netip.MustParsePrefix("fd99::2/64")}})
 	d.Run(t, "ip", "route", "add", "default", "via", "10.99.0.1")
 	d.Run(t, "ip", "route", "add", "default", "via", "fd99::1")
 	for _, path := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
@@ -220,7 +223,9 @@ func newDistant(t *testing.T) *distant {
 // listen opens a kernel socket there.
 func (d *distant) listen(addr netip.Addr) (l *net.TCPListener) {
 	var err error
-	d.Do(func() { l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0))) })
+	d.Do(func() {
+		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+	})
 	require.NoError(d.t, err)
 	d.t.Cleanup(func() { _ = l.Close() })
 	require.NoError(d.t, l.SetDeadline(time.Now().Add(30*time.Second)))

@@ -39,14 +39,16 @@ func newBridged(t *testing.T) *bridged {
 func (b *bridged) host(name string, addrs ...netip.Prefix) *netlab.Namespace {
 	b.t.Helper()
 	ns := netlab.New(b.t)
-	netlab.Veth(b.t, b.bridge, netlab.Device{Name: name}, ns, netlab.Device{Name: "wire0", Addrs: addrs})
+	netlab.Veth(b.t, b.bridge, netlab.Device{Name: name}, ns,
+		netlab.Device{Name: "wire0", Addrs: addrs})
 	b.bridge.Run(b.t, "ip", "link", "set", name, "master", "br0")
 	return ns
 }
 
 // start runs a stack on a TAP of the bridge, which it joins before the stack begins, or, as one
 // made by a daemon does, after.
-func (b *bridged) start(dev string, mac inet.MAC, joins string, tune func(cfg *Config)) (p *Poller, stop func()) {
+func (b *bridged) start(dev string, mac inet.MAC, joins string,
+	tune func(cfg *Config)) (p *Poller, stop func()) {
 	b.t.Helper()
 	var port *tap.Port
 	var err error
@@ -62,7 +64,8 @@ func (b *bridged) start(dev string, mac inet.MAC, joins string, tune func(cfg *C
 	queue, err := port.Open(0, pool)
 	require.NoError(b.t, err)
 	cfg := Config{
-		Name: dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Addrs: []netip.Prefix{ourAddr6},
+		Name: dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr,
+		Addrs:    []netip.Prefix{ourAddr6},
 		QuickDAD: true, Core: -1, ConnsMax: 16,
 	}
 	if tune != nil {
@@ -103,7 +106,9 @@ func (b *bridged) dials(to netip.Prefix) {
 	b.t.Helper()
 	var c net.Conn
 	var err error
-	b.client.Do(func() { c, err = net.DialTimeout("tcp", netip.AddrPortFrom(to.Addr(), 7).String(), netlab.Patience) })
+	b.client.Do(func() {
+		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(to.Addr(), 7).String(), netlab.Patience)
+	})
 	require.NoError(b.t, err)
 	require.NoError(b.t, c.Close())
 }
@@ -111,7 +116,8 @@ func (b *bridged) dials(to netip.Prefix) {
 // knows is the MAC that the client's kernel has for an address.
 func (b *bridged) knows(a netip.Prefix) string {
 	b.t.Helper()
-	words := strings.Fields(b.client.Run(b.t, "ip", "neigh", "show", "to", a.Addr().String(), "dev", "wire0"))
+	words := strings.Fields(b.client.Run(b.t, "ip", "neigh", "show", "to", a.Addr().String(),
+		"dev", "wire0"))
 	for i, w := range words {
 		if w == "lladdr" {
 			return words[i+1]
@@ -201,7 +207,8 @@ func TestAddressIsDefendedAgainstAKernel(t *testing.T) {
 	require.Zero(t, counted(t, p).AddrConflicts)
 
 	intruder := b.host("intruder", ourAddr)
-	intruder.Start(t, exec.Command("ping", "-n", "-c", "1", "-W", "1", kernelAddr.Addr().String())).Wait(t)
+	intruder.Start(t, exec.Command("ping", "-n", "-c", "1", "-W", "1", kernelAddr.Addr().String())).
+		Wait(t)
 	b.until("defended", func() bool { return counted(t, p).AddrDefended > 0 })
 	b.until("believed", func() bool { return b.knows(ourAddr) == ours.String() })
 	all, err := p.Addrs(context.Background())

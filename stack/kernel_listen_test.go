@@ -16,7 +16,8 @@ import (
 // snooping makes the bridge listen to MLD and be the querier, which speaks the version.
 func (b *bridged) snooping(version string) {
 	b.t.Helper()
-	b.bridge.Run(b.t, "ip", "link", "set", "br0", "type", "bridge", "mcast_snooping", "1", "mcast_mld_version", version,
+	b.bridge.Run(b.t, "ip", "link", "set", "br0", "type", "bridge", "mcast_snooping", "1",
+		"mcast_mld_version", version,
 		"mcast_query_response_interval", "20")
 	b.until("the bridge has an address", func() bool {
 		out := b.bridge.Run(b.t, "ip", "-6", "addr", "show", "dev", "br0", "scope", "link")
@@ -44,7 +45,8 @@ func (b *bridged) groups(dev string) (all []string) {
 func (b *bridged) pings6(a netip.Prefix) bool {
 	b.t.Helper()
 	b.client.Run(b.t, "ip", "-6", "neigh", "flush", "dev", "wire0")
-	return b.client.Start(b.t, exec.Command("ping", "-6", "-n", "-c", "1", "-W", "5", a.Addr().String())).Wait(b.t) == 0
+	return b.client.Start(b.t, exec.Command("ping", "-6", "-n", "-c", "1", "-W", "5",
+		a.Addr().String())).Wait(b.t) == 0
 }
 
 // A bridge that snoops and is the querier passes solicitations to us: neighbours reach us, and find
@@ -69,7 +71,8 @@ func TestKernelSnoops(t *testing.T) {
 
 			b.client.Run(t, "ip", "-6", "addr", "add", ourAddr6.String(), "dev", "wire0")
 			b.until("it is found to be ours", func() bool {
-				return strings.Contains(b.client.Run(t, "ip", "-6", "addr", "show", "dev", "wire0"), "dadfailed")
+				return strings.Contains(b.client.Run(t, "ip", "-6", "addr", "show", "dev", "wire0"),
+					"dadfailed")
 			})
 			b.client.Run(t, "ip", "-6", "addr", "del", ourAddr6.String(), "dev", "wire0")
 
@@ -86,9 +89,13 @@ func TestKernelSnoops(t *testing.T) {
 			require.Equal(t, version == "1", counted(t, p).Listener.Older)
 
 			const more = "fd77::77"
-			require.NoError(t, p.Submit(func() { require.NoError(t, p.AddAddr(netip.MustParsePrefix(more+"/64"))) }))
+			require.NoError(t, p.Submit(func() {
+				require.NoError(t, p.AddAddr(netip.MustParsePrefix(more+"/64")))
+			}))
 			b.until("another", func() bool { return slices.Contains(b.groups("stack0"), "ff02::1:ff00:77") })
-			require.NoError(t, p.Submit(func() { require.NoError(t, p.RemoveAddr(netip.MustParseAddr(more))) }))
+			require.NoError(t, p.Submit(func() {
+				require.NoError(t, p.RemoveAddr(netip.MustParseAddr(more)))
+			}))
 			b.until("left", func() bool { return !slices.Contains(b.groups("stack0"), "ff02::1:ff00:77") })
 
 			path := capture.Stop(t)

@@ -97,7 +97,8 @@ func TestKernelConnectsByCookie(t *testing.T) {
 		require.NoError(t, k.Listen(7, 2, func(*Conn) Upper { return m }))
 		for i := range 2 {
 			syn := tcp.Segment{Flags: tcp.SYN}
-			id := tcp.ID{Local: inet.AddrFrom(ourAddr.Addr()), Remote: inet.AddrFrom4([4]byte{10, 77, 0, 9}), LocalPort: 7, RemotePort: uint16(i)}
+			id := tcp.ID{Local: inet.AddrFrom(ourAddr.Addr()), Remote: inet.AddrFrom4([4]byte{10, 77, 0, 9}),
+				LocalPort: 7, RemotePort: uint16(i)}
 			half := tcp.NewHalf(1, 1, &syn)
 			k.addSyn(k.listeners[7], &id, &half, inet.MAC{2, 9, 9, 9, 9, 9})
 		}

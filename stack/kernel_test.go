@@ -49,7 +49,8 @@ func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab
 	q, err := port.Open(0, pool)
 	require.NoError(t, err)
 	cfg := Config{
-		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true,
+		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
+		NoDAD:    true,
 		ConnsMax: 16, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: second},
 	}
 	if tune != nil {
@@ -223,7 +224,8 @@ func TestKernelPingsUs(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
 	require.NoError(t, err)
 	defer unix.Close(fd)
-	require.NoError(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}))
+	require.NoError(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+		&unix.Timeval{Sec: 10}))
 	to := &unix.SockaddrInet4{Addr: ourAddr.Addr().As4()}
 	for seq := range 5 {
 		ping := append([]byte{inet.ICMPEcho, 0, 0, 0, 0x12, 0x34, 0, byte(seq)}, octets(1, 200*seq)...)

@@ -49,11 +49,13 @@ type host struct {
 // nic is a queue with faults.
 type nic struct {
 	pmd.Queue
-	pool   *mem.Pool
-	lose   func(frame []byte) bool // of what is sent: true loses it
-	txMax  int                     // frames taken per call; -1: any number
-	ring   *int                    // room of the device, which each frame takes one of; nil: any number
-	hold   bool                    // keep the device's hold on what was sent, like a NIC that has not reaped its ring
+	pool  *mem.Pool
+	lose  func(frame []byte) bool // of what is sent: true loses it
+	txMax int                     // frames taken per call; -1: any number
+	// room of the device, which each frame takes one of; nil: any number
+	ring *int
+	// keep the device's hold on what was sent, like a NIC that has not reaped its ring
+	hold   bool
 	held   []mem.Buf
 	sent   int
 	onSend func(frame []byte) // except MLDv2 Reports, which are for onReport
@@ -68,7 +70,8 @@ func (n *nic) Tx(bufs []mem.Buf) int {
 		bufs = bufs[:min(len(bufs), *n.ring)]
 		*n.ring -= len(bufs)
 	}
-	if n.lose == nil && n.onSend == nil && n.onReport == nil && n.txMax < 0 && !n.hold { // as benchmarks want it
+	// as benchmarks want it
+	if n.lose == nil && n.onSend == nil && n.onReport == nil && n.txMax < 0 && !n.hold {
 		n.sent += len(bufs)
 		return n.Queue.Tx(bufs)
 	}
@@ -141,7 +144,9 @@ func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 	cfg := Config{
 		Name: fmt.Sprintf("host%d", i), Queue: n, Pool: pool, Caps: port.Caps(), MAC: port.MAC(),
-		Addr: netip.PrefixFrom(addr, 24), Core: -1, Clock: func() int64 { return l.now }, NoDAD: true, NoAnnounce: true,
+		Addr: netip.PrefixFrom(addr, 24), Core: -1, Clock: func() int64 {
+			return l.now
+		}, NoDAD: true, NoAnnounce: true,
 		ConnsMax: 16, Secret: [16]byte{byte(i + 1)}, TCP: tcp.Config{NoDelay: true, SentMax: 256},
 	}
 	if tune != nil {
@@ -383,7 +388,8 @@ func (p introducer) Listen(port uint16, backlog int, accept func(c *Conn) Upper)
 	return p.Poller.Listen(port, backlog, introducing(accept))
 }
 
-func (p introducer) ListenAt(local netip.AddrPort, held bool, backlog int, accept func(c *Conn) Upper) error {
+func (p introducer) ListenAt(local netip.AddrPort, held bool, backlog int,
+	accept func(c *Conn) Upper) error {
 	return p.Poller.ListenAt(local, held, backlog, introducing(accept))
 }
 

@@ -40,15 +40,16 @@ type Poller struct {
 	templateConn tcp.Conn // makes the SYN,ACKs of syns
 	memory       *tcp.Memory
 	flight       *flight.Recorder // nil: there is none
-	waiting      list             // connections that wait for a first run of it, or for Bufs, longest first (pressure_waiting.go)
-	unproven     list             // of them, those whose peer has never acknowledged anything
-	placesSeen   uint32           // Group.placesWanted, as far as it was heeded
-	silent       list             // connections whose peer has said nothing yet (conn_peers.go)
-	pressure     pressureState
-	budget       Budget
-	leaving      []leaving // connections that are over, and whose frames have not left
-	loans        loans
-	promised     int // Bufs that connections have given back and may take again, all together
+	// connections that wait for a first run of it, or for Bufs, longest first (pressure_waiting.go)
+	waiting    list
+	unproven   list   // of them, those whose peer has never acknowledged anything
+	placesSeen uint32 // Group.placesWanted, as far as it was heeded
+	silent     list   // connections whose peer has said nothing yet (conn_peers.go)
+	pressure   pressureState
+	budget     Budget
+	leaving    []leaving // connections that are over, and whose frames have not left
+	loans      loans
+	promised   int // Bufs that connections have given back and may take again, all together
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -150,8 +151,8 @@ func receiveBurst(cfg *Config) int {
 }
 
 // Turn does one round and returns the amount of work found: what came, was due or was sent; 0 if
-// nothing was. For Run, simulations and tests; all calls of one Poller come from one goroutine. After
-// Stop the next Turn ends all connections; later ones do nothing.
+// nothing was. For Run, simulations and tests; all calls of one Poller come from one goroutine.
+// After Stop the next Turn ends all connections; later ones do nothing.
 func (p *Poller) Turn() int {
 	if p.stopped {
 		return 0

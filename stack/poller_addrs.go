@@ -65,7 +65,8 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	a := inet.AddrFrom(addr)
 	i := slices.IndexFunc(p.host.local, func(l localAddr) bool { return l.addr == a })
 	if i <= 0 {
-		return fmt.Errorf("stack: poller %q: address %v is none of ours, or the first, which stays", p.cfg.Name, addr)
+		return fmt.Errorf("stack: poller %q: address %v is none of ours, or the first, which stays",
+			p.cfg.Name, addr)
 	}
 	for j := range p.slab.conns {
 		if c := &p.slab.conns[j]; c.phase != phaseFree && c.tcp.ID().Local == a {
@@ -99,7 +100,8 @@ func (p *Poller) addrs() []AddrStatus {
 	all := make([]AddrStatus, 0, len(p.host.local))
 	for i := range p.host.local {
 		l := &p.host.local[i]
-		all = append(all, AddrStatus{Addr: l.addr.Netip(), State: l.state, Conflicts: l.conflicts, Rival: l.rival})
+		all = append(all, AddrStatus{Addr: l.addr.Netip(), State: l.state, Conflicts: l.conflicts,
+			Rival: l.rival})
 	}
 	return all
 }

@@ -30,17 +30,18 @@ const (
 	ttlDefault         = 64
 	controlRingEntries = 256
 	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
-	timersWaitMax      = 24  // Turns for which timers wait while the device has more frames: as many as a TAP queues
-	retryNs            = 10_000
-	awayMin            = 100_000 // ns between two Turns: more than one with much to do takes
-	awayLongMin        = 20e6    // ns: what an Upper's timer bounds is longer
-	timerPutOffMax     = 1e9     // ns: in which a peer that was away, too, answers
+	// Turns for which timers wait while the device has more frames: as many as a TAP queues
+	timersWaitMax  = 24
+	retryNs        = 10_000
+	awayMin        = 100_000 // ns between two Turns: more than one with much to do takes
+	awayLongMin    = 20e6    // ns: what an Upper's timer bounds is longer
+	timerPutOffMax = 1e9     // ns: in which a peer that was away, too, answers
 
-	// The most full receive bursts of one Turn, and the most transmit bursts of segments that wait for
-	// their turn. A connection gets one ACK a Turn: if many frames wait, one ACK is for up to 256 small
-	// or 96 full segments. RFC 9293 section 3.8.6.3 asks for more (SHLD-19, every second segment);
-	// a host with receive offload sends as few. The Turn ends when no more frames wait, so an ACK
-	// is never held back.
+	// The most full receive bursts of one Turn, and the most transmit bursts of segments that wait
+	// for their turn. A connection gets one ACK a Turn: if many frames wait, one ACK is for up to
+	// 256 small or 96 full segments. RFC 9293 section 3.8.6.3 asks for more (SHLD-19, every second
+	// segment); a host with receive offload sends as few. The Turn ends when no more frames wait, so
+	// an ACK is never held back.
 	burstsPerTurnMax = 8
 
 	// The most octets that all senders of a Turn may send: those bursts of 1500-octet frames. More,
@@ -83,42 +84,52 @@ type Config struct {
 	Bell   *Bell
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
-	SegmentsMax int // segments one connection may send in one Turn, default 8*BurstMax; its share in octets bounds it too (sched.go)
+	// segments one connection may send in one Turn, default 8*BurstMax; its share in octets bounds
+	// it too (sched.go)
+	SegmentsMax int
 	PendingMax  int // frames that wait for the device, default 256, at least 2*BurstMax
 	// FlightRings is the number of connections that have a flight record (2 KiB each; package
 	// flight), the ones with the latest events: default ConnsMax, at most 256. Negative: none.
-	FlightRings  int
-	SynMax       int  // half-open connections of all listeners, default 1024
-	NoSynCookies bool // with a full backlog evict the oldest half-open connection instead of sending SYN cookies
+	FlightRings int
+	SynMax      int // half-open connections of all listeners, default 1024
+	// with a full backlog evict the oldest half-open connection instead of sending SYN cookies
+	NoSynCookies bool
 
 	// PeerMax is the number of connections that one address (of IPv6, one /64) may open to us; 0: up
 	// to ConnsMax. At the limit, a new connection replaces a silent one (Conn.SetSilent) or is
 	// refused. The members of a Group share one limit.
 	PeerMax int
 	// Limits on packet buffers that peers hold (pressure.go).
-	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
-	StallNs  int64 // while others need Bufs, a connection whose peer is late by this time is reset; default 5 s
+	// Bufs one connection may have in flight, in percent of those that are free; default 200
+	BufShare int
+	// while others need Bufs, a connection whose peer is late by this time is reset; default 5 s
+	StallNs int64
 
-	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
+	// RSTs to segments without a connection, default 1000 (a burst of as many)
+	RSTPerSec  int
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
 	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
 
-	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
-	Routes []inet.Route   // in addition to Gateway; several default routes are several default gateways
+	// more addresses; with one of IPv6, a link-local one is added if there is none
+	Addrs []netip.Prefix
+	// in addition to Gateway; several default routes are several default gateways
+	Routes []inet.Route
 	// DialPorts are the local ports that Dial chooses from; default 49152 to 65535. Hosts that share
 	// an address need disjoint ranges.
 	DialPorts PortRange
-	VLAN      uint16 // 802.1Q tag of every frame, 1 to 4094; 0: untagged. With Caps.VLAN the device handles it
+	// 802.1Q tag of every frame, 1 to 4094; 0: untagged. With Caps.VLAN the device handles it
+	VLAN uint16
 	// An address is used after duplicate address detection (host_claim.go): 4 to 7 s after New for
 	// IPv4 (RFC 5227), 1 to 2 s for IPv6 (RFC 4862). Dials of stream and rnic wait for it;
 	// AwaitAddrs returns its result.
-	QuickDAD   bool   // detect duplicates in a third of a second
-	NoDAD      bool   // use addresses at once; for a link without other hosts
-	NoAnnounce bool   // send no unsolicited announcements of our addresses
-	Discover   bool   // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
-	ICMPPerSec int    // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
-	Group      *Group // of Pollers that share an address, one for each queue of a port; its secret replaces Secret
-	Member     int    // this Poller's index in Group
+	QuickDAD   bool // detect duplicates in a third of a second
+	NoDAD      bool // use addresses at once; for a link without other hosts
+	NoAnnounce bool // send no unsolicited announcements of our addresses
+	Discover   bool // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
+	ICMPPerSec int  // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
+	// of Pollers that share an address, one for each queue of a port; its secret replaces Secret
+	Group      *Group
+	Member     int // this Poller's index in Group
 	Reassembly inet.ReassemblyConfig
 	PathMTU    inet.PathMTUConfig
 
@@ -131,7 +142,8 @@ type PortRange struct{ First, Last uint16 }
 // complete fills in defaults and checks the Config.
 func complete(cfg *Config) error {
 	for _, step := range []func(*Config) error{
-		(*Config).checkDevice, (*Config).CheckHost, (*Config).completeLimits, (*Config).checkPool, (*Config).checkGroup, (*Config).completeSecret,
+		(*Config).checkDevice, (*Config).CheckHost, (*Config).completeLimits, (*Config).checkPool,
+		(*Config).checkGroup, (*Config).completeSecret,
 	} {
 		if err := step(cfg); err != nil {
 			return fmt.Errorf("stack: poller %q: %w", cfg.Name, err)
@@ -208,14 +220,17 @@ func (cfg *Config) checkLimits() error {
 		return fmt.Errorf("DialPorts %d to %d: want the first and the last port", r.First, r.Last)
 	}
 	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 0 {
-		return fmt.Errorf("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each (SegmentsMax 0: default), and at most %d connections",
+		return fmt.Errorf("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each (SegmentsMax "+
+			"0: default), and at most %d connections",
 			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
 	}
 	if cfg.BufShare < 1 || cfg.BufShare > bufShareMax || cfg.StallNs < 0 {
-		return fmt.Errorf("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time", cfg.BufShare, cfg.StallNs, bufShareMax)
+		return fmt.Errorf("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time",
+			cfg.BufShare, cfg.StallNs, bufShareMax)
 	}
 	if cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax {
-		return fmt.Errorf("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
+		return fmt.Errorf("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax,
+			cfg.ConnsMax)
 	}
 	if cfg.FlightRings > flight.RingsMax {
 		return fmt.Errorf("FlightRings %d: want at most %d", cfg.FlightRings, flight.RingsMax)
@@ -227,7 +242,8 @@ func (cfg *Config) checkLimits() error {
 		return fmt.Errorf("PendingMax %d is less than two bursts of %d", cfg.PendingMax, cfg.BurstMax)
 	}
 	if cfg.TCP.MSS > cfg.MTU-inet.IPv4Len-tcpHeaderLen {
-		return fmt.Errorf("MSS %d does not fit MTU %d: at most %d", cfg.TCP.MSS, cfg.MTU, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
+		return fmt.Errorf("MSS %d does not fit MTU %d: at most %d", cfg.TCP.MSS, cfg.MTU,
+			cfg.MTU-inet.IPv4Len-tcpHeaderLen)
 	}
 	return nil
 }
@@ -241,7 +257,8 @@ func (cfg *Config) checkPool() error {
 		return fmt.Errorf("pool stride %d: MSS %d needs %d", cfg.Pool.Stride(), cfg.TCP.MSS, need)
 	}
 	if need := cfg.Pool.Headroom() + inet.ListenerRoom; cfg.Pool.Stride() < need {
-		return fmt.Errorf("pool stride %d: multicast listener discovery needs %d", cfg.Pool.Stride(), need)
+		return fmt.Errorf("pool stride %d: multicast listener discovery needs %d",
+			cfg.Pool.Stride(), need)
 	}
 	return nil
 }
@@ -264,8 +281,8 @@ func (cfg *Config) completeSecret() error {
 }
 
 // recordsMax is tcp.Config.RecordsMax where many connections share few Bufs, or 0 for tcp's
-// default. Each record of octets has a Buf, so more than a run of records for each Buf is of no use;
-// the rest of 64 Ki is for SYNs and FINs.
+// default. Each record of octets has a Buf, so more than a run of records for each Buf is of no
+// use; the rest of 64 Ki is for SYNs and FINs.
 func recordsMax(conns, bufs int) int {
 	const few = 64 << 10
 	if conns <= few {

@@ -34,7 +34,8 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 }
 
 func (l *lab) poolWith(stride, headroom int) *mem.Pool {
-	pool, err := mem.NewPool(newHeap(stride*8+4096), mem.PoolConfig{Bufs: 8, Stride: stride, Headroom: headroom})
+	pool, err := mem.NewPool(newHeap(stride*8+4096),
+		mem.PoolConfig{Bufs: 8, Stride: stride, Headroom: headroom})
 	require.NoError(l.t, err)
 	return pool
 }

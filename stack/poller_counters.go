@@ -11,27 +11,36 @@ import (
 type Drop uint8
 
 const (
-	DropNoBuf           Drop = iota // pool empty: an ARP request, or the RST of an aborted connection, was not sent
-	DropTxFull                      // a reply, or a frame that had waited for a neighbour, found the batch full
-	DropNeighbourFull               // neighbour unknown and the table, or its queue, full; the oldest frame gave way
-	DropNeighbourLost               // neighbour did not answer
-	DropNoRoute                     // a SYN from where we have no way back
-	DropBacklogFull                 // a SYN beyond a listener's backlog, or Config.SynMax: a cookie, or its oldest gave way
-	DropConnMax                     // the last ACK of a passive open, or Dial, without a free connection
-	DropRSTLimited                  // a RST beyond Config.RSTPerSec
-	DropAborting                    // a segment for a connection that Abort was called on
-	DropCrossing                    // a frame for another Poller of the Group found its ring full
-	DropStopped                     // a frame that waited when the Poller stopped
-	DropICMPLimited                 // an ICMP error beyond Config.ICMPPerSec
-	DropPeerMax                     // a SYN, or the last ACK of a passive open, of an address with Config.PeerMax connections
-	DropDefenceLimited              // an announcement to a host that claims our address, within DEFEND_INTERVAL of another
-	DropAnnounceLimited             // a LinkUp for which another, a second away at most, stands
+	// pool empty: an ARP request, or the RST of an aborted connection, was not sent
+	DropNoBuf Drop = iota
+	// a reply, or a frame that had waited for a neighbour, found the batch full
+	DropTxFull
+	// neighbour unknown and the table, or its queue, full; the oldest frame gave way
+	DropNeighbourFull
+	DropNeighbourLost // neighbour did not answer
+	DropNoRoute       // a SYN from where we have no way back
+	// a SYN beyond a listener's backlog, or Config.SynMax: a cookie, or its oldest gave way
+	DropBacklogFull
+	// the last ACK of a passive open, or Dial, without a free connection
+	DropConnMax
+	DropRSTLimited  // a RST beyond Config.RSTPerSec
+	DropAborting    // a segment for a connection that Abort was called on
+	DropCrossing    // a frame for another Poller of the Group found its ring full
+	DropStopped     // a frame that waited when the Poller stopped
+	DropICMPLimited // an ICMP error beyond Config.ICMPPerSec
+	// a SYN, or the last ACK of a passive open, of an address with Config.PeerMax connections
+	DropPeerMax
+	// an announcement to a host that claims our address, within DEFEND_INTERVAL of another
+	DropDefenceLimited
+	DropAnnounceLimited // a LinkUp for which another, a second away at most, stands
 	DropMax
 )
 
 var dropNames = [DropMax]string{
-	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max", "rst limited",
-	"aborting", "crossing", "stopped", "icmp limited", "peer max", "defence limited", "announce limited",
+	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max",
+	"rst limited",
+	"aborting", "crossing", "stopped", "icmp limited", "peer max", "defence limited",
+	"announce limited",
 }
 
 func (d Drop) String() string {
@@ -64,8 +73,10 @@ type Counters struct {
 	CookiesGood  uint64 // connections made from one
 	CookiesBad   uint64 // ACKs without a connection that came while cookies were out, and had none
 
-	ScalesTooLarge uint64 // SYNs with a window scale above 14, which is taken as 14 (RFC 7323 section 2.3)
-	UrgentIn       uint64 // segments with URG: urgent octets stay in line, without notification (RFC 9293 section 3.8.5)
+	// SYNs with a window scale above 14, which is taken as 14 (RFC 7323 section 2.3)
+	ScalesTooLarge uint64
+	// segments with URG: urgent octets stay in line, without notification (RFC 9293 section 3.8.5)
+	UrgentIn uint64
 
 	TimeWaitCut uint64 // TIME-WAIT ended early: slots ran out, or a new SYN took its place
 	RSTSent     uint64 // to segments without a connection
@@ -94,16 +105,21 @@ type Counters struct {
 	Announcements uint64 // of our addresses, those included
 	LinkUps       uint64
 
-	TxDeferred   uint64 // frames that the device did not take when it was first offered them
-	TxWaits      uint64 // a connection was held up: too many frames wait for the device
-	TimersPutOff uint64 // a timer for a loss came due, but the device had not taken the segment yet, or late
+	TxDeferred uint64 // frames that the device did not take when it was first offered them
+	TxWaits    uint64 // a connection was held up: too many frames wait for the device
+	// a timer for a loss came due, but the device had not taken the segment yet, or late
+	TimersPutOff uint64
 	NoBufWaits   uint64 // a connection was held up: no Buf to spare
-	MemoryWaits  uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
-	ShareWaits   uint64 // a connection was held up: it has its share of Bufs in flight (Config.BufShare)
-	GaveWay      uint64 // silent connections ended with ErrGaveWay: one that came in had no place
-	Reclaimed    uint64 // connections ended with ErrHoarding: others waited for the memory their peers kept (Config.StallNs)
-	TxCopied     uint64 // retransmissions sent from a copy
-	TxSkipped    uint64 // retransmissions whose first copy had not left yet
+	// a connection with nothing in flight was held up: no record of a sent segment to spare
+	MemoryWaits uint64
+	// a connection was held up: it has its share of Bufs in flight (Config.BufShare)
+	ShareWaits uint64
+	GaveWay    uint64 // silent connections ended with ErrGaveWay: one that came in had no place
+	// connections ended with ErrHoarding: others waited for the memory their peers kept
+	// (Config.StallNs)
+	Reclaimed uint64
+	TxCopied  uint64 // retransmissions sent from a copy
+	TxSkipped uint64 // retransmissions whose first copy had not left yet
 
 	Inet [inet.DropMax]uint64 `json:"-"` // drops by reason: Each has their names
 	TCP  [tcp.DropMax]uint64  `json:"-"` // segments not accepted, whole or in part, by reason
@@ -115,10 +131,11 @@ type Counters struct {
 	Neighbours inet.NeighbourStats // what the table did; Entries and Frames are gauges
 	Listener   inet.ListenerStats  // multicast listener discovery; Older is a gauge
 
-	Conns         int // gauges: connections, those in TIME-WAIT included
-	HalfOpen      int // half-open connections
-	TimeWait      int // of them, those in TIME-WAIT
-	AddrTentative int // addresses of ours that cannot be used yet: whether another host has them is being found out
+	Conns    int // gauges: connections, those in TIME-WAIT included
+	HalfOpen int // half-open connections
+	TimeWait int // of them, those in TIME-WAIT
+	// addresses of ours that cannot be used yet: whether another host has them is being found out
+	AddrTentative int
 	Pending       int // frames that wait for the device
 	BufsAvailable int
 	BufsExhausted uint64 // how often the pool was found empty

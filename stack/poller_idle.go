@@ -11,11 +11,14 @@ import (
 type Idle uint8
 
 const (
-	IdleAdaptive  Idle = iota // spin, then yield if that costs little, then sleep up to 50 us: for machines shared with others
-	IdleSpin                  // never give up the core
-	IdlePause                 // never give it up, but tell it to wait: for a core whose other hardware thread computes
-	IdleSleep                 // spin, then sleep up to 50 us; never yield
-	IdleInterrupt             // as IdleAdaptive, but sleep until the device, or a goroutine, has something
+	// spin, then yield if that costs little, then sleep up to 50 us: for machines shared with others
+	IdleAdaptive Idle = iota
+	IdleSpin          // never give up the core
+	// never give it up, but tell it to wait: for a core whose other hardware thread computes
+	IdlePause
+	IdleSleep // spin, then sleep up to 50 us; never yield
+	// as IdleAdaptive, but sleep until the device, or a goroutine, has something
+	IdleInterrupt
 )
 
 // Spinning alone is short: a few microseconds, about what a thread switch costs. Meanwhile other
@@ -28,32 +31,37 @@ const (
 // would take a millisecond at least (runtime.netpoll).
 //
 // Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux
-// 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which every
-// frame waited as long. A sleep of 1 us lasted 2 ms there: a thread that has slept comes first. So
-// a yield that took long is not repeated soon. From 6.18 on one such thread is enough: a yield gives up the rest of the
-// slice, and comes back with the tick, after 4 ms.
+// 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which
+// every frame waited as long. A sleep of 1 us lasted 2 ms there: a thread that has slept comes
+// first. So a yield that took long is not repeated soon. From 6.18 on one such thread is enough:
+// a yield gives up the rest of the slice, and comes back with the tick, after 4 ms.
 //
-// A yield after which another thread has run says that the core is shared, perhaps with the one that
-// waits for us. Then spinning only keeps that one waiting. One that computes does not wait for us,
-// unless it looks at memory, as programs of verbs do, whose Pollers are under IdleInterrupt.
+// A yield after which another thread has run says that the core is shared, perhaps with the one
+// that waits for us. Then spinning only keeps that one waiting. One that computes does not wait
+// for us, unless it looks at memory, as programs of verbs do, whose Pollers are under
+// IdleInterrupt.
 const (
-	spinTurns     = 256    // empty turns before the first yield
-	spinShared    = 4      // where the last yield gave the core to somebody else
-	spinBesideNs  = 50_000 // beside a thread that computes: no yields, so that what takes a little longer finds us awake
-	yieldSharedNs = 1500   // a yield that takes longer did
-	yieldTurns    = 2000   // yields before the first sleep: a millisecond or less on an idle machine
-	yieldLongNs   = 1e6    // a yield that takes longer has given the core to a thread that computes
-	yieldShare    = 100    // such yields take at most one part in so many of the time
-	letAloneNs    = 400    // a Turn and letIn take less where nobody was let in
-	letLongMaxNs  = 20e6   // goroutines that kept the thread for longer than yieldLongNs are let in again after as long, at most this
-	goYieldEvery  = 4      // every so many empty turns other goroutines may use the P
-	sleepMinNs    = 1_000
-	sleepMaxNs    = 50_000
-	busyTurnsMax  = 64 // a busy Poller lets them run this often
-	pauseMin      = 4  // PAUSE instructions after an empty turn: 40 to 140 cycles each, by model
-	pauseMax      = 64
-	sliceNs       = 100_000 // the least: a thread that asks for short slices preempts others when it wakes up (Linux 6.12)
-	timerSlackMin = 1       // ns; the kernel's default of 50 us would double the longest sleep
+	spinTurns  = 256 // empty turns before the first yield
+	spinShared = 4   // where the last yield gave the core to somebody else
+	// beside a thread that computes: no yields, so that what takes a little longer finds us awake
+	spinBesideNs  = 50_000
+	yieldSharedNs = 1500 // a yield that takes longer did
+	yieldTurns    = 2000 // yields before the first sleep: a millisecond or less on an idle machine
+	yieldLongNs   = 1e6  // a yield that takes longer has given the core to a thread that computes
+	yieldShare    = 100  // such yields take at most one part in so many of the time
+	letAloneNs    = 400  // a Turn and letIn take less where nobody was let in
+	// goroutines that kept the thread for longer than yieldLongNs are let in again after as long, at
+	// most this
+	letLongMaxNs = 20e6
+	goYieldEvery = 4 // every so many empty turns other goroutines may use the P
+	sleepMinNs   = 1_000
+	sleepMaxNs   = 50_000
+	busyTurnsMax = 64 // a busy Poller lets them run this often
+	pauseMin     = 4  // PAUSE instructions after an empty turn: 40 to 140 cycles each, by model
+	pauseMax     = 64
+	// the least: a thread that asks for short slices preempts others when it wakes up (Linux 6.12)
+	sliceNs       = 100_000
+	timerSlackMin = 1 // ns; the kernel's default of 50 us would double the longest sleep
 )
 
 // waiter carries out an Idle policy.
@@ -80,7 +88,8 @@ type waiter struct {
 	letFrom int64 // not again before
 }
 
-// prepare makes the calling thread fit for waiting. It is called before each sleep: the Poller may have moved.
+// prepare makes the calling thread fit for waiting. It is called before each sleep: the Poller
+// may have moved.
 func (w *waiter) prepare() {
 	if w.thread != 0 && !w.moves {
 		return
@@ -170,7 +179,8 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 	return d > 0
 }
 
-// deep says that it is time to sleep until something comes: being woken takes microseconds, which is less than any timer does.
+// deep says that it is time to sleep until something comes: being woken takes microseconds, which
+// is less than any timer does.
 func (w *waiter) deep(now int64) bool {
 	if w.idle != IdleInterrupt || w.empty < w.spins() {
 		return false
@@ -195,7 +205,8 @@ func (w *waiter) next(now, deadline int64) int64 {
 		w.since = now
 	}
 	switch {
-	case w.empty <= w.spins() || now < w.yieldFrom && now-w.since < spinBesideNs && w.idle == IdleAdaptive:
+	case w.empty <= w.spins() || now < w.yieldFrom && now-w.since < spinBesideNs &&
+		w.idle == IdleAdaptive:
 		w.step = sleepMinNs
 		return -1
 	case w.empty <= w.spins()+yieldTurns && now >= w.yieldFrom && w.idle != IdleSleep:

@@ -108,8 +108,8 @@ func TestSharedCoreEndsSpinning(t *testing.T) {
 	require.False(t, w.deep(now), "it is tried again")
 }
 
-// A Poller that always has work lets others run at each busyTurnsMax-th Turn; one without leaves the
-// count to begin again only then.
+// A Poller that always has work lets others run at each busyTurnsMax-th Turn; one without leaves
+// the count to begin again only then.
 func TestBusyLetsOthersIn(t *testing.T) {
 	w := waiter{moves: true}
 	for round := range 3 {

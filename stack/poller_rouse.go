@@ -24,8 +24,9 @@ var polling atomic.Int32
 func noneLeft() bool { return int(polling.Load()) >= runtime.GOMAXPROCS(0) }
 
 // rouser wakes a Poller that sleeps until its device interrupts (IdleInterrupt). A goroutine that
-// leaves something for a Poller calls rouse afterwards; the Poller says that it is asleep, then looks
-// once more, then sleeps. So one of the two sees the other. Without a sleeper a call is one load.
+// leaves something for a Poller calls rouse afterwards; the Poller says that it is asleep, then
+// looks once more, then sleeps. So one of the two sees the other. Without a sleeper a call is one
+// load.
 //
 //	the Poller                          another goroutine
 //	asleep = true                       push (doorbell, Submit, crossing)
@@ -47,8 +48,9 @@ type rouser struct {
 	frames  uint64 // that had come by then
 }
 
-// Bell lets others than goroutines wake a Poller: threads that run no Go, with which the words are shared. They leave
-// something, then look at Asleep, swap it for 0, and if it was 1 write 8 octets, the number 1, to FD.
+// Bell lets others than goroutines wake a Poller: threads that run no Go, with which the words
+// are shared. They leave something, then look at Asleep, swap it for 0, and if it was 1 write 8
+// octets, the number 1, to FD.
 type Bell struct {
 	Asleep *uint32
 	FD     int // an eventfd, blocking; the Poller keeps a copy
@@ -89,9 +91,10 @@ func (r *rouser) prepare(device pmd.Interrupter, bell *Bell) error {
 	return nil
 }
 
-// A program that posts one request after the other on the core of the Poller that it wakes has it carried out one at a time: two
-// thread switches each. So a Poller whose sleep the Bell ended soon, and to which nothing else has come, does not hear the Bell
-// for a moment, in which the program posts more. An answer to the peer is not held up: its frame has come before.
+// A program that posts one request after the other on the core of the Poller that it wakes has it
+// carried out one at a time: two thread switches each. So a Poller whose sleep the Bell ended
+// soon, and to which nothing else has come, does not hear the Bell for a moment, in which the
+// program posts more. An answer to the peer is not held up: its frame has come before.
 const (
 	bellSoonNs = 30_000
 	bellDeafNs = 10_000
@@ -107,7 +110,8 @@ func (r *rouser) deaf(now int64, frames uint64) bool {
 // sleep returns when a frame has come, rouse was called, or the deadline is reached; at once if
 // turn finds work. It says whether it slept. One that is deaf is short, and rouse does not end it.
 // In company Go's scheduler is told, so that others get the processor.
-func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf, company bool) (slept bool) {
+func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf,
+	company bool) (slept bool) {
 	tell := company || noneLeft()
 	if tell {
 		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P

@@ -33,7 +33,8 @@ func sleepers(t *testing.T) (pollers []*Poller) {
 		q, err := port.Open(i, pool)
 		require.NoError(t, err)
 		p, err := New(Config{
-			Name: "sleeper", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true, Idle: IdleInterrupt,
+			Name: "sleeper", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr,
+			Core: -1, NoDAD: true, Idle: IdleInterrupt,
 			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
 		})
 		require.NoError(t, err)
@@ -61,7 +62,9 @@ func TestInterruptsRouse(t *testing.T) {
 	pollers := sleepers(t)
 	for _, p := range pollers {
 		k := &kernelLab{t: t, introducer: introducer{p}}
-		k.do(func() { require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, 1000) })) })
+		k.do(func() {
+			require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, 1000) }))
+		})
 	}
 	for i := range 24 { // half of them come to the member that they do not belong to
 		for _, p := range pollers {
@@ -102,19 +105,25 @@ func TestRouseIsNeverLost(t *testing.T) {
 			require.True(t, r.sleep(look, deadline, false, false))
 		}
 	}
-	require.False(t, r.sleep(func() int { return 1 }, nil, false, false), "work ends it before it begins")
-	require.False(t, r.sleep(func() int { return 0 }, func() (now, at int64) { return 5, 5 }, false, false), "and a deadline that is reached")
+	require.False(t, r.sleep(func() int {
+		return 1
+	}, nil, false, false), "work ends it before it begins")
+	require.False(t, r.sleep(func() int {
+		return 0
+	}, func() (now, at int64) { return 5, 5 }, false, false), "and a deadline that is reached")
 }
 
-// A Stop that comes just before the Poller says that it is asleep rouses nobody: the last look finds
-// it, and Run ends without a sleep.
+// A Stop that comes just before the Poller says that it is asleep rouses nobody: the last look
+// finds it, and Run ends without a sleep.
 func TestStopBeforeTheSleep(t *testing.T) {
 	l := newLab(t, nil)
 	for l.a.Turn() > 0 {
 	}
 	l.a.Stop()
 	r := silentRouser(t, nil)
-	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) { return l.a.now, l.a.deadline() }, false, false))
+	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) {
+		return l.a.now, l.a.deadline()
+	}, false, false))
 	l.b.Stop()
 }
 
@@ -188,7 +197,8 @@ func TestBell(t *testing.T) {
 	fd := eventfd(t)
 	asleep, turns := new(uint32), make(chan uint32, 1)
 	cfg := Config{
-		Name: "bell", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true, Idle: IdleInterrupt,
+		Name: "bell", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
+		NoDAD: true, Idle: IdleInterrupt,
 		ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512}, OnTurn: func() int { return 0 },
 	}
 	_, err = New(cfg)
@@ -222,7 +232,8 @@ func TestBell(t *testing.T) {
 	<-p.Done()
 }
 
-// A Bell that ended the last sleep soon is not heard in the next one, which is short; but one that comes after a frame is.
+// A Bell that ended the last sleep soon is not heard in the next one, which is short; but one
+// that comes after a frame is.
 func TestDeafForAMoment(t *testing.T) {
 	word := new(uint32)
 	fd := eventfd(t)
@@ -240,7 +251,8 @@ func TestDeafForAMoment(t *testing.T) {
 	require.False(t, r.deaf(bellSoonNs, 7), "not soon")
 	require.False(t, r.deaf(bellSoonNs+1, 8), "a frame")
 	require.True(t, r.deaf(bellSoonNs+2, 8))
-	require.True(t, r.sleep(ring, late, true, false), "nobody sees it asleep, and it ends all the same")
+	require.True(t, r.sleep(ring, late, true, false),
+		"nobody sees it asleep, and it ends all the same")
 	require.False(t, r.deaf(bellSoonNs+3, 8), "never twice")
 	require.True(t, r.sleep(ring, late, false, false))
 	require.True(t, r.deaf(bellSoonNs+4, 8))

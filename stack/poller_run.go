@@ -93,7 +93,8 @@ func (r *runner) after(work int) {
 func (r *runner) sleep() {
 	p := r.p
 	r.wait.prepare()
-	if p.rouser.sleep(r.turn, r.deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames), r.wait.company) {
+	if p.rouser.sleep(r.turn, r.deadline, p.cfg.Bell != nil && p.rouser.deaf(p.now, p.n.RxFrames),
+		r.wait.company) {
 		p.n.Sleeps++
 	} else {
 		r.wait.busy(p.now)

@@ -30,13 +30,16 @@ func TestConnectAndTransferBothWays(t *testing.T) {
 	require.Equal(t, 1448, u.conn.EMSS(), "MTU 1500 less 40, less timestamps")
 	require.Same(t, l.a.Poller, u.conn.Poller())
 	require.Same(t, l.a.pool, l.a.Pool())
-	require.Equal(t, []any{"host0", netip.MustParseAddr("10.0.0.1"), l.now}, []any{l.a.Name(), l.a.Addr(), l.a.Now()})
+	require.Equal(t, []any{"host0", netip.MustParseAddr("10.0.0.1"), l.now},
+		[]any{l.a.Name(), l.a.Addr(), l.a.Now()})
 	n := l.b.counters()
 	require.Equal(t, uint64(1), n.Accepted)
 	require.Zero(t, u.conn.Stats().Retransmits)
 	for _, h := range l.hosts {
 		c := h.counters()
-		c.Each(func(layer, reason string, v uint64) { require.Zero(t, v, "%s: %s %s", h.cfg.Name, layer, reason) })
+		c.Each(func(layer, reason string, v uint64) {
+			require.Zero(t, v, "%s: %s %s", h.cfg.Name, layer, reason)
+		})
 	}
 	l.stop()
 }
@@ -88,11 +91,18 @@ func TestClosedComesAfterTheLastFrame(t *testing.T) {
 		end func(l *lab, u, v *peer)
 		err error
 	}{
-		"the peer ends last":   {func(l *lab, u, v *peer) { u.closeSend(); v.closeSend() }, nil},
-		"the peer ends first":  {func(l *lab, u, v *peer) { v.closeSend(); u.closeSend() }, nil},
-		"reset":                {func(l *lab, u, v *peer) { u.conn.Abort() }, ErrReset},
-		"reset beside others":  {func(l *lab, u, v *peer) { l.dial(l.a, l.b, 7); u.conn.Abort() }, ErrReset},
-		"reset with octets":    {func(l *lab, u, v *peer) { u.send(100_000); v.send(100_000); u.conn.Abort() }, ErrReset},
+		"the peer ends last":  {func(l *lab, u, v *peer) { u.closeSend(); v.closeSend() }, nil},
+		"the peer ends first": {func(l *lab, u, v *peer) { v.closeSend(); u.closeSend() }, nil},
+		"reset":               {func(l *lab, u, v *peer) { u.conn.Abort() }, ErrReset},
+		"reset beside others": {func(l *lab, u, v *peer) {
+			l.dial(l.a, l.b, 7)
+			u.conn.Abort()
+		}, ErrReset},
+		"reset with octets": {func(l *lab, u, v *peer) {
+			u.send(100_000)
+			v.send(100_000)
+			u.conn.Abort()
+		}, ErrReset},
 		"reset when half done": {func(l *lab, u, v *peer) { u.closeSend(); u.conn.Abort() }, ErrReset},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +369,8 @@ func TestStopTellsEverybody(t *testing.T) {
 	l.stop()
 }
 
-// Stop ends the connections of a device that takes no more frames, whether or not the transmit batch has room for their RSTs.
+// Stop ends the connections of a device that takes no more frames, whether or not the transmit
+// batch has room for their RSTs.
 func TestStopWithADeadDevice(t *testing.T) {
 	for _, pending := range []int{0, 64} {
 		l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax, cfg.TCP.InitialWindow = pending, 100 })
@@ -379,7 +390,8 @@ func TestStopWithADeadDevice(t *testing.T) {
 }
 
 func TestErrorsAreDistinct(t *testing.T) {
-	all := []error{ErrReset, ErrRefused, ErrTimeout, ErrAborted, ErrNoRoute, ErrConnMax, ErrPortUsed, ErrBusy, ErrStopped, ErrNetUnreachable,
+	all := []error{ErrReset, ErrRefused, ErrTimeout, ErrAborted, ErrNoRoute, ErrConnMax, ErrPortUsed,
+		ErrBusy, ErrStopped, ErrNetUnreachable,
 		ErrNotLocal, ErrOtherMember}
 	for i, a := range all {
 		for _, b := range all[i+1:] {
@@ -395,7 +407,8 @@ func TestNagleIsPerConnection(t *testing.T) {
 	u.chunk = 100
 	u.send(300)
 	l.a.Turn()
-	require.Equal(t, uint64(1), u.conn.Stats().SegsOut-2, "the second small segment waits for the first one's ACK")
+	require.Equal(t, uint64(1), u.conn.Stats().SegsOut-2,
+		"the second small segment waits for the first one's ACK")
 	u.conn.SetNoDelay(true)
 	l.a.Turn()
 	require.Equal(t, uint64(3), u.conn.Stats().SegsOut-2)

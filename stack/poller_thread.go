@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// ownsThread says whether the Poller keeps one OS thread: when it is pinned to a core or never gives
-// it up, when its device wants that (pmd.Caps.OneThread), or when threads that are not Go's wait for
-// it (Bell).
+// ownsThread says whether the Poller keeps one OS thread: when it is pinned to a core or never
+// gives it up, when its device wants that (pmd.Caps.OneThread), or when threads that are not Go's
+// wait for it (Bell).
 //
 // Any other Poller is a goroutine like the rest and shares its thread with them. On a machine where
 // the cores are no more than the Pollers that is what makes an application beside one fast: what it
@@ -16,7 +16,8 @@ import (
 // (docs/adr/0026-threads-of-pollers.md).
 func (p *Poller) ownsThread() bool {
 	c := &p.cfg
-	return c.Core != -1 || c.Idle == IdleSpin || c.Idle == IdlePause || c.Caps.OneThread || c.Bell != nil
+	return c.Core != -1 || c.Idle == IdleSpin || c.Idle == IdlePause || c.Caps.OneThread ||
+		c.Bell != nil
 }
 
 // owners counts the Pollers that keep their thread, and with it one of Go's processors

@@ -41,8 +41,8 @@ func running(t *testing.T, set func(*Config)) *lab {
 	return l
 }
 
-// What waits for a Poller without a thread of its own runs within a few Turns of what it waited for,
-// though Go has no other processor: on the Poller's thread.
+// What waits for a Poller without a thread of its own runs within a few Turns of what it waited
+// for, though Go has no other processor: on the Poller's thread.
 func TestWaiterRunsOnThePollersThread(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	l := running(t, func(cfg *Config) { cfg.Core = -1 })
@@ -60,8 +60,8 @@ func TestWaiterRunsOnThePollersThread(t *testing.T) {
 	require.Greater(t, within, rounds/2, "of %d; the others met a tick of the scheduler", rounds)
 }
 
-// A Poller that keeps its thread leaves the rest of the program a processor, and gives back what was
-// added for it.
+// A Poller that keeps its thread leaves the rest of the program a processor, and gives back what
+// was added for it.
 func TestOwnThreadLeavesAProcessor(t *testing.T) {
 	core := anyCore(t)
 	for name, tc := range map[string]struct {

@@ -5,9 +5,9 @@ import "sync/atomic"
 // Turns is how many Turns the Poller has made, for a watchdog: a number that stands still while the
 // Poller is not Asleep is a Poller that hangs. Any goroutine.
 //
-// The Poller counts with a plain store, because an atomic one would be a barrier in each Turn. What
-// is read here is an aligned word, which is never torn, and an old value is as good: only whether it
-// changes in tens of milliseconds matters. The race detector is told to look away.
+// The Poller counts with a plain store, because an atomic one would be a barrier in each Turn.
+// What is read here is an aligned word, which is never torn, and an old value is as good: only
+// whether it changes in tens of milliseconds matters. The race detector is told to look away.
 //
 //go:norace
 //go:noinline

@@ -91,7 +91,8 @@ func (w *wakeups) wait(tell bool) (timer bool) {
 	if tell {
 		n, _ = unix.EpollWait(w.epoll, events[:], -1)
 	} else {
-		r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&events)), uintptr(len(events)), ^uintptr(0), 0, 0)
+		r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll),
+			uintptr(unsafe.Pointer(&events)), uintptr(len(events)), ^uintptr(0), 0, 0)
 		if errno == 0 {
 			n = int(r)
 		}

@@ -42,7 +42,8 @@ func TestSleepEndsInTime(t *testing.T) {
 			for end := before + ns; now() < end; {
 				w.await(now(), end-now(), tell)
 			}
-			require.Less(t, now()-before, ns+int64(10*time.Second), "a busy machine's scheduler has its say, an hour is another thing")
+			require.Less(t, now()-before, ns+int64(10*time.Second),
+				"a busy machine's scheduler has its say, an hour is another thing")
 		}
 	}
 }
@@ -100,8 +101,8 @@ func TestBellIsNotRead(t *testing.T) {
 	}
 }
 
-// BenchmarkHandover hands one core back and forth between two threads: a round trip is two sleeps and
-// two wake-ups. What a timeout of each sleep's own costs, beside a timer that was set before.
+// BenchmarkHandover hands one core back and forth between two threads: a round trip is two sleeps
+// and two wake-ups. What a timeout of each sleep's own costs, beside a timer that was set before.
 func BenchmarkHandover(b *testing.B) {
 	poll := func(timeout time.Duration) func(fd int) {
 		return func(fd int) {
@@ -111,12 +112,14 @@ func BenchmarkHandover(b *testing.B) {
 			if timeout == 0 {
 				p = nil
 			}
-			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), 1, uintptr(unsafe.Pointer(p)), 0, 0, 0)
+			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), 1,
+				uintptr(unsafe.Pointer(p)), 0, 0, 0)
 			if fds[0].Revents == 0 {
 				return
 			}
 			var n [8]byte
-			_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&n)), uintptr(len(n)))
+			_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&n)),
+				uintptr(len(n)))
 		}
 	}
 	for _, way := range []struct {
@@ -132,7 +135,9 @@ func BenchmarkHandover(b *testing.B) {
 		}},
 		{"ppoll", func(b *testing.B, fd int) func() { return func() { poll(0)(fd) } }},
 		{"ppoll_1ms", func(b *testing.B, fd int) func() { return func() { poll(time.Millisecond)(fd) } }},
-		{"ppoll_100us", func(b *testing.B, fd int) func() { return func() { poll(100 * time.Microsecond)(fd) } }},
+		{"ppoll_100us", func(b *testing.B, fd int) func() {
+			return func() { poll(100 * time.Microsecond)(fd) }
+		}},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			bells := [2]int{eventfd(b), eventfd(b)}
@@ -143,7 +148,8 @@ func BenchmarkHandover(b *testing.B) {
 					sleeps[me]()
 				}
 				turn.Add(1)
-				_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(bells[1-me]), uintptr(unsafe.Pointer(&one)), 8)
+				_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(bells[1-me]), uintptr(unsafe.Pointer(&one)),
+					8)
 			}
 			onOneCore := func() {
 				runtime.LockOSThread() // for good: the thread ends with its goroutine
@@ -171,8 +177,8 @@ func BenchmarkHandover(b *testing.B) {
 	}
 }
 
-// What has come ends a sleep whose first part is quiet: there is no second part, which a bell that is
-// not read would not end.
+// What has come ends a sleep whose first part is quiet: there is no second part, which a bell
+// that is not read would not end.
 func TestBellEndsAQuietSleep(t *testing.T) {
 	w, _, bell := newWakeups(t)
 	_, err := unix.Write(bell, one[:])

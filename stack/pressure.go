@@ -19,13 +19,13 @@ import "github.com/rnicd/rnicd/tcp"
 //     up for that; a few others that hold nothing are lent their first (pressure_loans.go).
 //   - An eighth of the pool is for connections whose peer has ever acknowledged anything. The
 //     cheapest attack, a handshake and then nothing, does not get there.
-//   - No connection gets all Bufs: it may pull only while it holds no more than Config.BufShare of what
-//     is still free (the dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length
-//     thresholds for shared-memory packet switches", 1998). One alone has two thirds. However many
-//     want more, something is left for the next. No connection takes a second Buf while others wait
-//     for their first.
-//   - Connections that find no Buf, and have nothing in flight whose acknowledgment would bring them
-//     back, wait in a list (pressure_waiting.go).
+//   - No connection gets all Bufs: it may pull only while it holds no more than Config.BufShare
+//     of what is still free (the dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic
+//     queue length thresholds for shared-memory packet switches", 1998). One alone has two
+//     thirds. However many want more, something is left for the next. No connection takes a
+//     second Buf while others wait for their first.
+//   - Connections that find no Buf, and have nothing in flight whose acknowledgment would bring
+//     them back, wait in a list (pressure_waiting.go).
 //   - While another connection does not get the Bufs or records it could use, or its Upper had to
 //     refuse octets, connections whose peer is late are reset with ErrHoarding: those that hold
 //     most first, at most four a millisecond. Late is a peer that has neither acknowledged what was
@@ -61,8 +61,10 @@ type Budget struct {
 
 	// Of byte streams, all together. More octets in order are copied to other memory; others are
 	// refused.
-	Unread     int // wait for a reader, or for octets before them
-	OutOfOrder int // the most at which one more may wait for octets before it; less than Unread, so that octets that fill gaps are taken
+	Unread int // wait for a reader, or for octets before them
+	// the most at which one more may wait for octets before it; less than Unread, so that octets
+	// that fill gaps are taken
+	OutOfOrder int
 	Squeeze    int // when more than this wait, windows shrink to a few segments
 	Grow       int // when more than this wait, windows do not grow
 	Window     int // the largest window of one stream

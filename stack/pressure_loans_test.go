@@ -8,8 +8,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// The level falls from all Bufs to two as more is lent, and no step of it is to less than half until
-// it is at a few.
+// The level falls from all Bufs to two as more is lent, and no step of it is to less than half
+// until it is at a few.
 func TestLoanLevel(t *testing.T) {
 	for _, size := range []int{1, 3, 64, 2048, 1 << 20} {
 		b := newBudget(size, 32)

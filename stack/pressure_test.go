@@ -127,15 +127,33 @@ func TestUpperWantsBufs(t *testing.T) {
 		late  int64
 		ended bool
 	}{
-		"another is refused":    {func(l *lab, few, _ *holder) { few.conn.NeedBufs() }, stallDefaultNs, true},
-		"both are":              {func(l *lab, few, most *holder) { most.conn.NeedBufs(); few.conn.NeedBufs() }, stallDefaultNs, true},
-		"it alone is refused":   {func(l *lab, _, most *holder) { most.conn.NeedBufs() }, stallDefaultNs, false},
-		"none is refused":       {func(*lab, *holder, *holder) {}, stallDefaultNs, false},
-		"records are wanted":    {func(l *lab, _, _ *holder) { l.a.pressure.needRecords() }, stallDefaultNs, false},
-		"its peer has time":     {func(l *lab, few, _ *holder) { few.conn.NeedBufs() }, stallDefaultNs - 1, false},
-		"beyond a gap":          {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 100 * second, true},
-		"beyond a gap, sooner":  {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 100*second - 1, false},
-		"beyond gaps, and next": {func(l *lab, few, most *holder) { most.conn.WantBufs(); few.conn.NeedBufs() }, stallDefaultNs, true},
+		"another is refused": {func(l *lab, few, _ *holder) {
+			few.conn.NeedBufs()
+		}, stallDefaultNs, true},
+		"both are": {func(l *lab, few, most *holder) {
+			most.conn.NeedBufs()
+			few.conn.NeedBufs()
+		}, stallDefaultNs, true},
+		"it alone is refused": {func(l *lab, _, most *holder) {
+			most.conn.NeedBufs()
+		}, stallDefaultNs, false},
+		"none is refused": {func(*lab, *holder, *holder) {}, stallDefaultNs, false},
+		"records are wanted": {func(l *lab, _, _ *holder) {
+			l.a.pressure.needRecords()
+		}, stallDefaultNs, false},
+		"its peer has time": {func(l *lab, few, _ *holder) {
+			few.conn.NeedBufs()
+		}, stallDefaultNs - 1, false},
+		"beyond a gap": {func(l *lab, few, _ *holder) {
+			few.conn.WantBufs()
+		}, 100 * second, true},
+		"beyond a gap, sooner": {func(l *lab, few, _ *holder) {
+			few.conn.WantBufs()
+		}, 100*second - 1, false},
+		"beyond gaps, and next": {func(l *lab, few, most *holder) {
+			most.conn.WantBufs()
+			few.conn.NeedBufs()
+		}, stallDefaultNs, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, nil)
@@ -194,8 +212,9 @@ func TestDemandStandsUntilAllWereLookedAt(t *testing.T) {
 	}
 }
 
-// While connections demand only what would help them, and nothing that they need, one that is late by
-// no more than StallNs is not ended; nor is it ended sooner where the user timeout is shorter.
+// While connections demand only what would help them, and nothing that they need, one that is
+// late by no more than StallNs is not ended; nor is it ended sooner where the user timeout is
+// shorter.
 func TestWantsAreNoNeeds(t *testing.T) {
 	for name, x := range map[string]struct {
 		userTimeout int64
@@ -292,8 +311,9 @@ func TestPeerClock(t *testing.T) {
 // The shares of a pool leave room for reception and for each other, whatever its size.
 func TestBudget(t *testing.T) {
 	require.Equal(t, Budget{
-		Reserve: 128, Proven: 896, Unread: 4096, OutOfOrder: 3072, Squeeze: 3072, Grow: 2048, Window: 2048,
-		Spare: 2048, SpareInOrder: 64, PartialMax: 1024,
+		Reserve: 128, Proven: 896, Unread: 4096, OutOfOrder: 3072, Squeeze: 3072, Grow: 2048,
+		Window: 2048,
+		Spare:  2048, SpareInOrder: 64, PartialMax: 1024,
 	}, newBudget(8192, 32))
 	for size := 1; size < 3000; size++ {
 		b := newBudget(size, 32)

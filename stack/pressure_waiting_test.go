@@ -103,8 +103,8 @@ func TestOneThatWaitsAsksForBufs(t *testing.T) {
 	require.True(t, p.pressure.demanded())
 }
 
-// One that waits on each list are two, not none: Bufs are asked for, the next Turn is soon, and both
-// go on when there are Bufs.
+// One that waits on each list are two, not none: Bufs are asked for, the next Turn is soon, and
+// both go on when there are Bufs.
 func TestBothListsWait(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 16)

@@ -7,6 +7,7 @@ package stack
 const (
 	floodSYNs  = 50_000
 	siegeTicks = 100
-	// siegeBuild is how long some hoarders are given more, of which the longer attack is rid when it is over: up to 2 s.
+	// siegeBuild is how long some hoarders are given more, of which the longer attack is rid when it
+	// is over: up to 2 s.
 	siegeBuild = 45_000
 )

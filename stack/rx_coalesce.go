@@ -30,7 +30,8 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) {
 	s := &p.seg
 	head := p.pool.Data(b)
 	l4 := p.l4Plain(&c.tcp.ID().Remote)
-	if cap(head)-cap(octets) != l4 || len(head) != l4+len(octets) || c.phase != phaseOpen || c.marks&markAbort != 0 {
+	if cap(head)-cap(octets) != l4 || len(head) != l4+len(octets) || c.phase != phaseOpen ||
+		c.marks&markAbort != 0 {
 		return
 	}
 	room := c.tcp.Coalescible(s)
@@ -42,7 +43,8 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) {
 		}
 		frame := p.pool.Data(next)
 		k := len(frame) - end
-		if k <= 0 || k > part || k > room-total || !p.follows(head, frame, l4, end, uint32(s.Seq)+uint32(total)) {
+		if k <= 0 || k > part || k > room-total ||
+			!p.follows(head, frame, l4, end, uint32(s.Seq)+uint32(total)) {
 			break
 		}
 		total += k
@@ -82,7 +84,8 @@ func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
 	t, u := (*[tcp.HeaderLenMin]byte)(h[l4:]), (*[tcp.HeaderLenMin]byte)(head[l4:])
 	return be.Uint32(t[4:]) == seq && be.Uint32(t[8:]) == be.Uint32(u[8:]) && t[12] == u[12] &&
 		(t[tcpFlagsAt]^u[tcpFlagsAt])&^byte(tcp.PSH) == 0 &&
-		be.Uint16(t[tcpWindowAt:]) == be.Uint16(u[tcpWindowAt:]) && be.Uint16(t[tcpUrgentAt:]) == be.Uint16(u[tcpUrgentAt:]) &&
+		be.Uint16(t[tcpWindowAt:]) == be.Uint16(u[tcpWindowAt:]) &&
+		be.Uint16(t[tcpUrgentAt:]) == be.Uint16(u[tcpUrgentAt:]) &&
 		sameOptions(h[l4+tcp.HeaderLenMin:], head[l4+tcp.HeaderLenMin:])
 }
 
@@ -90,7 +93,8 @@ func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
 // 20 with a VLAN tag. Compared as words: a call for so few costs more than it does.
 func sameLink(a, b []byte) bool {
 	ne, last := binary.NativeEndian, len(a)-8
-	return ne.Uint64(a) == ne.Uint64(b) && ne.Uint64(a[8:]) == ne.Uint64(b[8:]) && ne.Uint64(a[last:]) == ne.Uint64(b[last:])
+	return ne.Uint64(a) == ne.Uint64(b) && ne.Uint64(a[8:]) == ne.Uint64(b[8:]) &&
+		ne.Uint64(a[last:]) == ne.Uint64(b[last:])
 }
 
 // sameOptions says whether the options of two TCP headers, which are equally long, are alike.

@@ -16,7 +16,8 @@ func TestJoinedAreOfOneSize(t *testing.T) {
 		sizes     []int
 		coalesced uint64
 	}{
-		{[]int{500, 500, 500}, 2}, {[]int{1000, 500, 500}, 1}, {[]int{500, 1000}, 0}, {[]int{500, 500, 1000, 1000, 10, 10}, 3},
+		{[]int{500, 500, 500}, 2}, {[]int{1000, 500, 500}, 1}, {[]int{500, 1000}, 0},
+		{[]int{500, 500, 1000, 1000, 10, 10}, 3},
 	} {
 		l := offloaded(t, nil)
 		u, v := l.open()
@@ -83,7 +84,9 @@ func TestTemplateIsOfOneTurn(t *testing.T) {
 // A Turn that finds many octets acknowledges before it has taken all of them, and says that there
 // are more; of large frames a burst is fewer.
 func TestTurnEndsAfterManyOctets(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20 })
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20
+	})
 	u, v := l.open()
 	u.send(2 * u.conn.EMSS()) // whose ACK tells the window, with its scale
 	l.turns()

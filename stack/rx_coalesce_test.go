@@ -21,7 +21,9 @@ func offloaded(t *testing.T, tune func(i int, cfg *Config)) *lab {
 }
 
 // vectors are ways to take several segments in one call: not at all, all of them, two, any number.
-var vectors = []func(n int) int{nil, func(n int) int { return n }, func(n int) int { return min(n, 2) }, func(n int) int { return rand.IntN(n + 1) }}
+var vectors = []func(n int) int{nil, func(n int) int {
+	return n
+}, func(n int) int { return min(n, 2) }, func(n int) int { return rand.IntN(n + 1) }}
 
 // Segments that continue each other are taken as one, and the Upper still gets each by itself, at
 // its boundaries; the last may be shorter. Nobody else can tell: as many segments are counted, and
@@ -143,7 +145,8 @@ func TestFollowsLooksAtEveryBit(t *testing.T) {
 		ipv6 bool
 		tune func(int, *Config)
 	}{
-		{"IPv4", 14, false, nil}, {"IPv4 in a VLAN", 18, false, v6}, {"IPv6", 14, true, nil}, {"IPv6 in a VLAN", 18, true, v6},
+		{"IPv4", 14, false, nil}, {"IPv4 in a VLAN", 18, false, v6}, {"IPv6", 14, true, nil},
+		{"IPv6 in a VLAN", 18, true, v6},
 	} {
 		p := newLab(t, x.tune).a.Poller
 		const payload, options = 64, 12
@@ -180,7 +183,8 @@ func TestFollowsLooksAtEveryBit(t *testing.T) {
 				at, mask := bit/8, byte(1)<<(bit%8)
 				good[at] ^= mask
 				want := free[at]&mask != 0
-				require.Equal(t, want, p.follows(head, good, l4, end, seq+payload), "%s: octet %d bit %d", x.name, at, bit%8)
+				require.Equal(t, want, p.follows(head, good, l4, end, seq+payload), "%s: octet %d bit %d",
+					x.name, at, bit%8)
 				good[at] ^= mask
 			}
 		}
@@ -237,7 +241,8 @@ func TestTemplateMakesTheSameHeaders(t *testing.T) {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.VLAN = vlan })
 		u, _ := l.open()
 		p, c := l.a.Poller, u.conn
-		base := tcp.Transmit{ID: *c.tcp.ID(), Seq: 1000, Ack: 77, Flags: tcp.ACK, TOS: 2, Window: 500, Len: 1448}
+		base := tcp.Transmit{ID: *c.tcp.ID(), Seq: 1000, Ack: 77, Flags: tcp.ACK, TOS: 2,
+			Window: 500, Len: 1448}
 		base.Options.WindowScale = -1
 		base.Options.HasTimestamps, base.Options.TSval, base.Options.TSecr = true, 1, 2
 		made := func(put func(b mem.Buf)) ([]byte, mem.Desc) {
@@ -329,7 +334,8 @@ func shareOfATurn(t *testing.T, lab func() *lab) {
 func TestShareOfATurnInOctets(t *testing.T) {
 	for _, x := range []struct{ mtu, conns, quantum int }{
 		{576, 1, 256 * 576}, {1500, 1, 256 * 1500}, {9000, 1, 384 << 10}, {65000, 1, 384 << 10},
-		{1500, 3, 128_000}, {9000, 3, 128 << 10}, {65000, 100, 130_000}, {1500, 100, 16 << 10}, {9000, 100, 18_000},
+		{1500, 3, 128_000}, {9000, 3, 128 << 10}, {65000, 100, 130_000}, {1500, 100, 16 << 10},
+		{9000, 100, 18_000},
 	} {
 		var s schedule
 		s.begin(&Config{MTU: x.mtu, BurstMax: 32}, x.conns, false)
@@ -343,7 +349,9 @@ func TestShareOfATurnInOctets(t *testing.T) {
 func TestJoinedEndAtTheWindow(t *testing.T) {
 	for _, burst := range []int{1, 32} {
 		const window = 4*1448 + 100
-		l := offloaded(t, func(i int, cfg *Config) { cfg.BurstMax, cfg.TCP.ReceiveWindow = burst, window })
+		l := offloaded(t, func(i int, cfg *Config) {
+			cfg.BurstMax, cfg.TCP.ReceiveWindow = burst, window
+		})
 		u, v := l.open()
 		var last []byte
 		l.a.nic.onSend = func(f []byte) { last = bytes.Clone(f) }
@@ -359,7 +367,8 @@ func TestJoinedEndAtTheWindow(t *testing.T) {
 				f[len(f)-1448+k] = pattern(1, uint64((4+i)*1448+k))
 			}
 			d := l.a.pool.Desc(b)
-			*d = mem.Desc{Off: d.Off, Len: uint32(len(f)), Flags: mem.TxChecksum, CsumStart: tcpAt, CsumOffset: checksumOffset}
+			*d = mem.Desc{Off: d.Off, Len: uint32(len(f)), Flags: mem.TxChecksum, CsumStart: tcpAt,
+				CsumOffset: checksumOffset}
 			copy(l.a.pool.Data(b), f)
 			require.Equal(t, 1, l.a.nic.Queue.Tx([]mem.Buf{b}))
 			l.a.pool.Free(b)

@@ -43,7 +43,9 @@ func TestMarksTravelThroughTheStack(t *testing.T) {
 	}
 	l.listen(l.b, 7, 4)
 	u := l.dial(l.a, l.b, 7, 300_000)
-	l.until("delivered", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 300_000 && u.acked == 300_000 })
+	l.until("delivered", func() bool {
+		return len(l.accepted) == 1 && l.accepted[0].edge == 300_000 && u.acked == 300_000
+	})
 	sender, receiver := u.conn.Stats(), l.accepted[0].conn.Stats()
 	require.Positive(t, marked)
 	require.Equal(t, uint64(marked), receiver.CEIn)

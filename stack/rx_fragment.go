@@ -10,7 +10,8 @@ import (
 func (p *Poller) fragment4(src inet.MAC, ip *inet.IPv4, payload, packet []byte) {
 	f := inet.Fragment{
 		Datagram: inet.Datagram{Src: ip.Src, Dst: ip.Dst, ID: uint32(ip.ID), Proto: ip.Proto},
-		Next:     ip.Proto, Off: ip.FragOff, More: ip.MF, TOS: ip.TOS, Head: ip.HdrLen, Payload: payload, Packet: packet[:ip.TotalLen],
+		Next:     ip.Proto, Off: ip.FragOff, More: ip.MF, TOS: ip.TOS, Head: ip.HdrLen, Payload: payload,
+		Packet: packet[:ip.TotalLen],
 	}
 	whole, proto, ok := p.reassemble(&f)
 	if !ok {
@@ -36,10 +37,12 @@ func (p *Poller) fragment4(src inet.MAC, ip *inet.IPv4, payload, packet []byte) 
 
 // fragment6 is fragment4 for IPv6. Headers after the Fragment header are walked when the packet is
 // whole.
-func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload, packet []byte) {
+func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload,
+	packet []byte) {
 	f := inet.Fragment{
 		Datagram: inet.Datagram{Src: ip.Src, Dst: ip.Dst, ID: c.Fragment.ID},
-		Next:     c.Fragment.NextHeader, Off: c.Fragment.Off, More: c.Fragment.More, TOS: ip.TrafficClass, Head: c.Off - inet.Fragment6Len,
+		Next:     c.Fragment.NextHeader, Off: c.Fragment.Off, More: c.Fragment.More, TOS: ip.TrafficClass,
+		Head:    c.Off - inet.Fragment6Len,
 		Payload: payload[c.Off:], Packet: packet,
 	}
 	if ip.Dst.IsMulticast() || !p.possible(&ip.Src) {
@@ -109,7 +112,8 @@ func (p *Poller) tcpWhole(src inet.MAC, remote, local *inet.Addr, octets []byte)
 	}
 	tos := p.host.fragments.TOS()
 	copy(p.pool.Slot(b)[h:], octets)
-	p.putPacket(b, remote, local, inet.ProtoTCP, tos, p.cfg.TTL, len(octets)) // a frame: it may have to cross
+	// a frame: it may have to cross
+	p.putPacket(b, remote, local, inet.ProtoTCP, tos, p.cfg.TTL, len(octets))
 	frame := p.pool.Data(b)
 	copy(frame, p.mac[:])
 	copy(frame[len(p.mac):], src[:])

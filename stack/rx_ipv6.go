@@ -25,7 +25,8 @@ func (p *Poller) ipv6(b mem.Buf, src inet.MAC, packet []byte, group bool) bool {
 			p.impostor(b, src, &ip, payload)
 		}
 	case ip.NextHeader == inet.ProtoTCP:
-		return p.deliver6(b, src, &ip, &inet.Chain{Proto: inet.ProtoTCP}, payload, packet, flags&mem.RxChecksumGood != 0)
+		return p.deliver6(b, src, &ip, &inet.Chain{Proto: inet.ProtoTCP}, payload, packet,
+			flags&mem.RxChecksumGood != 0)
 	default:
 		return p.walk6(b, src, &ip, payload, packet, group)
 	}
@@ -34,7 +35,8 @@ func (p *Poller) ipv6(b mem.Buf, src inet.MAC, packet []byte, group bool) bool {
 }
 
 // walk6 steps over the extension headers of ip.
-func (p *Poller) walk6(b mem.Buf, src inet.MAC, ip *inet.IPv6, payload, packet []byte, group bool) bool {
+func (p *Poller) walk6(b mem.Buf, src inet.MAC, ip *inet.IPv6, payload, packet []byte,
+	group bool) bool {
 	packet = packet[:inet.IPv6Len+len(payload)]
 	c, drop := inet.WalkIPv6(payload, ip.NextHeader, inet.IPv6Len, false)
 	at := inet.IPv6Len
@@ -59,7 +61,8 @@ func (p *Poller) walk6(b mem.Buf, src inet.MAC, ip *inet.IPv6, payload, packet [
 
 // deliver6 hands the payload of a packet, which is of c.Proto, on. packet is what an error would
 // quote.
-func (p *Poller) deliver6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload, packet []byte, good bool) bool {
+func (p *Poller) deliver6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload,
+	packet []byte, good bool) bool {
 	if c.Proto == inet.ProtoICMPv6 {
 		return p.icmp6(b, src, ip, payload, packet, c.Alert)
 	}

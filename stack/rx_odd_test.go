@@ -24,7 +24,8 @@ func TestScaleTooLargeIsCounted(t *testing.T) {
 		}
 		syn, from := make([]byte, tr.HeaderLen()), netip.MustParseAddr("10.0.0.77")
 		tr.Put(syn)
-		sum := inet.Checksum(syn, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(l.b.addr), inet.ProtoTCP, len(syn)))
+		sum := inet.Checksum(syn, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(l.b.addr),
+			inet.ProtoTCP, len(syn)))
 		binary.BigEndian.PutUint16(syn[checksumOffset:], sum)
 		l.answers(l.a, l.b, packet(l.a.mac, l.b.mac, from, l.b.addr, inet.ProtoTCP, syn))
 		n := l.b.counters()

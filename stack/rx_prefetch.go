@@ -70,7 +70,8 @@ func (p *Poller) tupleOf(f []byte) (id tcp.ID, ok bool) {
 		id.Remote, id.Local = inet.AddrFrom4([4]byte(f[at+12:])), inet.AddrFrom4([4]byte(f[at+16:]))
 		id.RemotePort, id.LocalPort = binary.BigEndian.Uint16(ports), binary.BigEndian.Uint16(ports[2:])
 		return id, true
-	case f[at-2] == 0x86 && f[at-1] == 0xdd && f[at+6] == inet.ProtoTCP && len(f) >= at+inet.IPv6Len+tcpHeaderLen:
+	case f[at-2] == 0x86 && f[at-1] == 0xdd && f[at+6] == inet.ProtoTCP && len(f) >= at+inet.IPv6Len+
+		tcpHeaderLen:
 		ports = f[at+inet.IPv6Len:]
 		id.Remote, id.Local = inet.Addr(f[at+8:at+24]), inet.Addr(f[at+24:at+40])
 		id.RemotePort, id.LocalPort = binary.BigEndian.Uint16(ports), binary.BigEndian.Uint16(ports[2:])

@@ -45,12 +45,13 @@ func TestPreviewDecidesNothing(t *testing.T) {
 	}
 	after := l.b.counters()
 	require.Equal(t, after.RxFrames-before.RxFrames, uint64(len(frame)-14+1+3))
-	require.Equal(t, uint64(1), after.TCP[tcp.DropDuplicate]-before.TCP[tcp.DropDuplicate], "the whole frame is a duplicate, the others are nothing")
+	require.Equal(t, uint64(1), after.TCP[tcp.DropDuplicate]-before.TCP[tcp.DropDuplicate],
+		"the whole frame is a duplicate, the others are nothing")
 	l.stop()
 }
 
-// What is looked at beforehand is the connection that the segment belongs to, of either family, in a
-// VLAN or not; frames of anything else, and headers with options, have none.
+// What is looked at beforehand is the connection that the segment belongs to, of either family,
+// in a VLAN or not; frames of anything else, and headers with options, have none.
 func TestTupleOfASegment(t *testing.T) {
 	for _, vlan := range []uint16{0, 5} {
 		for _, open := range []func(*lab) (u, v *peer){(*lab).open, (*lab).open6} {

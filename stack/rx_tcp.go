@@ -7,8 +7,10 @@ import (
 )
 
 // tcp checks and decodes a segment and finds its connection.
-func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint8, octets []byte, good bool) bool {
-	if !good && inet.Checksum(octets, inet.PseudoSum(*remote, *local, inet.ProtoTCP, len(octets))) != 0 {
+func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint8, octets []byte,
+	good bool) bool {
+	if !good &&
+		inet.Checksum(octets, inet.PseudoSum(*remote, *local, inet.ProtoTCP, len(octets))) != 0 {
 		p.n.TCP[tcp.DropChecksum]++
 		return true
 	}

@@ -39,7 +39,8 @@ func packet(src, dst inet.MAC, from, to netip.Addr, proto uint8, octets []byte) 
 	f := make([]byte, tcpAt+len(octets))
 	eth := inet.Ethernet{Dst: dst, Src: src, Type: inet.EtherTypeIPv4}
 	eth.Put(f)
-	ip := inet.IPv4{TTL: 64, Proto: proto, Src: inet.AddrFrom(from), Dst: inet.AddrFrom(to), TotalLen: inet.IPv4Len + len(octets)}
+	ip := inet.IPv4{TTL: 64, Proto: proto, Src: inet.AddrFrom(from), Dst: inet.AddrFrom(to),
+		TotalLen: inet.IPv4Len + len(octets)}
 	ip.Put(f[inet.EthernetLen:])
 	copy(f[tcpAt:], octets)
 	return f
@@ -51,7 +52,8 @@ func segmentFrame(src, dst inet.MAC, from, to netip.Addr, t tcp.Transmit, payloa
 	b := make([]byte, t.HeaderLen()+len(payload))
 	t.Put(b)
 	copy(b[t.HeaderLen():], payload)
-	binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoTCP, len(b))))
+	binary.BigEndian.PutUint16(b[16:],
+		inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoTCP, len(b))))
 	return packet(src, dst, from, to, inet.ProtoTCP, b)
 }
 
@@ -169,7 +171,8 @@ func TestEcho(t *testing.T) {
 			require.Equal(t, inet.IPv4Len, ip.HdrLen)
 			require.Zero(t, inet.Checksum(b, 0))
 			require.Equal(t, unhex(t, "0000"), b[:2])
-			require.Equal(t, ping[len(ping)-data-4:], b[4:], "identifier, sequence number and data unchanged")
+			require.Equal(t, ping[len(ping)-data-4:], b[4:],
+				"identifier, sequence number and data unchanged")
 		}
 	}
 	bad := pingFrame(t, l, "", 56)
@@ -286,15 +289,35 @@ func TestDropsByReason(t *testing.T) {
 	}{
 		{"TCP checksum", flip(tcpAt + 5), func(n *Counters) uint64 { return n.TCP[tcp.DropChecksum] }},
 		{"IP checksum", flip(20), func(n *Counters) uint64 { return n.Inet[inet.DropChecksum] }},
-		{"EtherType", func(_ *lab, f []byte) []byte { f[12] = 0x86; f[13] = 0xdd; return f }, func(n *Counters) uint64 { return n.Inet[inet.DropEtherType] }},
-		{"other MAC", func(_ *lab, f []byte) []byte { f[5] = 77; return f }, func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
-		{"group MAC", func(_ *lab, f []byte) []byte { f[0] = 1; return f }, func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
+		{"EtherType", func(_ *lab, f []byte) []byte {
+			f[12] = 0x86
+			f[13] = 0xdd
+			return f
+		}, func(n *Counters) uint64 { return n.Inet[inet.DropEtherType] }},
+		{"other MAC", func(_ *lab, f []byte) []byte {
+			f[5] = 77
+			return f
+		}, func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
+		{"group MAC", func(_ *lab, f []byte) []byte {
+			f[0] = 1
+			return f
+		}, func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
 		{"other address", to("10.0.0.9"), func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
-		{"broadcast address", to("10.0.0.255"), func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
-		{"multicast address", to("224.0.0.1"), func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
-		{"from multicast", from("224.0.0.1"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
-		{"from broadcast", from("255.255.255.255"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
-		{"from our broadcast", from("10.0.0.255"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
+		{"broadcast address", to("10.0.0.255"), func(n *Counters) uint64 {
+			return n.Inet[inet.DropNotOurs]
+		}},
+		{"multicast address", to("224.0.0.1"), func(n *Counters) uint64 {
+			return n.Inet[inet.DropNotOurs]
+		}},
+		{"from multicast", from("224.0.0.1"), func(n *Counters) uint64 {
+			return n.Inet[inet.DropSource]
+		}},
+		{"from broadcast", from("255.255.255.255"), func(n *Counters) uint64 {
+			return n.Inet[inet.DropSource]
+		}},
+		{"from our broadcast", from("10.0.0.255"), func(n *Counters) uint64 {
+			return n.Inet[inet.DropSource]
+		}},
 		{"from loopback", from("127.0.0.1"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
 		{"from nobody", from("0.0.0.0"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
 		{"from us", from("10.0.0.2"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
@@ -326,7 +349,9 @@ func TestDropsByReason(t *testing.T) {
 // shortSegment is 12 octets whose checksum is right.
 func shortSegment(l *lab) []byte {
 	b := make([]byte, 12)
-	binary.BigEndian.PutUint16(b[10:], inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(l.a.addr), inet.AddrFrom(l.b.addr), inet.ProtoTCP, len(b))))
+	binary.BigEndian.PutUint16(b[10:],
+		inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(l.a.addr), inet.AddrFrom(l.b.addr),
+			inet.ProtoTCP, len(b))))
 	return b
 }
 
@@ -370,7 +395,9 @@ func TestDamagedFrames(t *testing.T) {
 	tr := unknownPeer
 	tr.Flags = tcp.SYN
 	syn := between(l.a, l.b, tr, make([]byte, 20))
-	arp := unhex(t, `ffffffffffff 020000000001 0806 0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002`)
+	arp := unhex(
+		t,
+		`ffffffffffff 020000000001 0806 0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002`)
 	for _, good := range [][]byte{syn, arp, pingFrame(t, l, "01010101", 30)} {
 		for n := inet.EthernetLen; n < len(good); n++ {
 			l.answers(l.a, l.b, good[:n])
@@ -406,7 +433,8 @@ func TestICMPErrors(t *testing.T) {
 	t.Run("hard ends a dial", func(t *testing.T) {
 		l := newLab(t, nil)
 		u, frame := syn(t, l)
-		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
+		l.b.nic.inject(
+			icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
 		l.turns()
 		require.ErrorIs(t, u.err, ErrRefused)
 		require.Equal(t, uint64(1), l.a.counters().ICMPHard)
@@ -415,7 +443,8 @@ func TestICMPErrors(t *testing.T) {
 		l := newLab(t, nil)
 		u, frame := syn(t, l)
 		frame[tcpAt+7] ^= 1 // the quoted sequence number
-		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
+		l.b.nic.inject(
+			icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
 		l.turns()
 		require.Zero(t, u.closed)
 		require.Equal(t, uint64(1), l.a.counters().ICMPIgnored)
@@ -439,12 +468,14 @@ func TestICMPErrors(t *testing.T) {
 		} {
 			quote := spoil(append([]byte(nil), frame...))
 			before := l.a.counters().ICMPIgnored
-			l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, quote))
+			l.b.nic.inject(
+				icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, quote))
 			l.turns()
 			require.Equal(t, before+1, l.a.counters().ICMPIgnored, name)
 		}
 		// A path MTU that is no smaller than ours changes nothing.
-		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, 1500, frame))
+		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
+			1500, frame))
 		l.turns()
 		require.Zero(t, l.a.counters().PathMTU)
 		require.Zero(t, u.closed)
@@ -454,7 +485,8 @@ func TestICMPErrors(t *testing.T) {
 		u, v := l.open()
 		l.a.nic.onSend = func(f []byte) {
 			if s, _, ok := segmentOf(f); ok && s.Len > 0 {
-				l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, f))
+				l.b.nic.inject(
+					icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, f))
 			}
 		}
 		u.send(10_000)
@@ -477,7 +509,8 @@ func TestSYNReopensFromTimeWait(t *testing.T) {
 	require.Equal(t, 1, l.b.counters().Conns)
 	id := l.b.slab.conns[l.b.slab.lingering.first].tcp.ID()
 	old := u.conn.tcp.ISS()
-	syn := tcp.Transmit{ID: tcp.ID{LocalPort: id.RemotePort, RemotePort: id.LocalPort}, Window: 1000, Flags: tcp.SYN, Handle: tcp.NoHandle}
+	syn := tcp.Transmit{ID: tcp.ID{LocalPort: id.RemotePort, RemotePort: id.LocalPort}, Window: 1000,
+		Flags: tcp.SYN, Handle: tcp.NoHandle}
 
 	syn.Seq = old // not beyond the old octets
 	l.answers(l.a, l.b, between(l.a, l.b, syn, nil))

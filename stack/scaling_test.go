@@ -161,8 +161,10 @@ func goodputOver(t testing.TB, n int, ns int64) (goodput, undisturbed float64) {
 		pool := newPool(t, 8192)
 		q := &drain{pool: pool}
 		p, err := New(Config{
-			Name: fmt.Sprint("queue", i), Queue: q, Pool: pool, Caps: pmd.Caps{MTU: 1500, Queues: n, RxChecksum: true, TxChecksum: true},
-			MAC: [6]byte{2, 0, 0, 0, 0, 1}, Addr: netip.MustParsePrefix("10.0.0.1/24"), Core: cpus[i%len(cpus)], Idle: IdleSpin, NoDAD: true,
+			Name: fmt.Sprint("queue", i), Queue: q, Pool: pool,
+			Caps: pmd.Caps{MTU: 1500, Queues: n, RxChecksum: true, TxChecksum: true},
+			MAC:  [6]byte{2, 0, 0, 0, 0, 1}, Addr: netip.MustParsePrefix("10.0.0.1/24"),
+			Core: cpus[i%len(cpus)], Idle: IdleSpin, NoDAD: true,
 			NoAnnounce: true, ConnsMax: 16, TCP: tcp.Config{SentMax: 1024}, Group: g, Member: i,
 		})
 		require.NoError(t, err)

@@ -8,9 +8,9 @@ import "math"
 // section 4.1). ADR 0031 says why.
 //
 // In a round each connection has credit for quantum octets. One that has credit left stands in
-// fresh, the others in backlog. A round is over when fresh is empty and all that stood in backlog at
-// its beginning have been served. So nobody sends more than quantum octets a round, whichever list it stands in, and
-// the rest is remembered from Turn to Turn.
+// fresh, the others in backlog. A round is over when fresh is empty and all that stood in backlog
+// at its beginning have been served. So nobody sends more than quantum octets a round, whichever
+// list it stands in, and the rest is remembered from Turn to Turn.
 //
 // Both lists are empty while the device takes all there is to send.
 type schedule struct {
@@ -22,20 +22,21 @@ type schedule struct {
 	quantum  int // octets a connection may send in a round; it changes from Turn to Turn
 	octets   int // that all may still send in this Turn, and
 	segments int
-	due      int // how many connections may still have a turn in this Turn: with Config.SegmentsMax one each
+	// how many connections may still have a turn in this Turn: with Config.SegmentsMax one each
+	due int
 }
 
 // expressFrames is how many full frames a connection may have go before frames of others that the
 // device has refused: one that has more to send waits for its turn.
 const expressFrames = 2
 
-// quantumMin is the quantum while the device is slow and several connections wait, and the least one
-// otherwise; a burst if that is less, and two frames if that is more. With less, several
+// quantumMin is the quantum while the device is slow and several connections wait, and the least
+// one otherwise; a burst if that is less, and two frames if that is more. With less, several
 // segments at once (tx_pull.go) would cost more than they save.
 const quantumMin = 16 << 10
 
-// frameCost is what a frame takes of the device in addition to its TCP payload: headers of Ethernet,
-// IP and TCP with timestamps, checksum, preamble and gap.
+// frameCost is what a frame takes of the device in addition to its TCP payload: headers of
+// Ethernet, IP and TCP with timestamps, checksum, preamble and gap.
 const frameCost = 90
 
 func newSchedule(connsMax int) schedule {
@@ -106,8 +107,8 @@ func (s *schedule) next(conns []Conn) *Conn {
 	return c
 }
 
-// served takes c, which next gave, out of its list. more: it has more to send, and comes back in its
-// turn.
+// served takes c, which next gave, out of its list. more: it has more to send, and comes back in
+// its turn.
 func (s *schedule) served(c *Conn, more bool) {
 	if s.fresh.n > 0 {
 		s.fresh.pop()

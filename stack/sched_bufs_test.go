@@ -83,7 +83,8 @@ type rivals struct {
 }
 
 func (r rivals) String() string {
-	return fmt.Sprintf("%d Bufs, %d frames, far %d*%d, near %d*%d, apart %d, delayed ACK %d, vectors %v",
+	return fmt.Sprintf("%d Bufs, %d frames, far %d*%d, near %d*%d, apart %d, delayed ACK %d, "+
+		"vectors %v",
 		r.bufs, r.rate, r.far, r.farTurns, r.near, r.nearTurns, r.apart, r.delayedAck, r.vectors)
 }
 
@@ -225,8 +226,8 @@ func TestShortBufsServeNewcomers(t *testing.T) {
 	l.end()
 }
 
-// A device that gives no Buf back until it is asked, as some do until their ring is full, does not get
-// those for reception, whatever is acknowledged meanwhile.
+// A device that gives no Buf back until it is asked, as some do until their ring is full, does
+// not get those for reception, whatever is acknowledged meanwhile.
 func TestDeviceThatKeepsBufs(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		l := newLab(t, nil)

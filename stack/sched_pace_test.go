@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quantumFrames are of a quantum, and pacedBurst is more: pacing takes no near connection's turn, as
-// long as that does not come twice in a Turn.
+// quantumFrames are of a quantum, and pacedBurst is more: pacing takes no near connection's turn,
+// as long as that does not come twice in a Turn.
 const quantumFrames, pacedBurst = 12, 20
 
 // paced is a draw of connections that pacing holds back, over a far path and with a small window,

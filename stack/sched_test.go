@@ -76,46 +76,47 @@ func jain(x []float64) float64 {
 }
 
 // Connections that always have something to send share a device that takes a bounded number of
-// frames a Turn: by octets, whatever their segments are; nothing is sent twice over a path that loses
-// nothing; and the device never stands still.
+// frames a Turn: by octets, whatever their segments are; nothing is sent twice over a path that
+// loses nothing; and the device never stands still.
 func TestSlowDeviceIsShared(t *testing.T) {
 	for _, rate := range []int{1, 3, 8, 32, 47, 60} {
 		for _, conns := range []int{2, 4, 64} {
 			for _, small := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d frames, %d connections, small %v", rate, conns, small), func(t *testing.T) {
-					s := newSlowLab(t, rate, nil)
-					from, to := s.open(conns)
-					for i, u := range from {
-						if u.toSend = 1 << 40; small && i%2 == 1 {
-							u.chunk = 500
+				t.Run(fmt.Sprintf("%d frames, %d connections, small %v", rate, conns, small),
+					func(t *testing.T) {
+						s := newSlowLab(t, rate, nil)
+						from, to := s.open(conns)
+						for i, u := range from {
+							if u.toSend = 1 << 40; small && i%2 == 1 {
+								u.chunk = 500
+							}
+							u.conn.Send()
 						}
-						u.conn.Send()
-					}
-					for range 400 {
-						s.turn()
-					}
-					idle, began := 0, make([]uint64, conns)
-					for i, v := range to {
-						began[i] = v.edge
-					}
-					for range max(100, 16*conns*12/rate) {
-						s.turn()
-						idle += s.ring
-					}
-					got := make([]float64, conns)
-					for i, v := range to {
-						if got[i] = float64(v.edge - began[i]); from[i].chunk > 0 { // by octets on the wire
-							got[i] *= float64(500+frameCost) / 500 * 1448 / (1448 + frameCost)
+						for range 400 {
+							s.turn()
 						}
-						require.Zero(t, from[i].conn.Stats().Retransmits)
-					}
-					require.GreaterOrEqual(t, jain(got), 0.95, "%v", got)
-					require.Zero(t, idle, "frames that the device would have taken")
-					for _, u := range from {
-						u.toSend = u.sent
-					}
-					s.end()
-				})
+						idle, began := 0, make([]uint64, conns)
+						for i, v := range to {
+							began[i] = v.edge
+						}
+						for range max(100, 16*conns*12/rate) {
+							s.turn()
+							idle += s.ring
+						}
+						got := make([]float64, conns)
+						for i, v := range to {
+							if got[i] = float64(v.edge - began[i]); from[i].chunk > 0 { // by octets on the wire
+								got[i] *= float64(500+frameCost) / 500 * 1448 / (1448 + frameCost)
+							}
+							require.Zero(t, from[i].conn.Stats().Retransmits)
+						}
+						require.GreaterOrEqual(t, jain(got), 0.95, "%v", got)
+						require.Zero(t, idle, "frames that the device would have taken")
+						for _, u := range from {
+							u.toSend = u.sent
+						}
+						s.end()
+					})
 			}
 		}
 	}
@@ -282,9 +283,10 @@ func TestFewOctetsAfterAWholeTurn(t *testing.T) {
 	l.stop()
 }
 
-// A device that stands still for a while, at random, and takes some frames at random; connections that
-// come and go; neighbours of which one does not answer. What was sent arrives once and in order,
-// nothing is taken for lost before a retransmission timer could think so, and every Buf comes back.
+// A device that stands still for a while, at random, and takes some frames at random; connections
+// that come and go; neighbours of which one does not answer. What was sent arrives once and in
+// order, nothing is taken for lost before a retransmission timer could think so, and every Buf
+// comes back.
 func TestDeviceThatStalls(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 29))

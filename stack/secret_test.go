@@ -48,7 +48,8 @@ func TestTimestampOffsetIsPerTupleAndConstant(t *testing.T) {
 	id := testID
 	id.RemotePort++
 	require.NotEqual(t, a, p.timestampOffset(&id))
-	require.NotEqual(t, uint32(p.secret.tuple(useISN, &testID)), a, "one use tells nothing of the other")
+	require.NotEqual(t, uint32(p.secret.tuple(useISN, &testID)), a,
+		"one use tells nothing of the other")
 }
 
 func TestBucket(t *testing.T) {

@@ -182,6 +182,8 @@ func (w *weather) check() {
 			continue
 		}
 		reason := func(err error) bool { return errors.Is(u.err, err) }
-		require.True(t, slices.ContainsFunc([]error{ErrAborted, ErrReset, ErrTimeout, ErrNoRoute, ErrRefused}, reason), "%v", u.err)
+		require.True(
+			t, slices.ContainsFunc([]error{ErrAborted, ErrReset, ErrTimeout, ErrNoRoute, ErrRefused},
+				reason), "%v", u.err)
 	}
 }

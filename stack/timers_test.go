@@ -62,9 +62,11 @@ func TestTimersAgainstArray(t *testing.T) {
 			first = min(first, at)
 		}
 		require.LessOrEqual(t, h.first(), first, "seed %d step %d", seed, step)
-		require.Greater(t, h.first(), now, "seed %d step %d: a time that has passed is none to wait for", seed, step)
+		require.Greater(t, h.first(), now, "seed %d step %d: a time that has passed is none to wait for",
+			seed, step)
 		for c, at := range oracle {
-			require.False(t, at != math.MaxInt64 && h.armed[c].place == placeNone, "seed %d step %d: %d is nowhere", seed, step, c)
+			require.False(t, at != math.MaxInt64 && h.armed[c].place == placeNone,
+				"seed %d step %d: %d is nowhere", seed, step, c)
 		}
 	}
 }

@@ -24,7 +24,8 @@ const (
 // without a count:
 //
 //   - TCP's sent ring: the owner's hold of mem.Pool, until Release
-//   - a queue of ours: bufMeta.queued; if TCP releases the Buf meanwhile, freeAfter remembers to free it
+//   - a queue of ours: bufMeta.queued; if TCP releases the Buf meanwhile, freeAfter remembers to
+//     free it
 //   - the device: mem.Pool's device hold
 //
 // A retransmission of a Buf that is still queued is skipped (its first copy has not left: sending
@@ -58,15 +59,16 @@ type transmitter struct {
 
 // bufMeta is what the Poller keeps per Buf.
 type bufMeta struct {
-	conn      connIndex // whose frame it is, with its life; noConn: no connection's
-	life      uint32
-	sum       uint16 // ones-complement sum of the payload
-	length    uint16 // payload octets
-	late      uint32 // when the device took it after it had refused it, in units of lateUnit; 0: at once
-	queued    bool   // stands in the batch or with a neighbour
-	refused   bool   // the device did not take it when it was first offered it
-	freeAfter bool   // free it when it has left
-	ahead     bool   // goes before octets of others: tx_batch.go
+	conn   connIndex // whose frame it is, with its life; noConn: no connection's
+	life   uint32
+	sum    uint16 // ones-complement sum of the payload
+	length uint16 // payload octets
+	// when the device took it after it had refused it, in units of lateUnit; 0: at once
+	late      uint32
+	queued    bool // stands in the batch or with a neighbour
+	refused   bool // the device did not take it when it was first offered it
+	freeAfter bool // free it when it has left
+	ahead     bool // goes before octets of others: tx_batch.go
 }
 
 // lateUnit shifts nanoseconds to those of bufMeta.late: 65 us each, which 32 bits count for three
@@ -105,8 +107,9 @@ const (
 	heldUp                         // the device takes no more, or there is no Buf
 )
 
-// transmit pulls and sends while there is room, up to allow octets and most segments, or one segment
-// more; p.tx.allow is what is left of allow. waits: c is served again when there are Bufs to spare.
+// transmit pulls and sends while there is room, up to allow octets and most segments, or one
+// segment more; p.tx.allow is what is left of allow. waits: c is served again when there are Bufs
+// to spare.
 func (p *Poller) transmit(c *Conn, allow, most int) (end serviceEnd, waits bool) {
 	p.tx.gotBack = p.takeBack(c)
 	if p.tx.gotBack > 0 && p.pool.Available() < 2*p.budget.Reserve {
@@ -138,7 +141,8 @@ func (p *Poller) transmitAll(c *Conn, allow, most int) (end serviceEnd, waits bo
 			return heldUp, false
 		}
 		waits = false
-		if len(pieces) == 0 && !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
+		// else the Upper has just said that it has no more; what is posted meanwhile rings
+		if len(pieces) == 0 && !dry {
 			pieces, waits, dry = p.pull(c, p.atOnce(c, most))
 			if !p.haveSpare() {
 				return heldUp, false
@@ -150,7 +154,8 @@ func (p *Poller) transmitAll(c *Conn, allow, most int) (end serviceEnd, waits bo
 		}
 		p.emit(c, t)
 		most--
-		if len(pieces) > 0 && t.Handle == pieces[0].Handle && !t.Retransmit && t.Off+t.Len == int(pieces[0].Len) {
+		if len(pieces) > 0 && t.Handle == pieces[0].Handle && !t.Retransmit &&
+			t.Off+t.Len == int(pieces[0].Len) {
 			p.emitMore(c, t, pieces[1:1+t.More])
 			most -= t.More
 			pieces = pieces[1+t.More:]
@@ -221,8 +226,8 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	p.send(b, c.nextHop)
 }
 
-// emitMore is emit of pieces that go with t, which emit has just had: they differ from it in nothing
-// but octets, sequence number and PSH.
+// emitMore is emit of pieces that go with t, which emit has just had: they differ from it in
+// nothing but octets, sequence number and PSH.
 func (p *Poller) emitMore(c *Conn, t *tcp.Transmit, pieces []tcp.Piece) {
 	if len(pieces) == 0 {
 		return
@@ -256,7 +261,8 @@ func flagsOf(t *tcp.Transmit, p *tcp.Piece) tcp.Flags {
 // sequence number and PSH, and go to the end of the batch.
 func (p *Poller) alike(c *Conn, t *tcp.Transmit, n int) bool {
 	x := &p.tx
-	return x.last.of(c, t.Len) && x.hopKnown && x.hop == c.nextHop && !x.express && x.n+n <= len(x.frames)
+	return x.last.of(c, t.Len) && x.hopKnown && x.hop == c.nextHop && !x.express &&
+		x.n+n <= len(x.frames)
 }
 
 // emitAlike is emitMore of those: each stage runs once for all.

@@ -14,11 +14,13 @@ func (p *Poller) putPacket(b mem.Buf, src, dst *inet.Addr, proto, tos, ttl uint8
 	frame := p.pool.Slot(b)[off : h+n]
 	if l3 == inet.IPv4Len {
 		p.putEthernet(frame, inet.EtherTypeIPv4)
-		ip := inet.IPv4{TOS: tos, DF: true, TTL: ttl, Proto: proto, Src: *src, Dst: *dst, TotalLen: inet.IPv4Len + n}
+		ip := inet.IPv4{TOS: tos, DF: true, TTL: ttl, Proto: proto, Src: *src, Dst: *dst,
+			TotalLen: inet.IPv4Len + n}
 		ip.Put(frame[p.host.l2:])
 	} else {
 		p.putEthernet(frame, inet.EtherTypeIPv6)
-		ip := inet.IPv6{TrafficClass: tos, PayloadLen: n, NextHeader: proto, HopLimit: ttl, Src: *src, Dst: *dst}
+		ip := inet.IPv6{TrafficClass: tos, PayloadLen: n, NextHeader: proto, HopLimit: ttl,
+			Src: *src, Dst: *dst}
 		ip.Put(frame[p.host.l2:])
 	}
 	d := p.pool.Desc(b)

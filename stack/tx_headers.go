@@ -31,7 +31,8 @@ func (p *Poller) putAgain(c *Conn, b mem.Buf, t *tcp.Transmit) bool {
 	l := &p.tx.last
 	o := &t.Options
 	if t.Len == 0 || !l.of(c, t.Len) || !plain(t) || t.Ack != l.ack ||
-		t.Window != l.window || t.TOS != l.tos || o.HasTimestamps != l.stamped || o.TSval != l.tsVal || o.TSecr != l.tsEc {
+		t.Window != l.window || t.TOS != l.tos || o.HasTimestamps != l.stamped || o.TSval != l.tsVal ||
+		o.TSecr != l.tsEc {
 		return false
 	}
 	l.put(p.pool, b, t)

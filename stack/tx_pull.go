@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// pullOctets bounds what one Pull is asked for, to two segments at least: what it writes is still in
-// the second-level cache when the headers come, and Revoke need not wait for long.
+// pullOctets bounds what one Pull is asked for, to two segments at least: what it writes is still
+// in the second-level cache when the headers come, and Revoke need not wait for long.
 const pullOctets = 64 << 10
 
 // pulling is what pull works with.
@@ -17,8 +17,8 @@ type pulling struct {
 	pieces [PullMax]tcp.Piece
 }
 
-// pull lets the Upper fill the next segments, most at the most, if some may be sent, and queues them.
-// waits: it found no Buf. dry: the Upper says that this was its last segment.
+// pull lets the Upper fill the next segments, most at the most, if some may be sent, and queues
+// them. waits: it found no Buf. dry: the Upper says that this was its last segment.
 func (p *Poller) pull(c *Conn, most int) (pieces []tcp.Piece, waits, dry bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return nil, false, false

@@ -23,7 +23,8 @@ func TestVectorsLeaveTheSameFrames(t *testing.T) {
 	for i := range uint64(20) {
 		one, _ := framesOf(t, seed+i, nil)
 		many, n := framesOf(t, seed+i, func(n int) int { return n })
-		require.True(t, slices.EqualFunc(one, many, bytes.Equal), "seed %d: %d and %d frames", seed+i, len(one), len(many))
+		require.True(t, slices.EqualFunc(one, many, bytes.Equal), "seed %d: %d and %d frames", seed+i,
+			len(one), len(many))
 		ran += n
 	}
 	require.Greater(t, ran, 1000, "seed %d", seed)
@@ -34,7 +35,8 @@ func TestVectorsLeaveTheSameFrames(t *testing.T) {
 func framesOf(t *testing.T, seed uint64, vectors func(int) int) (frames [][]byte, ran int) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	// A VLAN, or not; small and large windows, units, losses, Pools.
-	window, vlan, unit, loss, spare := 20_000+r.IntN(2_000_000), uint16(r.IntN(2)*5), uint64(1+r.IntN(60_000)), r.IntN(3), 10+r.IntN(300)
+	window, vlan, unit, loss, spare := 20_000+r.IntN(2_000_000), uint16(r.IntN(2)*5),
+		uint64(1+r.IntN(60_000)), r.IntN(3), 10+r.IntN(300)
 	l := offloaded(t, func(i int, cfg *Config) {
 		sixes(i, cfg)
 		cfg.TCP.ReceiveWindow, cfg.VLAN, cfg.Secret = window, vlan, [16]byte{byte(i + 1)}
@@ -78,8 +80,8 @@ func framesOf(t *testing.T, seed uint64, vectors func(int) int) (frames [][]byte
 	return frames, u.ran
 }
 
-// A vector is no longer than what its connection may send in this Turn. (That what the Upper does not
-// fill comes back to the Pool is looked at when the lab stops.)
+// A vector is no longer than what its connection may send in this Turn. (That what the Upper does
+// not fill comes back to the Pool is looked at when the lab stops.)
 func TestVectorsKeepToTheShareOfATurn(t *testing.T) {
 	for _, share := range []int{2, 7, 40} {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.SegmentsMax, cfg.TCP.InitialWindow = share, 60 })
@@ -118,7 +120,8 @@ func TestSegmentsChangeWithinATurn(t *testing.T) {
 				return
 			}
 			sent++
-			require.Equal(t, sent > told, f[inet.EthernetLen+1] == 0xb8, "segment %d, told after %d", sent, told)
+			require.Equal(t, sent > told, f[inet.EthernetLen+1] == 0xb8, "segment %d, told after %d", sent,
+				told)
 		}
 		u.send(200 * 1448)
 		w.send(0) // it is asked, and has nothing
@@ -177,7 +180,9 @@ func TestCallsFromWithinCalls(t *testing.T) {
 			return []Verdict{Taken, Taken, Taken, Taken, Taken, Kept, Refused}[r.IntN(7)]
 		}
 		u.send(150_000)
-		l.until(fmt.Sprint("the end, seed ", seed), func() bool { return v.edge == u.toSend || u.closed > 0 || v.closed > 0 })
+		l.until(fmt.Sprint("the end, seed ", seed), func() bool {
+			return v.edge == u.toSend || u.closed > 0 || v.closed > 0
+		})
 		v.verdict = nil
 		l.b.pool.FreeN(v.kept)
 		l.stop()

@@ -46,7 +46,9 @@ func TestEverySegmentIsWellFormed(t *testing.T) {
 	l.listen(l.b, 7, 4, 3333)
 	u := l.dial(l.a, l.b, 7, 100_001) // an odd last segment
 	u.finAfter = true
-	l.until("done", func() bool { return len(l.accepted) == 1 && l.accepted[0].peerFin && u.edge == 3333 })
+	l.until("done", func() bool {
+		return len(l.accepted) == 1 && l.accepted[0].peerFin && u.edge == 3333
+	})
 	l.accepted[0].closeSend()
 	l.until("closed", func() bool { return u.closed == 1 })
 	require.Greater(t, n, 70)
@@ -311,7 +313,8 @@ func TestPathMTU(t *testing.T) {
 	u.send(50_000)
 	l.turns()
 	require.NotNil(t, dropped)
-	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, 1000, dropped))
+	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
+		1000, dropped))
 	l.until("there", func() bool { return v.edge == 50_000 })
 	require.Equal(t, uint64(1), l.a.counters().PathMTU)
 	require.NotZero(t, l.a.counters().TxCopied)
@@ -332,7 +335,8 @@ func TestChecksumOffload(t *testing.T) {
 		_, ip, _ := inet.ParseEthernet(f)
 		h, b, d := inet.ParseIPv4(ip, false)
 		require.Equal(t, inet.DropNone, d, "the IP checksum is ours")
-		require.Equal(t, inet.Fold(inet.PseudoSum(h.Src, h.Dst, inet.ProtoTCP, len(b))), binary.BigEndian.Uint16(b[checksumOffset:]))
+		require.Equal(t, inet.Fold(inet.PseudoSum(h.Src, h.Dst, inet.ProtoTCP, len(b))),
+			binary.BigEndian.Uint16(b[checksumOffset:]))
 	}
 	u, v := l.open()
 	lost := false
@@ -361,7 +365,9 @@ func TestHeadersAreNotAnotherConnections(t *testing.T) {
 		for _, x := range all {
 			x.send(500 * 1448)
 		}
-		l.until("acknowledged", func() bool { return all[0].acked == want && all[1].acked == want && all[2].acked == want })
+		l.until("acknowledged", func() bool {
+			return all[0].acked == want && all[1].acked == want && all[2].acked == want
+		})
 	}
 	for _, x := range all {
 		require.Zero(t, x.conn.Stats().Retransmits)
@@ -496,8 +502,8 @@ func TestAbortWithAnEmptyPool(t *testing.T) {
 	l.stop()
 }
 
-// A frame that waited for its neighbour and finds the batch full is dropped, counted, and its Buf is
-// free again.
+// A frame that waited for its neighbour and finds the batch full is dropped, counted, and its Buf
+// is free again.
 func TestBatchIsFull(t *testing.T) {
 	l := newLab(t, nil)
 	p := l.a

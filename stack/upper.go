@@ -39,8 +39,8 @@ type Pulled struct {
 // SetTimer, SetReceiveWindow of any connection and Dial, Listen of the Poller: such calls leave a
 // mark that the Poller acts on when the burst is done.
 //
-// Segments come and go in vectors; one segment is a vector of length one. Neither bufs, data nor dst
-// may be kept.
+// Segments come and go in vectors; one segment is a vector of length one. Neither bufs, data nor
+// dst may be kept.
 type Upper interface {
 	Established()
 	// Arrive offers new octets, each once: segments that continue each other from stream offset off

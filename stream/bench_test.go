@@ -122,7 +122,8 @@ func TestNothingIsAllocatedPerMessage(t *testing.T) {
 	for range 100 {
 		exchange()
 	}
-	require.Zero(t, testing.AllocsPerRun(50, exchange)) // on one processor, where each way is a time slice
+	// on one processor, where each way is a time slice
+	require.Zero(t, testing.AllocsPerRun(50, exchange))
 	require.NoError(t, c.CloseWrite())
 	wg.Wait()
 }

@@ -24,7 +24,9 @@ func (u *passing) PeerClosed() { u.Conn.Abort() }
 
 // meddle makes one call of c, chosen by chance.
 func meddle(ctx context.Context, c *Conn, rng *rand.Rand, buf []byte) {
-	soon := func() time.Time { return time.Now().Add(time.Duration(rng.IntN(3000)) * time.Microsecond) }
+	soon := func() time.Time {
+		return time.Now().Add(time.Duration(rng.IntN(3000)) * time.Microsecond)
+	}
 	n := rng.IntN(24)
 	if n >= 19 && rng.IntN(8) > 0 { // what ends a connection or half of it: not at once
 		n = 0
@@ -127,6 +129,8 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	require.NoError(t, ln.Close())
-	l.until("all connections gone", func() bool { return l.conns(l.hosts[0])+l.conns(l.hosts[1]) == 0 })
+	l.until("all connections gone", func() bool {
+		return l.conns(l.hosts[0])+l.conns(l.hosts[1]) == 0
+	})
 	l.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+4 })
 }

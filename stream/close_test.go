@@ -145,7 +145,8 @@ func TestLingerZeroResetsBothWays(t *testing.T) {
 }
 
 func TestLingerWaitsForAcknowledgment(t *testing.T) {
-	l := newLab(t, labConfig{faults: &fault.Spec{Tx: fault.Faults{Delay: int64(5 * time.Millisecond)}}})
+	l := newLab(
+		t, labConfig{faults: &fault.Spec{Tx: fault.Faults{Delay: int64(5 * time.Millisecond)}}})
 	a, b := l.pair(Options{}, Options{})
 	_, err := a.Write([]byte("all of it"))
 	require.NoError(t, err)
@@ -187,7 +188,9 @@ func TestCloseRead(t *testing.T) {
 	want := random(1, 3<<20) // beyond all windows: thrown away as it comes
 	_, err := a.Write(want)
 	require.NoError(t, err)
-	l.until("all of it was thrown away", func() bool { return b.u.told.Load() == uint64(len("unread")+len(want)) })
+	l.until("all of it was thrown away", func() bool {
+		return b.u.told.Load() == uint64(len("unread")+len(want))
+	})
 	_, err = b.Write([]byte("still talking"))
 	require.NoError(t, err)
 	require.NoError(t, b.Close()) // nothing is unread: no RST
@@ -216,7 +219,8 @@ func TestCloseReleasesBlockedCalls(t *testing.T) {
 	require.NoError(t, a.Close())
 	wantOp(t, l.result(reading), "read", net.ErrClosed)
 	wantOp(t, l.result(writing), "write", net.ErrClosed)
-	for op, err := range map[string]error{"close": a.Close(), "set": a.SetNoDelay(false), "read": readOne(a)} {
+	for op, err := range map[string]error{"close": a.Close(), "set": a.SetNoDelay(false),
+		"read": readOne(a)} {
 		wantOp(t, err, op, net.ErrClosed)
 	}
 	require.ErrorIs(t, a.SetDeadline(time.Now()), net.ErrClosed)
@@ -253,7 +257,8 @@ func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
 	wantOp(t, l.result(writing), "write", syscall.ENETDOWN)
 	require.Error(t, l.result(dialing))
 	l.wait(l.hosts[0].Done())
-	require.Equal(t, l.hosts[0].pool.Size(), l.hosts[0].pool.Available(), "Bufs are back although octets are unread")
+	require.Equal(t, l.hosts[0].pool.Size(), l.hosts[0].pool.Available(),
+		"Bufs are back although octets are unread")
 	got, err := readAll(a)
 	require.Equal(t, "still to be read", got)
 	wantOp(t, err, "read", syscall.ENETDOWN)
@@ -263,7 +268,9 @@ func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
 }
 
 func TestVanishedPeerTimesOut(t *testing.T) {
-	l := newLab(t, labConfig{faults: &fault.Spec{}, tcp: tcp.Config{UserTimeoutNs: int64(200 * time.Millisecond)}})
+	l := newLab(
+		t,
+		labConfig{faults: &fault.Spec{}, tcp: tcp.Config{UserTimeoutNs: int64(200 * time.Millisecond)}})
 	a, _ := l.pair(Options{}, Options{})
 	l.do(l.hosts[0], func() {
 		require.NoError(t, l.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{Drop: 1}))
@@ -309,7 +316,8 @@ func TestDeadlines(t *testing.T) {
 func TestNagle(t *testing.T) {
 	l := newLab(t, labConfig{
 		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(3 * time.Millisecond)}},
-		tcp:    tcp.Config{RTOMinNs: int64(5 * time.Second)}, // a timeout would close the congestion window
+		// a timeout would close the congestion window
+		tcp: tcp.Config{RTOMinNs: int64(5 * time.Second)},
 	})
 	a, b := l.pair(Options{Nagle: true}, Options{})
 	const n = 200
@@ -327,11 +335,13 @@ func TestNagle(t *testing.T) {
 		_, err := io.ReadFull(b, make([]byte, n))
 		require.NoError(t, err)
 		after, _ := count()
-		return after.SegsOut - before.SegsOut, after.LossProbes - before.LossProbes, after.SegsIn - before.SegsIn
+		return after.SegsOut - before.SegsOut, after.LossProbes - before.LossProbes,
+			after.SegsIn - before.SegsIn
 	}
 	sent, probes, acks := write(func(uint64) { count() }) // a Turn for some of them
 	// A loss probe, with new octets perhaps, waits for no ACK: it is sent because one is late.
-	require.LessOrEqual(t, sent-probes, acks+1, "a small segment leaves when all before it are acknowledged")
+	require.LessOrEqual(t, sent-probes, acks+1,
+		"a small segment leaves when all before it are acknowledged")
 	require.NoError(t, a.SetNoDelay(true))
 	sent, probes, acks = write(func(edge uint64) { // several written in one Turn would leave together
 		for _, left := count(); left < edge; _, left = count() {
@@ -345,14 +355,20 @@ func TestNagle(t *testing.T) {
 func TestKeepAliveOptions(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, _ := l.pair(Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: time.Second}}, Options{})
-	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), keepCountDefault}, a.u.settings.keepAlive.Load())
+	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), keepCountDefault},
+		a.u.settings.keepAlive.Load())
 	require.NoError(t, a.SetKeepAlive(true))
 	require.NoError(t, a.SetKeepAlivePeriod(time.Minute))
 	require.NoError(t, a.SetKeepAlive(false))
 	require.Equal(t, &keepAlive{}, a.u.settings.keepAlive.Load())
-	require.NoError(t, a.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Minute, Count: 5}))
-	require.NoError(t, a.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: -1, Count: -1}), "as they were")
-	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), 5}, a.u.settings.keepAlive.Load())
+	require.NoError(
+		t,
+		a.SetKeepAliveConfig(
+			net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Minute, Count: 5}))
+	require.NoError(t, a.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: -1, Count: -1}),
+		"as they were")
+	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), 5},
+		a.u.settings.keepAlive.Load())
 }
 
 // A peer that has gone away without a word is found out by keep-alives, and a Read that waits for
@@ -361,7 +377,9 @@ func TestKeepAliveOptions(t *testing.T) {
 // req: 9293-MUST-24, 9293-MUST-27
 func TestKeepAliveFindsADeadPeer(t *testing.T) {
 	l := newLab(t, labConfig{})
-	a, _ := l.pair(Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: 20 * time.Millisecond, Interval: 10 * time.Millisecond, Count: 3}}, Options{})
+	a, _ := l.pair(
+		Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: 20 * time.Millisecond,
+			Interval: 10 * time.Millisecond, Count: 3}}, Options{})
 	wake := make(chan struct{})
 	defer close(wake)
 	require.NoError(t, l.hosts[1].Submit(func() { <-wake })) // deaf and mute

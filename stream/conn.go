@@ -126,7 +126,8 @@ func (c *Conn) quiet(state uint32) bool {
 	if u.rx.taken.Load() != u.told.Load() {
 		u.wake()
 	}
-	return u.rx.head.Load() == u.rx.tail.Load() && u.gate.Load() != gateGone && u.state.Load() == state &&
+	return u.rx.head.Load() == u.rx.tail.Load() && u.gate.Load() != gateGone &&
+		u.state.Load() == state &&
 		c.ended(state) == nil && !c.readEnded.Load()
 }
 
@@ -230,7 +231,8 @@ func (c *Conn) writable(cancel <-chan struct{}) error {
 	case state&stateDead == 0:
 		return nil
 	case state&stateEOF != 0 && errors.Is(c.u.err, stack.ErrReset), c.u.err == nil:
-		return os.NewSyscallError("write", syscall.EPIPE) // as Linux: a RST in CLOSE-WAIT is a broken pipe
+		// as Linux: a RST in CLOSE-WAIT is a broken pipe
+		return os.NewSyscallError("write", syscall.EPIPE)
 	}
 	return c.u.err
 }

@@ -50,7 +50,8 @@ func (u *upper) holdBack(c *stack.Conn, at uint64) bool {
 	left := int64(u.written.Load() - at)
 	k := &u.cork
 	switch {
-	case left >= int64(c.EMSS()), k.due, at < u.heldFrom.Load(), u.writer.waiting.Load(), u.finAsked, u.detach.Load() != nil:
+	case left >= int64(c.EMSS()), k.due, at < u.heldFrom.Load(), u.writer.waiting.Load(), u.finAsked,
+		u.detach.Load() != nil:
 		if k.timing && !u.closed {
 			c.SetTimer(0)
 		}

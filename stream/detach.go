@@ -15,9 +15,12 @@ import (
 // Handover is the state of a connection that is handed over.
 type Handover struct {
 	Conn *stack.Conn
-	Sent uint64 // stream offset of the first octet the new Upper will send: all before it are in segments
-	Read uint64 // stream offset of the first octet it will receive: the application has read all before it
-	Edge uint64 // the left edge: octets from Read to it are handed over in order, those beyond it may have gaps
+	// stream offset of the first octet the new Upper will send: all before it are in segments
+	Sent uint64
+	// stream offset of the first octet it will receive: the application has read all before it
+	Read uint64
+	// the left edge: octets from Read to it are handed over in order, those beyond it may have gaps
+	Edge uint64
 
 	// Early is how many Bufs of octets beyond a gap are handed over, after those in order.
 	Early int
@@ -65,9 +68,9 @@ func (d *Detachment) fail(err error) {
 // Upper, or nil to leave the connection as it is (ErrNotTaken), and must not block; it may set the
 // connection's timer. At once, and still within the same turn, the new Upper gets, in this order,
 //
-//   - Arrive for each Buf of octets that are here already, once: those in order first, then those after a gap, with
-//     offsets of the whole stream (the first is Handover.Read). Taken and Kept mean what they always mean. Refused ends
-//     the connection: the octets are acknowledged.
+//   - Arrive for each Buf of octets that are here already, once: those in order first, then those
+//     after a gap, with offsets of the whole stream (the first is Handover.Read). Taken and Kept
+//     mean what they always mean. Refused ends the connection: the octets are acknowledged.
 //   - Edge(Handover.Edge), if octets in order were among them
 //   - PeerClosed, if the peer's FIN is in order
 //

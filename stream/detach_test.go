@@ -39,7 +39,8 @@ type toy struct {
 }
 
 func newToy(t *testing.T, want, send []byte) *toy {
-	return &toy{t: t, want: want, got: make([]bool, len(want)), send: send, over: make(chan struct{}), all: make(chan struct{})}
+	return &toy{t: t, want: want, got: make([]bool, len(want)), send: send, over: make(chan struct{}),
+		all: make(chan struct{})}
 }
 
 func (y *toy) Established() { y.t.Error("Established again") }
@@ -107,7 +108,8 @@ func (y *toy) Closed(e error) {
 func (y *toy) take(sent, read int) func(Handover) stack.Upper {
 	return func(h Handover) stack.Upper {
 		if h.Sent != uint64(sent) || h.Read != uint64(read) || h.Edge < h.Read {
-			y.t.Errorf("cut at %d sent, %d read (edge %d); want %d and %d", h.Sent, h.Read, h.Edge, sent, read)
+			y.t.Errorf("cut at %d sent, %d read (edge %d); want %d and %d", h.Sent, h.Read,
+				h.Edge, sent, read)
 		}
 		y.Conn, y.base, y.edge = h.Conn, h.Read, h.Read
 		return y
@@ -226,8 +228,8 @@ func TestDetachEndsWithItsContext(t *testing.T) {
 	wantOp(t, a.Detach(l.ctx, func(Handover) stack.Upper { return nil }), "detach", net.ErrClosed)
 }
 
-// A connection that is not taken is the stream it was, with what was unread, beyond a gap too; a caller that turns the Poller itself need
-// not wait.
+// A connection that is not taken is the stream it was, with what was unread, beyond a gap too; a
+// caller that turns the Poller itself need not wait.
 func TestDetachNotTaken(t *testing.T) {
 	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 3, Tx: fault.Faults{Drop: 0.05, Reorder: 0.1}}})
 	a, b := l.pair(Options{}, Options{})

@@ -99,17 +99,20 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-func (d *Dialer) dial(ctx context.Context, network string, local, remote netip.AddrPort) (*Conn, error) {
+func (d *Dialer) dial(ctx context.Context, network string, local,
+	remote netip.AddrPort) (*Conn, error) {
 	if d.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
 		defer cancel()
 	}
-	return (&dial{network: network, pollers: d.Pollers, turn: &d.turn, local: local, remote: remote, opts: d.Options}).open(ctx)
+	return (&dial{network: network, pollers: d.Pollers, turn: &d.turn, local: local, remote: remote,
+		opts: d.Options}).open(ctx)
 }
 
 // lookup gives at least one address of the network's kind, and of local's family if that is given.
-func (d *Dialer) lookup(ctx context.Context, network, host string, local netip.Addr) ([]netip.Addr, error) {
+func (d *Dialer) lookup(ctx context.Context, network, host string,
+	local netip.Addr) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	if a, err := netip.ParseAddr(host); err == nil {
 		addrs = []netip.Addr{a}
@@ -127,7 +130,8 @@ func (d *Dialer) lookup(ctx context.Context, network, host string, local netip.A
 	var fit []netip.Addr
 	for _, a := range addrs {
 		a = a.Unmap()
-		if (network == "tcp" || a.Is4() == (network == "tcp4")) && (!local.IsValid() || a.Is4() == local.Is4()) {
+		if (network == "tcp" || a.Is4() == (network == "tcp4")) &&
+			(!local.IsValid() || a.Is4() == local.Is4()) {
 			fit = append(fit, a)
 		}
 	}
@@ -143,8 +147,10 @@ var dialTurn atomic.Uint32
 
 // Dial opens a connection to remote over one of pollers, which take turns. It blocks until the
 // handshake is done, ctx ends, or it failed: a *net.OpError, as of net.Dial.
-func Dial(ctx context.Context, pollers []*stack.Poller, remote netip.AddrPort, opts Options) (*Conn, error) {
-	return (&dial{network: network, pollers: pollers, turn: &dialTurn, remote: remote, opts: opts}).open(ctx)
+func Dial(ctx context.Context, pollers []*stack.Poller, remote netip.AddrPort,
+	opts Options) (*Conn, error) {
+	return (&dial{network: network, pollers: pollers, turn: &dialTurn, remote: remote, opts: opts}).
+		open(ctx)
 }
 
 // dial is one address to dial, over pollers in turn.
@@ -238,12 +244,14 @@ func (d *dial) over(ctx context.Context, p *stack.Poller) (*Conn, error) {
 // opError is the *net.OpError of a dial that failed, as package net has it.
 func (d *dial) opError(err error) error {
 	e := &net.OpError{
-		Op: "dial", Net: d.network, Source: d.source, Addr: net.TCPAddrFromAddrPort(d.remote), Err: sysError("connect", err),
+		Op: "dial", Net: d.network, Source: d.source, Addr: net.TCPAddrFromAddrPort(d.remote),
+		Err: sysError("connect", err),
 	}
 	switch {
 	case errors.Is(err, stack.ErrPortUsed) && d.local.Port() == 0: // no ephemeral port is left
 		e.Err = os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)
-	case errors.Is(err, stack.ErrPortUsed), errors.Is(err, stack.ErrNotLocal), errors.Is(err, stack.ErrOtherMember):
+	case errors.Is(err, stack.ErrPortUsed), errors.Is(err, stack.ErrNotLocal),
+		errors.Is(err, stack.ErrOtherMember):
 		e.Err = sysError("bind", err)
 	}
 	return e
@@ -266,9 +274,9 @@ func (c *Conn) connect(ctx context.Context, p *stack.Poller, local, remote netip
 	return nil
 }
 
-// cancelDial ends a handshake that is no longer waited for. When the control ring is full the connection
-// is ended as soon as it is established, be it this very moment, or by its timer, or when the SYN
-// is given up.
+// cancelDial ends a handshake that is no longer waited for. When the control ring is full the
+// connection is ended as soon as it is established, be it this very moment, or by its timer, or
+// when the SYN is given up.
 func (c *Conn) cancelDial(p *stack.Poller) {
 	c.closed.Store(true)
 	c.u.request(requestReset)

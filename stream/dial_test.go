@@ -31,7 +31,8 @@ func TestDialErrors(t *testing.T) {
 		_, err := d.DialContext(l.ctx, "tcp", address)
 		wantOp(t, err, "dial", want)
 	}
-	for _, bad := range [][2]string{{"udp", "10.0.0.2:9"}, {"tcp", "10.0.0.2"}, {"tcp6", "10.0.0.2:9"}, {"tcp4", "10.0.0.2:x"}} {
+	for _, bad := range [][2]string{{"udp", "10.0.0.2:9"}, {"tcp", "10.0.0.2"}, {"tcp6", "10.0.0.2:9"},
+		{"tcp4", "10.0.0.2:x"}} {
 		_, err := d.Dial(bad[0], bad[1])
 		var oe *net.OpError
 		require.ErrorAs(t, err, &oe, "%v", bad)
@@ -40,19 +41,25 @@ func TestDialErrors(t *testing.T) {
 		_, err := d.DialContext(l.ctx, "tcp", impossible)
 		var oe *net.OpError
 		require.ErrorAs(t, err, &oe, impossible)
-		require.True(t, errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH), "%s: %v", impossible, err)
+		require.True(t, errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH),
+			"%s: %v", impossible, err)
 	}
 	_, err := Dial(l.ctx, nil, netip.AddrPort{}, Options{})
 	require.ErrorIs(t, err, errNoPoller)
-	_, err = Dial(l.ctx, l.hosts[0].mine, netip.MustParseAddrPort("10.0.0.2:9"), Options{SendBuffer: -1})
-	require.ErrorContains(t, err, "stream: Options.SendBuffer -1, 1 to 1073741824 possible, or 0 for the default")
+	_, err = Dial(l.ctx, l.hosts[0].mine, netip.MustParseAddrPort("10.0.0.2:9"),
+		Options{SendBuffer: -1})
+	require.ErrorContains(t, err,
+		"stream: Options.SendBuffer -1, 1 to 1073741824 possible, or 0 for the default")
 	_, err = Listen(l.hosts[0].mine, 0, Options{Backlog: 1 << 30}) // 8 GiB
-	require.ErrorContains(t, err, "stream: Options.Backlog 1073741824, 1 to 65536 possible, or 0 for the default")
+	require.ErrorContains(t, err,
+		"stream: Options.Backlog 1073741824, 1 to 65536 possible, or 0 for the default")
 }
 
 // silence has host 1 hear nothing from now on.
 func (l *lab) silence() {
-	l.do(l.hosts[1], func() { require.NoError(l.t, l.hosts[1].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{})) })
+	l.do(l.hosts[1], func() {
+		require.NoError(l.t, l.hosts[1].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
+	})
 }
 
 func TestDialEndsWithItsContext(t *testing.T) {
@@ -79,7 +86,8 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	wantOp(t, l.result(dialing), "dial", context.Canceled)
 	_, err = Dial(ctx, l.hosts[0].mine, to, Options{})
 	wantOp(t, err, "dial", context.Canceled)
-	_, err = (&Dialer{Pollers: l.hosts[0].mine, Timeout: 10 * time.Millisecond}).Dial("tcp", to.String())
+	_, err = (&Dialer{Pollers: l.hosts[0].mine, Timeout: 10 * time.Millisecond}).Dial("tcp",
+		to.String())
 	wantOp(t, err, "dial", context.DeadlineExceeded)
 	l.until("no connection is left", func() bool { return l.conns(l.hosts[0]) == 0 })
 }
@@ -99,10 +107,12 @@ func TestDialerTriesAllAddresses(t *testing.T) {
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	var asked string
-	d := &Dialer{Pollers: l.hosts[0].mine, Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
-		asked = host
-		return []netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("::ffff:10.0.0.2")}, nil
-	}}
+	d := &Dialer{Pollers: l.hosts[0].mine,
+		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
+			asked = host
+			return []netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("::ffff:10.0.0.2")},
+				nil
+		}}
 	c, err := d.DialContext(l.ctx, "tcp", net.JoinHostPort("somewhere", port))
 	require.NoError(t, err)
 	require.Equal(t, "somewhere", asked)
@@ -258,7 +268,8 @@ func TestLocalAddr(t *testing.T) {
 	_, err = dial(l.hosts[0].mine, &net.UDPAddr{})
 	require.ErrorContains(t, err, "mismatched local address type")
 	var nobody *net.TCPAddr
-	for _, any := range []net.Addr{nobody, &net.TCPAddr{}, &net.TCPAddr{IP: net.IPv4zero}, &net.TCPAddr{IP: ip}} {
+	for _, any := range []net.Addr{nobody, &net.TCPAddr{}, &net.TCPAddr{IP: net.IPv4zero},
+		&net.TCPAddr{IP: ip}} {
 		c, err = dial(l.hosts[0].mine, any)
 		require.NoError(t, err)
 		require.Equal(t, "10.0.0.1", c.LocalAddr().(*net.TCPAddr).IP.String())

@@ -64,7 +64,9 @@ func giveUp(ctx context.Context) error {
 // tentativeError is why ctx ended while a dial had no address to dial from.
 type tentativeError struct{ ctx error }
 
-func (e *tentativeError) Error() string   { return stack.ErrTentative.Error() + ": " + e.ctx.Error() }
+func (e *tentativeError) Error() string {
+	return stack.ErrTentative.Error() + ": " + e.ctx.Error()
+}
 func (e *tentativeError) Unwrap() []error { return []error{e.ctx, stack.ErrTentative} }
 
 // Timeout is for net.OpError's, which looks at what it wraps.

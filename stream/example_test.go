@@ -21,7 +21,8 @@ import (
 // or pmd/tap, and a core of its own.
 func poller(port *wire.Port, addr string) *stack.Poller {
 	const bufs, stride = 1024, 2048
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+4096), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+4096),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	if err != nil {
 		log.Fatal(err)
 	}

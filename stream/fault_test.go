@@ -22,12 +22,14 @@ func TestTransferOverABadNetwork(t *testing.T) {
 	for name, f := range map[string]fault.Faults{
 		"loss":    {Drop: 0.01},
 		"reorder": {Reorder: 0.1, ReorderBy: 5},
-		"all":     {Drop: 0.005, Duplicate: 0.02, Reorder: 0.05, Corrupt: 0.002, Truncate: 0.002, Delay: 100_000, Jitter: 50_000},
+		"all": {Drop: 0.005, Duplicate: 0.02, Reorder: 0.05, Corrupt: 0.002, Truncate: 0.002,
+			Delay: 100_000, Jitter: 50_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, labConfig{
 				faults: &fault.Spec{Seed: 11, Tx: f},
-				tcp:    tcp.Config{RTOMinNs: int64(5 * time.Millisecond), DelayedAckNs: int64(time.Millisecond)},
+				tcp: tcp.Config{RTOMinNs: int64(5 * time.Millisecond),
+					DelayedAckNs: int64(time.Millisecond)},
 			})
 			a, b := l.pair(Options{}, Options{ReceiveWindowMax: 300_000})
 			exchange(t, a, b, 3<<20)
@@ -44,13 +46,17 @@ func TestTransferOverABadNetwork(t *testing.T) {
 func TestManyLives(t *testing.T) {
 	l := newLab(t, labConfig{
 		faults: &fault.Spec{Seed: 21, Tx: fault.Faults{Drop: 0.005, Duplicate: 0.01, Reorder: 0.02}},
-		tcp:    tcp.Config{RTOMinNs: int64(5 * time.Millisecond), DelayedAckNs: int64(time.Millisecond), SentMax: 64},
+		tcp: tcp.Config{RTOMinNs: int64(5 * time.Millisecond), DelayedAckNs: int64(time.Millisecond),
+			SentMax: 64},
 	})
 	alive := net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 9}
-	ln := l.listen(Options{FlushTimeout: 100 * time.Millisecond, ReceiveWindowMax: 200_000, KeepAlive: alive})
+	ln := l.listen(Options{FlushTimeout: 100 * time.Millisecond, ReceiveWindowMax: 200_000,
+		KeepAlive: alive})
 	want := random(7, 400_000)
 	var wg sync.WaitGroup
-	var early sync.Map // ends, by both addresses, that were closed with their writer at work: what it had written is all there is
+	// ends, by both addresses, that were closed with their writer at work: what it had written is
+	// all there is
+	var early sync.Map
 	end := func(from, to net.Addr) string { return from.String() + " " + to.String() }
 	live := func(c *Conn, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -73,7 +79,8 @@ func TestManyLives(t *testing.T) {
 				t.Errorf("octets from %d on are wrong", got)
 			}
 			if got += n; err != nil {
-				if _, closed := early.Load(end(c.RemoteAddr(), c.LocalAddr())); err == io.EOF && got != len(want) && !closed {
+				if _, closed := early.Load(end(c.RemoteAddr(), c.LocalAddr())); err == io.EOF &&
+					got != len(want) && !closed {
 					t.Errorf("end after %d octets", got)
 				}
 				break
@@ -102,7 +109,8 @@ func TestManyLives(t *testing.T) {
 	for worker := range uint64(6) {
 		dialers.Go(func() {
 			for i := range uint64(6) {
-				c, err := Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), Options{FlushTimeout: 100 * time.Millisecond, KeepAlive: alive})
+				c, err := Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(),
+					Options{FlushTimeout: 100 * time.Millisecond, KeepAlive: alive})
 				if err != nil {
 					t.Errorf("dial: %v", err)
 					return

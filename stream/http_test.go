@@ -25,7 +25,9 @@ func TestHTTP(t *testing.T) {
 		_, _ = fmt.Fprint(w, hex.EncodeToString(h.Sum(nil)))
 	})
 	body := random(1, 2<<20)
-	mux.HandleFunc("/get", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, bytes.NewReader(body)) })
+	mux.HandleFunc("/get", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, bytes.NewReader(body))
+	})
 	srv := &http.Server{Handler: mux}
 	serving := in(func() error { return srv.Serve(ln) })
 

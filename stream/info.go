@@ -16,7 +16,9 @@ type Info struct {
 	Unacked    uint64 // octets written that it has not (SIOCOUTQ)
 	Unsent     uint64 // of these, octets that are in no segment yet (SIOCOUTQNSD)
 	Unread     uint64 // octets in order that were not read
-	SoftError  error  // trouble that may pass, since the peer acknowledged something: stack.ErrStalled, ErrNoRoute, ErrNetUnreachable
+	// trouble that may pass, since the peer acknowledged something: stack.ErrStalled, ErrNoRoute,
+	// ErrNetUnreachable
+	SoftError error
 }
 
 // Info blocks until the Poller has answered or ctx ends. For a connection that has ended it returns
@@ -57,8 +59,9 @@ func InfoOf(c *stack.Conn) (i Info, ok bool) {
 func (u *upper) measure(c *stack.Conn) Info {
 	written := u.written.Load()
 	i := Info{
-		TCP: c.Stats(), Congestion: c.Congestion(), EMSS: c.EMSS(), Acked: u.acked, Unacked: written - u.acked,
-		Unsent: written - min(written, c.SentOffset()), SoftError: c.SoftError(),
+		TCP: c.Stats(), Congestion: c.Congestion(), EMSS: c.EMSS(), Acked: u.acked,
+		Unacked: written - u.acked,
+		Unsent:  written - min(written, c.SentOffset()), SoftError: c.SoftError(),
 	}
 	if !u.readShut {
 		i.Unread = u.edge - u.rx.taken.Load()

@@ -66,7 +66,8 @@ func TestInfoOfRecovery(t *testing.T) {
 	i = v.info(a)
 	require.Equal(t, tcp.RecoveryFast, i.TCP.Recovery, "no time passed: the link takes none")
 	require.Equal(t, 1, i.TCP.Resent)
-	require.Equal(t, []int{3 * emss, 2 * emss, 2 * emss}, []int{i.TCP.Flight, i.TCP.Sacked, int(i.TCP.Delivered)})
+	require.Equal(t, []int{3 * emss, 2 * emss, 2 * emss},
+		[]int{i.TCP.Flight, i.TCP.Sacked, int(i.TCP.Delivered)})
 	require.Equal(t, 2*emss, v.info(b).TCP.Held)
 	require.Zero(t, v.info(b).Unread)
 	v.hosts[0].nic.lose = nil

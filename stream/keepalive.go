@@ -36,7 +36,8 @@ func (o *settings) setKeepAlive(cfg net.KeepAliveConfig) {
 	fill(&cfg.Idle, keepIdleDefault)
 	fill(&cfg.Interval, keepIntervalDefault)
 	fill(&cfg.Count, keepCountDefault)
-	o.keepAlive.Store(&keepAlive{idleNs: int64(cfg.Idle), intervalNs: int64(cfg.Interval), count: cfg.Count})
+	o.keepAlive.Store(&keepAlive{idleNs: int64(cfg.Idle), intervalNs: int64(cfg.Interval),
+		count: cfg.Count})
 }
 
 // SetKeepAlive turns keep-alives on, with what was set before or package net's defaults, or off.
@@ -64,5 +65,6 @@ func (c *Conn) keepAliveConfig() net.KeepAliveConfig {
 	if k == nil {
 		return net.KeepAliveConfig{}
 	}
-	return net.KeepAliveConfig{Idle: time.Duration(k.idleNs), Interval: time.Duration(k.intervalNs), Count: k.count}
+	return net.KeepAliveConfig{Idle: time.Duration(k.idleNs), Interval: time.Duration(k.intervalNs),
+		Count: k.count}
 }

@@ -40,7 +40,8 @@ func newKernelLab(t *testing.T) *stack.Poller {
 		skip.Missing(t, "no TAP device here: %v", err)
 	}
 	pool := newPool(t, bufs)
-	t.Cleanup(func() { // once the Poller has ended; what was armed for large frames is the port's until it closes
+	// once the Poller has ended; what was armed for large frames is the port's until it closes
+	t.Cleanup(func() {
 		require.NoError(t, port.Close())
 		require.Equal(t, pool.Size(), pool.Available(), "Bufs lost")
 	})
@@ -99,7 +100,8 @@ func TestResetsBetweenUsAndTheKernel(t *testing.T) {
 	require.NoError(t, err)
 	defer ln.Close()
 	open := func() (*net.TCPConn, *Conn) {
-		k, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80)))
+		k, err := net.DialTCP("tcp4", nil,
+			net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80)))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = k.Close() })
 		s, err := ln.AcceptStream()
@@ -172,7 +174,9 @@ func TestErrorsAreTheKernels(t *testing.T) {
 		kc, kerr := k.Dial("tcp", to[0])
 		oc, oerr := o.Dial("tcp", to[1])
 		for _, c := range []net.Conn{kc, oc} {
-			if v, ok := c.(interface{ SetLinger(int) error }); ok && (c == kc && kerr == nil || c == oc && oerr == nil) {
+			if v, ok := c.(interface {
+				SetLinger(int) error
+			}); ok && (c == kc && kerr == nil || c == oc && oerr == nil) {
 				_ = v.SetLinger(0)
 				_ = c.Close()
 			}
@@ -190,12 +194,14 @@ func TestErrorsAreTheKernels(t *testing.T) {
 		alike(t, c.what, k, o, c.errno)
 	}
 	_, refused := net.Dial("tcp4", netip.AddrPortFrom(ourAddr.Addr(), 9).String())
-	_, refusedUs := (&Dialer{Pollers: []*stack.Poller{p}}).Dial("tcp4", netip.AddrPortFrom(kernelAddr.Addr(), 9).String())
+	_, refusedUs := (&Dialer{Pollers: []*stack.Poller{p}}).Dial("tcp4",
+		netip.AddrPortFrom(kernelAddr.Addr(), 9).String())
 	for _, err := range []error{refused, refusedUs} {
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.Equal(t, "tcp4", err.(*net.OpError).Net)
 	}
-	k, o := dial("", &net.TCPAddr{IP: net.IPv4(10, 78, 0, 99)}, &net.TCPAddr{IP: net.IPv4(10, 78, 0, 99)})
+	k, o := dial("", &net.TCPAddr{IP: net.IPv4(10, 78, 0, 99)},
+		&net.TCPAddr{IP: net.IPv4(10, 78, 0, 99)})
 	alike(t, "no address of ours", k, o, syscall.EADDRNOTAVAIL)
 	k, o = dial("", &net.TCPAddr{Port: ln.Addr().(*net.TCPAddr).Port}, &net.TCPAddr{Port: 80})
 	alike(t, "a port that is listened on", k, o, syscall.EADDRINUSE)

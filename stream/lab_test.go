@@ -124,7 +124,8 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 		cfg.tcp.TimeWaitNs = int64(time.Second)
 	}
 	h.Poller = testhost.NewPoller(t, port, stack.Config{
-		Name: fmt.Sprintf("host%d", i), Queue: q, Pool: pool, Addr: netip.PrefixFrom(h.addr, 24), ConnsMax: 64, TCP: cfg.tcp,
+		Name: fmt.Sprintf("host%d", i), Queue: q, Pool: pool, Addr: netip.PrefixFrom(h.addr, 24),
+		ConnsMax: 64, TCP: cfg.tcp,
 	})
 	h.mine = []*stack.Poller{h.Poller}
 	h.run.Go(func() { _ = h.Run(context.Background()) })

@@ -40,8 +40,9 @@ func Listen(pollers []*stack.Poller, port uint16, opts Options) (*Listener, erro
 		return nil, err
 	}
 	l := &Listener{
-		pollers: pollers, port: port, opts: opts, queue: make(chan *Conn, opts.Backlog), deadline: newDeadline(),
-		done: make(chan struct{}), stopped: make(chan struct{}),
+		pollers: pollers, port: port, opts: opts, queue: make(chan *Conn, opts.Backlog),
+		deadline: newDeadline(),
+		done:     make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if port == 0 {
 		err = stack.ErrPortUsed
@@ -66,7 +67,9 @@ func (l *Listener) open() error {
 	for i, p := range l.pollers {
 		ps := pollerStateOf(p)
 		err := call(p, func() error {
-			return p.Listen(l.port, l.opts.HalfOpen, func(s *stack.Conn) stack.Upper { return l.accepted(ps, s) })
+			return p.Listen(l.port, l.opts.HalfOpen, func(s *stack.Conn) stack.Upper {
+				return l.accepted(ps, s)
+			})
 		})
 		if err != nil {
 			l.unlisten(l.pollers[:i])

@@ -200,5 +200,6 @@ func (q *octetQueue) pending() bool {
 // there, is free. Reader's.
 func (q *octetQueue) roomy() bool {
 	r := q.out
-	return r.next.Load() == nil && 2*int(r.tail.Load()-r.head.Load()) <= min(len(r.buf), int(q.max.Load()))
+	return r.next.Load() == nil && 2*int(r.tail.Load()-r.head.Load()) <= min(len(r.buf),
+		int(q.max.Load()))
 }

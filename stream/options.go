@@ -8,14 +8,19 @@ import (
 
 // Options of a connection, or of all that a Listener accepts. The zero value takes the defaults.
 type Options struct {
-	SendBuffer       int           // octets written and not yet in a segment; default 256 KiB, at least 4 KiB
-	ReceiveWindow    int           // octets, the first window; default 65535, which is what a SYN can say
-	ReceiveWindowMax int           // octets the window grows to; default 1 MiB
-	Nagle            bool          // coalesce small writes (RFC 9293 section 3.7.4); off, as with package net
-	FlushTimeout     time.Duration // after Close, while octets or the FIN are unacknowledged, without progress; default 60 s
-	KeepAlive        net.KeepAliveConfig
-	UserTimeout      time.Duration // SetUserTimeout, from the SYN on
-	TOS              uint8         // SetTOS, from the SYN on; of a Listener, from its first segment after the handshake on
+	// octets written and not yet in a segment; default 256 KiB, at least 4 KiB
+	SendBuffer int
+	// octets, the first window; default 65535, which is what a SYN can say
+	ReceiveWindow    int
+	ReceiveWindowMax int // octets the window grows to; default 1 MiB
+	// coalesce small writes (RFC 9293 section 3.7.4); off, as with package net
+	Nagle bool
+	// after Close, while octets or the FIN are unacknowledged, without progress; default 60 s
+	FlushTimeout time.Duration
+	KeepAlive    net.KeepAliveConfig
+	UserTimeout  time.Duration // SetUserTimeout, from the SYN on
+	// SetTOS, from the SYN on; of a Listener, from its first segment after the handshake on
+	TOS uint8
 
 	Backlog  int // of a Listener: established connections that wait for Accept; default 128
 	HalfOpen int // of a Listener: handshakes under way, on each Poller; default 256
@@ -47,10 +52,12 @@ func (o Options) filled() (Options, error) {
 		given, to int
 	}{
 		{"SendBuffer", o.SendBuffer, bufferMax}, {"ReceiveWindow", o.ReceiveWindow, bufferMax},
-		{"ReceiveWindowMax", o.ReceiveWindowMax, bufferMax}, {"Backlog", o.Backlog, backlogMax}, {"HalfOpen", o.HalfOpen, bufferMax},
+		{"ReceiveWindowMax", o.ReceiveWindowMax, bufferMax}, {"Backlog", o.Backlog, backlogMax},
+		{"HalfOpen", o.HalfOpen, bufferMax},
 	} {
 		if v.given < 0 || v.given > v.to {
-			return o, fmt.Errorf("stream: Options.%s %d, 1 to %d possible, or 0 for the default", v.name, v.given, v.to)
+			return o, fmt.Errorf("stream: Options.%s %d, 1 to %d possible, or 0 for the default", v.name,
+				v.given, v.to)
 		}
 	}
 	if o.FlushTimeout < 0 {

@@ -70,7 +70,8 @@ func TestFinWait2WaitsForAReader(t *testing.T) {
 // SetFinWait2 has a time for one connection, before CloseWrite or after; below 0 there is none.
 func TestFinWait2OfOneConnection(t *testing.T) {
 	for want, set := range map[time.Duration]time.Duration{
-		finWait2: 0, 5 * time.Second: 5 * time.Second, time.Second: 1, 0: -1, 90 * time.Second: 90 * time.Second,
+		finWait2: 0, 5 * time.Second: 5 * time.Second, time.Second: 1, 0: -1,
+		90 * time.Second: 90 * time.Second,
 	} {
 		for _, late := range []bool{false, true} {
 			v := newVirtual(t, 0, shortFinWait2)
@@ -162,7 +163,8 @@ func TestLingerWaitsForTheFIN(t *testing.T) {
 	require.NoError(t, b.Close())
 	v.until("closed", dead(a))
 
-	a, b = v.pair(Options{}, Options{}) // octets that are acknowledged after Close are not enough either
+	// octets that are acknowledged after Close are not enough either
+	a, b = v.pair(Options{}, Options{})
 	lose := true
 	v.hosts[0].nic.lose = func(f sentFrame) bool { return lose && f.seg.Flags&tcp.FIN != 0 }
 	v.write(a, "octets")

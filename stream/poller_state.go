@@ -74,11 +74,13 @@ type Counters struct {
 	AcceptOverflow uint64 // connections reset because Accept was too slow for the backlog
 	WindowGrown    uint64
 
-	FinWait2Timeouts uint64 // connections given up because the peer did not close its half in time after Close
+	// connections given up because the peer did not close its half in time after Close
+	FinWait2Timeouts uint64
 }
 
 type counters struct {
-	refusedSlots, refusedPool, spilled, merged, afterClose, unreadAtClose, flushTimeouts, acceptOverflow, windowGrown atomic.Uint64
+	refusedSlots, refusedPool, spilled, merged, afterClose, unreadAtClose, flushTimeouts,
+	acceptOverflow, windowGrown atomic.Uint64
 
 	finWait2Timeouts atomic.Uint64
 }
@@ -89,7 +91,8 @@ func CountersOf(p *stack.Poller) Counters {
 	return Counters{
 		RefusedSlots: n.refusedSlots.Load(), RefusedPool: n.refusedPool.Load(), Merged: n.merged.Load(),
 		Spilled:    n.spilled.Load(),
-		AfterClose: n.afterClose.Load(), UnreadAtClose: n.unreadAtClose.Load(), FlushTimeouts: n.flushTimeouts.Load(),
+		AfterClose: n.afterClose.Load(), UnreadAtClose: n.unreadAtClose.Load(),
+		FlushTimeouts:  n.flushTimeouts.Load(),
 		AcceptOverflow: n.acceptOverflow.Load(), WindowGrown: n.windowGrown.Load(),
 		FinWait2Timeouts: n.finWait2Timeouts.Load(),
 	}

@@ -130,7 +130,8 @@ func look(i *interest, what Readiness, is func() bool) Readiness {
 func (c *Conn) readable() bool {
 	u := &c.u
 	state := u.state.Load() // before the ring: nothing is pushed after these bits
-	return u.rx.head.Load() != u.rx.tail.Load() || state&(stateEOF|stateDead) != 0 || c.ended(state) != nil ||
+	return u.rx.head.Load() != u.rx.tail.Load() || state&(stateEOF|stateDead) != 0 ||
+		c.ended(state) != nil ||
 		c.readEnded.Load() || isDone(c.readDeadline.wait())
 }
 

@@ -77,7 +77,8 @@ func TestNotifyReadable(t *testing.T) {
 
 func TestNotifyWritable(t *testing.T) {
 	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{SendBuffer: 16 << 10}, Options{ReceiveWindow: 32 << 10, ReceiveWindowMax: 32 << 10})
+	a, b := v.pair(Options{SendBuffer: 16 << 10},
+		Options{ReceiveWindow: 32 << 10, ReceiveWindowMax: 32 << 10})
 	var n told
 	a.SetNotify(n.hook)
 	fill := func() (total int) {
@@ -120,7 +121,8 @@ func TestNotifyWritable(t *testing.T) {
 	require.Zero(t, a.Ready(Readable|Writable))
 	before = n.writable
 	v.until("given up", dead(a))
-	require.Equal(t, told{readable: 1, writable: before + 1}, n, "an error is something to hear of, either way")
+	require.Equal(t, told{readable: 1, writable: before + 1}, n,
+		"an error is something to hear of, either way")
 	require.Equal(t, Readable|Writable, a.Ready(Readable|Writable))
 	_, err := a.TryWrite([]byte("x"))
 	wantOp(t, err, "write", syscall.ETIMEDOUT)

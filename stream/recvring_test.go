@@ -23,7 +23,8 @@ func newPool(t testing.TB, n int) *mem.Pool {
 // come once and in order, and no Buf is lost.
 func TestRecvRingAtOnce(t *testing.T) {
 	t.Run("segments", func(t *testing.T) { recvRingAtOnce(t, 1448, 2<<20) })
-	t.Run("small", func(t *testing.T) { recvRingAtOnce(t, 4, 1<<20) }) // the reader keeps up: it seals while we extend
+	// the reader keeps up: it seals while we extend
+	t.Run("small", func(t *testing.T) { recvRingAtOnce(t, 4, 1<<20) })
 }
 
 func recvRingAtOnce(t *testing.T, pieceMax, octets int) {
@@ -136,7 +137,8 @@ func TestReadBufGoesBackAtOnce(t *testing.T) {
 
 // admit and enlarge, at each of their bounds.
 func TestAdmission(t *testing.T) {
-	ps := &pollerState{pool: newPool(t, 400), room: 1800, budget: withUnread(stack.Budget{Grow: 100, Window: 100}, 200)}
+	ps := &pollerState{pool: newPool(t, 400), room: 1800,
+		budget: withUnread(stack.Budget{Grow: 100, Window: 100}, 200)}
 	opts, err := Options{}.filled()
 	require.NoError(t, err)
 	var u upper

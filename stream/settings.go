@@ -134,16 +134,18 @@ func (c *Conn) SetFinWait2(d time.Duration) error {
 // take back what was advertised.
 func (c *Conn) SetReadBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
-		return c.opError("set", fmt.Errorf("stream: read buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
+		return c.opError("set", fmt.Errorf("stream: read buffer of %d octets, 1 to %d possible: %w",
+			octets, bufferMax, syscall.EINVAL))
 	}
 	return c.set(0, func(o *settings) { o.readBuffer.Store(int64(octets)) })
 }
 
-// SetWriteBuffer changes Options.SendBuffer, as SO_SNDBUF does. Written octets stay; a blocked Write
-// continues if the larger buffer has room.
+// SetWriteBuffer changes Options.SendBuffer, as SO_SNDBUF does. Written octets stay; a blocked
+// Write continues if the larger buffer has room.
 func (c *Conn) SetWriteBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
-		return c.opError("set", fmt.Errorf("stream: write buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
+		return c.opError("set", fmt.Errorf("stream: write buffer of %d octets, 1 to %d possible: %w",
+			octets, bufferMax, syscall.EINVAL))
 	}
 	return c.set(0, func(*settings) { c.u.tx.max.Store(int64(max(octets, sendBufferMin))) })
 }

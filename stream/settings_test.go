@@ -17,11 +17,14 @@ import (
 
 // req: 9293-MUST-21
 func TestUserTimeout(t *testing.T) {
-	v := newVirtual(t, 0, func(_ int, cfg *stack.Config) { cfg.TCP.UserTimeoutNs = int64(50 * time.Second) })
+	v := newVirtual(t, 0, func(_ int, cfg *stack.Config) {
+		cfg.TCP.UserTimeoutNs = int64(50 * time.Second)
+	})
 	for _, c := range []struct {
 		option, set time.Duration
 		want        time.Duration
-	}{{0, 0, 50 * time.Second}, {3 * time.Second, 0, 3 * time.Second}, {0, 20 * time.Minute, 20 * time.Minute}, {time.Second, 4 * time.Second, 4 * time.Second}} {
+	}{{0, 0, 50 * time.Second}, {3 * time.Second, 0, 3 * time.Second},
+		{0, 20 * time.Minute, 20 * time.Minute}, {time.Second, 4 * time.Second, 4 * time.Second}} {
 		a, b := v.pair(Options{UserTimeout: c.option}, Options{})
 		if c.set != 0 {
 			require.NoError(t, a.SetUserTimeout(c.set))
@@ -48,15 +51,18 @@ func TestUserTimeout(t *testing.T) {
 // Options that are set now and then, keep-alives among them, do not make a vanished peer one that
 // was heard.
 func TestKeepAliveOutlastsOptions(t *testing.T) {
-	keep := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 2 * time.Second, Count: 3}
+	keep := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 2 * time.Second,
+		Count: 3}
 	for name, set := range map[string]func(c *Conn) error{
 		"none":         func(*Conn) error { return nil },
 		"no delay":     func(c *Conn) error { return c.SetNoDelay(true) },
 		"TOS":          func(c *Conn) error { return c.SetTOS(8) },
 		"user timeout": func(c *Conn) error { return c.SetUserTimeout(time.Hour) },
-		"buffers":      func(c *Conn) error { return errors.Join(c.SetReadBuffer(1<<16), c.SetWriteBuffer(1<<16)) },
-		"congestion":   func(c *Conn) error { return c.SetCongestion("reno") },
-		"keep-alives":  func(c *Conn) error { return c.SetKeepAliveConfig(keep) },
+		"buffers": func(c *Conn) error {
+			return errors.Join(c.SetReadBuffer(1<<16), c.SetWriteBuffer(1<<16))
+		},
+		"congestion":  func(c *Conn) error { return c.SetCongestion("reno") },
+		"keep-alives": func(c *Conn) error { return c.SetKeepAliveConfig(keep) },
 	} {
 		v := newVirtual(t, 0, nil)
 		a, _ := v.pair(Options{KeepAlive: keep}, Options{})
@@ -78,7 +84,9 @@ func TestSettingsAreToldOnce(t *testing.T) {
 	a, _ := v.pair(Options{Nagle: true, TOS: 8, UserTimeout: time.Hour}, Options{})
 	require.Zero(t, a.u.settings.changed.Load())
 	v.during(func() {
-		require.NoError(t, submit(context.Background(), v.hosts[0].Poller, func() { a.u.conn.SetUserTimeout(int64(time.Second)) }))
+		require.NoError(t, submit(context.Background(), v.hosts[0].Poller, func() {
+			a.u.conn.SetUserTimeout(int64(time.Second))
+		}))
 	})
 	require.NoError(t, a.SetNoDelay(true))
 	v.pass(time.Millisecond)
@@ -94,7 +102,8 @@ func TestUserTimeoutOfADial(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	v.hosts[0].nic.lose = func(sentFrame) bool { return true }
 	failed := in(func() error {
-		_, err := Dial(context.Background(), v.hosts[0].mine, netip.AddrPortFrom(v.hosts[1].addr, 80), Options{UserTimeout: 5 * time.Second})
+		_, err := Dial(context.Background(), v.hosts[0].mine, netip.AddrPortFrom(v.hosts[1].addr, 80),
+			Options{UserTimeout: 5 * time.Second})
 		return err
 	})
 	v.during(func() { // Turns, but no time
@@ -185,7 +194,8 @@ func TestReadBuffer(t *testing.T) {
 	require.InDelta(t, small, window(), 64)
 
 	require.NoError(t, b.SetReadBuffer(1<<30))
-	require.InDelta(t, pollerStateOf(v.hosts[1].Poller).windowMax(), window(), 64, "a quarter of the pool")
+	require.InDelta(t, pollerStateOf(v.hosts[1].Poller).windowMax(), window(), 64,
+		"a quarter of the pool")
 	for _, bad := range []int{0, -1, bufferMax + 1} {
 		wantOp(t, b.SetReadBuffer(bad), "set", syscall.EINVAL)
 		wantOp(t, b.SetWriteBuffer(bad), "set", syscall.EINVAL)
@@ -244,9 +254,11 @@ func TestSettingsAfterClose(t *testing.T) {
 	require.NoError(t, a.SetLinger(0))
 	require.NoError(t, a.Close())
 	for name, err := range map[string]error{
-		"SetUserTimeout": a.SetUserTimeout(time.Second), "SetTOS": a.SetTOS(1), "SetReadBuffer": a.SetReadBuffer(1),
-		"SetWriteBuffer": a.SetWriteBuffer(1), "SetCork": a.SetCork(true), "SetCongestion": a.SetCongestion("reno"),
-		"SetLinger": a.SetLinger(1), "SetNoDelay": a.SetNoDelay(true),
+		"SetUserTimeout": a.SetUserTimeout(time.Second), "SetTOS": a.SetTOS(1),
+		"SetReadBuffer":  a.SetReadBuffer(1),
+		"SetWriteBuffer": a.SetWriteBuffer(1), "SetCork": a.SetCork(true),
+		"SetCongestion": a.SetCongestion("reno"),
+		"SetLinger":     a.SetLinger(1), "SetNoDelay": a.SetNoDelay(true),
 		"SetFinWait2": a.SetFinWait2(time.Second),
 	} {
 		wantOp(t, err, "set", net.ErrClosed)

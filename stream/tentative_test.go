@@ -66,7 +66,10 @@ func TestDialGivesUpOnATentativeAddress(t *testing.T) {
 		for _, why := range []error{context.Canceled, context.DeadlineExceeded} {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			d := &Dialer{Pollers: v.hosts[0].mine, LocalAddr: local}
-			dialed := v.begin(func() error { _, err := d.DialContext(ctx, "tcp", "10.0.0.2:80"); return err })
+			dialed := v.begin(func() error {
+				_, err := d.DialContext(ctx, "tcp", "10.0.0.2:80")
+				return err
+			})
 			cancel(why)
 			err := <-dialed
 			wantOp(t, err, "dial", why)

@@ -30,10 +30,12 @@ type upper struct {
 	settings   settings
 
 	// The Poller's, and to be read by others once the bit of state that says so is set.
-	err    error  // stateDead
-	rest   []byte // stateDead and gateGone: octets unread when the connection ended; the reader's from then on
+	err error // stateDead
+	// stateDead and gateGone: octets unread when the connection ended; the reader's from then on
+	rest   []byte
 	opened chan struct{}
-	flush  chan struct{} // closed when all octets and the FIN are acknowledged after Close, or the connection is over
+	// closed when all octets and the FIN are acknowledged after Close, or the connection is over
+	flush chan struct{}
 
 	// The Poller's.
 	shared   *pollerState
@@ -231,7 +233,8 @@ func (u *upper) admit(inOrder bool) admission {
 
 // place is where data stands within b's slot.
 func place(pool *mem.Pool, b mem.Buf, data []byte) uint32 {
-	return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(pool.Slot(b)))))
+	return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(
+		unsafe.Pointer(unsafe.SliceData(pool.Slot(b)))))
 }
 
 // Edge implements stack.Upper: what waited for the gap that was filled is in order now.

@@ -104,10 +104,13 @@ func newVirtual(t testing.TB, mtu int, tune func(i int, cfg *stack.Config)) *vir
 		pool := testhost.NewPool(t, 1024, max(1500, mtu))
 		q, err := port.Open(0, pool)
 		require.NoError(t, err)
-		h := &virtualHost{pool: pool, nic: &watchedQueue{Queue: q, pool: pool}, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
+		h := &virtualHost{pool: pool, nic: &watchedQueue{Queue: q, pool: pool},
+			addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
 		cfg := stack.Config{
-			Name: fmt.Sprintf("host%d", i), Queue: h.nic, Pool: pool, Addr: netip.PrefixFrom(h.addr, 24), ConnsMax: 16,
-			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), 64)}, NoDAD: true,
+			Name: fmt.Sprintf("host%d", i), Queue: h.nic, Pool: pool, Addr: netip.PrefixFrom(h.addr, 24),
+			ConnsMax: 16,
+			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}),
+				64)}, NoDAD: true,
 			Clock: func() int64 { return v.now },
 		}
 		if tune != nil {

@@ -28,9 +28,10 @@ type window struct {
 }
 
 const (
-	windowSlack = 16 // segments added to twice what was read: Linux's allowance for a sender that doubles
-	tellShare   = 8  // the right edge moves by one part in so many of the window
-	wakeShare   = 4  // the reader calls for that when it has read one part in so many
+	// segments added to twice what was read: Linux's allowance for a sender that doubles
+	windowSlack = 16
+	tellShare   = 8 // the right edge moves by one part in so many of the window
+	wakeShare   = 4 // the reader calls for that when it has read one part in so many
 )
 
 func (w *window) init(ps *pollerState, opts *Options) {

@@ -162,7 +162,8 @@ func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
 	v.during(func() {
 		ln, err = Listen(v.hosts[1].mine, 80, Options{})
 		require.NoError(t, err)
-		a, err = Dial(context.Background(), v.hosts[0].mine, netip.AddrPortFrom(v.hosts[1].addr, 80), Options{})
+		a, err = Dial(context.Background(), v.hosts[0].mine, netip.AddrPortFrom(v.hosts[1].addr, 80),
+			Options{})
 		require.NoError(t, err)
 	})
 	v.pass(500 * time.Millisecond)
@@ -246,7 +247,9 @@ func TestWindowOpensBeforeAllIsRead(t *testing.T) {
 	_, err := io.ReadFull(b, make([]byte, 40_000))
 	require.NoError(t, err)
 	l.until("the Poller is told", func() bool { return b.u.told.Load() == before+40_000 })
-	l.do(l.hosts[1], func() { require.NoError(t, l.hosts[1].faulty.Set(fault.Faults{}, fault.Faults{})) })
+	l.do(l.hosts[1], func() {
+		require.NoError(t, l.hosts[1].faulty.Set(fault.Faults{}, fault.Faults{}))
+	})
 	l.until("the window opens", func() bool {
 		edge := uint64(0)
 		l.do(l.hosts[1], func() { edge = b.u.edge })

@@ -139,7 +139,8 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 			c.trimFront(now, r, int(una-r.at), a)
 		}
 	}
-	if una > c.sndNxt { // a zero-window probe's octet was taken: the record it came from was never sent
+	// a zero-window probe's octet was taken: the record it came from was never sent
+	if una > c.sndNxt {
 		c.sndNxt, c.probed = una, false
 		r := c.sent.rec(c.sent.nxt)
 		c.sent.trim(r, int(una-r.at))
@@ -148,7 +149,8 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 			c.sent.nxt++
 		}
 	}
-	if rv := &c.recovery; rv.phase != phaseOpen && (c.sent.una != oldest || una-rv.repairedTo >= uint64(c.EMSS())) {
+	if rv := &c.recovery; rv.phase != phaseOpen &&
+		(c.sent.una != oldest || una-rv.repairedTo >= uint64(c.EMSS())) {
 		rv.repairedTo, rv.repairedAt = una, now
 	}
 	c.sndUna = una
@@ -163,11 +165,13 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	case resentAt < 0 && sampleAt >= 0:
 		a.rtt = now - sampleAt
 		c.rtt.lowest.add(now, a.rtt)
-	case c.useTS && s.Options.HasTimestamps: // timestamps resolve Karn's ambiguity: RFC 7323 section 4.1
+	case c.useTS && s.Options.HasTimestamps:
+		// timestamps resolve Karn's ambiguity: RFC 7323 section 4.1
 		if e, ok := c.tsElapsed(now, s.Options.TSecr); ok {
 			a.rtt = e
 			if resentAt > 0 && now-resentAt >= c.rtt.minRTT() {
-				a.rtt = now - resentAt // the echo is of the last transmission, whose time is known better than to the tick
+				// the echo is of the last transmission, whose time is known better than to the tick
+				a.rtt = now - resentAt
 			}
 		}
 	}

@@ -45,58 +45,89 @@ func (s *script) play(lines ...string) {
 //
 // req: 9293-MUST-10, 9293-MUST-11, 9293-MUST-12, 9293-MUST-13, 9293-3.6-2, 9293-3.10.7.4-6
 func TestStateArcs(t *testing.T) {
-	open := []string{"accept S 0:1 win 60000 mss 1000", "> S. 0:1 ack 1", "< . 1 ack 1", "= ESTABLISHED"}
+	open := []string{"accept S 0:1 win 60000 mss 1000", "> S. 0:1 ack 1", "< . 1 ack 1",
+		"= ESTABLISHED"}
 	with := func(lines ...string) []string { return append(append([]string(nil), open...), lines...) }
 	closing := with("close", "> F. 1:2 ack 1", "< F. 1:2 ack 1", "> . 2 ack 2", "= CLOSING")
-	lastAck := with("< F. 1:2 ack 1", "> . 1 ack 2", "= CLOSE-WAIT", "close", "> F. 1:2 ack 2", "= LAST-ACK")
+	lastAck := with("< F. 1:2 ack 1", "> . 1 ack 2", "= CLOSE-WAIT", "close", "> F. 1:2 ack 2",
+		"= LAST-ACK")
 	finWait2 := with("close", "> F. 1:2 ack 1", "= FIN-WAIT-1", "< . 1 ack 2", "= FIN-WAIT-2")
 	then := func(first []string, lines ...string) []string {
 		return append(append([]string(nil), first...), lines...)
 	}
-	both := []string{"connect", "> S 0:1", "< S 0:1 win 60000 mss 1000", "> S. 0:1 ack 1", "= SYN-RECEIVED"}
+	both := []string{"connect", "> S 0:1", "< S 0:1 win 60000 mss 1000", "> S. 0:1 ack 1",
+		"= SYN-RECEIVED"}
 	for name, lines := range map[string][]string{
-		"active open":                                 {"connect", "> S 0:1", "= SYN-SENT"},
-		"active open, answered":                       {"connect", "> S 0:1", "< S. 0:1 ack 1 mss 1000", "> . 1 ack 1", "= ESTABLISHED"},
-		"active open, closed":                         {"connect", "> S 0:1", "close", "= CLOSED"},
-		"active open, aborted":                        {"connect", "> S 0:1", "abort", "= CLOSED"},
-		"active open, refused":                        {"connect", "> S 0:1", "< R. 0 ack 1", "= CLOSED"},
-		"simultaneous open, by SYN,ACK":               then(both, "< S. 0:1 ack 1 win 60000 mss 1000", "= ESTABLISHED"),
-		"simultaneous open, by ACK":                   then(both, "< . 1 ack 1", "= ESTABLISHED"),
-		"simultaneous open, by data":                  then(both, "< P. 1:11 ack 1", "> . 1 ack 11", "= ESTABLISHED"),
-		"simultaneous open, by SYN,ACK with data":     then(both, "< S. 0:11 ack 1", "= ESTABLISHED", "< . 1:11 ack 1", "> . 1 ack 11", "= ESTABLISHED"),
-		"simultaneous open, SYN again":                then(both, "< S 0:1 mss 1000", "> S. 0:1 ack 1 rtx", "< . 1 ack 1", "= ESTABLISHED"),
-		"simultaneous open, closed":                   then(both, "close", "= SYN-RECEIVED", "< . 1 ack 1", "> F. 1:2 ack 1", "= FIN-WAIT-1"),
-		"simultaneous open, refused":                  then(both, "< R 1", "= CLOSED"),
-		"simultaneous open, aborted":                  then(both, "abort", "> R. 1 ack 1", "= CLOSED"),
-		"simultaneous open, FIN":                      then(both, "< F. 1:2 ack 1", "> . 1 ack 2", "= CLOSE-WAIT"),
-		"passive open, closed before the ACK":         {"accept S 0:1 mss 1000", "> S. 0:1 ack 1", "close", "= SYN-RECEIVED", "< . 1 ack 1", "> F. 1:2 ack 1", "= FIN-WAIT-1"},
-		"passive open, FIN with the ACK":              {"accept S 0:1 mss 1000", "> S. 0:1 ack 1", "< F. 1:2 ack 1", "> . 1 ack 2", "= CLOSE-WAIT"},
-		"passive open, reset":                         {"accept S 0:1 mss 1000", "> S. 0:1 ack 1", "< R 1", "= CLOSED"},
-		"passive open, aborted":                       {"accept S 0:1 mss 1000", "> S. 0:1 ack 1", "abort", "> R. 1 ack 1", "= CLOSED"},
-		"reset":                                       with("< R 1", "= CLOSED"),
-		"aborted":                                     with("abort", "> R. 1 ack 1", "= CLOSED"),
-		"FIN-WAIT-1, FIN and its ACK":                 with("close", "> F. 1:2 ack 1", "< F. 1:2 ack 2", "> . 2 ack 2", "= TIME-WAIT"),
-		"FIN-WAIT-1, reset":                           with("close", "> F. 1:2 ack 1", "< R 1", "= CLOSED"),
-		"FIN-WAIT-1, aborted":                         with("close", "> F. 1:2 ack 1", "abort", "> R. 2 ack 1", "= CLOSED"),
-		"FIN-WAIT-2, FIN":                             then(finWait2, "< F. 1:2 ack 2", "> . 2 ack 2", "= TIME-WAIT"),
-		"FIN-WAIT-2, data":                            then(finWait2, "< P. 1:1001 ack 2", "< P. 1001:2001 ack 2", "> . 2 ack 2001", "= FIN-WAIT-2"),
-		"FIN-WAIT-2, reset":                           then(finWait2, "< R 1", "= CLOSED"),
-		"FIN-WAIT-2, aborted":                         then(finWait2, "abort", "> R. 2 ack 1", "= CLOSED"),
-		"CLOSING":                                     then(closing, "< . 2 ack 2", "= TIME-WAIT", "wait", "= CLOSED"),
-		"CLOSING, its FIN again":                      then(closing, "< F. 1:2 ack 1", "> . 2 ack 2", "= CLOSING"),
-		"CLOSING, FIN again with our ACK":             then(closing, "< F. 1:2 ack 2", "> . 2 ack 2", "= CLOSING", "< . 2 ack 2", "= TIME-WAIT"),
-		"CLOSING, reset":                              then(closing, "< R 2", "= CLOSED"),
-		"CLOSING, aborted":                            then(closing, "abort", "= CLOSED"),
-		"simultaneous close with data before the FIN": with("close", "> F. 1:2 ack 1", "< F. 1:102 ack 1", "> . 2 ack 102", "= CLOSING", "< . 102 ack 2", "= TIME-WAIT"),
-		"simultaneous close, FIN before its data":     with("close", "> F. 1:2 ack 1", "< F. 101:102 ack 1", "> . 2 ack 1", "= FIN-WAIT-1", "< . 1:101 ack 1", "> . 2 ack 102", "= CLOSING"),
-		"CLOSE-WAIT, reset":                           with("< F. 1:2 ack 1", "> . 1 ack 2", "= CLOSE-WAIT", "< R 2", "= CLOSED"),
-		"CLOSE-WAIT, aborted":                         with("< F. 1:2 ack 1", "> . 1 ack 2", "abort", "> R. 1 ack 2", "= CLOSED"),
-		"LAST-ACK":                                    then(lastAck, "< . 2 ack 2", "= CLOSED"),
-		"LAST-ACK, FIN again":                         then(lastAck, "< F. 1:2 ack 1", "> . 2 ack 2", "= LAST-ACK"),
-		"LAST-ACK, reset":                             then(lastAck, "< R 2", "= CLOSED"),
-		"LAST-ACK, aborted":                           then(lastAck, "abort", "= CLOSED"),
-		"TIME-WAIT, reset":                            then(finWait2, "< F. 1:2 ack 2", "> . 2 ack 2", "< R 2", "= CLOSED"),
-		"TIME-WAIT, over":                             then(finWait2, "< F. 1:2 ack 2", "> . 2 ack 2", "= TIME-WAIT", "wait", "= CLOSED"),
+		"active open": {"connect", "> S 0:1", "= SYN-SENT"},
+		"active open, answered": {"connect", "> S 0:1", "< S. 0:1 ack 1 mss 1000",
+			"> . 1 ack 1", "= ESTABLISHED"},
+		"active open, closed":  {"connect", "> S 0:1", "close", "= CLOSED"},
+		"active open, aborted": {"connect", "> S 0:1", "abort", "= CLOSED"},
+		"active open, refused": {"connect", "> S 0:1", "< R. 0 ack 1", "= CLOSED"},
+		"simultaneous open, by SYN,ACK": then(both, "< S. 0:1 ack 1 win 60000 mss 1000",
+			"= ESTABLISHED"),
+		"simultaneous open, by ACK": then(both, "< . 1 ack 1", "= ESTABLISHED"),
+		"simultaneous open, by data": then(both, "< P. 1:11 ack 1", "> . 1 ack 11",
+			"= ESTABLISHED"),
+		"simultaneous open, by SYN,ACK with data": then(both, "< S. 0:11 ack 1", "= ESTABLISHED",
+			"< . 1:11 ack 1", "> . 1 ack 11", "= ESTABLISHED"),
+		"simultaneous open, SYN again": then(both, "< S 0:1 mss 1000",
+			"> S. 0:1 ack 1 rtx", "< . 1 ack 1", "= ESTABLISHED"),
+		"simultaneous open, closed": then(both, "close", "= SYN-RECEIVED",
+			"< . 1 ack 1", "> F. 1:2 ack 1", "= FIN-WAIT-1"),
+		"simultaneous open, refused": then(both, "< R 1", "= CLOSED"),
+		"simultaneous open, aborted": then(both, "abort", "> R. 1 ack 1", "= CLOSED"),
+		"simultaneous open, FIN": then(both, "< F. 1:2 ack 1", "> . 1 ack 2",
+			"= CLOSE-WAIT"),
+		"passive open, closed before the ACK": {"accept S 0:1 mss 1000", "> S. 0:1 ack 1",
+			"close", "= SYN-RECEIVED", "< . 1 ack 1", "> F. 1:2 ack 1", "= FIN-WAIT-1"},
+		"passive open, FIN with the ACK": {"accept S 0:1 mss 1000", "> S. 0:1 ack 1",
+			"< F. 1:2 ack 1", "> . 1 ack 2", "= CLOSE-WAIT"},
+		"passive open, reset": {"accept S 0:1 mss 1000", "> S. 0:1 ack 1",
+			"< R 1", "= CLOSED"},
+		"passive open, aborted": {"accept S 0:1 mss 1000", "> S. 0:1 ack 1",
+			"abort", "> R. 1 ack 1", "= CLOSED"},
+		"reset":   with("< R 1", "= CLOSED"),
+		"aborted": with("abort", "> R. 1 ack 1", "= CLOSED"),
+		"FIN-WAIT-1, FIN and its ACK": with("close", "> F. 1:2 ack 1", "< F. 1:2 ack 2",
+			"> . 2 ack 2", "= TIME-WAIT"),
+		"FIN-WAIT-1, reset": with("close", "> F. 1:2 ack 1", "< R 1",
+			"= CLOSED"),
+		"FIN-WAIT-1, aborted": with("close", "> F. 1:2 ack 1", "abort",
+			"> R. 2 ack 1", "= CLOSED"),
+		"FIN-WAIT-2, FIN": then(finWait2, "< F. 1:2 ack 2", "> . 2 ack 2",
+			"= TIME-WAIT"),
+		"FIN-WAIT-2, data": then(finWait2, "< P. 1:1001 ack 2",
+			"< P. 1001:2001 ack 2", "> . 2 ack 2001", "= FIN-WAIT-2"),
+		"FIN-WAIT-2, reset": then(finWait2, "< R 1", "= CLOSED"),
+		"FIN-WAIT-2, aborted": then(finWait2, "abort", "> R. 2 ack 1",
+			"= CLOSED"),
+		"CLOSING": then(closing, "< . 2 ack 2", "= TIME-WAIT", "wait",
+			"= CLOSED"),
+		"CLOSING, its FIN again": then(closing, "< F. 1:2 ack 1", "> . 2 ack 2",
+			"= CLOSING"),
+		"CLOSING, FIN again with our ACK": then(closing, "< F. 1:2 ack 2", "> . 2 ack 2",
+			"= CLOSING", "< . 2 ack 2", "= TIME-WAIT"),
+		"CLOSING, reset":   then(closing, "< R 2", "= CLOSED"),
+		"CLOSING, aborted": then(closing, "abort", "= CLOSED"),
+		"simultaneous close with data before the FIN": with("close", "> F. 1:2 ack 1", "< F. 1:102 ack 1",
+			"> . 2 ack 102", "= CLOSING", "< . 102 ack 2", "= TIME-WAIT"),
+		"simultaneous close, FIN before its data": with("close", "> F. 1:2 ack 1",
+			"< F. 101:102 ack 1", "> . 2 ack 1", "= FIN-WAIT-1", "< . 1:101 ack 1", "> . 2 ack 102",
+			"= CLOSING"),
+		"CLOSE-WAIT, reset": with("< F. 1:2 ack 1", "> . 1 ack 2",
+			"= CLOSE-WAIT", "< R 2", "= CLOSED"),
+		"CLOSE-WAIT, aborted": with("< F. 1:2 ack 1", "> . 1 ack 2", "abort",
+			"> R. 1 ack 2", "= CLOSED"),
+		"LAST-ACK": then(lastAck, "< . 2 ack 2", "= CLOSED"),
+		"LAST-ACK, FIN again": then(lastAck, "< F. 1:2 ack 1", "> . 2 ack 2",
+			"= LAST-ACK"),
+		"LAST-ACK, reset":   then(lastAck, "< R 2", "= CLOSED"),
+		"LAST-ACK, aborted": then(lastAck, "abort", "= CLOSED"),
+		"TIME-WAIT, reset": then(finWait2, "< F. 1:2 ack 2", "> . 2 ack 2",
+			"< R 2", "= CLOSED"),
+		"TIME-WAIT, over": then(finWait2, "< F. 1:2 ack 2", "> . 2 ack 2",
+			"= TIME-WAIT", "wait", "= CLOSED"),
 	} {
 		t.Run(name, func(t *testing.T) { newScript(t, plain()).play(lines...) })
 	}
@@ -136,7 +167,8 @@ func TestBothAtOnce(t *testing.T) {
 				if err := c.broken(); err != nil {
 					t.Fatal(err)
 				}
-				if ev := c.TakeEvents(); ev&(EvReset|EvRefused|EvTimeout) != 0 || ev&(EvEstablished|EvPeerClosed) != EvEstablished|EvPeerClosed {
+				if ev := c.TakeEvents(); ev&(EvReset|EvRefused|EvTimeout) != 0 ||
+					ev&(EvEstablished|EvPeerClosed) != EvEstablished|EvPeerClosed {
 					t.Fatalf("lost %d, order %d: events %b", lost, order, ev)
 				}
 			}

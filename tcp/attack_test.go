@@ -39,11 +39,19 @@ func TestSACKFloodCostsNoWalk(t *testing.T) {
 	const n, acks = 1000, 2000
 	r := rand.New(rand.NewPCG(1, 1))
 	patterns := map[string]func(i int) string{
-		"the same":        func(int) string { return "sack 1001:1000001" },
-		"alternating":     func(i int) string { return []string{"sack 1001:1000001", "sack 5001:6001"}[i&1] },
-		"shrinking":       func(i int) string { return fmt.Sprintf("sack %d:%d", 1001+1000*(i%400), 1000001-1000*(i%400)) },
-		"four times all":  func(int) string { return "sack 1001:1000001,1001:999001,2001:1000001,2001:999001" },
-		"growing to left": func(i int) string { return fmt.Sprintf("sack %d:1000001", 999001-1000*(i%998)) },
+		"the same": func(int) string { return "sack 1001:1000001" },
+		"alternating": func(i int) string {
+			return []string{"sack 1001:1000001", "sack 5001:6001"}[i&1]
+		},
+		"shrinking": func(i int) string {
+			return fmt.Sprintf("sack %d:%d", 1001+1000*(i%400), 1000001-1000*(i%400))
+		},
+		"four times all": func(int) string {
+			return "sack 1001:1000001,1001:999001,2001:1000001,2001:999001"
+		},
+		"growing to left": func(i int) string {
+			return fmt.Sprintf("sack %d:1000001", 999001-1000*(i%998))
+		},
 		"anywhere": func(int) string {
 			a, b := 1+r.IntN(499), 500+r.IntN(500)
 			return fmt.Sprintf("sack %d:%d,%d:%d", 1+1000*a, 1+1000*b, 1+1000*(a/2+1), 1+1000*(b-1))
@@ -110,7 +118,8 @@ func TestLyingACKs(t *testing.T) {
 		s.drain()
 	}
 	after := s.c.Stats()
-	if after.Cwnd != before.Cwnd || after.Flight != before.Flight || after.Retransmits != before.Retransmits {
+	if after.Cwnd != before.Cwnd || after.Flight != before.Flight ||
+		after.Retransmits != before.Retransmits {
 		t.Errorf("cwnd %d, flight %d, %d retransmissions; before %d, %d, %d",
 			after.Cwnd, after.Flight, after.Retransmits, before.Cwnd, before.Flight, before.Retransmits)
 	}

@@ -36,7 +36,8 @@ func newCouple(tb testing.TB, cfg Config) *couple {
 // move makes what t says the segment that arrives.
 func (p *couple) move() {
 	t, s := &p.t, &p.seg
-	s.Seq, s.Ack, s.Flags, s.Window, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window, t.Len, t.Options
+	s.Seq, s.Ack, s.Flags, s.Window, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window,
+		t.Len, t.Options
 }
 
 func (p *couple) deliver(to *Conn) {

@@ -285,7 +285,8 @@ func TestReusable(t *testing.T) {
 	s.c.CloseSend(s.now)
 	s.drain()
 	s.in("F. 1:2 ack 2 ts 1000005,1000000")
-	for text, want := range map[string]bool{"S -50:-49 ts 1000006,0": true, "S 50:51 ts 1000004,0": false} {
+	for text, want := range map[string]bool{"S -50:-49 ts 1000006,0": true,
+		"S 50:51 ts 1000004,0": false} {
 		seg := s.parse(text)
 		if got := s.c.Reusable(&seg); got != want {
 			t.Errorf("%s: %v", text, got)

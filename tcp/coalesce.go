@@ -6,7 +6,8 @@ package tcp
 // that TCP may do once what it would do for each. It allows only what is new and in order, so that
 // Input's Arrival has all of it.
 func (c *Conn) Coalescible(s *Segment) int {
-	if s.Len == 0 || s.Flags&^PSH != ACK || !c.state.receives() || len(c.held.spans) != 0 || c.hasFin || c.orphaned ||
+	if s.Len == 0 || s.Flags&^PSH != ACK || !c.state.receives() || len(c.held.spans) != 0 ||
+		c.hasFin || c.orphaned ||
 		c.ecn.on && (c.ecn.echo || s.TOS&ecnMask == ecnCE) || s.Seq != c.rcvNxt() {
 		return 0
 	}

@@ -18,7 +18,8 @@ func TestCoalescible(t *testing.T) {
 	s := accepted(t, plain(), "")
 	require.Equal(t, 20000, ask(s, segment), "what the window has room for")
 	require.Equal(t, 20000, ask(s, "P. 1:1001 ack 1"))
-	for _, text := range []string{". 1 ack 1", ". 2:1002 ack 1", ". 0:1000 ack 1", "F. 1:1002 ack 1", "R. 1:1001 ack 1", "S. 1:1002 ack 1", "P 1:1001"} {
+	for _, text := range []string{". 1 ack 1", ". 2:1002 ack 1", ". 0:1000 ack 1", "F. 1:1002 ack 1",
+		"R. 1:1001 ack 1", "S. 1:1002 ack 1", "P 1:1001"} {
 		require.Zero(t, ask(s, text), text)
 	}
 	s.in(". 2001:3001 ack 1")
@@ -59,7 +60,8 @@ func TestJoinedAsOneByOne(t *testing.T) {
 		first, parts int // octets
 		last         int
 	}{
-		{"two full ones", 1000, 2, 1000}, {"a full and a short one", 1000, 2, 400}, {"many", 1000, 7, 999}, {"many small ones", 10, 30, 10},
+		{"two full ones", 1000, 2, 1000}, {"a full and a short one", 1000, 2, 400},
+		{"many", 1000, 7, 999}, {"many small ones", 10, 30, 10},
 	} {
 		for range 8 {
 			joined(t, x.name, x.first, x.parts, x.last)
@@ -100,7 +102,8 @@ func joined(t *testing.T, name string, first, parts, last int) {
 		coalesced.sound()
 		at += uint64((k-1)*first + n)
 	}
-	if single.c.ack.urgent { // an ACK that is owed now needs no timer, and a run may have owed it from the first on
+	// an ACK that is owed now needs no timer, and a run may have owed it from the first on
+	if single.c.ack.urgent {
 		single.c.timers.delackAt, coalesced.c.timers.delackAt = never, never
 	}
 	require.Zero(t, a.Len)

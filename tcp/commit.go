@@ -4,10 +4,11 @@ package tcp
 // SHLD-19).
 const ackEvery = 2
 
-// quickSegments is how many full segments, as we announced them, make up the start of a connection,
-// in which no ACK is delayed: a peer that starts slowly, or that waits for the ACK of a short segment
-// (Nagle's algorithm), goes on at once. Octets that answer end it, as they carry ACKs. RFC 9293
-// section 3.8.6.3 allows an ACK for each segment; Linux has the same number (TCP_MAX_QUICKACKS).
+// quickSegments is how many full segments, as we announced them, make up the start of a
+// connection, in which no ACK is delayed: a peer that starts slowly, or that waits for the ACK of
+// a short segment (Nagle's algorithm), goes on at once. Octets that answer end it, as they carry
+// ACKs. RFC 9293 section 3.8.6.3 allows an ACK for each segment; Linux has the same number
+// (TCP_MAX_QUICKACKS).
 const quickSegments = 16
 
 // ackState is what the receiver owes the peer.

@@ -50,8 +50,9 @@ type Conn struct {
 	emss              uint16
 	peerMSS, limitMSS uint16
 	mss               uint16 // what we announce
-	rcvRounded        uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
-	lastSize          uint16 // of the peer's last segment with octets: rcvMSS
+	// how much of rcvAdv was added by rounding to the scale: less than a unit of it
+	rcvRounded uint16
+	lastSize   uint16 // of the peer's last segment with octets: rcvMSS
 
 	finWait2 uint16 // seconds, of SetFinWait2
 
@@ -118,7 +119,8 @@ const (
 	dueFIN           // a FIN that found no memory for a record
 	dueKeepAlive     // an empty segment that draws an ACK
 	dueLossProbe     // the probe timer fired
-	dueMarkRun       // octets with another CE mark than the present are to be acknowledged on their own
+	// octets with another CE mark than the present are to be acknowledged on their own
+	dueMarkRun
 )
 
 // NewConn makes a Conn in CLOSED with a Memory of its own. It panics on a Config that cannot work.
@@ -170,7 +172,8 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	}
 	c.Forget()
 	// Release and finish gave the memory back.
-	*c = Conn{mem: c.mem, inFlight: &c.mem.none, held: &c.mem.noGap, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
+	*c = Conn{mem: c.mem, inFlight: &c.mem.none, held: &c.mem.noGap, reo: reordering{mult: 1},
+		mss: mss, id: id, iss: iss, tsOffset: tsOffset, log: c.log}
 	c.control = &c.mem.cfg.Congestion
 	c.startECN()
 	c.rcvWnd = int32(c.mem.cfg.ReceiveWindow)

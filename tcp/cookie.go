@@ -31,7 +31,8 @@ const CookieLifeNs = 2 * cookieSlotNs
 
 // cookieMSS are the classes: the peer's MSS is rounded down to one of them. They are what paths
 // have today, and the least there is.
-var cookieMSS = [1 << cookieClassBits]uint16{mssFloor, mssAbsent, 1220, 1360, 1440, 1460, 4036, 8940}
+var cookieMSS = [1 << cookieClassBits]uint16{mssFloor, mssAbsent, 1220, 1360, 1440,
+	1460, 4036, 8940}
 
 // CookieSlot is the number of the present slot.
 func CookieSlot(now int64) uint32 { return uint32(now / cookieSlotNs) }
@@ -105,7 +106,8 @@ func CookieMatches(ack *Segment, slot uint32, class uint8, mac uint32) bool {
 // FromCookie is the Half that was not kept, from the segment whose cookie matches; Resume follows.
 func FromCookie(tsOffset uint32, ack *Segment, class uint8) Half {
 	h := Half{
-		iss: ack.Ack - 1, irs: ack.Seq - 1, tsOffset: tsOffset, mss: cookieMSS[class], window: ack.Window, scale: -1, flags: SYN,
+		iss: ack.Ack - 1, irs: ack.Seq - 1, tsOffset: tsOffset, mss: cookieMSS[class], window: ack.Window,
+		scale: -1, flags: SYN,
 	}
 	if ack.Options.HasTimestamps {
 		bits := ack.Options.TSecr

@@ -4,7 +4,8 @@ import "testing"
 
 // The peer's MSS is rounded down to what a cookie can say.
 func TestCookieClassRoundsDown(t *testing.T) {
-	for mss, want := range map[uint16]uint16{0: 536, 1: 64, 64: 64, 535: 64, 536: 536, 1219: 536, 1220: 1220, 1459: 1440, 1460: 1460, 8939: 4036, 65535: 8940} {
+	for mss, want := range map[uint16]uint16{0: 536, 1: 64, 64: 64, 535: 64, 536: 536, 1219: 536,
+		1220: 1220, 1459: 1440, 1460: 1460, 8939: 4036, 65535: 8940} {
 		h := Half{mss: mss}
 		if got := cookieMSS[h.Cookie(&Config{})]; got != want {
 			t.Errorf("MSS %d: %d, want %d", mss, got, want)
@@ -39,7 +40,8 @@ func TestCookieTimestamp(t *testing.T) {
 	template := NewConn(cfg)
 	for i := range int64(300) {
 		syn := Segment{Flags: SYN | Flags(i&1)*(ECE|CWR)}
-		syn.Options = Options{MSS: 1460, WindowScale: int8(i%16) - 1, SACKPermitted: i&2 != 0, HasTimestamps: true, TSval: 7}
+		syn.Options = Options{MSS: 1460, WindowScale: int8(i%16) - 1, SACKPermitted: i&2 != 0,
+			HasTimestamps: true, TSval: 7}
 		h := NewHalf(1, 0xffffff00, &syn)
 		class := h.Cookie(&template.mem.cfg)
 		h.SetCookie(1, class, 99)
@@ -52,7 +54,8 @@ func TestCookieTimestamp(t *testing.T) {
 		ack := Segment{Flags: ACK, Seq: syn.Seq + 1, Ack: x.Seq + 1}
 		ack.Options = Options{WindowScale: -1, HasTimestamps: true, TSval: 8, TSecr: x.Options.TSval}
 		back := FromCookie(h.tsOffset, &ack, class)
-		if back.scale != h.scale || back.sack != h.sack || back.flags != h.flags || back.mss != 1460 || back.iss != h.iss || back.irs != h.irs {
+		if back.scale != h.scale || back.sack != h.sack || back.flags != h.flags || back.mss != 1460 ||
+			back.iss != h.iss || back.irs != h.irs {
 			t.Fatalf("%+v, want %+v", back, h)
 		}
 	}
@@ -67,7 +70,8 @@ func TestCookieConnHasNoSample(t *testing.T) {
 	c.Resume(1000*sc, simID(true), &h)
 	a := c.Input(1000*sc, &ack)
 	c.Commit(1000*sc, &a, false)
-	if st := c.Stats(); c.State() != Established || st.SRTTNs != 0 || st.RTONs != sc || st.Cwnd != 10*c.EMSS() {
+	if st := c.Stats(); c.State() != Established || st.SRTTNs != 0 || st.RTONs != sc ||
+		st.Cwnd != 10*c.EMSS() {
 		t.Errorf("%v %+v", c.State(), st)
 	}
 	if _, ok := c.Release(); ok || c.Deadline() != never {
@@ -96,7 +100,8 @@ func TestResumeKnowsTheSynAck(t *testing.T) {
 		ack.Options.clear()
 		c.Input(now, &ack)
 		st := c.Stats()
-		if again && (st.SRTTNs != 0 || st.Cwnd != 1000 || st.RTONs != 3*sc) || !again && (st.SRTTNs != 1030*ms || st.Cwnd != 10000) {
+		if again && (st.SRTTNs != 0 || st.Cwnd != 1000 || st.RTONs != 3*sc) || !again &&
+			(st.SRTTNs != 1030*ms || st.Cwnd != 10000) {
 			t.Errorf("again %v: %+v", again, st)
 		}
 	}
@@ -115,19 +120,22 @@ func TestCookiePromisesWhatItKeeps(t *testing.T) {
 		{name: "no scale asked for", peerTS: true, scale: -1, ts: true, sack: true, ecn: true},
 		{name: "the peer has no timestamps", scale: 7},
 		{name: "we have none", peerTS: true, noTS: true, scale: 7},
-		{name: "we have no SACK", peerTS: true, noSACK: true, scale: 7, ts: true, ecn: true, scaled: true},
+		{name: "we have no SACK", peerTS: true, noSACK: true, scale: 7, ts: true, ecn: true,
+			scaled: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := Config{NoTimestamps: tc.noTS, NoSACK: tc.noSACK, ECN: ECNPassive}
 			template := NewConn(cfg)
 			syn := Segment{Flags: SYN | ECE | CWR}
-			syn.Options = Options{MSS: 1460, WindowScale: tc.scale, SACKPermitted: true, HasTimestamps: tc.peerTS, TSval: 7}
+			syn.Options = Options{MSS: 1460, WindowScale: tc.scale, SACKPermitted: true,
+				HasTimestamps: tc.peerTS, TSval: 7}
 			h := NewHalf(1, 0, &syn)
 			h.SetCookie(1, h.Cookie(&template.mem.cfg), 99)
 			var x Transmit
 			h.CookieSynAck(1000*sc, simID(true), template, &x)
 			o := &x.Options
-			if o.HasTimestamps != tc.ts || o.SACKPermitted != tc.sack || (o.WindowScale >= 0) != tc.scaled || (x.Flags&ECE != 0) != tc.ecn {
+			if o.HasTimestamps != tc.ts || o.SACKPermitted != tc.sack || (o.WindowScale >= 0) != tc.scaled ||
+				(x.Flags&ECE != 0) != tc.ecn {
 				t.Errorf("%v %+v", x.Flags, o)
 			}
 		})

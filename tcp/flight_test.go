@@ -37,7 +37,8 @@ func TestFlightRecord(t *testing.T) {
 	s.in(". 1 ack 5001 win 3000")
 	require.Equal(t, "the peer's window opened: 3000 octets", said())
 	s.in("R. 1 ack 5001")
-	require.Equal(t, "the peer reset the connection, at 0 of its octets\nESTABLISHED to CLOSED", said())
+	require.Equal(t, "the peer reset the connection, at 0 of its octets\nESTABLISHED to CLOSED",
+		said())
 }
 
 // A loss found by RACK's timer, and a tail loss probe.
@@ -51,7 +52,8 @@ func TestFlightRecordOfRACK(t *testing.T) {
 	s.in(". 1 ack 1 sack 1001:2001")
 	require.Empty(t, said(), "within the reordering window")
 	s.advance(s.c.Deadline() - s.now)
-	require.Equal(t, "RACK's timer at 0, 2000 octets in flight\nfast retransmission at 0, 2000 octets in flight", said())
+	require.Equal(t, "RACK's timer at 0, 2000 octets in flight\nfast retransmission at 0, 2000 "+
+		"octets in flight", said())
 
 	s = opened(t, sackOnly(), "mss 1000 sackOK", 100*ms)
 	said = s.flown()
@@ -74,13 +76,15 @@ func TestFlightRecordOfTimers(t *testing.T) {
 	}
 	text := said()
 	require.Regexp(t, `^retransmission timeout at 0 after \d+\.\d{3} ms\n`, text)
-	require.Regexp(t, `\ngave up: 1000 octets in flight, no progress for \d+\.\d{3} s\nESTABLISHED to CLOSED$`, text)
+	require.Regexp(
+		t, `\ngave up: 1000 octets in flight, no progress for \d+\.\d{3} s\nESTABLISHED to CLOSED$`, text)
 }
 
 // The words of package flight for states are ours.
 func TestFlightStates(t *testing.T) {
 	for s := range stateNames {
-		require.Equal(t, State(s).String()+" to ?", flight.Event{Kind: flight.State, A: uint64(s), B: 99}.String())
+		require.Equal(t, State(s).String()+" to ?",
+			flight.Event{Kind: flight.State, A: uint64(s), B: 99}.String())
 	}
 }
 

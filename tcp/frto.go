@@ -37,7 +37,8 @@ func (c *Conn) frtoAcked(now int64, a *acked) {
 	case rv.frto.step == frtoNext && a.frtoOld && !a.frtoNew:
 		c.takeBack(now) // a segment that was not sent again has arrived: step 3 (b)
 	default:
-		if rv.frto.step == frtoNext { // step 3 (a): new segments that were discarded leave room for one that is lost
+		// step 3 (a): new segments that were discarded leave room for one that is lost
+		if rv.frto.step == frtoNext {
 			c.cong.Cwnd = max(c.cong.Cwnd, 3*c.EMSS())
 		}
 		rv.frto.step = frtoOff

@@ -8,21 +8,27 @@ import "testing"
 func FuzzInput(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 1, 1, 2, 2, 2})
 	f.Add([]byte{1, 16, 10, 9, 0, 0, 1, 16, 20, 3, 0, 200, 9, 0, 0, 4, 0, 0, 1, 17, 3, 9, 1, 1})
-	f.Add([]byte("\x20\x10\x05\x21\x10\x40\x22\x10\x80\x09\x00\x00\x23\x11\x00\x07\x00\x00\x09\xff\xff"))
-	f.Add([]byte("00\xb8#00000000A00700000900A8X#00700")) // the path shrinks over a probe that is queued
+	f.Add(
+		[]byte("\x20\x10\x05\x21\x10\x40\x22\x10\x80\x09\x00\x00\x23\x11\x00\x07\x00\x00\x09\xff\xff"))
+	// the path shrinks over a probe that is queued
+	f.Add([]byte("00\xb8#00000000A00700000900A8X#00700"))
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) < 3 || len(program) > 3000 {
 			return
 		}
 		mode := program[0]
-		cfg := Config{MSS: 200, SentMax: 16, RangesMax: 9, SpansMax: 8, ReceiveWindow: 2000, NoSACK: mode&1 != 0, NoTimestamps: mode&2 != 0,
-			NoWindowScale: mode&4 != 0, NoDelay: mode&8 != 0, ECN: ECNMode(program[1] % 3), Pacing: program[1]&64 != 0}
+		cfg := Config{MSS: 200, SentMax: 16, RangesMax: 9, SpansMax: 8, ReceiveWindow: 2000,
+			NoSACK: mode&1 != 0, NoTimestamps: mode&2 != 0,
+			NoWindowScale: mode&4 != 0, NoDelay: mode&8 != 0, ECN: ECNMode(program[1] % 3),
+			Pacing: program[1]&64 != 0}
 		if program[1]&32 != 0 {
 			cfg.Congestion = exactReno{}
 		}
 		z := &fuzzer{t: t, c: NewConn(cfg), now: sc, peer: 0xfffffff0, got: map[uint64]bool{}}
-		syn := Segment{Seq: z.peer, Flags: SYN | Flags(program[2])&(ECE|CWR), Window: uint16(program[1]) * 16}
-		syn.Options = Options{MSS: uint16(program[2]), WindowScale: int8(mode>>4&3) - 1, SACKPermitted: true, HasTimestamps: true}
+		syn := Segment{Seq: z.peer, Flags: SYN | Flags(program[2])&(ECE|CWR),
+			Window: uint16(program[1]) * 16}
+		syn.Options = Options{MSS: uint16(program[2]), WindowScale: int8(mode>>4&3) - 1,
+			SACKPermitted: true, HasTimestamps: true}
 		if mode&128 != 0 {
 			z.c.Connect(z.now, simID(false), 0xffffff00, 0)
 		} else {
@@ -51,11 +57,14 @@ func (z *fuzzer) step(op, x, y byte) {
 	c := z.c
 	switch op % 12 {
 	case 0: // what an honest peer may send: in order
-		z.input(Segment{Seq: c.rcvNxt(), Ack: c.seqOf(c.sndNxt), Flags: ACK, Window: 1000, Len: int(y)}, x)
+		z.input(Segment{Seq: c.rcvNxt(), Ack: c.seqOf(c.sndNxt), Flags: ACK, Window: 1000, Len: int(y)},
+			x)
 	case 1, 2: // anything near the windows
-		z.input(Segment{Seq: c.rcvNxt() + Seq(int8(x))*16, Ack: c.seqOf(c.sndUna) + Seq(int8(y))*8, Flags: ACK | Flags(op>>4)&(FIN|PSH), Window: uint16(x) * 8, Len: int(y) * int(op>>6)}, op)
+		z.input(Segment{Seq: c.rcvNxt() + Seq(int8(x))*16, Ack: c.seqOf(c.sndUna) + Seq(int8(y))*8,
+			Flags: ACK | Flags(op>>4)&(FIN|PSH), Window: uint16(x) * 8, Len: int(y) * int(op>>6)}, op)
 	case 3: // any flags
-		z.input(Segment{Seq: c.rcvNxt() + Seq(int8(y)), Ack: c.seqOf(c.sndUna) + Seq(op>>4), Flags: Flags(x), Window: uint16(y) << 8, Len: int(op)}, y)
+		z.input(Segment{Seq: c.rcvNxt() + Seq(int8(y)), Ack: c.seqOf(c.sndUna) + Seq(op>>4),
+			Flags: Flags(x), Window: uint16(y) << 8, Len: int(op)}, y)
 	case 4: // acknowledge some, SACK some
 		s := Segment{Seq: c.rcvNxt(), Ack: c.seqOf(c.sndUna) + Seq(x&15)*10, Flags: ACK, Window: 5000}
 		s.Options.SACKCount = int(op>>4)%4 + 1
@@ -120,7 +129,8 @@ func (z *fuzzer) input(s Segment, how byte) {
 	before, edge := s, z.c.Edge()
 	a := z.c.Input(z.now, &s)
 	if a.Len > 0 {
-		if a.Skip < 0 || a.Skip+a.Len > before.Len || Seq(a.Offset)+z.c.irs+1 != before.Seq+Seq(a.Skip) || a.Offset < edge {
+		if a.Skip < 0 || a.Skip+a.Len > before.Len || Seq(a.Offset)+z.c.irs+1 != before.Seq+Seq(a.Skip) ||
+			a.Offset < edge {
 			z.t.Fatalf("arrival %+v of %+v at edge %d", a, before, edge)
 		}
 		for o := a.Offset; o < a.Offset+uint64(a.Len); o++ {

@@ -7,7 +7,8 @@ import (
 )
 
 // goodput is what a bulk transfer of n octets gets through link, in Mbit/s of virtual time.
-func goodput(t testing.TB, seed uint64, link simLink, cfg Config, n uint64) (mbit float64, sender Stats) {
+func goodput(t testing.TB, seed uint64, link simLink, cfg Config,
+	n uint64) (mbit float64, sender Stats) {
 	s := newSim(seed, link, cfg, cfg, n, 0)
 	start := s.now
 	if err := s.a.output(); err != nil {
@@ -36,10 +37,16 @@ func TestGoodput(t *testing.T) {
 		floor float64
 	}{
 		{"clean", base, Config{NoDelay: true}, 600},
-		{"reorder 10% by up to 200us", with(func(l *simLink) { l.reorder, l.jitter = 0.1, 200_000 }), Config{NoDelay: true}, 400},
+		{"reorder 10% by up to 200us", with(func(l *simLink) {
+			l.reorder, l.jitter = 0.1, 200_000
+		}), Config{NoDelay: true}, 400},
 		{"loss 1%", with(func(l *simLink) { l.loss = 0.01 }), Config{NoDelay: true}, 60},
-		{"loss 1%, reorder 10%", with(func(l *simLink) { l.loss, l.reorder, l.jitter = 0.01, 0.1, 200_000 }), Config{NoDelay: true}, 40},
-		{"loss 1%, no SACK", with(func(l *simLink) { l.loss = 0.01 }), Config{NoDelay: true, NoSACK: true}, 20},
+		{"loss 1%, reorder 10%", with(func(l *simLink) {
+			l.loss, l.reorder, l.jitter = 0.01, 0.1, 200_000
+		}), Config{NoDelay: true}, 40},
+		{"loss 1%, no SACK", with(func(l *simLink) {
+			l.loss = 0.01
+		}), Config{NoDelay: true, NoSACK: true}, 20},
 		{"loss 0.1%", with(func(l *simLink) { l.loss = 0.001 }), Config{NoDelay: true}, 200},
 	}) {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,8 +56,10 @@ func TestGoodput(t *testing.T) {
 				mbit, st := goodput(t, seed, tt.link, tt.cfg, 4<<20)
 				sum += mbit
 				if seed == 0 {
-					t.Logf("%.0f Mbit/s, %d segments, %d resent, %d fast, %d timeouts, %d lost again, %d undone, %d probes, reo_wnd %d us",
-						mbit, st.SegsOut, st.Retransmits, st.FastRetransmits, st.Timeouts, st.LostRetrans, st.Undone, st.LossProbes, st.ReoWndNs/us)
+					t.Logf("%.0f Mbit/s, %d segments, %d resent, %d fast, %d timeouts, %d lost again, %d "+
+						"undone, %d probes, reo_wnd %d us",
+						mbit, st.SegsOut, st.Retransmits, st.FastRetransmits, st.Timeouts, st.LostRetrans, st.Undone,
+						st.LossProbes, st.ReoWndNs/us)
 				}
 			}
 			if mean := sum / seeds; mean < tt.floor {
@@ -63,9 +72,9 @@ func TestGoodput(t *testing.T) {
 }
 
 // A cable almost without delay, whose peer acknowledges a burst at once: where the ACK of a whole
-// burst is lost, a probe must find out, and not a timeout of 200 ms. A reference with a timeout per
-// lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput (docs/guides/tuning.md
-// has the figures).
+// burst is lost, a probe must find out, and not a timeout of 200 ms. A reference with a timeout
+// per lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput
+// (docs/guides/tuning.md has the figures).
 func TestGoodputOfACable(t *testing.T) {
 	for _, tt := range sample.Of(t, 2, []struct {
 		delay, ptoMin int64

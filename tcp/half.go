@@ -23,15 +23,17 @@ type Half struct {
 func NewHalf(iss Seq, tsOffset uint32, syn *Segment) Half {
 	o := &syn.Options
 	return Half{
-		iss: iss, irs: syn.Seq, tsOffset: tsOffset, tsVal: o.TSval, window: syn.Window, mss: o.MSS, scale: o.WindowScale,
-		sack: o.SACKPermitted, ts: o.HasTimestamps, flags: syn.Flags,
+		iss: iss, irs: syn.Seq, tsOffset: tsOffset, tsVal: o.TSval, window: syn.Window, mss: o.MSS,
+		scale: o.WindowScale,
+		sack:  o.SACKPermitted, ts: o.HasTimestamps, flags: syn.Flags,
 	}
 }
 
 // syn is the SYN again, as far as Accept reads it.
 func (h *Half) syn(s *Segment) {
 	*s = Segment{Seq: h.irs, Flags: h.flags, Window: h.window, HdrLen: HeaderLenMin}
-	s.Options = Options{MSS: h.mss, WindowScale: h.scale, SACKPermitted: h.sack, HasTimestamps: h.ts, TSval: h.tsVal}
+	s.Options = Options{MSS: h.mss, WindowScale: h.scale, SACKPermitted: h.sack, HasTimestamps: h.ts,
+		TSval: h.tsVal}
 }
 
 // SynAck makes h's SYN,ACK with the help of template, a Conn in CLOSED that is used for nothing
@@ -68,11 +70,12 @@ type Judgment uint8
 
 const (
 	HalfIgnore Judgment = iota
-	HalfAgain           // send the SYN,ACK again: it is also the ACK that RFC 9293 section 3.10.7.4 asks for
-	HalfReset           // answer as ResetFor does; the Half stays
-	HalfForget          // the peer has reset it: back to LISTEN
-	HalfRenew           // a new SYN takes its place
-	HalfOpen            // the peer has acknowledged the SYN: Resume, then Input this segment
+	// send the SYN,ACK again: it is also the ACK that RFC 9293 section 3.10.7.4 asks for
+	HalfAgain
+	HalfReset  // answer as ResetFor does; the Half stays
+	HalfForget // the peer has reset it: back to LISTEN
+	HalfRenew  // a new SYN takes its place
+	HalfOpen   // the peer has acknowledged the SYN: Resume, then Input this segment
 )
 
 // Judge is RFC 9293 section 3.10.7.4 for SYN-RECEIVED after a passive open, in the RFC's order, up
@@ -95,7 +98,8 @@ func (h *Half) Judge(cfg *Config, s *Segment) Judgment {
 		}
 		h.stampAgain(s)
 		return HalfAgain
-	case h.ts && !cfg.NoTimestamps && s.Options.HasTimestamps && int32(s.Options.TSval-h.tsVal) < 0: // RFC 7323 section 5.3
+	case h.ts && !cfg.NoTimestamps && s.Options.HasTimestamps && int32(s.Options.TSval-h.tsVal) < 0:
+		// RFC 7323 section 5.3
 		return HalfAgain
 	}
 	n := s.SeqLen()

@@ -2,8 +2,8 @@ package tcp
 
 import "testing"
 
-// A half-open connection judges segments in the RFC's order: RST by its sequence number, SYN, an old
-// timestamp, the window, and then the ACK.
+// A half-open connection judges segments in the RFC's order: RST by its sequence number, SYN, an
+// old timestamp, the window, and then the ACK.
 //
 // req: 9293-MUST-27
 func TestHalfJudge(t *testing.T) {
@@ -55,7 +55,8 @@ func TestHalfJudge(t *testing.T) {
 		wnd, seq, len int
 		want          Judgment
 	}{
-		{1 << 20, 65534, 1, HalfOpen}, {1 << 20, 65535, 1, HalfAgain}, {0, 0, 1, HalfOpen}, {0, 1, 1, HalfAgain},
+		{1 << 20, 65534, 1, HalfOpen}, {1 << 20, 65535, 1, HalfAgain}, {0, 0, 1, HalfOpen},
+		{0, 1, 1, HalfAgain},
 		{0, 0, 0, HalfOpen}, {0, 1, 0, HalfAgain},
 	} {
 		s := Segment{Flags: ACK, Seq: at(tc.seq), Ack: iss + 1, Len: tc.len}
@@ -72,8 +73,10 @@ func TestHalfJudgeTimestamps(t *testing.T) {
 		val                uint32
 		want               Judgment
 	}{
-		{true, false, true, 4, HalfAgain}, {true, false, true, 5, HalfOpen}, {true, false, true, 6, HalfOpen},
-		{false, false, true, 4, HalfOpen}, {true, true, true, 4, HalfOpen}, {true, false, false, 4, HalfOpen},
+		{true, false, true, 4, HalfAgain}, {true, false, true, 5, HalfOpen},
+		{true, false, true, 6, HalfOpen},
+		{false, false, true, 4, HalfOpen}, {true, true, true, 4, HalfOpen},
+		{true, false, false, 4, HalfOpen},
 	} {
 		h := Half{iss: 1, irs: 1, ts: tc.ours, tsVal: 5}
 		s := Segment{Flags: ACK, Seq: 2, Ack: 2}

@@ -2,7 +2,8 @@ package tcp
 
 import "testing"
 
-// req: 9293-SHLD-5, 9293-MAY-3, 7323-2.2-2, 7323-2.2-4, 2018-2-1, 9293-MUST-14, 9293-MUST-65, 5044-A.3-2
+// req: 9293-SHLD-5, 9293-MAY-3, 7323-2.2-2, 7323-2.2-4, 2018-2-1, 9293-MUST-14, 9293-MUST-65
+// req: 5044-A.3-2
 func TestActiveOpenOffersAll(t *testing.T) {
 	s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20})
 	s.connect()
@@ -62,7 +63,8 @@ func TestNoMSSMeans536(t *testing.T) {
 	}
 }
 
-// Windows are scaled where both SYNs said so, in both directions, and otherwise in neither, whichever end opened.
+// Windows are scaled where both SYNs said so, in both directions, and otherwise in neither,
+// whichever end opened.
 //
 // req: 7323-2.2-1
 func TestScalingNeedsBothSyns(t *testing.T) {
@@ -78,7 +80,8 @@ func TestScalingNeedsBothSyns(t *testing.T) {
 		{true, "", 1000, 65535},
 	} {
 		for _, active := range []bool{false, true} {
-			s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20, NoWindowScale: tt.without, NoDelay: true})
+			s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20, NoWindowScale: tt.without,
+				NoDelay: true})
 			if active {
 				s.connect()
 				s.sent()
@@ -161,7 +164,8 @@ func TestSegmentsKeepToTheSmallestMSS(t *testing.T) {
 // req: 7323-2.3-3
 func TestShiftAbove14IsTaken14(t *testing.T) {
 	for shift, high := range map[byte]bool{13: false, 14: false, 15: true, 255: true} {
-		b := []byte{0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 6 << 4, byte(SYN), 0, 1, 0, 0, 0, 0, optNOP, optWindowScale, 3, shift}
+		b := []byte{0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 6 << 4, byte(SYN), 0, 1, 0, 0, 0, 0, optNOP,
+			optWindowScale, 3, shift}
 		var syn Segment
 		if d := Parse(b, &syn); d != DropNone {
 			t.Fatal(d)
@@ -390,10 +394,12 @@ func TestResetFor(t *testing.T) {
 	if ResetFor(id, &Segment{Flags: RST | ACK}, &x) {
 		t.Error("reset answered")
 	}
-	if !ResetFor(id, &Segment{Flags: ACK | PSH, Seq: 5, Ack: 99, Len: 10}, &x) || x.Flags != RST || x.Seq != 99 || x.Ack != 0 {
+	if !ResetFor(id, &Segment{Flags: ACK | PSH, Seq: 5, Ack: 99, Len: 10}, &x) || x.Flags != RST ||
+		x.Seq != 99 || x.Ack != 0 {
 		t.Errorf("to an ACK: %+v", x)
 	}
-	if !ResetFor(id, &Segment{Flags: SYN | FIN, Seq: 5, Len: 10}, &x) || x.Flags != RST|ACK || x.Seq != 0 || x.Ack != 17 {
+	if !ResetFor(id, &Segment{Flags: SYN | FIN, Seq: 5, Len: 10}, &x) || x.Flags != RST|ACK ||
+		x.Seq != 0 || x.Ack != 17 {
 		t.Errorf("to a SYN: %+v", x)
 	}
 	if x.HeaderLen() != HeaderLenMin || x.ID != id || x.Handle != NoHandle {

@@ -7,8 +7,9 @@ package tcp
 type inFlight struct {
 	sent     sentRing
 	recovery recovery
-	rtoAt    int64 // when the retransmission timer would fire; timers.rtxAt is no later, unless it probes a window
-	owed     PeerClock
+	// when the retransmission timer would fire; timers.rtxAt is no later, unless it probes a window
+	rtoAt int64
+	owed  PeerClock
 }
 
 // nothing is what Memory.none is.

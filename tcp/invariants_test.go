@@ -74,10 +74,12 @@ func (c *Conn) brokenRecords() error {
 		}
 	}
 	if n.sacked != s.sacked || n.lost != s.lost || n.resent != s.resent || n.pipe != c.pipe() {
-		return fmt.Errorf("counts: sacked %d lost %d resent %d pipe %d, recomputed %+v", s.sacked, s.lost, s.resent, c.pipe(), n)
+		return fmt.Errorf("counts: sacked %d lost %d resent %d pipe %d, recomputed %+v", s.sacked, s.lost,
+			s.resent, c.pipe(), n)
 	}
 	if n.runs > s.nxt-s.una {
-		return fmt.Errorf("a run of SACKed records ends %d after una, SND.NXT stands at %d", n.runs, s.nxt-s.una)
+		return fmt.Errorf("a run of SACKed records ends %d after una, SND.NXT stands at %d", n.runs,
+			s.nxt-s.una)
 	}
 	if n.sackedRecs != s.sackedRecs {
 		return fmt.Errorf("%d records SACKed, counted %d", n.sackedRecs, s.sackedRecs)
@@ -150,7 +152,8 @@ func (c *Conn) brokenReceiver() error {
 	if c.edge > c.rcvAdv && c.state.synchronized() {
 		return fmt.Errorf("edge %d beyond advertised %d", c.edge, c.rcvAdv)
 	}
-	if (cap(c.held.spans) == 0) != (c.held == &c.mem.noGap) || !reflect.DeepEqual(c.mem.noGap, ranges{}) {
+	if (cap(c.held.spans) == 0) != (c.held == &c.mem.noGap) ||
+		!reflect.DeepEqual(c.mem.noGap, ranges{}) {
 		return fmt.Errorf("spans %+v, of Conns without %+v", c.held, c.mem.noGap)
 	}
 	left := c.edge
@@ -181,7 +184,8 @@ func (s *sentRing) brokenList() error {
 		}
 		next := s.rec(r.next)
 		if next.prev != i || next.sentAt < r.sentAt {
-			return fmt.Errorf("resent list: record %d sent %d, after it %d sent %d, whose prev is %d", i, r.sentAt, r.next, next.sentAt, next.prev)
+			return fmt.Errorf("resent list: record %d sent %d, after it %d sent %d, whose prev is %d", i,
+				r.sentAt, r.next, next.sentAt, next.prev)
 		}
 		i = r.next
 	}
@@ -201,7 +205,8 @@ func (c *Conn) brokenRecovery() error {
 		return fmt.Errorf("lost records held back without F-RTO")
 	case c.cong.Cwnd < 1 && rv.phase != phaseRecovery:
 		return fmt.Errorf("cwnd %d", c.cong.Cwnd)
-	case c.timers.kind == timerLossProbe && c.timers.rtxAt != never && (!c.useSACK || rv.phase == phaseOpen && c.sent.sackedRecs > 0):
+	case c.timers.kind == timerLossProbe && c.timers.rtxAt != never &&
+		(!c.useSACK || rv.phase == phaseOpen && c.sent.sackedRecs > 0):
 		return fmt.Errorf("probe timer in phase %d with %d SACKed", rv.phase, c.sent.sackedRecs)
 	case c.timers.kind != timerPersist && c.sent.una != c.sent.nxt && c.timers.rtxAt > c.rtoAt:
 		return fmt.Errorf("timer %d later than the retransmission timer", c.timers.kind)

@@ -28,9 +28,9 @@ const (
 )
 
 // SetKeepAlive turns keep-alives on, after idleNs without a segment, every intervalNs, given up
-// after count without an answer (EvTimeout); or off, with idleNs 0. Each may be KeepAliveDefault: 2
-// hours, 75 s, 9; so is an intervalNs or count of 0. Times are kept in milliseconds. Where they are on, the time since the peer's last
-// segment and the probes since then count on.
+// after count without an answer (EvTimeout); or off, with idleNs 0. Each may be KeepAliveDefault:
+// 2 hours, 75 s, 9; so is an intervalNs or count of 0. Times are kept in milliseconds. Where they
+// are on, the time since the peer's last segment and the probes since then count on.
 func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
 	if idleNs == 0 {
 		c.keep, c.keepIdle = keepAlive{}, 0

@@ -180,8 +180,8 @@ func TestKeepAliveEndsWithTheConnection(t *testing.T) {
 	s.expect()
 }
 
-// An interval of 0, and a count of 0, are the defaults, as those below 0 are: there would be no time
-// to answer, and no probe.
+// An interval of 0, and a count of 0, are the defaults, as those below 0 are: there would be no
+// time to answer, and no probe.
 //
 // req: 9293-MUST-28
 func TestKeepAliveDefaultsInPlaceOfNothing(t *testing.T) {

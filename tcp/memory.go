@@ -6,11 +6,12 @@ import (
 	"github.com/rnicd/rnicd/internal/flight"
 )
 
-// Memory is what the Conns of one Poller share: the records of their sent segments and the spans of
-// what they received out of order. A Conn holds a run of records only while something of it is sent
-// and not released, and a run of spans only while there is a gap; an idle Conn holds neither. What
-// is needed only then lies beside the run (inFlight, ranges), and what is told of marks by the next
-// segments is lent as well (ceRuns). All is allocated by NewMemory. One goroutine, that of its Conns.
+// Memory is what the Conns of one Poller share: the records of their sent segments and the spans
+// of what they received out of order. A Conn holds a run of records only while something of it is
+// sent and not released, and a run of spans only while there is a gap; an idle Conn holds
+// neither. What is needed only then lies beside the run (inFlight, ranges), and what is told of
+// marks by the next segments is lent as well (ceRuns). All is allocated by NewMemory. One
+// goroutine, that of its Conns.
 //
 // The last quarter of each is kept for Conns that hold nothing yet: a few that send much cannot
 // shut out the others. A Conn that finds nothing has Room 0 and says so in WaitsForMemory; a
@@ -60,10 +61,12 @@ const (
 type MemoryStats struct {
 	Records, RecordsFree int
 	Spans, SpansFree     int
-	RecordsShort         uint64 // a Conn wanted records and got none: nothing was pulled from it meanwhile, or it could not grow
-	SpansShort           uint64 // segments dropped as DropNoMemory
-	SACKSteps            uint64 // records looked at because of SACK options, or to undo: work that peers can ask for
-	Totals               Totals // of all Conns
+	// a Conn wanted records and got none: nothing was pulled from it meanwhile, or it could not grow
+	RecordsShort uint64
+	SpansShort   uint64 // segments dropped as DropNoMemory
+	// records looked at because of SACK options, or to undo: work that peers can ask for
+	SACKSteps uint64
+	Totals    Totals // of all Conns
 }
 
 // NewMemory makes the memory of up to conns Conns with one Config. Config.RecordsMax and
@@ -77,7 +80,8 @@ func NewMemory(cfg Config, conns int) *Memory {
 		cfg.RecordsMax = min(2*conns*cfg.SentMax, max(full*cfg.SentMax, conns))
 	}
 	if cfg.SpansMax == 0 {
-		firsts := min(4*spansMin*conns, 1<<16) // a first run for every Conn in the last quarter, whatever the others hold
+		// a first run for every Conn in the last quarter, whatever the others hold
+		firsts := min(4*spansMin*conns, 1<<16)
 		cfg.SpansMax = min(2*conns*powerOfTwo(cfg.RangesMax), max(full*cfg.RangesMax, conns/4, firsts))
 	}
 	m := &Memory{cfg: cfg}
@@ -103,9 +107,11 @@ func (m *Memory) RecordsShort() uint64 { return m.records.short }
 // Stats of the memory.
 func (m *Memory) Stats() MemoryStats {
 	return MemoryStats{
-		Records: len(m.records.items), RecordsFree: m.records.buddy.free * recordsMin, RecordsShort: m.records.short,
-		Spans: len(m.spans.items), SpansFree: m.spans.buddy.free * spansMin, SpansShort: m.spans.short,
-		SACKSteps: m.sackSteps, Totals: m.totals,
+		Records: len(m.records.items), RecordsFree: m.records.buddy.free * recordsMin,
+		RecordsShort: m.records.short,
+		Spans:        len(m.spans.items), SpansFree: m.spans.buddy.free * spansMin,
+		SpansShort: m.spans.short,
+		SACKSteps:  m.sackSteps, Totals: m.totals,
 	}
 }
 
@@ -193,7 +199,8 @@ const (
 )
 
 func (b *buddy) init(units int) {
-	*b = buddy{units: units, free: units, state: make([]uint8, units), next: make([]uint32, units), prev: make([]uint32, units)}
+	*b = buddy{units: units, free: units, state: make([]uint8, units), next: make([]uint32, units),
+		prev: make([]uint32, units)}
 	for i := range b.head {
 		b.head[i] = noUnit
 	}

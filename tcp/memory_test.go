@@ -88,7 +88,8 @@ func shared(t *testing.T, cfg Config, n int) (*Memory, []*script) {
 
 func wantAllFree(t *testing.T, m *Memory) {
 	t.Helper()
-	if st := m.Stats(); st.RecordsFree != st.Records || st.SpansFree != st.Spans || len(m.marks) != cap(m.marks) {
+	if st := m.Stats(); st.RecordsFree != st.Records || st.SpansFree != st.Spans ||
+		len(m.marks) != cap(m.marks) {
 		t.Fatalf("%+v, places for marks %d", st, len(m.marks))
 	}
 }
@@ -151,7 +152,8 @@ func TestRingGrows(t *testing.T) {
 	wantAllFree(t, m)
 }
 
-// A connection with nothing in flight gets nothing and says so; one with something goes on; what is freed serves the first.
+// A connection with nothing in flight gets nothing and says so; one with something goes on; what
+// is freed serves the first.
 func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	cfg := sackOnly()
 	cfg.RecordsMax = 2 * recordsMin
@@ -299,13 +301,15 @@ func TestSimulatedLinkWithScarceMemory(t *testing.T) {
 func TestMemoryDefaults(t *testing.T) {
 	for _, conns := range []int{1, 1024, 4096, 100_000} {
 		st := NewMemory(Config{}, conns).Stats()
-		if conns > 1 && conns <= 4096 && (st.Spans/4 < spansMin*conns || st.Records/4 < recordsMin*min(conns, 2048)) {
+		if conns > 1 && conns <= 4096 &&
+			(st.Spans/4 < spansMin*conns || st.Records/4 < recordsMin*min(conns, 2048)) {
 			t.Errorf("%d Conns: others can take the first run of one: %+v", conns, st)
 		}
 		if st.Records < min(conns*1024, 64*1024) || st.Spans < min(conns*64, 64*64) {
 			t.Errorf("%d Conns: %+v", conns, st)
 		}
-		octets := 40*st.Records + 24*st.Spans + int(unsafe.Sizeof(inFlight{}))*st.Records/recordsMin + int(unsafe.Sizeof(ranges{}))*st.Spans/spansMin
+		octets := 40*st.Records + 24*st.Spans + int(unsafe.Sizeof(inFlight{}))*st.Records/recordsMin +
+			int(unsafe.Sizeof(ranges{}))*st.Spans/spansMin
 		if conns > 1 && octets/conns > 5600 || conns == 100_000 && octets/conns > 100 {
 			t.Errorf("%d Conns: %d octets each", conns, octets/conns)
 		}

@@ -97,7 +97,8 @@ func TestMoreIsOneByOne(t *testing.T) {
 			for step := range 60 {
 				walk(rnd, a, b)
 				require.Equal(t, wire(a.script), wire(b.script), "config %d, seed %d, step %d", i, seed, step)
-				require.True(t, reflect.DeepEqual(a.c, b.c), "config %d, seed %d, step %d:\n%+v\n%+v", i, seed, step, a.c, b.c)
+				require.True(t, reflect.DeepEqual(a.c, b.c), "config %d, seed %d, step %d:\n%+v\n%+v", i, seed,
+					step, a.c, b.c)
 			}
 			more += b.more
 		}

@@ -49,7 +49,8 @@ func TestSetMSS(t *testing.T) {
 	c := NewConn(Config{MSS: 1460, NoTimestamps: true})
 	remote := inet.Addr{0x20, 0x01, 15: 1}
 	require.Equal(t, uint16(1440), startTo(t, c, remote, 1440).Options.MSS)
-	syn := Segment{Seq: 1, Ack: 2, Flags: SYN | ACK, Window: 60000, Options: Options{MSS: 9000, WindowScale: -1}}
+	syn := Segment{Seq: 1, Ack: 2, Flags: SYN | ACK, Window: 60000,
+		Options: Options{MSS: 9000, WindowScale: -1}}
 	c.Input(0, &syn)
 	require.Equal(t, Established, c.State())
 	require.Equal(t, 1440, c.EMSS())

@@ -51,7 +51,8 @@ func (o *Options) clear() {
 // parse reads the option octets b.
 func (o *Options) parse(b []byte) Drop {
 	o.clear()
-	if len(b) == timestampsLen && binary.BigEndian.Uint32(b) == optNOP<<24|optNOP<<16|optTimestamps<<8|10 {
+	if len(b) == timestampsLen && binary.BigEndian.Uint32(b) == optNOP<<24|optNOP<<16|
+		optTimestamps<<8|10 {
 		o.HasTimestamps = true // what every data segment of most peers carries
 		o.TSval = binary.BigEndian.Uint32(b[4:])
 		o.TSecr = binary.BigEndian.Uint32(b[8:])

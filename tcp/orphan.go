@@ -9,7 +9,8 @@ const foreverMs = math.MaxUint32 // as a Conn keeps it
 
 // SetUserTimeout sets R2 of RFC 9293 section 3.8.3 for this connection: how long a SYN, data or
 // probes may stay unacknowledged before the end. 0 is the Config's (UserTimeoutNs, and SynRetries
-// for a SYN), Forever is never. It is kept in milliseconds, rounded up; 49 days or more are Forever.
+// for a SYN), Forever is never. It is kept in milliseconds, rounded up; 49 days or more are
+// Forever.
 func (c *Conn) SetUserTimeout(ns int64) {
 	ms := max(ns, 0) / 1_000_000
 	if ms*1_000_000 < ns {
@@ -75,11 +76,12 @@ func (c *Conn) suspect() {
 	}
 }
 
-// SetOrphaned says that received octets are no longer read: a half-duplex close (RFC 9293 section 3.6.1, MAY-1).
-// CloseSend is the other half. From now on octets that arrive reset the connection, since no reader
-// would ever know that they were lost (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, or
-// as SetFinWait2 says, since a peer that never closes would hold it for ever. Only the caller knows of octets that were
-// delivered and not read: where there are some, it aborts instead.
+// SetOrphaned says that received octets are no longer read: a half-duplex close (RFC 9293 section
+// 3.6.1, MAY-1). CloseSend is the other half. From now on octets that arrive reset the
+// connection, since no reader would ever know that they were lost (SHLD-3); and FIN-WAIT-2 ends
+// after Config.FinWait2Ns, or as SetFinWait2 says, since a peer that never closes would hold it
+// for ever. Only the caller knows of octets that were delivered and not read: where there are
+// some, it aborts instead.
 func (c *Conn) SetOrphaned(now int64) {
 	if c.state == Closed || c.orphaned {
 		return

@@ -9,7 +9,9 @@ import (
 
 // req: 9293-MUST-21
 func TestUserTimeoutIsPerConnection(t *testing.T) {
-	for _, tt := range []struct{ set, end int64 }{{0, 100 * sc}, {5 * sc, 5 * sc}, {1000 * sc, 1000 * sc}} {
+	for _, tt := range []struct {
+		set, end int64
+	}{{0, 100 * sc}, {5 * sc, 5 * sc}, {1000 * sc, 1000 * sc}} {
 		s := accepted(t, plain(), "")
 		s.c.SetUserTimeout(tt.set)
 		s.push(100)
@@ -203,11 +205,12 @@ func TestClosedWindowIsNotSuspect(t *testing.T) {
 	s.wantState(Established)
 }
 
-// SetFinWait2's time is in whole seconds, rounded up, 18 hours at most; 0 is the Config's again, and
-// below 0 there is no wait.
+// SetFinWait2's time is in whole seconds, rounded up, 18 hours at most; 0 is the Config's again,
+// and below 0 there is no wait.
 func TestFinWait2OfOneConnection(t *testing.T) {
 	for set, want := range map[int64]int64{
-		0: 60 * sc, 1: sc, sc: sc, sc + 1: 2 * sc, 90 * sc: 90 * sc, math.MaxInt64: 65534 * sc, 65534*sc + 1: 65534 * sc, -1: 0,
+		0: 60 * sc, 1: sc, sc: sc, sc + 1: 2 * sc, 90 * sc: 90 * sc, math.MaxInt64: 65534 * sc,
+		65534*sc + 1: 65534 * sc, -1: 0,
 	} {
 		s := accepted(t, plain(), "")
 		s.c.SetFinWait2(7 * sc)
@@ -277,7 +280,11 @@ func TestOctetsForAnOrphanDrawReset(t *testing.T) {
 	}{
 		"ESTABLISHED": {func(s *script) {}, "R. 1 ack 11"},
 		"FIN-WAIT-1":  {func(s *script) { s.c.CloseSend(s.now); s.sent() }, "R. 2 ack 11"},
-		"FIN-WAIT-2":  {func(s *script) { s.c.CloseSend(s.now); s.sent(); s.in(". 11 ack 2") }, "R. 2 ack 11"},
+		"FIN-WAIT-2": {func(s *script) {
+			s.c.CloseSend(s.now)
+			s.sent()
+			s.in(". 11 ack 2")
+		}, "R. 2 ack 11"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open()
@@ -430,6 +437,7 @@ func TestR1CountsWhatHasLeft(t *testing.T) {
 			}
 			s.drain()
 		}
-		require.Equal(t, []int{s.c.mem.cfg.SuspectRetries}, told, "after %d timeouts of what had not left", held)
+		require.Equal(t, []int{s.c.mem.cfg.SuspectRetries}, told,
+			"after %d timeouts of what had not left", held)
 	}
 }

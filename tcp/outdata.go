@@ -70,8 +70,8 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	}
 }
 
-// nextNew sends the queued record for the first time if Nagle, cwnd and the peer's window allow, and
-// up to most-1 that follow it and are alike.
+// nextNew sends the queued record for the first time if Nagle, cwnd and the peer's window allow,
+// and up to most-1 that follow it and are alike.
 func (c *Conn) nextNew(now int64, most int, t *Transmit) bool {
 	r := c.sent.rec(c.sent.nxt)
 	flight := c.flight()

@@ -50,7 +50,8 @@ func (c *Conn) Room(now int64, most int) (segments, octets int) {
 // nothing to SACK.
 func (c *Conn) sendsAlike() bool {
 	rv := &c.recovery
-	return c.due == 0 && rv.phase == phaseOpen && rv.dupAcks == 0 && c.sent.lost == 0 && !c.ecn.on && !c.mem.cfg.Pacing &&
+	return c.due == 0 && rv.phase == phaseOpen && rv.dupAcks == 0 && c.sent.lost == 0 && !c.ecn.on &&
+		!c.mem.cfg.Pacing &&
 		len(c.held.spans) == 0 && !c.ack.hasDup
 }
 
@@ -73,7 +74,8 @@ func (c *Conn) hasRecord() bool {
 
 // probeWantsNew says that a loss probe is due for which a new segment would do, whatever cwnd says.
 func (c *Conn) probeWantsNew() bool {
-	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.mem.cfg.PeerAckDelayNs
+	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen &&
+		c.pto() >= c.mem.cfg.PeerAckDelayNs
 }
 
 // cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5). RFC 3042 is for
@@ -86,20 +88,22 @@ func (c *Conn) cwndAdmits(n int) bool {
 	}
 	pipe := c.pipe()
 	limit := c.cong.Cwnd
-	if phase := c.recovery.phase; !c.useSACK && (phase == phaseOpen || phase == phaseLoss && limit > c.EMSS()) {
+	if phase := c.recovery.phase; !c.useSACK &&
+		(phase == phaseOpen || phase == phaseLoss && limit > c.EMSS()) {
 		limit += int(min(c.recovery.dupAcks, 2)) * c.EMSS()
 	}
 	return pipe+n <= limit || pipe <= 0
 }
 
 // Push queues pieces of 1 to EMSS octets as the next segments, as many as Room has allowed; Next
-// sends them. With Nagle's algorithm only the last may be short. Piece.Push sets PSH; so does every
-// half of the peer's largest window, which a receiver that delivers on PSH must not fill without one
-// (Linux: forced_push): Push says so in the piece. The caller keeps the octets of each handle
-// unchanged until Release returns it. Panics when a length is out of range or a segment is queued
-// already: ask Room first.
+// sends them. With Nagle's algorithm only the last may be short. Piece.Push sets PSH; so does
+// every half of the peer's largest window, which a receiver that delivers on PSH must not fill
+// without one (Linux: forced_push): Push says so in the piece. The caller keeps the octets of
+// each handle unchanged until Release returns it. Panics when a length is out of range or a
+// segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, pieces []Piece) {
-	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() ||
+	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() ||
+		!c.provideRecord() ||
 		len(pieces) > max(1, c.sent.free()-splitReserve) {
 		panic("tcp: Push without Room")
 	}
@@ -188,15 +192,16 @@ func (c *Conn) nextACK(now int64, t *Transmit) bool {
 	return true
 }
 
-// NextControl is Next of the segments that do not wait for their turn among connections: all except
-// new octets, and retransmissions after the first one that a timeout asks for. A probe is among them,
-// for the window or for a loss.
+// NextControl is Next of the segments that do not wait for their turn among connections: all
+// except new octets, and retransmissions after the first one that a timeout asks for. A probe is
+// among them, for the window or for a loss.
 func (c *Conn) NextControl(now int64, t *Transmit) bool {
 	t.More = 0
 	switch {
 	case c.due != 0 && c.nextDue(now, t):
 	case c.due&dueRepair != 0 && c.sent.lost > 0 && c.nextLost(now, t):
-	case c.sent.unsent() && (c.due&dueProbe != 0 || c.sent.rec(c.sent.nxt).len == 0) && c.nextNew(now, 1, t):
+	case c.sent.unsent() && (c.due&dueProbe != 0 || c.sent.rec(c.sent.nxt).len == 0) &&
+		c.nextNew(now, 1, t):
 	default:
 		return c.nextACK(now, t)
 	}
@@ -261,7 +266,8 @@ func (c *Conn) resetHeader(t *Transmit, seq Seq) {
 func (c *Conn) nextSYN(now int64, t *Transmit) {
 	tm := &c.timers
 	reply := c.state == SynReceived
-	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, TOS: c.ecn.tos, Handle: NoHandle, Retransmit: tm.synSends > 0}
+	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, TOS: c.ecn.tos, Handle: NoHandle,
+		Retransmit: tm.synSends > 0}
 	o := &t.Options
 	o.clear()
 	o.MSS = c.mss

@@ -39,6 +39,7 @@ func (c *Conn) paced(now int64) bool {
 	if !c.mem.cfg.Pacing || c.pace.nextAt < now {
 		return true
 	}
-	c.timers.laterAt = c.pace.nextAt + max(c.pace.burstNs/2, 1) // half a burst at once then: fewer turns
+	// half a burst at once then: fewer turns
+	c.timers.laterAt = c.pace.nextAt + max(c.pace.burstNs/2, 1)
 	return false
 }

@@ -21,8 +21,8 @@ func limited(t *testing.T) *script {
 }
 
 // Octets that were not acknowledged when the caller went away for longer than the user timeout go
-// again before the connection is given up: the peer may have been away, too. It has a second for its
-// answer, or as long as the pause was if that was less.
+// again before the connection is given up: the peer may have been away, too. It has a second for
+// its answer, or as long as the pause was if that was less.
 func TestUserTimeoutOutlastsAPause(t *testing.T) {
 	for _, pause := range []int64{2 * sc, 100 * sc} {
 		s := limited(t)

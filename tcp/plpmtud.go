@@ -23,7 +23,8 @@ type plpmtud struct {
 	fellFor  uint16       // the MSS that a black hole was found with, 0: none was
 	losses   uint8        // of probes of one size (PROBE_COUNT)
 	complete bool         // SEARCH COMPLETE, until PMTU_RAISE_TIMER
-	excused  bool         // timers.stalls were not the path's, and nothing above the base has arrived since
+	// timers.stalls were not the path's, and nothing above the base has arrived since
+	excused bool
 }
 
 const (
@@ -73,7 +74,8 @@ func (p *plpmtud) next(floor, most int) int {
 // around it. A sender that always fills its windows would never have that room: wait says that a
 // round trip without new segments will make it.
 func (c *Conn) probeRoom(now int64) (n int, wait bool) {
-	if int(c.limitMSS) >= c.mssMax() || !c.useSACK || c.recovery.phase != phaseOpen || c.sent.lost > 0 || c.due&dueLossProbe != 0 {
+	if int(c.limitMSS) >= c.mssMax() || !c.useSACK || c.recovery.phase != phaseOpen ||
+		c.sent.lost > 0 || c.due&dueLossProbe != 0 {
 		return 0, false
 	}
 	n = c.wantProbe(now) - c.optionsLen()
@@ -180,9 +182,9 @@ func (c *Conn) sackedAsLarge(n int32) bool {
 
 // largeArrived takes note that r, which is above the base, has arrived, and was sent once. ahead:
 // the peer said so in a SACK, while octets before it were missing. If a black hole was found
-// meanwhile, there is none: what stalled was first sent before r. An ACK of all octets up to r tells
-// nothing: r may have arrived long ago, before the path changed, and waited for octets that came in
-// smaller segments.
+// meanwhile, there is none: what stalled was first sent before r. An ACK of all octets up to r
+// tells nothing: r may have arrived long ago, before the path changed, and waited for octets that
+// came in smaller segments.
 func (c *Conn) largeArrived(r *record, ahead bool) {
 	p := &c.mtu
 	p.excused = false

@@ -130,13 +130,15 @@ func TestProbing(t *testing.T) {
 		s.in(". 1 ack " + itoa(1+end))
 		s.expect()
 	}
-	if st := s.c.Stats(); st.FastRetransmits != 0 || s.c.cong.Cwnd < cwnd || s.c.cong.Ssthresh != ssthresh {
+	if st := s.c.Stats(); st.FastRetransmits != 0 || s.c.cong.Cwnd < cwnd ||
+		s.c.cong.Ssthresh != ssthresh {
 		t.Fatalf("a lost probe was taken for congestion: %+v", st)
 	}
 	for _, step := range []struct {
 		size int
 		fits bool
-	}{{2070, true}, {2535, false}, {2302, true}, {2418, false}, {2360, false}, {2331, false}, {2316, true}} {
+	}{{2070, true}, {2535, false}, {2302, true}, {2418, false}, {2360, false}, {2331, false},
+		{2316, true}} {
 		for range probesMax {
 			before := s.c.cong.Cwnd
 			at := s.probe(step.size)
@@ -224,8 +226,10 @@ func TestBlackHoleLinks(t *testing.T) {
 			}
 		}
 		st := s.a.c.Stats()
-		if got := int(s.a.c.limitMSS); st.BlackHoles == 0 && link.mss < 8960 || got > min(link.mss, 8960) || got < min(link.mss, 8960)-400 {
-			t.Errorf("seed %d: EMSS limit %d on a link of %d (%d black holes, %d timeouts)", seed, got, link.mss, st.BlackHoles, st.Timeouts)
+		if got := int(s.a.c.limitMSS); st.BlackHoles == 0 && link.mss < 8960 ||
+			got > min(link.mss, 8960) || got < min(link.mss, 8960)-400 {
+			t.Errorf("seed %d: EMSS limit %d on a link of %d (%d black holes, %d timeouts)", seed, got,
+				link.mss, st.BlackHoles, st.Timeouts)
 		}
 	}
 }
@@ -267,8 +271,8 @@ func TestProbeCutByTheWindow(t *testing.T) {
 	}
 }
 
-// News of the path withdraw the probe, also where it is not the oldest in flight: its arrival raises
-// nothing any more.
+// News of the path withdraw the probe, also where it is not the oldest in flight: its arrival
+// raises nothing any more.
 func TestProbeAfterOthersIsWithdrawn(t *testing.T) {
 	s := recovered(t)
 	s.push(100)
@@ -329,8 +333,10 @@ func TestProbeLostAtTheTail(t *testing.T) {
 	s.advance(10 * ms)
 	s.in(". 1 ack 9401")
 	s.advance(sc)
-	if st := s.c.Stats(); st.Timeouts != probesMax || s.c.cong.Cwnd < cwnd || s.c.cong.Ssthresh != ssthresh {
-		t.Fatalf("cwnd %d of %d, ssthresh %d of %d, %+v", s.c.cong.Cwnd, cwnd, s.c.cong.Ssthresh, ssthresh, st)
+	if st := s.c.Stats(); st.Timeouts != probesMax || s.c.cong.Cwnd < cwnd ||
+		s.c.cong.Ssthresh != ssthresh {
+		t.Fatalf("cwnd %d of %d, ssthresh %d of %d, %+v", s.c.cong.Cwnd, cwnd, s.c.cong.Ssthresh,
+			ssthresh, st)
 	}
 }
 
@@ -408,7 +414,8 @@ func TestTimeoutsBeforeAReportAreNoBlackHole(t *testing.T) {
 // req: 8899-4.3-1
 func TestArrivalDisprovesABlackHole(t *testing.T) {
 	s := stalled(t, "3001:15001")
-	s.expect(". 1:1141 ack 1 rtx", ". 1141:2281 ack 1 rtx", ". 2281:3001 ack 1 rtx") // cwnd is one of 3000 octets
+	// cwnd is one of 3000 octets
+	s.expect(". 1:1141 ack 1 rtx", ". 1141:2281 ack 1 rtx", ". 2281:3001 ack 1 rtx")
 	if n := s.c.EMSS(); n != 3000 || s.c.Stats().BlackHoles != 0 {
 		t.Fatalf("EMSS %d", n)
 	}
@@ -430,7 +437,8 @@ func TestArrivalDisprovesABlackHole(t *testing.T) {
 	}
 }
 
-// What is cut is cut into whole segments of the base: of two there is no third, which would be empty.
+// What is cut is cut into whole segments of the base: of two there is no third, which would be
+// empty.
 func TestCutIntoWholeSegments(t *testing.T) {
 	s := large(t)
 	s.push(2*baseMSS, 3000)
@@ -540,7 +548,9 @@ func TestProbeRoom(t *testing.T) {
 		{name: "a probe is out", change: func(c *Conn) { c.mtu.size = 2000 }},
 		{name: "a small congestion window", change: func(c *Conn) { c.cong.Cwnd = 3000 + 2*baseMSS - 1 }},
 		{name: "a small window", change: func(c *Conn) { c.sndWnd = 3000 + 2*baseMSS - 1 }},
-		{name: "full", change: func(c *Conn) { c.sndWnd, c.sndNxt = rest, c.sndNxt+rest-2999 }, wait: true},
+		{name: "full", change: func(c *Conn) {
+			c.sndWnd, c.sndNxt = rest, c.sndNxt+rest-2999
+		}, wait: true},
 	} {
 		s := large(t)
 		c := s.c
@@ -574,7 +584,8 @@ func TestLargeArrivedSetsTheLimit(t *testing.T) {
 		want    uint16
 	}{
 		{2000, true, 3000, 2012}, {2988, true, 3000, 3000}, {2995, true, 3000, 3000},
-		{2000, false, 3000, baseMSS}, {2000, true, 0, baseMSS}, {baseMSS - 12, true, 3000, baseMSS}, {baseMSS - 11, true, 3000, baseMSS + 1},
+		{2000, false, 3000, baseMSS}, {2000, true, 0, baseMSS}, {baseMSS - 12, true, 3000, baseMSS},
+		{baseMSS - 11, true, 3000, baseMSS + 1},
 	} {
 		cfg := sackOnly()
 		cfg.MSS, cfg.NoTimestamps = 3000, false
@@ -584,7 +595,8 @@ func TestLargeArrivedSetsTheLimit(t *testing.T) {
 		}
 		s.c.limitMSS, s.c.mtu.fellFor, s.c.mtu.excused = baseMSS, tc.fellFor, true
 		s.c.largeArrived(&record{len: tc.len}, tc.ahead)
-		if s.c.limitMSS != tc.want || s.c.mtu.excused || (s.c.events&EvRoom != 0) != (tc.want != baseMSS) {
+		if s.c.limitMSS != tc.want || s.c.mtu.excused ||
+			(s.c.events&EvRoom != 0) != (tc.want != baseMSS) {
 			t.Errorf("%+v: %d", tc, s.c.limitMSS)
 		}
 	}

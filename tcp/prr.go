@@ -44,7 +44,8 @@ func (p *prr) sndCnt(delivered, inflight, ssthresh, smss, next int, safe bool) i
 // earlier ACKs have left.
 func (c *Conn) proportion(delivered int, safe bool) {
 	pipe := c.pipe()
-	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.EMSS(), c.nextLen(), safe)
+	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.EMSS(),
+		c.nextLen(), safe)
 }
 
 // nextLen is how long the segment is that would go next. Of one that the layer above has not made

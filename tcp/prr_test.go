@@ -70,7 +70,8 @@ func TestPRRSmallSegments(t *testing.T) {
 			break
 		}
 		if bound := (delivered*ssthresh+fs-1)/fs + size; sent > bound {
-			t.Fatalf("%d octets sent after %d were delivered, at most %d in proportion", sent, delivered, bound)
+			t.Fatalf("%d octets sent after %d were delivered, at most %d in proportion", sent,
+				delivered, bound)
 		}
 	}
 	if sent < lost*size/4 {

@@ -32,7 +32,8 @@ func TestMinimumIsWindowed(t *testing.T) {
 
 	m = minimum{}
 	seen := map[int64]int64{}
-	for i := range int64(5000) { // never above the least of the last period, never below that of the last two
+	// never above the least of the last period, never below that of the last two
+	for i := range int64(5000) {
 		now = i * sc / 2
 		v := (i*7919)%1000 + 100
 		seen[now] = v
@@ -90,7 +91,8 @@ func TestTransmissionTimesAreFine(t *testing.T) {
 	s.push(1000)
 	s.sent()
 	s.advance(20 * us)
-	s.in(". 1 ack 1 sack 1001:2001") // what was sent with or before it is lost a quarter of 20 us from now
+	// what was sent with or before it is lost a quarter of 20 us from now
+	s.in(". 1 ack 1 sack 1001:2001")
 	if got := s.c.Deadline() - s.now; got != 5*us {
 		t.Errorf("reordering timer in %d ns", got)
 	}
@@ -159,8 +161,8 @@ func TestProbeAsksForANewSegment(t *testing.T) {
 	}
 }
 
-// The retransmission timer runs from when the probe is sent, which may be long after it was due: the
-// device may have taken nothing meanwhile.
+// The retransmission timer runs from when the probe is sent, which may be long after it was due:
+// the device may have taken nothing meanwhile.
 //
 // req: 8985-7.3-1
 func TestTimeoutAfterALateProbe(t *testing.T) {
@@ -181,14 +183,16 @@ func TestTimeoutAfterALateProbe(t *testing.T) {
 //
 // req: 8985-6.2-3
 func TestLatestOfSeveralBlocks(t *testing.T) {
-	for _, blocks := range []string{"1001:2001,8001:9001,4001:5001", "8001:9001,4001:5001,1001:2001", "4001:5001,1001:2001,8001:9001"} {
+	for _, blocks := range []string{"1001:2001,8001:9001,4001:5001", "8001:9001,4001:5001,1001:2001",
+		"4001:5001,1001:2001,8001:9001"} {
 		s := ten(t, sackOnly())
 		s.in(". 1 ack 1 sack " + blocks)
 		if k := s.c.recovery.rack; k.endSeq != 9000 {
 			t.Errorf("%s: RACK.segment ends at %d", blocks, k.endSeq)
 		}
 		if s.c.sent.lost != 6000 {
-			t.Errorf("%s: %d octets lost, all that lies below 8001 and is not SACKed is", blocks, s.c.sent.lost)
+			t.Errorf("%s: %d octets lost, all that lies below 8001 and is not SACKed is", blocks,
+				s.c.sent.lost)
 		}
 	}
 }

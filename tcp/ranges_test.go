@@ -48,7 +48,8 @@ func TestRangesAgainstNaive(t *testing.T) {
 			hi := min(lo+1+uint64(rng.IntN(30)), uint64(len(n)))
 			gl, gh := r.gap(lo, hi)
 			if wl, wh := n.gap(lo, hi); gl != wl || gh != wh {
-				t.Fatalf("seed %d step %d: gap(%d,%d) = %d,%d want %d,%d in %v", seed, step, lo, hi, gl, gh, wl, wh, r.spans)
+				t.Fatalf("seed %d step %d: gap(%d,%d) = %d,%d want %d,%d in %v", seed, step, lo, hi, gl, gh, wl,
+					wh, r.spans)
 			}
 			if gl == gh {
 				if h, ok := r.holder(lo, hi); !ok || h.left > lo || h.right < hi {

@@ -107,7 +107,8 @@ func TestEverySecondNearlyFullSegmentIsAckedAtOnce(t *testing.T) {
 // req: 9293-MUST-58, 9293-MUST-59
 func TestBurstIsAckedOnce(t *testing.T) {
 	s := accepted(t, plain(), "")
-	for _, x := range []string{". 1:1001 ack 1", ". 1001:2001 ack 1", ". 2001:3001 ack 1", ". 3001:4001 ack 1", ". 4001:5001 ack 1"} {
+	for _, x := range []string{". 1:1001 ack 1", ". 1001:2001 ack 1", ". 2001:3001 ack 1",
+		". 3001:4001 ack 1", ". 4001:5001 ack 1"} {
 		s.in(x)
 	}
 	s.expect(". 1 ack 5001")
@@ -167,7 +168,8 @@ func TestFillingPartOfAGapIsAckedAtOnce(t *testing.T) {
 // req: 2018-4-4, 2018-4-5
 func TestSACKReportsLatestFirstUpToWhatFits(t *testing.T) {
 	s := accepted(t, sackOnly(), "sackOK")
-	for _, x := range []string{". 101:201 ack 1", ". 301:401 ack 1", ". 501:601 ack 1", ". 701:801 ack 1"} {
+	for _, x := range []string{". 101:201 ack 1", ". 301:401 ack 1", ". 501:601 ack 1",
+		". 701:801 ack 1"} {
 		s.in(x)
 	}
 	s.in(". 901:1001 ack 1")
@@ -176,7 +178,8 @@ func TestSACKReportsLatestFirstUpToWhatFits(t *testing.T) {
 	cfg := sackOnly()
 	cfg.NoTimestamps = false
 	s = accepted(t, cfg, "sackOK ts 1000000,0")
-	for _, x := range []string{". 101:201 ack 1", ". 301:401 ack 1", ". 501:601 ack 1", ". 701:801 ack 1"} {
+	for _, x := range []string{". 101:201 ack 1", ". 301:401 ack 1", ". 501:601 ack 1",
+		". 701:801 ack 1"} {
 		s.in(x)
 	}
 	s.expect(". 1 ack 1 sack 701:801,501:601,301:401 ts 1000000,1000000")
@@ -465,7 +468,8 @@ func TestSegmentAcceptance(t *testing.T) {
 	} {
 		s := accepted(t, plain(), "").started()
 		s.in(tt.text)
-		if s.last.Len != tt.to-tt.from || s.last.Len > 0 && int(s.last.Offset) != tt.from || s.last.Drop != tt.drop {
+		if s.last.Len != tt.to-tt.from || s.last.Len > 0 && int(s.last.Offset) != tt.from ||
+			s.last.Drop != tt.drop {
 			t.Errorf("%s: %+v", tt.text, s.last)
 		}
 		if got := len(s.sent()) > 0; got != tt.answer {
@@ -527,7 +531,8 @@ func TestReceiveWindowIsBounded(t *testing.T) {
 				t.Fatal("no scale")
 			}
 		}
-		for n, want := range map[int]int{0: 0, 1: 1, 65535: 65535, most: most, most + 1: most, 1 << 40: most, -1: min(1<<18, most)} {
+		for n, want := range map[int]int{0: 0, 1: 1, 65535: 65535, most: most, most + 1: most,
+			1 << 40: most, -1: min(1<<18, most)} {
 			if s.c.SetReceiveWindow(n); int(s.c.rcvWnd) != want {
 				t.Errorf("scaled %v, window %d: %d, want %d", scaled, n, s.c.rcvWnd, want)
 			}

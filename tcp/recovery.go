@@ -19,7 +19,8 @@ type recovery struct {
 	hold    hold
 	dupAcks int32 // since SND.UNA moved; after a timeout also since they had it sent again
 	strays  int32 // so many may come of segments that were sent before SND.UNA was last
-	limited int   // octets sent beyond cwnd on duplicate ACKs: not part of FlightSize (RFC 5681 section 3.2)
+	// octets sent beyond cwnd on duplicate ACKs: not part of FlightSize (RFC 5681 section 3.2)
+	limited int
 
 	sackedTo   uint64 // RACK.fack: end of the highest SACKed record
 	resendFrom uint64 // no lost record before this
@@ -109,10 +110,13 @@ func (c *Conn) repair(now int64, a *acked) {
 			marked = octets
 		}
 		(*c.control).Acked(&c.cong, cc.Sample{
-			Now: now, Acked: octets, Delivered: a.delivered, Marked: marked, Flight: a.flight, SMSS: c.EMSS(),
-			RTT: a.rtt, SRTT: c.rtt.srtt, MinRTT: c.rtt.minRTT(), Una: c.sndUna, Nxt: c.sndNxt, Limited: a.limited,
-			Recovering: recovering || rv.phase == phaseRecovery || a.ece, AfterTimeout: rv.phase == phaseLoss,
-			Paced: c.mem.cfg.Pacing,
+			Now: now, Acked: octets, Delivered: a.delivered, Marked: marked, Flight: a.flight,
+			SMSS: c.EMSS(),
+			RTT:  a.rtt, SRTT: c.rtt.srtt, MinRTT: c.rtt.minRTT(), Una: c.sndUna, Nxt: c.sndNxt,
+			Limited:      a.limited,
+			Recovering:   recovering || rv.phase == phaseRecovery || a.ece,
+			AfterTimeout: rv.phase == phaseLoss,
+			Paced:        c.mem.cfg.Pacing,
 		})
 	}
 }
@@ -186,7 +190,8 @@ func (c *Conn) enterRecovery(now int64) {
 	// times cwnd, and half of it would be no reduction. RFC 5681 equation 4 is an upper bound.
 	c.reduce(now, min(c.before(now).flight-rv.limited, c.cong.Cwnd))
 	rv.limited = 0
-	c.due |= dueRepair // the first retransmission does not wait for cwnd (RFC 6675 section 5, step 4.3)
+	// the first retransmission does not wait for cwnd (RFC 6675 section 5, step 4.3)
+	c.due |= dueRepair
 }
 
 // reduce answers congestion with flight octets outstanding: ssthresh falls, and the peer is told by
@@ -265,10 +270,10 @@ func (c *Conn) loseOversize() {
 }
 
 // repairNewReno is RFC 6582 section 3.2, for peers without SACK. After a timeout all that was
-// outstanding is sent again, the oldest first. What of that is lost once more is found by duplicate
-// ACKs, and by what was sent after it and is acknowledged before it. Else each such loss would take
-// another timeout, and as none of these ACKs gives a sample (Karn's rule), each twice as long as the
-// one before.
+// outstanding is sent again, the oldest first. What of that is lost once more is found by
+// duplicate ACKs, and by what was sent after it and is acknowledged before it. Else each such
+// loss would take another timeout, and as none of these ACKs gives a sample (Karn's rule), each
+// twice as long as the one before.
 func (c *Conn) repairNewReno(now int64, a *acked) {
 	rv := &c.recovery
 	w := &c.cong
@@ -315,9 +320,9 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 
 // dupAcksTell says whether duplicate ACKs tell that the segment at SND.UNA is lost. Until more is
 // acknowledged than was outstanding at the last loss, segments may draw them that were sent again
-// needlessly: n-1 of the n that one ACK covers. While these are repaired after a timeout, three more
-// than that tell, if as many segments were sent after the one at SND.UNA: a heuristic that RFC 6582
-// section 4 allows.
+// needlessly: n-1 of the n that one ACK covers. While these are repaired after a timeout, three
+// more than that tell, if as many segments were sent after the one at SND.UNA: a heuristic that
+// RFC 6582 section 4 allows.
 func (c *Conn) dupAcksTell() bool {
 	rv := &c.recovery
 	if rv.phase == phaseOpen {
@@ -326,8 +331,8 @@ func (c *Conn) dupAcksTell() bool {
 	return rv.dupAcks >= dupThresh+rv.strays && c.flying() > dupThresh
 }
 
-// flying is how many segments are in flight after a timeout, without SACK: while some are lost no new
-// ones are sent.
+// flying is how many segments are in flight after a timeout, without SACK: while some are lost no
+// new ones are sent.
 func (c *Conn) flying() int32 {
 	if c.sent.lost == 0 {
 		return int32(c.sent.nxt - c.sent.una)
@@ -349,7 +354,8 @@ func (c *Conn) loseAgain(now int64) {
 // loseSentBefore marks what is in flight and was last sent before at. It looks at no segment twice
 // between two transmissions.
 func (c *Conn) loseSentBefore(at int64) {
-	for i := c.sent.oldestUnjudged(); i != c.sent.nxt && c.sent.rec(i).sentAt < at; i = c.sent.oldestUnjudged() {
+	for i := c.sent.oldestUnjudged(); i != c.sent.nxt &&
+		c.sent.rec(i).sentAt < at; i = c.sent.oldestUnjudged() {
 		c.lose(i)
 	}
 	for c.sent.resent > 0 && c.sent.rec(c.sent.resentFirst).sentAt < at {
@@ -370,7 +376,8 @@ func (c *Conn) timedOut(now int64) {
 	again := rv.phase == phaseLoss
 	first := !again || rv.timedOutAt != c.sndUna
 	rv.timedOutAt = c.sndUna
-	(*c.control).Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.EMSS(), first)
+	(*c.control).Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)),
+		c.EMSS(), first)
 	c.sayReduced()
 	c.rtt.backOff()
 	rv.phase = phaseLoss

@@ -55,7 +55,8 @@ func TestOneAckCanReveal(t *testing.T) {
 
 // req: 2018-3-1
 func TestBogusSACKBlocksAreIgnored(t *testing.T) {
-	for _, blocks := range []string{"2001:1001", "10002:10003", "1001:10002", "-500:-400", "1001:1001", "9001:200001"} {
+	for _, blocks := range []string{"2001:1001", "10002:10003", "1001:10002", "-500:-400", "1001:1001",
+		"9001:200001"} {
 		s := ten(t, sackOnly())
 		for range 5 {
 			s.in(". 1 ack 1 sack " + blocks)
@@ -238,9 +239,9 @@ func TestSampleIsOfWhatArrivedNow(t *testing.T) {
 	}
 }
 
-// Without timestamps only what was sent once gives a sample. In a long recovery the left edge passes
-// nothing of that kind that SACK has not reported before, so the report counts: the timer is not
-// doubled any more (RFC 6298 section 5).
+// Without timestamps only what was sent once gives a sample. In a long recovery the left edge
+// passes nothing of that kind that SACK has not reported before, so the report counts: the timer
+// is not doubled any more (RFC 6298 section 5).
 //
 // req: 6298-3-1, 6298-5-5
 func TestSACKOfWhatWasSentOnceIsASample(t *testing.T) {
@@ -309,7 +310,8 @@ func TestReductionOfCwndNotOfWhatIsSACKed(t *testing.T) {
 func TestGrowthWithReordering(t *testing.T) {
 	s := ten(t, sackOnly())
 	s.c.reo.seen = true
-	for i, x := range []string{"1 sack 1001:2001", "1 sack 1001:3001", "1 sack 1001:4001", "4001", "5001"} {
+	for i, x := range []string{"1 sack 1001:2001", "1 sack 1001:3001", "1 sack 1001:4001",
+		"4001", "5001"} {
 		s.in(". 1 ack " + x)
 		if want := 11000 + 1000*i; s.c.cong.Cwnd != want {
 			t.Fatalf("ack %s: cwnd %d, want %d", x, s.c.cong.Cwnd, want)

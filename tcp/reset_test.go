@@ -122,11 +122,21 @@ func TestAbortIsStamped(t *testing.T) {
 		end    func(*script)
 		want   string
 	}{
-		{"octets are in flight", stamped, func(s *script) { s.push(100) }, abort, "R. 101 ack 1 ts 1000005,1000000"},
-		{"octets were received", stamped, func(s *script) { s.in(". 1:101 ack 1") }, abort, "R. 1 ack 101 ts 1000005,1000000"},
-		{"CLOSE-WAIT", stamped, func(s *script) { s.in("F. 1:2 ack 1") }, abort, "R. 1 ack 2 ts 1000005,1000000"},
-		{"FIN-WAIT-1", stamped, func(s *script) { s.c.CloseSend(s.now) }, abort, "R. 2 ack 1 ts 1000005,1000000"},
-		{"nobody reads", stamped, func(s *script) { s.c.SetOrphaned(s.now) }, func(s *script) { s.in(". 1:101 ack 1") },
+		{"octets are in flight", stamped, func(s *script) {
+			s.push(100)
+		}, abort, "R. 101 ack 1 ts 1000005,1000000"},
+		{"octets were received", stamped, func(s *script) {
+			s.in(". 1:101 ack 1")
+		}, abort, "R. 1 ack 101 ts 1000005,1000000"},
+		{"CLOSE-WAIT", stamped, func(s *script) {
+			s.in("F. 1:2 ack 1")
+		}, abort, "R. 1 ack 2 ts 1000005,1000000"},
+		{"FIN-WAIT-1", stamped, func(s *script) {
+			s.c.CloseSend(s.now)
+		}, abort, "R. 2 ack 1 ts 1000005,1000000"},
+		{"nobody reads", stamped, func(s *script) {
+			s.c.SetOrphaned(s.now)
+		}, func(s *script) { s.in(". 1:101 ack 1") },
 			"R. 1 ack 1 ts 1000005,1000005"},
 		{"SYN-RECEIVED", half, func(*script) {}, abort, "R. 1 ack 1 ts 1000005,1000000"},
 		{"not agreed on", without, func(*script) {}, abort, "R. 1 ack 1 no ts"},
@@ -149,7 +159,8 @@ func TestAnswerWithResetIsStamped(t *testing.T) {
 	var x Transmit
 	for _, seg := range []string{". 5 ack 9 ts 77,3", "S 5:6 ts 77,0"} {
 		in := s.parse(seg)
-		if !ResetFor(simID(true), &in, &x) || !x.Options.HasTimestamps || x.Options.TSval != 0 || x.Options.TSecr != 77 {
+		if !ResetFor(simID(true), &in, &x) || !x.Options.HasTimestamps || x.Options.TSval != 0 ||
+			x.Options.TSecr != 77 {
 			t.Errorf("%s: %+v", seg, x)
 		}
 	}
@@ -195,8 +206,8 @@ func TestHalfOpenResetIsStamped(t *testing.T) {
 	}
 }
 
-// When both ends have closed, a RST is no failure: a peer sends it whose TIME-WAIT is over when our FIN
-// comes again. It is one where octets of ours were not acknowledged.
+// When both ends have closed, a RST is no failure: a peer sends it whose TIME-WAIT is over when
+// our FIN comes again. It is one where octets of ours were not acknowledged.
 //
 // req: 9293-3.10.7.4-7
 func TestResetAfterBothHaveClosed(t *testing.T) {

@@ -42,7 +42,8 @@ func TestRightEdge(t *testing.T) {
 			for _, x := range s.sent() {
 				right := int(int32(x.Ack-s.irs)) + int(x.Window)<<s.c.rcvShift
 				if back := most - right; back > 0 && (closing == 0 || back >= unit) {
-					t.Fatalf("window %d, unit %d: the right edge moved from %d to %d", cfg.ReceiveWindow, unit, most, right)
+					t.Fatalf("window %d, unit %d: the right edge moved from %d to %d", cfg.ReceiveWindow, unit,
+						most, right)
 				}
 				most = max(most, right)
 			}

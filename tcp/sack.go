@@ -46,7 +46,8 @@ func isDSACK(s *Segment) bool {
 // over in one step: a peer that says the same again and again, in whatever blocks, costs next to
 // nothing.
 func (c *Conn) markBlock(now int64, block octets, a *acked) {
-	first, steps := uint32(0), uint64(0) // first: of the run of SACKed records that the walk is in, when inRun
+	// first: of the run of SACKed records that the walk is in, when inRun
+	first, steps := uint32(0), uint64(0)
 	inRun := false
 	i := c.sent.find(block.left)
 	for ; i != c.sent.nxt; steps++ {

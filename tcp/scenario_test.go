@@ -195,7 +195,8 @@ func TestEveryScenarioIsRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`runScenario\(t, "(\w+)"\)`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`runScenario\(t, "(\w+)"\)`).FindAllStringSubmatch(
+			string(text), -1) {
 			used = append(used, m[1])
 		}
 	}

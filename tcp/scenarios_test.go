@@ -39,7 +39,9 @@ func TestRACKWindowFollowsDSACK(t *testing.T) { runScenario(t, "rack_dsack") }
 func TestProbeIsADuplicate(t *testing.T) { runScenario(t, "tlp_duplicate") }
 
 // req: 8985-7.4.2-1
-func TestProbeIsADuplicateWithoutDSACK(t *testing.T) { runScenario(t, "tlp_duplicate_without_dsack") }
+func TestProbeIsADuplicateWithoutDSACK(t *testing.T) {
+	runScenario(t, "tlp_duplicate_without_dsack")
+}
 
 // req: 8985-7.4.2-1, 8985-7.2-1
 func TestProbeRepairs(t *testing.T) { runScenario(t, "tlp_repairs") }

@@ -54,7 +54,8 @@ const (
 
 // plain is a Config whose EMSS is 1000 and that adds nothing a test does not ask for.
 func plain() Config {
-	return Config{MSS: 1000, NoTimestamps: true, NoSACK: true, NoWindowScale: true, NoDelay: true, ReceiveWindow: 20000, Congestion: cc.NewReno{}}
+	return Config{MSS: 1000, NoTimestamps: true, NoSACK: true, NoWindowScale: true, NoDelay: true,
+		ReceiveWindow: 20000, Congestion: cc.NewReno{}}
 }
 
 func sackOnly() Config { c := plain(); c.NoSACK = false; return c }
@@ -288,7 +289,8 @@ func (s *script) wantReleased(want ...Handle) {
 	}
 }
 
-var flagLetters = map[rune]Flags{'S': SYN, 'F': FIN, 'R': RST, 'P': PSH, '.': ACK, 'E': ECE, 'W': CWR, 'U': URG, '-': 0}
+var flagLetters = map[rune]Flags{'S': SYN, 'F': FIN, 'R': RST, 'P': PSH, '.': ACK, 'E': ECE,
+	'W': CWR, 'U': URG, '-': 0}
 
 // fields splits a segment's text.
 func fields(text string) (flags Flags, seq, end int, rest []string) {
@@ -330,7 +332,8 @@ func pair(w, sep string) (a, b int) {
 func (s *script) parse(text string) Segment {
 	s.t.Helper()
 	flags, seq, end, rest := fields(text)
-	seg := Segment{SrcPort: 1, DstPort: 2, Seq: s.irs + Seq(seq), Flags: flags, Window: uint16(s.win), HdrLen: 20}
+	seg := Segment{SrcPort: 1, DstPort: 2, Seq: s.irs + Seq(seq), Flags: flags,
+		Window: uint16(s.win), HdrLen: 20}
 	seg.Options.clear()
 	seg.Len = end - seq - int(flags&FIN) - int(flags&SYN>>1)
 	if seg.Len < 0 {
@@ -440,7 +443,8 @@ func (s *script) match(t *Transmit, text string) error {
 				return fmt.Errorf("sack %q", got)
 			}
 		case "no":
-			present := map[string]bool{"mss": o.MSS != 0, "sackOK": o.SACKPermitted, "ts": o.HasTimestamps, "wscale": o.WindowScale >= 0, "sack": o.SACKCount > 0,
+			present := map[string]bool{"mss": o.MSS != 0, "sackOK": o.SACKPermitted, "ts": o.HasTimestamps,
+				"wscale": o.WindowScale >= 0, "sack": o.SACKCount > 0,
 				"ect": t.TOS&ecnMask != 0}
 			if present[arg] {
 				return fmt.Errorf("has %s", arg)
@@ -471,7 +475,8 @@ func (s *script) show(t *Transmit) string {
 		}
 	}
 	seq := int(int32(t.Seq - s.iss))
-	text := fmt.Sprintf("%s %d:%d ack %d win %d", flags, seq, seq+t.Len+int(t.Flags&FIN)+int(t.Flags&SYN>>1), int32(t.Ack-s.irs), t.Window)
+	text := fmt.Sprintf("%s %d:%d ack %d win %d", flags, seq,
+		seq+t.Len+int(t.Flags&FIN)+int(t.Flags&SYN>>1), int32(t.Ack-s.irs), t.Window)
 	if t.Options.SACKCount > 0 {
 		text += " sack " + s.showSACK(&t.Options)
 	}

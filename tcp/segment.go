@@ -33,8 +33,10 @@ type Segment struct {
 	TOS              uint8 // of the IP header, for its ECN bits: set by the caller, not by Parse
 	HdrLen           int   // where the payload begins
 	Len              int   // payload octets
-	Part             int   // of several segments taken as one (Conn.Coalescible), the octets of each but the last; 0: it is one
-	Options          Options
+	// of several segments taken as one (Conn.Coalescible), the octets of each but the last; 0: it is
+	// one
+	Part    int
+	Options Options
 }
 
 // SeqLen is SEG.LEN of RFC 9293 section 3.4: payload, and one each for SYN and FIN.

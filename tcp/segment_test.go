@@ -28,27 +28,34 @@ var golden = []struct {
 	{"SYN in the order Linux has",
 		"3039 1fb6 01020304 00000000 a002 ffff 0000 0000 020405b4 0402 080a 00000064 00000000 01 030307",
 		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Flags: SYN, Window: 65535, HdrLen: 40,
-			Options: Options{MSS: 1460, WindowScale: 7, SACKPermitted: true, HasTimestamps: true, TSval: 100}}},
+			Options: Options{MSS: 1460, WindowScale: 7, SACKPermitted: true, HasTimestamps: true,
+				TSval: 100}}},
 	{"SYN without timestamps",
 		"3039 1fb6 01020304 00000000 8002 ffff 0000 0000 020405b4 0101 0402 01 030300",
 		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Flags: SYN, Window: 65535, HdrLen: 32,
 			Options: Options{MSS: 1460, WindowScale: 0, SACKPermitted: true}}},
 	{"data",
 		"3039 1fb6 01020304 0a0b0c0d 8018 01f5 0000 0000 0101 080a 00000001 00000002",
-		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Ack: 0x0a0b0c0d, Flags: ACK | PSH, Window: 501, HdrLen: 32,
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Ack: 0x0a0b0c0d, Flags: ACK | PSH,
+			Window: 501, HdrLen: 32,
 			Options: Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2}}},
 	{"ACK with SACK",
-		"3039 1fb6 01020304 0a0b0c0d d010 01f5 0000 0000 0101 080a 00000001 00000002 0101 0512 00000005 00000006 00000007 fffffff8",
-		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Ack: 0x0a0b0c0d, Flags: ACK, Window: 501, HdrLen: 52,
-			Options: Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2, SACK: [4]SACKBlock{{5, 6}, {7, 0xfffffff8}}, SACKCount: 2}}},
+		"3039 1fb6 01020304 0a0b0c0d d010 01f5 0000 0000 0101 080a 00000001 00000002 0101 0512 " +
+			"00000005 00000006 00000007 fffffff8",
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Ack: 0x0a0b0c0d, Flags: ACK,
+			Window: 501, HdrLen: 52,
+			Options: Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2,
+				SACK: [4]SACKBlock{{5, 6}, {7, 0xfffffff8}}, SACKCount: 2}}},
 	{"RST",
 		"3039 1fb6 01020304 00000000 5004 0000 0000 0000",
-		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Flags: RST, HdrLen: 20, Options: Options{WindowScale: -1}}},
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Flags: RST, HdrLen: 20,
+			Options: Options{WindowScale: -1}}},
 }
 
 // transmitOf is the Transmit that makes s.
 func transmitOf(s *Segment) Transmit {
-	return Transmit{ID: ID{LocalPort: s.SrcPort, RemotePort: s.DstPort}, Seq: s.Seq, Ack: s.Ack, Flags: s.Flags,
+	return Transmit{ID: ID{LocalPort: s.SrcPort, RemotePort: s.DstPort}, Seq: s.Seq, Ack: s.Ack,
+		Flags:  s.Flags,
 		Window: s.Window, Options: s.Options, Handle: NoHandle}
 }
 
@@ -67,7 +74,8 @@ func TestGoldenHeaders(t *testing.T) {
 			continue
 		}
 		x.Put(b)
-		if !bytes.Equal(b[:len(wire)], wire) || !bytes.Equal(b[len(wire):], bytes.Repeat([]byte{0xee}, HeaderLenMax-len(wire))) {
+		if !bytes.Equal(b[:len(wire)], wire) ||
+			!bytes.Equal(b[len(wire):], bytes.Repeat([]byte{0xee}, HeaderLenMax-len(wire))) {
 			t.Errorf("%s:\n put %x\nwant %x", tt.name, b, wire)
 		}
 	}
@@ -114,11 +122,13 @@ func TestOptions(t *testing.T) {
 		drop Drop
 	}{
 		{"unknown kind", "fd04aabb 020405b4", Options{MSS: 1460, WindowScale: -1}, DropNone},
-		{"unaligned timestamps", "01 080a 00000001 00000002 01", Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2}, DropNone},
+		{"unaligned timestamps", "01 080a 00000001 00000002 01",
+			Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2}, DropNone},
 		{"EOL ends", "00 020405b4 000000", none, DropNone},
 		{"length 0", "fd00 0000", none, DropOptions},
 		{"length 1", "fd01 0000", none, DropOptions},
-		{"length beyond the header", "0204 05b4 0101 080a", Options{MSS: 1460, WindowScale: -1}, DropOptions},
+		{"length beyond the header", "0204 05b4 0101 080a", Options{MSS: 1460, WindowScale: -1},
+			DropOptions},
 		{"length octet missing", "010101 02", none, DropOptions},
 		{"MSS of 3", "0203 05 01", none, DropNone},
 		{"window scale of 4", "0304 0707", none, DropNone},
@@ -127,9 +137,12 @@ func TestOptions(t *testing.T) {
 		{"timestamps of 9", "0809 00000000 000000 010101", none, DropNone},
 		{"SACK without a block", "0502 0101", none, DropNone},
 		{"SACK of 9", "0509 00000001 000000 010101", none, DropNone},
-		{"SACK of one", "050a 00000001 00000002 0101", Options{WindowScale: -1, SACK: [4]SACKBlock{{1, 2}}, SACKCount: 1}, DropNone},
-		{"SACK of four", "0522 00000001 00000002 00000003 00000004 00000005 00000006 00000007 00000008 0101",
-			Options{WindowScale: -1, SACK: [4]SACKBlock{{1, 2}, {3, 4}, {5, 6}, {7, 8}}, SACKCount: 4}, DropNone},
+		{"SACK of one", "050a 00000001 00000002 0101",
+			Options{WindowScale: -1, SACK: [4]SACKBlock{{1, 2}}, SACKCount: 1}, DropNone},
+		{"SACK of four", "0522 00000001 00000002 00000003 00000004 00000005 00000006 00000007 " +
+			"00000008 0101",
+			Options{WindowScale: -1, SACK: [4]SACKBlock{{1, 2}, {3, 4}, {5, 6}, {7, 8}}, SACKCount: 4},
+			DropNone},
 	} {
 		var seg Segment
 		d := Parse(withOptions(unhex(tt.b), 7), &seg)
@@ -156,8 +169,10 @@ func TestPutAgainstGopacket(t *testing.T) {
 		if err := l.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
 			t.Fatalf("seed %d, %d: %v: %x", seed, i, err, b)
 		}
-		if l.Seq != uint32(x.Seq) || l.Ack != uint32(x.Ack) || l.Window != x.Window || uint16(l.SrcPort) != x.ID.LocalPort ||
-			l.SYN != (x.Flags&SYN != 0) || l.FIN != (x.Flags&FIN != 0) || l.RST != (x.Flags&RST != 0) || l.ACK != (x.Flags&ACK != 0) {
+		if l.Seq != uint32(x.Seq) || l.Ack != uint32(x.Ack) || l.Window != x.Window ||
+			uint16(l.SrcPort) != x.ID.LocalPort ||
+			l.SYN != (x.Flags&SYN != 0) || l.FIN != (x.Flags&FIN != 0) || l.RST != (x.Flags&RST != 0) ||
+			l.ACK != (x.Flags&ACK != 0) {
 			t.Fatalf("seed %d, %d: %+v of %+v", seed, i, l, x)
 		}
 		kinds := map[layers.TCPOptionKind]int{}
@@ -179,7 +194,8 @@ func TestPutAgainstGopacket(t *testing.T) {
 }
 
 func randomTransmit(rng *rand.Rand) Transmit {
-	x := Transmit{ID: ID{LocalPort: uint16(rng.Uint32()), RemotePort: uint16(rng.Uint32())}, Seq: Seq(rng.Uint32()),
+	x := Transmit{ID: ID{LocalPort: uint16(rng.Uint32()), RemotePort: uint16(rng.Uint32())},
+		Seq: Seq(rng.Uint32()),
 		Ack: Seq(rng.Uint32()), Flags: Flags(rng.Uint32()), Window: uint16(rng.Uint32())}
 	o := &x.Options
 	o.clear()

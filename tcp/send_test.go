@@ -119,7 +119,8 @@ func TestZeroWindowIsProbed(t *testing.T) {
 	start := s.now
 	s.advance(4 * sc)
 	s.expectAt(". 1:2 ack 1", start, ms, 200, 600, 1400, 3000)
-	s.in(". 1 ack 1 win 60000") // the octet was not taken: the segment goes out whole, with its boundaries
+	// the octet was not taken: the segment goes out whole, with its boundaries
+	s.in(". 1 ack 1 win 60000")
 	s.expect(". 1:1001 ack 1 fresh")
 	s.in(". 1 ack 1001")
 	s.wantReleased(0)
@@ -213,8 +214,8 @@ func TestClosedWindowOverFinIsProbedWithTheFin(t *testing.T) {
 	s.wantState(FinWait2)
 }
 
-// Our ACKs must lie in the peer's window to be taken: not after a FIN that it has no room for, nor after octets from which it has taken its
-// window back.
+// Our ACKs must lie in the peer's window to be taken: not after a FIN that it has no room for,
+// nor after octets from which it has taken its window back.
 //
 // req: 9293-3.4-2
 func TestAcksStayWithinAShrunkenWindow(t *testing.T) {
@@ -277,7 +278,8 @@ func TestEMSSShrink(t *testing.T) {
 	s.expect(". 1:401 ack 1 rtx")
 	s.in(". 1 ack 401")
 	s.wantReleased()
-	s.expect(". 401:801 ack 1 rtx", ". 801:1001 ack 1 rtx", ". 1001:1401 ack 1 rtx", ". 1401:1801 ack 1 rtx", ". 1801:2001 ack 1 rtx")
+	s.expect(". 401:801 ack 1 rtx", ". 801:1001 ack 1 rtx", ". 1001:1401 ack 1 rtx",
+		". 1401:1801 ack 1 rtx", ". 1801:2001 ack 1 rtx")
 	if roomOf(s.c, s.now) != 400 {
 		t.Errorf("room %d", roomOf(s.c, s.now))
 	}
@@ -317,7 +319,8 @@ func TestEMSSShrinkWithFullRing(t *testing.T) {
 			if x.Len > 100 || x.Flags&PSH == 0 {
 				t.Fatalf("segment of %d, flags %#x", x.Len, x.Flags)
 			}
-			if from := int(int32(x.Seq-s.iss)) - 1; from <= int(s.c.AckedOffset()) && from+x.Len > int(s.c.AckedOffset()) {
+			if from := int(int32(x.Seq-s.iss)) - 1; from <= int(s.c.AckedOffset()) &&
+				from+x.Len > int(s.c.AckedOffset()) {
 				s.in(". 1 ack " + itoa(from+x.Len+1))
 			}
 		}
@@ -406,8 +409,11 @@ func TestPushPanics(t *testing.T) {
 	for name, f := range map[string]func(s *script){
 		"empty":     func(s *script) { pushOne(s.c, s.now, 0, 0, false) },
 		"too large": func(s *script) { pushOne(s.c, s.now, 0, 1001, false) },
-		"second":    func(s *script) { pushOne(s.c, s.now, 0, 1, false); pushOne(s.c, s.now, 1, 1, false) },
-		"closed":    func(s *script) { s.c.CloseSend(s.now); pushOne(s.c, s.now, 0, 1, false) },
+		"second": func(s *script) {
+			pushOne(s.c, s.now, 0, 1, false)
+			pushOne(s.c, s.now, 1, 1, false)
+		},
+		"closed": func(s *script) { s.c.CloseSend(s.now); pushOne(s.c, s.now, 0, 1, false) },
 	} {
 		func() {
 			defer func() {
@@ -459,7 +465,8 @@ func TestPartOfASegmentAcknowledged(t *testing.T) {
 	s.wantReleased()
 	s.advance(200 * ms)
 	out := s.sent()
-	if len(out) != 1 || s.match(&out[0].Transmit, ". 401:1001 ack 1 rtx") != nil || out[0].Off != 400 || out[0].Len != 600 {
+	if len(out) != 1 || s.match(&out[0].Transmit, ". 401:1001 ack 1 rtx") != nil ||
+		out[0].Off != 400 || out[0].Len != 600 {
 		t.Fatalf("%+v", out)
 	}
 	s.in(". 1 ack 1001")

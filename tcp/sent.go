@@ -106,9 +106,10 @@ func (s *sentRing) find(at uint64) uint32 {
 	return lo
 }
 
-// split cuts record i after its first n octets and returns where that part is then; the rest follows
-// it. It needs a free slot, and moves the records before i down by one, or those after it up,
-// whichever are fewer. What is cut is mostly near either end: what is sent again first, or next.
+// split cuts record i after its first n octets and returns where that part is then; the rest
+// follows it. It needs a free slot, and moves the records before i down by one, or those after it
+// up, whichever are fewer. What is cut is mostly near either end: what is sent again first, or
+// next.
 func (s *sentRing) split(i uint32, n int) uint32 {
 	if before := i - s.rel; before < s.end-i-1 {
 		s.moveDown(i)
@@ -119,7 +120,8 @@ func (s *sentRing) split(i uint32, n int) uint32 {
 	head, tail := s.rec(i), s.rec(i+1)
 	*tail = *head
 	head.len = int32(n)
-	head.flags &^= recLast | recFIN // PSH stands on both: it is not known in which a unit ends, and the window may end here
+	// PSH stands on both: it is not known in which a unit ends, and the window may end here
+	head.flags &^= recLast | recFIN
 	tail.at += uint64(n)
 	tail.off += int32(n)
 	tail.len -= int32(n)

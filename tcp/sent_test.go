@@ -19,7 +19,9 @@ func TestSentRingAgainstASlice(t *testing.T) {
 	for seed := range uint64(sample.Count(60, 300)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		s := sentRing{recs: make([]record, 64), mask: 63}
-		s.rel, s.una, s.nxt, s.end, s.unjudged = ^uint32(9), ^uint32(9), ^uint32(9), ^uint32(9), ^uint32(9) // the counts wrap
+		// the counts wrap
+		s.rel, s.una, s.nxt, s.end, s.unjudged = ^uint32(9), ^uint32(9), ^uint32(9),
+			^uint32(9), ^uint32(9)
 		now, at := int64(0), uint64(0)
 		for step := range 2000 {
 			now += r.Int64N(3)
@@ -89,13 +91,14 @@ func TestSentRingAgainstASlice(t *testing.T) {
 	}
 }
 
-// Where the path carries less and less, each segment that is sent again is cut, the oldest first. To
-// cut one moves no more records than lie on the shorter side of it, whatever of them is sent again,
-// sent or acknowledged and not released.
+// Where the path carries less and less, each segment that is sent again is cut, the oldest first.
+// To cut one moves no more records than lie on the shorter side of it, whatever of them is sent
+// again, sent or acknowledged and not released.
 func TestCutMovesTheShorterSide(t *testing.T) {
 	const n, size = 1 << 9, 16
 	for _, at := range []uint32{0, 1, 7, 100, 255, 256, 400, n - 12, n - 11, n - 10} {
-		s := sentRing{recs: make([]record, n), mask: n - 1, rel: ^uint32(99), una: ^uint32(99), nxt: ^uint32(99), end: ^uint32(99), unjudged: ^uint32(99)}
+		s := sentRing{recs: make([]record, n), mask: n - 1, rel: ^uint32(99), una: ^uint32(99),
+			nxt: ^uint32(99), end: ^uint32(99), unjudged: ^uint32(99)}
 		for i := range uint32(n - 9) {
 			s.append(uint64(size*i), Handle(i), size, 0)
 			if i < n-10 {
@@ -140,9 +143,9 @@ func TestCutMovesTheShorterSide(t *testing.T) {
 	}
 }
 
-// A peer chooses which records are sent again, and when: by what it acknowledges, and by its silence.
-// However they were sent, to take their loss back costs each O(log n) steps, not a walk over all
-// others.
+// A peer chooses which records are sent again, and when: by what it acknowledges, and by its
+// silence. However they were sent, to take their loss back costs each O(log n) steps, not a walk
+// over all others.
 func TestFoundCostsNoWalk(t *testing.T) {
 	const n = 1 << 12
 	seed := uint64(time.Now().UnixNano())

@@ -115,7 +115,8 @@ func (h *simHost) send(t *Transmit) error {
 	s := h.sim
 	p := &simPacket{to: h.peer, hdrLen: t.HeaderLen(), payload: t.Len, tos: t.TOS}
 	if t.TOS&ecnMask != 0 {
-		if t.Retransmit || t.Len == 0 || t.Flags&SYN != 0 || !h.c.ecn.on || h.peer.c.state.synchronized() && !h.peer.c.ecn.on {
+		if t.Retransmit || t.Len == 0 || t.Flags&SYN != 0 || !h.c.ecn.on ||
+			h.peer.c.state.synchronized() && !h.peer.c.ecn.on {
 			return h.fail("ECT on %+v", *t)
 		}
 		if s.roll(s.link.mark) {
@@ -143,7 +144,8 @@ func (h *simHost) send(t *Transmit) error {
 			return h.fail("segment of %d, EMSS %d", t.Len, h.c.EMSS())
 		}
 		if t.Len+t.HeaderLen()-HeaderLenMin > limit {
-			return h.fail("segment of %d with %d options exceeds the path", t.Len, t.HeaderLen()-HeaderLenMin)
+			return h.fail("segment of %d with %d options exceeds the path", t.Len,
+				t.HeaderLen()-HeaderLenMin)
 		}
 		if int(t.Handle) < h.released {
 			return h.fail("released handle sent")
@@ -297,7 +299,8 @@ func (s *sim) step() (done bool, err error) {
 		next = min(next, s.packets[0].at)
 	}
 	if next == never {
-		return false, fmt.Errorf("nothing will ever happen again: a %v, b %v", s.a.c.State(), s.b.c.State())
+		return false, fmt.Errorf("nothing will ever happen again: a %v, b %v", s.a.c.State(),
+			s.b.c.State())
 	}
 	s.now = max(s.now, next)
 	if s.shrinkAt != 0 && s.now >= s.shrinkAt {
@@ -348,8 +351,10 @@ func simID(passive bool) ID {
 func newSim(seed uint64, link simLink, cfgA, cfgB Config, totalA, totalB uint64) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 1)), link: link, now: 1_000_000_000}
 	full := func() int { return 1 << 20 }
-	s.a = &simHost{name: "a", sim: s, c: NewConn(cfgA), total: totalA, got: make([]bool, totalB), sizes: full}
-	s.b = &simHost{name: "b", sim: s, c: NewConn(cfgB), total: totalB, got: make([]bool, totalA), sizes: full}
+	s.a = &simHost{name: "a", sim: s, c: NewConn(cfgA), total: totalA, got: make([]bool, totalB),
+		sizes: full}
+	s.b = &simHost{name: "b", sim: s, c: NewConn(cfgB), total: totalB, got: make([]bool, totalA),
+		sizes: full}
 	s.a.peer, s.b.peer = s.b, s.a
 	s.a.c.Connect(s.now, simID(false), Seq(s.rng.Uint32()|0xffff8000), s.rng.Uint32())
 	return s
@@ -396,8 +401,9 @@ func simOf(seed uint64) *sim {
 	pick := func(v ...float64) float64 { return v[r.IntN(len(v))] }
 	link := simLink{
 		loss: pick(0, 0.01, 0.05, 0.2), dup: pick(0, 0.02, 0.2), reorder: pick(0, 0.05, 0.5),
-		mark:  pick(0, 0.01, 0.3),
-		delay: []int64{10_000, 500_000, 20_000_000}[r.IntN(3)], jitter: []int64{0, 100_000, 5_000_000}[r.IntN(3)],
+		mark:   pick(0, 0.01, 0.3),
+		delay:  []int64{10_000, 500_000, 20_000_000}[r.IntN(3)],
+		jitter: []int64{0, 100_000, 5_000_000}[r.IntN(3)],
 	}
 	cfg := func() Config {
 		return Config{
@@ -449,13 +455,15 @@ func TestCleanLink(t *testing.T) {
 			if done, err = s.step(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			if h := [...]*simHost{s.a, s.b}[r.IntN(2)]; paths && r.IntN(100) == 0 && h.c.State().synchronized() {
+			if h := [...]*simHost{s.a, s.b}[r.IntN(2)]; paths && r.IntN(100) == 0 &&
+				h.c.State().synchronized() {
 				h.c.SetEMSSLimit(100 + r.IntN(9000))
 			}
 		}
 		for _, h := range [...]*simHost{s.a, s.b} {
 			if st := h.c.Stats(); st.Timeouts > 0 || st.Retransmits > 0 && !paths {
-				t.Errorf("seed %d, %s: %d timeouts, %d retransmissions\nlink %+v\nconfig %+v", seed, h.name, st.Timeouts, st.Retransmits, s.link, &h.c.mem.cfg)
+				t.Errorf("seed %d, %s: %d timeouts, %d retransmissions\nlink %+v\nconfig %+v", seed, h.name,
+					st.Timeouts, st.Retransmits, s.link, &h.c.mem.cfg)
 			}
 		}
 	}

@@ -8,7 +8,8 @@ type Stats struct {
 
 	SRTTNs, RTONs                  int64
 	Cwnd, Ssthresh, Flight, SndWnd int
-	MinRTTNs, ReoWndNs             int64 // RACK's: the shortest round trip lately, and what it allows for reordering
+	// RACK's: the shortest round trip lately, and what it allows for reordering
+	MinRTTNs, ReoWndNs int64
 
 	State    State
 	Recovery RecoveryState
@@ -19,8 +20,11 @@ type Stats struct {
 	RcvMSS   int // what the peer's segments carry
 	RcvWnd   int // octets beyond the left edge that the peer has been told it may send
 
-	Sacked, Lost   int    // of Flight, octets that the peer has beyond a gap, and octets taken for lost and not yet sent again
-	Resent         int    // segments sent again and still unacknowledged; Retransmits counts all there were
+	// of Flight, octets that the peer has beyond a gap, and octets taken for lost and not yet sent
+	// again
+	Sacked, Lost int
+	// segments sent again and still unacknowledged; Retransmits counts all there were
+	Resent         int
 	Held           int    // octets received beyond a gap
 	Delivered      uint64 // octets the peer is known to have, SACKed ones included
 	PacingRate     uint64 // octets a second, 0: not paced
@@ -31,11 +35,12 @@ type Stats struct {
 type RecoveryState uint8
 
 const (
-	RecoveryOpen     RecoveryState = iota // all is in order
-	RecoveryDisorder                      // SACKs or duplicate ACKs have come: reordering, or the first sign of a loss
-	RecoveryCWR                           // cwnd was reduced because a router marked segments (ECN)
-	RecoveryFast                          // fast recovery
-	RecoveryLoss                          // after a timeout
+	RecoveryOpen RecoveryState = iota // all is in order
+	// SACKs or duplicate ACKs have come: reordering, or the first sign of a loss
+	RecoveryDisorder
+	RecoveryCWR  // cwnd was reduced because a router marked segments (ECN)
+	RecoveryFast // fast recovery
+	RecoveryLoss // after a timeout
 )
 
 // String is Linux's name.
@@ -64,7 +69,8 @@ type Counts struct {
 	SpuriousTimeouts uint64 // of Undone, the timeouts
 	BlackHoles       uint64 // times the path was found to swallow large segments
 	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
-	UrgentIn         uint64 // acceptable segments with URG: the octets stay in line (RFC 9293 section 3.8.5)
+	// acceptable segments with URG: the octets stay in line (RFC 9293 section 3.8.5)
+	UrgentIn uint64
 }
 
 // tally counts events. Hardly a connection sees 2^32 of a kind; should one, the tally stays at its
@@ -125,7 +131,8 @@ func (c *Conn) Stats() Stats {
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), int(c.sndWnd)
 	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
-	s.State, s.Recovery, s.RTTVarNs, s.Backoff = c.state, c.recoveryState(), c.rtt.rttvar, int(c.rtt.backoff)
+	s.State, s.Recovery, s.RTTVarNs, s.Backoff = c.state, c.recoveryState(), c.rtt.rttvar,
+		int(c.rtt.backoff)
 	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.EMSS(), int(c.peerMSS), int(c.rcvMSS), c.promised()
 	s.Sacked, s.Lost, s.Resent, s.Held = c.sent.sacked, c.sent.lost, c.sent.resent, c.held.octets()
 	s.Delivered, s.ReorderingSeen = c.AckedOffset()+uint64(c.sent.sacked), c.reo.seen

@@ -15,7 +15,8 @@ func (s *script) wantRecovery(r RecoveryState, flight, sacked, lost, delivered, 
 	st := s.c.Stats()
 	require.Equal(s.t, r.String(), st.Recovery.String())
 	require.Equal(s.t, []int{flight, sacked, lost, delivered, resent},
-		[]int{st.Flight, st.Sacked, st.Lost, int(st.Delivered), st.Resent}, "flight, sacked, lost, delivered, resent")
+		[]int{st.Flight, st.Sacked, st.Lost, int(st.Delivered), st.Resent},
+		"flight, sacked, lost, delivered, resent")
 }
 
 // What Stats says of a connection on its way through a reordering, a fast recovery and a timeout.
@@ -34,7 +35,8 @@ func TestStatsOfRecovery(t *testing.T) {
 	s.in(". 1 ack 2001") // it was late
 	s.wantRecovery(RecoveryOpen, 8000, 0, 0, 2000, 0)
 	require.True(t, s.c.Stats().ReorderingSeen)
-	require.Equal(t, []int64{10 * ms, 10 * ms / 4}, []int64{s.c.Stats().MinRTTNs, s.c.Stats().ReoWndNs})
+	require.Equal(t, []int64{10 * ms, 10 * ms / 4},
+		[]int64{s.c.Stats().MinRTTNs, s.c.Stats().ReoWndNs})
 
 	s.in(". 1 ack 2001 sack 3001:9001")
 	s.advance(15 * ms) // the window for reordering is over
@@ -79,10 +81,12 @@ func TestStatsOfThePath(t *testing.T) {
 	s.advance(20 * ms)
 	s.in(". 1 ack 1")
 	st := s.c.Stats()
-	require.Equal(t, []int{1300, 1288, 20_000, 60_000}, []int{st.PeerMSS, st.EMSS, st.RcvWnd, st.SndWnd})
+	require.Equal(t, []int{1300, 1288, 20_000, 60_000},
+		[]int{st.PeerMSS, st.EMSS, st.RcvWnd, st.SndWnd})
 	require.Equal(t, 20*ms, st.SRTTNs)
 	require.Equal(t, 10*ms, st.RTTVarNs)
-	require.InEpsilon(t, 2*float64(st.Cwnd)/0.020, st.PacingRate, 0.01, "slow start: two windows in a round trip")
+	require.InEpsilon(t, 2*float64(st.Cwnd)/0.020, st.PacingRate, 0.01,
+		"slow start: two windows in a round trip")
 
 	s.in(". 1:1201 ack 1")
 	s.in(". 2401:3001 ack 1")
@@ -118,7 +122,8 @@ func TestCountsByName(t *testing.T) {
 // Each field of Stats has a value that no other has. Backoff, ReoWndNs and ReorderingSeen are in
 // TestStatsOfRecovery, what did not happen here in TestCountsByName.
 func TestStatsFieldByField(t *testing.T) {
-	s := opened(t, Config{MSS: 1400, ReceiveWindow: 50_000, NoDelay: true, Pacing: true}, "mss 1300 sackOK ts 1,0", 10*ms)
+	s := opened(t, Config{MSS: 1400, ReceiveWindow: 50_000, NoDelay: true, Pacing: true},
+		"mss 1300 sackOK ts 1,0", 10*ms)
 	s.advance(7 * ms)
 	s.in(". 1:1001 ack 1 win 30000")
 	s.in(". 2001:2701 ack 1 win 30000") // beyond a gap
@@ -128,10 +133,13 @@ func TestStatsFieldByField(t *testing.T) {
 	s.advance(23 * ms)
 	s.in(". 1001:1002 ack 701 win 29000 sack 1401:2101,2801:4201")
 	require.Equal(t, Stats{
-		Counts: Counts{SegsIn: 5, SegsOut: 10, BytesIn: 1701, BytesOut: 6300, Retransmits: 1, FastRetransmits: 1, OOOSegs: 1, LossProbes: 1},
+		Counts: Counts{SegsIn: 5, SegsOut: 10, BytesIn: 1701, BytesOut: 6300, Retransmits: 1,
+			FastRetransmits: 1, OOOSegs: 1, LossProbes: 1},
 		SRTTNs: 10_203_125, RTONs: 210_203_125, RTTVarNs: 5_250_000, MinRTTNs: 10 * ms,
-		Cwnd: 4200, Ssthresh: 9016, Flight: 4900, SndWnd: 29_000, State: Established, Recovery: RecoveryFast,
-		EMSS: 1288, PeerMSS: 1300, RcvMSS: 1000, RcvWnd: 49_999, Sacked: 2100, Lost: 1400, Resent: 1, Held: 700,
+		Cwnd: 4200, Ssthresh: 9016, Flight: 4900, SndWnd: 29_000, State: Established,
+		Recovery: RecoveryFast,
+		EMSS:     1288, PeerMSS: 1300, RcvMSS: 1000, RcvWnd: 49_999, Sacked: 2100, Lost: 1400,
+		Resent: 1, Held: 700,
 		Delivered: 2800, PacingRate: 823_277,
 	}, s.c.Stats())
 }

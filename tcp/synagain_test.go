@@ -63,13 +63,15 @@ func TestRoundTripOfASynThatCameAgain(t *testing.T) {
 	}
 }
 
-// A peer that takes our SYN for one of an old connection has our RST first, and the SYN again after
-// a quarter of a round trip, 2 ms at least. It was not lost: the window and the timer begin as after
-// one SYN. A second answer of that kind hurries nothing.
+// A peer that takes our SYN for one of an old connection has our RST first, and the SYN again
+// after a quarter of a round trip, 2 ms at least. It was not lost: the window and the timer begin
+// as after one SYN. A second answer of that kind hurries nothing.
 //
 // req: 9293-3.5.2-3
 func TestSynAfterAReset(t *testing.T) {
-	for _, tt := range []struct{ trip, wait int64 }{{100 * us, 2 * ms}, {8 * ms, 2 * ms}, {400 * ms, 100 * ms}} {
+	for _, tt := range []struct {
+		trip, wait int64
+	}{{100 * us, 2 * ms}, {8 * ms, 2 * ms}, {400 * ms, 100 * ms}} {
 		s := newScript(t, sackOnly())
 		s.connect()
 		s.expect("S 0:1")

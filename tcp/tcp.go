@@ -2,16 +2,16 @@
 // the octets, the Conn keeps the arithmetic. Time is an argument (int64 nanoseconds of any
 // monotonic clock).
 //
-// Below it is inet, which has checked the packet; above it is the user of the connection. A packet's
-// way in and out:
+// Below it is inet, which has checked the packet; above it is the user of the connection. A
+// packet's way in and out:
 //
 //	Parse ─► Conn.Input ─► Arrival ─► (the caller keeps or refuses the octets) ─► Conn.Commit ─► Conn.Next ─► Transmit.Put
 //	                                                          Conn.Room ─► Conn.Push ─► Conn.Next ─┘
 //
-// Two properties make it fit for MPA (RFC 5044). There is no receive buffer: every new octet is passed
-// up when it arrives, in any order, and is acknowledged only after Commit, with which the caller
-// accepts it. And one Push is one segment: a retransmission has the same boundaries, so that an FPDU
-// stays aligned with its segment as long as the peer's window and the path allow it.
+// Two properties make it fit for MPA (RFC 5044). There is no receive buffer: every new octet is
+// passed up when it arrives, in any order, and is acknowledged only after Commit, with which the
+// caller accepts it. And one Push is one segment: a retransmission has the same boundaries, so
+// that an FPDU stays aligned with its segment as long as the peer's window and the path allow it.
 //
 // A listener's half-open connections are Halfs, or cookies; a Conn begins with Resume (or Connect,
 // or Accept).
@@ -46,9 +46,10 @@ const (
 	EvRefused            // RST in SYN-SENT
 	EvTimeout            // gave up: R2, keep-alives without an answer, or an orphan in FIN-WAIT-2
 	EvClosed             // the Conn is CLOSED and may be reused
-	EvSuspect            // R1: several retransmissions in a row were not acknowledged; told once until there is progress
-	EvFinAcked           // FIN-WAIT-2: the peer has acknowledged our FIN and not sent its own
-	EvRoom               // the peer's window opened without snd.una moving: Room may have grown
+	// R1: several retransmissions in a row were not acknowledged; told once until there is progress
+	EvSuspect
+	EvFinAcked // FIN-WAIT-2: the peer has acknowledged our FIN and not sent its own
+	EvRoom     // the peer's window opened without snd.una moving: Room may have grown
 )
 
 // Arrival is what Input found new: octets [Skip, Skip+Len) of the payload stand at stream offset

@@ -5,9 +5,10 @@ import "github.com/rnicd/rnicd/internal/flight"
 // timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry
 // in the caller's timer wheel serves them all: Deadline says when to look again.
 type timers struct {
-	rtxAt      int64 // of the kind that runs: at most one of the four does (RFC 8985 section 8)
-	delackAt   int64
-	laterAt    int64 // when a segment that pacing held back may go; once our FIN is acknowledged, the end
+	rtxAt    int64 // of the kind that runs: at most one of the four does (RFC 8985 section 8)
+	delackAt int64
+	// when a segment that pacing held back may go; once our FIN is acknowledged, the end
+	laterAt    int64
 	progressAt int64 // since when the user timeout counts
 	sentAt     int64 // last new data; before there was any, the first SYN
 
@@ -115,7 +116,8 @@ func (c *Conn) retransmissionDue(now int64) {
 	default:
 		t.kind = timerRetransmit
 		oldest := c.sent.rec(c.sent.una)
-		if at := oldest.sentAt + c.rto(); at > now { // RFC 6298 section 5: not sooner than RTO after it was last sent
+		// RFC 6298 section 5: not sooner than RTO after it was last sent
+		if at := oldest.sentAt + c.rto(); at > now {
 			c.rtoAt, t.rtxAt = at, at
 			return
 		}

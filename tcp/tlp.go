@@ -21,13 +21,13 @@ type tlp struct {
 	again     bool  // and had been sent again there before
 }
 
-// pto is TLP_calc_PTO without the bound by the RTO, for a connection that mayProbe: there is a sample
-// of the round trip, be it the handshake's. Without one section 7.2 has a PTO of one second, after
-// which section 7.3 forbids the probe, so that the retransmission timer runs alone.
+// pto is TLP_calc_PTO without the bound by the RTO, for a connection that mayProbe: there is a
+// sample of the round trip, be it the handshake's. Without one section 7.2 has a PTO of one
+// second, after which section 7.3 forbids the probe, so that the retransmission timer runs alone.
 //
 // max_ack_delay is allowed for not only where one segment is in flight but wherever the peer may
-// hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is acknowledged
-// at once.
+// hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is
+// acknowledged at once.
 //
 // Config.PTOMinNs bounds it from below: on paths of microseconds a Poller's turn, and the peer's,
 // is longer than the round trip. A kernel at the other end may be kept from its ACK for longer
@@ -48,7 +48,8 @@ func (c *Conn) mayProbe() bool {
 		return false
 	}
 	if rv.phase != phaseOpen {
-		return rv.hold == holdNothing && c.sent.rec(c.sent.una).flags&recSacked == 0 // else the peer has reneged
+		// else the peer has reneged
+		return rv.hold == holdNothing && c.sent.rec(c.sent.una).flags&recSacked == 0
 	}
 	return c.sent.sackedRecs == 0 && c.sent.lost == 0
 }
@@ -57,12 +58,12 @@ func (c *Conn) mayProbe() bool {
 // a PTO at most.
 const excusesMax = 3
 
-// Excuse puts off a loss probe that came due in the away nanoseconds up to now, in which the caller
-// looked at nothing: time in which the caller does not look for an ACK does not count. What
-// keeps one end's Poller away, the machine's host or other threads, often keeps the peer's away as
-// well, so that no ACK need have come meanwhile. Call it after what has come was read, before
-// Expire. A late retransmission timer is not put off: no caller is away for that long by chance. The
-// end of the connection is (pause.go).
+// Excuse puts off a loss probe that came due in the away nanoseconds up to now, in which the
+// caller looked at nothing: time in which the caller does not look for an ACK does not count.
+// What keeps one end's Poller away, the machine's host or other threads, often keeps the peer's
+// away as well, so that no ACK need have come meanwhile. Call it after what has come was read,
+// before Expire. A late retransmission timer is not put off: no caller is away for that long by
+// chance. The end of the connection is (pause.go).
 func (c *Conn) Excuse(now, away int64) {
 	c.outlast(now, away)
 	t := &c.timers
@@ -108,7 +109,8 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 		p.endSeq = c.sndNxt
 	default:
 		p.endSeq = c.sndNxt
-		c.tlpActive = c.sent.rec(c.sent.nxt-1).flags&recProbe == 0 // that a probe of the path was lost tells of no congestion
+		// that a probe of the path was lost tells of no congestion
+		c.tlpActive = c.sent.rec(c.sent.nxt-1).flags&recProbe == 0
 		c.resend(now, c.sent.nxt-1, t)
 	}
 	c.rtt.fresh = false
@@ -124,7 +126,8 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 // shorter than the time for which the peer may hold the ACK of a lone segment, it may not: a
 // duplicate is acknowledged at once.
 func (c *Conn) probeFits(r *record) bool {
-	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.EMSS() && r.seqLen() <= int(c.sndWnd)-c.flight()
+	return c.pto() >= c.mem.cfg.PeerAckDelayNs && int(r.len) <= c.EMSS() &&
+		r.seqLen() <= int(c.sndWnd)-c.flight()
 }
 
 // probeAcked is TLP_process_ack (section 7.4.2).
@@ -136,7 +139,8 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 	switch {
 	case p.repair:
 		c.tlpActive = false
-		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() && !(a.dsack && a.dsackEnd == p.endSeq) {
+		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() &&
+			!(a.dsack && a.dsackEnd == p.endSeq) {
 			c.stats.lostRetrans.one()
 			c.Record(flight.LostRepair, c.sndUna, 0)
 			c.reduceAgain(now, int(p.flight)) // the retransmission before it was lost

@@ -9,7 +9,8 @@ import (
 // A reduction that answered no congestion is taken back: the segments were late, not lost. Two
 // things tell.
 //
-//   - Eifel (RFC 3522): the ACK of what was sent again echoes a timestamp from before it was. Fast recovery and timeouts.
+//   - Eifel (RFC 3522): the ACK of what was sent again echoes a timestamp from before it was.
+//     Fast recovery and timeouts.
 //   - D-SACK (RFC 3708): the peer reports every retransmission of the episode as a duplicate.
 //
 // F-RTO (frto.go) tells it of timeouts where there are no timestamps. The answer is RFC 4015's: the

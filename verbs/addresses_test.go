@@ -13,7 +13,8 @@ import (
 // listening and for connecting; they are told so, and the peer sees them.
 func TestAddresses(t *testing.T) {
 	const port = "7475"
-	check := func(t *testing.T, l *lab, run func(role int, args ...string) *netlab.Process, at, ours, other, peer string) {
+	check := func(t *testing.T, l *lab, run func(role int, args ...string) *netlab.Process, at, ours,
+		other, peer string) {
 		program := l.compile("addresses")
 		server := run(0, program, "listen", at, port)
 		server.Expect(t, 1, "^listening$")
@@ -34,7 +35,9 @@ func TestAddresses(t *testing.T) {
 			l.Run(t, "ip", "link", "set", "here", "up")
 			l.Run(t, "ip", "addr", "add", "fe80::1/64", "dev", "here", "nodad")
 			l.Run(t, "ip", "addr", "add", "fe80::2/64", "dev", "here", "nodad")
-			check(t, l, func(_ int, args ...string) *netlab.Process { return l.run("gcc", args...) }, x.at, x.ours, x.other, x.peer)
+			check(t, l, func(_ int, args ...string) *netlab.Process {
+				return l.run("gcc", args...)
+			}, x.at, x.ours, x.other, x.peer)
 		})
 	}
 	for name, x := range map[string]struct{ at, ours, other, peer string }{
@@ -50,7 +53,9 @@ func TestAddresses(t *testing.T) {
 				" --role server --addr 10.9.0.1/24 --addr fd00::1/64 --addr fe80::1/64",
 				" --addr 10.9.0.2/24 --addr fd00::2/64 --addr fe80::2/64",
 			}
-			check(t, l, func(role int, args ...string) *netlab.Process { return l.runOn(flags+hosts[role], "gcc", args...) }, x.at, x.ours, x.other, x.peer)
+			check(t, l, func(role int, args ...string) *netlab.Process {
+				return l.runOn(flags+hosts[role], "gcc", args...)
+			}, x.at, x.ours, x.other, x.peer)
 		})
 	}
 }

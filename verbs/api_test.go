@@ -21,16 +21,19 @@ import (
 func (l *lab) compile(name string, flags ...string) string {
 	l.t.Helper()
 	out := filepath.Join(l.t.TempDir(), name)
-	cmd := exec.Command("gcc", append(flags, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out,
+	cmd := exec.Command("gcc", append(flags, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra",
+		"-Werror", "-o", out,
 		"../test/verbs/"+name+".c", "../test/verbs/pair.c", "../test/verbs/ids.c",
-		"../test/verbs/queues.c", "../test/verbs/failures.c", "../test/verbs/unread.c", "-libverbs", "-lrdmacm", "-lpthread")...)
+		"../test/verbs/queues.c", "../test/verbs/failures.c", "../test/verbs/unread.c", "-libverbs",
+		"-lrdmacm", "-lpthread")...)
 	text, err := cmd.CombinedOutput()
 	require.NoError(l.t, err, "%s", text)
 	return out
 }
 
-// Every call with its results and errors; a signal handler of the program's, at 1 kHz from before the engine is loaded, runs on no
-// thread of the engine; a child of fork is told that it has none.
+// Every call with its results and errors; a signal handler of the program's, at 1 kHz from before
+// the engine is loaded, runs on no thread of the engine; a child of fork is told that it has
+// none.
 func TestAPI(t *testing.T) {
 	l := newLab(t)
 	p := l.run("gcc", l.compile("api"))
@@ -46,7 +49,8 @@ func TestSignals(t *testing.T) {
 	program := l.compile("signals")
 	dir := t.TempDir()
 	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
-		require.NoError(t, os.Symlink(filepath.Join(l.dir, "librnicd_verbs.so"), filepath.Join(dir, name)))
+		require.NoError(t, os.Symlink(filepath.Join(l.dir, "librnicd_verbs.so"),
+			filepath.Join(dir, name)))
 	}
 	for _, when := range []string{"before", "after"} {
 		for _, variable := range []string{
@@ -64,16 +68,19 @@ func TestSignals(t *testing.T) {
 }
 
 // No call but those that wait for events is a point of cancellation: recv and pause wait there,
-// getaddrinfo is the system's, and while the engine is loaded, which may print, cancellation is deferred.
+// getaddrinfo is the system's, and while the engine is loaded, which may print, cancellation is
+// deferred.
 func TestCancel(t *testing.T) {
 	l := newLab(t)
-	out, err := exec.Command("nm", "-D", "--undefined-only", filepath.Join(l.dir, "librnicd_verbs.so")).Output()
+	out, err := exec.Command("nm", "-D", "--undefined-only",
+		filepath.Join(l.dir, "librnicd_verbs.so")).Output()
 	require.NoError(t, err)
 	waits := map[string]bool{}
 	for _, m := range cancellationPoint.FindAllStringSubmatch(string(out), -1) {
 		waits[m[1]] = true
 	}
-	require.Equal(t, map[string]bool{"recv": true, "pause": true, "getaddrinfo": true, "fprintf": true}, waits)
+	require.Equal(t, map[string]bool{"recv": true, "pause": true, "getaddrinfo": true,
+		"fprintf": true}, waits)
 	p := l.run("gcc", l.compile("cancel"))
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^all well$")
@@ -113,7 +120,8 @@ func TestClaim(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
-// A poll in vain yields while that costs little, and waits where another thread computes or runs each time.
+// A poll in vain yields while that costs little, and waits where another thread computes or runs
+// each time.
 func TestGiveWay(t *testing.T) {
 	l := newLab(t)
 	p := l.Start(t, exec.Command(l.compile("giveway")))
@@ -121,26 +129,31 @@ func TestGiveWay(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
-// The walk, and threads that read events while others destroy what those name, find no fault of the C
-// library's, nor a leak, under the sanitizers of gcc: it and the programs are built with them.
+// The walk, and threads that read events while others destroy what those name, find no fault of
+// the C library's, nor a leak, under the sanitizers of gcc: it and the programs are built with
+// them.
 func TestUnderSanitizers(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
 	}
-	for _, x := range []struct{ sanitizers, preload string }{{"address,undefined", "libasan.so"}, {"thread", "libtsan.so"}} {
+	for _, x := range []struct {
+		sanitizers, preload string
+	}{{"address,undefined", "libasan.so"}, {"thread", "libtsan.so"}} {
 		t.Run(x.sanitizers, func(t *testing.T) {
 			l := newLab(t)
 			shim := filepath.Join(t.TempDir(), "librnicd_verbs.so")
 			flags := "-O1 -g -fno-sanitize-recover=undefined -fsanitize=" + x.sanitizers
 			build := exec.Command("shim/build.sh", shim)
-			build.Env = append(os.Environ(), "CFLAGS="+flags+" -Wno-tsan") // which knows no fences: it finds more than there is
+			// which knows no fences: it finds more than there is
+			build.Env = append(os.Environ(), "CFLAGS="+flags+" -Wno-tsan")
 			out, err := build.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			library, err := exec.Command("gcc", "-print-file-name="+x.preload).Output()
 			require.NoError(t, err)
 			for _, name := range []string{"api", "contracts", "race", "cancel"} {
 				program := l.compile(name, strings.Fields(flags)...)
-				cmd := exec.Command("setarch", "-R", program) // the thread sanitizer knows few layouts of memory
+				// the thread sanitizer knows few layouts of memory
+				cmd := exec.Command("setarch", "-R", program)
 				cmd.Env = append(os.Environ(), "LD_PRELOAD="+strings.TrimSpace(string(library))+":"+shim,
 					"RNICD_ENGINE="+filepath.Join(l.dir, "librnicd_engine.so"))
 				p := l.Start(t, cmd)
@@ -159,8 +172,8 @@ func TestEventsAgainstDestroy(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
-// Nor does valgrind, in what is C. It does not know Go's stacks, on which it finds much. It runs one
-// thread at a time: in turns, so that none that polls keeps the engine's from running.
+// Nor does valgrind, in what is C. It does not know Go's stacks, on which it finds much. It runs
+// one thread at a time: in turns, so that none that polls keeps the engine's from running.
 func TestAPIUnderValgrind(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
@@ -170,7 +183,8 @@ func TestAPIUnderValgrind(t *testing.T) {
 	}
 	l := newLab(t)
 	dir := t.TempDir()
-	cmd := exec.Command("valgrind", "-q", "--fair-sched=yes", "--error-limit=no", "--log-file="+filepath.Join(dir, "%p"), l.compile("api"))
+	cmd := exec.Command("valgrind", "-q", "--fair-sched=yes", "--error-limit=no",
+		"--log-file="+filepath.Join(dir, "%p"), l.compile("api"))
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"))
 	p := l.Start(t, cmd)
 	require.Zero(t, p.Wait(t), "%s", p)
@@ -188,9 +202,13 @@ func TestAPIUnderValgrind(t *testing.T) {
 }
 
 var (
-	valgrindEnd   = regexp.MustCompile(`(?m)^==\d+== *\n`)                                                  // of a finding
-	valgrindFrame = regexp.MustCompile(`(?m)^==\d+== +(at|by) 0x`)                                          // a line of a stack
-	engineFrame   = regexp.MustCompile(`(?m)^==\d+== +(at|by) .*(\.go:|\.s:|<autogenerated>:|_engine\.so)`) // one of Go code
+	// of a finding
+	valgrindEnd = regexp.MustCompile(`(?m)^==\d+== *\n`)
+	// a line of a stack
+	valgrindFrame = regexp.MustCompile(`(?m)^==\d+== +(at|by) 0x`)
+	// one of Go code
+	engineFrame = regexp.MustCompile(
+		`(?m)^==\d+== +(at|by) .*(\.go:|\.s:|<autogenerated>:|_engine\.so)`)
 )
 
 // findings are those of valgrind's that have no Go code on their stack.
@@ -204,8 +222,10 @@ func findings(log string) (all []string) {
 }
 
 func TestFindings(t *testing.T) {
-	const log = "==7== Syscall param write(buf) points to unaddressable byte(s)\n==7==    at 0x5066E0E: Syscall6 (asm_linux_amd64.s:36)\n==7== \n" +
-		"==7== Invalid read of size 4\n==7==    at 0x4A: post (post.c:7)\n==7==    by 0x4B: main (api.c:8)\n==7==  Address 0x0\n==7== \n"
+	const log = "==7== Syscall param write(buf) points to unaddressable byte(s)\n==7==    at " +
+		"0x5066E0E: Syscall6 (asm_linux_amd64.s:36)\n==7== \n" +
+		"==7== Invalid read of size 4\n==7==    at 0x4A: post (post.c:7)\n==7==    by 0x4B: main " +
+		"(api.c:8)\n==7==  Address 0x0\n==7== \n"
 	require.Len(t, findings(log), 1)
 	require.Contains(t, findings(log)[0], "post.c:7")
 }
@@ -226,8 +246,9 @@ func TestOtherPrograms(t *testing.T) {
 	require.Equal(t, "0", strings.TrimSpace(p.String()), "the engine is loaded only when it is needed")
 }
 
-// A program that uses no verbs starts at most a millisecond later: the engine is not loaded, and what the loader does is little.
-// The least of many starts, in turns, is what the machine's other work leaves alone.
+// A program that uses no verbs starts at most a millisecond later: the engine is not loaded, and
+// what the loader does is little. The least of many starts, in turns, is what the machine's other
+// work leaves alone.
 func TestPreloadIsCheap(t *testing.T) {
 	l := newLab(t)
 	least := map[string]time.Duration{}
@@ -304,7 +325,8 @@ func TestFork(t *testing.T) {
 	require.NoError(t, err)
 	symbols, err := os.ReadFile("shim/shim.map")
 	require.NoError(t, err)
-	for _, name := range regexp.MustCompile(`\b_?(?:ibv|rdma)_\w+`).FindAllString(string(symbols), -1) {
+	for _, name := range regexp.MustCompile(`\b_?(?:ibv|rdma)_\w+`).FindAllString(
+		string(symbols), -1) {
 		if !allowedInChild.MatchString(name) {
 			require.True(t, bytes.Contains(program, []byte(name+"(")), "%s is not called", name)
 		}
@@ -326,7 +348,8 @@ var allowedInChild = regexp.MustCompile(`^_?(ibv_(.*_str|.*rate.*|.*sysfs.*|.*fo
 	`.*multicast.*|init_qp_attr|get_(src|dst)_port|create_ep|` +
 	`(create|destroy)_event_channel|ack_.*))$`)
 
-// Registered memory that the program unmaps, protects or cuts short costs the connection that reaches for it, at worst.
+// Registered memory that the program unmaps, protects or cuts short costs the connection that
+// reaches for it, at worst.
 func TestUnmap(t *testing.T) {
 	l := newLab(t)
 	p := l.run("gcc", l.compile("unmap"))

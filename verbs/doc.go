@@ -1,5 +1,5 @@
-// Package verbs is libibverbs and librdmacm over rnic, for unchanged C programs. It has no Go code of
-// its own:
+// Package verbs is libibverbs and librdmacm over rnic, for unchanged C programs. It has no Go
+// code of its own:
 //
 //	shim              the C library that the program is started with: librnicd_verbs.so
 //	internal/engine   carries out the library's calls over rnic

@@ -16,10 +16,12 @@ import (
 
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
-	_ "github.com/rnicd/rnicd/verbs/internal/engine" // the libraries are made of it: go test runs again when it has changed
+	// the libraries are made of it: go test runs again when it has changed
+	_ "github.com/rnicd/rnicd/verbs/internal/engine"
 )
 
-// sources are what else the libraries and programs are made of; go test knows that a test has read them.
+// sources are what else the libraries and programs are made of; go test knows that a test has
+// read them.
 var sources = []string{"shim", "internal/ring", "cshared", "../cmd/rnicd", "../test/verbs"}
 
 var built struct {
@@ -55,8 +57,10 @@ func libraries(t *testing.T) string {
 		}
 		for _, args := range [][]string{
 			{"shim/build.sh", filepath.Join(built.dir, "librnicd_verbs.so")},
-			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(built.dir, "librnicd_engine.so"), "./cshared"},
-			slices.Concat([]string{"go", "build", "-buildvcs=false"}, tags(), []string{"-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"}),
+			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o",
+				filepath.Join(built.dir, "librnicd_engine.so"), "./cshared"},
+			slices.Concat([]string{"go", "build", "-buildvcs=false"}, tags(),
+				[]string{"-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"}),
 		} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 				built.err = fmt.Errorf("%v: %w\n%s", args, err, out)
@@ -94,7 +98,8 @@ func (l *lab) run(need string, args ...string) *netlab.Process {
 	if _, err := exec.LookPath(args[0]); err != nil {
 		skip.Missing(l.t, "needs %s, of Debian's package %s", args[0], need)
 	}
-	return l.Start(l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append([]string{"run", "--"}, args...)...))
+	return l.Start(
+		l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append([]string{"run", "--"}, args...)...))
 }
 
 // rnicd starts rnicd itself.
@@ -106,7 +111,9 @@ func (l *lab) rnicd(args ...string) *netlab.Process {
 // untilListening waits until somebody listens at port.
 func (l *lab) untilListening(port uint16) {
 	l.t.Helper()
-	require.Eventually(l.t, func() bool { return l.listens(port) }, netlab.Patience, 5*time.Millisecond, "a listener at port %d", port)
+	require.Eventually(l.t, func() bool {
+		return l.listens(port)
+	}, netlab.Patience, 5*time.Millisecond, "a listener at port %d", port)
 }
 
 // listens looks into the namespace's table of TCP sockets.

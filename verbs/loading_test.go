@@ -49,8 +49,8 @@ func TestUnderBothNames(t *testing.T) {
 	require.Zero(t, p.Wait(t), "%s", p)
 }
 
-// So it does for programs that need what only the distribution's libraries have: rsockets, and drivers
-// of perftest's.
+// So it does for programs that need what only the distribution's libraries have: rsockets, and
+// drivers of perftest's.
 func TestByLibraryPath(t *testing.T) {
 	for _, name := range []string{"rping", "ucmatose", "rstream", "riostream", "ib_write_bw"} {
 		for _, x := range exchanges {
@@ -72,7 +72,8 @@ func TestByLibraryPath(t *testing.T) {
 // A program that loads the libraries itself, and looks symbols up with their versions, finds ours.
 func TestLoadedByName(t *testing.T) {
 	l := newLab(t)
-	starts := map[string]func(string, ...string) *netlab.Process{"rnicd run": l.run, "LD_LIBRARY_PATH": l.byPath}
+	starts := map[string]func(string, ...string) *netlab.Process{"rnicd run": l.run,
+		"LD_LIBRARY_PATH": l.byPath}
 	for name, start := range starts {
 		t.Run(name, func(t *testing.T) {
 			p := start("gcc", l.compileAlone("load", "-ldl"))
@@ -188,9 +189,9 @@ var environmentCall = regexp.MustCompile(`\b((?:secure_get|get|set|unset|put|cle
 	`(?:os|syscall|unix)\.(?:Getenv|LookupEnv|Environ|ExpandEnv|Setenv|Unsetenv|Clearenv|TempDir|` +
 	`CreateTemp|MkdirTemp|User\w+Dir)|exec\.(?:Command\w*|LookPath))\([^0-9]`) // not secure_getenv(3)
 
-// Every symbol of Debian's libraries is there, under its version: a program finds it, if only refused
-// or forwarded. What those libraries keep for programs that were linked before 2008, and drivers from
-// before 2018, is left out.
+// Every symbol of Debian's libraries is there, under its version: a program finds it, if only
+// refused or forwarded. What those libraries keep for programs that were linked before 2008, and
+// drivers from before 2018, is left out.
 func TestSymbols(t *testing.T) {
 	l := newLab(t)
 	symbols := func(file string) map[string]bool {

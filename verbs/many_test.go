@@ -32,7 +32,9 @@ func TestManyConnections(t *testing.T) {
 	for _, n := range counts {
 		t.Run("sockets/"+strconv.Itoa(n), func(t *testing.T) {
 			l := newLab(t)
-			many(t, n, func(_ int, args ...string) *netlab.Process { return l.runOn("", "rdmacm-utils", args...) }, "127.0.0.1")
+			many(t, n, func(_ int, args ...string) *netlab.Process {
+				return l.runOn("", "rdmacm-utils", args...)
+			}, "127.0.0.1")
 		})
 		t.Run("memif/"+strconv.Itoa(n), func(t *testing.T) {
 			l := newLab(t)

@@ -20,14 +20,15 @@ func (l *lab) runOn(flags, need string, args ...string) *netlab.Process {
 		skip.Missing(l.t, "needs %s, of Debian's package %s", args[0], need)
 	}
 	all := append([]string{"run", "--verbose"}, strings.Fields(flags)...)
-	return l.Start(l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append(append(all, "--"), args...)...))
+	return l.Start(
+		l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append(append(all, "--"), args...)...))
 }
 
 // tapFlags are a TAP with the kernel at the other side.
 const tapFlags = "--pmd tap --no-dad --host-addr 10.9.0.1/24 --addr 10.9.0.2/24"
 
-// A program over our own TCP on a TAP, the other over the kernel's sockets at its other side. Either may be the
-// server.
+// A program over our own TCP on a TAP, the other over the kernel's sockets at its other side.
+// Either may be the server.
 func TestOwnTCPOnTAP(t *testing.T) {
 	for _, x := range []struct{ name, server, client, want string }{
 		{"rping", "rping -s -v -V -C 5", "rping -c -v -V -C 5 -a 10.9.0.2", `^ping data: rdma-ping-4:`},
@@ -60,20 +61,29 @@ func TestOwnTCPOnMemif(t *testing.T) {
 	for _, x := range []struct{ name, server, client, want string }{
 		{"rping", "rping -s -v -V -C 5", "rping -c -v -V -C 5 -a 10.9.0.1", `^ping data: rdma-ping-4:`},
 		{"ib_write_bw", "ib_write_bw -R -F -n 200", "ib_write_bw -R -F -n 200 10.9.0.1", `^ 65536 +200 `},
-		{"ib_write_bw -q", "ib_write_bw -R -F -n 200 -q 12", "ib_write_bw -R -F -n 200 -q 12 10.9.0.1", `^ 65536 +2400 `},
-		{"ib_send_bw -e", "ib_send_bw -R -F -n 200 -e", "ib_send_bw -R -F -n 200 -e 10.9.0.1", `^ 65536 +200 `},
-		{"ib_read_bw -e", "ib_read_bw -R -F -n 200 -e", "ib_read_bw -R -F -n 200 -e 10.9.0.1", `^ 65536 +200 `},
-		{"ib_read_lat -e", "ib_read_lat -R -F -n 200 -e", "ib_read_lat -R -F -n 200 -e 10.9.0.1", `^ 2 +200 `},
-		{"ib_send_lat -e", "ib_send_lat -R -F -n 200 -e", "ib_send_lat -R -F -n 200 -e 10.9.0.1", `^ 2 +200 `},
-		{"ib_atomic_bw -e", "ib_atomic_bw -R -F -n 200 -e", "ib_atomic_bw -R -F -n 200 -e 10.9.0.1", `^ 8 +200 `},
-		{"ib_atomic_lat -e", "ib_atomic_lat -R -F -n 200 -e", "ib_atomic_lat -R -F -n 200 -e 10.9.0.1", `^ 8 +200 `},
+		{"ib_write_bw -q", "ib_write_bw -R -F -n 200 -q 12", "ib_write_bw -R -F -n 200 -q 12 10.9.0.1",
+			`^ 65536 +2400 `},
+		{"ib_send_bw -e", "ib_send_bw -R -F -n 200 -e", "ib_send_bw -R -F -n 200 -e 10.9.0.1",
+			`^ 65536 +200 `},
+		{"ib_read_bw -e", "ib_read_bw -R -F -n 200 -e", "ib_read_bw -R -F -n 200 -e 10.9.0.1",
+			`^ 65536 +200 `},
+		{"ib_read_lat -e", "ib_read_lat -R -F -n 200 -e", "ib_read_lat -R -F -n 200 -e 10.9.0.1",
+			`^ 2 +200 `},
+		{"ib_send_lat -e", "ib_send_lat -R -F -n 200 -e", "ib_send_lat -R -F -n 200 -e 10.9.0.1",
+			`^ 2 +200 `},
+		{"ib_atomic_bw -e", "ib_atomic_bw -R -F -n 200 -e", "ib_atomic_bw -R -F -n 200 -e 10.9.0.1",
+			`^ 8 +200 `},
+		{"ib_atomic_lat -e", "ib_atomic_lat -R -F -n 200 -e", "ib_atomic_lat -R -F -n 200 -e 10.9.0.1",
+			`^ 8 +200 `},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			l := newLab(t)
 			socket := filepath.Join(t.TempDir(), "memif")
-			server := l.runOn("--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket "+socket, "rdmacm-utils", strings.Fields(x.server)...)
+			server := l.runOn("--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket "+socket,
+				"rdmacm-utils", strings.Fields(x.server)...)
 			server.Expect(t, 1, "^rnicd: listening at ")
-			client := l.runOn("--pmd memif --no-dad --addr 10.9.0.2/24 --socket "+socket, "rdmacm-utils", strings.Fields(x.client)...)
+			client := l.runOn("--pmd memif --no-dad --addr 10.9.0.2/24 --socket "+socket, "rdmacm-utils",
+				strings.Fields(x.client)...)
 			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
 			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
 			require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
@@ -81,14 +91,16 @@ func TestOwnTCPOnMemif(t *testing.T) {
 	}
 }
 
-// What cannot be is told before the program starts; and by a program that is started without rnicd, when it looks for its device.
+// What cannot be is told before the program starts; and by a program that is started without
+// rnicd, when it looks for its device.
 func TestWrongEnvironment(t *testing.T) {
 	l := newLab(t)
 	p := l.runOn("--pmd tap --addr 10.9.0.2", "ibverbs-utils", "ibv_devinfo")
 	require.NotZero(t, p.Wait(t))
 	p.Expect(t, 1, `RNICD_ADDRESSES: "10.9.0.2": want an address with its prefix length`)
 	cmd := exec.Command("ibv_devinfo")
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"), "RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=1")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"),
+		"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=1")
 	p = l.Start(t, cmd)
 	require.NotZero(t, p.Wait(t))
 	p.Expect(t, 1, `rnicd: RNICD_MTU: 1: want 576 to `)

@@ -51,34 +51,41 @@ var exchanges = []exchange{
 	},
 	{
 		name: "rping large", need: "rdmacm-utils", port: rpingPort,
-		server: "rping -s -V -S 60000 -C 20 -a 127.0.0.1", client: "rping -c -V -S 60000 -C 20 -a 127.0.0.1",
+		server: "rping -s -V -S 60000 -C 20 -a 127.0.0.1",
+		client: "rping -c -V -S 60000 -C 20 -a 127.0.0.1",
 	},
 	{
 		name: "ucmatose", need: "rdmacm-utils", port: cmaPort,
-		server: "ucmatose -b 127.0.0.1", client: "ucmatose -s 127.0.0.1", wants: `^return status 0$`, wantc: `^return status 0$`,
+		server: "ucmatose -b 127.0.0.1", client: "ucmatose -s 127.0.0.1", wants: `^return status 0$`,
+		wantc: `^return status 0$`,
 	},
 	{
 		name: "ucmatose ten connections", need: "rdmacm-utils", port: cmaPort, long: true,
-		server: "ucmatose -b 127.0.0.1 -c 10 -C 50 -S 5000", client: "ucmatose -s 127.0.0.1 -c 10 -C 50 -S 5000",
-		wants: `^return status 0$`, wantc: `^return status 0$`,
+		server: "ucmatose -b 127.0.0.1 -c 10 -C 50 -S 5000",
+		client: "ucmatose -s 127.0.0.1 -c 10 -C 50 -S 5000",
+		wants:  `^return status 0$`, wantc: `^return status 0$`,
 	},
 	{
 		name: "rdma_client", need: "rdmacm-utils", port: cmaPort,
-		server: "rdma_server", client: "rdma_client -s 127.0.0.1", wants: `^rdma_server: end 0$`, wantc: `^rdma_client: end 0$`,
+		server: "rdma_server", client: "rdma_client -s 127.0.0.1", wants: `^rdma_server: end 0$`,
+		wantc: `^rdma_client: end 0$`,
 	},
 	{
 		name: "rdma_xclient", need: "rdmacm-utils", port: cmaPort,
-		server: "rdma_xserver", client: "rdma_xclient -s 127.0.0.1", wants: `^rdma_xserver: end 0$`, wantc: `^rdma_xclient: end 0$`,
+		server: "rdma_xserver", client: "rdma_xclient -s 127.0.0.1", wants: `^rdma_xserver: end 0$`,
+		wantc: `^rdma_xclient: end 0$`,
 	},
 	{
 		name: "rstream", need: "rdmacm-utils", port: cmaPort,
-		server: "rstream -S 65536 -I 5 -C 20 -T v -T b", client: "rstream -S 65536 -I 5 -C 20 -T v -T b -s 127.0.0.1",
-		wants: `^custom +64k +20 +5 `, wantc: `^custom +64k +20 +5 `,
+		server: "rstream -S 65536 -I 5 -C 20 -T v -T b",
+		client: "rstream -S 65536 -I 5 -C 20 -T v -T b -s 127.0.0.1",
+		wants:  `^custom +64k +20 +5 `, wantc: `^custom +64k +20 +5 `,
 	},
 	{
 		name: "riostream", need: "rdmacm-utils", port: cmaPort,
-		server: "riostream -S 65536 -I 5 -C 20 -T v -T b", client: "riostream -S 65536 -I 5 -C 20 -T v -T b -s 127.0.0.1",
-		wants: `^custom +64k +20 +5 `, wantc: `^custom +64k +20 +5 `,
+		server: "riostream -S 65536 -I 5 -C 20 -T v -T b",
+		client: "riostream -S 65536 -I 5 -C 20 -T v -T b -s 127.0.0.1",
+		wants:  `^custom +64k +20 +5 `, wantc: `^custom +64k +20 +5 `,
 	},
 	perf("ib_send_bw", "", `^ 65536 +200 `),
 	perf("ib_write_bw", "", `^ 65536 +200 `),
@@ -155,7 +162,8 @@ func TestProgramsRefused(t *testing.T) {
 	}
 }
 
-// A file by the rsockets of librdmacm itself, which call these libraries. The server does not end by itself.
+// A file by the rsockets of librdmacm itself, which call these libraries. The server does not end
+// by itself.
 func TestRcopy(t *testing.T) {
 	l := newLab(t)
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
@@ -171,29 +179,33 @@ func TestRcopy(t *testing.T) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-// A program of the sockets' API, by librspreload over librdmacm's rsockets. Where a server waits for a connection, librdmacm 44 may
-// sleep until it looks again: after 5 s, or what the file says.
+// A program of the sockets' API, by librspreload over librdmacm's rsockets. Where a server waits
+// for a connection, librdmacm 44 may sleep until it looks again: after 5 s, or what the file
+// says.
 func TestPreloadedRsockets(t *testing.T) {
 	preload, err := filepath.Glob("/usr/lib/*/rsocket/librspreload.so")
 	require.NoError(t, err)
 	if len(preload) == 0 {
 		skip.Missing(t, "needs librspreload.so, of Debian's package librdmacm1")
 	}
-	const impatient = "mount -t tmpfs none /etc/rdma && mkdir /etc/rdma/rsocket && echo 20 > /etc/rdma/rsocket/wake_up_interval && exec "
+	const impatient = "mount -t tmpfs none /etc/rdma && mkdir /etc/rdma/rsocket && echo 20 > " +
+		"/etc/rdma/rsocket/wake_up_interval && exec "
 	l := newLab(t)
 	run := func(args string) *netlab.Process {
 		if _, err := exec.LookPath("iperf3"); err != nil {
 			skip.Missing(t, "needs iperf3")
 		}
 		return l.Start(t, exec.Command("unshare", "-m", "sh", "-c",
-			impatient+"env LD_PRELOAD="+preload[0]+" "+filepath.Join(l.dir, "rnicd")+" run --verbose -- "+args))
+			impatient+"env LD_PRELOAD="+preload[0]+" "+filepath.Join(l.dir, "rnicd")+
+				" run --verbose -- "+args))
 	}
 	server := run("iperf3 -s -1 -B 127.0.0.1")
 	l.untilListening(5201)
 	client := run("iperf3 -c 127.0.0.1 -n 20M")
 	require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
 	require.Zero(t, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
-	// iperf3's server counts up to where its other connection says that the test is over, which may come before the last octets.
+	// iperf3's server counts up to where its other connection says that the test is over, which may
+	// come before the last octets.
 	server.Expect(t, 1, `(20\.0|1[5-9]\.\d) MBytes .* receiver$`)
 	require.Len(t, client.Lines("^rnicd: connected, 127.0.0.1:"), 2, "not over rsockets:\n%s", client)
 }
@@ -210,7 +222,8 @@ func TestFabrics(t *testing.T) {
 	require.NotEmpty(t, info.Lines(`^ +protocol: FI_PROTO_IWARP$`), "%s", info)
 	server := l.run("libfabric-bin", "fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5")
 	l.untilListening(47592) // its own socket, by which the ends find each other
-	client := l.run("libfabric-bin", "fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5", "10.9.9.1")
+	client := l.run("libfabric-bin", "fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I",
+		"5", "10.9.9.1")
 	require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
 	require.Zero(t, server.Wait(t), "server:\n%s", server)
 	client.Expect(t, 1, `^1m +5 +=5 `)
@@ -235,7 +248,8 @@ func TestDevice(t *testing.T) {
 	p.Expect(t, 1, `rnicd0 +\t02726e6963640001`)
 	p = l.run("ibverbs-utils", "ibv_devinfo", "-v")
 	require.Zero(t, p.Wait(t), p)
-	for _, line := range []string{`transport:\s+iWARP`, `state:\s+PORT_ACTIVE`, `max_qp_rd_atom:\s+128`, `max_sge_rd:\s+1`} {
+	for _, line := range []string{`transport:\s+iWARP`, `state:\s+PORT_ACTIVE`,
+		`max_qp_rd_atom:\s+128`, `max_sge_rd:\s+1`} {
 		p.Expect(t, 1, line)
 	}
 }

@@ -43,7 +43,8 @@ func ways(payload, copies int) (all []Config) {
 			if copies == 2 && recv == First {
 				continue
 			}
-			all = append(all, Config{Payload: payload, Copies: copies, Slots: 64, Burst: 16, Own: 16, Ways: Ways{send, recv}})
+			all = append(all, Config{Payload: payload, Copies: copies, Slots: 64, Burst: 16, Own: 16,
+				Ways: Ways{send, recv}})
 		}
 	}
 	return all

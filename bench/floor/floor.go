@@ -5,8 +5,8 @@
 //   - 2 copies, as with a NIC, whose DMA takes no core's time, or pmd/wire without copying
 //   - 4 copies, two of them for the DMA of both ends, as pmd/wire makes them
 //
-// The best way depends on the machine: copy and CRC in one pass or two, the number of buffers, and how
-// many are published together. Best tries them (best.go).
+// The best way depends on the machine: copy and CRC in one pass or two, the number of buffers,
+// and how many are published together. Best tries them (best.go).
 package floor
 
 import (
@@ -88,7 +88,8 @@ func New(cfg Config) (*Floor, error) {
 	if cfg.Copies != 2 && cfg.Copies != 4 || cfg.Payload < 1 || cfg.Payload > sourceBytes ||
 		bits.OnesCount(uint(cfg.Slots)) != 1 || cfg.Burst < 1 || cfg.Burst > min(burstMax, cfg.Slots) ||
 		cfg.Copies == 4 && bits.OnesCount(uint(cfg.Own)) != 1 || cfg.Copies == 2 && cfg.Recv == First {
-		return nil, fmt.Errorf("floor: %+v: want 2 or 4 copies, a payload up to %d, powers of two of slots and of own buffers, a burst up to %d of them", cfg, sourceBytes, burstMax)
+		return nil, fmt.Errorf("floor: %+v: want 2 or 4 copies, a payload up to %d, powers of two of "+
+			"slots and of own buffers, a burst up to %d of them", cfg, sourceBytes, burstMax)
 	}
 	// An odd number of lines, as in pmd/wire.
 	f := &Floor{cfg: cfg, stride: ((cfg.Payload+lineBytes-1)/lineBytes | 1) * lineBytes}
@@ -109,7 +110,9 @@ func New(cfg Config) (*Floor, error) {
 }
 
 // octets are those of slot i in memory.
-func (f *Floor) octets(memory []byte, i uint32, n int) []byte { return memory[int(i)*f.stride:][:n] }
+func (f *Floor) octets(memory []byte, i uint32, n int) []byte {
+	return memory[int(i)*f.stride:][:n]
+}
 
 // piece is the next of the side's memory.
 func (s *side) piece(n int) []byte {

@@ -54,8 +54,10 @@ func TestDamageIsSeen(t *testing.T) {
 
 func TestConfigRefused(t *testing.T) {
 	for _, cfg := range []Config{
-		{1460, 3, 64, 16, 1, false, Ways{}}, {0, 2, 64, 16, 1, false, Ways{}}, {1460, 2, 63, 16, 1, false, Ways{}}, {1460, 2, 64, 33, 1, false, Ways{}},
-		{1460, 2, 8, 16, 1, false, Ways{}}, {1460, 4, 64, 16, 0, false, Ways{}}, {1460, 4, 64, 16, 3, false, Ways{}}, {1460, 2, 64, 16, 1, false, Ways{Recv: First}},
+		{1460, 3, 64, 16, 1, false, Ways{}}, {0, 2, 64, 16, 1, false, Ways{}},
+		{1460, 2, 63, 16, 1, false, Ways{}}, {1460, 2, 64, 33, 1, false, Ways{}},
+		{1460, 2, 8, 16, 1, false, Ways{}}, {1460, 4, 64, 16, 0, false, Ways{}},
+		{1460, 4, 64, 16, 3, false, Ways{}}, {1460, 2, 64, 16, 1, false, Ways{Recv: First}},
 	} {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, "want 2 or 4 copies")

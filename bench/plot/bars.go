@@ -43,14 +43,17 @@ func (p *Bars) SVG() string {
 			colour = colours[0]
 		}
 		text(&b, barLeft-10, y+13, "end", "", r.Name)
-		fmt.Fprintf(&b, `<rect x="%d" y="%.1f" width="%.1f" height="16" fill="%s"/>`+"\n", barLeft, y, place(r.Value)-barLeft, colour)
+		fmt.Fprintf(&b, `<rect x="%d" y="%.1f" width="%.1f" height="16" fill="%s"/>`+"\n", barLeft, y,
+			place(r.Value)-barLeft, colour)
 		if r.High > 0 {
-			fmt.Fprintf(&b, `<path d="M%.1f %.1fH%.1f" stroke="black" stroke-width="2"/>`+"\n", place(r.Low), y+8, place(r.High))
+			fmt.Fprintf(&b, `<path d="M%.1f %.1fH%.1f" stroke="black" stroke-width="2"/>`+"\n", place(r.Low),
+				y+8, place(r.High))
 		}
 		text(&b, width-barRight+10, y+13, "start", "", r.Text)
 	}
 	bottom := float64(plotTop + barPitch*len(p.Rows))
-	fmt.Fprintf(&b, `<path d="M%.1f %dV%.1f" stroke="black" stroke-dasharray="6 4"/>`+"\n", place(1), plotTop-8, bottom)
+	fmt.Fprintf(&b, `<path d="M%.1f %dV%.1f" stroke="black" stroke-dasharray="6 4"/>`+"\n", place(1),
+		plotTop-8, bottom)
 	text(&b, place(1), bottom+18, "middle", "", "the goal")
 	b.WriteString("</svg>\n")
 	return b.String()

@@ -64,7 +64,8 @@ func (p *Plot) SVG() string {
 	text(&b, plotWidth/2, 24, "middle", `font-size="15"`, p.Title)
 	p.frame(&b)
 	for i, s := range p.Series {
-		p.line(&b, i, s, 2+1.5*float64(len(p.Series)-1-i)) // the first are thick, so that they show under the last
+		// the first are thick, so that they show under the last
+		p.line(&b, i, s, 2+1.5*float64(len(p.Series)-1-i))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -72,13 +73,15 @@ func (p *Plot) SVG() string {
 
 // head begins a file, with a white ground.
 func head(b *strings.Builder, width, height int) {
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
-		`font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(
+		b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
+			`font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 }
 
 func text(b *strings.Builder, x, y float64, anchor, more, s string) {
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(s))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, anchor, more,
+		html.EscapeString(s))
 }
 
 // frame is the axes with their ticks and names.
@@ -94,9 +97,11 @@ func (p *Plot) frame(b *strings.Builder) {
 		fmt.Fprintf(b, `<path d="M%d %.1fH%d" stroke="#dddddd"/>`+"\n", plotLeft, y, right)
 		text(b, plotLeft-8, y+4, "end", "", t.Name)
 	}
-	fmt.Fprintf(b, `<path d="M%d %dV%dH%d" fill="none" stroke="black"/>`+"\n", plotLeft, plotTop, bottom, right)
+	fmt.Fprintf(b, `<path d="M%d %dV%dH%d" fill="none" stroke="black"/>`+"\n", plotLeft, plotTop,
+		bottom, right)
 	text(b, (plotLeft+right)/2, plotHeight-16, "middle", "", p.X.Label)
-	text(b, 0, 0, "middle", fmt.Sprintf(`transform="translate(20 %d) rotate(-90)"`, (plotTop+bottom)/2), p.Y.Label)
+	text(b, 0, 0, "middle", fmt.Sprintf(`transform="translate(20 %d) rotate(-90)"`,
+		(plotTop+bottom)/2), p.Y.Label)
 }
 
 // line draws Series i and its place in the legend.
@@ -108,12 +113,14 @@ func (p *Plot) line(b *strings.Builder, i int, s Series, width float64) {
 	}
 	var at []string
 	for _, q := range s.Points {
-		at = append(at, fmt.Sprintf("%.1f,%.1f", p.X.place(q[0], plotLeft, right), p.Y.place(q[1], bottom, plotTop)))
+		at = append(at, fmt.Sprintf("%.1f,%.1f", p.X.place(q[0], plotLeft, right),
+			p.Y.place(q[1], bottom, plotTop)))
 	}
 	y := float64(plotTop + 10 + 24*i)
 	legend := fmt.Sprintf("%d,%.1f %d,%.1f", right+14, y, right+38, y)
 	for _, points := range []string{strings.Join(at, " "), legend} {
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f"%s/>`+"\n", points, colour, width, dash)
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f"%s/>`+"\n",
+			points, colour, width, dash)
 	}
 	for _, q := range append(at, fmt.Sprintf("%d,%.1f", right+26, y)) {
 		x, y, _ := strings.Cut(q, ",")
@@ -124,6 +131,8 @@ func (p *Plot) line(b *strings.Builder, i int, s Series, width float64) {
 
 // mark is the sign of series i at one place.
 func mark(i int, x, y, colour string) string {
-	shape := [...]string{"-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "-4 -4h8v8h-8z", "0 -5l5 9h-10z", "0 -5l5 5l-5 5l-5 -5z", "0 5l5 -9h-10z"}[i%5]
-	return fmt.Sprintf(`<path transform="translate(%s %s)" d="M%s" fill="%s"/>`+"\n", x, y, shape, colour)
+	shape := [...]string{"-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "-4 -4h8v8h-8z", "0 -5l5 9h-10z",
+		"0 -5l5 5l-5 5l-5 -5z", "0 5l5 -9h-10z"}[i%5]
+	return fmt.Sprintf(`<path transform="translate(%s %s)" d="M%s" fill="%s"/>`+"\n", x, y,
+		shape, colour)
 }

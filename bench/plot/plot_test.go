@@ -29,10 +29,13 @@ func elements(t *testing.T, svg string) map[string]int {
 
 func TestFiguresAreXMLOnAWhiteGround(t *testing.T) {
 	lines := Plot{
-		Title: "a < b", X: Axis{Ticks: []Tick{{At: 0, Name: "0"}, {At: 1, Name: "1"}}}, Y: Axis{Ticks: []Tick{{At: 0, Name: "0"}, {At: 1, Name: "1"}}},
+		Title: "a < b", X: Axis{Ticks: []Tick{{At: 0, Name: "0"}, {At: 1, Name: "1"}}},
+		Y:      Axis{Ticks: []Tick{{At: 0, Name: "0"}, {At: 1, Name: "1"}}},
 		Series: []Series{{Name: "s & t", Points: [][2]float64{{0, 0}, {1, 1}}}},
 	}
-	bars := Bars{Title: "a < b", Rows: []Bar{{Name: "<x>", Value: 3, Text: "&"}, {Name: "y", Value: 0.5, Low: 0.4, High: 0.6, Met: true}}}
+	bars := Bars{Title: "a < b",
+		Rows: []Bar{{Name: "<x>", Value: 3, Text: "&"},
+			{Name: "y", Value: 0.5, Low: 0.4, High: 0.6, Met: true}}}
 	for _, svg := range []string{lines.SVG(), bars.SVG()} {
 		n := elements(t, svg)
 		require.Equal(t, 1, n["svg"])

@@ -90,10 +90,13 @@ func NewReport(quick bool) *Report {
 		commit = []byte("unknown")
 	}
 	return &Report{
-		Date: time.Now().UTC().Format("2006-01-02 15:04"), Commit: strings.TrimSpace(string(commit)), Quick: quick,
+		Date: time.Now().UTC().Format("2006-01-02 15:04"), Commit: strings.TrimSpace(string(commit)),
+		Quick: quick,
 		Machine: Machine{
-			CPU: field("/proc/cpuinfo", "model name"), Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(), Cores: runtime.NumCPU(),
-			MemoryGiB: kib(field("/proc/meminfo", "MemTotal")) >> 20, Load: firstWord(firstLine("/proc/loadavg")),
+			CPU: field("/proc/cpuinfo", "model name"), Kernel: firstLine("/proc/sys/kernel/osrelease"),
+			Go: runtime.Version(), Cores: runtime.NumCPU(),
+			MemoryGiB: kib(field("/proc/meminfo", "MemTotal")) >> 20,
+			Load:      firstWord(firstLine("/proc/loadavg")),
 		},
 	}
 }
@@ -207,10 +210,12 @@ func (r *Report) Table(w io.Writer) {
 	lost, all := r.lost()
 	fmt.Fprintf(w, "%s, commit %s, %s run: %d cores of %s, %d GiB, Linux %s, %s, load %s before.\n",
 		r.Date, r.Commit, length, m.Cores, m.CPU, m.MemoryGiB, m.Kernel, m.Go, m.Load)
-	fmt.Fprintf(w, "The host took %.1f %% of the machine's time (steal); %d of %d slices lost a core for more than %.0f %% of their time.\n",
+	fmt.Fprintf(w, "The host took %.1f %% of the machine's time (steal); %d of %d slices lost a "+
+		"core for more than %.0f %% of their time.\n",
 		r.Stolen*100, lost, all, lostPart*100)
 	r.tableApart(w)
-	fmt.Fprintln(w, "| | unit | goal | best decile | median | quartiles | slices | |\n|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| | unit | goal | best decile | median | quartiles | slices | "+
+		"|\n|---|---|---|---|---|---|---|---|")
 	for _, row := range r.Rows {
 		v := row.Value
 		state := row.State()
@@ -222,7 +227,8 @@ func (r *Report) Table(w io.Writer) {
 			continue
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s to %s | %d | %s |\n",
-			row.Name, row.Unit, goalText(row), number(v.Best), number(v.Median), number(v.Low), number(v.High), v.Slices, state)
+			row.Name, row.Unit, goalText(row), number(v.Best), number(v.Median), number(v.Low),
+			number(v.High), v.Slices, state)
 	}
 }
 
@@ -239,7 +245,8 @@ func (r *Report) tableApart(w io.Writer) {
 		}
 	}
 	if len(all) > 0 {
-		fmt.Fprintf(w, "A line of cache took %.0f ns from core to core and back (median; %.0f to %.0f); more than twice that, or less than half, before %d of %d slices.\n",
+		fmt.Fprintf(w, "A line of cache took %.0f ns from core to core and back (median; %.0f to "+
+			"%.0f); more than twice that, or less than half, before %d of %d slices.\n",
 			median, Quantile(all, 0), Quantile(all, 1), far, len(all))
 	}
 	fmt.Fprintln(w)
@@ -280,13 +287,16 @@ func (r *Report) Save(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	name := filepath.Join(dir, strings.NewReplacer(" ", "T", ":", "").Replace(r.Date)+"-"+r.Commit+".json")
+	name := filepath.Join(dir, strings.NewReplacer(" ", "T", ":", "").Replace(r.Date)+"-"+
+		r.Commit+".json")
 	return name, os.WriteFile(name, append(b, '\n'), 0o644)
 }
 
 // Figure is the rows that have a goal, each as a part of it: what is at most, the other way round.
 func (r *Report) Figure() *plot.Bars {
-	p := &plot.Bars{Title: fmt.Sprintf("Best deciles as parts of their goals (black: quartiles); %s, %s, quick: %v", r.Date, r.Commit, r.Quick)}
+	p := &plot.Bars{Title: fmt.Sprintf(
+		"Best deciles as parts of their goals (black: quartiles); %s, %s, quick: %v", r.Date,
+		r.Commit, r.Quick)}
 	for _, row := range r.Rows {
 		state := row.State()
 		if row.Goal.Want == 0 || state == Missing {
@@ -300,8 +310,10 @@ func (r *Report) Figure() *plot.Bars {
 		}
 		low, high := part(row.Value.Low), part(row.Value.High)
 		p.Rows = append(p.Rows, plot.Bar{
-			Name: row.Name, Value: part(row.Value.Best), Low: finite(min(low, high)), High: finite(max(low, high)),
-			Text: fmt.Sprintf("%s %s (%s)", number(row.Value.Best), row.Unit, number(row.Goal.Want)), Met: state != Short,
+			Name: row.Name, Value: part(row.Value.Best), Low: finite(min(low, high)),
+			High: finite(max(low, high)),
+			Text: fmt.Sprintf("%s %s (%s)", number(row.Value.Best), row.Unit, number(row.Goal.Want)),
+			Met:  state != Short,
 		})
 	}
 	return p

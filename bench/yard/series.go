@@ -1,7 +1,7 @@
-// Package yard compares speeds on a machine that other programs use too. Contenders take turns on two
-// pinned cores, in slices of about 20 ms, so that other programs disturb all of them alike. The results
-// are ratios of one run: of the best deciles (what the code can do) and of the medians (what it did
-// here), with the spread of the ratios of neighbouring slices.
+// Package yard compares speeds on a machine that other programs use too. Contenders take turns on
+// two pinned cores, in slices of about 20 ms, so that other programs disturb all of them alike.
+// The results are ratios of one run: of the best deciles (what the code can do) and of the
+// medians (what it did here), with the spread of the ratios of neighbouring slices.
 package yard
 
 import (
@@ -45,7 +45,8 @@ type Value struct {
 
 // Rate is what s does times factor: a unit, or a part for a core.
 func Rate(s *Series, factor float64) Value {
-	return Value{s.Best() * factor, s.Median() * factor, Quantile(s.Rates, 0.25) * factor, Quantile(s.Rates, 0.75) * factor, len(s.Rates), s.Lost}
+	return Value{s.Best() * factor, s.Median() * factor, Quantile(s.Rates, 0.25) * factor,
+		Quantile(s.Rates, 0.75) * factor, len(s.Rates), s.Lost}
 }
 
 // Cost is the time that one unit of work takes, times factor: the best is the least.
@@ -63,12 +64,14 @@ func Ratio(a, b *Series) Value {
 		}
 	}
 	return Value{
-		Best: a.Best() / b.Best(), Median: a.Median() / b.Median(), Low: Quantile(pairs, 0.25), High: Quantile(pairs, 0.75),
+		Best: a.Best() / b.Best(), Median: a.Median() / b.Median(), Low: Quantile(pairs, 0.25),
+		High:   Quantile(pairs, 0.75),
 		Slices: len(pairs), Lost: a.Lost + b.Lost,
 	}
 }
 
 // Samples is a Value of figures that are not rates: the best is the least.
 func Samples(values []float64) Value {
-	return Value{Quantile(values, 0.1), Quantile(values, 0.5), Quantile(values, 0.25), Quantile(values, 0.75), len(values), 0}
+	return Value{Quantile(values, 0.1), Quantile(values, 0.5), Quantile(values, 0.25),
+		Quantile(values, 0.75), len(values), 0}
 }

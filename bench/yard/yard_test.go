@@ -39,7 +39,8 @@ func TestRatio(t *testing.T) {
 	require.Equal(t, 2.0, v.High)
 }
 
-// The cores of this machine are some nanoseconds from each other. One that works alone is far from none.
+// The cores of this machine are some nanoseconds from each other. One that works alone is far
+// from none.
 func TestApart(t *testing.T) {
 	crew, err := NewCrew()
 	if err != nil {
@@ -68,7 +69,8 @@ func TestCost(t *testing.T) {
 	require.Equal(t, 0.5, v.Median)
 	require.Less(t, v.Best, v.Median)
 	require.Less(t, v.Low, v.High)
-	require.Equal(t, Value{Best: 2.4, Median: 4, Low: 3, High: 5, Slices: 3}, Samples([]float64{6, 4, 2}))
+	require.Equal(t, Value{Best: 2.4, Median: 4, Low: 3, High: 5, Slices: 3},
+		Samples([]float64{6, 4, 2}))
 }
 
 func TestStates(t *testing.T) {
@@ -88,7 +90,8 @@ func TestProcStat(t *testing.T) {
 	got, err := parseTimes("cpu  1 2 3 4 5 6 7 80 9 10")
 	require.NoError(t, err)
 	require.Equal(t, Times{Stolen: 80, All: 108}, got)
-	for _, line := range []string{"", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 7", "cpu a 2 3 4 5 6 7 8"} {
+	for _, line := range []string{"", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 7",
+		"cpu a 2 3 4 5 6 7 8"} {
 		_, err := parseTimes(line)
 		require.Error(t, err)
 	}
@@ -97,18 +100,23 @@ func TestProcStat(t *testing.T) {
 // The table, the JSON and the figure have every row, also one that could not be measured.
 func TestReport(t *testing.T) {
 	r := NewReport(true)
-	series := &Series{Name: "s", Unit: "octets/s", Rates: []float64{1, 2}, Apart: []float64{100, 100, 100, 300, 40}, Lost: 1}
+	series := &Series{Name: "s", Unit: "octets/s", Rates: []float64{1, 2},
+		Apart: []float64{100, 100, 100, 300, 40}, Lost: 1}
 	r.Add([]Row{
 		{Name: "fast", Unit: "x", Goal: Goal{Want: 0.7}, Value: Ratio(series, series)},
 		{Name: "absent", Unit: "x", Goal: Goal{Want: 4}, Note: "it is not installed"},
-		{Name: "slow", Unit: "us", Goal: Goal{Want: 1, AtMost: true}, Value: Value{Best: 2, Median: math.Inf(1)}},
+		{Name: "slow", Unit: "us", Goal: Goal{Want: 1, AtMost: true},
+			Value: Value{Best: 2, Median: math.Inf(1)}},
 	}, []*Series{series})
 	var b bytes.Buffer
 	r.Table(&b)
 	require.Contains(t, b.String(), "1 of 2 slices lost a core")
-	require.Contains(t, b.String(), "took 100 ns from core to core and back (median; 40 to 300); more than twice that, or less than half, before 2 of 5 slices.")
+	require.Contains(t, b.String(),
+		"took 100 ns from core to core and back (median; 40 to 300); more than twice that, or less "+
+			"than half, before 2 of 5 slices.")
 	require.Contains(t, b.String(), "| fast | x | at least 0.7 | 1 | 1 | 1 to 1 | 2 | met |")
-	require.Contains(t, b.String(), "| absent | x | at least 4 | | | | | not measured: it is not installed |")
+	require.Contains(t, b.String(),
+		"| absent | x | at least 4 | | | | | not measured: it is not installed |")
 	path, err := r.Save(t.TempDir())
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)
@@ -118,7 +126,9 @@ func TestReport(t *testing.T) {
 		Series []Series
 	}
 	require.NoError(t, json.Unmarshal(text, &back))
-	require.Equal(t, []struct{ Name, State string }{{"fast", Met}, {"absent", Missing}, {"slow", Short}}, back.Rows)
+	require.Equal(t, []struct {
+		Name, State string
+	}{{"fast", Met}, {"absent", Missing}, {"slow", Short}}, back.Rows)
 	require.Equal(t, *series, back.Series[0])
 	require.Len(t, r.Figure().Rows, 2, "what was not measured has no bar")
 	require.InDelta(t, 0.5, r.Figure().Rows[1].Value, 1e-9, "at most 1, and it is 2")

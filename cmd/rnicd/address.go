@@ -35,7 +35,8 @@ func parseAddrs(texts []string) ([]netip.Prefix, error) {
 func parseAddr(flag, text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Errorf("%s %q: want an address with its prefix length, as 10.9.0.1/24 or fd09::1/64", flag, text)
+		return p, fmt.Errorf("%s %q: want an address with its prefix length, as 10.9.0.1/24 or "+
+			"fd09::1/64", flag, text)
 	}
 	if err := port.CheckStation(p); err != nil {
 		return p, fmt.Errorf("%s %s: %w", flag, text, err)
@@ -54,7 +55,8 @@ func (o *nicOptions) kernelAddr() (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("--addr %q: with --pmd kernel want one address of this host, without a prefix length, as 127.0.0.1",
+	return netip.Addr{}, fmt.Errorf("--addr %q: with --pmd kernel want one address of this host, "+
+		"without a prefix length, as 127.0.0.1",
 		strings.Join(o.addrs, ","))
 }
 
@@ -71,12 +73,14 @@ func (o *nicOptions) checkHostAddr() error {
 	near := len(o.gateways) > 0
 	for _, a := range ours {
 		if a.Addr() == host.Addr() {
-			return fmt.Errorf("--host-addr %s: that is our stack's own address, by --addr; give the kernel's side another of its network", o.hostAddr)
+			return fmt.Errorf("--host-addr %s: that is our stack's own address, by --addr; give the "+
+				"kernel's side another of its network", o.hostAddr)
 		}
 		near = near || a.Contains(host.Addr())
 	}
 	if !near {
-		return fmt.Errorf("--host-addr %s: not in the network of --addr %s, so our stack could not answer it; choose one of that network, or name a --gateway",
+		return fmt.Errorf("--host-addr %s: not in the network of --addr %s, so our stack could not "+
+			"answer it; choose one of that network, or name a --gateway",
 			o.hostAddr, strings.Join(o.addrs, ","))
 	}
 	return o.checkOtherRoutes(host, ours)
@@ -97,8 +101,10 @@ func (o *nicOptions) checkOtherRoutes(host netip.Prefix, ours []netip.Prefix) er
 		for _, a := range addrs {
 			other, err := netip.ParsePrefix(a.String())
 			for _, our := range ours {
-				if err == nil && host.Contains(our.Addr()) && other.Contains(our.Addr()) && other.Bits() >= host.Bits() {
-					return fmt.Errorf("--host-addr %s: %s has an address of that network already (%v), and the kernel would look for %v there; "+
+				if err == nil && host.Contains(our.Addr()) && other.Contains(our.Addr()) &&
+					other.Bits() >= host.Bits() {
+					return fmt.Errorf("--host-addr %s: %s has an address of that network already (%v), and the "+
+						"kernel would look for %v there; "+
 						"choose another network, or take that address away", o.hostAddr, d.Name, other, our.Addr())
 				}
 			}
@@ -112,7 +118,8 @@ func (o *nicOptions) routers() (all []netip.Addr, err error) {
 	for _, text := range o.gateways {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
-			return nil, fmt.Errorf("--gateway %q: want the address of a router on the link, as 10.9.0.254", text)
+			return nil, fmt.Errorf("--gateway %q: want the address of a router on the link, as 10.9.0.254",
+				text)
 		}
 		all = append(all, a)
 	}

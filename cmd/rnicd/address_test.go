@@ -19,10 +19,12 @@ func TestAddressTaken(t *testing.T) {
 	_, mac, _ := strings.Cut(ns.Run(t, "ip", "-o", "link", "show", "rnic0"), "link/ether ")
 	mac = mac[:len("02:00:00:00:00:00")]
 	for _, command := range [][]string{{"serve", "--region", "1MiB"}, {"stream", "server"}} {
-		for addrs, taken := range map[string]string{"10.9.0.1/24,fd09::1/64": "fd09::1", "10.9.0.254/24": "10.9.0.254"} {
+		for addrs, taken := range map[string]string{"10.9.0.1/24,fd09::1/64": "fd09::1",
+			"10.9.0.254/24": "10.9.0.254"} {
 			p := ns.rnicd(t, append(command, "--addr", addrs)...)
 			require.Equal(t, 1, p.Wait(t), "%s", p)
-			require.Len(t, p.Lines("^rnicd: --addr "+taken+": another host on the link has this address, the one with MAC "+mac+
+			require.Len(t, p.Lines("^rnicd: --addr "+taken+": another host on the link has this address, "+
+				"the one with MAC "+mac+
 				"; choose another, or take it from that host$"), 1, "%s", p)
 			require.Empty(t, p.Lines("^ready "), "%s", p)
 		}
@@ -43,11 +45,15 @@ func TestHostAddrTwice(t *testing.T) {
 		"--addr=10.8.0.2/24 --host-addr=10.8.0.254/24":         false,
 		"--addr=10.9.0.2/24,fd09::2/64 --host-addr=fd09::1/64": false,
 	} {
-		p := ns.rnicd(t, append([]string{"serve", "--dev", "rnic1", "--region", "1MiB"}, strings.Fields(addr)...)...)
+		p := ns.rnicd(t, append([]string{"serve", "--dev", "rnic1", "--region", "1MiB"},
+			strings.Fields(addr)...)...)
 		if refused {
 			require.Equal(t, 1, p.Wait(t), "%s", p)
-			require.Len(t, p.Lines(`^rnicd: --host-addr 10.9.[03].253/\d+: rnic0 has an address of that network already \(10.9.0.254/24\), `+
-				`and the kernel would look for 10.9.0.2 there; choose another network, or take that address away$`), 1, "%s", p)
+			require.Len(
+				t,
+				p.Lines(
+					`^rnicd: --host-addr 10.9.[03].253/\d+: rnic0 has an address of that network already \(10.9.0.254/24\), `+
+						`and the kernel would look for 10.9.0.2 there; choose another network, or take that address away$`), 1, "%s", p)
 			continue
 		}
 		p.Expect(t, 1, "^ready ")

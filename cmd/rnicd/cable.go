@@ -75,14 +75,16 @@ func onePool(server, client *nicOptions, cable port.Driver) (*hugepages.Arena, e
 }
 
 // onCable runs do with a cable. The flags of a NIC are about the server's end; it has a region.
-func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log *output, do func(context.Context, *cable) error) (err error) {
+func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log *output,
+	do func(context.Context, *cable) error) (err error) {
 	o, co := cableEnds(o)
 	if err := o.check(); err != nil {
 		return err
 	}
 	// What is damaged on its way must have its checksum; what is not needs none.
 	link, err := wire.New(wire.Config{
-		MTU: o.mtu, ZeroCopy: o.zeroCopy, ChecksumOffload: o.fault == "", Names: []string{"server", "client"},
+		MTU: o.mtu, ZeroCopy: o.zeroCopy, ChecksumOffload: o.fault == "",
+		Names: []string{"server", "client"},
 	})
 	if err != nil {
 		return err
@@ -96,7 +98,8 @@ func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log
 	}
 	var server, client *port.Port
 	log.do(func(w io.Writer) {
-		fmt.Fprintln(w, "cable       two pollers of one process, back to back in memory; no kernel, no root")
+		fmt.Fprintln(w, "cable       two pollers of one process, back to back in memory; no "+
+			"kernel, no root")
 		server, err = openNIC(&o, int64(region), w, port.Of("wire", wire.MTUMax, link.Port(0)))
 	})
 	if err != nil {
@@ -109,7 +112,8 @@ func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 
-	c := &cable{region: server.Region(), addr: net.JoinHostPort(demoServer, strconv.Itoa(int(tcpPort)))}
+	c := &cable{region: server.Region(),
+		addr: net.JoinHostPort(demoServer, strconv.Itoa(int(tcpPort)))}
 	if c.server, err = server.Adapter(); err != nil {
 		return err
 	}
@@ -120,7 +124,8 @@ func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAdapter(c.client), closeAdapter(c.server)) }()
-	c.listener, err = c.server.Listen(ctx, net.JoinHostPort("", strconv.Itoa(int(tcpPort))), rnic.ListenOptions{})
+	c.listener, err = c.server.Listen(ctx, net.JoinHostPort("", strconv.Itoa(int(tcpPort))),
+		rnic.ListenOptions{})
 	if err != nil {
 		return err
 	}

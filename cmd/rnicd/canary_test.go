@@ -30,7 +30,8 @@ func TestCanaries(t *testing.T) {
 		memory = before + region + 128<<10
 	)
 	ns := newNamespace(t)
-	o := nicOptions{addrs: []string{serverHost + "/24"}, mtu: 1500, page: "normal", core: coreNone, node: hugepages.AnyNode, noDAD: true}
+	o := nicOptions{addrs: []string{serverHost + "/24"}, mtu: 1500, page: "normal", core: coreNone,
+		node: hugepages.AnyNode, noDAD: true}
 	var device *tap.Port
 	var err error
 	ns.Do(func() {
@@ -50,7 +51,8 @@ func TestCanaries(t *testing.T) {
 	require.NoError(t, err)
 	results := make(chan xfer.Result, len(attacks)+100)
 	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: dev, Region: n.Region()[before : before+region : before+region], Done: func(r xfer.Result) { results <- r },
+		Adapter: dev, Region: n.Region()[before : before+region : before+region],
+		Done: func(r xfer.Result) { results <- r },
 	})
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
@@ -71,7 +73,9 @@ func TestCanaries(t *testing.T) {
 	ns.Do(func() {
 		kernel, err := rnic.Open(rnic.Config{})
 		require.NoError(t, err)
-		_, err = xfer.Put(ctx, xfer.PutConfig{Adapter: kernel, Addr: serverAddr, Source: bytes.NewReader(data), Length: uint64(len(data))})
+		_, err = xfer.Put(
+			ctx, xfer.PutConfig{Adapter: kernel, Addr: serverAddr, Source: bytes.NewReader(data),
+				Length: uint64(len(data))})
 		require.NoError(t, err)
 	})
 	cancel()

@@ -43,14 +43,16 @@ func TestCapture(t *testing.T) {
 			require.Zero(t, dissected(t, file, "tcp.checksum.status == 0 || ip.checksum.status == 0"))
 			require.Zero(t, dissected(t, file, "_ws.malformed"))
 			if c.tagged > 10 {
-				require.Equal(t, 2, dissected(t, file, "iwarp_rdma.opcode == 3"), "the closing message and its answer")
+				require.Equal(t, 2, dissected(t, file, "iwarp_rdma.opcode == 3"),
+					"the closing message and its answer")
 			}
 		})
 	}
 }
 
-// What the kernel's TCP makes of a put with markers: segments of one length, which begin with FPDUs, so that it sends many of
-// them as one. Its markers are judged by the octets that land, and by tshark.
+// What the kernel's TCP makes of a put with markers: segments of one length, which begin with
+// FPDUs, so that it sends many of them as one. Its markers are judged by the octets that land,
+// and by tshark.
 func TestMarkersLeaveSegmentsFull(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		skip.Missing(t, "needs tshark to look at it")
@@ -62,7 +64,8 @@ func TestMarkersLeaveSegmentsFull(t *testing.T) {
 	ns.stop(t, server)
 	const requestLen = 20 + 16 // with xfer's private data
 	stream, begins := map[int][]byte{}, []int{}
-	for line := range strings.Lines(fields(t, file, "tcp.dstport == 7174 && tcp.len > 0", "tcp.seq", "tcp.payload")) {
+	for line := range strings.Lines(fields(t, file, "tcp.dstport == 7174 && tcp.len > 0", "tcp.seq",
+		"tcp.payload")) {
 		seq, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		at, err := strconv.Atoi(seq)
 		require.NoError(t, err)
@@ -94,7 +97,8 @@ func TestMarkersLeaveSegmentsFull(t *testing.T) {
 		}
 	}
 	require.Greater(t, full, len(begins)*95/100, "full segments, of %d", len(begins))
-	require.Greater(t, aligned, len(begins)*95/100, "segments that begin with an FPDU, of %d", len(begins))
+	require.Greater(t, aligned, len(begins)*95/100, "segments that begin with an FPDU, of %d",
+		len(begins))
 }
 
 // fpduEnd is where the FPDU ends that begins at octet at of a marked stream: a marker before every
@@ -126,7 +130,8 @@ func dissected(t *testing.T, file, filter string) int {
 // fields are what tshark finds in the frames that it shows under the filter, a line each.
 func fields(t *testing.T, file, filter string, names ...string) string {
 	t.Helper()
-	cmd := exec.Command("tshark", "-r", file, "--enable-heuristic", "iwarp_mpa_tcp", "-o", "tcp.check_checksum:TRUE",
+	cmd := exec.Command("tshark", "-r", file, "--enable-heuristic", "iwarp_mpa_tcp", "-o",
+		"tcp.check_checksum:TRUE",
 		"-o", "ip.check_checksum:TRUE", "-T", "fields", "-Y", filter)
 	for _, n := range names {
 		cmd.Args = append(cmd.Args, "-e", n)

@@ -16,11 +16,13 @@ func TestOneProcessOnADevice(t *testing.T) {
 	ns := newNamespace(t)
 	first := ns.serving(t, "--queues", "2")
 	f := randomFile(t, 100_000)
-	tap := "[[uplink]]\nname = \"rnic0\"\n[[program]]\nname = \"one\"\nsocket = \"@" + t.Name() + "\"\naddresses = [\"10.9.0.2\"]\n"
+	tap := "[[uplink]]\nname = \"rnic0\"\n[[program]]\nname = \"one\"\nsocket = \"@" + t.Name() +
+		"\"\naddresses = [\"10.9.0.2\"]\n"
 	for _, args := range [][]string{
 		{"serve", "--queues", "2", "--addr", "10.9.0.3/24"},
 		{"stream", "sink", "--addr", "10.9.0.3/24", "--queues", "3"},
-		{"serve", "--config", configured(t, "[[port]]\nname = \"rnic0\"\nqueues = 2\naddresses = [\"10.9.0.3/24\"]\n")},
+		{"serve", "--config", configured(t, "[[port]]\nname = \"rnic0\"\nqueues = 2\naddresses = "+
+			"[\"10.9.0.3/24\"]\n")},
 		{"switch", "--config", configured(t, tap)},
 	} {
 		second := ns.rnicd(t, args...)
@@ -44,7 +46,8 @@ func TestOneProcessOnAnInterface(t *testing.T) {
 	ns.Run(t, "ip", "link", "set", "enp1s0", "up")
 	ns.Run(t, "ip", "link", "set", "other", "up")
 	serve := func(addr, dev string) *netlab.Process {
-		return ns.rnicd(t, "serve", "--pmd", "dpdk", "--dev", dev, "--addr", addr, "--no-dad", "--mtu", "1400", "--region", "1MiB")
+		return ns.rnicd(t, "serve", "--pmd", "dpdk", "--dev", dev, "--addr", addr, "--no-dad", "--mtu",
+			"1400", "--region", "1MiB")
 	}
 	first := serve("10.9.0.1/24", "net_af_packet0,iface=enp1s0")
 	first.Expect(t, 1, "^ready ")

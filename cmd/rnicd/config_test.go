@@ -56,15 +56,24 @@ func TestDaemonOfTheGuide(t *testing.T) {
 	require.Equal(t, 0, iperf.Wait(t), "%s", iperf)
 	server.Expect(t, 1, "msg=served service=speed ")
 
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(example(t), "connections = 8", "conections = 8", 1)), 0o600))
+	require.NoError(
+		t, os.WriteFile(path, []byte(strings.Replace(example(t), "connections = 8", "conections = 8", 1)),
+			0o600))
 	server.Signal(t, syscall.SIGHUP)
-	server.Expect(t, 1, `level=ERROR msg="not reloaded" error="`+path+`:22:1: service.conections: unknown key; did you mean connections\?"`)
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(example(t), "listen = 7200", "listen = 7201", 1)+"[tcp]\nrto_min = \"5ms\"\n"), 0o600))
+	server.Expect(t, 1, `level=ERROR msg="not reloaded" error="`+path+
+		`:22:1: service.conections: unknown key; did you mean connections\?"`)
+	require.NoError(
+		t,
+		os.WriteFile(
+			path,
+			[]byte(strings.Replace(example(t), "listen = 7200", "listen = 7201", 1)+
+				"[tcp]\nrto_min = \"5ms\"\n"), 0o600))
 	check = ns.rnicd(t, "check", path)
 	require.Equal(t, 0, check.Wait(t), "%s", check)
 	server.Signal(t, syscall.SIGHUP)
 	server.Expect(t, 1, `msg=reloaded added=\[\] removed=\[\] changed=\[ping\] limits=\[\]`)
-	server.Expect(t, 1, `level=WARN msg="needs a restart; it is as it was" key=port.rnic0.tcp.rto_min$`)
+	server.Expect(
+		t, 1, `level=WARN msg="needs a restart; it is as it was" key=port.rnic0.tcp.rto_min$`)
 	require.Len(t, server.Lines("needs a restart"), 1, "%s", server)
 	ping = ns.rnicd(t, "rping", "10.9.0.1:7201", "-c", "1", "--timeout", "60s")
 	require.Equal(t, 0, ping.Wait(t), "%s", ping)
@@ -136,13 +145,15 @@ func TestDaemonErrors(t *testing.T) {
 	}
 	p := ns.rnicd(t, "serve", "--config", "x", "--region", "1MiB")
 	require.Equal(t, 1, p.Wait(t))
-	require.Len(t, p.Lines("^rnicd: --config: the file says everything; leave out --region$"), 1, "%s", p)
+	require.Len(t, p.Lines("^rnicd: --config: the file says everything; leave out --region$"), 1, "%s",
+		p)
 
 	server := ns.rnicd(t, "serve", "--config", configured(t, example(t)))
 	server.Expect(t, 1, "msg=ready ")
 	ns.Run(t, "ip", "link", "del", "rnic0")
 	require.Equal(t, 1, server.Wait(t), "%s", server)
-	require.Len(t, server.Lines(`^rnicd: port "rnic0": tap: rnic0: the device is gone`), 1, "%s", server)
+	require.Len(t, server.Lines(`^rnicd: port "rnic0": tap: rnic0: the device is gone`), 1,
+		"%s", server)
 }
 
 // Doctor's exit status is for scripts.
@@ -151,7 +162,8 @@ func TestDoctor(t *testing.T) {
 	p := ns.rnicd(t, "doctor", "--json")
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines(`^{"check":"tap","verdict":"ok"`), 1, "%s", p)
-	p = ns.rnicd(t, "doctor", "--config", configured(t, strings.Replace(example(t), "host_address", "cores = \"1023\"\nhost_address", 1)))
+	p = ns.rnicd(t, "doctor", "--config",
+		configured(t, strings.Replace(example(t), "host_address", "cores = \"1023\"\nhost_address", 1)))
 	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines("^lack  cores +CPUs 1023 of cores are not there"), 1, "%s", p)
 	require.Len(t, p.Lines("^rnicd: 1 thing is lacking$"), 1, "%s", p)

@@ -30,11 +30,13 @@ func (o *nicOptions) checkCores() error {
 	case len(o.given("core")) > 0:
 		return fmt.Errorf("--core and --cores: give only one")
 	case len(cores) > queuesMax:
-		return fmt.Errorf("--cores %s: %d CPUs, and a device has at most %d queues", o.cores, len(cores), queuesMax)
+		return fmt.Errorf("--cores %s: %d CPUs, and a device has at most %d queues", o.cores,
+			len(cores), queuesMax)
 	case len(o.given("queues")) == 0:
 		o.queues = len(cores)
 	case o.queues != len(cores):
-		return fmt.Errorf("--cores %s: %d CPUs for --queues %d: want one for each", o.cores, len(cores), o.queues)
+		return fmt.Errorf("--cores %s: %d CPUs for --queues %d: want one for each", o.cores,
+			len(cores), o.queues)
 	}
 	return nil
 }

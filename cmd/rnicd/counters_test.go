@@ -37,7 +37,8 @@ func TestCounters(t *testing.T) {
 	require.Empty(t, server.Lines("^ +[^ ]+ 0$"), "%s", server)
 	require.Empty(t, server.Lines("^(failed|rnicd)"), "%s", server)
 
-	stream := ns.rnicd(t, "stream", "server", "--addr", "10.9.0.1/24", "--host-addr", kernelHost+"/24", "--counters", "--json")
+	stream := ns.rnicd(t, "stream", "server", "--addr", "10.9.0.1/24", "--host-addr", kernelHost+"/24",
+		"--counters", "--json")
 	stream.Expect(t, 1, "^ready ")
 	stream.Signal(t, os.Interrupt)
 	require.Equal(t, 0, stream.Wait(t), "%s", stream)
@@ -54,13 +55,15 @@ func TestCounters(t *testing.T) {
 func TestCounterNames(t *testing.T) {
 	tal := &tally{count: map[string]uint64{}}
 	tal.addPoller(&stack.Counters{RxFrames: 1}, stream.Counters{Spilled: 3})
-	for _, name := range []string{"RxFrames", "Memory.RecordsShort", "Neighbours.Moved", "Queue.RxNoBuf", "BufsExhausted", "Conns",
+	for _, name := range []string{"RxFrames", "Memory.RecordsShort", "Neighbours.Moved",
+		"Queue.RxNoBuf", "BufsExhausted", "Conns",
 		"stream.Counters.Spilled", "stack/conn max", "tcp/no_memory", "inet/reassembly_full"} {
 		require.Contains(t, tal.count, name)
 	}
 	var out strings.Builder
 	tal.print(&out)
-	require.Equal(t, "counters    those that are not 0\n            RxFrames 1\n            stream.Counters.Spilled 3\n", out.String())
+	require.Equal(t, "counters    those that are not 0\n            RxFrames 1\n            "+
+		"stream.Counters.Spilled 3\n", out.String())
 
 	drop := regexp.MustCompile("`((?:inet|tcp|stack)/[a-z_ ]+)`")
 	for _, doc := range []string{"limits.md", "attacks.md"} {

@@ -27,9 +27,10 @@ type demoOptions struct {
 func newDemo() *cobra.Command {
 	o := &demoOptions{region: 256 << 20, amount: 64 << 20}
 	c := &cobra.Command{
-		Use:   "demo [FILE]",
-		Short: "Transfer a file between two Pollers of this process, over a cable in memory (needs no root)",
-		Args:  argsWanted(0, 1),
+		Use: "demo [FILE]",
+		Short: "Transfer a file between two Pollers of this process, over a cable in memory " +
+			"(needs no root)",
+		Args: argsWanted(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := ""
 			if len(args) == 1 {
@@ -40,10 +41,14 @@ func newDemo() *cobra.Command {
 	}
 	f := c.Flags()
 	f.IntVar(&o.nic.mtu, "mtu", 1500, "largest IP packet, octets")
-	f.StringVar(&o.nic.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
-	f.StringVar(&o.nic.fault, "fault", "", "make the cable bad, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
-	f.BoolVar(&o.nic.zeroCopy, "zero-copy", false, "hand packet buffers over the cable instead of copying frames, as DPDK's net_ring does")
-	f.StringVar(&o.nic.capture, "capture", "", "write every frame of the server's side to this pcapng file")
+	f.StringVar(&o.nic.page, "page", "auto",
+		"page size of packet and region memory: auto, 2M, 1G or normal")
+	f.StringVar(&o.nic.fault, "fault", "",
+		"make the cable bad, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
+	f.BoolVar(&o.nic.zeroCopy, "zero-copy", false,
+		"hand packet buffers over the cable instead of copying frames, as DPDK's net_ring does")
+	f.StringVar(&o.nic.capture, "capture", "",
+		"write every frame of the server's side to this pcapng file")
 	f.Var(&o.region, "region", "size of the region")
 	f.Var(&o.amount, "size", "without FILE: how much to send")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "go without MPA markers")
@@ -53,7 +58,8 @@ func newDemo() *cobra.Command {
 
 // demo moves one file. Without regionGiven the region is made as large as the file if the usual
 // size does not suffice.
-func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w io.Writer) (err error) {
+func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool,
+	w io.Writer) (err error) {
 	if o.region <= 0 {
 		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
 	}
@@ -66,16 +72,18 @@ func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w 
 	if !regionGiven { // any real file
 		o.region = max(o.region, size(src.Length))
 	}
-	return onCable(ctx, o.nic, o.region, xfer.DefaultPort, newOutput(w), func(ctx context.Context, c *cable) error {
-		if err := src.load(ctx); err != nil {
-			return err
-		}
-		return demoTransfer(ctx, o, c, src.PutConfig, w)
-	})
+	return onCable(ctx, o.nic, o.region, xfer.DefaultPort, newOutput(w),
+		func(ctx context.Context, c *cable) error {
+			if err := src.load(ctx); err != nil {
+				return err
+			}
+			return demoTransfer(ctx, o, c, src.PutConfig, w)
+		})
 }
 
 // demoTransfer serves one file at the server's end and puts it from the client's.
-func demoTransfer(ctx context.Context, o *demoOptions, c *cable, put xfer.PutConfig, w io.Writer) error {
+func demoTransfer(ctx context.Context, o *demoOptions, c *cable, put xfer.PutConfig,
+	w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan xfer.Result, 1)

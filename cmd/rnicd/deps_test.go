@@ -48,7 +48,8 @@ func newMachine(t *testing.T, goVersion string, missing ...string) *machine {
 	for _, d := range []string{m.bin, m.state, filepath.Join(dir, "scripts")} {
 		require.NoError(t, os.Mkdir(d, 0o755))
 	}
-	for _, tool := range strings.Fields("bash sh sed grep sort head tail cut cat cp mv rm mkdir mktemp chmod dirname printf env") {
+	for _, tool := range strings.Fields(
+		"bash sh sed grep sort head tail cut cat cp mv rm mkdir mktemp chmod dirname printf env") {
 		path, err := exec.LookPath(tool)
 		require.NoError(t, err)
 		require.NoError(t, os.Symlink(path, filepath.Join(m.bin, tool)))
@@ -75,7 +76,8 @@ func newMachine(t *testing.T, goVersion string, missing ...string) *machine {
 	script, err := os.ReadFile("../../scripts/deps.sh")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "scripts", "deps.sh"), script, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n\ngo 1.26.0\n"), 0o644))
+	require.NoError(
+		t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n\ngo 1.26.0\n"), 0o644))
 	t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", dir).Run() })
 	return m
 }
@@ -95,7 +97,8 @@ func (m *machine) deps(t *testing.T, what string) (status int, output string) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(m.dir, "scripts", "deps.sh"), what)
 	if m.hide {
-		cmd = exec.Command("/bin/sh", "-c", `/bin/mount -t tmpfs none /usr/local/go && exec "$0" "$1"`, cmd.Path, what)
+		cmd = exec.Command("/bin/sh", "-c", `/bin/mount -t tmpfs none /usr/local/go && exec "$0" "$1"`,
+			cmd.Path, what)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	}
 	cmd.Env = []string{"PATH=" + m.bin, "STATE=" + m.state, "TMPDIR=" + m.state}
@@ -112,13 +115,15 @@ func (m *machine) succeeds(t *testing.T, what string) string {
 }
 
 func TestDepsNothingMissing(t *testing.T) {
-	for _, version := range []string{"go1.26.0", "go1.26.8", "go1.27.1 X:nocoverageredesign", "go1.30"} {
+	for _, version := range []string{"go1.26.0", "go1.26.8", "go1.27.1 X:nocoverageredesign",
+		"go1.30"} {
 		m := newMachine(t, version)
 		begin := time.Now()
 		for _, what := range []string{"run", "test", "interop"} {
 			require.Empty(t, m.succeeds(t, what))
 		}
-		require.Less(t, time.Since(begin), 10*time.Second) // two hundredths of a second on a machine that does nothing else
+		// two hundredths of a second on a machine that does nothing else
+		require.Less(t, time.Since(begin), 10*time.Second)
 		require.Empty(t, m.said("apt"))
 		require.Empty(t, m.said("fetched"))
 	}
@@ -127,7 +132,8 @@ func TestDepsNothingMissing(t *testing.T) {
 func TestDepsInstallsWhatIsMissing(t *testing.T) {
 	m := newMachine(t, "go1.26.0", "iproute2", "libdpdk-dev", "tshark")
 	require.Equal(t, "deps: installing iproute2 libdpdk-dev\n", m.succeeds(t, "run"))
-	require.Equal(t, "update\n-o Acquire::Retries=5 install -y --no-install-recommends iproute2 libdpdk-dev\n", m.said("apt"))
+	require.Equal(t, "update\n-o Acquire::Retries=5 install -y --no-install-recommends iproute2 "+
+		"libdpdk-dev\n", m.said("apt"))
 	require.Empty(t, m.succeeds(t, "run"))
 
 	m = newMachine(t, "go1.26.0", "tshark")
@@ -142,13 +148,15 @@ func TestDepsInstallsWhatIsMissing(t *testing.T) {
 	m.set(t, "broken", "")
 	status, out := m.deps(t, "test")
 	require.Equal(t, 1, status)
-	require.Regexp(t, `^deps: installing tshark\nE: broken\ndeps: apt-get failed; the whole log is in \S+\n$`, out)
+	require.Regexp(
+		t, `^deps: installing tshark\nE: broken\ndeps: apt-get failed; the whole log is in \S+\n$`, out)
 }
 
 func TestDepsWithoutRoot(t *testing.T) {
 	m := newMachine(t, "go1.26.0", "iproute2")
 	m.set(t, "uid", "1000")
-	require.Equal(t, "deps: not root: going on without iproute2; install them with: apt-get install iproute2\n", m.succeeds(t, "run"))
+	require.Equal(t, "deps: not root: going on without iproute2; install them with: apt-get install "+
+		"iproute2\n", m.succeeds(t, "run"))
 	require.Empty(t, m.said("apt"))
 }
 
@@ -156,7 +164,9 @@ func TestDepsWithoutDebian(t *testing.T) {
 	m := newMachine(t, "go1.26.0")
 	require.NoError(t, os.Remove(filepath.Join(m.bin, "apt-get")))
 	require.NoError(t, os.Remove(filepath.Join(m.bin, "dpkg-query")))
-	require.Regexp(t, `^deps: not a Debian system: going on without Debian's packages iproute2 gcc .*\n$`, m.succeeds(t, "run"))
+	require.Regexp(
+		t, `^deps: not a Debian system: going on without Debian's packages iproute2 gcc .*\n$`,
+		m.succeeds(t, "run"))
 }
 
 func TestDepsFetchesGo(t *testing.T) {
@@ -184,7 +194,8 @@ func TestDepsFetchesGo(t *testing.T) {
 	})
 	t.Run("by Debian's", func(t *testing.T) {
 		m := newMachine(t, "")
-		require.Equal(t, "deps: installing golang-go\ndeps: fetching Go 1.26.0 with go1.19.8\n", m.succeeds(t, "run"))
+		require.Equal(t, "deps: installing golang-go\ndeps: fetching Go 1.26.0 with go1.19.8\n",
+			m.succeeds(t, "run"))
 		requireFetched(t, m)
 	})
 	t.Run("without root", func(t *testing.T) {
@@ -192,14 +203,16 @@ func TestDepsFetchesGo(t *testing.T) {
 		m.set(t, "uid", "1000")
 		status, out := m.deps(t, "run")
 		require.Equal(t, 1, status)
-		require.Contains(t, out, "deps: no Go found; install Go 1.26.0 or later (go.dev/doc/install), or run once as root\n")
+		require.Contains(t, out, "deps: no Go found; install Go 1.26.0 or later (go.dev/doc/install), "+
+			"or run once as root\n")
 	})
 	t.Run("without a network", func(t *testing.T) {
 		m := newMachine(t, "go1.19.8")
 		m.set(t, "offline", "")
 		status, out := m.deps(t, "run")
 		require.Equal(t, 1, status)
-		require.Contains(t, out, "dial tcp: offline\ndeps: could not fetch golang.org/toolchain@v0.0.1-go1.26.0.linux-amd64 through proxy; install Go 1.26.0 or later")
+		require.Contains(t, out, "dial tcp: offline\ndeps: could not fetch "+
+			"golang.org/toolchain@v0.0.1-go1.26.0.linux-amd64 through proxy; install Go 1.26.0 or later")
 		_, err := os.Stat(filepath.Join(m.dir, "build/go"))
 		require.ErrorIs(t, err, os.ErrNotExist)
 	})

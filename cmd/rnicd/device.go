@@ -42,7 +42,8 @@ func (o *nicOptions) checkDevice() error {
 		return nil
 	}
 	if o.pmd != "tap" {
-		return fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its address with ip addr", o.hostAddr)
+		return fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its "+
+			"address with ip addr", o.hostAddr)
 	}
 	return o.checkHostAddr()
 }
@@ -61,7 +62,8 @@ func (o *nicOptions) useless() []string {
 	case o.pmd == "dpdk":
 		return o.given("socket", "id", "role", "secret")
 	case o.pmd != "memif": // one that was registered
-		return o.given("pci", "socket", "id", "role", "secret", "host-addr", "flow-control", "promiscuous")
+		return o.given("pci", "socket", "id", "role", "secret", "host-addr", "flow-control",
+			"promiscuous")
 	default:
 		return o.given("dev", "pci", "eal", "host-addr", "no-offload", "flow-control", "promiscuous")
 	}

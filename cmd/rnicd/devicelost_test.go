@@ -37,7 +37,8 @@ size = "4MiB"
 	f := randomFile(t, 1<<20)
 	put := func() {
 		t.Helper()
-		ns.succeeds(t, "put --pmd dpdk --dev net_af_packet0,iface=peer0 --mtu 1400 --addr 10.9.0.2/24 --dad quick --wait 60s --timeout 60s "+f.path+" 10.9.0.1")
+		ns.succeeds(t, "put --pmd dpdk --dev net_af_packet0,iface=peer0 --mtu 1400 --addr 10.9.0.2/24 "+
+			"--dad quick --wait 60s --timeout 60s "+f.path+" 10.9.0.1")
 	}
 	put()
 	ns.Run(t, "ip", "link", "set", "enp1s0", "down")
@@ -47,7 +48,9 @@ size = "4MiB"
 	require.Equal(t, 1, server.Wait(t), "%s", server)
 	last := server.Lines("^rnicd: ")
 	require.Len(t, last, 1, "%s", server)
-	require.Regexp(t, `^rnicd: port "nic0": dpdk: the device is gone: net_af_packet0: its interface, number [0-9]+, was deleted$`, last[0])
+	require.Regexp(
+		t,
+		`^rnicd: port "nic0": dpdk: the device is gone: net_af_packet0: its interface, number [0-9]+, was deleted$`, last[0])
 }
 
 // A switch whose uplink's device was deleted ends, with one line that says which.

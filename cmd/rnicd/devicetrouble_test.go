@@ -10,17 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A TAP that takes no frames, as it is down or in another network namespace, is told by a daemon and by a
-// switch: in the log, once, and when it takes frames again; in status, top and metrics as long as it is
-// so; by doctor, too. So is one that a bridge loses at a restart, and what control groups leave of the CPUs.
+// A TAP that takes no frames, as it is down or in another network namespace, is told by a daemon
+// and by a switch: in the log, once, and when it takes frames again; in status, top and metrics
+// as long as it is so; by doctor, too. So is one that a bridge loses at a restart, and what
+// control groups leave of the CPUs.
 func TestDeviceTroubleIsTold(t *testing.T) {
 	for name, tc := range map[string]struct{ text, metric string }{
-		"serve":  {"[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n", `rnicd_device_trouble\{port="rnic0",`},
-		"switch": {"[switch]\nsocket = \"SOCKET\"\n[[uplink]]\nname = \"rnic0\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\n", `rnicd_switch_device_trouble\{kind="uplink",port="rnic0",queue="0",`},
+		"serve": {"[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\n[[service]]\nname = " +
+			"\"p\"\ntype = \"rping\"\nlisten = 7001\n", `rnicd_device_trouble\{port="rnic0",`},
+		"switch": {"[switch]\nsocket = \"SOCKET\"\n[[uplink]]\nname = \"rnic0\"\n[[program]]\nname = " +
+			"\"one\"\naddresses = [\"10.9.0.1\"]\n",
+			`rnicd_switch_device_trouble\{kind="uplink",port="rnic0",queue="0",`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := newNamespace(t)
-			text, asked := seenAt(t, strings.Replace(tc.text, "SOCKET", filepath.Join(t.TempDir(), "switch.sock"), 1))
+			text, asked := seenAt(
+				t, strings.Replace(tc.text, "SOCKET", filepath.Join(t.TempDir(), "switch.sock"), 1))
 			file := configured(t, text)
 			p := ns.rnicd(t, name, "--config", file)
 			p.Expect(t, 1, "msg=ready ")
@@ -72,7 +77,8 @@ func TestDeviceTroubleIsTold(t *testing.T) {
 				_ = holder.Wait()
 			}()
 			ns.Run(t, "ip", "link", "set", "rnic0", "netns", strconv.Itoa(holder.Process.Pid))
-			shown(4, `level=ERROR .* takes no frames" .*in another network namespace`, "rnic0 is in another network namespace", "moved")
+			shown(4, `level=ERROR .* takes no frames" .*in another network namespace`,
+				"rnic0 is in another network namespace", "moved")
 			ns.stop(t, p)
 			require.Len(t, p.Lines(line), 4, "%s", p)
 		})

@@ -29,8 +29,11 @@ type dialOptions struct {
 func (o *dialOptions) flags(f *pflag.FlagSet) {
 	o.nic.clientFlags(f)
 	f.DurationVar(&o.timeout, "timeout", 0, "give up after so long in all; 0: never")
-	f.DurationVar(&o.silence, "user-timeout", silenceDefault, "give up on a server that acknowledges nothing for so long, keep-alives where nothing is in flight")
-	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
+	f.DurationVar(&o.silence, "user-timeout", silenceDefault,
+		"give up on a server that acknowledges nothing for so long, keep-alives where nothing is "+
+			"in flight")
+	f.DurationVar(&o.wait, "wait", 0,
+		"keep trying to connect for so long, for a server that is just starting")
 	f.BoolVar(&o.noCRC, "no-crc", false, "offer to go without CRC32C")
 }
 
@@ -44,16 +47,19 @@ const (
 
 // connParam is what the flags say of how to connect.
 func (o *dialOptions) connParam(dialect rnic.Dialect, noMarkers bool) rnic.ConnParam {
-	return rnic.ConnParam{Dialect: dialect, NoMarkers: noMarkers, NoCRC: o.noCRC, UserTimeout: o.silence}
+	return rnic.ConnParam{Dialect: dialect, NoMarkers: noMarkers, NoCRC: o.noCRC,
+		UserTimeout: o.silence}
 }
 
 // dialectFlag is for commands whose server takes more than one.
 func (o *dialOptions) dialectFlag(f *pflag.FlagSet, usual string) {
-	f.StringVar(&o.dialect, "dialect", "", "MPA dialect to ask in: "+orList(framedDialects())+" (default "+usual+")")
+	f.StringVar(&o.dialect, "dialect", "", "MPA dialect to ask in: "+orList(framedDialects())+
+		" (default "+usual+")")
 }
 
 func (o *dialOptions) jsonFlag(f *pflag.FlagSet) {
-	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
+	f.BoolVar(&o.json, "json", false,
+		"print results as one line of JSON each; everything else goes to standard error")
 }
 
 // check refuses what cannot be, and reads --dialect; 0 is rnic's choice.
@@ -85,7 +91,8 @@ func (o *dialOptions) within(ctx context.Context) (context.Context, context.Canc
 func timedOut(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
 // client runs what a command does with an Adapter, and tells on log what it runs on.
-func (o *dialOptions) client(ctx context.Context, log *output, do func(context.Context, *rnic.Adapter) error) (err error) {
+func (o *dialOptions) client(ctx context.Context, log *output,
+	do func(context.Context, *rnic.Adapter) error) (err error) {
 	var s *endpoint
 	log.do(func(w io.Writer) {
 		region := size(0)
@@ -169,16 +176,19 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
 	case errors.As(err, &rejected) && rejected.MaybeDialect(), errors.As(err, &revision):
 		return fmt.Errorf("%w; --dialect asks in another", err)
-	case errors.As(err, &rejected) && err == error(dial) && len(rejected.PrivateData) == 0: // no cause is named yet
+	case errors.As(err, &rejected) && err == error(dial) && len(rejected.PrivateData) == 0:
+		// no cause is named yet
 		return fmt.Errorf("%w; is it a server of something else?", err)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, stack.ErrRefused):
 		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
 	case errors.Is(err, stack.ErrNoRoute) && o.nic.pmd == "tap" && o.nic.hostAddr == "":
-		return fmt.Errorf("%w; no host on %s answers: --host-addr gives the kernel's side of it an address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
+		return fmt.Errorf("%w; no host on %s answers: --host-addr gives the kernel's side of it an "+
+			"address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
 	case dialling && errors.Is(err, stack.ErrReset):
-		return fmt.Errorf("%w; what listens there may be no server of RDMA over TCP, or is full (--peer-max)", err)
+		return fmt.Errorf("%w; what listens there may be no server of RDMA over TCP, or is full "+
+			"(--peer-max)", err)
 	case dialling && errors.Is(err, stack.ErrTimeout):
 		return fmt.Errorf("%w; %s", err, nobodyAnswers)
 	case dialling && noRDMA(err):
@@ -190,7 +200,8 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 }
 
 // nobodyAnswers is what a SYN without an answer may mean.
-const nobodyAnswers = "nothing answers there: no host, a filter, or a server of our TCP that is full (--peer-max)"
+const nobodyAnswers = "nothing answers there: no host, a filter, or a server of our TCP that is " +
+	"full (--peer-max)"
 
 // noRDMA says whether a start-up ended as with a server of another protocol: it waits for more,
 // closes what it does not understand, or speaks first.

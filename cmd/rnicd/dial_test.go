@@ -22,20 +22,29 @@ func TestExplainDial(t *testing.T) {
 		err  error
 		want string
 	}{
-		{dialOptions{}, rnic.ErrStartupTimeout, "in time; what listens there may be no server of RDMA over TCP"},
-		{dialOptions{}, closed, "during MPA start-up; what listens there may be no server of RDMA over TCP"},
-		{dialOptions{}, stack.ErrReset, "reset by peer; what listens there may be no server of RDMA over TCP, or is full (--peer-max)"},
-		{dialOptions{}, mpa.ErrKey, "wrong Key (code 4, offset 0); what listens there may be no server of RDMA over TCP"},
-		{dialOptions{}, &rnic.RejectedError{Enhanced: true}, "(0 octets of private data); is it a server of something else?"},
-		{dialOptions{}, stack.ErrRefused, "connection refused; is a server running there? --wait 5s waits for one"},
+		{dialOptions{}, rnic.ErrStartupTimeout,
+			"in time; what listens there may be no server of RDMA over TCP"},
+		{dialOptions{}, closed, "during MPA start-up; what listens there may be no server of " +
+			"RDMA over TCP"},
+		{dialOptions{}, stack.ErrReset,
+			"reset by peer; what listens there may be no server of RDMA over TCP, or is full (--peer-max)"},
+		{dialOptions{}, mpa.ErrKey, "wrong Key (code 4, offset 0); what listens there may be no server " +
+			"of RDMA over TCP"},
+		{dialOptions{}, &rnic.RejectedError{Enhanced: true},
+			"(0 octets of private data); is it a server of something else?"},
+		{dialOptions{}, stack.ErrRefused,
+			"connection refused; is a server running there? --wait 5s waits for one"},
 		{dialOptions{}, stack.ErrNoRoute, "rnic: connect to h:1: stack: no route to host"},
-		{dialOptions{nic: nicOptions{pmd: "tap", dev: "rnic1"}}, stack.ErrNoRoute, "no route to host; no host on rnic1 answers: --host-addr"},
+		{dialOptions{nic: nicOptions{pmd: "tap", dev: "rnic1"}}, stack.ErrNoRoute,
+			"no route to host; no host on rnic1 answers: --host-addr"},
 	} {
-		err := c.o.explain(context.Background(), &rnic.ConnectError{Addr: "h:1", Err: c.err}, "put to", "h:1")
+		err := c.o.explain(context.Background(), &rnic.ConnectError{Addr: "h:1", Err: c.err},
+			"put to", "h:1")
 		require.ErrorIs(t, err, c.err)
 		require.ErrorContains(t, err, c.want)
 	}
-	err := (&dialOptions{}).explain(context.Background(), closed, "put to", "h:1") // of a connection that stood
+	// of a connection that stood
+	err := (&dialOptions{}).explain(context.Background(), closed, "put to", "h:1")
 	require.EqualError(t, err, "put to h:1: "+closed.Error())
 }
 
@@ -47,10 +56,13 @@ func TestExplainOnce(t *testing.T) {
 	defer cancel()
 	<-over.Done()
 	dial := &rnic.ConnectError{Addr: "h:1", Err: stack.ErrTimeout}
-	require.EqualError(t, o.explain(over, dial, "put to", "h:1"), "gave up after --timeout 1s: "+dial.Error()+"; "+nobodyAnswers)
-	require.EqualError(t, o.explain(over, over.Err(), "put to", "h:1"), "gave up after --timeout 1s: put to h:1: context deadline exceeded")
+	require.EqualError(t, o.explain(over, dial, "put to", "h:1"), "gave up after --timeout 1s: "+
+		dial.Error()+"; "+nobodyAnswers)
+	require.EqualError(t, o.explain(over, over.Err(), "put to", "h:1"),
+		"gave up after --timeout 1s: put to h:1: context deadline exceeded")
 
-	for _, rejected := range []*rnic.RejectedError{{Enhanced: true, PrivateData: []byte("why")}, {Enhanced: true}} {
+	for _, rejected := range []*rnic.RejectedError{{Enhanced: true, PrivateData: []byte("why")},
+		{Enhanced: true}} {
 		err := error(&rnic.ConnectError{Addr: "h:1", Err: rejected})
 		if len(rejected.PrivateData) == 0 {
 			err = fmt.Errorf("%w; is it perftest's?", err)

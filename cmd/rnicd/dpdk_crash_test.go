@@ -25,20 +25,25 @@ func TestDPDKAfterACrash(t *testing.T) {
 	dir := t.TempDir()
 	huge := filepath.Join(dir, "huge")
 	require.NoError(t, os.Mkdir(huge, 0o755))
-	const veth = "ip link add enp1s0 type veth peer name peer0 && ip link set enp1s0 up && ip link set peer0 up && ip addr add 10.9.0.254/24 dev peer0"
+	const veth = "ip link add enp1s0 type veth peer name peer0 && ip link set enp1s0 up && ip link " +
+		"set peer0 up && ip addr add 10.9.0.254/24 dev peer0"
 	for _, c := range sample.Of(t, 2, []struct {
 		name, device, more string
 		before, after      string // of the first start, of each
 		silent             bool   // no kernel at the other end
 	}{
-		{name: "net_tap", device: "net_tap0,iface=rnic0", after: "ip addr add 10.9.0.254/24 dev rnic0 && ip link set rnic0 up"},
+		{name: "net_tap", device: "net_tap0,iface=rnic0",
+			after: "ip addr add 10.9.0.254/24 dev rnic0 && ip link set rnic0 up"},
 		{
-			name: "hugepage files", device: "net_tap0,iface=rnic0", more: "eal = [\"--huge-dir=" + huge + "\", \"--file-prefix=rnicd-crash\"]\n",
+			name: "hugepage files", device: "net_tap0,iface=rnic0", more: "eal = [\"--huge-dir=" + huge +
+				"\", \"--file-prefix=rnicd-crash\"]\n",
 			after: "ip addr add 10.9.0.254/24 dev rnic0 && ip link set rnic0 up",
 		},
-		{name: "net_af_packet", device: "net_af_packet0,iface=enp1s0", more: "mtu = 1400\n", before: veth},
+		{name: "net_af_packet", device: "net_af_packet0,iface=enp1s0", more: "mtu = 1400\n",
+			before: veth},
 		{name: "net_af_xdp", device: "net_af_xdp0,iface=enp1s0", before: veth},
-		{name: "net_memif", device: "net_memif0,role=server,socket-abstract=no,socket=" + filepath.Join(dir, "memif.sock"), silent: true},
+		{name: "net_memif", device: "net_memif0,role=server,socket-abstract=no,socket=" +
+			filepath.Join(dir, "memif.sock"), silent: true},
 	}) {
 		t.Run(c.name, func(t *testing.T) {
 			ns := newNamespace(t)
@@ -52,8 +57,10 @@ func TestDPDKAfterACrash(t *testing.T) {
 			if c.before != "" {
 				ns.Run(t, "sh", "-c", c.before)
 			}
-			path := configured(t, fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"port0\"\ndriver = \"dpdk\"\ndevice = %q\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"\n%s"+
-				"[[service]]\nname = \"sink\"\ntype = \"stream\"\nmode = \"sink\"\n", filepath.Join(dir, "control.sock"), c.device, c.more))
+			path := configured(t, fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"port0\"\ndriver "+
+				"= \"dpdk\"\ndevice = %q\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"\n%s"+
+				"[[service]]\nname = \"sink\"\ntype = \"stream\"\nmode = \"sink\"\n",
+				filepath.Join(dir, "control.sock"), c.device, c.more))
 			for i := range 3 {
 				server := ns.rnicd(t, "serve", "--config", path)
 				server.Expect(t, 1, "msg=ready ")

@@ -26,7 +26,9 @@ func TestServeEndsOnSignals(t *testing.T) {
 				server.Signal(t, sig)
 				require.Equal(t, 0, server.Wait(t), "%s", server)
 			})
-			require.Len(t, server.Lines("^failed +"+kernelHost+`:\d+: cut short: the server was told to end$`), 1, "%s", server)
+			require.Len(
+				t, server.Lines("^failed +"+kernelHost+`:\d+: cut short: the server was told to end$`), 1,
+				"%s", server)
 			require.Len(t, server.Lines("^failed "), 1, "%s", server)
 			require.Empty(t, server.Lines("^rnicd: "), "%s", server)
 			require.False(t, ns.Has(t, "rnic0"))
@@ -37,13 +39,17 @@ func TestServeEndsOnSignals(t *testing.T) {
 // A daemon whose device was deleted cannot serve: it ends, and says why.
 func TestDeviceDeleted(t *testing.T) {
 	t.Parallel()
-	for _, args := range sample.Of(t, 2, [][]string{{"serve", "--region", "1MiB"}, {"serve", "--region", "1MiB", "--once", "--fault", "dup=1%"}, {"stream", "server"}, {"stream", "sink"}}) {
+	for _, args := range sample.Of(
+		t, 2,
+		[][]string{{"serve", "--region", "1MiB"}, {"serve", "--region", "1MiB", "--once", "--fault",
+			"dup=1%"}, {"stream", "server"}, {"stream", "sink"}}) {
 		ns := newNamespace(t)
 		p := ns.rnicd(t, args...)
 		p.Expect(t, 1, "^ready ")
 		ns.Run(t, "ip", "link", "delete", "rnic0")
 		require.Equal(t, 1, p.Wait(t), "%s", p)
-		require.Equal(t, []string{"rnicd: tap: rnic0: the device is gone: somebody deleted it, or its network namespace ended; nothing can be received or sent any more"},
+		require.Equal(t, []string{"rnicd: tap: rnic0: the device is gone: somebody deleted it, or its " +
+			"network namespace ended; nothing can be received or sent any more"},
 			p.Lines("^rnicd: "), "%s", p)
 	}
 }

@@ -36,7 +36,8 @@ func (o *nicOptions) clientFlags(f *pflag.FlagSet) {
 // from.
 func (o *nicOptions) checkClient() error {
 	if useless := o.given("addr", "page", "node", "counters"); o.pmd == "kernel" && len(useless) > 0 {
-		return fmt.Errorf("--pmd kernel has no use for %s in a client: leave it out", strings.Join(useless, ", "))
+		return fmt.Errorf("--pmd kernel has no use for %s in a client: leave it out",
+			strings.Join(useless, ", "))
 	}
 	return o.checkDevice()
 }
@@ -53,7 +54,8 @@ type endpoint struct {
 
 // openEndpoint opens the device that was asked for, with a region of memory, and tells of it on w;
 // what happens later on out. The context it returns ends with that device.
-func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer, out *output) (context.Context, *endpoint, error) {
+func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer,
+	out *output) (context.Context, *endpoint, error) {
 	if o.pmd == "kernel" {
 		s, err := openKernel(o, region, w)
 		return ctx, s, err
@@ -74,16 +76,19 @@ func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer, 
 		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
 	}
 	while, lost := n.Watch(ctx, conditions{out})
-	return while, &endpoint{dev: dev, region: n.Region(), pollers: n.Pollers(), nic: n, stop: func() error {
-		return errors.Join(lost(), closeAdapter(dev), n.Close())
-	}}, nil
+	return while, &endpoint{dev: dev, region: n.Region(), pollers: n.Pollers(), nic: n,
+		stop: func() error {
+			return errors.Join(lost(), closeAdapter(dev), n.Close())
+		}}, nil
 }
 
 // settle is for a client before stop: what it has closed acknowledges the peer's FIN first, or
 // flushTimeout passes.
 func (s *endpoint) settle() {
 	if s.nic != nil {
-		s.nic.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+		s.nic.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool {
+			return k.Conns == k.TimeWait
+		})
 	}
 }
 
@@ -93,7 +98,8 @@ func openKernel(o *nicOptions, region size, w io.Writer) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := port.Config{Driver: port.Driver{Name: "kernel", Sockets: true}, PeerMax: int(o.peerMax), Region: int64(region), Node: o.node}
+	cfg := port.Config{Driver: port.Driver{Name: "kernel", Sockets: true}, PeerMax: int(o.peerMax),
+		Region: int64(region), Node: o.node}
 	s := &endpoint{}
 	if from.IsValid() {
 		s.host = from.String()
@@ -108,7 +114,8 @@ func openKernel(o *nicOptions, region size, w io.Writer) (*endpoint, error) {
 		return nil, err
 	}
 	if a := n.Arena(); a != nil {
-		fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(a.Bytes()))), pageName(a.PageSize()), fallbackNote(a))
+		fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(a.Bytes()))),
+			pageName(a.PageSize()), fallbackNote(a))
 	}
 	if s.dev, err = n.Adapter(); err != nil {
 		return nil, errors.Join(err, n.Close())

@@ -28,29 +28,47 @@ func TestPutErrors(t *testing.T) {
 		args []string
 		want string // a pattern
 	}{
-		{"FIFO", []string{fifo, "127.0.0.1"}, `.*/fifo is not a regular file; its length must be known beforehand`},
+		{"FIFO", []string{fifo, "127.0.0.1"},
+			`.*/fifo is not a regular file; its length must be known beforehand`},
 		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; want a file`},
-		{"standard input", []string{"-", "127.0.0.1"}, `-: the length must be known beforehand, and standard input has none; a file of that name is \./-`},
-		{"missing file", []string{"/tmp/no/such", "127.0.0.1"}, `open /tmp/no/such: no such file or directory`},
-		{"device", []string{"/dev/zero", "127.0.0.1"}, `/dev/zero is not a regular file; its length must be known beforehand`},
-		{"no listener", []string{f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
-		{"default port", []string{f, "127.0.0.1"}, `rnic: connect to 127\.0\.0\.1:7174: .*connection refused; is a server running there\? --wait 5s waits for one`},
-		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; no server listened there for --wait 200ms`},
-		{"no route", []string{f, "192.0.2.1"}, `rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
+		{"standard input", []string{"-", "127.0.0.1"},
+			`-: the length must be known beforehand, and standard input has none; a file of that name is \./-`},
+		{"missing file", []string{"/tmp/no/such", "127.0.0.1"},
+			`open /tmp/no/such: no such file or directory`},
+		{"device", []string{"/dev/zero", "127.0.0.1"},
+			`/dev/zero is not a regular file; its length must be known beforehand`},
+		{"no listener", []string{f, "127.0.0.1:9"},
+			`rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
+		{"default port", []string{f, "127.0.0.1"},
+			`rnic: connect to 127\.0\.0\.1:7174: .*connection refused; is a server running there\? --wait 5s waits for one`},
+		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"},
+			`rnic: connect to 127\.0\.0\.1:9: .*connection refused; no server listened there for --wait 200ms`},
+		{"no route", []string{f, "192.0.2.1"},
+			`rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
 		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
-		{"swapped", []string{"127.0.0.1", f}, `open 127\.0\.0\.1: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
-		{"swapped, two missing files", []string{"10.9.0.77:7174", "image"}, `open 10\.9\.0\.77:7174: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
+		{"swapped", []string{"127.0.0.1", f},
+			`open 127\.0\.0\.1: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
+		{"swapped, two missing files", []string{"10.9.0.77:7174", "image"},
+			`open 10\.9\.0\.77:7174: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
 		{"two files", []string{f, f}, `".+/random-10" names no server: want HOST or HOST:PORT`},
-		{"port 0", []string{f, "127.0.0.1:0"}, `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
-		{"port too high", []string{f, "127.0.0.1:65536"}, `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
+		{"port 0", []string{f, "127.0.0.1:0"},
+			`"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
+		{"port too high", []string{f, "127.0.0.1:65536"},
+			`"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
 		{"one argument", []string{f}, `1 argument given; want: rnicd put FILE HOST\[:PORT\]`},
 		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana; see rnicd put --help`},
-		{"dialect", []string{"--dialect", "rfc9999", f, "127.0.0.1"}, `--dialect "rfc9999": want rddp-01, rfc5044, rtr or rfc6581`},
-		{"no dialect", []string{"--dialect", "", f, "127.0.0.1"}, `--dialect "": want rddp-01, rfc5044, rtr or rfc6581`},
-		{"dialect without frames", []string{"--dialect", "culley-02", f, "127.0.0.1"}, `--dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`},
-		{"negative timeout", []string{"--timeout", "-1s", f, "127.0.0.1"}, `--timeout -1s, --wait 0s: must not be negative`},
-		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded); nothing answers there: .*`},
-		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"}, `gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
+		{"dialect", []string{"--dialect", "rfc9999", f, "127.0.0.1"},
+			`--dialect "rfc9999": want rddp-01, rfc5044, rtr or rfc6581`},
+		{"no dialect", []string{"--dialect", "", f, "127.0.0.1"},
+			`--dialect "": want rddp-01, rfc5044, rtr or rfc6581`},
+		{"dialect without frames", []string{"--dialect", "culley-02", f, "127.0.0.1"},
+			`--dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`},
+		{"negative timeout", []string{"--timeout", "-1s", f, "127.0.0.1"},
+			`--timeout -1s, --wait 0s: must not be negative`},
+		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"},
+			`gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded); nothing answers there: .*`},
+		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"},
+			`gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			begin := time.Now()
@@ -72,38 +90,51 @@ func TestGetSwapped(t *testing.T) {
 	ns.fails(t, "get "+file+" 10.9.0.1", `".+/random-10" names no server: want HOST or HOST:PORT`+hint)
 	ns.fails(t, "get copy 10.9.0.1", `rnic: connect to copy:7174: .+`+hint)
 	ns.fails(t, "get copy [fd09::1]:7174", `rnic: connect to copy:7174: .+`+hint)
-	ns.fails(t, "get nobody.invalid copy", `rnic: connect to nobody\.invalid:7174: .*lookup nobody\.invalid[^;]*$`)
+	ns.fails(t, "get nobody.invalid copy",
+		`rnic: connect to nobody\.invalid:7174: .*lookup nobody\.invalid[^;]*$`)
 }
 
 // serveErrors are flags of serve and patterns of the errors that they cause.
 var serveErrors = []struct{ args, want string }{
-	{"--addr banana", `--addr "banana": want an address with its prefix length, as 10\.9\.0\.1/24 or fd09::1/64`},
+	{"--addr banana",
+		`--addr "banana": want an address with its prefix length, as 10\.9\.0\.1/24 or fd09::1/64`},
 	{"--addr 10.9.0.1", `--addr "10\.9\.0\.1": want an address with its prefix length`},
 	{"--addr ::1/64", `--addr ::1/64: want the unicast address of a host`},
 	{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast address of a host`},
 	{"--host-addr banana", `--host-addr "banana": want an address with its prefix length`},
 	{"--pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
 	{"--pmd kernel --fault drop=1%", `--pmd kernel has no use for --fault: leave it out`},
-	{"--pmd kernel --mtu 9000 --congestion reno", `--pmd kernel has no use for --congestion, --mtu: leave it out`},
-	{"--pmd kernel --no-markers --drop-bad-crc", `--pmd kernel has no use for --no-markers, --drop-bad-crc: leave it out`},
-	{"--pmd kernel --addr 127.0.0.1/8", `--addr "127\.0\.0\.1/8": with --pmd kernel want one address of this host, without a prefix length, as 127\.0\.0\.1`},
-	{"--pmd kernel --addr 127.0.0.1,127.0.0.2", `--addr "127\.0\.0\.1,127\.0\.0\.2": with --pmd kernel want one address`},
-	{"--pmd kernel --addr 192.0.2.1 --region 1MiB", `rnic: listen on "192\.0\.2\.1:7174": listen tcp4 192\.0\.2\.1:7174: bind: cannot assign requested address`},
+	{"--pmd kernel --mtu 9000 --congestion reno",
+		`--pmd kernel has no use for --congestion, --mtu: leave it out`},
+	{"--pmd kernel --no-markers --drop-bad-crc",
+		`--pmd kernel has no use for --no-markers, --drop-bad-crc: leave it out`},
+	{"--pmd kernel --addr 127.0.0.1/8",
+		`--addr "127\.0\.0\.1/8": with --pmd kernel want one address of this host, without a prefix length, as 127\.0\.0\.1`},
+	{"--pmd kernel --addr 127.0.0.1,127.0.0.2",
+		`--addr "127\.0\.0\.1,127\.0\.0\.2": with --pmd kernel want one address`},
+	{"--pmd kernel --addr 192.0.2.1 --region 1MiB",
+		`rnic: listen on "192\.0\.2\.1:7174": listen tcp4 192\.0\.2\.1:7174: bind: cannot assign requested address`},
 	{"--pci 0000:01:00.0", `--pmd tap has no use for --pci: leave it out`},
 	{"--queues 0", `--queues 0: want 1 to 64`},
-	{"--addr 10.9.0.0/24", `--addr 10\.9\.0\.0/24: the first and the last address of a network are no host's`},
-	{"--addr 10.9.3.255/22", `--addr 10\.9\.3\.255/22: the first and the last address of a network are no host's`},
-	{"--host-addr 10.9.0.1/24", `--host-addr 10\.9\.0\.1/24: that is our stack's own address, by --addr; give the kernel's side another of its network`},
-	{"--host-addr 10.8.0.1/24", `--host-addr 10\.8\.0\.1/24: not in the network of --addr 10\.9\.0\.1/24, so our stack could not answer it; choose one of that network, or name a --gateway`},
+	{"--addr 10.9.0.0/24",
+		`--addr 10\.9\.0\.0/24: the first and the last address of a network are no host's`},
+	{"--addr 10.9.3.255/22",
+		`--addr 10\.9\.3\.255/22: the first and the last address of a network are no host's`},
+	{"--host-addr 10.9.0.1/24",
+		`--host-addr 10\.9\.0\.1/24: that is our stack's own address, by --addr; give the kernel's side another of its network`},
+	{"--host-addr 10.8.0.1/24",
+		`--host-addr 10\.8\.0\.1/24: not in the network of --addr 10\.9\.0\.1/24, so our stack could not answer it; choose one of that network, or name a --gateway`},
 	{"--host-addr fd09::1/64", `--host-addr fd09::1/64: not in the network of --addr 10\.9\.0\.1/24`},
-	{"--gateway 10.9.0.1", `stack: poller "rnic0": gateway 10\.9\.0\.1 is our own address; name a router's`},
+	{"--gateway 10.9.0.1",
+		`stack: poller "rnic0": gateway 10\.9\.0\.1 is our own address; name a router's`},
 	{"--page 3M", `--page "3M": want auto, 2M, 1G or normal`},
 	{"--fault drop=200%", `--fault: fault: "drop=200%": a probability is 0% to 100%, or 0 to 1`},
 	{"--fault banana", `--fault: fault: "banana": write key=value, such as drop=1%`},
 	{"--core 999", `stack: poller "rnic0": core 999 is not available; allowed CPUs: [-0-9,]+`},
 	{"--idle banana", `--idle "banana": want adaptive, spin, pause, sleep, interrupt`},
 	{"--idle sleep --spin", `--spin and --idle sleep: give only one`},
-	{"--idle interrupt --fault drop=1%", `stack: poller "rnic0": IdleInterrupt, but its queue has no interrupts`},
+	{"--idle interrupt --fault drop=1%",
+		`stack: poller "rnic0": IdleInterrupt, but its queue has no interrupts`},
 	{"--flow-control full", `--pmd tap has no use for --flow-control: leave it out`},
 	{"--cores 0-", `--cores "0-": want CPUs as 2-5 or 2,4,6`},
 	{"--cores 0,0", `--cores "0,0": 0 twice; a Poller has a CPU of its own`},
@@ -130,14 +161,21 @@ var serveErrors = []struct{ args, want string }{
 	{"--idle-timeout 0s", `--idle-timeout 0s: must be positive`},
 	{"--region 0", `--region 0: must be at least one octet`},
 	{"--region banana", `--region: "banana" is not a size; write 4096, 64KiB, 256MiB, 1.5GiB or 1TiB`},
-	{"--region 1000GiB", `hugepages: .*1000 GiB of memory wanted, .* available of which .* are kept free; ask for less or add memory`},
-	{"--region 1000GiB --pmd kernel", `hugepages: .*1000 GiB of memory wanted, .* ask for less or add memory`},
-	{"--region 8589934591GiB", `hugepages: .*8589934591 GiB of memory wanted, .* ask for less or add memory`},
-	{"--region 9223372036854775807", `--region: 9223372036854775807 octets are more than can be addressed`},
-	{"--node 1000", `hugepages: NUMA node 1000 wanted, online: [0-9 ]+; choose one of these, or AnyNode \(-1\)`},
-	{"--dev averylongdevicename", `tap: name "averylongdevicename" has 19 octets; a device name has at most 15: choose a shorter one`},
+	{"--region 1000GiB",
+		`hugepages: .*1000 GiB of memory wanted, .* available of which .* are kept free; ask for less or add memory`},
+	{"--region 1000GiB --pmd kernel",
+		`hugepages: .*1000 GiB of memory wanted, .* ask for less or add memory`},
+	{"--region 8589934591GiB",
+		`hugepages: .*8589934591 GiB of memory wanted, .* ask for less or add memory`},
+	{"--region 9223372036854775807",
+		`--region: 9223372036854775807 octets are more than can be addressed`},
+	{"--node 1000",
+		`hugepages: NUMA node 1000 wanted, online: [0-9 ]+; choose one of these, or AnyNode \(-1\)`},
+	{"--dev averylongdevicename",
+		`tap: name "averylongdevicename" has 19 octets; a device name has at most 15: choose a shorter one`},
 	{"--dev lo", `tap: lo: .+`},
-	{"--capture /no/such/dir/file", `--capture: capture: open /no/such/dir/file: no such file or directory; choose a file that can be written`},
+	{"--capture /no/such/dir/file",
+		`--capture: capture: open /no/such/dir/file: no such file or directory; choose a file that can be written`},
 	{"banana", `1 argument given; want: rnicd serve$`},
 }
 
@@ -167,7 +205,8 @@ func TestDemoErrors(t *testing.T) {
 		"--mtu 70000": "rnicd: --mtu 70000: want 576 to 65513 octets",
 		"/tmp":        "rnicd: /tmp is a directory; want a file",
 	} {
-		out, err := exec.Command(programPath(t), append([]string{"demo"}, strings.Fields(args)...)...).CombinedOutput()
+		out, err := exec.Command(programPath(t), append([]string{"demo"}, strings.Fields(args)...)...).
+			CombinedOutput()
 		require.Error(t, err)
 		require.Equal(t, want+"\n", string(out))
 	}
@@ -182,7 +221,8 @@ func TestUnknownCommands(t *testing.T) {
 	}{
 		{"banana", 1, `^rnicd: unknown command "banana" for "rnicd"; see rnicd --help$`},
 		{"srve", 1, `^rnicd: unknown command "srve" for "rnicd"; did you mean serve\?$`},
-		{"stream banana", 1, `^rnicd: unknown command "banana" for "rnicd stream"; see rnicd stream --help$`},
+		{"stream banana", 1,
+			`^rnicd: unknown command "banana" for "rnicd stream"; see rnicd stream --help$`},
 		{"stream sever", 1, `^rnicd: unknown command "sever" for "rnicd stream"; did you mean server\?$`},
 		{"stream client", 1, `^rnicd: 0 arguments given; want: rnicd stream client HOST\[:PORT\]$`},
 		{"stream sink a b", 1, `^rnicd: 2 arguments given; want: rnicd stream sink \[HOST\[:PORT\]\]$`},
@@ -213,7 +253,8 @@ func TestServeDeviceBusy(t *testing.T) {
 	server := ns.serving(t)
 	p := ns.rnicd(t, "serve", "--region", "1MiB")
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Equal(t, []string{fmt.Sprintf("rnicd: rnic0: process %d has this device: frames would reach one of both by chance; name another device, or end that process", server.PID())},
+	require.Equal(t, []string{fmt.Sprintf("rnicd: rnic0: process %d has this device: frames would "+
+		"reach one of both by chance; name another device, or end that process", server.PID())},
 		errorLines(p))
 	ns.put(t, randomFile(t, 1000))
 	ns.stop(t, server)
@@ -231,13 +272,17 @@ func TestServeWithoutHugepages(t *testing.T) {
 		skip.Missing(t, "needs a known and small number of free hugepages: %d, %v", free, err)
 	}
 	server := ns.serving(t, "--region", fmt.Sprintf("%dMiB", 2*free+64))
-	require.Len(t, server.Lines(`^memory +\S+ [MG]iB on normal pages \(hugepages: \d+ pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh \d+ `), 1, "%s", server)
+	require.Len(
+		t,
+		server.Lines(
+			`^memory +\S+ [MG]iB on normal pages \(hugepages: \d+ pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh \d+ `), 1, "%s", server)
 	f := randomFile(t, 1<<20)
 	ns.put(t, f)
 	ns.stop(t, server)
 
 	server = ns.serving(t, "--page", "normal")
-	require.Len(t, server.Lines(`^memory +\S+ MiB on normal pages$`), 1, "asked for, so no fall-back: %s", server)
+	require.Len(t, server.Lines(`^memory +\S+ MiB on normal pages$`), 1,
+		"asked for, so no fall-back: %s", server)
 	ns.stop(t, server)
 }
 
@@ -252,18 +297,21 @@ func asNobody(cmd *exec.Cmd) *exec.Cmd {
 // Without rights: a clear error for the TAP, by either driver, and a demo that works.
 func TestWithoutRights(t *testing.T) {
 	ns := newNamespace(t)
-	const why = ": not permitted to create or attach to the device: operation not permitted; run as root or with CAP_NET_ADMIN"
+	const why = ": not permitted to create or attach to the device: operation not permitted; run as " +
+		"root or with CAP_NET_ADMIN"
 	p := ns.Start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB")))
 	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Len(t, errorLines(p), 1, "%s", p)
 	require.Contains(t, errorLines(p)[0], "rnicd: tap: rnic0"+why)
 	if program.dpdk {
-		p = ns.Start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB", "--pmd", "dpdk")))
+		p = ns.Start(
+			t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB", "--pmd", "dpdk")))
 		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, errorLines(p), 1, "%s", p)
 		require.Contains(t, errorLines(p)[0], "run as root or with CAP_NET_ADMIN")
 	}
-	p = ns.Start(t, asNobody(exec.Command(programPath(t), "demo", "--region", "8MiB", "--size", "4MiB")))
+	p = ns.Start(
+		t, asNobody(exec.Command(programPath(t), "demo", "--region", "8MiB", "--size", "4MiB")))
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines("^received +4.0 MiB"), 1, "%s", p)
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -281,11 +329,15 @@ func TestWithoutTun(t *testing.T) {
 		drivers = append(drivers, "dpdk")
 	}
 	for _, driver := range drivers {
-		cmd := exec.Command("sh", "-c", `mount -t tmpfs none /dev/net && exec "$0" "$@"`, programPath(t), "serve", "--region", "1MiB", "--pmd", driver)
+		cmd := exec.Command("sh", "-c", `mount -t tmpfs none /dev/net && exec "$0" "$@"`, programPath(t),
+			"serve", "--region", "1MiB", "--pmd", driver)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 		p := ns.Start(t, cmd)
 		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, errorLines(p), 1, "%s", p)
-		require.Regexp(t, `^rnicd: tap: rnic0: /dev/net/tun: no such file or directory; load the driver \(modprobe tun\)`, errorLines(p)[0])
+		require.Regexp(
+			t,
+			`^rnicd: tap: rnic0: /dev/net/tun: no such file or directory; load the driver \(modprobe tun\)`,
+			errorLines(p)[0])
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 const exampleFolder = "docs/examples/config"
 
-// exampleFile is the configuration of that name in docs/examples/config, with its sockets in a folder
-// of this test.
+// exampleFile is the configuration of that name in docs/examples/config, with its sockets in a
+// folder of this test.
 func exampleFile(t *testing.T, name string) (dir, text string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(repository, exampleFolder, name))
@@ -89,7 +89,8 @@ func TestExampleAFXDP(t *testing.T) {
 	server := ns.rnicd(t, "serve", "--config", configured(t, text))
 	server.Expect(t, 1, "msg=ready ")
 	f := randomFile(t, 3<<20)
-	ns.succeeds(t, "put --pmd dpdk --dev net_af_xdp0,iface=peer0 --addr 10.9.0.2/24 --dad quick --wait 60s --timeout 60s "+f.path+" 10.9.0.1")
+	ns.succeeds(t, "put --pmd dpdk --dev net_af_xdp0,iface=peer0 --addr 10.9.0.2/24 --dad quick "+
+		"--wait 60s --timeout 60s "+f.path+" 10.9.0.1")
 	server.Expect(t, 1, "msg=served .*sha256="+f.sum)
 	ns.stop(t, server)
 }
@@ -110,9 +111,12 @@ func TestExamplePCI(t *testing.T) {
 	require.Equal(t, 1, server.Wait(t), "%s", server)
 	require.Regexp(t, `(?m)^rnicd: port "nic0": dpdk: .*fffe:ff:1f\.7`, server.String())
 
-	instead := regexp.MustCompile(`(?m)^# .*without a NIC, put in place of the line with pci:\n#\s+(device = .*)$`).FindStringSubmatch(text)
+	instead := regexp.MustCompile(
+		`(?m)^# .*without a NIC, put in place of the line with pci:\n#\s+(device = .*)$`).
+		FindStringSubmatch(text)
 	require.NotNil(t, instead)
-	server = ns.rnicd(t, "serve", "--config", configured(t, strings.Replace(text, "pci = \""+nic+"\"", instead[1], 1)))
+	server = ns.rnicd(t, "serve", "--config",
+		configured(t, strings.Replace(text, "pci = \""+nic+"\"", instead[1], 1)))
 	server.Expect(t, 1, "msg=ready ")
 	ns.Run(t, "ip", "addr", "add", "10.9.0.254/24", "dev", "rnic0")
 	ns.Run(t, "ip", "link", "set", "rnic0", "up")

@@ -29,7 +29,9 @@ func TestForeignText(t *testing.T) {
 			if l, err = dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{}); err == nil {
 				addr = l.Addr().String()
 				close(listening)
-				err = l.Serve(ctx, func(ctx context.Context, r *rnic.ConnRequest) { _ = r.Reject(ctx, []byte(evil)) })
+				err = l.Serve(ctx, func(ctx context.Context, r *rnic.ConnRequest) {
+					_ = r.Reject(ctx, []byte(evil))
+				})
 				l.Close()
 			}
 		}
@@ -38,7 +40,8 @@ func TestForeignText(t *testing.T) {
 	<-listening
 	f := randomFile(t, 10).path
 	for _, args := range [][]string{
-		{"put", f, addr}, {"get", addr, filepath.Join(t.TempDir(), "got")}, {"perf", addr}, {"rping", addr}, {"rstream", addr},
+		{"put", f, addr}, {"get", addr, filepath.Join(t.TempDir(), "got")}, {"perf", addr},
+		{"rping", addr}, {"rstream", addr},
 		{"perf", "--compat", "perftest", addr},
 	} {
 		p := ns.rnicd(t, args...)
@@ -47,7 +50,8 @@ func TestForeignText(t *testing.T) {
 			require.NotContains(t, p.String(), r, "%v: %q", args, p)
 		}
 		if args[0] == "put" {
-			require.Contains(t, p.String(), `the server refused: \x1b]0;owned\x07\x1b[2J\u202e\x9b and "more"`)
+			require.Contains(t, p.String(),
+				`the server refused: \x1b]0;owned\x07\x1b[2J\u202e\x9b and "more"`)
 		}
 	}
 	stop()
@@ -58,5 +62,6 @@ func TestForeignText(t *testing.T) {
 	o := newOutput(&b)
 	o.refused(remote, "\x1b[2J")
 	o.failed(remote, errors.New("one\ntwo\x1b"))
-	require.Equal(t, "refused     192.0.2.1:5: \\x1b[2J\nfailed      192.0.2.1:5: one; two\\x1b\n", b.String())
+	require.Equal(t, "refused     192.0.2.1:5: \\x1b[2J\nfailed      192.0.2.1:5: one; two\\x1b\n",
+		b.String())
 }

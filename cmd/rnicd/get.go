@@ -40,7 +40,8 @@ Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With 
 	f := c.Flags()
 	o.flags(f)
 	o.dialectFlag(f, "rfc6581, or rfc5044 where the server knows only that")
-	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers (no placement ahead of a gap)")
+	f.BoolVar(&o.noMarkers, "no-markers", false,
+		"do not ask the server for MPA markers (no placement ahead of a gap)")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
 	f.Var(&o.sizeMax, "size-max", "largest file that is taken; 0: as large as there is room for")
 	f.Var(&o.name, "name", "read what was put under this name, from a region that keeps it")
@@ -65,7 +66,8 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	}
 	defer sink.discard()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
-		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Name: string(o.name), Begin: sink.begin, Conn: o.connParam(dialect, o.noMarkers)}
+		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Name: string(o.name), Begin: sink.begin,
+			Conn: o.connParam(dialect, o.noMarkers)}
 		end := func() {}
 		if !o.quiet {
 			var bar *progress
@@ -94,8 +96,8 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	})
 }
 
-// serverFirst adds to the error of a name that cannot be a server's, or that cannot be resolved, what may
-// have led to it.
+// serverFirst adds to the error of a name that cannot be a server's, or that cannot be resolved,
+// what may have led to it.
 func serverFirst(err error, host, path string) error {
 	var unknown *net.DNSError
 	if (strings.Contains(host, "/") || errors.As(err, &unknown)) && swapped(host, path) {

@@ -54,7 +54,8 @@ type bystander struct {
 
 func newBystander(t testing.TB, ns *namespace) *bystander {
 	t.Helper()
-	data := make([]byte, 12<<20) // more than the client keeps in flight, or it would not report progress
+	// more than the client keeps in flight, or it would not report progress
+	data := make([]byte, 12<<20)
 	_, _ = rand.NewChaCha8([32]byte{9}).Read(data)
 	want := sha256.Sum256(data)
 	b := &bystander{gate: &gate{data: data, open: make(chan int)}, result: make(chan error, 1)}
@@ -138,14 +139,18 @@ var attacks = []attack{
 	{"HTTP", func(c *raw) {
 		c.send([]byte("GET / HTTP/1.1\r\nHost: " + serverHost + "\r\n\r\n"))
 	}, `failed .*start-up frame has the wrong Key`},
-	{"garbage after connect", func(c *raw) { c.send(garbage(1, 4096)) }, `failed .*start-up frame has the wrong Key`},
+	{"garbage after connect", func(c *raw) {
+		c.send(garbage(1, 4096))
+	}, `failed .*start-up frame has the wrong Key`},
 	{"too much private data", func(c *raw) {
 		c.send(startupFrame(keyRequest, flagC, 1, make([]byte, 513)))
 	}, `failed .*PD_Length is above the limit of private data`},
 	{"revision", func(c *raw) {
 		c.send(startupFrame(keyRequest, flagC, 77, putRequest(granted)))
 	}, `failed .*MPA revision 77`},
-	{"closed in the start-up frame", func(c *raw) { c.send([]byte(keyRequest)) }, `failed .*peer closed the connection during MPA start-up`},
+	{"closed in the start-up frame", func(c *raw) {
+		c.send([]byte(keyRequest))
+	}, `failed .*peer closed the connection during MPA start-up`},
 	{"no transfer request", func(c *raw) {
 		c.send(startupFrame(keyRequest, flagC, 1, []byte("hello")))
 		c.reply()
@@ -225,7 +230,9 @@ var attacks = []attack{
 		c.send(c.fpdu(write(c.stag, c.to, bytes.Repeat([]byte{canary}, 100))))
 		c.send(c.fpdu(sendULPDU(0, 1, 0, finishMessage(100, [32]byte{1}))))
 	}, `failed .*SHA-256 mismatch`},
-	{"closed early", func(c *raw) { c.start(granted) }, `failed .*the client closed the connection before its closing message`},
+	{"closed early", func(c *raw) {
+		c.start(granted)
+	}, `failed .*the client closed the connection before its closing message`},
 	{"closed in an FPDU", func(c *raw) {
 		c.start(granted)
 		b := c.fpdu(write(c.stag, c.to, make([]byte, 100)))

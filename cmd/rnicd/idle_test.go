@@ -29,12 +29,14 @@ func TestDPDKDaemonsDevice(t *testing.T) {
 		return
 	}
 	if programPath(t); !program.dpdk {
-		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the race detector")
+		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the "+
+			"race detector")
 	}
 	ns := newNamespace(t)
 	var server *process
 	withEALMemory(t, func() *process {
-		server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB", "--idle", "interrupt", "--counters", "--mac", "02:00:0a:09:00:01")
+		server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB", "--idle", "interrupt",
+			"--counters", "--mac", "02:00:0a:09:00:01")
 		server.Await(t, 1, "^ready ")
 		return server
 	})

@@ -17,8 +17,10 @@ import (
 
 // Addresses of both ends of a lab's link, by family.
 var (
-	interopOurs   = map[int]netip.Prefix{4: netip.MustParsePrefix("10.9.0.1/24"), 6: netip.MustParsePrefix("fd09::1/64")}
-	interopTheirs = map[int]netip.Prefix{4: netip.MustParsePrefix("10.9.0.254/24"), 6: netip.MustParsePrefix("fd09::fe/64")}
+	interopOurs = map[int]netip.Prefix{4: netip.MustParsePrefix("10.9.0.1/24"),
+		6: netip.MustParsePrefix("fd09::1/64")}
+	interopTheirs = map[int]netip.Prefix{4: netip.MustParsePrefix("10.9.0.254/24"),
+		6: netip.MustParsePrefix("fd09::fe/64")}
 )
 
 // Devices between our stack and the Linux kernel.
@@ -64,11 +66,13 @@ func interopLink(t testing.TB, device string, mtu, family int, control string) *
 		return l
 	}
 	l.theirs = newNamespace(t)
-	l.ours.Sysctl(t, "net.ipv6.conf.default.disable_ipv6", "1") // at our end there is no kernel but DPDK's driver
+	// at our end there is no kernel but DPDK's driver
+	l.ours.Sysctl(t, "net.ipv6.conf.default.disable_ipv6", "1")
 	l.end.Name, l.end.Addrs = "rnic1", []netip.Prefix{interopTheirs[family]}
 	netlab.Veth(t, l.ours.Namespace, netlab.Device{Name: "rnic0", MTU: mtu}, l.theirs.Namespace, l.end)
 	l.theirs.Congestion(t, control)
-	l.args = append(l.args, "--pmd", "dpdk", "--dev", fmt.Sprintf("net_af_packet0,iface=rnic0,framecnt=%d", interopQueue))
+	l.args = append(l.args, "--pmd", "dpdk", "--dev",
+		fmt.Sprintf("net_af_packet0,iface=rnic0,framecnt=%d", interopQueue))
 	return l
 }
 
@@ -218,7 +222,10 @@ func (c *cell) run(t testing.TB, n uint64) (o outcome) {
 		ours = append(ours, "--fault", c.fault)
 	}
 	if c.weDial {
-		client = l.stream(t, append(append([]string{"client", "--wait", "30s", interopTheirs[c.family].Addr().String()}, ours...), args...)...)
+		client = l.stream(
+			t,
+			append(append([]string{"client", "--wait", "30s", interopTheirs[c.family].Addr().String()},
+				ours...), args...)...)
 		server = l.iperf3(t, "-s", "-1", "-J") // only now, when its end has its congestion control
 		us, them = client, server
 	} else {

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/internal/sample"
 )
 
-var interopTable = flag.String("interop", "", "run all cells of the interoperation matrix, and write a table of them to this file")
+var interopTable = flag.String("interop", "",
+	"run all cells of the interoperation matrix, and write a table of them to this file")
 
 // Sizes of a cell's transfer, and how often one may be spoilt by a machine that is busy with
 // something else.
@@ -38,7 +39,8 @@ func quickCells() []cell {
 		{device: deviceTap, mtu: 9000, family: 4, flow: flowOut, weDial: true},
 		{device: deviceVeth, mtu: 1500, family: 4, flow: flowIn},
 		{device: deviceVeth, mtu: 1500, family: 6, flow: flowOut, weDial: true},
-		{device: devicePlain, mtu: 1500, family: 4, flow: flowOut, ecn: true, weDial: true, sysctl: "net.ipv4.tcp_ecn=1"},
+		{device: devicePlain, mtu: 1500, family: 4, flow: flowOut, ecn: true, weDial: true,
+			sysctl: "net.ipv4.tcp_ecn=1"},
 		{device: devicePlain, mtu: 1500, family: 4, flow: flowBidir, fault: badNetwork},
 	}
 }
@@ -88,7 +90,8 @@ func optionCells() (all []cell) {
 		"tcp_sack=0", "tcp_timestamps=0", "tcp_window_scaling=0", "tcp_dsack=0", "tcp_ecn=1",
 	} {
 		for _, weDial := range []bool{false, true} {
-			c := cell{device: devicePlain, mtu: 1500, family: 4, weDial: weDial, sysctl: "net.ipv4." + sysctl}
+			c := cell{device: devicePlain, mtu: 1500, family: 4, weDial: weDial,
+				sysctl: "net.ipv4." + sysctl}
 			c.ecn = sysctl == "tcp_ecn=1"
 			for _, c.flow = range []flow{flowIn, flowOut} {
 				for _, c.fault = range []string{"", badNetwork} {
@@ -102,7 +105,8 @@ func optionCells() (all []cell) {
 			all = append(all, cell{device: device, mtu: 1500, family: 6, kernel: control, fault: badNetwork})
 		}
 		for _, control := range []string{"cubic", "reno"} {
-			all = append(all, cell{device: device, mtu: 1500, family: 6, flow: flowOut, us: control, fault: badNetwork})
+			all = append(all, cell{device: device, mtu: 1500, family: 6, flow: flowOut, us: control,
+				fault: badNetwork})
 		}
 	}
 	for _, us := range []string{"reno", "dctcp"} {
@@ -147,7 +151,8 @@ func TestInterop(t *testing.T) {
 			case full:
 				n = interopOctets
 			}
-			noisy := c.fault != "" || raceEnabled // under the race detector we are too slow for the kernel's timers
+			// under the race detector we are too slow for the kernel's timers
+			noisy := c.fault != "" || raceEnabled
 			var o outcome
 			for range interopTries {
 				if o = c.run(t, n); o.clean() || noisy {
@@ -191,7 +196,8 @@ func (r *interopResults) add(c cell, o *outcome) {
 
 func (r *interopResults) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| Gbit/s | %s |\n|---|%s\n", strings.Join(ways[:], " | "), strings.Repeat("---|", len(ways)))
+	fmt.Fprintf(&b, "| Gbit/s | %s |\n|---|%s\n", strings.Join(ways[:], " | "),
+		strings.Repeat("---|", len(ways)))
 	for _, row := range r.rows {
 		fmt.Fprintf(&b, "| %s | %s |\n", row, strings.Join(r.cells[row][:], " | "))
 	}

@@ -32,12 +32,15 @@ type interopEnd struct {
 
 // interopEnds are links of every kind that there is.
 func interopEnds(t testing.TB) []interopEnd {
-	all := []interopEnd{{deviceVeth, 1500, 6}, {devicePlain, 576, 4}, {devicePlain, 1500, 4}, {deviceTap, 9000, 6}}
+	all := []interopEnd{{deviceVeth, 1500, 6}, {devicePlain, 576, 4}, {devicePlain, 1500, 4},
+		{deviceTap, 9000, 6}}
 	return slices.DeleteFunc(all, func(e interopEnd) bool { return !hasDevice(t, e.device) })
 }
 
 // at is the stream port of an end, as package net wants it.
-func at(p netip.Prefix) string { return net.JoinHostPort(p.Addr().String(), strconv.Itoa(iperfPort)) }
+func at(p netip.Prefix) string {
+	return net.JoinHostPort(p.Addr().String(), strconv.Itoa(iperfPort))
+}
 
 // dial has the kernel's end connect to ours.
 func (l *interopLab) dial(t testing.TB, family int) *net.TCPConn {
@@ -80,7 +83,8 @@ func exchange(t testing.TB, c *net.TCPConn, octets []byte) {
 	back, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.NoError(t, <-sent)
-	require.Equal(t, sha256.Sum256(octets), sha256.Sum256(back), "%d octets sent, %d came back", len(octets), len(back))
+	require.Equal(t, sha256.Sum256(octets), sha256.Sum256(back), "%d octets sent, %d came back",
+		len(octets), len(back))
 }
 
 const plainOctets = 3_000_017
@@ -102,7 +106,8 @@ func TestInteropKernelHalfCloses(t *testing.T) {
 func TestInteropWeHalfClose(t *testing.T) {
 	for _, end := range sample.Of(t, 2, interopEnds(t)) {
 		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
-		source := l.stream(t, "source", "-n", strconv.Itoa(plainOctets), "--wait", "30s", "--json", at(interopTheirs[end.family]))
+		source := l.stream(t, "source", "-n", strconv.Itoa(plainOctets), "--wait", "30s", "--json",
+			at(interopTheirs[end.family]))
 		c, err := l.listen(t).AcceptTCP()
 		require.NoError(t, err)
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
@@ -122,7 +127,8 @@ func TestInteropWeHalfClose(t *testing.T) {
 func TestInteropResets(t *testing.T) {
 	for _, end := range sample.Of(t, 1, interopEnds(t)[:2]) {
 		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
-		l.theirs.Sysctl(t, "net.ipv4.tcp_rmem", "4096 65536 65536") // less than we have to send in the end
+		// less than we have to send in the end
+		l.theirs.Sysctl(t, "net.ipv4.tcp_rmem", "4096 65536 65536")
 		source := l.stream(t, "source", "-t", "60s")
 		source.Expect(t, 1, "^ready ")
 		first := l.dial(t, end.family)
@@ -170,7 +176,8 @@ func TestInteropAddressTaken(t *testing.T) {
 	l := checked(t, deviceVeth)
 	sink := l.stream(t, "sink", "--addr", interopTheirs[6].String())
 	require.Equal(t, 1, sink.Wait(t), "%s", sink)
-	sink.Expect(t, 1, "^rnicd: --addr .*: another host on the link has this address, the one with MAC .*; choose another, or take it from that host$")
+	sink.Expect(t, 1, "^rnicd: --addr .*: another host on the link has this address, the one with "+
+		"MAC .*; choose another, or take it from that host$")
 }
 
 // flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each
@@ -178,7 +185,9 @@ func TestInteropAddressTaken(t *testing.T) {
 func flood(t testing.TB, l *interopLab, stop <-chan struct{}) (sent int) {
 	var fd int
 	var err error
-	l.theirs.Do(func() { fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW) })
+	l.theirs.Do(func() {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	})
 	if err != nil {
 		t.Error(err)
 		return 0
@@ -196,7 +205,8 @@ func flood(t testing.TB, l *interopLab, stop <-chan struct{}) (sent int) {
 		for range floodAtOnce {
 			from := inet.AddrFrom4([4]byte{198, 18, byte(sent >> 8), byte(sent)})
 			p := synPacket(from, to, uint16(1024+sent%60000), uint32(sent)*2654435761)
-			if err := unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: to.As4()}); err != nil && err != unix.ENOBUFS {
+			if err := unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: to.As4()}); err != nil &&
+				err != unix.ENOBUFS {
 				t.Error(err)
 				return sent
 			}
@@ -214,7 +224,8 @@ func synPacket(from, to inet.Addr, port uint16, seq uint32) []byte {
 	ip.Put(p)
 	h := p[inet.IPv4Len:]
 	copy(h, []byte{byte(port >> 8), byte(port), iperfPort >> 8, iperfPort & 0xff,
-		byte(seq >> 24), byte(seq >> 16), byte(seq >> 8), byte(seq), 0, 0, 0, 0, 5 << 4, byte(tcp.SYN), 0xff, 0xff})
+		byte(seq >> 24), byte(seq >> 16), byte(seq >> 8), byte(seq), 0, 0, 0, 0, 5 << 4, byte(tcp.SYN),
+		0xff, 0xff})
 	sum := ^inet.Fold(inet.Sum(h, inet.PseudoSum(from, to, inet.ProtoTCP, len(h))))
 	h[16], h[17] = byte(sum>>8), byte(sum)
 	return p
@@ -255,6 +266,7 @@ func TestInteropSynFlood(t *testing.T) {
 	echo.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 0, echo.Wait(t), "%s", echo)
 	require.Empty(t, echo.Lines("^failed "), "%s", echo)
-	require.Greater(t, netlab.Count(t, path, "tcp.flags == 0x12 && ip.dst == 198.18.0.0/15"), 2*256, "of %d SYNs, answered; the backlog is 256", n)
+	require.Greater(t, netlab.Count(t, path, "tcp.flags == 0x12 && ip.dst == 198.18.0.0/15"), 2*256,
+		"of %d SYNs, answered; the backlog is 256", n)
 	require.Zero(t, netlab.Count(t, path, "tcp.flags.reset == 1"))
 }

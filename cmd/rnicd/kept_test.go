@@ -53,13 +53,15 @@ allow = ["10.9.0.7"]
 	ns.succeeds(t, "put --name image --timeout 60s "+f.path+" 10.9.0.1")
 	server.Expect(t, 1, "msg=served service=shared .*operation=put .*sha256="+f.sum+" .*name=image")
 	reads(f)
-	ns.fails(t, "put --timeout 60s "+f.path+" 10.9.0.1", ".*your address may hold 5242880, and holds 3145728")
+	ns.fails(t, "put --timeout 60s "+f.path+" 10.9.0.1",
+		".*your address may hold 5242880, and holds 3145728")
 	ns.succeeds(t, "put --name image --timeout 60s "+again.path+" 10.9.0.1")
 	reads(again)
 	server.Expect(t, 2, "msg=served service=shared .*operation=get .*name=image")
 	ns.fails(t, "get --name image --timeout 60s 10.9.0.1:7000 "+to, ".*10.9.0.254")
 	ns.fails(t, "get --name ../image 10.9.0.1 "+to, `--name: "../image": want 1 to 64 letters`)
-	for _, command := range []string{"get --name= 10.9.0.1 " + to, "put --name= " + f.path + " 10.9.0.1"} {
+	for _, command := range []string{"get --name= 10.9.0.1 " + to,
+		"put --name= " + f.path + " 10.9.0.1"} {
 		ns.fails(t, command, `--name: "": want 1 to 64 letters`)
 	}
 	nothing := filepath.Join(t.TempDir(), "nothing")

@@ -56,14 +56,16 @@ func TestFailuresAreLimited(t *testing.T) {
 		require.Equal(t, "refused     10.9.0.2:1000: too large", got[linesMax])
 
 		<-time.After(morePeriod)
-		require.Equal(t, []string{"and 9936 more like it, of which the last: failed      10.9.0.2:1000: no. 9999"}, text())
+		require.Equal(t, []string{"and 9936 more like it, of which the last: failed      " +
+			"10.9.0.2:1000: no. 9999"}, text())
 
 		for range 100 { // ten have been earned meanwhile
 			out.failed(peer, errors.New("again"))
 		}
 		require.Len(t, text(), int(morePeriod/linesEvery))
 		out.settle()
-		require.Equal(t, []string{"and 90 more like it, of which the last: failed      10.9.0.2:1000: again"}, text())
+		require.Equal(t, []string{"and 90 more like it, of which the last: failed      " +
+			"10.9.0.2:1000: again"}, text())
 
 		<-time.After(time.Hour) // and never more than linesMax
 		for range 100 {

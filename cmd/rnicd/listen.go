@@ -35,7 +35,8 @@ const peerMaxDefault = 3 * connsMax / 4
 // peerMaxFlag is for servers. full says what befalls a connection beyond the limit.
 func (o *nicOptions) peerMaxFlag(f *pflag.FlagSet, full string) {
 	o.peerMax = peerMaxDefault
-	f.Var(&number{&o.peerMax, 0, connsMax}, "peer-max", "connections that one address may open at a time (of IPv6, one /64); "+full+"; 0: no limit")
+	f.Var(&number{&o.peerMax, 0, connsMax}, "peer-max",
+		"connections that one address may open at a time (of IPv6, one /64); "+full+"; 0: no limit")
 }
 
 // flagsWithout are all but those about markers, in which the servers differ.
@@ -43,10 +44,15 @@ func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
 	o.nic.flags(f)
 	o.port = port
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port")
-	f.BoolVar(&o.once, "once", false, "end after the first client, served or refused; the exit status is its result. What never asks for an RDMA connection, or is told to try again, is none")
-	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing moves for so long, an eighth of it more at most; its start-up has 10 s in any case")
+	f.BoolVar(&o.once, "once", false,
+		"end after the first client, served or refused; the exit status is its result. What never asks "+
+			"for an RDMA connection, or is told to try again, is none")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second,
+		"end a connection on which nothing moves for so long, an eighth of it more at most; its "+
+			"start-up has 10 s in any case")
 	o.nic.peerMaxFlag(f, "at the limit those that have said nothing yet give way")
-	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
+	f.BoolVar(&o.noCRC, "no-crc", false,
+		"go without CRC32C when the client agrees; only for paths with an integrity check of their own")
 }
 
 func (o *listenOptions) check() error {
@@ -66,7 +72,8 @@ func (o *listenOptions) explain(err error) error {
 
 // service is what serves on a Listener at an endpoint until ctx ends. done is to be called with
 // each client's result.
-type service func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error
+type service func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output,
+	done func(error)) error
 
 // listen opens the device and runs a service on it.
 func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (err error) {
@@ -88,11 +95,12 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer tellCounters(out, s.nic, s.dev, o.nic.counters)()
-	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: o.dialects, OnFailure: func(f rnic.ConnFailure) {
-		if !f.Offered { // the service tells of the others
-			out.failed(f.Remote, o.explain(f.Err))
-		}
-	}})
+	l, err := s.dev.Listen(ctx, s.listenAddr(o.port),
+		rnic.ListenOptions{Dialects: o.dialects, OnFailure: func(f rnic.ConnFailure) {
+			if !f.Offered { // the service tells of the others
+				out.failed(f.Remote, o.explain(f.Err))
+			}
+		}})
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w; another server has it, and --port names another one", err)
 	}

@@ -48,7 +48,9 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c)
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newSwitch(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(), command.Top(), command.Ss(), command.Capture(), command.Events())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(),
+		newRstream(), newSwitch(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(),
+		command.Top(), command.Ss(), command.Capture(), command.Events())
 	return root
 }
 
@@ -105,4 +107,6 @@ func argsWanted(least, most int) cobra.PositionalArgs {
 }
 
 // oneLine keeps joined errors together, and peers' text from the terminal.
-func oneLine(err error) string { return printable.Text(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+func oneLine(err error) string {
+	return printable.Text(strings.ReplaceAll(err.Error(), "\n", "; "))
+}

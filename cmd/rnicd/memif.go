@@ -21,10 +21,14 @@ type memifOptions struct {
 }
 
 func (m *memifOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&m.socket, "socket", "", "memif: Unix socket of the server, a path, or @ and a name in the abstract namespace")
+	f.StringVar(&m.socket, "socket", "",
+		"memif: Unix socket of the server, a path, or @ and a name in the abstract namespace")
 	f.Uint32Var(&m.id, "id", 0, "memif: number of the interface on that socket")
-	f.StringVar(&m.role, "role", memifClient, "memif: client, which attaches to a server, again whenever that has gone, or server, for one client at a time")
-	f.StringVar(&m.secret, "secret", "", "memif: what the server wants to hear from its clients, up to 24 octets")
+	f.StringVar(&m.role, "role", memifClient,
+		"memif: client, which attaches to a server, again whenever that has gone, or server, for one "+
+			"client at a time")
+	f.StringVar(&m.secret, "secret", "",
+		"memif: what the server wants to hear from its clients, up to 24 octets")
 }
 
 func (m *memifOptions) check() error {

@@ -83,8 +83,11 @@ type nicOptions struct {
 // deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,
 // whose peer hears of it.
 var deviceFlags = []string{
-	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "cores", "spin", "idle", "flow-control", "promiscuous", "fault", "capture", "ecn",
-	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "dial-ports", "no-markers", "markers", "drop-bad-crc",
+	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu",
+	"queues", "core", "cores", "spin", "idle", "flow-control", "promiscuous", "fault",
+	"capture", "ecn",
+	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "dial-ports", "no-markers",
+	"markers", "drop-bad-crc",
 }
 
 // given are those of the named flags that stand on the command line, as they are written there.
@@ -100,40 +103,69 @@ func (o *nicOptions) given(names ...string) []string {
 
 func (o *nicOptions) flags(f *pflag.FlagSet) {
 	o.set = f
-	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, memif (shared memory to another process), or kernel (no driver: the kernel's TCP)")
-	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
+	f.StringVar(&o.pmd, "pmd", "tap",
+		"poll-mode driver: tap, dpdk, memif (shared memory to another process), or kernel (no driver: "+
+			"the kernel's TCP)")
+	f.StringVar(&o.dev, "dev", "rnic0",
+		"tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as "+
+			"net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
 	f.StringVar(&o.eal, "eal", "", "dpdk: further EAL arguments, separated by spaces")
 	o.memif.flags(f)
-	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6; kernel: one of this host's, as 127.0.0.1 (default all)")
-	f.StringVar(&o.hostAddr, "host-addr", "", "tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
-	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
+	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"},
+		"addresses of our stack, IPv4 and IPv6; kernel: one of this host's, as 127.0.0.1 (default all)")
+	f.StringVar(&o.hostAddr, "host-addr", "",
+		"tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
+	f.StringSliceVar(&o.gateways, "gateway", nil,
+		"routers for what is not on the link, of either family")
 	f.Var(&number{&o.vlan, 0, vlanMax}, "vlan", "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
-	f.IntVar(&o.queues, "queues", 1, "queues of the device, each with a poll-mode core of its own: --core and those after it, or --cores")
+	f.IntVar(&o.queues, "queues", 1,
+		"queues of the device, each with a poll-mode core of its own: --core and those after it, "+
+			"or --cores")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
-	f.StringVar(&o.cores, "cores", "", "CPUs to pin the poll-mode cores to, as 2-5 or 2,4,6; without --queues, a queue for each")
+	f.StringVar(&o.cores, "cores", "",
+		"CPUs to pin the poll-mode cores to, as 2-5 or 2,4,6; without --queues, a queue for each")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
-	f.StringVar(&o.idle, "idle", idleAdaptive, "what an idle poll-mode core does: "+strings.Join(idleNames, ", "))
-	f.StringVar(&o.flowControl, "flow-control", "", "dpdk: pause frames, none, rx (heed), tx (send) or full (default: as the device has it)")
+	f.StringVar(&o.idle, "idle", idleAdaptive, "what an idle poll-mode core does: "+
+		strings.Join(idleNames, ", "))
+	f.StringVar(&o.flowControl, "flow-control", "",
+		"dpdk: pause frames, none, rx (heed), tx (send) or full (default: as the device has it)")
 	f.BoolVar(&o.promiscuous, "promiscuous", false, "dpdk: take in frames to other addresses too")
-	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
+	f.StringVar(&o.page, "page", "auto",
+		"page size of packet and region memory: auto, 2M, 1G or normal")
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
-	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
+	f.StringVar(&o.fault, "fault", "",
+		"a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
 	f.StringVar(&o.capture, "capture", "", "write every frame to this pcapng file")
-	f.BoolVar(&o.counters, "counters", false, "print all counters that are not 0 at the end; SIGUSR1 prints them at any time")
-	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs { // the client's says it to both ends
-		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
+	f.BoolVar(&o.counters, "counters", false,
+		"print all counters that are not 0 at the end; SIGUSR1 prints them at any time")
+	// the client's says it to both ends
+	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs {
+		f.StringVar(&o.congestion, "congestion", "cubic",
+			"congestion control: "+strings.Join(cc.Names(), ", "))
 	}
-	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond, "least retransmission timeout beyond the round trip; a few ms within a data centre")
-	f.DurationVar(&o.ptoMin, "pto-min", time.Millisecond, "least time before a tail loss probe; 100us where both ends poll")
-	f.StringVar(&o.dialPorts, "dial-ports", "", "TCP ports to dial from, as 50000-50999, where other programs have our address, too (default 49152-65535)")
-	f.BoolVar(&o.pacing, "pacing", false, "spread segments over the round trip instead of sending bursts")
+	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond,
+		"least retransmission timeout beyond the round trip; a few ms within a data centre")
+	f.DurationVar(&o.ptoMin, "pto-min", time.Millisecond,
+		"least time before a tail loss probe; 100us where both ends poll")
+	f.StringVar(&o.dialPorts, "dial-ports", "",
+		"TCP ports to dial from, as 50000-50999, where other programs have our address, too (default "+
+			"49152-65535)")
+	f.BoolVar(&o.pacing, "pacing", false,
+		"spread segments over the round trip instead of sending bursts")
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
-	f.StringVar(&o.dad, "dad", dadAuto, "how to look whether another host has our addresses: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC")
-	f.BoolVar(&o.noDAD, "no-dad", false, "use addresses at once, without looking whether another host has them")
-	f.StringVar(&o.mac, "mac", "", "MAC of our side of a TAP or memif (default: of a TAP made of the host, the network namespace's name, the device's name and --addr, the same from start to start; of a memif client of this boot and its first address)")
-	f.BoolVar(&o.noOffload, "no-offload", false, "cut and checksum everything ourselves, frame by frame")
+	f.StringVar(&o.dad, "dad", dadAuto,
+		"how to look whether another host has our addresses: quick, a third of a second; full, the 4 "+
+			"to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC")
+	f.BoolVar(&o.noDAD, "no-dad", false,
+		"use addresses at once, without looking whether another host has them")
+	f.StringVar(&o.mac, "mac", "",
+		"MAC of our side of a TAP or memif (default: of a TAP made of the host, the network "+
+			"namespace's name, the device's name and --addr, the same from start to start; of a memif "+
+			"client of this boot and its first address)")
+	f.BoolVar(&o.noOffload, "no-offload", false,
+		"cut and checksum everything ourselves, frame by frame")
 }
 
 // queueCount is --queues, 1 where there is no such flag.
@@ -214,7 +246,8 @@ func (o *nicOptions) control() (cc.Algorithm, error) {
 // openNIC opens the device that the flags name, with its memory and a region of regionBytes, and
 // makes its Pollers. A driver other than the one of --pmd is given for a device that is not the
 // flags'.
-func openNIC(o *nicOptions, regionBytes int64, log io.Writer, driver ...port.Driver) (*port.Port, error) {
+func openNIC(o *nicOptions, regionBytes int64, log io.Writer,
+	driver ...port.Driver) (*port.Port, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -236,16 +269,20 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, driver ...port.Dri
 	case err != nil:
 		return nil, err
 	}
-	fmt.Fprintf(log, "memory      %s on %s pages%s\n", octets(uint64(len(n.Arena().Bytes()))), pageName(n.Arena().PageSize()), fallbackNote(n.Arena()))
+	fmt.Fprintf(log, "memory      %s on %s pages%s\n", octets(uint64(len(n.Arena().Bytes()))),
+		pageName(n.Arena().PageSize()), fallbackNote(n.Arena()))
 	return n, nil
 }
 
 // portConfig is what the flags say of the device and its Pollers. They have been checked.
 func (o *nicOptions) portConfig(driver ...port.Driver) (cfg port.Config, err error) {
 	cfg = port.Config{
-		Device: o.dev, PCI: o.pci, EAL: strings.Fields(o.eal), Socket: o.memif.socket, ID: o.memif.id, Serve: o.memif.role == memifServer,
-		Secret: o.memif.secret, FlowControl: o.flowControl, Promiscuous: o.promiscuous, NoOffload: o.noOffload, VLAN: o.vlan, MTU: o.mtu,
-		Queues: o.queueCount(), ConnsMax: connsMax, PeerMax: int(o.peerMax), Node: o.node, RTOMin: o.rtoMin, PTOMin: o.ptoMin,
+		Device: o.dev, PCI: o.pci, EAL: strings.Fields(o.eal), Socket: o.memif.socket, ID: o.memif.id,
+		Serve:  o.memif.role == memifServer,
+		Secret: o.memif.secret, FlowControl: o.flowControl, Promiscuous: o.promiscuous,
+		NoOffload: o.noOffload, VLAN: o.vlan, MTU: o.mtu,
+		Queues: o.queueCount(), ConnsMax: connsMax, PeerMax: int(o.peerMax), Node: o.node,
+		RTOMin: o.rtoMin, PTOMin: o.ptoMin,
 		Pacing: o.pacing, ECN: o.ecn, Capture: o.capture, Pool: o.pool,
 	}
 	if len(driver) > 0 {

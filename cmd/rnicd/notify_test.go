@@ -120,7 +120,8 @@ func TestDaemonGoesOnWithoutSystemd(t *testing.T) {
 func TestReloadDuringStart(t *testing.T) {
 	ns := newNamespace(t)
 	m, socket := newManager(t)
-	path := configured(t, "[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"full\"\n")
+	path := configured(t, "[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = "+
+		"\"full\"\n")
 	cmd := exec.Command(programPath(t), "serve", "--config", path)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
 	server := ns.Start(t, cmd)

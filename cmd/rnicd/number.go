@@ -58,7 +58,8 @@ func flagError(err error, c *cobra.Command) error {
 			want = "a smaller number"
 		}
 		return fmt.Errorf("--%s %q: want %s", wrong.GetFlag().Name, wrong.GetValue(), want)
-	case errors.As(err, &wrong) && strings.HasPrefix(wrong.Unwrap().Error(), strconv.Quote(wrong.GetValue())):
+	case errors.As(err, &wrong) &&
+		strings.HasPrefix(wrong.Unwrap().Error(), strconv.Quote(wrong.GetValue())):
 		return fmt.Errorf("--%s: %w", wrong.GetFlag().Name, wrong.Unwrap())
 	case errors.As(err, &wrong):
 		return fmt.Errorf("--%s %q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())

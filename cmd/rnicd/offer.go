@@ -36,7 +36,8 @@ func loadOffered(o *serveOptions, log io.Writer) (*offered, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.arena, err = hugepages.New(hugepages.Config{Bytes: int64(min(length, math.MaxInt64)), Page: page, Node: o.nic.node}); err != nil {
+	if f.arena, err = hugepages.New(hugepages.Config{Bytes: int64(min(length, math.MaxInt64)),
+		Page: page, Node: o.nic.node}); err != nil {
 		return nil, fmt.Errorf("--file %s: %w", o.file, err)
 	}
 	f.content = f.arena.Bytes()[:length]
@@ -44,7 +45,8 @@ func loadOffered(o *serveOptions, log io.Writer) (*offered, error) {
 		f.release()
 		return nil, fmt.Errorf("--file %s: %w", o.file, err)
 	}
-	fmt.Fprintf(log, "file        %s of %s on %s pages%s\n", o.file, octets(length), pageName(f.arena.PageSize()), fallbackNote(f.arena))
+	fmt.Fprintf(log, "file        %s of %s on %s pages%s\n", o.file, octets(length),
+		pageName(f.arena.PageSize()), fallbackNote(f.arena))
 	return f, nil
 }
 

@@ -69,7 +69,8 @@ func (o *nicOptions) dadPolicy() port.DAD {
 // has the Pollers told when the device is connected. For after Start.
 func awaitAddrs(ctx context.Context, n *port.Port, w io.Writer) error {
 	if err := n.WatchLink(); err != nil {
-		fmt.Fprintf(w, "warning     %v; when the device is connected later, our addresses are not announced\n", err)
+		fmt.Fprintf(w, "warning     %v; when the device is connected later, our addresses are not "+
+			"announced\n", err)
 	}
 	err := n.AwaitAddrs(ctx)
 	var taken *port.AddrTakenError
@@ -88,22 +89,26 @@ type conditions struct{ out *output }
 func (c conditions) Conflict(addr netip.Addr, rival inet.MAC, lost bool) {
 	c.out.do(func(w io.Writer) {
 		if lost {
-			fmt.Fprintf(w, "conflict    --addr %v; we do not use it any more\n", &port.AddrTakenError{Addr: addr, MAC: rival})
+			fmt.Fprintf(w, "conflict    --addr %v; we do not use it any more\n",
+				&port.AddrTakenError{Addr: addr, MAC: rival})
 			return
 		}
-		fmt.Fprintf(w, "conflict    %v is used by another host on the link, too, the one with MAC %v: take it from that host; we defend it\n", addr, rival)
+		fmt.Fprintf(w, "conflict    %v is used by another host on the link, too, the one with MAC %v: "+
+			"take it from that host; we defend it\n", addr, rival)
 	})
 }
 
 func (c conditions) Full(segments uint64) {
 	c.out.do(func(w io.Writer) {
-		fmt.Fprintf(w, "full        %d segments that open a connection were not answered: their address has as many as --peer-max allows\n", segments)
+		fmt.Fprintf(w, "full        %d segments that open a connection were not answered: their "+
+			"address has as many as --peer-max allows\n", segments)
 	})
 }
 
 func (c conditions) Offences(n uint64) {
 	c.out.do(func(w io.Writer) {
-		fmt.Fprintf(w, "ended       %d connections of the memif peer: its memory went away, or was slow\n", n)
+		fmt.Fprintf(w, "ended       %d connections of the memif peer: its memory went away, or "+
+			"was slow\n", n)
 	})
 }
 
@@ -130,7 +135,8 @@ func (c conditions) Link(link dpdk.Link) {
 func (c conditions) Stuck(queue int, stuck bool, link dpdk.Link) {
 	c.out.do(func(w io.Writer) {
 		if stuck {
-			fmt.Fprintf(w, "stuck       queue %d of the device has taken no frame for %v; the link is %v\n", queue, port.StuckAfter, link)
+			fmt.Fprintf(w, "stuck       queue %d of the device has taken no frame for %v; the link is %v\n",
+				queue, port.StuckAfter, link)
 			return
 		}
 		fmt.Fprintf(w, "stuck       queue %d of the device takes frames again\n", queue)

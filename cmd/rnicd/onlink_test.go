@@ -109,6 +109,7 @@ func TestServeOnABridgeWithConflicts(t *testing.T) {
 	server.Expect(t, 1, "^ready ") // nobody else was there
 	ns.Run(t, "ip", "link", "set", "rnic0", "master", "br0")
 	require.Equal(t, 1, server.Wait(t), "%s", server)
-	require.Len(t, server.Lines("^conflict    --addr 10.9.0.1: another host on the link has this address, the one with MAC "), 1, "%s", server)
+	require.Len(t, server.Lines("^conflict    --addr 10.9.0.1: another host on the link has this "+
+		"address, the one with MAC "), 1, "%s", server)
 	require.Len(t, server.Lines("^rnicd: no address is left to serve on$"), 1, "%s", server)
 }

@@ -27,11 +27,14 @@ type output struct {
 
 func newOutput(w io.Writer) *output { return &output{w: printable.New(w), to: w} }
 
-// servingOutput is the output of a server, which goes on whether its lines are read or not; for close.
+// servingOutput is the output of a server, which goes on whether its lines are read or not; for
+// close.
 func servingOutput(w io.Writer) *output {
 	o := &output{to: w}
 	o.serving = lossy.New(w, func(lines uint64) {
-		o.do(func(w io.Writer) { fmt.Fprintf(w, "lost        %d lines like these: nobody has read them\n", lines) })
+		o.do(func(w io.Writer) {
+			fmt.Fprintf(w, "lost        %d lines like these: nobody has read them\n", lines)
+		})
 	})
 	o.w = printable.New(o.serving)
 	return o
@@ -79,7 +82,9 @@ func (o *output) refusedAs(done func(error)) func(netip.AddrPort, string) {
 	}
 }
 
-func (o *output) failed(remote netip.AddrPort, err error) { o.failure(remote.String(), oneLine(err)) }
+func (o *output) failed(remote netip.AddrPort, err error) {
+	o.failure(remote.String(), oneLine(err))
+}
 
 func (o *output) failure(remote, why string) {
 	o.limited(&o.failures, fmt.Sprintf("failed      %s: %s", remote, why))

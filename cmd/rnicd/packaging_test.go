@@ -38,7 +38,8 @@ var libraries struct {
 // librariesPath is their directory, or "" where they cannot be built.
 func librariesPath(t *testing.T) string {
 	t.Helper()
-	if exec.Command("gcc", "-E", "-include", "infiniband/verbs.h", "-include", "rdma/rdma_cma.h", "-x", "c", "/dev/null").Run() != nil {
+	if exec.Command("gcc", "-E", "-include", "infiniband/verbs.h", "-include", "rdma/rdma_cma.h", "-x",
+		"c", "/dev/null").Run() != nil {
 		return ""
 	}
 	dir := filepath.Dir(programPath(t))
@@ -49,7 +50,8 @@ func librariesPath(t *testing.T) string {
 		}
 		for _, args := range [][]string{
 			{repository + "/verbs/shim/build.sh", filepath.Join(lib, verbsLibrary)},
-			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(lib, engineLibrary), repository + "/verbs/cshared"},
+			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o",
+				filepath.Join(lib, engineLibrary), repository + "/verbs/cshared"},
 		} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)
@@ -71,14 +73,17 @@ func install(t *testing.T, verb, root, prefix string) {
 // leaves them out, and nothing else.
 func installWith(t *testing.T, lib, verb, root, prefix string) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", `umask 077; exec packaging/install.sh "$0"`, verb) // whose files nobody else may read
+	// whose files nobody else may read
+	cmd := exec.Command("sh", "-c", `umask 077; exec packaging/install.sh "$0"`, verb)
 	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+lib, "DESTDIR="+root, "PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+lib, "DESTDIR="+root,
+		"PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	want := ""
 	if verb == "install" && lib == "" {
-		want = "install: the libraries of rnicd run are left out: building them takes gcc, libibverbs-dev, librdmacm-dev\n"
+		want = "install: the libraries of rnicd run are left out: building them takes gcc, " +
+			"libibverbs-dev, librdmacm-dev\n"
 	}
 	require.Equal(t, want, string(out))
 }
@@ -99,33 +104,43 @@ func installed(t *testing.T, root string) (files []string) {
 	return files
 }
 
-// make install puts everything where the system looks for it; a second time it leaves a configuration
-// that was changed alone, and so does make uninstall, which takes all else away.
+// make install puts everything where the system looks for it; a second time it leaves a
+// configuration that was changed alone, and so does make uninstall, which takes all else away.
 func TestInstall(t *testing.T) {
-	for prefix, zsh := range map[string]string{"/usr": "vendor-completions", "/usr/local": "site-functions"} {
+	for prefix, zsh := range map[string]string{"/usr": "vendor-completions",
+		"/usr/local": "site-functions"} {
 		root := t.TempDir()
 		install(t, "install", root, prefix)
 		files := installed(t, root)
 		for _, f := range []string{
-			"/bin/rnicd", "/share/man/man1/rnicd.1.gz", "/share/man/man1/rnicd-serve.1.gz", "/share/man/man1/rnicd-perf-write.1.gz",
-			"/share/man/man5/rnicd.toml.5.gz", "/share/bash-completion/completions/rnicd", "/share/zsh/" + zsh + "/_rnicd",
-			"/share/fish/vendor_completions.d/rnicd.fish", "/lib/systemd/system/rnicd.service", "/lib/systemd/system/rnicd-switch.service",
+			"/bin/rnicd", "/share/man/man1/rnicd.1.gz", "/share/man/man1/rnicd-serve.1.gz",
+			"/share/man/man1/rnicd-perf-write.1.gz",
+			"/share/man/man5/rnicd.toml.5.gz", "/share/bash-completion/completions/rnicd",
+			"/share/zsh/" + zsh + "/_rnicd",
+			"/share/fish/vendor_completions.d/rnicd.fish", "/lib/systemd/system/rnicd.service",
+			"/lib/systemd/system/rnicd-switch.service",
 			"/share/man/man5/rnicd-switch.toml.5.gz", "/lib/sysusers.d/rnicd.conf",
-			"/lib/tmpfiles.d/rnicd.conf", "/share/rnicd/hugepages/setup.sh", "/share/doc/rnicd/guides/bare-metal.md",
+			"/lib/tmpfiles.d/rnicd.conf", "/share/rnicd/hugepages/setup.sh",
+			"/share/doc/rnicd/guides/bare-metal.md",
 			"/share/doc/rnicd/examples/config/tap.toml", "/share/doc/rnicd/examples/systemd/af-xdp.conf",
-			"/share/doc/rnicd/monitoring/alerts.yml", "/share/doc/rnicd/SECURITY.md", "/share/doc/rnicd/results/benchmarks.md",
+			"/share/doc/rnicd/monitoring/alerts.yml", "/share/doc/rnicd/SECURITY.md",
+			"/share/doc/rnicd/results/benchmarks.md",
 		} {
 			require.Contains(t, files, prefix+f)
 		}
 		requireLinks(t, root, files)
-		for service, command := range map[string]string{"rnicd": "serve --config /etc/rnicd/rnicd.toml", "rnicd-switch": "switch --config /etc/rnicd/switch.toml"} {
+		for service, command := range map[string]string{"rnicd": "serve --config /etc/rnicd/rnicd.toml",
+			"rnicd-switch": "switch --config /etc/rnicd/switch.toml"} {
 			unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/" + service + ".service")
 			require.NoError(t, err)
 			require.Contains(t, string(unit), "\nExecStart="+prefix+"/bin/rnicd "+command+"\n")
-			for _, m := range regexp.MustCompile(`man:([\w.-]+)\((\d)\)`).FindAllStringSubmatch(string(unit), -1) {
-				require.Contains(t, files, prefix+"/share/man/man"+m[2]+"/"+m[1]+"."+m[2]+".gz", "the unit names it")
+			for _, m := range regexp.MustCompile(`man:([\w.-]+)\((\d)\)`).FindAllStringSubmatch(
+				string(unit), -1) {
+				require.Contains(t, files, prefix+"/share/man/man"+m[2]+"/"+m[1]+"."+m[2]+".gz",
+					"the unit names it")
 			}
-			for _, m := range regexp.MustCompile(regexp.QuoteMeta(prefix)+`/share/[\w./-]+\w`).FindAllString(string(unit), -1) {
+			for _, m := range regexp.MustCompile(regexp.QuoteMeta(prefix)+`/share/[\w./-]+\w`).FindAllString(
+				string(unit), -1) {
 				require.Contains(t, files, m, "the unit names it")
 			}
 		}
@@ -144,9 +159,9 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// An installed rnicd run finds the libraries in ../lib/rnicd of its own place, also when it is called
-// by a link; the engine is loaded from there. make uninstall takes them away, and so does an
-// installation without them: they would be another version's.
+// An installed rnicd run finds the libraries in ../lib/rnicd of its own place, also when it is
+// called by a link; the engine is loaded from there. make uninstall takes them away, and so does
+// an installation without them: they would be another version's.
 func TestInstallLibraries(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
@@ -173,7 +188,11 @@ func TestInstallLibraries(t *testing.T) {
 		need(t, "rping", "rdmacm-utils")
 		ns := newNamespace(t)
 		run := func(args ...string) *process {
-			return ns.Start(t, exec.Command(link, append([]string{"run", "--verbose", "--", "rping", "-a", "127.0.0.1", "-C", "3", "-v"}, args...)...))
+			return ns.Start(
+				t,
+				exec.Command(
+					link, append([]string{"run", "--verbose", "--", "rping", "-a", "127.0.0.1", "-C", "3", "-v"},
+						args...)...))
 		}
 		server := run("-s")
 		server.Expect(t, 1, "listening at ")
@@ -197,11 +216,13 @@ func TestRunWithoutLibraries(t *testing.T) {
 		"":                   {root + "/usr/bin", root + "/usr/lib/rnicd", root + "/usr/lib"},
 		"--lib=/no/such/lib": {"/no/such/lib"},
 	} {
-		cmd := exec.Command(root+"/usr/bin/rnicd", append(append([]string{"run"}, strings.Fields(args)...), "--", "/bin/true")...)
+		cmd := exec.Command(root+"/usr/bin/rnicd",
+			append(append([]string{"run"}, strings.Fields(args)...), "--", "/bin/true")...)
 		out, err := cmd.CombinedOutput()
 		require.Error(t, err)
 		require.Equal(t, "rnicd: librnicd_verbs.so not found in "+strings.Join(dirs, ", ")+
-			"; make verbs builds it and make install installs it, where gcc, libibverbs-dev and librdmacm-dev are; --lib says where it is\n", string(out))
+			"; make verbs builds it and make install installs it, where gcc, libibverbs-dev and "+
+			"librdmacm-dev are; --lib says where it is\n", string(out))
 	}
 }
 
@@ -219,14 +240,16 @@ func TestInstallBuildsLibraries(t *testing.T) {
 			cmd.Env = append(os.Environ(), "CC="+cc)
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			for _, want := range []string{"verbs/shim/build.sh bin/" + verbsLibrary, "-o bin/" + engineLibrary, `LIBRARIES="bin"`} {
+			for _, want := range []string{"verbs/shim/build.sh bin/" + verbsLibrary,
+				"-o bin/" + engineLibrary, `LIBRARIES="bin"`} {
 				require.Equal(t, headers, strings.Contains(string(out), want), "%s\n%s", want, out)
 			}
 		}
 	}
 }
 
-// requireLinks fails if a relative link of an installed document leads to no installed file or folder.
+// requireLinks fails if a relative link of an installed document leads to no installed file or
+// folder.
 func requireLinks(t *testing.T, root string, files []string) {
 	t.Helper()
 	documents := 0
@@ -297,7 +320,8 @@ func TestManualPages(t *testing.T) {
 		if !strings.HasSuffix(e.Name(), ".toml.5") {
 			require.Contains(t, string(text), `"Nov 2023"`, e.Name())
 		}
-		cmd := exec.Command("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", filepath.Join(pages[0], e.Name()))
+		cmd := exec.Command("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z",
+			filepath.Join(pages[0], e.Name()))
 		cmd.Env = append(os.Environ(), "MANROFFSEQ=", "MANWIDTH=80", "LC_ALL=C.UTF-8")
 		var wrong bytes.Buffer
 		cmd.Stderr = &wrong
@@ -322,8 +346,10 @@ PATH=$0:$PATH
 COMP_WORDS=(rnicd $2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE="rnicd $2"; COMP_POINT=${#COMP_LINE}; COMP_TYPE=9
 __start_rnicd
 printf '%s\n' "${COMPREPLY[@]}"`
-	for words, want := range map[string]string{"doc": "doctor", "serve --conf": "--config", "perf wr": "write"} {
-		out, err := exec.Command("bash", "-c", script, filepath.Join(dir, "usr/bin"), filepath.Join(dir, "usr/share/bash-completion/completions/rnicd"), words).CombinedOutput()
+	for words, want := range map[string]string{"doc": "doctor", "serve --conf": "--config",
+		"perf wr": "write"} {
+		out, err := exec.Command("bash", "-c", script, filepath.Join(dir, "usr/bin"),
+			filepath.Join(dir, "usr/share/bash-completion/completions/rnicd"), words).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Equal(t, want, strings.TrimSpace(strings.Split(string(out), "  ")[0]), words)
 	}
@@ -339,24 +365,29 @@ func dropIns(t *testing.T) (paths []string) {
 }
 
 // newerKeys are what systemd before 254 says of keys that it does not know.
-var newerKeys = regexp.MustCompile(`(?m)^.*Unknown key '?(name '|)Restart(Steps|MaxDelaySec)' in section .Service., ignoring\.\n`)
+var newerKeys = regexp.MustCompile(
+	`(?m)^.*Unknown key '?(name '|)Restart(Steps|MaxDelaySec)' in section .Service., ignoring\.\n`)
 
 // A unit that fails to restart, or to stop, leaves the package configured, or removed.
 func TestMaintainerScripts(t *testing.T) {
 	need(t, "unshare", "util-linux")
 	stubs := t.TempDir()
-	for _, name := range []string{"systemctl", "deb-systemd-invoke", "systemd-sysusers", "systemd-tmpfiles"} {
-		text := "#!/bin/sh\necho " + name + " \"$@\"\ncase $name$* in *restart*|*stop*|*daemon-reload*|*disable*) exit 1;; esac\n"
+	for _, name := range []string{"systemctl", "deb-systemd-invoke", "systemd-sysusers",
+		"systemd-tmpfiles"} {
+		text := "#!/bin/sh\necho " + name +
+			" \"$@\"\ncase $name$* in *restart*|*stop*|*daemon-reload*|*disable*) exit 1;; esac\n"
 		require.NoError(t, os.WriteFile(filepath.Join(stubs, name), []byte(text), 0o755))
 	}
 	for _, tc := range []struct{ script, args, want string }{
-		{"postinst", "configure 0.0.1", "deb-systemd-invoke try-restart rnicd-switch.service rnicd.service\n"},
+		{"postinst", "configure 0.0.1",
+			"deb-systemd-invoke try-restart rnicd-switch.service rnicd.service\n"},
 		{"postinst", "configure", "systemctl daemon-reload\n"},
 		{"prerm", "remove", "deb-systemd-invoke stop rnicd.service rnicd-switch.service\n"},
 		{"postrm", "remove", "systemctl daemon-reload\n"},
 	} {
 		// A /run of its own, in which systemd seems to run.
-		script := "mount -t tmpfs none /run && mkdir -p /run/systemd/system && PATH=" + stubs + ":$PATH DPKG_ROOT= exec sh " +
+		script := "mount -t tmpfs none /run && mkdir -p /run/systemd/system && PATH=" + stubs +
+			":$PATH DPKG_ROOT= exec sh " +
 			filepath.Join(repository, "packaging/debian", tc.script) + " " + tc.args
 		out, err := exec.Command("unshare", "-m", "sh", "-c", script).CombinedOutput()
 		require.NoError(t, err, "%s %s: %s", tc.script, tc.args, out)
@@ -364,8 +395,9 @@ func TestMaintainerScripts(t *testing.T) {
 	}
 }
 
-// systemd knows everything that the units say, with each of the drop-ins too, finds their program, and
-// thinks them confined; those who write the sysusers' and tmpfiles' lines are understood.
+// systemd knows everything that the units say, with each of the drop-ins too, finds their
+// program, and thinks them confined; those who write the sysusers' and tmpfiles' lines are
+// understood.
 func TestUnit(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
@@ -379,7 +411,8 @@ func TestUnit(t *testing.T) {
 		root := t.TempDir()
 		install(t, "install", root, "/usr")
 		// What the unit depends on is the system's.
-		for _, unit := range []string{"sysinit.target", "basic.target", "shutdown.target", "network-online.target", "multi-user.target", "system.slice"} {
+		for _, unit := range []string{"sysinit.target", "basic.target", "shutdown.target",
+			"network-online.target", "multi-user.target", "system.slice"} {
 			path := filepath.Join(root, "usr/lib/systemd/system", unit)
 			text := "[Unit]\nDescription=" + unit + "\n"
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
@@ -397,10 +430,12 @@ func TestUnit(t *testing.T) {
 				exposure = "40"
 			}
 		}
-		out, err := exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify", service).CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify", service).
+			CombinedOutput()
 		require.NoError(t, err, "%s %s", dropIn, out)
 		require.Empty(t, newerKeys.ReplaceAllString(string(out), ""), dropIn)
-		out, err = exec.Command("systemd-analyze", "--root="+root, "--offline=yes", "--threshold="+exposure, "--no-pager", "security", service).CombinedOutput()
+		out, err = exec.Command("systemd-analyze", "--root="+root, "--offline=yes",
+			"--threshold="+exposure, "--no-pager", "security", service).CombinedOutput()
 		require.NoError(t, err, "%s %s", dropIn, out)
 	}
 	root := t.TempDir()
@@ -409,9 +444,12 @@ func TestUnit(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
 	require.NoError(t, err)
-	group := regexp.MustCompile(`(?m)^rnicd:x:\d+:(\d+):rnicd, a software RNIC:/var/lib/rnicd:/usr/sbin/nologin$`).FindStringSubmatch(string(passwd))
+	group := regexp.MustCompile(
+		`(?m)^rnicd:x:\d+:(\d+):rnicd, a software RNIC:/var/lib/rnicd:/usr/sbin/nologin$`).
+		FindStringSubmatch(string(passwd))
 	require.NotNil(t, group, "%s", passwd)
-	require.Regexp(t, `(?m)^rnicd-switch:x:\d+:`+group[1]+`:rnicd switch:/:/usr/sbin/nologin$`, string(passwd), "its group reads the configuration")
+	require.Regexp(t, `(?m)^rnicd-switch:x:\d+:`+group[1]+`:rnicd switch:/:/usr/sbin/nologin$`,
+		string(passwd), "its group reads the configuration")
 }
 
 // allowed are the names of system calls in the unit's filter.
@@ -441,7 +479,8 @@ func filter(t *testing.T, unit string) []string {
 	set := regexp.MustCompile(`(?m)^SystemCallFilter=(\S+)$`).FindSubmatch(text)
 	require.NotNil(t, set)
 	for _, key := range []string{
-		"LimitMEMLOCK=infinity",                         // memory is locked, clients' regions and what vfio reaches among it
+		// memory is locked, clients' regions and what vfio reaches among it
+		"LimitMEMLOCK=infinity",
 		"StartLimitIntervalSec=0", "Restart=on-failure", // what it waits for may come late
 	} {
 		require.Contains(t, string(text), "\n"+key+"\n")
@@ -451,8 +490,8 @@ func filter(t *testing.T, unit string) []string {
 	return calls
 }
 
-// traced starts the program under strace; trace is where the calls are. What is made all the time is left out: it is in @default and
-// @basic-io.
+// traced starts the program under strace; trace is where the calls are. What is made all the time
+// is left out: it is in @default and @basic-io.
 func (ns *namespace) traced(t *testing.T, args ...string) (p *process, trace string) {
 	t.Helper()
 	trace = filepath.Join(t.TempDir(), "calls")
@@ -485,12 +524,14 @@ func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
 	calls := filter(t, "rnicd.service")
 	ns := newNamespace(t)
 	socket := filepath.Join(t.TempDir(), "memif.sock")
-	path := configured(t, example(t)+"[[port]]\nname = \"shared\"\ndriver = \"memif\"\nrole = \"server\"\nsocket = \""+
+	path := configured(t, example(t)+"[[port]]\nname = \"shared\"\ndriver = \"memif\"\nrole = "+
+		"\"server\"\nsocket = \""+
 		socket+"\"\naddresses = [\"10.7.0.1/24\"]\ndad = \"off\"\n")
 	server, trace := ns.traced(t, "serve", "--config", path)
 	server.Expect(t, 1, "msg=ready ")
 	ns.succeeds(t, "rping 10.9.0.1:7200 -c 3 --timeout 60s")
-	ns.succeeds(t, "rping 10.7.0.1:7200 -c 3 --timeout 60s --pmd memif --socket "+socket+" --addr 10.7.0.2/24 --dad quick")
+	ns.succeeds(t, "rping 10.7.0.1:7200 -c 3 --timeout 60s --pmd memif --socket "+socket+
+		" --addr 10.7.0.2/24 --dad quick")
 	f := randomFile(t, 1<<20)
 	ns.succeeds(t, "put --timeout 60s "+f.path+" 127.0.0.1")
 	daemon := childOf(t, server.PID())
@@ -501,7 +542,8 @@ func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
 	onlyAllowed(t, trace, calls, "ioctl", "accept4", "mlock", "userfaultfd")
 }
 
-// As does that of the switch: a TAP, a thread with a CPU of its own, programs that come and are killed, being asked, a reload.
+// As does that of the switch: a TAP, a thread with a CPU of its own, programs that come and are
+// killed, being asked, a reload.
 func TestUnitAllowsTheSwitchsCalls(t *testing.T) {
 	calls := filter(t, "rnicd-switch.service")
 	ns := newNamespace(t)
@@ -513,7 +555,8 @@ func TestUnitAllowsTheSwitchsCalls(t *testing.T) {
 	store := s.program(t, "serve --region 64MiB", 1, "10.9.0.1/24")
 	store.Expect(t, 1, "^ready ")
 	f := randomFile(t, 1<<20)
-	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"), f, s.process)
+	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"),
+		f, s.process)
 	store.Signal(t, syscall.SIGKILL)
 	s.Expect(t, 2, "msg=detached ")
 	s.ask(t, 0, "--socket", asked)
@@ -525,7 +568,8 @@ func TestUnitAllowsTheSwitchsCalls(t *testing.T) {
 	}
 	require.NoError(t, exec.Command("kill", "-TERM", pid).Run())
 	require.Equal(t, 0, s.Wait(t), "%s", s.process)
-	onlyAllowed(t, trace, calls, "ioctl", "accept4", "sched_setaffinity", "recvmsg", "mlock", "userfaultfd")
+	onlyAllowed(t, trace, calls, "ioctl", "accept4", "sched_setaffinity", "recvmsg", "mlock",
+		"userfaultfd")
 }
 
 // childOf is the process that another one has started.
@@ -542,15 +586,16 @@ func debian(t *testing.T) (path string) {
 	need(t, "dpkg-shlibdeps", "dpkg-dev")
 	cmd := exec.Command("packaging/deb.sh")
 	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+librariesPath(t), "OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
+	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+librariesPath(t),
+		"OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
 }
 
 // The package has what make install installs, depends on what the program is linked with, and has
-// nothing that lintian minds where that is there. Installed, changed, upgraded, removed and purged by
-// dpkg, below a root of its own, the configuration stays until the purge.
+// nothing that lintian minds where that is there. Installed, changed, upgraded, removed and
+// purged by dpkg, below a root of its own, the configuration stays until the purge.
 func TestDebianPackage(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
@@ -581,13 +626,16 @@ func TestDebianPackage(t *testing.T) {
 		skip.Missing(t, "needs root to install a package")
 	}
 	root := t.TempDir()
-	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "etc", "run"} {
+	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers",
+		"etc", "run"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
 	dpkg := func(args ...string) {
 		t.Helper()
-		run("dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--log=/dev/null"}, args...)...)
+		run("dpkg",
+			append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends",
+				"--log=/dev/null"}, args...)...)
 	}
 	next := t.TempDir() // the same with another version
 	run("dpkg-deb", "-R", first, filepath.Join(next, "tree"))
@@ -605,7 +653,8 @@ func TestDebianPackage(t *testing.T) {
 	mine := "# mine\n"
 	require.NoError(t, os.WriteFile(config, []byte(mine), 0o640))
 	dpkg("--install", second)
-	require.Equal(t, "ii  0.0.2", run("dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"), "-W", "-f=${db:Status-Abbrev} ${Version}", "rnicd"))
+	require.Equal(t, "ii  0.0.2", run("dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"),
+		"-W", "-f=${db:Status-Abbrev} ${Version}", "rnicd"))
 	text, err := os.ReadFile(config)
 	require.NoError(t, err)
 	require.Equal(t, mine, string(text))

@@ -7,20 +7,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server that is stopped as a whole for longer than its idle timeout, as a virtual machine is, goes
-// on with its clients: what they have sent waits in the device, and is taken before anybody is silent.
+// A server that is stopped as a whole for longer than its idle timeout, as a virtual machine is,
+// goes on with its clients: what they have sent waits in the device, and is taken before anybody
+// is silent.
 func TestPause(t *testing.T) {
 	f := randomFile(t, 4<<20)
 	for name, c := range map[string]struct{ server, client []string }{
-		"put":    {[]string{"serve", "--region", "16MiB", "--fault", slow}, []string{"put", "--timeout", "60s", f.path, serverAddr}},
-		"rping":  {[]string{"rping", "server"}, []string{"rping", "--count", "100000", "--timeout", "60s", serverHost}},
-		"stream": {[]string{"stream", "sink"}, []string{"stream", "source", "--pmd", "kernel", "--time", "4s", serverHost}},
-		"iperf3": {[]string{"stream", "server"}, []string{"stream", "client", "--pmd", "kernel", "--time", "4s", serverHost}},
+		"put": {[]string{"serve", "--region", "16MiB", "--fault", slow},
+			[]string{"put", "--timeout", "60s", f.path, serverAddr}},
+		"rping": {[]string{"rping", "server"}, []string{"rping", "--count", "100000", "--timeout", "60s",
+			serverHost}},
+		"stream": {[]string{"stream", "sink"}, []string{"stream", "source", "--pmd", "kernel", "--time",
+			"4s", serverHost}},
+		"iperf3": {[]string{"stream", "server"}, []string{"stream", "client", "--pmd", "kernel", "--time",
+			"4s", serverHost}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ns := newNamespace(t)
-			server := ns.rnicd(t, append(c.server, "--host-addr", kernelHost+"/24", "--idle-timeout", "700ms")...)
+			server := ns.rnicd(t, append(c.server, "--host-addr", kernelHost+"/24", "--idle-timeout",
+				"700ms")...)
 			server.Expect(t, 1, "^ready ")
 			client := ns.rnicd(t, c.client...)
 			for range 2 {

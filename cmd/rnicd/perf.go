@@ -68,18 +68,24 @@ perf demo for both ends in one process, over a cable in memory.`,
 
 func (o *perfOptions) flags(f *pflag.FlagSet) {
 	o.set = f
-	f.VarP(&o.size, "size", "s", "octets of a message (default 65536 for bw, 2 for lat; an atomic has 8)")
+	f.VarP(&o.size, "size", "s", "octets of a message (default 65536 for bw, 2 for lat; an "+
+		"atomic has 8)")
 	f.BoolVarP(&o.all, "all", "a", false, "all sizes from 2 to 8388608 octets, doubling")
-	f.IntVarP(&o.iters, "iters", "n", 0, "messages, or round trips, to measure (default 5000 for bw, 1000 for lat; with --all fewer of the long ones)")
+	f.IntVarP(&o.iters, "iters", "n", 0,
+		"messages, or round trips, to measure (default 5000 for bw, 1000 for lat; with --all fewer of "+
+			"the long ones)")
 	f.IntVar(&o.warmup, "warmup", 0, "messages, or round trips, before those")
-	f.IntVarP(&o.txDepth, "tx-depth", "t", perfTxDepth, "bw: messages that are posted and not completed")
+	f.IntVarP(&o.txDepth, "tx-depth", "t", perfTxDepth,
+		"bw: messages that are posted and not completed")
 	f.IntVarP(&o.rxDepth, "rx-depth", "r", perfRxDepth, "send: receive buffers at the server")
-	f.VarP((*timeSpan)(&o.duration), "duration", "D", "measure for so long instead of a number of messages; then no peak is found")
+	f.VarP((*timeSpan)(&o.duration), "duration", "D",
+		"measure for so long instead of a number of messages; then no peak is found")
 }
 
 // compatFlags are perftest's that our own protocol does not have.
 func (o *perfOptions) compatFlags(f *pflag.FlagSet) {
-	f.BoolVarP(&o.both, "bidirectional", "b", false, "--compat, bw: both ends send, or read, at the same time; the figures are of both together")
+	f.BoolVarP(&o.both, "bidirectional", "b", false,
+		"--compat, bw: both ends send, or read, at the same time; the figures are of both together")
 	f.IntVarP(&o.qps, "qp", "q", 1, "--compat, bw: connections that are measured at the same time")
 }
 
@@ -144,7 +150,8 @@ func (o *perfOptions) tests() []perf.Test {
 	var all []perf.Test
 	for _, n := range sizes {
 		t := perf.Test{
-			Op: o.op, Latency: o.latency, Size: n, Warmup: o.warmup, TxDepth: o.txDepth, RxDepth: o.rxDepth, Duration: o.duration,
+			Op: o.op, Latency: o.latency, Size: n, Warmup: o.warmup, TxDepth: o.txDepth, RxDepth: o.rxDepth,
+			Duration: o.duration,
 		}
 		if o.duration == 0 {
 			t.Iterations = o.itersOf(n)
@@ -178,7 +185,8 @@ type perfClient struct {
 
 func newPerfClient(op perf.Op) *cobra.Command {
 	o := &perfClient{perfOptions: perfOptions{op: op}}
-	what := map[perf.Op]string{perf.Write: "RDMA Writes", perf.Read: "RDMA Reads", perf.Send: "Sends", perf.Atomic: "atomics (Fetch and Add)"}[op]
+	what := map[perf.Op]string{perf.Write: "RDMA Writes", perf.Read: "RDMA Reads", perf.Send: "Sends",
+		perf.Atomic: "atomics (Fetch and Add)"}[op]
 	c := &cobra.Command{
 		Use:   op.String() + " bw|lat HOST[:PORT]",
 		Short: "Bandwidth or latency of " + what + " to a server",
@@ -193,7 +201,9 @@ func newPerfClient(op perf.Op) *cobra.Command {
 	o.jsonFlag(f)
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers")
 	o.perfOptions.flags(f)
-	compatFlag(f, &o.compat, "perftest: measure one of perftest's programs (-R), on port 18515 and without markers; it must have the same --size, --iters, --rx-depth, --all, --bidirectional and --qp")
+	compatFlag(f, &o.compat, "perftest: measure one of perftest's programs (-R), on port 18515 and "+
+		"without markers; it must have the same --size, --iters, --rx-depth, --all, "+
+		"--bidirectional and --qp")
 	o.compatFlags(f)
 	return c
 }
@@ -235,13 +245,16 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 }
 
 // measure runs one test after the other, each on a connection of its own.
-func (o *perfOptions) measure(ctx context.Context, cfg pair.ClientConfig, dial *dialOptions, r *reporter) error {
+func (o *perfOptions) measure(ctx context.Context, cfg pair.ClientConfig, dial *dialOptions,
+	r *reporter) error {
 	tests := o.tests()
 	for i, t := range tests {
 		cfg.Test, cfg.Connected = t, nil
 		if i == 0 {
 			cfg.Connected = func(qp *rnic.QueuePair) {
-				r.remark("%v %s with %v: %s", o.op, map[bool]string{false: "bandwidth", true: "latency"}[o.latency], qp.RemoteAddr(), startupOf(qp))
+				r.remark("%v %s with %v: %s", o.op,
+					map[bool]string{false: "bandwidth", true: "latency"}[o.latency], qp.RemoteAddr(),
+					startupOf(qp))
 				if !r.json {
 					r.do(func(w io.Writer) { perfHeader(w, o.latency) })
 				}

@@ -17,8 +17,8 @@ import (
 const compatPerftest = "perftest"
 
 // perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may
-// leave the first octets lying (docs/guides/interop.md). Neither costs another peer more than one empty
-// FPDU.
+// leave the first octets lying (docs/guides/interop.md). Neither costs another peer more than one
+// empty FPDU.
 func perftestParam(conn rnic.ConnParam) rnic.ConnParam {
 	conn.NoMarkers, conn.Quirks.WakeUp = true, rnic.WakeUpDefault
 	return conn
@@ -49,7 +49,8 @@ func perfProgram(op string) (perf.Op, error) {
 // servePerftest is perf server --compat perftest.
 func servePerftest(ctx context.Context, o *perfServerOptions, args []string, w io.Writer) error {
 	if len(args) != 2 {
-		return errors.New("--compat perftest: say which program's server this is: write, read or send, and bw or lat, as its clients do not")
+		return errors.New("--compat perftest: say which program's server this is: write, read or send, " +
+			"and bw or lat, as its clients do not")
 	}
 	op, err := perfProgram(args[0])
 	if err != nil {
@@ -66,12 +67,14 @@ func servePerftest(ctx context.Context, o *perfServerOptions, args []string, w i
 		o.port = perftest.DefaultPort
 	}
 	cfg := perftest.ServerConfig{
-		Test: o.test.perftest(), Shape: o.test.shape(), ClientsMax: o.clients, IdleTimeout: o.idle, Conn: perftestParam(rnic.ConnParam{NoCRC: o.noCRC}),
+		Test: o.test.perftest(), Shape: o.test.shape(), ClientsMax: o.clients, IdleTimeout: o.idle,
+		Conn: perftestParam(rnic.ConnParam{NoCRC: o.noCRC}),
 	}
 	if _, err := perftest.NewServer(cfg); err != nil { // before there is a device
 		return err
 	}
-	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output,
+		done func(error)) error {
 		cfg.Adapter = s.dev
 		cfg.Done = func(s perftest.Served) {
 			out.perftested(s)
@@ -96,11 +99,13 @@ func (o *output) perftested(s perftest.Served) {
 		sizes = fmt.Sprintf("%d to %d", perfAllFirst, perfAllLast)
 	}
 	o.do(func(w io.Writer) {
-		fmt.Fprintf(w, "measured    %s, messages of %s octets, in %s, by %v\n", perftest.Describe(s.Test, s.Shape), sizes, seconds(s.Took), s.Remote)
+		fmt.Fprintf(w, "measured    %s, messages of %s octets, in %s, by %v\n",
+			perftest.Describe(s.Test, s.Shape), sizes, seconds(s.Took), s.Remote)
 		if s.Test.Op == perf.Read {
 			fmt.Fprintf(w, "served      %d Reads\n", s.Reads)
 		} else {
-			fmt.Fprintf(w, "placed      %s directly, %s through reassembly\n", octets(s.Direct), octets(s.Octets-s.Direct))
+			fmt.Fprintf(w, "placed      %s directly, %s through reassembly\n", octets(s.Direct),
+				octets(s.Octets-s.Direct))
 		}
 		if r := s.Report; r.Iterations > 0 {
 			fmt.Fprintf(w, "client      %d messages, %.2f MiB/s on average\n", r.Iterations, r.Average)
@@ -109,12 +114,14 @@ func (o *output) perftested(s perftest.Served) {
 }
 
 // measurePerftest is perf write, read and send with --compat perftest: one test.
-func (o *perfClient) measurePerftest(ctx context.Context, dev *rnic.Adapter, addr string, dialect rnic.Dialect, r *reporter) error {
+func (o *perfClient) measurePerftest(ctx context.Context, dev *rnic.Adapter, addr string,
+	dialect rnic.Dialect, r *reporter) error {
 	conn := perftestParam(o.connParam(dialect, true))
 	cfg := perftest.ClientConfig{
 		Adapter: dev, Addr: addr, Test: o.perftest(), Shape: o.shape(), Conn: conn,
 		Connected: func(qp *rnic.QueuePair) {
-			r.remark("%s with %v: %s", perftest.Describe(o.perftest(), o.shape()), qp.RemoteAddr(), startupOf(qp))
+			r.remark("%s with %v: %s", perftest.Describe(o.perftest(), o.shape()), qp.RemoteAddr(),
+				startupOf(qp))
 			if !r.json {
 				r.do(func(w io.Writer) { perfHeader(w, o.latency) })
 			}
@@ -155,7 +162,8 @@ func (o *perfOptions) checkPerftest() error {
 		return errors.New("--compat perftest: --bidirectional and --qp are for bw, as perftest has it")
 	}
 	if o.op == perf.Atomic {
-		return errors.New("--compat perftest: write, read and send are spoken; siw, and with it perftest over it, has no atomics")
+		return errors.New("--compat perftest: write, read and send are spoken; siw, and with it " +
+			"perftest over it, has no atomics")
 	}
 	return nil
 }
@@ -168,7 +176,8 @@ func (o *perfOptions) shape() perftest.Shape {
 // ownOnly refuses what only perftest's programs measure.
 func (o *perfOptions) ownOnly() error {
 	if o.both || o.qps > 1 {
-		return errors.New("--bidirectional and --qp are for --compat perftest: rnicd perf server does not measure so")
+		return errors.New("--bidirectional and --qp are for --compat perftest: rnicd perf server does " +
+			"not measure so")
 	}
 	return nil
 }

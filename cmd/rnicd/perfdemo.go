@@ -33,13 +33,19 @@ func newPerfDemo() *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&o.nic.mtu, "mtu", 1500, "largest IP packet, octets")
 	f.StringVar(&o.nic.page, "page", "auto", "page size of packet memory: auto, 2M, 1G or normal")
-	f.BoolVar(&o.nic.spin, "spin", false, "never give up a core, even when idle; of use with four of them, one for each Poller and each end")
-	f.StringVar(&o.nic.fault, "fault", "", "make the cable bad, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
-	f.BoolVar(&o.nic.zeroCopy, "zero-copy", false, "hand packet buffers over the cable instead of copying frames, as DPDK's net_ring does")
-	f.StringVar(&o.nic.capture, "capture", "", "write every frame of the server's side to this pcapng file")
+	f.BoolVar(&o.nic.spin, "spin", false,
+		"never give up a core, even when idle; of use with four of them, one for each Poller "+
+			"and each end")
+	f.StringVar(&o.nic.fault, "fault", "",
+		"make the cable bad, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
+	f.BoolVar(&o.nic.zeroCopy, "zero-copy", false,
+		"hand packet buffers over the cable instead of copying frames, as DPDK's net_ring does")
+	f.StringVar(&o.nic.capture, "capture", "",
+		"write every frame of the server's side to this pcapng file")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "go without MPA markers")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C")
-	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
+	f.BoolVar(&o.json, "json", false,
+		"print results as one line of JSON each; everything else goes to standard error")
 	o.perfOptions.flags(f)
 	return c
 }
@@ -59,9 +65,10 @@ func perfDemo(ctx context.Context, o *perfDemoOptions, op, kind string, r *repor
 	if err := o.perfOptions.check(); err != nil {
 		return err
 	}
-	return onCable(ctx, o.nic, clientRegion, pair.DefaultPort, r.remarks, func(ctx context.Context, c *cable) error {
-		return o.between(ctx, c, r)
-	})
+	return onCable(ctx, o.nic, clientRegion, pair.DefaultPort, r.remarks,
+		func(ctx context.Context, c *cable) error {
+			return o.between(ctx, c, r)
+		})
 }
 
 // between measures from client to server.

@@ -15,7 +15,8 @@ const mebi = 1 << 20
 // perfHeader is the heading of perftest's tables.
 func perfHeader(w io.Writer, latency bool) {
 	if latency {
-		fmt.Fprintln(w, " #bytes     #iterations  t_min[usec]  t_max[usec]  t_typical[usec]  t_avg[usec]  t_stdev[usec]  99% percentile[usec]  99.9% percentile[usec]")
+		fmt.Fprintln(w, " #bytes     #iterations  t_min[usec]  t_max[usec]  t_typical[usec]  "+
+			"t_avg[usec]  t_stdev[usec]  99% percentile[usec]  99.9% percentile[usec]")
 		return
 	}
 	fmt.Fprintln(w, " #bytes     #iterations  BW peak[MB/sec]  BW average[MB/sec]  MsgRate[Mpps]")
@@ -27,14 +28,17 @@ func printPerf(w io.Writer, r *perf.Result, asJSON bool) {
 		_ = json.NewEncoder(w).Encode(perfRecordOf(r)) // numbers and a string: cannot fail except for w
 	case r.Latency:
 		t := &r.Times
-		fmt.Fprintf(w, " %-10d %-12d %-12.2f %-12.2f %-16.2f %-12.2f %-14.2f %-21.2f %-.2f\n", r.Size, r.Iterations,
-			micros(t.Min), micros(t.Max), micros(t.Median), micros(t.Average), micros(t.Stdev), micros(t.P99), micros(t.P999))
+		fmt.Fprintf(w, " %-10d %-12d %-12.2f %-12.2f %-16.2f %-12.2f %-14.2f %-21.2f %-.2f\n", r.Size,
+			r.Iterations,
+			micros(t.Min), micros(t.Max), micros(t.Median), micros(t.Average), micros(t.Stdev),
+			micros(t.P99), micros(t.P999))
 	default:
 		peak := "-"
 		if r.Peak > 0 {
 			peak = fmt.Sprintf("%.2f", r.Peak/mebi)
 		}
-		fmt.Fprintf(w, " %-10d %-12d %-16s %-19.2f %-.6f\n", r.Size, r.Iterations, peak, r.Bandwidth/mebi, r.MessageRate/1e6)
+		fmt.Fprintf(w, " %-10d %-12d %-16s %-19.2f %-.6f\n", r.Size, r.Iterations, peak, r.Bandwidth/mebi,
+			r.MessageRate/1e6)
 	}
 }
 
@@ -68,12 +72,14 @@ type perfLatency struct {
 
 func perfRecordOf(r *perf.Result) perfRecord {
 	rec := perfRecord{
-		Test: r.Op.String() + "_bw", SizeOctets: r.Size, Iterations: r.Iterations, ElapsedSeconds: r.Elapsed.Seconds(),
+		Test: r.Op.String() + "_bw", SizeOctets: r.Size, Iterations: r.Iterations,
+		ElapsedSeconds: r.Elapsed.Seconds(),
 	}
 	if r.Latency {
 		t := &r.Times
 		rec.Test = r.Op.String() + "_lat"
-		rec.Latency = &perfLatency{int64(t.Min), int64(t.Median), int64(t.Average), int64(t.Stdev), int64(t.P99), int64(t.P999), int64(t.Max)}
+		rec.Latency = &perfLatency{int64(t.Min), int64(t.Median), int64(t.Average), int64(t.Stdev),
+			int64(t.P99), int64(t.P999), int64(t.Max)}
 		return rec
 	}
 	rec.Bandwidth = &perfBandwidth{Average: r.Bandwidth, Messages: r.MessageRate}

@@ -35,9 +35,11 @@ type plainOptions struct {
 }
 
 var plainText = map[string]struct{ short, long string }{
-	"sink":   {"Read connections to their end and count", "sink reads everything and sends nothing."},
-	"source": {"Write to connections, for so long or so much", "source writes random octets, and ends when the peer has closed too. What the peer sends back must be the same octets."},
-	"echo":   {"Send everything back", "echo sends back what it reads, and closes when the peer has."},
+	"sink": {"Read connections to their end and count", "sink reads everything and sends nothing."},
+	"source": {"Write to connections, for so long or so much",
+		"source writes random octets, and ends when the peer has closed too. What the peer sends back " +
+			"must be the same octets."},
+	"echo": {"Send everything back", "echo sends back what it reads, and closes when the peer has."},
 }
 
 func newPlain(mode string) *cobra.Command {
@@ -57,7 +59,8 @@ func newPlain(mode string) *cobra.Command {
 	o.waitFlag(f)
 	f.BoolVar(&o.once, "once", false, "end after the first connection; the exit status is its result")
 	f.VarP(&o.length, "length", "l", "size of a Read or Write")
-	f.Var(&number{&o.from, 1, math.MaxUint16}, "local-port", "TCP port to connect to HOST from, instead of any that is free")
+	f.Var(&number{&o.from, 1, math.MaxUint16}, "local-port",
+		"TCP port to connect to HOST from, instead of any that is free")
 	if mode == "source" {
 		f.VarP(&o.bytes, "bytes", "n", "how much to send, instead of --time")
 		f.VarP((*timeSpan)(&o.time), "time", "t", "how long to send; 10s unless --bytes is given")
@@ -166,7 +169,8 @@ func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporte
 // serve does what the command is for with one connection, and closes it.
 func (o *plainOptions) serve(ctx context.Context, conn net.Conn, r *reporter) error {
 	defer conn.Close()
-	p := &plain{o, conn, bytestream.Session{Conn: conn, Length: int(o.length), Idle: o.idle, Bytes: uint64(o.bytes), Time: o.time}}
+	p := &plain{o, conn, bytestream.Session{Conn: conn, Length: int(o.length), Idle: o.idle,
+		Bytes: uint64(o.bytes), Time: o.time}}
 	err := p.Run(ctx, o.mode)
 	p.report(r, err)
 	return err
@@ -192,7 +196,8 @@ type plainResult struct {
 }
 
 func (p *plain) report(r *reporter, err error) {
-	res := plainResult{Mode: p.mode, Remote: p.conn.RemoteAddr().String(), Bytes: p.Received, Back: p.Sent, Seconds: p.Took.Seconds()}
+	res := plainResult{Mode: p.mode, Remote: p.conn.RemoteAddr().String(), Bytes: p.Received,
+		Back: p.Sent, Seconds: p.Took.Seconds()}
 	label, verb := "received", "from"
 	if p.mode == "source" {
 		res.Bytes, res.Back, label, verb = p.Sent, p.Received, "sent", "to"
@@ -207,7 +212,8 @@ func (p *plain) report(r *reporter, err error) {
 			_ = json.NewEncoder(w).Encode(res)
 			return
 		}
-		fmt.Fprintf(w, "%-11s %s in %.3f s, %s, %s %s", label, octets(res.Bytes), res.Seconds, bitrate(bps), verb, res.Remote)
+		fmt.Fprintf(w, "%-11s %s in %.3f s, %s, %s %s", label, octets(res.Bytes), res.Seconds,
+			bitrate(bps), verb, res.Remote)
 		if res.Back > 0 {
 			fmt.Fprintf(w, "; %s back", octets(res.Back))
 		}

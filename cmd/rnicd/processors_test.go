@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command that measures has a processor for each Poller, and no more than there were; the kernel's
-// sockets have no Poller, and the environment has precedence.
+// A command that measures has a processor for each Poller, and no more than there were; the
+// kernel's sockets have no Poller, and the environment has precedence.
 func TestOneThread(t *testing.T) {
 	before := runtime.GOMAXPROCS(4)
 	defer runtime.GOMAXPROCS(before)

@@ -50,7 +50,8 @@ func (p *progress) show(done uint64, now time.Time) {
 		}
 		p.drawn = now
 		full := int(done * barWidth / max(p.total, 1))
-		fmt.Fprintf(p.w, "\r[%s%s] %3d %%  %s  %s\x1b[K", strings.Repeat("#", full), strings.Repeat(".", barWidth-full),
+		fmt.Fprintf(p.w, "\r[%s%s] %3d %%  %s  %s\x1b[K", strings.Repeat("#", full),
+			strings.Repeat(".", barWidth-full),
 			done*100/max(p.total, 1), octets(done), rate)
 		return
 	}

@@ -78,7 +78,8 @@ func TestProgressIsPlainLinesElsewhere(t *testing.T) {
 	p.show(60<<20, begin.Add(3100*time.Millisecond)) // less than a second later
 	p.show(100<<20, begin.Add(4000*time.Millisecond))
 	p.end()
-	require.Equal(t, "sent  30 %  39.0 MiB  327.2 Mbit/s\nsent  50 %  50.0 MiB  139.8 Mbit/s\nsent 100 %  100.0 MiB  209.7 Mbit/s\n", b.String())
+	require.Equal(t, "sent  30 %  39.0 MiB  327.2 Mbit/s\nsent  50 %  50.0 MiB  139.8 Mbit/s\nsent "+
+		"100 %  100.0 MiB  209.7 Mbit/s\n", b.String())
 }
 
 func TestProgressKnowsWhatIsNoTerminal(t *testing.T) {

@@ -47,7 +47,8 @@ Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With 
 	o.dialectFlag(f, "rfc5044, with Rev 0 for an answer too")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
-	f.Var(&o.name, "name", "have the server keep it under this name, for others to get; an empty FILE takes away what is there")
+	f.Var(&o.name, "name", "have the server keep it under this name, for others to get; an empty "+
+		"FILE takes away what is there")
 	o.jsonFlag(f)
 	return c
 }
@@ -70,7 +71,8 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 	if addr, err = dialAddr(addr, xfer.DefaultPort); err != nil {
 		return err
 	}
-	put := xfer.PutConfig{Addr: addr, Source: file, Length: length, Name: string(o.name), Conn: o.connParam(dialect, o.noMarkers)}
+	put := xfer.PutConfig{Addr: addr, Source: file, Length: length, Name: string(o.name),
+		Conn: o.connParam(dialect, o.noMarkers)}
 	if err = hashApart(ctx, &put, file); err != nil {
 		return err
 	}
@@ -96,8 +98,8 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 	})
 }
 
-// keptName is a flag that is not given or names a file that a server keeps. An empty one is refused,
-// as it may be a variable of a script that was not set.
+// keptName is a flag that is not given or names a file that a server keeps. An empty one is
+// refused, as it may be a variable of a script that was not set.
 type keptName string
 
 func (n *keptName) String() string { return string(*n) }
@@ -155,7 +157,8 @@ func swapped(host, path string) bool {
 // openSource opens a regular file; its length is announced before the first octet is sent.
 func openSource(path string) (*os.File, uint64, error) {
 	if path == "-" {
-		return nil, 0, errors.New("-: the length must be known beforehand, and standard input has none; a file of that name is ./-")
+		return nil, 0, errors.New("-: the length must be known beforehand, and standard input has " +
+			"none; a file of that name is ./-")
 	}
 	// Without O_NONBLOCK a FIFO's open waits for its writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)

@@ -91,7 +91,8 @@ func (c *raw) start(n int) {
 // the second marker at octet 512 of the stream.
 func (c *raw) fpdu(ulpdu []byte) []byte {
 	var b []byte
-	if c.markers && !c.begun { // RFC 5044 section 4.3: the first stands at the very beginning, with FPDUPTR 0
+	// RFC 5044 section 4.3: the first stands at the very beginning, with FPDUPTR 0
+	if c.markers && !c.begun {
 		b = make([]byte, 4)
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(len(ulpdu)))

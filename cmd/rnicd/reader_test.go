@@ -51,8 +51,8 @@ connections = 1
 idle_timeout = "100ms"
 `
 
-// A daemon serves, reloads and ends in order whether its log is read or not, and says how many lines
-// are lost.
+// A daemon serves, reloads and ends in order whether its log is read or not, and says how many
+// lines are lost.
 func TestDaemonGoesOnWithoutReader(t *testing.T) {
 	for name, full := range map[string]bool{"gone": false, "full": true} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,8 @@ func TestDaemonGoesOnWithoutReader(t *testing.T) {
 
 // An error at the start is an exit status that systemd takes for one, also without a reader.
 func TestFailureWithoutReader(t *testing.T) {
-	for _, args := range [][]string{{"serve", "--config", "/nowhere"}, {"switch", "--config", "/nowhere"}, {"status", "--socket", "/nowhere"}} {
+	for _, args := range [][]string{{"serve", "--config", "/nowhere"},
+		{"switch", "--config", "/nowhere"}, {"status", "--socket", "/nowhere"}} {
 		cmd := exec.Command(programPath(t), args...)
 		cmd.Stderr = readerless(t, false)
 		var exit *exec.ExitError
@@ -127,7 +128,8 @@ addresses = ["10.9.0.2"]
 			sw.Signal(t, syscall.SIGTERM)
 			require.Equal(t, 0, sw.Wait(t))
 
-			for _, args := range [][]string{{"stream", "sink"}, {"stream", "sink", "--json"}, {"serve", "--pmd", "kernel", "--region", "1MiB", "--addr", "127.0.0.1"}} {
+			for _, args := range [][]string{{"stream", "sink"}, {"stream", "sink", "--json"},
+				{"serve", "--pmd", "kernel", "--region", "1MiB", "--addr", "127.0.0.1"}} {
 				out := readerless(t, full)
 				cmd := exec.Command(programPath(t), args...)
 				if args[0] == "stream" {
@@ -136,7 +138,8 @@ addresses = ["10.9.0.2"]
 				cmd.Stdout, cmd.Stderr = out, out
 				server := ns.Start(t, cmd)
 				for range 3 {
-					client := ns.rnicd(t, "stream", "source", "--pmd", "kernel", "--wait", "60s", "--bytes", "1000", "127.0.0.1")
+					client := ns.rnicd(t, "stream", "source", "--pmd", "kernel", "--wait", "60s", "--bytes",
+						"1000", "127.0.0.1")
 					if args[0] == "serve" {
 						client = ns.rnicd(t, "put", "--wait", "60s", zeros(t, 100), "127.0.0.1")
 					}

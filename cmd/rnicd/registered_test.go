@@ -30,17 +30,20 @@ var registerCable = sync.OnceFunc(func() {
 // device, and Pollers run on its port.
 func TestRegisteredDriver(t *testing.T) {
 	registerCable()
-	o := linkFlags(t, strings.Fields("--pmd cable --dev dev7 --eal=a --mtu 1280 --no-offload --mac 02:00:00:00:00:07 --page normal --no-dad")...)
+	o := linkFlags(t, strings.Fields("--pmd cable --dev dev7 --eal=a --mtu 1280 --no-offload --mac "+
+		"02:00:00:00:00:07 --page normal --no-dad")...)
 	require.NoError(t, o.checkDevice())
 	n, err := openNIC(o, 1<<20, io.Discard)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Close()) }()
 	require.NotNil(t, heard.Arena)
 	heard.Arena = nil
-	require.Equal(t, pmd.DriverConfig{Device: "dev7", Args: []string{"a"}, MTU: 1280, Queues: 1, MAC: [6]byte{2, 0, 0, 0, 0, 7}, NoOffload: true}, heard)
+	require.Equal(t, pmd.DriverConfig{Device: "dev7", Args: []string{"a"}, MTU: 1280, Queues: 1,
+		MAC: [6]byte{2, 0, 0, 0, 0, 7}, NoOffload: true}, heard)
 	require.NoError(t, n.Start())
 
 	o = linkFlags(t, strings.Fields("--pmd cable --socket s --pci 1")...)
 	require.EqualError(t, o.checkDevice(), "--pmd cable has no use for --pci, --socket: leave it out")
-	require.EqualError(t, linkFlags(t, "--pmd", "banana").checkDevice(), `--pmd "banana": want tap, dpdk, memif, kernel or cable`)
+	require.EqualError(t, linkFlags(t, "--pmd", "banana").checkDevice(),
+		`--pmd "banana": want tap, dpdk, memif, kernel or cable`)
 }

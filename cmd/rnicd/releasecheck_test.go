@@ -12,7 +12,8 @@ import (
 
 // releaseCheck runs scripts/release-check.sh with a make that notes what it is to do, and fails as
 // fail says.
-func releaseCheck(t *testing.T, fail string, args ...string) (status int, out string, steps []string) {
+func releaseCheck(t *testing.T, fail string,
+	args ...string) (status int, out string, steps []string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{"scripts", "bin"} {
@@ -22,7 +23,8 @@ func releaseCheck(t *testing.T, fail string, args ...string) (status int, out st
 	require.NoError(t, err)
 	path := filepath.Join(dir, "scripts/release-check.sh")
 	require.NoError(t, os.WriteFile(path, script, 0o755))
-	stub := "#!/bin/sh\necho \"$RNICD_NO_SKIP $*\" >>\"" + dir + "/made\"\necho said by $1\ncase \" " + fail + " \" in *\" $1 \"*) exit 1 ;; esac\n"
+	stub := "#!/bin/sh\necho \"$RNICD_NO_SKIP $*\" >>\"" + dir + "/made\"\necho said by $1\ncase \" " +
+		fail + " \" in *\" $1 \"*) exit 1 ;; esac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/make"), []byte(stub), 0o755))
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
@@ -37,7 +39,8 @@ func releaseCheck(t *testing.T, fail string, args ...string) (status int, out st
 		require.NoError(t, err)
 		require.Equal(t, "said by "+step+"\n", string(said))
 	}
-	return cmd.ProcessState.ExitCode(), string(text), strings.Split(strings.TrimSpace(string(made)), "\n")
+	return cmd.ProcessState.ExitCode(), string(text),
+		strings.Split(strings.TrimSpace(string(made)), "\n")
 }
 
 // Every step runs, with skips forbidden, except under the race detector; one that fails does not
@@ -46,7 +49,8 @@ func TestReleaseCheck(t *testing.T) {
 	status, out, steps := releaseCheck(t, "", "10", "77", "3s")
 	require.Zero(t, status, out)
 	require.Equal(t, []string{
-		"1 lint", "1 test-all", "1 test-arm64", "0 race", "1 links", "1 sim SEEDS=10 FIRST=77", "1 fuzz FUZZTIME=3s", "1 soak", "1 interop", "1 interop-tcp",
+		"1 lint", "1 test-all", "1 test-arm64", "0 race", "1 links", "1 sim SEEDS=10 FIRST=77",
+		"1 fuzz FUZZTIME=3s", "1 soak", "1 interop", "1 interop-tcp",
 	}, steps)
 	require.Contains(t, out, ", 10 seeds from 77\n")
 	require.True(t, strings.HasSuffix(out, "\nrelease-check: all ok\n"), out)

@@ -11,19 +11,23 @@ import (
 func printResult(w io.Writer, r xfer.Result, receiver bool) {
 	fmt.Fprintf(w, "start-up    %s\n", startup(&r, receiver))
 	fmt.Fprintf(w, "sha256      %x\n", r.Digest)
-	fmt.Fprintf(w, "goodput     %s (%s in %s)\n", bitrate(r.Goodput()), octets(r.Length), seconds(r.Wire))
+	fmt.Fprintf(w, "goodput     %s (%s in %s)\n", bitrate(r.Goodput()), octets(r.Length),
+		seconds(r.Wire))
 	switch {
 	case receiver:
 		fmt.Fprintf(w, "hashing     %s in place, after that\n", seconds(r.Hash))
 	case r.ClientHash > 0:
-		fmt.Fprintf(w, "hashing     %s before that, %s in place at the server after it\n", seconds(r.ClientHash), seconds(r.Hash))
+		fmt.Fprintf(w, "hashing     %s before that, %s in place at the server after it\n",
+			seconds(r.ClientHash), seconds(r.Hash))
 	default:
 		fmt.Fprintf(w, "hashing     meanwhile, and %s in place at the server after it\n", seconds(r.Hash))
 	}
 	if receiver {
-		fmt.Fprintf(w, "segments    %d received, %d of our own retransmitted\n", r.Receiver.SegmentsIn, r.Receiver.Retransmits)
+		fmt.Fprintf(w, "segments    %d received, %d of our own retransmitted\n", r.Receiver.SegmentsIn,
+			r.Receiver.Retransmits)
 	} else {
-		fmt.Fprintf(w, "segments    %d sent, %d retransmitted; %d FPDUs\n", r.Sender.SegmentsOut, r.Sender.Retransmits, r.Sender.FPDUs)
+		fmt.Fprintf(w, "segments    %d sent, %d retransmitted; %d FPDUs\n", r.Sender.SegmentsOut,
+			r.Sender.Retransmits, r.Sender.FPDUs)
 	}
 	fmt.Fprintf(w, "placed      %s directly, %s through reassembly, %s of it ahead of a gap\n",
 		octets(r.Receiver.Direct), octets(r.Receiver.Reassembled), octets(r.Receiver.OutOfOrder))
@@ -33,13 +37,15 @@ func printResult(w io.Writer, r xfer.Result, receiver bool) {
 func printGot(w io.Writer, r xfer.Result) {
 	fmt.Fprintf(w, "start-up    %s\n", startup(&r, false))
 	fmt.Fprintf(w, "sha256      %x\n", r.Digest)
-	fmt.Fprintf(w, "goodput     %s (%s in %s, written meanwhile)\n", bitrate(r.Goodput()), octets(r.Length), seconds(r.Wire))
+	fmt.Fprintf(w, "goodput     %s (%s in %s, written meanwhile)\n", bitrate(r.Goodput()),
+		octets(r.Length), seconds(r.Wire))
 	if r.ClientHash > 0 {
 		fmt.Fprintf(w, "hashing     %s after that\n", seconds(r.ClientHash))
 	} else {
 		fmt.Fprintln(w, "hashing     meanwhile")
 	}
-	fmt.Fprintf(w, "segments    %d received, %d of our own retransmitted\n", r.Receiver.SegmentsIn, r.Receiver.Retransmits)
+	fmt.Fprintf(w, "segments    %d received, %d of our own retransmitted\n", r.Receiver.SegmentsIn,
+		r.Receiver.Retransmits)
 	fmt.Fprintf(w, "placed      %s directly, %s through reassembly, %s of it ahead of a gap\n",
 		octets(r.Receiver.Direct), octets(r.Receiver.Reassembled), octets(r.Receiver.OutOfOrder))
 }
@@ -72,8 +78,10 @@ func printServed(w io.Writer, r xfer.Result) {
 		fmt.Fprintf(w, "sent        %s to %v\n", octets(r.Length), r.Remote)
 		fmt.Fprintf(w, "start-up    %s\n", startup(&r, true))
 		fmt.Fprintf(w, "sha256      %x\n", r.Digest)
-		fmt.Fprintf(w, "goodput     %s (%s in %s)\n", bitrate(r.Goodput()), octets(r.Length), seconds(r.Wire))
-		fmt.Fprintf(w, "segments    %d sent, %d retransmitted; %d FPDUs\n", r.Sender.SegmentsOut, r.Sender.Retransmits, r.Sender.FPDUs)
+		fmt.Fprintf(w, "goodput     %s (%s in %s)\n", bitrate(r.Goodput()), octets(r.Length),
+			seconds(r.Wire))
+		fmt.Fprintf(w, "segments    %d sent, %d retransmitted; %d FPDUs\n", r.Sender.SegmentsOut,
+			r.Sender.Retransmits, r.Sender.FPDUs)
 		return
 	}
 	fmt.Fprintf(w, "received    %s from %v\n", octets(r.Length), r.Remote)

@@ -15,10 +15,12 @@ import (
 
 var sampleResult = xfer.Result{
 	Remote: netip.MustParseAddrPort("10.9.0.254:37600"),
-	Length: 64 << 20, Digest: [32]byte{0xdc, 0x54, 31: 0x10}, Wire: 344 * time.Millisecond, Hash: 54 * time.Millisecond,
-	Receiver: xfer.Counters{Direct: 60 << 20, Reassembled: 4 << 20, OutOfOrder: 1536, SegmentsIn: 47398, Retransmits: 3},
-	Sender:   xfer.SenderCounters{SegmentsOut: 47400, Retransmits: 2, FPDUs: 47395},
-	Dialect:  rnic.RFC5044, Framing: rnic.Framing{CRC: true, MarkersSent: true},
+	Length: 64 << 20, Digest: [32]byte{0xdc, 0x54, 31: 0x10}, Wire: 344 * time.Millisecond,
+	Hash: 54 * time.Millisecond,
+	Receiver: xfer.Counters{Direct: 60 << 20, Reassembled: 4 << 20, OutOfOrder: 1536,
+		SegmentsIn: 47398, Retransmits: 3},
+	Sender:  xfer.SenderCounters{SegmentsOut: 47400, Retransmits: 2, FPDUs: 47395},
+	Dialect: rnic.RFC5044, Framing: rnic.Framing{CRC: true, MarkersSent: true},
 }
 
 func TestPrintResult(t *testing.T) {
@@ -30,10 +32,12 @@ func TestPrintResult(t *testing.T) {
 	)
 	var client, server strings.Builder
 	printResult(&client, sampleResult, false)
-	require.Equal(t, begin+"client\n"+head+"meanwhile, and 0.054 s in place at the server after it\nsegments    47400 sent, 2 retransmitted; 47395 FPDUs\n"+tail, client.String())
+	require.Equal(t, begin+"client\n"+head+"meanwhile, and 0.054 s in place at the server after "+
+		"it\nsegments    47400 sent, 2 retransmitted; 47395 FPDUs\n"+tail, client.String())
 	printServed(&server, sampleResult)
 	require.Equal(t, "received    64.0 MiB from 10.9.0.254:37600\n"+begin+"server\n"+head+
-		"0.054 s in place, after that\nsegments    47398 received, 3 of our own retransmitted\n"+tail, server.String())
+		"0.054 s in place, after that\nsegments    47398 received, 3 of our own retransmitted\n"+tail,
+		server.String())
 }
 
 // Where a client hashes before or after the clock it says how long that took.
@@ -42,9 +46,11 @@ func TestPrintHashing(t *testing.T) {
 	r.ClientHash = 47 * time.Millisecond
 	var put, get strings.Builder
 	printResult(&put, r, false)
-	require.Contains(t, put.String(), "in 0.344 s)\nhashing     0.047 s before that, 0.054 s in place at the server after it\n")
+	require.Contains(t, put.String(),
+		"in 0.344 s)\nhashing     0.047 s before that, 0.054 s in place at the server after it\n")
 	printGot(&get, r)
-	require.Contains(t, get.String(), "in 0.344 s, written meanwhile)\nhashing     0.047 s after that\n")
+	require.Contains(t, get.String(),
+		"in 0.344 s, written meanwhile)\nhashing     0.047 s after that\n")
 	get.Reset()
 	printGot(&get, sampleResult)
 	require.Contains(t, get.String(), "\nhashing     meanwhile\n")

@@ -95,7 +95,8 @@ const (
 // serving starts a daemon on a TAP in the namespace and waits until it is ready.
 func (ns *namespace) serving(t testing.TB, args ...string) *process {
 	t.Helper()
-	p := ns.rnicd(t, append([]string{"serve", "--host-addr", kernelHost + "/24", "--region", "16MiB"}, args...)...)
+	p := ns.rnicd(t, append([]string{"serve", "--host-addr", kernelHost + "/24", "--region", "16MiB"},
+		args...)...)
 	p.Expect(t, 1, "^ready ")
 	return p
 }

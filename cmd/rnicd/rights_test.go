@@ -19,7 +19,8 @@ import (
 // memlock is what a user may lock by default.
 const memlock = 8 << 20
 
-// public is a folder that every user can reach, with a configuration in it that every user can read.
+// public is a folder that every user can reach, with a configuration in it that every user can
+// read.
 func public(t *testing.T, text string) (dir, path string) {
 	t.Helper()
 	programPath(t) // makes the folder that such folders are in
@@ -48,12 +49,15 @@ func (ns *namespace) unprivileged(t *testing.T, caps []string, args ...string) *
 	script := fmt.Sprintf(`mkdir -p /run/xdp && mount -t tmpfs -o uid=%d,mode=700 none /run/xdp &&
 exec prlimit --memlock=%d setpriv --reuid=%d --regid=%d --clear-groups --inh-caps=%s --ambient-caps=%s --bounding-set=%s --no-new-privs -- "$@"`,
 		nobody, memlock, nobody, nobody, set, set, set)
-	return ns.Start(t, exec.Command("unshare", append([]string{"-m", "sh", "-c", script, "sh", programPath(t)}, args...)...))
+	return ns.Start(
+		t,
+		exec.Command("unshare", append([]string{"-m", "sh", "-c", script, "sh", programPath(t)},
+			args...)...))
 }
 
 // rights are the capabilities that each kind of port takes: what the unit, its drop-ins and
-// bare-metal.md say. With IPC_LOCK the limit of locked memory is of no account; the unit has no limit
-// instead.
+// bare-metal.md say. With IPC_LOCK the limit of locked memory is of no account; the unit has no
+// limit instead.
 var rights = []struct {
 	name, port string
 	dpdk       bool
@@ -61,22 +65,31 @@ var rights = []struct {
 	interfaced bool // it wants enp1s0
 }{
 	{name: "kernel", port: "driver = \"kernel\"\naddresses = [\"127.0.0.1\"]"},
-	{name: "memif", port: "driver = \"memif\"\nrole = \"server\"\nsocket = \"/run/rnicd/memif.sock\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\""},
-	{name: "tap", port: "driver = \"tap\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"\nhost_address = \"10.9.0.254/24\"", caps: []string{"net_admin"}},
-	{name: "net_tap", port: "driver = \"dpdk\"\ndevice = \"net_tap0,iface=rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"", dpdk: true, caps: []string{"net_admin"}},
+	{name: "memif", port: "driver = \"memif\"\nrole = \"server\"\nsocket = " +
+		"\"/run/rnicd/memif.sock\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\""},
+	{name: "tap", port: "driver = \"tap\"\naddresses = [\"10.9.0.1/24\"]\ndad = " +
+		"\"off\"\nhost_address = \"10.9.0.254/24\"", caps: []string{"net_admin"}},
+	{name: "net_tap", port: "driver = \"dpdk\"\ndevice = \"net_tap0,iface=rnic0\"\naddresses = " +
+		"[\"10.9.0.1/24\"]\ndad = \"off\"", dpdk: true, caps: []string{"net_admin"}},
 	{
-		name: "net_af_packet", port: "driver = \"dpdk\"\ndevice = \"net_af_packet0,iface=enp1s0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"\nmtu = 1400", dpdk: true,
+		name: "net_af_packet", port: "driver = \"dpdk\"\ndevice = " +
+			"\"net_af_packet0,iface=enp1s0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"\nmtu = 1400",
+		dpdk: true,
 		caps: []string{"net_admin", "net_raw"}, interfaced: true,
 	},
 	{
-		name: "net_af_xdp", port: "driver = \"dpdk\"\ndevice = \"net_af_xdp0,iface=enp1s0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"off\"", dpdk: true,
+		name: "net_af_xdp", port: "driver = \"dpdk\"\ndevice = \"net_af_xdp0,iface=enp1s0\"\naddresses " +
+			"= [\"10.9.0.1/24\"]\ndad = \"off\"", dpdk: true,
 		caps: []string{"net_admin", "net_raw", "sys_admin", "ipc_lock"}, interfaced: true,
 	},
 }
 
-// The switch takes, of each driver of its uplink, what a port of that driver takes; the socket that its programs have is no matter.
+// The switch takes, of each driver of its uplink, what a port of that driver takes; the socket
+// that its programs have is no matter.
 func TestCapabilitiesOfSwitch(t *testing.T) {
-	const program = "[switch]\nsocket = \"/run/rnicd/programs.sock\"\nmode = \"0660\"\n[control]\nsocket = \"/run/rnicd/control.sock\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\nuids = [0]\n"
+	const program = "[switch]\nsocket = \"/run/rnicd/programs.sock\"\nmode = " +
+		"\"0660\"\n[control]\nsocket = \"/run/rnicd/control.sock\"\n[[program]]\nname = " +
+		"\"one\"\naddresses = [\"10.9.0.1\"]\nuids = [0]\n"
 	text, err := os.ReadFile(filepath.Join(repository, "packaging/systemd/rnicd-switch.service"))
 	require.NoError(t, err)
 	for _, key := range []string{"AmbientCapabilities", "CapabilityBoundingSet"} {
@@ -87,12 +100,14 @@ func TestCapabilitiesOfSwitch(t *testing.T) {
 		caps         []string
 	}{
 		{name: "none"},
-		{name: "tap", uplink: "[[uplink]]\nname = \"rnic0\"\nhost_address = \"10.9.0.254/24\"\n", caps: []string{"net_admin"}},
+		{name: "tap", uplink: "[[uplink]]\nname = \"rnic0\"\nhost_address = \"10.9.0.254/24\"\n",
+			caps: []string{"net_admin"}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			ns := newNamespace(t)
 			dir, path := public(t, program+r.uplink)
-			s := &switched{namespace: ns, process: ns.unprivileged(t, r.caps, "switch", "--config", path), socket: filepath.Join(dir, "programs.sock")}
+			s := &switched{namespace: ns, process: ns.unprivileged(t, r.caps, "switch", "--config", path),
+				socket: filepath.Join(dir, "programs.sock")}
 			s.Expect(t, 1, "msg=ready ")
 			p := s.program(t, "serve", 0, "10.9.0.1/24") // of another user
 			p.Expect(t, 1, "^ready ")
@@ -136,7 +151,8 @@ func TestCapabilities(t *testing.T) {
 			server.Expect(t, 1, "msg=ready ")
 			ns.stop(t, server)
 			if r.interfaced {
-				require.NotContains(t, ns.Run(t, "ip", "link", "show", "enp1s0"), "xdp", "its program is still there")
+				require.NotContains(t, ns.Run(t, "ip", "link", "show", "enp1s0"), "xdp",
+					"its program is still there")
 			}
 			_, err := os.Stat(filepath.Join(dir, "memif.sock"))
 			require.ErrorIs(t, err, os.ErrNotExist)
@@ -154,8 +170,10 @@ func TestCapabilities(t *testing.T) {
 func TestUnlockedMemory(t *testing.T) {
 	const warning = `level=WARN msg="memory is not locked".*RLIMIT_MEMLOCK is .*run ulimit -l \d+ or grant CAP_IPC_LOCK`
 	for command, text := range map[string]string{
-		"serve":  "[control]\nsocket = \"off\"\n" + "[[port]]\nname = \"local\"\n" + rights[0].port + "\n[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"16MiB\"\npage = \"normal\"\n",
-		"switch": "[switch]\nsocket = \"/run/rnicd/programs.sock\"\npage = \"normal\"\nbuffers = 16384\n[control]\nsocket = \"off\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\n",
+		"serve": "[control]\nsocket = \"off\"\n" + "[[port]]\nname = \"local\"\n" + rights[0].port +
+			"\n[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"16MiB\"\npage = \"normal\"\n",
+		"switch": "[switch]\nsocket = \"/run/rnicd/programs.sock\"\npage = \"normal\"\nbuffers = " +
+			"16384\n[control]\nsocket = \"off\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\n",
 	} {
 		t.Run(command, func(t *testing.T) {
 			ns := newNamespace(t)

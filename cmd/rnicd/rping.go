@@ -52,7 +52,8 @@ octets a little later, if nothing else was sent: siw may leave it lying otherwis
 	f.BoolVarP(&o.verify, "verify", "V", false, "compare what came back with what was there")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the data of each ping, as rping does")
 	f.BoolVar(&o.markers, "markers", false, "ask the server for MPA markers")
-	f.BoolVar(&o.peerToPeer, "peer-to-peer", false, "start peer to peer (RFC 6581): the server may send first")
+	f.BoolVar(&o.peerToPeer, "peer-to-peer", false,
+		"start peer to peer (RFC 6581): the server may send first")
 	c.AddCommand(newRpingServer())
 	return c
 }
@@ -75,7 +76,8 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 	defer cancel()
 	var sum roundTrips
 	cfg := rping.ClientConfig{
-		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify, Conn: o.connParam(dialect, !o.markers),
+		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify,
+		Conn: o.connParam(dialect, !o.markers),
 		Connected: func(qp *rnic.QueuePair) {
 			r.remark("connected   %v: %s", qp.RemoteAddr(), startupOf(qp))
 		},
@@ -148,7 +150,9 @@ type times struct {
 
 func (s *roundTrips) print(w io.Writer, o *rpingOptions) {
 	if o.json {
-		_ = json.NewEncoder(w).Encode(rpingRecord{s.n, int(o.size), o.verify, times{int64(s.least), int64(s.mean), int64(s.most), int64(s.stdev())}})
+		_ = json.NewEncoder(w).Encode(
+			rpingRecord{s.n, int(o.size), o.verify, times{int64(s.least), int64(s.mean), int64(s.most),
+				int64(s.stdev())}})
 		return
 	}
 	verified := ""
@@ -156,7 +160,8 @@ func (s *roundTrips) print(w io.Writer, o *rpingOptions) {
 		verified = ", all as they were"
 	}
 	fmt.Fprintf(w, "pings       %d of %d octets%s\n", s.n, int64(o.size), verified)
-	fmt.Fprintf(w, "took        min %.2f, average %.2f, max %.2f, stdev %.2f us a ping\n", micros(s.least), s.mean/1e3, micros(s.most), s.stdev()/1e3)
+	fmt.Fprintf(w, "took        min %.2f, average %.2f, max %.2f, stdev %.2f us a ping\n",
+		micros(s.least), s.mean/1e3, micros(s.most), s.stdev()/1e3)
 }
 
 type rpingServerOptions struct {
@@ -172,7 +177,9 @@ func newRpingServer() *cobra.Command {
 		Use:   "server",
 		Short: "The other end of rnicd rping, and of rdma-core's rping -c",
 		Args:  argsWanted(0, 0),
-		RunE:  func(c *cobra.Command, _ []string) error { return rpingServe(c.Context(), o, c.OutOrStdout()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return rpingServe(c.Context(), o, c.OutOrStdout())
+		},
 	}
 	f := c.Flags()
 	o.flagsWithout(f, rping.DefaultPort)
@@ -187,7 +194,8 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 		return fmt.Errorf("--size-max %v: want 1 to %d octets", &o.sizeMax, rping.SizeMax)
 	}
 	o.nic.oneThread()
-	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output,
+		done func(error)) error {
 		cfg := rping.ServerConfig{
 			Adapter: s.dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,
 			Conn:    rnic.ConnParam{NoMarkers: !o.markers, NoCRC: o.noCRC},

@@ -34,14 +34,24 @@ type rstreamPlan struct {
 
 func (o *rstreamPlan) flags(f *pflag.FlagSet) {
 	o.set, o.buffer = f, rstream.BufferDefault
-	f.VarP(&o.size, "size", "S", "octets of a transfer (default 1000, if --count or --iterations is given)")
-	f.BoolVarP(&o.all, "all", "a", false, "without --size, --count and --iterations: all sizes from 64 octets to 6 MiB, instead of four")
-	f.IntVarP(&o.count, "count", "C", 0, "transfers in one direction, before it is turned (default 1000, if --size or --iterations is given)")
-	f.IntVarP(&o.iterations, "iterations", "I", 0, "there and back (default 1, if --size or --count is given)")
-	f.BoolVarP(&o.verify, "verify", "V", false, "compare what comes with what was sent; at both ends, or at neither")
-	f.BoolVar(&o.direct, "direct", false, "riostream's tests: transfers are written into the other end's memory; at both ends, or at neither")
+	f.VarP(&o.size, "size", "S", "octets of a transfer (default 1000, if --count or --iterations "+
+		"is given)")
+	f.BoolVarP(&o.all, "all", "a", false,
+		"without --size, --count and --iterations: all sizes from 64 octets to 6 MiB, instead of four")
+	f.IntVarP(&o.count, "count", "C", 0,
+		"transfers in one direction, before it is turned (default 1000, if --size or --iterations "+
+			"is given)")
+	f.IntVarP(&o.iterations, "iterations", "I", 0,
+		"there and back (default 1, if --size or --count is given)")
+	f.BoolVarP(&o.verify, "verify", "V", false,
+		"compare what comes with what was sent; at both ends, or at neither")
+	f.BoolVar(&o.direct, "direct", false,
+		"riostream's tests: transfers are written into the other end's memory; at both ends, or "+
+			"at neither")
 	f.VarP(&o.buffer, "buffer", "B", "octets of the buffers of either direction")
-	f.BoolVar(&o.late, "late-grants", false, "give the peer room only when it has used up what it had: for Linux siw, which may lose its last octets otherwise")
+	f.BoolVar(&o.late, "late-grants", false,
+		"give the peer room only when it has used up what it had: for Linux siw, which may lose its "+
+			"last octets otherwise")
 	f.BoolVar(&o.markers, "markers", false, "ask the peer for MPA markers; Linux siw has none")
 }
 
@@ -50,7 +60,8 @@ func (o *rstreamPlan) check() (p rstream.Plan, err error) {
 		name  string
 		value int64
 		max   int64
-	}{{"size", int64(o.size), rstream.SizeMax}, {"count", int64(o.count), rstream.CountMax}, {"iterations", int64(o.iterations), rstream.CountMax}} {
+	}{{"size", int64(o.size), rstream.SizeMax}, {"count", int64(o.count), rstream.CountMax},
+		{"iterations", int64(o.iterations), rstream.CountMax}} {
 		if !o.set.Changed(n.name) {
 			continue
 		}
@@ -62,9 +73,11 @@ func (o *rstreamPlan) check() (p rstream.Plan, err error) {
 		}
 	}
 	if o.buffer < rsocket.BufferMin || o.buffer > rsocket.BufferMax {
-		return p, fmt.Errorf("--buffer %v: want %d to %d octets", &o.buffer, rsocket.BufferMin, rsocket.BufferMax)
+		return p, fmt.Errorf("--buffer %v: want %d to %d octets", &o.buffer, rsocket.BufferMin,
+			rsocket.BufferMax)
 	}
-	return rstream.Plan{Size: int(o.size), Transfers: o.count, Iterations: o.iterations, All: o.all}, nil
+	return rstream.Plan{Size: int(o.size), Transfers: o.count, Iterations: o.iterations, All: o.all},
+		nil
 }
 
 // socket are the options of the connections.
@@ -73,7 +86,8 @@ func (o *rstreamPlan) socket(conn rnic.ConnParam) rsocket.Options {
 	if o.direct {
 		maps = 1 // as riostream
 	}
-	return rsocket.Options{Maps: maps, Conn: conn, SendBuffer: int(o.buffer), ReceiveBuffer: int(o.buffer), LateGrants: o.late}
+	return rsocket.Options{Maps: maps, Conn: conn, SendBuffer: int(o.buffer),
+		ReceiveBuffer: int(o.buffer), LateGrants: o.late}
 }
 
 type rstreamOptions struct {
@@ -136,9 +150,10 @@ func rstreamClient(ctx context.Context, o *rstreamOptions, addr string, r *repor
 			}
 			return c, err
 		}
-		err := rstream.Client(ctx, dial, plan, rstream.End{Verify: o.verify, Direct: o.direct}, func(res rstream.Result) {
-			r.do(func(w io.Writer) { table.print(w, res) })
-		})
+		err := rstream.Client(ctx, dial, plan, rstream.End{Verify: o.verify, Direct: o.direct},
+			func(res rstream.Result) {
+				r.do(func(w io.Writer) { table.print(w, res) })
+			})
 		return o.explain(ctx, err, "rstream", addr)
 	})
 }
@@ -162,7 +177,8 @@ type rstreamTable struct {
 
 func (t *rstreamTable) print(w io.Writer, r rstream.Result) {
 	if t.json {
-		_ = json.NewEncoder(w).Encode(rstreamRecord{r.Name, r.Size, r.Transfers, r.Iterations, r.Octets(), r.Took.Seconds(), 1e9 * r.Gbps()})
+		_ = json.NewEncoder(w).Encode(rstreamRecord{r.Name, r.Size, r.Transfers, r.Iterations, r.Octets(),
+			r.Took.Seconds(), 1e9 * r.Gbps()})
 		return
 	}
 	if t.lines == 0 {
@@ -182,9 +198,12 @@ func newRstreamServer() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "The other end of rnicd rstream, and of rdma-core's rstream -s HOST",
-		Long:  "server serves one client after the other, as rstream does, and goes on until it is interrupted.",
-		Args:  argsWanted(0, 0),
-		RunE:  func(c *cobra.Command, _ []string) error { return rstreamServe(c.Context(), o, c.OutOrStdout()) },
+		Long: "server serves one client after the other, as rstream does, and goes on until it is " +
+			"interrupted.",
+		Args: argsWanted(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return rstreamServe(c.Context(), o, c.OutOrStdout())
+		},
 	}
 	f := c.Flags()
 	o.flagsWithout(f, rstream.DefaultPort)
@@ -198,14 +217,16 @@ func rstreamServe(ctx context.Context, o *rstreamServerOptions, w io.Writer) err
 		return err
 	}
 	o.nic.oneThread()
-	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, inner *rnic.Listener, out *output, done func(error)) error {
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, inner *rnic.Listener, out *output,
+		done func(error)) error {
 		conn := rnic.ConnParam{NoMarkers: !o.markers, NoCRC: o.noCRC}
-		l, err := rsocket.NewListener(s.dev, inner, rsocket.ListenOptions{Options: o.socket(conn), Rejected: func(remote netip.AddrPort, err error) {
-			out.failed(remote, err)
-			if !errors.Is(err, rsocket.ErrBusy) {
-				done(err)
-			}
-		}})
+		l, err := rsocket.NewListener(s.dev, inner,
+			rsocket.ListenOptions{Options: o.socket(conn), Rejected: func(remote netip.AddrPort, err error) {
+				out.failed(remote, err)
+				if !errors.Is(err, rsocket.ErrBusy) {
+					done(err)
+				}
+			}})
 		if err != nil {
 			return err
 		}

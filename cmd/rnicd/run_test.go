@@ -27,7 +27,8 @@ func checkout(t *testing.T) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
-	for _, from := range []string{"../../scripts/run.sh", "../../scripts/hugepages.sh", "../../hugepages/setup.sh", programPath(t)} {
+	for _, from := range []string{"../../scripts/run.sh", "../../scripts/hugepages.sh",
+		"../../hugepages/setup.sh", programPath(t)} {
 		to := filepath.Join(dir, "bin", filepath.Base(from))
 		if strings.HasPrefix(from, "../../") {
 			to = filepath.Join(dir, strings.TrimPrefix(from, "../../"))
@@ -64,7 +65,8 @@ func requireNothingLeft(t *testing.T, dir string, p *process) {
 			continue
 		}
 		exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
-		require.False(t, err == nil && strings.HasPrefix(exe, dir), "process %s still runs %s", e.Name(), exe)
+		require.False(t, err == nil && strings.HasPrefix(exe, dir), "process %s still runs %s",
+			e.Name(), exe)
 	}
 	require.Empty(t, p.Lines("line [0-9]+:"), "complaints of the shell: %s", p)
 }
@@ -130,11 +132,15 @@ func TestRunScriptErrors(t *testing.T) {
 		want   string // the pattern of the only complaint
 	}{
 		{"driver", []string{"banana", ""}, 2, "^run: PMD=banana: want tap or dpdk$"},
-		{"missing file", []string{"tap", "/no/such"}, 1, "^run: FILE=/no/such: no such file, or not readable$"},
+		{"missing file", []string{"tap", "/no/such"}, 1,
+			"^run: FILE=/no/such: no such file, or not readable$"},
 		{"directory", []string{"tap", "/tmp"}, 1, "^run: FILE=/tmp: no such file, or not readable$"},
-		{"server's flag", []string{"tap", "", "--banana"}, 1, "^rnicd: unknown flag: --banana; see rnicd serve --help$"},
-		{"region", []string{"tap", "", "--region", "1000GiB"}, 1, "^rnicd: hugepages: .*ask for less or add memory( \\(or .* are free\\))?$"},
-		{"refused", []string{"tap", "", "--region", "1MiB"}, 1, "^rnicd: put to 10.9.0.1:7174: xfer: the server refused: 67108864 octets offered"},
+		{"server's flag", []string{"tap", "", "--banana"}, 1,
+			"^rnicd: unknown flag: --banana; see rnicd serve --help$"},
+		{"region", []string{"tap", "", "--region", "1000GiB"}, 1,
+			"^rnicd: hugepages: .*ask for less or add memory( \\(or .* are free\\))?$"},
+		{"refused", []string{"tap", "", "--region", "1MiB"}, 1,
+			"^rnicd: put to 10.9.0.1:7174: xfer: the server refused: 67108864 octets offered"},
 	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, c.args...)
@@ -153,7 +159,8 @@ func TestRunScriptInterrupted(t *testing.T) {
 	}
 	needIP(t)
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // handled here it is no longer ignored in the script, where nohup would have it so
+	// handled here it is no longer ignored in the script, where nohup would have it so
+	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	dir := checkout(t)
 	file := zeros(t, 192<<20)
@@ -191,7 +198,8 @@ func TestRunScriptWithoutReader(t *testing.T) {
 	dir := checkout(t)
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
-	cmd := exec.Command(filepath.Join(dir, "scripts", "run.sh"), "tap", zeros(t, 192<<20), "--fault", slow)
+	cmd := exec.Command(filepath.Join(dir, "scripts", "run.sh"), "tap", zeros(t, 192<<20),
+		"--fault", slow)
 	cmd.Dir, cmd.Stdout = dir, w
 	p := netlab.Start(t, cmd)
 	require.NoError(t, w.Close())
@@ -214,7 +222,8 @@ func TestRunScriptWithoutRoot(t *testing.T) {
 	}
 	p := netlab.Start(t, cmd)
 	require.Equal(t, 0, p.Wait(t), "%s", p)
-	require.Len(t, p.Lines("^run: not root: the same transfer between two pollers of one process, over a cable in memory$"), 1, "%s", p)
+	require.Len(t, p.Lines("^run: not root: the same transfer between two pollers of one process, "+
+		"over a cable in memory$"), 1, "%s", p)
 	require.Len(t, p.Lines("^sha256 "), 2, "%s", p)
 	requireNothingLeft(t, dir, p)
 }

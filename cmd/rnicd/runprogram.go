@@ -33,15 +33,17 @@ const standIn = "standin"
 // peerSiw is RNICD_PEER for what verbs/internal/engine's Host.PeersAreSiw is.
 const peerSiw = "siw"
 
-const toGetLibraries = "make verbs builds it and make install installs it, where gcc, libibverbs-dev and librdmacm-dev are"
+const toGetLibraries = "make verbs builds it and make install installs it, where gcc, " +
+	"libibverbs-dev and librdmacm-dev are"
 
 func newRun() *cobra.Command {
 	var lib, file, peer string
 	var verbose, noCRC bool
 	var o nicOptions
 	c := &cobra.Command{
-		Use:   "run [--pmd tap --addr ADDRESS/LENGTH ...] -- PROGRAM [ARGUMENT...]",
-		Short: "Run a program that uses libibverbs and librdmacm, as it is, over this host's sockets or our own TCP",
+		Use: "run [--pmd tap --addr ADDRESS/LENGTH ...] -- PROGRAM [ARGUMENT...]",
+		Short: "Run a program that uses libibverbs and librdmacm, as it is, over this host's sockets " +
+			"or our own TCP",
 		Long: `run starts a program that was written for libibverbs and librdmacm, as its distribution ships it, on a host that needs no
 RDMA device. The program finds one device, rnicd0, which speaks iWARP over the kernel's sockets, for which it needs no rights:
 
@@ -74,9 +76,12 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 	}
 	f := c.Flags()
 	f.StringVar(&lib, "lib", "", "the directory of the two libraries")
-	f.StringVar(&file, "config", "", "a daemon's file, with one port or that of RNICD_PORT, instead of the flags of a device")
-	f.BoolVar(&verbose, "verbose", false, "say on standard error where the program listens, and what it is connected with")
-	f.StringVar(&peer, "peer", "", "what the other ends are: "+peerSiw+", Linux' software iWARP, which has no markers and needs its time")
+	f.StringVar(&file, "config", "",
+		"a daemon's file, with one port or that of RNICD_PORT, instead of the flags of a device")
+	f.BoolVar(&verbose, "verbose", false,
+		"say on standard error where the program listens, and what it is connected with")
+	f.StringVar(&peer, "peer", "", "what the other ends are: "+peerSiw+
+		", Linux' software iWARP, which has no markers and needs its time")
 	f.BoolVar(&noCRC, "no-crc", false, "do without CRC32C where the peer does, too")
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"
@@ -87,10 +92,14 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 
 // runVariables are the environment variables of flags, those apart that environ knows.
 var runVariables = map[string]string{
-	"pmd": "PMD", "dev": "DEV", "pci": "PCI", "eal": "EAL", "socket": "SOCKET", "id": "ID", "role": "ROLE", "secret": "SECRET", "addr": "ADDR",
-	"host-addr": "HOST_ADDRESS", "gateway": "GATEWAYS", "vlan": "VLAN", "mtu": "MTU", "queues": "QUEUES", "core": "CORES", "cores": "CORES",
-	"idle": "IDLE", "flow-control": "FLOW_CONTROL", "promiscuous": "PROMISCUOUS", "page": "PAGE", "node": "NUMA_NODE", "fault": "FAULT",
-	"capture": "CAPTURE", "congestion": "TCP_CONGESTION", "rto-min": "TCP_RTO_MIN", "pto-min": "TCP_PTO_MIN", "pacing": "TCP_PACING",
+	"pmd": "PMD", "dev": "DEV", "pci": "PCI", "eal": "EAL", "socket": "SOCKET", "id": "ID",
+	"role": "ROLE", "secret": "SECRET", "addr": "ADDR",
+	"host-addr": "HOST_ADDRESS", "gateway": "GATEWAYS", "vlan": "VLAN", "mtu": "MTU",
+	"queues": "QUEUES", "core": "CORES", "cores": "CORES",
+	"idle": "IDLE", "flow-control": "FLOW_CONTROL", "promiscuous": "PROMISCUOUS", "page": "PAGE",
+	"node": "NUMA_NODE", "fault": "FAULT",
+	"capture": "CAPTURE", "congestion": "TCP_CONGESTION", "rto-min": "TCP_RTO_MIN",
+	"pto-min": "TCP_PTO_MIN", "pacing": "TCP_PACING",
 	"ecn": "TCP_ECN", "dial-ports": "DIAL_PORTS", "dad": "DAD", "mac": "MAC",
 }
 
@@ -151,7 +160,8 @@ func runProgram(lib string, args, env []string) error {
 		return err
 	}
 	if why := notLoaded(path); why != "" {
-		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", path, why, verbsLibrary)
+		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", path,
+			why, verbsLibrary)
 	}
 	err = syscall.Exec(path, args, loadFirst(env, library))
 	return fmt.Errorf("run %s: %w", path, err)
@@ -181,12 +191,14 @@ func findLibrary(dir string) (string, error) {
 		}
 		for _, other := range []string{engineLibrary, filepath.Join(standIn, "libibverbs.so.1")} {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), other)); err != nil {
-				return "", fmt.Errorf("%s is there, %s is not beside it (%s): %w", path, other, toGetLibraries, err)
+				return "", fmt.Errorf("%s is there, %s is not beside it (%s): %w", path, other,
+					toGetLibraries, err)
 			}
 		}
 		return path, nil
 	}
-	return "", fmt.Errorf("%s not found in %s; %s; --lib says where it is", verbsLibrary, strings.Join(dirs, ", "), toGetLibraries)
+	return "", fmt.Errorf("%s not found in %s; %s; --lib says where it is", verbsLibrary,
+		strings.Join(dirs, ", "), toGetLibraries)
 }
 
 // loadFirst is env with the library first among those that are preloaded, and its names first where
@@ -241,7 +253,8 @@ func otherRights(path string) bool {
 	if unix.Stat(path, &st) != nil {
 		return false
 	}
-	if st.Mode&unix.S_ISUID != 0 && int(st.Uid) != os.Getuid() || st.Mode&unix.S_ISGID != 0 && int(st.Gid) != os.Getgid() {
+	if st.Mode&unix.S_ISUID != 0 && int(st.Uid) != os.Getuid() || st.Mode&unix.S_ISGID != 0 &&
+		int(st.Gid) != os.Getgid() {
 		return true
 	}
 	n, err := unix.Getxattr(path, "security.capability", nil)

@@ -9,12 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The flags of rnicd run become variables, in place of those that were there; the default is the kernel's sockets.
+// The flags of rnicd run become variables, in place of those that were there; the default is the
+// kernel's sockets.
 func TestRunEnvironment(t *testing.T) {
 	for args, want := range map[string][]string{
 		"": nil,
-		"--pmd=tap --addr=10.9.0.2/24,fd09::2/64 --mtu=9000": {"RNICD_ADDR=10.9.0.2/24,fd09::2/64", "RNICD_MTU=9000", "RNICD_PMD=tap"},
-		"--spin --no-dad --no-offload --rto-min=5ms":         {"RNICD_DAD=off", "RNICD_OFFLOAD=false", "RNICD_TCP_RTO_MIN=5ms", "RNICD_IDLE=spin"},
+		"--pmd=tap --addr=10.9.0.2/24,fd09::2/64 --mtu=9000": {"RNICD_ADDR=10.9.0.2/24,fd09::2/64",
+			"RNICD_MTU=9000", "RNICD_PMD=tap"},
+		"--spin --no-dad --no-offload --rto-min=5ms": {"RNICD_DAD=off", "RNICD_OFFLOAD=false",
+			"RNICD_TCP_RTO_MIN=5ms", "RNICD_IDLE=spin"},
 	} {
 		var o nicOptions
 		f := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -22,7 +25,8 @@ func TestRunEnvironment(t *testing.T) {
 		require.NoError(t, f.Parse(strings.Fields(args)))
 		require.Equal(t, want, o.environ("", false), args)
 	}
-	require.Equal(t, []string{"A=1", "RNICD_MTU=9000"}, override([]string{"RNICD_MTU=1500", "A=1"}, []string{"RNICD_MTU=9000"}))
+	require.Equal(t, []string{"A=1", "RNICD_MTU=9000"},
+		override([]string{"RNICD_MTU=1500", "A=1"}, []string{"RNICD_MTU=9000"}))
 	// Each flag of a device has its variable.
 	var o nicOptions
 	f := pflag.NewFlagSet("run", pflag.ContinueOnError)

@@ -48,9 +48,12 @@ to their end; SIGHUP reads the file again.`,
 	f.StringVar(&o.config, "config", "", "serve what this file says; no other flag may be given then")
 	f.Var(&o.region, "region", "size of the region")
 	f.StringVar(&o.file, "file", "", "a file that rnicd get may read, as it is now")
-	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
-	f.StringSliceVar(&o.dialectNames, "dialect", nil, "MPA dialects to serve: "+strings.Join(framedDialects(), ", ")+" (default all)")
-	f.BoolVar(&o.dropBadCRC, "drop-bad-crc", false, "drop a segment with a bad CRC so that it is sent again, instead of ending the connection")
+	f.BoolVar(&o.noMarkers, "no-markers", false,
+		"do not ask clients for MPA markers (no placement ahead of a gap)")
+	f.StringSliceVar(&o.dialectNames, "dialect", nil,
+		"MPA dialects to serve: "+strings.Join(framedDialects(), ", ")+" (default all)")
+	f.BoolVar(&o.dropBadCRC, "drop-bad-crc", false,
+		"drop a segment with a bad CRC so that it is sent again, instead of ending the connection")
 	return c
 }
 
@@ -81,7 +84,8 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	}
 	defer offered.release()
 	o.offers = fmt.Sprintf(", region of %v%s", &o.region, offered)
-	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output,
+		done func(error)) error {
 		return xfer.NewServer(xfer.ServerConfig{
 			Adapter: s.dev, Region: s.region, File: offered.content, IdleTimeout: o.idle,
 			NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
@@ -97,7 +101,8 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 // warnNoCRC says what --no-crc gives up (RFC 5044 section 4.4).
 func warnNoCRC(w io.Writer, noCRC bool) {
 	if noCRC {
-		fmt.Fprintln(w, "warning     --no-crc: if the other end agrees, only TCP's checksum guards octets; for paths with an integrity check of their own")
+		fmt.Fprintln(w, "warning     --no-crc: if the other end agrees, only TCP's checksum guards "+
+			"octets; for paths with an integrity check of their own")
 	}
 }
 
@@ -106,7 +111,8 @@ func (o *serveOptions) check() error {
 	switch {
 	case o.region <= 0:
 		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
-	case len(o.dialectNames) == 0 && len(o.nic.given("dialect")) > 0: // of an unset variable: not a reason to serve all
+	case len(o.dialectNames) == 0 && len(o.nic.given("dialect")) > 0:
+		// of an unset variable: not a reason to serve all
 		_, err := parseDialect("")
 		return err
 	}

@@ -18,10 +18,13 @@ func TestSilentConnections(t *testing.T) {
 		server, host, silent, other string
 		count                       int
 	}{
-		"kernel": {"serve --pmd kernel --region 16MiB --peer-max 0", "127.0.0.1", "127.0.0.2", "127.0.0.3", 1200},
-		"peers":  {"serve --pmd kernel --region 16MiB", "127.0.0.1", "127.0.0.2", "127.0.0.3", 400},
-		"tap":    {"serve --host-addr 10.9.0.254/24 --region 16MiB", serverHost, kernelHost, "10.9.0.253", 400},
-		"table":  {"serve --host-addr 10.9.0.254/24 --region 16MiB --peer-max 0", serverHost, kernelHost, "10.9.0.253", 400},
+		"kernel": {"serve --pmd kernel --region 16MiB --peer-max 0", "127.0.0.1", "127.0.0.2",
+			"127.0.0.3", 1200},
+		"peers": {"serve --pmd kernel --region 16MiB", "127.0.0.1", "127.0.0.2", "127.0.0.3", 400},
+		"tap": {"serve --host-addr 10.9.0.254/24 --region 16MiB", serverHost, kernelHost,
+			"10.9.0.253", 400},
+		"table": {"serve --host-addr 10.9.0.254/24 --region 16MiB --peer-max 0", serverHost, kernelHost,
+			"10.9.0.253", 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := newNamespace(t)
@@ -42,7 +45,8 @@ func TestSilentConnections(t *testing.T) {
 					c.close()
 				}
 			})
-			require.NotEmpty(t, server.Lines("^failed .*the peer said nothing, and a connection that came in needed the place$"))
+			require.NotEmpty(t, server.Lines("^failed .*the peer said nothing, and a connection that came "+
+				"in needed the place$"))
 			ns.ends(t, server)
 		})
 	}

@@ -36,7 +36,8 @@ func newSink(path string, most uint64) (*sink, error) {
 	case path == "":
 		return nil, errors.New("the name of the file is empty")
 	case path == "-":
-		return nil, errors.New("-: a file gets its name when all of it is there, and standard output has none; a file of that name is ./-")
+		return nil, errors.New("-: a file gets its name when all of it is there, and standard output " +
+			"has none; a file of that name is ./-")
 	case err == nil && st.IsDir():
 		return nil, fmt.Errorf("%s is a directory; want the name of a file", path)
 	case err == nil && !st.Mode().IsRegular():
@@ -91,14 +92,16 @@ func follow(path string) (string, error) {
 func (s *sink) begin(length uint64) (io.Writer, error) {
 	s.discard() // of a try before this
 	if s.most > 0 && length > s.most {
-		return nil, fmt.Errorf("the server offers %s (%d octets), --size-max is %s", octets(length), length, octets(s.most))
+		return nil, fmt.Errorf("the server offers %s (%d octets), --size-max is %s", octets(length),
+			length, octets(s.most))
 	}
 	free, of, err := freeIn(filepath.Dir(s.target))
 	if err != nil {
 		return nil, err
 	}
 	if length > free || length > math.MaxInt64 {
-		return nil, fmt.Errorf("%s: no room for the %s (%d octets) that the server offers: %s of %s are free", s.path, octets(length), length, octets(free), of)
+		return nil, fmt.Errorf("%s: no room for the %s (%d octets) that the server offers: %s of "+
+			"%s are free", s.path, octets(length), length, octets(free), of)
 	}
 	if err := s.create(); err != nil {
 		return nil, err

@@ -157,13 +157,15 @@ func TestSinkFollowsLinks(t *testing.T) {
 	require.NoError(t, os.MkdirAll(at("far/away"), 0o700))
 	require.NoError(t, os.WriteFile(at("far/file"), []byte("old"), 0o640))
 	for name, to := range map[string]string{
-		"file": "far/file", "absolute": at("far/file"), "chain": "file", "dangling": "far/new", "up": "away/../only", "away": "far/away",
+		"file": "far/file", "absolute": at("far/file"), "chain": "file", "dangling": "far/new",
+		"up": "away/../only", "away": "far/away",
 		"loop": "other", "other": "loop", "nowhere": "no/such", "directory": "far",
 	} {
 		require.NoError(t, os.Symlink(to, at(name)))
 	}
 	for name, target := range map[string]string{
-		"file": "far/file", "absolute": "far/file", "chain": "far/file", "dangling": "far/new", "up": "far/only", "away/../file": "far/file",
+		"file": "far/file", "absolute": "far/file", "chain": "far/file", "dangling": "far/new",
+		"up": "far/only", "away/../file": "far/file",
 	} {
 		link, linked := os.Readlink(dir + "/" + name)
 		s, err := newSink(dir+"/"+name, 0)
@@ -186,7 +188,8 @@ func TestSinkFollowsLinks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o640), st.Mode())
 	for name, want := range map[string]string{
-		"loop": "too many levels of symbolic links", "nowhere": "no such file or directory", "directory": "is a directory",
+		"loop": "too many levels of symbolic links", "nowhere": "no such file or directory",
+		"directory": "is a directory",
 	} {
 		_, err := newSink(at(name), 0)
 		require.ErrorContains(t, err, want, name)
@@ -212,7 +215,8 @@ func TestSinkClaims(t *testing.T) {
 	for _, dir := range dirs {
 		free, _, err := freeIn(dir)
 		require.NoError(t, err)
-		for _, claim := range []uint64{free + 1<<30, 1 << 50, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64} {
+		for _, claim := range []uint64{free + 1<<30, 1 << 50, math.MaxInt64, math.MaxInt64 + 1,
+			math.MaxUint64} {
 			s, err := newSink(filepath.Join(dir, "x"), 0)
 			require.NoError(t, err)
 			begin := time.Now()
@@ -240,7 +244,9 @@ func TestGetEnded(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	for _, how := range sample.Of(t, 2, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL}) {
+	for _, how := range sample.Of(
+		t, 2, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+			syscall.SIGKILL}) {
 		ns := newNamespace(t)
 		server := ns.serving(t, "--fault", slow, "--file", zeros(t, 64<<20))
 		dir := t.TempDir()

@@ -60,7 +60,9 @@ addresses = ["127.0.0.1"]
 // soakOthers are what a reload adds to it, in turn: another service, which comes and goes; and
 // nothing. A third changes a limit.
 var soakOthers = []func(string) string{
-	func(c string) string { return c + "[[service]]\nname = \"guest\"\ntype = \"rping\"\nlisten = 7005\n" },
+	func(c string) string {
+		return c + "[[service]]\nname = \"guest\"\ntype = \"rping\"\nlisten = 7005\n"
+	},
 	func(c string) string { return c },
 	func(c string) string {
 		return strings.Replace(c, "listen = 7001", "listen = 7001\nconnections = 50", 1)
@@ -73,12 +75,15 @@ var soakOthers = []func(string) string{
 // soakFlap is what the daemon says of a TAP that a flap has taken down.
 const soakFlap = `level=ERROR msg="the device takes no frames" port=rnic0 trouble="rnic0 is down: `
 
-// soakExplained are the lines at level WARN or above that the test causes: it takes the TAP down, it
-// kills clients at any moment and cuts them off, and their places stay taken until the daemon
-// notices. A client that was left alone checks its own result. bounded limits the number of lines.
+// soakExplained are the lines at level WARN or above that the test causes: it takes the TAP down,
+// it kills clients at any moment and cuts them off, and their places stay taken until the daemon
+// notices. A client that was left alone checks its own result. bounded limits the number of
+// lines.
 var soakExplained = []*regexp.Regexp{
-	regexp.MustCompile(`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out|another test is running|the peer ended the test early|did not close the connection after the answer|closed the connection before its closing message|this end has reset what was left|` + soakMistaken + `)`),
-	regexp.MustCompile(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out)`),
+	regexp.MustCompile(
+		`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out|another test is running|the peer ended the test early|did not close the connection after the answer|closed the connection before its closing message|this end has reset what was left|` + soakMistaken + `)`),
+	regexp.MustCompile(
+		`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out)`),
 	regexp.MustCompile(soakFlap),
 	regexp.MustCompile(`level=WARN msg=refused service=\w+ remote=\S+ why=".*try again later"`),
 }
@@ -98,7 +103,8 @@ type soaker struct {
 	killed   map[string]int // by service
 	cut      map[string]int // clients that a flap made fail, by service
 	mistaken int            // clients of perftest's that were taken for one that was killed
-	excused  map[string]int // clients that failed because of a flap, or of another one that was killed, by what they said
+	// clients that failed because of a flap, or of another one that was killed, by what they said
+	excused  map[string]int
 	failures []string
 }
 
@@ -138,20 +144,37 @@ func (s *soaker) clients() []soakClient {
 		}
 		return err
 	}
-	memif := "--pmd memif --socket " + filepath.Join(s.dir, "memif.sock") + " --addr 10.7.0.2/24 --no-dad --wait 30s "
+	memif := "--pmd memif --socket " + filepath.Join(s.dir, "memif.sock") +
+		" --addr 10.7.0.2/24 --no-dad --wait 30s "
 	return []soakClient{
-		{name: "put", service: "scratch", words: just("put --quiet --timeout 60s " + s.file.path + " HOST"), check: sum},
-		{name: "put over memif", service: "scratch", words: func(string) string { return "put --quiet --timeout 60s " + memif + s.file.path + " 10.7.0.1" }, check: sum},
-		{name: "get", service: "image", words: just("get --quiet --timeout 60s HOST:7000 " + got), check: same},
-		{name: "perf write", service: "measure", words: just("perf write bw HOST -n 100 --timeout 60s"), check: has(`^ 65536 +100 `)},
-		{name: "perf read", service: "measure", words: just("perf read lat HOST -n 100 -s 4096 --timeout 60s"), check: has(`^ 4096 +100 `)},
-		{name: "perf send", service: "measure", words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
-		{name: "perftest", service: "theirs", words: just("perf write bw HOST:18515 --compat perftest -s 1000 -n 100 --timeout 60s"), check: has(`^ 1000 +100 `)},
-		{name: "rping", service: "ping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"), check: has(`^pings +50 of 3000 octets, all as they were$`)},
-		{name: "rstream", service: "sockets", words: just("rstream HOST -S 1000 -C 50 -V --timeout 60s"), check: has(`^custom +1000 +50 +1 `)},
-		{name: "iperf3", service: "iperf", words: just("stream client HOST --pmd kernel -n 4M"), check: has(`^sent +4\.0 MiB in `)},
-		{name: "sink", service: "sink", port: 7002, talk: func(c *net.TCPConn) error { return sendAll(c, soakOctets) }},
-		{name: "source", service: "source", port: 7003, talk: func(c *net.TCPConn) error { return receive(c, soakOctets, nil) }},
+		{name: "put", service: "scratch",
+			words: just("put --quiet --timeout 60s " + s.file.path + " HOST"), check: sum},
+		{name: "put over memif", service: "scratch", words: func(string) string {
+			return "put --quiet --timeout 60s " + memif + s.file.path + " 10.7.0.1"
+		}, check: sum},
+		{name: "get", service: "image", words: just("get --quiet --timeout 60s HOST:7000 " + got),
+			check: same},
+		{name: "perf write", service: "measure", words: just("perf write bw HOST -n 100 --timeout 60s"),
+			check: has(`^ 65536 +100 `)},
+		{name: "perf read", service: "measure",
+			words: just("perf read lat HOST -n 100 -s 4096 --timeout 60s"), check: has(`^ 4096 +100 `)},
+		{name: "perf send", service: "measure",
+			words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
+		{name: "perftest", service: "theirs",
+			words: just("perf write bw HOST:18515 --compat perftest -s 1000 -n 100 --timeout 60s"),
+			check: has(`^ 1000 +100 `)},
+		{name: "rping", service: "ping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"),
+			check: has(`^pings +50 of 3000 octets, all as they were$`)},
+		{name: "rstream", service: "sockets", words: just("rstream HOST -S 1000 -C 50 -V --timeout 60s"),
+			check: has(`^custom +1000 +50 +1 `)},
+		{name: "iperf3", service: "iperf", words: just("stream client HOST --pmd kernel -n 4M"),
+			check: has(`^sent +4\.0 MiB in `)},
+		{name: "sink", service: "sink", port: 7002, talk: func(c *net.TCPConn) error {
+			return sendAll(c, soakOctets)
+		}},
+		{name: "source", service: "source", port: 7003, talk: func(c *net.TCPConn) error {
+			return receive(c, soakOctets, nil)
+		}},
 		{name: "echo", service: "echo", port: 7004, talk: func(c *net.TCPConn) error {
 			sent := make(chan error, 1)
 			go func() { sent <- sendAll(c, soakOctets) }()
@@ -191,7 +214,9 @@ func receive(c *net.TCPConn, n int, text []byte) error {
 func (s *soaker) talk(c soakClient, host string, cut bool) error {
 	var conn *net.TCPConn
 	var err error
-	s.ns.Do(func() { conn, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.ParseIP(host), Port: c.port}) })
+	s.ns.Do(func() {
+		conn, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.ParseIP(host), Port: c.port})
+	})
 	if err != nil {
 		return err
 	}
@@ -229,7 +254,8 @@ func (s *soaker) run(c soakClient, r *rand.Rand) {
 			if excuse != soakLater {
 				s.cut[c.service]++
 			}
-		case c.service == "theirs" && strings.Contains(fmt.Sprint(err), soakMistaken) && s.mistaken < s.killed[c.service]+s.cut[c.service]:
+		case c.service == "theirs" && strings.Contains(fmt.Sprint(err), soakMistaken) &&
+			s.mistaken < s.killed[c.service]+s.cut[c.service]:
 			s.mistaken++
 			s.excused[soakMistaken]++
 		default:
@@ -260,8 +286,8 @@ func (s *soaker) once(c soakClient, host string, kill bool, r *rand.Rand) error 
 	return nil
 }
 
-// soakExcuse is what a client may end with: while the TAP is down the kernel has no route; and until
-// it shows that a client was killed, its place is taken.
+// soakExcuse is what a client may end with: while the TAP is down the kernel has no route; and
+// until it shows that a client was killed, its place is taken.
 var soakExcuse = regexp.MustCompile(`network is unreachable|no route to host|` + soakLater)
 
 const soakLater = "try again later"
@@ -319,13 +345,13 @@ func (s *soaker) metric(name string) (sum float64) {
 	return sum
 }
 
-// heap is what the daemon's heap may grow to before the next garbage collection, KiB: twice what the
-// last one found alive. That is what clients had at the time, and what was allocated while it marked,
-// for longer where others have the cores: 19 to 34 MiB, of which nothing stays.
+// heap is what the daemon's heap may grow to before the next garbage collection, KiB: twice what
+// the last one found alive. That is what clients had at the time, and what was allocated while it
+// marked, for longer where others have the cores: 19 to 34 MiB, of which nothing stays.
 func (s *soaker) heap() int { return int(s.metric("go_memstats_next_gc_bytes")) >> 10 }
 
-// Bounds of what may be more in the last third than in the first, by their medians: the most of either
-// follows from which clients come together, and how long a garbage collection takes.
+// Bounds of what may be more in the last third than in the first, by their medians: the most of
+// either follows from which clients come together, and how long a garbage collection takes.
 const (
 	soakRSSExtraKiB  = 8 << 10
 	soakHeapExtraKiB = 8 << 10 // of which half is live
@@ -357,17 +383,21 @@ func (s samples) String() string {
 	return fmt.Sprintf("%d in the first third, %d in the last", first, last)
 }
 
-// Every type of service of a daemon under load for a while, over three kinds of port, with clients
-// that come, go and are killed, reloads, and a TAP that is taken down and up: each transfer is right,
-// each line of the log is accounted for, and memory and descriptors stay what they are.
+// Every type of service of a daemon under load for a while, over three kinds of port, with
+// clients that come, go and are killed, reloads, and a TAP that is taken down and up: each
+// transfer is right, each line of the log is accounted for, and memory and descriptors stay what
+// they are.
 func TestSoak(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		*soakFor = min(*soakFor, time.Second)
 	}
-	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7), done: map[string]int{}, killed: map[string]int{}, cut: map[string]int{}, excused: map[string]int{}}
+	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7),
+		done: map[string]int{}, killed: map[string]int{}, cut: map[string]int{},
+		excused: map[string]int{}}
 	services, err := os.ReadFile("../../internal/daemon/testdata/services.toml")
 	require.NoError(t, err)
-	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "control.sock"), filepath.Join(s.dir, "memif.sock")) +
+	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "control.sock"),
+		filepath.Join(s.dir, "memif.sock")) +
 		strings.NewReplacer("FILE", s.file.path, "SIZE", "64MiB").Replace(string(services))
 	path := configured(t, config)
 	s.server = s.ns.rnicd(t, "serve", "--config", path)
@@ -427,12 +457,14 @@ func TestSoak(t *testing.T) {
 	t.Logf("WARN and above:%s", s.reasons())
 	s.unexplained()
 
-	// With its first configuration and without clients it has its first descriptors, when the connections of killed clients have
-	// ended (idle_timeout).
+	// With its first configuration and without clients it has its first descriptors, when the
+	// connections of killed clients have ended (idle_timeout).
 	reload(config)
 	served := func() float64 { return s.metric("rnicd_service_connections") }
-	for patient := time.Now().Add(patience); len(s.descriptors()) > len(idle) || served() > 0; <-tick.C {
-		require.True(t, time.Now().Before(patient), "%v connections; descriptors %q, at first %q", served(), s.descriptors(), idle)
+	for patient := time.Now().Add(patience); len(s.descriptors()) > len(idle) ||
+		served() > 0; <-tick.C {
+		require.True(t, time.Now().Before(patient), "%v connections; descriptors %q, at first %q",
+			served(), s.descriptors(), idle)
 	}
 	s.server.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 0, s.server.Wait(t), "%s", s.server)
@@ -468,25 +500,33 @@ func (s *soaker) reasons() (text string) {
 // soakService is where a service listens and how many connections one of its clients has at most.
 type soakService struct{ port, conns int }
 
-// perftest has a connection for the handshake and one for the test, iperf3 a control connection and a stream.
+// perftest has a connection for the handshake and one for the test, iperf3 a control connection
+// and a stream.
 var soakServices = map[string]soakService{
-	"scratch": {7174, 1}, "image": {7000, 1}, "measure": {7175, 1}, "theirs": {18515, 2}, "ping": {7001, 1}, "sockets": {7471, 1},
+	"scratch": {7174, 1}, "image": {7000, 1}, "measure": {7175, 1}, "theirs": {18515, 2},
+	"ping": {7001, 1}, "sockets": {7471, 1},
 	"iperf": {5201, 2}, "sink": {7002, 1}, "source": {7003, 1}, "echo": {7004, 1},
 }
 
-// bounded fails if the daemon logged more failures than the test caused. A connection that fails is logged at most twice: once by
-// its service (failed), once by the adapter (a connection has ended with an error). Only connections of clients that were killed,
-// or that a flap made fail, may do so: a client that ended well has closed its connections after the last octet. The bound of
-// each kind of line is so, for each service, the number of such clients times the connections of one. It is not exact, as a client
-// may be killed before it connects; a service that fails clients which were left alone exceeds it soon.
+// bounded fails if the daemon logged more failures than the test caused. A connection that fails
+// is logged at most twice: once by its service (failed), once by the adapter (a connection has
+// ended with an error). Only connections of clients that were killed, or that a flap made fail,
+// may do so: a client that ended well has closed its connections after the last octet. The bound
+// of each kind of line is so, for each service, the number of such clients times the connections
+// of one. It is not exact, as a client may be killed before it connects; a service that fails
+// clients which were left alone exceeds it soon.
 func (s *soaker) bounded() {
 	s.t.Helper()
 	require.LessOrEqual(s.t, len(s.server.Lines(soakFlap)), int(s.flaps.Load()+1)/2)
 	for name, service := range soakServices {
 		most := service.conns * (s.killed[name] + s.cut[name])
 		failed := s.server.Lines("level=WARN msg=failed service=" + name + " ")
-		require.LessOrEqual(s.t, len(failed), most, "service %s failed %d connections of killed clients at most: %s", name, most, strings.Join(failed, "\n"))
-		ended := s.server.Lines(fmt.Sprintf(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+:%d `, service.port))
+		require.LessOrEqual(s.t, len(failed), most,
+			"service %s failed %d connections of killed clients at most: %s", name, most,
+			strings.Join(failed, "\n"))
+		ended := s.server.Lines(
+			fmt.Sprintf(`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+:%d `,
+				service.port))
 		require.LessOrEqual(s.t, len(ended), most, "service %s: %s", name, strings.Join(ended, "\n"))
 	}
 }

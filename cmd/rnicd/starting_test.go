@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A daemon that is told to end while it starts, here while it asks whether another host has its address, has
-// not failed, and leaves nothing: systemctl stop does not leave a failed unit.
+// A daemon that is told to end while it starts, here while it asks whether another host has its
+// address, has not failed, and leaves nothing: systemctl stop does not leave a failed unit.
 func TestStoppedWhileItStarts(t *testing.T) {
 	ns := newNamespace(t)
 	control := filepath.Join(t.TempDir(), "control.sock")
 	p := ns.rnicd(t, "serve", "--config", configured(t, "[control]\nsocket = \""+control+
-		"\"\n[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = \"full\"\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n"))
+		"\"\n[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = "+
+		"\"full\"\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n"))
 	p.Expect(t, 1, `msg="port opened" port=rnic0 `)
 	p.Signal(t, syscall.SIGTERM)
 	require.Zero(t, p.Wait(t), "%s", p)
@@ -24,14 +25,19 @@ func TestStoppedWhileItStarts(t *testing.T) {
 	require.NoFileExists(t, control)
 }
 
-// What a daemon waits for may come late: the start fails, which systemd takes for a reason to try again, and
-// succeeds when it is there. doctor says meanwhile what is missing.
+// What a daemon waits for may come late: the start fails, which systemd takes for a reason to try
+// again, and succeeds when it is there. doctor says meanwhile what is missing.
 func TestAddressComesLate(t *testing.T) {
 	ns := newNamespace(t)
-	file := configured(t, "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = [\"192.0.2.77\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n")
+	file := configured(t, "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = "+
+		"[\"192.0.2.77\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n")
 	p := ns.rnicd(t, "serve", "--config", file)
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Len(t, p.Lines(`^rnicd: service "p" on port "k": .*192\.0\.2\.77:7001: bind: cannot assign requested address`), 1, "%s", p)
+	require.Len(
+		t,
+		p.Lines(
+			`^rnicd: service "p" on port "k": .*192\.0\.2\.77:7001: bind: cannot assign requested address`),
+		1, "%s", p)
 	doctor := ns.rnicd(t, "doctor", "--config", file)
 	require.Equal(t, 1, doctor.Wait(t), "%s", doctor)
 	doctor.Expect(t, 1, `^lack  places       192\.0\.2\.77:7001: no interface has this address now$`)
@@ -42,8 +48,8 @@ func TestAddressComesLate(t *testing.T) {
 	ns.ends(t, p)
 }
 
-// doctor ends with 1 where a daemon would not start: another process holds the TAP, has the TCP port, or a
-// folder or a memif server is missing.
+// doctor ends with 1 where a daemon would not start: another process holds the TAP, has the TCP
+// port, or a folder or a memif server is missing.
 func TestDoctorExits(t *testing.T) {
 	ns := newNamespace(t)
 	const address = "\naddresses = [\"10.9.0.1/24\"]\n"
@@ -56,8 +62,10 @@ func TestDoctorExits(t *testing.T) {
 	for text, want := range map[string]string{
 		tap + service: "port rnic0: ",
 		kernel:        `127\.0\.0\.1:7001 is another process's`,
-		"[[port]]\nname = \"rnic1\"\ncapture = \"/nowhere/x.pcapng\"" + address + service:              "no folder /nowhere, for x.pcapng",
-		"[[port]]\nname = \"m\"\ndriver = \"memif\"\nsocket = \"/nowhere/m.sock\"" + address + service: "port m: no server at /nowhere/m.sock",
+		"[[port]]\nname = \"rnic1\"\ncapture = \"/nowhere/x.pcapng\"" + address +
+			service: "no folder /nowhere, for x.pcapng",
+		"[[port]]\nname = \"m\"\ndriver = \"memif\"\nsocket = \"/nowhere/m.sock\"" + address +
+			service: "port m: no server at /nowhere/m.sock",
 	} {
 		doctor := ns.rnicd(t, "doctor", "--config", configured(t, text))
 		require.Equal(t, 1, doctor.Wait(t), "%s", doctor)

@@ -30,7 +30,8 @@ other end can be the stock iperf3; sink, source and echo need nothing at the oth
 		Args: cobra.ArbitraryArgs,
 		RunE: onlyCommands,
 	}
-	c.AddCommand(newStreamServer(), newStreamClient(), newPlain("sink"), newPlain("source"), newPlain("echo"))
+	c.AddCommand(newStreamServer(), newStreamClient(), newPlain("sink"), newPlain("source"),
+		newPlain("echo"))
 	return c
 }
 
@@ -46,14 +47,18 @@ type streamOptions struct {
 func (o *streamOptions) flags(f *pflag.FlagSet) {
 	o.nic.flags(f)
 	o.port = iperfPort
-	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port: to listen on, or of HOST when that names none")
-	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
-	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
+	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p",
+		"TCP port: to listen on, or of HOST when that names none")
+	f.BoolVar(&o.json, "json", false,
+		"print results as one line of JSON each; everything else goes to standard error")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second,
+		"end a connection or a test in which nothing moves for so long")
 }
 
 // waitFlag is for commands that dial.
 func (o *streamOptions) waitFlag(f *pflag.FlagSet) {
-	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
+	f.DurationVar(&o.wait, "wait", 0,
+		"keep trying to connect for so long, for a server that is just starting")
 }
 
 // serverFlags are those of servers alone.
@@ -70,7 +75,8 @@ func (o *streamOptions) check() error {
 	case o.nic.pmd == "kernel" && o.nic.counters:
 		return errors.New("--pmd kernel has no use for --counters here: leave it out")
 	case o.nic.pmd == "kernel" && len(o.nic.given("peer-max")) > 0:
-		return errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave it out")
+		return errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what comes; " +
+			"leave it out")
 	}
 	return o.nic.checkDevice()
 }
@@ -137,16 +143,20 @@ func printStreamReport(w io.Writer, rep *iperf3.Report) {
 		if out {
 			label, direction = "sent", "to"
 		}
-		fmt.Fprintf(w, "%-11s %s in %.3f s, %s, %s %v (%s)\n", label, octets(sum.ReceivedOctets), sum.ReceivedSeconds,
-			bitrate(iperf3.BitsPerSecond(sum.ReceivedOctets, sum.ReceivedSeconds)), direction, rep.Remote, streams)
+		fmt.Fprintf(w, "%-11s %s in %.3f s, %s, %s %v (%s)\n", label, octets(sum.ReceivedOctets),
+			sum.ReceivedSeconds,
+			bitrate(iperf3.BitsPerSecond(sum.ReceivedOctets, sum.ReceivedSeconds)), direction,
+			rep.Remote, streams)
 		if sum.SentOctets != sum.ReceivedOctets {
-			fmt.Fprintf(w, "            the sender counted %s in %.3f s\n", octets(sum.SentOctets), sum.SentSeconds)
+			fmt.Fprintf(w, "            the sender counted %s in %.3f s\n", octets(sum.SentOctets),
+				sum.SentSeconds)
 		}
 		if sum.Retransmits >= 0 {
 			fmt.Fprintf(w, "            %d segments retransmitted\n", sum.Retransmits)
 		}
 	}
-	fmt.Fprintf(w, "CPU         %.0f %% of a core here, %.0f %% there\n", rep.CPU.Total, rep.PeerCPU.Total)
+	fmt.Fprintf(w, "CPU         %.0f %% of a core here, %.0f %% there\n", rep.CPU.Total,
+		rep.PeerCPU.Total)
 	if rep.ServerOutput != "" {
 		fmt.Fprintf(w, "server output\n%s\n", printable.Lines(rep.ServerOutput))
 	}

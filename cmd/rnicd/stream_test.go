@@ -41,7 +41,8 @@ func TestStreamIperf3(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.stream(t, "server", "--once", "--json")
 	server.Expect(t, 1, "^ready .*:5201")
-	client := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C", "reno", "-S", "0xb8"))
+	client := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C",
+		"reno", "-S", "0xb8"))
 	require.Equal(t, 0, client.Wait(t), "%s", client)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 	rep := jsonLine[sums](t, server)
@@ -49,14 +50,19 @@ func TestStreamIperf3(t *testing.T) {
 	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
 
 	server = ns.Start(t, exec.Command("iperf3", "-s", "-1", "-J"))
-	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S", "0xb8", "-w", "256K", "127.0.0.1")
+	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S",
+		"0xb8", "-w", "256K", "127.0.0.1")
 	require.Equal(t, 0, client.Wait(t), "%s", client)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
-	var sent sums // at least what was asked for: iperf3 ends with the block that reaches it, on each stream
+	// at least what was asked for: iperf3 ends with the block that reaches it, on each stream
+	var sent sums
 	require.NoError(t, json.Unmarshal([]byte(server.String()), &sent), "%s", server)
 	require.GreaterOrEqual(t, sent.End.SumSent.Bytes, uint64(4<<20))
-	client.Expect(t, 1, fmt.Sprintf(`^received    %.1f MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`,
-		float64(sent.End.SumSent.Bytes)/(1<<20)))
+	client.Expect(
+		t, 1,
+		fmt.Sprintf(
+			`^received    %.1f MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`,
+			float64(sent.End.SumSent.Bytes)/(1<<20)))
 	client.Expect(t, 1, "^CPU ")
 }
 
@@ -76,7 +82,8 @@ func TestStreamServerEnds(t *testing.T) {
 	refused = ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-u"))
 	require.Equal(t, 1, refused.Wait(t))
 	require.Equal(t, 1, server.Wait(t), "%s", server)
-	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.Lines("^rnicd: ")[0])
+	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served",
+		server.Lines("^rnicd: ")[0])
 }
 
 // A connection that is none of iperf3's, and a client that comes during a test, do not end --once.
@@ -181,7 +188,8 @@ func TestStreamEchoChanged(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Equal(t, 1, source.Wait(t))
-	require.Regexp(t, "^rnicd: octets [0-9]+ to [0-9]+ came back changed$", source.Lines("^rnicd: ")[0])
+	require.Regexp(t, "^rnicd: octets [0-9]+ to [0-9]+ came back changed$",
+		source.Lines("^rnicd: ")[0])
 }
 
 // A peer that goes silent or away ends its own connection only.
@@ -215,23 +223,31 @@ func TestStreamErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"server --port 0", `--port "0": want 1 to 65535`},
 		{"server --idle-timeout 0s", `--idle-timeout 0s: must be positive`},
-		{"server --pmd tap --gateway banana", `--gateway "banana": want the address of a router on the link, as 10\.9\.0\.254`},
-		{"server --pmd tap --gateway 10.8.0.1", `stack: poller "rnic0": gateway 10\.8\.0\.1 is not on 10\.9\.0\.0/24`},
+		{"server --pmd tap --gateway banana",
+			`--gateway "banana": want the address of a router on the link, as 10\.9\.0\.254`},
+		{"server --pmd tap --gateway 10.8.0.1",
+			`stack: poller "rnic0": gateway 10\.8\.0\.1 is not on 10\.9\.0\.0/24`},
 		{"server --pmd tap --rto-min 1us", `--rto-min 1µs: want 10µs to 1m0s`},
 		{"server --pmd tap --pto-min 2s", `--pto-min 2s: want 10µs to 1s`},
 		{"server --pmd tap --vlan 4095", `--vlan "4095": want 0 to 4094`},
-		{"server --pmd tap --congestion bbr", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
-		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
-		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
+		{"server --pmd tap --congestion bbr",
+			`--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
+		{"client --pmd tap --congestion bbr 10.9.0.254",
+			`--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
+		{"server --pmd tap --addr fd09::1/64 --mtu 1000",
+			`stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
 		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and one with --pmd kernel`},
-		{"sink --peer-max 9", `--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave it out`},
+		{"sink --peer-max 9",
+			`--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave it out`},
 		{"server --queues 2", `--pmd kernel has no use for --queues: leave it out`},
 		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave it out`},
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
 		{"server x", `1 argument given; want: rnicd stream server`},
 		{"client", `0 arguments given; want: rnicd stream client HOST\[:PORT\]`},
-		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
-		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; no server listened there for --wait 200ms`},
+		{"client 127.0.0.1",
+			`dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
+		{"client --wait 200ms 127.0.0.1:9",
+			`dial tcp 127\.0\.0\.1:9: connect: connection refused; no server listened there for --wait 200ms`},
 		{"client -p 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
 		{"client -p 9 127.0.0.1:10", `dial tcp 127\.0\.0\.1:10: connect: connection refused; .*`},
 		{"source --port 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
@@ -243,7 +259,8 @@ func TestStreamErrors(t *testing.T) {
 		{"client -R --bidir 127.0.0.1", `iperf3: both reverse and bidirectional`},
 		{"client -t 0 127.0.0.1", `--time 0s: must be positive`},
 		{"source -t 0 127.0.0.1", `--time 0s: must be positive`},
-		{"client -S 256 127.0.0.1", `--tos "256": want 0 to 252, or 0 to 0xfc, in steps of 4: the last two bits are ECN's`},
+		{"client -S 256 127.0.0.1",
+			`--tos "256": want 0 to 252, or 0 to 0xfc, in steps of 4: the last two bits are ECN's`},
 		{"client -S 3 127.0.0.1", `--tos "3": want 0 to 252, .*`},
 		{"client -t banana 127.0.0.1", `--time "banana": want seconds, as 2, or a duration, as 500ms`},
 		{"client -t -2 127.0.0.1", `--time "-2": want seconds, .*`},
@@ -256,7 +273,8 @@ func TestStreamErrors(t *testing.T) {
 		{"client -b fast 127.0.0.1", `--rate: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
 		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
 		{"source -t 1s -n 1 127.0.0.1", `only one of --time and --bytes can end the sending`},
-		{"sink --once 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; is a server running there\? --wait 5s waits for one`},
+		{"sink --once 127.0.0.1:9",
+			`dial tcp 127\.0\.0\.1:9: connect: connection refused; is a server running there\? --wait 5s waits for one`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			words := strings.Fields(c.args)
@@ -273,12 +291,14 @@ func TestStreamErrors(t *testing.T) {
 }
 
 func TestBits(t *testing.T) {
-	for text, want := range map[string]bits{"0": 0, "1000": 1000, "64k": 64e3, "64K": 64e3, "100M": 100e6, "1g": 1e9} {
+	for text, want := range map[string]bits{"0": 0, "1000": 1000, "64k": 64e3, "64K": 64e3,
+		"100M": 100e6, "1g": 1e9} {
 		var b bits
 		require.NoError(t, b.Set(text))
 		require.Equal(t, want, b)
 	}
-	for _, text := range []string{"", "k", "-1", "1.5M", "1T", "MM", "1MM", "99999999999999999999", "9999999999G"} {
+	for _, text := range []string{"", "k", "-1", "1.5M", "1T", "MM", "1MM", "99999999999999999999",
+		"9999999999G"} {
 		var b bits
 		require.Error(t, b.Set(text), text)
 	}
@@ -325,7 +345,8 @@ func TestStreamPeerMax(t *testing.T) {
 func TestStreamKernelHint(t *testing.T) {
 	ns := newNamespace(t)
 	for words, hint := range map[string]int{
-		"stream client 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1, "stream client --pmd tap 127.0.0.1": 0,
+		"stream client 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1,
+		"stream client --pmd tap 127.0.0.1": 0,
 	} {
 		p := ns.rnicd(t, strings.Fields(words)...)
 		require.Equal(t, 1, p.Wait(t), "%s", p)

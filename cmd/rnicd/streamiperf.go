@@ -26,7 +26,9 @@ func newStreamServer() *cobra.Command {
 	}
 	o.flags(c.Flags())
 	o.serverFlags(c.Flags())
-	c.Flags().BoolVar(&once, "once", false, "end after the first test; the exit status is its result. A connection that is none of iperf3's, or comes during a test, is none")
+	c.Flags().BoolVar(&once, "once", false,
+		"end after the first test; the exit status is its result. A connection that is none of "+
+			"iperf3's, or comes during a test, is none")
 	return c
 }
 
@@ -59,8 +61,10 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 	}
 	srv := iperf3.NewServer(iperf3.ServerConfig{
 		Transport: n.transport, Idle: o.idle,
-		Began: func(remote net.Addr, p iperf3.Params) { r.remark("test        %s with %v", describe(p, true), remote) },
-		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
+		Began: func(remote net.Addr, p iperf3.Params) {
+			r.remark("test        %s with %v", describe(p, true), remote)
+		},
+		Done: func(rep *iperf3.Report) { r.report(rep); over(nil) },
 		Failed: func(remote net.Addr, err error) {
 			r.remarks.failure(remote.String(), oneLine(cutShort(err)))
 			var stray *iperf3.StrayError
@@ -123,12 +127,15 @@ func newStreamClient() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.params.Congestion, "congestion", "C", "", "name of the congestion control at both ends")
+	f.StringVarP(&o.params.Congestion, "congestion", "C", "",
+		"name of the congestion control at both ends")
 	o.flags(f)
 	o.waitFlag(f)
-	f.VarP((*timeSpan)(&o.params.Time), "time", "t", "how long to send; 10s unless --bytes or --blocks is given")
+	f.VarP((*timeSpan)(&o.params.Time), "time", "t",
+		"how long to send; 10s unless --bytes or --blocks is given")
 	f.VarP(&o.bytes, "bytes", "n", "how much to send in each direction, instead of --time")
-	f.Uint64VarP(&o.params.Blocks, "blocks", "k", 0, "how many blocks to send in each direction, instead of --time")
+	f.Uint64VarP(&o.params.Blocks, "blocks", "k", 0,
+		"how many blocks to send in each direction, instead of --time")
 	f.VarP((*timeSpan)(&o.params.Omit), "omit", "O", "do not count so long at the beginning")
 	f.IntVarP(&o.params.Streams, "parallel", "P", 1, "streams in each direction, 1 to 128")
 	f.VarP(&o.length, "length", "l", "size of a block")
@@ -137,7 +144,8 @@ func newStreamClient() *cobra.Command {
 	f.VarP(&o.rate, "rate", "b", "bit/s of each stream, as 100M; 0: no limit")
 	f.BoolVarP(&o.params.NoDelay, "no-delay", "N", false, "switch Nagle's algorithm off")
 	f.VarP(&o.window, "window", "w", "size of the sockets' buffers; 0: their own choice")
-	f.VarP(&o.tos, "tos", "S", "TOS octet of IPv4, or traffic class of IPv6, at both ends, as 184 or 0xb8; ECN's two bits are not ours to set")
+	f.VarP(&o.tos, "tos", "S", "TOS octet of IPv4, or traffic class of IPv6, at both ends, as 184 "+
+		"or 0xb8; ECN's two bits are not ours to set")
 	f.BoolVar(&o.params.ServerOutput, "get-server-output", false, "show what the server prints")
 	return c
 }
@@ -146,7 +154,8 @@ func newStreamClient() *cobra.Command {
 func (o *clientOptions) complete() (iperf3.Params, error) {
 	p := o.params
 	p.TOS = int(o.tos)
-	p.Bytes, p.Length, p.Window, p.Rate, p.Version = uint64(o.bytes), int(o.length), int(o.window), uint64(o.rate), "3.12"
+	p.Bytes, p.Length, p.Window, p.Rate, p.Version = uint64(o.bytes), int(o.length), int(o.window),
+		uint64(o.rate), "3.12"
 	if p.Time <= 0 && len(o.nic.given("time")) > 0 {
 		return p, fmt.Errorf("--time %v: must be positive", p.Time)
 	}

@@ -34,7 +34,8 @@ type streamNet struct {
 
 // openStreamNet opens what --pmd names. The context it returns ends with that device; Close then
 // says so.
-func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Context, *streamNet, error) {
+func openStreamNet(ctx context.Context, o *nicOptions,
+	r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
 		from, err := o.kernelAddr()
 		return ctx, &streamNet{transport: bytestream.Kernel{}, from: from}, err
@@ -49,7 +50,8 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 		return nil, nil, errors.Join(err, dev.Close())
 	}
 	r.remark("device      %s", o.describe(dev.Name()))
-	n := &streamNet{transport: bytestream.Ours{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
+	n := &streamNet{transport: bytestream.Ours{}, nic: dev,
+		options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
 	log.Reset()
 	err = awaitAddrs(ctx, dev, &log)
 	if log.Len() > 0 {
@@ -108,16 +110,19 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 // told. Both errors are of a TAP that was not set up: there is no right to make it, or nothing
 // after it.
 func kernelHint(o *nicOptions, err error) error {
-	nobody := errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EHOSTUNREACH) ||
+	nobody := errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) ||
+		errors.Is(err, syscall.EHOSTUNREACH) ||
 		errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ETIMEDOUT)
 	if o.pmd != "tap" || len(o.given("pmd")) > 0 || !nobody {
 		return err
 	}
-	return fmt.Errorf("%w; without --pmd this command has our TCP, on a device of its own: --pmd kernel dials with this host's", err)
+	return fmt.Errorf("%w; without --pmd this command has our TCP, on a device of its own: --pmd "+
+		"kernel dials with this host's", err)
 }
 
 // dialWaiting dials again while no server listens, for as long as --wait says.
-func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Duration) (net.Conn, error) {
+func (n *streamNet) dialWaiting(ctx context.Context, addr string,
+	wait time.Duration) (net.Conn, error) {
 	until := time.Now().Add(wait)
 	for {
 		conn, err := n.dial(ctx, addr)
@@ -143,7 +148,9 @@ func (n *streamNet) Close() error {
 		return nil
 	}
 	lost := n.lost()
-	n.nic.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	n.nic.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool {
+		return k.Conns == k.TimeWait
+	})
 	n.counted()
 	return errors.Join(lost, n.nic.Close())
 }

@@ -28,7 +28,8 @@ func switchOfGuide(t *testing.T) (text, socket string) {
 	require.True(t, found)
 	example, err := os.ReadFile(filepath.Join(repository, exampleFolder, "switch.toml"))
 	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(string(example), "\n\n"+text), "the example is that of the guide")
+	require.True(t, strings.HasSuffix(string(example), "\n\n"+text),
+		"the example is that of the guide")
 	socket = filepath.Join(t.TempDir(), "switch.sock")
 	require.Contains(t, text, "/run/rnicd-switch/switch.sock")
 	return strings.Replace(text, "/run/rnicd-switch/switch.sock", socket, 1), socket
@@ -45,7 +46,8 @@ type switched struct {
 func newSwitched(t *testing.T, text, socket string) *switched {
 	t.Helper()
 	ns := newNamespace(t)
-	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text)), socket: socket}
+	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text)),
+		socket: socket}
 	s.Expect(t, 1, "msg=ready ")
 	return s
 }
@@ -53,13 +55,16 @@ func newSwitched(t *testing.T, text, socket string) *switched {
 // seenAt adds where a switch is asked: a control socket, and Prometheus' port.
 func seenAt(t *testing.T, text string) (with, path string) {
 	path = filepath.Join(t.TempDir(), "control.sock")
-	return "[control]\nsocket = \"" + path + "\"\n[metrics]\nlisten = \"127.0.0.1:9175\"\n" + text, path
+	return "[control]\nsocket = \"" + path + "\"\n[metrics]\nlisten = \"127.0.0.1:9175\"\n" + text,
+		path
 }
 
 // program starts a command as a program of the switch.
-func (s *switched) program(t testing.TB, words string, id int, addr string, more ...string) *process {
+func (s *switched) program(t testing.TB, words string, id int, addr string,
+	more ...string) *process {
 	t.Helper()
-	args := append(strings.Fields(words), "--pmd", "memif", "--socket", s.socket, "--id", strconv.Itoa(id), "--addr", addr, "--dad", "quick")
+	args := append(strings.Fields(words), "--pmd", "memif", "--socket", s.socket, "--id",
+		strconv.Itoa(id), "--addr", addr, "--dad", "quick")
 	return s.rnicd(t, append(args, more...)...)
 }
 
@@ -93,8 +98,8 @@ func succeeded(t testing.TB, p *process, f testFile, others ...*process) {
 	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 1, "%s", p)
 }
 
-// The guide's example is what it says: programs write to each other, and the kernel to each, at addresses of their own and at one
-// that two share.
+// The guide's example is what it says: programs write to each other, and the kernel to each, at
+// addresses of their own and at one that two share.
 func TestSwitchOfTheGuide(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
@@ -108,7 +113,8 @@ func TestSwitchOfTheGuide(t *testing.T) {
 
 	store := s.program(t, "serve --region 64MiB", 1, "10.9.0.1/24")
 	left := s.program(t, "serve --region 64MiB --dial-ports 50000-50999", 3, "10.9.0.9/24")
-	right := s.program(t, "serve --region 64MiB --port 7175 --dial-ports 51000-51999", 4, "10.9.0.9/24")
+	right := s.program(t, "serve --region 64MiB --port 7175 --dial-ports 51000-51999", 4,
+		"10.9.0.9/24")
 	for _, p := range []*process{store, left, right} {
 		p.Expect(t, 1, "^ready ")
 	}
@@ -118,10 +124,12 @@ func TestSwitchOfTheGuide(t *testing.T) {
 		server *process
 	}{{"10.9.0.1:7174", store}, {"10.9.0.9:7174", left}, {"10.9.0.9:7175", right}} {
 		f := randomFile(t, 8<<20+i)
-		succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, to.addr), f, s.process, to.server)
+		succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, to.addr), f,
+			s.process, to.server)
 		to.server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 		f = randomFile(t, 8<<20+i)
-		succeeded(t, s.rnicd(t, "put", "--pmd", "kernel", "--timeout", "60s", f.path, to.addr), f, s.process, to.server)
+		succeeded(t, s.rnicd(t, "put", "--pmd", "kernel", "--timeout", "60s", f.path, to.addr), f,
+			s.process, to.server)
 		to.server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 	}
 	s.Run(t, "ping", "-c", "1", "-W", "30", "10.9.0.1")
@@ -130,7 +138,8 @@ func TestSwitchOfTheGuide(t *testing.T) {
 	right.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 0, right.Wait(t), "%s", right)
 	f := randomFile(t, 1<<20)
-	succeeded(t, s.program(t, "put --timeout 60s --dial-ports 51000-51999", 4, "10.9.0.9/24", f.path, "10.9.0.1:7174"), f, s.process)
+	succeeded(t, s.program(t, "put --timeout 60s --dial-ports 51000-51999", 4, "10.9.0.9/24", f.path,
+		"10.9.0.1:7174"), f, s.process)
 	thief := s.program(t, "put --timeout 60s --wait 1s", 2, "10.9.0.254/24", f.path, "10.9.0.1:7174")
 	require.Equal(t, 1, thief.Wait(t), "%s", thief)
 	require.NotZero(t, s.counter(t, "program writer", "spoofed-mac"))
@@ -156,12 +165,15 @@ func TestSwitchReload(t *testing.T) {
 	}
 	write(text + "[[program]]\nname = \"more\"\nid = 1\naddresses = [\"10.9.0.5\"]\n")
 	s.Expect(t, 1, `msg="not reloaded" error=".*program.id: 1 on .* is .*store.*"`)
-	write("[log]\nlevel = \"warn\"\nformat = \"json\"\n" + strings.Replace(text, "[switch]", "[metrics]\nlisten = \"127.0.0.1:0\"\n[switch]\nmulticast = 5", 1) + "[[program]]\nname = \"more\"\nid = 5\naddresses = [\"10.9.0.5\"]\n")
+	write("[log]\nlevel = \"warn\"\nformat = \"json\"\n" + strings.Replace(text, "[switch]",
+		"[metrics]\nlisten = \"127.0.0.1:0\"\n[switch]\nmulticast = 5", 1) +
+		"[[program]]\nname = \"more\"\nid = 5\naddresses = [\"10.9.0.5\"]\n")
 	for _, key := range []string{"log.format", "metrics.listen", "switch.multicast"} {
 		s.Expect(t, 1, `level=WARN msg="needs a restart; it is as it was" key=`+key+"$")
 	}
 	f := randomFile(t, 1<<20)
-	succeeded(t, s.program(t, "put --timeout 60s", 5, "10.9.0.5/24", f.path, "10.9.0.1:7174"), f, s.process)
+	succeeded(t, s.program(t, "put --timeout 60s", 5, "10.9.0.5/24", f.path, "10.9.0.1:7174"),
+		f, s.process)
 	require.Empty(t, s.Lines("msg=reloaded"), "not a warning")
 	write(text)
 	s.Expect(t, 1, `msg=reloaded added=\[\] removed=\[more\] changed=\[\]`)
@@ -170,28 +182,34 @@ func TestSwitchReload(t *testing.T) {
 	require.Contains(t, gone.String(), "ID not found")
 	require.Len(t, s.Lines("msg=attached program=store"), 1, "%s", s.process)
 	for _, now := range []struct{ text, key string }{
-		{strings.Replace(text, `name = "rnic0"`, "name = \"rnic0\"\nqueues = 1\nbuffers = 100\nmac = \"02:00:00:00:00:09\"", 1), "uplink.rnic0.mac, uplink.rnic0.buffers"},
+		{strings.Replace(text, `name = "rnic0"`,
+			"name = \"rnic0\"\nqueues = 1\nbuffers = 100\nmac = \"02:00:00:00:00:09\"", 1),
+			"uplink.rnic0.mac, uplink.rnic0.buffers"},
 		{text + "[[uplink]]\nname = \"more\"\n", ""},
 		{strings.Replace(text, `name = "rnic0"`, "name = \"rnic1\"", 1), "uplink.rnic1, uplink.rnic0"},
 	} {
 		write(now.text)
 		if now.key != "" {
-			s.Expect(t, 1, `level=ERROR msg="not reloaded" error="`+now.key+`: uplinks change at a restart only"`)
+			s.Expect(t, 1, `level=ERROR msg="not reloaded" error="`+now.key+
+				`: uplinks change at a restart only"`)
 		} else {
-			s.Expect(t, 1, `level=ERROR msg="not reloaded" error=".*program.uplink: missing: there are several"`)
+			s.Expect(
+				t, 1, `level=ERROR msg="not reloaded" error=".*program.uplink: missing: there are several"`)
 		}
 	}
 	s.end(t)
 }
 
-// A program that is killed under load, again and again, costs the others neither an octet nor a connection, and the switch
-// nothing: no descriptor, no mapping, no buffer, no memory. 100 times, or a few in a short run.
+// A program that is killed under load, again and again, costs the others neither an octet nor a
+// connection, and the switch nothing: no descriptor, no mapping, no buffer, no memory. 100 times,
+// or a few in a short run.
 func TestSwitchedProgramsKilled(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
 	}
 	text, socket := switchOfGuide(t)
-	s := newSwitched(t, text+"[[program]]\nname = \"pair\"\nid = 5\naddresses = [\"10.9.0.5\"]\n", socket)
+	s := newSwitched(t, text+"[[program]]\nname = \"pair\"\nid = 5\naddresses = [\"10.9.0.5\"]\n",
+		socket)
 	sink := s.program(t, "serve --region 512MiB --idle-timeout 1s", 1, "10.9.0.1/24")
 	store := s.program(t, "serve --region 64MiB --dial-ports 50000-50999", 3, "10.9.0.9/24")
 	for _, p := range []*process{sink, store} {
@@ -241,7 +259,8 @@ func TestSwitchedProgramsKilled(t *testing.T) {
 	succeeded(t, last, f, s.process)
 	s.Expect(t, n+3, "msg=detached program=writer")
 	rssAfter, fdsAfter, mapsAfter := usage(t, s.PID())
-	t.Logf("%d kills, %d transfers of the pair; RSS %d to %d KiB, %d to %d descriptors, %d to %d memfd mappings", n, transfers, rss, rssAfter, fds, fdsAfter, maps, mapsAfter)
+	t.Logf("%d kills, %d transfers of the pair; RSS %d to %d KiB, %d to %d descriptors, %d to %d "+
+		"memfd mappings", n, transfers, rss, rssAfter, fds, fdsAfter, maps, mapsAfter)
 	// Programs that were attached at the time of the first look, or the last, may be as many as two.
 	require.LessOrEqual(t, fdsAfter, fds+4)
 	require.LessOrEqual(t, mapsAfter, maps+4)
@@ -267,8 +286,8 @@ func usage(t testing.TB, pid int) (rss, fds, maps int) {
 	return rss, len(dir), strings.Count(string(text), "memfd:")
 }
 
-// DPDK's net_memif is a program as any other: testpmd answers the kernel's ARP and pings through the switch, with the MAC that both
-// are given; with another one no program hears it.
+// DPDK's net_memif is a program as any other: testpmd answers the kernel's ARP and pings through
+// the switch, with the MAC that both are given; with another one no program hears it.
 func TestSwitchWithTestpmd(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
@@ -278,11 +297,16 @@ func TestSwitchWithTestpmd(t *testing.T) {
 		skip.Missing(t, "no dpdk-testpmd: install Debian's dpdk-dev")
 	}
 	text, socket := switchOfGuide(t)
-	s := newSwitched(t, text+"[[program]]\nname = \"dpdk\"\nid = 7\nsecret = \"psst\"\nmac = \"02:00:00:00:00:07\"\naddresses = [\"10.9.0.7\"]\n", socket)
+	s := newSwitched(t, text+"[[program]]\nname = \"dpdk\"\nid = 7\nsecret = \"psst\"\nmac = "+
+		"\"02:00:00:00:00:07\"\naddresses = [\"10.9.0.7\"]\n", socket)
 	for i, mac := range []string{"02:00:00:00:00:07", "02:00:00:00:00:08"} {
-		cmd := exec.Command(path, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf", "--file-prefix", filepath.Base(filepath.Dir(socket))+mac[15:],
-			"-l", "0,1", "--vdev", fmt.Sprintf("net_memif0,role=client,id=7,socket-abstract=no,secret=psst,socket=%s,mac=%s", socket, mac), "--",
-			"--forward-mode=icmpecho", "--auto-start", "--no-flush-rx", "--total-num-mbufs=8192", "--no-mlockall")
+		cmd := exec.Command(path, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf",
+			"--file-prefix", filepath.Base(filepath.Dir(socket))+mac[15:],
+			"-l", "0,1", "--vdev",
+			fmt.Sprintf("net_memif0,role=client,id=7,socket-abstract=no,secret=psst,socket=%s,mac=%s",
+				socket, mac), "--",
+			"--forward-mode=icmpecho", "--auto-start", "--no-flush-rx", "--total-num-mbufs=8192",
+			"--no-mlockall")
 		stdin, err := cmd.StdinPipe() // it goes on until somebody presses Enter
 		require.NoError(t, err)
 		pmd := s.Start(t, cmd)

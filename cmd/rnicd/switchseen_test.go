@@ -29,7 +29,8 @@ func (ns *namespace) ask(t *testing.T, want int, args ...string) string {
 // scrape gets the metrics that are served inside the namespace.
 func (ns *namespace) scrape(t *testing.T, addr string) string {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (c net.Conn, err error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string,
+		string) (c net.Conn, err error) {
 		ns.Do(func() { c, err = net.Dial("tcp", addr) })
 		return c, err
 	}}}
@@ -55,17 +56,20 @@ func TestSwitchSeen(t *testing.T) {
 	store := s.program(t, "serve --region 64MiB", 1, "10.9.0.1/24")
 	store.Expect(t, 1, "^ready ")
 	f := randomFile(t, 1<<20)
-	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"), f, s.process)
+	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"),
+		f, s.process)
 	thief := s.program(t, "put --timeout 500ms", 2, "10.9.0.254/24", f.path, "10.9.0.1:7174")
 	require.Equal(t, 1, thief.Wait(t), "%s", thief)
-	why := map[int]string{9: "ID not found: no program has interface 9", 4: "user 0 and group 0 may not attach as right"}
+	why := map[int]string{9: "ID not found: no program has interface 9",
+		4: "user 0 and group 0 may not attach as right"}
 	refused := map[int]*process{}
 	for id := range why {
 		refused[id] = s.program(t, "put", id, "10.9.0.9/24", f.path, "10.9.0.1:7174")
 	}
 	for id, p := range refused {
 		require.Equal(t, 1, p.Wait(t), "%s", p)
-		s.Expect(t, 1, `level=WARN msg=refused socket=`+socket+` id=\d pid=\d+ uid=0 gid=0 why="`+why[id]+`"`)
+		s.Expect(t, 1, `level=WARN msg=refused socket=`+socket+` id=\d pid=\d+ uid=0 gid=0 why="`+
+			why[id]+`"`)
 	}
 	s.Expect(t, 2, "msg=detached program=writer")
 
@@ -91,14 +95,20 @@ func TestSwitchSeen(t *testing.T) {
 	require.NotZero(t, is.Threads[0].Turns)
 
 	shown := s.ask(t, 0, "--socket", asked)
-	require.Regexp(t, `(?m)^rnicd switch \S+  healthy  up \S+  1 of 4 programs attached  \d+ refused  pid \d+  `, shown)
+	require.Regexp(
+		t, `(?m)^rnicd switch \S+  healthy  up \S+  1 of 4 programs attached  \d+ refused  pid \d+  `,
+		shown)
 	require.Regexp(t, `(?m)^store +0  attached .*\n  10.9.0.1  pid \d+ uid 0 gid 0 "rnicd"`, shown)
-	require.Regexp(t, `(?m)^writer +0  detached .*\n  10.9.0.2  gone: .*  attached 2 times  dropped: .*spoofed-mac \d+`, shown)
+	require.Regexp(
+		t,
+		`(?m)^writer +0  detached .*\n  10.9.0.2  gone: .*  attached 2 times  dropped: .*spoofed-mac \d+`,
+		shown)
 	require.Regexp(t, `(?m)^rnic0#0 +0  uplink `, shown)
 
 	metrics := s.scrape(t, "127.0.0.1:9175")
 	for _, line := range []string{
-		`rnicd_switch_attached\{kind="program",port="store",queue="0"\} 1`, `rnicd_switch_attached\{kind="program",port="writer",queue="0"\} 0`,
+		`rnicd_switch_attached\{kind="program",port="store",queue="0"\} 1`,
+		`rnicd_switch_attached\{kind="program",port="writer",queue="0"\} 0`,
 		`rnicd_switch_attachments_total\{kind="program",port="writer",queue="0"\} 2`,
 		`rnicd_switch_sent_bytes_total\{kind="program",port="store",queue="0"\} 1\.\d+e\+06`,
 		`rnicd_switch_drops_total\{kind="program",port="writer",queue="0",reason="spoofed-mac"\} [1-9]\d*`,
@@ -124,8 +134,8 @@ func TestSwitchSeen(t *testing.T) {
 	require.NoFileExists(t, asked)
 }
 
-// What systemd hears of rnicd-switch.service: ready when programs can attach, alive all the time, a reload from its beginning to its
-// end, and the end.
+// What systemd hears of rnicd-switch.service: ready when programs can attach, alive all the time,
+// a reload from its beginning to its end, and the end.
 func TestSwitchTellsSystemd(t *testing.T) {
 	ns := newNamespace(t)
 	m, socket := newManager(t)
@@ -138,7 +148,8 @@ func TestSwitchTellsSystemd(t *testing.T) {
 	require.FileExists(t, programs)
 	m.aliveAgain(3)
 	for _, now := range []struct{ text, status string }{
-		{text + "[[program]]\nname = \"more\"\nid = 5\naddresses = [\"10.9.0.5\"]\n", "5 programs, 1 uplinks"}, {"mistake", "5 programs, 1 uplinks"},
+		{text + "[[program]]\nname = \"more\"\nid = 5\naddresses = [\"10.9.0.5\"]\n",
+			"5 programs, 1 uplinks"}, {"mistake", "5 programs, 1 uplinks"},
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(now.text), 0o600))
 		s.Signal(t, syscall.SIGHUP)
@@ -151,7 +162,8 @@ func TestSwitchTellsSystemd(t *testing.T) {
 	require.Equal(t, 0, s.Wait(t), "%s", s)
 }
 
-// The configuration that comes with the program joins two programs on a machine without devices, as its comments say.
+// The configuration that comes with the program joins two programs on a machine without devices,
+// as its comments say.
 func TestInstalledSwitch(t *testing.T) {
 	if testing.Short() { // make test-all
 		return

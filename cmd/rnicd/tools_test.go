@@ -27,7 +27,8 @@ const (
 // bridged makes a bridge; what attach is called with joins it.
 func (ns *namespace) bridged(t testing.TB) {
 	t.Helper()
-	ns.Run(t, "ip", "link", "add", toolBridge, "type", "bridge", "forward_delay", "0", "stp_state", "0", "mcast_snooping", "0")
+	ns.Run(t, "ip", "link", "add", toolBridge, "type", "bridge", "forward_delay", "0", "stp_state",
+		"0", "mcast_snooping", "0")
 	ns.Run(t, "ip", "addr", "add", kernelHost+"/24", "dev", toolBridge)
 	ns.Run(t, "ip", "link", "set", toolBridge, "up")
 }
@@ -83,11 +84,17 @@ func TestPerfOverKernelSockets(t *testing.T) {
 		}
 		require.Len(t, p.Lines("^ #bytes +#iterations +BW peak"), 1, "%s", p)
 		require.Len(t, p.Lines(`^ `+size+` +200 +\d+\.\d\d +\d+\.\d\d +\d+\.\d{6}$`), 1, "%s", p)
-		require.Len(t, p.Lines("^"+op+` bandwidth with 127\.0\.0\.1:7175: rfc6581, CRC32C, no markers, ORD 32$`), 1, "%s", p)
+		require.Len(
+			t, p.Lines("^"+op+` bandwidth with 127\.0\.0\.1:7175: rfc6581, CRC32C, no markers, ORD 32$`), 1,
+			"%s", p)
 		p = ns.succeeds(t, "perf "+op+" lat 127.0.0.1 -n 100 -s 8")
-		require.Len(t, p.Lines(`^ #bytes +#iterations +t_min\[usec\] +t_max\[usec\] +t_typical\[usec\] .* 99\.9% percentile\[usec\]$`), 1, "%s", p)
+		require.Len(
+			t,
+			p.Lines(
+				`^ #bytes +#iterations +t_min\[usec\] +t_max\[usec\] +t_typical\[usec\] .* 99\.9% percentile\[usec\]$`), 1, "%s", p)
 		require.Len(t, p.Lines(`^ 8 +100( +\d+\.\d\d){7}$`), 1, "%s", p)
-		server.Expect(t, 1, "^measured    "+op+" bandwidth, messages of "+size+` octets, in \S+ s, by 127\.0\.0\.1:\d+$`)
+		server.Expect(t, 1, "^measured    "+op+" bandwidth, messages of "+size+
+			` octets, in \S+ s, by 127\.0\.0\.1:\d+$`)
 		server.Expect(t, 1, "^measured    "+op+" latency, messages of 8 octets")
 	}
 	p := ns.succeeds(t, "perf write bw 127.0.0.1 --all -n 30")
@@ -136,7 +143,8 @@ func TestToolsOverOurTCP(t *testing.T) {
 	const bad = " --fault drop=0.5%,reorder=1%,dup=0.5%,seed=3"
 	client := func(words string) *process {
 		t.Helper()
-		p := ns.rnicd(t, append(strings.Fields(words), "--pmd", "tap", "--wait", "20s", "--timeout", "60s")...)
+		p := ns.rnicd(t, append(strings.Fields(words), "--pmd", "tap", "--wait", "20s",
+			"--timeout", "60s")...)
 		ns.attach(t, p, "rnic1")
 		require.Zero(t, p.Wait(t), "%s", p)
 		require.False(t, ns.Has(t, "rnic1"), "the TAP is still there")
@@ -151,7 +159,8 @@ func TestToolsOverOurTCP(t *testing.T) {
 	}
 	t.Run("perf", func(t *testing.T) {
 		server := start("perf server")
-		for _, kind := range sample.Of(t, 2, []string{"write bw", "write lat", "read bw", "send bw", "send lat", "atomic lat"}) {
+		for _, kind := range sample.Of(t, 2, []string{"write bw", "write lat", "read bw", "send bw",
+			"send lat", "atomic lat"}) {
 			words := "perf " + kind + " " + serverHost + " -n 100"
 			if strings.HasSuffix(kind, "bw") {
 				words += " -s 20000"
@@ -174,7 +183,8 @@ func TestToolsOverOurTCP(t *testing.T) {
 		server := start("rstream server --once" + plan)
 		p := client("rstream " + serverHost + plan)
 		require.Len(t, p.Lines(rstreamLine("custom +2.9k +20 +10 +1.1m")), 1, "%s", p)
-		require.Len(t, p.Lines(`^connected +10\.9\.0\.1:7471: rfc5044, CRC32C, markers both ways`), 1, "%s", p)
+		require.Len(t, p.Lines(`^connected +10\.9\.0\.1:7471: rfc5044, CRC32C, markers both ways`), 1,
+			"%s", p)
 		require.Zero(t, server.Wait(t), "%s", server) // of itself: --once
 		require.Len(t, server.Lines(`^served +10\.9\.0\.2:\d+$`), 1, "%s", server)
 	})
@@ -199,7 +209,8 @@ func rstreamLine(begin string) string { return "^" + begin + ` +\d+\.\d\ds +\d+\
 // different things say so.
 func TestRstream(t *testing.T) {
 	ns := newNamespace(t)
-	server := ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 1000 -C 50 -V --idle-timeout 1s")
+	server := ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 1000 -C 50 -V "+
+		"--idle-timeout 1s")
 	p := ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V --late-grants --buffer 4KiB")
 	require.Len(t, p.Lines(rstreamLine("custom +1000 +50 +1 +97k")), 1, "%s", p)
 	p = ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V --json")
@@ -211,9 +222,11 @@ func TestRstream(t *testing.T) {
 		Rate                          float64 `json:"bits_per_second"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(p.Lines("^{")[0]), &rec))
-	require.Equal(t, []any{"custom", 1000, 50, 1, 100000}, []any{rec.Name, rec.Size, rec.Transfers, rec.Iterations, rec.Octets})
+	require.Equal(t, []any{"custom", 1000, 50, 1, 100000},
+		[]any{rec.Name, rec.Size, rec.Transfers, rec.Iterations, rec.Octets})
 	require.InEpsilon(t, float64(8*rec.Octets)/rec.Elapsed, rec.Rate, 1e-6)
-	for i, words := range []string{"-S 1000 -C 51 -V", "--timeout 5s", "-S 1000 -C 50"} { // another plan, another, no octets to verify
+	// another plan, another, no octets to verify
+	for i, words := range []string{"-S 1000 -C 51 -V", "--timeout 5s", "-S 1000 -C 50"} {
 		p = ns.rnicd(t, strings.Fields("rstream 127.0.0.1 "+words)...)
 		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, p.Lines(`^rnicd: .*rstream 127\.0\.0\.1:7471: `), 1, "%s", p)
@@ -224,21 +237,32 @@ func TestRstream(t *testing.T) {
 	ns.ends(t, server)
 
 	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --idle-timeout 100ms")
-	p = ns.rnicd(t, "rstream", "127.0.0.1", "-S", "1", "-C", "7") // its 7 octets are a part of the server's first 64
+	// its 7 octets are a part of the server's first 64
+	p = ns.rnicd(t, "rstream", "127.0.0.1", "-S", "1", "-C", "7")
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Len(t, p.Lines(`^rnicd: rstream 127\.0\.0\.1:7471: rstream: the peer closed the connection in the middle of a test; both ends must be told`), 1, "%s", p)
-	server.Expect(t, 1, `^failed +127\.0\.0\.1:\d+: rstream: nothing moved for 100ms; both ends must be told the same sizes and counts$`)
-	ns.fails(t, "rstream server --pmd kernel --addr 127.0.0.1", `rnic: listen on "127\.0\.0\.1:7471": .*address already in use; another server has it, and --port names another one$`)
+	require.Len(
+		t,
+		p.Lines(
+			`^rnicd: rstream 127\.0\.0\.1:7471: rstream: the peer closed the connection in the middle of a test; both ends must be told`), 1, "%s", p)
+	server.Expect(
+		t, 1,
+		`^failed +127\.0\.0\.1:\d+: rstream: nothing moved for 100ms; both ends must be told the same sizes and counts$`)
+	ns.fails(t, "rstream server --pmd kernel --addr 127.0.0.1",
+		`rnic: listen on "127\.0\.0\.1:7471": .*address already in use; another server has it, and --port names another one$`)
 	ns.ends(t, server)
 
 	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1")
 	p = ns.rnicd(t, strings.Fields("rstream 127.0.0.1 -S 100 -C 1 --direct")...)
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Len(t, p.Lines(`^rnicd: rstream 127\.0\.0\.1:7471: rsocket: the peer has no room for another mapping; was the server started with --direct\?$`), 1, "%s", p)
+	require.Len(
+		t,
+		p.Lines(
+			`^rnicd: rstream 127\.0\.0\.1:7471: rsocket: the peer has no room for another mapping; was the server started with --direct\?$`), 1, "%s", p)
 	ns.ends(t, server)
 	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1 --direct")
 	ns.rnicd(t, "rstream", "127.0.0.1", "-S", "100", "-C", "1").Wait(t)
-	server.Expect(t, 1, `^failed .*no room for another mapping; was the client started with --direct\?$`)
+	server.Expect(
+		t, 1, `^failed .*no room for another mapping; was the client started with --direct\?$`)
 	ns.ends(t, server)
 
 	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --once")
@@ -263,7 +287,8 @@ func TestUserTimeout(t *testing.T) {
 				server := ns.rnicd(t, "perf", "server")
 				ns.attach(t, server, "rnic0")
 				server.Expect(t, 1, "^ready ")
-				words := "perf " + kind + " " + serverHost + " --duration 1h --user-timeout 1s --wait 20s --pmd " + pmd
+				words := "perf " + kind + " " + serverHost +
+					" --duration 1h --user-timeout 1s --wait 20s --pmd " + pmd
 				client := ns.rnicd(t, strings.Fields(words)...)
 				if pmd == "tap" {
 					ns.attach(t, client, "rnic1")
@@ -271,12 +296,14 @@ func TestUserTimeout(t *testing.T) {
 				client.Expect(t, 1, "^(write|read) bandwidth with ")
 				ns.Run(t, "ip", "link", "set", "rnic0", "nomaster")
 				require.Equal(t, 1, client.Wait(t), "%s", client)
-				require.Len(t, client.Lines("^rnicd: .*(timed out|no route to host)"), 1, "%s", client) // the kernel says what ARP said
+				// the kernel says what ARP said
+				require.Len(t, client.Lines("^rnicd: .*(timed out|no route to host)"), 1, "%s", client)
 				ns.stop(t, server)
 			})
 		}
 	}
-	ns.fails(t, "perf write bw 127.0.0.1 --user-timeout 999ms", `--user-timeout 999ms: want 1s or more$`)
+	ns.fails(t, "perf write bw 127.0.0.1 --user-timeout 999ms",
+		`--user-timeout 999ms: want 1s or more$`)
 }
 
 func requireSame(t testing.TB, want, got string) {
@@ -332,12 +359,16 @@ func TestGetErrors(t *testing.T) {
 	server := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --file "+f.path)
 	pings := ns.listening(t, "rping server --pmd kernel --addr 127.0.0.1 --port 7002")
 	for words, want := range map[string]string{
-		"127.0.0.1:7001 " + small + "/x":          `get from 127\.0\.0\.1:7001: xfer: the server refused: this server has no file to read; start it with --file$`,
-		"127.0.0.1:7002 " + small + "/x":          `get from 127\.0\.0\.1:7002: xfer: the server refused: 16 octets of private data, .*rnicd rping server`,
-		"127.0.0.1 " + old:                        `get from 127\.0\.0\.1:7174: .*/old: no room for the 3\.0 MiB \(3145728 octets\) that the server offers: 1020\.0 KiB of its file system are free$`,
-		"--size-max 1MiB 127.0.0.1 /tmp/x":        `get from 127\.0\.0\.1:7174: the server offers 3\.0 MiB \(3145728 octets\), --size-max is 1\.0 MiB$`,
-		"--size-max -1 127.0.0.1 /tmp/x":          `--size-max: "-1" is not a size`,
-		"127.0.0.1:9 " + small + "/x":             `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
+		"127.0.0.1:7001 " + small +
+			"/x": `get from 127\.0\.0\.1:7001: xfer: the server refused: this server has no file to read; start it with --file$`,
+		"127.0.0.1:7002 " + small +
+			"/x": `get from 127\.0\.0\.1:7002: xfer: the server refused: 16 octets of private data, .*rnicd rping server`,
+		"127.0.0.1 " +
+			old: `get from 127\.0\.0\.1:7174: .*/old: no room for the 3\.0 MiB \(3145728 octets\) that the server offers: 1020\.0 KiB of its file system are free$`,
+		"--size-max 1MiB 127.0.0.1 /tmp/x": `get from 127\.0\.0\.1:7174: the server offers 3\.0 MiB \(3145728 octets\), --size-max is 1\.0 MiB$`,
+		"--size-max -1 127.0.0.1 /tmp/x":   `--size-max: "-1" is not a size`,
+		"127.0.0.1:9 " + small +
+			"/x": `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
 		"127.0.0.1 " + small:                      `.*/small is a directory; want the name of a file$`,
 		"127.0.0.1 -":                             `-: a file gets its name when all of it is there, and standard output has none; a file of that name is \./-$`,
 		"127.0.0.1 /dev/null":                     `/dev/null is not a regular file, and would be replaced by one$`,
@@ -352,7 +383,8 @@ func TestGetErrors(t *testing.T) {
 	} {
 		ns.fails(t, "get --quiet "+words, want)
 	}
-	server.Expect(t, 2, "^failed .*without reading anything: it may have no room for the file, or be told a --size-max$")
+	server.Expect(t, 2, "^failed .*without reading anything: it may have no room for the file, or "+
+		"be told a --size-max$")
 	content, err := os.ReadFile(old)
 	require.NoError(t, err)
 	require.Equal(t, "old", string(content))
@@ -364,8 +396,10 @@ func TestGetErrors(t *testing.T) {
 	for _, p := range []*process{empty, server, pings} {
 		ns.ends(t, p)
 	}
-	ns.fails(t, "serve --file /no/such --region 1MiB", `--file: open /no/such: no such file or directory$`)
-	ns.fails(t, "serve --file - --region 1MiB", `--file: -: the length must be known beforehand, and standard input has none; a file of that name is \./-$`)
+	ns.fails(t, "serve --file /no/such --region 1MiB",
+		`--file: open /no/such: no such file or directory$`)
+	ns.fails(t, "serve --file - --region 1MiB",
+		`--file: -: the length must be known beforehand, and standard input has none; a file of that name is \./-$`)
 	ns.fails(t, "serve --file= --region 1MiB", `--file "": want the name of a file$`)
 }
 
@@ -420,12 +454,16 @@ func TestToolErrors(t *testing.T) {
 	}) {
 		ns.fails(t, words, want)
 	}
-	ns.fails(t, "perf write bw 127.0.0.1:7002", `perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`)
+	ns.fails(t, "perf write bw 127.0.0.1:7002",
+		`perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`)
 	ns.fails(t, "perf write bw 127.0.0.1:7002 --compat perftest",
 		`rnic: connect to .*: connection rejected .*; is it perftest's \(-R\), or .rnicd perf server --compat perftest.\?$`)
-	alone := ns.rnicd(t, "perf", "write", "bw", "10.9.0.254", "--pmd", "tap") // on a TAP that leads nowhere
+	// on a TAP that leads nowhere
+	alone := ns.rnicd(t, "perf", "write", "bw", "10.9.0.254", "--pmd", "tap")
 	require.Equal(t, 1, alone.Wait(t), "%s", alone)
-	require.Contains(t, alone.String(), "no route to host; no host on rnic1 answers: --host-addr gives the kernel's side of it an address")
+	require.Contains(t, alone.String(),
+		"no route to host; no host on rnic1 answers: --host-addr gives the kernel's side of it "+
+			"an address")
 	small.Expect(t, 1, "^refused +127.*: messages of 65536 octets asked for, 1 to 1000 served$")
 	for _, p := range []*process{small, files, streams, plain, echo} {
 		ns.ends(t, p)
@@ -478,8 +516,10 @@ func TestToolsOnce(t *testing.T) {
 // Both ends in one process, without root, through a bad cable too.
 func TestPerfDemo(t *testing.T) {
 	for _, words := range []string{
-		"perf demo write bw -n 300", "perf demo read bw -n 100 --no-markers --no-crc", "perf demo send lat -n 100",
-		"perf demo atomic lat -n 100", "perf demo write bw -s 30000 -n 100 --fault drop=1%,reorder=1%,seed=5",
+		"perf demo write bw -n 300", "perf demo read bw -n 100 --no-markers --no-crc",
+		"perf demo send lat -n 100",
+		"perf demo atomic lat -n 100",
+		"perf demo write bw -s 30000 -n 100 --fault drop=1%,reorder=1%,seed=5",
 	} {
 		p := netlab.Start(t, exec.Command(programPath(t), strings.Fields(words)...))
 		require.Zero(t, p.Wait(t), "%s", p)

@@ -23,10 +23,17 @@ func TestPutFiles(t *testing.T) {
 		f := randomFile(t, n)
 		client := ns.put(t, f)
 		require.Len(t, client.Lines("^sent +"+f.path+" to "+serverAddr+"$"), 1, "%s", client)
-		require.Len(t, client.Lines(`^segments +\d+ sent, \d+ retransmitted; \d+ FPDUs$`), 1, "%s", client)
+		require.Len(t, client.Lines(`^segments +\d+ sent, \d+ retransmitted; \d+ FPDUs$`), 1,
+			"%s", client)
 		require.Len(t, client.Lines(`^goodput +\S+ [kMG]?bit/s \(\S+ \S+ in \S+ s\)$`), 1, "%s", client)
-		require.Len(t, client.Lines(`^hashing +(\S+ s before that,|meanwhile, and) \S+ s in place at the server after it$`), 1, "%s", client)
-		require.Len(t, client.Lines(`^placed +\S+ [KMG]?i?B directly, .* through reassembly, .* ahead of a gap$`), 1, "%s", client)
+		require.Len(
+			t,
+			client.Lines(
+				`^hashing +(\S+ s before that,|meanwhile, and) \S+ s in place at the server after it$`), 1,
+			"%s", client)
+		require.Len(
+			t, client.Lines(`^placed +\S+ [KMG]?i?B directly, .* through reassembly, .* ahead of a gap$`), 1,
+			"%s", client)
 		server.Expect(t, 1, "^received +"+regexp.QuoteMeta(octets(uint64(n)))+" from "+kernelHost)
 		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 	}
@@ -41,8 +48,10 @@ func TestPutTooLarge(t *testing.T) {
 	big := randomFile(t, 1<<20+1)
 	client := ns.rnicd(t, "put", big.path, serverAddr)
 	require.Equal(t, 1, client.Wait(t), "%s", client)
-	const why = "1048577 octets offered, the region holds 1048576; start the server with a larger --region"
-	require.Equal(t, []string{"rnicd: put to " + serverAddr + ": xfer: the server refused: " + why}, errorLines(client))
+	const why = "1048577 octets offered, the region holds 1048576; start the server with a " +
+		"larger --region"
+	require.Equal(t, []string{"rnicd: put to " + serverAddr + ": xfer: the server refused: " + why},
+		errorLines(client))
 	server.Expect(t, 1, "^refused +"+kernelHost+`:\d+: `+why+"$")
 	ns.put(t, randomFile(t, 1<<20)) // exactly full
 	require.Len(t, server.Lines("^(refused|failed)"), 1, "%s", server)
@@ -86,14 +95,16 @@ func TestPutsAtOnce(t *testing.T) {
 // filled.
 func TestPutThroughFaults(t *testing.T) {
 	ns := newNamespace(t)
-	server := ns.serving(t, "--region", "16MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
+	server := ns.serving(t, "--region", "16MiB", "--fault",
+		"drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
 	f := randomFile(t, 8<<20)
 	client := ns.put(t, f)
 	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 	placed := client.Lines("^placed ")
 	require.Len(t, placed, 1)
 	require.Regexp(t, ` [1-9][0-9.]* ([KM]i)?B of it ahead of a gap$`, placed[0], "%s", client)
-	require.Regexp(t, `^segments +\d+ sent, [1-9]\d* retransmitted`, client.Lines("^segments")[0], "%s", client)
+	require.Regexp(t, `^segments +\d+ sent, [1-9]\d* retransmitted`, client.Lines("^segments")[0],
+		"%s", client)
 	ns.stop(t, server)
 }
 
@@ -136,7 +147,8 @@ func TestPutDialects(t *testing.T) {
 	ns.put(t, f, "--dialect", "rddp-01", "--quiet")
 	p := ns.rnicd(t, "put", "--dialect", "rfc6581", f.path, serverAddr)
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	const why = "asked in rfc6581 (MPA revision 2), the peer answered with revision 1: it does not serve that dialect; --dialect asks in another"
+	const why = "asked in rfc6581 (MPA revision 2), the peer answered with revision 1: it does not " +
+		"serve that dialect; --dialect asks in another"
 	require.Equal(t, "rnicd: rnic: connect to "+serverAddr+": rnic: "+why, errorLines(p)[0])
 	server.Expect(t, 1, `peer asks in rfc6581 \(MPA revision 2\), served here: rddp-01,rfc5044$`)
 	ns.stop(t, server)
@@ -149,7 +161,8 @@ func TestPutDialects(t *testing.T) {
 		server.Expect(t, 1, "^ready ")
 		p = ns.rnicd(t, "put", f.path, "127.0.0.1")
 		require.Equal(t, 1, p.Wait(t), "%s", p)
-		require.Equal(t, "rnicd: rnic: connect to 127.0.0.1:7174: rnic: connection rejected by the peer (0 octets of private data)"+c.why+
+		require.Equal(t, "rnicd: rnic: connect to 127.0.0.1:7174: rnic: connection rejected by the "+
+			"peer (0 octets of private data)"+c.why+
 			"; --dialect asks in another", errorLines(p)[0])
 		server.Expect(t, 1, `peer asks in rfc5044 \(MPA revision 1\), served here: `+c.dialect+"$")
 		server.Signal(t, os.Interrupt)
@@ -157,7 +170,8 @@ func TestPutDialects(t *testing.T) {
 	}
 	p = ns.rnicd(t, "serve", "--dialect", "culley-02")
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Equal(t, `rnicd: --dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`, errorLines(p)[0])
+	require.Equal(t, `rnicd: --dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`,
+		errorLines(p)[0])
 }
 
 // MPA over the kernel's TCP serves too; a host in the namespace needs no device then.
@@ -220,20 +234,24 @@ func TestDemo(t *testing.T) {
 	p := netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", f.path))
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 2, "%s", p)
-	require.Len(t, p.Lines(`^hashing +\S+ s before that, \S+ s in place at the server after it$`), 1, "%s", p)
+	require.Len(t, p.Lines(`^hashing +\S+ s before that, \S+ s in place at the server after it$`), 1,
+		"%s", p)
 	require.Len(t, p.Lines(`^hashing +\S+ s in place, after that$`), 1, "%s", p)
 
-	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,seed=7", f.path))
+	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", "--fault",
+		"drop=1%,reorder=1%,dup=0.5%,seed=7", f.path))
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Regexp(t, ` [1-9][0-9.]* ([KM]i)?B of it ahead of a gap$`, p.Lines("^placed ")[0], "%s", p)
 
-	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--zero-copy", "--region", "4MiB", "--fault", "drop=1%,corrupt=1%,seed=7", f.path))
+	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--zero-copy", "--region", "4MiB",
+		"--fault", "drop=1%,corrupt=1%,seed=7", f.path))
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 2, "%s", p)
 
 	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "1MiB", f.path))
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Equal(t, "rnicd: xfer: the server refused: 3145728 octets offered, the region holds 1048576; start the server with a larger --region",
+	require.Equal(t, "rnicd: xfer: the server refused: 3145728 octets offered, the region holds "+
+		"1048576; start the server with a larger --region",
 		p.Lines("^rnicd: ")[0])
 
 	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--no-crc", zeros(t, 257<<20)))
@@ -263,7 +281,8 @@ func TestPutThroughDPDK(t *testing.T) {
 		p := ns.rnicd(t, "serve", "--pmd", "dpdk")
 		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, errorLines(p), 1, "%s", p)
-		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the race detector")
+		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the "+
+			"race detector")
 	}
 	var server *process
 	withEALMemory(t, func() *process {
@@ -279,18 +298,20 @@ func TestPutThroughDPDK(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// All queues of a DPDK port, a poll-mode core each: connections that clients open, and that our side
-// opens, over the kernel's TAP and over shared memory; on each the other end is a device of ours
-// that is not DPDK's.
+// All queues of a DPDK port, a poll-mode core each: connections that clients open, and that our
+// side opens, over the kernel's TAP and over shared memory; on each the other end is a device of
+// ours that is not DPDK's.
 func TestPutsThroughDPDKQueues(t *testing.T) {
 	if programPath(t); !program.dpdk {
-		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the race detector")
+		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the "+
+			"race detector")
 	}
 	t.Run("net_tap", func(t *testing.T) {
 		ns := newNamespace(t)
 		var server *process
 		withEALMemory(t, func() *process {
-			server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB", "--queues", "2", "--counters")
+			server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB", "--queues", "2",
+				"--counters")
 			server.Await(t, 1, "^ready ")
 			return server
 		})
@@ -301,12 +322,14 @@ func TestPutsThroughDPDKQueues(t *testing.T) {
 	t.Run("net_memif", func(t *testing.T) {
 		ns := newNamespace(t)
 		socket := filepath.Join(t.TempDir(), "memif.sock")
-		server := ns.rnicd(t, "serve", "--pmd", "memif", "--role", "server", "--socket", socket, "--region", "16MiB", "--queues", "2", "--no-dad")
+		server := ns.rnicd(t, "serve", "--pmd", "memif", "--role", "server", "--socket", socket,
+			"--region", "16MiB", "--queues", "2", "--no-dad")
 		server.Await(t, 1, "^ready ")
 		for i := range 4 {
 			f := randomFile(t, 3<<20+i)
 			withEALMemory(t, func() *process {
-				client := ns.rnicd(t, "put", "--pmd", "dpdk", "--dev", "net_memif0,role=client,id=0,socket-abstract=no,socket="+socket,
+				client := ns.rnicd(t, "put", "--pmd", "dpdk", "--dev",
+					"net_memif0,role=client,id=0,socket-abstract=no,socket="+socket,
 					"--cores", "0-1", "--addr", "10.9.0.2/24", "--no-dad", "--timeout", "60s", f.path, serverAddr)
 				client.Wait(t)
 				return client
@@ -329,17 +352,22 @@ func putSix(t *testing.T, ns *namespace, server *process) {
 	ns.stop(t, server)
 }
 
-// --once ends with a client that was refused, which hears why, and has that as the status. What never asks for an RDMA connection ends
-// nothing, nor does a client that asks in a dialect that is not served: it may come again in another.
+// --once ends with a client that was refused, which hears why, and has that as the status. What
+// never asks for an RDMA connection ends nothing, nor does a client that asks in a dialect that
+// is not served: it may come again in another.
 func TestServersEndOnce(t *testing.T) {
 	for server, tc := range map[string]struct{ client, refused, heard, then string }{
 		"serve --region 1MiB": {
-			"put --quiet " + randomFile(t, 2<<20).path + " AT", "was refused: 2097152 octets offered, the region holds 1048576",
+			"put --quiet " + randomFile(t, 2<<20).path + " AT",
+			"was refused: 2097152 octets offered, the region holds 1048576",
 			"the server refused: 2097152 octets", "put --quiet " + randomFile(t, 1000).path + " AT",
 		},
-		"perf server --size-max 4096": {"perf write bw AT", "was refused: .*4096", "the server refused: ", "perf write bw AT -n 10 -s 1024"},
-		"rping server":                {"perf write bw AT", "was refused: [0-9]+ octets of private data", "the server refused: ", "rping AT -c 3"},
-		"rstream server -S 1 -C 1":    {"rping AT -c 1", "rsocket: ", "rejected by the peer", "rstream AT -S 1 -C 1"},
+		"perf server --size-max 4096": {"perf write bw AT", "was refused: .*4096", "the server refused: ",
+			"perf write bw AT -n 10 -s 1024"},
+		"rping server": {"perf write bw AT", "was refused: [0-9]+ octets of private data",
+			"the server refused: ", "rping AT -c 3"},
+		"rstream server -S 1 -C 1": {"rping AT -c 1", "rsocket: ", "rejected by the peer",
+			"rstream AT -S 1 -C 1"},
 	} {
 		t.Run(server, func(t *testing.T) {
 			ns := newNamespace(t)
@@ -349,7 +377,8 @@ func TestServersEndOnce(t *testing.T) {
 			}
 			p, at := start()
 			ns.Do(func() {
-				for _, words := range []string{"GET / HTTP/1.1\r\n\r\n", string(startupFrame(keyRequest, flagC, 77, nil)), ""} {
+				for _, words := range []string{"GET / HTTP/1.1\r\n\r\n",
+					string(startupFrame(keyRequest, flagC, 77, nil)), ""} {
 					c := dialRawFrom(t, "127.0.0.1", at)
 					c.send([]byte(words))
 					_ = c.conn.CloseWrite() // the server may have been first
@@ -377,7 +406,8 @@ func TestBusyDoesNotEndOnce(t *testing.T) {
 	server := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --clients 1 --once")
 	first := ns.rnicd(t, strings.Fields("perf write bw 127.0.0.1 -D 1h")...)
 	first.Expect(t, 1, "^write bandwidth with ")
-	ns.fails(t, "perf write bw 127.0.0.1", ".*another client is being served, and one at a time; try again later")
+	ns.fails(t, "perf write bw 127.0.0.1",
+		".*another client is being served, and one at a time; try again later")
 	server.Expect(t, 1, "^refused .*try again later$")
 	first.Signal(t, os.Interrupt)
 	require.Equal(t, 130, first.Wait(t), "%s", first)

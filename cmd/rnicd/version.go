@@ -19,7 +19,8 @@ func versionText() string {
 	if dpdk.Built {
 		drivers += ", dpdk"
 	}
-	return fmt.Sprintf("%s (%s, %s/%s, drivers: %s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, drivers)
+	return fmt.Sprintf("%s (%s, %s/%s, drivers: %s)", version, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH, drivers)
 }
 
 // newVersion is the command, for users that type it without dashes.

@@ -15,6 +15,7 @@ func TestVersion(t *testing.T) {
 		root.SetOut(&out)
 		root.SetArgs([]string{word})
 		require.NoError(t, root.Execute())
-		require.Regexp(t, `^rnicd version \S+ \(go1\.\S+, linux/\w+, drivers: tap, memif(, dpdk)?\)\n$`, out.String())
+		require.Regexp(t, `^rnicd version \S+ \(go1\.\S+, linux/\w+, drivers: tap, memif(, dpdk)?\)\n$`,
+			out.String())
 	}
 }

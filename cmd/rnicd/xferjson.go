@@ -9,7 +9,8 @@ import (
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 )
 
-// xferRecord is the line of put's and get's --json. docs/guides/tools.md says at which end some are counted.
+// xferRecord is the line of put's and get's --json. docs/guides/tools.md says at which end some
+// are counted.
 type xferRecord struct {
 	Operation   string     `json:"operation"`
 	File        string     `json:"file"`
@@ -52,7 +53,8 @@ func (r *reporter) transferred(path, addr string, res xfer.Result) {
 func xferRecordOf(path, addr string, r *xfer.Result) xferRecord {
 	rec := xferRecord{
 		Operation: "put", File: path, Server: addr, Dialect: r.Dialect.String(), CRC: r.Framing.CRC,
-		Length: r.Length, SHA256: hex.EncodeToString(r.Digest[:]), Seconds: r.Wire.Seconds(), Goodput: r.Goodput(),
+		Length: r.Length, SHA256: hex.EncodeToString(r.Digest[:]), Seconds: r.Wire.Seconds(),
+		Goodput:    r.Goodput(),
 		ClientHash: r.ClientHash.Seconds(), ServerHash: r.Hash.Seconds(),
 		Segments: r.Sender.SegmentsOut, Retransmits: r.Sender.Retransmits,
 		Placed: xferPlaced{r.Receiver.Direct, r.Receiver.Reassembled, r.Receiver.OutOfOrder},

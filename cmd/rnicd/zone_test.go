@@ -73,15 +73,18 @@ mode = "sink"
 	}
 	require.Eventually(t, func() bool { return ss("service=drain") == 1 }, patience, time.Millisecond)
 	for filter, want := range map[string]int{
-		"local=fe80::1%here": 1, "remote=fe80::1": 1, "remote=fe80::/64": 1, "local=[fe80::1%here]:5201": 1, "remote=fe80::1%there": 0,
+		"local=fe80::1%here": 1, "remote=fe80::1": 1, "remote=fe80::/64": 1,
+		"local=[fe80::1%here]:5201": 1, "remote=fe80::1%there": 0,
 	} {
 		require.Equal(t, want, ss(filter), filter)
 	}
 }
 
-// Our own stack serves on a link-local address alone, of either family, for as long as nobody claims it.
+// Our own stack serves on a link-local address alone, of either family, for as long as nobody
+// claims it.
 func TestLinkLocalAlone(t *testing.T) {
-	for target, host := range map[string]string{"fe80::2%rnic0": "fe80::1/64", "169.254.7.2": "169.254.7.1/16"} {
+	for target, host := range map[string]string{"fe80::2%rnic0": "fe80::1/64",
+		"169.254.7.2": "169.254.7.1/16"} {
 		ns := newNamespace(t)
 		addr, _, _ := strings.Cut(target, "%")
 		_, bits, _ := strings.Cut(host, "/")

@@ -1,8 +1,8 @@
-// Package cgroup finds the control groups of this process and reads their limits, of version 1 and 2
-// (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/ of the kernel).
+// Package cgroup finds the control groups of this process and reads their limits, of version 1
+// and 2 (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/ of the kernel).
 //
-// Its limit: control groups are looked for below /sys/fs/cgroup, where systemd, Docker and Kubernetes
-// mount them. In a container the root there is the container's own group.
+// Its limit: control groups are looked for below /sys/fs/cgroup, where systemd, Docker and
+// Kubernetes mount them. In a container the root there is the container's own group.
 package cgroup
 
 import (

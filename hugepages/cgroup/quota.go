@@ -8,8 +8,8 @@ type Quota struct {
 	Nanos     uint64  // for so long
 }
 
-// CPUQuota is the least quota of all groups around this process. root is where /proc and /sys are looked
-// for.
+// CPUQuota is the least quota of all groups around this process. root is where /proc and /sys are
+// looked for.
 func CPUQuota(root string) (q Quota) {
 	for _, g := range Of(root, "cpu") {
 		var most, period int64

@@ -14,15 +14,19 @@ func TestCPUQuota(t *testing.T) {
 		files map[string]string
 		want  Quota
 	}{
-		"none":      {nil, Quota{}},
-		"unlimited": {map[string]string{"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "max 100000"}, Quota{}},
+		"none": {nil, Quota{}},
+		"unlimited": {map[string]string{"proc/self/cgroup": "0::/a",
+			"sys/fs/cgroup/a/cpu.max": "max 100000"}, Quota{}},
 		"version 2": {map[string]string{
-			"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/cpu.max": "50000 100000", "sys/fs/cgroup/a/b/cpu.max": "300000 100000",
-			"sys/fs/cgroup/a/cpu.stat": "nr_periods 100\nnr_throttled 99\nthrottled_usec 2500000",
+			"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/cpu.max": "50000 100000",
+			"sys/fs/cgroup/a/b/cpu.max": "300000 100000",
+			"sys/fs/cgroup/a/cpu.stat":  "nr_periods 100\nnr_throttled 99\nthrottled_usec 2500000",
 		}, Quota{0.5, "/sys/fs/cgroup/a/cpu.max", 99, 2_500_000_000}},
 		"version 1": {map[string]string{
-			"proc/self/cgroup": "3:cpu,cpuacct:/x", "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "150000", "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000",
-			"sys/fs/cgroup/cpu/x/cpu.stat": "nr_throttled 3\nthrottled_time 77", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+			"proc/self/cgroup": "3:cpu,cpuacct:/x", "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "150000",
+			"sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000",
+			"sys/fs/cgroup/cpu/x/cpu.stat":          "nr_throttled 3\nthrottled_time 77",
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us":    "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
 		}, Quota{1.5, "/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", 3, 77}},
 	} {
 		root := t.TempDir()

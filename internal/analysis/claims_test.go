@@ -45,7 +45,8 @@ func TestUnalignedHoldsAnEMSSPerConnection(t *testing.T) {
 	for _, n := range connCounts {
 		c := v[connKey(n, 0, "unaligned")]
 		require.InDelta(t, n, c[mBufs]-c[mHand], 2, "%d connections", n)
-		require.InDelta(t, n*exampleEMSS/2, c[mMean], float64(n*exampleEMSS)/4, "%d connections: octets, of %d", n, n*exampleEMSS)
+		require.InDelta(t, n*exampleEMSS/2, c[mMean], float64(n*exampleEMSS)/4,
+			"%d connections: octets, of %d", n, n*exampleEMSS)
 		require.Less(t, c[mDirect]*100, c[mPlaced], "%d connections: FPDUs lie in two segments", n)
 	}
 	require.InDelta(t, 15_000_000, v[connKey(10_000, 0, "unaligned")][mBufs]*exampleEMSS, 50_000)
@@ -98,7 +99,9 @@ func TestMarkersReduceWhatIsHeld(t *testing.T) {
 // req: D01-11.1.2.2-1, D01-11.1.2.2-2, 5044-B-1
 func TestSegmentsAtMostTwice(t *testing.T) {
 	v := current(t)
-	ratio := func(key string, sent, least int) float64 { return float64(v[key][sent]) / float64(v[key][least]) }
+	ratio := func(key string, sent, least int) float64 {
+		return float64(v[key][sent]) / float64(v[key][least])
+	}
 	for key, c := range v {
 		if len(c) != sMarkersNow+1 || key[:4] != "fpdu" && key[:5] != "write" {
 			continue
@@ -116,13 +119,15 @@ func TestSegmentsAtMostTwice(t *testing.T) {
 	require.InDelta(t, 1, ratio("fpdu 1448", sNow, sMinimum), 0.01, "EMSS")
 	require.InDelta(t, 1, ratio("write 65536", sNow, sMinimum), 0.01)
 	require.InDelta(t, 1, ratio("write 1048576", sNow, sMinimum), 0.01)
-	require.Greater(t, ratio("fpdu 96", sAlone, sMinimum), 10., "without packing there is no such bound")
+	require.Greater(t, ratio("fpdu 96", sAlone, sMinimum), 10.,
+		"without packing there is no such bound")
 	require.InDelta(t, 1, ratio("fpdu 728", sFull, sMinimum), 0.05, "cut to fill segments")
 }
 
 // segmentSetup is a world of one connection for tests of its own.
 func segmentSetup() Setup {
-	return Setup{Conns: 1, BitsPerSecond: 1e9, RTTNs: 10_000_000, PollNs: examplePoll, EMSS: exampleEMSS, WindowBytes: 400 * exampleEMSS, Seed: 1}
+	return Setup{Conns: 1, BitsPerSecond: 1e9, RTTNs: 10_000_000, PollNs: examplePoll,
+		EMSS: exampleEMSS, WindowBytes: 400 * exampleEMSS, Seed: 1}
 }
 
 // An FPDU as long as EMSS is one segment; one that is four octets longer never is.
@@ -152,7 +157,8 @@ func TestWholeFPDUsSentAgainCostLittle(t *testing.T) {
 	r := Run(s, 2_000_000_000)
 	require.Positive(t, r.Lost)
 	require.InDelta(t, 2, float64(r.Resent)/float64(r.LostOctets), 0.1, "the whole FPDU for each half")
-	require.Less(t, float64(r.Resent-r.LostOctets)/float64(r.Delivered), 0.015, "of what was delivered")
+	require.Less(t, float64(r.Resent-r.LostOctets)/float64(r.Delivered), 0.015,
+		"of what was delivered")
 }
 
 // windows is cwnd after each round trip, of a sender whose FPDUs have so many octets. In the sixth
@@ -187,10 +193,12 @@ func TestWindowGrowsAsInAnyTCP(t *testing.T) {
 	full, half := windows(exampleEMSS, rounds), windows(exampleEMSS/2+2, rounds)
 	for name, cwnd := range map[string][]int{"full": full, "half full": half} {
 		for i := 1; i < 5; i++ {
-			require.InDelta(t, 2, float64(cwnd[i])/float64(cwnd[i-1]), 0.3, "%s: slow start, round %d: %v", name, i, cwnd)
+			require.InDelta(t, 2, float64(cwnd[i])/float64(cwnd[i-1]), 0.3, "%s: slow start, round %d: %v",
+				name, i, cwnd)
 		}
 		growth := float64(cwnd[rounds-1]-cwnd[rounds-11]) / 10
-		require.InDelta(t, exampleEMSS, growth, exampleEMSS*0.35, "%s: octets per round trip: %v", name, cwnd)
+		require.InDelta(t, exampleEMSS, growth, exampleEMSS*0.35, "%s: octets per round trip: %v", name,
+			cwnd)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package analysis measures the claims of draft-ietf-rddp-mpa-01, appendix 11, about receive buffers
-// and segments. "make analysis" writes the tables and figures of docs/results/analysis;
+// Package analysis measures the claims of draft-ietf-rddp-mpa-01, appendix 11, about receive
+// buffers and segments. "make analysis" writes the tables and figures of docs/results/analysis;
 // docs/results/analysis.md explains them.
 //
 //	world.go     many connections over one link, in virtual time: tcp.Conn at both ends

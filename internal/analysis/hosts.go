@@ -34,7 +34,8 @@ func newHosts() (*hosts, error) {
 	}
 	h := &hosts{now: 1_000_000_000}
 	for i := range h.pollers {
-		pool, err := mem.NewPool(hugepages.Heap(hostBufs*stride+1<<20), mem.PoolConfig{Bufs: hostBufs, Stride: stride})
+		pool, err := mem.NewPool(hugepages.Heap(hostBufs*stride+1<<20),
+			mem.PoolConfig{Bufs: hostBufs, Stride: stride})
 		if err != nil {
 			return nil, err
 		}
@@ -44,14 +45,19 @@ func newHosts() (*hosts, error) {
 			return nil, err
 		}
 		h.pollers[i], err = stack.New(stack.Config{
-			Name: fmt.Sprint(i), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), MTU: hostMTU,
-			Addr: netip.MustParsePrefix(hostAddr(i) + "/24"), ConnsMax: 16, Core: -1, Clock: func() int64 { return h.now },
+			Name: fmt.Sprint(i), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+			MTU:  hostMTU,
+			Addr: netip.MustParsePrefix(hostAddr(i) + "/24"), ConnsMax: 16, Core: -1, Clock: func() int64 {
+				return h.now
+			},
 			Secret: [16]byte{1, byte(i)}, NoDAD: true, NoAnnounce: true,
 		})
 		if err != nil {
 			return nil, err
 		}
-		h.adapters[i], err = rnic.Open(rnic.Config{Pollers: h.pollers[i : i+1], Manual: func() { h.turn() }})
+		h.adapters[i], err = rnic.Open(rnic.Config{Pollers: h.pollers[i : i+1], Manual: func() {
+			h.turn()
+		}})
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +86,8 @@ func (h *hosts) until(done func() bool) error {
 			h.now += turnNs
 			continue
 		}
-		h.now = max(h.now+turnNs, min(h.pollers[0].Deadline(), h.pollers[1].Deadline(), h.now+1_000_000_000))
+		h.now = max(h.now+turnNs, min(h.pollers[0].Deadline(), h.pollers[1].Deadline(),
+			h.now+1_000_000_000))
 	}
 	return fmt.Errorf("analysis: not done after %d turns", turnsMax)
 }

@@ -67,7 +67,8 @@ func (m Messages) Run() (Segments, error) {
 		return Segments{}, err
 	}
 	after := p.sent(1)
-	s := Segments{Sent: after.segments - before.segments, Answers: p.sent(0).segments - answers.segments}
+	s := Segments{Sent: after.segments - before.segments,
+		Answers: p.sent(0).segments - answers.segments}
 	s.Octets = after.octets - before.octets - s.Sent*frameOctets
 	st, err := p.qp[1].Stats(context.Background())
 	s.EMSS = st.TCP.EMSS
@@ -98,10 +99,12 @@ func (p *pair) connect(m Messages) error {
 			return err
 		}
 		p.cq = cq // the writer is made last
-		if p.qp[i], err = a.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: m.Count}); err != nil {
+		if p.qp[i], err = a.CreateQP(
+			rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: m.Count}); err != nil {
 			return err
 		}
-		if regions[i], err = pd.Register(make([]byte, regionMax), rnic.RemoteWrite|rnic.LocalWrite); err != nil {
+		if regions[i], err = pd.Register(make([]byte, regionMax),
+			rnic.RemoteWrite|rnic.LocalWrite); err != nil {
 			return err
 		}
 	}
@@ -146,7 +149,8 @@ func (p *pair) post(m Messages) error {
 		return completed == m.Count
 	}
 	for i := range m.Count {
-		wr := rnic.WorkRequest{ID: uint64(i), Op: rnic.OpWrite, Local: p.src.Slice(0, m.Octets), Signaled: true, RemoteSTag: p.stag}
+		wr := rnic.WorkRequest{ID: uint64(i), Op: rnic.OpWrite, Local: p.src.Slice(0, m.Octets),
+			Signaled: true, RemoteSTag: p.stag}
 		if _, err := p.qp[1].PostSend(wr); err != nil {
 			return err
 		}

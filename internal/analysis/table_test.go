@@ -15,15 +15,18 @@ import (
 )
 
 var (
-	all    = flag.Bool("analysis.all", false, "compare every cell with what is measured now, not the quick ones only")
-	update = flag.Bool("analysis.update", false, "measure every cell again and write the golden file, the tables and the figures in docs")
+	all = flag.Bool("analysis.all", false,
+		"compare every cell with what is measured now, not the quick ones only")
+	update = flag.Bool("analysis.update", false,
+		"measure every cell again and write the golden file, the tables and the figures in docs")
 )
 
 const (
 	golden   = "testdata/analysis.golden"
 	document = "../../docs/results/analysis.md"
 	figures  = "../../docs/results/analysis"
-	title    = "# What docs/results/analysis.md and its figures are made of (tables.go says which number is what). Written by make analysis.\n"
+	title    = "# What docs/results/analysis.md and its figures are made of (tables.go says which " +
+		"number is what). Written by make analysis.\n"
 )
 
 // committed is the golden file.

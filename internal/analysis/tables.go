@@ -25,7 +25,9 @@ var kinds = []struct {
 }{
 	{"aligned, markers", "aligned+markers", func(s *Setup) { s.Markers = true }},
 	{"aligned, no markers", "aligned", func(*Setup) {}},
-	{"unaligned, markers", "unaligned+markers", func(s *Setup) { s.Unaligned, s.Markers = true, true }},
+	{"unaligned, markers", "unaligned+markers", func(s *Setup) {
+		s.Unaligned, s.Markers = true, true
+	}},
 	{"unaligned, no markers", "unaligned", func(s *Setup) { s.Unaligned = true }},
 	{"plain TCP", "plain", func(s *Setup) { s.Unaligned, s.Buffered = true, true }},
 }
@@ -34,7 +36,8 @@ var (
 	connCounts = []int{10, 100, 1000, 10_000}
 	connLosses = []float64{0, 0.1, 1}            // percent
 	lossLosses = []float64{0, 0.1, 0.5, 1, 2, 5} // percent
-	paths      = []path{{100, 1}, {100, 10}, {1000, 1}, {1000, 10}, {1000, 100}, {10_000, 1}, {10_000, 10}}
+	paths      = []path{{100, 1}, {100, 10}, {1000, 1}, {1000, 10}, {1000, 100}, {10_000, 1},
+		{10_000, 10}}
 	fpduSizes  = []int{96, 180, 360, 480, 484, 720, 724, 728, 732, 1000, 1444, 1448}
 	writeSizes = []int{2 << 10, 4 << 10, 64 << 10, 1 << 20}
 )
@@ -53,7 +56,8 @@ func (p path) product() int { return int(float64(p.mbit) * p.rttMs * 125) }
 func example(conns int, lossPercent float64, kind string) Setup {
 	window := 2 * exampleBits / 8_000 * (exampleRTT / 1_000_000) / conns
 	window = max(window/exampleEMSS, 4) * exampleEMSS
-	s := Setup{Conns: conns, BitsPerSecond: exampleBits, RTTNs: exampleRTT, PollNs: examplePoll, Loss: lossPercent / 100,
+	s := Setup{Conns: conns, BitsPerSecond: exampleBits, RTTNs: exampleRTT, PollNs: examplePoll,
+		Loss: lossPercent / 100,
 		EMSS: exampleEMSS, WindowBytes: window, Seed: 1}
 	applyKind(&s, kind)
 	return s
@@ -80,7 +84,8 @@ type Cell struct {
 func memory(key string, s Setup, ns int64, quick bool) Cell {
 	return Cell{Key: key, Quick: quick, Measure: func() []int {
 		r := Run(s, ns)
-		return []int{r.Bufs, r.Hand, r.Held, r.Mean, int(r.Segments), int(r.Lost), int(r.Placed), int(r.Direct)}
+		return []int{r.Bufs, r.Hand, r.Held, r.Mean, int(r.Segments), int(r.Lost), int(r.Placed),
+			int(r.Direct)}
 	}}
 }
 
@@ -102,19 +107,22 @@ func Cells() []Cell {
 	for _, n := range connCounts {
 		for _, loss := range connLosses {
 			for _, k := range kinds {
-				quick := n <= 100 || n == 10_000 && loss == 0 && k.key != "plain" && k.key != "unaligned+markers"
+				quick := n <= 100 || n == 10_000 && loss == 0 && k.key != "plain" &&
+					k.key != "unaligned+markers"
 				all = append(all, memory(connKey(n, loss, k.key), example(n, loss, k.key), exampleNs, quick))
 			}
 		}
 	}
 	for _, loss := range lossLosses {
 		for _, k := range kinds {
-			all = append(all, memory(lossKey(loss, k.key), example(lossConns, loss, k.key), exampleNs, loss == 0.5 || loss == 5))
+			all = append(all, memory(lossKey(loss, k.key), example(lossConns, loss, k.key), exampleNs,
+				loss == 0.5 || loss == 5))
 		}
 	}
 	for _, p := range paths {
 		for _, kind := range []string{"aligned+markers", "plain"} {
-			all = append(all, memory(pathKey(p, kind), oneLoss(p, kind), int64(8e6*p.rttMs), p.product() < 2<<20))
+			all = append(all, memory(pathKey(p, kind), oneLoss(p, kind), int64(8e6*p.rttMs),
+				p.product() < 2<<20))
 		}
 	}
 	for _, n := range fpduSizes {
@@ -130,13 +138,16 @@ func connKey(conns int, loss float64, kind string) string {
 	return fmt.Sprintf("connections %d %g %s", conns, loss, kind)
 }
 func lossKey(loss float64, kind string) string { return fmt.Sprintf("loss %g %s", loss, kind) }
-func pathKey(p path, kind string) string       { return fmt.Sprintf("path %d %g %s", p.mbit, p.rttMs, kind) }
+func pathKey(p path, kind string) string {
+	return fmt.Sprintf("path %d %g %s", p.mbit, p.rttMs, kind)
+}
 
 // oneLoss is one connection that fills a path, from whose flow one segment is lost once it does.
 func oneLoss(p path, kind string) Setup {
 	window := p.product() / exampleEMSS * exampleEMSS
 	n := uint64(3 * window / exampleEMSS)
-	s := Setup{Conns: 1, BitsPerSecond: p.mbit * 1_000_000, RTTNs: int64(p.rttMs * 1e6), PollNs: examplePoll, EMSS: exampleEMSS,
+	s := Setup{Conns: 1, BitsPerSecond: p.mbit * 1_000_000, RTTNs: int64(p.rttMs * 1e6),
+		PollNs: examplePoll, EMSS: exampleEMSS,
 		WindowBytes: window, Seed: 1, Lose: func(sent uint64) bool { return sent == n }}
 	applyKind(&s, kind)
 	return s
@@ -167,7 +178,8 @@ func segments(table string, n, message int) Cell {
 		alone := mustRun(m)
 		m.Alone, m.Markers = false, true
 		marked := mustRun(m)
-		return []int{now.EMSS, now.Minimum(), now.Sent, full.Sent, alone.Sent, now.Answers, marked.Minimum(), marked.Sent}
+		return []int{now.EMSS, now.Minimum(), now.Sent, full.Sent, alone.Sent, now.Answers,
+			marked.Minimum(), marked.Sent}
 	}}
 }
 
@@ -217,7 +229,8 @@ func Parse(text string) (Values, error) {
 // Tables of the document, tabs between cells, by the names of their files without the ending.
 func Tables(v Values) map[string]string {
 	return map[string]string{
-		"connections": connectionsTable(v), "loss": lossTable(v), "paths": pathsTable(v), "segments": segmentsTable(v),
+		"connections": connectionsTable(v), "loss": lossTable(v), "paths": pathsTable(v),
+		"segments": segmentsTable(v),
 	}
 }
 
@@ -273,10 +286,12 @@ func lossTable(v Values) string {
 
 func pathsTable(v Values) string {
 	var b strings.Builder
-	b.WriteString(head("Mbit/s", "round trip, ms", "bandwidth x delay, kB", "plain TCP holds, kB", "K", "aligned, markers: holds, kB", "buffers in hand"))
+	b.WriteString(head("Mbit/s", "round trip, ms", "bandwidth x delay, kB", "plain TCP holds, kB", "K",
+		"aligned, markers: holds, kB", "buffers in hand"))
 	for _, p := range paths {
 		plain, placing := v[pathKey(p, "plain")], v[pathKey(p, "aligned+markers")]
-		fmt.Fprintf(&b, "%d\t%g\t%s\t%s\t%.2f\t%s\t%d\n", p.mbit, p.rttMs, kilo(p.product()), kilo(plain[mHeld]),
+		fmt.Fprintf(&b, "%d\t%g\t%s\t%s\t%.2f\t%s\t%d\n", p.mbit, p.rttMs, kilo(p.product()),
+			kilo(plain[mHeld]),
 			float64(plain[mHeld])/float64(p.product()), kilo(placing[mHeld]), placing[mBufs])
 	}
 	return b.String()
@@ -284,12 +299,15 @@ func pathsTable(v Values) string {
 
 func segmentsTable(v Values) string {
 	var b strings.Builder
-	b.WriteString(head("messages of", "least", "packed", "of the least", "average / EMSS", "with markers, of the least", "PackFull, of the least", "one at a time, of the least"))
+	b.WriteString(head("messages of", "least", "packed", "of the least", "average / EMSS",
+		"with markers, of the least", "PackFull, of the least", "one at a time, of the least"))
 	row := func(name, key string) {
 		c := v[key]
 		least := float64(c[sMinimum])
-		fmt.Fprintf(&b, "%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\n", name, c[sMinimum], c[sNow], float64(c[sNow])/least,
-			least/float64(c[sNow]), float64(c[sMarkersNow])/float64(c[sMarkersMinimum]), float64(c[sFull])/least, float64(c[sAlone])/least)
+		fmt.Fprintf(&b, "%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\n", name, c[sMinimum], c[sNow],
+			float64(c[sNow])/least,
+			least/float64(c[sNow]), float64(c[sMarkersNow])/float64(c[sMarkersMinimum]),
+			float64(c[sFull])/least, float64(c[sAlone])/least)
 	}
 	for _, n := range fpduSizes {
 		row(fmt.Sprintf("one FPDU of %d", n), fmt.Sprintf("fpdu %d", n))

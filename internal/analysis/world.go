@@ -59,7 +59,8 @@ type Result struct {
 }
 
 const (
-	overhead = 90   // octets around a segment's payload: Ethernet with its gap 38, IPv4 20, TCP with timestamps 32
+	// octets around a segment's payload: Ethernet with its gap 38, IPv4 20, TCP with timestamps 32
+	overhead = 90
 	stride   = 2048 // of a packet buffer
 	never    = math.MaxInt64
 	tcpOpts  = 12 // of every segment: timestamps
@@ -125,7 +126,8 @@ func Run(s Setup, ns int64) Result {
 
 func newWorld(s Setup, ns int64) *world {
 	mode := mpa.Mode{Markers: s.Markers, CRC: true}
-	w := &world{Setup: s, ulpdu: s.ULPDU, rng: rand.New(rand.NewPCG(s.Seed, 1)), octetPs: 8_000_000_000_000 / s.BitsPerSecond}
+	w := &world{Setup: s, ulpdu: s.ULPDU, rng: rand.New(rand.NewPCG(s.Seed, 1)),
+		octetPs: 8_000_000_000_000 / s.BitsPerSecond}
 	if w.ulpdu == 0 {
 		w.ulpdu = mode.MULPDU(s.EMSS)
 	}
@@ -138,7 +140,8 @@ func newWorld(s Setup, ns int64) *world {
 	segments := s.WindowBytes/s.EMSS + 4 // in flight, per connection
 	bufs := 3*s.Conns*segments + 1024
 	var err error
-	w.pool, err = mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	w.pool, err = mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	if err != nil {
 		panic(err)
 	}
@@ -148,8 +151,9 @@ func newWorld(s Setup, ns int64) *world {
 
 // connect makes the connections, handshakes done.
 func (w *world) connect(segments int) {
-	cfg := tcp.Config{MSS: w.EMSS + tcpOpts, ReceiveWindow: 2 * w.WindowBytes, NoDelay: true, NoIdleRestart: true,
-		Congestion: w.Congestion, SentMax: 16, RangesMax: mpa.RunsMax, SpansMax: w.Conns * 128,
+	cfg := tcp.Config{MSS: w.EMSS + tcpOpts, ReceiveWindow: 2 * w.WindowBytes, NoDelay: true,
+		NoIdleRestart: true,
+		Congestion:    w.Congestion, SentMax: 16, RangesMax: mpa.RunsMax, SpansMax: w.Conns * 128,
 		RTOMinNs: timeoutMin, PTOMinNs: timeoutMin}
 	if w.Congestion == nil {
 		cfg.Congestion = steady{w.WindowBytes}
@@ -165,7 +169,8 @@ func (w *world) connect(segments int) {
 	begin := int64(1_000_000_000)
 	for i := range w.conns {
 		c := &w.conns[i]
-		*c = conn{from: new(tcp.Conn), to: new(tcp.Conn), first: 1 + w.rng.IntN(w.EMSS-1), timer: [2]int64{never, never}}
+		*c = conn{from: new(tcp.Conn), to: new(tcp.Conn), first: 1 + w.rng.IntN(w.EMSS-1),
+			timer: [2]int64{never, never}}
 		c.from.Init(from)
 		c.to.Init(to)
 		w.now = begin
@@ -179,7 +184,8 @@ func (w *world) connect(segments int) {
 		if w.NoBuffer {
 			reserve.Spare = w.pool.Size() + 1
 		}
-		p.recv.Init(mpa.ReceiverConfig{Mode: w.st.mode, Pool: w.pool, BufsMax: bufsMax, Reserve: &reserve, Scratch: scratch})
+		p.recv.Init(mpa.ReceiverConfig{Mode: w.st.mode, Pool: w.pool, BufsMax: bufsMax, Reserve: &reserve,
+			Scratch: scratch})
 		c.recv = p
 	}
 	w.began, w.sampled = w.now, w.now
@@ -201,21 +207,24 @@ func (w *world) handshake(c *conn) {
 	}
 	c.from.Connect(w.now, tcp.ID{LocalPort: 1, RemotePort: 2}, tcp.Seq(w.rng.Uint32()), w.rng.Uint32())
 	pass(c.from)
-	c.to.Accept(w.now, tcp.ID{LocalPort: 2, RemotePort: 1}, tcp.Seq(w.rng.Uint32()), w.rng.Uint32(), &seg)
+	c.to.Accept(w.now, tcp.ID{LocalPort: 2, RemotePort: 1}, tcp.Seq(w.rng.Uint32()),
+		w.rng.Uint32(), &seg)
 	pass(c.to)
 	a := c.from.Input(w.now, &seg)
 	c.from.Commit(w.now, &a, false)
 	pass(c.from)
 	a = c.to.Input(w.now, &seg)
 	c.to.Commit(w.now, &a, false)
-	if c.from.State() != tcp.Established || c.to.State() != tcp.Established || c.from.EMSS() != w.EMSS {
+	if c.from.State() != tcp.Established || c.to.State() != tcp.Established ||
+		c.from.EMSS() != w.EMSS {
 		panic("analysis: no connection")
 	}
 }
 
 // put makes s the segment that t says. Ports stay out of it: packet.conn says whose it is.
 func put(s *tcp.Segment, t *tcp.Transmit) {
-	s.Seq, s.Ack, s.Flags, s.Window, s.TOS, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window, t.TOS, t.Len, t.Options
+	s.Seq, s.Ack, s.Flags, s.Window, s.TOS, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window, t.TOS,
+		t.Len, t.Options
 }
 
 // step runs until the next thing happens; false when that lies beyond end.
@@ -385,7 +394,8 @@ func (w *world) send(i int32) {
 }
 
 func (w *world) deliver(i int32, seg *tcp.Segment) {
-	lost := w.Loss > 0 && w.rng.Float64() < w.Loss || w.Lose != nil && w.Lose(w.res.Segments) || w.mtu > 0 && seg.Len > w.mtu
+	lost := w.Loss > 0 && w.rng.Float64() < w.Loss || w.Lose != nil && w.Lose(w.res.Segments) ||
+		w.mtu > 0 && seg.Len > w.mtu
 	if lost {
 		w.res.Lost++
 		w.res.LostOctets += uint64(seg.Len)

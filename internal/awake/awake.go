@@ -21,7 +21,8 @@ const (
 	stepsMax = 16
 	stepMin  = 10 * time.Millisecond // of a limit of several steps
 	lateMin  = time.Millisecond      // a timer that comes so late says nothing of a pause
-	lateDiv  = 4                     // nor if it comes later by so small a part of its step, except the last
+	// nor if it comes later by so small a part of its step, except the last
+	lateDiv = 4
 )
 
 // Timer is a limit that may be stopped. Any goroutine.
@@ -33,7 +34,8 @@ type Timer struct {
 	timer *time.Timer
 	due   time.Time // when this step ends
 	left  int       // steps, this one too; 0: over, or stopped
-	late  int       // late steps that may be done once more: a process that always comes late has twice the limit
+	// late steps that may be done once more: a process that always comes late has twice the limit
+	late int
 }
 
 // AfterFunc calls over in a goroutine of its own when limit is over, unless Stop comes before.
@@ -83,8 +85,8 @@ func (t *Timer) goesOn() bool {
 	return true
 }
 
-// Stop ends the limit. False: it is over, and its function has been called or will be at once; or it
-// was stopped before.
+// Stop ends the limit. False: it is over, and its function has been called or will be at once; or
+// it was stopped before.
 func (t *Timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,12 +106,14 @@ func After(limit time.Duration) (over <-chan struct{}, stop func()) {
 // Deadline calls set, a connection's SetReadDeadline or the like, with a time that has passed when
 // limit is over. A deadline that is there ends the connection's calls until then, too.
 func Deadline(limit time.Duration, set func(time.Time) error) *Timer {
-	return AfterFunc(limit, func() { _ = set(time.Unix(1, 0)) }) // a connection that is closed has ended its calls
+	// a connection that is closed has ended its calls
+	return AfterFunc(limit, func() { _ = set(time.Unix(1, 0)) })
 }
 
 // Timeout is context.WithTimeoutCause with such a limit; without a cause that is
 // context.DeadlineExceeded, as is the context's error. The context's Deadline is only ctx's.
-func Timeout(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc) {
+func Timeout(ctx context.Context, limit time.Duration,
+	cause error) (context.Context, context.CancelFunc) {
 	inner, end := context.WithCancelCause(ctx)
 	c := &limited{Context: inner, done: make(chan struct{})}
 	var over atomic.Bool
@@ -127,8 +131,8 @@ func Timeout(ctx context.Context, limit time.Duration, cause error) (context.Con
 	return c, func() { end(context.Canceled) }
 }
 
-// limited is a context with another error. Its channel is another, too: contexts that are made of it
-// would else take over the error of the inner one.
+// limited is a context with another error. Its channel is another, too: contexts that are made of
+// it would else take over the error of the inner one.
 type limited struct {
 	context.Context
 	done chan struct{}

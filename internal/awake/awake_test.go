@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var limits = []time.Duration{0, 1, time.Millisecond, 32 * time.Millisecond, 250 * time.Millisecond, 10*time.Second + 7, time.Hour}
+var limits = []time.Duration{0, 1, time.Millisecond, 32 * time.Millisecond, 250 * time.Millisecond,
+	10*time.Second + 7, time.Hour}
 
 // Without a pause a limit is over in time, rounded up to whole nanoseconds of a step.
 func TestLimit(t *testing.T) {
@@ -140,7 +141,9 @@ func TestStop(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("too long")
-		for _, tc := range []struct{ given, want error }{{nil, context.DeadlineExceeded}, {cause, cause}} {
+		for _, tc := range []struct {
+			given, want error
+		}{{nil, context.DeadlineExceeded}, {cause, cause}} {
 			begin := time.Now()
 			ctx, cancel := Timeout(t.Context(), time.Second, tc.given)
 			child, cancelChild := context.WithCancel(ctx)

@@ -28,7 +28,8 @@ func (w *powers) block(d int) (b block) {
 }
 
 // foldConstants are what the kernels with vectors use. XMM and YMM registers are multiplied by
-// parts of the blocks for ZMM registers. (What most kernels use stands together: a page of the TLB.)
+// parts of the blocks for ZMM registers. (What most kernels use stands together: a page of the
+// TLB.)
 type foldConstants struct {
 	by  [4]lane                           // 1, 2, 3 and 4 blocks further, lane by lane
 	end [blocksMax + 3*blockLen + 1]block // to one lane, where so many octets after the block end

@@ -97,12 +97,14 @@ func TestCopyMarked(t *testing.T) {
 		clear(dst)
 		want := marked(src[at:at+n], room, marker)
 		got, k := CopyMarked(crc, dst[at:], src[at:at+n], room, marker)
-		if k != len(want) || string(dst[at:at+k]) != string(want) || got != crc32.Update(crc, castagnoli, want) {
+		if k != len(want) || string(dst[at:at+k]) != string(want) ||
+			got != crc32.Update(crc, castagnoli, want) {
 			require.Failf(t, "CopyMarked", "%d octets, the first marker after %d: %d written", n, room, k)
 		}
 		for i, octet := range dst {
 			if octet != 0 && (i < at || i >= at+k) {
-				require.Failf(t, "CopyMarked", "%d octets, the first marker after %d: wrote at %d", n, room, i-at)
+				require.Failf(t, "CopyMarked", "%d octets, the first marker after %d: wrote at %d",
+					n, room, i-at)
 			}
 		}
 	}
@@ -127,7 +129,10 @@ func TestCopyMarked(t *testing.T) {
 
 func TestCopyAllocates(t *testing.T) {
 	src, dst := noise(8900), make([]byte, 9000)
-	require.Zero(t, testing.AllocsPerRun(10, func() { Copy(0, dst, src); CopyMarked(0, dst, src, 100, 0) }))
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		Copy(0, dst, src)
+		CopyMarked(0, dst, src, 100, 0)
+	}))
 }
 
 func FuzzCopy(f *testing.F) {

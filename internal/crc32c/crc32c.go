@@ -1,12 +1,13 @@
-// Package crc32c computes CRC32C (Castagnoli), the CRC of MPA and iSCSI, with the best kernel for the
-// processor. It is faster than hash/crc32 for FPDUs: tens to thousands of octets
+// Package crc32c computes CRC32C (Castagnoli), the CRC of MPA and iSCSI, with the best kernel for
+// the processor. It is faster than hash/crc32 for FPDUs: tens to thousands of octets
 // (docs/adr/0011-own-crc32c.md).
 //
-// Copy and CopyMarked copy octets and compute their CRC, in one pass with AVX-512, in two elsewhere;
-// CopyMarked inserts MPA's markers.
+// Copy and CopyMarked copy octets and compute their CRC, in one pass with AVX-512, in two
+// elsewhere; CopyMarked inserts MPA's markers.
 //
-// A kernel is chosen once, at start-up. No kernel reads or writes beyond its arguments, or allocates.
-// All functions may be called from any goroutine. With the build tag purego only hash/crc32 is used.
+// A kernel is chosen once, at start-up. No kernel reads or writes beyond its arguments, or
+// allocates. All functions may be called from any goroutine. With the build tag purego only
+// hash/crc32 is used.
 package crc32c
 
 import "hash/crc32"

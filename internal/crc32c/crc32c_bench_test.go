@@ -52,10 +52,10 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkCopy takes turns at a copy, a copy and then the CRC, both in one pass, and the latter two
-// with a marker every 512 octets. The source is taken from a region one message after the other: it
-// fits into the first-level cache, or into the second-level cache at best. It reports medians over
-// the turns.
+// BenchmarkCopy takes turns at a copy, a copy and then the CRC, both in one pass, and the latter
+// two with a marker every 512 octets. The source is taken from a region one message after the
+// other: it fits into the first-level cache, or into the second-level cache at best. It reports
+// medians over the turns.
 func BenchmarkCopy(b *testing.B) {
 	ways := []struct {
 		name string
@@ -67,7 +67,10 @@ func BenchmarkCopy(b *testing.B) {
 		{"marked-then", func(dst, src []byte) uint32 {
 			return copyThenMark(0, dst[:len(src)+(len(src)-1)/between*markerLen+markerLen], src, 0, 0)
 		}},
-		{"CopyMarked", func(dst, src []byte) uint32 { crc, _ := CopyMarked(0, dst, src, 0, 0); return crc }},
+		{"CopyMarked", func(dst, src []byte) uint32 {
+			crc, _ := CopyMarked(0, dst, src, 0, 0)
+			return crc
+		}},
 	}
 	for _, region := range []int{16 << 10, 1 << 20} {
 		for _, n := range []int{64, 128, 256, 508, 1432, 8896} {

@@ -16,7 +16,8 @@ import (
 // or writes beyond its octets, the program ends.
 func guarded(t *testing.T) []byte {
 	page := os.Getpagesize()
-	room, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	room, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(room)) })
 	usable := room[page : 3*page : 3*page]

@@ -29,7 +29,9 @@ type captures struct {
 
 func (d *Daemon) serveCapture() {
 	all := &captures{end: map[string]func(){}}
-	d.control.HandleFunc("GET /v1/capture", func(w http.ResponseWriter, r *http.Request) { d.capture(all, w, r) })
+	d.control.HandleFunc("GET /v1/capture", func(w http.ResponseWriter, r *http.Request) {
+		d.capture(all, w, r)
+	})
 	d.control.HandleFunc("POST /v1/capture/end", func(w http.ResponseWriter, r *http.Request) {
 		all.mu.Lock()
 		end := all.end[r.FormValue("id")]
@@ -81,7 +83,8 @@ func (d *Daemon) capture(all *captures, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-pcapng")
-	d.log.Info("capture begins", "ports", strings.Join(names(points), ","), "filter", query.Get("filter"))
+	d.log.Info("capture begins", "ports", strings.Join(names(points), ","), "filter",
+		query.Get("filter"))
 	if out.open() == nil {
 		_ = c.Flush() // the client knows by it that the capture runs
 	}
@@ -92,7 +95,8 @@ func (d *Daemon) capture(all *captures, w http.ResponseWriter, r *http.Request) 
 	}
 	_ = c.Close() // a client that has gone
 	n := c.Counters()
-	d.log.Info("capture ended", "ports", strings.Join(names(points), ","), "frames", n.Written, "dropped", n.Dropped)
+	d.log.Info("capture ended", "ports", strings.Join(names(points), ","), "frames", n.Written,
+		"dropped", n.Dropped)
 }
 
 func names(points []*capture.Point) (all []string) {
@@ -130,7 +134,8 @@ func (d *Daemon) points(wanted []string) (all []*capture.Point, err error) {
 			}
 		}
 		if len(all) == 0 {
-			return nil, errors.New("no port has frames: over the kernel's sockets they are the kernel's; tcpdump has them")
+			return nil, errors.New("no port has frames: over the kernel's sockets they are the kernel's; " +
+				"tcpdump has them")
 		}
 		return all, nil
 	}
@@ -140,7 +145,8 @@ func (d *Daemon) points(wanted []string) (all []*capture.Point, err error) {
 			return nil, err
 		}
 		if p.Point() == nil {
-			return nil, fmt.Errorf("port %q: over the kernel's sockets frames are the kernel's; tcpdump has them", name)
+			return nil, fmt.Errorf("port %q: over the kernel's sockets frames are the kernel's; "+
+				"tcpdump has them", name)
 		}
 		all = append(all, p.Point())
 	}
@@ -158,7 +164,8 @@ func (d *Daemon) captured(name string) (*Port, error) {
 	return nil, fmt.Errorf("port %q: there is none; there are %s", name, strings.Join(known, ", "))
 }
 
-func captureConfig(text, snap, count string, points []*capture.Point) (cfg capture.Config, err error) {
+func captureConfig(text, snap, count string,
+	points []*capture.Point) (cfg capture.Config, err error) {
 	if text != "" {
 		if cfg.Filter, err = filter.Compile(text); err != nil {
 			return cfg, err

@@ -28,14 +28,17 @@ func TestDiskFullUnderACapture(t *testing.T) {
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
 	file := filepath.Join(dir, "all.pcapng")
-	r := start(t, "capture = \""+file+"\"\n[[service]]\nname = \"ping\"\ntype = \"rping\"\nlisten = 7174\n")
+	r := start(t, "capture = \""+file+"\"\n[[service]]\nname = \"ping\"\ntype = "+
+		"\"rping\"\nlisten = 7174\n")
 	captured := func() *status.Capture { return r.d.Status(r.ctx).Ports[0].Capture }
 	was := captured()
 	require.Equal(t, file, was.File)
 	require.Empty(t, was.Error)
 	pings := func() { require.NoError(t, r.ping("10.9.0.1:7174", 100, func(rping.Ping) {})) }
 	pings()
-	r.log.await(t, 1, `level=ERROR msg="the capture has ended; the port is served on" port=cable error="capture: .*no space left`)
+	r.log.await(
+		t, 1,
+		`level=ERROR msg="the capture has ended; the port is served on" port=cable error="capture: .*no space left`)
 	pings()
 	now := captured()
 	require.Contains(t, now.Error, "no space left on device: the file is incomplete")
@@ -44,7 +47,8 @@ func TestDiskFullUnderACapture(t *testing.T) {
 	top.WriteStatus(&text, r.d.Status(r.ctx))
 	require.Contains(t, text.String(), "capture to "+file+" has ended: capture: ")
 	w := httptest.NewRecorder()
-	metrics.Handler(metrics.Collector{Status: r.d.Status}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	metrics.Handler(metrics.Collector{Status: r.d.Status}).ServeHTTP(
+		w, httptest.NewRequest("GET", "/metrics", nil))
 	require.Contains(t, w.Body.String(), `rnicd_capture_ended{port="cable"} 1`)
 	require.Regexp(t, `rnicd_capture_frames_missing_total\{port="cable"\} [1-9]`, w.Body.String())
 	r.ended = true

@@ -25,7 +25,8 @@ type served struct {
 // EachConnection calls tell for each connection that matches the Filter, without holding up a
 // Poller, which reports a few in each of its turns. The argument of tell is valid until tell
 // returns. The error is that of tell or ctx.
-func (d *Daemon) EachConnection(ctx context.Context, f status.Filter, tell func(*status.Connection) error) error {
+func (d *Daemon) EachConnection(ctx context.Context, f status.Filter,
+	tell func(*status.Connection) error) error {
 	d.asking.RLock()
 	defer d.asking.RUnlock()
 	if d.closed {
@@ -119,7 +120,8 @@ func eachOf(ctx context.Context, p *stack.Poller, tell func(*status.Connection) 
 				c.Kind, c.RDMA = status.RDMA, &s.rdma
 			case s.isByte:
 				c.Kind = status.TCPStream
-				c.Stream = &status.Stream{Acked: s.stream.Acked, Unacked: s.stream.Unacked, Unsent: s.stream.Unsent, Unread: s.stream.Unread}
+				c.Stream = &status.Stream{Acked: s.stream.Acked, Unacked: s.stream.Unacked,
+					Unsent: s.stream.Unsent, Unread: s.stream.Unread}
 			}
 			if err := tell(c); err != nil {
 				return err

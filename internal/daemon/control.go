@@ -28,10 +28,13 @@ func (d *Daemon) serveControl() {
 	if d.control == nil {
 		return
 	}
-	d.control.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { control.Reply(w, d.Status(r.Context())) })
+	d.control.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
+		control.Reply(w, d.Status(r.Context()))
+	})
 	d.control.HandleFunc("GET /v1/events", d.serveEvents)
 	d.serveCapture()
 	d.control.HandleFunc("GET /v1/connections", d.answerConnections)
 	d.control.Serve()
-	d.log.Info("control socket", "path", d.control.Path(), "mode", fmt.Sprintf("%#o", d.cfg.Control.Perm))
+	d.log.Info("control socket", "path", d.control.Path(), "mode",
+		fmt.Sprintf("%#o", d.cfg.Control.Perm))
 }

@@ -50,7 +50,8 @@ func TestStatus(t *testing.T) {
 	require.NotZero(t, p.Queues[0].Counters.RxFrames)
 	require.EqualValues(t, 1, p.Queues[0].Counters.Accepted)
 	require.Equal(t, []status.Service{{
-		Name: "ping", Type: "rping", Listen: 7174, Ports: []string{"cable"}, ConnectionsMax: 64, Accepted: 1, Connections: s.Services[0].Connections,
+		Name: "ping", Type: "rping", Listen: 7174, Ports: []string{"cable"}, ConnectionsMax: 64,
+		Accepted: 1, Connections: s.Services[0].Connections,
 	}}, s.Services)
 	require.EqualValues(t, 9, p.Queues[0].RDMA.FPDUsIn, "of each ping two Sends and a Read Response")
 	changes := r.reload(cable + ping)
@@ -89,7 +90,8 @@ func TestConnections(t *testing.T) {
 			all = append(all, one)
 		}
 	}
-	conn, err := stream.Dial(r.ctx, r.client.Pollers(), netip.MustParseAddrPort(at(5201)), stream.Options{})
+	conn, err := stream.Dial(r.ctx, r.client.Pollers(), netip.MustParseAddrPort(at(5201)),
+		stream.Options{})
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = conn.Write([]byte("hello"))
@@ -122,7 +124,8 @@ func TestConnections(t *testing.T) {
 	require.EqualValues(t, 5, all[0].Stream.Acked+all[0].Stream.Unacked)
 	require.Empty(t, ask("10.8.0.0/16"))
 	_, err = c.Stream(r.ctx, "/v1/connections", url.Values{"filter": {"stat=x"}})
-	require.EqualError(t, err, `"stat=x": want port, queue, kind, service, state, local or remote before the =`)
+	require.EqualError(t, err,
+		`"stat=x": want port, queue, kind, service, state, local or remote before the =`)
 	_, err = c.Stream(r.ctx, "/v1/connections", url.Values{"filter": {"remote=here"}})
 	require.EqualError(t, err, `"remote=here": want an address, an address and port, or a network`)
 }

@@ -96,7 +96,9 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	if opt.Log == nil {
 		opt.Log = os.Stderr
 	}
-	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1), listeners: map[place]*listener{}, counts: map[string]*counts{}, since: time.Now(), looking: make(chan struct{}, lookersMax)}
+	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1),
+		listeners: map[place]*listener{}, counts: map[string]*counts{}, since: time.Now(),
+		looking: make(chan struct{}, lookersMax)}
 	d.cut, d.hurry = context.WithCancel(context.Background())
 	d.out, d.log = NewLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)
@@ -125,7 +127,8 @@ func (d *Daemon) settings(cfg *config.Config) {
 }
 
 func (d *Daemon) start(ctx context.Context) error {
-	if err := d.listenControl(); err != nil { // first: it tells of another daemon with this configuration
+	// first: it tells of another daemon with this configuration
+	if err := d.listenControl(); err != nil {
 		return err
 	}
 	for i := range d.cfg.Ports {
@@ -197,7 +200,8 @@ func (d *Daemon) awaitAddrs(ctx context.Context) error {
 	var waiting sync.WaitGroup
 	for i, p := range d.ports {
 		if err := p.WatchLink(); err != nil {
-			d.log.Warn("when the device is connected later, our addresses are not announced", "port", p.Name, "error", err)
+			d.log.Warn("when the device is connected later, our addresses are not announced", "port", p.Name,
+				"error", err)
 		}
 		waiting.Go(func() {
 			if err := p.AwaitAddrs(ctx); err != nil {
@@ -237,7 +241,8 @@ func (d *Daemon) draining() (context.Context, context.CancelFunc) {
 	return awake.Timeout(d.cut, time.Duration(d.drain.Load()), errDrained)
 }
 
-// Lost has the reason when the daemon cannot go on: a device is gone, or the last address of a port.
+// Lost has the reason when the daemon cannot go on: a device is gone, or the last address of a
+// port.
 func (d *Daemon) Lost() <-chan error { return d.lost }
 
 // Log is the daemon's logger.
@@ -267,7 +272,9 @@ func (d *Daemon) Connections() (all []Connection) {
 	for _, s := range d.Services() {
 		all = append(all, s.Connections()...)
 	}
-	slices.SortFunc(all, func(a, b Connection) int { return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano()) })
+	slices.SortFunc(all, func(a, b Connection) int {
+		return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano())
+	})
 	return all
 }
 
@@ -336,7 +343,9 @@ func (d *Daemon) Close() (err error) {
 	for _, p := range d.ports {
 		p.cancel()
 		if p.gone() == nil {
-			p.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+			p.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool {
+				return k.Conns == k.TimeWait
+			})
 		}
 		err = errors.Join(err, closeAdapter(p.Adapter), p.Port.Close())
 	}

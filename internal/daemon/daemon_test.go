@@ -35,18 +35,21 @@ import (
 // put writes n octets into a region.
 func (r *rig) put(dev *rnic.Adapter, addr string, n int) error {
 	data := bytes.Repeat([]byte("0123456789"), n/10+1)[:n]
-	_, err := xfer.Put(r.ctx, xfer.PutConfig{Adapter: dev, Addr: addr, Source: bytes.NewReader(data), Length: uint64(n)})
+	_, err := xfer.Put(r.ctx, xfer.PutConfig{Adapter: dev, Addr: addr, Source: bytes.NewReader(data),
+		Length: uint64(n)})
 	return err
 }
 
 func (r *rig) ping(addr string, count int, on func(rping.Ping)) error {
 	_, err := rping.Run(r.ctx, rping.ClientConfig{
-		Adapter: r.dev, Addr: addr, Count: count, Size: 100, Verify: true, OnPing: on, Conn: rnic.ConnParam{NoMarkers: true},
+		Adapter: r.dev, Addr: addr, Count: count, Size: 100, Verify: true, OnPing: on,
+		Conn: rnic.ConnParam{NoMarkers: true},
 	})
 	return err
 }
 
-// everyService is the configuration of one service of each type (testdata/services.toml), with a file.
+// everyService is the configuration of one service of each type (testdata/services.toml), with a
+// file.
 func everyService(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/services.toml")
@@ -78,33 +81,43 @@ func (r *rig) clients(content []byte) map[string]func() error {
 		"scratch": func() error { return r.put(r.dev, at(7174), 500_000) },
 		"image": func() error {
 			var got bytes.Buffer
-			_, err := xfer.Get(r.ctx, xfer.GetConfig{Adapter: r.dev, Addr: at(7000), Begin: func(uint64) (io.Writer, error) { return &got, nil }})
+			_, err := xfer.Get(r.ctx,
+				xfer.GetConfig{Adapter: r.dev, Addr: at(7000), Begin: func(uint64) (io.Writer, error) {
+					return &got, nil
+				}})
 			if err == nil && !bytes.Equal(got.Bytes(), content) {
 				return fmt.Errorf("%d octets that are not the file's", got.Len())
 			}
 			return err
 		},
 		"measure": func() error {
-			_, err := pair.Run(r.ctx, pair.ClientConfig{Adapter: r.dev, Addr: at(7175), Test: perf.Test{Op: perf.Read, Size: 5000, Iterations: 50}})
+			_, err := pair.Run(r.ctx,
+				pair.ClientConfig{Adapter: r.dev, Addr: at(7175),
+					Test: perf.Test{Op: perf.Read, Size: 5000, Iterations: 50}})
 			return err
 		},
 		"theirs": func() error {
 			_, err := perftest.Run(r.ctx, perftest.ClientConfig{
-				Adapter: r.dev, Addr: at(18515), Test: perf.Test{Op: perf.Write, Size: 1000, Iterations: 100}, Conn: rnic.ConnParam{NoMarkers: true},
+				Adapter: r.dev, Addr: at(18515), Test: perf.Test{Op: perf.Write, Size: 1000, Iterations: 100},
+				Conn: rnic.ConnParam{NoMarkers: true},
 			})
 			return err
 		},
 		"ping": func() error { return r.ping(at(7001), 5, nil) },
 		"sockets": func() error {
 			dial := func(ctx context.Context) (net.Conn, error) {
-				return rsocket.Dial(ctx, r.dev, at(7471), rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
+				return rsocket.Dial(ctx, r.dev, at(7471),
+					rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
 			}
 			plan := rstream.Plan{Size: 1000, Transfers: 50, Iterations: 1}
 			return rstream.Client(r.ctx, dial, plan, rstream.End{Verify: true}, nil)
 		},
 		"iperf": func() error {
 			p := iperf3.Params{Streams: 2, Length: 8192, Bytes: 200_000}
-			_, err := iperf3.Run(r.ctx, iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) { return r.dial(ctx, 5201) }})
+			_, err := iperf3.Run(r.ctx,
+				iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) {
+					return r.dial(ctx, 5201)
+				}})
 			return err
 		},
 		"sink":   func() error { return r.session(7002, "source") },
@@ -141,7 +154,9 @@ func TestEveryService(t *testing.T) {
 	}
 	bad, _ := r.log.lines("msg=(failed|refused)")
 	require.Empty(t, bad)
-	require.Eventually(t, func() bool { return len(r.d.Connections()) == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(r.d.Connections()) == 0
+	}, patience, time.Millisecond)
 	require.Len(t, r.d.Pollers(), 1)
 	require.Equal(t, "cable", r.d.Pollers()[0].Port)
 }
@@ -170,13 +185,15 @@ listen = %d
 	hold, held := io.Pipe() // the transfer begins, and has the region
 	first := make(chan error, 1)
 	go func() {
-		_, err := xfer.Put(r.ctx, xfer.PutConfig{Adapter: r.dev, Addr: at(tcp), Source: hold, Length: 1 << 20})
+		_, err := xfer.Put(r.ctx, xfer.PutConfig{Adapter: r.dev, Addr: at(tcp), Source: hold,
+			Length: 1 << 20})
 		first <- err
 	}()
 	_, err = held.Write([]byte("x"))
 	require.NoError(t, err)
 	err = r.put(sockets, fmt.Sprint("127.0.0.1:", tcp), 1000)
-	require.ErrorContains(t, err, "the server refused: no room for 1000 octets while 1 other transfers run; try again later")
+	require.ErrorContains(t, err,
+		"the server refused: no room for 1000 octets while 1 other transfers run; try again later")
 	_, err = held.Write(make([]byte, 1<<20-1))
 	require.NoError(t, err)
 	require.NoError(t, <-first)
@@ -227,11 +244,14 @@ size = "64KiB"
 quota = "16KiB"
 page = "normal"
 `)
-	require.ErrorContains(t, r.ping(at(7001), 1, nil), "the server refused: 10.9.0.2 is in none of the networks that are served")
+	require.ErrorContains(t, r.ping(at(7001), 1, nil),
+		"the server refused: 10.9.0.2 is in none of the networks that are served")
 	r.log.await(t, 1, "level=WARN msg=refused service=others remote=10.9.0.2:")
-	_, err := rsocket.Dial(r.ctx, r.dev, at(7471), rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
+	_, err := rsocket.Dial(r.ctx, r.dev, at(7471),
+		rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
 	require.Error(t, err)
-	r.log.await(t, 1, "level=WARN msg=refused service=sockets remote=10.9.0.2:[0-9]+ why=.*in none of the networks")
+	r.log.await(t, 1, "level=WARN msg=refused service=sockets remote=10.9.0.2:[0-9]+ why=.*in none "+
+		"of the networks")
 	c, err := (&stream.Dialer{Pollers: r.client.Pollers()}).DialContext(r.ctx, "tcp", at(7004))
 	if err == nil {
 		_, err = c.Read(make([]byte, 1))
@@ -243,17 +263,20 @@ page = "normal"
 	require.ErrorContains(t, r.put(r.dev, at(7174), 16<<10+1), "a client may hold 16384 of the region")
 
 	end, _ := r.pinging(at(7002), 2)
-	require.ErrorContains(t, r.ping(at(7002), 1, nil), "2 clients at your address are being served, and no more of one at a time; try again later")
+	require.ErrorContains(t, r.ping(at(7002), 1, nil),
+		"2 clients at your address are being served, and no more of one at a time; try again later")
 	require.Len(t, r.d.Connections(), 2)
 	end()
 	end, _ = r.pinging(at(7003), 1)
-	require.ErrorContains(t, r.ping(at(7003), 1, nil), "1 other clients are being served, and no more at a time; try again later")
+	require.ErrorContains(t, r.ping(at(7003), 1, nil),
+		"1 other clients are being served, and no more at a time; try again later")
 	end()
 	// Each is counted by its cause; the port has them too, where they came as far as start-up.
 	r.log.await(t, 6, "level=WARN msg=refused")
 	got := r.d.Status(r.ctx)
 	for name, want := range map[string]map[string]uint64{
-		"others": {"allow": 1}, "sockets": {"allow": 1}, "streams": {"allow": 1}, "quota": {"request": 1}, "ours": {"peer_connections": 1}, "one": {"connections": 1},
+		"others": {"allow": 1}, "sockets": {"allow": 1}, "streams": {"allow": 1}, "quota": {"request": 1},
+		"ours": {"peer_connections": 1}, "one": {"connections": 1},
 	} {
 		for _, s := range got.Services {
 			if s.Name == name {
@@ -262,12 +285,16 @@ page = "normal"
 			}
 		}
 	}
-	require.Equal(t, map[string]uint64{"rejected": 5}, got.Ports[0].Refused, "a stream knows no start-up")
+	require.Equal(t, map[string]uint64{"rejected": 5}, got.Ports[0].Refused,
+		"a stream knows no start-up")
 	w := httptest.NewRecorder()
-	metrics.Handler(metrics.Collector{Status: r.d.Status}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	metrics.Handler(metrics.Collector{Status: r.d.Status}).ServeHTTP(
+		w, httptest.NewRequest("GET", "/metrics", nil))
 	for _, line := range []string{
-		`rnicd_service_refused_total{cause="peer_connections",service="ours"} 1`, `rnicd_service_refused_total{cause="allow",service="ours"} 0`,
-		`rnicd_startups_refused_total{cause="rejected",port="` + got.Ports[0].Name + `"} 5`, `rnicd_startups_refused_total{cause="dialect",port="` + got.Ports[0].Name + `"} 0`,
+		`rnicd_service_refused_total{cause="peer_connections",service="ours"} 1`,
+		`rnicd_service_refused_total{cause="allow",service="ours"} 0`,
+		`rnicd_startups_refused_total{cause="rejected",port="` + got.Ports[0].Name + `"} 5`,
+		`rnicd_startups_refused_total{cause="dialect",port="` + got.Ports[0].Name + `"} 0`,
 	} {
 		require.Contains(t, w.Body.String(), line+"\n")
 	}
@@ -281,9 +308,11 @@ page = "normal"
 func TestRefusedByPollers(t *testing.T) {
 	q := status.Queue{}
 	q.Counters.Own[stack.DropConnMax], q.Counters.Own[stack.DropPeerMax] = 3, 4
-	p := status.Port{Queues: []status.Queue{q, q}, Startup: rnic.StartupCounters{Refused: rnic.StartupRefusals{PeerConnections: 1, Timeout: 5}}}
+	p := status.Port{Queues: []status.Queue{q, q},
+		Startup: rnic.StartupCounters{Refused: rnic.StartupRefusals{PeerConnections: 1, Timeout: 5}}}
 	p.SumRefused()
-	require.Equal(t, map[string]uint64{"connections": 6, "peer connections": 9, "timeout": 5}, p.Refused)
+	require.Equal(t, map[string]uint64{"connections": 6, "peer connections": 9, "timeout": 5},
+		p.Refused)
 }
 
 // pinging has n clients ping until end is called, which waits for them; ends has what became of
@@ -324,7 +353,9 @@ func (r *rig) pinging(addr string, n int) (end func(), ends chan error) {
 		for range n {
 			<-ends
 		}
-		require.Eventually(r.t, func() bool { return len(r.d.Connections()) == 0 }, patience, time.Millisecond)
+		require.Eventually(r.t, func() bool {
+			return len(r.d.Connections()) == 0
+		}, patience, time.Millisecond)
 	}, ends
 }
 
@@ -337,7 +368,9 @@ func TestDrainWaits(t *testing.T) {
 		defer close(drained)
 		r.d.Drain(r.ctx)
 	}()
-	require.Eventually(t, func() bool { return r.ping(at(7174), 1, nil) != nil }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return r.ping(at(7174), 1, nil) != nil
+	}, patience, time.Millisecond)
 	require.Len(t, r.d.Connections(), 2, "which can be looked at meanwhile")
 	select {
 	case <-drained:
@@ -356,7 +389,8 @@ func TestDrainWaits(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	for name, limit := range map[string]string{"its time": "50ms", "told": "1h"} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, "[[service]]\nname = \"ping\"\ntype = \"rping\"\n[limits]\ndrain = \""+limit+"\"\n")
+			r := start(t, "[[service]]\nname = \"ping\"\ntype = \"rping\"\n[limits]\ndrain = \""+
+				limit+"\"\n")
 			_, ends := r.pinging(at(7174), 2)
 			ctx, cancel := context.WithCancel(r.ctx)
 			if name == "told" {

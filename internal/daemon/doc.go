@@ -1,6 +1,6 @@
-// Package daemon is rnicd as a service: the ports of a configuration and the services on them. Start
-// opens all of them or none. Reload applies a changed configuration while the daemon runs. Drain lets
-// connections finish before the daemon ends.
+// Package daemon is rnicd as a service: the ports of a configuration and the services on them.
+// Start opens all of them or none. Reload applies a changed configuration while the daemon runs.
+// Drain lets connections finish before the daemon ends.
 //
 //	daemon.go      Start, Drain, Close; Ports, Pollers, Services, Connections
 //	service.go     a Service: admission, its connections, its end
@@ -23,8 +23,8 @@
 //
 // # Control socket
 //
-// Commands query a running daemon by HTTP over a Unix socket (internal/daemon/control). Each request has a
-// pattern in serveControl of control.go, such as "GET /v1/status", and a handler that answers with
-// control.Reply or control.Fail, or writes a stream until the request's context ends. Commands use
-// control.Client. /v1 is stable: fields may be added, none is removed.
+// Commands query a running daemon by HTTP over a Unix socket (internal/daemon/control). Each
+// request has a pattern in serveControl of control.go, such as "GET /v1/status", and a handler
+// that answers with control.Reply or control.Fail, or writes a stream until the request's context
+// ends. Commands use control.Client. /v1 is stable: fields may be added, none is removed.
 package daemon

@@ -60,10 +60,13 @@ func (r *recorder) of(port string) func(rnic.FlightRecord) {
 	}
 }
 
-func flightOf(port string, local, remote netip.AddrPort, now int64, before uint64, events []flight.Event) status.Flight {
+func flightOf(port string, local, remote netip.AddrPort, now int64, before uint64,
+	events []flight.Event) status.Flight {
 	f := status.Flight{Port: port, Local: local, Remote: remote, Before: before}
 	for _, e := range events {
-		f.Events = append(f.Events, status.FlightEvent{Ago: float64(now-e.At) / 1e9, Kind: e.Kind.String(), A: e.A, B: e.B, Text: e.String()})
+		f.Events = append(f.Events,
+			status.FlightEvent{Ago: float64(now-e.At) / 1e9, Kind: e.Kind.String(), A: e.A, B: e.B,
+				Text: e.String()})
 	}
 	return f
 }
@@ -120,7 +123,8 @@ func (r *recorder) take(one fallen) {
 	for i, e := range f.Events {
 		events = append(events, fmt.Sprint(i+1), fmt.Sprintf("%.6fs before: %s", e.Ago, e.Text))
 	}
-	r.log.Warn("a connection has ended with an error", append(attrs, slog.Group("events", events...))...)
+	r.log.Warn("a connection has ended with an error",
+		append(attrs, slog.Group("events", events...))...)
 }
 
 func (r *recorder) stop() {
@@ -134,7 +138,8 @@ func (r *recorder) about(remote netip.AddrPort) (all []status.Flight) {
 	defer r.mu.Unlock()
 	for i := range r.last {
 		f := &r.last[i]
-		if !remote.IsValid() || status.SameAddr(f.Remote.Addr(), remote.Addr()) && (remote.Port() == 0 || f.Remote.Port() == remote.Port()) {
+		if !remote.IsValid() || status.SameAddr(f.Remote.Addr(), remote.Addr()) &&
+			(remote.Port() == 0 || f.Remote.Port() == remote.Port()) {
 			all = append(all, f.text())
 		}
 	}
@@ -142,7 +147,8 @@ func (r *recorder) about(remote netip.AddrPort) (all []status.Flight) {
 }
 
 // serveEvents answers with flight records: remote, an address with or without a port, of those
-// connections that there are, and the last that have ended; without, the last of all that have ended.
+// connections that there are, and the last that have ended; without, the last of all that have
+// ended.
 func (d *Daemon) serveEvents(w http.ResponseWriter, r *http.Request) {
 	var remote netip.AddrPort
 	if text := r.FormValue("remote"); text != "" {
@@ -152,7 +158,8 @@ func (d *Daemon) serveEvents(w http.ResponseWriter, r *http.Request) {
 			remote, err = netip.ParseAddrPort(text)
 		}
 		if err != nil {
-			control.Fail(w, http.StatusBadRequest, fmt.Errorf("remote: %q is no address, as 10.9.0.2 or 10.9.0.2:33000", text))
+			control.Fail(w, http.StatusBadRequest,
+				fmt.Errorf("remote: %q is no address, as 10.9.0.2 or 10.9.0.2:33000", text))
 			return
 		}
 	}

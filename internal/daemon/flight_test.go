@@ -21,7 +21,8 @@ func TestFlightRecords(t *testing.T) {
 	dial := func() *rnic.QueuePair {
 		cq, err := r.dev.CreateCQ(16)
 		require.NoError(t, err)
-		qp, err := r.dev.CreateQP(rnic.QPOptions{PD: r.dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 4, RecvDepth: 4})
+		qp, err := r.dev.CreateQP(rnic.QPOptions{PD: r.dev.AllocPD(), SendCQ: cq, RecvCQ: cq,
+			SendDepth: 4, RecvDepth: 4})
 		require.NoError(t, err)
 		require.NoError(t, qp.Connect(r.ctx, at(7174), rnic.ConnParam{}))
 		return qp
@@ -58,5 +59,6 @@ func TestFlightRecords(t *testing.T) {
 	require.Equal(t, "in_service", open.Events[len(open.Events)-1].Kind)
 	require.NoError(t, c.Get(r.ctx, "/v1/events", url.Values{"remote": {open.Remote.String()}}, &f))
 	require.Len(t, f.Records, 1)
-	require.ErrorContains(t, c.Get(r.ctx, "/v1/events", url.Values{"remote": {"peer"}}, &f), `remote: "peer" is no address`)
+	require.ErrorContains(t, c.Get(r.ctx, "/v1/events", url.Values{"remote": {"peer"}}, &f),
+		`remote: "peer" is no address`)
 }

@@ -32,7 +32,8 @@ type holds struct {
 
 // heldBy is what a Service of this configuration holds.
 func heldBy(s *Service, c *config.Service) holds {
-	return holds{kind: c.Type, page: c.Page, path: c.Path, stamp: s.stamp, node: c.Node, size: c.Size, keep: c.Keep}
+	return holds{kind: c.Type, page: c.Page, path: c.Path, stamp: s.stamp, node: c.Node, size: c.Size,
+		keep: c.Keep}
 }
 
 // hold takes over the memory of the Service of the same name, or makes it. Under Daemon.changing: a
@@ -70,7 +71,8 @@ func (h *holding) mapMemory(s *Service, c *config.Service, octets int64) error {
 	if err != nil {
 		return err
 	}
-	if h.arena, err = hugepages.New(hugepages.Config{Bytes: octets, Page: page, Node: c.Node}); err != nil {
+	if h.arena, err = hugepages.New(
+		hugepages.Config{Bytes: octets, Page: page, Node: c.Node}); err != nil {
 		return err
 	}
 	s.log.Info("memory mapped", MemoryAttrs(h.arena)...)

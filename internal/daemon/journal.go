@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ToJournal says whether w is a stream to systemd's journal, by the variable that systemd sets for it.
+// ToJournal says whether w is a stream to systemd's journal, by the variable that systemd sets
+// for it.
 func ToJournal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -24,7 +25,8 @@ func ToJournal(w io.Writer) bool {
 	return os.Getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
-// JournalError begins a line of standard error that is an error to the journal (sd-daemon(3)); empty where that is no journal.
+// JournalError begins a line of standard error that is an error to the journal (sd-daemon(3));
+// empty where that is no journal.
 func JournalError() string {
 	if ToJournal(os.Stderr) {
 		return priority(slog.LevelError)
@@ -32,7 +34,8 @@ func JournalError() string {
 	return ""
 }
 
-// priority is how a line begins that has a level of its own in the journal: `journalctl -p warning` shows it or not.
+// priority is how a line begins that has a level of its own in the journal: `journalctl -p
+// warning` shows it or not.
 func priority(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:
@@ -78,4 +81,6 @@ func (j journal) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (j journal) WithGroup(name string) slog.Handler { return journal{j.Handler.WithGroup(name), j.to} }
+func (j journal) WithGroup(name string) slog.Handler {
+	return journal{j.Handler.WithGroup(name), j.to}
+}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lines to the journal have their levels where it looks for them, and no time; lines to a file, or to another stream than the one that
-// systemd has made, are as they were.
+// Lines to the journal have their levels where it looks for them, and no time; lines to a file,
+// or to another stream than the one that systemd has made, are as they were.
 func TestJournal(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		f, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -34,7 +34,8 @@ func TestJournal(t *testing.T) {
 		text, err := os.ReadFile(f.Name())
 		require.NoError(t, err)
 		want := map[string]string{
-			"text": "<7>level=DEBUG msg=a service=x\n<6>level=INFO msg=b service=x\n<4>level=WARN msg=c service=x\n<3>level=ERROR msg=d service=x g.two=\"lines\\nof it\"\n",
+			"text": "<7>level=DEBUG msg=a service=x\n<6>level=INFO msg=b service=x\n<4>level=WARN msg=c " +
+				"service=x\n<3>level=ERROR msg=d service=x g.two=\"lines\\nof it\"\n",
 			"json": "<7>{\"level\":\"DEBUG\",\"msg\":\"a\",\"service\":\"x\"}\n<6>{\"level\":\"INFO\",\"msg\":\"b\",\"service\":\"x\"}\n" +
 				"<4>{\"level\":\"WARN\",\"msg\":\"c\",\"service\":\"x\"}\n<3>{\"level\":\"ERROR\",\"msg\":\"d\",\"service\":\"x\",\"g\":{\"two\":\"lines\\nof it\"}}\n",
 		}

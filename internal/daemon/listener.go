@@ -26,8 +26,9 @@ type place struct {
 // listener takes the connections of a place, for the Service that it leads to at the time. It
 // outlives the Service where one of the same kind follows.
 type listener struct {
-	on      *Port
-	kind    string // what cannot be changed while it listens: two of the same kind can follow each other
+	on *Port
+	// what cannot be changed while it listens: two of the same kind can follow each other
+	kind    string
 	service atomic.Pointer[Service]
 	stop    func()
 	running sync.WaitGroup
@@ -76,11 +77,12 @@ func (l *listener) addr(tcp uint16) string {
 
 // inner opens an rnic.Listener.
 func (l *listener) inner(ctx context.Context, c *config.Service) (*rnic.Listener, error) {
-	return l.on.Adapter.Listen(ctx, l.addr(c.Listen), rnic.ListenOptions{Dialects: c.Dialects, OnFailure: func(f rnic.ConnFailure) {
-		if !f.Offered { // the service tells of the others
-			l.service.Load().failed(f.Remote, f.Err)
-		}
-	}})
+	return l.on.Adapter.Listen(ctx, l.addr(c.Listen),
+		rnic.ListenOptions{Dialects: c.Dialects, OnFailure: func(f rnic.ConnFailure) {
+			if !f.Offered { // the service tells of the others
+				l.service.Load().failed(f.Remote, f.Err)
+			}
+		}})
 }
 
 func (l *listener) listenRDMA(ctx context.Context, c *config.Service) error {
@@ -109,7 +111,9 @@ func (l *listener) listenRDMA(ctx context.Context, c *config.Service) error {
 func (l *listener) request(req *rnic.ConnRequest) {
 	s, c, why := l.begin(req.Remote())
 	if c == nil {
-		peer.Refuse(s.ctx, req, why.text, func(remote netip.AddrPort, text string) { s.refusedFor(why.cause, remote, text) })
+		peer.Refuse(s.ctx, req, why.text, func(remote netip.AddrPort, text string) {
+			s.refusedFor(why.cause, remote, text)
+		})
 		return
 	}
 	defer s.end(c)
@@ -171,7 +175,8 @@ const (
 func (l *listener) listenStream(ctx context.Context, tcp uint16) (err error) {
 	var streams net.Listener
 	if pollers := l.on.Pollers(); len(pollers) > 0 {
-		streams, err = stream.Listen(pollers, tcp, stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer})
+		streams, err = stream.Listen(pollers, tcp, stream.Options{ReceiveWindowMax: streamWindowMax,
+			SendBuffer: streamBuffer})
 	} else {
 		var lc net.ListenConfig
 		streams, err = lc.Listen(ctx, "tcp", l.addr(tcp))

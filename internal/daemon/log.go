@@ -13,11 +13,12 @@ import (
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-// NewLogger makes a logger with the format of a configuration's [log] and a level, which never waits
-// for the reader of w: lines that it does not take are lost and counted by the Writer, and told when
-// it takes lines again. To systemd's journal it writes the priority of each record, and no time, which
-// the journal has. The caller closes the Writer.
-func NewLogger(w io.Writer, format string, level slog.Leveler) (out *lossy.Writer, log *slog.Logger) {
+// NewLogger makes a logger with the format of a configuration's [log] and a level, which never
+// waits for the reader of w: lines that it does not take are lost and counted by the Writer, and
+// told when it takes lines again. To systemd's journal it writes the priority of each record, and
+// no time, which the journal has. The caller closes the Writer.
+func NewLogger(w io.Writer, format string,
+	level slog.Leveler) (out *lossy.Writer, log *slog.Logger) {
 	ready := make(chan struct{})
 	out = lossy.New(w, func(lines uint64) {
 		<-ready
@@ -94,7 +95,8 @@ func (c DeviceConditions) Trouble(was, is pmd.Trouble) {
 }
 
 func (c DeviceConditions) Offences(n uint64) {
-	c.Log.Warn("connections of a memif peer were ended: its memory went away, or was slow", "connections", n)
+	c.Log.Warn("connections of a memif peer were ended: its memory went away, or was slow",
+		"connections", n)
 }
 
 // conditions writes what becomes of a port.
@@ -102,14 +104,17 @@ type conditions struct{ DeviceConditions }
 
 func (c conditions) Conflict(addr netip.Addr, rival inet.MAC, lost bool) {
 	if lost {
-		c.Log.Error("another host on the link has this address; we do not use it any more", "address", addr, "mac", rival.String())
+		c.Log.Error("another host on the link has this address; we do not use it any more", "address",
+			addr, "mac", rival.String())
 		return
 	}
-	c.Log.Warn("another host on the link uses this address, too: take it from that host; we defend it", "address", addr, "mac", rival.String())
+	c.Log.Warn("another host on the link uses this address, too: take it from that host; we defend it",
+		"address", addr, "mac", rival.String())
 }
 
 func (c conditions) Full(segments uint64) {
-	c.Log.Warn("segments that open a connection were not answered: their address has as many as peer_connections of the port allows", "segments", segments)
+	c.Log.Warn("segments that open a connection were not answered: their address has as many as "+
+		"peer_connections of the port allows", "segments", segments)
 }
 
 func (c conditions) Capture(err error) {

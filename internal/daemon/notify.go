@@ -21,7 +21,8 @@ func NewNotifier() Notifier {
 	if path == "" {
 		return Notifier{}
 	}
-	c, err := net.Dial("unixgram", path) // package net reads @ as the abstract namespace, as systemd does
+	// package net reads @ as the abstract namespace, as systemd does
+	c, err := net.Dial("unixgram", path)
 	if err != nil {
 		return Notifier{}
 	}

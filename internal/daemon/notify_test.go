@@ -16,7 +16,8 @@ import (
 // systemd hears what the daemon does, at a path and in the abstract namespace; without its socket
 // nobody is told.
 func TestNotifier(t *testing.T) {
-	for _, path := range []string{filepath.Join(t.TempDir(), "notify"), "@rnicd-notify-" + strconv.Itoa(os.Getpid())} {
+	for _, path := range []string{filepath.Join(t.TempDir(), "notify"),
+		"@rnicd-notify-" + strconv.Itoa(os.Getpid())} {
 		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 		require.NoError(t, err)
 		defer l.Close()

@@ -28,7 +28,8 @@ type Orders struct {
 // TakeOrders takes the signals until Stop. shows: SIGUSR1 is one of them.
 func TakeOrders(shows bool) *Orders {
 	o := &Orders{
-		Reload: make(chan struct{}, 1), Show: make(chan struct{}, 1), End: make(chan struct{}), Cut: make(chan struct{}),
+		Reload: make(chan struct{}, 1), Show: make(chan struct{}, 1), End: make(chan struct{}),
+		Cut:     make(chan struct{}),
 		signals: make(chan os.Signal, 16), over: make(chan struct{}),
 	}
 	taken := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}

@@ -15,7 +15,8 @@ import (
 type Changes struct {
 	Added, Removed, Changed []string // services
 	Limits                  []string // services whose limits alone changed: their connections stay
-	Restart                 []string // keys that need a restart, as port.one.mtu; they are as they were
+	// keys that need a restart, as port.one.mtu; they are as they were
+	Restart []string
 }
 
 func (c Changes) String() string {
@@ -23,7 +24,8 @@ func (c Changes) String() string {
 	for _, p := range []struct {
 		what  string
 		names []string
-	}{{"added", c.Added}, {"removed", c.Removed}, {"changed", c.Changed}, {"limits", c.Limits}, {"needs a restart", c.Restart}} {
+	}{{"added", c.Added}, {"removed", c.Removed}, {"changed", c.Changed}, {"limits", c.Limits},
+		{"needs a restart", c.Restart}} {
 		if len(p.names) > 0 {
 			parts = append(parts, p.what+": "+strings.Join(p.names, ", "))
 		}
@@ -84,7 +86,9 @@ func (d *Daemon) needsRestart(cfg *config.Config) (keys []string) {
 		}
 	}
 	for i := range d.cfg.Ports {
-		if name := d.cfg.Ports[i].Name; !slices.ContainsFunc(cfg.Ports, func(p config.Port) bool { return p.Name == name }) {
+		if name := d.cfg.Ports[i].Name; !slices.ContainsFunc(cfg.Ports, func(p config.Port) bool {
+			return p.Name == name
+		}) {
 			keys = append(keys, "port."+name)
 		}
 	}
@@ -192,7 +196,8 @@ func (s *Service) same(c *config.Service) (same, limits bool) {
 	if c.Type == config.Perftest && have.Connections != want.Connections { // its server has it
 		return false, false
 	}
-	have.Allow, have.Networks, have.Connections, have.PeerConnections = want.Allow, want.Networks, want.Connections, want.PeerConnections
+	have.Allow, have.Networks, have.Connections, have.PeerConnections = want.Allow, want.Networks,
+		want.Connections, want.PeerConnections
 	return false, reflect.DeepEqual(have, want)
 }
 
@@ -246,7 +251,8 @@ func (d *Daemon) carryOut(ctx context.Context, p plan) error {
 
 // openPlaces listens at the places that have no listener of their service's kind. It closes those
 // of another kind first; if it fails, they listen again.
-func (d *Daemon) openPlaces(ctx context.Context, places map[place]*Service) (map[place]*listener, error) {
+func (d *Daemon) openPlaces(ctx context.Context,
+	places map[place]*Service) (map[place]*listener, error) {
 	opened := map[place]*listener{}
 	var closed []place
 	for at, s := range places {

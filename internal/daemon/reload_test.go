@@ -110,15 +110,22 @@ func TestReloadIsAtomic(t *testing.T) {
 	r := start(t, lo[len(cable):]+one)
 	end, _ := r.pinging(at(r.listen("one")), 1)
 	for name, bad := range map[string]string{
-		"a port of others": lo + fmt.Sprintf("[[service]]\nname = \"new\"\ntype = \"rping\"\nlisten = 7009\n[[service]]\nname = \"bad\"\ntype = \"rping\"\nlisten = %d\n", taken.Addr().(*net.TCPAddr).Port),
-		"memory that is not there": lo + one + "[[service]]\nname = \"new\"\ntype = \"region\"\nlisten = 7009\nsize = \"64KiB\"\npage = \"normal\"\n" +
+		"a port of others": lo + fmt.Sprintf("[[service]]\nname = \"new\"\ntype = \"rping\"\nlisten = "+
+			"7009\n[[service]]\nname = \"bad\"\ntype = \"rping\"\nlisten = %d\n",
+			taken.Addr().(*net.TCPAddr).Port),
+		"memory that is not there": lo + one +
+			"[[service]]\nname = \"new\"\ntype = \"region\"\nlisten = 7009\nsize = \"64KiB\"\npage = " +
+			"\"normal\"\n" +
 			"[[service]]\nname = \"bad\"\ntype = \"region\"\nlisten = 7010\nsize = \"1000TiB\"\n",
-		"another kind at its place": lo + fmt.Sprintf("[[service]]\nname = \"one\"\ntype = \"stream\"\nlisten = %d\n[[service]]\nname = \"bad\"\ntype = \"rping\"\nlisten = %d\n",
-			r.listen("one"), taken.Addr().(*net.TCPAddr).Port),
+		"another kind at its place": lo +
+			fmt.Sprintf("[[service]]\nname = \"one\"\ntype = \"stream\"\nlisten = %d\n[[service]]\nname = "+
+				"\"bad\"\ntype = \"rping\"\nlisten = %d\n",
+				r.listen("one"), taken.Addr().(*net.TCPAddr).Port),
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := func() bool { return len(r.d.Connections()) == 1 }
-			require.Eventually(t, one, patience, time.Millisecond, "the ping of the case before has ended at the server, too")
+			require.Eventually(t, one, patience, time.Millisecond,
+				"the ping of the case before has ended at the server, too")
 			for range 16 { // places are opened in any order
 				_, err := r.d.Reload(r.ctx, r.parse(bad))
 				require.ErrorContains(t, err, `service "bad"`)
@@ -170,17 +177,20 @@ name = "elsewhere"
 type = "rping"
 ports = ["new"]
 `)
-	require.Equal(t, []string{"log.format", "port.cable.mtu", "port.cable.tcp.rto_min", "port.new", "service.ping on port new", "service.elsewhere on port new"}, changes.Restart)
+	require.Equal(t, []string{"log.format", "port.cable.mtu", "port.cable.tcp.rto_min", "port.new",
+		"service.ping on port new", "service.elsewhere on port new"}, changes.Restart)
 	require.Equal(t, []string{"ping"}, changes.Added)
 	require.NoError(t, r.ping(at(7001), 1, nil))
-	require.Contains(t, r.reload("[[port]]\nname = \"lo\"\ndriver = \"kernel\"\n").Restart, "port.cable")
+	require.Contains(t, r.reload("[[port]]\nname = \"lo\"\ndriver = \"kernel\"\n").Restart,
+		"port.cable")
 }
 
 // A reload of the same configuration reads a changed file again.
 func TestReloadReadsFilesAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte("before"), 0o600))
-	text := "[[service]]\nname = \"image\"\ntype = \"file\"\npage = \"normal\"\npath = \"" + path + "\"\n"
+	text := "[[service]]\nname = \"image\"\ntype = \"file\"\npage = \"normal\"\npath = \"" +
+		path + "\"\n"
 	r := start(t, text)
 	require.NoError(t, os.WriteFile(path, []byte("afterwards"), 0o600))
 	require.Equal(t, "changed: image", r.reload(cable+text).String())
@@ -193,8 +203,10 @@ func TestReloadKeepsMemoryAndCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte("content"), 0o600))
 	both := func(more string) string {
-		return "[[service]]\nname = \"kept\"\ntype = \"region\"\nsize = \"1MiB\"\npage = \"normal\"\nlisten = 7001\n" + more +
-			"[[service]]\nname = \"file\"\ntype = \"file\"\npage = \"normal\"\nlisten = 7002\npath = \"" + path + "\"\n" + more
+		return "[[service]]\nname = \"kept\"\ntype = \"region\"\nsize = \"1MiB\"\npage = " +
+			"\"normal\"\nlisten = 7001\n" + more +
+			"[[service]]\nname = \"file\"\ntype = \"file\"\npage = \"normal\"\nlisten = 7002\npath = \"" +
+			path + "\"\n" + more
 	}
 	r := start(t, both(""))
 	held := func() (all []*holding) {
@@ -207,7 +219,8 @@ func TestReloadKeepsMemoryAndCounts(t *testing.T) {
 	require.NoError(t, r.put(r.dev, at(7001), 1000))
 	accepted := func() uint64 { return r.d.Status(r.ctx).Services[0].Accepted }
 	require.EqualValues(t, 1, accepted())
-	for i, more := range []string{"idle_timeout = \"7s\"\n", "crc = false\n", "idle_timeout = \"8s\"\nmarkers = false\n"} {
+	for i, more := range []string{"idle_timeout = \"7s\"\n", "crc = false\n",
+		"idle_timeout = \"8s\"\nmarkers = false\n"} {
 		require.Equal(t, "changed: kept, file", r.reload(cable+both(more)).String())
 		require.Equal(t, was, held(), more)
 		require.NoError(t, r.put(r.dev, at(7001), 1000))

@@ -70,8 +70,8 @@ func (b *logbook) await(t *testing.T, n int, pattern string) string {
 	}
 }
 
-// rig is a daemon at one end of a cable in memory, and a client's Adapter at the other. The daemon's
-// port is called cable.
+// rig is a daemon at one end of a cable in memory, and a client's Adapter at the other. The
+// daemon's port is called cable.
 type rig struct {
 	t       *testing.T
 	ctx     context.Context
@@ -101,20 +101,23 @@ func start(t *testing.T, text string, with ...func(*rig)) *rig {
 	link, err := wire.New(wire.Config{})
 	require.NoError(t, err)
 	r := &rig{
-		t: t, ctx: ctx, log: &logbook{more: make(chan struct{})}, drivers: port.Builtin().With(port.Of("cable", wire.MTUMax, link.Port(0))),
+		t: t, ctx: ctx, log: &logbook{more: make(chan struct{})},
+		drivers: port.Builtin().With(port.Of("cable", wire.MTUMax, link.Port(0))),
 	}
 	for _, w := range with {
 		w(r)
 	}
 	r.client, err = port.Open(port.Config{
-		Driver: port.Of("cable", wire.MTUMax, link.Port(1)), Addrs: []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24")}, DAD: port.DADNone,
+		Driver: port.Of("cable", wire.MTUMax, link.Port(1)),
+		Addrs:  []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24")}, DAD: port.DADNone,
 		Page: hugepages.Normal, Node: hugepages.AnyNode,
 	})
 	require.NoError(t, err)
 	r.dev, err = r.client.Adapter()
 	require.NoError(t, err)
 	require.NoError(t, r.client.Start())
-	r.d, err = Start(ctx, r.parse(cable+text), Options{Log: r.log, Front: func(_ string, c *port.Config) { c.OnTurn = r.onTurn }})
+	r.d, err = Start(ctx, r.parse(cable+text),
+		Options{Log: r.log, Front: func(_ string, c *port.Config) { c.OnTurn = r.onTurn }})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, closeAdapter(r.dev))

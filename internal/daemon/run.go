@@ -10,10 +10,10 @@ import (
 	"github.com/rnicd/rnicd/internal/port"
 )
 
-// Run is the daemon as a process: it starts the configuration of a file and serves until SIGTERM or
-// SIGINT, which drains; a second signal ends it at once, a third kills. SIGHUP reloads the file, after
-// the start if it comes before. If the start fails, nothing is left running. One that is told to end while
-// it starts ends as one that serves.
+// Run is the daemon as a process: it starts the configuration of a file and serves until SIGTERM
+// or SIGINT, which drains; a second signal ends it at once, a third kills. SIGHUP reloads the
+// file, after the start if it comes before. If the start fails, nothing is left running. One that
+// is told to end while it starts ends as one that serves.
 func Run(file string, drivers port.Drivers, opt Options) error {
 	orders := TakeOrders(false)
 	defer orders.Stop()
@@ -86,8 +86,8 @@ func (r *runner) serve() error {
 	}
 }
 
-// alive tells systemd that the daemon is, while its Pollers turn, until the function that it returns
-// is called: in a reload, which may have to read a large file, and in a drain too.
+// alive tells systemd that the daemon is, while its Pollers turn, until the function that it
+// returns is called: in a reload, which may have to read a large file, and in a drain too.
 func (r *runner) alive() (end func()) {
 	period := WatchdogPeriod()
 	if period == 0 {
@@ -131,7 +131,8 @@ func (r *runner) reload() {
 		r.log.Error("not reloaded", "error", err)
 		return
 	}
-	r.log.Info("reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed, "limits", changes.Limits)
+	r.log.Info("reloaded", "added", changes.Added, "removed", changes.Removed, "changed",
+		changes.Changed, "limits", changes.Limits)
 	for _, key := range changes.Restart {
 		r.log.Warn("needs a restart; it is as it was", "key", key)
 	}

@@ -42,7 +42,8 @@ func newServer(s *Service, c *config.Service) (server, error) {
 const unbounded = math.MaxInt32
 
 // perPort makes something for each port of a service.
-func perPort[T any](s *Service, c *config.Service, make func(*rnic.Adapter) (T, error)) (map[*Port]T, error) {
+func perPort[T any](s *Service, c *config.Service,
+	make func(*rnic.Adapter) (T, error)) (map[*Port]T, error) {
 	all := map[*Port]T{}
 	for _, i := range c.On {
 		p := s.d.ports[i]
@@ -60,7 +61,8 @@ func transferred(s *Service) func(xfer.Result) {
 	return func(r xfer.Result) {
 		attrs := []any{
 			"operation", map[xfer.Op]string{xfer.OpPut: "put", xfer.OpGet: "get"}[r.Op],
-			"octets", r.Length, "sha256", fmt.Sprintf("%x", r.Digest), "took", r.Wire, "dialect", r.Dialect.String(),
+			"octets", r.Length, "sha256", fmt.Sprintf("%x", r.Digest), "took", r.Wire, "dialect",
+			r.Dialect.String(),
 		}
 		if r.Name != "" {
 			attrs = append(attrs, "name", r.Name)
@@ -71,8 +73,9 @@ func transferred(s *Service) func(xfer.Result) {
 
 func xferConfig(s *Service, c *config.Service, dev *rnic.Adapter) xfer.ServerConfig {
 	return xfer.ServerConfig{
-		Adapter: dev, IdleTimeout: time.Duration(c.IdleTimeout), NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
-		Done: transferred(s), Refused: s.refused,
+		Adapter: dev, IdleTimeout: time.Duration(c.IdleTimeout), NoMarkers: c.NoMarkers, NoCRC: c.NoCRC,
+		DropBadCRC: c.DropBadCRC,
+		Done:       transferred(s), Refused: s.refused,
 	}
 }
 
@@ -97,7 +100,9 @@ func regionServer(s *Service, c *config.Service) (server, error) {
 		return xfer.NewServer(cfg), nil
 	})
 	return server{
-		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
+		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
+			servers[on].Handle(ctx, req)
+		},
 		begin:   func() { h.memory.SetQuota(int(c.Quota)) },
 		release: h.leave,
 	}, nil
@@ -115,7 +120,9 @@ func fileServer(s *Service, c *config.Service) (server, error) {
 		return xfer.NewServer(cfg), nil
 	})
 	return server{
-		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
+		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
+			servers[on].Handle(ctx, req)
+		},
 		release: h.leave,
 	}, nil
 }
@@ -160,14 +167,18 @@ func stampOf(c *config.Service) (string, error) {
 func perfServer(s *Service, c *config.Service) server {
 	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*pair.Server, error) {
 		return pair.NewServer(pair.ServerConfig{
-			Adapter: dev, SizeMax: int(c.SizeMax), ClientsMax: unbounded, IdleTimeout: time.Duration(c.IdleTimeout),
-			Conn: rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, Refused: s.refused,
+			Adapter: dev, SizeMax: int(c.SizeMax), ClientsMax: unbounded,
+			IdleTimeout: time.Duration(c.IdleTimeout),
+			Conn:        rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, Refused: s.refused,
 			Done: func(r pair.Served) {
-				s.over(r.Remote, r.Err, "operation", r.Test.Op.String(), "latency", r.Test.Latency, "octets", r.Test.Size, "took", r.Took)
+				s.over(r.Remote, r.Err, "operation", r.Test.Op.String(), "latency", r.Test.Latency, "octets",
+					r.Test.Size, "took", r.Took)
 			},
 		}), nil
 	})
-	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) }}
+	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
+		servers[on].Handle(ctx, req)
+	}}
 }
 
 // perftestServer: a client has a connection for its handshake, and those that are measured:
@@ -180,12 +191,15 @@ func perftestServer(s *Service, c *config.Service) (server, error) {
 		}
 		cfg.Adapter = dev
 		cfg.Done = func(r perftest.Served) {
-			s.over(r.Remote, r.Err, "test", perftest.Describe(r.Test, r.Shape), "octets", r.Octets, "took", r.Took)
+			s.over(r.Remote, r.Err, "test", perftest.Describe(r.Test, r.Shape), "octets", r.Octets,
+				"took", r.Took)
 		}
 		return perftest.NewServer(cfg)
 	})
 	return server{
-		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) },
+		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
+			servers[on].Handle(ctx, req)
+		},
 		perPeer: 1 + c.QPs,
 	}, err
 }
@@ -193,10 +207,15 @@ func perftestServer(s *Service, c *config.Service) (server, error) {
 func rpingServer(s *Service, c *config.Service) server {
 	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*rping.Server, error) {
 		return rping.NewServer(rping.ServerConfig{
-			Adapter: dev, SizeMax: int(c.SizeMax), ClientsMax: unbounded, IdleTimeout: time.Duration(c.IdleTimeout),
-			Conn: rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, Refused: s.refused,
-			Done: func(r rping.Served) { s.over(r.Remote, r.Err, "pings", r.Pings, "dialect", r.Startup.Dialect.String()) },
+			Adapter: dev, SizeMax: int(c.SizeMax), ClientsMax: unbounded,
+			IdleTimeout: time.Duration(c.IdleTimeout),
+			Conn:        rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, Refused: s.refused,
+			Done: func(r rping.Served) {
+				s.over(r.Remote, r.Err, "pings", r.Pings, "dialect", r.Startup.Dialect.String())
+			},
 		}), nil
 	})
-	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) { servers[on].Handle(ctx, req) }}
+	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
+		servers[on].Handle(ctx, req)
+	}}
 }

@@ -64,7 +64,8 @@ func rsocketOptions(c *config.Service) rsocket.Options {
 		maps = 1 // as riostream
 	}
 	return rsocket.Options{
-		Maps: maps, Conn: rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, SendBuffer: int(c.Buffer), ReceiveBuffer: int(c.Buffer),
+		Maps: maps, Conn: rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC},
+		SendBuffer: int(c.Buffer), ReceiveBuffer: int(c.Buffer),
 		LateGrants: c.LateGrants,
 	}
 }
@@ -73,7 +74,8 @@ func rsocketOptions(c *config.Service) rsocket.Options {
 func rstreamServer(s *Service, c *config.Service) server {
 	in := newHanded()
 	srv := &rstream.Server{
-		Plan:   rstream.Plan{Size: int(c.Size), Transfers: c.Transfers, Iterations: c.Iterations, All: c.All},
+		Plan: rstream.Plan{Size: int(c.Size), Transfers: c.Transfers, Iterations: c.Iterations,
+			All: c.All},
 		Verify: c.Verify, Direct: c.Direct, Idle: time.Duration(c.IdleTimeout), Refused: s.refused,
 		Done: func(r rstream.Served) {
 			var octets int64
@@ -107,10 +109,12 @@ func streamServer(s *Service, c *config.Service) server {
 	}
 	return server{conn: func(ctx context.Context, conn net.Conn) {
 		p := &bytestream.Session{
-			Conn: conn, Length: int(c.Length), Idle: time.Duration(c.IdleTimeout), Bytes: uint64(c.Bytes), Time: time.Duration(c.Time),
+			Conn: conn, Length: int(c.Length), Idle: time.Duration(c.IdleTimeout), Bytes: uint64(c.Bytes),
+			Time: time.Duration(c.Time),
 		}
 		err := p.Run(ctx, c.Mode)
-		s.over(remoteOf(conn), err, "mode", c.Mode, "received", p.Received, "sent", p.Sent, "took", p.Took)
+		s.over(remoteOf(conn), err, "mode", c.Mode, "received", p.Received, "sent", p.Sent,
+			"took", p.Took)
 	}}
 }
 
@@ -133,7 +137,8 @@ func (c *closing) Close() error {
 	return c.Conn.Close()
 }
 
-// closingSocket is an rsocket that says when it was closed. It has all that one has besides net.Conn.
+// closingSocket is an rsocket that says when it was closed. It has all that one has besides
+// net.Conn.
 type closingSocket struct {
 	*rsocket.Conn
 	once   sync.Once
@@ -181,7 +186,8 @@ func iperfServer(s *Service, c *config.Service) server {
 		Done: func(r *iperf3.Report) {
 			for _, out := range r.Directions() {
 				sum := r.Sum(out)
-				s.log.Info("served", "remote", fmt.Sprint(r.Remote), "sent_by_us", out, "octets", sum.ReceivedOctets, "seconds", sum.ReceivedSeconds)
+				s.log.Info("served", "remote", fmt.Sprint(r.Remote), "sent_by_us", out, "octets",
+					sum.ReceivedOctets, "seconds", sum.ReceivedSeconds)
 			}
 		},
 		Failed: func(remote net.Addr, cause error) {

@@ -22,10 +22,14 @@ import (
 // server is one type of service, made of its configuration. Exactly one of request and conn is set.
 type server struct {
 	request func(ctx context.Context, on *Port, req *rnic.ConnRequest) // to its end
-	conn    func(ctx context.Context, c net.Conn)                      // to its end; the caller closes it
-	perPeer int                                                        // connections that a client has at a time
-	begin   func()                                                     // if set: when it is served, which cannot fail any more
-	release func() error                                               // when no client is served any more
+	// to its end; the caller closes it
+	conn func(ctx context.Context, c net.Conn)
+	// connections that a client has at a time
+	perPeer int
+	// if set: when it is served, which cannot fail any more
+	begin func()
+	// when no client is served any more
+	release func() error
 }
 
 // Service takes connections of one [[service]] on all of its ports.
@@ -55,7 +59,8 @@ type Service struct {
 	waiting int           // clients that wait for that
 }
 
-// counts of the Services of one name, one after the other: they only grow, whatever a reload changes.
+// counts of the Services of one name, one after the other: they only grow, whatever a reload
+// changes.
 type counts struct {
 	Accepted, Refused, Failed atomic.Uint64
 
@@ -73,7 +78,8 @@ type Connection struct {
 // newService makes a Service, with its memory, that nothing leads to yet.
 func (d *Daemon) newService(c config.Service) (*Service, error) {
 	s := &Service{
-		d: d, cfg: c, log: d.log.With("service", c.Name), active: map[*Connection]struct{}{}, peers: map[netip.Prefix]int{}, idle: make(chan struct{}),
+		d: d, cfg: c, log: d.log.With("service", c.Name), active: map[*Connection]struct{}{},
+		peers: map[netip.Prefix]int{}, idle: make(chan struct{}),
 		vacated: make(chan struct{}), counts: d.counts[c.Name],
 	}
 	if s.counts == nil {
@@ -118,14 +124,17 @@ func (s *Service) Connections() (all []Connection) {
 func (s *Service) limits(c config.Service) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cfg.Allow, s.cfg.Networks, s.cfg.Connections, s.cfg.PeerConnections = c.Allow, c.Networks, c.Connections, c.PeerConnections
+	s.cfg.Allow, s.cfg.Networks, s.cfg.Connections, s.cfg.PeerConnections = c.Allow, c.Networks,
+		c.Connections, c.PeerConnections
 }
 
 // allows says why an address is not served; empty: it is.
 func allows(c *config.Service, a netip.Addr) string {
 	a = a.Unmap()
 	unzoned := a.WithZone("")
-	if len(c.Networks) > 0 && !slices.ContainsFunc(c.Networks, func(n netip.Prefix) bool { return n.Contains(unzoned) }) {
+	if len(c.Networks) > 0 && !slices.ContainsFunc(c.Networks, func(n netip.Prefix) bool {
+		return n.Contains(unzoned)
+	}) {
 		return fmt.Sprintf("%v is in none of the networks that are served", a)
 	}
 	return ""
@@ -139,7 +148,8 @@ type refusal struct {
 
 // begin takes a place for a client, or says why there is none. current is false of a Service that
 // was taken out: another one may have its listener.
-func (s *Service) begin(on *Port, remote netip.AddrPort) (c *Connection, why refusal, current bool) {
+func (s *Service) begin(on *Port,
+	remote netip.AddrPort) (c *Connection, why refusal, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	who := peer.Network(remote.Addr())
@@ -149,9 +159,11 @@ func (s *Service) begin(on *Port, remote netip.AddrPort) (c *Connection, why ref
 	case allows(&s.cfg, remote.Addr()) != "":
 		return nil, refusal{&s.refusedBy.allow, allows(&s.cfg, remote.Addr())}, true
 	case len(s.active) >= s.cfg.Connections*s.server.perPeer:
-		return nil, refusal{&s.refusedBy.connections, fmt.Sprintf("%d other clients are being served, and no more at a time"+peer.Later, len(s.active))}, true
+		return nil, refusal{&s.refusedBy.connections, fmt.Sprintf("%d other clients are being served, "+
+			"and no more at a time"+peer.Later, len(s.active))}, true
 	case s.cfg.PeerConnections > 0 && s.peers[who] >= s.cfg.PeerConnections*s.server.perPeer:
-		return nil, refusal{&s.refusedBy.peers, fmt.Sprintf("%d clients at your address are being served, and no more of one at a time"+peer.Later, s.peers[who])}, true
+		return nil, refusal{&s.refusedBy.peers, fmt.Sprintf("%d clients at your address are being "+
+			"served, and no more of one at a time"+peer.Later, s.peers[who])}, true
 	}
 	c = &Connection{Service: s.cfg.Name, Port: on.Name, Remote: remote, Since: time.Now()}
 	s.active[c] = struct{}{}
@@ -179,12 +191,13 @@ func (s *Service) end(c *Connection) {
 // has closed its connection, as a test of all sizes does, finds its own place still taken.
 const placeWait = time.Second
 
-// waitingMax is how many clients may wait for a place of a Service: each that becomes free wakes all
-// of them. Others are told at once that there is none.
+// waitingMax is how many clients may wait for a place of a Service: each that becomes free wakes
+// all of them. Others are told at once that there is none.
 const waitingMax = 64
 
 // await is begin that waits a moment for a place.
-func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why refusal, current bool) {
+func (s *Service) await(on *Port,
+	remote netip.AddrPort) (c *Connection, why refusal, current bool) {
 	c, why, current = s.begin(on, remote)
 	if !strings.HasSuffix(why.text, peer.Later) || !s.mayWait(1) {
 		return c, why, current
@@ -210,7 +223,8 @@ func (s *Service) await(on *Port, remote netip.AddrPort) (c *Connection, why ref
 	}
 }
 
-// mayWait counts a client that waits for a place, by 1, or does so no more, by -1. False: it may not.
+// mayWait counts a client that waits for a place, by 1, or does so no more, by -1. False: it may
+// not.
 func (s *Service) mayWait(by int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,13 +13,15 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/config"
 )
 
-// So many clients wait for a place, each of which is woken for each place that becomes free; further
-// ones hear at once that there is none. Who waits gets the place.
+// So many clients wait for a place, each of which is woken for each place that becomes free;
+// further ones hear at once that there is none. Who waits gets the place.
 func TestFewWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{
-			cfg: config.Service{Connections: 1}, server: server{perPeer: 1}, counts: &counts{}, ctx: context.Background(),
-			active: map[*Connection]struct{}{}, peers: map[netip.Prefix]int{}, idle: make(chan struct{}), vacated: make(chan struct{}),
+			cfg: config.Service{Connections: 1}, server: server{perPeer: 1}, counts: &counts{},
+			ctx:    context.Background(),
+			active: map[*Connection]struct{}{}, peers: map[netip.Prefix]int{}, idle: make(chan struct{}),
+			vacated: make(chan struct{}),
 		}
 		on, from := &Port{Name: "cable"}, netip.MustParseAddrPort("10.9.0.1:1")
 		first, _, _ := s.await(on, from)

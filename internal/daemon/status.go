@@ -24,8 +24,8 @@ var ErrNoAnswer = errors.New("the Poller does not answer")
 // askTimeout bounds the question to a Poller.
 const askTimeout = time.Second
 
-// Status asks all Pollers for their counters. Each copies its own in one of its turns; one that does
-// not answer within askTimeout has the reason in Error.
+// Status asks all Pollers for their counters. Each copies its own in one of its turns; one that
+// does not answer within askTimeout has the reason in Error.
 func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	d.asking.RLock()
 	defer d.asking.RUnlock()
@@ -35,7 +35,8 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	ctx, cancel := awake.Timeout(ctx, askTimeout, nil)
 	defer cancel()
 	s := &status.Daemon{
-		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File, Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
+		Kind: status.KindDaemon, Version: d.opt.Version, PID: os.Getpid(), Config: d.cfg.File,
+		Started: d.since, At: time.Now(), State: status.Serving, Healthy: d.Healthy(),
 		LogLost: d.out.Lost(),
 	}
 	s.CPU = CPU()
@@ -76,11 +77,12 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 // CPU is what the control groups of this process leave it of the CPUs.
 func CPU() status.CPU {
 	q := cgroup.CPUQuota("/")
-	return status.CPU{Quota: q.CPUs, Limit: q.Limit, Throttled: q.Throttled, Seconds: float64(q.Nanos) / 1e9}
+	return status.CPU{Quota: q.CPUs, Limit: q.Limit, Throttled: q.Throttled,
+		Seconds: float64(q.Nanos) / 1e9}
 }
 
-// askQueue has a Poller copy its counters. What it returns waits for them: all are asked before one is
-// waited for, so that one that stands still does not take the others' time.
+// askQueue has a Poller copy its counters. What it returns waits for them: all are asked before
+// one is waited for, so that one that stands still does not take the others' time.
 func askQueue(dev *rnic.Adapter, p *stack.Poller) func(context.Context, *status.Queue) {
 	type copied struct {
 		own  stack.Counters
@@ -121,7 +123,8 @@ func askQueue(dev *rnic.Adapter, p *stack.Poller) func(context.Context, *status.
 
 func (d *Daemon) portStatus(p *Port) status.Port {
 	c := p.Config()
-	s := status.Port{Name: p.Name, Driver: c.Driver.Name, Addresses: []string{}, Startup: p.Adapter.StartupCounters(), Regions: p.Adapter.Regions()}
+	s := status.Port{Name: p.Name, Driver: c.Driver.Name, Addresses: []string{},
+		Startup: p.Adapter.StartupCounters(), Regions: p.Adapter.Regions()}
 	for _, a := range c.Addrs {
 		s.Addresses = append(s.Addresses, a.String())
 	}
@@ -159,10 +162,14 @@ func (d *Daemon) portStatus(p *Port) status.Port {
 func (s *Service) status(d *Daemon) status.Service {
 	c := s.Config()
 	out := status.Service{
-		Name: c.Name, Type: c.Type, Listen: int(c.Listen), ConnectionsMax: c.Connections * s.server.perPeer, Connections: len(s.Connections()),
-		Accepted: s.Accepted.Load(), Refused: s.Refused.Load(), Failed: s.Failed.Load(), Ports: []string{}, RefusedBy: map[string]uint64{},
+		Name: c.Name, Type: c.Type, Listen: int(c.Listen),
+		ConnectionsMax: c.Connections * s.server.perPeer, Connections: len(s.Connections()),
+		Accepted: s.Accepted.Load(), Refused: s.Refused.Load(), Failed: s.Failed.Load(),
+		Ports: []string{}, RefusedBy: map[string]uint64{},
 	}
-	for cause, n := range map[string]*atomic.Uint64{"allow": &s.refusedBy.allow, "connections": &s.refusedBy.connections, "peer_connections": &s.refusedBy.peers, "request": &s.refusedBy.request} {
+	for cause, n := range map[string]*atomic.Uint64{"allow": &s.refusedBy.allow,
+		"connections": &s.refusedBy.connections, "peer_connections": &s.refusedBy.peers,
+		"request": &s.refusedBy.request} {
 		if v := n.Load(); v > 0 {
 			out.RefusedBy[cause] = v
 		}

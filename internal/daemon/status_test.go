@@ -10,8 +10,8 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/status"
 )
 
-// A Poller that stands still has no counters to show, and takes no time from the others: what is asked of one later in the order is
-// answered.
+// A Poller that stands still has no counters to show, and takes no time from the others: what is
+// asked of one later in the order is answered.
 func TestOneThatHangsHidesNoOther(t *testing.T) {
 	r := start(t, "")
 	still, other := r.client.Pollers()[0], r.d.Ports()[0]
@@ -21,7 +21,8 @@ func TestOneThatHangsHidesNoOther(t *testing.T) {
 	<-held
 	first, second := askQueue(r.dev, still), askQueue(other.Adapter, other.Pollers()[0])
 	seen := make(chan struct{})
-	require.NoError(t, other.Pollers()[0].Submit(func() { close(seen) })) // the answer before it is there
+	// the answer before it is there
+	require.NoError(t, other.Pollers()[0].Submit(func() { close(seen) }))
 	<-seen
 	ctx, cancel := context.WithTimeout(r.ctx, time.Millisecond)
 	defer cancel()

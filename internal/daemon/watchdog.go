@@ -21,8 +21,8 @@ const (
 )
 
 // watchdog looks whether Pollers turn: their counts of Turns stand still only while they hang, or
-// wait for an interrupt of the device. A Poller that hangs is reported once, with where its goroutine
-// stands.
+// wait for an interrupt of the device. A Poller that hangs is reported once, with where its
+// goroutine stands.
 type watchdog struct {
 	log   *slog.Logger
 	limit atomic.Int64 // ns
@@ -52,12 +52,15 @@ type turner interface {
 	Asleep() bool
 }
 
-func newWatchdog(log *slog.Logger) *watchdog { return &watchdog{log: log, over: make(chan struct{})} }
+func newWatchdog(log *slog.Logger) *watchdog {
+	return &watchdog{log: log, over: make(chan struct{})}
+}
 
 func (d *watchdog) add(portName, device string, queue int, p turner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pollers = append(d.pollers, &watched{port: portName, label: port.LabelOf(device, queue), queue: queue, poller: p})
+	d.pollers = append(d.pollers, &watched{port: portName, label: port.LabelOf(device, queue),
+		queue: queue, poller: p})
 }
 
 func (d *watchdog) start() {
@@ -85,8 +88,8 @@ func (d *watchdog) stop() {
 	d.ended.Wait()
 }
 
-// lookEvery is the time from one look to the next. Several fit into a limit, so that one which comes
-// a little late is not taken for one that had no core.
+// lookEvery is the time from one look to the next. Several fit into a limit, so that one which
+// comes a little late is not taken for one that had no core.
 func (d *watchdog) lookEvery() time.Duration {
 	return min(time.Duration(d.limit.Load())/looksMin, lookEveryMax)
 }
@@ -103,7 +106,8 @@ func (d *watchdog) look(now time.Time, report func(*watched)) {
 		turns := w.poller.Turns()
 		if turns != w.turns || w.since.IsZero() || w.poller.Asleep() {
 			if w.stalled {
-				d.log.Warn("the Poller turns again", "port", w.port, "queue", w.queue, "stood_still", now.Sub(w.since))
+				d.log.Warn("the Poller turns again", "port", w.port, "queue", w.queue, "stood_still",
+					now.Sub(w.since))
 			}
 			w.turns, w.since, w.stalled = turns, now, false
 			continue

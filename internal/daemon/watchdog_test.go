@@ -33,7 +33,8 @@ func TestWatchdogReportsWhereAPollerStands(t *testing.T) {
 	close(hang)
 	r.log.await(t, 1, `level=ERROR msg="the Poller has not turned" port=cable queue=0 for=1[0-9]{2}\.`)
 	require.Greater(t, time.Since(begin), 100*time.Millisecond)
-	require.Contains(t, r.log.await(t, 1, `msg="where the Poller stands" port=cable queue=0`), "daemon.hangHere+0x")
+	require.Contains(t, r.log.await(t, 1, `msg="where the Poller stands" port=cable queue=0`),
+		"daemon.hangHere+0x")
 	require.False(t, r.d.Healthy())
 	require.NotZero(t, r.d.Pollers()[0].Still)
 	require.EqualValues(t, 1, r.d.Pollers()[0].Stalls)
@@ -96,7 +97,8 @@ func TestWatchdogLooks(t *testing.T) {
 	require.Equal(t, 2, reports)
 }
 
-// Whatever the limit, a standstill is noticed in time by looks that come a little late, as timers do.
+// Whatever the limit, a standstill is noticed in time by looks that come a little late, as timers
+// do.
 func TestWatchdogNoticesWithEveryLimit(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -157,7 +159,8 @@ func TestStackOf(t *testing.T) {
 #	0x3	stack.(*Poller).Turn+0x2f	/stack/poller.go:17
 #	0x4	stack.(*Poller).Run+0x1	/stack/poller.go:1
 `
-	require.Equal(t, "stack.(*Poller).Turn+0x2f /stack/poller.go:17; stack.(*Poller).Run+0x1 /stack/poller.go:1", stackOf(profile, "tap0#0"))
+	require.Equal(t, "stack.(*Poller).Turn+0x2f /stack/poller.go:17; stack.(*Poller).Run+0x1 "+
+		"/stack/poller.go:1", stackOf(profile, "tap0#0"))
 	require.Equal(t, "its goroutine is not there", stackOf(profile, "tap1#0"))
 }
 

@@ -24,7 +24,8 @@ func files(t *testing.T, endings ...string) map[string]string {
 			return err
 		}
 		if d.IsDir() {
-			if name != root && d.Name() != ".ci" && strings.HasPrefix(d.Name(), ".") || d.Name() == "build" || d.Name() == "bin" {
+			if name != root && d.Name() != ".ci" && strings.HasPrefix(d.Name(), ".") ||
+				d.Name() == "build" || d.Name() == "bin" {
 				return fs.SkipDir
 			}
 			return nil
@@ -146,10 +147,12 @@ func TestSourcesInDocuments(t *testing.T) {
 // named are paths of documents in code: docs/, and what belongs to a name.
 var named = regexp.MustCompile(`(^|[^\w/.-]|\.\./)(docs/[\w/.-]*\w)`)
 
-// Every path of a document that code, scripts, the Makefile or the tables of requirements name exists.
+// Every path of a document that code, scripts, the Makefile or the tables of requirements name
+// exists.
 func TestPathsInCode(t *testing.T) {
 	paths := 0
-	for name, text := range files(t, ".go", ".sh", ".c", ".h", ".tsv", ".golden", "/Makefile", "/run") {
+	for name, text := range files(t, ".go", ".sh", ".c", ".h", ".tsv", ".golden",
+		"/Makefile", "/run") {
 		if strings.HasPrefix(name, "internal/docs/") {
 			continue
 		}

@@ -129,9 +129,11 @@ var code3 = regexp.MustCompile("(?s)```.*?```")
 
 func TestStrays(t *testing.T) {
 	s := &sources{
-		text:  map[string]string{"tcp": "func (c *Conn) Room() int\nfunc listOf()", "rnic/internal/qp": "type Engine struct{}"},
+		text: map[string]string{"tcp": "func (c *Conn) Room() int\nfunc listOf()",
+			"rnic/internal/qp": "type Engine struct{}"},
 		bases: map[string][]string{"tcp": {"tcp"}, "qp": {"rnic/internal/qp"}},
-		files: map[string]bool{"tcp/conn.go": true, "tcp/rack.go": true, "rnic/internal/qp/engine.go": true},
+		files: map[string]bool{"tcp/conn.go": true, "tcp/rack.go": true,
+			"rnic/internal/qp/engine.go": true},
 	}
 	for text, want := range map[string][]string{
 		"`tcp/conn.go`, `rack.go`: `Room`":                    nil,

@@ -49,13 +49,15 @@ func parse(text string) (*picture, error) {
 			a := arrow{from, to, strings.TrimSpace(tail)}
 			f, t := p.boxes[from], p.boxes[to]
 			if f == nil || t == nil || (f.col == t.col) == (f.row == t.row) {
-				return nil, fmt.Errorf("line %d: an arrow leads from a box to another one in its row or column", i+1)
+				return nil, fmt.Errorf("line %d: an arrow leads from a box to another one in its row or column",
+					i+1)
 			}
 			p.arrows = append(p.arrows, a)
 		default:
 			b, cells := p.boxes[head], strings.Split(tail, "|")
 			if b == nil || len(cells) < 2 || fills[strings.TrimSpace(cells[0])] == "" {
-				return nil, fmt.Errorf("line %d: want name: kind | title | lines, of a box in one of the rows", i+1)
+				return nil, fmt.Errorf("line %d: want name: kind | title | lines, of a box in one of the rows",
+					i+1)
 			}
 			for j := range cells {
 				cells[j] = strings.TrimSpace(cells[j])
@@ -77,9 +79,10 @@ const (
 	margin              = 8
 )
 
-// fills of the kinds. Text in boxes is dark on these; what is outside has a grey that can be read on
-// white and on black, so the picture has no background.
-var fills = map[string]string{"device": "#d0d7de", "poller": "#b6dcff", "memory": "#ffe2a8", "application": "#bfe8c0"}
+// fills of the kinds. Text in boxes is dark on these; what is outside has a grey that can be read
+// on white and on black, so the picture has no background.
+var fills = map[string]string{"device": "#d0d7de", "poller": "#b6dcff", "memory": "#ffe2a8",
+	"application": "#bfe8c0"}
 
 const (
 	ink  = "#1f2328"
@@ -98,10 +101,12 @@ func (p *picture) svg() string {
 	}
 	width, height := 2*margin+cols*boxWidth+(cols-1)*gapX, 2*margin+rows*boxHeight+(rows-1)*gapY
 	var s strings.Builder
-	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
-		`font-family="sans-serif" font-size="12" text-anchor="middle">`+"\n", width, height)
-	fmt.Fprintf(&s, `<defs><marker id="tip" markerWidth="6" markerHeight="6" refX="6" refY="3" orient="auto">`+
-		`<path d="M0 0L6 3L0 6z" fill="%s"/></marker></defs>`+"\n", grey)
+	fmt.Fprintf(
+		&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
+			`font-family="sans-serif" font-size="12" text-anchor="middle">`+"\n", width, height)
+	fmt.Fprintf(
+		&s, `<defs><marker id="tip" markerWidth="6" markerHeight="6" refX="6" refY="3" orient="auto">`+
+			`<path d="M0 0L6 3L0 6z" fill="%s"/></marker></defs>`+"\n", grey)
 	for _, name := range p.order {
 		p.boxes[name].draw(&s)
 	}
@@ -119,7 +124,8 @@ func (b *box) draw(s *strings.Builder) {
 	fmt.Fprintf(s, `<text x="%d" y="%d" font-size="14" font-weight="bold" fill="%s">%s</text>`+"\n",
 		x+boxWidth/2, y+24, ink, html.EscapeString(b.title))
 	for i, line := range b.lines {
-		fmt.Fprintf(s, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", x+boxWidth/2, y+46+17*i, ink, html.EscapeString(line))
+		fmt.Fprintf(s, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", x+boxWidth/2, y+46+17*i, ink,
+			html.EscapeString(line))
 	}
 }
 
@@ -147,9 +153,11 @@ func (a *arrow) draw(s *strings.Builder, from, to *box) {
 }
 
 func line(s *strings.Builder, x1, y1, x2, y2 int) {
-	fmt.Fprintf(s, `<path d="M%d %dL%d %d" stroke="%s" stroke-width="2" marker-end="url(#tip)"/>`+"\n", x1, y1, x2, y2, grey)
+	fmt.Fprintf(s, `<path d="M%d %dL%d %d" stroke="%s" stroke-width="2" marker-end="url(#tip)"/>`+"\n",
+		x1, y1, x2, y2, grey)
 }
 
 func label(s *strings.Builder, x, y int, anchor, text string) {
-	fmt.Fprintf(s, `<text x="%d" y="%d" text-anchor="%s" fill="%s">%s</text>`+"\n", x, y, anchor, grey, html.EscapeString(text))
+	fmt.Fprintf(s, `<text x="%d" y="%d" text-anchor="%s" fill="%s">%s</text>`+"\n", x, y, anchor, grey,
+		html.EscapeString(text))
 }

@@ -24,7 +24,8 @@ func TestPicture(t *testing.T) {
 	}
 	svg, err := os.ReadFile("../../docs/packet.svg")
 	require.NoError(t, err)
-	require.Equal(t, p.svg(), string(svg), "docs/packet.svg is not what docs/packet.txt says: go generate ./internal/docs")
+	require.Equal(t, p.svg(), string(svg),
+		"docs/packet.svg is not what docs/packet.txt says: go generate ./internal/docs")
 	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
 		if _, err := d.Token(); err == io.EOF {
 			break
@@ -37,10 +38,12 @@ func TestPicture(t *testing.T) {
 // A text that says nothing that can be drawn is refused, with its line.
 func TestPictureMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"a b\na: poller | A\nb: memory | B\na > b: x":               "",
-		"a b\na: poller | A":                                        "box b has a place and no title",
-		"a b\n\nc: poller | C":                                      "line 3: want name: kind | title | lines, of a box in one of the rows",
-		"a\na: cloud | A":                                           "line 2: want name: kind | title | lines, of a box in one of the rows",
+		"a b\na: poller | A\nb: memory | B\na > b: x": "",
+		"a b\na: poller | A":                          "box b has a place and no title",
+		"a b\n\nc: poller | C": "line 3: want name: kind | title " +
+			"| lines, of a box in one of the rows",
+		"a\na: cloud | A": "line 2: want name: kind | title " +
+			"| lines, of a box in one of the rows",
 		"a .\n. b\na: poller | A\nb: memory | B\na > b: aslant":     "line 5: an arrow leads from a box to another one in its row or column",
 		"# a\na\na: poller | A\na > nobody: gone":                   "line 4: an arrow leads from a box to another one in its row or column",
 		"a b c\na: device | A\nb: poller | B\nc: application | <C>": "",

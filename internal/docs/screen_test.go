@@ -20,11 +20,13 @@ func TestScreen(t *testing.T) {
 		}
 	}
 	if *update {
-		require.NoError(t, os.WriteFile("../../docs/monitoring/top.svg", []byte(screen(string(text))), 0o644))
+		require.NoError(
+			t, os.WriteFile("../../docs/monitoring/top.svg", []byte(screen(string(text))), 0o644))
 	}
 	svg, err := os.ReadFile("../../docs/monitoring/top.svg")
 	require.NoError(t, err)
-	require.Equal(t, screen(string(text)), string(svg), "docs/monitoring/top.svg is not what top.txt says: go test ./internal/docs -update")
+	require.Equal(t, screen(string(text)), string(svg),
+		"docs/monitoring/top.svg is not what top.txt says: go test ./internal/docs -update")
 	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
 		if _, err := d.Token(); err == io.EOF {
 			break

@@ -25,7 +25,8 @@ func TestQuotedMessages(t *testing.T) {
 	}
 	values := regexp.MustCompile(`\.\.\.|FILE:3:1: port\.adresses|addresses\?|0000:01:00\.0 has ixgbe`)
 	quoted := 0
-	for line := range strings.Lines(files(t, "/troubleshooting.md")["docs/guides/troubleshooting.md"]) {
+	for line := range strings.Lines(
+		files(t, "/troubleshooting.md")["docs/guides/troubleshooting.md"]) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 4 {
 			continue

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var allFaults = Faults{Drop: 0.05, Duplicate: 0.05, Reorder: 0.1, Corrupt: 0.05, Swap: 0.05, Truncate: 0.05, ReorderFor: 300, Delay: 50, Jitter: 100}
+var allFaults = Faults{Drop: 0.05, Duplicate: 0.05, Reorder: 0.1, Corrupt: 0.05, Swap: 0.05,
+	Truncate: 0.05, ReorderFor: 300, Delay: 50, Jitter: 100}
 
 // play runs both directions with bursts and times from seed and logs what came out.
 func play(t testing.TB, spec Spec, seed uint64, slots int, incoming bool) (r *rig, log [][]byte) {

@@ -38,7 +38,8 @@ func swapWords(frame []byte, rng *rand.Rand) (at [2]int, ok bool) {
 	if !ok {
 		return at, false
 	}
-	words := frame[f.data:f.end] // from an even offset of the TCP header on, where checksum words begin
+	// from an even offset of the TCP header on, where checksum words begin
+	words := frame[f.data:f.end]
 	n := len(words) / 2
 	if n < 2 {
 		return at, false

@@ -37,17 +37,20 @@ func tcpFrame(t testing.TB, vlans int, v6 bool, options int, payload []byte) []b
 		tcp.Options = append(tcp.Options, layers.TCPOption{OptionType: layers.TCPOptionKindNop})
 	}
 	if v6 {
-		ip := &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolTCP, HopLimit: 64, SrcIP: make([]byte, 16), DstIP: make([]byte, 16)}
+		ip := &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolTCP, HopLimit: 64,
+			SrcIP: make([]byte, 16), DstIP: make([]byte, 16)}
 		require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
 		stack = append(stack, ip)
 	} else {
-		ip := &layers.IPv4{Version: 4, Protocol: layers.IPProtocolTCP, TTL: 64, SrcIP: []byte{10, 0, 0, 1}, DstIP: []byte{10, 0, 0, 2}}
+		ip := &layers.IPv4{Version: 4, Protocol: layers.IPProtocolTCP, TTL: 64,
+			SrcIP: []byte{10, 0, 0, 1}, DstIP: []byte{10, 0, 0, 2}}
 		require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
 		stack = append(stack, ip)
 	}
 	buf := gopacket.NewSerializeBuffer()
 	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	require.NoError(t, gopacket.SerializeLayers(buf, opts, append(stack, tcp, gopacket.Payload(payload))...))
+	require.NoError(
+		t, gopacket.SerializeLayers(buf, opts, append(stack, tcp, gopacket.Payload(payload))...))
 	return buf.Bytes()
 }
 
@@ -118,7 +121,8 @@ func TestSwapUnfit(t *testing.T) {
 		require.False(t, ok, name)
 		require.Equal(t, before, frame, name)
 	}
-	for _, whole := range [][]byte{tcpFrame(t, 0, false, 0, []byte("12345678")), tcpFrame(t, 2, true, 8, []byte{1, 2, 3, 4})} {
+	for _, whole := range [][]byte{tcpFrame(t, 0, false, 0, []byte("12345678")),
+		tcpFrame(t, 2, true, 8, []byte{1, 2, 3, 4})} {
 		for n := range len(whole) {
 			_, ok := swapWords(bytes.Clone(whole[:n]), rng)
 			require.False(t, ok, "cut at %d of %d", n, len(whole))

@@ -20,10 +20,11 @@ type Counters struct {
 	SwapUnfit  uint64 // chosen for a swap, but no TCP, or no two different words in it
 	Truncated  uint64
 	Delayed    uint64
-	HoldFull   uint64 // nothing more could be held: a late frame was dropped, or one to be overtaken went at once
-	NoBuf      uint64 // pool empty: a frame that had to be copied was dropped, or not duplicated
-	Stalls     uint64 // times it stood still
-	Refused    uint64 // calls of which not all frames passed, because it is slow or stood still
+	// nothing more could be held: a late frame was dropped, or one to be overtaken went at once
+	HoldFull uint64
+	NoBuf    uint64 // pool empty: a frame that had to be copied was dropped, or not duplicated
+	Stalls   uint64 // times it stood still
+	Refused  uint64 // calls of which not all frames passed, because it is slow or stood still
 }
 
 // effects are what befalls one frame: a set.
@@ -70,7 +71,8 @@ func newDirection(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *d
 		pool:      pool,
 		delayed:   newFIFO(heldMax),
 		overtaken: newFIFO(heldMax),
-		slow:      throttle{rng: rand.New(rand.NewPCG(seed, ^stream))}, // apart: the other faults stay as they are
+		// apart: the other faults stay as they are
+		slow: throttle{rng: rand.New(rand.NewPCG(seed, ^stream))},
 	}
 }
 
@@ -212,7 +214,8 @@ func (l *direction) setBack(b mem.Buf, now int64) bool {
 		return false
 	}
 	l.counters.Reordered++
-	l.overtaken.push(held{buf: b, due: now + l.faults.ReorderFor, after: l.passed + uint64(l.faults.ReorderBy)})
+	l.overtaken.push(
+		held{buf: b, due: now + l.faults.ReorderFor, after: l.passed + uint64(l.faults.ReorderBy)})
 	return true
 }
 

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	runOctetsMax  = 1 << 16 // payload that is coalesced
-	runFramesMax  = burstMax
-	headerMax     = 14 + 8 + 60 + 60
-	cutsMax       = 4  // cuts of one run, besides those that the link's MTU asks for
-	seamMax       = 24 // octets from a boundary at which cuts like to be: headers of what TCP carries stand there
+	runOctetsMax = 1 << 16 // payload that is coalesced
+	runFramesMax = burstMax
+	headerMax    = 14 + 8 + 60 + 60
+	cutsMax      = 4 // cuts of one run, besides those that the link's MTU asks for
+	// octets from a boundary at which cuts like to be: headers of what TCP carries stand there
+	seamMax       = 24
 	timestampsLen = 12 // NOP, NOP, kind, length and two values
 )
 
@@ -48,7 +49,8 @@ type middlebox struct {
 func (m *middlebox) init(p *Path) {
 	*m = middlebox{
 		path: p, rng: rand.New(rand.NewPCG(p.spec.Seed, 0xb0c5)), bufs: make([]mem.Buf, 0, runFramesMax),
-		head: make([]byte, headerMax), data: make([]byte, 0, runOctetsMax), cuts: make([]int, 0, cutsMax+1),
+		head: make([]byte, headerMax), data: make([]byte, 0, runOctetsMax),
+		cuts: make([]int, 0, cutsMax+1),
 	}
 }
 
@@ -92,7 +94,8 @@ func pseudoSum(frame []byte, f *tcpParts, n int) uint64 {
 	if f.v6 {
 		return inet.PseudoSum(inet.Addr(ip[8:24]), inet.Addr(ip[24:40]), protoTCP, n)
 	}
-	return inet.PseudoSum(inet.AddrFrom4([4]byte(ip[12:])), inet.AddrFrom4([4]byte(ip[16:])), protoTCP, n)
+	return inet.PseudoSum(inet.AddrFrom4([4]byte(ip[12:])), inet.AddrFrom4([4]byte(ip[16:])),
+		protoTCP, n)
 }
 
 // continues says whether the frame's octets follow the run's and may be coalesced with them:
@@ -128,7 +131,9 @@ func sameIP(a, b []byte, v6 bool) bool {
 }
 
 // sameOptions: equal octets, or timestamps alone.
-func sameOptions(a, b []byte) bool { return bytes.Equal(a, b) || hasTimestamps(a) && hasTimestamps(b) }
+func sameOptions(a, b []byte) bool {
+	return bytes.Equal(a, b) || hasTimestamps(a) && hasTimestamps(b)
+}
 
 func hasTimestamps(o []byte) bool {
 	return len(o) == timestampsLen && o[0] == 1 && o[1] == 1 && o[2] == 8 && o[3] == 10

@@ -11,13 +11,15 @@ import (
 
 // PathSpec says what a Path does. The zero value, except for LinkMTU, does nothing.
 type PathSpec struct {
-	Seed    uint64
-	LinkMTU int // largest IP packet of the device: what is coalesced is cut at that; Bufs of the pool hold it
+	Seed uint64
+	// largest IP packet of the device: what is coalesced is cut at that; Bufs of the pool hold it
+	LinkMTU int
 
 	MTU    int  // largest IP packet that goes on after the first hop; 0: any
 	Silent bool // a larger one is lost without a report: a black hole
 
-	Coalesce float64 // probability that a TCP segment is coalesced with the one before it, where it continues it
+	// probability that a TCP segment is coalesced with the one before it, where it continues it
+	Coalesce float64
 	Split    float64 // probability that what was coalesced, or one segment, is cut at random octets
 }
 
@@ -70,9 +72,11 @@ func (s *PathSpec) check(pool *mem.Pool) error {
 	room := pool.Stride() - pool.Headroom() - pmd.FrameOverhead
 	switch {
 	case !isProbability(s.Coalesce) || !isProbability(s.Split):
-		return fmt.Errorf("fault: path: Coalesce is %v and Split is %v; a probability is 0 to 1", s.Coalesce, s.Split)
+		return fmt.Errorf("fault: path: Coalesce is %v and Split is %v; a probability is 0 to 1",
+			s.Coalesce, s.Split)
 	case s.LinkMTU < mtuMin || s.LinkMTU > room:
-		return fmt.Errorf("fault: path: LinkMTU is %d; must be %d to %d, which the pool's Bufs hold", s.LinkMTU, mtuMin, room)
+		return fmt.Errorf("fault: path: LinkMTU is %d; must be %d to %d, which the pool's Bufs hold",
+			s.LinkMTU, mtuMin, room)
 	case s.MTU != 0 && s.MTU < mtuMin:
 		return fmt.Errorf("fault: path: MTU is %d; must be 0 (any) or at least %d", s.MTU, mtuMin)
 	}
@@ -176,9 +180,11 @@ func (p *Path) tooBig(frame []byte) (ip int, yes bool) {
 	case !ok:
 		return 0, false
 	case v6:
-		return ip, len(frame) >= ip+inet.IPv6Len && inet.IPv6Len+int(binary.BigEndian.Uint16(frame[ip+4:])) > p.spec.MTU
+		return ip, len(frame) >= ip+inet.IPv6Len &&
+			inet.IPv6Len+int(binary.BigEndian.Uint16(frame[ip+4:])) > p.spec.MTU
 	}
-	return ip, len(frame) >= ip+inet.IPv4Len && int(binary.BigEndian.Uint16(frame[ip+2:])) > p.spec.MTU && frame[ip+6]&0x40 != 0
+	return ip, len(frame) >= ip+inet.IPv4Len &&
+		int(binary.BigEndian.Uint16(frame[ip+2:])) > p.spec.MTU && frame[ip+6]&0x40 != 0
 }
 
 // report sends the host an ICMP error about frame, whose IP packet begins at ip: RFC 1191 section
@@ -203,12 +209,14 @@ func (p *Path) report(frame []byte, ip int) {
 	out := slot[ip:]
 	if v6 {
 		src, dst := inet.Addr(packet[24:40]), inet.Addr(packet[8:24])
-		n := inet.PutICMP6Error(out[inet.IPv6Len:], inet.ICMP6TooBig, 0, uint32(p.spec.MTU), packet, src, dst)
+		n := inet.PutICMP6Error(out[inet.IPv6Len:], inet.ICMP6TooBig, 0, uint32(p.spec.MTU),
+			packet, src, dst)
 		h := inet.IPv6{NextHeader: inet.ProtoICMPv6, PayloadLen: n, Src: src, Dst: dst}
 		h.Put(out)
 		d.Len = uint32(ip + inet.IPv6Len + n)
 	} else {
-		n := inet.PutICMPError(out[inet.IPv4Len:], inet.ICMPUnreachable, inet.ICMPFragNeeded, uint32(p.spec.MTU), packet)
+		n := inet.PutICMPError(out[inet.IPv4Len:], inet.ICMPUnreachable, inet.ICMPFragNeeded,
+			uint32(p.spec.MTU), packet)
 		h := inet.IPv4{
 			Proto: inet.ProtoICMP, TotalLen: inet.IPv4Len + n,
 			Src: inet.AddrFrom4([4]byte(packet[16:])), Dst: inet.AddrFrom4([4]byte(packet[12:])),

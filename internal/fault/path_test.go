@@ -78,23 +78,27 @@ type flow struct {
 }
 
 func (f *flow) segment(payload []byte, change ...func(*layers.TCP)) []byte {
-	tcp := &layers.TCP{SrcPort: 7, DstPort: 9, Seq: f.seq, Ack: f.ack, ACK: true, Window: f.window, Options: f.options}
+	tcp := &layers.TCP{SrcPort: 7, DstPort: 9, Seq: f.seq, Ack: f.ack, ACK: true, Window: f.window,
+		Options: f.options}
 	for _, c := range change {
 		c(tcp)
 	}
 	f.seq += uint32(len(payload))
 	f.ack++
 	f.window++
-	eth := &layers.Ethernet{SrcMAC: []byte{2, 0, 0, 0, 0, 2}, DstMAC: []byte{2, 0, 0, 0, 0, 1}, EthernetType: layers.EthernetTypeIPv4}
+	eth := &layers.Ethernet{SrcMAC: []byte{2, 0, 0, 0, 0, 2}, DstMAC: []byte{2, 0, 0, 0, 0, 1},
+		EthernetType: layers.EthernetTypeIPv4}
 	stack := []gopacket.SerializableLayer{eth}
 	var network gopacket.SerializableLayer = &layers.IPv4{
-		Version: 4, Protocol: layers.IPProtocolTCP, TTL: 64, Flags: layers.IPv4DontFragment, SrcIP: []byte{10, 0, 0, 2}, DstIP: []byte{10, 0, 0, 1},
+		Version: 4, Protocol: layers.IPProtocolTCP, TTL: 64, Flags: layers.IPv4DontFragment,
+		SrcIP: []byte{10, 0, 0, 2}, DstIP: []byte{10, 0, 0, 1},
 	}
 	if f.v6 {
 		eth.EthernetType = layers.EthernetTypeIPv6
 		src, dst := make([]byte, 16), make([]byte, 16)
 		src[0], dst[0], src[15], dst[15] = 0xfd, 0xfd, 2, 1
-		network = &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolTCP, HopLimit: 64, SrcIP: src, DstIP: dst}
+		network = &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolTCP, HopLimit: 64,
+			SrcIP: src, DstIP: dst}
 	}
 	if f.vlan {
 		stack = append(stack, &layers.Dot1Q{VLANIdentifier: 5, Type: eth.EthernetType})
@@ -103,7 +107,9 @@ func (f *flow) segment(payload []byte, change ...func(*layers.TCP)) []byte {
 	require.NoError(f.t, tcp.SetNetworkLayerForChecksum(network.(gopacket.NetworkLayer)))
 	buf := gopacket.NewSerializeBuffer()
 	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	require.NoError(f.t, gopacket.SerializeLayers(buf, opts, append(stack, network, tcp, gopacket.Payload(payload))...))
+	require.NoError(
+		f.t,
+		gopacket.SerializeLayers(buf, opts, append(stack, network, tcp, gopacket.Payload(payload))...))
 	return buf.Bytes()
 }
 
@@ -120,7 +126,8 @@ func readSegment(t testing.TB, frame []byte) *layers.TCP {
 	if !f.v6 {
 		require.Zero(t, inet.Checksum(frame[f.ip:f.tcp], 0), "IP checksum")
 	}
-	require.Zero(t, inet.Checksum(frame[f.tcp:f.end], pseudoSum(frame, &f, f.end-f.tcp)), "TCP checksum")
+	require.Zero(t, inet.Checksum(frame[f.tcp:f.end], pseudoSum(frame, &f, f.end-f.tcp)),
+		"TCP checksum")
 	return tcp
 }
 
@@ -137,8 +144,10 @@ func timestamps(val, echo uint32) []layers.TCPOption {
 func TestMiddleboxKeepsTheStream(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		r := newPathRig(t, PathSpec{Seed: seed, Coalesce: []float64{0, 0.5, 1}[seed%3], Split: []float64{1, 0.5, 0}[seed/3%3]})
-		f := flow{t: t, v6: seed%2 == 1, vlan: seed%5 == 1, seq: math.MaxUint32 - 5000, options: timestamps(1, 2)}
+		r := newPathRig(t, PathSpec{Seed: seed, Coalesce: []float64{0, 0.5, 1}[seed%3],
+			Split: []float64{1, 0.5, 0}[seed/3%3]})
+		f := flow{t: t, v6: seed%2 == 1, vlan: seed%5 == 1, seq: math.MaxUint32 - 5000,
+			options: timestamps(1, 2)}
 		first := f.seq
 		var sent, got []byte
 		longest := 0
@@ -193,7 +202,9 @@ func TestJoinedHeader(t *testing.T) {
 func TestCutFlags(t *testing.T) {
 	r := newPathRig(t, PathSpec{Split: 1})
 	f := flow{t: t, v6: true}
-	put(r.peer, r.peerPool, f.segment(make([]byte, 500), func(h *layers.TCP) { h.CWR, h.PSH, h.FIN, h.ECE = true, true, true, true }))
+	put(r.peer, r.peerPool, f.segment(make([]byte, 500), func(h *layers.TCP) {
+		h.CWR, h.PSH, h.FIN, h.ECE = true, true, true, true
+	}))
 	out := get(r.path, r.pool)
 	require.Greater(t, len(out), 1)
 	for i, frame := range out {
@@ -268,7 +279,8 @@ func TestPathMTU(t *testing.T) {
 			require.Equal(t, large[12:l2], reports[0][12:l2])
 			e := icmpError(t, reports[0][l2:], v6)
 			require.Equal(t, 1300, e.Believed())
-			require.EqualValues(t, 77+uint32(len(fits))-uint32(l2)-uint32(headers), binary.BigEndian.Uint32(e.Quoted[4:]))
+			require.EqualValues(t, 77+uint32(len(fits))-uint32(l2)-uint32(headers),
+				binary.BigEndian.Uint32(e.Quoted[4:]))
 
 			require.NoError(t, r.path.Set(PathSpec{MTU: 1300, Silent: true}))
 			require.Equal(t, 1, put(r.path, r.pool, large))
@@ -317,9 +329,11 @@ func TestPathMTUNotReported(t *testing.T) {
 func TestPathSpecChecked(t *testing.T) {
 	pool := newPool(t, 4)
 	for want, spec := range map[string]PathSpec{
-		"fault: path: Coalesce is 2 and Split is 0; a probability is 0 to 1":        {Coalesce: 2, LinkMTU: 1500},
+		"fault: path: Coalesce is 2 and Split is 0; a probability is 0 to 1": {Coalesce: 2,
+			LinkMTU: 1500},
 		"fault: path: LinkMTU is 0; must be 68 to 1898, which the pool's Bufs hold": {},
-		"fault: path: MTU is 20; must be 0 (any) or at least 68":                    {LinkMTU: 1500, MTU: 20},
+		"fault: path: MTU is 20; must be 0 (any) or at least 68": {LinkMTU: 1500,
+			MTU: 20},
 	} {
 		_, err := WrapPath(nil, pool, spec)
 		require.EqualError(t, err, want)

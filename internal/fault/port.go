@@ -1,9 +1,10 @@
-// Package fault simulates a bad network: middleware around a port or a queue that drops, duplicates,
-// reorders, damages, cuts and delays frames of both directions, each with its own probability.
+// Package fault simulates a bad network: middleware around a port or a queue that drops,
+// duplicates, reorders, damages, cuts and delays frames of both directions, each with its own
+// probability.
 //
-// All faults follow from the seed, the calls and the clock argument: runs can be repeated. Delayed
-// frames are held in Bufs of the port's pool, and are bounded; every fault is counted. A capture around
-// it records what the Poller sees, a capture inside it what is on the cable.
+// All faults follow from the seed, the calls and the clock argument: runs can be repeated.
+// Delayed frames are held in Bufs of the port's pool, and are bounded; every fault is counted. A
+// capture around it records what the Poller sees, a capture inside it what is on the cable.
 //
 // It also makes a device slow: one that takes, or gives, frames at a rate, or so many a call, and
 // stands still at times. Such a device loses nothing.

@@ -105,7 +105,8 @@ func drain(q pmd.Queue, pool *mem.Pool) (numbers []int) {
 
 // eachWay runs a test for both directions: in puts n frames in, out tells which came out, faults
 // sets them.
-func eachWay(t *testing.T, test func(t *testing.T, r *rig, in func(n int), out func() []int, set func(Faults), counters func() Counters)) {
+func eachWay(t *testing.T, test func(t *testing.T, r *rig, in func(n int), out func() []int,
+	set func(Faults), counters func() Counters)) {
 	t.Run("tx", func(t *testing.T) {
 		r := newRig(t, Spec{Seed: 1}, wire.Config{})
 		in := func(n int) { require.Equal(t, n, r.send(n)) }
@@ -133,7 +134,8 @@ func upTo(from, to int) (s []int) {
 }
 
 func TestNoFaults(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		in(100)
 		require.Equal(t, upTo(0, 100), out())
 		require.Equal(t, Counters{Frames: 100}, counters())
@@ -142,7 +144,8 @@ func TestNoFaults(t *testing.T) {
 }
 
 func TestDrop(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		set(Faults{Drop: 1})
 		in(10)
 		require.Empty(t, out())
@@ -159,7 +162,8 @@ func TestDrop(t *testing.T) {
 }
 
 func TestDuplicate(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		set(Faults{Duplicate: 1})
 		in(3)
 		require.Equal(t, []int{0, 0, 1, 1, 2, 2}, out())
@@ -168,7 +172,8 @@ func TestDuplicate(t *testing.T) {
 }
 
 func TestReorderByCount(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		set(Faults{Reorder: 1, ReorderBy: 2})
 		in(1)
 		require.Empty(t, out())
@@ -182,7 +187,8 @@ func TestReorderByCount(t *testing.T) {
 }
 
 func TestReorderByTime(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		r.now = 5000
 		set(Faults{Reorder: 1, ReorderFor: 100})
 		in(2)
@@ -198,7 +204,8 @@ func TestReorderByTime(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		set(Faults{Delay: 1000})
 		in(2)
 		r.now = 300
@@ -220,7 +227,8 @@ func TestDelay(t *testing.T) {
 }
 
 func TestJitterIsBoundedAndKeepsOrder(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		set(Faults{Delay: 1000, Jitter: 500})
 		var got []int
 		times := map[int64]bool{}
@@ -243,7 +251,8 @@ func TestJitterIsBoundedAndKeepsOrder(t *testing.T) {
 }
 
 func TestDelayedFramesAreReorderedAfterTheDelay(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
+	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
+		counters func() Counters) {
 		set(Faults{Delay: 1000, Reorder: 1, ReorderBy: 1})
 		in(1)
 		require.Empty(t, out())
@@ -397,7 +406,8 @@ func TestRxWithLittleRoom(t *testing.T) {
 	require.Zero(t, r.q.Held())
 }
 
-// A frame from shared memory has no checksum yet; damage must not be sealed by a device that trusts it.
+// A frame from shared memory has no checksum yet; damage must not be sealed by a device that
+// trusts it.
 func TestIncompleteChecksumIsCompleted(t *testing.T) {
 	r := newRig(t, Spec{}, wire.Config{ChecksumOffload: true})
 	whole := tcpFrame(t, 0, false, 0, []byte("payload"))

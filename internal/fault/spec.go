@@ -23,10 +23,12 @@ const (
 type Faults struct {
 	Drop      float64
 	Duplicate float64 // the copy goes right after the frame
-	Reorder   float64 // the frame is held until ReorderBy later ones have gone by, or ReorderFor is over
-	Corrupt   float64 // one to three bits anywhere in the frame are flipped; of ARP nothing is left
-	Swap      float64 // two different 16-bit words of the TCP payload change places: the TCP checksum still matches
-	Truncate  float64 // the frame's end is cut off, its Ethernet header stays
+	// the frame is held until ReorderBy later ones have gone by, or ReorderFor is over
+	Reorder float64
+	Corrupt float64 // one to three bits anywhere in the frame are flipped; of ARP nothing is left
+	// two different 16-bit words of the TCP payload change places: the TCP checksum still matches
+	Swap     float64
+	Truncate float64 // the frame's end is cut off, its Ethernet header stays
 
 	ReorderBy  int   // 3 by default
 	ReorderFor int64 // 1 ms by default
@@ -145,7 +147,8 @@ func (s *Spec) set(key, value string) error {
 	}
 	f := fieldOf(name)
 	if f == nil {
-		return fmt.Errorf("no such key; the keys are %s, with rx. or tx. before all but the last two for one direction", keys())
+		return fmt.Errorf("no such key; the keys are %s, with rx. or tx. before all but the last two "+
+			"for one direction", keys())
 	}
 	if !tx {
 		if err := f.parse(&s.Rx, value); err != nil {
@@ -303,13 +306,18 @@ func (s Spec) check() error {
 		for _, f := range fields {
 			switch {
 			case f.prob != nil && !isProbability(*f.prob(&dir.f)):
-				return fmt.Errorf("fault: %s.%s is %v; a probability is 0 to 1", dir.name, f.key, *f.prob(&dir.f))
+				return fmt.Errorf("fault: %s.%s is %v; a probability is 0 to 1", dir.name, f.key,
+					*f.prob(&dir.f))
 			case f.ns != nil && (*f.ns(&dir.f) < 0 || *f.ns(&dir.f) > delayMax):
-				return fmt.Errorf("fault: %s.%s is %d ns; a time is 0 to %d ns", dir.name, f.key, *f.ns(&dir.f), delayMax)
-			case f.rate != nil && *f.rate(&dir.f) != 0 && (*f.rate(&dir.f) < rateMin || *f.rate(&dir.f) > rateMax):
-				return fmt.Errorf("fault: %s.%s is %d a second; must be 0 (any), or %d to %d", dir.name, f.key, *f.rate(&dir.f), rateMin, rateMax)
+				return fmt.Errorf("fault: %s.%s is %d ns; a time is 0 to %d ns", dir.name, f.key,
+					*f.ns(&dir.f), delayMax)
+			case f.rate != nil && *f.rate(&dir.f) != 0 &&
+				(*f.rate(&dir.f) < rateMin || *f.rate(&dir.f) > rateMax):
+				return fmt.Errorf("fault: %s.%s is %d a second; must be 0 (any), or %d to %d", dir.name, f.key,
+					*f.rate(&dir.f), rateMin, rateMax)
 			case f.n != nil && (*f.n(&dir.f) < 0 || *f.n(&dir.f) > countMax):
-				return fmt.Errorf("fault: %s.%s is %d; must be 0 (default) to %d", dir.name, f.key, *f.n(&dir.f), countMax)
+				return fmt.Errorf("fault: %s.%s is %d; must be 0 (default) to %d", dir.name, f.key,
+					*f.n(&dir.f), countMax)
 			}
 		}
 	}

@@ -24,8 +24,8 @@ const rateAhead = 10_000
 // wireOverhead is what a frame takes of the link besides its octets: check sequence, preamble, gap.
 const wireOverhead = 24
 
-// room is how many of n frames may pass now, whose octets length says. It rolls for a stall when one
-// may: asking again of a device that takes none keeps it still no longer.
+// room is how many of n frames may pass now, whose octets length says. It rolls for a stall when
+// one may: asking again of a device that takes none keeps it still no longer.
 func (t *throttle) room(f *Faults, now int64, n int, length func(i int) int, c *Counters) int {
 	t.refused = 0
 	if n == 0 || f.Rate == 0 && f.FrameRate == 0 && f.PerCall == 0 && f.Stall == 0 {
@@ -88,11 +88,13 @@ func (t *throttle) deadline() int64 {
 
 // txRoom is room for frames to be sent.
 func (q *Queue) txRoom(now int64, bufs []mem.Buf) int {
-	return q.tx.slow.room(&q.tx.faults, now, len(bufs), func(i int) int { return int(q.pool.Desc(bufs[i]).Len) }, &q.tx.counters)
+	return q.tx.slow.room(&q.tx.faults, now, len(bufs), func(i int) int {
+		return int(q.pool.Desc(bufs[i]).Len)
+	}, &q.tx.counters)
 }
 
-// rxRoom is how many of n frames may be received. How long they are is not known before: each counts
-// as a small one, and what they are more delays the next.
+// rxRoom is how many of n frames may be received. How long they are is not known before: each
+// counts as a small one, and what they are more delays the next.
 func (q *Queue) rxRoom(now int64, n int) int {
 	return q.rx.slow.room(&q.rx.faults, now, n, func(int) int { return rxGuess }, &q.rx.counters)
 }

@@ -119,7 +119,8 @@ func TestStall(t *testing.T) {
 // How often a device is asked that can take nothing yet keeps it still no more often.
 func TestStallsAreOfFramesThatMayPass(t *testing.T) {
 	for _, step := range []int64{1_000, 100_000} {
-		r := newRig(t, Spec{Seed: 3, Tx: Faults{FrameRate: 5_000, Stall: 0.02, StallFor: 50_000}}, wire.Config{})
+		r := newRig(t, Spec{Seed: 3, Tx: Faults{FrameRate: 5_000, Stall: 0.02, StallFor: 50_000}},
+			wire.Config{})
 		frames := 0
 		for ; frames < 2000; r.now += step {
 			frames += r.send(1)

@@ -1,11 +1,11 @@
-// Package flight records the last events of each connection, to be read when one has ended with an
-// error. It runs always, like the flight recorder of an aircraft, and costs little: an event takes 32
-// octets, and is recorded only for what is unusual, not per packet.
+// Package flight records the last events of each connection, to be read when one has ended with
+// an error. It runs always, like the flight recorder of an aircraft, and costs little: an event
+// takes 32 octets, and is recorded only for what is unusual, not per packet.
 //
-// A Recorder has a bounded number of rings, allocated at the start. A connection takes a ring with its
-// first event, and keeps it while it is among the connections with the latest events; then another
-// connection takes the ring. So an idle connection costs the two octets of its Log, and a connection
-// that always retransmits does not overwrite the events of others (ADR 0021).
+// A Recorder has a bounded number of rings, allocated at the start. A connection takes a ring
+// with its first event, and keeps it while it is among the connections with the latest events;
+// then another connection takes the ring. So an idle connection costs the two octets of its Log,
+// and a connection that always retransmits does not overwrite the events of others (ADR 0021).
 //
 // Time is the caller's: Recorder.Now. One goroutine at a time.
 package flight
@@ -56,7 +56,8 @@ func New(n int) *Recorder {
 	if n < 1 || n > RingsMax {
 		panic(fmt.Sprintf("flight: %d rings, must be 1 to %d", n, RingsMax))
 	}
-	r := &Recorder{rings: make([]ring, n), events: make([]Event, n*EventsMax), newest: 1, oldest: uint16(n)}
+	r := &Recorder{rings: make([]ring, n), events: make([]Event, n*EventsMax), newest: 1,
+		oldest: uint16(n)}
 	for i := range r.rings {
 		at := uint16(i + 1)
 		r.rings[i].prev, r.rings[i].next = at-1, at+1

@@ -80,8 +80,10 @@ func TestEveryKindHasWords(t *testing.T) {
 		require.NotContains(t, Event{Kind: k, A: 1, B: 2}.String(), "?")
 		require.NotRegexp(t, `^\d`, Event{Kind: k}.String())
 	}
-	require.Equal(t, "MPA Reply received, which rejects: Rev 2, 7 octets of private data", Event{Kind: ReplyIn, A: Frame(2, true), B: 7}.String())
-	require.Equal(t, "Terminate sent: layer 2, type 0, code 0x2", Event{Kind: TerminateSent, A: 2, B: 2}.String())
+	require.Equal(t, "MPA Reply received, which rejects: Rev 2, 7 octets of private data",
+		Event{Kind: ReplyIn, A: Frame(2, true), B: 7}.String())
+	require.Equal(t, "Terminate sent: layer 2, type 0, code 0x2",
+		Event{Kind: TerminateSent, A: 2, B: 2}.String())
 }
 
 func TestRecordDoesNotAllocate(t *testing.T) {
@@ -124,7 +126,9 @@ func (s *shared) of(conn int) (n int) {
 // left (ADR 0021).
 func TestNoisyNeighbour(t *testing.T) {
 	const conns, second = 256, int64(1e9)
-	r, all, logs := New(conns), &shared{events: make([]sharedEvent, conns*EventsMax*4/5)}, make([]Log, conns) // an entry has 40 octets
+	// an entry has 40 octets
+	r, all, logs := New(conns), &shared{events: make([]sharedEvent, conns*EventsMax*4/5)},
+		make([]Log, conns)
 	record := func(conn int, k Kind) {
 		all.now = r.Now
 		r.Record(&logs[conn], k, 1, 2)

@@ -7,43 +7,53 @@ type Kind uint8
 
 // The kinds.
 const (
-	State         Kind = 1 + iota // TCP's: A before, B after, at tcp.State's numbers
-	PeerReset                     // RST of the peer was accepted: A the offset that we were waiting for
-	GaveUp                        // a timeout ended the connection: A octets in flight, B ns without progress
-	Timeout                       // RTO: A offset of the oldest octet in flight, B the RTO in ns
-	FastRepair                    // losses were found by SACK, RACK or duplicate ACKs: A as above, B octets in flight
-	RackTimer                     // RACK's timer found losses: A as above, B octets in flight
-	TailProbe                     // TLP: A offset of its end, B octets in flight
-	LostRepair                    // a retransmission was lost: A offset
-	Spurious                      // a loss was found to have been none: A offset where its repair began
-	BlackHole                     // the path swallows large segments: A size that is used now
-	WindowShut                    // the peer's window closed: A offset
-	WindowOpen                    // and opened: A octets
-	WindowProbe                   // zero-window probe: A which since it closed
-	KeepAlive                     // keep-alive probe
-	RequestSent                   // MPA start-up: A revision, B octets of private data
-	RequestIn                     // likewise
-	ReplySent                     // likewise; A has 256 where it rejects
-	ReplyIn                       // likewise
-	ReadyIn                       // likewise: a Ready-to-Receive frame
-	InService                     // start-up is over: A the dialect, at mpa.Dialect's numbers
-	BadCRC                        // a segment was dropped for its CRC: A offset, B how many there were
-	TerminateSent                 // A layer, B type<<8 | code; a Responder that may not send yet sends none
-	TerminateIn                   // likewise
-	PeerClosed                    // the peer's FIN is in order
-	Closing                       // this end closes its half
-	Aborted                       // this end resets the connection
-	Flushed                       // work requests were flushed: the queue pair left service
+	State Kind = 1 + iota // TCP's: A before, B after, at tcp.State's numbers
+	// RST of the peer was accepted: A the offset that we were waiting for
+	PeerReset
+	// a timeout ended the connection: A octets in flight, B ns without progress
+	GaveUp
+	Timeout // RTO: A offset of the oldest octet in flight, B the RTO in ns
+	// losses were found by SACK, RACK or duplicate ACKs: A as above, B octets in flight
+	FastRepair
+	RackTimer  // RACK's timer found losses: A as above, B octets in flight
+	TailProbe  // TLP: A offset of its end, B octets in flight
+	LostRepair // a retransmission was lost: A offset
+	// a loss was found to have been none: A offset where its repair began
+	Spurious
+	BlackHole   // the path swallows large segments: A size that is used now
+	WindowShut  // the peer's window closed: A offset
+	WindowOpen  // and opened: A octets
+	WindowProbe // zero-window probe: A which since it closed
+	KeepAlive   // keep-alive probe
+	RequestSent // MPA start-up: A revision, B octets of private data
+	RequestIn   // likewise
+	ReplySent   // likewise; A has 256 where it rejects
+	ReplyIn     // likewise
+	ReadyIn     // likewise: a Ready-to-Receive frame
+	InService   // start-up is over: A the dialect, at mpa.Dialect's numbers
+	BadCRC      // a segment was dropped for its CRC: A offset, B how many there were
+	// A layer, B type<<8 | code; a Responder that may not send yet sends none
+	TerminateSent
+	TerminateIn // likewise
+	PeerClosed  // the peer's FIN is in order
+	Closing     // this end closes its half
+	Aborted     // this end resets the connection
+	Flushed     // work requests were flushed: the queue pair left service
 
 	kinds
 )
 
 var names = [kinds]string{
-	State: "state", PeerReset: "peer_reset", GaveUp: "gave_up", Timeout: "rto", FastRepair: "fast_repair", RackTimer: "rack_timer",
-	TailProbe: "tail_probe", LostRepair: "lost_repair", Spurious: "spurious", BlackHole: "black_hole", WindowShut: "window_shut",
-	WindowOpen: "window_open", WindowProbe: "window_probe", KeepAlive: "keep_alive", RequestSent: "request_sent", RequestIn: "request_in",
-	ReplySent: "reply_sent", ReplyIn: "reply_in", ReadyIn: "ready_in", InService: "in_service", BadCRC: "bad_crc", TerminateSent: "terminate_sent",
-	TerminateIn: "terminate_in", PeerClosed: "peer_closed", Closing: "closing", Aborted: "aborted", Flushed: "flushed",
+	State: "state", PeerReset: "peer_reset", GaveUp: "gave_up", Timeout: "rto",
+	FastRepair: "fast_repair", RackTimer: "rack_timer",
+	TailProbe: "tail_probe", LostRepair: "lost_repair", Spurious: "spurious", BlackHole: "black_hole",
+	WindowShut: "window_shut",
+	WindowOpen: "window_open", WindowProbe: "window_probe", KeepAlive: "keep_alive",
+	RequestSent: "request_sent", RequestIn: "request_in",
+	ReplySent: "reply_sent", ReplyIn: "reply_in", ReadyIn: "ready_in", InService: "in_service",
+	BadCRC: "bad_crc", TerminateSent: "terminate_sent",
+	TerminateIn: "terminate_in", PeerClosed: "peer_closed", Closing: "closing", Aborted: "aborted",
+	Flushed: "flushed",
 }
 
 // String is a word.
@@ -56,7 +66,8 @@ func (k Kind) String() string {
 
 // tcpStates are tcp.State's, which a test of tcp compares.
 var tcpStates = [...]string{
-	"CLOSED", "SYN-SENT", "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING", "LAST-ACK", "TIME-WAIT",
+	"CLOSED", "SYN-SENT", "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT",
+	"CLOSING", "LAST-ACK", "TIME-WAIT",
 }
 
 func tcpState(n uint64) string {
@@ -89,7 +100,8 @@ func (e Event) String() string {
 	case Timeout:
 		return fmt.Sprintf("retransmission timeout at %d after %.3f ms", e.A, float64(e.B)/1e6)
 	case FastRepair, RackTimer:
-		return fmt.Sprintf("%s at %d, %d octets in flight", map[Kind]string{FastRepair: "fast retransmission", RackTimer: "RACK's timer"}[e.Kind], e.A, e.B)
+		return fmt.Sprintf("%s at %d, %d octets in flight",
+			map[Kind]string{FastRepair: "fast retransmission", RackTimer: "RACK's timer"}[e.Kind], e.A, e.B)
 	case TailProbe:
 		return fmt.Sprintf("tail loss probe to %d, %d octets in flight", e.A, e.B)
 	case LostRepair:
@@ -107,7 +119,9 @@ func (e Event) String() string {
 	case KeepAlive:
 		return "keep-alive probe"
 	case RequestSent, RequestIn, ReplySent, ReplyIn, ReadyIn:
-		text := map[Kind]string{RequestSent: "Request sent", RequestIn: "Request received", ReplySent: "Reply sent", ReplyIn: "Reply received", ReadyIn: "Ready-to-Receive frame received"}[e.Kind]
+		text := map[Kind]string{RequestSent: "Request sent", RequestIn: "Request received",
+			ReplySent: "Reply sent", ReplyIn: "Reply received",
+			ReadyIn: "Ready-to-Receive frame received"}[e.Kind]
 		if e.A&rejects != 0 {
 			text += ", which rejects"
 		}
@@ -117,7 +131,8 @@ func (e Event) String() string {
 	case BadCRC:
 		return fmt.Sprintf("segment dropped at %d: bad CRC, %d in all", e.A, e.B)
 	case TerminateSent, TerminateIn:
-		return fmt.Sprintf("Terminate %s: layer %d, type %d, code %#x", map[Kind]string{TerminateSent: "sent", TerminateIn: "received"}[e.Kind], e.A, e.B>>8, e.B&0xff)
+		return fmt.Sprintf("Terminate %s: layer %d, type %d, code %#x",
+			map[Kind]string{TerminateSent: "sent", TerminateIn: "received"}[e.Kind], e.A, e.B>>8, e.B&0xff)
 	case PeerClosed:
 		return "the peer closed its half"
 	case Closing:

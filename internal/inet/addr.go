@@ -132,7 +132,8 @@ func (a Addr) GroupMAC() MAC { return MAC{0x33, 0x33, a[12], a[13], a[14], a[15]
 
 // LinkLocal is the link-local address of a station by its modified EUI-64 (RFC 4291, appendix A).
 func LinkLocal(m MAC) Addr {
-	return Addr{0xfe, 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]}
+	return Addr{0xfe, 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3],
+		14: m[4], 15: m[5]}
 }
 
 // InPrefix is true when the first n bits of a and b, in the 128-bit form, are the same.

@@ -43,7 +43,8 @@ func TestAddrProperties(t *testing.T) {
 	} {
 		p := netip.MustParseAddr(s)
 		a := AddrFrom(p)
-		got := is{a.Is4(), a.IsUnspecified(), a.IsMulticast(), a.IsBroadcast(), a.IsLoopback(), a.IsStation()}
+		got := is{a.Is4(), a.IsUnspecified(), a.IsMulticast(), a.IsBroadcast(), a.IsLoopback(),
+			a.IsStation()}
 		require.Equal(t, want, got, s)
 		require.Equal(t, p, a.Netip(), s)
 		require.Equal(t, p.String(), a.String(), s)
@@ -57,11 +58,13 @@ func TestAddrProperties(t *testing.T) {
 func TestAddrFrom(t *testing.T) {
 	v4 := netip.MustParseAddr("10.9.1.10")
 	require.Equal(t, AddrFrom(v4), AddrFrom4(v4.As4()))
-	require.Equal(t, AddrFrom(v4), AddrFrom(netip.AddrFrom16(v4.As16())), "v4 and v4-mapped are one address")
+	require.Equal(t, AddrFrom(v4), AddrFrom(netip.AddrFrom16(v4.As16())),
+		"v4 and v4-mapped are one address")
 	require.Equal(t, v4.As4(), AddrFrom(v4).As4())
 	require.Equal(t, Addr{}, AddrFrom(netip.Addr{}))
 	require.False(t, Addr{}.Is4())
-	require.Equal(t, AddrFrom(netip.MustParseAddr("fe80::1")), AddrFrom(netip.MustParseAddr("fe80::1%eth0")), "zone is lost")
+	require.Equal(t, AddrFrom(netip.MustParseAddr("fe80::1")),
+		AddrFrom(netip.MustParseAddr("fe80::1%eth0")), "zone is lost")
 	require.Panics(t, func() { Addr{}.As4() })
 	require.Panics(t, func() { AddrFrom(netip.MustParseAddr("fe80::1")).As4() })
 }

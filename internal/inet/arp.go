@@ -75,5 +75,6 @@ func AnnounceARP(mac MAC, ip Addr) ARP { return RequestARP(mac, ip, ip) }
 // Reply is the answer of mac to the request a: the fields swapped (RFC 826, Packet Reception). The
 // frame goes to its TargetMAC.
 func (a *ARP) Reply(mac MAC) ARP {
-	return ARP{Op: ARPReply, SenderMAC: mac, SenderIP: a.TargetIP, TargetMAC: a.SenderMAC, TargetIP: a.SenderIP}
+	return ARP{Op: ARPReply, SenderMAC: mac, SenderIP: a.TargetIP, TargetMAC: a.SenderMAC,
+		TargetIP: a.SenderIP}
 }

@@ -37,7 +37,8 @@ func TestARPGolden(t *testing.T) {
 func TestARPGopacket(t *testing.T) {
 	r := dice(t)
 	for range 1000 {
-		a := ARP{Op: uint16(1 + r.IntN(2)), SenderIP: ip4(10, byte(r.Uint32()), 1, byte(r.Uint32())), TargetIP: ip4(10, 0, 0, byte(r.Uint32()))}
+		a := ARP{Op: uint16(1 + r.IntN(2)), SenderIP: ip4(10, byte(r.Uint32()), 1, byte(r.Uint32())),
+			TargetIP: ip4(10, 0, 0, byte(r.Uint32()))}
 		for k := range a.SenderMAC {
 			a.SenderMAC[k], a.TargetMAC[k] = byte(r.Uint32()), byte(r.Uint32())
 		}
@@ -48,8 +49,10 @@ func TestARPGopacket(t *testing.T) {
 		senderIP, targetIP := a.SenderIP.As4(), a.TargetIP.As4()
 		buf := gopacket.NewSerializeBuffer()
 		require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{}, &layers.ARP{
-			AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: a.Op,
-			SourceHwAddress: a.SenderMAC[:], SourceProtAddress: senderIP[:], DstHwAddress: a.TargetMAC[:], DstProtAddress: targetIP[:],
+			AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6,
+			ProtAddressSize: 4, Operation: a.Op,
+			SourceHwAddress: a.SenderMAC[:], SourceProtAddress: senderIP[:], DstHwAddress: a.TargetMAC[:],
+			DstProtAddress: targetIP[:],
 		}))
 		require.Equal(t, buf.Bytes(), ours)
 		back, d := ParseARP(buf.Bytes())
@@ -113,6 +116,7 @@ func FuzzParseARP(f *testing.F) {
 		require.Equal(t, b[:ARPLen], out)
 		n := NewNeighbours[int](NeighbourConfig{EntriesMax: 4})
 		_, answer, _ := n.Input(0, &a, ip4(10, 0, 0, 1), MAC{2})
-		require.Equal(t, answer, a.Op == ARPRequest && a.TargetIP == ip4(10, 0, 0, 1) && a.SenderIP != a.TargetIP)
+		require.Equal(t, answer, a.Op == ARPRequest && a.TargetIP == ip4(10, 0, 0, 1) &&
+			a.SenderIP != a.TargetIP)
 	})
 }

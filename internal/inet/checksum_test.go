@@ -41,7 +41,8 @@ func dice(t testing.TB) *rand.Rand {
 
 // RFC 1071, 3 works its example out as ddf2.
 func TestSumRFC1071(t *testing.T) {
-	require.Equal(t, uint16(0xddf2), Fold(Sum([]byte{0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7}, 0)))
+	require.Equal(t, uint16(0xddf2),
+		Fold(Sum([]byte{0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7}, 0)))
 }
 
 // Against the definition: all lengths to 600 and around 1500, 9000 and 65535, at all alignments,
@@ -126,7 +127,8 @@ func TestSumChaining(t *testing.T) {
 }
 
 func TestFold(t *testing.T) {
-	for _, s := range []uint64{0, 1, 0xfffe, 0xffff, 0x10000, 0x1ffff, 0x1fffe, 0xffffffff, 1 << 32, 0x1_ffff_ffff, 1<<48 - 1, 1<<64 - 1, 1<<64 - 0x10000} {
+	for _, s := range []uint64{0, 1, 0xfffe, 0xffff, 0x10000, 0x1ffff, 0x1fffe, 0xffffffff, 1 << 32,
+		0x1_ffff_ffff, 1<<48 - 1, 1<<64 - 1, 1<<64 - 0x10000} {
 		require.Equal(t, naiveFold(s), Fold(s), "%#x", s)
 	}
 	r := dice(t)
@@ -163,7 +165,8 @@ func TestPseudoSum(t *testing.T) {
 // not got, so the field holds the folded pseudo sum alone: what Linux computed for it.
 func TestPseudoSumLinux(t *testing.T) {
 	h, segment := goldenIPv4(t, "tcp-syn")
-	require.Equal(t, binary.BigEndian.Uint16(segment[16:]), Fold(PseudoSum(h.Src, h.Dst, h.Proto, len(segment))))
+	require.Equal(t, binary.BigEndian.Uint16(segment[16:]),
+		Fold(PseudoSum(h.Src, h.Dst, h.Proto, len(segment))))
 }
 
 func TestUpdateChecksum(t *testing.T) {

@@ -13,7 +13,8 @@ func TestEthernetGolden(t *testing.T) {
 	frame := golden(t, "tcp-syn")
 	h, payload, d := ParseEthernet(frame)
 	require.Equal(t, DropNone, d)
-	require.Equal(t, Ethernet{Dst: mac(t, "02:00:00:00:00:01"), Src: mac(t, "02:00:00:00:00:0a"), Type: EtherTypeIPv4}, h)
+	require.Equal(t, Ethernet{Dst: mac(t, "02:00:00:00:00:01"), Src: mac(t, "02:00:00:00:00:0a"),
+		Type: EtherTypeIPv4}, h)
 	require.Equal(t, frame[14:], payload)
 
 	var b [EthernetLen]byte
@@ -25,7 +26,8 @@ func TestEthernetGopacket(t *testing.T) {
 	frame := golden(t, "arp-request")
 	h, _, d := ParseEthernet(frame)
 	require.Equal(t, DropNone, d)
-	theirs := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy).Layer(layers.LayerTypeEthernet).(*layers.Ethernet)
+	theirs := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy).Layer(
+		layers.LayerTypeEthernet).(*layers.Ethernet)
 	require.Equal(t, theirs.DstMAC.String(), h.Dst.String())
 	require.Equal(t, theirs.SrcMAC.String(), h.Src.String())
 	require.Equal(t, uint16(theirs.EthernetType), h.Type)

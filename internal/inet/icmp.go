@@ -76,7 +76,8 @@ func ParseICMPError(b []byte) (ICMPError, bool) {
 	quoted := b[ICMPLen:]
 	p := (*[IPv4Len]byte)(quoted)
 	hdrLen, totalLen := int(p[0]&15)*4, int(binary.BigEndian.Uint16(p[2:4]))
-	if p[0]>>4 != 4 || hdrLen < IPv4Len || len(quoted)-quotedMin < hdrLen || totalLen-quotedMin < hdrLen {
+	if p[0]>>4 != 4 || hdrLen < IPv4Len || len(quoted)-quotedMin < hdrLen ||
+		totalLen-quotedMin < hdrLen {
 		return ICMPError{}, false
 	}
 	if binary.BigEndian.Uint16(p[6:8])&ipv4OffMask != 0 {

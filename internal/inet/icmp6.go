@@ -37,7 +37,8 @@ const ICMPErrorMax = IPv6MTUMin - IPv6Len
 
 // EchoReply6 is EchoReply for ICMPv6, whose checksum covers a pseudo header (RFC 4443, 2.3).
 func EchoReply6(b []byte, src, dst Addr) bool {
-	if len(b) < ICMPLen || b[0] != ICMP6Echo || b[1] != 0 || Checksum(b, PseudoSum(src, dst, ProtoICMPv6, len(b))) != 0 {
+	if len(b) < ICMPLen || b[0] != ICMP6Echo || b[1] != 0 ||
+		Checksum(b, PseudoSum(src, dst, ProtoICMPv6, len(b))) != 0 {
 		return false
 	}
 	// The reply's pseudo header has the addresses swapped, which sums the same. It is never all

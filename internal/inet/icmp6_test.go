@@ -54,7 +54,8 @@ func TestParseICMP6Error(t *testing.T) {
 	segment := packet6(ProtoTCP, hexed(t, "0007 0008 01020304 00000000 50100000 0000 0000"))
 	for typ := range 256 {
 		e, ok := ParseICMP6Error(clipped(error6(uint8(typ), 1, 1300, segment)), six1, six2)
-		require.Equal(t, typ < 128, ok, "type %d: errors go up, known or not; informational ones do not", typ)
+		require.Equal(t, typ < 128, ok, "type %d: errors go up, known or not; informational ones do not",
+			typ)
 		if ok {
 			require.Equal(t, uint8(ProtoTCP), e.Proto)
 			require.Equal(t, []Addr{six1, six2}, []Addr{e.Src, e.Dst})
@@ -90,7 +91,8 @@ func TestPutICMPErrors(t *testing.T) {
 	require.Equal(t, hexed(t, "04 01"), b[:2])
 	require.Equal(t, uint32(40), binary.BigEndian.Uint32(b[4:]))
 	p := gopacket.NewPacket(packet6(ProtoICMPv6, b), layers.LayerTypeIPv6, gopacket.Default)
-	require.Equal(t, layers.CreateICMPv6TypeCode(4, 1), p.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6).TypeCode)
+	require.Equal(t, layers.CreateICMPv6TypeCode(4, 1),
+		p.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6).TypeCode)
 	require.Zero(t, Checksum(b, PseudoSum(six1, six2, ProtoICMPv6, len(b))))
 
 	old := make([]byte, 1400)

@@ -20,7 +20,8 @@ func resum(b []byte) []byte {
 // req: 792-2
 func TestEchoReplyGolden(t *testing.T) {
 	for request, reply := range map[string]string{
-		"echo-request-56": "echo-reply-56", "echo-request-13": "echo-reply-13", "echo-request-options": "echo-reply-options",
+		"echo-request-56": "echo-reply-56", "echo-request-13": "echo-reply-13",
+		"echo-request-options": "echo-reply-options",
 	} {
 		_, b := goldenIPv4(t, request)
 		_, want := goldenIPv4(t, reply)
@@ -46,7 +47,8 @@ func TestEchoReplyGopacket(t *testing.T) {
 		require.True(t, EchoReply(b, false))
 		require.Zero(t, Checksum(b, 0))
 
-		reply := gopacket.NewPacket(b, layers.LayerTypeICMPv4, gopacket.NoCopy).Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4)
+		reply := gopacket.NewPacket(b, layers.LayerTypeICMPv4, gopacket.NoCopy).Layer(
+			layers.LayerTypeICMPv4).(*layers.ICMPv4)
 		require.Equal(t, layers.CreateICMPv4TypeCode(0, 0), reply.TypeCode)
 		require.Equal(t, id, reply.Id)
 		require.Equal(t, seq, reply.Seq)
@@ -135,7 +137,8 @@ func TestICMPErrorGolden(t *testing.T) {
 func icmpError(kind, code byte, hdrLen, n int) []byte {
 	b := make([]byte, ICMPLen+hdrLen+n)
 	b[0], b[1] = kind, code
-	h := IPv4{TTL: 1, Proto: ProtoTCP, Src: ip4(10, 0, 0, 1), Dst: ip4(10, 0, 0, 2), TotalLen: hdrLen + 40}
+	h := IPv4{TTL: 1, Proto: ProtoTCP, Src: ip4(10, 0, 0, 1), Dst: ip4(10, 0, 0, 2),
+		TotalLen: hdrLen + 40}
 	h.Put(b[ICMPLen:])
 	b[ICMPLen] = 0x40 | byte(hdrLen/4)
 	for i := range n {

@@ -1,6 +1,6 @@
-// Package inet has the layers below TCP: the codecs of Ethernet, ARP, IPv4, IPv6, ICMP and neighbour
-// discovery, the Internet checksum, and the tables of an IP host: neighbours, routes, path MTUs,
-// groups, datagrams being reassembled.
+// Package inet has the layers below TCP: the codecs of Ethernet, ARP, IPv4, IPv6, ICMP and
+// neighbour discovery, the Internet checksum, and the tables of an IP host: neighbours, routes,
+// path MTUs, groups, datagrams being reassembled.
 //
 // Inbound, per frame of a burst:
 //
@@ -17,12 +17,13 @@
 // Listener.Output says which groups are wanted.
 //
 // A parser never reads beyond its input; what it returns aliases the input. It returns a Drop, by
-// which the caller counts, not an error. Nothing here does I/O, reads a clock, locks or logs, and only
-// the String methods allocate after a table was made. A table belongs to one Poller's goroutine.
+// which the caller counts, not an error. Nothing here does I/O, reads a clock, locks or logs, and
+// only the String methods allocate after a table was made. A table belongs to one Poller's
+// goroutine.
 //
-// Limits: Ethernet II framing with at most one 802.1Q tag. IPv4 options and IPv6 extension headers are
-// skipped, not applied, and only the Fragment header is sent. Redirects are ignored (RFC 1122, section
-// 3.2.2.2, allows that).
+// Limits: Ethernet II framing with at most one 802.1Q tag. IPv4 options and IPv6 extension
+// headers are skipped, not applied, and only the Fragment header is sent. Redirects are ignored
+// (RFC 1122, section 3.2.2.2, allows that).
 package inet
 
 // IP protocol numbers.

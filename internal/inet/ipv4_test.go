@@ -70,23 +70,29 @@ func TestIPv4GoldenRoundTrip(t *testing.T) {
 func TestIPv4Gopacket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		station := rapid.Custom(func(t *rapid.T) [4]byte {
-			return [4]byte{byte(rapid.IntRange(1, 126).Draw(t, "a")), rapid.Byte().Draw(t, "b"), rapid.Byte().Draw(t, "c"), rapid.Byte().Draw(t, "d")}
+			return [4]byte{byte(rapid.IntRange(1, 126).Draw(t, "a")), rapid.Byte().Draw(t, "b"),
+				rapid.Byte().Draw(t, "c"), rapid.Byte().Draw(t, "d")}
 		})
 		src, dst := station.Draw(t, "src"), station.Draw(t, "dst")
 		data := rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "data")
 		theirs := &layers.IPv4{
 			Version: 4, TOS: rapid.Byte().Draw(t, "tos"), Id: rapid.Uint16().Draw(t, "id"),
-			Flags: layers.IPv4Flag(rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "flags")), FragOffset: rapid.Uint16Range(0, 0x1fff).Draw(t, "off"),
-			TTL: rapid.ByteRange(1, 255).Draw(t, "ttl"), Protocol: layers.IPProtocol(rapid.Byte().Draw(t, "proto")),
-			SrcIP: net.IP(src[:]), DstIP: net.IP(dst[:]),
+			Flags:      layers.IPv4Flag(rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "flags")),
+			FragOffset: rapid.Uint16Range(0, 0x1fff).Draw(t, "off"),
+			TTL:        rapid.ByteRange(1, 255).Draw(t, "ttl"),
+			Protocol:   layers.IPProtocol(rapid.Byte().Draw(t, "proto")),
+			SrcIP:      net.IP(src[:]), DstIP: net.IP(dst[:]),
 		}
 		buf := gopacket.NewSerializeBuffer()
-		err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, theirs, gopacket.Payload(data))
+		err := gopacket.SerializeLayers(
+			buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, theirs,
+			gopacket.Payload(data))
 		require.NoError(t, err)
 
 		h, payload, d := ParseIPv4(buf.Bytes(), false)
 		want := IPv4{
-			TOS: theirs.TOS, ID: theirs.Id, DF: theirs.Flags&layers.IPv4DontFragment != 0, MF: theirs.Flags&layers.IPv4MoreFragments != 0,
+			TOS: theirs.TOS, ID: theirs.Id, DF: theirs.Flags&layers.IPv4DontFragment != 0,
+			MF:      theirs.Flags&layers.IPv4MoreFragments != 0,
 			FragOff: int(theirs.FragOffset) * 8, TTL: theirs.TTL, Proto: uint8(theirs.Protocol),
 			Src: AddrFrom4(src), Dst: AddrFrom4(dst), HdrLen: 20, TotalLen: 20 + len(data),
 		}
@@ -214,8 +220,10 @@ func TestIPv4OptionsSkipped(t *testing.T) {
 // A source that cannot be one host is refused (RFC 1122, 3.2.1.3).
 func TestIPv4Source(t *testing.T) {
 	for src, want := range map[[4]byte]Drop{
-		{10, 0, 0, 1}: DropNone, {223, 1, 1, 1}: DropNone, {0, 0, 0, 0}: DropSource, {255, 255, 255, 255}: DropSource,
-		{224, 0, 0, 1}: DropSource, {239, 1, 2, 3}: DropSource, {127, 0, 0, 1}: DropSource, {127, 9, 9, 9}: DropSource,
+		{10, 0, 0, 1}: DropNone, {223, 1, 1, 1}: DropNone, {0, 0, 0, 0}: DropSource,
+		{255, 255, 255, 255}: DropSource,
+		{224, 0, 0, 1}:       DropSource, {239, 1, 2, 3}: DropSource, {127, 0, 0, 1}: DropSource,
+		{127, 9, 9, 9}: DropSource,
 	} {
 		b := ipv4Packet()
 		copy(b[12:], src[:])

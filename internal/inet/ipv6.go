@@ -80,7 +80,8 @@ func (f *Fragment6) Atomic() bool { return f.Off == 0 && !f.More }
 
 func parseFragment6(p *[Fragment6Len]byte) Fragment6 {
 	w := binary.BigEndian.Uint16(p[2:4])
-	return Fragment6{NextHeader: p[0], Off: int(w &^ 7), More: w&1 != 0, ID: binary.BigEndian.Uint32(p[4:8])}
+	return Fragment6{NextHeader: p[0], Off: int(w &^ 7), More: w&1 != 0,
+		ID: binary.BigEndian.Uint32(p[4:8])}
 }
 
 // Put writes the Fragment6Len octets of the header at the start of b.

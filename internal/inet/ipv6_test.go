@@ -33,10 +33,13 @@ func packet6(next uint8, payload []byte) []byte {
 }
 
 func TestIPv6Golden(t *testing.T) {
-	b := hexed(t, `6 c d 12345 0003 06 40 fd770000000000000000000000000001 fd770000000000000000000000000002 010203 9999`)
+	b := hexed(
+		t,
+		`6 c d 12345 0003 06 40 fd770000000000000000000000000001 fd770000000000000000000000000002 010203 9999`)
 	h, payload, d := ParseIPv6(clipped(b))
 	require.Equal(t, DropNone, d)
-	require.Equal(t, IPv6{TrafficClass: 0xcd, FlowLabel: 0x12345, PayloadLen: 3, NextHeader: 6, HopLimit: 64, Src: six1, Dst: six2}, h)
+	require.Equal(t, IPv6{TrafficClass: 0xcd, FlowLabel: 0x12345, PayloadLen: 3, NextHeader: 6,
+		HopLimit: 64, Src: six1, Dst: six2}, h)
 	require.Equal(t, []byte{1, 2, 3}, payload, "padding is cut")
 	out := make([]byte, IPv6Len)
 	h.Put(out)
@@ -55,12 +58,16 @@ func TestIPv6Drops(t *testing.T) {
 		spoil func(b []byte)
 		want  Drop
 	}{
-		"version 4":             {func(b []byte) { b[0] = 0x45 }, DropVersion},
-		"beyond the frame":      {func(b []byte) { b[5] = 9 }, DropTotalLen},
-		"from multicast":        {func(b []byte) { b[8] = 0xff }, DropSource},
-		"from loopback":         {func(b []byte) { copy(b[8:], make([]byte, 15)) }, DropSource},
-		"from an IPv4 address":  {func(b []byte) { copy(b[8:], hexed(t, "00000000000000000000ffff0a000001")) }, DropSource},
-		"to an IPv4 address":    {func(b []byte) { copy(b[24:], hexed(t, "00000000000000000000ffff0a000001")) }, DropNotOurs},
+		"version 4":        {func(b []byte) { b[0] = 0x45 }, DropVersion},
+		"beyond the frame": {func(b []byte) { b[5] = 9 }, DropTotalLen},
+		"from multicast":   {func(b []byte) { b[8] = 0xff }, DropSource},
+		"from loopback":    {func(b []byte) { copy(b[8:], make([]byte, 15)) }, DropSource},
+		"from an IPv4 address": {func(b []byte) {
+			copy(b[8:], hexed(t, "00000000000000000000ffff0a000001"))
+		}, DropSource},
+		"to an IPv4 address": {func(b []byte) {
+			copy(b[24:], hexed(t, "00000000000000000000ffff0a000001"))
+		}, DropNotOurs},
 		"from :: is for others": {func(b []byte) { copy(b[8:], make([]byte, 16)) }, DropNone},
 	} {
 		b := packet6(6, make([]byte, 8))
@@ -77,7 +84,10 @@ func TestPseudoHeader6(t *testing.T) {
 	tcp := &layers.TCP{SrcPort: 1, DstPort: 2, Seq: 3, ACK: true}
 	require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
 	buf := gopacket.NewSerializeBuffer()
-	require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true}, ip, tcp, gopacket.Payload("odd")))
+	require.NoError(
+		t,
+		gopacket.SerializeLayers(buf, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true},
+			ip, tcp, gopacket.Payload("odd")))
 	h, payload, d := ParseIPv6(buf.Bytes())
 	require.Equal(t, DropNone, d)
 	require.Zero(t, Checksum(payload, PseudoSum(h.Src, h.Dst, ProtoTCP, len(payload))))
@@ -94,22 +104,32 @@ func TestWalkIPv6(t *testing.T) {
 		want    Chain
 		drop    Drop
 	}{
-		"nothing":          {6, tcp, Chain{Proto: 6, named: 6}, DropNone},
-		"hop by hop, pads": {0, "06 00 00 00 01 02 0000" + tcp, Chain{Proto: 6, Off: 8, named: 40}, DropNone},
-		"routing, done":    {43, "06 00 04 00 00000000" + tcp, Chain{Proto: 6, Off: 8, named: 40}, DropNone},
-		"routing, to go":   {43, "06 00 04 01 00000000" + tcp, Chain{Proto: 43, named: 6, Report: true, Code: ProblemField, Pointer: 42}, DropExtension},
-		"unknown, skip":    {60, "06 00 1e 04 00000000" + tcp, Chain{Proto: 6, Off: 8, named: 40}, DropNone},
-		"unknown, silence": {60, "06 00 5e 04 00000000" + tcp, Chain{Proto: 60, named: 6, Code: ProblemOption, Pointer: 42}, DropExtension},
-		"unknown, report":  {60, "06 00 9e 04 00000000" + tcp, Chain{Proto: 60, named: 6, Report: true, Multicast: true, Code: ProblemOption, Pointer: 42}, DropExtension},
-		"unknown, unicast": {60, "06 00 00 de 03 000000" + tcp, Chain{Proto: 60, named: 6, Report: true, Code: ProblemOption, Pointer: 43}, DropExtension},
+		"nothing": {6, tcp, Chain{Proto: 6, named: 6}, DropNone},
+		"hop by hop, pads": {0, "06 00 00 00 01 02 0000" + tcp, Chain{Proto: 6, Off: 8, named: 40},
+			DropNone},
+		"routing, done": {43, "06 00 04 00 00000000" + tcp, Chain{Proto: 6, Off: 8, named: 40},
+			DropNone},
+		"routing, to go": {43, "06 00 04 01 00000000" + tcp,
+			Chain{Proto: 43, named: 6, Report: true, Code: ProblemField, Pointer: 42}, DropExtension},
+		"unknown, skip": {60, "06 00 1e 04 00000000" + tcp, Chain{Proto: 6, Off: 8, named: 40},
+			DropNone},
+		"unknown, silence": {60, "06 00 5e 04 00000000" + tcp,
+			Chain{Proto: 60, named: 6, Code: ProblemOption, Pointer: 42}, DropExtension},
+		"unknown, report": {60, "06 00 9e 04 00000000" + tcp,
+			Chain{Proto: 60, named: 6, Report: true, Multicast: true, Code: ProblemOption, Pointer: 42},
+			DropExtension},
+		"unknown, unicast": {60, "06 00 00 de 03 000000" + tcp,
+			Chain{Proto: 60, named: 6, Report: true, Code: ProblemOption, Pointer: 43}, DropExtension},
 		"hop by hop second": {60, "00 00 01 04 00000000 06 00 01 04 00000000",
-			Chain{Proto: 0, Off: 8, named: 40, Report: true, Code: ProblemNextHeader, Pointer: 40}, DropExtension},
+			Chain{Proto: 0, Off: 8, named: 40, Report: true, Code: ProblemNextHeader, Pointer: 40},
+			DropExtension},
 		"option too long":  {60, "06 00 1e 05 00000000" + tcp, Chain{Proto: 60, named: 6}, DropExtension},
 		"header too long":  {60, "06 02 01 04 00000000" + tcp, Chain{Proto: 60, named: 6}, DropExtension},
 		"cut":              {60, "06 00 01", Chain{Proto: 60, named: 6}, DropExtension},
 		"ESP is not known": {50, tcp, Chain{Proto: 50, named: 6}, DropNone},
 		"fragment": {60, "2c 00 01 04 00000000 06 00 0009 00000007" + tcp,
-			Chain{Proto: 44, Off: 16, named: 40, HasFragment: true, Fragment: Fragment6{NextHeader: 6, Off: 8, More: true, ID: 7}}, DropNone},
+			Chain{Proto: 44, Off: 16, named: 40, HasFragment: true,
+				Fragment: Fragment6{NextHeader: 6, Off: 8, More: true, ID: 7}}, DropNone},
 	} {
 		got, d := WalkIPv6(clipped(hexed(t, c.payload)), c.first, IPv6Len, false)
 		require.Equal(t, c.drop, d, name)
@@ -146,7 +166,8 @@ func TestVLAN(t *testing.T) {
 	require.Equal(t, uint16(EtherTypeVLAN), got.Type)
 	payload[0] |= 0xf0 // priority 7, drop eligible
 	vid, typ, rest, d := ParseVLAN(payload)
-	require.Equal(t, []any{uint16(100), uint16(EtherTypeIPv4), 0, DropNone}, []any{vid, typ, len(rest), d})
+	require.Equal(t, []any{uint16(100), uint16(EtherTypeIPv4), 0, DropNone},
+		[]any{vid, typ, len(rest), d})
 	for n := range VLANLen {
 		_, _, _, d := ParseVLAN(clipped(payload[:n]))
 		require.Equal(t, DropShort, d)

@@ -336,8 +336,8 @@ func (l *Listener) report1(now int64, g *listened, b []byte) (dst Addr, n int) {
 	return g.group, putMLD1(b, MLDReport1, l.source, g.group, g.group)
 }
 
-// asked is the group that has been due for an answer for longest; nil: none is, or it is too soon for
-// another answer.
+// asked is the group that has been due for an answer for longest; nil: none is, or it is too soon
+// for another answer.
 func (l *Listener) asked(now int64) (first *listened) {
 	if l.answeredAt+listenAnswerGapNs > now {
 		return nil

@@ -133,7 +133,8 @@ func query1(group Addr, ms int64) MLD {
 }
 
 func query2(group Addr, ms int64, sources ...byte) MLD {
-	m := MLD{Type: MLDQuery, Version: 2, Group: group, MaxDelayNs: ms * 1_000_000, Robustness: 2, IntervalSec: 125}
+	m := MLD{Type: MLDQuery, Version: 2, Group: group, MaxDelayNs: ms * 1_000_000, Robustness: 2,
+		IntervalSec: 125}
 	for _, s := range sources {
 		m.sources = append(m.sources, make([]byte, 15)...)
 		m.sources = append(m.sources, s)
@@ -369,8 +370,8 @@ func TestListenerManySources(t *testing.T) {
 	l.quiet()
 }
 
-// So it is with many groups, each asked for again and again, with all its sources: frames of answers
-// are apart, and each group has its turn.
+// So it is with many groups, each asked for again and again, with all its sources: frames of
+// answers are apart, and each group has its turn.
 func TestListenerFloodOfManyGroups(t *testing.T) {
 	var groups []Addr
 	for n := range ListenMax {
@@ -470,7 +471,8 @@ func TestListenerOlderQuerier(t *testing.T) {
 	l.Join(l.now, groupN(3))
 	l.says("to-ex 3")
 	require.False(t, l.Stats(l.now).Older)
-	require.NotContains(t, strings.Join(l.pass(100*listenSecond), " "), "2", "the Report of group 2 is not repeated")
+	require.NotContains(t, strings.Join(l.pass(100*listenSecond), " "), "2",
+		"the Report of group 2 is not repeated")
 	l.hears(query2(all, 1000))
 	l.next("is-ex 1, is-ex 2, is-ex 3")
 }

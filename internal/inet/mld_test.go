@@ -30,12 +30,14 @@ func goldenMLD(t testing.TB, name string) (IPv6, []byte, bool) {
 // req: 3810-5.1.3-1, 3810-5.1.9-1, 3810-8.1-1
 func TestMLDOfLinux(t *testing.T) {
 	for name, want := range map[string]MLD{
-		"mld-query2-general": {Type: MLDQuery, Version: 2, MaxDelayNs: listenSecond, Robustness: 2, IntervalSec: 125},
+		"mld-query2-general": {Type: MLDQuery, Version: 2, MaxDelayNs: listenSecond, Robustness: 2,
+			IntervalSec: 125},
 		"mld-query1-general": {Type: MLDQuery, Version: 1, MaxDelayNs: listenSecond},
-		"mld-query2-group":   {Type: MLDQuery, Version: 2, MaxDelayNs: listenSecond, Robustness: 2, IntervalSec: 125, Group: group1},
-		"mld-query1-group":   {Type: MLDQuery, Version: 1, MaxDelayNs: listenSecond, Group: group1},
-		"mld-report1":        {Type: MLDReport1, Version: 1, Group: group1},
-		"mld-done":           {Type: MLDDone, Version: 1, Group: group1},
+		"mld-query2-group": {Type: MLDQuery, Version: 2, MaxDelayNs: listenSecond, Robustness: 2,
+			IntervalSec: 125, Group: group1},
+		"mld-query1-group": {Type: MLDQuery, Version: 1, MaxDelayNs: listenSecond, Group: group1},
+		"mld-report1":      {Type: MLDReport1, Version: 1, Group: group1},
+		"mld-done":         {Type: MLDDone, Version: 1, Group: group1},
 	} {
 		h, b, alert := goldenMLD(t, name)
 		require.True(t, alert, name)
@@ -85,10 +87,11 @@ func TestMLDValidity(t *testing.T) {
 		alert    bool
 		want     Drop
 	}{
-		"general":                      {general + v2, querier, AllNodes, 1, true, DropNone},
-		"to a unicast address":         {general + v2, querier, six1, 1, true, DropNone},
-		"general to a group":           {general, querier, group1, 1, true, DropNone},
-		"code 7, reserved octets":      {"82 07 0000 03e8 abcd 00000000000000000000000000000000 f2 7d 0000", querier, AllNodes, 1, true, DropNone},
+		"general":              {general + v2, querier, AllNodes, 1, true, DropNone},
+		"to a unicast address": {general + v2, querier, six1, 1, true, DropNone},
+		"general to a group":   {general, querier, group1, 1, true, DropNone},
+		"code 7, reserved octets": {"82 07 0000 03e8 abcd 00000000000000000000000000000000 " +
+			"f2 7d 0000", querier, AllNodes, 1, true, DropNone},
 		"octets after the last source": {group + one + "0123456789", querier, group1, 1, true, DropNone},
 		"hop limit 255":                {general + v2, querier, AllNodes, 255, true, DropBadMLD},
 		"hop limit 2":                  {general, querier, AllNodes, 2, true, DropBadMLD},
@@ -98,15 +101,21 @@ func TestMLDValidity(t *testing.T) {
 		"from a global address":        {general + v2, six1, AllNodes, 1, true, DropBadMLD},
 		"25 octets":                    {general + "02", querier, AllNodes, 1, true, DropBadMLD},
 		"27 octets":                    {general + "027d00", querier, AllNodes, 1, true, DropBadMLD},
-		"a source too few":             {group + " 02 7d 0002 fd770000000000000000000000000009", querier, group1, 1, true, DropBadMLD},
-		"65535 sources":                {group + " 02 7d ffff", querier, group1, 1, true, DropBadMLD},
-		"for a unicast address":        {"82 00 0000 03e8 0000 fd770000000000000000000000000001", querier, AllNodes, 1, true, DropBadMLD},
-		"for an IPv4 group":            {"82 00 0000 03e8 0000 00000000000000000000ffffe0000001", querier, AllNodes, 1, true, DropBadMLD},
-		"for 0.0.0.0":                  {"82 00 0000 03e8 0000 00000000000000000000ffff00000000", querier, AllNodes, 1, true, DropBadMLD},
-		"a Report of no group":         {"83" + general[2:], querier, group1, 1, true, DropBadMLD},
-		"a Report of an IPv4 group":    {"83 00 0000 0000 0000 00000000000000000000ffffe0000001", querier, group1, 1, true, DropBadMLD},
-		"a Report from ::":             {"83" + group[2:], Addr{}, group1, 1, true, DropBadMLD},
-		"a Report of MLDv2":            {"8f 00 0000 0000 0001 04000000 ff0200000000000000000001ff000001", querier, AllMLDRouters, 1, true, DropBadMLD},
+		"a source too few": {group + " 02 7d 0002 fd770000000000000000000000000009", querier,
+			group1, 1, true, DropBadMLD},
+		"65535 sources": {group + " 02 7d ffff", querier, group1, 1, true, DropBadMLD},
+		"for a unicast address": {"82 00 0000 03e8 0000 fd770000000000000000000000000001", querier,
+			AllNodes, 1, true, DropBadMLD},
+		"for an IPv4 group": {"82 00 0000 03e8 0000 00000000000000000000ffffe0000001", querier,
+			AllNodes, 1, true, DropBadMLD},
+		"for 0.0.0.0": {"82 00 0000 03e8 0000 00000000000000000000ffff00000000", querier,
+			AllNodes, 1, true, DropBadMLD},
+		"a Report of no group": {"83" + general[2:], querier, group1, 1, true, DropBadMLD},
+		"a Report of an IPv4 group": {"83 00 0000 0000 0000 00000000000000000000ffffe0000001", querier,
+			group1, 1, true, DropBadMLD},
+		"a Report from ::": {"83" + group[2:], Addr{}, group1, 1, true, DropBadMLD},
+		"a Report of MLDv2": {"8f 00 0000 0000 0001 04000000 ff0200000000000000000001ff000001",
+			querier, AllMLDRouters, 1, true, DropBadMLD},
 	} {
 		var m MLD
 		b := clipped(mldMessage(t, c.text, c.src, c.dst))
@@ -121,10 +130,12 @@ func TestMLDValidity(t *testing.T) {
 
 // req: 3810-5.1.3-1, 3810-5.1.9-1
 func TestMLDFloat(t *testing.T) {
-	for code, want := range map[uint32]uint32{0: 0, 1: 1, 32767: 32767, 0x8000: 32768, 0x8001: 32776, 0x9000: 65536, 0xffff: 8387584} {
+	for code, want := range map[uint32]uint32{0: 0, 1: 1, 32767: 32767, 0x8000: 32768, 0x8001: 32776,
+		0x9000: 65536, 0xffff: 8387584} {
 		require.Equal(t, want, mldFloat(code, 12), "%#x", code)
 	}
-	for code, want := range map[uint32]uint32{0: 0, 127: 127, 0x80: 128, 0x81: 136, 0x9f: 496, 0xff: 31744} {
+	for code, want := range map[uint32]uint32{0: 0, 127: 127, 0x80: 128, 0x81: 136, 0x9f: 496,
+		0xff: 31744} {
 		require.Equal(t, want, mldFloat(code, 4), "%#x", code)
 	}
 }
@@ -151,11 +162,13 @@ func TestRouterAlert(t *testing.T) {
 }
 
 func FuzzParseMLD(f *testing.F) {
-	for _, name := range []string{"mld-query2-general", "mld-query1-group", "mld-report1", "mld-done", "mld-report2"} {
+	for _, name := range []string{"mld-query2-general", "mld-query1-group", "mld-report1", "mld-done",
+		"mld-report2"} {
 		_, b, _ := goldenMLD(f, name)
 		f.Add(b, uint64(7))
 	}
-	f.Add(mldMessage(f, "82 00 0000 0000 0000 ff0200000000000000000001ff000001 07 ff 0001 fd770000000000000000000000000009", querier, group1), uint64(1))
+	f.Add(mldMessage(f, "82 00 0000 0000 0000 ff0200000000000000000001ff000001 07 ff 0001 "+
+		"fd770000000000000000000000000009", querier, group1), uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64) {
 		if len(b) < 4 {
 			return

@@ -135,8 +135,9 @@ func (nd *ND) options(b []byte, want uint8) bool {
 			nd.MTU = binary.BigEndian.Uint32(opt[4:8])
 		case opt[0] == ndPrefix && len(opt) == 32 && nd.PrefixesCount < NDPrefixesMax && opt[2] <= 128:
 			nd.Prefixes[nd.PrefixesCount] = NDPrefix{
-				Prefix: Addr(opt[16:32]), Bits: int(opt[2]), OnLink: opt[3]&0x80 != 0, Autoconf: opt[3]&0x40 != 0,
-				Valid: binary.BigEndian.Uint32(opt[4:8]), Preferred: binary.BigEndian.Uint32(opt[8:12]),
+				Prefix: Addr(opt[16:32]), Bits: int(opt[2]), OnLink: opt[3]&0x80 != 0,
+				Autoconf: opt[3]&0x40 != 0,
+				Valid:    binary.BigEndian.Uint32(opt[4:8]), Preferred: binary.BigEndian.Uint32(opt[8:12]),
 			}
 			nd.PrefixesCount++
 		}

@@ -13,13 +13,17 @@ var stationMAC = MAC{2, 0, 0, 0, 0, 7}
 func TestNDGolden(t *testing.T) {
 	b := make([]byte, 64)
 	n := PutNeighbourSolicitation(b, stationMAC, six1, six2.SolicitedNode(), six2)
-	require.Equal(t, hexed(t, "87 00 0000 00000000 fd770000000000000000000000000002 01 01 020000000007"), zeroSum(b[:n]))
+	require.Equal(t, hexed(t, "87 00 0000 00000000 fd770000000000000000000000000002 01 01 "+
+		"020000000007"), zeroSum(b[:n]))
 	n = PutNeighbourSolicitation(b, stationMAC, Addr{}, six2.SolicitedNode(), six2)
-	require.Equal(t, hexed(t, "87 00 0000 00000000 fd770000000000000000000000000002"), zeroSum(b[:n]), "no option when checking for duplicates")
+	require.Equal(t, hexed(t, "87 00 0000 00000000 fd770000000000000000000000000002"), zeroSum(b[:n]),
+		"no option when checking for duplicates")
 	n = PutNeighbourAdvertisement(b, stationMAC, six1, six2, six1)
-	require.Equal(t, hexed(t, "88 00 0000 60000000 fd770000000000000000000000000001 02 01 020000000007"), zeroSum(b[:n]))
+	require.Equal(t, hexed(t, "88 00 0000 60000000 fd770000000000000000000000000001 02 01 "+
+		"020000000007"), zeroSum(b[:n]))
 	n = PutNeighbourAdvertisement(b, stationMAC, six1, AllNodes, six1)
-	require.Equal(t, hexed(t, "88 00 0000 20000000 fd770000000000000000000000000001 02 01 020000000007"), zeroSum(b[:n]))
+	require.Equal(t, hexed(t, "88 00 0000 20000000 fd770000000000000000000000000001 02 01 "+
+		"020000000007"), zeroSum(b[:n]))
 	n = PutRouterSolicitation(b, stationMAC, LinkLocal(stationMAC))
 	require.Equal(t, hexed(t, "85 00 0000 00000000 01 01 020000000007"), zeroSum(b[:n]))
 }
@@ -50,13 +54,15 @@ func TestNDRoundTrip(t *testing.T) {
 	group := six2.SolicitedNode()
 	n := PutNeighbourSolicitation(b, stationMAC, six1, group, six2)
 	require.Equal(t, DropNone, ParseND(clipped(b[:n]), six1, group, 255, &nd))
-	require.Equal(t, ND{Type: NDNeighbourSolicitation, Target: six2, MAC: stationMAC, HasMAC: true}, nd)
+	require.Equal(t, ND{Type: NDNeighbourSolicitation, Target: six2, MAC: stationMAC, HasMAC: true},
+		nd)
 	n = PutNeighbourSolicitation(b, stationMAC, Addr{}, group, six2)
 	require.Equal(t, DropNone, ParseND(clipped(b[:n]), Addr{}, group, 255, &nd))
 	require.Equal(t, ND{Type: NDNeighbourSolicitation, Target: six2}, nd)
 	n = PutNeighbourAdvertisement(b, stationMAC, six1, six2, six1)
 	require.Equal(t, DropNone, ParseND(clipped(b[:n]), six1, six2, 255, &nd))
-	require.Equal(t, ND{Type: NDNeighbourAdvert, Target: six1, MAC: stationMAC, HasMAC: true, Solicited: true, Override: true}, nd)
+	require.Equal(t, ND{Type: NDNeighbourAdvert, Target: six1, MAC: stationMAC, HasMAC: true,
+		Solicited: true, Override: true}, nd)
 	n = PutRouterSolicitation(b, stationMAC, LinkLocal(stationMAC))
 	require.Equal(t, DropNone, ParseND(clipped(b[:n]), LinkLocal(stationMAC), AllRouters, 255, &nd))
 }
@@ -71,12 +77,15 @@ func TestRouterAdvertisement(t *testing.T) {
 	var nd ND
 	require.Equal(t, DropNone, ParseND(clipped(b), src, AllNodes, 255, &nd))
 	want := ND{
-		Type: NDRouterAdvertisement, MAC: stationMAC, HasMAC: true, HopLimit: 64, LifetimeSec: 1800, ReachableMs: 30000,
-		RetransMs: 1000, MTU: 1500, PrefixesCount: 1,
+		Type: NDRouterAdvertisement, MAC: stationMAC, HasMAC: true, HopLimit: 64, LifetimeSec: 1800,
+		ReachableMs: 30000,
+		RetransMs:   1000, MTU: 1500, PrefixesCount: 1,
 	}
-	want.Prefixes[0] = NDPrefix{Prefix: Addr{0xfd, 0x77}, Bits: 64, OnLink: true, Autoconf: true, Valid: 86400, Preferred: 14400}
+	want.Prefixes[0] = NDPrefix{Prefix: Addr{0xfd, 0x77}, Bits: 64, OnLink: true, Autoconf: true,
+		Valid: 86400, Preferred: 14400}
 	require.Equal(t, want, nd)
-	require.Equal(t, DropBadND, ParseND(ndMessage(t, text, six1, AllNodes), six1, AllNodes, 255, &nd), "not from a link-local address")
+	require.Equal(t, DropBadND, ParseND(ndMessage(t, text, six1, AllNodes), six1, AllNodes, 255, &nd),
+		"not from a link-local address")
 }
 
 // Every check of RFC 4861, 6.1 and 7.1.
@@ -93,25 +102,35 @@ func TestNDValidity(t *testing.T) {
 		hop      uint8
 		want     Drop
 	}{
-		"NS":                           {ns, six1, group, 255, DropNone},
-		"NA":                           {na, six1, six2, 255, DropNone},
-		"hop limit 64":                 {ns, six1, group, 64, DropBadND},
-		"hop limit 254":                {na, six1, six2, 254, DropBadND},
-		"code 1":                       {"87 01" + ns[5:], six1, group, 255, DropBadND},
-		"multicast target":             {"87 00 0000 00000000 ff020000000000000000000000000002", six1, group, 255, DropBadND},
-		"multicast target of NA":       {"88 00 0000 60000000 ff020000000000000000000000000002", six1, six2, 255, DropBadND},
-		"mapped target":                {"87 00 0000 00000000 00000000000000000000ffff0a000001", six1, group, 255, DropBadND},
-		"option of length 0":           {ns + "0e 00 000000000000", six1, group, 255, DropBadND},
-		"option beyond the end":        {ns + "0e 02 000000000000", six1, group, 255, DropBadND},
-		"NS from :: with an option":    {ns, Addr{}, group, 255, DropBadND},
-		"NS from :: to unicast":        {"87 00 0000 00000000 fd770000000000000000000000000002", Addr{}, six2, 255, DropBadND},
-		"NS from ::":                   {"87 00 0000 00000000 fd770000000000000000000000000002", Addr{}, group, 255, DropNone},
-		"solicited NA to a group":      {na, six1, AllNodes, 255, DropBadND},
-		"NA to a group":                {"88 00 0000 20000000 fd770000000000000000000000000001", six1, AllNodes, 255, DropNone},
-		"NS of 23 octets":              {"87 00 0000 00000000 fd7700000000000000000000000000", six1, group, 255, DropBadND},
-		"RS from :: with an option":    {"85 00 0000 00000000 01 01 020000000007", Addr{}, AllRouters, 255, DropBadND},
-		"RA of 15 octets":              {"86 00 0000 40 00 0708 00007530 0003e8", LinkLocal(stationMAC), AllNodes, 255, DropBadND},
-		"Redirect":                     {"89 00 0000 00000000 fd770000000000000000000000000001 fd770000000000000000000000000001", LinkLocal(stationMAC), six2, 255, DropBadND},
+		"NS":            {ns, six1, group, 255, DropNone},
+		"NA":            {na, six1, six2, 255, DropNone},
+		"hop limit 64":  {ns, six1, group, 64, DropBadND},
+		"hop limit 254": {na, six1, six2, 254, DropBadND},
+		"code 1":        {"87 01" + ns[5:], six1, group, 255, DropBadND},
+		"multicast target": {"87 00 0000 00000000 ff020000000000000000000000000002", six1,
+			group, 255, DropBadND},
+		"multicast target of NA": {"88 00 0000 60000000 ff020000000000000000000000000002", six1,
+			six2, 255, DropBadND},
+		"mapped target": {"87 00 0000 00000000 00000000000000000000ffff0a000001", six1,
+			group, 255, DropBadND},
+		"option of length 0":        {ns + "0e 00 000000000000", six1, group, 255, DropBadND},
+		"option beyond the end":     {ns + "0e 02 000000000000", six1, group, 255, DropBadND},
+		"NS from :: with an option": {ns, Addr{}, group, 255, DropBadND},
+		"NS from :: to unicast": {"87 00 0000 00000000 fd770000000000000000000000000002", Addr{},
+			six2, 255, DropBadND},
+		"NS from ::": {"87 00 0000 00000000 fd770000000000000000000000000002", Addr{},
+			group, 255, DropNone},
+		"solicited NA to a group": {na, six1, AllNodes, 255, DropBadND},
+		"NA to a group": {"88 00 0000 20000000 fd770000000000000000000000000001", six1,
+			AllNodes, 255, DropNone},
+		"NS of 23 octets": {"87 00 0000 00000000 fd7700000000000000000000000000", six1,
+			group, 255, DropBadND},
+		"RS from :: with an option": {"85 00 0000 00000000 01 01 020000000007", Addr{}, AllRouters,
+			255, DropBadND},
+		"RA of 15 octets": {"86 00 0000 40 00 0708 00007530 0003e8", LinkLocal(stationMAC),
+			AllNodes, 255, DropBadND},
+		"Redirect": {"89 00 0000 00000000 fd770000000000000000000000000001 " +
+			"fd770000000000000000000000000001", LinkLocal(stationMAC), six2, 255, DropBadND},
 		"group as link-layer address":  {"87 00 0000 00000000 fd770000000000000000000000000002 01 01 330000000007", six1, group, 255, DropBadND},
 		"unknown option is passed by":  {ns + "63 01 000000000000", six1, group, 255, DropNone},
 		"option of the other function": {"87 00 0000 00000000 fd770000000000000000000000000002 02 01 020000000007", six1, group, 255, DropNone},
@@ -128,7 +147,8 @@ func TestNDValidity(t *testing.T) {
 
 func FuzzParseND(f *testing.F) {
 	f.Add(hexed(f, "87 00 0000 00000000 fd770000000000000000000000000002 01 01 020000000007"), true)
-	f.Add(hexed(f, "86 00 0000 40 00 0708 00007530 000003e8 05 01 0000 000005dc 03 04 40 c0 00015180 00003840 00000000 fd770000000000000000000000000000"), false)
+	f.Add(hexed(f, "86 00 0000 40 00 0708 00007530 000003e8 05 01 0000 000005dc 03 04 40 c0 "+
+		"00015180 00003840 00000000 fd770000000000000000000000000000"), false)
 	f.Fuzz(func(t *testing.T, b []byte, multicast bool) {
 		if len(b) < 4 {
 			return

@@ -7,13 +7,15 @@ import (
 
 // NeighbourConfig bounds a table. Zero fields take the default.
 type NeighbourConfig struct {
-	EntriesMax  int    // default 1024
-	QueueMax    int    // frames waiting per unresolved entry, default 16
-	FramesMax   int    // frames inside the table at any time, default 256: no more Bufs can be stuck here
-	ReachableNs int64  // default 30 s: then stale, refreshed by a unicast request
-	RetryNs     int64  // default 1 s between requests
-	Doubt       bool   // IPv4: a reachable station is asked before another takes its address (neighbour_arp.go)
-	Seed        uint64 // of the random lengths of confirmations; default: drawn
+	EntriesMax int // default 1024
+	QueueMax   int // frames waiting per unresolved entry, default 16
+	// frames inside the table at any time, default 256: no more Bufs can be stuck here
+	FramesMax   int
+	ReachableNs int64 // default 30 s: then stale, refreshed by a unicast request
+	RetryNs     int64 // default 1 s between requests
+	// IPv4: a reachable station is asked before another takes its address (neighbour_arp.go)
+	Doubt bool
+	Seed  uint64 // of the random lengths of confirmations; default: drawn
 	// RetriesMax is how often an unanswered request is repeated; then the neighbour is unreachable:
 	// queued frames are dropped, the entry is removed. Default 3, for IPv6 2
 	// (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT); RFC 7048 allows more.
@@ -58,14 +60,16 @@ func (c NeighbourConfig) withDefaults() NeighbourConfig {
 type NeighbourStats struct {
 	Entries, Frames int
 	Created         uint64
-	Refused         uint64 // no entry made: the table is full of entries in use, or the address is no station's
-	Evicted         uint64 // an idle entry made room
-	Expired         uint64 // a stale, unused entry ended
-	Unreachable     uint64 // an entry was given up after RetriesMax
-	Doubted         uint64 // another station claimed a known address and was not believed, or not yet (NeighbourConfig.Doubt)
-	Moved           uint64 // a known address changed its MAC: a new card, a takeover, or spoofing
-	Displaced       uint64 // the oldest frame of a full queue went to TakeDropped
-	FramesFull      uint64 // a frame was refused as FramesMax are held
+	// no entry made: the table is full of entries in use, or the address is no station's
+	Refused     uint64
+	Evicted     uint64 // an idle entry made room
+	Expired     uint64 // a stale, unused entry ended
+	Unreachable uint64 // an entry was given up after RetriesMax
+	// another station claimed a known address and was not believed, or not yet (NeighbourConfig.Doubt)
+	Doubted    uint64
+	Moved      uint64 // a known address changed its MAC: a new card, a takeover, or spoofing
+	Displaced  uint64 // the oldest frame of a full queue went to TakeDropped
+	FramesFull uint64 // a frame was refused as FramesMax are held
 }
 
 // neighbourState of an entry. "Used" means that Lookup found it since it was last confirmed. Learn
@@ -95,7 +99,8 @@ const (
 	neighbourReachable                        // confirmed within ReachableNs
 	neighbourStale                            // old and idle
 	neighbourProbing                          // old, used, being asked
-	neighbourDelay                            // IPv6: old, used, the transport has delayNs to confirm it
+	// IPv6: old, used, the transport has delayNs to confirm it
+	neighbourDelay
 )
 
 // neverUsed stands in neighbour.usedNs of an entry that no Lookup has found.
@@ -129,7 +134,8 @@ type Neighbours[T any] struct {
 func NewNeighbours[T any](cfg NeighbourConfig) *Neighbours[T] {
 	cfg = cfg.withDefaults()
 	n := &Neighbours[T]{
-		cfg: cfg, lost: make([]Addr, 0, cfg.EntriesMax), rng: cfg.Seed | 1, reachable6Ns: cfg.ReachableNs, retry6Ns: cfg.RetryNs,
+		cfg: cfg, lost: make([]Addr, 0, cfg.EntriesMax), rng: cfg.Seed | 1, reachable6Ns: cfg.ReachableNs,
+		retry6Ns: cfg.RetryNs,
 	}
 	n.table.init(cfg.EntriesMax)
 	n.frames.init(cfg.FramesMax)
@@ -154,7 +160,8 @@ func (n *Neighbours[T]) Lookup(now int64, ip Addr, frame T) (mac MAC, known, que
 }
 
 // lookupSlow is Lookup of what is neither reachable nor being probed. i is the entry or negative.
-func (n *Neighbours[T]) lookupSlow(now int64, ip Addr, i int32, frame T) (mac MAC, known, queued, ask bool) {
+func (n *Neighbours[T]) lookupSlow(now int64, ip Addr, i int32,
+	frame T) (mac MAC, known, queued, ask bool) {
 	if i < 0 {
 		if i = n.insert(ip); i < 0 {
 			return MAC{}, false, false, false

@@ -62,7 +62,8 @@ func entry(t *testing.T, s neighbourState) *Neighbours[int] {
 // The table of RFC 4861, 7.2.5 and appendix C.
 // req: 4861-7.2-4
 func TestAdvertisementTable(t *testing.T) {
-	const incomplete, reachable, stale, probing, delay = neighbourIncomplete, neighbourReachable, neighbourStale, neighbourProbing, neighbourDelay
+	const incomplete, reachable, stale, probing, delay = neighbourIncomplete, neighbourReachable,
+		neighbourStale, neighbourProbing, neighbourDelay
 	for _, c := range []struct {
 		before neighbourState
 		mac    MAC
@@ -96,7 +97,8 @@ func TestAdvertisementTable(t *testing.T) {
 		{reachable, MAC{}, false, false, reachable, macA},
 	} {
 		n := entry(t, c.before)
-		n.Advertise(delayNs, &ND{Target: six1, MAC: c.mac, HasMAC: c.mac != MAC{}, Solicited: c.s, Override: c.o})
+		n.Advertise(delayNs, &ND{Target: six1, MAC: c.mac, HasMAC: c.mac != MAC{}, Solicited: c.s,
+			Override: c.o})
 		require.Equal(t, c.after, state(n, six1), "%+v", c)
 		i := n.table.find(&six1)
 		require.Equal(t, c.at, n.table.entries[i].mac, "%+v", c)

@@ -107,7 +107,8 @@ func (o *oracleNeighbours) deadline() int64 {
 // Random events, each answer compared with the oracle's.
 func TestNeighbourOracle(t *testing.T) {
 	r := dice(t)
-	cfg := NeighbourConfig{EntriesMax: 64, QueueMax: 3, FramesMax: 1 << 12, ReachableNs: 300, RetryNs: 10, RetriesMax: 2}
+	cfg := NeighbourConfig{EntriesMax: 64, QueueMax: 3, FramesMax: 1 << 12, ReachableNs: 300,
+		RetryNs: 10, RetriesMax: 2}
 	n := NewNeighbours[int](cfg)
 	o := &oracleNeighbours{cfg: cfg, entries: map[Addr]*oracleNeighbour{}}
 	var now int64
@@ -165,7 +166,8 @@ func TestNeighbourOracle(t *testing.T) {
 // destination is asked for twice within RetryNs, and every frame that went in comes out once.
 func TestNeighbourPressure(t *testing.T) {
 	r := dice(t)
-	cfg := NeighbourConfig{EntriesMax: 16, QueueMax: 2, FramesMax: 10, ReachableNs: 300, RetryNs: 50, RetriesMax: 2}
+	cfg := NeighbourConfig{EntriesMax: 16, QueueMax: 2, FramesMax: 10, ReachableNs: 300, RetryNs: 50,
+		RetriesMax: 2}
 	n := NewNeighbours[int](cfg)
 	inside := map[int]bool{}
 	asked := map[Addr]int64{}
@@ -247,7 +249,8 @@ func TestNeighbourPressure(t *testing.T) {
 func FuzzNeighbours(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 64, 65, 128, 129, 192, 255})
 	f.Fuzz(func(t *testing.T, events []byte) {
-		n := NewNeighbours[int](NeighbourConfig{EntriesMax: 4, QueueMax: 2, FramesMax: 5, ReachableNs: 20, RetryNs: 5, RetriesMax: 1})
+		n := NewNeighbours[int](NeighbourConfig{EntriesMax: 4, QueueMax: 2, FramesMax: 5, ReachableNs: 20,
+			RetryNs: 5, RetriesMax: 1})
 		var now int64
 		in, out := 0, 0
 		for _, x := range events {

@@ -20,7 +20,8 @@ import (
 //	      dropped          -> f1 f2          all of TakeDropped
 //	      deadline         -> 32             seconds or "never"
 //
-// @ sets the time in seconds, which then stays. A to Z are addresses, us is our own, m1 to m99 are MACs, f1.. frames.
+// @ sets the time in seconds, which then stays. A to Z are addresses, us is our own, m1 to m99
+// are MACs, f1.. frames.
 type neighbourScript struct {
 	t   *testing.T
 	n   *Neighbours[int]
@@ -65,9 +66,11 @@ func (s *neighbourScript) do(words []string) string {
 	case "create":
 		s.n.Learn(s.now, s.ip(words[1]), s.mac(words[2]), true)
 	case "reply":
-		return s.input(ARP{Op: ARPReply, SenderIP: s.ip(words[1]), SenderMAC: s.mac(words[2]), TargetIP: ourIP, TargetMAC: ourMAC})
+		return s.input(ARP{Op: ARPReply, SenderIP: s.ip(words[1]), SenderMAC: s.mac(words[2]),
+			TargetIP: ourIP, TargetMAC: ourMAC})
 	case "request":
-		return s.input(ARP{Op: ARPRequest, SenderIP: s.ip(words[1]), SenderMAC: s.mac(words[2]), TargetIP: s.ip(words[3])})
+		return s.input(ARP{Op: ARPRequest, SenderIP: s.ip(words[1]), SenderMAC: s.mac(words[2]),
+			TargetIP: s.ip(words[3])})
 	case "take":
 		return s.drain(func() (string, bool) {
 			f, mac, ok := s.n.Take()
@@ -124,7 +127,8 @@ func (s *neighbourScript) input(a ARP) string {
 	if !answer {
 		return "silence"
 	}
-	require.Equal(s.t, ARP{Op: ARPReply, SenderMAC: ourMAC, SenderIP: ourIP, TargetMAC: a.SenderMAC, TargetIP: a.SenderIP}, reply)
+	require.Equal(s.t, ARP{Op: ARPReply, SenderMAC: ourMAC, SenderIP: ourIP, TargetMAC: a.SenderMAC,
+		TargetIP: a.SenderIP}, reply)
 	return "answer"
 }
 

@@ -33,10 +33,11 @@ type neighbourTable struct {
 	entries []neighbour
 	slots   []uint32 // entry + 1; 0 empty
 	mask    uint32
-	key     [2]uint64 // secret, so that no host on the link can aim at one slot; no behaviour depends on it
-	free    []int32
-	hand    int // victim begins here
-	timers  []neighbourTimer
+	// secret, so that no host on the link can aim at one slot; no behaviour depends on it
+	key    [2]uint64
+	free   []int32
+	hand   int // victim begins here
+	timers []neighbourTimer
 }
 
 type neighbourTimer struct {

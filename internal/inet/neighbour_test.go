@@ -347,8 +347,10 @@ func TestNeighbourNoStation(t *testing.T) {
 
 func TestNeighbourConfigPanics(t *testing.T) {
 	for _, cfg := range []NeighbourConfig{
-		{EntriesMax: -1}, {EntriesMax: 1<<20 + 1}, {QueueMax: -1}, {QueueMax: 1 << 16}, {FramesMax: -1}, {FramesMax: 1<<20 + 1},
-		{RetriesMax: -1}, {RetriesMax: 101}, {RetryNs: -1}, {ReachableNs: -1}, {ReachableNs: 5, RetryNs: 6},
+		{EntriesMax: -1}, {EntriesMax: 1<<20 + 1}, {QueueMax: -1}, {QueueMax: 1 << 16}, {FramesMax: -1},
+		{FramesMax: 1<<20 + 1},
+		{RetriesMax: -1}, {RetriesMax: 101}, {RetryNs: -1}, {ReachableNs: -1},
+		{ReachableNs: 5, RetryNs: 6},
 	} {
 		require.Panics(t, func() { NewNeighbours[int](cfg) }, "%+v", cfg)
 	}

@@ -13,8 +13,9 @@ const IPv4PathMTUMin = 552
 
 // PathMTUConfig bounds a PathMTU. Zero fields take the default.
 type PathMTUConfig struct {
-	EntriesMax int   // destinations, default 256, a multiple of 4
-	AgeNs      int64 // of an estimate, until the link's is tried again: default 10 min, not less than 5 (RFC 1191, 6.3)
+	EntriesMax int // destinations, default 256, a multiple of 4
+	// of an estimate, until the link's is tried again: default 10 min, not less than 5 (RFC 1191, 6.3)
+	AgeNs int64
 }
 
 func (c PathMTUConfig) withDefaults() PathMTUConfig {
@@ -25,7 +26,8 @@ func (c PathMTUConfig) withDefaults() PathMTUConfig {
 	if c.AgeNs == 0 {
 		c.AgeNs = 10 * minute
 	}
-	if c.EntriesMax < pathWays || c.EntriesMax > 1<<16 || c.EntriesMax&(c.EntriesMax-1) != 0 || c.AgeNs < 5*minute {
+	if c.EntriesMax < pathWays || c.EntriesMax > 1<<16 || c.EntriesMax&(c.EntriesMax-1) != 0 ||
+		c.AgeNs < 5*minute {
 		panic("inet: PathMTUConfig wants EntriesMax a power of two from 4 to 65536, AgeNs at least 5 min")
 	}
 	return c
@@ -62,7 +64,8 @@ type pathEntry struct {
 func NewPathMTU(cfg PathMTUConfig) *PathMTU {
 	cfg = cfg.withDefaults()
 	return &PathMTU{
-		cfg: cfg, entries: make([]pathEntry, cfg.EntriesMax), key: [2]uint64{rand.Uint64(), rand.Uint64()}, next: math.MaxInt64,
+		cfg: cfg, entries: make([]pathEntry, cfg.EntriesMax),
+		key: [2]uint64{rand.Uint64(), rand.Uint64()}, next: math.MaxInt64,
 	}
 }
 

@@ -17,9 +17,10 @@ const (
 
 // ReassemblyConfig bounds a Reassembly. Zero fields take the default.
 type ReassemblyConfig struct {
-	DatagramsMax int   // being reassembled at a time, default 64
-	OctetsMax    int   // of fragments held, default 1 MiB; at least one datagram's 64 KiB
-	TimeoutNs    int64 // from the first fragment, default and least 60 s (RFC 1122, 3.3.2; RFC 8200, 4.5)
+	DatagramsMax int // being reassembled at a time, default 64
+	OctetsMax    int // of fragments held, default 1 MiB; at least one datagram's 64 KiB
+	// from the first fragment, default and least 60 s (RFC 1122, 3.3.2; RFC 8200, 4.5)
+	TimeoutNs int64
 }
 
 func (c ReassemblyConfig) withDefaults() ReassemblyConfig {
@@ -54,11 +55,13 @@ type Datagram struct {
 // Fragment is one of them.
 type Fragment struct {
 	Datagram
-	Next    uint8 // what the octets are, said by the fragment at offset 0
-	Off     int
-	More    bool
-	TOS     uint8  // or traffic class, with the ECN field
-	Head    int    // octets of headers that the whole packet will have in front of the payload and that count for its length
+	Next uint8 // what the octets are, said by the fragment at offset 0
+	Off  int
+	More bool
+	TOS  uint8 // or traffic class, with the ECN field
+	// octets of headers that the whole packet will have in front of the payload and that count for
+	// its length
+	Head    int
 	Payload []byte // copied
 	Packet  []byte // the fragment from its IP header on, for an error to quote; copied
 }
@@ -125,14 +128,16 @@ func NewReassembly(cfg ReassemblyConfig) *Reassembly {
 // datagram.
 func (r *Reassembly) Add(now int64, f *Fragment) (payload []byte, next uint8, d Drop) {
 	end := f.Off + len(f.Payload)
-	if len(f.Payload) == 0 || f.More && len(f.Payload)&7 != 0 || f.Off&7 != 0 || end+f.Head > datagramMax {
+	if len(f.Payload) == 0 || f.More && len(f.Payload)&7 != 0 || f.Off&7 != 0 ||
+		end+f.Head > datagramMax {
 		return nil, 0, DropFragment
 	}
 	s := r.slot(now, &f.Datagram)
 	switch {
 	case s.condemned:
 		return nil, 0, DropOverlap
-	case !f.More && (s.end >= 0 && s.end != end || end < s.highest), f.More && s.end >= 0 && end > s.end:
+	case !f.More && (s.end >= 0 && s.end != end || end < s.highest), f.More && s.end >= 0 &&
+		end > s.end:
 		r.condemn(s)
 		return nil, 0, DropFragment
 	}

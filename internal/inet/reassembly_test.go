@@ -12,8 +12,10 @@ import (
 
 func pieceOf(data []byte, off, n int, id uint32) *Fragment {
 	return &Fragment{
-		Datagram: Datagram{Src: ip4(10, 0, 0, 1), Dst: ip4(10, 0, 0, 2), ID: id, Proto: ProtoTCP}, Next: ProtoTCP,
-		Off: off, More: off+n < len(data), Head: 20, Payload: data[off : off+n], Packet: data[off:min(off+8, len(data))],
+		Datagram: Datagram{Src: ip4(10, 0, 0, 1), Dst: ip4(10, 0, 0, 2), ID: id, Proto: ProtoTCP},
+		Next:     ProtoTCP,
+		Off:      off, More: off+n < len(data), Head: 20, Payload: data[off : off+n],
+		Packet: data[off:min(off+8, len(data))],
 	}
 }
 
@@ -71,16 +73,21 @@ func TestReassemblyRejects(t *testing.T) {
 		"header too much":  {[]*Fragment{{Off: 65512, Head: 20, Payload: data[:8]}}, DropFragment},
 		"no multiple of 8": {[]*Fragment{{Off: 0, More: true, Payload: data[:12]}}, DropFragment},
 		"empty":            {[]*Fragment{{Off: 8, More: true}}, DropFragment},
-		"teardrop":         {[]*Fragment{pieceOf(data, 0, 1480, 1), {Datagram: pieceOf(data, 0, 8, 1).Datagram, Off: 24, Payload: data[:4]}}, DropFragment},
-		"overlap":          {[]*Fragment{pieceOf(data, 0, 1480, 1), pieceOf(data, 1472, 1480, 1)}, DropOverlap},
-		"overlap inside":   {[]*Fragment{pieceOf(data, 800, 800, 1), pieceOf(data, 0, 1600, 1)}, DropOverlap},
+		"teardrop": {[]*Fragment{pieceOf(data, 0, 1480, 1),
+			{Datagram: pieceOf(data, 0, 8, 1).Datagram, Off: 24, Payload: data[:4]}}, DropFragment},
+		"overlap": {[]*Fragment{pieceOf(data, 0, 1480, 1), pieceOf(data, 1472, 1480, 1)},
+			DropOverlap},
+		"overlap inside": {[]*Fragment{pieceOf(data, 800, 800, 1), pieceOf(data, 0, 1600, 1)},
+			DropOverlap},
 		"other octets": {[]*Fragment{pieceOf(data, 0, 8, 1), func() *Fragment {
 			f := pieceOf(data, 0, 8, 1)
 			f.Payload = []byte("12345678")
 			return f
 		}()}, DropOverlap},
-		"two ends":       {[]*Fragment{pieceOf(data, 3200, 800, 1), pieceOf(data[:3000], 2400, 600, 1)}, DropFragment},
-		"beyond the end": {[]*Fragment{pieceOf(data[:800], 720, 80, 1), pieceOf(data, 800, 80, 1)}, DropFragment},
+		"two ends": {[]*Fragment{pieceOf(data, 3200, 800, 1), pieceOf(data[:3000], 2400, 600, 1)},
+			DropFragment},
+		"beyond the end": {[]*Fragment{pieceOf(data[:800], 720, 80, 1), pieceOf(data, 800, 80, 1)},
+			DropFragment},
 	} {
 		r := NewReassembly(ReassemblyConfig{})
 		for i, f := range c.frags {
@@ -272,8 +279,9 @@ func FuzzReassembly(f *testing.F) {
 		for ; len(b) >= 4; b = b[4:] {
 			n := int(b[1])*16 + int(b[2]&7)
 			got, _, _ := r.Add(0, &Fragment{
-				Datagram: Datagram{ID: uint32(b[0] & 3)}, Off: int(b[3]) * 256, More: b[0]&4 != 0, Payload: octets[:n],
-				Packet: octets[:int(b[1])*16],
+				Datagram: Datagram{ID: uint32(b[0] & 3)}, Off: int(b[3]) * 256, More: b[0]&4 != 0,
+				Payload: octets[:n],
+				Packet:  octets[:int(b[1])*16],
 			})
 			require.LessOrEqual(t, len(got), datagramMax)
 		}
@@ -295,7 +303,8 @@ func TestReassemblyKeepsTheMark(t *testing.T) {
 	for _, c := range []struct {
 		first, last uint8
 		want        int // -1: dropped
-	}{{not, not, not}, {ect0, ect0, ect0}, {ect0, ce, ce}, {ce, ect0, ce}, {ect1, ce, ce}, {not, ce, -1}, {ce, not, -1}} {
+	}{{not, not, not}, {ect0, ect0, ect0}, {ect0, ce, ce}, {ce, ect0, ce}, {ect1, ce, ce},
+		{not, ce, -1}, {ce, not, -1}} {
 		r := NewReassembly(ReassemblyConfig{})
 		data := noise(24)
 		a, b := pieceOf(data, 0, 16, 1), pieceOf(data, 16, 8, 1)

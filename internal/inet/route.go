@@ -92,7 +92,8 @@ func (r *Routes) add(prefix Addr, bits int, gateway Addr, expires int64) bool {
 	if len(r.routes) == cap(r.routes) {
 		return false
 	}
-	r.routes = append(r.routes, routeEntry{prefix: prefix, bits: bits, gateway: gateway, expires: expires})
+	r.routes = append(r.routes, routeEntry{prefix: prefix, bits: bits, gateway: gateway,
+		expires: expires})
 	return true
 }
 
@@ -107,7 +108,8 @@ func (r *Routes) Lookup(now int64, dst Addr) (hop Addr, ok bool) {
 		if e.expires <= now || !dst.InPrefix(e.prefix, e.bits) || dst.Is4() && e.bits < v4Bits {
 			continue
 		}
-		if best < 0 || e.bits > r.routes[best].bits || e.bits == r.routes[best].bits && e.restTo <= now && r.routes[best].restTo > now {
+		if best < 0 || e.bits > r.routes[best].bits || e.bits == r.routes[best].bits && e.restTo <= now &&
+			r.routes[best].restTo > now {
 			best = i
 		}
 	}

@@ -25,21 +25,26 @@ var clocked = map[string]string{
 	"pmd/dpdk/afxdp.go":       "how long the kernel takes to free a queue of AF_XDP that was closed",
 	"pmd/dpdk/link.go":        "how often the link's state is asked for",
 	"pmd/dpdk/port.go":        "how long the device's own threads have to end",
-	"pmd/capture/capture.go":  "stamps of frames, unless Config.Clock is given; how often frames are written",
+	"pmd/capture/capture.go": "stamps of frames, unless Config.Clock is given; how often frames " +
+		"are written",
 }
 
 // timeless says whether a package must not read a clock: time is an argument below stack and in
 // virtual time, and an engine's connection is the one that waits.
 func timeless(table layerTable, name string) bool {
 	n, ok := table.of(name)
-	return ok && n <= table["stack"] && name != "stack" || folder(name) == "internal/sim" || name == "rnic/internal/qp"
+	return ok && n <= table["stack"] && name != "stack" || folder(name) == "internal/sim" ||
+		name == "rnic/internal/qp"
 }
 
 // clocks are the functions that read a clock or wait for one, by the import path of their package.
 var clocks = map[string][]string{
-	"time":                  {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
-	"syscall":               {"Gettimeofday", "Time", "Nanosleep", "SYS_CLOCK_GETTIME", "SYS_GETTIMEOFDAY", "SYS_TIME"},
-	"golang.org/x/sys/unix": {"ClockGettime", "Gettimeofday", "Time", "Nanosleep", "ClockNanosleep", "TimerfdCreate", "SYS_CLOCK_GETTIME", "SYS_GETTIMEOFDAY", "SYS_TIME"},
+	"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick",
+		"NewTimer", "NewTicker"},
+	"syscall": {"Gettimeofday", "Time", "Nanosleep", "SYS_CLOCK_GETTIME",
+		"SYS_GETTIMEOFDAY", "SYS_TIME"},
+	"golang.org/x/sys/unix": {"ClockGettime", "Gettimeofday", "Time", "Nanosleep", "ClockNanosleep",
+		"TimerfdCreate", "SYS_CLOCK_GETTIME", "SYS_GETTIMEOFDAY", "SYS_TIME"},
 }
 
 // clockReads are the places of f that read a clock. A dot import of such a package is one, and so
@@ -73,7 +78,8 @@ func clockReads(fset *token.FileSet, f *ast.File) (reads []string) {
 	})
 	for _, group := range f.Comments {
 		for _, c := range group.List {
-			if words := strings.Fields(c.Text); len(words) == 3 && words[0] == "//go:linkname" && strings.HasPrefix(words[2], "runtime.nano") {
+			if words := strings.Fields(c.Text); len(words) == 3 && words[0] == "//go:linkname" &&
+				strings.HasPrefix(words[2], "runtime.nano") {
 				at(c.Pos(), words[2])
 			}
 		}
@@ -81,7 +87,8 @@ func clockReads(fset *token.FileSet, f *ast.File) (reads []string) {
 	return reads
 }
 
-// Nothing below stack reads a clock, except what clocked names. Files of all systems and tags count.
+// Nothing below stack reads a clock, except what clocked names. Files of all systems and tags
+// count.
 func TestNoClockBelowStack(t *testing.T) {
 	code, _ := imported(t)
 	table := architecture(t, code)
@@ -126,12 +133,14 @@ func TestClockReads(t *testing.T) {
 		`var time struct{ Now int }; var a = time.Now`:                                          0,
 	} {
 		fset := token.NewFileSet()
-		f, err := parser.ParseFile(fset, "a.go", "package a\n"+text, parser.ParseComments|parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, "a.go", "package a\n"+text,
+			parser.ParseComments|parser.SkipObjectResolution)
 		require.NoError(t, err)
 		require.Len(t, clockReads(fset, f), want, text)
 	}
 	table := layerTable{"tcp/cc": 0, "pmd": 2, "stack": 3, "rdmap": 3, "stream": 4, "internal/sim": 8}
-	for name, want := range map[string]bool{"tcp/cc": true, "pmd/wire": true, "rdmap": true, "internal/sim/linksim": true, "stack": false, "stream": false, "internal/skip": false} {
+	for name, want := range map[string]bool{"tcp/cc": true, "pmd/wire": true, "rdmap": true,
+		"internal/sim/linksim": true, "stack": false, "stream": false, "internal/skip": false} {
 		require.Equal(t, want, timeless(table, name), name)
 	}
 }

@@ -53,29 +53,58 @@ var allowed = map[string][]string{
 	"stream":           {"internal/awake", "stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":            {"ddp"},
 
-	"rnic/internal/transport": {"internal/awake", "stream", "stack", "mem", "internal/inet", "hugepages", "internal/flight"},
-	"rnic/internal/qp":        {"internal/wq", "mpa", "ddp", "rdmap", "mem"},
-	"rnic/internal/connect":   {"internal/awake", "internal/wq", "rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem", "internal/flight"},
-	"rnic":                    {"internal/wq", "rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stack", "mpa", "ddp", "mem", "hugepages", "internal/flight"},
+	"rnic/internal/transport": {"internal/awake", "stream", "stack", "mem", "internal/inet",
+		"hugepages", "internal/flight"},
+	"rnic/internal/qp": {"internal/wq", "mpa", "ddp", "rdmap", "mem"},
+	"rnic/internal/connect": {"internal/awake", "internal/wq", "rnic/internal/qp",
+		"rnic/internal/transport", "mpa", "stream", "stack", "mem", "internal/flight"},
+	"rnic": {"internal/wq", "rnic/internal/connect", "rnic/internal/qp",
+		"rnic/internal/transport", "stack", "mpa", "ddp", "mem", "hugepages", "internal/flight"},
 
-	"rsocket":                   {"internal/awake", "rnic"},
-	"verbs":                     {},
-	"verbs/internal/ring":       {},
-	"verbs/internal/engine":     {"internal/wq", "internal/awake", "rnic", "stack", "mem", "internal/inet", "internal/lossy", "verbs/internal/ring", "internal/printable"},
-	"internal/sim":              {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "internal/inet", "mem", "hugepages", "pmd", "pmd/wire", "internal/fault"},
-	"internal/port":             {"internal/awake", "rnic", "stack", "tcp", "tcp/cc", "internal/inet", "mem", "hugepages", "pmd", "pmd/tap", "pmd/dpdk", "pmd/memif", "internal/fault", "pmd/capture"},
-	"internal/daemon/control":   {"internal/awake", "internal/unixsock"},
-	"internal/daemon/status":    {"pmd", "rnic", "stack", "stream"},
-	"internal/daemon/metrics":   {"internal/daemon/control", "internal/daemon/status", "pmd", "internal/vswitch"},
-	"internal/daemon/top":       {"internal/daemon/control", "internal/daemon/status", "internal/printable"},
-	"internal/daemon/config":    {"internal/daemon/control", "internal/port", "rnic", "rsocket", "stack", "tcp/cc", "internal/fault", "internal/tools/iperf3", "internal/tools/perf", "internal/tools/perf/pair", "internal/tools/perftest", "internal/tools/rping", "internal/vswitch"},
-	"internal/daemon":           {"internal/awake", "internal/daemon/config", "internal/daemon/control", "internal/daemon/metrics", "internal/port", "internal/daemon/status", "hugepages", "hugepages/cgroup", "internal/flight", "internal/inet", "internal/lossy", "pmd", "pmd/capture", "pmd/capture/filter", "pmd/dpdk", "rnic", "rsocket", "stack", "stream", "internal/tools/bytestream", "internal/tools/iperf3", "internal/tools/peer", "internal/tools/perf/pair", "internal/tools/perftest", "internal/tools/rping", "internal/tools/rstream", "internal/tools/xfer"},
-	"internal/daemon/doctor":    {"internal/daemon/config", "internal/daemon/control", "internal/port", "internal/daemon/status", "hugepages", "hugepages/cgroup", "pmd", "pmd/capture", "pmd/memif"},
-	"internal/daemon/command":   {"internal/daemon", "internal/daemon/config", "internal/daemon/control", "internal/daemon/doctor", "internal/port", "internal/daemon/status", "internal/daemon/top", "pmd/capture", "internal/printable"},
-	"internal/daemon/switchd":   {"internal/awake", "internal/daemon", "internal/daemon/config", "internal/daemon/control", "internal/daemon/metrics", "internal/port", "internal/daemon/status", "hugepages", "internal/lossy", "pmd", "pmd/memif", "internal/vswitch"},
-	"verbs/cshared":             {"internal/daemon/config", "internal/port", "internal/lossy", "verbs/internal/engine"},
-	"cmd":                       {"internal/daemon/command"},
-	"cmd/rnicd":                 {"internal/awake", "internal/daemon", "internal/daemon/command", "internal/daemon/config", "internal/port", "internal/daemon/switchd", "hugepages", "internal/inet", "internal/lossy", "mem", "mpa", "pmd", "pmd/dpdk", "internal/fault", "pmd/memif", "pmd/tap", "pmd/wire", "rnic", "rsocket", "stack", "stream", "tcp/cc", "internal/tools/bytestream", "internal/tools/iperf3", "internal/tools/peer", "internal/tools/perf", "internal/tools/perf/pair", "internal/tools/perftest", "internal/tools/rping", "internal/tools/rstream", "internal/tools/xfer", "internal/printable"},
+	"rsocket":             {"internal/awake", "rnic"},
+	"verbs":               {},
+	"verbs/internal/ring": {},
+	"verbs/internal/engine": {"internal/wq", "internal/awake", "rnic", "stack", "mem",
+		"internal/inet", "internal/lossy", "verbs/internal/ring", "internal/printable"},
+	"internal/sim": {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "internal/inet",
+		"mem", "hugepages", "pmd", "pmd/wire", "internal/fault"},
+	"internal/port": {"internal/awake", "rnic", "stack", "tcp", "tcp/cc", "internal/inet",
+		"mem", "hugepages", "pmd", "pmd/tap", "pmd/dpdk", "pmd/memif", "internal/fault", "pmd/capture"},
+	"internal/daemon/control": {"internal/awake", "internal/unixsock"},
+	"internal/daemon/status":  {"pmd", "rnic", "stack", "stream"},
+	"internal/daemon/metrics": {"internal/daemon/control", "internal/daemon/status", "pmd",
+		"internal/vswitch"},
+	"internal/daemon/top": {"internal/daemon/control", "internal/daemon/status",
+		"internal/printable"},
+	"internal/daemon/config": {"internal/daemon/control", "internal/port", "rnic", "rsocket",
+		"stack", "tcp/cc", "internal/fault", "internal/tools/iperf3", "internal/tools/perf",
+		"internal/tools/perf/pair", "internal/tools/perftest", "internal/tools/rping",
+		"internal/vswitch"},
+	"internal/daemon": {"internal/awake", "internal/daemon/config",
+		"internal/daemon/control", "internal/daemon/metrics", "internal/port", "internal/daemon/status",
+		"hugepages", "hugepages/cgroup", "internal/flight", "internal/inet", "internal/lossy", "pmd",
+		"pmd/capture", "pmd/capture/filter", "pmd/dpdk", "rnic", "rsocket", "stack", "stream",
+		"internal/tools/bytestream", "internal/tools/iperf3", "internal/tools/peer",
+		"internal/tools/perf/pair", "internal/tools/perftest", "internal/tools/rping",
+		"internal/tools/rstream", "internal/tools/xfer"},
+	"internal/daemon/doctor": {"internal/daemon/config", "internal/daemon/control", "internal/port",
+		"internal/daemon/status", "hugepages", "hugepages/cgroup", "pmd", "pmd/capture", "pmd/memif"},
+	"internal/daemon/command": {"internal/daemon", "internal/daemon/config",
+		"internal/daemon/control", "internal/daemon/doctor", "internal/port", "internal/daemon/status",
+		"internal/daemon/top", "pmd/capture", "internal/printable"},
+	"internal/daemon/switchd": {"internal/awake", "internal/daemon", "internal/daemon/config",
+		"internal/daemon/control", "internal/daemon/metrics", "internal/port", "internal/daemon/status",
+		"hugepages", "internal/lossy", "pmd", "pmd/memif", "internal/vswitch"},
+	"verbs/cshared": {"internal/daemon/config", "internal/port", "internal/lossy",
+		"verbs/internal/engine"},
+	"cmd": {"internal/daemon/command"},
+	"cmd/rnicd": {"internal/awake", "internal/daemon", "internal/daemon/command",
+		"internal/daemon/config", "internal/port", "internal/daemon/switchd", "hugepages",
+		"internal/inet", "internal/lossy", "mem", "mpa", "pmd", "pmd/dpdk", "internal/fault", "pmd/memif",
+		"pmd/tap", "pmd/wire", "rnic", "rsocket", "stack", "stream", "tcp/cc",
+		"internal/tools/bytestream", "internal/tools/iperf3", "internal/tools/peer",
+		"internal/tools/perf", "internal/tools/perf/pair", "internal/tools/perftest",
+		"internal/tools/rping", "internal/tools/rstream", "internal/tools/xfer", "internal/printable"},
 	"internal/tools/peer":       {"internal/awake", "rnic", "internal/printable"},
 	"internal/tools/xfer":       {"internal/awake", "internal/tools/peer", "rnic"},
 	"internal/tools/iperf3":     {"internal/awake"},
@@ -83,23 +112,32 @@ var allowed = map[string][]string{
 	"internal/tools/rping":      {"internal/awake", "internal/tools/peer", "rnic"},
 	"internal/tools/rstream":    {"internal/awake", "rsocket", "rnic", "hugepages"},
 	"internal/tools/perf":       {"internal/tools/peer", "rnic", "stack", "hugepages"},
-	"internal/tools/perftest":   {"internal/awake", "internal/tools/perf", "internal/tools/peer", "rnic", "stack"},
-	"internal/tools/perf/pair":  {"internal/awake", "internal/tools/perf", "internal/tools/peer", "rnic"},
-	"bench":                     {},
-	"bench/plot":                {},
-	"bench/yard":                {"bench/plot"},
-	"bench/floor":               {"bench/yard", "internal/crc32c", "mem"},
-	"internal/analysis":         {"bench/plot", "rnic", "stack", "tcp", "tcp/cc", "internal/inet", "ddp", "mpa", "mem", "hugepages", "pmd/wire"},
-	"bench/peers/measure":       {},
-	"bench/peers/ours":          {"bench/peers/measure", "stream", "stack", "tcp", "internal/inet", "mem", "hugepages", "pmd/tap"},
-	"bench/peers/kernel":        {"bench/peers/measure"},
-	"bench/peers/compare":       {"bench/peers/measure"},
-	"internal/layers":           {},
-	"internal/netlab":           {"internal/skip"},                                     // imported by tests only
-	"internal/sample":           {},                                                    // imported by tests only
-	"internal/skip":             {},                                                    // imported by tests only
-	"internal/testnic":          {"rnic", "internal/testhost", "stack", "pmd/wire"},    // imported by tests only
-	"internal/testhost":         {"stack", "internal/inet", "pmd", "mem", "hugepages"}, // imported by tests only
+	"internal/tools/perftest": {"internal/awake", "internal/tools/perf", "internal/tools/peer",
+		"rnic", "stack"},
+	"internal/tools/perf/pair": {"internal/awake", "internal/tools/perf",
+		"internal/tools/peer", "rnic"},
+	"bench":       {},
+	"bench/plot":  {},
+	"bench/yard":  {"bench/plot"},
+	"bench/floor": {"bench/yard", "internal/crc32c", "mem"},
+	"internal/analysis": {"bench/plot", "rnic", "stack", "tcp", "tcp/cc", "internal/inet",
+		"ddp", "mpa", "mem", "hugepages", "pmd/wire"},
+	"bench/peers/measure": {},
+	"bench/peers/ours": {"bench/peers/measure", "stream", "stack", "tcp", "internal/inet",
+		"mem", "hugepages", "pmd/tap"},
+	"bench/peers/kernel":  {"bench/peers/measure"},
+	"bench/peers/compare": {"bench/peers/measure"},
+	"internal/layers":     {},
+	// imported by tests only
+	"internal/netlab": {"internal/skip"},
+	// imported by tests only
+	"internal/sample": {},
+	// imported by tests only
+	"internal/skip": {},
+	// imported by tests only
+	"internal/testnic": {"rnic", "internal/testhost", "stack", "pmd/wire"},
+	// imported by tests only
+	"internal/testhost": {"stack", "internal/inet", "pmd", "mem", "hugepages"},
 
 	"docs/examples/embed": {"rnic"},
 
@@ -128,7 +166,9 @@ func list(t *testing.T, args ...string) []pkg {
 	if pkgs, ok := listed[key]; ok {
 		return pkgs
 	}
-	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Error"}, args...)...)
+	cmd := exec.Command(
+		"go", append([]string{"list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Error"},
+			args...)...)
 	cmd.Dir = "../.."
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -157,7 +197,8 @@ func imported(t *testing.T) (code, tests map[string][]string) {
 	code, tests = map[string][]string{}, map[string][]string{}
 	add := func(to map[string][]string, name string, paths []string) {
 		for _, path := range paths {
-			if ours, found := strings.CutPrefix(path, module); found && ours != name && !slices.Contains(to[name], ours) {
+			if ours, found := strings.CutPrefix(path, module); found && ours != name &&
+				!slices.Contains(to[name], ours) {
 				to[name] = append(to[name], ours)
 			}
 		}
@@ -215,9 +256,12 @@ func TestDifferences(t *testing.T) {
 		want []string
 	}{
 		"as it says": {map[string][]string{"mem": nil, "mpa": {"mem"}}, nil},
-		"one more":   {map[string][]string{"mem": {"mpa"}, "mpa": {"mem"}}, []string{"mem must not import mpa"}},
-		"one fewer":  {map[string][]string{"mem": nil, "mpa": nil}, []string{"mpa does not import mem: take it out of its row"}},
-		"no row":     {map[string][]string{"mem": nil, "mpa": {"mem"}, "ddp": nil}, []string{"ddp has no row in the import table"}},
+		"one more": {map[string][]string{"mem": {"mpa"}, "mpa": {"mem"}},
+			[]string{"mem must not import mpa"}},
+		"one fewer": {map[string][]string{"mem": nil, "mpa": nil},
+			[]string{"mpa does not import mem: take it out of its row"}},
+		"no row": {map[string][]string{"mem": nil, "mpa": {"mem"}, "ddp": nil},
+			[]string{"ddp has no row in the import table"}},
 		"no package": {map[string][]string{"mem": nil}, []string{"mpa is no package: take its row out"}},
 	} {
 		require.Equal(t, row.want, differences(row.code, table), name)

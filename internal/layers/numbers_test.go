@@ -40,7 +40,8 @@ func architecture(t *testing.T, code map[string][]string) layerTable {
 				return true
 			}
 		}
-		_, err := os.Stat(filepath.Join("../..", filepath.FromSlash(name), "go.mod")) // a module apart has no place in the table
+		// a module apart has no place in the table
+		_, err := os.Stat(filepath.Join("../..", filepath.FromSlash(name), "go.mod"))
 		return err == nil
 	})
 	require.Empty(t, wrong)
@@ -56,7 +57,8 @@ func architecture(t *testing.T, code map[string][]string) layerTable {
 // forTests says whether a package exists for tests alone.
 func forTests(name string) bool {
 	switch folder(name) {
-	case "test", "internal/docs", "internal/layers", "internal/netlab", "internal/register", "internal/sample", "internal/skip",
+	case "test", "internal/docs", "internal/layers", "internal/netlab", "internal/register",
+		"internal/sample", "internal/skip",
 		"internal/testhost", "internal/testnic":
 		return true
 	}
@@ -119,10 +121,11 @@ func parseLayers(text string, exists func(string) bool) (table layerTable, wrong
 	return table, wrong
 }
 
-// upwardImports are imports that do not point down. A package imports packages of smaller numbers,
-// or of its own number and the same folder of the root or of internal: a driver imports pmd, a tool what is common
-// to tools. Its tests import nothing of a larger number. What exists for tests alone counts there
-// as the highest package that it imports, and nothing else imports it.
+// upwardImports are imports that do not point down. A package imports packages of smaller
+// numbers, or of its own number and the same folder of the root or of internal: a driver imports
+// pmd, a tool what is common to tools. Its tests import nothing of a larger number. What exists
+// for tests alone counts there as the highest package that it imports, and nothing else imports
+// it.
 func upwardImports(table layerTable, code, tests map[string][]string) (wrong []string) {
 	var height func(name string) int
 	height = func(name string) int {
@@ -150,7 +153,8 @@ func upwardImports(table layerTable, code, tests map[string][]string) (wrong []s
 		}
 		for _, imp := range tests[name] {
 			if m := height(imp); m > n {
-				wrong = append(wrong, fmt.Sprintf("a test of %s of layer %d imports %s of layer %d", name, n, imp, m))
+				wrong = append(wrong, fmt.Sprintf("a test of %s of layer %d imports %s of layer %d",
+					name, n, imp, m))
 			}
 		}
 	}
@@ -165,23 +169,33 @@ func TestUpwardImports(t *testing.T) {
 		imports, tests []string // of pmd/wire
 		want           []string
 	}{
-		"down":                 {[]string{"mem", "pmd"}, []string{"tcp", "mpa", "internal/skip"}, nil},
-		"beside":               {[]string{"mpa"}, nil, []string{"pmd/wire of layer 2 imports mpa of layer 2"}},
-		"of another folder":    {[]string{"internal/mpa"}, nil, []string{"pmd/wire of layer 2 imports internal/mpa of layer 2"}},
-		"up":                   {[]string{"rnic"}, nil, []string{"pmd/wire of layer 2 imports rnic of layer 7"}},
-		"for tests":            {[]string{"internal/skip"}, nil, []string{"pmd/wire imports internal/skip, which exists for tests"}},
-		"up in a test":         {nil, []string{"rnic"}, []string{"a test of pmd/wire of layer 2 imports rnic of layer 7"}},
-		"up through a helper":  {nil, []string{"internal/rig"}, []string{"a test of pmd/wire of layer 2 imports internal/rig of layer 7"}},
+		"down": {[]string{"mem", "pmd"}, []string{"tcp", "mpa", "internal/skip"}, nil},
+		"beside": {[]string{"mpa"}, nil,
+			[]string{"pmd/wire of layer 2 imports mpa of layer 2"}},
+		"of another folder": {[]string{"internal/mpa"}, nil,
+			[]string{"pmd/wire of layer 2 imports internal/mpa of layer 2"}},
+		"up": {[]string{"rnic"}, nil,
+			[]string{"pmd/wire of layer 2 imports rnic of layer 7"}},
+		"for tests": {[]string{"internal/skip"}, nil,
+			[]string{"pmd/wire imports internal/skip, which exists for tests"}},
+		"up in a test": {nil, []string{"rnic"},
+			[]string{"a test of pmd/wire of layer 2 imports rnic of layer 7"}},
+		"up through a helper": {nil, []string{"internal/rig"},
+			[]string{"a test of pmd/wire of layer 2 imports internal/rig of layer 7"}},
 		"tests of what exists": {nil, []string{"pmd/wire"}, nil},
 	} {
-		code := map[string][]string{"pmd/wire": row.imports, "internal/rig": rig["internal/rig"], "internal/skip": nil}
-		require.Equal(t, row.want, upwardImports(table, code, map[string][]string{"pmd/wire": row.tests, "internal/rig": {"rnic"}}), name)
+		code := map[string][]string{"pmd/wire": row.imports, "internal/rig": rig["internal/rig"],
+			"internal/skip": nil}
+		require.Equal(t, row.want,
+			upwardImports(table, code, map[string][]string{"pmd/wire": row.tests, "internal/rig": {"rnic"}}),
+			name)
 	}
 }
 
 func TestParseLayers(t *testing.T) {
 	exists := func(name string) bool {
-		return slices.Contains([]string{"mem", "pmd", "pmd/wire", "internal/tools", "internal/tools/perf", "rnic", "rnic/internal/qp"}, name)
+		return slices.Contains([]string{"mem", "pmd", "pmd/wire", "internal/tools", "internal/tools/perf",
+			"rnic", "rnic/internal/qp"}, name)
 	}
 	for name, row := range map[string]struct {
 		text  string
@@ -189,13 +203,17 @@ func TestParseLayers(t *testing.T) {
 		wrong []string
 	}{
 		"rows": {
-			"| layer | packages |\n|---|---|\n| 0 | `mem`: [ADR `x`](y) |\n| 2 | `pmd`: a; `wire`. `internal/tools`: `perf` |\n",
-			layerTable{"mem": 0, "pmd": 2, "pmd/wire": 2, "internal/tools": 2, "internal/tools/perf": 2}, nil,
+			"| layer | packages |\n|---|---|\n| 0 | `mem`: [ADR `x`](y) |\n| 2 | `pmd`: a; `wire`. " +
+				"`internal/tools`: `perf` |\n",
+			layerTable{"mem": 0, "pmd": 2, "pmd/wire": 2, "internal/tools": 2, "internal/tools/perf": 2},
+			nil,
 		},
-		"several":    {"| 5, 7 | `rnic/internal/qp`; `rnic`: verbs |\n", layerTable{"rnic/internal/qp": 5, "rnic": 7}, nil},
+		"several": {"| 5, 7 | `rnic/internal/qp`; `rnic`: verbs |\n",
+			layerTable{"rnic/internal/qp": 5, "rnic": 7}, nil},
 		"too few":    {"| 5, 7 | `rnic` |\n", layerTable{}, []string{"layers 5, 7 are of 1 packages"}},
 		"no package": {"| 1 | `memory` |\n", layerTable{}, []string{"layer 1: memory is no package"}},
-		"twice":      {"| 1 | `mem` |\n| 2 | `mem` |\n", layerTable{"mem": 2}, []string{"mem is in layers 1 and 2"}},
+		"twice": {"| 1 | `mem` |\n| 2 | `mem` |\n", layerTable{"mem": 2},
+			[]string{"mem is in layers 1 and 2"}},
 	} {
 		table, wrong := parseLayers(row.text, exists)
 		require.Equal(t, row.table, table, name)

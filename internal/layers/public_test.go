@@ -17,23 +17,29 @@ import (
 // engine are the packages that are no public way to what this module does. The public ways are
 // rnic, rsocket and stream; what an embedder makes a Poller of: stack (its Config, Counters and
 // errors), pmd with its drivers and middleware, hugepages; and what tools share.
-var engine = []string{"internal/crc32c", "ddp", "internal/inet", "mem", "mpa", "rdmap", "tcp", "tcp/cc"}
+var engine = []string{"internal/crc32c", "ddp", "internal/inet", "mem", "mpa", "rdmap",
+	"tcp", "tcp/cc"}
 
 // needed are the imports of engine packages that tools and examples have all the same: importer,
 // imported, and why no public way does.
 var needed = map[[2]string]string{
-	{"internal/port", "mem"}:             "stack.Config.Pool, the packet buffers of a Poller, is a mem.Pool",
-	{"internal/port", "internal/inet"}:   "stack.Config has an inet.MAC and inet.Routes, and AddrStatus a MAC",
-	{"internal/port", "tcp"}:             "stack.Config.TCP is a tcp.Config",
-	{"internal/port", "tcp/cc"}:          "tcp.Config.Congestion is a cc.Algorithm",
-	{"internal/daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file has its name",
+	{"internal/port", "mem"}: "stack.Config.Pool, the packet buffers of a Poller, is " +
+		"a mem.Pool",
+	{"internal/port", "internal/inet"}: "stack.Config has an inet.MAC and inet.Routes, and " +
+		"AddrStatus a MAC",
+	{"internal/port", "tcp"}:    "stack.Config.TCP is a tcp.Config",
+	{"internal/port", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm",
+	{"internal/daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file " +
+		"has its name",
 
 	{"internal/daemon", "internal/inet"}: "port.Reporter is told of an inet.MAC",
 
 	{"cmd/rnicd", "internal/inet"}: "stack.AddrStatus has an inet.MAC",
-	{"cmd/rnicd", "mem"}:           "the two ends of a demo's cable that copies nothing share packet buffers",
-	{"cmd/rnicd", "tcp/cc"}:        "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
-	{"cmd/rnicd", "mpa"}:           "a start-up frame that is none ends as an *mpa.Error: rnic has no name for it",
+	{"cmd/rnicd", "mem"}: "the two ends of a demo's cable that copies nothing share " +
+		"packet buffers",
+	{"cmd/rnicd", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
+	{"cmd/rnicd", "mpa"}: "a start-up frame that is none ends as an *mpa.Error: rnic has " +
+		"no name for it",
 
 	{"rnic/each_example_test.go", "mem"}: "makes a Poller: stack.Config.Pool is a mem.Pool",
 	{"stream/example_test.go", "mem"}:    "makes a Poller: stack.Config.Pool is a mem.Pool",
@@ -62,13 +68,15 @@ func engineImports(imports map[string][]string, needed map[[2]string]string) (wr
 			pair := [2]string{who, imp}
 			used[pair] = true
 			if needed[pair] == "" {
-				wrong = append(wrong, fmt.Sprintf("%s imports %s, which is no public way: use rnic's names or stack's, or say in needed why not", who, imp))
+				wrong = append(wrong, fmt.Sprintf("%s imports %s, which is no public way: use rnic's names "+
+					"or stack's, or say in needed why not", who, imp))
 			}
 		}
 	}
 	for pair := range needed {
 		if !used[pair] {
-			wrong = append(wrong, fmt.Sprintf("%s imports %s no more: take it out of needed", pair[0], pair[1]))
+			wrong = append(wrong, fmt.Sprintf("%s imports %s no more: take it out of needed",
+				pair[0], pair[1]))
 		}
 	}
 	slices.Sort(wrong)
@@ -119,7 +127,8 @@ func TestToolsUsePublicWays(t *testing.T) {
 				return err
 			}
 			add(name, imp)
-			if folder(name) != "cmd" && strings.HasPrefix(imp, module) && strings.Contains(imp, "/internal/") {
+			if folder(name) != "cmd" && strings.HasPrefix(imp, module) &&
+				strings.Contains(imp, "/internal/") {
 				t.Errorf("%s imports %s, which a user's program cannot", name, imp)
 			}
 		}
@@ -142,10 +151,14 @@ func TestEngineImports(t *testing.T) {
 		imports map[string][]string
 		want    []string
 	}{
-		"public ways":    {map[string][]string{"cmd/a": {"mem", "rnic", "stack"}, "internal/tools/b": {"rnic", "internal/tools/peer"}}, nil},
-		"engine":         {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"tcp/cc"}}, []string{"internal/tools/b imports tcp/cc, "}},
-		"another's need": {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"mem"}}, []string{"internal/tools/b imports mem, "}},
-		"no need":        {map[string][]string{"cmd/a": {"rnic"}}, []string{"cmd/a imports mem no more: "}},
+		"public ways": {map[string][]string{"cmd/a": {"mem", "rnic", "stack"},
+			"internal/tools/b": {"rnic", "internal/tools/peer"}}, nil},
+		"engine": {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"tcp/cc"}},
+			[]string{"internal/tools/b imports tcp/cc, "}},
+		"another's need": {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"mem"}},
+			[]string{"internal/tools/b imports mem, "}},
+		"no need": {map[string][]string{"cmd/a": {"rnic"}},
+			[]string{"cmd/a imports mem no more: "}},
 	} {
 		got := engineImports(row.imports, why)
 		require.Len(t, got, len(row.want), name)
@@ -155,6 +168,7 @@ func TestEngineImports(t *testing.T) {
 	}
 	require.True(t, outside("internal/tools/perf/pair") && outside("rsocket") && outside("cmd/rnicd"))
 	require.False(t, outside("rnic") || outside("bench") || outside("internal/sim"))
-	require.True(t, isExample("example_test.go") && isExample("example_srq_test.go") && isExample("each_example_test.go"))
+	require.True(t, isExample("example_test.go") && isExample("example_srq_test.go") &&
+		isExample("each_example_test.go"))
 	require.False(t, isExample("examples.go") || isExample("qp_test.go"))
 }

@@ -34,7 +34,9 @@ var upward = map[string][]string{
 		"ending.go: dropEarly of earlydata.go",
 		"startup.go: Edge of connection.go",
 	},
-	"rnic/internal/qp": { // segment.go is where a message's way out needs it; a Terminate and the RTR message are written there too
+	// segment.go is where a message's way out needs it; a Terminate and the RTR message are written
+	// there too
+	"rnic/internal/qp": {
 		"rtr.go: putCarried of segment.go",
 		"rtr.go: putFPDU of segment.go",
 		"terminate.go: putCarried of segment.go",
@@ -124,14 +126,18 @@ func upwardReferences(t *testing.T, name string) (refs []reference) {
 			continue // it is about all files, and no step of the way
 		}
 		if place(filepath.Base(from.Filename)) > place(filepath.Base(to.Filename)) {
-			refs = append(refs, reference{filepath.Base(from.Filename), from.Line, obj.Name() + " of " + filepath.Base(to.Filename)})
+			refs = append(refs, reference{filepath.Base(from.Filename), from.Line,
+				obj.Name() + " of " + filepath.Base(to.Filename)})
 		}
 	}
-	slices.SortFunc(refs, func(a, b reference) int { return cmp.Or(cmp.Compare(a.from, b.from), a.line-b.line) })
+	slices.SortFunc(refs, func(a, b reference) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), a.line-b.line)
+	})
 	return refs
 }
 
-// isCode says whether obj is a function, a method of a type that is no interface, or a constant or variable of the package.
+// isCode says whether obj is a function, a method of a type that is no interface, or a constant
+// or variable of the package.
 func isCode(pkg *types.Package, obj types.Object) bool {
 	switch obj := obj.(type) {
 	case *types.Func:

@@ -28,7 +28,8 @@ func TestSkipsGoThroughTheirPackage(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if name == "build" || name == "internal/skip" || name != "." && strings.HasPrefix(d.Name(), ".") {
+			if name == "build" || name == "internal/skip" || name != "." &&
+				strings.HasPrefix(d.Name(), ".") {
 				return fs.SkipDir
 			}
 			return nil
@@ -115,7 +116,8 @@ func TestDirectSkips(t *testing.T) {
 		`func A(t *rapid.T) { f(func(t *testing.T) { t.Skip() }) }`:                            1,
 		`func A(t *testing.T) { if s.Skip != 0 { skip.Missing(t, "x") } }`:                     0,
 	} {
-		f, err := parser.ParseFile(token.NewFileSet(), "a.go", "package a\n"+body, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(token.NewFileSet(), "a.go", "package a\n"+body,
+			parser.SkipObjectResolution)
 		require.NoError(t, err)
 		require.Len(t, directSkips(f), want, body)
 	}

@@ -1,10 +1,10 @@
 // Package lossy passes lines on to a reader that may be slow, stand still or be gone, as a log's
-// reader is, without ever waiting for it: lines for which there is no room, and those that cannot be
-// written, are lost and counted. Nothing else becomes of the process: a broken pipe ends it neither
-// by an error nor by SIGPIPE.
+// reader is, without ever waiting for it: lines for which there is no room, and those that cannot
+// be written, are lost and counted. Nothing else becomes of the process: a broken pipe ends it
+// neither by an error nor by SIGPIPE.
 //
-// Its limits: lines that wait are lost if the process is killed; a write of more than QueueMax octets
-// is lost always.
+// Its limits: lines that wait are lost if the process is killed; a write of more than QueueMax
+// octets is lost always.
 package lossy
 
 import (
@@ -227,8 +227,8 @@ func writeAll(fd int, b []byte) error {
 	return nil
 }
 
-// Line writes one text to a file as a Writer would, and waits for its reader for CloseWithin: for the
-// last word of a process.
+// Line writes one text to a file as a Writer would, and waits for its reader for CloseWithin: for
+// the last word of a process.
 func Line(to *os.File, text string) {
 	w := New(to, nil)
 	_, _ = w.Write([]byte(text + "\n")) // it never fails

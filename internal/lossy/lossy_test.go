@@ -17,7 +17,8 @@ import (
 
 const patience = time.Minute
 
-// gate is a reader that takes a line whenever it is opened for one, with the error that it is given.
+// gate is a reader that takes a line whenever it is opened for one, with the error that it is
+// given.
 type gate struct {
 	open chan error
 	took bytes.Buffer

@@ -40,7 +40,8 @@ func (ns *Namespace) Capture(t testing.TB, device string) *Capture {
 	t.Helper()
 	c := &Capture{ns: ns, device: device, path: filepath.Join(t.TempDir(), device+".pcap")}
 	// Without --immediate-mode the ring's frames have the size they have, and more of them fit.
-	c.dump = ns.Start(t, exec.Command("tcpdump", "-i", device, "-n", "-U", "-s", "0", "-B", "65536", "-Z", "root", "-w", c.path))
+	c.dump = ns.Start(t, exec.Command("tcpdump", "-i", device, "-n", "-U", "-s", "0", "-B", "65536",
+		"-Z", "root", "-w", c.path))
 	c.dump.Expect(t, 1, "listening on ")
 	return c
 }
@@ -62,7 +63,8 @@ func (c *Capture) Stop(t testing.TB) (path string) {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		defer unix.Close(fd)
-		to := &unix.SockaddrLinklayer{Protocol: markerType>>8 | markerType&0xFF<<8, Ifindex: ifi.Index, Halen: 6}
+		to := &unix.SockaddrLinklayer{Protocol: markerType>>8 | markerType&0xFF<<8,
+			Ifindex: ifi.Index, Halen: 6}
 		to.Addr[5], to.Addr[0] = 1, 2
 		require.NoError(t, unix.Sendto(fd, mark, 0, to))
 	})
@@ -101,9 +103,12 @@ type Analysis struct {
 
 // fields are tshark's, in the order of Analyse's columns.
 var fields = []string{
-	"tcp.stream", "tcp.analysis.retransmission", "tcp.analysis.out_of_order", "tcp.analysis.lost_segment",
-	"tcp.analysis.duplicate_ack", "tcp.analysis.zero_window", "tcp.analysis.window_full", "tcp.analysis.ack_lost_segment",
-	"tcp.flags.reset", "ip.checksum.status", "tcp.checksum.status", "udp.checksum.status", "icmp.checksum.status",
+	"tcp.stream", "tcp.analysis.retransmission", "tcp.analysis.out_of_order",
+	"tcp.analysis.lost_segment",
+	"tcp.analysis.duplicate_ack", "tcp.analysis.zero_window", "tcp.analysis.window_full",
+	"tcp.analysis.ack_lost_segment",
+	"tcp.flags.reset", "ip.checksum.status", "tcp.checksum.status", "udp.checksum.status",
+	"icmp.checksum.status",
 	"icmpv6.checksum.status", "_ws.malformed", "ip.len", "ipv6.plen", "tcp.flags.syn",
 	"tcp.checksum", "tcp.checksum_calculated",
 }
@@ -123,7 +128,8 @@ func Analyse(t testing.TB, path string) (a Analysis) {
 	t.Helper()
 	// Payload is data: by its port or its look tshark would take it for something else, and find
 	// that malformed.
-	args := []string{"-r", path, "-n", "-T", "fields", "-E", "separator=,", "-E", "occurrence=f", "-Y", "ip || ipv6",
+	args := []string{"-r", path, "-n", "-T", "fields", "-E", "separator=,", "-E", "occurrence=f", "-Y",
+		"ip || ipv6",
 		"-d", "tcp.port==1-65535,data"}
 	for _, proto := range []string{"ip", "tcp", "udp"} {
 		args = append(args, "-o", proto+".check_checksum:TRUE")
@@ -144,7 +150,8 @@ func Analyse(t testing.TB, path string) (a Analysis) {
 // Count is the number of frames of a capture that pass a display filter of tshark.
 func Count(t testing.TB, path, filter string) int {
 	t.Helper()
-	return strings.Count(tshark(t, []string{"-r", path, "-n", "-T", "fields", "-e", "frame.number", "-Y", filter}), "\n")
+	return strings.Count(
+		tshark(t, []string{"-r", path, "-n", "-T", "fields", "-e", "frame.number", "-Y", filter}), "\n")
 }
 
 // MPA has tshark look for MPA, DDP and RDMAP in a capture. For each frame with a whole FPDU that it
@@ -153,7 +160,8 @@ func Count(t testing.TB, path, filter string) int {
 func MPA(t testing.TB, path string, fields ...string) (rows [][]string, text string) {
 	t.Helper()
 	args := []string{"-r", path, "-n", "--enable-heuristic", "iwarp_mpa_tcp",
-		"--disable-protocol", "rpcordma", "--disable-protocol", "smb_direct"} // they see themselves in any payload
+		// they see themselves in any payload
+		"--disable-protocol", "rpcordma", "--disable-protocol", "smb_direct"}
 	list := append(slices.Clone(args), "-T", "fields", "-E", "separator=,", "-Y", "iwarp_mpa.fpdu")
 	for _, f := range fields {
 		list = append(list, "-e", f)
@@ -182,7 +190,8 @@ func (a *Analysis) add(t testing.TB, col []string, streams map[string]bool) {
 		streams[col[0]] = true
 	}
 	for i, n := range []*int{
-		&a.Retransmissions, &a.OutOfOrder, &a.LostSegments, &a.DuplicateACKs, &a.ZeroWindows, &a.WindowsFull, &a.ACKedUnseen,
+		&a.Retransmissions, &a.OutOfOrder, &a.LostSegments, &a.DuplicateACKs, &a.ZeroWindows,
+		&a.WindowsFull, &a.ACKedUnseen,
 	} {
 		if col[1+i] != "" {
 			*n++

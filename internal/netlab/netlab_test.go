@@ -21,7 +21,8 @@ import (
 func pair(t *testing.T, mtu int) (a, b *Namespace) {
 	t.Helper()
 	a, b = New(t), New(t)
-	Veth(t, a, Device{"wire0", mtu, prefixes("10.66.0.1/24", "fd66::1/64")}, b, Device{"wire1", mtu, prefixes("10.66.0.2/24", "fd66::2/64")})
+	Veth(t, a, Device{"wire0", mtu, prefixes("10.66.0.1/24", "fd66::1/64")}, b,
+		Device{"wire1", mtu, prefixes("10.66.0.2/24", "fd66::2/64")})
 	return a, b
 }
 
@@ -111,7 +112,8 @@ func TestAnalyseSeesLoss(t *testing.T) {
 	NeedTshark(t)
 	a, b := pair(t, 1500)
 	// A queue of ten packets at 50 Mbit/s loses some of every burst.
-	out := a.Start(t, exec.Command("tc", "qdisc", "add", "dev", "wire0", "root", "tbf", "rate", "50mbit", "burst", "3000", "limit", "15000"))
+	out := a.Start(t, exec.Command("tc", "qdisc", "add", "dev", "wire0", "root", "tbf", "rate",
+		"50mbit", "burst", "3000", "limit", "15000"))
 	if out.Wait(t) != 0 {
 		skip.Missing(t, "needs tc's tbf: %s", out)
 	}
@@ -161,7 +163,8 @@ func congestionOf(t *testing.T, c net.Conn) (name string) {
 	return name
 }
 
-// An address is in use when AwaitAddrs returns, here after the kernel's check for duplicates, which takes a second and more.
+// An address is in use when AwaitAddrs returns, here after the kernel's check for duplicates,
+// which takes a second and more.
 func TestAwaitAddrs(t *testing.T) {
 	a, b := New(t), New(t)
 	Veth(t, a, Device{Name: "wire0"}, b, Device{Name: "wire1"})

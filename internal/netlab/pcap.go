@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// WritePcap writes Ethernet frames to a pcap file in a temporary directory, with timestamps from 0 in
-// steps of apart.
+// WritePcap writes Ethernet frames to a pcap file in a temporary directory, with timestamps from
+// 0 in steps of apart.
 func WritePcap(t testing.TB, frames [][]byte, apart time.Duration) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "frames.pcap")
@@ -23,7 +23,8 @@ func WritePcap(t testing.TB, frames [][]byte, apart time.Duration) (path string)
 	require.NoError(t, w.WriteFileHeader(65535, layers.LinkTypeEthernet))
 	for i, b := range frames {
 		at := time.Unix(0, 0).Add(time.Duration(i) * apart)
-		require.NoError(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(b), Length: len(b)}, b))
+		require.NoError(
+			t, w.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(b), Length: len(b)}, b))
 	}
 	require.NoError(t, f.Close())
 	return path

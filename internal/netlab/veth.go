@@ -32,7 +32,8 @@ func Veth(t testing.TB, a *Namespace, da Device, b *Namespace, db Device) {
 }
 
 // VethWith is Veth with offloads as prepare leaves them at each end; nil: as they are.
-func VethWith(t testing.TB, a *Namespace, da Device, b *Namespace, db Device, prepare func(*Namespace, testing.TB, string)) {
+func VethWith(t testing.TB, a *Namespace, da Device, b *Namespace, db Device,
+	prepare func(*Namespace, testing.TB, string)) {
 	t.Helper()
 	a.Run(t, "ip", "link", "add", da.Name, "type", "veth", "peer", "name", db.Name)
 	if a != b {
@@ -51,8 +52,8 @@ func VethWith(t testing.TB, a *Namespace, da Device, b *Namespace, db Device, pr
 	}
 }
 
-// Configure gives a device of the namespace, a TAP say, its MTU and addresses and brings it up. The addresses are in use
-// when it returns; nothing looks for duplicates.
+// Configure gives a device of the namespace, a TAP say, its MTU and addresses and brings it up.
+// The addresses are in use when it returns; nothing looks for duplicates.
 func (ns *Namespace) Configure(t testing.TB, d Device) {
 	t.Helper()
 	if d.MTU != 0 {
@@ -69,11 +70,13 @@ func (ns *Namespace) Configure(t testing.TB, d Device) {
 	ns.Do(func() { AwaitAddrs(t, d.Addrs...) })
 }
 
-// AwaitAddrs waits until the kernel uses addresses that its devices have been given, in the namespace of the calling thread.
-// IPv4's are used at once. One of IPv6 is left to a worker of the kernel's, with or without a check for duplicates
-// (addrconf_dad_work, net/ipv6/addrconf.c), and on a busy machine that comes round later than the next command. Until then
-// there is no local route: what arrives for the address is dropped (Ip6InAddrErrors), and so are answers to Neighbour
-// Solicitations. One that is tentative as well is no source of a connection either, so that another is taken, ::1 for one.
+// AwaitAddrs waits until the kernel uses addresses that its devices have been given, in the
+// namespace of the calling thread. IPv4's are used at once. One of IPv6 is left to a worker of
+// the kernel's, with or without a check for duplicates (addrconf_dad_work, net/ipv6/addrconf.c),
+// and on a busy machine that comes round later than the next command. Until then there is no
+// local route: what arrives for the address is dropped (Ip6InAddrErrors), and so are answers to
+// Neighbour Solicitations. One that is tentative as well is no source of a connection either, so
+// that another is taken, ::1 for one.
 func AwaitAddrs(t testing.TB, addrs ...netip.Prefix) {
 	t.Helper()
 	for until := time.Now().Add(Patience); ; {
@@ -90,8 +93,8 @@ func AwaitAddrs(t testing.TB, addrs ...netip.Prefix) {
 	}
 }
 
-// hasLocalRoute looks for an address of this host in /proc/net/ipv6_route: destination, its length, source, its length,
-// next hop, metric, references, uses, flags, device.
+// hasLocalRoute looks for an address of this host in /proc/net/ipv6_route: destination, its
+// length, source, its length, next hop, metric, references, uses, flags, device.
 func hasLocalRoute(routes string, a netip.Addr) bool {
 	const flagLocal = 0x80000000 // RTF_LOCAL, linux/ipv6_route.h
 	want := a.As16()
@@ -129,8 +132,11 @@ func (ns *Namespace) Congestion(t testing.TB, name string) {
 	}
 	for _, family := range []string{"-4", "-6"} {
 		for route := range strings.Lines(ns.Run(t, "ip", family, "route", "show")) {
-			words := slices.DeleteFunc(strings.Fields(route), func(w string) bool { return w == "linkdown" || w == "dead" })
-			args := append([]string{family, "route", "change"}, words...) // those two are states, not arguments
+			words := slices.DeleteFunc(strings.Fields(route), func(w string) bool {
+				return w == "linkdown" || w == "dead"
+			})
+			// those two are states, not arguments
+			args := append([]string{family, "route", "change"}, words...)
 			ns.Run(t, "ip", append(args, "congctl", name)...)
 		}
 	}
@@ -187,7 +193,8 @@ func (ns *Namespace) switchOff(t testing.TB, device string, offloads []offload) 
 			}
 			copy(ifr.name[:], device)
 			ifr.data = unsafe.Pointer(&value)
-			_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr)))
+			_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+				uintptr(unsafe.Pointer(&ifr)))
 			require.Zero(t, errno, "%s: %s: %v", device, o.name, errno)
 		}
 	})

@@ -28,11 +28,14 @@ type AddrTakenError struct {
 }
 
 func (e *AddrTakenError) Error() string {
-	return fmt.Sprintf("%v: another host on the link has this address, the one with MAC %v; choose another, or take it from that host", e.Addr, e.MAC)
+	return fmt.Sprintf("%v: another host on the link has this address, the one with MAC %v; choose "+
+		"another, or take it from that host", e.Addr, e.MAC)
 }
 
-// ErrAddrsUnknown: whether another host has our addresses could not be found out within AddrTimeout.
-var ErrAddrsUnknown = fmt.Errorf("whether another host has our addresses could not be found out within %v", AddrTimeout)
+// ErrAddrsUnknown: whether another host has our addresses could not be found out within
+// AddrTimeout.
+var ErrAddrsUnknown = fmt.Errorf(
+	"whether another host has our addresses could not be found out within %v", AddrTimeout)
 
 // AwaitAddrs returns when our addresses may be used: no other host has said that one is its own.
 // Otherwise its error is an *AddrTakenError, ErrAddrsUnknown, a Poller's or ctx's. For after Start.
@@ -75,7 +78,8 @@ func (p *Port) WatchLink() error {
 
 // Await looks at each Poller's counters until they are as wanted; false: they were not in time, or
 // it has stopped.
-func (p *Port) Await(ctx context.Context, timeout time.Duration, wanted func(*stack.Counters) bool) bool {
+func (p *Port) Await(ctx context.Context, timeout time.Duration,
+	wanted func(*stack.Counters) bool) bool {
 	ctx, cancel := awake.Timeout(ctx, timeout, nil)
 	defer cancel()
 	tick := time.NewTicker(counterPeriod)

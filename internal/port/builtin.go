@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	dpdkRoomMin = 2048 // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
+	// RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
+	dpdkRoomMin = 2048
 	// memifWait is for the first answer of a server: without one a program has no peer.
 	memifWait = 5 * time.Second
 )
@@ -27,9 +28,12 @@ const (
 // Builtin are the drivers of this module.
 func Builtin() Drivers {
 	return Drivers{
-		{Name: "tap", Interrupts: true, MTUMax: tap.MTUMax, Open: openTAP, Claims: claimsOfTAP, QuickDAD: func(*Config) bool { return true }},
-		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Option: dpdkOption, Open: openDPDK, Claims: claimsOfDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
-		{Name: "memif", Interrupts: true, MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif, Lends: func(c *Config) bool { return !c.Serve }},
+		{Name: "tap", Interrupts: true, MTUMax: tap.MTUMax, Open: openTAP, Claims: claimsOfTAP,
+			QuickDAD: func(*Config) bool { return true }},
+		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Option: dpdkOption, Open: openDPDK,
+			Claims: claimsOfDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
+		{Name: "memif", Interrupts: true, MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif,
+			Lends: func(c *Config) bool { return !c.Serve }},
 		{Name: "kernel", Sockets: true},
 	}
 }
@@ -37,7 +41,8 @@ func Builtin() Drivers {
 // openTAP: a nil *tap.Port must not become a pmd.Port that is not nil.
 func openTAP(c *Config, _ *hugepages.Arena) (pmd.Port, error) {
 	p, err := tap.New(tap.Config{
-		Name: c.Device, MTU: c.MTUOr(), NoOffload: c.NoOffload, Queues: c.QueueCount(), Seed: c.Seed(), MAC: c.MAC, Addr: c.HostAddr,
+		Name: c.Device, MTU: c.MTUOr(), NoOffload: c.NoOffload, Queues: c.QueueCount(), Seed: c.Seed(),
+		MAC: c.MAC, Addr: c.HostAddr,
 	})
 	if err != nil {
 		return nil, err
@@ -68,8 +73,10 @@ func checkDPDK(*Config) error {
 
 func openDPDK(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
 	cfg := dpdk.Config{
-		FlowControl: c.FlowControl, Promiscuous: c.Promiscuous, Interrupts: c.Idle == stack.IdleInterrupt, MAC: c.MAC,
-		Arena: arena, MTU: c.MTUOr(), Queues: c.QueueCount(), VLAN: c.VLAN, NoOffload: c.NoOffload, EALArgs: c.EAL, PCI: c.PCI,
+		FlowControl: c.FlowControl, Promiscuous: c.Promiscuous, Interrupts: c.Idle == stack.IdleInterrupt,
+		MAC:   c.MAC,
+		Arena: arena, MTU: c.MTUOr(), Queues: c.QueueCount(), VLAN: c.VLAN, NoOffload: c.NoOffload,
+		EALArgs: c.EAL, PCI: c.PCI,
 	}
 	for name, value := range c.Options {
 		if err := setDPDK(&cfg, name, value); err != nil {
@@ -105,7 +112,8 @@ func dpdkOption(name, value string) error { return setDPDK(new(dpdk.Config), nam
 
 // setDPDK puts an option where it belongs; devargs it judges only.
 func setDPDK(c *dpdk.Config, name, value string) error {
-	numbers := map[string]*int{"rx_descriptors": &c.RxDesc, "tx_descriptors": &c.TxDesc, "rx_buffers": &c.RxBufs}
+	numbers := map[string]*int{"rx_descriptors": &c.RxDesc, "tx_descriptors": &c.TxDesc,
+		"rx_buffers": &c.RxBufs}
 	n, is := numbers[name]
 	switch {
 	case is:
@@ -115,10 +123,12 @@ func setDPDK(c *dpdk.Config, name, value string) error {
 		}
 		*n = int(v)
 	case name != "devargs":
-		return errors.New("unknown to the driver dpdk: want devargs, rx_descriptors, tx_descriptors or rx_buffers")
+		return errors.New("unknown to the driver dpdk: want devargs, rx_descriptors, tx_descriptors or " +
+			"rx_buffers")
 	default:
 		for arg := range strings.SplitSeq(value, ",") {
-			if key, v, given := strings.Cut(arg, "="); !given || key == "" || v == "" || strings.ContainsAny(arg, " \t") {
+			if key, v, given := strings.Cut(arg, "="); !given || key == "" || v == "" ||
+				strings.ContainsAny(arg, " \t") {
 				return fmt.Errorf("%q: want arguments of the device, as qpairs=2,framecnt=2048", value)
 			}
 		}
@@ -168,7 +178,8 @@ func openMemif(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
 		mac = MemifMAC(c.Addrs[0].Addr())
 	}
 	p, err := memif.Dial(memif.Config{
-		Socket: c.Socket, ID: c.ID, Secret: c.Secret, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: mac, Arena: arena,
+		Socket: c.Socket, ID: c.ID, Secret: c.Secret, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: mac,
+		Arena: arena,
 	})
 	if err != nil {
 		return nil, err
@@ -197,7 +208,8 @@ func serveMemif(c *Config, mac [6]byte) (pmd.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.Bind(memif.BindConfig{ID: c.ID, Secret: c.Secret, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: mac})
+	p, err := l.Bind(memif.BindConfig{ID: c.ID, Secret: c.Secret, MTU: c.MTUOr(),
+		Queues: c.QueueCount(), MAC: mac})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -13,13 +13,16 @@ import (
 // Each option of the driver dpdk gets where it belongs; what is no option is refused.
 func TestDPDKOptions(t *testing.T) {
 	var c dpdk.Config
-	for name, value := range map[string]string{"rx_descriptors": "512", "tx_descriptors": "256", "rx_buffers": "2048", "devargs": "qpairs=2,framecnt=2048"} {
+	for name, value := range map[string]string{"rx_descriptors": "512", "tx_descriptors": "256",
+		"rx_buffers": "2048", "devargs": "qpairs=2,framecnt=2048"} {
 		require.NoError(t, setDPDK(&c, name, value))
 	}
 	require.Equal(t, dpdk.Config{RxDesc: 512, TxDesc: 256, RxBufs: 2048}, c)
 	for _, bad := range [][2]string{
-		{"rx_desc", "1"}, {"", ""}, {"rx_descriptors", "0"}, {"rx_descriptors", "-1"}, {"rx_buffers", "1e3"}, {"rx_buffers", "99999999"},
-		{"devargs", ""}, {"devargs", "qpairs"}, {"devargs", "qpairs=2,"}, {"devargs", "qpairs= 2"}, {"devargs", "=2"},
+		{"rx_desc", "1"}, {"", ""}, {"rx_descriptors", "0"}, {"rx_descriptors", "-1"},
+		{"rx_buffers", "1e3"}, {"rx_buffers", "99999999"},
+		{"devargs", ""}, {"devargs", "qpairs"}, {"devargs", "qpairs=2,"}, {"devargs", "qpairs= 2"},
+		{"devargs", "=2"},
 	} {
 		require.Error(t, dpdkOption(bad[0], bad[1]), "%q", bad)
 	}

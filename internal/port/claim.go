@@ -29,14 +29,15 @@ func (e *InUseError) Error() string {
 	if e.PID > 0 {
 		who = fmt.Sprintf("process %d", e.PID)
 	}
-	return fmt.Sprintf("%s: %s has this device: frames would reach one of both by chance; name another device, or end that process", e.Device, who)
+	return fmt.Sprintf("%s: %s has this device: frames would reach one of both by chance; name "+
+		"another device, or end that process", e.Device, who)
 }
 
 // Claims are what a Port has for itself in its network namespace. The zero value has nothing.
 type Claims struct{ fds []int }
 
-// Claim takes what a Config's driver says that the device is, or nothing. Its error is an *InUseError
-// if another process, or this one, has it.
+// Claim takes what a Config's driver says that the device is, or nothing. Its error is an
+// *InUseError if another process, or this one, has it.
 func Claim(c *Config) (claims Claims, err error) {
 	if c.Driver.Claims == nil {
 		return claims, nil

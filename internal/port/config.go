@@ -24,23 +24,25 @@ import (
 
 // Limits and defaults of a Config.
 const (
-	QueuesMax       = 64
-	ConnsDefault    = 256
-	PeerMaxDefault  = 3 * ConnsDefault / 4 // leaves a quarter of the connections to others
-	MTUDefault      = 1500
-	MTUMin          = 576             // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
-	MTUMin6         = inet.IPv6MTUMin // of a port with an IPv6 address (RFC 8200 section 5)
-	VLANMax         = 4094            // IEEE 802.1Q: 4095 is reserved
-	CPUMax          = 1023            // the last one that an affinity mask of unix.CPUSet names
-	NoCore          = -1
-	TimerMin        = 10 * time.Microsecond // some turns of a Poller
-	RTOMinMax       = time.Minute           // tcp.Config.RTOMaxNs
-	PTOMinMax       = time.Second
-	poolBufs        = 8192
-	strideAlign     = 64
-	arenaExtra      = 8 << 20 // descriptors, queues' rings, alignment
-	regionAlign     = 4096
-	frameExtra      = 64 // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
+	QueuesMax      = 64
+	ConnsDefault   = 256
+	PeerMaxDefault = 3 * ConnsDefault / 4 // leaves a quarter of the connections to others
+	MTUDefault     = 1500
+	// what every IPv4 host takes (RFC 791 section 3.1); the stack's least
+	MTUMin      = 576
+	MTUMin6     = inet.IPv6MTUMin // of a port with an IPv6 address (RFC 8200 section 5)
+	VLANMax     = 4094            // IEEE 802.1Q: 4095 is reserved
+	CPUMax      = 1023            // the last one that an affinity mask of unix.CPUSet names
+	NoCore      = -1
+	TimerMin    = 10 * time.Microsecond // some turns of a Poller
+	RTOMinMax   = time.Minute           // tcp.Config.RTOMaxNs
+	PTOMinMax   = time.Second
+	poolBufs    = 8192
+	strideAlign = 64
+	arenaExtra  = 8 << 20 // descriptors, queues' rings, alignment
+	regionAlign = 4096
+	// Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
+	frameExtra      = 64
 	memoryOctetsMax = math.MaxInt64 - arenaExtra
 )
 
@@ -74,8 +76,9 @@ type Config struct {
 	NoOffload   bool              // no checksums or segmentation by the device
 	Options     map[string]string // what the driver has besides, each judged by Driver.Option
 
-	Addrs    []netip.Prefix // ours; none over the kernel's sockets
-	HostAt   netip.Addr     // over the kernel's sockets: one of this host's, with its zone, or the zero Addr for all
+	Addrs []netip.Prefix // ours; none over the kernel's sockets
+	// over the kernel's sockets: one of this host's, with its zone, or the zero Addr for all
+	HostAt   netip.Addr
 	Gateways []netip.Addr
 	VLAN     uint16
 	MTU      int // default MTUDefault
@@ -106,9 +109,10 @@ type Config struct {
 	Fell    func(rnic.FlightRecord) // see rnic.Config
 }
 
-// Poll has the only Poller look for work in each Turn, of threads that wake it by bell; false: there is none, or there are several.
-// Such threads may compute, or look at memory, on the core that the Poller needs, so that one that were adaptive sleeps until it
-// is woken, where its device can do that.
+// Poll has the only Poller look for work in each Turn, of threads that wake it by bell; false:
+// there is none, or there are several. Such threads may compute, or look at memory, on the core
+// that the Poller needs, so that one that were adaptive sleeps until it is woken, where its
+// device can do that.
 func (c *Config) Poll(look func() int, bell *stack.Bell) bool {
 	if c.Driver.Sockets || c.QueueCount() != 1 {
 		return false
@@ -145,8 +149,8 @@ func (c *Config) packetBytes() int64 {
 	return int64(c.QueueCount()) * int64(poolBufs*c.stride(mem.Headroom))
 }
 
-// Arenas are the sizes of the arenas that Open maps, in octets: the port's and, where packet buffers
-// are shared with another process, theirs.
+// Arenas are the sizes of the arenas that Open maps, in octets: the port's and, where packet
+// buffers are shared with another process, theirs.
 func (c *Config) Arenas() []int64 {
 	switch {
 	case c.Driver.Sockets && c.Region == 0:
@@ -203,8 +207,10 @@ func (c *Config) routes() (all []inet.Route) {
 // Stack is what the Poller on queue i is told, except for what comes of the open device.
 func (c *Config) Stack(i int) stack.Config {
 	cfg := stack.Config{
-		Addr: c.Addrs[0], Addrs: c.Addrs[1:], Routes: c.routes(), VLAN: c.VLAN, NoDAD: c.DAD == DADNone, QuickDAD: c.QuickDAD(),
-		MTU: c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle, OnTurn: c.OnTurn, Bell: c.Bell, DialPorts: c.DialPorts,
+		Addr: c.Addrs[0], Addrs: c.Addrs[1:], Routes: c.routes(), VLAN: c.VLAN, NoDAD: c.DAD == DADNone,
+		QuickDAD: c.QuickDAD(),
+		MTU:      c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle,
+		OnTurn: c.OnTurn, Bell: c.Bell, DialPorts: c.DialPorts,
 	}
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsDefault
@@ -212,7 +218,8 @@ func (c *Config) Stack(i int) stack.Config {
 	if c.ECN {
 		cfg.TCP.ECN = tcp.ECNActive
 	}
-	cfg.TCP.RTOMinNs, cfg.TCP.PTOMinNs, cfg.TCP.Pacing, cfg.TCP.Congestion = int64(c.RTOMin), int64(c.PTOMin), c.Pacing, c.Congestion
+	cfg.TCP.RTOMinNs, cfg.TCP.PTOMinNs, cfg.TCP.Pacing, cfg.TCP.Congestion = int64(c.RTOMin),
+		int64(c.PTOMin), c.Pacing, c.Congestion
 	return cfg
 }
 
@@ -226,10 +233,12 @@ func (c *Config) MTUMost() int {
 
 // CheckStation refuses what can be no host's address.
 func CheckStation(p netip.Prefix) error {
-	if p.Addr().Is4() && p.Bits() < 31 && (p.Addr() == p.Masked().Addr() || p.Addr() == lastOf(p)) { // RFC 1122 section 3.2.1.3
+	// RFC 1122 section 3.2.1.3
+	if p.Addr().Is4() && p.Bits() < 31 && (p.Addr() == p.Masked().Addr() || p.Addr() == lastOf(p)) {
 		return fmt.Errorf("the first and the last address of a network are no host's")
 	}
-	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() ||
+		a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return fmt.Errorf("want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64")
 	}
 	return nil

@@ -41,7 +41,8 @@ func TestCores(t *testing.T) {
 	cores, err := ParseCores("8,2-3,1023")
 	require.NoError(t, err)
 	require.Equal(t, []int{8, 2, 3, 1023}, cores)
-	for _, bad := range []string{"", "-", "a", "3-2", "-1", "1024", "1,,2", "2-3-4", "99999999999", "1-3,2"} {
+	for _, bad := range []string{"", "-", "a", "3-2", "-1", "1024", "1,,2", "2-3-4",
+		"99999999999", "1-3,2"} {
 		_, err := ParseCores(bad)
 		require.Error(t, err, bad)
 	}

@@ -1,5 +1,6 @@
-// Package port opens a device with its memory, its Pollers and an Adapter over them, for the daemon and
-// for commands. Drivers open the devices; a program has the drivers of Builtin and may add its own.
+// Package port opens a device with its memory, its Pollers and an Adapter over them, for the
+// daemon and for commands. Drivers open the devices; a program has the drivers of Builtin and may
+// add its own.
 //
 //	config.go   Config and its checks
 //	driver.go   drivers by name

@@ -47,7 +47,8 @@ func dpdkConfig(t *testing.T, device, addr string) Config {
 	t.Helper()
 	d, err := Builtin().ByName("dpdk")
 	require.NoError(t, err)
-	return Config{Driver: d, Device: device, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, DAD: DADNone, Node: -1}
+	return Config{Driver: d, Device: device, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)},
+		DAD: DADNone, Node: -1}
 }
 
 // The options of a port reach its device: it has two queues only when it is told to.
@@ -59,7 +60,8 @@ func TestDPDKOptionsReachDevice(t *testing.T) {
 	c.Queues = 2
 	_, err := Open(c)
 	require.ErrorContains(t, err, "has 1 queue pairs, 2 wanted")
-	c.Options = map[string]string{"devargs": "qpairs=2,framecnt=1024", "rx_descriptors": "256", "rx_buffers": "200"}
+	c.Options = map[string]string{"devargs": "qpairs=2,framecnt=1024", "rx_descriptors": "256",
+		"rx_buffers": "200"}
 	_, err = Open(c)
 	require.ErrorContains(t, err, "200 Bufs to receive into do not even fill 256 descriptors")
 	c.Options["rx_buffers"] = "2048"
@@ -128,9 +130,12 @@ func TestDPDKCutsBetweenFPDUs(t *testing.T) {
 		require.NoError(t, err)
 		writer = opened(t, c)
 		// net_tap cuts what is shorter than its MTU with the headers.
-		reader = opened(t, Config{Driver: tap, Device: "rnic1", MTU: 1400, Region: written, Addrs: []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24")}, DAD: DADNone, Node: -1})
+		reader = opened(t, Config{Driver: tap, Device: "rnic1", MTU: 1400, Region: written,
+			Addrs: []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24")}, DAD: DADNone, Node: -1})
 	})
-	ns.Run(t, "sh", "-c", "ip link add br0 type bridge && for i in rnic0 rnic1 br0; do ip link set $i up; done && ip link set rnic0 address 02:00:00:00:00:fe && ip link set rnic0 master br0 && ip link set rnic1 master br0")
+	ns.Run(t, "sh", "-c", "ip link add br0 type bridge && for i in rnic0 rnic1 br0; do ip link set "+
+		"$i up; done && ip link set rnic0 address 02:00:00:00:00:fe && ip link set rnic0 master br0 && "+
+		"ip link set rnic1 master br0")
 	capture := ns.Capture(t, "rnic0")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -160,7 +165,8 @@ func TestDPDKCutsBetweenFPDUs(t *testing.T) {
 	_, _ = rand.Read(data)
 	source, err := pd.Register(data, 0)
 	require.NoError(t, err)
-	_, err = client.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, written), Signaled: true, RemoteSTag: region.STag(), RemoteOffset: region.Base()})
+	_, err = client.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, written),
+		Signaled: true, RemoteSTag: region.STag(), RemoteOffset: region.Base()})
 	require.NoError(t, err)
 	client.Disconnect()
 	<-server.Done()
@@ -226,7 +232,8 @@ func fpdu(t *testing.T, off int, p []byte) int {
 		if len(content) < 2 || len(content) < (2+int(binary.BigEndian.Uint16(content))+3)&^3+4 {
 			continue
 		}
-		require.Equal(t, binary.LittleEndian.Uint32(p[at-3:]), crc32c.Update(0, p[:at-3]), "CRC of the FPDU at %d", off)
+		require.Equal(t, binary.LittleEndian.Uint32(p[at-3:]), crc32c.Update(0, p[:at-3]),
+			"CRC of the FPDU at %d", off)
 		return at + 1
 	}
 }

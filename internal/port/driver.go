@@ -78,16 +78,21 @@ func (ds Drivers) ByName(name string) (Driver, error) {
 func All() Drivers {
 	all := Builtin()
 	for _, d := range pmd.Registered() {
-		all = all.With(Driver{Name: d.Name, Option: d.Option, Open: func(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
-			return d.Open(pmd.DriverConfig{
-				Device: c.Device, Args: c.EAL, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: c.MAC, NoOffload: c.NoOffload, Options: c.Options, Arena: arena,
-			})
-		}})
+		all = all.With(
+			Driver{Name: d.Name, Option: d.Option,
+				Open: func(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
+					return d.Open(pmd.DriverConfig{
+						Device: c.Device, Args: c.EAL, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: c.MAC,
+						NoOffload: c.NoOffload, Options: c.Options, Arena: arena,
+					})
+				}})
 	}
 	return all
 }
 
 // Of is a driver of one port that is open already, as an end of a cable in memory is.
 func Of(name string, mtuMax int, port pmd.Port) Driver {
-	return Driver{Name: name, MTUMax: mtuMax, Open: func(*Config, *hugepages.Arena) (pmd.Port, error) { return port, nil }}
+	return Driver{Name: name, MTUMax: mtuMax, Open: func(*Config, *hugepages.Arena) (pmd.Port, error) {
+		return port, nil
+	}}
 }

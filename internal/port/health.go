@@ -20,8 +20,8 @@ type DeviceReporter interface {
 	Link(dpdk.Link)
 	// Stuck: a queue of the device has taken no frame for StuckAfter; or it does again.
 	Stuck(queue int, stuck bool, link dpdk.Link)
-	// Trouble has changed, or is over. A trouble of one kind is told once in 10 s at most: one that comes
-	// and goes meanwhile is not.
+	// Trouble has changed, or is over. A trouble of one kind is told once in 10 s at most: one that
+	// comes and goes meanwhile is not.
 	Trouble(was, is pmd.Trouble)
 	// Offences: so many more connections ended because memory of a memif peer went away, or was slow.
 	Offences(n uint64)
@@ -39,8 +39,8 @@ type monitored interface {
 // offender is a device with a peer that can do wrong.
 type offender interface{ Offences() uint64 }
 
-// TroubleOf says what is wrong with a device, as it is now. Any goroutine, not during or after the device's
-// Close.
+// TroubleOf says what is wrong with a device, as it is now. Any goroutine, not during or after
+// the device's Close.
 func TroubleOf(device pmd.Port) (none pmd.Trouble) {
 	switch d := device.(type) {
 	case pmd.Troubled:
@@ -53,8 +53,8 @@ func TroubleOf(device pmd.Port) (none pmd.Trouble) {
 	return none
 }
 
-// OffencesOf are the connections that ended because memory of the device's peer went away, or was slow. Any
-// goroutine.
+// OffencesOf are the connections that ended because memory of the device's peer went away, or was
+// slow. Any goroutine.
 func OffencesOf(device pmd.Port) uint64 {
 	if d, ok := device.(offender); ok {
 		return d.Offences()

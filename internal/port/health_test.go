@@ -57,11 +57,12 @@ type troubled struct {
 
 func (d *troubled) Trouble() pmd.Trouble { return d.is }
 
-// A device's trouble is told once, and its end. One that comes and goes is told each 10 s at most; one of
-// another kind, at once.
+// A device's trouble is told once, and its end. One that comes and goes is told each 10 s at
+// most; one of another kind, at once.
 func TestTroubleIsTold(t *testing.T) {
 	var h heard
-	down, moved := pmd.Trouble{Kind: pmd.TroubleDown, Text: "down"}, pmd.Trouble{Kind: pmd.TroubleMoved, Text: "moved"}
+	down, moved := pmd.Trouble{Kind: pmd.TroubleDown, Text: "down"},
+		pmd.Trouble{Kind: pmd.TroubleMoved, Text: "moved"}
 	d := &troubled{}
 	device, at := NewHealth(d), time.Now()
 	for _, c := range []struct {
@@ -69,11 +70,15 @@ func TestTroubleIsTold(t *testing.T) {
 		after time.Duration
 		told  string
 	}{
-		{pmd.Trouble{}, 0, ""}, {down, time.Second, `trouble "" "down"`}, {down, time.Hour, ""}, {pmd.Trouble{}, 1, `trouble "down" ""`},
-		{down, time.Second, `trouble "" "down"`}, {down, time.Second, ""}, {pmd.Trouble{}, time.Second, `trouble "down" ""`},
-		{down, time.Second, ""}, {pmd.Trouble{}, time.Second, ""}, {moved, time.Second, `trouble "" "moved"`},
+		{pmd.Trouble{}, 0, ""}, {down, time.Second, `trouble "" "down"`}, {down, time.Hour, ""},
+		{pmd.Trouble{}, 1, `trouble "down" ""`},
+		{down, time.Second, `trouble "" "down"`}, {down, time.Second, ""},
+		{pmd.Trouble{}, time.Second, `trouble "down" ""`},
+		{down, time.Second, ""}, {pmd.Trouble{}, time.Second, ""},
+		{moved, time.Second, `trouble "" "moved"`},
 		{down, troublePeriod - 5*time.Second - 1, ""}, {down, 1, `trouble "moved" "down"`},
-		{moved, troublePeriod - 1, `trouble "down" "moved"`}, {pmd.Trouble{}, 0, `trouble "moved" ""`}, {pmd.Trouble{}, time.Hour, ""},
+		{moved, troublePeriod - 1, `trouble "down" "moved"`}, {pmd.Trouble{}, 0, `trouble "moved" ""`},
+		{pmd.Trouble{}, time.Hour, ""},
 	} {
 		d.is, at = c.is, at.Add(c.after)
 		device.Look(at, &h)

@@ -31,12 +31,13 @@ func LabelOf(device string, queue int) string { return device + "#" + strconv.It
 // Port is an open device with its memory and a Poller for each queue; or, over the kernel's
 // sockets, only its memory. Open, Start and Close are for one goroutine, the rest for any.
 type Port struct {
-	cfg     Config
-	claims  Claims
-	arena   *hugepages.Arena // nil: there is no memory
-	packets *hugepages.Arena // where packet buffers lie: arena, or one that is shared with another process
-	device  pmd.Port         // as opened; nil: the kernel's sockets
-	port    pmd.Port         // with what Config puts in front of it
+	cfg    Config
+	claims Claims
+	arena  *hugepages.Arena // nil: there is no memory
+	// where packet buffers lie: arena, or one that is shared with another process
+	packets *hugepages.Arena
+	device  pmd.Port // as opened; nil: the kernel's sockets
+	port    pmd.Port // with what Config puts in front of it
 	point   *capture.Point
 	capture *capture.Capture // of Config.Capture
 	spoilt  atomic.Bool      // the Reporter was told that its file is incomplete
@@ -92,7 +93,8 @@ func (p *Port) openDevice() (err error) {
 	p.packets = p.arena
 	if len(sizes) > 1 {
 		// The other process must not see registered memory.
-		p.packets, err = hugepages.New(hugepages.Config{Bytes: sizes[1], Page: cfg.Page, Node: node, Memfd: true})
+		p.packets, err = hugepages.New(hugepages.Config{Bytes: sizes[1], Page: cfg.Page, Node: node,
+			Memfd: true})
 		if err != nil {
 			return err
 		}
@@ -108,7 +110,8 @@ func (p *Port) openDevice() (err error) {
 // of copying frames. The arena must outlive both.
 func PairPools(c *Config) (*hugepages.Arena, [2]*mem.Pool, error) {
 	stride := c.stride(mem.Headroom)
-	arena, err := hugepages.New(hugepages.Config{Bytes: int64(2*poolBufs*stride) + arenaExtra, Page: c.Page, Node: c.Node})
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(2*poolBufs*stride) + arenaExtra,
+		Page: c.Page, Node: c.Node})
 	if err != nil {
 		return nil, [2]*mem.Pool{}, err
 	}
@@ -128,7 +131,8 @@ func (e *RegionError) Error() string {
 
 func (p *Port) openKernel() (err error) {
 	if p.cfg.Region > 0 {
-		if p.arena, err = hugepages.New(hugepages.Config{Bytes: p.cfg.Region, Page: p.cfg.Page, Node: p.cfg.Node}); err != nil {
+		if p.arena, err = hugepages.New(hugepages.Config{Bytes: p.cfg.Region, Page: p.cfg.Page,
+			Node: p.cfg.Node}); err != nil {
 			return err
 		}
 		p.packets, p.region = p.arena, p.arena.Bytes()[:p.cfg.Region]
@@ -156,7 +160,8 @@ func (p *Port) open(stride int) error {
 	queues, pools := make([]pmd.Queue, n), make([]*mem.Pool, n)
 	for i := range queues {
 		if pools[i] = p.cfg.Pool; p.cfg.Pool == nil { // with a Pool there is one queue
-			if pools[i], err = mem.NewPool(p.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
+			if pools[i], err = mem.NewPool(p.packets,
+				mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
 				return err
 			}
 		}
@@ -166,7 +171,8 @@ func (p *Port) open(stride int) error {
 	}
 	for i := range queues {
 		cfg := p.cfg.Stack(i)
-		cfg.Name, cfg.Queue, cfg.Pool, cfg.Caps, cfg.MAC = p.port.Name(), queues[i], pools[i], p.port.Caps(), inet.MAC(p.port.MAC())
+		cfg.Name, cfg.Queue, cfg.Pool, cfg.Caps, cfg.MAC = p.port.Name(), queues[i], pools[i],
+			p.port.Caps(), inet.MAC(p.port.MAC())
 		cfg.Group, cfg.Member = group, i
 		poller, err := stack.New(cfg)
 		if err != nil {
@@ -177,8 +183,8 @@ func (p *Port) open(stride int) error {
 	return nil
 }
 
-// wrap puts what Config asks for in front of the device: faults, then the Point of captures, which so
-// see what the stack sees.
+// wrap puts what Config asks for in front of the device: faults, then the Point of captures,
+// which so see what the stack sees.
 func (p *Port) wrap() error {
 	if p.cfg.Fault != nil {
 		begin := time.Now()
@@ -211,7 +217,9 @@ func (p *Port) Start() error {
 	var running, turning sync.WaitGroup
 	for i, poller := range p.pollers {
 		running.Go(func() {
-			pprof.Do(ctx, pprof.Labels(PollerLabel, LabelOf(poller.Name(), i)), func(ctx context.Context) { ends[i] = poller.Run(ctx) })
+			pprof.Do(ctx, pprof.Labels(PollerLabel, LabelOf(poller.Name(), i)), func(ctx context.Context) {
+				ends[i] = poller.Run(ctx)
+			})
 			if ends[i] != nil {
 				cancel() // all or none
 			}
@@ -244,8 +252,8 @@ func (p *Port) Start() error {
 	}
 }
 
-// Close stops the Pollers and gives everything back. Adapters over them have been closed. That the file of a
-// capture is incomplete is no error where the Reporter of Watch was told.
+// Close stops the Pollers and gives everything back. Adapters over them have been closed. That
+// the file of a capture is incomplete is no error where the Reporter of Watch was told.
 func (p *Port) Close() error {
 	var err error
 	if p.cancel != nil {

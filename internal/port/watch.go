@@ -140,7 +140,8 @@ func (c *conflicts) tell(all []stack.AddrStatus, now time.Time, r Reporter) erro
 		case s.State == stack.AddrDuplicate && !was.lost:
 			was = told{s.Conflicts, now, true}
 			r.Conflict(s.Addr, s.Rival, true)
-		case s.State == stack.AddrUsable && s.Conflicts > was.conflicts && now.Sub(was.at) >= conflictPeriod:
+		case s.State == stack.AddrUsable && s.Conflicts > was.conflicts &&
+			now.Sub(was.at) >= conflictPeriod:
 			was = told{s.Conflicts, now, false}
 			r.Conflict(s.Addr, s.Rival, false)
 		}
@@ -185,8 +186,8 @@ func (f *fullness) tell(n uint64, now time.Time, r Reporter) {
 	f.count, f.at = n, now
 }
 
-// XStats are the statistics of the device's driver, if it has some. One that cannot say them now has
-// none.
+// XStats are the statistics of the device's driver, if it has some. One that cannot say them now
+// has none.
 func (p *Port) XStats() []dpdk.XStat {
 	if p == nil {
 		return nil

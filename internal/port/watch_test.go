@@ -44,7 +44,8 @@ func (h *heard) said() string {
 // Each conflict is told once, one that goes on once a minute; the last address lost is the end.
 func TestConflictsAreTold(t *testing.T) {
 	var h heard
-	c := newConflicts([]netip.Prefix{netip.MustParsePrefix("10.9.0.1/24"), netip.MustParsePrefix("fd09::1/64")})
+	c := newConflicts(
+		[]netip.Prefix{netip.MustParsePrefix("10.9.0.1/24"), netip.MustParsePrefix("fd09::1/64")})
 	now := time.Now()
 	first := stack.AddrStatus{Addr: netip.MustParseAddr("10.9.0.1"), State: stack.AddrUsable}
 	second := stack.AddrStatus{Addr: netip.MustParseAddr("fd09::1"), State: stack.AddrUsable}
@@ -81,8 +82,9 @@ func TestLinkLocalAddressesServe(t *testing.T) {
 		link, err := wire.New(wire.Config{})
 		require.NoError(t, err)
 		p, err := Open(Config{
-			Driver: Of("cable", wire.MTUMax, link.Port(0)), Addrs: []netip.Prefix{netip.MustParsePrefix(text)},
-			DAD: DADNone, Page: hugepages.Normal, Node: hugepages.AnyNode,
+			Driver: Of("cable", wire.MTUMax, link.Port(0)),
+			Addrs:  []netip.Prefix{netip.MustParsePrefix(text)},
+			DAD:    DADNone, Page: hugepages.Normal, Node: hugepages.AnyNode,
 		})
 		require.NoError(t, err)
 		require.NoError(t, p.Start())

@@ -1,8 +1,8 @@
-// Package printable makes text of others safe for a terminal or a log: of a peer, a daemon, a switch
-// or a file. Control characters, such as those that begin an escape sequence, marks that change the
-// direction of writing, and octets that are no UTF-8 become \x1b, \u202e and the like. What can be
-// seen stays as it is. JSON text stays JSON text of the same meaning, if its encoder leaves no
-// control characters below the space in strings, as that of encoding/json does.
+// Package printable makes text of others safe for a terminal or a log: of a peer, a daemon, a
+// switch or a file. Control characters, such as those that begin an escape sequence, marks that
+// change the direction of writing, and octets that are no UTF-8 become \x1b, \u202e and the like.
+// What can be seen stays as it is. JSON text stays JSON text of the same meaning, if its encoder
+// leaves no control characters below the space in strings, as that of encoding/json does.
 package printable
 
 import (
@@ -49,7 +49,8 @@ func escape(s, keep string) string {
 	return b.String()
 }
 
-// foreign says whether r is to be escaped; U+FFFD is, as it may stand for an octet that is no UTF-8.
+// foreign says whether r is to be escaped; U+FFFD is, as it may stand for an octet that is no
+// UTF-8.
 func foreign(r rune, keep string) bool {
 	return r == utf8.RuneError || !unicode.IsPrint(r) && !strings.ContainsRune(keep, r)
 }

@@ -1,6 +1,6 @@
-// Package register reads the requirements (docs/requirements/*.tsv), their citations in tests and the
-// answers in docs/requirements/deviations.md, and lists what is open. `make trace` prints it; a test
-// checks that nothing is.
+// Package register reads the requirements (docs/requirements/*.tsv), their citations in tests and
+// the answers in docs/requirements/deviations.md, and lists what is open. `make trace` prints it;
+// a test checks that nothing is.
 package register
 
 import (
@@ -197,7 +197,8 @@ func (r *Register) readAnswers(root string) error {
 	return nil
 }
 
-// Open are the rows that no test cites and docs/requirements/deviations.md does not answer. There may be none.
+// Open are the rows that no test cites and docs/requirements/deviations.md does not answer. There
+// may be none.
 func (r *Register) Open() (open []Row) {
 	for _, row := range r.Rows {
 		if len(r.Cited[row.ID]) == 0 && !r.Answered[row.ID] {
@@ -220,7 +221,9 @@ type Count struct {
 func (r *Register) Counts() []Count {
 	var all []Count
 	for _, row := range r.Rows {
-		i := slices.IndexFunc(all, func(c Count) bool { return c.Document == row.Document() && c.Level == row.Level })
+		i := slices.IndexFunc(all, func(c Count) bool {
+			return c.Document == row.Document() && c.Level == row.Level
+		})
 		if i < 0 {
 			i = len(all)
 			all = append(all, Count{Document: row.Document(), Level: row.Level})
@@ -260,4 +263,5 @@ func compareDocuments(a, b string) int {
 }
 
 // levels in the order of the table.
-var levels = []string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "FORMAT", "EXAMPLE", "CLAIM"}
+var levels = []string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "FORMAT",
+	"EXAMPLE", "CLAIM"}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every requirement that a test cites, or docs/requirements/deviations.md answers, exists; none is both, or
-// answered twice; what the register says of itself is right.
+// Every requirement that a test cites, or docs/requirements/deviations.md answers, exists; none
+// is both, or answered twice; what the register says of itself is right.
 func TestTree(t *testing.T) {
 	r, err := Load("../..")
 	require.NoError(t, err)
@@ -26,7 +26,8 @@ func TestNothingIsOpen(t *testing.T) {
 	r, err := Load("../..")
 	require.NoError(t, err)
 	for _, row := range r.Open() {
-		t.Errorf("%s %s: no test cites it, and docs/requirements/deviations.md does not answer it: %s", row.ID, row.Level, row.Text)
+		t.Errorf("%s %s: no test cites it, and docs/requirements/deviations.md does not answer it: %s",
+			row.ID, row.Level, row.Text)
 	}
 }
 
@@ -35,7 +36,8 @@ const head = "id\tlevel\tsource\tsection\tlayer\trequirement\tproof\tnote\n"
 func tree(t *testing.T, iwarp, test, answers string) string {
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		Files[0]: head + iwarp, Files[1]: head, answersFile: answers, "a/a_test.go": test, "build/x_test.go": "// req: NO-1\n",
+		Files[0]: head + iwarp, Files[1]: head, answersFile: answers, "a/a_test.go": test,
+		"build/x_test.go": "// req: NO-1\n",
 	} {
 		path := filepath.Join(root, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -48,7 +50,8 @@ const two = "A1-1-1\tMUST\ts\t1\tmpa\tone\tp\tn\nA1-1-2\tMUST\ts\t1\tmpa\ttwo\tp
 
 // A row is cited, answered or open.
 func TestCounts(t *testing.T) {
-	r, err := Load(tree(t, two, "// req: A1-1-1, A1-1-1\n//\nfunc TestA(t *testing.T) {\n", "| row | why |\n|---|---|\n| A1-2-1 | no |\n"))
+	r, err := Load(tree(t, two, "// req: A1-1-1, A1-1-1\n//\nfunc TestA(t *testing.T) {\n",
+		"| row | why |\n|---|---|\n| A1-2-1 | no |\n"))
 	require.NoError(t, err)
 	require.Equal(t, []Count{
 		{Document: "A1", Level: "MUST", Rows: 2, Cited: 1, Open: []string{"A1-1-2"}},
@@ -83,14 +86,21 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ rows, test, answers, want string }{
 		{rows: "A1-1-1\tMUST\n", want: "docs/requirements/iwarp.tsv:2: 2 columns, want 8"},
 		{rows: two + two, want: "docs/requirements/iwarp.tsv:5: A1-1-1 stands in the register already"},
-		{rows: two, test: "package a\n// req: A1-9-9\n", want: "a/a_test.go:2 cites A1-9-9, which is in no register"},
-		{rows: two, test: "package a\n\n// req: A1-1-1\n\nfunc helper() {\n", want: "a/a_test.go:3: no test follows this citation"},
-		{rows: two, test: "// req: A1-1-1\nfunc helper() {\n", want: "a/a_test.go:1: no test follows this citation"},
+		{rows: two, test: "package a\n// req: A1-9-9\n",
+			want: "a/a_test.go:2 cites A1-9-9, which is in no register"},
+		{rows: two, test: "package a\n\n// req: A1-1-1\n\nfunc helper() {\n",
+			want: "a/a_test.go:3: no test follows this citation"},
+		{rows: two, test: "// req: A1-1-1\nfunc helper() {\n",
+			want: "a/a_test.go:1: no test follows this citation"},
 		{rows: two, test: "// req: A1-1-1\n", want: "a/a_test.go:1: no test follows this citation"},
-		{rows: two, test: "// req: A1-1-1 and more\n", want: `a/a_test.go:1: "and" is no id; a citation is a list of ids, separated by commas`},
-		{rows: two, answers: "| A1-7-7 | no |\n", want: "docs/requirements/deviations.md:1 answers A1-7-7, which is in no register"},
-		{rows: two, answers: "| A1-1-1, A1-1-2 | no |\n\n| A1-1-2 | never |\n", want: "docs/requirements/deviations.md:3 answers A1-1-2 again"},
-		{rows: two, test: "// req: A1-1-1\nfunc TestA(t *testing.T) {\n", answers: "| A1-1-1 | no |\n", want: "docs/requirements/deviations.md:1 answers A1-1-1, which a/a_test.go:1 proves"},
+		{rows: two, test: "// req: A1-1-1 and more\n",
+			want: `a/a_test.go:1: "and" is no id; a citation is a list of ids, separated by commas`},
+		{rows: two, answers: "| A1-7-7 | no |\n",
+			want: "docs/requirements/deviations.md:1 answers A1-7-7, which is in no register"},
+		{rows: two, answers: "| A1-1-1, A1-1-2 | no |\n\n| A1-1-2 | never |\n",
+			want: "docs/requirements/deviations.md:3 answers A1-1-2 again"},
+		{rows: two, test: "// req: A1-1-1\nfunc TestA(t *testing.T) {\n", answers: "| A1-1-1 | no |\n",
+			want: "docs/requirements/deviations.md:1 answers A1-1-1, which a/a_test.go:1 proves"},
 	} {
 		_, err := Load(tree(t, c.rows, c.test, c.answers))
 		require.EqualError(t, err, c.want)

@@ -14,20 +14,25 @@ type Dimension string
 // Dimensions are what a large number of seeds must have covered, in the order in which Coverage
 // prints them.
 var Dimensions = []Dimension{
-	"IPv4", "IPv6", "jumbo frames", "576 octet MTU", "several connections", "both roles on a host", "shared completion queue",
+	"IPv4", "IPv6", "jumbo frames", "576 octet MTU", "several connections", "both roles on a host",
+	"shared completion queue",
 	"shared receive queue", "receive queue shared by several",
 	"markers both ways", "markers one way", "no markers", "CRC", "no CRC", "one end without CRC",
-	"bad CRC dropped", "bad CRC reported", "policies differ", "packed full", "base offset", "region tied to a stream",
+	"bad CRC dropped", "bad CRC reported", "policies differ", "packed full", "base offset",
+	"region tied to a stream",
 	"no SACK", "no timestamps", "small window",
 	"loss", "reordering", "duplicates", "bit errors", "cut frames", "damage TCP does not see",
 	"segments cut", "segments coalesced", "checksums by the device", "segments taken as one",
 	"slow device", "device stood still", "nothing lost",
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
-	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
-	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Invalidate", "Local Invalidate",
+	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send",
+	"empty Write",
+	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Invalidate",
+	"Local Invalidate",
 	"gathered", "scattered", "inline data",
-	"ending orderly", "ending simultaneous", "ending shutdown", "ending abort", "ending vanish", "ending revoke",
+	"ending orderly", "ending simultaneous", "ending shutdown", "ending abort", "ending vanish",
+	"ending revoke",
 	"ending revoke-source", "Terminate for a revoked region", "local protection error",
 }
 
@@ -59,7 +64,8 @@ func (r *run) hadConfig(h map[Dimension]bool) {
 	h["shared completion queue"] = wl.SharedCQ
 	h["shared receive queue"] = wl.SharedRecv != [2]bool{}
 	h["receive queue shared by several"] = wl.SharedRecv != [2]bool{} && len(wl.Conns) > 1
-	h["no SACK"], h["no timestamps"], h["small window"] = wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.TCP.ReceiveWindow > 0
+	h["no SACK"], h["no timestamps"], h["small window"] = wl.TCP.NoSACK, wl.TCP.NoTimestamps,
+		wl.TCP.ReceiveWindow > 0
 }
 
 func (r *run) hadCable(h map[Dimension]bool) {
@@ -136,7 +142,8 @@ func (s *session) hadEvents(h map[Dimension]bool, wl *Workload) {
 			mark(d, n > 0)
 		}
 	}
-	mark("Reads both ways", s.peers[0].requests.did[rnic.OpRead] > 0 && s.peers[1].requests.did[rnic.OpRead] > 0)
+	mark("Reads both ways", s.peers[0].requests.did[rnic.OpRead] > 0 &&
+		s.peers[1].requests.did[rnic.OpRead] > 0)
 	mark("CRC refused a segment", refused)
 	mark("CRC ended a connection", s.damaged())
 	mark("CRC damage survived", refused && s.whole() == nil)

@@ -15,7 +15,8 @@ var Dialects = []rnic.Dialect{rnic.Culley02, rnic.RDDP01, rnic.RFC5044, rnic.RTR
 func (c *Conn) param(host int) rnic.ConnParam {
 	e := &c.Ends[host]
 	conn := rnic.ConnParam{
-		NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing, ORD: c.Depth[host], IRD: c.Depth[1-host],
+		NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing,
+		ORD: c.Depth[host], IRD: c.Depth[1-host],
 	}
 	if host == c.Dialer {
 		conn.Dialect, conn.PeerToPeer = c.Dialect, c.PeerToPeer
@@ -45,7 +46,8 @@ func Draw(seed uint64) Workload {
 		wl.MTU = max(wl.MTU, 1280)
 	}
 	if d.chance(25) {
-		wl.TCP = tcp.Config{ReceiveWindow: pick(d, 0, 32<<10, 128<<10), NoSACK: d.chance(30), NoTimestamps: d.chance(30)}
+		wl.TCP = tcp.Config{ReceiveWindow: pick(d, 0, 32<<10, 128<<10), NoSACK: d.chance(30),
+			NoTimestamps: d.chance(30)}
 	}
 	d.conns(&wl)
 	d.ending(&wl)
@@ -61,8 +63,8 @@ func Draw(seed uint64) Workload {
 	return wl
 }
 
-// devices draws how slow a host's device is: at a rate, by frames a call, or because it stands still
-// at times. Both together keep nothing for longer than a start-up waits.
+// devices draws how slow a host's device is: at a rate, by frames a call, or because it stands
+// still at times. Both together keep nothing for longer than a start-up waits.
 func (d drawer) devices(wl *Workload) {
 	for i := range wl.Devices {
 		if d.chance(60) {

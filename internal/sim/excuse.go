@@ -26,7 +26,8 @@ func (s *session) excused() bool {
 	case Revoke:
 		var t *rnic.TerminateError
 		var e *ddp.Error
-		found := errors.As(mine, &t) && !t.Remote && errors.As(mine, &e) && e.Type == ddp.TypeTagged && e.Code == ddp.CodeInvalidSTag
+		found := errors.As(mine, &t) && !t.Remote && errors.As(mine, &e) && e.Type == ddp.TypeTagged &&
+			e.Code == ddp.CodeInvalidSTag
 		return found && (s.told(other) || s.gone(other))
 	case RevokeSource:
 		return mine != nil && s.peers[doer].denied && s.gone(other)
@@ -43,7 +44,8 @@ func (s *session) told(host int) bool {
 	var t *rnic.TerminateError
 	var e *rnic.PeerError
 	err := s.peers[host].qp.Err()
-	return errors.As(err, &t) && t.Remote && errors.As(err, &e) && e.Layer == revoked.Layer() && e.Type == revoked.Type() && e.Code == revoked.Code()
+	return errors.As(err, &t) && t.Remote && errors.As(err, &e) && e.Layer == revoked.Layer() &&
+		e.Type == revoked.Type() && e.Code == revoked.Code()
 }
 
 // unanswered says whether the connection ended because other had Reads or atomics when doer had

@@ -20,7 +20,8 @@ func TestAbortIsExcusedWhereItsWordWasLost(t *testing.T) {
 	require.NoError(t, err)
 	wl, err := ParseWorkload(string(text))
 	require.NoError(t, err)
-	for n := 0; !errors.Is(ending(t, wl).peers[1-wl.Ending.Host].qp.Err(), rnic.ErrStartupTimeout); n++ {
+	for n := 0; !errors.Is(ending(t, wl).peers[1-wl.Ending.Host].qp.Err(),
+		rnic.ErrStartupTimeout); n++ {
 		require.Less(t, n, 500, "a seed with which the RST is lost")
 		wl.Seed++
 	}
@@ -29,12 +30,18 @@ func TestAbortIsExcusedWhereItsWordWasLost(t *testing.T) {
 		happens func(s *session, mine, other *leg)
 		excused bool
 	}{
-		"as it was":                   {func(*session, *leg, *leg) {}, true},
-		"a RST outside the window":    {func(_ *session, l, _ *leg) { l.resets = []reset{{seq: 1, before: 9, right: 99}} }, true},
-		"a RST that must be taken":    {func(_ *session, l, _ *leg) { l.resets = []reset{{seq: 9, before: 9, right: 99}} }, false},
-		"a segment without answer":    {func(_ *session, _, o *leg) { o.strays += o.sent }, false},
-		"no RST":                      {func(_ *session, _, o *leg) { o.gone = false }, false},
-		"an RTR message that arrived": {func(s *session, l, o *leg) { l.next, l.acked = o.end, o.end }, false},
+		"as it was": {func(*session, *leg, *leg) {}, true},
+		"a RST outside the window": {func(_ *session, l, _ *leg) {
+			l.resets = []reset{{seq: 1, before: 9, right: 99}}
+		}, true},
+		"a RST that must be taken": {func(_ *session, l, _ *leg) {
+			l.resets = []reset{{seq: 9, before: 9, right: 99}}
+		}, false},
+		"a segment without answer": {func(_ *session, _, o *leg) { o.strays += o.sent }, false},
+		"no RST":                   {func(_ *session, _, o *leg) { o.gone = false }, false},
+		"an RTR message that arrived": {func(s *session, l, o *leg) {
+			l.next, l.acked = o.end, o.end
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := ending(t, wl)
@@ -69,10 +76,14 @@ func TestRefusableReset(t *testing.T) {
 		want bool
 	}{
 		{"RCV.NXT", reset{seq: 9, before: 9, right: 99}, false},
-		{"RCV.NXT, and an ACK that says so", reset{seq: 9, before: 9, right: 99, answered: true, after: 9}, false},
-		{"RCV.NXT, of octets not yet acknowledged", reset{seq: 9, before: 5, right: 99, answered: true, after: 9}, false},
-		{"perhaps of octets that came later", reset{seq: 9, before: 5, right: 99, answered: true, after: 9, moved: true}, true},
-		{"in the window, challenged", reset{seq: 12, before: 9, right: 99, answered: true, after: 9}, true},
+		{"RCV.NXT, and an ACK that says so", reset{seq: 9, before: 9, right: 99, answered: true,
+			after: 9}, false},
+		{"RCV.NXT, of octets not yet acknowledged", reset{seq: 9, before: 5, right: 99, answered: true,
+			after: 9}, false},
+		{"perhaps of octets that came later", reset{seq: 9, before: 5, right: 99, answered: true,
+			after: 9, moved: true}, true},
+		{"in the window, challenged", reset{seq: 12, before: 9, right: 99, answered: true, after: 9},
+			true},
 		{"in the window, unanswered", reset{seq: 12, before: 9, right: 99}, false},
 		{"the right edge", reset{seq: 99, before: 9, right: 99}, true},
 		{"RCV.NXT with a window of 0", reset{seq: 9, before: 9, right: 9}, false},
@@ -95,15 +106,18 @@ func TestTapTakesWholeSegments(t *testing.T) {
 		binary.BigEndian.PutUint16(l4, 7)
 		binary.BigEndian.PutUint16(l4[2:], 8)
 		l4[12], l4[13] = tcp.HeaderLenMin/4<<4, byte(tcp.RST)
-		binary.BigEndian.PutUint16(l4[16:], inet.Checksum(l4, inet.PseudoSum(src, dst, inet.ProtoTCP, len(l4))))
+		binary.BigEndian.PutUint16(l4[16:],
+			inet.Checksum(l4, inet.PseudoSum(src, dst, inet.ProtoTCP, len(l4))))
 		e := inet.Ethernet{Dst: tp.mac, Src: w.Hosts[0].tap.mac, Type: inet.EtherTypeIPv4}
 		frame := make([]byte, inet.EthernetLen+inet.IPv4Len)
 		if v6 {
 			e.Type = inet.EtherTypeIPv6
 			frame = make([]byte, inet.EthernetLen+inet.IPv6Len)
-			(&inet.IPv6{NextHeader: inet.ProtoTCP, PayloadLen: len(l4), Src: src, Dst: dst}).Put(frame[inet.EthernetLen:])
+			(&inet.IPv6{NextHeader: inet.ProtoTCP, PayloadLen: len(l4), Src: src, Dst: dst}).Put(
+				frame[inet.EthernetLen:])
 		} else {
-			(&inet.IPv4{Proto: inet.ProtoTCP, TotalLen: inet.IPv4Len + len(l4), Src: src, Dst: dst}).Put(frame[inet.EthernetLen:])
+			(&inet.IPv4{Proto: inet.ProtoTCP, TotalLen: inet.IPv4Len + len(l4), Src: src, Dst: dst}).Put(
+				frame[inet.EthernetLen:])
 		}
 		e.Put(frame)
 		frame = append(frame, l4...)
@@ -114,7 +128,8 @@ func TestTapTakesWholeSegments(t *testing.T) {
 		}
 		for i := range frame {
 			switch { // what no checksum covers
-			case i >= 6 && i < 12, v6 && i >= inet.EthernetLen && i < inet.EthernetLen+4, v6 && i == inet.EthernetLen+7:
+			case i >= 6 && i < 12, v6 && i >= inet.EthernetLen && i < inet.EthernetLen+4, v6 &&
+				i == inet.EthernetLen+7:
 				continue
 			}
 			frame[i] ^= 0x10

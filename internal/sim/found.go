@@ -108,7 +108,9 @@ type named struct {
 type conn Conn // without methods
 
 // MarshalJSON writes the dialect's name.
-func (c Conn) MarshalJSON() ([]byte, error) { return json.Marshal(named{conn(c), c.Dialect.String()}) }
+func (c Conn) MarshalJSON() ([]byte, error) {
+	return json.Marshal(named{conn(c), c.Dialect.String()})
+}
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (c *Conn) UnmarshalJSON(text []byte) (err error) {

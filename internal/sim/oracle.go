@@ -19,7 +19,8 @@ func (s *session) check() error {
 			return err
 		}
 		if i == s.ending.Host && s.frozen != nil && !bytes.Equal(s.frozen, p.region.Bytes()) {
-			return fmt.Errorf("%s: octet %d was written after Revoke returned", p.name, diffAt(s.frozen, p.region.Bytes()))
+			return fmt.Errorf("%s: octet %d was written after Revoke returned", p.name,
+				diffAt(s.frozen, p.region.Bytes()))
 		}
 	}
 	whole := s.whole()
@@ -54,7 +55,8 @@ func (p *peer) arrived() error {
 	case p.failed || len(p.sends) > 0:
 		return fmt.Errorf("%s: %d Sends did not arrive, work failed: %v", p.name, len(p.sends), p.failed)
 	case !bytes.Equal(got, p.want):
-		return fmt.Errorf("%s: memory differs at octet %d from what was written", p.remote.name, diffAt(got, p.want))
+		return fmt.Errorf("%s: memory differs at octet %d from what was written", p.remote.name,
+			diffAt(got, p.want))
 	}
 	return nil
 }
@@ -69,7 +71,8 @@ func (p *peer) check() error {
 		}
 	}
 	n := len(p.guarded)
-	if k := max(firstNot(p.guarded[:canaryBytes], canary), firstNot(p.guarded[n-canaryBytes:], canary)); k >= 0 {
+	if k := max(firstNot(p.guarded[:canaryBytes], canary),
+		firstNot(p.guarded[n-canaryBytes:], canary)); k >= 0 {
 		return fmt.Errorf("%s: octet %d of the guard around the region was written", p.name, k)
 	}
 	for _, w := range p.pending {
@@ -78,21 +81,23 @@ func (p *peer) check() error {
 		}
 	}
 	if p.pool == nil && p.received+p.flushed != p.recvPosted {
-		return fmt.Errorf("%s: %d receives filled and %d flushed of %d", p.name, p.received, p.flushed, p.recvPosted)
+		return fmt.Errorf("%s: %d receives filled and %d flushed of %d", p.name, p.received, p.flushed,
+			p.recvPosted)
 	}
 	return p.checkAsks(false)
 }
 
-// timely says what was taken for lost of a path that has lost nothing, however slow a device was, or
-// nil. A connection beside others has its turn, and its peer an ACK, before a retransmission timer
-// thinks otherwise.
+// timely says what was taken for lost of a path that has lost nothing, however slow a device was,
+// or nil. A connection beside others has its turn, and its peer an ACK, before a retransmission
+// timer thinks otherwise.
 func (r *run) timely() error {
 	if !r.lossless() {
 		return nil
 	}
 	for _, h := range r.Hosts {
 		if n := h.counters().Memory.Totals; n.Timeouts > 0 {
-			return fmt.Errorf("host %v: %d timeouts and %d retransmissions over a path that has lost nothing", h.Addr, n.Timeouts, n.Retransmits)
+			return fmt.Errorf("host %v: %d timeouts and %d retransmissions over a path that has "+
+				"lost nothing", h.Addr, n.Timeouts, n.Retransmits)
 		}
 	}
 	return nil
@@ -145,7 +150,8 @@ func (s *session) struck(host int) bool {
 	// An end that waits for Responses, which will not come, does not get to close its half: it
 	// gives up.
 	other := s.peers[1-host].qp.Err()
-	return errors.Is(err, rnic.ErrPeerClosed) || s.stalled && s.c.Depth != [2]int{} && (err != nil || other != nil)
+	return errors.Is(err, rnic.ErrPeerClosed) || s.stalled && s.c.Depth != [2]int{} &&
+		(err != nil || other != nil)
 }
 
 // survives says whether damage cannot end what the host receives. A TCP that finds the path to
@@ -189,7 +195,8 @@ const rtrReach = mpa.MarkerLen + mpa.HeaderLen
 func damageOf(err error) *mpa.Error {
 	var t *rnic.TerminateError
 	var e *mpa.Error
-	if errors.As(err, &t) && !t.Remote && errors.As(err, &e) && (e.Code == mpa.ErrCRC || e.Code == mpa.ErrMarker) {
+	if errors.As(err, &t) && !t.Remote && errors.As(err, &e) &&
+		(e.Code == mpa.ErrCRC || e.Code == mpa.ErrMarker) {
 		return e
 	}
 	return nil

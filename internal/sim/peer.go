@@ -116,12 +116,14 @@ func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue, pool *recvPool)
 	if p.end.Tied {
 		ro.For = p.qp
 	}
-	if p.region, err = opt.PD.RegisterWith(p.guarded[canaryBytes:len(p.guarded)-canaryBytes], ro); err != nil {
+	if p.region, err = opt.PD.RegisterWith(p.guarded[canaryBytes:len(p.guarded)-canaryBytes],
+		ro); err != nil {
 		return err
 	}
 	src := make([]byte, max(p.wl.WriteMax, p.wl.SendMax)+32<<10)
 	for i := 0; i+8 <= len(src); i += 8 {
-		binary.LittleEndian.PutUint64(src[i:], p.rng.Uint64()|0x0101010101010101) // never 0: an octet not written
+		// never 0: an octet not written
+		binary.LittleEndian.PutUint64(src[i:], p.rng.Uint64()|0x0101010101010101)
 	}
 	if p.source, err = opt.PD.Register(src, 0); err != nil {
 		return err
@@ -186,7 +188,8 @@ func paint(b []byte) {
 
 // fill posts while there is something to say and the remote has buffers.
 func (p *peer) fill() error {
-	for p.left > 0 && p.qp.State() == rnic.RTS && len(p.pending) < depth/2 && len(p.sends) < recvDepth {
+	for p.left > 0 && p.qp.State() == rnic.RTS && len(p.pending) < depth/2 &&
+		len(p.sends) < recvDepth {
 		if err := p.post(); err != nil {
 			return err
 		}
@@ -274,7 +277,8 @@ func (p *peer) complete(c *rnic.Completion) error {
 		case w.id != c.ID:
 			continue // unsignaled, and done
 		case c.Op != w.op || c.Status == rnic.Success && (int(c.Len) != w.n || !w.signaled || p.failed):
-			return fmt.Errorf("%s: completion %+v of %+v (work before it failed: %v)", p.name, *c, w, p.failed)
+			return fmt.Errorf("%s: completion %+v of %+v (work before it failed: %v)", p.name, *c,
+				w, p.failed)
 		}
 		if c.Status != rnic.Success && !p.failed {
 			p.failed = true
@@ -310,17 +314,20 @@ func (p *peer) receive(c *rnic.Completion) error {
 	if c.WithImmediate {
 		c.Len = 0 // nothing of it is in the buffer
 	} else if got := slot[:c.Len]; !bytes.Equal(got, m.octets) {
-		return fmt.Errorf("%s: message %d of %d octets differs from what was sent (%d octets)", p.name, p.received, len(got), len(m.octets))
+		return fmt.Errorf("%s: message %d of %d octets differs from what was sent (%d octets)", p.name,
+			p.received, len(got), len(m.octets))
 	}
 	if k := firstNot(slot[c.Len:], canary); k >= 0 {
-		return fmt.Errorf("%s: message %d of %d octets wrote octet %d of its buffer", p.name, p.received, c.Len, int(c.Len)+k)
+		return fmt.Errorf("%s: message %d of %d octets wrote octet %d of its buffer", p.name, p.received,
+			c.Len, int(c.Len)+k)
 	}
 	if err := p.aside(&m, c); err != nil {
 		return err
 	}
 	got, want := p.region.Bytes()[r.checked:m.writes], r.want[r.checked:m.writes]
 	if !bytes.Equal(got, want) {
-		return fmt.Errorf("%s: octet %d was not written when a later Send was delivered", p.name, r.checked+diffAt(got, want))
+		return fmt.Errorf("%s: octet %d was not written when a later Send was delivered", p.name,
+			r.checked+diffAt(got, want))
 	}
 	r.checked = max(r.checked, m.writes)
 	return p.postRecv(int(c.ID))

@@ -18,8 +18,9 @@ import (
 // about one word that only this stream touches; the model carries them out when they are posted,
 // because they are carried out in that order.
 type requests struct {
-	rng     *rand.Rand
-	depth   int                // Reads and atomics that this peer may have under way; 0: it asks for nothing
+	rng *rand.Rand
+	// Reads and atomics that this peer may have under way; 0: it asks for nothing
+	depth   int
 	library *rnic.MemoryRegion // what the remote may read
 	word    *rnic.MemoryRegion // what the remote's atomics are about
 	sink    *rnic.MemoryRegion
@@ -45,10 +46,12 @@ func (p *peer) openAsks(pd *rnic.ProtectionDomain, c *Conn, host int) (err error
 	for i := range library {
 		library[i] = byte(a.rng.Uint32())
 	}
-	if a.library, err = pd.RegisterWith(library, rnic.RegisterOptions{Access: rnic.RemoteRead, Base: p.end.Base}); err != nil {
+	if a.library, err = pd.RegisterWith(library,
+		rnic.RegisterOptions{Access: rnic.RemoteRead, Base: p.end.Base}); err != nil {
 		return err
 	}
-	if a.word, err = pd.RegisterWith(make([]byte, 24), rnic.RegisterOptions{Access: rnic.RemoteRead | rnic.RemoteWrite, Base: p.end.Base}); err != nil {
+	if a.word, err = pd.RegisterWith(make([]byte, 24),
+		rnic.RegisterOptions{Access: rnic.RemoteRead | rnic.RemoteWrite, Base: p.end.Base}); err != nil {
 		return err
 	}
 	a.sink, err = pd.Register(make([]byte, readSlots*readMax), rnic.LocalWrite)
@@ -62,7 +65,8 @@ func (p *peer) ask() error {
 		return nil
 	}
 	wr := rnic.WorkRequest{
-		ID: p.nextID(), Signaled: true, Fence: a.rng.IntN(6) == 0, RemoteSTag: p.remote.requests.word.STag(), RemoteOffset: p.remote.end.Base + 8,
+		ID: p.nextID(), Signaled: true, Fence: a.rng.IntN(6) == 0,
+		RemoteSTag: p.remote.requests.word.STag(), RemoteOffset: p.remote.end.Base + 8,
 	}
 	extended := p.qp.Startup().Version == 1
 	last := a.values[len(a.values)-1]
@@ -74,7 +78,8 @@ func (p *peer) ask() error {
 		wr.Op, wr.Add = rnic.OpFetchAdd, data
 		return p.postSend(wr)
 	case kind == 1 && extended:
-		cs := rnic.CompareSwap{Compare: last ^ uint64(a.rng.IntN(2)), CompareMask: ^uint64(0), Swap: a.rng.Uint64(), SwapMask: a.rng.Uint64()}
+		cs := rnic.CompareSwap{Compare: last ^ uint64(a.rng.IntN(2)), CompareMask: ^uint64(0),
+			Swap: a.rng.Uint64(), SwapMask: a.rng.Uint64()}
 		next := last
 		if cs.Compare == last {
 			next = last&^cs.SwapMask | cs.Swap&cs.SwapMask
@@ -108,7 +113,8 @@ func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
 		return err
 	}
 	r.requests.windows = append(r.requests.windows, w)
-	if m.invalidates, err = w.Bind(r.requests.library, rnic.WindowOptions{Len: 100, Access: rnic.RemoteRead, For: r.qp}); err != nil {
+	if m.invalidates, err = w.Bind(r.requests.library,
+		rnic.WindowOptions{Len: 100, Access: rnic.RemoteRead, For: r.qp}); err != nil {
 		return err
 	}
 	wr.RemoteSTag, wr.Local = m.invalidates, p.source.Slice(0, p.requests.rng.IntN(50))
@@ -128,7 +134,8 @@ func (p *peer) askRead(wr rnic.WorkRequest) error {
 	slot, off := a.number%readSlots*readMax, a.rng.IntN(a.library.Len()-n+1)
 	a.number++
 	paint(a.sink.Bytes()[slot:][:readMax])
-	wr.Local, wr.RemoteSTag, wr.RemoteOffset = a.sink.Slice(slot, n), p.remote.requests.library.STag(), p.remote.end.Base+uint64(off)
+	wr.Local, wr.RemoteSTag, wr.RemoteOffset = a.sink.Slice(slot, n), p.remote.requests.library.STag(),
+		p.remote.end.Base+uint64(off)
 	p.asked(work{id: wr.ID, op: rnic.OpRead, n: n, slot: slot, from: off})
 	wr.Op = rnic.OpRead
 	return p.postSend(wr)
@@ -164,7 +171,8 @@ func (p *peer) answered(w *work, c *rnic.Completion) error {
 
 // aside judges what is told of a message beside its octets.
 func (p *peer) aside(m *message, c *rnic.Completion) error {
-	if c.Invalidated != m.invalidates || c.WithImmediate != m.immediate || c.Solicited != m.solicited ||
+	if c.Invalidated != m.invalidates || c.WithImmediate != m.immediate ||
+		c.Solicited != m.solicited ||
 		m.immediate && (!bytes.Equal(c.Immediate[:], m.octets) || int(c.Written) < m.wrote) {
 		return fmt.Errorf("%s: completion %+v of message %+v", p.name, *c, *m)
 	}
@@ -184,8 +192,10 @@ func (p *peer) checkAsks(whole bool) error {
 	if whole {
 		values = values[len(values)-1:]
 	}
-	if b := p.requests.word.Bytes(); !slices.Contains(values, binary.NativeEndian.Uint64(b[8:])) || firstNot(b[:8], 0) >= 0 || firstNot(b[16:], 0) >= 0 {
-		return fmt.Errorf("%s: the word and what is around it are %x, which no atomic made (whole: %v)", p.name, b, whole)
+	if b := p.requests.word.Bytes(); !slices.Contains(values, binary.NativeEndian.Uint64(b[8:])) ||
+		firstNot(b[:8], 0) >= 0 || firstNot(b[16:], 0) >= 0 {
+		return fmt.Errorf("%s: the word and what is around it are %x, which no atomic made (whole: %v)",
+			p.name, b, whole)
 	}
 	return nil
 }
@@ -194,7 +204,8 @@ func (p *peer) closeAsks() {
 	for _, w := range p.requests.windows {
 		w.Free()
 	}
-	for _, m := range []*rnic.MemoryRegion{p.requests.library, p.requests.word, p.requests.sink, p.shapes.grant} {
+	for _, m := range []*rnic.MemoryRegion{p.requests.library, p.requests.word, p.requests.sink,
+		p.shapes.grant} {
 		if m != nil {
 			m.Deregister()
 		}

@@ -84,7 +84,8 @@ type stage struct {
 
 func (r *run) stages() []stage {
 	return []stage{
-		{"start-up", r.connect}, {"exchange", r.exchange}, {"close", r.close}, {"check", r.check}, {"leaks", r.leaks},
+		{"start-up", r.connect}, {"exchange", r.exchange}, {"close", r.close}, {"check", r.check},
+		{"leaks", r.leaks},
 	}
 }
 
@@ -93,11 +94,14 @@ func (r *run) connect() error {
 	var listeners, frameless [2]*rnic.Listener
 	for i, h := range r.Hosts {
 		var err error
-		if listeners[i], err = h.Adapter.Listen(context.Background(), ":"+listenPort, rnic.ListenOptions{}); err != nil {
+		if listeners[i], err = h.Adapter.Listen(context.Background(), ":"+listenPort,
+			rnic.ListenOptions{}); err != nil {
 			return err
 		}
-		alone := rnic.ListenOptions{Dialects: []rnic.Dialect{rnic.Culley02}} // offered before the peer has said anything
-		if frameless[i], err = h.Adapter.Listen(context.Background(), ":"+framelessPort, alone); err != nil {
+		// offered before the peer has said anything
+		alone := rnic.ListenOptions{Dialects: []rnic.Dialect{rnic.Culley02}}
+		if frameless[i], err = h.Adapter.Listen(context.Background(), ":"+framelessPort,
+			alone); err != nil {
 			return err
 		}
 		r.apps[i].byQP = map[uint32]*peer{}
@@ -245,7 +249,8 @@ func (r *run) unsettled(err error) error {
 	var all error
 	for _, s := range r.sessions {
 		for _, p := range s.peers {
-			all = errors.Join(all, fmt.Errorf("%s: %v, %d to post, %d posted and not completed, %d Sends not received (%v)",
+			all = errors.Join(all, fmt.Errorf("%s: %v, %d to post, %d posted and not completed, %d Sends "+
+				"not received (%v)",
 				p.name, p.qp.State(), p.left, len(p.pending), len(p.sends), p.qp.Err()))
 		}
 	}
@@ -322,7 +327,8 @@ func (r *run) leaks() error {
 	}
 	for _, h := range r.Hosts {
 		if n := h.Adapter.Regions(); n != 0 {
-			err = errors.Join(err, fmt.Errorf("host %v: %d regions are registered without an owner", h.Addr, n))
+			err = errors.Join(
+				err, fmt.Errorf("host %v: %d regions are registered without an owner", h.Addr, n))
 		}
 	}
 	return err

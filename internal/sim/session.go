@@ -52,7 +52,8 @@ func (s *session) param(p *peer) rnic.ConnParam {
 func (s *session) connect(w *World, l *rnic.Listener) (err error) {
 	ctx := context.Background()
 	ini, res := s.peers[s.c.Dialer], s.peers[1-s.c.Dialer]
-	if s.c.Dialect == rnic.Culley02 { // has no private data: the peers know by other means where they may write
+	// has no private data: the peers know by other means where they may write
+	if s.c.Dialect == rnic.Culley02 {
 		ini.private, res.private = nil, nil
 		ini.remoteSTag, res.remoteSTag = res.region.STag(), ini.region.STag()
 	}
@@ -143,7 +144,8 @@ func (s *session) look(w *World) {
 // lingered says whether an end that was closing, and could not because its Reads were not answered,
 // gave up: it does so earlier than patience ends.
 func (s *session) lingered() bool {
-	return errors.Is(s.peers[0].qp.Err(), rnic.ErrLinger) || errors.Is(s.peers[1].qp.Err(), rnic.ErrLinger)
+	return errors.Is(s.peers[0].qp.Err(), rnic.ErrLinger) ||
+		errors.Is(s.peers[1].qp.Err(), rnic.ErrLinger)
 }
 
 // open says whether the Responder has heard the Initiator's first message, or will not any more.
@@ -207,7 +209,8 @@ func (s *session) end(w *World) error {
 // broken says whether one end has left service for another reason than an orderly end.
 func (s *session) broken() bool {
 	for _, p := range s.peers {
-		if st := p.qp.State(); st == rnic.Terminating || st == rnic.Error || st == rnic.Closed && !(s.ended && s.ending.Kind == Shutdown) {
+		if st := p.qp.State(); st == rnic.Terminating || st == rnic.Error || st == rnic.Closed &&
+			!(s.ended && s.ending.Kind == Shutdown) {
 			return true
 		}
 	}

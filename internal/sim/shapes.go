@@ -111,7 +111,9 @@ func newScattered(pd *rnic.ProtectionDomain, n, each int) (s *scattered, err err
 // scatter says again which octets of slot i are filled in which order, and paints them.
 func (s *scattered) scatter(rng *rand.Rand, i, most int) rnic.WorkRequest {
 	paint(s.region.Bytes()[i*s.each:][:s.each])
-	list := cut(rng, s.each, most, func(off, k int) rnic.SGE { return s.region.Slice(i*s.each+off, k) })
+	list := cut(rng, s.each, most, func(off, k int) rnic.SGE {
+		return s.region.Slice(i*s.each+off, k)
+	})
 	rng.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
 	s.slots[i] = append([]rnic.SGE(nil), list...)
 	return rnic.WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]}
@@ -143,7 +145,8 @@ func (p *peer) takeBack() error {
 	if err != nil {
 		return err
 	}
-	wr := rnic.WorkRequest{ID: p.nextID(), Op: rnic.OpLocalInvalidate, LocalSTag: stag, Signaled: true, Fence: s.rng.IntN(3) == 0}
+	wr := rnic.WorkRequest{ID: p.nextID(), Op: rnic.OpLocalInvalidate, LocalSTag: stag, Signaled: true,
+		Fence: s.rng.IntN(3) == 0}
 	p.asked(work{id: wr.ID, op: rnic.OpLocalInvalidate, stag: stag})
 	return p.postSend(wr)
 }

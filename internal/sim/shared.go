@@ -21,7 +21,8 @@ type recvPool struct {
 // poolOf makes the pool for a host, with all its buffers posted.
 func poolOf(a *rnic.Adapter, wl *Workload) (*recvPool, error) {
 	n := recvDepth * len(wl.Conns)
-	p := &recvPool{pd: a.AllocPD(), rng: rand.New(rand.NewPCG(wl.Seed, 0x5ca7)), order: make([]uint64, n)}
+	p := &recvPool{pd: a.AllocPD(), rng: rand.New(rand.NewPCG(wl.Seed, 0x5ca7)),
+		order: make([]uint64, n)}
 	var err error
 	if p.srq, err = a.CreateSRQ(rnic.SRQOptions{PD: p.pd, Depth: n}); err != nil {
 		return nil, err

@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	seeds       = flag.Int("seeds", 500, "how many seeds TestSeeds plays")
-	first       = flag.Uint64("first", uint64(time.Now().UnixMicro()), "the first of them; the clock's by default")
+	seeds = flag.Int("seeds", 500, "how many seeds TestSeeds plays")
+	first = flag.Uint64("first", uint64(time.Now().UnixMicro()),
+		"the first of them; the clock's by default")
 	failuresMax = flag.Int("failures", 100, "after so many failures the rest is not played")
 )
 
@@ -33,8 +34,9 @@ func TestSeeds(t *testing.T) {
 	require.Positive(t, *seeds, "SEEDS: want 1 or more")
 	require.Positive(t, *failuresMax, "-failures: want 1 or more")
 	s := series{
-		first: *first, count: uint64(sample.Count(min(200, *seeds), *seeds)), failuresMax: *failuresMax, progressEvery: progressEvery,
-		play: play, log: t.Logf, fail: t.Errorf,
+		first: *first, count: uint64(sample.Count(min(200, *seeds), *seeds)), failuresMax: *failuresMax,
+		progressEvery: progressEvery,
+		play:          play, log: t.Logf, fail: t.Errorf,
 	}
 	s.run()
 	if s.count >= coverageFrom && s.played == s.count {

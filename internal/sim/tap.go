@@ -31,7 +31,8 @@ type leg struct {
 	shift int8    // of that window
 	end   tcp.Seq // after the last octet that it sent
 
-	first, next tcp.Seq // what it received: the first octet, and the first after those that came in order
+	// what it received: the first octet, and the first after those that came in order
+	first, next tcp.Seq
 
 	resets []reset // that reached it
 	gone   bool    // it has sent a RST: for its TCP there is no such connection any more
@@ -91,7 +92,8 @@ func (t *tap) Tx(bufs []mem.Buf) int {
 func (t *tap) complete(bufs []mem.Buf) {
 	for _, b := range bufs {
 		d := t.pool.Desc(b)
-		if d.Flags&mem.TxChecksum != 0 && pmd.CompleteChecksum(t.pool.Data(b), d.CsumStart, d.CsumOffset) {
+		if d.Flags&mem.TxChecksum != 0 && pmd.CompleteChecksum(t.pool.Data(b), d.CsumStart,
+			d.CsumOffset) {
 			d.Flags &^= mem.TxChecksum
 		}
 	}

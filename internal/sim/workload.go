@@ -61,16 +61,18 @@ type EndKind int
 const (
 	Orderly      EndKind = iota // when all is done one host closes
 	Simultaneous                // when all is done both do
-	Shutdown                    // one host closes with messages under way both ways: what was posted arrives
-	Abort                       // one host resets the connection
-	Vanish                      // the cable is cut; of all connections
-	Revoke                      // one host revokes its region while the other writes
-	RevokeSource                // one host revokes the memory that it sends from
+	// one host closes with messages under way both ways: what was posted arrives
+	Shutdown
+	Abort        // one host resets the connection
+	Vanish       // the cable is cut; of all connections
+	Revoke       // one host revokes its region while the other writes
+	RevokeSource // one host revokes the memory that it sends from
 	endKinds
 )
 
 func (k EndKind) String() string {
-	return [...]string{"orderly", "simultaneous", "shutdown", "abort", "vanish", "revoke", "revoke-source"}[k]
+	return [...]string{"orderly", "simultaneous", "shutdown", "abort", "vanish", "revoke",
+		"revoke-source"}[k]
 }
 
 // Ending says who ends the connection, and when.
@@ -105,10 +107,14 @@ func (wl Workload) String() string {
 	if wl.V6 {
 		family = "IPv6"
 	}
-	fmt.Fprintf(&b, "seed %d: %s, MTU %d, %d messages an end, Writes to %d, Sends to %d, ending %v by host %d at %.2f",
-		wl.Seed, family, wl.MTU, wl.Messages, wl.WriteMax, wl.SendMax, wl.Ending.Kind, wl.Ending.Host, wl.Ending.At)
-	fmt.Fprintf(&b, "\n  cable: %s coalesce=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults}, wl.Coalesce, wl.Split)
-	fmt.Fprintf(&b, "\n  TCP: window %d, no SACK %v, no timestamps %v; one completion queue %v, shared receive queues %v",
+	fmt.Fprintf(&b, "seed %d: %s, MTU %d, %d messages an end, Writes to %d, Sends to %d, ending %v "+
+		"by host %d at %.2f",
+		wl.Seed, family, wl.MTU, wl.Messages, wl.WriteMax, wl.SendMax, wl.Ending.Kind, wl.Ending.Host,
+		wl.Ending.At)
+	fmt.Fprintf(&b, "\n  cable: %s coalesce=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults},
+		wl.Coalesce, wl.Split)
+	fmt.Fprintf(&b, "\n  TCP: window %d, no SACK %v, no timestamps %v; one completion queue %v, "+
+		"shared receive queues %v",
 		wl.TCP.ReceiveWindow, wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.SharedCQ, wl.SharedRecv)
 	for i, f := range wl.Devices {
 		if f != (fault.Faults{}) {

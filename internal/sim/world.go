@@ -30,17 +30,20 @@ import (
 
 // Config of a World of two hosts.
 type Config struct {
-	Seed     uint64
-	MTU      int // default 1500
-	V6       bool
-	Faults   fault.Faults // of each direction of the cable
-	Coalesce float64      `json:"Join"` // of the middlebox in each direction: fault.PathSpec; Join in recorded workloads
+	Seed   uint64
+	MTU    int // default 1500
+	V6     bool
+	Faults fault.Faults // of each direction of the cable
+	// of the middlebox in each direction: fault.PathSpec; Join in recorded workloads
+	Coalesce float64 `json:"Join"`
 	Split    float64
 	TCP      tcp.Config
-	Bufs     int             // per host, default 1024
-	Devices  [2]fault.Faults // what each host's device takes, and when: its Rate, FrameRate, PerCall, Stall and StallFor
-	ZeroCopy bool            `json:",omitempty"` // of the cable: wire.Config
-	Offload  bool            `json:",omitempty"` // the hosts' devices complete and verify checksums, so that segments come and go in runs
+	Bufs     int // per host, default 1024
+	// what each host's device takes, and when: its Rate, FrameRate, PerCall, Stall and StallFor
+	Devices  [2]fault.Faults
+	ZeroCopy bool `json:",omitempty"` // of the cable: wire.Config
+	// the hosts' devices complete and verify checksums, so that segments come and go in runs
+	Offload bool `json:",omitempty"`
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
@@ -133,8 +136,10 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port, pool *mem.Pool) (*Ho
 	h.Poller, err = stack.New(stack.Config{
 		Name: h.Addr.String(), Queue: h.tap, Pool: h.Pool, Caps: caps, MAC: inet.MAC(port.MAC()),
 		Neighbours: inet.NeighbourConfig{RetriesMax: neighbourRetries},
-		Addr:       prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
-		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16), byte(cfg.Seed >> 24)},
+		Addr:       prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16,
+		Core: -1, Clock: w.Now,
+		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16),
+			byte(cfg.Seed >> 24)},
 	})
 	if err != nil {
 		return nil, err
@@ -156,16 +161,19 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 		return err
 	}
 	seed := cfg.Seed*2 + uint64(i)
-	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Coalesce: cfg.Coalesce, Split: cfg.Split})
+	h.path, err = fault.WrapPath(queue, h.Pool,
+		fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Coalesce: cfg.Coalesce, Split: cfg.Split})
 	if err != nil {
 		return err
 	}
-	if h.faulty, err = fault.Wrap(h.path, h.Pool, fault.Spec{Seed: seed, HeldMax: 512, Rx: cfg.Faults, Tx: h.device}, clock); err != nil {
+	if h.faulty, err = fault.Wrap(h.path, h.Pool, fault.Spec{Seed: seed, HeldMax: 512, Rx: cfg.Faults,
+		Tx: h.device}, clock); err != nil {
 		return err
 	}
 	h.wounds.streams = map[ports]*hurtStream{}
 	h.faulty.Watch(h.wounds.watch)
-	h.tap = &tap{inner: h.faulty, pool: h.Pool, mac: inet.MAC(port.MAC()), offload: cfg.Offload, legs: map[ports]*leg{}}
+	h.tap = &tap{inner: h.faulty, pool: h.Pool, mac: inet.MAC(port.MAC()), offload: cfg.Offload,
+		legs: map[ports]*leg{}}
 	return nil
 }
 

@@ -10,7 +10,8 @@ import (
 // A connection that ended because of damage is excused for it, and only because those octets were
 // damaged.
 func TestDamageMustBeWhereItIsBlamed(t *testing.T) {
-	for _, found := range []string{"damage-of-a-ready-to-receive-frame", "damage-of-culley-02s-first-marker-reported"} {
+	for _, found := range []string{"damage-of-a-ready-to-receive-frame",
+		"damage-of-culley-02s-first-marker-reported"} {
 		text, err := os.ReadFile("testdata/found/" + found)
 		require.NoError(t, err)
 		wl, err := ParseWorkload(string(text))

@@ -51,6 +51,7 @@ func TestSkips(t *testing.T) {
 			want = "fatal: RNICD_NO_SKIP forbids to skip this test, which cannot run here: needs root"
 		}
 		require.Equal(t, want, record(missing), "%q", v)
-		require.Equal(t, "skip: pages of 1 GiB are not as the test wants them: 0 free", record(because), "%q", v)
+		require.Equal(t, "skip: pages of 1 GiB are not as the test wants them: 0 free",
+			record(because), "%q", v)
 	}
 }

@@ -1,4 +1,5 @@
-// Package testnic makes pairs of Adapters for tests of the packages above rnic, over either transport.
+// Package testnic makes pairs of Adapters for tests of the packages above rnic, over either
+// transport.
 package testnic
 
 import (
@@ -40,7 +41,8 @@ func Wired(t testing.TB) (devs [2]*rnic.Adapter) {
 	for i := range pollers {
 		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
 		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
-			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 64, Idle: stack.IdleAdaptive,
+			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 64,
+			Idle: stack.IdleAdaptive,
 		})
 	}
 	testhost.Run(t, pollers[:]...)
@@ -76,7 +78,8 @@ func Dialable(a netip.AddrPort) string {
 // Waiting, and returns where a client finds it. With the test, or when ctx ends, it ends; the test
 // waits for what is being handled.
 func Serve(
-	ctx context.Context, t testing.TB, dev *rnic.Adapter, waits chan<- struct{}, handle func(context.Context, *rnic.ConnRequest),
+	ctx context.Context, t testing.TB, dev *rnic.Adapter, waits chan<- struct{},
+	handle func(context.Context, *rnic.ConnRequest),
 ) (addr string) {
 	t.Helper()
 	l, err := dev.Listen(ctx, ":0", rnic.ListenOptions{})
@@ -84,7 +87,9 @@ func Serve(
 	ctx, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {
-		served <- l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) { handle(Waiting(ctx, waits), req) })
+		served <- l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) {
+			handle(Waiting(ctx, waits), req)
+		})
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -24,7 +24,9 @@ func Listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 	// The mode is set before the name is there; bind takes away what the umask does.
 	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
-		if ctl := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); ctl != nil {
+		if ctl := raw.Control(func(fd uintptr) {
+			err = unix.Fchmod(int(fd), uint32(mode.Perm()))
+		}); ctl != nil {
 			return ctl
 		}
 		return err
@@ -62,4 +64,5 @@ func chmod(path string, mode os.FileMode) error {
 	return os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode.Perm())
 }
 
-var errReplaced = errors.New("another user has put something else in the socket's place: choose a directory of your own")
+var errReplaced = errors.New("another user has put something else in the socket's place: choose " +
+	"a directory of your own")

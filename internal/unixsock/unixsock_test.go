@@ -24,7 +24,8 @@ func TestMode(t *testing.T) {
 		require.ErrorIs(t, err, unix.EADDRINUSE)
 		require.NoError(t, l.Close())
 	}
-	l, err := Listen(&net.UnixAddr{Name: "@" + filepath.Join(t.TempDir(), "s"), Net: "unixpacket"}, 0o600)
+	l, err := Listen(&net.UnixAddr{Name: "@" + filepath.Join(t.TempDir(), "s"), Net: "unixpacket"},
+		0o600)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 }
@@ -32,7 +33,8 @@ func TestMode(t *testing.T) {
 // What was put in the place of the socket keeps its mode, and what a link leads to.
 func TestModeOfNothingElse(t *testing.T) {
 	dir := t.TempDir()
-	file, link, other := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "other")
+	file, link, other := filepath.Join(dir, "file"), filepath.Join(dir, "link"),
+		filepath.Join(dir, "other")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Symlink(file, link))
 	l, err := Listen(&net.UnixAddr{Name: other, Net: "unix"}, 0o600)

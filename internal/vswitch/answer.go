@@ -41,7 +41,8 @@ func (c *Core) answer(in *port, h *headers, s *station) {
 	c.send(in, in, b) // the question came from this port
 }
 
-// advertise puts a Neighbour Advertisement at frame[n:] and returns its length. One that asks from :: hears it with all nodes.
+// advertise puts a Neighbour Advertisement at frame[n:] and returns its length. One that asks
+// from :: hears it with all nodes.
 func advertise(frame []byte, n int, h *headers, mac inet.MAC) int {
 	target, _ := h.target()
 	to := h.from
@@ -51,7 +52,8 @@ func advertise(frame []byte, n int, h *headers, mac inet.MAC) int {
 		copy(frame, group[:])
 	}
 	length := inet.PutNeighbourAdvertisement(frame[n+inet.IPv6Len:], mac, target, to, target)
-	ip := inet.IPv6{HopLimit: 255, NextHeader: inet.ProtoICMPv6, Src: target, Dst: to, PayloadLen: length}
+	ip := inet.IPv6{HopLimit: 255, NextHeader: inet.ProtoICMPv6, Src: target, Dst: to,
+		PayloadLen: length}
 	ip.Put(frame[n:])
 	return inet.IPv6Len + length
 }

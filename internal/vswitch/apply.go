@@ -104,7 +104,8 @@ func (s *Switch) proposed(programs []Program) (next Config, err error) {
 		return next, err
 	}
 	if next.mtu() > s.mtu {
-		return next, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart", next.mtu(), s.mtu)
+		return next, fmt.Errorf("vswitch: a program has MTU %d, packet buffers were made for %d: restart",
+			next.mtu(), s.mtu)
 	}
 	return next, nil
 }
@@ -163,13 +164,16 @@ func (s *Switch) open(fresh []*Program) error {
 }
 
 func (p *Program) sameBinding(o *Program) bool {
-	return p.Name == o.Name && p.Socket == o.Socket && p.ID == o.ID && p.Secret == o.Secret && p.MAC == o.MAC && p.MTU == o.MTU &&
+	return p.Name == o.Name && p.Socket == o.Socket && p.ID == o.ID && p.Secret == o.Secret &&
+		p.MAC == o.MAC && p.MTU == o.MTU &&
 		p.Queues == o.Queues && p.Core == o.Core && p.Uplink == o.Uplink && p.VLAN == o.VLAN
 }
 
 func (p *Program) equal(o *Program) bool {
-	return p.sameBinding(o) && slices.Equal(p.Addrs, o.Addrs) && slices.Equal(p.Ports, o.Ports) && slices.Equal(p.UIDs, o.UIDs) &&
-		slices.Equal(p.GIDs, o.GIDs) && p.Buffers == o.Buffers && p.Send == o.Send && p.Receive == o.Receive
+	return p.sameBinding(o) && slices.Equal(p.Addrs, o.Addrs) && slices.Equal(p.Ports, o.Ports) &&
+		slices.Equal(p.UIDs, o.UIDs) &&
+		slices.Equal(p.GIDs, o.GIDs) && p.Buffers == o.Buffers && p.Send == o.Send &&
+		p.Receive == o.Receive
 }
 
 // settle has all cores go over to a plan of the ports that there are, and to what the configuration

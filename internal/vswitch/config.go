@@ -45,11 +45,11 @@ type Config struct {
 	Uplinks []Uplink
 	// Arena holds the packet buffers: MemoryBytes of it.
 	Arena *hugepages.Arena
-	// Buffers of each core; by default as many as its programs and uplinks may hold, and some more. A change may add programs up
-	// to that.
+	// Buffers of each core; by default as many as its programs and uplinks may hold, and some more.
+	// A change may add programs up to that.
 	Buffers int
-	// Multicast bounds the copies of frames to groups that are made for each program and each queue of an uplink that sends them,
-	// a second; MulticastDefault by default.
+	// Multicast bounds the copies of frames to groups that are made for each program and each queue
+	// of an uplink that sends them, a second; MulticastDefault by default.
 	Multicast int64
 	Sockets   Sockets
 	Programs  []Program
@@ -65,7 +65,8 @@ type Sockets struct {
 	Refused func(socket string, peer memif.Peer, err error)
 }
 
-// Uplink is a device. It is in promiscuous mode, takes and gives complete checksums, and is closed by its owner after the Switch.
+// Uplink is a device. It is in promiscuous mode, takes and gives complete checksums, and is
+// closed by its owner after the Switch.
 type Uplink struct {
 	Port    pmd.Port
 	Queues  int // polled on the first cores, one each; 1 by default
@@ -128,7 +129,8 @@ func (c Config) withDefaults() Config {
 }
 
 func (p *Program) setDefaults() {
-	p.MTU, p.Queues, p.Buffers = orDefault(p.MTU, MTUDefault), orDefault(p.Queues, 1), orDefault(p.Buffers, BuffersDefault)
+	p.MTU, p.Queues, p.Buffers = orDefault(p.MTU, MTUDefault), orDefault(p.Queues, 1),
+		orDefault(p.Buffers, BuffersDefault)
 }
 
 func orDefault(n, def int) int {
@@ -173,10 +175,12 @@ func (c *Config) pool() mem.PoolConfig {
 const dpdkRoomMin = 2048
 
 func strideOf(mtu int) int {
-	return (mem.Headroom + max(mtu+pmd.FrameOverhead+wireHeader+1, dpdkRoomMin) + strideAlign - 1) &^ (strideAlign - 1)
+	return (mem.Headroom + max(mtu+pmd.FrameOverhead+wireHeader+1, dpdkRoomMin) +
+		strideAlign - 1) &^ (strideAlign - 1)
 }
 
-// MemoryBytes is the size of the packet buffers in the arena, given the largest MTU of uplinks, which need not be open yet.
+// MemoryBytes is the size of the packet buffers in the arena, given the largest MTU of uplinks,
+// which need not be open yet.
 func (c Config) MemoryBytes(uplinkMTU int) int64 {
 	c.Uplinks = slices.Clone(c.Uplinks)
 	full := c.withDefaults()
@@ -205,7 +209,8 @@ func (c *Config) check() error {
 	}
 	for i := range c.Uplinks {
 		if q := c.Uplinks[i].Queues; q > c.Cores || q > c.Uplinks[i].Port.Caps().Queues {
-			return fmt.Errorf("vswitch: uplink %s: %d queues; want as many as there are cores (%d) and the device has (%d) at most",
+			return fmt.Errorf("vswitch: uplink %s: %d queues; want as many as there are cores (%d) and "+
+				"the device has (%d) at most",
 				c.Uplinks[i].Port.Name(), q, c.Cores, c.Uplinks[i].Port.Caps().Queues)
 		}
 	}
@@ -220,7 +225,8 @@ func (c *Config) check() error {
 // room checks the buffers of a core. Devices keep some of them to receive into.
 func (c *Config) room(core, kept int) error {
 	if held := c.held(core); held+kept+buffersSpare > c.Buffers {
-		return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; it has %d, of which %d are kept to receive into and %d are in hand: "+
+		return fmt.Errorf("vswitch: programs and uplinks of core %d may hold %d buffers; it has %d, of "+
+			"which %d are kept to receive into and %d are in hand: "+
 			"raise switch.buffers, and restart", core, held, c.Buffers, kept, buffersSpare)
 	}
 	return nil
@@ -254,7 +260,8 @@ func CheckPrograms(programs []Program, cores, uplinks int) error {
 			return &ProgramError{i, "name", fmt.Sprintf("%q is program %d's; choose another", p.Name, j)}
 		}
 		if j, ok := ids[id{p.Socket, p.ID}]; ok {
-			return &ProgramError{i, "id", fmt.Sprintf("%d on %s is %q's; choose another", p.ID, p.Socket, programs[j].Name)}
+			return &ProgramError{i, "id", fmt.Sprintf("%d on %s is %q's; choose another", p.ID, p.Socket,
+				programs[j].Name)}
 		}
 		names[p.Name], ids[id{p.Socket, p.ID}] = i, i
 		for j := range i {
@@ -272,7 +279,8 @@ func CheckPrograms(programs []Program, cores, uplinks int) error {
 			}
 		}
 		if n > SharersMax {
-			return &ProgramError{i, "addresses", fmt.Sprintf("%d programs have them; want up to %d", n, SharersMax)}
+			return &ProgramError{i, "addresses", fmt.Sprintf("%d programs have them; want up to %d", n,
+				SharersMax)}
 		}
 	}
 	return nil
@@ -328,7 +336,9 @@ func (p *Program) sameLink(o *Program) bool { return p.Uplink == o.Uplink && p.V
 
 // sharesWith: they have one address.
 func (p *Program) sharesWith(o *Program) bool {
-	return p.sameLink(o) && slices.ContainsFunc(p.Addrs, func(a inet.Addr) bool { return slices.Contains(o.Addrs, a) })
+	return p.sameLink(o) && slices.ContainsFunc(p.Addrs, func(a inet.Addr) bool {
+		return slices.Contains(o.Addrs, a)
+	})
 }
 
 // against compares with an earlier program.
@@ -341,10 +351,12 @@ func (p *Program) against(o *Program) (key, text string) {
 			return "mac", fmt.Sprintf("%v is %q's; each station has its own", p.MAC, o.Name)
 		}
 		if a := inet.LinkLocal(o.MAC); slices.Contains(p.Addrs, a) {
-			return "addresses", fmt.Sprintf("%v is the link-local address of %q's MAC; choose another", a, o.Name)
+			return "addresses", fmt.Sprintf("%v is the link-local address of %q's MAC; choose another", a,
+				o.Name)
 		}
 		if a := inet.LinkLocal(p.MAC); slices.Contains(o.Addrs, a) {
-			return "mac", fmt.Sprintf("%v: its link-local address, %v, is one of %q's; choose another", p.MAC, a, o.Name)
+			return "mac", fmt.Sprintf("%v: its link-local address, %v, is one of %q's; choose another",
+				p.MAC, a, o.Name)
 		}
 		return "", ""
 	}
@@ -354,11 +366,14 @@ func (p *Program) against(o *Program) (key, text string) {
 	slices.SortFunc(others, order)
 	switch {
 	case !slices.Equal(mine, others):
-		return "addresses", fmt.Sprintf("%q has some of them; programs that share an address share all that they have", o.Name)
+		return "addresses", fmt.Sprintf("%q has some of them; programs that share an address share all "+
+			"that they have", o.Name)
 	case p.MAC != o.MAC:
-		return "mac", fmt.Sprintf("%v: %q has the same addresses, and %v; programs that share an address share its MAC", p.MAC, o.Name, o.MAC)
+		return "mac", fmt.Sprintf("%v: %q has the same addresses, and %v; programs that share an "+
+			"address share its MAC", p.MAC, o.Name, o.MAC)
 	case len(p.Ports) == 0 || len(o.Ports) == 0:
-		return "ports", fmt.Sprintf("%q has the same addresses: each needs TCP ports of its own, as \"7000-7099\"", o.Name)
+		return "ports", fmt.Sprintf("%q has the same addresses: each needs TCP ports of its own, as "+
+			"\"7000-7099\"", o.Name)
 	}
 	for _, a := range p.Ports {
 		for _, b := range o.Ports {

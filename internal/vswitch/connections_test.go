@@ -17,8 +17,9 @@ import (
 func (s *side) poller(mac inet.MAC, at inet.Addr, conns int) *stack.Poller {
 	s.l.t.Helper()
 	p, err := stack.New(stack.Config{
-		Name: at.String(), Queue: s.q, Pool: s.pool, Caps: s.port.Caps(), MAC: mac, Core: -1, NoDAD: true, ConnsMax: conns,
-		Addr: netip.PrefixFrom(at.Netip(), 24), MTU: 1500, Clock: func() int64 { return s.l.now },
+		Name: at.String(), Queue: s.q, Pool: s.pool, Caps: s.port.Caps(), MAC: mac, Core: -1, NoDAD: true,
+		ConnsMax: conns,
+		Addr:     netip.PrefixFrom(at.Netip(), 24), MTU: 1500, Clock: func() int64 { return s.l.now },
 		TCP: tcp.Config{NoDelay: true, ReceiveWindow: 32 << 10},
 	})
 	require.NoError(s.l.t, err)
@@ -109,8 +110,8 @@ func TestConnectionsOfAProgramShareTheUplink(t *testing.T) {
 	}
 }
 
-// An uplink that takes nothing holds a program up for a moment only: what is for it is lost then, and
-// what is for others goes on.
+// An uplink that takes nothing holds a program up for a moment only: what is for it is lost then,
+// and what is for others goes on.
 func TestStalledUplinkHoldsNobodyUp(t *testing.T) {
 	left := 0
 	l := newLab(t, func(c *Config) {

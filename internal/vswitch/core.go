@@ -36,14 +36,15 @@ type command struct {
 	done chan struct{}
 }
 
-// wireHeader goes in front of a frame on its way to another core: the slots of the port that it is for and of its source, and the
-// former's serial number.
+// wireHeader goes in front of a frame on its way to another core: the slots of the port that it
+// is for and of its source, and the former's serial number.
 const (
 	wireHeader  = 8
 	wireBuffers = 512
 )
 
-// Turn moves up to a burst from each port, and returns the number of frames. now is in nanoseconds of any monotonic clock.
+// Turn moves up to a burst from each port, and returns the number of frames. now is in
+// nanoseconds of any monotonic clock.
 func (c *Core) Turn(now int64) (n int) {
 	c.now = now
 	if c.command.Load() != nil {
@@ -128,17 +129,18 @@ func (c *Core) poll(m *port) (work int) {
 	return work
 }
 
-// fills says whether a burst more of a program's would be too many at its uplink, whose device goes
-// on: the uplink is full, and the program has its share of what waits there, or more. To the program
-// the uplink is a device at line rate then, and its connections have turns by octets; they would have
-// them by losses.
+// fills says whether a burst more of a program's would be too many at its uplink, whose device
+// goes on: the uplink is full, and the program has its share of what waits there, or more. To the
+// program the uplink is a device at line rate then, and its connections have turns by octets;
+// they would have them by losses.
 func (c *Core) fills(m *port) bool {
 	up := c.plan.uplink(m.program.Uplink, c.id)
 	if up == nil || up.core != c.id || up.waiting+burst <= up.buffers || c.now-up.movedAt > stillNs {
 		return false
 	}
 	o := &up.out[0]
-	return int(m.slot) < len(o.flows) && int(o.flows[m.slot].frames)*o.active >= up.waiting-len(o.stage)
+	return int(m.slot) < len(o.flows) && int(o.flows[m.slot].frames)*o.active >= up.waiting-
+		len(o.stage)
 }
 
 // allowance is how many frames a program may send now.
@@ -261,8 +263,8 @@ func (c *Core) port(slot uint16, serial uint32) *port {
 	return nil
 }
 
-// flood copies a frame to all programs of its link except those of the station that it comes from, and to the uplink unless it
-// comes from there.
+// flood copies a frame to all programs of its link except those of the station that it comes
+// from, and to the uplink unless it comes from there.
 func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 	if c.mayCopy(in, toLink) {
 		for _, s := range c.plan.links[linkOf(in.segment(), vid)] {
@@ -280,8 +282,8 @@ func (c *Core) flood(in *port, vid uint16, b mem.Buf) {
 	c.pool.Free(b)
 }
 
-// mayCopy says whether one more frame of a source is copied: then to all that it is for, so that none
-// is always among the last, for whom nothing is left. The source owes what that is too many.
+// mayCopy says whether one more frame of a source is copied: then to all that it is for, so that
+// none is always among the last, for whom nothing is left. The source owes what that is too many.
 func (c *Core) mayCopy(in *port, to int) bool {
 	in.copies[to].fill(c.now)
 	if in.copies[to].empty() {

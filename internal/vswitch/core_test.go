@@ -13,8 +13,8 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// A program that reads nothing has its ring and its buffers filled, and loses the rest; others lose nothing meanwhile, and what
-// waited comes when it reads again.
+// A program that reads nothing has its ring and its buffers filled, and loses the rest; others
+// lose nothing meanwhile, and what waited comes when it reads again.
 func TestSlowProgramHoldsNobodyUp(t *testing.T) {
 	const buffers = 64
 	l := newLab(t, func(c *Config) { c.Programs[1].Buffers = buffers })
@@ -55,8 +55,8 @@ func TestDetachedProgram(t *testing.T) {
 	require.Equal(t, "two", names(l.got()))
 }
 
-// In virtual time a program sends and receives at the rates that it has, in octets and in frames: what it sends waits in its
-// ring, what it would receive is lost.
+// In virtual time a program sends and receives at the rates that it has, in octets and in frames:
+// what it sends waits in its ring, what it would receive is lost.
 func TestRates(t *testing.T) {
 	const length = 1000
 	frame := func() []byte {
@@ -155,7 +155,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// Frames of a flow that come together are looked up once; one that only looks like them is judged by itself.
+// Frames of a flow that come together are looked up once; one that only looks like them is judged
+// by itself.
 func TestRunsAreLookedUpOnce(t *testing.T) {
 	for name, f := range map[string]func(sport uint16) []byte{
 		"IPv4": func(sport uint16) []byte { return segment(macTwo, macOne, ipOne, ipTwo, sport, 2) },
@@ -223,16 +224,20 @@ func tellingOctets(name string) (at []int) {
 	return at
 }
 
-// No frame takes memory from the heap: not TCP, not ARP, not multicast, not what is dropped, nor on the way to another core.
+// No frame takes memory from the heap: not TCP, not ARP, not multicast, not what is dropped, nor
+// on the way to another core.
 func TestNothingIsAllocated(t *testing.T) {
 	for _, cores := range []int{1, 2} {
 		l := newLab(t, func(c *Config) { c.Cores = cores; c.Programs[1].Core = cores - 1 })
 		frames := [][]byte{
-			segment(macTwo, macOne, ipOne, ipTwo, 1, 2), segment(macOut, macOne, ip6One, ip6Out, 1, 2), segment(macTwo, macOne, ipOut, ipTwo, 1, 2),
-			segment(macShared, macOne, ipOne, ipShared, 1, 2000), segment(macShared, macOne, ipOne, ipShared, 1, 5000),
+			segment(macTwo, macOne, ipOne, ipTwo, 1, 2), segment(macOut, macOne, ip6One, ip6Out, 1, 2),
+			segment(macTwo, macOne, ipOut, ipTwo, 1, 2),
+			segment(macShared, macOne, ipOne, ipShared, 1, 2000),
+			segment(macShared, macOne, ipOne, ipShared, 1, 5000),
 			ether(macShared, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipShared, 6, 0x2000, tcpOf(9, 3000))),
 			ether(macShared, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipShared, 6, 4, tcpOf(9, 3000))),
-			arpFrame(allStations, requestOf(macOne)), ether(ip6Shared.SolicitedNode().GroupMAC(), macOne, 0, etherTypeIPv6, solicit(ip6One, ip6Shared, macOne, ip6Shared.SolicitedNode())),
+			arpFrame(allStations, requestOf(macOne)), ether(ip6Shared.SolicitedNode().GroupMAC(), macOne, 0,
+				etherTypeIPv6, solicit(ip6One, ip6Shared, macOne, ip6Shared.SolicitedNode())),
 		}
 		s := l.sides["one"]
 		bufs := make([]mem.Buf, len(frames))
@@ -299,7 +304,8 @@ func TestCores(t *testing.T) {
 		}
 		l.requireWhole()
 	}
-	// A frame for a port that is gone meanwhile is lost, and does not reach the program that has its slot now.
+	// A frame for a port that is gone meanwhile is lost, and does not reach the program that has its
+	// slot now.
 	m := l.sw.programs[1]
 	m.serial++
 	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
@@ -311,7 +317,8 @@ func TestCores(t *testing.T) {
 	l.requireWhole()
 }
 
-// Frames of a flow go to one queue of a program with several, those of different flows to different ones.
+// Frames of a flow go to one queue of a program with several, those of different flows to
+// different ones.
 func TestQueuesOfProgram(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Programs[1].Queues = 4 })
 	two := l.sides["two"]
@@ -380,8 +387,8 @@ func TestMulticastIsBounded(t *testing.T) {
 	l.requireWhole()
 }
 
-// Each port has copies of its own, and those for the members of a station are not the ones for all: a
-// flood takes neither away from others, nor answers from a shared address.
+// Each port has copies of its own, and those for the members of a station are not the ones for
+// all: a flood takes neither away from others, nor answers from a shared address.
 func TestMulticastOfEachPort(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Multicast = 100 })
 	for range 200 {
@@ -392,7 +399,9 @@ func TestMulticastOfEachPort(t *testing.T) {
 	l.got()
 	require.NotZero(t, l.drops("one")["multicast-rate"])
 	require.NotZero(t, l.drops("out")["multicast-rate"])
-	l.side("out").send(arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macShared, TargetIP: ipShared}))
+	l.side("out").send(
+		arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macShared,
+			TargetIP: ipShared}))
 	l.side("two").send(arpFrame(inet.Broadcast, inet.AnnounceARP(macTwo, ipTwo)))
 	l.turn()
 	got := l.got()
@@ -410,7 +419,8 @@ func TestSegments(t *testing.T) {
 		c.Programs[2].Ports, c.Programs[3].Ports = nil, nil
 	})
 	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
-	l.sides["two"].send(segment(macShared, macTwo, ipTwo, ipShared, 1, 2), segment(macOut, macTwo, ipTwo, ipOut, 1, 2))
+	l.sides["two"].send(segment(macShared, macTwo, ipTwo, ipShared, 1, 2),
+		segment(macOut, macTwo, ipTwo, ipOut, 1, 2))
 	l.sides["two"].send(arpFrame(allStations, announceOf(macTwo)))
 	l.turn()
 	require.Equal(t, "2xright out", names(l.got()))
@@ -502,7 +512,8 @@ func TestSendersShareASlowReceiver(t *testing.T) {
 	}
 }
 
-// A command that a core does is not its caller's to take back: a caller whose time is over then waits until it is done.
+// A command that a core does is not its caller's to take back: a caller whose time is over then
+// waits until it is done.
 func TestCommandsThatAreLate(t *testing.T) {
 	l := newLab(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -514,12 +525,16 @@ func TestCommandsThatAreLate(t *testing.T) {
 			cancel()
 		})
 	}()
-	require.Eventually(t, func() bool { l.turn(); return ctx.Err() != nil }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		l.turn()
+		return ctx.Err() != nil
+	}, patience, time.Millisecond)
 	require.NoError(t, <-over)
 	require.True(t, taken)
 }
 
-// A core takes in a turn what another may have sent it in one: a program with many queues does not fill the wire between them.
+// A core takes in a turn what another may have sent it in one: a program with many queues does
+// not fill the wire between them.
 func TestWireIsEmptied(t *testing.T) {
 	const queues, rounds = 6, 8
 	l := newLab(t, func(c *Config) {

@@ -44,7 +44,8 @@ func keyOf(in uint16, h *headers) fragmentKey {
 
 func (f *fragments) set(k *fragmentKey) *[fragmentWays]fragmentEntry {
 	x := f.keys[0]*uint64(k.id) + f.keys[1]*uint64(k.in)
-	for i := range len(k.from) / 4 { // multilinear: M. Thorup, "High speed hashing for integers and strings", 3.2
+	// multilinear: M. Thorup, "High speed hashing for integers and strings", 3.2
+	for i := range len(k.from) / 4 {
 		x += f.keys[2+i] * uint64(be.Uint32(k.from[4*i:]))
 	}
 	return &f.sets[x>>(64-fragmentBits)]

@@ -97,7 +97,8 @@ func (h *headers) ipv6(b []byte) Reason {
 		return Malformed
 	}
 	h.from, h.to, h.proto, h.hop = inet.Addr(b[8:24]), inet.Addr(b[24:40]), b[6], b[7]
-	if h.from.Is4() || h.to.Is4() { // must not be on a wire (RFC 4291, 2.5.5.2), and would be taken for the IPv4 host
+	// must not be on a wire (RFC 4291, 2.5.5.2), and would be taken for the IPv4 host
+	if h.from.Is4() || h.to.Is4() {
 		return Malformed
 	}
 	payload := b[inet.IPv6Len:][:n]
@@ -132,7 +133,8 @@ func (h *headers) ports() (src, dst uint16, ok bool) {
 
 // icmp: it is ICMP, of either family.
 func (h *headers) icmp() bool {
-	return h.kind == kindIPv4 && h.proto == inet.ProtoICMP || h.kind == kindIPv6 && h.proto == inet.ProtoICMPv6
+	return h.kind == kindIPv4 && h.proto == inet.ProtoICMP || h.kind == kindIPv6 &&
+		h.proto == inet.ProtoICMPv6
 }
 
 // icmpError: it says that a packet, whose beginning it quotes, did not arrive.
@@ -150,14 +152,16 @@ func (h *headers) icmpError() bool {
 	return false
 }
 
-// quoted are the ports of the packet of TCP that an ICMP error is about. Checksums are the receiver's to verify.
+// quoted are the ports of the packet of TCP that an ICMP error is about. Checksums are the
+// receiver's to verify.
 func (h *headers) quoted() (src, dst uint16, ok bool) {
 	if len(h.upper) < inet.ICMPLen {
 		return 0, 0, false
 	}
 	q := h.upper[inet.ICMPLen:]
 	if h.kind == kindIPv4 {
-		if len(q) < inet.IPv4Len || q[0]>>4 != 4 || be.Uint16(q[6:])&0x1fff != 0 || q[9] != inet.ProtoTCP {
+		if len(q) < inet.IPv4Len || q[0]>>4 != 4 || be.Uint16(q[6:])&0x1fff != 0 ||
+			q[9] != inet.ProtoTCP {
 			return 0, 0, false
 		}
 		n := int(q[0]&15) * 4
@@ -176,7 +180,8 @@ func (h *headers) quoted() (src, dst uint16, ok bool) {
 
 // nd is neighbour discovery: types of ICMPv6 (RFC 4861, 4).
 func (h *headers) nd() (typ uint8, ok bool) {
-	if h.kind != kindIPv6 || h.proto != inet.ProtoICMPv6 || len(h.upper) == 0 || h.upper[0] < inet.NDRouterSolicitation || h.upper[0] > ndRedirect {
+	if h.kind != kindIPv6 || h.proto != inet.ProtoICMPv6 || len(h.upper) == 0 ||
+		h.upper[0] < inet.NDRouterSolicitation || h.upper[0] > ndRedirect {
 		return 0, false
 	}
 	return h.upper[0], true
@@ -184,8 +189,8 @@ func (h *headers) nd() (typ uint8, ok bool) {
 
 const ndRedirect = 137
 
-// target is what a Neighbour Solicitation or Advertisement is about. An IPv4 address in IPv6's form is
-// none, though tables have it so.
+// target is what a Neighbour Solicitation or Advertisement is about. An IPv4 address in IPv6's
+// form is none, though tables have it so.
 func (h *headers) target() (a inet.Addr, ok bool) {
 	if len(h.upper) < inet.NDSolicitLen {
 		return a, false

@@ -142,8 +142,10 @@ func (h *hostile) scribble(r *rand.Rand) {
 			d := h.memory[ring+128+16*i:]
 			binary.NativeEndian.PutUint16(d, uint16(r.Uint32N(3)))
 			binary.NativeEndian.PutUint16(d[2:], []uint16{0, 0, 0, 1, 65535}[r.IntN(5)])
-			binary.NativeEndian.PutUint32(d[4:], []uint32{60, 64, 1514, 0, 1, 13, 70000, 1<<32 - 1}[r.IntN(8)])
-			binary.NativeEndian.PutUint32(d[8:], []uint32{4096, 8192, hostileBytes - 60, hostileBytes, 1<<32 - 1}[r.IntN(5)])
+			binary.NativeEndian.PutUint32(d[4:],
+				[]uint32{60, 64, 1514, 0, 1, 13, 70000, 1<<32 - 1}[r.IntN(8)])
+			binary.NativeEndian.PutUint32(d[8:], []uint32{4096, 8192, hostileBytes - 60, hostileBytes,
+				1<<32 - 1}[r.IntN(5)])
 		}
 		head := h.memory[ring+6:]
 		step := uint16(r.Uint32N(1 << hostileLog2))
@@ -233,7 +235,8 @@ func TestProgramsComeAndGo(t *testing.T) {
 		cycle()
 	}
 	after, now := settled()
-	t.Logf("%d programs: %d octets of the heap, then %d; %d goroutines, then %d", n, before, after, goroutines, now)
+	t.Logf("%d programs: %d octets of the heap, then %d; %d goroutines, then %d", n, before, after,
+		goroutines, now)
 	require.Less(t, float64(after), float64(before)+64<<10)
 	require.LessOrEqual(t, now, goroutines+3, "one may be about to end")
 }
@@ -242,11 +245,16 @@ func TestProgramsComeAndGo(t *testing.T) {
 // Buf.
 func FuzzFrames(f *testing.F) {
 	for _, b := range [][]byte{
-		segment(macTwo, macOne, ipOne, ipTwo, 1, 2), segment(macShared, macOne, ip6One, ip6Shared, 1, 2000), arpFrame(inet.Broadcast, announceOf(macOne)),
-		ether(inet.AllNodes.GroupMAC(), macOne, 0, etherTypeIPv6, advert(ip6One, ip6One, macOne, inet.AllNodes)),
+		segment(macTwo, macOne, ipOne, ipTwo, 1, 2),
+		segment(macShared, macOne, ip6One, ip6Shared, 1, 2000),
+		arpFrame(inet.Broadcast, announceOf(macOne)),
+		ether(inet.AllNodes.GroupMAC(), macOne, 0, etherTypeIPv6,
+			advert(ip6One, ip6One, macOne, inet.AllNodes)),
 		ether(macShared, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipShared, 6, 0x2000, tcpOf(9, 3000))),
-		ether(macShared, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipShared, 1, 0, quoting(3, ipv4(ipShared, ipOne, 6, 0, tcpOf(3500, 9))))),
-		ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Two, 60, append([]byte{6, 0, 1, 4, 0, 0, 0, 0}, tcpOf(1, 2)...))),
+		ether(macShared, macOne, 0, etherTypeIPv4,
+			ipv4(ipOne, ipShared, 1, 0, quoting(3, ipv4(ipShared, ipOne, 6, 0, tcpOf(3500, 9))))),
+		ether(macTwo, macOne, 0, etherTypeIPv6,
+			ipv6(ip6One, ip6Two, 60, append([]byte{6, 0, 1, 4, 0, 0, 0, 0}, tcpOf(1, 2)...))),
 		ether(macTagged, macOne, 5, etherTypeIPv4, ipv4(ipOne, ipTagged, 6, 0, tcpOf(1, 2))),
 	} {
 		f.Add(b, false)
@@ -315,7 +323,8 @@ func requireOwn(t *testing.T, frame []byte, mac inet.MAC, addrs []inet.Addr) {
 		c, d := inet.WalkIPv6(rest, h.NextHeader, inet.IPv6Len, false)
 		if d == inet.DropNone && c.Proto == inet.ProtoICMPv6 && !c.HasFragment {
 			var nd inet.ND
-			if inet.ParseND(rest[c.Off:], h.Src, h.Dst, h.HopLimit, &nd) == inet.DropNone && nd.Type == inet.NDNeighbourAdvert {
+			if inet.ParseND(rest[c.Off:], h.Src, h.Dst, h.HopLimit, &nd) == inet.DropNone &&
+				nd.Type == inet.NDNeighbourAdvert {
 				require.Contains(t, addrs, nd.Target)
 				require.True(t, !nd.HasMAC || nd.MAC == mac)
 			}

@@ -22,7 +22,8 @@ import (
 
 const patience = 30 * time.Second
 
-// lab is a switch that the test turns by hand, in virtual time, with programs that are ports of this process.
+// lab is a switch that the test turns by hand, in virtual time, with programs that are ports of
+// this process.
 type lab struct {
 	t      testing.TB
 	cfg    Config
@@ -41,12 +42,15 @@ type side struct {
 	all  []pmd.Queue
 }
 
-// The stations: one and two have addresses of their own, left and right share one, tagged is on a VLAN, and out is somebody beyond
-// the uplink.
+// The stations: one and two have addresses of their own, left and right share one, tagged is on a
+// VLAN, and out is somebody beyond the uplink.
 var (
-	macOne, macTwo, macShared, macTagged, macOut = inet.MAC{2, 5: 1}, inet.MAC{2, 5: 2}, inet.MAC{2, 5: 9}, inet.MAC{2, 5: 7}, inet.MAC{4, 5: 1}
-	ipOne, ipTwo, ipShared, ipTagged, ipOut      = addr("10.9.0.1"), addr("10.9.0.2"), addr("10.9.0.9"), addr("10.9.0.7"), addr("10.9.0.254")
-	ip6One, ip6Two, ip6Shared, ip6Out            = addr("fd09::1"), addr("fd09::2"), addr("fd09::9"), addr("fd09::fe")
+	macOne, macTwo, macShared, macTagged, macOut = inet.MAC{2, 5: 1}, inet.MAC{2, 5: 2},
+		inet.MAC{2, 5: 9}, inet.MAC{2, 5: 7}, inet.MAC{4, 5: 1}
+	ipOne, ipTwo, ipShared, ipTagged, ipOut = addr("10.9.0.1"), addr("10.9.0.2"),
+		addr("10.9.0.9"), addr("10.9.0.7"), addr("10.9.0.254")
+	ip6One, ip6Two, ip6Shared, ip6Out = addr("fd09::1"), addr("fd09::2"), addr("fd09::9"),
+		addr("fd09::fe")
 )
 
 func addr(s string) inet.Addr { return inet.AddrFrom(netip.MustParseAddr(s)) }
@@ -55,8 +59,10 @@ func programs(socket string) []Program {
 	all := []Program{
 		{Name: "one", MAC: macOne, Addrs: []inet.Addr{ipOne, ip6One}},
 		{Name: "two", MAC: macTwo, Addrs: []inet.Addr{ipTwo, ip6Two}},
-		{Name: "left", MAC: macShared, Addrs: []inet.Addr{ipShared, ip6Shared}, Ports: []PortRange{{1000, 1999}}},
-		{Name: "right", MAC: macShared, Addrs: []inet.Addr{ip6Shared, ipShared}, Ports: []PortRange{{2000, 2000}, {3000, 3999}}},
+		{Name: "left", MAC: macShared, Addrs: []inet.Addr{ipShared, ip6Shared},
+			Ports: []PortRange{{1000, 1999}}},
+		{Name: "right", MAC: macShared, Addrs: []inet.Addr{ip6Shared, ipShared},
+			Ports: []PortRange{{2000, 2000}, {3000, 3999}}},
 		{Name: "tagged", MAC: macTagged, Addrs: []inet.Addr{ipTagged}, VLAN: 5},
 	}
 	for i := range all {
@@ -110,7 +116,8 @@ func (l *lab) open(p pmd.Port, arena *hugepages.Arena, queues int) *side {
 // attach has a program attach, with memory that it does not lend.
 func (l *lab) attach(p *Program) *side {
 	l.t.Helper()
-	shm, err := memif.Dial(memif.Config{Socket: p.Socket, ID: p.ID, Secret: p.Secret, MAC: p.MAC, Queues: max(p.Queues, 1), RingLog2: 8})
+	shm, err := memif.Dial(memif.Config{Socket: p.Socket, ID: p.ID, Secret: p.Secret, MAC: p.MAC,
+		Queues: max(p.Queues, 1), RingLog2: 8})
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { require.NoError(l.t, shm.Close()) })
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -246,7 +253,8 @@ func arpFrame(dst inet.MAC, a inet.ARP) []byte {
 
 func ipv4(src, dst inet.Addr, proto uint8, fragment uint16, payload []byte) []byte {
 	b := make([]byte, inet.IPv4Len)
-	h := inet.IPv4{ID: 77, Proto: proto, Src: src, Dst: dst, TotalLen: len(b) + len(payload), MF: fragment&0x2000 != 0, FragOff: int(fragment&0x1fff) * 8}
+	h := inet.IPv4{ID: 77, Proto: proto, Src: src, Dst: dst, TotalLen: len(b) + len(payload),
+		MF: fragment&0x2000 != 0, FragOff: int(fragment&0x1fff) * 8}
 	h.Put(b)
 	return append(b, payload...)
 }
@@ -287,12 +295,14 @@ func quoting(typ uint8, packet []byte) []byte {
 
 func solicit(src, target inet.Addr, mac inet.MAC, dst inet.Addr) []byte {
 	b := make([]byte, inet.NDNeighLen)
-	return ipv6(src, dst, inet.ProtoICMPv6, b[:inet.PutNeighbourSolicitation(b, mac, src, dst, target)])
+	return ipv6(src, dst, inet.ProtoICMPv6,
+		b[:inet.PutNeighbourSolicitation(b, mac, src, dst, target)])
 }
 
 func advert(src, target inet.Addr, mac inet.MAC, dst inet.Addr) []byte {
 	b := make([]byte, inet.NDNeighLen)
-	return ipv6(src, dst, inet.ProtoICMPv6, b[:inet.PutNeighbourAdvertisement(b, mac, src, dst, target)])
+	return ipv6(src, dst, inet.ProtoICMPv6,
+		b[:inet.PutNeighbourAdvertisement(b, mac, src, dst, target)])
 }
 
 func udpOf() []byte { return []byte{0, 53, 0, 53, 0, 8, 0, 0} }

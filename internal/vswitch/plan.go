@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/internal/inet"
 )
 
-// plan says which program has which addresses. It does not change; a change of the configuration makes a new one.
+// plan says which program has which addresses. It does not change; a change of the configuration
+// makes a new one.
 type plan struct {
 	stations macTable
 	byAddr   map[addrKey]*station
@@ -27,7 +28,8 @@ type station struct {
 // shared: the members are told apart by TCP ports.
 func (s *station) shared() bool { return s.owner != nil }
 
-// has says whether an address is the station's: one that is configured, or the link-local one that comes of its MAC.
+// has says whether an address is the station's: one that is configured, or the link-local one
+// that comes of its MAC.
 func (s *station) has(a *inet.Addr) bool {
 	for i := range s.addrs {
 		if s.addrs[i] == *a {
@@ -68,7 +70,8 @@ func stationKey(link uint32, mac *inet.MAC) uint64 {
 	return uint64(link)<<48 | uint64(be.Uint16(mac[:]))<<32 | uint64(be.Uint32(mac[2:]))
 }
 
-// macTable is open addressing, at most half full. Its keys are the operator's, so a fixed hash will do.
+// macTable is open addressing, at most half full. Its keys are the operator's, so a fixed hash
+// will do.
 type macTable struct {
 	keys  []uint64
 	who   []*station
@@ -77,7 +80,8 @@ type macTable struct {
 
 func newMACTable(n int) macTable {
 	log2 := max(bits.Len(uint(2*n)), 4)
-	return macTable{keys: make([]uint64, 1<<log2), who: make([]*station, 1<<log2), shift: uint(64 - log2)}
+	return macTable{keys: make([]uint64, 1<<log2), who: make([]*station, 1<<log2),
+		shift: uint(64 - log2)}
 }
 
 func (t *macTable) slot(key uint64) int { return int(key * 0x9e3779b97f4a7c15 >> t.shift) }
@@ -102,7 +106,8 @@ func (t *macTable) find(key uint64) *station {
 // newPlan is that of ports, whose programs have been checked.
 func newPlan(uplinks [][]*port, programs []*port, slots int) *plan {
 	p := &plan{
-		stations: newMACTable(len(programs)), byAddr: map[addrKey]*station{}, links: map[uint32][]*station{},
+		stations: newMACTable(len(programs)), byAddr: map[addrKey]*station{},
+		links:   map[uint32][]*station{},
 		uplinks: uplinks, ports: make([]*port, slots),
 	}
 	for _, queues := range uplinks {
@@ -147,7 +152,8 @@ func (p *plan) station(segment int, vid uint16, mac *inet.MAC) *station {
 	return p.stations.find(stationKey(linkOf(segment, vid), mac))
 }
 
-// uplink is the queue of a segment's uplink for what a core has: its own where there is one, or nil.
+// uplink is the queue of a segment's uplink for what a core has: its own where there is one, or
+// nil.
 func (p *plan) uplink(segment, core int) *port {
 	if segment < 0 || segment >= len(p.uplinks) {
 		return nil

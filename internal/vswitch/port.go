@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/memif"
 )
 
-// port is a program, or one queue of an uplink, or a wire to another core. All but what is set when it is made belongs to its
-// core.
+// port is a program, or one queue of an uplink, or a wire to another core. All but what is set
+// when it is made belongs to its core.
 type port struct {
 	name    string
 	cfg     Program // of a program: what the configuration says. The Switch's
@@ -56,8 +56,8 @@ const (
 	frames
 )
 
-// Copies are made of what is for all of a link, and of what is for all members of a station; the first
-// do not use up what the second, answers among them, need.
+// Copies are made of what is for all of a link, and of what is for all members of a station; the
+// first do not use up what the second, answers among them, need.
 const (
 	toLink = iota
 	toStation
@@ -81,11 +81,13 @@ func (m *port) limit(p *Program) {
 	m.program, m.buffers, m.mtu = *p, p.Buffers, p.MTU
 	longest := int64(p.MTU + pmd.FrameOverhead)
 	m.send = [2]bucket{newBucket(p.Send.Octets, burst*longest), newBucket(p.Send.Frames, burst)}
-	m.receive = [2]bucket{newBucket(p.Receive.Octets, burst*longest), newBucket(p.Receive.Frames, burst)}
+	m.receive = [2]bucket{newBucket(p.Receive.Octets, burst*longest),
+		newBucket(p.Receive.Frames, burst)}
 }
 
-// accept takes a frame of a source to be sent, or drops it: a program that does not receive does not
-// hold up others. Where as many wait as may, a source with more of them than this one makes room.
+// accept takes a frame of a source to be sent, or drops it: a program that does not receive does
+// not hold up others. Where as many wait as may, a source with more of them than this one makes
+// room.
 func (m *port) accept(c *Core, from slot, b mem.Buf) {
 	switch {
 	case int(c.pool.Desc(b).Len) > m.mtu+pmd.FrameOverhead:
@@ -154,8 +156,8 @@ func (m *port) over(c *Core) bool {
 	return m.receive[octets].empty() || m.receive[frames].empty()
 }
 
-// stillNs after it has last taken a frame an uplink holds up nobody any more: what is for it is lost,
-// and what is for others goes on.
+// stillNs after it has last taken a frame an uplink holds up nobody any more: what is for it is
+// lost, and what is for others goes on.
 const stillNs = 10_000_000
 
 // flush gives the queues what they take; the rest waits.

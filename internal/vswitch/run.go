@@ -2,8 +2,8 @@ package vswitch
 
 import "encoding/binary"
 
-// run is frames after each other, from one port, of one flow of TCP: what was found for the first holds for all. It is kept for a
-// burst, so nothing of it outlives a change.
+// run is frames after each other, from one port, of one flow of TCP: what was found for the first
+// holds for all. It is kept for a burst, so nothing of it outlives a change.
 type run struct {
 	valid bool
 	ip6   bool
@@ -32,7 +32,8 @@ func (r *run) begin(b []byte, to *port) {
 	r.to = to
 }
 
-// words are MACs, addresses and ports of a frame with a whole TCP segment, without tag, options and extension headers.
+// words are MACs, addresses and ports of a frame with a whole TCP segment, without tag, options
+// and extension headers.
 func words(b []byte, w *[7]uint64) (ip6, ok bool) {
 	if len(b) < 14+20+20 {
 		return false, false
@@ -40,7 +41,8 @@ func words(b []byte, w *[7]uint64) (ip6, ok bool) {
 	w[0], w[1] = le.Uint64(b), uint64(le.Uint32(b[8:]))
 	if b[12] == 0x08 && b[13] == 0 {
 		total := int(be.Uint16(b[16:]))
-		if b[14] != 0x45 || b[23] != 6 || be.Uint16(b[20:])&0x3fff != 0 || total < 40 || total > len(b)-14 {
+		if b[14] != 0x45 || b[23] != 6 || be.Uint16(b[20:])&0x3fff != 0 || total < 40 ||
+			total > len(b)-14 {
 			return false, false
 		}
 		w[2], w[3] = le.Uint64(b[26:]), uint64(le.Uint32(b[34:]))

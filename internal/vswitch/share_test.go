@@ -49,7 +49,8 @@ type share struct {
 
 // contended has sources send to out for so many turns, of which the uplink takes so many octets
 // each. It returns what each has sent and what came of it, in octets.
-func contended(t testing.TB, cores, turns, octets int, sources []*share) (sent, came map[string]int, l *lab) {
+func contended(t testing.TB, cores, turns, octets int,
+	sources []*share) (sent, came map[string]int, l *lab) {
 	left := 0
 	l = newLab(t, func(c *Config) {
 		c.Cores = cores
@@ -133,7 +134,8 @@ func TestLessThanAShareIsNotLost(t *testing.T) {
 		r.Shuffle(len(sources), func(i, j int) { sources[i], sources[j] = sources[j], sources[i] })
 		cores := 1 + r.IntN(2)
 		sent, came, l := contended(t, cores, 500, octets, sources)
-		require.Equal(t, sent[quiet.name], came[quiet.name], "%+v, %d cores, beside %+v", *quiet, cores, sources)
+		require.Equal(t, sent[quiet.name], came[quiet.name], "%+v, %d cores, beside %+v", *quiet,
+			cores, sources)
 		full := l.stats("out").Drops[Full]
 		for _, c := range l.sw.Cores() {
 			full += c.stats.Drops[WireFull]
@@ -151,7 +153,8 @@ func TestFloodersShareByOctets(t *testing.T) {
 	for range sample.Count(3, 20) {
 		var sources []*share
 		for _, name := range []string{"one", "two", "left"} {
-			sources = append(sources, &share{name: name, octets: 120 + r.IntN(1395)}) // a burst is more than its share
+			// a burst is more than its share
+			sources = append(sources, &share{name: name, octets: 120 + r.IntN(1395)})
 		}
 		octets := 1514 * (1 + r.IntN(6))
 		_, came, _ := contended(t, 1, 600, octets, sources)

@@ -2,7 +2,8 @@ package vswitch
 
 import "github.com/rnicd/rnicd/internal/inet"
 
-// source says whether a program may send a frame: whether it says that it is the program's own. Passed: it may.
+// source says whether a program may send a frame: whether it says that it is the program's own.
+// Passed: it may.
 func (m *port) source(h *headers) Reason {
 	s := m.station
 	switch {
@@ -18,7 +19,8 @@ func (m *port) source(h *headers) Reason {
 		if !s.has(&h.from) {
 			return SpoofedAddr
 		}
-		if h.proto == inet.ProtoICMP && len(h.upper) > 0 && (h.upper[0] == icmpRedirect || h.upper[0] == icmpRouter) {
+		if h.proto == inet.ProtoICMP && len(h.upper) > 0 &&
+			(h.upper[0] == icmpRedirect || h.upper[0] == icmpRouter) {
 			return Router
 		}
 	case kindIPv6:
@@ -39,7 +41,8 @@ const (
 	icmpRouter   = 9 // Router Advertisement (RFC 1256)
 )
 
-// sourceARP: a sender is what the station is, and one that is looking for another with its address asks for its own.
+// sourceARP: a sender is what the station is, and one that is looking for another with its
+// address asks for its own.
 func (s *station) sourceARP(a *inet.ARP) Reason {
 	ip := a.SenderIP
 	if ip.IsUnspecified() {
@@ -54,7 +57,8 @@ func (s *station) sourceARP(a *inet.ARP) Reason {
 	return Passed
 }
 
-// source6 judges IPv6 with neighbour discovery, which tells others what is whose. What could hide that is refused.
+// source6 judges IPv6 with neighbour discovery, which tells others what is whose. What could hide
+// that is refused.
 func (s *station) source6(h *headers) Reason {
 	if h.odd {
 		return Extension
@@ -63,7 +67,8 @@ func (s *station) source6(h *headers) Reason {
 		return Fragment
 	}
 	typ, nd := h.nd()
-	if !h.from.IsUnspecified() && !s.has(&h.from) || h.from.IsUnspecified() && !nd && h.proto != inet.ProtoICMPv6 {
+	if !h.from.IsUnspecified() && !s.has(&h.from) || h.from.IsUnspecified() && !nd &&
+		h.proto != inet.ProtoICMPv6 {
 		return SpoofedAddr
 	}
 	if h.proto == inet.ProtoICMPv6 && len(h.upper) > 0 && h.upper[0] == inet.MLDQuery {
@@ -106,8 +111,8 @@ func (s *station) linkOptions(b []byte) Reason {
 	return Passed
 }
 
-// sourceShared: of an address that others have, too, a program sends from its TCP ports alone, and ICMP. An error must be about
-// what came to it.
+// sourceShared: of an address that others have, too, a program sends from its TCP ports alone,
+// and ICMP. An error must be about what came to it.
 func (m *port) sourceShared(h *headers) Reason {
 	if h.kind == kindARP {
 		return Passed

@@ -11,44 +11,51 @@ import (
 // Reason is why a frame was dropped.
 type Reason uint8
 
-// Reasons. The first ones are counted at the port that a frame came from, the last ones, from Full on, at the one that it was for.
+// Reasons. The first ones are counted at the port that a frame came from, the last ones, from
+// Full on, at the one that it was for.
 const (
-	Passed          Reason = iota
-	Malformed              // no Ethernet, VLAN, ARP or IP header, or neighbour discovery, that is whole
-	Vlan                   // not of the program's VLAN; several tags
-	EtherType              // of a program: neither ARP nor IP
-	SpoofedMAC             // of a program: from, or telling, a MAC that is not its own
-	SpoofedAddr            // of a program: from, or telling, an address that is not its own
-	SpoofedPort            // of a program with a shared address: from, or about, a port that is not its own; neither TCP nor ICMP
-	Router                 // of a program: what only routers say
-	Extension              // of a program: IPv6 extension headers that cannot be followed
-	Fragment               // of a program: of a shared address; of IPv6 other than TCP and UDP
-	Looped                 // from an uplink, but a program sent it
-	NoStation              // for no port here, and there is no uplink
-	WrongAddr              // for a program's MAC, but not its address
-	NoPort                 // for a TCP port of a shared address that no program has
-	FragmentUnknown        // of a packet to a shared address whose first fragment has not come
-	MulticastRate          // copies beyond Config.Multicast
-	NoBuffer               // for a copy
-	Full                   // as many wait as Buffers allows
-	Over                   // beyond the Receive rate
-	TooLong                // for its MTU
-	Detached               // no program is attached
-	WireFull               // between two cores
-	Gone                   // for a port that a change has taken out meanwhile
+	Passed Reason = iota
+	// no Ethernet, VLAN, ARP or IP header, or neighbour discovery, that is whole
+	Malformed
+	Vlan        // not of the program's VLAN; several tags
+	EtherType   // of a program: neither ARP nor IP
+	SpoofedMAC  // of a program: from, or telling, a MAC that is not its own
+	SpoofedAddr // of a program: from, or telling, an address that is not its own
+	// of a program with a shared address: from, or about, a port that is not its own; neither TCP
+	// nor ICMP
+	SpoofedPort
+	Router          // of a program: what only routers say
+	Extension       // of a program: IPv6 extension headers that cannot be followed
+	Fragment        // of a program: of a shared address; of IPv6 other than TCP and UDP
+	Looped          // from an uplink, but a program sent it
+	NoStation       // for no port here, and there is no uplink
+	WrongAddr       // for a program's MAC, but not its address
+	NoPort          // for a TCP port of a shared address that no program has
+	FragmentUnknown // of a packet to a shared address whose first fragment has not come
+	MulticastRate   // copies beyond Config.Multicast
+	NoBuffer        // for a copy
+	Full            // as many wait as Buffers allows
+	Over            // beyond the Receive rate
+	TooLong         // for its MTU
+	Detached        // no program is attached
+	WireFull        // between two cores
+	Gone            // for a port that a change has taken out meanwhile
 	Reasons
 )
 
 var reasonNames = [Reasons]string{
-	"passed", "malformed", "vlan", "ethertype", "spoofed-mac", "spoofed-address", "spoofed-port", "router", "extension", "fragment",
-	"looped", "no-station", "wrong-address", "no-port", "fragment-unknown", "multicast-rate", "no-buffer", "full", "rate", "too-long",
+	"passed", "malformed", "vlan", "ethertype", "spoofed-mac", "spoofed-address", "spoofed-port",
+	"router", "extension", "fragment",
+	"looped", "no-station", "wrong-address", "no-port", "fragment-unknown", "multicast-rate",
+	"no-buffer", "full", "rate", "too-long",
 	"detached", "wire-full", "gone",
 }
 
 func (r Reason) String() string { return reasonNames[r] }
 
-// PortStats are the counters of one program, or of one queue of an uplink. Those of a program are of its
-// name: they only grow, also over an Apply that binds it anew, or takes it out and brings it back.
+// PortStats are the counters of one program, or of one queue of an uplink. Those of a program are
+// of its name: they only grow, also over an Apply that binds it anew, or takes it out and brings
+// it back.
 type PortStats struct {
 	Name     string
 	Uplink   bool
@@ -58,13 +65,14 @@ type PortStats struct {
 	Attachments uint64
 	Peer        memif.Peer // of a program that is attached: the process
 
-	Received, ReceivedOctets uint64          // from it, dropped ones among them
-	Sent, SentOctets         uint64          // to it
-	Throttled                uint64          // turns in which it had to wait, for its Send rate or with its share of a full uplink
-	Drops                    [Reasons]uint64 // by Reason
-	Waiting                  int             // frames in its buffers
-	Device                   pmd.Counters    // of its queues
-	Ring                     memif.Drops     // of its queues: what was wrong with its rings
+	Received, ReceivedOctets uint64 // from it, dropped ones among them
+	Sent, SentOctets         uint64 // to it
+	// turns in which it had to wait, for its Send rate or with its share of a full uplink
+	Throttled uint64
+	Drops     [Reasons]uint64 // by Reason
+	Waiting   int             // frames in its buffers
+	Device    pmd.Counters    // of its queues
+	Ring      memif.Drops     // of its queues: what was wrong with its rings
 }
 
 // CoreStats are those of one core.
@@ -79,8 +87,8 @@ type CoreStats struct {
 	Drops       [Reasons]uint64 // of no port
 }
 
-// Stats is a snapshot of a Switch, taken of each core between two turns. Programs are in the order of the configuration, after
-// the queues of uplinks.
+// Stats is a snapshot of a Switch, taken of each core between two turns. Programs are in the
+// order of the configuration, after the queues of uplinks.
 type Stats struct {
 	Cores []CoreStats
 	Ports []PortStats
@@ -132,7 +140,8 @@ func (s *Switch) Stats(ctx context.Context) (*Stats, error) {
 // snapshot is taken on the port's core.
 func (m *port) snapshot() PortStats {
 	st := m.stats
-	st.Name, st.Uplink, st.Queue, st.Waiting, st.Attached = m.name, m.isUplink(), m.queue, m.waiting, true
+	st.Name, st.Uplink, st.Queue, st.Waiting, st.Attached = m.name, m.isUplink(), m.queue,
+		m.waiting, true
 	for _, q := range m.queues {
 		add(&st.Device, q.Counters())
 		if x, ok := q.(*memif.Queue); ok {
@@ -142,8 +151,8 @@ func (m *port) snapshot() PortStats {
 	return st
 }
 
-// outlived keeps what the closed port of a program has counted, for the next one of its name. No core
-// has it any more.
+// outlived keeps what the closed port of a program has counted, for the next one of its name. No
+// core has it any more.
 func (s *Switch) outlived(m *port) {
 	st := m.snapshot()
 	st.Attachments = m.memif.LinkUps()

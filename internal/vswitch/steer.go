@@ -53,8 +53,8 @@ func (c *Core) steer(in *port, h *headers, now int64) verdict {
 }
 
 // claimed is the station whose address a host of an uplink says is its own, in what others would
-// learn it from: ARP and neighbour discovery. That station hears it, and may defend its address (RFC
-// 5227, 2.4); the other programs go on finding it where it is.
+// learn it from: ARP and neighbour discovery. That station hears it, and may defend its address
+// (RFC 5227, 2.4); the other programs go on finding it where it is.
 func (c *Core) claimed(segment int, h *headers) *station {
 	a := &h.from
 	if h.kind == kindARP {
@@ -83,8 +83,8 @@ func (c *Core) abroad(in *port) verdict {
 	return drop(NoStation)
 }
 
-// steerARP: what asks for a program's address goes to that program alone, what asks for another's out, and an announcement to
-// all.
+// steerARP: what asks for a program's address goes to that program alone, what asks for another's
+// out, and an announcement to all.
 func (c *Core) steerARP(in *port, h *headers) verdict {
 	a := &h.arp
 	if !h.dst.IsGroup() {
@@ -127,7 +127,8 @@ func (c *Core) asked(s *station, its bool) verdict {
 	return verdict{answer: s}
 }
 
-// steerGroup is the way of what is for a group. A Neighbour Solicitation is for the one that it asks for.
+// steerGroup is the way of what is for a group. A Neighbour Solicitation is for the one that it
+// asks for.
 func (c *Core) steerGroup(in *port, h *headers) verdict {
 	if typ, ok := h.nd(); ok && typ == inet.NDNeighbourSolicitation {
 		target, ok := h.target()

@@ -15,7 +15,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/wire"
 )
 
-// Switch is made by New. The caller turns its cores; the other methods are for any goroutine, while cores are turned.
+// Switch is made by New. The caller turns its cores; the other methods are for any goroutine,
+// while cores are turned.
 type Switch struct {
 	cfg   Config
 	cores []*Core
@@ -46,8 +47,8 @@ type socket struct {
 // ErrClosed is the error of a closed Switch.
 var ErrClosed = errors.New("vswitch: closed")
 
-// New opens sockets, and queues of uplinks. After that, the caller turns the cores, and programs may attach. On an error
-// everything is closed.
+// New opens sockets, and queues of uplinks. After that, the caller turns the cores, and programs
+// may attach. On an error everything is closed.
 func New(cfg Config) (_ *Switch, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -64,7 +65,8 @@ func New(cfg Config) (_ *Switch, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores), next: make([]mem.Buf, pool.Size())}
+		c := &Core{id: id, pool: pool, wires: make([]*port, cfg.Cores),
+			next: make([]mem.Buf, pool.Size())}
 		c.fragments.draw()
 		s.cores = append(s.cores, c)
 	}
@@ -114,7 +116,8 @@ func (s *Switch) openUplinks() error {
 			if err != nil {
 				return fmt.Errorf("vswitch: uplink %s: %w", u.Port.Name(), err)
 			}
-			m := &port{name: u.Port.Name(), kind: kindUplink, uplink: i, queue: q, core: q, mtu: u.Port.Caps().MTU, buffers: u.Buffers}
+			m := &port{name: u.Port.Name(), kind: kindUplink, uplink: i, queue: q, core: q,
+				mtu: u.Port.Caps().MTU, buffers: u.Buffers}
 			m.open(queue)
 			s.enter(m)
 			queues = append(queues, m)
@@ -139,7 +142,8 @@ func (s *Switch) openWires() error {
 				if err != nil {
 					return err
 				}
-				w := &port{kind: kindWire, queue: other, core: c.id, mtu: s.cfg.mtu() + wireHeader, buffers: wireBuffers}
+				w := &port{kind: kindWire, queue: other, core: c.id, mtu: s.cfg.mtu() + wireHeader,
+					buffers: wireBuffers}
 				w.open(queue)
 				c.wires[other] = w
 			}
@@ -180,7 +184,8 @@ func (s *Switch) bind(p *Program) (*port, error) {
 	if err != nil {
 		return nil, err
 	}
-	shm, err := sock.listener.Bind(memif.BindConfig{ID: p.ID, Secret: p.Secret, Name: p.Name, MTU: p.MTU, Queues: p.Queues, MAC: p.MAC})
+	shm, err := sock.listener.Bind(memif.BindConfig{ID: p.ID, Secret: p.Secret, Name: p.Name,
+		MTU: p.MTU, Queues: p.Queues, MAC: p.MAC})
 	if err != nil {
 		s.unused(sock)
 		return nil, err
@@ -218,8 +223,9 @@ func (s *Switch) socket(path string) (*socket, error) {
 	}
 	sock := &socket{path: path, allowed: map[uint32]*Program{}}
 	l, err := memif.Listen(memif.ListenConfig{
-		Socket: path, Mode: s.cfg.Sockets.Mode, Name: "rnicd switch", ClientsMax: ProgramsMax, RegionBytesMax: s.cfg.Sockets.MemoryMax,
-		RingLog2Max: s.cfg.Sockets.RingLog2Max, Unsealed: s.cfg.Sockets.Unsealed,
+		Socket: path, Mode: s.cfg.Sockets.Mode, Name: "rnicd switch", ClientsMax: ProgramsMax,
+		RegionBytesMax: s.cfg.Sockets.MemoryMax,
+		RingLog2Max:    s.cfg.Sockets.RingLog2Max, Unsealed: s.cfg.Sockets.Unsealed,
 		Refused: func(peer memif.Peer, err error) {
 			s.refused.Add(1)
 			if s.cfg.Sockets.Refused != nil {
@@ -315,7 +321,8 @@ type StuckError struct {
 }
 
 func (e *StuckError) Error() string {
-	return fmt.Sprintf("vswitch: core %d does not turn: %v: give its thread a CPU of its own", e.Core, e.Err)
+	return fmt.Sprintf("vswitch: core %d does not turn: %v: give its thread a CPU of its own",
+		e.Core, e.Err)
 }
 
 // Unwrap is for errors.Is.

@@ -24,7 +24,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/wire"
 )
 
-// running turns the cores while f runs. A core that finds nothing to do gives way to the other goroutines.
+// running turns the cores while f runs. A core that finds nothing to do gives way to the other
+// goroutines.
 func (l *lab) running(f func(ctx context.Context)) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -62,7 +63,8 @@ func (l *lab) apply(programs []Program) (ch Changes) {
 	return ch
 }
 
-// Programs are added, removed and changed while others go on; those that stay keep their connection.
+// Programs are added, removed and changed while others go on; those that stay keep their
+// connection.
 func TestApply(t *testing.T) {
 	for _, cores := range []int{1, 2} {
 		l := newLab(t, func(c *Config) {
@@ -79,15 +81,19 @@ func TestApply(t *testing.T) {
 		next[0].Addrs = []inet.Addr{ipOne}        // one loses its IPv6
 		next[1].Ports = []PortRange{{1500, 1999}} // left and right divide ports again
 		next[2].Ports = []PortRange{{1000, 1499}, {2000, 2000}}
-		next = append(next, Program{Name: "new", Socket: next[0].Socket, ID: 1, MAC: macTwo, Addrs: []inet.Addr{ipTwo}}) // on two's ID
-		next = append(next, Program{Name: "far", Socket: next[0].Socket + "2", MAC: inet.MAC{2, 5: 88}, Addrs: []inet.Addr{addr("10.9.0.88")}})
+		// on two's ID
+		next = append(next, Program{Name: "new", Socket: next[0].Socket, ID: 1, MAC: macTwo,
+			Addrs: []inet.Addr{ipTwo}})
+		next = append(next, Program{Name: "far", Socket: next[0].Socket + "2", MAC: inet.MAC{2, 5: 88},
+			Addrs: []inet.Addr{addr("10.9.0.88")}})
 		for range 300 { // two never reads them: some wait when it goes
 			l.uplink.send(segment(macTwo, macOut, ipOut, ipTwo, 1, 2))
 		}
 		l.turn()
 		require.NotZero(t, l.stats("two").Waiting)
 		ch := l.apply(next)
-		require.Equal(t, Changes{Added: []string{"new", "far"}, Removed: []string{"two"}, Changed: []string{"one", "left", "right"}}, ch)
+		require.Equal(t, Changes{Added: []string{"new", "far"}, Removed: []string{"two"},
+			Changed: []string{"one", "left", "right"}}, ch)
 		require.FileExists(t, next[0].Socket+"2")
 		require.NoError(t, l.sides["two"].port.Close())
 		delete(l.sides, "two")
@@ -220,7 +226,10 @@ func TestApplyRefused(t *testing.T) {
 		require.Equal(t, "two", names(l.got()))
 	}
 	refused("there is no such uplink", func(p []Program) []Program { p[0].Uplink = 3; return p })
-	refused("no such file or directory", func(p []Program) []Program { p[1].Socket = "/nowhere/at/all"; return p })
+	refused("no such file or directory", func(p []Program) []Program {
+		p[1].Socket = "/nowhere/at/all"
+		return p
+	})
 	refused("MTU 9000", func(p []Program) []Program { p[1].MTU = 9000; return p })
 	refused("may hold", func(p []Program) []Program { p[1].Buffers = BuffersMax; return p })
 	refused("is \"one\"'s", func(p []Program) []Program { p[1].ID = 0; return p })
@@ -253,18 +262,22 @@ func (h hoarder) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 func TestDevicesKeepBuffers(t *testing.T) {
 	const keeps = 1000
 	buffers := 6*BuffersDefault + buffersSpare + keeps
-	device := func(c *Config) { c.Uplinks[0].Port, c.Buffers = hoarder{c.Uplinks[0].Port, keeps}, buffers }
+	device := func(c *Config) {
+		c.Uplinks[0].Port, c.Buffers = hoarder{c.Uplinks[0].Port, keeps}, buffers
+	}
 	l := newLab(t, device)
 	more := slices.Clone(l.cfg.Programs)
 	more[0].Buffers = BuffersDefault + 1
 	l.running(func(ctx context.Context) {
 		_, err := l.sw.Apply(ctx, more)
-		require.ErrorContains(t, err, "may hold 3073 buffers; it has 5096, of which 1000 are kept to receive into")
+		require.ErrorContains(t, err,
+			"may hold 3073 buffers; it has 5096, of which 1000 are kept to receive into")
 	})
 	cfg := l.cfg
 	link, err := wire.New(wire.Config{})
 	require.NoError(t, err)
-	cfg.Uplinks, cfg.Programs = []Uplink{{Port: hoarder{link.Port(0), keeps + 1}}}, programs(filepath.Join(t.TempDir(), "other.sock"))
+	cfg.Uplinks, cfg.Programs = []Uplink{{Port: hoarder{link.Port(0), keeps + 1}}},
+		programs(filepath.Join(t.TempDir(), "other.sock"))
 	cfg.Arena = hugepages.Heap(32 << 20)
 	_, err = New(cfg)
 	require.ErrorContains(t, err, "1001 are kept")
@@ -304,7 +317,8 @@ func TestLargestMTUComesBack(t *testing.T) {
 // Stats are of all cores and ports, by name, with the attached processes.
 func TestStats(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Cores = 2; c.Programs[1].Core = 1 })
-	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2), segment(macTwo, macOut, ipOne, ipTwo, 1, 2))
+	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2),
+		segment(macTwo, macOut, ipOne, ipTwo, 1, 2))
 	l.turn()
 	l.running(func(ctx context.Context) {
 		st, err := l.sw.Stats(ctx)
@@ -331,7 +345,8 @@ func TestStats(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// A client is admitted by its secret, its user or its group, which the kernel tells, and the interface that it asks for.
+// A client is admitted by its secret, its user or its group, which the kernel tells, and the
+// interface that it asks for.
 func TestWhoMayAttach(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	me, us := uint32(os.Getuid()), uint32(os.Getgid())
@@ -370,7 +385,8 @@ func TestWhoMayAttach(t *testing.T) {
 	}
 }
 
-// askToAttach is a client that asks for an interface; reason is why it is refused, empty if it is not.
+// askToAttach is a client that asks for an interface; reason is why it is refused, empty if it is
+// not.
 func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason string) {
 	t.Helper()
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
@@ -378,7 +394,8 @@ func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason 
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	h := &hostile{t: t, conn: conn}
-	require.Equal(t, make([]byte, 4), h.next()[40:44], "HELLO: the highest ring of each direction is ring 0")
+	require.Equal(t, make([]byte, 4), h.next()[40:44],
+		"HELLO: the highest ring of each direction is ring 0")
 	_, err = conn.Write(initMessage(id, secret))
 	require.NoError(t, err)
 	answer := h.next()
@@ -396,7 +413,8 @@ func TestUserTakenOut(t *testing.T) {
 	l := newLab(t, nil)
 	me := uint32(os.Getuid())
 	next := slices.Clone(l.cfg.Programs)
-	next[0].UIDs, next[1].UIDs, next[2].UIDs, next[2].GIDs = []uint32{me + 1}, []uint32{me}, []uint32{me + 1}, []uint32{uint32(os.Getgid())}
+	next[0].UIDs, next[1].UIDs, next[2].UIDs, next[2].GIDs = []uint32{me + 1}, []uint32{me},
+		[]uint32{me + 1}, []uint32{uint32(os.Getgid())}
 	require.Equal(t, Changes{Changed: []string{"one", "two", "left"}}, l.apply(next))
 	l.awaitAttached(map[string]bool{"one": false, "two": true, "left": true})
 	one := l.sides["one"].port.(*memif.Port)
@@ -417,30 +435,45 @@ func TestUserTakenOut(t *testing.T) {
 func TestConfigsThatCannotBe(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	for want, change := range map[string]func(*Config, []Program){
-		"17 cores":                         func(c *Config, _ []Program) { c.Cores = 17 },
-		"no Arena":                         func(c *Config, _ []Program) { c.Arena = nil },
-		"multicast":                        func(c *Config, _ []Program) { c.Multicast = -1 },
-		"may hold":                         func(c *Config, _ []Program) { c.Buffers = 2000 },
-		"name: want 1":                     func(_ *Config, p []Program) { p[0].Name = "" },
-		`"one" is program 0's`:             func(_ *Config, p []Program) { p[1].Name = "one" },
-		"socket: missing":                  func(_ *Config, p []Program) { p[0].Socket = "" },
-		"the address of one station":       func(_ *Config, p []Program) { p[0].MAC = inet.MAC{1} },
-		"addresses: 0 of them":             func(_ *Config, p []Program) { p[0].Addrs = nil },
-		"unicast address":                  func(_ *Config, p []Program) { p[0].Addrs[0] = addr("224.0.0.1") },
-		"twice":                            func(_ *Config, p []Program) { p[0].Addrs[1] = ipOne },
-		"no such uplink":                   func(_ *Config, p []Program) { p[0].Uplink = 0 },
-		"core: 1":                          func(_ *Config, p []Program) { p[0].Core = 1 },
-		"vlan: 4095":                       func(_ *Config, p []Program) { p[0].VLAN = 4095 },
-		"queues: 17":                       func(_ *Config, p []Program) { p[0].Queues = 17 },
-		"buffers: 31":                      func(_ *Config, p []Program) { p[0].Buffers = 31 },
-		"rate":                             func(_ *Config, p []Program) { p[0].Send.Octets = -1 },
-		"the first and the last":           func(_ *Config, p []Program) { p[2].Ports = []PortRange{{5, 4}} },
-		"has some of them; programs that":  func(_ *Config, p []Program) { p[1].Addrs = []inet.Addr{ipOne} },
-		"share its MAC":                    func(_ *Config, p []Program) { p[3].MAC = macTwo; p[1].MAC = inet.MAC{2, 5: 99} },
-		"each needs TCP ports":             func(_ *Config, p []Program) { p[3].Ports = nil },
-		`1999-2500: "left" has some`:       func(_ *Config, p []Program) { p[3].Ports = []PortRange{{1999, 2500}} },
-		"link-local address of":            func(_ *Config, p []Program) { p[1].Addrs = append(p[1].Addrs, inet.LinkLocal(macOne)) },
-		"its link-local address":           func(_ *Config, p []Program) { p[0].Addrs = append(p[0].Addrs, inet.LinkLocal(macTwo)) },
+		"17 cores":                   func(c *Config, _ []Program) { c.Cores = 17 },
+		"no Arena":                   func(c *Config, _ []Program) { c.Arena = nil },
+		"multicast":                  func(c *Config, _ []Program) { c.Multicast = -1 },
+		"may hold":                   func(c *Config, _ []Program) { c.Buffers = 2000 },
+		"name: want 1":               func(_ *Config, p []Program) { p[0].Name = "" },
+		`"one" is program 0's`:       func(_ *Config, p []Program) { p[1].Name = "one" },
+		"socket: missing":            func(_ *Config, p []Program) { p[0].Socket = "" },
+		"the address of one station": func(_ *Config, p []Program) { p[0].MAC = inet.MAC{1} },
+		"addresses: 0 of them":       func(_ *Config, p []Program) { p[0].Addrs = nil },
+		"unicast address": func(_ *Config, p []Program) {
+			p[0].Addrs[0] = addr("224.0.0.1")
+		},
+		"twice":          func(_ *Config, p []Program) { p[0].Addrs[1] = ipOne },
+		"no such uplink": func(_ *Config, p []Program) { p[0].Uplink = 0 },
+		"core: 1":        func(_ *Config, p []Program) { p[0].Core = 1 },
+		"vlan: 4095":     func(_ *Config, p []Program) { p[0].VLAN = 4095 },
+		"queues: 17":     func(_ *Config, p []Program) { p[0].Queues = 17 },
+		"buffers: 31":    func(_ *Config, p []Program) { p[0].Buffers = 31 },
+		"rate":           func(_ *Config, p []Program) { p[0].Send.Octets = -1 },
+		"the first and the last": func(_ *Config, p []Program) {
+			p[2].Ports = []PortRange{{5, 4}}
+		},
+		"has some of them; programs that": func(_ *Config, p []Program) {
+			p[1].Addrs = []inet.Addr{ipOne}
+		},
+		"share its MAC": func(_ *Config, p []Program) {
+			p[3].MAC = macTwo
+			p[1].MAC = inet.MAC{2, 5: 99}
+		},
+		"each needs TCP ports": func(_ *Config, p []Program) { p[3].Ports = nil },
+		`1999-2500: "left" has some`: func(_ *Config, p []Program) {
+			p[3].Ports = []PortRange{{1999, 2500}}
+		},
+		"link-local address of": func(_ *Config, p []Program) {
+			p[1].Addrs = append(p[1].Addrs, inet.LinkLocal(macOne))
+		},
+		"its link-local address": func(_ *Config, p []Program) {
+			p[0].Addrs = append(p[0].Addrs, inet.LinkLocal(macTwo))
+		},
 		"each station has its own":         func(_ *Config, p []Program) { p[1].MAC = macOne },
 		"0 on " + socket + ` is "one"'s`:   func(_ *Config, p []Program) { p[1].ID = 0 },
 		"is another server's, or not ours": nil,
@@ -462,14 +495,16 @@ func TestConfigsThatCannotBe(t *testing.T) {
 	require.ErrorContains(t, err, "1025 programs")
 	sharers := make([]Program, SharersMax+1)
 	for i := range sharers {
-		sharers[i] = Program{Name: string(rune('a'+i%26)) + string(rune('a'+i/26)), Socket: "x", ID: uint32(i), MAC: macOne, Addrs: []inet.Addr{ipOne}, Uplink: NoUplink, Ports: []PortRange{{uint16(i + 1), uint16(i + 1)}}}
+		sharers[i] = Program{Name: string(rune('a'+i%26)) + string(rune('a'+i/26)), Socket: "x",
+			ID: uint32(i), MAC: macOne, Addrs: []inet.Addr{ipOne}, Uplink: NoUplink,
+			Ports: []PortRange{{uint16(i + 1), uint16(i + 1)}}}
 	}
 	require.ErrorContains(t, CheckPrograms(sharers, 1, 0), "33 programs have them")
 	require.NoError(t, CheckPrograms(sharers[:SharersMax], 1, 0))
 }
 
-// The table finds what a map finds.
-// A switch that cannot be made gives back what there was of it: the sockets of programs before the one whose socket cannot be.
+// The table finds what a map finds. A switch that cannot be made gives back what there was of it:
+// the sockets of programs before the one whose socket cannot be.
 func TestNewGivesBack(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	cfg := Config{Programs: slices.Clone(programs(socket)[:2])}
@@ -509,7 +544,8 @@ func TestMACTable(t *testing.T) {
 	}
 }
 
-// A program's memory is let go of when it ends, whatever it was about: one that attaches again and again costs nothing.
+// A program's memory is let go of when it ends, whatever it was about: one that attaches again
+// and again costs nothing.
 func TestAttachingAgainCostsNothing(t *testing.T) {
 	l := newLab(t, nil)
 	count := func() int {
@@ -534,7 +570,10 @@ func TestAttachingAgainCostsNothing(t *testing.T) {
 	for range 20 {
 		again()
 	}
-	require.Eventually(t, func() bool { l.turn(); return count() <= before }, patience, time.Millisecond, "%d descriptors before", before)
+	require.Eventually(t, func() bool {
+		l.turn()
+		return count() <= before
+	}, patience, time.Millisecond, "%d descriptors before", before)
 	l.turn()
 	l.got()
 	l.turn()

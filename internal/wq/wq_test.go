@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Entries are fixed, free of pointers and of hidden padding, so that they may lie in shared memory; a
-// range is laid out as ibv_sge.
+// Entries are fixed, free of pointers and of hidden padding, so that they may lie in shared
+// memory; a range is laid out as ibv_sge.
 func TestLayout(t *testing.T) {
 	for _, entry := range []any{WQE{}, CQE{}, *new(WQE).Ranges(), *new(WQE).Octets()} {
 		require.EqualValues(t, EntryLen, reflect.TypeOf(entry).Size())
@@ -111,7 +111,8 @@ func TestNames(t *testing.T) {
 	for k := range EventKinds {
 		name(k)
 	}
-	require.Equal(t, "opcode 77, status 77, state 77, event 77", fmt.Sprintf("%v, %v, %v, %v", Opcode(77), Status(77), State(77), EventKind(77)))
+	require.Equal(t, "opcode 77, status 77, state 77, event 77",
+		fmt.Sprintf("%v, %v, %v, %v", Opcode(77), Status(77), State(77), EventKind(77)))
 }
 
 func seeded(t *testing.T) *rand.Rand {

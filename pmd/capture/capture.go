@@ -1,14 +1,16 @@
-// Package capture writes what ports send and receive to pcapng files: middleware around a pmd.Port, to
-// which Captures are attached, and detached, while it is in use.
+// Package capture writes what ports send and receive to pcapng files: middleware around a
+// pmd.Port, to which Captures are attached, and detached, while it is in use.
 //
-// The Poller copies each frame that matches the filter into a bounded ring, and a goroutine of the
-// Capture writes the rings to the file. The Poller never waits for it: if the writer is too slow,
-// frames are missing from the file, not from the network. A comment of the next frame and the Interface
-// Statistics Block say how many. A capture around fault records what the Poller sees, inside it what is
-// on the cable. A Point without a Capture costs a load and a branch for a burst.
+// The Poller copies each frame that matches the filter into a bounded ring, and a goroutine of
+// the Capture writes the rings to the file. The Poller never waits for it: if the writer is too
+// slow, frames are missing from the file, not from the network. A comment of the next frame and
+// the Interface Statistics Block say how many. A capture around fault records what the Poller
+// sees, inside it what is on the cable. A Point without a Capture costs a load and a branch for a
+// burst.
 //
-// Limits: frames of one queue are in order, frames of several queues in the order in which the writer
-// found them; compare timestamps. Checksums that were left to the device are completed in the file.
+// Limits: frames of one queue are in order, frames of several queues in the order in which the
+// writer found them; compare timestamps. Checksums that were left to the device are completed in
+// the file.
 //
 //	capture.go  Capture: the file and its writer
 //	point.go    Point: where Captures are attached
@@ -52,9 +54,11 @@ const (
 
 // Config bounds a Capture.
 type Config struct {
-	SnapLen int // octets kept of a frame; 0: whole frames, but of those an offload left uncut what the MTU allows
-	Slots   int // frames per queue between the Poller and the writer; a power of two, SlotsDefault when 0
-	Count   int // frames to write, after which the Capture is Done; 0: no end
+	// octets kept of a frame; 0: whole frames, but of those an offload left uncut what the MTU allows
+	SnapLen int
+	// frames per queue between the Poller and the writer; a power of two, SlotsDefault when 0
+	Slots int
+	Count int // frames to write, after which the Capture is Done; 0: no end
 	// Filter says which frames are wanted; nil: all.
 	Filter *filter.Program
 	// Clock is nanoseconds since 1970, read once per burst that has frames; the system's by
@@ -108,17 +112,19 @@ func New(out io.Writer, cfg Config) (*Capture, error) {
 	case cfg.Count < 0:
 		return nil, fmt.Errorf("capture: %d frames; must be positive, or 0 for no end", cfg.Count)
 	case cfg.SnapLen < 0:
-		return nil, fmt.Errorf("capture: snap length %d; must be positive, or 0 for whole frames", cfg.SnapLen)
+		return nil, fmt.Errorf("capture: snap length %d; must be positive, or 0 for whole frames",
+			cfg.SnapLen)
 	case cfg.Slots < 1 || bits.OnesCount(uint(cfg.Slots)) != 1 || cfg.Slots > slotsMax:
 		return nil, fmt.Errorf("capture: %d slots; must be a power of two up to %d", cfg.Slots, slotsMax)
 	}
-	c := &Capture{cfg: cfg, out: out, over: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
+	c := &Capture{cfg: cfg, out: out, over: make(chan struct{}), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	go c.run()
 	return c, nil
 }
 
-// Create captures to a file of that name, readable by its owner only. Errors: it cannot be written, is a
-// link or no regular file, is another user's, or another Capture writes to it.
+// Create captures to a file of that name, readable by its owner only. Errors: it cannot be
+// written, is a link or no regular file, is another user's, or another Capture writes to it.
 func Create(path string, cfg Config) (*Capture, error) {
 	f, err := create(path)
 	if err != nil {
@@ -270,7 +276,8 @@ func (c *Capture) write(t *tap, s *slot) {
 		opts.Flags = &inbound
 	}
 	if s.missed > 0 {
-		opts.Comments = []string{fmt.Sprintf("%d frames before this one are missing: the writer was too slow", s.missed)}
+		opts.Comments = []string{fmt.Sprintf("%d frames before this one are missing: the writer "+
+			"was too slow", s.missed)}
 	}
 	if err := c.ng.WritePacketWithOptions(info, data, opts); err != nil {
 		c.fail(err)
@@ -301,7 +308,8 @@ func (c *Capture) flush() error {
 	return c.Err()
 }
 
-// Err says why the file is incomplete, as soon as that is so, or nil. It does not wait for the file.
+// Err says why the file is incomplete, as soon as that is so, or nil. It does not wait for the
+// file.
 func (c *Capture) Err() error {
 	if err := c.failure.Load(); err != nil {
 		return fmt.Errorf("capture: %w: the file is incomplete", *err)

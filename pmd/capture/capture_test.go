@@ -136,7 +136,8 @@ func TestBothDirections(t *testing.T) {
 	require.EqualValues(t, 3, intf.Statistics.PacketsReceived)
 	require.EqualValues(t, 0, intf.Statistics.PacketsDropped)
 	require.Equal(t, Counters{Written: 3}, c.Counters())
-	require.Equal(t, []pcapgo.NgEpbFlag{pcapgo.NgEpbFlagDirectionOutbound, pcapgo.NgEpbFlagDirectionOutbound, pcapgo.NgEpbFlagDirectionInbound}, directions(t, file.Bytes()))
+	require.Equal(t, []pcapgo.NgEpbFlag{pcapgo.NgEpbFlagDirectionOutbound,
+		pcapgo.NgEpbFlagDirectionOutbound, pcapgo.NgEpbFlagDirectionInbound}, directions(t, file.Bytes()))
 }
 
 // directions are those of the frames of a file.
@@ -174,7 +175,9 @@ func TestDeadlinePassesThrough(t *testing.T) {
 	require.NoError(t, err)
 	l, err := wire.New(wire.Config{})
 	require.NoError(t, err)
-	bad, err := fault.NewPort(l.Port(0), fault.Spec{Tx: fault.Faults{Delay: 5}}, func() int64 { return 100 })
+	bad, err := fault.NewPort(l.Port(0), fault.Spec{Tx: fault.Faults{Delay: 5}}, func() int64 {
+		return 100
+	})
 	require.NoError(t, err)
 	p, err := c.Port(bad)
 	require.NoError(t, err)
@@ -370,10 +373,13 @@ func TestCreateAndTshark(t *testing.T) {
 	if err != nil {
 		skip.Missing(t, "needs tshark for the rest")
 	}
-	out, err := exec.Command(tshark, "-r", path, "-T", "fields", "-e", "frame.interface_name", "-e", "frame.len",
+	out, err := exec.Command(tshark, "-r", path, "-T", "fields", "-e", "frame.interface_name", "-e",
+		"frame.len",
 		"-e", "frame.time_epoch", "-e", "eth.src").Output()
 	require.NoError(t, err)
-	require.Equal(t, "rnic0\t60\t1700000000.123456789\t02:00:00:00:00:01\nrnic0\t1513\t1700000000.123456789\t02:00:00:00:00:01\n", string(out))
+	require.Equal(
+		t,
+		"rnic0\t60\t1700000000.123456789\t02:00:00:00:00:01\nrnic0\t1513\t1700000000.123456789\t02:00:00:00:00:01\n", string(out))
 
 	capinfos, err := exec.LookPath("capinfos")
 	if err != nil {
@@ -407,7 +413,9 @@ func TestErrors(t *testing.T) {
 	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
 	require.NoError(t, err)
 	_, err = p.Open(0, pool)
-	require.ErrorContains(t, err, "capture: wire0: 1048576 slots of 9022 octets are more than 4 GiB; use fewer slots or a snap length")
+	require.ErrorContains(t, err,
+		"capture: wire0: 1048576 slots of 9022 octets are more than 4 GiB; use fewer slots or a "+
+			"snap length")
 	require.NoError(t, c.Close())
 	_, err = c.Port(l.Port(0))
 	require.ErrorContains(t, err, "closed before this port was added")

@@ -48,12 +48,13 @@ type Files struct {
 	dropped map[uint32]uint64
 }
 
-// NewFiles makes the first file, readable by its owner only; one that is there is overwritten. Errors as
-// of Create.
+// NewFiles makes the first file, readable by its owner only; one that is there is overwritten.
+// Errors as of Create.
 func NewFiles(cfg FilesConfig) (*Files, error) {
 	switch {
 	case cfg.SizeMax < 0 || cfg.Count < 0:
-		return nil, fmt.Errorf("capture: files of %d octets, %d of them; must be positive, or 0 for no end", cfg.SizeMax, cfg.Count)
+		return nil, fmt.Errorf("capture: files of %d octets, %d of them; must be positive, or 0 "+
+			"for no end", cfg.SizeMax, cfg.Count)
 	case cfg.SizeMax > 0 && cfg.Out != nil:
 		return nil, fmt.Errorf("capture: what is no file has no size at which the next one begins")
 	case cfg.Count > 0 && cfg.SizeMax == 0:
@@ -134,7 +135,8 @@ func blockLen(b []byte) (int, error) {
 		return 0, nil
 	}
 	n := binary.LittleEndian.Uint32(b[4:])
-	if binary.LittleEndian.Uint32(b) == blockSection && binary.LittleEndian.Uint32(b[8:]) != byteOrderMagic || n < 12 || n%4 != 0 || n > blockMax {
+	if binary.LittleEndian.Uint32(b) == blockSection &&
+		binary.LittleEndian.Uint32(b[8:]) != byteOrderMagic || n < 12 || n%4 != 0 || n > blockMax {
 		return 0, fmt.Errorf("capture: this is no pcapng of a Capture")
 	}
 	return int(n), nil

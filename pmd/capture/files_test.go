@@ -28,7 +28,8 @@ func stream(t testing.TB, n int) []byte {
 		c.mu.Unlock()
 	}
 	c.mu.Lock()
-	require.Equal(t, 6, near.send(frame(1, 60), frame(1, 60), frame(1, 60), frame(1, 60), frame(1, 60), frame(1, 60)))
+	require.Equal(t, 6, near.send(frame(1, 60), frame(1, 60), frame(1, 60), frame(1, 60), frame(1, 60),
+		frame(1, 60)))
 	c.mu.Unlock()
 	require.NoError(t, c.Close())
 	return out.Bytes()
@@ -106,15 +107,18 @@ func TestOneFile(t *testing.T) {
 func TestFilesErrors(t *testing.T) {
 	for want, cfg := range map[string]FilesConfig{
 		"capture: files of -1 octets, 0 of them; must be positive, or 0 for no end": {SizeMax: -1},
-		"capture: what is no file has no size at which the next one begins":         {SizeMax: 1, Out: &bytes.Buffer{}},
-		"capture: 3 files, and no size at which the next one begins":                {Count: 3},
+		"capture: what is no file has no size at which the next one begins": {SizeMax: 1,
+			Out: &bytes.Buffer{}},
+		"capture: 3 files, and no size at which the next one begins": {Count: 3},
 	} {
 		_, err := NewFiles(cfg)
 		require.EqualError(t, err, want)
 	}
 	_, err := NewFiles(FilesConfig{Path: filepath.Join(t.TempDir(), "no", "such")})
 	require.ErrorContains(t, err, "choose a file that can be written")
-	for _, bad := range []string{"HTTP/1.1 400 Bad", "\x0a\x0d\x0d\x0a\x1c\x00\x00\x00\x1a\x2b\x3c\x4d", "\x06\x00\x00\x00\x00\x00\x00\x7f\x00\x00\x00\x00"} {
+	for _, bad := range []string{"HTTP/1.1 400 Bad",
+		"\x0a\x0d\x0d\x0a\x1c\x00\x00\x00\x1a\x2b\x3c\x4d",
+		"\x06\x00\x00\x00\x00\x00\x00\x7f\x00\x00\x00\x00"} {
 		f, err := NewFiles(FilesConfig{Out: &bytes.Buffer{}})
 		require.NoError(t, err)
 		_, err = f.Write([]byte(bad))

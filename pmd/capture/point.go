@@ -27,7 +27,8 @@ type attached struct {
 	id      int // interface in the file
 }
 
-// Queue is a pmd.Queue of a Point. All of its methods belong to the goroutine of the queue it wraps.
+// Queue is a pmd.Queue of a Point. All of its methods belong to the goroutine of the queue it
+// wraps.
 type Queue struct {
 	pmd.Queue
 	pool *mem.Pool
@@ -68,7 +69,8 @@ func (p *Point) attach(c *Capture, id int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.attached) == AttachedMax {
-		return fmt.Errorf("capture: %s: %d captures are running, and no more at a time", p.Name(), AttachedMax)
+		return fmt.Errorf("capture: %s: %d captures are running, and no more at a time", p.Name(),
+			AttachedMax)
 	}
 	if slices.ContainsFunc(p.attached, func(a attached) bool { return a.capture == c }) {
 		return fmt.Errorf("capture: %s: it is captured into this file already", p.Name())

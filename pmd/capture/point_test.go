@@ -79,7 +79,8 @@ func TestAttachedMax(t *testing.T) {
 	for _, c := range all[:AttachedMax] {
 		require.NoError(t, c.Attach(p))
 	}
-	require.EqualError(t, all[AttachedMax].Attach(p), "capture: wire0: 4 captures are running, and no more at a time")
+	require.EqualError(t, all[AttachedMax].Attach(p),
+		"capture: wire0: 4 captures are running, and no more at a time")
 	require.NoError(t, all[0].Close())
 	again, err := New(io.Discard, Config{Slots: 1})
 	require.NoError(t, err)
@@ -167,7 +168,8 @@ func TestMissingFramesAreTold(t *testing.T) {
 	p, near, peer := newPoint(t, wire.Config{})
 	require.NoError(t, c.Attach(p))
 	c.mu.Lock() // the writer stands still
-	require.Equal(t, 5, near.send(frame(1, 60), frame(2, 60), frame(3, 60), frame(4, 60), frame(5, 60)))
+	require.Equal(t, 5, near.send(frame(1, 60), frame(2, 60), frame(3, 60), frame(4, 60),
+		frame(5, 60)))
 	require.Equal(t, 5, peer.recv())
 	c.drain()
 	require.Equal(t, 2, near.send(frame(6, 60), frame(7, 60)))
@@ -184,7 +186,8 @@ func TestMissingFramesAreTold(t *testing.T) {
 		require.NoError(t, err)
 		comments = append(comments, opts.Comments)
 	}
-	require.Equal(t, [][]string{nil, nil, {"3 frames before this one are missing: the writer was too slow"}, nil}, comments)
+	require.Equal(t, [][]string{nil, nil, {"3 frames before this one are missing: the writer " +
+		"was too slow"}, nil}, comments)
 	require.Equal(t, Counters{Written: 4, Dropped: 3}, c.Counters())
 	intf, err := r.Interface(0)
 	require.NoError(t, err)
@@ -221,7 +224,8 @@ func TestAttachWhileInUse(t *testing.T) {
 		packets, _ := read(t, file.Bytes())
 		require.Len(t, packets, 50)
 		for i, one := range packets[1:] {
-			require.Equal(t, binary.BigEndian.Uint32(packets[i].data[14:])+1, binary.BigEndian.Uint32(one.data[14:]))
+			require.Equal(t, binary.BigEndian.Uint32(packets[i].data[14:])+1,
+				binary.BigEndian.Uint32(one.data[14:]))
 		}
 	}
 	close(stop)

@@ -25,8 +25,8 @@ func create(path string) (*os.File, error) {
 	return f, nil
 }
 
-// CheckFile says why Create would refuse what is at a path, and leaves it as it is. Nothing there is
-// right; whether a file can be made there is not looked at.
+// CheckFile says why Create would refuse what is at a path, and leaves it as it is. Nothing there
+// is right; whether a file can be made there is not looked at.
 func CheckFile(path string) error {
 	f, err := open(path, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -53,7 +53,8 @@ func open(path string, flags int) (*os.File, error) {
 }
 
 func notRegular(path string) error {
-	return fmt.Errorf("capture: %s is no regular file; choose another, or pipe `rnicd capture` into a program", path)
+	return fmt.Errorf("capture: %s is no regular file; choose another, or pipe `rnicd capture` into "+
+		"a program", path)
 }
 
 // own makes an open file an empty one that only its owner can read.
@@ -70,7 +71,8 @@ func own(f *os.File) error {
 	return nil
 }
 
-// judge refuses what is not a file of this process's user alone, and has it locked until it is closed.
+// judge refuses what is not a file of this process's user alone, and has it locked until it is
+// closed.
 func judge(f *os.File) error {
 	fd := int(f.Fd())
 	var st unix.Stat_t
@@ -81,7 +83,8 @@ func judge(f *os.File) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return notRegular(f.Name())
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("capture: %s belongs to user %d; remove it, or choose another", f.Name(), st.Uid)
+		return fmt.Errorf("capture: %s belongs to user %d; remove it, or choose another",
+			f.Name(), st.Uid)
 	case st.Nlink > 1:
 		return fmt.Errorf("capture: %s has another name as well; remove it, or choose another", f.Name())
 	}

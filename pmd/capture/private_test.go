@@ -55,14 +55,24 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		make   func(t *testing.T, path, other string)
 		reason string
 	}{
-		"a link":              {func(t *testing.T, path, other string) { require.NoError(t, os.Symlink(other, path)) }, "is a link"},
-		"a link to nothing":   {func(t *testing.T, path, other string) { require.NoError(t, os.Symlink(other+"x", path)) }, "is a link"},
-		"a second name":       {func(t *testing.T, path, other string) { require.NoError(t, os.Link(other, path)) }, "has another name"},
-		"a pipe without end":  {func(t *testing.T, path, _ string) { require.NoError(t, unix.Mkfifo(path, 0o600)) }, "no regular file"},
+		"a link": {func(t *testing.T, path, other string) {
+			require.NoError(t, os.Symlink(other, path))
+		}, "is a link"},
+		"a link to nothing": {func(t *testing.T, path, other string) {
+			require.NoError(t, os.Symlink(other+"x", path))
+		}, "is a link"},
+		"a second name": {func(t *testing.T, path, other string) {
+			require.NoError(t, os.Link(other, path))
+		}, "has another name"},
+		"a pipe without end": {func(t *testing.T, path, _ string) {
+			require.NoError(t, unix.Mkfifo(path, 0o600))
+		}, "no regular file"},
 		"a pipe with another": {pipeWithReader, "no regular file"},
-		"a folder":            {func(t *testing.T, path, _ string) { require.NoError(t, os.Mkdir(path, 0o700)) }, "is a directory"},
-		"a device":            {device, "no regular file"},
-		"another user's":      {others, "belongs to user 1"},
+		"a folder": {func(t *testing.T, path, _ string) {
+			require.NoError(t, os.Mkdir(path, 0o700))
+		}, "is a directory"},
+		"a device":       {device, "no regular file"},
+		"another user's": {others, "belongs to user 1"},
 	} {
 		for name, open := range both {
 			t.Run(how+"/"+name, func(t *testing.T) {

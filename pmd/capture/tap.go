@@ -43,7 +43,8 @@ func (c *Capture) newTap(p *Point, id int) (*tap, error) {
 		snap = min(snap, c.cfg.SnapLen)
 	}
 	if uint64(c.cfg.Slots)*uint64(snap) > octetsMax {
-		return nil, fmt.Errorf("capture: %s: %d slots of %d octets are more than 4 GiB; use fewer slots or a snap length", p.Name(), c.cfg.Slots, snap)
+		return nil, fmt.Errorf("capture: %s: %d slots of %d octets are more than 4 GiB; use fewer "+
+			"slots or a snap length", p.Name(), c.cfg.Slots, snap)
 	}
 	backing := make([]slot, c.cfg.Slots)
 	for i := range backing {
@@ -53,7 +54,8 @@ func (c *Capture) newTap(p *Point, id int) (*tap, error) {
 	for i := 0; i < len(data); i += 4096 {
 		data[i] = 0 // page faults are not for the Poller
 	}
-	return &tap{capture: c, id: id, snap: snap, filter: c.cfg.Filter, clock: c.cfg.Clock, ring: mem.NewSPSC(backing), data: data}, nil
+	return &tap{capture: c, id: id, snap: snap, filter: c.cfg.Filter, clock: c.cfg.Clock,
+		ring: mem.NewSPSC(backing), data: data}, nil
 }
 
 // add has the writer look at rings.

@@ -20,10 +20,10 @@ import (
 // What net_af_xdp of 22.11 does wrong when a port ends, and what is done about it (read in its
 // sources, and seen):
 //
-//   - After a socket that could not be made it leaves the queue's pointer to freed memory, through
-//     which rte_eth_dev_close writes: it crashes once the EAL has given that page back. Nor can the
-//     queue be set up again, as its fill ring goes on where it was. Such a device is left as it is, for
-//     good, and the next Open of its name makes another.
+//   - After a socket that could not be made it leaves the queue's pointer to freed memory,
+//     through which rte_eth_dev_close writes: it crashes once the EAL has given that page back.
+//     Nor can the queue be set up again, as its fill ring goes on where it was. Such a device is
+//     left as it is, for good, and the next Open of its name makes another.
 //   - rte_eth_dev_close takes the XDP program off the interface, whoever has put it there. So a
 //     device without sockets is left too.
 //   - A socket whose memory was registered with it is never closed, and keeps the interface's queue
@@ -33,8 +33,9 @@ const afXDP = "net_af_xdp"
 // The kernel frees a queue of an interface some time after the socket was closed, in a work of its
 // own, and nothing tells when. A port that comes soon after one of ours tries several times.
 const (
-	xdpFreedMax = time.Second           // since the socket was closed
-	xdpFirstTry = 20 * time.Millisecond // since then, and to the next; then twice as long each time: at most six devices are left
+	xdpFreedMax = time.Second // since the socket was closed
+	// since then, and to the next; then twice as long each time: at most six devices are left
+	xdpFirstTry = 20 * time.Millisecond
 )
 
 // xdpLeftMax bounds the devices of a process that are left: half of those that DPDK has room for.
@@ -45,7 +46,8 @@ var xdpSleep = time.Sleep
 
 // Under environment's lock.
 var (
-	xdpLeft   = map[string]int{}       // devices that are plugged for good, by the name that Config has
+	// devices that are plugged for good, by the name that Config has
+	xdpLeft   = map[string]int{}
 	xdpClosed = map[string]time.Time{} // when sockets were closed last, by interface
 )
 
@@ -70,7 +72,8 @@ func xdpSockets() map[int]uint64 {
 		if err != nil {
 			continue
 		}
-		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain != unix.AF_XDP {
+		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil ||
+			domain != unix.AF_XDP {
 			continue
 		}
 		var st unix.Stat_t
@@ -90,7 +93,8 @@ func (p *Port) makeXDP(make func() error) error {
 	}
 	err := p.tryXDP(make)
 	freed := closed.Add(xdpFreedMax)
-	for pause := xdpFirstTry; err != nil && p.socketed == 0 && time.Now().Before(freed) && p.mayLeaveXDP() == nil; pause *= 2 {
+	for pause := xdpFirstTry; err != nil && p.socketed == 0 && time.Now().Before(freed) &&
+		p.mayLeaveXDP() == nil; pause *= 2 {
 		if over := p.pauseXDP(pause); over != nil {
 			return errors.Join(err, over)
 		}
@@ -139,7 +143,8 @@ func (p *Port) mayLeaveXDP() error {
 	if left < xdpLeftMax {
 		return nil
 	}
-	return fmt.Errorf("dpdk: %s: %d devices of net_af_xdp are left in this process, whose queues other programs had: "+
+	return fmt.Errorf("dpdk: %s: %d devices of net_af_xdp are left in this process, whose queues "+
+		"other programs had: "+
 		"end those (xdp-loader status, bpftool net show them), then start this one again", p.name, left)
 }
 

@@ -14,9 +14,10 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// xdpQueues is a port of several queues on one interface: a device of net_af_xdp for each. Asked for
-// several queues the driver wants an interface with "combined channels", which a veth has not, and
-// when it closes it looks for the second queue in memory that it has freed with the first.
+// xdpQueues is a port of several queues on one interface: a device of net_af_xdp for each. Asked
+// for several queues the driver wants an interface with "combined channels", which a veth has
+// not, and when it closes it looks for the second queue in memory that it has freed with the
+// first.
 type xdpQueues struct {
 	*Port // of the first queue, which answers for the interface
 	ports []*Port
@@ -24,7 +25,8 @@ type xdpQueues struct {
 
 // wantsXDPQueues says whether cfg is to be opened so; one that says its queue_count itself is not.
 func wantsXDPQueues(cfg *Config) bool {
-	return cfg.Queues > 1 && strings.HasPrefix(cfg.Vdev, afXDP) && !strings.Contains(cfg.Vdev, "queue_count=")
+	return cfg.Queues > 1 && strings.HasPrefix(cfg.Vdev, afXDP) &&
+		!strings.Contains(cfg.Vdev, "queue_count=")
 }
 
 func openXDPQueues(cfg Config) (*xdpQueues, error) {

@@ -68,7 +68,9 @@ func TestAFXDPQueues(t *testing.T) {
 		}
 		all, err := x.XStats()
 		require.NoError(t, err)
-		require.True(t, slices.ContainsFunc(all, func(s XStat) bool { return s.Name == "queue2_rx_good_packets" && s.Value > 0 }))
+		require.True(t, slices.ContainsFunc(all, func(s XStat) bool {
+			return s.Name == "queue2_rx_good_packets" && s.Value > 0
+		}))
 		require.Empty(t, x.Stuck(time.Now(), 0))
 		require.NoError(t, p.Close())
 		require.Empty(t, xdpSockets())
@@ -88,8 +90,8 @@ func TestAFXDPAgain(t *testing.T) {
 	}
 }
 
-// An interface that another port has is refused. To close what was opened so far neither crashes nor
-// takes the XDP program from under the other; and it opens once the interface is free.
+// An interface that another port has is refused. To close what was opened so far neither crashes
+// nor takes the XDP program from under the other; and it opens once the interface is free.
 func TestAFXDPInterfaceTaken(t *testing.T) {
 	fd := xdpLab(t)
 	first := openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)

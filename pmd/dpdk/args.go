@@ -10,8 +10,8 @@ import (
 // hugepages. Packet buffers are not in it: they lie in the Arena.
 const noHugeMiB = 256
 
-// hugeMin is the least that the EAL takes from hugepages for itself, in octets: with less it does not
-// start.
+// hugeMin is the least that the EAL takes from hugepages for itself, in octets: with less it does
+// not start.
 const hugeMin = 16 << 20
 
 // host is what the defaults depend on.
@@ -36,7 +36,8 @@ func completeArgs(user []string, pci string, h host) []string {
 	add(fmt.Sprintf("--file-prefix=rnicd-%d", h.pid), "--file-prefix")
 	add("--no-telemetry", "--telemetry", "--no-telemetry")
 	add("--log-level=4", "--log-level") // errors
-	memory := []string{"--in-memory", "--no-huge", "--huge-dir", "--legacy-mem", "--no-shconf", "--proc-type"}
+	memory := []string{"--in-memory", "--no-huge", "--huge-dir", "--legacy-mem", "--no-shconf",
+		"--proc-type"}
 	switch {
 	case h.hugeOctets >= hugeMin || hasOption(user, memory...):
 		// Nothing in hugetlbfs and /var/run: nothing to clean up, no permissions there needed.

@@ -44,9 +44,9 @@ type Config struct {
 	MTU int
 	// Queues is how many queue pairs; 0: 1.
 	Queues int
-	// VLAN, 1 to 4094, is the 802.1Q tag that the device puts into every frame sent and takes off those
-	// received; frames of others are dropped and counted. Users of the port see none. Not every
-	// device can: Caps.VLAN says. 0: frames pass as they are.
+	// VLAN, 1 to 4094, is the 802.1Q tag that the device puts into every frame sent and takes off
+	// those received; frames of others are dropped and counted. Users of the port see none. Not
+	// every device can: Caps.VLAN says. 0: frames pass as they are.
 	VLAN uint16
 	// MAC is the address that the device is given; zero: it keeps its own.
 	MAC [6]byte
@@ -70,7 +70,9 @@ type QueueStats struct {
 	Runs    uint64 // sent frames for the device to cut that were made of several segments
 	TagsPut uint64 // received without the VLAN tag, which the device took off unasked; put back
 	Copied  uint64 // received in a foreign mbuf or in a chain, copied into a Buf
-	Bounced uint64 // copied before sending: the slot lies across pages that are no neighbours for the device, or the driver cuts frames in software
+	// copied before sending: the slot lies across pages that are no neighbours for the device, or
+	// the driver cuts frames in software
+	Bounced uint64
 }
 
 // Link is the state of a port's link.
@@ -135,11 +137,13 @@ type PortStats struct {
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Vdev == "" && c.PCI == "":
-		return c, fmt.Errorf("dpdk: no device: give Vdev (such as net_tap0,iface=rnic0) or PCI (such as 0000:01:00.0)")
+		return c, fmt.Errorf("dpdk: no device: give Vdev (such as net_tap0,iface=rnic0) or PCI (such " +
+			"as 0000:01:00.0)")
 	case c.Vdev != "" && c.PCI != "":
 		return c, fmt.Errorf("dpdk: both Vdev %q and PCI %q: give one of them", c.Vdev, c.PCI)
 	case c.Arena == nil:
-		return c, fmt.Errorf("dpdk: %s: no Arena: the device must be told which memory it may reach", c.device())
+		return c, fmt.Errorf("dpdk: %s: no Arena: the device must be told which memory it may reach",
+			c.device())
 	case len(c.Arena.Bytes()) == 0:
 		return c, fmt.Errorf("dpdk: %s: the Arena is closed or empty", c.device())
 	}
@@ -147,7 +151,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("dpdk: %s: MAC %x is not the address of one station", c.device(), c.MAC)
 	}
 	if c.FlowControl != "" && !slices.Contains(flowControls, c.FlowControl) {
-		return c, fmt.Errorf("dpdk: %s: FlowControl %q: want %s", c.device(), c.FlowControl, strings.Join(flowControls, ", "))
+		return c, fmt.Errorf("dpdk: %s: FlowControl %q: want %s", c.device(), c.FlowControl,
+			strings.Join(flowControls, ", "))
 	}
 	if c.MTU == 0 {
 		c.MTU = mtuDefault
@@ -167,7 +172,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"TxDesc", c.TxDesc, 0, descMax},
 	} {
 		if f.value < f.min || f.value > f.max {
-			return c, fmt.Errorf("dpdk: %s: %s is %d, must be in [%d, %d]", c.device(), f.name, f.value, f.min, f.max)
+			return c, fmt.Errorf("dpdk: %s: %s is %d, must be in [%d, %d]", c.device(), f.name, f.value,
+				f.min, f.max)
 		}
 	}
 	return c, nil

@@ -114,7 +114,8 @@ func (p *Port) setFlowControl() error {
 	if p.cfg.FlowControl == "" {
 		return nil
 	}
-	if rc := C.rnic_port_flow_control(p.id, C.int(slices.Index(flowControls, p.cfg.FlowControl))); rc < 0 {
+	if rc := C.rnic_port_flow_control(
+		p.id, C.int(slices.Index(flowControls, p.cfg.FlowControl))); rc < 0 {
 		return failed(p.name, "rte_eth_dev_flow_ctrl_set "+p.cfg.FlowControl, rc)
 	}
 	return nil
@@ -150,14 +151,16 @@ func (p *Port) Lost() error {
 		return nil
 	}
 	if _, err := net.InterfaceByIndex(int(p.info.if_index)); err != nil && isNoInterface(err) {
-		return fmt.Errorf("%w: %s: its interface, number %d, was deleted", ErrGone, p.name, p.info.if_index)
+		return fmt.Errorf("%w: %s: its interface, number %d, was deleted", ErrGone, p.name,
+			p.info.if_index)
 	}
 	return nil
 }
 
 // isNoInterface tells an interface that is not there from a kernel that could not be asked.
 func isNoInterface(err error) bool {
-	return errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENXIO) || strings.Contains(err.Error(), "no such network interface")
+	return errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENXIO) ||
+		strings.Contains(err.Error(), "no such network interface")
 }
 
 // Stuck looks which queues have taken no frame that was offered, from one look to another, for at

@@ -82,7 +82,8 @@ func TestRingMACFilters(t *testing.T) {
 	// net_ring has room for one and none of its own: what is added takes that place, for good.
 	require.NoError(t, a.port.AddMAC([6]byte{2, 0, 0, 0, 0, 8}))
 	require.ErrorContains(t, a.port.AddMAC([6]byte{2, 0, 0, 0, 0, 9}), "No space left")
-	require.ErrorContains(t, a.port.RemoveMAC([6]byte{2, 0, 0, 0, 0, 8}), "rte_eth_dev_mac_addr_remove")
+	require.ErrorContains(t, a.port.RemoveMAC([6]byte{2, 0, 0, 0, 0, 8}),
+		"rte_eth_dev_mac_addr_remove")
 	n := openSide(t, Config{Vdev: "net_null0"}, 256, 2048)
 	require.ErrorContains(t, n.port.AddMAC([6]byte{2, 0, 0, 0, 0, 9}), "rte_eth_dev_mac_addr_add")
 }
@@ -108,7 +109,8 @@ func TestTapFlowControl(t *testing.T) {
 func TestTapOffloads(t *testing.T) {
 	s := tapSide(t, "rnictapoff", Config{})
 	on := strings.Join(s.port.Offloads(), " ")
-	for _, want := range []string{"rx:IPV4_CKSUM", "rx:TCP_CKSUM", "rx:SCATTER", "tx:TCP_CKSUM", "tx:TCP_TSO", "tx:MULTI_SEGS"} {
+	for _, want := range []string{"rx:IPV4_CKSUM", "rx:TCP_CKSUM", "rx:SCATTER", "tx:TCP_CKSUM",
+		"tx:TCP_TSO", "tx:MULTI_SEGS"} {
 		require.Contains(t, on, want)
 	}
 	require.NotContains(t, on, "LRO")
@@ -165,7 +167,10 @@ func TestTapInterrupt(t *testing.T) {
 	}
 	bufs := make([]mem.Buf, 32)
 	s.queue.Arm(true)
-	require.True(t, eventually(func() bool { s.pool.FreeN(bufs[:s.queue.Rx(bufs)]); return !ready(0) }), "what the kernel says when an interface comes up")
+	require.True(t, eventually(func() bool {
+		s.pool.FreeN(bufs[:s.queue.Rx(bufs)])
+		return !ready(0)
+	}), "what the kernel says when an interface comes up")
 	raw := rawSocket(t, "rnictapirq")
 	want := frame(newRand(t), 200)
 	_, err := unix.Write(raw, want)
@@ -189,7 +194,8 @@ func TestNUMANode(t *testing.T) {
 		"0000:02:00.0/numa_node": {Data: []byte("-1\n")},
 		"0000:03:00.0/numa_node": {Data: []byte("banana\n")},
 	}
-	for name, want := range map[string]int{"0000:01:00.0": 1, "0000:02:00.0": -1, "0000:03:00.0": -1, "0000:04:00.0": -1} {
+	for name, want := range map[string]int{"0000:01:00.0": 1, "0000:02:00.0": -1, "0000:03:00.0": -1,
+		"0000:04:00.0": -1} {
 		require.Equal(t, want, numaNode(sys, name), name)
 	}
 }

@@ -53,7 +53,8 @@ func newArena(t testing.TB, octets int) *hugepages.Arena {
 	if os.Getenv(pageVar) != "" {
 		page = hugepages.Normal
 	}
-	a, err := hugepages.New(hugepages.Config{Bytes: int64(octets), Page: page, Node: hugepages.AnyNode})
+	a, err := hugepages.New(
+		hugepages.Config{Bytes: int64(octets), Page: page, Node: hugepages.AnyNode})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close()) })
 	return a
@@ -116,7 +117,9 @@ func (s *side) send(t testing.TB, frames ...[]byte) {
 	t.Helper()
 	for _, f := range frames {
 		b := s.buf(t, f)
-		require.True(t, eventually(func() bool { return s.queue.Tx([]mem.Buf{b}) == 1 }), "device stays full")
+		require.True(t, eventually(func() bool {
+			return s.queue.Tx([]mem.Buf{b}) == 1
+		}), "device stays full")
 		s.pool.Free(b)
 	}
 }
@@ -136,7 +139,8 @@ func (s *side) receive(t testing.TB, want int, keep func([]byte, mem.Desc) bool)
 		}
 		return len(frames) >= want
 	})
-	require.GreaterOrEqual(t, len(frames), want, "frames received; queue %+v, port %+v", s.queue.Stats(), s.port.Stats())
+	require.GreaterOrEqual(t, len(frames), want, "frames received; queue %+v, port %+v",
+		s.queue.Stats(), s.port.Stats())
 	return frames
 }
 
@@ -207,7 +211,8 @@ func rawSocket(t testing.TB, name string) (fd int) {
 	ifi, err := net.InterfaceByName(name)
 	require.NoError(t, err)
 	proto := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8
-	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(proto))
+	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+		int(proto))
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: ifi.Index}))
@@ -239,6 +244,7 @@ func (m *arenaMemory) pa() bool {
 
 // contiguous says whether a device sees b as one piece: every octet one further.
 func (m *arenaMemory) contiguous(b []byte) bool {
-	off := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes))))
+	off := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(
+		unsafe.Pointer(unsafe.SliceData(m.bytes))))
 	return m.iova(off+len(b)-1) == m.iova(off)+uint64(len(b)-1)
 }

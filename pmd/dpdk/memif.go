@@ -12,10 +12,11 @@ import (
 	"syscall"
 )
 
-// removeStaleSocket removes the socket's file of a net_memif server that was killed: its driver does
-// not, and fails. One that somebody listens on stays.
+// removeStaleSocket removes the socket's file of a net_memif server that was killed: its driver
+// does not, and fails. One that somebody listens on stays.
 func (p *Port) removeStaleSocket() error {
-	if !strings.HasPrefix(p.name, "net_memif") || p.argument("role") != "server" || p.argument("socket-abstract") != "no" {
+	if !strings.HasPrefix(p.name, "net_memif") || p.argument("role") != "server" ||
+		p.argument("socket-abstract") != "no" {
 		return nil
 	}
 	path := p.argument("socket")

@@ -56,7 +56,8 @@ func TestMemifClosesInEitherOrder(t *testing.T) {
 // socket.
 func TestMemifStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memif.sock")
-	p := &Port{name: "net_memif0", cfg: Config{Vdev: "net_memif0,role=server,socket-abstract=no,socket=" + path}}
+	p := &Port{name: "net_memif0",
+		cfg: Config{Vdev: "net_memif0,role=server,socket-abstract=no,socket=" + path}}
 	require.NoError(t, p.removeStaleSocket(), "there is none")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	require.NoError(t, err)
@@ -64,7 +65,8 @@ func TestMemifStaleSocket(t *testing.T) {
 	require.NoError(t, p.removeStaleSocket())
 	require.FileExists(t, path)
 	require.NoError(t, l.Close())
-	client := &Port{name: "net_memif0", cfg: Config{Vdev: "net_memif0,role=client,socket-abstract=no,socket=" + path}}
+	client := &Port{name: "net_memif0",
+		cfg: Config{Vdev: "net_memif0,role=client,socket-abstract=no,socket=" + path}}
 	require.NoError(t, client.removeStaleSocket())
 	require.FileExists(t, path)
 	require.NoError(t, p.removeStaleSocket())

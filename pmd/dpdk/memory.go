@@ -43,14 +43,16 @@ func registerMemory(b []byte, page uintptr) (*arenaMemory, error) {
 	first := unsafe.SliceData(b)
 	base, whole := uintptr(unsafe.Pointer(first)), uintptr(len(b))
 	if base&(page-1) != 0 || whole == 0 || whole&(page-1) != 0 {
-		return nil, fmt.Errorf("dpdk: memory of %d octets at %#x is not made of whole pages of %v", len(b), base, hugepages.PageSize(page))
+		return nil, fmt.Errorf("dpdk: memory of %d octets at %#x is not made of whole pages of %v",
+			len(b), base, hugepages.PageSize(page))
 	}
 	for _, m := range arenas { // the EAL would take pages twice
 		lo := uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes)))
 		switch {
 		case base+whole <= lo || lo+uintptr(len(m.bytes)) <= base:
 		case base != lo || len(m.bytes) != len(b) || m.page != page:
-			return nil, fmt.Errorf("dpdk: some of %d octets at %#x is known already, with %d octets at %#x on pages of %v", whole, base, len(m.bytes), lo, hugepages.PageSize(m.page))
+			return nil, fmt.Errorf("dpdk: some of %d octets at %#x is known already, with %d octets at "+
+				"%#x on pages of %v", whole, base, len(m.bytes), lo, hugepages.PageSize(m.page))
 		default:
 			m.ports++
 			return m, nil
@@ -63,9 +65,11 @@ func registerMemory(b []byte, page uintptr) (*arenaMemory, error) {
 	if m.c == nil {
 		m.pin.Unpin()
 		if syscall.Errno(errnoOf(rc)) == syscall.EFAULT {
-			return nil, fmt.Errorf("dpdk: the memory's physical addresses are hidden from this process: run it as root or use --iova-mode=va with vfio-pci")
+			return nil, fmt.Errorf("dpdk: the memory's physical addresses are hidden from this process: " +
+				"run it as root or use --iova-mode=va with vfio-pci")
 		}
-		return nil, fmt.Errorf("dpdk: rte_extmem_register of %d octets on pages of %v: %w", whole, hugepages.PageSize(page), errnoOf(rc))
+		return nil, fmt.Errorf("dpdk: rte_extmem_register of %d octets on pages of %v: %w", whole,
+			hugepages.PageSize(page), errnoOf(rc))
 	}
 	arenas[first] = m
 	return m, nil
@@ -84,17 +88,22 @@ func (m *arenaMemory) release() {
 
 // contains says whether b lies in the registered part.
 func (m *arenaMemory) contains(b []byte) bool {
-	lo, first := uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	return first >= lo && first-lo <= uintptr(len(m.bytes)) && uintptr(len(b)) <= uintptr(len(m.bytes))-(first-lo)
+	lo, first := uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return first >= lo && first-lo <= uintptr(len(m.bytes)) &&
+		uintptr(len(b)) <= uintptr(len(m.bytes))-(first-lo)
 }
 
 // offset of b, which lies in m.
 func (m *arenaMemory) offset(b []byte) int {
-	return int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes))))
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(
+		unsafe.Pointer(unsafe.SliceData(m.bytes))))
 }
 
 // iova returns the address at which a device sees the octet at off.
-func (m *arenaMemory) iova(off int) uint64 { return uint64(C.rnic_memory_iova(m.c, C.uint64_t(off))) }
+func (m *arenaMemory) iova(off int) uint64 {
+	return uint64(C.rnic_memory_iova(m.c, C.uint64_t(off)))
+}
 
 // onePiece says whether a device sees b, which lies in m, as one piece.
 func (m *arenaMemory) onePiece(b []byte) bool {
@@ -122,7 +131,8 @@ func (p *Port) Map(b []byte, page int) error {
 	case p.closed:
 		return fmt.Errorf("dpdk: %s is closed", p.name)
 	case page < int(hugepages.Normal) || page&(page-1) != 0:
-		return fmt.Errorf("dpdk: %s: pages of %d octets, must be a power of two from %d on", p.name, page, hugepages.Normal)
+		return fmt.Errorf("dpdk: %s: pages of %d octets, must be a power of two from %d on", p.name, page,
+			hugepages.Normal)
 	case p.reaches(b) != nil:
 		return fmt.Errorf("dpdk: %s reaches this memory already", p.name)
 	}
@@ -140,7 +150,9 @@ func (p *Port) Map(b []byte, page int) error {
 	}
 	if rc := C.rnic_memory_dma_map(m.c, p.id); rc < 0 {
 		m.release()
-		return fmt.Errorf("dpdk: %s: rte_dev_dma_map of %d octets: %w (is RLIMIT_MEMLOCK large enough? ulimit -l unlimited; pages of a file other than a memfd or one of hugetlbfs cannot be pinned)", p.name, len(b), errnoOf(rc))
+		return fmt.Errorf("dpdk: %s: rte_dev_dma_map of %d octets: %w (is RLIMIT_MEMLOCK large enough? "+
+			"ulimit -l unlimited; pages of a file other than a memfd or one of hugetlbfs cannot be pinned)",
+			p.name, len(b), errnoOf(rc))
 	}
 	if p.extra == nil {
 		p.extra = map[*byte]*arenaMemory{}
@@ -200,7 +212,8 @@ func (p *Port) reaches(b []byte) *arenaMemory {
 // pagesStay refuses pages that may move under a NIC that is given physical addresses.
 func (p *Port) pagesStay(page hugepages.PageSize) error {
 	if p.cfg.PCI != "" && C.rnic_eal_iova_is_pa() != 0 && page == hugepages.Normal {
-		return fmt.Errorf("dpdk: %s: by physical addresses a device reaches hugepages only, normal pages may move: run hugepages/setup.sh, or bind it to vfio-pci and use --iova-mode=va", p.name)
+		return fmt.Errorf("dpdk: %s: by physical addresses a device reaches hugepages only, normal "+
+			"pages may move: run hugepages/setup.sh, or bind it to vfio-pci and use --iova-mode=va", p.name)
 	}
 	return nil
 }

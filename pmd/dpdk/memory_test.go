@@ -34,7 +34,8 @@ func mappedFile(t *testing.T, octets, prot int) []byte {
 // regionMemory is memory of every kind that an application registers regions in.
 func regionMemory(t *testing.T) map[string]*hugepages.Arena {
 	const octets = 4 << 20 // two pages at the least
-	shared, err := hugepages.New(hugepages.Config{Bytes: octets, Page: hugepages.Normal, Node: hugepages.AnyNode, Memfd: true})
+	shared, err := hugepages.New(
+		hugepages.Config{Bytes: octets, Page: hugepages.Normal, Node: hugepages.AnyNode, Memfd: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, shared.Close()) })
 	kinds := map[string]*hugepages.Arena{
@@ -68,7 +69,8 @@ func TestRingMapsRegions(t *testing.T) {
 			m := a.port.extra[unsafe.SliceData(bytes)]
 			require.True(t, m.known(), "the EAL knows every page, at the same address")
 			require.Equal(t, 2, m.ports)
-			region, err := table.Register(1, bytes[page-3:page+5], mem.RegionOptions{Access: mem.RemoteWrite})
+			region, err := table.Register(1, bytes[page-3:page+5],
+				mem.RegionOptions{Access: mem.RemoteWrite})
 			require.NoError(t, err)
 			defer region.Deregister()
 			first, ok := a.port.IOVA(region.Bytes()[:3])
@@ -104,7 +106,8 @@ func TestRingOverAFile(t *testing.T) {
 	require.NoError(t, err)
 	const bufs, stride = 512, 2048
 	arena := func() *hugepages.Arena {
-		return hugepages.Over(mappedFile(t, bufs*stride+1<<16, unix.PROT_READ|unix.PROT_WRITE), hugepages.Normal)
+		return hugepages.Over(mappedFile(t, bufs*stride+1<<16, unix.PROT_READ|unix.PROT_WRITE),
+			hugepages.Normal)
 	}
 	a := openSide(t, Config{Vdev: na, Arena: arena()}, bufs, stride)
 	b := openSide(t, Config{Vdev: nb, Arena: arena()}, bufs, stride)

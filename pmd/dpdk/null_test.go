@@ -114,7 +114,8 @@ func TestNullNoAllocation(t *testing.T) {
 
 func TestTxOfFrameOutsideItsBufPanics(t *testing.T) {
 	s := openSide(t, Config{Vdev: "net_null0"}, 256, 2048)
-	for _, d := range []mem.Desc{{Off: 128, Len: 1921}, {Off: 2049, Len: 1}, {Off: ^uint32(0), Len: 2}, {Off: 128}} {
+	for _, d := range []mem.Desc{{Off: 128, Len: 1921}, {Off: 2049, Len: 1}, {Off: ^uint32(0), Len: 2},
+		{Off: 128}} {
 		b := s.pool.Alloc()
 		s.pool.Desc(b).Off, s.pool.Desc(b).Len = d.Off, d.Len
 		require.Panics(t, func() { s.queue.Tx([]mem.Buf{b}) }, "%+v", d)

@@ -12,8 +12,8 @@ import (
 	"github.com/rnicd/rnicd/internal/netlab"
 )
 
-// net_pcap receives the frames of one file and sends into another. A frame longer than an mbuf arrives
-// as a chain, and is dropped.
+// net_pcap receives the frames of one file and sends into another. A frame longer than an mbuf
+// arrives as a chain, and is dropped.
 func TestPcapFiles(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.pcap")
 	r := newRand(t)

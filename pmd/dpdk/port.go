@@ -86,7 +86,8 @@ func open(cfg Config) (*Port, error) {
 	if err := startEAL(cfg.EALArgs, cfg.PCI); err != nil {
 		return nil, err
 	}
-	p := &Port{cfg: cfg, name: cfg.device(), queues: make([]*Queue, cfg.Queues), sockets: map[int]uint64{}}
+	p := &Port{cfg: cfg, name: cfg.device(), queues: make([]*Queue, cfg.Queues),
+		sockets: map[int]uint64{}}
 	if err := p.plug(); err != nil {
 		return nil, err
 	}
@@ -131,7 +132,8 @@ func (p *Port) find() error {
 		cbus := C.CString(bus)
 		defer C.free(unsafe.Pointer(cbus))
 		if rc := C.rnic_port_probe(cbus, name, args); rc < 0 {
-			return fmt.Errorf("dpdk: %s: rte_eal_hotplug_add: %w (%s)", p.name, errnoOf(rc), probeAdvice(bus, errnoOf(rc)))
+			return fmt.Errorf("dpdk: %s: rte_eal_hotplug_add: %w (%s)", p.name, errnoOf(rc),
+				probeAdvice(bus, errnoOf(rc)))
 		}
 		if rc := C.rnic_port_find(name, &p.id); rc != 0 {
 			return fmt.Errorf("dpdk: %s: probed, but it is no Ethernet device: %w", p.name, errnoOf(rc))
@@ -148,14 +150,17 @@ var openPorts = map[string]bool{}
 
 func probeAdvice(bus string, e Errno) string {
 	if bus == "pci" {
-		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see docs/guides/dpdk.md"
+		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see " +
+			"docs/guides/dpdk.md"
 	}
 	switch syscall.Errno(e) {
 	case syscall.EFAULT: // what rte_devargs_parse says of a name no driver owns
-		return "no such virtual device, or its driver's plugin is not installed; the name must begin with the driver's, such as net_tap0"
+		return "no such virtual device, or its driver's plugin is not installed; the name must begin " +
+			"with the driver's, such as net_tap0"
 	case syscall.EPERM, syscall.EACCES:
 		if os.Geteuid() == 0 { // EPERM is what drivers return of an argument they do not like
-			return "check the device's arguments, and that an interface named there exists; in a container, CAP_NET_ADMIN and CAP_NET_RAW"
+			return "check the device's arguments, and that an interface named there exists; in a " +
+				"container, CAP_NET_ADMIN and CAP_NET_RAW"
 		}
 		return "needs root, or CAP_NET_ADMIN (net_tap) or CAP_NET_RAW (net_af_packet)"
 	}
@@ -167,7 +172,8 @@ func (p *Port) configure() error {
 		return failed(p.name, "rte_eth_dev_info_get", rc)
 	}
 	if most := max(1, int(p.info.queues_max)); p.cfg.Queues > most {
-		return fmt.Errorf("dpdk: %s has %d queue pairs, %d wanted: set Queues to at most that", p.name, most, p.cfg.Queues)
+		return fmt.Errorf("dpdk: %s has %d queue pairs, %d wanted: set Queues to at most that", p.name,
+			most, p.cfg.Queues)
 	}
 	if most := int(p.info.max_mtu); p.cfg.MTU > most {
 		return fmt.Errorf("dpdk: %s carries an MTU of at most %d, %d wanted", p.name, most, p.cfg.MTU)
@@ -175,7 +181,8 @@ func (p *Port) configure() error {
 	p.conf.queues = C.uint16_t(p.cfg.Queues)
 	p.conf.mtu = C.uint16_t(p.cfg.MTU)
 	if !p.cfg.NoOffload {
-		p.conf.rx_checksum, p.conf.tx_checksum, p.conf.tx_segment = p.info.rx_checksum, p.info.tx_checksum, p.info.tx_segment
+		p.conf.rx_checksum, p.conf.tx_checksum, p.conf.tx_segment = p.info.rx_checksum,
+			p.info.tx_checksum, p.info.tx_segment
 		if p.ownsVLAN() {
 			p.conf.vlan_strip, p.conf.vlan_insert = 1, 1
 		}
@@ -217,16 +224,19 @@ func (p *Port) configure() error {
 		return fmt.Errorf("dpdk: %s: %w", p.name, err)
 	}
 	if rc := C.rnic_memory_dma_map(p.memory.c, p.id); rc < 0 {
-		return fmt.Errorf("dpdk: %s: rte_dev_dma_map of the arena: %w (is RLIMIT_MEMLOCK large enough? ulimit -l unlimited)", p.name, errnoOf(rc))
+		return fmt.Errorf("dpdk: %s: rte_dev_dma_map of the arena: %w (is RLIMIT_MEMLOCK large enough? "+
+			"ulimit -l unlimited)", p.name, errnoOf(rc))
 	}
 	p.mapped = true
 	return nil
 }
 
-// ownsVLAN says whether the device puts Config.VLAN into frames and takes it off. Some drivers put it
-// in by themselves, into the frame, for which its first octets must lie in an mbuf of their own.
+// ownsVLAN says whether the device puts Config.VLAN into frames and takes it off. Some drivers
+// put it in by themselves, into the frame, for which its first octets must lie in an mbuf of
+// their own.
 func (p *Port) ownsVLAN() bool {
-	return p.cfg.VLAN != 0 && !p.cfg.NoOffload && p.info.vlan != 0 && (!p.insertsInSoftware() || p.info.chains != 0)
+	return p.cfg.VLAN != 0 && !p.cfg.NoOffload && p.info.vlan != 0 &&
+		(!p.insertsInSoftware() || p.info.chains != 0)
 }
 
 func (p *Port) insertsInSoftware() bool {
@@ -322,7 +332,8 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 		return nil, err
 	}
 	if _, ok := q.Interrupt(); p.cfg.Interrupts && !ok {
-		return nil, fmt.Errorf("dpdk: %s (driver %s) has no receive interrupts: leave Interrupts off", p.name, p.driver())
+		return nil, fmt.Errorf("dpdk: %s (driver %s) has no receive interrupts: leave Interrupts off",
+			p.name, p.driver())
 	}
 	return q, nil
 }
@@ -339,7 +350,8 @@ func (p *Port) stats() PortStats {
 	if p.closed || C.rnic_port_stats(p.id, &s) < 0 {
 		return p.last
 	}
-	return PortStats{Missed: uint64(s.missed), NoMbuf: uint64(s.no_mbuf), RxErrors: uint64(s.rx_errors), TxErrors: uint64(s.tx_errors)}
+	return PortStats{Missed: uint64(s.missed), NoMbuf: uint64(s.no_mbuf),
+		RxErrors: uint64(s.rx_errors), TxErrors: uint64(s.tx_errors)}
 }
 
 // drainMax is how long Close waits for a peer that holds our frames.
@@ -409,7 +421,8 @@ func (p *Port) unplug() error {
 	if held > 0 {
 		// The peer's callbacks still need the queue's tables and the arena: both are left as they
 		// are.
-		return errors.Join(append(errs, fmt.Errorf("dpdk: %s: %d sent frames are still held by a peer: keep the arena mapped", p.name, held))...)
+		return errors.Join(append(errs, fmt.Errorf("dpdk: %s: %d sent frames are still held by a peer: "+
+			"keep the arena mapped", p.name, held))...)
 	}
 	if p.memory != nil {
 		p.memory.release()

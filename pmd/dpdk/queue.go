@@ -45,13 +45,16 @@ func (p *Port) checkPool(i int, pool *mem.Pool) error {
 	stride := pool.Stride()
 	switch {
 	case poolsInUse[pool]:
-		return fmt.Errorf("dpdk: %s: queue %d: its Pool already serves a DPDK queue: give each its own", p.name, i)
+		return fmt.Errorf("dpdk: %s: queue %d: its Pool already serves a DPDK queue: give each its own",
+			p.name, i)
 	case !p.memory.contains(pool.Memory()):
 		return fmt.Errorf("dpdk: %s: queue %d: its Pool does not lie in Config.Arena", p.name, i)
 	case stride-mem.Headroom < p.cfg.MTU+overhead:
-		return fmt.Errorf("dpdk: %s: queue %d: an MTU of %d wants Bufs with a stride of at least %d, the Pool's is %d", p.name, i, p.cfg.MTU, p.cfg.MTU+overhead+mem.Headroom, stride)
+		return fmt.Errorf("dpdk: %s: queue %d: an MTU of %d wants Bufs with a stride of at least %d, "+
+			"the Pool's is %d", p.name, i, p.cfg.MTU, p.cfg.MTU+overhead+mem.Headroom, stride)
 	case stride < int(p.info.rx_buf_min):
-		return fmt.Errorf("dpdk: %s: queue %d: the device wants a stride of at least %d, the Pool's is %d", p.name, i, p.info.rx_buf_min, stride)
+		return fmt.Errorf("dpdk: %s: queue %d: the device wants a stride of at least %d, the "+
+			"Pool's is %d", p.name, i, p.info.rx_buf_min, stride)
 	}
 	return nil
 }
@@ -64,8 +67,10 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	stride := pool.Stride()
 	conf := C.struct_rnic_queue_conf{
 		queue: C.uint16_t(i), socket: p.info.socket, memory: p.memory.c,
-		slots: C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(slots)))), stride: C.uint32_t(stride), nbufs: C.uint32_t(pool.Size()),
-		tx_checksum: p.conf.tx_checksum, tx_segment: p.conf.tx_segment, chains: p.conf.chains, vlan: C.uint16_t(p.Caps().VLAN),
+		slots: C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(slots)))), stride: C.uint32_t(stride),
+		nbufs:       C.uint32_t(pool.Size()),
+		tx_checksum: p.conf.tx_checksum, tx_segment: p.conf.tx_segment, chains: p.conf.chains,
+		vlan:    C.uint16_t(p.Caps().VLAN),
 		rx_room: C.uint32_t(p.cfg.rxRoom),
 	}
 	if p.conf.tx_segment != 0 && p.driver() == "net_tap" {
@@ -98,7 +103,8 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	make := func() error {
 		conf.port = p.id
 		if c = C.rnic_queue_new(&conf, &rc, &step); c == nil {
-			return fmt.Errorf("dpdk: %s: queue %d: %s: %w%s", p.name, i, C.GoString(step), errnoOf(rc), p.queueAdvice(C.GoString(step), errnoOf(rc)))
+			return fmt.Errorf("dpdk: %s: queue %d: %s: %w%s", p.name, i, C.GoString(step), errnoOf(rc),
+				p.queueAdvice(C.GoString(step), errnoOf(rc)))
 		}
 		return nil
 	}
@@ -114,7 +120,8 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	}
 	io := C.rnic_queue_io(c)
 	return &Queue{
-		c: c, io: io, pool: pool, stride: uint32(stride), port: p, index: i, runs: p.newRuns(C.rnic_queue_gathers(c) != 0),
+		c: c, io: io, pool: pool, stride: uint32(stride), port: p, index: i,
+		runs:     p.newRuns(C.rnic_queue_gathers(c) != 0),
 		returned: unsafe.Slice((*mem.Buf)(unsafe.Pointer(&io.returned[0])), len(io.returned)),
 		done:     unsafe.Slice((*mem.Buf)(unsafe.Pointer(io.done)), pool.Size()),
 	}, nil
@@ -123,11 +130,14 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 func (p *Port) queueAdvice(step string, e Errno) string {
 	switch {
 	case strings.HasPrefix(step, "rte_eth_") && p.driver() == afXDP:
-		return " (the driver says on standard error what failed. Its umem wants CAP_IPC_LOCK or a larger RLIMIT_MEMLOCK, and CAP_NET_RAW; its socket CAP_SYS_ADMIN, and that no other program has this queue of the interface)"
+		return " (the driver says on standard error what failed. Its umem wants CAP_IPC_LOCK or a " +
+			"larger RLIMIT_MEMLOCK, and CAP_NET_RAW; its socket CAP_SYS_ADMIN, and that no other program " +
+			"has this queue of the interface)"
 	case strings.HasPrefix(step, "rte_eth_"):
 		return " (the driver says why on standard error; many want a larger stride, or fewer descriptors)"
 	case syscall.Errno(e) == syscall.ENOMEM:
-		return " (the EAL's own memory ran out: free hugepages are needed beside the arena's; run hugepages/setup.sh with more, or raise -m)"
+		return " (the EAL's own memory ran out: free hugepages are needed beside the arena's; run " +
+			"hugepages/setup.sh with more, or raise -m)"
 	}
 	return ""
 }
@@ -162,7 +172,8 @@ func (p *Port) size(conf *C.struct_rnic_queue_conf, pool *mem.Pool) (rxBufs int,
 		rxBufs = min(4*rx, half)
 	}
 	if rxBufs <= rx {
-		return 0, fmt.Errorf("dpdk: %s: %d Bufs to receive into do not even fill %d descriptors: raise RxBufs (and the Pool of %d), or lower RxDesc", p.name, rxBufs, rx, pool.Size())
+		return 0, fmt.Errorf("dpdk: %s: %d Bufs to receive into do not even fill %d descriptors: raise "+
+			"RxBufs (and the Pool of %d), or lower RxDesc", p.name, rxBufs, rx, pool.Size())
 	}
 	return rxBufs, nil
 }

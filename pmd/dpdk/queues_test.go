@@ -56,7 +56,8 @@ func TestRingPairQueues(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = RingPairQueues("many", 256, ringQueuesMax+1)
 	require.ErrorContains(t, err, "want 1 to 16")
-	queuesApart(t, openSides(t, Config{Vdev: a, Queues: 3}, 512, 2048), openSides(t, Config{Vdev: b, Queues: 3}, 512, 2048))
+	queuesApart(t, openSides(t, Config{Vdev: a, Queues: 3}, 512, 2048),
+		openSides(t, Config{Vdev: b, Queues: 3}, 512, 2048))
 }
 
 func TestMemifQueues(t *testing.T) {
@@ -81,10 +82,12 @@ func flows(t *testing.T, fd, n int, sides []*side) (frames []int) {
 	total := 0
 	for round := range 2 {
 		for port := range n {
-			ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: tapKernel, DstIP: tapOurs}
+			ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: tapKernel,
+				DstIP: tapOurs}
 			tcp := &layers.TCP{SrcPort: layers.TCPPort(40_000 + port), DstPort: 7, ACK: true}
 			require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
-			eth := &layers.Ethernet{SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, DstMAC: tapOurMAC, EthernetType: layers.EthernetTypeIPv4}
+			eth := &layers.Ethernet{SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, DstMAC: tapOurMAC,
+				EthernetType: layers.EthernetTypeIPv4}
 			_, err := unix.Write(fd, serialize(t, true, eth, ip, tcp, gopacket.Payload("payload")))
 			require.NoError(t, err)
 		}
@@ -140,7 +143,8 @@ func TestTapQueues(t *testing.T) {
 func vethPair(t *testing.T, queues int) {
 	t.Helper()
 	n := fmt.Sprint(queues)
-	command(t, "ip", "link", "add", "rnic0", "numrxqueues", n, "numtxqueues", n, "type", "veth", "peer", "name", "rnic1", "numrxqueues", n, "numtxqueues", n)
+	command(t, "ip", "link", "add", "rnic0", "numrxqueues", n, "numtxqueues", n, "type", "veth",
+		"peer", "name", "rnic1", "numrxqueues", n, "numtxqueues", n)
 	for _, i := range []string{"rnic0", "rnic1"} {
 		command(t, "ip", "link", "set", i, "up")
 	}

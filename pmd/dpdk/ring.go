@@ -32,23 +32,27 @@ func RingPair(name string, entries int) (a, b string, err error) {
 	return RingPairQueues(name, entries, 1)
 }
 
-// RingPairQueues makes two ports joined back to back by DPDK rings, a and b, to be opened as Config.Vdev:
-// a network of two inside one process that needs no device and no privilege. What one sends on a
-// queue the other receives on its queue of that number. entries, a power of two, bounds the frames
-// on their way, each way and queue. The ports claim checksum offload, unless opened with Config.NoOffload:
-// checksums are left out, as nothing is damaged on the way. The EAL must run (Init).
+// RingPairQueues makes two ports joined back to back by DPDK rings, a and b, to be opened as
+// Config.Vdev: a network of two inside one process that needs no device and no privilege. What
+// one sends on a queue the other receives on its queue of that number. entries, a power of two,
+// bounds the frames on their way, each way and queue. The ports claim checksum offload, unless
+// opened with Config.NoOffload: checksums are left out, as nothing is damaged on the way. The EAL
+// must run (Init).
 func RingPairQueues(name string, entries, queues int) (a, b string, err error) {
 	environment.Lock()
 	defer environment.Unlock()
 	if !environment.tried || environment.err != nil {
 		return "", "", fmt.Errorf("dpdk: RingPair %q before the EAL has started: call Init", name)
 	}
-	if entries < 2 || entries > ringMax || bits.OnesCount(uint(entries)) != 1 || name == "" || len(name) > 12 {
-		return "", "", fmt.Errorf("dpdk: RingPair %q, %d entries: want a name of 1 to 12 letters and a power of two up to %d", name, entries, ringMax)
+	if entries < 2 || entries > ringMax || bits.OnesCount(uint(entries)) != 1 || name == "" ||
+		len(name) > 12 {
+		return "", "", fmt.Errorf("dpdk: RingPair %q, %d entries: want a name of 1 to 12 letters and a "+
+			"power of two up to %d", name, entries, ringMax)
 	}
 	a, b = "net_ring_"+name+"_a", "net_ring_"+name+"_b"
 	if queues < 1 || queues > ringQueuesMax {
-		return "", "", fmt.Errorf("dpdk: RingPair %q of %d queues: want 1 to %d", name, queues, ringQueuesMax)
+		return "", "", fmt.Errorf("dpdk: RingPair %q of %d queues: want 1 to %d", name, queues,
+			ringQueuesMax)
 	}
 	if ringPairs[a] != nil {
 		return "", "", fmt.Errorf("dpdk: RingPair %q exists", name)

@@ -32,17 +32,22 @@ func TestRingDeviceHoldsBufUntilPeerHasRead(t *testing.T) {
 	require.True(t, a.pool.InDevice(buf))
 	a.queue.Rx(make([]mem.Buf, 8))
 	require.True(t, a.pool.InDevice(buf), "the peer has not read it yet")
-	require.Panics(t, func() { a.queue.Tx([]mem.Buf{buf}) }, "a Buf in the device cannot be sent again")
+	require.Panics(t, func() {
+		a.queue.Tx([]mem.Buf{buf})
+	}, "a Buf in the device cannot be sent again")
 	b.receive(t, 1, nil)
-	require.True(t, eventually(func() bool { a.queue.Rx(make([]mem.Buf, 8)); return !a.pool.InDevice(buf) }))
+	require.True(t, eventually(func() bool {
+		a.queue.Rx(make([]mem.Buf, 8))
+		return !a.pool.InDevice(buf)
+	}))
 	require.Equal(t, 1, a.queue.Tx([]mem.Buf{buf}), "and now it can")
 	a.pool.Free(buf)
 	b.receive(t, 1, nil)
 	a.settled(t)
 }
 
-// Between the ends of a pair nothing is damaged: TCP's checksum is left out, and the receiver is told where it belongs. An end
-// without offload claims and asks for nothing.
+// Between the ends of a pair nothing is damaged: TCP's checksum is left out, and the receiver is
+// told where it belongs. An end without offload claims and asks for nothing.
 func TestRingPairLeavesChecksumsOut(t *testing.T) {
 	start(t)
 	na, nb, err := RingPair("sums", 64)
@@ -60,7 +65,10 @@ func TestRingPairLeavesChecksumsOut(t *testing.T) {
 	require.Equal(t, 1, a.queue.Tx([]mem.Buf{buf}))
 	a.send(t, f)
 	var got []mem.Desc
-	for _, octets := range b.receive(t, 2, func(_ []byte, d mem.Desc) bool { got = append(got, d); return true }) {
+	for _, octets := range b.receive(t, 2, func(_ []byte, d mem.Desc) bool {
+		got = append(got, d)
+		return true
+	}) {
 		require.Equal(t, f, octets)
 	}
 	require.Equal(t, mem.RxChecksumGood, got[0].Flags)
@@ -224,7 +232,9 @@ func TestRingSlotsAcrossPages(t *testing.T) {
 		// Those come out last next time: every slot gets its turn.
 		a.pool.FreeN(bufs)
 	}
-	t.Logf("physical addresses: %v; %d of %d slots in two pieces, %d frames bounced, %d of %d receive Bufs usable", pa, split, a.pool.Size(), a.queue.Stats().Bounced, a.queue.rxUsable(), a.pool.Size()-a.idle)
+	t.Logf("physical addresses: %v; %d of %d slots in two pieces, %d frames bounced, %d of %d "+
+		"receive Bufs usable", pa, split, a.pool.Size(), a.queue.Stats().Bounced, a.queue.rxUsable(),
+		a.pool.Size()-a.idle)
 	if split > 100 {
 		require.NotZero(t, a.queue.Stats().Bounced)
 	}

@@ -21,9 +21,10 @@ import (
 //	to the device    H' ──► P1 ──► P2 ──► P3    H', a copy of H1 with the length of all; the Bufs stay
 //	on the wire      H1 P1   H2 P2   H3 P3      cut every len(P1) octets
 //
-// Segments of a run follow each other in sequence and have equal lengths and headers, so that the cut
-// gives back what they were: sequence numbers count up, PSH and FIN are on the last alone. Only IPv4's
-// identification may count up where it did not, which without fragments means nothing (RFC 6864).
+// Segments of a run follow each other in sequence and have equal lengths and headers, so that the
+// cut gives back what they were: sequence numbers count up, PSH and FIN are on the last alone.
+// Only IPv4's identification may count up where it did not, which without fragments means nothing
+// (RFC 6864).
 type runs struct {
 	framesMax int // 1: none
 	frameMax  int // longest segment with its headers
@@ -44,7 +45,8 @@ func (p *Port) newRuns(can bool) runs {
 	if !can {
 		return runs{framesMax: 1}
 	}
-	r := runs{framesMax: min(runFramesMax, int(p.info.chain_max)-1), frameMax: p.cfg.MTU + pmd.FrameOverhead}
+	r := runs{framesMax: min(runFramesMax, int(p.info.chain_max)-1),
+		frameMax: p.cfg.MTU + pmd.FrameOverhead}
 	if p.driver() == "net_tap" {
 		// It compares that with the whole frame, and sends no longer one, ever; librte_gso leaves IPv6
 		// uncut.
@@ -71,7 +73,8 @@ func (q *Queue) gather(burst []mem.Buf) {
 // length is how many of bufs, from the first on, are a run, and how long their headers are.
 func (r *runs) length(pool *mem.Pool, bufs []mem.Buf) (n, hdr int) {
 	d, first := pool.Desc(bufs[0]), pool.Data(bufs[0])
-	if len(bufs) == 1 || d.Flags&(mem.TxChecksum|mem.TxSegment) != mem.TxChecksum || len(first) > r.frameMax {
+	if len(bufs) == 1 || d.Flags&(mem.TxChecksum|mem.TxSegment) != mem.TxChecksum ||
+		len(first) > r.frameMax {
 		return 1, 0
 	}
 	l3, l4 := ipAt(first), int(d.CsumStart)
@@ -83,7 +86,8 @@ func (r *runs) length(pool *mem.Pool, bufs []mem.Buf) (n, hdr int) {
 	most := min(len(bufs), r.framesMax, (ipLenMax-(hdr-l3))/size)
 	for n = 1; n < most; n++ {
 		e, f := pool.Desc(bufs[n]), pool.Data(bufs[n])
-		if e.Flags != d.Flags || e.CsumStart != d.CsumStart || e.CsumOffset != d.CsumOffset || !repeats(first, f, l4, hdr, n) {
+		if e.Flags != d.Flags || e.CsumStart != d.CsumStart || e.CsumOffset != d.CsumOffset ||
+			!repeats(first, f, l4, hdr, n) {
 			break
 		}
 		if f[l4+tcpFlagsAt] != tcpACK { // PSH or FIN: it is the last
@@ -96,15 +100,16 @@ func (r *runs) length(pool *mem.Pool, bufs []mem.Buf) (n, hdr int) {
 // ipAt is where the IP header begins, after up to two VLAN tags.
 func ipAt(f []byte) int {
 	at := pmd.EthernetLen
-	for at < pmd.FrameOverhead && at <= len(f) && (f[at-2] == 0x81 && f[at-1] == 0 || f[at-2] == 0x88 && f[at-1] == 0xa8) {
+	for at < pmd.FrameOverhead && at <= len(f) &&
+		(f[at-2] == 0x81 && f[at-1] == 0 || f[at-2] == 0x88 && f[at-1] == 0xa8) {
 		at += 4
 	}
 	return at
 }
 
-// leadsRun says whether f may be the first of a run, and how long its headers are: TCP with nothing
-// but ACK in its flags, data after it, in an IPv4 packet that must not be fragmented or an IPv6 one,
-// which ends with the frame.
+// leadsRun says whether f may be the first of a run, and how long its headers are: TCP with
+// nothing but ACK in its flags, data after it, in an IPv4 packet that must not be fragmented or
+// an IPv6 one, which ends with the frame.
 func leadsRun(f []byte, l3, l4, csumOffset int) (hdr int, ok bool) {
 	if csumOffset != tcpChecksum || l4+20 > len(f) || l3 >= l4 {
 		return 0, false
@@ -115,10 +120,12 @@ func leadsRun(f []byte, l3, l4, csumOffset int) (hdr int, ok bool) {
 	}
 	switch ip := f[l3:]; {
 	case f[l3-2] == 0x08 && f[l3-1] == 0x00:
-		ok = l3+20 <= l4 && l3+int(ip[0]&0xf)*4 == l4 && ip[0]>>4 == 4 && ip[6]&0xbf == 0 && ip[6]&0x40 != 0 && ip[7] == 0 && ip[9] == 6 &&
+		ok = l3+20 <= l4 && l3+int(ip[0]&0xf)*4 == l4 && ip[0]>>4 == 4 && ip[6]&0xbf == 0 &&
+			ip[6]&0x40 != 0 && ip[7] == 0 && ip[9] == 6 &&
 			int(binary.BigEndian.Uint16(ip[2:])) == len(ip)
 	case f[l3-2] == 0x86 && f[l3-1] == 0xdd:
-		ok = l3+40 == l4 && ip[0]>>4 == 6 && ip[6] == 6 && int(binary.BigEndian.Uint16(ip[4:]))+40 == len(ip)
+		ok = l3+40 == l4 && ip[0]>>4 == 6 && ip[6] == 6 && int(binary.BigEndian.Uint16(ip[4:]))+
+			40 == len(ip)
 	}
 	return hdr, ok
 }
@@ -132,5 +139,6 @@ func repeats(first, f []byte, l4, hdr, k int) bool {
 	a, b := first[:hdr], f[:hdr]
 	seq := binary.BigEndian.Uint32(a[l4+4:]) + uint32(k*(len(first)-hdr))
 	return string(a[:l4+4]) == string(b[:l4+4]) && binary.BigEndian.Uint32(b[l4+4:]) == seq &&
-		string(a[l4+8:l4+13]) == string(b[l4+8:l4+13]) && b[l4+tcpFlagsAt]&^(tcpFIN|tcpPSH) == tcpACK && string(a[l4+14:]) == string(b[l4+14:])
+		string(a[l4+8:l4+13]) == string(b[l4+8:l4+13]) && b[l4+tcpFlagsAt]&^(tcpFIN|tcpPSH) == tcpACK &&
+		string(a[l4+14:]) == string(b[l4+14:])
 }

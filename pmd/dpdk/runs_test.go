@@ -23,9 +23,11 @@ type flow struct {
 }
 
 // segment is the connection's next, complete; l4 is where TCP begins.
-func (c *flow) segment(t *testing.T, dst net.HardwareAddr, payload []byte, psh bool) (frame []byte, l4 int) {
+func (c *flow) segment(t *testing.T, dst net.HardwareAddr, payload []byte,
+	psh bool) (frame []byte, l4 int) {
 	t.Helper()
-	tcp := &layers.TCP{SrcPort: layers.TCPPort(c.port), DstPort: 7, Seq: c.seq, Ack: 77, ACK: true, PSH: psh, Window: 1000}
+	tcp := &layers.TCP{SrcPort: layers.TCPPort(c.port), DstPort: 7, Seq: c.seq, Ack: 77, ACK: true,
+		PSH: psh, Window: 1000}
 	c.seq += uint32(len(payload))
 	eth := &layers.Ethernet{SrcMAC: tapOurMAC, DstMAC: dst, EthernetType: layers.EthernetTypeIPv4}
 	ls := []gopacket.SerializableLayer{eth}
@@ -36,16 +38,19 @@ func (c *flow) segment(t *testing.T, dst net.HardwareAddr, payload []byte, psh b
 	}
 	if c.v6 {
 		eth.EthernetType = layers.EthernetTypeIPv6
-		ip := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: net.ParseIP("fd00::2"), DstIP: net.ParseIP("fd00::1")}
+		ip := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP,
+			SrcIP: net.ParseIP("fd00::2"), DstIP: net.ParseIP("fd00::1")}
 		require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
 		return serialize(t, true, append(ls, ip, tcp, gopacket.Payload(payload))...), l4 + 54
 	}
-	ip := &layers.IPv4{Version: 4, TTL: 64, Flags: layers.IPv4DontFragment, Protocol: layers.IPProtocolTCP, SrcIP: tapOurs, DstIP: tapKernel}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Flags: layers.IPv4DontFragment,
+		Protocol: layers.IPProtocolTCP, SrcIP: tapOurs, DstIP: tapKernel}
 	require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
 	return serialize(t, true, append(ls, ip, tcp, gopacket.Payload(payload))...), l4 + 34
 }
 
-// asked puts a frame whose checksum is right into a Buf as a sender does that leaves it to the device.
+// asked puts a frame whose checksum is right into a Buf as a sender does that leaves it to the
+// device.
 func (s *side) asked(t *testing.T, f []byte, l4 int) mem.Buf {
 	t.Helper()
 	b := s.buf(t, f)
@@ -63,7 +68,8 @@ func TestTapSegmentRuns(t *testing.T) {
 	fd := rawSocket(t, "rnictapruns")
 	dst := kernelMAC(t, "rnictapruns")
 	r := newRand(t)
-	var a, b, six = flow{port: 1000, seq: ^uint32(0) - 3000}, flow{port: 1001}, flow{v6: true, port: 1002}
+	var a, b, six = flow{port: 1000, seq: ^uint32(0) - 3000}, flow{port: 1001},
+		flow{v6: true, port: 1002}
 	var want [][]byte
 	var bufs []mem.Buf
 	put := func(c *flow, octets int, psh bool) {
@@ -151,14 +157,18 @@ func TestRunLength(t *testing.T) {
 			if byte(1)<<flag == tcpACK {
 				continue
 			}
-			require.Equal(t, 1, run(func(i int, f []byte, _ *mem.Desc) { f[l4+13] |= 1 << flag }), "none begins with flag %#x", 1<<flag)
+			require.Equal(t, 1, run(func(i int, f []byte, _ *mem.Desc) {
+				f[l4+13] |= 1 << flag
+			}), "none begins with flag %#x", 1<<flag)
 		}
 		require.Equal(t, 2, run(func(i int, _ []byte, d *mem.Desc) {
 			if i == 2 {
 				d.Flags = 0
 			}
 		}), "without the checksum asked for")
-		require.Equal(t, 1, run(func(i int, _ []byte, d *mem.Desc) { d.Flags = mem.TxChecksum | mem.TxSegment }))
+		require.Equal(t, 1, run(func(i int, _ []byte, d *mem.Desc) {
+			d.Flags = mem.TxChecksum | mem.TxSegment
+		}))
 		require.Equal(t, 2, run(func(i int, _ []byte, d *mem.Desc) {
 			if i == 2 {
 				d.Len--

@@ -9,7 +9,8 @@ import (
 )
 
 // ErrNotBuilt is what everything returns in a program built without the tag dpdk.
-var ErrNotBuilt = errors.New("dpdk: built without DPDK; rebuild with -tags dpdk after apt-get install libdpdk-dev")
+var ErrNotBuilt = errors.New("dpdk: built without DPDK; rebuild with -tags dpdk after apt-get " +
+	"install libdpdk-dev")
 
 // Built says whether this program can open DPDK devices.
 const Built = false

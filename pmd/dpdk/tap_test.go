@@ -48,7 +48,10 @@ func kernelMAC(t *testing.T, name string) net.HardwareAddr {
 func serialize(t testing.TB, sums bool, ls ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	b := gopacket.NewSerializeBuffer()
-	require.NoError(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: sums}, ls...))
+	require.NoError(
+		t,
+		gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: sums},
+			ls...))
 	return b.Bytes()
 }
 
@@ -135,10 +138,12 @@ func TestTapTxChecksum(t *testing.T) {
 	defer conn.Close()
 	for i := range 20 {
 		payload := []byte(fmt.Sprintf("datagram %d", i))
-		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: tapOurs, DstIP: tapKernel}
+		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: tapOurs,
+			DstIP: tapKernel}
 		udp := &layers.UDP{SrcPort: 5555, DstPort: 7777}
 		require.NoError(t, udp.SetNetworkLayerForChecksum(ip))
-		f := serialize(t, true, &layers.Ethernet{SrcMAC: tapOurMAC, DstMAC: kernelMAC(t, "rnictap1"), EthernetType: layers.EthernetTypeIPv4}, ip, udp, gopacket.Payload(payload))
+		f := serialize(t, true, &layers.Ethernet{SrcMAC: tapOurMAC, DstMAC: kernelMAC(t, "rnictap1"),
+			EthernetType: layers.EthernetTypeIPv4}, ip, udp, gopacket.Payload(payload))
 		wrong := append([]byte{}, f...)
 		wrong[41] ^= 0x55
 		s.send(t, wrong)
@@ -152,7 +157,8 @@ func TestTapTxChecksum(t *testing.T) {
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
 		n, err := conn.Read(got)
 		require.NoError(t, err)
-		require.Equal(t, payload, got[:n], "a datagram with a wrong checksum would have come before this one")
+		require.Equal(t, payload, got[:n],
+			"a datagram with a wrong checksum would have come before this one")
 	}
 	s.settled(t)
 }
@@ -164,24 +170,30 @@ func TestTapTxSegment(t *testing.T) {
 	fd := rawSocket(t, "rnictap2")
 	r := newRand(t)
 	payload := frame(r, 1600)
-	ip := &layers.IPv4{Version: 4, TTL: 64, Id: 9, Protocol: layers.IPProtocolTCP, SrcIP: tapOurs, DstIP: tapKernel}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Id: 9, Protocol: layers.IPProtocolTCP, SrcIP: tapOurs,
+		DstIP: tapKernel}
 	tcp := &layers.TCP{SrcPort: 5555, DstPort: 7777, Seq: 1000, Ack: 1, ACK: true, Window: 1000}
 	require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
-	f := serialize(t, true, &layers.Ethernet{SrcMAC: tapOurMAC, DstMAC: kernelMAC(t, "rnictap2"), EthernetType: layers.EthernetTypeIPv4}, ip, tcp, gopacket.Payload(payload))
+	f := serialize(t, true, &layers.Ethernet{SrcMAC: tapOurMAC, DstMAC: kernelMAC(t, "rnictap2"),
+		EthernetType: layers.EthernetTypeIPv4}, ip, tcp, gopacket.Payload(payload))
 	b := s.buf(t, f)
 	binary.BigEndian.PutUint16(s.pool.Data(b)[50:], pseudoSum(f, 6))
 	d := s.pool.Desc(b)
-	d.Flags, d.CsumStart, d.CsumOffset, d.GSOSize, d.HdrLen = mem.TxChecksum|mem.TxSegment, 34, 16, 600, 54
+	d.Flags, d.CsumStart, d.CsumOffset, d.GSOSize, d.HdrLen = mem.TxChecksum|mem.TxSegment,
+		34, 16, 600, 54
 	require.Equal(t, 1, s.queue.Tx([]mem.Buf{b}))
 	s.pool.Free(b)
 	var got []byte
 	for _, want := range []int{600, 600, 400} {
-		seg := readRaw(t, fd, func(f []byte, d mem.Desc) bool { return isIPv4(6)(f, d) && net.IP(f[26:30]).Equal(tapOurs) })
+		seg := readRaw(t, fd, func(f []byte, d mem.Desc) bool {
+			return isIPv4(6)(f, d) && net.IP(f[26:30]).Equal(tapOurs)
+		})
 		require.Len(t, seg, 54+want)
 		require.Equal(t, uint32(1000+len(got)), binary.BigEndian.Uint32(seg[38:]))
 		require.Zero(t, ^onesSum(seg[14:34]), "IPv4 checksum")
 		tcpLen := len(seg) - 34
-		require.Zero(t, ^fold(uint32(pseudoSum(seg, 6))+uint32(onesSum(seg[34:34+tcpLen]))), "TCP checksum")
+		require.Zero(t, ^fold(uint32(pseudoSum(seg, 6))+uint32(onesSum(seg[34:34+tcpLen]))),
+			"TCP checksum")
 		got = append(got, seg[54:]...)
 	}
 	require.Equal(t, payload, got)
@@ -195,10 +207,12 @@ func TestTapRxChecksum(t *testing.T) {
 	require.True(t, s.port.Caps().RxChecksum)
 	fd := rawSocket(t, "rnictap3")
 	v4 := &layers.IPv4{Version: 4, TTL: 64, SrcIP: tapKernel, DstIP: tapOurs}
-	v6 := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: net.ParseIP("fd00::1"), DstIP: net.ParseIP("fd00::2")}
+	v6 := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP,
+		SrcIP: net.ParseIP("fd00::1"), DstIP: net.ParseIP("fd00::2")}
 	make4 := func(proto layers.IPProtocol) []byte {
 		v4.Protocol = proto
-		eth := &layers.Ethernet{SrcMAC: kernelMAC(t, "rnictap3"), DstMAC: tapOurMAC, EthernetType: layers.EthernetTypeIPv4}
+		eth := &layers.Ethernet{SrcMAC: kernelMAC(t, "rnictap3"), DstMAC: tapOurMAC,
+			EthernetType: layers.EthernetTypeIPv4}
 		if proto == layers.IPProtocolUDP {
 			udp := &layers.UDP{SrcPort: 7, DstPort: 8}
 			require.NoError(t, udp.SetNetworkLayerForChecksum(v4))
@@ -210,7 +224,8 @@ func TestTapRxChecksum(t *testing.T) {
 	}
 	tcp6 := &layers.TCP{SrcPort: 7, DstPort: 8, SYN: true}
 	require.NoError(t, tcp6.SetNetworkLayerForChecksum(v6))
-	frame6 := serialize(t, true, &layers.Ethernet{SrcMAC: kernelMAC(t, "rnictap3"), DstMAC: tapOurMAC, EthernetType: layers.EthernetTypeIPv6}, v6, tcp6, gopacket.Payload("payload"))
+	frame6 := serialize(t, true, &layers.Ethernet{SrcMAC: kernelMAC(t, "rnictap3"), DstMAC: tapOurMAC,
+		EthernetType: layers.EthernetTypeIPv6}, v6, tcp6, gopacket.Payload("payload"))
 	flip := func(f []byte, at int) []byte {
 		f = append([]byte{}, f...)
 		f[at] ^= 0x10
@@ -265,7 +280,8 @@ func TestTapTakesNoSignal(t *testing.T) {
 func signalHandlers() (handlers [64]uint64) {
 	for i := range handlers {
 		var action [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
-		unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(i+1), 0, uintptr(unsafe.Pointer(&action)), 8, 0, 0)
+		unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(i+1), 0, uintptr(unsafe.Pointer(&action)), 8, 0,
+			0)
 		handlers[i] = action[0]
 	}
 	return handlers

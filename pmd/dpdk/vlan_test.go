@@ -95,7 +95,9 @@ func TestAFPacketLeavesTags(t *testing.T) {
 		want := tagged(frame(r, 60+r.IntN(1400)), 7)
 		_, err := unix.Write(fd, want)
 		require.NoError(t, err)
-		got := s.receive(t, 1, func(f []byte, _ mem.Desc) bool { return len(f) > 18 && f[16] == 0x88 && f[17] == 0xb5 })
+		got := s.receive(t, 1, func(f []byte, _ mem.Desc) bool {
+			return len(f) > 18 && f[16] == 0x88 && f[17] == 0xb5
+		})
 		require.Equal(t, [][]byte{want}, got)
 		s.send(t, want)
 		require.Equal(t, want, readTagged(t, fd))

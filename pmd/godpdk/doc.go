@@ -6,8 +6,8 @@
 // For service use pmd/dpdk. What go-dpdk has not costs a copy of each frame, both ways, and a call
 // into C for each frame sent:
 //
-//   - pools of external buffers: a received frame is copied into a Buf, one to be sent out of its Buf
-//     into an mbuf, so sent Bufs are finished with at once
+//   - pools of external buffers: a received frame is copied into a Buf, one to be sent out of its
+//     Buf into an mbuf, so sent Bufs are finished with at once
 //   - a setter for an mbuf's lengths: frames are appended, one call each
 //   - hotplug: devices are named in the arguments that start the EAL
 //   - DMA mapping and registration of threads: the mempool's own memory is what devices reach, and

@@ -11,7 +11,8 @@ import (
 // EAL's --vdev if its arguments name none, a NIC by its address -a.
 var Driver = pmd.Driver{Name: "godpdk", Open: func(c pmd.DriverConfig) (pmd.Port, error) {
 	if c.MAC != ([6]byte{}) {
-		return nil, fmt.Errorf("godpdk: --mac: go-dpdk cannot set it; give a vdev its own, as net_tap0,mac=...")
+		return nil, fmt.Errorf("godpdk: --mac: go-dpdk cannot set it; give a vdev its own, as " +
+			"net_tap0,mac=...")
 	}
 	name, _, _ := strings.Cut(c.Device, ",")
 	args := c.Args

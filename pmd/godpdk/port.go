@@ -43,7 +43,8 @@ func start(args []string) error {
 	e := &environment
 	if e.started {
 		if e.err == nil && len(args) > 0 && !slices.Equal(args, e.args) {
-			return fmt.Errorf("godpdk: the EAL already runs with arguments %q, not %q: it starts once per process", e.args, args)
+			return fmt.Errorf("godpdk: the EAL already runs with arguments %q, not %q: it starts once "+
+				"per process", e.args, args)
 		}
 		return e.err
 	}
@@ -81,12 +82,14 @@ func Open(cfg Config) (*Port, error) {
 	}
 	id, err := ethdev.GetPortByName(cfg.Device)
 	if err != nil {
-		return nil, fmt.Errorf("godpdk: %s: %w; name it in the EAL's arguments, as --vdev=%s", cfg.Device, err, cfg.Device)
+		return nil, fmt.Errorf("godpdk: %s: %w; name it in the EAL's arguments, as --vdev=%s", cfg.Device,
+			err, cfg.Device)
 	}
 	p := &Port{id: id, cfg: cfg, queues: make([]*Queue, cfg.Queues)}
 	mode := ethdev.OptRxMode(ethdev.RxMode{MTU: uint32(cfg.MTU)})
 	if err := id.DevConfigure(uint16(cfg.Queues), uint16(cfg.Queues), mode); err != nil {
-		return nil, fmt.Errorf("godpdk: %s: rte_eth_dev_configure of %d queues, MTU %d: %w", cfg.Device, cfg.Queues, cfg.MTU, err)
+		return nil, fmt.Errorf("godpdk: %s: rte_eth_dev_configure of %d queues, MTU %d: %w", cfg.Device,
+			cfg.Queues, cfg.MTU, err)
 	}
 	var mac ethdev.MACAddr
 	if err := id.MACAddrGet(&mac); err != nil {
@@ -115,11 +118,13 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	case p.closed:
 		return nil, fmt.Errorf("godpdk: %s is closed", p.cfg.Device)
 	case i < 0 || i >= len(p.queues):
-		return nil, fmt.Errorf("godpdk: %s has %d queues, there is no queue %d", p.cfg.Device, len(p.queues), i)
+		return nil, fmt.Errorf("godpdk: %s has %d queues, there is no queue %d", p.cfg.Device,
+			len(p.queues), i)
 	case p.queues[i] != nil:
 		return nil, fmt.Errorf("godpdk: %s: queue %d is already open", p.cfg.Device, i)
 	case pool.Stride()-mem.Headroom < p.cfg.MTU+pmd.FrameOverhead:
-		return nil, fmt.Errorf("godpdk: %s: queue %d: an MTU of %d wants a stride of at least %d, the Pool's is %d",
+		return nil, fmt.Errorf("godpdk: %s: queue %d: an MTU of %d wants a stride of at least %d, the "+
+			"Pool's is %d",
 			p.cfg.Device, i, p.cfg.MTU, p.cfg.MTU+pmd.FrameOverhead+mem.Headroom, pool.Stride())
 	}
 	q, err := p.newQueue(uint16(i), pool)
@@ -141,9 +146,11 @@ func (p *Port) newQueue(i uint16, pool *mem.Pool) (*Queue, error) {
 	// Room for what a driver wants at the least, whatever the MTU.
 	room := max(2048, p.cfg.MTU+pmd.FrameOverhead+4) + mbufHead
 	environment.pools++
-	mbufs, err := mempool.CreateMbufPool(fmt.Sprintf("godpdk_%d", environment.pools), mbufsQueue, uint16(room))
+	mbufs, err := mempool.CreateMbufPool(fmt.Sprintf("godpdk_%d", environment.pools), mbufsQueue,
+		uint16(room))
 	if err != nil {
-		return nil, fmt.Errorf("godpdk: %s: queue %d: rte_pktmbuf_pool_create of %d: %w", p.cfg.Device, i, mbufsQueue, err)
+		return nil, fmt.Errorf("godpdk: %s: queue %d: rte_pktmbuf_pool_create of %d: %w", p.cfg.Device, i,
+			mbufsQueue, err)
 	}
 	if err := p.id.RxqSetup(i, descDefault, mbufs); err != nil {
 		mbufs.Free()

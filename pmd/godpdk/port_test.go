@@ -15,8 +15,8 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// ealArgs name all devices of the tests: go-dpdk has no hotplug. net_ring0 gives back on a queue what
-// is sent on it.
+// ealArgs name all devices of the tests: go-dpdk has no hotplug. net_ring0 gives back on a queue
+// what is sent on it.
 var ealArgs = []string{
 	"--lcores=0@0", "--no-huge", "--no-shconf", "-m256", "--no-pci", "--no-telemetry", "--log-level=4",
 	"--vdev=net_ring0", "--vdev=net_null0", "--vdev=net_null1", "--vdev=net_tap0,iface=godpdk0",
@@ -134,7 +134,8 @@ func null(t *testing.T) {
 func tap(t *testing.T) {
 	s := openSide(t, "net_tap0")
 	require.NotZero(t, s.port.MAC())
-	for _, words := range [][]string{{"ip", "addr", "add", "10.99.7.1/24", "dev", "godpdk0"}, {"ip", "link", "set", "godpdk0", "up"}} {
+	for _, words := range [][]string{{"ip", "addr", "add", "10.99.7.1/24", "dev", "godpdk0"},
+		{"ip", "link", "set", "godpdk0", "up"}} {
 		out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
@@ -147,7 +148,8 @@ func tap(t *testing.T) {
 		n := s.queue.Rx(bufs)
 		for _, b := range bufs[:n] {
 			f := s.pool.Data(b)
-			asked = asked || len(f) >= 42 && f[12] == 8 && f[13] == 6 && bytes.Equal(f[38:42], []byte{10, 99, 7, 2})
+			asked = asked || len(f) >= 42 && f[12] == 8 && f[13] == 6 &&
+				bytes.Equal(f[38:42], []byte{10, 99, 7, 2})
 		}
 		s.pool.FreeN(bufs[:n])
 	}
@@ -163,7 +165,8 @@ func errs(t *testing.T) {
 	require.Len(t, all, 1)
 	d := all[0]
 	p, err := d.Open(pmd.DriverConfig{Device: "net_null1", MTU: 1500, Queues: 1})
-	require.ErrorContains(t, err, "it starts once per process", "its --vdev is not among the arguments")
+	require.ErrorContains(t, err, "it starts once per process",
+		"its --vdev is not among the arguments")
 	require.Nil(t, p)
 	p, err = d.Open(pmd.DriverConfig{Device: "net_null1", Args: ealArgs, MTU: 1280, Queues: 1})
 	require.NoError(t, err)

@@ -27,7 +27,8 @@ type Queue struct {
 var _ pmd.Queue = (*Queue)(nil)
 
 func newQueue(id ethdev.Port, i uint16, mbufs *mempool.Mempool, pool *mem.Pool) *Queue {
-	return &Queue{id: id, index: i, mbufs: mbufs, pool: pool, rx: make([]*mbuf.Mbuf, burstMax), tx: make([]*mbuf.Mbuf, burstMax)}
+	return &Queue{id: id, index: i, mbufs: mbufs, pool: pool, rx: make([]*mbuf.Mbuf, burstMax),
+		tx: make([]*mbuf.Mbuf, burstMax)}
 }
 
 // Counters implements pmd.Queue.
@@ -95,7 +96,8 @@ func (q *Queue) send(burst []mem.Buf) (taken int) {
 	n := 0
 	for i, b := range burst {
 		m := ms[i]
-		if q.pool.Desc(b).Flags&(mem.TxChecksum|mem.TxSegment) != 0 || m.PktMbufAppend(q.pool.Data(b)) != nil {
+		if q.pool.Desc(b).Flags&(mem.TxChecksum|mem.TxSegment) != 0 ||
+			m.PktMbufAppend(q.pool.Data(b)) != nil {
 			m.PktMbufFree()
 			continue
 		}

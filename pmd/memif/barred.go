@@ -55,7 +55,8 @@ func (l *Listener) pausing(peer Peer) error {
 	case b == nil:
 		return nil
 	case now.Before(b.until):
-		return ours("Memory of an earlier connection went away: wait %v", b.until.Sub(now).Round(time.Millisecond))
+		return ours("Memory of an earlier connection went away: wait %v",
+			b.until.Sub(now).Round(time.Millisecond))
 	case now.After(b.until.Add(barMax)):
 		delete(l.barred, who)
 	}

@@ -23,7 +23,8 @@ type benchSide struct {
 
 func benchPool(b *testing.B, size int, memfd bool) (*hugepages.Arena, *mem.Pool) {
 	cfg := mem.PoolConfig{Bufs: 2048, Stride: (mem.Headroom + size + 64 + 63) &^ 63}
-	a, err := hugepages.New(hugepages.Config{Bytes: int64(cfg.Bytes()) + 4096, Node: hugepages.AnyNode, Memfd: memfd})
+	a, err := hugepages.New(hugepages.Config{Bytes: int64(cfg.Bytes()) + 4096, Node: hugepages.AnyNode,
+		Memfd: memfd})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, a.Close()) })
 	p, err := mem.NewPool(a, cfg)
@@ -67,14 +68,15 @@ func benchPorts(b *testing.B, kind string, size int) (s [2]benchSide) {
 	return s
 }
 
-// Both ends on one core, a burst there after a burst here. One op is one frame sent and received. wire is the package of that
-// name; up is from client to server.
+// Both ends on one core, a burst there after a burst here. One op is one frame sent and received.
+// wire is the package of that name; up is from client to server.
 func BenchmarkOneCore(b *testing.B) {
 	for _, size := range []int{64, 1514, 9014} {
 		for _, way := range []struct {
 			name, kind string
 			from       int
-		}{{"wire", "wire", 0}, {"copy/up", "copy", 0}, {"copy/down", "copy", 1}, {"zero/up", "zero", 0}, {"zero/down", "zero", 1}} {
+		}{{"wire", "wire", 0}, {"copy/up", "copy", 0}, {"copy/down", "copy", 1}, {"zero/up", "zero", 0},
+			{"zero/down", "zero", 1}} {
 			b.Run(fmt.Sprintf("%d/%s", size, way.name), func(b *testing.B) {
 				s := benchPorts(b, way.kind, size)
 				from, to := s[way.from], s[1-way.from]
@@ -101,7 +103,8 @@ func BenchmarkOneCore(b *testing.B) {
 				require.Equal(b, sent, got)
 				from.q.Tx(out[:1])
 				require.Equal(b, 1, to.q.Rx(in[:1]))
-				require.True(b, bytes.Equal(from.pool.Data(out[0]), to.pool.Data(in[0])), "the octets of a frame")
+				require.True(b, bytes.Equal(from.pool.Data(out[0]), to.pool.Data(in[0])),
+					"the octets of a frame")
 			})
 		}
 	}

@@ -20,10 +20,11 @@ type budget struct {
 const (
 	budgetMax   = 2 * time.Millisecond // at once
 	budgetShare = 100                  // of the time, one part in so many comes back
-	chargeMax   = budgetMax * 3 / 4    // for one call: it may have been a pause of the process or the machine
-	slowCall    = 50 * time.Microsecond
-	suspectMin  = time.Second
-	suspectMax  = time.Minute
+	// for one call: it may have been a pause of the process or the machine
+	chargeMax  = budgetMax * 3 / 4
+	slowCall   = 50 * time.Microsecond
+	suspectMin = time.Second
+	suspectMax = time.Minute
 )
 
 var epoch = time.Now()

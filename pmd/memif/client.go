@@ -22,12 +22,14 @@ type Config struct {
 	Queues int     // pairs of rings, 1 by default; the server takes as many
 	MAC    [6]byte // by default one made at random
 
-	RingLog2    int // of the number of descriptors of a ring; 9 by default, 14 at most
-	BufferBytes int // with copies: of a buffer in shared memory; by default as many as a frame may have
+	RingLog2 int // of the number of descriptors of a ring; 9 by default, 14 at most
+	// with copies: of a buffer in shared memory; by default as many as a frame may have
+	BufferBytes int
 
-	// Arena, with a memfd and at most 4 GiB, is shared with the server: pools lie in it, and frames are sent out of
-	// their Bufs and received into them without a copy. The server can then read and write all of the arena, at any time. By
-	// default frames are copied into memory made for that, and the server sees nothing else.
+	// Arena, with a memfd and at most 4 GiB, is shared with the server: pools lie in it, and frames
+	// are sent out of their Bufs and received into them without a copy. The server can then read and
+	// write all of the arena, at any time. By default frames are copied into memory made for that,
+	// and the server sees nothing else.
 	Arena *hugepages.Arena
 }
 
@@ -59,23 +61,28 @@ func (c Config) withDefaults() (Config, error) {
 	case len(c.Secret) > secretLen:
 		return c, fmt.Errorf("memif: a secret of %d octets; want up to %d", len(c.Secret), secretLen)
 	case c.RingLog2 < 1 || c.RingLog2 > ringLog2Max:
-		return c, fmt.Errorf("memif: %s: rings of 2^%d descriptors; want 2^1 to 2^%d", c.Name, c.RingLog2, ringLog2Max)
+		return c, fmt.Errorf("memif: %s: rings of 2^%d descriptors; want 2^1 to 2^%d", c.Name, c.RingLog2,
+			ringLog2Max)
 	case c.BufferBytes < bufferAlign || c.BufferBytes%bufferAlign != 0:
-		return c, fmt.Errorf("memif: %s: buffers of %d octets; want a multiple of %d", c.Name, c.BufferBytes, bufferAlign)
+		return c, fmt.Errorf("memif: %s: buffers of %d octets; want a multiple of %d", c.Name,
+			c.BufferBytes, bufferAlign)
 	case c.BufferBytes<<c.RingLog2 < frameMax || c.BufferBytes*piecesMax < frameMax:
-		return c, fmt.Errorf("memif: %s: 2^%d buffers of %d octets do not hold a frame of %d", c.Name, c.RingLog2, c.BufferBytes, frameMax)
+		return c, fmt.Errorf("memif: %s: 2^%d buffers of %d octets do not hold a frame of %d", c.Name,
+			c.RingLog2, c.BufferBytes, frameMax)
 	case 2*c.Queues*c.BufferBytes<<c.RingLog2 > arenaMax/2:
-		return c, fmt.Errorf("memif: %s: %d queues of 2^%d buffers of %d octets take more than %d octets: choose smaller rings",
+		return c, fmt.Errorf("memif: %s: %d queues of 2^%d buffers of %d octets take more than %d "+
+			"octets: choose smaller rings",
 			c.Name, c.Queues, c.RingLog2, c.BufferBytes, arenaMax/2)
 	case c.Arena != nil && (c.Arena.FD() < 0 || len(c.Arena.Bytes()) > arenaMax):
-		return c, fmt.Errorf("memif: %s: an arena of %d octets with descriptor %d; want up to %d octets and a memfd (hugepages.Config.Memfd)",
+		return c, fmt.Errorf("memif: %s: an arena of %d octets with descriptor %d; want up to %d "+
+			"octets and a memfd (hugepages.Config.Memfd)",
 			c.Name, len(c.Arena.Bytes()), c.Arena.FD(), int64(arenaMax))
 	}
 	return c, nil
 }
 
-// Dial makes a port that attaches to a server as soon as there is one, and again whenever the server has gone. AwaitLink waits
-// for the first time. Errors are of Config.
+// Dial makes a port that attaches to a server as soon as there is one, and again whenever the
+// server has gone. AwaitLink waits for the first time. Errors are of Config.
 func Dial(cfg Config) (*Port, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -114,7 +121,8 @@ func (p *Port) keep(cfg *Config, addr *net.UnixAddr) {
 	}
 }
 
-// attach is one connection, from the first octet to the last; up says that it came to frames. The error is why it ended.
+// attach is one connection, from the first octet to the last; up says that it came to frames. The
+// error is why it ended.
 func (p *Port) attach(cfg *Config, addr *net.UnixAddr) (up bool, err error) {
 	conn, err := net.DialUnix(addr.Net, nil, addr)
 	if err != nil {
@@ -219,7 +227,8 @@ func (h *clientSide) handshake() error {
 	if err := h.allocate(); err != nil {
 		return err
 	}
-	hi := initiate{version: version, id: h.cfg.ID, mode: modeEthernet, secret: secretOf(h.cfg.Secret), name: "rnicd"}
+	hi := initiate{version: version, id: h.cfg.ID, mode: modeEthernet, secret: secretOf(h.cfg.Secret),
+		name: "rnicd"}
 	if err := h.ask(hi.message(), -1, msgACK); err != nil {
 		return err
 	}
@@ -257,7 +266,8 @@ func (h *clientSide) allocate() error {
 		page = hugepages.Auto
 	}
 	var err error
-	h.rings, err = hugepages.New(hugepages.Config{Bytes: int64(size), Page: page, Node: hugepages.AnyNode, Memfd: true})
+	h.rings, err = hugepages.New(
+		hugepages.Config{Bytes: int64(size), Page: page, Node: hugepages.AnyNode, Memfd: true})
 	if err != nil {
 		return fmt.Errorf("memory for rings: %w", err)
 	}
@@ -272,7 +282,8 @@ func (h *clientSide) allocate() error {
 	return nil
 }
 
-// ringOffset is where ring i stands in region 0: 2*q is queue q's to transmit, 2*q+1 its to receive.
+// ringOffset is where ring i stands in region 0: 2*q is queue q's to transmit, 2*q+1 its to
+// receive.
 func (h *clientSide) ringOffset(i int) uint32 { return uint32(i * ringBytes(h.log2)) }
 
 func (h *clientSide) buffersFrom() int {
@@ -342,7 +353,8 @@ func (h *clientSide) expect(t msgType) (*message, error) {
 	return nil, ours("%v where %v is due", m.typ(), t)
 }
 
-// session is the shared memory as the queues see it, once the server has it. The eventfds go with it.
+// session is the shared memory as the queues see it, once the server has it. The eventfds go with
+// it.
 func (h *clientSide) session() *session {
 	memory := h.rings.Bytes()
 	own := &ownMemory{arena: h.cfg.Arena, bufFrom: h.buffersFrom(), bufBytes: h.cfg.BufferBytes}

@@ -61,7 +61,8 @@ func address(socket string) (*net.UnixAddr, error) {
 	const pathMax = 107 // sockaddr_un, less a zero
 	switch {
 	case socket == "" || socket == "@":
-		return nil, errors.New("memif: no socket given: want a path, or @ and a name in the abstract namespace")
+		return nil, errors.New("memif: no socket given: want a path, or @ and a name in the abstract " +
+			"namespace")
 	case len(socket) > pathMax || strings.ContainsRune(socket, 0):
 		return nil, fmt.Errorf("memif: socket %q: want up to %d octets without zeros", socket, pathMax)
 	}
@@ -183,7 +184,8 @@ func (c *control) recv(m *message) (fd int, err error) {
 // recvAtOnce takes a message that is there; without one the error is otherwise.
 func (c *control) recvAtOnce(m *message, otherwise error) (n, oobn, flags int, err error) {
 	err = c.atOnce(func(socket int) (err error) {
-		n, oobn, flags, _, err = unix.Recvmsg(socket, m[:], c.oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, _, err = unix.Recvmsg(socket, m[:], c.oob,
+			unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
 	if err != nil || n == 0 && oobn == 0 {

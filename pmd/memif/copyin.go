@@ -23,7 +23,8 @@ func newCopyIn(q *Queue, r ring) *copyIn {
 	return c
 }
 
-// post gives the server n buffers; the first of them is the one that is read when the ring has come round.
+// post gives the server n buffers; the first of them is the one that is read when the ring has
+// come round.
 func (c *copyIn) post(q *Queue, n uint16) {
 	for i := range n {
 		at := c.next + i
@@ -40,7 +41,8 @@ func (c *copyIn) ready() uint16 {
 	return c.ring.head() - c.next
 }
 
-// descsPerFrame is how many descriptors a call of Rx looks at for each frame that it may take, on the average.
+// descsPerFrame is how many descriptors a call of Rx looks at for each frame that it may take, on
+// the average.
 const descsPerFrame = 4
 
 func (c *copyIn) receive(q *Queue, bufs []mem.Buf) int {
@@ -58,7 +60,8 @@ func (c *copyIn) receive(q *Queue, bufs []mem.Buf) int {
 	}
 	q.held = bufs[:taken]
 	n, octets, used := 0, 0, uint16(0)
-	// Descriptors that make no frame must not have us walk through the whole ring at once; the rest is there the next time.
+	// Descriptors that make no frame must not have us walk through the whole ring at once; the rest
+	// is there the next time.
 	for most := uint16(min(int(ready), descsPerFrame*len(bufs)+piecesMax)); n < taken && used < most; {
 		length, pieces := c.frame(q, bufs[n], c.next+used, ready-used)
 		used += pieces

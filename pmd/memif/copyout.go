@@ -14,7 +14,8 @@ type copyOut struct {
 
 func newCopyOut(q *Queue, r ring) *copyOut { return &copyOut{ring: r, own: q.session.own} }
 
-// free is how many descriptors may be filled; more than the ring has: the other end's index cannot be.
+// free is how many descriptors may be filled; more than the ring has: the other end's index
+// cannot be.
 func (c *copyOut) free() uint16 {
 	if c.own == nil {
 		return c.ring.head() - c.next
@@ -64,7 +65,8 @@ func (c *copyOut) send(q *Queue, bufs []mem.Buf) int {
 // put copies a frame into descriptors, so many from one on, and returns how many it took: 0 is no
 // room. If it was dropped for what stood in them (ok is false), they are given back empty.
 //
-// What they say is looked at before any of them is written, for one that is shortened cannot be used for a longer frame.
+// What they say is looked at before any of them is written, for one that is shortened cannot be
+// used for a longer frame.
 func (c *copyOut) put(q *Queue, frame []byte, at, free uint16) (pieces uint16, ok bool) {
 	for room := 0; room < len(frame); pieces++ {
 		if pieces == free {

@@ -10,8 +10,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// Whatever messages a client sends, with whatever descriptors, the server's part of the handshake ends in a refusal or in a
-// session that can be used.
+// Whatever messages a client sends, with whatever descriptors, the server's part of the handshake
+// ends in a refusal or in a session that can be used.
 func FuzzHandshake(f *testing.F) {
 	add := func(script ...[]byte) {
 		var all []byte
@@ -23,7 +23,8 @@ func FuzzHandshake(f *testing.F) {
 	step := func(kind byte, m *message) []byte { return append([]byte{kind}, m[:]...) }
 	hi := step(0, goodInit().message())
 	region := step(1, (&addRegion{0, rawBytes}).message())
-	in, out := step(2, (&addRing{c2s: true, log2: 4}).message()), step(2, (&addRing{offset: 1024, log2: 4}).message())
+	in, out := step(2, (&addRing{c2s: true, log2: 4}).message()),
+		step(2, (&addRing{offset: 1024, log2: 4}).message())
 	connect := step(0, interfaceMessage(msgConnect, "x"))
 	add(hi, region, in, out, connect)
 	add(hi, region, region, in, out, connect, hi)
@@ -75,8 +76,8 @@ func dup(t testing.TB, fd int) int {
 	return n
 }
 
-// Whatever the other end writes into rings and descriptors, while frames are sent and received, nothing outside is touched and
-// no Buf is lost: either role, with and without copies.
+// Whatever the other end writes into rings and descriptors, while frames are sent and received,
+// nothing outside is touched and no Buf is lost: either role, with and without copies.
 func FuzzRings(f *testing.F) {
 	f.Add(uint8(0), []byte{})
 	f.Add(uint8(1), []byte{6, 0, 3, 0, 128, 0, 1, 0, 133, 0, 255, 255})
@@ -93,9 +94,11 @@ func FuzzRings(f *testing.F) {
 		s := newSession([][]byte{region}, []pair{{rx: up, tx: down}}, nil)
 		switch kind % 3 {
 		case 1:
-			s = newSession([][]byte{region}, []pair{{rx: down, tx: up}}, &ownMemory{bufFrom: 2 * ringBytes(log2), bufBytes: 2048})
+			s = newSession([][]byte{region}, []pair{{rx: down, tx: up}},
+				&ownMemory{bufFrom: 2 * ringBytes(log2), bufBytes: 2048})
 		case 2:
-			s = newSession([][]byte{region, arena.Bytes()}, []pair{{rx: down, tx: up}}, &ownMemory{arena: arena})
+			s = newSession([][]byte{region, arena.Bytes()}, []pair{{rx: down, tx: up}},
+				&ownMemory{arena: arena})
 		}
 		s.bells, s.guarded = newBells([]int{-1}), true
 		p, err := newPort("fuzz", [6]byte{}, 1500, 1)

@@ -127,12 +127,13 @@ func mappings(t testing.TB) int {
 	return strings.Count(string(all), "/memfd:") + strings.Count(string(all), "hugepage")
 }
 
-// settled waits until no more than so many descriptors and mappings are left: a connection that has ended gives back its own
-// on a goroutine that is not waited for.
+// settled waits until no more than so many descriptors and mappings are left: a connection that
+// has ended gives back its own on a goroutine that is not waited for.
 func settled(t testing.TB, files, maps int) {
 	t.Helper()
 	for ctx := within(t); openFiles(t) > files || mappings(t) > maps; yield() {
-		require.NoError(t, ctx.Err(), "descriptors: %d of %d, mappings: %d of %d", openFiles(t), files, mappings(t), maps)
+		require.NoError(t, ctx.Err(), "descriptors: %d of %d, mappings: %d of %d", openFiles(t), files,
+			mappings(t), maps)
 	}
 }
 
@@ -171,7 +172,8 @@ func TestMessages(t *testing.T) {
 	g := addRing{true, 3, 2, 0x01020304, 10}
 	require.Equal(t, g, g.message().addRing())
 	require.Equal(t, "if", interfaceMessage(msgConnect, "if").interfaceName())
-	require.Equal(t, strings.Repeat("x", reasonLen-1), disconnectMessage(strings.Repeat("x", 200)).reason())
+	require.Equal(t, strings.Repeat("x", reasonLen-1),
+		disconnectMessage(strings.Repeat("x", 200)).reason())
 
 	var golden message
 	copy(golden[:], []byte{5, 0, 1, 0, 3, 0, 2, 0, 4, 3, 2, 1, 10})
@@ -189,7 +191,8 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, golden, *h.message())
 }
 
-// A server that does not keep to the protocol, or cannot do what is wanted, is told so, and the client goes on trying.
+// A server that does not keep to the protocol, or cannot do what is wanted, is told so, and the
+// client goes on trying.
 func TestMalformedServers(t *testing.T) {
 	good := hello{"test", version, version, 1, 0, 0, 14}
 	old, few, small, one := good, good, good, good
@@ -204,12 +207,14 @@ func TestMalformedServers(t *testing.T) {
 		cfg    Config
 		zero   bool
 	}{
-		"no hello":      {first: newMessage(msgACK), reason: "ACK where HELLO is due"},
-		"old version":   {first: old.message(), reason: "version"},
-		"few queues":    {first: few.message(), reason: "2 queues are wanted, the server takes 1", cfg: Config{Queues: 2}},
-		"small rings":   {first: small.message(), reason: "too small", cfg: Config{BufferBytes: 128}},
-		"one region":    {first: one.message(), reason: "Two regions", zero: true},
-		"no ACK":        {first: good.message(), then: newMessage(msgConnected), reason: "CONNECTED where ACK is due"},
+		"no hello":    {first: newMessage(msgACK), reason: "ACK where HELLO is due"},
+		"old version": {first: old.message(), reason: "version"},
+		"few queues": {first: few.message(), reason: "2 queues are wanted, the server takes 1",
+			cfg: Config{Queues: 2}},
+		"small rings": {first: small.message(), reason: "too small", cfg: Config{BufferBytes: 128}},
+		"one region":  {first: one.message(), reason: "Two regions", zero: true},
+		"no ACK": {first: good.message(), then: newMessage(msgConnected),
+			reason: "CONNECTED where ACK is due"},
 		"disconnect":    {first: good.message(), then: disconnectMessage("go away"), reason: "go away"},
 		"unknown":       {first: good.message(), then: newMessage(99), reason: "message 99"},
 		"hello and bye": {first: disconnectMessage("full"), reason: "full"},

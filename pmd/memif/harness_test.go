@@ -38,7 +38,8 @@ func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "memif.
 // memfdArena is one that can be shared.
 func memfdArena(t testing.TB, octets int) *hugepages.Arena {
 	t.Helper()
-	a, err := hugepages.New(hugepages.Config{Bytes: int64(octets), Page: hugepages.Normal, Node: hugepages.AnyNode, Memfd: true})
+	a, err := hugepages.New(hugepages.Config{Bytes: int64(octets), Page: hugepages.Normal,
+		Node: hugepages.AnyNode, Memfd: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close()) })
 	return a
@@ -114,7 +115,8 @@ func (s *side) receive(t testing.TB, q, want int) (frames [][]byte) {
 			yield()
 		}
 	}
-	require.GreaterOrEqual(t, len(frames), want, "frames received; queue %+v, %+v", s.queues[q].Counters(), s.queues[q].Drops())
+	require.GreaterOrEqual(t, len(frames), want, "frames received; queue %+v, %+v",
+		s.queues[q].Counters(), s.queues[q].Drops())
 	return frames
 }
 

@@ -27,20 +27,31 @@ func TestHostileFramesToServer(t *testing.T) {
 		drops Drops
 		count pmd.Counters
 	}{
-		"no such region":     {[]desc{newDesc(0, 1, 60, 0)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"last region":        {[]desc{newDesc(0, 65535, 60, 0)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"beyond the end":     {[]desc{newDesc(0, 0, 60, 1<<32-1)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"across the end":     {[]desc{newDesc(0, 0, 60, rawBytes-59)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"longest":            {[]desc{newDesc(0, 0, 1<<32-1, 1<<32-1)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"sum wraps":          {[]desc{newDesc(0, 0, 1<<32-60, 60)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"empty":              {[]desc{newDesc(0, 0, 0, 0)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"short":              {[]desc{newDesc(0, 0, 13, 0)}, Drops{Length: 1}, pmd.Counters{RxErrors: 1}},
-		"long":               {[]desc{newDesc(0, 0, 1523, 0)}, Drops{}, pmd.Counters{RxTooLong: 1}},
-		"longer than a Buf":  {[]desc{newDesc(0, 0, 60000, 0)}, Drops{}, pmd.Counters{RxTooLong: 1}},
-		"long in pieces":     {[]desc{newDesc(1, 0, 1500, 0), newDesc(0, 0, 23, 0)}, Drops{}, pmd.Counters{RxTooLong: 1}},
-		"never ends":         {[]desc{newDesc(1, 0, 60, 0), newDesc(1, 0, 60, 0)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"bad second":         {[]desc{newDesc(1, 0, 60, 0), newDesc(0, 9, 60, 0)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
-		"unknown flags pass": {[]desc{newDesc(0xfffe, 0, 60, 0)}, Drops{}, pmd.Counters{RxFrames: 1, RxOctets: 60}},
+		"no such region": {[]desc{newDesc(0, 1, 60, 0)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"last region": {[]desc{newDesc(0, 65535, 60, 0)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"beyond the end": {[]desc{newDesc(0, 0, 60, 1<<32-1)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"across the end": {[]desc{newDesc(0, 0, 60, rawBytes-59)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"longest": {[]desc{newDesc(0, 0, 1<<32-1, 1<<32-1)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"sum wraps": {[]desc{newDesc(0, 0, 1<<32-60, 60)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"empty": {[]desc{newDesc(0, 0, 0, 0)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"short":             {[]desc{newDesc(0, 0, 13, 0)}, Drops{Length: 1}, pmd.Counters{RxErrors: 1}},
+		"long":              {[]desc{newDesc(0, 0, 1523, 0)}, Drops{}, pmd.Counters{RxTooLong: 1}},
+		"longer than a Buf": {[]desc{newDesc(0, 0, 60000, 0)}, Drops{}, pmd.Counters{RxTooLong: 1}},
+		"long in pieces": {[]desc{newDesc(1, 0, 1500, 0), newDesc(0, 0, 23, 0)}, Drops{},
+			pmd.Counters{RxTooLong: 1}},
+		"never ends": {[]desc{newDesc(1, 0, 60, 0), newDesc(1, 0, 60, 0)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"bad second": {[]desc{newDesc(1, 0, 60, 0), newDesc(0, 9, 60, 0)}, Drops{Descriptor: 1},
+			pmd.Counters{RxErrors: 1}},
+		"unknown flags pass": {[]desc{newDesc(0xfffe, 0, 60, 0)}, Drops{},
+			pmd.Counters{RxFrames: 1, RxOctets: 60}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHostileClient(t)
@@ -96,7 +107,8 @@ func (h *hostileClient) put(descs ...desc) {
 	h.tx.advance(uint16(len(descs)))
 }
 
-// Buffers that a client posts may be anything: a frame that does not go into them is lost, the next one is sent.
+// Buffers that a client posts may be anything: a frame that does not go into them is lost, the
+// next one is sent.
 func TestHostileBuffersToServer(t *testing.T) {
 	for name, descs := range map[string][]desc{
 		"no such region":   {newDesc(0, 1, 2048, 0)},
@@ -128,7 +140,8 @@ func TestHostileBuffersToServer(t *testing.T) {
 	}
 }
 
-// A frame that needs more pieces than we look at is lost: a client cannot make the server walk for long.
+// A frame that needs more pieces than we look at is lost: a client cannot make the server walk
+// for long.
 func TestPiecesAreBounded(t *testing.T) {
 	m := newMemoryPair(t, 10, 2048, false)
 	for i := range uint16(1024) {
@@ -181,7 +194,8 @@ func TestRegionsThatHaveGone(t *testing.T) {
 		r, err := mapRegion(files[i], rawBytes, false)
 		require.NoError(t, err)
 		h.regions = append(h.regions, r)
-		in, out := givenRing{addRing: addRing{region: i, log2: 4}}, givenRing{addRing: addRing{region: i, offset: 1024, log2: 4}}
+		in, out := givenRing{addRing: addRing{region: i, log2: 4}},
+			givenRing{addRing: addRing{region: i, offset: 1024, log2: 4}}
 		in.fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
 		require.NoError(t, err)
 		out.fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -214,9 +228,9 @@ func TestRegionsAreThere(t *testing.T) {
 	require.GreaterOrEqual(t, st.Blocks*512, int64(octets))
 }
 
-// A client whose eventfd takes no more, so that the goroutine that writes to it hangs, holds neither
-// that up when it has gone nor its interface. One that fills it again and again is refused: no
-// interface has more than one goroutine that hangs.
+// A client whose eventfd takes no more, so that the goroutine that writes to it hangs, holds
+// neither that up when it has gone nor its interface. One that fills it again and again is
+// refused: no interface has more than one goroutine that hangs.
 func TestFullEventfd(t *testing.T) {
 	l, err := Listen(ListenConfig{Socket: socketPath(t)})
 	require.NoError(t, err)
@@ -270,7 +284,8 @@ func TestFullEventfd(t *testing.T) {
 
 // What is no frame costs a call of Rx a bounded walk; frames after it come in later ones.
 func TestWalkIsBounded(t *testing.T) {
-	for name, bad := range map[string]desc{"empty": newDesc(0, 0, 0, 0), "one long chain": newDesc(1, 0, 1, 0)} {
+	for name, bad := range map[string]desc{"empty": newDesc(0, 0, 0, 0),
+		"one long chain": newDesc(1, 0, 1, 0)} {
 		t.Run(name, func(t *testing.T) {
 			m := newMemoryPair(t, 11, 2048, false)
 			const count = 2000
@@ -384,7 +399,8 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// Memory of a client that goes away under the server ends the connection, not the process, and no Buf is lost.
+// Memory of a client that goes away under the server ends the connection, not the process, and no
+// Buf is lost.
 func TestMemoryThatGoes(t *testing.T) {
 	for _, sending := range []bool{false, true} {
 		l, err := Listen(ListenConfig{Socket: socketPath(t), Unsealed: true})
@@ -442,8 +458,8 @@ func TestOtherPanicsPass(t *testing.T) {
 	require.Zero(t, server.queues[0].Drops())
 }
 
-// memoryPair is both ends of a session in memory that the race detector sees, without sockets. The client's receive ring, and
-// the server's transmit ring, is client.ring.
+// memoryPair is both ends of a session in memory that the race detector sees, without sockets.
+// The client's receive ring, and the server's transmit ring, is client.ring.
 type memoryPair struct {
 	client, server memorySide
 }
@@ -472,12 +488,14 @@ func newMemoryPair(t testing.TB, log2 uint8, bufBytes int, zero bool) (m memoryP
 		side.poll()
 		return memorySide{side, s, &rings.rx}
 	}
-	m.client = end(pair{rx: s2c, tx: c2s}, &ownMemory{bufFrom: 2 * ringBytes(log2), bufBytes: bufBytes})
+	m.client = end(pair{rx: s2c, tx: c2s},
+		&ownMemory{bufFrom: 2 * ringBytes(log2), bufBytes: bufBytes})
 	m.server = end(pair{rx: c2s, tx: s2c}, nil)
 	return m
 }
 
-// Both ends on goroutines of their own, under the race detector if there is one: every frame arrives, whole and in order.
+// Both ends on goroutines of their own, under the race detector if there is one: every frame
+// arrives, whole and in order.
 func TestConcurrent(t *testing.T) {
 	const frames = 20000
 	m := newMemoryPair(t, 5, 512, false)

@@ -33,10 +33,13 @@ func (in *interrupt) close() { _ = unix.Close(in.epoll) }
 // watch has the queue woken by an eventfd, unwatch not any more. Not on the queue's goroutine.
 func (in *interrupt) watch(waker int) {
 	// An error leaves the sleeper's own bound, and frames that come late.
-	_ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_ADD, waker, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	_ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_ADD, waker,
+		&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
 }
 
-func (in *interrupt) unwatch(waker int) { _ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_DEL, waker, nil) }
+func (in *interrupt) unwatch(waker int) {
+	_ = unix.EpollCtl(in.epoll, unix.EPOLL_CTL_DEL, waker, nil)
+}
 
 // Interrupt implements pmd.Interrupter.
 func (q *Queue) Interrupt() (fd int, ok bool) { return q.interrupt.epoll, true }

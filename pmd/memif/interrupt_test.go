@@ -17,8 +17,9 @@ func readable(t *testing.T, q *Queue, wait int) bool {
 	return n == 1
 }
 
-// A queue that is armed is woken by a frame, at either end and with each way to move it; one that is not is left alone. What was
-// said before the link came counts in the session, and a link that goes and comes again changes neither.
+// A queue that is armed is woken by a frame, at either end and with each way to move it; one that
+// is not is left alone. What was said before the link came counts in the session, and a link that
+// goes and comes again changes neither.
 func TestQueuesAreWoken(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {

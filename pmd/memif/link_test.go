@@ -14,17 +14,18 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// Accept hands out one port for each client, as wide as that is; who the client is, is the kernel's word, and the caller's to
-// decide on.
+// Accept hands out one port for each client, as wide as that is; who the client is, is the
+// kernel's word, and the caller's to decide on.
 func TestAccept(t *testing.T) {
 	seen := make(chan Peer, 4)
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 2, Queues: 4, Admit: func(p Peer) error {
-		seen <- p
-		if p.Secret == "bad" {
-			return errors.New("Not you")
-		}
-		return nil
-	}})
+	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 2, Queues: 4,
+		Admit: func(p Peer) error {
+			seen <- p
+			if p.Secret == "bad" {
+				return errors.New("Not you")
+			}
+			return nil
+		}})
 	require.NoError(t, err)
 	defer l.Close()
 	refused, err := Dial(Config{Socket: l.cfg.Socket, ID: 9, Secret: "bad"})
@@ -34,7 +35,8 @@ func TestAccept(t *testing.T) {
 	require.ErrorContains(t, refused.Err(), "Not you")
 	require.NoError(t, refused.Close())
 	require.Equal(t, Peer{
-		ID: 9, Name: "rnicd", PID: int32(os.Getpid()), UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Secret: "bad",
+		ID: 9, Name: "rnicd", PID: int32(os.Getpid()), UID: uint32(os.Getuid()), GID: uint32(os.Getgid()),
+		Secret: "bad",
 	}, p)
 	for len(seen) > 0 {
 		<-seen
@@ -42,7 +44,8 @@ func TestAccept(t *testing.T) {
 	for range 3 {
 		var clients, servers []*side
 		for id, queues := range []int{1, 4} {
-			c := dialSide(t, Config{Socket: l.cfg.Socket, ID: uint32(id), Queues: queues, Name: "eth"}, false, 256)
+			c := dialSide(t, Config{Socket: l.cfg.Socket, ID: uint32(id), Queues: queues, Name: "eth"},
+				false, 256)
 			port, err := l.Accept(within(t))
 			require.NoError(t, err)
 			require.Equal(t, queues, port.Caps().Queues)
@@ -66,12 +69,14 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// Clients for which there is no interface, no room, or no second place are refused, and the owner is told of each.
+// Clients for which there is no interface, no room, or no second place are refused, and the owner
+// is told of each.
 func TestRefusedClients(t *testing.T) {
 	told := make(chan string, 16)
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3, Refused: func(p Peer, err error) {
-		told <- fmt.Sprintf("%d %d: %v", p.PID, p.ID, err)
-	}})
+	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3,
+		Refused: func(p Peer, err error) {
+			told <- fmt.Sprintf("%d %d: %v", p.PID, p.ID, err)
+		}})
 	require.NoError(t, err)
 	defer l.Close()
 	connected := func(id uint32) *rawClient {
@@ -102,7 +107,8 @@ func TestRefusedClients(t *testing.T) {
 	i.id = 5
 	fourth.tells(i.message(), -1)
 	fourth.refused("Too many clients")
-	for _, want := range []string{"2: No connections are accepted at the moment", "1: Already connected: end the other client of interface 1", "5: Too many clients"} {
+	for _, want := range []string{"2: No connections are accepted at the moment",
+		"1: Already connected: end the other client of interface 1", "5: Too many clients"} {
 		select {
 		case got := <-told:
 			require.Equal(t, fmt.Sprint(os.Getpid(), " ", want), got)
@@ -123,7 +129,8 @@ func TestRefusedClients(t *testing.T) {
 	first.refused("Server closed")
 }
 
-// The link goes down when the peer goes, frames are lost meanwhile, and it comes up again; a watcher is told.
+// The link goes down when the peer goes, frames are lost meanwhile, and it comes up again; a
+// watcher is told.
 func TestReconnect(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -199,7 +206,8 @@ func TestEndlessLastFrames(t *testing.T) {
 	require.Nil(t, h.server.queues[0].session)
 }
 
-// A peer that asks for interrupts has its eventfd written to, once for a burst; one that masks them has not.
+// A peer that asks for interrupts has its eventfd written to, once for a burst; one that masks
+// them has not.
 func TestInterrupts(t *testing.T) {
 	h := newHostileClient(t)
 	h.server.closed(t)
@@ -333,7 +341,9 @@ func TestAdmissionThatEnds(t *testing.T) {
 	require.NoError(t, p.AwaitLink(within(t), true))
 	ups := client.LinkUps()
 	p.Disconnect("you have to go")
-	require.Eventually(t, func() bool { return client.LinkUps() > ups }, patience, time.Millisecond, "and comes again")
+	require.Eventually(t, func() bool {
+		return client.LinkUps() > ups
+	}, patience, time.Millisecond, "and comes again")
 	require.NoError(t, client.Close())
 	require.NoError(t, p.Close())
 }

@@ -19,9 +19,11 @@ import (
 
 // ListenConfig says who may attach on a socket, and with how much.
 type ListenConfig struct {
-	Socket string      // a path, or @ and a name in the abstract namespace
-	Mode   os.FileMode // of a path: who may connect; 0600 by default. A name in the abstract namespace is open to all of the host
-	Name   string      // that clients are told, up to 31 octets
+	Socket string // a path, or @ and a name in the abstract namespace
+	// of a path: who may connect; 0600 by default. A name in the abstract namespace is open to all
+	// of the host
+	Mode os.FileMode
+	Name string // that clients are told, up to 31 octets
 
 	// Admit decides on each client, when it has said which interface it wants and with which
 	// secret; an error, of which the client is told up to 95 octets, refuses it. It is asked again
@@ -29,8 +31,9 @@ type ListenConfig struct {
 	// ends the connections (Port.Disconnect) misses none. By default the secrets decide. Several
 	// goroutines at once; it may block, and then the client waits.
 	Admit func(Peer) error
-	// Refused, if set, is told of each client that was told why it cannot attach: by Admit, for its secret, its interface, its
-	// memory or its rings, or for ClientsMax. Peer has what was known of it by then. Several goroutines at once.
+	// Refused, if set, is told of each client that was told why it cannot attach: by Admit, for its
+	// secret, its interface, its memory or its rings, or for ClientsMax. Peer has what was known of
+	// it by then. Several goroutines at once.
 	Refused func(Peer, error)
 
 	// Of connections that Accept takes, those to interfaces that no Bind has:
@@ -43,8 +46,8 @@ type ListenConfig struct {
 	RingLog2Max    int   // 14 by default
 	RegionBytesMax int64 // of memory that one client may have us map, 1 GiB by default
 
-	// Unsealed takes regions that may shrink, of any file on tmpfs or hugetlbfs: those of DPDK's zero-copy clients. If one does
-	// shrink, its connection ends.
+	// Unsealed takes regions that may shrink, of any file on tmpfs or hugetlbfs: those of DPDK's
+	// zero-copy clients. If one does shrink, its connection ends.
 	Unsealed bool
 }
 
@@ -52,8 +55,9 @@ const (
 	clientsDefault     = 64
 	regionBytesDefault = 1 << 30
 	modeDefault        = 0o600
-	idWait             = time.Second // for a connection to be noticed as gone, whose interface another wants
-	acceptPause        = 10 * time.Millisecond
+	// for a connection to be noticed as gone, whose interface another wants
+	idWait      = time.Second
+	acceptPause = 10 * time.Millisecond
 )
 
 func (c ListenConfig) withDefaults() (ListenConfig, error) {
@@ -70,9 +74,11 @@ func (c ListenConfig) withDefaults() (ListenConfig, error) {
 	case c.MTU < MTUMin || c.MTU > MTUMax:
 		return c, fmt.Errorf("memif: MTU %d; want %d to %d", c.MTU, MTUMin, MTUMax)
 	case c.ClientsMax < 1 || c.Backlog < 0:
-		return c, fmt.Errorf("memif: %d clients, %d of them waiting; want at least 1, and 0", c.ClientsMax, c.Backlog)
+		return c, fmt.Errorf("memif: %d clients, %d of them waiting; want at least 1, and 0",
+			c.ClientsMax, c.Backlog)
 	case c.RingLog2Max < 1 || c.RingLog2Max > ringLog2Max:
-		return c, fmt.Errorf("memif: rings of 2^%d descriptors; want 2^1 to 2^%d", c.RingLog2Max, ringLog2Max)
+		return c, fmt.Errorf("memif: rings of 2^%d descriptors; want 2^1 to 2^%d", c.RingLog2Max,
+			ringLog2Max)
 	case c.RegionBytesMax < 1:
 		return c, fmt.Errorf("memif: regions of %d octets; want at least 1", c.RegionBytesMax)
 	case len(c.Secret) > secretLen:
@@ -81,11 +87,13 @@ func (c ListenConfig) withDefaults() (ListenConfig, error) {
 	return c, nil
 }
 
-// Listener is a socket on which clients attach to interfaces, each to one of its own: those that Bind has, which outlive their
-// clients, and any others, which Accept hands out one connection at a time.
+// Listener is a socket on which clients attach to interfaces, each to one of its own: those that
+// Bind has, which outlive their clients, and any others, which Accept hands out one connection at
+// a time.
 //
-// Clients are not trusted. What they say and what stands in their memory is bounded and checked, in a copy; a client that
-// breaks the rules, ends, or is killed, loses its connection, without effect on others.
+// Clients are not trusted. What they say and what stands in their memory is bounded and checked,
+// in a copy; a client that breaks the rules, ends, or is killed, loses its connection, without
+// effect on others.
 type Listener struct {
 	cfg    ListenConfig
 	socket *net.UnixListener
@@ -137,7 +145,8 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	}
 	l := &Listener{
 		cfg: cfg, socket: socket, bound: map[uint32]*binding{}, using: map[uint32]chan struct{}{},
-		clients: map[*control]struct{}{}, strange: map[uint32]int{}, open: map[uint32]int{}, barred: map[offender]*bar{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
+		clients: map[*control]struct{}{}, strange: map[uint32]int{}, open: map[uint32]int{},
+		barred: map[offender]*bar{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
 	}
 	faults() // a descriptor for good, so not when the first client comes
 	l.running.Go(l.run)
@@ -221,8 +230,8 @@ type BindConfig struct {
 	MAC    [6]byte // by default one made at random
 }
 
-// Bind makes a port of an interface, for one client after the other. Its Close gives the interface up. A client that Accept has
-// handed out keeps it for as long as it is there.
+// Bind makes a port of an interface, for one client after the other. Its Close gives the
+// interface up. A client that Accept has handed out keeps it for as long as it is there.
 func (l *Listener) Bind(cfg BindConfig) (*Port, error) {
 	cfg.Name = cmp.Or(cfg.Name, fmt.Sprintf("memif%d", cfg.ID))
 	if len(cfg.Secret) > secretLen {
@@ -243,14 +252,16 @@ func (l *Listener) Bind(cfg BindConfig) (*Port, error) {
 	case l.closed:
 		return nil, ErrClosed
 	case l.bound[cfg.ID] != nil:
-		return nil, fmt.Errorf("memif: interface %d of %s is in use: choose another ID", cfg.ID, l.cfg.Socket)
+		return nil, fmt.Errorf("memif: interface %d of %s is in use: choose another ID", cfg.ID,
+			l.cfg.Socket)
 	}
 	l.bound[cfg.ID] = &binding{p, cfg.Secret}
 	return p, nil
 }
 
-// Accept waits for a client of an interface that no Bind has, and returns its port; its link goes down for good when the client
-// goes (Port.Gone), and the port is closed then as any other. Any goroutine.
+// Accept waits for a client of an interface that no Bind has, and returns its port; its link goes
+// down for good when the client goes (Port.Gone), and the port is closed then as any other. Any
+// goroutine.
 func (l *Listener) Accept(ctx context.Context) (*Port, error) {
 	select {
 	case p := <-l.accepted:
@@ -287,8 +298,8 @@ func (l *Listener) Close() error {
 	}
 }
 
-// openMax bounds the descriptors of a user that came without need and cannot be closed yet, beside those
-// of the connections that there are.
+// openMax bounds the descriptors of a user that came without need and cannot be closed yet,
+// beside those of the connections that there are.
 const openMax = 1024
 
 // strangersMin is how many connections any user may have that have not said yet what they want.
@@ -366,10 +377,12 @@ func (l *Listener) limits() limits {
 	for _, b := range l.bound {
 		queues = max(queues, len(b.port.queues))
 	}
-	return limits{queues: queues, log2: l.cfg.RingLog2Max, regionBytes: uint64(l.cfg.RegionBytesMax), unsealed: l.cfg.Unsealed}
+	return limits{queues: queues, log2: l.cfg.RingLog2Max, regionBytes: uint64(l.cfg.RegionBytesMax),
+		unsealed: l.cfg.Unsealed}
 }
 
-// admit decides on a client and reserves its interface. The port is nil for one that Accept will take.
+// admit decides on a client and reserves its interface. The port is nil for one that Accept will
+// take.
 func (l *Listener) admit(peer Peer, h *serverSide) (*Port, error) {
 	if l.cfg.Admit != nil { // first: others are not to hold an interface, or try secrets
 		if err := l.cfg.Admit(peer); err != nil {

@@ -14,7 +14,8 @@ type malformed struct {
 	f      func(t *testing.T, c *rawClient)
 }
 
-// refuses has a client do each. It loses its connection and takes nothing with it: others go on, and the interface is free again.
+// refuses has a client do each. It loses its connection and takes nothing with it: others go on,
+// and the interface is free again.
 func refuses(t *testing.T, cases map[string]malformed) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,13 +58,25 @@ func TestMalformedMessages(t *testing.T) {
 			c.init()
 			c.tells(newMessage(77), -1)
 		}},
-		"region first":    {"Unexpected", func(t *testing.T, c *rawClient) { c.tells((&addRegion{0, 4096}).message(), rawEventfd(t)) }},
-		"connect first":   {"Unexpected", func(t *testing.T, c *rawClient) { c.tells(connect, -1) }},
-		"wrong version":   {"Incompatible version", func(t *testing.T, c *rawClient) { c.tells(wrongVersion.message(), -1) }},
-		"wrong mode":      {"Ethernet", func(t *testing.T, c *rawClient) { c.tells(wrongMode.message(), -1) }},
-		"wrong interface": {"ID not found", func(t *testing.T, c *rawClient) { c.tells(wrongID.message(), -1) }},
-		"no secret":       {"Secret required", func(t *testing.T, c *rawClient) { c.tells(wrongSecret.message(), -1) }},
-		"wrong secret":    {"Incorrect secret", func(t *testing.T, c *rawClient) { c.tells(badSecret.message(), -1) }},
+		"region first": {"Unexpected", func(t *testing.T, c *rawClient) {
+			c.tells((&addRegion{0, 4096}).message(), rawEventfd(t))
+		}},
+		"connect first": {"Unexpected", func(t *testing.T, c *rawClient) { c.tells(connect, -1) }},
+		"wrong version": {"Incompatible version", func(t *testing.T, c *rawClient) {
+			c.tells(wrongVersion.message(), -1)
+		}},
+		"wrong mode": {"Ethernet", func(t *testing.T, c *rawClient) {
+			c.tells(wrongMode.message(), -1)
+		}},
+		"wrong interface": {"ID not found", func(t *testing.T, c *rawClient) {
+			c.tells(wrongID.message(), -1)
+		}},
+		"no secret": {"Secret required", func(t *testing.T, c *rawClient) {
+			c.tells(wrongSecret.message(), -1)
+		}},
+		"wrong secret": {"Incorrect secret", func(t *testing.T, c *rawClient) {
+			c.tells(badSecret.message(), -1)
+		}},
 		"init with a descriptor": {"file descriptor", func(t *testing.T, c *rawClient) {
 			c.tells(goodInit().message(), rawEventfd(t))
 		}},
@@ -117,11 +130,12 @@ func TestMalformedRegions(t *testing.T) {
 			c.init()
 			c.tells((&addRegion{0, 4096}).message(), rawPipe(t))
 		}},
-		"region longer than its file": {"4097 octets in a file of 4096", func(t *testing.T, c *rawClient) {
-			c.init()
-			fd, _ := rawRegion(t, 4096, unix.F_SEAL_SHRINK)
-			c.tells((&addRegion{0, 4097}).message(), fd)
-		}},
+		"region longer than its file": {"4097 octets in a file of 4096",
+			func(t *testing.T, c *rawClient) {
+				c.init()
+				fd, _ := rawRegion(t, 4096, unix.F_SEAL_SHRINK)
+				c.tells((&addRegion{0, 4097}).message(), fd)
+			}},
 		"region of nothing": {"0 octets", func(t *testing.T, c *rawClient) {
 			c.init()
 			fd, _ := rawRegion(t, 4096, unix.F_SEAL_SHRINK)
@@ -182,10 +196,11 @@ func TestMalformedRings(t *testing.T) {
 			c.attached(func(in, _ *addRing) { in.region = 1 })
 			c.tells(connect, -1)
 		}},
-		"ring outside of its region": {"ring of 384 octets at offset 65472", func(t *testing.T, c *rawClient) {
-			c.attached(func(_, out *addRing) { out.offset = rawBytes - 64 })
-			c.tells(connect, -1)
-		}},
+		"ring outside of its region": {"ring of 384 octets at offset 65472",
+			func(t *testing.T, c *rawClient) {
+				c.attached(func(_, out *addRing) { out.offset = rawBytes - 64 })
+				c.tells(connect, -1)
+			}},
 		"ring far outside": {"of a region of", func(t *testing.T, c *rawClient) {
 			c.attached(func(_, out *addRing) { out.offset = 1<<32 - 64 })
 			c.tells(connect, -1)

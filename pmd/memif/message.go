@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// The messages of version 2.0. Each is one packet of msgLen octets on a SOCK_SEQPACKET socket, packed, in the byte order of
-// the host; the two ends share it.
+// The messages of version 2.0. Each is one packet of msgLen octets on a SOCK_SEQPACKET socket,
+// packed, in the byte order of the host; the two ends share it.
 //
 //	server                     client
 //	HELLO             ─────►
@@ -44,7 +44,8 @@ const (
 	msgDisconnect
 )
 
-var msgNames = [...]string{"NONE", "ACK", "HELLO", "INIT", "ADD_REGION", "ADD_RING", "CONNECT", "CONNECTED", "DISCONNECT"}
+var msgNames = [...]string{"NONE", "ACK", "HELLO", "INIT", "ADD_REGION", "ADD_RING", "CONNECT",
+	"CONNECTED", "DISCONNECT"}
 
 func (t msgType) String() string {
 	if int(t) < len(msgNames) {
@@ -181,7 +182,8 @@ func (a *addRing) message() *message {
 // The size of private headers, at 13, is of no use to anybody.
 func (m *message) addRing() addRing {
 	return addRing{
-		c2s: m.u16(2)&ringC2S != 0, index: int(m.u16(4)), region: int(m.u16(6)), offset: native.Uint32(m[8:]), log2: m[12],
+		c2s: m.u16(2)&ringC2S != 0, index: int(m.u16(4)), region: int(m.u16(6)),
+		offset: native.Uint32(m[8:]), log2: m[12],
 	}
 }
 

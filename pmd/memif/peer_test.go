@@ -14,7 +14,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// peerVar makes this test binary a peer that sends back what it receives: role, kind and socket, with commas.
+// peerVar makes this test binary a peer that sends back what it receives: role, kind and socket,
+// with commas.
 const peerVar = "RNICD_MEMIF_TEST_PEER"
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,8 @@ func TestMain(m *testing.M) {
 // echo returns only with an error.
 func echo(what []string) error {
 	cfg := mem.PoolConfig{Bufs: 512, Stride: stride}
-	a, err := hugepages.New(hugepages.Config{Bytes: int64(cfg.Bytes()), Page: hugepages.Normal, Node: hugepages.AnyNode, Memfd: true})
+	a, err := hugepages.New(hugepages.Config{Bytes: int64(cfg.Bytes()), Page: hugepages.Normal,
+		Node: hugepages.AnyNode, Memfd: true})
 	if err != nil {
 		return err
 	}
@@ -86,8 +88,8 @@ func peer(t testing.TB, role string, k kind, socket string) *exec.Cmd {
 	return cmd
 }
 
-// echoed sends frames until so many have come back, each as it was sent. Frames that the peer has no room for are lost, so
-// they are numbered.
+// echoed sends frames until so many have come back, each as it was sent. Frames that the peer has
+// no room for are lost, so they are numbered.
 func echoed(t testing.TB, s *side, want int) {
 	t.Helper()
 	ctx := within(t)
@@ -138,8 +140,8 @@ func (s *side) left(t testing.TB) {
 	}
 }
 
-// A peer that is killed in the middle leaves nothing behind: no descriptor, no mapping, no Buf, in either role; the next one is
-// served, and a client between other processes does not notice.
+// A peer that is killed in the middle leaves nothing behind: no descriptor, no mapping, no Buf,
+// in either role; the next one is served, and a client between other processes does not notice.
 func TestKilledPeers(t *testing.T) {
 	const kills = 20
 	for _, k := range kinds {

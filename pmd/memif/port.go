@@ -14,8 +14,8 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// Port is one end of an interface: a client's (Dial), or a server's for one interface id (Listener.Bind) or for one connection
-// (Listener.Accept). Its link is up while there is a peer.
+// Port is one end of an interface: a client's (Dial), or a server's for one interface id
+// (Listener.Bind) or for one connection (Listener.Accept). Its link is up while there is a peer.
 //
 //	down ──CONNECTED──► up ──the peer has gone──► down ──► ... ──Close──► closed
 type Port struct {
@@ -37,10 +37,11 @@ type Port struct {
 	ups     uint64
 	watch   func()
 
-	closing  chan struct{}
-	over     chan struct{} // Gone
-	giveUp   func()        // of a server's id
-	rung     *bells        // of the last client of a server's interface; the side that serves it has it
+	closing chan struct{}
+	over    chan struct{} // Gone
+	giveUp  func()        // of a server's id
+	// of the last client of a server's interface; the side that serves it has it
+	rung     *bells
 	running  sync.WaitGroup
 	unmapped sync.WaitGroup // sessions that are not yet
 }
@@ -64,7 +65,8 @@ type Peer struct {
 // ErrClosed is what comes of waiting for a port, or a listener, that is closed.
 var ErrClosed = errors.New("memif: closed")
 
-// Bounds of an MTU: what IPv4 asks every link to carry (RFC 791 section 3.2), and a frame with its two tags of 64 KiB.
+// Bounds of an MTU: what IPv4 asks every link to carry (RFC 791 section 3.2), and a frame with
+// its two tags of 64 KiB.
 const (
 	MTUMin = 68
 	MTUMax = 65535 - pmd.FrameOverhead
@@ -88,7 +90,8 @@ func newPort(name string, mac [6]byte, mtu, queues int) (*Port, error) {
 	case len(name) >= nameLen:
 		return nil, fmt.Errorf("memif: name %q; want up to %d octets", name, nameLen-1)
 	case mac[0]&1 != 0:
-		return nil, fmt.Errorf("memif: %s: MAC %s is a group address; clear the low bit of its first octet", name, net.HardwareAddr(mac[:]))
+		return nil, fmt.Errorf("memif: %s: MAC %s is a group address; clear the low bit of its "+
+			"first octet", name, net.HardwareAddr(mac[:]))
 	}
 	if mac == ([6]byte{}) {
 		_, _ = rand.Read(mac[:])
@@ -96,7 +99,8 @@ func newPort(name string, mac [6]byte, mtu, queues int) (*Port, error) {
 	}
 	return &Port{
 		name: name, mac: mac, mtu: mtu, queues: make([]*Queue, queues),
-		changed: make(chan struct{}), closing: make(chan struct{}), over: make(chan struct{}), err: errors.New("no peer yet"),
+		changed: make(chan struct{}), closing: make(chan struct{}), over: make(chan struct{}),
+		err: errors.New("no peer yet"),
 	}, nil
 }
 
@@ -104,8 +108,8 @@ func (p *Port) Name() string   { return p.name }
 func (p *Port) MAC() [6]byte   { return p.mac }
 func (p *Port) Caps() pmd.Caps { return pmd.Caps{MTU: p.mtu, Queues: len(p.queues)} }
 
-// Open gives queue i. It may be used before there is a peer. Errors: no such queue, opened before, Bufs too small for the MTU,
-// or not in the arena of a port without copies.
+// Open gives queue i. It may be used before there is a peer. Errors: no such queue, opened
+// before, Bufs too small for the MTU, or not in the arena of a port without copies.
 func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	if i < 0 || i >= len(p.queues) {
 		return nil, fmt.Errorf("memif: %s: no queue %d; the port has %d", p.name, i, len(p.queues))
@@ -120,12 +124,14 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	}
 	frameMax := p.mtu + pmd.FrameOverhead
 	if room := pool.Stride() - pool.Headroom(); room < frameMax {
-		return nil, fmt.Errorf("memif: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs %d: use a larger stride or a smaller MTU",
+		return nil, fmt.Errorf("memif: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs "+
+			"%d: use a larger stride or a smaller MTU",
 			p.name, pool.Stride(), room, p.mtu, frameMax)
 	}
 	if p.arena != nil {
 		if _, ok := poolAt(p.arena.Bytes(), pool); !ok {
-			return nil, fmt.Errorf("memif: %s: the pool is not in the arena that the peer is given: carve it from that, or leave Config.Arena out", p.name)
+			return nil, fmt.Errorf("memif: %s: the pool is not in the arena that the peer is given: carve "+
+				"it from that, or leave Config.Arena out", p.name)
 		}
 	}
 	q := &Queue{port: p, index: i, pool: pool, frameMax: frameMax}
@@ -167,8 +173,8 @@ func (p *Port) Err() error {
 	return p.err
 }
 
-// AwaitLink returns when the link is up, or is down: the first, or the second, as want says. Its error is ErrClosed or that of
-// ctx, with the reason why there is no peer. Any goroutine.
+// AwaitLink returns when the link is up, or is down: the first, or the second, as want says. Its
+// error is ErrClosed or that of ctx, with the reason why there is no peer. Any goroutine.
 func (p *Port) AwaitLink(ctx context.Context, want bool) error {
 	for {
 		p.lock.Lock()
@@ -290,8 +296,8 @@ func (p *Port) Disconnect(why string) {
 	}
 }
 
-// Close ends the connection and the port, and gives back what lies in the rings. The goroutines of the queues must have ended,
-// as their pools must still be there.
+// Close ends the connection and the port, and gives back what lies in the rings. The goroutines
+// of the queues must have ended, as their pools must still be there.
 func (p *Port) Close() error {
 	p.lock.Lock()
 	if p.closed {

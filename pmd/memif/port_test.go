@@ -27,14 +27,15 @@ func bothWays(t testing.TB, r *rand.Rand, a, b *side, rounds int) {
 	}
 }
 
-// Frames of both directions and all queues arrive as they were sent, with and without copies, more than rings hold; nothing
-// is lost of the pools.
+// Frames of both directions and all queues arrive as they were sent, with and without copies,
+// more than rings hold; nothing is lost of the pools.
 func TestPair(t *testing.T) {
 	for _, k := range kinds {
 		for _, queues := range []int{1, 3} {
 			t.Run(k.name, func(t *testing.T) {
 				client, server, _ := newPair(t, pairConfig{
-					client: Config{Queues: queues, RingLog2: 6}, bind: BindConfig{Queues: queues}, zero: k.zero, bufs: 256,
+					client: Config{Queues: queues, RingLog2: 6}, bind: BindConfig{Queues: queues},
+					zero: k.zero, bufs: 256,
 				})
 				bothWays(t, newRand(t), client, server, 100)
 				client.closed(t)

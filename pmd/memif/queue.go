@@ -9,18 +9,20 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// Drops tells why frames were lost, of those in pmd.Counters' RxErrors and TxErrors, and what else was wrong with a peer.
-// Read on the queue's own goroutine.
+// Drops tells why frames were lost, of those in pmd.Counters' RxErrors and TxErrors, and what
+// else was wrong with a peer. Read on the queue's own goroutine.
 type Drops struct {
-	Down       uint64 // sent while there was no peer
-	Length     uint64 // shorter than an Ethernet header; to be sent: longer than MTU + pmd.FrameOverhead
+	Down uint64 // sent while there was no peer
+	// shorter than an Ethernet header; to be sent: longer than MTU + pmd.FrameOverhead
+	Length     uint64
 	Descriptor uint64 // names memory outside of its region, or of a frame that never ends
 	Index      uint64 // rings whose other index cannot be: the connection ends
 	Fault      uint64 // the memory of a peer is no longer there: the connection ends
 	Slow       uint64 // the memory of a peer takes too long to get at: the connection ends
 }
 
-// Queue is a pair of rings, or nothing at all while there is no peer. All of its methods belong to one goroutine.
+// Queue is a pair of rings, or nothing at all while there is no peer. All of its methods belong
+// to one goroutine.
 type Queue struct {
 	port     *Port
 	index    int
@@ -45,10 +47,11 @@ type Queue struct {
 // piecesMax bounds the descriptors of one frame.
 const piecesMax = 256
 
-// receiver and sender are the two directions of a queue in a session; there is one of each that copies, for either role, and
-// one without a copy.
+// receiver and sender are the two directions of a queue in a session; there is one of each that
+// copies, for either role, and one without a copy.
 type receiver interface {
-	// receive is Queue.Rx. What it takes from the pool stands in q.held while memory of the peer is touched.
+	// receive is Queue.Rx. What it takes from the pool stands in q.held while memory of the peer is
+	// touched.
 	receive(q *Queue, bufs []mem.Buf) int
 	// giveBack frees what lies in the ring.
 	giveBack(q *Queue)
@@ -66,8 +69,8 @@ func (q *Queue) Counters() pmd.Counters { return q.counters }
 // Drops says why frames were lost.
 func (q *Queue) Drops() Drops { return q.drops }
 
-// Rx takes frames that the peer has sent, the last of them after it has gone. With an empty pool they go on waiting in the
-// ring.
+// Rx takes frames that the peer has sent, the last of them after it has gone. With an empty pool
+// they go on waiting in the ring.
 func (q *Queue) Rx(bufs []mem.Buf) int {
 	if q.port.current.Load() != q.session {
 		if n := q.drain(bufs); n > 0 {
@@ -78,8 +81,8 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 	return q.receive(bufs)
 }
 
-// drain is Rx of a session that has ended: what had been sent by then, and not more than a ring holds, for the peer may
-// still be there and send.
+// drain is Rx of a session that has ended: what had been sent by then, and not more than a ring
+// holds, for the peer may still be there and send.
 func (q *Queue) drain(bufs []mem.Buf) int {
 	n := q.receive(bufs[:min(len(bufs), q.last)])
 	q.last -= n
@@ -104,9 +107,9 @@ func (q *Queue) receive(bufs []mem.Buf) (n int) {
 	return n
 }
 
-// Tx puts frames into the ring. Without zero copy they are the peer's when it returns, with it their Bufs are held until the
-// peer has read them. While there is no peer they are lost (Drops.Down). A frame that asks for an offload is the caller's
-// bug: panic.
+// Tx puts frames into the ring. Without zero copy they are the peer's when it returns, with it
+// their Bufs are held until the peer has read them. While there is no peer they are lost
+// (Drops.Down). A frame that asks for an offload is the caller's bug: panic.
 func (q *Queue) Tx(bufs []mem.Buf) (n int) {
 	if q.session == nil {
 		q.change()
@@ -176,8 +179,9 @@ func (q *Queue) offend(why string) {
 	q.session.offend(why)
 }
 
-// guard ends a call that touched memory of the peer. Where that has gone, as pages of a file can, the call ends as if there
-// had been nothing to do, and the connection with it; the panic of anybody else goes on.
+// guard ends a call that touched memory of the peer. Where that has gone, as pages of a file can,
+// the call ends as if there had been nothing to do, and the connection with it; the panic of
+// anybody else goes on.
 func (q *Queue) guard(before bool) {
 	debug.SetPanicOnFault(before)
 	reason := recover()

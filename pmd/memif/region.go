@@ -39,10 +39,12 @@ func mapRegion(fd int, size uint64, sealed bool) (r region, err error) {
 	if unit := uint64(max(st.Blksize, 1)); size <= uint64(st.Size)-(unit-size%unit)%unit {
 		whole += (unit - size%unit) % unit
 	}
-	if r.mapping, err = unix.Mmap(fd, 0, int(whole), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	if r.mapping, err = unix.Mmap(fd, 0, int(whole), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED); err != nil {
 		return r, ours("Region cannot be mapped: %v", err)
 	}
-	if err := unix.Madvise(r.mapping, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // Linux before 5.14
+	// Linux before 5.14
+	if err := unix.Madvise(r.mapping, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL {
 		_ = unix.Munmap(r.mapping)
 		return region{}, ours("Region has no memory: %v", err)
 	}

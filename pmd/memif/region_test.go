@@ -55,7 +55,8 @@ func announce(first, second uint32) (listener int, err error) {
 
 // mapRegionWhile returns how mapRegion of size octets ends when the client acts right before
 // the first system call of number nr, and whether there was one.
-func mapRegionWhile(t *testing.T, fd int, size uint64, nr uint32, act func()) (acted bool, err error) {
+func mapRegionWhile(t *testing.T, fd int, size uint64, nr uint32,
+	act func()) (acted bool, err error) {
 	const over = ^uint64(0) // a descriptor that is none: the thread has done its work
 	listeners, errs := make(chan int, 1), make(chan error, 1)
 	go func() {
@@ -101,8 +102,8 @@ func mapRegionWhile(t *testing.T, fd int, size uint64, nr uint32, act func()) (a
 	return acted, <-errs
 }
 
-// A region's size is read when its file can shrink no more: there is no moment at which a client can
-// cut it shorter, and then seal it, and have memory mapped that is not there.
+// A region's size is read when its file can shrink no more: there is no moment at which a client
+// can cut it shorter, and then seal it, and have memory mapped that is not there.
 func TestRegionCutWhileItIsTaken(t *testing.T) {
 	page := int64(unix.Getpagesize())
 	for name, c := range map[string]struct {

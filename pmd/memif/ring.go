@@ -15,9 +15,10 @@ import (
 //	64  tail    uint16   written by the server
 //	128 descriptors of 16 octets
 //
-// In the direction from client to server the client fills descriptors [tail, head) with frames, and tail is how far the
-// server has read. In the other direction the client puts empty buffers into [tail, head), and tail is how far the server has
-// filled them. Indices run freely over 16 bits.
+// In the direction from client to server the client fills descriptors [tail, head) with frames,
+// and tail is how far the server has read. In the other direction the client puts empty buffers
+// into [tail, head), and tail is how far the server has filled them. Indices run freely over 16
+// bits.
 const (
 	ringCookie  = 0x3E31F20
 	ringHeader  = 128
@@ -30,7 +31,8 @@ const (
 	ringTailAt  = 64
 )
 
-// desc is a descriptor: flags, region and length in its first word, offset and metadata in its second.
+// desc is a descriptor: flags, region and length in its first word, offset and metadata in its
+// second.
 type desc struct{ first, second uint64 }
 
 func newDesc(flags, region uint16, length, offset uint32) desc {
@@ -42,8 +44,8 @@ func (d desc) region() uint16 { return uint16(d.first >> 16) }
 func (d desc) length() uint32 { return uint32(d.first >> 32) }
 func (d desc) offset() uint32 { return uint32(d.second) }
 
-// ring is one as we see it. The other end may write anything to it at any time: each method reads what it reads once, and
-// nothing of it is trusted. Our own index is never read back.
+// ring is one as we see it. The other end may write anything to it at any time: each method reads
+// what it reads once, and nothing of it is trusted. Our own index is never read back.
 type ring struct {
 	word *uint32 // flags, and above them head
 	end  *uint32 // tail, and above it nothing
@@ -61,7 +63,8 @@ func checkRing(region []byte, offset uint32, log2 uint8) error {
 	case offset%ringAlign != 0:
 		return fmt.Errorf("ring at offset %d, want a multiple of %d", offset, ringAlign)
 	case ringBytes(log2) > len(region) || uint64(offset) > uint64(len(region)-ringBytes(log2)):
-		return fmt.Errorf("ring of %d octets at offset %d of a region of %d", ringBytes(log2), offset, len(region))
+		return fmt.Errorf("ring of %d octets at offset %d of a region of %d", ringBytes(log2), offset,
+			len(region))
 	}
 	return nil
 }
@@ -91,8 +94,9 @@ func (r *ring) size() uint16 { return r.mask + 1 }
 func (r *ring) head() uint16 { return uint16(atomic.LoadUint32(r.word) >> 16) }
 func (r *ring) tail() uint16 { return uint16(atomic.LoadUint32(r.end)) }
 
-// advance moves head on by n: an addition, since flags, in the same word, are the other end's to write. All stores before it
-// are seen before it, and loads after it are done after it (wanted has need of that).
+// advance moves head on by n: an addition, since flags, in the same word, are the other end's to
+// write. All stores before it are seen before it, and loads after it are done after it (wanted
+// has need of that).
 func (r *ring) advance(n uint16) { atomic.AddUint32(r.word, uint32(n)<<16) }
 
 // setTail stores the tail, ordered as advance.

@@ -13,8 +13,8 @@ import (
 	"github.com/rnicd/rnicd/internal/awake"
 )
 
-// serverSide is a server's part of the handshake: one message in, one out. What a client says is bounded here, before any
-// memory is mapped for it.
+// serverSide is a server's part of the handshake: one message in, one out. What a client says is
+// bounded here, before any memory is mapped for it.
 //
 //	INIT ──► named ──CONNECT──► all agreed
 //	           ▲ │
@@ -56,8 +56,8 @@ func (h *serverSide) hello(name string) *message {
 	return hi.message()
 }
 
-// input takes a message and the descriptor that came with it, or -1; the descriptor is its own. The answer is to be
-// sent; with an error the connection ends.
+// input takes a message and the descriptor that came with it, or -1; the descriptor is its own.
+// The answer is to be sent; with an error the connection ends.
 func (h *serverSide) input(m *message, fd int) (answer *message, err error) {
 	keep := false
 	defer func() {
@@ -222,9 +222,9 @@ func (h *serverSide) close() {
 	h.regions, h.s2c, h.c2s = nil, nil, nil
 }
 
-// serve is one connection of a listener, from the first octet to the last. It keeps its places, among
-// clients and as the one of its interface, until all that came over it is closed, for which Close does
-// not wait.
+// serve is one connection of a listener, from the first octet to the last. It keeps its places,
+// among clients and as the one of its interface, until all that came over it is closed, for which
+// Close does not wait.
 func (l *Listener) serve(conn *net.UnixConn) {
 	c := &control{conn: conn}
 	h := &serverSide{limits: l.limits()}
@@ -365,7 +365,8 @@ func (l *Listener) established(c *control, h *serverSide, p *Port) error {
 	var mine *errOurs
 	var bye *peerError
 	if errors.As(err, &mine) || errors.As(err, &bye) {
-		// A client uses its memory again when our socket is closed, so our queues leave first, if they are at work.
+		// A client uses its memory again when our socket is closed, so our queues leave first, if they
+		// are at work.
 		late, stop := awake.After(goodbyeMax)
 		defer stop()
 		select {

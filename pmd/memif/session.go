@@ -6,8 +6,9 @@ import (
 	"github.com/rnicd/rnicd/hugepages"
 )
 
-// session is the shared memory of one connection: what both ends agreed on when it was made. Queues go over to a new session
-// by themselves, each on its own goroutine, so memory is unmapped only when the last of them has left.
+// session is the shared memory of one connection: what both ends agreed on when it was made.
+// Queues go over to a new session by themselves, each on its own goroutine, so memory is unmapped
+// only when the last of them has left.
 //
 //	made ──publish──► current ──the peer is gone──► left by its queues, one after the other ──► unmapped
 type session struct {
@@ -21,7 +22,8 @@ type session struct {
 	failed   chan string   // what a queue found wrong: the end of the connection
 	bells    *bells
 	offended atomic.Bool // its memory held up a queue, or could have
-	wakers   []int       // eventfds, one for each queue, that the peer writes to when what we receive has come; nil: none
+	// eventfds, one for each queue, that the peer writes to when what we receive has come; nil: none
+	wakers []int
 }
 
 // pair is the two rings of a queue.
@@ -32,12 +34,14 @@ type pair struct {
 // ownMemory is what a client, whose memory it is, knows of it without reading descriptors.
 type ownMemory struct {
 	arena *hugepages.Arena // zero copy: region 1
-	// Copying: buffers of bufBytes octets in region 0, the transmit ring's of a queue and then the receive ring's, queue by queue.
+	// Copying: buffers of bufBytes octets in region 0, the transmit ring's of a queue and then the
+	// receive ring's, queue by queue.
 	bufFrom, bufBytes int
 }
 
 func newSession(regions [][]byte, rings []pair, own *ownMemory) *session {
-	s := &session{regions: regions, rings: rings, own: own, guarded: own != nil, unused: make(chan struct{}), failed: make(chan string, 1)}
+	s := &session{regions: regions, rings: rings, own: own, guarded: own != nil,
+		unused: make(chan struct{}), failed: make(chan string, 1)}
 	s.users.Store(1)
 	for i := range rings {
 		rings[i].rx.maskInterrupts()
@@ -78,7 +82,8 @@ func (s *session) offend(why string) {
 	s.fail(why)
 }
 
-// at is what a descriptor means by region, offset and length: nil if that is not all inside one region, or nothing at all.
+// at is what a descriptor means by region, offset and length: nil if that is not all inside one
+// region, or nothing at all.
 func (s *session) at(d desc) []byte {
 	if int(d.region()) >= len(s.regions) {
 		return nil

@@ -102,7 +102,8 @@ func TestHoles(t *testing.T) {
 // hugeRegion is memory on hugepages of 2 MiB.
 func hugeRegion(t testing.TB, octets int) (fd int) {
 	t.Helper()
-	fd, err := unix.MemfdCreate("huge", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_HUGETLB|unix.MFD_HUGE_2MB)
+	fd, err := unix.MemfdCreate("huge", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_HUGETLB|
+		unix.MFD_HUGE_2MB)
 	if err == nil {
 		t.Cleanup(func() { unix.Close(fd) })
 		require.NoError(t, unix.Ftruncate(fd, int64(octets)))
@@ -148,7 +149,8 @@ func TestOffendersWait(t *testing.T) {
 	require.NoError(t, l.pausing(Peer{ID: 2}))
 	offends(Peer{ID: 7, UID: 5})
 	l.barred[offender{false, 5}].until = time.Now().Add(time.Hour)
-	require.ErrorContains(t, l.pausing(Peer{ID: 8, UID: 5}), "wait", "another interface of the same user")
+	require.ErrorContains(t, l.pausing(Peer{ID: 8, UID: 5}), "wait",
+		"another interface of the same user")
 	require.NoError(t, l.pausing(Peer{ID: 8, UID: 6}))
 	b := l.barred[offender{true, 1}]
 	b.until = time.Now()
@@ -370,7 +372,8 @@ func TestDescriptorsThatStayOpen(t *testing.T) {
 // A user whose descriptors cannot be closed is refused when they are many; others are not.
 func TestOpenDescriptorsAreBounded(t *testing.T) {
 	l := &Listener{
-		cfg: ListenConfig{ClientsMax: 64}, clients: map[*control]struct{}{}, strange: map[uint32]int{}, open: map[uint32]int{},
+		cfg: ListenConfig{ClientsMax: 64}, clients: map[*control]struct{}{}, strange: map[uint32]int{},
+		open: map[uint32]int{},
 	}
 	l.unclose(1, openMax)
 	require.ErrorContains(t, l.add(&control{}, 1), "cannot be closed")

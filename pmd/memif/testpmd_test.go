@@ -34,11 +34,13 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// testpmd is DPDK's, with net_memif, as a peer that sends back what it receives, on the same queue, after start.
+// testpmd is DPDK's, with net_memif, as a peer that sends back what it receives, on the same
+// queue, after start.
 //
-// Not before the link is up: its driver (22.11 and later) looks for a ring in a region first, and then whether it is connected.
-// A server whose thread is preempted in between, while the region is mapped, reads at the ring's offset from address 0, and
-// dies. That of its first queue is 0, which it notices; with three queues one run in eight ended so on a busy machine.
+// Not before the link is up: its driver (22.11 and later) looks for a ring in a region first, and
+// then whether it is connected. A server whose thread is preempted in between, while the region
+// is mapped, reads at the ring's offset from address 0, and dies. That of its first queue is 0,
+// which it notices; with three queues one run in eight ended so on a busy machine.
 type testpmd struct {
 	*exec.Cmd
 	commands io.Writer
@@ -58,8 +60,10 @@ func newTestpmd(t testing.TB, role, socket string, queues int, more string) *tes
 	}
 	cmd := exec.Command(path, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf",
 		"--file-prefix", filepath.Base(t.TempDir())+filepath.Base(filepath.Dir(socket)), "-l", "0,1",
-		"--vdev", fmt.Sprintf("net_memif0,role=%s,id=7,socket-abstract=no,secret=psst,socket=%s%s", role, socket, more), "--",
-		"--forward-mode=io", "--port-topology=loop", "--interactive", "--no-flush-rx", "--total-num-mbufs=8192", "--no-mlockall",
+		"--vdev", fmt.Sprintf("net_memif0,role=%s,id=7,socket-abstract=no,secret=psst,socket=%s%s", role,
+			socket, more), "--",
+		"--forward-mode=io", "--port-topology=loop", "--interactive", "--no-flush-rx",
+		"--total-num-mbufs=8192", "--no-mlockall",
 		fmt.Sprintf("--rxq=%d", queues), fmt.Sprintf("--txq=%d", queues))
 	out := &lines{}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -103,7 +107,8 @@ func reflected(t testing.TB, s *side, rounds, longest int) {
 			}
 			for _, f := range sent[q] {
 				b := s.buf(t, q, f)
-				for ctx := within(t); s.queues[q].Tx([]mem.Buf{b}) == 0; yield() { // it may not have posted buffers yet
+				// it may not have posted buffers yet
+				for ctx := within(t); s.queues[q].Tx([]mem.Buf{b}) == 0; yield() {
 					require.NoError(t, ctx.Err())
 				}
 				s.pools[q].Free(b)
@@ -115,8 +120,9 @@ func reflected(t testing.TB, s *side, rounds, longest int) {
 	}
 }
 
-// Every octet of frames to and from DPDK's driver, in both roles, with one queue and with several; the longest are the
-// driver's own longest. When it ends, or is killed, the link goes down.
+// Every octet of frames to and from DPDK's driver, in both roles, with one queue and with
+// several; the longest are the driver's own longest. When it ends, or is killed, the link goes
+// down.
 func TestTestpmd(t *testing.T) {
 	for _, role := range []string{"client", "server"} {
 		for _, queues := range []int{1, 3} {
@@ -152,7 +158,8 @@ func TestTestpmd(t *testing.T) {
 	}
 }
 
-// Frames in several buffers of the other end's: DPDK's server fills small buffers of ours, its client brings small ones.
+// Frames in several buffers of the other end's: DPDK's server fills small buffers of ours, its
+// client brings small ones.
 func TestTestpmdChains(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		socket := socketPath(t)
@@ -172,7 +179,8 @@ func TestTestpmdChains(t *testing.T) {
 		cmd := newTestpmd(t, "client", socket, 1, ",bsize=512,rsize=12")
 		joined(t, s)
 		cmd.start(t)
-		// One lap of its ring: in the next, its driver (22.11) leaves the flag of chains in descriptors of frames that are not.
+		// One lap of its ring: in the next, its driver (22.11) leaves the flag of chains in descriptors
+		// of frames that are not.
 		reflected(t, s, 40, 1514)
 		require.Zero(t, s.queues[0].Drops())
 		s.closed(t)

@@ -7,7 +7,8 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// A client whose pools lie in an arena with a memfd gives the server the arena itself: descriptors name Bufs.
+// A client whose pools lie in an arena with a memfd gives the server the arena itself:
+// descriptors name Bufs.
 
 const (
 	arenaRegion = 1
@@ -22,8 +23,10 @@ func bufOffset(q *Queue, poolFrom uint32, b mem.Buf, off uint32) uint32 {
 
 // poolAt is where a pool lies in an arena, if it does.
 func poolAt(arena []byte, p *mem.Pool) (uint32, bool) {
-	first, at := uintptr(unsafe.Pointer(unsafe.SliceData(arena))), uintptr(unsafe.Pointer(unsafe.SliceData(p.Memory())))
-	if at < first || at-first > uintptr(len(arena)) || uintptr(len(p.Memory())) > uintptr(len(arena))-(at-first) {
+	first, at := uintptr(unsafe.Pointer(unsafe.SliceData(arena))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(p.Memory())))
+	if at < first || at-first > uintptr(len(arena)) || uintptr(len(p.Memory())) > uintptr(len(arena))-
+		(at-first) {
 		return 0, false
 	}
 	return uint32(at - first), true
@@ -77,7 +80,8 @@ func (l *lent) send(q *Queue, bufs []mem.Buf) int {
 		q.pool.HoldDevice(b)
 		l.bufs[l.next&l.ring.mask] = b
 		l.next++ // what is held is in the ring, whatever a store to that does
-		l.ring.store(l.next-1, newDesc(0, arenaRegion, uint32(len(frame)), bufOffset(q, l.poolFrom, b, q.pool.Desc(b).Off)))
+		l.ring.store(l.next-1,
+			newDesc(0, arenaRegion, uint32(len(frame)), bufOffset(q, l.poolFrom, b, q.pool.Desc(b).Off)))
 		used++
 		octets += len(frame)
 		n++
@@ -154,8 +158,8 @@ func (p *posted) receive(q *Queue, bufs []mem.Buf) int {
 	return n
 }
 
-// odd takes a frame that is in several Bufs, which it joins in the first, or is no frame, which it frees: the length is 0
-// then.
+// odd takes a frame that is in several Bufs, which it joins in the first, or is no frame, which
+// it frees: the length is 0 then.
 func (p *posted) odd(q *Queue, ready uint16, room int) (length int, pieces uint16) {
 	first := p.bufs[p.next&p.ring.mask]
 	d := q.pool.Desc(first)
@@ -210,7 +214,8 @@ func (p *posted) refill(q *Queue) {
 		for _, b := range p.fresh[:k] {
 			off := uint32(q.pool.Headroom())
 			p.bufs[p.head&p.ring.mask] = b
-			p.ring.store(p.head, newDesc(0, arenaRegion, uint32(q.pool.Stride())-off, bufOffset(q, p.poolFrom, b, off)))
+			p.ring.store(p.head, newDesc(0, arenaRegion, uint32(q.pool.Stride())-off,
+				bufOffset(q, p.poolFrom, b, off)))
 			p.head++
 		}
 		p.ring.advance(uint16(k))

@@ -29,10 +29,12 @@ func setAddr6(index int, addr netip.Prefix) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: addr6SilenceSec}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+		&unix.Timeval{Sec: addr6SilenceSec}); err != nil {
 		return err
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_IPV6_ROUTE}); err != nil {
+	if err := unix.Bind(
+		fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_IPV6_ROUTE}); err != nil {
 		return err
 	}
 	ask := func() error {
@@ -49,7 +51,8 @@ func setAddr6(index int, addr netip.Prefix) error {
 			continue
 		case err == unix.EAGAIN:
 			return errAddrUnused
-		case err == unix.ENOBUFS: // others' routes have filled the socket, and what we wait for may be lost
+		case err == unix.ENOBUFS:
+			// others' routes have filled the socket, and what we wait for may be lost
 			if err := ask(); err != nil {
 				return err
 			}
@@ -74,7 +77,8 @@ func setAddr6(index int, addr netip.Prefix) error {
 func newAddr6(index int, addr netip.Prefix) []byte {
 	b := make([]byte, unix.SizeofNlMsghdr, 64)
 	binary.NativeEndian.PutUint16(b[4:], unix.RTM_NEWADDR)
-	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE|
+		unix.NLM_F_EXCL)
 	binary.NativeEndian.PutUint32(b[8:], addr6Seq)
 	b = append(b, unix.AF_INET6, byte(addr.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
@@ -99,7 +103,8 @@ func used6(m *syscall.NetlinkMessage, addr netip.Addr) (used bool, err error) {
 		if errno != 0 {
 			return false, errno
 		}
-	case m.Header.Type == unix.RTM_NEWROUTE && len(m.Data) >= unix.SizeofRtMsg && m.Data[7] == unix.RTN_LOCAL:
+	case m.Header.Type == unix.RTM_NEWROUTE && len(m.Data) >= unix.SizeofRtMsg &&
+		m.Data[7] == unix.RTN_LOCAL:
 		attrs, err := syscall.ParseNetlinkRouteAttr(m)
 		if err != nil {
 			return false, nil

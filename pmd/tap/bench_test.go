@@ -186,7 +186,8 @@ func benchTxToKernel(b *testing.B, cfg Config, size int) {
 		frame, start, offset := part.build()
 		*pool.Desc(buf) = mem.Desc{Off: 100, Len: uint32(len(frame))}
 		if !cfg.NoOffload {
-			pool.Desc(buf).Flags, pool.Desc(buf).CsumStart, pool.Desc(buf).CsumOffset = mem.TxChecksum, start, offset
+			pool.Desc(buf).Flags, pool.Desc(buf).CsumStart, pool.Desc(buf).CsumOffset = mem.TxChecksum,
+				start, offset
 		}
 		copy(pool.Data(buf), frame)
 		bufs = append(bufs, buf)

@@ -239,7 +239,8 @@ func TestOffloadNeedsHeadroom(t *testing.T) {
 	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
 	require.NoError(t, err)
 	_, err = p.Open(0, pool)
-	require.EqualError(t, err, "tap: rhead: Bufs have 9 octets of headroom; offload needs 128: use more, or NoOffload")
+	require.EqualError(t, err, "tap: rhead: Bufs have 9 octets of headroom; offload needs 128: use "+
+		"more, or NoOffload")
 }
 
 func TestSegmentWithoutChecksumPanics(t *testing.T) {
@@ -247,7 +248,8 @@ func TestSegmentWithoutChecksumPanics(t *testing.T) {
 	q := &Queue{fd: -1, pool: pool, rxMax: 1522, txMax: 1522, vnet: true}
 	b := pool.Alloc()
 	pool.Desc(b).Len, pool.Desc(b).Flags = 100, mem.TxSegment
-	require.PanicsWithValue(t, "tap: frame asks for an offload that the port's Caps do not claim", func() { q.Tx([]mem.Buf{b}) })
+	require.PanicsWithValue(t, "tap: frame asks for an offload that the port's Caps do not claim",
+		func() { q.Tx([]mem.Buf{b}) })
 }
 
 func ExampleConfig() {

@@ -8,10 +8,11 @@ import "github.com/rnicd/rnicd/mem"
 // last. It is empty when next == count.
 type cut struct {
 	headers
-	head  [headersMax]byte // of the large frame, with the length of a full segment; the rest is per segment
-	size  int              // gso_size
-	total int              // octets of the large frame
-	first int              // where it begins in Buf 0
+	// of the large frame, with the length of a full segment; the rest is per segment
+	head  [headersMax]byte
+	size  int // gso_size
+	total int // octets of the large frame
+	first int // where it begins in Buf 0
 	next  int
 	count int
 	inBuf int // segments that lie in Bufs; the others are in spill
@@ -76,7 +77,8 @@ func (c *cut) take(s *scatter) mem.Buf {
 	}
 	d := s.pool.Desc(b)
 	*d = mem.Desc{
-		Off: uint32(at), Len: uint32(c.len + n), Flags: mem.RxChecksumGood, CsumStart: uint16(c.l4), CsumOffset: c.csum,
+		Off: uint32(at), Len: uint32(c.len + n), Flags: mem.RxChecksumGood, CsumStart: uint16(c.l4),
+		CsumOffset: c.csum,
 	}
 	c.put(s.pool.Slot(b)[at:at+c.len], i, c.len+n)
 	c.next++

@@ -50,9 +50,10 @@ func TestLargeFrameThatIsNoneIsCounted(t *testing.T) {
 		"TCP header too short":     {good, octet(frame, 46, 0x40)},
 		"IPv4 header too short":    {good, octet(frame, 14, 0x44)},
 		"no IP":                    {good, octet(frame, 12, 9)},
-		"nothing but tags":         {good, []byte("123456123456\x81\x00\x00\x01\x81\x00\x00\x01\x81\x00\x00\x01\x81\x00")},
-		"no frame":                 {good, nil},
-		"half a header":            {good[:5], nil},
+		"nothing but tags": {good,
+			[]byte("123456123456\x81\x00\x00\x01\x81\x00\x00\x01\x81\x00\x00\x01\x81\x00")},
+		"no frame":      {good, nil},
+		"half a header": {good[:5], nil},
 	} {
 		before := q.Counters().RxErrors
 		give(t, kernel, c.header, c.frame)

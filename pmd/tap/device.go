@@ -19,7 +19,8 @@ const (
 // attach opens the clone device once per queue and names it: a new device, or one that is there and
 // free. With vnet it asks for a virtio_net_hdr and offloads; where this kernel has none it goes on
 // without, and vnet comes back false. The name returned has its %d filled in.
-func attach(name string, queues int, vnet bool) (fds []int, actual string, withVnet bool, err error) {
+func attach(name string, queues int,
+	vnet bool) (fds []int, actual string, withVnet bool, err error) {
 	for {
 		fds, actual, err = attachQueues(name, queues, vnet)
 		if err != nil {
@@ -157,10 +158,12 @@ func features() int {
 func openError(name string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
-		return fmt.Errorf("tap: %s: %s: %w; load the driver (modprobe tun) or hand the device to the container (--device %s)",
+		return fmt.Errorf("tap: %s: %s: %w; load the driver (modprobe tun) or hand the device to the "+
+			"container (--device %s)",
 			name, clonePath, err, clonePath)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("tap: %s: %s: %w; %s, or give this user access to %s", name, clonePath, err, mendPermission, clonePath)
+		return fmt.Errorf("tap: %s: %s: %w; %s, or give this user access to %s", name, clonePath, err,
+			mendPermission, clonePath)
 	}
 	return fmt.Errorf("tap: %s: %s: %w", name, clonePath, err)
 }
@@ -168,17 +171,23 @@ func openError(name string, err error) error {
 func attachError(name string, queues int, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("tap: %s: not permitted to create or attach to the device: %w; %s, or let root make it for this user: ip tuntap add dev %s mode tap user NAME",
+		return fmt.Errorf("tap: %s: not permitted to create or attach to the device: %w; %s, or let "+
+			"root make it for this user: ip tuntap add dev %s mode tap user NAME",
 			name, err, mendPermission, name)
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("tap: %s: %w: another process holds the device; end that process or choose another name", name, err)
+		return fmt.Errorf("tap: %s: %w: another process holds the device; end that process or choose "+
+			"another name", name, err)
 	case errors.Is(err, unix.EINVAL) && queues > 1:
-		return fmt.Errorf("tap: %s: %w: a device of this name exists and is not a TAP with several queues; choose another name, one queue, or remake it: ip link delete %s; ip tuntap add dev %s mode tap multi_queue",
+		return fmt.Errorf("tap: %s: %w: a device of this name exists and is not a TAP with several "+
+			"queues; choose another name, one queue, or remake it: ip link delete %s; ip tuntap add dev "+
+			"%s mode tap multi_queue",
 			name, err, name, name)
 	case errors.Is(err, unix.E2BIG):
-		return fmt.Errorf("tap: %s: %w: %d queues are more than this kernel's driver has; use fewer", name, err, queues)
+		return fmt.Errorf("tap: %s: %w: %d queues are more than this kernel's driver has; use fewer",
+			name, err, queues)
 	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("tap: %s: %w: a device of this name exists and is not a TAP with a single queue; choose another name or remove it: ip link delete %s",
+		return fmt.Errorf("tap: %s: %w: a device of this name exists and is not a TAP with a single "+
+			"queue; choose another name or remove it: ip link delete %s",
 			name, err, name)
 	}
 	return fmt.Errorf("tap: %s: create or attach: %w", name, err)
@@ -193,7 +202,8 @@ func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error)
 		return mac, fmt.Errorf("tap: %s: look up: %w", name, err)
 	}
 	if len(ifi.HardwareAddr) != len(mac) {
-		return mac, fmt.Errorf("tap: %s: hardware address %q is no Ethernet address; choose another name", name, ifi.HardwareAddr)
+		return mac, fmt.Errorf("tap: %s: hardware address %q is no Ethernet address; choose another name",
+			name, ifi.HardwareAddr)
 	}
 	copy(mac[:], ifi.HardwareAddr)
 	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -204,7 +214,9 @@ func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error)
 	if ifi.MTU != mtu {
 		err := control(sock, unix.SIOCSIFMTU, name, func(r *unix.Ifreq) { r.SetUint32(uint32(mtu)) })
 		if err != nil {
-			return mac, setError(name, fmt.Sprintf("set MTU %d", mtu), fmt.Sprintf("ip link set dev %s mtu %d", name, mtu), err)
+			return mac,
+				setError(name, fmt.Sprintf("set MTU %d", mtu),
+					fmt.Sprintf("ip link set dev %s mtu %d", name, mtu), err)
 		}
 	}
 	if ifi.Flags&net.FlagUp == 0 {
@@ -215,10 +227,14 @@ func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error)
 	if addr.IsValid() && !hasAddr(ifi, addr) {
 		err := setAddr(sock, ifi, addr)
 		if addr.Addr().Is6() && errors.Is(err, unix.EACCES) {
-			return mac, fmt.Errorf("tap: %s: set address %v: IPv6 is switched off here; switch it on: sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0: %w", name, addr, err)
+			return mac, fmt.Errorf("tap: %s: set address %v: IPv6 is switched off here; switch it on: "+
+				"sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0: %w",
+				name, addr, err)
 		}
 		if err != nil {
-			return mac, setError(name, "set address "+addr.String(), fmt.Sprintf("ip address add %s dev %s", addr, name), err)
+			return mac,
+				setError(name, "set address "+addr.String(),
+					fmt.Sprintf("ip address add %s dev %s", addr, name), err)
 		}
 	}
 	return mac, nil
@@ -226,7 +242,8 @@ func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error)
 
 func setError(name, what, command string, err error) error {
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("tap: %s: %s: %w; %s, or let root do it: %s", name, what, err, mendPermission, command)
+		return fmt.Errorf("tap: %s: %s: %w; %s, or let root do it: %s", name, what, err,
+			mendPermission, command)
 	}
 	return fmt.Errorf("tap: %s: %s: %w; try by hand: %s", name, what, err, command)
 }

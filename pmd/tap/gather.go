@@ -63,7 +63,8 @@ func (g *gather) coalesce(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
 		next := pool.Desc(b)
 		f := pool.Data(b)
 		n := len(f) - h.len
-		if next.Flags&(mem.TxChecksum|mem.TxSegment) != mem.TxChecksum || next.CsumStart != d.CsumStart || next.CsumOffset != d.CsumOffset ||
+		if next.Flags&(mem.TxChecksum|mem.TxSegment) != mem.TxChecksum || next.CsumStart != d.CsumStart ||
+			next.CsumOffset != d.CsumOffset ||
 			n <= 0 || n > size || len(f) > frameMax || total-h.l3+n > ipLenMax ||
 			!h.repeats(frame, f, g.frames) && !h.follows(frame, f, g.frames) {
 			break
@@ -94,7 +95,8 @@ func (h *headers) whole(f []byte) bool {
 	if h.v6 {
 		return h.l3+ipv6Len == h.l4 && f[h.l3+6] == unix.IPPROTO_TCP && int(get(f, h.l3+4)) == len(f)-h.l4
 	}
-	return f[h.l3+9] == unix.IPPROTO_TCP && get(f, h.l3+6)&0x3fff == 0 && int(get(f, h.l3+2)) == len(f)-h.l3
+	return f[h.l3+9] == unix.IPPROTO_TCP && get(f, h.l3+6)&0x3fff == 0 &&
+		int(get(f, h.l3+2)) == len(f)-h.l3
 }
 
 // repeats is a short cut: f has the length of first and the same octets in its headers except for
@@ -103,8 +105,10 @@ func (h *headers) whole(f []byte) bool {
 func (h *headers) repeats(first, f []byte, k int) bool {
 	t := h.l4
 	a, b := first[:h.len], f[:h.len]
-	return len(f) == len(first) && (h.v6 || a[h.l3+6]&0x40 != 0) && string(a[:t+4]) == string(b[:t+4]) &&
-		getSeq(b, t) == getSeq(a, t)+uint32(k*(len(first)-h.len)) && string(a[t+8:t+13]) == string(b[t+8:t+13]) &&
+	return len(f) == len(first) && (h.v6 || a[h.l3+6]&0x40 != 0) &&
+		string(a[:t+4]) == string(b[:t+4]) &&
+		getSeq(b, t) == getSeq(a, t)+uint32(k*(len(first)-h.len)) &&
+		string(a[t+8:t+13]) == string(b[t+8:t+13]) &&
 		b[t+13]&^(flagFIN|flagPSH) == flagACK && string(a[t+14:]) == string(b[t+14:])
 }
 
@@ -124,7 +128,8 @@ func (h *headers) follows(first, f []byte, k int) bool {
 		return false
 	}
 	if h.v6 {
-		return bytes.Equal(first[h.l3:h.l3+4], f[h.l3:h.l3+4]) && bytes.Equal(first[h.l3+6:t], f[h.l3+6:t])
+		return bytes.Equal(first[h.l3:h.l3+4], f[h.l3:h.l3+4]) &&
+			bytes.Equal(first[h.l3+6:t], f[h.l3+6:t])
 	}
 	return h.follows4(first, f, uint32(k), shorter)
 }
@@ -137,7 +142,8 @@ func (h *headers) follows4(first, f []byte, k, shorter uint32) bool {
 	if id != k && (id != 0 || b[6]&0x40 == 0) {
 		return false
 	}
-	return get(b, 10) == ^fold(^get(a, 10)&0xffff+^shorter&0xffff+^get(a, 4)&0xffff+get(b, 4))&0xffff &&
+	return get(b, 10) == ^fold(^get(a, 10)&0xffff+^shorter&0xffff+^get(a, 4)&0xffff+
+		get(b, 4))&0xffff &&
 		bytes.Equal(a[:2], b[:2]) && bytes.Equal(a[6:10], b[6:10]) && bytes.Equal(a[12:], b[12:])
 }
 

@@ -51,7 +51,9 @@ func (p *Port) WatchLink(up func()) error {
 	again := func() (now link, err error) {
 		raw, err := p.watched.SyscallConn()
 		if err == nil {
-			err = errors.Join(err, raw.Control(func(fd uintptr) { now, err = askAgain(int(fd), int(w.index)) }))
+			err = errors.Join(err, raw.Control(func(fd uintptr) {
+				now, err = askAgain(int(fd), int(w.index))
+			}))
 		}
 		return now, err
 	}
@@ -73,7 +75,8 @@ func newWatcher(name string) (fd int, w *watcher, err error) {
 	if err != nil {
 		return -1, nil, err
 	}
-	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_ROUTE)
 	if err != nil {
 		return -1, nil, err
 	}

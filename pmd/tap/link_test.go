@@ -161,7 +161,8 @@ func TestLinkIsFollowedThroughLosses(t *testing.T) {
 // A socket that has overflowed is emptied, and says then how the device is.
 func TestAskAgain(t *testing.T) {
 	l := newLinks(t, "rlost")
-	require.NoError(t, unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1)) // the kernel's least
+	// the kernel's least
+	require.NoError(t, unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1))
 	for _, up := range []bool{false, true} {
 		for range 8 {
 			l.ip("link set rlost mtu 1400")

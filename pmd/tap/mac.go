@@ -57,7 +57,8 @@ func netnsName() string {
 	}
 	names, _ := os.ReadDir(netnsNames)
 	for _, e := range names {
-		if unix.Stat(filepath.Join(netnsNames, e.Name()), &other) == nil && other.Dev == own.Dev && other.Ino == own.Ino {
+		if unix.Stat(filepath.Join(netnsNames, e.Name()), &other) == nil && other.Dev == own.Dev &&
+			other.Ino == own.Ino {
 			return e.Name()
 		}
 	}

@@ -27,7 +27,8 @@ func TestMACStays(t *testing.T) {
 	require.Equal(t, mac, start(Config{Name: "rmac"}))
 	require.NotEqual(t, mac, start(Config{Name: "rmac2"}))
 	require.NotEqual(t, mac, start(Config{Name: "rmac", Seed: "10.9.0.1/24"}))
-	require.Equal(t, [6]byte{2, 0, 0, 0, 0, 7}, start(Config{Name: "rmac", MAC: [6]byte{2, 0, 0, 0, 0, 7}}))
+	require.Equal(t, [6]byte{2, 0, 0, 0, 0, 7},
+		start(Config{Name: "rmac", MAC: [6]byte{2, 0, 0, 0, 0, 7}}))
 
 	// Network namespaces that have names have MACs of their own.
 	defer func(was string) { netnsNames = was }(netnsNames)
@@ -62,9 +63,11 @@ func TestMACStays(t *testing.T) {
 	machineIDs = []string{filepath.Join(t.TempDir(), "none")}
 	name, err := os.Hostname()
 	require.NoError(t, err)
-	require.Equal(t, map[bool]string{false: "\x00" + name}[name == "localhost" || name == "(none)"], hostID())
+	require.Equal(t, map[bool]string{false: "\x00" + name}[name == "localhost" || name == "(none)"],
+		hostID())
 	require.NoError(t, os.WriteFile(machineIDs[0], []byte("0123\n"), 0o600))
 	require.Equal(t, "0123\x00"+name, hostID())
 	require.NoError(t, os.WriteFile(machineIDs[0], []byte("uninitialized\n"), 0o600))
-	require.Equal(t, map[bool]string{false: "\x00" + name}[name == "localhost" || name == "(none)"], hostID())
+	require.Equal(t, map[bool]string{false: "\x00" + name}[name == "localhost" || name == "(none)"],
+		hostID())
 }

@@ -49,7 +49,8 @@ func (s spec) build() (frame []byte, csumStart, csumOffset uint16) {
 			frag = 0x40
 		}
 		ip := len(f)
-		f = append(f, 0x40|byte((ipv4Len+s.ipOpt)/4), 1, byte(n>>8), byte(n), byte(s.id>>8), byte(s.id), frag, 0, 64, proto, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1)
+		f = append(f, 0x40|byte((ipv4Len+s.ipOpt)/4), 1, byte(n>>8), byte(n), byte(s.id>>8), byte(s.id),
+			frag, 0, 64, proto, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1)
 		for range s.ipOpt {
 			f = append(f, 1)
 		}
@@ -116,7 +117,8 @@ func (s spec) segments(size int) []spec {
 // pipe stands for the device: a message is what one system call carries, and is cut if there is no
 // room.
 func pipe(t testing.TB) (ours, kernel int) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+		0)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = unix.Close(fds[0])
@@ -168,8 +170,11 @@ var someOctets = func() []byte {
 func drawSpec(t *rapid.T) spec {
 	s := spec{
 		tags: rapid.IntRange(0, 2).Draw(t, "tags"), v6: rapid.Bool().Draw(t, "v6"),
-		id: rapid.Uint16().Draw(t, "id"), df: rapid.Bool().Draw(t, "df"), port: rapid.Uint16().Draw(t, "port"),
-		seq: rapid.Uint32().Draw(t, "seq"), flags: flagACK | rapid.SampledFrom([]byte{0, flagPSH, flagFIN, flagCWR, flagCWR | flagPSH}).Draw(t, "flags"),
+		id: rapid.Uint16().Draw(t, "id"), df: rapid.Bool().Draw(t, "df"),
+		port: rapid.Uint16().Draw(t, "port"),
+		seq:  rapid.Uint32().Draw(t, "seq"),
+		flags: flagACK | rapid.SampledFrom([]byte{0, flagPSH, flagFIN, flagCWR, flagCWR | flagPSH}).Draw(
+			t, "flags"),
 		tcpOpt: 4 * rapid.IntRange(0, 10).Draw(t, "tcpOpt"),
 	}
 	if !s.v6 {
@@ -219,11 +224,13 @@ func wantSegments(t require.TestingT, q *Queue, pool *mem.Pool, bufs []mem.Buf, 
 	for len(want) > 0 {
 		n := q.Rx(bufs)
 		require.NotZero(t, n, "%d segments did not come: %+v", len(want), q.Counters())
-		require.True(t, n == len(bufs) || n == len(want) || pool.Available() == 0, "a burst that is not full leaves nothing behind")
+		require.True(t, n == len(bufs) || n == len(want) || pool.Available() == 0,
+			"a burst that is not full leaves nothing behind")
 		for _, b := range bufs[:n] {
 			frame, start, offset := want[0].build()
 			require.Equal(t, frame, pool.Data(b))
-			require.Equal(t, mem.Desc{Off: pool.Desc(b).Off, Len: uint32(len(frame)), Flags: good, CsumStart: start, CsumOffset: offset}, *pool.Desc(b))
+			require.Equal(t, mem.Desc{Off: pool.Desc(b).Off, Len: uint32(len(frame)), Flags: good,
+				CsumStart: start, CsumOffset: offset}, *pool.Desc(b))
 			want = want[1:]
 		}
 		pool.FreeN(bufs[:n])
@@ -243,7 +250,8 @@ func TestGatherIsUndoneBySegmentation(t *testing.T) {
 		add := func(s spec) {
 			b := pool.Alloc()
 			frame, start, offset := s.build()
-			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum, CsumStart: start, CsumOffset: offset}
+			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum,
+				CsumStart: start, CsumOffset: offset}
 			copy(pool.Data(b), frame)
 			bufs, want = append(bufs, b), append(want, frame)
 		}
@@ -251,7 +259,8 @@ func TestGatherIsUndoneBySegmentation(t *testing.T) {
 			s := drawSpec(rt)
 			s.df = s.df && rapid.Bool().Draw(rt, "same id")
 			size := rapid.IntRange(1, 1360).Draw(rt, "size")
-			s.payload = someOctets[:size*rapid.IntRange(1, 70).Draw(rt, "n")+rapid.IntRange(0, size).Draw(rt, "more")]
+			s.payload = someOctets[:size*rapid.IntRange(1, 70).Draw(rt, "n")+rapid.IntRange(0, size).Draw(
+				rt, "more")]
 			damaged := rapid.IntRange(1, 60).Draw(rt, "damaged")
 			for i, part := range s.segments(size) {
 				if len(bufs) >= 190 {
@@ -265,7 +274,8 @@ func TestGatherIsUndoneBySegmentation(t *testing.T) {
 				}
 				add(part)
 				if f := pool.Data(bufs[len(bufs)-1]); i == damaged {
-					sum := rapid.SampledFrom([]int{int(pool.Desc(bufs[len(bufs)-1]).CsumStart) + tcpCsumOffset, ethertypeAt + 2 + 4*s.tags + 10}).Draw(rt, "sum")
+					sum := rapid.SampledFrom([]int{int(pool.Desc(bufs[len(bufs)-1]).CsumStart) + tcpCsumOffset,
+						ethertypeAt + 2 + 4*s.tags + 10}).Draw(rt, "sum")
 					f[sum]++ // of TCP or of IPv4 (an octet of the address, in IPv6)
 					want[len(want)-1] = append([]byte(nil), f...)
 				}
@@ -360,7 +370,8 @@ func unjoin(t require.TestingT, m []byte) [][]byte {
 		l3 += tagLen
 	}
 	s := spec{
-		tags: (l3 - 14) / 4, v6: f[l3]>>4 == 6, port: uint16(get(f, l4)), seq: getSeq(f, l4), flags: f[l4+13],
+		tags: (l3 - 14) / 4, v6: f[l3]>>4 == 6, port: uint16(get(f, l4)), seq: getSeq(f, l4),
+		flags:  f[l4+13],
 		tcpOpt: int(f[l4+12]>>4)*4 - tcpLen, ack: f[l4+11], window: f[l4+14],
 	}
 	if !s.v6 {
@@ -407,7 +418,8 @@ func sameButID(t require.TestingT, want, got []byte) {
 
 // What the kernel, or what stands for it, says is not believed.
 func FuzzReceive(f *testing.F) {
-	for _, s := range []spec{{payload: someOctets[:4000]}, {v6: true, tags: 1, payload: someOctets[:3000]}, {udp: true, payload: someOctets[:3000]}} {
+	for _, s := range []spec{{payload: someOctets[:4000]},
+		{v6: true, tags: 1, payload: someOctets[:3000]}, {udp: true, payload: someOctets[:3000]}} {
 		s.flags = flagACK
 		frame, start, offset := s.build()
 		f.Add(s.vnet(start, offset, 1000), frame[:100], uint16(len(frame)))
@@ -438,7 +450,8 @@ func FuzzReceive(f *testing.F) {
 		}
 		after := q.Counters()
 		if len(h)+len(frame) > 0 { // an empty message looks like the end of the pipe
-			require.NotZero(t, got+after.RxErrors+after.RxTooLong-before.RxErrors-before.RxTooLong, "neither received nor counted")
+			require.NotZero(t, got+after.RxErrors+after.RxTooLong-before.RxErrors-before.RxTooLong,
+				"neither received nor counted")
 		}
 	})
 }

@@ -40,7 +40,8 @@ func ofFlow(f []byte) bool {
 func received(t testing.TB, pool *mem.Pool, q *Queue, n int) (frames [][]byte) {
 	bufs := make([]mem.Buf, 8)
 	for deadline := time.Now().Add(5 * time.Second); len(frames) < n; {
-		require.True(t, time.Now().Before(deadline), "%d of %d frames came: %+v", len(frames), n, q.Counters())
+		require.True(t, time.Now().Before(deadline), "%d of %d frames came: %+v", len(frames), n,
+			q.Counters())
 		k := q.Rx(bufs)
 		for _, b := range bufs[:k] {
 			if d := pool.Desc(b); ofFlow(pool.Data(b)) {
@@ -114,7 +115,8 @@ func TestJoinedFramesReachTheKernelWhole(t *testing.T) {
 		for _, part := range f.segments(f.size) {
 			b := pool.Alloc()
 			frame, start, offset := part.build()
-			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum, CsumStart: start, CsumOffset: offset}
+			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum,
+				CsumStart: start, CsumOffset: offset}
 			copy(pool.Data(b), frame)
 			bufs, want = append(bufs, b), append(want, frame)
 		}
@@ -154,7 +156,8 @@ func TestJoinedFramesFitIP(t *testing.T) {
 		for _, part := range f.segments(1448) {
 			b := pool.Alloc()
 			frame, start, offset := part.build()
-			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum, CsumStart: start, CsumOffset: offset}
+			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum,
+				CsumStart: start, CsumOffset: offset}
 			copy(pool.Data(b), frame)
 			bufs = append(bufs, b)
 		}
@@ -186,7 +189,8 @@ func refuse(t testing.TB, request, mask uint32) {
 	}
 	require.NoError(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
-	require.NoError(t, unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0))
+	require.NoError(t, unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&prog)), 0, 0))
 	runtime.KeepAlive(f)
 }
 
@@ -294,7 +298,8 @@ func TestQueuesOfASingleQueueDevice(t *testing.T) {
 	require.NoError(t, unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1))
 	_, err = New(Config{Name: "rsingle", Queues: 2})
 	require.ErrorIs(t, err, unix.EINVAL)
-	require.ErrorContains(t, err, "not a TAP with several queues; choose another name, one queue, or remake it")
+	require.ErrorContains(t, err,
+		"not a TAP with several queues; choose another name, one queue, or remake it")
 	_, err = New(Config{Name: "rmany", Queues: 300})
 	require.ErrorContains(t, err, "300 queues are more than this kernel's driver has; use fewer")
 	_, err = New(Config{Name: "rnone", Queues: -1})

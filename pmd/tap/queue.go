@@ -97,7 +97,8 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 			panic("tap: frame asks for an offload that the port's Caps do not claim")
 		}
 		frame := q.pool.Data(bufs[n])
-		if len(frame) < pmd.EthernetLen || len(frame) > q.txMax && (asked&mem.TxSegment == 0 || len(frame) > segmentedMax) {
+		if len(frame) < pmd.EthernetLen || len(frame) > q.txMax &&
+			(asked&mem.TxSegment == 0 || len(frame) > segmentedMax) {
 			q.counters.TxErrors++
 			n++
 			continue
@@ -128,18 +129,21 @@ func (q *Queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
 	}
 	g := &q.gather
 	g.coalesce(q.pool, bufs, q.txMax)
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(q.fd), uintptr(unsafe.Pointer(&g.iov)), uintptr(g.pieces))
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(q.fd), uintptr(unsafe.Pointer(&g.iov)),
+		uintptr(g.pieces))
 	return g.frames, errno
 }
 
 // readFrame and writeFrame are raw, as all our system calls per frame: one through the scheduler
 // would tell it twice that this thread may block, which on a non-blocking descriptor it cannot.
 func readFrame(fd int, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(n), errno
 }
 
 func writeFrame(fd int, b []byte) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return errno
 }

@@ -105,7 +105,8 @@ func (s *scatter) header() *[vnetLen]byte {
 
 // read gets one frame and returns its octets.
 func (s *scatter) read(fd int) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&s.iov)), uintptr(1+s.n))
+	n, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&s.iov)),
+		uintptr(1+s.n))
 	if s.wide > 0 {
 		s.wide--
 	}

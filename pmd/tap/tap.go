@@ -1,22 +1,23 @@
-// Package tap is a port to the kernel of the same host: a TAP, an Ethernet device whose other end is
-// this process. Over it rnicd reaches ordinary programs and, over a bridge, an ordinary network,
-// without a NIC of its own.
+// Package tap is a port to the kernel of the same host: a TAP, an Ethernet device whose other end
+// is this process. Over it rnicd reaches ordinary programs and, over a bridge, an ordinary
+// network, without a NIC of its own.
 //
-// Each frame has a virtio_net_hdr (IFF_VNET_HDR) in front, with which both ends leave checksums out and
-// pass up to 64 KiB in one system call. The layers above do not see this. A large frame of the kernel's
-// TCP or UDP is split into Bufs, segments of its gso_size (scatter.go, cut.go). Consecutive segments of
-// one of our flows are sent as one frame (gather.go); the kernel's own TCP receives it whole, others
-// receive it split at the same boundaries. Without the header (Config.NoOffload, or an old kernel) a
-// system call carries one frame.
+// Each frame has a virtio_net_hdr (IFF_VNET_HDR) in front, with which both ends leave checksums
+// out and pass up to 64 KiB in one system call. The layers above do not see this. A large frame
+// of the kernel's TCP or UDP is split into Bufs, segments of its gso_size (scatter.go, cut.go).
+// Consecutive segments of one of our flows are sent as one frame (gather.go); the kernel's own
+// TCP receives it whole, others receive it split at the same boundaries. Without the header
+// (Config.NoOffload, or an old kernel) a system call carries one frame.
 //
-// System calls are raw and non-blocking, and involve neither the scheduler nor the netpoller. An idle
-// poll costs one read that finds nothing.
+// System calls are raw and non-blocking, and involve neither the scheduler nor the netpoller. An
+// idle poll costs one read that finds nothing.
 //
-// Several queues (Config.Queues, IFF_MULTI_QUEUE): a frame of a flow on which a queue has sent within
-// 3 s comes to that queue. Other frames come to a queue by a symmetric hash with an unknown key
-// (tun_automq_select_queue, drivers/net/tun.c). So the answers to a connection that a queue opened come
-// to that queue, while a first SYN, an ARP reply or an ICMP message comes to any queue: a user with one
-// address on several queues must pass those on. Frames for a queue that was not opened are lost.
+// Several queues (Config.Queues, IFF_MULTI_QUEUE): a frame of a flow on which a queue has sent
+// within 3 s comes to that queue. Other frames come to a queue by a symmetric hash with an
+// unknown key (tun_automq_select_queue, drivers/net/tun.c). So the answers to a connection that a
+// queue opened come to that queue, while a first SYN, an ARP reply or an ICMP message comes to
+// any queue: a user with one address on several queues must pass those on. Frames for a queue
+// that was not opened are lost.
 //
 // docs/adr/0005-tap-batching.md has the alternatives, with figures.
 //
@@ -62,8 +63,9 @@ type Config struct {
 	// Seed is what else tells this device from others of its name, of this host's other network
 	// namespaces: our IP addresses, say. Two devices on one link must not have one MAC.
 	Seed string
-	// Addr is the kernel side's address with its prefix length, which the kernel uses when New returns; the zero value leaves
-	// that to the operator. The kernel does not look for another station that has it: we are the only other one on the link.
+	// Addr is the kernel side's address with its prefix length, which the kernel uses when New
+	// returns; the zero value leaves that to the operator. The kernel does not look for another
+	// station that has it: we are the only other one on the link.
 	Addr netip.Prefix
 	// NoOffload leaves the virtio_net_hdr out: one frame of the MTU per system call, checksums
 	// complete.
@@ -85,13 +87,17 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Queues < 0:
 		return c, fmt.Errorf("tap: %s: %d queues; at least 1 is needed", c.Name, c.Queues)
 	case len(c.Name) > NameMax:
-		return c, fmt.Errorf("tap: name %q has %d octets; a device name has at most %d: choose a shorter one", c.Name, len(c.Name), NameMax)
+		return c, fmt.Errorf("tap: name %q has %d octets; a device name has at most %d: choose a "+
+			"shorter one", c.Name, len(c.Name), NameMax)
 	case c.Name == "." || c.Name == ".." || strings.ContainsAny(c.Name, "/: \t\n\v\f\r\x00"):
-		return c, fmt.Errorf("tap: name %q: a device name has no space, slash or colon and is not a dot: choose another", c.Name)
+		return c, fmt.Errorf("tap: name %q: a device name has no space, slash or colon and is not a "+
+			"dot: choose another", c.Name)
 	case c.MTU < MTUMin || c.MTU > MTUMax:
-		return c, fmt.Errorf("tap: %s: MTU %d; the kernel's driver takes %d to %d", c.Name, c.MTU, MTUMin, MTUMax)
+		return c, fmt.Errorf("tap: %s: MTU %d; the kernel's driver takes %d to %d", c.Name, c.MTU,
+			MTUMin, MTUMax)
 	case c.MAC[0]&1 != 0:
-		return c, fmt.Errorf("tap: %s: MAC %s is a group address; clear the low bit of its first octet", c.Name, net.HardwareAddr(c.MAC[:]))
+		return c, fmt.Errorf("tap: %s: MAC %s is a group address; clear the low bit of its first octet",
+			c.Name, net.HardwareAddr(c.MAC[:]))
 	}
 	return c, nil
 }
@@ -125,9 +131,11 @@ func New(cfg Config) (*Port, error) {
 	}
 	known := features()
 	if cfg.Queues > 1 && known&unix.IFF_MULTI_QUEUE == 0 {
-		return nil, fmt.Errorf("tap: %s: %d queues; this kernel's driver has one (no IFF_MULTI_QUEUE): ask for one", cfg.Name, cfg.Queues)
+		return nil, fmt.Errorf("tap: %s: %d queues; this kernel's driver has one (no IFF_MULTI_QUEUE): "+
+			"ask for one", cfg.Name, cfg.Queues)
 	}
-	fds, name, vnet, err := attach(cfg.Name, cfg.Queues, !cfg.NoOffload && known&unix.IFF_VNET_HDR != 0)
+	fds, name, vnet, err := attach(cfg.Name, cfg.Queues, !cfg.NoOffload &&
+		known&unix.IFF_VNET_HDR != 0)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +155,9 @@ func New(cfg Config) (*Port, error) {
 		}
 	}
 	if p.mac == kernelMAC {
-		return nil, closeAfter(p, fmt.Errorf("tap: %s: both ends would have MAC %s; give ours another", name, net.HardwareAddr(p.mac[:])))
+		return nil,
+			closeAfter(p, fmt.Errorf("tap: %s: both ends would have MAC %s; give ours another", name,
+				net.HardwareAddr(p.mac[:])))
 	}
 	return p, nil
 }
@@ -172,7 +182,8 @@ func (p *Port) MAC() [6]byte { return p.mac }
 // Caps: without offload there is neither checksum nor segmentation. RxChecksum is of frames from
 // this host's memory; others come without a verdict.
 func (p *Port) Caps() pmd.Caps {
-	return pmd.Caps{MTU: p.mtu, Queues: len(p.queues), RxChecksum: p.vnet, TxChecksum: p.vnet, TxSegment: p.vnet}
+	return pmd.Caps{MTU: p.mtu, Queues: len(p.queues), RxChecksum: p.vnet, TxChecksum: p.vnet,
+		TxSegment: p.vnet}
 }
 
 // Open gives queue i. With offload it takes up to a quarter of the pool, 128 Bufs at most, in
@@ -189,13 +200,15 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	room := pool.Stride() - pool.Headroom()
 	// One octet more than a frame may have: it tells a frame that just fits from one that was cut.
 	if room < frameMax+1 {
-		return nil, fmt.Errorf("tap: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs %d: use a larger stride or a smaller MTU",
+		return nil, fmt.Errorf("tap: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs %d: "+
+			"use a larger stride or a smaller MTU",
 			p.name, pool.Stride(), room, p.mtu, frameMax+1)
 	}
 	q := &Queue{fd: p.fds[i], pool: pool, rxMax: frameMax, txMax: frameMax, vnet: p.vnet}
 	if p.vnet {
 		if pool.Headroom() < mem.Headroom {
-			return nil, fmt.Errorf("tap: %s: Bufs have %d octets of headroom; offload needs %d: use more, or NoOffload",
+			return nil, fmt.Errorf("tap: %s: Bufs have %d octets of headroom; offload needs %d: use more, "+
+				"or NoOffload",
 				p.name, pool.Headroom(), mem.Headroom)
 		}
 		q.scatter = newScatter(pool, p.mtu)
@@ -205,7 +218,8 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 }
 
 // ErrGone is what Lost finds.
-var ErrGone = errors.New("the device is gone: somebody deleted it, or its network namespace ended; nothing can be received or sent any more")
+var ErrGone = errors.New("the device is gone: somebody deleted it, or its network namespace " +
+	"ended; nothing can be received or sent any more")
 
 // Lost asks the kernel whether the device is still there, and returns ErrGone with its name if it
 // is not. A queue cannot say so: it only counts errors. From any goroutine, not during or after

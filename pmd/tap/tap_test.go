@@ -80,13 +80,15 @@ var (
 // answer turns an ARP request for us, or an ICMP echo request to us, into its reply in place.
 func answer(frame []byte, mac [6]byte) bool {
 	switch {
-	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 1 && [4]byte(frame[38:42]) == ourIP:
+	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 1 &&
+		[4]byte(frame[38:42]) == ourIP:
 		frame[21] = 2
 		copy(frame[32:42], frame[22:32])
 		copy(frame[22:], mac[:])
 		copy(frame[28:], ourIP[:])
 		copy(frame[0:], frame[32:38])
-	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 0 && frame[23] == 1 && frame[34] == 8 && [4]byte(frame[30:34]) == ourIP:
+	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 0 && frame[23] == 1 && frame[34] == 8 &&
+		[4]byte(frame[30:34]) == ourIP:
 		copy(frame[30:34], frame[26:30])
 		copy(frame[26:30], ourIP[:])
 		frame[34] = 0
@@ -118,7 +120,8 @@ func echoRequest(seq uint16, payload int) []byte {
 func TestKernelPingsUs(t *testing.T) {
 	enterNetns(t)
 	p, pool, q := open(t, Config{Name: "rping", Addr: kernelIP})
-	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+		unix.IPPROTO_ICMP)
 	require.NoError(t, err)
 	defer unix.Close(sock)
 	for seq, payload := range []int{0, 56, 1472} {
@@ -151,7 +154,8 @@ func TestDeviceIsSetUpAndGone(t *testing.T) {
 	p, err := New(Config{Name: "rsetup", MTU: 9000, Addr: kernelIP})
 	require.NoError(t, err)
 	require.Equal(t, "rsetup", p.Name())
-	require.Equal(t, pmd.Caps{MTU: 9000, Queues: 1, RxChecksum: true, TxChecksum: true, TxSegment: true}, p.Caps())
+	require.Equal(t, pmd.Caps{MTU: 9000, Queues: 1, RxChecksum: true, TxChecksum: true,
+		TxSegment: true}, p.Caps())
 	ifi, err := net.InterfaceByName("rsetup")
 	require.NoError(t, err)
 	require.Equal(t, 9000, ifi.MTU)
@@ -208,7 +212,8 @@ func TestIPv6Address(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Where IPv6 is switched off the error says so: the command that gives an address by hand would fail, too.
+// Where IPv6 is switched off the error says so: the command that gives an address by hand would
+// fail, too.
 func TestIPv6SwitchedOff(t *testing.T) {
 	enterNetns(t)
 	require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
@@ -243,11 +248,12 @@ func TestPersistentDeviceIsLeft(t *testing.T) {
 	}
 }
 
-// The kernel lets a second process share a TAP with several queues. We do not: frames would reach one
-// of both by chance. A TAP that is there and free is taken.
+// The kernel lets a second process share a TAP with several queues. We do not: frames would reach
+// one of both by chance. A TAP that is there and free is taken.
 func TestQueuesAreNotShared(t *testing.T) {
 	enterNetns(t)
-	out, err := exec.Command("ip", "tuntap", "add", "dev", "rshare", "mode", "tap", "multi_queue").CombinedOutput()
+	out, err := exec.Command("ip", "tuntap", "add", "dev", "rshare", "mode", "tap", "multi_queue").
+		CombinedOutput()
 	require.NoError(t, err, string(out))
 	for range 2 {
 		p, err := New(Config{Name: "rshare", Queues: 2, Addr: kernelIP})
@@ -259,8 +265,8 @@ func TestQueuesAreNotShared(t *testing.T) {
 	}
 }
 
-// A device that takes no frames although it is there says why: down, renamed and down, moved to another
-// network namespace; one in a bridge that it is to leave says so.
+// A device that takes no frames although it is there says why: down, renamed and down, moved to
+// another network namespace; one in a bridge that it is to leave says so.
 func TestTrouble(t *testing.T) {
 	ip := func(args ...string) {
 		out, err := exec.Command("ip", args...).CombinedOutput()
@@ -272,7 +278,8 @@ func TestTrouble(t *testing.T) {
 	defer func() { require.NoError(t, p.Close()) }()
 	require.Empty(t, p.Trouble())
 	ip("link", "set", "rtrouble", "down")
-	require.Contains(t, p.Trouble().Text, "rtrouble is down: it takes no frames; ip link set rtrouble up")
+	require.Contains(t, p.Trouble().Text,
+		"rtrouble is down: it takes no frames; ip link set rtrouble up")
 	ip("link", "set", "rtrouble", "name", "rother")
 	require.Contains(t, p.Trouble().Text, "rother is down")
 	ip("link", "set", "rother", "name", "rtrouble")
@@ -282,7 +289,8 @@ func TestTrouble(t *testing.T) {
 	ip("link", "add", "rbridge", "type", "bridge")
 	ip("link", "set", "rtrouble", "master", "rbridge")
 	require.NoError(t, p.WatchLink(func() {}))
-	require.Contains(t, p.Trouble().Text, "rtrouble is in a bridge, and will not be in it after a restart")
+	require.Contains(t, p.Trouble().Text,
+		"rtrouble is in a bridge, and will not be in it after a restart")
 	ip("link", "set", "rtrouble", "nomaster")
 
 	other := exec.Command("unshare", "-n", "cat") // holds a namespace
@@ -306,7 +314,9 @@ func TestErrorsNameDeviceAndMending(t *testing.T) {
 	_, _, _ = open(t, Config{Name: "rbusy"})
 	_, err := New(Config{Name: "rbusy"})
 	require.ErrorIs(t, err, unix.EBUSY)
-	require.ErrorContains(t, err, "tap: rbusy: device or resource busy: another process holds the device; end that process or choose another name")
+	require.ErrorContains(t, err,
+		"tap: rbusy: device or resource busy: another process holds the device; end that process or "+
+			"choose another name")
 
 	_, err = New(Config{Name: "lo"})
 	require.ErrorIs(t, err, unix.EINVAL)
@@ -339,9 +349,11 @@ func dropNetAdmin() error {
 
 func TestOpenErrorsSayWhatToDo(t *testing.T) {
 	for errno, want := range map[error]string{
-		unix.ENOENT: "tap: rnic0: /dev/net/tun: no such file or directory; load the driver (modprobe tun) or hand the device to the container (--device /dev/net/tun)",
+		unix.ENOENT: "tap: rnic0: /dev/net/tun: no such file or directory; load the driver (modprobe " +
+			"tun) or hand the device to the container (--device /dev/net/tun)",
 		unix.ENODEV: "tap: rnic0: /dev/net/tun: no such device; load the driver",
-		unix.EACCES: "tap: rnic0: /dev/net/tun: permission denied; run as root or with CAP_NET_ADMIN, or give this user access to /dev/net/tun",
+		unix.EACCES: "tap: rnic0: /dev/net/tun: permission denied; run as root or with CAP_NET_ADMIN, " +
+			"or give this user access to /dev/net/tun",
 		unix.EMFILE: "tap: rnic0: /dev/net/tun: too many open files",
 	} {
 		err := openError("rnic0", errno)
@@ -349,7 +361,8 @@ func TestOpenErrorsSayWhatToDo(t *testing.T) {
 		require.ErrorIs(t, err, errno)
 	}
 	require.ErrorContains(t, setError("rnic0", "bring up", "ip link set dev rnic0 up", unix.EPERM),
-		"tap: rnic0: bring up: operation not permitted; run as root or with CAP_NET_ADMIN, or let root do it: ip link set dev rnic0 up")
+		"tap: rnic0: bring up: operation not permitted; run as root or with CAP_NET_ADMIN, or let root "+
+			"do it: ip link set dev rnic0 up")
 }
 
 func TestConfigErrors(t *testing.T) {
@@ -357,7 +370,8 @@ func TestConfigErrors(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Name: strings.Repeat("x", 16)}, "has 16 octets; a device name has at most 15: choose a shorter one"},
+		{Config{Name: strings.Repeat("x", 16)},
+			"has 16 octets; a device name has at most 15: choose a shorter one"},
 		{Config{Name: "a b"}, "a device name has no space"},
 		{Config{Name: ".."}, "is not a dot"},
 		{Config{Name: "x", MTU: 67}, "tap: x: MTU 67; the kernel's driver takes 68 to 65521"},
@@ -401,7 +415,9 @@ func TestTxErrors(t *testing.T) {
 	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(sock)
-	require.NoError(t, control(sock, unix.SIOCSIFFLAGS, p.Name(), func(r *unix.Ifreq) { r.SetUint16(0) }))
+	require.NoError(t, control(sock, unix.SIOCSIFFLAGS, p.Name(), func(r *unix.Ifreq) {
+		r.SetUint16(0)
+	}))
 	require.Equal(t, 3, q.Tx(bufs))
 	require.EqualValues(t, 5, q.Counters().TxErrors, "device is down")
 	require.EqualValues(t, 1, q.Counters().TxFrames)
@@ -459,7 +475,9 @@ func TestRxBoundaries(t *testing.T) {
 	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(sock)
-	require.NoError(t, control(sock, unix.SIOCSIFMTU, p.Name(), func(r *unix.Ifreq) { r.SetUint32(4000) }))
+	require.NoError(t, control(sock, unix.SIOCSIFMTU, p.Name(), func(r *unix.Ifreq) {
+		r.SetUint32(4000)
+	}))
 	for _, n := range []int{1522, 1523, 4000, 61} {
 		_, err := unix.Write(packets, testFrame(n))
 		require.NoError(t, err)

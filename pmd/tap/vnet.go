@@ -30,15 +30,17 @@ const segmentedMax = 65535 + pmd.FrameOverhead
 // vnetHeader is what the kernel says of a received frame. Its hdr_len is left out: it tells what of
 // an skb is in one piece, which may be more or less than the headers.
 type vnetHeader struct {
-	needsCsum             bool
-	gsoType               byte // without ECN: CWR is for the first segment alone with it, and the kernel does not offer the rest
+	needsCsum bool
+	// without ECN: CWR is for the first segment alone with it, and the kernel does not offer the rest
+	gsoType               byte
 	gsoSize               int
 	csumStart, csumOffset uint16
 }
 
 func parseVnet(b *[vnetLen]byte) vnetHeader {
 	return vnetHeader{
-		needsCsum: b[0]&vnetNeedsCsum != 0, gsoType: b[1] &^ vnetGSOECN, gsoSize: int(binary.NativeEndian.Uint16(b[4:])),
+		needsCsum: b[0]&vnetNeedsCsum != 0, gsoType: b[1] &^ vnetGSOECN,
+		gsoSize:   int(binary.NativeEndian.Uint16(b[4:])),
 		csumStart: binary.NativeEndian.Uint16(b[6:]), csumOffset: binary.NativeEndian.Uint16(b[8:]),
 	}
 }

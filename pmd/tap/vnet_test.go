@@ -31,11 +31,14 @@ func TestDescribe(t *testing.T) {
 		want mem.Desc
 		ok   bool
 	}{
-		"nothing":           {"0000" + "0000" + "0000" + "0000" + "0000", 60, mem.Desc{}, true},
-		"checksum left out": {"0100" + "0000" + "0000" + "0022" + "0010", 52, mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16}, true},
-		"checksum cut off":  {"0100" + "0000" + "0000" + "0022" + "0010", 51, mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16}, false},
-		"no offset":         {"0100" + "0000" + "0000" + "0022" + "0000", 60, mem.Desc{Flags: good, CsumStart: 34}, false},
-		"TCP valid only":    {"0200" + "0000" + "0000" + "0000" + "0000", 60, mem.Desc{}, true},
+		"nothing": {"0000" + "0000" + "0000" + "0000" + "0000", 60, mem.Desc{}, true},
+		"checksum left out": {"0100" + "0000" + "0000" + "0022" + "0010", 52,
+			mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16}, true},
+		"checksum cut off": {"0100" + "0000" + "0000" + "0022" + "0010", 51,
+			mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16}, false},
+		"no offset": {"0100" + "0000" + "0000" + "0022" + "0000", 60,
+			mem.Desc{Flags: good, CsumStart: 34}, false},
+		"TCP valid only": {"0200" + "0000" + "0000" + "0000" + "0000", 60, mem.Desc{}, true},
 	} {
 		d := mem.Desc{Len: c.len}
 		h := native(c.hdr)
@@ -46,7 +49,8 @@ func TestDescribe(t *testing.T) {
 		require.Equal(t, c.ok, ok, name)
 	}
 	h := native("0184" + "0056" + "0594" + "0036" + "0010")
-	require.Equal(t, vnetHeader{needsCsum: true, gsoType: vnetGSOTCPv6, gsoSize: 1428, csumStart: 54, csumOffset: 16}, parseVnet(&h))
+	require.Equal(t, vnetHeader{needsCsum: true, gsoType: vnetGSOTCPv6, gsoSize: 1428, csumStart: 54,
+		csumOffset: 16}, parseVnet(&h))
 }
 
 func TestRequest(t *testing.T) {
@@ -64,12 +68,17 @@ func TestRequest(t *testing.T) {
 		d     mem.Desc
 		want  string
 	}{
-		"nothing":      {v4, mem.Desc{CsumStart: 34, GSOSize: 9}, "00000000000000000000"},
-		"checksum":     {v4, mem.Desc{Flags: mem.TxChecksum, CsumStart: 34, CsumOffset: 16}, "0100" + "0000" + "0000" + "0022" + "0010"},
-		"segment":      {v4, mem.Desc{Flags: both, CsumStart: 34, CsumOffset: 16, HdrLen: 66, GSOSize: 1448}, "0101" + "0042" + "05a8" + "0022" + "0010"},
-		"segment IPv6": {v6, mem.Desc{Flags: both, CsumStart: 54, CsumOffset: 16, HdrLen: 86, GSOSize: 1428}, "0104" + "0056" + "0594" + "0036" + "0010"},
-		"two tags":     {tagged, mem.Desc{Flags: both, CsumStart: 62, CsumOffset: 16, HdrLen: 94, GSOSize: 1428}, "0104" + "005e" + "0594" + "003e" + "0010"},
-		"CWR":          {cwr, mem.Desc{Flags: both, CsumStart: 34, CsumOffset: 16, HdrLen: 54, GSOSize: 1448}, "0181" + "0036" + "05a8" + "0022" + "0010"},
+		"nothing": {v4, mem.Desc{CsumStart: 34, GSOSize: 9}, "00000000000000000000"},
+		"checksum": {v4, mem.Desc{Flags: mem.TxChecksum, CsumStart: 34, CsumOffset: 16},
+			"0100" + "0000" + "0000" + "0022" + "0010"},
+		"segment": {v4, mem.Desc{Flags: both, CsumStart: 34, CsumOffset: 16, HdrLen: 66,
+			GSOSize: 1448}, "0101" + "0042" + "05a8" + "0022" + "0010"},
+		"segment IPv6": {v6, mem.Desc{Flags: both, CsumStart: 54, CsumOffset: 16, HdrLen: 86,
+			GSOSize: 1428}, "0104" + "0056" + "0594" + "0036" + "0010"},
+		"two tags": {tagged, mem.Desc{Flags: both, CsumStart: 62, CsumOffset: 16, HdrLen: 94,
+			GSOSize: 1428}, "0104" + "005e" + "0594" + "003e" + "0010"},
+		"CWR": {cwr, mem.Desc{Flags: both, CsumStart: 34, CsumOffset: 16, HdrLen: 54,
+			GSOSize: 1448}, "0181" + "0036" + "05a8" + "0022" + "0010"},
 	} {
 		h := [vnetLen]byte{1, 2, 3}
 		request(&h, c.frame, &c.d)

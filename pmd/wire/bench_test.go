@@ -50,7 +50,8 @@ func BenchmarkOneCore(b *testing.B) {
 			require.Equal(b, sent, got)
 			h[0].q.Tx(out[:1])
 			require.Equal(b, 1, h[1].q.Rx(in[:1]))
-			require.True(b, bytes.Equal(h[0].pool.Data(out[0]), h[1].pool.Data(in[0])), "the octets of a frame")
+			require.True(b, bytes.Equal(h[0].pool.Data(out[0]), h[1].pool.Data(in[0])),
+				"the octets of a frame")
 		})
 	}
 }

@@ -16,8 +16,8 @@ import (
 //	sender    HoldDevice ── ring ──► Adopt      receiver
 //	sender    DeviceDone ◄─ back ─── TakeReturned
 //
-// So a Buf is read by both while its sender waits for an acknowledgement, and written to by neither.
-// A receiver that keeps many Bufs takes them from its sender.
+// So a Buf is read by both while its sender waits for an acknowledgement, and written to by
+// neither. A receiver that keeps many Bufs takes them from its sender.
 
 // backBurst is how many Bufs go back together.
 const backBurst = 64
@@ -37,7 +37,8 @@ func (s *poolPair) take(p *Port, pool *mem.Pool) error {
 	defer s.Unlock()
 	other := s.pools[1-p.index]
 	if pool.Pair() == nil || other != nil && other.Pair() != pool {
-		return fmt.Errorf("wire: %s: a link without copying needs the two Pools of one mem.NewPair, one at each end", p.name)
+		return fmt.Errorf("wire: %s: a link without copying needs the two Pools of one mem.NewPair, "+
+			"one at each end", p.name)
 	}
 	s.pools[p.index] = pool
 	// All Bufs of the Pool may be on their way back at once.
@@ -83,7 +84,8 @@ func (q *Queue) borrow(r *ring, bufs []mem.Buf) int {
 	for i := range n {
 		c := r.lent(r.after(r.from, i))
 		q.pool.Adopt(c.buf)
-		*q.pool.Desc(c.buf) = mem.Desc{Off: c.off, Len: c.len, Flags: c.flags, CsumStart: c.csumStart, CsumOffset: c.csumOffset}
+		*q.pool.Desc(c.buf) = mem.Desc{Off: c.off, Len: c.len, Flags: c.flags, CsumStart: c.csumStart,
+			CsumOffset: c.csumOffset}
 		bufs[i] = c.buf
 		octets += uint64(c.len)
 	}

@@ -99,14 +99,16 @@ func TestBufsOnTheWayToAClosedPort(t *testing.T) {
 	require.Len(t, b.recv(1), 1)
 	require.NoError(t, b.port.Close())
 	require.Empty(t, a.recv(1))
-	require.Equal(t, 7, a.pool.Available(), "all but the one that the receiver got and had no time to return")
+	require.Equal(t, 7, a.pool.Available(),
+		"all but the one that the receiver got and had no time to return")
 	require.Equal(t, 2, a.send(f, f))
 	require.Equal(t, Drops{Down: 2}, a.q.Drops())
 	require.Equal(t, 7, a.pool.Available())
 }
 
 func TestPoolsThatAreNoPair(t *testing.T) {
-	const want = "wire: wire1: a link without copying needs the two Pools of one mem.NewPair, one at each end"
+	const want = "wire: wire1: a link without copying needs the two Pools of one mem.NewPair, one " +
+		"at each end"
 	l, err := New(Config{ZeroCopy: true})
 	require.NoError(t, err)
 	pools := newPools(t, Config{ZeroCopy: true}, 2, 4, 1500)

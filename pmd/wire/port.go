@@ -41,7 +41,8 @@ func newPort(i int, cfg Config) *Port {
 		index: i,
 		name:  fmt.Sprintf("wire%d", i),
 		mac:   defaultMAC(i),
-		caps:  pmd.Caps{MTU: cfg.MTU, Queues: 1, RxChecksum: cfg.ChecksumOffload, TxChecksum: cfg.ChecksumOffload},
+		caps: pmd.Caps{MTU: cfg.MTU, Queues: 1, RxChecksum: cfg.ChecksumOffload,
+			TxChecksum: cfg.ChecksumOffload},
 	}
 	if cfg.MACs != nil {
 		p.mac = cfg.MACs[i]

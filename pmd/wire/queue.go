@@ -26,7 +26,8 @@ type Queue struct {
 	counters pmd.Counters
 	drops    Drops
 
-	macHi []uint32 // address at the other end of each egress, as two words: forwarding compares no octets
+	// address at the other end of each egress, as two words: forwarding compares no octets
+	macHi []uint32
 	macLo []uint16
 	back  [backBurst]mem.Buf // Bufs on their way back, either way
 }

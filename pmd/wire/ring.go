@@ -169,5 +169,6 @@ func (r *ring) release(n int) {
 
 // heapMemory is n octets from the heap, aligned to a cache line.
 func heapMemory(n int) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([][lineBytes]byte, (n+lineBytes-1)/lineBytes)))), n)
+	return unsafe.Slice(
+		(*byte)(unsafe.Pointer(unsafe.SliceData(make([][lineBytes]byte, (n+lineBytes-1)/lineBytes)))), n)
 }

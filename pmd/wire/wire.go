@@ -2,12 +2,13 @@
 // by destination address.
 //
 // A frame is copied from the sender's Buf to a slot of a ring, and from the slot to a Buf of the
-// receiver, like a NIC's DMA does; each end has its own pool. Any two ports have one single-producer
-// single-consumer ring per direction: there are no locks, and each port may be on its own core. Nothing
-// here reads a clock or starts a goroutine; used from one goroutine it is deterministic.
+// receiver, like a NIC's DMA does; each end has its own pool. Any two ports have one
+// single-producer single-consumer ring per direction: there are no locks, and each port may be on
+// its own core. Nothing here reads a clock or starts a goroutine; used from one goroutine it is
+// deterministic.
 //
-// With Config.ZeroCopy a pair of ports passes the Bufs themselves, like DPDK's net_ring (lend.go). Then
-// the two Pools are a pair on the same memory (mem.NewPair).
+// With Config.ZeroCopy a pair of ports passes the Bufs themselves, like DPDK's net_ring
+// (lend.go). Then the two Pools are a pair on the same memory (mem.NewPair).
 //
 // Limits: 16 ports, one queue each, no VLAN awareness, no loss on a pair of ports (a full ring is
 // back-pressure); a switch drops at a full egress ring and counts it. Every frame sent to a port is
@@ -80,9 +81,11 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Slots < 1 || bits.OnesCount(uint(c.Slots)) != 1 || c.Slots > 1<<20:
 		return c, fmt.Errorf("wire: %d slots; must be a power of two up to %d", c.Slots, 1<<20)
 	case ringBytes(c.Slots, c.stride()) > ringBytesMax:
-		return c, fmt.Errorf("wire: %d slots at MTU %d take %d octets; a ring has %d at most", c.Slots, c.MTU, ringBytes(c.Slots, c.stride()), ringBytesMax)
+		return c, fmt.Errorf("wire: %d slots at MTU %d take %d octets; a ring has %d at most", c.Slots,
+			c.MTU, ringBytes(c.Slots, c.stride()), ringBytesMax)
 	case c.ZeroCopy && c.Ports != 2:
-		return c, fmt.Errorf("wire: %d ports without copying; that is for a pair: a switch copies", c.Ports)
+		return c, fmt.Errorf("wire: %d ports without copying; that is for a pair: a switch copies",
+			c.Ports)
 	case c.MACs != nil && len(c.MACs) != c.Ports:
 		return c, fmt.Errorf("wire: %d MACs for %d ports; give one each or none", len(c.MACs), c.Ports)
 	case c.Names != nil && len(c.Names) != c.Ports:
@@ -172,7 +175,8 @@ var _ pmd.Queue = (*Queue)(nil)
 // checkPool says whether the Bufs of p hold every frame of the link.
 func checkPool(name string, p *mem.Pool, mtu int) error {
 	if room, need := p.Stride()-p.Headroom(), mtu+pmd.FrameOverhead; room < need {
-		return fmt.Errorf("wire: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs %d: use a larger stride or a smaller MTU",
+		return fmt.Errorf("wire: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs %d: use "+
+			"a larger stride or a smaller MTU",
 			name, p.Stride(), room, mtu, need)
 	}
 	return nil

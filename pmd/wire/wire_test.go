@@ -24,7 +24,8 @@ type host struct {
 
 func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	stride := (mem.Headroom + mtu + pmd.FrameOverhead + 63) / 64 * 64
-	pool, err := mem.NewPool(hugepages.Heap((bufs+2)*(stride+64)+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	pool, err := mem.NewPool(hugepages.Heap((bufs+2)*(stride+64)+1<<16),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
 	return pool
 }
@@ -33,7 +34,8 @@ func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 func newPools(t testing.TB, cfg Config, ports, bufs, mtu int) (pools []*mem.Pool) {
 	if cfg.ZeroCopy {
 		stride := (mem.Headroom + mtu + pmd.FrameOverhead + 63) / 64 * 64
-		pair, err := mem.NewPair(hugepages.Heap((2*bufs+2)*stride+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+		pair, err := mem.NewPair(hugepages.Heap((2*bufs+2)*stride+1<<16),
+			mem.PoolConfig{Bufs: bufs, Stride: stride})
 		require.NoError(t, err)
 		return pair[:]
 	}
@@ -383,7 +385,8 @@ func TestSameCallsSameFrames(t *testing.T) {
 }
 
 func TestMemoryIsAsLargeAsSaid(t *testing.T) {
-	for _, cfg := range []Config{{}, {Ports: 3, MTU: 9000, Slots: 8}, {Ports: 2, MTU: 68, Slots: 1}, {ZeroCopy: true, Slots: 1}, {ZeroCopy: true, MTU: 9000}} {
+	for _, cfg := range []Config{{}, {Ports: 3, MTU: 9000, Slots: 8}, {Ports: 2, MTU: 68, Slots: 1},
+		{ZeroCopy: true, Slots: 1}, {ZeroCopy: true, MTU: 9000}} {
 		arena := hugepages.Heap(cfg.MemoryBytes() + 4096)
 		b, err := arena.Carve(cfg.MemoryBytes(), 64)
 		require.NoError(t, err)
@@ -465,7 +468,8 @@ func TestPoolThatJustFits(t *testing.T) {
 	} {
 		l, err := New(Config{MTU: mtu})
 		require.NoError(t, err)
-		pool, err := mem.NewPool(hugepages.Heap(1<<16), mem.PoolConfig{Bufs: 4, Stride: stride, Headroom: headroom})
+		pool, err := mem.NewPool(hugepages.Heap(1<<16),
+			mem.PoolConfig{Bufs: 4, Stride: stride, Headroom: headroom})
 		require.NoError(t, err)
 		_, err = l.Port(0).Open(0, pool)
 		if want == "" {

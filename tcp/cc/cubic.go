@@ -2,8 +2,8 @@ package cc
 
 import "math/bits"
 
-// Cubic is CUBIC, RFC 9438 (which obsoletes RFC 8312), with fast convergence and the slow start of RFC 9406. Octets and
-// nanoseconds take the place of the RFC's segments and seconds.
+// Cubic is CUBIC, RFC 9438 (which obsoletes RFC 8312), with fast convergence and the slow start
+// of RFC 9406. Octets and nanoseconds take the place of the RFC's segments and seconds.
 type Cubic struct{}
 
 // cubic is what CUBIC keeps of a connection.
@@ -25,7 +25,8 @@ type curve struct {
 // running says that a stage has begun.
 func (c *curve) running() bool { return c.wEst != 0 }
 
-// beta_cubic = 0.7, and C = 0.4 = 2/5 segments per second cubed. alpha_cubic = 3 (1 - 0.7) / (1 + 0.7) = 9/17.
+// beta_cubic = 0.7, and C = 0.4 = 2/5 segments per second cubed. alpha_cubic = 3 (1 - 0.7) / (1 +
+// 0.7) = 9/17.
 const (
 	betaNum, betaDen    = 7, 10
 	alphaNum, alphaDen  = 9, 17
@@ -48,7 +49,8 @@ func (Cubic) Acked(w *State, a Sample) {
 	if a.Recovering {
 		return
 	}
-	// Section 4.2: t does not include what the application held back (5.8 of RFC 8312: nor idle periods).
+	// Section 4.2: t does not include what the application held back (5.8 of RFC 8312: nor idle
+	// periods).
 	if !a.Limited {
 		c.epoch += gap
 		return
@@ -82,8 +84,9 @@ func (Cubic) Acked(w *State, a Sample) {
 		}
 		w.credit = int32(credit)
 	}
-	// Section 4.2 bounds the target by 1.5 cwnd, which is half of what is acknowledged. The same bound keeps W_est from
-	// pulling cwnd up at once after it was lowered without a congestion event (RFC 5681 section 4.1).
+	// Section 4.2 bounds the target by 1.5 cwnd, which is half of what is acknowledged. The same
+	// bound keeps W_est from pulling cwnd up at once after it was lowered without a congestion event
+	// (RFC 5681 section 4.1).
 	w.Cwnd = min(w.Cwnd+min(max(more, 0), octets/2), CwndMax)
 }
 
@@ -101,8 +104,9 @@ func (c *cubic) begin(cwnd int, now int64, smss int) {
 	}
 }
 
-// grow adds alpha_cubic segments per window to W_est, one where Reno would have been before (equation 4), in quarters of a
-// segment: whole ones come half a segment late on average, which is 7 % of goodput at windows of a dozen.
+// grow adds alpha_cubic segments per window to W_est, one where Reno would have been before
+// (equation 4), in quarters of a segment: whole ones come half a segment late on average, which
+// is 7 % of goodput at windows of a dozen.
 func (c *cubic) grow(cwnd, octets, smss int) {
 	alpha := alphaNum
 	if c.wEst >= c.cwndPrior {
@@ -163,10 +167,11 @@ func (Cubic) Reduce(w *State, why Cause, _ int64, flight, smss int) {
 	c.wMax = int32(from)
 }
 
-// reduce sets Ssthresh by beta_cubic and returns from what: from cwnd, which section 4.6 allows where cwnd does not grow
-// while less is in flight. A Poller takes in a burst of ACKs before it sends again, and FlightSize then lacks what the
-// burst acknowledged: over short paths most of the window. Only where tcp holds cwnd below ssthresh, in a recovery with
-// little left in flight or after a timeout, the smaller of ssthresh and what is outstanding stands for it.
+// reduce sets Ssthresh by beta_cubic and returns from what: from cwnd, which section 4.6 allows
+// where cwnd does not grow while less is in flight. A Poller takes in a burst of ACKs before it
+// sends again, and FlightSize then lacks what the burst acknowledged: over short paths most of
+// the window. Only where tcp holds cwnd below ssthresh, in a recovery with little left in flight
+// or after a timeout, the smaller of ssthresh and what is outstanding stands for it.
 func (c *cubic) reduce(w *State, flight, least int) int {
 	from := min(max(w.Cwnd, min(flight, w.Ssthresh)), CwndMax)
 	c.cwndPrior = int32(from)

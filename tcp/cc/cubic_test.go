@@ -11,7 +11,8 @@ const (
 	second   = 1000 * ms
 )
 
-// clock acknowledges segment by segment, evenly over each round trip, as a sender that cwnd limits sees it.
+// clock acknowledges segment by segment, evenly over each round trip, as a sender that cwnd
+// limits sees it.
 type clock struct {
 	alg      Algorithm
 	w        State
@@ -26,8 +27,10 @@ func (c *clock) round() {
 	for i := range n {
 		c.now = start + c.rtt*int64(i)/int64(n)
 		c.una += testSMSS
-		c.alg.Acked(&c.w, Sample{Now: c.now, Acked: testSMSS, Delivered: testSMSS, Flight: c.w.Cwnd, SMSS: testSMSS,
-			RTT: c.rtt, SRTT: c.rtt, MinRTT: c.rtt, Una: c.una, Nxt: c.una + uint64(c.w.Cwnd), Limited: true})
+		c.alg.Acked(&c.w, Sample{Now: c.now, Acked: testSMSS, Delivered: testSMSS, Flight: c.w.Cwnd,
+			SMSS: testSMSS,
+			RTT:  c.rtt, SRTT: c.rtt, MinRTT: c.rtt, Una: c.una, Nxt: c.una + uint64(c.w.Cwnd),
+			Limited: true})
 	}
 	c.now = start + c.rtt
 }
@@ -50,10 +53,12 @@ func TestCubicK(t *testing.T) {
 	for _, tt := range []struct {
 		segments int
 		k        float64
-	}{{0, 0}, {1, 1.357209}, {3, 1.957434}, {30, 4.217163}, {300, 9.085603}, {30_000, 42.171633}, {1_000_000, 135.720881}} {
+	}{{0, 0}, {1, 1.357209}, {3, 1.957434}, {30, 4.217163}, {300, 9.085603}, {30_000, 42.171633},
+		{1_000_000, 135.720881}} {
 		near(t, "K", float64(riseTime(tt.segments*testSMSS, testSMSS))/(1<<20), tt.k, 1e-4)
 	}
-	for x, want := range map[uint64]uint64{0: 0, 1: 1, 7: 1, 8: 2, 26: 2, 27: 3, 1<<63 - 1: 2097151, 1 << 63: 2097152,
+	for x, want := range map[uint64]uint64{0: 0, 1: 1, 7: 1, 8: 2, 26: 2, 27: 3, 1<<63 - 1: 2097151,
+		1 << 63:        2097152,
 		math.MaxUint64: 2642245} {
 		if got := cubeRoot(x); got != want {
 			t.Errorf("cube root of %d: %d, want %d", x, got, want)
@@ -65,7 +70,8 @@ func TestCubicK(t *testing.T) {
 // req: 8312-4-1
 func TestCubicCurve(t *testing.T) {
 	c := curve{wMax: 100 * testSMSS, k: riseTime(30*testSMSS, testSMSS)}
-	for s, want := range map[int64]float64{0: 70, 1: 86.680764, 2: 95.640336, 4: 99.995903, 5: 100.191899, 8: 121.652735,
+	for s, want := range map[int64]float64{0: 70, 1: 86.680764, 2: 95.640336, 4: 99.995903,
+		5: 100.191899, 8: 121.652735,
 		10: 177.353999, 12: 288.570495} {
 		near(t, "W_cubic", float64(c.window(s*second, testSMSS))/testSMSS, want, 0.003)
 	}
@@ -79,13 +85,14 @@ func TestCubicCurve(t *testing.T) {
 	}
 }
 
-// The references are a floating-point transcription of RFC 9438 sections 4.2 to 4.5 in Python, one step per segment:
-// w += (target - w)/w, or W_est.
+// The references are a floating-point transcription of RFC 9438 sections 4.2 to 4.5 in Python,
+// one step per segment: w += (target - w)/w, or W_est.
 // req: 8312-4-1
 func TestCubicTrace(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 1000 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
 	c.loss()
-	want := map[int]float64{0: 700, 1: 709.7, 10: 788.4, 20: 857.6, 50: 972.7, 80: 999.5, 91: 1000, 100: 1000.3,
+	want := map[int]float64{0: 700, 1: 709.7, 10: 788.4, 20: 857.6, 50: 972.7, 80: 999.5, 91: 1000,
+		100: 1000.3,
 		120: 1009.9, 150: 1082.8}
 	for round := 0; round <= 150; round++ {
 		if w, ok := want[round]; ok {
@@ -95,13 +102,15 @@ func TestCubicTrace(t *testing.T) {
 	}
 }
 
-// At 100 microseconds the cubic curve hardly moves: 9/17 segments per round trip up to the window before the reduction,
-// then one (RFC 9438 section 4.3). 100 round trips later, W_cubic would still be at 70.2 segments.
+// At 100 microseconds the cubic curve hardly moves: 9/17 segments per round trip up to the window
+// before the reduction, then one (RFC 9438 section 4.3). 100 round trips later, W_cubic would
+// still be at 70.2 segments.
 // req: 8312-4.2-1
 func TestCubicShortRoundTripIsReno(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 100 * testSMSS, Ssthresh: CwndMax}, rtt: ms / 10}
 	c.loss()
-	want := map[int]float64{0: 70, 10: 75.25, 30: 85.74, 56: 99.39, 60: 102.79, 80: 122.58, 120: 162.32}
+	want := map[int]float64{0: 70, 10: 75.25, 30: 85.74, 56: 99.39, 60: 102.79, 80: 122.58,
+		120: 162.32}
 	for round := 0; round <= 120; round++ {
 		if w, ok := want[round]; ok {
 			near(t, "cwnd in segments", float64(c.w.Cwnd)/testSMSS, w, 0.5)
@@ -116,7 +125,8 @@ func TestCubicReductions(t *testing.T) {
 	check := func(what string, ssthresh, wMax int) {
 		t.Helper()
 		if w.Ssthresh != ssthresh || int(w.cubic.wMax) != wMax {
-			t.Errorf("%s: ssthresh %d, W_max %d, want %d, %d", what, w.Ssthresh, w.cubic.wMax, ssthresh, wMax)
+			t.Errorf("%s: ssthresh %d, W_max %d, want %d, %d", what, w.Ssthresh, w.cubic.wMax,
+				ssthresh, wMax)
 		}
 	}
 	reduce := func(why Cause, cwnd, flight int) {
@@ -133,7 +143,8 @@ func TestCubicReductions(t *testing.T) {
 	reduce(Loss, 90_000, 40_000)
 	check("a burst of ACKs has lowered FlightSize", 63_000, 90_000)
 	reduce(Loss, 20_000, 90_000)
-	check("again in a recovery that holds cwnd below ssthresh", 44_100, 53_550) // 0.7 and 0.85 of 63,000
+	// 0.7 and 0.85 of 63,000
+	check("again in a recovery that holds cwnd below ssthresh", 44_100, 53_550)
 	reduce(Loss, 20_000, 30_000)
 	check("again, with less outstanding", 21_000, 25_500)
 	reduce(Loss, 2500, 2500)
@@ -151,8 +162,9 @@ func TestCubicReductions(t *testing.T) {
 	check("second timeout", 70_000, 0)
 }
 
-// After a timeout slow start leads to ssthresh, and there W_max is cwnd and K is 0 (RFC 9438 section 4.8). References as in TestCubicTrace;
-// W_est rises from 500 by 9/17 a round trip until 714, the window of before.
+// After a timeout slow start leads to ssthresh, and there W_max is cwnd and K is 0 (RFC 9438
+// section 4.8). References as in TestCubicTrace; W_est rises from 500 by 9/17 a round trip until
+// 714, the window of before.
 // req: 8312-4.5-1
 func TestCubicAfterTimeout(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 900_000, Ssthresh: CwndMax}, rtt: 100 * ms}
@@ -192,8 +204,9 @@ func TestCubicApplicationLimited(t *testing.T) {
 	before := held.w.Cwnd
 	for range 600 {
 		held.una += testSMSS
-		held.alg.Acked(&held.w, Sample{Now: held.now, Acked: testSMSS, SMSS: testSMSS, RTT: held.rtt, SRTT: held.rtt,
-			Una: held.una, Nxt: held.una})
+		held.alg.Acked(&held.w, Sample{Now: held.now, Acked: testSMSS, SMSS: testSMSS, RTT: held.rtt,
+			SRTT: held.rtt,
+			Una:  held.una, Nxt: held.una})
 		held.now += 100 * ms
 	}
 	if held.w.Cwnd != before {
@@ -208,7 +221,8 @@ func TestCubicApplicationLimited(t *testing.T) {
 	near(t, "after a trickle", float64(held.w.Cwnd), float64(busy.w.Cwnd), float64(busy.w.Cwnd)*0.015)
 }
 
-// An idle restart lowers cwnd without a congestion event (RFC 5681 section 4.1): neither curve may jump it back.
+// An idle restart lowers cwnd without a congestion event (RFC 5681 section 4.1): neither curve
+// may jump it back.
 func TestCubicLoweredWindowDoesNotJump(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 100 * testSMSS, Ssthresh: CwndMax}, rtt: ms / 10}
 	c.loss()
@@ -217,13 +231,15 @@ func TestCubicLoweredWindowDoesNotJump(t *testing.T) {
 	}
 	c.w.Cwnd = 71 * testSMSS
 	before := c.w.Cwnd
-	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 2 * testSMSS, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt, Limited: true})
+	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 2 * testSMSS, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt,
+		Limited: true})
 	if c.w.Cwnd > before+testSMSS {
 		t.Errorf("cwnd %d to %d by one ACK of two segments", before, c.w.Cwnd)
 	}
 }
 
-// Slow start in between, here after an idle restart, begins another congestion avoidance stage: t counts from there.
+// Slow start in between, here after an idle restart, begins another congestion avoidance stage: t
+// counts from there.
 func TestCubicStageBeginsAfterSlowStart(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 1000 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
 	c.loss()
@@ -248,7 +264,8 @@ func TestCubicBound(t *testing.T) {
 	c.round()
 	c.w.cubic.epoch -= 100 * second
 	before := c.w.Cwnd
-	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 3 * before, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt, Limited: true})
+	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 3 * before, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt,
+		Limited: true})
 	if c.w.Cwnd != before+before/2 {
 		t.Errorf("cwnd %d to %d", before, c.w.Cwnd)
 	}
@@ -265,7 +282,8 @@ func TestCubicUndo(t *testing.T) {
 	c.loss()
 	c.round()
 	c.alg.Undo(&c.w)
-	if c.w.Cwnd != before.Cwnd || c.w.Ssthresh != before.Ssthresh || c.w.cubic.curve != before.cubic.curve {
+	if c.w.Cwnd != before.Cwnd || c.w.Ssthresh != before.Ssthresh ||
+		c.w.cubic.curve != before.cubic.curve {
 		t.Errorf("undone: %+v, was %+v", c.w, before)
 	}
 	straight.round()
@@ -273,7 +291,8 @@ func TestCubicUndo(t *testing.T) {
 		c.round()
 		straight.round()
 	}
-	near(t, "cwnd goes on as if nothing had been", float64(c.w.Cwnd), float64(straight.w.Cwnd), float64(straight.w.Cwnd)*0.01)
+	near(t, "cwnd goes on as if nothing had been", float64(c.w.Cwnd), float64(straight.w.Cwnd),
+		float64(straight.w.Cwnd)*0.01)
 
 	c.loss()
 	for c.w.Cwnd < int(c.w.prior.cwnd) {

@@ -11,7 +11,8 @@ type dctcp struct {
 	alpha         int32 // DCTCP.Alpha in units of 1/alphaOne
 }
 
-// g is 1/16 (section 4.2). alpha has bits enough that what is lost to rounding, under 16 units, never shows in cwnd.
+// g is 1/16 (section 4.2). alpha has bits enough that what is lost to rounding, under 16 units,
+// never shows in cwnd.
 const (
 	alphaBits      = 20
 	alphaOne       = 1 << alphaBits
@@ -29,7 +30,8 @@ func (DCTCP) Start(w *State, iw int) {
 	*w = State{Cwnd: iw, Ssthresh: CwndMax, dctcp: dctcp{alpha: alphaOne}}
 }
 
-// Acked counts in recovery too; marks then are as good as any. Slow start ends by a mark, not by a delay.
+// Acked counts in recovery too; marks then are as good as any. Slow start ends by a mark, not by
+// a delay.
 func (d DCTCP) Acked(w *State, a Sample) {
 	w.count(&a)
 	if !a.Limited || a.Recovering {
@@ -61,8 +63,9 @@ func (w *State) count(a *Sample) {
 	w.roundEnd, d.acked, d.marked = a.Nxt, 0, 0
 }
 
-// Reduce answers a mark by alpha/2 (section 3.4), a loss as NewReno does (3.5). Two segments are the floor of both: one
-// alone would wait for the peer's delayed ACK, a thousand round trips of a data centre.
+// Reduce answers a mark by alpha/2 (section 3.4), a loss as NewReno does (3.5). Two segments are
+// the floor of both: one alone would wait for the peer's delayed ACK, a thousand round trips of a
+// data centre.
 func (d DCTCP) Reduce(w *State, why Cause, now int64, flight, smss int) {
 	if why == Loss {
 		d.NewReno.Reduce(w, why, now, flight, smss)

@@ -16,15 +16,16 @@ func ackWindows(w *State, una *uint64, n, marked int) {
 	}
 }
 
-// alpha = 1 - (1 - 1/16)^n from 0, (15/16)^n from 1; RFC 8257 section 3.3. By calculator: (15/16)^10 = 0.52446, ^32 =
-// 0.12680.
+// alpha = 1 - (1 - 1/16)^n from 0, (15/16)^n from 1; RFC 8257 section 3.3. By calculator:
+// (15/16)^10 = 0.52446, ^32 = 0.12680.
 func TestDCTCPAlpha(t *testing.T) {
 	var w State
 	DCTCP{}.Start(&w, 10*testSMSS)
 	una := uint64(1)
 	alpha := func() float64 { return float64(w.dctcp.alpha) / alphaOne }
 	near(t, "at start", alpha(), 1, 0)
-	DCTCP{}.Acked(&w, Sample{Acked: 1, SMSS: testSMSS, RTT: -1, Una: una, Nxt: una + 10*testSMSS - 1}) // the first window begins
+	// the first window begins
+	DCTCP{}.Acked(&w, Sample{Acked: 1, SMSS: testSMSS, RTT: -1, Una: una, Nxt: una + 10*testSMSS - 1})
 	ackWindows(&w, &una, 10, 0)
 	near(t, "ten windows without a mark", alpha(), 0.52446, 0.0001)
 	ackWindows(&w, &una, 22, 0)

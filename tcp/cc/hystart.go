@@ -2,9 +2,9 @@ package cc
 
 import "math"
 
-// hystart is HyStart++, RFC 9406: the first slow start ends when the round-trip time rises, before a queue overflows. A
-// round lasts until what was SND.NXT at its begin is acknowledged (State.roundEnd). Round-trip times in nanoseconds, 4.3 s
-// at most; 0: none yet.
+// hystart is HyStart++, RFC 9406: the first slow start ends when the round-trip time rises,
+// before a queue overflows. A round lasts until what was SND.NXT at its begin is acknowledged
+// (State.roundEnd). Round-trip times in nanoseconds, 4.3 s at most; 0: none yet.
 //
 //	slow start ──RTT rose──► conservative slow start ──5 rounds──► congestion avoidance
 //	     ▲────────RTT fell below the baseline───┘
@@ -28,8 +28,9 @@ const (
 // cautious says that this is conservative slow start.
 func (h *hystart) cautious() bool { return h.rounds > 0 }
 
-// observe takes an acknowledgment of the first slow start and says whether slow start is over. Only acknowledgments of
-// what cwnd limited belong here: others say nothing of a queue that we build.
+// observe takes an acknowledgment of the first slow start and says whether slow start is over.
+// Only acknowledgments of what cwnd limited belong here: others say nothing of a queue that we
+// build.
 func (w *State) observe(a *Sample) (over bool) {
 	h := &w.hystart
 	if a.RTT >= 0 {

@@ -2,8 +2,9 @@ package cc
 
 import "testing"
 
-// rounds runs slow start with one round-trip time per round, ten ACKs of a segment each. The very first ACK begins the
-// first round; so the first ACK of each ten is the last one of the round before.
+// rounds runs slow start with one round-trip time per round, ten ACKs of a segment each. The very
+// first ACK begins the first round; so the first ACK of each ten is the last one of the round
+// before.
 func rounds(alg Algorithm, w *State, una *uint64, rtts ...int64) {
 	for _, rtt := range rtts {
 		for range 10 {

@@ -35,8 +35,10 @@ func (m *machine) ack(a ack) error {
 	m.now += a.wait
 	m.una += uint64(a.octets)
 	before := m.w
-	m.alg.Acked(&m.w, Sample{Now: m.now, Acked: a.octets, Delivered: a.octets, Marked: a.marked, Flight: before.Cwnd, SMSS: m.smss,
-		RTT: a.rtt, SRTT: a.srtt, MinRTT: a.srtt, Una: m.una, Nxt: m.una + uint64(before.Cwnd), Limited: a.limited,
+	m.alg.Acked(&m.w, Sample{Now: m.now, Acked: a.octets, Delivered: a.octets, Marked: a.marked,
+		Flight: before.Cwnd, SMSS: m.smss,
+		RTT: a.rtt, SRTT: a.srtt, MinRTT: a.srtt, Una: m.una, Nxt: m.una + uint64(before.Cwnd),
+		Limited:    a.limited,
 		Recovering: a.recovering, AfterTimeout: a.afterTimeout})
 	grown := m.w.Cwnd - before.Cwnd
 	switch {
@@ -85,7 +87,8 @@ func (m *machine) undo() error {
 	before := m.w
 	m.alg.Undo(&m.w)
 	if m.w.Cwnd != max(before.Cwnd, int(before.prior.cwnd)) {
-		return fmt.Errorf("undone: cwnd %d, was %d and %d before the reduction", m.w.Cwnd, before.Cwnd, before.prior.cwnd)
+		return fmt.Errorf("undone: cwnd %d, was %d and %d before the reduction", m.w.Cwnd, before.Cwnd,
+			before.prior.cwnd)
 	}
 	m.answered = false
 	return m.check()
@@ -100,7 +103,8 @@ func (m *machine) check() error {
 	if c.wMax < 0 || c.wEst < 0 || c.k < 0 || c.estCredit < 0 || w.credit < 0 {
 		return fmt.Errorf("%+v", c)
 	}
-	if d := &w.dctcp; d.alpha < 0 || d.alpha > alphaOne || d.acked < 0 || d.marked < 0 || d.marked > d.acked {
+	if d := &w.dctcp; d.alpha < 0 || d.alpha > alphaOne || d.acked < 0 || d.marked < 0 ||
+		d.marked > d.acked {
 		return fmt.Errorf("%+v", d)
 	}
 	if h := &w.hystart; h.rounds > cssRounds || h.samples > hystartSamples {
@@ -112,7 +116,8 @@ func (m *machine) check() error {
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(rapid.SampledFrom(algorithms[:]).Draw(t, "algorithm"),
-			rapid.SampledFrom([]int{1, 64, 536, 1448, 8948, 65_495}).Draw(t, "SMSS"), rapid.IntRange(1, 10).Draw(t, "IW"))
+			rapid.SampledFrom([]int{1, 64, 536, 1448, 8948, 65_495}).Draw(t, "SMSS"),
+			rapid.IntRange(1, 10).Draw(t, "IW"))
 		try := func(err error) {
 			if err != nil {
 				t.Fatal(err)
@@ -122,10 +127,12 @@ func TestInvariants(t *testing.T) {
 			"ack": func(t *rapid.T) {
 				octets := rapid.IntRange(1, m.w.Cwnd+10*m.smss).Draw(t, "octets")
 				try(m.ack(ack{
-					wait: rapid.Int64Range(0, 3600*second).Draw(t, "wait"), rtt: rapid.Int64Range(-1, 10*second).Draw(t, "rtt"),
+					wait: rapid.Int64Range(0, 3600*second).Draw(t, "wait"),
+					rtt:  rapid.Int64Range(-1, 10*second).Draw(t, "rtt"),
 					srtt: rapid.Int64Range(0, 10*second).Draw(t, "srtt"), octets: octets,
 					marked: rapid.IntRange(0, octets).Draw(t, "marked"), limited: rapid.Bool().Draw(t, "limited"),
-					recovering: rapid.Bool().Draw(t, "recovering"), afterTimeout: rapid.Bool().Draw(t, "after timeout"),
+					recovering:   rapid.Bool().Draw(t, "recovering"),
+					afterTimeout: rapid.Bool().Draw(t, "after timeout"),
 				}))
 			},
 			"window": func(t *rapid.T) { // a round trip of a sender that is held back
@@ -149,7 +156,8 @@ func TestInvariants(t *testing.T) {
 	})
 }
 
-// In slow start every new octet that is acknowledged, up to the bound, grows cwnd by as much; recovery takes nothing.
+// In slow start every new octet that is acknowledged, up to the bound, grows cwnd by as much;
+// recovery takes nothing.
 // req: 9293-MUST-19
 func TestSlowStartIsExponential(t *testing.T) {
 	for _, alg := range algorithms {
@@ -165,9 +173,11 @@ func TestSlowStartIsExponential(t *testing.T) {
 	}
 }
 
-// Any sequence of calls, also such as no peer can cause: nothing overflows, no window leaves its bounds.
+// Any sequence of calls, also such as no peer can cause: nothing overflows, no window leaves its
+// bounds.
 func FuzzAlgorithms(f *testing.F) {
-	f.Add(uint8(0), uint16(1448), []byte{0, 10, 20, 255, 1, 9, 9, 9, 2, 200, 0, 0, 0, 50, 50, 17, 4, 1, 1, 1, 3, 8, 0, 1})
+	f.Add(uint8(0), uint16(1448), []byte{0, 10, 20, 255, 1, 9, 9, 9, 2, 200, 0, 0, 0, 50, 50, 17, 4, 1,
+		1, 1, 3, 8, 0, 1})
 	f.Add(uint8(1), uint16(8948), []byte{0, 100, 20, 31, 2, 9, 9, 9, 0, 255, 255, 31})
 	f.Add(uint8(2), uint16(1), []byte{3, 10, 20, 1, 4, 9, 9, 9, 0, 255, 255, 17, 0, 255, 255, 17})
 	f.Fuzz(func(t *testing.T, which uint8, smss uint16, calls []byte) {
@@ -180,8 +190,10 @@ func FuzzAlgorithms(f *testing.F) {
 			switch b[0] % 5 {
 			case 0:
 				octets := 1 + int(b[1])<<(b[2]%23)
-				err = m.ack(ack{wait: int64(b[2]) << (b[1] % 40), rtt: int64(b[2])<<(b[3]%32) - 1, srtt: int64(b[1]) << (b[3] % 32),
-					octets: octets, marked: octets * int(b[2]) / 255, limited: b[3]&1 != 0, recovering: b[3]&6 == 6, afterTimeout: b[3]&24 == 24})
+				err = m.ack(ack{wait: int64(b[2]) << (b[1] % 40), rtt: int64(b[2])<<(b[3]%32) - 1,
+					srtt:   int64(b[1]) << (b[3] % 32),
+					octets: octets, marked: octets * int(b[2]) / 255, limited: b[3]&1 != 0,
+					recovering: b[3]&6 == 6, afterTimeout: b[3]&24 == 24})
 			case 1:
 				err = m.reduce(Loss, flight)
 			case 2:

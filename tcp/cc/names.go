@@ -24,5 +24,6 @@ func ByName(name string) (Algorithm, error) {
 			return a, nil
 		}
 	}
-	return nil, fmt.Errorf("congestion control %q is not known; choose one of %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("congestion control %q is not known; choose one of %s", name,
+		strings.Join(Names(), ", "))
 }

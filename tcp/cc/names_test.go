@@ -17,7 +17,8 @@ func TestByName(t *testing.T) {
 		}
 	}
 	_, err := ByName("bbr")
-	if err == nil || !strings.Contains(err.Error(), `"bbr" is not known; choose one of cubic, dctcp, reno`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `"bbr" is not known; choose one of cubic, dctcp, reno`) {
 		t.Errorf("unknown: %v", err)
 	}
 }

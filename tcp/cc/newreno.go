@@ -1,6 +1,7 @@
 package cc
 
-// NewReno is the congestion control of RFC 5681 with RFC 6928's initial window and the slow start of RFC 9406.
+// NewReno is the congestion control of RFC 5681 with RFC 6928's initial window and the slow start
+// of RFC 9406.
 type NewReno struct{}
 
 func (NewReno) Name() string { return "reno" }
@@ -18,7 +19,8 @@ func (NewReno) Acked(w *State, a Sample) {
 	avoid(w, octets, a.SMSS)
 }
 
-// avoid is congestion avoidance: one SMSS per cwnd of acknowledged octets (section 3.1, the recommended way).
+// avoid is congestion avoidance: one SMSS per cwnd of acknowledged octets (section 3.1, the
+// recommended way).
 func avoid(w *State, octets, smss int) {
 	credit := int(w.credit) + octets
 	if credit >= w.Cwnd {

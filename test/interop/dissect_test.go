@@ -16,18 +16,25 @@ const dissectTimeout = 5 * time.Minute
 
 // dissect has tshark read the capture of a run: it must find nothing malformed in what our TCP said
 // as iWARP. What it gets wrong is left out:
-//   - what siw and the kernel's TCP said: a segment of theirs may begin within an FPDU, and tshark takes octets of payload for a header;
+//   - what siw and the kernel's TCP said: a segment of theirs may begin within an FPDU, and
+//     tshark takes octets of payload for a header;
 //   - RPC over RDMA: its dissector guesses that short Sends are RPCs and then finds them malformed;
-//   - ports: what one end of a connection happens to have may be another protocol's, so iWARP is looked for first;
-//   - the Ready-to-Receive frame (dialect rtr), which it takes for an FPDU, and so all that comes after it.
+//   - ports: what one end of a connection happens to have may be another protocol's, so iWARP is
+//     looked for first;
+//   - the Ready-to-Receive frame (dialect rtr), which it takes for an FPDU, and so all that comes
+//     after it.
 //
 // Of several FPDUs in a segment tshark reads the first, and what it does not take for iWARP it does
 // not judge.
 func dissect(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dissectTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "tshark", "--disable-protocol", "rpcordma", "-o", "tcp.try_heuristic_first:TRUE", "-n", "-r", path,
-		"-Y", fmt.Sprintf(`(_ws.malformed && iwarp_mpa && ip.src in {%s,%s}) || tcp.payload contains "MPA ID Rt"`, ourAddr.Addr(), programAddr),
+	cmd := exec.CommandContext(ctx, "tshark", "--disable-protocol", "rpcordma", "-o",
+		"tcp.try_heuristic_first:TRUE", "-n", "-r", path,
+		"-Y",
+		fmt.Sprintf(
+			`(_ws.malformed && iwarp_mpa && ip.src in {%s,%s}) || tcp.payload contains "MPA ID Rt"`,
+			ourAddr.Addr(), programAddr),
 		"-T", "fields",
 		"-e", "tcp.stream", "-e", "tcp.payload", "-e", "frame.number", "-e", "frame.protocols")
 	var errs opening
@@ -37,7 +44,8 @@ func dissect(path string) error {
 		return fmt.Errorf("tshark over %s: %w: %s", path, err, errs)
 	}
 	if bad := malformed(string(out)); bad != "" {
-		return fmt.Errorf("tshark finds malformed frames in %s (stream, payload, frame, protocols):\n%s", path, bad[:min(len(bad), dissectShown)])
+		return fmt.Errorf("tshark finds malformed frames in %s (stream, payload, frame, protocols):\n%s",
+			path, bad[:min(len(bad), dissectShown)])
 	}
 	return nil
 }

@@ -45,11 +45,14 @@ var siwInitiators = []siwInitiator{
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true}},
 	{"CRC that we ask for", "std", rnic.ConnParam{NoMarkers: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true}},
-	{"CRC that siw asks for", "opt mpa_crc_required=1", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
+	{"CRC that siw asks for", "opt mpa_crc_required=1",
+		rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true}},
-	{"peer-to-peer", "opt peer_to_peer=1", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
+	{"peer-to-peer", "opt peer_to_peer=1", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: ourDepth,
+		ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true}},
-	{"peer-to-peer, CRC", "opt peer_to_peer=1 mpa_crc_required=1", rnic.ConnParam{NoMarkers: true, IRD: ourDepth, ORD: ourDepth},
+	{"peer-to-peer, CRC", "opt peer_to_peer=1 mpa_crc_required=1",
+		rnic.ConnParam{NoMarkers: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true}},
 	{"Rev 1", "opt mpa_version=1", rnic.ConnParam{NoMarkers: true, NoCRC: true},
 		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
@@ -154,9 +157,11 @@ func TestSiwInitiatorPrivateData(t *testing.T) {
 			require.Equal(r.t, private(n), append([]byte{}, req.PrivateData()...))
 			ird, ord, ok := req.ReadDepths()
 			require.Equal(r.t, []any{5, 3, true}, []any{ird, ord, ok})
-			e := r.newEnd(rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: 2, ORD: 9, PrivateData: private(n + 1)[:n]})
+			e := r.newEnd(rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: 2, ORD: 9,
+				PrivateData: private(n + 1)[:n]})
 			require.NoError(r.t, req.Accept(r.ctx, e.qp, e.conn))
-			require.Equal(r.t, rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 2, ORD: 5, PeerIRD: 5, PeerORD: 3}, e.qp.Startup())
+			require.Equal(r.t, rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 2,
+				ORD: 5, PeerIRD: 5, PeerORD: 3}, e.qp.Startup())
 			r.events(probe, "ESTABLISHED 0 ird 2 ord 5", private(n + 1)[:n])
 			require.Equal(r.t, "hello", string(e.receive()))
 			e.send([]byte("and back"))

@@ -22,10 +22,13 @@ import (
 )
 
 var (
-	live      = flag.Bool("live", false, "talk to Linux siw in a virtual machine: needs root and the packages of scripts/deps.sh interop")
+	live = flag.Bool("live", false,
+		"talk to Linux siw in a virtual machine: needs root and the packages of scripts/deps.sh interop")
 	raceTries = flag.Int("tries", 5, "how often TestSiwAcceptRace tries, each way")
-	quick     = flag.Bool("quick", false, "perftest's programs with half of the combinations of CRC and length")
-	capture   = flag.String("capture", "", "write all that passes the guest's device to this pcap file")
+	quick     = flag.Bool("quick", false,
+		"perftest's programs with half of the combinations of CRC and length")
+	capture = flag.String("capture", "",
+		"write all that passes the guest's device to this pcap file")
 )
 
 // The network of the tests: a bridge with two TAPs, our stack on one and the guest on the
@@ -64,7 +67,8 @@ func TestMain(m *testing.M) {
 // all that it has started.
 func enclose() int {
 	if os.Geteuid() != 0 {
-		fmt.Fprintln(os.Stderr, "interop: needs root: it makes a network namespace, a bridge and TAP devices")
+		fmt.Fprintln(os.Stderr, "interop: needs root: it makes a network namespace, a bridge and "+
+			"TAP devices")
 		return 1
 	}
 	dir, err := os.MkdirTemp("", "interop")
@@ -84,7 +88,8 @@ func enclose() int {
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), inside+"="+command)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET,
+		Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "interop: no network namespace:", err)
 		return 1
@@ -120,7 +125,8 @@ func makeImage() error {
 // makeCommand builds our command, here because the modules it is made of may have to be downloaded,
 // too.
 func makeCommand(path string) error {
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "github.com/rnicd/rnicd/cmd/rnicd").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path,
+		"github.com/rnicd/rnicd/cmd/rnicd").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("our command: %w\n%s", err, out)
 	}
@@ -201,7 +207,8 @@ func startCapture() (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("tcpdump", "-i", guestTAP, "-U", "-n", "-Z", "root", "--immediate-mode", "-w", path, "tcp")
+	cmd := exec.Command("tcpdump", "-i", guestTAP, "-U", "-n", "-Z", "root", "--immediate-mode", "-w",
+		path, "tcp")
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("interop: %w; scripts/deps.sh interop installs tcpdump", err)
 	}

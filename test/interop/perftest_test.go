@@ -46,7 +46,8 @@ func overPerftest(t *testing.T, f func(r *rig, w perftestWay, test perf.Test)) {
 					t.Run(fmt.Sprintf("%s, %d octets", w.name, size), func(t *testing.T) {
 						over(t, func(r *rig) {
 							r.siw(w.module)
-							f(r, w, perf.Test{Op: p.Op, Latency: p.Latency, Size: size, Iterations: perfIterations, TxDepth: 64, RxDepth: 64})
+							f(r, w, perf.Test{Op: p.Op, Latency: p.Latency, Size: size, Iterations: perfIterations,
+								TxDepth: 64, RxDepth: 64})
 						})
 					})
 				}
@@ -73,7 +74,8 @@ func TestSiwPerftestClient(t *testing.T) {
 	overPerftest(t, func(r *rig, w perftestWay, test perf.Test) {
 		gone := make(chan perftest.Served, 1)
 		s, err := perftest.NewServer(perftest.ServerConfig{
-			Adapter: r.adapter, Test: test, Conn: w.opt, IdleTimeout: patience, Done: func(s perftest.Served) { gone <- s },
+			Adapter: r.adapter, Test: test, Conn: w.opt, IdleTimeout: patience,
+			Done: func(s perftest.Served) { gone <- s },
 		})
 		require.NoError(r.t, err)
 		l := r.listen()
@@ -82,7 +84,8 @@ func TestSiwPerftestClient(t *testing.T) {
 		go func() { served <- s.Serve(ctx, l) }()
 		defer func() { stop(); require.NoError(r.t, <-served) }()
 		begin := time.Now()
-		job := r.start("exec %v %s %s", perftest.Program{Op: test.Op, Latency: test.Latency}, perftestFlags(test, r.port), r.host)
+		job := r.start("exec %v %s %s", perftest.Program{Op: test.Op, Latency: test.Latency},
+			perftestFlags(test, r.port), r.host)
 		var out perftest.Served
 		select {
 		case out = <-gone:
@@ -100,7 +103,8 @@ func TestSiwPerftestClient(t *testing.T) {
 // table: the program printed a line of figures.
 func table(r *rig, printed string, test perf.Test) {
 	r.t.Helper()
-	require.Regexp(r.t, fmt.Sprintf(`(?m)^\s*%d\s+%d\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+`, test.Size, test.Iterations), printed)
+	require.Regexp(r.t, fmt.Sprintf(`(?m)^\s*%d\s+%d\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+`, test.Size,
+		test.Iterations), printed)
 }
 
 // counted: our end's counters tell of all the messages.
@@ -114,7 +118,8 @@ func counted(t *testing.T, out perftest.Served, test perf.Test) {
 		require.EqualValues(t, octets, out.Counters.Placed.Direct+out.Counters.Placed.Reassembled)
 	}
 	if !test.Latency && test.Op != perf.Send {
-		require.EqualValues(t, []uint64{uint64(test.Size), uint64(test.Iterations)}, []uint64{out.Report.Size, out.Report.Iterations})
+		require.EqualValues(t, []uint64{uint64(test.Size), uint64(test.Iterations)},
+			[]uint64{out.Report.Size, out.Report.Iterations})
 	}
 }
 
@@ -122,13 +127,15 @@ func counted(t *testing.T, out perftest.Served, test perf.Test) {
 func TestSiwPerftestServer(t *testing.T) {
 	overPerftest(t, func(r *rig, w perftestWay, test perf.Test) {
 		port := newPort()
-		job := r.start("exec %v %s", perftest.Program{Op: test.Op, Latency: test.Latency}, perftestFlags(test, port))
+		job := r.start("exec %v %s", perftest.Program{Op: test.Op, Latency: test.Latency},
+			perftestFlags(test, port))
 		_, err := vm.Run(r.ctx, fmt.Sprintf("listening %d", port))
 		require.NoError(r.t, err, "%s", job)
 		opt := w.opt
 		opt.Quirks.WakeUp = rnic.WakeUpDefault
 		res, err := perftest.Run(r.ctx, perftest.ClientConfig{
-			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)), Test: test, Conn: opt,
+			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)),
+			Test: test, Conn: opt,
 		})
 		require.NoError(r.t, err, "%s", job)
 		require.EqualValues(r.t, test.Iterations, res.Iterations)

@@ -66,7 +66,8 @@ func words(p perftest.Program) string {
 }
 
 func commandTest(p perftest.Program) perf.Test {
-	return perf.Test{Op: p.Op, Latency: p.Latency, Size: 3000, Iterations: 100, TxDepth: 32, RxDepth: 32}
+	return perf.Test{Op: p.Op, Latency: p.Latency, Size: 3000, Iterations: 100, TxDepth: 32,
+		RxDepth: 32}
 }
 
 // Each program with our server, by its command line.
@@ -74,7 +75,8 @@ func TestCommandPerftestServer(t *testing.T) {
 	overCommands(t, func(c *command) {
 		for _, p := range perftest.Programs {
 			port := newPort()
-			line := fmt.Sprintf("perf server --compat perftest %s -s 3000 -n 100 -r 32 --once --port %d", words(p), port)
+			line := fmt.Sprintf("perf server --compat perftest %s -s 3000 -n 100 -r 32 --once --port %d",
+				words(p), port)
 			if len(c.pmd) == 0 {
 				line += " --pmd kernel --addr " + c.host
 			}
@@ -84,7 +86,8 @@ func TestCommandPerftestServer(t *testing.T) {
 			c.ends(job)
 			table(c.rig, job.String(), commandTest(p))
 			require.Zero(c.t, server.Wait(c.t), "%s", server)
-			require.Len(c.t, server.Lines(fmt.Sprintf("^measured    %v, messages of 3000 octets, ", p)), 1, "%s", server)
+			require.Len(c.t, server.Lines(fmt.Sprintf("^measured    %v, messages of 3000 octets, ", p)), 1,
+				"%s", server)
 		}
 	})
 }
@@ -97,7 +100,8 @@ func TestCommandPerftestClient(t *testing.T) {
 			job := c.start("exec %v %s", p, perftestFlags(commandTest(p), port))
 			_, err := vm.Run(c.ctx, fmt.Sprintf("listening %d", port))
 			require.NoError(c.t, err, "%s", job)
-			client := c.run(fmt.Sprintf("perf %s %v:%d --compat perftest -s 3000 -n 100 -t 32 -r 32 --timeout 60s", words(p), guestAddr.Addr(), port))
+			client := c.run(fmt.Sprintf("perf %s %v:%d --compat perftest -s 3000 -n 100 -t 32 -r 32 "+
+				"--timeout 60s", words(p), guestAddr.Addr(), port))
 			require.Zero(c.t, client.Wait(c.t), "%s", client)
 			require.Len(c.t, client.Lines(`^ 3000 +100 `), 1, "%s", client)
 			c.ends(job)
@@ -115,7 +119,8 @@ func TestCommandPerftestShapes(t *testing.T) {
 			}
 			both := fmt.Sprintf("%s -n %d -t %d", flags, n, min(n, 32))
 			port := newPort()
-			line := fmt.Sprintf("perf server --compat perftest write bw %s -n %d --once --port %d", flags, n, port)
+			line := fmt.Sprintf("perf server --compat perftest write bw %s -n %d --once --port %d",
+				flags, n, port)
 			if len(c.pmd) == 0 {
 				line += " --pmd kernel --addr " + c.host
 			}
@@ -130,7 +135,8 @@ func TestCommandPerftestShapes(t *testing.T) {
 			job = c.start("exec ib_write_bw -R -F -d siw0 -p %d %s", port, both)
 			_, err := vm.Run(c.ctx, fmt.Sprintf("listening %d", port))
 			require.NoError(c.t, err, "%s", job)
-			client := c.run(fmt.Sprintf("perf write bw %v:%d --compat perftest %s --timeout 60s", guestAddr.Addr(), port, both))
+			client := c.run(fmt.Sprintf("perf write bw %v:%d --compat perftest %s --timeout 60s",
+				guestAddr.Addr(), port, both))
 			require.Zero(c.t, client.Wait(c.t), "%s", client)
 			c.ends(job)
 		}

@@ -25,7 +25,8 @@ type shapeCell struct {
 
 func shapeCells() (all []shapeCell) {
 	add := func(p perftest.Program, s perftest.Shape, seconds int) {
-		c := shapeCell{perf.Test{Op: p.Op, Latency: p.Latency, Size: 5000, Iterations: 128, TxDepth: 32, RxDepth: 64}, s}
+		c := shapeCell{perf.Test{Op: p.Op, Latency: p.Latency, Size: 5000, Iterations: 128, TxDepth: 32,
+			RxDepth: 64}, s}
 		switch {
 		case seconds > 0:
 			c.Iterations, c.Duration = 0, time.Duration(seconds)*time.Second
@@ -116,7 +117,8 @@ func TestSiwPerftestShapesClient(t *testing.T) {
 	overShapes(t, func(r *rig, c shapeCell, opt rnic.ConnParam) {
 		gone := make(chan perftest.Served, 1)
 		s, err := perftest.NewServer(perftest.ServerConfig{
-			Adapter: r.adapter, Test: c.Test, Shape: c.Shape, Conn: opt, IdleTimeout: patience, GreetTimeout: patience, Done: func(s perftest.Served) { gone <- s },
+			Adapter: r.adapter, Test: c.Test, Shape: c.Shape, Conn: opt, IdleTimeout: patience,
+			GreetTimeout: patience, Done: func(s perftest.Served) { gone <- s },
 		})
 		require.NoError(r.t, err)
 		l := r.listen()
@@ -152,7 +154,8 @@ func TestSiwPerftestShapesServer(t *testing.T) {
 		opt.Quirks.WakeUp = rnic.WakeUpDefault
 		rows := 0
 		res, err := perftest.Run(r.ctx, perftest.ClientConfig{
-			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)), Test: c.Test, Shape: c.Shape, Conn: opt,
+			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)),
+			Test: c.Test, Shape: c.Shape, Conn: opt,
 			Measured: func(perf.Result) { rows++ },
 		})
 		require.NoError(r.t, err, "%s", job)

@@ -40,7 +40,8 @@ func overPrograms(t *testing.T, how string, f func(p *programEnd)) {
 	for name, p := range map[string]*programEnd{
 		overSockets: {rig: &rig{host: bridgeAddr.Addr().String()}},
 		overOurTCP: {rig: &rig{host: programAddr},
-			pmd: strings.Fields("--pmd tap --dev " + ourTAP + " --addr " + programAddr + "/24 --no-offload --no-dad")},
+			pmd: strings.Fields("--pmd tap --dev " + ourTAP + " --addr " + programAddr +
+				"/24 --no-offload --no-dad")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			needCard(t)
@@ -65,9 +66,11 @@ func makeLibraries(t *testing.T) {
 		dir := filepath.Dir(os.Getenv(inside))
 		for _, args := range [][]string{
 			{"../../verbs/shim/build.sh", filepath.Join(dir, "librnicd_verbs.so")},
-			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", filepath.Join(dir, "librnicd_engine.so"), "../../verbs/cshared"},
+			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o",
+				filepath.Join(dir, "librnicd_engine.so"), "../../verbs/cshared"},
 		} {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil && libraries.err == nil {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil &&
+				libraries.err == nil {
 				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)
 			}
 		}
@@ -87,7 +90,8 @@ func (p *programEnd) run(flags, line string) *netlab.Process {
 		}
 	}
 	words := append(strings.Fields("run --verbose --peer siw "+flags), p.pmd...)
-	return netlab.Start(p.t, exec.Command(os.Getenv(inside), append(append(words, "--"), strings.Fields(line)...)...))
+	return netlab.Start(
+		p.t, exec.Command(os.Getenv(inside), append(append(words, "--"), strings.Fields(line)...)...))
 }
 
 // exchange is a conversation of two programs. PORT and HOST stand for the server's.
@@ -157,13 +161,15 @@ func (p *programEnd) settled(x exchange, ours *netlab.Process) {
 	crc := map[bool]string{false: "CRC32C", true: "no CRC"}[x.flags == noCRC]
 	all := ours.Lines("^rnicd: connected, ")
 	require.NotEmpty(p.t, all, "%s", ours)
-	require.Len(p.t, ours.Lines("^rnicd: connected, .*: (rfc6581|rfc5044), "+crc+"$"), len(all), "%s", ours)
+	require.Len(p.t, ours.Lines("^rnicd: connected, .*: (rfc6581|rfc5044), "+crc+"$"),
+		len(all), "%s", ours)
 }
 
 // rping in either role, in each way in which siw asks that settles read depths, and each that a
 // program of ours may ask in.
 func TestProgramsRping(t *testing.T) {
-	x := exchange{server: "rping -s -v -V -C 10 -S 3000 -p PORT", client: "rping -c -v -V -C 10 -S 3000 -p PORT -a HOST"}
+	x := exchange{server: "rping -s -v -V -C 10 -S 3000 -p PORT",
+		client: "rping -c -v -V -C 10 -S 3000 -p PORT -a HOST"}
 	for _, way := range []struct{ name, module, flags string }{
 		{"no CRC", "std", noCRC},
 		{"CRC that we ask for", "std", ""},
@@ -191,9 +197,12 @@ func TestProgramsOther(t *testing.T) {
 		name, want string
 		exchange
 	}{
-		{"ucmatose", "return status 0", exchange{"", "ucmatose -p PORT -C 10 -S 300", "ucmatose -s HOST -p PORT -C 10 -S 300"}},
-		{"ib_write_bw", " 3000       200 ", exchange{"", "ib_write_bw -R -F -s 3000 -n 200 -p PORT", "ib_write_bw -R -F -s 3000 -n 200 -p PORT HOST"}},
-		{"rdma_client", "rdma_client: end 0", exchange{"", "rdma_server -p PORT", "rdma_client -s HOST -p PORT"}},
+		{"ucmatose", "return status 0",
+			exchange{"", "ucmatose -p PORT -C 10 -S 300", "ucmatose -s HOST -p PORT -C 10 -S 300"}},
+		{"ib_write_bw", " 3000       200 ", exchange{"", "ib_write_bw -R -F -s 3000 -n 200 -p PORT",
+			"ib_write_bw -R -F -s 3000 -n 200 -p PORT HOST"}},
+		{"rdma_client", "rdma_client: end 0",
+			exchange{"", "rdma_server -p PORT", "rdma_client -s HOST -p PORT"}},
 	} {
 		for _, role := range []string{"our server", "our client"} {
 			t.Run(x.name+"/"+role, func(t *testing.T) {

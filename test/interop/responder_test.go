@@ -26,21 +26,31 @@ type siwResponder struct {
 
 var siwResponders = []siwResponder{
 	{"Rev 2", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: 3, ORD: 5},
-		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5,
+			PeerORD: 3}},
 	{"Rev 2, CRC", "std", rnic.ConnParam{NoMarkers: true, IRD: 3, ORD: 5},
-		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
-	{"Rev 2, CRC that siw wants too", "opt mpa_crc_required=1", rnic.ConnParam{NoMarkers: true, IRD: 3, ORD: 5},
-		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5,
+			PeerORD: 3}},
+	{"Rev 2, CRC that siw wants too", "opt mpa_crc_required=1",
+		rnic.ConnParam{NoMarkers: true, IRD: 3, ORD: 5},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5,
+			PeerORD: 3}},
 	{"Rev 1", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, Dialect: rnic.RFC5044},
 		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
 	{"Rev 1, CRC", "std", rnic.ConnParam{NoMarkers: true, Dialect: rnic.RFC5044},
 		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
-	{"peer-to-peer, Write", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRWrite, IRD: 1, ORD: 1},
-		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
-	{"peer-to-peer, any, CRC", "std", rnic.ConnParam{NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 1},
-		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
-	{"peer-to-peer, Read", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRRead, IRD: 1, ORD: 1},
-		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
+	{"peer-to-peer, Write", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, PeerToPeer: true,
+		RTR: rnic.RTRWrite, IRD: 1, ORD: 1},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1,
+			PeerIRD: 1, PeerORD: 1}},
+	{"peer-to-peer, any, CRC", "std", rnic.ConnParam{NoMarkers: true, PeerToPeer: true,
+		IRD: 1, ORD: 1},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1,
+			PeerIRD: 1, PeerORD: 1}},
+	{"peer-to-peer, Read", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, PeerToPeer: true,
+		RTR: rnic.RTRRead, IRD: 1, ORD: 1},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1,
+			PeerIRD: 1, PeerORD: 1}},
 }
 
 // overResponders runs a test over both transports and each way of ours.
@@ -102,7 +112,8 @@ func TestSiwResponder(t *testing.T) {
 		}
 		e.close()
 		r.ends(probe)
-		require.Contains(r.t, probe.String(), "region holds "+hex.EncodeToString([]byte("abcd"+strings.Repeat("e", 50))))
+		require.Contains(r.t, probe.String(),
+			"region holds "+hex.EncodeToString([]byte("abcd"+strings.Repeat("e", 50))))
 	})
 }
 
@@ -133,7 +144,8 @@ func TestSiwResponderRdmaServer(t *testing.T) {
 func TestSiwResponderRping(t *testing.T) {
 	overResponders(t, func(r *rig, s siwResponder) {
 		const pings, size = 5, 2000
-		job, addr := r.serve(fmt.Sprintf("exec rping -s -v -V -p $port -C %d -S %d -a %v", pings, size, guestAddr.Addr()))
+		job, addr := r.serve(fmt.Sprintf("exec rping -s -v -V -p $port -C %d -S %d -a %v", pings, size,
+			guestAddr.Addr()))
 		if !s.want.Enhanced {
 			e := r.connect(addr, s.opt)
 			e.send(e.expose(0, size))
@@ -188,7 +200,8 @@ func TestSiwResponderRejects(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
 		for _, opt := range []rnic.ConnParam{
-			{NoMarkers: true, Dialect: rnic.RFC5044}, {NoMarkers: true, IRD: 1, ORD: 2}, {NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 2},
+			{NoMarkers: true, Dialect: rnic.RFC5044}, {NoMarkers: true, IRD: 1, ORD: 2},
+			{NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 2},
 		} {
 			probe, addr := r.serve("exec probe listen $port reject " + hexOf([]byte("not today")))
 			opt.PrivateData = []byte("please")
@@ -243,7 +256,8 @@ func TestSiwAcceptRace(t *testing.T) {
 		r.siw("std")
 		for _, opt := range []rnic.ConnParam{
 			{NoMarkers: true}, {NoMarkers: true, PeerToPeer: true},
-			{NoMarkers: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}}, {NoMarkers: true, PeerToPeer: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
+			{NoMarkers: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
+			{NoMarkers: true, PeerToPeer: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
 		} {
 			late := 0
 			for range *raceTries {
@@ -270,7 +284,8 @@ func TestSiwAcceptRace(t *testing.T) {
 				e.close()
 				r.ends(probe)
 			}
-			r.t.Logf("siw left the first FPDU lying in %d of %d tries (peer-to-peer: %v; wake-up: %v)", late, *raceTries, opt.PeerToPeer, opt.Quirks.WakeUp)
+			r.t.Logf("siw left the first FPDU lying in %d of %d tries (peer-to-peer: %v; wake-up: %v)", late,
+				*raceTries, opt.PeerToPeer, opt.Quirks.WakeUp)
 		}
 	})
 }

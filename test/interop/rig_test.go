@@ -60,7 +60,8 @@ func overThese(t *testing.T, transports []string, f func(r *rig)) {
 			needCard(t)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			t.Cleanup(cancel)
-			r := &rig{t: t, ctx: ctx, host: bridgeAddr.Addr().String(), failed: make(chan rnic.ConnFailure, 64)}
+			r := &rig{t: t, ctx: ctx, host: bridgeAddr.Addr().String(),
+				failed: make(chan rnic.ConnFailure, 64)}
 			cfg := rnic.Config{}
 			if name == overOurTCP {
 				r.host = ourAddr.Addr().String()
@@ -89,7 +90,8 @@ func (r *rig) poller() *stack.Poller {
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, port.Close()) })
 	require.NoError(r.t, ip("link set "+ourTAP+" master "+bridge+" up"))
-	p := testhost.NewPoller(r.t, port, stack.Config{Addr: ourAddr, MTU: 1500, Pool: testhost.NewPool(r.t, 2048, 1500), ConnsMax: 64})
+	p := testhost.NewPoller(r.t, port,
+		stack.Config{Addr: ourAddr, MTU: 1500, Pool: testhost.NewPool(r.t, 2048, 1500), ConnsMax: 64})
 	testhost.Run(r.t, p)
 	return p
 }
@@ -106,9 +108,10 @@ func newPort() int {
 func (r *rig) listen() *rnic.Listener {
 	r.t.Helper()
 	r.port = newPort()
-	l, err := r.adapter.Listen(r.ctx, net.JoinHostPort(r.host, strconv.Itoa(r.port)), rnic.ListenOptions{
-		OnFailure: func(f rnic.ConnFailure) { r.failed <- f },
-	})
+	l, err := r.adapter.Listen(r.ctx, net.JoinHostPort(r.host, strconv.Itoa(r.port)),
+		rnic.ListenOptions{
+			OnFailure: func(f rnic.ConnFailure) { r.failed <- f },
+		})
 	require.NoError(r.t, err)
 	r.t.Cleanup(l.Close)
 	return l
@@ -144,7 +147,8 @@ func (r *rig) newEnd(conn rnic.ConnParam) *end {
 		region **rnic.MemoryRegion
 		access rnic.Access
 		bytes  int
-	}{{&e.source, 0, regionBytes}, {&e.inbox, rnic.LocalWrite, inboxes * inboxBytes}, {&e.region, rnic.LocalWrite | rnic.RemoteWrite | rnic.RemoteRead, regionBytes}} {
+	}{{&e.source, 0, regionBytes}, {&e.inbox, rnic.LocalWrite, inboxes * inboxBytes},
+		{&e.region, rnic.LocalWrite | rnic.RemoteWrite | rnic.RemoteRead, regionBytes}} {
 		*m.region, err = opt.PD.Register(make([]byte, m.bytes), m.access)
 		require.NoError(r.t, err)
 	}
@@ -158,7 +162,9 @@ func (r *rig) newEnd(conn rnic.ConnParam) *end {
 
 func (e *end) postRecv(i uint64) {
 	e.r.t.Helper()
-	require.NoError(e.r.t, errOf(e.qp.PostRecv(rnic.WorkRequest{ID: i, Local: e.inbox.Slice(int(i)*inboxBytes, inboxBytes)})))
+	require.NoError(e.r.t,
+		errOf(
+			e.qp.PostRecv(rnic.WorkRequest{ID: i, Local: e.inbox.Slice(int(i)*inboxBytes, inboxBytes)})))
 }
 
 // send posts a message; nothing of it completes unless it fails.
@@ -169,13 +175,17 @@ func (e *end) send(b []byte) {
 
 func (e *end) write(b []byte, to guestRegion, off int) {
 	e.r.t.Helper()
-	require.NoError(e.r.t, errOf(e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.put(b), RemoteSTag: to.stag, RemoteOffset: to.at + uint64(off)})))
+	require.NoError(e.r.t,
+		errOf(
+			e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.put(b), RemoteSTag: to.stag,
+				RemoteOffset: to.at + uint64(off)})))
 }
 
 // read fetches n octets of the peer's. Nothing else completes meanwhile.
 func (e *end) read(from guestRegion, n int) []byte {
 	e.r.t.Helper()
-	wr := rnic.WorkRequest{Op: rnic.OpRead, Signaled: true, Local: e.region.Slice(0, n), RemoteSTag: from.stag, RemoteOffset: from.at}
+	wr := rnic.WorkRequest{Op: rnic.OpRead, Signaled: true, Local: e.region.Slice(0, n),
+		RemoteSTag: from.stag, RemoteOffset: from.at}
 	require.NoError(e.r.t, errOf(e.qp.PostSend(wr)))
 	c, err := e.next(e.r.ctx)
 	require.NoError(e.r.t, err)
@@ -319,5 +329,6 @@ func (e *end) stats() rnic.Stats {
 func advert(t *testing.T, b []byte) (at guestRegion, size int) {
 	t.Helper()
 	require.Len(t, b, 16)
-	return guestRegion{at: binary.BigEndian.Uint64(b), stag: rnic.STag(binary.BigEndian.Uint32(b[8:]))}, int(binary.BigEndian.Uint32(b[12:]))
+	return guestRegion{at: binary.BigEndian.Uint64(b),
+		stag: rnic.STag(binary.BigEndian.Uint32(b[8:]))}, int(binary.BigEndian.Uint32(b[12:]))
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/rnicd/rnicd/rsocket"
 )
 
-// rstreamRun is one way to run rstream or riostream: iterations of so many transfers there and back.
+// rstreamRun is one way to run rstream or riostream: iterations of so many transfers there and
+// back.
 type rstreamRun struct {
 	name                        string
 	size, transfers, iterations int
@@ -26,11 +27,15 @@ type rstreamRun struct {
 }
 
 var rstreamRuns = []rstreamRun{
-	{"short transfers", 100, 300, 3, "block", rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}},
-	{"long transfers, CRC", 300000, 3, 3, "block", rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}}},
-	{"there and back, polling", 64, 1, 200, "async", rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}}},
+	{"short transfers", 100, 300, 3, "block",
+		rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}},
+	{"long transfers, CRC", 300000, 3, 3, "block",
+		rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}}},
+	{"there and back, polling", 64, 1, 200, "async",
+		rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}}},
 	{"small buffers", 10000, 5, 3, "block", rsocket.Options{
-		Conn: rnic.ConnParam{NoMarkers: true}, SendBuffer: rsocket.BufferMin, ReceiveBuffer: rsocket.BufferMin, Credits: rsocket.CreditsMin}},
+		Conn: rnic.ConnParam{NoMarkers: true}, SendBuffer: rsocket.BufferMin,
+		ReceiveBuffer: rsocket.BufferMin, Credits: rsocket.CreditsMin}},
 }
 
 // overRstream runs a test over both transports, each way.
@@ -47,13 +52,15 @@ func overRstream(t *testing.T, runs []rstreamRun, f func(r *rig, run rstreamRun)
 
 // flags are those of the program, with $port for its port.
 func (run rstreamRun) flags() string {
-	return fmt.Sprintf("-p $port -S %d -C %d -I %d -T verify -T %s", run.size, run.transfers, run.iterations, run.how)
+	return fmt.Sprintf("-p $port -S %d -C %d -I %d -T verify -T %s", run.size, run.transfers,
+		run.iterations, run.how)
 }
 
 // printed: the program has printed its line.
 func (run rstreamRun) printed(t *testing.T, out string) {
 	t.Helper()
-	require.Regexp(t, `(?m)^custom +[0-9.km]+ +[0-9]+ +[0-9]+ +[0-9.km]+ +[0-9.]+s +[0-9.]+ +[0-9.]+`, out)
+	require.Regexp(t, `(?m)^custom +[0-9.km]+ +[0-9]+ +[0-9]+ +[0-9.km]+ +[0-9.]+s +[0-9.]+ +[0-9.]+`,
+		out)
 	require.NotContains(t, out, "verification failed")
 }
 
@@ -156,23 +163,29 @@ func (e *rstreamEnd) stream() {
 
 // rstream in the guest as client of our server; what comes at either end is compared.
 func TestSiwRstreamClient(t *testing.T) {
-	overRstream(t, rstreamRuns, func(r *rig, run rstreamRun) { run.siwConnects(r, "rstream", (*rstreamEnd).stream) })
+	overRstream(t, rstreamRuns, func(r *rig, run rstreamRun) {
+		run.siwConnects(r, "rstream", (*rstreamEnd).stream)
+	})
 }
 
 // rstream in the guest as our server.
 func TestSiwRstreamServer(t *testing.T) {
-	overRstream(t, rstreamRuns, func(r *rig, run rstreamRun) { run.siwListens(r, "rstream", (*rstreamEnd).stream) })
+	overRstream(t, rstreamRuns, func(r *rig, run rstreamRun) {
+		run.siwListens(r, "rstream", (*rstreamEnd).stream)
+	})
 }
 
 // riostreamRuns are ways to run riostream, which never sleeps: it looks at its memory.
 var riostreamRuns = []rstreamRun{
-	{"riostream, short transfers", 100, 20, 30, "nonblock", rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}},
-	{"riostream, long transfers, CRC", 300000, 3, 3, "block", rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true}}},
+	{"riostream, short transfers", 100, 20, 30, "nonblock",
+		rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}},
+	{"riostream, long transfers, CRC", 300000, 3, 3, "block",
+		rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true}}},
 }
 
-// direct is riostream's test: transfers are written into memory that the other end has mapped, and
-// the last of so many ends in an octet that says so, 0 for the first, and one more in each direction.
-// The other octets are laid out in that last one only.
+// direct is riostream's test: transfers are written into memory that the other end has mapped,
+// and the last of so many ends in an octet that says so, 0 for the first, and one more in each
+// direction. The other octets are laid out in that last one only.
 func (e *rstreamEnd) direct() {
 	t, size := e.r.t, e.run.size
 	const notYet = 0xff
@@ -245,12 +258,16 @@ func (e *rstreamEnd) await(so func() bool) {
 // riostream in the guest as client of our server: what it writes into our memory, and we into its,
 // is compared.
 func TestSiwRiostreamClient(t *testing.T) {
-	overRstream(t, riostreamRuns, func(r *rig, run rstreamRun) { run.siwConnects(r, "riostream", (*rstreamEnd).direct) })
+	overRstream(t, riostreamRuns, func(r *rig, run rstreamRun) {
+		run.siwConnects(r, "riostream", (*rstreamEnd).direct)
+	})
 }
 
 // riostream in the guest as our server.
 func TestSiwRiostreamServer(t *testing.T) {
-	overRstream(t, riostreamRuns, func(r *rig, run rstreamRun) { run.siwListens(r, "riostream", (*rstreamEnd).direct) })
+	overRstream(t, riostreamRuns, func(r *rig, run rstreamRun) {
+		run.siwListens(r, "riostream", (*rstreamEnd).direct)
+	})
 }
 
 // rstream and riostream in either role, over librdmacm's own rsockets at both ends.

@@ -25,7 +25,8 @@ func TestSiwUcmatoseClient(t *testing.T) {
 				r.siw("std")
 				l := r.listen()
 				job := r.start("exec ucmatose -s %s -p %d -C %d -S %d", r.host, r.port, cmMessages, cmOctets)
-				e := r.newEnd(rnic.ConnParam{NoMarkers: true, NoCRC: noCRC, Quirks: rnic.Quirks{SendFirst: true}})
+				e := r.newEnd(
+					rnic.ConnParam{NoMarkers: true, NoCRC: noCRC, Quirks: rnic.Quirks{SendFirst: true}})
 				require.NoError(t, r.accept(l).Accept(r.ctx, e.qp, e.conn))
 				for range cmMessages {
 					e.send(make([]byte, cmOctets))

@@ -54,7 +54,8 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		return h, err
 	}
 	if h.Polled = cfg.Poll(bells.Look, &bells.Bell); h.Polled {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the Poller has one even when it sleeps; calls need another
+		// the Poller has one even when it sleeps; calls need another
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	}
 	p, err := port.Open(*cfg)
 	if err != nil {

@@ -35,7 +35,8 @@ type plan struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
 	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
@@ -82,7 +83,8 @@ func run(ctx context.Context, args []string) error {
 	if p.json {
 		return errors.Join(t.printJSON(os.Stdout, p), failures(failed))
 	}
-	fmt.Printf("%s, %d CPUs, %s: medians of %d rounds of %v, range in brackets; CPU is that of the stack's process.\n\n",
+	fmt.Printf("%s, %d CPUs, %s: medians of %d rounds of %v, range in brackets; CPU is that of the "+
+		"stack's process.\n\n",
 		kernelRelease(), runtime.NumCPU(), runtime.Version(), p.rounds, p.length)
 	t.print(os.Stdout, p)
 	return failures(failed)
@@ -107,12 +109,14 @@ func parse(args []string) (*plan, error) {
 	f.BoolVar(&p.verbose, "v", false, "say each result as it comes")
 	mtus := f.String("mtu", "1500,9000", "MTUs")
 	ways := f.String("ways", "in,out", "in: kernel to stack, out: stack to kernel")
-	peers := f.String("peers", "ours,ours-stream,gvisor,gvisor-fdbased,kernel", "stacks; one may be given flags, as gvisor:--gro:--first=512, or be the path of another build")
+	peers := f.String("peers", "ours,ours-stream,gvisor,gvisor-fdbased,kernel",
+		"stacks; one may be given flags, as gvisor:--gro:--first=512, or be the path of another build")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if p.rounds < 1 || p.length < 100*time.Millisecond || p.length > time.Minute {
-		return nil, fmt.Errorf("-rounds %d -for %v: want at least one round of 100ms to 1m", p.rounds, p.length)
+		return nil, fmt.Errorf("-rounds %d -for %v: want at least one round of 100ms to 1m",
+			p.rounds, p.length)
 	}
 	for _, s := range strings.Split(*mtus, ",") {
 		n, err := strconv.Atoi(s)
@@ -166,7 +170,8 @@ func newPeer(bin, text string) (peer, error) {
 		p.path = filepath.Join(bin, "kernel")
 		p.tap = false
 	default:
-		return p, fmt.Errorf("-peers %q: want ours, ours-stream, gvisor, gvisor-fdbased, kernel or the path of an end", words[0])
+		return p, fmt.Errorf("-peers %q: want ours, ours-stream, gvisor, gvisor-fdbased, kernel or the "+
+			"path of an end", words[0])
 	}
 	if _, err := os.Stat(p.path); err != nil {
 		return p, fmt.Errorf("%s is not there: scripts/bench-peers.sh builds it", p.path)

@@ -46,7 +46,8 @@ func kernelCPU(s sample) float64 { return s.kernelCPU }
 // column but two.
 func (t *table) print(w io.Writer, p *plan) {
 	first := p.peers[0].name
-	fmt.Fprintf(w, "| MTU | way | stack | Gbit/s | %s is | CPU s/GiB | other end's |\n|---|---|---|---|---|---|---|\n", first)
+	fmt.Fprintf(w, "| MTU | way | stack | Gbit/s | %s is | CPU s/GiB | other end's "+
+		"|\n|---|---|---|---|---|---|---|\n", first)
 	for _, mtu := range p.mtus {
 		for _, d := range p.ways {
 			base := median(t.column(cell{mtu, d, first}, goodput))
@@ -57,8 +58,10 @@ func (t *table) print(w io.Writer, p *plan) {
 					fmt.Fprintf(w, "| %d | %s | %s | failed | | | |\n", mtu, words[d], e.name)
 					continue
 				}
-				fmt.Fprintf(w, "| %d | %s | %s | %.2f (%.2f to %.2f) | %s | %.3f | %.3f |\n", mtu, words[d], e.name, median(v), v[0],
-					v[len(v)-1], ratio(base, median(v)), median(t.column(c, stackCPU)), median(t.column(c, kernelCPU)))
+				fmt.Fprintf(w, "| %d | %s | %s | %.2f (%.2f to %.2f) | %s | %.3f | %.3f |\n", mtu, words[d],
+					e.name, median(v), v[0],
+					v[len(v)-1], ratio(base, median(v)), median(t.column(c, stackCPU)),
+					median(t.column(c, kernelCPU)))
 			}
 		}
 	}

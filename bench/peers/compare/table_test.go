@@ -18,7 +18,8 @@ func TestMedian(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	p := &plan{mtus: []int{1500}, ways: []way{in, out}, peers: []peer{{name: "ours"}, {name: "gvisor"}}}
+	p := &plan{mtus: []int{1500}, ways: []way{in, out},
+		peers: []peer{{name: "ours"}, {name: "gvisor"}}}
 	tab := newTable()
 	for _, g := range []float64{30, 10, 20} { // in no order
 		tab.add(cell{1500, in, "ours"}, sample{gbps: g, stackCPU: 0.25, kernelCPU: 0.5})
@@ -65,13 +66,15 @@ func TestParse(t *testing.T) {
 	for _, name := range []string{"ours", "gvisor", "kernel"} {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), nil, 0o755))
 	}
-	p, err := parse([]string{"-bin", bin, "-mtu", "9000", "-ways", "out", "-peers", "ours,gvisor-fdbased:--gro," + bin + "/kernel:-v"})
+	p, err := parse([]string{"-bin", bin, "-mtu", "9000", "-ways", "out", "-peers",
+		"ours,gvisor-fdbased:--gro," + bin + "/kernel:-v"})
 	require.NoError(t, err)
 	require.Equal(t, []int{9000}, p.mtus)
 	require.Equal(t, []way{out}, p.ways)
 	require.Equal(t, []peer{
 		{name: "ours", path: bin + "/ours", args: []string{}, tap: true},
-		{name: "gvisor-fdbased:--gro", path: bin + "/gvisor", args: []string{"--link=fdbased", "--gro"}, tap: true},
+		{name: "gvisor-fdbased:--gro", path: bin + "/gvisor", args: []string{"--link=fdbased", "--gro"},
+			tap: true},
 		{name: bin + "/kernel:-v", path: bin + "/kernel", args: []string{"-v"}, tap: true},
 	}, p.peers)
 	for _, c := range []struct{ args, says string }{

@@ -81,7 +81,8 @@ func measureOnce(ctx context.Context, p *plan, c cell, e peer) (sample, error) {
 	if err := n.attach(ctx); err != nil {
 		return sample{}, err
 	}
-	client, err := start(ctx, n.client, filepath.Join(p.bin, "kernel"), "--role="+string(other), length,
+	client, err := start(ctx, n.client, filepath.Join(p.bin, "kernel"),
+		"--role="+string(other), length,
 		fmt.Sprintf("--connect=%s:%d", stackAddr, measure.Port))
 	if err != nil {
 		return sample{}, err
@@ -101,7 +102,8 @@ func measureOnce(ctx context.Context, p *plan, c cell, e peer) (sample, error) {
 // judge takes the receiver's word for the time, and wants both to have counted the same octets.
 func judge(w way, stack, kernel measure.Result) (sample, error) {
 	if stack.Octets != kernel.Octets {
-		return sample{}, fmt.Errorf("the stack counts %d octets, the kernel %d", stack.Octets, kernel.Octets)
+		return sample{}, fmt.Errorf("the stack counts %d octets, the kernel %d", stack.Octets,
+			kernel.Octets)
 	}
 	if stack.Octets == 0 {
 		return sample{}, errors.New("nothing was moved")
@@ -135,11 +137,13 @@ func newNet(ctx context.Context, e peer, mtu int) (*network, error) {
 	if e.tap {
 		return n, nil
 	}
-	err := ip(ctx, fmt.Sprintf("link add %s mtu %d netns %s type veth peer name %s mtu %d netns %s", device, mtu, n.client, device, mtu, n.server))
+	err := ip(ctx, fmt.Sprintf("link add %s mtu %d netns %s type veth peer name %s mtu %d netns %s",
+		device, mtu, n.client, device, mtu, n.server))
 	if err != nil {
 		return n, err
 	}
-	if err := ip(ctx, fmt.Sprintf("-n %s addr add %s/24 dev %s", n.server, stackAddr, device)); err != nil {
+	if err := ip(ctx, fmt.Sprintf("-n %s addr add %s/24 dev %s", n.server, stackAddr,
+		device)); err != nil {
 		return n, err
 	}
 	return n, ip(ctx, fmt.Sprintf("-n %s link set %s up", n.server, device))
@@ -147,14 +151,16 @@ func newNet(ctx context.Context, e peer, mtu int) (*network, error) {
 
 // attach brings the kernel's side up; the stack has made its device.
 func (n *network) attach(ctx context.Context) error {
-	if err := ip(ctx, fmt.Sprintf("-n %s link set %s mtu %d txqueuelen %s up", n.client, device, n.mtu, queueLen)); err != nil {
+	if err := ip(ctx, fmt.Sprintf("-n %s link set %s mtu %d txqueuelen %s up", n.client, device, n.mtu,
+		queueLen)); err != nil {
 		return err
 	}
 	return ip(ctx, fmt.Sprintf("-n %s addr add %s/24 dev %s", n.client, kernelAddr, device))
 }
 
 func (n *network) remove() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // also when the transfer's has ended
+	// also when the transfer's has ended
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for _, ns := range n.made {
 		if err := ip(ctx, "netns del "+ns); err != nil {
@@ -214,7 +220,8 @@ func (p *process) result() (measure.Result, error) {
 			return r, err
 		}
 	}
-	return measure.Result{}, fmt.Errorf("%s ended, or was ended after %v, without a result", p.name, patience)
+	return measure.Result{}, fmt.Errorf("%s ended, or was ended after %v, without a result",
+		p.name, patience)
 }
 
 // end lets the process end, with force if it does not.

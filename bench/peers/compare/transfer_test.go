@@ -22,7 +22,8 @@ func ends(t *testing.T) string {
 		skip.Missing(t, "needs root: makes network namespaces and TAP devices")
 	}
 	bin := t.TempDir()
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "../ours", "../kernel").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "../ours", "../kernel").
+		CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return bin
 }
@@ -47,7 +48,8 @@ func TestTransfer(t *testing.T) {
 	for _, name := range []string{"ours", "kernel"} {
 		e, err := newPeer(bin, name)
 		require.NoError(t, err)
-		for _, c := range []cell{{1500, in, name}, {1500, out, name}, {9000, in, name}, {9000, out, name}} {
+		for _, c := range []cell{{1500, in, name}, {1500, out, name}, {9000, in, name},
+			{9000, out, name}} {
 			s, err := measureOnce(t.Context(), p, c, e)
 			require.NoError(t, err, "%v", c)
 			require.Positive(t, s.gbps, "%v", c)

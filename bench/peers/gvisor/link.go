@@ -39,7 +39,8 @@ func openTAP(name string, vnet bool) (int, error) {
 		return -1, errors.Join(fmt.Errorf("%s: TUNSETIFF: %w", name, err), unix.Close(fd))
 	}
 	if vnet {
-		err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6|unix.TUN_F_TSO_ECN)
+		err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6|
+			unix.TUN_F_TSO_ECN)
 		if err != nil {
 			return -1, errors.Join(fmt.Errorf("%s: TUNSETOFFLOAD: %w", name, err), unix.Close(fd))
 		}
@@ -74,7 +75,8 @@ func newVnetLink(fd int, mtu uint32, addr tcpip.LinkAddress, o *options) (*vnetL
 	if err != nil {
 		return nil, err
 	}
-	return &vnetLink{fd: fd, stop: stop, mtu: mtu, addr: addr, inline: o.inline, gro: o.gro, sizes: bufferSizes(o)}, nil
+	return &vnetLink{fd: fd, stop: stop, mtu: mtu, addr: addr, inline: o.inline, gro: o.gro,
+		sizes: bufferSizes(o)}, nil
 }
 
 func (l *vnetLink) GSOMaxSize() uint32                      { return 65535 }
@@ -140,7 +142,8 @@ func (l *vnetLink) IsAttached() bool {
 func (l *vnetLink) AddHeader(pkt *stack.PacketBuffer) {
 	eth := header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize))
 	eth.Encode(&header.EthernetFields{
-		SrcAddr: pkt.EgressRoute.LocalLinkAddress, DstAddr: pkt.EgressRoute.RemoteLinkAddress, Type: pkt.NetworkProtocolNumber,
+		SrcAddr: pkt.EgressRoute.LocalLinkAddress, DstAddr: pkt.EgressRoute.RemoteLinkAddress,
+		Type: pkt.NetworkProtocolNumber,
 	})
 }
 

@@ -19,7 +19,8 @@ type received struct {
 	payloads chan []byte
 }
 
-func (r *received) DeliverNetworkPacket(proto tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
+func (r *received) DeliverNetworkPacket(proto tcpip.NetworkProtocolNumber,
+	pkt *stack.PacketBuffer) {
 	if proto == header.IPv4ProtocolNumber && pkt.RXChecksumValidated {
 		r.payloads <- pkt.Data().AsRange().ToSlice()
 	}
@@ -29,7 +30,8 @@ func (r *received) DeliverNetworkPacket(proto tcpip.NetworkProtocolNumber, pkt *
 // other end is returned.
 func linked(t *testing.T, o *options) (*vnetLink, int) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+		0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,8 @@ func TestLinkReceives(t *testing.T) {
 		r := &received{payloads: make(chan []byte, 1)}
 		l.Attach(r)
 		e := header.EthernetMinimumSize
-		for _, n := range []int{1, 46, 1500, 2048 - e - 1, 2048 - e, 2048 - e + 1, 2048 + 16384 - e, 2048 + 16384 - e + 1, 65535} {
+		for _, n := range []int{1, 46, 1500, 2048 - e - 1, 2048 - e, 2048 - e + 1, 2048 + 16384 - e,
+			2048 + 16384 - e + 1, 65535} {
 			f := frame(n)
 			if _, err := unix.Write(peer, f); err != nil {
 				t.Fatal(n, err)
@@ -85,7 +88,8 @@ func TestLinkReceives(t *testing.T) {
 
 // A packet goes out as one frame after a virtio_net_hdr that asks for what its GSO options say.
 func TestLinkSends(t *testing.T) {
-	gso := stack.GSO{Type: stack.GSOTCPv4, NeedsCsum: true, CsumOffset: 16, L3HdrLen: 20, MSS: 1448, MaxSize: 65535}
+	gso := stack.GSO{Type: stack.GSOTCPv4, NeedsCsum: true, CsumOffset: 16, L3HdrLen: 20, MSS: 1448,
+		MaxSize: 65535}
 	headers := header.EthernetMinimumSize + 40
 	for _, c := range []struct {
 		payload int
@@ -94,16 +98,20 @@ func TestLinkSends(t *testing.T) {
 	}{
 		{100, stack.GSO{}, [vnetLen]byte{}},
 		{1448, gso, [vnetLen]byte{0: 1, 2: byte(headers), 6: 34, 8: 16}},
-		{1449, gso, [vnetLen]byte{0: 1, 1: 1, 2: byte(headers), 4: 1448 & 0xff, 5: 1448 >> 8, 6: 34, 8: 16}},
-		{60000, gso, [vnetLen]byte{0: 1, 1: 1, 2: byte(headers), 4: 1448 & 0xff, 5: 1448 >> 8, 6: 34, 8: 16}},
+		{1449, gso, [vnetLen]byte{0: 1, 1: 1, 2: byte(headers), 4: 1448 & 0xff, 5: 1448 >> 8,
+			6: 34, 8: 16}},
+		{60000, gso, [vnetLen]byte{0: 1, 1: 1, 2: byte(headers), 4: 1448 & 0xff, 5: 1448 >> 8,
+			6: 34, 8: 16}},
 	} {
 		l, peer := linked(t, &options{first: 2048, rest: 16384})
 		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{
-			ReserveHeaderBytes: headers, Payload: buffer.MakeWithData(frame(c.payload)[vnetLen+header.EthernetMinimumSize:]),
+			ReserveHeaderBytes: headers,
+			Payload:            buffer.MakeWithData(frame(c.payload)[vnetLen+header.EthernetMinimumSize:]),
 		})
 		pkt.TransportHeader().Push(20)
 		pkt.NetworkHeader().Push(20)
-		pkt.EgressRoute.LocalLinkAddress, pkt.EgressRoute.RemoteLinkAddress = "\x02\x00\x00\x00\x00\x01", "\x02\x00\x00\x00\x00\x02"
+		pkt.EgressRoute.LocalLinkAddress, pkt.EgressRoute.RemoteLinkAddress = "\x02\x00\x00\x00\x00\x01",
+			"\x02\x00\x00\x00\x00\x02"
 		pkt.NetworkProtocolNumber = header.IPv4ProtocolNumber
 		pkt.GSOOptions = c.gso
 		l.AddHeader(pkt)

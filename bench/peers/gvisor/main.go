@@ -43,7 +43,8 @@ func main() {
 	flag.StringVar(&o.role, "role", string(measure.Sink), "sink or source")
 	flag.IntVar(&o.mtu, "mtu", 1500, "largest IP packet")
 	flag.DurationVar(&o.length, "for", 3*time.Second, "how long a source sends")
-	flag.StringVar(&o.link, "link", "vnet", "link endpoint: vnet (offloads, link.go) or fdbased (gVisor's own)")
+	flag.StringVar(&o.link, "link", "vnet",
+		"link endpoint: vnet (offloads, link.go) or fdbased (gVisor's own)")
 	flag.BoolVar(&o.inline, "inline", true, "vnet: packets go up on the goroutine that reads them")
 	flag.BoolVar(&o.gro, "gro", false, "generic receive offload")
 	flag.IntVar(&o.first, "first", 2048, "vnet: octets of a packet's first buffer")
@@ -68,7 +69,8 @@ func run(o *options) error {
 	debug.SetGCPercent(o.gogc)
 	addr, err := netip.ParsePrefix(o.addr)
 	if err != nil || !addr.Addr().Is4() {
-		return fmt.Errorf("--addr %q: want an IPv4 address with its prefix length, as %s", o.addr, addrDefault)
+		return fmt.Errorf("--addr %q: want an IPv4 address with its prefix length, as %s", o.addr,
+			addrDefault)
 	}
 	d := measure.Direction(o.role)
 	if err := d.Check(); err != nil {

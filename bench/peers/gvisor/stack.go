@@ -42,13 +42,15 @@ func listen(o *options, addr netip.Prefix) (net.Listener, error) {
 	if err := s.CreateNICWithOptions(nic, link, nicOptions); err != nil {
 		return nil, fmt.Errorf("CreateNIC: %v", err)
 	}
-	ours := tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(addr.Addr().As4()), PrefixLen: addr.Bits()}
+	ours := tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(addr.Addr().As4()),
+		PrefixLen: addr.Bits()}
 	protocolAddr := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: ours}
 	if err := s.AddProtocolAddress(nic, protocolAddr, stack.AddressProperties{}); err != nil {
 		return nil, fmt.Errorf("AddProtocolAddress %v: %v", addr, err)
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: ours.Subnet(), NIC: nic}})
-	return gonet.ListenTCP(s, tcpip.FullAddress{NIC: nic, Addr: ours.Address, Port: measure.Port}, ipv4.ProtocolNumber)
+	return gonet.ListenTCP(s, tcpip.FullAddress{NIC: nic, Addr: ours.Address, Port: measure.Port},
+		ipv4.ProtocolNumber)
 }
 
 // newLink is the link endpoint that was asked for. The device's MTU and the kernel side's address
@@ -74,7 +76,8 @@ func newLink(o *options) (stack.LinkEndpoint, error) {
 	}
 	// What a TAP without virtio_net_hdr delivers has a checksum that the same host computed.
 	return fdbased.New(&fdbased.Options{
-		FDs: []int{fd}, MTU: uint32(o.mtu), EthernetHeader: true, Address: addr, RXChecksumOffload: true, GRO: o.gro,
+		FDs: []int{fd}, MTU: uint32(o.mtu), EthernetHeader: true, Address: addr,
+		RXChecksumOffload: true, GRO: o.gro,
 		ProcessorsPerChannel: processors(o),
 	})
 }
@@ -88,14 +91,18 @@ func processors(o *options) int {
 
 // tune sets the protocol's options.
 func tune(o *options, s *stack.Stack) error {
-	sack, moderate, cc := tcpip.TCPSACKEnabled(o.sack), tcpip.TCPModerateReceiveBufferOption(o.moderate), tcpip.CongestionControlOption(o.cc)
+	sack, moderate, cc := tcpip.TCPSACKEnabled(o.sack),
+		tcpip.TCPModerateReceiveBufferOption(o.moderate), tcpip.CongestionControlOption(o.cc)
 	recovery := tcpip.TCPRecovery(0)
 	if o.rack {
 		recovery = tcpip.TCPRACKLossDetection
 	}
-	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: o.sndbuf, Max: bufferMax}
-	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: o.rcvbuf, Max: bufferMax}
-	for _, opt := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &cc, &recovery, &send, &receive} {
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: o.sndbuf,
+		Max: bufferMax}
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: o.rcvbuf,
+		Max: bufferMax}
+	for _, opt := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &cc, &recovery,
+		&send, &receive} {
 		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, opt); err != nil {
 			return fmt.Errorf("option %T: %v", opt, err)
 		}

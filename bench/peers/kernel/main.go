@@ -82,7 +82,8 @@ func chooser(name string) func(string, string, syscall.RawConn) error {
 			return err
 		}
 		if set != nil {
-			return fmt.Errorf("--cc %s: %w; sysctl net.ipv4.tcp_available_congestion_control says what there is", name, set)
+			return fmt.Errorf("--cc %s: %w; sysctl net.ipv4.tcp_available_congestion_control says "+
+				"what there is", name, set)
 		}
 		return nil
 	}

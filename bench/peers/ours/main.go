@@ -54,7 +54,8 @@ func main() {
 	flag.IntVar(&o.segments, "segments", 0, "segments a Turn; 0: the default")
 	flag.IntVar(&o.sent, "sent", 1024, "segments in flight at most")
 	flag.BoolVar(&o.offload, "offload", true, "leave checksums and cutting to the kernel")
-	flag.BoolVar(&o.stream, "stream", false, "a program with a net.Conn of package stream above, instead of a bare Upper")
+	flag.BoolVar(&o.stream, "stream", false,
+		"a program with a net.Conn of package stream above, instead of a bare Upper")
 	flag.IntVar(&o.sendBuffer, "sndbuf", 1<<20, "send buffer of a stream, octets")
 	flag.BoolVar(&o.spin, "spin", false, "never give up the core")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of the transfer to this file")
@@ -73,7 +74,8 @@ func run(o *options) error {
 	}
 	addr, err := netip.ParsePrefix(o.addr)
 	if err != nil {
-		return fmt.Errorf("--addr %q: want an IPv4 address with its prefix length, as 10.9.0.1/24", o.addr)
+		return fmt.Errorf("--addr %q: want an IPv4 address with its prefix length, as 10.9.0.1/24",
+			o.addr)
 	}
 	port, err := tap.New(tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: !o.offload})
 	if err != nil {
@@ -82,7 +84,8 @@ func run(o *options) error {
 	defer port.Close()
 	stride := mem.Headroom + o.mtu + 64
 	stride = (stride + 63) &^ 63
-	arena, err := hugepages.New(hugepages.Config{Bytes: int64(o.bufs*stride + regionBytes + 2<<20), Node: hugepages.AnyNode})
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(o.bufs*stride + regionBytes + 2<<20),
+		Node: hugepages.AnyNode})
 	if err != nil {
 		return err
 	}
@@ -99,8 +102,10 @@ func run(o *options) error {
 		return err
 	}
 	cfg := stack.Config{
-		Name: o.dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Addr: addr, NoDAD: true, MTU: o.mtu,
-		ConnsMax: 8, Core: o.core, BurstMax: o.burst, SegmentsMax: o.segments, TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
+		Name: o.dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Addr: addr,
+		NoDAD: true, MTU: o.mtu,
+		ConnsMax: 8, Core: o.core, BurstMax: o.burst, SegmentsMax: o.segments,
+		TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
 	}
 	if o.spin {
 		cfg.Idle = stack.IdleSpin

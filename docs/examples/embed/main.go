@@ -28,10 +28,12 @@ func main() {
 	check(err)
 	cq, err := dev.CreateCQ(1024)
 	check(err)
-	qp, err := dev.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{PrivateData: hello})
+	qp, err := dev.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq},
+		rnic.ConnParam{PrivateData: hello})
 	check(err)
 	stag, to := granted(qp.PeerPrivateData()) // where the peer lets us write
-	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)),
+		RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 	check(err)
 	err = cq.Wait(ctx) // until there is a Completion
 	check(err)
@@ -65,9 +67,11 @@ func grantor(ctx context.Context) (addr string, target <-chan string) {
 		pd := dev.AllocPD()
 		qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
 		check(err)
-		mr, err := pd.RegisterWith(make([]byte, 4096), rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
+		mr, err := pd.RegisterWith(make([]byte, 4096),
+			rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
 		check(err)
-		grant := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(mr.STag())), mr.Base())
+		grant := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(mr.STag())),
+			mr.Base())
 		err = req.Accept(ctx, qp, rnic.ConnParam{PrivateData: grant})
 		check(err)
 		<-qp.Done()

@@ -25,10 +25,12 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	require.True(t, found)
 	example, err := os.ReadFile("main.go")
 	require.NoError(t, err)
-	require.Contains(t, string(example), "\t"+strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n\t")+"\n")
+	require.Contains(t, string(example), "\t"+strings.ReplaceAll(strings.TrimSpace(shown), "\n",
+		"\n\t")+"\n")
 }
 
-// So is what the package comment shows, whose lines leave the checks of errors out: the Initiator's, then the Responder's.
+// So is what the package comment shows, whose lines leave the checks of errors out: the
+// Initiator's, then the Responder's.
 func TestPackageCommentShowsTheExample(t *testing.T) {
 	doc, err := os.ReadFile("../../../rnic/doc.go")
 	require.NoError(t, err)

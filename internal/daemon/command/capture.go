@@ -78,17 +78,20 @@ func (o *captureOptions) run(ctx context.Context, filter string, stdout, stderr 
 	}
 	if o.write == "-" {
 		if isTerminal(stdout) {
-			return errors.New("capture: name a file, -w FILE, or put a program after it: rnicd capture | tshark -r -")
+			return errors.New("capture: name a file, -w FILE, or put a program after it: rnicd capture | " +
+				"tshark -r -")
 		}
 		cfg.Out = stdout
 	}
 	client := control.NewClient(o.socket)
 	defer client.Close()
 	id := rand.Text()
-	query := url.Values{"id": {id}, "port": o.ports, "filter": {filter}, "snaplen": {strconv.Itoa(o.snap)}, "count": {strconv.Itoa(o.count)}}
+	query := url.Values{"id": {id}, "port": o.ports, "filter": {filter},
+		"snaplen": {strconv.Itoa(o.snap)}, "count": {strconv.Itoa(o.count)}}
 	asked, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { // the daemon says how many frames are missing when it is told to end
+	// the daemon says how many frames are missing when it is told to end
+	stop := context.AfterFunc(ctx, func() {
 		late, over := context.WithTimeout(asked, endWait)
 		defer over()
 		if client.Post(late, "/v1/capture/end", url.Values{"id": {id}}) != nil {

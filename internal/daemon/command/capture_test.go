@@ -78,7 +78,8 @@ func (w *wired) send(tag byte) {
 }
 
 // run runs the command, and calls begun when the daemon has begun to capture.
-func (w *wired) run(begun func(end context.CancelFunc), args ...string) (stdout []byte, stderr string, err error) {
+func (w *wired) run(begun func(end context.CancelFunc),
+	args ...string) (stdout []byte, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	var out, errs bytes.Buffer
@@ -121,7 +122,8 @@ func sources(t *testing.T, file []byte) (tags []byte, intfs []string) {
 	return tags, intfs
 }
 
-// The command writes the frames that match its filter until it has -c of them; a second run does too.
+// The command writes the frames that match its filter until it has -c of them; a second run does
+// too.
 func TestCapture(t *testing.T) {
 	w := newWired(t)
 	for range 2 {
@@ -170,13 +172,18 @@ func TestCaptureMistakes(t *testing.T) {
 	w := newWired(t)
 	none := filepath.Join(t.TempDir(), "none.pcapng")
 	for want, args := range map[string][]string{
-		`filter: at character 5, "portt": want and, or, or the end`:                         {"tcp", "portt", "80"},
-		`port "rnic1": there is none; there are rnic0, local`:                               {"-i", "rnic1"},
-		`port "local": over the kernel's sockets frames are the kernel's; tcpdump has them`: {"-i", "local"},
-		`snaplen: "-1" is no number from 0`:                                                 {"-s", "-1"},
-		`--file-size: "5x" is no size; write 4096, "64KiB", "256MiB" or "1.5GiB"`:           {"-C", "5x"},
-		"capture: 3 files, and no size at which the next one begins":                        {"-w", none, "-W", "3"},
-		"capture: open /dev/null/x: not a directory; choose a file that can be written":     {"-w", "/dev/null/x"},
+		`filter: at character 5, "portt": want and, or, or the end`: {"tcp",
+			"portt", "80"},
+		`port "rnic1": there is none; there are rnic0, local`: {"-i",
+			"rnic1"},
+		`port "local": over the kernel's sockets frames are the kernel's; tcpdump has them`: {"-i",
+			"local"},
+		`snaplen: "-1" is no number from 0`:                                       {"-s", "-1"},
+		`--file-size: "5x" is no size; write 4096, "64KiB", "256MiB" or "1.5GiB"`: {"-C", "5x"},
+		"capture: 3 files, and no size at which the next one begins": {"-w",
+			none, "-W", "3"},
+		"capture: open /dev/null/x: not a directory; choose a file that can be written": {"-w",
+			"/dev/null/x"},
 	} {
 		_, _, err := w.run(func(context.CancelFunc) {}, args...)
 		require.EqualError(t, err, want)

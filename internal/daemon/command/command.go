@@ -1,6 +1,6 @@
-// Package command is the daemon's command line: serve, check, doctor, status, top, ss, capture, events; and man,
-// which writes manual pages. Package cmd of the
-// root shows Main to programs with drivers of their own.
+// Package command is the daemon's command line: serve, check, doctor, status, top, ss, capture,
+// events; and man, which writes manual pages. Package cmd of the root shows Main to programs with
+// drivers of their own.
 package command
 
 import (
@@ -30,7 +30,9 @@ func Main() {
 
 // Root has all commands.
 func Root(drivers port.Drivers) *cobra.Command {
-	root := &cobra.Command{Use: "rnicd", Short: "A software RNIC: iWARP over a userspace, MPA-aware TCP", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: "rnicd",
+		Short: "A software RNIC: iWARP over a userspace, MPA-aware TCP", SilenceUsage: true,
+		SilenceErrors: true}
 	var file string
 	serve := &cobra.Command{
 		Use: "serve --config FILE", Short: "Serve what a configuration says", Args: cobra.NoArgs,
@@ -40,7 +42,8 @@ func Root(drivers port.Drivers) *cobra.Command {
 	}
 	serve.Flags().StringVar(&file, "config", "", "configuration")
 	_ = serve.MarkFlagRequired("config") // it is there
-	root.AddCommand(serve, Check(drivers), Doctor(drivers), Status(), Top(), Ss(), Capture(), Events(), Man())
+	root.AddCommand(serve, Check(drivers), Doctor(drivers), Status(), Top(), Ss(), Capture(),
+		Events(), Man())
 	return root
 }
 
@@ -62,14 +65,16 @@ column. The exit status is 0 when a daemon can start with it, as far as that sho
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%s: a switch, %s, %s\n", cfg.File, config.Count(len(cfg.Uplinks), "uplink"), config.Count(len(cfg.Programs), "program"))
+				fmt.Fprintf(c.OutOrStdout(), "%s: a switch, %s, %s\n", cfg.File,
+					config.Count(len(cfg.Uplinks), "uplink"), config.Count(len(cfg.Programs), "program"))
 				return nil
 			}
 			cfg, err := config.Parse(args[0], text, drivers)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s\n", cfg.File, config.Count(len(cfg.Ports), "port"), config.Count(len(cfg.Services), "service"))
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s\n", cfg.File, config.Count(len(cfg.Ports), "port"),
+				config.Count(len(cfg.Services), "service"))
 			return nil
 		},
 	}
@@ -119,7 +124,9 @@ that runs, whether its devices take frames. Each line is ok; warn, where the dae
 			} else {
 				doctor.Write(printable.New(c.OutOrStdout()), found)
 			}
-			if n := len(slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Verdict != doctor.Lack })); n == 1 {
+			if n := len(slices.DeleteFunc(found, func(f doctor.Finding) bool {
+				return f.Verdict != doctor.Lack
+			})); n == 1 {
 				return errors.New("1 thing is lacking")
 			} else if n > 1 {
 				return fmt.Errorf("%d things are lacking", n)

@@ -14,11 +14,13 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// A program with a driver of its own has it in its configuration, with the driver's own options, and
-// what the driver says is what the start fails with.
+// A program with a driver of its own has it in its configuration, with the driver's own options,
+// and what the driver says is what the start fails with.
 func TestOwnDriver(t *testing.T) {
 	var got *port.Config
-	own := port.Driver{Name: "own", Option: func(string, string) error { return nil }, Open: func(c *port.Config, _ *hugepages.Arena) (pmd.Port, error) {
+	own := port.Driver{Name: "own", Option: func(string, string) error {
+		return nil
+	}, Open: func(c *port.Config, _ *hugepages.Arena) (pmd.Port, error) {
 		got = c
 		return nil, errors.New("no such slot")
 	}}
@@ -51,7 +53,8 @@ slot = "3"
 	require.Equal(t, map[string]string{"slot": "3"}, got.Options)
 	root := Root(port.Builtin())
 	root.SetArgs([]string{"check", file})
-	require.ErrorContains(t, root.Execute(), `rnicd.toml:5:1: port.driver: "own": want tap, dpdk, memif or kernel`)
+	require.ErrorContains(t, root.Execute(),
+		`rnicd.toml:5:1: port.driver: "own": want tap, dpdk, memif or kernel`)
 	_, err = run("serve")
 	require.ErrorContains(t, err, "config")
 }

@@ -32,7 +32,8 @@ func TestEvents(t *testing.T) {
 	a := netip.MustParseAddrPort("10.9.0.1:7174")
 	b := netip.MustParseAddrPort("10.9.0.2:33000")
 	writeFlights(&text, []status.Flight{
-		{Port: "rnic0", Local: a, Remote: b, Error: "reset by peer", Ended: time.Unix(0, 0).UTC(), Before: 3, Events: []status.FlightEvent{{Ago: 0.25, Text: "keep-alive probe"}}},
+		{Port: "rnic0", Local: a, Remote: b, Error: "reset by peer", Ended: time.Unix(0, 0).UTC(),
+			Before: 3, Events: []status.FlightEvent{{Ago: 0.25, Text: "keep-alive probe"}}},
 		{Port: "rnic0", Local: a, Remote: b},
 	})
 	require.Equal(t, `rnic0 10.9.0.1:7174 10.9.0.2:33000 ended 1970-01-01T00:00:00Z: reset by peer

@@ -33,8 +33,10 @@ func Man() *cobra.Command {
 				return err
 			}
 			for name, page := range map[string][]byte{
-				"rnicd.toml.5":        configPage("rnicd.toml", "rnicd serve", config.WriteReference, "rnicd-serve", "rnicd-check", "rnicd-doctor"),
-				"rnicd-switch.toml.5": configPage("rnicd-switch.toml", "rnicd switch", config.WriteSwitchReference, "rnicd-switch", "rnicd-check", "rnicd-status"),
+				"rnicd.toml.5": configPage("rnicd.toml", "rnicd serve", config.WriteReference,
+					"rnicd-serve", "rnicd-check", "rnicd-doctor"),
+				"rnicd-switch.toml.5": configPage("rnicd-switch.toml", "rnicd switch",
+					config.WriteSwitchReference, "rnicd-switch", "rnicd-check", "rnicd-status"),
 			} {
 				if err := os.WriteFile(filepath.Join(args[0], name), page, 0o644); err != nil {
 					return err
@@ -53,7 +55,8 @@ func plain(c *cobra.Command) {
 	}
 }
 
-// configPage is the reference of a configuration, as a manual page: rnicd.toml(5), rnicd-switch.toml(5).
+// configPage is the reference of a configuration, as a manual page: rnicd.toml(5),
+// rnicd-switch.toml(5).
 func configPage(name, command string, write func(io.Writer), also ...string) []byte {
 	var reference, page bytes.Buffer
 	write(&reference)
@@ -73,7 +76,8 @@ as "64KiB", "1.5GiB"; texts are an array of them.
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
 		switch {
-		case strings.HasPrefix(line, "|---"), strings.HasPrefix(line, "| key "), strings.HasPrefix(line, "| type "):
+		case strings.HasPrefix(line, "|---"), strings.HasPrefix(line, "| key "),
+			strings.HasPrefix(line, "| type "):
 		case strings.HasPrefix(line, "| "):
 			writeEntry(&page, cells)
 		default:
@@ -85,8 +89,8 @@ as "64KiB", "1.5GiB"; texts are an array of them.
 }
 
 // writeEntry writes a row of a table as a term and what is said of it: tables are too wide for a
-// terminal. A row of keys has the key, with what it is for in parentheses, its value, the default and
-// the text; one of types the type, its TCP port and the text.
+// terminal. A row of keys has the key, with what it is for in parentheses, its value, the default
+// and the text; one of types the type, its TCP port and the text.
 func writeEntry(w *bytes.Buffer, cells []string) {
 	last := len(cells) - 1
 	key, of, _ := strings.Cut(strings.TrimSuffix(cells[0], ")"), " (")

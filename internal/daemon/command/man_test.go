@@ -48,13 +48,15 @@ func TestPages(t *testing.T) {
 		tables []string
 	}{
 		{"rnicd.toml.5", config.WriteReference, 50, []string{"[log]", "[[port]]", "[[service]]"}},
-		{"rnicd-switch.toml.5", config.WriteSwitchReference, 30, []string{"[log]", "[metrics]", "[switch]", "[[uplink]]", "[[program]]"}},
+		{"rnicd-switch.toml.5", config.WriteSwitchReference, 30,
+			[]string{"[log]", "[metrics]", "[switch]", "[[uplink]]", "[[program]]"}},
 	} {
 		page, err := os.ReadFile(filepath.Join(dir, of.page))
 		require.NoError(t, err)
 		var reference bytes.Buffer
 		of.write(&reference)
-		keys := regexp.MustCompile("(?m)^\\| `(\\w+)`(?: \\(([\\w, ]+)\\))? \\|").FindAllStringSubmatch(reference.String(), -1)
+		keys := regexp.MustCompile("(?m)^\\| `(\\w+)`(?: \\(([\\w, ]+)\\))? \\|").FindAllStringSubmatch(
+			reference.String(), -1)
 		require.Greater(t, len(keys), of.keys)
 		for _, key := range keys {
 			require.Contains(t, string(page), `\fB`+key[1]+`\fP`)

@@ -93,7 +93,8 @@ as a socket that this user may not ask.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&socket, "socket", "", "the control socket; without it where a daemon, or a switch, has it by default")
+	f.StringVar(&socket, "socket", "",
+		"the control socket; without it where a daemon, or a switch, has it by default")
 	f.BoolVar(&ofSwitch, "switch", false, "ask the switch at its default socket")
 	f.BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	return c
@@ -189,7 +190,8 @@ other), service, state (TCP's), local or remote, as in
 				if asJSON {
 					return lines.Encode(one)
 				}
-				_, err := io.WriteString(printable.New(out), strings.Join(top.Details(one, time.Now()), "\n")+"\n")
+				_, err := io.WriteString(printable.New(out),
+					strings.Join(top.Details(one, time.Now()), "\n")+"\n")
 				return err
 			})
 		},

@@ -13,8 +13,8 @@ import (
 	"github.com/rnicd/rnicd/internal/port"
 )
 
-// The exit status tells a script of a daemon that serves, of one whose Poller stands still, of nobody, and of anything else; the same
-// of a switch.
+// The exit status tells a script of a daemon that serves, of one whose Poller stands still, of
+// nobody, and of anything else; the same of a switch.
 func TestStatusExit(t *testing.T) {
 	for _, c := range []struct {
 		answer any
@@ -24,7 +24,8 @@ func TestStatusExit(t *testing.T) {
 		{&status.Daemon{Kind: status.KindDaemon, Healthy: true}, 0, ""},
 		{&status.Daemon{Kind: status.KindDaemon}, 2, "a Poller stands still"},
 		{&status.Switch{Kind: status.KindSwitch, Healthy: true}, 0, ""},
-		{&status.Switch{Kind: status.KindSwitch, Error: "core 0 does not turn"}, 2, "a thread stands still"},
+		{&status.Switch{Kind: status.KindSwitch, Error: "core 0 does not turn"}, 2,
+			"a thread stands still"},
 		{nil, 3, "no daemon answers"},
 		{"what?", 1, "the answer: "},
 	} {
@@ -33,7 +34,9 @@ func TestStatusExit(t *testing.T) {
 			s, err := control.Listen(path, 0o600)
 			require.NoError(t, err)
 			defer s.Close()
-			s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { control.Reply(w, c.answer) })
+			s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+				control.Reply(w, c.answer)
+			})
 			s.Serve()
 		}
 		for _, form := range [][]string{nil, {"--json"}} {

@@ -129,8 +129,10 @@ var Types = []struct {
 	Listen uint16
 	Doc    string
 }{
-	{Region, 7174, "hugepage memory that peers write into, and with keep read; `rnicd put`, `rnicd get --name`"},
-	{File, 7174, "a copy of a file in memory, made when the service starts, that peers read; `rnicd get`"},
+	{Region, 7174, "hugepage memory that peers write into, and with keep read; `rnicd put`, `rnicd " +
+		"get --name`"},
+	{File, 7174, "a copy of a file in memory, made when the service starts, that peers read; " +
+		"`rnicd get`"},
 	{Perf, 7175, "bandwidth and latency; `rnicd perf`"},
 	{Perftest, 18515, "perftest's programs with `-R`"},
 	{Rping, 7174, "`rping` of rdma-core and of rnicd"},

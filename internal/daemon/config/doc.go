@@ -1,6 +1,7 @@
-// Package config reads the daemon's configuration file: TOML, strict. Unknown keys, invalid values, and
-// everything else that can be checked without opening a device, are errors. Each error has file, line
-// and column, the key, what is wrong and what is expected. All errors are reported together.
+// Package config reads the daemon's configuration file: TOML, strict. Unknown keys, invalid
+// values, and everything else that can be checked without opening a device, are errors. Each
+// error has file, line and column, the key, what is wrong and what is expected. All errors are
+// reported together.
 //
 //	config.go     the types: each key with its default and description; the reference is made of them
 //	units.go      durations and sizes

@@ -12,8 +12,8 @@ import (
 )
 
 // Environment variables of a port: envPrefix and a key of [[port]] in capitals, as RNICD_MTU and
-// RNICD_TCP_RTO_MIN; arrays as texts with commas. envFile names a daemon's file instead, envPort the
-// port there if it has several.
+// RNICD_TCP_RTO_MIN; arrays as texts with commas. envFile names a daemon's file instead, envPort
+// the port there if it has several.
 const (
 	envPrefix = "RNICD_"
 	envFile   = envPrefix + "CONFIG"
@@ -78,7 +78,8 @@ func (c *Config) program(i int) *port.Config {
 	return o
 }
 
-// variable is the name of the one that has given a key, as port.tcp.rto_min or port[0].addresses[1].
+// variable is the name of the one that has given a key, as port.tcp.rto_min or
+// port[0].addresses[1].
 func variable(key string) string {
 	_, key, _ = strings.Cut(key, ".")
 	key, _, _ = strings.Cut(key, "[")
@@ -98,7 +99,8 @@ func portOf(file, name string, drivers port.Drivers) (*port.Config, error) {
 		}
 		names = append(names, c.Ports[i].Name)
 	}
-	return nil, fmt.Errorf("%s: want one of the ports of %s: %s", envPort, file, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s: want one of the ports of %s: %s", envPort, file,
+		strings.Join(names, ", "))
 }
 
 // tableOf writes a [[port]] of the variables, whose names it returns.
@@ -123,12 +125,14 @@ func tableOf(vars map[string]string) (text string, names []string, err error) {
 		f, ok := fieldOf(table, key)
 		if !ok || key == "name" || key == "tcp" || key == "options" {
 			if near := Nearest(name, envNames()); near != "" && !slices.Contains(envOthers, name) {
-				return "", nil, fmt.Errorf("%s%s: unknown; did you mean %s%s?", envPrefix, strings.ToUpper(name), envPrefix, strings.ToUpper(near))
+				return "", nil, fmt.Errorf("%s%s: unknown; did you mean %s%s?", envPrefix,
+					strings.ToUpper(name), envPrefix, strings.ToUpper(near))
 			}
 			continue // of something else
 		}
 		if slices.Contains(keys, key) && !isTCP {
-			return "", nil, fmt.Errorf("%s%s and its other name: give only one", envPrefix, strings.ToUpper(name))
+			return "", nil, fmt.Errorf("%s%s and its other name: give only one", envPrefix,
+				strings.ToUpper(name))
 		}
 		keys, names = append(keys, key), append(names, envPrefix+strings.ToUpper(name))
 		*to += key + " = " + tomlOf(f.Type, value) + "\n"

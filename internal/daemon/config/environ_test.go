@@ -16,13 +16,17 @@ import (
 // looked at.
 func TestEnvironment(t *testing.T) {
 	c, err := Environment([]string{
-		"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24, fd09::2/64", "RNICD_DEV=tap7", "RNICD_MTU=9000", "RNICD_IDLE=spin", "RNICD_OFFLOAD=false",
-		"RNICD_TCP_RTO_MIN=5ms", "RNICD_HOST_ADDRESS=10.9.0.1/24", "RNICD_NO_SKIP=1", "RNICD_ENGINE=/x", "HOME=/root", "RNICD_PAGE=",
+		"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24, fd09::2/64", "RNICD_DEV=tap7", "RNICD_MTU=9000",
+		"RNICD_IDLE=spin", "RNICD_OFFLOAD=false",
+		"RNICD_TCP_RTO_MIN=5ms", "RNICD_HOST_ADDRESS=10.9.0.1/24", "RNICD_NO_SKIP=1", "RNICD_ENGINE=/x",
+		"HOME=/root", "RNICD_PAGE=",
 	}, port.Builtin())
 	require.NoError(t, err)
 	require.Equal(t, "tap", c.Driver.Name)
 	require.Equal(t, "tap7", c.Device)
-	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24"), netip.MustParsePrefix("fd09::2/64")}, c.Addrs)
+	require.Equal(
+		t, []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24"), netip.MustParsePrefix("fd09::2/64")},
+		c.Addrs)
 	require.Equal(t, 9000, c.MTU)
 	require.True(t, c.NoOffload)
 	require.Equal(t, 5*time.Millisecond, c.RTOMin)
@@ -38,17 +42,22 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, 9, c.ConnsMax)
 
 	for want, environ := range map[string][]string{
-		`RNICD_MTU: 70000: want 576 to`:                           {"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=70000"},
-		`RNICD_MTU: want a whole number`:                          {"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=\"x\""},
-		`RNICD_ADDRESSES: "10.9.0.2": want an address with`:       {"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2"},
-		`RNICD_ADDRESSES: missing`:                                {"RNICD_PMD=tap"},
-		`RNICD_DRIVER: "tab"`:                                     {"RNICD_PMD=tab"},
-		`RNICD_ADRESSES: unknown; did you mean RNICD_ADDRESSES?`:  {"RNICD_ADRESSES=10.9.0.2/24"},
-		`RNICD_DRIVER and its other name: give only one`:          nil,
-		`RNICD_MTU: of no use to the driver kernel`:               {"RNICD_MTU=1500"},
-		`RNICD_CONFIG and RNICD_MTU: give only one`:               {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
-		`RNICD_TCP_RTO_MIN: "soon" is no duration`:                {"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_TCP_RTO_MIN=soon"},
-		`RNICD_SOCKET: missing: the server's, as /run/memif.sock`: {"RNICD_PMD=memif", "RNICD_ADDR=10.9.0.2/24"},
+		`RNICD_MTU: 70000: want 576 to`: {"RNICD_PMD=tap",
+			"RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=70000"},
+		`RNICD_MTU: want a whole number`: {"RNICD_PMD=tap",
+			"RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=\"x\""},
+		`RNICD_ADDRESSES: "10.9.0.2": want an address with`: {"RNICD_PMD=tap",
+			"RNICD_ADDR=10.9.0.2"},
+		`RNICD_ADDRESSES: missing`:                               {"RNICD_PMD=tap"},
+		`RNICD_DRIVER: "tab"`:                                    {"RNICD_PMD=tab"},
+		`RNICD_ADRESSES: unknown; did you mean RNICD_ADDRESSES?`: {"RNICD_ADRESSES=10.9.0.2/24"},
+		`RNICD_DRIVER and its other name: give only one`:         nil,
+		`RNICD_MTU: of no use to the driver kernel`:              {"RNICD_MTU=1500"},
+		`RNICD_CONFIG and RNICD_MTU: give only one`:              {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
+		`RNICD_TCP_RTO_MIN: "soon" is no duration`: {"RNICD_PMD=tap",
+			"RNICD_ADDR=10.9.0.2/24", "RNICD_TCP_RTO_MIN=soon"},
+		`RNICD_SOCKET: missing: the server's, as /run/memif.sock`: {"RNICD_PMD=memif",
+			"RNICD_ADDR=10.9.0.2/24"},
 	} {
 		if environ == nil {
 			environ = []string{"RNICD_PMD=tap", "RNICD_DRIVER=tap"}

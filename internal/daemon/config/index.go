@@ -22,7 +22,8 @@ type index struct {
 
 // newIndex reads a file that is TOML. Unknown keys are in it, too.
 func newIndex(text []byte) (*index, error) {
-	ix := &index{at: map[string]place{}, arrays: map[string]int{}, kinds: map[string]unstable.Kind{}, single: map[string]bool{}, lines: []int{0}}
+	ix := &index{at: map[string]place{}, arrays: map[string]int{}, kinds: map[string]unstable.Kind{},
+		single: map[string]bool{}, lines: []int{0}}
 	for i, b := range text {
 		if b == '\n' {
 			ix.lines = append(ix.lines, i+1)

@@ -51,7 +51,8 @@ func Load(file string, drivers port.Drivers) (*Config, error) {
 		return nil, err
 	}
 	if IsSwitch(text) {
-		return nil, fmt.Errorf("%s: this is the configuration of a switch: rnicd switch --config FILE", file)
+		return nil, fmt.Errorf("%s: this is the configuration of a switch: rnicd switch --config FILE",
+			file)
 	}
 	return Parse(file, text, drivers)
 }
@@ -75,14 +76,16 @@ func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 
 // sort puts mistakes in the order of the file.
 func (v *validator) sort() {
-	slices.SortStableFunc(v.errs, func(a, b *Error) int { return 4096*(a.Line-b.Line) + a.Column - b.Column })
+	slices.SortStableFunc(v.errs, func(a, b *Error) int {
+		return 4096*(a.Line-b.Line) + a.Column - b.Column
+	})
 }
 
 // byteOrderMark is what some editors put there.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// decode reads a text into a configuration, whose defaults are not filled in, and says where its keys
-// stand.
+// decode reads a text into a configuration, whose defaults are not filled in, and says where its
+// keys stand.
 func decode(file string, text []byte, into any) (*index, error) {
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	dec := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
@@ -95,7 +98,8 @@ func decode(file string, text []byte, into any) (*index, error) {
 		var all Errors
 		for _, e := range unknown.Errors {
 			line, column := e.Position()
-			all = append(all, &Error{file, line, column, strings.Join(e.Key(), "."), unknownKey(root, e.Key())})
+			all = append(all, &Error{file, line, column, strings.Join(e.Key(), "."),
+				unknownKey(root, e.Key())})
 		}
 		return nil, all
 	case errors.As(err, &wrong):
@@ -161,7 +165,8 @@ func plainly(t reflect.Type, e *toml.DecodeError) string {
 			t = t.Elem()
 		}
 	}
-	if len(e.Key()) == 0 || !strings.Contains(text, "decode") && !strings.Contains(text, "stored") && !strings.Contains(text, "negative") && !strings.Contains(text, "mismatch") {
+	if len(e.Key()) == 0 || !strings.Contains(text, "decode") && !strings.Contains(text, "stored") &&
+		!strings.Contains(text, "negative") && !strings.Contains(text, "mismatch") {
 		return text
 	}
 	return "want " + kindName(t)
@@ -199,8 +204,9 @@ func kindName(t reflect.Type) string {
 	return t.String()
 }
 
-// Nearest is the one of names that is the least far from name, which is none of them: two letters at
-// most, and fewer than all but one of its own; empty: none is near. A single letter is near to all.
+// Nearest is the one of names that is the least far from name, which is none of them: two letters
+// at most, and fewer than all but one of its own; empty: none is near. A single letter is near to
+// all.
 func Nearest(name string, names []string) (near string) {
 	least := min(3, len(name)-1)
 	for _, n := range names {

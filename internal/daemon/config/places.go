@@ -96,14 +96,14 @@ var (
 	endsInNumber = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9A-Fa-f]*)\.?$`)
 )
 
-// isHostname says whether a name server may know it: what ends in a number is an address, or nothing
-// (RFC 1123 section 2.1).
+// isHostname says whether a name server may know it: what ends in a number is an address, or
+// nothing (RFC 1123 section 2.1).
 func isHostname(s string) bool {
 	return len(s) <= 254 && hostname.MatchString(s) && !endsInNumber.MatchString(s)
 }
 
-// listenTogether refuses a TCP port of this host's sockets that the metrics have, too, and metrics at
-// an address that is not the kernel's.
+// listenTogether refuses a TCP port of this host's sockets that the metrics have, too, and
+// metrics at an address that is not the kernel's.
 func (v *validator) listenTogether() {
 	c := v.c
 	host, service, err := net.SplitHostPort(c.Metrics.Listen)
@@ -118,14 +118,18 @@ func (v *validator) listenTogether() {
 			p := &c.Ports[on].Open
 			all := err != nil || overlap(p.HostAt, at)
 			if p.Driver.Sockets && int(c.Services[i].Listen) == tcp && all {
-				v.wrong("metrics.listen", "%d on this host is that of the service %q in line %d; choose another", tcp,
+				v.wrong("metrics.listen", "%d on this host is that of the service %q in line %d; "+
+					"choose another", tcp,
 					c.Services[i].Name, v.line(fmt.Sprintf("service[%d].name", i)))
 			}
 		}
 	}
 	for i := range c.Ports {
-		if slices.ContainsFunc(c.Ports[i].Open.Addrs, func(a netip.Prefix) bool { return a.Addr() == at }) {
-			v.wrong("metrics.listen", "%v is our own stack's, of %s; metrics are answered over the kernel's: "+
+		if slices.ContainsFunc(c.Ports[i].Open.Addrs, func(a netip.Prefix) bool {
+			return a.Addr() == at
+		}) {
+			v.wrong("metrics.listen", "%v is our own stack's, of %s; metrics are answered over the "+
+				"kernel's: "+
 				"choose an address of this host's, as host_address", at, v.portAt(i, "addresses"))
 		}
 	}
@@ -148,7 +152,8 @@ func overlap(a, b netip.Addr) bool {
 
 // portAt is how an error calls a port, by the line of a key.
 func (v *validator) portAt(i int, key string) string {
-	return fmt.Sprintf("port %q in line %d", v.c.Ports[i].Name, v.line(fmt.Sprintf("port[%d].%s", i, key)))
+	return fmt.Sprintf("port %q in line %d", v.c.Ports[i].Name,
+		v.line(fmt.Sprintf("port[%d].%s", i, key)))
 }
 
 // socketsTogether refuses one path for two sockets, or for a socket and another file that is made.
@@ -174,7 +179,8 @@ func (v *validator) socketsTogether() {
 		case whole(p.Socket) == whole(c.Control.Path):
 			v.wrong(at, "%q is the control socket; choose another path", p.Socket)
 		case ours && server > i:
-			v.wrong(at, "%s serves this socket, and is opened later; name that port first", v.portAt(server, "socket"))
+			v.wrong(at, "%s serves this socket, and is opened later; name that port first",
+				v.portAt(server, "socket"))
 		}
 		v.captureTogether(i, servers)
 	}
@@ -246,13 +252,15 @@ func (v *validator) devicesTogether(kind string, name func(int) string, opens []
 // secondDPDK judges a port that finds DPDK's environment started for another.
 func (v *validator) secondDPDK(path string, o *port.Config, other string, first *port.Config) {
 	if len(o.EAL) > 0 && !slices.Equal(o.EAL, first.EAL) {
-		v.wrong(path+".eal", "DPDK's environment starts once, with the arguments of %s; give the same, or leave them out", other)
+		v.wrong(path+".eal", "DPDK's environment starts once, with the arguments of %s; give the same, "+
+			"or leave them out", other)
 	}
 	scans := func(arg string) bool {
 		names := []string{"-a", "--allow", "-b", "--block"}
 		return slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(arg, s) })
 	}
 	if o.PCI != "" && first.PCI == "" && !slices.ContainsFunc(first.EAL, scans) {
-		v.wrong(path+".pci", "DPDK's environment starts for %s, which has no NIC, and looks for none; name this one first", other)
+		v.wrong(path+".pci", "DPDK's environment starts for %s, which has no NIC, and looks for none; "+
+			"name this one first", other)
 	}
 }

@@ -52,10 +52,13 @@ func (v *validator) port(i int) {
 	v.options(path, &driver, p.Options)
 	o := &p.Open
 	*o = port.Config{
-		Driver: driver, Device: p.Device, PCI: p.PCI, EAL: p.EAL, Socket: p.Socket, ID: p.ID, Serve: p.Role == "server", Secret: p.Secret,
-		FlowControl: p.FlowControl, Promiscuous: p.Promiscuous, NoOffload: !p.Offload, Options: p.Options, VLAN: p.VLAN, MTU: p.MTU, Queues: p.Queues,
+		Driver: driver, Device: p.Device, PCI: p.PCI, EAL: p.EAL, Socket: p.Socket, ID: p.ID,
+		Serve: p.Role == "server", Secret: p.Secret,
+		FlowControl: p.FlowControl, Promiscuous: p.Promiscuous, NoOffload: !p.Offload, Options: p.Options,
+		VLAN: p.VLAN, MTU: p.MTU, Queues: p.Queues,
 		ConnsMax: p.Connections, PeerMax: p.PeerConnections, Node: p.Node, Capture: p.Capture,
-		RTOMin: time.Duration(p.TCP.RTOMin), PTOMin: time.Duration(p.TCP.PTOMin), Pacing: p.TCP.Pacing, ECN: p.TCP.ECN,
+		RTOMin: time.Duration(p.TCP.RTOMin), PTOMin: time.Duration(p.TCP.PTOMin), Pacing: p.TCP.Pacing,
+		ECN: p.TCP.ECN,
 	}
 	if o.Device == "" && o.PCI == "" && p.Driver != "memif" {
 		o.Device = p.Name
@@ -95,10 +98,12 @@ func (v *validator) options(path string, d *port.Driver, options map[string]stri
 // sockets refuses what the kernel's sockets have no use for.
 func (v *validator) sockets(path string) {
 	for _, key := range []string{
-		"host_address", "gateways", "vlan", "mtu", "mac", "dad", "queues", "cores", "idle", "offload", "page", "numa_node", "dial_ports", "fault", "capture", "tcp",
+		"host_address", "gateways", "vlan", "mtu", "mac", "dad", "queues", "cores", "idle", "offload",
+		"page", "numa_node", "dial_ports", "fault", "capture", "tcp",
 	} {
 		if v.given(join(path, key)) {
-			v.wrong(join(path, key), "of no use to the driver kernel, whose TCP is the kernel's; leave it out")
+			v.wrong(join(path, key), "of no use to the driver kernel, whose TCP is the kernel's; "+
+				"leave it out")
 		}
 	}
 }
@@ -183,7 +188,8 @@ func (v *validator) connections(path string, p *Port) {
 	if v.given(path + ".peer_connections") {
 		v.number(path+".peer_connections", int64(p.PeerConnections), 0, int64(p.Connections))
 	} else {
-		o.PeerMax = min(p.PeerConnections, max(p.Connections*3/4, 1)) // the default leaves others a quarter
+		// the default leaves others a quarter
+		o.PeerMax = min(p.PeerConnections, max(p.Connections*3/4, 1))
 	}
 	if p.DialPorts != "" {
 		var err error
@@ -225,7 +231,8 @@ func (v *validator) addresses(path string, p *Port) {
 		if o.Driver.Sockets {
 			a, err := netip.ParseAddr(text)
 			if err != nil || len(p.Addresses) > 1 {
-				v.wrong(at, "%q: with the driver kernel want one address of this host, without a prefix length, as 127.0.0.1", text)
+				v.wrong(at, "%q: with the driver kernel want one address of this host, without a prefix "+
+					"length, as 127.0.0.1", text)
 				continue
 			}
 			if v.listenAddr(at, text, a) {
@@ -242,13 +249,17 @@ func (v *validator) addresses(path string, p *Port) {
 		host, ok := v.station(path+".host_address", p.HostAddress)
 		for _, a := range o.Addrs {
 			if a.Addr() == host.Addr() {
-				v.wrong(path+".host_address", "%q: that is our stack's own address; give the kernel's side another of its network", p.HostAddress)
+				v.wrong(path+".host_address",
+					"%q: that is our stack's own address; give the kernel's side another of its network",
+					p.HostAddress)
 				near = true
 			}
 			near = near || a.Contains(host.Addr())
 		}
 		if ok && !near {
-			v.wrong(path+".host_address", "%q: not in the network of addresses, so our stack could not answer it; choose one of that network, or name a gateway", p.HostAddress)
+			v.wrong(path+".host_address",
+				"%q: not in the network of addresses, so our stack could not answer it; choose one of that "+
+					"network, or name a gateway", p.HostAddress)
 		} else if ok && len(o.Addrs) > 0 {
 			v.hostReaches(path+".host_address", p, host)
 		}
@@ -261,7 +272,8 @@ func (v *validator) addresses(path string, p *Port) {
 			v.wrong(at, "%q: want the address of a router on the link, as 10.9.0.254", text)
 			continue
 		}
-		if len(o.Addrs) > 0 && !g.IsLinkLocalUnicast() && !slices.ContainsFunc(o.Addrs, func(a netip.Prefix) bool { return a.Contains(g) }) {
+		if len(o.Addrs) > 0 && !g.IsLinkLocalUnicast() &&
+			!slices.ContainsFunc(o.Addrs, func(a netip.Prefix) bool { return a.Contains(g) }) {
 			v.wrong(at, "%q: not on the link: none of the port's networks has it", text)
 		}
 		o.Gateways = append(o.Gateways, g)
@@ -297,20 +309,23 @@ func (v *validator) ports() {
 		for j, a := range p.Open.Addrs {
 			at := fmt.Sprintf("%s.addresses[%d]", path, j)
 			if was, ok := addrs[a.Addr()]; ok {
-				v.wrong(at, "%v: port %q in line %d has this address; each has its own", a.Addr(), was.name, v.line(was.path))
+				v.wrong(at, "%v: port %q in line %d has this address; each has its own", a.Addr(), was.name,
+					v.line(was.path))
 			}
 			addrs[a.Addr()] = owner{at, p.Name}
 		}
 		if a := p.Open.HostAt; a.IsValid() {
 			at := path + ".addresses[0]"
 			if was, ok := addrs[a]; ok {
-				v.wrong(at, "%v: port %q in line %d has this address; each has its own", a, was.name, v.line(was.path))
+				v.wrong(at, "%v: port %q in line %d has this address; each has its own", a, was.name,
+					v.line(was.path))
 			}
 			addrs[a] = owner{at, p.Name}
 		}
 		for _, c := range p.Open.Cores {
 			if was, ok := cores[c]; ok && was.path != path+".cores" {
-				v.wrong(path+".cores", "CPU %d: port %q in line %d has it; a Poller has a CPU of its own", c, was.name, v.line(was.path))
+				v.wrong(path+".cores", "CPU %d: port %q in line %d has it; a Poller has a CPU of its own", c,
+					was.name, v.line(was.path))
 			}
 			cores[c] = owner{path + ".cores", p.Name}
 		}
@@ -318,14 +333,17 @@ func (v *validator) ports() {
 			net := p.Open.HostAddr.Masked()
 			for other, was := range hosts {
 				if other.Overlaps(net) {
-					v.wrong(path+".host_address", "%v: port %q in line %d has the network %v; the kernel would send what is for us through that device", net, was.name, v.line(was.path), other)
+					v.wrong(path+".host_address",
+						"%v: port %q in line %d has the network %v; the kernel would send what is for us through "+
+							"that device", net, was.name, v.line(was.path), other)
 				}
 			}
 			hosts[net] = owner{path + ".host_address", p.Name}
 		}
 		if file, err := filepath.Abs(p.Capture); p.Capture != "" && err == nil {
 			if was, ok := captures[file]; ok {
-				v.wrong(path+".capture", "port %q in line %d writes to the same file; each has its own", was.name, v.line(was.path))
+				v.wrong(path+".capture", "port %q in line %d writes to the same file; each has its own",
+					was.name, v.line(was.path))
 			}
 			captures[file] = owner{path + ".capture", p.Name}
 		}
@@ -337,7 +355,8 @@ func (v *validator) ports() {
 			continue
 		}
 		if was, ok := devices[key]; ok {
-			v.wrong(path, "port %q in line %d has the same device; each has its own", was.name, v.line(was.path))
+			v.wrong(path, "port %q in line %d has the same device; each has its own", was.name,
+				v.line(was.path))
 		}
 		devices[key] = owner{path, p.Name}
 		opens[i] = &p.Open

@@ -35,7 +35,8 @@ daemon's](configuration.md).
 }
 
 // common are the tables that a switch has from the daemon.
-var common = []reflect.Type{reflect.TypeFor[Log](), reflect.TypeFor[Control](), reflect.TypeFor[Metrics]()}
+var common = []reflect.Type{reflect.TypeFor[Log](), reflect.TypeFor[Control](),
+	reflect.TypeFor[Metrics]()}
 
 func writeTables(w io.Writer, t reflect.Type) {
 	for i := range t.NumField() {
@@ -68,8 +69,8 @@ func writeTypes(w io.Writer) {
 	fmt.Fprint(w, "\nOf several services on one port each needs a `listen` of its own.\n\n")
 }
 
-// writeKeys writes a row for each key: its name, with what it is for in parentheses unless that is all,
-// its value, the default and the text.
+// writeKeys writes a row for each key: its name, with what it is for in parentheses unless that
+// is all, its value, the default and the text.
 func writeKeys(w io.Writer, t reflect.Type) {
 	fmt.Fprint(w, "| key | value | default | |\n|---|---|---|---|\n")
 	for i := range t.NumField() {

@@ -37,7 +37,9 @@ func (v *validator) service(i int) {
 		v.oneOf(path+".type", s.Type, names...)
 		return
 	}
-	v.useless(path, "a service of type "+s.Type, *s, func(of []string) bool { return slices.Contains(of, s.Type) })
+	v.useless(path, "a service of type "+s.Type, *s, func(of []string) bool {
+		return slices.Contains(of, s.Type)
+	})
 	v.servedOn(path, s)
 	v.allowed(path, s)
 	v.number(path+".listen", int64(s.Listen), 1, math.MaxUint16)
@@ -45,7 +47,8 @@ func (v *validator) service(i int) {
 	v.number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
 	v.span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
 	m := &v.c.MPA
-	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping || s.Type == Rstream || s.Type == Perftest, !m.CRC, m.DropBadCRC
+	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping || s.Type == Rstream ||
+		s.Type == Perftest, !m.CRC, m.DropBadCRC
 	if s.Markers != nil {
 		s.NoMarkers = !*s.Markers
 	}
@@ -96,7 +99,8 @@ func (v *validator) servedOn(path string, s *Service) {
 			for _, p := range v.c.Ports {
 				names = append(names, p.Name)
 			}
-			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: no port has this name; there are %s", name, strings.Join(names, ", "))
+			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: no port has this name; there are %s", name,
+				strings.Join(names, ", "))
 		case slices.Contains(s.On, i):
 			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: twice", name)
 		default:
@@ -118,7 +122,8 @@ func (v *validator) allowed(path string, s *Service) {
 		}
 		switch {
 		case err != nil:
-			v.wrong(at, "%q: want a network, as 10.9.0.0/24 or fd09::/64, or an address, without a zone", text)
+			v.wrong(at, "%q: want a network, as 10.9.0.0/24 or fd09::/64, or an address, without a zone",
+				text)
 		case n.Addr().Is4In6():
 			v.wrong(at, "%q: no peer has such an address; write the IPv4 one, as %v", text, n.Addr().Unmap())
 		case n != n.Masked():
@@ -170,7 +175,8 @@ func (v *validator) sizeMax(path string, s *Service, most Size) {
 
 func (v *validator) rstream(path string, s *Service) {
 	v.number(path+".buffer", int64(s.Buffer), rsocket.BufferMin, rsocket.BufferMax)
-	for key, n := range map[string]int64{"size": int64(s.Size), "transfers": int64(s.Transfers), "iterations": int64(s.Iterations)} {
+	for key, n := range map[string]int64{"size": int64(s.Size), "transfers": int64(s.Transfers),
+		"iterations": int64(s.Iterations)} {
 		if v.given(join(path, key)) {
 			v.number(join(path, key), n, 1, math.MaxInt32)
 			if s.All {
@@ -187,8 +193,11 @@ func (v *validator) services() {
 		for j := range i {
 			a, b := &v.c.Services[j], &v.c.Services[i]
 			for _, on := range b.On {
-				if a.Listen == b.Listen && slices.ContainsFunc(a.On, func(other int) bool { return v.samePlace(on, other) }) {
-					v.wrong(fmt.Sprintf("service[%d].listen", i), "%d on port %q is that of the service %q in line %d; choose another",
+				if a.Listen == b.Listen && slices.ContainsFunc(a.On, func(other int) bool {
+					return v.samePlace(on, other)
+				}) {
+					v.wrong(fmt.Sprintf("service[%d].listen", i),
+						"%d on port %q is that of the service %q in line %d; choose another",
 						b.Listen, v.c.Ports[on].Name, a.Name, v.line(fmt.Sprintf("service[%d].name", j)))
 					break
 				}
@@ -250,9 +259,11 @@ func (s *Service) Perftest() (cfg perftest.ServerConfig, err error) {
 		t.Iterations = cmp.Or(s.Iterations, n)
 	}
 	return perftest.ServerConfig{
-		Test: t, Shape: perftest.Shape{All: s.All, Both: s.Both, QPs: s.QPs}, ClientsMax: s.Connections, IdleTimeout: time.Duration(s.IdleTimeout),
+		Test: t, Shape: perftest.Shape{All: s.All, Both: s.Both, QPs: s.QPs}, ClientsMax: s.Connections,
+		IdleTimeout: time.Duration(s.IdleTimeout),
 		// perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may
 		// leave the first octets lying (docs/guides/interop.md).
-		Conn: rnic.ConnParam{NoCRC: s.NoCRC, NoMarkers: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
+		Conn: rnic.ConnParam{NoCRC: s.NoCRC, NoMarkers: true,
+			Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
 	}, nil
 }

@@ -106,7 +106,8 @@ func LoadSwitch(file string, drivers port.Drivers) (*Switch, error) {
 		return nil, err
 	}
 	if !IsSwitch(text) && isDaemon(text) {
-		return nil, fmt.Errorf("%s: this is the configuration of a daemon: rnicd serve --config FILE", file)
+		return nil, fmt.Errorf("%s: this is the configuration of a daemon: rnicd serve --config FILE",
+			file)
 	}
 	return ParseSwitch(file, text, drivers)
 }
@@ -116,7 +117,8 @@ func isDaemon(text []byte) bool {
 	return err == nil && (ix.arrays["port"] > 0 || ix.arrays["service"] > 0)
 }
 
-// Needs is what a switch wants of a machine, as a daemon that would want the same: its uplinks are ports, its memory is a region.
+// Needs is what a switch wants of a machine, as a daemon that would want the same: its uplinks
+// are ports, its memory is a region.
 func (s *Switch) Needs() *Config {
 	c := &Config{File: s.File, Control: s.Control, Metrics: s.Metrics}
 	for i := range s.Vswitch.Programs {
@@ -128,7 +130,8 @@ func (s *Switch) Needs() *Config {
 	for i := range s.Uplinks {
 		u := &s.Uplinks[i]
 		mtu = max(mtu, u.MTU)
-		c.Ports = append(c.Ports, Port{Name: u.Name, Driver: u.Driver, PCI: u.PCI, Socket: u.Socket, MTU: u.MTU, Node: s.Switch.Node, Open: u.Open})
+		c.Ports = append(c.Ports, Port{Name: u.Name, Driver: u.Driver, PCI: u.PCI, Socket: u.Socket,
+			MTU: u.MTU, Node: s.Switch.Node, Open: u.Open})
 	}
 	if len(c.Ports) == 0 {
 		c.Ports = []Port{{Name: "switch", Driver: "memif"}}
@@ -191,7 +194,8 @@ func (v *validator) guests(s *Switch) {
 	}
 	v.switchTogether(s)
 	var wrong *vswitch.ProgramError
-	if err := vswitch.CheckPrograms(s.Vswitch.Programs, len(s.Cores), len(s.Uplinks)); errors.As(err, &wrong) {
+	if err := vswitch.CheckPrograms(s.Vswitch.Programs, len(s.Cores), len(s.Uplinks)); errors.As(
+		err, &wrong) {
 		v.wrong(fmt.Sprintf("program[%d].%s", wrong.Index, wrong.Key), "%s", wrong.Text)
 	}
 }
@@ -271,7 +275,8 @@ func (v *validator) switchLimits(s *Switch) {
 	}
 	s.Vswitch = vswitch.Config{
 		Cores: len(s.Cores), Buffers: l.Buffers, Multicast: int64(l.Multicast),
-		Sockets: vswitch.Sockets{Mode: os.FileMode(mode), MemoryMax: int64(l.MemoryMax), RingLog2Max: l.RingLog2, Unsealed: l.Unsealed},
+		Sockets: vswitch.Sockets{Mode: os.FileMode(mode), MemoryMax: int64(l.MemoryMax),
+			RingLog2Max: l.RingLog2, Unsealed: l.Unsealed},
 	}
 }
 
@@ -291,11 +296,14 @@ func (v *validator) uplink(s *Switch, i int) {
 	v.useless(path, "the driver "+u.Driver, *u, func(of []string) bool {
 		return slices.Contains(of, u.Driver) || !slices.Contains(known, u.Driver)
 	})
-	if u.Driver == "dpdk" && slices.ContainsFunc(s.Uplinks[:i], func(o Uplink) bool { return o.Driver == "dpdk" }) {
+	if u.Driver == "dpdk" && slices.ContainsFunc(s.Uplinks[:i], func(o Uplink) bool {
+		return o.Driver == "dpdk"
+	}) {
 		v.wrong(path+".driver", "a second uplink of the driver dpdk; a switch has one at most")
 	}
 	u.Open = port.Config{
-		Driver: driver, Device: u.Device, PCI: u.PCI, EAL: u.EAL, Socket: u.Socket, ID: u.ID, Secret: u.Secret, FlowControl: u.FlowControl,
+		Driver: driver, Device: u.Device, PCI: u.PCI, EAL: u.EAL, Socket: u.Socket, ID: u.ID,
+		Secret: u.Secret, FlowControl: u.FlowControl,
 		Promiscuous: true, NoOffload: true, Options: u.Options, MTU: u.MTU, Queues: u.Queues,
 	}
 	v.options(path, &driver, u.Options)
@@ -318,7 +326,8 @@ func (v *validator) uplink(s *Switch, i int) {
 	if u.HostAddress != "" {
 		v.uplinkHost(s, i, path+".host_address")
 	}
-	if u.Driver == "tap" || u.Driver == "dpdk" && u.PCI == "" && !strings.HasPrefix(u.Open.Device, "net_") {
+	if u.Driver == "tap" || u.Driver == "dpdk" && u.PCI == "" &&
+		!strings.HasPrefix(u.Open.Device, "net_") {
 		v.ifname(path+".device", u.Open.Device)
 	}
 	if driver.Check != nil {
@@ -341,12 +350,16 @@ func (v *validator) uplinkHost(s *Switch, i int, at string) {
 	}
 	u.Open.HostAddr = host
 	if host.Addr().Is6() && u.MTU < port.MTUMin6 {
-		v.wrong(fmt.Sprintf("uplink[%d].mtu", i), "%d: IPv6 wants %d or more (RFC 8200), and host_address is one of it", u.MTU, port.MTUMin6)
+		v.wrong(fmt.Sprintf("uplink[%d].mtu", i),
+			"%d: IPv6 wants %d or more (RFC 8200), and host_address is one of it", u.MTU, port.MTUMin6)
 	}
 	for j := range s.Uplinks[:i] {
-		if other := s.Uplinks[j].Open.HostAddr; other.IsValid() && other.Masked().Overlaps(host.Masked()) {
-			v.wrong(at, "%v: uplink %q in line %d has the network %v; the kernel would send what is for this one through that device",
-				host.Masked(), s.Uplinks[j].Name, v.line(fmt.Sprintf("uplink[%d].host_address", j)), other.Masked())
+		if other := s.Uplinks[j].Open.HostAddr; other.IsValid() &&
+			other.Masked().Overlaps(host.Masked()) {
+			v.wrong(at, "%v: uplink %q in line %d has the network %v; the kernel would send what is for "+
+				"this one through that device",
+				host.Masked(), s.Uplinks[j].Name, v.line(fmt.Sprintf("uplink[%d].host_address", j)),
+				other.Masked())
 		}
 	}
 }
@@ -356,7 +369,8 @@ func (v *validator) guest(s *Switch, i int) {
 	path := fmt.Sprintf("program[%d]", i)
 	v.name("program", i, func(i int) string { return s.Programs[i].Name })
 	p := vswitch.Program{
-		Name: g.Name, Socket: g.Socket, ID: g.ID, Secret: g.Secret, UIDs: g.UIDs, GIDs: g.GIDs, Uplink: v.uplinkOf(path, s, g), VLAN: g.VLAN,
+		Name: g.Name, Socket: g.Socket, ID: g.ID, Secret: g.Secret, UIDs: g.UIDs, GIDs: g.GIDs,
+		Uplink: v.uplinkOf(path, s, g), VLAN: g.VLAN,
 		MTU: g.MTU, Queues: g.Queues, Core: g.Thread, Buffers: g.Buffers,
 		Send:    vswitch.Rate{Octets: int64(g.SendRate), Frames: int64(g.SendFrames)},
 		Receive: vswitch.Rate{Octets: int64(g.ReceiveRate), Frames: int64(g.ReceiveFrames)},
@@ -371,7 +385,8 @@ func (v *validator) guest(s *Switch, i int) {
 	if len(g.Secret) > secretMax {
 		v.wrong(path+".secret", "%d octets; want %d at most", len(g.Secret), secretMax)
 	}
-	for key, n := range map[string]Size{"send_rate": g.SendRate, "send_frames": g.SendFrames, "receive_rate": g.ReceiveRate, "receive_frames": g.ReceiveFrames} {
+	for key, n := range map[string]Size{"send_rate": g.SendRate, "send_frames": g.SendFrames,
+		"receive_rate": g.ReceiveRate, "receive_frames": g.ReceiveFrames} {
 		v.number(path+"."+key, int64(n), 0, vswitch.RateMax)
 	}
 	most := int64(65513)
@@ -402,12 +417,15 @@ func (v *validator) guestAddresses(path string, g *SwitchGuest, p *vswitch.Progr
 	}
 	for j, text := range g.Addresses {
 		a, err := netip.ParseAddr(text)
-		if err != nil || a.Zone() != "" || a.Is4In6() || port.CheckStation(netip.PrefixFrom(a, a.BitLen())) != nil {
-			v.wrong(fmt.Sprintf("%s.addresses[%d]", path, j), "%q: want the address of a host, without a prefix length, as 10.9.0.2 or fd09::2", text)
+		if err != nil || a.Zone() != "" || a.Is4In6() ||
+			port.CheckStation(netip.PrefixFrom(a, a.BitLen())) != nil {
+			v.wrong(fmt.Sprintf("%s.addresses[%d]", path, j),
+				"%q: want the address of a host, without a prefix length, as 10.9.0.2 or fd09::2", text)
 			continue
 		}
 		if a.Is6() && g.MTU < port.MTUMin6 {
-			v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", g.MTU, port.MTUMin6)
+			v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", g.MTU,
+				port.MTUMin6)
 		}
 		p.Addrs = append(p.Addrs, vswitch.AddrsOf(a)...)
 		if j == 0 {

@@ -10,26 +10,31 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// What follows refuses keys that are right by themselves, and with which a daemon would not start, or
-// would start and not be reached.
+// What follows refuses keys that are right by themselves, and with which a daemon would not
+// start, or would start and not be reached.
 
 // together judges the keys of one port.
 func (v *validator) together(path string, p *Port) {
 	o := &p.Open
 	six := slices.ContainsFunc(o.Addrs, func(a netip.Prefix) bool { return a.Addr().Is6() })
 	if six && p.MTU < port.MTUMin6 {
-		v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", p.MTU, port.MTUMin6)
+		v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", p.MTU,
+			port.MTUMin6)
 	}
 	if !six && o.HostAddr.IsValid() && o.HostAddr.Addr().Is6() && p.MTU < port.MTUMin6 {
 		v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and host_address is one of it",
 			p.MTU, port.MTUMin6)
 	}
 	if p.VLAN != 0 && p.HostAddress != "" {
-		v.wrong(path+".host_address", "with vlan all frames have a tag, and the kernel's side of the device has none; give the address to a VLAN device on it, "+
-			"as ip link add link %s name %s.%d type vlan id %d, and leave it out here", o.Device, o.Device, p.VLAN, p.VLAN)
+		v.wrong(path+".host_address",
+			"with vlan all frames have a tag, and the kernel's side of the device has none; give the "+
+				"address to a VLAN device on it, "+
+				"as ip link add link %s name %s.%d type vlan id %d, and leave it out here", o.Device, o.Device,
+			p.VLAN, p.VLAN)
 	}
 	if o.Idle == stack.IdleInterrupt && o.Fault != nil {
-		v.wrong(path+".idle", "with fault a device wakes no Poller; choose adaptive, pause, sleep or spin")
+		v.wrong(path+".idle", "with fault a device wakes no Poller; choose adaptive, pause, "+
+			"sleep or spin")
 	}
 	if p.Driver == "tap" || p.Driver == "dpdk" && o.PCI == "" && !strings.HasPrefix(o.Device, "net_") {
 		v.ifname(path+".device", o.Device)
@@ -59,10 +64,13 @@ func (v *validator) ifname(path, name string) {
 
 // hostReaches refuses an address of the kernel's side from which it does not find our stack.
 func (v *validator) hostReaches(path string, p *Port, host netip.Prefix) {
-	if len(p.Gateways) > 0 || slices.ContainsFunc(p.Open.Addrs, func(a netip.Prefix) bool { return host.Contains(a.Addr()) }) {
+	if len(p.Gateways) > 0 || slices.ContainsFunc(p.Open.Addrs, func(a netip.Prefix) bool {
+		return host.Contains(a.Addr())
+	}) {
 		return
 	}
-	v.wrong(path, "%q: its network has none of addresses, so that the kernel would not look for our stack there; give it the same prefix length", p.HostAddress)
+	v.wrong(path, "%q: its network has none of addresses, so that the kernel would not look for our "+
+		"stack there; give it the same prefix length", p.HostAddress)
 }
 
 // hostsOfOthers refuses an address of a port that the kernel has on another port's device: it would
@@ -76,7 +84,8 @@ func (v *validator) hostsOfOthers() {
 			}
 			for k, a := range p.Open.Addrs {
 				if a.Addr() == q.Open.HostAddr.Addr() {
-					v.wrong(fmt.Sprintf("port[%d].addresses[%d]", i, k), "%v: host_address of port %q in line %d is this address; each has its own",
+					v.wrong(fmt.Sprintf("port[%d].addresses[%d]", i, k),
+						"%v: host_address of port %q in line %d is this address; each has its own",
 						a.Addr(), q.Name, v.line(fmt.Sprintf("port[%d].host_address", j)))
 				}
 			}

@@ -29,7 +29,8 @@ type Size int64
 var units = []struct {
 	name   string
 	octets int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}}
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"K", 1 << 10},
+	{"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}}
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Size) UnmarshalText(text []byte) error {
@@ -49,7 +50,8 @@ func (s *Size) UnmarshalText(text []byte) error {
 		return nil
 	}
 	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || unit == 1 || v < 0 || !strings.Contains(num, ".") || strings.ContainsAny(num, "eExXpP_+") || v*float64(unit) >= math.MaxInt64 {
+	if err != nil || unit == 1 || v < 0 || !strings.Contains(num, ".") ||
+		strings.ContainsAny(num, "eExXpP_+") || v*float64(unit) >= math.MaxInt64 {
 		return wrong
 	}
 	*s = Size(v * float64(unit))

@@ -28,7 +28,8 @@ var subscripts = regexp.MustCompile(`\[\d+\]`)
 // wrong enters a mistake at a path.
 func (v *validator) wrong(path, format string, args ...any) {
 	at := v.c.index.find(path)
-	v.errs = append(v.errs, &Error{v.c.File, at.line, at.column, subscripts.ReplaceAllString(path, ""), fmt.Sprintf(format, args...)})
+	v.errs = append(v.errs, &Error{v.c.File, at.line, at.column, subscripts.ReplaceAllString(path, ""),
+		fmt.Sprintf(format, args...)})
 }
 
 func (v *validator) given(path string) bool { return v.c.index.given(path) }
@@ -127,7 +128,8 @@ func (v *validator) name(kind string, i int, of func(int) string) {
 	}
 	for j := range i {
 		if of(j) == name {
-			v.wrong(path, "%q: the %s in line %d has this name; choose another", name, kind, v.line(fmt.Sprintf("%s[%d].name", kind, j)))
+			v.wrong(path, "%q: the %s in line %d has this name; choose another", name, kind,
+				v.line(fmt.Sprintf("%s[%d].name", kind, j)))
 			return
 		}
 	}
@@ -141,7 +143,8 @@ func (v *validator) useless(path, what string, table any, mine func(of []string)
 		of, ok := t.Field(i).Tag.Lookup("of")
 		at := join(path, t.Field(i).Tag.Get("toml"))
 		if ok && v.given(at) && !mine(strings.Split(of, ",")) {
-			v.wrong(at, "of no use to %s: it is for %s; leave it out", what, strings.ReplaceAll(of, ",", ", "))
+			v.wrong(at, "of no use to %s: it is for %s; leave it out", what,
+				strings.ReplaceAll(of, ",", ", "))
 		}
 	}
 }

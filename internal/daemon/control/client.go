@@ -26,7 +26,8 @@ func NewClient(path string) *Client {
 		path = DefaultPath()
 	}
 	c := &Client{path: path}
-	c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _,
+		_ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}}
 	return c
@@ -63,7 +64,8 @@ func (c *Client) Stream(ctx context.Context, path string, query url.Values) (io.
 	return c.ask(ctx, http.MethodGet, path, query)
 }
 
-func (c *Client) ask(ctx context.Context, method, path string, query url.Values) (io.ReadCloser, error) {
+func (c *Client) ask(ctx context.Context, method, path string,
+	query url.Values) (io.ReadCloser, error) {
 	at := url.URL{Scheme: "http", Host: "rnicd", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
 	if err != nil {
@@ -81,7 +83,8 @@ func (c *Client) ask(ctx context.Context, method, path string, query url.Values)
 	if json.NewDecoder(io.LimitReader(resp.Body, BodyMax)).Decode(&said) == nil && said.Error != "" {
 		return nil, errors.New(said.Error)
 	}
-	return nil, fmt.Errorf("%s: %s: the daemon is of another version and does not know that", path, resp.Status)
+	return nil, fmt.Errorf("%s: %s: the daemon is of another version and does not know that", path,
+		resp.Status)
 }
 
 // explain says what to do if no daemon answers.
@@ -92,7 +95,8 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return &NobodyError{c.path}
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%s: not permitted; ask as the daemon's user, or set mode of its [control]", c.path)
+		return fmt.Errorf("%s: not permitted; ask as the daemon's user, or set mode of its [control]",
+			c.path)
 	}
 	var inner *url.Error
 	if errors.As(err, &inner) {
@@ -105,5 +109,6 @@ func (c *Client) explain(err error) error {
 type NobodyError struct{ Path string }
 
 func (e *NobodyError) Error() string {
-	return fmt.Sprintf("%s: no daemon answers; is one running, and with this [control] socket? --socket PATH names another", e.Path)
+	return fmt.Sprintf("%s: no daemon answers; is one running, and with this [control] socket? "+
+		"--socket PATH names another", e.Path)
 }

@@ -40,7 +40,9 @@ func TestAsk(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.ModeSocket|0o600, info.Mode())
-	s.HandleFunc("GET /v1/name", func(w http.ResponseWriter, r *http.Request) { Reply(w, map[string]string{"name": r.FormValue("of")}) })
+	s.HandleFunc("GET /v1/name", func(w http.ResponseWriter, r *http.Request) {
+		Reply(w, map[string]string{"name": r.FormValue("of")})
+	})
 	s.HandleFunc("GET /v1/wrong", func(w http.ResponseWriter, _ *http.Request) {
 		Fail(w, http.StatusBadRequest, errors.New("no such port"))
 	})
@@ -227,8 +229,12 @@ func TestMode(t *testing.T) {
 // A daemon and a switch of one host have different sockets by default, for root and for a user.
 func TestDefaultPaths(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")
-	for _, of := range []struct{ have, dir string }{{DefaultPath(), "rnicd"}, {DefaultSwitchPath(), "rnicd-switch"}} {
-		require.Contains(t, []string{"/run/" + of.dir + "/control.sock", "/run/user/7/" + of.dir + "/control.sock"}, of.have)
+	for _, of := range []struct {
+		have, dir string
+	}{{DefaultPath(), "rnicd"}, {DefaultSwitchPath(), "rnicd-switch"}} {
+		require.Contains(
+			t, []string{"/run/" + of.dir + "/control.sock", "/run/user/7/" + of.dir + "/control.sock"},
+			of.have)
 	}
 }
 

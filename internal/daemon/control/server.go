@@ -26,7 +26,8 @@ const (
 	idleWait    = time.Minute
 	closingWait = 2 * time.Second
 
-	// ReadsWithin is how long a client may read nothing of an answer that is more than its socket holds.
+	// ReadsWithin is how long a client may read nothing of an answer that is more than its socket
+	// holds.
 	ReadsWithin = 10 * time.Second
 )
 
@@ -51,7 +52,8 @@ func Listen(path string, mode os.FileMode) (*Server, error) {
 		return nil, fmt.Errorf("control: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{path: path, mux: http.NewServeMux(), cancel: cancel, listen: Limit(l, ClientsMax, ReadsWithin)}
+	s := &Server{path: path, mux: http.NewServeMux(), cancel: cancel,
+		listen: Limit(l, ClientsMax, ReadsWithin)}
 	s.http = http.Server{
 		Handler:           http.MaxBytesHandler(http.HandlerFunc(s.answer), BodyMax),
 		ReadHeaderTimeout: headerWait, IdleTimeout: idleWait, MaxHeaderBytes: headerMax,
@@ -125,10 +127,12 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// Limit makes a Listener of l that has no more than n connections at a time; others wait. A write to
-// one fails if it takes longer than within: a client that does not read delays no other for longer.
+// Limit makes a Listener of l that has no more than n connections at a time; others wait. A write
+// to one fails if it takes longer than within: a client that does not read delays no other for
+// longer.
 func Limit(l net.Listener, n int, within time.Duration) net.Listener {
-	return &limited{Listener: l, within: within, places: make(chan struct{}, n), closed: make(chan struct{})}
+	return &limited{Listener: l, within: within, places: make(chan struct{}, n),
+		closed: make(chan struct{})}
 }
 
 type limited struct {

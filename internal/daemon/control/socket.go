@@ -24,8 +24,8 @@ const (
 )
 
 // DefaultPath is where a daemon's socket is unless its configuration says otherwise, and where
-// commands look: /run/rnicd for root, and for users that may write there; else the user's own runtime
-// directory. Empty: there is none.
+// commands look: /run/rnicd for root, and for users that may write there; else the user's own
+// runtime directory. Empty: there is none.
 func DefaultPath() string { return defaultIn(runDir) }
 
 // DefaultSwitchPath is DefaultPath of a switch: in a directory of its own, for a daemon may run on
@@ -46,7 +46,8 @@ func defaultIn(dir string) string {
 type InUseError struct{ Path string }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("%s is another daemon's: give this one a path of its own, [control] socket, or end that one", e.Path)
+	return fmt.Sprintf("%s is another daemon's: give this one a path of its own, [control] socket, "+
+		"or end that one", e.Path)
 }
 
 // ParseMode reads permissions as 0600.
@@ -58,8 +59,8 @@ func ParseMode(text string) (os.FileMode, error) {
 	return os.FileMode(n), nil
 }
 
-// listen makes the socket, and its directory if that is missing. The socket has no more than its mode
-// from the first moment on. The socket of a process that has ended is taken over.
+// listen makes the socket, and its directory if that is missing. The socket has no more than its
+// mode from the first moment on. The socket of a process that has ended is taken over.
 func listen(path string, mode os.FileMode) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -126,8 +127,9 @@ func lockedError(file string, err error) error {
 		"or hangs (fuser -v shows which): %w", file, err)
 }
 
-// lock keeps two daemons that start at the same time from taking over each other's socket. The file is
-// the daemon's own: what others can open they can lock. It stays, empty: to remove it would let two have it.
+// lock keeps two daemons that start at the same time from taking over each other's socket. The
+// file is the daemon's own: what others can open they can lock. It stays, empty: to remove it
+// would let two have it.
 func lock(file string) (unlock func(), err error) {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

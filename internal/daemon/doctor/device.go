@@ -11,7 +11,8 @@ func (m *Machine) iommu() []Finding {
 	if n := len(m.glob("sys/kernel/iommu_groups/*")); n > 0 {
 		return ok("%d groups", n)
 	}
-	return warn("add intel_iommu=on iommu=pt (AMD: iommu=pt) to the kernel's command line, update-grub, and boot; or echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
+	return warn("add intel_iommu=on iommu=pt (AMD: iommu=pt) to the kernel's command line, "+
+		"update-grub, and boot; or echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
 		"no IOMMU: vfio hands out no NIC, or unconfined")
 }
 
@@ -19,7 +20,8 @@ func (m *Machine) iommu() []Finding {
 func (m *Machine) vfio() []Finding {
 	needed := len(m.nics()) > 0
 	if !m.exists("sys/bus/pci/drivers/vfio-pci") {
-		return lack(needed, "modprobe vfio-pci", "vfio-pci is not loaded: DPDK reaches only NICs whose kernel driver shares them (mlx5)")
+		return lack(needed, "modprobe vfio-pci",
+			"vfio-pci is not loaded: DPDK reaches only NICs whose kernel driver shares them (mlx5)")
 	}
 	for _, nic := range m.nics() {
 		group := filepath.Base(m.link("sys/bus/pci/devices/" + nic + "/iommu_group"))
@@ -48,7 +50,8 @@ func (m *Machine) driverOf(nic string) string {
 }
 
 // ours are the drivers with which DPDK reaches a NIC.
-var ours = map[string]bool{"vfio-pci": true, "uio_pci_generic": true, "igb_uio": true, "mlx5_core": true, "mlx4_core": true, "mana": true}
+var ours = map[string]bool{"vfio-pci": true, "uio_pci_generic": true, "igb_uio": true,
+	"mlx5_core": true, "mlx4_core": true, "mana": true}
 
 // driver: NICs that are the kernel's cannot be ours.
 func (m *Machine) driver() (all []Finding) {
@@ -61,7 +64,9 @@ func (m *Machine) driver() (all []Finding) {
 			if d == "" {
 				d = "no driver"
 			}
-			all = append(all, lack(true, "dpdk-devbind.py -b vfio-pci "+nic, "%s has %s: DPDK cannot reach it", nic, d)...)
+			all = append(
+				all, lack(true, "dpdk-devbind.py -b vfio-pci "+nic, "%s has %s: DPDK cannot reach it", nic,
+					d)...)
 		default:
 			all = append(all, ok("%s has %s", nic, d)...)
 		}
@@ -77,7 +82,8 @@ func (m *Machine) driver() (all []Finding) {
 		}
 	}
 	if len(found) == 0 {
-		return warn("", "no Ethernet device on PCI: only a TAP, memif, virtual devices of DPDK and the kernel's sockets")
+		return warn("", "no Ethernet device on PCI: only a TAP, memif, virtual devices of DPDK and the "+
+			"kernel's sockets")
 	}
 	return ok("Ethernet on PCI: %s", strings.Join(found, ", "))
 }

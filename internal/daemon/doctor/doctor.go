@@ -153,7 +153,9 @@ func (m *Machine) uses(drivers ...string) bool {
 	if m.Config == nil {
 		return false
 	}
-	return slices.ContainsFunc(m.Config.Ports, func(p config.Port) bool { return slices.Contains(drivers, p.Driver) })
+	return slices.ContainsFunc(m.Config.Ports, func(p config.Port) bool {
+		return slices.Contains(drivers, p.Driver)
+	})
 }
 
 // nics are the PCI addresses in the configuration.

@@ -21,25 +21,28 @@ import (
 func good() map[string]string {
 	const nic = "sys/bus/pci/devices/0000:01:00.0/"
 	return map[string]string{
-		"proc/cpuinfo":                                            "processor\t: 0\nflags\t\t: fpu sse4_2 pclmulqdq avx512f vpclmulqdq\n",
-		"proc/self/status":                                        "Name:\tx\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-7\n",
-		"proc/self/limits":                                        "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         8388608              8388608              bytes\n",
+		"proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu " +
+			"sse4_2 pclmulqdq avx512f vpclmulqdq\n",
+		"proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-7\n",
+		"proc/self/limits": "Limit  Soft Limit  Hard Limit  " +
+			"Units\nMax locked memory         8388608              8388608              bytes\n",
 		"sys/devices/system/cpu/online":                           "0-7\n",
 		"sys/devices/system/cpu/isolated":                         "2-3\n",
 		"sys/devices/system/node/online":                          "0-1\n",
 		"sys/devices/system/node/node1/cpulist":                   "2-3,6-7\n",
 		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":   "1024\n",
 		"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1000\n",
-		"proc/meminfo":                                            "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n",
-		"sys/kernel/iommu_groups/7/type":                          "DMA\n",
-		"sys/bus/pci/drivers/vfio-pci/new_id":                     "",
-		"dev/vfio/7":                                              "",
-		"dev/net/tun":                                             "",
-		"run/rnicd/x":                                             "",
-		nic + "class":                                             "0x020000\n",
-		nic + "numa_node":                                         "1\n",
-		nic + "driver":                                            "->../../../../bus/pci/drivers/vfio-pci",
-		nic + "iommu_group":                                       "->../../../kernel/iommu_groups/7",
+		"proc/meminfo":                        "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n",
+		"sys/kernel/iommu_groups/7/type":      "DMA\n",
+		"sys/bus/pci/drivers/vfio-pci/new_id": "",
+		"dev/vfio/7":                          "",
+		"dev/net/tun":                         "",
+		"run/rnicd/x":                         "",
+		nic + "class":                         "0x020000\n",
+		nic + "numa_node":                     "1\n",
+		nic +
+			"driver": "->../../../../bus/pci/drivers/vfio-pci",
+		nic + "iommu_group": "->../../../kernel/iommu_groups/7",
 	}
 }
 
@@ -93,29 +96,46 @@ func TestFindings(t *testing.T) {
 		fix    string
 	}{
 		{"nothing", nil, "", ""},
-		{"no SSE4.2", map[string]string{"proc/cpuinfo": "flags : fpu\n"}, "warn cpu no SSE4.2 and PCLMULQDQ", ""},
+		{"no SSE4.2", map[string]string{"proc/cpuinfo": "flags : fpu\n"},
+			"warn cpu no SSE4.2 and PCLMULQDQ", ""},
 		{"an ARM", map[string]string{"proc/cpuinfo": "Features : fp crc32 aes\n"}, "", ""},
-		{"a CPU that is not there", map[string]string{"sys/devices/system/cpu/online": "0-2\n"}, "lack cores CPUs 3 of cores are not there", ""},
-		{"a CPU that is not ours", map[string]string{"proc/self/status": "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-2\n"}, "lack cores CPUs 3 of cores are not ours to use", "taskset -p -c 0-7 $$"},
-		{"no isolation", map[string]string{"sys/devices/system/cpu/isolated": "\n"}, "warn isolation CPUs 2,3 of cores are not isolated", "add isolcpus=2,3 nohz_full=2,3"},
-		{"a core far away", map[string]string{"sys/devices/system/node/node1/cpulist": "2,6-7\n"}, "warn numa port nic: CPUs 3 are not on node 1 of 0000:01:00.0", ""},
+		{"a CPU that is not there", map[string]string{"sys/devices/system/cpu/online": "0-2\n"},
+			"lack cores CPUs 3 of cores are not there", ""},
+		{"a CPU that is not ours",
+			map[string]string{"proc/self/status": "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-2\n"},
+			"lack cores CPUs 3 of cores are not ours to use", "taskset -p -c 0-7 $$"},
+		{"no isolation", map[string]string{"sys/devices/system/cpu/isolated": "\n"},
+			"warn isolation CPUs 2,3 of cores are not isolated", "add isolcpus=2,3 nohz_full=2,3"},
+		{"a core far away", map[string]string{"sys/devices/system/node/node1/cpulist": "2,6-7\n"},
+			"warn numa port nic: CPUs 3 are not on node 1 of 0000:01:00.0", ""},
 		{"no hugepages", map[string]string{
-			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "24\n", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "0\n",
+			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":   "24\n",
+			"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "0\n",
 		}, "warn hugepages 552 pages of 2 MiB wanted, 0 of 24 are free", "hugepages/setup.sh 576"},
-		{"promised hugepages", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages": "600\n"},
+		{"promised hugepages",
+			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages": "600\n"},
 			"warn hugepages 552 pages of 2 MiB wanted, 400 of 1024 are free", "hugepages/setup.sh 1176"},
 		{"a pod", map[string]string{
-			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/hugetlb.2MB.max": "0\n", "sys/fs/cgroup/hugetlb.2MB.current": "0\n",
-		}, "warn hugepages 552 pages of 2 MiB wanted, the control group allows 0", "raise /sys/fs/cgroup/hugetlb.2MB.max"},
-		{"no 2 MiB", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": ""}, "warn hugepages the kernel has no pages of 2 MiB", ""},
-		{"memlock", map[string]string{"proc/self/status": caps("0000000000001000")}, "lack memlock 8388608 octets may be locked", "ulimit -l unlimited"},
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/hugetlb.2MB.max": "0\n",
+			"sys/fs/cgroup/hugetlb.2MB.current": "0\n",
+		}, "warn hugepages 552 pages of 2 MiB wanted, the control group allows 0",
+			"raise /sys/fs/cgroup/hugetlb.2MB.max"},
+		{"no 2 MiB", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": ""},
+			"warn hugepages the kernel has no pages of 2 MiB", ""},
+		{"memlock", map[string]string{"proc/self/status": caps("0000000000001000")},
+			"lack memlock 8388608 octets may be locked", "ulimit -l unlimited"},
 		{"no tun", map[string]string{"dev/net/tun": ""}, "lack tap no /dev/net/tun", "modprobe tun"},
-		{"no CAP_NET_ADMIN", map[string]string{"proc/self/status": caps("0000000000004000")}, "lack permissions no CAP_NET_ADMIN", "setcap cap_net_admin,cap_ipc_lock+ep $(command -v rnicd)"},
-		{"no IOMMU", map[string]string{"sys/kernel/iommu_groups/7/type": ""}, "warn iommu no IOMMU", "add intel_iommu=on iommu=pt"},
-		{"no vfio", map[string]string{"sys/bus/pci/drivers/vfio-pci/new_id": ""}, "lack vfio vfio-pci is not loaded", "modprobe vfio-pci"},
+		{"no CAP_NET_ADMIN", map[string]string{"proc/self/status": caps("0000000000004000")},
+			"lack permissions no CAP_NET_ADMIN", "setcap cap_net_admin,cap_ipc_lock+ep $(command -v rnicd)"},
+		{"no IOMMU", map[string]string{"sys/kernel/iommu_groups/7/type": ""}, "warn iommu no IOMMU",
+			"add intel_iommu=on iommu=pt"},
+		{"no vfio", map[string]string{"sys/bus/pci/drivers/vfio-pci/new_id": ""},
+			"lack vfio vfio-pci is not loaded", "modprobe vfio-pci"},
 		{"no group", map[string]string{"dev/vfio/7": ""}, "lack vfio no /dev/vfio/7", "udevadm trigger"},
-		{"the kernel's NIC", map[string]string{nic + "driver": "->../../ixgbe"}, "lack driver 0000:01:00.0 has ixgbe", "dpdk-devbind.py -b vfio-pci 0000:01:00.0"},
-		{"a NIC without a driver", map[string]string{nic + "driver": ""}, "lack driver 0000:01:00.0 has no driver", "dpdk-devbind.py"},
+		{"the kernel's NIC", map[string]string{nic + "driver": "->../../ixgbe"},
+			"lack driver 0000:01:00.0 has ixgbe", "dpdk-devbind.py -b vfio-pci 0000:01:00.0"},
+		{"a NIC without a driver", map[string]string{nic + "driver": ""},
+			"lack driver 0000:01:00.0 has no driver", "dpdk-devbind.py"},
 		{"mlx5", map[string]string{nic + "driver": "->../../mlx5_core"}, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -137,14 +157,16 @@ func TestFindings(t *testing.T) {
 				return
 			}
 			require.Len(t, bad, 1)
-			require.True(t, strings.HasPrefix(fmt.Sprintf("%s %s %s", bad[0].Verdict, bad[0].Check, bad[0].Text), tc.want), "%+v", bad[0])
+			require.True(
+				t, strings.HasPrefix(fmt.Sprintf("%s %s %s", bad[0].Verdict, bad[0].Check, bad[0].Text),
+					tc.want), "%+v", bad[0])
 			require.True(t, strings.HasPrefix(bad[0].Fix, tc.fix), "%+v", bad[0])
 		})
 	}
 }
 
-// The pages wanted are those of docs/guides/bare-metal.md: 11 for a queue, 13 with DPDK and 8 for its
-// EAL, 7 or 8.5 for each further queue, and the size of regions and files.
+// The pages wanted are those of docs/guides/bare-metal.md: 11 for a queue, 13 with DPDK and 8 for
+// its EAL, 7 or 8.5 for each further queue, and the size of regions and files.
 func TestPagesWanted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, make([]byte, 3<<20), 0o600))
@@ -161,10 +183,12 @@ func TestPagesWanted(t *testing.T) {
 		tap + "page = \"1G\"\n":     0,
 		nic:                         13 + 8,
 		nic + "queues = 2\n":        21 + 8,
-		"[[port]]\nname = \"k\"\ndriver = \"kernel\"\n":                                                0,
-		tap + "[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"5MiB\"\n":                        11 + 3,
-		tap + "[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"5MiB\"\npage = \"normal\"\n":     11,
-		tap + fmt.Sprintf("[[service]]\nname = \"f\"\ntype = \"file\"\nlisten = 1\npath = %q\n", file): 11 + 2,
+		"[[port]]\nname = \"k\"\ndriver = \"kernel\"\n": 0,
+		tap +
+			"[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"5MiB\"\n": 11 + 3,
+		tap + "[[service]]\nname = \"r\"\ntype = \"region\"\nsize = \"5MiB\"\npage = \"normal\"\n": 11,
+		tap + fmt.Sprintf("[[service]]\nname = \"f\"\ntype = \"file\"\nlisten = 1\npath = %q\n",
+			file): 11 + 2,
 	} {
 		c, err := config.Parse("rnicd.toml", []byte(text), drivers.With(dpdk))
 		require.NoError(t, err, text)
@@ -172,15 +196,17 @@ func TestPagesWanted(t *testing.T) {
 	}
 }
 
-// What fits neither into hugepages nor into the memory that the machine, or the control group, has is
-// a lack; pages of 1 GiB are looked for where they are asked for.
+// What fits neither into hugepages nor into the memory that the machine, or the control group,
+// has is a lack; pages of 1 GiB are looked for where they are asked for.
 func TestMemory(t *testing.T) {
 	const tap = "[[port]]\nname = \"one\"\naddresses = [\"10.9.0.1/24\"]\n"
 	region := func(size, page string) string {
-		return tap + fmt.Sprintf("[[service]]\nname = \"r\"\ntype = \"region\"\nsize = %q\npage = %q\n", size, page)
+		return tap + fmt.Sprintf("[[service]]\nname = \"r\"\ntype = \"region\"\nsize = %q\npage = %q\n",
+			size, page)
 	}
 	group := map[string]string{
-		"proc/self/cgroup": "4:memory:/box\n0::/\n", "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "1073741824\n",
+		"proc/self/cgroup": "4:memory:/box\n0::/\n",
+		"sys/fs/cgroup/memory/box/memory.limit_in_bytes": "1073741824\n",
 		"sys/fs/cgroup/memory/box/memory.usage_in_bytes": "1073741000\n",
 	}
 	for name, tc := range map[string]struct {
@@ -188,11 +214,14 @@ func TestMemory(t *testing.T) {
 		change map[string]string
 		want   []string
 	}{
-		"fits":                    {region("1GiB", "auto"), nil, nil},
-		"more than the machine":   {region("900GiB", "auto"), nil, []string{"warn hugepages", "lack memory 921600 MiB wanted on normal pages, 3784 MiB available"}},
+		"fits": {region("1GiB", "auto"), nil, nil},
+		"more than the machine": {region("900GiB", "auto"), nil,
+			[]string{"warn hugepages", "lack memory 921600 MiB wanted on normal pages, 3784 MiB available"}},
 		"hugepages that are held": {region("3GiB", "auto"), nil, []string{"warn hugepages"}},
-		"a small control group":   {region("1GiB", "normal"), group, []string{"lack memory 1024 MiB wanted on normal pages, 0 MiB available"}},
-		"1 GiB":                   {region("1GiB", "1G"), nil, []string{"warn hugepages the kernel has no pages of 1 GiB"}},
+		"a small control group": {region("1GiB", "normal"), group,
+			[]string{"lack memory 1024 MiB wanted on normal pages, 0 MiB available"}},
+		"1 GiB": {region("1GiB", "1G"), nil,
+			[]string{"warn hugepages the kernel has no pages of 1 GiB"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := good()
@@ -235,10 +264,13 @@ func TestNeeds(t *testing.T) {
 	}
 	gone := Machine{Root: plant(t, files), Config: wanted(t)}
 	all := gone.Examine()
-	require.Equal(t, Finding{"driver", Lack, "0000:01:00.0 is not there", "lspci -D -d ::0200"}, all[len(all)-1])
+	require.Equal(t, Finding{"driver", Lack, "0000:01:00.0 is not there", "lspci -D -d ::0200"},
+		all[len(all)-1])
 	var line bytes.Buffer
 	require.NoError(t, WriteJSON(&line, all[len(all)-1:]))
-	require.JSONEq(t, `{"check": "driver", "verdict": "lack", "text": "0000:01:00.0 is not there", "fix": "lspci -D -d ::0200"}`, line.String())
+	require.JSONEq(
+		t,
+		`{"check": "driver", "verdict": "lack", "text": "0000:01:00.0 is not there", "fix": "lspci -D -d ::0200"}`, line.String())
 }
 
 // This machine can be examined; every check says something, in both forms.

@@ -109,12 +109,15 @@ func (m *Machine) hugepages() (found []Finding) {
 		case r.Pool.Page == 0:
 			found = append(found, warn("", "the kernel has no pages of %v", page)...)
 		case r.Group < wanted && r.Group <= free:
-			found = append(found, warn("raise "+r.Limit, "%d pages of %v wanted, the control group allows %d: memory lies on smaller pages", wanted, page, r.Group)...)
+			found = append(found, warn("raise "+r.Limit, "%d pages of %v wanted, the control group allows "+
+				"%d: memory lies on smaller pages", wanted, page, r.Group)...)
 		case free < wanted:
 			found = append(found, warn(fmt.Sprintf("hugepages/setup.sh %d%s", total-free+wanted, flag),
-				"%d pages of %v wanted, %d of %d are free: memory lies on smaller pages", wanted, page, free, total)...)
+				"%d pages of %v wanted, %d of %d are free: memory lies on smaller pages", wanted, page,
+				free, total)...)
 		default:
-			found = append(found, ok("%d of %d pages of %v are free, %d wanted", free, total, page, wanted)...)
+			found = append(found, ok("%d of %d pages of %v are free, %d wanted", free, total,
+				page, wanted)...)
 		}
 	}
 	return found
@@ -145,7 +148,8 @@ func (m *Machine) memory() []Finding {
 	case err != nil:
 		return warn("", "how much memory there is cannot be found out: %v", err)
 	case wanted > room:
-		return lack(m.Config != nil, "less in the configuration, or more memory for this machine or control group",
+		return lack(m.Config != nil,
+			"less in the configuration, or more memory for this machine or control group",
 			"%d MiB wanted on normal pages, %d MiB available", wanted>>20, room>>20)
 	}
 	return ok("%d MiB wanted on normal pages, %d MiB available", wanted>>20, room>>20)
@@ -170,7 +174,8 @@ func (m *Machine) memlock() []Finding {
 			return ok("no limit")
 		}
 		return lack(len(m.nics()) > 0, "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity)",
-			"%s octets may be locked: memory is not locked, nor are regions of memif clients, and vfio cannot map it", f[0])
+			"%s octets may be locked: memory is not locked, nor are regions of memif clients, and vfio "+
+				"cannot map it", f[0])
 	}
 	return warn("", "/proc/self/limits does not say how much may be locked")
 }
@@ -191,7 +196,8 @@ func (m *Machine) permissions() []Finding {
 	if m.capable(capNetAdmin) {
 		return ok("CAP_NET_ADMIN")
 	}
-	return lack(m.uses("tap"), "setcap cap_net_admin,cap_ipc_lock+ep $(command -v rnicd)", "no CAP_NET_ADMIN: no TAP can be made; the driver kernel and memif need none")
+	return lack(m.uses("tap"), "setcap cap_net_admin,cap_ipc_lock+ep $(command -v rnicd)",
+		"no CAP_NET_ADMIN: no TAP can be made; the driver kernel and memif need none")
 }
 
 // tap: the device that TAPs are made of.

@@ -102,7 +102,8 @@ func (m *Machine) device(p *config.Port) []Finding {
 		}
 		c, err := net.Dial("unixpacket", path)
 		if err != nil {
-			return lack(true, "start the server, as rnicd switch", "port %s: no server at %s: %v", p.Name, p.Socket, errors.Unwrap(err))
+			return lack(true, "start the server, as rnicd switch", "port %s: no server at %s: %v", p.Name,
+				p.Socket, errors.Unwrap(err))
 		}
 		_ = c.Close()
 	}

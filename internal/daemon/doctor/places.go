@@ -19,8 +19,9 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// places: devices, sockets, TCP ports and folders that the configuration names are there, and free. What
-// a running daemon of this configuration has is its own; it says what its devices' trouble is.
+// places: devices, sockets, TCP ports and folders that the configuration names are there, and
+// free. What a running daemon of this configuration has is its own; it says what its devices'
+// trouble is.
 func (m *Machine) places() (all []Finding) {
 	if m.Config == nil {
 		return ok("without a configuration none is known")
@@ -132,7 +133,8 @@ func (now *running) troubles() (all []Finding) {
 	for _, d := range append(now.Ports, now.Uplinks...) {
 		if d.Trouble != nil && !seen[d.Name] { // each queue of an uplink has it
 			seen[d.Name] = true
-			all = append(all, lack(d.Trouble.Kind != pmd.TroubleBridge, "", "port %s: %s", d.Name, d.Trouble.Text)...)
+			all = append(all, lack(d.Trouble.Kind != pmd.TroubleBridge, "", "port %s: %s", d.Name,
+				d.Trouble.Text)...)
 		}
 	}
 	return all
@@ -160,7 +162,8 @@ func (m *Machine) listens() (all []string) {
 	return all
 }
 
-// listenable finds that a place is taken. An address that a port brings with it comes when that is open.
+// listenable finds that a place is taken. An address that a port brings with it comes when that
+// is open.
 func (m *Machine) listenable(where string) []Finding {
 	l, err := net.Listen("tcp", where)
 	if err == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/capture"
 )
 
-// What is held, taken or missing is a lack: the daemon would not start. A daemon that runs with this
-// configuration has its own.
+// What is held, taken or missing is a lack: the daemon would not start. A daemon that runs with
+// this configuration has its own.
 func TestPlaces(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -28,7 +28,8 @@ func TestPlaces(t *testing.T) {
 	require.NoError(t, err)
 	tap := "[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\n"
 	kernel := func(addr, listen string) string {
-		return fmt.Sprintf("[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = [%q]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = %s\n", addr, listen)
+		return fmt.Sprintf("[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = "+
+			"[%q]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = %s\n", addr, listen)
 	}
 	socket := func(path string) string { return fmt.Sprintf("[control]\nsocket = %q\n", path) }
 	held := "@" + filepath.Join(t.TempDir(), "held")
@@ -36,7 +37,8 @@ func TestPlaces(t *testing.T) {
 	require.NoError(t, err)
 	defer server.Close()
 	memif := func(n int, role, socket string) string {
-		return fmt.Sprintf("[[port]]\nname = \"m%d\"\ndriver = \"memif\"\nrole = %q\nsocket = %q\nid = %d\naddresses = [\"10.%d.0.1/24\"]\n",
+		return fmt.Sprintf("[[port]]\nname = \"m%d\"\ndriver = \"memif\"\nrole = %q\nsocket = %q\nid = "+
+			"%d\naddresses = [\"10.%d.0.1/24\"]\n",
 			n, role, socket, n, n)
 	}
 	for name, tc := range map[string]struct {
@@ -44,35 +46,64 @@ func TestPlaces(t *testing.T) {
 		more map[string]string
 		want string
 	}{
-		"free":              {tap, nil, ""},
-		"no TAP":            {tap, map[string]string{"sys/class/net/rplaces/flags": "0x1003"}, "port rplaces: rplaces is there, and is no TAP"},
-		"a TUN":             {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1801"}, "port rplaces: rplaces is there, and is no TAP"},
-		"one queue":         {tap + "queues = 2\n", map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802"}, "port rplaces: the TAP rplaces has one queue, 2 are wanted"},
-		"queues":            {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902"}, "port rplaces: the TAP rplaces was made for several queues"},
-		"both queues":       {tap + "queues = 2\n", map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902"}, ""},
-		"metrics of ours":   {"[metrics]\nlisten = \"10.9.0.254:9\"\n" + tap + "host_address = \"10.9.0.254/24\"\n", nil, ""},
-		"capture":           {tap + "capture = \"/run/x.pcapng\"\n", nil, ""},
-		"over a capture":    {tap + "capture = \"/run/x.pcapng\"\n", map[string]string{"run/x.pcapng": "old"}, ""},
-		"over a folder":     {tap + "capture = \"/run/rnicd\"\n", nil, "capture: open "},
-		"over a link":       {tap + "capture = \"/run/x.pcapng\"\n", map[string]string{"run/x.pcapng": "->rnicd/x"}, "capture: "},
-		"over a loose link": {tap + "capture = \"/run/x.pcapng\"\n", map[string]string{"run/x.pcapng": "->nowhere"}, "capture: "},
-		"no socket":         {socket("/run/x.sock") + tap, map[string]string{"run/x.sock": ""}, "/run/x.sock is there, and is no socket"},
-		"linked lock":       {socket("/run/x.sock") + tap, map[string]string{"run/x.sock.lock": "->rnicd/x"}, "open /run/x.sock.lock: too many levels"},
-		"memif's file":      {memif(1, "server", "/run/m.sock"), map[string]string{"run/m.sock": ""}, "memif: /run/m.sock is there, and is no socket"},
-		"memif's name":      {memif(1, "server", held), nil, "memif: " + held + " is another server's"},
-		"served below":      {memif(1, "server", "@doctor-own") + memif(2, "client", "@doctor-own"), nil, ""},
-		"free TAP":          {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802", "sys/class/net/rplaces/carrier": "0", "sys/class/net/rplaces/flags": "0x1003"}, ""},
-		"held, down":        {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1102", "sys/class/net/rplaces/flags": "0x1002"}, "port rplaces: another process holds the TAP rplaces"},
-		"held, lasting":     {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802", "sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
-		"down, no right":    {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802", "sys/class/net/rplaces/flags": "0x1002", "proc/self/status": "CapEff:\t0\n"}, "port rplaces: the TAP rplaces is down"},
-		"held TAP":          {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1002", "sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
-		"taken port":        {kernel("127.0.0.1", tcp), nil, "127.0.0.1:" + tcp + " is another process's"},
-		"taken metrics":     {"[metrics]\nlisten = \"127.0.0.1:" + tcp + "\"\n" + tap, nil, "127.0.0.1:" + tcp + " is another process's"},
-		"late address":      {kernel("192.0.2.77", "7001"), nil, "192.0.2.77:7001: no interface has this address now"},
-		"folder":            {tap + "capture = \"/var/nowhere/x.pcapng\"\n", nil, "no folder /var/nowhere, for x.pcapng"},
-		"control folder":    {socket("/nowhere/deep/control.sock") + tap, nil, "no folder /nowhere, for deep"},
-		"socket folder":     {strings.Replace(tap, "addresses", "driver = \"memif\"\nrole = \"server\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "no folder /none, for m.sock"},
-		"no server":         {strings.Replace(tap, "addresses", "driver = \"memif\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil, "port rplaces: no server at /none/m.sock"},
+		"free": {tap, nil, ""},
+		"no TAP": {tap, map[string]string{"sys/class/net/rplaces/flags": "0x1003"},
+			"port rplaces: rplaces is there, and is no TAP"},
+		"a TUN": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1801"},
+			"port rplaces: rplaces is there, and is no TAP"},
+		"one queue": {tap + "queues = 2\n",
+			map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802"},
+			"port rplaces: the TAP rplaces has one queue, 2 are wanted"},
+		"queues": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902"},
+			"port rplaces: the TAP rplaces was made for several queues"},
+		"both queues": {tap + "queues = 2\n",
+			map[string]string{"sys/class/net/rplaces/tun_flags": "0x1902"}, ""},
+		"metrics of ours": {"[metrics]\nlisten = \"10.9.0.254:9\"\n" + tap +
+			"host_address = \"10.9.0.254/24\"\n", nil, ""},
+		"capture": {tap + "capture = \"/run/x.pcapng\"\n", nil, ""},
+		"over a capture": {tap + "capture = \"/run/x.pcapng\"\n",
+			map[string]string{"run/x.pcapng": "old"}, ""},
+		"over a folder": {tap + "capture = \"/run/rnicd\"\n", nil, "capture: open "},
+		"over a link": {tap + "capture = \"/run/x.pcapng\"\n",
+			map[string]string{"run/x.pcapng": "->rnicd/x"}, "capture: "},
+		"over a loose link": {tap + "capture = \"/run/x.pcapng\"\n",
+			map[string]string{"run/x.pcapng": "->nowhere"}, "capture: "},
+		"no socket": {socket("/run/x.sock") + tap, map[string]string{"run/x.sock": ""},
+			"/run/x.sock is there, and is no socket"},
+		"linked lock": {socket("/run/x.sock") + tap,
+			map[string]string{"run/x.sock.lock": "->rnicd/x"}, "open /run/x.sock.lock: too many levels"},
+		"memif's file": {memif(1, "server", "/run/m.sock"), map[string]string{"run/m.sock": ""},
+			"memif: /run/m.sock is there, and is no socket"},
+		"memif's name": {memif(1, "server", held), nil, "memif: " + held + " is another server's"},
+		"served below": {memif(1, "server", "@doctor-own") + memif(2, "client", "@doctor-own"), nil,
+			""},
+		"free TAP": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802",
+			"sys/class/net/rplaces/carrier": "0", "sys/class/net/rplaces/flags": "0x1003"}, ""},
+		"held, down": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1102",
+			"sys/class/net/rplaces/flags": "0x1002"}, "port rplaces: another process holds the TAP rplaces"},
+		"held, lasting": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802",
+			"sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
+		"down, no right": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1802",
+			"sys/class/net/rplaces/flags": "0x1002", "proc/self/status": "CapEff:\t0\n"},
+			"port rplaces: the TAP rplaces is down"},
+		"held TAP": {tap, map[string]string{"sys/class/net/rplaces/tun_flags": "0x1002",
+			"sys/class/net/rplaces/carrier": "1"}, "port rplaces: another process holds the TAP rplaces"},
+		"taken port": {kernel("127.0.0.1", tcp), nil,
+			"127.0.0.1:" + tcp + " is another process's"},
+		"taken metrics": {"[metrics]\nlisten = \"127.0.0.1:" + tcp + "\"\n" + tap, nil,
+			"127.0.0.1:" + tcp + " is another process's"},
+		"late address": {kernel("192.0.2.77", "7001"), nil,
+			"192.0.2.77:7001: no interface has this address now"},
+		"folder": {tap + "capture = \"/var/nowhere/x.pcapng\"\n", nil,
+			"no folder /var/nowhere, for x.pcapng"},
+		"control folder": {socket("/nowhere/deep/control.sock") + tap, nil,
+			"no folder /nowhere, for deep"},
+		"socket folder": {strings.Replace(tap, "addresses",
+			"driver = \"memif\"\nrole = \"server\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil,
+			"no folder /none, for m.sock"},
+		"no server": {strings.Replace(tap, "addresses",
+			"driver = \"memif\"\nsocket = \"/none/m.sock\"\naddresses", 1), nil,
+			"port rplaces: no server at /none/m.sock"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := good()
@@ -102,7 +133,8 @@ func TestPlaces(t *testing.T) {
 func TestTAPThatIsDown(t *testing.T) {
 	files := good()
 	files["sys/class/net/rplaces/tun_flags"], files["sys/class/net/rplaces/flags"] = "0x1802", "0x1002"
-	text := "[control]\nsocket = \"off\"\n[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\n"
+	text := "[control]\nsocket = \"off\"\n[[port]]\nname = \"rplaces\"\naddresses = " +
+		"[\"10.9.0.1/24\"]\n"
 	c, err := config.Parse("rnicd.toml", []byte(text), port.Builtin())
 	require.NoError(t, err)
 	m := Machine{Root: plant(t, files), Config: c}
@@ -112,8 +144,8 @@ func TestTAPThatIsDown(t *testing.T) {
 	require.Equal(t, "ip link set rplaces up", found[0].Fix)
 }
 
-// A daemon, or a switch, that runs says what its devices' trouble is: a lack where no frame passes, a
-// warning of a bridge that is lost at a restart.
+// A daemon, or a switch, that runs says what its devices' trouble is: a lack where no frame
+// passes, a warning of a bridge that is lost at a restart.
 func TestTroublesOfARunningDaemon(t *testing.T) {
 	for answer, want := range map[string][]Verdict{
 		`{"ports":[{"name":"one"},{"name":"two","trouble":{"kind":"bridge","text":"two is in a bridge"}}]}`:                                                                     {OK, Warn},
@@ -125,27 +157,33 @@ func TestTroublesOfARunningDaemon(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "control.sock")
 		s, err := control.Listen(path, 0o600)
 		require.NoError(t, err)
-		s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
+		s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, answer)
+		})
 		s.Serve()
-		c, err := config.Parse("rnicd.toml", []byte(fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\n", path)), port.Builtin())
+		c, err := config.Parse("rnicd.toml",
+			[]byte(fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"rplaces\"\naddresses = "+
+				"[\"10.9.0.1/24\"]\n", path)), port.Builtin())
 		require.NoError(t, err)
 		var have []Verdict
 		for _, f := range (&Machine{Root: "/", Config: c}).places() {
 			have = append(have, f.Verdict)
-			require.True(t, f.Verdict == OK || strings.HasPrefix(f.Text, "port ") || strings.HasPrefix(f.Text, "it does not say"), "%+v", f)
+			require.True(t, f.Verdict == OK || strings.HasPrefix(f.Text, "port ") ||
+				strings.HasPrefix(f.Text, "it does not say"), "%+v", f)
 		}
 		require.Equal(t, want, have, answer)
 		require.NoError(t, s.Close())
 	}
 }
 
-// A daemon with another configuration that answers on the control socket keeps this one from starting;
-// one that runs with the same file, by whatever name, is this one.
+// A daemon with another configuration that answers on the control socket keeps this one from
+// starting; one that runs with the same file, by whatever name, is this one.
 func TestAnotherDaemonAnswers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "control.sock")
 	text := fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"k\"\ndriver = \"kernel\"\n", path)
-	ours, theirs, link := filepath.Join(dir, "ours.toml"), filepath.Join(dir, "theirs.toml"), filepath.Join(dir, "link.toml")
+	ours, theirs, link := filepath.Join(dir, "ours.toml"), filepath.Join(dir, "theirs.toml"),
+		filepath.Join(dir, "link.toml")
 	for _, file := range []string{ours, theirs} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
@@ -173,8 +211,9 @@ func TestAnotherDaemonAnswers(t *testing.T) {
 		found := m.places()
 		require.Len(t, found, 1, answer)
 		require.Equal(t, Lack, found[0].Verdict)
-		require.Contains(t, found[0].Text, fmt.Sprintf("process %d answers on the control socket %s, of a daemon with the configuration %s",
-			os.Getpid(), path, answer))
+		require.Contains(t, found[0].Text,
+			fmt.Sprintf("process %d answers on the control socket %s, of a daemon with the configuration %s",
+				os.Getpid(), path, answer))
 	}
 	require.NoError(t, s.Close())
 }
@@ -184,7 +223,8 @@ func TestCapturesOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.pcapng")
 	c, err := config.Parse("rnicd.toml", []byte(fmt.Sprintf(
-		"[control]\nsocket = \"off\"\n[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\ncapture = %q\n", file)), port.Builtin())
+		"[control]\nsocket = \"off\"\n[[port]]\nname = \"rplaces\"\naddresses = "+
+			"[\"10.9.0.1/24\"]\ncapture = %q\n", file)), port.Builtin())
 	require.NoError(t, err)
 	m := Machine{Root: "/", Config: c}
 	require.Empty(t, m.files())
@@ -201,9 +241,12 @@ func TestCapturesOfOthers(t *testing.T) {
 
 // A quota that spinning Pollers use up is told.
 func TestQuota(t *testing.T) {
-	c, err := config.Parse("rnicd.toml", []byte("[[port]]\nname = \"one\"\naddresses = [\"10.9.0.1/24\"]\nqueues = 2\nidle = \"spin\"\n"), port.Builtin())
+	c, err := config.Parse("rnicd.toml",
+		[]byte("[[port]]\nname = \"one\"\naddresses = [\"10.9.0.1/24\"]\nqueues = 2\nidle = \"spin\"\n"),
+		port.Builtin())
 	require.NoError(t, err)
-	for cpus, want := range map[string]Verdict{"max 100000": OK, "300000 100000": OK, "200000 100000": Warn, "50000 100000": Warn} {
+	for cpus, want := range map[string]Verdict{"max 100000": OK, "300000 100000": OK,
+		"200000 100000": Warn, "50000 100000": Warn} {
 		files := good()
 		files["proc/self/cgroup"], files["sys/fs/cgroup/cpu.max"] = "0::/\n", cpus+"\n"
 		m := Machine{Root: plant(t, files), Config: c}

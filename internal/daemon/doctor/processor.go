@@ -11,7 +11,8 @@ import (
 func (m *Machine) cpu() []Finding {
 	var flags []string
 	for line := range strings.Lines(m.read("proc/cpuinfo")) {
-		if k, v, found := strings.Cut(line, ":"); found && (strings.TrimSpace(k) == "flags" || strings.TrimSpace(k) == "Features") {
+		if k, v, found := strings.Cut(line, ":"); found &&
+			(strings.TrimSpace(k) == "flags" || strings.TrimSpace(k) == "Features") {
 			flags = strings.Fields(v)
 			break
 		}
@@ -22,7 +23,8 @@ func (m *Machine) cpu() []Finding {
 	case slices.Contains(flags, "crc32"): // arm64
 		return ok("CRC32 instructions")
 	case !slices.Contains(flags, "sse4_2") || !slices.Contains(flags, "pclmulqdq"):
-		return warn("", "no SSE4.2 and PCLMULQDQ: CRC32C is computed by tables, which costs a core most of its goodput")
+		return warn("", "no SSE4.2 and PCLMULQDQ: CRC32C is computed by tables, which costs a core "+
+			"most of its goodput")
 	case !slices.Contains(flags, "avx512f") || !slices.Contains(flags, "vpclmulqdq"):
 		return ok("SSE4.2, PCLMULQDQ; no AVX-512 VPCLMULQDQ, which would compute CRC32C faster")
 	}
@@ -31,13 +33,16 @@ func (m *Machine) cpu() []Finding {
 
 // cores: those of the configuration are there, and ours to use.
 func (m *Machine) cores() (all []Finding) {
-	online, allowed := list(m.read("sys/devices/system/cpu/online")), list(m.status("Cpus_allowed_list"))
+	online, allowed := list(m.read("sys/devices/system/cpu/online")),
+		list(m.status("Cpus_allowed_list"))
 	wanted := m.wantedCores()
 	if off := missing(wanted, online); len(off) > 0 {
-		return lack(true, "", "CPUs %s of cores are not there, or not online: there are %s", strings.Join(off, ", "), m.read("sys/devices/system/cpu/online"))
+		return lack(true, "", "CPUs %s of cores are not there, or not online: there are %s",
+			strings.Join(off, ", "), m.read("sys/devices/system/cpu/online"))
 	}
 	if not := missing(wanted, allowed); len(not) > 0 {
-		return lack(true, "taskset -p -c "+m.read("sys/devices/system/cpu/online")+" $$", "CPUs %s of cores are not ours to use: this process may use %s",
+		return lack(true, "taskset -p -c "+m.read("sys/devices/system/cpu/online")+" $$",
+			"CPUs %s of cores are not ours to use: this process may use %s",
 			strings.Join(not, ", "), m.status("Cpus_allowed_list"))
 	}
 	if len(online) < 2 {
@@ -56,13 +61,16 @@ func (m *Machine) quota() []Finding {
 	spinning := 0
 	if m.Config != nil {
 		for i := range m.Config.Ports {
-			if o := &m.Config.Ports[i].Open; !o.Driver.Sockets && (m.Config.Ports[i].Idle == "spin" || m.Config.Ports[i].Idle == "pause") {
+			if o := &m.Config.Ports[i].Open; !o.Driver.Sockets &&
+				(m.Config.Ports[i].Idle == "spin" || m.Config.Ports[i].Idle == "pause") {
 				spinning += o.QueueCount()
 			}
 		}
 	}
 	if float64(spinning) >= q.CPUs {
-		return warn("raise "+q.Limit+", or idle = \"adaptive\"", "%d Pollers spin, and the control group allows %.2f CPUs: all stop for the rest of each period", spinning, q.CPUs)
+		return warn("raise "+q.Limit+", or idle = \"adaptive\"",
+			"%d Pollers spin, and the control group allows %.2f CPUs: all stop for the rest of each period",
+			spinning, q.CPUs)
 	}
 	return ok("%.2f CPUs by the control group, %d Pollers spin", q.CPUs, spinning)
 }
@@ -73,13 +81,16 @@ func (m *Machine) isolation() []Finding {
 	if wanted := m.wantedCores(); len(wanted) > 0 {
 		if not := missing(wanted, isolated); len(not) > 0 {
 			cpus := strings.Join(not, ",")
-			return warn("add isolcpus="+cpus+" nohz_full="+cpus+" to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub), update-grub, and boot",
+			return warn("add isolcpus="+cpus+" nohz_full="+cpus+
+				" to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub), "+
+				"update-grub, and boot",
 				"CPUs %s of cores are not isolated: the scheduler puts others there", cpus)
 		}
 		return ok("all CPUs of cores are isolated")
 	}
 	if len(isolated) == 0 {
-		return warn("add isolcpus=N nohz_full=N to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub), update-grub, and boot",
+		return warn("add isolcpus=N nohz_full=N to the kernel's command line (GRUB_CMDLINE_LINUX in "+
+			"/etc/default/grub), update-grub, and boot",
 			"no CPU is isolated: the scheduler puts others on a Poller's")
 	}
 	return ok("CPUs %s are isolated", m.read("sys/devices/system/cpu/isolated"))
@@ -102,10 +113,12 @@ func (m *Machine) numa() (all []Finding) {
 				continue
 			}
 			if far := missing(p.Open.Cores, list(near)); len(far) > 0 {
-				all = append(all, warn("", "port %s: CPUs %s are not on node %d of %s; those are %s", p.Name, strings.Join(far, ", "), node, nic, near)...)
+				all = append(all, warn("", "port %s: CPUs %s are not on node %d of %s; those are %s", p.Name,
+					strings.Join(far, ", "), node, nic, near)...)
 			}
 			if p.Node >= 0 && int64(p.Node) != node {
-				all = append(all, warn("", "port %s: numa_node is %d, %s is on node %d", p.Name, p.Node, nic, node)...)
+				all = append(all, warn("", "port %s: numa_node is %d, %s is on node %d", p.Name, p.Node,
+					nic, node)...)
 			}
 		}
 	}

@@ -68,7 +68,8 @@ func copyOfThis(t *testing.T, dir string) string {
 
 func lookAsNobody(t *testing.T, dir string) {
 	control := func(path string) []Finding {
-		text := fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"k\"\ndriver = \"kernel\"\n", dir+path)
+		text := fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"k\"\ndriver = \"kernel\"\n",
+			dir+path)
 		c, err := config.Parse("rnicd.toml", []byte(text), port.Builtin())
 		require.NoError(t, err)
 		return (&Machine{Root: "/", Config: c}).places()
@@ -78,14 +79,15 @@ func lookAsNobody(t *testing.T, dir string) {
 		look       func(path string) []Finding
 		path, want string // DIR is dir
 	}{
-		"own folder":       {control, "/own/x.sock", ""},
-		"root's folder":    {control, "/roots/x.sock", "DIR/roots: permission denied: x.sock cannot"},
-		"no folder":        {control, "/roots/new/x.sock", "DIR/roots: permission denied: new cannot"},
-		"root's lock":      {control, "/own/theirs", "open DIR/own/theirs.lock: permission denied"},
-		"own capture":      {capture, "/own/x.pcapng", ""},
-		"capture folder":   {capture, "/roots/x.pcapng", "DIR/roots: permission denied: x.pcapng cannot"},
-		"root's capture":   {capture, "/own/theirs", "capture: open DIR/own/theirs: permission denied"},
-		"capture in there": {capture, "/roots/theirs", "capture: open DIR/roots/theirs: permission denied"},
+		"own folder":     {control, "/own/x.sock", ""},
+		"root's folder":  {control, "/roots/x.sock", "DIR/roots: permission denied: x.sock cannot"},
+		"no folder":      {control, "/roots/new/x.sock", "DIR/roots: permission denied: new cannot"},
+		"root's lock":    {control, "/own/theirs", "open DIR/own/theirs.lock: permission denied"},
+		"own capture":    {capture, "/own/x.pcapng", ""},
+		"capture folder": {capture, "/roots/x.pcapng", "DIR/roots: permission denied: x.pcapng cannot"},
+		"root's capture": {capture, "/own/theirs", "capture: open DIR/own/theirs: permission denied"},
+		"capture in there": {capture, "/roots/theirs",
+			"capture: open DIR/roots/theirs: permission denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := ""

@@ -31,7 +31,8 @@ func (c Collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (m *metric[T]) desc(labels []string) *prometheus.Desc {
-	return prometheus.NewDesc(m.name, m.help, append(labels[:len(labels):len(labels)], m.labels...), nil)
+	return prometheus.NewDesc(m.name, m.help, append(labels[:len(labels):len(labels)], m.labels...),
+		nil)
 }
 
 func (m *metric[T]) kind() prometheus.ValueType {
@@ -68,22 +69,26 @@ func (c Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func collect[T any](to chan<- prometheus.Metric, table []metric[T], from *T, labels []string, values ...string) {
+func collect[T any](to chan<- prometheus.Metric, table []metric[T], from *T, labels []string,
+	values ...string) {
 	for i := range table {
 		m := &table[i]
 		d, k := m.desc(labels), m.kind()
 		m.of(from, func(v float64, more ...string) {
-			to <- prometheus.MustNewConstMetric(d, k, v, append(values[:len(values):len(values)], more...)...)
+			to <- prometheus.MustNewConstMetric(d, k, v,
+				append(values[:len(values):len(values)], more...)...)
 		})
 	}
 }
 
-// Handler answers GET /metrics: what a Collector or a SwitchCollector says, and the Go runtime and the
-// process.
+// Handler answers GET /metrics: what a Collector or a SwitchCollector says, and the Go runtime
+// and the process.
 func Handler(of prometheus.Collector) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(of, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(of, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesMax}))
+	mux.Handle("GET /metrics",
+		promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesMax}))
 	return mux
 }

@@ -22,12 +22,17 @@ var update = flag.Bool("update", false, "write docs/reference/metrics.md again")
 func sample(context.Context) *status.Daemon {
 	q := status.Queue{Queue: 0}
 	q.Counters.RxFrames, q.Counters.RxOctets, q.Counters.Conns = 7, 700, 2
-	q.Counters.Listener.Reports, q.Counters.Listener.Queries, q.Counters.Listener.Overflows, q.Counters.Listener.Older = 4, 3, 2, true
+	q.Counters.Listener.Reports, q.Counters.Listener.Queries, q.Counters.Listener.Overflows,
+		q.Counters.Listener.Older = 4, 3, 2, true
 	q.RDMA.Placed.Direct, q.RDMA.CRCErrors = 4096, 1
 	return &status.Daemon{
 		Version: "v1", Healthy: true, CPU: status.CPU{Throttled: 8},
-		Ports:    []status.Port{{Name: "rnic0", Regions: 3, XStats: map[string]uint64{"peer_offences": 6}, Trouble: &status.Trouble{Kind: "moved"}, Capture: &status.Capture{Missing: 9, Error: "full"}, Queues: []status.Queue{q, {Queue: 1, Error: "the Poller does not answer", Stalls: 2, Still: 0.5}}}},
-		Services: []status.Service{{Name: "scratch", Accepted: 5, Connections: 1, Refused: 2, RefusedBy: map[string]uint64{"allow": 2}}},
+		Ports: []status.Port{{Name: "rnic0", Regions: 3, XStats: map[string]uint64{"peer_offences": 6},
+			Trouble: &status.Trouble{Kind: "moved"}, Capture: &status.Capture{Missing: 9, Error: "full"},
+			Queues: []status.Queue{q, {Queue: 1, Error: "the Poller does not answer", Stalls: 2,
+				Still: 0.5}}}},
+		Services: []status.Service{{Name: "scratch", Accepted: 5, Connections: 1, Refused: 2,
+			RefusedBy: map[string]uint64{"allow": 2}}},
 	}
 }
 
@@ -57,9 +62,12 @@ func sampleSwitch(context.Context) *status.Switch {
 	return &status.Switch{
 		Version: "v1", Healthy: true, Refused: 3,
 		Threads: []status.SwitchThread{{Turns: 9, Drops: map[string]uint64{"wire-full": 2}}},
-		Uplinks: []status.SwitchPort{{Name: "rnic0", Attached: true, Trouble: &status.Trouble{Kind: "down"}, Offences: 5, Device: map[string]uint64{"rx errors": 4}}},
+		Uplinks: []status.SwitchPort{{Name: "rnic0", Attached: true,
+			Trouble: &status.Trouble{Kind: "down"}, Offences: 5, Device: map[string]uint64{"rx errors": 4}}},
 		Programs: []status.SwitchPort{
-			{Name: "one", Attached: true, Attaches: 2, Sent: 5, Drops: map[string]uint64{"full": 7}, Rings: map[string]uint64{"index": 1}, Program: &status.SwitchProgram{SendRate: 1000, ReceiveFrames: 5}},
+			{Name: "one", Attached: true, Attaches: 2, Sent: 5, Drops: map[string]uint64{"full": 7},
+				Rings:   map[string]uint64{"index": 1},
+				Program: &status.SwitchProgram{SendRate: 1000, ReceiveFrames: 5}},
 			{Name: "two", Program: &status.SwitchProgram{}},
 		},
 	}
@@ -76,18 +84,26 @@ func TestSwitch(t *testing.T) {
 	}
 	text := get(sampleSwitch)
 	for _, line := range []string{
-		`rnicd_switch_attached{kind="uplink",port="rnic0",queue="0"} 1`, `rnicd_switch_attached{kind="program",port="two",queue="0"} 0`,
-		`rnicd_switch_drops_total{kind="program",port="one",queue="0",reason="full"} 7`, `rnicd_switch_drops_total{kind="program",port="two",queue="0",reason="full"} 0`,
-		`rnicd_switch_ring_errors_total{error="index",kind="program",port="one",queue="0"} 1`, `rnicd_switch_device_drops_total{kind="uplink",port="rnic0",queue="0",reason="rx errors"} 4`,
-		`rnicd_switch_rate_limit_bytes{direction="send",kind="program",port="one",queue="0"} 1000`, `rnicd_switch_thread_drops_total{reason="wire-full",thread="0"} 2`,
-		`rnicd_switch_device_trouble{kind="uplink",port="rnic0",queue="0",trouble="down"} 1`, `rnicd_switch_peer_offences_total{kind="uplink",port="rnic0",queue="0"} 5`,
-		`rnicd_cpu_throttled_periods_total 0`, `rnicd_switch_refused_total 3`, `rnicd_switch_healthy 1`, `rnicd_build_info{version="v1"} 1`, "# TYPE process_cpu_seconds_total counter",
+		`rnicd_switch_attached{kind="uplink",port="rnic0",queue="0"} 1`,
+		`rnicd_switch_attached{kind="program",port="two",queue="0"} 0`,
+		`rnicd_switch_drops_total{kind="program",port="one",queue="0",reason="full"} 7`,
+		`rnicd_switch_drops_total{kind="program",port="two",queue="0",reason="full"} 0`,
+		`rnicd_switch_ring_errors_total{error="index",kind="program",port="one",queue="0"} 1`,
+		`rnicd_switch_device_drops_total{kind="uplink",port="rnic0",queue="0",reason="rx errors"} 4`,
+		`rnicd_switch_rate_limit_bytes{direction="send",kind="program",port="one",queue="0"} 1000`,
+		`rnicd_switch_thread_drops_total{reason="wire-full",thread="0"} 2`,
+		`rnicd_switch_device_trouble{kind="uplink",port="rnic0",queue="0",trouble="down"} 1`,
+		`rnicd_switch_peer_offences_total{kind="uplink",port="rnic0",queue="0"} 5`,
+		`rnicd_cpu_throttled_periods_total 0`, `rnicd_switch_refused_total 3`, `rnicd_switch_healthy 1`,
+		`rnicd_build_info{version="v1"} 1`, "# TYPE process_cpu_seconds_total counter",
 	} {
 		require.Contains(t, text, line+"\n")
 	}
 	require.NotContains(t, text, `rnicd_switch_rate_limit_bytes{direction="receive"`)
 	require.NotContains(t, text, `rnicd_switch_attachments_total{kind="uplink"`)
-	require.Contains(t, get(func(context.Context) *status.Switch { return &status.Switch{Error: "core 0 does not turn"} }), "rnicd_switch_healthy 0\n")
+	require.Contains(t, get(func(context.Context) *status.Switch {
+		return &status.Switch{Error: "core 0 does not turn"}
+	}), "rnicd_switch_healthy 0\n")
 }
 
 // What the daemon counted is what is answered, by port and queue; of a Poller that does not answer
@@ -101,15 +117,25 @@ func TestHandler(t *testing.T) {
 	code, text := get("/metrics")
 	require.Equal(t, 200, code)
 	for _, line := range []string{
-		`rnicd_receive_bytes_total{port="rnic0",queue="0"} 700`, `rnicd_placed_bytes_total{port="rnic0",queue="0",way="direct"} 4096`,
-		`rnicd_crc_errors_total{outcome="ended",port="rnic0",queue="0"} 1`, `rnicd_drops_total{port="rnic0",queue="0",reason="tcp/no_conn"} 0`,
-		`rnicd_poller_up{port="rnic0",queue="1"} 0`, `rnicd_poller_still_seconds{port="rnic0",queue="1"} 0.5`,
-		`rnicd_service_accepted_total{service="scratch"} 5`, `rnicd_service_refused_total{cause="allow",service="scratch"} 2`,
-		`rnicd_peer_offences_total{port="rnic0"} 6`, `rnicd_device_trouble{port="rnic0",trouble="moved"} 1`, `rnicd_device_trouble{port="rnic0",trouble="down"} 0`,
-		`rnicd_mld_reports_sent_total{port="rnic0",queue="0"} 4`, `rnicd_mld_queries_received_total{port="rnic0",queue="0"} 3`,
-		`rnicd_mld_overflows_total{port="rnic0",queue="0"} 2`, `rnicd_mld_older{port="rnic0",queue="0"} 1`, `rnicd_cpu_throttled_periods_total 8`,
+		`rnicd_receive_bytes_total{port="rnic0",queue="0"} 700`,
+		`rnicd_placed_bytes_total{port="rnic0",queue="0",way="direct"} 4096`,
+		`rnicd_crc_errors_total{outcome="ended",port="rnic0",queue="0"} 1`,
+		`rnicd_drops_total{port="rnic0",queue="0",reason="tcp/no_conn"} 0`,
+		`rnicd_poller_up{port="rnic0",queue="1"} 0`,
+		`rnicd_poller_still_seconds{port="rnic0",queue="1"} 0.5`,
+		`rnicd_service_accepted_total{service="scratch"} 5`,
+		`rnicd_service_refused_total{cause="allow",service="scratch"} 2`,
+		`rnicd_peer_offences_total{port="rnic0"} 6`,
+		`rnicd_device_trouble{port="rnic0",trouble="moved"} 1`,
+		`rnicd_device_trouble{port="rnic0",trouble="down"} 0`,
+		`rnicd_mld_reports_sent_total{port="rnic0",queue="0"} 4`,
+		`rnicd_mld_queries_received_total{port="rnic0",queue="0"} 3`,
+		`rnicd_mld_overflows_total{port="rnic0",queue="0"} 2`,
+		`rnicd_mld_older{port="rnic0",queue="0"} 1`, `rnicd_cpu_throttled_periods_total 8`,
 		`rnicd_capture_ended{port="rnic0"} 1`, `rnicd_capture_frames_missing_total{port="rnic0"} 9`,
-		`rnicd_startups_refused_total{cause="backlog",port="rnic0"} 0`, `rnicd_build_info{version="v1"} 1`, "# TYPE go_goroutines gauge", "# TYPE process_cpu_seconds_total counter",
+		`rnicd_startups_refused_total{cause="backlog",port="rnic0"} 0`,
+		`rnicd_build_info{version="v1"} 1`, "# TYPE go_goroutines gauge",
+		"# TYPE process_cpu_seconds_total counter",
 	} {
 		require.Contains(t, text, line+"\n")
 	}
@@ -128,5 +154,6 @@ func TestReference(t *testing.T) {
 	}
 	have, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, want.String(), string(have), "go test ./internal/daemon/metrics -update writes it again")
+	require.Equal(t, want.String(), string(have),
+		"go test ./internal/daemon/metrics -update writes it again")
 }

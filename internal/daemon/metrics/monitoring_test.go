@@ -32,7 +32,8 @@ var unseen = map[string]string{
 // The dashboards ask for metrics that there are, each panel for some; each metric has a panel, or a
 // reason to have none.
 func TestDashboard(t *testing.T) {
-	for file, names := range map[string][]string{"dashboard.json": Names(), "dashboard-switch.json": SwitchNames()} {
+	for file, names := range map[string][]string{"dashboard.json": Names(),
+		"dashboard-switch.json": SwitchNames()} {
 		text, err := os.ReadFile("../../../docs/monitoring/" + file)
 		require.NoError(t, err)
 		var d struct {
@@ -66,14 +67,16 @@ func TestDashboard(t *testing.T) {
 			known(t, string(query))
 		}
 		for _, name := range names {
-			require.NotEqual(t, unseen[name] != "", seen[name], "%s: a panel for %s, or a reason in unseen", file, name)
+			require.NotEqual(t, unseen[name] != "", seen[name], "%s: a panel for %s, or a reason in unseen",
+				file, name)
 		}
 	}
 }
 
 // amiss is in the names of metrics that count what is wrong.
-var amiss = regexp.MustCompile(`_(lost|drops|errors|failed|refused|missing|ended|trouble|offences|throttled|stalls|still|exhausted|` +
-	`conflicts|overflows|reclaimed|terminated|black_holes|retransmissions|reassembled|full|up|healthy)(_|$)`)
+var amiss = regexp.MustCompile(
+	`_(lost|drops|errors|failed|refused|missing|ended|trouble|offences|throttled|stalls|still|exhausted|` +
+		`conflicts|overflows|reclaimed|terminated|black_holes|retransmissions|reassembled|full|up|healthy)(_|$)`)
 
 // silent are such metrics without an alert, and why.
 var silent = map[string]string{
@@ -98,8 +101,8 @@ func leftOut(name string) string {
 	return "{" + normal[name] + "}"
 }
 
-// The example rules are rules, of metrics that there are; each metric of what is wrong has one, or a
-// reason to have none.
+// The example rules are rules, of metrics that there are; each metric of what is wrong has one,
+// or a reason to have none.
 func TestAlerts(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/monitoring/alerts.yml")
 	require.NoError(t, err)
@@ -136,7 +139,8 @@ func TestAlerts(t *testing.T) {
 	}
 	for _, name := range append(Names(), SwitchNames()...) {
 		if amiss.MatchString(name) {
-			require.NotEqual(t, silent[name] != "", alerted[name], "an alert for %s, or a reason in silent", name)
+			require.NotEqual(t, silent[name] != "", alerted[name], "an alert for %s, or a reason in silent",
+				name)
 		}
 	}
 }

@@ -50,7 +50,8 @@ func section[T any](w io.Writer, table []metric[T], labels ...string) {
 
 // Names are those of all metrics of a daemon.
 func Names() []string {
-	return slices.Concat(namesOf(daemons), namesOf(ports), namesOf(pollers), namesOf(queues), namesOf(services))
+	return slices.Concat(namesOf(daemons), namesOf(ports), namesOf(pollers), namesOf(queues),
+		namesOf(services))
 }
 
 // SwitchNames are those of all metrics of a switch.

@@ -56,9 +56,12 @@ func ParseFilter(words []string) (f Filter, err error) {
 		if !keyed {
 			local, err := endOf(word)
 			if err != nil {
-				return f, fmt.Errorf("%q: want an address, a network, or key=value with port, queue, kind, service, state, local, remote", word)
+				return f, fmt.Errorf("%q: want an address, a network, or key=value with port, queue, kind, "+
+					"service, state, local, remote", word)
 			}
-			f.terms = append(f.terms, func(c *Connection) bool { return local(c.Conn.Local) || local(c.Conn.Remote) })
+			f.terms = append(f.terms, func(c *Connection) bool {
+				return local(c.Conn.Local) || local(c.Conn.Remote)
+			})
 			continue
 		}
 		var of func(c *Connection) string
@@ -86,7 +89,8 @@ func ParseFilter(words []string) (f Filter, err error) {
 			})
 			continue
 		default:
-			return f, fmt.Errorf("%q: want port, queue, kind, service, state, local or remote before the =", word)
+			return f, fmt.Errorf("%q: want port, queue, kind, service, state, local or remote before the =",
+				word)
 		}
 		f.terms = append(f.terms, func(c *Connection) bool { return strings.EqualFold(of(c), value) })
 	}
@@ -96,7 +100,9 @@ func ParseFilter(words []string) (f Filter, err error) {
 // endOf reads an address, an address and port, or a network.
 func endOf(text string) (func(netip.AddrPort) bool, error) {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
-		return func(e netip.AddrPort) bool { return e.Port() == ap.Port() && SameAddr(e.Addr(), ap.Addr()) }, nil
+		return func(e netip.AddrPort) bool {
+			return e.Port() == ap.Port() && SameAddr(e.Addr(), ap.Addr())
+		}, nil
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
 		return func(e netip.AddrPort) bool { return SameAddr(e.Addr(), a) }, nil

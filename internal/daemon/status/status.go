@@ -33,9 +33,10 @@ const (
 
 // CPU is what the control groups of the process leave it of the CPUs.
 type CPU struct {
-	Quota     float64 `json:"quota,omitempty"` // CPUs; 0: all
-	Limit     string  `json:"limit,omitempty"` // the file that says so
-	Throttled uint64  `json:"throttled"`       // periods in which the process was stopped because it had used its quota
+	Quota float64 `json:"quota,omitempty"` // CPUs; 0: all
+	Limit string  `json:"limit,omitempty"` // the file that says so
+	// periods in which the process was stopped because it had used its quota
+	Throttled uint64  `json:"throttled"`
 	Seconds   float64 `json:"throttled_seconds"`
 }
 
@@ -67,10 +68,11 @@ type Port struct {
 	Trouble      *Trouble             `json:"trouble,omitempty"`
 	Regions      int                  `json:"regions"` // registered regions and windows
 	Startup      rnic.StartupCounters `json:"startup"`
-	Refused      map[string]uint64    `json:"refused,omitempty"` // start-ups, by cause, those that are not 0
-	Queues       []Queue              `json:"queues"`            // none over the kernel's sockets
-	XStats       map[string]uint64    `json:"xstats,omitempty"`
-	Capture      *Capture             `json:"capture,omitempty"` // of the key capture
+	// start-ups, by cause, those that are not 0
+	Refused map[string]uint64 `json:"refused,omitempty"`
+	Queues  []Queue           `json:"queues"` // none over the kernel's sockets
+	XStats  map[string]uint64 `json:"xstats,omitempty"`
+	Capture *Capture          `json:"capture,omitempty"` // of the key capture
 }
 
 // Capture is the file to which all frames of a Port are written.
@@ -83,11 +85,12 @@ type Capture struct {
 
 // Queue is a queue of a Port with its Poller.
 type Queue struct {
-	Queue    int                 `json:"queue"`
-	Core     int                 `json:"core"` // -1: not pinned
-	Stalls   uint64              `json:"stalls"`
-	Still    float64             `json:"still_seconds,omitempty"` // it has not turned for so long
-	Error    string              `json:"error,omitempty"`         // it did not answer: what follows is empty
+	Queue  int     `json:"queue"`
+	Core   int     `json:"core"` // -1: not pinned
+	Stalls uint64  `json:"stalls"`
+	Still  float64 `json:"still_seconds,omitempty"` // it has not turned for so long
+	// it did not answer: what follows is empty
+	Error    string              `json:"error,omitempty"`
 	Counters stack.Counters      `json:"counters"`
 	RDMA     rnic.PollerCounters `json:"rdma"`
 	Streams  stream.Counters     `json:"streams"`
@@ -115,12 +118,12 @@ var StartupRefusals = func() (causes []string) {
 	return causes
 }()
 
-// ServiceRefusals are the keys of Service.RefusedBy: not among allow; as many as connections, or peer_connections, says; and what the
-// service itself did not want of a client, as for the quota.
+// ServiceRefusals are the keys of Service.RefusedBy: not among allow; as many as connections, or
+// peer_connections, says; and what the service itself did not want of a client, as for the quota.
 var ServiceRefusals = []string{"allow", "connections", "peer_connections", "request"}
 
-// SumRefused makes Refused of a port of what its Adapter and its Pollers have counted: Pollers refuse at their limits before there is
-// a start-up.
+// SumRefused makes Refused of a port of what its Adapter and its Pollers have counted: Pollers
+// refuse at their limits before there is a start-up.
 func (p *Port) SumRefused() {
 	p.Refused = map[string]uint64{}
 	add := func(cause string, n uint64) {

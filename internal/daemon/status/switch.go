@@ -28,17 +28,18 @@ type Switch struct {
 
 // SwitchThread is a thread that switches.
 type SwitchThread struct {
-	Thread    int               `json:"thread"`
-	Core      int               `json:"core"` // -1: not pinned
-	Turns     uint64            `json:"turns"`
-	BusyTurns uint64            `json:"busy_turns"` // of them, those with frames
-	Frames    uint64            `json:"frames"`     // steered
-	Lookups   uint64            `json:"lookups"`    // of where frames go; frames of a flow that follow each other need one
-	Copies    uint64            `json:"copies"`     // of frames to groups
-	Answers   uint64            `json:"answers"`    // to questions for shared addresses
-	BufsFree  int               `json:"buffers_free"`
-	Bufs      int               `json:"buffers"`
-	Drops     map[string]uint64 `json:"drops,omitempty"` // those that are not 0 and of no port
+	Thread    int    `json:"thread"`
+	Core      int    `json:"core"` // -1: not pinned
+	Turns     uint64 `json:"turns"`
+	BusyTurns uint64 `json:"busy_turns"` // of them, those with frames
+	Frames    uint64 `json:"frames"`     // steered
+	// of where frames go; frames of a flow that follow each other need one
+	Lookups  uint64            `json:"lookups"`
+	Copies   uint64            `json:"copies"`  // of frames to groups
+	Answers  uint64            `json:"answers"` // to questions for shared addresses
+	BufsFree int               `json:"buffers_free"`
+	Bufs     int               `json:"buffers"`
+	Drops    map[string]uint64 `json:"drops,omitempty"` // those that are not 0 and of no port
 }
 
 // SwitchPort is a queue of an uplink, or a program.
@@ -56,13 +57,15 @@ type SwitchPort struct {
 	SentB     uint64         `json:"sent_octets"`
 	Waiting   int            `json:"waiting_frames"`
 	WaitMax   int            `json:"waiting_frames_max"`
-	Throttled uint64         `json:"throttled_turns"` // in which its frames had to wait, for send_rate, send_frames or a full uplink
-	// Those that are not 0, by reason: of steering; of the rings that a program has in its memory; of an uplink's device.
+	// in which its frames had to wait, for send_rate, send_frames or a full uplink
+	Throttled uint64 `json:"throttled_turns"`
+	// Those that are not 0, by reason: of steering; of the rings that a program has in its memory;
+	// of an uplink's device.
 	Drops  map[string]uint64 `json:"drops,omitempty"`
 	Rings  map[string]uint64 `json:"ring_errors,omitempty"`
 	Device map[string]uint64 `json:"device_drops,omitempty"`
-	// Of an uplink's device, the same for all queues: what is wrong with it, and how many connections of
-	// it ended because memory of a memif peer went away, or was slow.
+	// Of an uplink's device, the same for all queues: what is wrong with it, and how many
+	// connections of it ended because memory of a memif peer went away, or was slow.
 	Trouble  *Trouble `json:"trouble,omitempty"`
 	Offences uint64   `json:"peer_offences,omitempty"`
 }

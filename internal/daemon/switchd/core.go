@@ -13,8 +13,8 @@ import (
 	"github.com/rnicd/rnicd/internal/vswitch"
 )
 
-// What a thread does without work, as package stack's Pollers do: it spins, yields for as long as that costs little, and sleeps
-// longer and longer.
+// What a thread does without work, as package stack's Pollers do: it spins, yields for as long as
+// that costs little, and sleeps longer and longer.
 const (
 	spinTurns  = 256
 	yieldTurns = 2000
@@ -42,7 +42,8 @@ func pin(cpu int) error {
 func labelOf(core int) string { return fmt.Sprintf("switch %d", core) }
 
 func labelled(core int, do func()) {
-	pprof.Do(context.Background(), pprof.Labels(port.PollerLabel, labelOf(core)), func(context.Context) { do() })
+	pprof.Do(context.Background(), pprof.Labels(port.PollerLabel, labelOf(core)),
+		func(context.Context) { do() })
 }
 
 // turn turns a core until over is closed. The calling goroutine has its thread for itself.

@@ -1,5 +1,5 @@
-// Package switchd is the process of `rnicd switch`: it opens the switch of a configuration, runs a thread for each core, acts on
-// SIGHUP, SIGTERM and SIGUSR1, and logs the programs that attach.
+// Package switchd is the process of `rnicd switch`: it opens the switch of a configuration, runs
+// a thread for each core, acts on SIGHUP, SIGTERM and SIGUSR1, and logs the programs that attach.
 //
 //	run.go     the process: signals, log, watchdog
 //	server.go  opens and closes uplinks, memory and the switch

@@ -12,7 +12,8 @@ import (
 func Write(w io.Writer, st *vswitch.Stats) {
 	for i := range st.Cores {
 		c := &st.Cores[i]
-		fmt.Fprintf(w, "thread %d frames=%d lookups=%d copies=%d answers=%d turns=%d busy=%d buffers=%d/%d%s\n", i, c.Frames, c.Lookups, c.Copies,
+		fmt.Fprintf(w, "thread %d frames=%d lookups=%d copies=%d answers=%d turns=%d busy=%d "+
+			"buffers=%d/%d%s\n", i, c.Frames, c.Lookups, c.Copies,
 			c.Answers, c.Turns, c.Busy, c.Bufs-c.Free, c.Bufs, drops(&c.Drops))
 	}
 	for i := range st.Ports {
@@ -21,7 +22,8 @@ func Write(w io.Writer, st *vswitch.Stats) {
 		if p.Uplink {
 			what = fmt.Sprintf("uplink %s#%d", p.Name, p.Queue)
 		}
-		fmt.Fprintf(w, "%s attached=%v received=%d octets=%d sent=%d octets=%d waiting=%d throttled=%d%s%s\n", what, p.Attached, p.Received,
+		fmt.Fprintf(w, "%s attached=%v received=%d octets=%d sent=%d octets=%d waiting=%d "+
+			"throttled=%d%s%s\n", what, p.Attached, p.Received,
 			p.ReceivedOctets, p.Sent, p.SentOctets, p.Waiting, p.Throttled, drops(&p.Drops), ring(p))
 	}
 }
@@ -42,7 +44,8 @@ func ring(p *vswitch.PortStats) string {
 	for _, x := range []struct {
 		name string
 		n    uint64
-	}{{"bad-descriptors", p.Ring.Descriptor}, {"bad-indices", p.Ring.Index}, {"faults", p.Ring.Fault}, {"slow-memory", p.Ring.Slow}, {"bad-lengths", p.Ring.Length}, {"no-buffers", p.Device.RxNoBuf}} {
+	}{{"bad-descriptors", p.Ring.Descriptor}, {"bad-indices", p.Ring.Index}, {"faults", p.Ring.Fault},
+		{"slow-memory", p.Ring.Slow}, {"bad-lengths", p.Ring.Length}, {"no-buffers", p.Device.RxNoBuf}} {
 		if x.n > 0 {
 			fmt.Fprintf(&b, " %s=%d", x.name, x.n)
 		}

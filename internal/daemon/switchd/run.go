@@ -26,8 +26,8 @@ const (
 	applyMax    = 10 * time.Second
 )
 
-// Run is the switch as a process, until SIGTERM or SIGINT. SIGHUP reads the programs of the file again, SIGUSR1 writes the
-// counters. An error before it switches has started nothing.
+// Run is the switch as a process, until SIGTERM or SIGINT. SIGHUP reads the programs of the file
+// again, SIGUSR1 writes the counters. An error before it switches has started nothing.
 func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	orders := daemon.TakeOrders(true)
 	defer orders.Stop()
@@ -39,7 +39,8 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // it has been checked
 	out, log := daemon.NewLogger(w, cfg.Log.Format, level)
 	defer out.Close(lossy.CloseWithin)
-	r := &runner{file: file, drivers: drivers, out: out, log: log, level: level, notify: daemon.NewNotifier(), orders: orders}
+	r := &runner{file: file, drivers: drivers, out: out, log: log, level: level,
+		notify: daemon.NewNotifier(), orders: orders}
 	cfg.Vswitch.Sockets.Refused = r.refused
 	var asked seen
 	if err := asked.listenControl(cfg); err != nil {
@@ -53,12 +54,14 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	}
 	r.version, r.logLost = version, out.Lost
 	for i := range cfg.Uplinks {
-		r.log.Info("uplink opened", "uplink", cfg.Uplinks[i].Name, "driver", cfg.Uplinks[i].Driver, "device", r.ports[i].Name(), "mtu", cfg.Uplinks[i].MTU)
+		r.log.Info("uplink opened", "uplink", cfg.Uplinks[i].Name, "driver", cfg.Uplinks[i].Driver,
+			"device", r.ports[i].Name(), "mtu", cfg.Uplinks[i].MTU)
 	}
 	r.watchLinks()
 	for i := range cfg.Vswitch.Programs {
 		p := &cfg.Vswitch.Programs[i]
-		r.log.Info("program", "name", p.Name, "socket", p.Socket, "id", p.ID, "mac", p.MAC.String(), "addresses", cfg.Programs[i].Addresses)
+		r.log.Info("program", "name", p.Name, "socket", p.Socket, "id", p.ID, "mac", p.MAC.String(),
+			"addresses", cfg.Programs[i].Addresses)
 	}
 	if why := r.arena.Fallback(); why != "" {
 		r.log.Warn("memory is not as it was asked for", "pages", r.arena.PageSize().String(), "why", why)
@@ -68,7 +71,8 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	watching, cancel := context.WithCancel(context.Background())
 	var watched sync.WaitGroup
 	watched.Go(func() { r.watch(watching, r.log) })
-	r.log.Info("ready", "config", file, "programs", len(cfg.Programs), "uplinks", len(cfg.Uplinks), "threads", len(cfg.Cores))
+	r.log.Info("ready", "config", file, "programs", len(cfg.Programs), "uplinks", len(cfg.Uplinks),
+		"threads", len(cfg.Cores))
 	r.notify.Ready(r.status())
 	err = r.serve()
 	r.notify.Stopping("ending")
@@ -150,12 +154,14 @@ func (r *runner) serve() error {
 	}
 }
 
-// watchLinks has devices find out of what bridge they are a part, and begins to look at their health.
+// watchLinks has devices find out of what bridge they are a part, and begins to look at their
+// health.
 func (r *runner) watchLinks() {
 	for i, p := range r.ports {
 		if w, ok := p.(pmd.LinkWatcher); ok {
 			if err := w.WatchLink(func() {}); err != nil {
-				r.log.Warn("whether the device is in a bridge is not known", "uplink", r.cfg.Uplinks[i].Name, "error", err)
+				r.log.Warn("whether the device is in a bridge is not known", "uplink", r.cfg.Uplinks[i].Name,
+					"error", err)
 			}
 		}
 		r.health = append(r.health, port.NewHealth(p))
@@ -173,7 +179,8 @@ func (r *runner) write() {
 	Write(r.out, st)
 }
 
-// refused tells of a client that cannot attach; of one that asks again and again for the same, once. Any goroutine.
+// refused tells of a client that cannot attach; of one that asks again and again for the same,
+// once. Any goroutine.
 func (r *runner) refused(socket string, peer memif.Peer, err error) {
 	now := refusal{socket, err.Error(), peer.ID, peer.PID}
 	r.refusing.Lock()
@@ -183,7 +190,8 @@ func (r *runner) refused(socket string, peer memif.Peer, err error) {
 	if again {
 		return
 	}
-	r.refusals.Warn(r.log, "refused", "socket", socket, "id", peer.ID, "pid", peer.PID, "uid", peer.UID, "gid", peer.GID, "why", err.Error())
+	r.refusals.Warn(r.log, "refused", "socket", socket, "id", peer.ID, "pid", peer.PID, "uid",
+		peer.UID, "gid", peer.GID, "why", err.Error())
 }
 
 // look tells of programs that have come and gone since the last time.
@@ -195,7 +203,8 @@ func (r *runner) look() {
 			r.log.Info("detached", "program", p.Name, "pid", was.Peer.PID, "why", fmt.Sprint(p.Err))
 		}
 		if p.Attached && (!was.Attached || p.Peer.PID != was.Peer.PID) {
-			r.log.Info("attached", "program", p.Name, "pid", p.Peer.PID, "uid", p.Peer.UID, "gid", p.Peer.GID, "client", p.Peer.Name)
+			r.log.Info("attached", "program", p.Name, "pid", p.Peer.PID, "uid", p.Peer.UID, "gid",
+				p.Peer.GID, "client", p.Peer.Name)
 		}
 		now[p.Name] = p
 	}

@@ -31,15 +31,21 @@ func (s *seen) listenMetrics(cfg *config.Switch) (err error) {
 	return err
 }
 
-var errNoDaemon = errors.New("this is a switch: rnicd status --switch shows what it knows; its programs have the connections")
+var errNoDaemon = errors.New("this is a switch: rnicd status --switch shows what it knows; its " +
+	"programs have the connections")
 
 // serve answers of a switch: status.Switch to GET /v1/status.
 func (s seen) serve(r *runner) {
 	if c := s.control; c != nil {
-		c.HandleFunc("GET /v1/status", func(w http.ResponseWriter, q *http.Request) { control.Reply(w, r.Status(q.Context())) })
-		c.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) { control.Fail(w, http.StatusNotFound, errNoDaemon) })
+		c.HandleFunc("GET /v1/status", func(w http.ResponseWriter, q *http.Request) {
+			control.Reply(w, r.Status(q.Context()))
+		})
+		c.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) {
+			control.Fail(w, http.StatusNotFound, errNoDaemon)
+		})
 		c.Serve()
-		r.log.Info("control socket", "path", c.Path(), "mode", fmt.Sprintf("%#o", r.Config().Control.Perm))
+		r.log.Info("control socket", "path", c.Path(), "mode",
+			fmt.Sprintf("%#o", r.Config().Control.Perm))
 	}
 	if at := s.metrics.Addr(); at != "" {
 		s.metrics.Serve(metrics.Handler(metrics.SwitchCollector{Status: r.Status}))

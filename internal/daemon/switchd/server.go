@@ -53,7 +53,8 @@ func Start(cfg *config.Switch) (s *Server, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.arena, err = hugepages.New(hugepages.Config{Bytes: v.MemoryBytes(mtu), Page: page, Node: node(cfg)})
+	s.arena, err = hugepages.New(
+		hugepages.Config{Bytes: v.MemoryBytes(mtu), Page: page, Node: node(cfg)})
 	if err != nil {
 		return s, err
 	}
@@ -88,7 +89,8 @@ type named struct {
 func (n named) Name() string { return n.name }
 
 func node(cfg *config.Switch) int {
-	if cfg.Switch.Node != hugepages.AnyNode || len(cfg.Uplinks) == 0 || cfg.Uplinks[0].Open.Driver.Node == nil {
+	if cfg.Switch.Node != hugepages.AnyNode || len(cfg.Uplinks) == 0 ||
+		cfg.Uplinks[0].Open.Driver.Node == nil {
 		return cfg.Switch.Node
 	}
 	return cfg.Uplinks[0].Open.Driver.Node(&cfg.Uplinks[0].Open)
@@ -124,9 +126,10 @@ func (s *Server) Config() *config.Switch {
 	return s.cfg
 }
 
-// Reload goes over to the programs of another configuration, and its log's level; restart are the keys that it cannot change.
-// An error has changed nothing, unless it is a *vswitch.PartialError.
-func (s *Server) Reload(ctx context.Context, cfg *config.Switch) (ch vswitch.Changes, restart []string, err error) {
+// Reload goes over to the programs of another configuration, and its log's level; restart are the
+// keys that it cannot change. An error has changed nothing, unless it is a *vswitch.PartialError.
+func (s *Server) Reload(ctx context.Context,
+	cfg *config.Switch) (ch vswitch.Changes, restart []string, err error) {
 	s.change.Lock()
 	defer s.change.Unlock()
 	if keys := changedUplinks(s.cfg.Uplinks, cfg.Uplinks); len(keys) > 0 {
@@ -144,7 +147,8 @@ func (s *Server) Reload(ctx context.Context, cfg *config.Switch) (ch vswitch.Cha
 	}
 	old := s.cfg
 	s.cfg = cfg
-	s.cfg.Switch, s.cfg.Cores, s.cfg.Control, s.cfg.Metrics, s.cfg.Log.Format = old.Switch, old.Cores, old.Control, old.Metrics, old.Log.Format
+	s.cfg.Switch, s.cfg.Cores, s.cfg.Control, s.cfg.Metrics, s.cfg.Log.Format = old.Switch, old.Cores,
+		old.Control, old.Metrics, old.Log.Format
 	return ch, restart, err
 }
 
@@ -172,7 +176,9 @@ func changedUplinks(was, is []config.Uplink) (keys []string) {
 			keys = append(keys, "uplink."+was[i].Name)
 		}
 	}
-	if len(keys) == 0 && !slices.EqualFunc(was, is, func(a, b config.Uplink) bool { return a.Name == b.Name }) {
+	if len(keys) == 0 && !slices.EqualFunc(was, is, func(a, b config.Uplink) bool {
+		return a.Name == b.Name
+	}) {
 		keys = append(keys, "uplink") // in another order
 	}
 	return keys

@@ -17,12 +17,13 @@ import (
 // askTimeout bounds the question to the threads, when no reload is under way any more.
 const askTimeout = time.Second
 
-// Status is what `rnicd status --switch` shows, and metrics are made of. Where a thread does not turn it has Error, and no counters.
-// Any goroutine.
+// Status is what `rnicd status --switch` shows, and metrics are made of. Where a thread does not
+// turn it has Error, and no counters. Any goroutine.
 func (s *Server) Status(ctx context.Context) *status.Switch {
 	ctx, cancel := awake.Timeout(ctx, askTimeout, nil)
 	defer cancel()
-	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(), Started: s.since, At: time.Now(), Config: s.Config().File, CPU: daemon.CPU()}
+	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(),
+		Started: s.since, At: time.Now(), Config: s.Config().File, CPU: daemon.CPU()}
 	if s.logLost != nil {
 		out.LogLost = s.logLost()
 	}
@@ -43,7 +44,8 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 	for i := range st.Cores {
 		c := &st.Cores[i]
 		out.Threads = append(out.Threads, status.SwitchThread{
-			Thread: i, Core: cfg.Cores[i], Turns: c.Turns, BusyTurns: c.Busy, Frames: c.Frames, Lookups: c.Lookups, Copies: c.Copies,
+			Thread: i, Core: cfg.Cores[i], Turns: c.Turns, BusyTurns: c.Busy, Frames: c.Frames,
+			Lookups: c.Lookups, Copies: c.Copies,
 			Answers: c.Answers, BufsFree: c.Free, Bufs: c.Bufs, Drops: byReason(&c.Drops),
 		})
 	}
@@ -53,7 +55,8 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 		if p.Uplink {
 			for j, u := range cfg.Uplinks {
 				if u.Name == p.Name {
-					one.Trouble, one.Offences = status.TroubleOf(port.TroubleOf(s.ports[j])), port.OffencesOf(s.ports[j])
+					one.Trouble, one.Offences = status.TroubleOf(port.TroubleOf(s.ports[j])),
+						port.OffencesOf(s.ports[j])
 					one.Queue, one.Thread, one.Driver, one.WaitMax = p.Queue, p.Queue, u.Driver, u.Buffers
 				}
 			}
@@ -77,22 +80,28 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 func portOf(p *vswitch.PortStats) status.SwitchPort {
 	d, r := &p.Device, &p.Ring
 	one := status.SwitchPort{
-		Name: p.Name, Attached: p.Attached, Attaches: p.Attachments, Received: p.Received, ReceivedB: p.ReceivedOctets,
-		Sent: p.Sent, SentB: p.SentOctets, Waiting: p.Waiting, Throttled: p.Throttled, Drops: byReason(&p.Drops),
+		Name: p.Name, Attached: p.Attached, Attaches: p.Attachments, Received: p.Received,
+		ReceivedB: p.ReceivedOctets,
+		Sent:      p.Sent, SentB: p.SentOctets, Waiting: p.Waiting, Throttled: p.Throttled,
+		Drops: byReason(&p.Drops),
 	}
 	if p.Uplink {
-		one.Device = counted(status.DeviceDrops, d.RxNoBuf, d.RxTooLong, d.RxErrors, d.RxOtherVLAN, d.TxErrors)
+		one.Device = counted(status.DeviceDrops, d.RxNoBuf, d.RxTooLong, d.RxErrors,
+			d.RxOtherVLAN, d.TxErrors)
 	} else {
 		one.Rings = counted(status.RingErrors, r.Descriptor, r.Index, r.Length, r.Fault, r.Slow)
 	}
 	return one
 }
 
-func programOf(g *config.SwitchGuest, v *vswitch.Program, p *vswitch.PortStats) *status.SwitchProgram {
+func programOf(g *config.SwitchGuest, v *vswitch.Program,
+	p *vswitch.PortStats) *status.SwitchProgram {
 	return &status.SwitchProgram{
-		Socket: v.Socket, ID: v.ID, Uplink: g.Uplink, Addresses: g.Addresses, Ports: g.Ports, MAC: v.MAC.String(), VLAN: v.VLAN,
+		Socket: v.Socket, ID: v.ID, Uplink: g.Uplink, Addresses: g.Addresses, Ports: g.Ports,
+		MAC: v.MAC.String(), VLAN: v.VLAN,
 		PID: p.Peer.PID, UID: p.Peer.UID, GID: p.Peer.GID, Client: p.Peer.Name,
-		SendRate: v.Send.Octets, SendFrames: v.Send.Frames, ReceiveRate: v.Receive.Octets, ReceiveFrames: v.Receive.Frames,
+		SendRate: v.Send.Octets, SendFrames: v.Send.Frames, ReceiveRate: v.Receive.Octets,
+		ReceiveFrames: v.Receive.Frames,
 	}
 }
 

@@ -34,7 +34,8 @@ func (s *Server) watch(ctx context.Context, log *slog.Logger) {
 			if was == nil {
 				log.Error("a thread has not turned", "for", time.Since(begun), "error", err)
 				if stuck := (*vswitch.StuckError)(nil); errors.As(err, &stuck) {
-					log.Error("where the thread stands", "thread", stuck.Core, "stack", daemon.StackOf(labelOf(stuck.Core)))
+					log.Error("where the thread stands", "thread", stuck.Core, "stack",
+						daemon.StackOf(labelOf(stuck.Core)))
 				}
 			}
 		case was != nil:

@@ -58,7 +58,9 @@ func standHere(until <-chan struct{}) { <-until }
 // counters.
 func TestHungThread(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "switch.sock")
-	cfg, err := config.ParseSwitch("switch.toml", []byte("[switch]\nthreads = 2\nsocket = \""+socket+"\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\n"), port.Builtin())
+	cfg, err := config.ParseSwitch("switch.toml",
+		[]byte("[switch]\nthreads = 2\nsocket = \""+socket+
+			"\"\n[[program]]\nname = \"one\"\naddresses = [\"10.9.0.1\"]\n"), port.Builtin())
 	require.NoError(t, err)
 	v := cfg.Vswitch
 	v.Arena = hugepages.Heap(int(v.MemoryBytes(0)) + 1<<20)
@@ -86,7 +88,8 @@ func TestHungThread(t *testing.T) {
 	require.Contains(t, log.String(), `level=ERROR msg="a thread has not turned"`)
 	require.Contains(t, log.String(), "core 1 does not turn")
 	log.await(t)
-	require.Regexp(t, `level=ERROR msg="where the thread stands" thread=1 stack=".*switchd\.standHere`, log.String())
+	require.Regexp(t, `level=ERROR msg="where the thread stands" thread=1 stack=".*switchd\.standHere`,
+		log.String())
 	close(free)
 	require.False(t, s.Healthy())
 	st := s.Status(t.Context())

@@ -12,7 +12,8 @@ import (
 // connectionTable has a row for each connection.
 func connectionTable(was, is *Look) table {
 	t := table{columns: []column{
-		{"remote", 22, true}, {"service", 8, true}, {"state", 7, true}, {"inB/s", 6, false}, {"outB/s", 7, false}, {"rtt", 7, false}, {"cwnd", 6, false},
+		{"remote", 22, true}, {"service", 8, true}, {"state", 7, true}, {"inB/s", 6, false},
+		{"outB/s", 7, false}, {"rtt", 7, false}, {"cwnd", 6, false},
 		{"retr", 5, false}, {"ahead", 6, false}, {"reass", 6, false},
 	}}
 	before := map[string]*status.Connection{}
@@ -33,8 +34,10 @@ func connectionTable(was, is *Look) table {
 			ahead, reassembled = c.RDMA.Stats.Receive.OutOfOrder, c.RDMA.Stats.Receive.Reassembled
 		}
 		t.rows = append(t.rows, []cell{
-			text(c.Conn.Remote.String()), text(c.Service), text(stateOf(c)), r.cell(b.Conn.TCP.BytesIn, k.BytesIn), r.cell(b.Conn.TCP.BytesOut, k.BytesOut),
-			{duration(k.SRTTNs), float64(k.SRTTNs)}, {Number(float64(k.Cwnd)), float64(k.Cwnd)}, total(k.Retransmits), total(ahead), total(reassembled),
+			text(c.Conn.Remote.String()), text(c.Service), text(stateOf(c)),
+			r.cell(b.Conn.TCP.BytesIn, k.BytesIn), r.cell(b.Conn.TCP.BytesOut, k.BytesOut),
+			{duration(k.SRTTNs), float64(k.SRTTNs)}, {Number(float64(k.Cwnd)), float64(k.Cwnd)},
+			total(k.Retransmits), total(ahead), total(reassembled),
 		})
 	}
 	return t
@@ -49,7 +52,8 @@ func stateOf(c *status.Connection) string {
 	if c.RDMA != nil {
 		return c.RDMA.State
 	}
-	return map[string]string{"ESTABLISHED": "estab"}[c.Conn.State] + strings.ToLower(strings.TrimPrefix(c.Conn.State, "ESTABLISHED"))
+	return map[string]string{"ESTABLISHED": "estab"}[c.Conn.State] + strings.ToLower(
+		strings.TrimPrefix(c.Conn.State, "ESTABLISHED"))
 }
 
 // duration writes ns in at most six columns.
@@ -69,7 +73,8 @@ func duration(ns int64) string {
 
 // Details is all that is known of a connection, as ss -ti has it.
 func Details(c *status.Connection, now time.Time) (lines []string) {
-	first := fmt.Sprintf("%s %v -> %v  port:%s queue:%d %s", strings.ToLower(c.Conn.State), c.Conn.Local, c.Conn.Remote, c.Port, c.Queue, c.Kind)
+	first := fmt.Sprintf("%s %v -> %v  port:%s queue:%d %s", strings.ToLower(c.Conn.State),
+		c.Conn.Local, c.Conn.Remote, c.Port, c.Queue, c.Kind)
 	if c.Service != "" {
 		first += " service:" + c.Service
 	}
@@ -81,12 +86,19 @@ func Details(c *status.Connection, now time.Time) (lines []string) {
 		return append(lines, "     the kernel's: see ss -ti")
 	}
 	k := &c.Conn.TCP
-	add := func(format string, args ...any) { lines = append(lines, "     "+fmt.Sprintf(format, args...)) }
-	add("%s %s rto:%s rtt:%s/%s minrtt:%s mss:%d cwnd:%d ssthresh:%d", c.Conn.Congestion, strings.ToLower(c.Conn.Recovery),
-		duration(k.RTONs), duration(k.SRTTNs), duration(k.RTTVarNs), duration(k.MinRTTNs), k.EMSS, k.Cwnd, k.Ssthresh)
-	add("in:%d out:%d segs_in:%d segs_out:%d flight:%d snd_wnd:%d rcv_wnd:%d", k.BytesIn, k.BytesOut, k.SegsIn, k.SegsOut, k.Flight, k.SndWnd, k.RcvWnd)
-	add("retrans:%d/%d fast:%d timeouts:%d probes:%d undone:%d lost:%d sacked:%d ooo:%d held:%d dup:%d", k.Resent, k.Retransmits,
-		k.FastRetransmits, k.Timeouts, k.LossProbes, k.Undone, k.Lost, k.Sacked, k.OOOSegs, k.Held, k.DupSegs)
+	add := func(format string, args ...any) {
+		lines = append(lines, "     "+fmt.Sprintf(format, args...))
+	}
+	add("%s %s rto:%s rtt:%s/%s minrtt:%s mss:%d cwnd:%d ssthresh:%d", c.Conn.Congestion,
+		strings.ToLower(c.Conn.Recovery),
+		duration(k.RTONs), duration(k.SRTTNs), duration(k.RTTVarNs), duration(k.MinRTTNs), k.EMSS,
+		k.Cwnd, k.Ssthresh)
+	add("in:%d out:%d segs_in:%d segs_out:%d flight:%d snd_wnd:%d rcv_wnd:%d", k.BytesIn, k.BytesOut,
+		k.SegsIn, k.SegsOut, k.Flight, k.SndWnd, k.RcvWnd)
+	add("retrans:%d/%d fast:%d timeouts:%d probes:%d undone:%d lost:%d sacked:%d ooo:%d "+
+		"held:%d dup:%d", k.Resent, k.Retransmits,
+		k.FastRetransmits, k.Timeouts, k.LossProbes, k.Undone, k.Lost, k.Sacked, k.OOOSegs,
+		k.Held, k.DupSegs)
 	if k.PacingRate > 0 {
 		add("pacing:%s octets/s", Number(float64(k.PacingRate)))
 	}
@@ -104,28 +116,36 @@ func Details(c *status.Connection, now time.Time) (lines []string) {
 	}
 	if r := c.RDMA; r != nil {
 		s := &r.Stats
-		add("rdma %s %s markers:%s crc:%v", r.State, r.Dialect, directions(r.MarkersIn, r.MarkersOut), r.CRC)
+		add("rdma %s %s markers:%s crc:%v", r.State, r.Dialect, directions(r.MarkersIn, r.MarkersOut),
+			r.CRC)
 		if r.Dialect == "" {
 			return lines
 		}
-		add("fpdus in:%d out:%d direct:%d reassembled:%d ahead:%d  messages in:%d out:%d writes:%d reads:%d", s.Receive.FPDUs, s.FPDUsSent,
-			s.Receive.Direct, s.Receive.Reassembled, s.Receive.OutOfOrder, s.MessagesRecvd, s.MessagesSent, s.WritesRecvd, s.ReadsServed)
-		add("placed direct:%d reassembled:%d ahead:%d  sent:%d", s.Placed.Direct, s.Placed.Reassembled, s.Placed.OutOfOrder, s.PayloadSent)
-		add("held_bufs:%d/%d refused budget:%d crc:%d unverified:%d runs:%d spare:%d pending:%d", s.Receive.HeldBufs, s.Receive.HeldBufsPeak, s.Receive.RefusedBudget,
-			s.Receive.RefusedCRC, s.Receive.RefusedUnverified, s.Receive.RefusedOutOfOrderRuns, s.Receive.RefusedSpare, s.RefusedPending)
+		add("fpdus in:%d out:%d direct:%d reassembled:%d ahead:%d  messages in:%d out:%d "+
+			"writes:%d reads:%d", s.Receive.FPDUs, s.FPDUsSent,
+			s.Receive.Direct, s.Receive.Reassembled, s.Receive.OutOfOrder, s.MessagesRecvd, s.MessagesSent,
+			s.WritesRecvd, s.ReadsServed)
+		add("placed direct:%d reassembled:%d ahead:%d  sent:%d", s.Placed.Direct, s.Placed.Reassembled,
+			s.Placed.OutOfOrder, s.PayloadSent)
+		add("held_bufs:%d/%d refused budget:%d crc:%d unverified:%d runs:%d spare:%d pending:%d",
+			s.Receive.HeldBufs, s.Receive.HeldBufsPeak, s.Receive.RefusedBudget,
+			s.Receive.RefusedCRC, s.Receive.RefusedUnverified, s.Receive.RefusedOutOfOrderRuns,
+			s.Receive.RefusedSpare, s.RefusedPending)
 	}
 	return lines
 }
 
 func directions(in, out bool) string {
-	return map[[2]bool]string{{true, true}: "both", {true, false}: "in", {false, true}: "out"}[[2]bool{in, out}] +
+	return map[[2]bool]string{{true, true}: "both", {true, false}: "in",
+		{false, true}: "out"}[[2]bool{in, out}] +
 		map[bool]string{true: "none"}[!in && !out]
 }
 
 // writeCPU writes what a quota costs.
 func writeCPU(w io.Writer, c *status.CPU) {
 	if c.Quota > 0 {
-		fmt.Fprintf(w, "cpu: %.2f CPUs by %s; stopped in %d periods, for %.1f s\n", c.Quota, c.Limit, c.Throttled, c.Seconds)
+		fmt.Fprintf(w, "cpu: %.2f CPUs by %s; stopped in %d periods, for %.1f s\n", c.Quota, c.Limit,
+			c.Throttled, c.Seconds)
 	}
 }
 
@@ -148,7 +168,8 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 		}
 		parts = append(parts, strings.Join(p.Addresses, " "))
 		if p.MTU > 0 {
-			parts = append(parts, fmt.Sprintf("mtu %d  mac %s  %s octets in pages of %s", p.MTU, p.MAC, Number(float64(p.MemoryOctets)), p.Pages))
+			parts = append(parts, fmt.Sprintf("mtu %d  mac %s  %s octets in pages of %s", p.MTU, p.MAC,
+				Number(float64(p.MemoryOctets)), p.Pages))
 		}
 		if p.Link != "" {
 			parts = append(parts, "link "+p.Link)
@@ -177,9 +198,11 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 	for _, line := range t.extra {
 		fmt.Fprintln(w, line)
 	}
-	fmt.Fprintf(w, "\n%-12s %-9s %6s %12s %9s %8s %7s\n", "service", "type", "listen", "connections", "accepted", "refused", "failed")
+	fmt.Fprintf(w, "\n%-12s %-9s %6s %12s %9s %8s %7s\n", "service", "type", "listen", "connections",
+		"accepted", "refused", "failed")
 	for _, v := range d.Services {
-		fmt.Fprintf(w, "%-12s %-9s %6d %12s %9d %8d %7d\n", v.Name, v.Type, v.Listen, fmt.Sprintf("%d of %d", v.Connections, v.ConnectionsMax), v.Accepted, v.Refused, v.Failed)
+		fmt.Fprintf(w, "%-12s %-9s %6d %12s %9d %8d %7d\n", v.Name, v.Type, v.Listen,
+			fmt.Sprintf("%d of %d", v.Connections, v.ConnectionsMax), v.Accepted, v.Refused, v.Failed)
 		if line := reasonsOf(v.RefusedBy); line != "" {
 			fmt.Fprintln(w, "  refused: "+line)
 		}
@@ -203,7 +226,8 @@ func writeQueues(w io.Writer, d *status.Daemon, t table) {
 				b.WriteString(pad(t.rows[i][k].text, t.columns[k].width, t.columns[k].left))
 			}
 			c := &q.Counters
-			fmt.Fprintf(w, "%s  %20s  %20s\n", b.String(), fmt.Sprint(c.RxFrames, "/", c.RxOctets), fmt.Sprint(c.TxFrames, "/", c.TxOctets))
+			fmt.Fprintf(w, "%s  %20s  %20s\n", b.String(), fmt.Sprint(c.RxFrames, "/", c.RxOctets),
+				fmt.Sprint(c.TxFrames, "/", c.TxOctets))
 			i++
 		}
 	}

@@ -78,7 +78,9 @@ func Frame(was, is *Look, s *State, width, height int) []string {
 		return clip(append(lines, Details(&is.Connections[order[at]], is.Daemon.At)...), width, height)
 	}
 	s.Row = max(0, min(s.Row, len(order)-1))
-	lines = append(lines, fmt.Sprintf("%s, by %s (%d)", s.View.name(is), strings.TrimSpace(t.columns[s.sortOf(t)].title), len(order)), titles(t, s))
+	lines = append(lines,
+		fmt.Sprintf("%s, by %s (%d)", s.View.name(is), strings.TrimSpace(t.columns[s.sortOf(t)].title),
+			len(order)), titles(t, s))
 	for _, i := range order[s.Row:] {
 		if height > 0 && len(lines) >= height-len(t.extra) {
 			break
@@ -87,7 +89,8 @@ func Frame(was, is *Look, s *State, width, height int) []string {
 	}
 	lines = append(lines, t.extra...)
 	if s.View == Connections && is.More {
-		lines = append(lines, fmt.Sprintf("the first %d connections; rnicd ss has all", len(is.Connections)))
+		lines = append(lines, fmt.Sprintf("the first %d connections; rnicd ss has all",
+			len(is.Connections)))
 	}
 	return clip(lines, width, height)
 }
@@ -156,7 +159,8 @@ func header(d *status.Daemon) string {
 			conns += q.Counters.Conns
 		}
 	}
-	return fmt.Sprintf("rnicd %s  %s, %s  up %s  %d connections", d.Version, d.State, health, d.At.Sub(d.Started).Round(time.Second), conns)
+	return fmt.Sprintf("rnicd %s  %s, %s  up %s  %d connections", d.Version, d.State, health,
+		d.At.Sub(d.Started).Round(time.Second), conns)
 }
 
 func (s *State) sortOf(t table) int { return max(0, min(s.Sort[s.View], len(t.columns)-1)) }
@@ -278,9 +282,11 @@ type sums struct {
 func (s *sums) add(q *status.Queue) {
 	k := &q.Counters
 	s.conns += k.Conns
-	s.rx, s.tx, s.rxOctets, s.txOctets = s.rx+k.RxFrames, s.tx+k.TxFrames, s.rxOctets+k.RxOctets, s.txOctets+k.TxOctets
+	s.rx, s.tx, s.rxOctets, s.txOctets = s.rx+k.RxFrames, s.tx+k.TxFrames, s.rxOctets+k.RxOctets,
+		s.txOctets+k.TxOctets
 	s.retransmits += k.Memory.Totals.Retransmits
-	s.ahead, s.reassembled, s.crc = s.ahead+q.RDMA.OutOfOrder, s.reassembled+q.RDMA.Reassembled, s.crc+q.RDMA.CRCErrors+q.RDMA.RefusedCRC
+	s.ahead, s.reassembled, s.crc = s.ahead+q.RDMA.OutOfOrder, s.reassembled+q.RDMA.Reassembled,
+		s.crc+q.RDMA.CRCErrors+q.RDMA.RefusedCRC
 	for _, n := range q.Drops {
 		s.drops += n
 	}
@@ -290,8 +296,10 @@ func (s *sums) add(q *status.Queue) {
 // queueTable has a row for each queue, or for all of a port.
 func queueTable(was, is *Look, byPort bool) table {
 	t := table{columns: []column{
-		{"port", 8, true}, {"q", 3, false}, {"core", 5, false}, {"conn", 5, false}, {"rx/s", 6, false}, {"tx/s", 6, false}, {"rxB/s", 6, false}, {"txB/s", 6, false},
-		{"retr", 6, false}, {"ahead", 6, false}, {"reass", 6, false}, {"crc", 5, false}, {"drops", 6, false}, {"busy%", 6, false},
+		{"port", 8, true}, {"q", 3, false}, {"core", 5, false}, {"conn", 5, false}, {"rx/s", 6, false},
+		{"tx/s", 6, false}, {"rxB/s", 6, false}, {"txB/s", 6, false},
+		{"retr", 6, false}, {"ahead", 6, false}, {"reass", 6, false}, {"crc", 5, false},
+		{"drops", 6, false}, {"busy%", 6, false},
 	}}
 	if byPort {
 		t.columns[1].title, t.columns[2].title, t.columns[2].width = "qs", "", 1
@@ -324,7 +332,8 @@ func queueTable(was, is *Look, byPort bool) table {
 			busy = text("stuck")
 		}
 		t.rows = append(t.rows, []cell{
-			text(port), second, core, {fmt.Sprint(s.conns), float64(s.conns)}, r.cell(b.rx, s.rx), r.cell(b.tx, s.tx), r.cell(b.rxOctets, s.rxOctets), r.cell(b.txOctets, s.txOctets),
+			text(port), second, core, {fmt.Sprint(s.conns), float64(s.conns)}, r.cell(b.rx, s.rx),
+			r.cell(b.tx, s.tx), r.cell(b.rxOctets, s.rxOctets), r.cell(b.txOctets, s.txOctets),
 			total(s.retransmits), total(s.ahead), total(s.reassembled), total(s.crc), total(s.drops), busy,
 		})
 	})
@@ -375,7 +384,9 @@ func reasonsOf(drops map[string]uint64) string {
 	for name := range drops {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(-cmp.Compare(drops[a], drops[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(-cmp.Compare(drops[a], drops[b]), cmp.Compare(a, b))
+	})
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s %d", name, drops[name])
 	}

@@ -22,7 +22,8 @@ func WriteSwitch(w io.Writer, s *status.Switch) {
 			attached++
 		}
 	}
-	fmt.Fprintf(w, "rnicd switch %s  %s  up %s  %d of %d programs attached  %d refused  pid %d  %s\n", s.Version, health,
+	fmt.Fprintf(w, "rnicd switch %s  %s  up %s  %d of %d programs attached  %d refused  pid %d  %s\n",
+		s.Version, health,
 		s.At.Sub(s.Started).Round(time.Second), attached, len(s.Programs), s.Refused, s.PID, s.Config)
 	writeLogLost(w, s.LogLost)
 	writeCPU(w, &s.CPU)
@@ -37,10 +38,13 @@ func WriteSwitch(w io.Writer, s *status.Switch) {
 			core = fmt.Sprintf("CPU %d", t.Core)
 		}
 		fmt.Fprintf(w, "thread %d  %s  busy %.0f%%  %s frames  %d of %d buffers free%s\n", t.Thread, core,
-			100*float64(t.BusyTurns)/float64(max(t.Turns, 1)), Number(float64(t.Frames)), t.BufsFree, t.Bufs, drops("  dropped: ", t.Drops))
+			100*float64(t.BusyTurns)/float64(max(t.Turns, 1)), Number(float64(t.Frames)), t.BufsFree, t.Bufs,
+			drops("  dropped: ", t.Drops))
 	}
 	fmt.Fprintln(w)
-	columns := []column{{"port", 20, true}, {"thr", 4, false}, {"state", 9, true}, {"from it", 9, false}, {"octets", 7, false}, {"to it", 8, false}, {"octets", 7, false}, {"waiting", 12, false}, {"throttled", 10, false}}
+	columns := []column{{"port", 20, true}, {"thr", 4, false}, {"state", 9, true},
+		{"from it", 9, false}, {"octets", 7, false}, {"to it", 8, false}, {"octets", 7, false},
+		{"waiting", 12, false}, {"throttled", 10, false}}
 	var head strings.Builder
 	for _, c := range columns {
 		head.WriteString(pad(c.title, c.width, c.left))
@@ -59,7 +63,8 @@ func WriteSwitch(w io.Writer, s *status.Switch) {
 			case p.Attached:
 				state = "attached"
 			}
-			cells := []string{name, fmt.Sprint(p.Thread), state, Number(float64(p.Received)), Number(float64(p.ReceivedB)), Number(float64(p.Sent)), Number(float64(p.SentB)),
+			cells := []string{name, fmt.Sprint(p.Thread), state, Number(float64(p.Received)),
+				Number(float64(p.ReceivedB)), Number(float64(p.Sent)), Number(float64(p.SentB)),
 				fmt.Sprintf("%d/%d", p.Waiting, p.WaitMax), Number(float64(p.Throttled))}
 			var line strings.Builder
 			for j, c := range columns {
@@ -100,7 +105,8 @@ func details(p *status.SwitchPort) (parts []string) {
 	if p.Offences > 0 {
 		parts = append(parts, fmt.Sprintf("connections ended for its peer's memory: %d", p.Offences))
 	}
-	for _, text := range []string{drops("dropped: ", p.Drops), drops("ring errors: ", p.Rings), drops("device dropped: ", p.Device)} {
+	for _, text := range []string{drops("dropped: ", p.Drops), drops("ring errors: ", p.Rings),
+		drops("device dropped: ", p.Device)} {
 		if text != "" {
 			parts = append(parts, text)
 		}

@@ -31,7 +31,8 @@ func eachPort(s *status.Switch, yield func(k portKey, p *status.SwitchPort)) {
 // lost are all drops of a port, by reason.
 func lost(p *status.SwitchPort) map[string]uint64 {
 	all := map[string]uint64{}
-	for prefix, of := range map[string]map[string]uint64{"": p.Drops, "ring ": p.Rings, "device ": p.Device} {
+	for prefix, of := range map[string]map[string]uint64{"": p.Drops, "ring ": p.Rings,
+		"device ": p.Device} {
 		for reason, n := range of {
 			all[prefix+reason] += n
 		}
@@ -60,7 +61,8 @@ func (r rates) increase(was, is map[string]uint64) map[string]uint64 {
 // switchTable has a row for each program and each queue of an uplink.
 func switchTable(was, is *Look) table {
 	t := table{columns: []column{
-		{"port", 17, true}, {"thr", 4, false}, {"state", 10, false}, {"rx/s", 6, false}, {"tx/s", 6, false}, {"rxB/s", 6, false}, {"txB/s", 6, false},
+		{"port", 17, true}, {"thr", 4, false}, {"state", 10, false}, {"rx/s", 6, false},
+		{"tx/s", 6, false}, {"rxB/s", 6, false}, {"txB/s", 6, false},
 		{"wait", 5, false}, {"throt/s", 8, false}, {"drop/s", 7, false},
 	}}
 	r := ratesOf(was, is)
@@ -89,8 +91,10 @@ func switchTable(was, is *Look) table {
 			fresh[reason] += n
 		}
 		t.rows = append(t.rows, []cell{
-			text(name), {fmt.Sprint(p.Thread), float64(p.Thread)}, text(state), r.cell(b.Received, p.Received), r.cell(b.Sent, p.Sent), r.cell(b.ReceivedB, p.ReceivedB),
-			r.cell(b.SentB, p.SentB), {fmt.Sprint(p.Waiting), float64(p.Waiting)}, r.cell(b.Throttled, p.Throttled), r.cell(sum(earlier), sum(drops)),
+			text(name), {fmt.Sprint(p.Thread), float64(p.Thread)}, text(state),
+			r.cell(b.Received, p.Received), r.cell(b.Sent, p.Sent), r.cell(b.ReceivedB, p.ReceivedB),
+			r.cell(b.SentB, p.SentB), {fmt.Sprint(p.Waiting), float64(p.Waiting)},
+			r.cell(b.Throttled, p.Throttled), r.cell(sum(earlier), sum(drops)),
 		})
 	})
 	t.dropped(total, fresh)
@@ -112,7 +116,8 @@ func (t *table) dropped(total, fresh map[string]uint64) {
 // threadTable has a row for each thread of a switch.
 func threadTable(was, is *Look) table {
 	t := table{columns: []column{
-		{"thread", 8, true}, {"core", 5, false}, {"frames/s", 9, false}, {"lookup/s", 9, false}, {"copies/s", 9, false}, {"answer/s", 9, false},
+		{"thread", 8, true}, {"core", 5, false}, {"frames/s", 9, false}, {"lookup/s", 9, false},
+		{"copies/s", 9, false}, {"answer/s", 9, false},
 		{"free", 6, false}, {"of", 6, false}, {"drop/s", 7, false}, {"busy%", 6, false},
 	}}
 	r := ratesOf(was, is)
@@ -145,8 +150,10 @@ func threadTable(was, is *Look) table {
 			fresh[reason] += n
 		}
 		t.rows = append(t.rows, []cell{
-			text(fmt.Sprint(p.Thread)), core, r.cell(b.Frames, p.Frames), r.cell(b.Lookups, p.Lookups), r.cell(b.Copies, p.Copies), r.cell(b.Answers, p.Answers),
-			{fmt.Sprint(p.BufsFree), float64(p.BufsFree)}, {fmt.Sprint(p.Bufs), float64(p.Bufs)}, r.cell(sum(b.Drops), sum(p.Drops)), busy,
+			text(fmt.Sprint(p.Thread)), core, r.cell(b.Frames, p.Frames), r.cell(b.Lookups, p.Lookups),
+			r.cell(b.Copies, p.Copies), r.cell(b.Answers, p.Answers),
+			{fmt.Sprint(p.BufsFree), float64(p.BufsFree)}, {fmt.Sprint(p.Bufs), float64(p.Bufs)},
+			r.cell(sum(b.Drops), sum(p.Drops)), busy,
 		})
 	}
 	t.dropped(total, fresh)
@@ -165,7 +172,8 @@ func switchHeader(s *status.Switch) []string {
 	if !s.Healthy {
 		health = "A THREAD STANDS STILL"
 	}
-	lines := []string{fmt.Sprintf("rnicd switch %s  %s  up %s  %d of %d attached  %d refused", s.Version, health,
+	lines := []string{fmt.Sprintf("rnicd switch %s  %s  up %s  %d of %d attached  %d refused",
+		s.Version, health,
 		s.At.Sub(s.Started).Round(time.Second), attached, len(s.Programs), s.Refused)}
 	if s.Error != "" {
 		lines = append(lines, "no counters: "+s.Error)
@@ -182,7 +190,9 @@ func portDetails(was, is *Look, row int) (lines []string) {
 	at := 0
 	eachPort(is.Switch, func(k portKey, p *status.SwitchPort) {
 		if at == row {
-			lines = append([]string{fmt.Sprintf("%s  thread %d  %d frames from it, %d to it, %d of %d wait", p.Name, p.Thread, p.Received, p.Sent, p.Waiting, p.WaitMax)}, details(p)...)
+			lines = append(
+				[]string{fmt.Sprintf("%s  thread %d  %d frames from it, %d to it, %d of %d wait", p.Name,
+					p.Thread, p.Received, p.Sent, p.Waiting, p.WaitMax)}, details(p)...)
 			if fresh := reasonsOf(ratesOf(was, is).increase(before[k], lost(p))); fresh != "" {
 				lines = append(lines, "drops a second: "+fresh)
 			}

@@ -32,7 +32,8 @@ func Ask(ctx context.Context, c *control.Client, v View, filter []string) (*Look
 		return nil, err
 	}
 	if l.Switch != nil && (v == Connections || len(filter) > 0) {
-		return nil, errors.New("a switch answers, which has no connections: look at its ports or threads, --view ports or cores, without a filter")
+		return nil, errors.New("a switch answers, which has no connections: look at its ports or " +
+			"threads, --view ports or cores, without a filter")
 	}
 	if v != Connections {
 		return l, nil
@@ -71,7 +72,8 @@ func askStatus(ctx context.Context, c *control.Client) (*Look, error) {
 }
 
 // EachConnection tells of connections of a daemon, at most limit of them; 0: all.
-func EachConnection(ctx context.Context, c *control.Client, filter []string, limit int, tell func(*status.Connection) error) error {
+func EachConnection(ctx context.Context, c *control.Client, filter []string, limit int,
+	tell func(*status.Connection) error) error {
 	query := url.Values{"filter": filter}
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
@@ -94,9 +96,10 @@ func EachConnection(ctx context.Context, c *control.Client, filter []string, lim
 	}
 }
 
-// Run shows a daemon on a terminal each period until q is typed, ctx or the daemon ends, or a signal
-// comes. The terminal is as it was when it returns.
-func Run(ctx context.Context, c *control.Client, s State, filter []string, period time.Duration, in, out *os.File) error {
+// Run shows a daemon on a terminal each period until q is typed, ctx or the daemon ends, or a
+// signal comes. The terminal is as it was when it returns.
+func Run(ctx context.Context, c *control.Client, s State, filter []string, period time.Duration, in,
+	out *os.File) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	resized := make(chan os.Signal, 1)

@@ -32,21 +32,27 @@ func look(seconds int) *Look {
 	q := status.Queue{Core: 3, Drops: map[string]uint64{"tcp/no_conn": 2, "inet/ttl": 5}}
 	q.Counters.RxFrames, q.Counters.RxOctets, q.Counters.TxFrames = 1000*n, 1_500_000*n, 10*n
 	q.Counters.Turns, q.Counters.EmptyTurns, q.Counters.Conns = 100*n, 75*n, 2
-	q.Counters.Memory.Totals.Retransmits, q.RDMA.OutOfOrder, q.RDMA.Reassembled, q.RDMA.CRCErrors = 7, 12345, 8, 1
+	q.Counters.Memory.Totals.Retransmits, q.RDMA.OutOfOrder, q.RDMA.Reassembled, q.RDMA.CRCErrors = 7,
+		12345, 8, 1
 	other := status.Queue{Core: -1}
 	other.Counters.RxFrames, other.Counters.Conns = 5000*n, 1
 	l := &Look{Daemon: &status.Daemon{
-		Version: "v1", State: status.Serving, Healthy: true, Started: begin, At: begin.Add(time.Duration(seconds) * time.Second),
+		Version: "v1", State: status.Serving, Healthy: true, Started: begin,
+		At: begin.Add(time.Duration(seconds) * time.Second),
 		Ports: []status.Port{
 			{Name: "one", Queues: []status.Queue{q}, Refused: map[string]uint64{"backlog": 2, "dialect": 1}},
 			{Name: "two", Queues: []status.Queue{other}, Refused: map[string]uint64{"backlog": 1}},
 		},
-		Services: []status.Service{{Name: "scratch", Type: "region", Listen: 7174, Connections: 1, ConnectionsMax: 64, Accepted: 3}},
+		Services: []status.Service{{Name: "scratch", Type: "region", Listen: 7174, Connections: 1,
+			ConnectionsMax: 64, Accepted: 3}},
 	}}
 	for i := range 3 {
-		c := status.Connection{Port: "one", Kind: status.RDMA, Service: "scratch", RDMA: &rnic.ConnInfo{State: "rts", Dialect: "rfc6581", MarkersIn: true, CRC: true}}
-		c.Conn.Local, c.Conn.Remote, c.Conn.State = netip.MustParseAddrPort("10.9.0.1:7174"), netip.MustParseAddrPort(fmt.Sprint("10.9.0.2:", 50000+i)), "ESTABLISHED"
-		c.Conn.TCP.BytesIn, c.Conn.TCP.SRTTNs, c.Conn.TCP.Cwnd, c.Conn.TCP.Retransmits = 1_000_000*n*uint64(i), 250_000, 14480, uint64(i)
+		c := status.Connection{Port: "one", Kind: status.RDMA, Service: "scratch",
+			RDMA: &rnic.ConnInfo{State: "rts", Dialect: "rfc6581", MarkersIn: true, CRC: true}}
+		c.Conn.Local, c.Conn.Remote, c.Conn.State = netip.MustParseAddrPort("10.9.0.1:7174"),
+			netip.MustParseAddrPort(fmt.Sprint("10.9.0.2:", 50000+i)), "ESTABLISHED"
+		c.Conn.TCP.BytesIn, c.Conn.TCP.SRTTNs, c.Conn.TCP.Cwnd, c.Conn.TCP.Retransmits =
+			1_000_000*n*uint64(i), 250_000, 14480, uint64(i)
 		c.RDMA.Stats.Receive.OutOfOrder = 9
 		l.Connections = append(l.Connections, c)
 	}
@@ -93,22 +99,28 @@ remote                service state   *inB/ outB/s    rtt  cwnd retr ahead reass
 	}
 	rogue := *is.Daemon // a daemon's text moves no cursor
 	rogue.Version = "\x1b[2J"
-	require.Contains(t, Frame(nil, &Look{Daemon: &rogue}, &State{}, 80, 0)[0], `rnicd \x1b[2J  serving`)
+	require.Contains(t, Frame(nil, &Look{Daemon: &rogue}, &State{}, 80, 0)[0],
+		`rnicd \x1b[2J  serving`)
 	first := strings.Join(Frame(nil, is, &State{}, 80, 0), "\n")
-	require.Contains(t, first, "one       1     2     -     -     -     -     7", "no rates at the first look")
+	require.Contains(t, first, "one       1     2     -     -     -     -     7",
+		"no rates at the first look")
 	detail := strings.Join(Frame(was, is, &State{View: Connections, Detail: true, Row: 2}, 0, 0), "\n")
-	require.Contains(t, detail, "established 10.9.0.1:7174 -> 10.9.0.2:50002  port:one queue:0 rdma service:scratch\n")
+	require.Contains(t, detail, "established 10.9.0.1:7174 -> 10.9.0.2:50002  port:one queue:0 rdma "+
+		"service:scratch\n")
 	require.Contains(t, detail, "rdma rts rfc6581 markers:in crc:true\n")
 	var out bytes.Buffer
 	WriteStatus(&out, is.Daemon)
-	require.Contains(t, out.String(), "scratch      region      7174      1 of 64         3        0       0\n")
-	for n, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.0k", 9949: "9.9k", 9950: "10k", 123e6: "123M", 5e18: "5000P"} {
+	require.Contains(t, out.String(),
+		"scratch      region      7174      1 of 64         3        0       0\n")
+	for n, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.0k", 9949: "9.9k",
+		9950: "10k", 123e6: "123M", 5e18: "5000P"} {
 		require.Equal(t, want, Number(n))
 	}
 }
 
 func TestKeys(t *testing.T) {
-	require.Equal(t, []string{keyUp, "n", keyRight, keyEnter, keyEnd}, keysOf([]byte("\x1b[An\x1bOC\r\x03")))
+	require.Equal(t, []string{keyUp, "n", keyRight, keyEnter, keyEnd},
+		keysOf([]byte("\x1b[An\x1bOC\r\x03")))
 	require.Equal(t, []string{"["}, keysOf([]byte("\x1b[")))
 	s := State{}
 	for range s.View.columns(look(1)) {
@@ -129,13 +141,19 @@ func switchLook(seconds int) *Look {
 	begin := time.Unix(1_000_000, 0)
 	n := uint64(seconds)
 	return &Look{Switch: &status.Switch{
-		Kind: status.KindSwitch, Version: "v1", Healthy: true, Started: begin, At: begin.Add(time.Duration(seconds) * time.Second), Refused: 4,
-		Threads: []status.SwitchThread{{Core: 2, Turns: 100 * n, BusyTurns: 25 * n, Frames: 3000 * n, Lookups: 10 * n, BufsFree: 4000, Bufs: 4096, Drops: map[string]uint64{"wire-full": 2 * n}}},
-		Uplinks: []status.SwitchPort{{Name: "nic", Queue: 1, Thread: 0, Received: 2000 * n, ReceivedB: 3_000_000 * n, Device: map[string]uint64{"rx no buf": 5}}},
+		Kind: status.KindSwitch, Version: "v1", Healthy: true, Started: begin,
+		At: begin.Add(time.Duration(seconds) * time.Second), Refused: 4,
+		Threads: []status.SwitchThread{{Core: 2, Turns: 100 * n, BusyTurns: 25 * n, Frames: 3000 * n,
+			Lookups: 10 * n, BufsFree: 4000, Bufs: 4096, Drops: map[string]uint64{"wire-full": 2 * n}}},
+		Uplinks: []status.SwitchPort{{Name: "nic", Queue: 1, Thread: 0, Received: 2000 * n,
+			ReceivedB: 3_000_000 * n, Device: map[string]uint64{"rx no buf": 5}}},
 		Programs: []status.SwitchPort{
-			{Name: "one", Attached: true, Sent: 1500 * n, SentB: 2_250_000 * n, Waiting: 7, WaitMax: 512, Throttled: 3 * n, Drops: map[string]uint64{"full": 20 * n, "spoofed-mac": 3},
-				Program: &status.SwitchProgram{Addresses: []string{"10.9.0.1"}, PID: 801, UID: 998, GID: 998, Client: "rnicd"}},
-			{Name: "two", Thread: 0, Rings: map[string]uint64{"index": n}, Program: &status.SwitchProgram{Addresses: []string{"10.9.0.2"}}},
+			{Name: "one", Attached: true, Sent: 1500 * n, SentB: 2_250_000 * n, Waiting: 7, WaitMax: 512,
+				Throttled: 3 * n, Drops: map[string]uint64{"full": 20 * n, "spoofed-mac": 3},
+				Program: &status.SwitchProgram{Addresses: []string{"10.9.0.1"}, PID: 801, UID: 998, GID: 998,
+					Client: "rnicd"}},
+			{Name: "two", Thread: 0, Rings: map[string]uint64{"index": n},
+				Program: &status.SwitchProgram{Addresses: []string{"10.9.0.2"}}},
 		},
 	}}
 }
@@ -175,9 +193,11 @@ drops a second: full 20`},
 		lines := Frame(was, is, &tc.state, 80, 0)
 		require.Equal(t, strings.TrimPrefix(tc.want, "\n"), strings.Join(lines, "\n"))
 	}
-	require.Contains(t, strings.Join(Frame(nil, is, &State{}, 80, 0), "\n"), "one                 0  attached     -     -     -     -    7       -      -")
+	require.Contains(t, strings.Join(Frame(nil, is, &State{}, 80, 0), "\n"),
+		"one                 0  attached     -     -     -     -    7       -      -")
 	is.Switch.Healthy, is.Switch.Error, is.Switch.Programs = false, "core 0 does not turn", nil
-	require.Contains(t, strings.Join(Frame(was, is, &State{}, 80, 0), "\n"), "A THREAD STANDS STILL  up 12s  0 of 0 attached  4 refused\nno counters: core 0 does not turn")
+	require.Contains(t, strings.Join(Frame(was, is, &State{}, 80, 0), "\n"),
+		"A THREAD STANDS STILL  up 12s  0 of 0 attached  4 refused\nno counters: core 0 does not turn")
 	s := State{}
 	s.key("n", is)
 	require.Equal(t, Ports, s.View, "a switch has no connections")
@@ -191,7 +211,9 @@ func TestAskOfSwitch(t *testing.T) {
 	server, err := control.Listen(path, 0o600)
 	require.NoError(t, err)
 	defer server.Close()
-	server.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { control.Reply(w, switchLook(10).Switch) })
+	server.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		control.Reply(w, switchLook(10).Switch)
+	})
 	server.Serve()
 	c := control.NewClient(path)
 	defer c.Close()
@@ -249,7 +271,8 @@ func newPTY(t *testing.T, width, height int) *pty {
 }
 
 func (p *pty) resize(t *testing.T, width, height int) {
-	require.NoError(t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(width), Row: uint16(height)}))
+	require.NoError(t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Col: uint16(width), Row: uint16(height)}))
 }
 
 // await waits for a text after what was seen before, and returns all up to it.
@@ -277,7 +300,9 @@ func daemonFor(t *testing.T) (*control.Server, *control.Client) {
 	s, err := control.Listen(path, 0o600)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { control.Reply(w, look(10).Daemon) })
+	s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		control.Reply(w, look(10).Daemon)
+	})
 	s.HandleFunc("GET /v1/connections", func(w http.ResponseWriter, _ *http.Request) {
 		for _, c := range look(10).Connections {
 			_ = json.NewEncoder(w).Encode(c)
@@ -347,7 +372,8 @@ func TestRun(t *testing.T) {
 	file, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer file.Close()
-	require.ErrorContains(t, Run(context.Background(), c, State{}, nil, time.Hour, file, file), "needs a terminal; --once prints one look")
+	require.ErrorContains(t, Run(context.Background(), c, State{}, nil, time.Hour, file, file),
+		"needs a terminal; --once prints one look")
 }
 
 func write(t *testing.T, p *pty, keys string) {

@@ -1,7 +1,7 @@
 // Command trace prints, per document and level, how many requirements there are, how many a test
-// cites, how many docs/requirements/deviations.md answers, and which are open: `make trace`. With ids as
-// arguments it prints their rows and where they are cited: `make trace ARGS=5044-4.3-1`. It fails
-// when a row is open.
+// cites, how many docs/requirements/deviations.md answers, and which are open: `make trace`. With
+// ids as arguments it prints their rows and where they are cited: `make trace ARGS=5044-4.3-1`.
+// It fails when a row is open.
 package main
 
 import (
@@ -30,7 +30,8 @@ func run(w io.Writer, root string, ids []string) error {
 	if len(ids) == 0 {
 		table(w, r)
 		if n := len(r.Open()); n > 0 {
-			return fmt.Errorf("rows that are open: %d; cite them in a test, or answer them in docs/requirements/deviations.md", n)
+			return fmt.Errorf("rows that are open: %d; cite them in a test, or answer them in "+
+				"docs/requirements/deviations.md", n)
 		}
 		return nil
 	}
@@ -50,15 +51,18 @@ func table(w io.Writer, r *register.Register) {
 	for _, c := range r.Counts() {
 		fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %s |\n",
 			c.Document, c.Level, c.Rows, c.Cited, c.Answered, len(c.Open), strings.Join(c.Open, " "))
-		sum.Rows, sum.Cited, sum.Answered, open = sum.Rows+c.Rows, sum.Cited+c.Cited, sum.Answered+c.Answered, open+len(c.Open)
+		sum.Rows, sum.Cited, sum.Answered, open = sum.Rows+c.Rows, sum.Cited+c.Cited,
+			sum.Answered+c.Answered, open+len(c.Open)
 	}
 	fmt.Fprintf(w, "| all | | %d | %d | %d | %d | |\n", sum.Rows, sum.Cited, sum.Answered, open)
 }
 
 // legend says what the table's words mean, and which documents have no number.
 func legend(w io.Writer, r *register.Register) {
-	fmt.Fprintln(w, "A row is one rule of a document. It is cited when a test names it, answered when docs/requirements/deviations.md says why none does,")
-	fmt.Fprintln(w, "and open otherwise. `make trace ARGS=ID` prints a row and the tests that cite it. Documents are RFCs, except these:")
+	fmt.Fprintln(w, "A row is one rule of a document. It is cited when a test names it, answered "+
+		"when docs/requirements/deviations.md says why none does,")
+	fmt.Fprintln(w, "and open otherwise. `make trace ARGS=ID` prints a row and the tests that cite "+
+		"it. Documents are RFCs, except these:")
 	told := map[string]bool{}
 	for _, row := range r.Rows {
 		d := row.Document()

@@ -16,9 +16,12 @@ const head = "id\tlevel\tsource\tsection\tlayer\trequirement\tproof\tnote\n"
 func tree(t *testing.T) string {
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		register.Files[0]: head + "D01-1-1\tMUST\ta-draft\t1\tmpa\tone\tp\tn\nD01-1-2\tMUST\ta-draft\t1\tmpa\ttwo\tp\tn\n",
-		register.Files[1]: head + "7323-1-1\tMUST\tRFC 7323\t1\ttcp\tthree\tp\tn\n791-1-1\tMAY\tRFC 791\t1\ttcp\tfour\tp\tn\n",
-		"a/a_test.go":     "// req: 7323-1-1\nfunc TestA(t *testing.T) {\n", "docs/requirements/deviations.md": "| row | why |\n|---|---|\n| 791-1-1 | no |\n",
+		register.Files[0]: head +
+			"D01-1-1\tMUST\ta-draft\t1\tmpa\tone\tp\tn\nD01-1-2\tMUST\ta-draft\t1\tmpa\ttwo\tp\tn\n",
+		register.Files[1]: head + "7323-1-1\tMUST\tRFC 7323\t1\ttcp\tthree\tp\tn\n791-1-1\tMAY\tRFC " +
+			"791\t1\ttcp\tfour\tp\tn\n",
+		"a/a_test.go":                     "// req: 7323-1-1\nfunc TestA(t *testing.T) {\n",
+		"docs/requirements/deviations.md": "| row | why |\n|---|---|\n| 791-1-1 | no |\n",
 	} {
 		path := filepath.Join(root, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -31,7 +34,8 @@ func tree(t *testing.T) string {
 // counts in columns of counts. Rows that are open are a failure.
 func TestTable(t *testing.T) {
 	var w strings.Builder
-	require.EqualError(t, run(&w, tree(t), nil), "rows that are open: 2; cite them in a test, or answer them in docs/requirements/deviations.md")
+	require.EqualError(t, run(&w, tree(t), nil),
+		"rows that are open: 2; cite them in a test, or answer them in docs/requirements/deviations.md")
 	legend, table, ok := strings.Cut(w.String(), "\n\n")
 	require.True(t, ok)
 	require.Contains(t, legend, "cited when a test names it")

@@ -1,11 +1,12 @@
-// Package ccmodel predicts the goodput of a bulk transfer from the specifications of the congestion
-// controls only. It does not use package cc or tcp; windows are floating-point numbers of segments. It
-// is for tests, and for the choice of an algorithm.
+// Package ccmodel predicts the goodput of a bulk transfer from the specifications of the
+// congestion controls only. It does not use package cc or tcp; windows are floating-point numbers
+// of segments. It is for tests, and for the choice of an algorithm.
 //
-// Closed forms are inaccurate: random losses, unlike the periodic ones of the response functions, change
-// the constant; a window of few segments is a whole number; a queue changes the sawtooth; the steady
-// state may take minutes to reach. So the window is simulated, segment by segment, with independent
-// losses and ideal loss recovery. docs/results/congestion.md lists what the model leaves out.
+// Closed forms are inaccurate: random losses, unlike the periodic ones of the response functions,
+// change the constant; a window of few segments is a whole number; a queue changes the sawtooth;
+// the steady state may take minutes to reach. So the window is simulated, segment by segment,
+// with independent losses and ideal loss recovery. docs/results/congestion.md lists what the
+// model leaves out.
 package ccmodel
 
 import (
@@ -20,7 +21,8 @@ type Path struct {
 	Loss          float64 // probability that a data segment is lost, each by itself
 	SMSS          int     // octets of payload in a segment
 	Overhead      int     // octets of headers, framing and gap around them
-	QueueMax      int     // octets that wait at the bottleneck at most; what exceeds them is dropped. 0: no queue at all
+	// octets that wait at the bottleneck at most; what exceeds them is dropped. 0: no queue at all
+	QueueMax      int
 	MarkAt        int     // octets that wait from which on segments are marked; 0: never
 	WindowMax     int     // octets: the peer's window, or what the sender can hold; 0: no limit
 	InitialWindow int     // segments, default 10
@@ -131,7 +133,8 @@ type transfer struct {
 const haveMax = 1 << 21
 
 func run(p Path, l law, seconds float64, seed uint64) Result {
-	t := &transfer{Path: p, law: l, rng: rand.New(rand.NewPCG(seed, 0)), have: make([]bool, haveMax), segmentsMax: haveMax - 1}
+	t := &transfer{Path: p, law: l, rng: rand.New(rand.NewPCG(seed, 0)), have: make([]bool, haveMax),
+		segmentsMax: haveMax - 1}
 	if p.WindowMax > 0 {
 		t.segmentsMax = min(t.segmentsMax, p.WindowMax/p.SMSS)
 	}
@@ -164,7 +167,8 @@ func run(p Path, l law, seconds float64, seed uint64) Result {
 
 // admits says whether one further segment may be sent: whole segments only, retransmissions first.
 func (t *transfer) admits() bool {
-	return float64(t.flight.len()+1) <= t.law.window() && (t.owed.len() > 0 || t.nxt-t.una < t.segmentsMax)
+	return float64(t.flight.len()+1) <= t.law.window() &&
+		(t.owed.len() > 0 || t.nxt-t.una < t.segmentsMax)
 }
 
 func (t *transfer) send() {

@@ -16,7 +16,8 @@ func wide(rtt, loss float64) Path {
 
 // tenGigabit has a queue of one bandwidth-delay product, 1 ms at least.
 func tenGigabit(rtt, loss float64, smss int) Path {
-	return Path{BitsPerSecond: 1e10, RTT: rtt, Loss: loss, SMSS: smss, Overhead: 90, QueueMax: int(1.25e9 * max(rtt, 1e-3))}
+	return Path{BitsPerSecond: 1e10, RTT: rtt, Loss: loss, SMSS: smss, Overhead: 90,
+		QueueMax: int(1.25e9 * max(rtt, 1e-3))}
 }
 
 func within(t *testing.T, what string, got, want, part float64) {
@@ -31,7 +32,9 @@ func within(t *testing.T, what string, got, want, part float64) {
 // a window is a dozen whole segments, and every reduction costs it a round trip without growth:
 // 1.16.
 func TestRandomLossesReno(t *testing.T) {
-	for _, tt := range sample.Of(t, 1, []struct{ p, constant, part float64 }{{1e-4, 1.31, 0.04}, {1e-3, 1.29, 0.04}, {1e-2, 1.16, 0.04}}) {
+	for _, tt := range sample.Of(t, 1, []struct {
+		p, constant, part float64
+	}{{1e-4, 1.31, 0.04}, {1e-3, 1.29, 0.04}, {1e-2, 1.16, 0.04}}) {
 		window := Goodput("reno", wide(0.1, tt.p), max(500, 0.2/tt.p)) / 8000 * 0.1
 		within(t, fmt.Sprintf("p = %g", tt.p), window*math.Sqrt(tt.p), tt.constant, tt.part)
 	}
@@ -57,7 +60,8 @@ func TestRandomLossesCubic(t *testing.T) {
 func TestRateIsTheLimit(t *testing.T) {
 	for _, rtt := range []float64{1e-4, 1e-2} {
 		for _, name := range []string{"reno", "cubic"} {
-			within(t, name, Goodput(name, tenGigabit(rtt, 0, 8948), 200*max(rtt, 1e-3)+10*rtt), 1e10*8948/9038, 0.05)
+			within(t, name, Goodput(name, tenGigabit(rtt, 0, 8948), 200*max(rtt, 1e-3)+10*rtt),
+				1e10*8948/9038, 0.05)
 		}
 	}
 	dctcp := tenGigabit(1e-4, 0, 1448)
@@ -134,8 +138,10 @@ func (l *integers) slowStart() bool  { return l.w.Cwnd < l.w.Ssthresh }
 func ns(seconds float64) int64 { return int64(seconds * 1e9) }
 
 func (l *integers) acked(a ack) {
-	s := cc.Sample{Now: ns(a.now), Acked: l.smss, Delivered: l.smss, Flight: l.w.Cwnd, SMSS: l.smss, RTT: ns(a.rtt),
-		SRTT: ns(a.srtt), Una: uint64(a.una), Nxt: uint64(a.nxt), Limited: a.limited, Recovering: a.recovering}
+	s := cc.Sample{Now: ns(a.now), Acked: l.smss, Delivered: l.smss, Flight: l.w.Cwnd, SMSS: l.smss,
+		RTT:  ns(a.rtt),
+		SRTT: ns(a.srtt), Una: uint64(a.una), Nxt: uint64(a.nxt), Limited: a.limited,
+		Recovering: a.recovering}
 	if a.marked {
 		s.Marked = l.smss
 	}

@@ -22,8 +22,11 @@ var jitters = []struct {
 	{"exponential", func(j float64) func(*rand.Rand) int64 {
 		return func(r *rand.Rand) int64 { return int64(r.ExpFloat64() * j / 2) }
 	}},
-	{"Pareto, 1.5", func(j float64) func(*rand.Rand) int64 { // a heavy tail: its variance has no bound but 20 j
-		return func(r *rand.Rand) int64 { return int64(min(j/10*(math.Pow(1-r.Float64(), -1/1.5)-1), 20*j)) }
+	// a heavy tail: its variance has no bound but 20 j
+	{"Pareto, 1.5", func(j float64) func(*rand.Rand) int64 {
+		return func(r *rand.Rand) int64 {
+			return int64(min(j/10*(math.Pow(1-r.Float64(), -1/1.5)-1), 20*j))
+		}
 	}},
 	{"two paths", func(j float64) func(*rand.Rand) int64 {
 		return func(r *rand.Rand) int64 { return int64(r.IntN(2)) * int64(j) }
@@ -51,7 +54,8 @@ func (s *spurious) add(r *Result) {
 
 func (s *spurious) String() string {
 	percent := func(n uint64) string { return fmt.Sprintf("%.3f", 100*float64(n)/float64(s.sent)) }
-	return fmt.Sprintf("%d | %s | %d | %s | %s", s.sent, percent(s.resent), s.recoveries, percent(s.probes), percent(s.timeouts))
+	return fmt.Sprintf("%d | %s | %d | %s | %s", s.sent, percent(s.resent), s.recoveries,
+		percent(s.probes), percent(s.timeouts))
 }
 
 // jittery runs transfers over a path of rttNs that loses nothing: without end, and in messages of
@@ -68,8 +72,9 @@ func jittery(jitter func(*rand.Rand) int64, rttNs int64, inOrder bool, seed uint
 }
 
 // Jitter is not taken for loss, whatever its distribution, by more than now and then: the
-// reordering timer of a quarter of the round trip, the probe's of two and the RTO are late enough.
-// docs/results/congestion.md has the numbers, and what they would be with the timers that Linux adds to.
+// reordering timer of a quarter of the round trip, the probe's of two and the RTO are late
+// enough. docs/results/congestion.md has the numbers, and what they would be with the timers that
+// Linux adds to.
 //
 // req: 8985-6.2-5, 8985-6.2-8, 8985-7.2-1, 6298-2-4
 func TestJitterIsNotLoss(t *testing.T) {
@@ -96,7 +101,8 @@ func TestJitterIsNotLoss(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("jitter, in order, segments, sent again in %%, recoveries, probes in %%, timeouts in %%:\n%s", table.String())
+	t.Logf("jitter, in order, segments, sent again in %%, recoveries, probes in %%, timeouts "+
+		"in %%:\n%s", table.String())
 }
 
 // On a long path with little jitter RTTVAR tends to nothing. What takes longer for once, by less
@@ -111,7 +117,8 @@ func TestLongPathWithAPause(t *testing.T) {
 	for _, rttMs := range []int64{50, 100, 150, 190, 400} {
 		for _, message := range []int{0, 1448, 14480} {
 			pause := min(rttMs, 150) * ms
-			l := Link{BitsPerSecond: 1e9, RTTNs: rttMs * ms, InOrder: true, Message: message, Overhead: overhead, QueueMax: 1 << 30, Seed: seed,
+			l := Link{BitsPerSecond: 1e9, RTTNs: rttMs * ms, InOrder: true, Message: message,
+				Overhead: overhead, QueueMax: 1 << 30, Seed: seed,
 				Jitter: func(r *rand.Rand) int64 {
 					if r.IntN(200) == 0 {
 						return r.Int64N(pause)

@@ -1,6 +1,6 @@
-// Package linksim simulates a bulk transfer between two tcp.Conns over one link, in virtual time and
-// from one seed. Tests compare the goodput of tcp with that of package ccmodel, which models only the
-// congestion control.
+// Package linksim simulates a bulk transfer between two tcp.Conns over one link, in virtual time
+// and from one seed. Tests compare the goodput of tcp with that of package ccmodel, which models
+// only the congestion control.
 //
 // Segments pass from Conn to Conn as structures, without octets and without allocation: a second of
 // 10 Gbit/s takes less than a second.
@@ -22,23 +22,29 @@ type Link struct {
 	BitsPerSecond int64
 	RTTNs         int64
 	Loss          float64 // probability that a data segment is lost after the queue, each by itself
-	LossRun       float64 // mean length of the runs that losses come in, geometric; a pause of RTTNs/2 ends one; 0: one each
-	PolicedBits   int64   // bits per second that a policer lets through after the queue, 0: none; it drops what finds
-	PolicedBurst  int     // fewer octets in its token bucket, which holds so many
-	Late          float64 // probability that a segment is late,
-	LateMaxNs     int64   // by up to so much, evenly distributed
-	Overhead      int     // octets of headers, framing and gap around a segment's payload
-	QueueMax      int     // octets that may wait; what finds more is dropped
-	MarkAt        int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
-	TurnNs        int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
-	Seed          uint64
+	// mean length of the runs that losses come in, geometric; a pause of RTTNs/2 ends one; 0: one each
+	LossRun float64
+	// bits per second that a policer lets through after the queue, 0: none; it drops what finds
+	PolicedBits  int64
+	PolicedBurst int     // fewer octets in its token bucket, which holds so many
+	Late         float64 // probability that a segment is late,
+	LateMaxNs    int64   // by up to so much, evenly distributed
+	Overhead     int     // octets of headers, framing and gap around a segment's payload
+	QueueMax     int     // octets that may wait; what finds more is dropped
+	// octets that wait from which on a segment that is ECN-capable is marked; 0: never
+	MarkAt int
+	// both ends look at the link every so often, and take a burst at once; 0: at each segment
+	TurnNs int64
+	Seed   uint64
 
 	// Jitter is how much longer than RTTNs/2 a data segment takes, nil: no longer. InOrder: none
 	// overtakes another by that.
 	Jitter  func(*rand.Rand) int64
 	InOrder bool
 
-	Message int // octets that are there to be sent at a time, the next when all are acknowledged; 0: there is no end
+	// octets that are there to be sent at a time, the next when all are acknowledged; 0: there is no
+	// end
+	Message int
 }
 
 // Counts of what the link did to data segments.
@@ -100,7 +106,8 @@ func Transfer(l Link, from, to tcp.Config, ns int64) Result {
 }
 
 func newTransfer(l Link, from, to tcp.Config) *transfer {
-	t := &transfer{Link: l, rng: rand.New(rand.NewPCG(l.Seed, 0)), octetPs: 8_000_000_000_000 / l.BitsPerSecond}
+	t := &transfer{Link: l, rng: rand.New(rand.NewPCG(l.Seed, 0)),
+		octetPs: 8_000_000_000_000 / l.BitsPerSecond}
 	t.now, t.lostAt = 1_000_000_000, longAgo
 	t.tokens, t.tokensAt = int64(l.PolicedBurst)*8e9, t.now
 	t.from, t.to = tcp.NewConn(from), tcp.NewConn(to)
@@ -123,7 +130,8 @@ func (t *transfer) handshake() {
 	}
 	t.from.Connect(t.now, id, tcp.Seq(t.rng.Uint32()), t.rng.Uint32())
 	pass(t.from)
-	t.to.Accept(t.now, tcp.ID{LocalPort: 2, RemotePort: 1}, tcp.Seq(t.rng.Uint32()), t.rng.Uint32(), &seg)
+	t.to.Accept(t.now, tcp.ID{LocalPort: 2, RemotePort: 1}, tcp.Seq(t.rng.Uint32()),
+		t.rng.Uint32(), &seg)
 	pass(t.to)
 	a := t.from.Input(t.now, &seg)
 	t.from.Commit(t.now, &a, false)
@@ -141,7 +149,8 @@ func (t *transfer) handshake() {
 
 // put makes s the segment that t says. Ports stay out of it: there is one connection.
 func put(s *tcp.Segment, t *tcp.Transmit) {
-	s.Seq, s.Ack, s.Flags, s.Window, s.TOS, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window, t.TOS, t.Len, t.Options
+	s.Seq, s.Ack, s.Flags, s.Window, s.TOS, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window, t.TOS,
+		t.Len, t.Options
 }
 
 // step runs until the next thing happens; false when that lies beyond end.

@@ -10,11 +10,13 @@ import (
 const ms = 1_000_000
 
 func reno() tcp.Config {
-	return tcp.Config{ReceiveWindow: 1<<30 - 1, SentMax: 1 << 18, RangesMax: 1 << 12, NoDelay: true, Congestion: cc.NewReno{}}
+	return tcp.Config{ReceiveWindow: 1<<30 - 1, SentMax: 1 << 18, RangesMax: 1 << 12, NoDelay: true,
+		Congestion: cc.NewReno{}}
 }
 
 func TestNoAllocationPerSegment(t *testing.T) {
-	l := Link{BitsPerSecond: 1e9, RTTNs: ms, Loss: 0.001, Late: 0.02, LateMaxNs: ms / 4, Overhead: 90, QueueMax: 125_000, Seed: 1}
+	l := Link{BitsPerSecond: 1e9, RTTNs: ms, Loss: 0.001, Late: 0.02, LateMaxNs: ms / 4, Overhead: 90,
+		QueueMax: 125_000, Seed: 1}
 	x := newTransfer(l, reno(), reno())
 	end := x.now + 500*ms
 	for x.step(end) {
@@ -44,7 +46,8 @@ func TestLink(t *testing.T) {
 		t.Errorf("the shortest round trip took %d ns", rtt)
 	}
 	l.QueueMax = 10_000
-	if r := Transfer(l, reno(), reno(), 1000*ms); r.Link.Overflowed == 0 || r.Link.Overflowed != r.Sender.Retransmits {
+	if r := Transfer(l, reno(), reno(), 1000*ms); r.Link.Overflowed == 0 ||
+		r.Link.Overflowed != r.Sender.Retransmits {
 		t.Errorf("%+v, %d sent again", r.Link, r.Sender.Retransmits)
 	}
 }
@@ -70,7 +73,8 @@ func TestWholeWindowsAtOnce(t *testing.T) {
 // A receiver that acknowledges what has come in 50 microseconds with one ACK does not slow slow
 // start down. (A paced sender is about a round trip later, bursts or not.)
 func TestSlowStartInBursts(t *testing.T) {
-	l := Link{BitsPerSecond: 1e10, RTTNs: 100 * ms, Overhead: 90, QueueMax: 125_000_000, Seed: 1, TurnNs: 50_000}
+	l := Link{BitsPerSecond: 1e10, RTTNs: 100 * ms, Overhead: 90, QueueMax: 125_000_000, Seed: 1,
+		TurnNs: 50_000}
 	const ns = 1800 * ms
 	smooth := l
 	smooth.TurnNs = 0
@@ -81,7 +85,8 @@ func TestSlowStartInBursts(t *testing.T) {
 		r := Transfer(l, cfg, reno(), ns)
 		t.Logf("pacing %v: %.0f Mbit/s, without bursts %.0f", pacing, r.Goodput(ns), without.Goodput(ns))
 		if r.Goodput(ns) < part*without.Goodput(ns) {
-			t.Errorf("pacing %v: %.0f Mbit/s, without bursts %.0f", pacing, r.Goodput(ns), without.Goodput(ns))
+			t.Errorf("pacing %v: %.0f Mbit/s, without bursts %.0f", pacing, r.Goodput(ns),
+				without.Goodput(ns))
 		}
 	}
 }

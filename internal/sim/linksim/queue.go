@@ -56,7 +56,9 @@ func (s *lateSet) pop() { s.packets = s.packets[:len(s.packets)-1] }
 
 // push is the place of the one that arrives at at, which the caller fills.
 func (s *lateSet) push(at int64) *packet {
-	i, _ := slices.BinarySearchFunc(s.packets, at, func(p packet, at int64) int { return cmp.Compare(at, p.at) })
+	i, _ := slices.BinarySearchFunc(s.packets, at, func(p packet, at int64) int {
+		return cmp.Compare(at, p.at)
+	})
 	s.packets = slices.Insert(s.packets, i, packet{at: at})
 	return &s.packets[i]
 }

@@ -19,10 +19,13 @@ import (
 )
 
 var (
-	all    = flag.Bool("links.all", false, "compare every cell of the table with what is measured now, not the cheap ones only")
+	all = flag.Bool("links.all", false,
+		"compare every cell of the table with what is measured now, not the cheap ones only")
 	update = flag.Bool("links.update", false, "measure every cell again and write the table")
-	match  = flag.String("links.match", "", "with -links.update: only the cells whose `names` match this regular expression")
-	before = flag.String("links.before", "", "a `file` with an earlier table: how this one compares with it")
+	match  = flag.String("links.match", "",
+		"with -links.update: only the cells whose `names` match this regular expression")
+	before = flag.String("links.before", "",
+		"a `file` with an earlier table: how this one compares with it")
 )
 
 const golden = "testdata/links.golden"
@@ -43,7 +46,8 @@ var (
 	duration = []struct {
 		rttMs   float64
 		seconds [4]float64
-	}{{0.1, [4]float64{1, 8, 1, 5}}, {10, [4]float64{5, 300, 100, 50}}, {100, [4]float64{20, 3000, 1000, 400}}}
+	}{{0.1, [4]float64{1, 8, 1, 5}}, {10, [4]float64{5, 300, 100, 50}},
+		{100, [4]float64{20, 3000, 1000, 400}}}
 )
 
 // cell of the table.
@@ -58,7 +62,8 @@ type cell struct {
 }
 
 // kinds are the paths of the table: what is late, by how losses come.
-var kinds = map[string][2]string{"": {"-", "late"}, "runs": {"runs", "both"}, "rate": {"rate", "r+lt"}}
+var kinds = map[string][2]string{"": {"-", "late"}, "runs": {"runs", "both"},
+	"rate": {"rate", "r+lt"}}
 
 func (c cell) String() string {
 	kind := kinds[c.more][0]
@@ -76,7 +81,8 @@ func cells() (all []cell) {
 				for i, loss := range losses {
 					for _, late := range []bool{false, true} {
 						if !late || smss == 1448 {
-							all = append(all, cell{name: name, rttMs: d.rttMs, loss: loss, late: late, smss: smss, seconds: d.seconds[i]})
+							all = append(all, cell{name: name, rttMs: d.rttMs, loss: loss, late: late, smss: smss,
+								seconds: d.seconds[i]})
 						}
 					}
 				}
@@ -155,7 +161,8 @@ func (c cell) config() tcp.Config {
 	if err != nil {
 		panic(err)
 	}
-	return tcp.Config{MSS: c.smss + 12, ReceiveWindow: 1<<30 - 1, SentMax: sentMax, RangesMax: rangesMax, NoDelay: true,
+	return tcp.Config{MSS: c.smss + 12, ReceiveWindow: 1<<30 - 1, SentMax: sentMax,
+		RangesMax: rangesMax, NoDelay: true,
 		InitialWindow: 10, Congestion: alg}
 }
 
@@ -164,14 +171,16 @@ func (c cell) measured() (mbit float64, counts string) {
 	ns := int64(c.seconds * 1e9)
 	r := Transfer(c.link(), c.config(), c.config(), ns)
 	s := &r.Sender
-	return r.Goodput(ns), fmt.Sprintf("%8d %5d %6d %6d %5d %4d %5d", r.Link.Sent, r.Link.Lost, r.Link.Overflowed,
+	return r.Goodput(ns), fmt.Sprintf("%8d %5d %6d %6d %5d %4d %5d", r.Link.Sent, r.Link.Lost,
+		r.Link.Overflowed,
 		s.Retransmits, s.FastRetransmits, s.Timeouts, s.Undone)
 }
 
 // path is what the model takes c for; it knows nothing of late segments.
 func (c cell) path() ccmodel.Path {
 	l := c.link()
-	p := ccmodel.Path{BitsPerSecond: bitsPerSecond, RTT: c.rttMs / 1000, Loss: l.Loss, SMSS: c.smss, Overhead: overhead,
+	p := ccmodel.Path{BitsPerSecond: bitsPerSecond, RTT: c.rttMs / 1000, Loss: l.Loss, SMSS: c.smss,
+		Overhead: overhead,
 		QueueMax: l.QueueMax, MarkAt: l.MarkAt, WindowMax: min((sentMax-4)*c.smss, 65535<<14)}
 	if l.PolicedBits != 0 {
 		p.BitsPerSecond, p.QueueMax = float64(l.PolicedBits), l.PolicedBurst
@@ -220,7 +229,8 @@ func readTable(t *testing.T, name string) map[string]parsed {
 		}
 		p := parsed{text: text}
 		var ratio float64
-		if _, err := fmt.Sscanf(text[keyLen:], "%g %g %g | %d", &p.measured, &p.modelled, &ratio, &p.sent); err != nil {
+		if _, err := fmt.Sscanf(text[keyLen:], "%g %g %g | %d", &p.measured, &p.modelled, &ratio,
+			&p.sent); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
 		rows[text[:keyLen]] = p
@@ -309,9 +319,9 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// exceptions are the cells that are further than a tenth from the model, with what part of it they
-// may have. Their reasons stand in docs/results/congestion.md. A cell that agrees after all fails the test:
-// it does not belong here then.
+// exceptions are the cells that are further than a tenth from the model, with what part of it
+// they may have. Their reasons stand in docs/results/congestion.md. A cell that agrees after all
+// fails the test: it does not belong here then.
 var exceptions = map[cell][2]float64{
 	{"reno", 100, 0, true, 1448, 20, ""}: {0.75, 0.9},
 
@@ -407,7 +417,8 @@ func TestDocument(t *testing.T) {
 	}
 	rows := readTable(t, golden)
 	var table strings.Builder
-	table.WriteString("link\toctets in a segment\tRTT, ms\tloss, %\treno\treno, late\tcubic\tcubic, late\tdctcp\tdctcp, late\n")
+	table.WriteString("link\toctets in a segment\tRTT, ms\tloss, %\treno\treno, late\tcubic\tcubic, " +
+		"late\tdctcp\tdctcp, late\n")
 	for _, smss := range []int{1448, 8948} {
 		for _, d := range duration {
 			for i, loss := range losses {
@@ -464,7 +475,8 @@ func compare(t *testing.T, is map[string]parsed) {
 			continue
 		}
 		ratio := is[c.String()].measured / b.measured
-		list = append(list, fmt.Sprintf("%.4f %v: %s, was %s", ratio, c, digits(is[c.String()].measured), digits(b.measured)))
+		list = append(list, fmt.Sprintf("%.4f %v: %s, was %s", ratio, c, digits(is[c.String()].measured),
+			digits(b.measured)))
 		if ratio < 1-worseMax {
 			t.Errorf("%v: %s Mbit/s, was %s", c, digits(is[c.String()].measured), digits(b.measured))
 		}

@@ -25,11 +25,14 @@ func (Kernel) Prepare(c net.Conn, p iperf3.Params) error {
 		err = errors.Join(err, tcp.SetReadBuffer(p.Window), tcp.SetWriteBuffer(p.Window))
 	}
 	if p.TOS != 0 {
-		err = errors.Join(err, onSocket(tcp, func(fd int) error { return setTOS(fd, c.LocalAddr(), p.TOS) }))
+		err = errors.Join(err, onSocket(tcp, func(fd int) error {
+			return setTOS(fd, c.LocalAddr(), p.TOS)
+		}))
 	}
 	if p.Congestion != "" {
 		err = errors.Join(err, onSocket(tcp, func(fd int) error {
-			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, p.Congestion); err != nil {
+			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION,
+				p.Congestion); err != nil {
 				return fmt.Errorf("congestion control %q: %w", p.Congestion, err)
 			}
 			return nil

@@ -49,7 +49,8 @@ func (Ours) Info(c net.Conn) iperf3.Info {
 	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)
 	defer cancel()
 	if i, err := s.Info(ctx); err == nil {
-		info.Retransmits, info.Unacked, info.Congestion = int64(i.TCP.Retransmits), int(i.Unacked), i.Congestion
+		info.Retransmits, info.Unacked, info.Congestion = int64(i.TCP.Retransmits), int(i.Unacked),
+			i.Congestion
 	}
 	return info
 }

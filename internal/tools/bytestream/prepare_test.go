@@ -26,7 +26,8 @@ func TestPrepareOurStreams(t *testing.T) {
 	var hosts [2]*stack.Poller
 	for i := range hosts {
 		hosts[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
-			Pool: testhost.NewPool(t, 4096, 1500), Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24),
+			Pool: testhost.NewPool(t, 4096, 1500),
+			Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24),
 		})
 	}
 	testhost.Run(t, hosts[:]...)
@@ -73,7 +74,8 @@ func TestPrepareKernelSockets(t *testing.T) {
 	for _, at := range []struct {
 		addr       string
 		level, opt int
-	}{{"127.0.0.1:0", unix.IPPROTO_IP, unix.IP_TOS}, {"[::1]:0", unix.IPPROTO_IPV6, unix.IPV6_TCLASS}} {
+	}{{"127.0.0.1:0", unix.IPPROTO_IP, unix.IP_TOS},
+		{"[::1]:0", unix.IPPROTO_IPV6, unix.IPV6_TCLASS}} {
 		l, err := net.Listen("tcp", at.addr)
 		if err != nil {
 			skip.Missing(t, "no %s here: %v", at.addr, err)

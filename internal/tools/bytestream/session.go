@@ -1,6 +1,6 @@
-// Package bytestream has the tests that need only TCP at the peer: a sink, a source, an echo, over any
-// net.Conn. Ours and Kernel are the transports of internal/tools/iperf3, over our streams and the kernel's
-// sockets.
+// Package bytestream has the tests that need only TCP at the peer: a sink, a source, an echo,
+// over any net.Conn. Ours and Kernel are the transports of internal/tools/iperf3, over our
+// streams and the kernel's sockets.
 package bytestream
 
 import (
@@ -64,9 +64,11 @@ func (p *Session) read(b []byte) (n int, err error) {
 	return n, p.explain(err)
 }
 
-// waits are how long to wait: for the idle time, and once more for an eighth of it. A process that was
-// stopped for longer than the first finds what came meanwhile in the second.
-func (p *Session) waits() [2]time.Duration { return [2]time.Duration{p.Idle, max(p.Idle/8, againMin)} }
+// waits are how long to wait: for the idle time, and once more for an eighth of it. A process
+// that was stopped for longer than the first finds what came meanwhile in the second.
+func (p *Session) waits() [2]time.Duration {
+	return [2]time.Duration{p.Idle, max(p.Idle/8, againMin)}
+}
 
 // againMin is for a Poller to take in what waits.
 const againMin = 20 * time.Millisecond

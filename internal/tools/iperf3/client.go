@@ -13,7 +13,8 @@ type ClientConfig struct {
 	Params    Params
 	Dial      func(ctx context.Context) (net.Conn, error) // the same server each time
 	Transport Transport                                   // may be nil
-	Idle      time.Duration                               // ends a test in which nothing moves for so long; 0: 30 s
+	// ends a test in which nothing moves for so long; 0: 30 s
+	Idle time.Duration
 }
 
 // settlePoll is how often a client looks whether all it wrote is acknowledged.
@@ -198,7 +199,8 @@ func (c *client) settle(ctx context.Context, t *transfer) {
 	}
 }
 
-func (c *client) results(ctx context.Context, t *transfer, cpu *cpuMeter, next <-chan event) (*Report, error) {
+func (c *client) results(ctx context.Context, t *transfer, cpu *cpuMeter,
+	next <-chan event) (*Report, error) {
 	t.over()
 	used := cpu.read()
 	c.settle(ctx, t)

@@ -46,12 +46,14 @@ type jsonReport struct {
 }
 
 func flows(s StreamReport) (sent, received jsonFlow) {
-	sent = jsonFlow{Seconds: s.SentSeconds, Bytes: s.SentOctets, BitsPerSec: BitsPerSecond(s.SentOctets, s.SentSeconds), Sender: s.Sends}
+	sent = jsonFlow{Seconds: s.SentSeconds, Bytes: s.SentOctets,
+		BitsPerSec: BitsPerSecond(s.SentOctets, s.SentSeconds), Sender: s.Sends}
 	if s.Retransmits >= 0 {
 		sent.Retransmits = &s.Retransmits
 	}
 	received = jsonFlow{
-		Seconds: s.ReceivedSeconds, Bytes: s.ReceivedOctets, BitsPerSec: BitsPerSecond(s.ReceivedOctets, s.ReceivedSeconds), Sender: s.Sends,
+		Seconds: s.ReceivedSeconds, Bytes: s.ReceivedOctets,
+		BitsPerSec: BitsPerSecond(s.ReceivedOctets, s.ReceivedSeconds), Sender: s.Sends,
 	}
 	return sent, received
 }
@@ -67,10 +69,12 @@ func text(a net.Addr) string {
 func (r *Report) WriteJSON(w io.Writer) error {
 	p := r.Params
 	out := jsonReport{ServerOutput: r.ServerOutput}
-	out.Start = jsonStart{Role: "client", Local: text(r.Local), Remote: text(r.Remote), Test: map[string]any{
-		"protocol": "TCP", "num_streams": p.Streams, "blksize": p.Length, "omit": int(p.Omit.Seconds()),
-		"duration": int(p.Time.Seconds()), "bytes": p.Bytes, "blocks": p.Blocks, "reverse": btoi(p.Reverse), "bidir": btoi(p.Bidir),
-	}}
+	out.Start = jsonStart{Role: "client", Local: text(r.Local), Remote: text(r.Remote),
+		Test: map[string]any{
+			"protocol": "TCP", "num_streams": p.Streams, "blksize": p.Length, "omit": int(p.Omit.Seconds()),
+			"duration": int(p.Time.Seconds()), "bytes": p.Bytes, "blocks": p.Blocks,
+			"reverse": btoi(p.Reverse), "bidir": btoi(p.Bidir),
+		}}
 	if r.Server {
 		out.Start.Role = "server"
 	}

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	cookieBytes = 37      // 36 characters and a NUL
-	jsonMax     = 1 << 20 // a message with 256 streams has some 32 KiB; --get-server-output makes it longer
+	cookieBytes = 37 // 36 characters and a NUL
+	// a message with 256 streams has some 32 KiB; --get-server-output makes it longer
+	jsonMax = 1 << 20
 )
 
 // cookie names a test: the same on all of its connections.
@@ -37,14 +38,16 @@ func newCookie() cookie {
 // client of something else.
 func readCookie(r io.Reader) (c cookie, err error) {
 	if n, err := io.ReadFull(r, c[:]); err != nil {
-		return c, &ProtocolError{Code: CodeParams, Reason: "no cookie: " + plural(n, "octet") + " of 37", Err: err}
+		return c, &ProtocolError{Code: CodeParams, Reason: "no cookie: " + plural(n, "octet") + " of 37",
+			Err: err}
 	}
 	ok := c[cookieBytes-1] == 0
 	for _, b := range c[:cookieBytes-1] {
 		ok = ok && b > ' ' && b < 0x7F
 	}
 	if !ok {
-		return c, refusal(CodeParams, "not a client of iperf3: it began with %q instead of a cookie", c[:])
+		return c, refusal(CodeParams, "not a client of iperf3: it began with %q instead of a cookie",
+			c[:])
 	}
 	return c, nil
 }
@@ -160,9 +163,11 @@ func (c *control) expect(want State) error {
 func (c *control) judge(s State, err error, want State) error {
 	switch {
 	case errors.Is(err, io.EOF):
-		return &ProtocolError{Code: CodeParams, Reason: "the peer closed the control connection instead of " + want.String()}
+		return &ProtocolError{Code: CodeParams,
+			Reason: "the peer closed the control connection instead of " + want.String()}
 	case err != nil:
-		return &ProtocolError{Code: CodeParams, Reason: "no " + want.String() + " on the control connection", Err: err}
+		return &ProtocolError{Code: CodeParams, Reason: "no " + want.String() +
+			" on the control connection", Err: err}
 	case s == want:
 		return nil
 	case s == AccessDenied:

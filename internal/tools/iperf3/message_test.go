@@ -86,9 +86,11 @@ func TestResultsGolden(t *testing.T) {
 
 // What we send is what cJSON reads by name; ours must come back as it was.
 func TestResultsRoundTrip(t *testing.T) {
-	in := wireResults{CPUTotal: 12.5, HasRetransmits: 1, Congestion: "cubic", ServerOutput: "x\n", Streams: []wireStream{
-		{ID: 1, Bytes: 1 << 52, Retransmits: 3, End: 10.5}, {ID: 3, Bytes: 7, Retransmits: unknown, End: 10.5},
-	}}
+	in := wireResults{CPUTotal: 12.5, HasRetransmits: 1, Congestion: "cubic", ServerOutput: "x\n",
+		Streams: []wireStream{
+			{ID: 1, Bytes: 1 << 52, Retransmits: 3, End: 10.5},
+			{ID: 3, Bytes: 7, Retransmits: unknown, End: 10.5},
+		}}
 	b, err := appendJSON(nil, in)
 	require.NoError(t, err)
 	require.Contains(t, string(b), `"bytes":4503599627370496,`, "not with an exponent")
@@ -134,7 +136,8 @@ func TestJSONRefused(t *testing.T) {
 	r := bytes.NewReader(append([]byte{0xFF, 0xFF, 0xFF, 0xFF}, "{}"...))
 	require.ErrorContains(t, readJSON(r, &w), "more than")
 	require.Equal(t, 2, r.Len())
-	for _, text := range []string{"", "{", "[]", `{"len":"x"}`, `{"len":1}{}`, "\x00\x00", strings.Repeat("[", 1<<17)} {
+	for _, text := range []string{"", "{", "[]", `{"len":"x"}`, `{"len":1}{}`, "\x00\x00",
+		strings.Repeat("[", 1<<17)} {
 		b := binary.BigEndian.AppendUint32(nil, uint32(len(text)))
 		require.Error(t, readJSON(bytes.NewReader(append(b, text...)), &w), "%.20q", text)
 	}
@@ -168,20 +171,24 @@ func TestExpect(t *testing.T) {
 	require.ErrorIs(t, judged(t, DisplayResults, "\xff"), ErrBusy)
 	require.ErrorIs(t, judged(t, DisplayResults, "\x0b"), ErrTerminated)
 	require.ErrorIs(t, judged(t, DisplayResults, "\x0c"), ErrTerminated)
-	require.ErrorContains(t, judged(t, DisplayResults, "\x10"), "IPERF_DONE on the control connection instead of DISPLAY_RESULTS")
-	require.ErrorContains(t, judged(t, DisplayResults, ""), "closed the control connection instead of DISPLAY_RESULTS")
+	require.ErrorContains(t, judged(t, DisplayResults, "\x10"),
+		"IPERF_DONE on the control connection instead of DISPLAY_RESULTS")
+	require.ErrorContains(t, judged(t, DisplayResults, ""),
+		"closed the control connection instead of DISPLAY_RESULTS")
 
 	var remote *RemoteError
 	require.ErrorAs(t, judged(t, ParamExchange, "\xfe\x00\x00\x00\x06\x00\x00\x00\x68"), &remote)
 	require.Equal(t, CodeNumStreams, remote.Code)
-	require.ErrorContains(t, remote, "error 6 (number of parallel streams too large: connection reset by peer)")
+	require.ErrorContains(t, remote,
+		"error 6 (number of parallel streams too large: connection reset by peer)")
 	require.ErrorContains(t, judged(t, ParamExchange, "\xfe\x00\x00\x00\x06"), "without its codes")
 	require.ErrorAs(t, judged(t, ParamExchange, "\xfe\x00\x01\x00\x06\x00\x00\x00\x00"), &remote)
 	require.ErrorContains(t, remote, "error 65542")
 }
 
 func TestFlag(t *testing.T) {
-	for text, want := range map[string]flag{"true": true, "1": true, `"x"`: true, "false": false, "0": false, "null": false} {
+	for text, want := range map[string]flag{"true": true, "1": true, `"x"`: true, "false": false,
+		"0": false, "null": false} {
 		var f flag
 		require.NoError(t, json.Unmarshal([]byte(text), &f))
 		require.Equal(t, want, f, text)
@@ -191,8 +198,10 @@ func TestFlag(t *testing.T) {
 // Whatever is sent, decoding ends, refuses with an error of ours or of the connection, and accepts
 // only what is in bounds.
 func FuzzControl(f *testing.F) {
-	for _, s := range []string{goldenCookie + goldenParams, goldenCookie + goldenManyParams, goldenCookie + goldenBidirParams,
-		goldenCookie + goldenUDPParams, goldenCookie + goldenSenderResults, goldenCookie + goldenReceiverResults,
+	for _, s := range []string{goldenCookie + goldenParams, goldenCookie + goldenManyParams,
+		goldenCookie + goldenBidirParams,
+		goldenCookie + goldenUDPParams, goldenCookie + goldenSenderResults,
+		goldenCookie + goldenReceiverResults,
 		goldenCookie + "\xff\xff\xff\xff{}", "GET / HTTP/1.1"} {
 		f.Add([]byte(s), uint8(1))
 	}

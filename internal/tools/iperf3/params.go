@@ -66,16 +66,20 @@ type wireParams struct {
 func (p *Params) wire() wireParams {
 	return wireParams{
 		TCP: true, Omit: number(p.Omit.Seconds()), Time: number(p.Time.Seconds()), Num: number(p.Bytes),
-		Blocks: number(p.Blocks), NoDelay: flag(p.NoDelay), Parallel: number(p.Streams), Reverse: flag(p.Reverse),
-		Bidir: flag(p.Bidir), Window: number(p.Window), Len: number(p.Length), Bandwidth: number(p.Rate),
-		PacingTimer: 1000, TOS: number(p.TOS), Title: p.Title, Congestion: p.Congestion, ServerOutput: flag(p.ServerOutput), Version: p.Version,
+		Blocks: number(p.Blocks), NoDelay: flag(p.NoDelay), Parallel: number(p.Streams),
+		Reverse: flag(p.Reverse),
+		Bidir:   flag(p.Bidir), Window: number(p.Window), Len: number(p.Length),
+		Bandwidth:   number(p.Rate),
+		PacingTimer: 1000, TOS: number(p.TOS), Title: p.Title, Congestion: p.Congestion,
+		ServerOutput: flag(p.ServerOutput), Version: p.Version,
 	}
 }
 
 // params checks what a client wants.
 func (w *wireParams) params() (Params, error) {
 	p := Params{
-		Reverse: bool(w.Reverse), Bidir: bool(w.Bidir), NoDelay: bool(w.NoDelay), Congestion: w.Congestion, Title: w.Title,
+		Reverse: bool(w.Reverse), Bidir: bool(w.Bidir), NoDelay: bool(w.NoDelay),
+		Congestion: w.Congestion, Title: w.Title,
 		ServerOutput: bool(w.ServerOutput), Version: w.Version,
 	}
 	switch {
@@ -103,12 +107,14 @@ func (w *wireParams) params() (Params, error) {
 	case !tosOK:
 		return p, refusal(CodeTOS, "TOS %v: want 0 to 255", w.TOS)
 	case !ok[2] || !ok[3] || !ok[4] || !ok[5] || !ok[6] || !rateOK:
-		return p, refusal(CodeParams, "num %v, blockcount %v, parallel %v, len %v, window %v, bandwidth %v: not all are counts",
+		return p, refusal(CodeParams, "num %v, blockcount %v, parallel %v, len %v, window %v, "+
+			"bandwidth %v: not all are counts",
 			w.Num, w.Blocks, w.Parallel, w.Len, w.Window, w.Bandwidth)
 	}
 	p.TOS = int(tos)
 	p.Time, p.Omit = time.Duration(n[0])*time.Second, time.Duration(n[1])*time.Second
-	p.Bytes, p.Blocks, p.Streams, p.Length, p.Window, p.Rate = uint64(n[2]), uint64(n[3]), int(n[4]), int(n[5]), int(n[6]), uint64(rate)
+	p.Bytes, p.Blocks, p.Streams, p.Length, p.Window, p.Rate = uint64(n[2]), uint64(n[3]), int(n[4]),
+		int(n[5]), int(n[6]), uint64(rate)
 	return p, p.check()
 }
 
@@ -139,7 +145,8 @@ func (p *Params) check() error {
 	case p.TOS < 0 || p.TOS > math.MaxUint8:
 		return refusal(CodeTOS, "TOS %d: want 0 to 255", p.TOS)
 	case p.Bytes > countMax || p.Blocks > countMax/LengthMax || p.Rate > countMax:
-		return refusal(CodeParams, "%d octets, %d blocks or %d bit/s: more than can be counted", p.Bytes, p.Blocks, p.Rate)
+		return refusal(CodeParams, "%d octets, %d blocks or %d bit/s: more than can be counted", p.Bytes,
+			p.Blocks, p.Rate)
 	case len(p.Title) > textMax || len(p.Congestion) > textMax:
 		return refusal(CodeParams, "title or congestion longer than %d octets", textMax)
 	}

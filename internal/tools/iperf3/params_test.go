@@ -32,7 +32,8 @@ func TestParamsGolden(t *testing.T) {
 	p, err = decoded(t, goldenManyParams)
 	require.NoError(t, err)
 	require.Equal(t, Params{
-		Reverse: true, Time: time.Second, Omit: time.Second, Streams: 2, Length: 128 << 10, Rate: 1e6, NoDelay: true, Window: 102400,
+		Reverse: true, Time: time.Second, Omit: time.Second, Streams: 2, Length: 128 << 10, Rate: 1e6,
+		NoDelay: true, Window: 102400,
 		Congestion: "reno", Title: "hello", ServerOutput: true, Version: "3.12",
 	}, p)
 	require.Equal(t, []bool{true, true}, p.layout(true))
@@ -86,13 +87,18 @@ func TestParamsRefused(t *testing.T) {
 func TestParamsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Params{
-			Time:  time.Duration(rapid.IntRange(0, 86400).Draw(t, "time")) * time.Second,
-			Omit:  time.Duration(rapid.IntRange(0, 600).Draw(t, "omit")) * time.Second,
-			Bytes: rapid.Uint64Range(0, countMax).Draw(t, "bytes"), Blocks: rapid.Uint64Range(0, countMax/LengthMax).Draw(t, "blocks"),
-			Streams: rapid.IntRange(1, StreamsMax).Draw(t, "streams"), Length: rapid.IntRange(1, LengthMax).Draw(t, "length"),
-			Rate: rapid.Uint64Range(0, countMax).Draw(t, "rate"), NoDelay: rapid.Bool().Draw(t, "nodelay"),
-			Window: rapid.IntRange(0, 1<<30).Draw(t, "window"), Congestion: rapid.SampledFrom([]string{"", "cubic"}).Draw(t, "cc"),
-			ServerOutput: rapid.Bool().Draw(t, "output"), Version: "x", TOS: rapid.IntRange(0, 255).Draw(t, "TOS"),
+			Time:         time.Duration(rapid.IntRange(0, 86400).Draw(t, "time")) * time.Second,
+			Omit:         time.Duration(rapid.IntRange(0, 600).Draw(t, "omit")) * time.Second,
+			Bytes:        rapid.Uint64Range(0, countMax).Draw(t, "bytes"),
+			Blocks:       rapid.Uint64Range(0, countMax/LengthMax).Draw(t, "blocks"),
+			Streams:      rapid.IntRange(1, StreamsMax).Draw(t, "streams"),
+			Length:       rapid.IntRange(1, LengthMax).Draw(t, "length"),
+			Rate:         rapid.Uint64Range(0, countMax).Draw(t, "rate"),
+			NoDelay:      rapid.Bool().Draw(t, "nodelay"),
+			Window:       rapid.IntRange(0, 1<<30).Draw(t, "window"),
+			Congestion:   rapid.SampledFrom([]string{"", "cubic"}).Draw(t, "cc"),
+			ServerOutput: rapid.Bool().Draw(t, "output"), Version: "x",
+			TOS: rapid.IntRange(0, 255).Draw(t, "TOS"),
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "direction") {
 		case 1:

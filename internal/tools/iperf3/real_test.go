@@ -74,9 +74,11 @@ func TestRealClient(t *testing.T) {
 func TestRealServer(t *testing.T) {
 	const all = 8 << 20
 	for _, row := range sample.Of(t, 3, []struct {
-		name  string
-		p     Params
-		whole bool // all that was sent has arrived: a server of iperf3 does not count what it has not read by TEST_END
+		name string
+		p    Params
+		// all that was sent has arrived: a server of iperf3 does not count what it has not read by
+		// TEST_END
+		whole bool
 	}{
 		{"octets", Params{Bytes: all, Streams: 1}, false},
 		{"octets on four streams", Params{Bytes: all, Streams: 4}, false},
@@ -86,7 +88,8 @@ func TestRealServer(t *testing.T) {
 		{"time", Params{Time: time.Second, Streams: 1, Congestion: "reno", NoDelay: true}, false},
 		{"time back", Params{Time: time.Second, Streams: 2, Reverse: true, Rate: 400e6}, true},
 		{"both ways", Params{Bytes: all, Streams: 2, Bidir: true}, false},
-		{"omit", Params{Time: time.Second, Omit: time.Second, Streams: 1, Reverse: true, Rate: 80e6}, false},
+		{"omit", Params{Time: time.Second, Omit: time.Second, Streams: 1, Reverse: true, Rate: 80e6},
+			false},
 	}) {
 		t.Run(row.name, func(t *testing.T) {
 			if row.p.Length == 0 {
@@ -122,7 +125,8 @@ func TestRealServer(t *testing.T) {
 				require.Equal(t, sum.SentOctets, sum.ReceivedOctets)
 			}
 			if row.p.Rate != 0 {
-				require.InEpsilon(t, float64(row.p.Rate)*float64(row.p.Streams), BitsPerSecond(sum.SentOctets, sum.SentSeconds), 0.5)
+				require.InEpsilon(t, float64(row.p.Rate)*float64(row.p.Streams),
+					BitsPerSecond(sum.SentOctets, sum.SentSeconds), 0.5)
 			}
 		})
 	}
@@ -142,7 +146,8 @@ func TestJSONLikeIperf3(t *testing.T) {
 	require.Equal(t, theirs.End.Received.Bytes, ours.End.Received.Bytes)
 	require.Equal(t, theirs.End.BackSent.Bytes, ours.End.BackSent.Bytes)
 	require.Equal(t, theirs.End.BackReceived.Bytes, ours.End.BackReceived.Bytes)
-	require.Equal(t, int64(14), *ours.End.BackSent.Retransmits, "of two senders, as our transport says")
+	require.Equal(t, int64(14), *ours.End.BackSent.Retransmits,
+		"of two senders, as our transport says")
 	require.Equal(t, int64(14), *theirs.End.BackSent.Retransmits)
 
 	// Every key of ours stands in iperf3's report too, in what the two have in common.
@@ -225,7 +230,8 @@ func (r *rig) forget() {
 // else.
 func TestRealClientKilled(t *testing.T) {
 	r := newRig(t, timeouts{})
-	for _, args := range [][]string{{"-t", "60", "-P", "2"}, {"-t", "60", "-P", "2", "-R"}, {"-t", "60", "--bidir"}} {
+	for _, args := range [][]string{{"-t", "60", "-P", "2"}, {"-t", "60", "-P", "2", "-R"},
+		{"-t", "60", "--bidir"}} {
 		c := r.client(args...)
 		await(t, r.prepared, "a data connection")
 		await(t, r.prepared, "a data connection")

@@ -70,7 +70,8 @@ func BitsPerSecond(octets uint64, seconds float64) float64 {
 // newReport joins our side's count with the peer's.
 func newReport(t *transfer, server bool, ours, theirs *wireResults, ctl net.Conn) *Report {
 	r := &Report{
-		Server: server, Local: ctl.LocalAddr(), Remote: ctl.RemoteAddr(), Params: t.params, CPU: ours.cpu(), PeerCPU: theirs.cpu(),
+		Server: server, Local: ctl.LocalAddr(), Remote: ctl.RemoteAddr(), Params: t.params,
+		CPU: ours.cpu(), PeerCPU: theirs.cpu(),
 	}
 	if !server && t.params.ServerOutput { // iperf3 3.12 goes on sending it once one client has asked
 		r.ServerOutput = theirs.ServerOutput
@@ -85,8 +86,10 @@ func newReport(t *transfer, server bool, ours, theirs *wireResults, ctl net.Conn
 			here, there = there, here
 		}
 		r.Streams = append(r.Streams, StreamReport{
-			ID: s.id, Sends: s.sends, SentOctets: uint64(here.Bytes), SentSeconds: float64(here.End - here.Start),
-			ReceivedOctets: uint64(there.Bytes), ReceivedSeconds: float64(there.End - there.Start), Retransmits: here.retransmits(),
+			ID: s.id, Sends: s.sends, SentOctets: uint64(here.Bytes),
+			SentSeconds:    float64(here.End - here.Start),
+			ReceivedOctets: uint64(there.Bytes), ReceivedSeconds: float64(there.End - there.Start),
+			Retransmits: here.retransmits(),
 		})
 	}
 	return r
@@ -100,7 +103,8 @@ func serverText(t *transfer) string {
 		if s.sends {
 			verb = "sent"
 		}
-		text += fmt.Sprintf("[%3d] rnicd %s %d octets in %.3f s, %.3f Gbit/s\n", s.id, verb, s.counted(), t.seconds(s),
+		text += fmt.Sprintf("[%3d] rnicd %s %d octets in %.3f s, %.3f Gbit/s\n", s.id, verb, s.counted(),
+			t.seconds(s),
 			BitsPerSecond(s.counted(), t.seconds(s))/1e9)
 	}
 	return text

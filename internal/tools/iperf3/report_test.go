@@ -14,7 +14,8 @@ func TestServerOutputNotAskedFor(t *testing.T) {
 	defer ctl.Close()
 	defer peer.Close()
 	for _, asked := range []bool{false, true} {
-		rep := newReport(&transfer{params: Params{ServerOutput: asked}}, false, &wireResults{}, &wireResults{ServerOutput: "text"}, ctl)
+		rep := newReport(&transfer{params: Params{ServerOutput: asked}}, false, &wireResults{},
+			&wireResults{ServerOutput: "text"}, ctl)
 		require.Equal(t, asked, rep.ServerOutput != "")
 	}
 }

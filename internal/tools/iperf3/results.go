@@ -37,7 +37,8 @@ const unknown = -1
 // check refuses results that are not of this test's streams.
 func (w *wireResults) check(streams int) error {
 	if len(w.Streams) != streams {
-		return refusal(CodeResults, "results of %s: there are %d", plural(len(w.Streams), "stream"), streams)
+		return refusal(CodeResults, "results of %s: there are %d", plural(len(w.Streams), "stream"),
+			streams)
 	}
 	seen := make([]bool, streams)
 	for _, s := range w.Streams {
@@ -46,8 +47,10 @@ func (w *wireResults) check(streams int) error {
 			return refusal(CodeStreamID, "results of stream %d: there is none, or twice", s.ID)
 		}
 		seen[i] = true
-		if _, ok := s.Bytes.count(countMax); !ok || !(s.Start >= 0 && s.End >= s.Start && s.End <= 2*number(TimeMax.Seconds())) {
-			return refusal(CodeResults, "stream %d: %v octets from %v s to %v s", s.ID, s.Bytes, s.Start, s.End)
+		if _, ok := s.Bytes.count(countMax); !ok ||
+			!(s.Start >= 0 && s.End >= s.Start && s.End <= 2*number(TimeMax.Seconds())) {
+			return refusal(CodeResults, "stream %d: %v octets from %v s to %v s", s.ID, s.Bytes,
+				s.Start, s.End)
 		}
 	}
 	if !w.CPUTotal.valid() || !w.CPUUser.valid() || !w.CPUSystem.valid() {

@@ -60,8 +60,9 @@ func newRig(t *testing.T, wait timeouts) *rig {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	r := &rig{
-		t: t, addr: l.Addr().String(), began: make(chan Params, 1024), prepared: make(chan net.Conn, 1024),
-		done: make(chan *Report, 1024), failed: make(chan error, 1024),
+		t: t, addr: l.Addr().String(), began: make(chan Params, 1024),
+		prepared: make(chan net.Conn, 1024),
+		done:     make(chan *Report, 1024), failed: make(chan error, 1024),
 	}
 	s := NewServer(ServerConfig{
 		Transport: tellPrepared(r.prepared),

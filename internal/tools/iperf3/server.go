@@ -16,11 +16,12 @@ const pendingMax = 64
 
 // ServerConfig says how a Server serves.
 type ServerConfig struct {
-	Transport Transport                          // may be nil
-	Idle      time.Duration                      // ends a test in which nothing moves for so long; 0: 30 s
-	Began     func(remote net.Addr, p Params)    // a test begins; may be nil
-	Done      func(r *Report)                    // a test came to its end; may be nil
-	Failed    func(remote net.Addr, cause error) // a connection or a test failed; may be nil
+	Transport Transport // may be nil
+	// ends a test in which nothing moves for so long; 0: 30 s
+	Idle   time.Duration
+	Began  func(remote net.Addr, p Params)    // a test begins; may be nil
+	Done   func(r *Report)                    // a test came to its end; may be nil
+	Failed func(remote net.Addr, cause error) // a connection or a test failed; may be nil
 }
 
 // Server takes tests of iperf3's clients, one at a time; to others it says that it is busy. Its
@@ -109,7 +110,8 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()
 // seat begins a test with a connection or gives it to the one that is gathering. After the end of
 // ctx it begins none: a data connection whose test has just ended by it, and made room, is not the
 // first of another.
-func (s *Server) seat(ctx context.Context, c cookie, conn net.Conn, seq int) (started *session, taken bool) {
+func (s *Server) seat(ctx context.Context, c cookie, conn net.Conn,
+	seq int) (started *session, taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -153,7 +153,8 @@ func (ses *session) gather(ctx context.Context, n int, next <-chan event) ([]net
 
 // early judges what came on the control connection when nothing but TEST_END may come.
 func (ses *session) early(ev event) error {
-	if ev.err == nil && ev.state == Done { // what iperf3 sends when a data connection cannot be set up at its end
+	// what iperf3 sends when a data connection cannot be set up at its end
+	if ev.err == nil && ev.state == Done {
 		return ErrTerminated
 	}
 	if err := ses.ctl.judge(ev.state, ev.err, TestEnd); err != nil {
@@ -187,7 +188,8 @@ func (ses *session) watch(ctx context.Context, t *transfer, next <-chan event) e
 			return ses.early(ev)
 		case broken = <-failed:
 			failed = nil
-			grace = time.After(time.Second) // a client that went away is told better by its control connection
+			// a client that went away is told better by its control connection
+			grace = time.After(time.Second)
 		case <-grace:
 			return &ProtocolError{Code: CodeRead, Reason: "a data connection failed", Err: broken}
 		case <-hard:

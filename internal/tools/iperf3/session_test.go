@@ -73,7 +73,10 @@ func TestOmit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	begin := time.Now()
-	rep, err := Run(ctx, ClientConfig{Dial: dial, Params: Params{Time: time.Second, Omit: time.Second, Streams: 1, Length: 10_000, Rate: 8e6}})
+	rep, err := Run(
+		ctx,
+		ClientConfig{Dial: dial, Params: Params{Time: time.Second, Omit: time.Second, Streams: 1,
+			Length: 10_000, Rate: 8e6}})
 	wall := time.Since(begin).Seconds()
 	require.NoError(t, err)
 	server := await(t, r.done, "the server's report")
@@ -210,9 +213,15 @@ func TestHostileClients(t *testing.T) {
 		cause string
 	}{
 		{"nothing sent", func() *script { return r.peer("") }, "", "no cookie: 0 octets of 37"},
-		{"half a cookie", func() *script { return r.peer(goldenCookie[:20]) }, "", "no cookie: 20 octets of 37"},
-		{"no cookie", func() *script { return r.peer(strings.Repeat("GET / ", 7)) }, "", "not a client of iperf3"},
-		{"no parameters", func() *script { return r.peer(goldenCookie) }, "\x09\xfe\x00\x00\x00\x72\x00\x00\x00\x00", "no parameters"},
+		{"half a cookie", func() *script {
+			return r.peer(goldenCookie[:20])
+		}, "", "no cookie: 20 octets of 37"},
+		{"no cookie", func() *script {
+			return r.peer(strings.Repeat("GET / ", 7))
+		}, "", "not a client of iperf3"},
+		{"no parameters", func() *script {
+			return r.peer(goldenCookie)
+		}, "\x09\xfe\x00\x00\x00\x72\x00\x00\x00\x00", "no parameters"},
 		{"enormous parameters", func() *script { return r.peer(goldenCookie + "\xff\xff\xff\xff") },
 			"\x09\xfe\x00\x00\x00\x72\x00\x00\x00\x00", "a message of 4294967295 octets"},
 		{"parameters cut short", func() *script { return r.peer(goldenCookie + goldenParams[:50]) },
@@ -220,7 +229,8 @@ func TestHostileClients(t *testing.T) {
 		{"not JSON", func() *script { return r.peer(goldenCookie + "\x00\x00\x00\x02{]") },
 			"\x09\xfe\x00\x00\x00\x72\x00\x00\x00\x00", "bad JSON"},
 		{"too many streams", func() *script {
-			return r.peer(goldenCookie + "\x00\x00\x00}" + strings.Replace(goldenParams[4:], `"parallel":1`, `"parallel":999`, 1))
+			return r.peer(goldenCookie + "\x00\x00\x00}" + strings.Replace(goldenParams[4:], `"parallel":1`,
+				`"parallel":999`, 1))
 		}, "\x09\xfe\x00\x00\x00\x06\x00\x00\x00\x00", "999 parallel streams"},
 		{"no data connection", func() *script { return r.peer(goldenCookie + goldenParams) },
 			"\x09\x0a\xfe\x00\x00\x00\xcc\x00\x00\x00\x00", "only 0 of 1 data connection came"},
@@ -243,7 +253,9 @@ func TestHostileClients(t *testing.T) {
 			require.NoError(t, d.conn.Close())
 			return c
 		}, "\xfe\x00\x00\x00\xce\x00\x00\x00\x00", ""}, // nothing moved, or the data connection failed: which is first
-		{"no results", func() *script { return ended() }, "\xfe\x00\x00\x00\x75\x00\x00\x00\x00", "no results"},
+		{"no results", func() *script {
+			return ended()
+		}, "\xfe\x00\x00\x00\x75\x00\x00\x00\x00", "no results"},
 		{"enormous results", func() *script { c := ended(); c.send("\x7f\xff\xff\xff"); return c },
 			"\xfe\x00\x00\x00\x75\x00\x00\x00\x00", "a message of 2147483647 octets"},
 		{"results of another test", func() *script {
@@ -300,7 +312,8 @@ func TestBusy(t *testing.T) {
 		require.ErrorContains(t, await(t, r.failed, "the error"), "another test is running")
 	}
 	_ = c.conn.Close()
-	require.ErrorContains(t, await(t, r.failed, "the error"), "closed the control connection instead of TEST_END")
+	require.ErrorContains(t, await(t, r.failed, "the error"),
+		"closed the control connection instead of TEST_END")
 	r.requireAlive()
 }
 
@@ -339,7 +352,8 @@ func TestStreamOrder(t *testing.T) {
 // of the connection that stands second.
 func (s *script) nextPrepared(r *rig, late *script) string {
 	late.send(goldenCookie)
-	require.Equal(s.t, late.conn.LocalAddr().String(), await(s.t, r.prepared, "a data connection").RemoteAddr().String())
+	require.Equal(s.t, late.conn.LocalAddr().String(),
+		await(s.t, r.prepared, "a data connection").RemoteAddr().String())
 	return await(s.t, r.prepared, "a data connection").RemoteAddr().String()
 }
 
@@ -373,10 +387,11 @@ func TestClientRefusesBadParams(t *testing.T) {
 		{Streams: 1, Length: 1, Time: time.Second / 2},
 		{Streams: 1, Length: 1, Bytes: 1, Reverse: true, Bidir: true},
 	} {
-		_, err := Run(context.Background(), ClientConfig{Params: p, Dial: func(context.Context) (net.Conn, error) {
-			t.Error("dialled")
-			return nil, io.EOF
-		}})
+		_, err := Run(context.Background(),
+			ClientConfig{Params: p, Dial: func(context.Context) (net.Conn, error) {
+				t.Error("dialled")
+				return nil, io.EOF
+			}})
 		require.Error(t, err)
 	}
 }
@@ -393,7 +408,8 @@ func TestSenderEndsBeforeResults(t *testing.T) {
 	c.send("\x04")
 	c.expect("\x0d")
 	require.LessOrEqual(t, len(d.rest()), 5000)
-	c.send(strings.Replace(goldenReceiverResults, `2052259840`, `      5000`, 1)) // neither has given up meanwhile
+	// neither has given up meanwhile
+	c.send(strings.Replace(goldenReceiverResults, `2052259840`, `      5000`, 1))
 	var w wireResults
 	require.NoError(t, readJSON(c.conn, &w))
 	c.expect("\x0e")

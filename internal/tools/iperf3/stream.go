@@ -60,8 +60,9 @@ type transfer struct {
 // newTransfer takes the data connections over, in the order in which they were opened.
 func newTransfer(p Params, tr Transport, conns []net.Conn, server bool) *transfer {
 	t := &transfer{
-		params: p, tr: tr, stop: make(chan struct{}), failed: make(chan error, 1), reached: make(chan struct{}, 1),
-		limit: p.limit(), block: make([]byte, p.Length),
+		params: p, tr: tr, stop: make(chan struct{}), failed: make(chan error, 1),
+		reached: make(chan struct{}, 1),
+		limit:   p.limit(), block: make([]byte, p.Length),
 	}
 	_, _ = rand.Read(t.block) // never fails; random, so that nothing on the way compresses it
 	t.sendLeft.Store(math.MaxInt64)

@@ -35,7 +35,8 @@ const (
 
 // timeouts are the same for both sides; 0 is the default.
 type timeouts struct {
-	message time.Duration // each message of the control connection, each cookie, each missing data connection
+	// each message of the control connection, each cookie, each missing data connection
+	message time.Duration
 	idle    time.Duration // data connections on which nothing moves
 	drain   time.Duration // reading what is still under way after the test
 }
@@ -75,8 +76,9 @@ func (m *cpuMeter) read() CPU {
 // results are our side's, once all streams are done.
 func (t *transfer) results(cpu CPU) *wireResults {
 	w := &wireResults{
-		CPUTotal: number(cpu.Total), CPUUser: number(cpu.User), CPUSystem: number(cpu.System), HasRetransmits: unknown,
-		Streams: make([]wireStream, 0, len(t.streams)),
+		CPUTotal: number(cpu.Total), CPUUser: number(cpu.User), CPUSystem: number(cpu.System),
+		HasRetransmits: unknown,
+		Streams:        make([]wireStream, 0, len(t.streams)),
 	}
 	for _, s := range t.streams {
 		info := s.info
@@ -91,7 +93,8 @@ func (t *transfer) results(cpu CPU) *wireResults {
 			w.HasRetransmits = 0
 		}
 		w.Streams = append(w.Streams, wireStream{
-			ID: s.id, Bytes: number(s.counted()), Retransmits: number(info.Retransmits), End: number(t.seconds(s)),
+			ID: s.id, Bytes: number(s.counted()), Retransmits: number(info.Retransmits),
+			End: number(t.seconds(s)),
 		})
 	}
 	return w
@@ -103,7 +106,8 @@ func prepare(tr Transport, conns []net.Conn, p Params) error {
 	}
 	for _, c := range conns {
 		if err := tr.Prepare(c, p); err != nil {
-			return &ProtocolError{Code: CodeCongestion, Reason: "a data connection cannot be set up as wanted", Err: err}
+			return &ProtocolError{Code: CodeCongestion,
+				Reason: "a data connection cannot be set up as wanted", Err: err}
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package peer has what the protocols of rnicd's tools share about their peers: how a connection ended,
-// refusals, the limit of clients, and clients that are silent for too long.
+// Package peer has what the protocols of rnicd's tools share about their peers: how a connection
+// ended, refusals, the limit of clients, and clients that are silent for too long.
 package peer
 
 import (

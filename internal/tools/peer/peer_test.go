@@ -24,7 +24,8 @@ func TestPlaces(t *testing.T) {
 		require.NoError(t, p.Take(ctx))
 		require.NoError(t, p.Take(ctx))
 		begin := time.Now()
-		require.EqualError(t, p.Take(ctx), "2 other clients are being served, and no more at a time; try again later")
+		require.EqualError(t, p.Take(ctx),
+			"2 other clients are being served, and no more at a time; try again later")
 		require.Equal(t, placeWait, time.Since(begin))
 
 		begin = time.Now()
@@ -73,7 +74,9 @@ func TestWatchEnds(t *testing.T) {
 		require.Equal(t, context.Canceled, context.Cause(ctx))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := Watch(t.Context(), limit, errors.New("silent"), func(context.Context) (int, error) { return 0, rnic.ErrClosed })
+		ctx, stop := Watch(t.Context(), limit, errors.New("silent"), func(context.Context) (int, error) {
+			return 0, rnic.ErrClosed
+		})
 		<-time.After(100 * limit)
 		require.NoError(t, ctx.Err())
 		stop()
@@ -104,7 +107,8 @@ func TestRefusal(t *testing.T) {
 			require.Equal(t, why, <-said)
 		}
 	})
-	require.EqualError(t, &RefusedError{What: "test", Text: "\x1b[2J\xff"}, `test: the server refused: \x1b[2J\xff`)
+	require.EqualError(t, &RefusedError{What: "test", Text: "\x1b[2J\xff"},
+		`test: the server refused: \x1b[2J\xff`)
 	for _, err := range []error{
 		nil, errors.New("other"), &rnic.RejectedError{}, &rnic.RejectedError{PrivateData: []byte("RNC")},
 		&rnic.RejectedError{PrivateData: []byte("other")},
@@ -117,7 +121,8 @@ func TestRefusal(t *testing.T) {
 func connect(t *testing.T, dev *rnic.Adapter, addr string) error {
 	cq, err := dev.CreateCQ(8)
 	require.NoError(t, err)
-	qp, err := dev.CreateQP(rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 1, RecvDepth: 1})
+	qp, err := dev.CreateQP(rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 1,
+		RecvDepth: 1})
 	require.NoError(t, err)
 	defer Release(qp, nil)
 	return qp.Connect(t.Context(), addr, rnic.ConnParam{})

@@ -39,7 +39,8 @@ func (e *RefusedError) Error() string {
 // Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the
 // way if the peer did not hear it. It returns when the connection is over: ending the server then
 // takes nothing from the peer.
-func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(remote netip.AddrPort, why string)) {
+func Refuse(ctx context.Context, req *rnic.ConnRequest, why string,
+	told func(remote netip.AddrPort, why string)) {
 	text := why[:min(len(why), textMax)]
 	if err := req.Reject(ctx, append(bytes.Clone(magicRefuse), text...)); err != nil {
 		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
@@ -56,7 +57,8 @@ func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(re
 // Accept is ConnRequest.Accept. Where there is no room here for another connection it refuses the
 // request, as Refuse does.
 func Accept(
-	ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn rnic.ConnParam, told func(remote netip.AddrPort, why string),
+	ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn rnic.ConnParam,
+	told func(remote netip.AddrPort, why string),
 ) (refused bool, err error) {
 	err = req.Accept(ctx, qp, conn)
 	if refused = err != nil && qp.State() == rnic.Idle; refused {

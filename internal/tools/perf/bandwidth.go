@@ -51,7 +51,8 @@ func (m *team) pump(count int, during time.Duration, come int, t *times) error {
 		until = m.now() + int64(during)
 	}
 	receives := m.Both && m.Op == Send
-	if !receives || during > 0 { // without a number it is not known how many: the peer has a clock of its own
+	// without a number it is not known how many: the peer has a clock of its own
+	if !receives || during > 0 {
 		come = 0
 	}
 	for {

@@ -45,7 +45,8 @@ type End struct {
 // after twice as many. The peer has no right that the Test does not need. There is room for one
 // message more each way than the Test has. With a pd the memory is that one's, and of any
 // connection in it; nil makes one for this connection alone.
-func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain, server bool) (e *End, err error) {
+func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain,
+	server bool) (e *End, err error) {
 	e = &End{RecvAt: area}
 	defer func() {
 		if err != nil {
@@ -54,7 +55,8 @@ func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain, serve
 		}
 	}()
 	bytes := 2*area + creditRoom
-	if e.arena, err = hugepages.New(hugepages.Config{Bytes: int64(bytes), Page: hugepages.Normal, Node: hugepages.AnyNode}); err != nil {
+	if e.arena, err = hugepages.New(hugepages.Config{Bytes: int64(bytes), Page: hugepages.Normal,
+		Node: hugepages.AnyNode}); err != nil {
 		return e, err
 	}
 	shared := pd != nil
@@ -139,7 +141,8 @@ func (e *End) check(t *Test) error {
 	n := len(b) &^ 7 // all the words that can be loaded whole
 	inside := func(at, size int) bool { return at >= 0 && at <= n && size <= n-at }
 	if !inside(e.SendAt, t.Size) || !inside(e.RecvAt, max(t.Size, e.RecvMax)) {
-		return fmt.Errorf("perf: %d octets at %d and at %d are not inside of Local, of %d", t.Size, e.SendAt, e.RecvAt, len(b))
+		return fmt.Errorf("perf: %d octets at %d and at %d are not inside of Local, of %d", t.Size,
+			e.SendAt, e.RecvAt, len(b))
 	}
 	if c := e.Credit; c != nil && (!inside(c.Local, creditWords) || c.Local%creditLen != 0) {
 		return fmt.Errorf("perf: no word of credit at %d of %d octets", c.Local, len(b))

@@ -7,8 +7,8 @@ import (
 )
 
 // Ends are those of one process in one Test: of several connections, in a bandwidth test, or of
-// one. The same peer process is at the other end of all, and does the same Test. They may be used for
-// one Test after the other.
+// one. The same peer process is at the other end of all, and does the same Test. They may be used
+// for one Test after the other.
 type Ends struct {
 	All []*End
 	// Over, if set, is asked now and then, and says that the peer will send no more: Serve then

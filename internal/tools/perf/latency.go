@@ -53,7 +53,8 @@ func (s *rounds) warmup() uint64 { return uint64(s.r.Warmup) }
 func (s *rounds) result(part int64) (Result, error) {
 	n := s.done - 1 - uint64(s.r.Warmup)
 	if n == 0 {
-		return Result{}, fmt.Errorf("perf: the %v were over before one round had come to its end: measure for longer", s.r.Duration)
+		return Result{}, fmt.Errorf("perf: the %v were over before one round had come to its end: "+
+			"measure for longer", s.r.Duration)
 	}
 	return latencyOf(&s.r.Test, n, time.Duration(s.begin-s.first), s.timing, part), nil
 }

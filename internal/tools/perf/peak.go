@@ -48,7 +48,8 @@ func (t *times) best() float64 {
 			if float64(t.posted[j])-ratio*float64(j) > float64(t.posted[from])-ratio*float64(from) {
 				from = j
 			}
-			gain := float64(t.posted[from]) - ratio*float64(from) - float64(t.completed[j]) + ratio*float64(j+1)
+			gain := float64(t.posted[from]) - ratio*float64(from) - float64(t.completed[j]) +
+				ratio*float64(j+1)
 			if gain > best {
 				best, first, last = gain, from, j
 			}

@@ -48,7 +48,8 @@ func TestLatencies(t *testing.T) {
 		name      string
 		got, want time.Duration
 	}{
-		{"min", got.Min, 1000}, {"median", got.Median, 500_000}, {"average", got.Average, 500_500}, {"stdev", got.Stdev, 288_675},
+		{"min", got.Min, 1000}, {"median", got.Median, 500_000}, {"average", got.Average, 500_500},
+		{"stdev", got.Stdev, 288_675},
 		{"p99", got.P99, 990_000}, {"p99.9", got.P999, 999_000}, {"max", got.Max, 1_000_000},
 	} {
 		require.InEpsilon(t, float64(c.want), float64(c.got), 2e-3, c.name)
@@ -56,7 +57,8 @@ func TestLatencies(t *testing.T) {
 
 	one := newHistogram()
 	one.record(1_234_567)
-	require.Equal(t, Latencies{Min: 1_234_567, Median: 1_234_567, Average: 1_234_567, P99: 1_234_567, P999: 1_234_567, Max: 1_234_567}, one.latencies(1))
+	require.Equal(t, Latencies{Min: 1_234_567, Median: 1_234_567, Average: 1_234_567, P99: 1_234_567,
+		P999: 1_234_567, Max: 1_234_567}, one.latencies(1))
 
 	h.record(-5)
 	h.record(int64(time.Hour))

@@ -104,7 +104,8 @@ type Test struct {
 // receiver writes how many messages it has taken, a word of 32 bits in its host's order, into the
 // sender's memory, and the sender is never further ahead than RxDepth.
 type Credit struct {
-	Local        int       // where two words are in End.Local: the peer's, and our own to send from; aligned to 4
+	// where two words are in End.Local: the peer's, and our own to send from; aligned to 4
+	Local        int
 	RemoteSTag   rnic.STag // receiver: where the sender's is
 	RemoteOffset uint64
 }

@@ -29,7 +29,8 @@ func TestKinds(t *testing.T) {
 						continue
 					}
 					name := fmt.Sprintf("%v, latency %v, %d octets", op, latency, size)
-					test := Test{Op: op, Latency: latency, Size: size, Iterations: iterations, Warmup: 7, TxDepth: 16, RxDepth: 32}
+					test := Test{Op: op, Latency: latency, Size: size, Iterations: iterations, Warmup: 7,
+						TxDepth: 16, RxDepth: 32}
 					p := connect(t, devs, test).withCredit().fill(test)
 					served := p.serve(test)
 					res, err := p.ends[0].Run(p.ctx, test)
@@ -50,7 +51,8 @@ func checkResult(t *testing.T, res Result, test Test, name string) {
 	require.Positive(t, res.Elapsed, name)
 	if test.Latency {
 		l := res.Times
-		require.True(t, 0 < l.Min && l.Min <= l.Median && l.Median <= l.P99 && l.P99 <= l.P999 && l.P999 <= l.Max, "%s: %+v", name, l)
+		require.True(t, 0 < l.Min && l.Min <= l.Median && l.Median <= l.P99 && l.P99 <= l.P999 &&
+			l.P999 <= l.Max, "%s: %+v", name, l)
 		require.True(t, l.Min <= l.Average && l.Average <= l.Max, "%s: %+v", name, l)
 		return
 	}
@@ -64,7 +66,11 @@ func TestWriteRounds(t *testing.T) {
 	rounds := sample.Count(300, 1000)
 	test := Test{Op: Write, Latency: true, Size: 3, Iterations: rounds, ServerFirst: true}
 	p := connect(t, testnic.Wired(t), test)
-	require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1})))
+	require.NoError(
+		t,
+		errOf(
+			p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: p.ends[0].Local.Slice(0, 0),
+				RemoteSTag: 1})))
 	served := p.serve(test)
 	res, err := p.ends[0].Run(p.ctx, test)
 	require.NoError(t, err)
@@ -121,15 +127,22 @@ func TestDuration(t *testing.T) {
 	} {
 		test.Duration = 50 * time.Millisecond
 		p := connect(t, testnic.Wired(t), test).withCredit()
-		server := p.ends[1] // has a buffer for the last message, which is none of the test's and waits for no credit
-		require.NoError(t, errOf(server.QP.PostRecv(rnic.WorkRequest{Local: server.Local.Slice(server.RecvAt, test.Size)})))
+		// has a buffer for the last message, which is none of the test's and waits for no credit
+		server := p.ends[1]
+		require.NoError(
+			t,
+			errOf(server.QP.PostRecv(rnic.WorkRequest{Local: server.Local.Slice(server.RecvAt, test.Size)})))
 		served := p.serve(test)
 		res, err := p.ends[0].Run(p.ctx, test)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, res.Elapsed, test.Duration)
 		require.NotZero(t, res.Iterations)
 		require.Zero(t, res.Peak)
-		require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: p.ends[0].Local.Slice(0, 1), Solicited: true})))
+		require.NoError(
+			t,
+			errOf(
+				p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: p.ends[0].Local.Slice(0, 1),
+					Solicited: true})))
 		require.NoError(t, served())
 	}
 }
@@ -155,7 +168,8 @@ func TestFlush(t *testing.T) {
 // A peer that goes away ends a test, whatever is waited for; so does the caller's context.
 func TestPeerGone(t *testing.T) {
 	for _, test := range []Test{
-		{Op: Write, Size: 10, Latency: true}, {Op: Send, Size: 10, Latency: true, RxDepth: 4}, {Op: Read, Size: 10, Latency: true},
+		{Op: Write, Size: 10, Latency: true}, {Op: Send, Size: 10, Latency: true, RxDepth: 4},
+		{Op: Read, Size: 10, Latency: true},
 		{Op: Send, Size: 10, TxDepth: 4, RxDepth: 4},
 	} {
 		for _, how := range []string{"closes", "aborts", "is silent"} {
@@ -304,7 +318,8 @@ func (c *clock) now() int64 {
 	return c.ns.Add(1)
 }
 
-// answered says whether the server has had two messages, so that the client is through with a round.
+// answered says whether the server has had two messages, so that the client is through with a
+// round.
 func (p *pair) answered(test Test) bool {
 	m, err := MovedOver(p.ctx, p.ends[1].QP)
 	return err != nil || m.placed.Direct+m.placed.Reassembled >= uint64(2*test.Size)
@@ -314,7 +329,8 @@ func (p *pair) answered(test Test) bool {
 func TestAlone(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, test := range []Test{
-			{Op: Write, Latency: true, ServerFirst: true}, {Op: Send, Latency: true, RxDepth: 8}, {Op: Send, Both: true, TxDepth: 8, RxDepth: 16},
+			{Op: Write, Latency: true, ServerFirst: true}, {Op: Send, Latency: true, RxDepth: 8},
+			{Op: Send, Both: true, TxDepth: 8, RxDepth: 16},
 		} {
 			test.Size, test.Duration, test.Alone = 64, time.Minute, true
 			p := connect(t, devs, test).withCredit()
@@ -345,7 +361,8 @@ func TestAlone(t *testing.T) {
 
 // A latency's time counts from when the peer may have begun: this end is through first.
 func TestThroughBeforeThePeer(t *testing.T) {
-	test := Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Hour, Alone: true}
+	test := Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Hour,
+		Alone: true}
 	p := connect(t, testnic.Wired(t), test)
 	until, over := test, atomic.Bool{}
 	until.Duration = 0
@@ -360,7 +377,8 @@ func TestThroughBeforeThePeer(t *testing.T) {
 		}
 		return 0
 	}
-	res, err := Ends{All: p.ends[:1], Began: time.Now().Add(-test.Duration / 2), clock: clock}.Run(p.ctx, test)
+	res, err := Ends{All: p.ends[:1], Began: time.Now().Add(-test.Duration / 2), clock: clock}.Run(
+		p.ctx, test)
 	require.NoError(t, err)
 	require.NotZero(t, res.Iterations)
 	over.Store(true)
@@ -369,7 +387,8 @@ func TestThroughBeforeThePeer(t *testing.T) {
 
 // A latency test without a single round has no figures.
 func TestNoRoundIsAnError(t *testing.T) {
-	s := rounds{r: &run{Test: Test{Op: Write, Latency: true, Duration: time.Millisecond}}, done: 1, timing: newHistogram()}
+	s := rounds{r: &run{Test: Test{Op: Write, Latency: true, Duration: time.Millisecond}}, done: 1,
+		timing: newHistogram()}
 	_, err := s.result(2)
 	require.ErrorContains(t, err, "the 1ms were over before one round")
 	s.done++
@@ -381,7 +400,8 @@ func TestNoRoundIsAnError(t *testing.T) {
 // A peer that answers no longer, or ends the connection, in order or with a reset, when the time is
 // over has not ended the test too early; one that does before has.
 func TestPeerThroughFirst(t *testing.T) {
-	now, test := int64(0), Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Minute, Alone: true}
+	now, test := int64(0), Test{Op: Write, Size: 64, Latency: true, ServerFirst: true,
+		Duration: time.Minute, Alone: true}
 	s := rounds{r: &run{Test: test, now: func() int64 { return now }}, done: 1}
 	for _, gone := range []error{errFinished, ErrEnded, fmt.Errorf("perf: %w", stack.ErrReset)} {
 		now = int64(test.Duration) - 1
@@ -402,7 +422,8 @@ func TestPeerThroughFirst(t *testing.T) {
 // An end that has no credit left when the other's time is over ends with its own, wherever it
 // stands then.
 func TestOutOfCreditAndTime(t *testing.T) {
-	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond, Both: true, Alone: true}
+	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond,
+		Both: true, Alone: true}
 	p := connect(t, testnic.Wired(t), test).withCredit()
 	res, err := p.ends[0].Run(p.ctx, test) // no peer is at the other end
 	require.NoError(t, err)
@@ -411,7 +432,8 @@ func TestOutOfCreditAndTime(t *testing.T) {
 
 // An end without a number of iterations serves until it hears by other means that the peer is done.
 func TestServeUntilOver(t *testing.T) {
-	for _, test := range []Test{{Op: Send, Size: 10, TxDepth: 1, RxDepth: 4}, {Op: Send, Size: 10, Latency: true, RxDepth: 4}, {Op: Write, Size: 10, Latency: true}} {
+	for _, test := range []Test{{Op: Send, Size: 10, TxDepth: 1, RxDepth: 4},
+		{Op: Send, Size: 10, Latency: true, RxDepth: 4}, {Op: Write, Size: 10, Latency: true}} {
 		p := connect(t, testnic.Wired(t), test).withCredit()
 		looks := 0
 		es := Ends{All: p.ends[1:], Over: func() bool { looks++; return looks > 3 }}

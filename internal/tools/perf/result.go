@@ -11,9 +11,10 @@ type Result struct {
 	Op         Op
 	Latency    bool
 	Size       int
-	Iterations uint64        // measured: messages, or rounds of a latency test
-	Bytes      uint64        // Size times Iterations, one way
-	Elapsed    time.Duration // from the first posting to the last completion, or to the end of End.Flush
+	Iterations uint64 // measured: messages, or rounds of a latency test
+	Bytes      uint64 // Size times Iterations, one way
+	// from the first posting to the last completion, or to the end of End.Flush
+	Elapsed time.Duration
 
 	// Of a bandwidth test. Peak is over the best run of messages, from posting to completion, and 0
 	// when it was not looked for (PeakMax, Duration). A completion says that TCP has the octets in
@@ -52,7 +53,8 @@ func latencyOf(t *Test, n uint64, elapsed time.Duration, h *histogram, part int6
 }
 
 func resultOf(t *Test, n uint64, elapsed time.Duration) Result {
-	return Result{Op: t.Op, Latency: t.Latency, Size: t.Size, Iterations: n, Bytes: n * uint64(t.Size), Elapsed: elapsed}
+	return Result{Op: t.Op, Latency: t.Latency, Size: t.Size, Iterations: n, Bytes: n * uint64(t.Size),
+		Elapsed: elapsed}
 }
 
 // histogram of durations in ns, of bounded size whatever comes. Its cells are a thousandth wide;
@@ -85,7 +87,8 @@ func (h *histogram) latencies(part int64) Latencies {
 		return Latencies{}
 	}
 	of := func(ns int64) time.Duration { return time.Duration(ns / part) }
-	quantile := func(q float64) time.Duration { return of(min(h.h.ValueAtQuantile(q), h.most)) } // the upper end of a cell
+	// the upper end of a cell
+	quantile := func(q float64) time.Duration { return of(min(h.h.ValueAtQuantile(q), h.most)) }
 	return Latencies{
 		Min: of(h.least), Median: quantile(50), P99: quantile(99), P999: quantile(99.9), Max: of(h.most),
 		Average: of(h.sum / n), Stdev: time.Duration(h.h.StdDev() / float64(part)),

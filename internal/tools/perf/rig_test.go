@@ -84,9 +84,11 @@ func newEnd(t *testing.T, dev *rnic.Adapter) *End {
 	e.RecvCQ, err = dev.CreateCQ(4 * depth)
 	require.NoError(t, err)
 	pd := dev.AllocPD()
-	e.QP, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SendDepth: 2 * depth, RecvDepth: 2 * depth})
+	e.QP, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ,
+		SendDepth: 2 * depth, RecvDepth: 2 * depth})
 	require.NoError(t, err)
-	arena, err := hugepages.New(hugepages.Config{Bytes: memory, Page: hugepages.Normal, Node: hugepages.AnyNode})
+	arena, err := hugepages.New(hugepages.Config{Bytes: memory, Page: hugepages.Normal,
+		Node: hugepages.AnyNode})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, arena.Close()) })
 	e.Local, err = pd.RegisterWith(arena.Bytes()[:memory], rnic.RegisterOptions{

@@ -58,7 +58,8 @@ func newRun(ctx context.Context, e *End, t Test) *run {
 
 // post posts message i of the measured kind.
 func (r *run) post() error {
-	wr := rnic.WorkRequest{ID: idMessage, Signaled: true, RemoteSTag: r.RemoteSTag, RemoteOffset: r.RemoteOffset}
+	wr := rnic.WorkRequest{ID: idMessage, Signaled: true, RemoteSTag: r.RemoteSTag,
+		RemoteOffset: r.RemoteOffset}
 	switch r.Op {
 	case Write:
 		wr.Op, wr.Local = rnic.OpWrite, r.Local.Slice(r.SendAt, r.Size)

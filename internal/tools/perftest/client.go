@@ -106,7 +106,8 @@ type measurement struct {
 	plan *plan
 	es   ends
 	last perf.Result
-	due  []perf.Result // not reported yet: the end of the test, or the next one, shows first that it was one
+	// not reported yet: the end of the test, or the next one, shows first that it was one
+	due []perf.Result
 }
 
 func (m *measurement) talk(ctx context.Context, c *control) error {
@@ -119,7 +120,8 @@ func (m *measurement) talk(ctx context.Context, c *control) error {
 	if m.cfg.Connected != nil {
 		m.cfg.Connected(m.es[0].QP)
 	}
-	run := func(t perf.Test) (Report, error) { return m.measure(ctx, c.spoke, t) } // the server begins when it has heard it
+	// the server begins when it has heard it
+	run := func(t perf.Test) (Report, error) { return m.measure(ctx, c.spoke, t) }
 	return c.tests(ctx, m.plan, &mine[0], run, m.told)
 }
 

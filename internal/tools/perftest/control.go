@@ -52,7 +52,8 @@ func newControl(dev *rnic.Adapter, server bool) (*control, error) {
 	if c.memory, err = pd.Register(make([]byte, controlMemory), rnic.LocalWrite); err != nil {
 		return nil, err
 	}
-	opt := rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: controlDepth, RecvDepth: controlDepth}
+	opt := rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: controlDepth,
+		RecvDepth: controlDepth}
 	if c.qp, err = dev.CreateQP(opt); err != nil {
 		c.release()
 		return nil, err
@@ -67,7 +68,8 @@ func newControl(dev *rnic.Adapter, server bool) (*control, error) {
 }
 
 func (c *control) post(i int) error {
-	_, err := c.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: c.memory.Slice(i*messageMax, messageMax)})
+	_, err := c.qp.PostRecv(
+		rnic.WorkRequest{ID: uint64(i), Local: c.memory.Slice(i*messageMax, messageMax)})
 	return err
 }
 
@@ -102,7 +104,8 @@ func (c *control) say(ctx context.Context, b []byte) error {
 	at := controlDepth * messageMax
 	copy(c.memory.Bytes()[at:], b)
 	c.sent, c.spoke = false, time.Now()
-	if _, err := c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.memory.Slice(at, len(b)), Signaled: true}); err != nil {
+	if _, err := c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.memory.Slice(at, len(b)),
+		Signaled: true}); err != nil {
 		return c.over(ctx, err)
 	}
 	return c.until(ctx, func() bool { return c.sent })
@@ -121,7 +124,8 @@ func (c *control) hear(ctx context.Context, n int) ([]byte, error) {
 		return nil, c.over(ctx, err)
 	}
 	if len(b) != n {
-		return nil, fmt.Errorf("%w: %d octets, want %d; do both ends run the same program?", errMalformed, len(b), n)
+		return nil, fmt.Errorf("%w: %d octets, want %d; do both ends run the same program?",
+			errMalformed, len(b), n)
 	}
 	return b, nil
 }

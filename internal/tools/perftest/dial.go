@@ -37,8 +37,9 @@ type dialer struct {
 	pd     *rnic.ProtectionDomain // of all, where there are several
 	c      *control
 
-	under []*attempt    // those under way, in order
-	after time.Duration // nextAfter, until a connection has needed the next one; 0: the server is not siw
+	under []*attempt // those under way, in order
+	// nextAfter, until a connection has needed the next one; 0: the server is not siw
+	after time.Duration
 }
 
 // attempt is a connection under way.
@@ -119,8 +120,8 @@ func (d *dialer) next() (*end, error) {
 	}
 }
 
-// await returns the result of a, the oldest attempt, which is no longer under way then, and released
-// if it failed. If that takes siw too long it begins the next one.
+// await returns the result of a, the oldest attempt, which is no longer under way then, and
+// released if it failed. If that takes siw too long it begins the next one.
 func (d *dialer) await(a *attempt) (err error) {
 	var late <-chan time.Time
 	if d.after > 0 && len(d.under) == 1 { // otherwise there is a next one already

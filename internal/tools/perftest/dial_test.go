@@ -16,7 +16,8 @@ import (
 // relays is in front of a server. take is told of each connection that comes, by its number from 1
 // on, and returns the one to relay, after a while; nil: none. It returns its address and, at the
 // end, how many came.
-func relays(t *testing.T, server string, take func(n int, c net.Conn) (net.Conn, time.Duration)) (addr string, end func() int) {
+func relays(t *testing.T, server string,
+	take func(n int, c net.Conn) (net.Conn, time.Duration)) (addr string, end func() int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -47,8 +48,8 @@ func relays(t *testing.T, server string, take func(n int, c net.Conn) (net.Conn,
 }
 
 // oneBehind relays connections as siw's listener takes them that one has come to too early: the
-// first of a client at once, each other one only when another has come after it. What is left at the
-// end is reset.
+// first of a client at once, each other one only when another has come after it. What is left at
+// the end is reset.
 func oneBehind(t *testing.T, server string) (addr string, end func() int) {
 	t.Helper()
 	var waits net.Conn
@@ -113,7 +114,8 @@ func TestLateConnectionIsWaitedFor(t *testing.T) {
 		}
 		return c, 0
 	})
-	res, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: addr, Test: plain, ServerFirst: time.Millisecond})
+	res, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: addr, Test: plain,
+		ServerFirst: time.Millisecond})
 	require.NoError(t, err)
 	require.NoError(t, r.served().Err)
 	require.EqualValues(t, plain.Iterations, res.Iterations)

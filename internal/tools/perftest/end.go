@@ -24,8 +24,10 @@ type end struct {
 
 // newEnd makes an idle QueuePair with memory and the receive buffers of the test. pd is that of all
 // connections of the test, where there are several.
-func newEnd(dev *rnic.Adapter, p *plan, g terms, pd *rnic.ProtectionDomain, server bool) (*end, error) {
-	area := (max(p.Size, g.cycle) + lineLen - 1) &^ (lineLen - 1) // perftest goes round in it where messages are short
+func newEnd(dev *rnic.Adapter, p *plan, g terms, pd *rnic.ProtectionDomain,
+	server bool) (*end, error) {
+	// perftest goes round in it where messages are short
+	area := (max(p.Size, g.cycle) + lineLen - 1) &^ (lineLen - 1)
 	e, err := perf.Open(dev, &p.Test, area, pd, server)
 	if err != nil {
 		return nil, err
@@ -45,7 +47,8 @@ func (p *plan) connParam(conn rnic.ConnParam) rnic.ConnParam {
 // place is what the peer is told: of a test of Sends where the credit is, otherwise where the
 // octets come to.
 func (e *end) place() Place {
-	p := Place{Reads: 1, QPN: e.QP.Number() & 0xffffff, STag: e.Local.STag(), Offset: e.Local.Base() + uint64(e.RecvAt)}
+	p := Place{Reads: 1, QPN: e.QP.Number() & 0xffffff, STag: e.Local.STag(),
+		Offset: e.Local.Base() + uint64(e.RecvAt)}
 	if e.Credit != nil {
 		p.Offset = e.Local.Base() + uint64(e.Credit.Local)
 	}
@@ -125,7 +128,8 @@ func (e *end) terminated() error {
 }
 
 // sameAtBothEnds is what most errors of a test come of.
-const sameAtBothEnds = "; do both ends run the same program, with the same -n and -s, and -a, -b and -q?"
+const sameAtBothEnds = "; do both ends run the same program, with the same -n and -s, and -a, " +
+	"-b and -q?"
 
 // reason prefers what has ended a connection that is measured over what went wrong for that.
 func (es ends) reason(ctx context.Context, err error) error {
@@ -211,7 +215,8 @@ func (es ends) checkBoth(ctx context.Context, p *plan) error {
 	got, err := es.awaitCome(ctx, p.due())
 	if err == nil && got < p.due() {
 		what := map[perf.Op]string{perf.Write: "octets came", perf.Read: "Reads were asked"}[p.Op]
-		return fmt.Errorf("perftest: %d %s of the other end, where %d were due: was it told -b, and the same -n and -s?", got, what, p.due())
+		return fmt.Errorf("perftest: %d %s of the other end, where %d were due: was it told -b, and "+
+			"the same -n and -s?", got, what, p.due())
 	}
 	return err
 }

@@ -86,7 +86,8 @@ func TestStrangeClients(t *testing.T) {
 // A client that is silent is given up: before its second connection, in a time of its own, whatever
 // a test may take, and its address is free again; and in the middle of a test.
 func TestSilentClients(t *testing.T) {
-	overBoth(t, ServerConfig{Test: plain, GreetTimeout: 100 * time.Millisecond, IdleTimeout: time.Hour}, func(r *rig) {
+	overBoth(t, ServerConfig{Test: plain, GreetTimeout: 100 * time.Millisecond,
+		IdleTimeout: time.Hour}, func(r *rig) {
 		r.first()
 		require.ErrorContains(r.t, r.served().Err, "nothing came from the client for 100ms")
 		_, _ = r.first().greet(r.ctx, nil) // on a slow machine it is given up within that
@@ -166,8 +167,8 @@ func TestClientsOneByOne(t *testing.T) {
 	})
 }
 
-// The next client at an address is taken neither for one that has not yet said what it wants nor for
-// one that has gone, and comes after one that is to make its second connection.
+// The next client at an address is taken neither for one that has not yet said what it wants nor
+// for one that has gone, and comes after one that is to make its second connection.
 func TestClientsAtOneAddress(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		slow := r.first()
@@ -190,7 +191,8 @@ func TestClientsAtOneAddress(t *testing.T) {
 		require.ErrorContains(r.t, served.Err, "reset")
 
 		gone := &seconds{
-			addr: served.Remote.Addr(), first: next.qp, ch: make(chan *rnic.ConnRequest, 1), left: 1, over: make(chan struct{}),
+			addr: served.Remote.Addr(), first: next.qp, ch: make(chan *rnic.ConnRequest, 1), left: 1,
+			over: make(chan struct{}),
 		}
 		require.Equal(r.t, gone, r.server.enter(gone))
 		after := r.first() // which would else not be answered
@@ -217,8 +219,10 @@ func TestDifferentNumbers(t *testing.T) {
 // What no program measures is refused before anything is connected.
 func TestRefusedTests(t *testing.T) {
 	for _, test := range []perf.Test{
-		{Op: perf.Atomic, Size: 8, Iterations: 1}, {Op: perf.Write, Size: 0, Iterations: 1}, {Op: perf.Write, Size: SizeMax + 1, Iterations: 1},
-		{Op: perf.Write, Size: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Duration: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Warmup: 1},
+		{Op: perf.Atomic, Size: 8, Iterations: 1}, {Op: perf.Write, Size: 0, Iterations: 1},
+		{Op: perf.Write, Size: SizeMax + 1, Iterations: 1},
+		{Op: perf.Write, Size: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Duration: 1},
+		{Op: perf.Write, Size: 1, Iterations: 1, Warmup: 1},
 		{Op: perf.Send, Size: 1, Iterations: 1 << 20, RxDepth: DepthMax + 1},
 	} {
 		_, err := NewServer(ServerConfig{Test: test})
@@ -230,7 +234,8 @@ func TestRefusedTests(t *testing.T) {
 		test  perf.Test
 		shape Shape
 	}{
-		{plain, Shape{QPs: QPsMax + 1}}, {plain, Shape{All: true, QPs: 33}}, {perf.Test{Op: perf.Write, Duration: 1}, Shape{All: true}},
+		{plain, Shape{QPs: QPsMax + 1}}, {plain, Shape{All: true, QPs: 33}},
+		{perf.Test{Op: perf.Write, Duration: 1}, Shape{All: true}},
 		{perf.Test{Op: perf.Write, Latency: true, Size: 8, Iterations: 1}, Shape{Both: true}},
 		{perf.Test{Op: perf.Send, Latency: true, Size: 8, Iterations: 1, RxDepth: 1}, Shape{QPs: 2}},
 	} {
@@ -243,7 +248,9 @@ func TestRefusedTests(t *testing.T) {
 // with that one.
 func TestOnePlace(t *testing.T) {
 	through := make(chan struct{})
-	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, ClientsMax: 1, Done: func(Served) { <-through }})
+	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, ClientsMax: 1, Done: func(Served) {
+		<-through
+	}})
 	finish := sync.OnceFunc(func() { close(through) })
 	t.Cleanup(finish)
 	_, err := r.run(plain, rnic.ConnParam{})

@@ -43,7 +43,8 @@ func (h Hello) String() string {
 // lenient, but the places of the messages have changed over the versions.
 func (h Hello) check() error {
 	if h != hello(Version) {
-		return fmt.Errorf("perftest: the peer's handshake is of version %v, this is %s (perftest 4.5)", h, Version)
+		return fmt.Errorf("perftest: the peer's handshake is of version %v, this is %s (perftest 4.5)", h,
+			Version)
 	}
 	return nil
 }
@@ -93,8 +94,10 @@ func (p *Place) marshal() []byte {
 func parsePlace(b []byte) Place {
 	u32 := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
 	return Place{
-		LID: u32(0), Reads: u32(4), QPN: u32(8), PSN: u32(12), STag: rnic.STag(u32(16)), fill: [4]byte(b[20:24]),
-		Offset: binary.BigEndian.Uint64(b[24:]), GID: [16]byte(b[32:48]), SRQN: u32(48), GIDIndex: u32(52),
+		LID: u32(0), Reads: u32(4), QPN: u32(8), PSN: u32(12), STag: rnic.STag(u32(16)),
+		fill:   [4]byte(b[20:24]),
+		Offset: binary.BigEndian.Uint64(b[24:]), GID: [16]byte(b[32:48]), SRQN: u32(48),
+		GIDIndex: u32(52),
 	}
 }
 
@@ -107,7 +110,8 @@ type Report struct {
 func (r *Report) marshal() [][]byte {
 	var all [][]byte
 	for _, v := range []uint64{
-		r.Size, r.Iterations, math.Float64bits(r.Peak), math.Float64bits(r.Average), math.Float64bits(r.MessageRateM),
+		r.Size, r.Iterations, math.Float64bits(r.Peak), math.Float64bits(r.Average),
+		math.Float64bits(r.MessageRateM),
 	} {
 		all = append(all, binary.BigEndian.AppendUint64(nil, v))
 	}

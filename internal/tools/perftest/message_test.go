@@ -120,7 +120,8 @@ func FuzzMessages(f *testing.F) {
 		switch len(b) {
 		case versionLen:
 			h := Hello(b)
-			require.Equal(t, bytes.Equal(b, []byte("6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")), h.check() == nil)
+			require.Equal(t, bytes.Equal(b, []byte("6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")),
+				h.check() == nil)
 		case mtuLen:
 			if m, err := parseMTU(b); err == nil {
 				require.Equal(t, b, m.marshal())

@@ -20,7 +20,8 @@ func TestPrograms(t *testing.T) {
 	for _, p := range Programs {
 		for _, size := range sample.Of(t, 1, []int{2, 5000, 65536}) {
 			t.Run(p.String(), func(t *testing.T) {
-				test := perf.Test{Op: p.Op, Latency: p.Latency, Size: size, Iterations: iterations, TxDepth: 128, RxDepth: 100}
+				test := perf.Test{Op: p.Op, Latency: p.Latency, Size: size, Iterations: iterations,
+					TxDepth: 128, RxDepth: 100}
 				overBoth(t, ServerConfig{Test: test}, func(r *rig) {
 					for range 2 { // the server serves on
 						res, err := r.run(test, rnic.ConnParam{})
@@ -83,9 +84,11 @@ func checkServed(t *testing.T, s Served, res perf.Result) {
 func TestShapes(t *testing.T) {
 	for _, p := range Programs {
 		for _, s := range sample.Of(t, 1, []Shape{
-			{All: true}, {Both: true}, {QPs: 3}, {All: true, Both: true}, {All: true, QPs: 2}, {Both: true, QPs: 2}, {All: true, Both: true, QPs: 2},
+			{All: true}, {Both: true}, {QPs: 3}, {All: true, Both: true}, {All: true, QPs: 2},
+			{Both: true, QPs: 2}, {All: true, Both: true, QPs: 2},
 		}) {
-			test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 5000, Iterations: 3, TxDepth: 128, RxDepth: 100}
+			test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 5000, Iterations: 3, TxDepth: 128,
+				RxDepth: 100}
 			if _, err := newPlan(test, s); err != nil {
 				continue // of latencies
 			}
@@ -128,7 +131,8 @@ func sizesOf(p *plan) (all []int) {
 func TestDurations(t *testing.T) {
 	for _, p := range Programs {
 		for _, s := range sample.Of(t, 1, []Shape{{}, {Both: true}, {QPs: 2}}) {
-			test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 64, Duration: 50 * time.Millisecond, TxDepth: 16, RxDepth: 100}
+			test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 64, Duration: 50 * time.Millisecond,
+				TxDepth: 16, RxDepth: 100}
 			if p.Latency { // one round at least, on a busy machine, too
 				test.Duration *= 8
 			}
@@ -142,7 +146,8 @@ func TestDurations(t *testing.T) {
 				}
 				overBoth(t, ServerConfig{Test: told, Shape: s}, func(r *rig) {
 					begin := time.Now()
-					res, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, Shape: s, ServerFirst: time.Millisecond})
+					res, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, Shape: s,
+						ServerFirst: time.Millisecond})
 					require.NoError(t, err)
 					require.GreaterOrEqual(t, time.Since(begin), test.Duration)
 					require.NoError(t, r.served().Err)
@@ -164,9 +169,11 @@ func TestOneDirectionIsHalfATest(t *testing.T) {
 	for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send} {
 		for _, weAreTold := range []bool{false, true} {
 			test := perf.Test{Op: op, Size: 5000, Iterations: 20, TxDepth: 8, RxDepth: 20}
-			r := newRig(t, testnic.Sockets(t), ServerConfig{Test: test, Shape: Shape{Both: weAreTold}, IdleTimeout: 8 * time.Second})
+			r := newRig(t, testnic.Sockets(t), ServerConfig{Test: test, Shape: Shape{Both: weAreTold},
+				IdleTimeout: 8 * time.Second})
 			all.Go(func() {
-				_, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, Shape: Shape{Both: !weAreTold}})
+				_, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test,
+					Shape: Shape{Both: !weAreTold}})
 				require.Error(t, err, "%v, %v", op, weAreTold)
 				s := r.served()
 				if op == perf.Send {
@@ -192,10 +199,12 @@ func TestMismatchHasNoFigures(t *testing.T) {
 	for _, there := range Programs {
 		for _, here := range Programs {
 			for _, n := range []int{20, 40} {
-				r := newRig(t, testnic.Sockets(t), ServerConfig{Test: test(there, 20), IdleTimeout: time.Second})
+				r := newRig(t, testnic.Sockets(t),
+					ServerConfig{Test: test(there, 20), IdleTimeout: time.Second})
 				all.Go(func() {
 					figures := 0
-					_, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test(here, n), ServerFirst: time.Millisecond, Measured: func(perf.Result) { figures++ }})
+					_, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test(here, n),
+						ServerFirst: time.Millisecond, Measured: func(perf.Result) { figures++ }})
 					if err == nil {
 						require.Equal(t, 1, figures, "%v, %v", there, here)
 						return
@@ -216,7 +225,8 @@ func TestServerSendsNothingBack(t *testing.T) {
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain})
 	es := r.second(r.firstGreeted())
 	es[0].plan = planOf(t, plain, Shape{Both: true})
-	require.ErrorContains(t, es.checkBoth(r.ctx, es[0].plan), "0 octets came of the other end, where 1280 were due")
+	require.ErrorContains(t, es.checkBoth(r.ctx, es[0].plan),
+		"0 octets came of the other end, where 1280 were due")
 }
 
 // What a client writes beyond the memory that the server has given is what both ends say, although
@@ -232,12 +242,14 @@ func TestWritesBeyond(t *testing.T) {
 		require.ErrorContains(t, s.Err, "base or bounds violation")
 		require.ErrorContains(t, s.Err, "the same -n and -s")
 	})
-	overBoth(t, ServerConfig{Test: told, IdleTimeout: time.Hour}, func(r *rig) { // and at once, although the client says no more
+	// and at once, although the client says no more
+	overBoth(t, ServerConfig{Test: told, IdleTimeout: time.Hour}, func(r *rig) {
 		es := r.second(r.firstGreeted())
 		theirs, err := r.control.begin(r.ctx, es[0].plan.program(), es.places())
 		require.NoError(t, err)
 		require.NoError(t, errOf(es[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
-			Local: es[0].Local.Slice(0, 64), RemoteSTag: theirs[0].STag, RemoteOffset: theirs[0].Offset + 8192,
+			Local: es[0].Local.Slice(0, 64), RemoteSTag: theirs[0].STag,
+			RemoteOffset: theirs[0].Offset + 8192,
 		})))
 		require.ErrorContains(t, r.served().Err, "base or bounds violation")
 	})
@@ -246,19 +258,22 @@ func TestWritesBeyond(t *testing.T) {
 // A server that writes beyond the client's memory is the reason that the client gives.
 func TestServerWritesBeyond(t *testing.T) {
 	test := perf.Test{Op: perf.Write, Latency: true, Size: 64, Iterations: 20}
-	overBoth(t, ServerConfig{Test: perf.Test{Op: perf.Write, Latency: true, Size: 65536, Iterations: 20}}, func(r *rig) {
-		_, err := r.run(test, rnic.ConnParam{})
-		require.ErrorContains(t, err, "base or bounds violation")
-		require.ErrorContains(t, r.served().Err, "base or bounds violation")
-	})
+	overBoth(
+		t, ServerConfig{Test: perf.Test{Op: perf.Write, Latency: true, Size: 65536, Iterations: 20}},
+		func(r *rig) {
+			_, err := r.run(test, rnic.ConnParam{})
+			require.ErrorContains(t, err, "base or bounds violation")
+			require.ErrorContains(t, r.served().Err, "base or bounds violation")
+		})
 }
 
 // Connections that do not all come are an error that says how many there were.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
-	overBoth(t, ServerConfig{Test: plain, Shape: Shape{QPs: 3}, GreetTimeout: 3 * time.Second}, func(r *rig) {
-		_, err := r.run(plain, rnic.ConnParam{})
-		require.Error(t, err)
-		require.ErrorContains(t, r.served().Err, "connection 2 of the 3 to be measured")
-	})
+	overBoth(t, ServerConfig{Test: plain, Shape: Shape{QPs: 3}, GreetTimeout: 3 * time.Second},
+		func(r *rig) {
+			_, err := r.run(plain, rnic.ConnParam{})
+			require.Error(t, err)
+			require.ErrorContains(t, r.served().Err, "connection 2 of the 3 to be measured")
+		})
 }

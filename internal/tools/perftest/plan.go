@@ -57,7 +57,8 @@ func (p *plan) check() error {
 	case p.Size < 1 || p.Size > SizeMax:
 		return fmt.Errorf("perftest: messages of %d octets, 1 to %d possible", p.Size, SizeMax)
 	case p.Iterations < 1 && p.Duration <= 0:
-		return errors.New("perftest: a number of iterations is needed, the same at both ends, or a duration")
+		return errors.New("perftest: a number of iterations is needed, the same at both ends, or " +
+			"a duration")
 	case p.Iterations != 0 && p.Duration != 0:
 		return errors.New("perftest: a number of iterations and a duration: one of them")
 	case p.Warmup != 0:
@@ -65,11 +66,13 @@ func (p *plan) check() error {
 	case p.All && p.Duration != 0:
 		return errors.New("perftest: all lengths have a number of iterations, and no duration")
 	case p.Latency && (p.Shape.Both || p.QPs > 1):
-		return errors.New("perftest: both directions, and several connections, are of bandwidth tests only")
+		return errors.New("perftest: both directions, and several connections, are of bandwidth " +
+			"tests only")
 	case p.QPs > QPsMax:
 		return fmt.Errorf("perftest: %d connections, 1 to %d possible", p.QPs, QPsMax)
 	case p.QPs*2*p.Size > memoryMax:
-		return fmt.Errorf("perftest: %d connections with messages of %d octets need more than the %d octets that a client has", p.QPs, p.Size, memoryMax)
+		return fmt.Errorf("perftest: %d connections with messages of %d octets need more than the %d "+
+			"octets that a client has", p.QPs, p.Size, memoryMax)
 	case p.TxDepth < 1 || p.TxDepth > DepthMax || p.RxDepth < 1 || p.RxDepth > DepthMax:
 		return fmt.Errorf("perftest: depths %d and %d, 1 to %d possible", p.TxDepth, p.RxDepth, DepthMax)
 	}

@@ -66,5 +66,6 @@ func (r *rig) served() Served {
 }
 
 func (r *rig) run(test perf.Test, conn rnic.ConnParam) (perf.Result, error) {
-	return Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, Conn: conn, ServerFirst: time.Millisecond})
+	return Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, Conn: conn,
+		ServerFirst: time.Millisecond})
 }

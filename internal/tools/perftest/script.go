@@ -15,7 +15,8 @@ type Program struct {
 
 // Programs are those that are spoken.
 var Programs = []Program{
-	{perf.Write, false}, {perf.Read, false}, {perf.Send, false}, {perf.Write, true}, {perf.Read, true}, {perf.Send, true},
+	{perf.Write, false}, {perf.Read, false}, {perf.Send, false}, {perf.Write, true}, {perf.Read, true},
+	{perf.Send, true},
 }
 
 // String is the program's name.
@@ -141,7 +142,8 @@ func (c *control) begin(ctx context.Context, p Program, mine []Place) (theirs []
 //	ib_send_lat          Place, always                               Place
 //	ib_read_lat                                                      Place
 //	ib_write_lat
-func (c *control) tests(ctx context.Context, p *plan, mine *Place, run func(perf.Test) (Report, error), told func(t perf.Test, mine, theirs Report)) error {
+func (c *control) tests(ctx context.Context, p *plan, mine *Place,
+	run func(perf.Test) (Report, error), told func(t perf.Test, mine, theirs Report)) error {
 	program := p.program()
 	wait := func(when bool) error {
 		if !when {
@@ -182,7 +184,8 @@ func (c *control) tests(ctx context.Context, p *plan, mine *Place, run func(perf
 }
 
 // figures swaps those of a test.
-func (c *control) figures(ctx context.Context, t perf.Test, mine Report, told func(t perf.Test, mine, theirs Report)) error {
+func (c *control) figures(ctx context.Context, t perf.Test, mine Report,
+	told func(t perf.Test, mine, theirs Report)) error {
 	var theirs Report
 	for i, b := range mine.marshal() {
 		b, err := c.swap(ctx, "figures", b)

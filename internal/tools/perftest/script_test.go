@@ -69,7 +69,9 @@ func TestScriptsFollowTranscripts(t *testing.T) {
 				require.Equal(r.t, []Place{said}, place)
 				var report Report
 				test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 4096, Iterations: 10, RxDepth: 10}
-				err = ours.tests(r.ctx, planOf(r.t, test, Shape{}), &Place{}, func(perf.Test) (Report, error) { return Report{}, nil },
+				err = ours.tests(r.ctx, planOf(r.t, test, Shape{}), &Place{}, func(perf.Test) (Report, error) {
+					return Report{}, nil
+				},
 					func(_ perf.Test, _, theirs Report) { report = theirs })
 				require.NoError(r.t, err)
 				require.NoError(r.t, ours.qp.Close(r.ctx)) // when that is all they have to say
@@ -170,13 +172,16 @@ func TestRights(t *testing.T) {
 		{Program{perf.Read, true}, Shape{}, local, local | rnic.RemoteRead},
 		{Program{perf.Send, false}, Shape{}, local | rnic.RemoteWrite, local}, // the server gives credits
 		{Program{perf.Send, true}, Shape{}, local, local},
-		{Program{perf.Write, false}, Shape{Both: true}, local | rnic.RemoteWrite, local | rnic.RemoteWrite},
+		{Program{perf.Write, false}, Shape{Both: true}, local | rnic.RemoteWrite,
+			local | rnic.RemoteWrite},
 		{Program{perf.Read, false}, Shape{Both: true}, local | rnic.RemoteRead, local | rnic.RemoteRead},
-		{Program{perf.Send, false}, Shape{Both: true}, local | rnic.RemoteWrite, local | rnic.RemoteWrite},
+		{Program{perf.Send, false}, Shape{Both: true}, local | rnic.RemoteWrite,
+			local | rnic.RemoteWrite},
 		{Program{perf.Write, false}, Shape{QPs: 2}, local, local | rnic.RemoteWrite},
 	} {
 		dev := testnic.Sockets(t)[0]
-		p := planOf(t, perf.Test{Op: tc.p.Op, Latency: tc.p.Latency, Size: 8, Iterations: 8, TxDepth: 1, RxDepth: 8}, tc.s)
+		p := planOf(t, perf.Test{Op: tc.p.Op, Latency: tc.p.Latency, Size: 8, Iterations: 8, TxDepth: 1,
+			RxDepth: 8}, tc.s)
 		for _, server := range []bool{false, true} {
 			want := tc.client
 			if server {

@@ -41,10 +41,13 @@ type ServerConfig struct {
 
 // Served is a client that has gone. Err is nil when its test was made to its end.
 type Served struct {
-	Remote   netip.AddrPort
-	Test     perf.Test  // as it came: Size and Iterations of Writes without answers, and of Reads, are the client's to choose
-	Shape    Shape      // as it was told
-	Report   Report     // the client's figures; of ib_write_bw and ib_read_bw, and of tests in both directions
+	Remote netip.AddrPort
+	// as it came: Size and Iterations of Writes without answers, and of Reads, are the client's to
+	// choose
+	Test  perf.Test
+	Shape Shape // as it was told
+	// the client's figures; of ib_write_bw and ib_read_bw, and of tests in both directions
+	Report   Report
 	Counters rnic.Stats // of the first connection that was measured
 	Octets   uint64     // placed, on all of them; of Reads: sent
 	Direct   uint64     // of those that were placed: directly
@@ -104,7 +107,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.GreetTimeout <= 0 {
 		cfg.GreetTimeout = 10 * time.Second
 	}
-	return &Server{cfg: cfg, plan: p, places: peer.NewPlaces(cfg.ClientsMax), waiting: map[netip.Addr]*seconds{}}, nil
+	return &Server{cfg: cfg, plan: p, places: peer.NewPlaces(cfg.ClientsMax),
+		waiting: map[netip.Addr]*seconds{}}, nil
 }
 
 // Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error
@@ -137,7 +141,8 @@ func (s *Server) leave(w *seconds) {
 	}
 }
 
-var errSameAddress = errors.New("perftest: another client at this address is in the middle of its handshake" + peer.Later)
+var errSameAddress = errors.New(
+	"perftest: another client at this address is in the middle of its handshake" + peer.Later)
 
 // await registers a client for the connections that are to be measured, after the one before it at
 // its address.
@@ -198,7 +203,8 @@ func refuse(req *rnic.ConnRequest) {
 }
 
 // accept is ConnRequest.Accept, and refuses the client for which there is no room here.
-func accept(ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn rnic.ConnParam) error {
+func accept(ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair,
+	conn rnic.ConnParam) error {
 	err := req.Accept(ctx, qp, conn)
 	if err != nil && qp.State() == rnic.Idle {
 		refuse(req)
@@ -249,7 +255,8 @@ func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 	}
 	var second *seconds
 	defer func() { x.s.forget(second) }()
-	g, err := x.c.greet(greeting, func(ctx context.Context) (err error) { // before the client can make it
+	// before the client can make it
+	g, err := x.c.greet(greeting, func(ctx context.Context) (err error) {
 		second, err = x.s.await(ctx, req.Remote().Addr(), x.c.qp)
 		return err
 	})
@@ -277,7 +284,8 @@ func (x *session) accept(ctx context.Context, second chan *rnic.ConnRequest, g t
 		case <-x.c.qp.Done():
 			return over(ctx, x.c.qp, ErrClosed)
 		case <-ctx.Done():
-			return x.explain(ctx, fmt.Errorf("perftest: connection %d of the %d to be measured: %w", i+1, p.QPs, ctx.Err()))
+			return x.explain(ctx, fmt.Errorf("perftest: connection %d of the %d to be measured: %w", i+1,
+				p.QPs, ctx.Err()))
 		}
 		e, err := newEnd(cfg.Adapter, p, g, pd, true)
 		if err != nil {
@@ -302,7 +310,8 @@ func (x *session) explain(ctx context.Context, err error) error {
 
 // test is what goes over all connections.
 func (x *session) test(ctx context.Context) error {
-	silent := fmt.Errorf("perftest: nothing came from the client for %v%s", x.s.cfg.IdleTimeout, sameAtBothEnds)
+	silent := fmt.Errorf("perftest: nothing came from the client for %v%s", x.s.cfg.IdleTimeout,
+		sameAtBothEnds)
 	watched, stop := peer.Watch(ctx, x.s.cfg.IdleTimeout, silent, x.moved)
 	defer stop()
 	sound, stopSound := x.es.whileSound(watched)
@@ -392,12 +401,14 @@ func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 func (x *session) checkDirections(ctx context.Context) error {
 	if x.s.plan.Shape.Both {
 		if n, err := x.es.came(ctx); n > 0 || err != nil {
-			return cmp.Or(err, errors.New("perftest: the client has begun without waiting for this end: it was told no -b, both directions, and this end was"))
+			return cmp.Or(err, errors.New("perftest: the client has begun without waiting for this end: "+
+				"it was told no -b, both directions, and this end was"))
 		}
 		return nil
 	}
 	if n, err := x.es.awaitCome(ctx, 1); n == 0 || err != nil {
-		return cmp.Or(err, errors.New("perftest: the client waits for this end to begin: it was told -b, both directions, and this end was not"))
+		return cmp.Or(err, errors.New("perftest: the client waits for this end to begin: it was told "+
+			"-b, both directions, and this end was not"))
 	}
 	return nil
 }

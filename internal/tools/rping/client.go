@@ -32,7 +32,8 @@ const closeTimeout = 5 * time.Second
 // end, ErrVanished, and *MismatchError.
 func Run(ctx context.Context, cfg ClientConfig) (int, error) {
 	if cfg.Size < SizeMin || cfg.Size > SizeMax || cfg.Count < 0 {
-		return 0, fmt.Errorf("rping: %d pings of %d octets: want 0 or more, of %d to %d", cfg.Count, cfg.Size, SizeMin, SizeMax)
+		return 0, fmt.Errorf("rping: %d pings of %d octets: want 0 or more, of %d to %d", cfg.Count,
+			cfg.Size, SizeMin, SizeMax)
 	}
 	e, err := newEnd(cfg.Adapter)
 	if err != nil {
@@ -82,7 +83,8 @@ func lasting(ctx context.Context, endless bool) (context.Context, context.Cancel
 }
 
 // ping is one, from the announcement to the comparison.
-func (e *end) ping(ctx context.Context, cfg *ClientConfig, n int, source, sink *rnic.MemoryRegion) error {
+func (e *end) ping(ctx context.Context, cfg *ClientConfig, n int, source,
+	sink *rnic.MemoryRegion) error {
 	Data(source.Bytes(), n)
 	clear(sink.Bytes())
 	begin := time.Now()

@@ -80,9 +80,11 @@ func (p place) put(b []byte) {
 
 func parsePlace(b []byte) (place, error) {
 	if len(b) != messageLen {
-		return place{}, fmt.Errorf("rping: a message of %d octets, where one of %d was due", len(b), messageLen)
+		return place{}, fmt.Errorf("rping: a message of %d octets, where one of %d was due",
+			len(b), messageLen)
 	}
-	return place{binary.BigEndian.Uint64(b), rnic.STag(binary.BigEndian.Uint32(b[8:])), binary.BigEndian.Uint32(b[12:])}, nil
+	return place{binary.BigEndian.Uint64(b), rnic.STag(binary.BigEndian.Uint32(b[8:])),
+		binary.BigEndian.Uint32(b[12:])}, nil
 }
 
 // end is one end of a connection.
@@ -107,7 +109,8 @@ func newEnd(dev *rnic.Adapter) (e *end, err error) {
 	if e.cq, err = dev.CreateCQ(16); err != nil {
 		return nil, err
 	}
-	if e.qp, err = dev.CreateQP(rnic.QPOptions{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendDepth: 4, RecvDepth: inboxes}); err != nil {
+	if e.qp, err = dev.CreateQP(rnic.QPOptions{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendDepth: 4,
+		RecvDepth: inboxes}); err != nil {
 		return nil, err
 	}
 	if e.control, err = e.register((1+inboxes)*messageLen, rnic.LocalWrite); err == nil {
@@ -138,7 +141,8 @@ func (e *end) register(n int, access rnic.Access) (*rnic.MemoryRegion, error) {
 }
 
 func (e *end) postRecv(i int) error {
-	_, err := e.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: e.control.Slice((1+i)*messageLen, messageLen)})
+	_, err := e.qp.PostRecv(
+		rnic.WorkRequest{ID: uint64(i), Local: e.control.Slice((1+i)*messageLen, messageLen)})
 	return err
 }
 
@@ -200,7 +204,8 @@ func (e *end) next(ctx context.Context) (rnic.Completion, error) {
 // over says how the connection ended, which is about to, if err came of that.
 func (e *end) over(ctx context.Context, err error) error {
 	if errors.Is(err, rnic.ErrReadDepth) {
-		return errors.New("rping: start-up settled no read depth: the peer speaks no MPA revision 2, without which the server cannot read")
+		return errors.New("rping: start-up settled no read depth: the peer speaks no MPA revision 2, " +
+			"without which the server cannot read")
 	}
 	return peer.Over(ctx, e.qp, errClosed)
 }

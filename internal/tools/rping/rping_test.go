@@ -31,7 +31,8 @@ type rig struct {
 
 func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	t.Helper()
-	r := &rig{t: t, client: devs[0], served: make(chan Served, 64), refused: make(chan string, 64), pings: make(chan string, 1024), waits: make(chan struct{}, 64)}
+	r := &rig{t: t, client: devs[0], served: make(chan Served, 64), refused: make(chan string, 64),
+		pings: make(chan string, 1024), waits: make(chan struct{}, 64)}
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -62,10 +63,11 @@ func TestPings(t *testing.T) {
 		r := newRig(t, devs, ServerConfig{})
 		for _, size := range []int{SizeMin, SizeDefault, 2000, SizeMax} {
 			var took []time.Duration
-			n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 70, Size: size, Verify: true, OnPing: func(p Ping) {
-				require.Equal(t, len(took), p.Number)
-				took = append(took, p.Took)
-			}})
+			n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 70, Size: size,
+				Verify: true, OnPing: func(p Ping) {
+					require.Equal(t, len(took), p.Number)
+					took = append(took, p.Took)
+				}})
 			require.NoError(t, err)
 			require.Equal(t, 70, n)
 			require.Len(t, took, 70)
@@ -86,7 +88,8 @@ func TestPings(t *testing.T) {
 func TestData(t *testing.T) {
 	b := make([]byte, 30)
 	for n, want := range map[int]string{
-		0: "rdma-ping-0: ABCDEFGHIJKLMNOP", 4: "rdma-ping-4: EFGHIJKLMNOPQRST", 57: "rdma-ping-57: zABCDEFGHIJKLMN",
+		0: "rdma-ping-0: ABCDEFGHIJKLMNOP", 4: "rdma-ping-4: EFGHIJKLMNOPQRST",
+		57: "rdma-ping-57: zABCDEFGHIJKLMN",
 		58: "rdma-ping-58: ABCDEFGHIJKLMNO", 2147483647: "rdma-ping-2147483647: tuvwxyzA"[:29],
 	} {
 		Data(b, n)
@@ -107,11 +110,12 @@ func TestClientsAtOnce(t *testing.T) {
 	var endless sync.WaitGroup
 	endless.Go(func() {
 		n := 0
-		n, err := Run(ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Size: 500, Verify: true, OnPing: func(Ping) {
-			if n++; n == 30 {
-				cancel()
-			}
-		}})
+		n, err := Run(ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Size: 500, Verify: true,
+			OnPing: func(Ping) {
+				if n++; n == 30 {
+					cancel()
+				}
+			}})
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, n, 30)
 	})
@@ -124,7 +128,8 @@ func TestClientsAtOnce(t *testing.T) {
 			require.EqualError(t, s.Err, "rping: a ping of 1001 octets, 1 to 1000 are served")
 		}
 	}
-	n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 3, Size: 1000, Verify: true})
+	n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 3, Size: 1000,
+		Verify: true})
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
 }
@@ -143,7 +148,8 @@ func TestHostileClients(t *testing.T) {
 	}{
 		{"short", make([]byte, 15), "rping: a message of 15 octets, where one of 16 was due"},
 		{"nothing", message(place{}), "rping: a ping of 0 octets, 1 to 65535 are served"},
-		{"endless", message(place{size: 1<<32 - 1}), "rping: a ping of 4294967295 octets, 1 to 65535 are served"},
+		{"endless", message(place{size: 1<<32 - 1}),
+			"rping: a ping of 4294967295 octets, 1 to 65535 are served"},
 		{"not its memory", message(place{stag: 0x12345678, size: 100}), "STag"},
 		{"silent", nil, "rping: nothing came from the client for 100ms"},
 	} {
@@ -161,7 +167,8 @@ func TestHostileClients(t *testing.T) {
 				m, err := e.register(messageLen, 0)
 				require.NoError(t, err)
 				copy(m.Bytes(), tc.say)
-				require.NoError(t, errOf(e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: m.Slice(0, len(tc.say))})))
+				require.NoError(
+					t, errOf(e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: m.Slice(0, len(tc.say))})))
 			}
 			require.ErrorContains(t, r.result().Err, tc.want)
 		})
@@ -170,7 +177,10 @@ func TestHostileClients(t *testing.T) {
 	e, err := newEnd(r.client)
 	require.NoError(t, err)
 	defer e.release()
-	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, rnic.ConnParam{PrivateData: []byte("hello")})), "5 octets of private data")
+	require.ErrorContains(
+		t,
+		peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, rnic.ConnParam{PrivateData: []byte("hello")})),
+		"5 octets of private data")
 	require.Contains(t, <-r.refused, "5 octets of private data")
 }
 
@@ -187,7 +197,8 @@ func TestClientsOneByOne(t *testing.T) {
 
 // played is a server that reads as rping's does, has its say about what it read, and writes room
 // octets of that, at most, beyond octets away from where it is to.
-func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, beyond uint64) (addr string, ended chan error) {
+func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32,
+	beyond uint64) (addr string, ended chan error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -218,7 +229,8 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 				return err
 			}
 			local := buf.Slice(0, int(from.size))
-			err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpRead, Local: local, RemoteSTag: from.stag, RemoteOffset: from.to})
+			err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpRead, Local: local, RemoteSTag: from.stag,
+				RemoteOffset: from.to})
 			if err != nil {
 				return err
 			}
@@ -231,7 +243,8 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 				return err
 			}
 			local.Length = min(local.Length, room)
-			err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpWrite, Local: local, RemoteSTag: to.stag, RemoteOffset: to.to + beyond})
+			err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpWrite, Local: local, RemoteSTag: to.stag,
+				RemoteOffset: to.to + beyond})
 			if err == nil {
 				err = e.send(ctx, place{})
 			}
@@ -260,7 +273,8 @@ func TestMismatch(t *testing.T) {
 			devs := testnic.Wired(t)
 			addr, ended := played(t, devs, tc.say, tc.room, 0)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			n, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: addr, Count: 1, Size: 100, Verify: verify})
+			n, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: addr, Count: 1, Size: 100,
+				Verify: verify})
 			cancel()
 			if verify && tc.at >= 0 {
 				var wrong *MismatchError
@@ -302,7 +316,8 @@ func TestNoRoomForThePong(t *testing.T) {
 	_, err = e.receive(r.ctx)
 	require.NoError(t, err)
 	require.NoError(t, e.send(r.ctx, place{source.Base(), source.STag(), 99}))
-	require.EqualError(t, r.result().Err, "rping: 100 octets to write back, the client has room for 99")
+	require.EqualError(t, r.result().Err,
+		"rping: 100 octets to write back, the client has room for 99")
 }
 
 // A client that comes right after another one finds its place, though the server is not through
@@ -341,7 +356,8 @@ func serverIsFull(t *testing.T, regions int) {
 	e, err := newEnd(r.client)
 	require.NoError(t, err)
 	defer e.release()
-	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{}))), "are in use")
+	require.ErrorContains(
+		t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{}))), "are in use")
 	require.Contains(t, <-r.refused, "are in use")
 }
 
@@ -380,14 +396,16 @@ func TestVanishes(t *testing.T) {
 			_ = s.qp.Close(r.ctx)
 		}
 	})
-	_, err = Run(r.ctx, ClientConfig{Adapter: devs[0], Addr: testnic.Dialable(l.Addr()), Count: 3, Size: 100})
+	_, err = Run(r.ctx, ClientConfig{Adapter: devs[0], Addr: testnic.Dialable(l.Addr()),
+		Count: 3, Size: 100})
 	require.ErrorIs(t, err, ErrVanished)
 	leaving.Wait()
 }
 
 // What cannot be is refused before anybody is dialled.
 func TestRefused(t *testing.T) {
-	for _, cfg := range []ClientConfig{{Size: SizeMin - 1}, {Size: SizeMax + 1}, {Size: 100, Count: -1}} {
+	for _, cfg := range []ClientConfig{{Size: SizeMin - 1}, {Size: SizeMax + 1},
+		{Size: 100, Count: -1}} {
 		_, err := Run(context.Background(), cfg)
 		require.ErrorContains(t, err, fmt.Sprintf("of %d to %d", SizeMin, SizeMax))
 	}

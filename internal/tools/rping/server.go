@@ -63,7 +63,8 @@ func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 // Handle serves one client to its end.
 func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	if n := len(req.PrivateData()); n > 0 {
-		peer.Refuse(ctx, req, fmt.Sprintf("%d octets of private data, a client of rping has none; this is `rnicd rping server`", n), s.cfg.Refused)
+		peer.Refuse(ctx, req, fmt.Sprintf("%d octets of private data, a client of rping has none; this "+
+			"is `rnicd rping server`", n), s.cfg.Refused)
 		return
 	}
 	if err := s.places.Take(ctx); err != nil {
@@ -115,7 +116,8 @@ func (s *Server) run(ctx context.Context, e *end, buf *rnic.MemoryRegion, res *S
 			return err
 		}
 		if s.cfg.OnPing != nil {
-			s.cfg.OnPing(res.Remote, Ping{Number: res.Pings, Data: buf.Bytes()[:from.size], Took: time.Since(begin)})
+			s.cfg.OnPing(res.Remote, Ping{Number: res.Pings, Data: buf.Bytes()[:from.size],
+				Took: time.Since(begin)})
 		}
 	}
 }
@@ -149,7 +151,8 @@ func (s *Server) pong(ctx context.Context, e *end, buf *rnic.MemoryRegion, from 
 
 func (s *Server) exchange(ctx context.Context, e *end, buf *rnic.MemoryRegion, from place) error {
 	local := buf.Slice(0, int(from.size))
-	err := e.do(ctx, rnic.WorkRequest{Op: rnic.OpRead, Local: local, RemoteSTag: from.stag, RemoteOffset: from.to})
+	err := e.do(ctx, rnic.WorkRequest{Op: rnic.OpRead, Local: local, RemoteSTag: from.stag,
+		RemoteOffset: from.to})
 	if err != nil {
 		return err
 	}
@@ -161,9 +164,11 @@ func (s *Server) exchange(ctx context.Context, e *end, buf *rnic.MemoryRegion, f
 		return err
 	}
 	if to.size < from.size {
-		return fmt.Errorf("rping: %d octets to write back, the client has room for %d", from.size, to.size)
+		return fmt.Errorf("rping: %d octets to write back, the client has room for %d",
+			from.size, to.size)
 	}
-	err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpWrite, Local: local, RemoteSTag: to.stag, RemoteOffset: to.to})
+	err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpWrite, Local: local, RemoteSTag: to.stag,
+		RemoteOffset: to.to})
 	if err != nil {
 		return err
 	}

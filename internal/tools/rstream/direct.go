@@ -45,7 +45,8 @@ var errNoMapper = errors.New("rstream: memory can be mapped by connections of pa
 type SizeError struct{ Ours, Theirs int }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("rstream: the peer has memory for transfers of %d octets, and ours have %d; both ends must be told the same sizes", e.Theirs, e.Ours)
+	return fmt.Sprintf("rstream: the peer has memory for transfers of %d octets, and ours have %d; "+
+		"both ends must be told the same sizes", e.Theirs, e.Ours)
 }
 
 // notYet is the last octet before anything has come. No transfer ends in it before the 256th.
@@ -64,7 +65,8 @@ func (e *End) direct(conn net.Conn, t Test) (Result, error) {
 	d.b[t.Size-1] = notYet
 	m, err := c.Map(d.b, 0)
 	if errors.Is(err, rsocket.ErrMapsFull) {
-		return Result{}, fmt.Errorf("%w; was the %s started with --direct?", err, map[bool]string{false: "client", true: "server"}[e.Client])
+		return Result{}, fmt.Errorf("%w; was the %s started with --direct?", err,
+			map[bool]string{false: "client", true: "server"}[e.Client])
 	}
 	if err != nil {
 		return Result{}, e.ended(err)
@@ -95,7 +97,8 @@ func (e *End) room(n int) (err error) {
 		return nil
 	}
 	e.release()
-	e.memory, err = hugepages.New(hugepages.Config{Bytes: int64(n), Page: hugepages.Normal, Node: hugepages.AnyNode})
+	e.memory, err = hugepages.New(hugepages.Config{Bytes: int64(n), Page: hugepages.Normal,
+		Node: hugepages.AnyNode})
 	return err
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // directRig is a Server on rsockets, and a way to dial it.
-func directRig(t *testing.T, devs [2]*rnic.Adapter, s Server) (dial func(context.Context) (net.Conn, error), served chan Served) {
+func directRig(t *testing.T, devs [2]*rnic.Adapter,
+	s Server) (dial func(context.Context) (net.Conn, error), served chan Served) {
 	t.Helper()
 	opt := rsocket.Options{Maps: 1}
 	l, err := rsocket.Listen(t.Context(), devs[1], ":0", rsocket.ListenOptions{Options: opt})
@@ -40,13 +41,15 @@ func directRig(t *testing.T, devs [2]*rnic.Adapter, s Server) (dial func(context
 func TestDirect(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, p := range []Plan{
-			{Size: 1, Transfers: 1, Iterations: 300}, {Size: 16, Transfers: 3, Iterations: 2}, {Size: 3001, Transfers: 7, Iterations: 5},
+			{Size: 1, Transfers: 1, Iterations: 300}, {Size: 16, Transfers: 3, Iterations: 2},
+			{Size: 3001, Transfers: 7, Iterations: 5},
 			{Size: 300_000, Transfers: 2, Iterations: 3},
 		} {
 			dial, served := directRig(t, devs, Server{Plan: p, Verify: true, Direct: true, Idle: patience})
 			for range 2 {
 				var got []Result
-				err := Client(t.Context(), dial, p, End{Verify: true, Direct: true, Idle: patience}, func(r Result) { got = append(got, r) })
+				err := Client(t.Context(), dial, p, End{Verify: true, Direct: true, Idle: patience},
+					func(r Result) { got = append(got, r) })
 				require.NoError(t, err, "%+v", p)
 				s := <-served
 				require.NoError(t, s.Err, "%+v", p)
@@ -60,7 +63,8 @@ func TestDirect(t *testing.T) {
 // Several tests on a connection use one entry after the other's memory is free.
 func TestDirectSeveral(t *testing.T) {
 	devs := testnic.Wired(t)
-	l, err := rsocket.Listen(t.Context(), devs[1], ":0", rsocket.ListenOptions{Options: rsocket.Options{Maps: 1}})
+	l, err := rsocket.Listen(t.Context(), devs[1], ":0",
+		rsocket.ListenOptions{Options: rsocket.Options{Maps: 1}})
 	require.NoError(t, err)
 	defer l.Close()
 	tests := []Test{Custom(64, 1, 20), Custom(5000, 3, 2), Custom(17, 2, 2)}
@@ -74,7 +78,8 @@ func TestDirectSeveral(t *testing.T) {
 		}
 		ended <- err
 	}()
-	c, err := rsocket.Dial(t.Context(), devs[0], testnic.Dialable(l.Addr().(*net.TCPAddr).AddrPort()), rsocket.Options{Maps: 1})
+	c, err := rsocket.Dial(t.Context(), devs[0], testnic.Dialable(l.Addr().(*net.TCPAddr).AddrPort()),
+		rsocket.Options{Maps: 1})
 	require.NoError(t, err)
 	e := End{Client: true, Verify: true, Direct: true, Idle: patience}
 	defer e.release()
@@ -93,8 +98,10 @@ func TestDirectFails(t *testing.T) {
 		plan   Plan
 		want   string
 	}{
-		"verify":       {Server{Plan: Plan{Size: 500, Transfers: 1}, Direct: true, Verify: true}, End{Direct: true}, Plan{Size: 500, Transfers: 1}, "verify at both ends"},
-		"no riostream": {Server{Plan: Plan{Size: 500, Transfers: 1}}, End{Direct: true}, Plan{Size: 500, Transfers: 1}, ""},
+		"verify": {Server{Plan: Plan{Size: 500, Transfers: 1}, Direct: true, Verify: true},
+			End{Direct: true}, Plan{Size: 500, Transfers: 1}, "verify at both ends"},
+		"no riostream": {Server{Plan: Plan{Size: 500, Transfers: 1}}, End{Direct: true},
+			Plan{Size: 500, Transfers: 1}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const idle = 200 * time.Millisecond
@@ -117,8 +124,10 @@ func TestDirectFails(t *testing.T) {
 // was never written look like marks, so that the shorter one would take the longer one's for all.
 func TestDirectSizes(t *testing.T) {
 	for _, sizes := range [][2]int{{500, 1000}, {1000, 500}} {
-		dial, served := directRig(t, testnic.Wired(t), Server{Plan: Plan{Size: sizes[0], Transfers: 1}, Direct: true, Idle: patience})
-		err := Client(t.Context(), dial, Plan{Size: sizes[1], Transfers: 1}, End{Direct: true, Idle: patience}, nil)
+		dial, served := directRig(t, testnic.Wired(t),
+			Server{Plan: Plan{Size: sizes[0], Transfers: 1}, Direct: true, Idle: patience})
+		err := Client(t.Context(), dial, Plan{Size: sizes[1], Transfers: 1},
+			End{Direct: true, Idle: patience}, nil)
 		require.Equal(t, &SizeError{Ours: sizes[1], Theirs: sizes[0]}, err)
 		require.Equal(t, &SizeError{Ours: sizes[0], Theirs: sizes[1]}, (<-served).Err)
 	}

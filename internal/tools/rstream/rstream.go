@@ -7,10 +7,10 @@
 //	  | -- so many transfers ------------------------> |  so many iterations of these two
 //	  | <------------------------- as many transfers - |
 //
-// The ends do not exchange options: users give both ends the same. Without options rstream measures
-// latency (one transfer an iteration) of several sizes on one connection, closes it, and measures
-// bandwidth (one iteration) on another. riostream's test is the same with RDMA Writes to the other end's
-// memory (direct.go).
+// The ends do not exchange options: users give both ends the same. Without options rstream
+// measures latency (one transfer an iteration) of several sizes on one connection, closes it, and
+// measures bandwidth (one iteration) on another. riostream's test is the same with RDMA Writes to
+// the other end's memory (direct.go).
 package rstream
 
 import (
@@ -46,7 +46,9 @@ type Test struct {
 }
 
 // Custom is the Test that the flags of rstream name.
-func Custom(size, transfers, iterations int) Test { return Test{"custom", size, transfers, iterations} }
+func Custom(size, transfers, iterations int) Test {
+	return Test{"custom", size, transfers, iterations}
+}
 
 // Latency is rstream's test of the latency of transfers of so many octets.
 func Latency(size int) Test { return Test{binary(int64(size)) + "_lat", size, 1, countOf(size)} }
@@ -101,7 +103,8 @@ func (r Result) PerTransfer() float64 {
 const Header = "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer"
 
 func (r Result) String() string {
-	return fmt.Sprintf("%-10s%-8s%-8s%-8s%-8s%8.2fs%10.2f%11.2f", r.Name, binary(int64(r.Size)), decimal(r.Transfers), decimal(r.Iterations),
+	return fmt.Sprintf("%-10s%-8s%-8s%-8s%-8s%8.2fs%10.2f%11.2f", r.Name, binary(int64(r.Size)),
+		decimal(r.Transfers), decimal(r.Iterations),
 		binary(r.Octets()), r.Took.Seconds(), r.Gbps(), r.PerTransfer())
 }
 
@@ -157,8 +160,10 @@ const syncLen = 16
 
 // Run is one test.
 func (e *End) Run(c net.Conn, t Test) (Result, error) {
-	if t.Size < 1 || t.Size > SizeMax || t.Transfers < 1 || t.Transfers > CountMax || t.Iterations < 1 || t.Iterations > CountMax {
-		return Result{}, fmt.Errorf("rstream: %d times %d transfers of %d octets: want 1 to %d, %d and %d", t.Iterations, t.Transfers, t.Size, CountMax, CountMax, SizeMax)
+	if t.Size < 1 || t.Size > SizeMax || t.Transfers < 1 || t.Transfers > CountMax ||
+		t.Iterations < 1 || t.Iterations > CountMax {
+		return Result{}, fmt.Errorf("rstream: %d times %d transfers of %d octets: want 1 to %d, "+
+			"%d and %d", t.Iterations, t.Transfers, t.Size, CountMax, CountMax, SizeMax)
 	}
 	if e.Direct {
 		return e.direct(c, t)
@@ -220,13 +225,15 @@ func (e *End) receive(c net.Conn, b []byte) error {
 }
 
 // ErrVanished: the peer closed the connection in the middle of a test.
-var ErrVanished = errors.New("rstream: the peer closed the connection in the middle of a test; both ends must be told the same sizes and counts")
+var ErrVanished = errors.New("rstream: the peer closed the connection in the middle of a test; " +
+	"both ends must be told the same sizes and counts")
 
 // SilenceError: nothing has moved for as long as End.Idle says.
 type SilenceError struct{ Idle time.Duration }
 
 func (e *SilenceError) Error() string {
-	return fmt.Sprintf("rstream: nothing moved for %v; both ends must be told the same sizes and counts", e.Idle)
+	return fmt.Sprintf("rstream: nothing moved for %v; both ends must be told the same sizes "+
+		"and counts", e.Idle)
 }
 
 // ended says what the error of a connection means for a test. The caller that prints it has the
@@ -288,5 +295,6 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("rstream: octet %d of a transfer came as %d, and is to be %d; verify at both ends, or at neither", e.At, e.Got, e.Want)
+	return fmt.Sprintf("rstream: octet %d of a transfer came as %d, and is to be %d; verify at both "+
+		"ends, or at neither", e.At, e.Got, e.Want)
 }

@@ -92,8 +92,10 @@ func TestCustom(t *testing.T) {
 func TestStandard(t *testing.T) {
 	both := Plan{}.Connections()
 	require.Equal(t, [][]Test{
-		{{"64_lat", 64, 1, 100000}, {"4k_lat", 4096, 1, 10000}, {"64k_lat", 65536, 1, 1000}, {"1m_lat", 1 << 20, 1, 100}},
-		{{"64_bw", 64, 100000, 1}, {"4k_bw", 4096, 10000, 1}, {"64k_bw", 65536, 1000, 1}, {"1m_bw", 1 << 20, 100, 1}},
+		{{"64_lat", 64, 1, 100000}, {"4k_lat", 4096, 1, 10000}, {"64k_lat", 65536, 1, 1000},
+			{"1m_lat", 1 << 20, 1, 100}},
+		{{"64_bw", 64, 100000, 1}, {"4k_bw", 4096, 10000, 1}, {"64k_bw", 65536, 1000, 1},
+			{"1m_bw", 1 << 20, 100, 1}},
 	}, both)
 	all := Standard(true)
 	require.Len(t, all, 33)
@@ -108,8 +110,10 @@ func TestStandard(t *testing.T) {
 func TestLine(t *testing.T) {
 	for want, r := range map[string]Result{
 		"custom    1000    1k      1       1.9m        0.04s      0.43      18.71": {Custom(1000, 1000, 1), 37420 * time.Microsecond},
-		"64_lat    64      1       100k    12m         5.84s      0.02      29.20": {Latency(64), 5840 * time.Millisecond},
-		"1m_bw     1m      100     1       200m        0.17s      9.93     844.77": {Bandwidth(1 << 20), 168954 * time.Microsecond},
+		"64_lat    64      1       100k    12m         5.84s      0.02      29.20": {Latency(64),
+			5840 * time.Millisecond},
+		"1m_bw     1m      100     1       200m        0.17s      9.93     844.77": {Bandwidth(1 << 20),
+			168954 * time.Microsecond},
 	} {
 		require.Equal(t, want, r.String())
 	}
@@ -125,8 +129,10 @@ func TestDifferent(t *testing.T) {
 		end    End
 		want   error
 	}{
-		"fewer":     {Plan{Size: 1000, Transfers: 5, Iterations: 1}, End{Idle: 100 * time.Millisecond}, ErrVanished},
-		"more":      {Plan{Size: 1000, Transfers: 20, Iterations: 1}, End{Idle: 100 * time.Millisecond}, nil},
+		"fewer": {Plan{Size: 1000, Transfers: 5, Iterations: 1}, End{Idle: 100 * time.Millisecond},
+			ErrVanished},
+		"more": {Plan{Size: 1000, Transfers: 20, Iterations: 1}, End{Idle: 100 * time.Millisecond},
+			nil},
 		"unchecked": {plan, End{}, new(MismatchError)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +259,8 @@ func TestEnded(t *testing.T) {
 	for _, tc := range []struct{ err, want error }{
 		{nil, nil}, {io.EOF, ErrVanished}, {op(syscall.EPIPE), ErrVanished},
 		{op(os.NewSyscallError("write", syscall.EPIPE)), ErrVanished},
-		{op(os.ErrDeadlineExceeded), &SilenceError{time.Second}}, {op(io.ErrClosedPipe), io.ErrClosedPipe}, {io.ErrClosedPipe, io.ErrClosedPipe},
+		{op(os.ErrDeadlineExceeded), &SilenceError{time.Second}},
+		{op(io.ErrClosedPipe), io.ErrClosedPipe}, {io.ErrClosedPipe, io.ErrClosedPipe},
 	} {
 		require.Equal(t, tc.want, e.ended(tc.err))
 	}
@@ -283,7 +290,8 @@ func TestTwoConnections(t *testing.T) {
 // What cannot be is refused, and an end that is interrupted says so.
 func TestRefused(t *testing.T) {
 	var e End
-	for _, bad := range []Test{Custom(0, 1, 1), Custom(1, 0, 1), Custom(1, 1, 0), Custom(SizeMax+1, 1, 1), Custom(1, CountMax+1, 1), Custom(1, 1, CountMax+1)} {
+	for _, bad := range []Test{Custom(0, 1, 1), Custom(1, 0, 1), Custom(1, 1, 0),
+		Custom(SizeMax+1, 1, 1), Custom(1, CountMax+1, 1), Custom(1, 1, CountMax+1)} {
 		_, err := e.Run(nil, bad)
 		require.ErrorContains(t, err, "want 1 to")
 	}

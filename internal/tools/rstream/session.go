@@ -30,7 +30,8 @@ const (
 // Connections are the tests of a Plan, those of each connection by themselves.
 func (p Plan) Connections() [][]Test {
 	if p.Size != 0 || p.Transfers != 0 || p.Iterations != 0 {
-		return [][]Test{{Custom(cmp.Or(p.Size, SizeDefault), cmp.Or(p.Transfers, TransfersDefault), cmp.Or(p.Iterations, IterationsDefault))}}
+		return [][]Test{{Custom(cmp.Or(p.Size, SizeDefault), cmp.Or(p.Transfers, TransfersDefault),
+			cmp.Or(p.Iterations, IterationsDefault))}}
 	}
 	both := make([][]Test, 2)
 	for _, n := range Standard(p.All) {
@@ -78,10 +79,12 @@ func (e *End) lastWord(c net.Conn) error {
 	return nil
 }
 
-var errMore = errors.New("rstream: the client goes on where the test ends; both ends must be told the same sizes and counts")
+var errMore = errors.New("rstream: the client goes on where the test ends; both ends must be " +
+	"told the same sizes and counts")
 
 // Client runs a Plan with the server that dial reaches.
-func Client(ctx context.Context, dial func(context.Context) (net.Conn, error), p Plan, e End, result func(Result)) error {
+func Client(ctx context.Context, dial func(context.Context) (net.Conn, error), p Plan, e End,
+	result func(Result)) error {
 	e.Client = true
 	defer e.release()
 	for _, tests := range p.Connections() {
@@ -107,8 +110,9 @@ type Served struct {
 type Server struct {
 	Plan   Plan
 	Verify bool
-	Direct bool          // riostream's tests
-	Idle   time.Duration // ends a client that keeps us waiting for so long, on a connection or for the next one
+	Direct bool // riostream's tests
+	// ends a client that keeps us waiting for so long, on a connection or for the next one
+	Idle time.Duration
 	// Done and Refused, if set, are told of each client that is gone, and of connections that were
 	// closed because they came from elsewhere than the client's. Called from the goroutine of
 	// Serve.
@@ -165,7 +169,9 @@ func (s *Server) serve(ctx context.Context, c net.Conn, incoming <-chan net.Conn
 			}
 			served.Remote = addrPort(c)
 		}
-		if served.Err = e.Tests(ctx, c, tests, func(r Result) { served.Results = append(served.Results, r) }); served.Err != nil {
+		if served.Err = e.Tests(ctx, c, tests, func(r Result) {
+			served.Results = append(served.Results, r)
+		}); served.Err != nil {
 			return served
 		}
 	}
@@ -173,7 +179,8 @@ func (s *Server) serve(ctx context.Context, c net.Conn, incoming <-chan net.Conn
 }
 
 // next waits for the next connection of the same client.
-func (s *Server) next(ctx context.Context, client netip.AddrPort, incoming <-chan net.Conn) (net.Conn, error) {
+func (s *Server) next(ctx context.Context, client netip.AddrPort,
+	incoming <-chan net.Conn) (net.Conn, error) {
 	var late <-chan struct{}
 	if s.Idle > 0 {
 		var stop func()
@@ -199,7 +206,8 @@ func (s *Server) next(ctx context.Context, client netip.AddrPort, incoming <-cha
 	}
 }
 
-var errNoSecond = errors.New("rstream: the client's second connection, for bandwidth, did not come in time; was it told another size or count?")
+var errNoSecond = errors.New("rstream: the client's second connection, for bandwidth, did not " +
+	"come in time; was it told another size or count?")
 
 func addrPort(c net.Conn) netip.AddrPort {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {

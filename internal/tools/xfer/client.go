@@ -31,16 +31,19 @@ type client struct {
 }
 
 // dial connects, and returns the private data of the server's grant.
-func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, sends int, conn rnic.ConnParam, r request) (grant []byte, err error) {
+func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, sends int,
+	conn rnic.ConnParam, r request) (grant []byte, err error) {
 	if c.cq, err = dev.CreateCQ(2 * sends); err != nil {
 		return nil, err
 	}
 	c.pd = dev.AllocPD()
-	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: 1}); err != nil {
+	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends,
+		RecvDepth: 1}); err != nil {
 		return nil, err
 	}
 	memory := make([]byte, c.control+finishLen+answerLen)
-	if c.buf, err = c.pd.RegisterWith(memory, rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
+	if c.buf, err = c.pd.RegisterWith(memory,
+		rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
 		return nil, err
 	}
 	if len(c.octets) > 0 { // before anybody's clock runs
@@ -48,7 +51,8 @@ func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, sends
 			return nil, err
 		}
 	}
-	if _, err = c.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
+	if _, err = c.qp.PostRecv(
+		rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
 		return nil, err
 	}
 	conn.PrivateData = r.marshal()
@@ -64,7 +68,9 @@ func (c *client) release() { peer.Release(c.qp, c.buf, c.memory) }
 // finish tells the server what was sent, or has come.
 func (c *client) finish(f finish) error {
 	f.marshal(c.buf.Bytes()[c.control:])
-	_, err := c.qp.PostSend(rnic.WorkRequest{ID: idClosing, Op: rnic.OpSend, Local: c.buf.Slice(c.control, finishLen), Signaled: true})
+	_, err := c.qp.PostSend(
+		rnic.WorkRequest{ID: idClosing, Op: rnic.OpSend, Local: c.buf.Slice(c.control, finishLen),
+			Signaled: true})
 	return err
 }
 
@@ -81,7 +87,9 @@ func (c *client) next(ctx context.Context) (rnic.Completion, error) {
 	case err != nil:
 		return got, fmt.Errorf("xfer: waiting for the server: %w", err)
 	case got.Status != rnic.Success:
-		return got, peer.Over(ctx, c.qp, fmt.Errorf("xfer: %v %v: the server closed the connection", got.Op, got.Status))
+		return got,
+			peer.Over(ctx, c.qp, fmt.Errorf("xfer: %v %v: the server closed the connection", got.Op,
+				got.Status))
 	}
 	return got, nil
 }

@@ -91,11 +91,13 @@ func (g *get) run(ctx context.Context) (Result, error) {
 		return Result{}, g.fail(err)
 	}
 	res := Result{
-		Length: g.grant.length, Digest: digest, Wire: elapsed, ClientHash: hashed, Receiver: countersOf(st),
-		Dialect: g.qp.Startup().Dialect, Framing: g.qp.Framing(),
+		Length: g.grant.length, Digest: digest, Wire: elapsed, ClientHash: hashed,
+		Receiver: countersOf(st),
+		Dialect:  g.qp.Startup().Dialect, Framing: g.qp.Framing(),
 	}
 	if digest != *g.grant.digest {
-		return res, fmt.Errorf("xfer: SHA-256 mismatch: %x came, the server's file has %x", digest, *g.grant.digest)
+		return res, fmt.Errorf("xfer: SHA-256 mismatch: %x came, the server's file has %x", digest,
+			*g.grant.digest)
 	}
 	if err := a.check(g.grant.length, digest); err != nil {
 		return res, err
@@ -106,7 +108,8 @@ func (g *get) run(ctx context.Context) (Result, error) {
 func (g *get) dial(ctx context.Context) error {
 	conn := g.cfg.Conn
 	conn.ORD, g.control = readDepth, readsMax*readMax
-	b, err := g.client.dial(ctx, g.cfg.Adapter, g.cfg.Addr, readsMax+1, conn, request{op: OpGet, name: g.cfg.Name})
+	b, err := g.client.dial(ctx, g.cfg.Adapter, g.cfg.Addr, readsMax+1, conn,
+		request{op: OpGet, name: g.cfg.Name})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,9 @@ import (
 func (r *rig) get(change func(*GetConfig)) ([]byte, Result, error) {
 	r.t.Helper()
 	var got bytes.Buffer
-	cfg := GetConfig{Adapter: r.client, Addr: r.addr, Begin: func(uint64) (io.Writer, error) { return &got, nil }}
+	cfg := GetConfig{Adapter: r.client, Addr: r.addr, Begin: func(uint64) (io.Writer, error) {
+		return &got, nil
+	}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -37,7 +39,9 @@ func TestGet(t *testing.T) {
 		}
 		r := newRig(t, 100, ServerConfig{File: want})
 		last := uint64(0)
-		got, res, err := r.get(func(cfg *GetConfig) { cfg.Progress = func(done, length uint64) { last = done } })
+		got, res, err := r.get(func(cfg *GetConfig) {
+			cfg.Progress = func(done, length uint64) { last = done }
+		})
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(want, got))
 		require.Equal(t, [digestLen]byte(sha256.Sum256(want)), res.Digest)
@@ -72,7 +76,9 @@ func TestGetHashesWhatIsThere(t *testing.T) {
 	r := newRig(t, 100, ServerConfig{File: file})
 	for _, spoilt := range []int{-1, 2_500_000} {
 		to := &page{spoilt: spoilt}
-		_, res, err := r.get(func(cfg *GetConfig) { cfg.Begin = func(uint64) (io.Writer, error) { return to, nil } })
+		_, res, err := r.get(func(cfg *GetConfig) {
+			cfg.Begin = func(uint64) (io.Writer, error) { return to, nil }
+		})
 		require.True(t, bytes.Equal(file, to.Bytes()))
 		require.Positive(t, res.ClientHash)
 		if spoilt < 0 {
@@ -104,10 +110,14 @@ func TestGetOlderDialect(t *testing.T) {
 func TestGetFails(t *testing.T) {
 	r := newRig(t, 100, ServerConfig{File: content(1, 3_000_000)})
 	full := errors.New("no room")
-	_, _, err := r.get(func(cfg *GetConfig) { cfg.Begin = func(uint64) (io.Writer, error) { return nil, full } })
+	_, _, err := r.get(func(cfg *GetConfig) {
+		cfg.Begin = func(uint64) (io.Writer, error) { return nil, full }
+	})
 	require.ErrorIs(t, err, full)
 	require.Error(t, r.result().Err)
-	_, _, err = r.get(func(cfg *GetConfig) { cfg.Begin = func(uint64) (io.Writer, error) { return fails{full}, nil } })
+	_, _, err = r.get(func(cfg *GetConfig) {
+		cfg.Begin = func(uint64) (io.Writer, error) { return fails{full}, nil }
+	})
 	require.ErrorIs(t, err, full)
 	require.Error(t, r.result().Err)
 	var interrupted context.CancelFunc
@@ -135,17 +145,23 @@ func TestGetRights(t *testing.T) {
 		post func(*rogue, grant) error
 	}{
 		{"write", func(c *rogue, g grant) error {
-			return errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to}))
+			return errOf(
+				c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: c.buf.Slice(rogueData, 10),
+					RemoteSTag: g.stag, RemoteOffset: g.to}))
 		}},
 		{"beyond", func(c *rogue, g grant) error {
-			return errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to + g.length - 9}))
+			return errOf(
+				c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10),
+					RemoteSTag: g.stag, RemoteOffset: g.to + g.length - 9}))
 		}},
 		{"afterwards", func(c *rogue, g grant) error {
 			c.send(finish{length: g.length, digest: *g.digest}.marshal(make([]byte, finishLen)))
 			a, err := parseAnswer(c.receive())
 			require.NoError(c.r.t, err)
 			require.True(c.r.t, a.match)
-			return errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to}))
+			return errOf(
+				c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10),
+					RemoteSTag: g.stag, RemoteOffset: g.to}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -166,7 +182,8 @@ func TestGetRights(t *testing.T) {
 func TestGetMismatch(t *testing.T) {
 	file := content(3, 5000)
 	for want, f := range map[string]finish{
-		"SHA-256 mismatch": {length: 5000}, "closed with a length of 4999, the file has 5000": {length: 4999, digest: sha256.Sum256(file)},
+		"SHA-256 mismatch": {length: 5000},
+		"closed with a length of 4999, the file has 5000": {length: 4999, digest: sha256.Sum256(file)},
 	} {
 		r := newRig(t, 100, ServerConfig{File: file})
 		c, _ := r.getRogue()
@@ -193,11 +210,21 @@ func TestGetRogueServer(t *testing.T) {
 		play   func(s *rogue)
 		want   string
 	}{
-		{"all is well", right, n, func(s *rogue) { s.verdict(answer{match: true, digest: right, length: n}) }, ""},
-		{"no match", right, n, func(s *rogue) { s.verdict(answer{digest: right, length: n}) }, "failed, though its SHA-256 is the same as here"},
-		{"no match, and no more", right, n, func(s *rogue) { s.verdict(answer{}) }, "not all octets have come to it, or not those that were sent"},
-		{"another length", right, n, func(s *rogue) { s.verdict(answer{match: true, digest: right, length: n + 1}) }, "answers for 1001 octets, the transfer had 1000"},
-		{"match, with another digest", wrong, n, func(s *rogue) { s.verdict(answer{match: true}) }, "SHA-256 mismatch"},
+		{"all is well", right, n, func(s *rogue) {
+			s.verdict(answer{match: true, digest: right, length: n})
+		}, ""},
+		{"no match", right, n, func(s *rogue) {
+			s.verdict(answer{digest: right, length: n})
+		}, "failed, though its SHA-256 is the same as here"},
+		{"no match, and no more", right, n, func(s *rogue) {
+			s.verdict(answer{})
+		}, "not all octets have come to it, or not those that were sent"},
+		{"another length", right, n, func(s *rogue) {
+			s.verdict(answer{match: true, digest: right, length: n + 1})
+		}, "answers for 1001 octets, the transfer had 1000"},
+		{"match, with another digest", wrong, n, func(s *rogue) {
+			s.verdict(answer{match: true})
+		}, "SHA-256 mismatch"},
 		{"more than there is", right, 1 << 40, func(s *rogue) { <-s.qp.Done() }, "base or bounds"},
 		{"no answer", right, n, func(s *rogue) {
 			s.receive()
@@ -207,7 +234,9 @@ func TestGetRogueServer(t *testing.T) {
 			s.receive()
 			s.qp.Disconnect()
 		}, "the server closed the connection"},
-		{"says nothing", right, n, func(s *rogue) { s.receive() }, "waiting for the server: context deadline exceeded"},
+		{"says nothing", right, n, func(s *rogue) {
+			s.receive()
+		}, "waiting for the server: context deadline exceeded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 10, ServerConfig{})

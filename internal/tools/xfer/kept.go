@@ -56,7 +56,8 @@ func (m *Memory) mayKeepLocked(from netip.Addr, name string) error {
 	case k != nil && peer.Network(k.owner) != peer.Network(from):
 		return fmt.Errorf("%s is another address's: choose another name", name)
 	case k == nil && len(m.names) >= keptMax:
-		return fmt.Errorf("%d names are kept, which is all that there may be: replace one of yours", keptMax)
+		return fmt.Errorf("%d names are kept, which is all that there may be: replace one of yours",
+			keptMax)
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ func keeper(t *testing.T, n, quota int) *rig {
 }
 
 func (r *rig) putUnder(name string, octets []byte) error {
-	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Memory: octets, Source: bytes.NewReader(octets), Length: uint64(len(octets)), Name: name})
+	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Memory: octets,
+		Source: bytes.NewReader(octets), Length: uint64(len(octets)), Name: name})
 	if err == nil {
 		require.NoError(r.t, r.result().Err)
 	}
@@ -28,7 +29,8 @@ func (r *rig) putUnder(name string, octets []byte) error {
 
 func (r *rig) getUnder(name string) ([]byte, error) {
 	var got bytes.Buffer
-	_, err := Get(r.ctx, GetConfig{Adapter: r.client, Addr: r.addr, Name: name, Begin: func(uint64) (io.Writer, error) { return &got, nil }})
+	_, err := Get(r.ctx, GetConfig{Adapter: r.client, Addr: r.addr, Name: name,
+		Begin: func(uint64) (io.Writer, error) { return &got, nil }})
 	if err == nil {
 		res := r.result()
 		require.NoError(r.t, res.Err)
@@ -71,7 +73,9 @@ func TestKeptIsRead(t *testing.T) {
 func TestKeptCountsInQuota(t *testing.T) {
 	r := keeper(t, 5*extentAlign, 600)
 	require.NoError(t, r.putUnder("a", content(1, 400)))
-	require.ErrorContains(t, r.putUnder("b", content(1, 201)), "your address may hold 600, and holds 400, what it keeps included: an empty FILE put under a name takes that away; try again later")
+	require.ErrorContains(t, r.putUnder("b", content(1, 201)),
+		"your address may hold 600, and holds 400, what it keeps included: an empty FILE put under a "+
+			"name takes that away; try again later")
 	require.NoError(t, r.putUnder("b", content(1, 200)))
 	require.NoError(t, r.putUnder("a", []byte{}))
 	require.NoError(t, r.putUnder("c", content(1, 400)))
@@ -137,7 +141,8 @@ func TestKeptIsItsOwners(t *testing.T) {
 func TestKeptTakesRoom(t *testing.T) {
 	r := keeper(t, 2*extentAlign, 0)
 	require.NoError(t, r.putUnder("a", content(1, extentAlign+1)))
-	require.ErrorContains(t, r.putUnder("", content(1, extentAlign)), "no room for 4096 octets beside 1 files that are kept")
+	require.ErrorContains(t, r.putUnder("", content(1, extentAlign)),
+		"no room for 4096 octets beside 1 files that are kept")
 	require.NoError(t, r.putUnder("a", []byte{}))
 	require.NoError(t, r.putUnder("", content(1, 2*extentAlign)))
 }

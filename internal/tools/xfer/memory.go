@@ -21,8 +21,8 @@ type Memory struct {
 	names map[string]*kept // nil: nothing is kept
 }
 
-// NewMemory makes one of b, which stays the caller's. quota is how many octets one address (of IPv6,
-// one /64) may hold at a time; 0: all.
+// NewMemory makes one of b, which stays the caller's. quota is how many octets one address (of
+// IPv6, one /64) may hold at a time; 0: all.
 func NewMemory(b []byte, quota int) *Memory {
 	return &Memory{octets: b, quota: quota, room: extents{size: len(b)}, held: map[netip.Prefix]int{}}
 }
@@ -37,7 +37,8 @@ func (m *Memory) SetQuota(quota int) {
 // take finds n octets for a peer, or says why there are none.
 func (m *Memory) take(from netip.Addr, n uint64) (extent, string) {
 	if n > uint64(len(m.octets)) {
-		return extent{}, fmt.Sprintf("%d octets offered, the region holds %d; start the server with a larger --region", n, len(m.octets))
+		return extent{}, fmt.Sprintf("%d octets offered, the region holds %d; start the server with a "+
+			"larger --region", n, len(m.octets))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,14 +51,18 @@ func (m *Memory) take(from netip.Addr, n uint64) (extent, string) {
 		if len(m.names) > 0 {
 			kept = ", what it keeps included: an empty FILE put under a name takes that away"
 		}
-		return extent{}, fmt.Sprintf("no room for %d octets: your address may hold %d, and holds %d%s"+peer.Later, n, m.quota, m.held[who], kept)
+		return extent{},
+			fmt.Sprintf("no room for %d octets: your address may hold %d, and holds %d%s"+peer.Later, n,
+				m.quota, m.held[who], kept)
 	}
 	x, ok := m.room.take(int(n))
 	if !ok && len(m.names) > 0 {
-		return x, fmt.Sprintf("no room for %d octets beside %d files that are kept or on their way"+peer.Later, n, m.room.inUse())
+		return x, fmt.Sprintf("no room for %d octets beside %d files that are kept or on their way"+
+			peer.Later, n, m.room.inUse())
 	}
 	if !ok {
-		return x, fmt.Sprintf("no room for %d octets while %d other transfers run"+peer.Later, n, m.room.inUse())
+		return x, fmt.Sprintf("no room for %d octets while %d other transfers run"+peer.Later, n,
+			m.room.inUse())
 	}
 	m.held[who] += int(n)
 	return x, ""

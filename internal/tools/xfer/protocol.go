@@ -83,10 +83,12 @@ func (r request) marshal() []byte {
 
 func parseRequest(b []byte) (request, error) {
 	if len(b) < requestLen || len(b) > requestLen+nameMax || [4]byte(b) != magicRequest {
-		return request{}, fmt.Errorf("%w: the private data (%d octets) is not a transfer request; this is `rnicd serve`", errMalformed, len(b))
+		return request{}, fmt.Errorf("%w: the private data (%d octets) is not a transfer request; this "+
+			"is `rnicd serve`", errMalformed, len(b))
 	}
 	if b[4] != protocolVersion {
-		return request{}, fmt.Errorf("xfer: protocol version %d, this server speaks %d", b[4], protocolVersion)
+		return request{}, fmt.Errorf("xfer: protocol version %d, this server speaks %d", b[4],
+			protocolVersion)
 	}
 	r := request{op: Op(b[5]), length: binary.BigEndian.Uint64(b[8:]), name: string(b[requestLen:])}
 	if r.name != "" {
@@ -125,7 +127,8 @@ func (g grant) marshal() []byte {
 func parseGetGrant(b []byte) (grant, error) {
 	g, ok := readGrant(b, getLen)
 	if !ok {
-		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is no grant to read; is it `rnicd serve --file`?", errMalformed, len(b))
+		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is no "+
+			"grant to read; is it `rnicd serve --file`?", errMalformed, len(b))
 	}
 	digest := [digestLen]byte(b[grantLen:])
 	g.digest = &digest
@@ -136,7 +139,8 @@ func parseGetGrant(b []byte) (grant, error) {
 func parseGrant(b []byte) (grant, error) {
 	g, ok := readGrant(b, grantLen)
 	if !ok {
-		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is not a grant; is it `rnicd serve`?", errMalformed, len(b))
+		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is not a "+
+			"grant; is it `rnicd serve`?", errMalformed, len(b))
 	}
 	return g, nil
 }
@@ -147,7 +151,8 @@ func readGrant(b []byte, n int) (grant, bool) {
 		return grant{}, false
 	}
 	return grant{
-		stag: rnic.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:]), length: binary.BigEndian.Uint64(b[20:]),
+		stag: rnic.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:]),
+		length: binary.BigEndian.Uint64(b[20:]),
 	}, true
 }
 
@@ -168,7 +173,8 @@ func (f finish) marshal(b []byte) []byte {
 
 func parseFinish(b []byte) (finish, error) {
 	if len(b) != finishLen || [4]byte(b) != magicFinish {
-		return finish{}, fmt.Errorf("%w: %d octets where the closing message was due", errMalformed, len(b))
+		return finish{}, fmt.Errorf("%w: %d octets where the closing message was due",
+			errMalformed, len(b))
 	}
 	return finish{length: binary.BigEndian.Uint64(b[8:]), digest: [digestLen]byte(b[16:])}, nil
 }
@@ -200,7 +206,8 @@ func (a answer) marshal(b []byte) []byte {
 		b[4] = 1
 	}
 	copy(b[8:], a.digest[:])
-	for i, v := range [...]uint64{a.length, a.wireNs, a.hashNs, a.counters.Direct, a.counters.Reassembled,
+	for i, v := range [...]uint64{a.length, a.wireNs, a.hashNs, a.counters.Direct,
+		a.counters.Reassembled,
 		a.counters.OutOfOrder, a.counters.SegmentsIn, a.counters.Retransmits} {
 		binary.BigEndian.PutUint64(b[40+8*i:], v)
 	}
@@ -209,12 +216,14 @@ func (a answer) marshal(b []byte) []byte {
 
 func parseAnswer(b []byte) (answer, error) {
 	if len(b) != answerLen || [4]byte(b) != magicAnswer {
-		return answer{}, fmt.Errorf("%w: %d octets where the server's answer was due", errMalformed, len(b))
+		return answer{}, fmt.Errorf("%w: %d octets where the server's answer was due",
+			errMalformed, len(b))
 	}
 	v := func(i int) uint64 { return binary.BigEndian.Uint64(b[40+8*i:]) }
 	return answer{
 		match: b[4] == 1, digest: [digestLen]byte(b[8:]), length: v(0), wireNs: v(1), hashNs: v(2),
-		counters: Counters{Direct: v(3), Reassembled: v(4), OutOfOrder: v(5), SegmentsIn: v(6), Retransmits: v(7)},
+		counters: Counters{Direct: v(3), Reassembled: v(4), OutOfOrder: v(5), SegmentsIn: v(6),
+			Retransmits: v(7)},
 	}, nil
 }
 
@@ -223,15 +232,18 @@ func parseAnswer(b []byte) (answer, error) {
 func (a *answer) check(length uint64, digest [digestLen]byte) error {
 	switch {
 	case !a.match && a.digest == [digestLen]byte{}:
-		return errors.New("xfer: the server says that the transfer failed, and gives no SHA-256: not all octets have come to it, or not those that were sent")
+		return errors.New("xfer: the server says that the transfer failed, and gives no SHA-256: not " +
+			"all octets have come to it, or not those that were sent")
 	case a.length != length:
 		return fmt.Errorf("xfer: the server answers for %d octets, the transfer had %d", a.length, length)
 	case a.digest != digest && a.match:
-		return fmt.Errorf("xfer: the server says that all is well, but its SHA-256 is %x, and here it is %x", a.digest, digest)
+		return fmt.Errorf("xfer: the server says that all is well, but its SHA-256 is %x, and "+
+			"here it is %x", a.digest, digest)
 	case a.digest != digest:
 		return fmt.Errorf("xfer: SHA-256 mismatch: here %x, at the server %x", digest, a.digest)
 	case !a.match:
-		return fmt.Errorf("xfer: the server says that the transfer failed, though its SHA-256 is the same as here: %x", digest)
+		return fmt.Errorf("xfer: the server says that the transfer failed, though its SHA-256 is the "+
+			"same as here: %x", digest)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ var messages = []struct {
 		func(b []byte) (any, error) { return wrap(parseRequest(b)) },
 	},
 	{
-		"grant", grant{stag: 0xaabbccdd, to: 0x1122334455667788, length: 9}, "524e4347 01 000000 aabbccdd 1122334455667788 0000000000000009",
+		"grant", grant{stag: 0xaabbccdd, to: 0x1122334455667788, length: 9},
+		"524e4347 01 000000 aabbccdd 1122334455667788 0000000000000009",
 		func(b []byte) (any, error) { return wrap(parseGrant(b)) },
 	},
 	{
@@ -42,7 +43,8 @@ var messages = []struct {
 			match: true, digest: digest, length: 1, wireNs: 2, hashNs: 3,
 			counters: Counters{Direct: 4, Reassembled: 5, OutOfOrder: 6, SegmentsIn: 7, Retransmits: 8},
 		},
-		"524e4341 01000000" + digestHex + "0000000000000001 0000000000000002 0000000000000003 0000000000000004" +
+		"524e4341 01000000" + digestHex +
+			"0000000000000001 0000000000000002 0000000000000003 0000000000000004" +
 			"0000000000000005 0000000000000006 0000000000000007 0000000000000008" + strings.Repeat("00", 24),
 		func(b []byte) (any, error) { return wrap(parseAnswer(b)) },
 	},

@@ -40,7 +40,9 @@ type PutConfig struct {
 	Digest   *[digestLen]byte
 	Hashed   time.Duration     // how long that took, for Result.ClientHash
 	Progress func(done uint64) // may be nil
-	Conn     rnic.ConnParam    // Dialect (not culley-02, which has no private data), NoMarkers, NoCRC, UserTimeout; the rest is Put's
+	// Dialect (not culley-02, which has no private data), NoMarkers, NoCRC, UserTimeout; the rest is
+	// Put's
+	Conn rnic.ConnParam
 	// AnswerTimeout bounds the wait for the server's verdict (default 60 s).
 	AnswerTimeout time.Duration
 }
@@ -52,7 +54,8 @@ const HashApartMax = 1 << 30
 
 // Digest is the SHA-256 of the first length octets of source, and how long it took to find out. It
 // ends early with ctx.
-func Digest(ctx context.Context, source io.ReaderAt, length uint64) (digest [digestLen]byte, took time.Duration, err error) {
+func Digest(ctx context.Context, source io.ReaderAt,
+	length uint64) (digest [digestLen]byte, took time.Duration, err error) {
 	begin, sum, b := time.Now(), sha256.New(), make([]byte, min(length, chunkMax))
 	for at := uint64(0); at < length && err == nil; at += uint64(len(b)) {
 		b = b[:min(uint64(len(b)), length-at)]
@@ -118,7 +121,8 @@ func (p *put) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	res := Result{
-		Length: p.cfg.Length, Digest: a.digest, ClientHash: p.cfg.Hashed, Hash: time.Duration(a.hashNs), Wire: elapsed - time.Duration(a.hashNs),
+		Length: p.cfg.Length, Digest: a.digest, ClientHash: p.cfg.Hashed, Hash: time.Duration(a.hashNs),
+		Wire:     elapsed - time.Duration(a.hashNs),
 		Receiver: a.counters, Sender: sentOf(st),
 		Dialect: p.qp.Startup().Dialect, Framing: p.qp.Framing(),
 	}
@@ -140,7 +144,8 @@ func (p *put) dial(ctx context.Context) error {
 	if p.cfg.Memory == nil {
 		p.control = p.slots * p.slot
 	}
-	b, err := p.client.dial(ctx, p.cfg.Adapter, p.cfg.Addr, p.sends, p.cfg.Conn, request{op: OpPut, length: p.cfg.Length, name: p.cfg.Name})
+	b, err := p.client.dial(ctx, p.cfg.Adapter, p.cfg.Addr, p.sends, p.cfg.Conn,
+		request{op: OpPut, length: p.cfg.Length, name: p.cfg.Name})
 	if err != nil {
 		return err
 	}

@@ -23,18 +23,21 @@ import (
 )
 
 func (r *rig) put(b []byte) (Result, error) {
-	return Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(b), Length: uint64(len(b))})
+	return Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(b),
+		Length: uint64(len(b))})
 }
 
 // A file of any size lands in the region, octet by octet, and both sides agree on it.
 func TestPut(t *testing.T) {
-	for _, n := range []int{0, 1, 4095, 4096, 100_000, chunkMax - 1, chunkMax, chunkMax + 1, 3*chunksMax*chunkMax + 12345} {
+	for _, n := range []int{0, 1, 4095, 4096, 100_000, chunkMax - 1, chunkMax, chunkMax + 1,
+		3*chunksMax*chunkMax + 12345} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			r := newRig(t, n+10, ServerConfig{})
 			data := content(uint64(n), n)
 			var seen []uint64
 			res, err := Put(r.ctx, PutConfig{
-				Adapter: r.client, Addr: r.addr, Source: iotest.OneByteReader(bytes.NewReader(data[:min(n, 100)])), Length: uint64(min(n, 100)),
+				Adapter: r.client, Addr: r.addr,
+				Source: iotest.OneByteReader(bytes.NewReader(data[:min(n, 100)])), Length: uint64(min(n, 100)),
 			})
 			require.NoError(t, err, "from a reader that gives little at a time")
 			require.NoError(t, r.result().Err)
@@ -76,7 +79,8 @@ func TestPutMemory(t *testing.T) {
 			r := newRig(t, n+10, ServerConfig{})
 			data := content(uint64(n), n)
 			last := uint64(0)
-			res, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Memory: data, Progress: func(done uint64) { last = done }})
+			res, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Memory: data,
+				Progress: func(done uint64) { last = done }})
 			require.NoError(t, err)
 			require.NoError(t, r.result().Err)
 			require.True(t, bytes.Equal(data, r.region[:n]))
@@ -89,7 +93,8 @@ func TestPutMemory(t *testing.T) {
 	}
 }
 
-// Where the hash is known nothing is hashed while octets are on their way: it is the known one that the server is told.
+// Where the hash is known nothing is hashed while octets are on their way: it is the known one
+// that the server is told.
 func TestPutKnownDigest(t *testing.T) {
 	data := content(1, 3_000_000)
 	r := newRig(t, len(data), ServerConfig{})
@@ -98,7 +103,8 @@ func TestPutKnownDigest(t *testing.T) {
 	require.Equal(t, sha256.Sum256(data), right)
 	require.Positive(t, took)
 	wrong := sha256.Sum256(data[1:])
-	for _, cfg := range []PutConfig{{Memory: data}, {Source: bytes.NewReader(data), Length: uint64(len(data))}} {
+	for _, cfg := range []PutConfig{{Memory: data},
+		{Source: bytes.NewReader(data), Length: uint64(len(data))}} {
 		cfg.Adapter, cfg.Addr, cfg.Digest, cfg.Hashed = r.client, r.addr, &right, took
 		res, err := Put(r.ctx, cfg)
 		require.NoError(t, err)
@@ -130,7 +136,8 @@ func TestDigestFails(t *testing.T) {
 // Several clients at once get memory of their own.
 func TestPutConcurrently(t *testing.T) {
 	const clients, n = 6, 300_000
-	r := newRig(t, 2*clients*(n+extentAlign), ServerConfig{}) // a server may give room back when its client is at the next
+	// a server may give room back when its client is at the next
+	r := newRig(t, 2*clients*(n+extentAlign), ServerConfig{})
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Go(func() {
@@ -171,7 +178,8 @@ func TestPutSourceFails(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 10_000_000, ServerConfig{})
-			_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: tc.source, Length: 10_000_000})
+			_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: tc.source,
+				Length: 10_000_000})
 			require.ErrorIs(t, err, tc.want)
 			require.ErrorContains(t, err, tc.text)
 			require.ErrorIs(t, r.result().Err, stack.ErrReset)
@@ -218,7 +226,8 @@ func (r *rig) rogueServer(play func(s *rogue, req *rnic.ConnRequest)) (addr stri
 	return r.rogueServerWith(rnic.ConnParam{}, play)
 }
 
-func (r *rig) rogueServerWith(conn rnic.ConnParam, play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
+func (r *rig) rogueServerWith(conn rnic.ConnParam,
+	play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
 	r.t.Helper()
 	dev, err := rnic.Open(rnic.Config{})
 	require.NoError(r.t, err)
@@ -261,7 +270,8 @@ type roguePlay struct {
 
 const rogueOctets = 1000 // that Put has for the server
 
-// puts has Put meet each server. Its error is what the play says, in its own time, and it leaves nothing.
+// puts has Put meet each server. Its error is what the play says, in its own time, and it leaves
+// nothing.
 func puts(t *testing.T, plays []roguePlay) {
 	data := content(1, rogueOctets)
 	for _, tc := range plays {
@@ -273,7 +283,8 @@ func puts(t *testing.T, plays []roguePlay) {
 				timeout = 50 * time.Millisecond
 			}
 			res, err := Put(r.ctx, PutConfig{
-				Adapter: r.client, Addr: addr, Source: bytes.NewReader(data), Length: rogueOctets, AnswerTimeout: timeout,
+				Adapter: r.client, Addr: addr, Source: bytes.NewReader(data), Length: rogueOctets,
+				AnswerTimeout: timeout,
 			})
 			require.ErrorContains(t, err, tc.want)
 			require.Equal(t, err, res.Err)
@@ -291,9 +302,15 @@ func TestPutRogueGrant(t *testing.T) {
 				s.r.t.Error(err)
 			}
 		}, "rejected by the peer (2 octets of private data)"},
-		{"no grant", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, nil) }, "is not a grant; is it `rnicd serve`?"},
-		{"other private data", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, make([]byte, grantLen)) }, "is not a grant"},
-		{"grants too little", func(s *rogue, req *rnic.ConnRequest) { s.grantAll(req, rogueOctets-1) }, "1000 octets to send, 999 granted"},
+		{"no grant", func(s *rogue, req *rnic.ConnRequest) {
+			s.accept(req, nil)
+		}, "is not a grant; is it `rnicd serve`?"},
+		{"other private data", func(s *rogue, req *rnic.ConnRequest) {
+			s.accept(req, make([]byte, grantLen))
+		}, "is not a grant"},
+		{"grants too little", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, rogueOctets-1)
+		}, "1000 octets to send, 999 granted"},
 		{"grants what is not there", func(s *rogue, req *rnic.ConnRequest) {
 			s.accept(req, grant{stag: 0xbad00, length: rogueOctets}.marshal())
 		}, "invalid STag"},
@@ -318,11 +335,21 @@ func TestPutRogueAnswer(t *testing.T) {
 		return says(a.marshal(make([]byte, answerLen)))
 	}
 	puts(t, []roguePlay{
-		{"no match", answers(func(a *answer) { a.match = false }), "the transfer failed, though its SHA-256 is the same as here"},
-		{"no match, with another digest", answers(func(a *answer) { a.match, a.digest[5] = false, ^a.digest[5] }), "SHA-256 mismatch: here "},
-		{"no match, and no more", answers(func(a *answer) { *a = answer{} }), "not all octets have come to it, or not those that were sent"},
-		{"another length", answers(func(a *answer) { a.length = 1 << 40 }), "the server answers for 1099511627776 octets, the transfer had 1000"},
-		{"match, with another digest", answers(func(a *answer) { a.digest[5] ^= 1 }), "the server says that all is well, but its SHA-256 is "},
+		{"no match", answers(func(a *answer) {
+			a.match = false
+		}), "the transfer failed, though its SHA-256 is the same as here"},
+		{"no match, with another digest", answers(func(a *answer) {
+			a.match, a.digest[5] = false, ^a.digest[5]
+		}), "SHA-256 mismatch: here "},
+		{"no match, and no more", answers(func(a *answer) {
+			*a = answer{}
+		}), "not all octets have come to it, or not those that were sent"},
+		{"another length", answers(func(a *answer) {
+			a.length = 1 << 40
+		}), "the server answers for 1099511627776 octets, the transfer had 1000"},
+		{"match, with another digest", answers(func(a *answer) {
+			a.digest[5] ^= 1
+		}), "the server says that all is well, but its SHA-256 is "},
 		{"no answer", says([]byte("thank you")), "where the server's answer was due"},
 		{"a long answer", says(make([]byte, answerLen+1)), "message too long"},
 		{"closes", then(func(s *rogue) { s.qp.Disconnect() }), "the server closed the connection"},
@@ -351,7 +378,9 @@ func TestPutEarlyAnswer(t *testing.T) {
 	source := io.MultiReader(bytes.NewReader(half), &waiting{r: r, ch: heard}, bytes.NewReader(half))
 	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: addr, Source: source, Length: n})
 	require.Error(t, err)
-	require.Regexp(t, "answered before the transfer was complete|the server answers for 0 octets", err.Error()) // it may still come late
+	// it may still come late
+	require.Regexp(t, "answered before the transfer was complete|the server answers for 0 octets",
+		err.Error())
 }
 
 // waiting is an empty reader that ends when ch is closed.
@@ -379,7 +408,9 @@ func TestGoodput(t *testing.T) {
 
 // The same over two Pollers and a wire: the userspace TCP, with every option of the framing.
 func TestPutOverPollers(t *testing.T) {
-	for _, tc := range []struct{ noMarkers, noCRC, drop bool }{{}, {noMarkers: true}, {noCRC: true}, {drop: true}} {
+	for _, tc := range []struct {
+		noMarkers, noCRC, drop bool
+	}{{}, {noMarkers: true}, {noCRC: true}, {drop: true}} {
 		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
 			link, err := wire.New(wire.Config{})
 			require.NoError(t, err)
@@ -388,11 +419,13 @@ func TestPutOverPollers(t *testing.T) {
 			defer cancel()
 			l, err := server.Listen(ctx, fmt.Sprintf(":%d", DefaultPort), rnic.ListenOptions{})
 			require.NoError(t, err)
-			r := newRigOver(t, 3<<20, ServerConfig{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC, DropBadCRC: tc.drop}, server, client, l)
+			r := newRigOver(t, 3<<20, ServerConfig{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC,
+				DropBadCRC: tc.drop}, server, client, l)
 			data := content(7, 3<<20)
 			res, err := Put(ctx, PutConfig{
-				Adapter: client, Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data), Length: 3 << 20,
-				Conn: rnic.ConnParam{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC},
+				Adapter: client, Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data),
+				Length: 3 << 20,
+				Conn:   rnic.ConnParam{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC},
 			})
 			require.NoError(t, err)
 			require.NoError(t, r.result().Err)
@@ -407,7 +440,8 @@ func overPoller(t *testing.T, port pmd.Port, host int) *rnic.Adapter {
 	t.Helper()
 	const mtu = 1500
 	p := testhost.NewPoller(t, port, stack.Config{
-		Pool: testhost.NewPool(t, 1024, mtu), MTU: mtu, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", host)), ConnsMax: 16,
+		Pool: testhost.NewPool(t, 1024, mtu), MTU: mtu,
+		Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", host)), ConnsMax: 16,
 	})
 	dev, err := rnic.Open(rnic.Config{Pollers: []*stack.Poller{p}})
 	require.NoError(t, err)

@@ -44,7 +44,8 @@ func newRig(t *testing.T, n int, cfg ServerConfig) *rig {
 	return r
 }
 
-func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter, l *rnic.Listener) *rig {
+func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter,
+	l *rnic.Listener) *rig {
 	t.Helper()
 	r := &rig{
 		t: t, dev: dev, client: client, region: make([]byte, n),
@@ -153,7 +154,8 @@ func (r *rig) newRogueWith(dev *rnic.Adapter, conn rnic.ConnParam) *rogue {
 	require.NoError(r.t, err)
 	g.buf, err = g.pd.Register(make([]byte, 1<<20), rnic.LocalWrite|rnic.RemoteWrite)
 	require.NoError(r.t, err)
-	require.NoError(r.t, errOf(g.qp.PostRecv(rnic.WorkRequest{ID: 1, Local: g.buf.Slice(rogueInbox, 4096)})))
+	require.NoError(
+		r.t, errOf(g.qp.PostRecv(rnic.WorkRequest{ID: 1, Local: g.buf.Slice(rogueInbox, 4096)})))
 	r.t.Cleanup(func() {
 		g.qp.Abort()
 		<-g.qp.Done()
@@ -197,7 +199,9 @@ func (c *rogue) write(g grant, off int, b []byte) {
 func (c *rogue) send(b []byte) {
 	c.r.t.Helper()
 	copy(c.buf.Bytes()[rogueOut:], b)
-	require.NoError(c.r.t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: c.buf.Slice(rogueOut, len(b))})))
+	require.NoError(c.r.t,
+		errOf(
+			c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: c.buf.Slice(rogueOut, len(b))})))
 }
 
 // receive waits for the next message.

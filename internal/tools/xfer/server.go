@@ -123,7 +123,8 @@ func (s *Server) admit(req *rnic.ConnRequest) (*transfer, error) {
 		}
 		t.mem, t.digest = memory.bytes(t.reads.extent), t.reads.digest
 	case r.op == OpGet && s.cfg.File == nil && memory.names != nil:
-		return nil, errors.New("this server has no file of its own: say which of those that it keeps, --name")
+		return nil, errors.New("this server has no file of its own: say which of those that it " +
+			"keeps, --name")
 	case r.op == OpGet && s.cfg.File == nil:
 		return nil, errors.New("this server has no file to read; start it with --file")
 	case r.op == OpGet:
@@ -216,11 +217,13 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	if t.cq, err = dev.CreateCQ(8); err != nil {
 		return err
 	}
-	t.qp, err = dev.CreateQP(rnic.QPOptions{PD: t.s.pd, SendCQ: t.cq, RecvCQ: t.cq, SendDepth: 2, RecvDepth: 2})
+	t.qp, err = dev.CreateQP(rnic.QPOptions{PD: t.s.pd, SendCQ: t.cq, RecvCQ: t.cq, SendDepth: 2,
+		RecvDepth: 2})
 	if err != nil {
 		return err
 	}
-	t.control, err = t.s.pd.RegisterWith(make([]byte, finishLen+answerLen), rnic.RegisterOptions{Access: rnic.LocalWrite, For: t.qp})
+	t.control, err = t.s.pd.RegisterWith(make([]byte, finishLen+answerLen),
+		rnic.RegisterOptions{Access: rnic.LocalWrite, For: t.qp})
 	if err != nil {
 		return err
 	}
@@ -240,12 +243,14 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 		}
 		g.stag, g.to = t.region.STag(), t.region.Base()
 	}
-	if _, err = t.qp.PostRecv(rnic.WorkRequest{ID: idFinish, Local: t.control.Slice(0, finishLen)}); err != nil {
+	if _, err = t.qp.PostRecv(
+		rnic.WorkRequest{ID: idFinish, Local: t.control.Slice(0, finishLen)}); err != nil {
 		return err
 	}
 	t.granted = time.Now()
 	return t.req.Accept(ctx, t.qp, rnic.ConnParam{
-		PrivateData: g.marshal(), IRD: t.depth(), NoMarkers: t.s.cfg.NoMarkers, NoCRC: t.s.cfg.NoCRC, DropBadCRC: t.s.cfg.DropBadCRC,
+		PrivateData: g.marshal(), IRD: t.depth(), NoMarkers: t.s.cfg.NoMarkers, NoCRC: t.s.cfg.NoCRC,
+		DropBadCRC: t.s.cfg.DropBadCRC,
 	})
 }
 
@@ -279,7 +284,8 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 	if c.Status != rnic.Success {
 		early := errors.New("xfer: the client closed the connection before its closing message")
 		if m, err := t.moved(ctx); err == nil && t.want.op == OpGet && m.reads == 0 {
-			early = errors.New("xfer: the client closed the connection without reading anything: it may have no room for the file, or be told a --size-max")
+			early = errors.New("xfer: the client closed the connection without reading anything: it may " +
+				"have no room for the file, or be told a --size-max")
 		}
 		return c, peer.Over(ctx, t.qp, early)
 	}
@@ -303,14 +309,18 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	if t.want.op == OpGet {
 		a.digest = t.digest
 		if f.length != a.length {
-			return a, fmt.Errorf("xfer: the client closed with a length of %d, the file has %d", f.length, a.length)
+			return a, fmt.Errorf("xfer: the client closed with a length of %d, the file has %d",
+				f.length, a.length)
 		}
 		a.match = f.digest == a.digest
 		return a, nil
 	}
-	written := a.counters.Direct + a.counters.Reassembled - uint64(c.Len) // all that was placed but the closing message
-	if f.length != t.want.length || written < t.want.length {             // no reason to hash what was not written
-		return a, fmt.Errorf("xfer: the client asked for %d octets, wrote %d and closed with a length of %d", t.want.length, written, f.length)
+	// all that was placed but the closing message
+	written := a.counters.Direct + a.counters.Reassembled - uint64(c.Len)
+	// no reason to hash what was not written
+	if f.length != t.want.length || written < t.want.length {
+		return a, fmt.Errorf("xfer: the client asked for %d octets, wrote %d and closed with a "+
+			"length of %d", t.want.length, written, f.length)
 	}
 	begin := time.Now()
 	a.match = f.digest == sha256.Sum256(t.mem)
@@ -319,7 +329,8 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 		return a, nil
 	}
 	if t.want.name != "" {
-		if err := t.s.cfg.Memory.store(t.req.Remote().Addr(), t.want.name, *t.room, f.digest); err != nil {
+		if err := t.s.cfg.Memory.store(t.req.Remote().Addr(), t.want.name, *t.room,
+			f.digest); err != nil {
 			a.match = false
 			return a, fmt.Errorf("xfer: %w", err)
 		}
@@ -337,7 +348,8 @@ func countersOf(st rnic.Stats) Counters {
 }
 
 func sentOf(st rnic.Stats) SenderCounters {
-	return SenderCounters{SegmentsOut: st.TCP.SegmentsOut, Retransmits: st.TCP.Retransmits, FPDUs: st.FPDUsSent}
+	return SenderCounters{SegmentsOut: st.TCP.SegmentsOut, Retransmits: st.TCP.Retransmits,
+		FPDUs: st.FPDUsSent}
 }
 
 // answer sends the verdict and waits for the client to close.
@@ -346,7 +358,9 @@ func (t *transfer) answer(ctx context.Context, a answer) error {
 	ctx, cancel := awake.Timeout(ctx, t.s.cfg.IdleTimeout, silent)
 	defer cancel()
 	a.marshal(t.control.Bytes()[finishLen:])
-	_, err := t.qp.PostSend(rnic.WorkRequest{ID: idAnswer, Op: rnic.OpSend, Local: t.control.Slice(finishLen, answerLen), Signaled: true})
+	_, err := t.qp.PostSend(
+		rnic.WorkRequest{ID: idAnswer, Op: rnic.OpSend, Local: t.control.Slice(finishLen, answerLen),
+			Signaled: true})
 	if err != nil {
 		return t.fail(err)
 	}

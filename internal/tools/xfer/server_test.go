@@ -25,8 +25,10 @@ func TestServerRefuses(t *testing.T) {
 		private []byte
 		want    string
 	}{
-		{"too large", request{op: OpPut, length: 100_001}.marshal(), "100001 octets offered, the region holds 100000; start the server with a larger --region"},
-		{"absurdly large", request{op: OpPut, length: 1<<64 - 1}.marshal(), "18446744073709551615 octets offered"},
+		{"too large", request{op: OpPut, length: 100_001}.marshal(),
+			"100001 octets offered, the region holds 100000; start the server with a larger --region"},
+		{"absurdly large", request{op: OpPut, length: 1<<64 - 1}.marshal(),
+			"18446744073709551615 octets offered"},
 		{"get", request{op: OpGet}.marshal(), "this server has no file to read; start it with --file"},
 		{"unknown", request{op: 3, length: 1}.marshal(), "operation 3 is not served"},
 		{"version", wrongVersion, "protocol version 7, this server speaks 1"},
@@ -52,7 +54,8 @@ func TestServerNoRoom(t *testing.T) {
 	r := newRig(t, 100_000, ServerConfig{})
 	holder, _ := r.rogueClient(request{op: OpPut, length: 60_000}.marshal())
 	_, err := r.put(content(1, 50_000))
-	require.EqualError(t, err, "xfer: the server refused: no room for 50000 octets while 1 other transfers run; try again later")
+	require.EqualError(t, err, "xfer: the server refused: no room for 50000 octets while 1 other "+
+		"transfers run; try again later")
 	small := content(2, 30_000)
 	_, err = r.put(small)
 	require.NoError(t, err)
@@ -122,9 +125,12 @@ func TestServerClosedTooEarly(t *testing.T) {
 		finish  finish
 		want    string
 	}{
-		{"other length", 5000, finish{length: 4999, digest: sha256.Sum256(data)}, "asked for 5000 octets, wrote 5000 and closed with a length of 4999"},
-		{"one octet missing", 4999, finish{length: 5000, digest: sha256.Sum256(data)}, "asked for 5000 octets, wrote 4999 and closed with a length of 5000"},
-		{"nothing written", 0, finish{length: 5000, digest: sha256.Sum256(make([]byte, 5000))}, "asked for 5000 octets, wrote 0"},
+		{"other length", 5000, finish{length: 4999, digest: sha256.Sum256(data)},
+			"asked for 5000 octets, wrote 5000 and closed with a length of 4999"},
+		{"one octet missing", 4999, finish{length: 5000, digest: sha256.Sum256(data)},
+			"asked for 5000 octets, wrote 4999 and closed with a length of 5000"},
+		{"nothing written", 0, finish{length: 5000, digest: sha256.Sum256(make([]byte, 5000))},
+			"asked for 5000 octets, wrote 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 10_000, ServerConfig{})
@@ -206,7 +212,9 @@ func TestPutMayNotRead(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{})
 	c := r.newRogueWith(r.client, rnic.ConnParam{ORD: 4})
 	require.NoError(t, c.connect(request{op: OpPut, length: 5000}.marshal()))
-	require.ErrorIs(t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10)})), rnic.ErrReadDepth)
+	require.ErrorIs(
+		t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10)})),
+		rnic.ErrReadDepth)
 	c.qp.Abort()
 	require.Error(t, r.result().Err)
 }
@@ -222,7 +230,8 @@ func TestRoomIsFreeAtTheEnd(t *testing.T) {
 	}})
 	server <- r.server
 	data := content(1, 5000)
-	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(data), Length: 5000})
+	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(data),
+		Length: 5000})
 	require.NoError(t, err)
 	require.NoError(t, r.result().Err)
 	require.Zero(t, inUse)
@@ -230,7 +239,8 @@ func TestRoomIsFreeAtTheEnd(t *testing.T) {
 
 // What is no closing message is answered "no match".
 func TestServerMalformedFinish(t *testing.T) {
-	for name, b := range map[string][]byte{"empty": {}, "short": make([]byte, finishLen-1), "other": make([]byte, finishLen)} {
+	for name, b := range map[string][]byte{"empty": {}, "short": make([]byte, finishLen-1),
+		"other": make([]byte, finishLen)} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 10_000, ServerConfig{})
 			c, _ := r.rogueClient(request{op: OpPut, length: 100}.marshal())
@@ -315,7 +325,8 @@ func TestServerIdleButAlive(t *testing.T) {
 	for c.qp.State() == rnic.RTS {
 		<-tick.C
 		require.NoError(t, r.ctx.Err())
-		_, _ = c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, RemoteSTag: g.stag}) // of nothing; the end may come between
+		// of nothing; the end may come between
+		_, _ = c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, RemoteSTag: g.stag})
 	}
 	require.EqualError(t, r.result().Err, "xfer: nothing was written by the client for 60ms")
 }
@@ -359,7 +370,8 @@ func TestServerClientLeaves(t *testing.T) {
 	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
 	c.write(g, 0, content(1, 100))
 	require.NoError(t, c.qp.Close(r.ctx))
-	require.EqualError(t, r.result().Err, "xfer: the client closed the connection before its closing message")
+	require.EqualError(t, r.result().Err,
+		"xfer: the client closed the connection before its closing message")
 	c, g = r.rogueClient(request{op: OpPut, length: 5000}.marshal())
 	c.write(g, 0, content(1, 100))
 	c.qp.Abort()

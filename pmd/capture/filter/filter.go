@@ -108,12 +108,14 @@ func (t *test) holds(v *view, received bool) bool {
 		}
 		return t.side != destination && t.within(v.src()) || t.side != source && t.within(v.dst())
 	case opMAC:
-		return v.macs != nil && (t.side != destination && [6]byte(v.macs[6:12]) == t.mac || t.side != source && [6]byte(v.macs[:6]) == t.mac)
+		return v.macs != nil && (t.side != destination && [6]byte(v.macs[6:12]) == t.mac ||
+			t.side != source && [6]byte(v.macs[:6]) == t.mac)
 	case opPorts:
 		if v.has&hasPorts == 0 || v.has&t.bits != t.bits {
 			return false
 		}
-		return t.side != destination && v.srcPort >= t.lo && v.srcPort <= t.hi || t.side != source && v.dstPort >= t.lo && v.dstPort <= t.hi
+		return t.side != destination && v.srcPort >= t.lo && v.srcPort <= t.hi || t.side != source &&
+			v.dstPort >= t.lo && v.dstPort <= t.hi
 	case opInbound:
 		return received
 	}

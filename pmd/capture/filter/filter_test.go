@@ -36,11 +36,14 @@ var expressions = []struct{ ours, tshark, tcpdump string }{
 	{"vlan 5", "vlan.id == 5", ""},
 	{"vlan 7 and udp", "vlan.id == 7 and udp", ""},
 	{"not vlan and tcp port 7174", "not vlan and tcp.port == 7174", "tcp port 7174"},
-	{"host 10.9.0.1", "ip.addr == 10.9.0.1 or arp.src.proto_ipv4 == 10.9.0.1 or arp.dst.proto_ipv4 == 10.9.0.1", ""},
-	{"src host 10.9.0.1 and dst port 7174", "ip.src == 10.9.0.1 and (tcp.dstport == 7174 or udp.dstport == 7174)", ""},
+	{"host 10.9.0.1", "ip.addr == 10.9.0.1 or arp.src.proto_ipv4 == 10.9.0.1 or arp.dst.proto_ipv4 " +
+		"== 10.9.0.1", ""},
+	{"src host 10.9.0.1 and dst port 7174",
+		"ip.src == 10.9.0.1 and (tcp.dstport == 7174 or udp.dstport == 7174)", ""},
 	{"dst 10.9.0.2", "ip.dst == 10.9.0.2 or arp.dst.proto_ipv4 == 10.9.0.2", ""},
 	{"ip host 10.9.0.2", "ip.addr == 10.9.0.2", ""},
-	{"net 10.9.0.0/30", "ip.addr == 10.9.0.0/30 or arp.src.proto_ipv4 == 10.9.0.0/30 or arp.dst.proto_ipv4 == 10.9.0.0/30", ""},
+	{"net 10.9.0.0/30", "ip.addr == 10.9.0.0/30 or arp.src.proto_ipv4 == 10.9.0.0/30 or " +
+		"arp.dst.proto_ipv4 == 10.9.0.0/30", ""},
 	{"src net 0.0.0.0/0", "ip or arp", "ip or arp"},
 	{"host fd09::1", "ipv6.addr == fd09::1", ""},
 	{"src net fd09::/64", "ipv6.src == fd09::/64", ""},
@@ -51,9 +54,14 @@ var expressions = []struct{ ours, tshark, tcpdump string }{
 	{"ether 02:00:00:00:00:01", "eth.addr == 02:00:00:00:00:01", "ether host 02:00:00:00:00:01"},
 	{"src ether 02:00:00:00:00:01", "eth.src == 02:00:00:00:00:01", "ether src 02:00:00:00:00:01"},
 	{"tcp or udp and port 4791", "tcp or (udp and udp.port == 4791)", ""},
-	{"(tcp or udp) and not port 4791", "(tcp or udp) and not (udp.port == 4791 or tcp.port == 4791)", ""},
-	{"not (host 10.9.0.1 and not (port 7174 or arp))", "not ((ip.addr == 10.9.0.1 or arp.src.proto_ipv4 == 10.9.0.1 or arp.dst.proto_ipv4 == 10.9.0.1) and not (tcp.port == 7174 or udp.port == 7174 or arp))", ""},
-	{"host 192.168.1.1 or port 18515 or portrange 7000-7999", "ip.addr == 192.168.1.1 or arp.dst.proto_ipv4 == 192.168.1.1 or tcp.port == 18515 or tcp.port in {7000..7999} or udp.port in {7000..7999}", ""},
+	{"(tcp or udp) and not port 4791", "(tcp or udp) and not (udp.port == 4791 or tcp.port == 4791)",
+		""},
+	{"not (host 10.9.0.1 and not (port 7174 or arp))",
+		"not ((ip.addr == 10.9.0.1 or arp.src.proto_ipv4 == 10.9.0.1 or arp.dst.proto_ipv4 == " +
+			"10.9.0.1) and not (tcp.port == 7174 or udp.port == 7174 or arp))", ""},
+	{"host 192.168.1.1 or port 18515 or portrange 7000-7999",
+		"ip.addr == 192.168.1.1 or arp.dst.proto_ipv4 == 192.168.1.1 or tcp.port == 18515 or tcp.port " +
+			"in {7000..7999} or udp.port in {7000..7999}", ""},
 }
 
 var (
@@ -82,21 +90,28 @@ func frames(t testing.TB) (all [][]byte) {
 					whole = append(whole, tag)
 				}
 				b := gopacket.NewSerializeBuffer()
-				require.NoError(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, append(whole, parts...)...))
+				require.NoError(
+					t,
+					gopacket.SerializeLayers(
+						b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+						append(whole, parts...)...))
 				all = append(all, bytes.Clone(b.Bytes()))
 			}
 		}
 	}
 	pay := gopacket.Payload("0123456789abcdef")
-	for _, ip := range [][2]string{{"10.9.0.1", "10.9.0.2"}, {"10.9.0.2", "10.9.0.1"}, {"10.9.0.77", "192.168.1.1"}} {
+	for _, ip := range [][2]string{{"10.9.0.1", "10.9.0.2"}, {"10.9.0.2", "10.9.0.1"},
+		{"10.9.0.77", "192.168.1.1"}} {
 		src, dst := net.ParseIP(ip[0]).To4(), net.ParseIP(ip[1]).To4()
 		head := func(p layers.IPProtocol) *layers.IPv4 {
 			return &layers.IPv4{Version: 4, TTL: 64, Protocol: p, SrcIP: src, DstIP: dst}
 		}
 		for _, port := range [][2]int{{7174, 33000}, {33000, 7174}, {4500, 4501}} {
-			tcp := &layers.TCP{SrcPort: layers.TCPPort(port[0]), DstPort: layers.TCPPort(port[1]), ACK: true, Window: 9}
+			tcp := &layers.TCP{SrcPort: layers.TCPPort(port[0]), DstPort: layers.TCPPort(port[1]),
+				ACK: true, Window: 9}
 			h := head(layers.IPProtocolTCP)
-			h.Options = []layers.IPv4Option{{OptionType: 1}, {OptionType: 1}, {OptionType: 1}, {OptionType: 0}}
+			h.Options = []layers.IPv4Option{{OptionType: 1}, {OptionType: 1}, {OptionType: 1},
+				{OptionType: 0}}
 			require.NoError(t, tcp.SetNetworkLayerForChecksum(h))
 			add(layers.EthernetTypeIPv4, h, tcp, pay)
 		}
@@ -104,16 +119,20 @@ func frames(t testing.TB) (all [][]byte) {
 		h := head(layers.IPProtocolUDP)
 		require.NoError(t, udp.SetNetworkLayerForChecksum(h))
 		add(layers.EthernetTypeIPv4, h, udp, pay)
-		add(layers.EthernetTypeIPv4, head(layers.IPProtocolICMPv4), &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(8, 0)}, pay)
+		add(layers.EthernetTypeIPv4, head(layers.IPProtocolICMPv4),
+			&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(8, 0)}, pay)
 		add(layers.EthernetTypeIPv4, head(layers.IPProtocolSCTP), pay)
 		add(layers.EthernetTypeARP, &layers.ARP{
-			AddrType: 1, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: 1,
-			SourceHwAddress: macA, SourceProtAddress: src, DstHwAddress: make([]byte, 6), DstProtAddress: dst,
+			AddrType: 1, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4,
+			Operation:       1,
+			SourceHwAddress: macA, SourceProtAddress: src, DstHwAddress: make([]byte, 6),
+			DstProtAddress: dst,
 		})
 	}
 	for _, ip := range [][2]string{{"fd09::1", "fd09::2"}, {"fd10::5", "fd09::1"}} {
 		head := func(p layers.IPProtocol) *layers.IPv6 {
-			return &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: p, SrcIP: net.ParseIP(ip[0]), DstIP: net.ParseIP(ip[1])}
+			return &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: p, SrcIP: net.ParseIP(ip[0]),
+				DstIP: net.ParseIP(ip[1])}
 		}
 		h := head(layers.IPProtocolTCP)
 		tcp := &layers.TCP{SrcPort: 33000, DstPort: 7174, ACK: true}
@@ -157,7 +176,8 @@ func TestAgreesWithTshark(t *testing.T) {
 	for _, file := range files {
 		all = append(all, netlab.ReadPcap(t, file)...)
 	}
-	file := netlab.WritePcap(t, append(slices.Clone(all), all[0]), time.Second) // a frame each second; the last one ends the table, and is not in it
+	// a frame each second; the last one ends the table, and is not in it
+	file := netlab.WritePcap(t, append(slices.Clone(all), all[0]), time.Second)
 	const columns = 16
 	for part := range slices.Chunk(expressions, columns) {
 		// A table with a row for each second and a column for each filter says which frames match,
@@ -231,10 +251,14 @@ func TestAgreesWithTcpdump(t *testing.T) {
 
 // Ports are those of the first fragment; what follows has none, and is TCP all the same.
 func TestFragments(t *testing.T) {
-	h := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: net.IP{10, 9, 0, 1}, DstIP: net.IP{10, 9, 0, 2}, FragOffset: 3}
+	h := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: net.IP{10, 9, 0, 1},
+		DstIP: net.IP{10, 9, 0, 2}, FragOffset: 3}
 	b := gopacket.NewSerializeBuffer()
-	require.NoError(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		&layers.Ethernet{SrcMAC: macA, DstMAC: macB, EthernetType: layers.EthernetTypeIPv4}, h, gopacket.Payload{0x1c, 0x06, 0x1c, 0x06}))
+	require.NoError(
+		t,
+		gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+			&layers.Ethernet{SrcMAC: macA, DstMAC: macB, EthernetType: layers.EthernetTypeIPv4}, h,
+			gopacket.Payload{0x1c, 0x06, 0x1c, 0x06}))
 	require.Len(t, matching(t, "tcp and host 10.9.0.1", [][]byte{b.Bytes()}), 1)
 	require.Empty(t, matching(t, "port 7174", [][]byte{b.Bytes()}))
 
@@ -248,7 +272,8 @@ func TestFragments(t *testing.T) {
 }
 
 func TestDirection(t *testing.T) {
-	for text, want := range map[string][2]bool{"inbound": {true, false}, "outbound": {false, true}, "not inbound": {false, true}} {
+	for text, want := range map[string][2]bool{"inbound": {true, false}, "outbound": {false, true},
+		"not inbound": {false, true}} {
 		p, err := Compile(text)
 		require.NoError(t, err)
 		require.Equal(t, want, [2]bool{p.Match(nil, true), p.Match(nil, false)}, text)
@@ -257,28 +282,32 @@ func TestDirection(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                     "filter: at its end: want what to look for, as tcp, host 10.9.0.1 or port 7174",
-		"tcp and":                              "filter: at its end: want what to look for, as tcp, host 10.9.0.1 or port 7174",
-		"tcp portt 80":                         `filter: at character 5, "portt": want and, or, or the end`,
-		"tpc":                                  `filter: at character 1, "tpc": no word of the language; did you mean tcp?`,
-		"udp adn tcp":                          `filter: at character 5, "adn": want and, or, or the end; did you mean and?`,
-		"host 10.0.0.300":                      `filter: at character 6, "10.0.0.300": want an address, as 10.9.0.1 or fd09::1; names are not looked up`,
-		"host":                                 "filter: at its end: want what comes after host",
-		"10.9.0.1":                             `filter: at character 1, "10.9.0.1": want a word before an address, as host or src`,
-		"src tcp":                              `filter: at character 5, "tcp": want host, net, port, portrange, ether or an address here`,
-		"ether src":                            `filter: at character 7, "src": want an Ethernet address, as 02:00:0a:09:00:01`,
-		"src":                                  "filter: at its end: want host, net, port, portrange, ether or an address after src and dst",
-		"net 10.9.0.1/24":                      `filter: at character 5, "10.9.0.1/24": want a network, as 10.9.0.0/24 or fd09::/64, without bits after its length`,
-		"port http":                            `filter: at character 6, "http": want a port, up to 65535; services have no names here`,
-		"tcp and (port 5 or 6)":                `filter: at character 20, "6": no word of the language`,
-		"portrange 9-5":                        `filter: at character 11, "9-5": want two ports, the smaller one first, as 7000-7100`,
-		"icmp port 5":                          `filter: at character 6, "port": only TCP and UDP have ports`,
-		"ip6 host 10.9.0.1":                    `filter: at character 10, "10.9.0.1": an address of the other version of IP than what comes before it`,
-		"vlan 4096":                            `filter: at character 6, "4096": want the number of a VLAN, up to 4095`,
-		"(tcp":                                 `filter: at character 1, "(": this parenthesis is not closed`,
-		"tcp)":                                 `filter: at character 4, ")": no parenthesis is open`,
-		"(tcp udp)":                            `filter: at character 6, "udp": want and, or, or a closing parenthesis`,
-		strings.Repeat("!", 100):               `filter: at character 65, "!": more than 64 parentheses and nots in each other`,
+		"": "filter: at its end: want what to look for, as tcp, " +
+			"host 10.9.0.1 or port 7174",
+		"tcp and": "filter: at its end: want what to look for, as tcp, " +
+			"host 10.9.0.1 or port 7174",
+		"tcp portt 80":    `filter: at character 5, "portt": want and, or, or the end`,
+		"tpc":             `filter: at character 1, "tpc": no word of the language; did you mean tcp?`,
+		"udp adn tcp":     `filter: at character 5, "adn": want and, or, or the end; did you mean and?`,
+		"host 10.0.0.300": `filter: at character 6, "10.0.0.300": want an address, as 10.9.0.1 or fd09::1; names are not looked up`,
+		"host":            "filter: at its end: want what comes after host",
+		"10.9.0.1":        `filter: at character 1, "10.9.0.1": want a word before an address, as host or src`,
+		"src tcp":         `filter: at character 5, "tcp": want host, net, port, portrange, ether or an address here`,
+		"ether src":       `filter: at character 7, "src": want an Ethernet address, as 02:00:0a:09:00:01`,
+		"src": "filter: at its end: want host, net, port, portrange, " +
+			"ether or an address after src and dst",
+		"net 10.9.0.1/24":       `filter: at character 5, "10.9.0.1/24": want a network, as 10.9.0.0/24 or fd09::/64, without bits after its length`,
+		"port http":             `filter: at character 6, "http": want a port, up to 65535; services have no names here`,
+		"tcp and (port 5 or 6)": `filter: at character 20, "6": no word of the language`,
+		"portrange 9-5":         `filter: at character 11, "9-5": want two ports, the smaller one first, as 7000-7100`,
+		"icmp port 5":           `filter: at character 6, "port": only TCP and UDP have ports`,
+		"ip6 host 10.9.0.1":     `filter: at character 10, "10.9.0.1": an address of the other version of IP than what comes before it`,
+		"vlan 4096":             `filter: at character 6, "4096": want the number of a VLAN, up to 4095`,
+		"(tcp":                  `filter: at character 1, "(": this parenthesis is not closed`,
+		"tcp)":                  `filter: at character 4, ")": no parenthesis is open`,
+		"(tcp udp)":             `filter: at character 6, "udp": want and, or, or a closing parenthesis`,
+		strings.Repeat(
+			"!", 100): `filter: at character 65, "!": more than 64 parentheses and nots in each other`,
 		strings.Repeat("tcp or ", 256) + "tcp": `filter: at character 1793, "tcp": more than 256 tests`,
 		strings.Repeat(" ", 5000):              `filter: at character 4097, "…": longer than 4096 octets`,
 	} {
@@ -316,14 +345,18 @@ func FuzzFilter(f *testing.F) {
 			}
 		}
 		p.Match(frame[:max(0, min(n, len(frame)))], true)
-		require.NotEqual(t, p.Match(frame, true), func() bool { q, _ := Compile("not (" + text + ")"); return q != nil && q.Match(frame, true) }())
+		require.NotEqual(t, p.Match(frame, true), func() bool {
+			q, _ := Compile("not (" + text + ")")
+			return q != nil && q.Match(frame, true)
+		}())
 	})
 }
 
 // One op is one frame.
 func BenchmarkMatch(b *testing.B) {
 	all := frames(b)
-	for _, text := range []string{"tcp", "host 10.9.0.1 and tcp port 7174", "(host 10.9.0.1 or net fd09::/64) and not (udp port 4791 or vlan 5)"} {
+	for _, text := range []string{"tcp", "host 10.9.0.1 and tcp port 7174",
+		"(host 10.9.0.1 or net fd09::/64) and not (udp port 4791 or vlan 5)"} {
 		p, err := Compile(text)
 		require.NoError(b, err)
 		b.Run(text, func(b *testing.B) {

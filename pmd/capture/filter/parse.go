@@ -45,12 +45,14 @@ type node struct {
 }
 
 var protocols = map[string]uint16{
-	"ip": hasIP4, "ip6": hasIP6, "arp": hasARP, "tcp": hasTCP, "udp": hasUDP, "icmp": hasICMP | hasIP4, "icmp6": hasICMP6 | hasIP6,
+	"ip": hasIP4, "ip6": hasIP6, "arp": hasARP, "tcp": hasTCP, "udp": hasUDP, "icmp": hasICMP | hasIP4,
+	"icmp6": hasICMP6 | hasIP6,
 }
 
 // known are all words of the language, for guesses.
 var known = []string{
-	"ip", "ip6", "arp", "tcp", "udp", "icmp", "icmp6", "src", "dst", "host", "net", "port", "portrange", "ether", "vlan", "inbound",
+	"ip", "ip6", "arp", "tcp", "udp", "icmp", "icmp6", "src", "dst", "host", "net", "port",
+	"portrange", "ether", "vlan", "inbound",
 	"outbound", "and", "or", "not",
 }
 
@@ -58,7 +60,8 @@ var known = []string{
 // none: the caller then has no Program.
 func Compile(text string) (*Program, error) {
 	if len(text) > textMax {
-		return nil, &Error{Text: text, At: textMax, Word: "…", Why: fmt.Sprintf("longer than %d octets", textMax)}
+		return nil,
+			&Error{Text: text, At: textMax, Word: "…", Why: fmt.Sprintf("longer than %d octets", textMax)}
 	}
 	p := &parser{text: text, words: split(text)}
 	p.tests = make([]test, 0, programMax) // nodes point into it
@@ -148,7 +151,8 @@ func near(a, b string) bool {
 	if len(a) < len(b) {
 		return a[i:] == b[i+1:]
 	}
-	return i == len(a) || a[i+1:] == b[i+1:] || i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+	return i == len(a) || a[i+1:] == b[i+1:] || i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] &&
+		a[i+2:] == b[i+2:]
 }
 
 func set(ends []*int32, to int32) {
@@ -184,7 +188,8 @@ func (p *parser) term() (node, error) {
 func (p *parser) factor() (node, error) {
 	w := p.peek()
 	if p.depth++; p.depth > depthMax {
-		return node{}, p.wrong(w, fmt.Sprintf("more than %d parentheses and nots in each other", depthMax))
+		return node{},
+			p.wrong(w, fmt.Sprintf("more than %d parentheses and nots in each other", depthMax))
 	}
 	defer func() { p.depth-- }()
 	switch {
@@ -289,7 +294,8 @@ func (p *parser) what(w word, s side, need uint16) (t test, err error) {
 	case "net":
 		n, err := netip.ParsePrefix(v.text)
 		if err != nil || n != n.Masked() {
-			return t, p.wrong(v, "want a network, as 10.9.0.0/24 or fd09::/64, without bits after its length")
+			return t, p.wrong(v, "want a network, as 10.9.0.0/24 or fd09::/64, without bits after "+
+				"its length")
 		}
 		t = netTest(s, n)
 	case "port":

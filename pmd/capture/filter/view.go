@@ -84,7 +84,8 @@ func (v *view) parse(b []byte) {
 	case etherARP:
 		v.has |= hasARP
 		// Ethernet and IPv4, RFC 826.
-		if len(b) >= 28 && binary.BigEndian.Uint16(b) == 1 && binary.BigEndian.Uint16(b[2:]) == etherIP4 && b[4] == 6 && b[5] == 4 {
+		if len(b) >= 28 && binary.BigEndian.Uint16(b) == 1 &&
+			binary.BigEndian.Uint16(b[2:]) == etherIP4 && b[4] == 6 && b[5] == 4 {
 			v.addrs, v.dstAt, v.addrsIP4 = b[14:28], 10, true
 		}
 	}

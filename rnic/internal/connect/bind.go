@@ -81,7 +81,8 @@ func (b *Binding) take(ctx context.Context) (err error) {
 	return err
 }
 
-// portsTriedMax is how many ports are tried that one Poller has chosen and another one may not have.
+// portsTriedMax is how many ports are tried that one Poller has chosen and another one may not
+// have.
 const portsTriedMax = 64
 
 // hold holds the port on all Pollers that have the address, or on none.
@@ -114,7 +115,8 @@ func (b *Binding) holdOn(ctx context.Context, p *PollerState, at netip.AddrPort)
 		held, err = p.Poller.Hold(at)
 		return held, err
 	})
-	if err != nil && ctx.Err() != nil { // should it come to hold the port later, this comes right after
+	// should it come to hold the port later, this comes right after
+	if err != nil && ctx.Err() != nil {
 		_ = OrderUntil(context.WithoutCancel(ctx), b.host, p.Poller.Submit, func() {
 			if held != 0 {
 				p.Poller.Release(held)
@@ -127,7 +129,8 @@ func (b *Binding) holdOn(ctx context.Context, p *PollerState, at netip.AddrPort)
 // release gives the port back on all Pollers.
 func (b *Binding) release(port uint16) {
 	for _, p := range b.on {
-		_ = OrderUntil(context.Background(), b.host, p.Poller.Submit, func() { p.Poller.Release(port) }) // a stopped one holds nothing
+		// a stopped one holds nothing
+		_ = OrderUntil(context.Background(), b.host, p.Poller.Submit, func() { p.Poller.Release(port) })
 	}
 	b.on = nil
 }
@@ -185,7 +188,9 @@ func (b *Binding) Alone() bool {
 	s := &b.host.bound
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.ContainsFunc(s.all[b.at.Port()], func(o *Binding) bool { return o != b && b.meets(o) })
+	return !slices.ContainsFunc(s.all[b.at.Port()], func(o *Binding) bool {
+		return o != b && b.meets(o)
+	})
 }
 
 // Close gives the address and port back. What listens or connects goes on. It blocks while the
@@ -205,7 +210,9 @@ func (s *bindings) enter(b *Binding) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	port := b.at.Port()
-	if slices.ContainsFunc(s.all[port], func(o *Binding) bool { return !(b.shared && o.shared) && b.meets(o) }) {
+	if slices.ContainsFunc(s.all[port], func(o *Binding) bool {
+		return !(b.shared && o.shared) && b.meets(o)
+	}) {
 		return false
 	}
 	if s.all == nil {

@@ -8,17 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two bindings of a port meet where an address is both's: the same one, all of its family, or all of
-// both families. Those that meet are refused unless both are shared, and none of them is alone.
+// Two bindings of a port meet where an address is both's: the same one, all of its family, or all
+// of both families. Those that meet are refused unless both are shared, and none of them is
+// alone.
 func TestBindingsMeet(t *testing.T) {
 	const port = 7
 	one4, two4 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	one6, two6 := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
 	any4, any6, both := netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.Addr{}
 	meets := map[[2]netip.Addr]bool{
-		{one4, one4}: true, {one4, two4}: false, {one4, one6}: false, {one4, any4}: true, {one4, any6}: false, {one4, both}: true,
-		{one6, one6}: true, {one6, two6}: false, {one6, any6}: true, {one6, any4}: false, {one6, both}: true,
-		{any4, any4}: true, {any4, any6}: false, {any4, both}: true, {any6, any6}: true, {any6, both}: true, {both, both}: true,
+		{one4, one4}: true, {one4, two4}: false, {one4, one6}: false, {one4, any4}: true,
+		{one4, any6}: false, {one4, both}: true,
+		{one6, one6}: true, {one6, two6}: false, {one6, any6}: true, {one6, any4}: false,
+		{one6, both}: true,
+		{any4, any4}: true, {any4, any6}: false, {any4, both}: true, {any6, any6}: true,
+		{any6, both}: true, {both, both}: true,
 	}
 	for pair, meet := range meets {
 		for _, x := range [][2]netip.Addr{pair, {pair[1], pair[0]}} {

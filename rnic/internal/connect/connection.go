@@ -27,27 +27,31 @@ type Connection struct {
 	endpoint  *Endpoint
 	own       mpa.Frame // the start-up frame that this end has sent or is going to send
 
-	older       []mpa.Dialect // Initiator: to be tried next
-	again       func()        // Initiator: tries them; nil: nothing can be tried
-	elsewhere   func()        // Initiator: tries another Poller, for our end may be its; nil: there is none
-	privateMax  int           // the longest private data taken in a frame of Rev 0
-	firstMarker bool          // culley-02: the peer's first octets are still to be looked at
-	awaitsRtr   bool          // Responder: a Ready-to-Receive frame comes before FPDUs
-	awaitsReady bool          // Responder: the Initiator owes that frame or an RTR message
-	dropBadCRC  bool          // Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
-	packFull    bool          // Param.PackFull
+	older []mpa.Dialect // Initiator: to be tried next
+	again func()        // Initiator: tries them; nil: nothing can be tried
+	// Initiator: tries another Poller, for our end may be its; nil: there is none
+	elsewhere   func()
+	privateMax  int  // the longest private data taken in a frame of Rev 0
+	firstMarker bool // culley-02: the peer's first octets are still to be looked at
+	awaitsRtr   bool // Responder: a Ready-to-Receive frame comes before FPDUs
+	awaitsReady bool // Responder: the Initiator owes that frame or an RTR message
+	// Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
+	dropBadCRC bool
+	packFull   bool // Param.PackFull
 
 	wakeUpPlanned bool // Initiator: the timer is wakeup.go's
 	wakeUpLate    bool // start-up's message had not left when that came
 
-	repliedAt   int64 // Responder: when the Reply was made
-	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: never by time
+	repliedAt int64 // Responder: when the Reply was made
+	// Responder: when it may send first (sendfirst.go), no later than the timer; 0: never by time
+	sendFirstAt int64
 
-	claim        atomic.Uint32   // what came first: the ULP took the Request, or the connection ended
-	shut         bool            // our half is to be closed when everything was pulled
-	closed       bool            // Transport.CloseSend was called
-	told         bool            // EventTerminated was told
-	in           []byte          // start-up octets received that are not yet a frame, of one that comes in pieces
+	claim  atomic.Uint32 // what came first: the ULP took the Request, or the connection ended
+	shut   bool          // our half is to be closed when everything was pulled
+	closed bool          // Transport.CloseSend was called
+	told   bool          // EventTerminated was told
+	// start-up octets received that are not yet a frame, of one that comes in pieces
+	in           []byte
 	out          []byte          // start-up octets not yet pulled
 	room         [frameRoom]byte // of out, for a frame that is short and alone
 	early        *earlyData      // delayed start-up: octets that came before MPA did
@@ -89,7 +93,8 @@ func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.Polle
 
 // newKernelConnection makes a connection over nc, in a slot that it gives back at its end. If it
 // returns an error, nc and the slot are still the caller's.
-func newKernelConnection(h *Host, nc *net.TCPConn, at *transport.Slot) (*Connection, *transport.KernelConn, error) {
+func newKernelConnection(h *Host, nc *net.TCPConn,
+	at *transport.Slot) (*Connection, *transport.KernelConn, error) {
 	c := newConnection(h)
 	s, err := transport.NewKernelConn(c, nc, at, h.NewReader(), h.Start)
 	if err != nil {
@@ -119,18 +124,22 @@ var _ transport.Upper = (*Connection)(nil)
 
 // Arrive implements stack.Upper.
 func (c *Connection) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
-	if c.phase == phaseFull && !c.awaitsRtr && c.early == nil && off >= c.rxBase && !c.firstMarker && bufs[0] != mem.NoBuf {
+	if c.phase == phaseFull && !c.awaitsRtr && c.early == nil && off >= c.rxBase && !c.firstMarker &&
+		bufs[0] != mem.NoBuf {
 		return c.arriveFull(off, bufs, data)
 	}
 	if c.early != nil {
-		return 1, c.arriveEarly(off, bufs[0], data[0]) // of earlydata.go, which comes before in a connection's life
+		// of earlydata.go, which comes before in a connection's life
+		return 1, c.arriveEarly(off, bufs[0], data[0])
 	}
 	return 1, c.arriveNew(off, bufs[0], data[0])
 }
 
 // arriveFull takes segments in full operation.
-func (c *Connection) arriveFull(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
-	if c.dropBadCRC { // what is refused for a bad CRC comes again: it is told apart by its segment's stamp
+func (c *Connection) arriveFull(off uint64, bufs []mem.Buf,
+	data [][]byte) (n int, v stack.Verdict) {
+	// what is refused for a bad CRC comes again: it is told apart by its segment's stamp
+	if c.dropBadCRC {
 		data = data[:1]
 		if ts, ok := c.Transport.Stamp(); ok {
 			c.engine.Stamp(ts)

@@ -17,14 +17,17 @@ import (
 )
 
 // responder makes a Responder's connection, which notes what it offers.
-func responder(t *testing.T, d mpa.Dialects) (c *Connection, tr *abortable, e *Endpoint, offers *[]mpa.Frame) {
+func responder(t *testing.T,
+	d mpa.Dialects) (c *Connection, tr *abortable, e *Endpoint, offers *[]mpa.Frame) {
 	c, e, tr = starting(t, new([]wq.EventKind), Param{PeerToPeer: true, IRD: 1, ORD: 1})
 	offers = new([]mpa.Frame)
-	c.respondFor(&Responder{Dialects: d, PrivateMax: mpa.PrivateDataMax, Offer: func(_ *Connection, f mpa.Frame) error {
-		f.PrivateData = append([]byte(nil), f.PrivateData...)
-		*offers = append(*offers, f)
-		return nil
-	}})
+	c.respondFor(
+		&Responder{Dialects: d, PrivateMax: mpa.PrivateDataMax,
+			Offer: func(_ *Connection, f mpa.Frame) error {
+				f.PrivateData = append([]byte(nil), f.PrivateData...)
+				*offers = append(*offers, f)
+				return nil
+			}})
 	return c, tr, e, offers
 }
 
@@ -64,7 +67,8 @@ func TestRequestInPieces(t *testing.T) {
 		for at := uint64(0); at < frame; {
 			from := at - min(at, r.Uint64N(8))
 			to := min(uint64(len(stream)), at+1+r.Uint64N(40))
-			require.Equal(t, stack.Refused, arriveOne(c, at+1, mem.NoBuf, stream[at+1:min(at+2, uint64(len(stream)))]), "ahead of a gap")
+			require.Equal(t, stack.Refused,
+				arriveOne(c, at+1, mem.NoBuf, stream[at+1:min(at+2, uint64(len(stream)))]), "ahead of a gap")
 			v := arriveOne(c, from, mem.NoBuf, stream[from:to])
 			require.Equal(t, to > frame, v == stack.Refused, "seed %d", seed)
 			if at = to; v == stack.Refused {
@@ -77,7 +81,8 @@ func TestRequestInPieces(t *testing.T) {
 		require.Equal(t, frame, c.rxBase)
 		require.Equal(t, string(private), string((*offers)[0].PrivateData))
 		require.Equal(t, mpa.Request, (*offers)[0].Kind)
-		require.Equal(t, stack.Taken, arriveOne(c, frame-3, mem.NoBuf, stream[frame-3:frame]), "the end again")
+		require.Equal(t, stack.Taken, arriveOne(c, frame-3, mem.NoBuf, stream[frame-3:frame]),
+			"the end again")
 		require.Equal(t, stack.Refused, arriveOne(c, frame-1, mem.NoBuf, stream[frame-1:frame+1]))
 		require.Equal(t, []flight.Kind{flight.RequestIn}, tr.kinds)
 		require.Equal(t, tr.now+int64(requestTimeout), tr.timer, "the ULP has its time")
@@ -117,13 +122,16 @@ func TestArriveByPhase(t *testing.T) {
 	}{
 		{phaseToStream, 0, 5, stack.Refused}, {phaseToStream, 20, 5, stack.Refused},
 		{phaseRejecting, 20, 5, stack.Taken}, {phaseOver, 20, 5, stack.Taken},
-		{phaseDecide, 15, 5, stack.Taken}, {phaseDecide, 15, 6, stack.Refused}, {phaseDecide, 20, 1, stack.Refused},
-		{phaseFull, 15, 5, stack.Taken}, {phaseFull, 10, 5, stack.Taken}, {phaseFull, 15, 6, stack.Refused},
+		{phaseDecide, 15, 5, stack.Taken}, {phaseDecide, 15, 6, stack.Refused},
+		{phaseDecide, 20, 1, stack.Refused},
+		{phaseFull, 15, 5, stack.Taken}, {phaseFull, 10, 5, stack.Taken},
+		{phaseFull, 15, 6, stack.Refused},
 		{phaseFull, 20, 1, stack.Refused},
 	} {
 		c, tr := inService(t, new([]wq.EventKind))
 		c.phase, c.rxBase = tc.phase, 20
-		require.Equal(t, tc.want, arriveOne(c, uint64(tc.off), mem.NoBuf, make([]byte, tc.len)), "%+v", tc)
+		require.Equal(t, tc.want, arriveOne(c, uint64(tc.off), mem.NoBuf, make([]byte, tc.len)), "%+v",
+			tc)
 		require.Zero(t, tr.aborts)
 		require.False(t, c.engine.Cut())
 	}
@@ -155,7 +163,8 @@ func TestDropBadCRCNeedsOurTCP(t *testing.T) {
 		for _, inOrder := range []bool{false, true} {
 			_, e, tr := starting(t, new([]wq.EventKind), Param{DropBadCRC: asked})
 			tr.memory.InOrder = inOrder
-			c := NewInitiator(e.host, e, tr, tr.memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
+			c := NewInitiator(e.host, e, tr, tr.memory, nil,
+				&mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
 			require.Equal(t, asked && !inOrder, c.dropBadCRC)
 		}
 	}
@@ -192,7 +201,9 @@ func TestUserTimeoutOfAResponder(t *testing.T) {
 	request := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, nil)
 	failed := errors.New("no such option")
 	for _, d := range []mpa.Dialect{mpa.RFC5044, mpa.Culley02} {
-		for _, tc := range []struct{ asked, want time.Duration }{{0, 0}, {1, time.Millisecond}, {time.Minute, time.Minute}} {
+		for _, tc := range []struct {
+			asked, want time.Duration
+		}{{0, 0}, {1, time.Millisecond}, {time.Minute, time.Minute}} {
 			for _, refuses := range []error{nil, failed} {
 				c, tr, e, _ := responder(t, mpa.DialectsOf(d))
 				e.param.UserTimeout, e.param.PeerToPeer, tr.refuses = tc.asked, false, refuses
@@ -227,7 +238,8 @@ func TestBeginsWithMarker(t *testing.T) {
 		data string
 		want bool
 	}{
-		{"", true}, {"abc", true}, {"ab\x00\x00", true}, {"ab\x00\x03", true}, {"ab\x00\x04", false}, {"ab\x01\x00", false},
+		{"", true}, {"abc", true}, {"ab\x00\x00", true}, {"ab\x00\x03", true}, {"ab\x00\x04", false},
+		{"ab\x01\x00", false},
 		{"\xff\xff\x00\x02rest", true}, {"MPA ID Req Frame", false},
 	} {
 		require.Equal(t, tc.want, beginsWithMarker([]byte(tc.data)), "%q", tc.data)
@@ -243,18 +255,32 @@ func TestTimerByPhase(t *testing.T) {
 		aborts int
 		timer  time.Duration // from now; 0: as it was
 	}{
-		{"the Request", func(c *Connection, _ *abortable) { c.phase = phaseRequest }, ErrStartupTimeout, 1, 0},
-		{"the Reply", func(c *Connection, _ *abortable) { c.phase = phaseReply }, ErrStartupTimeout, 1, 0},
+		{"the Request", func(c *Connection, _ *abortable) {
+			c.phase = phaseRequest
+		}, ErrStartupTimeout, 1, 0},
+		{"the Reply", func(c *Connection, _ *abortable) {
+			c.phase = phaseReply
+		}, ErrStartupTimeout, 1, 0},
 		{"the decision", func(c *Connection, _ *abortable) { c.phase = phaseDecide }, errUndecided, 1, 0},
-		{"the RTR message", func(c *Connection, _ *abortable) { c.awaitsReady = true }, ErrStartupTimeout, 1, 0},
+		{"the RTR message", func(c *Connection, _ *abortable) {
+			c.awaitsReady = true
+		}, ErrStartupTimeout, 1, 0},
 		{"the end", func(c *Connection, _ *abortable) { c.shut = true }, ErrLinger, 1, 0},
-		{"the end, and RTR", func(c *Connection, _ *abortable) { c.shut, c.awaitsReady = true, true }, ErrLinger, 1, 0},
-		{"the end, it moves", func(c *Connection, tr *abortable) { c.shut, tr.progress = true, 9 }, nil, 0, closeTimeout},
+		{"the end, and RTR", func(c *Connection, _ *abortable) {
+			c.shut, c.awaitsReady = true, true
+		}, ErrLinger, 1, 0},
+		{"the end, it moves", func(c *Connection, tr *abortable) {
+			c.shut, tr.progress = true, 9
+		}, nil, 0, closeTimeout},
 		{"a Terminate, it moves", func(c *Connection, tr *abortable) {
 			c.shut, tr.progress, c.Err = true, 9, errClosedEarly
 		}, errClosedEarly, 1, 0},
-		{"a rejection", func(c *Connection, _ *abortable) { c.phase = phaseRejecting }, nil, 0, lingerTimeout},
-		{"a rejection, closing", func(c *Connection, _ *abortable) { c.phase, c.shut = phaseRejecting, true }, nil, 1, 0},
+		{"a rejection", func(c *Connection, _ *abortable) {
+			c.phase = phaseRejecting
+		}, nil, 0, lingerTimeout},
+		{"a rejection, closing", func(c *Connection, _ *abortable) {
+			c.phase, c.shut = phaseRejecting, true
+		}, nil, 1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, tr := inService(t, new([]wq.EventKind))
@@ -294,7 +320,9 @@ func TestPeerClosedByPhase(t *testing.T) {
 		{"after a rejection", func(c *Connection) { c.phase = phaseRejecting }, nil, 1},
 		{"as a stream", func(c *Connection) { c.phase = phaseToStream }, nil, 0},
 		{"half-closed", func(c *Connection) { c.endpoint.param.AllowHalfClosed = true }, nil, 0},
-		{"half-closed, while we close", func(c *Connection) { c.endpoint.param.AllowHalfClosed, c.shut = true, true }, nil, 1},
+		{"half-closed, while we close", func(c *Connection) {
+			c.endpoint.param.AllowHalfClosed, c.shut = true, true
+		}, nil, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, tr := inService(t, new([]wq.EventKind))
@@ -343,8 +371,8 @@ func TestPullOfStartup(t *testing.T) {
 	require.True(t, bufs == 0 && since == 0)
 }
 
-// Under PackFull the one segment that may be sent while nothing is unacknowledged is not followed by
-// one that is not full: that waits for its acknowledgement, unless our half is to end.
+// Under PackFull the one segment that may be sent while nothing is unacknowledged is not followed
+// by one that is not full: that waits for its acknowledgement, unless our half is to end.
 func TestPackFullWaitsForTheFirst(t *testing.T) {
 	for _, shut := range []bool{false, true} {
 		c, tr := inService(t, new([]wq.EventKind))
@@ -399,8 +427,8 @@ func TestMayTake(t *testing.T) {
 	}
 }
 
-// A host knows its connections until each has ended, in whatever order they do; one that it does not
-// know changes nothing.
+// A host knows its connections until each has ended, in whatever order they do; one that it does
+// not know changes nothing.
 func TestHostKnowsItsConnections(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

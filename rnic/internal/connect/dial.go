@@ -36,7 +36,8 @@ func (e *Endpoint) BeginConnecting(p Param) error {
 		return nil
 	}
 	e.engine.Move(wq.Connecting, wq.Idle)
-	if e.Unwanted.Load() && e.engine.Move(wq.Idle, wq.Closed) { // whichever of the two looks second sees the other
+	// whichever of the two looks second sees the other
+	if e.Unwanted.Load() && e.engine.Move(wq.Idle, wq.Closed) {
 		e.Finish(ErrClosed)
 		return ErrClosed
 	}
@@ -170,7 +171,8 @@ func (e *Endpoint) dialPoller(ctx context.Context, addr string) error {
 	}
 	d.at = int(h.next.Add(1)-1) % len(d.pollers)
 	d.from = d.pollers[d.at]
-	return d.try(e.param.tries(), func(fn func()) error { return OrderUntil(ctx, h, d.from.Poller.Submit, fn) })
+	return d.try(e.param.tries(),
+		func(fn func()) error { return OrderUntil(ctx, h, d.from.Poller.Submit, fn) })
 }
 
 // resolve looks a name up with the system's resolver. A literal address needs none.
@@ -211,7 +213,8 @@ func (d pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 	c, u := newPollerConnection(d.endpoint.host, d.from)
 	c.initiate(d.endpoint, tries)
 	if len(c.older) > 0 {
-		c.again = func() { d.retry(c.older, d.from.Poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
+		// on the Poller's goroutine, in the middle of a connection's end
+		c.again = func() { d.retry(c.older, d.from.Poller.Submit) }
 	}
 	if d.left > 0 {
 		c.elsewhere = func() {

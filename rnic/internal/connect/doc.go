@@ -1,10 +1,10 @@
-// Package connect is the life of a connection: MPA start-up in every dialect, full operation for a queue
-// pair's engine, its end, and the changes from and to streaming mode. A Connection drives an engine
-// (package qp), and is driven by a transport (package transport).
+// Package connect is the life of a connection: MPA start-up in every dialect, full operation for
+// a queue pair's engine, its end, and the changes from and to streaming mode. A Connection drives
+// an engine (package qp), and is driven by a transport (package transport).
 //
-// A Connection and its Endpoint belong to the goroutine that drives the connection: the Poller's, or,
-// over a kernel socket, the one that holds the transport's mutex. Methods for any goroutine say so.
-// Other goroutines use transport.Conn.Submit.
+// A Connection and its Endpoint belong to the goroutine that drives the connection: the Poller's,
+// or, over a kernel socket, the one that holds the transport's mutex. Methods for any goroutine
+// say so. Other goroutines use transport.Conn.Submit.
 //
 // Its files, in reading order:
 //

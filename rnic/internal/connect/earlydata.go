@@ -18,8 +18,9 @@ import (
 //
 // A peer that keeps to section 7.1.2 has sent no octet after its Request, so there are few Bufs.
 type earlyData struct {
-	from   uint64 // stream offset of the first octet that was not the stream's
-	upTo   uint64 // the left edge at the hand-over: octets before it are handed over and never come again
+	from uint64 // stream offset of the first octet that was not the stream's
+	// the left edge at the hand-over: octets before it are handed over and never come again
+	upTo   uint64
 	still  int    // Bufs beyond it that are still to be handed over
 	edge   uint64 // the left edge
 	pieces []piece
@@ -60,11 +61,13 @@ func (c *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	}
 	// What may be start-up is always kept, and is little. The rest, which no peer has a right to
 	// send yet, has the bounds of octets that wait for the rest of their frame.
-	if off >= h.from+uint64(c.frameMax()) && (len(h.pieces) >= c.bufsMax() || c.Pool.Available() < c.Spare) {
+	if off >= h.from+uint64(c.frameMax()) &&
+		(len(h.pieces) >= c.bufsMax() || c.Pool.Available() < c.Spare) {
 		c.Fail(errPipelined)
 		return stack.Taken
 	}
-	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(c.Pool.Slot(b))))
+	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(
+		unsafe.Pointer(unsafe.SliceData(c.Pool.Slot(b))))
 	own := c.Pool.Own(b) // an FPDU that begins here will be held, and joined
 	if own == mem.NoBuf {
 		c.Fail(errPipelined)

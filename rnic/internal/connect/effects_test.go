@@ -41,8 +41,12 @@ func (a *abortable) GiveBack()                                { a.givesBack++ }
 func (a *abortable) Silent()                                  { a.silent = true }
 func (a *abortable) Spoke() bool                              { return !a.lost }
 func (*abortable) EnterFull(int)                              {}
-func (*abortable) Local() netip.AddrPort                      { return netip.MustParseAddrPort("10.9.0.1:1") }
-func (*abortable) Remote() netip.AddrPort                     { return netip.MustParseAddrPort("10.9.0.2:2") }
+func (*abortable) Local() netip.AddrPort {
+	return netip.MustParseAddrPort("10.9.0.1:1")
+}
+func (*abortable) Remote() netip.AddrPort {
+	return netip.MustParseAddrPort("10.9.0.2:2")
+}
 func (a *abortable) Stamp() (uint32, bool) {
 	a.stamps++
 	return 0, false
@@ -73,7 +77,8 @@ func starting(t *testing.T, told *[]wq.EventKind, p Param) (*Connection, *Endpoi
 	var cq qp.CQ
 	cq.Init(mem.NewMPSC(make([]mem.MPSCSlot[wq.CQE], 8)), 8)
 	q := &qp.Engine{SQ: ring(), RQ: ring(), Config: qp.Config{
-		Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: &cq, RecvCQ: &cq, SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
+		Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: &cq, RecvCQ: &cq, SendDepth: 4,
+		RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
 		Teller: teller(func(k wq.EventKind) { *told = append(*told, k) }),
 	}}
 	host := &Host{}
@@ -84,7 +89,8 @@ func starting(t *testing.T, told *[]wq.EventKind, p Param) (*Connection, *Endpoi
 	pool, err := mem.NewPool(hugepages.Heap(8<<10), mem.PoolConfig{Bufs: 2, Stride: 2 << 10})
 	require.NoError(t, err)
 	tr := &abortable{now: 1}
-	tr.memory = transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(), InOrder: true}
+	tr.memory = transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(),
+		InOrder: true}
 	c := newConnection(host)
 	require.True(t, host.addConnection(c))
 	c.Transport, c.Memory = tr, tr.memory
@@ -96,7 +102,8 @@ func inService(t *testing.T, told *[]wq.EventKind) (*Connection, *abortable) {
 	t.Helper()
 	_, e, tr := starting(t, told, Param{})
 	mode := mpa.Mode{CRC: true}
-	return NewInitiator(e.host, e, tr, tr.memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Send: mode, Receive: mode, Version: 1}}), tr
+	return NewInitiator(e.host, e, tr, tr.memory, nil,
+		&mpa.Terms{Agreement: mpa.Agreement{Send: mode, Receive: mode, Version: 1}}), tr
 }
 
 // An engine may have met the peer's fault and one of its own before its connection looks: one event
@@ -108,7 +115,8 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 		first error
 		want  wq.EventKind
 	}{
-		{"the peer's first", &qp.TerminateError{Cause: errors.New("the peer's fault")}, wq.EventTerminated},
+		{"the peer's first", &qp.TerminateError{Cause: errors.New("the peer's fault")},
+			wq.EventTerminated},
 		{"our own first", local, wq.EventFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -21,7 +21,8 @@ func (h *Host) Close(ctx context.Context) []*Connection {
 	h.Shut()
 	connections := h.live()
 	for _, c := range connections {
-		_ = OrderUntil(ctx, h, c.Transport.Submit, func() { c.Fail(ErrClosed) }) // a stopped Poller has ended it already
+		// a stopped Poller has ended it already
+		_ = OrderUntil(ctx, h, c.Transport.Submit, func() { c.Fail(ErrClosed) })
 	}
 	return connections
 }
@@ -99,7 +100,8 @@ func (c *Connection) shutdown() {
 func (c *Connection) PeerClosed() {
 	c.Transport.Record(flight.PeerClosed, 0, 0)
 	switch {
-	case c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseDecide || c.phase == phaseFull && c.awaitsReady && !c.shut:
+	case c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseDecide ||
+		c.phase == phaseFull && c.awaitsReady && !c.shut:
 		c.Fail(newConnectionError(fmt.Errorf("%w during MPA start-up", ErrPeerClosed)))
 	case c.phase == phaseFull && (c.engine.Cut() || len(c.in) > 0):
 		c.Fail(newConnectionError(fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)))
@@ -161,9 +163,11 @@ func (c *Connection) over(err error) {
 	was := c.phase
 	switch {
 	case err == nil:
-	case c.Err != nil && errors.Is(err, stack.ErrTentative): // err says more: this end gave up while its address was being checked
+	case c.Err != nil && errors.Is(err, stack.ErrTentative):
+		// err says more: this end gave up while its address was being checked
 		c.Err = fmt.Errorf("%w: %w", c.Err, err)
-	case errors.Is(err, stack.ErrHoarding): // the stack has given it up for what the peer holds, so it is not lost
+	case errors.Is(err, stack.ErrHoarding):
+		// the stack has given it up for what the peer holds, so it is not lost
 		c.note(err)
 		if was == phaseFull {
 			c.engine.Leave(wq.Error)
@@ -181,7 +185,9 @@ func (c *Connection) over(err error) {
 		c.again()
 		return
 	}
-	if c.elsewhere != nil && (errors.Is(err, stack.ErrOtherMember) || errors.Is(err, stack.ErrNotLocal)) && !c.endpoint.Unwanted.Load() {
+	if c.elsewhere != nil &&
+		(errors.Is(err, stack.ErrOtherMember) || errors.Is(err, stack.ErrNotLocal)) &&
+		!c.endpoint.Unwanted.Load() {
 		c.phase = phaseOver
 		c.Gone.Give()
 		c.elsewhere()
@@ -222,7 +228,8 @@ func (c *Connection) fallsBack(was phase, err error) bool {
 		return false
 	}
 	var re *Revision
-	return was == phaseReply && (errors.Is(err, ErrPeerClosed) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
+	return was == phaseReply && (errors.Is(err, ErrPeerClosed) || errors.Is(err, stack.ErrReset) ||
+		errors.As(err, &re) && re.Lower)
 }
 
 // report tells the Responder of an end that this host did not want.

@@ -69,8 +69,8 @@ func TestFirstReasonStands(t *testing.T) {
 	require.NoError(t, c.Err)
 }
 
-// A connection that was given up for the memory that its peer holds says so as it is; where this end
-// gave up while its address was being checked, both reasons are told.
+// A connection that was given up for the memory that its peer holds says so as it is; where this
+// end gave up while its address was being checked, both reasons are told.
 func TestReasonsOfTheStack(t *testing.T) {
 	c, _ := inService(t, new([]wq.EventKind))
 	c.over(stack.ErrHoarding)
@@ -84,15 +84,16 @@ func TestReasonsOfTheStack(t *testing.T) {
 	require.ErrorIs(t, e.Err, stack.ErrTentative)
 }
 
-// An Initiator whose own end may be another Poller's tries that, unless it is not wanted any more or
-// the connection has failed for another reason.
+// An Initiator whose own end may be another Poller's tries that, unless it is not wanted any more
+// or the connection has failed for another reason.
 func TestElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		err      error
 		unwanted bool
 		want     bool
 	}{
-		{stack.ErrOtherMember, false, true}, {stack.ErrNotLocal, false, true}, {stack.ErrNoRoute, false, false},
+		{stack.ErrOtherMember, false, true}, {stack.ErrNotLocal, false, true},
+		{stack.ErrNoRoute, false, false},
 		{stack.ErrOtherMember, true, false}, {stack.ErrNotLocal, true, false},
 	} {
 		c, e, _ := starting(t, new([]wq.EventKind), Param{})
@@ -130,7 +131,9 @@ func TestFallsBack(t *testing.T) {
 		{"in full operation", nil, phaseFull, stack.ErrReset, false},
 		{"the last dialect", func(c *Connection) { c.older = nil }, phaseReply, stack.ErrReset, false},
 		{"no way to try", func(c *Connection) { c.again = nil }, phaseReply, stack.ErrReset, false},
-		{"unwanted", func(c *Connection) { c.endpoint.Unwanted.Store(true) }, phaseReply, stack.ErrReset, false},
+		{"unwanted", func(c *Connection) {
+			c.endpoint.Unwanted.Store(true)
+		}, phaseReply, stack.ErrReset, false},
 		{"a Responder", func(c *Connection) { c.initiator = false }, phaseReply, stack.ErrReset, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -170,7 +173,8 @@ func TestClosing(t *testing.T) {
 		{phaseFull, nil, 0, 0, closeTimeout}, {phaseFull, nil, time.Minute, 0, time.Minute},
 		{phaseFull, failed, 0, 0, lingerTimeout}, {phaseFull, failed, time.Minute, 0, lingerTimeout},
 		{phaseRejecting, nil, time.Minute, 0, lingerTimeout},
-		{phaseFull, nil, 0, time.Second, time.Second}, {phaseFull, nil, time.Millisecond, time.Second, time.Millisecond},
+		{phaseFull, nil, 0, time.Second, time.Second},
+		{phaseFull, nil, time.Millisecond, time.Second, time.Millisecond},
 	} {
 		c, tr := inService(t, new([]wq.EventKind))
 		tr.now, tr.progress = 77, 5
@@ -203,7 +207,8 @@ func TestClosing(t *testing.T) {
 
 // The application's close is orderly in full operation alone, and begins once.
 func TestShutdownByPhase(t *testing.T) {
-	for _, p := range []phase{phaseConnecting, phaseRequest, phaseDecide, phaseReply, phaseRejecting, phaseFull} {
+	for _, p := range []phase{phaseConnecting, phaseRequest, phaseDecide, phaseReply, phaseRejecting,
+		phaseFull} {
 		c, tr := inService(t, new([]wq.EventKind))
 		c.engine.Move(wq.Connecting, wq.RTS)
 		c.phase = p

@@ -22,8 +22,10 @@ type Endpoint struct {
 	own    *Binding // of Param.Local's port, until the end
 
 	Connection atomic.Pointer[Connection]
-	Unwanted   atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a connection
-	sendsFirst atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a connection
+	// Abort, Disconnect or Close was called, perhaps before there was a connection
+	Unwanted atomic.Bool
+	// SendFirst or PeerReady was called, perhaps before there was a connection
+	sendsFirst atomic.Uint32
 	stopDial   atomic.Pointer[context.CancelFunc]
 	started    Signal                    // start-up is over, as outcome says (StartupOver)
 	outcome    error                     // before started

@@ -21,7 +21,8 @@ func (l *late) Submit(fn func()) error {
 	return nil
 }
 
-// What is asked of a connection in service, and comes to it when it is over, is answered by its end.
+// What is asked of a connection in service, and comes to it when it is over, is answered by its
+// end.
 func TestAskedTooLate(t *testing.T) {
 	var told []wq.EventKind
 	c, tr := inService(t, &told)

@@ -15,10 +15,14 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	ErrPeerClosed     = errors.New("rnic: peer closed the connection")
 	ErrLinger         = errors.New("rnic: peer did not close its half of the connection in time")
-	ErrUnread         = errors.New("rnic: octets of the peer's are unread: streaming mode must be read to its end, and not beyond, before MPA starts")
-	ErrUnanswered     = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
+	ErrUnread         = errors.New(
+		"rnic: octets of the peer's are unread: streaming mode must be read to its end, and not " +
+			"beyond, before MPA starts")
+	ErrUnanswered = errors.New(
+		"rnic: peer closed its half of the connection with Reads unanswered")
 
-	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
+	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker,
+		What: "the first octets are no marker of culley-02"}
 )
 
 // Rejection is a Reply with the R bit, as rnic.RejectedError says.
@@ -51,16 +55,21 @@ func (e *Revision) Error() string {
 // errors.As an *mpa.Error with code 1.
 type connectionError struct{ both [2]error } // the cause, and errConnection
 
-func newConnectionError(cause error) error { return &connectionError{[2]error{cause, errConnection}} }
+func newConnectionError(cause error) error {
+	return &connectionError{[2]error{cause, errConnection}}
+}
 
 func (e *connectionError) Error() string   { return e.both[0].Error() }
 func (e *connectionError) Unwrap() []error { return e.both[:] }
 
-var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
+var errConnection = &mpa.Error{Code: mpa.ErrConnection,
+	What: "TCP connection closed, terminated or lost"}
 
 // Reasons that rnic has no name for.
 var (
 	errClosedEarly = errors.New("rnic: connection closed")
-	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
-	errPipelined   = errors.New("rnic: peer sent more after its MPA Request, unanswered, than is kept for it")
+	errUndecided   = errors.New("rnic: the connection request was neither accepted nor " +
+		"rejected in time")
+	errPipelined = errors.New("rnic: peer sent more after its MPA Request, unanswered, than is " +
+		"kept for it")
 )

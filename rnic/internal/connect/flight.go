@@ -46,8 +46,8 @@ func (c *Connection) recordBadCRC(off uint64) {
 	}
 }
 
-// FlightRecord returns the events of now; after Done those of the end, if that was an error. It asks
-// the driving goroutine and may block until ctx ends. Any goroutine.
+// FlightRecord returns the events of now; after Done those of the end, if that was an error. It
+// asks the driving goroutine and may block until ctx ends. Any goroutine.
 func (e *Endpoint) FlightRecord(ctx context.Context) (FlightRecord, error) {
 	c := e.Connection.Load()
 	if c == nil {

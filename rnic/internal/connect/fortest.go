@@ -27,7 +27,8 @@ func NewConnection(h *Host) *Connection { return newConnection(h) }
 
 // NewInitiator makes a connection in full operation for e, on tr with its memory m, as start-up
 // leaves it that agreed on t and whose last frame, out, is still to be pulled.
-func NewInitiator(h *Host, e *Endpoint, tr transport.Conn, m transport.Memory, out []byte, t *mpa.Terms) *Connection {
+func NewInitiator(h *Host, e *Endpoint, tr transport.Conn, m transport.Memory, out []byte,
+	t *mpa.Terms) *Connection {
 	c := newConnection(h)
 	c.Transport, c.Memory = tr, m
 	c.initiator, c.phase, c.engine, c.endpoint, c.out = true, phaseFull, e.engine, e, out

@@ -35,9 +35,10 @@ type HostConfig struct {
 	Slots     *transport.Slots
 	NewReader func() *mem.Reader // for placements on one more goroutine
 	Start     time.Time
-	Manual    func()              // Config.Manual
-	Fell      func(*FlightRecord) // if set, told of each connection that ended with an error; on its goroutine
-	Public    func(error) error   // makes an error of this package what the application gets
+	Manual    func() // Config.Manual
+	// if set, told of each connection that ended with an error; on its goroutine
+	Fell   func(*FlightRecord)
+	Public func(error) error // makes an error of this package what the application gets
 }
 
 // startupCounters are what rnic.StartupCounters says.
@@ -70,7 +71,8 @@ func NewPollerState(p *stack.Poller, r *mem.Reader) *PollerState {
 	b := p.Budget()
 	reserve := mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}
 	stride := p.Pool().Stride()
-	return &PollerState{Poller: p, Reader: r, shared: qp.NewShared(stride, mpa.BufsMin(stride)+transport.AheadMax, reserve)}
+	return &PollerState{Poller: p, Reader: r,
+		shared: qp.NewShared(stride, mpa.BufsMin(stride)+transport.AheadMax, reserve)}
 }
 
 // Init readies h.
@@ -197,7 +199,8 @@ func (h *Host) Call(ctx context.Context, p *PollerState, fn func() error) error 
 }
 
 // callFor is Call of a function with a result.
-func callFor[T any](ctx context.Context, h *Host, p *PollerState, fn func() (T, error)) (none T, _ error) {
+func callFor[T any](ctx context.Context, h *Host, p *PollerState,
+	fn func() (T, error)) (none T, _ error) {
 	type result struct {
 		value T
 		err   error

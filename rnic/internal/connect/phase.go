@@ -40,9 +40,11 @@ const (
 const (
 	requestTimeout = 10 * time.Second // a Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // an Initiator waits for the Reply
-	rtrTimeout     = 10 * time.Second // a Responder waits for the message that a peer-to-peer Initiator owes
-	lingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
-	abortTimeout   = time.Second      // Connect, when its context has ended, waits for the connection's end
+	// a Responder waits for the message that a peer-to-peer Initiator owes
+	rtrTimeout    = 10 * time.Second
+	lingerTimeout = 3 * time.Second // after a Terminate or a rejection, in all
+	// Connect, when its context has ended, waits for the connection's end
+	abortTimeout = time.Second
 	// rejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses
 	// what the Reply says when our FIN comes with it.
 	rejectedTimeout = 250 * time.Millisecond

@@ -28,10 +28,13 @@ func (e *Endpoint) LetSend(how uint32) error {
 	if e.engine.State() == wq.Closed {
 		return ErrState
 	}
-	for had := e.sendsFirst.Load(); had < how && !e.sendsFirst.CompareAndSwap(had, how); had = e.sendsFirst.Load() {
+	for had := e.sendsFirst.Load(); had < how &&
+		!e.sendsFirst.CompareAndSwap(had, how); had = e.sendsFirst.Load() {
 	}
-	if c := e.Connection.Load(); c != nil { // else joinAccepted opens it: whichever of the two looks second sees the other
-		_ = order(c.Transport.Submit, func() { e.sendFirst(c) }) // a stopped Poller has ended the connection already
+	// else joinAccepted opens it: whichever of the two looks second sees the other
+	if c := e.Connection.Load(); c != nil {
+		// a stopped Poller has ended the connection already
+		_ = order(c.Transport.Submit, func() { e.sendFirst(c) })
 		e.host.Turn()
 	}
 	return nil

@@ -51,7 +51,8 @@ func (c *Connection) sendRequest() {
 	p := c.endpoint.party(c, mpa.DialectsOf(c.dialect))
 	c.own = p.Request(c.dialect, c.endpoint.param.PrivateData)
 	c.putFrame(&c.own)
-	c.Transport.Record(flight.RequestSent, flight.Frame(int(c.own.Rev), false), uint64(len(c.own.PrivateData)))
+	c.Transport.Record(flight.RequestSent, flight.Frame(int(c.own.Rev), false),
+		uint64(len(c.own.PrivateData)))
 	c.Transport.SetTimer(c.Transport.Now() + int64(replyTimeout))
 	c.Transport.Send()
 }
@@ -71,7 +72,8 @@ func (c *Connection) putFrame(f *mpa.Frame) {
 func (c *Connection) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
 	c.rxBase = c.rxNext
-	c.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(c.endpoint.param.IRD), ORD: uint16(c.endpoint.param.ORD)})
+	c.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode},
+		IRD: uint16(c.endpoint.param.IRD), ORD: uint16(c.endpoint.param.ORD)})
 	c.firstMarker = true
 	if c.initiator {
 		c.endpoint.startedUp(nil)
@@ -110,7 +112,8 @@ func (c *Connection) bound(e *Endpoint) error {
 	if d == 0 {
 		return nil
 	}
-	d = max(d, time.Millisecond) // the parts of less that keep-alives get may be 0, which has another meaning
+	// the parts of less that keep-alives get may be 0, which has another meaning
+	d = max(d, time.Millisecond)
 	if err := c.Transport.GiveUpAfter(d); err != nil {
 		return &qp.SetupError{Cause: fmt.Errorf("rnic: ConnParam.UserTimeout %v: %w", d, err)}
 	}
@@ -149,7 +152,8 @@ func (c *Connection) start(t *mpa.Terms) {
 		c.Transport.Nagle()
 	}
 	c.engine.Start(&qp.StartOptions{
-		Terms: t, Responder: !c.initiator, Opened: c.initiator || t.Dialect == mpa.Culley02, EMSS: c.Transport.EMSS(), Peer: peerKey(c.Peer.Addr()),
+		Terms: t, Responder: !c.initiator, Opened: c.initiator || t.Dialect == mpa.Culley02,
+		EMSS: c.Transport.EMSS(), Peer: peerKey(c.Peer.Addr()),
 		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Shared: c.shared,
 		DropBadCRC: c.dropBadCRC, PackFull: c.packFull,
 	})
@@ -170,7 +174,8 @@ func (c *Connection) wantMarkers(e *Endpoint) bool { return !c.InOrder && !e.par
 // of its octets belong to the frame. The frame's private data may be data's: a caller that keeps it
 // longer than this call copies it.
 func (c *Connection) startup(data []byte) (used int) {
-	if c.phase == phaseRequest && len(c.in) == 0 && data[0] == 0 && c.Responder.Dialects.Has(mpa.Culley02) {
+	if c.phase == phaseRequest && len(c.in) == 0 && data[0] == 0 &&
+		c.Responder.Dialects.Has(mpa.Culley02) {
 		c.requestedImmediate() // a marker, where a Request would have its M
 		return 0
 	}
@@ -285,7 +290,8 @@ func (c *Connection) decide(f mpa.Frame) {
 func (c *Connection) replied(f mpa.Frame) {
 	p := c.endpoint.party(c, mpa.DialectsOf(c.dialect))
 	if !p.Accepts(&c.own, &f) {
-		re := &Revision{Revision: int(f.Rev), Asked: c.dialect, Served: mpa.DialectsOf(c.dialect), Reply: true, Lower: f.Rev < c.own.Rev}
+		re := &Revision{Revision: int(f.Rev), Asked: c.dialect, Served: mpa.DialectsOf(c.dialect),
+			Reply: true, Lower: f.Rev < c.own.Rev}
 		if c.fallsBack(c.phase, re) {
 			c.Fail(re) // the next connection does not wait for this one's orderly end
 			return
@@ -336,7 +342,8 @@ func (c *Connection) rejected(f mpa.Frame) {
 		c.Fail(err)
 		return
 	}
-	re := &Rejection{PrivateData: append([]byte(nil), private...), Asked: c.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
+	re := &Rejection{PrivateData: append([]byte(nil), private...), Asked: c.dialect, Rev: int(f.Rev),
+		Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
 	if c.endpoint.param.KeepRejected {
 		c.note(re)
 		c.toStream()
@@ -373,7 +380,8 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 	c.engine, c.endpoint = e.engine, e
 	c.enter(&t)
 	if c.awaitsRtr, c.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
-		c.Transport.SetTimer(c.Transport.Now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, which may take its time
+		// otherwise the first FPDU is the ULP's, which may take its time
+		c.Transport.SetTimer(c.Transport.Now() + int64(rtrTimeout))
 	}
 	c.repliedAt = c.Transport.Now()
 	c.Transport.Send()
@@ -455,7 +463,8 @@ func rejection(req mpa.Frame, private []byte) mpa.Frame {
 
 // recordReply records the Reply that this end sends.
 func (c *Connection) recordReply(f mpa.Frame) {
-	c.Transport.Record(flight.ReplySent, flight.Frame(int(f.Rev), f.Reject), uint64(len(f.PrivateData)))
+	c.Transport.Record(flight.ReplySent, flight.Frame(int(f.Rev), f.Reject),
+		uint64(len(f.PrivateData)))
 }
 
 // refuse sends a rejecting Reply. The connection is closed when the peer closes its half, or after

@@ -34,7 +34,8 @@ func (h *Host) Carries(conn net.Conn) error {
 		if h.StateOf(nc.Poller()) != nil {
 			return nil
 		}
-		return fmt.Errorf("rnic: the connection's poller %q is none of the adapter's: name it in Config.Pollers", nc.Poller().Name())
+		return fmt.Errorf("rnic: the connection's poller %q is none of the adapter's: name it in "+
+			"Config.Pollers", nc.Poller().Name())
 	}
 	return fmt.Errorf("rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a %T", conn)
 }
@@ -63,7 +64,8 @@ func (e *Endpoint) ConnectStream(ctx context.Context, nc net.Conn) error {
 
 // RespondOn makes r the Responder on a connection that was used in streaming mode until now. last,
 // if not empty, is the last message of that, which is still to be sent. Any goroutine.
-func (h *Host) RespondOn(ctx context.Context, nc net.Conn, last []byte, r *Responder) (*Connection, error) {
+func (h *Host) RespondOn(ctx context.Context, nc net.Conn, last []byte,
+	r *Responder) (*Connection, error) {
 	return h.enterMPA(ctx, nc, len(last) > 0, func(c *Connection) error {
 		c.respondFor(r)
 		c.out = last
@@ -74,7 +76,8 @@ func (h *Host) RespondOn(ctx context.Context, nc net.Conn, last []byte, r *Respo
 // enterMPA puts a connection above conn. With quiet, unread octets are ErrUnread:
 // the peer has nothing to say before we do. role says what the connection is for, or that it is not
 // wanted any more.
-func (h *Host) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*Connection) error) (*Connection, error) {
+func (h *Host) enterMPA(ctx context.Context, conn net.Conn, quiet bool,
+	role func(*Connection) error) (*Connection, error) {
 	switch nc := conn.(type) {
 	case *stream.Conn:
 		return h.fromStream(ctx, nc, quiet, role)
@@ -89,7 +92,8 @@ func (h *Host) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role fun
 	return h.fromSocket(ctx, conn.(*net.TCPConn), nil, quiet, role)
 }
 
-func (h *Host) fromStream(ctx context.Context, sc *stream.Conn, quiet bool, role func(*Connection) error) (*Connection, error) {
+func (h *Host) fromStream(ctx context.Context, sc *stream.Conn, quiet bool,
+	role func(*Connection) error) (*Connection, error) {
 	c, u := newPollerConnection(h, h.StateOf(sc.Poller()))
 	var refused error
 	d, err := sc.StartDetach(func(over stream.Handover) stack.Upper {
@@ -130,7 +134,8 @@ func (c *Connection) mayTake(over stream.Handover, quiet bool, role func(*Connec
 
 // fromSocket takes the connection away from nc, so that deadlines and Close of nc do not reach MPA.
 // rest was read from it already.
-func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, quiet bool, role func(*Connection) error) (*Connection, error) {
+func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, quiet bool,
+	role func(*Connection) error) (*Connection, error) {
 	unread, err := transport.UnreadOctets(nc)
 	switch {
 	case err != nil:
@@ -161,7 +166,8 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, qui
 }
 
 // adoptSocket makes a connection over a second descriptor of nc's connection.
-func (h *Host) adoptSocket(nc *net.TCPConn, at *transport.Slot) (*Connection, *transport.KernelConn, error) {
+func (h *Host) adoptSocket(nc *net.TCPConn,
+	at *transport.Slot) (*Connection, *transport.KernelConn, error) {
 	f, err := nc.File()
 	if err != nil {
 		return nil, nil, err
@@ -181,5 +187,6 @@ func (h *Host) adoptSocket(nc *net.TCPConn, at *transport.Slot) (*Connection, *t
 // DiscardSoon ends a connection whose Request is no longer waited for. Any goroutine. It may
 // block while the Poller's control ring is full.
 func (c *Connection) DiscardSoon(ctx context.Context) {
-	_ = OrderUntil(context.WithoutCancel(ctx), c.Host, c.Transport.Submit, c.Discard) // a stopped Poller has ended it already
+	// a stopped Poller has ended it already
+	_ = OrderUntil(context.WithoutCancel(ctx), c.Host, c.Transport.Submit, c.Discard)
 }

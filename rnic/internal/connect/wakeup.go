@@ -22,9 +22,9 @@ func (c *Connection) planWakeUp() {
 // wakeUpAgainMin is how soon an owed message is looked for again, whatever Param.WakeUp says.
 const wakeUpAgainMin = time.Millisecond
 
-// wakeUp is what that timer does. What is sent from now on needs no wake-up, except the message of a
-// peer-to-peer start-up, which a busy machine may not have sent by now, nor a busy peer listen: that
-// is waited for, and then the whole time once more, for it may have left just now.
+// wakeUp is what that timer does. What is sent from now on needs no wake-up, except the message
+// of a peer-to-peer start-up, which a busy machine may not have sent by now, nor a busy peer
+// listen: that is waited for, and then the whole time once more, for it may have left just now.
 func (c *Connection) wakeUp() {
 	if owes := c.engine.Owes(); owes || c.wakeUpLate {
 		c.wakeUpLate = owes

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newRTRResponder is a Responder that awaits an RTR message, which may be a Send: octets beyond a gap
-// wait until its first FPDU has come.
+// newRTRResponder is a Responder that awaits an RTR message, which may be a Send: octets beyond a
+// gap wait until its first FPDU has come.
 func newRTRResponder(t *testing.T) *receiver {
 	const stride, bufs = 2048, 256
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
 	table := mem.NewTable(8)
 	mode := mpa.Mode{CRC: true, Markers: true}
@@ -27,14 +28,17 @@ func newRTRResponder(t *testing.T) *receiver {
 			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(8), RecvCQ: newCQ(8),
 			SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
 		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
+		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
+		RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
 	}}
 	require.NoError(t, r.Prepare(1, 1))
 	r.Start(&StartOptions{
 		Terms: &mpa.Terms{
-			Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode}, IRD: 1, ORD: 1, RTR: mpa.RTRSend | mpa.RTRWrite,
+			Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode}, IRD: 1, ORD: 1,
+			RTR: mpa.RTRSend | mpa.RTRWrite,
 		},
-		Responder: true, EMSS: 1460, Reader: table.NewReader(), Pool: pool, BufsMax: mpa.BufsMin(stride) + 200,
+		Responder: true, EMSS: 1460, Reader: table.NewReader(), Pool: pool,
+		BufsMax: mpa.BufsMin(stride) + 200,
 	})
 	r.tx.Init(mode)
 	return r
@@ -62,11 +66,12 @@ func (r *receiver) offer(off, end int) bool {
 	return v != mpa.Refused
 }
 
-// An RTR message that is a Send has a receive buffer of its own: as many Sends after it as there are
-// receive buffers all have one, in whatever order they come.
+// An RTR message that is a Send has a receive buffer of its own: as many Sends after it as there
+// are receive buffers all have one, in whatever order they come.
 func TestRTRSendTakesNoReceiveBuffer(t *testing.T) {
 	r := newRTRResponder(t)
-	m, err := r.Table.Register(r.Domain, make([]byte, r.RecvDepth*sendLen), mem.RegionOptions{Access: mem.LocalWrite})
+	m, err := r.Table.Register(r.Domain, make([]byte, r.RecvDepth*sendLen),
+		mem.RegionOptions{Access: mem.LocalWrite})
 	require.NoError(t, err)
 	for id := range uint64(r.RecvDepth) {
 		buffer := wq.SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
@@ -92,9 +97,10 @@ func TestRTRSendTakesNoReceiveBuffer(t *testing.T) {
 	}
 }
 
-// Empty Writes that wait beyond a gap until a Responder has heard its Initiator are more messages than
-// may wait for Delivery. They are not passed at once when the first FPDU has come and another segment
-// continues them: that segment is refused, and each Write counts once the gap has closed.
+// Empty Writes that wait beyond a gap until a Responder has heard its Initiator are more messages
+// than may wait for Delivery. They are not passed at once when the first FPDU has come and
+// another segment continues them: that segment is refused, and each Write counts once the gap has
+// closed.
 func TestRunThatWaitedForTheRTRMessage(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -153,7 +159,8 @@ func TestRunThatWaitedForTheRTRMessage(t *testing.T) {
 	}
 }
 
-// A Responder that has been opened does not wait for the first FPDU: what comes beyond a gap is passed.
+// A Responder that has been opened does not wait for the first FPDU: what comes beyond a gap is
+// passed.
 func TestOpenPassesAhead(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		r := newRTRResponder(t)

@@ -42,7 +42,8 @@ func (b *batch) publish(cq *CQ) {
 // cut. If Requests before it are outstanding it waits for them in sent.
 func (q *Engine) completeSend(wr *wq.WQE, n uint32) {
 	if a := &q.requester; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(), done: true, flushStatus: wq.Flushed})
+		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(), done: true,
+			flushStatus: wq.Flushed})
 		return
 	}
 	q.batchSend(wr, n)

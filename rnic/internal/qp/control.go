@@ -31,7 +31,8 @@ func (d readDepths) responsesAt() int { return requestsAt + requestSlot*d.reques
 
 func (d readDepths) controlLen() int { return d.responsesAt() + responseSlot*d.ord }
 
-// control is an Engine's control region. few is its octets where they suffice: no Reads and atomics.
+// control is an Engine's control region. few is its octets where they suffice: no Reads and
+// atomics.
 type control struct {
 	region   mem.RegionRoom
 	prepared bool
@@ -39,15 +40,16 @@ type control struct {
 	few      [requestsAt + requestSlot]byte
 }
 
-// Prepare registers the control region, for the depths that are wanted. Before Start. After an error
-// it may be tried again.
+// Prepare registers the control region, for the depths that are wanted. Before Start. After an
+// error it may be tried again.
 func (q *Engine) Prepare(ird, ord int) error {
 	c, want := &q.control, readDepths{readDepth(ird), readDepth(ord)}
 	octets := c.few[:]
 	if n := want.controlLen(); n > len(octets) {
 		octets = make([]byte, n)
 	}
-	err := q.Table.RegisterIn(&c.region, q.Domain, octets, mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream, Fresh: true})
+	err := q.Table.RegisterIn(&c.region, q.Domain, octets,
+		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream, Fresh: true})
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,8 @@ func (q *CQ) Arm(how uint32) {
 			break
 		}
 	}
-	if q.ring.Len() != 0 { // also one that is just being filled in: there may be an urgent one after it
+	// also one that is just being filled in: there may be an urgent one after it
+	if q.ring.Len() != 0 {
 		q.notify(true)
 	}
 }

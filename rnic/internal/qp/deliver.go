@@ -63,7 +63,8 @@ func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 		c.Len, c.Status, c.Invalidated, c.Solicited = d.Len, wq.Success, stag, op.Solicited()
 	} else {
 		if r.fault == nil { // the first error is the one to report
-			r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header, segmentLen: d.SegmentLen()}
+			r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header,
+				segmentLen: d.SegmentLen()}
 		}
 		r.ddp.Disable()
 	}

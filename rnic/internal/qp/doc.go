@@ -1,6 +1,7 @@
-// Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in, completions
-// out. It has no connection, transport or clock. Engine.TakeEffects returns what the connection has to
-// do after calls of the engine; the only call up is Config.Teller, which posts an event.
+// Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in,
+// completions out. It has no connection, transport or clock. Engine.TakeEffects returns what the
+// connection has to do after calls of the engine; the only call up is Config.Teller, which posts
+// an event.
 //
 // Its files, in reading order:
 //

@@ -9,8 +9,9 @@ const (
 	EffectCloseHalf                     // nothing more will be sent: close our half
 	EffectNeedBufs                      // the next octets in order were refused because Bufs are short
 	EffectWantBufs                      // octets beyond a gap were
-	EffectLeave                         // an error ended the stream: close our half when the Terminate has been pulled
-	EffectFail                          // reset the connection
+	// an error ended the stream: close our half when the Terminate has been pulled
+	EffectLeave
+	EffectFail // reset the connection
 )
 
 // HasEffects says whether there is something for TakeEffects to return.

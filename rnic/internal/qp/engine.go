@@ -10,18 +10,19 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions
-// out. It knows no connection, no transport and no clock. What calls mean for the connection is told
-// by TakeEffects; the one call up is Config.Teller, which posts an event and must not block.
+// Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in,
+// completions out. It knows no connection, no transport and no clock. What calls mean for the
+// connection is told by TakeEffects; the one call up is Config.Teller, which posts an event and
+// must not block.
 //
 //	not in service --Start--> in service --Finish--> over
 //
 // Work is posted in each of the three. Once the engine is over, the caller that posts flushes it
 // (Flush).
 //
-// Posting, MayAsk, Arm, State, Move and Flush are for any goroutine. Prepare is for the one that has
-// moved the engine to Connecting. Everything else is for the driver: the goroutine that drives the
-// connection, or the holder of its mutex, until Finish has returned.
+// Posting, MayAsk, Arm, State, Move and Flush are for any goroutine. Prepare is for the one that
+// has moved the engine to Connecting. Everything else is for the driver: the goroutine that
+// drives the connection, or the holder of its mutex, until Finish has returned.
 type Engine struct {
 	Config
 	SQ, RQ      *mem.MPSC[wq.WQE]
@@ -50,8 +51,9 @@ type Config struct {
 	SendCQ, RecvCQ *CQ
 	SRQ            *SRQ
 
-	SendDepth, RecvDepth          int
-	SGEMax, InlineMax, RecvRanges int // ranges and inline octets of a work request; ranges of a receive buffer
+	SendDepth, RecvDepth int
+	// ranges and inline octets of a work request; ranges of a receive buffer
+	SGEMax, InlineMax, RecvRanges int
 
 	Source Source // more work, which was not posted; nil: none
 

@@ -13,19 +13,27 @@ import (
 var (
 	ErrSendQueueFull = errors.New("rnic: send queue is full")
 	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
-	ErrCQFull        = errors.New("rnic: completion queue is fully reserved; poll it, let work that is not signaled go out, or create it deeper")
-	ErrReadDepth     = errors.New("rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
-	ErrExtension     = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
+	ErrCQFull        = errors.New(
+		"rnic: completion queue is fully reserved; poll it, let work that is not signaled go out, or " +
+			"create it deeper")
+	ErrReadDepth = errors.New(
+		"rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
+	ErrExtension = errors.New(
+		"rnic: the connection's dialect has no atomics and no immediate data")
 )
 
 // Reasons why an engine leaves service.
 var (
-	ErrCQOverflow      = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
-	errLocalRange      = errors.New("rnic: a posted local range is not registered for this, or was revoked")
-	errRefused         = errors.New("rnic: a work request that cannot be carried out")
-	errUnreachable     = errors.New("rnic: registered memory was unmapped, protected, or its file cut shorter")
-	errLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
-	errBadResponse     = errors.New("rnic: a Response matches no Read")
+	ErrCQOverflow = errors.New(
+		"rnic: completion queue overflow: no place for the completion of a shared receive buffer")
+	errLocalRange = errors.New(
+		"rnic: a posted local range is not registered for this, or was revoked")
+	errRefused     = errors.New("rnic: a work request that cannot be carried out")
+	errUnreachable = errors.New(
+		"rnic: registered memory was unmapped, protected, or its file cut shorter")
+	errLocalInvalidate = errors.New(
+		"rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
+	errBadResponse = errors.New("rnic: a Response matches no Read")
 )
 
 // TerminateError is the end of a stream by an RDMAP Terminate.

@@ -19,10 +19,12 @@ type source struct {
 // gatherRoom is what a sendHalf keeps of the request in hand beside its WQE, in memory that is made
 // before it goes into service.
 type gatherRoom struct {
-	body   [rdmap.AtomicRequestLen]byte // a message that the engine makes: a Request, an Atomic Response
-	inline []byte                       // of the request in hand
-	list   []wq.SGE                     // of the request in hand
-	parts  [][]byte                     // of the ULPDU in hand: header, payload. Shared's, if there is one
+	// a message that the engine makes: a Request, an Atomic Response
+	body   [rdmap.AtomicRequestLen]byte
+	inline []byte   // of the request in hand
+	list   []wq.SGE // of the request in hand
+	// of the ULPDU in hand: header, payload. Shared's, if there is one
+	parts [][]byte
 
 	// Within a Pull: found are octets of the message that is being cut, from foundAt on, of its one
 	// range. Segments for ahead octets are still to be filled, the one in hand included.
@@ -110,7 +112,8 @@ func (q *Engine) findAhead(off uint32, n int) ([]byte, mem.CheckResult) {
 	from := f.first.Offset + uint64(off)
 	if _, rest := s.seg.Rest(); s.ahead > 2*n && rest > 0 {
 		most := min(n+int(rest), s.ahead)
-		if b, res := q.Table.Check(q.Domain, f.stream, f.first.STag, from, most, f.need); res == mem.CheckOK {
+		if b, res := q.Table.Check(q.Domain, f.stream, f.first.STag, from, most,
+			f.need); res == mem.CheckOK {
 			s.found, s.foundAt = b, off
 			return b[:n], mem.CheckOK
 		}

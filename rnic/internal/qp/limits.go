@@ -31,7 +31,8 @@ const (
 	recvsKept  = 128
 	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
 	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
-	roomEnds   = 4  // of these, those that the segment, or what it joins, has the beginning or the end of
+	// of these, those that the segment, or what it joins, has the beginning or the end of
+	roomEnds = 4
 	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28
 	// copied headers, rounded up.
 	terminateLenMax = 64

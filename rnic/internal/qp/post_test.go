@@ -15,8 +15,10 @@ func TestPostTogether(t *testing.T) {
 	const depth = 4
 	newEngine := func(completions int) *Engine {
 		return &Engine{
-			Config: Config{SendCQ: newCQ(completions), RecvCQ: newCQ(completions), SendDepth: depth, RecvDepth: depth},
-			SQ:     mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], depth)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], depth)),
+			Config: Config{SendCQ: newCQ(completions), RecvCQ: newCQ(completions), SendDepth: depth,
+				RecvDepth: depth},
+			SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], depth)),
+			RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], depth)),
 		}
 	}
 	sends := func(q *Engine, n int) int { return q.PostSends(make([]wq.WQE, n)) }
@@ -46,16 +48,20 @@ func TestPostTogether(t *testing.T) {
 }
 
 // A request that succeeds unsignaled gives back the place that its completion would have had; a
-// failure, and a receive buffer, completes whatever its flags, and a receive buffer is posted no more.
+// failure, and a receive buffer, completes whatever its flags, and a receive buffer is posted no
+// more.
 func TestWhatCompletes(t *testing.T) {
 	for _, tc := range []struct {
 		wr   wq.WQE
 		st   wq.Status
 		want bool
 	}{
-		{wq.WQE{ID: 1, Op: wq.OpLocalInvalidate}, wq.Success, false}, {wq.WQE{ID: 2, Op: wq.OpLocalInvalidate, Flags: wq.FlagSignaled}, wq.Success, true},
-		{wq.WQE{ID: 3, Op: wq.OpLocalInvalidate}, wq.Flushed, true}, {wq.WQE{ID: 4, Op: wq.OpRead}, wq.Success, false},
-		{wq.WQE{ID: 5, Op: wq.OpRecv}, wq.Success, true}, {wq.WQE{ID: 6, Op: wq.OpRecv}, wq.Flushed, true},
+		{wq.WQE{ID: 1, Op: wq.OpLocalInvalidate}, wq.Success, false},
+		{wq.WQE{ID: 2, Op: wq.OpLocalInvalidate, Flags: wq.FlagSignaled}, wq.Success, true},
+		{wq.WQE{ID: 3, Op: wq.OpLocalInvalidate}, wq.Flushed, true},
+		{wq.WQE{ID: 4, Op: wq.OpRead}, wq.Success, false},
+		{wq.WQE{ID: 5, Op: wq.OpRecv}, wq.Success, true},
+		{wq.WQE{ID: 6, Op: wq.OpRecv}, wq.Flushed, true},
 	} {
 		q := &Engine{Config: Config{Number: 9}}
 		cq := newCQ(1)

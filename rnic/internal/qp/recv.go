@@ -21,8 +21,8 @@ import (
 //	          ddp.Deliver --> deliver --> publishRecvs --> RecvCQ
 //
 // So a message that comes in order is delivered in the call of Arrive that places its last octet,
-// and published when that call ends. Messages that were placed ahead of a gap are delivered when the
-// left edge has passed them.
+// and published when that call ends. Messages that were placed ahead of a gap are delivered when
+// the left edge has passed them.
 type recvHalf struct {
 	totals  *Totals
 	rx      mpa.Receiver
@@ -77,7 +77,8 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 		InOrder: responder && rtrMayBeSend(t),
 	}
 	dc := ddp.StreamConfig{
-		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version, PendingMax: pendingMax(o.EMSS),
+		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version,
+		PendingMax: pendingMax(o.EMSS),
 	}
 	if s := o.Shared; s == nil {
 		r.batch, r.ranges = new(batch), make([]wq.SGE, q.SGEMax)
@@ -93,7 +94,8 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), Len: terminateLenMax})
-	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
+	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ,
+		rdmap.QNAtomic: nil}
 	// Without IRD there is no queue for Requests. A Responder that has agreed to a Read as RTR
 	// message serves at least that one.
 	ird := min(readDepth(int(t.IRD)), q.control.depths.requestsMax())
@@ -121,8 +123,9 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 func (q *Engine) Stamp(ts uint32) { q.recv.rx.Sent(ts) }
 
 // Arrive offers segments that continue each other from an offset of the MPA stream on. bufs hold
-// them. n is how many it has looked at; the Verdict says what becomes of the last of those, while the
-// others are taken. It stops after the first segment that has a visible effect beyond placement.
+// them. n is how many it has looked at; the Verdict says what becomes of the last of those, while
+// the others are taken. It stops after the first segment that has a visible effect beyond
+// placement.
 func (q *Engine) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v mpa.Verdict) {
 	r := &q.recv
 	if r.dead {
@@ -131,7 +134,8 @@ func (q *Engine) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v mpa
 	inOrder := off == r.edge
 	if !inOrder && !r.roomFor(off, len(data[0])) {
 		r.totals.RefusedPending++
-		r.refused++ // enough messages ahead of the gap wait for Delivery; the peer's TCP sends these octets again
+		// enough messages ahead of the gap wait for Delivery; the peer's TCP sends these octets again
+		r.refused++
 		return 1, mpa.Refused
 	}
 	if !inOrder || q.watch.armed.Load() {
@@ -208,7 +212,8 @@ func (q *Engine) placeNext() {
 // placement.
 func (q *Engine) toldSomething() bool {
 	r := &q.recv
-	return r.batch.n > 0 || q.HasEffects() || !q.send.enabled || q.Source != nil && r.filledWrites != r.writesTold ||
+	return r.batch.n > 0 || q.HasEffects() || !q.send.enabled || q.Source != nil &&
+		r.filledWrites != r.writesTold ||
 		r.fault != nil || r.terminated || r.ddp.Err() != nil || r.rx.Err() != nil
 }
 
@@ -218,8 +223,8 @@ func (q *Engine) placeLate() {
 	q.placeNext()
 }
 
-// recoverPlacement ends the stream if the ULPDU in hand could not be placed. Those after it move the
-// left edge, and are not placed. faults is debug.SetPanicOnFault as it was.
+// recoverPlacement ends the stream if the ULPDU in hand could not be placed. Those after it move
+// the left edge, and are not placed. faults is debug.SetPanicOnFault as it was.
 func (q *Engine) recoverPlacement(faults bool) {
 	debug.SetPanicOnFault(faults)
 	if !q.unreachable(recover()) {
@@ -243,7 +248,8 @@ func (q *Engine) arrived() {
 		q.checkThresholds()
 	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
-		q.Open() // a valid FPDU has come: the Responder may send, even if only a Terminate about that FPDU
+		// a valid FPDU has come: the Responder may send, even if only a Terminate about that FPDU
+		q.Open()
 	}
 	q.lookForErrors()
 }
@@ -404,7 +410,8 @@ func (r *recvHalf) abandon(q *Engine) {
 // wrong with the buffer, if that ended the stream.
 func (r *recvHalf) flushStatus(msn uint32) wq.Status {
 	var e *ddp.Error
-	if !errors.As(r.fault, &e) || e.Header.Tagged || e.Truncated || e.Header.QN != rdmap.QNSend || e.Header.MSN != msn {
+	if !errors.As(r.fault, &e) || e.Header.Tagged || e.Truncated || e.Header.QN != rdmap.QNSend ||
+		e.Header.MSN != msn {
 		return wq.Flushed
 	}
 	switch {

@@ -27,7 +27,8 @@ func newReceiver(t *testing.T) *receiver { return newReceiverOf(t, nil, 0) }
 // newReceiverOf is one of several that share what one goroutine's engines do, of a peer's.
 func newReceiverOf(t *testing.T, shared *Shared, peer uint64) *receiver {
 	const stride, bufs = 2048, 8
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
 	table := mem.NewTable(8)
 	mode := mpa.Mode{CRC: true, Markers: true}
@@ -36,16 +37,19 @@ func newReceiverOf(t *testing.T, shared *Shared, peer uint64) *receiver {
 			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(8), RecvCQ: newCQ(8),
 			SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
 		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
+		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
+		RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
 	}}
 	require.NoError(t, r.Prepare(1, 1))
 	r.Start(&StartOptions{
-		Terms:  &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode}, IRD: 1, ORD: 1},
+		Terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode},
+			IRD: 1, ORD: 1},
 		Opened: true, EMSS: 1460, Reader: table.NewReader(), Pool: pool, BufsMax: mpa.BufsMin(stride) + 1,
 		Shared: shared, Peer: peer,
 	})
 	r.tx.Init(mode)
-	m, err := table.Register(r.Domain, make([]byte, 4*sendLen), mem.RegionOptions{Access: mem.LocalWrite})
+	m, err := table.Register(r.Domain, make([]byte, 4*sendLen),
+		mem.RegionOptions{Access: mem.LocalWrite})
 	require.NoError(t, err)
 	for id := range uint64(4) {
 		buffer := wq.SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
@@ -160,7 +164,8 @@ func TestCutOctetsAreForgotten(t *testing.T) {
 	m, err := r.Table.Register(r.Domain, make([]byte, 64), mem.RegionOptions{Access: mem.LocalRead})
 	require.NoError(t, err)
 	for _, length := range []uint32{64, 65} { // the second ends the stream
-		w := wq.WQE{ID: 1, Op: wq.OpWrite, Local: wq.SGE{STag: m.STag(), Length: length, Offset: m.Base()}, RemoteSTag: 1}
+		w := wq.WQE{ID: 1, Op: wq.OpWrite,
+			Local: wq.SGE{STag: m.STag(), Length: length, Offset: m.Base()}, RemoteSTag: 1}
 		require.NoError(t, r.PostSend(&w, nil, nil))
 		var out [1460]byte
 		require.Equal(t, length == 64, pullOne(r.Engine, out[:]) > 0)

@@ -20,9 +20,10 @@ import (
 // While sent is empty a Send or Write completes when its last segment is cut, and does not enter
 // it.
 type requester struct {
-	ord         int
-	outstanding fifo[outstanding] // in the order of the Requests, which is that of the Responses (rule 20)
-	sinks       sinks             // the Reads among them
+	ord int
+	// in the order of the Requests, which is that of the Responses (rule 20)
+	outstanding fifo[outstanding]
+	sinks       sinks // the Reads among them
 	sent        fifo[sentRequest]
 	atomicQ     ddp.Queue // queue 3
 	lastID      uint32    // Request Identifier of the last Atomic Request
@@ -70,7 +71,8 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 	a.atomicQ.Init(ceilPow2(ord))
 	at := q.control.depths.responsesAt()
 	for i := range ord {
-		a.atomicQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), TO: uint64(at + i*responseSlot), Len: rdmap.AtomicResponseLen})
+		a.atomicQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), TO: uint64(at + i*responseSlot),
+			Len: rdmap.AtomicResponseLen})
 	}
 }
 
@@ -78,7 +80,9 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 // sent is full, or because ORD Requests are outstanding. When the peer has closed its half nothing
 // waits.
 func (a *requester) mustWait(wr *wq.WQE) bool {
-	return !a.over && a.outstanding.count > 0 && (wr.Fence() || a.ord > 0 && a.sent.full() || wr.Op.IsRequest() && int(a.outstanding.count) >= a.ord)
+	return !a.over && a.outstanding.count > 0 &&
+		(wr.Fence() || a.ord > 0 && a.sent.full() || wr.Op.IsRequest() &&
+			int(a.outstanding.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
@@ -87,15 +91,18 @@ func (q *Engine) request() ddp.Message {
 	s.from = source{own: s.body[:]}
 	if wr.Op == wq.OpRead {
 		r := rdmap.ReadRequest{
-			SinkSTag: wr.Local.STag, SinkTO: wr.Local.Offset, Size: wr.Local.Length, SrcSTag: wr.RemoteSTag, SrcTO: wr.RemoteOffset,
+			SinkSTag: wr.Local.STag, SinkTO: wr.Local.Offset, Size: wr.Local.Length, SrcSTag: wr.RemoteSTag,
+			SrcTO: wr.RemoteOffset,
 		}
 		r.Put(s.body[:])
 		return ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}
 	}
 	q.requester.lastID++
-	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.requester.lastID, STag: wr.RemoteSTag, TO: wr.RemoteOffset, Data: wr.Operands[0], Mask: wr.Operands[1]}
+	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.requester.lastID, STag: wr.RemoteSTag,
+		TO: wr.RemoteOffset, Data: wr.Operands[0], Mask: wr.Operands[1]}
 	if wr.Op == wq.OpCompareSwap {
-		r.Code, r.Compare, r.Data, r.CompareMask, r.Mask = rdmap.CompareSwap, wr.Operands[0], wr.Operands[1], math.MaxUint64, math.MaxUint64
+		r.Code, r.Compare, r.Data, r.CompareMask, r.Mask = rdmap.CompareSwap, wr.Operands[0],
+			wr.Operands[1], math.MaxUint64, math.MaxUint64
 		if wr.More > 0 {
 			r.CompareMask, r.Mask = s.list[0].Masks()
 		}
@@ -115,7 +122,8 @@ func (q *Engine) requestCut(msn uint32) {
 		atomic: wr.Op != wq.OpRead, size: sink.Length, sink: sink.STag, sinkTO: sink.Offset,
 		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
 	})
-	a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(), flushStatus: wq.Flushed})
+	a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(),
+		flushStatus: wq.Flushed})
 }
 
 // expects judges a segment of a Read Response before it is placed: it must lie in the sink of an
@@ -158,7 +166,8 @@ func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 			if !q.keepOriginal(r, resp.Original) {
 				a.setFlushStatus(0, wq.LocalProtection)
 				if q.recv.fault == nil {
-					q.recv.fault = &opcodeError{cause: rdmap.CauseLocal, header: d.Header, segmentLen: d.SegmentLen(), what: q.recv.lost}
+					q.recv.fault = &opcodeError{cause: rdmap.CauseLocal, header: d.Header,
+						segmentLen: d.SegmentLen(), what: q.recv.lost}
 				}
 				q.recv.ddp.Disable()
 				return
@@ -194,7 +203,8 @@ func (q *Engine) store(b []byte, word uint64) (ok bool) {
 func (q *Engine) badResponse(d *ddp.Delivered) {
 	if q.recv.fault == nil {
 		q.requester.setFlushStatus(0, wq.BadResponse)
-		q.recv.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header, segmentLen: d.SegmentLen(), what: errBadResponse}
+		q.recv.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header,
+			segmentLen: d.SegmentLen(), what: errBadResponse}
 	}
 	q.recv.ddp.Disable()
 }
@@ -258,7 +268,8 @@ func (a *requester) findCause(t *rdmap.Terminate) {
 	for i := range a.outstanding.count {
 		r := a.outstanding.at(i)
 		if isRequest && r.msn == t.DDP.MSN ||
-			!t.HasDDP && t.HasRead && !r.atomic && r.sink == t.Read.SinkSTag && t.Read.SinkTO-r.sinkTO <= uint64(r.size) {
+			!t.HasDDP && t.HasRead && !r.atomic && r.sink == t.Read.SinkSTag &&
+				t.Read.SinkTO-r.sinkTO <= uint64(r.size) {
 			if r.atomic && t.Cause == rdmap.CauseStream {
 				st = wq.RemoteInvalidRequest // the word is not aligned: RFC 7306 section 8.2
 			}
@@ -274,7 +285,8 @@ func (a *requester) findCause(t *rdmap.Terminate) {
 // remoteStatus is the status of a work request that the peer refused for cause c.
 func remoteStatus(c rdmap.Cause) wq.Status {
 	switch {
-	case c.Layer() == rdmap.LayerRDMAP && c.Type() == rdmap.TypeRemoteProtection && c != rdmap.CauseCannotInvalidate:
+	case c.Layer() == rdmap.LayerRDMAP && c.Type() == rdmap.TypeRemoteProtection &&
+		c != rdmap.CauseCannotInvalidate:
 		return wq.RemoteAccess
 	case c == rdmap.CauseOpcode, c == rdmap.CauseVersion, c.Layer() == rdmap.LayerDDP:
 		return wq.RemoteInvalidRequest
@@ -285,7 +297,8 @@ func remoteStatus(c rdmap.Cause) wq.Status {
 // sinkFailed sets the flush status of the Read whose Response could not be placed, because its sink
 // was changed or revoked after the Request was sent.
 func (a *requester) sinkFailed(e *ddp.Error) {
-	if _, op := rdmap.ParseControl(e.Header.ULP); e.Truncated || !e.Header.Tagged || op != rdmap.OpReadResponse {
+	if _, op := rdmap.ParseControl(e.Header.ULP); e.Truncated || !e.Header.Tagged ||
+		op != rdmap.OpReadResponse {
 		return
 	}
 	for i := range a.outstanding.count {

@@ -64,7 +64,8 @@ func TestExpectsOracle(t *testing.T) {
 				a.end()
 			} else {
 				a.begin(outstanding{
-					atomic: rng.IntN(5) == 0, sink: mem.STag(rng.IntN(3)), sinkTO: uint64(rng.IntN(30)), size: uint32(rng.IntN(10)),
+					atomic: rng.IntN(5) == 0, sink: mem.STag(rng.IntN(3)), sinkTO: uint64(rng.IntN(30)),
+					size: uint32(rng.IntN(10)),
 				})
 			}
 			h := &ddp.Header{STag: mem.STag(rng.IntN(4)), TO: uint64(rng.IntN(45))}

@@ -42,7 +42,8 @@ func (s *responder) start(ctrl mem.STag, ird int) {
 	s.requestQ.Init(ceilPow2(ird))
 	s.answers.init(ird)
 	for i := range ird {
-		s.requestQ.Post(ddp.RecvBuffer{STag: ctrl, TO: uint64(requestsAt + i*requestSlot), Len: requestSlot})
+		s.requestQ.Post(ddp.RecvBuffer{STag: ctrl, TO: uint64(requestsAt + i*requestSlot),
+			Len: requestSlot})
 	}
 }
 
@@ -150,7 +151,8 @@ func (q *Engine) beginAnswer() {
 		m = ddp.Message{Header: rdmap.OpReadResponse.Header(s.version), Len: a.read.Size}
 		m.Header.STag, m.Header.TO = a.read.SinkSTag, a.read.SinkTO
 		s.from = source{
-			first: wq.SGE{STag: a.read.SrcSTag, Length: a.read.Size, Offset: a.read.SrcTO}, stream: q.Stream, need: mem.RemoteRead,
+			first: wq.SGE{STag: a.read.SrcSTag, Length: a.read.Size, Offset: a.read.SrcTO}, stream: q.Stream,
+			need: mem.RemoteRead,
 		}
 	}
 	s.seg.Start(m)

@@ -23,7 +23,8 @@ func (q *Engine) postBuffers() {
 func (q *Engine) postBuffer(w *wq.WQE) {
 	r := &q.recv
 	if w.More == 0 {
-		r.sendQ.Post(ddp.RecvBuffer{ID: w.ID, STag: w.Local.STag, TO: w.Local.Offset, Len: w.Local.Length})
+		r.sendQ.Post(ddp.RecvBuffer{ID: w.ID, STag: w.Local.STag, TO: w.Local.Offset,
+			Len: w.Local.Length})
 		return
 	}
 	list := r.ranges[:1+w.More]

@@ -8,7 +8,8 @@ import (
 // roomFor says whether a segment with the octets of rest free should wait for more FPDUs. It should
 // not when the next one is known: that one did not fit.
 func (s *sendHalf) roomFor(rest []byte) bool {
-	return len(s.staged) == 0 && !s.stopped && s.term == nil && s.carryOff == s.carryEnd && !s.seg.Active() &&
+	return len(s.staged) == 0 && !s.stopped && s.term == nil && s.carryOff == s.carryEnd &&
+		!s.seg.Active() &&
 		len(rest) >= s.tx.Size(ddp.TaggedLen)
 }
 

@@ -21,7 +21,8 @@ type sendHalf struct {
 	seg     ddp.Segmenter
 	version uint8
 
-	enabled bool   // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
+	// a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
+	enabled bool
 	stopped bool   // nothing more is sent, except the Terminate
 	wr      wq.WQE // the request in hand; Op 0: none
 	size    uint32 // octets of its message
@@ -96,7 +97,8 @@ func (s *sendHalf) idle(q *Engine) bool {
 // pending says whether there is something to pull, or a work request to look at.
 func (s *sendHalf) pending(q *Engine) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
-		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sendsWait())
+		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held &&
+			!s.noMore && q.sendsWait())
 }
 
 // pushed says whether a message has ended in what was pulled since the last call. A message whose
@@ -137,8 +139,8 @@ func (q *Engine) Pull(dst [][]byte, mayWait bool) (n int, ends uint32) {
 	return n, ends
 }
 
-// putSegments writes FPDUs to the segments of dst, for Pull, and keeps one that may wait. Of one whose
-// octets cannot all be reached it has written used octets.
+// putSegments writes FPDUs to the segments of dst, for Pull, and keeps one that may wait. Of one
+// whose octets cannot all be reached it has written used octets.
 func (q *Engine) putSegments(dst [][]byte, mayWait bool) (n, used int, ends uint32) {
 	defer q.recoverGather(debug.SetPanicOnFault(true))
 	s := &q.send
@@ -305,7 +307,8 @@ func (q *Engine) begin() bool {
 	case wq.OpWrite:
 		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.RemoteSTag, wr.RemoteOffset, s.size)
 	case wq.OpSend:
-		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.Solicited())), 0, s.size)
+		s.seg.StartUntagged(rdmap.QNSend,
+			rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.Solicited())), 0, s.size)
 	case wq.OpSendInvalidate:
 		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.Solicited())
 		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.RemoteSTag), s.size)

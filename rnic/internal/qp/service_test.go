@@ -35,7 +35,8 @@ func TestServiceIsTheNextEnginesOwn(t *testing.T) {
 	was := *told
 	require.EqualValues(t, 7, was.Header.QN)
 	empty := service{
-		room: first.room, send: sendHalf{gatherRoom: gatherRoom{inline: first.send.inline, list: first.send.list}},
+		room: first.room,
+		send: sendHalf{gatherRoom: gatherRoom{inline: first.send.inline, list: first.send.list}},
 		recv: recvHalf{sendQ: first.recv.sendQ.Memory(4, 1)},
 	}
 	require.True(t, reflect.DeepEqual(empty, *first), "nothing but memory is kept")

@@ -12,9 +12,9 @@ import (
 // send one for another Read in each FPDU.
 //
 // A look takes O(log ORD) steps, and one more for each Read whose sink begins at or before the
-// segment and ends before it. Sinks that do not overlap, and those that are one, have no such, except
-// for a segment that belongs nowhere: that ends the stream. The two ends are cheap to change, which
-// is where Reads of ascending sinks, or of one sink, are.
+// segment and ends before it. Sinks that do not overlap, and those that are one, have no such,
+// except for a segment that belongs nowhere: that ends the stream. The two ends are cheap to
+// change, which is where Reads of ascending sinks, or of one sink, are.
 type sinks struct {
 	places []uint32 // ring, as long as outstanding's; free-running places there
 	head   uint32
@@ -56,7 +56,8 @@ func (a *requester) end() {
 	r := *a.outstanding.at(0)
 	if !r.atomic {
 		s := &a.sinks
-		i := a.search(func(x *outstanding) bool { return x.compare(&r) >= 0 }) // the first of its sink is the oldest
+		// the first of its sink is the oldest
+		i := a.search(func(x *outstanding) bool { return x.compare(&r) >= 0 })
 		if i < s.count-1-i {
 			for k := i; k > 0; k-- {
 				*s.at(k) = *s.at(k - 1)

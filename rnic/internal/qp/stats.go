@@ -39,13 +39,14 @@ func (q *Engine) ReadStats(s *Stats) {
 
 // Totals are what all engines of one Poller have done.
 type Totals struct {
-	FPDUsIn, FPDUsOut   uint64
-	PayloadOut          uint64 // octets of DDP payload
-	Placed              Placed
-	Reassembled, Ahead  uint64 // FPDUs: that came in several segments; that were placed ahead of a gap
-	CRCErrors           uint64 // connections ended for one
-	RefusedPending      uint64
-	TerminatesIn, Ended uint64 // Terminates received; connections ended here for an error of the peer's
+	FPDUsIn, FPDUsOut  uint64
+	PayloadOut         uint64 // octets of DDP payload
+	Placed             Placed
+	Reassembled, Ahead uint64 // FPDUs: that came in several segments; that were placed ahead of a gap
+	CRCErrors          uint64 // connections ended for one
+	RefusedPending     uint64
+	// Terminates received; connections ended here for an error of the peer's
+	TerminatesIn, Ended uint64
 	ServicesMade        uint64 // for engines that went into service when none was kept (servicesKept)
 }
 
@@ -68,5 +69,6 @@ func (q *Engine) sharedHeld() int {
 // ending the stream: they were reassembled, copied together, or refused.
 func (r *recvHalf) slowPath() uint64 {
 	s := r.rx.Stats()
-	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused
+	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns +
+		s.RefusedUnverified + s.RefusedSpare + r.refused
 }

@@ -19,7 +19,8 @@ func (s *sendHalf) terminate(body []byte) {
 	if s.termOut || !s.enabled {
 		return
 	}
-	h := ddp.Header{Last: true, Version: s.version, ULP: rdmap.Control(s.version, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
+	h := ddp.Header{Last: true, Version: s.version, ULP: rdmap.Control(s.version, rdmap.OpTerminate),
+		QN: rdmap.QNTerminate, MSN: 1}
 	s.term = make([]byte, h.Len()+len(body))
 	h.Put(s.term)
 	copy(s.term[h.Len():], body)

@@ -25,7 +25,8 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 	}
 	var room [256]byte
 	n := write().putTerminate(room[:], len(room))
-	require.Equal(t, crc32.Checksum(room[:n-4], crc32.MakeTable(crc32.Castagnoli)), binary.LittleEndian.Uint32(room[n-4:]), "CRC")
+	require.Equal(t, crc32.Checksum(room[:n-4], crc32.MakeTable(crc32.Castagnoli)),
+		binary.LittleEndian.Uint32(room[n-4:]), "CRC")
 	for _, emss := range []int{n, n + 1, 1460} { // exactly the room that is left
 		s, rest := write(), make([]byte, n)
 		require.Equal(t, n, s.putTerminate(rest, emss))

@@ -10,14 +10,17 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// Only a fault at an octet of a region is the connection's. Any other fault, and any other panic, goes on.
+// Only a fault at an octet of a region is the connection's. Any other fault, and any other panic,
+// goes on.
 func TestOtherFaultsGoOn(t *testing.T) {
 	const page = 4096
-	b, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(b)) }()
 	q := &Engine{Config: Config{Table: mem.NewTable(8)}, service: new(service)}
-	region, err := q.Table.Register(q.Table.AllocDomain(), b[page:3*page], mem.RegionOptions{Access: mem.LocalWrite})
+	region, err := q.Table.Register(q.Table.AllocDomain(), b[page:3*page],
+		mem.RegionOptions{Access: mem.LocalWrite})
 	require.NoError(t, err)
 	require.NoError(t, unix.Mprotect(b, unix.PROT_NONE))
 	store := func(at int) (ok bool) { return q.store(b[at:], 1) }

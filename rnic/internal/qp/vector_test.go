@@ -21,8 +21,8 @@ import (
 
 // Segments leave, and arrive, in vectors of any lengths as they do one by one.
 
-// ends are those of one connection of TestVectors: a sends from its memory, b has the memory that is
-// written to and four receive buffers.
+// ends are those of one connection of TestVectors: a sends from its memory, b has the memory that
+// is written to and four receive buffers.
 type ends struct {
 	t         *testing.T
 	a, b      *Engine
@@ -48,11 +48,14 @@ func newEnds(t *testing.T, seed uint64) *ends {
 	r := rand.New(rand.NewPCG(seed, 1))
 	mode := mpa.Mode{CRC: r.IntN(4) > 0, Markers: r.IntN(2) == 0}
 	const stride, bufs = 66560, 40
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16),
+		mem.PoolConfig{Bufs: bufs, Stride: stride})
 	require.NoError(t, err)
-	e := &ends{t: t, pool: pool, mode: mode, packFull: r.IntN(4) == 0, emss: []int{100, 536, 1448, 1460, 1459, 8948, 65400}[r.IntN(7)]}
+	e := &ends{t: t, pool: pool, mode: mode, packFull: r.IntN(4) == 0,
+		emss: []int{100, 536, 1448, 1460, 1459, 8948, 65400}[r.IntN(7)]}
 	region := func(q *Engine, access mem.Access) *mem.MemoryRegion {
-		octets, err := unix.Mmap(-1, 0, endsMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		octets, err := unix.Mmap(-1, 0, endsMemory, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, unix.Munmap(octets)) })
 		_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(access)}).Read(octets)
@@ -77,12 +80,15 @@ func (e *ends) engine(mode mpa.Mode) *Engine {
 			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(64), RecvCQ: newCQ(8),
 			SendDepth: 64, RecvDepth: 4, SGEMax: 2, RecvRanges: 1, InlineMax: inlineMax,
 		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 512)), RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
+		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 512)),
+		RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
 	}
 	require.NoError(e.t, q.Prepare(1, 1))
 	q.Start(&StartOptions{
-		Terms:  &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode}, IRD: 1, ORD: 1},
-		Opened: true, EMSS: e.emss, Reader: table.NewReader(), Pool: e.pool, BufsMax: mpa.BufsMin(e.pool.Stride()) + 1, PackFull: e.packFull,
+		Terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode},
+			IRD: 1, ORD: 1},
+		Opened: true, EMSS: e.emss, Reader: table.NewReader(), Pool: e.pool,
+		BufsMax: mpa.BufsMin(e.pool.Stride()) + 1, PackFull: e.packFull,
 	})
 	return q
 }
@@ -97,8 +103,10 @@ func (e *ends) post(seed uint64) {
 		if r.IntN(3) == 0 { // its last segment is as long as the others, unless there are markers
 			n = uint32((1 + r.IntN(6)) * (e.a.send.tx.MULPDU(e.emss) - ddp.TaggedLen))
 		}
-		w := wq.WQE{ID: id, Op: wq.OpWrite, Flags: wq.FlagSignaled, RemoteSTag: e.to.STag(), RemoteOffset: e.to.Base() + r.Uint64N(endsMemory-uint64(n))}
-		w.Local = wq.SGE{STag: e.from.STag(), Length: n, Offset: e.from.Base() + r.Uint64N(endsMemory-uint64(n))}
+		w := wq.WQE{ID: id, Op: wq.OpWrite, Flags: wq.FlagSignaled, RemoteSTag: e.to.STag(),
+			RemoteOffset: e.to.Base() + r.Uint64N(endsMemory-uint64(n))}
+		w.Local = wq.SGE{STag: e.from.STag(), Length: n,
+			Offset: e.from.Base() + r.Uint64N(endsMemory-uint64(n))}
 		if sends < 4 && r.IntN(3) == 0 {
 			sends++
 			w.Op = wq.OpSend
@@ -284,7 +292,8 @@ func TestVectors(t *testing.T) {
 func TestVectorEndsWithACompletion(t *testing.T) {
 	e, _ := plainEnds(t)
 	for range 3 {
-		w := wq.WQE{Op: wq.OpSend, Local: wq.SGE{STag: e.from.STag(), Length: uint32(e.emss - 100), Offset: e.from.Base()}}
+		w := wq.WQE{Op: wq.OpSend, Local: wq.SGE{STag: e.from.STag(), Length: uint32(e.emss - 100),
+			Offset: e.from.Base()}}
 		require.NoError(t, e.a.PostSend(&w, nil, nil))
 	}
 	e.send(8, -1)
@@ -301,7 +310,8 @@ func TestVectorEndsWithACompletion(t *testing.T) {
 // Of a stream that has ended all is swallowed at once; ahead of a gap one segment is looked at.
 func TestVectorsOutOfOrder(t *testing.T) {
 	e, tx := plainEnds(t)
-	e.segments = [][]byte{sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, false), sendOf(&tx, 1, 200, true)}
+	e.segments = [][]byte{sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, false),
+		sendOf(&tx, 1, 200, true)}
 	bufs, data := e.inBufs(e.segments[1:])
 	n, v := e.b.Arrive(uint64(len(e.segments[0])), bufs, data)
 	require.Equal(t, 1, n)
@@ -315,7 +325,8 @@ func TestVectorsOutOfOrder(t *testing.T) {
 // sendOf is an FPDU of a Send's segment.
 func sendOf(tx *mpa.Sender, msn, mo uint32, last bool) []byte {
 	const payload = 100
-	h := ddp.Header{Last: last, Version: 1, ULP: rdmap.Control(1, rdmap.OpSend), QN: rdmap.QNSend, MSN: msn, MO: mo}
+	h := ddp.Header{Last: last, Version: 1, ULP: rdmap.Control(1, rdmap.OpSend), QN: rdmap.QNSend,
+		MSN: msn, MO: mo}
 	ulpdu := make([]byte, h.Len()+payload)
 	h.Put(ulpdu)
 	fpdu := make([]byte, tx.Size(len(ulpdu)))
@@ -339,7 +350,8 @@ func TestVectorEndsWithAnError(t *testing.T) {
 	var errs [2]error
 	for i, most := range []int{1, 20} {
 		e, tx := plainEnds(t)
-		e.segments = [][]byte{sendOf(&tx, 2, 0, true), sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, true)}
+		e.segments = [][]byte{sendOf(&tx, 2, 0, true), sendOf(&tx, 1, 0, false),
+			sendOf(&tx, 1, 100, true)}
 		e.segments[1][30] ^= 1
 		e.arrive(most)
 		_, errs[i] = e.b.TakeEffects()
@@ -358,7 +370,8 @@ func TestThresholdsWithinVectors(t *testing.T) {
 	var told teller
 	e.b.Teller = &told
 	e.b.Arm(wq.EventReceiveHigh, 1)
-	e.segments = [][]byte{sendOf(&tx, 2, 0, false), sendOf(&tx, 1, 0, false), sendOf(&tx, 1, 100, true), sendOf(&tx, 2, 100, true)}
+	e.segments = [][]byte{sendOf(&tx, 2, 0, false), sendOf(&tx, 1, 0, false),
+		sendOf(&tx, 1, 100, true), sendOf(&tx, 2, 100, true)}
 	bufs := make([]mem.Buf, 4)
 	require.Equal(t, 4, e.pool.AllocN(bufs))
 	for at := 0; at < 4; {
@@ -388,16 +401,19 @@ func TestWhatEndsAVector(t *testing.T) {
 		change func(q *Engine)
 		want   bool
 	}{
-		"memory alone":             {func(*Engine) {}, false},
-		"a completion":             {func(q *Engine) { q.recv.batch.n = 1 }, true},
-		"an effect":                {func(q *Engine) { q.effects = EffectSend }, true},
-		"it may not send yet":      {func(q *Engine) { q.send.enabled = false }, true},
-		"a fault":                  {func(q *Engine) { q.recv.fault = failed }, true},
-		"a Terminate":              {func(q *Engine) { q.recv.terminated = true }, true},
-		"Writes, and no Source":    {func(q *Engine) { q.recv.filledWrites++ }, false},
-		"a Source, and no Writes":  {func(q *Engine) { q.Source = quiet{} }, false},
-		"Writes for a Source":      {func(q *Engine) { q.Source = quiet{}; q.recv.filledWrites++ }, true},
-		"Writes that it knows of":  {func(q *Engine) { q.Source = quiet{}; q.recv.filledWrites, q.recv.writesTold = 3, 3 }, false},
+		"memory alone":            {func(*Engine) {}, false},
+		"a completion":            {func(q *Engine) { q.recv.batch.n = 1 }, true},
+		"an effect":               {func(q *Engine) { q.effects = EffectSend }, true},
+		"it may not send yet":     {func(q *Engine) { q.send.enabled = false }, true},
+		"a fault":                 {func(q *Engine) { q.recv.fault = failed }, true},
+		"a Terminate":             {func(q *Engine) { q.recv.terminated = true }, true},
+		"Writes, and no Source":   {func(q *Engine) { q.recv.filledWrites++ }, false},
+		"a Source, and no Writes": {func(q *Engine) { q.Source = quiet{} }, false},
+		"Writes for a Source":     {func(q *Engine) { q.Source = quiet{}; q.recv.filledWrites++ }, true},
+		"Writes that it knows of": {func(q *Engine) {
+			q.Source = quiet{}
+			q.recv.filledWrites, q.recv.writesTold = 3, 3
+		}, false},
 		"the stream was ended":     {func(q *Engine) { q.RejectStream(failed) }, true},
 		"MPA has stopped by a CRC": {func(q *Engine) { badCRC(t, q) }, true},
 	} {

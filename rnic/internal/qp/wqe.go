@@ -9,7 +9,8 @@ import (
 // it (mem.MPSC.PushAll); only the posting call reads the application's slices.
 
 // entriesMoreMax is how many entries follow the WQE of the longest list, or inline data.
-const entriesMoreMax = max((SGEMaxLimit-1+wq.RangesPerEntry-1)/wq.RangesPerEntry, InlineMaxLimit/wq.EntryLen)
+const entriesMoreMax = max((SGEMaxLimit-1+wq.RangesPerEntry-1)/wq.RangesPerEntry,
+	InlineMaxLimit/wq.EntryLen)
 
 // EntriesFor is how many entries a ring needs for depth requests, each as long as the limits allow.
 func EntriesFor(depth, sgeMax, inlineMax int) int {

@@ -1,5 +1,6 @@
-// Package transport carries the octets of an MPA connection: over our own TCP on a stack.Poller, or over
-// a kernel socket. Both are a Conn for the layer above, which is an Upper for them. Neither knows MPA.
+// Package transport carries the octets of an MPA connection: over our own TCP on a stack.Poller,
+// or over a kernel socket. Both are a Conn for the layer above, which is an Upper for them.
+// Neither knows MPA.
 //
 // Its files, in reading order:
 //

@@ -84,7 +84,9 @@ func (s *HeldSocket) Close() {
 
 // ReuseAddr is a net.Dialer's Control for an address that is held.
 func ReuseAddr(_, _ string, c syscall.RawConn) (err error) {
-	closed := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+	closed := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	})
 	return cmp.Or(closed, err)
 }
 
@@ -105,7 +107,8 @@ func sockaddrOf(at netip.AddrPort) (unix.Sockaddr, int) {
 	if a.Is4() {
 		return &unix.SockaddrInet4{Port: int(at.Port()), Addr: a.As4()}, unix.AF_INET
 	}
-	return &unix.SockaddrInet6{Port: int(at.Port()), Addr: a.As16(), ZoneId: inet.ZoneIndex(a.Zone())}, unix.AF_INET6
+	return &unix.SockaddrInet6{Port: int(at.Port()), Addr: a.As16(), ZoneId: inet.ZoneIndex(a.Zone())},
+		unix.AF_INET6
 }
 
 func asInt(b bool) int {

@@ -23,7 +23,8 @@ func TestHoldSocket(t *testing.T) {
 			require.ErrorIs(t, err, syscall.EADDRINUSE)
 		}
 		require.NoError(t, s.Share())
-		_, _, err = HoldSocket(own, false, false) // bound without, then with SO_REUSEADDR: a sharer is no bar
+		// bound without, then with SO_REUSEADDR: a sharer is no bar
+		_, _, err = HoldSocket(own, false, false)
 		require.NoError(t, err)
 		s.Close()
 		s.Close()
@@ -61,7 +62,8 @@ func TestHoldSocketBothFamilies(t *testing.T) {
 	for _, v6Only := range []bool{false, true} {
 		s, port, err := HoldSocket(netip.AddrPort{}, v6Only, false)
 		require.NoError(t, err)
-		four, _, err := HoldSocket(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), false, false)
+		four, _, err := HoldSocket(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port),
+			false, false)
 		s.Close()
 		if v6Only {
 			require.NoError(t, err)

@@ -64,13 +64,15 @@ var noDeadline time.Time
 // NewKernelConn makes a connection over nc, in a slot that it gives back at its end. It closes
 // reader at its end, or if it returns an error; nc and the slot are then still the caller's. Any
 // goroutine.
-func NewKernelConn(up Upper, nc *net.TCPConn, at *Slot, reader *mem.Reader, start time.Time) (*KernelConn, error) {
+func NewKernelConn(up Upper, nc *net.TCPConn, at *Slot, reader *mem.Reader,
+	start time.Time) (*KernelConn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		reader.Close()
 		return nil, err
 	}
-	s := &KernelConn{up: up, nc: nc, slot: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1), flight: flight.New(1)}
+	s := &KernelConn{up: up, nc: nc, slot: at, raw: raw, reader: reader, start: start,
+		woken: make(chan struct{}, 1), flight: flight.New(1)}
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())}
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
@@ -320,7 +322,8 @@ func (s *KernelConn) end() {
 // EnterFull makes the Bufs for reassembly.
 func (s *KernelConn) EnterFull(kept int) {
 	bufs := kept + 2 // the one being read into, and one that the Upper looks at
-	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
+	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride),
+		mem.PoolConfig{Bufs: bufs, Stride: socketStride})
 	if err != nil {
 		panic(err) // the sizes are ours
 	}
@@ -376,7 +379,8 @@ func (s *KernelConn) Unacked() bool { return false }
 // is ended by the kernel after the user timeout, not after their count.
 func (s *KernelConn) GiveUpAfter(d time.Duration) error {
 	return cmp.Or(s.setUserTimeout(d), s.nc.SetKeepAliveConfig(net.KeepAliveConfig{
-		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax), Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
+		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax),
+		Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
 	}))
 }
 
@@ -490,7 +494,8 @@ func SocketError(err error) error {
 	var op net.Error
 	var call *os.SyscallError
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL) && errors.As(err, &call) && call.Syscall == "connect":
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL) &&
+		errors.As(err, &call) && call.Syscall == "connect":
 		return fmt.Errorf("%w: %w", stack.ErrPortUsed, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("%w: %w", stack.ErrNotLocal, err)

@@ -42,7 +42,8 @@ const (
 func Disconnect(raw syscall.RawConn) {
 	none := unix.RawSockaddr{Family: unix.AF_UNSPEC}
 	_ = raw.Control(func(fd uintptr) { // a socket that is closed needs nothing
-		_, _, _ = unix.RawSyscall(unix.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&none)), unsafe.Sizeof(none))
+		_, _, _ = unix.RawSyscall(unix.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&none)),
+			unsafe.Sizeof(none))
 	})
 }
 
@@ -125,7 +126,8 @@ func (v *msgVec) send(raw syscall.RawConn, out []byte, ends []int) error {
 	var errno syscall.Errno
 	err := raw.Write(func(fd uintptr) bool {
 		for done < len(ends) {
-			n, _, e := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&v.hdr[done])), uintptr(len(ends)-done),
+			n, _, e := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&v.hdr[done])),
+				uintptr(len(ends)-done),
 				unix.MSG_EOR|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 			switch {
 			case e == unix.EAGAIN:

@@ -44,20 +44,24 @@ func TestMsgVecAdvance(t *testing.T) {
 func TestSocketError(t *testing.T) {
 	other := errors.New("other")
 	for _, tc := range []struct{ from, to error }{
-		{syscall.ECONNREFUSED, stack.ErrRefused}, {syscall.ECONNRESET, stack.ErrReset}, {syscall.EPIPE, stack.ErrReset},
+		{syscall.ECONNREFUSED, stack.ErrRefused}, {syscall.ECONNRESET, stack.ErrReset},
+		{syscall.EPIPE, stack.ErrReset},
 		{syscall.ETIMEDOUT, stack.ErrTimeout}, {os.ErrDeadlineExceeded, stack.ErrTimeout},
-		{syscall.EHOSTUNREACH, stack.ErrNoRoute}, {syscall.ENETUNREACH, stack.ErrNetUnreachable}, {other, other},
+		{syscall.EHOSTUNREACH, stack.ErrNoRoute}, {syscall.ENETUNREACH, stack.ErrNetUnreachable},
+		{other, other},
 	} {
 		require.ErrorIs(t, SocketError(&net.OpError{Op: "read", Err: tc.from}), tc.to)
 	}
 }
 
-// A kernel that does not tell its segment size: the path's MTU less headers, or else Ethernet's 1460.
+// A kernel that does not tell its segment size: the path's MTU less headers, or else Ethernet's
+// 1460.
 //
 // req: D01-3.1.1-7, C02-5.1.1-7, 5044-5.1-1
 func TestLikelyEMSS(t *testing.T) {
 	for _, tc := range []struct{ maxSeg, mtu, headers, want int }{
-		{1448, 9000, headersIPv4, 1448}, {0, 1500, headersIPv4, 1448}, {0, 9000, headersIPv4, 8948}, {0, 1500, headersIPv6, 1428},
+		{1448, 9000, headersIPv4, 1448}, {0, 1500, headersIPv4, 1448}, {0, 9000, headersIPv4, 8948},
+		{0, 1500, headersIPv6, 1428},
 		{0, 0, headersIPv4, 1460}, {-1, 30, headersIPv4, 1460}, {1 << 20, 0, headersIPv4, socketWriteMax},
 	} {
 		require.Equal(t, tc.want, likelyEMSS(tc.maxSeg, tc.mtu, tc.headers), "%+v", tc)
@@ -246,8 +250,8 @@ func TestKernelFill(t *testing.T) {
 }
 
 // Octets of start-up have no Buf; what full operation refuses for that comes again in one. A Buf
-// that is kept is replaced for the next read. What comes after the peer was given its stream back is
-// the stream's.
+// that is kept is replaced for the next read. What comes after the peer was given its stream back
+// is the stream's.
 func TestKernelTake(t *testing.T) {
 	s, u, _ := newKernel(t)
 	b, more := s.take(0, mem.NoBuf, []byte("start"))
@@ -314,7 +318,9 @@ func TestKernelPutBack(t *testing.T) {
 func TestKernelGiveUpAfter(t *testing.T) {
 	s, _, _ := newKernel(t)
 	option := func(o int) (v int) {
-		require.NoError(t, s.raw.Control(func(fd uintptr) { v, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, o) }))
+		require.NoError(t, s.raw.Control(func(fd uintptr) {
+			v, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, o)
+		}))
 		return v
 	}
 	require.Equal(t, 100_000, option(unix.TCP_USER_TIMEOUT))

@@ -154,7 +154,8 @@ func (u *PollerConn) EnterFull(int) {}
 
 func (u *PollerConn) Memory() Memory {
 	pool := u.poller.Pool()
-	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: AheadMax, Spare: u.poller.Budget().Spare}
+	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: AheadMax,
+		Spare: u.poller.Budget().Spare}
 }
 
 // Short lets the Poller end connections of late peers (stack/pressure.go).
@@ -185,8 +186,9 @@ func (u *PollerConn) Stats() Stats {
 	}
 	s := u.conn.Counts()
 	return Stats{
-		SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, BlackHoles: s.BlackHoles,
-		EMSS: u.conn.EMSS(),
+		SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs,
+		BlackHoles: s.BlackHoles,
+		EMSS:       u.conn.EMSS(),
 	}
 }
 

@@ -30,13 +30,15 @@ type slotModel struct {
 	silent int // when it became silent, 0: it is not
 }
 
-// Any order of calls takes and gives back as many slots as the limits say, and the silent connection
-// that gives way is the oldest: of the peer where the peer has its most, of all where all are taken.
+// Any order of calls takes and gives back as many slots as the limits say, and the silent
+// connection that gives way is the oldest: of the peer where the peer has its most, of all where
+// all are taken.
 func TestSlotsProperty(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	peers := []netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd09::1")}
+	peers := []netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2"),
+		netip.MustParseAddr("fd09::1")}
 	for range 200 {
 		most, peerMost := 1+r.IntN(6), r.IntN(4)
 		p := NewSlots(most, peerMost)

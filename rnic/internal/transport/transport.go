@@ -21,12 +21,14 @@ type Conn interface {
 	Send()               // there is something to pull
 	CloseSend()          // ends our half after what was pulled
 	Abort()              // resets the connection
-	Silent()             // the peer's start-up frame is awaited: a connection that comes in may take this one's slot
-	Spoke() bool         // the frame has come; false: too late, the slot is another's
-	SetTimer(at int64)   // one timer, on the clock of Now; 0 clears it
+	// the peer's start-up frame is awaited: a connection that comes in may take this one's slot
+	Silent()
+	Spoke() bool       // the frame has come; false: too late, the slot is another's
+	SetTimer(at int64) // one timer, on the clock of Now; 0 clears it
 	Now() int64
 	EMSS() int
-	Unacked() bool // octets are on their way; when they have been acknowledged the transport pulls again
+	// octets are on their way; when they have been acknowledged the transport pulls again
+	Unacked() bool
 	// EnterFull says that octets may be kept from here on, in as many Bufs. Before, Memory may have
 	// no Pool.
 	EnterFull(kept int)
@@ -42,21 +44,25 @@ type Conn interface {
 	// were before them, until Gone.
 	Record(k flight.Kind, a, b uint64)
 	Events() (all []flight.Event, before uint64)
-	Woken()                      // Wake was called, and the driving goroutine says so; Poller's connections only
-	Gone()                       // the last call: the Upper's Closed has been called
-	GiveBack()                   // makes the connection a stream when what was pulled is on its way; then Upper.HandBack
-	Stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock
-	Progress() uint64            // grows with every octet that arrives or is acknowledged
+	// Wake was called, and the driving goroutine says so; Poller's connections only
+	Woken()
+	Gone() // the last call: the Upper's Closed has been called
+	// makes the connection a stream when what was pulled is on its way; then Upper.HandBack
+	GiveBack()
+	// of the segment that arrives: when the peer sent it, on the peer's clock
+	Stamp() (ts uint32, ok bool)
+	Progress() uint64 // grows with every octet that arrives or is acknowledged
 	Local() netip.AddrPort
 	Remote() netip.AddrPort
 }
 
 // Memory is where octets lie that arrive over a transport.
 type Memory struct {
-	Reader  *mem.Reader
-	Pool    *mem.Pool
-	Stride  int  // of the pool's Bufs
-	Ahead   int  // Bufs one connection may keep of octets ahead of a gap, beyond what the rest of one frame takes
+	Reader *mem.Reader
+	Pool   *mem.Pool
+	Stride int // of the pool's Bufs
+	// Bufs one connection may keep of octets ahead of a gap, beyond what the rest of one frame takes
+	Ahead   int
 	Spare   int  // Bufs to leave in the pool for other connections
 	InOrder bool // octets come in order, and were acknowledged when they come
 }
@@ -64,9 +70,10 @@ type Memory struct {
 // Stats come from our TCP or from the kernel's TCP_INFO.
 type Stats struct {
 	SegmentsIn, SegmentsOut, Retransmits, OutOfOrder uint64
-	BlackHoles                                       uint64 // times our TCP found the path to swallow large segments, and cut what was in flight
-	EMSS                                             int
-	Kernel                                           bool
+	// times our TCP found the path to swallow large segments, and cut what was in flight
+	BlackHoles uint64
+	EMSS       int
+	Kernel     bool
 }
 
 // Upper is what stands above a transport connection: MPA, from its start-up on. The goroutine that

@@ -93,7 +93,8 @@ func Boot(ctx context.Context, cfg Config) (*Guest, error) {
 		return nil, fmt.Errorf("guest: qemu ended: %s; the guest said:\n%s", &errs, g.Console())
 	case <-ctx.Done():
 		g.Stop()
-		return nil, fmt.Errorf("guest: did not start (%w; %v are given to it): %s; the guest said:\n%s", ctx.Err(), bootTimeout, &errs, g.Console())
+		return nil, fmt.Errorf("guest: did not start (%w; %v are given to it): %s; the guest said:\n%s",
+			ctx.Err(), bootTimeout, &errs, g.Console())
 	}
 }
 
@@ -123,16 +124,21 @@ func arguments(cfg Config) []string {
 	a := cfg.Addr.Addr().As4()
 	mac := fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", a[0], a[1], a[2], a[3])
 	card := "virtio-net-pci,netdev=net,romfile=,mac=" + mac
-	for _, f := range strings.Fields("csum gso guest_csum guest_tso4 guest_tso6 guest_ecn guest_ufo host_tso4 host_tso6 host_ecn host_ufo") {
+	for _, f := range strings.Fields(
+		"csum gso guest_csum guest_tso4 guest_tso6 guest_ecn guest_ufo host_tso4 host_tso6 " +
+			"host_ecn host_ufo") {
 		card += "," + f + "=off"
 	}
 	return []string{
-		"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Westmere-v1", "-machine", "q35,vmport=off,hpet=off,smbus=off,sata=off,i8042=off",
-		"-m", strconv.Itoa(memoryMiB), "-smp", "1,maxcpus=2", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Westmere-v1", "-machine",
+		"q35,vmport=off,hpet=off,smbus=off,sata=off,i8042=off",
+		"-m", strconv.Itoa(memoryMiB), "-smp", "1,maxcpus=2", "-nodefaults", "-no-user-config",
+		"-display", "none", "-no-reboot",
 		"-serial", "file:" + consoleFD, "-serial", "stdio",
 		"-netdev", "tap,id=net,ifname=" + cfg.TAP + ",script=no,downscript=no,vhost=off", "-device", card,
 		"-kernel", cfg.Image.Kernel, "-initrd", cfg.Image.Initramfs,
-		"-append", "console=ttyS0 quiet panic=-1 mitigations=off audit=0 tsc=reliable no_timer_check cryptomgr.notests " +
+		"-append", "console=ttyS0 quiet panic=-1 mitigations=off audit=0 tsc=reliable no_timer_check " +
+			"cryptomgr.notests " +
 			"random.trust_cpu=on ipv6.disable=1 rnicd.addr=" + cfg.Addr.String(),
 	}
 }
@@ -192,9 +198,11 @@ func (g *Guest) Start(script string) (*Job, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.started++
-	j := &Job{guest: g, name: "job" + strconv.Itoa(g.started), Script: script, changed: make(chan struct{}), done: make(chan struct{})}
+	j := &Job{guest: g, name: "job" + strconv.Itoa(g.started), Script: script,
+		changed: make(chan struct{}), done: make(chan struct{})}
 	g.jobs[j.name] = j
-	if _, err := fmt.Fprintf(g.in, "%s %s\n", j.name, base64.StdEncoding.EncodeToString([]byte(script))); err != nil {
+	if _, err := fmt.Fprintf(g.in, "%s %s\n", j.name,
+		base64.StdEncoding.EncodeToString([]byte(script))); err != nil {
 		return nil, fmt.Errorf("guest: %w", err)
 	}
 	return j, nil

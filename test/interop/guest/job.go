@@ -111,7 +111,8 @@ func (j *Job) Expect(ctx context.Context, pattern string) ([]string, error) {
 		case <-changed:
 		case <-j.done:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("guest: %q has no line %q: %w; it said:\n%s", j.Script, pattern, ctx.Err(), j)
+			return nil, fmt.Errorf("guest: %q has no line %q: %w; it said:\n%s", j.Script, pattern,
+				ctx.Err(), j)
 		}
 	}
 }

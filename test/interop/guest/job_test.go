@@ -10,7 +10,8 @@ import (
 )
 
 func newTestGuest() *Guest {
-	return &Guest{jobs: map[string]*Job{}, exited: make(chan struct{}), ready: make(chan struct{}), in: &strings.Builder{}}
+	return &Guest{jobs: map[string]*Job{}, exited: make(chan struct{}), ready: make(chan struct{}),
+		in: &strings.Builder{}}
 }
 
 // Jobs get the lines that are theirs, and their status.

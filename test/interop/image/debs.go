@@ -38,7 +38,8 @@ func kernelRelease(ctx context.Context) (release, error) {
 	}
 	m := releaseRE.FindSubmatch(out)
 	if m == nil {
-		return release{}, errors.New("image: apt knows no package linux-image-amd64: run apt-get update, on Debian for amd64")
+		return release{}, errors.New("image: apt knows no package linux-image-amd64: run apt-get " +
+			"update, on Debian for amd64")
 	}
 	return release{string(m[1])}, nil
 }
@@ -64,7 +65,8 @@ func parsePolicy(out []byte, names []string) ([]deb, error) {
 	for _, n := range names {
 		v := known[n]
 		if v == "" || v == "(none)" {
-			return nil, fmt.Errorf("image: apt has no package %s: run apt-get update; the guest is made of Debian 12's packages", n)
+			return nil, fmt.Errorf("image: apt has no package %s: run apt-get update; the guest is made "+
+				"of Debian 12's packages", n)
 		}
 		debs = append(debs, deb{n, v})
 	}
@@ -73,7 +75,8 @@ func parsePolicy(out []byte, names []string) ([]deb, error) {
 
 // archive is where apt puts a downloaded package, or "" when it is not there.
 func (b *builder) archive(d deb) string {
-	found, _ := filepath.Glob(filepath.Join(b.archives, d.name+"_"+strings.ReplaceAll(d.version, ":", "%3a")+"_*.deb"))
+	found, _ := filepath.Glob(
+		filepath.Join(b.archives, d.name+"_"+strings.ReplaceAll(d.version, ":", "%3a")+"_*.deb"))
 	if len(found) == 0 {
 		return ""
 	}
@@ -106,9 +109,12 @@ func (b *builder) download(ctx context.Context) error {
 		return nil
 	}
 	fmt.Fprintf(b.log, "image: downloading %d packages\n", len(want))
-	_, err = run(ctx, b.archives, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=5", "download"}, want...)...)
+	_, err = run(ctx, b.archives, "apt-get",
+		append([]string{"-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=5", "download"},
+			want...)...)
 	if err != nil {
-		return fmt.Errorf("%w; when a package is not found any more, apt-get update finds the new one", err)
+		return fmt.Errorf("%w; when a package is not found any more, apt-get update finds the new one",
+			err)
 	}
 	return nil
 }
@@ -129,7 +135,8 @@ func (b *builder) unpack(ctx context.Context) error {
 		}
 		path := b.archive(d)
 		if path == "" {
-			return fmt.Errorf("image: apt-get download did not leave %s %s in %s", d.name, d.version, b.archives)
+			return fmt.Errorf("image: apt-get download did not leave %s %s in %s", d.name,
+				d.version, b.archives)
 		}
 		if _, err := run(ctx, "", "dpkg-deb", "--extract", path, b.dir(to)); err != nil {
 			return err
@@ -162,7 +169,8 @@ func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) 
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		text := strings.TrimSpace(out.String() + errs.String())
-		return nil, fmt.Errorf("image: %s %s: %w: %s", name, strings.Join(args, " "), err, text[max(0, len(text)-2000):])
+		return nil, fmt.Errorf("image: %s %s: %w: %s", name, strings.Join(args, " "), err,
+			text[max(0, len(text)-2000):])
 	}
 	return out.Bytes(), nil
 }

@@ -119,7 +119,8 @@ func checkTools() error {
 		{"dpkg-deb", "dpkg"}, {"apt-get", "apt"}, {"ld", "binutils"}, {"tar", "tar"},
 	} {
 		if !inPath(tool[0]) {
-			return fmt.Errorf("image: the siw guest needs %s: apt-get install %s, or scripts/deps.sh interop", tool[0], tool[1])
+			return fmt.Errorf("image: the siw guest needs %s: apt-get install %s, or "+
+				"scripts/deps.sh interop", tool[0], tool[1])
 		}
 	}
 	return nil
@@ -231,6 +232,7 @@ func (b *builder) info() string {
 		i := slices.IndexFunc(b.debs, func(d deb) bool { return d.name == name })
 		return b.debs[i].version
 	}
-	return fmt.Sprintf("Linux %s, siw of %s %s, rdma-core %s, perftest %s", b.rel.name, b.rel.source(), version(b.rel.source()),
+	return fmt.Sprintf("Linux %s, siw of %s %s, rdma-core %s, perftest %s", b.rel.name, b.rel.source(),
+		version(b.rel.source()),
 		version("rdma-core"), version("perftest"))
 }

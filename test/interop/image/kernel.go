@@ -55,7 +55,8 @@ func kernelPayload(b []byte) ([]byte, error) {
 	}
 	from := (sects+1)*sector + int(binary.LittleEndian.Uint32(b[payloadOffsetAt:]))
 	n := int(binary.LittleEndian.Uint32(b[payloadLengthAt:]))
-	if from > len(b) || n > len(b)-from || n < 6 || !bytes.Equal(b[from:][:6], []byte("\xfd7zXZ\x00")) {
+	if from > len(b) || n > len(b)-from || n < 6 ||
+		!bytes.Equal(b[from:][:6], []byte("\xfd7zXZ\x00")) {
 		return nil, errNoBzImage
 	}
 	return b[from:][:n], nil
@@ -139,12 +140,14 @@ func (b *builder) modules(ctx context.Context, root *tree) error {
 // findModules are the kernel's modules by name.
 func (b *builder) findModules() (map[string]string, error) {
 	found := map[string]string{}
-	err := filepath.WalkDir(b.dir("kernel", "lib", "modules", b.rel.name), func(path string, e os.DirEntry, err error) error {
-		if name, _, isModule := strings.Cut(filepath.Base(path), ".ko"); isModule && err == nil && !e.IsDir() {
-			found[strings.ReplaceAll(name, "-", "_")] = path
-		}
-		return err
-	})
+	err := filepath.WalkDir(b.dir("kernel", "lib", "modules", b.rel.name),
+		func(path string, e os.DirEntry, err error) error {
+			if name, _, isModule := strings.Cut(filepath.Base(path), ".ko"); isModule && err == nil &&
+				!e.IsDir() {
+				found[strings.ReplaceAll(name, "-", "_")] = path
+			}
+			return err
+		})
 	if err == nil && found["rdma_ucm"] == "" {
 		err = errors.New("no rdma_ucm in the kernel's package")
 	}
@@ -197,11 +200,13 @@ func (b *builder) compileSiw(ctx context.Context, name string, patched bool) ([]
 	}
 	headers := b.dir("headers", "usr", "src", "linux-headers-"+b.rel.name)
 	if err := edit(filepath.Join(headers, "Makefile"), func(text string) string {
-		return strings.ReplaceAll(text, " /usr/src/", " "+b.dir("headers", "usr", "src")+"/") // where Debian would install it
+		// where Debian would install it
+		return strings.ReplaceAll(text, " /usr/src/", " "+b.dir("headers", "usr", "src")+"/")
 	}); err != nil {
 		return nil, err
 	}
-	if _, err := run(ctx, "", "make", "-s", "-j2", "-C", headers, "M="+src, "CONFIG_RDMA_SIW=m", "modules"); err != nil {
+	if _, err := run(ctx, "", "make", "-s", "-j2", "-C", headers, "M="+src, "CONFIG_RDMA_SIW=m",
+		"modules"); err != nil {
 		return nil, err
 	}
 	ko := filepath.Join(src, "siw.ko")
@@ -232,7 +237,8 @@ func parametrize(src string) error {
 		return err
 	}
 	if len(names) < switchesMin {
-		return fmt.Errorf("image: siw_main.c has %s switches that are known here, %d expected: parametrize must be looked at",
+		return fmt.Errorf("image: siw_main.c has %s switches that are known here, %d expected: "+
+			"parametrize must be looked at",
 			strconv.Itoa(len(names)), switchesMin)
 	}
 	return edit(filepath.Join(src, "siw.h"), func(text string) string {

@@ -62,7 +62,8 @@ const (
 func (t *tree) cpio(w io.Writer) {
 	entry := func(ino int, name string, mode uint32, data []byte) {
 		pad := func(n int) []byte { return make([]byte, -n&3) }
-		head := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", ino, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name)+1, 0)
+		head := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", ino, mode, 0, 0,
+			1, 0, len(data), 0, 0, 0, 0, len(name)+1, 0)
 		name += "\x00"
 		_, _ = io.WriteString(w, head+name) // w keeps the error
 		_, _ = w.Write(pad(len(head) + len(name)))
@@ -128,7 +129,8 @@ func (b *builder) compileProbe(ctx context.Context, l *libraries) error {
 		return fmt.Errorf("image: %w", err)
 	}
 	libs := b.dir("user", "usr", "lib", "x86_64-linux-gnu")
-	if _, err := run(ctx, "", "gcc", "-O1", "-Wall", "-Werror", "-I", b.dir("user", "usr", "include"), "-o", to, source, "-L", libs,
+	if _, err := run(ctx, "", "gcc", "-O1", "-Wall", "-Werror", "-I", b.dir("user", "usr", "include"),
+		"-o", to, source, "-L", libs,
 		"-Wl,-rpath-link,"+libs, "-lrdmacm", "-libverbs"); err != nil {
 		return err
 	}
@@ -152,7 +154,8 @@ func (l *libraries) library(name string) error {
 		return nil
 	}
 	l.done[name] = true
-	return l.find(name, "lib/"+name, "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib", "lib")
+	return l.find(name, "lib/"+name, "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64",
+		"usr/lib", "lib")
 }
 
 func (l *libraries) find(name, to string, dirs ...string) error {

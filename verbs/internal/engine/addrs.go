@@ -20,8 +20,8 @@ import (
 // the number of the device's one port (RFC 4007 section 6 leaves the choice).
 const zoneOurs = "1"
 
-// zoned gives a link-local address of our own TCP, which needs no zone, one to tell the program: that
-// of like.
+// zoned gives a link-local address of our own TCP, which needs no zone, one to tell the program:
+// that of like.
 func (e *Engine) zoned(a netip.AddrPort, like netip.Addr) netip.AddrPort {
 	if e.ownTCP && a.Addr().IsLinkLocalUnicast() && a.Addr().Zone() == "" {
 		return netip.AddrPortFrom(a.Addr().WithZone(cmp.Or(like.Zone(), zoneOurs)), a.Port())
@@ -97,7 +97,8 @@ func (e *Engine) take(id *cmID, at netip.AddrPort, opt rnic.BindOptions) (err er
 	}
 	ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 	defer cancel()
-	if id.binding, err = e.adapter.Bind(ctx, at, opt); errors.Is(err, stack.ErrPortUsed) && e.parked.yield(at.Port()) {
+	if id.binding, err = e.adapter.Bind(ctx, at, opt); errors.Is(err, stack.ErrPortUsed) &&
+		e.parked.yield(at.Port()) {
 		id.binding, err = e.adapter.Bind(ctx, at, opt)
 	}
 	if err != nil {

@@ -34,7 +34,8 @@ func (e *Engine) serve(from *ring.Call) {
 const futexWakePrivate = 1 | 128
 
 func futexWake(word *uint32) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakePrivate, math.MaxInt32, 0, 0, 0)
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakePrivate,
+		math.MaxInt32, 0, 0, 0)
 }
 
 // carryOut is one call; without a device there is none.

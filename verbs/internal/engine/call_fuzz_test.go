@@ -27,10 +27,11 @@ var fuzzed struct {
 // both is set in the number of a call that is made at once with the next.
 const both = 0x80
 
-// Whatever calls a program makes, with whichever arguments, in whichever order and two at once, each is answered, and what was made
-// can be destroyed, queue pairs with hostile rings too. Four octets are an argument: a number, or the handle of an object that was
-// made before, or of a connection request that has come. Nothing leaves the machine: addresses are 127.0.0.1, where the program
-// itself listens at one port.
+// Whatever calls a program makes, with whichever arguments, in whichever order and two at once,
+// each is answered, and what was made can be destroyed, queue pairs with hostile rings too. Four
+// octets are an argument: a number, or the handle of an object that was made before, or of a
+// connection request that has come. Nothing leaves the machine: addresses are 127.0.0.1, where
+// the program itself listens at one port.
 func FuzzCalls(f *testing.F) {
 	f.Add([]byte{ring.CreateCQ, 9, 0, 0, 4, 0, 0, 0})
 	f.Add([]byte{ring.RegMR, 1, 0, 0, 0x80, 2, 0, 0, 0, 2, 0, 0, 0})
@@ -53,7 +54,8 @@ func makeCalls(t *testing.T, data []byte) {
 	fuzzed.Do(func() {
 		fuzzed.program = newProgram(t)
 		var err error
-		fuzzed.memory, err = unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		fuzzed.memory, err = unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANON)
 		require.NoError(t, err)
 		fuzzed.listener = fuzzed.listen("127.0.0.1:0")
 		fuzzed.listener.events, err = unix.Dup(fuzzed.listener.events) // the first is closed with t
@@ -95,7 +97,8 @@ func connects(at byte) (b []byte) {
 		}
 	}
 	const handle = 1 << 31
-	const ctx, pd, cq, qp, id, qp2, request = handle, handle + 1, handle + 2, handle + 3, handle + 4, handle + 5, handle + 6
+	const ctx, pd, cq, qp, id, qp2, request = handle, handle + 1, handle + 2, handle + 3, handle + 4,
+		handle + 5, handle + 6
 	call(ring.CMCreate)
 	call(ring.CMResolve, id, 0, syscall.AF_INET, 16, 1)
 	call(ring.CreateQP, pd, cq, cq, 0, 4, 4, 4, 64, 3, ctx)
@@ -139,7 +142,8 @@ func newCalls(p *program) *calls {
 	q := p.do(ring.CreateQP, p.pd, cq[0], cq[0], 0, 4, 4, 4, 64, 2, p.ctx)
 	handles := []uint64{p.ctx, p.pd, cq[0], q[0]}
 	return &calls{
-		p: p, handles: handles, own: len(handles), qp: q[0], ring: at[ring.Queue](q[3]), cq: at[ring.CQ](cq[1]),
+		p: p, handles: handles, own: len(handles), qp: q[0], ring: at[ring.Queue](q[3]),
+		cq:       at[ring.CQ](cq[1]),
 		contexts: map[uint64]bool{},
 	}
 }
@@ -165,7 +169,9 @@ func (c *calls) make(all []*fuzzCall) {
 			c.cq = new(ring.CQ)
 		}
 	}
-	c.takeRequests(slices.ContainsFunc(all, func(x *fuzzCall) bool { return x.op == ring.CMConnect && x.err == 0 }))
+	c.takeRequests(slices.ContainsFunc(all, func(x *fuzzCall) bool {
+		return x.op == ring.CMConnect && x.err == 0
+	}))
 }
 
 // takeRequests takes the requests that have come, and waits a little for one if it should come.
@@ -236,7 +242,8 @@ func (c *calls) safe(op uint32, args *[10]uint64) (body []byte, ok bool) {
 		}
 		args[1] = uint64(c.anyEnd(args[1]))
 	case ring.RegMR:
-		args[1] = uint64(uintptr(unsafe.Pointer(&fuzzed.memory[0]))) + args[1]%(1<<21) // half of it is not there
+		// half of it is not there
+		args[1] = uint64(uintptr(unsafe.Pointer(&fuzzed.memory[0]))) + args[1]%(1<<21)
 	case ring.CMBind, ring.CMResolve:
 		body = []byte{byte(args[2]), 0, 0, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}
 		if args[4]&1 != 0 {
@@ -267,7 +274,8 @@ func (c *calls) anyEnd(n uint64) int {
 // objects.
 func (c *calls) destroyAll(t *testing.T) {
 	for i := len(c.handles) - 1; i >= 2; i-- {
-		for _, destroy := range []uint32{ring.DestroyQP, ring.CMDestroy, ring.FreeMW, ring.DeregMR, ring.DestroySRQ, ring.DestroyCQ} {
+		for _, destroy := range []uint32{ring.DestroyQP, ring.CMDestroy, ring.FreeMW, ring.DeregMR,
+			ring.DestroySRQ, ring.DestroyCQ} {
 			if _, err := c.p.call(destroy, nil, c.handles[i]); err != 0 && i < c.own {
 				require.Equal(t, syscall.EINVAL, err)
 			}

@@ -49,7 +49,8 @@ func (c *channel) send(b []byte) {
 
 // try is one attempt. It ignores that the program has closed its end.
 func (c *channel) try(b []byte) syscall.Errno {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(c.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(c.fd),
+		uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
 	return errno
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
-// While several goroutines send events, each about an object of its own, and the program reads, some
-// objects go. No event about one that went is read afterwards; those of the others come all, in order.
+// While several goroutines send events, each about an object of its own, and the program reads,
+// some objects go. No event about one that went is read afterwards; those of the others come all,
+// in order.
 func TestRemoveLeavesTheOthersInOrder(t *testing.T) {
 	const objects, going, events = 6, 3, 3000
 	seed := uint64(time.Now().UnixNano())
@@ -70,7 +71,8 @@ func TestMigrateMovesAll(t *testing.T) {
 	p := newProgram(t)
 	from, oldEnd := p.channel()
 	to, newEnd := p.channel()
-	first, second := p.do(ring.CMCreate, uint64(oldEnd), 1)[0], p.do(ring.CMCreate, uint64(oldEnd), 2)[0]
+	first, second := p.do(ring.CMCreate, uint64(oldEnd), 1)[0],
+		p.do(ring.CMCreate, uint64(oldEnd), 2)[0]
 	const events = 1000
 	for range events {
 		p.do(ring.CMRoute, first)
@@ -124,10 +126,10 @@ func TestArmedMoreMeanwhileIsTold(t *testing.T) {
 	require.Equal(t, syscall.EINVAL, errno, "no channel")
 }
 
-// Whatever is told, read, moved from one channel to the other and forgotten, in whichever order, a
-// reader finds the events of each object in their order, where they belong, and none of an object that
-// has gone; while another goroutine tells of an object of its own. An octet is an object, and what is
-// done.
+// Whatever is told, read, moved from one channel to the other and forgotten, in whichever order,
+// a reader finds the events of each object in their order, where they belong, and none of an
+// object that has gone; while another goroutine tells of an object of its own. An octet is an
+// object, and what is done.
 func FuzzEventsAgainstDestroy(f *testing.F) {
 	f.Add([]byte{0x00, 0x01, 0x02, 0x11, 0x20, 0x31, 0x30})
 	f.Add([]byte("\x40\x41\x42\x43\x10\x31\x22\x32\x10\x20\x30\x31"))

@@ -63,7 +63,8 @@ func backlogOf(asked int) int {
 func (id *cmID) openDoor(backlog int) error {
 	ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 	defer cancel()
-	l, err := id.binding.Listen(ctx, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault)})
+	l, err := id.binding.Listen(
+		ctx, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault)})
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,8 @@ func (id *cmID) tellFailure(err error) {
 		ev.PrivateSize = uint16(copy(ev.Private[:], rejected.PrivateData))
 	case errors.Is(err, stack.ErrRefused), errors.Is(err, stack.ErrReset):
 		ev.Type = cmRejected
-	case errors.Is(err, stack.ErrTimeout), errors.Is(err, stack.ErrNoRoute), errors.Is(err, stack.ErrNetUnreachable),
+	case errors.Is(err, stack.ErrTimeout), errors.Is(err, stack.ErrNoRoute),
+		errors.Is(err, stack.ErrNetUnreachable),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, rnic.ErrStartupTimeout):
 		ev.Type = cmUnreachable
 	}
@@ -209,7 +211,8 @@ func lostErrno(err error) syscall.Errno {
 // established tells of a connection in service, and then of its end.
 func (id *cmID) established(q *qp, private []byte) {
 	s := q.rnic.Startup()
-	ev := &ring.CMEvent{Type: cmEstablished, ResponderResources: depth(s.IRD), InitiatorDepth: depth(s.ORD)}
+	ev := &ring.CMEvent{Type: cmEstablished, ResponderResources: depth(s.IRD),
+		InitiatorDepth: depth(s.ORD)}
 	ev.PrivateSize = uint16(copy(ev.Private[:], private))
 	id.tell(ev)
 	q.connected()
@@ -217,7 +220,8 @@ func (id *cmID) established(q *qp, private []byte) {
 	if q.rnic.Framing().CRC {
 		crc = "CRC32C"
 	}
-	q.engine.tellLog("connected, %v with %v: %v, %s", q.rnic.LocalAddr(), q.rnic.RemoteAddr(), s.Dialect, crc)
+	q.engine.tellLog("connected, %v with %v: %v, %s", q.rnic.LocalAddr(), q.rnic.RemoteAddr(),
+		s.Dialect, crc)
 	q.rnic.Doorbell() // for what was posted meanwhile
 	go func() {
 		<-q.rnic.Done()

@@ -104,14 +104,15 @@ func (q *cq) add(c *rnic.Completion) bool {
 	if c.WithImmediate { // the peer's word, and how far it can be true
 		c.Len = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written)
 	}
-	wq.Publish(&r.entries[at&uint32(len(r.entries)-1)], c, at) // and then armed is read; the program arms and then polls
+	// and then armed is read; the program arms and then polls
+	wq.Publish(&r.entries[at&uint32(len(r.entries)-1)], c, at)
 	r.written.Add(1)
 	q.wake(c.Solicited || c.Status != rnic.Success)
 	return true
 }
 
-// written tells a thread that waits on the channel, if the program has asked for any completion, that
-// a peer has written to memory. One that begins to wait looks at what is kept here first.
+// written tells a thread that waits on the channel, if the program has asked for any completion,
+// that a peer has written to memory. One that begins to wait looks at what is kept here first.
 func (q *cq) written() {
 	if q.waits == nil || atomic.LoadUint32(&q.head.Armed) != ring.ArmedAny {
 		return

@@ -28,7 +28,8 @@ func (p *program) newCQ(depth uint64) (*testCQ, *cq) {
 	c := p.do(ring.CreateCQ, depth, ^uint64(0), 1, p.ctx)
 	q, err := find[*cq](&p.engine.objects, c[0])
 	require.NoError(p.t, err)
-	return &testCQ{p: p, handle: c[0], head: at[ring.CQ](c[1]), entries: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2])}, q
+	return &testCQ{p: p, handle: c[0], head: at[ring.CQ](c[1]),
+		entries: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2])}, q
 }
 
 func (c *testCQ) resize(n uint64) syscall.Errno {
@@ -97,7 +98,8 @@ func TestResizeCQUnderWay(t *testing.T) {
 	const producers, each = 3, 1 << 15
 	p := newProgram(t)
 	c, q := p.newCQ(producers)
-	var room [producers]chan struct{} // each has one completion that is not polled at most, and so none is lost
+	// each has one completion that is not polled at most, and so none is lost
+	var room [producers]chan struct{}
 	var wg sync.WaitGroup
 	for i := range producers {
 		room[i] = make(chan struct{}, 1)

@@ -55,7 +55,8 @@ func TestEstablishedComesFirst(t *testing.T) {
 		require.NoError(t, err)
 		connected := make(chan error)
 		go func() {
-			connected <- far.Connect(context.Background(), l.addr.String(), rnic.ConnParam{PeerToPeer: true, ORD: 1})
+			connected <- far.Connect(context.Background(), l.addr.String(),
+				rnic.ConnParam{PeerToPeer: true, ORD: 1})
 		}()
 		handle := l.request()
 		mine, theirs := p.channel()
@@ -65,7 +66,8 @@ func TestEstablishedComesFirst(t *testing.T) {
 		p.do(ring.CMAccept, handle, tq.handle, 4, 4)
 		id.mu.Lock() // nothing is told about it now
 		require.NoError(t, <-connected)
-		_, err = far.PostSend(rnic.WorkRequest{Op: rnic.OpSend}, rnic.WorkRequest{Op: rnic.OpRead, Signaled: true})
+		_, err = far.PostSend(rnic.WorkRequest{Op: rnic.OpSend},
+			rnic.WorkRequest{Op: rnic.OpRead, Signaled: true})
 		require.NoError(t, err)
 		var read [1]rnic.Completion
 		until(func() bool { return cq.Poll(read[:]) == 1 })

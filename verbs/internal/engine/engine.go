@@ -36,10 +36,13 @@ type Engine struct {
 	channels channels
 	parked   parking
 	qps      [ring.QPsMax]atomic.Pointer[qp] // by doorbell bit
-	quiet    chan func()                     // run between two looks at the doorbells, by the goroutine that looks
-	fresh    atomic.Bool                     // there are completions that dueToTell has not seen
-	untold   int                             // onTurn's: Turns that completed something and told nobody
-	winding  sync.WaitGroup                  // queue pairs that were destroyed and whose connections have not ended
+	// run between two looks at the doorbells, by the goroutine that looks
+	quiet chan func()
+	fresh atomic.Bool // there are completions that dueToTell has not seen
+	// onTurn's: Turns that completed something and told nobody
+	untold int
+	// queue pairs that were destroyed and whose connections have not ended
+	winding sync.WaitGroup
 }
 
 // Host is what an engine stands on.
@@ -48,14 +51,15 @@ type Host struct {
 	OwnTCP  bool      // connections go over our own stack, not over the kernel's sockets
 	Log     io.Writer // where to tell of listeners and connections; nil: nowhere
 	Polled  bool      // a Poller calls Doorbells.Look in each Turn
-	// PeersAreSiw does without markers and has the quirks that Linux siw needs (docs/guides/interop.md).
+	// PeersAreSiw does without markers and has the quirks that Linux siw needs
+	// (docs/guides/interop.md).
 	PeersAreSiw bool
 	// NoCRC does without CRC32C where the peer does, too.
 	NoCRC bool
 }
 
-// Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted then leaves in the Turn that
-// finds it, and no other thread has to run for that.
+// Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted
+// then leaves in the Turn that finds it, and no other thread has to run for that.
 type Doorbells struct {
 	Look func() int // for stack.Config.OnTurn, of one Poller
 	Bell stack.Bell // by which the program wakes it
@@ -73,7 +77,9 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 	e, err := newEngine((*ring.Area)(area))
 	var h Host
 	if err == nil {
-		h, err = open(Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD), Crowded: &e.area.Crowded}})
+		h, err = open(
+			Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD),
+				Crowded: &e.area.Crowded}})
 	}
 	if err != nil {
 		lossy.Line(os.Stderr, "rnicd: "+printable.Lines(err.Error()))
@@ -116,11 +122,12 @@ func (e *Engine) tellLog(format string, args ...any) {
 	}
 }
 
-// looksMax is how many empty polls the engine makes before it sleeps. Another look after others have
-// run costs less than waking up.
+// looksMax is how many empty polls the engine makes before it sleeps. Another look after others
+// have run costs less than waking up.
 const looksMax = 20
 
-// run hands out calls and, where no Poller does, rings doorbells. It sleeps in wake when there are none.
+// run hands out calls and, where no Poller does, rings doorbells. It sleeps in wake when there
+// are none.
 func (e *Engine) run() {
 	var buf [8]byte
 	for vain := 0; ; {
@@ -153,7 +160,8 @@ func (e *Engine) look() bool {
 	found := !e.polled && e.onTurn() > 0
 	for i := range e.area.Calls {
 		c := &e.area.Calls[i]
-		if atomic.LoadUint32(&c.State) == ring.CallPosted && atomic.CompareAndSwapUint32(&c.State, ring.CallPosted, ring.CallTaken) {
+		if atomic.LoadUint32(&c.State) == ring.CallPosted &&
+			atomic.CompareAndSwapUint32(&c.State, ring.CallPosted, ring.CallTaken) {
 			found = true
 			go e.serve(c)
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
-// A wait here has no bound of its own: go test's -timeout ends one that is for ever, and shows where everybody stands.
+// A wait here has no bound of its own: go test's -timeout ends one that is for ever, and shows
+// where everybody stands.
 
 // program is the other side of an engine, as the C library is.
 type program struct {
@@ -65,12 +66,14 @@ func (p *program) channel() (mine, theirs int) {
 }
 
 // call makes a control call and waits for its answer.
-func (p *program) call(op uint32, data []byte, args ...uint64) (out [ring.CallArgs]uint64, err syscall.Errno) {
+func (p *program) call(op uint32, data []byte,
+	args ...uint64) (out [ring.CallArgs]uint64, err syscall.Errno) {
 	return p.callIn(0, op, data, args...)
 }
 
 // callIn is call in a slot of its own: another goroutine may make one in another slot.
-func (p *program) callIn(slot int, op uint32, data []byte, args ...uint64) (out [ring.CallArgs]uint64, err syscall.Errno) {
+func (p *program) callIn(slot int, op uint32, data []byte,
+	args ...uint64) (out [ring.CallArgs]uint64, err syscall.Errno) {
 	c := &p.area.Calls[slot]
 	c.Op, c.Size = op, uint32(copy(c.Data[:], data))
 	c.Arg = [ring.CallArgs]uint64{}
@@ -100,7 +103,8 @@ func (p *program) wake() {
 // futexWait sleeps while *word is was.
 func futexWait(word *uint32, was uint32) {
 	const wait = 0 | 128 // private
-	_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wait, uintptr(was), 0, 0, 0)
+	_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wait,
+		uintptr(was), 0, 0, 0)
 }
 
 // until looks again and again, for what no event tells.
@@ -180,8 +184,8 @@ func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 	require.True(t, <-returned)
 }
 
-// Where a Poller looks at doorbells, run leaves them and what whenQuiet wants to it, and threads that wait for completions are
-// told at the end of the Turn, once for all of them.
+// Where a Poller looks at doorbells, run leaves them and what whenQuiet wants to it, and threads
+// that wait for completions are told at the end of the Turn, once for all of them.
 func TestPolled(t *testing.T) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	require.NoError(t, err)
@@ -306,7 +310,8 @@ func TestCQOverflow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, len(b), n)
 	require.Equal(t, ring.AsyncEvent{Cookie: 42, Type: eventCQError}, ev)
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(p.events), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), syscall.MSG_DONTWAIT, 0, 0)
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(p.events),
+		uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), syscall.MSG_DONTWAIT, 0, 0)
 	require.Equal(t, syscall.EAGAIN, errno, "no second event")
 }
 
@@ -379,7 +384,8 @@ func TestQueuePairsMax(t *testing.T) {
 	require.EqualValues(t, 7, p.newQP().bit)
 }
 
-// The ring of a shared receive queue goes with the last of it and the queue pairs that take from it.
+// The ring of a shared receive queue goes with the last of it and the queue pairs that take from
+// it.
 func TestSharedRingIsGivenBack(t *testing.T) {
 	p := newProgram(t)
 	handle := p.do(ring.CreateSRQ, p.pd, 16, 1, 3, p.ctx)[0]

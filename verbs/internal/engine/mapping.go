@@ -17,7 +17,8 @@ type mapping struct {
 }
 
 func newMapping(size int) (*mapping, error) {
-	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
+	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, syscall.ENOMEM
 	}
@@ -26,8 +27,8 @@ func newMapping(size int) (*mapping, error) {
 	return m, nil
 }
 
-// hold keeps it mapped until release; false: it is gone. The program may destroy in one call an object
-// that another call has just found.
+// hold keeps it mapped until release; false: it is gone. The program may destroy in one call an
+// object that another call has just found.
 func (m *mapping) hold() bool {
 	for {
 		n := m.refs.Load()
@@ -62,7 +63,8 @@ func ringOf[H, E any](n int) (*mapping, *H, []E, error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return m, (*H)(unsafe.Pointer(&m.mem[0])), unsafe.Slice((*E)(unsafe.Pointer(&m.mem[unsafe.Sizeof(h)])), n), nil
+	return m, (*H)(unsafe.Pointer(&m.mem[0])),
+		unsafe.Slice((*E)(unsafe.Pointer(&m.mem[unsafe.Sizeof(h)])), n), nil
 }
 
 // ringSize is what a ring of n entries takes: a power of two.

@@ -125,7 +125,8 @@ func (e *Engine) revoke(c *call) error {
 	m, err := find[*rnic.MemoryRegion](&e.objects, c.arg[0])
 	if err == nil {
 		m.Revoke()
-		e.tellLog("%d octets of registered memory at %#x are unmapped: their key is not valid any more", m.Len(), m.Base())
+		e.tellLog("%d octets of registered memory at %#x are unmapped: their key is not valid any more",
+			m.Len(), m.Base())
 	}
 	return err
 }
@@ -172,14 +173,16 @@ func (e *Engine) bindWindow(c *call) error {
 	if err != nil {
 		return err
 	}
-	if off := addr - m.Base(); addr < m.Base() || off > uint64(m.Len()) || length > uint64(m.Len())-off {
+	if off := addr - m.Base(); addr < m.Base() || off > uint64(m.Len()) ||
+		length > uint64(m.Len())-off {
 		return syscall.EINVAL
 	}
 	base := addr
 	if flags&accessZeroBased != 0 {
 		base = 0
 	}
-	stag, err := w.Bind(m, rnic.WindowOptions{Off: int(addr - m.Base()), Len: int(length), Base: base, Access: accessOf(flags) &^ rnic.LocalWrite})
+	stag, err := w.Bind(m, rnic.WindowOptions{Off: int(addr - m.Base()), Len: int(length), Base: base,
+		Access: accessOf(flags) &^ rnic.LocalWrite})
 	c.out[0] = uint64(stag)
 	return err
 }

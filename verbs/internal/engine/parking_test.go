@@ -49,7 +49,8 @@ func (l *listener) request() uint64 {
 	return ev.Request
 }
 
-// peer is another host's adapter, with what connects to a listener; its error comes when it has ended.
+// peer is another host's adapter, with what connects to a listener; its error comes when it has
+// ended.
 type peer struct {
 	t   *testing.T
 	dev *rnic.Adapter
@@ -59,10 +60,13 @@ func (p *peer) connect(addr netip.AddrPort) (*rnic.QueuePair, <-chan error) {
 	p.t.Helper()
 	cq, err := p.dev.CreateCQ(64)
 	require.NoError(p.t, err)
-	q, err := p.dev.CreateQP(rnic.QPOptions{PD: p.dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 8, RecvDepth: 8})
+	q, err := p.dev.CreateQP(rnic.QPOptions{PD: p.dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 8,
+		RecvDepth: 8})
 	require.NoError(p.t, err)
 	done := make(chan error, 1)
-	go func() { done <- q.Connect(context.Background(), addr.String(), rnic.ConnParam{PeerToPeer: true}) }()
+	go func() {
+		done <- q.Connect(context.Background(), addr.String(), rnic.ConnParam{PeerToPeer: true})
+	}()
 	return q, done
 }
 
@@ -73,8 +77,8 @@ func (p *parking) count() int {
 	return len(p.all)
 }
 
-// A listener whose id was destroyed stays as long as a connection that came by it lasts: the next listener there finds the requests
-// that came meanwhile. Without a connection it is gone at once.
+// A listener whose id was destroyed stays as long as a connection that came by it lasts: the next
+// listener there finds the requests that came meanwhile. Without a connection it is gone at once.
 func TestListenerStaysWithItsConnections(t *testing.T) {
 	p := newProgram(t)
 	dev, err := rnic.Open(rnic.Config{})
@@ -111,7 +115,8 @@ func TestListenerStaysWithItsConnections(t *testing.T) {
 	require.ErrorIs(t, <-connected, stack.ErrRefused, "nothing came by it")
 }
 
-// A program that takes no requests is told of as many as its backlog; the others wait, or are refused, where they cost it nothing.
+// A program that takes no requests is told of as many as its backlog; the others wait, or are
+// refused, where they cost it nothing.
 func TestRequestsToldAreBounded(t *testing.T) {
 	const backlog, clients = 8, 14
 	p := newProgram(t)

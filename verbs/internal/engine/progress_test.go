@@ -8,8 +8,8 @@ import (
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
-// A thread of the program that waits is told when a Turn completes nothing more, and every few Turns
-// while each does. Until then the Poller is told of work, so that it does not sleep.
+// A thread of the program that waits is told when a Turn completes nothing more, and every few
+// Turns while each does. Until then the Poller is told of work, so that it does not sleep.
 func TestProgressIsToldInTime(t *testing.T) {
 	e := &Engine{area: new(ring.Area), polled: true}
 	turn := func(completes bool) (work int, told bool) {

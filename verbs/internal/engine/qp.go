@@ -58,7 +58,8 @@ func (e *Engine) createQP(c *call) error {
 	}
 	go q.watch()
 	c.out = [ring.CallArgs]uint64{
-		e.objects.add(q), uint64(q.rnic.Number()), uint64(q.bit), q.sends.addr(), uint64(len(q.sends.entries)), q.recvs.addr(), uint64(len(q.recvs.entries)),
+		e.objects.add(q), uint64(q.rnic.Number()), uint64(q.bit), q.sends.addr(),
+		uint64(len(q.sends.entries)), q.recvs.addr(), uint64(len(q.recvs.entries)),
 	}
 	return nil
 }
@@ -81,7 +82,8 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 		watched: make(chan struct{}),
 	}
 	opt := rnic.QPOptions{
-		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(q.received), SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
+		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(q.received),
+		SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
 		SGEMax: max(2, int(ranges)), InlineMax: max(1, int(inline)), Source: q,
 	}
 	if c.arg[3] != 0 {
@@ -94,8 +96,8 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 	return q, opt, q.mapRings(&opt)
 }
 
-// mapRings makes the rings of the queue pair, with which those that it completes into and takes from
-// stay mapped.
+// mapRings makes the rings of the queue pair, with which those that it completes into and takes
+// from stay mapped.
 func (q *qp) mapRings(opt *rnic.QPOptions) (err error) {
 	if q.sends, err = newQueue(opt.SendDepth, opt.SGEMax, opt.InlineMax); err != nil {
 		return err
@@ -358,8 +360,8 @@ func (q *qp) windUp(ended chan<- struct{}) {
 	q.release()
 }
 
-// leave is the end of the program. The kernel ends its sockets in order without us; connections of our
-// own stack have a moment for that.
+// leave is the end of the program. The kernel ends its sockets in order without us; connections
+// of our own stack have a moment for that.
 func (e *Engine) leave() {
 	if !e.ownTCP {
 		return

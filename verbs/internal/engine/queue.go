@@ -33,7 +33,8 @@ type queue struct {
 
 // newQueue makes a queue for depth requests of so many ranges or inline octets.
 func newQueue(depth, sgeMax, inlineMax int) (*queue, error) {
-	more := max((sgeMax-1+wq.RangesPerEntry-1)/wq.RangesPerEntry, (inlineMax+wq.EntryLen-1)/wq.EntryLen)
+	more := max((sgeMax-1+wq.RangesPerEntry-1)/wq.RangesPerEntry,
+		(inlineMax+wq.EntryLen-1)/wq.EntryLen)
 	q := &queue{sgeMax: sgeMax, ranges: make([]wq.SGE, sgeMax), inline: make([]byte, inlineMax)}
 	var err error
 	q.mapping, q.shared, q.entries, err = ringOf[ring.Queue, wq.WQE](ringSize(depth * (1 + more)))

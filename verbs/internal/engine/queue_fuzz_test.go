@@ -9,8 +9,9 @@ import (
 	"github.com/rnicd/rnicd/internal/wq"
 )
 
-// Whatever stands in a ring and at its head: a request is never longer than what is there and than what the queue may have, and reading
-// ends. The first octets are the tail, and how the program changes an entry while it is read.
+// Whatever stands in a ring and at its head: a request is never longer than what is there and
+// than what the queue may have, and reading ends. The first octets are the tail, and how the
+// program changes an entry while it is read.
 func FuzzHostileQueue(f *testing.F) {
 	f.Add([]byte{5, 0, 0, 0, 1})
 	f.Add(append([]byte{16, 0, 0, 0, 0}, make([]byte, 4*wq.EntryLen)...))
@@ -44,12 +45,15 @@ func FuzzHostileQueue(f *testing.F) {
 			if there := tail - q.head; n > there || there > uint32(len(q.entries)) {
 				t.Fatalf("%d entries of %d", n, there)
 			}
-			if e := &q.entry; len(q.data) > inlineMax || 1+len(q.list) > sgeMax || int(e.More) != len(q.list) ||
-				e.Inline() != (len(q.data) > 0) || e.Inline() && int(e.Local.Length) != len(q.data) || e.Refused() {
+			if e := &q.entry; len(q.data) > inlineMax || 1+len(q.list) > sgeMax ||
+				int(e.More) != len(q.list) ||
+				e.Inline() != (len(q.data) > 0) || e.Inline() && int(e.Local.Length) != len(q.data) ||
+				e.Refused() {
 				t.Fatalf("%+v: %d octets inline, %d ranges", *e, len(q.data), 1+len(q.list))
 			}
 			if i := int(head[4]) % len(q.entries); len(entries) > i {
-				q.entries[i].Flags, q.entries[i].More = wq.Flags(entries[i]), head[4] // what is in hand is a copy
+				// what is in hand is a copy
+				q.entries[i].Flags, q.entries[i].More = wq.Flags(entries[i]), head[4]
 			}
 			q.immediate()
 			q.taken(n)

@@ -49,7 +49,8 @@ func (e *Engine) createSRQ(c *call) (err error) {
 		s.recvs.release()
 		return err
 	}
-	c.out = [ring.CallArgs]uint64{e.objects.add(s), s.recvs.addr(), uint64(len(s.recvs.entries)), m.addr()}
+	c.out = [ring.CallArgs]uint64{e.objects.add(s), s.recvs.addr(), uint64(len(s.recvs.entries)),
+		m.addr()}
 	return nil
 }
 

@@ -36,7 +36,8 @@ func TestUnderWay(t *testing.T) {
 	require.True(t, complete(rnic.OpWrite, rnic.Success), "6 are left")
 	require.False(t, complete(rnic.OpWrite, rnic.Flushed))
 	for range 10 {
-		require.False(t, complete(rnic.OpWrite, rnic.Success), "few or none are left, also of more than were asked for")
+		require.False(t, complete(rnic.OpWrite, rnic.Success),
+			"few or none are left, also of more than were asked for")
 	}
 	for range 3 {
 		u.take(true)
@@ -50,8 +51,8 @@ func TestUnderWay(t *testing.T) {
 	require.False(t, complete(rnic.OpWrite, rnic.Success), "no other completion will come")
 }
 
-// Of ten Writes that a program has posted at once it is told when half of them are left, and of each
-// from there on. All of them are in its queue.
+// Of ten Writes that a program has posted at once it is told when half of them are left, and of
+// each from there on. All of them are in its queue.
 func TestProgramWithEnoughUnderWayIsLeftAsleep(t *testing.T) {
 	p := newProgram(t)
 	q, l := p.newQP(), p.listen("127.0.0.1:0")

@@ -60,7 +60,8 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 
 // dial connects and learns of the server's memory.
 func (e end) dial(ctx context.Context, cfg *ClientConfig, t *perf.Test) error {
-	err := e.QP.Connect(ctx, cfg.Addr, connParam(cfg.Conn, request{test: *t, place: e.place(t)}.marshal()))
+	err := e.QP.Connect(ctx, cfg.Addr,
+		connParam(cfg.Conn, request{test: *t, place: e.place(t)}.marshal()))
 	if err != nil {
 		return peer.Refusal("perf", err)
 	}
@@ -74,7 +75,8 @@ func (e end) dial(ctx context.Context, cfg *ClientConfig, t *perf.Test) error {
 
 // last tells the server that all is said and waits until it has it.
 func (e end) last(ctx context.Context) error {
-	_, err := e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.Local.Slice(e.SendAt, lastLen), Solicited: true})
+	_, err := e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.Local.Slice(e.SendAt, lastLen),
+		Solicited: true})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ type rig struct {
 
 func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	t.Helper()
-	r := &rig{t: t, client: devs[0], dev: devs[1], served: make(chan Served, 64), refused: make(chan string, 64), waits: make(chan struct{}, 64)}
+	r := &rig{t: t, client: devs[0], dev: devs[1], served: make(chan Served, 64),
+		refused: make(chan string, 64), waits: make(chan struct{}, 64)}
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -70,9 +71,11 @@ func TestAll(t *testing.T) {
 					if op == perf.Atomic && size != perf.AtomicSize {
 						continue
 					}
-					// A rig for each test, with patience of its own: where cores are few, one of latency takes seconds.
+					// A rig for each test, with patience of its own: where cores are few, one of latency takes
+					// seconds.
 					r := newRig(t, devs, ServerConfig{})
-					test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: iterations, Warmup: 10, TxDepth: 50, RxDepth: 20}
+					test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: iterations, Warmup: 10,
+						TxDepth: 50, RxDepth: 20}
 					res, err := r.run(test)
 					require.NoError(t, err, "%+v", test)
 					require.EqualValues(t, iterations, res.Iterations)
@@ -131,14 +134,16 @@ func TestRefuses(t *testing.T) {
 		private []byte
 		want    string
 	}{
-		"nothing":   {nil, "0 octets) is no request for a test"},
-		"other":     {[]byte("GET / HTTP/1.1"), "is no request for a test"},
-		"cut":       {good.marshal()[:requestLen-1], "is no request for a test"},
-		"version":   {version, "version 9 of the protocol, this server speaks 1"},
-		"flags":     {flags, "flags 0x82"},
-		"op":        {with(func(x *perf.Test) { x.Op = 5 }), "operation 5 is not served"},
-		"op 0":      {with(func(x *perf.Test) { x.Op = 0 }), "operation 0 is not served"},
-		"size":      {with(func(x *perf.Test) { x.Size = 1001 }), "messages of 1001 octets asked for, 1 to 1000 served"},
+		"nothing": {nil, "0 octets) is no request for a test"},
+		"other":   {[]byte("GET / HTTP/1.1"), "is no request for a test"},
+		"cut":     {good.marshal()[:requestLen-1], "is no request for a test"},
+		"version": {version, "version 9 of the protocol, this server speaks 1"},
+		"flags":   {flags, "flags 0x82"},
+		"op":      {with(func(x *perf.Test) { x.Op = 5 }), "operation 5 is not served"},
+		"op 0":    {with(func(x *perf.Test) { x.Op = 0 }), "operation 0 is not served"},
+		"size": {with(func(x *perf.Test) {
+			x.Size = 1001
+		}), "messages of 1001 octets asked for, 1 to 1000 served"},
 		"size 0":    {with(func(x *perf.Test) { x.Size = 0 }), "messages of 0 octets"},
 		"atomic":    {with(func(x *perf.Test) { x.Op = perf.Atomic }), "atomics of 100 octets"},
 		"buffers":   {with(func(x *perf.Test) { x.RxDepth = 1<<32 - 1 }), "receive buffers asked for"},
@@ -156,7 +161,8 @@ func TestRefuses(t *testing.T) {
 	var no *peer.RefusedError
 	require.Error(t, err) // neither iterations nor a duration, but that is seen after the connection
 	require.ErrorAs(t, err, &no)
-	require.EqualError(t, no, "perf: the server refused: another client is being served, and one at a time; try again later")
+	require.EqualError(t, no, "perf: the server refused: another client is being served, and one at "+
+		"a time; try again later")
 }
 
 // A client that comes again right after its last test, as perf --all does for each size, finds its
@@ -206,19 +212,31 @@ func TestHostileClients(t *testing.T) {
 		{"silent in a ping-pong", pong, nil, "perf: nothing came from the client for 100ms"},
 		{"silent with Sends", send, nil, "perf: nothing came from the client for 100ms"},
 		{"reads what it may write", write, func(e end, p place) error {
-			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: e.Local.Slice(0, 8), RemoteSTag: p.stag, RemoteOffset: p.to}))
+			return errOf(
+				e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: e.Local.Slice(0, 8), RemoteSTag: p.stag,
+					RemoteOffset: p.to}))
 		}, "STag"},
 		{"writes beyond", write, func(e end, p place) error {
-			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 4096), RemoteSTag: p.stag, RemoteOffset: p.to + 4096}))
+			return errOf(
+				e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 4096),
+					RemoteSTag: p.stag, RemoteOffset: p.to + 4096}))
 		}, "bounds"},
 		{"a message of no test", write, func(e end, _ place) error {
 			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.Local.Slice(0, 8)}))
 		}, "a message that belongs to no test"},
-		{"leaves", write, func(e end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
-		{"leaves a test of Sends", send, func(e end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
+		{"leaves", write, func(e end, _ place) error {
+			e.QP.Disconnect()
+			return nil
+		}, "the peer closed the connection before the test was over"},
+		{"leaves a test of Sends", send, func(e end, _ place) error {
+			e.QP.Disconnect()
+			return nil
+		}, "the peer closed the connection before the test was over"},
 		{"an answer to where nothing is", pong, func(e end, p place) error {
 			e.Local.Bytes()[0] = 1
-			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 1), RemoteSTag: p.stag, RemoteOffset: p.to + 4095}))
+			return errOf(
+				e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 1), RemoteSTag: p.stag,
+					RemoteOffset: p.to + 4095}))
 		}, "STag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -274,7 +292,8 @@ func TestServerGone(t *testing.T) {
 			}
 			served <- err
 		}()
-		_, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: l.Addr().String(), Test: perf.Test{Op: perf.Send, Latency: true, Size: 8, Iterations: 5, RxDepth: 2}})
+		_, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: l.Addr().String(),
+			Test: perf.Test{Op: perf.Send, Latency: true, Size: 8, Iterations: 5, RxDepth: 2}})
 		require.ErrorContains(t, err, tc.want)
 		require.NoError(t, <-served)
 	}
@@ -307,11 +326,13 @@ func TestServerWritesBeyond(t *testing.T) {
 					return err
 				}
 				defer e.Release()
-				if err := req.Accept(ctx, e.QP, connParam(rnic.ConnParam{}, marshalReply(e.place(&ask.test)))); err != nil {
+				if err := req.Accept(ctx, e.QP,
+					connParam(rnic.ConnParam{}, marshalReply(e.place(&ask.test)))); err != nil {
 					return err
 				}
 				// It goes out when the client has spoken.
-				_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
+				_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8),
+					RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
 				<-e.QP.Done()
 				return err
 			}

@@ -83,10 +83,12 @@ func (p place) put(b []byte) {
 // parseRequest refuses what no version of the protocol has. Sizes are the server's to judge.
 func parseRequest(b []byte) (request, error) {
 	if len(b) != requestLen || [4]byte(b) != magicRequest {
-		return request{}, fmt.Errorf("%w: the private data (%d octets) is no request for a test; this is `rnicd perf server`", errMalformed, len(b))
+		return request{}, fmt.Errorf("%w: the private data (%d octets) is no request for a test; this "+
+			"is `rnicd perf server`", errMalformed, len(b))
 	}
 	if b[4] != protocolVersion {
-		return request{}, fmt.Errorf("version %d of the protocol, this server speaks %d", b[4], protocolVersion)
+		return request{}, fmt.Errorf("version %d of the protocol, this server speaks %d", b[4],
+			protocolVersion)
 	}
 	if b[6]&^flagLatency != 0 {
 		return request{}, fmt.Errorf("%w: flags %#x", errMalformed, b[6])
@@ -97,7 +99,8 @@ func parseRequest(b []byte) (request, error) {
 			Size: int(binary.BigEndian.Uint32(b[8:])), RxDepth: int(binary.BigEndian.Uint32(b[12:])),
 		},
 		place: place{
-			stag: rnic.STag(binary.BigEndian.Uint32(b[16:])), to: binary.BigEndian.Uint64(b[20:]), credit: binary.BigEndian.Uint64(b[28:]),
+			stag: rnic.STag(binary.BigEndian.Uint32(b[16:])), to: binary.BigEndian.Uint64(b[20:]),
+			credit: binary.BigEndian.Uint64(b[28:]),
 		},
 	}, nil
 }
@@ -113,8 +116,10 @@ func marshalReply(p place) []byte {
 
 func parseReply(b []byte) (place, error) {
 	if len(b) != replyLen || [4]byte(b) != magicReply || b[4] != protocolVersion {
-		return place{}, fmt.Errorf("perf: %w: the peer accepted, but its private data (%d octets) is no answer to a test; is it `rnicd perf server`?",
+		return place{}, fmt.Errorf("perf: %w: the peer accepted, but its private data (%d octets) is "+
+			"no answer to a test; is it `rnicd perf server`?",
 			errMalformed, len(b))
 	}
-	return place{stag: rnic.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:])}, nil
+	return place{stag: rnic.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:])},
+		nil
 }

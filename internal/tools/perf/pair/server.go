@@ -86,7 +86,8 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	}
 	begin := time.Now()
 	e.peer(r.place)
-	refused, err := peer.Accept(ctx, req, e.QP, connParam(s.cfg.Conn, marshalReply(e.place(&r.test))), s.cfg.Refused)
+	refused, err := peer.Accept(ctx, req, e.QP, connParam(s.cfg.Conn, marshalReply(e.place(&r.test))),
+		s.cfg.Refused)
 	if err == nil {
 		err = s.run(ctx, e, &r)
 	}
@@ -99,13 +100,15 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 // run serves until the client's last message, answers it and waits for the client to close.
 func (s *Server) run(ctx context.Context, e end, r *request) error {
 	silent := fmt.Errorf("perf: nothing came from the client for %v", s.cfg.IdleTimeout)
-	ctx, stop := peer.Watch(ctx, s.cfg.IdleTimeout, silent, func(ctx context.Context) (perf.Moved, error) { return perf.MovedOver(ctx, e.QP) })
+	ctx, stop := peer.Watch(ctx, s.cfg.IdleTimeout, silent,
+		func(ctx context.Context) (perf.Moved, error) { return perf.MovedOver(ctx, e.QP) })
 	defer stop()
 	err := e.Serve(ctx, r.test)
 	switch {
 	case err == nil && !helps(&r.test):
 		err = e.await(ctx)
-	case err == nil && e.QP.State() == rnic.Closed: // a client that has sent its last message waits for ours
+	case err == nil && e.QP.State() == rnic.Closed:
+		// a client that has sent its last message waits for ours
 		err = perf.ErrEnded
 	}
 	if err == nil {
