@@ -1,37 +1,49 @@
 # rnicd: build, run, test. See README.md.
 #
-#   make build                                       bin/rnicd, after installing what it needs; with DPDK's driver where its headers are
-#   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end; PMD is our driver of a TAP, or DPDK's
-#   FILE, ARGS                                       the file to send (without: 64 MiB made for it), flags of bin/rnicd serve
-#   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
-#                                                    and seeds a sample, drawn again each time (go test -short)
-#   make test-all                                    the same without -short: every case
-#   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs (minutes)
-#   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
-#   make lint / race                                gofmt, vet, staticcheck, what may import what; every package under the race detector
-#   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, ten minutes
-#   make bench-quick                                 the same in less than three minutes
-#   make bench-go                                    every Go benchmark
-#   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results
-#   make pgo                                         bench/packetpath.pgo, the profile by which the compiler inlines, again: a minute
-#   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
-#   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
-#   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
-#   make godpdk GODPDK=/path/to/go-dpdk              the port over go-dpdk, a module apart, against a checkout of that; as root
-#   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
-#   make soak [MINUTES=30]                           every service of a daemon under load, clients and ports coming and going; as root
-#   make install [DESTDIR=] [PREFIX=/usr/local]      program, manual pages, completion, systemd's unit, examples, the libraries of
-#                                                    rnicd run where libibverbs-dev and librdmacm-dev are; make uninstall
-#   make deb                                         a Debian package, build/rnicd_VERSION_ARCH.deb
-#   make container [BASE=debian:12]                  an image, by podman or buildah (packaging/Containerfile)
-#   make reference / reference-check                 what is made from the code, written again, or held against it: the references of
-#                                                    configurations and metrics, the packet's picture, manual pages
-#   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
-#   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
-#   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis/ again, a minute
-#   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
-#   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]   tests, simulator, fuzz targets, soak, interoperation, at length; as root, some hours
-#   make help / clean                                these lines; what was built goes
+#   make build                 bin/rnicd and, where their headers are, DPDK's driver and verbs/'s
+#                              libraries for C programs; installs what it needs
+#   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]
+#                              a real transfer; PMD is our driver of a TAP or DPDK's; FILE is sent
+#                              (default: 64 MiB made for it), ARGS flags of rnicd serve
+#   make test                  every package in minutes, with a random sample of long lists of cases
+#   make test-all              every package and every case
+#   make verbs [ARGS=-run=Rping]
+#                              C programs over verbs/ (minutes)
+#   make test-arm64            everything built for arm64; its CRC kernels under QEMU
+#   make lint                  gofmt, vet, staticcheck, import layers
+#   make race                  every package under the race detector
+#   make bench [ARGS=-yard.only=write,veth]
+#                              the yardsticks: ratios of one run with their goals; root, ten minutes
+#   make bench-quick           the same in under three minutes
+#   make bench-go              every Go benchmark
+#   make bench-peers [ARGS=...]  goodput next to gVisor's netstack, over a TAP; root
+#   make profile               where the time of a bulk Write goes: build/profile, budget.tsv
+#   make pgo                   bench/packetpath.pgo, the profile that guides inlining (a minute)
+#   make sim [SEEDS=1000] [FIRST=4711]
+#                              whole hosts in virtual time, seeds from the clock or from FIRST on
+#   make fuzz [FUZZTIME=30s]   every fuzz target for that long
+#   make interop [ARGS=-run=Rping]
+#                              conversations with Linux siw in a virtual machine; root
+#   make interop-tcp           our TCP against Linux's, every cell, as a table; root
+#   make godpdk GODPDK=/path/to/go-dpdk
+#                              pmd/godpdk, a module apart, against a checkout of go-dpdk; root
+#   make soak [MINUTES=30]     every service of a daemon under load; root
+#   make install [DESTDIR=] [PREFIX=/usr/local]
+#                              program, libraries, manual pages, completion, systemd unit, examples;
+#                              make uninstall removes them
+#   make deb                   a Debian package: build/rnicd_VERSION_ARCH.deb
+#   make container [BASE=debian:12]
+#                              an image, by podman or buildah (packaging/Containerfile)
+#   make reference             generates the references of configuration and metrics, the packet's
+#                              picture and the manual pages; reference-check compares them
+#   make trace [ARGS=5044-4.3-1]
+#                              requirements without a test; or where one is tested
+#   make links [ARGS=-links.update]
+#                              goodput over simulated links, the whole table (minutes)
+#   make analysis              the drafts' analysis of buffers and segments (a minute)
+#   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]
+#                              everything at length; root, some hours
+#   make help / clean          this text; delete what was built
 
 SHELL   := /bin/bash
 # What scripts/deps.sh fetched goes first: it is there only because the system's Go is too old.
@@ -51,16 +63,21 @@ DESTDIR ?=
 BASE    ?= debian:12
 
 # With DPDK's headers at hand everything is built and tested with the driver in it.
-DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
+DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && \
+    command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-# By this profile the compiler inlines the packet path (docs/adr/0025-profile.md). Tests are compiled without.
+# By this profile the compiler inlines the packet path (docs/adr/0025-profile.md). Tests are
+# compiled without.
 PGO     := -pgo=bench/packetpath.pgo
 
 # What rnicd --version says.
-BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(VERSION)"
 
-.PHONY: all help pgo soak install uninstall deb container build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
+.PHONY: all help pgo soak install uninstall deb container build run test test-all test-arm64 lint \
+    race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links \
+    analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -69,7 +86,7 @@ help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 build: deps-run
-	@$(MAKE) --no-print-directory bin/rnicd
+	@$(MAKE) --no-print-directory bin/rnicd libraries
 
 .PHONY: bin/rnicd
 bin/rnicd:
@@ -85,24 +102,29 @@ bin/librnicd_verbs.so:
 	verbs/shim/build.sh $@
 
 bin/librnicd_engine.so:
-	$(GO) build $(PGO) -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
+	$(GO) build $(PGO) -buildvcs=false -trimpath -buildmode=c-shared -o $@ \
+	    ./verbs/cshared && rm -f bin/librnicd_engine.h
 
 # The folder of the libraries that are installed and packaged: none where they cannot be built.
 VERBS_HEADERS = -include infiniband/verbs.h -include rdma/rdma_cma.h
-LIBRARIES = $(if $(shell $${CC:-gcc} -E $(VERBS_HEADERS) -x c /dev/null >/dev/null 2>&1 && echo yes),bin)
+LIBRARIES = $(if $(shell $${CC:-gcc} -E $(VERBS_HEADERS) -x c /dev/null >/dev/null 2>&1 && \
+    echo yes),bin)
 .PHONY: libraries
-libraries: deps-run
-	@$(if $(LIBRARIES),$(MAKE) --no-print-directory bin/librnicd_verbs.so bin/librnicd_engine.so)
+libraries:
+	@$(if $(LIBRARIES),$(MAKE) --no-print-directory bin/librnicd_verbs.so bin/librnicd_engine.so, \
+	    echo "not built: the libraries of verbs, for C programs: infiniband/verbs.h or" \
+	    "rdma/rdma_cma.h is missing; install libibverbs-dev and librdmacm-dev")
 
-# Where everything goes that make install installs; make uninstall reads the same. PREFIX=/usr is where systemd looks, and
-# /usr/local too, for units, users and completion.
-install: build libraries
-	@LIBRARIES="$(LIBRARIES)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh install
+# Where everything goes that make install installs; make uninstall reads the same. PREFIX=/usr is
+# where systemd looks, and /usr/local too, for units, users and completion.
+install: build
+	@LIBRARIES="$(LIBRARIES)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" \
+	    packaging/install.sh install
 
 uninstall:
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh uninstall
 
-deb: build libraries
+deb: build
 	@LIBRARIES="$(LIBRARIES)" GO="$(GO)" packaging/deb.sh
 
 container:
@@ -110,7 +132,8 @@ container:
 
 # The test ends within five minutes of the time that it has.
 soak: build
-	$(GO) test $(TAGS) ./cmd/rnicd -count=1 -timeout $$(($(MINUTES) + 5))m -v -run '^TestSoak$$' -soak $(MINUTES)m $(ARGS)
+	$(GO) test $(TAGS) ./cmd/rnicd -count=1 -timeout $$(($(MINUTES) + 5))m -v \
+	    -run '^TestSoak$$' -soak $(MINUTES)m $(ARGS)
 
 run: build
 	@scripts/run.sh "$(PMD)" "$$FILE" $(ARGS)
@@ -124,26 +147,30 @@ deps:
 test test-all: deps
 	@$(MAKE) --no-print-directory $@-now
 
-# Two packages more at a time than there are processors: tests wait for timers and for other processes as long as they compute.
-# Tests of verbs and cmd/rnicd build libraries and the program; they inherit GOFLAGS. Position-independent, as the engine's library
-# has to be, one compile serves all. They come first, as they take longest. make lint vets, and make test-all does.
-# Two daemons with a region of 256 MiB each, beside DPDK's own memory, are up at once: with fewer than 512 pages the last to come
-# finds none.
+# Two packages more at a time than there are processors: tests wait for timers and for other
+# processes as long as they compute. Tests of verbs and cmd/rnicd build libraries and the program;
+# they inherit GOFLAGS. Position-independent, as the engine's library has to be, one compile serves
+# all. They come first, as they take longest. make lint vets, and make test-all does. Two daemons
+# with a region of 256 MiB each, beside DPDK's own memory, are up at once: with fewer than 512 pages
+# the last to come finds none.
 LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./internal/tools/perftest
 .PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 512
-	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
+	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" \
+	    $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
 
 test-all-now:
 	@scripts/hugepages.sh 512
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
 	$(GO) test $(TAGS) -timeout 15m ./...
 
-# QEMU's user-mode emulation runs what was built for arm64. cgo, and with it DPDK's driver, would want a compiler for it.
+# QEMU's user-mode emulation runs what was built for arm64. cgo, and with it DPDK's driver, would
+# want a compiler for it.
 test-arm64: deps
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
-	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -short -vet=off -timeout 5m -exec qemu-aarch64-static ./internal/crc32c
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -short -vet=off -timeout 5m \
+	    -exec qemu-aarch64-static ./internal/crc32c
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
@@ -151,10 +178,11 @@ lint:
 	$(GO) tool staticcheck $(TAGS) ./...
 	$(GO) test -count=1 ./internal/layers ./internal/register
 
-# Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race detector. What could be
-# shared by connections, the tests of stack, stream and sim would show.
+# Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race
+# detector. What could be shared by connections, the tests of stack, stream and sim would show.
 race:
-	$(GO) test -race -timeout 60m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|internal/analysis)$$')
+	$(GO) test -race -timeout 60m \
+	    $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|internal/analysis)$$')
 
 bench:
 	@GO="$(GO)" scripts/bench.sh full $(ARGS)
@@ -178,7 +206,8 @@ bench-peers:
 interop:
 	@scripts/deps.sh interop
 	@mkdir -p build
-	$(GO) test -count=1 -timeout 60m -v ./test/interop -live -capture "$(CURDIR)/build/interop.pcap" $(ARGS)
+	$(GO) test -count=1 -timeout 60m -v ./test/interop -live \
+	    -capture "$(CURDIR)/build/interop.pcap" $(ARGS)
 
 godpdk: deps
 	@GODPDK="$(GODPDK)" pmd/godpdk/check.sh $(ARGS)
@@ -186,14 +215,19 @@ godpdk: deps
 interop-tcp: deps
 	@scripts/hugepages.sh 256
 	@mkdir -p build
-	@$(GO) test $(TAGS) -count=1 -timeout 60m ./cmd/rnicd -run '^TestInterop' -interop "$(CURDIR)/build/interop-tcp.md"; \
+	@$(GO) test $(TAGS) -count=1 -timeout 60m ./cmd/rnicd -run '^TestInterop' \
+	    -interop "$(CURDIR)/build/interop-tcp.md"; \
 	    s=$$?; cat build/interop-tcp.md; exit $$s
 
-# A seed takes some milliseconds; what it may take before the whole run counts as hanging is 250 of them.
+# A seed takes some milliseconds; what it may take before the whole run counts as hanging is 250 of
+# them.
 sim:
-	@case '$(SEEDS)' in '' | *[!0-9]* | 0*) echo "sim: SEEDS=$(SEEDS): want a number of seeds, 1 or more" >&2; exit 2;; esac
-	@case '$(FIRST)' in *[!0-9]*) echo "sim: FIRST=$(FIRST): want the number of a seed, 0 or more" >&2; exit 2;; esac
-	$(GO) test ./internal/sim -count=1 -timeout $$((1800 + $(SEEDS) / 4))s -v -run TestSeeds -seeds $(SEEDS) $(addprefix -first ,$(FIRST)) $(ARGS)
+	@case '$(SEEDS)' in '' | *[!0-9]* | 0*) \
+	    echo "sim: SEEDS=$(SEEDS): want a number of seeds, 1 or more" >&2; exit 2;; esac
+	@case '$(FIRST)' in *[!0-9]*) \
+	    echo "sim: FIRST=$(FIRST): want the number of a seed, 0 or more" >&2; exit 2;; esac
+	$(GO) test ./internal/sim -count=1 -timeout $$((1800 + $(SEEDS) / 4))s -v \
+	    -run TestSeeds -seeds $(SEEDS) $(addprefix -first ,$(FIRST)) $(ARGS)
 
 trace:
 	@$(GO) run ./internal/register/trace $(ARGS)
@@ -218,7 +252,8 @@ fuzz:
 
 # Without SEEDS, FIRST and FUZZTIME the script has its own: fresh seeds, and more of them.
 release-check:
-	@scripts/release-check.sh "$(if $(filter-out file,$(origin SEEDS)),$(SEEDS))" "$(if $(filter-out file,$(origin FIRST)),$(FIRST))" \
+	@scripts/release-check.sh "$(if $(filter-out file,$(origin SEEDS)),$(SEEDS))" \
+	    "$(if $(filter-out file,$(origin FIRST)),$(FIRST))" \
 	    "$(if $(filter-out file,$(origin FUZZTIME)),$(FUZZTIME))"
 
 clean:

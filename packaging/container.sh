@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the image rnicd by podman or buildah, from packaging/Containerfile and what git has of this tree.
+# Makes the image rnicd by podman or buildah, from packaging/Containerfile and what git has of this
+# tree.
 #   BASE=debian:12 CAPABILITIES= container.sh [further arguments of the builder]
 set -euo pipefail
 cd "$(dirname "$0")/.."

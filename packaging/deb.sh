@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes rnicd_VERSION_ARCH.deb in build, or OUT, of bin/rnicd or PROGRAM, by nfpm (packaging/nfpm, a module by itself): what make install installs,
-# the libraries of LIBRARIES with it.
-# DEB_MAINTAINER is who makes the package, as "Name <address>".
+# Makes rnicd_VERSION_ARCH.deb in build, or OUT, of bin/rnicd or PROGRAM, by nfpm (packaging/nfpm, a
+# module by itself): what make install installs, the libraries of LIBRARIES with it. DEB_MAINTAINER
+# is who makes the package, as "Name <address>".
 #   deb.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +26,8 @@ strip --strip-unneeded "${binaries[@]}"
 printf 'rnicd (%s) unstable; urgency=medium\n\n  * CHANGELOG.md has what is new.\n\n -- %s  %s\n' "$version" "$DEB_MAINTAINER" \
     "$(LC_ALL=C date -u -d "@$SOURCE_DATE_EPOCH" -R)" | gzip -9n >"$dir/changelog.gz"
 
-# The packages of the libraries that these are linked with. dpkg-shlibdeps wants to see a source package.
+# The packages of the libraries that these are linked with. dpkg-shlibdeps wants to see a source
+# package.
 printf 'Source: rnicd\n\nPackage: rnicd\nArchitecture: any\n' >"$dir/debian/control"
 depends=$(cd "$dir" && dpkg-shlibdeps -O "${binaries[@]/#/-e}" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs bin/rnicd, or PROGRAM, with its manual pages, unit and documents; or removes them. LIBRARIES is
-# the folder of the libraries of rnicd run; without it they are left out.
+# Installs bin/rnicd, or PROGRAM, with its manual pages, unit and documents; or removes them.
+# LIBRARIES is the folder of the libraries of rnicd run; without it they are left out.
 #   DESTDIR=... PREFIX=/usr/local SYSCONFDIR=/etc install.sh install | uninstall
 # A configuration that exists is neither changed nor removed.
 set -euo pipefail
@@ -58,8 +58,8 @@ install)
     put packaging/systemd/rnicd.sysusers "$sysusers/rnicd.conf"
     put "$tmp/tmpfiles" "$tmpfiles/rnicd.conf"
 
-    # All of docs/ without that folder's name, and the documents of the root that it links to. Links into
-    # the source go to the repository.
+    # All of docs/ without that folder's name, and the documents of the root that it links to. Links
+    # into the source go to the repository.
     source=https://github.com/rnicd/rnicd/blob/main
     root_documents='ARCHITECTURE|CHANGELOG|README|SECURITY'
     for f in ARCHITECTURE.md CHANGELOG.md SECURITY.md $(find docs -type f ! -name '*.go'); do

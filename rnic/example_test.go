@@ -99,8 +99,8 @@ func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard stri
 	if _, err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
 		return "", err
 	}
-	if err := req.Accept(ctx, qp,
-		rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(target.STag()))}); err != nil {
+	hello := binary.BigEndian.AppendUint32(nil, uint32(target.STag()))
+	if err := req.Accept(ctx, qp, rnic.ConnParam{PrivateData: hello}); err != nil {
 		return "", err
 	}
 	if err := cq.Wait(ctx); err != nil {

@@ -220,8 +220,8 @@ func TestListsDoNotAllocate(t *testing.T) {
 		octets := [100]byte{1, 2, 3}
 		in, out := s.inbox, c.source
 		for range 2 {
-			if _, err := s.qp.PostRecv(
-				WorkRequest{Local: in.Slice(0, 10), List: []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}}); err != nil {
+			list := []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}
+			if _, err := s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: list}); err != nil {
 				t.Fatal(err)
 			}
 		}

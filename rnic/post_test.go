@@ -101,8 +101,9 @@ func TestPostDoesNotAllocate(t *testing.T) {
 		wr := c.write(s, 1, 0, 100)
 		wr.Op = OpWrite
 		inline := [8]byte{1}
-		if n, err := c.qp.PostSend(
-			wr, WorkRequest{Op: OpWrite, Inline: inline[:], RemoteSTag: s.region.STag(), Signaled: true}); n != 2 {
+		last := WorkRequest{Op: OpWrite, Inline: inline[:], RemoteSTag: s.region.STag(),
+			Signaled: true}
+		if n, err := c.qp.PostSend(wr, last); n != 2 {
 			t.Fatal(err)
 		}
 		r.reap(2, cs[:], c)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# One TCP stream between the kernel and a stack on a TAP device, both ways: ours, gVisor's netstack, and the kernel with
-# itself for context, in turn on this machine. Prints a table of medians and ratios.
+# One TCP stream between the kernel and a stack on a TAP device, both ways: ours, gVisor's netstack,
+# and the kernel with itself for context, in turn on this machine. Prints a table of medians and
+# ratios.
 #   bench-peers.sh [flags of bench/peers/compare]        e.g. -rounds 3 -for 2s -mtu 1500 -ways in -peers ours,gvisor
-# Needs root. gVisor comes over the Go module proxy, at the version that bench/peers/gvisor/go.mod pins; without it the rest
-# is measured.
+# Needs root. gVisor comes over the Go module proxy, at the version that bench/peers/gvisor/go.mod
+# pins; without it the rest is measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then

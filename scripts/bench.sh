@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The yardsticks of speed: ratios of one run, in slices that take turns (bench/yard). Prints a table; writes
-# bench/results/DATE-COMMIT.json, and goals.svg in docs/results.
+# The yardsticks of speed: ratios of one run, in slices that take turns (bench/yard). Prints a
+# table; writes bench/results/DATE-COMMIT.json, and goals.svg in docs/results.
 #   bench.sh full | quick [flags of the test, as -yard.only=write,veth]
-# As root it measures beside the kernel, gVisor and DPDK as well. The machine should have nothing else to do.
+# As root it measures beside the kernel, gVisor and DPDK as well. The machine should have nothing
+# else to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:?full or quick}

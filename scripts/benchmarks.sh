@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes writes.tsv, parts.tsv and fpdu.tsv as in docs/results: medians of several runs, and their range. The machine that they
-# are of goes to the standard output. It should have nothing else to do.
+# Writes writes.tsv, parts.tsv and fpdu.tsv as in docs/results: medians of several runs, and their
+# range. The machine that they are of goes to the standard output. It should have nothing else to
+# do.
 #   benchmarks.sh [count] [benchtime] [directory]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +10,8 @@ tags=$(pkg-config --exists libdpdk 2>/dev/null && echo "-tags dpdk" || true)
 [ "$(id -u)" = 0 ] && scripts/hugepages.sh 256 >&2
 mkdir -p "$out"
 
-# bench PKG PATTERN METRIC [METRIC2]: a row per benchmark: median and range of the value before METRIC, median of METRIC2's.
+# bench PKG PATTERN METRIC [METRIC2]: a row per benchmark: median and range of the value before
+# METRIC, median of METRIC2's.
 bench() {
     go test -pgo=bench/packetpath.pgo $tags "$1" -run '^$' -bench "$2" -benchtime "$time" -count "$count" -timeout 30m |
         awk -v metric="$3" -v other="${4:-}" '

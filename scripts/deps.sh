@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Without root it says what to ask for and goes on. Then
-# sees to a Go that go.mod can do with.
+# Installs the Debian packages that are missing, and says which. Without root it says what to ask
+# for and goes on. Then sees to a Go that go.mod can do with.
 #   deps.sh run | test | interop
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-run=(iproute2 gcc libc6-dev pkg-config libdpdk-dev make ca-certificates)
-test=("${run[@]}" dpdk dpdk-dev tshark iperf3 iputils-ping tcpdump qemu-user-static libibverbs-dev librdmacm-dev rdmacm-utils
+run=(iproute2 gcc libc6-dev pkg-config libdpdk-dev libibverbs-dev librdmacm-dev make ca-certificates)
+test=("${run[@]}" dpdk dpdk-dev tshark iperf3 iputils-ping tcpdump qemu-user-static rdmacm-utils
     ibverbs-utils perftest libfabric-bin tgt libiscsi-bin valgrind systemd man-db strace dpkg-dev)
 interop=("${test[@]}" qemu-system-x86 binutils xz-utils)
 case "${1:-run}" in
@@ -17,8 +17,9 @@ interop) want=("${interop[@]}") ;;
 esac
 
 wanted_go=$(sed -n 's/^go \([0-9.]*\).*/\1/p' go.mod)
-# go_suffices says whether there is a go command that builds this module: of the wanted version, or able to fetch it
-# by itself, as it is from 1.21 on unless GOTOOLCHAIN forbids it. (An old one may not even be able to read go.mod.)
+# go_suffices says whether there is a go command that builds this module: of the wanted version, or
+# able to fetch it by itself, as it is from 1.21 on unless GOTOOLCHAIN forbids it. (An old one may
+# not even be able to read go.mod.)
 go_suffices() {
     local have
     have=$(go env GOVERSION 2>/dev/null) || return 1

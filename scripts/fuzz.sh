@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the repository for a while.
-# What is interesting is made small in ten attempts: by default that takes a minute each time, in which nothing is fuzzed.
+# Runs every fuzz target of the repository for a while. What is interesting is made small in ten
+# attempts: by default that takes a minute each time, in which nothing is fuzzed.
 #   fuzz.sh 30s
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that N 2 MiB hugepages are free, as root; never takes any away. One line when it cannot be done.
+# Makes sure that N 2 MiB hugepages are free, as root; never takes any away. One line when it cannot
+# be done.
 #   hugepages.sh N
 set -u
 cd "$(dirname "$0")/.."

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Writes bench/packetpath.pgo: where the packet path spends its time, for the compiler, which inlines by it
-# (docs/adr/0025-profile.md). A CPU profile of bulk Writes, of 64-octet Sends and of a ping-pong, both ends on one core. Compiled
-# without a profile, so that what was inlined before counts as what it is.
+# Writes bench/packetpath.pgo: where the packet path spends its time, for the compiler, which
+# inlines by it (docs/adr/0025-profile.md). A CPU profile of bulk Writes, of 64-octet Sends and of a
+# ping-pong, both ends on one core. Compiled without a profile, so that what was inlined before
+# counts as what it is.
 #   pgo.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."

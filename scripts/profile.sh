@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Where the time of bulk Write goes, into build/profile: a CPU profile, perf stat where the machine counts, what escapes to the
-# heap and which bounds are checked on the packet path. The budget, nanoseconds a stage, goes to budget.tsv in docs/results, whose
-# figures become the columns "before".
+# Where the time of bulk Write goes, into build/profile: a CPU profile, perf stat where the machine
+# counts, what escapes to the heap and which bounds are checked on the packet path. The budget,
+# nanoseconds a stage, goes to budget.tsv in docs/results, whose figures become the columns
+# "before".
 #   profile.sh [flags of the test]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What must pass before a release, as root, some hours: the checks of CI, except verbs and godpdk, with nothing skipped (race: with
-# skips), and what is too long for CI.
-# Each step runs, whatever became of those before it; what it printed is in build/release-check. Fails if one of them did.
+# What must pass before a release, as root, some hours: the checks of CI, except verbs and godpdk,
+# with nothing skipped (race: with skips), and what is too long for CI. Each step runs, whatever
+# became of those before it; what it printed is in build/release-check. Fails if one of them did.
 #   release-check.sh [SEEDS [FIRST [FUZZTIME]]]
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A file lands in registered memory: `rnicd serve` on a device in a network namespace of its own, `rnicd put` on the
-# kernel's side of that device.
+# A file lands in registered memory: `rnicd serve` on a device in a network namespace of its own,
+# `rnicd put` on the kernel's side of that device.
 #   run.sh tap|dpdk FILE|"" [serve flags...]
-# Leaves nothing behind: no namespace, no TAP, no process, also after Ctrl-C. The exit status is that of the transfer.
+# Leaves nothing behind: no namespace, no TAP, no process, also after Ctrl-C. The exit status is
+# that of the transfer.
 set -euo pipefail
 pmd=${1:-tap} file=${2:-} # the rest goes to serve
 shift $(($# > 2 ? 2 : $#))
@@ -30,8 +31,9 @@ fi
 ns=rnicd-run-$$ dev=rnic0 ours=10.9.0.1 theirs=10.9.0.254 port=7174
 tmp=''
 
-# A trap only takes a note, and the script waits in small steps and looks at it: handlers that do things run into what the
-# shell was doing, between a process's start and the line after it above all.
+# A trap only takes a note, and the script waits in small steps and looks at it: handlers that do
+# things run into what the shell was doing, between a process's start and the line after it above
+# all.
 ended=''
 trap 'ended=130' INT
 trap 'ended=143' TERM
@@ -73,7 +75,8 @@ if [ -z "$file" ]; then
     head -c $((64 << 20)) /dev/urandom >"$file"
 fi
 
-# The region: 256 MiB, or as much as the file needs. With the packet buffers on hugepages if there are any to be had.
+# The region: 256 MiB, or as much as the file needs. With the packet buffers on hugepages if there
+# are any to be had.
 mib=$((($(stat -c %s -- "$file") + (1 << 20) - 1) >> 20))
 mib=$((mib > 256 ? mib : 256))
 more=32
@@ -117,7 +120,8 @@ while running "$put"; do pause; done
 status=0 served=0
 wait "$put" || status=$?
 pause # and hear of a Ctrl-C that the client has heard of
-# --once ends the server when the transfer is over; a client that failed before one began must not leave us waiting.
+# --once ends the server when the transfer is over; a client that failed before one began must not
+# leave us waiting.
 [ "$status" = 0 ] || kill -TERM "$serve" 2>/dev/null || true
 while running "$serve"; do pause; done
 wait "$serve" || served=$?

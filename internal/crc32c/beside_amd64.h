@@ -8,7 +8,8 @@
 // AX, BX, DX CRCs of the chains, which are at SI, R9, R11. R13 the vectors. R10 rounds, R12 words
 // that each chain has in excess of them. CX octets after the piece.
 
-// A piece: the octets that no word of a chain takes; three chains; vectors. The fewest octets make one round.
+// A piece: the octets that no word of a chain takes; three chains; vectors. The fewest octets
+// make one round.
 piece:
 	MOVQ CX, R9
 	MOVQ $const_pieceMax, R10
@@ -27,7 +28,8 @@ piece:
 	SHLQ $3, R13
 	SUBQ R13, R9
 
-	// What moves the chains' CRCs to the end: R11 octets of vectors after the third, R12 words more after the second, and the first.
+	// What moves the chains' CRCs to the end: R11 octets of vectors after the third, R12
+	// words more after the second, and the first.
 	MOVQ ·moves(SB), R8
 	LEAQ -16(R8)(R11*4), R8
 	MOVQ R12, R11
@@ -135,7 +137,8 @@ excess:
 	DECQ R12
 	JNZ  excess
 
-	// All is moved to the end: the vectors' lanes, by what the last 4 WIDTH octets of blocks are moved by, and the chains' CRCs.
+	// All is moved to the end: the vectors' lanes, by what the last 4 WIDTH
+	// octets of blocks are moved by, and the chains' CRCs.
 join:
 	VMOVQ AX, X11
 	VMOVQ BX, X12

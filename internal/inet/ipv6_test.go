@@ -48,7 +48,8 @@ func TestIPv6Golden(t *testing.T) {
 		_, _, d := ParseIPv6(clipped(b[:n]))
 		require.NotEqual(t, DropNone, d, n)
 	}
-	p := gopacket.NewPacket(b, layers.LayerTypeIPv6, gopacket.Default).Layer(layers.LayerTypeIPv6).(*layers.IPv6)
+	p := gopacket.NewPacket(b, layers.LayerTypeIPv6, gopacket.Default).
+		Layer(layers.LayerTypeIPv6).(*layers.IPv6)
 	require.Equal(t, uint8(0xcd), p.TrafficClass)
 	require.Equal(t, uint32(0x12345), p.FlowLabel)
 }

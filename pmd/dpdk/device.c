@@ -1,6 +1,7 @@
 //go:build dpdk
 
-// What a port is asked and told besides frames: link, statistics, addresses, flow control, interrupts, its end.
+// What a port is asked and told besides frames: link, statistics, addresses, flow control,
+// interrupts, its end.
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +40,8 @@ rnic_port_xstats(uint16_t port, struct rnic_xstat *x, unsigned n)
 	values = calloc(have, sizeof(*values));
 	if (names == NULL || values == NULL)
 		have = -ENOMEM;
-	if (have > 0 && (rte_eth_xstats_get_names(port, names, have) != have || rte_eth_xstats_get(port, values, have) != have))
+	if (have > 0 && (rte_eth_xstats_get_names(port, names, have) != have ||
+			 rte_eth_xstats_get(port, values, have) != have))
 		have = -EAGAIN;
 	for (i = 0; i < have; i++) {
 		snprintf(x[i].name, sizeof(x[i].name), "%s", names[values[i].id].name);
@@ -134,12 +136,13 @@ rnic_queue_interrupt_fd(const struct rnic_queue *q)
 	return fd >= 0 ? fd : -ENOTSUP;
 }
 
-// rnic_queue_interrupt arms or disarms the queue's interrupt. A driver that has nothing to arm has a descriptor
-// that is readable while frames wait.
+// rnic_queue_interrupt arms or disarms the queue's interrupt. A driver that has nothing to arm has
+// a descriptor that is readable while frames wait.
 int
 rnic_queue_interrupt(const struct rnic_queue *q, int arm)
 {
-	int err = arm ? rte_eth_dev_rx_intr_enable(q->port, q->queue) : rte_eth_dev_rx_intr_disable(q->port, q->queue);
+	int err = arm ? rte_eth_dev_rx_intr_enable(q->port, q->queue)
+		      : rte_eth_dev_rx_intr_disable(q->port, q->queue);
 
 	return err == -ENOTSUP ? 0 : err;
 }

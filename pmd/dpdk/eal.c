@@ -45,9 +45,10 @@ keep_tail(char *dst, size_t size, const char *s, size_t len)
 	dst[len] = 0;
 }
 
-// rnic_eal_init runs rte_eal_init on a fresh thread that ends afterwards. rte_eal_init pins the calling
-// thread to the main lcore and marks it as such; a thread of the Go runtime must suffer neither. argv must
-// stay allocated: the EAL keeps pointers into it. log receives the tail of what the EAL had to say.
+// rnic_eal_init runs rte_eal_init on a fresh thread that ends afterwards. rte_eal_init pins the
+// calling thread to the main lcore and marks it as such; a thread of the Go runtime must suffer
+// neither. argv must stay allocated: the EAL keeps pointers into it. log receives the tail of what
+// the EAL had to say.
 int
 rnic_eal_init(int argc, char **argv, char *log, size_t log_size)
 {

@@ -11,8 +11,8 @@
 
 #include "shim.h"
 
-// struct rnic_memory is one arena, known to the EAL. In PA mode each page has an IOVA of its own; in VA
-// mode the IOVA is the address.
+// struct rnic_memory is one arena, known to the EAL. In PA mode each page has an IOVA of its own;
+// in VA mode the IOVA is the address.
 struct rnic_memory {
 	uint8_t *base;
 	uint64_t len;
@@ -46,11 +46,12 @@ memory_contiguous(const struct rnic_memory *m, const void *addr, uint64_t len)
 	return 1;
 }
 
-#define RNIC_HEAD_MAX 192 // headers in front of a Buf's payload: Ethernet, two tags, IP and TCP with all options
+// Headers in front of a Buf's payload: Ethernet, two tags, IP and TCP with all options.
+#define RNIC_HEAD_MAX 192
 
-// struct rnic_queue is one receive/transmit queue pair. Its owner's thread calls rnic_rx and rnic_tx;
-// only tx_free may run on another thread (a port that was handed our mbuf frees it), and only it touches
-// `back` from there.
+// struct rnic_queue is one receive/transmit queue pair. Its owner's thread calls rnic_rx and
+// rnic_tx; only tx_free may run on another thread (a port that was handed our mbuf frees it), and
+// only it touches `back` from there.
 struct rnic_queue {
 	uint16_t port, queue;
 	uint8_t *slots;
@@ -60,7 +61,8 @@ struct rnic_queue {
 
 	struct rte_mempool *rx_pool; // data rooms are our Bufs [rx_first, rx_first+rx_bufs)
 	uint32_t rx_first, rx_bufs, rx_usable;
-	struct rte_mempool *device_pool; // what the device receives into; rx_pool, or ordinary mbufs to be copied
+	// what the device receives into; rx_pool, or ordinary mbufs to be copied
+	struct rte_mempool *device_pool;
 	struct rte_mbuf **rx_mbuf; // by Buf - rx_first: the mbuf of a Buf that is out of the mempool
 
 	struct rte_mempool *tx_pool; // headers only
@@ -72,7 +74,8 @@ struct rnic_queue {
 	uint32_t refused;        // bursts in a row that the device took nothing of; read on other threads
 	uint8_t tx_checksum, tx_segment, software_gso, copy_segment, chains, copy_ethernet;
 	uint16_t vlan; // the device inserts and strips it, 0: none
-	struct rte_mempool *head_pool; // ordinary mbufs for headers that precede a Buf, NULL: no frame has one
+	// ordinary mbufs for headers that precede a Buf, NULL: no frame has one
+	struct rte_mempool *head_pool;
 	uint32_t rx_room;
 
 	uint64_t thread; // rnic_thread of the one that polled last, and its lcore id

@@ -67,7 +67,8 @@ rnic_memory_iova(const struct rnic_memory *m, uint64_t off)
 	return memory_iova(m, m->base + off);
 }
 
-// rnic_memory_known says whether the EAL lists all of m as external memory, at the addresses we give to devices.
+// rnic_memory_known says whether the EAL lists all of m as external memory, at the addresses we
+// give to devices.
 int
 rnic_memory_known(const struct rnic_memory *m)
 {
@@ -100,8 +101,8 @@ dma_each(const struct rnic_memory *m, struct rte_device *dev,
 	return 0;
 }
 
-// rnic_memory_dma_map lets the port's device reach m. A device that needs no mapping (a virtual one, or one
-// without an IOMMU) says ENOTSUP, which is success here.
+// rnic_memory_dma_map lets the port's device reach m. A device that needs no mapping (a virtual
+// one, or one without an IOMMU) says ENOTSUP, which is success here.
 int
 rnic_memory_dma_map(const struct rnic_memory *m, uint16_t port)
 {

@@ -14,7 +14,8 @@
 #include "internal.h"
 
 #define RX_CHECKSUM (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM)
-#define TX_SEGMENT (RTE_ETH_TX_OFFLOAD_TCP_TSO | RTE_ETH_TX_OFFLOAD_TCP_CKSUM | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM)
+#define TX_SEGMENT \
+	(RTE_ETH_TX_OFFLOAD_TCP_TSO | RTE_ETH_TX_OFFLOAD_TCP_CKSUM | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM)
 #define RSS_TYPES (RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_NONFRAG_IPV6_TCP)
 
 int
@@ -29,7 +30,8 @@ rnic_port_probe(const char *bus, const char *name, const char *args)
 	return rte_eal_hotplug_add(bus, name, args);
 }
 
-// mtu_max is the largest MTU rte_eth_dev_configure accepts: a driver may bound the frame instead of the packet.
+// mtu_max is the largest MTU rte_eth_dev_configure accepts: a driver may bound the frame instead of
+// the packet.
 static uint16_t
 mtu_max(const struct rte_eth_dev_info *di)
 {
@@ -69,8 +71,11 @@ rnic_port_info(uint16_t port, struct rnic_port_info *info)
 	info->tx_checksum = (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_CKSUM) != 0;
 	info->tx_segment = (di.tx_offload_capa & TX_SEGMENT) == TX_SEGMENT;
 	info->chains = (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
-	info->chain_max = RTE_MIN(di.tx_desc_lim.nb_seg_max != 0 ? di.tx_desc_lim.nb_seg_max : UINT16_MAX, UINT16_MAX);
-	info->vlan = (di.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP) && (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_VLAN_INSERT);
+	info->chain_max =
+		RTE_MIN(di.tx_desc_lim.nb_seg_max != 0 ? di.tx_desc_lim.nb_seg_max : UINT16_MAX,
+			UINT16_MAX);
+	info->vlan = (di.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP) &&
+		     (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_VLAN_INSERT);
 	info->if_index = di.if_index;
 	info->rss = (di.flow_type_rss_offloads & RSS_TYPES) != 0;
 	return 0;
@@ -94,7 +99,8 @@ rnic_port_configure(uint16_t port, struct rnic_port_conf *conf)
 			(di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM);
 	if (conf->tx_segment)
 		ec.txmode.offloads |= TX_SEGMENT;
-	// Never RTE_ETH_RX_OFFLOAD_TCP_LRO: which segments there were, and when, is TCP's and MPA's to see.
+	// Never RTE_ETH_RX_OFFLOAD_TCP_LRO: which segments there were, and when, is TCP's and MPA's
+	// to see.
 	ec.rxmode.offloads |= di.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
 	if (conf->chains)
 		ec.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
@@ -111,7 +117,8 @@ rnic_port_configure(uint16_t port, struct rnic_port_conf *conf)
 	}
 	if ((err = rte_eth_dev_configure(port, conf->queues, conf->queues, &ec)) < 0)
 		return err;
-	// A device with an MTU of its own (a tap's interface) is told; for the others configure was enough.
+	// A device with an MTU of its own (a tap's interface) is told; for the others configure was
+	// enough.
 	err = rte_eth_dev_set_mtu(port, conf->mtu);
 	return err == -ENOTSUP ? 0 : err;
 }
@@ -141,9 +148,10 @@ read_table(uint16_t port, struct rnic_port_conf *conf, uint16_t size)
 	return 0;
 }
 
-// spread gives each queue an equal run of the redirection table, and reads table and key back: what a Poller that
-// chooses its local port must know. Runs, and not every n-th entry: the symmetric key makes multiples of 3 of
-// neighbouring ports (of 24 in a row none came to the second of three queues).
+// spread gives each queue an equal run of the redirection table, and reads table and key back: what
+// a Poller that chooses its local port must know. Runs, and not every n-th entry: the symmetric key
+// makes multiples of 3 of neighbouring ports (of 24 in a row none came to the second of three
+// queues).
 static int
 spread(uint16_t port, struct rnic_port_conf *conf)
 {
@@ -163,7 +171,8 @@ spread(uint16_t port, struct rnic_port_conf *conf)
 	memset(reta, 0, sizeof(reta));
 	for (i = 0; i < di.reta_size; i++) {
 		reta[i / RTE_ETH_RETA_GROUP_SIZE].mask |= RTE_BIT64(i % RTE_ETH_RETA_GROUP_SIZE);
-		reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = i * conf->queues / di.reta_size;
+		reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] =
+			i * conf->queues / di.reta_size;
 	}
 	if ((err = rte_eth_dev_rss_reta_update(port, reta, di.reta_size)) < 0)
 		return err == -ENOTSUP ? 0 : err;
@@ -247,9 +256,9 @@ end_in_alarm(void *arg)
 	sem_post(&e->done);
 }
 
-// in_turn runs op on the caller's thread, except for net_memif, on the EAL's interrupt thread. That driver takes a
-// lost peer down there, without a lock against us: if both ends go at the same moment, its regions are freed
-// twice (seen with 22.11).
+// in_turn runs op on the caller's thread, except for net_memif, on the EAL's interrupt thread. That
+// driver takes a lost peer down there, without a lock against us: if both ends go at the same
+// moment, its regions are freed twice (seen with 22.11).
 static int
 in_turn(int (*op)(uint16_t, const char *), uint16_t port, const char *vdev)
 {
@@ -300,7 +309,8 @@ rnic_port_stop(uint16_t port)
 	return in_turn(stop, port, "");
 }
 
-// rnic_port_close gives the device's queues and their mbufs back; a virtual device, named in vdev, then vanishes.
+// rnic_port_close gives the device's queues and their mbufs back; a virtual device, named in vdev,
+// then vanishes.
 int
 rnic_port_close(uint16_t port, const char *vdev)
 {

@@ -38,7 +38,8 @@ rx_room(const struct rnic_queue *q)
 	return q->rx_room == 0 ? room(q) : RTE_MIN(q->rx_room + RTE_PKTMBUF_HEADROOM, room(q));
 }
 
-// choose_rx gives a receive mbuf its own IOVA, and keeps it if the device sees its slot as one piece.
+// choose_rx gives a receive mbuf its own IOVA, and keeps it if the device sees its slot as one
+// piece.
 static void
 choose_rx(struct rte_mempool *mp, void *arg, void *obj, unsigned idx)
 {
@@ -53,8 +54,9 @@ choose_rx(struct rte_mempool *mp, void *arg, void *obj, unsigned idx)
 	c->good[c->n++] = m;
 }
 
-// new_rx_pool makes the receive mempool over Bufs [rx_first, rx_first+rx_bufs). In PA mode a slot may lie
-// across two pages that are no neighbours for the device: its mbuf stays out of the mempool for good.
+// new_rx_pool makes the receive mempool over Bufs [rx_first, rx_first+rx_bufs). In PA mode a slot
+// may lie across two pages that are no neighbours for the device: its mbuf stays out of the mempool
+// for good.
 static int
 new_rx_pool(struct rnic_queue *q, const char *name, int socket)
 {
@@ -68,8 +70,9 @@ new_rx_pool(struct rnic_queue *q, const char *name, int socket)
 	mem.buf_iova = memory_iova(q->memory, mem.buf_ptr);
 	mem.buf_len = (size_t)q->rx_bufs * q->stride;
 	mem.elt_size = q->stride;
-	q->rx_pool = rte_pktmbuf_pool_create_extbuf(name, q->rx_bufs, RTE_MIN(MEMPOOL_CACHE, q->rx_bufs / 8), 0,
-			rx_room(q), socket, &mem, 1);
+	q->rx_pool = rte_pktmbuf_pool_create_extbuf(name, q->rx_bufs,
+						    RTE_MIN(MEMPOOL_CACHE, q->rx_bufs / 8), 0,
+						    rx_room(q), socket, &mem, 1);
 	if (q->rx_pool == NULL)
 		return -rte_errno;
 	all = calloc(2 * (size_t)q->rx_bufs, sizeof(*all));
@@ -86,8 +89,8 @@ new_rx_pool(struct rnic_queue *q, const char *name, int socket)
 	return err;
 }
 
-// new_tx_pools makes the mempool of headers, and one of whole mbufs if any slot is in two pieces or the driver
-// cannot cut external buffers.
+// new_tx_pools makes the mempool of headers, and one of whole mbufs if any slot is in two pieces or
+// the driver cannot cut external buffers.
 static int
 new_tx_pools(struct rnic_queue *q, const char *name, const char *bounce, uint32_t n, int socket)
 {
@@ -103,30 +106,33 @@ new_tx_pools(struct rnic_queue *q, const char *name, const char *bounce, uint32_
 		split = q->nbufs;
 	if (split == 0)
 		return 0;
-	q->bounce_pool = rte_pktmbuf_pool_create(bounce, RTE_MIN(n, 2 * split + RNIC_BURST), 0, 0, room(q), socket);
+	q->bounce_pool = rte_pktmbuf_pool_create(bounce, RTE_MIN(n, 2 * split + RNIC_BURST), 0, 0,
+						 room(q), socket);
 	return q->bounce_pool == NULL ? -rte_errno : 0;
 }
 
-// new_device_pool makes ordinary mbufs for a driver that takes the mempool's own memory for the packets'
-// (net_af_xdp lets the kernel write there).
+// new_device_pool makes ordinary mbufs for a driver that takes the mempool's own memory for the
+// packets' (net_af_xdp lets the kernel write there).
 static int
 new_device_pool(struct rnic_queue *q, const char *name, const struct rnic_queue_conf *conf)
 {
 	q->device_pool = q->rx_pool;
 	if (!conf->copy_receive)
 		return 0;
-	q->device_pool = rte_pktmbuf_pool_create(name, 4u * conf->rx_desc + 4 * RNIC_BURST, MEMPOOL_CACHE, 0, room(q), conf->socket);
+	q->device_pool = rte_pktmbuf_pool_create(name, 4u * conf->rx_desc + 4 * RNIC_BURST,
+						 MEMPOOL_CACHE, 0, room(q), conf->socket);
 	return q->device_pool == NULL ? -rte_errno : 0;
 }
 
-// new_head_pool makes mbufs for headers in front of payload that stays in its Buf. As many as there are for
-// Bufs: no frame has a head without at least one of those.
+// new_head_pool makes mbufs for headers in front of payload that stays in its Buf. As many as there
+// are for Bufs: no frame has a head without at least one of those.
 static int
 new_head_pool(struct rnic_queue *q, const char *name, uint32_t n, int socket)
 {
 	if (!q->chains || !(q->tx_segment || q->copy_ethernet))
 		return 0;
-	q->head_pool = rte_pktmbuf_pool_create(name, n, MEMPOOL_CACHE, 0, RTE_PKTMBUF_HEADROOM + RNIC_HEAD_MAX, socket);
+	q->head_pool = rte_pktmbuf_pool_create(name, n, MEMPOOL_CACHE, 0,
+					       RTE_PKTMBUF_HEADROOM + RNIC_HEAD_MAX, socket);
 	return q->head_pool == NULL ? -rte_errno : 0;
 }
 
@@ -144,17 +150,20 @@ new_tables(struct rnic_queue *q, const char *name, int socket)
 		q->shinfo[i].free_cb = rnic_tx_free;
 		q->shinfo[i].fcb_opaque = q;
 	}
-	q->back = rte_ring_create_elem(name, sizeof(uint32_t), q->nbufs, socket, RING_F_SC_DEQ | RING_F_EXACT_SZ);
+	q->back = rte_ring_create_elem(name, sizeof(uint32_t), q->nbufs, socket,
+				       RING_F_SC_DEQ | RING_F_EXACT_SZ);
 	return q->back == NULL ? -rte_errno : 0;
 }
 
-// rnic_queue_new sets up queue conf->queue of a configured, stopped port. On failure *step says where.
+// rnic_queue_new sets up queue conf->queue of a configured, stopped port. On failure *step says
+// where.
 struct rnic_queue *
 rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 {
 	static unsigned serial; // callers hold package dpdk's lock
 	struct rnic_queue *q;
-	char device[RTE_MEMPOOL_NAMESIZE], rx[RTE_MEMPOOL_NAMESIZE], tx[RTE_MEMPOOL_NAMESIZE], bounce[RTE_MEMPOOL_NAMESIZE];
+	char device[RTE_MEMPOOL_NAMESIZE], rx[RTE_MEMPOOL_NAMESIZE], tx[RTE_MEMPOOL_NAMESIZE],
+		bounce[RTE_MEMPOOL_NAMESIZE];
 	char head[RTE_MEMPOOL_NAMESIZE], back[RTE_RING_NAMESIZE];
 	uint32_t headers = 2u * conf->tx_desc + 4 * RNIC_BURST;
 
@@ -205,7 +214,8 @@ rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 	if ((*err = new_head_pool(q, head, headers, conf->socket)) < 0)
 		goto fail;
 	*step = "rte_eth_rx_queue_setup";
-	if ((*err = rte_eth_rx_queue_setup(q->port, q->queue, conf->rx_desc, conf->socket, NULL, q->device_pool)) < 0)
+	if ((*err = rte_eth_rx_queue_setup(q->port, q->queue, conf->rx_desc, conf->socket, NULL,
+					   q->device_pool)) < 0)
 		goto fail;
 	*step = "rte_eth_tx_queue_setup";
 	if ((*err = rte_eth_tx_queue_setup(q->port, q->queue, conf->tx_desc, conf->socket, NULL)) < 0)
@@ -241,8 +251,8 @@ rnic_queue_outstanding(const struct rnic_queue *q)
 	return q->outstanding;
 }
 
-// rnic_queue_drain empties a started queue, so that mbufs of others do not stay with us: a software ring
-// keeps what was not received.
+// rnic_queue_drain empties a started queue, so that mbufs of others do not stay with us: a software
+// ring keeps what was not received.
 void
 rnic_queue_drain(struct rnic_queue *q)
 {
@@ -266,7 +276,8 @@ rnic_queue_collect(struct rnic_queue *q)
 	q->outstanding -= q->io.ndone;
 }
 
-// rnic_queue_free needs a closed port and no header outstanding: a late rnic_tx_free would find nothing.
+// rnic_queue_free needs a closed port and no header outstanding: a late rnic_tx_free would find
+// nothing.
 void
 rnic_queue_free(struct rnic_queue *q)
 {

@@ -11,8 +11,9 @@
 
 #include "internal.h"
 
-// rnic_ring_pair makes ports net_ring_<a> and net_ring_<b>, rings[0..queues) to a, the next to b. The rings have
-// many consumers although each has one reader, because a port that closes empties what its peer has not read.
+// rnic_ring_pair makes ports net_ring_<a> and net_ring_<b>, rings[0..queues) to a, the next to b.
+// The rings have many consumers although each has one reader, because a port that closes empties
+// what its peer has not read.
 int
 rnic_ring_pair(const char *a, const char *b, unsigned entries, unsigned queues, void **rings)
 {

@@ -14,8 +14,9 @@
 
 #include "internal.h"
 
-// Rx calls with sent Bufs outstanding before the device is asked for them. Drivers free sent mbufs when they
-// send; without this a Buf that waits for its retransmission would wait for other traffic.
+// Rx calls with sent Bufs outstanding before the device is asked for them. Drivers free sent mbufs
+// when they send; without this a Buf that waits for its retransmission would wait for other
+// traffic.
 #define IDLE_MAX 64
 
 static void
@@ -36,9 +37,10 @@ give_back(struct rnic_queue *q)
 	io->nreturned = 0;
 }
 
-// copy_in moves a frame into an mbuf of ours. Foreign ones come from net_ring, which passes on the sender's
-// mbuf; chains from a device that scatters. A sender at the other end of a ring that has left the checksum out says
-// so in the flags of a frame to be sent: it is good, and f says where it belongs.
+// copy_in moves a frame into an mbuf of ours. Foreign ones come from net_ring, which passes on the
+// sender's mbuf; chains from a device that scatters. A sender at the other end of a ring that has
+// left the checksum out says so in the flags of a frame to be sent: it is good, and f says where it
+// belongs.
 static struct rte_mbuf *
 copy_in(struct rnic_queue *q, struct rte_mbuf *m, struct rnic_rx_frame *f)
 {
@@ -51,7 +53,8 @@ copy_in(struct rnic_queue *q, struct rte_mbuf *m, struct rnic_rx_frame *f)
 		q->io.rx_no_buf++;
 		goto out;
 	}
-	if (m->pkt_len > RTE_MIN(q->stride, (uint32_t)UINT16_MAX) - own->data_off) { // the slot, which may be longer than buf_len
+	if (m->pkt_len > RTE_MIN(q->stride, (uint32_t)UINT16_MAX) -
+				 own->data_off) { // the slot, which may be longer than buf_len
 		q->io.rx_too_long++;
 		rte_pktmbuf_free(own);
 		own = NULL;
@@ -64,12 +67,15 @@ copy_in(struct rnic_queue *q, struct rte_mbuf *m, struct rnic_rx_frame *f)
 	}
 	own->data_len = m->pkt_len;
 	own->pkt_len = m->pkt_len;
-	own->ol_flags |= m->ol_flags & (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_VLAN_STRIPPED);
+	own->ol_flags |= m->ol_flags & (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK |
+					RTE_MBUF_F_RX_VLAN_STRIPPED);
 	own->vlan_tci = m->vlan_tci;
 	if (l4 == RTE_MBUF_F_TX_TCP_CKSUM || l4 == RTE_MBUF_F_TX_UDP_CKSUM) {
 		own->ol_flags |= RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
 		f->csum_start = (uint16_t)(m->l2_len + m->l3_len);
-		f->csum_offset = l4 == RTE_MBUF_F_TX_TCP_CKSUM ? offsetof(struct rte_tcp_hdr, cksum) : offsetof(struct rte_udp_hdr, dgram_cksum);
+		f->csum_offset = l4 == RTE_MBUF_F_TX_TCP_CKSUM
+					 ? offsetof(struct rte_tcp_hdr, cksum)
+					 : offsetof(struct rte_udp_hdr, dgram_cksum);
 	}
 	q->io.copied++;
 out:
@@ -77,7 +83,8 @@ out:
 	return own;
 }
 
-// is_ipv6 looks past up to two VLAN tags: IPv6 has no header checksum, so the device says nothing of it.
+// is_ipv6 looks past up to two VLAN tags: IPv6 has no header checksum, so the device says nothing
+// of it.
 static int
 is_ipv6(const struct rte_mbuf *m)
 {
@@ -107,9 +114,9 @@ verdict(const struct rte_mbuf *m)
 	return 0;
 }
 
-// of_vlan says whether m is a frame that the stack is to see. On a port with a VLAN of its own those are the
-// frames of this VLAN, without their tag. On another one a tag that the device took off, which some do unasked,
-// is put back; without the headroom for that the frame is lost.
+// of_vlan says whether m is a frame that the stack is to see. On a port with a VLAN of its own
+// those are the frames of this VLAN, without their tag. On another one a tag that the device took
+// off, which some do unasked, is put back; without the headroom for that the frame is lost.
 static int
 of_vlan(struct rnic_queue *q, struct rte_mbuf *m)
 {

@@ -1,5 +1,5 @@
-// The C side of package dpdk, as cgo sees it: no DPDK header is needed to read this one, and no mbuf
-// pointer appears in it.
+// The C side of package dpdk, as cgo sees it: no DPDK header is needed to read this one, and no
+// mbuf pointer appears in it.
 //
 // All functions that return int give 0 (or a count) or a negated errno.
 
@@ -95,14 +95,16 @@ int rnic_port_find(const char *name, uint16_t *port);
 int rnic_port_probe(const char *bus, const char *name, const char *args);
 int rnic_port_info(uint16_t port, struct rnic_port_info *info);
 int rnic_port_configure(uint16_t port, struct rnic_port_conf *conf);
-int rnic_port_adjust(uint16_t port, uint16_t *rx_desc, uint16_t *tx_desc); // to what the device accepts
+int rnic_port_adjust(uint16_t port, uint16_t *rx_desc,
+		     uint16_t *tx_desc); // to what the device accepts
 int rnic_port_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous);
 int rnic_port_stats(uint16_t port, struct rnic_port_stats *stats);
 int rnic_port_stop(uint16_t port);
 int rnic_port_close(uint16_t port, const char *vdev);
 
 // Two ports joined back to back (ring.c).
-int rnic_ring_pair(const char *a, const char *b, unsigned entries, unsigned queues, void **rings); // 2*queues rings
+int rnic_ring_pair(const char *a, const char *b, unsigned entries, unsigned queues,
+		   void **rings); // 2*queues rings
 void rnic_ring_drain(void **rings, unsigned queues);
 void rnic_ring_free(void **rings, unsigned queues);
 
@@ -110,7 +112,8 @@ void rnic_ring_free(void **rings, unsigned queues);
 
 struct rnic_rx_frame {
 	uint32_t buf, off, len, flags;
-	uint16_t csum_start, csum_offset; // of a frame whose sender, in this process, left the checksum out; else 0
+	uint16_t csum_start, csum_offset; // of a frame whose sender, in this process, left the
+					  // checksum out; else 0
 };
 
 struct rnic_tx_frame {
@@ -132,7 +135,8 @@ struct rnic_io {
 	uint64_t runs;        // frames for the device to cut that were made of several
 	uint64_t other_vlan;  // received frames that are not of the port's VLAN
 	uint64_t tags_put;    // tags that the device took off a received frame and we put back
-	uint64_t bounced; // sent frames that were copied because the device cannot take them from their slot
+	uint64_t bounced; // sent frames that were copied because the device cannot take them from
+			  // their slot
 	uint32_t returned[RNIC_RETURN];
 	struct rnic_rx_frame rx[RNIC_BURST];
 	struct rnic_tx_frame tx[RNIC_BURST];
@@ -149,7 +153,8 @@ struct rnic_queue_conf {
 	uint8_t tx_checksum, tx_segment; // what the port was configured to do
 	uint8_t software_gso;            // librte_gso cuts: no external buffers, no IPv6
 	uint8_t chains;                  // frames of several buffers may be sent
-	uint8_t copy_ethernet;           // the driver puts VLAN tags into the frame, which must be its own to write
+	uint8_t copy_ethernet; // the driver puts VLAN tags into the frame, which must be its own to
+			       // write
 	uint16_t vlan;                   // the port's tag, 0: none
 	uint32_t rx_room;                // octets of a Buf the device may fill, 0: all
 	uint8_t copy_receive;            // the driver wants data rooms that are part of its mbufs
@@ -165,11 +170,12 @@ uint32_t rnic_queue_refused(const struct rnic_queue *q);
 int rnic_queue_interrupt_fd(const struct rnic_queue *q);
 int rnic_queue_interrupt(const struct rnic_queue *q, int arm);
 uint32_t rnic_queue_outstanding(const struct rnic_queue *q);
-void rnic_queue_drain(struct rnic_queue *q); // before the device stops: throws away what was received
+void rnic_queue_drain(
+	struct rnic_queue *q); // before the device stops: throws away what was received
 void rnic_queue_collect(struct rnic_queue *q);
 void rnic_queue_free(struct rnic_queue *q);
 
 uint32_t rnic_rx(struct rnic_queue *q, uint32_t want); // frames in io->rx
-uint32_t rnic_tx(struct rnic_queue *q, uint32_t n);    // length of the prefix of io->tx that was taken
+uint32_t rnic_tx(struct rnic_queue *q, uint32_t n); // length of the prefix of io->tx that was taken
 
 #endif

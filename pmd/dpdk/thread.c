@@ -28,12 +28,13 @@ make_key(void)
 	(void)pthread_key_create(&registered, leave);
 }
 
-// rnic_thread_enter runs when q is polled on another thread than before: once, for a Poller. A registered thread
-// has an lcore id, and with it a cache in front of every mempool, which takes a fifth off the cost of a frame.
-// It is registered until it ends. If the EAL has no id left, the queue works without caches.
+// rnic_thread_enter runs when q is polled on another thread than before: once, for a Poller. A
+// registered thread has an lcore id, and with it a cache in front of every mempool, which takes a
+// fifth off the cost of a frame. It is registered until it ends. If the EAL has no id left, the
+// queue works without caches.
 //
-// A goroutine that did not lock its thread may move. What its old thread's cache has of the receive mempool goes
-// back then, so that it is not missing: only this queue uses that mempool.
+// A goroutine that did not lock its thread may move. What its old thread's cache has of the receive
+// mempool goes back then, so that it is not missing: only this queue uses that mempool.
 void
 rnic_thread_enter(struct rnic_queue *q)
 {

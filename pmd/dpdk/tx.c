@@ -2,15 +2,16 @@
 
 // One transmit burst, in one call from Go:
 //
-//   1. an mbuf per frame, the Buf's slot attached to it as external buffer; before a run of segments for the
+//   1. an mbuf per frame, the Buf's slot attached to it as external buffer; before a run of
+//   segments for the
 //      device to cut, one with a copy of their common headers
 //   2. offload fields; rte_eth_tx_prepare if there are any
 //   3. rte_eth_tx_burst
 //   4. headers of frames not taken are freed at once
 //   5. Bufs the device has finished with
 //
-// Go holds every Buf of the burst for the device before the call. Each of them comes back through io->done
-// exactly once, in this call or a later one.
+// Go holds every Buf of the burst for the device before the call. Each of them comes back through
+// io->done exactly once, in this call or a later one.
 
 #include <errno.h>
 #include <string.h>
@@ -21,9 +22,9 @@
 
 #include "internal.h"
 
-// rnic_tx_free is the shared info's callback: the last mbuf over a Buf is gone. On the owner's thread, inside
-// rnic_rx or rnic_tx, the Buf goes straight to the list; from elsewhere, over the ring, which has room
-// for every Buf.
+// rnic_tx_free is the shared info's callback: the last mbuf over a Buf is gone. On the owner's
+// thread, inside rnic_rx or rnic_tx, the Buf goes straight to the list; from elsewhere, over the
+// ring, which has room for every Buf.
 void
 rnic_tx_free(void *addr, void *opaque)
 {
@@ -44,7 +45,8 @@ attach(struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
 	struct rte_mbuf_ext_shared_info *shinfo = &q->shinfo[f->buf];
 
 	rte_mbuf_ext_refcnt_set(shinfo, 1);
-	rte_pktmbuf_attach_extbuf(m, slot, memory_iova(q->memory, slot), (uint16_t)RTE_MIN(q->stride, (uint32_t)UINT16_MAX), shinfo);
+	rte_pktmbuf_attach_extbuf(m, slot, memory_iova(q->memory, slot),
+				  (uint16_t)RTE_MIN(q->stride, (uint32_t)UINT16_MAX), shinfo);
 	m->data_off = (uint16_t)f->off;
 	m->data_len = (uint16_t)f->len;
 	m->pkt_len = f->len;
@@ -71,9 +73,9 @@ bounce(struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
 	return own;
 }
 
-// offload translates mem.TxChecksum and mem.TxSegment into mbuf fields. The transport header begins at
-// CsumStart; what lies before it is Ethernet, up to two VLAN tags, and the IP header. Returns 0 when the
-// frame's headers do not fit what was asked, or the port was not configured to do it.
+// offload translates mem.TxChecksum and mem.TxSegment into mbuf fields. The transport header begins
+// at CsumStart; what lies before it is Ethernet, up to two VLAN tags, and the IP header. Returns 0
+// when the frame's headers do not fit what was asked, or the port was not configured to do it.
 static int
 offload(const struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
 {
@@ -101,7 +103,8 @@ offload(const struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_fra
 	if (f->flags & RNIC_TX_SEGMENT) {
 		if (q->software_gso && type != RTE_ETHER_TYPE_IPV4)
 			return 0;
-		if (!q->tx_segment || f->hdr_len < f->csum_start + sizeof(struct rte_tcp_hdr) || f->hdr_len > f->len || f->gso_size == 0)
+		if (!q->tx_segment || f->hdr_len < f->csum_start + sizeof(struct rte_tcp_hdr) ||
+		    f->hdr_len > f->len || f->gso_size == 0)
 			return 0;
 		m->l4_len = f->hdr_len - f->csum_start;
 		m->tso_segsz = f->gso_size;
@@ -133,8 +136,8 @@ takes_slot(const struct rnic_queue *q, const struct rnic_tx_frame *f)
 	return memory_contiguous(q->memory, q->slots + (uint64_t)f->buf * q->stride, f->off + f->len);
 }
 
-// put_head copies the first hdr octets of a frame into an mbuf of their own, which the n mbufs m follow, each
-// with what comes after its own first hdr octets. NULL: there is no mbuf.
+// put_head copies the first hdr octets of a frame into an mbuf of their own, which the n mbufs m
+// follow, each with what comes after its own first hdr octets. NULL: there is no mbuf.
 static struct rte_mbuf *
 put_head(struct rnic_queue *q, struct rte_mbuf **m, uint32_t n, uint32_t hdr)
 {
@@ -157,8 +160,9 @@ put_head(struct rnic_queue *q, struct rte_mbuf **m, uint32_t n, uint32_t hdr)
 	return head;
 }
 
-// lead makes head's headers those of all that follows: its length, the flags of the last segment, and the sum
-// that a device wants to find (RTE_MBUF_F_TX_TCP_SEG: of the pseudo-header without the length).
+// lead makes head's headers those of all that follows: its length, the flags of the last segment,
+// and the sum that a device wants to find (RTE_MBUF_F_TX_TCP_SEG: of the pseudo-header without the
+// length).
 static void
 lead(struct rte_mbuf *head, const struct rnic_tx_frame *f)
 {
@@ -188,15 +192,16 @@ drop(struct rte_mbuf **m, uint32_t n)
 	return NULL;
 }
 
-// build_cut makes of n frames from f on one that the device cuts into these again, m with their Bufs attached. A
-// driver that cuts in software (librte_gso) wants the headers in an mbuf of its own anyway: it crashes when it
-// has copied the flags of an external buffer (seen with 22.11).
+// build_cut makes of n frames from f on one that the device cuts into these again, m with their
+// Bufs attached. A driver that cuts in software (librte_gso) wants the headers in an mbuf of its
+// own anyway: it crashes when it has copied the flags of an external buffer (seen with 22.11).
 static struct rte_mbuf *
 build_cut(struct rnic_queue *q, struct rte_mbuf **m, const struct rnic_tx_frame *f, uint32_t n)
 {
 	struct rte_mbuf *head;
 
-	if (f->hdr_len > RNIC_HEAD_MAX || f->hdr_len >= f->len || (head = put_head(q, m, n, f->hdr_len)) == NULL)
+	if (f->hdr_len > RNIC_HEAD_MAX || f->hdr_len >= f->len ||
+	    (head = put_head(q, m, n, f->hdr_len)) == NULL)
 		return drop(m, n);
 	if (!offload(q, head, f)) {
 		rte_pktmbuf_free(head);
@@ -207,8 +212,8 @@ build_cut(struct rnic_queue *q, struct rte_mbuf **m, const struct rnic_tx_frame 
 	return head;
 }
 
-// build turns n frames from f on into one mbuf, m with the Bufs attached or a bounced one. NULL: they cannot be
-// sent.
+// build turns n frames from f on into one mbuf, m with the Bufs attached or a bounced one. NULL:
+// they cannot be sent.
 static struct rte_mbuf *
 build(struct rnic_queue *q, struct rte_mbuf **m, const struct rnic_tx_frame *f, uint32_t n)
 {
@@ -241,8 +246,8 @@ build(struct rnic_queue *q, struct rte_mbuf **m, const struct rnic_tx_frame *f, 
 
 #define REFUSED 0xff // of a frame's number: rte_eth_tx_prepare would not have it
 
-// hand_over gives n mbufs to the device. One that rte_eth_tx_prepare refuses is skipped, for the device would
-// never take it, and marked.
+// hand_over gives n mbufs to the device. One that rte_eth_tx_prepare refuses is skipped, for the
+// device would never take it, and marked.
 static uint32_t
 hand_over(struct rnic_queue *q, struct rte_mbuf **mb, uint8_t *at, uint32_t n, int prepare)
 {
@@ -324,7 +329,9 @@ rnic_tx(struct rnic_queue *q, uint32_t n)
 		rte_pktmbuf_free_bulk(mb + sent, built - sent);
 	}
 	q->outstanding += n;
-	io->tx_errors += taken - count(io, at, sent); // of the prefix, those that build or the device gave up
+	io->tx_errors +=
+		taken -
+		count(io, at, sent); // of the prefix, those that build or the device gave up
 out:
 	io->tx_full += n - taken;
 	if (unlikely(taken == 0))

@@ -50,7 +50,10 @@ static bool link_local(const union address *a)
 	return a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->in6.sin6_addr);
 }
 
-static uint32_t zone_of(const struct sockaddr *a) { return ((const struct sockaddr_in6 *)a)->sin6_scope_id; }
+static uint32_t zone_of(const struct sockaddr *a)
+{
+	return ((const struct sockaddr_in6 *)a)->sin6_scope_id;
+}
 
 /* Octet by octet, zones as well. */
 static bool same(const struct sockaddr *a, const union address *b)
@@ -105,7 +108,8 @@ static void set(struct rdma_cm_id *id, int option, int value)
 	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, option, &value, sizeof value));
 }
 
-/* A port is an id's from bind on, and free when the id is destroyed; addresses of one port are apart. */
+/* A port is an id's from bind on, and free when the id is destroyed; addresses of one port are
+ * apart. */
 static void binding(struct rdma_event_channel *ch, union address ours, union address other)
 {
 	struct rdma_cm_id *id = bound(ch, ours), *ids[200], *six;
@@ -137,7 +141,8 @@ static void binding(struct rdma_event_channel *ch, union address ours, union add
 	id = bound(ch, any_of(AF_INET6, port)); /* told so late, it leaves IPv4 alone, and takes it back */
 	set(id, RDMA_OPTION_ID_AFONLY, 1);
 	six = bound(ch, any_of(AF_INET, port));
-	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &(int){ 0 }, sizeof(int)), EADDRINUSE);
+	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &(int){ 0 }, sizeof(int)),
+	      EADDRINUSE);
 	refuses(ch, any_of(AF_INET6, port), EADDRINUSE);
 	CHECK(!rdma_destroy_id(six));
 	set(id, RDMA_OPTION_ID_AFONLY, 0);
@@ -219,7 +224,8 @@ static void connect_from(struct rdma_event_channel *ch, struct rdma_cm_id *id, u
 }
 
 /* An id connects from where it was bound, or from the source that it is given. */
-static void connecting(struct rdma_event_channel *ch, union address ours, union address other, union address peer)
+static void connecting(struct rdma_event_channel *ch, union address ours, union address other,
+		       union address peer)
 {
 	union address foreign = address_of(ours.sa.sa_family == AF_INET ? "192.0.2.1" : "2001:db8::1", 0);
 	struct rdma_cm_id *id = bound(ch, ours), *twin;
@@ -234,7 +240,8 @@ static void connecting(struct rdma_event_channel *ch, union address ours, union 
 	FAILS(rdma_listen(id, 1), EINVAL);
 	connect_from(ch, id, peer);
 
-	for (int i = 0; i < 3; i++) { /* from the same port to the same peer, though TCP remembers the last */
+	for (int i = 0; i < 3;
+	     i++) { /* from the same port to the same peer, though TCP remembers the last */
 		twin = bound(ch, ours);
 		CHECK(!rdma_resolve_addr(twin, NULL, &peer.sa, 1000));
 		connect_from(ch, twin, peer);
@@ -279,7 +286,9 @@ static void endpoints(union address ours, union address peer, const char *node, 
 	rdma_destroy_ep(id);
 	rdma_freeaddrinfo(found);
 
-	hints = (struct rdma_addrinfo){ .ai_flags = RAI_PASSIVE, .ai_src_addr = &ours.sa, .ai_src_len = sizeof ours };
+	hints = (struct rdma_addrinfo){ .ai_flags = RAI_PASSIVE,
+					.ai_src_addr = &ours.sa,
+					.ai_src_len = sizeof ours };
 	CHECK(!rdma_getaddrinfo(NULL, NULL, &hints, &found));
 	CHECK(!rdma_create_ep(&id, found, NULL, &attr));
 	FAILS(rdma_create_ep(&twin, found, NULL, &attr), EADDRINUSE);
@@ -313,7 +322,8 @@ static void serve(struct rdma_event_channel *ch, union address at)
 			back = new_id(other);
 			CHECK(!rdma_resolve_addr(back, NULL, &seen.peer.sa, 1000));
 			rdma_ack_cm_event(event_of(other, RDMA_CM_EVENT_ADDR_RESOLVED));
-			CHECK(!link_local(&seen.peer) || zone_of(rdma_get_local_addr(back)) == seen.peer.in6.sin6_scope_id);
+			CHECK(!link_local(&seen.peer) ||
+			      zone_of(rdma_get_local_addr(back)) == seen.peer.in6.sin6_scope_id);
 			CHECK(!rdma_destroy_id(back));
 			make_qp(id);
 			param.private_data = &seen;

@@ -21,7 +21,9 @@ static void objects(void)
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } };
-	struct ibv_cq_init_attr_ex overrun = { .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	struct ibv_cq_init_attr_ex overrun = { .cqe = 4,
+					       .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+					       .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
 	struct ibv_qp_attr move = { .qp_state = IBV_QPS_INIT };
 	char memory[100];
 
@@ -30,7 +32,8 @@ static void objects(void)
 	CHECK(c = ibv_open_device(list[0]));
 	ibv_free_device_list(list);
 	CHECK(!ibv_query_device(c, &attr) && attr.max_qp > 0 && attr.phys_port_cnt == 1);
-	CHECK(!ibv_query_port(c, 1, &port) && port.state == IBV_PORT_ACTIVE && port.link_layer == IBV_LINK_LAYER_ETHERNET);
+	CHECK(!ibv_query_port(c, 1, &port) && port.state == IBV_PORT_ACTIVE &&
+	      port.link_layer == IBV_LINK_LAYER_ETHERNET);
 	FAILS(ibv_query_port(c, 2, &port), EINVAL);
 	CHECK(!ibv_query_gid(c, 1, 0, &gid));
 	FAILS(ibv_query_gid(c, 1, 99, &gid), EINVAL);
@@ -39,14 +42,17 @@ static void objects(void)
 	CHECK(mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE));
 	CHECK(mr->addr == memory && mr->length == sizeof memory && mr->lkey && mr->pd == pd);
 	FAILS(ibv_dealloc_pd(pd), EBUSY);
-	FAILS(!ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_REMOTE_WRITE) - 1, EINVAL); /* not without local write */
+	FAILS(!ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_REMOTE_WRITE) - 1,
+	      EINVAL); /* not without local write */
 	FAILS(!ibv_reg_mr(pd, (void *)4096, 4096, IBV_ACCESS_LOCAL_WRITE) - 1, EFAULT);
 	CHECK(!ibv_dereg_mr(mr));
 
 	CHECK(!(attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)));
 	CHECK(!ibv_create_cq_ex(c, &overrun) && errno == EOPNOTSUPP);
-	CHECK(ibv_rate_to_mbps(IBV_RATE_10_GBPS) == 10000 && mbps_to_ibv_rate(10000) == IBV_RATE_10_GBPS && ibv_rate_to_mbps(99) == -1);
-	CHECK(ibv_rate_to_mult(IBV_RATE_10_GBPS) == 4 && mult_to_ibv_rate(4) == IBV_RATE_10_GBPS && mult_to_ibv_rate(3) == IBV_RATE_MAX);
+	CHECK(ibv_rate_to_mbps(IBV_RATE_10_GBPS) == 10000 &&
+	      mbps_to_ibv_rate(10000) == IBV_RATE_10_GBPS && ibv_rate_to_mbps(99) == -1);
+	CHECK(ibv_rate_to_mult(IBV_RATE_10_GBPS) == 4 && mult_to_ibv_rate(4) == IBV_RATE_10_GBPS &&
+	      mult_to_ibv_rate(3) == IBV_RATE_MAX);
 	FAILS(!ibv_create_cq(c, 0, NULL, NULL, 0) - 1, EINVAL);
 	FAILS(!ibv_create_cq(c, 10, NULL, NULL, 1) - 1, EINVAL);
 	CHECK((cq = ibv_create_cq(c, 10, &n, NULL, 0)) && cq->cqe >= 10 && cq->cq_context == &n);
@@ -84,23 +90,28 @@ static void messages(struct pair *p)
 	strcpy(c->memory, "one two ");
 	wr = request(c, &sge, IBV_WR_SEND, 4);
 	for (int i = 0; i < 4; i++)
-		list[i] = (struct ibv_sge){ .addr = (uintptr_t)c->memory + 4 * (i % 2), .length = 4, .lkey = c->mr->lkey };
+		list[i] = (struct ibv_sge){ .addr = (uintptr_t)c->memory + 4 * (i % 2),
+					    .length = 4,
+					    .lkey = c->mr->lkey };
 	wr.sg_list = list;
 	wr.num_sge = 4;
 	CHECK(!post(c, &wr));
 	wc = await(c);
 	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND && wc.wr_id == 99);
 	wc = await(s);
-	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.wr_id == 1 && wc.byte_len == 16 && wc.qp_num == s->id->qp->qp_num);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.wr_id == 1 &&
+	      wc.byte_len == 16 && wc.qp_num == s->id->qp->qp_num);
 	CHECK(!memcmp(s->memory, "one two one two ", 16));
 	wr.num_sge = 5;
 	FAILS(post(c, &wr), EINVAL);
 	post_recv(s, 2, 0, 100);
 	wr = request(c, &sge, IBV_WR_SEND, 100);
-	sge = (struct ibv_sge){ .addr = (uintptr_t) "inline, of memory that is not registered", .length = 40 };
+	sge = (struct ibv_sge){ .addr = (uintptr_t) "inline, of memory that is not registered",
+				.length = 40 };
 	wr.send_flags |= IBV_SEND_INLINE;
 	CHECK(!post(c, &wr));
-	CHECK(await(c).status == IBV_WC_SUCCESS && await(s).byte_len == 40 && !memcmp(s->memory, "inline, of", 10));
+	CHECK(await(c).status == IBV_WC_SUCCESS && await(s).byte_len == 40 &&
+	      !memcmp(s->memory, "inline, of", 10));
 	sge.length = 129;
 	FAILS(post(c, &wr), EINVAL);
 	for (enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE; op <= IBV_WR_DRIVER1 + 1; op++) {
@@ -123,7 +134,8 @@ static void messages(struct pair *p)
 	wc = await(c);
 	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_WRITE && wc.wr_id == 99);
 	wc = await(s);
-	CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.wc_flags == IBV_WC_WITH_IMM && wc.imm_data == htonl(0x12345678));
+	CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.wc_flags == IBV_WC_WITH_IMM &&
+	      wc.imm_data == htonl(0x12345678));
 	CHECK(wc.wr_id == 3 && wc.byte_len == 8);
 	CHECK(!strcmp(s->memory + 1000, "written") && !strcmp(s->memory + 2000, "written"));
 	strcpy(s->memory + 3000, "to be read");
@@ -132,7 +144,8 @@ static void messages(struct pair *p)
 	wr.wr.rdma.rkey = s->mr->rkey;
 	CHECK(!post(c, &wr));
 	wc = await(c);
-	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_READ && !strcmp(c->memory, "to be read"));
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_READ &&
+	      !strcmp(c->memory, "to be read"));
 	*(uint64_t *)(s->memory + 4096) = 40;
 	wr = request(c, &sge, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
 	wr.wr.atomic.remote_addr = (uintptr_t)s->memory + 4096;
@@ -151,7 +164,8 @@ static void messages(struct pair *p)
 static void address_kept(struct pair *p)
 {
 	struct end *c = &p->client, *s = &p->server;
-	struct ibv_mr *mr = ibv_reg_mr_iova(s->id->pd, s->memory + 8192, 100, 0x10000, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *mr =
+		ibv_reg_mr_iova(s->id->pd, s->memory + 8192, 100, 0x10000, IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_sge sge;
 	struct ibv_send_wr wr = request(c, &sge, IBV_WR_RDMA_READ, 8);
 
@@ -163,12 +177,13 @@ static void address_kept(struct pair *p)
 	CHECK(!ibv_dereg_mr(mr));
 }
 
-/* A window of type 1 grants its range by a key of its own, until it is bound again, or freed; the region
- * stays meanwhile. */
+/* A window of type 1 grants its range by a key of its own, until it is bound again, or freed; the
+ * region stays meanwhile. */
 static void windows(struct pair *p)
 {
 	struct end *c = &p->client, *s = &p->server;
-	struct ibv_mr *mr = ibv_reg_mr(s->id->pd, s->memory + 8192, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mr *mr = ibv_reg_mr(s->id->pd, s->memory + 8192, 4096,
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	struct ibv_mw_bind bind = { .wr_id = 77, .send_flags = IBV_SEND_SIGNALED };
 	struct ibv_sge sge;
 	struct ibv_send_wr wr = request(c, &sge, IBV_WR_RDMA_READ, 8);
@@ -179,7 +194,10 @@ static void windows(struct pair *p)
 	FAILS(!ibv_alloc_mw(s->id->pd, IBV_MW_TYPE_2) - 1, EOPNOTSUPP);
 	CHECK(mr && (mw = ibv_alloc_mw(s->id->pd, IBV_MW_TYPE_1)));
 	key = mw->rkey;
-	bind.bind_info = (struct ibv_mw_bind_info){ .mr = mr, .addr = (uintptr_t)mr->addr + 4000, .length = 97, .mw_access_flags = IBV_ACCESS_REMOTE_READ };
+	bind.bind_info = (struct ibv_mw_bind_info){ .mr = mr,
+						    .addr = (uintptr_t)mr->addr + 4000,
+						    .length = 97,
+						    .mw_access_flags = IBV_ACCESS_REMOTE_READ };
 	FAILS(ibv_bind_mw(s->id->qp, mw, &bind), EINVAL); /* one octet too far */
 	bind.bind_info.length = 96;
 	bind.bind_info.mr = s->mr;
@@ -200,7 +218,8 @@ static void windows(struct pair *p)
 	bind.send_flags = 0;
 	CHECK(!ibv_bind_mw(s->id->qp, mw, &bind) && !ibv_dereg_mr(mr) && !ibv_dealloc_mw(mw));
 	wr.wr.rdma.rkey = key;
-	CHECK(!post(c, &wr) && await(c).status == IBV_WC_REM_ACCESS_ERR); /* and that is the end of the connection */
+	CHECK(!post(c, &wr) &&
+	      await(c).status == IBV_WC_REM_ACCESS_ERR); /* and that is the end of the connection */
 }
 
 /* A region may get other memory, another domain, other rights, and keys with them. */
@@ -217,11 +236,17 @@ static void reregister(void)
 	ibv_free_device_list(list);
 	FAILS(ibv_rereg_mr(mr, 1 << 10, NULL, NULL, 0, 0) + 1, EINVAL);
 	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, two, 0, 0) + 1, EINVAL);
-	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, two, 200, IBV_ACCESS_LOCAL_WRITE) + 1, EINVAL);
-	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) + 1, EINVAL);
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, two, 200,
+			   IBV_ACCESS_LOCAL_WRITE) +
+		      1,
+	      EINVAL);
+	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) +
+		      1,
+	      EINVAL);
 	FAILS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)4096, 4096, 0) + 1, EFAULT);
 	CHECK(mr->lkey == key && mr->addr == one && mr->pd == pd);
-	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD, other, two, sizeof two, 0));
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD, other,
+			    two, sizeof two, 0));
 	CHECK(mr->lkey != key && mr->addr == two && mr->length == sizeof two && mr->pd == other);
 	CHECK(!ibv_dealloc_pd(pd));
 	FAILS(ibv_dealloc_pd(other), EBUSY);
@@ -324,7 +349,9 @@ static void errors(void)
 
 static void refused(void)
 {
-	struct sockaddr_in nobody = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(9) };
+	struct sockaddr_in nobody = { .sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				      .sin_port = htons(9) };
 	struct sockaddr_in foreign = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201) };
 	struct rdma_event_channel *ch = rdma_create_event_channel();
 	struct rdma_conn_param param = { 0 };
@@ -338,7 +365,8 @@ static void refused(void)
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&nobody, 1000));
 	CHECK(!id->verbs); /* whoever takes the event, in whatever thread, has the device from then on */
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
-	CHECK(id->verbs && id->pd && id->port_num == 1 && id->route.addr.src_sin.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+	CHECK(id->verbs && id->pd && id->port_num == 1 &&
+	      id->route.addr.src_sin.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
 	CHECK(!rdma_create_qp(id, NULL, &attr));
 	CHECK(!rdma_connect(id, &param));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_REJECTED));
@@ -349,11 +377,13 @@ static void refused(void)
 	rdma_destroy_event_channel(ch);
 }
 
-/* An id may have one completion queue and one channel for both directions, as rsockets make it; and the
- * channel of one that waits is not among the low descriptors. */
+/* An id may have one completion queue and one channel for both directions, as rsockets make it; and
+ * the channel of one that waits is not among the low descriptors. */
 static void one_queue(void)
 {
-	struct sockaddr_in nobody = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(9) };
+	struct sockaddr_in nobody = { .sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				      .sin_port = htons(9) };
 	struct ibv_qp_init_attr attr = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
 	struct rdma_cm_id *id;
 
@@ -377,7 +407,8 @@ static void two_families(void)
 	struct rdma_cm_id *four, *both, *six;
 	int only = 1;
 
-	CHECK(!rdma_create_id(ch, &four, NULL, RDMA_PS_TCP) && !rdma_create_id(ch, &both, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_create_id(ch, &four, NULL, RDMA_PS_TCP) &&
+	      !rdma_create_id(ch, &both, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_create_id(ch, &six, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_bind_addr(four, (struct sockaddr *)&any) && !rdma_listen(four, 1));
 	any6.sin6_port = rdma_get_src_port(four);

@@ -1,7 +1,7 @@
 /*
- * Threads that are cancelled. A call that does not wait for an event is no point of cancellation, from
- * the first on, which loads the engine: it holds locks that others need. A wait for an event is one, and
- * leaves nothing behind.
+ * Threads that are cancelled. A call that does not wait for an event is no point of cancellation,
+ * from the first on, which loads the engine: it holds locks that others need. A wait for an event
+ * is one, and leaves nothing behind.
  */
 #include "walk.h"
 
@@ -126,8 +126,8 @@ static void cancel_wait(void *(*wait)(void *), void *on)
 	CHECK(!pthread_cancel(t) && !pthread_join(t, &result) && result == PTHREAD_CANCELED);
 }
 
-/* The channels work as before; of the peer's Write, which wakes a thread that waits, nobody is told; and
- * destroying them closes their descriptors. */
+/* The channels work as before; of the peer's Write, which wakes a thread that waits, nobody is
+ * told; and destroying them closes their descriptors. */
 static void waits(void)
 {
 	struct end *c = &between.client, *s = &between.server;

@@ -1,6 +1,6 @@
 /*
- * A thread has taken an event out of its channel and has not counted it yet, when another destroys the
- * object (verbs/shim/channel.c): that waits until the event is acknowledged.
+ * A thread has taken an event out of its channel and has not counted it yet, when another destroys
+ * the object (verbs/shim/channel.c): that waits until the event is acknowledged.
  */
 #include "walk.h"
 

@@ -26,12 +26,14 @@ static bool taken(const struct ibv_async_event *event, struct end *e, int *want)
 }
 
 /*
- * Events come in any order, and for an end with an SRQ the last one that its queue pair took is told of
- * besides. The event of another SRQ, which comes after those that are there, says that this is all.
+ * Events come in any order, and for an end with an SRQ the last one that its queue pair took is
+ * told of besides. The event of another SRQ, which comes after those that are there, says that this
+ * is all.
  */
 void events_are(struct pair *p, int client, int server)
 {
-	int last = p->server.srq ? IBV_EVENT_QP_LAST_WQE_REACHED : NO_EVENT, limit = IBV_EVENT_SRQ_LIMIT_REACHED;
+	int last = p->server.srq ? IBV_EVENT_QP_LAST_WQE_REACHED : NO_EVENT,
+	    limit = IBV_EVENT_SRQ_LIMIT_REACHED;
 	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 1, .max_sge = 1 } };
 	struct ibv_srq_attr arm = { .srq_limit = 1 };
 	struct ibv_srq *srq = NULL;

@@ -406,7 +406,9 @@ static void inherited(void)
 	close_ended(&p);
 	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000) && !rdma_resolve_route(id, 1000));
-	CHECK(!rdma_create_qp(id, NULL, &(struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } }));
+	CHECK(!rdma_create_qp(
+		id, NULL,
+		&(struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } }));
 	FAILS(rdma_connect(id, &param), ECONNREFUSED);
 	rdma_destroy_qp(id);
 	CHECK(!rdma_destroy_id(id));

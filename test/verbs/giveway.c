@@ -1,6 +1,6 @@
 /*
- * How a poll in vain gives way (verbs/shim/poll.c), on a clock and a scheduler of the test's: yields
- * while they cost little, and waits where another thread computes, or runs each time.
+ * How a poll in vain gives way (verbs/shim/poll.c), on a clock and a scheduler of the test's:
+ * yields while they cost little, and waits where another thread computes, or runs each time.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -81,10 +81,11 @@ static void complete(void)
 		abort();
 }
 
-#define EXPECT(want_yields, want_waits, why)                                                                      \
-	if (yields != (want_yields) || waits != (want_waits)) {                                                   \
-		fprintf(stderr, "%s: %d yields, %d waits; want %d, %d\n", why, yields, waits, want_yields, want_waits); \
-		return 1;                                                                                         \
+#define EXPECT(want_yields, want_waits, why)                                                  \
+	if (yields != (want_yields) || waits != (want_waits)) {                               \
+		fprintf(stderr, "%s: %d yields, %d waits; want %d, %d\n", why, yields, waits, \
+			want_yields, want_waits);                                             \
+		return 1;                                                                     \
 	}
 
 int main(void)
@@ -97,7 +98,9 @@ int main(void)
 	polls(SHARED_MAX, YIELD_SHARED_NS);
 	EXPECT(SHARED_MAX, 0, "another thread runs now and then");
 	polls(100, YIELD_SHARED_NS);
-	EXPECT(50, 50, "another thread runs in each yield: every other time it is looked whether that is still so");
+	EXPECT(50, 50,
+	       "another thread runs in each yield: every other time it is looked whether that is "
+	       "still so");
 	polls(1, 500);
 	polls(100, 500);
 	EXPECT(100, 0, "it has gone");

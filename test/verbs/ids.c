@@ -83,8 +83,8 @@ static void destroy_completions(void)
 	CHECK(!ibv_destroy_comp_channel(waited_for_too));
 }
 
-/* A thread that waits on a channel stays when another destroys that, and also when it comes after that:
- * rping's may. Its descriptor is closed all the same. */
+/* A thread that waits on a channel stays when another destroys that, and also when it comes after
+ * that: rping's may. Its descriptor is closed all the same. */
 void late(void)
 {
 	int n, lowest = dup(0);
@@ -104,14 +104,15 @@ void late(void)
 	rdma_destroy_event_channel(waited_for);
 }
 
-/* rdma_get_request: of a synchronous listener only; the request's event is the new id's until that is
- * rejected, accepted or destroyed. */
+/* rdma_get_request: of a synchronous listener only; the request's event is the new id's until that
+ * is rejected, accepted or destroyed. */
 void requests(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP }, *info;
 	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5 };
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 } }, plain = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 } },
+				plain = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
 	struct rdma_event_channel *ch = rdma_create_event_channel();
 	struct rdma_cm_id *listener, *id, *made, *other;
 
@@ -125,11 +126,14 @@ void requests(void)
 	CHECK(!rdma_listen(listener, 4));
 	to.sin_port = rdma_get_src_port(listener);
 	for (int reject = 1; reject >= 0; reject--) {
-		CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+		CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) &&
+		      !rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
 		rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
 		CHECK(!rdma_create_qp(id, NULL, &plain) && !rdma_connect(id, &param));
-		CHECK(!rdma_get_request(listener, &made) && made->qp && made->verbs && made->channel != listener->channel);
-		CHECK(made->event && made->event->event == RDMA_CM_EVENT_CONNECT_REQUEST && made->event->listen_id == listener);
+		CHECK(!rdma_get_request(listener, &made) && made->qp && made->verbs &&
+		      made->channel != listener->channel);
+		CHECK(made->event && made->event->event == RDMA_CM_EVENT_CONNECT_REQUEST &&
+		      made->event->listen_id == listener);
 		CHECK(!memcmp(made->event->param.conn.private_data, "hello", 5) && !listener->event);
 		if (reject) {
 			CHECK(!rdma_reject(made, "no", 2) && !made->event);
@@ -163,16 +167,19 @@ void depths(void)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
-	struct rdma_conn_param ask = { .responder_resources = 3, .initiator_depth = 9 }, answer = { .responder_resources = 2, .initiator_depth = 7 };
+	struct rdma_conn_param ask = { .responder_resources = 3, .initiator_depth = 9 },
+			       answer = { .responder_resources = 2, .initiator_depth = 7 };
 	struct rdma_event_channel *ch = rdma_create_event_channel();
 	struct rdma_cm_id *listener, *client, *server;
 	struct rdma_cm_event *e;
 	struct ibv_qp_attr now;
 	struct ibv_qp_init_attr init;
 
-	CHECK(!rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP) && !rdma_bind_addr(listener, (struct sockaddr *)&to) && !rdma_listen(listener, 1));
+	CHECK(!rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP) &&
+	      !rdma_bind_addr(listener, (struct sockaddr *)&to) && !rdma_listen(listener, 1));
 	to.sin_port = rdma_get_src_port(listener);
-	CHECK(!rdma_create_id(ch, &client, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(client, NULL, (struct sockaddr *)&to, 1000));
+	CHECK(!rdma_create_id(ch, &client, NULL, RDMA_PS_TCP) &&
+	      !rdma_resolve_addr(client, NULL, (struct sockaddr *)&to, 1000));
 	rdma_ack_cm_event(event_of(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
 	CHECK(!rdma_create_qp(client, NULL, &attr));
 	has_depths(client->qp, 0, 0);

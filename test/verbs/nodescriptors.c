@@ -1,6 +1,7 @@
 /*
  * No descriptors: a synchronous listener's requests for which there are too few are rejected, more
- * of them than its backlog. rdma_get_request says EMFILE each time, and then takes the next request.
+ * of them than its backlog. rdma_get_request says EMFILE each time, and then takes the next
+ * request.
  */
 #include "walk.h"
 
@@ -53,7 +54,8 @@ static struct rdma_cm_id *asks(struct rdma_event_channel *ch, struct rdma_cm_id 
 	return id;
 }
 
-/* The next request, with so many descriptors. Each round has a block of numbers, below the last's. */
+/* The next request, with so many descriptors. Each round has a block of numbers, below the last's.
+ */
 static int take(struct rdma_cm_id *listener, int spare, struct rdma_cm_id **id)
 {
 	int begin = FIRST + (ROUNDS - 1 - spare) * NEEDED, result, error;

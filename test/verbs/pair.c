@@ -15,7 +15,8 @@ struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event
 		sched_yield();
 	}
 	if (e->event != type) {
-		fprintf(stderr, "event %s, status %d; %s expected\n", rdma_event_str(e->event), e->status, rdma_event_str(type));
+		fprintf(stderr, "event %s, status %d; %s expected\n", rdma_event_str(e->event),
+			e->status, rdma_event_str(type));
 		exit(1);
 	}
 	return e;
@@ -24,7 +25,11 @@ struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event
 static void make_end(struct end *e, struct rdma_cm_id *id, int how)
 {
 	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128 },
+		.cap = { .max_send_wr = 16,
+			 .max_recv_wr = 16,
+			 .max_send_sge = 4,
+			 .max_recv_sge = 4,
+			 .max_inline_data = 128 },
 		.qp_type = IBV_QPT_RC,
 	};
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 16, .max_sge = 2 } };
@@ -47,13 +52,17 @@ static void make_end(struct end *e, struct rdma_cm_id *id, int how)
 	CHECK(e->memory = aligned_alloc(4096, MEMORY));
 	memset(e->memory, 0, MEMORY);
 	CHECK(e->mr = ibv_reg_mr(id->pd, e->memory, MEMORY,
-				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+					 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
 }
 
 void begin_pair(struct pair *p, int how)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 4 };
+	struct rdma_conn_param param = { .private_data = "hello",
+					 .private_data_len = 5,
+					 .responder_resources = 4,
+					 .initiator_depth = 4 };
 	struct rdma_cm_event *e;
 	struct rdma_cm_id *id;
 
@@ -162,7 +171,9 @@ bool told(struct ibv_comp_channel *channel)
 
 void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)e->memory + offset, .length = length, .lkey = e->mr->lkey };
+	struct ibv_sge sge = { .addr = (uintptr_t)e->memory + offset,
+			       .length = length,
+			       .lkey = e->mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	if (e->srq)
@@ -171,10 +182,17 @@ void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length)
 		CHECK(!ibv_post_recv(e->id->qp, &wr, &bad));
 }
 
-struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op, uint32_t length)
+struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op,
+			   uint32_t length)
 {
-	*sge = (struct ibv_sge){ .addr = (uintptr_t)from->memory, .length = length, .lkey = from->mr->lkey };
-	return (struct ibv_send_wr){ .wr_id = 99, .sg_list = sge, .num_sge = 1, .opcode = op, .send_flags = IBV_SEND_SIGNALED };
+	*sge = (struct ibv_sge){ .addr = (uintptr_t)from->memory,
+				 .length = length,
+				 .lkey = from->mr->lkey };
+	return (struct ibv_send_wr){ .wr_id = 99,
+				     .sg_list = sge,
+				     .num_sge = 1,
+				     .opcode = op,
+				     .send_flags = IBV_SEND_SIGNALED };
 }
 
 int post(struct end *e, struct ibv_send_wr *wr)

@@ -43,7 +43,8 @@ static pthread_t begin_wait(struct end *e)
 	return t;
 }
 
-static struct ibv_send_wr to_peer(struct end *from, struct end *to, struct ibv_sge *sge, enum ibv_wr_opcode op)
+static struct ibv_send_wr to_peer(struct end *from, struct end *to, struct ibv_sge *sge,
+				  enum ibv_wr_opcode op)
 {
 	struct ibv_send_wr wr = request(from, sge, op, 7);
 
@@ -72,10 +73,11 @@ static void write_to(struct end *from, struct end *to)
 }
 
 /*
- * Credit by the peer's Write, as ib_send_bw -e has it: a thread waits for an event of its send queue
- * while nothing of its own is left to complete. The Write gives it one, without a completion, also if
- * it comes between arming and waiting. Nobody else is told: not who polls the descriptor, nor of a
- * queue that is not armed, or for solicited completions only, or that receives complete into.
+ * Credit by the peer's Write, as ib_send_bw -e has it: a thread waits for an event of its send
+ * queue while nothing of its own is left to complete. The Write gives it one, without a completion,
+ * also if it comes between arming and waiting. Nobody else is told: not who polls the descriptor,
+ * nor of a queue that is not armed, or for solicited completions only, or that receives complete
+ * into.
  */
 void credit(void)
 {
@@ -164,8 +166,8 @@ static void shared_places(void)
 	rdma_destroy_event_channel(p.events);
 }
 
-/* Nor in a completion queue, where those of another queue pair stay, in their order; also after it has
- * grown. */
+/* Nor in a completion queue, where those of another queue pair stay, in their order; also after it
+ * has grown. */
 static void queue_places(bool grown)
 {
 	enum { EACH = 8 };
@@ -198,7 +200,8 @@ static void queue_places(bool grown)
 	while (ibv_resize_cq(cq, 2 * EACH - 1) != EINVAL)
 		;
 	for (int i = 0; i < 2 * EACH; i++)
-		CHECK(ibv_poll_cq(cq, 1, &wc) == 1 && wc.wr_id == (uint64_t)(i < EACH ? 2 * i + 1 : 2 * (i + EACH) + 1));
+		CHECK(ibv_poll_cq(cq, 1, &wc) == 1 &&
+		      wc.wr_id == (uint64_t)(i < EACH ? 2 * i + 1 : 2 * (i + EACH) + 1));
 	CHECK(!ibv_poll_cq(cq, 1, &wc) && !ibv_destroy_qp(stays) && !ibv_destroy_cq(cq));
 	close_pair(&p);
 }
@@ -240,7 +243,8 @@ void grow(void)
 	}
 	while (ibv_resize_cq(c->send_cq, 12) != EINVAL) /* until 13 are there */
 		;
-	CHECK(!ibv_resize_cq(c->send_cq, 13) && !ibv_resize_cq(c->send_cq, 1000) && c->send_cq->cqe >= 1000);
+	CHECK(!ibv_resize_cq(c->send_cq, 13) && !ibv_resize_cq(c->send_cq, 1000) &&
+	      c->send_cq->cqe >= 1000);
 	while (n < 13) {
 		int got = ibv_poll_cq(c->send_cq, 200, wc);
 
@@ -260,8 +264,8 @@ static void *poll_all(void *queue)
 	return NULL;
 }
 
-/* It grows again and again while one thread posts and another polls, and sometimes sleeps for want of
- * completions. */
+/* It grows again and again while one thread posts and another polls, and sometimes sleeps for want
+ * of completions. */
 void grow_under_way(void)
 {
 	struct pair p;

@@ -1,7 +1,7 @@
 /*
  * Events of every kind, read by several threads, while others destroy what they name or move it.
- * For the sanitizers: what a reader is given stays until it has acknowledged that, and nothing else of
- * the library's is used by two threads at once.
+ * For the sanitizers: what a reader is given stays until it has acknowledged that, and nothing else
+ * of the library's is used by two threads at once.
  */
 #include "walk.h"
 
@@ -18,7 +18,8 @@ static struct rdma_event_channel *ids[2];
 static struct ibv_comp_channel *completions;
 static struct ibv_context *device;
 
-/* Of a channel that does not wait: the events may have gone, with their ids or to the other thread. */
+/* Of a channel that does not wait: the events may have gone, with their ids or to the other thread.
+ */
 static bool get_next(struct rdma_event_channel *ch, struct rdma_cm_event **e)
 {
 	struct pollfd p = { .fd = ch->fd, .events = POLLIN };
@@ -80,7 +81,9 @@ static void *read_async(void *unused)
 
 static struct rdma_cm_id *resolved(struct rdma_event_channel *ch, void *context)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = 9 };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				  .sin_port = 9 };
 	struct rdma_cm_id *id;
 
 	CHECK(!rdma_create_id(ch, &id, context, RDMA_PS_TCP));
@@ -102,7 +105,9 @@ static struct ibv_srq *low(struct ibv_pd *pd, void *context)
 static struct ibv_qp *overrun(struct ibv_pd *pd, void *context)
 {
 	struct ibv_cq *cq = ibv_create_cq(device, 1, context, completions, 0);
-	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq };
+	struct ibv_qp_init_attr attr = {
+		.cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq
+	};
 	struct ibv_qp_attr over = { .qp_state = IBV_QPS_ERR };
 	struct ibv_recv_wr wr = { .wr_id = 5 }, *bad;
 	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
@@ -147,7 +152,8 @@ static void *destroy(void *unused)
 			CHECK(!rdma_migrate_id(id, ids[1 - i % 2]) && !rdma_resolve_route(id, 1000));
 		if (i % 4 == 1)
 			sched_yield();
-		CHECK(!rdma_destroy_id(id) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) && !ibv_destroy_srq(srq));
+		CHECK(!rdma_destroy_id(id) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) &&
+		      !ibv_destroy_srq(srq));
 		if (i % 30 == 7)
 			fail();
 	}

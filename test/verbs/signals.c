@@ -65,7 +65,8 @@ static void handlers_kept(void)
 	}
 }
 
-/* All but those for faults and for the C library's own use (32, 33), which a program cannot catch. */
+/* All but those for faults and for the C library's own use (32, 33), which a program cannot catch.
+ */
 static void masks(void)
 {
 	DIR *tasks = opendir("/proc/self/task");

@@ -1,6 +1,7 @@
 /*
  * Registered memory that goes away: the connection of the peer that reaches for it ends, at worst,
- * and nothing else: neither the program, nor its other connections, nor what is mapped there by then.
+ * and nothing else: neither the program, nor its other connections, nor what is mapped there by
+ * then.
  */
 #include "walk.h"
 

@@ -1,7 +1,7 @@
 /*
- * The wait of a poll for completions (rv_await_progress), with threads that are the engine: each tells
- * as verbs/internal/engine does. Compiled with -DFOR_EVER it has no bound, and a wake-up that is lost is the
- * last.
+ * The wait of a poll for completions (rv_await_progress), with threads that are the engine: each
+ * tells as verbs/internal/engine does. Compiled with -DFOR_EVER it has no bound, and a wake-up that
+ * is lost is the last.
  */
 #ifdef FOR_EVER
 #define AWAIT_NS 500000000000000
@@ -75,7 +75,8 @@ static void run(struct pair_of *pairs, int n, uint32_t times)
 
 	for (int i = 0; i < n; i++) {
 		pairs[i] = (struct pair_of){ .times = times };
-		if (pthread_create(&threads[2 * i], NULL, program, &pairs[i]) || pthread_create(&threads[2 * i + 1], NULL, engine, &pairs[i]))
+		if (pthread_create(&threads[2 * i], NULL, program, &pairs[i]) ||
+		    pthread_create(&threads[2 * i + 1], NULL, engine, &pairs[i]))
 			abort();
 	}
 	for (int i = 0; i < 2 * n; i++)
@@ -100,7 +101,8 @@ int main(void)
 	uint32_t doublings = 0;
 
 	for (uint32_t i = 1; i <= AWAIT_DOUBLINGS + 2; i++) {
-		rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX, &doublings); /* nothing comes: it has a bound */
+		rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX,
+				  &doublings); /* nothing comes: it has a bound */
 		if (doublings != (i < AWAIT_DOUBLINGS ? i : AWAIT_DOUBLINGS)) {
 			fprintf(stderr, "after %u waits in vain the next is doubled %u times\n", i, doublings);
 			return 1;
@@ -110,7 +112,10 @@ int main(void)
 		area.progress++;
 		rv_await_progress(area.progress - 1, &pairs[0].slot, UINT32_MAX, &doublings);
 		if (doublings != (i < AWAIT_DOUBLINGS ? AWAIT_DOUBLINGS - i : 0)) {
-			fprintf(stderr, "progress has come %u times, and the next wait is doubled %u times\n", i, doublings);
+			fprintf(stderr,
+				"progress has come %u times, and the next wait is doubled %u "
+				"times\n",
+				i, doublings);
 			return 1;
 		}
 	}

@@ -13,20 +13,20 @@
 
 #include <rdma/rdma_cma.h>
 
-#define CHECK(condition)                                                                                               \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__, #condition, errno,           \
-				strerror(errno));                                                                      \
-			exit(1);                                                                                       \
-		}                                                                                                      \
+#define CHECK(condition)                                                                  \
+	do {                                                                              \
+		if (!(condition)) {                                                       \
+			fprintf(stderr, "%s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__, \
+				#condition, errno, strerror(errno));                      \
+			exit(1);                                                          \
+		}                                                                         \
 	} while (0)
 
 /* The call fails with an errno, which it returns or leaves. */
-#define FAILS(call, error)                                                                                             \
-	do {                                                                                                           \
-		errno = 0;                                                                                             \
-		CHECK((call) == (error) || errno == (error));                                                          \
+#define FAILS(call, error)                                    \
+	do {                                                  \
+		errno = 0;                                    \
+		CHECK((call) == (error) || errno == (error)); \
 	} while (0)
 
 #define MEMORY 65536
@@ -62,7 +62,8 @@ struct ibv_wc await_on(struct ibv_cq *cq);
 bool told(struct ibv_comp_channel *channel); /* whether an event waits */
 struct rdma_cm_event *event_of(struct rdma_event_channel *ch, enum rdma_cm_event_type type);
 void post_recv(struct end *e, uint64_t wr_id, size_t offset, uint32_t length);
-struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op, uint32_t length);
+struct ibv_send_wr request(struct end *from, struct ibv_sge *sge, enum ibv_wr_opcode op,
+			   uint32_t length);
 int post(struct end *e, struct ibv_send_wr *wr);
 
 /* failures.c */
@@ -76,7 +77,8 @@ struct ibv_send_wr towards(struct end *from, struct end *to, struct ibv_sge *sge
 	enum ibv_wr_opcode op);
 
 /* ids.c */
-/* Waits until a thread that has stored its number sleeps in a system call, or has stored that it is over. */
+/* Waits until a thread that has stored its number sleeps in a system call, or has stored that it is
+ * over. */
 void until_asleep(const pid_t *thread, const int *over);
 void late(void);
 void requests(void);

@@ -116,8 +116,8 @@ static void *begin(void *arg)
 
 typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-__attribute__((visibility("hidden"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
-							 void *(*run)(void *), void *arg)
+__attribute__((visibility("hidden"))) int
+pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
 	create *real = (create *)dlsym(RTLD_DEFAULT, "pthread_create");
 	struct start *start = malloc(sizeof *start);

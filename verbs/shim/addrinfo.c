@@ -34,7 +34,8 @@ static bool copy_addresses(struct rdma_addrinfo *r, const struct addrinfo *found
 }
 
 /* What getaddrinfo says, as errno has it for callers that print that. */
-static int resolve(const char *node, const char *service, const struct rdma_addrinfo *hints, struct addrinfo **res)
+static int resolve(const char *node, const char *service, const struct rdma_addrinfo *hints,
+		   struct addrinfo **res)
 {
 	struct addrinfo h = { .ai_socktype = SOCK_STREAM };
 
@@ -49,7 +50,8 @@ static int resolve(const char *node, const char *service, const struct rdma_addr
 	return getaddrinfo(node, service, &h, res);
 }
 
-int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints, struct rdma_addrinfo **res)
+int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+		     struct rdma_addrinfo **res)
 {
 	static const struct rdma_addrinfo none;
 	struct rdma_addrinfo *r;

@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 /*
- * A thread that waits for an event while another destroys the channel stays here, as in the kernel's
- * read, until the process ends or somebody cancels it: programs rely on that. So does one that comes
- * only then, as rping's after it has acknowledged its last event. The descriptor is closed when nobody
- * reads from it, so that no thread reads from another file that has its number by now.
+ * A thread that waits for an event while another destroys the channel stays here, as in the
+ * kernel's read, until the process ends or somebody cancels it: programs rely on that. So does one
+ * that comes only then, as rping's after it has acknowledged its last event. The descriptor is
+ * closed when nobody reads from it, so that no thread reads from another file that has its number
+ * by now.
  */
 static void hold_thread(void)
 {
@@ -88,7 +89,8 @@ static bool begin_reading(struct rv_socket *s)
 {
 	uint32_t n = load_acquire(&s->users);
 
-	while (n && !__atomic_compare_exchange_n(&s->users, &n, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	while (n && !__atomic_compare_exchange_n(&s->users, &n, n + 1, false, __ATOMIC_ACQ_REL,
+						 __ATOMIC_ACQUIRE))
 		;
 	return n;
 }
@@ -144,9 +146,9 @@ static ssize_t take(struct rv_socket *s, void *event, size_t size, rv_acks_of *a
 }
 
 /*
- * A queue of the channel's to whose memory a peer has written since it was armed for any completion.
- * The event that it gets has no completion (verbs/internal/engine/qp.go, Written). Only a thread that waits
- * looks: nobody else is told.
+ * A queue of the channel's to whose memory a peer has written since it was armed for any
+ * completion. The event that it gets has no completion (verbs/internal/engine/qp.go, Written). Only
+ * a thread that waits looks: nobody else is told.
  */
 static struct rv_completions *written(struct rv_channel *ch)
 {
@@ -159,7 +161,8 @@ static struct rv_completions *written(struct rv_channel *ch)
 	__atomic_store_n(&ch->socket.waits.written, 0, __ATOMIC_SEQ_CST);
 	for (q = ch->queues; q; q = q->next_told, any = 2) {
 		if (__atomic_load_n(&q->ring->written, __ATOMIC_SEQ_CST) &&
-		    __atomic_compare_exchange_n(&q->ring->armed, &any, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+		    __atomic_compare_exchange_n(&q->ring->armed, &any, 0, false, __ATOMIC_SEQ_CST,
+						__ATOMIC_RELAXED)) {
 			__atomic_fetch_add(&q->acks.given, 1, __ATOMIC_ACQ_REL);
 			store_release(&ch->socket.waits.written, 1); /* there may be another */
 			break;
@@ -201,7 +204,8 @@ static void end_waiting(void *socket)
 	end_reading(s);
 }
 
-/* Waits for an event. The only point of cancellation. Of a channel, what written finds ends the wait. */
+/* Waits for an event. The only point of cancellation. Of a channel, what written finds ends the
+ * wait. */
 static ssize_t wait(struct rv_socket *s, struct rv_channel *ch, void **object)
 {
 	ssize_t n = 1;
@@ -221,7 +225,8 @@ static ssize_t wait(struct rv_socket *s, struct rv_channel *ch, void **object)
 	return n;
 }
 
-static void *receive_of(struct rv_socket *s, struct rv_channel *ch, void *event, size_t size, rv_acks_of *acks)
+static void *receive_of(struct rv_socket *s, struct rv_channel *ch, void *event, size_t size,
+			rv_acks_of *acks)
 {
 	void *object = NULL;
 	ssize_t n;

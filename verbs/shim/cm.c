@@ -104,7 +104,9 @@ static struct rdma_event_channel *own_channel(void)
  * calls wait.
  */
 #define LIMIT8 4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096
-static const uint32_t limits[64] = { LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8 };
+static const uint32_t limits[64] = {
+	LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8, LIMIT8
+};
 
 struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps)
 {
@@ -126,7 +128,8 @@ struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum 
 	return i;
 }
 
-static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps)
+static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+		     enum rdma_port_space ps)
 {
 	struct rv_args a;
 	struct rv_id *i;
@@ -140,7 +143,10 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 	if (rv_foreign(container(channel, struct rv_event_channel, channel)->socket.process))
 		return rv_fail(EPERM);
 	i = rv_new_id(channel, context, ps);
-	a = (struct rv_args){ .arg = { (uint64_t)container(channel, struct rv_event_channel, channel)->socket.engine_fd, i ? i->cookie : 0 } };
+	a = (struct rv_args){ .arg = {
+				      (uint64_t)container(channel, struct rv_event_channel, channel)
+					      ->socket.engine_fd,
+				      i ? i->cookie : 0 } };
 	error = i ? rv_call(RV_CM_CREATE, &a) : ENOMEM;
 	if (error) {
 		if (i) {
@@ -157,7 +163,8 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 	return 0;
 }
 
-int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps)
+int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+		   enum rdma_port_space ps)
 {
 	return create_id(channel, id, context, ps);
 }
@@ -206,7 +213,11 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	struct rv_id *i = to_id(id);
 	size_t n = address_size(addr);
 	struct rv_args a = {
-		.arg = { i->handle, i->v6_only, i->reuse }, .data = addr, .size = n, .ret = &id->route.addr.src_storage, .ret_size = sizeof id->route.addr.src_storage,
+		.arg = { i->handle, i->v6_only, i->reuse },
+		.data = addr,
+		.size = n,
+		.ret = &id->route.addr.src_storage,
+		.ret_size = sizeof id->route.addr.src_storage,
 	};
 	int error;
 
@@ -221,7 +232,8 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	return 0;
 }
 
-int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
+int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
+		      int timeout_ms)
 {
 	struct rv_id *i = to_id(id);
 	size_t ns, nd = address_size(dst);
@@ -289,7 +301,8 @@ static bool depth(uint8_t *asked)
 
 /* The queue pair of a connection, which is in service as far as the program is concerned: what it
  * posts before the peer has answered waits. */
-static int call_with_qp(struct rv_id *i, uint32_t op, struct rdma_conn_param *p, uint8_t responder, uint8_t initiator)
+static int call_with_qp(struct rv_id *i, uint32_t op, struct rdma_conn_param *p, uint8_t responder,
+			uint8_t initiator)
 {
 	struct rv_qp *q = NULL;
 	struct rv_args a;
@@ -357,7 +370,9 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t size)
 {
-	struct rv_args a = { .arg = { to_id(id)->handle }, .data = private_data, .size = private_data ? size : 0 };
+	struct rv_args a = { .arg = { to_id(id)->handle },
+			     .data = private_data,
+			     .size = private_data ? size : 0 };
 	int error = rv_call(RV_CM_REJECT, &a);
 
 	if (!error && id->event) { /* what rdma_get_request left there */

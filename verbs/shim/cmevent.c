@@ -60,8 +60,8 @@ static struct rv_acks *acks_of(void *id, const void *event)
 }
 
 /*
- * The next event. ENOMEM, EMFILE, ENFILE of a request: there is no id for it, and it was rejected. The
- * program is told, as its listener is the reason.
+ * The next event. ENOMEM, EMFILE, ENFILE of a request: there is no id for it, and it was rejected.
+ * The program is told, as its listener is the reason.
  */
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {

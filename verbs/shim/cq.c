@@ -26,8 +26,8 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 		return NULL;
 	}
 	a = (struct rv_args){
-		.arg = { cqe, ch ? (uint64_t)ch->socket.engine_fd : (uint64_t)-1, q->cookie, to_context(context)->handle,
-			 ch ? (uintptr_t)&ch->socket.waits : 0 },
+		.arg = { cqe, ch ? (uint64_t)ch->socket.engine_fd : (uint64_t)-1, q->cookie,
+			 to_context(context)->handle, ch ? (uintptr_t)&ch->socket.waits : 0 },
 	};
 	error = rv_call(RV_CREATE_CQ, &a);
 	if (error) {
@@ -55,25 +55,28 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 	return q;
 }
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
-			     int comp_vector)
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+			     struct ibv_comp_channel *channel, int comp_vector)
 {
-	struct rv_completions *q = create(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, comp_vector);
+	struct rv_completions *q =
+		create(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, comp_vector);
 
 	return q ? ibv_cq_ex_to_cq(&q->cq) : NULL;
 }
 
 /* What a completion of ours can tell. */
-#define WC_FLAGS                                                                                                       \
-	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |                \
-	 IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS)
+#define WC_FLAGS                                                                \
+	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | \
+	 IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL |      \
+	 IBV_WC_EX_WITH_DLID_PATH_BITS)
 
 struct ibv_cq_ex *rv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
 	struct rv_completions *q;
 
 	if (attr->wc_flags & ~(uint64_t)WC_FLAGS ||
-	    (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
+	    (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
+	     attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
 	    attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) {
 		errno = EOPNOTSUPP;
 		return NULL;
@@ -86,8 +89,8 @@ struct ibv_cq_ex *rv_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 }
 
 /*
- * More entries, with what is there. To fewer the queue is not made, which is allowed; but fewer than
- * it holds are an error. Who polls waits meanwhile.
+ * More entries, with what is there. To fewer the queue is not made, which is allowed; but fewer
+ * than it holds are an error. Who polls waits meanwhile.
  */
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
@@ -142,8 +145,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 
 /*
  * An event for the next completion, not for those that are there: programs arm and then poll, and
- * ib_send_lat -e counts on one completion for each event. The engine publishes a completion and then
- * looks at armed, and what is polled after this was there or is told.
+ * ib_send_lat -e counts on one completion for each event. The engine publishes a completion and
+ * then looks at armed, and what is polled after this was there or is told.
  */
 int rv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
@@ -153,10 +156,12 @@ int rv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 	if (rv_foreign(q->process))
 		return EPERM;
-	while (was < want && !__atomic_compare_exchange_n(&q->ring->armed, &was, want, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+	while (was < want && !__atomic_compare_exchange_n(&q->ring->armed, &was, want, false,
+							  __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
 	if (load_relaxed(&q->ring->written))
-		__atomic_store_n(&q->ring->written, 0, __ATOMIC_RELAXED); /* the program looks at memory after this */
+		__atomic_store_n(&q->ring->written, 0,
+				 __ATOMIC_RELAXED); /* the program looks at memory after this */
 	atomic_thread_fence(memory_order_seq_cst);
 	return 0;
 }
@@ -185,12 +190,12 @@ static void end_poll(struct ibv_cq_ex *cq)
 	(void)cq;
 }
 
-#define READ(type, name, expression)                                                                                   \
-	static type read_##name(struct ibv_cq_ex *cq)                                                                  \
-	{                                                                                                              \
-		const struct ibv_wc *wc = &((struct rv_completions *)cq)->wc;                                          \
-		(void)wc;                                                                                              \
-		return expression;                                                                                     \
+#define READ(type, name, expression)                                          \
+	static type read_##name(struct ibv_cq_ex *cq)                         \
+	{                                                                     \
+		const struct ibv_wc *wc = &((struct rv_completions *)cq)->wc; \
+		(void)wc;                                                     \
+		return expression;                                            \
 	}
 
 READ(enum ibv_wc_opcode, opcode, wc->opcode)

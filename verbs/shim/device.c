@@ -85,7 +85,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.vendor_id = 0x726e69,
 		.max_qp = RV_QPS_MAX,
 		.max_qp_wr = RV_WR_MAX,
-		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS,
+		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_MEM_WINDOW |
+				    IBV_DEVICE_MEM_MGT_EXTENSIONS,
 		.max_sge = RV_SGE_MAX,
 		.max_sge_rd = 1,
 		.max_cq = RV_CQS_MAX,
@@ -123,7 +124,8 @@ int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	return 0;
 }
 
-int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		  size_t size)
 {
 	struct ibv_port_attr all = {
 		.state = IBV_PORT_ACTIVE,
@@ -148,15 +150,17 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 	return 0;
 }
 
-/* The struct of those that were compiled before ibv_port_attr grew ends before link_layer's flags. */
+/* The struct of those that were compiled before ibv_port_attr grew ends before link_layer's flags.
+ */
 int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
-	return rv_query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+	return rv_query_port(context, port, (struct ibv_port_attr *)attr,
+			     offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
 /*
- * As iWARP devices have it: one GID, the port's address in its first octets. The GUID is in its second
- * half, where others have it, and programs look whether a GID is there.
+ * As iWARP devices have it: one GID, the port's address in its first octets. The GUID is in its
+ * second half, where others have it, and programs look whether a GID is there.
  */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
@@ -171,8 +175,8 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 	return 0;
 }
 
-int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
-		      uint32_t flags, size_t size)
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
+		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
 	struct ibv_gid_entry all = { .gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_IB };
 
@@ -183,8 +187,8 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 	return 0;
 }
 
-ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max, uint32_t flags,
-			     size_t size)
+ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
+			     uint32_t flags, size_t size)
 {
 	int error;
 

@@ -312,7 +312,8 @@ static struct rv_call *take_call(void)
 			struct rv_call *c = &rv_area->calls[(first + i) % RV_CALLS];
 			uint32_t was = RV_CALL_FREE;
 
-			if (__atomic_compare_exchange_n(&c->state, &was, RV_CALL_TAKEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			if (__atomic_compare_exchange_n(&c->state, &was, RV_CALL_TAKEN, false,
+							__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 				return c;
 		}
 		syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = 1000000 }, NULL); /* so many are in calls */
@@ -369,14 +370,15 @@ void rv_ring(uint32_t bit)
 
 	atomic_thread_fence(memory_order_seq_cst); /* the entry, then the look at the bit */
 	set_bit(word, 1ull << bit % 64);
-	set_bit(&rv_area->summary, 1ull << bit / 64); /* a thread that has set the first may not be here yet */
+	set_bit(&rv_area->summary,
+		1ull << bit / 64); /* a thread that has set the first may not be here yet */
 	wake(&rv_area->dozing, rv_area->bell_fd);
 }
 
 /*
- * A program that may be waiting for something else looks again after so long: twice as long where nothing has come, and half where
- * something has, so that waits last about as long as the engine takes. One that ends by its bound takes 16 us of a core that the
- * engine may need.
+ * A program that may be waiting for something else looks again after so long: twice as long where
+ * nothing has come, and half where something has, so that waits last about as long as the engine
+ * takes. One that ends by its bound takes 16 us of a core that the engine may need.
  */
 #ifndef AWAIT_NS
 #define AWAIT_NS 50000
@@ -384,8 +386,8 @@ void rv_ring(uint32_t bit)
 #endif
 
 /*
- * The engine completes, counts, and then looks at waiting; we say that we wait, then look at the slot, and then wait for the
- * count to change.
+ * The engine completes, counts, and then looks at waiting; we say that we wait, then look at the
+ * slot, and then wait for the count to change.
  */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings)
 {
@@ -397,7 +399,9 @@ void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint3
 
 	__atomic_fetch_add(&rv_area->waiting, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(slot, __ATOMIC_SEQ_CST) != want)
-		over = syscall(SYS_futex, &rv_area->progress, FUTEX_WAIT_PRIVATE, seen, &bound, NULL, 0) && errno == ETIMEDOUT;
+		over = syscall(SYS_futex, &rv_area->progress, FUTEX_WAIT_PRIVATE, seen, &bound,
+			       NULL, 0) &&
+		       errno == ETIMEDOUT;
 	__atomic_fetch_sub(&rv_area->waiting, 1, __ATOMIC_SEQ_CST);
 	/* What nobody was told of has come all the same. */
 	if (load_relaxed(&rv_area->progress) != seen || load_acquire(slot) == want)

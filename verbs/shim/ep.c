@@ -15,7 +15,9 @@ static int make_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	}
 	if (!attr->send_cq) {
 		if (!(id->send_cq_channel = ibv_create_comp_channel(id->verbs)) ||
-		    !(id->send_cq = ibv_create_cq(id->verbs, attr->cap.max_send_wr ? (int)attr->cap.max_send_wr : 1, id, id->send_cq_channel, 0)))
+		    !(id->send_cq = ibv_create_cq(
+			      id->verbs, attr->cap.max_send_wr ? (int)attr->cap.max_send_wr : 1, id,
+			      id->send_cq_channel, 0)))
 			return -1;
 		attr->send_cq = id->send_cq;
 	}
@@ -71,9 +73,15 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct ibv_qp_init_attr_ex ex = {
-		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq,
-		.cap = attr->cap, .qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all,
-		.comp_mask = pd ? IBV_QP_INIT_ATTR_PD : 0, .pd = pd,
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = pd ? IBV_QP_INIT_ATTR_PD : 0,
+		.pd = pd,
 	};
 	int result = rdma_create_qp_ex(id, &ex);
 
@@ -114,7 +122,10 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	struct ibv_srq_init_attr_ex ex = {
-		.srq_context = attr->srq_context, .attr = attr->attr, .comp_mask = pd ? IBV_SRQ_INIT_ATTR_PD : 0, .pd = pd,
+		.srq_context = attr->srq_context,
+		.attr = attr->attr,
+		.comp_mask = pd ? IBV_SRQ_INIT_ATTR_PD : 0,
+		.pd = pd,
 	};
 	int result = rdma_create_srq_ex(id, &ex);
 
@@ -132,7 +143,8 @@ void rdma_destroy_srq(struct rdma_cm_id *id)
 	id->srq = NULL;
 }
 
-static int prepare(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+static int prepare(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+		   struct ibv_qp_init_attr *attr)
 {
 	struct rv_id *i = to_id(id);
 
@@ -150,7 +162,8 @@ static int prepare(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_
 			id->pd = pd;
 		return 0;
 	}
-	if (rdma_resolve_addr(id, res->ai_src_addr, res->ai_dst_addr, 2000) || rdma_resolve_route(id, 2000))
+	if (rdma_resolve_addr(id, res->ai_src_addr, res->ai_dst_addr, 2000) ||
+	    rdma_resolve_route(id, 2000))
 		return -1;
 	if (!attr)
 		return 0;
@@ -158,7 +171,8 @@ static int prepare(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_
 	return rdma_create_qp(id, pd, attr);
 }
 
-int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+		   struct ibv_qp_init_attr *attr)
 {
 	struct rdma_cm_id *i;
 	int error;
@@ -223,7 +237,8 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 {
 	if (!id->verbs || attr->qp_state < IBV_QPS_INIT || attr->qp_state > IBV_QPS_RTS)
 		return rv_fail(EINVAL);
-	attr->qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+	attr->qp_access_flags =
+		IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	attr->port_num = 1;
 	attr->pkey_index = 0;
 	*mask = IBV_QP_STATE;

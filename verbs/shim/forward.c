@@ -10,24 +10,28 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define NOTHING(name, library) void name(void); void name(void) {} /* a driver registers: it will find no device */
+#define NOTHING(name, library) \
+	void name(void);       \
+	void name(void)        \
+	{                      \
+	} /* a driver registers: it will find no device */
 #define VARIABLE(name, library) extern bool name; bool name;
 
 /* Up to eight words, which is how every one of them is called. */
-#define FORWARD(name, library)                                                                           \
-	long name(long, long, long, long, long, long, long, long);                                       \
-	long name(long a, long b, long c, long d, long e, long f, long g, long h)                        \
-	{                                                                                                \
-		static long (*to)(long, long, long, long, long, long, long, long);                       \
-		void *found = __atomic_load_n((void **)&to, __ATOMIC_ACQUIRE);                           \
-                                                                                                         \
-		if (!found) {                                                                            \
-			found = find(library, #name);                                                    \
-			if (!found)                                                                      \
-				return rv_fail(ENOSYS);                                                  \
-			store_release((void **)&to, found);                                              \
-		}                                                                                        \
-		return to(a, b, c, d, e, f, g, h);                                                       \
+#define FORWARD(name, library)                                                     \
+	long name(long, long, long, long, long, long, long, long);                 \
+	long name(long a, long b, long c, long d, long e, long f, long g, long h)  \
+	{                                                                          \
+		static long (*to)(long, long, long, long, long, long, long, long); \
+		void *found = __atomic_load_n((void **)&to, __ATOMIC_ACQUIRE);     \
+                                                                                   \
+		if (!found) {                                                      \
+			found = find(library, #name);                              \
+			if (!found)                                                \
+				return rv_fail(ENOSYS);                            \
+			store_release((void **)&to, found);                        \
+		}                                                                  \
+		return to(a, b, c, d, e, f, g, h);                                 \
 	}
 
 /* The distribution's library, in the first of the loader's folders where that name is not ours. */

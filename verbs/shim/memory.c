@@ -35,9 +35,11 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 }
 
 /* Fills a region with what the engine registers. */
-static int enter(struct rv_mr *m, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+static int enter(struct rv_mr *m, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+		 unsigned int access)
 {
-	struct rv_args a = { .arg = { to_pd(pd)->handle, (uintptr_t)addr, length, access & IBV_ACCESS_ZERO_BASED ? 0 : iova, access } };
+	struct rv_args a = { .arg = { to_pd(pd)->handle, (uintptr_t)addr, length,
+				      access & IBV_ACCESS_ZERO_BASED ? 0 : iova, access } };
 	int error = rv_call(RV_REG_MR, &a);
 
 	if (error)
@@ -66,7 +68,8 @@ static int leave(struct rv_mr *m)
 	return error;
 }
 
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				unsigned int access)
 {
 	struct rv_mr *m = calloc(1, sizeof *m);
 	int error = m ? enter(m, pd, addr, length, iova, access) : ENOMEM;
@@ -84,7 +87,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
 }
 
-struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			       int access)
 {
 	return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned int)access);
 }
@@ -100,7 +104,8 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return error;
 }
 
-#define REREG (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS)
+#define REREG \
+	(IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS)
 
 /* New rights: the keys stay. */
 static int change_access(struct rv_mr *m, unsigned int access)
@@ -114,10 +119,11 @@ static int change_access(struct rv_mr *m, unsigned int access)
 }
 
 /*
- * New rights alone leave the region as it is; otherwise there is a new one in the old one's struct, and
- * the keys change. A call that fails has changed nothing.
+ * New rights alone leave the region as it is; otherwise there is a new one in the old one's struct,
+ * and the keys change. A call that fails has changed nothing.
  */
-int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		 int access)
 {
 	struct rv_mr *m = container(mr, struct rv_mr, mr), old = *m, new = { .handle = 0 };
 	bool move = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
@@ -125,8 +131,9 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 
 	if (rv_foreign_device(mr->context))
 		error = EPERM;
-	else if (flags & ~REREG || (move && (!addr || !length)) || (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
-	    (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != mr->context)))
+	else if (flags & ~REREG || (move && (!addr || !length)) ||
+		 (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
+		 (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != mr->context)))
 		error = EINVAL;
 	else if (load_acquire(&m->windows))
 		error = EBUSY;
@@ -136,9 +143,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 			return 0;
 	}
 	if (!error)
-		error = enter(&new, flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd, move ? addr : mr->addr, move ? length : mr->length,
-			      move ? (uintptr_t)addr : m->iova,
-			      flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : m->access);
+		error = enter(
+			&new, flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd, move ? addr : mr->addr,
+			move ? length : mr->length, move ? (uintptr_t)addr : m->iova,
+			flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : m->access);
 	if (error) {
 		errno = error;
 		return IBV_REREG_MR_ERR_INPUT;
@@ -148,7 +156,8 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	return 0;
 }
 
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
 {
 	(void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
 	errno = EOPNOTSUPP;
@@ -178,7 +187,11 @@ struct ibv_mw *rv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	}
 	__atomic_fetch_add(&to_pd(pd)->users, 1, __ATOMIC_ACQ_REL);
 	w->handle = a.arg[0];
-	w->mw = (struct ibv_mw){ .context = pd->context, .pd = pd, .rkey = (uint32_t)a.arg[1], .handle = (uint32_t)w->handle, .type = type };
+	w->mw = (struct ibv_mw){ .context = pd->context,
+				 .pd = pd,
+				 .rkey = (uint32_t)a.arg[1],
+				 .handle = (uint32_t)w->handle,
+				 .type = type };
 	return &w->mw;
 }
 
@@ -206,16 +219,17 @@ int rv_dealloc_mw(struct ibv_mw *mw)
 }
 
 /*
- * The engine binds at once, which is earlier than the requests before it may be carried out, and the
- * new key is in mw->rkey. The completion takes its turn in the send queue, as that of a Write of no
- * octets, which the peer does not notice. A length of 0 unbinds.
+ * The engine binds at once, which is earlier than the requests before it may be carried out, and
+ * the new key is in mw->rkey. The completion takes its turn in the send queue, as that of a Write
+ * of no octets, which the peer does not notice. A length of 0 unbinds.
  */
 int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	const struct ibv_mw_bind_info *b = &bind->bind_info;
 	struct rv_mw *w = container(mw, struct rv_mw, mw);
 	struct rv_mr *m = b->mr ? container(b->mr, struct rv_mr, mr) : NULL;
-	struct rv_args a = { .arg = { w->handle, b->length && m ? m->handle : 0, b->addr, b->length, b->mw_access_flags } };
+	struct rv_args a = { .arg = { w->handle, b->length && m ? m->handle : 0, b->addr, b->length,
+				      b->mw_access_flags } };
 	int error;
 
 	if (rv_foreign_device(qp->context))

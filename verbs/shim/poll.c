@@ -22,10 +22,11 @@ static const uint8_t statuses[] = {
  * polls without a completion each gives way once.
  *
  * A yield costs half a microsecond where no other thread wants the processor. Where others run in
- * each of many yields, and nothing completes, we wait for completions instead, and look with a yield
- * in between whether that is still so: two programs that yield in turn keep a processor from both
- * engines. So does one that has a processor for itself while its engine has to share one. A thread
- * that computes keeps it until the tick, milliseconds, and for a hundred times as long we only wait.
+ * each of many yields, and nothing completes, we wait for completions instead, and look with a
+ * yield in between whether that is still so: two programs that yield in turn keep a processor from
+ * both engines. So does one that has a processor for itself while its engine has to share one. A
+ * thread that computes keeps it until the tick, milliseconds, and for a hundred times as long we
+ * only wait.
  */
 #define VAIN_MAX 64
 #define YIELD_LONG_NS 1000000
@@ -62,7 +63,8 @@ static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32
 		__atomic_store_n(&c->shared, SHARED_MAX - 1, __ATOMIC_RELAXED);
 		/* What has completed since we were here last may be in another queue, to be polled next. */
 		if (seen == load_relaxed(&c->seen))
-			rv_await_progress(seen, &slot->seq, head + 1, &c->waits); /* the queue may have grown: it stays mapped */
+			/* the queue may have grown: it stays mapped */
+			rv_await_progress(seen, &slot->seq, head + 1, &c->waits);
 		__atomic_store_n(&c->seen, seen, __ATOMIC_RELAXED);
 		return;
 	}

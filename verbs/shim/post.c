@@ -1,7 +1,8 @@
 /* Work requests onto the rings. */
 #include "shim.h"
 
-_Static_assert(sizeof(struct rv_sge) == sizeof(struct ibv_sge) && offsetof(struct rv_sge, stag) == offsetof(struct ibv_sge, lkey),
+_Static_assert(sizeof(struct rv_sge) == sizeof(struct ibv_sge) &&
+		       offsetof(struct rv_sge, stag) == offsetof(struct ibv_sge, lkey),
 	       "ranges are copied as they are");
 
 /* What a request of each kind is, and completes as. */
@@ -44,7 +45,8 @@ void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data
 }
 
 /* Ranges after the first go into the entries after entry at. */
-static void put_list(struct rv_wqe *entries, uint32_t mask, uint32_t at, const struct ibv_sge *list, uint32_t n)
+static void put_list(struct rv_wqe *entries, uint32_t mask, uint32_t at, const struct ibv_sge *list,
+		     uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct rv_sge *to = (struct rv_sge *)&entries[(at + 1 + i / RV_RANGES_PER_ENTRY) & mask];
@@ -59,7 +61,8 @@ static int put_data(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr 
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > q->cap.max_send_sge)
 		return EINVAL;
-	if (!(wr->send_flags & IBV_SEND_INLINE) || w->op == RV_OP_READ || w->op == RV_OP_FETCH_ADD || w->op == RV_OP_COMPARE_SWAP) {
+	if (!(wr->send_flags & IBV_SEND_INLINE) || w->op == RV_OP_READ ||
+	    w->op == RV_OP_FETCH_ADD || w->op == RV_OP_COMPARE_SWAP) {
 		if (wr->num_sge > 0) {
 			memcpy(&w->local, wr->sg_list, sizeof w->local);
 			w->more = (uint8_t)(wr->num_sge - 1);
@@ -125,7 +128,8 @@ static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 		if (error)
 			return error;
 	}
-	q->sents[q->sent & q->sent_mask] = (struct rv_sent){ .wr_id = wr->wr_id, .opcode = kinds[wr->opcode].wc };
+	q->sents[q->sent & q->sent_mask] =
+		(struct rv_sent){ .wr_id = wr->wr_id, .opcode = kinds[wr->opcode].wc };
 	q->sq_tail += 1 + rv_entries_after(w);
 	store_release(&q->sent, q->sent + 1);
 	return 0;
@@ -158,17 +162,22 @@ int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 	return error;
 }
 
-/* Binds a window, if there is room for its completion, which comes after those of what was posted. */
+/* Binds a window, if there is room for its completion, which comes after those of what was posted.
+ */
 int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct rv_args *bind)
 {
 	struct rv_qp *q = to_qp(qp);
-	struct ibv_send_wr wr = { .wr_id = wr_id, .opcode = IBV_WR_RDMA_WRITE, .send_flags = flags & ~(unsigned int)IBV_SEND_INLINE };
+	struct ibv_send_wr wr = { .wr_id = wr_id,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = flags & ~(unsigned int)IBV_SEND_INLINE };
 	int error;
 
 	if (rv_foreign(q->process))
 		return EPERM;
 	rv_lock(&q->send_lock);
-	error = q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr ? ENOMEM : rv_call(RV_BIND_MW, bind);
+	error = q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr
+			? ENOMEM
+			: rv_call(RV_BIND_MW, bind);
 	if (!error) {
 		put(q, &wr); /* there is room */
 		q->sents[(q->sent - 1) & q->sent_mask].opcode = IBV_WC_BIND_MW;
@@ -182,7 +191,8 @@ int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct r
 }
 
 /* A receive buffer of a queue pair or of a shared receive queue. */
-static void put_buffer(struct rv_wqe *entries, uint32_t mask, uint32_t *tail, uint32_t id, const struct ibv_recv_wr *wr)
+static void put_buffer(struct rv_wqe *entries, uint32_t mask, uint32_t *tail, uint32_t id,
+		       const struct ibv_recv_wr *wr)
 {
 	struct rv_wqe *w = &entries[*tail & mask];
 

@@ -86,7 +86,8 @@ static void release(struct rv_qp *q)
 }
 
 /* The engine's part: rings and number. */
-static int make(struct rv_qp *q, struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+static int make(struct rv_qp *q, struct ibv_context *context,
+		const struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp_cap *cap = &q->cap;
 	uint32_t sges = cap->max_send_sge > cap->max_recv_sge ? cap->max_send_sge : cap->max_recv_sge;
@@ -115,11 +116,13 @@ static int make(struct rv_qp *q, struct ibv_context *context, const struct ibv_q
 /* What a peer may do unless the program moves its queue pair with less. */
 #define PEER_ACCESS (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-#define QP_ATTR (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-#define SEND_OPS                                                                                                       \
-	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |                        \
-	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |          \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+#define QP_ATTR \
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+#define SEND_OPS                                                                                \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
+	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                         \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |                       \
+	 IBV_QP_EX_WITH_SEND_WITH_INV)
 
 struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
@@ -132,7 +135,8 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	}
 	if (attr->qp_type != IBV_QPT_RC || attr->comp_mask & ~(uint32_t)QP_ATTR ||
 	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) ||
-	    (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS && attr->send_ops_flags & ~(uint64_t)SEND_OPS)) {
+	    (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+	     attr->send_ops_flags & ~(uint64_t)SEND_OPS)) {
 		errno = error; /* there are reliable connections, and what SEND_OPS names */
 		return NULL;
 	}
@@ -188,9 +192,15 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct ibv_qp_init_attr_ex ex = {
-		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq,
-		.cap = attr->cap, .qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all,
-		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
 	};
 	struct ibv_qp *qp = rv_create_qp_ex(pd->context, &ex);
 
@@ -272,12 +282,15 @@ static bool fresh(enum ibv_qp_state s)
 	return s == IBV_QPS_RESET || s == IBV_QPS_INIT;
 }
 
-int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
 {
 	struct rv_qp *q = to_qp(qp);
 	struct rv_args depths = { .arg = { q->handle } };
 	enum ibv_qp_state state = fresh(state_of(q)) ? IBV_QPS_INIT : state_of(q);
-	int error = mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC) ? rv_call(RV_QUERY_QP, &depths) : 0;
+	int error = mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC)
+			    ? rv_call(RV_QUERY_QP, &depths)
+			    : 0;
 
 	if (error)
 		return error;
@@ -291,8 +304,13 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 	if (mask & IBV_QP_STATE)
 		qp->state = state;
 	*init = (struct ibv_qp_init_attr){
-		.qp_context = qp->qp_context, .send_cq = qp->send_cq, .recv_cq = qp->recv_cq, .srq = qp->srq, .cap = q->cap,
-		.qp_type = qp->qp_type, .sq_sig_all = q->signal_all,
+		.qp_context = qp->qp_context,
+		.send_cq = qp->send_cq,
+		.recv_cq = qp->recv_cq,
+		.srq = qp->srq,
+		.cap = q->cap,
+		.qp_type = qp->qp_type,
+		.sq_sig_all = q->signal_all,
 	};
 	return 0;
 }
@@ -322,7 +340,8 @@ static int check_attr(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
 
 /*
  * Whether the program may move it. A connection moves its queue pair by itself, so RTR and RTS, and
- * for one that the program has made itself INIT, have been passed and change nothing. 0, or an errno.
+ * for one that the program has made itself INIT, have been passed and change nothing. 0, or an
+ * errno.
  */
 static int may_move(struct rv_qp *q, enum ibv_qp_state to)
 {

@@ -1,10 +1,10 @@
 /* What iWARP has not, or this library: refused as a device without it does. */
 #include "shim.h"
 
-#define NULL_OPNOTSUPP                                                                                                 \
-	do {                                                                                                           \
-		errno = EOPNOTSUPP;                                                                                    \
-		return NULL;                                                                                           \
+#define NULL_OPNOTSUPP              \
+	do {                        \
+		errno = EOPNOTSUPP; \
+		return NULL;        \
 	} while (0)
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
@@ -13,14 +13,15 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	NULL_OPNOTSUPP;
 }
 
-struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
+struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
+				     uint8_t port)
 {
 	(void)pd, (void)wc, (void)grh, (void)port;
 	NULL_OPNOTSUPP;
 }
 
-int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
-			struct ibv_ah_attr *attr)
+int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc,
+			struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
 	(void)context, (void)port, (void)wc, (void)grh, (void)attr;
 	return rv_fail(EOPNOTSUPP);
@@ -44,8 +45,8 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	return EOPNOTSUPP;
 }
 
-int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[ETHERNET_LL_SIZE],
-				uint16_t *vid)
+int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+				uint8_t mac[ETHERNET_LL_SIZE], uint16_t *vid)
 {
 	(void)context, (void)attr, (void)mac, (void)vid;
 	return rv_fail(EOPNOTSUPP);
@@ -96,7 +97,8 @@ int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 	return rv_fail(EOPNOTSUPP);
 }
 
-int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context)
+int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
+			   void *context)
 {
 	(void)id, (void)attr, (void)context;
 	return rv_fail(EOPNOTSUPP);

@@ -58,7 +58,8 @@
 #define RV_READS_MAX 128
 #define RV_GIDS 1
 
-/* Of a function that stands in front of the C library's: sanitizers call it before they are ready. */
+/* Of a function that stands in front of the C library's: sanitizers call it before they are ready.
+ */
 #define RV_EARLY __attribute__((no_sanitize("thread")))
 
 #define load_acquire(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
@@ -68,7 +69,8 @@
 
 /*
  * A lock for a few instructions, or for a call to the engine. Its holder is not cancelled, here or
- * anywhere in this library: there is no point of cancellation, except where a thread waits for an event.
+ * anywhere in this library: there is no point of cancellation, except where a thread waits for an
+ * event.
  */
 struct rv_lock {
 	uint32_t held;
@@ -101,9 +103,11 @@ struct rv_args {
 };
 int rv_call(uint32_t op, struct rv_args *a);
 int rv_call1(uint32_t op, uint64_t arg);
-void rv_after_calls(void); /* after reading an event: what was done before the calls that led to it is seen */
+void rv_after_calls(
+	void); /* after reading an event: what was done before the calls that led to it is seen */
 void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
-/* Until *slot is want, or the engine has completed something since seen, or for a moment, which is doubled *doublings times. */
+/* Until *slot is want, or the engine has completed something since seen, or for a moment, which is
+ * doubled *doublings times. */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings);
 extern struct rv_area *rv_area;
 
@@ -241,7 +245,8 @@ struct rv_completions {
 	uint32_t vain; /* polls without a completion, one after the other */
 	uint32_t seen; /* of rv_area->progress, before the last of these */
 	uint32_t waits; /* how often the next wait for progress is doubled */
-	uint32_t shared; /* yields one after the other in which another thread ran, or the engine was short of a processor */
+	uint32_t shared; /* yields one after the other in which another thread ran, or the engine
+			    was short of a processor */
 	uint64_t yield_from; /* no yield before */
 	uint64_t yield_least; /* what a yield takes at the least, ns; 0: not known */
 	struct rv_acks acks, async_acks;
@@ -335,7 +340,8 @@ struct rv_id {
 	struct ibv_pd *qp_pd;
 };
 
-_Static_assert(offsetof(struct rv_id, sync) == sizeof(struct rdma_cm_id) + 32, "as rsockets have it");
+_Static_assert(offsetof(struct rv_id, sync) == sizeof(struct rdma_cm_id) + 32,
+	       "as rsockets have it");
 
 #define to_context(c) container(c, struct rv_context, verbs.context)
 /* Of an opened device, and what was made of it. */
@@ -365,7 +371,8 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 int rv_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attr, size_t size);
-int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
+int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		  size_t size);
 
 /* poll.c: discards completions of a queue pair that is destroyed. The queue is locked. */
 void rv_discard(struct rv_completions *c, struct rv_qp *q);

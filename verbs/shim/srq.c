@@ -17,8 +17,8 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->attr.max_wr < 1 || attr->attr.max_wr > RV_WR_MAX ||
-	    attr->attr.max_sge > RV_SRQ_RANGES_MAX) {
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->attr.max_wr < 1 ||
+	    attr->attr.max_wr > RV_WR_MAX || attr->attr.max_sge > RV_SRQ_RANGES_MAX) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -33,7 +33,8 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	s->wr_ids = calloc(depth, sizeof *s->wr_ids);
 	s->free = calloc(depth, sizeof *s->free);
 	s->cookie = rv_table_add(s);
-	a = (struct rv_args){ .arg = { to_pd(attr->pd)->handle, depth, RV_SRQ_RANGES_MAX, s->cookie, to_context(context)->handle } };
+	a = (struct rv_args){ .arg = { to_pd(attr->pd)->handle, depth, RV_SRQ_RANGES_MAX, s->cookie,
+				       to_context(context)->handle } };
 	error = s->wr_ids && s->free && s->cookie ? rv_call(RV_CREATE_SRQ, &a) : ENOMEM;
 	if (error) {
 		rv_table_remove(s->cookie);

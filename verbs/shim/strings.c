@@ -1,7 +1,8 @@
 /* Names of statuses, states and events, which programs print. */
 #include "shim.h"
 
-#define NAME(names, i) ((unsigned)(i) < sizeof names / sizeof *names && names[i] ? names[i] : "unknown")
+#define NAME(names, i) \
+	((unsigned)(i) < sizeof names / sizeof *names && names[i] ? names[i] : "unknown")
 
 const char *ibv_wc_status_str(enum ibv_wc_status status)
 {

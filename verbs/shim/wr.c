@@ -59,7 +59,8 @@ static struct rv_wqe *begin(struct rv_qp *q, uint8_t op, uint8_t wc)
 	return w;
 }
 
-static void remote(struct ibv_qp_ex *qp, uint8_t op, uint8_t wc, uint32_t rkey, uint64_t addr, uint64_t a, uint64_t b)
+static void remote(struct ibv_qp_ex *qp, uint8_t op, uint8_t wc, uint32_t rkey, uint64_t addr,
+		   uint64_t a, uint64_t b)
 {
 	struct rv_wqe *w = begin((struct rv_qp *)qp, op, wc);
 
@@ -71,7 +72,8 @@ static void remote(struct ibv_qp_ex *qp, uint8_t op, uint8_t wc, uint32_t rkey, 
 	w->operands[1] = b;
 }
 
-static void cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, uint64_t compare, uint64_t swap)
+static void cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, uint64_t compare,
+		    uint64_t swap)
 {
 	remote(qp, RV_OP_COMPARE_SWAP, IBV_WC_COMP_SWAP, rkey, addr, compare, swap);
 }
@@ -127,7 +129,10 @@ static void set_sge_list(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *l
 	memcpy(&w->local, list, sizeof w->local);
 	w->more = (uint8_t)(n - 1);
 	for (size_t i = 1; i < n; i++) {
-		struct rv_sge *to = (struct rv_sge *)&q->sq_entries[(q->wr_entry + 1 + (i - 1) / RV_RANGES_PER_ENTRY) & q->sq_mask];
+		struct rv_sge *to =
+			(struct rv_sge *)&q
+				->sq_entries[(q->wr_entry + 1 + (i - 1) / RV_RANGES_PER_ENTRY) &
+					     q->sq_mask];
 
 		memcpy(&to[(i - 1) % RV_RANGES_PER_ENTRY], &list[i], sizeof *list);
 	}

@@ -201,7 +201,8 @@ func TestPlacesOfSwitches(t *testing.T) {
 			1): "switch.socket: \"/run/x/\": that names a folder",
 		switchBase + fmt.Sprintf("socket = %q\n",
 			long): "program.socket: 108 octets long",
-		uplink(fmt.Sprintf("driver = \"memif\"\nsocket = %q", long)):             "uplink.socket: 108 octets long",
+		uplink(fmt.Sprintf("driver = \"memif\"\nsocket = %q", long)): "" +
+			"uplink.socket: 108 octets long",
 		uplink("driver = \"memif\"\nsocket = \"@s\""):                            "uplink.socket: \"@s\" is a socket of programs of this switch",
 		uplink("driver = \"memif\"\nsocket = \"@m\"\nsecret = \"" + long + "\""): "uplink.secret: 108 octets; want 24 at most",
 		uplink(

@@ -252,7 +252,7 @@ func TestHostileClients(t *testing.T) {
 			require.NoError(t, d.conn.(*net.TCPConn).SetLinger(0))
 			require.NoError(t, d.conn.Close())
 			return c
-		}, "\xfe\x00\x00\x00\xce\x00\x00\x00\x00", ""}, // nothing moved, or the data connection failed: which is first
+		}, "\xfe\x00\x00\x00\xce\x00\x00\x00\x00", ""}, // nothing moved, or its connection failed
 		{"no results", func() *script {
 			return ended()
 		}, "\xfe\x00\x00\x00\x75\x00\x00\x00\x00", "no results"},

@@ -51,8 +51,8 @@ func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, sends
 			return nil, err
 		}
 	}
-	if _, err = c.qp.PostRecv(
-		rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
+	answer := c.buf.Slice(c.control+finishLen, answerLen)
+	if _, err = c.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: answer}); err != nil {
 		return nil, err
 	}
 	conn.PrivateData = r.marshal()

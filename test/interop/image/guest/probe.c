@@ -4,8 +4,9 @@
  *   probe listen PORT accept|reject [PRIVATE [IRD ORD]]
  *   probe connect ADDR PORT [PRIVATE [IRD ORD [MESSAGE]]]
  *
- * PRIVATE and MESSAGE are in hex, "-" for none. A listener serves one connection: it sends back every message, and shows
- * in the end what was written into its region. A client sends MESSAGE, if there is one, waits for an answer and disconnects.
+ * PRIVATE and MESSAGE are in hex, "-" for none. A listener serves one connection: it sends back
+ * every message, and shows in the end what was written into its region. A client sends MESSAGE, if
+ * there is one, waits for an answer and disconnects.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -60,9 +61,10 @@ static struct rdma_cm_event *next_event(int wait_ms)
 		return NULL;
 	if (rdma_get_cm_event(events, &e))
 		die("rdma_get_cm_event");
-	printf("event %s %d ird %d ord %d\n", rdma_event_str(e->event) + strlen("RDMA_CM_EVENT_"), e->status,
-	       e->param.conn.responder_resources, e->param.conn.initiator_depth);
-	hex("private", e->param.conn.private_data, e->param.conn.private_data ? e->param.conn.private_data_len : 0);
+	printf("event %s %d ird %d ord %d\n", rdma_event_str(e->event) + strlen("RDMA_CM_EVENT_"),
+	       e->status, e->param.conn.responder_resources, e->param.conn.initiator_depth);
+	hex("private", e->param.conn.private_data,
+	    e->param.conn.private_data ? e->param.conn.private_data_len : 0);
 	return e;
 }
 
@@ -166,7 +168,8 @@ static int do_listen(int argc, char **argv)
 	struct rdma_cm_id *listener;
 	struct rdma_cm_event *e;
 
-	if (rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) || rdma_bind_addr(listener, (struct sockaddr *)&at) ||
+	if (rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) ||
+	    rdma_bind_addr(listener, (struct sockaddr *)&at) ||
 	    rdma_listen(listener, 16)) /* siw notices no more at a time */
 		die("listen");
 	e = expect(RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -195,7 +198,8 @@ static int do_connect(int argc, char **argv)
 	struct rdma_conn_param p = params(argc - 4, argv + 4);
 
 	inet_pton(AF_INET, argv[2], &to.sin_addr);
-	if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP) || rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000))
+	if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP) ||
+	    rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000))
 		die("resolve address");
 	expect(RDMA_CM_EVENT_ADDR_RESOLVED);
 	if (rdma_resolve_route(id, 2000))
