@@ -7,5 +7,5 @@
 //	internal/ring     the memory that shim and engine share
 //
 // The tests here run Debian's programs and those of test/verbs between two processes.
-// docs/guides/verbs.md lists what works.
+// docs/guides/verbs.md lists programs that work, docs/reference/libibverbs.md calls that differ.
 package verbs
