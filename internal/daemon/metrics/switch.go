@@ -35,7 +35,7 @@ var switchPorts = []metric[switchPort]{
 	count("rnicd_switch_sent_bytes_total", "Octets of these frames, with their Ethernet headers.",
 		func(p *switchPort) uint64 { return p.SentB }),
 	reasons("rnicd_switch_drops_total",
-		"Frames from the port, or for it, that were dropped, by reason (docs/guides/switch.md).",
+		"Frames from the port, or for it, that were dropped, by reason (docs/reference/switch.md).",
 		"reason",
 		func(p *switchPort, yield func(float64, ...string)) { switchDrops(p.Drops, yield) }),
 	reasons("rnicd_switch_ring_errors_total",
