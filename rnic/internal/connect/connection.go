@@ -20,52 +20,53 @@ type Connection struct {
 	transport.Memory
 	shared    *qp.Shared // with other connections; nil: its memory is its own
 	phase     phase
-	initiator bool
-	dialect   mpa.Dialect // Initiator: of the Request
-	Responder *Responder  // of a Responder
-	engine    *qp.Engine  // engine and endpoint: nil at a Responder before the Request is accepted
+	half      half       // ours
+	timer     purpose    // of the Transport's timer
+	Responder *Responder // of a Responder
+	engine    *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
 	endpoint  *Endpoint
-	own       mpa.Frame // the start-up frame that this end has sent or is going to send
+	frames
+	fallback
+	promises
 
-	older []mpa.Dialect // Initiator: to be tried next
-	again func()        // Initiator: tries them; nil: nothing can be tried
-	// Initiator: tries another Poller, for our end may be its; nil: there is none
-	elsewhere   func()
-	privateMax  int  // the longest private data taken in a frame of Rev 0
-	firstMarker bool // culley-02: the peer's first octets are still to be looked at
-	awaitsRtr   bool // Responder: a Ready-to-Receive frame comes before FPDUs
-	awaitsReady bool // Responder: the Initiator owes that frame or an RTR message
-	// Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
-	dropBadCRC bool
+	dropBadCRC bool // Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
 	packFull   bool // Param.PackFull
+	told       bool // EventTerminated was told
 
-	wakeUpPlanned bool // Initiator: the timer is wakeup.go's
-	wakeUpLate    bool // start-up's message had not left when that came
+	repliedAt   int64 // Responder: when the Reply was made
+	sendFirstAt int64 // Responder: when it may send first (sendfirst.go); 0: never by time
 
-	repliedAt int64 // Responder: when the Reply was made
-	// Responder: when it may send first (sendfirst.go), no later than the timer; 0: never by time
-	sendFirstAt int64
+	claim        atomic.Uint32  // what came first: the ULP took the Request, or the connection ended
+	early        *earlyData     // delayed start-up: octets that came before MPA did
+	rxNext       uint64         // stream offset of the next start-up octet
+	rxBase       uint64         // stream offset of MPA's first octet
+	progressSeen uint64         // Transport.Progress when the linger timer was set
+	Err          error          // the first reason
+	badCRC       uint64         // FPDUs with a bad CRC that are in the flight record
+	self, Peer   netip.AddrPort // once established
+	at           int            // in Host.connections, under its mutex
+	Gone         Signal         // the connection is over
+	Returned     net.Conn       // before Gone: the stream that the connection is again
+}
 
-	claim  atomic.Uint32 // what came first: the ULP took the Request, or the connection ended
-	shut   bool          // our half is to be closed when everything was pulled
-	closed bool          // Transport.CloseSend was called
-	told   bool          // EventTerminated was told
-	// start-up octets received that are not yet a frame, of one that comes in pieces
-	in           []byte
-	out          []byte          // start-up octets not yet pulled
-	room         [frameRoom]byte // of out, for a frame that is short and alone
-	early        *earlyData      // delayed start-up: octets that came before MPA did
-	rxNext       uint64          // stream offset of the next start-up octet
-	rxBase       uint64          // stream offset of MPA's first octet
-	keptTo       uint64          // end of the octets that MPA ever kept, in its stream
-	owed         stack.PeerClock // since when the peer owes what would make those whole
-	progressSeen uint64          // Transport.Progress when the linger timer was set
-	Err          error           // the first reason
-	badCRC       uint64          // FPDUs with a bad CRC that are in the flight record
-	self, Peer   netip.AddrPort  // once established
-	at           int             // in Host.connections, under its mutex
-	Gone         Signal          // the connection is over
-	Returned     net.Conn        // before Gone: the stream that the connection is again
+// fallback is what an Initiator tries when this connection has failed.
+type fallback struct {
+	dialect   mpa.Dialect   // of the Request
+	older     []mpa.Dialect // to be tried next
+	again     func()        // tries them; nil: nothing can be tried
+	elsewhere func()        // tries another Poller, for our end may be its; nil: there is none
+}
+
+// promises are octets that MPA keeps, whose rest the peer owes.
+type promises struct {
+	keptTo uint64          // their end, in MPA's stream
+	owed   stack.PeerClock // since when
+}
+
+// keeps notes that MPA keeps octets that end at to, and has passed those up to passed.
+func (p *promises) keeps(to, passed uint64, now int64) {
+	p.keptTo = max(p.keptTo, to)
+	p.owed.Advance(passed, p.keptTo, now)
 }
 
 func newConnection(h *Host) *Connection {
@@ -110,7 +111,7 @@ func newKernelConnection(h *Host, nc *net.TCPConn,
 
 // initiate makes c an Initiator's connection, for the first of the dialects.
 func (c *Connection) initiate(e *Endpoint, tries []mpa.Dialect) {
-	c.initiator, c.engine, c.endpoint = true, e.engine, e
+	c.engine, c.endpoint = e.engine, e
 	c.dialect, c.older = tries[0], tries[1:]
 	c.privateMax = e.param.PrivateDataMax
 }
@@ -124,8 +125,7 @@ var _ transport.Upper = (*Connection)(nil)
 
 // Arrive implements stack.Upper.
 func (c *Connection) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
-	if c.phase == phaseFull && !c.awaitsRtr && c.early == nil && off >= c.rxBase && !c.firstMarker &&
-		bufs[0] != mem.NoBuf {
+	if c.phase.takesFPDUs() && c.early == nil && off >= c.rxBase && bufs[0] != mem.NoBuf {
 		return c.arriveFull(off, bufs, data)
 	}
 	if c.early != nil {
@@ -152,7 +152,7 @@ func (c *Connection) arriveFull(off uint64, bufs []mem.Buf,
 		for _, octets := range data[:n] {
 			at += uint64(len(octets))
 		}
-		c.keeps(at)
+		c.keeps(at, c.engine.Passed(), c.Transport.Now())
 	case v == stack.Refused && c.dropBadCRC:
 		c.recordBadCRC(off)
 	}
@@ -164,7 +164,7 @@ func (c *Connection) arriveFull(off uint64, bufs []mem.Buf,
 // full operation. During start-up only octets in order are taken; the peer's TCP sends the others
 // again.
 func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	if c.startingUp() {
+	if c.phase.awaitsFrame() {
 		if off < c.rxNext { // of a segment whose rest was refused
 			skip := min(c.rxNext-off, uint64(len(data)))
 			if off, data = off+skip, data[skip:]; len(data) == 0 {
@@ -189,7 +189,7 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 			return stack.Taken
 		}
 		return stack.Refused
-	case phaseFull:
+	case phaseMarker, phaseRtr, phaseFull:
 		if off < c.rxBase { // a refused segment that began with the start-up frame comes again
 			skip := c.rxBase - off
 			if skip >= uint64(len(data)) {
@@ -200,7 +200,7 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 		if b == mem.NoBuf {
 			return stack.Refused // they will come again in a Buf
 		}
-		if c.firstMarker && off == c.rxBase && !c.opensCulley02(data) {
+		if c.phase == phaseMarker && off == c.rxBase && !c.opensCulley02(data) {
 			return stack.Taken
 		}
 		_, v := c.arriveFull(off, []mem.Buf{b}, [][]byte{data})
@@ -217,26 +217,15 @@ var (
 	_ = [1]struct{}{}[stack.Verdict(mpa.Refused)-stack.Refused]
 )
 
-// startingUp says whether a frame of the peer's is due.
-func (c *Connection) startingUp() bool {
-	return c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseFull && c.awaitsRtr
-}
-
-// keeps notes that MPA keeps octets that end at to.
-func (c *Connection) keeps(to uint64) {
-	c.keptTo = max(c.keptTo, to)
-	c.owed.Advance(c.engine.Passed(), c.keptTo, c.Transport.Now())
-}
-
 // Edge implements stack.Upper.
 func (c *Connection) Edge(edge uint64) {
 	if c.early != nil {
 		c.giveEarly(edge) // of earlydata.go, as in Arrive
 	}
-	if c.phase == phaseFull && !c.awaitsRtr && edge > c.rxBase {
+	if c.phase.inService() && c.phase != phaseRtrFrame && edge > c.rxBase {
 		c.engine.LeftEdge(edge - c.rxBase)
 		if passed := c.engine.Passed(); passed < c.keptTo {
-			c.owed.Advance(passed, c.keptTo, c.Transport.Now())
+			c.keeps(c.keptTo, passed, c.Transport.Now())
 		}
 		c.heed()
 	}
@@ -244,7 +233,7 @@ func (c *Connection) Edge(edge uint64) {
 
 // Held implements stack.Upper.
 func (c *Connection) Held() (bufs int, since int64) {
-	if c.phase != phaseFull {
+	if !c.phase.inService() {
 		return 0, 0
 	}
 	since, owes := c.owed.Owes(c.engine.Passed())
@@ -262,17 +251,16 @@ func (c *Connection) Pull(dst [][]byte) (got stack.Pulled) {
 		if c.out = c.out[k:]; len(c.out) == 0 && c.phase == phaseToStream {
 			c.Transport.GiveBack()
 		}
-	} else if c.phase == phaseFull {
-		mayWait := c.packFull && !c.shut
+	} else if c.phase.inService() {
+		mayWait := c.packFull && c.half == halfOpen
 		if mayWait && !c.Transport.Unacked() {
 			mayWait, dst = false, dst[:1] // a second one may wait for the first
 		}
 		got.N, got.Ends = c.engine.Pull(dst, mayWait)
 		c.heed()
 	}
-	if c.shut && !c.closed && c.drained() {
-		c.closed = true
-		c.Transport.CloseSend()
+	if c.half == halfClosing && c.drained() {
+		c.closeHalf()
 	}
 	got.More = c.More()
 	return got
@@ -280,7 +268,7 @@ func (c *Connection) Pull(dst [][]byte) (got stack.Pulled) {
 
 // More implements transport.Upper.
 func (c *Connection) More() bool {
-	return len(c.out) > 0 || c.phase == phaseFull && c.engine.More()
+	return len(c.out) > 0 || c.phase.inService() && c.engine.More()
 }
 
 // Acked implements stack.Upper: who needs it asks Transport.Unacked or Progress.
@@ -295,39 +283,25 @@ func (c *Connection) Advice(error) {}
 // Woken implements stack.Upper.
 func (c *Connection) Woken() { c.Transport.Woken() }
 
-// Timer implements stack.Upper. What the one timer was set for depends on the phase.
+// Timer implements stack.Upper.
 func (c *Connection) Timer(int64) {
-	switch c.phase {
-	case phaseRequest, phaseReply:
+	was := c.timer
+	c.timer = timerOff
+	switch was {
+	case timerFrame:
 		c.Fail(ErrStartupTimeout)
-	case phaseDecide:
+	case timerDecision:
 		c.Fail(errUndecided)
-	default:
-		if c.phase == phaseRejecting && !c.shut {
-			c.closing()
-			return
-		}
-		if c.sendFirstAt != 0 && c.Transport.Now() >= c.sendFirstAt {
-			c.pauseOver()
-			return
-		}
-		if c.wakeUpPlanned && !c.shut {
-			c.wakeUp()
-			return
-		}
-		if c.phase == phaseFull && c.awaitsReady && !c.shut {
-			c.Fail(ErrStartupTimeout)
-			return
-		}
-		if c.phase == phaseFull && c.Err == nil && c.Transport.Progress() != c.progressSeen {
-			c.linger() // what was posted, or the peer's own rest, still moves
-			return
-		}
-		if c.phase == phaseRejecting {
-			c.Transport.Abort()
-			return
-		}
+	case timerWakeUp, timerWakeUpLate:
+		c.wakeUp(was == timerWakeUpLate)
+	case timerSendFirst:
+		c.pauseOver()
+	case timerRejected:
+		c.closing()
+	case timerHandBack:
 		c.Fail(ErrLinger)
+	case timerLinger:
+		c.lingered()
 	}
 }
 

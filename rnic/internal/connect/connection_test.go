@@ -176,9 +176,8 @@ func TestImmediate(t *testing.T) {
 	c, e, tr := starting(t, new([]wq.EventKind), Param{IRD: 1, ORD: 1})
 	c.initiate(e, []mpa.Dialect{mpa.Culley02})
 	c.Established()
-	require.Equal(t, phaseFull, c.phase)
+	require.Equal(t, phaseMarker, c.phase)
 	require.True(t, e.started.Given())
-	require.True(t, c.firstMarker)
 	require.NotZero(t, tr.sends)
 	require.EqualValues(t, 1, e.Terms.Load().IRD)
 
@@ -188,9 +187,8 @@ func TestImmediate(t *testing.T) {
 	require.Equal(t, []mpa.Frame{{}}, *offers)
 	require.Equal(t, uint64(7), c.rxBase)
 	require.NoError(t, c.Accept(e, mpa.Frame{}))
-	require.Equal(t, phaseFull, c.phase)
+	require.Equal(t, phaseMarker, c.phase)
 	require.False(t, e.started.Given())
-	require.True(t, c.firstMarker)
 	require.Same(t, c, e.Connection.Load())
 	require.NotZero(t, tr.sends)
 }
@@ -218,12 +216,12 @@ func TestUserTimeoutOfAResponder(t *testing.T) {
 				require.Equal(t, tc.want, tr.giveUp)
 				if refuses == nil || tc.asked == 0 {
 					require.NoError(t, err)
-					require.Equal(t, phaseFull, c.phase)
+					require.True(t, c.phase.inService())
 					require.Zero(t, c.Host.Startup.Refused[RefusedSystem].Load())
 					continue
 				}
 				require.ErrorIs(t, err, failed)
-				require.NotEqual(t, phaseFull, c.phase)
+				require.False(t, c.phase.inService())
 				require.Nil(t, e.Connection.Load())
 				require.EqualValues(t, 1, c.Host.Startup.Refused[RefusedSystem].Load())
 				require.Equal(t, d == mpa.Culley02, tr.aborts == 1)
@@ -246,60 +244,80 @@ func TestBeginsWithMarker(t *testing.T) {
 	}
 }
 
-// What the timer means says the phase.
-func TestTimerByPhase(t *testing.T) {
+// What the timer does says its purpose; how a connection ends whose peer lingers, the phase.
+func TestTimerByPurpose(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
+		timer  purpose
 		set    func(c *Connection, tr *abortable)
 		err    error
 		aborts int
-		timer  time.Duration // from now; 0: as it was
+		next   purpose
+		at     time.Duration // from now
 	}{
-		{"the Request", func(c *Connection, _ *abortable) {
-			c.phase = phaseRequest
-		}, ErrStartupTimeout, 1, 0},
-		{"the Reply", func(c *Connection, _ *abortable) {
-			c.phase = phaseReply
-		}, ErrStartupTimeout, 1, 0},
-		{"the decision", func(c *Connection, _ *abortable) { c.phase = phaseDecide }, errUndecided, 1, 0},
-		{"the RTR message", func(c *Connection, _ *abortable) {
-			c.awaitsReady = true
-		}, ErrStartupTimeout, 1, 0},
-		{"the end", func(c *Connection, _ *abortable) { c.shut = true }, ErrLinger, 1, 0},
-		{"the end, and RTR", func(c *Connection, _ *abortable) {
-			c.shut, c.awaitsReady = true, true
-		}, ErrLinger, 1, 0},
-		{"the end, it moves", func(c *Connection, tr *abortable) {
-			c.shut, tr.progress = true, 9
-		}, nil, 0, closeTimeout},
-		{"a Terminate, it moves", func(c *Connection, tr *abortable) {
-			c.shut, tr.progress, c.Err = true, 9, errClosedEarly
-		}, errClosedEarly, 1, 0},
-		{"a rejection", func(c *Connection, _ *abortable) {
+		{"a frame", timerFrame, nil, ErrStartupTimeout, 1, timerOff, 0},
+		{"the decision", timerDecision, nil, errUndecided, 1, timerOff, 0},
+		{"a stream", timerHandBack, nil, ErrLinger, 1, timerOff, 0},
+		{"the end", timerLinger, nil, ErrLinger, 1, timerOff, 0},
+		{"the end, and RTR", timerLinger, func(c *Connection, _ *abortable) {
+			c.phase = phaseRtr
+		}, ErrLinger, 1, timerOff, 0},
+		{"the end, it moves", timerLinger, func(_ *Connection, tr *abortable) {
+			tr.progress = 9
+		}, nil, 0, timerLinger, closeTimeout},
+		{"a Terminate, it moves", timerLinger, func(c *Connection, tr *abortable) {
+			tr.progress, c.Err = 9, errClosedEarly
+		}, errClosedEarly, 1, timerOff, 0},
+		{"a rejection", timerRejected, func(c *Connection, _ *abortable) {
+			c.phase, c.half = phaseRejecting, halfOpen
+		}, nil, 0, timerLinger, lingerTimeout},
+		{"a rejection, closing", timerLinger, func(c *Connection, _ *abortable) {
 			c.phase = phaseRejecting
-		}, nil, 0, lingerTimeout},
-		{"a rejection, closing", func(c *Connection, _ *abortable) {
-			c.phase, c.shut = phaseRejecting, true
-		}, nil, 1, 0},
+		}, nil, 1, timerOff, 0},
+		{"nothing", timerOff, nil, nil, 0, timerOff, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, tr := inService(t, new([]wq.EventKind))
-			tr.now = 100
-			tc.set(c, tr)
+			tr.now, c.timer = 100, tc.timer
+			if tc.timer == timerLinger {
+				c.half = halfClosing
+			}
+			if tc.set != nil {
+				tc.set(c, tr)
+			}
 			was := tr.timer
 			c.Timer(0)
 			require.Equal(t, tc.err, c.Err)
 			require.Equal(t, tc.aborts, tr.aborts)
-			if tc.timer != 0 {
-				was = tr.now + int64(tc.timer)
+			require.Equal(t, tc.next, c.timer)
+			if tc.next != timerOff {
+				was = tr.now + int64(tc.at)
 			}
 			require.Equal(t, was, tr.timer)
-			if tc.timer == lingerTimeout {
-				require.True(t, c.shut)
-				require.Equal(t, 1, tr.ends)
-			}
+			require.Equal(t, tc.timer == timerRejected, c.half == halfClosed)
 		})
 	}
+}
+
+// An Initiator's wake-up comes when its time is over; while start-up's message has not left, and
+// once more after that, it is put off.
+func TestWakeUpIsPutOff(t *testing.T) {
+	c, tr := inService(t, new([]wq.EventKind))
+	require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend}, nil, nil))
+	require.NotZero(t, pullOne(c, make([]byte, 60)))
+	c.endpoint.param.WakeUp = time.Second
+	c.planWakeUp()
+	require.Equal(t, timerWakeUp, c.timer)
+	require.Equal(t, tr.now+int64(time.Second), tr.timer)
+	c.timer = timerWakeUpLate // the message had not left
+	tr.now += 7
+	c.Timer(0)
+	require.Equal(t, timerWakeUp, c.timer, "it may have left just now")
+	require.Equal(t, tr.now+int64(time.Second), tr.timer)
+	require.Zero(t, c.Host.Startup.WakeUps.Load())
+	c.Timer(0)
+	require.Equal(t, timerOff, c.timer)
+	require.EqualValues(t, 1, c.Host.Startup.WakeUps.Load())
 }
 
 // The peer's FIN is an orderly end, except where it owes something.
@@ -313,15 +331,17 @@ func TestPeerClosedByPhase(t *testing.T) {
 		{"before the Request", func(c *Connection) { c.phase = phaseRequest }, ErrPeerClosed, 0},
 		{"before the Reply", func(c *Connection) { c.phase = phaseReply }, ErrPeerClosed, 0},
 		{"before the decision", func(c *Connection) { c.phase = phaseDecide }, ErrPeerClosed, 0},
-		{"before the RTR message", func(c *Connection) { c.awaitsReady = true }, ErrPeerClosed, 0},
-		{"likewise, while we close", func(c *Connection) { c.awaitsReady, c.shut = true, true }, nil, 1},
+		{"before the RTR message", func(c *Connection) { c.phase = phaseRtr }, ErrPeerClosed, 0},
+		{"likewise, while we close", func(c *Connection) {
+			c.phase, c.half = phaseRtr, halfClosing
+		}, nil, 1},
 		{"in a start-up frame", func(c *Connection) { c.in = []byte{1} }, ErrPeerClosed, 0},
 		{"as it may", func(*Connection) {}, nil, 1},
 		{"after a rejection", func(c *Connection) { c.phase = phaseRejecting }, nil, 1},
 		{"as a stream", func(c *Connection) { c.phase = phaseToStream }, nil, 0},
 		{"half-closed", func(c *Connection) { c.endpoint.param.AllowHalfClosed = true }, nil, 0},
 		{"half-closed, while we close", func(c *Connection) {
-			c.endpoint.param.AllowHalfClosed, c.shut = true, true
+			c.endpoint.param.AllowHalfClosed, c.half = true, halfClosing
 		}, nil, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -346,7 +366,7 @@ func TestPeerClosedByPhase(t *testing.T) {
 // gives it back, and the last one of one that closes ends our half, once.
 func TestPullOfStartup(t *testing.T) {
 	tr := &abortable{}
-	c := &Connection{phase: phaseToStream, out: []byte("abcde")}
+	c := &Connection{phase: phaseToStream, frames: frames{out: []byte("abcde")}}
 	c.Transport = tr
 	dst := make([]byte, 3)
 	require.True(t, c.More())
@@ -376,7 +396,10 @@ func TestPullOfStartup(t *testing.T) {
 func TestPackFullWaitsForTheFirst(t *testing.T) {
 	for _, shut := range []bool{false, true} {
 		c, tr := inService(t, new([]wq.EventKind))
-		c.packFull, c.shut = true, shut
+		c.packFull = true
+		if shut {
+			c.half = halfClosing
+		}
 		for range 3 { // FPDUs of 24 octets
 			require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend}, nil, nil))
 		}

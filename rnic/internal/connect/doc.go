@@ -24,6 +24,8 @@
 //	flight.go       the last events of a connection
 //	signal.go       Signal: what happens once
 //	host.go         Host: what the connections of an Adapter, and of one Poller, share
+//	timer.go        what a connection's timer is for
+//	frames.go       start-up frames on their way
 //	phase.go        phases and time-outs
 //	param.go        Param: how to connect
 //	refusal.go      why a start-up that a peer began was refused

@@ -61,7 +61,7 @@ func (c *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	}
 	// What may be start-up is always kept, and is little. The rest, which no peer has a right to
 	// send yet, has the bounds of octets that wait for the rest of their frame.
-	if off >= h.from+uint64(c.frameMax()) &&
+	if off >= h.from+uint64(c.longest()) &&
 		(len(h.pieces) >= c.bufsMax() || c.Pool.Available() < c.Spare) {
 		c.Fail(errPipelined)
 		return stack.Taken
@@ -87,7 +87,7 @@ func (c *Connection) giveEarly(edge uint64) {
 		data := c.Pool.Slot(p.buf)[p.pos : p.pos+p.n]
 		kept := false
 		switch {
-		case c.startingUp():
+		case c.phase.awaitsFrame():
 			used := uint32(c.startup(data))
 			p.off, p.pos, p.n = p.off+uint64(used), p.pos+used, p.n-used
 			if p.n > 0 {
@@ -95,9 +95,10 @@ func (c *Connection) giveEarly(edge uint64) {
 			}
 		case c.phase == phaseDecide:
 			return
-		case c.phase == phaseFull:
+		case c.phase.inService():
 			if kept = c.engine.ArriveLate(p.off-c.rxBase, p.buf, data); kept {
-				c.keeps(p.off - c.rxBase + uint64(len(data)))
+				to := p.off - c.rxBase + uint64(len(data))
+				c.keeps(to, c.engine.Passed(), c.Transport.Now())
 			}
 		}
 		if !kept {

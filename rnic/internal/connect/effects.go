@@ -39,7 +39,7 @@ func (c *Connection) carryOut(fx qp.Effects, err error) {
 	if fx&qp.EffectOpened != 0 {
 		c.opened()
 	}
-	if fx&qp.EffectCloseHalf != 0 && !c.shut {
+	if fx&qp.EffectCloseHalf != 0 && c.half == halfOpen {
 		c.closing()
 	}
 	if terminated {
@@ -63,10 +63,17 @@ func (c *Connection) carryOut(fx qp.Effects, err error) {
 
 // opened is EffectOpened: a Responder may send from now on.
 func (c *Connection) opened() {
-	c.sendFirstAt, c.awaitsReady = 0, false
+	c.sendFirstAt = 0
+	if c.phase == phaseRtr {
+		c.phase = phaseFull
+	}
 	c.endpoint.startedUp(nil)
-	if !c.shut {
-		c.Transport.SetTimer(0)
+	switch {
+	case c.timer != timerFrame && c.timer != timerSendFirst:
+	case c.half == halfOpen:
+		c.clearTimer()
+	default:
+		c.linger()
 	}
 	c.Transport.Send()
 }

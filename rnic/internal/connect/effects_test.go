@@ -136,7 +136,7 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 func TestCloseHalfOnce(t *testing.T) {
 	c, tr := inService(t, new([]wq.EventKind))
 	c.carryOut(qp.EffectCloseHalf, nil)
-	require.True(t, c.shut)
+	require.Equal(t, halfClosed, c.half)
 	bound := tr.timer
 	require.Equal(t, tr.now+int64(closeTimeout), bound)
 	tr.now += 5
@@ -148,12 +148,18 @@ func TestCloseHalfOnce(t *testing.T) {
 // later is not for the pause. While our half closes, the timer bounds that and stays.
 func TestOpenedEndsThePause(t *testing.T) {
 	c, tr := inService(t, new([]wq.EventKind))
-	c.sendFirstAt, c.awaitsReady = 7, true
-	tr.timer = 7
-	c.carryOut(qp.EffectOpened, nil)
-	require.Zero(t, tr.timer)
-	require.False(t, c.awaitsReady)
+	for _, p := range []purpose{timerFrame, timerSendFirst} {
+		c.sendFirstAt, c.phase = 7, phaseRtr
+		c.setTimerAt(p, 7)
+		c.carryOut(qp.EffectOpened, nil)
+		require.Zero(t, tr.timer)
+		require.Zero(t, c.sendFirstAt)
+		require.Equal(t, phaseFull, c.phase)
+	}
+	c.sendFirstAt = tr.now + 7
 	c.closing()
+	require.Equal(t, tr.now+7, tr.timer, "it still may, before that")
+	c.carryOut(qp.EffectOpened, nil)
 	require.Equal(t, tr.now+int64(closeTimeout), tr.timer)
 	c.carryOut(qp.EffectOpened, nil)
 	require.Equal(t, tr.now+int64(closeTimeout), tr.timer)

@@ -50,48 +50,65 @@ func (c *Connection) closing() {
 	if c.phase == phaseOver {
 		return
 	}
-	if !c.shut {
+	if c.half == halfOpen {
 		c.Transport.Record(flight.Closing, 0, 0)
+		c.half = halfClosing
 	}
-	c.shut = true
 	c.linger()
-	if c.drained() && !c.closed {
-		c.closed = true
-		c.Transport.CloseSend()
+	if c.half == halfClosing && c.drained() {
+		c.closeHalf()
 		return
 	}
 	c.Transport.Send()
 }
 
+// closeHalf ends our half, of which everything was pulled.
+func (c *Connection) closeHalf() {
+	c.half = halfClosed
+	c.Transport.CloseSend()
+}
+
 // drained says whether everything that is to be sent was pulled.
 func (c *Connection) drained() bool {
-	return len(c.out) == 0 && (c.phase != phaseFull || c.engine.Idle())
+	return len(c.out) == 0 && (!c.phase.inService() || c.engine.Idle())
 }
 
 // linger bounds how long a peer that does nothing can keep a closing connection.
 func (c *Connection) linger() {
 	c.progressSeen = c.Transport.Progress()
 	wait := lingerTimeout
-	if c.phase == phaseFull && c.Err == nil {
+	if c.phase.inService() && c.Err == nil {
 		wait = cmp.Or(c.endpoint.param.UserTimeout, closeTimeout)
 	}
 	at := c.Transport.Now() + int64(wait)
-	if c.sendFirstAt != 0 {
-		at = min(at, c.sendFirstAt)
+	if c.sendFirstAt != 0 && c.sendFirstAt <= at {
+		c.setTimerAt(timerSendFirst, c.sendFirstAt)
+		return
 	}
-	c.Transport.SetTimer(at)
+	c.setTimerAt(timerLinger, at)
+}
+
+// lingered is what linger's timer does.
+func (c *Connection) lingered() {
+	switch {
+	case c.phase.inService() && c.Err == nil && c.Transport.Progress() != c.progressSeen:
+		c.linger() // what was posted, or the peer's own rest, still moves
+	case c.phase == phaseRejecting:
+		c.Transport.Abort()
+	default:
+		c.Fail(ErrLinger)
+	}
 }
 
 // shutdown is the application's orderly close.
 func (c *Connection) shutdown() {
-	switch c.phase {
-	case phaseFull:
-		c.engine.Leave(wq.Closing)
-		if !c.shut {
-			c.closing()
-		}
-	default:
+	if !c.phase.inService() {
 		c.Fail(ErrClosed)
+		return
+	}
+	c.engine.Leave(wq.Closing)
+	if c.half == halfOpen {
+		c.closing()
 	}
 }
 
@@ -101,20 +118,20 @@ func (c *Connection) PeerClosed() {
 	c.Transport.Record(flight.PeerClosed, 0, 0)
 	switch {
 	case c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseDecide ||
-		c.phase == phaseFull && c.awaitsReady && !c.shut:
+		c.phase.awaitsRtr() && c.half == halfOpen:
 		c.Fail(newConnectionError(fmt.Errorf("%w during MPA start-up", ErrPeerClosed)))
-	case c.phase == phaseFull && (c.engine.Cut() || len(c.in) > 0):
+	case c.phase.inService() && (c.engine.Cut() || len(c.in) > 0):
 		c.Fail(newConnectionError(fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)))
-	case c.phase == phaseFull && c.engine.PeerEnds():
+	case c.phase.inService() && c.engine.PeerEnds():
 		c.Fail(newConnectionError(ErrUnanswered))
 	case c.phase == phaseToStream: // the stream will say so
 	default:
-		if c.phase == phaseFull {
+		if c.phase.inService() {
 			c.engine.Leave(wq.Closing)
-			c.endpoint.tellPeerClosed(c.shut)
+			c.endpoint.tellPeerClosed(c.half != halfOpen)
 			if c.engine.StopUnopened() {
 				// The FPDU that would have let us send will not come.
-			} else if c.endpoint.param.AllowHalfClosed && !c.shut {
+			} else if c.endpoint.param.AllowHalfClosed && c.half == halfOpen {
 				return
 			}
 		}
@@ -140,7 +157,7 @@ func (c *Connection) Lost(err error) {
 // Fail resets the connection for err. It implements transport.Upper.
 func (c *Connection) Fail(err error) {
 	c.note(err)
-	if c.phase == phaseFull {
+	if c.phase.inService() {
 		c.engine.Leave(wq.Error)
 	}
 	if c.phase != phaseOver {
@@ -169,7 +186,7 @@ func (c *Connection) over(err error) {
 	case errors.Is(err, stack.ErrHoarding):
 		// the stack has given it up for what the peer holds, so it is not lost
 		c.note(err)
-		if was == phaseFull {
+		if was.inService() {
 			c.engine.Leave(wq.Error)
 		}
 	default:
@@ -193,25 +210,25 @@ func (c *Connection) over(err error) {
 		c.elsewhere()
 		return
 	}
-	if c.Responder != nil && was != phaseFull {
+	if c.Responder != nil && !was.inService() {
 		c.Host.Refuse(RefusalOf(err))
 	}
 	err = c.Host.Public(err)
 	c.Err = err
-	if was == phaseFull {
+	if was.inService() {
 		c.Transport.Record(flight.Flushed, 0, 0)
 	}
 	c.keepRecord(err)
 	if e := c.endpoint; e != nil {
-		if was == phaseFull {
+		if was.inService() {
 			e.count(c, &e.final)
 		}
 		c.phase = phaseOver
-		if was != phaseFull {
+		if !was.inService() {
 			e.startedUp(OrClosed(err))
 		}
 		e.Finish(err)
-		if was == phaseFull {
+		if was.inService() {
 			e.tellEnd(c.told, err)
 		}
 	}
@@ -224,7 +241,7 @@ func (c *Connection) over(err error) {
 
 // fallsBack says whether a connection that is over is a reason to try an older dialect.
 func (c *Connection) fallsBack(was phase, err error) bool {
-	if !c.initiator || len(c.older) == 0 || c.again == nil || c.endpoint.Unwanted.Load() {
+	if !c.initiates() || len(c.older) == 0 || c.again == nil || c.endpoint.Unwanted.Load() {
 		return false
 	}
 	var re *Revision
@@ -239,7 +256,7 @@ func (c *Connection) report(was phase, err error) {
 	}
 	offered := !c.claim.CompareAndSwap(unclaimed, claimedByEnd)
 	if c.Responder.Report != nil {
-		c.Responder.Report(c, was == phaseFull, offered, err)
+		c.Responder.Report(c, was.inService(), offered, err)
 	}
 }
 

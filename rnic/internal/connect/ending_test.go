@@ -37,7 +37,7 @@ func TestReportOfAnEnd(t *testing.T) {
 					require.Empty(t, got)
 					continue
 				}
-				require.Equal(t, []report{{was == phaseFull, taken}}, got, "phase %d", was)
+				require.Equal(t, []report{{was.inService(), taken}}, got, "phase %d", was)
 				require.False(t, c.Claimed())
 				c.Responder.Report = nil
 				c.report(was, err) // nobody asks
@@ -134,7 +134,9 @@ func TestFallsBack(t *testing.T) {
 		{"unwanted", func(c *Connection) {
 			c.endpoint.Unwanted.Store(true)
 		}, phaseReply, stack.ErrReset, false},
-		{"a Responder", func(c *Connection) { c.initiator = false }, phaseReply, stack.ErrReset, false},
+		{"a Responder", func(c *Connection) {
+			c.Responder = &Responder{}
+		}, phaseReply, stack.ErrReset, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, e, _ := starting(t, new([]wq.EventKind), Param{})
@@ -187,7 +189,7 @@ func TestClosing(t *testing.T) {
 		c.closing()
 		require.Equal(t, tr.now+int64(tc.want), tr.timer, "%+v", tc)
 		require.Equal(t, tr.progress, c.progressSeen)
-		require.True(t, c.shut)
+		require.Equal(t, halfClosing, c.half)
 		require.Zero(t, tr.ends)
 		require.Equal(t, sends+1, tr.sends, "what is left has to be pulled")
 		require.Equal(t, flight.Closing, tr.kinds[len(tr.kinds)-1])

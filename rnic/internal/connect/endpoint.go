@@ -136,7 +136,7 @@ type View struct {
 
 // View fills in how c stands. The goroutine that drives the connection.
 func (c *Connection) View(v *View) {
-	*v = View{Initiator: c.initiator, State: wq.Connecting}
+	*v = View{Initiator: c.initiates(), State: wq.Connecting}
 	if c.endpoint == nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (e *Endpoint) MULPDU(ctx context.Context) (int, error) {
 	}
 	ch := make(chan int, 1)
 	if err := order(c.Transport.Submit, func() {
-		if c.phase == phaseFull { // else it has ended meanwhile, and Done says so
+		if c.phase.inService() { // else it has ended meanwhile, and Done says so
 			ch <- e.engine.MULPDU(c.Transport.EMSS())
 		}
 	}); err != nil {

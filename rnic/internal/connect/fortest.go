@@ -31,7 +31,7 @@ func NewInitiator(h *Host, e *Endpoint, tr transport.Conn, m transport.Memory, o
 	t *mpa.Terms) *Connection {
 	c := newConnection(h)
 	c.Transport, c.Memory = tr, m
-	c.initiator, c.phase, c.engine, c.endpoint, c.out = true, phaseFull, e.engine, e, out
+	c.phase, c.engine, c.endpoint, c.out = phaseFull, e.engine, e, out
 	c.start(t)
 	return c
 }

@@ -13,7 +13,7 @@ import (
 // toStream has the transport give the connection back as soon as the Reply is out.
 func (c *Connection) toStream() {
 	c.phase = phaseToStream
-	c.Transport.SetTimer(c.Transport.Now() + int64(lingerTimeout))
+	c.setTimer(timerHandBack, lingerTimeout)
 	if len(c.out) == 0 {
 		c.Transport.GiveBack()
 		return

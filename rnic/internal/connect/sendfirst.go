@@ -49,7 +49,7 @@ func (e *Endpoint) sendFirst(c *Connection) {
 	}
 	if at := c.repliedAt + int64(SendFirstPause); how == SendsFirst && c.Transport.Now() < at {
 		c.sendFirstAt = at
-		c.Transport.SetTimer(at)
+		c.setTimerAt(timerSendFirst, at)
 		return
 	}
 	c.open()
@@ -57,7 +57,7 @@ func (e *Endpoint) sendFirst(c *Connection) {
 
 // maySendFirst says whether only rule 4 is in the way.
 func (c *Connection) maySendFirst() bool {
-	return c.phase == phaseFull && c.engine.Unopened() && !c.awaitsReady && !c.awaitsRtr
+	return c.phase.inService() && !c.phase.awaitsRtr() && c.engine.Unopened()
 }
 
 // pauseOver is what sendFirst's timer does. Octets that are not acknowledged are the Reply, which
@@ -72,7 +72,7 @@ func (c *Connection) pauseOver() {
 	default:
 		c.open()
 	}
-	if c.shut { // what was posted goes out now, and then our half is closed
+	if c.half != halfOpen { // what was posted goes out now, and then our half is closed
 		c.linger()
 	}
 }

@@ -28,20 +28,20 @@ import (
 func (c *Connection) Established() {
 	c.self, c.Peer = c.Transport.Local(), c.Transport.Remote()
 	switch {
-	case c.initiator && c.dialect == mpa.Culley02:
+	case c.initiates() && c.dialect == mpa.Culley02:
 		if err := c.bound(c.endpoint); err != nil {
 			c.Fail(err)
 			return
 		}
 		c.immediate()
-	case c.initiator:
+	case c.initiates():
 		c.sendRequest()
 	case c.Responder.Dialects == mpa.DialectsOf(mpa.Culley02):
 		c.requestedImmediate()
 	default:
 		c.phase = phaseRequest
 		c.Transport.Silent()
-		c.Transport.SetTimer(c.Transport.Now() + int64(requestTimeout))
+		c.setTimer(timerFrame, requestTimeout)
 	}
 }
 
@@ -50,32 +50,22 @@ func (c *Connection) sendRequest() {
 	c.phase = phaseReply
 	p := c.endpoint.party(c, mpa.DialectsOf(c.dialect))
 	c.own = p.Request(c.dialect, c.endpoint.param.PrivateData)
-	c.putFrame(&c.own)
+	c.put(&c.own)
 	c.Transport.Record(flight.RequestSent, flight.Frame(int(c.own.Rev), false),
 		uint64(len(c.own.PrivateData)))
-	c.Transport.SetTimer(c.Transport.Now() + int64(replyTimeout))
+	c.setTimer(timerFrame, replyTimeout)
 	c.Transport.Send()
-}
-
-// frameRoom is the longest start-up frame for which nothing is allocated.
-const frameRoom = mpa.FrameLen + 28
-
-// putFrame has f sent after what is still to be pulled.
-func (c *Connection) putFrame(f *mpa.Frame) {
-	if c.out == nil {
-		c.out = c.room[:0]
-	}
-	c.out = f.Append(c.out)
 }
 
 // immediate begins full operation without frames, and therefore without a first FPDU to wait for.
 func (c *Connection) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
 	c.rxBase = c.rxNext
-	c.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode},
-		IRD: uint16(c.endpoint.param.IRD), ORD: uint16(c.endpoint.param.ORD)})
-	c.firstMarker = true
-	if c.initiator {
+	c.enter(&mpa.Terms{
+		Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode},
+		IRD: uint16(c.endpoint.param.IRD), ORD: uint16(c.endpoint.param.ORD),
+	}, phaseMarker)
+	if c.initiates() {
 		c.endpoint.startedUp(nil)
 	}
 	c.Transport.Send()
@@ -93,12 +83,12 @@ func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 &
 func (c *Connection) opensCulley02(data []byte) bool {
 	switch {
 	case beginsWithMarker(data):
-		c.firstMarker = false
+		c.phase = phaseFull
 	case mpa.BeginsFrame(data):
 		c.Fail(ErrFirstMarker)
 		return false
 	case !c.dropBadCRC:
-		c.firstMarker = false
+		c.phase = phaseFull
 		c.engine.RejectStream(ErrFirstMarker)
 		c.heed()
 		return false
@@ -120,13 +110,13 @@ func (c *Connection) bound(e *Endpoint) error {
 	return nil
 }
 
-// enter puts the queue pair into service.
-func (c *Connection) enter(t *mpa.Terms) {
-	c.phase = phaseFull
+// enter puts the queue pair into service, in the phase p.
+func (c *Connection) enter(t *mpa.Terms, p phase) {
+	c.phase = p
 	c.Transport.Record(flight.InService, uint64(t.Dialect), 0)
 	c.Transport.EnterFull(c.bufsMax())
 	c.Memory = c.Transport.Memory()
-	c.Transport.SetTimer(0)
+	c.clearTimer()
 	if t.UnaskedS {
 		c.Host.Startup.UnaskedS.Add(1)
 	}
@@ -136,7 +126,7 @@ func (c *Connection) enter(t *mpa.Terms) {
 	c.endpoint.Terms.Store(kept)
 	c.endpoint.param.PrivateData = nil // it is in a frame by now
 	c.start(kept)
-	if c.initiator {
+	if c.initiates() {
 		c.planWakeUp()
 	}
 }
@@ -152,7 +142,7 @@ func (c *Connection) start(t *mpa.Terms) {
 		c.Transport.Nagle()
 	}
 	c.engine.Start(&qp.StartOptions{
-		Terms: t, Responder: !c.initiator, Opened: c.initiator || t.Dialect == mpa.Culley02,
+		Terms: t, Responder: !c.initiates(), Opened: c.initiates() || t.Dialect == mpa.Culley02,
 		EMSS: c.Transport.EMSS(), Peer: peerKey(c.Peer.Addr()),
 		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Shared: c.shared,
 		DropBadCRC: c.dropBadCRC, PackFull: c.packFull,
@@ -180,7 +170,7 @@ func (c *Connection) startup(data []byte) (used int) {
 		return 0
 	}
 	had := len(c.in)
-	take := min(len(data), c.frameMax()-had)
+	take := min(len(data), c.longest()-had)
 	frame := data[:take]
 	if had > 0 {
 		c.in = append(c.in, frame...)
@@ -202,8 +192,8 @@ func (c *Connection) startup(data []byte) (used int) {
 	c.rxNext += uint64(used)
 	c.rxBase = c.rxNext
 	c.in = nil
-	if !c.shut { // a closing Responder's timer is the bound of its wait for the peer
-		c.Transport.SetTimer(0)
+	if c.timer == timerFrame { // a closing Responder's is the bound of its wait for the peer
+		c.clearTimer()
 	}
 	c.recordFrame(f)
 	switch f.Kind {
@@ -229,15 +219,12 @@ func (c *Connection) recordFrame(f mpa.Frame) {
 	c.Transport.Record(k, flight.Frame(int(f.Rev), f.Reject), uint64(len(f.PrivateData)))
 }
 
-// frameMax is the longest frame that is taken, of any Rev.
-func (c *Connection) frameMax() int { return mpa.FrameLen + max(c.privateMax, mpa.PrivateDataMax) }
-
 // expected is the kind of frame that must come next.
 func (c *Connection) expected() mpa.FrameKind {
 	switch {
-	case c.initiator:
+	case c.initiates():
 		return mpa.Reply
-	case c.awaitsRtr:
+	case c.phase == phaseRtrFrame:
 		return mpa.Rtr
 	}
 	return mpa.Request
@@ -279,7 +266,7 @@ func (c *Connection) requestedImmediate() {
 // decide offers the connection to the ULP.
 func (c *Connection) decide(f mpa.Frame) {
 	c.phase = phaseDecide
-	c.Transport.SetTimer(c.Transport.Now() + int64(requestTimeout))
+	c.setTimer(timerDecision, requestTimeout)
 	if err := c.Responder.Offer(c, f); err != nil {
 		c.Host.Refuse(RefusedBacklog)
 		c.Fail(err)
@@ -316,9 +303,9 @@ func (c *Connection) replied(f mpa.Frame) {
 	}
 	if err == nil && t.RtrFrame {
 		rtr := mpa.RtrFrame(&c.own, &f)
-		c.putFrame(&rtr)
+		c.put(&rtr)
 	}
-	c.enter(&t)
+	c.enter(&t, phaseFull)
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
 		c.engine.Terminate(err)
 		c.heed()
@@ -375,13 +362,19 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 	}
 	c.own = rep
 	c.recordReply(rep)
-	c.putFrame(&rep) // after the last streaming message, if a hasty peer has not waited for that
+	c.put(&rep) // after the last streaming message, if a hasty peer has not waited for that
 	c.own.PrivateData = nil
 	c.engine, c.endpoint = e.engine, e
-	c.enter(&t)
-	if c.awaitsRtr, c.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
-		// otherwise the first FPDU is the ULP's, which may take its time
-		c.Transport.SetTimer(c.Transport.Now() + int64(rtrTimeout))
+	switch {
+	case t.RtrFrame:
+		c.enter(&t, phaseRtrFrame)
+	case t.PeerToPeer:
+		c.enter(&t, phaseRtr)
+	default:
+		c.enter(&t, phaseFull)
+	}
+	if c.phase.awaitsRtr() { // otherwise the first FPDU is the ULP's, which may take its time
+		c.setTimer(timerFrame, rtrTimeout)
 	}
 	c.repliedAt = c.Transport.Now()
 	c.Transport.Send()
@@ -418,7 +411,7 @@ func (c *Connection) ready(f mpa.Frame) {
 		c.Fail(mpa.ErrReadyRev)
 		return
 	}
-	c.awaitsRtr = false
+	c.phase = phaseRtr
 	c.open()
 }
 
@@ -440,7 +433,7 @@ func (c *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 		}
 		f := rejection(req, private)
 		c.recordReply(f)
-		c.putFrame(&f)
+		c.put(&f)
 		c.toStream()
 		return nil
 	}
@@ -471,9 +464,9 @@ func (c *Connection) recordReply(f mpa.Frame) {
 // rejectedTimeout.
 func (c *Connection) refuse(f mpa.Frame) {
 	c.recordReply(f)
-	c.putFrame(&f)
+	c.put(&f)
 	c.phase = phaseRejecting
-	c.Transport.SetTimer(c.Transport.Now() + int64(rejectedTimeout))
+	c.setTimer(timerRejected, rejectedTimeout)
 	c.Transport.Send()
 }
 
@@ -496,7 +489,7 @@ func (e *Endpoint) party(c *Connection, served mpa.Dialects) mpa.Party {
 	if p.RTR == 0 {
 		p.RTR = mpa.AllRTR
 	}
-	if c.initiator && !o.Named {
+	if c.initiates() && !o.Named {
 		p.Dialects = mpa.DialectsOf(mpa.RDDP01, mpa.RFC5044)
 	}
 	return p

@@ -14,8 +14,8 @@ import (
 
 // planWakeUp sets the timer when an Initiator enters full operation.
 func (c *Connection) planWakeUp() {
-	if c.wakeUpPlanned = c.endpoint.param.WakeUp > 0 && c.dialect != mpa.Culley02; c.wakeUpPlanned {
-		c.Transport.SetTimer(c.Transport.Now() + int64(c.endpoint.param.WakeUp))
+	if wait := c.endpoint.param.WakeUp; wait > 0 && c.dialect != mpa.Culley02 {
+		c.setTimer(timerWakeUp, wait)
 	}
 }
 
@@ -25,13 +25,15 @@ const wakeUpAgainMin = time.Millisecond
 // wakeUp is what that timer does. What is sent from now on needs no wake-up, except the message
 // of a peer-to-peer start-up, which a busy machine may not have sent by now, nor a busy peer
 // listen: that is waited for, and then the whole time once more, for it may have left just now.
-func (c *Connection) wakeUp() {
-	if owes := c.engine.Owes(); owes || c.wakeUpLate {
-		c.wakeUpLate = owes
-		c.Transport.SetTimer(c.Transport.Now() + int64(max(c.endpoint.param.WakeUp, wakeUpAgainMin)))
+func (c *Connection) wakeUp(late bool) {
+	if owes := c.engine.Owes(); owes || late {
+		next := timerWakeUp
+		if owes {
+			next = timerWakeUpLate
+		}
+		c.setTimer(next, max(c.endpoint.param.WakeUp, wakeUpAgainMin))
 		return
 	}
-	c.wakeUpPlanned = false
 	if c.engine.OweWakeUp() {
 		c.Host.Startup.WakeUps.Add(1)
 		c.Transport.Send()
