@@ -223,23 +223,6 @@ func TestWindowsBeyond16Bits(t *testing.T) {
 	s.wantArrival(16_777_215, 16_777_216)
 }
 
-// req: 9293-MAY-8, 9293-MUST-37
-func TestWindowMayStayClosed(t *testing.T) {
-	s := accepted(t, plain(), "")
-	s.c.SetReceiveWindow(0)
-	s.in(". 1:20001 ack 1")
-	s.expect(". 1 ack 20001 win 0")
-	for range 10_000 { // a week of probes
-		s.advance(60 * sc)
-		s.in(". 20001:20002 ack 1")
-		s.wantNothing()
-		s.expect(". 1 ack 20001 win 0")
-	}
-	s.wantState(Established)
-	s.c.SetReceiveWindow(5000)
-	s.expect(". 1 ack 20001 win 5000")
-}
-
 // What has been SACKed stays held, whatever becomes of memory: every block goes on being reported
 // until the edge passes.
 //

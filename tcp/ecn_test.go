@@ -81,30 +81,6 @@ func TestECNIsGivenUpAfterTwoSyns(t *testing.T) {
 	s.expect("S. 0:1 ack 1 rtx")
 }
 
-// req: 9293-MUST-48, 9293-SHLD-21, 9293-SHLD-22
-func TestDSFieldIsInEverySegment(t *testing.T) {
-	cfg := plain()
-	cfg.TOS = 0xbb // the ECN bits are not taken
-	cfg.ECN = ECNActive
-	s := newScript(t, cfg)
-	s.connect()
-	s.expect("SEW 0:1 tos 184")
-	s.advance(sc)
-	s.expect("SEW 0:1 tos 184 rtx")
-	s.in("SE. 0:1 ack 1 win 60000 mss 1000")
-	s.expect(". 1 ack 1 tos 184")
-	s.push(10)
-	s.expect(". 1:11 ack 1 tos 186")
-	s.c.SetTOS(0x2f)
-	s.advance(3 * sc)
-	s.expect(". 1:11 ack 1 tos 44 rtx")
-	s.in(". 1:1001 ack 11")
-	s.advance(50 * ms)
-	s.expect(". 11 ack 1001 tos 44")
-	s.c.Abort(s.now)
-	s.expect("R. 11 ack 1001 tos 44")
-}
-
 // Between two turns of output more changes of the mark than are kept, or no place to keep any: no
 // mark goes unsaid.
 func TestManyChangesOfTheMark(t *testing.T) {
@@ -258,18 +234,4 @@ func TestSetCongestionKeepsTheWindow(t *testing.T) {
 	if last.Acked != 1000 {
 		t.Errorf("%+v", last)
 	}
-}
-
-// The first octets may come with the SYN,ACK, before anything was acknowledged: one ACK tells their
-// mark.
-func TestMarkOfTheFirstOctets(t *testing.T) {
-	cfg := plain()
-	cfg.Congestion = exactReno{}
-	s := newScript(t, cfg)
-	s.connect()
-	s.expect("SEW 0:1")
-	s.in("SE. 0:1 ack 1 win 60000 mss 1000")
-	s.in(". 1:101 ack 1 ce")
-	s.advance(500 * ms)
-	s.expect("E. 1 ack 101")
 }

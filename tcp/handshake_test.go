@@ -52,17 +52,6 @@ func TestPassiveOpenAnswersOnlyWhatWasOffered(t *testing.T) {
 	}
 }
 
-// req: 9293-MUST-15
-func TestNoMSSMeans536(t *testing.T) {
-	s := newScript(t, plain())
-	s.accept("S 0:1 win 60000")
-	s.expect("S. 0:1 ack 1")
-	s.in(". 1 ack 1")
-	if got := s.c.EMSS(); got != 536 {
-		t.Errorf("EMSS %d", got)
-	}
-}
-
 // Windows are scaled where both SYNs said so, in both directions, and otherwise in neither,
 // whichever end opened.
 //
@@ -203,22 +192,6 @@ func TestWindowOfASynIsKept(t *testing.T) {
 	s.wantArrival(10_000, 11_000)
 }
 
-// req: 9293-MUST-10
-func TestSimultaneousOpen(t *testing.T) {
-	s := newScript(t, sackOnly())
-	s.connect()
-	s.expect("S 0:1")
-	s.in("S 0:1 win 60000 mss 1000 sackOK")
-	s.wantState(SynReceived)
-	s.expect("S. 0:1 ack 1 sackOK")
-	s.in("S. 0:1 ack 1 win 60000 mss 1000 sackOK")
-	s.wantState(Established)
-	s.wantEvents(EvEstablished)
-	s.expect()
-	s.push(100)
-	s.expect(". 1:101 ack 1")
-}
-
 // The window of a SYN,ACK that crosses our SYN is as little scaled as that of any other.
 //
 // req: 7323-2.2-4
@@ -239,43 +212,6 @@ func TestSimultaneousOpenDoesNotScaleTheWindow(t *testing.T) {
 	if got := s.c.Stats().SndWnd; got != 2000<<7 {
 		t.Errorf("window %d", got)
 	}
-}
-
-// req: 9293-3.10.7.3-1
-func TestResetInSynSent(t *testing.T) {
-	s := newScript(t, plain())
-	s.connect()
-	s.expect("S 0:1")
-	s.in("R 0")
-	s.wantState(SynSent)
-	s.in("R. 0 ack 2")
-	s.wantState(SynSent)
-	s.expect()
-	s.in("R. 0 ack 1")
-	s.wantState(Closed)
-	s.wantEvents(EvRefused | EvClosed)
-	s.expect()
-}
-
-// req: 9293-3.5.2-3
-func TestUnacceptableAckInSynSentDrawsReset(t *testing.T) {
-	s := newScript(t, plain())
-	s.connect()
-	s.expect("S 0:1")
-	s.in("S. 0:1 ack 500 mss 1000")
-	s.wantDrop(DropAckUnsent)
-	s.wantState(SynSent)
-	s.expect("R 500")
-}
-
-// req: 9293-3.5.2-3
-func TestUnacceptableAckInSynReceivedDrawsReset(t *testing.T) {
-	s := newScript(t, plain())
-	s.accept("S 0:1 mss 1000")
-	s.expect("S. 0:1 ack 1")
-	s.in(". 1 ack 2")
-	s.wantState(SynReceived)
-	s.expect("R 2")
 }
 
 // req: 9293-MUST-11, 9293-3.10.7.4-6
@@ -311,19 +247,6 @@ func TestSynBacksOffAndGivesUp(t *testing.T) {
 	s.advance(2 * sc)
 	s.wantState(Closed)
 	s.wantEvents(EvTimeout | EvClosed)
-}
-
-// req: 4987-4-1
-func TestSynAckIsRetransmitted(t *testing.T) {
-	s := newScript(t, plain())
-	s.accept("S 0:1 mss 1000")
-	s.expect("S. 0:1 ack 1 fresh")
-	s.advance(sc)
-	s.expect("S. 0:1 ack 1 rtx")
-	s.in("S 0:1 mss 1000")
-	s.expect("S. 0:1 ack 1 rtx")
-	s.in(". 1 ack 1")
-	s.wantState(Established)
 }
 
 // req: 5681-3.1-4, 6298-5-6
@@ -370,23 +293,6 @@ func TestInitialWindow(t *testing.T) {
 	}
 }
 
-// req: 9293-3.5-1
-func TestDataOnSynIsLeftToRetransmission(t *testing.T) {
-	s := newScript(t, plain())
-	s.accept("S 0:101 win 60000 mss 1000")
-	s.expect("S. 0:1 ack 1")
-	s.in(". 1:101 ack 1")
-	s.wantState(Established)
-	s.wantArrival(0, 100)
-}
-
-// req: 3168-6.1.1-2
-func TestECNSetupIsNotReflected(t *testing.T) {
-	s := newScript(t, plain())
-	s.accept("SEW 0:1 mss 1000")
-	s.expect("S. 0:1 ack 1")
-}
-
 // req: 9293-3.5.2-1, 9293-3.10.7.2-1
 func TestResetFor(t *testing.T) {
 	var x Transmit
@@ -404,23 +310,6 @@ func TestResetFor(t *testing.T) {
 	}
 	if x.HeaderLen() != HeaderLenMin || x.ID != id || x.Handle != NoHandle {
 		t.Errorf("%+v", x)
-	}
-}
-
-func TestConnIsReusable(t *testing.T) {
-	s := accepted(t, plain(), "")
-	s.push(100)
-	s.in("R 1")
-	s.wantState(Closed)
-	s.wantReleased(0)
-	s.sent()
-	s.connect()
-	s.expect("S 0:1 fresh")
-	s.in("S. 0:1 ack 1 win 60000 mss 1000")
-	s.wantState(Established)
-	s.expect(". 1 ack 1")
-	if s.c.AckedOffset() != 0 || s.c.PushedOffset() != 0 || s.c.Edge() != 0 {
-		t.Error("offsets of the earlier connection")
 	}
 }
 
@@ -451,16 +340,6 @@ func TestNewSynInSynReceived(t *testing.T) {
 	active.wantDrop(DropSYNChallenge)
 	active.wantState(SynReceived)
 	active.expect(". 1 ack 1")
-}
-
-func TestAckOvertakesTheAnswerToADuplicateSyn(t *testing.T) {
-	s := newScript(t, plain())
-	s.accept("S 0:1 mss 1000")
-	s.expect("S. 0:1 ack 1")
-	s.in("S 0:1 mss 1000")
-	s.in(". 1 ack 1")
-	s.wantState(Established)
-	s.expect()
 }
 
 // What a SYN waited in this host for the address of its next hop says nothing of the path: the

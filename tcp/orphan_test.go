@@ -31,17 +31,6 @@ func TestUserTimeoutIsPerConnection(t *testing.T) {
 	s.wantReleased(0)
 }
 
-// It is kept in milliseconds, and never shorter than what was set.
-func TestUserTimeoutIsRoundedUp(t *testing.T) {
-	s := accepted(t, plain(), "")
-	s.c.SetUserTimeout(ms + 1)
-	s.push(100)
-	s.advance(2*ms - 1)
-	s.wantState(Established)
-	s.advance(1)
-	s.wantState(Closed)
-}
-
 // A wait for pacing that our FIN has overtaken is not the end of FIN-WAIT-2, which only an orphan's
 // has.
 func TestPacingDoesNotEndFinWait2(t *testing.T) {
@@ -189,22 +178,6 @@ func TestSuspect(t *testing.T) {
 	s.wantEvents(EvSuspect)
 }
 
-// A peer that answers with a closed window is alive: nothing is suspected.
-func TestClosedWindowIsNotSuspect(t *testing.T) {
-	s := accepted(t, plain(), "")
-	s.push(100)
-	s.in(". 1 ack 101 win 0")
-	s.wantEvents(EvAcked)
-	s.release()
-	pushOne(s.c, s.now, 9, 100, false)
-	for range 50 {
-		s.advance(60 * sc)
-		s.in(". 1 ack 101 win 0")
-	}
-	s.wantEvents(0)
-	s.wantState(Established)
-}
-
 // SetFinWait2's time is in whole seconds, rounded up, 18 hours at most; 0 is the Config's again,
 // and below 0 there is no wait.
 func TestFinWait2OfOneConnection(t *testing.T) {
@@ -303,17 +276,6 @@ func TestOctetsForAnOrphanDrawReset(t *testing.T) {
 			}
 		})
 	}
-}
-
-// req: 9293-SHLD-3
-func TestEmptySegmentsDoNotResetAnOrphan(t *testing.T) {
-	s := accepted(t, plain(), "")
-	s.c.SetOrphaned(s.now)
-	s.in(". 1 ack 1")
-	s.c.CloseSend(s.now)
-	s.expect("F. 1:2 ack 1")
-	s.in("F. 1:2 ack 2")
-	s.wantState(TimeWait)
 }
 
 // req: 7323-3.2-2, 7323-3.2-3

@@ -80,28 +80,6 @@ func TestReorderingWindowNarrowsAgain(t *testing.T) {
 	s.c.sndUna = 0
 }
 
-// Transmission times are kept to the nanosecond of the caller's clock: two bursts a microsecond
-// apart are told apart.
-//
-// req: 8985-4-2
-func TestTransmissionTimesAreFine(t *testing.T) {
-	s := opened(t, sackOnly(), "mss 1000 sackOK", 20*us)
-	s.push(1000)
-	s.advance(us)
-	s.push(1000)
-	s.sent()
-	s.advance(20 * us)
-	// what was sent with or before it is lost a quarter of 20 us from now
-	s.in(". 1 ack 1 sack 1001:2001")
-	if got := s.c.Deadline() - s.now; got != 5*us {
-		t.Errorf("reordering timer in %d ns", got)
-	}
-	s.advance(5*us - 1)
-	s.expect()
-	s.advance(1)
-	s.expect(". 1:1001 ack 1 rtx")
-}
-
 // Of the timers for reordering, probe, retransmission and zero window at most one runs: there is
 // one deadline, with a kind.
 //
@@ -136,28 +114,6 @@ func TestNoRACKWithoutSACK(t *testing.T) {
 	s.expect()
 	if st := s.c.Stats(); st.LossProbes != 0 || s.c.sent.sacked != 0 || st.FastRetransmits != 0 {
 		t.Errorf("%+v", st)
-	}
-}
-
-// A probe that is due asks the upper layer for a new segment, whatever cwnd says.
-//
-// req: 8985-7.3-2
-func TestProbeAsksForANewSegment(t *testing.T) {
-	s := opened(t, sackOnly(), "mss 1000 sackOK", 50*ms)
-	s.fill()
-	s.sent()
-	if roomOf(s.c, s.now) != 0 {
-		t.Fatal("room beyond cwnd")
-	}
-	s.now += 100 * ms
-	s.c.Expire(s.now)
-	if roomOf(s.c, s.now) != 1000 {
-		t.Fatal("no room for the probe")
-	}
-	s.push(700)
-	s.expect(". 10001:10701 ack 1 fresh")
-	if roomOf(s.c, s.now) != 0 {
-		t.Error("room for a second one")
 	}
 }
 

@@ -46,13 +46,6 @@ func TestFastRetransmitWithSACK(t *testing.T) {
 	}
 }
 
-// One ACK that reports enough is as good as three.
-func TestOneAckCanReveal(t *testing.T) {
-	s := ten(t, sackOnly())
-	s.in(". 1 ack 1 sack 1001:4001")
-	s.expect(". 1:1001 ack 1 rtx")
-}
-
 // req: 2018-3-1
 func TestBogusSACKBlocksAreIgnored(t *testing.T) {
 	for _, blocks := range []string{"2001:1001", "10002:10003", "1001:10002", "-500:-400", "1001:1001",
@@ -100,18 +93,6 @@ func TestLimitedTransmit(t *testing.T) {
 			t.Errorf("ssthresh %d counts what limited transmit sent", got)
 		}
 	}
-}
-
-// req: 3042-2-2
-func TestBareDuplicateAcksDrawNoDataWithSACK(t *testing.T) {
-	s := ten(t, sackOnly())
-	for range 5 {
-		s.in(". 1 ack 1")
-	}
-	if n := s.fill(); n != 0 {
-		t.Errorf("%d segments", n)
-	}
-	s.expect()
 }
 
 // req: 5681-2-1
@@ -202,40 +183,6 @@ func TestRenegingPeerStillGetsAll(t *testing.T) {
 	}
 	if s.c.sent.sacked != 0 {
 		t.Error("scoreboard kept")
-	}
-}
-
-// req: 6675-5-1
-func TestCumulativeAckResetsDupAcks(t *testing.T) {
-	s := ten(t, sackOnly())
-	s.in(". 1 ack 1 sack 1001:2001")
-	s.in(". 1 ack 1 sack 1001:3001")
-	s.in(". 1 ack 3001")
-	s.in(". 1 ack 3001 sack 4001:5001")
-	s.expect()
-}
-
-// req: 7323-2.4-3
-func TestRetransmissionIgnoresAShrunkenWindow(t *testing.T) {
-	s := ten(t, sackOnly())
-	s.in(". 1 ack 1 win 500 sack 1001:4001")
-	s.expect(". 1:1001 ack 1 rtx")
-}
-
-// The octets that SACK reported earlier have no part in the sample.
-//
-// req: 6298-3-2
-func TestSampleIsOfWhatArrivedNow(t *testing.T) {
-	s := opened(t, sackOnly(), "mss 1000 sackOK", 100*ms)
-	s.push(100)
-	s.advance(5 * ms)
-	s.push(100)
-	s.advance(100 * ms)
-	s.in(". 1 ack 1 sack 101:201")
-	s.advance(11 * ms)
-	s.in(". 1 ack 201")
-	if got := s.c.Stats().SRTTNs; got != 102*ms {
-		t.Errorf("SRTT %d us, want 100 ms and an eighth of 16", got/us)
 	}
 }
 

@@ -56,23 +56,6 @@ func TestStatsOfRecovery(t *testing.T) {
 	require.Positive(t, st.Retransmits)
 }
 
-func TestStatsOfMarks(t *testing.T) {
-	cfg := sackOnly()
-	cfg.ECN = ECNActive
-	s := newScript(t, cfg)
-	s.connect()
-	s.sent()
-	s.in("SE. 0:1 ack 1 win 60000 mss 1000 sackOK")
-	s.fill()
-	s.wantRecovery(RecoveryOpen, 10_000, 0, 0, 0, 0)
-	s.in("E. 1 ack 1001")
-	s.wantRecovery(RecoveryCWR, 9000, 0, 0, 1000, 0)
-	s.in(". 1 ack 10001")
-	s.wantRecovery(RecoveryOpen, 0, 0, 0, 10_000, 0)
-	s.push(1000)
-	s.wantRecovery(RecoveryOpen, 1000, 0, 0, 10_000, 0)
-}
-
 // Segment sizes, windows and the rate.
 func TestStatsOfThePath(t *testing.T) {
 	cfg := Config{MSS: 1400, ReceiveWindow: 20_000, Pacing: true, NoDelay: true}

@@ -109,28 +109,6 @@ func TestSynAfterAReset(t *testing.T) {
 	}
 }
 
-// One that comes after the SYN has been sent again by the timer hurries nothing, nor does a RST.
-func TestSynAfterALateReset(t *testing.T) {
-	s := newScript(t, sackOnly())
-	s.connect()
-	s.advance(sc)
-	s.sent()
-	s.in(". 5000 ack 777")
-	s.expect("R 777")
-	s.advance(2*sc - 1)
-	s.expect()
-	s.advance(1)
-	s.expect("S 0:1 rtx")
-
-	s = newScript(t, sackOnly())
-	s.connect()
-	s.sent()
-	s.in("R. 5000 ack 777")
-	s.wantState(SynSent)
-	s.advance(sc - 1)
-	s.expect()
-}
-
 // A dial to a peer that answers only so takes as long as any to give up, one SYN more.
 func TestSynsAfterResetsGiveUp(t *testing.T) {
 	cfg := sackOnly()

@@ -100,7 +100,7 @@ func (r *Register) readRows(root, name string) error {
 }
 
 var (
-	citation = regexp.MustCompile(`^\s*// req: (.*)$`)
+	citation = regexp.MustCompile(`^\s*(?://|#) req: (.*)$`)
 	aTest    = regexp.MustCompile(`^func (Test|Fuzz|Example)`)
 	idShape  = regexp.MustCompile(`^[A-Z0-9]+-[A-Za-z0-9.]+(-[A-Za-z0-9.]+)*$`)
 )
@@ -113,7 +113,7 @@ func (r *Register) readTests(root string) error {
 		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "build") {
 			return fs.SkipDir
 		}
-		if d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+		if d.IsDir() || !hasTests(path) {
 			return nil
 		}
 		name, err := filepath.Rel(root, path)
@@ -126,6 +126,11 @@ func (r *Register) readTests(root string) error {
 		}
 		return r.readTest(name, src)
 	})
+}
+
+// hasTests says whether a file contains tests: in Go, or in the language of tcp's scripts.
+func hasTests(path string) bool {
+	return strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".tcp")
 }
 
 // readTest takes the citations of one file: in the comment on top of a test, or within one.

@@ -60,6 +60,16 @@ func TestCounts(t *testing.T) {
 	require.Equal(t, "a/a_test.go:1", r.Cited["A1-1-1"][0].String())
 }
 
+// A script cites as a test in Go does.
+func TestScript(t *testing.T) {
+	root := tree(t, two, "", "")
+	name := filepath.Join(root, "a/b.tcp")
+	require.NoError(t, os.WriteFile(name, []byte("== B\n# req: A1-1-1\n"), 0o644))
+	r, err := Load(root)
+	require.NoError(t, err)
+	require.Equal(t, "a/b.tcp:2", r.Cited["A1-1-1"][0].String())
+}
+
 // A row that loses its test, because the citation, the test or the file went, is open.
 func TestOpen(t *testing.T) {
 	for _, c := range []struct {
