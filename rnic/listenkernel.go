@@ -58,12 +58,13 @@ func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool,
 func (l *Listener) acceptLoop(tl *net.TCPListener) {
 	const firstPause, longestPause = 5 * time.Millisecond, time.Second
 	pause := firstPause
+	var order connect.SocketOrder
 	for {
 		nc, err := tl.AcceptTCP()
 		switch {
 		case err == nil:
 			pause = firstPause
-			l.acceptKernel(nc)
+			l.acceptKernel(nc, &order)
 			continue
 		case l.stopped.Load(), errors.Is(err, net.ErrClosed):
 			return
@@ -79,8 +80,8 @@ func (l *Listener) acceptLoop(tl *net.TCPListener) {
 	}
 }
 
-func (l *Listener) acceptKernel(nc *net.TCPConn) {
-	if err := l.adapter.host.IncomingSocket(nc, &l.role); err != nil {
+func (l *Listener) acceptKernel(nc *net.TCPConn, order *connect.SocketOrder) {
+	if err := l.adapter.host.IncomingSocket(nc, &l.role, order); err != nil {
 		l.fail(ConnFailure{Remote: transport.AddrPort(nc.RemoteAddr()), Err: err})
 	}
 }

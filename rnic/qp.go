@@ -135,7 +135,9 @@ func (q *QueuePair) PeerPrivateData() []byte { return q.end.Private }
 // Initiator owes one at once; other Initiators begin when they like. nil: it has arrived. Otherwise
 // the error says why the connection has ended before, or is ctx.Err(), which ends nothing. After
 // Connect it returns at once, with what Connect has returned. Any application goroutine.
-func (q *QueuePair) StartupOver(ctx context.Context) error { return q.end.StartupOver(ctx) }
+func (q *QueuePair) StartupOver(ctx context.Context) error {
+	return publicError(q.end.StartupOver(ctx))
+}
 
 // Permit says what the peer may do to memory of this end, at most: everything, before the first
 // call. What it may not is an access violation, as through an STag that does not grant it, and ends

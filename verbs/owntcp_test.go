@@ -63,6 +63,8 @@ func TestOwnTCPOnMemif(t *testing.T) {
 		{"ib_write_bw", "ib_write_bw -R -F -n 200", "ib_write_bw -R -F -n 200 10.9.0.1", `^ 65536 +200 `},
 		{"ib_write_bw -q", "ib_write_bw -R -F -n 200 -q 12", "ib_write_bw -R -F -n 200 -q 12 10.9.0.1",
 			`^ 65536 +2400 `},
+		{"ib_send_bw -q", "ib_send_bw -R -F -n 128 -q 3 -s 5000 -t 32 -r 64",
+			"ib_send_bw -R -F -n 128 -q 3 -s 5000 -t 32 -r 64 10.9.0.1", `^ 5000 +384 `},
 		{"ib_send_bw -e", "ib_send_bw -R -F -n 200 -e", "ib_send_bw -R -F -n 200 -e 10.9.0.1",
 			`^ 65536 +200 `},
 		{"ib_read_bw -e", "ib_read_bw -R -F -n 200 -e", "ib_read_bw -R -F -n 200 -e 10.9.0.1",

@@ -103,6 +103,8 @@ var exchanges = []exchange{
 	perf("ib_atomic_bw", "-e", `^ 8 +200 `),
 	perf("ib_atomic_lat", "-e", `^ 8 +200 `),
 	perf("ib_send_bw", "-b", `^ 65536 +`),
+	perf("ib_send_bw", "-b -q 2 -s 5000 -n 128 -t 32 -r 64", `^ 5000 +256 `),
+	perf("ib_send_bw", "-q 3 -s 5000 -n 128 -t 32 -r 64", `^ 5000 +384 `),
 	perf("ib_send_bw", "--use-srq", `^ 65536 +200 `),
 	perf("ib_send_bw", "-a", `^ 8388608 +200 `),
 	perf("ib_write_bw", "-q 4", `^ 65536 +800 `),

@@ -3,6 +3,7 @@ package connect
 import (
 	"context"
 	"net"
+	"slices"
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/mpa"
@@ -35,9 +36,29 @@ func (h *Host) Incoming(p *PollerState, sc *stack.Conn, r *Responder) stack.Uppe
 	return c
 }
 
+// SocketOrder has the Requests of a listener's connections offered in the order in which they came:
+// one that was there when a later connection was accepted is offered before that one's. A client
+// that connects several times, each time after its last Request, relies on it to know which is
+// which (perftest's ib_send_bw -q). One goroutine.
+type SocketOrder struct {
+	unheard []*transport.KernelConn // of the last ones, those of which nothing had come
+}
+
+// unheardMax is of how many silent connections the order is kept.
+const unheardMax = 64
+
+// next returns when what has come on the connections before s was offered, and adds s.
+func (o *SocketOrder) next(s *transport.KernelConn) {
+	heard := func(s *transport.KernelConn) bool { return !s.Unheard() }
+	o.unheard = append(slices.DeleteFunc(o.unheard, heard), s)
+	if len(o.unheard) > unheardMax {
+		o.unheard = slices.Delete(o.unheard, 0, 1)
+	}
+}
+
 // IncomingSocket takes over a connection that a kernel socket has accepted. If it returns an error
-// nc is closed. Any goroutine.
-func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
+// nc is closed. The goroutine of o.
+func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder, o *SocketOrder) error {
 	at, gaveWay, err := h.Slots.TakeFor(transport.AddrPort(nc.RemoteAddr()).Addr())
 	if gaveWay != nil {
 		gaveWay.GiveWay()
@@ -47,6 +68,7 @@ func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
 		var s *transport.KernelConn
 		if c, s, err = newKernelConnection(h, nc, at); err == nil {
 			_ = s.Submit(func() { c.respondFor(r) }) // Host.Close knows the connection already
+			o.next(s)
 			s.Run()
 			return nil
 		}

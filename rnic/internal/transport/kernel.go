@@ -32,6 +32,8 @@ type KernelConn struct {
 	raw   syscall.RawConn
 	start time.Time // where Now begins
 	woken chan struct{}
+	heard chan struct{} // closed once the Upper was offered the first octets, or none will come
+	hear  func()        // closes it
 
 	reader *mem.Reader // of placements
 	pool   *mem.Pool   // nil before full operation
@@ -73,6 +75,8 @@ func NewKernelConn(up Upper, nc *net.TCPConn, at *Slot, reader *mem.Reader,
 	}
 	s := &KernelConn{up: up, nc: nc, slot: at, raw: raw, reader: reader, start: start,
 		woken: make(chan struct{}, 1), flight: flight.New(1)}
+	s.heard = make(chan struct{})
+	s.hear = sync.OnceFunc(func() { close(s.heard) })
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())}
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
@@ -94,13 +98,17 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Run tells the Upper that the connection stands, and starts its goroutines.
+// Run tells the Upper that the connection stands, sends what it has to say at once, and starts the
+// goroutines: connections that one goroutine runs after another are heard of in that order.
 func (s *KernelConn) Run() {
 	s.mu.Lock()
 	s.up.Established()
 	s.mu.Unlock()
 	go s.read()
-	go s.write()
+	w := new(segments)
+	if _, more := s.writeOnce(w); more {
+		go s.write(w)
+	}
 }
 
 // read takes octets in until the peer ends or the connection fails.
@@ -124,6 +132,7 @@ func (s *KernelConn) read() {
 			break
 		}
 	}
+	s.hear()
 	s.mu.Lock()
 	s.readEnd = true
 	if cause == nil {
@@ -190,6 +199,9 @@ func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, mor
 func (s *KernelConn) offer(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	s.bufs[0], s.data[0] = b, data
 	_, v := s.up.Arrive(off, s.bufs[:], s.data[:])
+	if off == 0 {
+		s.hear()
+	}
 	return v
 }
 
@@ -225,32 +237,37 @@ func (w *segments) make(octets, ends int) {
 }
 
 // write pulls FPDUs and sends them until our half is closed.
-func (s *KernelConn) write() {
-	var w segments
-	for {
-		n, fin, over := s.fill(&w)
-		if n > 0 {
-			if err := w.vec.send(s.raw, w.out[:n], w.ends); err != nil {
-				s.mu.Lock()
-				s.sendFailed(err)
-				s.mu.Unlock()
-				fin = true
-			}
-		}
-		if fin || over {
-			s.mu.Lock()
-			if !s.aborted && !s.giving {
-				_ = s.nc.CloseWrite() // a connection already reset says so to the reader
-			}
-			s.wroteEnd = true
-			s.end()
-			s.mu.Unlock()
-			return
-		}
+func (s *KernelConn) write(w *segments) {
+	for n, more := 0, true; more; n, more = s.writeOnce(w) {
 		if n == 0 {
 			<-s.woken
 		}
 	}
+}
+
+// writeOnce sends n octets, of the segments that there are now. more is false when our half is
+// closed.
+func (s *KernelConn) writeOnce(w *segments) (n int, more bool) {
+	n, fin, over := s.fill(w)
+	if n > 0 {
+		if err := w.vec.send(s.raw, w.out[:n], w.ends); err != nil {
+			s.mu.Lock()
+			s.sendFailed(err)
+			s.mu.Unlock()
+			fin = true
+		}
+	}
+	if !fin && !over {
+		return n, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.aborted && !s.giving {
+		_ = s.nc.CloseWrite() // a connection already reset says so to the reader
+	}
+	s.wroteEnd = true
+	s.end()
+	return n, false
 }
 
 // sendFailed leaves the end of the connection to the reader: what the peer sent before it reset the

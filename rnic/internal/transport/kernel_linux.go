@@ -83,6 +83,25 @@ func (t *Stats) add(info *unix.TCPInfo) {
 	t.Retransmits, t.OutOfOrder = uint64(info.Total_retrans), uint64(info.Rcv_ooopack)
 }
 
+// Unheard says whether the peer has sent nothing yet. Otherwise it returns when the Upper has been
+// offered the first of it. Any goroutine that holds up nothing that the Upper waits for.
+func (s *KernelConn) Unheard() bool {
+	select {
+	case <-s.heard:
+		return false
+	default:
+	}
+	came := false
+	_ = s.raw.Control(func(fd uintptr) { // a closed socket will not have anything come
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		came = err == nil && info.Bytes_received > 0
+	})
+	if came {
+		<-s.heard
+	}
+	return !came
+}
+
 // Progress counts octets that came in or were acknowledged by the peer's TCP.
 func (s *KernelConn) Progress() (n uint64) {
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket makes no progress

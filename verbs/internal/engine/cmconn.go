@@ -161,14 +161,27 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	ctx, cancel := awake.Timeout(context.Background(), connectWait, nil)
 	id.mu.Lock()
 	id.stop = cancel
-	addr := id.remote.String()
+	addr := id.remote
 	param := e.paramOf(c)
 	param.LocalAddr, param.Binding = id.local, id.binding
 	id.mu.Unlock()
+	begun, next := e.dials.queue(addr)
 	go func() {
 		defer q.release()
 		defer cancel()
-		if err := q.rnic.Connect(ctx, addr, param); err != nil {
+		select {
+		case <-begun:
+		case <-ctx.Done(): // which StartConnect says
+		}
+		err := q.rnic.StartConnect(ctx, addr.String(), param)
+		next()
+		if err == nil {
+			if err = q.rnic.StartupOver(ctx); err != nil {
+				q.rnic.Abort()
+				<-q.rnic.Done()
+			}
+		}
+		if err != nil {
 			e.tellLog("connecting to %v: %v", addr, err)
 			id.tellFailure(err)
 			q.connected()

@@ -34,6 +34,7 @@ type Engine struct {
 	objects  handles
 	limits   *limits
 	channels channels
+	dials    dials
 	parked   parking
 	qps      [ring.QPsMax]atomic.Pointer[qp] // by doorbell bit
 	// run between two looks at the doorbells, by the goroutine that looks
