@@ -1,144 +1,171 @@
 package interop
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"strconv"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rnicd/rnicd/internal/tools/perf"
-	"github.com/rnicd/rnicd/internal/tools/perftest"
-	"github.com/rnicd/rnicd/rnic"
 )
 
-// What perftest's programs are told, and our end with them.
-const (
-	perfIterations = 200
-	perfLong       = 20000 // octets: several FPDUs
-)
-
-// perftestWay is how start-up goes. The program has no say in it.
-type perftestWay struct {
-	name   string
-	module string // how siw is loaded
-	opt    rnic.ConnParam
+// perftestCell is a program of perftest with what both of its ends are told.
+type perftestCell struct {
+	program    string
+	size       int // 0: -a, each power of two up to 8 MiB
+	iterations int // 0: for two seconds
+	txDepth    int
+	rxDepth    int
+	flags      string // -b, -q
+	crc        bool
 }
 
-var perftestWays = []perftestWay{
-	{"no CRC", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true}},
-	{"CRC", "std", rnic.ConnParam{NoMarkers: true}},
+var perftestPrograms = []string{
+	"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat",
 }
 
-// overPerftest runs a test over both transports, each way and each program, of a short and a long
-// message.
-func overPerftest(t *testing.T, f func(r *rig, w perftestWay, test perf.Test)) {
-	for _, p := range perftest.Programs {
-		t.Run(p.String(), func(t *testing.T) {
-			for _, w := range perftestWays {
-				for _, size := range []int{2, perfLong} {
-					if *quick && w.opt.NoCRC != (size == 2) {
-						continue
-					}
-					t.Run(fmt.Sprintf("%s, %d octets", w.name, size), func(t *testing.T) {
-						over(t, func(r *rig) {
-							r.siw(w.module)
-							f(r, w, perf.Test{Op: p.Op, Latency: p.Latency, Size: size, Iterations: perfIterations,
-								TxDepth: 64, RxDepth: 64})
-						})
-					})
-				}
-			}
-		})
+// latency: the program measures that.
+func (c perftestCell) latency() bool { return strings.HasSuffix(c.program, "_lat") }
+
+func (c perftestCell) String() string {
+	name := c.program + c.flags
+	switch {
+	case c.size == 0:
+		name += " -a"
+	case c.iterations == 0:
+		name += " -D 2"
 	}
+	if c.size > 0 {
+		name += fmt.Sprintf(", %d octets", c.size)
+	}
+	if c.crc {
+		name += ", CRC"
+	}
+	return name
 }
 
-// perftestFlags are those that both ends of a program are told.
-func perftestFlags(test perf.Test, port int) string {
-	s := fmt.Sprintf("-R -F -d siw0 -p %d -s %d -n %d", port, test.Size, test.Iterations)
-	if !test.Latency {
-		s += fmt.Sprintf(" -t %d", test.TxDepth)
+// line is the command line of either end.
+func (c perftestCell) line() string {
+	s := c.program + " -R -F -p PORT" + c.flags
+	if c.size > 0 {
+		s += fmt.Sprintf(" -s %d", c.size)
+	} else {
+		s += " -a"
 	}
-	if test.Op == perf.Send {
-		s += fmt.Sprintf(" -r %d", test.RxDepth)
+	if c.iterations > 0 {
+		s += fmt.Sprintf(" -n %d", c.iterations)
+	} else {
+		s += " -D 2"
+	}
+	if !c.latency() {
+		s += fmt.Sprintf(" -t %d", c.txDepth)
+	}
+	if strings.HasPrefix(c.program, "ib_send") {
+		s += fmt.Sprintf(" -r %d", c.rxDepth)
 	}
 	return s
 }
 
-// A perftest's program in the guest measures our server: it prints its table and succeeds, and all
-// its messages have come.
-func TestSiwPerftestClient(t *testing.T) {
-	overPerftest(t, func(r *rig, w perftestWay, test perf.Test) {
-		gone := make(chan perftest.Served, 1)
-		s, err := perftest.NewServer(perftest.ServerConfig{
-			Adapter: r.adapter, Test: test, Conn: w.opt, IdleTimeout: patience,
-			Done: func(s perftest.Served) { gone <- s },
-		})
-		require.NoError(r.t, err)
-		l := r.listen()
-		ctx, stop := context.WithCancel(r.ctx)
-		served := make(chan error, 1)
-		go func() { served <- s.Serve(ctx, l) }()
-		defer func() { stop(); require.NoError(r.t, <-served) }()
-		begin := time.Now()
-		job := r.start("exec %v %s %s", perftest.Program{Op: test.Op, Latency: test.Latency},
-			perftestFlags(test, r.port), r.host)
-		var out perftest.Served
-		select {
-		case out = <-gone:
-		case <-r.ctx.Done():
-			require.FailNow(r.t, "our server is not done with its client", "%s", job)
-		}
-		require.NoError(r.t, out.Err, "%s", job)
-		r.ends(job)
-		table(r, job.String(), test)
-		counted(r.t, out, test)
-		r.t.Logf("%.1f s", time.Since(begin).Seconds())
-	})
+func (c perftestCell) exchange() exchange {
+	x := exchange{server: c.line(), client: c.line() + " HOST"}
+	if !c.crc {
+		x.flags = noCRC
+	}
+	return x
 }
 
-// table: the program printed a line of figures.
-func table(r *rig, printed string, test perf.Test) {
-	r.t.Helper()
-	require.Regexp(r.t, fmt.Sprintf(`(?m)^\s*%d\s+%d\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+`, test.Size,
-		test.Iterations), printed)
+// queuePairs is what -q says.
+func (c perftestCell) queuePairs() int {
+	if _, n, ok := strings.Cut(c.flags, "-q "); ok {
+		q, _ := strconv.Atoi(n)
+		return q
+	}
+	return 1
 }
 
-// counted: our end's counters tell of all the messages.
-func counted(t *testing.T, out perftest.Served, test perf.Test) {
+// table: the program printed a line of figures for each length. They may be "inf", where it could
+// not tell the emulated clock's rate.
+func (c perftestCell) table(t *testing.T, printed string) {
 	t.Helper()
-	octets := test.Size * test.Iterations
-	if test.Op == perf.Read {
-		require.EqualValues(t, test.Iterations, out.Counters.ReadsServed)
-		require.EqualValues(t, octets, out.Counters.PayloadSent)
-	} else {
-		require.EqualValues(t, octets, out.Counters.Placed.Direct+out.Counters.Placed.Reassembled)
+	sizes := []int{c.size}
+	if c.size == 0 {
+		sizes = nil
+		for n := 2; n <= 8<<20; n *= 2 {
+			sizes = append(sizes, n)
+		}
 	}
-	if !test.Latency && test.Op != perf.Send {
-		require.EqualValues(t, []uint64{uint64(test.Size), uint64(test.Iterations)},
-			[]uint64{out.Report.Size, out.Report.Iterations})
+	count := `\d+`
+	if c.iterations > 0 {
+		count = strconv.Itoa(c.iterations * c.queuePairs())
+	}
+	for _, n := range sizes {
+		require.Regexp(t, fmt.Sprintf(`(?m)^\s*%d\s+%s\s+\S+\s+\S+`, n, count), printed)
 	}
 }
 
-// Our end measures a program of perftest's in the guest, which succeeds.
-func TestSiwPerftestServer(t *testing.T) {
-	overPerftest(t, func(r *rig, w perftestWay, test perf.Test) {
-		port := newPort()
-		job := r.start("exec %v %s", perftest.Program{Op: test.Op, Latency: test.Latency},
-			perftestFlags(test, port))
-		_, err := vm.Run(r.ctx, fmt.Sprintf("listening %d", port))
-		require.NoError(r.t, err, "%s", job)
-		opt := w.opt
-		opt.Quirks.WakeUp = rnic.WakeUpDefault
-		res, err := perftest.Run(r.ctx, perftest.ClientConfig{
-			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)),
-			Test: test, Conn: opt,
-		})
-		require.NoError(r.t, err, "%s", job)
-		require.EqualValues(r.t, test.Iterations, res.Iterations)
-		r.ends(job)
-	})
+// perftestCells are all programs, of short and long messages with and without CRC, and their
+// shapes: all lengths, so much time, both directions, several queue pairs. perftest makes five
+// iterations at least; with -q and short messages it waits for ever for itself unless they are a
+// multiple of its -t (it has one completion for so many, and counts too many).
+func perftestCells() (all []perftestCell) {
+	for _, p := range perftestPrograms {
+		for _, size := range []int{2, 3000, 20000} { // the longest is several FPDUs
+			for _, crc := range []bool{false, true} {
+				half := crc == (size == 2) // with -quick
+				if size == 3000 && !crc || *quick && half {
+					continue
+				}
+				all = append(all, perftestCell{
+					program: p, size: size, crc: crc, iterations: 200, txDepth: 64, rxDepth: 64,
+				})
+			}
+		}
+		all = append(all, perftestShapes(p)...)
+	}
+	return all
+}
+
+func perftestShapes(program string) (all []perftestCell) {
+	one := perftestCell{program: program, size: 5000, iterations: 128, txDepth: 32, rxDepth: 64}
+	every := perftestCell{program: program, iterations: 5, txDepth: 5, rxDepth: 5}
+	timed := one
+	timed.iterations = 0
+	if !*quick || program == perftestPrograms[0] { // half a minute each
+		all = append(all, every)
+	}
+	all = append(all, timed)
+	if one.latency() {
+		return all
+	}
+	with := func(c perftestCell, flags string) { c.flags = flags; all = append(all, c) }
+	with(one, " -b")
+	with(one, " -q 3")
+	if !*quick {
+		with(every, " -b")
+		with(one, " -b -q 2")
+		with(timed, " -b")
+	}
+	return all
+}
+
+// perftest in either role: both ends succeed, and the client prints its table; with -b the server
+// does, too.
+func TestProgramsPerftest(t *testing.T) {
+	for _, c := range perftestCells() {
+		for _, role := range []string{"our server", "our client"} {
+			t.Run(c.String()+"/"+role, func(t *testing.T) {
+				overPrograms(t, "std", func(p *programEnd) {
+					turn := p.serve
+					if role == "our client" {
+						turn = p.dial
+					}
+					ends := turn(c.exchange())
+					c.table(t, ends.client)
+					if strings.Contains(c.flags, "-b") {
+						c.table(t, ends.server)
+					}
+				})
+			})
+		}
+	}
 }
