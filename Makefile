@@ -153,7 +153,7 @@ test test-all: deps
 # all. They come first, as they take longest. make lint vets, and make test-all does. Two daemons
 # with a region of 256 MiB each, beside DPDK's own memory, are up at once: with fewer than 512 pages
 # the last to come finds none.
-LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./internal/tools/perftest
+LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic
 .PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 512

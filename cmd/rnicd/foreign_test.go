@@ -42,7 +42,6 @@ func TestForeignText(t *testing.T) {
 	for _, args := range [][]string{
 		{"put", f, addr}, {"get", addr, filepath.Join(t.TempDir(), "got")}, {"perf", addr},
 		{"rping", addr}, {"rstream", addr},
-		{"perf", "--compat", "perftest", addr},
 	} {
 		p := ns.rnicd(t, args...)
 		require.NotZero(t, p.Wait(t), "%v: %s", args, p)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
-	"github.com/rnicd/rnicd/internal/tools/perftest"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -44,8 +43,6 @@ type perfOptions struct {
 	txDepth  int
 	rxDepth  int
 	duration time.Duration
-	both     bool // --compat: of perftest's -b
-	qps      int  // --compat: of perftest's -q
 	set      *pflag.FlagSet
 }
 
@@ -82,13 +79,6 @@ func (o *perfOptions) flags(f *pflag.FlagSet) {
 		"measure for so long instead of a number of messages; then no peak is found")
 }
 
-// compatFlags are perftest's that our own protocol does not have.
-func (o *perfOptions) compatFlags(f *pflag.FlagSet) {
-	f.BoolVarP(&o.both, "bidirectional", "b", false,
-		"--compat, bw: both ends send, or read, at the same time; the figures are of both together")
-	f.IntVarP(&o.qps, "qp", "q", 1, "--compat, bw: connections that are measured at the same time")
-}
-
 // about reads the first argument, bw or lat.
 func (o *perfOptions) about(kind string) error {
 	switch kind {
@@ -119,8 +109,6 @@ func (o *perfOptions) check() error {
 		return fmt.Errorf("--iters %d: want 1 or more", o.iters)
 	case given("duration") && o.duration <= 0:
 		return fmt.Errorf("--duration %v: must be positive", o.duration)
-	case given("qp") && (o.qps < 1 || o.qps > perftest.QPsMax):
-		return fmt.Errorf("--qp %d: want 1 to %d", o.qps, perftest.QPsMax)
 	case o.warmup < 0:
 		return fmt.Errorf("--warmup %d: must not be negative", o.warmup)
 	case o.txDepth < 1 || o.txDepth > pair.DepthMax:
@@ -180,7 +168,6 @@ type perfClient struct {
 	dialOptions
 	perfOptions
 	noMarkers bool
-	compat    string
 }
 
 func newPerfClient(op perf.Op) *cobra.Command {
@@ -201,10 +188,6 @@ func newPerfClient(op perf.Op) *cobra.Command {
 	o.jsonFlag(f)
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers")
 	o.perfOptions.flags(f)
-	compatFlag(f, &o.compat, "perftest: measure one of perftest's programs (-R), on port 18515 and "+
-		"without markers; it must have the same --size, --iters, --rx-depth, --all, "+
-		"--bidirectional and --qp")
-	o.compatFlags(f)
 	return c
 }
 
@@ -219,16 +202,7 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 	if err != nil {
 		return err
 	}
-	port := pair.DefaultPort
-	if o.compat != "" {
-		if err := errors.Join(checkCompat(o.compat), o.checkPerftest()); err != nil {
-			return err
-		}
-		port = perftest.DefaultPort
-	} else if err := o.ownOnly(); err != nil {
-		return err
-	}
-	if addr, err = dialAddr(addr, port); err != nil {
+	if addr, err = dialAddr(addr, pair.DefaultPort); err != nil {
 		return err
 	}
 	ctx, cancel := o.within(ctx)
@@ -237,9 +211,6 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 	o.nic.oneThread()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
-		if o.compat != "" {
-			return o.explain(ctx, o.measurePerftest(ctx, dev, addr, dialect, r), "perf with", addr)
-		}
 		return o.explain(ctx, o.measure(ctx, cfg, &o.dialOptions, r), "perf with", addr)
 	})
 }

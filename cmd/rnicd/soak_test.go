@@ -81,7 +81,7 @@ const soakFlap = `level=ERROR msg="the device takes no frames" port=rnic0 troubl
 // lines.
 var soakExplained = []*regexp.Regexp{
 	regexp.MustCompile(
-		`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out|another test is running|the peer ended the test early|did not close the connection after the answer|closed the connection before its closing message|this end has reset what was left|` + soakMistaken + `)`),
+		`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out|another test is running|the peer ended the test early|did not close the connection after the answer|closed the connection before its closing message|this end has reset what was left)`),
 	regexp.MustCompile(
 		`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for|nothing was written by the client for|closed the connection during MPA start-up|timed out)`),
 	regexp.MustCompile(soakFlap),
@@ -98,11 +98,10 @@ type soaker struct {
 	over   atomic.Bool
 	flaps  atomic.Int64 // of the TAP, each counted when it begins and when it has ended
 
-	mu       sync.Mutex
-	done     map[string]int // clients that succeeded, by kind
-	killed   map[string]int // by service
-	cut      map[string]int // clients that a flap made fail, by service
-	mistaken int            // clients of perftest's that were taken for one that was killed
+	mu     sync.Mutex
+	done   map[string]int // clients that succeeded, by kind
+	killed map[string]int // by service
+	cut    map[string]int // clients that a flap made fail, by service
 	// clients that failed because of a flap, or of another one that was killed, by what they said
 	excused  map[string]int
 	failures []string
@@ -160,9 +159,6 @@ func (s *soaker) clients() []soakClient {
 			words: just("perf read lat HOST -n 100 -s 4096 --timeout 60s"), check: has(`^ 4096 +100 `)},
 		{name: "perf send", service: "measure",
 			words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
-		{name: "perftest", service: "theirs",
-			words: just("perf write bw HOST:18515 --compat perftest -s 1000 -n 100 --timeout 60s"),
-			check: has(`^ 1000 +100 `)},
 		{name: "rping", service: "ping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"),
 			check: has(`^pings +50 of 3000 octets, all as they were$`)},
 		{name: "rstream", service: "sockets", words: just("rstream HOST -S 1000 -C 50 -V --timeout 60s"),
@@ -254,10 +250,6 @@ func (s *soaker) run(c soakClient, r *rand.Rand) {
 			if excuse != soakLater {
 				s.cut[c.service]++
 			}
-		case c.service == "theirs" && strings.Contains(fmt.Sprint(err), soakMistaken) &&
-			s.mistaken < s.killed[c.service]+s.cut[c.service]:
-			s.mistaken++
-			s.excused[soakMistaken]++
 		default:
 			s.failures = append(s.failures, fmt.Sprintf("%s to %s: %v", c.name, host, err))
 		}
@@ -291,11 +283,6 @@ func (s *soaker) once(c soakClient, host string, kill bool, r *rand.Rand) error 
 var soakExcuse = regexp.MustCompile(`network is unreachable|no route to host|` + soakLater)
 
 const soakLater = "try again later"
-
-// soakMistaken is what a client of perftest's ends with that comes after one that was killed in the
-// middle of its handshake, and whose reset was lost with the TAP: only its address tells which
-// client a second connection is of, so that the new one is taken for the old one's.
-const soakMistaken = "no buffer available"
 
 // status is a number of /proc/PID/status.
 func (s *soaker) status(key string) int {
@@ -503,7 +490,7 @@ type soakService struct{ port, conns int }
 // perftest has a connection for the handshake and one for the test, iperf3 a control connection
 // and a stream.
 var soakServices = map[string]soakService{
-	"scratch": {7174, 1}, "image": {7000, 1}, "measure": {7175, 1}, "theirs": {18515, 2},
+	"scratch": {7174, 1}, "image": {7000, 1}, "measure": {7175, 1},
 	"ping": {7001, 1}, "sockets": {7471, 1},
 	"iperf": {5201, 2}, "sink": {7002, 1}, "source": {7003, 1}, "echo": {7004, 1},
 }

@@ -456,8 +456,6 @@ func TestToolErrors(t *testing.T) {
 	}
 	ns.fails(t, "perf write bw 127.0.0.1:7002",
 		`perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`)
-	ns.fails(t, "perf write bw 127.0.0.1:7002 --compat perftest",
-		`rnic: connect to .*: connection rejected .*; is it perftest's \(-R\), or .rnicd perf server --compat perftest.\?$`)
 	// on a TAP that leads nowhere
 	alone := ns.rnicd(t, "perf", "write", "bw", "10.9.0.254", "--pmd", "tap")
 	require.Equal(t, 1, alone.Wait(t), "%s", alone)

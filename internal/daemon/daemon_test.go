@@ -22,7 +22,6 @@ import (
 	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
-	"github.com/rnicd/rnicd/internal/tools/perftest"
 	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/internal/tools/rstream"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
@@ -96,13 +95,6 @@ func (r *rig) clients(content []byte) map[string]func() error {
 					Test: perf.Test{Op: perf.Read, Size: 5000, Iterations: 50}})
 			return err
 		},
-		"theirs": func() error {
-			_, err := perftest.Run(r.ctx, perftest.ClientConfig{
-				Adapter: r.dev, Addr: at(18515), Test: perf.Test{Op: perf.Write, Size: 1000, Iterations: 100},
-				Conn: rnic.ConnParam{NoMarkers: true},
-			})
-			return err
-		},
 		"ping": func() error { return r.ping(at(7001), 5, nil) },
 		"sockets": func() error {
 			dial := func(ctx context.Context) (net.Conn, error) {
@@ -132,7 +124,7 @@ func TestEveryService(t *testing.T) {
 	content := bytes.Repeat([]byte("what is served "), 5000)
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	r := start(t, everyService(t, path))
-	require.Len(t, r.d.Services(), 10)
+	require.Len(t, r.d.Services(), 9)
 	clients := r.clients(content)
 	for round := range 2 {
 		ends := make(chan error, len(clients))

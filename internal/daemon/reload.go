@@ -193,9 +193,6 @@ func (s *Service) same(c *config.Service) (same, limits bool) {
 	if reflect.DeepEqual(have, want) {
 		return true, false
 	}
-	if c.Type == config.Perftest && have.Connections != want.Connections { // its server has it
-		return false, false
-	}
 	have.Allow, have.Networks, have.Connections, have.PeerConnections = want.Allow, want.Networks,
 		want.Connections, want.PeerConnections
 	return false, reflect.DeepEqual(have, want)

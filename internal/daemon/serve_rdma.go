@@ -11,7 +11,6 @@ import (
 
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
-	"github.com/rnicd/rnicd/internal/tools/perftest"
 	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
@@ -26,8 +25,6 @@ func newServer(s *Service, c *config.Service) (server, error) {
 		return fileServer(s, c)
 	case config.Perf:
 		return perfServer(s, c), nil
-	case config.Perftest:
-		return perftestServer(s, c)
 	case config.Rping:
 		return rpingServer(s, c), nil
 	case config.Rstream:
@@ -179,29 +176,6 @@ func perfServer(s *Service, c *config.Service) server {
 	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
 		servers[on].Handle(ctx, req)
 	}}
-}
-
-// perftestServer: a client has a connection for its handshake, and those that are measured:
-// only the server knows whose they are. So it bounds its clients itself, by connections.
-func perftestServer(s *Service, c *config.Service) (server, error) {
-	servers, err := perPort(s, c, func(dev *rnic.Adapter) (*perftest.Server, error) {
-		cfg, err := c.Perftest()
-		if err != nil {
-			return nil, err
-		}
-		cfg.Adapter = dev
-		cfg.Done = func(r perftest.Served) {
-			s.over(r.Remote, r.Err, "test", perftest.Describe(r.Test, r.Shape), "octets", r.Octets,
-				"took", r.Took)
-		}
-		return perftest.NewServer(cfg)
-	})
-	return server{
-		request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
-			servers[on].Handle(ctx, req)
-		},
-		perPeer: 1 + c.QPs,
-	}, err
 }
 
 func rpingServer(s *Service, c *config.Service) server {

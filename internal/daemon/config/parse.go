@@ -60,7 +60,10 @@ func Load(file string, drivers port.Drivers) (*Config, error) {
 // Parse is Load of a text; file is its name in errors.
 func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 	c := &Config{File: file}
-	var err error
+	err := removed(file, bytes.TrimPrefix(text, byteOrderMark))
+	if err != nil {
+		return nil, err
+	}
 	if c.index, err = decode(file, text, c); err != nil {
 		return nil, err
 	}
@@ -72,6 +75,39 @@ func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 		return nil, v.errs
 	}
 	return c, nil
+}
+
+// removedTypes are types of service that there were, each with what serves its clients now.
+var removedTypes = map[string]string{
+	"perftest": "rnicd run -- ib_write_bw -R, or another of perftest's programs",
+}
+
+// removed looks for services of such types. Their keys are gone, too: what strict decoding would
+// say of these is not the point.
+func removed(file string, text []byte) error {
+	var has struct {
+		Services []struct {
+			Type string `toml:"type"`
+		} `toml:"service"`
+	}
+	if toml.Unmarshal(text, &has) != nil {
+		return nil // strict decoding says what is wrong
+	}
+	ix, err := newIndex(text)
+	if err != nil {
+		return nil // likewise
+	}
+	v := &validator{c: &Config{File: file, index: ix}}
+	for i, s := range has.Services {
+		if by, ok := removedTypes[s.Type]; ok {
+			v.wrong(fmt.Sprintf("service[%d].type", i), "%q is no type any more; run the program itself: %s",
+				s.Type, by)
+		}
+	}
+	if len(v.errs) > 0 {
+		return v.errs
+	}
+	return nil
 }
 
 // sort puts mistakes in the order of the file.

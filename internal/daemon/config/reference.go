@@ -8,29 +8,30 @@ import (
 	"strings"
 )
 
+// made says how a reference came about. %s is the command that reads such a file.
+const made = "`rnicd %s --config FILE` reads it, `rnicd check FILE` says what is wrong with it; " +
+	"made of the\ntypes in `internal/daemon/config` by `go test ./internal/daemon/config -update`. "
+
 // WriteReference writes docs/reference/configuration.md.
 func WriteReference(w io.Writer) {
-	fmt.Fprint(w, `# Configuration
+	fmt.Fprintf(w, "# Configuration\n\n"+made+`[The
+guide](../guides/daemon.md) has examples.
 
-`+"`rnicd serve --config FILE`"+` reads it, `+"`rnicd check FILE`"+` says what is wrong with it; made of the types in `+"`internal/daemon/config`"+` by
-`+"`go test ./internal/daemon/config -update`"+`. [The guide](../guides/daemon.md) has examples.
+TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes
+are numbers of octets, or texts as "64KiB", "1.5GiB"; texts are an array of them. In parentheses
+stands what a key is for.
 
-TOML, strict: a key that is not here is an error. Durations are texts as "500ms" or "1m30s"; sizes are numbers of octets, or texts
-as "64KiB", "1.5GiB"; texts are an array of them. In parentheses stands what a key is for.
-
-`)
+`, "serve")
 	writeTables(w, reflect.TypeFor[Config]())
 }
 
 // WriteSwitchReference writes docs/reference/configuration-switch.md.
 func WriteSwitchReference(w io.Writer) {
-	fmt.Fprint(w, `# Configuration of a switch
-
-`+"`rnicd switch --config FILE`"+` reads it, `+"`rnicd check FILE`"+` says what is wrong with it; made of the types in `+"`internal/daemon/config`"+` by
-`+"`go test ./internal/daemon/config -update`"+`. [The guide](../guides/switch.md) has an example. Form and units are those of [the
+	fmt.Fprintf(w, "# Configuration of a switch\n\n"+made+`[The
+guide](../guides/switch.md) has an example. Form and units are those of [the
 daemon's](configuration.md).
 
-`)
+`, "switch")
 	writeTables(w, reflect.TypeFor[Switch]())
 }
 

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -13,11 +11,8 @@ import (
 
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/tools/iperf3"
-	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
-	"github.com/rnicd/rnicd/internal/tools/perftest"
 	"github.com/rnicd/rnicd/internal/tools/rping"
-	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/rsocket"
 )
 
@@ -47,8 +42,8 @@ func (v *validator) service(i int) {
 	v.number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
 	v.span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
 	m := &v.c.MPA
-	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping || s.Type == Rstream ||
-		s.Type == Perftest, !m.CRC, m.DropBadCRC
+	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping ||
+		s.Type == Rstream, !m.CRC, m.DropBadCRC
 	if s.Markers != nil {
 		s.NoMarkers = !*s.Markers
 	}
@@ -62,12 +57,6 @@ func (v *validator) service(i int) {
 		v.file(path, s)
 	case Perf:
 		v.sizeMax(path, s, pair.SizeLimit)
-	case Perftest:
-		if cfg, err := s.Perftest(); err != nil {
-			v.wrong(path+".test", "%v", err)
-		} else if _, err := perftest.NewServer(cfg); err != nil {
-			v.wrong(path, "%v", strings.TrimPrefix(err.Error(), "perftest: "))
-		}
 	case Rping:
 		v.sizeMax(path, s, rping.SizeMax)
 	case Rstream:
@@ -228,42 +217,4 @@ func (v *validator) samePlace(a, b int) bool {
 		return a == b
 	}
 	return overlap(p.Open.HostAt, q.Open.HostAt)
-}
-
-// Perftest is what a service of that type is told, with perftest's defaults.
-func (s *Service) Perftest() (cfg perftest.ServerConfig, err error) {
-	op, kind, _ := strings.Cut(s.Test, " ")
-	t := perf.Test{Latency: kind == "lat", RxDepth: s.RxDepth, Duration: time.Duration(s.Duration)}
-	switch op {
-	case "write":
-		t.Op = perf.Write
-	case "read":
-		t.Op = perf.Read
-	case "send":
-		t.Op = perf.Send
-	}
-	if t.Op == 0 || kind != "bw" && kind != "lat" {
-		return cfg, fmt.Errorf("%q: want write, read or send, and bw or lat, as \"write bw\"", s.Test)
-	}
-	if s.Iterations < 0 || s.QPs < 1 {
-		return cfg, errors.New("iterations and qps: want 1 or more")
-	}
-	if t.Size = int(s.Size); t.Size == 0 {
-		t.Size = map[bool]int{false: 65536, true: 2}[t.Latency]
-	}
-	if t.Duration == 0 {
-		n := 1000
-		if t.Op == perf.Write && !t.Latency {
-			n = 5000
-		}
-		t.Iterations = cmp.Or(s.Iterations, n)
-	}
-	return perftest.ServerConfig{
-		Test: t, Shape: perftest.Shape{All: s.All, Both: s.Both, QPs: s.QPs}, ClientsMax: s.Connections,
-		IdleTimeout: time.Duration(s.IdleTimeout),
-		// perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may
-		// leave the first octets lying (docs/guides/interop.md).
-		Conn: rnic.ConnParam{NoCRC: s.NoCRC, NoMarkers: true,
-			Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
-	}, nil
 }
