@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 		return flagError(err, c)
 	})
 	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(),
-		newRstream(), newSwitch(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(),
+		newSwitch(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(),
 		command.Top(), command.Ss(), command.Capture(), command.Events())
 	return root
 }

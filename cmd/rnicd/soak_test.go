@@ -161,8 +161,6 @@ func (s *soaker) clients() []soakClient {
 			words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
 		{name: "rping", service: "ping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"),
 			check: has(`^pings +50 of 3000 octets, all as they were$`)},
-		{name: "rstream", service: "sockets", words: just("rstream HOST -S 1000 -C 50 -V --timeout 60s"),
-			check: has(`^custom +1000 +50 +1 `)},
 		{name: "iperf3", service: "iperf", words: just("stream client HOST --pmd kernel -n 4M"),
 			check: has(`^sent +4\.0 MiB in `)},
 		{name: "sink", service: "sink", port: 7002, talk: func(c *net.TCPConn) error {
@@ -491,7 +489,7 @@ type soakService struct{ port, conns int }
 // and a stream.
 var soakServices = map[string]soakService{
 	"scratch": {7174, 1}, "image": {7000, 1}, "measure": {7175, 1},
-	"ping": {7001, 1}, "sockets": {7471, 1},
+	"ping":  {7001, 1},
 	"iperf": {5201, 2}, "sink": {7002, 1}, "source": {7003, 1}, "echo": {7004, 1},
 }
 

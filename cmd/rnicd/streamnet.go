@@ -106,7 +106,7 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // kernelHint adds to the error of a command that dials, and was not told with which TCP, that there
-// is another one: the clients of serve, perf, rping and rstream have the kernel's without being
+// is another one: the clients of serve, perf and rping have the kernel's without being
 // told. Both errors are of a TAP that was not set up: there is no right to make it, or nothing
 // after it.
 func kernelHint(o *nicOptions, err error) error {

@@ -178,16 +178,6 @@ func TestToolsOverOurTCP(t *testing.T) {
 		server.Expect(t, 1, `^pinged      50 times by 10\.9\.0\.2:\d+ \(rfc6581\)$`)
 		ns.stop(t, server)
 	})
-	t.Run("rstream", func(t *testing.T) {
-		const plan = " -S 3000 -C 20 -I 10 -V --markers"
-		server := start("rstream server --once" + plan)
-		p := client("rstream " + serverHost + plan)
-		require.Len(t, p.Lines(rstreamLine("custom +2.9k +20 +10 +1.1m")), 1, "%s", p)
-		require.Len(t, p.Lines(`^connected +10\.9\.0\.1:7471: rfc5044, CRC32C, markers both ways`), 1,
-			"%s", p)
-		require.Zero(t, server.Wait(t), "%s", server) // of itself: --once
-		require.Len(t, server.Lines(`^served +10\.9\.0\.2:\d+$`), 1, "%s", server)
-	})
 	t.Run("files", func(t *testing.T) {
 		f := randomFile(t, 3<<20+17)
 		server := start("serve --region 8MiB --file " + f.path)
@@ -201,76 +191,6 @@ func TestToolsOverOurTCP(t *testing.T) {
 		server.Expect(t, 2, "^sha256 +"+f.sum+"$")
 		ns.stop(t, server)
 	})
-}
-
-func rstreamLine(begin string) string { return "^" + begin + ` +\d+\.\d\ds +\d+\.\d\d +\d+\.\d\d$` }
-
-// rstream by the kernel's TCP: one client after the other, as text and as JSON; ends that were told
-// different things say so.
-func TestRstream(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 1000 -C 50 -V "+
-		"--idle-timeout 1s")
-	p := ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V --late-grants --buffer 4KiB")
-	require.Len(t, p.Lines(rstreamLine("custom +1000 +50 +1 +97k")), 1, "%s", p)
-	p = ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V --json")
-	var rec struct {
-		Name                          string
-		Size                          int `json:"size_octets"`
-		Transfers, Iterations, Octets int
-		Elapsed                       float64 `json:"elapsed_seconds"`
-		Rate                          float64 `json:"bits_per_second"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(p.Lines("^{")[0]), &rec))
-	require.Equal(t, []any{"custom", 1000, 50, 1, 100000},
-		[]any{rec.Name, rec.Size, rec.Transfers, rec.Iterations, rec.Octets})
-	require.InEpsilon(t, float64(8*rec.Octets)/rec.Elapsed, rec.Rate, 1e-6)
-	// another plan, another, no octets to verify
-	for i, words := range []string{"-S 1000 -C 51 -V", "--timeout 5s", "-S 1000 -C 50"} {
-		p = ns.rnicd(t, strings.Fields("rstream 127.0.0.1 "+words)...)
-		require.Equal(t, 1, p.Wait(t), "%s", p)
-		require.Len(t, p.Lines(`^rnicd: .*rstream 127\.0\.0\.1:7471: `), 1, "%s", p)
-		server.Expect(t, i+1, `^failed +127\.0\.0\.1:\d+: rstream: `)
-	}
-	ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V")
-	server.Expect(t, 3, `^served +127\.0\.0\.1:\d+$`)
-	ns.ends(t, server)
-
-	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --idle-timeout 100ms")
-	// its 7 octets are a part of the server's first 64
-	p = ns.rnicd(t, "rstream", "127.0.0.1", "-S", "1", "-C", "7")
-	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Len(
-		t,
-		p.Lines(
-			`^rnicd: rstream 127\.0\.0\.1:7471: rstream: the peer closed the connection in the middle of a test; both ends must be told`), 1, "%s", p)
-	server.Expect(
-		t, 1,
-		`^failed +127\.0\.0\.1:\d+: rstream: nothing moved for 100ms; both ends must be told the same sizes and counts$`)
-	ns.fails(t, "rstream server --pmd kernel --addr 127.0.0.1",
-		`rnic: listen on "127\.0\.0\.1:7471": .*address already in use; another server has it, and --port names another one$`)
-	ns.ends(t, server)
-
-	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1")
-	p = ns.rnicd(t, strings.Fields("rstream 127.0.0.1 -S 100 -C 1 --direct")...)
-	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Len(
-		t,
-		p.Lines(
-			`^rnicd: rstream 127\.0\.0\.1:7471: rsocket: the peer has no room for another mapping; was the server started with --direct\?$`), 1, "%s", p)
-	ns.ends(t, server)
-	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1 --direct")
-	ns.rnicd(t, "rstream", "127.0.0.1", "-S", "100", "-C", "1").Wait(t)
-	server.Expect(
-		t, 1, `^failed .*no room for another mapping; was the client started with --direct\?$`)
-	ns.ends(t, server)
-
-	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --once")
-	stuck := ns.rnicd(t, "rstream", "127.0.0.1", "-S", "1", "-C", "1000000")
-	stuck.Expect(t, 1, "^connected ")
-	stuck.Signal(t, os.Interrupt)
-	require.Equal(t, 130, stuck.Wait(t), "%s", stuck)
-	require.Equal(t, 1, server.Wait(t), "%s", server)
 }
 
 // A server that vanishes silently, as when its cable is cut, is noticed within
@@ -407,7 +327,7 @@ func TestGetErrors(t *testing.T) {
 func TestToolErrors(t *testing.T) {
 	ns := newNamespace(t)
 	files := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --port 7001")
-	streams := ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --port 7003")
+	ns.rejecting(t, "127.0.0.1:7003", "")
 	plain := ns.listening(t, "stream server --pmd kernel --addr 127.0.0.1 --port 7004")
 	echo := ns.listening(t, "stream echo --pmd kernel --addr 127.0.0.1 --port 7005")
 	small := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --size-max 1000 --port 7002")
@@ -440,16 +360,6 @@ func TestToolErrors(t *testing.T) {
 		"rping 127.0.0.1 -c -1":               `--count -1: must not be negative$`,
 		"rping 127.0.0.1 --markers":           `--pmd kernel has no use for --markers: leave it out$`,
 		"rping server --size-max 0":           `--size-max 0: want 1 to 65535 octets$`,
-		"rstream 127.0.0.1:7001 -S 5":         `rstream 127\.0\.0\.1:7001: rstream: the server refused: xfer: malformed message`,
-		"rstream 127.0.0.1:7002 -S 5":         `rstream 127\.0\.0\.1:7002: rstream: the server refused: malformed message: the private data \(40 octets\) is no request for a test`,
-		"rstream 127.0.0.1 -S 0":              `--size 0: want 1 to 1073741824$`,
-		"rstream 127.0.0.1 -C 0":              `--count 0: want 1 to 1073741824$`,
-		"rstream 127.0.0.1 -I -1":             `--iterations -1: want 1 to 1073741824$`,
-		"rstream 127.0.0.1 -a -S 5":           `--all and --size: choose one$`,
-		"rstream 127.0.0.1 -B 2047":           `--buffer 2047: want 2048 to 268435456 octets$`,
-		"rstream 127.0.0.1 --markers":         `--pmd kernel has no use for --markers: leave it out$`,
-		"rstream server -I 0":                 `--iterations 0: want 1 to 1073741824$`,
-		"rstream":                             `0 arguments given; want: rnicd rstream HOST\[:PORT\]$`,
 		"rping":                               `0 arguments given; want: rnicd rping HOST\[:PORT\]$`,
 	}) {
 		ns.fails(t, words, want)
@@ -463,7 +373,7 @@ func TestToolErrors(t *testing.T) {
 		"no route to host; no host on rnic1 answers: --host-addr gives the kernel's side of it "+
 			"an address")
 	small.Expect(t, 1, "^refused +127.*: messages of 65536 octets asked for, 1 to 1000 served$")
-	for _, p := range []*process{small, files, streams, plain, echo} {
+	for _, p := range []*process{small, files, plain, echo} {
 		ns.ends(t, p)
 	}
 }

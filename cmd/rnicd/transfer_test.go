@@ -366,8 +366,6 @@ func TestServersEndOnce(t *testing.T) {
 			"perf write bw AT -n 10 -s 1024"},
 		"rping server": {"perf write bw AT", "was refused: [0-9]+ octets of private data",
 			"the server refused: ", "rping AT -c 3"},
-		"rstream server -S 1 -C 1": {"rping AT -c 1", "rsocket: ", "rejected by the peer",
-			"rstream AT -S 1 -C 1"},
 	} {
 		t.Run(server, func(t *testing.T) {
 			ns := newNamespace(t)

@@ -23,10 +23,8 @@ import (
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/internal/tools/rping"
-	"github.com/rnicd/rnicd/internal/tools/rstream"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/rsocket"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -96,14 +94,6 @@ func (r *rig) clients(content []byte) map[string]func() error {
 			return err
 		},
 		"ping": func() error { return r.ping(at(7001), 5, nil) },
-		"sockets": func() error {
-			dial := func(ctx context.Context) (net.Conn, error) {
-				return rsocket.Dial(ctx, r.dev, at(7471),
-					rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
-			}
-			plan := rstream.Plan{Size: 1000, Transfers: 50, Iterations: 1}
-			return rstream.Client(r.ctx, dial, plan, rstream.End{Verify: true}, nil)
-		},
 		"iperf": func() error {
 			p := iperf3.Params{Streams: 2, Length: 8192, Bytes: 200_000}
 			_, err := iperf3.Run(r.ctx,
@@ -124,7 +114,7 @@ func TestEveryService(t *testing.T) {
 	content := bytes.Repeat([]byte("what is served "), 5000)
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	r := start(t, everyService(t, path))
-	require.Len(t, r.d.Services(), 9)
+	require.Len(t, r.d.Services(), 8)
 	clients := r.clients(content)
 	for round := range 2 {
 		ends := make(chan error, len(clients))
@@ -226,10 +216,6 @@ listen = 7004
 mode = "echo"
 allow = ["fd09::/64"]
 [[service]]
-name = "sockets"
-type = "rstream"
-allow = ["10.8.0.0/16"]
-[[service]]
 name = "quota"
 type = "region"
 size = "64KiB"
@@ -239,11 +225,6 @@ page = "normal"
 	require.ErrorContains(t, r.ping(at(7001), 1, nil),
 		"the server refused: 10.9.0.2 is in none of the networks that are served")
 	r.log.await(t, 1, "level=WARN msg=refused service=others remote=10.9.0.2:")
-	_, err := rsocket.Dial(r.ctx, r.dev, at(7471),
-		rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}})
-	require.Error(t, err)
-	r.log.await(t, 1, "level=WARN msg=refused service=sockets remote=10.9.0.2:[0-9]+ why=.*in none "+
-		"of the networks")
 	c, err := (&stream.Dialer{Pollers: r.client.Pollers()}).DialContext(r.ctx, "tcp", at(7004))
 	if err == nil {
 		_, err = c.Read(make([]byte, 1))
@@ -264,10 +245,10 @@ page = "normal"
 		"1 other clients are being served, and no more at a time; try again later")
 	end()
 	// Each is counted by its cause; the port has them too, where they came as far as start-up.
-	r.log.await(t, 6, "level=WARN msg=refused")
+	r.log.await(t, 5, "level=WARN msg=refused")
 	got := r.d.Status(r.ctx)
 	for name, want := range map[string]map[string]uint64{
-		"others": {"allow": 1}, "sockets": {"allow": 1}, "streams": {"allow": 1}, "quota": {"request": 1},
+		"others": {"allow": 1}, "streams": {"allow": 1}, "quota": {"request": 1},
 		"ours": {"peer_connections": 1}, "one": {"connections": 1},
 	} {
 		for _, s := range got.Services {
@@ -277,7 +258,7 @@ page = "normal"
 			}
 		}
 	}
-	require.Equal(t, map[string]uint64{"rejected": 5}, got.Ports[0].Refused,
+	require.Equal(t, map[string]uint64{"rejected": 4}, got.Ports[0].Refused,
 		"a stream knows no start-up")
 	w := httptest.NewRecorder()
 	metrics.Handler(metrics.Collector{Status: r.d.Status}).ServeHTTP(
@@ -285,14 +266,14 @@ page = "normal"
 	for _, line := range []string{
 		`rnicd_service_refused_total{cause="peer_connections",service="ours"} 1`,
 		`rnicd_service_refused_total{cause="allow",service="ours"} 0`,
-		`rnicd_startups_refused_total{cause="rejected",port="` + got.Ports[0].Name + `"} 5`,
+		`rnicd_startups_refused_total{cause="rejected",port="` + got.Ports[0].Name + `"} 4`,
 		`rnicd_startups_refused_total{cause="dialect",port="` + got.Ports[0].Name + `"} 0`,
 	} {
 		require.Contains(t, w.Body.String(), line+"\n")
 	}
 	var shown strings.Builder
 	top.WriteStatus(&shown, got)
-	require.Contains(t, shown.String(), "\nrefused: rejected 5\n")
+	require.Contains(t, shown.String(), "\nrefused: rejected 4\n")
 	require.Regexp(t, `\nours .*\n  refused: peer_connections 1\n`, shown.String())
 }
 

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,7 +12,6 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/tools/peer"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/rsocket"
 	"github.com/rnicd/rnicd/stream"
 )
 
@@ -36,11 +34,8 @@ type listener struct {
 
 // kindOf says what is decided when a place is opened.
 func kindOf(c *config.Service) string {
-	switch c.Type {
-	case config.Stream:
+	if c.Type == config.Stream {
 		return "stream"
-	case config.Rstream:
-		return fmt.Sprint("rsocket ", c.Dialects, rsocketOptions(c))
 	}
 	return fmt.Sprint("rdma ", c.Dialects)
 }
@@ -51,12 +46,9 @@ func (d *Daemon) listen(ctx context.Context, on *Port, s *Service) (*listener, e
 	l := &listener{on: on, kind: kindOf(&c)}
 	l.service.Store(s)
 	var err error
-	switch c.Type {
-	case config.Stream:
+	if c.Type == config.Stream {
 		err = l.listenStream(ctx, c.Listen)
-	case config.Rstream:
-		err = l.listenRsocket(ctx, &c)
-	default:
+	} else {
 		err = l.listenRDMA(ctx, &c)
 	}
 	if err != nil {
@@ -75,18 +67,13 @@ func (l *listener) addr(tcp uint16) string {
 	return net.JoinHostPort(l.on.Host(), strconv.Itoa(int(tcp)))
 }
 
-// inner opens an rnic.Listener.
-func (l *listener) inner(ctx context.Context, c *config.Service) (*rnic.Listener, error) {
-	return l.on.Adapter.Listen(ctx, l.addr(c.Listen),
+func (l *listener) listenRDMA(ctx context.Context, c *config.Service) error {
+	inner, err := l.on.Adapter.Listen(ctx, l.addr(c.Listen),
 		rnic.ListenOptions{Dialects: c.Dialects, OnFailure: func(f rnic.ConnFailure) {
 			if !f.Offered { // the service tells of the others
 				l.service.Load().failed(f.Remote, f.Err)
 			}
 		}})
-}
-
-func (l *listener) listenRDMA(ctx context.Context, c *config.Service) error {
-	inner, err := l.inner(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -132,38 +119,6 @@ func (l *listener) begin(remote netip.AddrPort) (*Service, *Connection, refusal)
 			return s, nil, refusal{&s.refusedBy.request, "the server is about to end" + peer.Later}
 		}
 	}
-}
-
-func (l *listener) listenRsocket(ctx context.Context, c *config.Service) error {
-	inner, err := l.inner(ctx, c)
-	if err != nil {
-		return err
-	}
-	sockets, err := rsocket.NewListener(l.on.Adapter, inner, rsocket.ListenOptions{
-		Options: rsocketOptions(c),
-		Admit: func(remote netip.AddrPort) error {
-			now := l.service.Load().Config()
-			if why := allows(&now, remote.Addr()); why != "" {
-				return errors.New(why)
-			}
-			return nil
-		},
-		Rejected: func(remote netip.AddrPort, err error) {
-			s := l.service.Load()
-			cause := &s.refusedBy.request
-			if now := s.Config(); allows(&now, remote.Addr()) != "" {
-				cause = &s.refusedBy.allow
-			}
-			s.refusedFor(cause, remote, err.Error())
-		},
-	})
-	if err != nil {
-		inner.Close()
-		return err
-	}
-	l.stop = func() { _ = sockets.Close() } // what was not accepted is over
-	l.accept(sockets)
-	return nil
 }
 
 // Sizes of a stream that is to be fast over any path.

@@ -27,8 +27,6 @@ func newServer(s *Service, c *config.Service) (server, error) {
 		return perfServer(s, c), nil
 	case config.Rping:
 		return rpingServer(s, c), nil
-	case config.Rstream:
-		return rstreamServer(s, c), nil
 	case config.Stream:
 		return streamServer(s, c), nil
 	}

@@ -11,9 +11,6 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/tools/bytestream"
 	"github.com/rnicd/rnicd/internal/tools/iperf3"
-	"github.com/rnicd/rnicd/internal/tools/rstream"
-	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/rsocket"
 	"github.com/rnicd/rnicd/stream"
 )
 
@@ -57,51 +54,6 @@ func (h *handed) give(ctx context.Context, c net.Conn, closed <-chan struct{}) {
 	}
 }
 
-// rsocketOptions are those of the connections of a service.
-func rsocketOptions(c *config.Service) rsocket.Options {
-	maps := 0
-	if c.Direct {
-		maps = 1 // as riostream
-	}
-	return rsocket.Options{
-		Maps: maps, Conn: rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC},
-		SendBuffer: int(c.Buffer), ReceiveBuffer: int(c.Buffer),
-		LateGrants: c.LateGrants,
-	}
-}
-
-// rstreamServer serves one client after the other, as rstream does.
-func rstreamServer(s *Service, c *config.Service) server {
-	in := newHanded()
-	srv := &rstream.Server{
-		Plan: rstream.Plan{Size: int(c.Size), Transfers: c.Transfers, Iterations: c.Iterations,
-			All: c.All},
-		Verify: c.Verify, Direct: c.Direct, Idle: time.Duration(c.IdleTimeout), Refused: s.refused,
-		Done: func(r rstream.Served) {
-			var octets int64
-			for _, one := range r.Results {
-				octets += one.Octets()
-			}
-			s.over(r.Remote, r.Err, "tests", len(r.Results), "octets", octets)
-		},
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = srv.Serve(s.ctx, in) // the end of ctx, which is no error
-	}()
-	return server{
-		conn: func(ctx context.Context, c net.Conn) {
-			s := &closingSocket{Conn: c.(*rsocket.Conn), closed: make(chan struct{})}
-			in.give(ctx, s, s.closed)
-		},
-		release: func() error {
-			<-ended
-			return nil
-		},
-	}
-}
-
 // streamServer speaks iperf3's protocol, or none.
 func streamServer(s *Service, c *config.Service) server {
 	if c.Mode == "iperf3" {
@@ -133,19 +85,6 @@ type closing struct {
 }
 
 func (c *closing) Close() error {
-	defer c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
-}
-
-// closingSocket is an rsocket that says when it was closed. It has all that one has besides
-// net.Conn.
-type closingSocket struct {
-	*rsocket.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (c *closingSocket) Close() error {
 	defer c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }

@@ -114,12 +114,11 @@ type Port struct {
 
 // Types of service.
 const (
-	Region  = "region"
-	File    = "file"
-	Perf    = "perf"
-	Rping   = "rping"
-	Rstream = "rstream"
-	Stream  = "stream"
+	Region = "region"
+	File   = "file"
+	Perf   = "perf"
+	Rping  = "rping"
+	Stream = "stream"
 )
 
 // Types are all of them, each with its TCP port.
@@ -134,41 +133,33 @@ var Types = []struct {
 		"`rnicd get`"},
 	{Perf, 7175, "bandwidth and latency; `rnicd perf`"},
 	{Rping, 7174, "`rping` of rdma-core and of rnicd"},
-	{Rstream, 7471, "`rstream` and `riostream` of rdma-core, `rnicd rstream`"},
 	{Stream, 5201, "TCP: an iperf3 server, or a sink, source or echo"},
 }
 
 // Service is a [[service]].
 type Service struct {
 	Name            string   `toml:"name" want:"a to z, 0 to 9, - and _, 32 at most" doc:"in logs; a reload knows a service by it; required"`
-	Type            string   `toml:"type" want:"region, file, perf, rping, rstream or stream" doc:"required"`
+	Type            string   `toml:"type" want:"region, file, perf, rping or stream" doc:"required"`
 	Ports           []string `toml:"ports" doc:"names of the ports that it is served on; without it all"`
 	Listen          uint16   `toml:"listen" want:"1 to 65535" doc:"TCP port; without it the usual one of the type"`
 	Allow           []string `toml:"allow" doc:"networks that are served, as 10.9.0.0/24 or fd09::/64; without it every one"`
 	Connections     int      `toml:"connections" default:"64" want:"1 or more" doc:"clients at a time, over all ports; further ones are refused"`
 	PeerConnections int      `toml:"peer_connections" default:"0" doc:"of them from one address (of IPv6, one /64); 0: no limit"`
 	IdleTimeout     Duration `toml:"idle_timeout" default:"30s" doc:"end a connection on which nothing moves for so long, an eighth of it more at most"`
-	Markers         *bool    `toml:"markers" of:"region,file,perf,rping,rstream" doc:"as in [mpa]"`
-	CRC             *bool    `toml:"crc" of:"region,file,perf,rping,rstream" doc:"as in [mpa]"`
+	Markers         *bool    `toml:"markers" of:"region,file,perf,rping" doc:"as in [mpa]"`
+	CRC             *bool    `toml:"crc" of:"region,file,perf,rping" doc:"as in [mpa]"`
 
-	Size       Size     `toml:"size" of:"region,rstream" doc:"region: of the memory, required; rstream: octets of a message, as the clients have it"`
-	Page       string   `toml:"page" of:"region,file" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of the memory"`
-	Node       int      `toml:"numa_node" of:"region,file" default:"-1" doc:"of the memory; -1: any"`
-	Quota      Size     `toml:"quota" of:"region" default:"0" doc:"octets of the region that one address (of IPv6, one /64) may hold at a time; 0: all"`
-	Keep       bool     `toml:"keep" of:"region" default:"false" doc:"keep what is put under a name (rnicd put --name), for every client that is allowed to read (rnicd get --name)"`
-	Path       string   `toml:"path" of:"file" doc:"the file, as it is when the service starts or is reloaded; required"`
-	SizeMax    Size     `toml:"size_max" of:"perf,rping" doc:"longest message that is served; without it 64MiB for perf, 65535 for rping"`
-	Iterations int      `toml:"iterations" of:"rstream" doc:"as the clients have it"`
-	All        bool     `toml:"all" of:"rstream" default:"false" doc:"all sizes"`
-	Transfers  int      `toml:"transfers" of:"rstream" doc:"the clients' -C"`
-	Direct     bool     `toml:"direct" of:"rstream" default:"false" doc:"riostream's tests"`
-	Verify     bool     `toml:"verify" of:"rstream" default:"false" doc:"compare what comes"`
-	Buffer     Size     `toml:"buffer" of:"rstream" default:"512KiB" want:"2KiB to 256MiB" doc:"buffers of either direction"`
-	LateGrants bool     `toml:"late_grants" of:"rstream" default:"false" doc:"for programs over Linux siw"`
-	Mode       string   `toml:"mode" of:"stream" default:"iperf3" want:"iperf3, sink, source or echo" doc:"what is served"`
-	Length     Size     `toml:"length" of:"stream" default:"128KiB" want:"1 to 1MiB" doc:"sink, source, echo: of a Read or Write"`
-	Bytes      Size     `toml:"bytes" of:"stream" default:"0" doc:"source: how much to send; 0: for the time"`
-	Time       Duration `toml:"time" of:"stream" default:"10s" doc:"source: how long to send"`
+	Size    Size     `toml:"size" of:"region" doc:"of the memory; required"`
+	Page    string   `toml:"page" of:"region,file" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of the memory"`
+	Node    int      `toml:"numa_node" of:"region,file" default:"-1" doc:"of the memory; -1: any"`
+	Quota   Size     `toml:"quota" of:"region" default:"0" doc:"octets of the region that one address (of IPv6, one /64) may hold at a time; 0: all"`
+	Keep    bool     `toml:"keep" of:"region" default:"false" doc:"keep what is put under a name (rnicd put --name), for every client that is allowed to read (rnicd get --name)"`
+	Path    string   `toml:"path" of:"file" doc:"the file, as it is when the service starts or is reloaded; required"`
+	SizeMax Size     `toml:"size_max" of:"perf,rping" doc:"longest message that is served; without it 64MiB for perf, 65535 for rping"`
+	Mode    string   `toml:"mode" of:"stream" default:"iperf3" want:"iperf3, sink, source or echo" doc:"what is served"`
+	Length  Size     `toml:"length" of:"stream" default:"128KiB" want:"1 to 1MiB" doc:"sink, source, echo: of a Read or Write"`
+	Bytes   Size     `toml:"bytes" of:"stream" default:"0" doc:"source: how much to send; 0: for the time"`
+	Time    Duration `toml:"time" of:"stream" default:"10s" doc:"source: how long to send"`
 
 	// What validation has made of the above.
 	Networks   []netip.Prefix `toml:"-"`

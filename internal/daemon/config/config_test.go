@@ -237,7 +237,7 @@ var mistakesOfPorts = []mistake{
 // mistakesOfServices are of services.
 var mistakesOfServices = []mistake{
 	{"type", strings.Replace(base, `"region"`, `"regoin"`, 1),
-		[]string{`rnicd.toml:7:1: service.type: "regoin": want region, file, perf, rping, rstream or stream`}},
+		[]string{`rnicd.toml:7:1: service.type: "regoin": want region, file, perf, rping or stream`}},
 	{"a key of another type", base + "path = \"/\"\n",
 		[]string{`rnicd.toml:9:1: service.path: of no use to a service of type region: it is for file; leave it out`}},
 	{"a port that is not there", base + "ports = [\"one\", \"two\"]\n",
@@ -267,10 +267,9 @@ var mistakesOfServices = []mistake{
 	{"size_max", base + "[[service]]\nname = \"p\"\ntype = \"perf\"\nsize_max = \"1GiB\"\n",
 		[]string{`rnicd.toml:12:1: service.size_max: 1073741824: want 1 to 67108864`}},
 	{"types that there were", base + "[[service]]\nname = \"p\"\ntype = \"perftest\"\ntest = " +
-		"\"write bw\"\nqps = 2\n", []string{`rnicd.toml:11:1: service.type: "perftest" is no type ` +
-		"any more; run the program itself: rnicd run -- ib_write_bw -R"}},
-	{"rstream's all", base + "[[service]]\nname = \"r\"\ntype = \"rstream\"\nall = true\nsize = 5\n",
-		[]string{`rnicd.toml:13:1: service.size: all is true, which has sizes and counts of its own: choose one`}},
+		"\"write bw\"\nqps = 2\n[[service]]\nname = \"q\"\ntype = \"rstream\"\n",
+		[]string{`rnicd.toml:11:1: service.type: "perftest" is no type any more; run the program itself: rnicd run -- ib_write_bw -R`,
+			`rnicd.toml:16:1: service.type: "rstream" is no type any more; run the program itself: rnicd run -- rstream`}},
 	{"mode", base + "[[service]]\nname = \"s\"\ntype = \"stream\"\nmode = \"drain\"\n",
 		[]string{`rnicd.toml:12:1: service.mode: "drain": want iperf3, sink, source or echo`}},
 }

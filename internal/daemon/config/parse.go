@@ -80,6 +80,7 @@ func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 // removedTypes are types of service that there were, each with what serves its clients now.
 var removedTypes = map[string]string{
 	"perftest": "rnicd run -- ib_write_bw -R, or another of perftest's programs",
+	"rstream":  "rnicd run -- rstream, or riostream",
 }
 
 // removed looks for services of such types. Their keys are gone, too: what strict decoding would

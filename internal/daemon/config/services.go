@@ -13,7 +13,6 @@ import (
 	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/internal/tools/rping"
-	"github.com/rnicd/rnicd/rsocket"
 )
 
 // service judges one service by itself.
@@ -42,8 +41,7 @@ func (v *validator) service(i int) {
 	v.number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
 	v.span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
 	m := &v.c.MPA
-	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping ||
-		s.Type == Rstream, !m.CRC, m.DropBadCRC
+	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping, !m.CRC, m.DropBadCRC
 	if s.Markers != nil {
 		s.NoMarkers = !*s.Markers
 	}
@@ -59,8 +57,6 @@ func (v *validator) service(i int) {
 		v.sizeMax(path, s, pair.SizeLimit)
 	case Rping:
 		v.sizeMax(path, s, rping.SizeMax)
-	case Rstream:
-		v.rstream(path, s)
 	case Stream:
 		v.oneOf(path+".mode", s.Mode, "iperf3", "sink", "source", "echo")
 		v.number(path+".length", int64(s.Length), 1, iperf3.LengthMax)
@@ -160,19 +156,6 @@ func (v *validator) sizeMax(path string, s *Service, most Size) {
 		s.SizeMax = most
 	}
 	v.number(path+".size_max", int64(s.SizeMax), 1, int64(most))
-}
-
-func (v *validator) rstream(path string, s *Service) {
-	v.number(path+".buffer", int64(s.Buffer), rsocket.BufferMin, rsocket.BufferMax)
-	for key, n := range map[string]int64{"size": int64(s.Size), "transfers": int64(s.Transfers),
-		"iterations": int64(s.Iterations)} {
-		if v.given(join(path, key)) {
-			v.number(join(path, key), n, 1, math.MaxInt32)
-			if s.All {
-				v.wrong(join(path, key), "all is true, which has sizes and counts of its own: choose one")
-			}
-		}
-	}
 }
 
 // services judges them together: what listens where.
