@@ -1,13 +1,3 @@
-// Package sim runs whole hosts in virtual time from one seed: Poller, TCP, MPA, DDP, RDMAP and
-// verbs are the real ones, and only the cable, what stands in it and the clock are made up. A run
-// that failed is the same run again with the same seed.
-//
-//	Draw(seed) -> Workload -> Run: a World of two hosts, connections between their peers, events on the way -> Outcome
-//
-// A World belongs to one goroutine, and everything in it happens there; Worlds share nothing. The
-// oracle (peer.go, oracle.go) is that memory is byte-equal, completions come once and in order,
-// nothing leaks and nothing is written outside a region; where a connection had to end early, that
-// what did arrive was right, and that the end was for the right reason.
 package sim
 
 import (
