@@ -41,9 +41,6 @@ const (
 // xdpLeftMax bounds the devices of a process that are left: half of those that DPDK has room for.
 const xdpLeftMax = 16
 
-// xdpSleep is time.Sleep, except in tests.
-var xdpSleep = time.Sleep
-
 // Under environment's lock.
 var (
 	// devices that are plugged for good, by the name that Config has
@@ -112,7 +109,7 @@ func (p *Port) pauseXDP(d time.Duration) error {
 		return nil
 	}
 	environment.Unlock()
-	xdpSleep(d)
+	time.Sleep(d)
 	environment.Lock()
 	if p.closed {
 		return fmt.Errorf("dpdk: %s was closed while a queue was opened", p.name)

@@ -5,6 +5,7 @@ package dpdk
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -112,31 +113,34 @@ func TestAFXDPInterfaceTaken(t *testing.T) {
 // While a queue that a port of ours may just have given back is waited for, other ports are asked,
 // opened and closed.
 func TestAFXDPWaitsWithoutTheLock(t *testing.T) {
-	xdpLab(t)
-	openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
-	pauses := 0
-	defer func(was func(time.Duration)) { xdpSleep = was }(xdpSleep)
-	xdpSleep = func(d time.Duration) {
-		require.True(t, environment.TryLock())
-		pauses++
-		environment.Unlock()
-		time.Sleep(d)
-	}
-	a := newArena(t, 8192*2048+1<<16)
-	p, err := open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a})
-	require.NoError(t, err)
-	xdpClosed["rnic0"] = time.Now().Add(-xdpFreedMax / 2)
-	_, err = p.Open(0, newPool(t, a, 4096-64, 2048))
-	require.ErrorContains(t, err, "no other program has this queue of the interface")
-	require.NotZero(t, pauses)
-	require.NoError(t, p.Close())
+	synctest.Test(t, func(t *testing.T) {
+		xdpLab(t)
+		openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
+		a := newArena(t, 8192*2048+1<<16)
+		opened := func() *Port {
+			p, err := open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a})
+			require.NoError(t, err)
+			return p
+		}
+		free := false
+		time.AfterFunc(xdpFirstTry/2, func() {
+			if free = environment.TryLock(); free {
+				environment.Unlock()
+			}
+		})
+		p := opened()
+		xdpClosed["rnic0"] = time.Now().Add(-xdpFreedMax / 2)
+		_, err := p.Open(0, newPool(t, a, 4096-64, 2048))
+		require.ErrorContains(t, err, "no other program has this queue of the interface")
+		require.True(t, free)
+		require.NoError(t, p.Close())
 
-	p, err = open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a})
-	require.NoError(t, err)
-	xdpSleep = func(time.Duration) { require.NoError(t, p.Close()) }
-	xdpClosed["rnic0"] = time.Now()
-	_, err = p.Open(0, newPool(t, a, 4096-64, 2048))
-	require.ErrorContains(t, err, "was closed while a queue was opened")
+		p = opened()
+		time.AfterFunc(xdpFirstTry/2, func() { require.NoError(t, p.Close()) })
+		xdpClosed["rnic0"] = time.Now()
+		_, err = p.Open(0, newPool(t, a, 4096-64, 2048))
+		require.ErrorContains(t, err, "was closed while a queue was opened")
+	})
 }
 
 // Devices that cannot be closed leave room for others.
