@@ -1,9 +1,6 @@
 package rnic
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"net"
 	"testing"
 
@@ -26,81 +23,6 @@ func keptSocket(t *testing.T) (r *rig, p *peer, c net.Conn) {
 	c = r.rejectedConn(q)
 	r.deadline(c)
 	return r, p, c
-}
-
-// limited is a Writer that takes n octets and then fails, or wrongly does not.
-type limited struct {
-	bytes.Buffer
-	n   int
-	err error
-}
-
-func (w *limited) Write(p []byte) (int, error) {
-	n := min(len(p), w.n)
-	w.n -= n
-	w.Buffer.Write(p[:n])
-	if n < len(p) {
-		return n, w.err
-	}
-	return n, nil
-}
-
-// io.Copy, which prefers WriteTo, gets what came with the Reply and what came later, as Read does.
-//
-// req: D01-6.1-23
-func TestCopyFromReturnedSocket(t *testing.T) {
-	_, p, c := keptSocket(t)
-	p.write([]byte(" -- bye"))
-	p.closeSend()
-	first := make([]byte, 4)
-	_, err := io.ReadFull(c, first)
-	require.NoError(t, err)
-	require.Equal(t, "220 ", string(first))
-	var b bytes.Buffer
-	n, err := io.Copy(&b, c)
-	require.NoError(t, err)
-	require.Equal(t, greetingText[4:]+" -- bye", b.String())
-	require.EqualValues(t, b.Len(), n)
-}
-
-// A Writer that does not take them all leaves the rest to be read.
-func TestCopyFromReturnedSocketFails(t *testing.T) {
-	full := errors.New("full")
-	for _, tc := range []struct{ fails, want error }{{full, full}, {nil, io.ErrShortWrite}} {
-		_, p, c := keptSocket(t)
-		w := &limited{n: 5, err: tc.fails}
-		n, err := c.(io.WriterTo).WriteTo(w)
-		require.ErrorIs(t, err, tc.want)
-		require.EqualValues(t, 5, n)
-		p.closeSend()
-		rest, err := io.ReadAll(c)
-		require.NoError(t, err)
-		require.Equal(t, greetingText, w.String()+string(rest))
-	}
-}
-
-// Several goroutines may read a net.Conn: no octet of the front is read twice.
-func TestReturnedSocketReadByMany(t *testing.T) {
-	_, p, c := keptSocket(t)
-	p.closeSend()
-	octets := make(chan int)
-	for range 4 {
-		go func() {
-			b, n := make([]byte, 1), 0
-			for {
-				if _, err := c.Read(b); err != nil {
-					octets <- n
-					return
-				}
-				n++
-			}
-		}()
-	}
-	sum := 0
-	for range 4 {
-		sum += <-octets
-	}
-	require.Equal(t, len(greetingText), sum)
 }
 
 // MPA may be tried on it again, in either role: what was read is none of its business, and what

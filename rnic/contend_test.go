@@ -1,27 +1,11 @@
 package rnic
 
 import (
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
-
-// aside calls f on a goroutine of its own, again and again, while g runs.
-func aside(f, g func()) {
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for !stop.Load() {
-			f()
-		}
-	})
-	g()
-	stop.Store(true)
-	wg.Wait()
-}
 
 // What is posted the moment that a QueuePair ends is flushed after what was posted before.
 func TestFlushedInOrderAtTheEnd(t *testing.T) {
@@ -71,31 +55,4 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 		require.Equal(t, causeNoBuffer, qp.TerminateFor(s.qp.Err()).Cause)
 		require.Zero(t, r.server.EventCount(EventCQOverflow))
 	})
-}
-
-// After the completion of a receive buffer was polled, the next can be posted at once: its place
-// in the queue is free.
-func TestPolledBufferHasItsPlace(t *testing.T) {
-	const rounds = 50_000
-	cq := newTestCQ(t, 4)
-	q, err := cq.adapter.CreateQP(QPOptions{PD: cq.adapter.AllocPD(), SendCQ: cq, RecvCQ: cq,
-		RecvDepth: 1})
-	require.NoError(t, err)
-	aside(func() { // the driver
-		if w, ok := q.engine.RQ.Pop(); ok {
-			q.engine.Fill(w.ID)
-		} else {
-			yield()
-		}
-	}, func() {
-		var cs [1]Completion
-		for i := 0; i < rounds && err == nil; i++ {
-			_, err = q.PostRecv(WorkRequest{ID: uint64(i)})
-			for err == nil && cq.Poll(cs[:]) == 0 {
-				yield()
-			}
-		}
-	})
-	require.NoError(t, err)
-	require.NoError(t, q.Close(t.Context()))
 }

@@ -2,6 +2,7 @@ package qp
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,4 +103,31 @@ func TestRefusedReservationsTakeNothing(t *testing.T) {
 	})
 	require.Zero(t, refused)
 	require.Equal(t, int64(8), cq.Promised())
+}
+
+// After the completion of a receive buffer was polled, the next can be posted at once: its place
+// in the queue is free.
+func TestPolledBufferHasItsPlace(t *testing.T) {
+	const rounds = 1_000_000
+	q := &Engine{Config: Config{RecvDepth: 1, RecvCQ: newCQ(4)},
+		RQ:      mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 2)),
+		service: &service{recv: recvHalf{batch: new(batch)}}}
+	var err error
+	aside(func() { // the driver
+		if w, ok := q.RQ.Pop(); ok {
+			q.completeRecv(wq.CQE{ID: w.ID, Op: wq.OpRecv})
+			q.publishRecvs()
+		} else {
+			runtime.Gosched()
+		}
+	}, func() {
+		var cs [1]wq.CQE
+		for i := 0; i < rounds && err == nil; i++ {
+			err = q.PostRecv(&wq.WQE{ID: uint64(i)}, nil)
+			for err == nil && q.RecvCQ.Poll(cs[:]) == 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+	require.NoError(t, err)
 }

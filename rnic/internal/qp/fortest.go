@@ -40,15 +40,6 @@ func (q *Engine) PretendSent(id uint64) {
 	q.requester.sent.push(sentRequest{id: id, op: wq.OpWrite, signaled: true, flushStatus: wq.Flushed})
 }
 
-// Fill completes a receive buffer.
-func (q *Engine) Fill(id uint64) {
-	if q.service == nil { // it is not in service
-		q.service = &service{recv: recvHalf{batch: new(batch)}}
-	}
-	q.completeRecv(wq.CQE{ID: id, Op: wq.OpRecv})
-	q.publishRecvs()
-}
-
 // Sending is the opcode of the request whose message is being cut; 0: there is none.
 func (q *Engine) Sending() wq.Opcode {
 	if !q.send.seg.Active() {

@@ -80,3 +80,29 @@ func TestBufferedConn(t *testing.T) {
 	require.Zero(t, n)
 	require.ErrorIs(t, err, io.EOF)
 }
+
+// Several goroutines may read a net.Conn: no octet of the front is read twice.
+func TestBufferedConnReadByMany(t *testing.T) {
+	ours, peer := socketPair(t)
+	require.NoError(t, peer.CloseWrite())
+	front := make([]byte, 1<<20)
+	c := &BufferedConn{TCPConn: ours, rest: bytes.Clone(front)}
+	octets := make(chan int)
+	for range 4 {
+		go func() {
+			b, n := make([]byte, 1), 0
+			for {
+				if _, err := c.Read(b); err != nil {
+					octets <- n
+					return
+				}
+				n++
+			}
+		}()
+	}
+	sum := 0
+	for range 4 {
+		sum += <-octets
+	}
+	require.Equal(t, len(front), sum)
+}
