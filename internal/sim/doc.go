@@ -8,17 +8,19 @@
 //
 // # What a seed draws
 //
-//		host <- tap <- faults <- path <- cable -> path -> faults -> tap -> host
+//	host <- tap <- faults <- path <- cable -> path -> faults -> tap -> host
 //
-//	  - Faults (internal/fault): loss, reordering, duplicates, flipped bits, cut frames, delay, two
-//	    words of a payload swapped.
-//	  - Devices (internal/fault): lossless; each is unlimited or slow, by octets or frames a second,
-//	    frames per call, and pauses.
-//	  - Path (fault.Path): a middlebox that joins and cuts segments; a router with a smaller or
-//	    changing MTU, or a black hole.
-//	  - Work: 1 to 4 connections, MTU 576 to 9000, 10 to 80 messages of up to 64 KiB from each end;
-//	    all opcodes, dialects and options.
-//	  - Ends: in order, an abort, a cut cable, a revoked region. Other connections must not notice.
+// Of these, and of what happens over them:
+//
+//   - Faults (internal/fault): loss, reordering, duplicates, flipped bits, cut frames, delay, two
+//     words of a payload swapped.
+//   - Devices (internal/fault): lossless; each is unlimited or slow, by octets or frames a second,
+//     frames per call, and pauses.
+//   - Path (fault.Path): a middlebox that joins and cuts segments; a router with a smaller or
+//     changing MTU, or a black hole.
+//   - Work: 1 to 4 connections, MTU 576 to 9000, 10 to 80 messages of up to 64 KiB from each end;
+//     all opcodes, dialects and options.
+//   - Ends: in order, an abort, a cut cable, a revoked region. Other connections must not notice.
 //
 // # What must hold
 //
