@@ -9,12 +9,12 @@ import (
 
 // WriteReference writes docs/reference/metrics.md.
 func WriteReference(w io.Writer) {
-	fmt.Fprint(w, `# Metrics
-
-`+"`GET /metrics`"+` where `+"`[metrics] listen`"+` says, in Prometheus' format; made of the tables in `+"`internal/daemon/metrics`"+` by
-`+"`go test ./internal/daemon/metrics -update`"+`. [The guide](../guides/monitoring.md) says what to watch. A name that ends in _total only grows
-while the daemon runs; others are gauges. The head of a table has the labels, braces further ones. No label names a connection:
-`+"`rnicd ss`"+` does. client_golang adds its go_ and process_ metrics.
+	fmt.Fprint(w, "# Metrics\n\n`GET /metrics` where `[metrics] listen` says, in Prometheus' format; "+
+		`made of the tables in
+`+"`internal/daemon/metrics`"+` by `+"`go test ./internal/daemon/metrics -update`"+`. [The
+guide](../guides/monitoring.md) says what to watch. A name that ends in _total only grows while the
+daemon runs; others are gauges. The head of a table has the labels, braces further ones. No label
+names a connection: `+"`rnicd ss`"+` does. client_golang adds its go_ and process_ metrics.
 
 ## Of a daemon
 `)
