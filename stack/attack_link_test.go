@@ -229,7 +229,7 @@ func TestAdvertisedHopLimitHasAFloor(t *testing.T) {
 	}{{255, 255}, {1, 255}, {31, 255}, {0, 255}, {32, 32}, {64, 64}} {
 		l.a.nic.inject(routerSays(t, router, c.says, 1800, ""))
 		l.turns()
-		require.Equal(t, c.want, l.b.host.hopLimit6, "%d", c.says)
+		require.Equal(t, c.want, l.b.host.HopLimit(&inet.AllNodes), "%d", c.says)
 	}
 	l.stop()
 }
@@ -287,13 +287,10 @@ func TestAdvertisementFloodReroutesSeldom(t *testing.T) {
 func TestPathsEndWithoutAWalk(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
-	paths := l.a.host.paths
 	for i := range 200 {
-		paths.Lower(l.now, inet.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 1000, 1500)
+		l.a.host.LowerPath(l.now, inet.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 1000)
 	}
-	paths.Lower(l.now, inet.AddrFrom(l.b.addr), 1000, 1500)
-	l.a.host.pathsChanged++
-	l.a.schedule()
+	l.a.host.LowerPath(l.now, inet.AddrFrom(l.b.addr), 1000)
 	require.Equal(t, 1000-52, u.conn.EMSS())
 	l.pass(11 * 60 * second)
 	require.Equal(t, uint16(1000), u.conn.path.mtu, "nobody has looked at the connection")

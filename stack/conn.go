@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/rnicd/rnicd/tcp/cc"
 )
@@ -71,13 +72,13 @@ type Conn struct {
 
 	tcp tcp.Conn
 
-	listener *listener   // passive and not yet established
-	home     *groupAddr  // our address, while c counts as one that uses it
-	window   int32       // for markWindow
-	rung     atomic.Bool // rung and not yet served: coalesces Wake
-	rungNext uint32      // in Poller.doorbells, while rung is set
-	why      reason      // what Closed will be given
-	gaveBack uint16      // Bufs that came back, and whose place it has not taken yet
+	listener *listener          // passive and not yet established
+	home     *iphost.SharedAddr // our address, while c counts as one that uses it
+	window   int32              // for markWindow
+	rung     atomic.Bool        // rung and not yet served: coalesces Wake
+	rungNext uint32             // in Poller.doorbells, while rung is set
+	why      reason             // what Closed will be given
+	gaveBack uint16             // Bufs that came back, and whose place it has not taken yet
 
 	// in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
 	prev, next connIndex

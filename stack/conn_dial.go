@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -42,22 +43,22 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	if p.stopped || p.stopping.Load() {
 		return nil, ErrStopped
 	}
-	if from := inet.AddrFrom(local.Addr().Unmap()); local.Addr().IsValid() && !p.isLocal(&from) {
+	if from := inet.AddrFrom(local.Addr().Unmap()); local.Addr().IsValid() && !p.host.IsLocal(&from) {
 		return nil, fmt.Errorf("stack: dial %v: from %v: %w", remote, local, p.whyUnused(&from))
 	}
 	a := remote.Addr().Unmap()
-	if !a.IsValid() || a.Is6() && !p.host.ip6 || remote.Port() == 0 {
+	if !a.IsValid() || a.Is6() && !p.host.HasIPv6() || remote.Port() == 0 {
 		return nil, fmt.Errorf("stack: dial %v: want an address of a family we have, and a port, %w",
 			remote, ErrNetUnreachable)
 	}
 	id := tcp.ID{Remote: inet.AddrFrom(a), RemotePort: remote.Port()}
-	if !p.possible(&id.Remote) {
+	if !p.host.Possible(&id.Remote) {
 		return nil, fmt.Errorf("stack: dial %v: not a host's address, %w", remote, ErrNetUnreachable)
 	}
-	if p.isLocal(&id.Remote) {
+	if p.host.IsLocal(&id.Remote) {
 		return nil, fmt.Errorf("stack: dial %v: own address, %w", remote, ErrNoRoute)
 	}
-	hop, ok := p.route(id.Remote)
+	hop, ok := p.host.Route(p.now, id.Remote)
 	if !ok {
 		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote,
 			p.cfg.Addr.Masked(), ErrNetUnreachable)
@@ -69,7 +70,7 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	if err != nil {
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
-	home := p.enterAddr(&id.Local)
+	home := p.host.Use(p.now, &id.Local)
 	if home == nil {
 		_, err := p.noSource(&id.Remote)
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
@@ -94,8 +95,8 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 // checked too. Poller goroutine. Errors: ErrNetUnreachable, ErrNoRoute, *AddrError.
 func (p *Poller) SourceFor(remote netip.Addr) (netip.Addr, error) {
 	id := tcp.ID{Remote: inet.AddrFrom(remote.Unmap())}
-	hop, ok := p.route(id.Remote)
-	if !ok || !p.possible(&id.Remote) {
+	hop, ok := p.host.Route(p.now, id.Remote)
+	if !ok || !p.host.Possible(&id.Remote) {
 		return netip.Addr{}, fmt.Errorf("stack: source for %v: %w", remote, ErrNetUnreachable)
 	}
 	if err := p.choose(&id, netip.Addr{}, hop); err != nil && !errors.Is(err, ErrTentative) {
@@ -108,14 +109,15 @@ func (p *Poller) SourceFor(remote netip.Addr) (netip.Addr, error) {
 func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error) {
 	if !local.IsValid() {
 		var ok bool
-		if id.Local, ok = p.source(id.Remote, hop); ok && inScope(&id.Local, &id.Remote) {
+		if id.Local, ok = p.host.Source(id.Remote, hop); ok && iphost.InScope(&id.Local, &id.Remote) {
 			return nil
 		}
-		for i := range p.host.local { // one that will do better, or do at all
-			l := &p.host.local[i]
-			if l.state == AddrTentative && l.addr.Is4() == id.Remote.Is4() && inScope(&l.addr, &id.Remote) {
-				id.Local = l.addr
-				return fmt.Errorf("from %v: %w", l.addr.Netip(), ErrTentative)
+		for i := range p.host.Addrs() { // one that will do better, or do at all
+			l := &p.host.Addrs()[i]
+			if l.State == AddrTentative && l.Addr.Is4() == id.Remote.Is4() &&
+				iphost.InScope(&l.Addr, &id.Remote) {
+				id.Local = l.Addr
+				return fmt.Errorf("from %v: %w", l.Addr.Netip(), ErrTentative)
 			}
 		}
 		if !ok {
@@ -133,7 +135,7 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 
 // whyUnused is why a, which is not in use, is not.
 func (p *Poller) whyUnused(a *inet.Addr) error {
-	if l := p.ours(a); l != nil {
+	if l := p.host.Find(a); l != nil {
 		return ErrTentative
 	}
 	return ErrNotLocal
@@ -141,14 +143,14 @@ func (p *Poller) whyUnused(a *inet.Addr) error {
 
 // noSource is why no address of ours can speak to remote, and the one that will.
 func (p *Poller) noSource(remote *inet.Addr) (inet.Addr, error) {
-	for i := range p.host.local {
-		l := &p.host.local[i]
+	for i := range p.host.Addrs() {
+		l := &p.host.Addrs()[i]
 		switch {
-		case l.addr.Is4() != remote.Is4():
-		case l.state == AddrTentative: // of another scope
-			return l.addr, fmt.Errorf("from %v: %w", l.addr.Netip(), ErrTentative)
-		case l.state == AddrDuplicate:
-			return inet.Addr{}, fmt.Errorf("%w, %w", &AddrError{l.addr.Netip(), l.rival}, ErrNoRoute)
+		case l.Addr.Is4() != remote.Is4():
+		case l.State == AddrTentative: // of another scope
+			return l.Addr, fmt.Errorf("from %v: %w", l.Addr.Netip(), ErrTentative)
+		case l.State == AddrDuplicate:
+			return inet.Addr{}, fmt.Errorf("%w, %w", &AddrError{l.Addr.Netip(), l.Rival}, ErrNoRoute)
 		}
 	}
 	return inet.Addr{}, fmt.Errorf("we have no address of its family, %w", ErrNoRoute)

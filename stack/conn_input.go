@@ -2,6 +2,7 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -94,7 +95,7 @@ func (p *Poller) countCoalesced(data [][]byte, head int) {
 }
 
 // l4Plain is where the TCP header begins in a frame without options or extensions of IP.
-func (p *Poller) l4Plain(remote *inet.Addr) int { return p.host.l2 + ipLen(remote) }
+func (p *Poller) l4Plain(remote *inet.Addr) int { return p.l2 + iphost.IPLen(remote) }
 
 // offer gives the octets of a, which are data, to the Upper and commits them: as many segments as
 // it has looked at, the last of them with verdict.

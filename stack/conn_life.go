@@ -2,6 +2,7 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -10,14 +11,14 @@ import (
 // connection. When no slot is free, the connection that has been in TIME-WAIT longest gives way,
 // and is counted: RFC 9293 asks for the wait, but a listener without slots serves no client. The
 // caller starts its tcp, with the same id, at once.
-func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn {
+func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *iphost.SharedAddr) *Conn {
 	s := &p.slab
 	if s.n == 0 && s.lingering.first != noConn {
 		p.n.TimeWaitCut++
 		p.cutTimeWait(&s.conns[s.lingering.first])
 	}
 	if s.n == 0 {
-		home.leave()
+		home.Leave()
 		return nil
 	}
 	c := &s.conns[s.free[s.head]]
@@ -186,4 +187,12 @@ func (p *Poller) release(c *Conn) (n int) {
 		}
 	}
 	return n
+}
+
+// leaveAddr is called when c needs its address no more.
+func (c *Conn) leaveAddr() {
+	if c.home != nil {
+		c.home.Leave()
+		c.home = nil
+	}
 }

@@ -44,7 +44,7 @@ func (p *Poller) ListenAt(local netip.AddrPort, held bool, backlog int,
 	case port == 0 || backlog <= 0 || accept == nil:
 		return fmt.Errorf("stack: listen on port %d, backlog %d: want a port, a positive backlog and "+
 			"an accept function", port, backlog)
-	case !at.all && p.ours(&at.addr) == nil:
+	case !at.all && p.host.Find(&at.addr) == nil:
 		return fmt.Errorf("stack: listen at %v: %w", local, ErrNotLocal)
 	case p.listenerLike(&at, port) != nil || !held && p.held[port] > 0:
 		return fmt.Errorf("stack: listen on port %d: %w", port, ErrPortUsed)
@@ -118,7 +118,7 @@ func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payl
 // SYN in its own Buf.
 func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment,
 	iss tcp.Seq) bool {
-	if _, ok := p.route(id.Remote); !ok {
+	if _, ok := p.host.Route(p.now, id.Remote); !ok {
 		p.n.Own[DropNoRoute]++
 		return true
 	}
@@ -181,7 +181,7 @@ func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment,
 
 // complete makes a connection of a half-open one whose handshake the present segment ends.
 func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, payload []byte) bool {
-	hop, ok := p.route(id.Remote)
+	hop, ok := p.host.Route(p.now, id.Remote)
 	if !ok {
 		p.n.Own[DropNoRoute]++
 		return true
@@ -192,7 +192,7 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 		p.n.Own[DropPeerMax]++
 		return true
 	}
-	home := p.enterAddr(&id.Local)
+	home := p.host.Use(p.now, &id.Local)
 	if home == nil {
 		p.peers.untake(&id.Remote)
 		p.n.Inet[inet.DropNotOurs]++
@@ -220,7 +220,7 @@ func (p *Poller) reset(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment) bool
 	if !tcp.ResetFor(*id, s, t) {
 		return true
 	}
-	if !p.rst.take(p.now) {
+	if !p.rst.Take(p.now) {
 		p.n.Own[DropRSTLimited]++
 		return true
 	}

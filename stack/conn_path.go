@@ -2,6 +2,7 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -9,7 +10,7 @@ import (
 // 5927 section 7.2: its nsegrto, maxsizeacked and maxsizesent, kept per connection).
 type pathState struct {
 	confirmed uint32 // when the neighbour table was last told, in milliseconds: only differences count
-	seen      uint32 // of hostState.pathsChanged
+	seen      uint32 // of Host.PathsChanged
 	mtu       uint16 // what we send at most
 	sent      uint16 // largest packet sent
 	acked     uint16 // largest that was acknowledged
@@ -22,15 +23,15 @@ type pathState struct {
 // beginPath sets the sizes of a connection to remote that is about to be started: the MSS is that
 // of the link (RFC 9293 MUST-67, RFC 8200 section 8.3), what is sent that of the path.
 func (p *Poller) beginPath(c *Conn, remote *inet.Addr) {
-	fixed := ipLen(remote) + tcpHeaderLen
-	c.path = pathState{mtu: uint16(p.mtuTo(*remote)), fixed: uint8(fixed), header: uint8(fixed),
-		seen: p.host.pathsChanged}
+	fixed := iphost.IPLen(remote) + tcpHeaderLen
+	c.path = pathState{mtu: uint16(p.host.MTUTo(*remote)), fixed: uint8(fixed), header: uint8(fixed),
+		seen: p.host.PathsChanged()}
 	c.tcp.SetMSS(p.linkMSS(remote))
 }
 
 // limitPath applies what is known of the path to a connection that was just started.
 func (p *Poller) limitPath(c *Conn) {
-	if mtu := int(c.path.mtu); mtu < p.linkMTU(&c.tcp.ID().Remote) {
+	if mtu := int(c.path.mtu); mtu < p.host.LinkMTU(&c.tcp.ID().Remote) {
 		c.tcp.SetEMSSLimit(mtu - int(c.path.fixed))
 	}
 }
@@ -79,21 +80,19 @@ func (p *Poller) progressed(c *Conn) {
 func (p *Poller) lowerPath(c *Conn, mtu int) {
 	c.path.pending = 0
 	p.n.PathMTU++
-	p.host.paths.Lower(p.now, c.tcp.ID().Remote, mtu, p.linkMTU(&c.tcp.ID().Remote))
-	p.host.pathsChanged++
+	p.host.LowerPath(p.now, c.tcp.ID().Remote, mtu)
 	p.followPath(c)
 	p.touch(c)
-	p.schedule()
 }
 
 // followPath gives c the MTU of its path, if the MTU of any path has changed since c last looked.
 // So a change costs the same however many connections there are.
 func (p *Poller) followPath(c *Conn) {
-	if c.path.seen == p.host.pathsChanged {
+	if c.path.seen == p.host.PathsChanged() {
 		return
 	}
-	c.path.seen = p.host.pathsChanged
-	if mtu := p.mtuTo(c.tcp.ID().Remote); mtu != int(c.path.mtu) {
+	c.path.seen = p.host.PathsChanged()
+	if mtu := p.host.MTUTo(c.tcp.ID().Remote); mtu != int(c.path.mtu) {
 		c.setPath(mtu)
 	}
 }
@@ -116,4 +115,6 @@ func (s *pathState) arrived(n int) {
 }
 
 // linkMSS is what is announced to dst.
-func (p *Poller) linkMSS(dst *inet.Addr) int { return p.linkMTU(dst) - ipLen(dst) - tcpHeaderLen }
+func (p *Poller) linkMSS(dst *inet.Addr) int {
+	return p.host.LinkMTU(dst) - iphost.IPLen(dst) - tcpHeaderLen
+}

@@ -92,7 +92,7 @@ func (p *Poller) Hold(local netip.AddrPort) (port uint16, err error) {
 	switch port = local.Port(); {
 	case p.stopped || p.stopping.Load():
 		return 0, ErrStopped
-	case !at.all && p.ours(&at.addr) == nil:
+	case !at.all && p.host.Find(&at.addr) == nil:
 		return 0, fmt.Errorf("stack: hold %v: %w", local, ErrNotLocal)
 	case port == 0:
 		if port = p.unusedPort(); port == 0 {

@@ -9,8 +9,7 @@
 // # Reading order
 //
 // The files below are in the order in which a Turn, a packet and a connection meet them. A file
-// calls functions of its own and of files after it. The one exception is group_addr.go, which calls
-// back into conn_syncache.go: an address that is given up resets its half-open connections.
+// calls functions of its own and of files after it.
 //
 // What the package offers, and what it asks of the layer above:
 //
@@ -49,14 +48,9 @@
 //
 // Frames that belong to no connection:
 //
-//	host.go              our addresses and routes, from Config
-//	host_due.go          neighbours that became known or were lost; timers of the host
-//	host_arp.go          received ARP packets
-//	host_icmp6.go        received ICMPv6 messages
-//	host_icmp.go         pings, received errors, errors that we send
-//	host_nd.go           neighbour discovery and router advertisements
-//	host_claim.go        duplicate address detection
-//	host_listen.go       multicast listener discovery
+//	host_neighbour.go    neighbours that became known or were lost
+//	host_icmp.go         ICMP messages; errors about segments of ours
+//	host.go              the rest, which is an iphost.Host's: what lies between
 //
 // A connection, from its opening to its end:
 //
@@ -94,10 +88,7 @@
 //
 //	group.go             Pollers that share an address; frames between them
 //	group_rss.go         the member that the port's RSS hash gives a connection to
-//	group_addr.go        decisions about an address that all members of a Group share
-//	host_addr.go         our addresses; the choice of a source address
 //	conn_path.go         the path MTU of a connection
-//	host_route.go        the next hop and the MTU towards an address
 //	conn_marks.go        requests to a connection until it is next served
 //	conn_peers.go        connections of each remote address
 //	conn_slab.go         the slots of connections; lists of them
@@ -108,7 +99,6 @@
 //	poller_crowded.go    tells a program that the Poller has to share its core
 //	poller_reply.go      whether it polls for the peer's answer first
 //	timers.go            the timing wheel
-//	bucket.go            a rate limit
 //	secret.go            initial sequence numbers and other values that must not be guessed
 //	siphash.go           its keyed hash
 //	largepages.go        huge pages for tables

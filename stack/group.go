@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -40,12 +41,11 @@ type Group struct {
 	rss     *rss          // how the port spreads; nil: by rules of its own
 
 	lock         sync.Mutex // of what New, AddAddr and RemoveAddr change
-	addrs        []*groupAddr
+	addrs        *iphost.Shared
 	peers        []peerCount
 	made         bool // a member; the next have its limits
 	peerMax      int
 	connsMax     int
-	addrsGone    atomic.Uint32 // how many were given up
 	placesWanted atomic.Uint32 // how often askForPlace asked
 }
 
@@ -54,7 +54,9 @@ func NewGroup(n int) (*Group, error) {
 	if n < 1 || n > groupMax {
 		return nil, fmt.Errorf("stack: group of %d pollers: want 1 to %d", n, groupMax)
 	}
-	g := &Group{inboxes: make([][]*crossing, n), rousers: make([]*rouser, n)}
+	g := &Group{
+		inboxes: make([][]*crossing, n), rousers: make([]*rouser, n), addrs: iphost.NewShared(n),
+	}
 	if _, err := rand.Read(g.secret[:]); err != nil {
 		return nil, fmt.Errorf("stack: group: secret: %w", err)
 	}

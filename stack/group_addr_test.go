@@ -2,7 +2,6 @@ package stack
 
 import (
 	"net/netip"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,15 +24,7 @@ func (l *lab) groupLinkUp() {
 	for _, h := range l.hosts[1:] {
 		require.NoError(l.t, h.LinkUp())
 	}
-	l.until("all check again", func() bool {
-		n := 0
-		for _, h := range l.hosts[1:] {
-			if h.host.local[0].step == stepProbe {
-				n++
-			}
-		}
-		return n == len(l.hosts)-1
-	})
+	l.pass(10 * ms) // all check it again, for two seconds at least
 }
 
 // groupReplies is how many of n ARP requests, which come to any member, are answered.
@@ -108,7 +99,7 @@ func TestGroupGivesUpTogether(t *testing.T) {
 	}
 	l.groupLinkUp()
 	one := l.hosts[2].Poller
-	one.conflict(one.ours(&theirs), rivalMAC)
+	_ = one.host.ARP(l.now, arpFrame(inet.AnnounceARP(rivalMAC, theirs))[inet.EthernetLen:])
 	last := l.hosts[3]
 	require.Equal(t, AddrUsable, last.status("10.0.0.2").State)
 	require.LessOrEqual(t, last.Deadline(), l.now, "it does not sleep")
@@ -126,62 +117,13 @@ func TestGroupGivesUpTogether(t *testing.T) {
 	l.stop()
 }
 
-// An address that is removed and added again is a new one for the Group, in whatever order its
-// members come to it.
-func TestGroupAddrAgain(t *testing.T) {
-	l := claimingGroup(t)
-	more := netip.MustParsePrefix("10.0.0.7/24")
-	added := inet.AddrFrom(more.Addr())
-	first, others := l.hosts[1], l.hosts[2:]
-	for range 2 * groupAddrsMax {
-		require.NoError(t, first.AddAddr(more))
-		first.conflict(first.ours(&added), rivalMAC)
-		require.NoError(t, first.RemoveAddr(more.Addr()))
-		require.NoError(t, first.AddAddr(more)) // once more, before the others began
-		for _, h := range others {
-			require.NoError(t, h.AddAddr(more))
-			h.Turn()
-			require.Equal(t, AddrDuplicate, h.status("10.0.0.7").State)
-			require.NoError(t, h.RemoveAddr(more.Addr()))
-			require.NoError(t, h.AddAddr(more))
-			h.Turn()
-			require.Equal(t, AddrTentative, h.status("10.0.0.7").State)
-		}
-		for _, h := range l.hosts[1:] {
-			require.NoError(t, h.RemoveAddr(more.Addr()))
-		}
-		require.Len(t, l.b.cfg.Group.addrs, 1)
-	}
-	for range 2 * groupAddrsMax { // the others are never told
-		require.NoError(t, first.AddAddr(more))
-		require.NoError(t, first.RemoveAddr(more.Addr()))
-	}
-	require.LessOrEqual(t, len(l.b.cfg.Group.addrs), groupAddrsMax)
-	l.stop()
-}
-
-// Of a connection that begins and a member that gives the address up one wins.
-func TestEnterOrGiveUp(t *testing.T) {
-	for range 2000 {
-		var a groupAddr
-		var entered, gone bool
-		var both sync.WaitGroup
-		both.Go(func() { entered = a.enter() })
-		both.Go(func() { gone = a.giveUp(rivalMAC) })
-		both.Wait()
-		require.NotEqual(t, entered, gone)
-		require.Equal(t, gone, a.gone())
-		require.Equal(t, map[bool]string{true: rivalMAC.String(), false: inet.MAC{}.String()}[gone],
-			macOf(a.rival.Load()).String())
-	}
-}
-
 // Connections that end, or are in TIME-WAIT, do not keep an address; those that nobody answers do,
 // until they end.
 func TestWhatKeepsAnAddress(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
-	count := func() int64 { return l.b.host.local[0].group.conns.Load() }
+	home := v.conn.home
+	count := func() int64 { return home.Users() }
 	require.Equal(t, int64(1), count())
 	v.closeSend()
 	l.until("half closed", func() bool { return u.peerFin })

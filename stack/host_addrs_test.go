@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -34,7 +35,7 @@ func TestAddrsChange(t *testing.T) {
 	_, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.7:7"), w)
 	require.NoError(t, err)
 	l.until("established", func() bool { return w.opened && len(l.accepted) == 2 })
-	_, ok := l.b.route(inet.AddrFrom(netip.MustParseAddr("172.16.9.9")))
+	_, ok := l.b.host.Route(l.now, inet.AddrFrom(netip.MustParseAddr("172.16.9.9")))
 	require.True(t, ok)
 	for _, a := range []string{"10.0.0.7", "172.16.0.7"} {
 		require.NoError(t, l.b.RemoveAddr(netip.MustParseAddr(a)))
@@ -42,9 +43,9 @@ func TestAddrsChange(t *testing.T) {
 	l.until("reset", func() bool { return w.closed == 1 && l.accepted[1].closed == 1 })
 	require.ErrorIs(t, w.err, ErrReset)
 	require.ErrorIs(t, l.accepted[1].err, ErrAddrRemoved)
-	_, ok = l.b.route(inet.AddrFrom(netip.MustParseAddr("172.16.9.9")))
+	_, ok = l.b.host.Route(l.now, inet.AddrFrom(netip.MustParseAddr("172.16.9.9")))
 	require.False(t, ok)
-	_, ok = l.b.route(inet.AddrFrom(netip.MustParseAddr("10.0.0.99")))
+	_, ok = l.b.host.Route(l.now, inet.AddrFrom(netip.MustParseAddr("10.0.0.99")))
 	require.True(t, ok, "the first address is of that network, too")
 	u.send(1000)
 	l.until("the network's other address stays", func() bool { return v.edge == 1000 })
@@ -63,7 +64,7 @@ func TestAddrsChange(t *testing.T) {
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("224.0.0.1/24")), "unicast")
 	require.ErrorContains(t, l.b.RemoveAddr(netip.MustParseAddr("10.0.0.9")), "none of ours")
 	require.ErrorContains(t, l.b.RemoveAddr(l.b.addr), "or the first")
-	for i := range addrsMax - len(l.b.addrs()) {
+	for i := range iphost.Max - len(l.b.addrs()) {
 		require.NoError(
 			t, l.b.AddAddr(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i + 1)}), 16)))
 	}
@@ -92,34 +93,6 @@ func TestAddrWithoutRoute(t *testing.T) {
 		require.Len(t, l.b.addrs(), 1)
 	}
 	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("fe80::7/64")))
-	l.stop()
-}
-
-// The first address of IPv6 brings a link-local one, the first after all were removed, too, and
-// routers are asked again.
-func TestFirstIPv6AddrAgain(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.Discover = i == 1 })
-	linkLocal := inet.LinkLocal(l.b.mac).Netip()
-	for range 2 {
-		solicitations := 0
-		l.b.nic.onSend = func(f []byte) {
-			if eth, b, _ := inet.ParseEthernet(f); eth.Type == inet.EtherTypeIPv6 &&
-				b[inet.IPv6Len] == inet.NDRouterSolicitation {
-				solicitations++
-			}
-		}
-		require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("fd00::7/64")))
-		require.Len(t, l.b.addrs(), 3)
-		require.Equal(t, linkLocal, l.b.addrs()[2].Addr)
-		l.pass(20 * second)
-		require.Equal(t, rsMax, solicitations)
-		for _, a := range []netip.Addr{netip.MustParseAddr("fd00::7"), linkLocal} {
-			require.NoError(t, l.b.RemoveAddr(a))
-		}
-		_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), newPeer(t, 1))
-		require.ErrorIs(t, err, ErrNetUnreachable)
-	}
-	l.b.nic.onSend = nil
 	l.stop()
 }
 
@@ -158,7 +131,7 @@ func TestHalfOpenOfAnAddressGivenUp(t *testing.T) {
 			require.NoError(t, l.b.RemoveAddr(gone))
 		} else {
 			require.NoError(t, l.b.LinkUp())
-			l.until("it is checked again", func() bool { return l.b.host.local[0].step == stepProbe })
+			l.pass(10 * ms) // it is checked again, for two seconds at least
 			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
 		}
 		l.turns()

@@ -21,50 +21,6 @@ func nsFrame(t *testing.T, l *lab, from, target netip.Addr, hopLimit uint8) []by
 	return icmp6(l.a.mac, to.GroupMAC(), from, to.Netip(), hopLimit, unhex(t, text))
 }
 
-// Solicitations are answered by RFC 4861 section 7.2.4, and only those that are valid and for us.
-// req: 4861-7.2-3, 4861-7.1-1, 4861-7.2-1
-func TestSolicitationsAreAnswered(t *testing.T) {
-	l := newLab(t, sixes)
-	us := addr6(1)
-	got := l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 255))
-	require.Len(t, got, 1)
-	eth, ip, m := split6(t, got[0])
-	require.Equal(t, inet.Ethernet{Dst: l.a.mac, Src: l.b.mac, Type: inet.EtherTypeIPv6}, eth)
-	require.Equal(t, []any{inet.AddrFrom(us), inet.AddrFrom(addr6(0)), uint8(255)},
-		[]any{ip.Src, ip.Dst, ip.HopLimit})
-	require.Equal(t, unhex(t, fmt.Sprintf("60000000 %x 0201 %x", us.As16(), [6]byte(l.b.mac))), m[4:])
-
-	got = l.answers(l.a, l.b, nsFrame(t, l, netip.IPv6Unspecified(), us, 255))
-	require.Len(t, got, 1)
-	eth, ip, m = split6(t, got[0])
-	require.Equal(t, inet.AllNodes.GroupMAC(), eth.Dst)
-	require.Equal(t, inet.AllNodes, ip.Dst)
-	require.Equal(t, byte(0x20), m[4], "not solicited")
-
-	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 64)), "hop limit")
-	require.Empty(
-		t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), netip.MustParseAddr("fd00::5:0:2"), 255)),
-		"of our group, not our address")
-	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), addr6(5), 255)))
-	bad := nsFrame(t, l, addr6(0), us, 255)
-	bad[60] ^= 1
-	require.Empty(t, l.answers(l.a, l.b, bad), "checksum")
-	cut := nsFrame(t, l, addr6(0), us, 255)
-	require.Empty(
-		t, l.answers(l.a, l.b, append(append([]byte(nil), cut[:len(cut)-8]...), make([]byte, 4)...)))
-	n := l.b.counters()
-	require.Equal(t, uint64(2), n.NDReplies)
-	require.Equal(t, uint64(1), n.Inet[inet.DropBadND])
-
-	// It was learned from the solicitation: a SYN leaves without a question.
-	u := newPeer(t, 1)
-	_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), u)
-	require.NoError(t, err)
-	l.b.Turn()
-	require.Equal(t, uint64(0), l.b.counters().NDRequests)
-	l.stop()
-}
-
 // The first packet waits and leaves after the answer; the question goes to the solicited-node
 // group.
 // req: 4861-7.2-1, 4861-7.2-2
@@ -121,60 +77,6 @@ func TestProgressConfirmsTheNeighbour(t *testing.T) {
 	l.stop()
 }
 
-// An address is used when a second has passed without anybody's claim; it is asked for from ::.
-// req: 4862-5.4-1, 4862-5.4.2-1, 4862-5.4.3-1, 4862-5.4.4-1
-func TestDuplicateAddressDetection(t *testing.T) {
-	for _, claim := range []string{"", "advertisement", "solicitation"} {
-		l := newLab(t, func(i int, cfg *Config) {
-			sixes(i, cfg)
-			if cfg.NoDAD = i == 0; i == 1 {
-				cfg.Addr, cfg.Addrs = cfg.Addrs[0], nil // IPv4's has a check of its own
-			}
-		})
-		us := addr6(1)
-		var asked int64
-		l.b.nic.onSend = func(f []byte) {
-			_, ip, m := split6(t, f)
-			if ip.Dst == inet.AddrFrom(us).SolicitedNode() {
-				require.True(t, ip.Src.IsUnspecified())
-				require.Len(t, m, inet.NDSolicitLen)
-				asked = l.now
-			}
-		}
-		_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), newPeer(t, 1))
-		require.ErrorIs(t, err, ErrTentative, "not yet")
-		require.Equal(t, 2, l.b.counters().AddrTentative, "the link-local one is checked too")
-		require.Empty(t, l.answersQuietly(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)), "nor answered for")
-		begin := l.now
-		l.until("asked", func() bool { return asked != 0 })
-		require.LessOrEqual(t, asked-begin, second)
-		switch claim {
-		case "advertisement":
-			m := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", us.As16(), [6]byte(l.a.mac)))
-			l.a.nic.inject(icmp6(l.a.mac, inet.AllNodes.GroupMAC(), us, inet.AllNodes.Netip(), 255, m))
-		case "solicitation":
-			l.a.nic.inject(nsFrame(t, l, netip.IPv6Unspecified(), us, 255))
-		}
-		l.b.nic.onSend = nil
-		l.pass(3 * second)
-		require.Zero(t, l.b.counters().AddrTentative)
-		local := inet.AddrFrom(us)
-		require.Equal(t, claim == "", l.b.isLocal(&local), claim)
-		require.Len(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)),
-			map[bool]int{true: 1, false: 0}[claim == ""])
-		require.Equal(t, claim != "", l.b.counters().AddrDuplicate == 1)
-		l.stop()
-	}
-}
-
-// answersQuietly is answers that leaves onSend as it is.
-func (l *lab) answersQuietly(from, h *host, frame []byte) [][]byte {
-	was := h.nic.onSend
-	got := l.answers(from, h, frame)
-	h.nic.onSend = was
-	return got
-}
-
 // raFrame is a router's advertisement: lifetime s, hop limit 49, MTU 1400, fd55::/64 on the link.
 func raFrame(t *testing.T, router inet.MAC, lifetime uint16) []byte {
 	m := unhex(t, fmt.Sprintf(`86 00 0000 31 00 %04x 00000000 00000000 01 01 %x 05 01 0000 00000578
@@ -226,13 +128,13 @@ func TestRouterDiscovery(t *testing.T) {
 	require.Equal(t, uint16(1400-60), s.Options.MSS)
 	_, err = l.b.Dial(netip.MustParseAddrPort("[fd55::1]:7"), newPeer(t, 1))
 	require.NoError(t, err)
-	hop, ok := l.b.route(inet.AddrFrom(netip.MustParseAddr("fd55::1")))
+	hop, ok := l.b.host.Route(l.now, inet.AddrFrom(netip.MustParseAddr("fd55::1")))
 	require.True(t, ok)
 	require.Equal(t, "fd55::1", hop.String(), "on the link")
 	c.Abort()
 
 	l.pass(101 * second)
-	hop, _ = l.b.route(inet.AddrFrom(netip.MustParseAddr("fd55::1")))
+	hop, _ = l.b.host.Route(l.now, inet.AddrFrom(netip.MustParseAddr("fd55::1")))
 	require.Equal(t, inet.LinkLocal(router), hop, "the prefix's time is over")
 	l.a.nic.inject(raFrame(t, router, 0))
 	l.turns()
@@ -246,27 +148,6 @@ func TestRouterDiscovery(t *testing.T) {
 	l.turns()
 	_, err = l.a.Dial(far, newPeer(t, 1))
 	require.ErrorIs(t, err, ErrNetUnreachable)
-	l.stop()
-}
-
-// A router that says it is none any more is left at once.
-// req: 4861-7.2-4
-func TestRouterBecomesAHost(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
-		sixes(i, cfg)
-		cfg.Discover = true
-	})
-	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
-	from := inet.LinkLocal(router).Netip()
-	l.a.nic.inject(raFrame(t, router, 1800))
-	l.turns()
-	_, ok := l.b.route(inet.AddrFrom(netip.MustParseAddr("2001:db8::1")))
-	require.True(t, ok)
-	m := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", from.As16(), [6]byte(router)))
-	l.a.nic.inject(icmp6(router, inet.AllNodes.GroupMAC(), from, inet.AllNodes.Netip(), 255, m))
-	l.turns()
-	_, ok = l.b.route(inet.AddrFrom(netip.MustParseAddr("2001:db8::1")))
-	require.False(t, ok)
 	l.stop()
 }
 

@@ -94,10 +94,10 @@ func TestRouteByGateway(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		cfg.Gateway = netip.MustParseAddr("10.0.0.9")
 	})
-	hop, ok := l.a.route(inet.AddrFrom4([4]byte{192, 0, 2, 1}))
+	hop, ok := l.a.host.Route(l.now, inet.AddrFrom4([4]byte{192, 0, 2, 1}))
 	require.True(t, ok)
 	require.Equal(t, "10.0.0.9", hop.String())
-	hop, ok = l.a.route(inet.AddrFrom4([4]byte{10, 0, 0, 200}))
+	hop, ok = l.a.host.Route(l.now, inet.AddrFrom4([4]byte{10, 0, 0, 200}))
 	require.True(t, ok)
 	require.Equal(t, "10.0.0.200", hop.String())
 }

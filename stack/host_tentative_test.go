@@ -134,7 +134,7 @@ func TestWaitersAreBounded(t *testing.T) {
 	require.ErrorIs(t, <-l.await(context.Background()), ErrConnMax)
 	waits = false
 	require.NoError(t, l.b.UntilChecked(more))
-	require.Len(t, l.b.host.waiters, 1)
+	require.Len(t, l.b.waiters, 1)
 	require.Equal(t, 2, tried)
 	l.pass(10 * second)
 	require.Greater(t, tried, 2)
@@ -163,11 +163,11 @@ func TestAwaitAddrs(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-given, context.Canceled)
 	settled := l.await(context.Background())
-	l.until("the first is known", func() bool { return l.b.tentatives() < 3 })
-	require.Len(t, l.b.host.waiters, 1, "one gave up, one waits for the rest")
+	l.until("the first is known", func() bool { return l.b.host.Tentatives() < 3 })
+	require.Len(t, l.b.waiters, 1, "one gave up, one waits for the rest")
 	require.Empty(t, settled)
 	l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
-	l.until("all are", func() bool { return l.b.tentatives() == 0 })
+	l.until("all are", func() bool { return l.b.host.Tentatives() == 0 })
 	require.EqualError(t, <-settled, (&AddrError{l.b.addr, rivalMAC}).Error())
 
 	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.7/24")))

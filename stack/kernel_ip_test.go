@@ -62,8 +62,8 @@ func TestKernelPingsOfAllSizes(t *testing.T) {
 		}
 	}
 	k.do(func() {
-		require.Equal(t, uint64(2*7), k.n.EchoReplies)
-		require.GreaterOrEqual(t, k.n.Reassembled, uint64(2*3))
+		require.Equal(t, uint64(2*7), k.host.Counters().EchoReplies)
+		require.GreaterOrEqual(t, k.host.Counters().Reassembled, uint64(2*3))
 	})
 }
 
@@ -104,7 +104,7 @@ func TestKernelTCPOverIPv6(t *testing.T) {
 	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), kernelOctets)
 	neigh := sh(t, "ip -6 neigh show %v", ourAddr6.Addr())
 	require.Contains(t, strings.ToLower(neigh), k.mac.String())
-	k.do(func() { require.NotZero(t, k.n.NDReplies) })
+	k.do(func() { require.NotZero(t, k.host.Counters().NDReplies) })
 }
 
 // accessPort is a switch's port for a station that knows nothing of VLANs: it takes our tags off on
@@ -180,8 +180,8 @@ func TestKernelDuplicateAddress(t *testing.T) {
 		require.True(t, time.Now().Before(end), "%v", states)
 		k.do(func() {
 			clear(states)
-			for _, l := range k.host.local {
-				states[l.state]++
+			for _, l := range k.host.Addrs() {
+				states[l.State]++
 			}
 			done = states[AddrTentative] == 0
 		})

@@ -309,7 +309,7 @@ func (l *lab) open() (u, v *peer) {
 // Turn is the Poller's. One that says it had no work has counted nothing, except that something
 // waits, or has come to its end: a Poller that sleeps then would be late with what follows.
 func (h *host) Turn() int {
-	before := h.n
+	before, host := h.n, *h.host.Counters()
 	work := h.Poller.Turn()
 	if _, bench := h.t.(*testing.B); bench || work > 0 {
 		return work
@@ -319,6 +319,9 @@ func (h *host) Turn() int {
 		n.Turns, n.EmptyTurns, n.TxDeferred, n.TxWaits = 0, 0, 0, 0
 		n.NoBufWaits, n.MemoryWaits, n.ShareWaits = 0, 0, 0
 		n.TimersPutOff, n.Own[DropNoBuf], n.Closed, n.Rerouted = 0, 0, 0, 0
+	}
+	if host != *h.host.Counters() {
+		require.Equal(h.t, host, *h.host.Counters(), "a Turn without work")
 	}
 	if before != after {
 		require.Equal(h.t, before, after, "a Turn without work")

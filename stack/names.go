@@ -1,6 +1,9 @@
 package stack
 
-import "github.com/rnicd/rnicd/internal/inet"
+import (
+	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
+)
 
 // Names of types that Config, Counters and AddrStatus contain, for programs that make a Poller.
 type (
@@ -11,4 +14,13 @@ type (
 	ListenerStats    = inet.ListenerStats
 	ReassemblyConfig = inet.ReassemblyConfig
 	PathMTUConfig    = inet.PathMTUConfig
+)
+
+// AddrState is the result of duplicate address detection for an address of ours.
+type AddrState = iphost.State
+
+const (
+	AddrTentative = iphost.Tentative // being checked: not used yet
+	AddrUsable    = iphost.Usable
+	AddrDuplicate = iphost.Duplicate // another host has it: not used, for good
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/tcp"
@@ -25,12 +26,15 @@ type Poller struct {
 	away      int64 // the time since the Turn before this one
 	backAt    int64 // until when it was to sleep
 	mac       inet.MAC
-	host      hostState
+	host      *iphost.Host
+	link      hostLink
+	l2        int                   // octets of the Ethernet headers we send
+	waiters   []func() (again bool) // of UntilChecked
 	secret    secret
 	listeners map[uint16]*listener // the first of each port
 	held      map[uint16]int       // by Hold, how often
 	nextPort  uint32
-	rst       bucket
+	rst       inet.Bucket
 
 	slab         slab
 	table        lookup
@@ -123,8 +127,9 @@ func New(cfg Config) (*Poller, error) {
 		cfg.Group.addMember(cfg.Member, frameMaxOf(cfg.MTU), &p.rouser)
 	}
 	p.now = p.clock()
-	p.rst = newBucket(p.now, cfg.RSTPerSec)
-	p.host = newHost(&cfg, p.now, &p.secret)
+	p.rst = inet.NewBucket(p.now, cfg.RSTPerSec)
+	p.host = p.newHost()
+	p.l2 = p.host.LinkLen()
 	p.memory = tcp.NewMemory(cfg.TCP, cfg.ConnsMax)
 	if cfg.FlightRings > 0 {
 		p.flight = flight.New(cfg.FlightRings)
@@ -167,7 +172,7 @@ func (p *Poller) Turn() int {
 		work += p.drainDoorbells()
 	}
 	if p.cfg.Group != nil {
-		work += p.heedGroup() + p.makePlaces() + p.drainCrossings()
+		work += p.host.Heed(p.now) + p.makePlaces() + p.drainCrossings()
 	}
 	work += p.receive()
 	work += p.expireTimers()
@@ -221,11 +226,11 @@ func (p *Poller) deadline() int64 {
 	if p.stopped {
 		return math.MaxInt64
 	}
-	at := min(p.timers.first(), p.neighbours.Deadline(), p.host.dueAt)
+	at := min(p.timers.first(), p.neighbours.Deadline(), p.hostDeadline())
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
 	}
-	if p.crossingsWait() || p.addrNews() || p.placeNews() {
+	if p.crossingsWait() || p.placeNews() {
 		return p.now
 	}
 	if p.waiting.n+p.unproven.n > 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/rnicd/rnicd/internal/inet"
 )
@@ -22,39 +21,18 @@ type AddrStatus struct {
 // again (while they are used, where they were in use) and announced, so that stations which were
 // told nothing, or something else, learn where we are. Several calls within a second count as one.
 // Any goroutine; each Poller of a Group must be told. Errors: as Submit.
-func (p *Poller) LinkUp() error { return p.Submit(p.linkUp) }
+func (p *Poller) LinkUp() error { return p.Submit(func() { p.host.LinkUp(p.now) }) }
 
 // AddAddr adds an address with its prefix, as in Config.Addrs: it is checked, announced and then
 // used. With the first one of IPv6 comes a link-local one. Errors: no unicast address, ours
 // already, too many. Poller goroutine (Submit); of a Group each Poller is to be given it.
 func (p *Poller) AddAddr(prefix netip.Prefix) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("stack: poller %q: "+format, append([]any{p.cfg.Name}, args...)...)
-	}
 	if p.stopped {
 		return ErrStopped
 	}
-	if err := p.cfg.checkAddr(prefix); err != nil {
-		return bad("%w", err)
+	if err := p.host.Add(p.now, prefix); err != nil {
+		return fmt.Errorf("stack: poller %q: %w", p.cfg.Name, err)
 	}
-	added := []netip.Prefix{prefix}
-	if a := prefix.Addr(); a.Is6() && !p.host.ip6 && !a.IsLinkLocalUnicast() {
-		added = append(added, netip.PrefixFrom(inet.LinkLocal(p.mac).Netip(), 64))
-	}
-	a := inet.AddrFrom(prefix.Addr())
-	if slices.ContainsFunc(p.host.local, func(l localAddr) bool { return l.addr == a }) {
-		return bad("address %v is ours already", prefix.Addr())
-	}
-	if len(p.host.local)+len(added) > addrsMax {
-		return bad("address %v: %d addresses are all there can be", prefix.Addr(), addrsMax)
-	}
-	if p.host.routes.Room() < len(added) { // all of them or none
-		return bad("address %v: %d routes are all there can be", prefix.Addr(), inet.RoutesMax)
-	}
-	for _, x := range added {
-		p.host.addAddr(&p.cfg, p.now, &p.secret, x)
-	}
-	p.schedule()
 	return nil
 }
 
@@ -63,8 +41,7 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 // Poller is to be told.
 func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	a := inet.AddrFrom(addr)
-	i := slices.IndexFunc(p.host.local, func(l localAddr) bool { return l.addr == a })
-	if i <= 0 {
+	if !p.host.CanRemove(a) {
 		return fmt.Errorf("stack: poller %q: address %v is none of ours, or the first, which stays",
 			p.cfg.Name, addr)
 	}
@@ -74,10 +51,8 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 		}
 	}
 	p.dropSynsOf(&a)
-	p.host.removeAddr(&p.cfg, p.now, i)
-	p.routesChanged()
-	p.tellWaiters()
-	p.schedule()
+	p.host.Remove(p.now, a)
+	p.heedHost()
 	return nil
 }
 
@@ -97,11 +72,12 @@ func (p *Poller) Addrs(ctx context.Context) ([]AddrStatus, error) {
 }
 
 func (p *Poller) addrs() []AddrStatus {
-	all := make([]AddrStatus, 0, len(p.host.local))
-	for i := range p.host.local {
-		l := &p.host.local[i]
-		all = append(all, AddrStatus{Addr: l.addr.Netip(), State: l.state, Conflicts: l.conflicts,
-			Rival: l.rival})
+	all := make([]AddrStatus, 0, len(p.host.Addrs()))
+	for i := range p.host.Addrs() {
+		l := &p.host.Addrs()[i]
+		all = append(all, AddrStatus{
+			Addr: l.Addr.Netip(), State: l.State, Conflicts: l.Conflicts, Rival: l.Rival,
+		})
 	}
 	return all
 }
@@ -116,7 +92,7 @@ func (p *Poller) AwaitAddrs(ctx context.Context) error {
 			switch {
 			case p.stopped || ctx.Err() != nil: // nobody listens
 				return false
-			case p.tentatives() > 0:
+			case p.host.Tentatives() > 0:
 				return true
 			}
 			settled <- p.addrs()
@@ -154,13 +130,13 @@ func (p *Poller) UntilChecked(try func() (again bool)) error {
 	if !try() {
 		return nil
 	}
-	if len(p.host.waiters) >= p.cfg.ConnsMax {
+	if len(p.waiters) >= p.cfg.ConnsMax {
 		p.tellWaiters() // some have given up
 	}
-	if len(p.host.waiters) >= p.cfg.ConnsMax {
+	if len(p.waiters) >= p.cfg.ConnsMax {
 		p.n.Own[DropConnMax]++
 		return ErrConnMax
 	}
-	p.host.waiters = append(p.host.waiters, try)
+	p.waiters = append(p.waiters, try)
 	return nil
 }

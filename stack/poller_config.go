@@ -119,7 +119,7 @@ type Config struct {
 	DialPorts PortRange
 	// 802.1Q tag of every frame, 1 to 4094; 0: untagged. With Caps.VLAN the device handles it
 	VLAN uint16
-	// An address is used after duplicate address detection (host_claim.go): 4 to 7 s after New for
+	// An address is used after duplicate address detection (iphost/claim.go): 4 to 7 s after New for
 	// IPv4 (RFC 5227), 1 to 2 s for IPv6 (RFC 4862). Dials of stream and rnic wait for it;
 	// AwaitAddrs returns its result.
 	QuickDAD   bool // detect duplicates in a third of a second

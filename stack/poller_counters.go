@@ -148,9 +148,8 @@ func (p *Poller) Snapshot(dst *Counters) {
 	dst.Conns = p.table.n
 	dst.TimeWait = p.slab.lingering.n
 	dst.HalfOpen = p.syns.n
-	dst.AddrTentative = p.tentatives()
 	dst.Memory, dst.Neighbours = p.memory.Stats(), p.neighbours.Stats()
-	dst.Listener = p.host.listener.Stats(p.now)
+	p.countHost(dst)
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()
 	dst.BufsExhausted = p.pool.Exhausted()

@@ -65,12 +65,13 @@ func (p *Poller) frame(b mem.Buf) bool {
 			p.n.Inet[inet.DropNotOurs]++
 			return true
 		}
-		return p.ipv4(b, eth.Src, payload, len(data)-len(payload))
-	case eth.Type == inet.EtherTypeIPv6 && p.host.ip6:
+		return p.ipv4(b, eth.Src, payload)
+	case eth.Type == inet.EtherTypeIPv6 && p.host.HasIPv6():
 		return p.ipv6(b, eth.Src, payload, group)
 	case eth.Type == inet.EtherTypeARP:
 		p.tellGroup(b)
-		return p.arp(b, payload)
+		p.dropped(p.host.ARP(p.now, payload))
+		return true
 	}
 	p.n.Inet[inet.DropEtherType]++
 	return true

@@ -63,7 +63,7 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) {
 func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
 	head, h := head[:end], f[:end]
 	be := binary.BigEndian
-	l3 := p.host.l2
+	l3 := p.l2
 	if !sameLink(h[:l3+2], head[:l3+2]) {
 		return false
 	}

@@ -21,15 +21,7 @@ func (p *Poller) fragment4(src inet.MAC, ip *inet.IPv4, payload, packet []byte) 
 	case inet.ProtoTCP:
 		p.tcpWhole(src, &ip.Src, &ip.Dst, whole)
 	case inet.ProtoICMP:
-		if len(whole) == 0 || whole[0] != inet.ICMPEcho {
-			p.icmpMessage(whole)
-			return
-		}
-		if !inet.EchoReply(whole, false) {
-			p.n.Inet[inet.DropBadICMP]++
-			return
-		}
-		p.echoReply(src, &ip.Dst, &ip.Src, inet.ProtoICMP, ip.TOS, whole)
+		p.icmp(mem.NoBuf, src, ip, whole)
 	default:
 		p.n.Inet[inet.DropProto]++
 	}
@@ -37,7 +29,7 @@ func (p *Poller) fragment4(src inet.MAC, ip *inet.IPv4, payload, packet []byte) 
 
 // fragment6 is fragment4 for IPv6. Headers after the Fragment header are walked when the packet is
 // whole.
-func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload,
+func (p *Poller) fragment6(src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload,
 	packet []byte) {
 	f := inet.Fragment{
 		Datagram: inet.Datagram{Src: ip.Src, Dst: ip.Dst, ID: c.Fragment.ID},
@@ -45,19 +37,21 @@ func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain
 		Head:    c.Off - inet.Fragment6Len,
 		Payload: payload[c.Off:], Packet: packet,
 	}
-	if ip.Dst.IsMulticast() || !p.possible(&ip.Src) {
+	if ip.Dst.IsMulticast() || !p.host.Possible(&ip.Src) {
 		p.n.Inet[inet.DropNotOurs]++ // nothing we take by multicast may come in fragments
 		return
 	}
 	if f.More && len(f.Payload)&7 != 0 { // RFC 8200 section 4.5: points at the Payload Length
 		p.n.Inet[inet.DropFragment]++
-		p.report6(&src, &ip.Dst, &ip.Src, inet.ICMP6ParameterProblem, inet.ProblemField, 4, packet)
+		p.host.Report(p.now, &src, &ip.Dst, &ip.Src, inet.ICMP6ParameterProblem,
+			inet.ProblemField, 4, packet)
 		return
 	}
 	if f.Off+len(f.Payload)+f.Head > 65535 { // and this at the Fragment Offset
 		p.n.Inet[inet.DropFragment]++
 		at := uint32(inet.IPv6Len + c.Off - inet.Fragment6Len + 2)
-		p.report6(&src, &ip.Dst, &ip.Src, inet.ICMP6ParameterProblem, inet.ProblemField, at, packet)
+		p.host.Report(p.now, &src, &ip.Dst, &ip.Src, inet.ICMP6ParameterProblem,
+			inet.ProblemField, at, packet)
 		return
 	}
 	whole, proto, ok := p.reassemble(&f)
@@ -74,7 +68,7 @@ func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain
 	case inet.ProtoTCP:
 		p.tcpWhole(src, &ip.Src, &ip.Dst, whole)
 	case inet.ProtoICMPv6:
-		p.icmp6(b, src, ip, whole, nil, false)
+		p.icmp6(mem.NoBuf, src, ip, whole, false, false)
 	default:
 		p.n.Inet[inet.DropProto]++
 	}
@@ -82,18 +76,8 @@ func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain
 
 // reassemble adds a fragment; ok: the datagram is whole.
 func (p *Poller) reassemble(f *inet.Fragment) (whole []byte, proto uint8, ok bool) {
-	p.n.Fragments++
-	before := p.host.fragments.Evicted()
-	whole, proto, drop := p.host.fragments.Add(p.now, f)
-	p.n.Inet[inet.DropReassemblyFull] += p.host.fragments.Evicted() - before
-	p.schedule()
-	if drop != inet.DropNone {
-		p.n.Inet[drop]++
-		return nil, 0, false
-	}
-	if whole != nil {
-		p.n.Reassembled++
-	}
+	whole, proto, drop := p.host.Reassemble(p.now, f)
+	p.dropped(drop)
 	return whole, proto, whole != nil
 }
 
@@ -110,7 +94,7 @@ func (p *Poller) tcpWhole(src inet.MAC, remote, local *inet.Addr, octets []byte)
 		p.discard(b)
 		return
 	}
-	tos := p.host.fragments.TOS()
+	tos := p.host.ReassembledTOS()
 	copy(p.pool.Slot(b)[h:], octets)
 	// a frame: it may have to cross
 	p.putPacket(b, remote, local, inet.ProtoTCP, tos, p.cfg.TTL, len(octets))

@@ -5,8 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// ipv4 handles a datagram, which begins l3 octets into the frame.
-func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte, l3 int) bool {
+// ipv4 handles a datagram that came from src, and returns whether b is done with.
+func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte) bool {
 	flags := p.pool.Desc(b).Flags
 	if flags&mem.RxChecksumBad != 0 {
 		p.n.Inet[inet.DropChecksum]++
@@ -17,9 +17,9 @@ func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte, l3 int) bool {
 	fragment := drop == inet.DropFragment
 	switch {
 	case drop != inet.DropNone && !fragment:
-	case !p.isLocal(&ip.Dst):
+	case !p.host.IsLocal(&ip.Dst):
 		drop = inet.DropNotOurs
-	case p.isLocal(&ip.Src) || !p.possible(&ip.Src):
+	case p.host.IsLocal(&ip.Src) || !p.host.Possible(&ip.Src):
 		drop = inet.DropSource // RFC 9293 MUST-63
 	case fragment:
 		p.fragment4(src, &ip, payload, datagram)
@@ -27,14 +27,16 @@ func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte, l3 int) bool {
 	case ip.Proto == inet.ProtoTCP:
 		return p.tcp(b, src, &ip.Src, &ip.Dst, ip.TOS, payload, good)
 	case ip.Proto == inet.ProtoICMP:
-		return p.icmp(b, src, &ip, payload, l3)
+		p.icmp(b, src, &ip, payload)
+		return true
 	default:
 		drop = inet.DropProto
 		code := uint8(inet.ICMPProtoUnreachable)
 		if ip.Proto == inet.ProtoUDP { // no port listens
 			code = inet.ICMPPortUnreachable
 		}
-		p.report4(&src, &ip.Dst, &ip.Src, inet.ICMPUnreachable, code, 0, datagram[:ip.TotalLen])
+		p.host.Report(p.now, &src, &ip.Dst, &ip.Src, inet.ICMPUnreachable, code, 0,
+			datagram[:ip.TotalLen])
 	}
 	p.n.Inet[drop]++
 	return true

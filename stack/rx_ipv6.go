@@ -17,12 +17,12 @@ func (p *Poller) ipv6(b mem.Buf, src inet.MAC, packet []byte, group bool) bool {
 	multicast := ip.Dst.IsMulticast()
 	switch {
 	case drop != inet.DropNone:
-	case multicast && !p.member(&ip.Dst), !multicast && (group || !p.isLocal(&ip.Dst)):
+	case multicast && !p.host.IsMember(&ip.Dst), !multicast && (group || !p.host.IsLocal(&ip.Dst)):
 		drop = inet.DropNotOurs
-	case p.isLocal(&ip.Src):
+	case p.host.IsLocal(&ip.Src):
 		drop = inet.DropSource // RFC 9293 MUST-63
-		if ip.NextHeader == inet.ProtoICMPv6 {
-			p.impostor(b, src, &ip, payload)
+		if ip.NextHeader == inet.ProtoICMPv6 && p.host.Impostor(p.now, src, &ip, payload) {
+			p.tellGroup(b)
 		}
 	case ip.NextHeader == inet.ProtoTCP:
 		return p.deliver6(b, src, &ip, &inet.Chain{Proto: inet.ProtoTCP}, payload, packet,
@@ -43,7 +43,7 @@ func (p *Poller) walk6(b mem.Buf, src inet.MAC, ip *inet.IPv6, payload, packet [
 	if drop == inet.DropNone && c.HasFragment {
 		fragment := c.Fragment
 		if !fragment.Atomic() {
-			p.fragment6(b, src, ip, &c, payload, packet)
+			p.fragment6(src, ip, &c, payload, packet)
 			return true
 		}
 		payload, at = payload[c.Off:], at+c.Off
@@ -64,18 +64,21 @@ func (p *Poller) walk6(b mem.Buf, src inet.MAC, ip *inet.IPv6, payload, packet [
 func (p *Poller) deliver6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload,
 	packet []byte, good bool) bool {
 	if c.Proto == inet.ProtoICMPv6 {
-		return p.icmp6(b, src, ip, payload, packet, c.Alert)
+		plain := len(packet) == inet.IPv6Len+len(payload)
+		p.icmp6(b, src, ip, payload, plain, c.Alert)
+		return true
 	}
 	drop := inet.DropProto
 	switch {
 	case ip.Dst.IsMulticast():
 		drop = inet.DropNotOurs // RFC 9293 MUST-57
-	case !p.possible(&ip.Src):
+	case !p.host.Possible(&ip.Src):
 		drop = inet.DropSource
 	case c.Proto == inet.ProtoTCP:
 		return p.tcp(b, src, &ip.Src, &ip.Dst, ip.TrafficClass, payload, good)
 	case c.Proto == inet.ProtoUDP:
-		p.report6(&src, &ip.Dst, &ip.Src, inet.ICMP6Unreachable, inet.ICMP6PortUnreachable, 0, packet)
+		p.host.Report(p.now, &src, &ip.Dst, &ip.Src, inet.ICMP6Unreachable,
+			inet.ICMP6PortUnreachable, 0, packet)
 	case c.Proto != inet.ProtoNoNext:
 		c.UnknownProto()
 		p.problem6(src, ip, c, packet)
@@ -89,9 +92,10 @@ func (p *Poller) problem6(src inet.MAC, ip *inet.IPv6, c *inet.Chain, packet []b
 	from := ip.Dst
 	if from.IsMulticast() {
 		var ok bool
-		if from, ok = p.source(ip.Src, ip.Src); !ok {
+		if from, ok = p.host.Source(ip.Src, ip.Src); !ok {
 			return
 		}
 	}
-	p.report6(&src, &from, &ip.Src, inet.ICMP6ParameterProblem, c.Code, uint32(c.Pointer), packet)
+	p.host.Report(p.now, &src, &from, &ip.Src, inet.ICMP6ParameterProblem,
+		c.Code, uint32(c.Pointer), packet)
 }

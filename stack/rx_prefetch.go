@@ -61,7 +61,7 @@ func (p *Poller) prefetchBurst(bufs []mem.Buf) {
 
 // tupleOf is the 4-tuple of a TCP segment whose IP header has neither options nor extensions.
 func (p *Poller) tupleOf(f []byte) (id tcp.ID, ok bool) {
-	at := p.host.l2
+	at := p.l2
 	if len(f) < at+inet.IPv4Len+tcpHeaderLen {
 		return id, false
 	}

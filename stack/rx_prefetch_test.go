@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"github.com/rnicd/rnicd/internal/iphost"
 	"testing"
 
 	"github.com/rnicd/rnicd/mem"
@@ -68,7 +69,7 @@ func TestTupleOfASegment(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, *v.conn.tcp.ID(), id)
 
-			at := l.b.host.l2
+			at := l.b.l2
 			other := []int{at - 2, at - 1, at + 6} // octets that say what it is
 			if id.Remote.Is4() {
 				other = []int{at - 2, at - 1, at + 9, at}
@@ -79,7 +80,7 @@ func TestTupleOfASegment(t *testing.T) {
 				require.False(t, ok, "octet %d", i)
 				frame[i] ^= 1
 			}
-			whole := at + ipLen(&id.Remote) + tcpHeaderLen
+			whole := at + iphost.IPLen(&id.Remote) + tcpHeaderLen
 			_, ok = l.b.tupleOf(frame[:whole])
 			require.True(t, ok)
 			_, ok = l.b.tupleOf(frame[:whole-1])

@@ -2,26 +2,27 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/mem"
 )
 
 // putPacket makes the n octets at b's headroom the payload of an IP packet, and of a frame without
 // its destination.
 func (p *Poller) putPacket(b mem.Buf, src, dst *inet.Addr, proto, tos, ttl uint8, n int) {
-	l3 := ipLen(dst)
+	l3 := iphost.IPLen(dst)
 	h := p.pool.Headroom()
-	off := h - l3 - p.host.l2
+	off := h - l3 - p.l2
 	frame := p.pool.Slot(b)[off : h+n]
 	if l3 == inet.IPv4Len {
 		p.putEthernet(frame, inet.EtherTypeIPv4)
 		ip := inet.IPv4{TOS: tos, DF: true, TTL: ttl, Proto: proto, Src: *src, Dst: *dst,
 			TotalLen: inet.IPv4Len + n}
-		ip.Put(frame[p.host.l2:])
+		ip.Put(frame[p.l2:])
 	} else {
 		p.putEthernet(frame, inet.EtherTypeIPv6)
 		ip := inet.IPv6{TrafficClass: tos, PayloadLen: n, NextHeader: proto, HopLimit: ttl,
 			Src: *src, Dst: *dst}
-		ip.Put(frame[p.host.l2:])
+		ip.Put(frame[p.l2:])
 	}
 	d := p.pool.Desc(b)
 	d.Off, d.Len, d.Flags = uint32(off), uint32(len(frame)), 0

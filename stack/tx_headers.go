@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -64,7 +65,7 @@ func (p *Poller) answer(b mem.Buf, mac inet.MAC, t *tcp.Transmit) bool {
 // is given, all but the Ethernet destination.
 func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
 	hlen := t.HeaderLen()
-	at := p.host.l2 + ipLen(&t.ID.Remote) // of the TCP header in the frame
+	at := p.l2 + iphost.IPLen(&t.ID.Remote) // of the TCP header in the frame
 	h := p.pool.Headroom()
 	off := h - hlen - at
 	frame := p.pool.Slot(b)[off : h+n]
@@ -74,14 +75,15 @@ func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
 			TOS: t.TOS, DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
 			HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + hlen + n,
 		}
-		ip.Put(frame[p.host.l2:])
+		ip.Put(frame[p.l2:])
 	} else {
 		p.putEthernet(frame, inet.EtherTypeIPv6)
 		ip := inet.IPv6{
-			TrafficClass: t.TOS, PayloadLen: hlen + n, NextHeader: inet.ProtoTCP, HopLimit: p.host.hopLimit6,
-			Src: t.ID.Local, Dst: t.ID.Remote,
+			TrafficClass: t.TOS, PayloadLen: hlen + n, NextHeader: inet.ProtoTCP,
+			HopLimit: p.host.HopLimit(&t.ID.Remote),
+			Src:      t.ID.Local, Dst: t.ID.Remote,
 		}
-		ip.Put(frame[p.host.l2:])
+		ip.Put(frame[p.l2:])
 	}
 	header := frame[at : at+hlen]
 	t.Put(header)

@@ -32,8 +32,9 @@ var allowed = map[string][]string{
 	"internal/printable":   {},
 	"internal/wq":          {},
 
-	"mem": {"hugepages", "internal/wq"},
-	"tcp": {"internal/inet", "tcp/cc", "internal/flight"},
+	"mem":             {"hugepages", "internal/wq"},
+	"tcp":             {"internal/inet", "tcp/cc", "internal/flight"},
+	"internal/iphost": {"internal/inet"},
 
 	"pmd":                {"mem", "hugepages"},
 	"pmd/wire":           {"pmd", "mem"},
@@ -49,9 +50,10 @@ var allowed = map[string][]string{
 	"internal/sim/linksim": {"tcp"},
 
 	"internal/vswitch": {"pmd", "pmd/memif", "pmd/wire", "mem", "internal/inet", "hugepages"},
-	"stack":            {"pmd", "mem", "internal/inet", "tcp", "tcp/cc", "internal/flight"},
-	"stream":           {"internal/awake", "stack", "tcp", "tcp/cc", "mem"},
-	"rdmap":            {"ddp"},
+	"stack": {"pmd", "mem", "internal/inet", "internal/iphost", "tcp", "tcp/cc",
+		"internal/flight"},
+	"stream": {"internal/awake", "stack", "tcp", "tcp/cc", "mem"},
+	"rdmap":  {"ddp"},
 
 	"rnic/internal/transport": {"internal/awake", "stream", "stack", "mem", "internal/inet",
 		"hugepages", "internal/flight"},

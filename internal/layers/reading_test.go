@@ -43,9 +43,7 @@ var upward = map[string][]string{
 		"terminate.go: putULPDU of segment.go",
 	},
 	"rnic/internal/transport": {},
-	"stack": { // an address that ends takes its half-open connections with it
-		"group_addr.go: dropSynsOf of conn_syncache.go",
-	},
+	"stack":                   {},
 }
 
 // Files of a package read top to bottom.

@@ -1,14 +1,16 @@
-package stack
+package inet
 
-// bucket is a token bucket of rate tokens a second, which may come in one burst.
-type bucket struct {
+// Bucket is a token bucket of rate tokens a second, which may come in one burst.
+type Bucket struct {
 	tokens, rate int64
 	last         int64 // ns
 }
 
-func newBucket(now int64, rate int) bucket { return bucket{int64(rate), int64(rate), now} }
+// NewBucket is a full one.
+func NewBucket(now int64, rate int) Bucket { return Bucket{int64(rate), int64(rate), now} }
 
-func (b *bucket) take(now int64) bool {
+// Take takes a token; false: there is none.
+func (b *Bucket) Take(now int64) bool {
 	const second = 1_000_000_000
 	if elapsed := now - b.last; elapsed >= second {
 		b.tokens, b.last = b.rate, now

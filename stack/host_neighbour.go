@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -12,9 +11,9 @@ const (
 
 // resolve sends frames whose neighbour became known, and sends the requests that are due.
 func (p *Poller) resolve() int {
-	work := 0
-	if p.host.dueAt <= p.now {
-		work += p.housekeep()
+	work := p.expireHost()
+	if p.host.HasNews() {
+		p.heedHost()
 	}
 	if p.learned {
 		for p.tx.n < len(p.tx.frames) {
@@ -38,10 +37,11 @@ func (p *Poller) resolve() int {
 			break
 		}
 		work++
-		p.ask(ip, mac)
+		p.host.Ask(p.now, ip, mac)
 	}
 	for ip, ok := p.neighbours.TakeLost(); ok; ip, ok = p.neighbours.TakeLost() {
-		p.lost(ip)
+		p.host.Lost(p.now, ip)
+		p.heedHost()
 	}
 	return work + p.takeDropped(DropNeighbourLost) // after Tick: given up
 }
@@ -82,7 +82,7 @@ func (p *Poller) unreachable(b mem.Buf) {
 		return
 	}
 	c := &p.slab.conns[m.conn]
-	if c.nextHop != c.tcp.ID().Remote && !p.host.routes.IsDead(p.now, c.nextHop) {
+	if c.nextHop != c.tcp.ID().Remote && !p.host.IsDead(p.now, c.nextHop) {
 		return // it has been given another gateway
 	}
 	if c.life == m.life && c.phase == phaseOpening && c.tcp.State() == tcp.SynSent {
@@ -101,65 +101,5 @@ func (p *Poller) abandonNeighbours() {
 		}
 		p.n.Own[DropStopped]++
 		p.unqueue(b)
-	}
-}
-
-// housekeep does what is due and belongs neither to connections nor to neighbours.
-func (p *Poller) housekeep() int {
-	work := 0
-	h := &p.host
-	if h.routes.Expire(p.now) {
-		work++
-		h.routesLate = true
-	}
-	if h.routesLate && h.rerouteAt <= p.now {
-		work++
-		p.reroute()
-	}
-	for _, ok := h.paths.Expire(p.now); ok; _, ok = h.paths.Expire(p.now) {
-		work++
-		h.pathsChanged++ // the estimate is old: the link's MTU is tried again (RFC 1191 section 6.3)
-	}
-	for {
-		quote, condemned, ok := h.fragments.Expire(p.now)
-		if !ok {
-			break
-		}
-		work++
-		p.n.Inet[inet.DropReassemblyTimeout]++
-		if quote != nil && !condemned {
-			p.reassemblyExceeded(quote)
-		}
-	}
-	work += p.checkAddrs()
-	work += p.tellListening()
-	if h.rsAt <= p.now {
-		work++
-		p.solicitRouters()
-	}
-	p.schedule()
-	return work
-}
-
-// reroute asks the routes again for every connection.
-func (p *Poller) reroute() {
-	p.host.routesLate, p.host.rerouteAt = false, p.now+rerouteNs
-	for i := range p.slab.conns {
-		c := &p.slab.conns[i]
-		if c.phase == phaseFree {
-			continue
-		}
-		if hop, ok := p.route(c.tcp.ID().Remote); ok && hop != c.nextHop {
-			c.nextHop = hop
-			p.n.Rerouted++
-		}
-	}
-}
-
-// lost is called when the neighbour table has found that hop does not answer. If it is a gateway,
-// the connections that went through it take another route (RFC 1122 section 3.3.1.4).
-func (p *Poller) lost(hop inet.Addr) {
-	if p.host.routes.Dead(p.now, hop) {
-		p.reroute()
 	}
 }
