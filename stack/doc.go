@@ -24,7 +24,7 @@
 //	names.go             types of internal/inet that a program names
 //	poller_turns.go      the count of Turns, for a watchdog
 //	poller_stop.go       the end of a Poller
-//	poller_idle.go       what a Poller does when there is no work
+//	poller_wait.go       what a Poller does when there is no work, as package waiting says
 //	pause_amd64.go       waiting without giving up the core; pause_other.go: not known elsewhere
 //	poller_thread.go     whether it keeps an OS thread
 //	poller_affinity.go   the core it runs on
@@ -96,8 +96,6 @@
 //	conn_prefetch.go     reading connections into the cache
 //	poller_rouse.go      wakes a Poller that sleeps until its device interrupts
 //	poller_wakeups.go    the epoll that it sleeps in
-//	poller_crowded.go    tells a program that the Poller has to share its core
-//	poller_reply.go      whether it polls for the peer's answer first
 //	timers.go            the timing wheel
 //	secret.go            initial sequence numbers and other values that must not be guessed
 //	siphash.go           its keyed hash

@@ -42,10 +42,6 @@ type rouser struct {
 	wakeups
 	device pmd.Interrupter
 	maxNs  int64 // asleepMaxNs, except in tests
-
-	rung    bool   // the last sleep was ended by rouse, or by the Bell
-	sleptAt int64  // when it began
-	frames  uint64 // that had come by then
 }
 
 // Bell lets others than goroutines wake a Poller: threads that run no Go, with which the words
@@ -91,47 +87,25 @@ func (r *rouser) prepare(device pmd.Interrupter, bell *Bell) error {
 	return nil
 }
 
-// A program that posts one request after the other on the core of the Poller that it wakes has it
-// carried out one at a time: two thread switches each. So a Poller whose sleep the Bell ended
-// soon, and to which nothing else has come, does not hear the Bell for a moment, in which the
-// program posts more. An answer to the peer is not held up: its frame has come before.
-const (
-	bellSoonNs = 30_000
-	bellDeafNs = 10_000
-)
-
-// deaf says whether the next sleep, at now, is to be one that only the device ends.
-func (r *rouser) deaf(now int64, frames uint64) bool {
-	yes := r.rung && frames == r.frames && now-r.sleptAt < bellSoonNs
-	r.sleptAt, r.frames = now, frames
-	return yes
-}
-
 // sleep returns when a frame has come, rouse was called, or the deadline is reached; at once if
-// turn finds work. It says whether it slept. One that is deaf is short, and rouse does not end it.
-// In company Go's scheduler is told, so that others get the processor.
-func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), deaf,
+// turn finds work. It says whether it slept. In company Go's scheduler is told, so that others get
+// the processor.
+func (r *rouser) sleep(turn func() int, deadline func() (now, at int64),
 	company bool) (slept bool) {
 	tell := company || noneLeft()
 	if tell {
 		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P
 	}
-	if !deaf {
-		atomic.StoreUint32(r.asleep, 1)
-	}
+	atomic.StoreUint32(r.asleep, 1)
 	r.device.Arm(true)
 	if turn() == 0 {
 		if now, at := deadline(); at > now {
-			ns := min(at-now, r.maxNs)
-			if deaf {
-				ns = min(ns, bellDeafNs)
-			}
-			r.await(now, ns, tell)
+			r.await(now, min(at-now, r.maxNs), tell)
 			slept = true
 		}
 	}
 	r.device.Arm(false)
-	r.rung = atomic.SwapUint32(r.asleep, 0) == 0 && !deaf
+	atomic.StoreUint32(r.asleep, 0)
 	return slept
 }
 

@@ -102,15 +102,15 @@ func TestRouseIsNeverLost(t *testing.T) {
 				}
 				return 0, int64(time.Hour)
 			}
-			require.True(t, r.sleep(look, deadline, false, false))
+			require.True(t, r.sleep(look, deadline, false))
 		}
 	}
 	require.False(t, r.sleep(func() int {
 		return 1
-	}, nil, false, false), "work ends it before it begins")
+	}, nil, false), "work ends it before it begins")
 	require.False(t, r.sleep(func() int {
 		return 0
-	}, func() (now, at int64) { return 5, 5 }, false, false), "and a deadline that is reached")
+	}, func() (now, at int64) { return 5, 5 }, false), "and a deadline that is reached")
 }
 
 // A Stop that comes just before the Poller says that it is asleep rouses nobody: the last look
@@ -123,7 +123,7 @@ func TestStopBeforeTheSleep(t *testing.T) {
 	r := silentRouser(t, nil)
 	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) {
 		return l.a.now, l.a.deadline()
-	}, false, false))
+	}, false))
 	l.b.Stop()
 }
 
@@ -163,25 +163,6 @@ func TestInterruptConfig(t *testing.T) {
 	cfg.Idle = IdleInterrupt
 	_, err := New(cfg)
 	require.ErrorContains(t, err, "its queue has no interrupts")
-}
-
-// Neither of the others gives the core away; sleeping comes without yields before it.
-func TestPauseAndSleep(t *testing.T) {
-	w := waiter{idle: IdlePause}
-	for range 3 * spinTurns {
-		require.False(t, w.wait(0, 1<<60))
-	}
-	w = waiter{idle: IdleSleep}
-	for range spinTurns {
-		require.Equal(t, int64(-1), w.next(0, 1<<60))
-	}
-	require.Equal(t, int64(sleepMinNs), w.next(0, 1<<60))
-	w = waiter{idle: IdleInterrupt}
-	for range spinTurns + yieldTurns {
-		require.False(t, w.deep(0))
-		w.next(0, 1<<60)
-	}
-	require.True(t, w.deep(0))
 }
 
 // Threads that run no Go wake a Poller through its Bell, which is the one word and the one
@@ -232,32 +213,6 @@ func TestBell(t *testing.T) {
 	<-p.Done()
 }
 
-// A Bell that ended the last sleep soon is not heard in the next one, which is short; but one
-// that comes after a frame is.
-func TestDeafForAMoment(t *testing.T) {
-	word := new(uint32)
-	fd := eventfd(t)
-	r := silentRouser(t, &Bell{Asleep: word, FD: fd})
-	require.False(t, r.deaf(0, 7))
-	ring := func() int {
-		if atomic.SwapUint32(word, 0) != 0 {
-			_, err := unix.Write(fd, one[:])
-			require.NoError(t, err)
-		}
-		return 0
-	}
-	late := func() (now, at int64) { return 0, int64(time.Hour) }
-	require.True(t, r.sleep(ring, late, false, false))
-	require.False(t, r.deaf(bellSoonNs, 7), "not soon")
-	require.False(t, r.deaf(bellSoonNs+1, 8), "a frame")
-	require.True(t, r.deaf(bellSoonNs+2, 8))
-	require.True(t, r.sleep(ring, late, true, false),
-		"nobody sees it asleep, and it ends all the same")
-	require.False(t, r.deaf(bellSoonNs+3, 8), "never twice")
-	require.True(t, r.sleep(ring, late, false, false))
-	require.True(t, r.deaf(bellSoonNs+4, 8))
-}
-
 // A Poller that sleeps again and again, with no other processor for Go, leaves its own to who waits
 // for it.
 func TestSleepLeavesTheProcessor(t *testing.T) {
@@ -269,7 +224,7 @@ func TestSleepLeavesTheProcessor(t *testing.T) {
 	go ran.Store(true)
 	soon := func() (now, at int64) { return 0, 1 }
 	for range 2 { // the scheduler may take us first, once in 61 times
-		require.True(t, r.sleep(func() int { return 0 }, soon, false, false))
+		require.True(t, r.sleep(func() int { return 0 }, soon, false))
 	}
 	require.True(t, ran.Load())
 }

@@ -53,7 +53,7 @@ func TestWaiterRunsOnThePollersThread(t *testing.T) {
 		done := make(chan struct{})
 		require.NoError(t, l.a.Submit(func() { at = l.a.n.Turns; close(done) }))
 		<-done
-		if l.a.Turns()-at <= 2*goYieldEvery {
+		if l.a.Turns()-at <= 8 { // twice what package waiting lets go by
 			within++
 		}
 	}
@@ -98,49 +98,6 @@ func TestOwnersAreCounted(t *testing.T) {
 	second()
 	first()
 	require.Equal(t, 1, runtime.GOMAXPROCS(0))
-}
-
-// Goroutines that compute when they are let in are left to Go's scheduler for as long, within a
-// bound: it may have been the kernel that gave the core to another thread.
-func TestLetsNoneInThatComputes(t *testing.T) {
-	now := int64(1)
-	w := waiter{idle: IdleAdaptive, moves: true}
-	require.True(t, w.letIn(now))
-	now += yieldLongNs
-	w.busy(now)
-	require.True(t, w.letIn(now), "they took a little")
-	for _, took := range []time.Duration{10 * time.Millisecond, time.Minute} {
-		now += int64(took)
-		w.busy(now)
-		until := now + min(int64(took), letLongMaxNs)
-		require.False(t, w.letIn(until-1))
-		require.True(t, w.letIn(until))
-		now = until
-	}
-	own := waiter{idle: IdleAdaptive}
-	require.False(t, own.letIn(now), "it has the thread for itself")
-}
-
-// A Poller has company if others ran both times when it last let them in: once, the Turn may have
-// been slow.
-func TestCompany(t *testing.T) {
-	for name, tc := range map[string]struct {
-		took    int64
-		company bool
-	}{
-		"alone": {letAloneNs, false}, "company": {letAloneNs + 1, true}, "for long": {yieldLongNs, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			now := int64(1)
-			w := waiter{idle: IdleAdaptive, moves: true}
-			for _, want := range []bool{false, tc.company} {
-				require.True(t, w.letIn(now))
-				now += tc.took
-				w.back(now)
-				require.Equal(t, want, w.company)
-			}
-		})
-	}
 }
 
 // Many idle Pollers, more than there are processors, leave these to one that is asked and to who

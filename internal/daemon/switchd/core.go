@@ -11,19 +11,11 @@ import (
 
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/vswitch"
+	"github.com/rnicd/rnicd/internal/waiting"
 )
 
-// What a thread does without work, as package stack's Pollers do: it spins, yields for as long as
-// that costs little, and sleeps longer and longer.
-const (
-	spinTurns  = 256
-	yieldTurns = 2000
-	yieldLong  = time.Millisecond // a yield that takes longer has given the CPU to another thread
-	yieldShare = 100              // such yields take one part in so many of the time
-	sleepMin   = time.Microsecond
-	sleepMax   = 50 * time.Microsecond
-	goEvery    = 1024 // turns after which other goroutines may run
-)
+// goEvery is how many turns go before other goroutines may run.
+const goEvery = 1024
 
 // pin binds the calling thread, which is locked, to a CPU.
 func pin(cpu int) error {
@@ -49,12 +41,14 @@ func labelled(core int, do func()) {
 // turn turns a core until over is closed. The calling goroutine has its thread for itself.
 func turn(c *vswitch.Core, spin bool, over <-chan struct{}) {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // without it sleeps are longer, nothing else
-	began := time.Now()
-	empty, step := 0, sleepMin
-	var yieldFrom time.Duration
+	policy := waiting.Adaptive
+	if spin {
+		policy = waiting.Spin
+	}
+	wait, began := waiting.NewPoller(policy, false, false), time.Now()
 	for turns := 0; ; turns++ {
-		now := time.Since(began)
-		n := c.Turn(int64(now) + 1) // not 0, which is no time
+		now := int64(time.Since(began)) + 1 // not 0, which is no time
+		work := c.Turn(now) > 0
 		if turns%goEvery == 0 {
 			select {
 			case <-over:
@@ -63,21 +57,12 @@ func turn(c *vswitch.Core, spin bool, over <-chan struct{}) {
 			}
 			runtime.Gosched()
 		}
-		if n > 0 || spin {
-			empty, step = 0, sleepMin
-			continue
-		}
-		switch empty++; {
-		case empty <= spinTurns:
-		case empty <= spinTurns+yieldTurns && now >= yieldFrom:
+		switch next := wait.After(waiting.Turned{Now: now, Work: work}); next.Step {
+		case waiting.Yield:
 			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-			if back := time.Since(began); back-now > yieldLong {
-				yieldFrom = back + yieldShare*(back-now)
-			}
-		default:
-			ts := unix.NsecToTimespec(int64(step))
+		case waiting.Nap:
+			ts := unix.NsecToTimespec(next.Ns)
 			_ = unix.Nanosleep(&ts, nil) // a signal cuts it short, which is harmless
-			step = min(2*step, sleepMax)
 		}
 	}
 }

@@ -1,31 +1,26 @@
-package stack
+package waiting
 
-// reply tells a Poller that has a Bell whether to poll for the peer's answer before it sleeps.
+// reply says whether to poll for the peer's answer before a sleep.
 //
 // Where a program that looks at memory shares the Poller's core, a Poller that sleeps is woken by
 // the device in some 15 us, most of them an interrupt between processors. One that polls has the
 // answer at once, but keeps the core. So it polls where the last answer came soon, for twice as
-// long as that one took: as hypervisors do before they halt a processor (KVM, halt_poll_ns). Where
-// the program posts again before the peer has answered there is no answer to wait for, and what it
-// needs is the core.
-//
-// After a Turn that brought something it is the program's turn, and the Poller does not poll.
+// long as that one took. The idea is KVM's halt polling (Linux, virt/kvm/kvm_main.c, halt_poll_ns),
+// which grows and shrinks such a time by whether the last poll was long enough. Where the program
+// posts again before the peer has answered there is no answer to wait for, and what it needs is the
+// core.
 type reply struct {
 	arrivals, asked uint64 // the Poller's, when the last Turn ended
 	sentAt          int64  // the last Turn that sent, if nothing has arrived since; else 0
 	within          int64  // how long to poll after that
 }
 
-// replyMaxNs is the latest answer that is polled for, and the longest poll: what two ends that
-// sleep need for an answer on two cores.
-const replyMaxNs = 60_000
-
 // turned is called after each Turn, which was at now. arrivals and asked count what has come and
 // gone with octets for the ULP: an acknowledgement alone is no answer, and asks for none.
-func (r *reply) turned(now int64, arrivals, asked uint64) {
+func (r *reply) turned(now int64, arrivals, asked uint64, most int64) {
 	if arrivals != r.arrivals {
 		if r.sentAt != 0 {
-			r.took(now - r.sentAt)
+			r.took(now-r.sentAt, most)
 		}
 		r.sentAt = 0
 	} else if asked != r.asked {
@@ -37,10 +32,10 @@ func (r *reply) turned(now int64, arrivals, asked uint64) {
 	r.arrivals, r.asked = arrivals, asked
 }
 
-func (r *reply) took(ns int64) {
+func (r *reply) took(ns, most int64) {
 	r.within = 0
-	if ns <= replyMaxNs {
-		r.within = min(2*ns, replyMaxNs)
+	if ns <= most {
+		r.within = min(2*ns, most)
 	}
 }
 
