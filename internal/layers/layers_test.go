@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"verbs":               {},
 	"verbs/internal/ring": {},
 	"verbs/internal/engine": {"internal/wq", "internal/awake", "rnic", "stack", "mem",
-		"internal/inet", "internal/lossy", "verbs/internal/ring",
+		"internal/inet", "internal/lossy", "internal/waiting", "verbs/internal/ring",
 		"internal/printable"},
 	"internal/sim": {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "internal/inet",
 		"mem", "hugepages", "pmd", "pmd/wire", "internal/fault"},

@@ -5,7 +5,6 @@
  */
 #ifdef FOR_EVER
 #define AWAIT_NS 500000000000000
-#define AWAIT_DOUBLINGS 1
 #endif
 #include "../../verbs/shim/engine.c"
 
@@ -100,18 +99,18 @@ int main(void)
 #ifndef FOR_EVER
 	uint32_t doublings = 0;
 
-	for (uint32_t i = 1; i <= AWAIT_DOUBLINGS + 2; i++) {
+	for (uint32_t i = 1; i <= RV_AWAIT_DOUBLINGS + 2; i++) {
 		rv_await_progress(area.progress, &pairs[0].slot, UINT32_MAX,
 				  &doublings); /* nothing comes: it has a bound */
-		if (doublings != (i < AWAIT_DOUBLINGS ? i : AWAIT_DOUBLINGS)) {
+		if (doublings != (i < RV_AWAIT_DOUBLINGS ? i : RV_AWAIT_DOUBLINGS)) {
 			fprintf(stderr, "after %u waits in vain the next is doubled %u times\n", i, doublings);
 			return 1;
 		}
 	}
-	for (uint32_t i = 1; i <= AWAIT_DOUBLINGS + 2; i++) {
+	for (uint32_t i = 1; i <= RV_AWAIT_DOUBLINGS + 2; i++) {
 		area.progress++;
 		rv_await_progress(area.progress - 1, &pairs[0].slot, UINT32_MAX, &doublings);
-		if (doublings != (i < AWAIT_DOUBLINGS ? AWAIT_DOUBLINGS - i : 0)) {
+		if (doublings != (i < RV_AWAIT_DOUBLINGS ? RV_AWAIT_DOUBLINGS - i : 0)) {
 			fprintf(stderr,
 				"progress has come %u times, and the next wait is doubled %u "
 				"times\n",

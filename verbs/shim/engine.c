@@ -375,14 +375,9 @@ void rv_ring(uint32_t bit)
 	wake(&rv_area->dozing, rv_area->bell_fd);
 }
 
-/*
- * A program that may be waiting for something else looks again after so long: twice as long where
- * nothing has come, and half where something has, so that waits last about as long as the engine
- * takes. One that ends by its bound takes 16 us of a core that the engine may need.
- */
+/* For how long, says rnicd_ring.h; a test may say something else. */
 #ifndef AWAIT_NS
-#define AWAIT_NS 50000
-#define AWAIT_DOUBLINGS 4
+#define AWAIT_NS RV_AWAIT_NS
 #endif
 
 /*
@@ -407,7 +402,7 @@ void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint3
 	if (load_relaxed(&rv_area->progress) != seen || load_acquire(slot) == want)
 		n -= n > 0;
 	else if (over)
-		n += n < AWAIT_DOUBLINGS;
+		n += n < RV_AWAIT_DOUBLINGS;
 	__atomic_store_n(doublings, n, __ATOMIC_RELAXED);
 	errno = before;
 }

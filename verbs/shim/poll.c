@@ -17,23 +17,7 @@ static const uint8_t statuses[] = {
 	[RV_LOCAL_OPERATION] = IBV_WC_LOC_QP_OP_ERR,
 };
 
-/*
- * A program that polls in vain keeps the engine from a processor that the two share. After so many
- * polls without a completion each gives way once.
- *
- * A yield costs half a microsecond where no other thread wants the processor. Where others run in
- * each of many yields, and nothing completes, we wait for completions instead, and look with a
- * yield in between whether that is still so: two programs that yield in turn keep a processor from
- * both engines. So does one that has a processor for itself while its engine has to share one. A
- * thread that computes keeps it until the tick, milliseconds, and for a hundred times as long we
- * only wait.
- */
-#define VAIN_MAX 64
-#define YIELD_LONG_NS 1000000
-#define YIELD_SHARE 100
-#define YIELD_SHARED_NS 1500
-#define SHARED_MAX 256
-
+/* When a program that polls in vain gives way: RV_VAIN_MAX and those after it in rnicd_ring.h. */
 static uint64_t now_ns(void)
 {
 	struct timespec t;
@@ -42,25 +26,14 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* What a yield takes where nobody else runs: longer under a tracer or a filter of system calls. */
-static uint64_t least(uint64_t *so_far, uint64_t took)
-{
-	uint64_t before = load_relaxed(so_far);
-
-	if (before && before <= took)
-		return before;
-	__atomic_store_n(so_far, took, __ATOMIC_RELAXED);
-	return took;
-}
-
 /* The poll that found slot empty, which was head's, has ended, and without the lock. */
 static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32_t head)
 {
 	uint32_t seen = load_acquire(&rv_area->progress);
-	uint64_t before = now_ns(), took, quick;
+	uint64_t before = now_ns(), took;
 
-	if (before < load_relaxed(&c->yield_from) || load_relaxed(&c->shared) >= SHARED_MAX) {
-		__atomic_store_n(&c->shared, SHARED_MAX - 1, __ATOMIC_RELAXED);
+	if (before < load_relaxed(&c->yield_from) || load_relaxed(&c->shared) >= RV_SHARED_MAX) {
+		__atomic_store_n(&c->shared, RV_SHARED_MAX - 1, __ATOMIC_RELAXED);
 		/* What has completed since we were here last may be in another queue, to be polled next. */
 		if (seen == load_relaxed(&c->seen))
 			/* the queue may have grown: it stays mapped */
@@ -70,12 +43,9 @@ static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32
 	}
 	sched_yield();
 	took = now_ns() - before;
-	quick = 2 * least(&c->yield_least, took);
-	if (quick < YIELD_SHARED_NS)
-		quick = YIELD_SHARED_NS;
-	if (took > YIELD_LONG_NS)
-		__atomic_store_n(&c->yield_from, before + took * YIELD_SHARE, __ATOMIC_RELAXED);
-	else if (took < quick && !load_relaxed(&rv_area->crowded))
+	if (took > RV_YIELD_LONG_NS)
+		__atomic_store_n(&c->yield_from, before + took * RV_YIELD_SHARE, __ATOMIC_RELAXED);
+	else if (took < RV_YIELD_SHARED_NS && !load_relaxed(&rv_area->crowded))
 		__atomic_store_n(&c->shared, 0, __ATOMIC_RELAXED);
 	else
 		__atomic_store_n(&c->shared, load_relaxed(&c->shared) + 1, __ATOMIC_RELAXED);
@@ -193,7 +163,7 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 		store_release(&c->ring->head, head);
 		c->vain = 0;
 		__atomic_store_n(&c->shared, 0, __ATOMIC_RELAXED);
-	} else if (n > 0 && ++c->vain > VAIN_MAX) {
+	} else if (n > 0 && ++c->vain > RV_VAIN_MAX) {
 		const struct rv_cqe *slot = &c->entries[head & c->mask];
 
 		rv_unlock(&c->lock);

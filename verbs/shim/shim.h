@@ -248,7 +248,6 @@ struct rv_completions {
 	uint32_t shared; /* yields one after the other in which another thread ran, or the engine
 			    was short of a processor */
 	uint64_t yield_from; /* no yield before */
-	uint64_t yield_least; /* what a yield takes at the least, ns; 0: not known */
 	struct rv_acks acks, async_acks;
 	struct rv_completions *next_told; /* of the channel's */
 	uint32_t users;          /* queue pairs */

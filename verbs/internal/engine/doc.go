@@ -20,7 +20,6 @@
 //	cq.go       completion rings
 //	deliver.go  which completions get there, and when
 //	queue.go    work requests from a ring
-//	underway.go how many are not completed
 //	qp.go       queue pairs
 //	srq.go      shared receive queues
 //	async.go    asynchronous events

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
@@ -38,10 +39,9 @@ type Engine struct {
 	parked   parking
 	qps      [ring.QPsMax]atomic.Pointer[qp] // by doorbell bit
 	// run between two looks at the doorbells, by the goroutine that looks
-	quiet chan func()
-	fresh atomic.Bool // there are completions that dueToTell has not seen
-	// onTurn's: Turns that completed something and told nobody
-	untold int
+	quiet   chan func()
+	fresh   atomic.Bool     // there are completions that telling has not heard of
+	telling waiting.Telling // onTurn's
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -181,33 +181,17 @@ func (e *Engine) onTurn() (n int) {
 		(<-e.quiet)()
 		n++
 	}
-	if e.dueToTell() {
-		e.tellProgress()
-	}
-	if e.untold > 0 {
-		n++ // so that the Poller does not sleep before it has told
-	}
-	return n
-}
-
-// tellTurns is for how many Turns in a row that completed something a thread of the program that
-// waits is left asleep: a wake-up takes 10 to 20 us of a core that the engine may need, and the
-// thread then finds more.
-const tellTurns = 4
-
-// dueToTell says whether a thread of the program that waits for completions is to be woken: nothing
-// more has completed in this Turn, or tellTurns are over.
-func (e *Engine) dueToTell() bool {
 	fresh := e.fresh.Load()
 	if fresh {
 		e.fresh.Store(false)
-		e.untold++
 	}
-	if e.untold == 0 || fresh && e.untold < tellTurns {
-		return false
+	if e.telling.Turned(fresh) {
+		e.tellProgress()
 	}
-	e.untold = 0
-	return true
+	if e.telling.Owes() {
+		n++ // so that the Poller does not sleep before it has told
+	}
+	return n
 }
 
 // progress is called after a completion. A thread of the program that waits for one is woken by

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
@@ -24,7 +25,7 @@ type qp struct {
 	ctx          *opened
 	bit          int
 	srq          *srq // buffers come from there; nil: from recvs
-	underway     underway
+	underway     waiting.Underway
 	deliveries   deliveries
 	// the Write of the request in hand was posted, its immediate data was not
 	half    bool
@@ -162,7 +163,7 @@ func (q *qp) Sends(f rnic.Feed) {
 			q.half = true
 			continue
 		}
-		q.underway.take(s.entry.Signaled() || err != nil)
+		q.underway.Take(s.entry.Signaled() || err != nil)
 		q.half = false
 		s.taken(n)
 	}
@@ -185,10 +186,12 @@ func (q *qp) send(f rnic.Feed) error {
 	return err
 }
 
-// sent is the completion of a request.
+// sent is the completion of a request. While enough are still to come the program is left asleep,
+// except for errors, of which there are more than were asked for, and for what a Read brings.
 func (q *qp) sent(c rnic.Completion) {
 	q.deliver(q.scq, &c)
-	if !q.underway.complete(&c) {
+	mere := c.Op == rnic.OpWrite || c.Op == rnic.OpSend || c.Op == rnic.OpSendInvalidate
+	if !q.underway.Complete() || !mere || c.Status != rnic.Success {
 		q.engine.progress()
 	}
 }
@@ -230,7 +233,7 @@ func (q *qp) Written() {
 	if q.scq == q.rcq || q.scq.notify.Load() == nil || q.gone.Load() || q.deliveries.keepWritten() {
 		return
 	}
-	if q.underway.now == 0 && !q.half && !q.sends.waits() {
+	if q.underway.None() && !q.half && !q.sends.waits() {
 		q.scq.written()
 	}
 }

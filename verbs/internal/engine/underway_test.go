@@ -11,44 +11,25 @@ import (
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
-// A program is told when half of the most that it has had under way is left, and of each completion
-// from there on; of errors, and of what it waits to read, at once. What asks for no completion does
-// not count.
-func TestUnderWay(t *testing.T) {
-	var u underway
-	complete := func(op rnic.Opcode, status rnic.Status) bool {
-		return u.complete(&rnic.Completion{Op: op, Status: status})
-	}
-	for range 10 {
-		u.take(true)
-	}
-	for i, op := range []rnic.Opcode{rnic.OpWrite, rnic.OpSend, rnic.OpSendInvalidate, rnic.OpWrite} {
-		require.True(t, complete(op, rnic.Success), "%d are left", 9-i)
-	}
-	require.False(t, complete(rnic.OpWrite, rnic.Success), "5 of 10 are left")
-	for range 5 {
-		u.take(true)
-		u.take(false)
-	}
-	require.True(t, complete(rnic.OpWrite, rnic.Success), "it has posted more")
-	require.False(t, complete(rnic.OpRead, rnic.Success))
-	require.False(t, complete(rnic.OpFetchAdd, rnic.Success))
-	require.True(t, complete(rnic.OpWrite, rnic.Success), "6 are left")
-	require.False(t, complete(rnic.OpWrite, rnic.Flushed))
-	for range 10 {
-		require.False(t, complete(rnic.OpWrite, rnic.Success),
-			"few or none are left, also of more than were asked for")
-	}
-	for range 3 {
-		u.take(true)
-		require.False(t, complete(rnic.OpWrite, rnic.Success), "one at a time")
-	}
-	u = underway{}
-	u.take(true)
+// Of errors, and of what it waits to read, a program is told at once, however much is under way.
+func TestErrorsAreToldAtOnce(t *testing.T) {
+	p := newProgram(t)
+	q, err := find[*qp](&p.engine.objects, p.newQP().handle)
+	require.NoError(t, err)
 	for range 100 {
-		u.take(false)
+		q.underway.Take(true)
 	}
-	require.False(t, complete(rnic.OpWrite, rnic.Success), "no other completion will come")
+	told := func(op rnic.Opcode, status rnic.Status) bool {
+		before := atomic.LoadUint32(&p.area.Progress)
+		q.sent(rnic.Completion{QP: q.rnic.Number(), Op: op, Status: status})
+		return atomic.LoadUint32(&p.area.Progress) != before
+	}
+	require.False(t, told(rnic.OpWrite, rnic.Success))
+	require.False(t, told(rnic.OpSend, rnic.Success))
+	require.False(t, told(rnic.OpSendInvalidate, rnic.Success))
+	require.True(t, told(rnic.OpWrite, rnic.Flushed))
+	require.True(t, told(rnic.OpRead, rnic.Success))
+	require.True(t, told(rnic.OpFetchAdd, rnic.Success))
 }
 
 // Of ten Writes that a program has posted at once it is told when half of them are left, and of

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write rnicd_ring.h")
 
-// rnicd_ring.h says in C what this package and wq say in Go.
+// rnicd_ring.h says in C what this package, wq and waiting say in Go.
 func TestHeader(t *testing.T) {
 	const name = "rnicd_ring.h"
 	want := header(t)
@@ -34,10 +34,11 @@ func TestHeader(t *testing.T) {
 
 func header(t *testing.T) string {
 	h := &generator{t: t, sizes: types.SizesFor("gc", "amd64")}
-	h.line("/* Generated from Go, packages wq and ring, by their TestHeader. Do not edit. */")
+	h.line("/* Generated from Go, packages wq, ring and waiting, by their TestHeader. Do not edit. */")
 	h.line("#ifndef RNICD_RING_H\n#define RNICD_RING_H\n\n#include <stdint.h>\n")
 	h.add("../../../internal/wq", "op.go", "status.go", "sge.go", "wqe.go", "cqe.go")
 	h.add(".", "ring.go")
+	h.add("../../../internal/waiting", "program.go")
 	h.line("#endif")
 	return h.b.String()
 }

@@ -1,4 +1,4 @@
-/* Generated from Go, packages wq and ring, by their TestHeader. Do not edit. */
+/* Generated from Go, packages wq, ring and waiting, by their TestHeader. Do not edit. */
 #ifndef RNICD_RING_H
 #define RNICD_RING_H
 
@@ -387,5 +387,35 @@ struct rv_area {
 	struct rv_call calls[64];
 };
 _Static_assert(sizeof(struct rv_area) == 75584, "");
+
+/*
+ * A program that polls in vain keeps the engine from a processor that the two share. After VainMax
+ * polls without a completion each gives way once.
+ *
+ * A yield costs half a microsecond where no other thread wants the processor. Where others run in
+ * each of many yields, and nothing completes, the program waits for completions instead, and looks
+ * with a yield in between whether that is still so: two programs that yield in turn keep a
+ * processor from both engines. So does one that has a processor for itself while its engine has to
+ * share one. A thread that computes keeps it until the tick, milliseconds, and for a hundred times
+ * as long the program only waits.
+ */
+enum {
+	RV_VAIN_MAX = 64,
+	RV_YIELD_LONG_NS = 1000000,
+	RV_YIELD_SHARE = 100,
+	RV_YIELD_SHARED_NS = 1500,
+	RV_SHARED_MAX = 256,
+};
+
+/*
+ * A program that may be waiting for something else looks again after AwaitNs: twice as long where
+ * nothing has come, AwaitDoublings times, and half where something has, so that waits last about as
+ * long as the engine takes. One that ends by its bound takes 16 us of a core that the engine may
+ * need.
+ */
+enum {
+	RV_AWAIT_NS = 50000,
+	RV_AWAIT_DOUBLINGS = 4,
+};
 
 #endif
