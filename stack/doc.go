@@ -19,12 +19,12 @@
 // A Turn, and what reaches it from other goroutines:
 //
 //	poller_run.go        Run: Turn after Turn, and what is done between them
+//	poller_wait.go       what a Poller does when there is no work, as package waiting says
 //	poller.go            Poller; New, Turn, Deadline
 //	poller_config.go     Config, defaults, limits
 //	names.go             types of internal/inet that a program names
 //	poller_turns.go      the count of Turns, for a watchdog
 //	poller_stop.go       the end of a Poller
-//	poller_wait.go       what a Poller does when there is no work, as package waiting says
 //	pause_amd64.go       waiting without giving up the core; pause_other.go: not known elsewhere
 //	poller_thread.go     whether it keeps an OS thread
 //	poller_affinity.go   the core it runs on
