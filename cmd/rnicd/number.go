@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/internal/daemon/config"
+	"github.com/rnicd/rnicd/internal/conf"
 )
 
 // number is a flag value from least to most.
@@ -75,5 +75,5 @@ func nearFlag(f *pflag.FlagSet, name string) string {
 			names = append(names, g.Name)
 		}
 	})
-	return config.Nearest(name, names)
+	return conf.Nearest(name, names)
 }

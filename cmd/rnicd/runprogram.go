@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 )
 
 // The libraries of package verbs; the first loads the second, which stands beside it.
@@ -103,7 +103,7 @@ var runVariables = map[string]string{
 	"ecn": "TCP_ECN", "dial-ports": "DIAL_PORTS", "dad": "DAD", "mac": "MAC",
 }
 
-// environ is what the flags given say, as config.Environment reads it.
+// environ is what the flags given say, as portfile.Environment reads it.
 func (o *nicOptions) environ(file string, verbose bool) (env []string) {
 	add := func(name, value string) { env = append(env, "RNICD_"+name+"="+value) }
 	if file != "" {
@@ -148,7 +148,7 @@ func override(env, by []string) []string {
 
 // runProgram makes this process the program. It returns only with an error.
 func runProgram(lib string, args, env []string) error {
-	if _, err := config.Environment(env, port.All()); err != nil {
+	if _, err := portfile.Environment(env, port.All()); err != nil {
 		return err
 	}
 	library, err := findLibrary(lib)

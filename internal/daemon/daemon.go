@@ -19,6 +19,7 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/metrics"
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -158,7 +159,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	return err
 }
 
-func (d *Daemon) openPort(c *config.Port) error {
+func (d *Daemon) openPort(c *portfile.Port) error {
 	open := c.Open
 	open.Fell = d.flights.of(c.Name)
 	if d.opt.Front != nil {

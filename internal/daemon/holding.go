@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
@@ -26,7 +27,7 @@ type holding struct {
 type holds struct {
 	kind, page, path, stamp string
 	node                    int
-	size                    config.Size
+	size                    conf.Size
 	keep                    bool
 }
 

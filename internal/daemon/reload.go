@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/config"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 )
 
 // Changes are the names of what a Reload has changed, and of what it has not.
@@ -68,25 +70,25 @@ func (d *Daemon) needsRestart(cfg *config.Config) (keys []string) {
 	if cfg.Log.Format != d.cfg.Log.Format {
 		keys = append(keys, "log.format")
 	}
-	keys = append(keys, config.Differing("control", d.cfg.Control, cfg.Control)...)
-	keys = append(keys, config.Differing("metrics", d.cfg.Metrics, cfg.Metrics)...)
+	keys = append(keys, conf.Differing("control", d.cfg.Control, cfg.Control)...)
+	keys = append(keys, conf.Differing("metrics", d.cfg.Metrics, cfg.Metrics)...)
 	for i := range cfg.Ports {
 		p := cfg.Ports[i]
 		if p.Open.Driver.Sockets {
-			p.TCP = config.TCP{} // not ours
+			p.TCP = portfile.TCP{} // not ours
 		}
 		if j := d.portNamed(p.Name); j < 0 {
 			keys = append(keys, "port."+p.Name)
 		} else {
 			was := d.cfg.Ports[j]
 			if was.Open.Driver.Sockets {
-				was.TCP = config.TCP{}
+				was.TCP = portfile.TCP{}
 			}
-			keys = append(keys, config.Differing("port."+p.Name, was, p)...)
+			keys = append(keys, conf.Differing("port."+p.Name, was, p)...)
 		}
 	}
 	for i := range d.cfg.Ports {
-		if name := d.cfg.Ports[i].Name; !slices.ContainsFunc(cfg.Ports, func(p config.Port) bool {
+		if name := d.cfg.Ports[i].Name; !slices.ContainsFunc(cfg.Ports, func(p portfile.Port) bool {
 			return p.Name == name
 		}) {
 			keys = append(keys, "port."+name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/port"
 )
@@ -140,5 +141,5 @@ func (r *runner) reload() {
 
 // statusLine is for systemctl.
 func statusLine(d *Daemon) string {
-	return config.Count(len(d.Services()), "service") + " on " + config.Count(len(d.Ports()), "port")
+	return conf.Count(len(d.Services()), "service") + " on " + conf.Count(len(d.Ports()), "port")
 }

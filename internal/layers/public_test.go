@@ -29,7 +29,7 @@ var needed = map[[2]string]string{
 		"AddrStatus a MAC",
 	{"internal/port", "tcp"}:    "stack.Config.TCP is a tcp.Config",
 	{"internal/port", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm",
-	{"internal/daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file " +
+	{"internal/port/portfile", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file " +
 		"has its name",
 
 	{"internal/daemon", "internal/inet"}: "port.Reporter is told of an inet.MAC",

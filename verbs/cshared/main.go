@@ -18,9 +18,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 	"github.com/rnicd/rnicd/verbs/internal/engine"
 )
 
@@ -49,7 +49,7 @@ func isVerbose(variable string) bool {
 // open makes the host: the port lasts as long as the process.
 func open(bells engine.Doorbells) (h engine.Host, err error) {
 	environ := environment()
-	cfg, err := config.Environment(environ, port.All())
+	cfg, err := portfile.Environment(environ, port.All())
 	if err != nil {
 		return h, err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/internal/daemon/config"
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/pmd/capture"
 )
@@ -70,7 +70,7 @@ with and, or, not and parentheses. VLAN tags hide nothing: tcp finds tagged fram
 func (o *captureOptions) run(ctx context.Context, filter string, stdout, stderr io.Writer) error {
 	cfg := capture.FilesConfig{Path: o.write, Count: o.files}
 	if o.size != "" {
-		var n config.Size
+		var n conf.Size
 		if err := n.UnmarshalText([]byte(o.size)); err != nil {
 			return fmt.Errorf("--file-size: %w", err)
 		}
@@ -116,7 +116,7 @@ func (o *captureOptions) run(ctx context.Context, filter string, stdout, stderr 
 		err = closing
 	}
 	n := files.Counters()
-	fmt.Fprintf(stderr, "%s, %d missing\n", config.Count(int(n.Written), "frame"), n.Dropped)
+	fmt.Fprintf(stderr, "%s, %d missing\n", conf.Count(int(n.Written), "frame"), n.Dropped)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/daemon/doctor"
@@ -56,7 +57,7 @@ func Check(drivers port.Drivers) *cobra.Command {
 column. The exit status is 0 when a daemon can start with it, as far as that shows without opening a device.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			text, err := config.Read(args[0])
+			text, err := conf.Read(args[0])
 			if err != nil {
 				return err
 			}
@@ -66,15 +67,15 @@ column. The exit status is 0 when a daemon can start with it, as far as that sho
 					return err
 				}
 				fmt.Fprintf(c.OutOrStdout(), "%s: a switch, %s, %s\n", cfg.File,
-					config.Count(len(cfg.Uplinks), "uplink"), config.Count(len(cfg.Programs), "program"))
+					conf.Count(len(cfg.Uplinks), "uplink"), conf.Count(len(cfg.Programs), "program"))
 				return nil
 			}
 			cfg, err := config.Parse(args[0], text, drivers)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s\n", cfg.File, config.Count(len(cfg.Ports), "port"),
-				config.Count(len(cfg.Services), "service"))
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s\n", cfg.File, conf.Count(len(cfg.Ports), "port"),
+				conf.Count(len(cfg.Services), "service"))
 			return nil
 		},
 	}
@@ -82,7 +83,7 @@ column. The exit status is 0 when a daemon can start with it, as far as that sho
 
 // needs is what the configuration of a daemon, or of a switch, wants of a machine.
 func needs(file string, drivers port.Drivers) (*config.Config, error) {
-	text, err := config.Read(file)
+	text, err := conf.Read(file)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/rnic"
@@ -289,7 +289,7 @@ func TestMistakes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := parse(tc.text)
 			require.Error(t, err)
-			var es Errors
+			var es conf.Errors
 			require.ErrorAs(t, err, &es)
 			require.Len(t, es, len(tc.want), "%v", err)
 			for i, want := range tc.want {
@@ -363,7 +363,8 @@ func TestValues(t *testing.T) {
 	c, err := parse(fmt.Sprintf(valuesText, path))
 	require.NoError(t, err)
 	require.Equal(t, Log{"debug", "text"}, c.Log)
-	require.Equal(t, Limits{Duration(10 * time.Second), Duration(100 * time.Millisecond)}, c.Limits)
+	require.Equal(t, Limits{conf.Duration(10 * time.Second), conf.Duration(100 * time.Millisecond)},
+		c.Limits)
 	one, three := &c.Ports[0].Open, &c.Ports[2].Open
 	require.Equal(t, "tap", one.Driver.Name)
 	require.Equal(t, "one", one.Device)
@@ -387,7 +388,7 @@ func TestValues(t *testing.T) {
 	require.Equal(t, 1500, three.MTU)
 
 	region, ping, file := &c.Services[0], &c.Services[1], &c.Services[2]
-	require.Equal(t, Size(1610612736), region.Size)
+	require.Equal(t, conf.Size(1610612736), region.Size)
 	require.Equal(t, uint16(7174), region.Listen)
 	require.Equal(t, []int{2, 0}, region.On)
 	require.Equal(
@@ -399,7 +400,7 @@ func TestValues(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2}, ping.On)
 	require.False(t, ping.NoCRC)
 	require.False(t, ping.NoMarkers)
-	require.Equal(t, Size(65535), ping.SizeMax)
+	require.Equal(t, conf.Size(65535), ping.SizeMax)
 	require.Equal(t, path, file.Path)
 }
 
@@ -416,21 +417,6 @@ func TestLoad(t *testing.T) {
 	require.Equal(t, path, c.File)
 }
 
-// A size is read back as it was written.
-func TestSizes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := Size(
-			rapid.Int64Range(0, 1<<62).Draw(t, "s") &^ (1<<rapid.IntRange(0, 45).Draw(t, "zeros") - 1))
-		var back Size
-		require.NoError(t, back.UnmarshalText([]byte(s.String())))
-		require.Equal(t, s, back)
-	})
-	for _, bad := range []string{"", "-1", "KiB", "1.5", "9000000000GiB", "1e3KiB", "0x1K", "1 K",
-		"NaNK", "InfG"} {
-		require.Error(t, new(Size).UnmarshalText([]byte(bad)), bad)
-	}
-}
-
 // No text makes the parser panic, and every mistake has a line of the file.
 func FuzzParse(f *testing.F) {
 	f.Add(base)
@@ -438,7 +424,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("port = [{name = \"a\", tcp = {ecn = true}}, {name = \"b\"}]\na.b.c = 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := parse(text)
-		es, ok := err.(Errors)
+		es, ok := err.(conf.Errors)
 		for _, e := range es {
 			if ok && (e.Line < 1 || e.Line > 1+strings.Count(text, "\n") || e.Column < 1) {
 				t.Fatalf("%v: a file of %d lines", e, 1+strings.Count(text, "\n"))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/conf"
+
 	"github.com/rnicd/rnicd/internal/port"
 )
 
@@ -158,9 +160,9 @@ func TestPlacesThatCannotBe(t *testing.T) {
 		require.ErrorContains(t, parseBuilt(text), want, "%s", text)
 	}
 	t.Setenv("XDG_RUNTIME_DIR", long)
-	v := &validator{c: &Config{index: &index{}}}
+	v := newValidator(&Config{}, &conf.Index{}, nil)
 	v.control(&v.c.Control, func() string { return long + "/rnicd/control.sock" })
-	require.Contains(t, fmt.Sprint(v.errs), "127 octets long; a socket's path has 107 at most")
+	require.Contains(t, fmt.Sprint(v.Errs), "127 octets long; a socket's path has 107 at most")
 }
 
 // What can be is not refused.

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/rnicd/rnicd/internal/conf"
 )
 
 // made says how a reference came about. %s is the command that reads such a file.
@@ -95,9 +97,9 @@ func writeKeys(w io.Writer, t reflect.Type) {
 
 func valueName(t reflect.Type) string {
 	switch {
-	case t == reflect.TypeFor[Duration]():
+	case t == reflect.TypeFor[conf.Duration]():
 		return "duration"
-	case t == reflect.TypeFor[Size]():
+	case t == reflect.TypeFor[conf.Size]():
 		return "size"
 	}
 	switch t.Kind() {

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/internal/tools/rping"
@@ -19,27 +21,27 @@ import (
 func (v *validator) service(i int) {
 	s := &v.c.Services[i]
 	path := fmt.Sprintf("service[%d]", i)
-	v.name("service", i, func(i int) string { return v.c.Services[i].Name })
+	v.Name("service", i, func(i int) string { return v.c.Services[i].Name })
 	var names []string
 	for _, t := range Types {
 		names = append(names, t.Name)
-		if t.Name == s.Type && !v.given(path+".listen") {
+		if t.Name == s.Type && !v.Given(path+".listen") {
 			s.Listen = t.Listen
 		}
 	}
 	if !slices.Contains(names, s.Type) {
-		v.oneOf(path+".type", s.Type, names...)
+		v.OneOf(path+".type", s.Type, names...)
 		return
 	}
-	v.useless(path, "a service of type "+s.Type, *s, func(of []string) bool {
+	v.Useless(path, "a service of type "+s.Type, *s, func(of []string) bool {
 		return slices.Contains(of, s.Type)
 	})
 	v.servedOn(path, s)
 	v.allowed(path, s)
-	v.number(path+".listen", int64(s.Listen), 1, math.MaxUint16)
-	v.number(path+".connections", int64(s.Connections), 1, connectionsMax)
-	v.number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
-	v.span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
+	v.Number(path+".listen", int64(s.Listen), 1, math.MaxUint16)
+	v.Number(path+".connections", int64(s.Connections), 1, portfile.ConnectionsMax)
+	v.Number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
+	v.Span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
 	m := &v.c.MPA
 	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping, !m.CRC, m.DropBadCRC
 	if s.Markers != nil {
@@ -58,18 +60,18 @@ func (v *validator) service(i int) {
 	case Rping:
 		v.sizeMax(path, s, rping.SizeMax)
 	case Stream:
-		v.oneOf(path+".mode", s.Mode, "iperf3", "sink", "source", "echo")
-		v.number(path+".length", int64(s.Length), 1, iperf3.LengthMax)
+		v.OneOf(path+".mode", s.Mode, "iperf3", "sink", "source", "echo")
+		v.Number(path+".length", int64(s.Length), 1, iperf3.LengthMax)
 		if s.Mode == "source" && s.Bytes == 0 && s.Time == 0 {
-			v.wrong(path+".time", "0: a source needs an end, time or bytes")
+			v.Wrong(path+".time", "0: a source needs an end, time or bytes")
 		}
 	}
 }
 
 // servedOn finds the ports.
 func (v *validator) servedOn(path string, s *Service) {
-	if v.given(path+".ports") && len(s.Ports) == 0 {
-		v.wrong(path+".ports", "empty, so that it would be served nowhere; leave it out for all ports")
+	if v.Given(path+".ports") && len(s.Ports) == 0 {
+		v.Wrong(path+".ports", "empty, so that it would be served nowhere; leave it out for all ports")
 	}
 	for i := range v.c.Ports {
 		if len(s.Ports) == 0 {
@@ -77,17 +79,17 @@ func (v *validator) servedOn(path string, s *Service) {
 		}
 	}
 	for j, name := range s.Ports {
-		i := slices.IndexFunc(v.c.Ports, func(p Port) bool { return p.Name == name })
+		i := slices.IndexFunc(v.c.Ports, func(p portfile.Port) bool { return p.Name == name })
 		switch {
 		case i < 0:
 			var names []string
 			for _, p := range v.c.Ports {
 				names = append(names, p.Name)
 			}
-			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: no port has this name; there are %s", name,
+			v.Wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: no port has this name; there are %s", name,
 				strings.Join(names, ", "))
 		case slices.Contains(s.On, i):
-			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: twice", name)
+			v.Wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: twice", name)
 		default:
 			s.On = append(s.On, i)
 		}
@@ -96,8 +98,8 @@ func (v *validator) servedOn(path string, s *Service) {
 
 // allowed reads the networks.
 func (v *validator) allowed(path string, s *Service) {
-	if v.given(path+".allow") && len(s.Allow) == 0 {
-		v.wrong(path+".allow", "empty, so that no client would be served; leave it out to serve all")
+	if v.Given(path+".allow") && len(s.Allow) == 0 {
+		v.Wrong(path+".allow", "empty, so that no client would be served; leave it out to serve all")
 	}
 	for i, text := range s.Allow {
 		at := fmt.Sprintf("%s.allow[%d]", path, i)
@@ -107,12 +109,12 @@ func (v *validator) allowed(path string, s *Service) {
 		}
 		switch {
 		case err != nil:
-			v.wrong(at, "%q: want a network, as 10.9.0.0/24 or fd09::/64, or an address, without a zone",
+			v.Wrong(at, "%q: want a network, as 10.9.0.0/24 or fd09::/64, or an address, without a zone",
 				text)
 		case n.Addr().Is4In6():
-			v.wrong(at, "%q: no peer has such an address; write the IPv4 one, as %v", text, n.Addr().Unmap())
+			v.Wrong(at, "%q: no peer has such an address; write the IPv4 one, as %v", text, n.Addr().Unmap())
 		case n != n.Masked():
-			v.wrong(at, "%q: the address goes beyond the network; want %v", text, n.Masked())
+			v.Wrong(at, "%q: the address goes beyond the network; want %v", text, n.Masked())
 		default:
 			s.Networks = append(s.Networks, n)
 		}
@@ -121,41 +123,41 @@ func (v *validator) allowed(path string, s *Service) {
 
 func (v *validator) region(path string, s *Service) {
 	if s.Size < 1 {
-		v.wrong(path+".size", "missing: how much memory, as \"256MiB\"")
+		v.Wrong(path+".size", "missing: how much memory, as \"256MiB\"")
 	}
 	if s.Quota > s.Size {
-		v.wrong(path+".quota", "%v is more than the region's size, %v", s.Quota, s.Size)
+		v.Wrong(path+".quota", "%v is more than the region's size, %v", s.Quota, s.Size)
 	}
 	v.memory(path, s)
 }
 
 func (v *validator) memory(path string, s *Service) {
 	if _, err := port.ParsePage(s.Page); err != nil {
-		v.wrong(path+".page", "%q: %v", s.Page, err)
+		v.Wrong(path+".page", "%q: %v", s.Page, err)
 	}
-	v.number(path+".numa_node", int64(s.Node), -1, 1023)
+	v.Number(path+".numa_node", int64(s.Node), -1, 1023)
 }
 
 func (v *validator) file(path string, s *Service) {
 	v.memory(path, s)
 	if s.Path == "" {
-		v.wrong(path+".path", "missing: the file that is served")
+		v.Wrong(path+".path", "missing: the file that is served")
 		return
 	}
 	st, err := os.Stat(s.Path)
 	switch {
 	case err != nil:
-		v.wrong(path+".path", "%v", err)
+		v.Wrong(path+".path", "%v", err)
 	case !st.Mode().IsRegular():
-		v.wrong(path+".path", "%s: want a regular file", s.Path)
+		v.Wrong(path+".path", "%s: want a regular file", s.Path)
 	}
 }
 
-func (v *validator) sizeMax(path string, s *Service, most Size) {
-	if !v.given(path + ".size_max") {
+func (v *validator) sizeMax(path string, s *Service, most conf.Size) {
+	if !v.Given(path + ".size_max") {
 		s.SizeMax = most
 	}
-	v.number(path+".size_max", int64(s.SizeMax), 1, int64(most))
+	v.Number(path+".size_max", int64(s.SizeMax), 1, int64(most))
 }
 
 // services judges them together: what listens where.
@@ -168,9 +170,9 @@ func (v *validator) services() {
 				if a.Listen == b.Listen && slices.ContainsFunc(a.On, func(other int) bool {
 					return v.samePlace(on, other)
 				}) {
-					v.wrong(fmt.Sprintf("service[%d].listen", i),
+					v.Wrong(fmt.Sprintf("service[%d].listen", i),
 						"%d on port %q is that of the service %q in line %d; choose another",
-						b.Listen, v.c.Ports[on].Name, a.Name, v.line(fmt.Sprintf("service[%d].name", j)))
+						b.Listen, v.c.Ports[on].Name, a.Name, v.Line(fmt.Sprintf("service[%d].name", j)))
 					break
 				}
 			}
@@ -184,7 +186,7 @@ func (v *validator) itself(i int) {
 	for j, a := range on {
 		for _, b := range on[:j] {
 			if v.samePlace(a, b) {
-				v.wrong(fmt.Sprintf("service[%d].ports", i),
+				v.Wrong(fmt.Sprintf("service[%d].ports", i),
 					"%d on port %q is that on port %q; choose one of them",
 					v.c.Services[i].Listen, v.c.Ports[a].Name, v.c.Ports[b].Name)
 				return

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,8 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 	"github.com/rnicd/rnicd/internal/vswitch"
 )
 
@@ -35,18 +36,18 @@ type Switch struct {
 
 // SwitchLimits is [switch].
 type SwitchLimits struct {
-	Cores     string `toml:"cores" want:"as 2-5,8" doc:"CPUs that switch, each with a poll-mode thread pinned to it; without it one thread, where the scheduler puts it"`
-	Threads   int    `toml:"threads" want:"1 to 16" doc:"poll-mode threads, where cores is not given; 1 without it"`
-	Idle      string `toml:"idle" default:"adaptive" want:"adaptive or spin" doc:"what a thread does without work: spin, then sleep up to 50 us; or spin for ever"`
-	Page      string `toml:"page" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of packet memory"`
-	Node      int    `toml:"numa_node" default:"-1" doc:"NUMA node of the memory; -1: the first uplink's where it is known, or any"`
-	Buffers   int    `toml:"buffers" default:"0" doc:"packet buffers of each thread; 0: twice what its programs and uplinks may hold, so that programs can be added"`
-	Multicast int    `toml:"multicast" default:"10000" want:"1 or more" doc:"copies a second of the frames to groups that a program or a queue of an uplink sends"`
-	Socket    string `toml:"socket" doc:"Unix socket of programs that name none: a path, or @ and a name in the abstract namespace"`
-	Mode      string `toml:"mode" default:"0600" want:"an octal number, as \"0660\"" doc:"of the sockets: which processes may connect; uids and gids of a program hold too"`
-	MemoryMax Size   `toml:"memory_max" default:"1GiB" want:"64KiB or more" doc:"memory of one program that the switch maps"`
-	RingLog2  int    `toml:"ring_log2_max" default:"14" want:"1 to 14" doc:"of the number of descriptors in a program's rings"`
-	Unsealed  bool   `toml:"unsealed" default:"false" doc:"take memory of programs that is not sealed against shrinking: that of DPDK's zero-copy clients"`
+	Cores     string    `toml:"cores" want:"as 2-5,8" doc:"CPUs that switch, each with a poll-mode thread pinned to it; without it one thread, where the scheduler puts it"`
+	Threads   int       `toml:"threads" want:"1 to 16" doc:"poll-mode threads, where cores is not given; 1 without it"`
+	Idle      string    `toml:"idle" default:"adaptive" want:"adaptive or spin" doc:"what a thread does without work: spin, then sleep up to 50 us; or spin for ever"`
+	Page      string    `toml:"page" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of packet memory"`
+	Node      int       `toml:"numa_node" default:"-1" doc:"NUMA node of the memory; -1: the first uplink's where it is known, or any"`
+	Buffers   int       `toml:"buffers" default:"0" doc:"packet buffers of each thread; 0: twice what its programs and uplinks may hold, so that programs can be added"`
+	Multicast int       `toml:"multicast" default:"10000" want:"1 or more" doc:"copies a second of the frames to groups that a program or a queue of an uplink sends"`
+	Socket    string    `toml:"socket" doc:"Unix socket of programs that name none: a path, or @ and a name in the abstract namespace"`
+	Mode      string    `toml:"mode" default:"0600" want:"an octal number, as \"0660\"" doc:"of the sockets: which processes may connect; uids and gids of a program hold too"`
+	MemoryMax conf.Size `toml:"memory_max" default:"1GiB" want:"64KiB or more" doc:"memory of one program that the switch maps"`
+	RingLog2  int       `toml:"ring_log2_max" default:"14" want:"1 to 14" doc:"of the number of descriptors in a program's rings"`
+	Unsealed  bool      `toml:"unsealed" default:"false" doc:"take memory of programs that is not sealed against shrinking: that of DPDK's zero-copy clients"`
 }
 
 // Uplink is an [[uplink]].
@@ -72,36 +73,36 @@ type Uplink struct {
 
 // SwitchGuest is a [[program]].
 type SwitchGuest struct {
-	Name          string   `toml:"name" want:"a to z, 0 to 9, - and _, 31 at most" doc:"in logs and counters; a reload knows a program by it; required"`
-	Socket        string   `toml:"socket" doc:"that it attaches to; without it [switch]'s"`
-	ID            uint32   `toml:"id" default:"0" doc:"number of its interface on that socket"`
-	Secret        string   `toml:"secret" want:"24 octets at most" doc:"what it must say; without it nothing"`
-	UIDs          []uint32 `toml:"uids" doc:"users whose processes may attach, by the kernel's word; without uids and gids any process that may connect"`
-	GIDs          []uint32 `toml:"gids" doc:"groups whose processes may attach; one of uids and gids is enough"`
-	Uplink        string   `toml:"uplink" doc:"name of its uplink; without it the only one, or none: programs among themselves. Programs of different uplinks do not see each other"`
-	VLAN          uint16   `toml:"vlan" default:"0" want:"1 to 4094, or 0" doc:"802.1Q tag of all of its frames, which it writes itself; 0: untagged"`
-	Addresses     []string `toml:"addresses" doc:"its own, or, with ports, those that it shares, as 10.9.0.2 or fd09::2; required"`
-	Ports         []string `toml:"ports" doc:"TCP ports of addresses that other programs have, too, as \"7174\" or \"32768-40000\": those that it listens on, and those that it dials from"`
-	MAC           string   `toml:"mac" doc:"without it one made of its first address, as its own memif driver makes it"`
-	MTU           int      `toml:"mtu" default:"1500" want:"576 to 65513" doc:"largest IP packet, octets"`
-	Queues        int      `toml:"queues" default:"1" want:"1 to 16" doc:"pairs of rings that it brings"`
-	Thread        int      `toml:"thread" default:"0" doc:"number of the thread that switches for it, from 0"`
-	Buffers       int      `toml:"buffers" default:"512" want:"32 to 65536" doc:"frames that may wait for it, beside its ring; more are dropped"`
-	SendRate      Size     `toml:"send_rate" default:"0" doc:"octets a second that it may send; above that it waits; 0: any"`
-	SendFrames    Size     `toml:"send_frames" default:"0" doc:"frames a second that it may send"`
-	ReceiveRate   Size     `toml:"receive_rate" default:"0" doc:"octets a second that it is given; more wait, as many as buffers, and are then dropped"`
-	ReceiveFrames Size     `toml:"receive_frames" default:"0" doc:"frames a second that it is given"`
+	Name          string    `toml:"name" want:"a to z, 0 to 9, - and _, 31 at most" doc:"in logs and counters; a reload knows a program by it; required"`
+	Socket        string    `toml:"socket" doc:"that it attaches to; without it [switch]'s"`
+	ID            uint32    `toml:"id" default:"0" doc:"number of its interface on that socket"`
+	Secret        string    `toml:"secret" want:"24 octets at most" doc:"what it must say; without it nothing"`
+	UIDs          []uint32  `toml:"uids" doc:"users whose processes may attach, by the kernel's word; without uids and gids any process that may connect"`
+	GIDs          []uint32  `toml:"gids" doc:"groups whose processes may attach; one of uids and gids is enough"`
+	Uplink        string    `toml:"uplink" doc:"name of its uplink; without it the only one, or none: programs among themselves. Programs of different uplinks do not see each other"`
+	VLAN          uint16    `toml:"vlan" default:"0" want:"1 to 4094, or 0" doc:"802.1Q tag of all of its frames, which it writes itself; 0: untagged"`
+	Addresses     []string  `toml:"addresses" doc:"its own, or, with ports, those that it shares, as 10.9.0.2 or fd09::2; required"`
+	Ports         []string  `toml:"ports" doc:"TCP ports of addresses that other programs have, too, as \"7174\" or \"32768-40000\": those that it listens on, and those that it dials from"`
+	MAC           string    `toml:"mac" doc:"without it one made of its first address, as its own memif driver makes it"`
+	MTU           int       `toml:"mtu" default:"1500" want:"576 to 65513" doc:"largest IP packet, octets"`
+	Queues        int       `toml:"queues" default:"1" want:"1 to 16" doc:"pairs of rings that it brings"`
+	Thread        int       `toml:"thread" default:"0" doc:"number of the thread that switches for it, from 0"`
+	Buffers       int       `toml:"buffers" default:"512" want:"32 to 65536" doc:"frames that may wait for it, beside its ring; more are dropped"`
+	SendRate      conf.Size `toml:"send_rate" default:"0" doc:"octets a second that it may send; above that it waits; 0: any"`
+	SendFrames    conf.Size `toml:"send_frames" default:"0" doc:"frames a second that it may send"`
+	ReceiveRate   conf.Size `toml:"receive_rate" default:"0" doc:"octets a second that it is given; more wait, as many as buffers, and are then dropped"`
+	ReceiveFrames conf.Size `toml:"receive_frames" default:"0" doc:"frames a second that it is given"`
 }
 
 // IsSwitch says whether a file is one of a switch, by the tables that it has.
 func IsSwitch(text []byte) bool {
-	ix, err := newIndex(bytes.TrimPrefix(text, byteOrderMark))
-	return err == nil && (ix.arrays["program"] > 0 || ix.arrays["uplink"] > 0 || ix.single["switch"])
+	ix, err := conf.NewIndex(text)
+	return err == nil && (ix.Tables("program") > 0 || ix.Tables("uplink") > 0 || ix.Single("switch"))
 }
 
 // LoadSwitch is Load of a switch's file.
 func LoadSwitch(file string, drivers port.Drivers) (*Switch, error) {
-	text, err := read(file)
+	text, err := conf.Read(file)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +114,8 @@ func LoadSwitch(file string, drivers port.Drivers) (*Switch, error) {
 }
 
 func isDaemon(text []byte) bool {
-	ix, err := newIndex(bytes.TrimPrefix(text, byteOrderMark))
-	return err == nil && (ix.arrays["port"] > 0 || ix.arrays["service"] > 0)
+	ix, err := conf.NewIndex(text)
+	return err == nil && (ix.Tables("port") > 0 || ix.Tables("service") > 0)
 }
 
 // Needs is what a switch wants of a machine, as a daemon that would want the same: its uplinks
@@ -130,11 +131,11 @@ func (s *Switch) Needs() *Config {
 	for i := range s.Uplinks {
 		u := &s.Uplinks[i]
 		mtu = max(mtu, u.MTU)
-		c.Ports = append(c.Ports, Port{Name: u.Name, Driver: u.Driver, PCI: u.PCI, Socket: u.Socket,
-			MTU: u.MTU, Node: s.Switch.Node, Open: u.Open})
+		c.Ports = append(c.Ports, portfile.Port{Name: u.Name, Driver: u.Driver, PCI: u.PCI,
+			Socket: u.Socket, MTU: u.MTU, Node: s.Switch.Node, Open: u.Open})
 	}
 	if len(c.Ports) == 0 {
-		c.Ports = []Port{{Name: "switch", Driver: "memif"}}
+		c.Ports = []portfile.Port{{Name: "switch", Driver: "memif"}}
 	}
 	for i := range c.Ports {
 		for _, core := range s.Cores {
@@ -143,23 +144,22 @@ func (s *Switch) Needs() *Config {
 			}
 		}
 	}
-	c.Services = []Service{{Name: "switch", Type: Region, Size: Size(s.Vswitch.MemoryBytes(mtu))}}
+	c.Services = []Service{{Name: "switch", Type: Region, Size: conf.Size(s.Vswitch.MemoryBytes(mtu))}}
 	return c
 }
 
 // ParseSwitch is LoadSwitch of a text; file is its name in errors.
 func ParseSwitch(file string, text []byte, drivers port.Drivers) (*Switch, error) {
 	s := &Switch{File: file}
-	ix, err := decode(file, text, s)
+	ix, err := conf.Decode(file, text, s)
 	if err != nil {
 		return nil, err
 	}
-	v := &validator{c: &Config{File: file, index: ix}, drivers: drivers}
-	fill(reflect.ValueOf(s).Elem(), "", ix)
+	v := newValidator(&Config{File: file}, ix, drivers)
+	conf.Fill(reflect.ValueOf(s).Elem(), "", ix)
 	v.guests(s)
-	if len(v.errs) > 0 {
-		v.sort()
-		return nil, v.errs
+	if err := v.Err(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -167,16 +167,16 @@ func ParseSwitch(file string, text []byte, drivers port.Drivers) (*Switch, error
 // guests judges a switch's file, and makes what is opened.
 func (v *validator) guests(s *Switch) {
 	for _, array := range []string{"uplink", "program"} {
-		if v.c.index.single[array] {
-			v.wrong(array, "want double brackets, [[%s]]: there may be several", array)
+		if v.Index.Single(array) {
+			v.Wrong(array, "want double brackets, [[%s]]: there may be several", array)
 		}
 	}
-	v.units(reflect.ValueOf(s).Elem(), "")
-	if len(v.errs) > 0 {
+	v.Units(reflect.ValueOf(s).Elem(), "")
+	if len(v.Errs) > 0 {
 		return
 	}
-	v.oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
-	v.oneOf("log.format", s.Log.Format, "text", "json")
+	v.OneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
+	v.OneOf("log.format", s.Log.Format, "text", "json")
 	v.control(&s.Control, control.DefaultSwitchPath)
 	v.metrics(&s.Metrics)
 	v.switchLimits(s)
@@ -184,19 +184,19 @@ func (v *validator) guests(s *Switch) {
 		v.uplink(s, i)
 	}
 	if len(s.Programs) == 0 {
-		v.wrong("program", "no program; a switch needs one: [[program]] with name, socket and addresses")
+		v.Wrong("program", "no program; a switch needs one: [[program]] with name, socket and addresses")
 	}
 	for i := range s.Programs {
 		v.guest(s, i)
 	}
-	if len(v.errs) > 0 {
+	if len(v.Errs) > 0 {
 		return
 	}
 	v.switchTogether(s)
 	var wrong *vswitch.ProgramError
 	if err := vswitch.CheckPrograms(s.Vswitch.Programs, len(s.Cores), len(s.Uplinks)); errors.As(
 		err, &wrong) {
-		v.wrong(fmt.Sprintf("program[%d].%s", wrong.Index, wrong.Key), "%s", wrong.Text)
+		v.Wrong(fmt.Sprintf("program[%d].%s", wrong.Index, wrong.Key), "%s", wrong.Text)
 	}
 }
 
@@ -207,7 +207,7 @@ func (v *validator) switchTogether(s *Switch) {
 		opens[i] = &s.Uplinks[i].Open
 	}
 	name := func(i int) string { return s.Uplinks[i].Name }
-	v.devicesTogether("uplink", name, opens)
+	v.DevicesTogether("uplink", name, opens)
 	served := map[string]bool{}
 	for i := range s.Programs {
 		key, path := fmt.Sprintf("program[%d].socket", i), whole(s.Vswitch.Programs[i].Socket)
@@ -215,7 +215,7 @@ func (v *validator) switchTogether(s *Switch) {
 			key = "switch.socket"
 		}
 		if path == whole(s.Control.Path) && !served[path] {
-			v.wrong(key, "%q is the control socket; choose another path", path)
+			v.Wrong(key, "%q is the control socket; choose another path", path)
 		}
 		served[path] = true
 	}
@@ -224,15 +224,15 @@ func (v *validator) switchTogether(s *Switch) {
 		switch path := whole(u.Socket); {
 		case path == "":
 		case path == whole(s.Control.Path):
-			v.wrong(fmt.Sprintf("uplink[%d].socket", i),
+			v.Wrong(fmt.Sprintf("uplink[%d].socket", i),
 				"%q is the control socket; choose another path", u.Socket)
 		case served[path]:
-			v.wrong(fmt.Sprintf("uplink[%d].socket", i),
+			v.Wrong(fmt.Sprintf("uplink[%d].socket", i),
 				"%q is a socket of programs of this switch; want that of another server", u.Socket)
 		}
 		for j := range i {
 			if o := &s.Uplinks[j]; u.Socket != "" && o.Socket == u.Socket && o.ID == u.ID {
-				v.wrong(fmt.Sprintf("uplink[%d].id", i),
+				v.Wrong(fmt.Sprintf("uplink[%d].id", i),
 					"%d on %s is uplink %q's; choose another", u.ID, u.Socket, o.Name)
 			}
 		}
@@ -241,37 +241,37 @@ func (v *validator) switchTogether(s *Switch) {
 
 func (v *validator) switchLimits(s *Switch) {
 	l := &s.Switch
-	v.oneOf("switch.idle", l.Idle, "adaptive", "spin")
+	v.OneOf("switch.idle", l.Idle, "adaptive", "spin")
 	if _, err := port.ParsePage(l.Page); err != nil {
-		v.wrong("switch.page", "%q: %v", l.Page, err)
+		v.Wrong("switch.page", "%q: %v", l.Page, err)
 	}
 	s.Cores = []int{port.NoCore}
 	switch {
-	case l.Cores != "" && v.given("switch.threads"):
-		v.wrong("switch.threads", "of no use with cores: each of those has a thread")
+	case l.Cores != "" && v.Given("switch.threads"):
+		v.Wrong("switch.threads", "of no use with cores: each of those has a thread")
 	case l.Cores != "":
 		cores, err := port.ParseCores(l.Cores)
 		if err != nil {
-			v.wrong("switch.cores", "%q: %v", l.Cores, err)
+			v.Wrong("switch.cores", "%q: %v", l.Cores, err)
 			break
 		}
 		s.Cores = cores
-	case v.given("switch.threads"):
-		v.number("switch.threads", int64(l.Threads), 1, vswitch.CoresMax)
+	case v.Given("switch.threads"):
+		v.Number("switch.threads", int64(l.Threads), 1, vswitch.CoresMax)
 		s.Cores = slices.Repeat(s.Cores, min(max(l.Threads, 1), vswitch.CoresMax))
 	}
 	if len(s.Cores) > vswitch.CoresMax {
-		v.wrong("switch.cores", "%d of them; want %d at most", len(s.Cores), vswitch.CoresMax)
+		v.Wrong("switch.cores", "%d of them; want %d at most", len(s.Cores), vswitch.CoresMax)
 	}
-	v.number("switch.numa_node", int64(l.Node), -1, 1023)
-	v.memifSocket("switch.socket", l.Socket)
-	v.number("switch.multicast", int64(l.Multicast), 1, 1<<30)
-	v.number("switch.buffers", int64(l.Buffers), 0, 1<<24)
-	v.number("switch.ring_log2_max", int64(l.RingLog2), 1, 14)
-	v.number("switch.memory_max", int64(l.MemoryMax), 64<<10, 1<<40)
+	v.Number("switch.numa_node", int64(l.Node), -1, 1023)
+	v.MemifSocket("switch.socket", l.Socket)
+	v.Number("switch.multicast", int64(l.Multicast), 1, 1<<30)
+	v.Number("switch.buffers", int64(l.Buffers), 0, 1<<24)
+	v.Number("switch.ring_log2_max", int64(l.RingLog2), 1, 14)
+	v.Number("switch.memory_max", int64(l.MemoryMax), 64<<10, 1<<40)
 	mode, err := strconv.ParseUint(l.Mode, 8, 9)
 	if err != nil {
-		v.wrong("switch.mode", "%q: want an octal number, as \"0660\"", l.Mode)
+		v.Wrong("switch.mode", "%q: want an octal number, as \"0660\"", l.Mode)
 	}
 	s.Vswitch = vswitch.Config{
 		Cores: len(s.Cores), Buffers: l.Buffers, Multicast: int64(l.Multicast),
@@ -283,44 +283,44 @@ func (v *validator) switchLimits(s *Switch) {
 func (v *validator) uplink(s *Switch, i int) {
 	u := &s.Uplinks[i]
 	path := fmt.Sprintf("uplink[%d]", i)
-	v.name("uplink", i, func(i int) string { return s.Uplinks[i].Name })
+	v.Name("uplink", i, func(i int) string { return s.Uplinks[i].Name })
 	if i == vswitch.UplinksMax {
-		v.wrong(path, "a switch has %d uplinks at most", vswitch.UplinksMax)
+		v.Wrong(path, "a switch has %d uplinks at most", vswitch.UplinksMax)
 	}
-	driver, err := v.drivers.ByName(u.Driver)
+	driver, err := v.Drivers.ByName(u.Driver)
 	if err != nil || driver.Sockets {
-		v.wrong(path+".driver", "%q: want tap, dpdk or memif", u.Driver)
+		v.Wrong(path+".driver", "%q: want tap, dpdk or memif", u.Driver)
 		return
 	}
 	known := []string{"tap", "dpdk", "memif"}
-	v.useless(path, "the driver "+u.Driver, *u, func(of []string) bool {
+	v.Useless(path, "the driver "+u.Driver, *u, func(of []string) bool {
 		return slices.Contains(of, u.Driver) || !slices.Contains(known, u.Driver)
 	})
 	if u.Driver == "dpdk" && slices.ContainsFunc(s.Uplinks[:i], func(o Uplink) bool {
 		return o.Driver == "dpdk"
 	}) {
-		v.wrong(path+".driver", "a second uplink of the driver dpdk; a switch has one at most")
+		v.Wrong(path+".driver", "a second uplink of the driver dpdk; a switch has one at most")
 	}
 	u.Open = port.Config{
 		Driver: driver, Device: u.Device, PCI: u.PCI, EAL: u.EAL, Socket: u.Socket, ID: u.ID,
 		Secret: u.Secret, FlowControl: u.FlowControl,
 		Promiscuous: true, NoOffload: true, Options: u.Options, MTU: u.MTU, Queues: u.Queues,
 	}
-	v.options(path, &driver, u.Options)
-	v.pci(path+".pci", u.PCI)
-	v.memifSocket(path+".socket", u.Socket)
-	if len(u.Secret) > secretMax {
-		v.wrong(path+".secret", "%d octets; want %d at most", len(u.Secret), secretMax)
+	v.Options(path, &driver, u.Options)
+	v.PCI(path+".pci", u.PCI)
+	v.MemifSocket(path+".socket", u.Socket)
+	if len(u.Secret) > portfile.SecretMax {
+		v.Wrong(path+".secret", "%d octets; want %d at most", len(u.Secret), portfile.SecretMax)
 	}
 	if u.FlowControl != "" {
-		v.oneOf(path+".flow_control", u.FlowControl, "none", "rx", "tx", "full")
+		v.OneOf(path+".flow_control", u.FlowControl, "none", "rx", "tx", "full")
 	}
 	if u.Device == "" && u.PCI == "" {
 		u.Open.Device = u.Name
 	}
 	if u.MAC != "" {
 		if u.Open.MAC, err = port.ParseMAC(u.MAC); err != nil {
-			v.wrong(path+".mac", "%q: %v", u.MAC, err)
+			v.Wrong(path+".mac", "%q: %v", u.MAC, err)
 		}
 	}
 	if u.HostAddress != "" {
@@ -328,37 +328,37 @@ func (v *validator) uplink(s *Switch, i int) {
 	}
 	if u.Driver == "tap" || u.Driver == "dpdk" && u.PCI == "" &&
 		!strings.HasPrefix(u.Open.Device, "net_") {
-		v.ifname(path+".device", u.Open.Device)
+		v.DeviceName(path+".device", u.Open.Device)
 	}
 	if driver.Check != nil {
 		if err := driver.Check(&u.Open); err != nil {
-			v.wrong(path, "%v", err)
+			v.Wrong(path, "%v", err)
 		}
 	}
-	v.number(path+".mtu", int64(u.MTU), port.MTUMin, int64(u.Open.MTUMost()))
-	v.number(path+".queues", int64(u.Queues), 1, int64(len(s.Cores)))
-	v.number(path+".buffers", int64(u.Buffers), 32, vswitch.BuffersMax)
+	v.Number(path+".mtu", int64(u.MTU), port.MTUMin, int64(u.Open.MTUMost()))
+	v.Number(path+".queues", int64(u.Queues), 1, int64(len(s.Cores)))
+	v.Number(path+".buffers", int64(u.Buffers), 32, vswitch.BuffersMax)
 	s.Vswitch.Uplinks = append(s.Vswitch.Uplinks, vswitch.Uplink{Queues: u.Queues, Buffers: u.Buffers})
 }
 
 // uplinkHost judges the address of the kernel's side of an uplink.
 func (v *validator) uplinkHost(s *Switch, i int, at string) {
 	u := &s.Uplinks[i]
-	host, ok := v.station(at, u.HostAddress)
+	host, ok := v.Station(at, u.HostAddress)
 	if !ok {
 		return
 	}
 	u.Open.HostAddr = host
 	if host.Addr().Is6() && u.MTU < port.MTUMin6 {
-		v.wrong(fmt.Sprintf("uplink[%d].mtu", i),
+		v.Wrong(fmt.Sprintf("uplink[%d].mtu", i),
 			"%d: IPv6 wants %d or more (RFC 8200), and host_address is one of it", u.MTU, port.MTUMin6)
 	}
 	for j := range s.Uplinks[:i] {
 		if other := s.Uplinks[j].Open.HostAddr; other.IsValid() &&
 			other.Masked().Overlaps(host.Masked()) {
-			v.wrong(at, "%v: uplink %q in line %d has the network %v; the kernel would send what is for "+
+			v.Wrong(at, "%v: uplink %q in line %d has the network %v; the kernel would send what is for "+
 				"this one through that device",
-				host.Masked(), s.Uplinks[j].Name, v.line(fmt.Sprintf("uplink[%d].host_address", j)),
+				host.Masked(), s.Uplinks[j].Name, v.Line(fmt.Sprintf("uplink[%d].host_address", j)),
 				other.Masked())
 		}
 	}
@@ -367,7 +367,7 @@ func (v *validator) uplinkHost(s *Switch, i int, at string) {
 func (v *validator) guest(s *Switch, i int) {
 	g := &s.Programs[i]
 	path := fmt.Sprintf("program[%d]", i)
-	v.name("program", i, func(i int) string { return s.Programs[i].Name })
+	v.Name("program", i, func(i int) string { return s.Programs[i].Name })
 	p := vswitch.Program{
 		Name: g.Name, Socket: g.Socket, ID: g.ID, Secret: g.Secret, UIDs: g.UIDs, GIDs: g.GIDs,
 		Uplink: v.uplinkOf(path, s, g), VLAN: g.VLAN,
@@ -379,31 +379,31 @@ func (v *validator) guest(s *Switch, i int) {
 		p.Socket = s.Switch.Socket
 	}
 	if p.Socket == "" {
-		v.wrong(path+".socket", "missing, and [switch] has none for all")
+		v.Wrong(path+".socket", "missing, and [switch] has none for all")
 	}
-	v.memifSocket(path+".socket", g.Socket)
-	if len(g.Secret) > secretMax {
-		v.wrong(path+".secret", "%d octets; want %d at most", len(g.Secret), secretMax)
+	v.MemifSocket(path+".socket", g.Socket)
+	if len(g.Secret) > portfile.SecretMax {
+		v.Wrong(path+".secret", "%d octets; want %d at most", len(g.Secret), portfile.SecretMax)
 	}
-	for key, n := range map[string]Size{"send_rate": g.SendRate, "send_frames": g.SendFrames,
+	for key, n := range map[string]conf.Size{"send_rate": g.SendRate, "send_frames": g.SendFrames,
 		"receive_rate": g.ReceiveRate, "receive_frames": g.ReceiveFrames} {
-		v.number(path+"."+key, int64(n), 0, vswitch.RateMax)
+		v.Number(path+"."+key, int64(n), 0, vswitch.RateMax)
 	}
 	most := int64(65513)
 	if p.Uplink >= 0 {
 		most = int64(s.Uplinks[p.Uplink].MTU)
 	}
 	if g.MTU < port.MTUMin || int64(g.MTU) > most {
-		v.wrong(path+".mtu", "%d: want %d to %d, what its uplink has", g.MTU, port.MTUMin, most)
+		v.Wrong(path+".mtu", "%d: want %d to %d, what its uplink has", g.MTU, port.MTUMin, most)
 	}
-	v.number(path+".thread", int64(g.Thread), 0, int64(len(s.Cores)-1))
-	v.number(path+".queues", int64(g.Queues), 1, vswitch.QueuesMax)
-	v.number(path+".buffers", int64(g.Buffers), 32, vswitch.BuffersMax)
+	v.Number(path+".thread", int64(g.Thread), 0, int64(len(s.Cores)-1))
+	v.Number(path+".queues", int64(g.Queues), 1, vswitch.QueuesMax)
+	v.Number(path+".buffers", int64(g.Buffers), 32, vswitch.BuffersMax)
 	v.guestAddresses(path, g, &p)
 	for j, text := range g.Ports {
 		r, err := port.ParsePorts(text)
 		if err != nil {
-			v.wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: %v", text, err)
+			v.Wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: %v", text, err)
 		}
 		p.Ports = append(p.Ports, vswitch.PortRange(r))
 	}
@@ -412,19 +412,19 @@ func (v *validator) guest(s *Switch, i int) {
 
 func (v *validator) guestAddresses(path string, g *SwitchGuest, p *vswitch.Program) {
 	if len(g.Addresses) == 0 {
-		v.wrong(path+".addresses", "missing: a program has an address, as [\"10.9.0.2\"]")
+		v.Wrong(path+".addresses", "missing: a program has an address, as [\"10.9.0.2\"]")
 		return
 	}
 	for j, text := range g.Addresses {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" || a.Is4In6() ||
 			port.CheckStation(netip.PrefixFrom(a, a.BitLen())) != nil {
-			v.wrong(fmt.Sprintf("%s.addresses[%d]", path, j),
+			v.Wrong(fmt.Sprintf("%s.addresses[%d]", path, j),
 				"%q: want the address of a host, without a prefix length, as 10.9.0.2 or fd09::2", text)
 			continue
 		}
 		if a.Is6() && g.MTU < port.MTUMin6 {
-			v.wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", g.MTU,
+			v.Wrong(path+".mtu", "%d: IPv6 wants %d or more (RFC 8200), and addresses has one of it", g.MTU,
 				port.MTUMin6)
 		}
 		p.Addrs = append(p.Addrs, vswitch.AddrsOf(a)...)
@@ -435,7 +435,7 @@ func (v *validator) guestAddresses(path string, g *SwitchGuest, p *vswitch.Progr
 	if g.MAC != "" {
 		mac, err := port.ParseMAC(g.MAC)
 		if err != nil {
-			v.wrong(path+".mac", "%q: %v", g.MAC, err)
+			v.Wrong(path+".mac", "%q: %v", g.MAC, err)
 		}
 		p.MAC = mac
 	}
@@ -450,28 +450,13 @@ func (v *validator) uplinkOf(path string, s *Switch, g *SwitchGuest) int {
 		case 1:
 			return 0
 		}
-		v.wrong(path+".uplink", "missing: there are several")
+		v.Wrong(path+".uplink", "missing: there are several")
 		return vswitch.NoUplink
 	}
 	i := slices.IndexFunc(s.Uplinks, func(u Uplink) bool { return u.Name == g.Uplink })
 	if i < 0 {
-		v.wrong(path+".uplink", "%q: there is no such uplink", g.Uplink)
+		v.Wrong(path+".uplink", "%q: there is no such uplink", g.Uplink)
 		return vswitch.NoUplink
 	}
 	return i
 }
-
-// read reads a file that may be a configuration.
-func read(file string) ([]byte, error) {
-	st, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, err
-	case !st.Mode().IsRegular() || st.Size() > fileMax:
-		return nil, fmt.Errorf("%s: want a regular file of %d octets at most", file, fileMax)
-	}
-	return os.ReadFile(file)
-}
-
-// Read reads a file that may be a configuration, of a daemon or of a switch (IsSwitch).
-func Read(file string) ([]byte, error) { return read(file) }

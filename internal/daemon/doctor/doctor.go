@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/rnicd/rnicd/internal/daemon/config"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 )
 
 // Verdict on one thing.
@@ -153,7 +154,7 @@ func (m *Machine) uses(drivers ...string) bool {
 	if m.Config == nil {
 		return false
 	}
-	return slices.ContainsFunc(m.Config.Ports, func(p config.Port) bool {
+	return slices.ContainsFunc(m.Config.Ports, func(p portfile.Port) bool {
 		return slices.Contains(drivers, p.Driver)
 	})
 }

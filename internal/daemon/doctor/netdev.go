@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 )
 
 // iffUp is in a device's flags, the others in a TAP's (linux/if.h, linux/if_tun.h).
@@ -49,7 +49,7 @@ func (m *Machine) tunFlags(name string) (uint64, error) {
 
 // otherDevice finds that the name of a TAP is that of another device, or of a TAP that does not
 // have as many queues.
-func (m *Machine) otherDevice(p *config.Port) []Finding {
+func (m *Machine) otherDevice(p *portfile.Port) []Finding {
 	name := p.Open.Device
 	tap := p.Driver == "tap" || p.Driver == "dpdk" && p.PCI == "" && !strings.HasPrefix(name, "net_")
 	if !tap || name == "" || !m.exists("sys/class/net/"+name) {
@@ -72,7 +72,7 @@ func (m *Machine) otherDevice(p *config.Port) []Finding {
 }
 
 // device finds who has a port's device, or that it is missing.
-func (m *Machine) device(p *config.Port) []Finding {
+func (m *Machine) device(p *portfile.Port) []Finding {
 	if err := port.Holder(&p.Open); err != nil {
 		return lack(true, "", "port %s: %v", p.Name, err)
 	}
@@ -92,7 +92,7 @@ func (m *Machine) device(p *config.Port) []Finding {
 	if found := m.downTAP(p.Name, name); found != nil {
 		return found
 	}
-	served := slices.ContainsFunc(m.Config.Ports, func(o config.Port) bool {
+	served := slices.ContainsFunc(m.Config.Ports, func(o portfile.Port) bool {
 		return o.Open.Serve && o.Socket == p.Socket
 	})
 	if p.Driver == "memif" && !p.Open.Serve && p.Socket != "" && !served {

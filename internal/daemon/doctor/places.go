@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/port/portfile"
 	"github.com/rnicd/rnicd/pmd"
 )
 
@@ -172,7 +172,7 @@ func (m *Machine) listenable(where string) []Finding {
 	}
 	host, service, _ := net.SplitHostPort(where)
 	at, _ := netip.ParseAddr(host)
-	brought := slices.ContainsFunc(m.Config.Ports, func(p config.Port) bool {
+	brought := slices.ContainsFunc(m.Config.Ports, func(p portfile.Port) bool {
 		return at.IsValid() && p.Open.HostAddr.Addr() == at.Unmap()
 	})
 	switch {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/vswitch"
@@ -138,9 +139,9 @@ func (s *Server) Reload(ctx context.Context,
 	if cfg.Log.Format != s.cfg.Log.Format {
 		restart = append(restart, "log.format")
 	}
-	restart = append(restart, config.Differing("control", s.cfg.Control, cfg.Control)...)
-	restart = append(restart, config.Differing("metrics", s.cfg.Metrics, cfg.Metrics)...)
-	restart = append(restart, config.Differing("switch", s.cfg.Switch, cfg.Switch)...)
+	restart = append(restart, conf.Differing("control", s.cfg.Control, cfg.Control)...)
+	restart = append(restart, conf.Differing("metrics", s.cfg.Metrics, cfg.Metrics)...)
+	restart = append(restart, conf.Differing("switch", s.cfg.Switch, cfg.Switch)...)
 	ch, err = s.sw.Apply(ctx, cfg.Vswitch.Programs)
 	if err != nil && !errors.As(err, new(*vswitch.PartialError)) {
 		return ch, nil, err
@@ -168,7 +169,7 @@ func changedUplinks(was, is []config.Uplink) (keys []string) {
 		case old == nil:
 			keys = append(keys, name)
 		default:
-			keys = append(keys, config.Differing(name, *old, is[i])...)
+			keys = append(keys, conf.Differing(name, *old, is[i])...)
 		}
 	}
 	for i := range was {

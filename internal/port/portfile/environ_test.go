@@ -1,4 +1,4 @@
-package config
+package portfile
 
 import (
 	"net/netip"
@@ -68,7 +68,16 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A file's port, by its name where there are several.
+const base = `[[port]]
+name = "one"
+addresses = ["10.9.0.1/24"]
+
+[[service]]
+name = "scratch"
+type = "of which this package knows nothing"
+`
+
+// A daemon's file's port, by its name where there are several; other tables are the daemon's.
 func TestEnvironmentFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rnicd.toml")
 	require.NoError(t, os.WriteFile(file, []byte(base), 0o600))
@@ -78,4 +87,14 @@ func TestEnvironmentFile(t *testing.T) {
 	require.Zero(t, c.PeerMax, "the file names no limit")
 	_, err = Environment([]string{"RNICD_CONFIG=" + file, "RNICD_PORT=two"}, port.Builtin())
 	require.ErrorContains(t, err, "RNICD_PORT: want one of the ports of "+file+": one")
+
+	for text, want := range map[string]string{
+		"[[uplink]]\nname = \"u\"\n":        file + " has no [[port]]",
+		base + "[[port]]\nnam = \"two\"\n":  file + ":9:1: port.nam: unknown key; did you mean name?",
+		base + "[tcp]\nrto_min = \"1ns\"\n": file + ":9:1: tcp.rto_min: 1ns: want 10µs to",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err = Environment([]string{"RNICD_CONFIG=" + file}, port.Builtin())
+		require.ErrorContains(t, err, want)
+	}
 }

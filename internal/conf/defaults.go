@@ -1,4 +1,4 @@
-package config
+package conf
 
 import (
 	"encoding"
@@ -7,36 +7,24 @@ import (
 	"strconv"
 )
 
-// setDefaults gives every key that is not in the file the value of its tag; those of a port's TCP
-// the values of [tcp].
-func setDefaults(c *Config) {
-	fill(reflect.ValueOf(c).Elem(), "", c.index)
-	for i := range c.Ports {
-		own, all := reflect.ValueOf(&c.Ports[i].TCP).Elem(), reflect.ValueOf(c.TCP)
-		for f := range own.NumField() {
-			if !c.index.given(fmt.Sprintf("port[%d].tcp.%s", i, own.Type().Field(f).Tag.Get("toml"))) {
-				own.Field(f).Set(all.Field(f))
-			}
-		}
-	}
-}
-
-func fill(v reflect.Value, path string, ix *index) {
+// Fill gives every key of the struct v, a table at path, that is not in the file the value of its
+// tag "default".
+func Fill(v reflect.Value, path string, ix *Index) {
 	for i := range v.NumField() {
 		f, tag := v.Field(i), v.Type().Field(i).Tag
 		key := tag.Get("toml")
 		if key == "" || key == "-" {
 			continue
 		}
-		at := join(path, key)
+		at := Join(path, key)
 		switch {
 		case f.Kind() == reflect.Struct:
-			fill(f, at, ix)
+			Fill(f, at, ix)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
 			for j := range f.Len() {
-				fill(f.Index(j), fmt.Sprintf("%s[%d]", at, j), ix)
+				Fill(f.Index(j), fmt.Sprintf("%s[%d]", at, j), ix)
 			}
-		case !ix.given(at):
+		case !ix.Given(at):
 			if def, ok := tag.Lookup("default"); ok {
 				set(f, def)
 			}
@@ -70,6 +58,6 @@ func set(f reflect.Value, text string) {
 		}
 	}
 	if err != nil {
-		panic(fmt.Sprintf("config: default %q: %v", text, err))
+		panic(fmt.Sprintf("conf: default %q: %v", text, err))
 	}
 }

@@ -1,6 +1,7 @@
-package config
+package conf
 
 import (
+	"bytes"
 	"fmt"
 	"sort"
 
@@ -10,9 +11,9 @@ import (
 // place is where something stands in a file, from 1.
 type place struct{ line, column int }
 
-// index says where each key of a file stands, by its path: port[0].tcp.rto_min. What has no place
+// Index says where each key of a file stands, by its path: port[0].tcp.rto_min. What has no place
 // was not given.
-type index struct {
+type Index struct {
 	at     map[string]place
 	arrays map[string]int // how many elements an array of tables has
 	kinds  map[string]unstable.Kind
@@ -20,9 +21,10 @@ type index struct {
 	lines  []int           // where each begins
 }
 
-// newIndex reads a file that is TOML. Unknown keys are in it, too.
-func newIndex(text []byte) (*index, error) {
-	ix := &index{at: map[string]place{}, arrays: map[string]int{}, kinds: map[string]unstable.Kind{},
+// NewIndex reads a text that is TOML. Unknown keys are in it, too.
+func NewIndex(text []byte) (*Index, error) {
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	ix := &Index{at: map[string]place{}, arrays: map[string]int{}, kinds: map[string]unstable.Kind{},
 		single: map[string]bool{}, lines: []int{0}}
 	for i, b := range text {
 		if b == '\n' {
@@ -45,7 +47,7 @@ func newIndex(text []byte) (*index, error) {
 }
 
 // table enters [a.b] or [[a.b]] and returns its path.
-func (ix *index) table(e *unstable.Node) (path string) {
+func (ix *Index) table(e *unstable.Node) (path string) {
 	it := e.Key()
 	var last *unstable.Node
 	for it.Next() {
@@ -53,7 +55,7 @@ func (ix *index) table(e *unstable.Node) (path string) {
 			path = fmt.Sprintf("%s[%d]", path, n-1)
 		}
 		last = it.Node()
-		path = join(path, string(last.Data))
+		path = Join(path, string(last.Data))
 	}
 	where := ix.place(last)
 	if e.Kind == unstable.ArrayTable {
@@ -67,12 +69,12 @@ func (ix *index) table(e *unstable.Node) (path string) {
 }
 
 // keyValue enters a key of a table, and what is in its value.
-func (ix *index) keyValue(table string, e *unstable.Node) {
+func (ix *Index) keyValue(table string, e *unstable.Node) {
 	path := table
 	var last *unstable.Node
 	for it := e.Key(); it.Next(); {
 		last = it.Node()
-		path = join(path, string(last.Data))
+		path = Join(path, string(last.Data))
 		if _, ok := ix.at[path]; !ok {
 			ix.at[path] = ix.place(last)
 		}
@@ -80,7 +82,7 @@ func (ix *index) keyValue(table string, e *unstable.Node) {
 	ix.value(path, e.Value())
 }
 
-func (ix *index) value(path string, v *unstable.Node) {
+func (ix *Index) value(path string, v *unstable.Node) {
 	ix.kinds[path] = v.Kind
 	switch v.Kind {
 	case unstable.InlineTable:
@@ -103,14 +105,14 @@ func (ix *index) value(path string, v *unstable.Node) {
 }
 
 // place is where a key stands. Parser.Shape would count the lines before it each time.
-func (ix *index) place(n *unstable.Node) place {
+func (ix *Index) place(n *unstable.Node) place {
 	at := int(n.Raw.Offset)
 	line := sort.SearchInts(ix.lines, at+1)
 	return place{line, at - ix.lines[line-1] + 1}
 }
 
 // find is the place of a path, or of the nearest table around it that has one.
-func (ix *index) find(path string) place {
+func (ix *Index) find(path string) place {
 	for path != "" {
 		if at, ok := ix.at[path]; ok {
 			return at
@@ -124,14 +126,22 @@ func (ix *index) find(path string) place {
 	return place{1, 1}
 }
 
-func (ix *index) given(path string) bool {
+// Given says whether the file has the key or table at path.
+func (ix *Index) Given(path string) bool {
 	_, ok := ix.at[path]
 	return ok
 }
 
-func join(table, key string) string {
+// Join is the path of a key of a table.
+func Join(table, key string) string {
 	if table == "" {
 		return key
 	}
 	return table + "." + key
 }
+
+// Tables is how many [[name]] tables the file has.
+func (ix *Index) Tables(name string) int { return ix.arrays[name] }
+
+// Single says whether the file has a table [name], which is no array.
+func (ix *Index) Single(name string) bool { return ix.single[name] }

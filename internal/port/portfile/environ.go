@@ -1,4 +1,4 @@
-package config
+package portfile
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/port"
 )
 
@@ -47,8 +48,8 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 		}
 		return portOf(file, vars["port"], drivers)
 	}
-	c, err := Parse("environment", []byte(text), drivers)
-	var wrong Errors
+	v, err := read("environment", []byte(text), drivers)
+	var wrong conf.Errors
 	if errors.As(err, &wrong) {
 		var lines []string
 		for _, e := range wrong {
@@ -59,7 +60,7 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.program(0), nil
+	return v.program(0), nil
 }
 
 // programConns is how many connections a program may have, unless it is told.
@@ -67,12 +68,12 @@ const programConns = 4096
 
 // program is the port with index i for one program, which bounds its connections itself: unless the
 // file says otherwise, there is no limit by peer.
-func (c *Config) program(i int) *port.Config {
-	o := &c.Ports[i].Open
-	if !c.index.given(fmt.Sprintf("port[%d].peer_connections", i)) {
+func (v *Check) program(i int) *port.Config {
+	o := &v.Ports[i].Open
+	if !v.Given(fmt.Sprintf("port[%d].peer_connections", i)) {
 		o.PeerMax = 0
 	}
-	if !c.index.given(fmt.Sprintf("port[%d].connections", i)) {
+	if !v.Given(fmt.Sprintf("port[%d].connections", i)) {
 		o.ConnsMax = programConns
 	}
 	return o
@@ -88,16 +89,23 @@ func variable(key string) string {
 
 // portOf is a port of a file; name may be empty where it has one.
 func portOf(file, name string, drivers port.Drivers) (*port.Config, error) {
-	c, err := Load(file, drivers)
+	text, err := conf.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	v, err := read(file, text, drivers)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for i := range c.Ports {
-		if p := &c.Ports[i]; p.Name == name || name == "" && len(c.Ports) == 1 {
-			return c.program(i), nil
+	for i := range v.Ports {
+		if p := &v.Ports[i]; p.Name == name || name == "" && len(v.Ports) == 1 {
+			return v.program(i), nil
 		}
-		names = append(names, c.Ports[i].Name)
+		names = append(names, v.Ports[i].Name)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s has no [[port]]; want the configuration of a daemon", file)
 	}
 	return nil, fmt.Errorf("%s: want one of the ports of %s: %s", envPort, file,
 		strings.Join(names, ", "))
@@ -105,8 +113,7 @@ func portOf(file, name string, drivers port.Drivers) (*port.Config, error) {
 
 // tableOf writes a [[port]] of the variables, whose names it returns.
 func tableOf(vars map[string]string) (text string, names []string, err error) {
-	text = "control.socket = \"off\"\n" // a program has none, so nobody looks for its place
-	text += "[[port]]\nname = \"rnic0\"\n"
+	text = "[[port]]\nname = \"rnic0\"\n"
 	if vars["pmd"] == "" && vars["driver"] == "" {
 		text += "driver = \"kernel\"\n"
 	}
@@ -122,9 +129,9 @@ func tableOf(vars map[string]string) (text string, names []string, err error) {
 		if isTCP {
 			key, table, to = sub, reflect.TypeFor[TCP](), &tcp
 		}
-		f, ok := fieldOf(table, key)
+		f, ok := conf.FieldOf(table, key)
 		if !ok || key == "name" || key == "tcp" || key == "options" {
-			if near := Nearest(name, envNames()); near != "" && !slices.Contains(envOthers, name) {
+			if near := conf.Nearest(name, envNames()); near != "" && !slices.Contains(envOthers, name) {
 				return "", nil, fmt.Errorf("%s%s: unknown; did you mean %s%s?", envPrefix,
 					strings.ToUpper(name), envPrefix, strings.ToUpper(near))
 			}
@@ -189,7 +196,7 @@ func tomlOf(t reflect.Type, value string) string {
 			parts = append(parts, quote(strings.TrimSpace(part)))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
-	case t.Kind() == reflect.String || t == reflect.TypeFor[Duration]():
+	case t.Kind() == reflect.String || t == reflect.TypeFor[conf.Duration]():
 		return quote(value)
 	}
 	return value
