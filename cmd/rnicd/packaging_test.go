@@ -221,7 +221,7 @@ func TestRunWithoutLibraries(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.Error(t, err)
 		require.Equal(t, "rnicd: librnicd_verbs.so not found in "+strings.Join(dirs, ", ")+
-			"; make verbs builds it and make install installs it, where gcc, libibverbs-dev and "+
+			"; make build builds it and make install installs it, where gcc, libibverbs-dev and "+
 			"librdmacm-dev are; --lib says where it is\n", string(out))
 	}
 }

@@ -33,7 +33,7 @@ const standIn = "standin"
 // peerSiw is RNICD_PEER for what verbs/internal/engine's Host.PeersAreSiw is.
 const peerSiw = "siw"
 
-const toGetLibraries = "make verbs builds it and make install installs it, where gcc, " +
+const toGetLibraries = "make build builds it and make install installs it, where gcc, " +
 	"libibverbs-dev and librdmacm-dev are"
 
 func newRun() *cobra.Command {
