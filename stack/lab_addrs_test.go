@@ -85,7 +85,6 @@ func claiming(i int, cfg *Config) {
 var (
 	rivalMAC = inet.MAC{2, 0, 0, 0, 0, 0x77}
 	theirs   = inet.AddrFrom4([4]byte{10, 0, 0, 2}) // which is host b's
-	nobodys  = inet.AddrFrom4([4]byte{})
 )
 
 // arpFrame is an ARP packet to all.
