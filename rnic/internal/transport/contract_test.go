@@ -53,7 +53,10 @@ func (e *end) happened(before string, ok bool) {
 	}
 }
 
-func (e *end) Established() { e.happened("Established twice", !e.opened && !e.gone); e.opened = true }
+func (e *end) Established() {
+	e.happened("Established twice", !e.opened && !e.gone)
+	e.opened = true
+}
 
 func (e *end) Arrive(off uint64, _ []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
 	e.happened("Arrive", e.opened && !e.gone && !e.peerEnded && off == e.edge)
