@@ -8,9 +8,11 @@
 //	pd := dev.AllocPD()
 //	mr, err := pd.Register(buf, rnic.LocalWrite|rnic.RemoteWrite)
 //	cq, err := dev.CreateCQ(1024)
-//	qp, err := dev.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{PrivateData: hello})
+//	qp, err := dev.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq},
+//		rnic.ConnParam{PrivateData: hello})
 //	stag, to := granted(qp.PeerPrivateData()) // where the peer lets us write
-//	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+//	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)),
+//		RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	err = cq.Wait(ctx) // until there is a Completion
 //	done := cq.Poll(completions[:])
 //
@@ -20,8 +22,10 @@
 //	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
 //	req, err := l.Accept(ctx)
 //	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
-//	mr, err := pd.RegisterWith(make([]byte, 4096), rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
-//	grant := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(mr.STag())), mr.Base())
+//	mr, err := pd.RegisterWith(make([]byte, 4096),
+//		rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
+//	grant := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(mr.STag())),
+//		mr.Base())
 //	err = req.Accept(ctx, qp, rnic.ConnParam{PrivateData: grant})
 //
 // Both are docs/examples/embed, a whole program with its errors checked.

@@ -275,6 +275,8 @@ func TestGetErrors(t *testing.T) {
 	old := filepath.Join(small, "old")
 	require.NoError(t, os.WriteFile(old, []byte("old"), 0o600))
 
+	nowhere := filepath.Join(t.TempDir(), "x") // FILE
+
 	empty := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --port 7001")
 	server := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --file "+f.path)
 	pings := ns.listening(t, "rping server --pmd kernel --addr 127.0.0.1 --port 7002")
@@ -285,8 +287,8 @@ func TestGetErrors(t *testing.T) {
 			"/x": `get from 127\.0\.0\.1:7002: xfer: the server refused: 16 octets of private data, .*rnicd rping server`,
 		"127.0.0.1 " +
 			old: `get from 127\.0\.0\.1:7174: .*/old: no room for the 3\.0 MiB \(3145728 octets\) that the server offers: 1020\.0 KiB of its file system are free$`,
-		"--size-max 1MiB 127.0.0.1 /tmp/x": `get from 127\.0\.0\.1:7174: the server offers 3\.0 MiB \(3145728 octets\), --size-max is 1\.0 MiB$`,
-		"--size-max -1 127.0.0.1 /tmp/x":   `--size-max: "-1" is not a size`,
+		"--size-max 1MiB 127.0.0.1 FILE": `get from 127\.0\.0\.1:7174: the server offers 3\.0 MiB \(3145728 octets\), --size-max is 1\.0 MiB$`,
+		"--size-max -1 127.0.0.1 FILE":   `--size-max: "-1" is not a size`,
 		"127.0.0.1:9 " + small +
 			"/x": `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
 		"127.0.0.1 " + small:                      `.*/small is a directory; want the name of a file$`,
@@ -294,14 +296,14 @@ func TestGetErrors(t *testing.T) {
 		"127.0.0.1 /dev/null":                     `/dev/null is not a regular file, and would be replaced by one$`,
 		"127.0.0.1 /no/such/dir/x":                `stat /no/such/dir: no such file or directory$`,
 		"127.0.0.1":                               `1 argument given; want: rnicd get HOST\[:PORT\] FILE$`,
-		"--addr 10.9.0.2/24 127.0.0.1 /tmp/x":     `--pmd kernel has no use for --addr in a client: leave it out$`,
-		"--fault drop=1% 127.0.0.1 /tmp/x":        `--pmd kernel has no use for --fault: leave it out$`,
-		"--dialect rfc9 127.0.0.1 /tmp/x":         `--dialect "rfc9": want`,
-		"--pmd tap --mtu 5 127.0.0.1 /tmp/x":      `--mtu 5: want 576 to`,
-		"--pmd banana 127.0.0.1 /tmp/x":           `--pmd "banana": want`,
+		"--addr 10.9.0.2/24 127.0.0.1 FILE":       `--pmd kernel has no use for --addr in a client: leave it out$`,
+		"--fault drop=1% 127.0.0.1 FILE":          `--pmd kernel has no use for --fault: leave it out$`,
+		"--dialect rfc9 127.0.0.1 FILE":           `--dialect "rfc9": want`,
+		"--pmd tap --mtu 5 127.0.0.1 FILE":        `--mtu 5: want 576 to`,
+		"--pmd banana 127.0.0.1 FILE":             `--pmd "banana": want`,
 		"--timeout -1s 127.0.0.1 " + small + "/x": `--timeout -1s, --wait 0s: must not be negative$`,
 	} {
-		ns.fails(t, "get --quiet "+words, want)
+		ns.fails(t, "get --quiet "+strings.ReplaceAll(words, "FILE", nowhere), want)
 	}
 	server.Expect(t, 2, "^failed .*without reading anything: it may have no room for the file, or "+
 		"be told a --size-max$")

@@ -52,5 +52,5 @@ func TestPackageCommentShowsTheExample(t *testing.T) {
 		left = after
 		shown++
 	}
-	require.Equal(t, 15, shown)
+	require.Equal(t, 19, shown)
 }
