@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make interop once, for CI: every conversation with Linux siw, perftest's in half of their
-# combinations. A machine that cannot run it fails, in one line that says what is missing, unless
+# make interop once, for CI: every conversation with Linux siw, perftest's in some of their
+# cells, drawn anew. A machine that cannot run it fails, in one line that says what is missing, unless
 # INTEROP=skip says that this is known.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -26,7 +26,7 @@ var (
 		"talk to Linux siw in a virtual machine: needs root and the packages of scripts/deps.sh interop")
 	raceTries = flag.Int("tries", 5, "how often TestSiwAcceptRace tries, each way")
 	quick     = flag.Bool("quick", false,
-		"perftest's programs with half of the combinations of CRC and length")
+		"of perftest's cells some, drawn anew")
 	capture = flag.String("capture", "",
 		"write all that passes the guest's device to this pcap file")
 )
