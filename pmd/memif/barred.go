@@ -17,7 +17,7 @@ type bar struct {
 	until time.Time
 }
 
-// offender is who has to wait: the clients of an interface of Bind's, or else a user.
+// offender names the clients that have to wait: those of one interface of Bind, or one user.
 type offender struct {
 	bound bool
 	id    uint32 // of the interface, or of the user

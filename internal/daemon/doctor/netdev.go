@@ -71,7 +71,7 @@ func (m *Machine) otherDevice(p *portfile.Port) []Finding {
 	return nil
 }
 
-// device finds who has a port's device, or that it is missing.
+// device reports who holds a port's device, or that it is missing.
 func (m *Machine) device(p *portfile.Port) []Finding {
 	if err := port.Holder(&p.Open); err != nil {
 		return lack(true, "", "port %s: %v", p.Name, err)
