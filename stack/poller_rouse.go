@@ -88,25 +88,30 @@ func (r *rouser) prepare(device pmd.Interrupter, bell *Bell) error {
 }
 
 // sleep returns when a frame has come, rouse was called, or the deadline is reached; at once if
-// turn finds work. It says whether it slept. In company Go's scheduler is told, so that others get
-// the processor.
-func (r *rouser) sleep(turn func() int, deadline func() (now, at int64),
-	company bool) (slept bool) {
+// turn finds work. It says whether it slept, and whether rouse was called. In company Go's
+// scheduler is told, so that others get the processor. If deafNs is not 0 the sleep is no longer
+// than that, and rouse does not end it.
+func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), company bool,
+	deafNs int64) (slept, rung bool) {
 	tell := company || noneLeft()
 	if tell {
 		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P
 	}
-	atomic.StoreUint32(r.asleep, 1)
+	most, hears := r.maxNs, deafNs == 0
+	if hears {
+		atomic.StoreUint32(r.asleep, 1)
+	} else {
+		most = min(most, deafNs)
+	}
 	r.device.Arm(true)
 	if turn() == 0 {
 		if now, at := deadline(); at > now {
-			r.await(now, min(at-now, r.maxNs), tell)
+			r.await(now, min(at-now, most), tell)
 			slept = true
 		}
 	}
 	r.device.Arm(false)
-	atomic.StoreUint32(r.asleep, 0)
-	return slept
+	return slept, atomic.SwapUint32(r.asleep, 0) == 0 && hears
 }
 
 // close is for the end of Run.

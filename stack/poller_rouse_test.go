@@ -102,15 +102,31 @@ func TestRouseIsNeverLost(t *testing.T) {
 				}
 				return 0, int64(time.Hour)
 			}
-			require.True(t, r.sleep(look, deadline, false))
+			slept, rung := r.sleep(look, deadline, false, 0)
+			require.True(t, slept)
+			require.True(t, rung)
 		}
 	}
-	require.False(t, r.sleep(func() int {
-		return 1
-	}, nil, false), "work ends it before it begins")
-	require.False(t, r.sleep(func() int {
+	slept, rung := r.sleep(func() int { return 1 }, nil, false, 0)
+	require.False(t, slept || rung, "work ends it before it begins")
+	slept, rung = r.sleep(func() int {
 		return 0
-	}, func() (now, at int64) { return 5, 5 }, false), "and a deadline that is reached")
+	}, func() (now, at int64) { return 5, 5 }, false, 0)
+	require.False(t, slept || rung, "and a deadline that is reached")
+}
+
+// A sleep that is deaf lasts as long as it is told, though it is roused, and nobody sees it.
+func TestDeafSleep(t *testing.T) {
+	r := silentRouser(t, nil)
+	const deafNs = 1000
+	slept, rung := r.sleep(func() int {
+		require.Zero(t, atomic.LoadUint32(r.asleep))
+		r.rouse()
+		return 0
+	}, func() (now, at int64) { return 0, int64(time.Hour) }, false, deafNs)
+	require.True(t, slept)
+	require.False(t, rung)
+	require.EqualValues(t, 0, r.due, "its timer ended it")
 }
 
 // A Stop that comes just before the Poller says that it is asleep rouses nobody: the last look
@@ -121,9 +137,10 @@ func TestStopBeforeTheSleep(t *testing.T) {
 	}
 	l.a.Stop()
 	r := silentRouser(t, nil)
-	require.False(t, r.sleep(l.a.Turn, func() (now, at int64) {
+	slept, _ := r.sleep(l.a.Turn, func() (now, at int64) {
 		return l.a.now, l.a.deadline()
-	}, false))
+	}, false, 0)
+	require.False(t, slept)
 	l.b.Stop()
 }
 
@@ -224,7 +241,8 @@ func TestSleepLeavesTheProcessor(t *testing.T) {
 	go ran.Store(true)
 	soon := func() (now, at int64) { return 0, 1 }
 	for range 2 { // the scheduler may take us first, once in 61 times
-		require.True(t, r.sleep(func() int { return 0 }, soon, false))
+		slept, _ := r.sleep(func() int { return 0 }, soon, false, 0)
+		require.True(t, slept)
 	}
 	require.True(t, ran.Load())
 }

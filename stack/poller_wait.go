@@ -64,6 +64,7 @@ func (r *runner) after(work int) {
 	p := r.p
 	next := r.wait.After(waiting.Turned{
 		Now: p.now, Work: work > 0, Arrivals: p.arrivals, Asked: p.asked,
+		Frames: p.n.RxFrames,
 	})
 	r.tellCrowded()
 	if p.stopped {
@@ -80,11 +81,11 @@ func (r *runner) after(work int) {
 		r.nap(next)
 	case waiting.Doze:
 		r.prepare()
-		if p.rouser.sleep(r.turn, r.deadline, next.Company) {
+		slept, rung := p.rouser.sleep(r.turn, r.deadline, next.Company, next.Ns)
+		if slept {
 			p.n.Sleeps++
-		} else {
-			r.wait.Found()
 		}
+		r.wait.Dozed(slept, rung)
 	}
 }
 

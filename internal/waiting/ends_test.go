@@ -39,6 +39,7 @@ func (e *end) turn(t *thread) (work bool) {
 	}
 	if wire > 0 {
 		e.counted.Arrivals++
+		e.counted.Frames++
 		e.here += wire
 		if e.waiting && e.prog != nil {
 			e.waiting = false
@@ -67,19 +68,22 @@ func (e *end) run(t *thread) {
 		case Nap:
 			t.sleep(next.Ns)
 		case Doze:
-			e.doze(t)
+			e.doze(t, next.Ns)
 		}
 	}
 }
 
-func (e *end) doze(t *thread) {
+func (e *end) doze(t *thread, deafNs int64) {
 	until := e.m.now + 100_000_000
-	e.dozing, e.bell = true, true
-	if e.turn(t) {
-		e.poller.Found()
-	} else {
+	e.dozing, e.bell = true, deafNs == 0
+	if deafNs != 0 {
+		until = e.m.now + deafNs
+	}
+	slept := !e.turn(t)
+	if slept {
 		t.block(until)
 	}
+	e.poller.Dozed(slept, deafNs == 0 && !e.bell)
 	e.dozing, e.bell = false, false
 }
 

@@ -17,6 +17,9 @@ type numbers struct {
 	letBusyEvery int   // and so many with work
 	letAloneNs   int64 // it takes less where there were none
 
+	bellSoonNs int64 // the bell ended a sleep soon
+	bellDeafNs int64 // the sleep after that, which it does not end
+
 	replyMaxNs int64 // the latest answer that is polled for, and the longest poll
 	keptNs     int64 // for how long a Poller says that it was kept from its core
 }
@@ -36,6 +39,9 @@ var standard = numbers{
 	letEvery:     4,
 	letBusyEvery: 64,
 	letAloneNs:   400,
+
+	bellSoonNs: 30_000,
+	bellDeafNs: 10_000,
 
 	replyMaxNs: 60_000,
 	keptNs:     50_000_000,

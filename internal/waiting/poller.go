@@ -63,6 +63,7 @@ type Poller struct {
 	met        int  // times in a row at which a goroutine ran
 
 	reply reply
+	bell  bell
 	last  int64 // the Turn before, if the Poller has stayed on its core since; else 0
 	kept  int64 // it was kept from a Turn not long ago: until when that counts
 }
@@ -78,6 +79,7 @@ type Turned struct {
 	Now             int64 // when it began
 	Work            bool  // it found some
 	Arrivals, Asked uint64
+	Frames          uint64 // that have ever come
 }
 
 // After is called after each Turn.
@@ -148,7 +150,11 @@ func (p *Poller) next(t *Turned) Next {
 		p.nap = min(2*ns, p.n.napMaxNs)
 		return Next{Step: Nap, Ns: ns, Company: p.company()}
 	case dozing:
-		return Next{Step: Doze, Company: p.company()}
+		next := Next{Step: Doze, Company: p.company()}
+		if p.beside && p.bell.deaf(t, p.n.bellSoonNs) {
+			next.Ns = p.n.bellDeafNs
+		}
+		return next
 	}
 	return Next{}
 }
@@ -190,5 +196,11 @@ func (p *Poller) after(now int64) state {
 	return napping
 }
 
-// Found is called after a Doze whose last look found work.
-func (p *Poller) Found() { p.state, p.empty = busy, 0 }
+// Dozed is called after a Doze. slept: its last look before found no work; rung: its bell was
+// rung meanwhile.
+func (p *Poller) Dozed(slept, rung bool) {
+	p.bell.rung = rung
+	if !slept {
+		p.state, p.empty = busy, 0
+	}
+}

@@ -13,6 +13,7 @@ type turns struct {
 	*Poller
 	now             int64
 	arrivals, asked uint64
+	frames          uint64
 }
 
 func newTurns(p Policy, shares, beside bool) *turns {
@@ -27,7 +28,8 @@ func (t *turns) works(ns int64) Next { return t.turn(ns, true) }
 
 func (t *turns) turn(ns int64, work bool) Next {
 	t.now += ns
-	return t.After(Turned{Now: t.now, Work: work, Arrivals: t.arrivals, Asked: t.asked})
+	return t.After(Turned{Now: t.now, Work: work, Arrivals: t.arrivals, Asked: t.asked,
+		Frames: t.frames})
 }
 
 // until is how many empty Turns pass before that step, and the step.
@@ -226,5 +228,36 @@ func TestCompany(t *testing.T) {
 			next = w.empty(ns)
 		}
 		require.Equal(t, company, next.Company, took)
+	}
+}
+
+// A Poller that its bell woke soon after it had begun to sleep, and to which no frame has come,
+// sleeps for a moment in which it does not hear the bell: once, and only beside a C program.
+func TestIsDeafForAMoment(t *testing.T) {
+	for _, beside := range []bool{true, false} {
+		w := newTurns(Interrupt, false, beside)
+		doze := func() bool { // whether the next one is deaf
+			_, next := w.until(Doze, 0)
+			return next.Ns == standard.bellDeafNs
+		}
+		rung := func(ns int64, frames uint64) bool { // whether the one after it is
+			w.Dozed(true, true)
+			w.frames += frames
+			w.works(ns)
+			return doze()
+		}
+		w.until(Yield, 100)
+		w.works(4 * ms) // yields are barred
+		w.works(standard.bellSoonNs)
+		require.False(t, doze(), "the first")
+		require.False(t, rung(standard.bellSoonNs, 0), "not soon")
+		require.False(t, rung(standard.bellSoonNs-1, 1), "a frame")
+		require.Equal(t, beside, rung(standard.bellSoonNs-1, 0))
+		w.Dozed(true, false)
+		w.works(1)
+		require.False(t, doze(), "never twice")
+		w.Dozed(false, false)
+		w.works(1)
+		require.False(t, doze(), "it did not ring")
 	}
 }
