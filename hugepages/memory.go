@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rnicd/rnicd/hugepages/cgroup"
+	"github.com/rnicd/rnicd/internal/cgroup"
 )
 
 // memory is what can be had in normal pages.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rnicd/rnicd/hugepages/cgroup"
+	"github.com/rnicd/rnicd/internal/cgroup"
 )
 
 // Room is how many pages of one size a new mapping of this process can have now.

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rnicd/rnicd/hugepages/cgroup"
 	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/cgroup"
 	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/port"

@@ -19,8 +19,8 @@ const module = "github.com/rnicd/rnicd/"
 // that is not here, an import that is not, and one that is here and not made fail the test: decide
 // first. Each goes to a lower layer of ARCHITECTURE.md's table (numbers_test.go).
 var allowed = map[string][]string{
-	"hugepages":            {"hugepages/cgroup"},
-	"hugepages/cgroup":     {},
+	"hugepages":            {"internal/cgroup"},
+	"internal/cgroup":      {},
 	"internal/inet":        {},
 	"internal/awake":       {},
 	"internal/crc32c":      {},
@@ -89,14 +89,14 @@ var allowed = map[string][]string{
 	"internal/daemon": {"internal/awake", "internal/conf", "internal/daemon/config",
 		"internal/port/portfile",
 		"internal/daemon/control", "internal/daemon/metrics", "internal/port", "internal/daemon/status",
-		"hugepages", "hugepages/cgroup", "internal/flight", "internal/inet", "internal/lossy", "pmd",
+		"hugepages", "internal/cgroup", "internal/flight", "internal/inet", "internal/lossy", "pmd",
 		"pmd/capture", "pmd/capture/filter", "pmd/dpdk", "rnic", "stack", "stream",
 		"internal/tools/bytestream", "internal/tools/iperf3", "internal/tools/peer",
 		"internal/tools/perf/pair", "internal/tools/rping",
 		"internal/tools/xfer"},
 	"internal/daemon/doctor": {"internal/port/portfile", "internal/daemon/config",
 		"internal/daemon/control", "internal/port",
-		"internal/daemon/status", "hugepages", "hugepages/cgroup", "pmd", "pmd/capture", "pmd/memif"},
+		"internal/daemon/status", "hugepages", "internal/cgroup", "pmd", "pmd/capture", "pmd/memif"},
 	"internal/daemon/command": {"internal/conf", "internal/daemon", "internal/daemon/config",
 		"internal/daemon/control", "internal/daemon/doctor", "internal/port", "internal/daemon/status",
 		"internal/daemon/top", "pmd/capture", "internal/printable"},

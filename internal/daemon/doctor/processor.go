@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rnicd/rnicd/hugepages/cgroup"
+	"github.com/rnicd/rnicd/internal/cgroup"
 )
 
 // cpu: CRC32C is computed by instructions, or by tables at a fraction of the speed.
