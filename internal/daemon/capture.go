@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/rnicd/rnicd/internal/capture"
+	"github.com/rnicd/rnicd/internal/capture/filter"
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/capture"
-	"github.com/rnicd/rnicd/pmd/capture/filter"
 )
 
 const (

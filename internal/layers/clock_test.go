@@ -25,8 +25,8 @@ var clocked = map[string]string{
 	"pmd/dpdk/afxdp.go":       "how long the kernel takes to free a queue of AF_XDP that was closed",
 	"pmd/dpdk/link.go":        "how often the link's state is asked for",
 	"pmd/dpdk/port.go":        "how long the device's own threads have to end",
-	"pmd/capture/capture.go": "stamps of frames, unless Config.Clock is given; how often frames " +
-		"are written",
+	"internal/capture/capture.go": "stamps of frames, unless Config.Clock is given; how often " +
+		"frames are written",
 }
 
 // timeless says whether a package must not read a clock: time is an argument below stack and in

@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/capture"
 	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/pmd/capture"
 )
 
 // endWait is how long the daemon has for the rest of a capture that was told to end.

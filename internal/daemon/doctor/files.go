@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/capture"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/pmd/capture"
 	"github.com/rnicd/rnicd/pmd/memif"
 )
 

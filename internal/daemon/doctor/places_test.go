@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/capture"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/internal/port"
-	"github.com/rnicd/rnicd/pmd/capture"
 )
 
 // What is held, taken or missing is a lack: the daemon would not start. A daemon that runs with

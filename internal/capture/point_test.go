@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/rnicd/rnicd/internal/capture/filter"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/capture/filter"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/stretchr/testify/require"
 )

@@ -33,8 +33,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/rnicd/rnicd/internal/capture/filter"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/capture/filter"
 )
 
 const (

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/internal/capture/filter"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/capture/filter"
 )
 
 // slot describes one captured frame. It and its octets are the Poller's until published and the
