@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/crc32c"
+	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/internal/rdmap"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/tcp"
 )
 

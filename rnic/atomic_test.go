@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/internal/rdmap"
 )
 
 // An Atomic Response with the identifier of another Request ends the connection; its original

@@ -22,7 +22,7 @@ import (
 //     ErrNetUnreachable, ErrConnMax, ErrStopped, ErrPortUsed (no local port is left), and what
 //     the resolver says;
 //   - of MPA: *RejectedError when the peer's ULP says no, *RevisionError, ErrStartupTimeout, or
-//     an *mpa.Error (RFC 5044 section 8).
+//     an *MPAError.
 func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) error {
 	if err := q.StartConnect(ctx, addr, conn); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
@@ -56,6 +57,8 @@ var (
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as
 	// culley-02 has it: it speaks another dialect.
 	ErrFirstMarker error = connect.ErrFirstMarker
+	// ErrORDShort: the Initiator's IRD is less than ConnParam.ORDMin. It is an *MPAError.
+	ErrORDShort error = mpa.ErrORDShort
 	// ErrHoarding: the peer left frames unfinished, or what it was sent unacknowledged, while
 	// packet buffers were short and others needed them. It is stack.ErrHoarding.
 	ErrHoarding = stack.ErrHoarding
@@ -168,6 +171,13 @@ func publicError(err error) error {
 	}
 	return err
 }
+
+// MPAError is what MPA of this end found, the peer's fault or the connection's. Code is that of RFC
+// 5044 section 8: 1 where TCP ended, 2 for a CRC that does not match, 3 for a marker, 4 for an
+// invalid start-up frame; or of RFC 6581 section 8: 5 for other faults of start-up, 6 for read
+// depths and 7 for RTR messages on which the ends do not agree. Offset is the octet of the
+// half-connection where the FPDU begins, or an octet of the frame; What is a constant text.
+type MPAError = mpa.Error
 
 // RevisionError is a start-up frame of an MPA revision, or a dialect, that is not served here.
 type RevisionError struct {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -385,7 +385,7 @@ func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 // on the connection, and sends conn.PrivateData with the MPA Reply. The QueuePair may post at once;
 // MPA holds its FPDUs back until the Initiator's first FPDU or RTR message has arrived. If the
 // Initiator allows a smaller ORD than ConnParam.ORDMin, the Reply rejects and the error is
-// mpa.ErrORDShort. Other errors: ErrState if the QueuePair is not idle or the request was already
+// ErrORDShort. Other errors: ErrState if the QueuePair is not idle or the request was already
 // answered, ctx.Err(), and the error of a connection that has ended. Any application goroutine.
 //
 // Some errors change nothing, so that the request may still be accepted, by this QueuePair or

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/tcp"
 )

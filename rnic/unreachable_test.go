@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/internal/rdmap"
 )
 
 const (

@@ -31,8 +31,8 @@ bench() {
 { printf 'benchmark\tGbit/s\trange\n'; bench ./bench 'Write|TAP' Gbit/s; } > "$out/writes.tsv"
 {
     printf 'benchmark\tns/op\trange\n'
-    bench ./mpa 'Put|Input' ns/op
-    bench ./ddp 'Place' ns/op
+    bench ./internal/mpa 'Put|Input' ns/op
+    bench ./internal/ddp 'Place' ns/op
     bench ./tcp '.' ns/op
     bench ./mem 'Check|Pool|SPSC|MPSC' ns/op
 } > "$out/parts.tsv"

@@ -8,7 +8,6 @@ import (
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/tcp"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // phase is where a slot of the slab stands; the TCP state is tcp.Conn's own.
@@ -129,7 +128,7 @@ func (c *Conn) SetNoDelay(on bool) {
 }
 
 // SetCongestion replaces the congestion control; cwnd and ssthresh stay.
-func (c *Conn) SetCongestion(a cc.Algorithm) { c.tcp.SetCongestion(a) }
+func (c *Conn) SetCongestion(a tcp.Congestion) { c.tcp.SetCongestion(a) }
 
 // Congestion is the name of the congestion control in use.
 func (c *Conn) Congestion() string { return c.tcp.Congestion() }

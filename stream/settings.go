@@ -8,7 +8,6 @@ import (
 
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // settings are what the application has said of a connection, for the Poller to apply. What it has
@@ -16,7 +15,7 @@ import (
 type settings struct {
 	changed     atomic.Uint32 // which of the following the Poller does not know yet
 	keepAlive   atomic.Pointer[keepAlive]
-	congestion  atomic.Pointer[cc.Algorithm] // until it is applied
+	congestion  atomic.Pointer[tcp.Congestion] // until it is applied
 	noDelay     atomic.Bool
 	tos         atomic.Int32 // unsaid: nothing
 	userTimeout atomic.Int64 // nanoseconds
@@ -150,9 +149,9 @@ func (c *Conn) SetWriteBuffer(octets int) error {
 	return c.set(0, func(*settings) { c.u.tx.max.Store(int64(max(octets, sendBufferMin))) })
 }
 
-// SetCongestion chooses the congestion control by its name: cc.Names.
+// SetCongestion chooses the congestion control by its name: tcp.Congestions.
 func (c *Conn) SetCongestion(name string) error {
-	a, err := cc.ByName(name)
+	a, err := tcp.CongestionByName(name)
 	if err != nil {
 		return c.opError("set", err)
 	}

@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/tcp/cc"
+import "github.com/rnicd/rnicd/internal/cc"
 
 // Config of a connection. Zero fields take the default.
 type Config struct {
@@ -31,7 +31,7 @@ type Config struct {
 	NoDelay          bool // no Nagle
 	NoIdleRestart    bool // keep cwnd over an idle time (against the advice of RFC 5681 section 4.1)
 
-	Congestion  cc.Algorithm // nil: cc.Cubic
+	Congestion  Congestion // of CongestionByName; nil: cubic
 	ECN         ECNMode
 	TOS         uint8 // DS field of all segments; the low two bits are not taken. SetTOS changes it
 	Pacing      bool

@@ -4,8 +4,8 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/internal/flight"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // never is a timer that is not armed.

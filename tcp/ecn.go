@@ -1,6 +1,6 @@
 package tcp
 
-import "github.com/rnicd/rnicd/tcp/cc"
+import "github.com/rnicd/rnicd/internal/cc"
 
 // Explicit Congestion Notification (RFC 3168), and the exact feedback that DCTCP asks for (RFC 8257
 // section 3.2). The network marks CE on packets that say ECT; the receiver echoes it by ECE; the

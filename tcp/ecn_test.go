@@ -3,7 +3,7 @@ package tcp
 import (
 	"testing"
 
-	"github.com/rnicd/rnicd/tcp/cc"
+	"github.com/rnicd/rnicd/internal/cc"
 )
 
 // The SYN asks by both bits; only ECE alone is yes. Both are a peer that reflects what it does not

@@ -1,7 +1,7 @@
 package tcp
 
 import (
-	"github.com/rnicd/rnicd/tcp/cc"
+	"github.com/rnicd/rnicd/internal/cc"
 
 	"github.com/rnicd/rnicd/internal/flight"
 )

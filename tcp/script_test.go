@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rnicd/rnicd/tcp/cc"
+	"github.com/rnicd/rnicd/internal/cc"
 )
 
 // A script is a Conn and a peer that does as the test says. Segments are written much as tcpdump

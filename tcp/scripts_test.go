@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rnicd/rnicd/tcp/cc"
+	"github.com/rnicd/rnicd/internal/cc"
 )
 
 // A file testdata/NAME.tcp holds scripts, much as packetdrill writes them. "== NAME" begins one;

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/internal/sample"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 var (

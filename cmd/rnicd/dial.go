@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rnicd/rnicd/internal/awake"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -211,6 +210,6 @@ func noRDMA(err error) bool {
 			return true
 		}
 	}
-	var frame *mpa.Error
-	return errors.As(err, &frame) && frame.Code == mpa.ErrStartup
+	var frame *rnic.MPAError
+	return errors.As(err, &frame) && frame.Code == 4 // an invalid start-up frame
 }

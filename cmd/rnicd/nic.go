@@ -18,7 +18,7 @@ import (
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/pmd/wire"
-	"github.com/rnicd/rnicd/tcp/cc"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // Limits of the flags.
@@ -143,7 +143,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	// the client's says it to both ends
 	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs {
 		f.StringVar(&o.congestion, "congestion", "cubic",
-			"congestion control: "+strings.Join(cc.Names(), ", "))
+			"congestion control: "+strings.Join(tcp.Congestions(), ", "))
 	}
 	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond,
 		"least retransmission timeout beyond the round trip; a few ms within a data centre")
@@ -232,11 +232,11 @@ func (o *nicOptions) checkTimer(flag string, d, most time.Duration) error {
 }
 
 // control is the congestion control that the flags name, nil for the stack's choice.
-func (o *nicOptions) control() (cc.Algorithm, error) {
+func (o *nicOptions) control() (tcp.Congestion, error) {
 	if o.congestion == "" {
 		return nil, nil
 	}
-	a, err := cc.ByName(o.congestion)
+	a, err := tcp.CongestionByName(o.congestion)
 	if err != nil {
 		return nil, fmt.Errorf("--congestion: %w", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // The line of the device has the name that ip link shows, and the VLAN.
@@ -46,7 +45,7 @@ func TestNICFlags(t *testing.T) {
 	device, err := o.portConfig()
 	require.NoError(t, err)
 	cfg := device.Stack(0)
-	dctcp, err := cc.ByName("dctcp")
+	dctcp, err := tcp.CongestionByName("dctcp")
 	require.NoError(t, err)
 	require.Equal(t, stack.Config{
 		Addr: netip.MustParsePrefix("192.0.2.1/24"),

@@ -1,6 +1,6 @@
 package analysis
 
-import "github.com/rnicd/rnicd/tcp/cc"
+import "github.com/rnicd/rnicd/internal/cc"
 
 // steady holds cwnd where it is, whatever is lost: what is compared is how much memory receivers
 // need for the same octets in flight, not what congestion control makes of a loss.

@@ -17,8 +17,8 @@ import (
 // engine are the packages that are no public way to what this module does. The public ways are
 // rnic, rsocket and stream; what an embedder makes a Poller of: stack (its Config, Counters and
 // errors), pmd with its drivers and middleware, hugepages; and what tools share.
-var engine = []string{"internal/crc32c", "ddp", "internal/inet", "mem", "mpa", "rdmap",
-	"tcp", "tcp/cc"}
+var engine = []string{"internal/crc32c", "internal/ddp", "internal/inet", "mem", "internal/mpa",
+	"internal/rdmap", "tcp", "internal/cc"}
 
 // needed are the imports of engine packages that tools and examples have all the same: importer,
 // imported, and why no public way does.
@@ -27,19 +27,15 @@ var needed = map[[2]string]string{
 		"a mem.Pool",
 	{"internal/port", "internal/inet"}: "stack.Config has an inet.MAC and inet.Routes, and " +
 		"AddrStatus a MAC",
-	{"internal/port", "tcp"}:    "stack.Config.TCP is a tcp.Config",
-	{"internal/port", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm",
-	{"internal/port/portfile", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file " +
-		"has its name",
+	{"internal/port", "tcp"}:          "stack.Config.TCP is a tcp.Config",
+	{"internal/port/portfile", "tcp"}: "a file names tcp.Config.Congestion",
 
 	{"internal/daemon", "internal/inet"}: "port.Reporter is told of an inet.MAC",
 
 	{"cmd/rnicd", "internal/inet"}: "stack.AddrStatus has an inet.MAC",
 	{"cmd/rnicd", "mem"}: "the two ends of a demo's cable that copies nothing share " +
 		"packet buffers",
-	{"cmd/rnicd", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
-	{"cmd/rnicd", "mpa"}: "a start-up frame that is none ends as an *mpa.Error: rnic has " +
-		"no name for it",
+	{"cmd/rnicd", "tcp"}: "a flag names tcp.Config.Congestion",
 
 	{"rnic/each_example_test.go", "mem"}: "makes a Poller: stack.Config.Pool is a mem.Pool",
 	{"stream/example_test.go", "mem"}:    "makes a Poller: stack.Config.Pool is a mem.Pool",
@@ -153,8 +149,8 @@ func TestEngineImports(t *testing.T) {
 	}{
 		"public ways": {map[string][]string{"cmd/a": {"mem", "rnic", "stack"},
 			"internal/tools/b": {"rnic", "internal/tools/peer"}}, nil},
-		"engine": {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"tcp/cc"}},
-			[]string{"internal/tools/b imports tcp/cc, "}},
+		"engine": {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"internal/cc"}},
+			[]string{"internal/tools/b imports internal/cc, "}},
 		"another's need": {map[string][]string{"cmd/a": {"mem"}, "internal/tools/b": {"mem"}},
 			[]string{"internal/tools/b imports mem, "}},
 		"no need": {map[string][]string{"cmd/a": {"rnic"}},

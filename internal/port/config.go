@@ -19,7 +19,6 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // Limits and defaults of a Config.
@@ -95,7 +94,7 @@ type Config struct {
 	Node   int   // NUMA, or hugepages.AnyNode, which is the device's where the driver knows it
 	Region int64 // octets of memory for the application
 
-	Congestion     cc.Algorithm // nil: the stack's choice
+	Congestion     tcp.Congestion // nil: the stack's choice
 	RTOMin, PTOMin time.Duration
 	Pacing, ECN    bool
 

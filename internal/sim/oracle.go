@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tcp"
 )

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tcp"
 )

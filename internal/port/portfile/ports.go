@@ -13,7 +13,7 @@ import (
 	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/tcp/cc"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 const (
@@ -22,8 +22,8 @@ const (
 )
 
 // tcp judges what a table has; what it has from elsewhere is judged there.
-func (v *Check) tcp(path string, t *TCP) (control cc.Algorithm) {
-	control, err := cc.ByName(t.Congestion)
+func (v *Check) tcp(path string, t *TCP) (control tcp.Congestion) {
+	control, err := tcp.CongestionByName(t.Congestion)
 	if err != nil && v.Given(path+".congestion") {
 		v.Wrong(path+".congestion", "%v", err)
 	}

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/internal/sample"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // wide is a path that never queues: goodput is the mean window by round-trip time.

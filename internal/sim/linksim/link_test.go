@@ -3,8 +3,8 @@ package linksim
 import (
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/tcp"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 const ms = 1_000_000

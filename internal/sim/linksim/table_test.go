@@ -12,10 +12,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/sim/ccmodel"
 	"github.com/rnicd/rnicd/tcp"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 var (
