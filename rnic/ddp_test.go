@@ -17,8 +17,8 @@ import (
 	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/internal/rdmap"
 	"github.com/rnicd/rnicd/internal/skip"
+	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/tcp"
 )
 
 // However the octets of a stream are cut on their way, DDP sees the segments that were sent, each

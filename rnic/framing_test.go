@@ -12,7 +12,7 @@ import (
 	"github.com/rnicd/rnicd/internal/ddp"
 	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/internal/rdmap"
-	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/internal/tcp"
 )
 
 // starts are sequence numbers where MPA's stream begins: the drafts' example, then some from

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/internal/tcp"
 )
 
 // The peer-to-peer proposal, octet for octet: the Responder speaks after the Rtr frame, and not

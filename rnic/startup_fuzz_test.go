@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/internal/tcp"
 )
 
 // FuzzStartup gives an Adapter whatever octets, as a Request or as a Reply, cut, repeated and

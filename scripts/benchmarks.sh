@@ -33,7 +33,7 @@ bench() {
     printf 'benchmark\tns/op\trange\n'
     bench ./internal/mpa 'Put|Input' ns/op
     bench ./internal/ddp 'Place' ns/op
-    bench ./tcp '.' ns/op
+    bench ./internal/tcp '.' ns/op
     bench ./mem 'Check|Pool|SPSC|MPSC' ns/op
 } > "$out/parts.tsv"
 { printf 'benchmark\tns beyond, median\trange\tfloor\n'; bench ./bench 'FPDU' beyond-ns/op floor-ns/op; } > "$out/fpdu.tsv"

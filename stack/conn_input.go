@@ -3,8 +3,8 @@ package stack
 import (
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
+	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/tcp"
 )
 
 // segment makes b, with the octets payload, the one of which input is about.

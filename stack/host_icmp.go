@@ -5,8 +5,8 @@ import (
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
+	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/tcp"
 )
 
 // icmp handles an ICMP message, in the frame b; NoBuf: it came in fragments.

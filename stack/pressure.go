@@ -1,6 +1,6 @@
 package stack
 
-import "github.com/rnicd/rnicd/tcp"
+import "github.com/rnicd/rnicd/internal/tcp"
 
 // The policy for packet buffers (Bufs) that run short. It is one policy for all connections of a
 // Poller, whatever Upper is above them.

@@ -1,6 +1,6 @@
 package stack
 
-import "github.com/rnicd/rnicd/tcp"
+import "github.com/rnicd/rnicd/internal/tcp"
 
 // pressureState says whether memory is wanted, and where reclaim looks next.
 type pressureState struct {

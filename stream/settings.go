@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -51,7 +52,7 @@ func (o *settings) init(opts *Options) {
 
 func userTimeoutNs(d time.Duration) int64 {
 	if d < 0 {
-		return tcp.Forever
+		return math.MaxInt64
 	}
 	return int64(d)
 }

@@ -141,7 +141,8 @@ func TestClockReads(t *testing.T) {
 	table := layerTable{"internal/cc": 0, "pmd": 2, "stack": 3, "internal/rdmap": 3, "stream": 4,
 		"internal/sim": 8}
 	for name, want := range map[string]bool{"internal/cc": true, "pmd/wire": true,
-		"internal/rdmap": true, "internal/sim/linksim": true, "stack": false, "stream": false, "internal/skip": false} {
+		"internal/rdmap": true, "internal/sim/linksim": true, "stack": false,
+		"stream": false, "internal/skip": false} {
 		require.Equal(t, want, timeless(table, name), name)
 	}
 }

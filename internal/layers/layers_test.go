@@ -35,7 +35,8 @@ var allowed = map[string][]string{
 	"internal/conf":        {},
 
 	"mem":             {"hugepages", "internal/wq"},
-	"tcp":             {"internal/inet", "internal/cc", "internal/flight"},
+	"tcp":             {"internal/cc"},
+	"internal/tcp":    {"internal/inet", "internal/cc", "internal/flight", "tcp"},
 	"internal/iphost": {"internal/inet"},
 
 	"pmd":                     {"mem", "hugepages"},
@@ -49,12 +50,12 @@ var allowed = map[string][]string{
 	"internal/mpa":            {"mem", "internal/crc32c"},
 	"internal/ddp":            {"mem", "internal/wq"},
 
-	"internal/sim/linksim": {"tcp"},
+	"internal/sim/linksim": {"internal/tcp"},
 
 	"internal/vswitch": {"pmd", "pmd/memif", "pmd/wire", "mem", "internal/inet", "hugepages"},
-	"stack": {"pmd", "mem", "internal/inet", "internal/iphost", "internal/waiting", "tcp",
+	"stack": {"pmd", "mem", "internal/inet", "internal/iphost", "internal/waiting", "internal/tcp",
 		"internal/flight"},
-	"stream":         {"internal/awake", "stack", "tcp", "mem"},
+	"stream":         {"internal/awake", "stack", "internal/tcp", "tcp", "mem"},
 	"internal/rdmap": {"internal/ddp"},
 
 	"rnic/internal/transport": {"internal/awake", "stream", "stack", "mem", "internal/inet",
@@ -72,7 +73,7 @@ var allowed = map[string][]string{
 	"verbs/internal/engine": {"internal/wq", "internal/awake", "rnic", "stack", "mem",
 		"internal/inet", "internal/lossy", "internal/waiting", "verbs/internal/ring",
 		"internal/printable"},
-	"internal/sim": {"rnic", "internal/rdmap", "internal/ddp", "internal/mpa", "stack", "tcp",
+	"internal/sim": {"rnic", "internal/rdmap", "internal/ddp", "internal/mpa", "stack", "internal/tcp",
 		"internal/inet", "mem", "hugepages", "pmd", "pmd/wire", "internal/fault"},
 	"internal/port": {"internal/awake", "rnic", "stack", "tcp", "internal/inet",
 		"mem", "hugepages", "pmd", "pmd/tap", "pmd/dpdk", "pmd/memif", "internal/fault",
@@ -128,8 +129,8 @@ var allowed = map[string][]string{
 	"bench/plot":  {},
 	"bench/yard":  {"bench/plot"},
 	"bench/floor": {"bench/yard", "internal/crc32c", "mem"},
-	"internal/analysis": {"bench/plot", "rnic", "stack", "tcp", "internal/cc", "internal/inet",
-		"internal/ddp", "internal/mpa", "mem", "hugepages", "pmd/wire"},
+	"internal/analysis": {"bench/plot", "rnic", "stack", "internal/tcp", "internal/cc",
+		"internal/inet", "internal/ddp", "internal/mpa", "mem", "hugepages", "pmd/wire"},
 	"bench/peers/measure": {},
 	"bench/peers/ours": {"bench/peers/measure", "stream", "stack", "tcp", "internal/inet",
 		"mem", "hugepages", "pmd/tap"},

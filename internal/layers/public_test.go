@@ -18,7 +18,7 @@ import (
 // rnic, rsocket and stream; what an embedder makes a Poller of: stack (its Config, Counters and
 // errors), pmd with its drivers and middleware, hugepages; and what tools share.
 var engine = []string{"internal/crc32c", "internal/ddp", "internal/inet", "mem", "internal/mpa",
-	"internal/rdmap", "tcp", "internal/cc"}
+	"internal/rdmap", "internal/tcp", "internal/cc"}
 
 // needed are the imports of engine packages that tools and examples have all the same: importer,
 // imported, and why no public way does.
@@ -27,15 +27,12 @@ var needed = map[[2]string]string{
 		"a mem.Pool",
 	{"internal/port", "internal/inet"}: "stack.Config has an inet.MAC and inet.Routes, and " +
 		"AddrStatus a MAC",
-	{"internal/port", "tcp"}:          "stack.Config.TCP is a tcp.Config",
-	{"internal/port/portfile", "tcp"}: "a file names tcp.Config.Congestion",
 
 	{"internal/daemon", "internal/inet"}: "port.Reporter is told of an inet.MAC",
 
 	{"cmd/rnicd", "internal/inet"}: "stack.AddrStatus has an inet.MAC",
 	{"cmd/rnicd", "mem"}: "the two ends of a demo's cable that copies nothing share " +
 		"packet buffers",
-	{"cmd/rnicd", "tcp"}: "a flag names tcp.Config.Congestion",
 
 	{"rnic/each_example_test.go", "mem"}: "makes a Poller: stack.Config.Pool is a mem.Pool",
 	{"stream/example_test.go", "mem"}:    "makes a Poller: stack.Config.Pool is a mem.Pool",

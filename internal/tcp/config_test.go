@@ -19,16 +19,16 @@ func TestConfigBounds(t *testing.T) {
 	} {
 		require.NotPanics(t, func() { NewConn(cfg) }, "%+v", cfg)
 	}
-	require.Equal(t, sentMin, Config{SentMax: 1}.withDefaults().SentMax)
-	require.Equal(t, 2*sentMin, Config{SentMax: 2 * sentMin}.withDefaults().SentMax)
+	require.Equal(t, sentMin, withDefaults(Config{SentMax: 1}).SentMax)
+	require.Equal(t, 2*sentMin, withDefaults(Config{SentMax: 2 * sentMin}).SentMax)
 	for asked, used := range map[int64]int64{7: 7, delayedAckMaxNs + 1: delayedAckMaxNs} {
-		require.Equal(t, used, Config{DelayedAckNs: asked}.withDefaults().DelayedAckNs)
+		require.Equal(t, used, withDefaults(Config{DelayedAckNs: asked}).DelayedAckNs)
 	}
 }
 
 // What is zero in a Config is what its fields' comments say.
 func TestConfigDefaults(t *testing.T) {
-	cfg := Config{}.withDefaults()
+	cfg := withDefaults(Config{})
 	require.Equal(t, []int64{
 		1 << 20, 1024, 64, 8, 5, 7, 3, 10, 10,
 		200e6, 1e9, 60e9, 40e6, 60e9, 60e9, 50e6, 1e6, 5e9, 100e9,
@@ -40,5 +40,5 @@ func TestConfigDefaults(t *testing.T) {
 		cfg.PeerAckDelayNs, cfg.PTOMinNs, cfg.ChallengeAckPeriodNs, cfg.UserTimeoutNs,
 	})
 	require.Equal(t, mssDefault, cfg.MSS)
-	require.Zero(t, Config{UserTimeoutNs: 1}.withDefaults().DataRetries, "of a program's own time")
+	require.Zero(t, withDefaults(Config{UserTimeoutNs: 1}).DataRetries, "of a program's own time")
 }

@@ -6,16 +6,6 @@ import "github.com/rnicd/rnicd/internal/cc"
 // section 3.2). The network marks CE on packets that say ECT; the receiver echoes it by ECE; the
 // sender reduces, and says so by CWR.
 
-// ECNMode is what a connection does about ECN. A congestion control that lives on marks asks for it
-// whatever the mode.
-type ECNMode uint8
-
-const (
-	ECNOff     ECNMode = iota // neither ask nor accept
-	ECNPassive                // accept when the peer's SYN asks
-	ECNActive                 // ask as well
-)
-
 // Codepoints of the low two bits of the TOS octet (RFC 3168 section 5).
 const (
 	ecnMask = 3

@@ -74,7 +74,7 @@ type MemoryStats struct {
 // more beyond 64 Ki Conns; of spans, up to 4096 Conns, so many that no crowd of them can take
 // another's first run. It panics on a Config that cannot work.
 func NewMemory(cfg Config, conns int) *Memory {
-	cfg = cfg.withDefaults()
+	cfg = withDefaults(cfg)
 	const full = 64
 	if cfg.RecordsMax == 0 {
 		cfg.RecordsMax = min(2*conns*cfg.SentMax, max(full*cfg.SentMax, conns))

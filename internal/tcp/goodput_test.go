@@ -99,7 +99,7 @@ func TestGoodputOfACable(t *testing.T) {
 		}
 		mean := seeds / sum
 		t.Logf("round trip %3d us, least PTO %4d us: %5.0f Mbit/s, %d timeouts, %d probes",
-			2*tt.delay/us, cfg.withDefaults().PTOMinNs/us, mean, timeouts, probes)
+			2*tt.delay/us, withDefaults(cfg).PTOMinNs/us, mean, timeouts, probes)
 		if timeouts > 2*seeds || probes == 0 || mean < tt.floor {
 			t.Errorf("want %.0f Mbit/s, at most %d timeouts, and probes", tt.floor, 2*seeds)
 		}

@@ -10,7 +10,7 @@ type configured struct {
 
 func (e *configured) current() int64 { return e.scaled(&e.cfg, e.backoff) }
 
-func estimator() *configured { return &configured{cfg: Config{RTOMinNs: 1}.withDefaults()} }
+func estimator() *configured { return &configured{cfg: withDefaults(Config{RTOMinNs: 1})} }
 
 // req: 6298-2-1
 func TestRTOBeforeASample(t *testing.T) {
@@ -56,7 +56,7 @@ func TestRTOConstantRTTKeepsGranularity(t *testing.T) {
 //
 // req: 6298-2-4
 func TestRTOFloorIsBeyondTheRoundTrip(t *testing.T) {
-	cfg := Config{}.withDefaults()
+	cfg := withDefaults(Config{})
 	for _, rtt := range []int64{us, 10 * ms, 150 * ms, sc} {
 		e := configured{cfg: cfg}
 		for range 1000 {
@@ -70,7 +70,7 @@ func TestRTOFloorIsBeyondTheRoundTrip(t *testing.T) {
 
 // req: 6298-2-4, 6298-2-5, 6298-5-5
 func TestRTOBounds(t *testing.T) {
-	cfg := Config{}.withDefaults()
+	cfg := withDefaults(Config{})
 	e := configured{cfg: cfg}
 	e.sample(0, 1)
 	if e.current() != 200*ms {
