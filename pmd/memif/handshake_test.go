@@ -97,18 +97,38 @@ func rawEventfd(t testing.TB) int {
 
 const rawBytes = 1 << 16
 
-// attached goes as far as regions and rings; change may make others of them.
-func (c *rawClient) attached(change func(in, out *addRing)) (memory []byte, region int) {
+// layout is what a client brings: a region with a ring each way at its front, and eventfds for
+// them. Its zero values are what is usual.
+type layout struct {
+	id          uint32
+	unsealed    bool
+	waker, bell int // of frames to the server, and from it
+}
+
+// attached goes as far as regions and rings.
+func (c *rawClient) attached(l layout) (memory []byte, region int) {
 	c.t.Helper()
-	c.init()
-	region, memory = rawRegion(c.t, rawBytes, unix.F_SEAL_SHRINK)
-	c.does((&addRegion{0, rawBytes}).message(), region)
-	in, out := addRing{c2s: true, log2: 4}, addRing{offset: 1024, log2: 4}
-	if change != nil {
-		change(&in, &out)
+	i := goodInit()
+	i.id = l.id
+	c.does(i.message(), -1)
+	return c.lays(l)
+}
+
+func (c *rawClient) lays(l layout) (memory []byte, region int) {
+	c.t.Helper()
+	seals := unix.F_SEAL_SHRINK
+	if l.unsealed {
+		seals = 0
 	}
-	c.does(in.message(), rawEventfd(c.t))
-	c.does(out.message(), rawEventfd(c.t))
+	region, memory = rawRegion(c.t, rawBytes, seals)
+	c.does((&addRegion{0, rawBytes}).message(), region)
+	for _, fd := range []*int{&l.waker, &l.bell} {
+		if *fd == 0 {
+			*fd = rawEventfd(c.t)
+		}
+	}
+	c.does((&addRing{c2s: true, log2: 4}).message(), l.waker)
+	c.does((&addRing{offset: 1024, log2: 4}).message(), l.bell)
 	return memory, region
 }
 
@@ -140,19 +160,17 @@ func settled(t testing.TB, files, maps int) {
 // Whatever a client does, when all is closed no descriptor and no mapping is left.
 func TestNothingIsLeft(t *testing.T) {
 	files, maps := openFiles(t), mappings(t)
-	l, err := Listen(ListenConfig{Socket: socketPath(t), RegionBytesMax: 8 << 20})
-	require.NoError(t, err)
+	l := listen(t, ListenConfig{RegionBytesMax: 8 << 20})
 	bound, err := l.Bind(BindConfig{})
 	require.NoError(t, err)
 	t.Run("clients", func(t *testing.T) {
 		for range 5 {
 			raw := rawDial(t, l.cfg.Socket)
-			raw.attached(nil)
-			raw.tells(interfaceMessage(msgConnect, "x"), -1)
-			require.Equal(t, msgConnected, raw.next().typ())
+			raw.attached(layout{})
+			raw.connect()
 			require.NoError(t, raw.conn.Close())
 			raw = rawDial(t, l.cfg.Socket)
-			raw.attached(nil) // and no further
+			raw.attached(layout{}) // and no further
 			require.NoError(t, raw.conn.Close())
 		}
 	})
@@ -175,20 +193,15 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, strings.Repeat("x", reasonLen-1),
 		disconnectMessage(strings.Repeat("x", 200)).reason())
 
-	var golden message
-	copy(golden[:], []byte{5, 0, 1, 0, 3, 0, 2, 0, 4, 3, 2, 1, 10})
-	require.Equal(t, golden, *g.message())
-	golden = message{}
-	copy(golden[:], []byte{3, 0, 0, 2, 4, 3, 2, 1, 2})
-	copy(golden[9:], "twenty-four octets here!name")
-	require.Equal(t, golden, *i.message())
-	golden = message{}
-	copy(golden[:], []byte{4, 0, 3, 0, 0, 0, 0, 0, 0, 1, 0, 0})
-	require.Equal(t, golden, *r.message())
-	golden = message{}
-	copy(golden[:], "\x02\x00DPDK 22.11")
-	copy(golden[34:], []byte{0, 2, 0, 2, 255, 0, 7, 0, 6, 0, 14})
-	require.Equal(t, golden, *h.message())
+	for golden, m := range map[string]*message{
+		"\x05\x00\x01\x00\x03\x00\x02\x00\x04\x03\x02\x01\x0a":             g.message(),
+		"\x03\x00\x00\x02\x04\x03\x02\x01\x02twenty-four octets here!name": i.message(),
+		"\x04\x00\x03\x00\x00\x00\x00\x00\x00\x01\x00\x00":                 r.message(),
+		"\x02\x00DPDK 22.11" + strings.Repeat("\x00", 22) +
+			"\x00\x02\x00\x02\xff\x00\x07\x00\x06\x00\x0e": h.message(),
+	} {
+		require.Equal(t, golden+strings.Repeat("\x00", msgLen-len(golden)), string(m[:]))
+	}
 }
 
 // A server that does not keep to the protocol, or cannot do what is wanted, is told so, and the
@@ -275,9 +288,7 @@ func TestRefusedConfigs(t *testing.T) {
 		_, err := Dial(cfg)
 		require.ErrorContains(t, err, want)
 	}
-	l, err := Listen(ListenConfig{Socket: socketPath(t)})
-	require.NoError(t, err)
-	defer l.Close()
+	l := listen(t, ListenConfig{})
 	p, err := l.Bind(BindConfig{})
 	require.NoError(t, err)
 	_, err = l.Bind(BindConfig{})
@@ -296,12 +307,10 @@ func TestRefusedConfigs(t *testing.T) {
 	info, err := os.Stat(l.cfg.Socket)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
-	group, err := Listen(ListenConfig{Socket: socketPath(t), Mode: 0o666})
-	require.NoError(t, err)
+	group := listen(t, ListenConfig{Mode: 0o666})
 	info, err = os.Stat(group.cfg.Socket)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o666, info.Mode().Perm(), "whatever the umask")
-	require.NoError(t, group.Close())
 	require.NoError(t, l.Close())
 	_, err = os.Stat(l.cfg.Socket)
 	require.ErrorIs(t, err, os.ErrNotExist)

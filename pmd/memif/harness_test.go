@@ -76,6 +76,26 @@ func openSide(t testing.TB, p *Port, arena *hugepages.Arena, bufs int) *side {
 	return s
 }
 
+// listen is a Listener, at a socket of the test's own unless cfg names one.
+func listen(t testing.TB, cfg ListenConfig) *Listener {
+	t.Helper()
+	if cfg.Socket == "" {
+		cfg.Socket = socketPath(t)
+	}
+	l, err := Listen(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+// bind is a port of l's.
+func bind(t testing.TB, l *Listener, cfg BindConfig, bufs int) *side {
+	t.Helper()
+	p, err := l.Bind(cfg)
+	require.NoError(t, err)
+	return openSide(t, p, nil, bufs)
+}
+
 // buf returns a Buf with frame in it.
 func (s *side) buf(t testing.TB, q int, frame []byte) mem.Buf {
 	t.Helper()
@@ -94,6 +114,14 @@ func (s *side) send(t testing.TB, q int, frames ...[]byte) {
 		require.Equal(t, 1, s.queues[q].Tx([]mem.Buf{b}), "no room")
 		s.pools[q].Free(b)
 	}
+}
+
+// tx offers a frame to Tx once, and returns how many it took.
+func (s *side) tx(t testing.TB, frame []byte) int {
+	t.Helper()
+	b := s.buf(t, 0, frame)
+	defer s.pools[0].Free(b)
+	return s.queues[0].Tx([]mem.Buf{b})
 }
 
 // take is what one Rx finds.
@@ -159,17 +187,12 @@ func newPair(t testing.TB, cfg pairConfig) (client, server *side, l *Listener) {
 	if cfg.bufs == 0 {
 		cfg.bufs = bufsOfSide
 	}
-	cfg.listen.Socket = socketPath(t)
-	l, err := Listen(cfg.listen)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	sp, err := l.Bind(cfg.bind)
-	require.NoError(t, err)
-	server = openSide(t, sp, nil, cfg.bufs)
-	cfg.client.Socket = cfg.listen.Socket
+	l = listen(t, cfg.listen)
+	server = bind(t, l, cfg.bind, cfg.bufs)
+	cfg.client.Socket = l.cfg.Socket
 	client = dialSide(t, cfg.client, cfg.zero, cfg.bufs)
 	// First, so that the client need not wait for a server that is not polled to leave its memory.
-	t.Cleanup(func() { require.NoError(t, sp.Close()) })
+	t.Cleanup(func() { require.NoError(t, server.port.Close()) })
 	joined(t, client, server)
 	return client, server, l
 }

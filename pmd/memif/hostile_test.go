@@ -27,8 +27,7 @@ func TestHostileFramesToServer(t *testing.T) {
 		drops Drops
 		count pmd.Counters
 	}{
-		"no such region": {[]desc{newDesc(0, 1, 60, 0)}, Drops{Descriptor: 1},
-			pmd.Counters{RxErrors: 1}},
+		"no such region": {[]desc{newDesc(0, 1, 60, 0)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
 		"last region": {[]desc{newDesc(0, 65535, 60, 0)}, Drops{Descriptor: 1},
 			pmd.Counters{RxErrors: 1}},
 		"beyond the end": {[]desc{newDesc(0, 0, 60, 1<<32-1)}, Drops{Descriptor: 1},
@@ -80,13 +79,15 @@ type hostileClient struct {
 
 func newHostileClient(t *testing.T) *hostileClient {
 	t.Helper()
-	l, err := Listen(ListenConfig{Socket: socketPath(t)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	p, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
-	h := &hostileClient{rawClient: rawDial(t, l.cfg.Socket), server: openSide(t, p, nil, 64), l: l}
-	h.memory, h.fd = h.attached(nil)
+	return newHostile(t, ListenConfig{}, layout{})
+}
+
+func newHostile(t *testing.T, cfg ListenConfig, lay layout) *hostileClient {
+	t.Helper()
+	l := listen(t, cfg)
+	server := bind(t, l, BindConfig{}, 64)
+	h := &hostileClient{rawClient: rawDial(t, l.cfg.Socket), server: server, l: l}
+	h.memory, h.fd = h.attached(lay)
 	h.connect()
 	h.tx, h.rx = ringAt(h.memory, 0, 4), ringAt(h.memory, 1024, 4)
 	return h
@@ -107,6 +108,14 @@ func (h *hostileClient) put(descs ...desc) {
 	h.tx.advance(uint16(len(descs)))
 }
 
+// post has the server find buffers.
+func (h *hostileClient) post(descs ...desc) {
+	for i, d := range descs {
+		h.rx.store(h.rx.head()+uint16(i), d)
+	}
+	h.rx.advance(uint16(len(descs)))
+}
+
 // Buffers that a client posts may be anything: a frame that does not go into them is lost, the
 // next one is sent.
 func TestHostileBuffersToServer(t *testing.T) {
@@ -120,10 +129,7 @@ func TestHostileBuffersToServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHostileClient(t)
-			for i, d := range append(descs, newDesc(0, 0, 2048, 8192)) {
-				h.rx.store(uint16(i), d)
-			}
-			h.rx.advance(uint16(len(descs) + 1))
+			h.post(append(descs, newDesc(0, 0, 2048, 8192))...)
 			r := newRand(t)
 			lost, sent := frame(r, 60), frame(r, 61)
 			h.server.send(t, 0, lost, sent)
@@ -155,9 +161,7 @@ func TestPiecesAreBounded(t *testing.T) {
 // A user's connections that say nothing leave room for others, however few may attach, and one that
 // has said which interface it wants is none of those. Those of many users are bounded too.
 func TestStrangersLeaveRoom(t *testing.T) {
-	l, err := Listen(ListenConfig{Socket: socketPath(t), ClientsMax: 2, Backlog: 1})
-	require.NoError(t, err)
-	defer l.Close()
+	l := listen(t, ListenConfig{ClientsMax: 2, Backlog: 1})
 	rawDial(t, l.cfg.Socket).init()
 	for range strangersMin {
 		rawDial(t, l.cfg.Socket)
@@ -232,28 +236,17 @@ func TestRegionsAreThere(t *testing.T) {
 // neither that up when it has gone nor its interface. One that fills it again and again is
 // refused: no interface has more than one goroutine that hangs.
 func TestFullEventfd(t *testing.T) {
-	l, err := Listen(ListenConfig{Socket: socketPath(t)})
-	require.NoError(t, err)
-	defer l.Close()
-	p, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
-	server := openSide(t, p, nil, 64)
+	l := listen(t, ListenConfig{})
+	server := bind(t, l, BindConfig{}, 64)
 	defer server.closed(t)
 	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	require.NoError(t, err)
 	defer unix.Close(full)
-	most := make([]byte, 8)
-	native.PutUint64(most, 1<<64-2)
-	_, err = unix.Write(full, most)
-	require.NoError(t, err)
+	fill(t, full)
 
 	attach := func() (*rawClient, ring) {
 		c := rawDial(t, l.cfg.Socket)
-		c.init()
-		region, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
-		c.does((&addRegion{0, rawBytes}).message(), region)
-		c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-		c.does((&addRing{offset: 1024, log2: 4}).message(), full)
+		memory, _ := c.attached(layout{bell: full})
 		c.connect()
 		return c, ringAt(memory, 1024, 4)
 	}
@@ -275,7 +268,7 @@ func TestFullEventfd(t *testing.T) {
 		require.NoError(t, ctx.Err(), "the client has not gone")
 	}
 	l.lock.Lock() // as the next connection looks for an interface
-	p.rung = &bells{ended: make(chan struct{})}
+	server.port.rung = &bells{ended: make(chan struct{})}
 	l.lock.Unlock()
 	again := rawDial(t, l.cfg.Socket)
 	again.tells(goodInit().message(), -1)
@@ -322,9 +315,7 @@ func TestHostileIndices(t *testing.T) {
 	t.Run("head of buffers", func(t *testing.T) {
 		h := newHostileClient(t)
 		h.rx.advance(60000)
-		b := h.server.buf(t, 0, frame(newRand(t), 60))
-		require.Zero(t, h.server.queues[0].Tx([]mem.Buf{b}))
-		h.server.pools[0].Free(b)
+		require.Zero(t, h.server.tx(t, frame(newRand(t), 60)))
 		h.refusedLater()
 	})
 }
@@ -358,9 +349,7 @@ func TestHostileServer(t *testing.T) {
 				client.send(t, 0, frame(r, 60))
 				f(server.rings())
 				require.Empty(t, client.take(0))
-				b := client.buf(t, 0, frame(r, 60))
-				client.queues[0].Tx([]mem.Buf{b})
-				client.pools[0].Free(b)
+				client.tx(t, frame(r, 60))
 				require.NotZero(t, client.queues[0].Drops().Index)
 				server.poll()
 				for ctx := within(t); client.queues[0].session != nil && client.queues[0].broken; {
@@ -403,28 +392,13 @@ func TestHostileServer(t *testing.T) {
 // Buf is lost.
 func TestMemoryThatGoes(t *testing.T) {
 	for _, sending := range []bool{false, true} {
-		l, err := Listen(ListenConfig{Socket: socketPath(t), Unsealed: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, l.Close()) })
-		p, err := l.Bind(BindConfig{})
-		require.NoError(t, err)
-		h := &hostileClient{rawClient: rawDial(t, l.cfg.Socket), server: openSide(t, p, nil, 64), l: l}
-		h.init()
-		fd, memory := rawRegion(t, rawBytes, 0)
-		h.does((&addRegion{0, rawBytes}).message(), fd)
-		h.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-		h.does((&addRing{offset: 1024, log2: 4}).message(), rawEventfd(t))
-		h.connect()
-		h.tx, h.rx = ringAt(memory, 0, 4), ringAt(memory, 1024, 4)
+		h := newHostile(t, ListenConfig{Unsealed: true}, layout{unsealed: true})
 		h.server.poll()
 		h.put(newDesc(0, 0, 60, 0), newDesc(0, 0, 60, 8192))
-		h.rx.store(0, newDesc(0, 0, 2048, 8192))
-		h.rx.advance(1)
-		require.NoError(t, unix.Ftruncate(fd, 4096)) // the rings stay
+		h.post(newDesc(0, 0, 2048, 8192))
+		require.NoError(t, unix.Ftruncate(h.fd, 4096)) // the rings stay
 		if sending {
-			b := h.server.buf(t, 0, frame(newRand(t), 60))
-			require.Zero(t, h.server.queues[0].Tx([]mem.Buf{b}))
-			h.server.pools[0].Free(b)
+			require.Zero(t, h.server.tx(t, frame(newRand(t), 60)))
 		} else {
 			require.Empty(t, h.server.take(0))
 		}
@@ -435,15 +409,8 @@ func TestMemoryThatGoes(t *testing.T) {
 		h.server.closed(t)
 	}
 	// Where it went before the rings were looked at, there is no connection.
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Unsealed: true, Backlog: 1})
-	require.NoError(t, err)
-	defer l.Close()
-	c := rawDial(t, l.cfg.Socket)
-	c.init()
-	fd, _ := rawRegion(t, rawBytes, 0)
-	c.does((&addRegion{0, rawBytes}).message(), fd)
-	c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-	c.does((&addRing{offset: 1024, log2: 4}).message(), rawEventfd(t))
+	c := rawDial(t, listen(t, ListenConfig{Unsealed: true, Backlog: 1}).cfg.Socket)
+	_, fd := c.attached(layout{unsealed: true})
 	require.NoError(t, unix.Ftruncate(fd, 0))
 	c.tells(interfaceMessage(msgConnect, "x"), -1)
 	c.refused("Memory of a region has gone")

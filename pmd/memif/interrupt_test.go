@@ -47,12 +47,8 @@ func TestQueuesAreWoken(t *testing.T) {
 
 // A queue that was armed while there was no peer is woken by the first frame.
 func TestWokenByTheFirstFrame(t *testing.T) {
-	l, err := Listen(ListenConfig{Socket: socketPath(t)})
-	require.NoError(t, err)
-	defer l.Close()
-	p, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
-	server := openSide(t, p, nil, 64)
+	l := listen(t, ListenConfig{})
+	server := bind(t, l, BindConfig{}, 64)
 	server.queues[0].Arm(true)
 	require.Empty(t, server.take(0))
 	for range 2 {

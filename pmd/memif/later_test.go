@@ -67,20 +67,10 @@ func FuzzLater(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 5, 10, 255, 1, 5})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		script = script[:min(len(script), 64)]
-		l, err := Listen(ListenConfig{Socket: socketPath(t)})
-		require.NoError(t, err)
-		p, err := l.Bind(BindConfig{})
-		require.NoError(t, err)
-		server := openSide(t, p, nil, 64)
-		raw := rawDial(t, l.cfg.Socket)
-		raw.init()
-		c := &later{bell: rawEventfd(t), waker: rawEventfd(t)}
-		c.fd, c.memory = rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
-		raw.does((&addRegion{0, rawBytes}).message(), c.fd)
-		raw.does((&addRing{c2s: true, log2: 4}).message(), c.waker)
-		raw.does((&addRing{offset: 1024, log2: 4}).message(), c.bell)
-		raw.connect()
-		c.tx, c.rx = ringAt(c.memory, 0, 4), ringAt(c.memory, 1024, 4)
+		lay := layout{bell: rawEventfd(t), waker: rawEventfd(t)}
+		h := newHostile(t, ListenConfig{}, lay)
+		server := h.server
+		c := &later{h.fd, lay.bell, lay.waker, h.memory, h.tx, h.rx}
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
@@ -96,9 +86,9 @@ func FuzzLater(f *testing.F) {
 					pool.Free(out[0])
 				}
 			}
-			_ = raw.conn.Close()
-			_ = p.Close()
-			_ = l.Close()
+			_ = h.conn.Close()
+			_ = server.port.Close()
+			_ = h.l.Close()
 		}()
 		select {
 		case <-over:

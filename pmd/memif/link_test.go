@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,16 +19,13 @@ import (
 // kernel's word, and the caller's to decide on.
 func TestAccept(t *testing.T) {
 	seen := make(chan Peer, 4)
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 2, Queues: 4,
-		Admit: func(p Peer) error {
-			seen <- p
-			if p.Secret == "bad" {
-				return errors.New("Not you")
-			}
-			return nil
-		}})
-	require.NoError(t, err)
-	defer l.Close()
+	l := listen(t, ListenConfig{Backlog: 2, Queues: 4, Admit: func(p Peer) error {
+		seen <- p
+		if p.Secret == "bad" {
+			return errors.New("Not you")
+		}
+		return nil
+	}})
 	refused, err := Dial(Config{Socket: l.cfg.Socket, ID: 9, Secret: "bad"})
 	require.NoError(t, err)
 	p := <-seen
@@ -73,21 +71,12 @@ func TestAccept(t *testing.T) {
 // is told of each.
 func TestRefusedClients(t *testing.T) {
 	told := make(chan string, 16)
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3,
-		Refused: func(p Peer, err error) {
-			told <- fmt.Sprintf("%d %d: %v", p.PID, p.ID, err)
-		}})
-	require.NoError(t, err)
-	defer l.Close()
+	l := listen(t, ListenConfig{Backlog: 1, ClientsMax: 3, Refused: func(p Peer, err error) {
+		told <- fmt.Sprintf("%d %d: %v", p.PID, p.ID, err)
+	}})
 	connected := func(id uint32) *rawClient {
 		c := rawDial(t, l.cfg.Socket)
-		i := goodInit()
-		i.id = id
-		c.does(i.message(), -1)
-		fd, _ := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
-		c.does((&addRegion{0, rawBytes}).message(), fd)
-		c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-		c.does((&addRing{offset: 1024, log2: 4}).message(), rawEventfd(t))
+		c.attached(layout{id: id})
 		c.tells(interfaceMessage(msgConnect, "x"), -1)
 		return c
 	}
@@ -119,7 +108,7 @@ func TestRefusedClients(t *testing.T) {
 	require.Empty(t, told)
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()
-	_, err = l.Accept(within(t))
+	_, err := l.Accept(within(t))
 	require.NoError(t, err)
 	_, err = l.Accept(ctx)
 	require.ErrorIs(t, err, context.Canceled)
@@ -143,15 +132,11 @@ func TestReconnect(t *testing.T) {
 				server.closed(t)
 				require.NoError(t, client.port.AwaitLink(within(t), false))
 				require.ErrorContains(t, client.port.Err(), "Interface closed")
-				b := client.buf(t, 0, frame(r, 60))
-				require.Equal(t, 1, client.queues[0].Tx([]mem.Buf{b}))
-				client.pools[0].Free(b)
+				require.Equal(t, 1, client.tx(t, frame(r, 60)))
 				require.NotZero(t, client.queues[0].Drops().Down)
 				client.left(t)
 				require.Equal(t, bufsOfSide, client.pools[0].Available(), "nothing lies in rings")
-				p, err := l.Bind(BindConfig{})
-				require.NoError(t, err)
-				server = openSide(t, p, nil, bufsOfSide)
+				server = bind(t, l, BindConfig{}, bufsOfSide)
 				<-ups
 				joined(t, client, server)
 				bothWays(t, r, client, server, 3)
@@ -209,28 +194,15 @@ func TestEndlessLastFrames(t *testing.T) {
 // A peer that asks for interrupts has its eventfd written to, once for a burst; one that masks
 // them has not.
 func TestInterrupts(t *testing.T) {
-	h := newHostileClient(t)
-	h.server.closed(t)
-	p, err := h.l.Bind(BindConfig{})
-	require.NoError(t, err)
-	s := openSide(t, p, nil, 64)
-	c := rawDial(t, h.l.cfg.Socket)
-	c.init()
-	fd, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
-	c.does((&addRegion{0, rawBytes}).message(), fd)
-	in, out := rawEventfd(t), rawEventfd(t)
-	c.does((&addRing{c2s: true, log2: 4}).message(), in)
-	c.does((&addRing{offset: 1024, log2: 4}).message(), out)
-	c.connect()
-	tx, rx := ringAt(memory, 0, 4), ringAt(memory, 1024, 4)
+	out := rawEventfd(t)
+	h := newHostile(t, ListenConfig{}, layout{bell: out})
+	s, tx, rx := h.server, h.tx, h.rx
+	s.poll()
 	require.False(t, tx.wanted(), "the server polls, and says so")
 	tx.advance(1)
 	require.False(t, tx.wanted(), "head stands in the same word")
 	tx.advance(1<<16 - 1)
-	for i := range uint16(16) {
-		rx.store(i, newDesc(0, 0, 2048, 4096+uint32(i)*2048))
-	}
-	rx.advance(16)
+	h.post(slices.Repeat([]desc{newDesc(0, 0, 2048, 4096)}, 16)...)
 	s.poll()
 	r := newRand(t)
 	bufs := []mem.Buf{s.buf(t, 0, frame(r, 60)), s.buf(t, 0, frame(r, 60))}
@@ -253,55 +225,56 @@ func TestInterrupts(t *testing.T) {
 	s.pools[0].FreeN(bufs)
 	s.closed(t)
 	var b [8]byte
-	_, err = unix.Read(out, b[:])
+	_, err := unix.Read(out, b[:])
 	require.ErrorIs(t, err, unix.EAGAIN)
 }
 
-// An eventfd that cannot be written to holds nothing up.
-func TestStuckInterrupts(t *testing.T) {
-	h := newHostileClient(t)
-	h.server.closed(t)
-	p, err := h.l.Bind(BindConfig{})
-	require.NoError(t, err)
-	s := openSide(t, p, nil, 64)
-	c := rawDial(t, h.l.cfg.Socket)
-	c.init()
-	fd, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
-	c.does((&addRegion{0, rawBytes}).message(), fd)
-	out, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // blocking, and as full as can be
-	require.NoError(t, err)
-	full := []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	_, err = unix.Write(out, full)
-	require.NoError(t, err)
-	c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-	c.does((&addRing{offset: 1024, log2: 4}).message(), out)
-	c.connect()
-	rx := ringAt(memory, 1024, 4)
-	for i := range uint16(16) {
-		rx.store(i, newDesc(0, 0, 2048, 4096+uint32(i)*2048))
+// An eventfd that takes no more, from the start or once the client has had it block, holds up
+// neither the queue that rings it nor the port.
+func TestBellsThatBlock(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		require.NoError(t, err)
+		defer unix.Close(bell)
+		require.NoError(t, unix.SetNonblock(bell, later))
+		h := newHostile(t, ListenConfig{}, layout{bell: bell})
+		require.NoError(t, unix.SetNonblock(bell, false))
+		fill(t, bell)
+		h.post(slices.Repeat([]desc{newDesc(0, 0, 2048, 8192)}, 16)...)
+		f := frame(newRand(t), 60)
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			for range 16 {
+				h.server.try(f)
+			}
+		}()
+		select {
+		case <-sent:
+		case <-within(t).Done():
+			require.Fail(t, "the queue waits for its peer's eventfd")
+		}
+		require.EqualValues(t, 16, h.server.queues[0].Counters().TxFrames)
+		require.EqualValues(t, 16, h.rx.tail())
+		h.server.closed(t)
+		_, err = unix.Read(bell, make([]byte, 8)) // lets the writer go
+		require.NoError(t, err)
 	}
-	rx.advance(16)
-	f := frame(newRand(t), 60)
-	for range 16 {
-		s.send(t, 0, f)
-	}
-	require.EqualValues(t, 16, rx.tail())
-	s.closed(t)
-	var b [8]byte
-	_, err = unix.Read(out, b[:]) // lets the writer go
+}
+
+// fill makes an eventfd as full as can be.
+func fill(t testing.TB, fd int) {
+	t.Helper()
+	_, err := unix.Write(fd, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	require.NoError(t, err)
-	unix.Close(out)
 }
 
 // A socket in the abstract namespace, and a path left behind by a server that is gone.
 func TestSockets(t *testing.T) {
 	name := "@rnicd-test-" + t.TempDir()
 	for range 2 {
-		l, err := Listen(ListenConfig{Socket: name})
-		require.NoError(t, err)
-		p, err := l.Bind(BindConfig{})
-		require.NoError(t, err)
-		server := openSide(t, p, nil, 256)
+		l := listen(t, ListenConfig{Socket: name})
+		server := bind(t, l, BindConfig{}, 256)
 		client := dialSide(t, Config{Socket: name}, false, 256)
 		joined(t, client, server)
 		bothWays(t, newRand(t), client, server, 1)
@@ -316,17 +289,13 @@ func TestSockets(t *testing.T) {
 func TestAdmissionThatEnds(t *testing.T) {
 	asked := 0
 	refused := make(chan error, 1)
-	l, err := Listen(ListenConfig{Socket: socketPath(t), Admit: func(Peer) error {
+	l := listen(t, ListenConfig{Admit: func(Peer) error {
 		if asked++; asked == 2 {
 			return errors.New("not any more")
 		}
 		return nil
 	}, Refused: func(_ Peer, err error) { refused <- err }})
-	require.NoError(t, err)
-	defer l.Close()
-	p, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
-	openSide(t, p, nil, bufsOfSide)
+	p := bind(t, l, BindConfig{}, bufsOfSide).port
 	p.Disconnect("nobody is there")
 	client, err := Dial(Config{Socket: l.cfg.Socket})
 	require.NoError(t, err)

@@ -25,9 +25,6 @@ func TestPausedHandshake(t *testing.T) {
 	<-time.After(handshakeMax + handshakeMax/8)
 	require.NoError(t, server.Process.Signal(syscall.SIGCONT))
 	require.Equal(t, msgACK, c.next().typ())
-	region, _ := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
-	c.does((&addRegion{0, rawBytes}).message(), region)
-	c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-	c.does((&addRing{offset: 1024, log2: 4}).message(), rawEventfd(t))
+	c.lays(layout{})
 	c.connect()
 }

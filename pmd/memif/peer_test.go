@@ -147,9 +147,7 @@ func TestKilledPeers(t *testing.T) {
 	for _, k := range kinds {
 		t.Run("client/"+k.name, func(t *testing.T) {
 			client, server, l := newPair(t, pairConfig{client: Config{ID: 1}, bind: BindConfig{ID: 1}})
-			p, err := l.Bind(BindConfig{})
-			require.NoError(t, err)
-			victim := openSide(t, p, nil, 512)
+			victim := bind(t, l, BindConfig{}, 512)
 			files, maps := 0, 0
 			for i := range kills {
 				cmd := peer(t, "client", k, l.cfg.Socket)
@@ -164,7 +162,7 @@ func TestKilledPeers(t *testing.T) {
 				require.Error(t, cmd.Wait())
 				victim.left(t)
 				require.Equal(t, 512, victim.pools[0].Available())
-				p.unmapped.Wait()
+				victim.port.unmapped.Wait()
 				if i == 0 {
 					files, maps = openFiles(t), mappings(t)
 				}

@@ -134,14 +134,12 @@ func TestEmptyPool(t *testing.T) {
 				}
 				bufs := make([]mem.Buf, 32)
 				require.Equal(t, n, d[1].queues[0].Rx(bufs))
-				b := d[0].buf(t, 0, want[1])
-				require.Zero(t, d[0].queues[0].Tx([]mem.Buf{b}))
+				require.Zero(t, d[0].tx(t, want[1]))
 				require.NotZero(t, d[1].queues[0].Counters().RxNoBuf)
 				d[1].pools[0].FreeN(all)
 				d[1].pools[0].FreeN(bufs[:n])
 				require.Empty(t, d[1].take(0))
-				require.Equal(t, 1, d[0].queues[0].Tx([]mem.Buf{b}))
-				d[0].pools[0].Free(b)
+				require.Equal(t, 1, d[0].tx(t, want[1]))
 				require.Equal(t, want[1:], d[1].receive(t, 0, 1))
 			}
 			client.closed(t)

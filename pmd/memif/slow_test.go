@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -13,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/skip"
-	"github.com/rnicd/rnicd/mem"
 )
 
 func needsGuard(t testing.TB) {
@@ -61,8 +61,7 @@ func TestHoles(t *testing.T) {
 			h.server.poll()
 			require.True(t, h.server.queues[0].session.guarded)
 			if c.sending {
-				h.rx.store(0, newDesc(0, 0, 2048, uint32(c.from)))
-				h.rx.advance(1)
+				h.post(newDesc(0, 0, 2048, uint32(c.from)))
 			} else {
 				h.put(newDesc(0, 0, 60, uint32(c.from)))
 			}
@@ -74,9 +73,7 @@ func TestHoles(t *testing.T) {
 			}
 			was := blocks(t, h.fd)
 			if c.sending {
-				b := h.server.buf(t, 0, frame(r, 60))
-				require.Zero(t, h.server.queues[0].Tx([]mem.Buf{b}))
-				h.server.pools[0].Free(b)
+				require.Zero(t, h.server.tx(t, frame(r, 60)))
 			} else {
 				require.Empty(t, h.server.take(0))
 			}
@@ -164,20 +161,13 @@ func TestOffendersWait(t *testing.T) {
 // Where memory cannot be guarded, a client that has its server wait for pages loses its connection.
 func TestSlowMemory(t *testing.T) {
 	const octets = 64 << 20
-	l, err := Listen(ListenConfig{Socket: socketPath(t)})
-	require.NoError(t, err)
-	defer l.Close()
-	p, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
-	server := openSide(t, p, nil, 64)
+	l := listen(t, ListenConfig{})
+	server := bind(t, l, BindConfig{}, 64)
+	p := server.port
 	c := rawDial(t, l.cfg.Socket)
-	c.init()
-	rings, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
+	memory, _ := c.attached(layout{})
 	frames, octetsOfFrames := rawRegion(t, octets, unix.F_SEAL_SHRINK)
-	c.does((&addRegion{0, rawBytes}).message(), rings)
 	c.does((&addRegion{1, octets}).message(), frames)
-	c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-	c.does((&addRing{offset: 1024, log2: 4}).message(), rawEventfd(t))
 	c.connect()
 	s := p.current.Load()
 	require.NoError(t, unix.Munlock(octetsOfFrames)) // as it is without a guard
@@ -313,18 +303,12 @@ func TestDescriptorsThatStayOpen(t *testing.T) {
 			c.tells((&addRing{log2: 4}).message(), fd)
 		},
 		"later": func(c *rawClient, fd int) {
-			c.attached(nil)
+			c.attached(layout{})
 			c.connect()
 			c.tells(newMessage(msgACK), fd)
 		},
 		"beside others": func(c *rawClient, fd int) {
-			fds := make([]int, 20)
-			for i := range fds[:19] {
-				fds[i] = rawEventfd(c.t)
-			}
-			fds[19] = fd
-			_, _, err := c.conn.WriteMsgUnix(newMessage(msgInit)[:], unix.UnixRights(fds...), nil)
-			require.NoError(c.t, err)
+			c.writes(say(newMessage(msgInit), append(slices.Repeat([]int{rawEventfd(c.t)}, 19), fd)...))
 		},
 		"not received": func(c *rawClient, fd int) {
 			c.tells(newMessage(77), -1)
@@ -332,8 +316,7 @@ func TestDescriptorsThatStayOpen(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := Listen(ListenConfig{Socket: socketPath(t)})
-			require.NoError(t, err)
+			l := listen(t, ListenConfig{})
 			p, err := l.Bind(BindConfig{})
 			require.NoError(t, err)
 			c := rawDial(t, l.cfg.Socket)
@@ -381,58 +364,6 @@ func TestOpenDescriptorsAreBounded(t *testing.T) {
 	l.unclose(1, -openMax)
 	require.NoError(t, l.add(&control{}, 1))
 	require.Empty(t, l.open)
-}
-
-// An eventfd that takes no more, and that a client of the same user had not block at first, holds
-// up neither the queue that rings it nor the port.
-func TestBellThatBlocksLater(t *testing.T) {
-	l, err := Listen(ListenConfig{Socket: socketPath(t)})
-	require.NoError(t, err)
-	defer l.Close()
-	p, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
-	server := openSide(t, p, nil, 64)
-	bell := rawEventfd(t)
-	c := rawDial(t, l.cfg.Socket)
-	c.init()
-	region, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
-	c.does((&addRegion{0, rawBytes}).message(), region)
-	c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
-	c.does((&addRing{offset: 1024, log2: 4}).message(), bell)
-	c.connect()
-	require.NoError(t, unix.SetNonblock(bell, false))
-	most := make([]byte, 8)
-	native.PutUint64(most, 1<<64-2)
-	_, err = unix.Write(bell, most)
-	require.NoError(t, err)
-	rx := ringAt(memory, 1024, 4)
-	f := frame(newRand(t), 60)
-	for i := range uint16(8) {
-		rx.store(i, newDesc(0, 0, 2048, 8192))
-	}
-	rx.advance(8)
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		bufs := make([]mem.Buf, 1)
-		for range 8 {
-			bufs[0] = server.pools[0].Alloc()
-			server.pools[0].Desc(bufs[0]).Len = uint32(len(f))
-			copy(server.pools[0].Data(bufs[0]), f)
-			server.queues[0].Tx(bufs)
-			server.pools[0].Free(bufs[0])
-		}
-	}()
-	select {
-	case <-sent:
-	case <-within(t).Done():
-		_, _ = unix.Read(bell, most)
-		require.Fail(t, "the queue waits for its peer's eventfd")
-	}
-	require.EqualValues(t, 8, server.queues[0].Counters().TxFrames)
-	require.NoError(t, c.conn.Close())
-	server.closed(t)
-	_, _ = unix.Read(bell, most)
 }
 
 // What can be sent or received without waiting is, however late: a process that was stopped for a

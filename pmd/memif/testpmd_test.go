@@ -1,38 +1,19 @@
 package memif
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 )
-
-// lines is what a program has printed.
-type lines struct {
-	lock sync.Mutex
-	b    bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return l.b.String()
-}
 
 // testpmd is DPDK's, with net_memif, as a peer that sends back what it receives, on the same
 // queue, after start.
@@ -42,7 +23,7 @@ func (l *lines) String() string {
 // is mapped, reads at the ring's offset from address 0, and dies. That of its first queue is 0,
 // which it notices; with three queues one run in eight ended so on a busy machine.
 type testpmd struct {
-	*exec.Cmd
+	*netlab.Process
 	commands io.Writer
 }
 
@@ -61,24 +42,18 @@ func newTestpmd(t testing.TB, role, socket string, queues int, more string) *tes
 	cmd := exec.Command(path, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf",
 		"--file-prefix", filepath.Base(t.TempDir())+filepath.Base(filepath.Dir(socket)), "-l", "0,1",
 		"--vdev", fmt.Sprintf("net_memif0,role=%s,id=7,socket-abstract=no,secret=psst,socket=%s%s", role,
-			socket, more), "--",
-		"--forward-mode=io", "--port-topology=loop", "--interactive", "--no-flush-rx",
-		"--total-num-mbufs=8192", "--no-mlockall",
-		fmt.Sprintf("--rxq=%d", queues), fmt.Sprintf("--txq=%d", queues))
-	out := &lines{}
-	cmd.Stdout, cmd.Stderr = out, out
+			socket, more), "--", "--forward-mode=io", "--port-topology=loop", "--interactive",
+		"--no-flush-rx", "--total-num-mbufs=8192", "--no-mlockall", fmt.Sprintf("--rxq=%d", queues),
+		fmt.Sprintf("--txq=%d", queues))
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	p := &testpmd{netlab.Start(t, cmd), stdin}
 	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
 		if t.Failed() {
-			t.Log(out.String())
+			t.Log(p)
 		}
 	})
-	return &testpmd{cmd, stdin}
+	return p
 }
 
 // ourSide is ours for a peer of DPDK's in the given role.
@@ -87,12 +62,8 @@ func ourSide(t testing.TB, role, socket string, queues int, k kind) *side {
 	if role == "server" {
 		return dialSide(t, Config{Socket: socket, ID: 7, Secret: "psst", Queues: queues}, k.zero, 512)
 	}
-	l, err := Listen(ListenConfig{Socket: socket})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	p, err := l.Bind(BindConfig{ID: 7, Secret: "psst", Queues: queues})
-	require.NoError(t, err)
-	return openSide(t, p, nil, 512)
+	return bind(t, listen(t, ListenConfig{Socket: socket}),
+		BindConfig{ID: 7, Secret: "psst", Queues: queues}, 512)
 }
 
 // reflected sends bursts on all queues and wants each to come back on its queue as it was.
@@ -140,7 +111,7 @@ func TestTestpmd(t *testing.T) {
 					require.True(t, ok)
 					require.Contains(t, peer.Name, "DPDK")
 					require.Equal(t, "net_memif0", peer.Interface)
-					require.EqualValues(t, cmd.Process.Pid, peer.PID)
+					require.EqualValues(t, cmd.PID(), peer.PID)
 					reflected(t, s, 200, 1514)
 					for q := range s.queues {
 						require.Zero(t, s.queues[q].Drops())
@@ -149,7 +120,7 @@ func TestTestpmd(t *testing.T) {
 					if queues > 1 {
 						signal = unix.SIGKILL
 					}
-					require.NoError(t, cmd.Process.Signal(signal))
+					cmd.Signal(t, signal)
 					require.NoError(t, s.port.AwaitLink(within(t), false))
 					s.closed(t)
 				})
@@ -186,5 +157,3 @@ func TestTestpmdChains(t *testing.T) {
 		s.closed(t)
 	})
 }
-
-var _ io.Writer = (*lines)(nil)
