@@ -182,14 +182,10 @@ func benchTxToKernel(b *testing.B, cfg Config, size int) {
 	octets := someOctets[:32*size]
 	var bufs []mem.Buf
 	for _, part := range (spec{flags: flagACK, payload: octets}).segments(size) {
-		buf := pool.Alloc()
-		frame, start, offset := part.build()
-		*pool.Desc(buf) = mem.Desc{Off: 100, Len: uint32(len(frame))}
-		if !cfg.NoOffload {
-			pool.Desc(buf).Flags, pool.Desc(buf).CsumStart, pool.Desc(buf).CsumOffset = mem.TxChecksum,
-				start, offset
+		buf, _ := part.asked(pool)
+		if cfg.NoOffload {
+			pool.Desc(buf).Flags = 0
 		}
-		copy(pool.Data(buf), frame)
 		bufs = append(bufs, buf)
 	}
 	b.SetBytes(int64(54 + size))

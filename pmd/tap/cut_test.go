@@ -9,12 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// give puts a frame into the pipe as the kernel would.
-func give(t testing.TB, kernel int, header, frame []byte) {
-	_, err := unix.Writev(kernel, [][]byte{header, frame})
-	require.NoError(t, err)
-}
-
 func TestLargeFrameThatIsNoneIsCounted(t *testing.T) {
 	ours, kernel := pipe(t)
 	q, pool := newQueue(t, ours, 64, 1500)
@@ -73,8 +67,7 @@ func TestEmptyPoolHoldsSegments(t *testing.T) {
 	ours, kernel := pipe(t)
 	q, pool := newQueue(t, ours, 4, 1500)
 	s := spec{flags: flagACK | flagPSH, payload: someOctets[:60000]}
-	frame, start, offset := s.build()
-	give(t, kernel, s.vnet(start, offset, 1400), frame)
+	s.give(t, kernel, 1400)
 	want := s.segments(1400)
 	bufs := make([]mem.Buf, 64)
 	require.Equal(t, 4, q.Rx(bufs))
@@ -104,8 +97,7 @@ func TestHeldSegmentsComeFirst(t *testing.T) {
 		spec
 		size int
 	}{{s, 1000}, {later, 0}} {
-		frame, start, offset := x.build()
-		give(t, kernel, x.vnet(start, offset, x.size), frame)
+		x.give(t, kernel, x.size)
 	}
 	want := append(s.segments(1000), later)
 	bufs := make([]mem.Buf, 4)
@@ -124,10 +116,9 @@ func TestIdleQueueKeepsNoBufs(t *testing.T) {
 	ours, kernel := pipe(t)
 	q, pool := newQueue(t, ours, 256, 1500)
 	s := spec{flags: flagACK, payload: someOctets[:60000]}
-	frame, start, offset := s.build()
 	bufs := make([]mem.Buf, 64)
 	for range 2 {
-		give(t, kernel, s.vnet(start, offset, 1400), frame)
+		s.give(t, kernel, 1400)
 		wantSegments(t, q, pool, bufs, s.segments(1400))
 	}
 	require.Equal(t, q.scatter.share, 64)
@@ -145,15 +136,14 @@ func TestExpectedFrameIsNotMoved(t *testing.T) {
 	ours, kernel := pipe(t)
 	q, pool := newQueue(t, ours, 256, 1500)
 	s := spec{flags: flagACK, tcpOpt: 12, payload: someOctets[:1448*20]}
-	frame, start, offset := s.build()
 	bufs := make([]mem.Buf, 64)
 	for range 2 {
-		give(t, kernel, s.vnet(start, offset, 1448), frame)
+		s.give(t, kernel, 1448)
 		wantSegments(t, q, pool, bufs, s.segments(1448))
 	}
 	require.True(t, q.scatter.refill())
 	armed := append([]mem.Buf(nil), q.scatter.armed[:20]...)
-	give(t, kernel, s.vnet(start, offset, 1448), frame)
+	s.give(t, kernel, 1448)
 	require.Equal(t, 20, q.Rx(bufs[:20]))
 	require.Equal(t, armed, bufs[:20], "each segment is in the Buf it was read into")
 	for _, b := range bufs[:20] {

@@ -3,15 +3,11 @@ package tap
 import (
 	"encoding/binary"
 	"io"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // links is a device whose link is watched without a goroutine: what a command changes the kernel
@@ -24,9 +20,6 @@ type links struct {
 
 func newLinks(t *testing.T, device string) *links {
 	enterNetns(t)
-	if _, err := exec.LookPath("ip"); err != nil {
-		skip.Missing(t, "needs iproute2: %v", err)
-	}
 	p, err := New(Config{Name: device})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
@@ -35,12 +28,6 @@ func newLinks(t *testing.T, device string) *links {
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	require.True(t, w.now.connected(), "%+v", w.now)
 	return &links{t: t, fd: fd, watcher: w}
-}
-
-func (l *links) ip(words string) {
-	l.t.Helper()
-	out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput()
-	require.NoError(l.t, err, "ip %s: %s", words, out)
 }
 
 // hears reads what the kernel has told; with wait until it tells that the device is connected.
@@ -65,13 +52,13 @@ func (l *links) hears(wait bool) (up bool) {
 
 func (l *links) connects(words string) {
 	l.t.Helper()
-	l.ip(words)
+	ip(l.t, words)
 	require.True(l.t, l.hears(true), "ip %s", words)
 }
 
 func (l *links) silent(words string) {
 	l.t.Helper()
-	l.ip(words)
+	ip(l.t, words)
 	require.False(l.t, l.hears(false), "ip %s", words)
 }
 
@@ -82,7 +69,7 @@ func TestLinkIsFollowed(t *testing.T) {
 	l.silent("link set rlink down")
 	l.connects("link set rlink up")
 	l.silent("link set rlink mtu 1400")
-	l.ip("link add other type veth peer name another")
+	ip(t, "link add other type veth peer name another")
 	l.silent("link set other up")
 	l.silent("link set another up")
 	l.silent("link add rbr0 type bridge")
@@ -165,10 +152,10 @@ func TestAskAgain(t *testing.T) {
 	require.NoError(t, unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1))
 	for _, up := range []bool{false, true} {
 		for range 8 {
-			l.ip("link set rlost mtu 1400")
-			l.ip("link set rlost mtu 1500")
+			ip(t, "link set rlost mtu 1400")
+			ip(t, "link set rlost mtu 1500")
 		}
-		l.ip("link set rlost " + map[bool]string{true: "up", false: "down"}[up])
+		ip(t, "link set rlost "+map[bool]string{true: "up", false: "down"}[up])
 		_, _, err := unix.Recvfrom(l.fd, make([]byte, 64<<10), 0)
 		require.Equal(t, unix.ENOBUFS, err)
 		now, err := askAgain(l.fd, int(l.index))
@@ -184,16 +171,12 @@ func TestAskAgain(t *testing.T) {
 // WatchLink tells, and ends with Close.
 func TestWatchLink(t *testing.T) {
 	enterNetns(t)
-	if _, err := exec.LookPath("ip"); err != nil {
-		skip.Missing(t, "needs iproute2: %v", err)
-	}
 	p, err := New(Config{Name: "rwatch"})
 	require.NoError(t, err)
 	up := make(chan struct{}, 64)
 	require.NoError(t, p.WatchLink(func() { up <- struct{}{} }))
-	l := &links{t: t}
-	l.ip("link set rwatch down")
-	l.ip("link set rwatch up")
+	ip(t, "link set rwatch down")
+	ip(t, "link set rwatch up")
 	select {
 	case <-up:
 	case <-time.After(30 * time.Second):

@@ -75,6 +75,28 @@ func (s spec) build() (frame []byte, csumStart, csumOffset uint16) {
 	return f, uint16(l4), csumOffset
 }
 
+// asked puts s into a Buf of a sender that leaves the checksum to the device.
+func (s spec) asked(pool *mem.Pool) (b mem.Buf, frame []byte) {
+	b = pool.Alloc()
+	frame, start, offset := s.build()
+	*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum,
+		CsumStart: start, CsumOffset: offset}
+	copy(pool.Data(b), frame)
+	return b, frame
+}
+
+// give puts s into a socket as the kernel would: to be cut, or with size 0 as it is.
+func (s spec) give(t require.TestingT, socket, size int) {
+	frame, start, offset := s.build()
+	give(t, socket, s.vnet(start, offset, size), frame)
+}
+
+// give puts octets into a socket after a header.
+func give(t require.TestingT, socket int, header, frame []byte) {
+	_, err := unix.Writev(socket, [][]byte{header, frame})
+	require.NoError(t, err)
+}
+
 func pseudo(f []byte, ip6 int, v6 bool, proto byte, n int) uint16 {
 	if v6 {
 		return sum16(f[ip6+8:ip6+40], uint32(proto)+uint32(n))
@@ -208,9 +230,7 @@ func TestScatterIsSegmentation(t *testing.T) {
 			if len(s.payload) <= size && rapid.Bool().Draw(rt, "plain") {
 				gso = 0
 			}
-			frame, start, offset := s.build()
-			_, err := unix.Writev(kernel, [][]byte{s.vnet(start, offset, gso), frame})
-			require.NoError(rt, err)
+			s.give(rt, kernel, gso)
 			wantSegments(rt, q, pool, bufs, s.segments(size))
 		}
 		n := q.Counters()
@@ -248,11 +268,7 @@ func TestGatherIsUndoneBySegmentation(t *testing.T) {
 		var bufs []mem.Buf
 		var want [][]byte
 		add := func(s spec) {
-			b := pool.Alloc()
-			frame, start, offset := s.build()
-			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum,
-				CsumStart: start, CsumOffset: offset}
-			copy(pool.Data(b), frame)
+			b, frame := s.asked(pool)
 			bufs, want = append(bufs, b), append(want, frame)
 		}
 		for len(bufs) < 100 {

@@ -86,11 +86,8 @@ func TestCutIsTheKernels(t *testing.T) {
 		if f.size > 1440 {
 			f.payload = f.payload[:f.size*44]
 		}
-		frame, start, offset := f.build()
-		for _, s := range []int{sock, sock2} {
-			_, err := unix.Writev(s, [][]byte{f.vnet(start, offset, f.size), frame})
-			require.NoError(t, err)
-		}
+		f.give(t, sock, f.size)
+		f.give(t, sock2, f.size)
 		n := (len(f.payload) + f.size - 1) / f.size
 		cut, want := received(t, pool, q, n), received(t, pool2, q2, n)
 		require.Equal(t, want, cut)
@@ -113,11 +110,7 @@ func TestJoinedFramesReachTheKernelWhole(t *testing.T) {
 		var bufs []mem.Buf
 		var want [][]byte
 		for _, part := range f.segments(f.size) {
-			b := pool.Alloc()
-			frame, start, offset := part.build()
-			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum,
-				CsumStart: start, CsumOffset: offset}
-			copy(pool.Data(b), frame)
+			b, frame := part.asked(pool)
 			bufs, want = append(bufs, b), append(want, frame)
 		}
 		require.Equal(t, len(bufs), q.Tx(bufs))
@@ -154,11 +147,7 @@ func TestJoinedFramesFitIP(t *testing.T) {
 		f := spec{flags: flagACK, v6: v6, payload: someOctets[:70*1448]}
 		var bufs []mem.Buf
 		for _, part := range f.segments(1448) {
-			b := pool.Alloc()
-			frame, start, offset := part.build()
-			*pool.Desc(b) = mem.Desc{Off: 100, Len: uint32(len(frame)), Flags: mem.TxChecksum,
-				CsumStart: start, CsumOffset: offset}
-			copy(pool.Data(b), frame)
+			b, _ := part.asked(pool)
 			bufs = append(bufs, b)
 		}
 		require.Equal(t, 70, q.Tx(bufs))
@@ -216,9 +205,7 @@ func TestOffloadFallsBack(t *testing.T) {
 			require.Equal(t, c.offload, p.Caps().RxChecksum || p.Caps().TxChecksum || p.Caps().TxSegment)
 			f := flows["UDP"]
 			f.payload = someOctets[:f.size*10]
-			frame, start, offset := f.build()
-			_, err := unix.Writev(vnetSocket(t, p.Name()), [][]byte{f.vnet(start, offset, f.size), frame})
-			require.NoError(t, err)
+			f.give(t, vnetSocket(t, p.Name()), f.size)
 			require.Len(t, received(t, pool, q, 10), 10)
 		})
 	}
@@ -242,10 +229,7 @@ func TestOffloadEndsWithThePort(t *testing.T) {
 		require.NoError(t, err)
 		f := flows["IPv4"]
 		f.payload = someOctets[:f.size*10]
-		frame, start, offset := f.build()
-		sock := vnetSocket(t, p.Name())
-		_, err = unix.Writev(sock, [][]byte{f.vnet(start, offset, f.size), frame})
-		require.NoError(t, err)
+		f.give(t, vnetSocket(t, p.Name()), f.size)
 		got := received(t, pool, queue.(*Queue), 10)
 		for i, part := range f.segments(f.size) {
 			want, start, offset := part.build()
@@ -283,9 +267,7 @@ func TestQueues(t *testing.T) {
 		out, start, offset := f.build()
 		require.True(t, pmd.CompleteChecksum(out, start, offset))
 		require.Equal(t, 1, send(t, pools[i], q, out))
-		frame, start, offset := f.build()
-		_, err := unix.Writev(sock, [][]byte{f.vnet(start, offset, 0), frame})
-		require.NoError(t, err)
+		f.give(t, sock, 0)
 		require.Len(t, received(t, pools[i], q, 1), 1)
 	}
 }

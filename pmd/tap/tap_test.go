@@ -44,6 +44,17 @@ func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *Queue) {
 	return p, pool, q.(*Queue)
 }
 
+// ip runs ip(8) in the test's network namespace.
+func ip(t testing.TB, words string) {
+	t.Helper()
+	path, err := exec.LookPath("ip")
+	if err != nil {
+		skip.Missing(t, "needs iproute2: %v", err)
+	}
+	out, err := exec.Command(path, strings.Fields(words)...).CombinedOutput()
+	require.NoError(t, err, "ip %s: %s", words, out)
+}
+
 // send puts one frame on the device.
 func send(t testing.TB, pool *mem.Pool, q *Queue, frame []byte) int {
 	b := pool.Alloc()
@@ -176,18 +187,12 @@ func TestDeviceIsSetUpAndGone(t *testing.T) {
 // Who deletes the device under us is found out.
 func TestLost(t *testing.T) {
 	enterNetns(t)
-	ip, err := exec.LookPath("ip")
-	if err != nil {
-		skip.Missing(t, "needs ip(8) to delete the device")
-	}
 	p, err := New(Config{Name: "rlost", Addr: kernelIP})
 	require.NoError(t, err)
 	require.NoError(t, p.Lost())
-	out, err := exec.Command(ip, "link", "set", "rlost", "down", "name", "relsewhere").CombinedOutput()
-	require.NoError(t, err, string(out))
+	ip(t, "link set rlost down name relsewhere")
 	require.NoError(t, p.Lost(), "down and renamed, but there")
-	out, err = exec.Command(ip, "link", "delete", "relsewhere").CombinedOutput()
-	require.NoError(t, err, string(out))
+	ip(t, "link delete relsewhere")
 	require.ErrorIs(t, p.Lost(), ErrGone)
 	require.NoError(t, p.Close())
 }
@@ -233,12 +238,7 @@ func TestKernelNumbersTheDevice(t *testing.T) {
 // A device the operator made stays, with what the operator gave it.
 func TestPersistentDeviceIsLeft(t *testing.T) {
 	enterNetns(t)
-	ip, err := exec.LookPath("ip")
-	if err != nil {
-		skip.Missing(t, "needs ip(8) to make a persistent device")
-	}
-	out, err := exec.Command(ip, "tuntap", "add", "dev", "rkeep", "mode", "tap").CombinedOutput()
-	require.NoError(t, err, string(out))
+	ip(t, "tuntap add dev rkeep mode tap")
 	for range 2 {
 		p, err := New(Config{Name: "rkeep", Addr: kernelIP})
 		require.NoError(t, err)
@@ -252,9 +252,7 @@ func TestPersistentDeviceIsLeft(t *testing.T) {
 // one of both by chance. A TAP that is there and free is taken.
 func TestQueuesAreNotShared(t *testing.T) {
 	enterNetns(t)
-	out, err := exec.Command("ip", "tuntap", "add", "dev", "rshare", "mode", "tap", "multi_queue").
-		CombinedOutput()
-	require.NoError(t, err, string(out))
+	ip(t, "tuntap add dev rshare mode tap multi_queue")
 	for range 2 {
 		p, err := New(Config{Name: "rshare", Queues: 2, Addr: kernelIP})
 		require.NoError(t, err)
@@ -268,30 +266,26 @@ func TestQueuesAreNotShared(t *testing.T) {
 // A device that takes no frames although it is there says why: down, renamed and down, moved to
 // another network namespace; one in a bridge that it is to leave says so.
 func TestTrouble(t *testing.T) {
-	ip := func(args ...string) {
-		out, err := exec.Command("ip", args...).CombinedOutput()
-		require.NoError(t, err, "%v: %s", args, out)
-	}
 	enterNetns(t)
 	p, err := New(Config{Name: "rtrouble", Addr: kernelIP})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
 	require.Empty(t, p.Trouble())
-	ip("link", "set", "rtrouble", "down")
+	ip(t, "link set rtrouble down")
 	require.Contains(t, p.Trouble().Text,
 		"rtrouble is down: it takes no frames; ip link set rtrouble up")
-	ip("link", "set", "rtrouble", "name", "rother")
+	ip(t, "link set rtrouble name rother")
 	require.Contains(t, p.Trouble().Text, "rother is down")
-	ip("link", "set", "rother", "name", "rtrouble")
-	ip("link", "set", "rtrouble", "up")
+	ip(t, "link set rother name rtrouble")
+	ip(t, "link set rtrouble up")
 	require.Empty(t, p.Trouble())
 
-	ip("link", "add", "rbridge", "type", "bridge")
-	ip("link", "set", "rtrouble", "master", "rbridge")
+	ip(t, "link add rbridge type bridge")
+	ip(t, "link set rtrouble master rbridge")
 	require.NoError(t, p.WatchLink(func() {}))
 	require.Contains(t, p.Trouble().Text,
 		"rtrouble is in a bridge, and will not be in it after a restart")
-	ip("link", "set", "rtrouble", "nomaster")
+	ip(t, "link set rtrouble nomaster")
 
 	other := exec.Command("unshare", "-n", "cat") // holds a namespace
 	in, err := other.StdinPipe()
@@ -303,7 +297,7 @@ func TestTrouble(t *testing.T) {
 	require.NoError(t, err)
 	_, err = out.Read(make([]byte, 1)) // it is there
 	require.NoError(t, err)
-	ip("link", "set", "rtrouble", "netns", strconv.Itoa(other.Process.Pid))
+	ip(t, "link set rtrouble netns "+strconv.Itoa(other.Process.Pid))
 	require.Contains(t, p.Trouble().Text, "rtrouble is in another network namespace")
 	require.NoError(t, in.Close())
 	require.NoError(t, other.Wait())
