@@ -121,12 +121,12 @@ func TestStalledUplinkHoldsNobodyUp(t *testing.T) {
 	out := segment(macOut, macOne, ipOne, ipOut, 1000, 9)
 	left = 10 * len(out)
 	for range 200 { // it takes ten, and 64 wait
-		one.tries(out)
+		one.tries(one.q, out)
 		l.turn()
 	}
 	require.NotZero(t, l.stats("one").Throttled, "with its share of a full uplink it waits")
 	require.Zero(t, l.drops("out")["full"])
-	one.tries(segment(macTwo, macOne, ipOne, ipTwo, 1000, 9))
+	one.tries(one.q, segment(macTwo, macOne, ipOne, ipTwo, 1000, 9))
 	l.turn()
 	require.Empty(t, two.take())
 	l.now += stillNs

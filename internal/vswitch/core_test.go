@@ -40,9 +40,7 @@ func TestSlowProgramHoldsNobodyUp(t *testing.T) {
 // A program that is not there gets nothing, which is counted, and holds no buffers.
 func TestDetachedProgram(t *testing.T) {
 	l := newLab(t, nil)
-	require.NoError(t, l.sides["two"].port.Close())
-	delete(l.sides, "two")
-	l.awaitAttached(map[string]bool{"two": false})
+	l.detach("two")
 	for range 100 {
 		l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 	}
@@ -50,9 +48,7 @@ func TestDetachedProgram(t *testing.T) {
 	require.Equal(t, map[string]uint64{"detached": 100}, l.drops("two"))
 	l.requireWhole()
 	l.attach(&l.cfg.Programs[1])
-	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
-	l.turn()
-	require.Equal(t, "two", names(l.got()))
+	l.goes("two", "one", segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 }
 
 // In virtual time a program sends and receives at the rates that it has, in octets and in frames:
@@ -234,10 +230,10 @@ func TestNothingIsAllocated(t *testing.T) {
 			segment(macTwo, macOne, ipOut, ipTwo, 1, 2),
 			segment(macShared, macOne, ipOne, ipShared, 1, 2000),
 			segment(macShared, macOne, ipOne, ipShared, 1, 5000),
-			ether(macShared, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipShared, 6, 0x2000, tcpOf(9, 3000))),
-			ether(macShared, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipShared, 6, 4, tcpOf(9, 3000))),
-			arpFrame(allStations, requestOf(macOne)), ether(ip6Shared.SolicitedNode().GroupMAC(), macOne, 0,
-				etherTypeIPv6, solicit(ip6One, ip6Shared, macOne, ip6Shared.SolicitedNode())),
+			four(macShared, macOne, ipv4(ipOne, ipShared, 6, 0x2000, tcpOf(9, 3000))),
+			four(macShared, macOne, ipv4(ipOne, ipShared, 6, 4, tcpOf(9, 3000))),
+			arpFrame(allStations, requestOf(macOne)), six(ip6Shared.SolicitedNode().GroupMAC(), macOne,
+				solicit(ip6One, ip6Shared, macOne, ip6Shared.SolicitedNode())),
 		}
 		s := l.sides["one"]
 		bufs := make([]mem.Buf, len(frames))
@@ -351,11 +347,7 @@ func TestThrottledQueuesTakeTurns(t *testing.T) {
 	one := l.sides["one"]
 	for i, q := range one.all {
 		for range 4 * burst {
-			b := one.pool.Alloc()
-			f := segment(macTwo, macOne, ipOne, ipTwo, uint16(i), 2)
-			one.pool.Desc(b).Len = uint32(copy(one.pool.Slot(b)[one.pool.Headroom():], f))
-			require.Equal(t, 1, q.Tx([]mem.Buf{b}))
-			one.pool.Free(b)
+			require.True(t, one.tries(q, segment(macTwo, macOne, ipOne, ipTwo, uint16(i), 2)))
 		}
 	}
 	sent := map[uint16]int{}
@@ -399,9 +391,8 @@ func TestMulticastOfEachPort(t *testing.T) {
 	l.got()
 	require.NotZero(t, l.drops("one")["multicast-rate"])
 	require.NotZero(t, l.drops("out")["multicast-rate"])
-	l.side("out").send(
-		arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macShared,
-			TargetIP: ipShared}))
+	l.side("out").send(arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut,
+		TargetMAC: macShared, TargetIP: ipShared}))
 	l.side("two").send(arpFrame(inet.Broadcast, inet.AnnounceARP(macTwo, ipTwo)))
 	l.turn()
 	got := l.got()
@@ -431,12 +422,8 @@ func TestSegments(t *testing.T) {
 func TestLongFrames(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Programs[1].MTU = 600 })
 	f := append(segment(macTwo, macOne, ipOne, ipTwo, 1, 2), make([]byte, 600)...)
-	l.sides["one"].send(f[:600+pmd.FrameOverhead])
-	l.turn()
-	require.Equal(t, "two", names(l.got()))
-	l.sides["one"].send(f[:600+pmd.FrameOverhead+1])
-	l.turn()
-	require.Empty(t, l.got())
+	l.goes("two", "one", f[:600+pmd.FrameOverhead])
+	l.goes("", "one", f[:600+pmd.FrameOverhead+1])
 	require.Equal(t, map[string]uint64{"too-long": 1}, l.drops("two"))
 }
 
@@ -548,10 +535,7 @@ func TestWireIsEmptied(t *testing.T) {
 	for range rounds {
 		for _, q := range one.all {
 			for range burst {
-				b := one.pool.Alloc()
-				one.pool.Desc(b).Len = uint32(copy(one.pool.Slot(b)[one.pool.Desc(b).Off:], f))
-				require.Equal(t, 1, q.Tx([]mem.Buf{b}))
-				one.pool.Free(b)
+				require.True(t, one.tries(q, f))
 			}
 		}
 		for _, c := range l.sw.Cores() {

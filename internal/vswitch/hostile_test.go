@@ -168,9 +168,7 @@ func (h *hostile) scribble(r *rand.Rand) {
 func TestHostileProgram(t *testing.T) {
 	r := newRand(t)
 	l := newLab(t, func(c *Config) { c.Programs[1].Buffers = 64 })
-	require.NoError(t, l.sides["two"].port.Close())
-	delete(l.sides, "two")
-	l.awaitAttached(map[string]bool{"two": false})
+	l.detach("two")
 	for range sample.Count(20, 200) {
 		h := newHostile(t, &l.cfg.Programs[1])
 		l.awaitAttached(map[string]bool{"two": true})
@@ -208,9 +206,7 @@ func TestHostileProgram(t *testing.T) {
 // Programs that come and go leave no memory of the heap behind, and no goroutine.
 func TestProgramsComeAndGo(t *testing.T) {
 	l := newLab(t, nil)
-	require.NoError(t, l.sides["two"].port.Close())
-	delete(l.sides, "two")
-	l.awaitAttached(map[string]bool{"two": false})
+	l.detach("two")
 	cycle := func() {
 		h := attachHostile(t, &l.cfg.Programs[1])
 		l.awaitAttached(map[string]bool{"two": true})
@@ -248,13 +244,12 @@ func FuzzFrames(f *testing.F) {
 		segment(macTwo, macOne, ipOne, ipTwo, 1, 2),
 		segment(macShared, macOne, ip6One, ip6Shared, 1, 2000),
 		arpFrame(inet.Broadcast, announceOf(macOne)),
-		ether(inet.AllNodes.GroupMAC(), macOne, 0, etherTypeIPv6,
-			advert(ip6One, ip6One, macOne, inet.AllNodes)),
-		ether(macShared, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipShared, 6, 0x2000, tcpOf(9, 3000))),
-		ether(macShared, macOne, 0, etherTypeIPv4,
-			ipv4(ipOne, ipShared, 1, 0, quoting(3, ipv4(ipShared, ipOne, 6, 0, tcpOf(3500, 9))))),
-		ether(macTwo, macOne, 0, etherTypeIPv6,
-			ipv6(ip6One, ip6Two, 60, append([]byte{6, 0, 1, 4, 0, 0, 0, 0}, tcpOf(1, 2)...))),
+		six(inet.AllNodes.GroupMAC(), macOne, advert(ip6One, ip6One, macOne, inet.AllNodes)),
+		four(macShared, macOne, ipv4(ipOne, ipShared, 6, 0x2000, tcpOf(9, 3000))),
+		four(macShared, macOne, ipv4(ipOne, ipShared, 1, 0, quoting(3,
+			ipv4(ipShared, ipOne, 6, 0, tcpOf(3500, 9))))),
+		six(macTwo, macOne, ipv6(ip6One, ip6Two, 60, append([]byte{6, 0, 1, 4, 0, 0, 0, 0},
+			tcpOf(1, 2)...))),
 		ether(macTagged, macOne, 5, etherTypeIPv4, ipv4(ipOne, ipTagged, 6, 0, tcpOf(1, 2))),
 	} {
 		f.Add(b, false)
@@ -338,9 +333,7 @@ func requireOwn(t *testing.T, frame []byte, mac inet.MAC, addrs []inet.Addr) {
 func TestProgramWithHoles(t *testing.T) {
 	r := newRand(t)
 	l := newLab(t, nil)
-	require.NoError(t, l.sides["two"].port.Close())
-	delete(l.sides, "two")
-	l.awaitAttached(map[string]bool{"two": false})
+	l.detach("two")
 	h := newHostile(t, &l.cfg.Programs[1])
 	l.awaitAttached(map[string]bool{"two": true})
 	page := 4096 * (1 + r.IntN(hostileBytes/4096-1))

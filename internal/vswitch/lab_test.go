@@ -148,13 +148,19 @@ func (l *lab) turn() {
 func (s *side) send(frames ...[]byte) {
 	s.l.t.Helper()
 	for _, f := range frames {
-		b := s.pool.Alloc()
-		require.NotEqual(s.l.t, mem.NoBuf, b)
-		s.pool.Desc(b).Len = uint32(len(f))
-		copy(s.pool.Data(b), f)
-		require.Equal(s.l.t, 1, s.q.Tx([]mem.Buf{b}), "no room")
-		s.pool.Free(b)
+		require.True(s.l.t, s.tries(s.q, f), "no room")
 	}
+}
+
+// tries sends a frame if there is room in the ring of q.
+func (s *side) tries(q pmd.Queue, f []byte) bool {
+	s.l.t.Helper()
+	b := s.pool.Alloc()
+	require.NotEqual(s.l.t, mem.NoBuf, b)
+	s.pool.Desc(b).Len = uint32(len(f))
+	copy(s.pool.Data(b), f)
+	defer s.pool.Free(b)
+	return q.Tx([]mem.Buf{b}) == 1
 }
 
 // take is all that has come.
@@ -190,6 +196,26 @@ func (l *lab) side(name string) *side {
 		return l.uplink
 	}
 	return l.sides[name]
+}
+
+// goes has a station send a frame, and says whom it has to come to.
+func (l *lab) goes(want, from string, f []byte) {
+	l.t.Helper()
+	l.side(from).send(f)
+	l.turn()
+	require.Equal(l.t, want, names(l.got()), "%v", l.drops(from))
+}
+
+// detach ends programs.
+func (l *lab) detach(names ...string) {
+	l.t.Helper()
+	gone := map[string]bool{}
+	for _, name := range names {
+		require.NoError(l.t, l.sides[name].port.Close())
+		delete(l.sides, name)
+		gone[name] = false
+	}
+	l.awaitAttached(gone)
 }
 
 // stats is a snapshot without a goroutine that turns.
@@ -243,6 +269,15 @@ func ether(dst, src inet.MAC, vid, typ uint16, payload []byte) []byte {
 		b = append(b, 0)
 	}
 	return b
+}
+
+// four and six are frames without a tag.
+func four(dst, src inet.MAC, packet []byte) []byte {
+	return ether(dst, src, 0, etherTypeIPv4, packet)
+}
+
+func six(dst, src inet.MAC, packet []byte) []byte {
+	return ether(dst, src, 0, etherTypeIPv6, packet)
 }
 
 func arpFrame(dst inet.MAC, a inet.ARP) []byte {

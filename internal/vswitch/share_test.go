@@ -75,7 +75,7 @@ func contended(t testing.TB, cores, turns, octets int,
 		for _, s := range sources {
 			side := l.sides[s.name]
 			if s.every == 0 {
-				for n := 0; n < 64 && side.tries(frames[s.name]); n++ {
+				for n := 0; n < 64 && side.tries(side.q, frames[s.name]); n++ {
 				}
 				continue
 			}
@@ -105,17 +105,6 @@ func contended(t testing.TB, cores, turns, octets int,
 	}
 	l.requireWhole()
 	return sent, came, l
-}
-
-// tries sends a frame if there is room in the ring.
-func (s *side) tries(f []byte) bool {
-	b := s.pool.Alloc()
-	require.NotEqual(s.l.t, mem.NoBuf, b)
-	s.pool.Desc(b).Len = uint32(len(f))
-	copy(s.pool.Data(b), f)
-	n := s.q.Tx([]mem.Buf{b})
-	s.pool.Free(b)
-	return n == 1
 }
 
 // A program that sends less than its share of a full uplink loses nothing, whatever others send,
@@ -186,7 +175,7 @@ func TestReceiveRateIsShared(t *testing.T) {
 	}
 	const turns = 4000 // of 100 us
 	for i := range turns {
-		for n := 0; n < 8 && l.sides["two"].tries(flood); n++ {
+		for n := 0; n < 8 && l.sides["two"].tries(l.sides["two"].q, flood); n++ {
 		}
 		if i%8 == phase {
 			l.sides["one"].send(quiet)

@@ -221,9 +221,7 @@ func TestApplyRefused(t *testing.T) {
 			_, err := l.sw.Apply(ctx, change(slices.Clone(l.cfg.Programs)))
 			require.ErrorContains(t, err, want)
 		})
-		l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
-		l.turn()
-		require.Equal(t, "two", names(l.got()))
+		l.goes("two", "one", segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 	}
 	refused("there is no such uplink", func(p []Program) []Program { p[0].Uplink = 3; return p })
 	refused("no such file or directory", func(p []Program) []Program {
@@ -240,9 +238,7 @@ func TestApplyRefused(t *testing.T) {
 	require.ErrorContains(t, err, "core 0 does not turn")
 	_, err = l.sw.Stats(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	l.sides["one"].send(segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
-	l.turn()
-	require.Equal(t, "two", names(l.got()))
+	l.goes("two", "one", segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 }
 
 // hoarder is a device that keeps some Bufs to receive into.

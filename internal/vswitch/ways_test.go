@@ -24,76 +24,51 @@ func TestWays(t *testing.T) {
 		"program to program, IPv6": {"one", segment(macTwo, macOne, ip6One, ip6Two, 1, 2), "two"},
 		"link-local": {"one",
 			segment(macTwo, macOne, inet.LinkLocal(macOne), inet.LinkLocal(macTwo), 1, 2), "two"},
-		"out": {"one", segment(macOut, macOne, ipOne, ipOut, 1, 2), "out"},
-		"routed out": {"one", segment(macOut, macOne, ipOne, addr("192.0.2.1"), 1, 2),
-			"out"},
-		"in": {"out", segment(macOne, macOut, ipOut, ipOne, 1, 2), "one"},
+		"out":        {"one", segment(macOut, macOne, ipOne, ipOut, 1, 2), "out"},
+		"routed out": {"one", segment(macOut, macOne, ipOne, addr("192.0.2.1"), 1, 2), "out"},
+		"in":         {"out", segment(macOne, macOut, ipOut, ipOne, 1, 2), "one"},
 		"in, not TCP": {"out",
-			ether(macOne, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipOne, inet.ProtoUDP, 0, udpOf())), "one"},
+			four(macOne, macOut, ipv4(ipOut, ipOne, inet.ProtoUDP, 0, udpOf())), "one"},
 		"in, fragment": {"out",
-			ether(macOne, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipOne, inet.ProtoUDP, 9, udpOf())), "one"},
-		"priority tag": {"out",
-			ether(macOne, macOut, 0, inet.EtherTypeVLAN,
-				append([]byte{0xe0, 0, 8, 0}, ipv4(ipOut, ipOne, inet.ProtoTCP, 0, tcpOf(1, 2))...)), "one"},
-		"VLAN in": {"out",
-			ether(macTagged, macOut, 5, etherTypeIPv4, ipv4(ipOut, ipTagged, inet.ProtoTCP, 0, tcpOf(1, 2))),
-			"tagged"},
-		"VLAN out": {"tagged",
-			ether(macOut, macTagged, 5, etherTypeIPv4, ipv4(ipTagged, ipOut, inet.ProtoTCP, 0, tcpOf(1, 2))),
-			"out"},
-		"another's VLAN": {"out",
-			ether(macTagged, macOut, 6, etherTypeIPv4, ipv4(ipOut, ipTagged, inet.ProtoTCP, 0, tcpOf(1, 2))),
-			""},
-		"tagged station, untagged": {"out",
-			ether(macTagged, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipTagged, inet.ProtoTCP, 0, tcpOf(1, 2))),
-			""},
-		"nobody's MAC": {"out", segment(inet.MAC{2, 5: 77}, macOut, ipOut, ipOne, 1, 2), ""},
-		"nobody's MAC, out": {"one", segment(inet.MAC{2, 5: 77}, macOne, ipOne, ipOut, 1, 2),
-			"out"},
-		"another's address": {"out", segment(macOne, macOut, ipOut, ipTwo, 1, 2), ""},
-		"to itself":         {"one", segment(macOne, macOne, ipOne, ipOne, 1, 2), ""},
-		"shared, first": {"out", segment(macShared, macOut, ipOut, ipShared, 9, 1000),
-			"left"},
-		"shared, last": {"out", segment(macShared, macOut, ipOut, ipShared, 9, 1999),
-			"left"},
-		"shared, other": {"out", segment(macShared, macOut, ipOut, ipShared, 9, 2000),
-			"right"},
-		"shared, second range": {"one", segment(macShared, macOne, ip6One, ip6Shared, 9, 3999),
-			"right"},
+			four(macOne, macOut, ipv4(ipOut, ipOne, inet.ProtoUDP, 9, udpOf())), "one"},
+		"priority tag": {"out", ether(macOne, macOut, 0, inet.EtherTypeVLAN,
+			append([]byte{0xe0, 0, 8, 0}, ipv4(ipOut, ipOne, inet.ProtoTCP, 0, tcpOf(1, 2))...)), "one"},
+		"VLAN in": {"out", ether(macTagged, macOut, 5, etherTypeIPv4,
+			ipv4(ipOut, ipTagged, inet.ProtoTCP, 0, tcpOf(1, 2))), "tagged"},
+		"VLAN out": {"tagged", ether(macOut, macTagged, 5, etherTypeIPv4,
+			ipv4(ipTagged, ipOut, inet.ProtoTCP, 0, tcpOf(1, 2))), "out"},
+		"another's VLAN": {"out", ether(macTagged, macOut, 6, etherTypeIPv4,
+			ipv4(ipOut, ipTagged, inet.ProtoTCP, 0, tcpOf(1, 2))), ""},
+		"tagged station, untagged": {"out", four(macTagged, macOut,
+			ipv4(ipOut, ipTagged, inet.ProtoTCP, 0, tcpOf(1, 2))), ""},
+		"nobody's MAC":          {"out", segment(inet.MAC{2, 5: 77}, macOut, ipOut, ipOne, 1, 2), ""},
+		"nobody's MAC, out":     {"one", segment(inet.MAC{2, 5: 77}, macOne, ipOne, ipOut, 1, 2), "out"},
+		"another's address":     {"out", segment(macOne, macOut, ipOut, ipTwo, 1, 2), ""},
+		"to itself":             {"one", segment(macOne, macOne, ipOne, ipOne, 1, 2), ""},
+		"shared, first":         {"out", segment(macShared, macOut, ipOut, ipShared, 9, 1000), "left"},
+		"shared, last":          {"out", segment(macShared, macOut, ipOut, ipShared, 9, 1999), "left"},
+		"shared, other":         {"out", segment(macShared, macOut, ipOut, ipShared, 9, 2000), "right"},
+		"shared, second range":  {"one", segment(macShared, macOne, ip6One, ip6Shared, 9, 3999), "right"},
 		"shared, nobody's port": {"out", segment(macShared, macOut, ipOut, ipShared, 9, 4000), ""},
-		"shared, out": {"right", segment(macOut, macShared, ipShared, ipOut, 3000, 9),
-			"out"},
-		"shared to one": {"left", segment(macOne, macShared, ipShared, ipOne, 1500, 9),
-			"one"},
-		"shared, error": {"out",
-			ether(macShared, macOut, 0, etherTypeIPv4,
-				ipv4(ipOut, ipShared, inet.ProtoICMP, 0,
-					quoting(3, ipv4(ipShared, ipOut, 6, 0, tcpOf(3500, 9))))), "right"},
-		"shared, error, IPv6": {"out",
-			ether(macShared, macOut, 0, etherTypeIPv6,
-				ipv6(ip6Out, ip6Shared, inet.ProtoICMPv6,
-					quoting(2, ipv6(ip6Shared, ip6Out, 6, tcpOf(2000, 9))))), "right"},
+		"shared, out":           {"right", segment(macOut, macShared, ipShared, ipOut, 3000, 9), "out"},
+		"shared to one":         {"left", segment(macOne, macShared, ipShared, ipOne, 1500, 9), "one"},
+		"shared, error": {"out", four(macShared, macOut, ipv4(ipOut, ipShared, inet.ProtoICMP, 0,
+			quoting(3, ipv4(ipShared, ipOut, 6, 0, tcpOf(3500, 9))))), "right"},
+		"shared, error, IPv6": {"out", six(macShared, macOut, ipv6(ip6Out, ip6Shared, inet.ProtoICMPv6,
+			quoting(2, ipv6(ip6Shared, ip6Out, 6, tcpOf(2000, 9))))), "right"},
 		"shared, error of nobody": {"out",
-			ether(macShared, macOut, 0, etherTypeIPv4,
-				ipv4(ipOut, ipShared, inet.ProtoICMP, 0,
-					quoting(3, ipv4(ipShared, ipOut, 6, 0, tcpOf(9, 3500))))), ""},
-		"shared, error of UDP": {"out",
-			ether(macShared, macOut, 0, etherTypeIPv4,
-				ipv4(ipOut, ipShared, inet.ProtoICMP, 0, quoting(3, ipv4(ipShared, ipOut, 17, 0, udpOf())))),
-			""},
-		"shared, ping": {"out",
-			ether(macShared, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipShared, inet.ProtoICMP, 0, echoOf())),
-			"left"},
-		"who has one": {"out",
-			arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOut, ipOne)), "one"},
-		"who has two": {"one",
-			arpFrame(inet.Broadcast, inet.RequestARP(macOne, ipOne, ipTwo)), "two"},
-		"who has out": {"one",
-			arpFrame(inet.Broadcast, inet.RequestARP(macOne, ipOne, ipOut)), "out"},
+			four(macShared, macOut, ipv4(ipOut, ipShared, inet.ProtoICMP, 0,
+				quoting(3, ipv4(ipShared, ipOut, 6, 0, tcpOf(9, 3500))))), ""},
+		"shared, error of UDP": {"out", four(macShared, macOut, ipv4(ipOut, ipShared, inet.ProtoICMP, 0,
+			quoting(3, ipv4(ipShared, ipOut, 17, 0, udpOf())))), ""},
+		"shared, ping": {"out", four(macShared, macOut, ipv4(ipOut, ipShared, inet.ProtoICMP, 0,
+			echoOf())), "left"},
+		"who has one": {"out", arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOut, ipOne)), "one"},
+		"who has two": {"one", arpFrame(inet.Broadcast, inet.RequestARP(macOne, ipOne, ipTwo)), "two"},
+		"who has out": {"one", arpFrame(inet.Broadcast, inet.RequestARP(macOne, ipOne, ipOut)), "out"},
 		"who has another, from out": {"out",
 			arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOut, addr("10.9.0.99"))), ""},
-		"who has mine": {"one", arpFrame(inet.Broadcast, inet.ProbeARP(macOne, ipOne)),
-			"out"},
+		"who has mine": {"one", arpFrame(inet.Broadcast, inet.ProbeARP(macOne, ipOne)), "out"},
 		"announcement": {"one", arpFrame(inet.Broadcast, inet.AnnounceARP(macOne, ipOne)),
 			"two left right out"},
 		"announcement from out": {"out", arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipOut)),
@@ -102,47 +77,37 @@ func TestWays(t *testing.T) {
 			arpFrame(inet.Broadcast, inet.AnnounceARP(macShared, ipShared)), "one two out"},
 		"one's address, announced": {"out", arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipOne)),
 			"one"},
-		"one's address, replied": {"out",
-			arpFrame(macTwo, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOne, TargetMAC: macTwo,
-				TargetIP: ipTwo}), "one"},
+		"one's address, replied": {"out", arpFrame(macTwo, inet.ARP{Op: 2, SenderMAC: macOut,
+			SenderIP: ipOne, TargetMAC: macTwo, TargetIP: ipTwo}), "one"},
 		"one's address, asking": {"out",
 			arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOne, ipTwo)), "one"},
-		"one's address, probed": {"out", arpFrame(inet.Broadcast, inet.ProbeARP(macOut, ipOne)),
-			"one"},
+		"one's address, probed": {"out", arpFrame(inet.Broadcast, inet.ProbeARP(macOut, ipOne)), "one"},
 		"shared's, announced": {"out", arpFrame(inet.Broadcast, inet.AnnounceARP(macOut, ipShared)),
 			"left right"},
-		"one's, advertised": {"out",
-			ether(macTwo, macOut, 0, etherTypeIPv6, advert(ip6Out, ip6One, macOut, ip6Two)), "one"},
-		"one's, soliciting": {"out",
-			ether(macTwo, macOut, 0, etherTypeIPv6, solicit(ip6One, ip6Two, macOut, ip6Two)), "one"},
-		"one's, routed": {"out", segment(macTwo, macOut, ipOne, ipTwo, 1, 2), "two"},
-		"reply": {"out",
-			arpFrame(macOne, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macOne,
-				TargetIP: ipOne}), "one"},
-		"reply to shared": {"out",
-			arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut, TargetMAC: macShared,
-				TargetIP: ipShared}), "left right"},
-		"unicast request": {"out", arpFrame(macOne, inet.RequestARP(macOut, ipOut, ipOne)),
-			"one"},
+		"one's, advertised": {"out", six(macTwo, macOut, advert(ip6Out, ip6One, macOut, ip6Two)), "one"},
+		"one's, soliciting": {"out", six(macTwo, macOut, solicit(ip6One, ip6Two, macOut, ip6Two)), "one"},
+		"one's, routed":     {"out", segment(macTwo, macOut, ipOne, ipTwo, 1, 2), "two"},
+		"reply": {"out", arpFrame(macOne, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut,
+			TargetMAC: macOne, TargetIP: ipOne}), "one"},
+		"reply to shared": {"out", arpFrame(macShared, inet.ARP{Op: 2, SenderMAC: macOut, SenderIP: ipOut,
+			TargetMAC: macShared, TargetIP: ipShared}), "left right"},
+		"unicast request": {"out", arpFrame(macOne, inet.RequestARP(macOut, ipOut, ipOne)), "one"},
 		"shared looks for itself": {"left",
 			arpFrame(inet.Broadcast, inet.ProbeARP(macShared, ipShared)), "out"},
-		"solicitation": {"out", ether(ip6One.SolicitedNode().GroupMAC(), macOut, 0,
-			etherTypeIPv6, solicit(ip6Out, ip6One, macOut, ip6One.SolicitedNode())), "one"},
+		"solicitation": {"out", six(ip6One.SolicitedNode().GroupMAC(), macOut,
+			solicit(ip6Out, ip6One, macOut, ip6One.SolicitedNode())), "one"},
 		"solicitation, unicast": {"out",
-			ether(macOne, macOut, 0, etherTypeIPv6, solicit(ip6Out, ip6One, macOut, ip6One)), "one"},
-		"solicitation out": {"one", ether(ip6Out.SolicitedNode().GroupMAC(), macOne, 0,
-			etherTypeIPv6, solicit(ip6One, ip6Out, macOne, ip6Out.SolicitedNode())), "out"},
-		"advertisement to shared": {"out",
-			ether(macShared, macOut, 0, etherTypeIPv6, advert(ip6Out, ip6Out, macOut, ip6Shared)),
-			"left right"},
-		"router's advertisement": {"out", ether(inet.AllNodes.GroupMAC(), macOut, 0, etherTypeIPv6,
+			six(macOne, macOut, solicit(ip6Out, ip6One, macOut, ip6One)), "one"},
+		"solicitation out": {"one", six(ip6Out.SolicitedNode().GroupMAC(), macOne,
+			solicit(ip6One, ip6Out, macOne, ip6Out.SolicitedNode())), "out"},
+		"advertisement to shared": {"out", six(macShared, macOut,
+			advert(ip6Out, ip6Out, macOut, ip6Shared)), "left right"},
+		"router's advertisement": {"out", six(inet.AllNodes.GroupMAC(), macOut,
 			ipv6(router, inet.AllNodes, inet.ProtoICMPv6, []byte{134, 15: 0})), "one two left right"},
-		"routed solicitation": {"out",
-			withHop(ether(ip6One.SolicitedNode().GroupMAC(), macOut, 0, etherTypeIPv6,
-				solicit(ip6Out, ip6One, macOut, ip6One.SolicitedNode())), 254), ""},
-		"multicast": {"one",
-			ether(inet.MAC{1, 0, 0x5e, 0, 0, 1}, macOne, 0, etherTypeIPv4,
-				ipv4(ipOne, addr("224.0.0.1"), 2, 0, udpOf())), "two left right out"},
+		"routed solicitation": {"out", withHop(six(ip6One.SolicitedNode().GroupMAC(), macOut,
+			solicit(ip6Out, ip6One, macOut, ip6One.SolicitedNode())), 254), ""},
+		"multicast": {"one", ether(inet.MAC{1, 0, 0x5e, 0, 0, 1}, macOne, 0, etherTypeIPv4,
+			ipv4(ipOne, addr("224.0.0.1"), 2, 0, udpOf())), "two left right out"},
 		"own MAC from out": {"out", segment(macTwo, macOne, ipOne, ipTwo, 1, 2), ""},
 		"802.3":            {"out", ether(macOne, macOut, 0, 100, make([]byte, 50)), ""},
 	} {
@@ -177,104 +142,75 @@ func TestSpoofing(t *testing.T) {
 		f      []byte
 		reason Reason
 	}{
-		"MAC":             {"one", segment(macTwo, macOut, ipOne, ipTwo, 1, 2), SpoofedMAC},
-		"neighbour's MAC": {"one", segment(macOut, macTwo, ipTwo, ipOut, 1, 2), SpoofedMAC},
-		"group's MAC": {"one", segment(macTwo, inet.MAC{3, 5: 1}, ipOne, ipTwo, 1, 2),
-			Malformed},
+		"MAC":                 {"one", segment(macTwo, macOut, ipOne, ipTwo, 1, 2), SpoofedMAC},
+		"neighbour's MAC":     {"one", segment(macOut, macTwo, ipTwo, ipOut, 1, 2), SpoofedMAC},
+		"group's MAC":         {"one", segment(macTwo, inet.MAC{3, 5: 1}, ipOne, ipTwo, 1, 2), Malformed},
 		"address":             {"one", segment(macTwo, macOne, ipOut, ipTwo, 1, 2), SpoofedAddr},
 		"neighbour's address": {"one", segment(macOut, macOne, ipTwo, ipOut, 1, 2), SpoofedAddr},
 		"IPv6 address":        {"one", segment(macTwo, macOne, ip6Out, ip6Two, 1, 2), SpoofedAddr},
 		"neighbour's link-local": {"one", segment(macOut, macOne, inet.LinkLocal(macTwo), ip6Out, 1,
 			2), SpoofedAddr},
-		"IPv4 in IPv6": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv6, mapped(ipv6(ip6One, ip6Two, 6, tcpOf(1, 2)))),
+		"IPv4 in IPv6": {"one", six(macTwo, macOne, mapped(ipv6(ip6One, ip6Two, 6, tcpOf(1, 2)))),
 			Malformed},
-		"no address": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv4,
-				putSource(ipv4(ipOne, ipTwo, 6, 0, tcpOf(1, 2)), unspecified4)), SpoofedAddr},
+		"no address": {"one", four(macTwo, macOne, putSource(ipv4(ipOne, ipTwo, 6, 0, tcpOf(1, 2)),
+			unspecified4)), SpoofedAddr},
 		"VLAN": {"one",
 			ether(macTagged, macOne, 5, etherTypeIPv4, ipv4(ipOne, ipTagged, 6, 0, tcpOf(1, 2))), Vlan},
 		"no VLAN": {"tagged", segment(macOne, macTagged, ipTagged, ipOne, 1, 2), Vlan},
-		"two tags": {"tagged",
-			ether(macOut, macTagged, 5, inet.EtherTypeVLAN,
-				append([]byte{0, 6, 8, 0}, ipv4(ipTagged, ipOut, 6, 0, tcpOf(1, 2))...)), Vlan},
+		"two tags": {"tagged", ether(macOut, macTagged, 5, inet.EtherTypeVLAN,
+			append([]byte{0, 6, 8, 0}, ipv4(ipTagged, ipOut, 6, 0, tcpOf(1, 2))...)), Vlan},
 		"ARP sender's MAC": {"one", ether(inet.Broadcast, macOne, 0, inet.EtherTypeARP,
 			arpFrame(inet.Broadcast, inet.AnnounceARP(macTwo, ipOne))[14:]), SpoofedMAC},
 		"ARP sender's address": {"one", arpFrame(inet.Broadcast, inet.AnnounceARP(macOne, ipTwo)),
 			SpoofedAddr},
-		"ARP reply": {"one",
-			arpFrame(macOut, inet.ARP{Op: 2, SenderMAC: macOne, SenderIP: ipTwo, TargetMAC: macOut,
-				TargetIP: ipOut}), SpoofedAddr},
+		"ARP reply": {"one", arpFrame(macOut, inet.ARP{Op: 2, SenderMAC: macOne, SenderIP: ipTwo,
+			TargetMAC: macOut, TargetIP: ipOut}), SpoofedAddr},
 		"ARP probe for another's": {"one", arpFrame(inet.Broadcast, inet.ProbeARP(macOne, ipTwo)),
 			SpoofedAddr},
-		"advertisement of another's": {"one",
-			ether(all, macOne, 0, etherTypeIPv6, advert(ip6One, ip6Two, macOne, inet.AllNodes)),
-			SpoofedAddr},
+		"advertisement of another's": {"one", six(all, macOne, advert(ip6One, ip6Two, macOne,
+			inet.AllNodes)), SpoofedAddr},
 		"advertisement with a MAC": {"one",
-			ether(all, macOne, 0, etherTypeIPv6, advert(ip6One, ip6One, macTwo, inet.AllNodes)), SpoofedMAC},
-		"advertisement, short": {"one",
-			ether(all, macOne, 0, etherTypeIPv6, ipv6(ip6One, inet.AllNodes, 58, []byte{136, 0, 0, 0})),
-			SpoofedAddr},
+			six(all, macOne, advert(ip6One, ip6One, macTwo, inet.AllNodes)), SpoofedMAC},
+		"advertisement, short": {"one", six(all, macOne, ipv6(ip6One, inet.AllNodes, 58,
+			[]byte{136, 0, 0, 0})), SpoofedAddr},
 		"solicitation with a MAC": {"one",
-			ether(macOut, macOne, 0, etherTypeIPv6, solicit(ip6One, ip6Out, macTwo, ip6Out)), SpoofedMAC},
-		"solicitation, option of 0": {"one",
-			ether(macOut, macOne, 0, etherTypeIPv6,
-				ipv6(ip6One, ip6Out, 58, append(append([]byte{135, 0, 0, 0, 0, 0, 0, 0}, ip6Out[:]...),
-					make([]byte, 8)...))), Malformed},
-		"looks for another's": {"one", ether(ip6Two.SolicitedNode().GroupMAC(), macOne, 0,
-			etherTypeIPv6, solicit(inet.Addr{}, ip6Two, macOne, ip6Two.SolicitedNode())), SpoofedAddr},
+			six(macOut, macOne, solicit(ip6One, ip6Out, macTwo, ip6Out)), SpoofedMAC},
+		"solicitation, option of 0": {"one", six(macOut, macOne, ipv6(ip6One, ip6Out, 58,
+			append(append([]byte{135, 0, 0, 0, 0, 0, 0, 0}, ip6Out[:]...), make([]byte, 8)...))), Malformed},
+		"looks for another's": {"one", six(ip6Two.SolicitedNode().GroupMAC(), macOne,
+			solicit(inet.Addr{}, ip6Two, macOne, ip6Two.SolicitedNode())), SpoofedAddr},
 		"advertises a router": {"one",
-			ether(all, macOne, 0, etherTypeIPv6,
-				ipv6(inet.LinkLocal(macOne), inet.AllNodes, 58, make16(134))), Router},
+			six(all, macOne, ipv6(inet.LinkLocal(macOne), inet.AllNodes, 58, make16(134))), Router},
 		"asks for groups": {"one",
-			ether(all, macOne, 0, etherTypeIPv6,
-				ipv6(inet.LinkLocal(macOne), inet.AllNodes, 58, make16(130))), Router},
-		"asks for groups, by header": {"one",
-			ether(all, macOne, 0, etherTypeIPv6,
-				ipv6(inet.LinkLocal(macOne), inet.AllNodes, 0,
-					append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, make16(130)...))), Router},
-		"redirects": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(inet.LinkLocal(macOne), ip6Two, 58, make16(137))),
+			six(all, macOne, ipv6(inet.LinkLocal(macOne), inet.AllNodes, 58, make16(130))), Router},
+		"asks for groups, by header": {"one", six(all, macOne, ipv6(inet.LinkLocal(macOne), inet.AllNodes,
+			0, append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, make16(130)...))), Router},
+		"redirects": {"one", six(macTwo, macOne, ipv6(inet.LinkLocal(macOne), ip6Two, 58, make16(137))),
 			Router},
-		"redirects, IPv4": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv4, ipv4(ipOne, ipTwo, 1, 0, make16(5))), Router},
-		"hides in options": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv6,
-				ipv6(ip6One, ip6Two, 60, append([]byte{58, 0, 0x80, 0, 0, 0, 0, 0}, make16(136)...))),
-			Extension},
-		"after options": {"one",
-			ether(all, macOne, 0, etherTypeIPv6,
-				ipv6(ip6One, inet.AllNodes, 60,
-					append([]byte{58, 0, 1, 4, 0, 0, 0, 0},
-						advert(ip6One, ip6Two, macOne, inet.AllNodes)[40:]...))), SpoofedAddr},
-		"in fragments": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Two, 44, fragment6(58, make16(136)))),
+		"redirects, IPv4": {"one", four(macTwo, macOne, ipv4(ipOne, ipTwo, 1, 0, make16(5))), Router},
+		"hides in options": {"one", six(macTwo, macOne, ipv6(ip6One, ip6Two, 60,
+			append([]byte{58, 0, 0x80, 0, 0, 0, 0, 0}, make16(136)...))), Extension},
+		"after options": {"one", six(all, macOne, ipv6(ip6One, inet.AllNodes, 60,
+			append([]byte{58, 0, 1, 4, 0, 0, 0, 0}, advert(ip6One, ip6Two, macOne, inet.AllNodes)[40:]...))),
+			SpoofedAddr},
+		"in fragments": {"one", six(macTwo, macOne, ipv6(ip6One, ip6Two, 44, fragment6(58, make16(136)))),
 			Fragment},
-		"in fragments, hidden": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv6, ipv6(ip6One, ip6Two, 44, fragment6(60, make16(58)))),
-			Fragment},
-		"EtherType": {"one", ether(macTwo, macOne, 0, 0x88cc, make([]byte, 40)),
-			EtherType},
-		"port": {"left", segment(macOut, macShared, ipShared, ipOut, 2000, 9),
-			SpoofedPort},
-		"nobody's port": {"left", segment(macOut, macShared, ipShared, ipOut, 9999, 9),
-			SpoofedPort},
-		"port, to one": {"right", segment(macOne, macShared, ip6Shared, ip6One, 1000, 9),
-			SpoofedPort},
+		"in fragments, hidden": {"one", six(macTwo, macOne, ipv6(ip6One, ip6Two, 44,
+			fragment6(60, make16(58)))), Fragment},
+		"EtherType":     {"one", ether(macTwo, macOne, 0, 0x88cc, make([]byte, 40)), EtherType},
+		"port":          {"left", segment(macOut, macShared, ipShared, ipOut, 2000, 9), SpoofedPort},
+		"nobody's port": {"left", segment(macOut, macShared, ipShared, ipOut, 9999, 9), SpoofedPort},
+		"port, to one":  {"right", segment(macOne, macShared, ip6Shared, ip6One, 1000, 9), SpoofedPort},
 		"UDP of shared": {"left",
-			ether(macOut, macShared, 0, etherTypeIPv4, ipv4(ipShared, ipOut, 17, 0, udpOf())), SpoofedPort},
-		"error about another's": {"left",
-			ether(macOut, macShared, 0, etherTypeIPv4,
-				ipv4(ipShared, ipOut, 1, 0, quoting(3, ipv4(ipOut, ipShared, 6, 0, tcpOf(9, 2000))))),
+			four(macOut, macShared, ipv4(ipShared, ipOut, 17, 0, udpOf())), SpoofedPort},
+		"error about another's": {"left", four(macOut, macShared,
+			ipv4(ipShared, ipOut, 1, 0, quoting(3, ipv4(ipOut, ipShared, 6, 0, tcpOf(9, 2000))))),
 			SpoofedPort},
-		"fragment of shared": {"left",
-			ether(macOut, macShared, 0, etherTypeIPv4, ipv4(ipShared, ipOut, 6, 0x2000, tcpOf(1000, 9))),
-			Fragment},
-		"later fragment of shared": {"left",
-			ether(macOut, macShared, 0, etherTypeIPv4, ipv4(ipShared, ipOut, 6, 7, tcpOf(1000, 9))),
-			Fragment},
-		"not whole": {"one",
-			ether(macTwo, macOne, 0, etherTypeIPv4, []byte{0x45, 0, 0xff, 0xff, 19: 0}), Malformed},
+		"fragment of shared": {"left", four(macOut, macShared, ipv4(ipShared, ipOut, 6, 0x2000,
+			tcpOf(1000, 9))), Fragment},
+		"later fragment of shared": {"left", four(macOut, macShared,
+			ipv4(ipShared, ipOut, 6, 7, tcpOf(1000, 9))), Fragment},
+		"not whole": {"one", four(macTwo, macOne, []byte{0x45, 0, 0xff, 0xff, 19: 0}), Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.t = t
@@ -324,8 +260,7 @@ func TestSharedAddressIsAnsweredFor(t *testing.T) {
 	}
 	group := ip6Shared.SolicitedNode()
 	for src, wantDst := range map[inet.Addr]inet.Addr{ip6Out: ip6Out, {}: inet.AllNodes} {
-		l.uplink.send(
-			ether(group.GroupMAC(), macOut, 0, etherTypeIPv6, solicit(src, ip6Shared, macOut, group)))
+		l.uplink.send(six(group.GroupMAC(), macOut, solicit(src, ip6Shared, macOut, group)))
 		l.turn()
 		got = l.got()
 		require.Equal(t, "out", names(got), "%v", src)
@@ -344,14 +279,8 @@ func TestSharedAddressIsAnsweredFor(t *testing.T) {
 			require.Equal(t, macOut, e.Dst)
 		}
 	}
-	require.NoError(t, l.sides["left"].port.Close())
-	require.NoError(t, l.sides["right"].port.Close())
-	delete(l.sides, "left")
-	delete(l.sides, "right")
-	l.awaitAttached(map[string]bool{"left": false, "right": false})
-	l.uplink.send(arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOut, ipShared)))
-	l.turn()
-	require.Empty(t, names(l.got()))
+	l.detach("left", "right")
+	l.goes("", "out", arpFrame(inet.Broadcast, inet.RequestARP(macOut, ipOut, ipShared)))
 	l.requireWhole()
 }
 
@@ -359,28 +288,20 @@ func TestSharedAddressIsAnsweredFor(t *testing.T) {
 // nowhere, nor one from elsewhere.
 func TestFragmentsOfSharedAddress(t *testing.T) {
 	l := newLab(t, nil)
-	first := ether(macShared, macOut, 0, etherTypeIPv4,
-		ipv4(ipOut, ipShared, 6, 0x2000, tcpOf(9, 3000)))
-	later := ether(macShared, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipShared, 6, 4, make([]byte, 64)))
-	elsewhere := ether(macShared, macOne, 0, etherTypeIPv4,
-		ipv4(ipOne, ipShared, 6, 4, make([]byte, 64)))
-	ways := func(want string, from string, f []byte) {
-		t.Helper()
-		l.side(from).send(f)
-		l.turn()
-		require.Equal(t, want, names(l.got()))
-	}
-	ways("", "out", later)
-	ways("right", "out", first)
-	ways("right", "out", later)
-	ways("", "one", elsewhere)
+	first := four(macShared, macOut, ipv4(ipOut, ipShared, 6, 0x2000, tcpOf(9, 3000)))
+	later := four(macShared, macOut, ipv4(ipOut, ipShared, 6, 4, make([]byte, 64)))
+	elsewhere := four(macShared, macOne, ipv4(ipOne, ipShared, 6, 4, make([]byte, 64)))
+	l.goes("", "out", later)
+	l.goes("right", "out", first)
+	l.goes("right", "out", later)
+	l.goes("", "one", elsewhere)
 	l.now += fragmentNs
-	ways("", "out", later)
+	l.goes("", "out", later)
 	require.Equal(t, map[string]uint64{"fragment-unknown": 2}, l.drops("out"))
 	// One that floods the table with fragments of its own has them forgotten, and takes no more
 	// memory.
 	for i := range 3000 {
-		f := ether(macShared, macOut, 0, etherTypeIPv4, ipv4(ipOut, ipShared, 6, 0x2000, tcpOf(9, 1000)))
+		f := four(macShared, macOut, ipv4(ipOut, ipShared, 6, 0x2000, tcpOf(9, 1000)))
 		be.PutUint16(f[14+4:], uint16(i))
 		l.uplink.send(f)
 		if i%200 == 0 {
@@ -390,15 +311,14 @@ func TestFragmentsOfSharedAddress(t *testing.T) {
 	}
 	l.turn()
 	l.got()
-	ways("right", "out", first)
-	ways("right", "out", later)
+	l.goes("right", "out", first)
+	l.goes("right", "out", later)
 	ip6 := func(offset uint16, payload []byte) []byte {
 		h := []byte{6, 0, byte(offset >> 8), byte(offset), 0, 0, 0, 5}
-		return ether(macShared, macOut, 0, etherTypeIPv6,
-			ipv6(ip6Out, ip6Shared, 44, append(h, payload...)))
+		return six(macShared, macOut, ipv6(ip6Out, ip6Shared, 44, append(h, payload...)))
 	}
-	ways("left", "out", ip6(1, tcpOf(9, 1500)))
-	ways("left", "out", ip6(4<<3, tcpOf(9, 3000)))
+	l.goes("left", "out", ip6(1, tcpOf(9, 1500)))
+	l.goes("left", "out", ip6(4<<3, tcpOf(9, 3000)))
 	l.requireWhole()
 }
 
@@ -418,7 +338,7 @@ func TestSolicitationForAMappedAddress(t *testing.T) {
 	l := newLab(t, nil)
 	group := ip6Shared.SolicitedNode()
 	ask := func(dst, src inet.MAC, from, to inet.Addr) []byte {
-		f := ether(dst, src, 0, etherTypeIPv6, solicit(from, ip6Shared, src, to))
+		f := six(dst, src, solicit(from, ip6Shared, src, to))
 		copy(f[inet.EthernetLen+inet.IPv6Len+8:], ipShared[:])
 		return f
 	}
