@@ -144,24 +144,11 @@ func TestGetRights(t *testing.T) {
 		name string
 		post func(*rogue, grant) error
 	}{
-		{"write", func(c *rogue, g grant) error {
-			return errOf(
-				c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: c.buf.Slice(rogueData, 10),
-					RemoteSTag: g.stag, RemoteOffset: g.to}))
-		}},
-		{"beyond", func(c *rogue, g grant) error {
-			return errOf(
-				c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10),
-					RemoteSTag: g.stag, RemoteOffset: g.to + g.length - 9}))
-		}},
+		{"write", func(c *rogue, g grant) error { return c.post(rnic.OpWrite, g, 0) }},
+		{"beyond", func(c *rogue, g grant) error { return c.post(rnic.OpRead, g, g.length-9) }},
 		{"afterwards", func(c *rogue, g grant) error {
-			c.send(finish{length: g.length, digest: *g.digest}.marshal(make([]byte, finishLen)))
-			a, err := parseAnswer(c.receive())
-			require.NoError(c.r.t, err)
-			require.True(c.r.t, a.match)
-			return errOf(
-				c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10),
-					RemoteSTag: g.stag, RemoteOffset: g.to}))
+			require.True(c.r.t, c.finishes(finish{length: g.length, digest: *g.digest}).match)
+			return c.post(rnic.OpRead, g, 0)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -187,10 +174,7 @@ func TestGetMismatch(t *testing.T) {
 	} {
 		r := newRig(t, 100, ServerConfig{File: file})
 		c, _ := r.getRogue()
-		c.send(f.marshal(make([]byte, finishLen)))
-		a, err := parseAnswer(c.receive())
-		require.NoError(t, err)
-		require.False(t, a.match)
+		require.False(t, c.finishes(f).match)
 		c.qp.Disconnect()
 		require.ErrorContains(t, r.result().Err, want)
 	}

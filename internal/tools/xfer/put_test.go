@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"sync"
 	"testing"
 	"testing/iotest"
@@ -15,9 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/testhost"
-	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -412,18 +409,16 @@ func TestPutOverPollers(t *testing.T) {
 		noMarkers, noCRC, drop bool
 	}{{}, {noMarkers: true}, {noCRC: true}, {drop: true}} {
 		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
-			link, err := wire.New(wire.Config{})
-			require.NoError(t, err)
-			server, client := overPoller(t, link.Port(0), 1), overPoller(t, link.Port(1), 2)
+			devs := testnic.Wired(t)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			l, err := server.Listen(ctx, fmt.Sprintf(":%d", DefaultPort), rnic.ListenOptions{})
+			l, err := devs[0].Listen(ctx, fmt.Sprintf(":%d", DefaultPort), rnic.ListenOptions{})
 			require.NoError(t, err)
 			r := newRigOver(t, 3<<20, ServerConfig{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC,
-				DropBadCRC: tc.drop}, server, client, l)
+				DropBadCRC: tc.drop}, devs[0], devs[1], l)
 			data := content(7, 3<<20)
 			res, err := Put(ctx, PutConfig{
-				Adapter: client, Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data),
+				Adapter: devs[1], Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data),
 				Length: 3 << 20,
 				Conn:   rnic.ConnParam{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC},
 			})
@@ -433,18 +428,4 @@ func TestPutOverPollers(t *testing.T) {
 			require.Positive(t, res.Receiver.Direct)
 		})
 	}
-}
-
-// overPoller is an Adapter on a Poller of its own, at one end of a wire.
-func overPoller(t *testing.T, port pmd.Port, host int) *rnic.Adapter {
-	t.Helper()
-	const mtu = 1500
-	p := testhost.NewPoller(t, port, stack.Config{
-		Pool: testhost.NewPool(t, 1024, mtu), MTU: mtu,
-		Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", host)), ConnsMax: 16,
-	})
-	dev, err := rnic.Open(rnic.Config{Pollers: []*stack.Poller{p}})
-	require.NoError(t, err)
-	testhost.Run(t, p)
-	return dev
 }

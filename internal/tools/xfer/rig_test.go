@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -33,11 +34,13 @@ type rig struct {
 // newRig starts a Server with a region of n octets.
 func newRig(t *testing.T, n int, cfg ServerConfig) *rig {
 	t.Helper()
-	dev, err := rnic.Open(rnic.Config{})
-	require.NoError(t, err)
+	return newRigWith(t, n, cfg, rnic.Config{})
+}
+
+func newRigWith(t *testing.T, n int, cfg ServerConfig, server rnic.Config) *rig {
+	t.Helper()
+	dev, client := testnic.Open(t, server), testnic.Open(t, rnic.Config{})
 	l, err := dev.Listen(context.Background(), "127.0.0.1:0", rnic.ListenOptions{})
-	require.NoError(t, err)
-	client, err := rnic.Open(rnic.Config{})
 	require.NoError(t, err)
 	r := newRigOver(t, n, cfg, dev, client, l)
 	r.addr = l.Addr().String()
@@ -78,11 +81,7 @@ func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter
 	t.Cleanup(func() {
 		require.NoError(t, r.stop())
 		l.Close()
-		require.NoError(t, client.Close(r.ctx))
-		require.NoError(t, dev.Close(r.ctx))
 		require.Zero(t, r.server.cfg.Memory.room.inUse(), "extents in use")
-		require.Zero(t, dev.Regions(), "the server's regions")
-		require.Zero(t, client.Regions(), "the client's regions")
 		cancel()
 	})
 	return r
@@ -185,6 +184,27 @@ func (r *rig) rogueClient(private []byte) (*rogue, grant) {
 	return c, g
 }
 
+// putting is a client that was granted n octets.
+func (r *rig) putting(n uint64) (*rogue, grant) {
+	r.t.Helper()
+	return r.rogueClient(request{op: OpPut, length: n}.marshal())
+}
+
+// finishes closes the transfer as f says and returns the server's answer.
+func (c *rogue) finishes(f finish) answer {
+	c.r.t.Helper()
+	c.send(f.marshal(make([]byte, finishLen)))
+	a, err := parseAnswer(c.receive())
+	require.NoError(c.r.t, err)
+	return a
+}
+
+// post has a Write or a Read of 10 octets, off octets into what was granted.
+func (c *rogue) post(op rnic.Opcode, g grant, off uint64) error {
+	return errOf(c.qp.PostSend(rnic.WorkRequest{Op: op, Local: c.buf.Slice(rogueData, 10),
+		RemoteSTag: g.stag, RemoteOffset: g.to + off}))
+}
+
 // write puts b into the granted memory.
 func (c *rogue) write(g grant, off int, b []byte) {
 	c.r.t.Helper()
@@ -192,16 +212,14 @@ func (c *rogue) write(g grant, off int, b []byte) {
 	c.used += len(b)
 	copy(c.buf.Bytes()[at:], b)
 	require.NoError(c.r.t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
-		Local: c.buf.Slice(at, len(b)), RemoteSTag: g.stag, RemoteOffset: g.to + uint64(off),
-	})))
+		Local: c.buf.Slice(at, len(b)), RemoteSTag: g.stag, RemoteOffset: g.to + uint64(off)})))
 }
 
 func (c *rogue) send(b []byte) {
 	c.r.t.Helper()
 	copy(c.buf.Bytes()[rogueOut:], b)
-	require.NoError(c.r.t,
-		errOf(
-			c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: c.buf.Slice(rogueOut, len(b))})))
+	require.NoError(c.r.t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2,
+		Local: c.buf.Slice(rogueOut, len(b))})))
 }
 
 // receive waits for the next message.

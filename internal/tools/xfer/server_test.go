@@ -52,7 +52,7 @@ func TestServerRefuses(t *testing.T) {
 // While a transfer holds the memory the next one is refused; when it is gone the next one fits.
 func TestServerNoRoom(t *testing.T) {
 	r := newRig(t, 100_000, ServerConfig{})
-	holder, _ := r.rogueClient(request{op: OpPut, length: 60_000}.marshal())
+	holder, _ := r.putting(60_000)
 	_, err := r.put(content(1, 50_000))
 	require.EqualError(t, err, "xfer: the server refused: no room for 50000 octets while 1 other "+
 		"transfers run; try again later")
@@ -81,14 +81,11 @@ func TestServerNoRoom(t *testing.T) {
 func TestServerRoomAfterTheAnswer(t *testing.T) {
 	r := newRig(t, 50_000, ServerConfig{})
 	data := content(1, 50_000)
-	first, g := r.rogueClient(request{op: OpPut, length: 50_000}.marshal())
+	first, g := r.putting(50_000)
 	first.write(g, 0, data)
-	first.send(finish{length: 50_000, digest: sha256.Sum256(data)}.marshal(make([]byte, finishLen)))
-	a, err := parseAnswer(first.receive())
-	require.NoError(t, err)
-	require.True(t, a.match)
+	require.True(t, first.finishes(finish{length: 50_000, digest: sha256.Sum256(data)}).match)
 	data = content(2, 50_000)
-	_, err = r.put(data)
+	_, err := r.put(data)
 	require.NoError(t, err)
 	require.NoError(t, r.result().Err)
 	require.Equal(t, data, r.region)
@@ -101,12 +98,9 @@ func TestServerRoomAfterTheAnswer(t *testing.T) {
 func TestServerMismatch(t *testing.T) {
 	data := content(1, 5000)
 	r := newRig(t, 10_000, ServerConfig{})
-	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, g := r.putting(5000)
 	c.write(g, 0, data)
-	f := finish{length: 5000, digest: [digestLen]byte{1}}
-	c.send(f.marshal(make([]byte, finishLen)))
-	a, err := parseAnswer(c.receive())
-	require.NoError(t, err)
+	a := c.finishes(finish{length: 5000, digest: [digestLen]byte{1}})
 	require.False(t, a.match)
 	require.Zero(t, a.digest)
 	require.Equal(t, uint64(5000), a.length)
@@ -134,11 +128,9 @@ func TestServerClosedTooEarly(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 10_000, ServerConfig{})
-			c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+			c, g := r.putting(5000)
 			c.write(g, 0, data[:tc.written])
-			c.send(tc.finish.marshal(make([]byte, finishLen)))
-			a, err := parseAnswer(c.receive())
-			require.NoError(t, err)
+			a := c.finishes(tc.finish)
 			require.False(t, a.match)
 			require.Zero(t, a.digest)
 			require.NoError(t, c.qp.Close(r.ctx))
@@ -159,7 +151,7 @@ func TestServerForgets(t *testing.T) {
 	require.NoError(t, r.result().Err)
 
 	for _, guess := range [][]byte{secret[:100], make([]byte, 100), nil} {
-		c, g := r.rogueClient(request{op: OpPut, length: 100}.marshal())
+		c, g := r.putting(100)
 		for range 2 { // the first half, twice
 			c.write(g, 0, secret[:50])
 		}
@@ -168,9 +160,7 @@ func TestServerForgets(t *testing.T) {
 		if guess == nil {
 			f.digest = sha256.Sum256(left)
 		}
-		c.send(f.marshal(make([]byte, finishLen)))
-		a, err := parseAnswer(c.receive())
-		require.NoError(t, err)
+		a := c.finishes(f)
 		require.Equal(t, guess == nil, a.match, "what is not written is 0")
 		if !a.match {
 			require.Zero(t, a.digest)
@@ -182,7 +172,7 @@ func TestServerForgets(t *testing.T) {
 			require.Equal(t, secret[extentAlign:], r.region[extentAlign:], "nobody's yet")
 		}
 	}
-	c, _ := r.rogueClient(request{op: OpPut, length: n}.marshal())
+	c, _ := r.putting(n)
 	require.NoError(t, c.qp.Close(r.ctx))
 	r.result()
 	if !raceEnabled {
@@ -202,7 +192,7 @@ func TestWipeEnds(t *testing.T) {
 // A client that stops in the middle is given up as well as one that never began.
 func TestServerIdleInTheMiddle(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 50 * time.Millisecond})
-	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, g := r.putting(5000)
 	c.write(g, 0, make([]byte, 10))
 	require.ErrorContains(t, r.result().Err, "nothing was written by the client for 50ms")
 }
@@ -212,9 +202,7 @@ func TestPutMayNotRead(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{})
 	c := r.newRogueWith(r.client, rnic.ConnParam{ORD: 4})
 	require.NoError(t, c.connect(request{op: OpPut, length: 5000}.marshal()))
-	require.ErrorIs(
-		t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10)})),
-		rnic.ErrReadDepth)
+	require.ErrorIs(t, c.post(rnic.OpRead, grant{}, 0), rnic.ErrReadDepth)
 	c.qp.Abort()
 	require.Error(t, r.result().Err)
 }
@@ -243,7 +231,7 @@ func TestServerMalformedFinish(t *testing.T) {
 		"other": make([]byte, finishLen)} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 10_000, ServerConfig{})
-			c, _ := r.rogueClient(request{op: OpPut, length: 100}.marshal())
+			c, _ := r.putting(100)
 			c.send(b)
 			a, err := parseAnswer(c.receive())
 			require.NoError(t, err)
@@ -260,13 +248,9 @@ func TestServerMalformedFinish(t *testing.T) {
 func TestServerRevokesBeforeItHashes(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{})
 	data := content(1, 5000)
-	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, g := r.putting(5000)
 	c.write(g, 0, data)
-	f := finish{length: 5000, digest: sha256.Sum256(data)}
-	c.send(f.marshal(make([]byte, finishLen)))
-	a, err := parseAnswer(c.receive())
-	require.NoError(t, err)
-	require.True(t, a.match)
+	require.True(t, c.finishes(finish{length: 5000, digest: sha256.Sum256(data)}).match)
 	c.write(g, 0, []byte("too late"))
 	var te *rnic.TerminateError
 	require.ErrorAs(t, c.untilDone(), &te)
@@ -283,7 +267,7 @@ func TestServerGrantsNoMore(t *testing.T) {
 	for name, off := range map[string]int{"one octet further": 1, "far off": 1 << 40} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 100_000, ServerConfig{})
-			c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+			c, g := r.putting(5000)
 			c.write(g, off, content(1, 5000))
 			require.ErrorContains(t, c.untilDone(), "base or bounds violation")
 			require.ErrorContains(t, r.result().Err, "base or bounds violation")
@@ -292,8 +276,8 @@ func TestServerGrantsNoMore(t *testing.T) {
 	}
 	t.Run("another connection", func(t *testing.T) {
 		r := newRig(t, 100_000, ServerConfig{})
-		_, first := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
-		second, _ := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+		_, first := r.putting(5000)
+		second, _ := r.putting(5000)
 		second.write(first, 0, content(1, 100))
 		require.ErrorContains(t, second.untilDone(), "not associated with the stream")
 		require.ErrorContains(t, r.result().Err, "not associated with the stream")
@@ -307,7 +291,7 @@ func TestServerGrantsNoMore(t *testing.T) {
 func TestServerIdleTimeout(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 30 * time.Millisecond})
 	begin := time.Now()
-	c, _ := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, _ := r.putting(5000)
 	res := r.result()
 	require.EqualError(t, res.Err, "xfer: nothing was written by the client for 30ms")
 	require.GreaterOrEqual(t, time.Since(begin), 30*time.Millisecond)
@@ -319,7 +303,7 @@ func TestServerIdleTimeout(t *testing.T) {
 // A client that only keeps its connection alive is idle all the same.
 func TestServerIdleButAlive(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 60 * time.Millisecond})
-	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, g := r.putting(5000)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for c.qp.State() == rnic.RTS {
@@ -334,7 +318,7 @@ func TestServerIdleButAlive(t *testing.T) {
 // A client that keeps writing, however slowly the whole goes, is not idle.
 func TestServerSlowClient(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{IdleTimeout: time.Second})
-	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, g := r.putting(5000)
 	tick := time.NewTicker(60 * time.Millisecond)
 	defer tick.Stop()
 	data := content(1, 5000)
@@ -342,11 +326,7 @@ func TestServerSlowClient(t *testing.T) {
 		<-tick.C
 		c.write(g, i*250, data[i*250:(i+1)*250])
 	}
-	f := finish{length: 5000, digest: sha256.Sum256(data)}
-	c.send(f.marshal(make([]byte, finishLen)))
-	a, err := parseAnswer(c.receive())
-	require.NoError(t, err)
-	require.True(t, a.match)
+	require.True(t, c.finishes(finish{length: 5000, digest: sha256.Sum256(data)}).match)
 	require.NoError(t, c.qp.Close(r.ctx))
 	require.NoError(t, r.result().Err)
 }
@@ -354,12 +334,8 @@ func TestServerSlowClient(t *testing.T) {
 // A client that got its answer and stays is cut off too.
 func TestServerClientStays(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 500 * time.Millisecond})
-	c, _ := r.rogueClient(request{op: OpPut}.marshal())
-	f := finish{digest: sha256.Sum256(nil)}
-	c.send(f.marshal(make([]byte, finishLen)))
-	a, err := parseAnswer(c.receive())
-	require.NoError(t, err)
-	require.True(t, a.match)
+	c, _ := r.putting(0)
+	require.True(t, c.finishes(finish{digest: sha256.Sum256(nil)}).match)
 	require.ErrorContains(t, r.result().Err, "did not close the connection after the answer")
 	require.ErrorIs(t, c.untilDone(), stack.ErrReset)
 }
@@ -367,12 +343,12 @@ func TestServerClientStays(t *testing.T) {
 // A client that closes, or vanishes, before its closing message.
 func TestServerClientLeaves(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{})
-	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, g := r.putting(5000)
 	c.write(g, 0, content(1, 100))
 	require.NoError(t, c.qp.Close(r.ctx))
 	require.EqualError(t, r.result().Err,
 		"xfer: the client closed the connection before its closing message")
-	c, g = r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c, g = r.putting(5000)
 	c.write(g, 0, content(1, 100))
 	c.qp.Abort()
 	require.ErrorIs(t, r.result().Err, stack.ErrReset)
@@ -382,25 +358,18 @@ func TestServerClientLeaves(t *testing.T) {
 func TestServerOutOfRegions(t *testing.T) {
 	for room := range 3 { // regions still to be had; a transfer takes three
 		t.Run(fmt.Sprint(room), func(t *testing.T) {
-			dev, err := rnic.Open(rnic.Config{RegionsMax: 8})
-			require.NoError(t, err)
-			client, err := rnic.Open(rnic.Config{})
-			require.NoError(t, err)
-			l, err := dev.Listen(context.Background(), "127.0.0.1:0", rnic.ListenOptions{})
-			require.NoError(t, err)
-			r := newRigOver(t, 10_000, ServerConfig{}, dev, client, l)
-			r.addr = l.Addr().String()
+			r := newRigWith(t, 10_000, ServerConfig{}, rnic.Config{RegionsMax: 8})
 			var held []*rnic.MemoryRegion
 			for range 8 - room {
-				m, err := dev.AllocPD().Register(make([]byte, 1), 0)
+				m, err := r.dev.AllocPD().Register(make([]byte, 1), 0)
 				require.NoError(t, err)
 				held = append(held, m)
 			}
-			_, err = r.put(content(1, 100))
+			_, err := r.put(content(1, 100))
 			require.ErrorContains(t, err, "the server refused: rnic: ")
 			require.ErrorContains(t, err, "all 8 memory regions are in use")
 			require.ErrorContains(t, r.result().Err, "all 8 memory regions are in use")
-			r.until(func() bool { return dev.Regions() == 8-room })
+			r.until(func() bool { return r.dev.Regions() == 8-room })
 			for _, m := range held {
 				m.Deregister()
 			}
@@ -413,8 +382,8 @@ func TestServerOutOfRegions(t *testing.T) {
 // Serve ends with its context: transfers under way are aborted, their memory comes back.
 func TestServeEnds(t *testing.T) {
 	r := newRig(t, 100_000, ServerConfig{})
-	waiting, _ := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
-	answered, _ := r.rogueClient(request{op: OpPut}.marshal())
+	waiting, _ := r.putting(5000)
+	answered, _ := r.putting(0)
 	f := finish{digest: sha256.Sum256(nil)}
 	answered.send(f.marshal(make([]byte, finishLen)))
 	answered.receive()
