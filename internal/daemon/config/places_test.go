@@ -65,10 +65,8 @@ func TestPlacesThatCannotBe(t *testing.T) {
 	for text, want := range map[string]string{
 		memifAt("m", "server", long, 0,
 			"10.9.0.1/24"): "port.socket: 108 octets long; a socket's path has 107 at most",
-		memifAt("m", "client", "@"+long, 0,
-			"10.9.0.1/24"): "port.socket: 109 octets long",
-		memifAt("m", "server", "@", 0,
-			"10.9.0.1/24"): `port.socket: "@": want a path, or @ and a name`,
+		memifAt("m", "client", "@"+long, 0, "10.9.0.1/24"): "port.socket: 109 octets long",
+		memifAt("m", "server", "@", 0, "10.9.0.1/24"):      `port.socket: "@": want a path, or @ and a name`,
 		memifAt("m", "server", "/run/m/", 0,
 			"10.9.0.1/24"): `port.socket: "/run/m/": that names a folder`,
 		with("driver = \"memif\"\nsocket = \"/a\\u0000b\""): `port.socket: "/a\x00b": no path has a zero octet`,
@@ -76,51 +74,35 @@ func TestPlacesThatCannotBe(t *testing.T) {
 			base: `control.socket: "/run/rnicd/": that names a folder`,
 		"[control]\nsocket = \"/a\\u0000b\"\n" +
 			base: `control.socket: "/a\x00b": no path has a zero octet`,
-		with(
-			"capture = \"/tmp/\""): `port.capture: "/tmp/": that names a folder`,
-		with(
-			"capture = \"/tmp/\\u0000\""): `port.capture: "/tmp/\x00": no path has a zero octet`,
-		with("capture = \"/" + strings.Repeat("x", 4095) + "\""): "port.capture: 4096 octets long; a path has 4095 at most",
-		with("device = \"a\\u0000b\""): "port.device: \"a\\x00b\": " +
-			"no name of a network device",
+		with("capture = \"/tmp/\""):        `port.capture: "/tmp/": that names a folder`,
+		with("capture = \"/tmp/\\u0000\""): `port.capture: "/tmp/\x00": no path has a zero octet`,
+		with("capture = \"/" + strings.Repeat("x", 4095) +
+			"\""): "port.capture: 4096 octets long; a path has 4095 at most",
+		with("device = \"a\\u0000b\""): "port.device: \"a\\x00b\": no name of a network device",
 		metrics("300.1.1.1:9") +
 			base: `metrics.listen: "300.1.1.1:9": "300.1.1.1" is neither an address nor a host's name`,
-		metrics("10.9.1:9") +
-			base: `"10.9.1" is neither an address nor a host's name`,
-		metrics("[1]:9") +
-			base: `"1" is neither an address nor a host's name`,
-		metrics("0x7f.0x1:9") + base: "is neither an address nor " +
-			"a host's name",
-		metrics("a b:9") + base: "is neither an address nor " +
-			"a host's name",
-		metrics("-a:9") + base: "is neither an address nor " +
-			"a host's name",
-		metrics("a..b:9") + base: "is neither an address nor " +
-			"a host's name",
-		metrics("127.0.0.1%lo:9") + base: "is neither an address nor " +
-			"a host's name",
-		metrics(strings.Repeat("a", 64)+":9") +
-			base: "is neither an address nor a host's name",
-		metrics("[fe80::1]:9") + base: "a link-local address is " +
-			"one of a link; name that, as fe80::1%eth0",
-		metrics("[ff02::1%lo]:9") + base: "want the unicast address " +
-			"of a host",
-		metrics("224.0.0.5:9") + base: "want the unicast address " +
-			"of a host",
-		metrics("0.0.0.1:9") + base: "want the unicast address " +
-			"of a host",
-		metrics("255.255.255.255:9") +
-			base: "want the unicast address of a host",
-		metrics("127.0.0.1:65536") + base: "want host and port",
+		metrics("10.9.1:9") + base:                   `"10.9.1" is neither an address nor a host's name`,
+		metrics("[1]:9") + base:                      `"1" is neither an address nor a host's name`,
+		metrics("0x7f.0x1:9") + base:                 "is neither an address nor a host's name",
+		metrics("a b:9") + base:                      "is neither an address nor a host's name",
+		metrics("-a:9") + base:                       "is neither an address nor a host's name",
+		metrics("a..b:9") + base:                     "is neither an address nor a host's name",
+		metrics("127.0.0.1%lo:9") + base:             "is neither an address nor a host's name",
+		metrics(strings.Repeat("a", 64)+":9") + base: "is neither an address nor a host's name",
+		metrics("[fe80::1]:9") +
+			base: "a link-local address is one of a link; name that, as fe80::1%eth0",
+		metrics("[ff02::1%lo]:9") + base:    "want the unicast address of a host",
+		metrics("224.0.0.5:9") + base:       "want the unicast address of a host",
+		metrics("0.0.0.1:9") + base:         "want the unicast address of a host",
+		metrics("255.255.255.255:9") + base: "want the unicast address of a host",
+		metrics("127.0.0.1:65536") + base:   "want host and port",
 		metrics("10.9.0.1:9") +
 			base: `metrics.listen: 10.9.0.1 is our own stack's, of port "one" in line 5`,
 		metrics("[::ffff:10.9.0.1]:9") + base: "10.9.0.1 is our own stack's",
 		metrics("[::]:7174") + kernelAt("k", "10.9.0.1") +
 			rpingOnAll: `7174 on this host is that of the service "ping"`,
-		kernelAt(
-			"k", "224.0.0.5"): `port.addresses: "224.0.0.5": want the unicast address of a host`,
-		kernelAt("k", "ff02::1%lo"): "want the unicast address " +
-			"of a host",
+		kernelAt("k", "224.0.0.5"):  `port.addresses: "224.0.0.5": want the unicast address of a host`,
+		kernelAt("k", "ff02::1%lo"): "want the unicast address of a host",
 		kernelAt("a", "127.0.0.1") +
 			kernelAt("b", "::ffff:127.0.0.1"): `127.0.0.1: port "a" in line 4 has this address`,
 		kernelAt("a", "") + kernelAt("b", "127.0.0.1") +
@@ -142,20 +124,19 @@ func TestPlacesThatCannotBe(t *testing.T) {
 			1): `port.capture: "/m.sock" is the socket of port "a" in line 5`,
 		with(fmt.Sprintf("capture = %q", file)) +
 			fmt.Sprintf("[[service]]\nname = \"f\"\ntype = \"file\"\nlisten = 9\npath = %q\n",
-				file): "is the file that service \"f\" in line 14 serves",
+				file): `is the file that service "f" in line 14 serves`,
 		with("mtu = 1279\ngateways = [\"10.9.0.9\"]\nhost_address = \"fd09::1/64\""): "port.mtu: 1279: IPv6 wants 1280 or more (RFC 8200), and host_address is one of it",
-		dpdkPort("a", `pci = "eth0"`,
-			9): `port.pci: "eth0": want the address of a NIC, as 0000:01:00.0`,
+		dpdkPort("a", `pci = "eth0"`, 9):                                             `port.pci: "eth0": want the address of a NIC, as 0000:01:00.0`,
 		dpdkPort("a", `pci = "0000:01:00.0"`, 9) + dpdkPort("b", `pci = "01:00.0"`,
 			8): `port: port "a" in line 1 has the device 0000:01:00.0; each has its own`,
-		base + dpdkPort("b", `device = "one"`,
-			8): `port: port "one" in line 1 has the device one`,
-		dpdkPort("a", `device = "net_af_packet0,iface=e"`, 9) +
-			dpdkPort("b", `device = "net_af_packet1,iface=e"`, 8): `has the device e; each has its own`,
+		base + dpdkPort("b", `device = "one"`, 8): `port: port "one" in line 1 has the device one`,
+		dpdkPort("a", `device = "net_af_packet0,iface=e"`, 9) + dpdkPort("b",
+			`device = "net_af_packet1,iface=e"`, 8): `has the device e; each has its own`,
 		dpdkPort("a", `eal = ["-m", "64"]`, 9) + dpdkPort("b", `eal = ["-m", "65"]`,
 			8): `port.eal: DPDK's environment starts once, with the arguments of port "a" in line 1`,
-		dpdkPort("a", "", 9) + dpdkPort("b", `pci = "01:00.0"`,
-			8): `port.pci: DPDK's environment starts for port "a" in line 1, which has no NIC`,
+		dpdkPort("a", "", 9) +
+			dpdkPort("b", `pci = "01:00.0"`,
+				8): `port.pci: DPDK's environment starts for port "a" in line 1, which has no NIC`,
 	} {
 		require.ErrorContains(t, parseBuilt(text), want, "%s", text)
 	}
@@ -191,45 +172,38 @@ func TestPlacesThatCanBe(t *testing.T) {
 // The same of a switch.
 func TestPlacesOfSwitches(t *testing.T) {
 	long := "/" + strings.Repeat("x", 107)
-	uplink := func(keys string) string {
-		return strings.Replace(switchBase, "\"up\"", "\"up\"\n"+keys, 1)
-	}
 	memifUplink := "[[uplink]]\nname = \"two\"\ndriver = \"memif\"\nsocket = \"@m\"\n"
 	alone := strings.Replace(switchBase, "id = 1", "id = 1\nuplink = \"up\"", 1)
 	for text, want := range map[string]string{
 		strings.Replace(switchBase, "@s", long,
 			1): "switch.socket: 108 octets long; a socket's path has 107 at most",
 		strings.Replace(switchBase, "@s", "/run/x/",
-			1): "switch.socket: \"/run/x/\": that names a folder",
-		switchBase + fmt.Sprintf("socket = %q\n",
-			long): "program.socket: 108 octets long",
-		uplink(fmt.Sprintf("driver = \"memif\"\nsocket = %q", long)): "" +
-			"uplink.socket: 108 octets long",
-		uplink("driver = \"memif\"\nsocket = \"@s\""):                            "uplink.socket: \"@s\" is a socket of programs of this switch",
-		uplink("driver = \"memif\"\nsocket = \"@m\"\nsecret = \"" + long + "\""): "uplink.secret: 108 octets; want 24 at most",
-		uplink(
-			"driver = \"dpdk\"\npci = \"x\""): "uplink.pci: \"x\": want the address of a NIC",
-		uplink("driver = \"dpdk\"\npci = \"01:00.0\"\nflow_control = \"x\""): "uplink.flow_control: \"x\": want none, rx, tx or full",
-		strings.Replace(switchBase, "[switch]", "[switch]\nnuma_node = 1024",
-			1): "switch.numa_node: 1024: want -1 to 1023",
+			1): `switch.socket: "/run/x/": that names a folder`,
+		switchBase + fmt.Sprintf("socket = %q\n", long):                "program.socket: 108 octets long",
+		atUplink(fmt.Sprintf("driver = \"memif\"\nsocket = %q", long)): "uplink.socket: 108 octets long",
+		atUplink("driver = \"memif\"\nsocket = \"@s\""):                `uplink.socket: "@s" is a socket of programs of this switch`,
+		atUplink("driver = \"memif\"\nsocket = \"@m\"\nsecret = \"" + long +
+			"\""): "uplink.secret: 108 octets; want 24 at most",
+		atUplink("driver = \"dpdk\"\npci = \"x\""):                             `uplink.pci: "x": want the address of a NIC`,
+		atUplink("driver = \"dpdk\"\npci = \"01:00.0\"\nflow_control = \"x\""): `uplink.flow_control: "x": want none, rx, tx or full`,
+		inSwitch("numa_node = 1024"):                                           "switch.numa_node: 1024: want -1 to 1023",
 		"[metrics]\nlisten = \"300.1.1.1:9\"\n" +
-			switchBase: "metrics.listen: \"300.1.1.1:9\"",
+			switchBase: `metrics.listen: "300.1.1.1:9"`,
 		"[control]\nsocket = \"/c\"\n" + strings.Replace(switchBase, "@s", "/c",
-			1): "switch.socket: \"/c\" is the control socket",
+			1): `switch.socket: "/c" is the control socket`,
 		"[control]\nsocket = \"/c\"\n" + switchBase +
-			"socket = \"/x/../c\"\n": "program.socket: \"/c\" is the control socket",
+			"socket = \"/x/../c\"\n": `program.socket: "/c" is the control socket`,
 		"[control]\nsocket = \"/c\"\n" +
-			uplink("driver = \"memif\"\nsocket = \"/c\""): "uplink.socket: \"/c\" is the control socket",
-		alone +
-			"[[uplink]]\nname = \"two\"\ndevice = \"up\"\n": "uplink: uplink \"up\" in line 4 has the device up; each has its own",
+			atUplink("driver = \"memif\"\nsocket = \"/c\""): `uplink.socket: "/c" is the control socket`,
+		alone + "[[uplink]]\nname = \"two\"\ndevice = \"up\"\n": `uplink: uplink "up" in line 4 has the device up; each has its own`,
 		alone + memifUplink + strings.Replace(memifUplink, "two", "three",
-			1): "uplink.id: 0 on @m is uplink \"two\"'s; choose another",
+			1): `uplink.id: 0 on @m is uplink "two"'s; choose another`,
 	} {
 		require.ErrorContains(t, parseBuilt(text), want, "%s", text)
 	}
 	for _, text := range []string{
 		alone + memifUplink + strings.Replace(memifUplink, "two", "three", 1) + "id = 1\n",
-		"[metrics]\nlisten = \"10.9.0.254:9174\"\n" + uplink("host_address = \"10.9.0.254/24\""),
+		"[metrics]\nlisten = \"10.9.0.254:9174\"\n" + atUplink("host_address = \"10.9.0.254/24\""),
 	} {
 		require.NoError(t, parseBuilt(text), "%s", text)
 	}

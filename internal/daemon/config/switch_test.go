@@ -26,6 +26,15 @@ id = 1
 addresses = ["10.9.0.1"]
 `
 
+// inSwitch and atUplink put keys into these tables.
+func inSwitch(keys string) string {
+	return strings.Replace(switchBase, "[switch]", "[switch]\n"+keys, 1)
+}
+
+func atUplink(keys string) string {
+	return strings.Replace(switchBase, "\"up\"", "\"up\"\n"+keys, 1)
+}
+
 func parseSwitch(text string) (*Switch, error) {
 	return ParseSwitch("switch.toml", []byte(text), port.Builtin())
 }
@@ -34,78 +43,54 @@ func parseSwitch(text string) (*Switch, error) {
 func TestMistakesInSwitches(t *testing.T) {
 	another := "[[program]]\nname = \"two\"\nid = 2\naddresses = [\"10.9.0.2\"]\n"
 	for text, want := range map[string]string{
-		"": "switch.toml:1:1: program: no program; a switch " +
-			"needs one",
+		"":                                       "switch.toml:1:1: program: no program; a switch needs one",
 		"[program]\nname = \"one\"\n":            "1:2: program: want double brackets, [[program]]",
 		switchBase + "adresses = 1\n":            "11:1: program.adresses: unknown key; did you mean",
 		switchBase + "[log]\nlevel = \"loud\"\n": "12:1: log.level",
 		strings.Replace(switchBase, "socket = \"@s\"", "",
 			1): "program.socket: missing, and [switch] has none for all",
-		strings.Replace(switchBase, "[switch]", "[switch]\nmode = \"rw\"",
-			1): "2:1: switch.mode: \"rw\": want an octal number",
-		strings.Replace(switchBase, "[switch]", "[switch]\nidle = \"x\"",
-			1): "2:1: switch.idle: \"x\": want adaptive or spin",
-		strings.Replace(switchBase, "[switch]", "[switch]\npage = \"x\"",
-			1): "2:1: switch.page",
-		strings.Replace(switchBase, "[switch]", "[switch]\ncores = \"x\"",
-			1): "2:1: switch.cores: \"x\": want CPUs",
-		strings.Replace(switchBase, "[switch]", "[switch]\nthreads = 17",
-			1): "2:1: switch.threads: 17: want 1 to 16",
-		strings.Replace(switchBase, "[switch]", "[switch]\nmulticast = 0",
-			1): "2:1: switch.multicast: 0: want 1",
-		strings.Replace(switchBase, "[switch]", "[switch]\nmemory_max = 1",
-			1): "2:1: switch.memory_max: 1: want 65536",
+		inSwitch("mode = \"rw\""):  `2:1: switch.mode: "rw": want an octal number`,
+		inSwitch("idle = \"x\""):   `2:1: switch.idle: "x": want adaptive or spin`,
+		inSwitch("page = \"x\""):   "2:1: switch.page",
+		inSwitch("cores = \"x\""):  `2:1: switch.cores: "x": want CPUs`,
+		inSwitch("threads = 17"):   "2:1: switch.threads: 17: want 1 to 16",
+		inSwitch("multicast = 0"):  "2:1: switch.multicast: 0: want 1",
+		inSwitch("memory_max = 1"): "2:1: switch.memory_max: 1: want 65536",
 		strings.Replace(switchBase, "name = \"up\"", "name = \"UP\"",
-			1): "5:1: uplink.name: \"UP\": want a name",
-		switchBase +
-			"uplink = \"down\"\n": "11:1: program.uplink: \"down\": there is no such uplink",
-		switchBase +
-			"[[uplink]]\nname = \"two\"\n": "7:3: program.uplink: missing: there are several",
-		strings.Replace(switchBase, "\"up\"", "\"up\"\ndriver = \"kernel\"",
-			1): "6:1: uplink.driver: \"kernel\": want tap, dpdk or memif",
-		strings.Replace(switchBase, "\"up\"", "\"up\"\ndriver = \"memif\"",
-			1): "uplink: memif needs the socket of its server",
-		strings.Replace(switchBase, "\"up\"", "\"up\"\npci = \"0000:1:0.0\"",
-			1): "6:1: uplink.pci: of no use to the driver tap",
-		strings.Replace(switchBase, "\"up\"", "\"up\"\nqueues = 2",
-			1): "6:1: uplink.queues: 2: want 1 to 1",
-		strings.Replace(switchBase, "\"up\"", "\"up\"\nmtu = 70000",
-			1): "6:1: uplink.mtu: 70000: want 576 to",
-		strings.Replace(switchBase, "\"up\"", "\"up\"\nmac = \"x\"",
-			1): "6:1: uplink.mac: \"x\"",
-		switchBase +
-			"mtu = 1501\n": "11:1: program.mtu: 1501: want 576 to 1500, what its uplink has",
-		switchBase +
-			"thread = 1\n": "11:1: program.thread: 1: want 0 to 0",
-		switchBase +
-			"queues = 17\n": "11:1: program.queues: 17: want 1 to 16",
-		switchBase +
-			"buffers = 1\n": "11:1: program.buffers: 1: want 32 to 65536",
-		switchBase +
-			"send_rate = \"1TiB\"\n": "11:1: program.send_rate: 1099511627776: want 0 to 137438953472",
+			1): `5:1: uplink.name: "UP": want a name`,
+		switchBase + "uplink = \"down\"\n":          `11:1: program.uplink: "down": there is no such uplink`,
+		switchBase + "[[uplink]]\nname = \"two\"\n": "7:3: program.uplink: missing: there are several",
+		atUplink("driver = \"kernel\""):             `6:1: uplink.driver: "kernel": want tap, dpdk or memif`,
+		atUplink("driver = \"memif\""):              "uplink: memif needs the socket of its server",
+		atUplink("pci = \"0000:1:0.0\""):            "6:1: uplink.pci: of no use to the driver tap",
+		atUplink("queues = 2"):                      "6:1: uplink.queues: 2: want 1 to 1",
+		atUplink("mtu = 70000"):                     "6:1: uplink.mtu: 70000: want 576 to",
+		atUplink("mac = \"x\""):                     `6:1: uplink.mac: "x"`,
+		switchBase + "mtu = 1501\n":                 "11:1: program.mtu: 1501: want 576 to 1500, what its uplink has",
+		switchBase + "thread = 1\n":                 "11:1: program.thread: 1: want 0 to 0",
+		switchBase + "queues = 17\n":                "11:1: program.queues: 17: want 1 to 16",
+		switchBase + "buffers = 1\n":                "11:1: program.buffers: 1: want 32 to 65536",
+		switchBase + "send_rate = \"1TiB\"\n":       "11:1: program.send_rate: 1099511627776: want 0 to 137438953472",
 		strings.Replace(switchBase, "10.9.0.1", "fd09::1", 1) +
 			"mtu = 1279\n": "11:1: program.mtu: 1279: IPv6 wants 1280 or more",
-		switchBase + "[[uplink]]\nname = \"a\"\nhost_address = \"10.9.0.1/24\"\n[[uplink]]\nname = " +
-			"\"b\"\nhost_address = \"10.9.0.2/16\"\n": "16:1: uplink.host_address: 10.9.0.0/16: uplink \"a\" in line 13 has the network",
-		switchBase +
-			"mac = \"01:00:00:00:00:01\"\n": "11:1: program.mac: \"01:00:00:00:00:01\": want the address of one station",
-		switchBase +
-			"ports = [\"9-8\"]\n": "11:1: program.ports: \"9-8\": want TCP ports",
+		switchBase + "[[uplink]]\nname = \"a\"\nhost_address = \"10.9.0.1/24\"\n[[uplink]]\n" +
+			"name = \"b\"\nhost_address = \"10.9.0.2/16\"\n": `16:1: uplink.host_address: 10.9.0.0/16: uplink "a" in line 13 has the network`,
+		switchBase + "mac = \"01:00:00:00:00:01\"\n": `11:1: program.mac: "01:00:00:00:00:01": want the address of one station`,
+		switchBase + "ports = [\"9-8\"]\n":           `11:1: program.ports: "9-8": want TCP ports`,
 		switchBase + "secret = \"" + strings.Repeat("x", 25) +
 			"\"\n": "11:1: program.secret: 25 octets; want 24 at most",
 		strings.Replace(switchBase, "[\"10.9.0.1\"]", "[]",
 			1): "10:1: program.addresses: missing: a program has an address",
-		strings.Replace(switchBase, "10.9.0.1", "10.9.0.1/24",
-			1): "10:1: program.addresses: \"10.9.0.1/24\": want the address of a host, without a " +
-			"prefix length",
+		strings.Replace(switchBase, "10.9.0.1", "10.9.0.1/24", 1): "10:1: program.addresses: \"10.9.0.1/24\": want the address " +
+			"of a host, without a prefix length",
 		strings.Replace(switchBase, "10.9.0.1", "::ffff:10.9.0.1",
-			1): "10:1: program.addresses: \"::ffff:10.9.0.1\"",
+			1): `10:1: program.addresses: "::ffff:10.9.0.1"`,
 		switchBase + strings.Replace(another, "id = 2", "id = 1",
-			1): "13:1: program.id: 1 on @s is \"one\"'s; choose another",
+			1): `13:1: program.id: 1 on @s is "one"'s; choose another`,
 		switchBase + strings.Replace(another, "9.0.2", "9.0.1",
-			1): "program.ports: \"one\" has the same addresses: each needs TCP ports of its own",
+			1): `program.ports: "one" has the same addresses: each needs TCP ports of its own`,
 		switchBase + strings.Replace(another, "\"two\"", "\"one\"",
-			1): "12:1: program.name: \"one\": the program in line 8 has this name",
+			1): `12:1: program.name: "one": the program in line 8 has this name`,
 	} {
 		_, err := parseSwitch(text)
 		require.ErrorContains(t, err, want, "%s", text)
@@ -114,7 +99,7 @@ func TestMistakesInSwitches(t *testing.T) {
 
 // What stands in a file is what is switched with; the rest has its defaults.
 func TestSwitchOfFile(t *testing.T) {
-	s, err := parseSwitch(strings.Replace(switchBase, "[switch]", "[switch]\ncores = \"2,5\"\nmode = \"0660\"", 1) + `uids = [0, 7]
+	s, err := parseSwitch(inSwitch("cores = \"2,5\"\nmode = \"0660\"") + `uids = [0, 7]
 ports = ["80", "100-200"]
 send_rate = "10MiB"
 receive_frames = 1000
@@ -179,7 +164,7 @@ func TestWrongKind(t *testing.T) {
 
 // What a switch wants of a machine: its uplinks' devices on its CPUs, and its memory, all of it.
 func TestNeeds(t *testing.T) {
-	s, err := parseSwitch(strings.Replace(switchBase, "[switch]", "[switch]\ncores = \"2,5\"", 1))
+	s, err := parseSwitch(inSwitch("cores = \"2,5\""))
 	require.NoError(t, err)
 	c := s.Needs()
 	require.Len(t, c.Ports, 1)
