@@ -111,7 +111,7 @@ var dataFloods = []flood{{
 			Seq: s.rcvNxt() + 100, Ack: s.sndUna(),
 			Window: 500, Handle: tcp.NoHandle,
 		}
-		now := uint32(s.now/1_000_000) + s.a.timestampOffset(s.u.conn.tcp.ID())
+		now := uint32(s.now/1_000_000) + s.a.secret.timestampOffset(s.u.conn.tcp.ID())
 		tr.Options = tcp.Options{HasTimestamps: true, TSval: now - 1000 - s.r.Uint32()>>2}
 		return segmentFrame(mallory, s.b.mac, s.a.addr, s.b.addr, tr, []byte{1, 2, 3})
 	},

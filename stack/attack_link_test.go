@@ -51,9 +51,7 @@ func (h *host) take(frame []byte) {
 	b := h.pool.Alloc()
 	h.pool.Desc(b).Len = uint32(len(frame))
 	copy(h.pool.Data(b), frame)
-	if h.frame(b) {
-		h.discard(b)
-	}
+	h.frame(b)
 }
 
 // belongingTo is a TCP segment to 10.0.0.2 whose connection is member's.
@@ -61,7 +59,7 @@ func belongingTo(l *lab, member int, flags tcp.Flags, payload []byte) []byte {
 	tr := tcp.Transmit{Flags: flags, Seq: 5, Ack: 6, Window: 1000, Handle: tcp.NoHandle}
 	tr.ID = tcp.ID{RemotePort: 7, Local: inet.AddrFrom(l.b.addr), Remote: inet.AddrFrom(l.a.addr)}
 	for port := uint16(1000); ; port++ {
-		if l.b.owner(&tcp.ID{Local: tr.ID.Local, Remote: tr.ID.Remote, LocalPort: 7,
+		if l.b.member.owner(&tcp.ID{Local: tr.ID.Local, Remote: tr.ID.Remote, LocalPort: 7,
 			RemotePort: port}) == member {
 			tr.ID.LocalPort = port
 			return between(l.a, l.b, tr, payload)
@@ -157,7 +155,7 @@ func TestOverhearingEndsWithoutBufs(t *testing.T) {
 	arp[41] = 2 // who has 10.0.0.2
 	h.take(arp)
 	require.Equal(t, uint64(1), h.counters().ARPReplies)
-	h.flush()
+	h.tx.flush(h.now)
 	h.Turn()
 	l.drain()
 }

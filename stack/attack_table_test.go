@@ -292,7 +292,7 @@ func TestShareOfThePool(t *testing.T) {
 		u.send(1)
 		l.until("known", func() bool { return u.acked == 1 })
 		l.b.nic.lose = func(f []byte) bool { return true }
-		free := l.a.pool.Available() - l.a.budget.Reserve
+		free := l.a.pool.Available() - l.a.pressure.budget.Reserve
 		u.send(1 << 40)
 		for range 200 {
 			l.turns()

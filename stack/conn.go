@@ -89,18 +89,18 @@ type Conn struct {
 }
 
 // Send says that there is something to Pull.
-func (c *Conn) Send() { c.p.touch(c) }
+func (c *Conn) Send() { c.p.active.add(c) }
 
 // CloseSend sends a FIN after what was pulled; nothing more is pulled. Called during the
 // handshake, it takes effect when that is done.
 func (c *Conn) CloseSend() {
 	c.marks |= markFin
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // Abort drops what was not sent and resets the connection. Closed(ErrAborted) follows, and no other
 // call to the Upper, except Acked for what was acknowledged already.
-func (c *Conn) Abort() { c.p.abort(c, whyAborted) }
+func (c *Conn) Abort() { c.abort(whyAborted) }
 
 // SetTimer sets the one Upper timer; 0 clears. A time that has passed fires in the next Turn. One
 // that passes while the Poller is away for long fires later, by up to a second: what the peer owes
@@ -108,7 +108,7 @@ func (c *Conn) Abort() { c.p.abort(c, whyAborted) }
 func (c *Conn) SetTimer(at int64) {
 	c.timerAt = at
 	c.marks &^= markPutOff
-	c.p.touch(c) // output arms
+	c.p.active.add(c) // output arms
 }
 
 // SetReceiveWindow sets how many octets beyond the left edge the peer may send, from the end of
@@ -117,14 +117,14 @@ func (c *Conn) SetTimer(at int64) {
 func (c *Conn) SetReceiveWindow(n int) {
 	c.window = int32(max(min(n, math.MaxInt32), -1))
 	c.marks |= markWindow
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // SetNoDelay turns Nagle's algorithm off (true) or on: MPA wants it off (RFC 5044 appendix A.2).
 // A small segment that Nagle holds goes out when it is turned off.
 func (c *Conn) SetNoDelay(on bool) {
 	c.tcp.SetNoDelay(on)
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // SetCongestion replaces the congestion control; cwnd and ssthresh stay.
@@ -143,21 +143,21 @@ func (c *Conn) SetTOS(tos uint8) { c.tcp.SetTOS(tos) }
 // hours, 75 s, 9.
 func (c *Conn) SetKeepAlive(idleNs, intervalNs int64, count int) {
 	c.tcp.SetKeepAlive(c.p.now, idleNs, intervalNs, count)
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // SetUserTimeout sets for how many nanoseconds a SYN, octets or probes may stay unacknowledged
 // before the connection ends with ErrTimeout. 0: as configured; tcp.Forever: no limit.
 func (c *Conn) SetUserTimeout(ns int64) {
 	c.tcp.SetUserTimeout(ns)
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // SetFinWait2 sets for how many nanoseconds the peer's FIN is waited for after SetOrphaned. 0: as
 // configured; below 0: not at all.
 func (c *Conn) SetFinWait2(ns int64) {
 	c.tcp.SetFinWait2(ns)
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // SetOrphaned says that the Upper has called CloseSend and will no longer read. Octets that still
@@ -166,12 +166,12 @@ func (c *Conn) SetFinWait2(ns int64) {
 // Upper that holds octets which it has not read calls Abort instead (RFC 9293 section 3.6.1).
 func (c *Conn) SetOrphaned() {
 	c.tcp.SetOrphaned(c.p.now)
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // EMSS is how many octets a full segment carries now.
 func (c *Conn) EMSS() int {
-	c.p.followPath(c)
+	c.p.paths.follow(c)
 	return c.tcp.EMSS()
 }
 
@@ -184,7 +184,7 @@ func (c *Conn) SetUpper(u Upper) {
 		panic("stack: SetUpper without an Upper or on a connection that is not open")
 	}
 	c.upper = u
-	c.p.touch(c)
+	c.p.active.add(c)
 }
 
 // SoftError is the last such trouble since the peer acknowledged anything, nil when there was none
@@ -209,14 +209,14 @@ func (c *Conn) SentOffset() uint64 { return c.tcp.PushedOffset() }
 // offered; false: it has none. A segment that the network has copied has the same one, and one that
 // the peer sends again in time a later one.
 func (c *Conn) Stamp() (ts uint32, ok bool) {
-	o := &c.p.seg.Options
+	o := &c.p.rx.seg.Options
 	return o.TSval, o.HasTimestamps
 }
 
 // EchoAge is the greatest possible age of the segment that the peer echoes in the one whose
 // octets Upper.Arrive is being offered. It is no less than a round trip. ok is false when
 // timestamps do not tell.
-func (c *Conn) EchoAge() (ns int64, ok bool) { return c.tcp.EchoAge(c.p.now, &c.p.seg) }
+func (c *Conn) EchoAge() (ns int64, ok bool) { return c.tcp.EchoAge(c.p.now, &c.p.rx.seg) }
 
 // State is TCP's.
 func (c *Conn) State() tcp.State { return c.tcp.State() }

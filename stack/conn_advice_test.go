@@ -182,13 +182,13 @@ func TestDialReusesPortInTimeWait(t *testing.T) {
 	require.Equal(t, 1, l.a.counters().Conns)
 	old := &l.a.slab.conns[l.a.slab.lingering.first]
 	port, beyond := old.tcp.ID().LocalPort, old.tcp.SndNxt()
-	again := func() *peer { l.a.nextPort--; return l.dial(l.a, l.b, 7, 1000) }
+	again := func() *peer { l.a.ports.next--; return l.dial(l.a, l.b, 7, 1000) }
 
 	w := again()
 	require.NotEqual(t, port, w.conn.tcp.ID().LocalPort, "too soon")
 	w.conn.Abort()
 	l.until("gone", func() bool { return w.closed == 1 })
-	l.a.nextPort--
+	l.a.ports.next--
 	l.pass(2 * second)
 	w = again()
 	require.Equal(t, port, w.conn.tcp.ID().LocalPort)
@@ -308,7 +308,7 @@ func TestConnectionsWithoutBufsEnd(t *testing.T) {
 	l.until("FIN and octets", func() bool {
 		return l.accepted[3].peerFin && l.accepted[4].edge == 100
 	})
-	require.Equal(t, noConn, l.a.waiting.first)
+	require.Equal(t, noConn, l.a.pressure.waiting.first)
 	l.stop()
 }
 

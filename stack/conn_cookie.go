@@ -8,33 +8,35 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// sendCookie answers a SYN without keeping anything of it.
-func (p *Poller) sendCookie(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, half *tcp.Half) bool {
-	class := half.Cookie(p.memory.Config())
-	slot := tcp.CookieSlot(p.now)
-	half.SetCookie(slot, class, p.cookieMAC(id, p.seg.Seq, slot, class))
-	l.cookies, l.cookieAt = true, p.now
-	p.n.CookiesSent++
-	p.templateConn.SetMSS(p.linkMSS(&id.Remote))
-	half.CookieSynAck(p.now, *id, &p.templateConn, &p.tx.segment)
-	return p.answer(b, src, &p.tx.segment)
+// sendCookie answers a SYN, whose sequence number is irs, in b without keeping anything of it.
+// It returns whether b is done with.
+func (s *synCache) sendCookie(now int64, l *listener, b mem.Buf, src inet.MAC, id *tcp.ID,
+	irs tcp.Seq, half *tcp.Half) bool {
+	class := half.Cookie(s.memory.Config())
+	slot := tcp.CookieSlot(now)
+	half.SetCookie(slot, class, s.cookieMAC(id, irs, slot, class))
+	l.cookies, l.cookieAt = true, now
+	s.counters.CookiesSent++
+	s.template.SetMSS(linkMSS(s.host, &id.Remote))
+	half.CookieSynAck(now, *id, &s.template, &s.tx.segment)
+	return s.tx.answer(b, src, &s.tx.segment)
 }
 
-// cookie rebuilds what was not kept, if s acknowledges a cookie of ours.
-func (p *Poller) cookie(id *tcp.ID, s *tcp.Segment) (tcp.Half, bool) {
-	slot, class := tcp.CookieOf(p.now, s)
-	if !tcp.CookieMatches(s, slot, class, p.cookieMAC(id, s.Seq-1, slot, class)) {
+// cookie rebuilds what was not kept, if seg acknowledges a cookie of ours.
+func (s *synCache) cookie(now int64, id *tcp.ID, seg *tcp.Segment) (tcp.Half, bool) {
+	slot, class := tcp.CookieOf(now, seg)
+	if !tcp.CookieMatches(seg, slot, class, s.cookieMAC(id, seg.Seq-1, slot, class)) {
 		return tcp.Half{}, false
 	}
-	p.n.CookiesGood++
-	return tcp.FromCookie(p.timestampOffset(id), s, class), true
+	s.counters.CookiesGood++
+	return tcp.FromCookie(s.secret.timestampOffset(id), seg, class), true
 }
 
 // cookieMAC authenticates what a cookie says, and the peer that it was sent to.
-func (p *Poller) cookieMAC(id *tcp.ID, irs tcp.Seq, slot uint32, class uint8) uint32 {
+func (s *synCache) cookieMAC(id *tcp.ID, irs tcp.Seq, slot uint32, class uint8) uint32 {
 	var tail [9]byte
 	binary.BigEndian.PutUint32(tail[0:], uint32(irs))
 	binary.BigEndian.PutUint32(tail[4:], slot)
 	tail[8] = class
-	return uint32(p.secret.tupleAnd(useCookie, id, tail[:]))
+	return uint32(s.secret.tupleAnd(useCookie, id, tail[:]))
 }

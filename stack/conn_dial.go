@@ -27,7 +27,7 @@ func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 // TIME-WAIT for a second gives way (RFC 7323 section 5.4), as for a port that is chosen. In a Group
 // it is ErrOtherMember when the 4-tuple belongs to another Poller: dial there.
 func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) {
-	if p.held[local.Port()] > 0 {
+	if p.ports.isHeld(local.Port()) {
 		return nil, fmt.Errorf("stack: dial %v: from port %d, which is held: %w", remote, local.Port(),
 			ErrPortUsed)
 	}
@@ -40,11 +40,11 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	if u == nil {
 		panic("stack: Dial without an Upper")
 	}
-	if p.stopped || p.stopping.Load() {
+	if p.stopped || p.control.stopping.Load() {
 		return nil, ErrStopped
 	}
 	if from := inet.AddrFrom(local.Addr().Unmap()); local.Addr().IsValid() && !p.host.IsLocal(&from) {
-		return nil, fmt.Errorf("stack: dial %v: from %v: %w", remote, local, p.whyUnused(&from))
+		return nil, fmt.Errorf("stack: dial %v: from %v: %w", remote, local, whyUnused(p.host, &from))
 	}
 	a := remote.Addr().Unmap()
 	if !a.IsValid() || a.Is6() && !p.host.HasIPv6() || remote.Port() == 0 {
@@ -63,7 +63,7 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote,
 			p.cfg.Addr.Masked(), ErrNetUnreachable)
 	}
-	if err := p.choose(&id, local.Addr().Unmap(), hop); err != nil {
+	if err := chooseSource(p.host, &id, local.Addr().Unmap(), hop); err != nil {
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
 	beyond, reused, err := p.choosePort(&id, local.Port())
@@ -72,7 +72,7 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	}
 	home := p.host.Use(p.now, &id.Local)
 	if home == nil {
-		_, err := p.noSource(&id.Remote)
+		_, err := noSource(p.host, &id.Remote)
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
 	c := p.takeConn(&id, hop, home)
@@ -80,14 +80,14 @@ func (p *Poller) DialHeld(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 		p.n.Own[DropConnMax]++
 		return nil, ErrConnMax
 	}
-	iss := p.initialSeq(&id)
+	iss := p.secret.initialSeq(p.now, &id)
 	if reused && iss.Less(beyond) {
 		iss = beyond
 	}
 	c.upper = u
-	c.tcp.Connect(p.now, id, iss, p.timestampOffset(&id))
-	p.limitPath(c)
-	p.touch(c)
+	c.tcp.Connect(p.now, id, iss, p.secret.timestampOffset(&id))
+	p.paths.limit(c)
+	p.active.add(c)
 	return c, nil
 }
 
@@ -99,21 +99,22 @@ func (p *Poller) SourceFor(remote netip.Addr) (netip.Addr, error) {
 	if !ok || !p.host.Possible(&id.Remote) {
 		return netip.Addr{}, fmt.Errorf("stack: source for %v: %w", remote, ErrNetUnreachable)
 	}
-	if err := p.choose(&id, netip.Addr{}, hop); err != nil && !errors.Is(err, ErrTentative) {
+	err := chooseSource(p.host, &id, netip.Addr{}, hop)
+	if err != nil && !errors.Is(err, ErrTentative) {
 		return netip.Addr{}, fmt.Errorf("stack: source for %v: %w", remote, err)
 	}
 	return id.Local.Netip(), nil
 }
 
-// choose fills in id's local address, also with one that is ErrTentative.
-func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error) {
+// chooseSource fills in id's local address, also with one that is ErrTentative.
+func chooseSource(h *iphost.Host, id *tcp.ID, local netip.Addr, hop inet.Addr) (err error) {
 	if !local.IsValid() {
 		var ok bool
-		if id.Local, ok = p.host.Source(id.Remote, hop); ok && iphost.InScope(&id.Local, &id.Remote) {
+		if id.Local, ok = h.Source(id.Remote, hop); ok && iphost.InScope(&id.Local, &id.Remote) {
 			return nil
 		}
-		for i := range p.host.Addrs() { // one that will do better, or do at all
-			l := &p.host.Addrs()[i]
+		for i := range h.Addrs() { // one that will do better, or do at all
+			l := &h.Addrs()[i]
 			if l.State == AddrTentative && l.Addr.Is4() == id.Remote.Is4() &&
 				iphost.InScope(&l.Addr, &id.Remote) {
 				id.Local = l.Addr
@@ -121,7 +122,7 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 			}
 		}
 		if !ok {
-			id.Local, err = p.noSource(&id.Remote)
+			id.Local, err = noSource(h, &id.Remote)
 			return err
 		}
 		return nil
@@ -134,17 +135,17 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 }
 
 // whyUnused is why a, which is not in use, is not.
-func (p *Poller) whyUnused(a *inet.Addr) error {
-	if l := p.host.Find(a); l != nil {
+func whyUnused(h *iphost.Host, a *inet.Addr) error {
+	if l := h.Find(a); l != nil {
 		return ErrTentative
 	}
 	return ErrNotLocal
 }
 
 // noSource is why no address of ours can speak to remote, and the one that will.
-func (p *Poller) noSource(remote *inet.Addr) (inet.Addr, error) {
-	for i := range p.host.Addrs() {
-		l := &p.host.Addrs()[i]
+func noSource(h *iphost.Host, remote *inet.Addr) (inet.Addr, error) {
+	for i := range h.Addrs() {
+		l := &h.Addrs()[i]
 		switch {
 		case l.Addr.Is4() != remote.Is4():
 		case l.State == AddrTentative: // of another scope
@@ -162,12 +163,12 @@ func (p *Poller) choosePort(id *tcp.ID, given uint16) (beyond tcp.Seq, reused bo
 	if given == 0 {
 		beyond, reused, ok := p.ephemeralPort(id)
 		if !ok {
-			return 0, false, fmt.Errorf("all %d local ports, %w", p.cfg.DialPorts.count(), ErrPortUsed)
+			return 0, false, fmt.Errorf("all %d local ports, %w", p.ports.dial.count(), ErrPortUsed)
 		}
 		return beyond, reused, nil
 	}
 	id.LocalPort = given
-	if p.owner(id) != p.cfg.Member {
+	if p.member.owner(id) != p.cfg.Member {
 		return 0, false, ErrOtherMember
 	}
 	beyond, reused, ok := p.claimPort(id)
@@ -190,11 +191,9 @@ const (
 func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	id.LocalPort = 0
 	offset := uint32(p.secret.tuple(usePort, id))
-	count := p.cfg.DialPorts.count()
-	for range count {
-		id.LocalPort = p.cfg.DialPorts.First + uint16((offset+p.nextPort)%count)
-		p.nextPort++
-		if p.held[id.LocalPort] > 0 || p.listeners[id.LocalPort] != nil || p.owner(id) != p.cfg.Member {
+	for range p.ports.dial.count() {
+		id.LocalPort = p.ports.tryNext(offset)
+		if !p.ports.free(id.LocalPort) || p.member.owner(id) != p.cfg.Member {
 			continue
 		}
 		if beyond, reused, ok = p.claimPort(id); ok {
@@ -207,7 +206,7 @@ func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 // claimPort says whether id's local port is free towards its remote end; one in TIME-WAIT is made
 // so when it may be.
 func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
-	if p.listenerOf(&id.Local, id.LocalPort) != nil {
+	if p.ports.listener(&id.Local, id.LocalPort) != nil {
 		return 0, false, false
 	}
 	i := p.table.find(id)
@@ -215,7 +214,7 @@ func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 		return 0, false, true
 	}
 	c := &p.slab.conns[i]
-	held := p.held[id.LocalPort] > 0 // by the caller
+	held := p.ports.isHeld(id.LocalPort) // by the caller
 	if c.phase != phaseLingering || !c.tcp.Redialable(p.now) && !(held && c.tcp.RedialableHeld()) {
 		return 0, false, false
 	}

@@ -177,7 +177,7 @@ func TestDialTimesOut(t *testing.T) {
 	require.Empty(t, l.accepted)
 	l.pass(200 * second) // b gives its half-open connections up, too
 	require.Zero(t, l.b.counters().Conns)
-	require.Zero(t, l.b.listeners[7].halfOpen)
+	require.Zero(t, l.b.ports.listeners[7].halfOpen)
 	l.whole()
 }
 
@@ -234,7 +234,7 @@ func TestEphemeralPorts(t *testing.T) {
 		next := portFirst +
 			uint16(
 				(uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+
-					l.a.nextPort)%(portLast-portFirst+1))
+					l.a.ports.next)%(portLast-portFirst+1))
 		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
 		seen[next] = true
 	}

@@ -1,31 +1,24 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
 )
 
-// segment makes b, with the octets payload, the one of which input is about.
-func (p *Poller) segment(b mem.Buf, payload []byte) {
-	p.bufs, p.data = append(p.bufs[:0], b), append(p.data[:0], payload)
-}
-
-// input gives the decoded segment to its connection: p.bufs are its Bufs and p.data its octets,
-// several where it stands for frames that continue each other (coalesce). It returns whether the
-// first Buf is done with; the others are its own affair. The order is Input, Arrive, Commit,
-// Edge, events, except that the end of the handshake comes before the octets of its segment. It
-// ends where the Upper refuses a frame: the frames after that one are given to TCP one by one,
-// like frames after a gap.
+// input gives the decoded segment to its connection: p.rx.bufs are its Bufs and p.rx.data its
+// octets, several where it stands for frames that continue each other (coalesce). It returns
+// whether the first Buf is done with; the others are its own affair. The order is Input, Arrive,
+// Commit, Edge, events, except that the end of the handshake comes before the octets of its
+// segment. It ends where the Upper refuses a frame: the frames after that one are given to TCP one
+// by one, like frames after a gap.
 func (p *Poller) input(c *Conn) (done bool) {
-	bufs, data := p.bufs, p.data
+	bufs, data := p.rx.bufs, p.rx.data
 	if c.marks&markAbort != 0 {
 		p.n.Own[DropAborting]++
 		return true
 	}
-	p.touch(c)
-	a := c.tcp.Input(p.now, &p.seg)
+	p.active.add(c)
+	a := c.tcp.Input(p.now, &p.rx.seg)
 	ev := c.tcp.TakeEvents()
 	if ev&tcp.EvEstablished != 0 {
 		p.established(c)
@@ -42,7 +35,7 @@ func (p *Poller) input(c *Conn) (done bool) {
 	if a.Len == 0 {
 		p.commit(c, &a, false)
 		for _, b := range bufs[1:] {
-			p.discard(b)
+			p.dead.add(b)
 		}
 	} else {
 		if len(data) == 1 {
@@ -51,7 +44,7 @@ func (p *Poller) input(c *Conn) (done bool) {
 		at, done = p.offerAll(c, &a, bufs, data)
 	}
 	if at > 1 {
-		p.countCoalesced(data[1:at], p.seg.HdrLen+p.l4Plain(&c.tcp.ID().Remote))
+		p.rx.coalesced(c, data[1:at])
 	}
 	if ev |= c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
@@ -69,46 +62,31 @@ func (p *Poller) offerAll(c *Conn, a *tcp.Arrival, bufs []mem.Buf,
 		k, verdict = p.offer(c, a, bufs[n:], data[n:])
 		last := n + k - 1
 		for i := max(n, 1); i < last; i++ {
-			p.discard(bufs[i])
+			p.dead.add(bufs[i])
 		}
 		switch {
 		case last == 0:
 			done = verdict != Kept
 		case verdict != Kept:
-			p.discard(bufs[last])
+			p.dead.add(bufs[last])
 		}
 		n = last + 1
 	}
 	return n, done
 }
 
-// countCoalesced says that frames after the one in hand, whose octets are data and whose headers
-// have head octets, have been looked at with it.
-func (p *Poller) countCoalesced(data [][]byte, head int) {
-	n := len(data)
-	p.rxAt += n
-	p.n.Coalesced += uint64(n)
-	p.n.RxFrames += uint64(n)
-	for _, octets := range data {
-		p.n.RxOctets += uint64(len(octets) + head)
-	}
-}
-
-// l4Plain is where the TCP header begins in a frame without options or extensions of IP.
-func (p *Poller) l4Plain(remote *inet.Addr) int { return p.l2 + iphost.IPLen(remote) }
-
 // offer gives the octets of a, which are data, to the Upper and commits them: as many segments as
 // it has looked at, the last of them with verdict.
 func (p *Poller) offer(c *Conn, a *tcp.Arrival, bufs []mem.Buf,
 	data [][]byte) (n int, verdict Verdict) {
-	p.arrivals++
+	p.rx.arrivals++
 	n, verdict = 1, Refused
 	if c.upper != nil && c.marks&markAbort == 0 {
 		if n, verdict = c.upper.Arrive(a.Offset, bufs, data); n < 1 || n > len(data) {
 			panic("stack: Arrive looked at no segment, or at more than it was given")
 		}
 	}
-	if p.seg.Part == 0 {
+	if p.rx.seg.Part == 0 {
 		if verdict == Refused {
 			p.n.TCP[tcp.DropRefused]++
 		}

@@ -2,7 +2,7 @@ package stack
 
 // The Upper of a connection that is over is told when the device has all of its frames: its program
 // may end as soon as it knows, and the Poller with it. Until then, where the device is full, the
-// connection stands in Poller.leaving, and keeps its slot.
+// connection stands in leavers, and keeps its slot.
 
 // leavingMax connections may do so, for leavingNs each; the others are told at once.
 const (
@@ -16,57 +16,58 @@ type leaving struct {
 	until int64
 }
 
+// leavers are the connections that are over, and whose frames have not left. They make the last
+// call to an Upper.
+type leavers struct {
+	all  []leaving
+	tx   *transmitter
+	slab *slab
+}
+
+func newLeavers(p *Poller) leavers {
+	return leavers{all: make([]leaving, 0, leavingMax), tx: &p.tx, slab: &p.slab}
+}
+
 // sayClosed tells c's Upper, now or when its frames have left; a slot that is free then is given
 // back. owes: there was no room for its last frame.
-func (p *Poller) sayClosed(c *Conn, owes bool) {
-	for i := range p.leaving {
-		if p.leaving[i].c == c { // its TIME-WAIT has ended
-			p.leaving[i].owes = false
+func (l *leavers) sayClosed(now int64, c *Conn, owes bool) {
+	for i := range l.all {
+		if l.all[i].c == c { // its TIME-WAIT has ended
+			l.all[i].owes = false
 			return
 		}
 	}
 	if c.upper != nil {
-		p.flush()
-		if (owes || p.hasFrames(c)) && len(p.leaving) < cap(p.leaving) {
-			p.leaving = append(p.leaving, leaving{c, owes, p.now + leavingNs})
+		l.tx.flush(now)
+		if (owes || l.tx.hasFrames(c)) && len(l.all) < cap(l.all) {
+			l.all = append(l.all, leaving{c, owes, now + leavingNs})
 			return
 		}
 	}
-	p.closed(c)
+	l.closed(c)
 }
 
 // tellLeft tells the Uppers of those whose frames have left, or of all.
-func (p *Poller) tellLeft(all bool) {
-	kept := p.leaving[:0]
-	for _, l := range p.leaving {
-		all := all || p.now >= l.until
-		if l.owes && !all {
-			p.tx.hopKnown, p.tx.express = false, true
-			l.owes = p.sendControl(l.c)
-			p.tx.express = false
-			p.flush()
+func (l *leavers) tellLeft(now int64, all bool) {
+	kept := l.all[:0]
+	for _, v := range l.all {
+		all := all || now >= v.until
+		if v.owes && !all {
+			l.tx.forgetHop()
+			v.owes = l.tx.sendControl(now, v.c)
+			l.tx.flush(now)
 		}
-		if !all && (l.owes || p.hasFrames(l.c)) {
-			kept = append(kept, l)
+		if !all && (v.owes || l.tx.hasFrames(v.c)) {
+			kept = append(kept, v)
 			continue
 		}
-		p.closed(l.c)
+		l.closed(v.c)
 	}
-	p.leaving = kept
-}
-
-// hasFrames says whether the device has yet to take a frame of c's.
-func (p *Poller) hasFrames(c *Conn) bool {
-	for _, b := range p.tx.frames[:p.tx.n] {
-		if m := &p.tx.meta[b]; m.conn == c.index && m.life == c.life {
-			return true
-		}
-	}
-	return false
+	l.all = kept
 }
 
 // closed makes the last call to c's Upper, and gives back a slot that is free.
-func (p *Poller) closed(c *Conn) {
+func (l *leavers) closed(c *Conn) {
 	u, free := c.upper, c.phase == phaseFree
 	c.upper = nil
 	if u != nil {
@@ -74,6 +75,6 @@ func (p *Poller) closed(c *Conn) {
 	}
 	if free {
 		c.tcp.Forget()
-		p.slab.put(c)
+		l.slab.put(c)
 	}
 }

@@ -31,14 +31,14 @@ func TestClosedWaitsForTheDevice(t *testing.T) {
 			for n := l.a.tx.n; n < len(l.a.tx.frames); n++ { // all that waits is for others, and it is full
 				b := l.a.pool.Alloc()
 				l.a.pool.Desc(b).Len = 60
-				l.a.reply(b, inet.MAC{2, 5: 9})
+				l.a.tx.reply(b, inet.MAC{2, 5: 9})
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, nil)
 			u, v := l.open()
-			u.onClosed = func() { require.False(t, l.a.hasFrames(u.conn)) }
+			u.onClosed = func() { require.False(t, l.a.tx.hasFrames(u.conn)) }
 			end(l, u, v)
 			none := 0
 			l.a.nic.ring = &none
@@ -49,7 +49,7 @@ func TestClosedWaitsForTheDevice(t *testing.T) {
 			}
 			l.a.nic.ring = nil
 			l.until("told", func() bool { return u.closed == 1 && v.closed == 1 })
-			require.Empty(t, l.a.leaving)
+			require.Empty(t, l.a.leavers.all)
 			l.pass(61 * second)
 			l.whole()
 		})

@@ -21,24 +21,17 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *iphost.SharedAddr
 		home.Leave()
 		return nil
 	}
-	c := &s.conns[s.free[s.head]]
-	if s.head++; s.head == len(s.free) {
-		s.head = 0
-	}
-	s.n--
+	c := s.take()
 	c.nextHop, c.home = nextHop, home
 	c.upper, c.listener, c.why, c.advice = nil, nil, whyNothing, whyNothing
 	c.acked, c.timerAt, c.credit = 0, 0, 0
 	c.life++
 	c.phase = phaseOpening
-	p.beginPath(c, &id.Remote)
+	p.paths.begin(c, &id.Remote)
 	p.table.insert(c.index, id)
 	p.n.Opened++
 	return c
 }
-
-// slotFree says whether takeConn would find one.
-func (p *Poller) slotFree() bool { return p.slab.n > 0 || p.slab.lingering.first != noConn }
 
 // events acts on what TCP reports. c may be free when it returns.
 func (p *Poller) events(c *Conn, ev tcp.Events) {
@@ -87,7 +80,7 @@ func (p *Poller) established(c *Conn) {
 		p.n.Connected++
 	}
 	if c.upper == nil {
-		p.abort(c, whyAborted)
+		c.abort(whyAborted)
 		return
 	}
 	if c.marks&markAbort == 0 {
@@ -118,19 +111,17 @@ func (p *Poller) advise(c *Conn, why reason) {
 // has nothing left to do. The ACK of the peer's leaves first: the Upper's program may end as soon
 // as it knows that the connection has, and the Poller with it, and nobody would answer the peer.
 func (p *Poller) linger(c *Conn) {
-	p.tx.hopKnown = false
-	p.tx.express = true
-	owes := p.sendControl(c)
-	p.tx.express = false
+	p.tx.forgetHop()
+	owes := p.tx.sendControl(p.now, c)
 	p.release(c)
-	p.stopWaiting(c)
-	p.leaveSilent(c)
+	p.pressure.stopWaiting(c)
+	p.peers.leaveSilent(c)
 	p.peers.remove(c)
 	c.leaveAddr()
 	c.phase = phaseLingering
 	c.timerAt = 0
 	p.slab.lingering.pushBack(p.slab.conns, c.index)
-	p.sayClosed(c, owes)
+	p.leavers.sayClosed(p.now, c, owes)
 }
 
 // cutTimeWait ends TIME-WAIT now. Nothing is sent and no Upper is told: there is none any more (RFC
@@ -150,16 +141,13 @@ func (p *Poller) finish(c *Conn) {
 		p.slab.lingering.remove(p.slab.conns, c.index)
 	}
 	c.listener = nil
-	p.leaveGuests(c)
-	p.promised -= int(c.gaveBack)
-	c.gaveBack = 0
-	p.stopWaiting(c)
-	p.leaveSilent(c)
+	p.pressure.forget(c)
+	p.peers.leaveSilent(c)
 	p.peers.remove(c)
 	c.leaveAddr()
 	c.phase = phaseFree
 	p.n.Closed++
-	p.sayClosed(c, false)
+	p.leavers.sayClosed(p.now, c, false)
 }
 
 // release frees what the peer has acknowledged (all, once the connection is closed) and tells the
@@ -172,7 +160,7 @@ func (p *Poller) release(c *Conn) (n int) {
 			break
 		}
 		longest = max(longest, p.tx.meta[h].length)
-		p.dropOwner(mem.Buf(h))
+		p.tx.dropOwner(mem.Buf(h))
 		n++
 	}
 	if n > 0 {
@@ -181,7 +169,7 @@ func (p *Poller) release(c *Conn) (n int) {
 	if a := c.tcp.AckedOffset(); a != c.acked {
 		c.acked = a
 		c.advice = whyNothing
-		p.progressed(c)
+		p.paths.progressed(p.now, c)
 		if c.upper != nil {
 			c.upper.Acked(a)
 		}

@@ -39,18 +39,18 @@ func (p *Poller) ListenAt(local netip.AddrPort, held bool, backlog int,
 	accept func(c *Conn) Upper) error {
 	at, port := endsOf(local.Addr()), local.Port()
 	switch {
-	case p.stopped || p.stopping.Load():
+	case p.stopped || p.control.stopping.Load():
 		return ErrStopped
 	case port == 0 || backlog <= 0 || accept == nil:
 		return fmt.Errorf("stack: listen on port %d, backlog %d: want a port, a positive backlog and "+
 			"an accept function", port, backlog)
 	case !at.all && p.host.Find(&at.addr) == nil:
 		return fmt.Errorf("stack: listen at %v: %w", local, ErrNotLocal)
-	case p.listenerLike(&at, port) != nil || !held && p.held[port] > 0:
+	case p.ports.like(&at, port) != nil || !held && p.ports.isHeld(port):
 		return fmt.Errorf("stack: listen on port %d: %w", port, ErrPortUsed)
 	}
-	p.listeners[port] = &listener{ends: at, port: port, next: p.listeners[port], backlog: backlog,
-		oldest: noConn, youngest: noConn, accept: accept}
+	p.ports.add(&listener{ends: at, port: port, backlog: backlog, oldest: noConn, youngest: noConn,
+		accept: accept})
 	return nil
 }
 
@@ -61,23 +61,20 @@ func (p *Poller) Unlisten(port uint16) { p.UnlistenAt(netip.AddrPortFrom(netip.A
 // Poller goroutine.
 func (p *Poller) UnlistenAt(local netip.AddrPort) {
 	at := endsOf(local.Addr())
-	for l := p.listeners[local.Port()]; l != nil; l = l.next {
-		if l.ends == at {
-			p.unlisten(l)
-			return
-		}
+	if l := p.ports.exactly(&at, local.Port()); l != nil {
+		p.unlisten(l)
 	}
 }
 
 func (p *Poller) unlisten(l *listener) {
-	p.forgetListener(l)
+	p.ports.forget(l)
 	for l.oldest != noConn {
-		p.resetSyn(&p.syns.entries[l.oldest])
-		p.dropSyn(l.oldest)
+		p.syns.reset(p.now, &p.syns.entries[l.oldest])
+		p.syns.drop(l.oldest)
 	}
 	for i := range p.slab.conns {
 		if c := &p.slab.conns[i]; c.listener == l {
-			p.abort(c, whyAborted)
+			c.abort(whyAborted)
 		}
 	}
 }
@@ -85,12 +82,12 @@ func (p *Poller) unlisten(l *listener) {
 // stray handles a segment that belongs to no connection (RFC 9293 sections 3.10.7.1 and 3.10.7.2),
 // or to a half-open one. payload is its octets in b. It returns whether b is done with.
 func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payload []byte) bool {
-	l := p.listenerOf(&id.Local, id.LocalPort)
+	l := p.ports.listener(&id.Local, id.LocalPort)
 	if l == nil {
 		p.n.TCP[tcp.DropNoConn]++
-		return p.reset(b, src, id, s)
+		return p.tx.reset(p.now, b, src, id, s)
 	}
-	if i := p.findSyn(id); i != noConn {
+	if i := p.syns.find(id); i != noConn {
 		return p.inputSyn(i, b, src, s, payload)
 	}
 	switch {
@@ -99,15 +96,15 @@ func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payl
 	case s.Flags&tcp.ACK != 0:
 		// second, an ACK: it acknowledges what we never sent, unless that is a cookie
 		if l.cookies && p.now-l.cookieAt < tcp.CookieLifeNs {
-			if half, ok := p.cookie(id, s); ok {
+			if half, ok := p.syns.cookie(p.now, id, s); ok {
 				return p.complete(l, b, id, &half, payload)
 			}
 			p.n.CookiesBad++
 		}
 		p.n.TCP[tcp.DropNoConn]++
-		return p.reset(b, src, id, s)
+		return p.tx.reset(p.now, b, src, id, s)
 	case s.Flags&(tcp.SYN|tcp.FIN) == tcp.SYN: // third, a SYN; with FIN it is no request but a probe
-		return p.passiveOpen(l, b, src, id, s, p.initialSeq(id))
+		return p.passiveOpen(l, b, src, id, s, p.secret.initialSeq(p.now, id))
 	default:
 		p.n.TCP[tcp.DropState]++
 	}
@@ -122,23 +119,23 @@ func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s
 		p.n.Own[DropNoRoute]++
 		return true
 	}
-	if p.peerFull(&id.Remote) && !p.silentElsewhere(&id.Remote) {
+	if p.peers.closed(&id.Remote) && !p.peers.silentElsewhere(&id.Remote) {
 		p.n.Own[DropPeerMax]++
 		return true
 	}
-	half := tcp.NewHalf(iss, p.timestampOffset(id), s)
-	if l.halfOpen >= l.backlog || p.syns.free == noConn {
+	half := tcp.NewHalf(iss, p.secret.timestampOffset(id), s)
+	if l.halfOpen >= l.backlog || p.syns.full() {
 		p.n.Own[DropBacklogFull]++
 		if !p.cfg.NoSynCookies {
-			return p.sendCookie(l, b, src, id, &half)
+			return p.syns.sendCookie(p.now, l, b, src, id, s.Seq, &half)
 		}
 		if l.oldest == noConn { // other listeners' fill the cache
 			return true
 		}
-		p.dropSyn(l.oldest)
+		p.syns.drop(l.oldest)
 	}
 	p.n.HalfOpened++
-	return p.synAck(p.addSyn(l, id, &half, src), b, true)
+	return p.syns.synAck(p.now, p.syns.add(l, id, &half, src), b, true)
 }
 
 // inputSyn gives a segment to a half-open connection.
@@ -148,23 +145,23 @@ func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment,
 	switch e.half.Judge(p.memory.Config(), s) {
 	case tcp.HalfAgain:
 		p.n.TCP[tcp.DropDuplicate]++
-		return p.synAck(i, b, false)
+		return p.syns.synAck(p.now, i, b, false)
 	case tcp.HalfReset:
 		p.n.TCP[tcp.DropAckUnsent]++
-		return p.reset(b, src, &e.id, s)
+		return p.tx.reset(p.now, b, src, &e.id, s)
 	case tcp.HalfForget:
-		p.dropSyn(i)
+		p.syns.drop(i)
 		return true
 	case tcp.HalfRenew:
 		l, id := e.listener, e.id
-		p.dropSyn(i)
-		return p.passiveOpen(l, b, src, &id, s, p.initialSeq(&id))
+		p.syns.drop(i)
+		return p.passiveOpen(l, b, src, &id, s, p.secret.initialSeq(p.now, &id))
 	case tcp.HalfOpen:
 		l, id, half := e.listener, e.id, e.half
-		full, why := !p.slotFree() && p.silent.first == noConn, DropConnMax
+		full, why := !p.slab.slotFree() && p.peers.silent.first == noConn, DropConnMax
 		if !full {
-			if full, why = p.peerFull(&id.Remote), DropPeerMax; full {
-				p.askForPlace(&id.Remote)
+			if full, why = p.peers.closed(&id.Remote), DropPeerMax; full {
+				p.peers.askForPlace(&id.Remote)
 			}
 		}
 		if full { // the SYN,ACK's timer goes on, and so do the peer's ACKs
@@ -172,7 +169,7 @@ func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment,
 			p.n.Own[why]++
 			return true
 		}
-		p.dropSyn(i)
+		p.syns.drop(i)
 		return p.complete(l, b, &id, &half, payload)
 	}
 	p.n.TCP[tcp.DropState]++
@@ -188,7 +185,7 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 	}
 	p.makePlace(&id.Remote)
 	if !p.peers.take(&id.Remote) {
-		p.askForPlace(&id.Remote)
+		p.peers.askForPlace(&id.Remote)
 		p.n.Own[DropPeerMax]++
 		return true
 	}
@@ -207,26 +204,7 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 	p.peers.add(c)
 	c.listener = l
 	c.tcp.Resume(p.now, *id, half)
-	p.limitPath(c)
-	p.segment(b, payload)
+	p.paths.limit(c)
+	p.rx.segment(b, payload)
 	return p.input(c)
-}
-
-// reset answers a segment that belongs to no connection, in the segment's own Buf and to the
-// station it came from: the neighbour table is not asked, so an unproven peer cannot fill it. It
-// returns whether b is done with.
-func (p *Poller) reset(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment) bool {
-	t := &p.tx.segment
-	if !tcp.ResetFor(*id, s, t) {
-		return true
-	}
-	if !p.rst.Take(p.now) {
-		p.n.Own[DropRSTLimited]++
-		return true
-	}
-	if p.answer(b, src, t) {
-		return true
-	}
-	p.n.RSTSent++
-	return false
 }

@@ -55,9 +55,9 @@ func TestAcceptWaitsForTheHandshake(t *testing.T) {
 	l.until("a is open", func() bool { return u.opened })
 	l.turns()
 	require.Empty(t, l.accepted)
-	require.Equal(t, 1, l.b.listeners[7].halfOpen)
+	require.Equal(t, 1, l.b.ports.listeners[7].halfOpen)
 	l.until("b is open", func() bool { return len(l.accepted) == 1 })
-	require.Zero(t, l.b.listeners[7].halfOpen)
+	require.Zero(t, l.b.ports.listeners[7].halfOpen)
 	l.stop()
 }
 
@@ -73,11 +73,11 @@ func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 	}
 	l.turns()
 	l.turns()
-	require.Equal(t, 3, l.b.listeners[7].halfOpen)
+	require.Equal(t, 3, l.b.ports.listeners[7].halfOpen)
 	require.Equal(t, uint64(5), l.b.counters().Own[DropBacklogFull])
 	block = false
 	l.until("all get in", func() bool { return len(l.accepted) == 8 })
-	require.Zero(t, l.b.listeners[7].halfOpen)
+	require.Zero(t, l.b.ports.listeners[7].halfOpen)
 	for _, u := range us {
 		require.Zero(t, u.closed)
 	}
@@ -99,7 +99,7 @@ func TestOldestHalfOpenGivesWay(t *testing.T) {
 	}
 	for i := range 20 {
 		l.answers(l.a, l.b, syn(uint16(1000+i)))
-		require.LessOrEqual(t, l.b.listeners[7].halfOpen, backlog)
+		require.LessOrEqual(t, l.b.ports.listeners[7].halfOpen, backlog)
 	}
 	require.Equal(t, uint64(20-backlog), l.b.counters().Own[DropBacklogFull])
 	for i := range 20 {
@@ -107,7 +107,7 @@ func TestOldestHalfOpenGivesWay(t *testing.T) {
 			Local: inet.AddrFrom(l.b.addr), Remote: inet.AddrFrom(netip.MustParseAddr("10.0.0.77")),
 			LocalPort: 7, RemotePort: uint16(1000 + i),
 		}
-		require.Equal(t, i >= 20-backlog, l.b.findSyn(&id) != noConn, "half-open %d", i)
+		require.Equal(t, i >= 20-backlog, l.b.syns.find(&id) != noConn, "half-open %d", i)
 	}
 	start := l.now
 	u := l.dial(l.a, l.b, 7, 1000)
@@ -173,5 +173,5 @@ func TestSYNFromWhereNoRouteLeads(t *testing.T) {
 	frame := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("192.0.2.9"), l.b.addr, tr, nil)
 	require.Empty(t, l.answers(l.a, l.b, frame))
 	require.Equal(t, uint64(1), l.b.counters().Own[DropNoRoute])
-	require.Zero(t, l.b.listeners[7].halfOpen)
+	require.Zero(t, l.b.ports.listeners[7].halfOpen)
 }

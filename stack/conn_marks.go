@@ -1,13 +1,13 @@
 package stack
 
 // abort marks c; the first reason given stands.
-func (p *Poller) abort(c *Conn, why reason) {
+func (c *Conn) abort(why reason) {
 	if c.phase == phaseFree || c.marks&markAbort != 0 {
 		return
 	}
 	c.fail(why)
 	c.marks |= markAbort
-	p.touch(c)
+	c.p.active.add(c)
 }
 
 // fail keeps the first reason.
@@ -17,10 +17,30 @@ func (c *Conn) fail(why reason) {
 	}
 }
 
-// touch puts c on the list that output serves, once.
-func (p *Poller) touch(c *Conn) {
+// active are the connections that output serves next: those that were touched. Each stands there
+// once (markActive).
+type active struct {
+	next    []connIndex
+	serving []connIndex // the ones that output walks over; swapped with next
+}
+
+func newActive(connsMax int) active {
+	return active{
+		next:    make([]connIndex, 0, connsMax),
+		serving: make([]connIndex, 0, connsMax),
+	}
+}
+
+// add has c served, in this Turn if output has not begun.
+func (a *active) add(c *Conn) {
 	if c.marks&markActive == 0 && c.phase != phaseFree {
 		c.marks |= markActive
-		p.active = append(p.active, c.index)
+		a.next = append(a.next, c.index)
 	}
+}
+
+// take is what was added; what is added from now on is for the next Turn.
+func (a *active) take() []connIndex {
+	a.next, a.serving = a.serving[:0], a.next
+	return a.serving
 }

@@ -13,20 +13,9 @@ import (
 // goroutine.
 func (c *Conn) SetSilent(on bool) {
 	if !on {
-		c.p.leaveSilent(c)
+		c.p.peers.leaveSilent(c)
 	} else if c.phase == phaseOpen && c.marks&(markSilent|markWaiting) == 0 {
-		c.marks |= markSilent
-		c.p.silent.pushBack(c.p.slab.conns, c.index)
-		c.p.peers.addSilent(c, 1)
-	}
-}
-
-// leaveSilent takes c from the list, as does awaitBufs: a connection stands in one list at a time.
-func (p *Poller) leaveSilent(c *Conn) {
-	if c.marks&markSilent != 0 {
-		c.marks &^= markSilent
-		p.silent.remove(p.slab.conns, c.index)
-		p.peers.addSilent(c, -1)
+		c.p.peers.joinSilent(c)
 	}
 }
 
@@ -35,11 +24,22 @@ func (p *Poller) leaveSilent(c *Conn) {
 // share a counter, but a peer cannot choose with which, and at most half of the counters are ever
 // in use. Of an IPv6 address the first 64 bits count, as one host may have all addresses with them.
 // The members of a Group share the counters.
+//
+// Of this Poller's connections those whose peer has said nothing yet stand in silent.
 type peers struct {
 	counts []peerCount // a power of two; none when there is no limit
 	k0, k1 uint64
 	max    int32
+
+	conns      []Conn
+	silent     list   // oldest first
+	group      *Group // nil: alone
+	placesSeen uint32 // Group.placesWanted, as far as it was heeded
 }
+
+// silentLooks bounds how far the list is searched for one of a certain address: a segment must not
+// cost a walk over all.
+const silentLooks = 64
 
 // peerCount is a counter. Any member's goroutine.
 type peerCount struct {
@@ -48,20 +48,18 @@ type peerCount struct {
 	wanted atomic.Bool  // the place of a silent one, by another member than those that have them
 }
 
-func newPeers(cfg *Config, s *secret) peers {
+func newPeers(cfg *Config, s *secret, conns []Conn) peers {
+	t := peers{conns: conns, silent: emptyList, group: cfg.Group, max: int32(cfg.PeerMax)}
 	if cfg.PeerMax == 0 {
-		return peers{}
+		return t
 	}
-	var counts []peerCount
 	if cfg.Group != nil {
-		counts = cfg.Group.peerCounts(cfg)
+		t.counts = cfg.Group.peerCounts(cfg)
 	} else {
-		counts = make([]peerCount, powerOfTwo(2*cfg.ConnsMax))
+		t.counts = make([]peerCount, powerOfTwo(2*cfg.ConnsMax))
 	}
-	return peers{
-		counts: counts, max: int32(cfg.PeerMax),
-		k0: s.prf(usePeer, []byte{0}) | 1, k1: s.prf(usePeer, []byte{1}) | 1,
-	}
+	t.k0, t.k1 = s.prf(usePeer, []byte{0})|1, s.prf(usePeer, []byte{1})|1
+	return t
 }
 
 // full says whether a has as many connections as it may.
@@ -101,6 +99,63 @@ func (t *peers) remove(c *Conn) {
 func (t *peers) addSilent(c *Conn, by int32) {
 	if c.marks&markPeer != 0 {
 		t.count(&c.tcp.ID().Remote).silent.Add(by)
+	}
+}
+
+// closed says whether a has as many connections as it may, and none that would give way.
+func (t *peers) closed(a *inet.Addr) bool { return t.full(a) && t.silentOf(a) == noConn }
+
+// silentOf is the oldest silent connection of a's address, as peers counts addresses, or noConn.
+func (t *peers) silentOf(a *inet.Addr) connIndex {
+	i, count := t.silent.first, t.count(a)
+	for n := 0; i != noConn && n < silentLooks; n++ {
+		c := &t.conns[i]
+		if c.marks&markPeer != 0 && t.count(&c.tcp.ID().Remote) == count {
+			return i
+		}
+		i = c.next
+	}
+	return noConn
+}
+
+// silentElsewhere says whether another member may have a connection of a that would give way.
+func (t *peers) silentElsewhere(a *inet.Addr) bool {
+	return t.group != nil && t.max > 0 && t.count(a).silent.Load() > 0
+}
+
+// askForPlace asks the other members for a place: one of a's connections that would give way is to
+// do so. The handshake that wants it has been done; its peer sends again what found no place.
+func (t *peers) askForPlace(a *inet.Addr) {
+	if t.silentElsewhere(a) {
+		t.count(a).wanted.Store(true)
+		t.group.placesWanted.Add(1)
+		t.group.rouseAll()
+	}
+}
+
+// placeNews says that a member has asked for a place.
+func (t *peers) placeNews() bool {
+	return t.group != nil && t.group.placesWanted.Load() != t.placesSeen
+}
+
+// heedPlaces is the first that may have to give way to what was asked for until now.
+func (t *peers) heedPlaces() connIndex {
+	t.placesSeen = t.group.placesWanted.Load()
+	return t.silent.first
+}
+
+func (t *peers) joinSilent(c *Conn) {
+	c.marks |= markSilent
+	t.silent.pushBack(t.conns, c.index)
+	t.addSilent(c, 1)
+}
+
+// leaveSilent takes c from the list, if it stands there.
+func (t *peers) leaveSilent(c *Conn) {
+	if c.marks&markSilent != 0 {
+		c.marks &^= markSilent
+		t.silent.remove(t.conns, c.index)
+		t.addSilent(c, -1)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestSilentGivesWay(t *testing.T) {
 	require.Len(t, l.accepted, 7)
 	require.NotZero(t, l.b.counters().Own[DropConnMax])
 	l.stop()
-	require.Zero(t, l.b.silent.n)
+	require.Zero(t, l.b.peers.silent.n)
 }
 
 // noPeers checks that no peer is counted.
@@ -136,14 +136,14 @@ func TestSilentLooksMax(t *testing.T) {
 	l.b.peers.k0, l.b.peers.k1 = 3, 5
 	_, accepted := l.openSilent(silentLooks)
 	a := accepted[0].conn.tcp.ID().Remote
-	require.Equal(t, accepted[0].conn.index, l.b.silentOf(&a))
+	require.Equal(t, accepted[0].conn.index, l.b.peers.silentOf(&a))
 	for _, u := range accepted[:silentLooks-1] {
 		u.conn.marks &^= markPeer // as if they were others'
 	}
-	require.Equal(t, accepted[silentLooks-1].conn.index, l.b.silentOf(&a))
+	require.Equal(t, accepted[silentLooks-1].conn.index, l.b.peers.silentOf(&a))
 	accepted[silentLooks-1].conn.marks &^= markPeer
 	l.openSilent(1)
-	require.Equal(t, noConn, l.b.silentOf(&a))
+	require.Equal(t, noConn, l.b.peers.silentOf(&a))
 	l.stop()
 }
 
@@ -157,7 +157,7 @@ func TestSilentGivesWayUnsaid(t *testing.T) {
 		switch why {
 		case DropNoBuf:
 			if l.b.tx.spare != mem.NoBuf {
-				l.b.pool.Free(l.b.takeSpare())
+				l.b.pool.Free(l.b.tx.takeSpare())
 			}
 			for b := l.b.pool.Alloc(); b != mem.NoBuf; b = l.b.pool.Alloc() {
 				defer l.b.pool.Free(b)
@@ -178,11 +178,11 @@ func TestWaitingForBufsIsNotSilent(t *testing.T) {
 	l.listenSilent(4)
 	_, accepted := l.openSilent(1)
 	c := accepted[0].conn
-	require.Equal(t, 1, l.b.silent.n)
-	l.b.awaitBufs(c)
-	require.Zero(t, l.b.silent.n)
+	require.Equal(t, 1, l.b.peers.silent.n)
+	l.b.settle(c, true)
+	require.Zero(t, l.b.peers.silent.n)
 	c.SetSilent(true)
-	require.Zero(t, l.b.silent.n)
-	l.b.stopWaiting(c)
+	require.Zero(t, l.b.peers.silent.n)
+	l.b.pressure.stopWaiting(c)
 	l.stop()
 }

@@ -67,7 +67,7 @@ func TestListenAtAddresses(t *testing.T) {
 		for _, a := range x.taken {
 			l.b.UnlistenAt(netip.AddrPortFrom(a, 7))
 		}
-		require.Empty(t, l.b.listeners)
+		require.Empty(t, l.b.ports.listeners)
 	}
 	require.ErrorIs(t, at(netip.MustParseAddr("10.0.0.9")), ErrNotLocal)
 	l.stop()
@@ -134,7 +134,7 @@ func TestHold(t *testing.T) {
 	require.ErrorIs(t, err, ErrPortUsed)
 	l.a.Release(second)
 	l.a.Release(port)
-	require.Empty(t, l.a.held)
+	require.Empty(t, l.a.ports.held)
 	require.NoError(t, l.a.Listen(port, 1, yes))
 	l.stop()
 }

@@ -14,20 +14,27 @@ const (
 // hotOctets are the first of a Conn that segments in order, and their ACKs, touch.
 const hotOctets = unsafe.Offsetof(Conn{}.tcp) + tcp.HotOctets
 
-// prefetch brings connections into the cache.
-func (p *Poller) prefetch(ahead []connIndex) {
+// prefetcher brings what is touched soon into the cache.
+type prefetcher struct {
+	slab   []Conn
+	timers *timers
+	read   byte // what it read: not used
+}
+
+// conns does so with connections, their timers and their Uppers.
+func (f *prefetcher) conns(ahead []connIndex) {
 	sum := byte(0)
 	for _, i := range ahead {
 		if i != noConn {
-			sum += lines(&p.slab.conns[i], hotOctets) + lines(&p.timers.armed[i], 1)
+			sum += lines(&f.slab[i], hotOctets) + lines(&f.timers.armed[i], 1)
 		}
 	}
 	for _, i := range ahead {
 		if i != noConn {
-			sum += first(p.slab.conns[i].upper)
+			sum += first(f.slab[i].upper)
 		}
 	}
-	p.prefetched = sum
+	f.read = sum
 }
 
 // first reads an octet of what u points to. Another goroutine may be writing there. The value is

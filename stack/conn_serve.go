@@ -4,17 +4,15 @@ package stack
 // while the device takes frames. It returns how many segments were made. Connections that are
 // touched while it runs are served in the next Turn.
 func (p *Poller) output() int {
-	p.tx.hopKnown = false
 	before := p.n.Segments
-	p.active, p.serving = p.serving[:0], p.active
-	p.tx.last.octets = 0
-	p.sched.begin(&p.cfg, len(p.serving), p.tx.chunk < p.tx.connMax)
-	p.tx.alone = p.sched.waiting() <= 1
-	for todo := p.serving; len(todo) > 0; {
+	serving := p.active.take()
+	p.sched.begin(&p.cfg, len(serving), p.tx.chunk < p.tx.connMax)
+	p.tx.begin(p.sched.waiting() <= 1)
+	for todo := serving; len(todo) > 0; {
 		burst := todo[:min(len(todo), p.cfg.BurstMax)]
 		todo = todo[len(burst):]
 		if p.table.n >= prefetchMin {
-			p.prefetch(burst)
+			p.ahead.conns(burst)
 		}
 		for _, i := range burst {
 			p.serve(&p.slab.conns[i])
@@ -30,9 +28,9 @@ func (p *Poller) serve(c *Conn) {
 	if c.phase == phaseFree {
 		return
 	}
-	p.applyMarks(c)
-	p.followPath(c)
-	p.gave(c, p.release(c))
+	c.applyMarks(p.now)
+	p.paths.follow(c)
+	p.pressure.gave(c, p.release(c))
 	waits := false
 	s := &p.sched
 	queued, held := c.marks&markQueued != 0, p.tx.refused > 0 || p.tx.blocked
@@ -45,18 +43,16 @@ func (p *Poller) serve(c *Conn) {
 	case !queued && s.credit(c) > 0:
 		waits = p.serveFirst(c, held)
 	default:
-		p.tx.express = true
-		if p.sendControl(c) {
-			p.touch(c)
+		if p.tx.sendControl(p.now, c) {
+			p.active.add(c)
 		}
-		p.tx.express = false
 		if !queued && c.phase == phaseOpen {
 			s.add(c)
 		}
 	}
 	// what follows is bookkeeping: no other connection's frames are waited for
-	if len(p.serving) == 1 && !p.tx.blocked {
-		p.flush()
+	if len(p.active.serving) == 1 && !p.tx.blocked {
+		p.tx.flush(p.now)
 	}
 	p.settle(c, waits)
 }
@@ -79,9 +75,9 @@ func (p *Poller) serveFirst(c *Conn, held bool) (waits bool) {
 // serveOctets lets c, which stands in no list and has credit, send allow octets of it or so. With
 // more to send it then stands in one.
 func (p *Poller) serveOctets(c *Conn, credit, allow int) (waits bool) {
-	end, waits := p.transmit(c, allow, p.segmentsMax())
-	c.round, c.credit = p.sched.round, int32(credit-(allow-p.tx.allow))
-	p.sched.octets -= allow - p.tx.allow
+	end, waits := p.sender.transmit(p.now, c, allow, p.segmentsMax())
+	c.round, c.credit = p.sched.round, int32(credit-(allow-p.sender.allow))
+	p.sched.octets -= allow - p.sender.allow
 	if end == sentAll {
 		return waits
 	}
@@ -90,7 +86,7 @@ func (p *Poller) serveOctets(c *Conn, credit, allow int) (waits bool) {
 	}
 	p.sched.add(c)
 	if end == heldUp && p.tx.express { // the next Turn sends at least what goes before octets
-		p.touch(c)
+		p.active.add(c)
 	}
 	return waits
 }
@@ -101,7 +97,7 @@ func (p *Poller) serveQueued() {
 	s := &p.sched
 	for ; s.waiting() > 0 && s.due > 0 && s.octets > 0 && s.segments > 0; s.due-- {
 		if p.tx.refused > 0 {
-			p.flush()
+			p.tx.flush(p.now)
 		}
 		if p.tx.blocked {
 			p.n.TxWaits++
@@ -112,10 +108,10 @@ func (p *Poller) serveQueued() {
 			s.served(c, false)
 			continue
 		}
-		p.followPath(c)
+		p.paths.follow(c)
 		allow, before := min(int(c.credit), s.octets), p.n.Segments
-		end, waits := p.transmit(c, allow, min(p.segmentsMax(), s.segments))
-		used := allow - p.tx.allow
+		end, waits := p.sender.transmit(p.now, c, allow, min(p.segmentsMax(), s.segments))
+		used := allow - p.sender.allow
 		s.octets, s.segments = s.octets-used, s.segments-int(p.n.Segments-before)
 		c.credit -= int32(used)
 		if end == usedSegments && s.segments > 0 {
@@ -152,25 +148,26 @@ func (p *Poller) settle(c *Conn, waits bool) {
 		waits = true
 	}
 	if waits {
-		p.awaitBufs(c)
+		p.peers.leaveSilent(c)
+		p.pressure.await(c)
 	}
 	p.timers.arm(c.index, c.due())
 }
 
 // applyMarks does what was asked for by marks.
-func (p *Poller) applyMarks(c *Conn) {
+func (c *Conn) applyMarks(now int64) {
 	if c.marks&markWindow != 0 {
 		c.marks &^= markWindow
 		c.tcp.SetReceiveWindow(int(c.window))
 	}
 	if c.marks&(markAbort|markAbortDone) == markAbort {
 		c.marks |= markAbortDone
-		c.tcp.Abort(p.now)
+		c.tcp.Abort(now)
 		return
 	}
 	if c.marks&(markFin|markFinDone) == markFin && c.phase == phaseOpen {
 		c.marks |= markFinDone
-		c.tcp.CloseSend(p.now)
+		c.tcp.CloseSend(now)
 	}
 }
 

@@ -27,6 +27,19 @@ func newSlab(p *Poller, connsMax int, m *tcp.Memory) slab {
 	return s
 }
 
+// slotFree says whether there is a slot for a new connection, be it that of one in TIME-WAIT.
+func (s *slab) slotFree() bool { return s.n > 0 || s.lingering.first != noConn }
+
+// take is a free slot; there must be one.
+func (s *slab) take() *Conn {
+	c := &s.conns[s.free[s.head]]
+	if s.head++; s.head == len(s.free) {
+		s.head = 0
+	}
+	s.n--
+	return c
+}
+
 // put gives a slot back. The marks of the lists in which the slot may still stand survive.
 func (s *slab) put(c *Conn) {
 	c.why, c.marks = whyNothing, c.marks&(markActive|markQueued)

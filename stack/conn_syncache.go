@@ -1,15 +1,29 @@
 package stack
 
 import (
+	"math"
+
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
 )
 
 // synCache holds half-open connections (RFC 4987 section 3.5): an entry of some hundred octets
 // each, no slot, no tcp.Conn. Entries are found by a keyed hash, bounded in number by
-// Config.SynMax, and by a listener's backlog for what comes to its port.
+// Config.SynMax, and by a listener's backlog for what comes to its port. It sends SYN,ACKs and the
+// RSTs of those that it gives up; what becomes of a handshake that is done, its caller decides. Of
+// a SYN that is answered with a cookie it keeps nothing (conn_cookie.go).
 type synCache struct {
+	pool     *mem.Pool
+	memory   *tcp.Memory
+	host     *iphost.Host
+	table    *lookup // for its hash
+	secret   *secret
+	tx       *transmitter
+	counters *Counters
+	template tcp.Conn // makes the SYN,ACKs
+
 	entries []synEntry
 	buckets []connIndex // by hash: first of a chain
 	free    connIndex   // chain of unused ones
@@ -29,11 +43,16 @@ type synEntry struct {
 	listener *listener
 }
 
-func newSynCache(n int, now int64) synCache {
+func newSynCache(p *Poller) synCache {
+	n := p.cfg.SynMax
 	s := synCache{
-		entries: make([]synEntry, n), buckets: make([]connIndex, powerOfTwo(n)),
-		timers: newTimers(n, now), free: noConn,
+		pool: p.pool, memory: p.memory, host: p.host, table: &p.table, secret: &p.secret, tx: &p.tx,
+		counters: &p.n,
+		entries:  make([]synEntry, n), buckets: make([]connIndex, powerOfTwo(n)),
+		timers: newTimers(n, p.now), free: noConn,
 	}
+	s.template.Init(p.memory)
+	s.template.Mute()
 	for i := range s.buckets {
 		s.buckets[i] = noConn
 	}
@@ -44,16 +63,26 @@ func newSynCache(n int, now int64) synCache {
 	return s
 }
 
-// expireSyns sends SYN,ACKs again that were not answered, and gives up those that never are.
-func (p *Poller) expireSyns() int {
-	if p.syns.n == 0 {
+// full says that there is no entry left.
+func (s *synCache) full() bool { return s.free == noConn }
+
+// deadline is when expire has something to do; math.MaxInt64: never.
+func (s *synCache) deadline() int64 {
+	if s.n == 0 {
+		return math.MaxInt64
+	}
+	return s.timers.first()
+}
+
+// expire sends SYN,ACKs again that were not answered, and gives up those that never are.
+func (s *synCache) expire(now int64) int {
+	if s.n == 0 {
 		return 0
 	}
-	s := &p.syns
-	s.timers.advance(p.now)
+	s.timers.advance(now)
 	work := 0
 	for range timersPerTurnMax {
-		i := s.timers.soonest(p.now)
+		i := s.timers.soonest(now)
 		if i == noConn {
 			break
 		}
@@ -63,44 +92,43 @@ func (p *Poller) expireSyns() int {
 		work++
 		s.timers.remove(i)
 		e := &s.entries[i]
-		if e.half.Tries() > p.memory.Config().SynAckRetries {
-			p.n.HalfOpenLost++
+		if e.half.Tries() > s.memory.Config().SynAckRetries {
+			s.counters.HalfOpenLost++
 			if e.full {
-				p.resetSyn(e)
+				s.reset(now, e)
 			}
-			p.dropSyn(i)
+			s.drop(i)
 			continue
 		}
-		if b := p.pool.Alloc(); b == mem.NoBuf {
-			p.n.Own[DropNoBuf]++
-			p.armSyn(i)
-		} else if p.synAck(i, b, true) {
-			p.discard(b)
+		if b := s.pool.Alloc(); b == mem.NoBuf {
+			s.counters.Own[DropNoBuf]++
+			s.arm(now, i)
+		} else if s.synAck(now, i, b, true) {
+			s.tx.dead.add(b)
 		}
 	}
 	return work
 }
 
-// findSyn is the half-open connection of id, or noConn.
-func (p *Poller) findSyn(id *tcp.ID) connIndex {
-	if p.syns.n == 0 {
+// find is the half-open connection of id, or noConn.
+func (s *synCache) find(id *tcp.ID) connIndex {
+	if s.n == 0 {
 		return noConn
 	}
-	i := *p.synBucket(id)
-	for i != noConn && p.syns.entries[i].id != *id {
-		i = p.syns.entries[i].chain
+	i := *s.bucket(id)
+	for i != noConn && s.entries[i].id != *id {
+		i = s.entries[i].chain
 	}
 	return i
 }
 
-// addSyn makes an entry, the youngest of l's; the caller has seen to it that one is free.
-func (p *Poller) addSyn(l *listener, id *tcp.ID, half *tcp.Half, mac inet.MAC) connIndex {
-	s := &p.syns
+// add makes an entry, the youngest of l's; the caller has seen to it that one is free.
+func (s *synCache) add(l *listener, id *tcp.ID, half *tcp.Half, mac inet.MAC) connIndex {
 	i := s.free
 	e := &s.entries[i]
 	s.free = e.chain
 	s.n++
-	at := p.synBucket(id)
+	at := s.bucket(id)
 	*e = synEntry{id: *id, half: *half, mac: mac, chain: *at, older: l.youngest, younger: noConn,
 		listener: l}
 	*at = i
@@ -114,11 +142,10 @@ func (p *Poller) addSyn(l *listener, id *tcp.ID, half *tcp.Half, mac inet.MAC) c
 	return i
 }
 
-// dropSyn forgets an entry.
-func (p *Poller) dropSyn(i connIndex) {
-	s := &p.syns
+// drop forgets an entry.
+func (s *synCache) drop(i connIndex) {
 	e := &s.entries[i]
-	at := p.synBucket(&e.id)
+	at := s.bucket(&e.id)
 	for *at != i {
 		at = &s.entries[*at].chain
 	}
@@ -141,56 +168,56 @@ func (p *Poller) dropSyn(i connIndex) {
 	s.n--
 }
 
-// dropSynsOf resets and forgets the half-open connections of a, an address of ours that is given
+// dropOf resets and forgets the half-open connections of a, an address of ours that is given
 // up. The RSTs may be all that tells their peers: RFC 5227 section 2.4, "Before abandoning an
 // address due to a conflict, hosts SHOULD actively attempt to reset any existing connections".
-func (p *Poller) dropSynsOf(a *inet.Addr) {
-	overheard := p.overheard
-	p.overheard = false // what leads here may have come to another member of the Group
-	for i := range p.syns.entries {
-		if e := &p.syns.entries[i]; e.listener != nil && e.id.Local == *a {
-			p.resetSyn(e)
-			p.dropSyn(connIndex(i))
+func (s *synCache) dropOf(now int64, a *inet.Addr) {
+	mute := s.tx.mute
+	s.tx.mute = false // what leads here may have come to another member of the Group
+	for i := range s.entries {
+		if e := &s.entries[i]; e.listener != nil && e.id.Local == *a {
+			s.reset(now, e)
+			s.drop(connIndex(i))
 		}
 	}
-	p.overheard = overheard
+	s.tx.mute = mute
 }
 
 // bucket is where the chain of id begins.
-func (p *Poller) synBucket(id *tcp.ID) *connIndex {
-	return &p.syns.buckets[p.table.hash(id)&uint32(len(p.syns.buckets)-1)]
+func (s *synCache) bucket(id *tcp.ID) *connIndex {
+	return &s.buckets[s.table.hash(id)&uint32(len(s.buckets)-1)]
 }
 
 // synAck sends e's SYN,ACK in b and returns whether b is done with. timed: its timer asks for it.
-func (p *Poller) synAck(i connIndex, b mem.Buf, timed bool) bool {
-	e := &p.syns.entries[i]
-	p.templateConn.SetMSS(p.linkMSS(&e.id.Remote))
-	e.half.SynAck(p.now, e.id, &p.templateConn, timed, &p.tx.segment)
+func (s *synCache) synAck(now int64, i connIndex, b mem.Buf, timed bool) bool {
+	e := &s.entries[i]
+	s.template.SetMSS(linkMSS(s.host, &e.id.Remote))
+	e.half.SynAck(now, e.id, &s.template, timed, &s.tx.segment)
 	if timed {
-		p.armSyn(i)
+		s.arm(now, i)
 	}
-	return p.answer(b, e.mac, &p.tx.segment)
+	return s.tx.answer(b, e.mac, &s.tx.segment)
 }
 
-// armSyn waits for the next time: the initial RTO, doubled each time.
-func (p *Poller) armSyn(i connIndex) {
-	cfg := p.memory.Config()
+// arm waits for the next time: the initial RTO, doubled each time.
+func (s *synCache) arm(now int64, i connIndex) {
+	cfg := s.memory.Config()
 	wait := cfg.RTOMaxNs
-	if n := max(p.syns.entries[i].half.Tries()-1, 0); cfg.RTOInitialNs <= wait>>n {
+	if n := max(s.entries[i].half.Tries()-1, 0); cfg.RTOInitialNs <= wait>>n {
 		wait = cfg.RTOInitialNs << n
 	}
-	p.syns.timers.arm(i, p.now+wait)
+	s.timers.arm(i, now+wait)
 }
 
-// resetSyn tells the peer of a half-open connection that there will be none.
-func (p *Poller) resetSyn(e *synEntry) {
-	b := p.pool.Alloc()
+// reset tells the peer of a half-open connection that there will be none.
+func (s *synCache) reset(now int64, e *synEntry) {
+	b := s.pool.Alloc()
 	if b == mem.NoBuf {
-		p.n.Own[DropNoBuf]++
+		s.counters.Own[DropNoBuf]++
 		return
 	}
-	e.half.Reset(p.now, e.id, p.memory.Config(), &p.tx.segment)
-	if p.answer(b, e.mac, &p.tx.segment) {
-		p.discard(b)
+	e.half.Reset(now, e.id, s.memory.Config(), &s.tx.segment)
+	if s.tx.answer(b, e.mac, &s.tx.segment) {
+		s.tx.dead.add(b)
 	}
 }

@@ -106,7 +106,7 @@ func TestHalfOpenTakesNoSlot(t *testing.T) {
 	sa := g.syn(allOptions)
 	require.Equal(t, 0, l.b.counters().Conns)
 	require.Equal(t, 1, l.b.counters().HalfOpen)
-	require.Equal(t, 1, l.b.listeners[7].halfOpen)
+	require.Equal(t, 1, l.b.ports.listeners[7].halfOpen)
 	require.Zero(t, l.b.counters().Opened)
 	o := tcp.Options{WindowScale: -1, HasTimestamps: true, TSval: 5001, TSecr: sa.Options.TSval}
 	require.Empty(t, g.send(tcp.ACK, 1, sa.Seq+1, o))

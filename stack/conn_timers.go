@@ -6,28 +6,13 @@ import "github.com/rnicd/rnicd/internal/tcp"
 // been read: an ACK among them is not overdue, it has come. That is the rule after this core did
 // something else for a while; without this, each connection would then probe for a loss.
 func (p *Poller) expireTimers() int {
-	if p.moreFrames && p.waited < timersWaitMax {
+	if p.rx.more && p.waited < timersWaitMax {
 		p.waited++
 		return 0
 	}
 	p.waited = 0
-	return p.expire() + p.expireSyns()
+	return p.expire() + p.syns.expire(p.now)
 }
-
-// arrive begins a Turn: it reads the clock, and takes note of for how long the Poller has not
-// looked. A sleep that it chose does not count, until when it wanted to be back.
-func (p *Poller) arrive() {
-	here := max(p.now, p.backAt)
-	p.backAt = 0
-	p.now = p.clock()
-	p.away = p.now - here
-	if p.flight != nil {
-		p.flight.Now = p.now
-	}
-}
-
-// sleeps says that the Poller chooses to be back at a time or before.
-func (p *Poller) sleeps(until int64) { p.backAt = until }
 
 // expire serves due timers and returns how many there were.
 func (p *Poller) expire() int {
@@ -59,11 +44,11 @@ func (p *Poller) expire() int {
 		}
 		work++
 		p.n.Timers++
-		p.touch(c) // output sends what is due and arms again
+		p.active.add(c) // output sends what is due and arms again
 		if c.tcp.Deadline() <= p.now {
 			before := c.tcp.Timeouts()
 			if c.tcp.Expire(p.now); c.tcp.Timeouts() != before {
-				p.timedOut(c)
+				p.paths.timedOut(p.now, c)
 			}
 		}
 		if c.timerAt != 0 && c.timerAt <= p.now {

@@ -10,7 +10,7 @@ import (
 // crowd puts as many frames for somebody else on the way to a as it takes in one Turn, and some
 // more.
 func (l *lab) crowd() {
-	for range burstsPerTurnMax*len(l.a.rx) + 1 {
+	for range burstsPerTurnMax*len(l.a.rx.burst) + 1 {
 		l.b.nic.inject(make([]byte, 64))
 	}
 }

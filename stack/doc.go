@@ -38,26 +38,30 @@
 //
 // A frame comes in:
 //
-//	rx.go                a burst from the device; Ethernet and VLAN
+//	rx.go                bursts from the device; what a frame was leads on from here
+//	rx_conn.go           the connection of a segment
+//	rx_receiver.go       receiver; Ethernet and VLAN
 //	rx_prefetch.go       prefetches the connections of a burst
 //	rx_ipv4.go           IPv4
 //	rx_ipv6.go           IPv6 and its extension headers
 //	rx_fragment.go       fragments of either
-//	rx_tcp.go            the TCP header; which connection
+//	rx_tcp.go            the TCP header
+//	rx_icmp.go           ICMP messages
 //	rx_coalesce.go       joins frames with consecutive octets to one segment
 //
 // Frames that belong to no connection:
 //
 //	host_neighbour.go    neighbours that became known or were lost
-//	host_icmp.go         ICMP messages; errors about segments of ours
+//	host_icmp.go         ICMP errors about segments of ours
 //	host.go              the rest, which is an iphost.Host's: what lies between
+//	host_waiters.go      what waits for a change to an address
 //
 // A connection, from its opening to its end:
 //
 //	conn.go              Conn
 //	conn_dial.go         an active open; the choice of address and port
 //	conn_listen.go       a passive open
-//	conn_ports.go        local addresses and ports: which are listened at, which are held
+//	conn_ports.go        ports: which are listened at, which are held
 //	conn_cookie.go       SYN cookies
 //	conn_timers.go       timers that are due
 //	conn_syncache.go     half-open connections
@@ -66,12 +70,14 @@
 //	conn_serve.go        what a connection needs at the end of a Turn
 //	sched.go             whose turn it is to send octets
 //	conn_life.go         opened, established, closed
-//	conn_leaving.go      Closed, once the device has what was sent last
+//	conn_leaving.go      leavers: Closed, once the device has what was sent last
 //
 // A segment goes out:
 //
-//	tx.go                tcp.Conn.Next; who owns a Buf that was sent
+//	tx.go                sender: tcp.Conn.Next, as long as a connection may send
 //	tx_pull.go           Upper.Pull: the next segments
+//	tx_emit.go           transmitter: a segment becomes a frame; who owns a Buf that was sent
+//	tx_answer.go         a RST, or a SYN,ACK, in the Buf of what it answers
 //	tx_headers.go        TCP and IP headers
 //	tx_neighbour.go      the MAC address of the next hop
 //	tx_batch.go          the batch for the device
@@ -79,18 +85,21 @@
 //
 // When packet buffers run short:
 //
-//	pressure.go          the policy; the shares of the pool; which connection is ended
+//	pressure.go          pressure: the policy; the shares of the pool; which connection is ended
 //	pressure_waiting.go  connections that wait for Bufs
 //	pressure_claims.go   which connection may take a Buf; how long a peer has held some
 //	pressure_loans.go    Bufs in equal parts for connections that flow, while they are short
 //
 // Foundations:
 //
+//	rx_vector.go         the frames that a segment stands for
+//	clock.go             the time of a Turn
+//	dead.go              Bufs to be freed
+//	conn_peers.go        peers: connections of each remote address, and which are silent
 //	group.go             Pollers that share an address; frames between them
 //	group_rss.go         the member that the port's RSS hash gives a connection to
-//	conn_path.go         the path MTU of a connection
+//	conn_path.go         paths: the path MTU of a connection
 //	conn_marks.go        requests to a connection until it is next served
-//	conn_peers.go        connections of each remote address
 //	conn_slab.go         the slots of connections; lists of them
 //	conn_lookup.go       4-tuple to connection
 //	conn_prefetch.go     reading connections into the cache

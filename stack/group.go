@@ -112,38 +112,79 @@ func (g *Group) rouseAll() {
 	}
 }
 
-// owner is the member that a connection belongs to.
-func (p *Poller) owner(id *tcp.ID) int {
-	if p.cfg.Group == nil {
-		return p.cfg.Member
-	}
-	if r := p.cfg.Group.rss; r != nil {
-		return r.queue(id)
-	}
-	return int(p.secret.tuple(useOwner, id) % uint64(len(p.cfg.Group.inboxes)))
+// groupMember is a Poller's place in its Group: it says which member a connection belongs to, and
+// carries frames to others. Without a Group all connections are this Poller's.
+type groupMember struct {
+	group    *Group // nil: it is alone
+	index    int
+	secret   *secret
+	pool     *mem.Pool
+	tx       *transmitter
+	counters *Counters
 }
 
-// tellGroup lets the other members overhear a frame that is not of one connection.
-func (p *Poller) tellGroup(b mem.Buf) {
-	if p.cfg.Group == nil || p.overheard {
+// owner is the member that a connection belongs to.
+func (m *groupMember) owner(id *tcp.ID) int {
+	if m.group == nil {
+		return m.index
+	}
+	if r := m.group.rss; r != nil {
+		return r.queue(id)
+	}
+	return int(m.secret.tuple(useOwner, id) % uint64(len(m.group.inboxes)))
+}
+
+// tell lets the other members overhear a frame that is not of one connection, unless it was
+// overheard itself.
+func (m *groupMember) tell(b mem.Buf) {
+	if m.group == nil || m.tx.mute {
 		return
 	}
-	for to := range p.cfg.Group.inboxes {
-		if to != p.cfg.Member {
-			p.cross(b, to, true)
+	for to := range m.group.inboxes {
+		if to != m.index {
+			m.cross(b, to, true)
 		}
 	}
 }
 
 // cross hands the frame in b to another member. b stays the caller's.
-func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
-	inbox := p.cfg.Group.inboxes[to]
-	if inbox == nil || !inbox[p.cfg.Member].put(p.pool.Data(b), p.pool.Desc(b), overheard) {
-		p.n.Own[DropCrossing]++
+func (m *groupMember) cross(b mem.Buf, to int, overheard bool) {
+	inbox := m.group.inboxes[to]
+	if inbox == nil || !inbox[m.index].put(m.pool.Data(b), m.pool.Desc(b), overheard) {
+		m.counters.Own[DropCrossing]++
 		return
 	}
-	p.n.Crossed++
-	p.cfg.Group.rousers[to].rouse()
+	m.counters.Crossed++
+	m.group.rousers[to].rouse()
+}
+
+// inbox is the rings from the other members; nil in this one's own place.
+func (m *groupMember) inbox() []*crossing {
+	if m.group == nil {
+		return nil
+	}
+	return m.group.inboxes[m.index]
+}
+
+// crossingsWait says that frames of other members wait for the next Turn.
+func (m *groupMember) crossingsWait() bool {
+	for _, x := range m.inbox() {
+		if x != nil && x.ring.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// take puts the next frame of x into b. overheard: it is to be learned from, not answered.
+func (m *groupMember) take(x *crossing, b mem.Buf) (overheard bool) {
+	s := x.ring.Peek(0)
+	d := m.pool.Desc(b)
+	d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.length, s.flags, s.csumStart, s.csumOffset
+	copy(m.pool.Data(b), x.octets(s))
+	overheard = s.overheard
+	x.ring.Release(1)
+	return overheard
 }
 
 // crossing carries frames from one Poller to another.

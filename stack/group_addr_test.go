@@ -51,7 +51,7 @@ func TestGroupKeepsWhatAMemberUses(t *testing.T) {
 	owners := map[string]bool{}
 	for range 12 {
 		l := claimingGroup(t)
-		l.hosts[0].nextPort = uint32(len(owners)) // another owner's, sooner or later
+		l.hosts[0].ports.next = uint32(len(owners)) // another owner's, sooner or later
 		var u *peer
 		for u == nil || owners[l.accepted[len(l.accepted)-1].conn.p.cfg.Name] && len(l.accepted) < 40 {
 			if u != nil { // not this one

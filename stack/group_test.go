@@ -110,7 +110,8 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 		}
 		p, err := New(cfg)
 		require.NoError(t, err)
-		l.hosts = append(l.hosts, &host{introducer: introducer{p}, t: t, pool: pool, nic: q, addr: addr})
+		l.hosts = append(l.hosts, &host{introducer: introducer{p}, t: t, pool: pool, nic: q, addr: addr,
+			mac: cfg.MAC})
 	}
 	l.b = l.hosts[1]
 	return l
@@ -182,7 +183,7 @@ func TestGroupOverhearsReports(t *testing.T) {
 	for _, u := range us {
 		l.a.nic.lose = nil
 		told := false
-		u.conn.Poller().queue.(*nic).lose = func(f []byte) bool {
+		u.conn.Poller().cfg.Queue.(*nic).lose = func(f []byte) bool {
 			if s, _, ok := segmentOf(f); ok && s.Len > 600 {
 				if !told {
 					told = true
@@ -242,7 +243,7 @@ func TestCrossingFull(t *testing.T) {
 	for round := range 2 {
 		from.pool.Desc(b).Len = 60
 		for range crossingSlots + 2 {
-			from.cross(b, 1, false)
+			from.member.cross(b, 1, false)
 		}
 		require.Equal(t, uint64(2*(round+1)), from.counters().Own[DropCrossing])
 		require.Equal(t, uint64(crossingSlots*(round+1)), from.counters().Crossed)
@@ -251,11 +252,11 @@ func TestCrossingFull(t *testing.T) {
 		require.Zero(t, to.Turn())
 	}
 	from.pool.Desc(b).Len = uint32(frameMaxOf(1500) + 1)
-	from.cross(b, 1, false)
+	from.member.cross(b, 1, false)
 	require.Equal(t, uint64(5), from.counters().Own[DropCrossing], "too long for a slot")
 	require.Greater(t, to.Deadline(), l.now)
 	from.pool.Desc(b).Len = 60
-	from.cross(b, 1, false)
+	from.member.cross(b, 1, false)
 	require.LessOrEqual(t, to.Deadline(), l.now, "one frame waits as well")
 	to.Turn()
 }

@@ -46,37 +46,38 @@ func (p *Poller) newHost() *iphost.Host {
 	h := p.cfg.hostConfig()
 	h.Seed = p.secret.prf(useListener, nil)
 	h.Random = func(octets []byte) uint64 { return p.secret.prf(useDelay, octets) }
-	p.link = hostLink{p: p, b: mem.NoBuf}
+	p.link = hostLink{tx: &p.tx, now: &p.now, b: mem.NoBuf}
 	return iphost.New(h, p.now, &p.link, p.neighbours)
 }
 
 // hostLink is how the Host sends: an iphost.Link.
 type hostLink struct {
-	p *Poller
-	b mem.Buf // of Room
+	tx  *transmitter
+	now *int64  // the Poller's
+	b   mem.Buf // of Room
 }
 
 // room is where the frame begins in its Buf's slot: as far in front of the headroom as the headers
 // of a packet without octets of TCP are long.
-func (l *hostLink) room() int { return l.p.pool.Headroom() - hostHeadersMax }
+func (l *hostLink) room() int { return l.tx.pool.Headroom() - hostHeadersMax }
 
 const hostHeadersMax = inet.EthernetLen + inet.VLANLen + inet.IPv6Len
 
 // Room implements iphost.Link. What came to another member of the Group that one answers.
 func (l *hostLink) Room() []byte {
-	if l.p.overheard {
+	if l.tx.mute {
 		return nil
 	}
-	if l.b = l.p.pool.Alloc(); l.b == mem.NoBuf {
-		l.p.n.Own[DropNoBuf]++
+	if l.b = l.tx.pool.Alloc(); l.b == mem.NoBuf {
+		l.tx.counters.Own[DropNoBuf]++
 		return nil
 	}
-	return l.p.pool.Slot(l.b)[l.room():]
+	return l.tx.pool.Slot(l.b)[l.room():]
 }
 
 // take is the Buf of Room, with a frame of n octets.
 func (l *hostLink) take(n int) mem.Buf {
-	d := l.p.pool.Desc(l.b)
+	d := l.tx.pool.Desc(l.b)
 	d.Off, d.Len, d.Flags = uint32(l.room()), uint32(n), 0
 	return l.b
 }
@@ -84,8 +85,8 @@ func (l *hostLink) take(n int) mem.Buf {
 // Send implements iphost.Link.
 func (l *hostLink) Send(n int) bool {
 	b := l.take(n)
-	if n == 0 || !l.p.reply(b, inet.MAC(l.p.pool.Data(b))) {
-		l.p.discard(b)
+	if n == 0 || !l.tx.reply(b, inet.MAC(l.tx.pool.Data(b))) {
+		l.tx.dead.add(b)
 		return n == 0
 	}
 	return true
@@ -94,9 +95,9 @@ func (l *hostLink) Send(n int) bool {
 // SendBy implements iphost.Link.
 func (l *hostLink) SendBy(n int, hop inet.Addr) {
 	b := l.take(n)
-	l.p.tx.meta[b] = bufMeta{conn: noConn, freeAfter: true, ahead: true}
-	l.p.tx.hopKnown = false
-	l.p.send(b, hop)
+	l.tx.meta[b] = bufMeta{conn: noConn, freeAfter: true, ahead: true}
+	l.tx.forgetHop()
+	l.tx.send(*l.now, b, hop)
 }
 
 // heedHost acts on what has changed at the Host.
@@ -111,24 +112,13 @@ func (p *Poller) heedHost() {
 	if news&iphost.AddrChanged != 0 {
 		for i := range p.host.Addrs() {
 			if a := &p.host.Addrs()[i]; a.State == AddrDuplicate {
-				p.dropSynsOf(&a.Addr)
+				p.syns.dropOf(p.now, &a.Addr)
 			}
 		}
-		p.tellWaiters()
+		p.addrWaiters.tell()
 	}
 	if news&iphost.RoutesChanged != 0 {
 		p.reroute()
-	}
-}
-
-// tellWaiters calls what waits for a change to one of our addresses.
-func (p *Poller) tellWaiters() {
-	waiting := p.waiters
-	p.waiters = nil
-	for _, try := range waiting {
-		if try() {
-			p.waiters = append(p.waiters, try)
-		}
 	}
 }
 
@@ -162,16 +152,9 @@ func (p *Poller) reroute() {
 	}
 }
 
-// dropped counts a drop of the Host's, if it is one.
-func (p *Poller) dropped(why inet.Drop) {
-	if why != inet.DropNone {
-		p.n.Inet[why]++
-	}
-}
-
 // countHost adds what the Host has counted.
-func (p *Poller) countHost(dst *Counters) {
-	h := p.host.Counters()
+func countHost(dst *Counters, now int64, host *iphost.Host) {
+	h := host.Counters()
 	dst.ARPRequests, dst.ARPReplies, dst.ARPProbes = h.ARPRequests, h.ARPReplies, h.ARPProbes
 	dst.NDRequests, dst.NDReplies, dst.RouterAdverts = h.NDRequests, h.NDReplies, h.RouterAdverts
 	dst.EchoReplies, dst.ICMPSent = h.EchoReplies, h.ErrorsSent
@@ -183,6 +166,6 @@ func (p *Poller) countHost(dst *Counters) {
 	dst.Own[DropNoRoute] += h.NoSource
 	dst.Inet[inet.DropReassemblyTimeout] = h.ReassemblyTimeouts
 	dst.Inet[inet.DropReassemblyFull] = h.ReassemblyEvicted
-	dst.AddrTentative = p.host.Tentatives()
-	dst.Listener = p.host.Listener(p.now)
+	dst.AddrTentative = host.Tentatives()
+	dst.Listener = host.Listener(now)
 }

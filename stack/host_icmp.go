@@ -4,37 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/internal/tcp"
-	"github.com/rnicd/rnicd/mem"
 )
-
-// icmp handles an ICMP message, in the frame b; NoBuf: it came in fragments.
-func (p *Poller) icmp(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte) {
-	// The device's verdict covers IP and TCP checksums, not ICMP's: it is always checked.
-	if b != mem.NoBuf && !iphost.IsEcho(message) {
-		p.tellGroup(b)
-	}
-	e, drop := p.host.ICMP(src, ip, message)
-	p.dropped(drop)
-	if e != nil {
-		p.icmpError(e)
-	}
-}
-
-// icmp6 handles an ICMPv6 message, in the frame b; NoBuf: it came in fragments, and is not for
-// other members of a Group, as no host needs to send an error so (RFC 4443 section 2.4(c)). plain:
-// without extension headers; alert: with the Router Alert option for MLD.
-func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message []byte, plain, alert bool) {
-	if b != mem.NoBuf && len(message) > 0 && !iphost.IsEcho6(message) {
-		p.tellGroup(b)
-	}
-	e, drop := p.host.ICMP6(p.now, src, ip, message, plain, alert)
-	p.dropped(drop)
-	if e != nil {
-		p.icmpError(e)
-	}
-}
 
 // icmpError acts on an error about a segment of ours that is still unacknowledged (RFC 5927 section
 // 4.1: the quoted sequence number proves the router saw it). Hard errors end only a connection that
@@ -60,10 +31,10 @@ func (p *Poller) icmpError(e *inet.ICMPError) {
 	case opening && seq != c.tcp.ISS(), !opening && !c.inFlight(seq):
 		p.n.ICMPIgnored++
 	case tooBig(e):
-		p.packetTooBig(c, e, seq)
+		p.paths.tooBig(p.now, c, e)
 	case opening && hard(e):
 		p.n.ICMPHard++
-		p.abort(c, whyRefused)
+		c.abort(whyRefused)
 	default:
 		p.n.ICMPSoft++
 		if unreachable(e) {

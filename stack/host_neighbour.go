@@ -24,7 +24,7 @@ func (p *Poller) resolve() int {
 			}
 			work++
 			p.found(b)
-			p.batch(b, mac)
+			p.tx.batch(b, mac)
 		}
 	}
 	work += p.takeDropped(DropNeighbourFull) // displaced by later ones: before Tick
@@ -54,7 +54,7 @@ func (p *Poller) found(b mem.Buf) {
 	}
 	if c := &p.slab.conns[m.conn]; c.life == m.life && c.phase == phaseOpening {
 		c.tcp.SynLeft(p.now)
-		p.touch(c)
+		p.active.add(c)
 	}
 }
 
@@ -69,7 +69,7 @@ func (p *Poller) takeDropped(why Drop) int {
 		if why == DropNeighbourLost {
 			p.unreachable(b)
 		}
-		p.unqueue(b)
+		p.tx.unqueue(b)
 	}
 }
 
@@ -86,7 +86,7 @@ func (p *Poller) unreachable(b mem.Buf) {
 		return // it has been given another gateway
 	}
 	if c.life == m.life && c.phase == phaseOpening && c.tcp.State() == tcp.SynSent {
-		p.abort(c, whyNoRoute)
+		c.abort(whyNoRoute)
 	}
 }
 
@@ -100,6 +100,6 @@ func (p *Poller) abandonNeighbours() {
 			return
 		}
 		p.n.Own[DropStopped]++
-		p.unqueue(b)
+		p.tx.unqueue(b)
 	}
 }

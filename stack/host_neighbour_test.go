@@ -117,7 +117,7 @@ func TestNeighboursWork(t *testing.T) {
 	p.now = l.now
 	require.Equal(t, 1, p.resolve(), "it asks again")
 	l.b.nic.lose = nil
-	p.flush()
+	p.tx.flush(p.now)
 	l.b.Turn()
 	p.receive()
 	require.Equal(t, 1, p.resolve(), "the SYN leaves")
@@ -129,7 +129,7 @@ func TestNeighboursWork(t *testing.T) {
 		l.now = p.neighbours.Deadline()
 		p.now = l.now
 		require.Equal(t, 1, p.resolve())
-		p.flush()
+		p.tx.flush(p.now)
 	}
 	l.stop()
 }

@@ -134,7 +134,7 @@ func TestWaitersAreBounded(t *testing.T) {
 	require.ErrorIs(t, <-l.await(context.Background()), ErrConnMax)
 	waits = false
 	require.NoError(t, l.b.UntilChecked(more))
-	require.Len(t, l.b.waiters, 1)
+	require.Len(t, l.b.addrWaiters, 1)
 	require.Equal(t, 2, tried)
 	l.pass(10 * second)
 	require.Greater(t, tried, 2)
@@ -143,9 +143,9 @@ func TestWaitersAreBounded(t *testing.T) {
 
 // await begins to wait for b's addresses; no time passes until it does.
 func (l *lab) await(ctx context.Context) chan error {
-	done, n := make(chan error, 1), l.b.n.Controls
+	done, n := make(chan error, 1), l.b.control.ran
 	go func() { done <- l.b.AwaitAddrs(ctx) }()
-	for l.b.n.Controls == n {
+	for l.b.control.ran == n {
 		l.b.Turn()
 	}
 	return done
@@ -164,7 +164,7 @@ func TestAwaitAddrs(t *testing.T) {
 	require.ErrorIs(t, <-given, context.Canceled)
 	settled := l.await(context.Background())
 	l.until("the first is known", func() bool { return l.b.host.Tentatives() < 3 })
-	require.Len(t, l.b.waiters, 1, "one gave up, one waits for the rest")
+	require.Len(t, l.b.addrWaiters, 1, "one gave up, one waits for the rest")
 	require.Empty(t, settled)
 	l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
 	l.until("all are", func() bool { return l.b.host.Tentatives() == 0 })

@@ -103,7 +103,7 @@ func TestKernelTCPOverIPv6(t *testing.T) {
 	k := tunedKernelLab(t, dual(t))
 	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), kernelOctets)
 	neigh := sh(t, "ip -6 neigh show %v", ourAddr6.Addr())
-	require.Contains(t, strings.ToLower(neigh), k.mac.String())
+	require.Contains(t, strings.ToLower(neigh), k.cfg.MAC.String())
 	k.do(func() { require.NotZero(t, k.host.Counters().NDReplies) })
 }
 

@@ -100,7 +100,7 @@ func TestKernelConnectsByCookie(t *testing.T) {
 			id := tcp.ID{Local: inet.AddrFrom(ourAddr.Addr()), Remote: inet.AddrFrom4([4]byte{10, 77, 0, 9}),
 				LocalPort: 7, RemotePort: uint16(i)}
 			half := tcp.NewHalf(1, 1, &syn)
-			k.addSyn(k.listeners[7], &id, &half, inet.MAC{2, 9, 9, 9, 9, 9})
+			k.syns.add(k.ports.listeners[7], &id, &half, inet.MAC{2, 9, 9, 9, 9, 9})
 		}
 	})
 	c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})

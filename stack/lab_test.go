@@ -44,6 +44,7 @@ type host struct {
 	pool *mem.Pool
 	nic  *nic
 	addr netip.Addr
+	mac  inet.MAC
 }
 
 // nic is a queue with faults.
@@ -154,7 +155,7 @@ func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
 	}
 	p, err := New(cfg)
 	require.NoError(l.t, err)
-	return &host{introducer: introducer{p}, t: l.t, pool: pool, nic: n, addr: addr}
+	return &host{introducer: introducer{p}, t: l.t, pool: pool, nic: n, addr: addr, mac: cfg.MAC}
 }
 
 // turns turns all hosts until none finds work.
@@ -252,8 +253,8 @@ func (l *lab) stop() {
 	for _, h := range l.hosts {
 		h.nic.reap()
 		require.Zero(l.t, h.table.n, "%s: connections left", h.cfg.Name)
-		require.Zero(l.t, h.promised, "%s: Bufs promised to nobody", h.cfg.Name)
-		require.Zero(l.t, h.loans.guests, "%s: guests left", h.cfg.Name)
+		require.Zero(l.t, h.pressure.promised, "%s: Bufs promised to nobody", h.cfg.Name)
+		require.Zero(l.t, h.pressure.loans.guests, "%s: guests left", h.cfg.Name)
 	}
 	l.drain()
 	l.whole()

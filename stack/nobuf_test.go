@@ -46,7 +46,7 @@ func TestAnswersWithoutABuf(t *testing.T) {
 			frames := tt.frames(l)
 			for _, f := range frames {
 				l.b.take(f)
-				l.b.flush()
+				l.b.tx.flush(l.b.now)
 			}
 			n := l.b.counters()
 			require.Equal(t, before.Own[DropNoBuf]+1, n.Own[DropNoBuf])
@@ -55,7 +55,7 @@ func TestAnswersWithoutABuf(t *testing.T) {
 			l.b.pool.FreeN(held)
 			for _, f := range frames {
 				l.b.take(f)
-				l.b.flush()
+				l.b.tx.flush(l.b.now)
 			}
 			n = l.b.counters()
 			require.Equal(t, before.Own[DropNoBuf]+1, n.Own[DropNoBuf])
@@ -82,7 +82,7 @@ func TestSegmentInFragmentsIsTooLong(t *testing.T) {
 		before, free := l.b.counters(), l.b.pool.Available()
 		for _, f := range fragments4(frame, 1200) {
 			l.b.take(f)
-			l.b.flush()
+			l.b.tx.flush(l.b.now)
 		}
 		n := l.b.counters()
 		require.Equal(t, before.Reassembled+1, n.Reassembled)

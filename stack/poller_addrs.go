@@ -47,10 +47,10 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	}
 	for j := range p.slab.conns {
 		if c := &p.slab.conns[j]; c.phase != phaseFree && c.tcp.ID().Local == a {
-			p.abort(c, whyAddrRemoved)
+			c.abort(whyAddrRemoved)
 		}
 	}
-	p.dropSynsOf(&a)
+	p.syns.dropOf(p.now, &a)
 	p.host.Remove(p.now, a)
 	p.heedHost()
 	return nil
@@ -130,13 +130,9 @@ func (p *Poller) UntilChecked(try func() (again bool)) error {
 	if !try() {
 		return nil
 	}
-	if len(p.waiters) >= p.cfg.ConnsMax {
-		p.tellWaiters() // some have given up
-	}
-	if len(p.waiters) >= p.cfg.ConnsMax {
+	if !p.addrWaiters.add(try, p.cfg.ConnsMax) {
 		p.n.Own[DropConnMax]++
 		return ErrConnMax
 	}
-	p.waiters = append(p.waiters, try)
 	return nil
 }

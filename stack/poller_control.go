@@ -2,6 +2,10 @@ package stack
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mem"
 )
 
 // Submit runs fn on the Poller's goroutine at the start of a Turn. Any goroutine. It does not wait.
@@ -11,17 +15,7 @@ import (
 // on the caller's goroutine, one function at a time, and finds a Poller that has stopped. Only then
 // does Submit take a lock.
 func (p *Poller) Submit(fn func()) error {
-	if p.stopping.Load() {
-		return ErrStopped
-	}
-	if !p.control.Push(fn) {
-		return ErrBusy
-	}
-	p.rouser.rouse()
-	if p.ended.Load() { // fn came after the last look at the ring, or is being run now
-		p.drainLast()
-	}
-	return nil
+	return p.control.submit(fn, &p.rouser)
 }
 
 // Counters asks the Poller for a snapshot and waits for it, at most until ctx ends. Any goroutine
@@ -53,30 +47,67 @@ func (p *Poller) Counters(ctx context.Context) (Counters, error) {
 	}
 }
 
-func (p *Poller) drainAll() {
-	for p.drainControl() > 0 {
-	}
+// control carries functions from any goroutine to the Poller's, up to the Poller's end and a moment
+// beyond it.
+type control struct {
+	ring     *mem.MPSC[func()]
+	stopping atomic.Bool // no more are taken
+	ended    atomic.Bool // no goroutine turns the Poller any more: submit runs what it pushes
+	late     sync.Mutex  // held by the goroutine that does
+	ran      uint64      // functions
 }
 
-// drainControl runs what was submitted; at most one ring's worth, so that functions that submit
-// cannot hold the Turn.
-func (p *Poller) drainControl() int {
+func newControl() *control {
+	return &control{ring: mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries))}
+}
+
+// submit is Poller.Submit.
+func (k *control) submit(fn func(), r *rouser) error {
+	if k.stopping.Load() {
+		return ErrStopped
+	}
+	if !k.ring.Push(fn) {
+		return ErrBusy
+	}
+	r.rouse()
+	if k.ended.Load() { // fn came after the last look at the ring, or is being run now
+		k.late.Lock()
+		defer k.late.Unlock()
+		k.drainAll()
+	}
+	return nil
+}
+
+// waits says that drain would run some.
+func (k *control) waits() bool { return k.ring.Waits() }
+
+// drain runs what was submitted; at most one ring's worth, so that functions that submit cannot
+// hold the Turn.
+func (k *control) drain() int {
 	work := 0
 	for range controlRingEntries {
-		fn, ok := p.control.Pop()
+		fn, ok := k.ring.Pop()
 		if !ok {
 			break
 		}
 		work++
 		fn()
 	}
-	p.n.Controls += uint64(work)
+	k.ran += uint64(work)
 	return work
 }
 
-// drainLast runs, on a caller's goroutine, what came after lastOrders.
-func (p *Poller) drainLast() {
-	p.late.Lock()
-	defer p.late.Unlock()
-	p.drainAll()
+func (k *control) drainAll() {
+	for k.drain() > 0 {
+	}
+}
+
+// end runs what was submitted before the end, which finds a stopped Poller, and then keep. ended is
+// set before the ring is looked at: a submit that does not see it pushed before that.
+func (k *control) end(keep func()) {
+	k.late.Lock()
+	defer k.late.Unlock()
+	k.ended.Store(true)
+	k.drainAll()
+	keep()
 }

@@ -81,7 +81,7 @@ func TestSubmitAfterTheLastLook(t *testing.T) {
 	l := newLab(t, nil)
 	l.stop()
 	<-l.a.Done()
-	l.a.stopping.Store(false) // as it was when this Submit looked
+	l.a.control.stopping.Store(false) // as it was when this Submit looked
 	ran := 0
 	require.NoError(t, l.a.Submit(func() {
 		ran++

@@ -144,12 +144,13 @@ type Counters struct {
 // Snapshot copies the counters. Poller goroutine; others use Counters.
 func (p *Poller) Snapshot(dst *Counters) {
 	*dst = p.n
-	dst.Queue = p.queue.Counters()
+	dst.Controls = p.control.ran
+	dst.Queue = p.cfg.Queue.Counters()
 	dst.Conns = p.table.n
 	dst.TimeWait = p.slab.lingering.n
 	dst.HalfOpen = p.syns.n
 	dst.Memory, dst.Neighbours = p.memory.Stats(), p.neighbours.Stats()
-	p.countHost(dst)
+	countHost(dst, p.now, p.host)
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()
 	dst.BufsExhausted = p.pool.Exhausted()

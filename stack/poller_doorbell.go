@@ -54,7 +54,7 @@ func (p *Poller) drainDoorbells() int {
 			continue
 		}
 		p.n.Wakes++
-		p.touch(c)
+		p.active.add(c)
 		c.upper.Woken()
 	}
 	return work

@@ -25,7 +25,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	}
 	defer restore()
 	if p.cfg.Idle == IdleInterrupt {
-		if err := p.rouser.prepare(p.queue.(pmd.Interrupter), p.cfg.Bell); err != nil {
+		if err := p.rouser.prepare(p.cfg.Queue.(pmd.Interrupter), p.cfg.Bell); err != nil {
 			p.running.Store(false)
 			return fmt.Errorf("stack: poller %q: what wakes it: %w", p.cfg.Name, err)
 		}

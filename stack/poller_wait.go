@@ -63,7 +63,7 @@ func newRunner(p *Poller, shares bool) *runner {
 func (r *runner) after(work int) {
 	p := r.p
 	next := r.wait.After(waiting.Turned{
-		Now: p.now, Work: work > 0, Arrivals: p.arrivals, Asked: p.asked,
+		Now: p.now, Work: work > 0, Arrivals: p.rx.arrivals, Asked: p.tx.asked,
 		Frames: p.n.RxFrames,
 	})
 	r.tellCrowded()

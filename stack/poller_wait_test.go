@@ -33,7 +33,7 @@ func newResting(t *testing.T) *resting {
 // taken long, so that it sleeps as soon as it has nothing to wait for.
 func (r *resting) run(t *testing.T) {
 	p := r.a.Poller
-	require.NoError(t, p.rouser.prepare(p.queue.(pmd.Interrupter), p.cfg.Bell))
+	require.NoError(t, p.rouser.prepare(p.cfg.Queue.(pmd.Interrupter), p.cfg.Bell))
 	t.Cleanup(p.rouser.close)
 	p.rouser.maxNs = 1
 	r.runner = newRunner(p, false)
@@ -92,16 +92,16 @@ func TestWhatCountsAsAnAnswer(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
 	l.pass(ms)
-	arrivals, asked := l.a.arrivals, l.a.asked
+	arrivals, asked := l.a.rx.arrivals, l.a.tx.asked
 	u.send(100)
 	l.pass(second)
 	require.EqualValues(t, 100, u.acked)
-	require.Equal(t, asked+1, l.a.asked)
-	require.Equal(t, arrivals, l.a.arrivals, "an acknowledgement is no answer")
+	require.Equal(t, asked+1, l.a.tx.asked)
+	require.Equal(t, arrivals, l.a.rx.arrivals, "an acknowledgement is no answer")
 	v.send(100)
 	l.pass(second)
-	require.Equal(t, arrivals+1, l.a.arrivals)
-	require.Equal(t, asked+1, l.a.asked, "and asks for none")
+	require.Equal(t, arrivals+1, l.a.rx.arrivals)
+	require.Equal(t, asked+1, l.a.tx.asked, "and asks for none")
 }
 
 // Run tells the program that the Poller shares its core, until a yield shows that it does not.

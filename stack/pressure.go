@@ -1,6 +1,11 @@
 package stack
 
-import "github.com/rnicd/rnicd/internal/tcp"
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/mem"
+)
 
 // The policy for packet buffers (Bufs) that run short. It is one policy for all connections of a
 // Poller, whatever Upper is above them.
@@ -88,17 +93,118 @@ func newBudget(size, burstMax int) Budget {
 }
 
 // Budget is the same for the life of the Poller. Any goroutine.
-func (p *Poller) Budget() Budget { return p.budget }
+func (p *Poller) Budget() Budget { return p.pressure.budget }
+
+// pressure says which connection may take a Buf, who waits for one, and whose connection ends when
+// there are too few. It counts Bufs and keeps lists of connections; it takes no Buf itself, calls
+// no Upper except for what it holds, and ends nothing. A connection is known to it from its first
+// grant to forget.
+type pressure struct {
+	cfg      *Config
+	pool     *mem.Pool
+	memory   *tcp.Memory // records of sent segments
+	conns    []Conn
+	counters *Counters
+
+	budget   Budget
+	loans    loans
+	promised int // Bufs that connections have given back and may take again, all together
+	// connections that wait for a first run of memory, or for Bufs, longest first
+	// (pressure_waiting.go)
+	waiting  list
+	unproven list // of them, those whose peer has never acknowledged anything
+
+	hand   int   // the next connection that reclaim looks at
+	lookAt int64 // when
+	short  uint64
+	needs  demand // since the last look
+	wants  demand
+}
+
+func newPressure(cfg *Config, m *tcp.Memory, conns []Conn, n *Counters) pressure {
+	s := pressure{
+		cfg: cfg, pool: cfg.Pool, memory: m, conns: conns, counters: n,
+		budget:  newBudget(cfg.Pool.Share(), cfg.BurstMax),
+		waiting: emptyList, unproven: emptyList,
+	}
+	s.loans = newLoans(cfg.Pool.Share(), &s.budget)
+	return s
+}
+
+// grant says whether c may have a Buf: in place of one of gotBack, which it has given back, so that
+// others cannot drive it out of the memory it works with; of those to spare; or lent. waits: there
+// is none, and nothing of c is in flight whose acknowledgment would bring it back.
+func (s *pressure) grant(c *Conn, gotBack int) (granted, lent, waits bool) {
+	if gotBack > 0 && s.pool.Available() > s.loans.lentMax {
+		return true, false, false
+	}
+	free, held := s.spare(), c.tcp.Held()
+	switch {
+	case free < s.floor(c):
+		s.demand(c)
+		if s.lends(c) {
+			return true, true, false
+		}
+		s.counters.NoBufWaits++
+		return false, false, held == 0
+	case held*100 > free*s.cfg.BufShare || held > 0 && s.claimed(free):
+		if free < s.budget.Proven {
+			s.demand(c)
+		}
+		if s.lends(c) {
+			return true, true, false
+		}
+		s.counters.ShareWaits++
+		return false, false, false
+	}
+	return true, false, false
+}
+
+// affords is how many Bufs c may take, which was granted one.
+func (s *pressure) affords(c *Conn, lent bool, gotBack int) int {
+	if lent {
+		return 1
+	}
+	n := gotBack
+	if free := s.spare(); !s.claimed(free) {
+		share := (free*s.cfg.BufShare - c.tcp.Held()*100) / (100 + s.cfg.BufShare)
+		n = max(n, min(free-s.floor(c), share))
+	}
+	return max(1, min(n, s.pool.Available()+1-s.loans.lentMax)) // with the sender's spare
+}
+
+// forget ends all that is kept of c, whose connection is over.
+func (s *pressure) forget(c *Conn) {
+	s.leaveGuests(c)
+	s.promised -= int(c.gaveBack)
+	c.gaveBack = 0
+	s.stopWaiting(c)
+}
+
+// deadline is when a Turn is wanted for those that wait, or to look for a connection to end.
+func (s *pressure) deadline(now int64, turns uint64) int64 {
+	at := int64(math.MaxInt64)
+	if s.waits() {
+		at = now + retryNs
+		if waiting, unproven := s.retriable(turns); waiting+unproven == 0 {
+			at = max(at, s.lookAt)
+		}
+	}
+	if s.demanded() {
+		at = min(at, s.lookAt)
+	}
+	return at
+}
 
 // needBufs is what a connection needs in flight to get on: an initial window (RFC 6928).
 const needBufs = 10
 
 // demand notes that c could send more if it had Bufs.
-func (p *Poller) demand(c *Conn) {
+func (s *pressure) demand(c *Conn) {
 	if c.tcp.Held() < needBufs {
-		p.pressure.need(c.index)
+		s.need(c.index)
 	} else {
-		p.pressure.want(c.index)
+		s.want(c.index)
 	}
 }
 
@@ -117,51 +223,55 @@ const (
 	stallLooksMax = 64      // connections looked at each time
 )
 
-// reclaim looks at some connections and ends the worst of them that is bad enough. A demand stands
-// until one was ended or all were looked at: those that make it may be back only after a
-// retransmission timeout.
-func (p *Poller) reclaim() {
-	s := &p.pressure
-	if short := p.memory.RecordsShort(); short != s.short {
+// reclaimable says that reclaim has something to look for.
+func (s *pressure) reclaimable() bool {
+	return s.demanded() || s.short != s.memory.RecordsShort()
+}
+
+// reclaim looks at some connections; the worst of them that is bad enough is to be ended, if there
+// is one. A demand stands until one was found or all were looked at: those that make it may be back
+// only after a retransmission timeout.
+func (s *pressure) reclaim(now int64) (worst *Conn) {
+	if short := s.memory.RecordsShort(); short != s.short {
 		s.short = short
 		s.needRecords()
 	}
-	if !s.demanded() || s.lookAt > p.now {
-		return
+	if !s.demanded() || s.lookAt > now {
+		return nil
 	}
-	conns := p.slab.conns
-	looks := min(stallLooksMax, len(conns))
-	s.lookAt = p.now + stallLookNs
-	s.needs.late, s.wants.late = p.now-p.cfg.StallNs, p.giveUpSince()
-	var worst *Conn
+	looks := min(stallLooksMax, len(s.conns))
+	s.lookAt = now + stallLookNs
+	s.needs.late, s.wants.late = now-s.cfg.StallNs, s.giveUpSince(now)
 	most := 0
 	for range looks {
-		if s.hand++; s.hand >= len(conns) {
+		if s.hand++; s.hand >= len(s.conns) {
 			s.hand = 0
 		}
-		c := &conns[s.hand]
+		c := &s.conns[s.hand]
 		if c.phase != phaseOpen {
 			continue
 		}
-		if n := max(c.hoards(&s.needs), c.hoards(&s.wants)); n > most {
+		if n := max(s.hoards(now, c, &s.needs), s.hoards(now, c, &s.wants)); n > most {
 			worst, most = c, n
 		}
 	}
-	s.needs.lookedAt(looks, len(conns))
-	s.wants.lookedAt(looks, len(conns))
+	s.needs.lookedAt(looks, len(s.conns))
+	s.wants.lookedAt(looks, len(s.conns))
 	if worst != nil {
 		s.needs, s.wants = demand{}, demand{}
-		p.n.Reclaimed++
-		p.abort(worst, whyHoarding)
+		s.counters.Reclaimed++
 	}
+	return worst
 }
 
 // giveUpSince is since when a peer owes that is late by the user timeout.
-func (p *Poller) giveUpSince() int64 { return p.now - max(p.cfg.StallNs, p.cfg.TCP.UserTimeout()) }
+func (s *pressure) giveUpSince(now int64) int64 {
+	return now - max(s.cfg.StallNs, s.cfg.TCP.UserTimeout())
+}
 
 // hoards is how many of the segments that d is for the peer of c makes us keep although it had its
 // time. Those that the Upper keeps hold no record of a sent segment.
-func (c *Conn) hoards(d *demand) (n int) {
+func (s *pressure) hoards(now int64, c *Conn, d *demand) (n int) {
 	if !d.made || d.by == c.index { // its own demand is no one else's
 		return 0
 	}
@@ -169,8 +279,8 @@ func (c *Conn) hoards(d *demand) (n int) {
 		return 0
 	}
 	late := d.late
-	if c.tcp.Repairing(c.p.now, c.p.cfg.StallNs) {
-		late = min(late, c.p.giveUpSince())
+	if c.tcp.Repairing(now, s.cfg.StallNs) {
+		late = min(late, s.giveUpSince(now))
 	}
 	if since, owes := c.tcp.Owes(); owes && since <= late {
 		n = c.tcp.Held()

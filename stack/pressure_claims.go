@@ -2,15 +2,6 @@ package stack
 
 import "github.com/rnicd/rnicd/internal/tcp"
 
-// pressureState says whether memory is wanted, and where reclaim looks next.
-type pressureState struct {
-	hand   int   // the next connection to look at
-	lookAt int64 // when
-	short  uint64
-	needs  demand // since the last look
-	wants  demand
-}
-
 // demand is for memory that there would be without connections of late peers.
 type demand struct {
 	made bool
@@ -21,17 +12,17 @@ type demand struct {
 }
 
 // demanded says that memory is demanded.
-func (s *pressureState) demanded() bool { return s.needs.made || s.wants.made }
+func (s *pressure) demanded() bool { return s.needs.made || s.wants.made }
 
 // need notes that connection i gets no further, or not as fast as its path allows, without Bufs;
 // noConn: several do not.
-func (s *pressureState) need(i connIndex) { s.needs.add(i, true) }
+func (s *pressure) need(i connIndex) { s.needs.add(i, true) }
 
 // want notes that connection i would do better with Bufs.
-func (s *pressureState) want(i connIndex) { s.wants.add(i, true) }
+func (s *pressure) want(i connIndex) { s.wants.add(i, true) }
 
 // needRecords notes that there were no records of sent segments for some connection.
-func (s *pressureState) needRecords() { s.needs.add(noConn, false) }
+func (s *pressure) needRecords() { s.needs.add(noConn, false) }
 
 func (d *demand) add(i connIndex, bufs bool) {
 	if d.made && d.by != i {
@@ -48,16 +39,16 @@ func (d *demand) lookedAt(n, all int) {
 }
 
 // floor is how many Bufs beyond the reserve c leaves to others.
-func (p *Poller) floor(c *Conn) int {
+func (s *pressure) floor(c *Conn) int {
 	if c.acked == 0 {
-		return p.budget.Proven
+		return s.budget.Proven
 	}
 	return 0
 }
 
 // claimed says that others, which hold nothing, wait for one of the free Bufs.
-func (p *Poller) claimed(free int) bool {
-	return p.waiting.n > 0 || p.unproven.n > 0 && free >= p.budget.Proven
+func (s *pressure) claimed(free int) bool {
+	return s.waiting.n > 0 || s.unproven.n > 0 && free >= s.budget.Proven
 }
 
 // PeerClock times a peer that owes us something: acknowledgments, or octets that are missing.

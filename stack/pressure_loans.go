@@ -43,32 +43,32 @@ func (l *loans) level() int {
 }
 
 // gave notes that n Bufs of c came back: it may take as many.
-func (p *Poller) gave(c *Conn, n int) {
+func (s *pressure) gave(c *Conn, n int) {
 	if n <= 0 {
 		return
 	}
 	if c.marks |= markFlows; c.acked >= trustOctets {
-		p.leaveGuests(c)
+		s.leaveGuests(c)
 	}
 	n = min(n, math.MaxUint16-int(c.gaveBack))
 	c.gaveBack += uint16(n)
-	p.promised += n
+	s.promised += n
 }
 
 // takeBack is how many Bufs c may take in place of those it has given back, which are promised to
 // nobody then. Above the level they are fewer while something is lent, and one that holds nothing
 // queues up again while all is lent and others wait.
-func (p *Poller) takeBack(c *Conn) int {
+func (s *pressure) takeBack(c *Conn) int {
 	n := int(c.gaveBack)
 	c.gaveBack = 0
-	p.promised -= n
-	l := &p.loans
+	s.promised -= n
+	l := &s.loans
 	if n == 0 || l.lent == 0 {
 		return n
 	}
 	held := c.tcp.Held()
 	back := min(held+n-l.level(), (n+1)/2)
-	if held == 0 && l.lent == l.lentMax && p.waiting.n > 0 {
+	if held == 0 && l.lent == l.lentMax && s.waiting.n > 0 {
 		back = n
 	}
 	back = max(min(back, l.lent), 0)
@@ -77,22 +77,22 @@ func (p *Poller) takeBack(c *Conn) int {
 }
 
 // lends says whether c, for which there is no Buf otherwise, is lent one.
-func (p *Poller) lends(c *Conn) bool {
+func (s *pressure) lends(c *Conn) bool {
 	held := c.tcp.Held()
-	if p.lendable() <= 0 || held >= p.loans.level() {
+	if s.lendable() <= 0 || held >= s.loans.level() {
 		return false
 	}
-	return c.marks&markFlows != 0 && c.acked >= trustOctets || p.guest(c, held)
+	return c.marks&markFlows != 0 && c.acked >= trustOctets || s.guest(c, held)
 }
 
 // lendable is how many Bufs may be lent now.
-func (p *Poller) lendable() int {
-	return min(p.loans.lentMax-p.loans.lent, p.pool.Available()-p.loans.lentMax)
+func (s *pressure) lendable() int {
+	return min(s.loans.lentMax-s.loans.lent, s.pool.Available()-s.loans.lentMax)
 }
 
 // guest says whether c, which does not flow, may be lent a Buf.
-func (p *Poller) guest(c *Conn, held int) bool {
-	l := &p.loans
+func (s *pressure) guest(c *Conn, held int) bool {
+	l := &s.loans
 	switch {
 	case held >= heldMin:
 		return false
@@ -107,12 +107,12 @@ func (p *Poller) guest(c *Conn, held int) bool {
 }
 
 // leaveGuests is for a connection that has sent enough, has nothing more to send, or ends.
-func (p *Poller) leaveGuests(c *Conn) {
+func (s *pressure) leaveGuests(c *Conn) {
 	if c.marks&markGuest != 0 {
 		c.marks &^= markGuest
-		p.loans.guests--
+		s.loans.guests--
 	}
 }
 
-// spareBufs is how many Bufs there are for connections that want more than they have given back.
-func (p *Poller) spareBufs() int { return p.pool.Available() - p.budget.Reserve - p.promised }
+// spare is how many Bufs there are for connections that want more than they have given back.
+func (s *pressure) spare() int { return s.pool.Available() - s.budget.Reserve - s.promised }

@@ -33,34 +33,34 @@ func TestTakeBack(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
 	p, c := l.a, u.conn
-	spare := p.spareBufs()
+	spare := p.pressure.spare()
 	take := func(n int) int {
-		p.gave(c, n)
-		require.Equal(t, spare-n, p.spareBufs())
-		n = p.takeBack(c)
-		require.Equal(t, spare, p.spareBufs())
+		p.pressure.gave(c, n)
+		require.Equal(t, spare-n, p.pressure.spare())
+		n = p.pressure.takeBack(c)
+		require.Equal(t, spare, p.pressure.spare())
 		return n
 	}
 	require.Equal(t, 9, take(9), "nothing is lent")
-	p.loans.lent = p.loans.lentMax - 1
-	require.Equal(t, heldMin, p.loans.level())
+	p.pressure.loans.lent = p.pressure.loans.lentMax - 1
+	require.Equal(t, heldMin, p.pressure.loans.level())
 	require.Equal(t, 1, take(1))
 	require.Equal(t, 2, take(2), "the level")
 	require.Equal(t, 2, take(3))
 	require.Equal(t, 4, take(9))
-	require.Equal(t, p.loans.lentMax-1-1-5, p.loans.lent)
-	p.loans.lent = 1
+	require.Equal(t, p.pressure.loans.lentMax-1-1-5, p.pressure.loans.lent)
+	p.pressure.loans.lent = 1
 	require.Equal(t, 100, take(100), "below the level")
-	p.loans.lent = p.loans.lentMax
-	p.waiting.n++ // somebody waits, and nothing is left to lend
+	p.pressure.loans.lent = p.pressure.loans.lentMax
+	p.pressure.waiting.n++ // somebody waits, and nothing is left to lend
 	require.Equal(t, 0, take(2))
-	p.waiting.n--
-	require.Equal(t, p.loans.lentMax-2, p.loans.lent)
-	p.loans.lent = 0
-	p.gave(c, 5)
+	p.pressure.waiting.n--
+	require.Equal(t, p.pressure.loans.lentMax-2, p.pressure.loans.lent)
+	p.pressure.loans.lent = 0
+	p.pressure.gave(c, 5)
 	c.Abort()
 	l.turns()
-	require.Zero(t, p.promised, "it ends")
+	require.Zero(t, p.pressure.promised, "it ends")
 	l.stop()
 }
 
@@ -76,42 +76,42 @@ func TestLend(t *testing.T) {
 	p := l.a
 	guests := 0
 	for _, u := range us {
-		if p.lends(u.conn) {
+		if p.pressure.lends(u.conn) {
 			guests++
-			require.True(t, p.lends(u.conn))
+			require.True(t, p.pressure.lends(u.conn))
 		}
 	}
-	require.Equal(t, p.loans.guestsMax, guests)
-	require.Equal(t, guests, p.loans.guests)
+	require.Equal(t, p.pressure.loans.guestsMax, guests)
+	require.Equal(t, guests, p.pressure.loans.guests)
 
 	c := us[0].conn
-	p.gave(c, 1)
-	require.Equal(t, guests, p.loans.guests, "it has not sent much yet")
+	p.pressure.gave(c, 1)
+	require.Equal(t, guests, p.pressure.loans.guests, "it has not sent much yet")
 	c.acked = trustOctets
-	p.gave(c, 1)
-	require.Equal(t, guests-1, p.loans.guests)
-	for ; p.loans.lent < p.loans.lentMax; p.loans.lent++ {
-		require.True(t, p.lends(c))
+	p.pressure.gave(c, 1)
+	require.Equal(t, guests-1, p.pressure.loans.guests)
+	for ; p.pressure.loans.lent < p.pressure.loans.lentMax; p.pressure.loans.lent++ {
+		require.True(t, p.pressure.lends(c))
 	}
-	require.False(t, p.lends(c))
+	require.False(t, p.pressure.lends(c))
 
-	p.loans.lent = 0
+	p.pressure.loans.lent = 0
 	var kept []mem.Buf
-	for p.pool.Available() > p.loans.lentMax {
-		require.True(t, p.lends(c))
+	for p.pool.Available() > p.pressure.loans.lentMax {
+		require.True(t, p.pressure.lends(c))
 		kept = append(kept, p.pool.Alloc())
 	}
-	require.False(t, p.lends(c))
+	require.False(t, p.pressure.lends(c))
 	p.pool.FreeN(kept)
-	p.takeBack(c)
+	p.pressure.takeBack(c)
 	c.acked = 0
 
 	for _, u := range us {
 		u.conn.Send()
 	}
 	l.turns()
-	require.Zero(t, p.loans.guests, "they have nothing to send")
-	require.Zero(t, p.loans.lent)
+	require.Zero(t, p.pressure.loans.guests, "they have nothing to send")
+	require.Zero(t, p.pressure.loans.lent)
 	for _, u := range us {
 		u.conn.Abort()
 	}

@@ -35,7 +35,7 @@ func TestOwnWantEndsNobody(t *testing.T) {
 		l.turns()
 		require.Positive(t, u.conn.tcp.Held())
 		var out []mem.Buf
-		for l.a.pool.Available() > l.a.loans.lentMax {
+		for l.a.pool.Available() > l.a.pressure.loans.lentMax {
 			out = append(out, l.a.pool.Alloc())
 		}
 		begin := l.now
@@ -76,7 +76,7 @@ func TestPeerBeingRepairedIsNotLate(t *testing.T) {
 	l.turns()
 	ended := int64(0)
 	l.until("the user timeout", func() bool {
-		for l.a.pool.Available() > l.a.loans.lentMax {
+		for l.a.pool.Available() > l.a.pressure.loans.lentMax {
 			l.a.pool.Alloc()
 		}
 		w.send(1)
@@ -91,13 +91,13 @@ func TestPeerBeingRepairedIsNotLate(t *testing.T) {
 }
 
 func TestDemand(t *testing.T) {
-	var s pressureState
+	var s pressure
 	for _, x := range []struct{ who, by connIndex }{{1, 1}, {1, 1}, {2, noConn}, {1, noConn}} {
 		s.need(x.who)
 		require.Equal(t, demand{made: true, by: x.by, bufs: true}, s.needs)
 	}
 	require.Zero(t, s.wants)
-	s = pressureState{}
+	s = pressure{}
 	s.want(noConn)
 	s.want(3)
 	require.Equal(t, demand{made: true, by: noConn, bufs: true}, s.wants)
@@ -276,8 +276,8 @@ func TestWhoNeeds(t *testing.T) {
 	l.until("acknowledged", func() bool { return u.acked == 20_000 })
 	l.a.nic.lose = func([]byte) bool { return true }
 	for {
-		l.a.pressure = pressureState{}
-		l.a.demand(u.conn)
+		l.a.pressure.needs, l.a.pressure.wants = demand{}, demand{}
+		l.a.pressure.demand(u.conn)
 		held := u.conn.tcp.Held()
 		require.Equal(t, held < 10, l.a.pressure.needs.made)
 		require.Equal(t, held >= 10, l.a.pressure.wants.made)

@@ -9,68 +9,71 @@ package stack
 // retriesMax bounds how many are asked again in one Turn.
 const retriesMax = 64
 
-// awaitBufs puts c on the list that it belongs to now, once. Connections of unproven peers leave
+// await puts c on the list that it belongs to now, once. Connections of unproven peers leave
 // more Bufs to others, so they wait on a list of their own: on one list they would hold up the
-// rest.
-func (p *Poller) awaitBufs(c *Conn) {
-	unproven := p.floor(c) > 0
+// rest. A connection stands in one list at a time: c stands in no other.
+func (s *pressure) await(c *Conn) {
+	unproven := s.floor(c) > 0
 	if c.marks&markWaiting != 0 {
 		if unproven == (c.marks&markUnproven != 0) {
 			return
 		}
-		p.stopWaiting(c)
+		s.stopWaiting(c)
 	}
-	p.leaveSilent(c)
 	c.marks |= markWaiting
 	if unproven {
 		c.marks |= markUnproven
-		p.unproven.pushBack(p.slab.conns, c.index)
+		s.unproven.pushBack(s.conns, c.index)
 		return
 	}
-	p.waiting.pushBack(p.slab.conns, c.index)
+	s.waiting.pushBack(s.conns, c.index)
 }
 
-func (p *Poller) stopWaiting(c *Conn) {
+func (s *pressure) stopWaiting(c *Conn) {
 	switch {
 	case c.marks&markWaiting == 0:
 		return
 	case c.marks&markUnproven != 0:
-		p.unproven.remove(p.slab.conns, c.index)
+		s.unproven.remove(s.conns, c.index)
 	default:
-		p.waiting.remove(p.slab.conns, c.index)
+		s.waiting.remove(s.conns, c.index)
 	}
 	c.marks &^= markWaiting | markUnproven
 }
 
-// retryWaiting has as many connections served as there is memory for.
-func (p *Poller) retryWaiting() {
-	waiting, unproven := p.retriable()
-	p.retryFrom(&p.waiting, waiting)
-	p.retryFrom(&p.unproven, unproven)
+// retry has as many connections served as there is memory for.
+func (s *pressure) retry(turns uint64, active *active) {
+	waiting, unproven := s.retriable(turns)
+	s.retryFrom(&s.waiting, waiting, active)
+	s.retryFrom(&s.unproven, unproven, active)
 	switch {
-	case p.waiting.n+p.unproven.n == 0:
-	case p.memory.RunsFree() == 0 && p.spareBufs() > 0:
-		p.pressure.needRecords()
+	case !s.waits():
+	case s.memory.RunsFree() == 0 && s.spare() > 0:
+		s.needRecords()
 	default:
-		p.pressure.need(noConn)
+		s.need(noConn)
 	}
 }
 
-// retriable is how many connections of either list could be served now. Guests are taken from both.
-func (p *Poller) retriable() (waiting, unproven int) {
-	bufs, runs := p.spareBufs()+1, p.memory.RunsFree()
-	guests := max(min(p.loans.guestsMax-p.loans.guests, p.lendable()), 0)
-	ofUnproven := (guests + int(p.n.Turns&1)) / 2
-	waiting = max(min(retriesMax, p.waiting.n, runs, max(bufs, guests-ofUnproven)), 0)
-	forUnproven := max(bufs-waiting-p.budget.Proven, ofUnproven)
-	unproven = max(min(retriesMax, p.unproven.n, runs-waiting, forUnproven), 0)
+// waits says that connections wait.
+func (s *pressure) waits() bool { return s.waiting.n+s.unproven.n > 0 }
+
+// retriable is how many connections of either list could be served now. Guests are taken from both,
+// and where they are odd, the last one from either in turn.
+func (s *pressure) retriable(turns uint64) (waiting, unproven int) {
+	bufs, runs := s.spare()+1, s.memory.RunsFree()
+	guests := max(min(s.loans.guestsMax-s.loans.guests, s.lendable()), 0)
+	ofUnproven := (guests + int(turns&1)) / 2
+	waiting = max(min(retriesMax, s.waiting.n, runs, max(bufs, guests-ofUnproven)), 0)
+	forUnproven := max(bufs-waiting-s.budget.Proven, ofUnproven)
+	unproven = max(min(retriesMax, s.unproven.n, runs-waiting, forUnproven), 0)
 	return waiting, unproven
 }
 
-func (p *Poller) retryFrom(l *list, n int) {
+func (s *pressure) retryFrom(l *list, n int, active *active) {
 	for ; n > 0 && l.first != noConn; n-- {
-		c := &p.slab.conns[l.first]
-		p.stopWaiting(c)
-		p.touch(c)
+		c := &s.conns[l.first]
+		s.stopWaiting(c)
+		active.add(c)
 	}
 }

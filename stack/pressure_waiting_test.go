@@ -18,7 +18,7 @@ func TestWaitingForBufs(t *testing.T) {
 	}
 	l.until("open", func() bool { return len(l.accepted) == 6 })
 	var kept []mem.Buf
-	for l.a.pool.Available() > l.a.loans.lentMax {
+	for l.a.pool.Available() > l.a.pressure.loans.lentMax {
 		kept = append(kept, l.a.pool.Alloc())
 	}
 	for _, u := range us {
@@ -37,7 +37,7 @@ func TestWaitingForBufs(t *testing.T) {
 		}
 		l.a.Turn()
 	}
-	enough := l.a.loans.lentMax + 2 // every second guest is of those that wait in that list
+	enough := l.a.pressure.loans.lentMax + 2 // every second guest is of those that wait in that list
 	free(enough - 2)
 	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked for nothing")
 	sent := l.a.counters().Segments
@@ -64,8 +64,8 @@ func TestWaitingForBufs(t *testing.T) {
 		}
 		return true
 	})
-	require.Equal(t, noConn, l.a.waiting.first)
-	require.Equal(t, noConn, l.a.waiting.last)
+	require.Equal(t, noConn, l.a.pressure.waiting.first)
+	require.Equal(t, noConn, l.a.pressure.waiting.last)
 	l.pass(100 * second) // TIME-WAIT ends where it should: in its own list
 	require.Equal(t, noConn, l.a.slab.lingering.first)
 	require.Equal(t, 4, l.a.counters().Conns)
@@ -78,13 +78,13 @@ func TestUnprovenNoMore(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
 	p, c := l.a, u.conn
-	p.awaitBufs(c)
-	require.Equal(t, [2]int{0, 1}, [2]int{p.waiting.n, p.unproven.n})
+	p.pressure.await(c)
+	require.Equal(t, [2]int{0, 1}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
 	c.acked = 1
-	p.awaitBufs(c)
-	require.Equal(t, [2]int{1, 0}, [2]int{p.waiting.n, p.unproven.n})
-	p.stopWaiting(c)
-	require.Equal(t, [2]int{0, 0}, [2]int{p.waiting.n, p.unproven.n})
+	p.pressure.await(c)
+	require.Equal(t, [2]int{1, 0}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
+	p.pressure.stopWaiting(c)
+	require.Equal(t, [2]int{0, 0}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
 }
 
 // One connection that waits is enough to ask for Bufs; without one nobody is asked.
@@ -92,14 +92,14 @@ func TestOneThatWaitsAsksForBufs(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
 	p := l.a
-	p.retryWaiting()
+	p.pressure.retry(p.n.Turns, &p.active)
 	require.False(t, p.pressure.demanded())
-	for p.pool.Available() > p.loans.lentMax {
+	for p.pool.Available() > p.pressure.loans.lentMax {
 		require.NotEqual(t, mem.NoBuf, p.pool.Alloc())
 	}
-	p.awaitBufs(u.conn)
-	p.retryWaiting()
-	require.Equal(t, 1, p.waiting.n+p.unproven.n)
+	p.pressure.await(u.conn)
+	p.pressure.retry(p.n.Turns, &p.active)
+	require.Equal(t, 1, p.pressure.waiting.n+p.pressure.unproven.n)
 	require.True(t, p.pressure.demanded())
 }
 
@@ -113,21 +113,21 @@ func TestBothListsWait(t *testing.T) {
 	l.turns() // nothing is under way that would give a Buf back
 	p := l.a
 	var kept []mem.Buf
-	for p.pool.Available() > p.loans.lentMax {
+	for p.pool.Available() > p.pressure.loans.lentMax {
 		kept = append(kept, p.pool.Alloc())
 	}
 	proven.send(1000)
 	unproven.send(1000)
 	p.Turn()
-	require.Equal(t, [2]int{1, 1}, [2]int{p.waiting.n, p.unproven.n})
+	require.Equal(t, [2]int{1, 1}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
 	p.pressure.needs, p.pressure.wants = demand{}, demand{}
-	p.retryWaiting()
+	p.pressure.retry(p.n.Turns, &p.active)
 	require.True(t, p.pressure.demanded())
 	p.pressure.needs, p.pressure.wants = demand{}, demand{}
 	require.Equal(t, max(l.now+retryNs, p.pressure.lookAt), p.Deadline())
 	p.pool.FreeN(kept)
 	p.Turn()
-	require.Equal(t, [2]int{0, 0}, [2]int{p.waiting.n, p.unproven.n})
+	require.Equal(t, [2]int{0, 0}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
 	l.until("there", func() bool { return proven.acked == 1001 && unproven.acked == 1000 })
 	l.stop()
 }
@@ -136,7 +136,7 @@ func TestBothListsWait(t *testing.T) {
 // unproven peer what is left to proven ones is not for it.
 func TestFreeBufsAreClaimed(t *testing.T) {
 	p := newLab(t, nil).a.Poller
-	proven := p.budget.Proven
+	proven := p.pressure.budget.Proven
 	for _, tc := range []struct {
 		waiting, unproven, free int
 		want                    bool
@@ -144,7 +144,7 @@ func TestFreeBufsAreClaimed(t *testing.T) {
 		{0, 0, proven, false}, {1, 0, 0, true}, {2, 0, 0, true}, {1, 1, 0, true},
 		{0, 1, proven - 1, false}, {0, 1, proven, true}, {0, 2, proven + 1, true},
 	} {
-		p.waiting.n, p.unproven.n = tc.waiting, tc.unproven
-		require.Equal(t, tc.want, p.claimed(tc.free), "%+v", tc)
+		p.pressure.waiting.n, p.pressure.unproven.n = tc.waiting, tc.unproven
+		require.Equal(t, tc.want, p.pressure.claimed(tc.free), "%+v", tc)
 	}
 }

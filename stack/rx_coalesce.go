@@ -17,19 +17,23 @@ const (
 	timestampOption = 12 // octets, padded: all the options of most segments
 )
 
-// coalesce looks for frames of this burst that continue s, which is in b, and adds them to p.bufs
-// and p.data; s then stands for all of them. It is generic receive offload (as tcp_gro_receive,
-// net/ipv4/tcp_offload.c) without merging: each frame stays in its Buf and is offered at its own
-// boundaries. The headers, the connection and TCP's acceptance are looked at once for all.
+// coalesce looks for frames of this burst that continue the segment, which is c's, and adds them to
+// r.bufs and r.data; the segment then stands for all of them. It is generic receive offload (as
+// tcp_gro_receive, net/ipv4/tcp_offload.c) without merging: each frame stays in its Buf and is
+// offered at its own boundaries. The headers, the connection and TCP's acceptance are looked at
+// once for all.
 //
 // The frames differ in nothing that TCP would act upon. They have the same headers except for
 // lengths, identification, sequence number, checksums and PSH, and the same payload length except
-// for the last, which may be shorter. The device must have found all checksums good (the caller has
-// checked b's), and there are no options or extensions of IP. octets is the TCP part of b.
-func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) {
-	s := &p.seg
-	head := p.pool.Data(b)
-	l4 := p.l4Plain(&c.tcp.ID().Remote)
+// for the last, which may be shorter. The device must have found all checksums good, and there are
+// no options or extensions of IP.
+func (r *receiver) coalesce(c *Conn) {
+	if !r.good || r.at+1 >= r.end {
+		return
+	}
+	s, octets := &r.seg, r.octets
+	head := r.pool.Data(r.buf)
+	l4 := r.l4Plain(&c.tcp.ID().Remote)
 	if cap(head)-cap(octets) != l4 || len(head) != l4+len(octets) || c.phase != phaseOpen ||
 		c.marks&markAbort != 0 {
 		return
@@ -37,33 +41,33 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) {
 	room := c.tcp.Coalescible(s)
 	end := l4 + s.HdrLen
 	part, total := s.Len, s.Len
-	for _, next := range p.rx[p.rxAt+1 : p.rxEnd] {
-		if p.pool.Desc(next).Flags&mem.RxChecksumGood == 0 {
+	for _, next := range r.burst[r.at+1 : r.end] {
+		if r.pool.Desc(next).Flags&mem.RxChecksumGood == 0 {
 			break
 		}
-		frame := p.pool.Data(next)
+		frame := r.pool.Data(next)
 		k := len(frame) - end
 		if k <= 0 || k > part || k > room-total ||
-			!p.follows(head, frame, l4, end, uint32(s.Seq)+uint32(total)) {
+			!r.follows(head, frame, l4, end, uint32(s.Seq)+uint32(total)) {
 			break
 		}
 		total += k
-		p.bufs, p.data = append(p.bufs, next), append(p.data, frame[end:])
+		r.bufs, r.data = append(r.bufs, next), append(r.data, frame[end:])
 		if k < part {
 			break
 		}
 	}
-	if len(p.data) > 1 {
+	if len(r.data) > 1 {
 		s.Part, s.Len = part, total
 	}
 }
 
 // follows says whether the headers of f are those of head, with sequence number seq, except for
 // what coalesce says may differ. They end at end; the TCP header begins at l4.
-func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
+func (r *receiver) follows(head, f []byte, l4, end int, seq uint32) bool {
 	head, h := head[:end], f[:end]
 	be := binary.BigEndian
-	l3 := p.l2
+	l3 := r.l2
 	if !sameLink(h[:l3+2], head[:l3+2]) {
 		return false
 	}

@@ -100,7 +100,7 @@ func TestTurnEndsAfterManyOctets(t *testing.T) {
 	bursts := (receivedOctetsMax + 32*1514 - 1) / (32 * 1514)
 	l.b.Turn()
 	require.EqualValues(t, bursts*32*u.conn.EMSS(), v.gotCount-before)
-	require.True(t, l.b.moreFrames)
+	require.True(t, l.b.rx.more)
 	l.a.Turn()
 	require.Equal(t, v.gotCount, u.acked)
 	l.turns()

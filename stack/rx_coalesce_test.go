@@ -178,12 +178,12 @@ func TestFollowsLooksAtEveryBit(t *testing.T) {
 		head := frame(seq, payload)
 		for _, n := range []int{payload, payload - 1, 1} {
 			good := frame(seq+payload, n)
-			require.True(t, p.follows(head, good, l4, end, seq+payload), x.name)
+			require.True(t, p.rx.follows(head, good, l4, end, seq+payload), x.name)
 			for bit := range 8 * end {
 				at, mask := bit/8, byte(1)<<(bit%8)
 				good[at] ^= mask
 				want := free[at]&mask != 0
-				require.Equal(t, want, p.follows(head, good, l4, end, seq+payload), "%s: octet %d bit %d",
+				require.Equal(t, want, p.rx.follows(head, good, l4, end, seq+payload), "%s: octet %d bit %d",
 					x.name, at, bit%8)
 				good[at] ^= mask
 			}
@@ -272,10 +272,10 @@ func TestTemplateMakesTheSameHeaders(t *testing.T) {
 		} {
 			first, next := base, base
 			x.change(&next)
-			made(func(b mem.Buf) { p.putHeaders(b, &first, first.Len, 0); p.remember(c, b, &first) })
-			want, wantDesc := made(func(b mem.Buf) { p.putHeaders(b, &next, next.Len, 0) })
+			made(func(b mem.Buf) { p.tx.putHeaders(b, &first, first.Len, 0); p.tx.remember(c, b, &first) })
+			want, wantDesc := made(func(b mem.Buf) { p.tx.putHeaders(b, &next, next.Len, 0) })
 			copied := false
-			got, gotDesc := made(func(b mem.Buf) { copied = p.putAgain(c, b, &next) })
+			got, gotDesc := made(func(b mem.Buf) { copied = p.tx.putAgain(c, b, &next) })
 			require.Equal(t, x.copied, copied, name)
 			if copied {
 				require.Equal(t, want, got, name)
@@ -283,9 +283,9 @@ func TestTemplateMakesTheSameHeaders(t *testing.T) {
 			}
 		}
 		other := &p.slab.conns[(c.index+1)%4]
-		require.False(t, p.putAgain(other, p.tx.spare, &base), "another connection")
+		require.False(t, p.tx.putAgain(other, p.tx.spare, &base), "another connection")
 		c.life++
-		require.False(t, p.putAgain(c, p.tx.spare, &base), "another in the same slot")
+		require.False(t, p.tx.putAgain(c, p.tx.spare, &base), "another in the same slot")
 		c.life--
 		l.stop()
 	}

@@ -12,17 +12,17 @@ import (
 // begins. Frames that another core or a NIC has written are not in this core's cache: read one
 // after the other, as each is handled, every one would be waited for. A single frame would only be
 // waited for here.
-func (p *Poller) prefetchFrames(bufs []mem.Buf) {
+func (r *receiver) prefetchFrames(bufs []mem.Buf) {
 	if len(bufs) < 2 {
 		return
 	}
 	sum := byte(0)
 	for _, b := range bufs {
-		if f := p.pool.Data(b); len(f) > prefetchPayloadAt {
+		if f := r.pool.Data(b); len(f) > prefetchPayloadAt {
 			sum += f[prefetchHeadersAt] + f[prefetchPayloadAt]
 		}
 	}
-	p.prefetched = sum
+	r.read = sum
 }
 
 // Octets of a frame, each in a cache line of its own: of IP's header, and of the payload after
@@ -37,31 +37,31 @@ const (
 // Handled one after the other, each frame would wait for its own misses; read with nothing in
 // between, the misses overlap. It decides nothing: a frame that is not TCP directly after a plain
 // IP header is left to frame.
-func (p *Poller) prefetchBurst(bufs []mem.Buf) {
-	if p.table.n < prefetchMin {
+func (r *receiver) prefetchBurst(bufs []mem.Buf) {
+	if r.table.n < prefetchMin {
 		return
 	}
 	n := 0
 	for _, b := range bufs {
-		if id, ok := p.tupleOf(p.pool.Data(b)); ok {
-			p.burstConns[n] = connIndex(p.table.hash(&id))
+		if id, ok := r.tupleOf(r.pool.Data(b)); ok {
+			r.conns[n] = connIndex(r.table.hash(&id))
 			n++
 		}
 	}
 	sum := byte(0)
-	for _, hash := range p.burstConns[:n] {
-		sum += byte(p.table.entries[uint32(hash)&p.table.mask].hash)
+	for _, hash := range r.conns[:n] {
+		sum += byte(r.table.entries[uint32(hash)&r.table.mask].hash)
 	}
-	p.prefetched = sum
-	for k, hash := range p.burstConns[:n] {
-		p.burstConns[k] = p.table.candidate(uint32(hash))
+	r.read = sum
+	for k, hash := range r.conns[:n] {
+		r.conns[k] = r.table.candidate(uint32(hash))
 	}
-	p.prefetch(p.burstConns[:n])
+	r.ahead.conns(r.conns[:n])
 }
 
 // tupleOf is the 4-tuple of a TCP segment whose IP header has neither options nor extensions.
-func (p *Poller) tupleOf(f []byte) (id tcp.ID, ok bool) {
-	at := p.l2
+func (r *receiver) tupleOf(f []byte) (id tcp.ID, ok bool) {
+	at := r.l2
 	if len(f) < at+inet.IPv4Len+tcpHeaderLen {
 		return id, false
 	}

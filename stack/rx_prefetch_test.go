@@ -65,25 +65,25 @@ func TestTupleOfASegment(t *testing.T) {
 			l.a.nic.onSend = func(f []byte) { frame = append([]byte(nil), f...) }
 			u.send(1)
 			l.a.Turn()
-			id, ok := l.b.tupleOf(frame)
+			id, ok := l.b.rx.tupleOf(frame)
 			require.True(t, ok)
 			require.Equal(t, *v.conn.tcp.ID(), id)
 
-			at := l.b.l2
+			at := l.b.rx.l2
 			other := []int{at - 2, at - 1, at + 6} // octets that say what it is
 			if id.Remote.Is4() {
 				other = []int{at - 2, at - 1, at + 9, at}
 			}
 			for _, i := range other {
 				frame[i] ^= 1
-				_, ok = l.b.tupleOf(frame)
+				_, ok = l.b.rx.tupleOf(frame)
 				require.False(t, ok, "octet %d", i)
 				frame[i] ^= 1
 			}
 			whole := at + iphost.IPLen(&id.Remote) + tcpHeaderLen
-			_, ok = l.b.tupleOf(frame[:whole])
+			_, ok = l.b.rx.tupleOf(frame[:whole])
 			require.True(t, ok)
-			_, ok = l.b.tupleOf(frame[:whole-1])
+			_, ok = l.b.rx.tupleOf(frame[:whole-1])
 			require.False(t, ok, "a header cut short")
 			l.a.nic.onSend = nil
 			l.stop()
@@ -108,7 +108,7 @@ func BenchmarkPreview(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l.b.prefetchBurst(burst)
+		l.b.rx.prefetchBurst(burst)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(burst)), "ns/frame")
 }

@@ -378,10 +378,8 @@ func TestChecksumOffloadVerdicts(t *testing.T) {
 		d := l.b.pool.Desc(b)
 		d.Len, d.Flags = uint32(len(frame)), test.flags
 		copy(l.b.pool.Data(b), frame)
-		if l.b.frame(b) {
-			l.b.discard(b)
-		}
-		l.b.flush()
+		l.b.frame(b)
+		l.b.tx.flush(l.b.now)
 		require.Equal(t, test.answers, l.b.nic.sent, "%v", test)
 		l.whole()
 	}

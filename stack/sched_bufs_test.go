@@ -141,7 +141,7 @@ func (r rivals) contend(t *testing.T, turns int) (far, near []float64, idle int)
 		idle += s.ring
 		least = min(least, s.a.pool.Available())
 	}
-	require.GreaterOrEqual(t, least, s.a.loans.lentMax-s.a.tx.burst, "Bufs for reception")
+	require.GreaterOrEqual(t, least, s.a.pressure.loans.lentMax-s.a.tx.burst, "Bufs for reception")
 	require.Zero(t, s.a.counters().Queue.RxNoBuf)
 	promised := 0
 	for i, u := range from {
@@ -155,7 +155,7 @@ func (r rivals) contend(t *testing.T, turns int) (far, near []float64, idle int)
 		}
 		u.toSend = u.sent
 	}
-	require.Equal(t, promised, s.a.promised)
+	require.Equal(t, promised, s.a.pressure.promised)
 	l.end()
 	return far, near, idle
 }
@@ -205,7 +205,7 @@ func TestShortBufsServeNewcomers(t *testing.T) {
 	for range 2000 {
 		l.turn()
 	}
-	require.Negative(t, s.a.spareBufs())
+	require.Negative(t, s.a.pressure.spare())
 	for i := range 20 {
 		v := s.dial(s.a, s.b, 7, 20_000)
 		idle.send(20_000)
@@ -243,7 +243,8 @@ func TestDeviceThatKeepsBufs(t *testing.T) {
 				l.b.Turn()
 				l.now += turnNs
 			}
-			require.GreaterOrEqual(t, l.a.pool.Available(), l.a.loans.lentMax-1, "one more is the spare")
+			require.GreaterOrEqual(t, l.a.pool.Available(), l.a.pressure.loans.lentMax-1,
+				"one more is the spare")
 			before := v.edge
 			l.a.nic.reap()
 			l.pass(2 * ms)

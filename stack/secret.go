@@ -29,14 +29,14 @@ func newSecret(b [16]byte) secret {
 }
 
 // initialSeq is M + F(4-tuple, secret) of RFC 6528 section 3, M a 4 microsecond timer.
-func (p *Poller) initialSeq(id *tcp.ID) tcp.Seq {
-	return tcp.Seq(uint32(p.now/4000) + uint32(p.secret.tuple(useISN, id)))
+func (s *secret) initialSeq(now int64, id *tcp.ID) tcp.Seq {
+	return tcp.Seq(uint32(now/4000) + uint32(s.tuple(useISN, id)))
 }
 
 // timestampOffset is added to the timestamp clock (RFC 7323 section 7.1). The same for every
 // connection of a 4-tuple, so that its timestamps never go back.
-func (p *Poller) timestampOffset(id *tcp.ID) uint32 {
-	return uint32(p.secret.tuple(useTimestamp, id))
+func (s *secret) timestampOffset(id *tcp.ID) uint32 {
+	return uint32(s.tuple(useTimestamp, id))
 }
 
 // tuple is the PRF of a 4-tuple.

@@ -15,13 +15,12 @@ var testID = tcp.ID{
 
 // req: 9293-MUST-8, 9293-MUST-9, 9293-SHLD-1, 6528-3-1
 func TestInitialSeqIsClockPlusFunctionOfTuple(t *testing.T) {
-	p := &Poller{secret: newSecret([16]byte{1, 2, 3}), now: 1_000_000}
-	first := p.initialSeq(&testID)
-	p.now += 4000 * 1000
-	require.Equal(t, first+1000, p.initialSeq(&testID), "one per 4 microseconds")
+	const now = 1_000_000
+	s := newSecret([16]byte{1, 2, 3})
+	first := s.initialSeq(now, &testID)
+	require.Equal(t, first+1000, s.initialSeq(now+4000*1000, &testID), "one per 4 microseconds")
 
 	// Every part of the tuple, and the secret, changes F.
-	p.now = 1_000_000
 	seen := map[tcp.Seq]bool{first: true}
 	for i, change := range []func(*tcp.ID){
 		func(id *tcp.ID) { id.Local = inet.AddrFrom4([4]byte{10, 0, 0, 3}) },
@@ -31,23 +30,22 @@ func TestInitialSeqIsClockPlusFunctionOfTuple(t *testing.T) {
 	} {
 		id := testID
 		change(&id)
-		seq := p.initialSeq(&id)
+		seq := s.initialSeq(now, &id)
 		require.False(t, seen[seq], "change %d", i)
 		seen[seq] = true
 	}
-	p.secret = newSecret([16]byte{1, 2, 4})
-	require.False(t, seen[p.initialSeq(&testID)], "another secret")
+	s = newSecret([16]byte{1, 2, 4})
+	require.False(t, seen[s.initialSeq(now, &testID)], "another secret")
 }
 
 // req: 7323-7-1
 func TestTimestampOffsetIsPerTupleAndConstant(t *testing.T) {
-	p := &Poller{secret: newSecret([16]byte{1}), now: 5}
-	a := p.timestampOffset(&testID)
-	p.now += 1e9
-	require.Equal(t, a, p.timestampOffset(&testID))
+	s := newSecret([16]byte{1})
+	a := s.timestampOffset(&testID)
+	require.Equal(t, a, s.timestampOffset(&testID))
 	id := testID
 	id.RemotePort++
-	require.NotEqual(t, a, p.timestampOffset(&id))
-	require.NotEqual(t, uint32(p.secret.tuple(useISN, &testID)), a,
+	require.NotEqual(t, a, s.timestampOffset(&id))
+	require.NotEqual(t, uint32(s.tuple(useISN, &testID)), a,
 		"one use tells nothing of the other")
 }

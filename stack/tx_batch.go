@@ -22,114 +22,111 @@ import (
 
 // reply sends the frame in b to mac and frees b afterwards; false when there is no room: b stays
 // the caller's.
-func (p *Poller) reply(b mem.Buf, mac inet.MAC) bool {
-	if p.overheard {
+func (x *transmitter) reply(b mem.Buf, mac inet.MAC) bool {
+	if x.mute {
 		return false
 	}
-	if p.tx.n == len(p.tx.frames) {
-		p.n.Own[DropTxFull]++
+	if x.n == len(x.frames) {
+		x.counters.Own[DropTxFull]++
 		return false
 	}
-	p.tx.meta[b] = bufMeta{conn: noConn, queued: true, freeAfter: true, ahead: true}
-	p.batch(b, mac)
+	x.meta[b] = bufMeta{conn: noConn, queued: true, freeAfter: true, ahead: true}
+	x.batch(b, mac)
 	return true
 }
 
 // batch adds a frame; without room it is dropped and counted, which only frames that waited for a
 // neighbour meet.
-func (p *Poller) batch(b mem.Buf, mac inet.MAC) {
-	t := &p.tx
-	if t.n == len(t.frames) {
-		p.n.Own[DropTxFull]++
-		p.unqueue(b)
+func (x *transmitter) batch(b mem.Buf, mac inet.MAC) {
+	if x.n == len(x.frames) {
+		x.counters.Own[DropTxFull]++
+		x.unqueue(b)
 		return
 	}
-	*(*inet.MAC)(p.pool.Data(b)) = mac
-	at := t.n
-	if m := &t.meta[b]; (m.ahead || t.express) && at != t.ahead {
-		at = t.placeFor(m)
-		copy(t.frames[at+1:t.n+1], t.frames[at:t.n])
+	*(*inet.MAC)(x.pool.Data(b)) = mac
+	at := x.n
+	if m := &x.meta[b]; (m.ahead || x.express) && at != x.ahead {
+		at = x.placeFor(m)
+		copy(x.frames[at+1:x.n+1], x.frames[at:x.n])
 	}
-	if t.frames[at] = b; at == t.ahead && (t.meta[b].ahead || t.express) {
-		t.ahead++
+	if x.frames[at] = b; at == x.ahead && (x.meta[b].ahead || x.express) {
+		x.ahead++
 	}
-	t.n++
+	x.n++
 }
 
 // placeFor is where a frame like m goes that does not wait for others' octets.
-func (t *transmitter) placeFor(m *bufMeta) int {
+func (x *transmitter) placeFor(m *bufMeta) int {
 	if m.conn == noConn {
-		return t.ahead
+		return x.ahead
 	}
-	for at := t.n; at > t.ahead; at-- {
-		if o := &t.meta[t.frames[at-1]]; o.conn == m.conn && o.life == m.life {
+	for at := x.n; at > x.ahead; at-- {
+		if o := &x.meta[x.frames[at-1]]; o.conn == m.conn && o.life == m.life {
 			return at
 		}
 	}
-	return t.ahead
+	return x.ahead
 }
 
 // room says whether the connection being served may add another frame.
-func (p *Poller) room() bool {
-	t := &p.tx
-	if t.hasRoom() {
+func (x *transmitter) room(now int64) bool {
+	if x.hasRoom() {
 		return true
 	}
-	if !t.blocked {
-		p.flush()
+	if !x.blocked {
+		x.flush(now)
 	}
-	if t.hasRoom() && (t.express || !t.blocked) {
+	if x.hasRoom() && (x.express || !x.blocked) {
 		return true
 	}
-	p.n.TxWaits++
+	x.counters.TxWaits++
 	return false
 }
 
-func (t *transmitter) hasRoom() bool {
-	if t.express {
-		return t.ahead < t.burst && t.n < len(t.frames)-t.burst/4 // the rest is for replies and ARP
+func (x *transmitter) hasRoom() bool {
+	if x.express {
+		return x.ahead < x.burst && x.n < len(x.frames)-x.burst/4 // the rest is for replies and ARP
 	}
-	return t.dataRoom() > 0
+	return x.dataRoom() > 0
 }
 
 // dataRoom is how many frames with octets may be added before the batch is offered to the device.
-func (t *transmitter) dataRoom() int { return min(t.chunk-(t.n-t.ahead), t.connMax-t.n) }
+func (x *transmitter) dataRoom() int { return min(x.chunk-(x.n-x.ahead), x.connMax-x.n) }
 
 // flush offers the batch to the device. What it does not take stays, in order, for the next Turn.
-func (p *Poller) flush() {
-	t := &p.tx
-	if t.n == 0 || t.blocked {
-		p.freeDead()
+func (x *transmitter) flush(now int64) {
+	if x.n == 0 || x.blocked {
+		x.dead.free()
 		return
 	}
-	n := p.queue.Tx(t.frames[:t.n])
-	for _, b := range t.frames[:n] {
-		if m := &t.meta[b]; m.refused {
-			m.late, m.refused = max(uint32(p.now>>lateUnit), 1), false
+	n := x.queue.Tx(x.frames[:x.n])
+	for _, b := range x.frames[:n] {
+		if m := &x.meta[b]; m.refused {
+			m.late, m.refused = max(uint32(now>>lateUnit), 1), false
 		}
-		p.n.TxFrames++
-		p.n.TxOctets += uint64(p.pool.Desc(b).Len)
-		p.unqueue(b)
+		x.counters.TxFrames++
+		x.counters.TxOctets += uint64(x.pool.Desc(b).Len)
+		x.unqueue(b)
 	}
-	if t.blocked = n < t.n; t.blocked {
-		if t.chunk = min(t.burst, t.connMax); t.alone {
-			t.chunk = min(2*t.burst, t.connMax)
+	if x.blocked = n < x.n; x.blocked {
+		if x.chunk = min(x.burst, x.connMax); x.alone {
+			x.chunk = min(2*x.burst, x.connMax)
 		}
-		p.n.TxDeferred += t.refuse(n)
-		copy(t.frames, t.frames[n:t.n])
-	} else if t.n >= t.chunk {
-		t.chunk = min(2*t.chunk, t.connMax)
+		x.counters.TxDeferred += x.refuse(n)
+		copy(x.frames, x.frames[n:x.n])
+	} else if x.n >= x.chunk {
+		x.chunk = min(2*x.chunk, x.connMax)
 	}
-	t.n -= n
-	t.ahead = max(t.ahead-n, 0)
-	t.refused = t.n
-	p.freeDead()
+	x.n -= n
+	x.ahead = max(x.ahead-n, 0)
+	x.refused = x.n
+	x.dead.free()
 }
 
 // refuse marks the frames from n on as refused by the device, and returns how many were not before.
-func (t *transmitter) refuse(n int) (first uint64) {
-	for _, b := range t.frames[n:t.n] {
-		if m := &t.meta[b]; !m.refused {
+func (x *transmitter) refuse(n int) (first uint64) {
+	for _, b := range x.frames[n:x.n] {
+		if m := &x.meta[b]; !m.refused {
 			m.refused = true
 			first++
 		}
@@ -137,36 +134,62 @@ func (t *transmitter) refuse(n int) (first uint64) {
 	return first
 }
 
+// abandon drops what was never sent, at the end of the Poller.
+func (x *transmitter) abandon() {
+	for _, b := range x.frames[:x.n] {
+		x.counters.Own[DropStopped]++
+		x.unqueue(b)
+	}
+	x.n, x.ahead, x.refused = 0, 0, 0
+	if x.spare != mem.NoBuf {
+		x.dead.add(x.takeSpare())
+	}
+}
+
 // unqueue says that b has left our queues.
-func (p *Poller) unqueue(b mem.Buf) {
-	m := &p.tx.meta[b]
+func (x *transmitter) unqueue(b mem.Buf) {
+	m := &x.meta[b]
 	m.queued = false
 	if m.freeAfter {
 		m.freeAfter = false
-		p.discard(b)
+		x.dead.add(b)
 	}
 }
 
 // dropOwner ends TCP's use of b.
-func (p *Poller) dropOwner(b mem.Buf) {
-	if m := &p.tx.meta[b]; m.queued {
+func (x *transmitter) dropOwner(b mem.Buf) {
+	if m := &x.meta[b]; m.queued {
 		m.freeAfter = true
 		return
 	}
-	p.discard(b)
+	x.dead.add(b)
 }
 
-// discard frees b, together with others.
-func (p *Poller) discard(b mem.Buf) {
-	if len(p.dead) == cap(p.dead) {
-		p.freeDead()
+// hasFrames says whether the device has yet to take a frame of c's.
+func (x *transmitter) hasFrames(c *Conn) bool {
+	for _, b := range x.frames[:x.n] {
+		if m := &x.meta[b]; m.conn == c.index && m.life == c.life {
+			return true
+		}
 	}
-	p.dead = append(p.dead, b)
+	return false
 }
 
-func (p *Poller) freeDead() {
-	if len(p.dead) > 0 {
-		p.pool.FreeN(p.dead)
-		p.dead = p.dead[:0]
+// haveSpare makes sure that a Buf is at hand. It comes before every tcp.Conn.Next, which must not
+// be asked for a segment that could not be built.
+func (x *transmitter) haveSpare() bool {
+	if x.spare != mem.NoBuf {
+		return true
 	}
+	if x.spare = x.pool.Alloc(); x.spare == mem.NoBuf {
+		x.counters.NoBufWaits++
+		return false
+	}
+	return true
+}
+
+func (x *transmitter) takeSpare() mem.Buf {
+	b := x.spare
+	x.spare = mem.NoBuf
+	return b
 }

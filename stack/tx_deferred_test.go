@@ -43,10 +43,10 @@ func TestDeferredFramesAreCountedOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax = 64 })
 	l.listen(l.b, 7, 16)
-	f := &fitful{Queue: l.a.queue, max: func() int {
+	f := &fitful{Queue: l.a.tx.queue, max: func() int {
 		return []int{1000, 0, 0, 1, 3}[r.IntN(5)]
 	}, waits: map[mem.Buf]bool{}}
-	l.a.queue = f
+	l.a.tx.queue = f
 	for range 8 {
 		l.dial(l.a, l.b, 7, 100_000)
 	}

@@ -28,15 +28,15 @@ type headerTemplate struct {
 }
 
 // putAgain is putHeaders of a segment that the template fits; false: it does not.
-func (p *Poller) putAgain(c *Conn, b mem.Buf, t *tcp.Transmit) bool {
-	l := &p.tx.last
+func (x *transmitter) putAgain(c *Conn, b mem.Buf, t *tcp.Transmit) bool {
+	l := &x.last
 	o := &t.Options
 	if t.Len == 0 || !l.of(c, t.Len) || !plain(t) || t.Ack != l.ack ||
 		t.Window != l.window || t.TOS != l.tos || o.HasTimestamps != l.stamped || o.TSval != l.tsVal ||
 		o.TSecr != l.tsEc {
 		return false
 	}
-	l.put(p.pool, b, t)
+	l.put(x.pool, b, t)
 	return true
 }
 
@@ -55,42 +55,36 @@ func (l *headerTemplate) put(pool *mem.Pool, b mem.Buf, t *tcp.Transmit) {
 	header[tcpFlagsAt] = byte(t.Flags)
 }
 
-// answer sends the segment t, without octets, in b to mac; b is done with when it could not.
-func (p *Poller) answer(b mem.Buf, mac inet.MAC, t *tcp.Transmit) bool {
-	p.putHeaders(b, t, 0, 0)
-	return !p.reply(b, mac)
-}
-
 // putHeaders writes t's headers in front of the n payload octets at the pool's headroom, whose sum
 // is given, all but the Ethernet destination.
-func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
+func (x *transmitter) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
 	hlen := t.HeaderLen()
-	at := p.l2 + iphost.IPLen(&t.ID.Remote) // of the TCP header in the frame
-	h := p.pool.Headroom()
+	at := x.l2 + iphost.IPLen(&t.ID.Remote) // of the TCP header in the frame
+	h := x.pool.Headroom()
 	off := h - hlen - at
-	frame := p.pool.Slot(b)[off : h+n]
+	frame := x.pool.Slot(b)[off : h+n]
 	if t.ID.Remote.Is4() {
-		p.putEthernet(frame, inet.EtherTypeIPv4)
+		x.putEthernet(frame, inet.EtherTypeIPv4)
 		ip := inet.IPv4{
-			TOS: t.TOS, DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
+			TOS: t.TOS, DF: true, TTL: x.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
 			HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + hlen + n,
 		}
-		ip.Put(frame[p.l2:])
+		ip.Put(frame[x.l2:])
 	} else {
-		p.putEthernet(frame, inet.EtherTypeIPv6)
+		x.putEthernet(frame, inet.EtherTypeIPv6)
 		ip := inet.IPv6{
 			TrafficClass: t.TOS, PayloadLen: hlen + n, NextHeader: inet.ProtoTCP,
-			HopLimit: p.host.HopLimit(&t.ID.Remote),
+			HopLimit: x.host.HopLimit(&t.ID.Remote),
 			Src:      t.ID.Local, Dst: t.ID.Remote,
 		}
-		ip.Put(frame[p.l2:])
+		ip.Put(frame[x.l2:])
 	}
 	header := frame[at : at+hlen]
 	t.Put(header)
 	pseudo := inet.PseudoSum(t.ID.Local, t.ID.Remote, inet.ProtoTCP, hlen+n)
-	d := p.pool.Desc(b)
+	d := x.pool.Desc(b)
 	d.Off, d.Len, d.Flags = uint32(off), uint32(len(frame)), 0
-	if p.cfg.Caps.TxChecksum {
+	if x.cfg.Caps.TxChecksum {
 		d.Flags = mem.TxChecksum
 		d.CsumStart, d.CsumOffset = uint16(at), checksumOffset
 		binary.BigEndian.PutUint16(header[checksumOffset:], inet.Fold(pseudo))
@@ -101,16 +95,16 @@ func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
 }
 
 // remember makes t, whose headers have just been written in front of b's octets, the template.
-func (p *Poller) remember(c *Conn, b mem.Buf, t *tcp.Transmit) {
-	l := &p.tx.last
-	if l.octets = 0; t.Len == 0 || !p.cfg.Caps.TxChecksum || !plain(t) {
+func (x *transmitter) remember(c *Conn, b mem.Buf, t *tcp.Transmit) {
+	l := &x.last
+	if l.octets = 0; t.Len == 0 || !x.cfg.Caps.TxChecksum || !plain(t) {
 		return
 	}
-	d := p.pool.Desc(b)
+	d := x.pool.Desc(b)
 	l.octets, l.conn, l.life, l.desc = t.Len, c.index, c.life, *d
 	l.ack, l.window, l.tos = t.Ack, t.Window, t.TOS
 	l.stamped, l.tsVal, l.tsEc = t.Options.HasTimestamps, t.Options.TSval, t.Options.TSecr
-	l.length = copy(l.headers[:], p.pool.Slot(b)[d.Off:p.pool.Headroom()])
+	l.length = copy(l.headers[:], x.pool.Slot(b)[d.Off:x.pool.Headroom()])
 }
 
 // plain says that t has no options but timestamps.

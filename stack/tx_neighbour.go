@@ -7,25 +7,25 @@ import (
 
 // send finds the next hop's MAC and puts the frame into the batch, or leaves it with the neighbour
 // table.
-func (p *Poller) send(b mem.Buf, hop inet.Addr) {
-	p.tx.meta[b].queued = true
-	if !p.tx.hopKnown || p.tx.hop != hop {
-		mac, known, queued, ask := p.neighbours.Lookup(p.now, hop, b)
+func (x *transmitter) send(now int64, b mem.Buf, hop inet.Addr) {
+	x.meta[b].queued = true
+	if !x.hopKnown || x.hop != hop {
+		mac, known, queued, ask := x.neighbours.Lookup(now, hop, b)
 		if ask {
 			to := inet.Broadcast
 			if known {
 				to = mac
 			}
-			p.host.Ask(p.now, hop, to)
+			x.host.Ask(now, hop, to)
 		}
 		if !known {
 			if !queued {
-				p.n.Own[DropNeighbourFull]++
-				p.unqueue(b)
+				x.counters.Own[DropNeighbourFull]++
+				x.unqueue(b)
 			}
 			return
 		}
-		p.tx.hop, p.tx.hopMAC, p.tx.hopKnown = hop, mac, true
+		x.hop, x.hopMAC, x.hopKnown = hop, mac, true
 	}
-	p.batch(b, p.tx.hopMAC)
+	x.batch(b, x.hopMAC)
 }

@@ -59,7 +59,8 @@ func framesOf(t *testing.T, seed uint64, vectors func(int) int) (frames [][]byte
 	u.unit = unit
 	var kept []mem.Buf
 	if seed%4 == 3 { // few Bufs
-		kept = make([]mem.Buf, max(0, l.a.pool.Available()-l.a.Reserve()-l.a.budget.Proven-spare))
+		b := l.a.Budget()
+		kept = make([]mem.Buf, max(0, l.a.pool.Available()-b.Reserve-b.Proven-spare))
 		l.a.pool.AllocN(kept)
 	}
 	l.a.nic.lose = func(f []byte) bool {
@@ -194,7 +195,7 @@ func TestCallsFromWithinCalls(t *testing.T) {
 func TestUnfilledBufsAreNextAgain(t *testing.T) {
 	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow = 200 })
 	u, v := l.open()
-	bufs := &l.a.tx.pulling.bufs
+	bufs := &l.a.sender.pulling.bufs
 	next, many := mem.NoBuf, 0
 	u.vectors = func(n int) int { // fills one, however many it is given
 		if next != mem.NoBuf {

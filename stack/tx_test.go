@@ -235,7 +235,7 @@ func TestPoolPressure(t *testing.T) {
 		return v.edge == 3_000_001
 	})
 	require.NotZero(t, l.a.counters().ShareWaits+l.a.counters().NoBufWaits)
-	require.GreaterOrEqual(t, least, l.a.loans.lentMax-1, "one more is the spare")
+	require.GreaterOrEqual(t, least, l.a.pressure.loans.lentMax-1, "one more is the spare")
 	require.Zero(t, l.a.counters().Queue.RxNoBuf)
 	require.Zero(t, u.conn.Stats().Retransmits)
 	l.a.pool.FreeN(hoard)
@@ -512,8 +512,8 @@ func TestBatchIsFull(t *testing.T) {
 	p.tx.meta[b] = bufMeta{conn: noConn, queued: true, freeAfter: true}
 	p.tx.n = len(p.tx.frames)
 	before := p.n.Own[DropTxFull]
-	p.batch(b, p.mac)
-	p.freeDead()
+	p.tx.batch(b, p.mac)
+	p.dead.free()
 	require.Equal(t, before+1, p.n.Own[DropTxFull])
 	require.Equal(t, free, p.pool.Available())
 	require.Equal(t, len(p.tx.frames), p.tx.n)
