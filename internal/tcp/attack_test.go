@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // What a hostile peer can make one connection do: work per segment, counted in steps, and how long
@@ -26,9 +28,7 @@ func flying(t *testing.T, n int) *script {
 	cfg.NoWindowScale = false
 	s := accepted(t, cfg, "sackOK wscale 7")
 	s.in(". 1 ack 1 win 60000")
-	if got := s.fill(); got != n {
-		t.Fatalf("%d segments in flight, want %d", got, n)
-	}
+	require.Equal(t, n, s.fill())
 	s.sent()
 	return s
 }
@@ -68,9 +68,7 @@ func TestSACKFloodCostsNoWalk(t *testing.T) {
 				blocks += strings.Count(pattern(i), ":")
 			}
 		})
-		if steps > n+3*blocks {
-			t.Errorf("%s: %d steps for %d blocks with %d segments in flight", name, steps, blocks, n)
-		}
+		require.LessOrEqual(t, steps, n+3*blocks, name)
 	}
 }
 
@@ -94,9 +92,7 @@ func TestSACKOfEverySecondSegment(t *testing.T) {
 			acks++
 		}
 	})
-	if steps > 6*acks {
-		t.Errorf("%d steps for %d ACKs", steps, acks)
-	}
+	require.LessOrEqual(t, steps, 6*acks)
 }
 
 // ACKs of what was never sent, of what is too old, and D-SACKs of whatever, move nothing: neither
@@ -118,14 +114,10 @@ func TestLyingACKs(t *testing.T) {
 		s.drain()
 	}
 	after := s.c.Stats()
-	if after.Cwnd != before.Cwnd || after.Flight != before.Flight ||
-		after.Retransmits != before.Retransmits {
-		t.Errorf("cwnd %d, flight %d, %d retransmissions; before %d, %d, %d",
-			after.Cwnd, after.Flight, after.Retransmits, before.Cwnd, before.Flight, before.Retransmits)
-	}
-	if n := len(s.sent()); n > 10 {
-		t.Errorf("%d answers, the limit of challenge ACKs is 10", n)
-	}
+	require.Equal(t, before.Cwnd, after.Cwnd)
+	require.Equal(t, before.Flight, after.Flight)
+	require.Equal(t, before.Retransmits, after.Retransmits)
+	require.LessOrEqual(t, len(s.sent()), 10)
 }
 
 // Dividing an ACK into one per octet gains no more window than one for all: octets are counted (RFC
@@ -168,9 +160,7 @@ func TestOrphanWithAClosedWindow(t *testing.T) {
 		if closed := s.c.State() == Closed; closed != orphaned {
 			t.Errorf("orphaned %v: %v", orphaned, s.c.State())
 		}
-		if took := s.now - 1000*sc; orphaned && took > 110*sc {
-			t.Errorf("ended after %d s", took/sc)
-		}
+		require.False(t, orphaned && s.now-1000*sc > 110*sc)
 	}
 }
 
@@ -191,9 +181,7 @@ func TestFINThatIsNeverAcknowledged(t *testing.T) {
 		}
 	}
 	s.wantState(Closed)
-	if took := s.now - 1000*sc; took > 110*sc {
-		t.Errorf("ended after %d s", took/sc)
-	}
+	require.LessOrEqual(t, s.now-1000*sc, 110*sc)
 }
 
 // A peer that takes its window back gets nothing sent beyond what it shrank to, and the connection
@@ -208,9 +196,7 @@ func TestWindowShrinker(t *testing.T) {
 		flight := s.c.Stats().Flight
 		s.sent()
 		s.in(fmt.Sprintf(". 1 ack %d win 1500", 1+at))
-		if n := s.fill(); n != 0 {
-			t.Fatalf("%d segments sent beyond the window", n)
-		}
+		require.Zero(t, s.fill())
 		at += flight
 	}
 	s.wantState(Established)
@@ -227,9 +213,8 @@ func TestTinyIslands(t *testing.T) {
 		taken += s.last.Len
 		s.drain()
 	}
-	if taken != 64 || len(s.c.held.spans) != 64 {
-		t.Errorf("%d octets taken in %d spans", taken, len(s.c.held.spans))
-	}
+	require.Equal(t, 64, taken)
+	require.Len(t, s.c.held.spans, 64)
 	s.wantDrop(DropRangesFull)
 	s.in("P. 1:3 ack 1") // what is in order is taken still
 	s.wantArrival(0, 2)

@@ -1,6 +1,10 @@
 package tcp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // couple is two established Conns with default options, and no link between: the test moves
 // segments.
@@ -14,22 +18,15 @@ type couple struct {
 func newCouple(tb testing.TB, cfg Config) *couple {
 	p := &couple{now: sc, a: NewConn(cfg), b: NewConn(cfg)}
 	p.a.Connect(p.now, simID(false), 100, 0)
-	if !p.a.Next(p.now, 1, &p.t) {
-		tb.Fatal("no SYN")
-	}
+	require.True(tb, p.a.Next(p.now, 1, &p.t), "no SYN")
 	p.move()
 	p.b.Accept(p.now, simID(true), 200, 0, &p.seg)
-	if !p.b.Next(p.now, 1, &p.t) {
-		tb.Fatal("no SYN,ACK")
-	}
+	require.True(tb, p.b.Next(p.now, 1, &p.t), "no SYN,ACK")
 	p.deliver(p.a)
-	if !p.a.Next(p.now, 1, &p.t) {
-		tb.Fatal("no ACK")
-	}
+	require.True(tb, p.a.Next(p.now, 1, &p.t), "no ACK")
 	p.deliver(p.b)
-	if p.a.State() != Established || p.b.State() != Established {
-		tb.Fatal("not established")
-	}
+	require.Equal(tb, Established, p.a.State(), "not established")
+	require.Equal(tb, Established, p.b.State(), "not established")
 	return p
 }
 
@@ -67,9 +64,7 @@ func (p *couple) exchange() {
 
 func TestNoAllocation(t *testing.T) {
 	p := newCouple(t, Config{NoDelay: true})
-	if n := testing.AllocsPerRun(1000, p.exchange); n != 0 {
-		t.Errorf("in order: %v allocations", n)
-	}
+	require.Zero(t, testing.AllocsPerRun(1000, p.exchange))
 	// A loss and its repair: of every burst the first segment is lost once.
 	if n := testing.AllocsPerRun(200, func() {
 		p.now += 1000
@@ -106,9 +101,7 @@ func TestNoAllocation(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("with a loss: %v allocations", n)
 	}
-	if p.a.Stats().FastRetransmits == 0 {
-		t.Error("nothing was repaired")
-	}
+	require.NotZero(t, p.a.Stats().FastRetransmits, "nothing was repaired")
 	// Close and use again.
 	if n := testing.AllocsPerRun(20, func() {
 		p.a.Abort(p.now)

@@ -1,15 +1,17 @@
 package tcp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // The peer's MSS is rounded down to what a cookie can say.
 func TestCookieClassRoundsDown(t *testing.T) {
 	for mss, want := range map[uint16]uint16{0: 536, 1: 64, 64: 64, 535: 64, 536: 536, 1219: 536,
 		1220: 1220, 1459: 1440, 1460: 1460, 8939: 4036, 65535: 8940} {
 		h := Half{mss: mss}
-		if got := cookieMSS[h.Cookie(&Config{})]; got != want {
-			t.Errorf("MSS %d: %d, want %d", mss, got, want)
-		}
+		require.Equal(t, want, cookieMSS[h.Cookie(&Config{})], "MSS %d", mss)
 	}
 }
 
@@ -21,15 +23,12 @@ func TestCookieRoundTrip(t *testing.T) {
 		for age := range uint32(4) {
 			now := int64(slot+age)*cookieSlotNs + int64(i)
 			gotSlot, gotClass := CookieOf(now, &ack)
-			if gotClass != class || (gotSlot == slot) != (age < 2) {
-				t.Fatalf("slot %d class %d: %d %d at age %d", slot, class, gotSlot, gotClass, age)
-			}
-			if CookieMatches(&ack, gotSlot, gotClass, mac) != (gotSlot&1 == slot&1) {
-				t.Fatalf("slot %d at age %d", slot, age)
-			}
-			if CookieMatches(&ack, gotSlot, gotClass, mac^1<<(i%cookieMACBits)) {
-				t.Fatal("another MAC matches")
-			}
+			require.Equal(t, class, gotClass, "slot %d at age %d", slot, age)
+			require.Equal(t, age < 2, gotSlot == slot, "slot %d at age %d", slot, age)
+			require.Equal(t, gotSlot&1 == slot&1, CookieMatches(&ack, gotSlot, gotClass, mac),
+				"slot %d at age %d", slot, age)
+			require.False(t, CookieMatches(&ack, gotSlot, gotClass, mac^1<<(i%cookieMACBits)),
+				"another MAC matches")
 		}
 	}
 }
@@ -100,10 +99,9 @@ func TestResumeKnowsTheSynAck(t *testing.T) {
 		ack.Options.clear()
 		c.Input(now, &ack)
 		st := c.Stats()
-		if again && (st.SRTTNs != 0 || st.Cwnd != 1000 || st.RTONs != 3*sc) || !again &&
-			(st.SRTTNs != 1030*ms || st.Cwnd != 10000) {
-			t.Errorf("again %v: %+v", again, st)
-		}
+		require.False(t, again && (st.SRTTNs != 0 || st.Cwnd != 1000 || st.RTONs != 3*sc))
+		require.False(t, !again &&
+			(st.SRTTNs != 1030*ms || st.Cwnd != 10000))
 	}
 }
 

@@ -1,6 +1,10 @@
 package tcp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // A half-open connection judges segments in the RFC's order: RST by its sequence number, SYN, an
 // old timestamp, the window, and then the ACK.
@@ -45,9 +49,7 @@ func TestHalfJudge(t *testing.T) {
 	} {
 		h := Half{iss: iss, irs: irs}
 		s := Segment{Flags: tc.flags, Seq: at(tc.seq), Ack: tc.ack, Len: tc.len}
-		if got := h.Judge(&Config{ReceiveWindow: wnd}, &s); got != tc.want {
-			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
-		}
+		require.Equal(t, tc.want, h.Judge(&Config{ReceiveWindow: wnd}, &s), tc.name)
 	}
 	// A SYN,ACK's window is not scaled; one of no octets takes what begins at it.
 	h := Half{iss: iss, irs: irs}
@@ -60,9 +62,7 @@ func TestHalfJudge(t *testing.T) {
 		{0, 0, 0, HalfOpen}, {0, 1, 0, HalfAgain},
 	} {
 		s := Segment{Flags: ACK, Seq: at(tc.seq), Ack: iss + 1, Len: tc.len}
-		if got := h.Judge(&Config{ReceiveWindow: tc.wnd}, &s); got != tc.want {
-			t.Errorf("%+v: %v", tc, got)
-		}
+		require.Equal(t, tc.want, h.Judge(&Config{ReceiveWindow: tc.wnd}, &s), "%+v", tc)
 	}
 }
 
@@ -81,8 +81,7 @@ func TestHalfJudgeTimestamps(t *testing.T) {
 		h := Half{iss: 1, irs: 1, ts: tc.ours, tsVal: 5}
 		s := Segment{Flags: ACK, Seq: 2, Ack: 2}
 		s.Options.HasTimestamps, s.Options.TSval = tc.theirs, tc.val
-		if got := h.Judge(&Config{ReceiveWindow: 100, NoTimestamps: tc.noTS}, &s); got != tc.want {
-			t.Errorf("%+v: %v", tc, got)
-		}
+		require.Equal(t, tc.want, h.Judge(&Config{ReceiveWindow: 100, NoTimestamps: tc.noTS}, &s),
+			"%+v", tc)
 	}
 }

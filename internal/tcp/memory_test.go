@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The oracle is the set of units that were handed out.
@@ -25,9 +27,7 @@ func TestBuddyAgainstNaive(t *testing.T) {
 				order := rng.IntN(6)
 				at, ok := b.take(order)
 				if !ok {
-					if order == 0 && free > 0 {
-						t.Fatalf("seed %d step %d: no unit with %d of %d free", seed, step, free, units)
-					}
+					require.False(t, order == 0 && free > 0, "seed %d step %d: no unit of %d", seed, step, units)
 					continue
 				}
 				if int(at)%(1<<order) != 0 || int(at)+1<<order > units {
@@ -52,9 +52,7 @@ func TestBuddyAgainstNaive(t *testing.T) {
 				}
 				free += 1 << r.order
 			}
-			if b.free != free {
-				t.Fatalf("seed %d step %d: %d free, want %d", seed, step, b.free, free)
-			}
+			require.Equal(t, free, b.free, "seed %d step %d", seed, step)
 		}
 		for _, r := range out {
 			b.give(r.at, r.order)
@@ -106,9 +104,7 @@ func TestIdleConnHoldsNoMemory(t *testing.T) {
 	m, ss := shared(t, sackOnly(), 1)
 	s := ss[0]
 	wantAllFree(t, m)
-	if roomOf(s.c, s.now) != 1000 {
-		t.Fatal("no room")
-	}
+	require.Equal(t, 1000, roomOf(s.c, s.now), "no room")
 	wantAllFree(t, m) // to ask is not to take
 	s.push(100)
 	s.in(". 1001:2001 ack 1")
@@ -140,9 +136,7 @@ func TestRingGrows(t *testing.T) {
 	for n := s.fill(); len(want) < n; {
 		want = append(want, Handle(len(want)))
 	}
-	if len(want) != 128-splitReserve {
-		t.Fatalf("%d segments in a ring of 128", len(want))
-	}
+	require.Len(t, want, 128-splitReserve)
 	if st := m.Stats(); st.Records-st.RecordsFree != 128 {
 		t.Fatalf("%+v", st)
 	}
@@ -168,18 +162,14 @@ func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	ss[0].push(100, 100)
 	ss[0].sent()
 	ss[0].in(". 1 ack 301")
-	if m.RunsFree() != 0 {
-		t.Fatal("freed before Release")
-	}
+	require.Zero(t, m.RunsFree(), "freed before Release")
 	ss[0].release()
 	if m.RunsFree() != 1 || roomOf(s.c, s.now) != 1000 || s.c.WaitsForMemory() {
 		t.Fatal("no room with memory")
 	}
 	s.push(100)
 	s.expect(". 1:101 ack 1")
-	if m.Stats().RecordsShort == 0 {
-		t.Error("not counted")
-	}
+	require.NotZero(t, m.Stats().RecordsShort, "not counted")
 }
 
 // A FIN that finds no record waits, and is not lost; nor is what the peer does meanwhile.
@@ -192,9 +182,8 @@ func TestFINWaitsForMemory(t *testing.T) {
 	s := ss[2]
 	s.c.CloseSend(s.now)
 	s.expect()
-	if !s.c.WaitsForMemory() || roomOf(s.c, s.now) != 0 {
-		t.Fatal("it does not wait for memory")
-	}
+	require.True(t, s.c.WaitsForMemory(), "it does not wait for memory")
+	require.Zero(t, roomOf(s.c, s.now), "it does not wait for memory")
 	s.wantState(Established)
 	s.in("F. 1:2 ack 1")
 	s.wantState(CloseWait)
@@ -204,9 +193,7 @@ func TestFINWaitsForMemory(t *testing.T) {
 	ss[1].release()
 	s.expect("F. 1:2 ack 2")
 	s.wantState(LastAck)
-	if s.c.WaitsForMemory() {
-		t.Error("it still waits for memory")
-	}
+	require.False(t, s.c.WaitsForMemory(), "it still waits for memory")
 	s.in(". 2 ack 2")
 	s.wantState(Closed)
 }
@@ -221,9 +208,7 @@ func TestLastQuarterIsForNewRuns(t *testing.T) {
 		s.c.sndWnd = 1 << 20
 		s.fill()
 	}
-	if got := m.RunsFree(); got < 16 {
-		t.Fatalf("%d runs left", got)
-	}
+	require.GreaterOrEqual(t, m.RunsFree(), 16)
 	for _, s := range ss[4:] {
 		s.push(100)
 	}
@@ -283,9 +268,7 @@ func TestSimulatedLinkWithScarceMemory(t *testing.T) {
 			h.c.Init(m)
 		}
 		s.a.c.Connect(s.now, simID(false), Seq(s.rng.Uint32()), s.rng.Uint32())
-		if err := s.run(2_000_000); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		require.NoError(t, s.run(2_000_000), "seed %d", seed)
 		for _, h := range [...]*simHost{s.a, s.b} {
 			h.c.EndTimeWait()
 			h.c.Release()
@@ -293,9 +276,7 @@ func TestSimulatedLinkWithScarceMemory(t *testing.T) {
 		wantAllFree(t, m)
 		short += m.Stats().RecordsShort + m.Stats().SpansShort
 	}
-	if short == 0 {
-		t.Error("memory was never short")
-	}
+	require.NotZero(t, short, "memory was never short")
 }
 
 func TestMemoryDefaults(t *testing.T) {
@@ -305,14 +286,12 @@ func TestMemoryDefaults(t *testing.T) {
 			(st.Spans/4 < spansMin*conns || st.Records/4 < recordsMin*min(conns, 2048)) {
 			t.Errorf("%d Conns: others can take the first run of one: %+v", conns, st)
 		}
-		if st.Records < min(conns*1024, 64*1024) || st.Spans < min(conns*64, 64*64) {
-			t.Errorf("%d Conns: %+v", conns, st)
-		}
+		require.GreaterOrEqual(t, st.Records, min(conns*1024, 64*1024), "%d Conns", conns)
+		require.GreaterOrEqual(t, st.Spans, min(conns*64, 64*64), "%d Conns", conns)
 		octets := 40*st.Records + 24*st.Spans + int(unsafe.Sizeof(inFlight{}))*st.Records/recordsMin +
 			int(unsafe.Sizeof(ranges{}))*st.Spans/spansMin
-		if conns > 1 && octets/conns > 5600 || conns == 100_000 && octets/conns > 100 {
-			t.Errorf("%d Conns: %d octets each", conns, octets/conns)
-		}
+		require.False(t, conns > 1 && octets/conns > 5600)
+		require.False(t, conns == 100_000 && octets/conns > 100)
 	}
 }
 

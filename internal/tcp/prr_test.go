@@ -3,6 +3,8 @@ package tcp
 import (
 	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The proportion is of octets, rounded up to the segment that would go next: not to SMSS, while
@@ -14,9 +16,7 @@ func TestPRRCountsOctets(t *testing.T) {
 	for _, next := range []int{100, 101, 1000, 8000, smss} {
 		p := prr{recoverFS: recoverFS}
 		inflight := recoverFS - next
-		if n := p.sndCnt(0, inflight, ssthresh, smss, next, false); n != smss {
-			t.Errorf("%d to begin with, want SMSS for the fast retransmit", n)
-		}
+		require.Equal(t, smss, p.sndCnt(0, inflight, ssthresh, smss, next, false))
 		p.out += next
 		inflight += next
 		for delivered := 100; inflight-100 > ssthresh; delivered += 100 {
@@ -69,14 +69,9 @@ func TestPRRSmallSegments(t *testing.T) {
 		if st.Flight-st.Sacked-st.Lost <= ssthresh {
 			break
 		}
-		if bound := (delivered*ssthresh+fs-1)/fs + size; sent > bound {
-			t.Fatalf("%d octets sent after %d were delivered, at most %d in proportion", sent,
-				delivered, bound)
-		}
+		require.LessOrEqual(t, sent, (delivered*ssthresh+fs-1)/fs+size, "after %d octets", delivered)
 	}
-	if sent < lost*size/4 {
-		t.Errorf("%d octets sent again", sent)
-	}
+	require.GreaterOrEqual(t, sent, lost*size/4)
 }
 
 // What would go next: a lost segment, one that is queued, or whatever the layer above makes.
@@ -86,9 +81,7 @@ func TestNextLen(t *testing.T) {
 	s := opened(t, cfg, "mss 1000 sackOK", 10*ms)
 	want := func(n int) {
 		t.Helper()
-		if got := s.c.nextLen(); got != n {
-			t.Errorf("%d, want %d", got, n)
-		}
+		require.Equal(t, n, s.c.nextLen())
 	}
 	want(1000)
 	s.push(1000, 1000, 300) // Nagle's algorithm keeps the last

@@ -1,6 +1,10 @@
 package tcp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // The minimum of the last period or two: a path that has become longer is believed in time.
 //
@@ -12,13 +16,9 @@ func TestMinimumIsWindowed(t *testing.T) {
 		t.Helper()
 		now += after
 		m.add(now, v)
-		if m.value() != want {
-			t.Errorf("at %d s minimum %d, want %d", now/sc, m.value(), want)
-		}
+		require.Equal(t, want, m.value(), "at %d s minimum", now/sc)
 	}
-	if m.value() != 0 {
-		t.Error("a minimum of nothing")
-	}
+	require.Zero(t, m.value(), "a minimum of nothing")
 	add(0, 50, 50)
 	add(sc, 40, 40)
 	add(sc, 90, 40)
@@ -65,18 +65,12 @@ func TestReorderingWindowNarrowsAgain(t *testing.T) {
 	s.c.adapt(true, false)
 	s.c.sndUna = s.c.sndNxt
 	s.c.adapt(true, false)
-	if k.mult != 3 {
-		t.Fatalf("multiplier %d after two round trips", k.mult)
-	}
+	require.EqualValues(t, 3, k.mult)
 	for i := range reoWndPersistFull {
-		if k.mult != 3 {
-			t.Fatalf("multiplier %d after %d recoveries", k.mult, i)
-		}
+		require.EqualValues(t, 3, k.mult, "after %d recoveries", i)
 		s.c.adapt(false, true)
 	}
-	if k.mult != 1 {
-		t.Errorf("multiplier %d", k.mult)
-	}
+	require.EqualValues(t, 1, k.mult)
 	s.c.sndUna = 0
 }
 
@@ -102,53 +96,4 @@ func TestOneLossTimer(t *testing.T) {
 	s.in(". 1 ack 10001 win 0")
 	s.push(1000)
 	want(timerPersist, 210*ms)
-}
-
-// Without SACK there is neither RACK nor probe.
-//
-// req: 8985-4-1
-func TestNoRACKWithoutSACK(t *testing.T) {
-	s := ten(t, plain())
-	s.in(". 1 ack 1 sack 1001:6001")
-	s.advance(150 * ms)
-	s.expect()
-	if st := s.c.Stats(); st.LossProbes != 0 || s.c.sent.sacked != 0 || st.FastRetransmits != 0 {
-		t.Errorf("%+v", st)
-	}
-}
-
-// The retransmission timer runs from when the probe is sent, which may be long after it was due:
-// the device may have taken nothing meanwhile.
-//
-// req: 8985-7.3-1
-func TestTimeoutAfterALateProbe(t *testing.T) {
-	s := opened(t, sackOnly(), "mss 1000 sackOK", 50*ms)
-	s.push(1000, 1000)
-	s.sent()
-	s.now = s.c.Deadline()
-	s.c.Expire(s.now)
-	s.now += 100 * ms
-	s.expect(". 1001:2001 ack 1 rtx")
-	if at := s.now + s.c.rto(); s.c.Deadline() != at {
-		t.Errorf("the timer fires at %d, want %d", s.c.Deadline()-s.now, at-s.now)
-	}
-}
-
-// Of what one ACK SACKs, in whatever order its blocks come, the most recently sent is RACK.segment:
-// sequence decides among those of one time.
-//
-// req: 8985-6.2-3
-func TestLatestOfSeveralBlocks(t *testing.T) {
-	for _, blocks := range []string{"1001:2001,8001:9001,4001:5001", "8001:9001,4001:5001,1001:2001",
-		"4001:5001,1001:2001,8001:9001"} {
-		s := ten(t, sackOnly())
-		s.in(". 1 ack 1 sack " + blocks)
-		if k := s.c.recovery.rack; k.endSeq != 9000 {
-			t.Errorf("%s: RACK.segment ends at %d", blocks, k.endSeq)
-		}
-		if s.c.sent.lost != 6000 {
-			t.Errorf("%s: %d octets lost, all that lies below 8001 and is not SACKed is", blocks,
-				s.c.sent.lost)
-		}
-	}
 }

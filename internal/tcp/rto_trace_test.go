@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The RTO of a connection against RFC 6298 written down in floating point, over round trips of any
@@ -33,16 +35,13 @@ func TestRTOTrace(t *testing.T) {
 		s.in("S. 0:1 ack 1 win 60000 mss 1000")
 		sample(50 * float64(ms))
 		for at := 1; at < 20_000; at += 100 {
-			if got := float64(s.c.Stats().RTONs); math.Abs(got-rto) > 100+rto*1e-6 {
-				t.Fatalf("seed %d at %d: RTO %.0f, want %.0f", seed, at, got, rto)
-			}
+			require.False(t, math.Abs(float64(s.c.Stats().RTONs)-rto) > 100+rto*1e-6,
+				"seed %d at %d: want %.0f", seed, at, rto)
 			start := s.now
 			s.push(100)
 			if rng.IntN(5) == 0 {
 				s.advance(s.c.Stats().RTONs + rng.Int64N(ms)) // sent again
-				if s.c.Stats().Timeouts == 0 {
-					t.Fatal("no timeout")
-				}
+				require.NotZero(t, s.c.Stats().Timeouts, "no timeout")
 				rto = math.Min(2*rto, 60*float64(sc))
 			} else {
 				s.now += int64(min(float64(ms)+rng.Float64()*2*srtt, 0.9*rto))

@@ -5,10 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/cc"
 )
@@ -16,27 +19,40 @@ import (
 // A file testdata/NAME.tcp holds scripts, much as packetdrill writes them. "== NAME" begins one;
 // comments say what it proves and which requirements it is the test of. A line is one step; #
 // begins a comment. Whatever the Conn sends must be asked for by > lines before the next action.
+// A script with a table runs for each of its rows,
+//
+//	| NAME | CELL | CELL
+//
+// with $1, $2 in its lines standing for the cells; ";" in a cell is between steps.
 //
 //	config FLAGS        begins a Conn: sack ts wscale nagle pacing exact ecn=active ecn=passive, FIELD=VALUE of Config
 //	accept SEGMENT      the peer's SYN opens the connection
 //	accepted OPTIONS    so, through the handshake; opened 10ms OPTIONS: one that takes that long
 //	begin NAME          what the function of that name in starts does
-//	connect             we do
+//	connect             we do; connect. and accept. : Next is asked later
+//	close               CloseSend; abort: Abort
 //	started             its start is over: ACKs are delayed
 //	peer FIELD VALUE    what the peer's segments say from here on: win, ts
 //	< SEGMENT           the peer sends it; <! : its octets are refused; <. and <!. : Next is asked later
 //	> SEGMENT           the Conn has sent it; > nothing: it has sent no more
 //	sent [N]            forgets what was sent, which is N segments
 //	drain               Next is asked
-//	+ 10ms              the time passes and timers fire; + deadline: until Expire is next due
-//	late 10ms           the time passes and nobody looks
+//	+ 10ms              the time passes and timers fire; + 10ms- : 1 ns less; + deadline: until Expire is due
+//	due 10ms SEGMENT    Expire is next due then, and SEGMENT is sent
+//	ends 10ms STATE     the state changes to STATE then, not 1 ns sooner
+//	until NAME N        timers fire, one after another, until that field of Stats is N; what was
+//	                    sent before the last of them is forgotten
+//	late 10ms           the time passes and nobody looks; late deadline
 //	pause 10ms          the time passes and is excused
 //	push N [N...]       segments of that many octets are queued, each with room for it
 //	push. N             one is, whatever the room, and Next is asked later; push!. N: with PSH
 //	fill [N]            full segments while there is room: N of them, and then what is sent need not be asked for
+//	control SEGMENT     NextControl gives it; nothing
+//	probe N             a probe of the path that large is sent, and three segments of 100 octets
 //	emss N              SetEMSSLimit
+//	set FIELD V         of Conn
 //	call METHOD ARGS    of Conn; now is the time
-//	repeat N ... end    the lines between, so many times
+//	repeat N ... end    the lines between, so many times; {5+10i} in them is 5, 15, 25
 //
 // What a script looks at, and may do before it asks for what was sent:
 //
@@ -47,21 +63,24 @@ import (
 //	released N [N...]   the handles that come back; where no line asks, each < takes them; any
 //	cwnd N ssthresh N   as Stats say; so any field of Stats: stat NAME [not] N
 //	recovery NAME N...  wantRecovery
-//	is NAME [not] V     a method of Conn, a field of the last Arrival (last.NAME), room
+//	is NAME [not] V     a method or a field of Conn, a field of the last Arrival (last.NAME), room
 //	deadline [not] 10ms when Expire is next due; never
 type scenario struct {
 	*script
 	name  string
+	rows  []string
 	lines []string
 	first int // number of lines[0] in the file
 	cfg   Config
 	keep  bool // handles, for a line that asks for them
+	turn  int  // of the innermost repeat
 }
 
 // starts are states that many scripts begin in.
 var starts = map[string]func(*testing.T, Config) *script{
 	"ten":       ten,
 	"alive":     func(t *testing.T, _ Config) *script { return alive(t) },
+	"lost":      lost,
 	"large":     func(t *testing.T, _ Config) *script { return large(t) },
 	"limited":   func(t *testing.T, _ Config) *script { return limited(t) },
 	"recovered": func(t *testing.T, _ Config) *script { return recovered(t) },
@@ -70,18 +89,21 @@ var starts = map[string]func(*testing.T, Config) *script{
 
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.tcp")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		base := filepath.Base(f)
 		t.Run(strings.TrimSuffix(base, ".tcp"), func(t *testing.T) {
 			for _, x := range scenarios(base, string(text)) {
-				t.Run(x.name, x.run)
+				if len(x.rows) == 0 {
+					t.Run(x.name, x.run)
+				}
+				for _, r := range x.rows {
+					y := x.row(strings.Split(r, "|"))
+					t.Run(x.name+"/"+y.name, y.run)
+				}
 			}
 		})
 	}
@@ -95,16 +117,32 @@ func scenarios(file, text string) (all []*scenario) {
 			continue
 		}
 		x := all[len(all)-1]
-		x.keep = x.keep || strings.HasPrefix(line, "released ")
 		line, _, _ = strings.Cut(line, "#")
+		cells, isRow := strings.CutPrefix(line, "|")
+		if isRow {
+			x.rows, line = append(x.rows, cells), ""
+		}
 		x.lines = append(x.lines, strings.TrimSpace(line))
 	}
 	return all
 }
 
+// row is the script with the cells of a row, the first its name, in place of $0, $1 and so on.
+func (x *scenario) row(cells []string) *scenario {
+	var pairs []string
+	for i, c := range cells {
+		pairs = append(pairs, "$"+strconv.Itoa(i), strings.TrimSpace(c))
+	}
+	y := *x
+	y.name = pairs[1]
+	y.lines = strings.Split(strings.NewReplacer(pairs...).Replace(strings.Join(x.lines, "\n")), "\n")
+	return &y
+}
+
 func (x *scenario) run(t *testing.T) {
 	x.cfg = plain()
 	x.script = newScript(t, x.cfg)
+	x.keep = strings.Contains(strings.Join(x.lines, ";"), "released ")
 	x.steps(0, len(x.lines))
 	x.where = x.name + " ends: "
 	x.expect()
@@ -113,27 +151,36 @@ func (x *scenario) run(t *testing.T) {
 // steps takes lines [from, to).
 func (x *scenario) steps(from, to int) {
 	for i := from; i < to; i++ {
-		words := strings.Fields(x.lines[i])
-		if len(words) == 0 {
-			continue
-		}
-		x.where = fmt.Sprintf("line %d: %s: ", x.first+i, x.lines[i])
-		if words[0] == "repeat" {
-			end := i + slices.Index(x.lines[i:to], "end")
-			for range x.number(words[1]) {
-				x.steps(i+1, end)
+		for step := range strings.SplitSeq(x.lines[i], ";") {
+			words := strings.Fields(counted.ReplaceAllStringFunc(step, x.count))
+			if len(words) == 0 {
+				continue
 			}
-			i = end
-			continue
-		}
-		if !x.looks(words[0], words[1:]) && !x.acts(words[0], words[1:]) {
-			x.fatalf("what is %q?", words[0])
+			x.where = fmt.Sprintf("%s, line %d: %s: ", x.name, x.first+i, strings.Join(words, " "))
+			if words[0] == "repeat" {
+				end := i + slices.Index(x.lines[i:to], "end")
+				for x.turn = range x.number(words[1]) {
+					x.steps(i+1, end)
+				}
+				i = end
+			} else if !x.looks(words[0], words[1:]) && !x.acts(words[0], words[1:]) {
+				x.fatalf("what is %q?", words[0])
+			}
 		}
 	}
 }
 
+var counted = regexp.MustCompile(`\{-?\d+\+\d+i\}`)
+
+// count is what {A+Bi} stands for in this turn of a repeat.
+func (x *scenario) count(text string) string {
+	a, b := pair(strings.Trim(text, "{i}"), "+")
+	return strconv.Itoa(a + b*x.turn)
+}
+
 // asked are the actions that may come before what was sent is asked for.
-var asked = []string{">", "push", "push.", "push!.", "fill", "call", "late", "drain", "sent"}
+var asked = []string{">", "push", "push.", "push!.", "fill", "call", "late", "drain", "sent", "set",
+	"close", "abort", "until", "ends"}
 
 // acts does an action, if verb is one.
 func (x *scenario) acts(verb string, args []string) bool {
@@ -142,7 +189,8 @@ func (x *scenario) acts(verb string, args []string) bool {
 		x.expect() // nothing unasked
 	}
 	switch verb {
-	case "config", "accept", "accepted", "opened", "begin", "connect", "started", "peer":
+	case "config", "accept", "accept.", "accepted", "opened", "begin", "connect", "connect.",
+		"started", "peer":
 		x.opens(verb, rest, args)
 	case "<", "<!", "<.", "<!.":
 		x.deliver(rest, strings.HasPrefix(verb, "<!"))
@@ -165,10 +213,24 @@ func (x *scenario) acts(verb string, args []string) bool {
 	case "drain":
 		x.drain()
 	case "+":
-		if rest == "deadline" {
+		x.advance(x.duration(rest))
+	case "due":
+		x.same(x.c.Deadline()-x.now, args[:1])
+		x.advance(x.duration(args[0]))
+		x.expectNext(strings.Join(args[1:], " "))
+	case "ends":
+		before := x.c.State()
+		x.advance(x.duration(args[0]) - 1)
+		x.wantState(before)
+		x.advance(1)
+		x.same(x.c.State(), args[1:])
+	case "until":
+		for n := 0; fmt.Sprint(x.field(reflect.ValueOf(x.c.Stats()), args[0])) != args[1]; n++ {
+			if n == 1000 {
+				x.fatalf("never: %+v", x.c.Stats())
+			}
+			x.sent()
 			x.advance(x.c.Deadline() - x.now)
-		} else {
-			x.advance(x.duration(rest))
 		}
 	case "late":
 		x.now += x.duration(rest)
@@ -190,6 +252,23 @@ func (x *scenario) acts(verb string, args []string) bool {
 			x.fatalf("room for %d segments", n)
 		}
 		x.sent()
+	case "control":
+		var t Transmit
+		if got := x.c.NextControl(x.now, &t); got != (rest != "nothing") {
+			x.fatalf("%v: %s", got, x.show(&t))
+		} else if got {
+			x.out = append(x.out, sentSegment{t, x.now})
+			x.expectNext(rest)
+		}
+	case "probe":
+		x.probe(x.number(rest))
+	case "set":
+		f := x.at(args[0])
+		x.set(reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem(), args[1])
+	case "close":
+		x.c.CloseSend(x.now)
+	case "abort":
+		x.c.Abort(x.now)
 	case "emss":
 		x.c.SetEMSSLimit(x.number(args[0]))
 		x.drain()
@@ -210,18 +289,16 @@ func (x *scenario) opens(verb, rest string, args []string) {
 			x.configure(a)
 		}
 		x.script = newScript(x.t, x.cfg)
-	case "accept":
+	case "accept", "accept.":
 		x.accept(rest)
-		x.drain()
 	case "accepted":
 		x.script = accepted(x.t, x.cfg, rest)
 	case "opened":
 		x.script = opened(x.t, x.cfg, strings.Join(args[1:], " "), x.duration(args[0]))
 	case "begin":
 		x.script = starts[rest](x.t, x.cfg)
-	case "connect":
+	case "connect", "connect.":
 		x.connect()
-		x.drain()
 	case "started":
 		x.started()
 	case "peer":
@@ -231,6 +308,9 @@ func (x *scenario) opens(verb, rest string, args []string) {
 		case "ts":
 			x.ts = args[1] == "true"
 		}
+	}
+	if verb == "connect" || verb == "accept" {
+		x.drain()
 	}
 }
 
@@ -275,14 +355,11 @@ func (x *scenario) looks(verb string, args []string) bool {
 	case "is":
 		x.same(x.value(args[0]), args[1:])
 	case "deadline":
-		got := "never"
-		if at := x.c.Deadline(); at != never {
-			got = fmt.Sprint(at - x.now)
+		at := x.c.Deadline()
+		if at != never {
+			at -= x.now
 		}
-		if want := args[len(args)-1]; want != "never" {
-			args[len(args)-1] = fmt.Sprint(x.duration(want))
-		}
-		x.same(got, args)
+		x.same(at, args)
 	default:
 		return false
 	}
@@ -296,10 +373,17 @@ func (x *scenario) same(got any, want []string) {
 	if no {
 		want = want[1:]
 	}
+	for i, w := range want {
+		if timed.MatchString(w) {
+			want[i] = fmt.Sprint(x.duration(w))
+		}
+	}
 	if (fmt.Sprint(got) == strings.Join(want, " ")) == no {
 		x.fatalf("got %v", got)
 	}
 }
+
+var timed = regexp.MustCompile(`^(\d+[num]?s|never)$`)
 
 func (x *scenario) field(v reflect.Value, name string) any {
 	f := v.FieldByName(name)
@@ -317,7 +401,21 @@ func (x *scenario) value(name string) any {
 	if f, found := strings.CutPrefix(name, "last."); found {
 		return x.field(reflect.ValueOf(x.last), f)
 	}
-	return x.call(name, nil)[0].Interface()
+	if reflect.ValueOf(x.c).MethodByName(name).IsValid() {
+		return x.call(name, nil)[0].Interface()
+	}
+	return x.at(name)
+}
+
+// at is a field of Conn, or a field's field.
+func (x *scenario) at(path string) reflect.Value {
+	v := reflect.ValueOf(x.c)
+	for name := range strings.SplitSeq(path, ".") {
+		if v = reflect.Indirect(v).FieldByName(name); !v.IsValid() {
+			x.fatalf("no field %s", name)
+		}
+	}
+	return v
 }
 
 // call calls a method of Conn.
@@ -343,6 +441,8 @@ func (x *scenario) set(v reflect.Value, a string) {
 	switch {
 	case v.Kind() == reflect.Bool:
 		v.SetBool(a == "true")
+	case a == "forever":
+		v.SetInt(Forever)
 	case v.CanUint():
 		v.SetUint(uint64(x.number(a)))
 	case strings.HasSuffix(a, "s"):
@@ -393,6 +493,14 @@ func (x *scenario) number(a string) int {
 }
 
 func (x *scenario) duration(a string) int64 {
+	switch less, isLess := strings.CutSuffix(a, "-"); {
+	case isLess:
+		return x.duration(less) - 1
+	case a == "deadline":
+		return x.c.Deadline() - x.now
+	case a == "never":
+		return never
+	}
 	for _, unit := range []struct {
 		name string
 		ns   int64

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+	"github.com/stretchr/testify/require"
 )
 
 func unhex(s string) []byte {
@@ -64,9 +65,8 @@ func TestGoldenHeaders(t *testing.T) {
 	for _, tt := range golden {
 		wire := unhex(tt.wire)
 		var seg Segment
-		if d := Parse(wire, &seg); d != DropNone || seg != tt.seg {
-			t.Errorf("%s: %v\n got %+v\nwant %+v", tt.name, d, seg, tt.seg)
-		}
+		require.Equal(t, DropNone, Parse(wire, &seg), tt.name)
+		require.Equal(t, tt.seg, seg, tt.name)
 		x := transmitOf(&tt.seg)
 		b := bytes.Repeat([]byte{0xee}, HeaderLenMax)
 		if n := x.HeaderLen(); n != len(wire) {
@@ -74,10 +74,9 @@ func TestGoldenHeaders(t *testing.T) {
 			continue
 		}
 		x.Put(b)
-		if !bytes.Equal(b[:len(wire)], wire) ||
-			!bytes.Equal(b[len(wire):], bytes.Repeat([]byte{0xee}, HeaderLenMax-len(wire))) {
-			t.Errorf("%s:\n put %x\nwant %x", tt.name, b, wire)
-		}
+		require.True(t, bytes.Equal(b[:len(wire)], wire), "%s: %x", tt.name, b)
+		require.True(t, bytes.Equal(b[len(wire):], bytes.Repeat([]byte{0xee}, HeaderLenMax-len(wire))),
+			"%s: %x", tt.name, b)
 	}
 }
 
@@ -89,17 +88,13 @@ func TestTruncatedHeaders(t *testing.T) {
 			if n < HeaderLenMin {
 				want = DropShort
 			}
-			if d := Parse(wire[:n:n], new(Segment)); d != want {
-				t.Errorf("%s cut to %d: %v", tt.name, n, d)
-			}
+			require.Equal(t, want, Parse(wire[:n:n], new(Segment)), "%s cut to %d", tt.name, n)
 		}
 	}
 	b := unhex(golden[4].wire)
 	for _, offset := range []byte{0, 4} {
 		b[12] = offset << 4
-		if d := Parse(b, new(Segment)); d != DropHeaderLen {
-			t.Errorf("data offset %d: %v", offset, d)
-		}
+		require.Equal(t, DropHeaderLen, Parse(b, new(Segment)), "data offset %d", offset)
 	}
 }
 
@@ -146,12 +141,9 @@ func TestOptions(t *testing.T) {
 	} {
 		var seg Segment
 		d := Parse(withOptions(unhex(tt.b), 7), &seg)
-		if d != tt.drop || seg.Options != tt.want {
-			t.Errorf("%s: %v %+v, want %v %+v", tt.name, d, seg.Options, tt.drop, tt.want)
-		}
-		if d == DropNone && seg.Len != 7 {
-			t.Errorf("%s: %d payload octets", tt.name, seg.Len)
-		}
+		require.Equal(t, tt.drop, d, tt.name)
+		require.Equal(t, tt.want, seg.Options, tt.name)
+		require.False(t, d == DropNone && seg.Len != 7, tt.name)
 	}
 }
 
@@ -166,9 +158,7 @@ func TestPutAgainstGopacket(t *testing.T) {
 		b := make([]byte, x.HeaderLen())
 		x.Put(b)
 		var l layers.TCP
-		if err := l.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
-			t.Fatalf("seed %d, %d: %v: %x", seed, i, err, b)
-		}
+		require.NoError(t, l.DecodeFromBytes(b, gopacket.NilDecodeFeedback), "%d: %x", i, b)
 		if l.Seq != uint32(x.Seq) || l.Ack != uint32(x.Ack) || l.Window != x.Window ||
 			uint16(l.SrcPort) != x.ID.LocalPort ||
 			l.SYN != (x.Flags&SYN != 0) || l.FIN != (x.Flags&FIN != 0) || l.RST != (x.Flags&RST != 0) ||
@@ -187,9 +177,8 @@ func TestPutAgainstGopacket(t *testing.T) {
 			t.Fatalf("seed %d, %d: options %v of %+v", seed, i, l.Options, x.Options)
 		}
 		var seg Segment
-		if d := Parse(b, &seg); d != DropNone || seg.Options != x.Options {
-			t.Fatalf("seed %d, %d: %v %+v, want %+v", seed, i, d, seg.Options, x.Options)
-		}
+		require.Equal(t, DropNone, Parse(b, &seg), "%d", i)
+		require.Equal(t, x.Options, seg.Options, "%d", i)
 	}
 }
 
@@ -221,9 +210,7 @@ func TestSeqLen(t *testing.T) {
 		f    Flags
 		want int
 	}{{0, 5}, {SYN, 6}, {FIN, 6}, {SYN | FIN | ACK | RST | PSH, 7}} {
-		if got := (&Segment{Flags: tt.f, Len: 5}).SeqLen(); got != tt.want {
-			t.Errorf("%08b: %d", tt.f, got)
-		}
+		require.Equal(t, tt.want, (&Segment{Flags: tt.f, Len: 5}).SeqLen(), "%08b", tt.f)
 	}
 }
 
@@ -233,12 +220,9 @@ func TestSeqIsModular(t *testing.T) {
 		a, b Seq
 		want int
 	}{{1, 0, 1}, {0, 1, -1}, {5, 0xfffffffb, 10}, {0xfffffffb, 5, -10}, {7, 7, 0}} {
-		if got := tt.a.Sub(tt.b); got != tt.want {
-			t.Errorf("%d - %d = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-		if tt.a.Less(tt.b) != (tt.want < 0) || tt.a.LessEq(tt.b) != (tt.want <= 0) {
-			t.Errorf("order of %d and %d", tt.a, tt.b)
-		}
+		require.Equal(t, tt.want, tt.a.Sub(tt.b), "%d - %d", tt.a, tt.b)
+		require.Equal(t, tt.want < 0, tt.a.Less(tt.b), "order of %d and %d", tt.a, tt.b)
+		require.Equal(t, tt.want <= 0, tt.a.LessEq(tt.b), "order of %d and %d", tt.a, tt.b)
 	}
 }
 
@@ -280,17 +264,13 @@ func FuzzParse(f *testing.F) {
 		again := make([]byte, n)
 		x.Put(again)
 		var s2 Segment
-		if d := Parse(again, &s2); d != DropNone {
-			t.Fatalf("own header: %v", d)
-		}
+		require.Equal(t, DropNone, Parse(again, &s2))
 		s2.HdrLen, s2.Len, s2.Urgent = s.HdrLen, s.Len, s.Urgent
 		s2.Options.ScaleTooLarge = s.Options.ScaleTooLarge // it is told as 14, the largest
 		for i := s.Options.SACKCount; i < sackBlocksMax; i++ {
 			s.Options.SACK[i], s2.Options.SACK[i] = SACKBlock{}, SACKBlock{}
 		}
-		if s2 != s {
-			t.Fatalf("round trip\n%+v\n%+v", s, s2)
-		}
+		require.Equal(t, s, s2)
 	})
 }
 
