@@ -13,6 +13,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -62,7 +63,7 @@ func requireSame(b testing.TB, sent, arrived []byte) {
 // connection like the one that is measured: the CRC must end it before any of them is placed.
 func requireCRC(b *testing.B, mtu int, opt opts) {
 	b.Helper()
-	link := newLink(b, mtu, false)
+	link := newLink(b, wire.Config{MTU: mtu})
 	var faulty *fault.Queue
 	server := newHost(b, link.Port(0), "10.9.0.1/24", mtu)
 	client := faultyHost(b, link.Port(1), "10.9.0.2/24", mtu, &faulty)
@@ -75,8 +76,7 @@ func requireCRC(b *testing.B, mtu int, opt opts) {
 	require.NoError(b, <-damaged)
 	require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
 		Local: c.region.Slice(0, 4096), Signaled: true, RemoteSTag: s.region.STag(),
-		RemoteOffset: s.region.Base(),
-	})))
+		RemoteOffset: s.region.Base()})))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	select {

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -19,8 +17,6 @@ import (
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
 )
-
-const manyConns = 100_000
 
 // pollers are two of them on a wire, turned by one goroutine in virtual time.
 type pollers struct {
@@ -161,16 +157,6 @@ func TestOctetsPerIdleConnection(t *testing.T) {
 	require.LessOrEqual(t, octets, float64(limit))
 }
 
-// BenchmarkIdleConnections says what 100,000 idle ends take, what a Poller takes for any number
-// included.
-func BenchmarkIdleConnections(b *testing.B) {
-	octets := 0.0
-	for b.Loop() {
-		octets, _ = idleOctets(b, manyConns)
-	}
-	b.ReportMetric(octets, "octets/conn")
-}
-
 // echo is a client that sends small requests, or a server that answers each.
 type echo struct {
 	idler
@@ -202,73 +188,12 @@ func (e *echo) Pull(dst [][]byte) (got stack.Pulled) {
 	return got
 }
 
-// requireEchoes: n requests and their answers have arrived.
-func requireEchoes(b *testing.B, clients, servers []echo, n int) {
-	b.Helper()
-	asked, answered := 0, 0
-	for i := range clients {
-		asked, answered = asked+servers[i].got, answered+clients[i].got
-	}
-	require.Equal(b, n*requestOctets, asked)
-	require.Equal(b, n*requestOctets, answered)
-}
-
 // cpuNs is the processor time this process has had: on a shared machine it says more than the clock
 // on the wall.
 func cpuNs(tb testing.TB) int64 {
 	var u unix.Rusage
 	require.NoError(tb, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return u.Utime.Nano() + u.Stime.Nano()
-}
-
-// BenchmarkSegmentAtConnections is what one segment costs, both ends and the wire together, when
-// each request and each answer is for another connection of so many, picked at random. The mark: at
-// 100,000 at most twice what it is at 1.
-func BenchmarkSegmentAtConnections(b *testing.B) {
-	// from 32 on every segment of a burst is another connection's
-	for _, n := range []int{1, 32, 1000, manyConns} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			p := newPollers(b, n)
-			clients := make([]echo, n)
-			servers := make([]echo, n)
-			p.establish(n, func(server bool, i int) knower {
-				if server {
-					servers[i].server = true
-					return &servers[i]
-				}
-				return &clients[i]
-			})
-			r := rand.New(rand.NewPCG(1, 1))
-			order := make([]uint32, 1<<20)
-			for i := range order {
-				order[i] = uint32(r.IntN(n))
-			}
-			frames := func() uint64 {
-				var s, c stack.Counters
-				p.server.Snapshot(&s)
-				p.client.Snapshot(&c)
-				return s.RxFrames + c.RxFrames
-			}
-			start, cpu := frames(), cpuNs(b)
-			b.ReportAllocs()
-			b.ResetTimer()
-			const burst = 32
-			for i := 0; i < b.N; i += burst {
-				for j := range burst {
-					e := &clients[order[(i+j)%len(order)]]
-					e.owed += requestOctets
-					e.Conn.Send()
-				}
-				for p.turn(burst*250) > 0 {
-				}
-			}
-			b.StopTimer()
-			requireEchoes(b, clients, servers, (b.N+burst-1)/burst*burst)
-			b.ReportMetric(float64(cpuNs(b)-cpu)/float64(frames()-start), "cpu-ns/segment")
-			b.ReportMetric(float64(frames()-start)/float64(b.N), "segments/op")
-			runtime.KeepAlive(p)
-		})
-	}
 }
 
 // shortLived is one end of a connection that is closed as soon as it is open, the server first.

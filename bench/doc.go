@@ -31,14 +31,16 @@
 //   - Write over memif, through the switch: as Write with 4 copies, without offloads; the writer
 //     lends its Bufs.
 //   - 8 octets, 64 octets: as BenchmarkLatency8 and BenchmarkSend64, an end on each core.
-//   - TAP: as BenchmarkTAP; the sender sleeps in the kernel.
+//   - TAP: from MPA over the kernel's TCP through a TAP into our stack; the sender sleeps in the
+//     kernel.
 //   - Turns: every Turn of the ping-pong of 8 octets, timed on both cores; the causes of those that
 //     take over 10 us.
 //   - crowd: 64 TCP connections over a device of 10 Gbit/s (internal/fault) and a path of 10 us
 //     each way, in virtual time, so the same on every machine: 8 octets there and back beside 63
 //     bulk senders, to an idle device, the worst of all, and Jain's index of the 63. The queue in a
 //     real device comes on top.
-//   - connections: as BenchmarkSegmentAtConnections and TestOctetsPerIdleConnection.
+//   - connections: what a segment costs, both ends, when each request and each answer is another
+//     connection's, picked at random; idle ends as in TestOctetsPerIdleConnection.
 //   - start-ups: connections made, started up, aborted and destroyed; 1, 32 and 256 at once, one
 //     core.
 //   - Linux TCP over veth: sockets with buffers of 4 MiB, reads and writes of 64 KiB, in the same

@@ -39,8 +39,7 @@ type pinger struct {
 	samples []int64 // ns there and back; the asking end's
 	failed  error
 	done    atomic.Bool
-	ended   chan struct{} // of both ends: one entry for each that is done
-	late    *atomic.Bool  // of both ends: patience has run out, or one of them failed
+	late    *atomic.Bool // of both ends: patience has run out, or one of them failed
 	cs      [4]rnic.Completion
 }
 
@@ -116,31 +115,25 @@ func (p *pinger) step() int {
 		p.late.Store(true) // the other end need not wait
 	}
 	if p.failed != nil || now > p.rounds {
-		p.finish()
+		p.done.Store(true)
 		return 1
 	}
 	p.say(now)
 	if !p.asks && now == p.rounds {
-		p.finish()
+		p.done.Store(true)
 	}
 	return 1
-}
-
-func (p *pinger) finish() {
-	p.done.Store(true)
-	p.ended <- struct{}{}
 }
 
 // pingPair is a connection and its two ends' programs.
 func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answer *pinger) {
 	s, c := connect(t, server, client, 4096, opts{ConnParam: rnic.ConnParam{NoMarkers: true}})
 	rounds := uint64(n + pingWarm)
-	late, ended := lateness(t), make(chan struct{}, 2)
+	late := lateness(t)
 	ask = &pinger{
 		end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: touched(n), late: late,
-		ended: ended,
 	}
-	answer = &pinger{end: s, peer: c.region, sends: sends, rounds: rounds, late: late, ended: ended}
+	answer = &pinger{end: s, peer: c.region, sends: sends, rounds: rounds, late: late}
 	if sends {
 		for range 8 {
 			ask.listen()
@@ -165,10 +158,9 @@ func touched(n int) []int64 {
 // application sees them. They are a number, which must be the next one; looking at it is timed. The
 // mark: 2 us, median, for a Write between two cores that poll.
 //
-//   - each: the applications run to completion on their Pollers (stack.Config.OnTurn), each end
-//     on a core of its own
-//   - one-core: the same, both ends on one core in turns: what the way costs without what passes
-//     between cores
+//   - one-core: the applications run to completion on their Pollers (stack.Config.OnTurn), both
+//     ends on one core in turns: what the way costs without what passes between cores, which is
+//     the yardstick "latency"
 //   - threads: each application on a goroutine beside its Poller's: four that poll, whatever
 //     cores there are
 //   - waits (Sends): likewise, but the applications wait for completions (CompletionQueue.Wait)
@@ -179,33 +171,10 @@ func BenchmarkLatency8(b *testing.B) {
 		if sends {
 			name = "send"
 		}
-		b.Run(name+"/each", func(b *testing.B) { pingEach(b, sends) })
 		b.Run(name+"/one-core", func(b *testing.B) { pingOneCore(b, sends) })
 		b.Run(name+"/threads", func(b *testing.B) { pingBeside(b, sends, gosched) })
 	}
 	b.Run("send/waits", func(b *testing.B) { pingBeside(b, true, (*pinger).wait) })
-}
-
-func pingEach(b *testing.B, sends bool) {
-	server, client := rig(b, 1500, true)
-	ask, answer := pingPair(b, server, client, sends, b.N)
-	server.run(b, answer.step)
-	b.ReportAllocs()
-	b.ResetTimer()
-	client.run(b, ask.step)
-	patient := time.After(patience)
-	for ends := 0; ends < 2 && !ask.late.Load(); {
-		select {
-		case <-ask.ended:
-			ends++
-		case <-patient:
-			ask.late.Store(true)
-		}
-	}
-	b.StopTimer()
-	client.run(b, nil)
-	server.run(b, nil)
-	reportLatency(b, ask, answer)
 }
 
 func pingOneCore(b *testing.B, sends bool) {

@@ -34,26 +34,16 @@ func (h *host) turned() int {
 	return h.app()
 }
 
-// run lets app run on the Poller from now on; nil ends it. It returns when that is so.
-func (h *host) run(b testing.TB, app func() int) {
-	b.Helper()
-	done := make(chan struct{})
-	require.NoError(b, h.poller.Submit(func() { h.app = app; close(done) }))
-	<-done
-}
-
 // rig is two hosts on a wire.
 func rig(b *testing.B, mtu int, offload bool) (server, client *host) {
 	b.Helper()
-	link := newLink(b, mtu, offload)
+	link := newLink(b, wire.Config{MTU: mtu, ChecksumOffload: offload})
 	return newHost(b, link.Port(0), "10.9.0.1/24", mtu), newHost(b, link.Port(1), "10.9.0.2/24", mtu)
 }
 
-func newLink(b testing.TB, mtu int, offload bool) *wire.Link {
+func newLink(b testing.TB, cfg wire.Config) *wire.Link {
 	b.Helper()
-	arena := newArena(b, 64<<20)
-	cfg := wire.Config{MTU: mtu, ChecksumOffload: offload}
-	memory, err := arena.Carve(cfg.MemoryBytes(), 4096)
+	memory, err := newArena(b, int64(cfg.MemoryBytes())+4096).Carve(cfg.MemoryBytes(), 4096)
 	require.NoError(b, err)
 	cfg.Memory = memory
 	link, err := wire.New(cfg)

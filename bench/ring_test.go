@@ -13,7 +13,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// stationed is a port with an address: net_ring has none.
+// stationed is a port with a MAC of ours: net_ring's have none, and take every frame.
 type stationed struct {
 	pmd.Port
 	mac [6]byte

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -111,8 +112,7 @@ type smallReceiver struct {
 	told   uint64
 	wrong  int // messages that are not what was sent
 	failed error
-	done   chan struct{} // closed when n have come
-	list   bool          // buffers are posted again together
+	list   bool // buffers are posted again together
 	cs     [postBurst]rnic.Completion
 	wrs    [postBurst]rnic.WorkRequest
 }
@@ -143,9 +143,7 @@ func (r *smallReceiver) step() int {
 		} else if _, err := r.qp.PostRecv(r.buffer(c.ID)); err != nil {
 			r.failed = err
 		}
-		if r.got++; r.got == r.n {
-			close(r.done)
-		}
+		r.got++
 	}
 	if r.list {
 		if _, err := r.qp.PostRecv(r.wrs[:work]...); err != nil {
@@ -207,7 +205,7 @@ func smallPair(t testing.TB, server, client *host, w smallWay,
 	s, c := connect(t, server, client, smallRegion, w.options())
 	newNoise(t).fill(c.region.Bytes()[textsAt:])
 	send := &smallSender{end: c, n: n, every: w.every, list: w.list}
-	recv := &smallReceiver{end: s, list: w.list, to: c.region, n: n, done: make(chan struct{})}
+	recv := &smallReceiver{end: s, list: w.list, to: c.region, n: n}
 	for i := range uint64(smallRecvs) {
 		require.NoError(t, errOf(recv.qp.PostRecv(recv.buffer(i))))
 	}
@@ -250,7 +248,7 @@ func (c *clock) resume() {
 // newTogether is two hosts on a wire. Until own, and from the end of the test on, a goroutine turns
 // them.
 func newTogether(t testing.TB) *together {
-	link := newLink(t, 1500, true)
+	link := newLink(t, wire.Config{MTU: 1500, ChecksumOffload: true})
 	g := &together{server: quietHost(t, link.Port(0), "10.9.0.1/24", 1500),
 		client: quietHost(t, link.Port(1), "10.9.0.2/24", 1500)}
 	t.Cleanup(g.own) // the last thing
@@ -309,17 +307,12 @@ func (g *together) own() {
 //
 //   - one-core: both ends' Pollers and applications on one goroutine: what a message costs
 //     altogether.
-//   - two-cores: each end's Poller and, run to completion on it, its application on a core of its
-//     own.
 //   - threads: Pollers and applications on four goroutines, whatever cores there are.
 func BenchmarkSend64(b *testing.B) {
 	var once sync.Once
 	refused := func(b *testing.B) { once.Do(func() { requireCRC(b, 1500, smallWays[0].options()) }) }
 	for _, w := range smallWays {
 		b.Run("one-core/"+w.String(), func(b *testing.B) { refused(b); sendOneCore(b, w) })
-	}
-	for _, w := range smallWays {
-		b.Run("two-cores/"+w.String(), func(b *testing.B) { refused(b); sendTwoCores(b, w) })
 	}
 	b.Run("threads/"+smallWays[1].String(), func(b *testing.B) {
 		refused(b)
@@ -361,24 +354,6 @@ func sendOneCore(b *testing.B, w smallWay) {
 	g.client.app, g.server.app = nil, nil
 	reportSends(b, send, recv, 1)
 	b.ReportMetric(float64(cpu)/float64(b.N), "cpu-ns/op")
-}
-
-func sendTwoCores(b *testing.B, w smallWay) {
-	server, client := rig(b, 1500, true)
-	send, recv := smallPair(b, server, client, w, uint64(b.N))
-	server.run(b, recv.step)
-	b.ReportAllocs()
-	b.ResetTimer()
-	client.run(b, send.step)
-	select {
-	case <-recv.done:
-	case <-time.After(patience):
-		b.Error("not all has come") // and why not, below
-	}
-	b.StopTimer()
-	client.run(b, nil)
-	server.run(b, nil)
-	reportSends(b, send, recv, 2)
 }
 
 func sendThreads(b *testing.B, w smallWay) {

@@ -129,29 +129,6 @@ func (s *starts) accept(req *rnic.ConnRequest) {
 	}
 }
 
-// BenchmarkStartups is connections with MPA's start-up, QueuePairs made and destroyed, so many at
-// once, both ends on one core; cpu-ns has the collector, too.
-func BenchmarkStartups(b *testing.B) {
-	for _, n := range []int{1, 32, 256} {
-		b.Run(fmt.Sprintf("outstanding=%d", n), func(b *testing.B) {
-			s := newStarts(b, n)
-			late := lateness(b)
-			b.ReportAllocs()
-			b.ResetTimer()
-			cpu := cpuNs(b)
-			for s.made < b.N && s.failed == nil && !late.Load() {
-				s.step()
-			}
-			cpu = cpuNs(b) - cpu
-			b.StopTimer()
-			require.NoError(b, s.failed)
-			require.GreaterOrEqual(b, s.made, b.N)
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "conns/s")
-			b.ReportMetric(float64(cpu)/float64(b.N), "cpu-ns/op")
-		})
-	}
-}
-
 // A start-up, both ends, takes no more allocations and octets than it does today: two QueuePairs
 // with their rings, two connections, the request, private data, what the Pollers are given to do,
 // and the error and flight record of the end that was reset.

@@ -81,16 +81,12 @@ func writeRound(ctx context.Context, b *testing.B, s, c *end, n int) {
 		if i >= outstanding {
 			c.reap(ctx, b, 1)
 		}
-		require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
-			ID: uint64(i), Local: c.region.Slice(from(i)*message, message), Signaled: true,
-			RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + uint64(i%slots*message),
-		})))
+		require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: uint64(i),
+			Local: c.region.Slice(from(i)*message, message), Signaled: true, RemoteSTag: s.region.STag(),
+			RemoteOffset: s.region.Base() + uint64(i%slots*message)})))
 	}
-	require.NoError(
-		b,
-		errOf(
-			c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.region.Slice(slots*message, lastLen),
-				Signaled: true})))
+	require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend,
+		Local: c.region.Slice(slots*message, lastLen), Signaled: true})))
 	s.reap(ctx, b, 1)
 	c.reap(ctx, b, min(n, outstanding)+1) // they are there, or the Send would not be
 }

@@ -8,7 +8,6 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -145,33 +144,4 @@ func budgetTable(before [2]map[string]string, now [2]map[string]float64) string 
 			now[1][name])
 	}
 	return b.String()
-}
-
-func TestBudget(t *testing.T) {
-	const traces = `File: bench.test
-Type: cpu
------------+-------------------------------------------------------
-             side: left
-      30ms   runtime.memmove
-             github.com/rnicd/rnicd/mpa.(*Sender).Put
-             github.com/rnicd/rnicd/rnic/internal/qp.(*Engine).Pull
------------+-------------------------------------------------------
-             side: left
-      10ms   github.com/rnicd/rnicd/rnic/internal/qp.(*Engine).Pull (inline)
-             github.com/rnicd/rnicd/stack.(*Poller).Turn
------------+-------------------------------------------------------
-      20ms   runtime.futex
-`
-	spent := stages(traces)
-	require.Equal(t, map[string]time.Duration{
-		"copy in mpa": 30 * time.Millisecond, "rnic/internal/qp": 10 * time.Millisecond,
-		"runtime": 20 * time.Millisecond,
-	}, spent)
-	first := budgetTable(parseBudget(""), [2]map[string]float64{{"tcp": 5, "mpa": 7}, {"tcp": 1}})
-	require.Equal(t, "stage\tsender before, ns\tsender\treceiver before, "+
-		"ns\treceiver\nmpa\t\t7.0\t\t0.0\ntcp\t\t5.0\t\t1.0\n", first)
-	second := budgetTable(parseBudget(first),
-		[2]map[string]float64{{"tcp": 4}, {"tcp": 2, "crc32c": 1}})
-	require.Equal(t, "stage\tsender before, ns\tsender\treceiver before, "+
-		"ns\treceiver\ntcp\t5.0\t4.0\t1.0\t2.0\ncrc32c\t\t0.0\t\t1.0\n", second)
 }

@@ -108,17 +108,14 @@ func crowdPart(y *yardstick) {
 	}
 	rate := sum * 8 / float64(p.now-began)
 	crowded := measure()
-	exact := func(v float64) yard.Value {
-		return yard.Value{Best: v, Median: v, Low: v, High: v, Slices: 1}
-	}
 	y.row("8 octets there and back, device idle", "us", yard.Goal{}, idle,
 		"10 Gbit/s, 10 us each way, in virtual time")
 	y.row("8 octets there and back beside 63 that always send", "us", yard.Goal{},
 		yard.Samples(crowded), "the same")
 	y.row("8 octets beside 63 that always send to an idle device, at the worst", "x", atMost(3),
-		exact(slices.Max(crowded)/idle.Median), "")
+		exactly(slices.Max(crowded)/idle.Median, 1), "")
 	y.row("63 that always send: Jain's index of their octets", "", atLeast(0.95),
-		exact(sum*sum/(float64(len(to))*squares)), "1: all alike")
-	y.row("63 that always send: payload", "Gbit/s", yard.Goal{}, exact(rate),
+		exactly(sum*sum/(float64(len(to))*squares), 1), "1: all alike")
+	y.row("63 that always send: payload", "Gbit/s", yard.Goal{}, exactly(rate, 1),
 		"9.49 is all of 10 Gbit/s")
 }

@@ -16,14 +16,6 @@ import (
 
 func init() { parts = append(parts, part{"dpdk", dpdkPart}) }
 
-// addressed is a port with a MAC of ours: net_ring's have none, and take every frame.
-type addressed struct {
-	pmd.Port
-	mac [6]byte
-}
-
-func (p addressed) MAC() [6]byte { return p.mac }
-
 // dpdkPart is bulk Write over DPDK's net_ring beside pmd/wire.
 func dpdkPart(y *yardstick) {
 	const name = "Write over DPDK's net_ring to pmd/wire, MTU 1500"
@@ -50,7 +42,7 @@ func dpdkPart(y *yardstick) {
 		port, err := dpdk.Open(dpdk.Config{Vdev: vdev, Arena: arena, MTU: c.mtu})
 		require.NoError(y, err)
 		y.Cleanup(func() { require.NoError(y, port.Close()) })
-		ports[i] = addressed{port, [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
+		ports[i] = stationed{port, [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
 	}
 	s := y.take(writing(y, "Write beside net_ring", c, false),
 		writingOn(y, "Write over net_ring", onPorts(y, c, ports, pools), false))

@@ -48,9 +48,8 @@ func (w *endlessWriter) step() int {
 	}
 	w.done += uint64(n)
 	for w.posted-w.done < outstanding && w.failed == nil {
-		_, err := w.qp.PostSend(
-			rnic.WorkRequest{ID: w.posted, Op: rnic.OpWrite, Local: w.region.Slice(0, pieceMessage),
-				Signaled: true, RemoteSTag: farSTag})
+		_, err := w.qp.PostSend(rnic.WorkRequest{ID: w.posted, Op: rnic.OpWrite,
+			Local: w.region.Slice(0, pieceMessage), Signaled: true, RemoteSTag: farSTag})
 		if err != nil {
 			w.failed = err
 			break

@@ -51,8 +51,8 @@ func latencyPart(y *yardstick) {
 	y.row("Write of 8 octets, one way, median", "us", atMost(0.8), v,
 		"best decile, median and quartiles of all exchanges")
 	tail := yard.Quantile(halves, 0.999)
-	y.row("Write of 8 octets, one way, p99.9", "us", atMost(10),
-		yard.Value{Best: tail, Median: tail, Low: tail, High: tail, Slices: v.Slices}, "of all exchanges")
+	y.row("Write of 8 octets, one way, p99.9", "us", atMost(10), exactly(tail, v.Slices),
+		"of all exchanges")
 }
 
 // sendsPart is Sends of 64 octets a core: two cores, one for each end.
@@ -129,11 +129,10 @@ func connectionsPart(y *yardstick) {
 		note = "the goal is about 1,000,000: make bench"
 	}
 	y.row(fmt.Sprintf("memory of an end, %d connections", many), "octets", size,
-		yard.Value{Best: octets, Median: octets, Low: octets, High: octets, Slices: 1}, note)
+		exactly(octets, 1), note)
 	rate := float64(many) / took.Seconds()
 	y.row(fmt.Sprintf("connections set up a second of processor time, %d", many), "1/s", yard.Goal{},
-		yard.Value{Best: rate, Median: rate, Low: rate, High: rate, Slices: 1},
-		"TCP, both ends on one core, the collector's time too")
+		exactly(rate, 1), "TCP, both ends on one core, the collector's time too")
 	runtime.GC()
 	s := y.take(echoing(y, 32), echoing(y, many))
 	y.row(fmt.Sprintf("a segment among %d connections to among 32", many), "x", goal,

@@ -18,7 +18,6 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/memif"
-	"github.com/rnicd/rnicd/pmd/wire"
 )
 
 // sharedPool is a pool in an arena that a client of memif lends.
@@ -44,18 +43,6 @@ func attach(t testing.TB, cfg memif.Config) *memif.Port {
 	defer cancel()
 	require.NoError(t, p.AwaitLink(ctx, true))
 	return p
-}
-
-// overWire is two hosts on a pmd/wire that copies, and has no offloads, as memif.
-func overWire(t testing.TB, mtu int) *together {
-	cfg := wire.Config{MTU: mtu}
-	memory, err := newArena(t, int64(cfg.MemoryBytes())+4096).Carve(cfg.MemoryBytes(), 4096)
-	require.NoError(t, err)
-	cfg.Memory = memory
-	link, err := wire.New(cfg)
-	require.NoError(t, err)
-	c := cable{mtu: mtu}
-	return onPorts(t, c, [2]pmd.Port{link.Port(0), link.Port(1)}, cablePools(t, c))
 }
 
 // overMemif is two hosts back to back: the one that writes lends its Bufs.
@@ -141,37 +128,24 @@ func writingTurned(t testing.TB, name string, g *together, between func() int,
 // with the switch on the core of the receiver, what there is where two cores are all.
 func switchPart(y *yardstick) {
 	for _, mtu := range []int{1500, 9000} {
-		sw, turn := overSwitch(y, mtu)
-		w := []*yard.Contender{
-			writingTurned(y, fmt.Sprintf("Write over wire, one core, MTU %d", mtu),
-				overWire(y, mtu), nil, true),
-			writingTurned(y, fmt.Sprintf("Write over memif, one core, MTU %d", mtu),
-				overMemif(y, mtu), nil, true),
-			writingTurned(y, fmt.Sprintf("Write over the switch, one core, MTU %d", mtu), sw, turn, true),
-		}
-		s := y.take(w...)
-		y.row(fmt.Sprintf("Write over memif to wire, one core, MTU %d", mtu), "x", atLeast(0.9),
-			yard.Ratio(s[1], s[0]), "")
-		y.row(fmt.Sprintf("Write through the switch to wire, one core for all, MTU %d", mtu), "x",
-			atLeast(0.6), yard.Ratio(s[2], s[0]), "")
-		for _, x := range s {
-			y.row(x.Name, "Gbit/s", yard.Goal{}, yard.Rate(x, 8e-9), "")
-		}
-		sw2, turn2 := overSwitch(y, mtu)
-		s = y.take(
-			writingTurned(y, fmt.Sprintf("Write over wire, two cores, MTU %d", mtu), overWire(y, mtu),
-				nil, false),
-			writingTurned(y, fmt.Sprintf("Write over memif, two cores, MTU %d", mtu), overMemif(y, mtu),
-				nil, false),
-			writingTurned(y, fmt.Sprintf("Write over the switch, two cores, MTU %d", mtu), sw2,
-				turn2, false),
-		)
-		y.row(fmt.Sprintf("Write over memif to wire, two cores, MTU %d", mtu), "x", atLeast(0.9),
-			yard.Ratio(s[1], s[0]), "")
-		y.row(fmt.Sprintf("Write through the switch to wire, two cores for all three, MTU %d", mtu), "x",
-			atLeast(0.6), yard.Ratio(s[2], s[0]), "")
-		for _, x := range s {
-			y.row(x.Name, "Gbit/s", yard.Goal{}, yard.Rate(x, 8e-9), "")
+		for _, cores := range []struct{ name, all string }{{"one core", "one core for all"},
+			{"two cores", "two cores for all three"}} {
+			sw, turn := overSwitch(y, mtu)
+			over := func(what string, g *together, turn func() int) *yard.Contender {
+				return writingTurned(y, fmt.Sprintf("Write over %s, %s, MTU %d", what, cores.name, mtu), g,
+					turn, cores.name == "one core")
+			}
+			s := y.take(
+				// it copies, and has no offloads, as memif
+				over("wire", newCable(y, cable{mtu: mtu, bare: true}), nil),
+				over("memif", overMemif(y, mtu), nil), over("the switch", sw, turn))
+			y.row(fmt.Sprintf("Write over memif to wire, %s, MTU %d", cores.name, mtu), "x", atLeast(0.9),
+				yard.Ratio(s[1], s[0]), "")
+			y.row(fmt.Sprintf("Write through the switch to wire, %s, MTU %d", cores.all, mtu), "x",
+				atLeast(0.6), yard.Ratio(s[2], s[0]), "")
+			for _, x := range s {
+				y.row(x.Name, "Gbit/s", yard.Goal{}, yard.Rate(x, 8e-9), "")
+			}
 		}
 		runtime.GC()
 	}

@@ -132,6 +132,11 @@ func (y *yardstick) missing(unit string, goal yard.Goal, why string, names ...st
 	}
 }
 
+// exactly is the value of one measurement over n.
+func exactly(v float64, n int) yard.Value {
+	return yard.Value{Best: v, Median: v, Low: v, High: v, Slices: n}
+}
+
 func atLeast(v float64) yard.Goal { return yard.Goal{Want: v} }
 func atMost(v float64) yard.Goal  { return yard.Goal{Want: v, AtMost: true} }
 

@@ -124,8 +124,7 @@ func turnsPart(y *yardstick) {
 	all := &left.all
 	all.Merge(&right.all)
 	one := func(name, unit string, v float64, note string) {
-		y.row(name, unit, yard.Goal{},
-			yard.Value{Best: v, Median: v, Low: v, High: v, Slices: int(all.N())}, note)
+		y.row(name, unit, yard.Goal{}, exactly(v, int(all.N())), note)
 	}
 	for _, q := range []float64{0.5, 0.99, 0.999, 0.9999} {
 		one(fmt.Sprintf("a Turn of the ping-pong, p%v", 100*q), "ns", float64(all.Quantile(q)),

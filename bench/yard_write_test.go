@@ -25,6 +25,7 @@ import (
 type cable struct {
 	mtu      int
 	zeroCopy bool
+	bare     bool          // no offload
 	faults   *fault.Faults // of what each host receives
 	between  func() int    // turned with the hosts; nil: nothing stands between them
 	manual   bool          // calls of package rnic turn both hosts, and nothing else does
@@ -36,13 +37,8 @@ type cable struct {
 // newCable is two hosts that a goroutine turns, until own.
 func newCable(t testing.TB, c cable) *together {
 	t.Helper()
-	cfg := wire.Config{MTU: c.mtu, ChecksumOffload: c.faults == nil, ZeroCopy: c.zeroCopy}
-	arena := newArena(t, int64(cfg.MemoryBytes())+4096)
-	memory, err := arena.Carve(cfg.MemoryBytes(), 4096)
-	require.NoError(t, err)
-	cfg.Memory = memory
-	link, err := wire.New(cfg)
-	require.NoError(t, err)
+	link := newLink(t, wire.Config{MTU: c.mtu, ChecksumOffload: c.faults == nil && !c.bare,
+		ZeroCopy: c.zeroCopy})
 	return onPorts(t, c, [2]pmd.Port{link.Port(0), link.Port(1)}, cablePools(t, c))
 }
 
@@ -283,18 +279,6 @@ const floorNoise = 0.05
 // its median. Where others had the cores in most slices that says nothing.
 func underFloor(ratio yard.Value) bool {
 	return min(ratio.Best, ratio.Median) > 1+floorNoise && ratio.Lost <= ratio.Slices
-}
-
-func TestUnderFloor(t *testing.T) {
-	for _, tt := range []struct {
-		best, median float64
-		lost         int // of 2 times 40
-		want         bool
-	}{{0.9, 0.8, 0, false}, {1.04, 1.04, 0, false}, {1.5, 0.9, 0, false}, {0.9, 1.5, 0, false},
-		{1.06, 1.06, 40, true}, {1.06, 1.06, 41, false}} {
-		require.Equal(t, tt.want,
-			underFloor(yard.Value{Best: tt.best, Median: tt.median, Slices: 40, Lost: tt.lost}))
-	}
 }
 
 // writeParts is bulk Write of 1 MiB beside the floor with as many copies.
