@@ -41,6 +41,31 @@ func newPool(t testing.TB, bufs int) *mem.Pool {
 	return pool
 }
 
+// newCapture is one that does what cfg says, newFiles likewise.
+func newCapture(t testing.TB, out io.Writer, cfg Config) *Capture {
+	t.Helper()
+	c, err := New(out, cfg)
+	require.NoError(t, err)
+	return c
+}
+
+func newFiles(t testing.TB, cfg FilesConfig) *Files {
+	t.Helper()
+	f, err := NewFiles(cfg)
+	require.NoError(t, err)
+	return f
+}
+
+// opened is the queue of a port, over a pool of its own.
+func opened(t testing.TB, p pmd.Port) side {
+	t.Helper()
+	s := side{t: t, pool: newPool(t, 64)}
+	var err error
+	s.q, err = p.Open(0, s.pool)
+	require.NoError(t, err)
+	return s
+}
+
 // newSides makes a link whose port 0 is captured, and opens both of its ports.
 func newSides(t testing.TB, c *Capture, link wire.Config) (captured, peer side) {
 	l, err := wire.New(link)
@@ -49,12 +74,7 @@ func newSides(t testing.TB, c *Capture, link wire.Config) (captured, peer side) 
 	require.NoError(t, err)
 	require.Equal(t, l.Port(0).MAC(), p.MAC())
 	require.Equal(t, l.Port(0).Caps(), p.Caps())
-	captured, peer = side{t: t, pool: newPool(t, 64)}, side{t: t, pool: newPool(t, 64)}
-	captured.q, err = p.Open(0, captured.pool)
-	require.NoError(t, err)
-	peer.q, err = l.Port(1).Open(0, peer.pool)
-	require.NoError(t, err)
-	return captured, peer
+	return opened(t, p), opened(t, l.Port(1))
 }
 
 func (s side) send(frames ...[]byte) int {
@@ -112,8 +132,7 @@ func read(t testing.TB, file []byte) (packets []packet, r *pcapgo.NgReader) {
 func TestBothDirections(t *testing.T) {
 	var file bytes.Buffer
 	now := epoch
-	c, err := New(&file, Config{Clock: func() int64 { return now }})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{Clock: func() int64 { return now }})
 	captured, peer := newSides(t, c, wire.Config{Names: []string{"left", "right"}})
 
 	require.Equal(t, 2, captured.send(frame(1, 60), frame(2, 1514)))
@@ -131,13 +150,20 @@ func TestBothDirections(t *testing.T) {
 		{epoch, "left", 1514, frame(2, 1514)},
 		{epoch + 1, "left", 61, frame(3, 61)},
 	}, packets)
-	intf, err := r.Interface(0)
-	require.NoError(t, err)
+	intf := interfaceOf(t, r)
 	require.EqualValues(t, 3, intf.Statistics.PacketsReceived)
 	require.EqualValues(t, 0, intf.Statistics.PacketsDropped)
 	require.Equal(t, Counters{Written: 3}, c.Counters())
 	require.Equal(t, []pcapgo.NgEpbFlag{pcapgo.NgEpbFlagDirectionOutbound,
 		pcapgo.NgEpbFlagDirectionOutbound, pcapgo.NgEpbFlagDirectionInbound}, directions(t, file.Bytes()))
+}
+
+// interfaceOf is the first interface of a file.
+func interfaceOf(t testing.TB, r *pcapgo.NgReader) pcapgo.NgInterface {
+	t.Helper()
+	intf, err := r.Interface(0)
+	require.NoError(t, err)
+	return intf
 }
 
 // directions are those of the frames of a file.
@@ -156,8 +182,7 @@ func directions(t testing.TB, file []byte) (all []pcapgo.NgEpbFlag) {
 
 func TestFlushBeforeClose(t *testing.T) {
 	var file bytes.Buffer
-	c, err := New(&file, Config{})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{})
 	captured, _ := newSides(t, c, wire.Config{})
 	before := time.Now().UnixNano()
 	captured.send(frame(1, 60))
@@ -171,8 +196,7 @@ func TestFlushBeforeClose(t *testing.T) {
 
 // A queue in virtual time is one still when it is captured.
 func TestDeadlinePassesThrough(t *testing.T) {
-	c, err := New(io.Discard, Config{})
-	require.NoError(t, err)
+	c := newCapture(t, io.Discard, Config{})
 	l, err := wire.New(wire.Config{})
 	require.NoError(t, err)
 	bad, err := fault.NewPort(l.Port(0), fault.Spec{Tx: fault.Faults{Delay: 5}}, func() int64 {
@@ -181,9 +205,7 @@ func TestDeadlinePassesThrough(t *testing.T) {
 	require.NoError(t, err)
 	p, err := c.Port(bad)
 	require.NoError(t, err)
-	s := side{t: t, pool: newPool(t, 4)}
-	s.q, err = p.Open(0, s.pool)
-	require.NoError(t, err)
+	s := opened(t, p)
 	require.EqualValues(t, math.MaxInt64, pmd.Deadline(s.q))
 	s.send(frame(1, 60))
 	require.EqualValues(t, 105, pmd.Deadline(s.q))
@@ -196,8 +218,7 @@ func TestDeadlinePassesThrough(t *testing.T) {
 // What the device did not take did not happen.
 func TestUntakenFramesAreNotCaptured(t *testing.T) {
 	var file bytes.Buffer
-	c, err := New(&file, Config{})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{})
 	captured, _ := newSides(t, c, wire.Config{Slots: 2})
 	require.Equal(t, 2, captured.send(frame(1, 60), frame(2, 60), frame(3, 60)))
 	require.NoError(t, c.Close())
@@ -207,8 +228,7 @@ func TestUntakenFramesAreNotCaptured(t *testing.T) {
 
 func TestSnapLen(t *testing.T) {
 	var file bytes.Buffer
-	c, err := New(&file, Config{SnapLen: 20})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{SnapLen: 20})
 	captured, _ := newSides(t, c, wire.Config{})
 	captured.send(frame(1, 100), frame(2, 15))
 	require.NoError(t, c.Close())
@@ -216,8 +236,7 @@ func TestSnapLen(t *testing.T) {
 	require.Equal(t, 100, packets[0].len)
 	require.Equal(t, frame(1, 100)[:20], packets[0].data)
 	require.Equal(t, frame(2, 15), packets[1].data)
-	intf, err := r.Interface(0)
-	require.NoError(t, err)
+	intf := interfaceOf(t, r)
 	require.EqualValues(t, 20, intf.SnapLength)
 }
 
@@ -235,8 +254,7 @@ func (b *blocked) Write(p []byte) (int, error) {
 // A writer that hangs costs frames in the file, counted, and not the Poller's time.
 func TestSlowWriterDrops(t *testing.T) {
 	out := &blocked{entered: make(chan struct{}), release: make(chan struct{})}
-	c, err := New(out, Config{Slots: 4})
-	require.NoError(t, err)
+	c := newCapture(t, out, Config{Slots: 4})
 	captured, peer := newSides(t, c, wire.Config{})
 	// pcapgo buffers 4 KiB: fill that, until the writer goroutine hangs in out.
 	for hung := false; !hung; runtime.Gosched() {
@@ -272,14 +290,13 @@ func (b *broken) Write(p []byte) (int, error) {
 }
 
 func TestBrokenFile(t *testing.T) {
-	c, err := New(&broken{room: 5000}, Config{})
-	require.NoError(t, err)
+	c := newCapture(t, &broken{room: 5000}, Config{})
 	captured, peer := newSides(t, c, wire.Config{})
 	for range 50 {
 		require.Equal(t, 1, captured.send(frame(1, 1514)))
 		require.Equal(t, 1, peer.recv())
 	}
-	err = c.Close()
+	err := c.Close()
 	require.ErrorIs(t, err, errDisk)
 	require.EqualError(t, err, "capture: no space left on device: the file is incomplete")
 	n := c.Counters()
@@ -291,18 +308,14 @@ func TestBrokenFile(t *testing.T) {
 func TestTwoPortsAtOnce(t *testing.T) {
 	const each = 3000
 	var file bytes.Buffer
-	c, err := New(&file, Config{Slots: 1 << 13, SnapLen: 64})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{Slots: 1 << 13, SnapLen: 64})
 	l, err := wire.New(wire.Config{Slots: 64})
 	require.NoError(t, err)
 	var sides [2]side
 	for i := range sides { // both before either sends: what is sent to a port that is not open is lost
 		p, err := c.Port(l.Port(i))
 		require.NoError(t, err)
-		pool := newPool(t, 64)
-		q, err := p.Open(0, pool)
-		require.NoError(t, err)
-		sides[i] = side{t: t, q: q, pool: pool}
+		sides[i] = opened(t, p)
 	}
 	var wg sync.WaitGroup
 	for _, s := range sides {
@@ -334,8 +347,7 @@ func TestTwoPortsAtOnce(t *testing.T) {
 
 func TestIncompleteChecksumIsCompletedInTheFile(t *testing.T) {
 	var file bytes.Buffer
-	c, err := New(&file, Config{})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{})
 	captured, peer := newSides(t, c, wire.Config{ChecksumOffload: true})
 	plain := frame(1, 100)
 	plain[50], plain[51] = 0x12, 0x34
@@ -374,8 +386,7 @@ func TestCreateAndTshark(t *testing.T) {
 		skip.Missing(t, "needs tshark for the rest")
 	}
 	out, err := exec.Command(tshark, "-r", path, "-T", "fields", "-e", "frame.interface_name", "-e",
-		"frame.len",
-		"-e", "frame.time_epoch", "-e", "eth.src").Output()
+		"frame.len", "-e", "frame.time_epoch", "-e", "eth.src").Output()
 	require.NoError(t, err)
 	require.Equal(
 		t,
@@ -401,8 +412,7 @@ func TestErrors(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "choose a file that can be written")
 
-	c, err := New(io.Discard, Config{Slots: 1 << 20})
-	require.NoError(t, err)
+	c := newCapture(t, io.Discard, Config{Slots: 1 << 20})
 	l, err := wire.New(wire.Config{MTU: 9000})
 	require.NoError(t, err)
 	p, err := c.Port(l.Port(0))
@@ -423,8 +433,7 @@ func TestErrors(t *testing.T) {
 
 func TestNoAllocation(t *testing.T) {
 	// The writer goroutine would count as well: hold it off.
-	c, err := New(io.Discard, Config{Slots: 64})
-	require.NoError(t, err)
+	c := newCapture(t, io.Discard, Config{Slots: 64})
 	captured, peer := newSides(t, c, wire.Config{})
 	bufs, in := make([]mem.Buf, 16), make([]mem.Buf, 16)
 	captured.pool.AllocN(bufs)
@@ -447,8 +456,7 @@ func TestNoAllocation(t *testing.T) {
 // has room, for it is written out while the clock stands.
 func BenchmarkKeep(b *testing.B) {
 	const slots = 1 << 12
-	c, err := New(io.Discard, Config{Slots: slots})
-	require.NoError(b, err)
+	c := newCapture(b, io.Discard, Config{Slots: slots})
 	captured, peer := newSides(b, c, wire.Config{})
 	bufs, in := make([]mem.Buf, 32), make([]mem.Buf, 32)
 	captured.pool.AllocN(bufs)

@@ -14,8 +14,7 @@ import (
 // stream is a pcapng of two interfaces and n frames; some were dropped.
 func stream(t testing.TB, n int) []byte {
 	var out bytes.Buffer
-	c, err := New(&out, Config{Slots: 4})
-	require.NoError(t, err)
+	c := newCapture(t, &out, Config{Slots: 4})
 	p, near, peer := newPoint(t, wire.Config{Names: []string{"rnic0", "peer"}})
 	require.NoError(t, c.Attach(p))
 	other, _, _ := newPoint(t, wire.Config{Names: []string{"rnic1", "peer"}})
@@ -43,8 +42,7 @@ func TestRingOfFiles(t *testing.T) {
 	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		cfg := FilesConfig{Path: filepath.Join(t.TempDir(), "all.pcapng"), SizeMax: 4000, Count: 3}
-		f, err := NewFiles(cfg)
-		require.NoError(t, err)
+		f := newFiles(t, cfg)
 		for rest := all; len(rest) > 0; { // pieces of any size
 			n := 1 + rng.IntN(min(len(rest), 700))
 			k, err := f.Write(rest[:n])
@@ -81,9 +79,8 @@ func TestRingOfFiles(t *testing.T) {
 func TestOneFile(t *testing.T) {
 	all := stream(t, 3)
 	path := filepath.Join(t.TempDir(), "one")
-	f, err := NewFiles(FilesConfig{Path: path})
-	require.NoError(t, err)
-	_, err = f.Write(all[:len(all)-5])
+	f := newFiles(t, FilesConfig{Path: path})
+	_, err := f.Write(all[:len(all)-5])
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -97,8 +94,7 @@ func TestOneFile(t *testing.T) {
 	require.Equal(t, all, text)
 
 	var out bytes.Buffer
-	f, err = NewFiles(FilesConfig{Out: &out})
-	require.NoError(t, err)
+	f = newFiles(t, FilesConfig{Out: &out})
 	_, err = f.Write(all[:len(all)-5])
 	require.NoError(t, err)
 	require.ErrorContains(t, f.Close(), "capture: the stream ended early")
@@ -119,8 +115,7 @@ func TestFilesErrors(t *testing.T) {
 	for _, bad := range []string{"HTTP/1.1 400 Bad",
 		"\x0a\x0d\x0d\x0a\x1c\x00\x00\x00\x1a\x2b\x3c\x4d",
 		"\x06\x00\x00\x00\x00\x00\x00\x7f\x00\x00\x00\x00"} {
-		f, err := NewFiles(FilesConfig{Out: &bytes.Buffer{}})
-		require.NoError(t, err)
+		f := newFiles(t, FilesConfig{Out: &bytes.Buffer{}})
 		_, err = f.Write([]byte(bad))
 		require.EqualError(t, err, "capture: this is no pcapng of a Capture")
 	}

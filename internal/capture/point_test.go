@@ -22,12 +22,7 @@ func newPoint(t testing.TB, link wire.Config) (p *Point, near, peer side) {
 	l, err := wire.New(link)
 	require.NoError(t, err)
 	p = NewPoint(l.Port(0))
-	near, peer = side{t: t, pool: newPool(t, 64)}, side{t: t, pool: newPool(t, 64)}
-	near.q, err = p.Open(0, near.pool)
-	require.NoError(t, err)
-	peer.q, err = l.Port(1).Open(0, peer.pool)
-	require.NoError(t, err)
-	return p, near, peer
+	return p, opened(t, p), opened(t, l.Port(1))
 }
 
 // A Capture has what goes through between Attach and Close, and nothing else; two at a time have
@@ -40,12 +35,10 @@ func TestAttachAndDetach(t *testing.T) {
 	}
 	var first, second bytes.Buffer
 	send(1)
-	a, err := New(&first, Config{})
-	require.NoError(t, err)
+	a := newCapture(t, &first, Config{})
 	require.NoError(t, a.Attach(p))
 	send(2)
-	b, err := New(&second, Config{SnapLen: 30})
-	require.NoError(t, err)
+	b := newCapture(t, &second, Config{SnapLen: 30})
 	require.NoError(t, b.Attach(p))
 	require.ErrorContains(t, b.Attach(p), "rnic0: it is captured into this file already")
 	send(3)
@@ -59,8 +52,7 @@ func TestAttachAndDetach(t *testing.T) {
 	require.Len(t, packets, 2)
 	require.Equal(t, frame(2, 60), packets[0].data)
 	require.Equal(t, frame(3, 60), packets[1].data)
-	intf, err := r.Interface(0)
-	require.NoError(t, err)
+	intf := interfaceOf(t, r)
 	require.Equal(t, "rnic0", intf.Name)
 	packets, _ = read(t, second.Bytes())
 	require.Len(t, packets, 2)
@@ -72,8 +64,7 @@ func TestAttachedMax(t *testing.T) {
 	p, _, _ := newPoint(t, wire.Config{})
 	var all []*Capture
 	for range AttachedMax + 1 {
-		c, err := New(io.Discard, Config{Slots: 1})
-		require.NoError(t, err)
+		c := newCapture(t, io.Discard, Config{Slots: 1})
 		all = append(all, c)
 	}
 	for _, c := range all[:AttachedMax] {
@@ -82,8 +73,7 @@ func TestAttachedMax(t *testing.T) {
 	require.EqualError(t, all[AttachedMax].Attach(p),
 		"capture: wire0: 4 captures are running, and no more at a time")
 	require.NoError(t, all[0].Close())
-	again, err := New(io.Discard, Config{Slots: 1})
-	require.NoError(t, err)
+	again := newCapture(t, io.Discard, Config{Slots: 1})
 	require.NoError(t, again.Attach(p))
 	for _, c := range append(all, again) {
 		require.NoError(t, c.Close())
@@ -96,8 +86,7 @@ func TestFilter(t *testing.T) {
 	var file bytes.Buffer
 	only, err := filter.Compile("inbound and src ether 02:00:00:00:00:01")
 	require.NoError(t, err)
-	c, err := New(&file, Config{Filter: only, Slots: 1})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{Filter: only, Slots: 1})
 	p, near, peer := newPoint(t, wire.Config{})
 	require.NoError(t, c.Attach(p))
 	c.mu.Lock() // the writer stands still
@@ -112,15 +101,13 @@ func TestFilter(t *testing.T) {
 	require.Len(t, packets, 1)
 	require.Equal(t, frame(4, 60), packets[0].data)
 	require.Equal(t, Counters{Written: 1}, c.Counters())
-	intf, err := r.Interface(0)
-	require.NoError(t, err)
+	intf := interfaceOf(t, r)
 	require.Equal(t, only.String(), intf.Filter)
 }
 
 func TestCount(t *testing.T) {
 	var file bytes.Buffer
-	c, err := New(&file, Config{Count: 2})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{Count: 2})
 	p, near, peer := newPoint(t, wire.Config{})
 	require.NoError(t, c.Attach(p))
 	select {
@@ -134,15 +121,14 @@ func TestCount(t *testing.T) {
 	require.NoError(t, c.Close())
 	packets, _ := read(t, file.Bytes())
 	require.Len(t, packets, 2)
-	_, err = New(nil, Config{Count: -1})
+	_, err := New(nil, Config{Count: -1})
 	require.EqualError(t, err, "capture: -1 frames; must be positive, or 0 for no end")
 }
 
 // A reader has frames while the capture runs, and Done tells when there is no reader left.
 func TestLive(t *testing.T) {
 	in, out := io.Pipe()
-	c, err := New(out, Config{})
-	require.NoError(t, err)
+	c := newCapture(t, out, Config{})
 	p, near, peer := newPoint(t, wire.Config{})
 	attached := make(chan error)
 	go func() { attached <- c.Attach(p) }()
@@ -163,8 +149,7 @@ func TestLive(t *testing.T) {
 // The frame after those that found no room says how many they were.
 func TestMissingFramesAreTold(t *testing.T) {
 	var file bytes.Buffer
-	c, err := New(&file, Config{Slots: 2})
-	require.NoError(t, err)
+	c := newCapture(t, &file, Config{Slots: 2})
 	p, near, peer := newPoint(t, wire.Config{})
 	require.NoError(t, c.Attach(p))
 	c.mu.Lock() // the writer stands still
@@ -189,8 +174,7 @@ func TestMissingFramesAreTold(t *testing.T) {
 	require.Equal(t, [][]string{nil, nil, {"3 frames before this one are missing: the writer " +
 		"was too slow"}, nil}, comments)
 	require.Equal(t, Counters{Written: 4, Dropped: 3}, c.Counters())
-	intf, err := r.Interface(0)
-	require.NoError(t, err)
+	intf := interfaceOf(t, r)
 	require.EqualValues(t, 3, intf.Statistics.PacketsDropped)
 	require.EqualValues(t, 7, intf.Statistics.PacketsReceived)
 }
@@ -216,8 +200,7 @@ func TestAttachWhileInUse(t *testing.T) {
 	})
 	for range 20 {
 		var file bytes.Buffer
-		c, err := New(&file, Config{Slots: 1 << 12, Count: 50})
-		require.NoError(t, err)
+		c := newCapture(t, &file, Config{Slots: 1 << 12, Count: 50})
 		require.NoError(t, c.Attach(p))
 		<-c.Done()
 		require.NoError(t, c.Close())
@@ -264,11 +247,7 @@ func BenchmarkOff(b *testing.B) {
 			if with {
 				port = NewPoint(port)
 			}
-			near, peer := side{t: b, pool: newPool(b, 64)}, side{t: b, pool: newPool(b, 64)}
-			near.q, err = port.Open(0, near.pool)
-			require.NoError(b, err)
-			peer.q, err = l.Port(1).Open(0, peer.pool)
-			require.NoError(b, err)
+			near, peer := opened(b, port), opened(b, l.Port(1))
 			bufs, in := make([]mem.Buf, 32), make([]mem.Buf, 32)
 			near.pool.AllocN(bufs)
 			for _, buf := range bufs {

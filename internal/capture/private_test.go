@@ -151,8 +151,7 @@ func (s *stuck) Write([]byte) (int, error) {
 // That a file is full is known before Close, and what is known does not wait for the file.
 func TestFullIsToldAtOnce(t *testing.T) {
 	out := &stuck{make(chan struct{}, 1), make(chan struct{})}
-	c, err := New(out, Config{})
-	require.NoError(t, err)
+	c := newCapture(t, out, Config{})
 	near, _ := newSides(t, c, wire.Config{})
 	near.send(frame(1, 60), frame(2, 60))
 	<-out.writing

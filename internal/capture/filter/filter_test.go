@@ -90,11 +90,8 @@ func frames(t testing.TB) (all [][]byte) {
 					whole = append(whole, tag)
 				}
 				b := gopacket.NewSerializeBuffer()
-				require.NoError(
-					t,
-					gopacket.SerializeLayers(
-						b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-						append(whole, parts...)...))
+				require.NoError(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true,
+					ComputeChecksums: true}, append(whole, parts...)...))
 				all = append(all, bytes.Clone(b.Bytes()))
 			}
 		}
@@ -254,11 +251,9 @@ func TestFragments(t *testing.T) {
 	h := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: net.IP{10, 9, 0, 1},
 		DstIP: net.IP{10, 9, 0, 2}, FragOffset: 3}
 	b := gopacket.NewSerializeBuffer()
-	require.NoError(
-		t,
-		gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-			&layers.Ethernet{SrcMAC: macA, DstMAC: macB, EthernetType: layers.EthernetTypeIPv4}, h,
-			gopacket.Payload{0x1c, 0x06, 0x1c, 0x06}))
+	require.NoError(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true,
+		ComputeChecksums: true}, &layers.Ethernet{SrcMAC: macA, DstMAC: macB,
+		EthernetType: layers.EthernetTypeIPv4}, h, gopacket.Payload{0x1c, 0x06, 0x1c, 0x06}))
 	require.Len(t, matching(t, "tcp and host 10.9.0.1", [][]byte{b.Bytes()}), 1)
 	require.Empty(t, matching(t, "port 7174", [][]byte{b.Bytes()}))
 
