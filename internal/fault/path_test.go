@@ -107,9 +107,8 @@ func (f *flow) segment(payload []byte, change ...func(*layers.TCP)) []byte {
 	require.NoError(f.t, tcp.SetNetworkLayerForChecksum(network.(gopacket.NetworkLayer)))
 	buf := gopacket.NewSerializeBuffer()
 	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	require.NoError(
-		f.t,
-		gopacket.SerializeLayers(buf, opts, append(stack, network, tcp, gopacket.Payload(payload))...))
+	require.NoError(f.t, gopacket.SerializeLayers(buf, opts, append(stack, network, tcp,
+		gopacket.Payload(payload))...))
 	return buf.Bytes()
 }
 
@@ -332,8 +331,7 @@ func TestPathSpecChecked(t *testing.T) {
 		"fault: path: Coalesce is 2 and Split is 0; a probability is 0 to 1": {Coalesce: 2,
 			LinkMTU: 1500},
 		"fault: path: LinkMTU is 0; must be 68 to 1898, which the pool's Bufs hold": {},
-		"fault: path: MTU is 20; must be 0 (any) or at least 68": {LinkMTU: 1500,
-			MTU: 20},
+		"fault: path: MTU is 20; must be 0 (any) or at least 68":                    {LinkMTU: 1500, MTU: 20},
 	} {
 		_, err := WrapPath(nil, pool, spec)
 		require.EqualError(t, err, want)

@@ -48,10 +48,8 @@ func kernelMAC(t *testing.T, name string) net.HardwareAddr {
 func serialize(t testing.TB, sums bool, ls ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	b := gopacket.NewSerializeBuffer()
-	require.NoError(
-		t,
-		gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: sums},
-			ls...))
+	require.NoError(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true,
+		ComputeChecksums: sums}, ls...))
 	return b.Bytes()
 }
 

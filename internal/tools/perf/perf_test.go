@@ -66,11 +66,8 @@ func TestWriteRounds(t *testing.T) {
 	rounds := sample.Count(300, 1000)
 	test := Test{Op: Write, Latency: true, Size: 3, Iterations: rounds, ServerFirst: true}
 	p := connect(t, testnic.Wired(t), test)
-	require.NoError(
-		t,
-		errOf(
-			p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: p.ends[0].Local.Slice(0, 0),
-				RemoteSTag: 1})))
+	require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
+		Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1})))
 	served := p.serve(test)
 	res, err := p.ends[0].Run(p.ctx, test)
 	require.NoError(t, err)
@@ -129,20 +126,16 @@ func TestDuration(t *testing.T) {
 		p := connect(t, testnic.Wired(t), test).withCredit()
 		// has a buffer for the last message, which is none of the test's and waits for no credit
 		server := p.ends[1]
-		require.NoError(
-			t,
-			errOf(server.QP.PostRecv(rnic.WorkRequest{Local: server.Local.Slice(server.RecvAt, test.Size)})))
+		require.NoError(t, errOf(server.QP.PostRecv(rnic.WorkRequest{Local: server.Local.Slice(
+			server.RecvAt, test.Size)})))
 		served := p.serve(test)
 		res, err := p.ends[0].Run(p.ctx, test)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, res.Elapsed, test.Duration)
 		require.NotZero(t, res.Iterations)
 		require.Zero(t, res.Peak)
-		require.NoError(
-			t,
-			errOf(
-				p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: p.ends[0].Local.Slice(0, 1),
-					Solicited: true})))
+		require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend,
+			Local: p.ends[0].Local.Slice(0, 1), Solicited: true})))
 		require.NoError(t, served())
 	}
 }

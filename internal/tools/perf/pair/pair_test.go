@@ -212,14 +212,12 @@ func TestHostileClients(t *testing.T) {
 		{"silent in a ping-pong", pong, nil, "perf: nothing came from the client for 100ms"},
 		{"silent with Sends", send, nil, "perf: nothing came from the client for 100ms"},
 		{"reads what it may write", write, func(e end, p place) error {
-			return errOf(
-				e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: e.Local.Slice(0, 8), RemoteSTag: p.stag,
-					RemoteOffset: p.to}))
+			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: e.Local.Slice(0, 8),
+				RemoteSTag: p.stag, RemoteOffset: p.to}))
 		}, "STag"},
 		{"writes beyond", write, func(e end, p place) error {
-			return errOf(
-				e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 4096),
-					RemoteSTag: p.stag, RemoteOffset: p.to + 4096}))
+			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 4096),
+				RemoteSTag: p.stag, RemoteOffset: p.to + 4096}))
 		}, "bounds"},
 		{"a message of no test", write, func(e end, _ place) error {
 			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.Local.Slice(0, 8)}))
@@ -234,9 +232,8 @@ func TestHostileClients(t *testing.T) {
 		}, "the peer closed the connection before the test was over"},
 		{"an answer to where nothing is", pong, func(e end, p place) error {
 			e.Local.Bytes()[0] = 1
-			return errOf(
-				e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 1), RemoteSTag: p.stag,
-					RemoteOffset: p.to + 4095}))
+			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 1),
+				RemoteSTag: p.stag, RemoteOffset: p.to + 4095}))
 		}, "STag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
