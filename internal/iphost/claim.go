@@ -147,14 +147,6 @@ func (h *Host) stepAddrs(now int64) (work int) {
 	return work
 }
 
-// stepAt is when the next step of l may be taken.
-func (h *Host) stepAt(l *Address) int64 {
-	if l.step == stepAnnounce {
-		return max(l.at, h.quietTo)
-	}
-	return l.at
-}
-
 // takeStep takes the step of l that is due.
 func (h *Host) takeStep(now int64, l *Address) {
 	t := h.claimTimes(&l.Addr)

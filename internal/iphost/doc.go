@@ -7,15 +7,18 @@
 // Its files, in reading order:
 //
 //	host.go        Host, Config, Link, News; Deadline and Expire
-//	icmp.go        pings, received errors, errors that we send
-//	nd.go          neighbour discovery and router advertisements
-//	arp.go         received ARP packets; questions for a neighbour
+//	add.go         addresses are added and removed
 //	reassembly.go  fragments
+//	icmp.go        pings, received errors, errors that we send
+//	arp.go         received ARP packets; questions for a neighbour
+//	nd.go          neighbour discovery and router advertisements
 //	claim.go       an address is claimed, announced and defended
 //	shared.go      decisions about an address that several Hosts share
 //	listen.go      multicast listener discovery
+//	ndsend.go      solicitations and advertisements that we send
 //	address.go     our addresses; the choice of a source address
 //	route.go       next hops and path MTUs
 //	config.go      what is wrong with a Config
 //	frame.go       frames that are sent
+//	due.go         when something is due; what happens once in an interval at most
 package iphost

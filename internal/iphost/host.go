@@ -132,34 +132,6 @@ type Host struct {
 	err inet.ICMPError
 }
 
-// limiter lets what is wanted happen at most once in an interval.
-type limiter struct {
-	at     int64 // when it happens; math.MaxInt64: it is not wanted
-	lastAt int64
-}
-
-func newLimiter() limiter { return limiter{at: math.MaxInt64, lastAt: never} }
-
-// want has it happen at now, or an interval after the last time. False: it is wanted already.
-func (l *limiter) want(now, interval int64) bool {
-	if l.at != math.MaxInt64 {
-		return false
-	}
-	l.at = max(now, l.lastAt+interval)
-	return true
-}
-
-// due says whether it happens now, and takes note that it has.
-func (l *limiter) due(now int64) bool {
-	if l.at > now {
-		return false
-	}
-	l.did(now)
-	return true
-}
-
-func (l *limiter) did(now int64) { l.at, l.lastAt = math.MaxInt64, now }
-
 // New makes a Host and all memory it will use. cfg was checked.
 func New(cfg Config, now int64, link Link, neighbours Neighbours) *Host {
 	h := &Host{
@@ -221,20 +193,4 @@ func (h *Host) Expire(now int64) (work int) {
 	}
 	h.schedule(now)
 	return work
-}
-
-// schedule computes when Expire has something to do.
-func (h *Host) schedule(now int64) {
-	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt, h.linkUps.at,
-		h.reroutes.at, max(h.listener.Deadline(), h.listenAt))
-	for i := range h.addrs {
-		a := &h.addrs[i]
-		if a.defend {
-			at = min(at, max(h.quietTo, now))
-		}
-		if a.step != stepNone {
-			at = min(at, h.stepAt(a))
-		}
-	}
-	h.dueAt = at
 }

@@ -25,9 +25,10 @@ import (
 // upward are the references that a package makes, from one of its files, to a function, a method, a
 // constant or a variable of a file that its doc.go lists before. A reader who follows that order
 // has to go back for each; the code, or the table, says why. Types and fields do not count: they
-// are what a package is about. Neither do constants and variables of stack: errors, reasons of
-// drops, states and bounds, which stand at its beginning. Fewer are welcome: take them out here.
+// are what a package is about. Neither do constants and variables of stack and iphost: errors,
+// reasons of drops, states and bounds. Fewer are welcome: take them out here.
 var upward = map[string][]string{
+	"internal/iphost": {},
 	"rnic/internal/connect": {
 		"connection.go: arriveEarly of earlydata.go",
 		"connection.go: giveEarly of earlydata.go",
@@ -142,7 +143,7 @@ func isCode(pkg *types.Package, obj types.Object) bool {
 		recv := obj.Signature().Recv()
 		return recv == nil || !types.IsInterface(recv.Type())
 	case *types.Const, *types.Var:
-		return obj.Parent() == pkg.Scope() && pkg.Name() != "stack"
+		return obj.Parent() == pkg.Scope() && pkg.Name() != "stack" && pkg.Name() != "iphost"
 	}
 	return false
 }
