@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/crc32c"
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/rdmap"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // The frames of the far end of an endless device: IPv4 and TCP without options. The segment

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // An Atomic Response with the identifier of another Request ends the connection; its original

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/rdmap"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // More Reads at once than IRD: the first beyond it is the end; none of them took anything that

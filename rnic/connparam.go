@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/rdmap"
 	"github.com/rnicd/rnicd/internal/skip"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // However the octets of a stream are cut on their way, DDP sees the segments that were sent, each

@@ -1,7 +1,7 @@
 package rnic
 
 import (
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // Dialect is a way to start MPA; docs/reference/dialects.md has what each sends.

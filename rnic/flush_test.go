@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // A peer that closes its half and leaves Reads unanswered has broken the connection.

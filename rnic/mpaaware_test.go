@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // logged makes a turned rig whose client's segments towards the server are written down.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // deadline bounds what a returned connection may wait.

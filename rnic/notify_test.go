@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 func (q *CompletionQueue) put(t testing.TB, c Completion) {

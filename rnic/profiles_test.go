@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
 // What real peers do at start-up, each as a transcript: Linux siw's from captures
-// (internal/mpa/testdata/captures), those of adapters as they are known. The peer's octets are
+// (mpa/testdata/captures), those of adapters as they are known. The peer's octets are
 // played by a raw connection; ours must be these.
 
 // Linux siw as Initiator: Rev 2 with the S bit and no CRC, client-server; then a Send.

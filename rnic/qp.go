@@ -8,10 +8,10 @@ import (
 	"math"
 	"net/netip"
 
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )

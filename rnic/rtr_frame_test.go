@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // The peer-to-peer proposal, octet for octet: the Responder speaks after the Rtr frame, and not

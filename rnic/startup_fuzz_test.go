@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // FuzzStartup gives an Adapter whatever octets, as a Request or as a Reply, cut, repeated and

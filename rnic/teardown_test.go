@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/rdmap"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // open lets p's first FPDU arrive, an empty Write, so that the Responder may speak.

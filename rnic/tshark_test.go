@@ -10,12 +10,12 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/netlab"
-	"github.com/rnicd/rnicd/internal/rdmap"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // recorder is a Queue that writes down the frames that leave a host, into a log which both hosts

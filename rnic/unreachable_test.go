@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 const (

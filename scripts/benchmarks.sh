@@ -31,9 +31,9 @@ bench() {
 { printf 'benchmark\tGbit/s\trange\n'; bench ./bench 'Write' Gbit/s; } > "$out/writes.tsv"
 {
     printf 'benchmark\tns/op\trange\n'
-    bench ./internal/mpa 'Put|Input' ns/op
-    bench ./internal/ddp 'Place' ns/op
-    bench ./internal/tcp '.' ns/op
+    bench ./mpa 'Put|Input' ns/op
+    bench ./ddp 'Place' ns/op
+    bench ./tcp '.' ns/op
     bench ./mem 'Check|Pool|SPSC|MPSC' ns/op
 } > "$out/parts.tsv"
 { printf 'benchmark\tns beyond, median\trange\tfloor\n'; bench ./bench 'FPDU' beyond-ns/op floor-ns/op; } > "$out/fpdu.tsv"

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go} out=$PWD/build/profile
-path=(./internal/crc32c ./mem ./internal/tcp ./pmd/wire ./internal/mpa ./internal/ddp ./internal/rdmap ./stack ./rnic/internal/qp ./rnic/internal/transport)
+path=(./internal/crc32c ./mem ./tcp ./pmd/wire ./mpa ./ddp ./rdmap ./stack ./rnic/internal/qp ./rnic/internal/transport)
 mkdir -p "$out"
 $GO test -c -pgo=bench/packetpath.pgo -o "$out/bench.test" ./bench
 run=("$out/bench.test" -test.run '^TestYardsticks$' -yard quick -yard.only budget -yard.profile "$out/cpu.pprof" "$@")

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // sendCookie answers a SYN, whose sequence number is irs, in b without keeping anything of it.

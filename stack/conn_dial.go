@@ -7,7 +7,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // Dial starts an active open from the address that the way to remote suggests (RFC 9293 MUST-44).

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // ConnInfo is a connection as it was at one moment.

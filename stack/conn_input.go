@@ -1,8 +1,8 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // input gives the decoded segment to its connection: p.rx.bufs are its Bufs and p.rx.data its

@@ -3,8 +3,8 @@ package stack
 import (
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // takeConn returns a slot for a new connection, or nil when all are in use. home has counted the

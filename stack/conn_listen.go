@@ -5,8 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // listener is a passive open of one port, at one, some or all of our addresses.

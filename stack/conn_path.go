@@ -3,8 +3,8 @@ package stack
 import (
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // pathState is what a connection knows of the sizes its path carries, in octets of IP packet (RFC

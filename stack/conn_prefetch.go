@@ -3,7 +3,7 @@ package stack
 import (
 	"unsafe"
 
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 const (

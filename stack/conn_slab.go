@@ -3,7 +3,7 @@ package stack
 import (
 	"math"
 
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // slab holds all connections; free slots are reused oldest first, so that a late Wake seldom meets

@@ -1,6 +1,6 @@
 package stack
 
-import "github.com/rnicd/rnicd/internal/tcp"
+import "github.com/rnicd/rnicd/tcp"
 
 // expireTimers serves the timers of connections, but not while the device has frames that have not
 // been read: an ACK among them is not overdue, it has come. That is the rule after this core did

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // FuzzFrames gives a Poller with a listener and an open connection any two frames. Nothing may

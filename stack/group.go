@@ -8,8 +8,8 @@ import (
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // groupMax bounds the Pollers of a Group.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // The key and the vectors of "Verifying the RSS Hash Calculation" (Microsoft, NDIS).

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // icmpError acts on an error about a segment of ours that is still unacknowledged (RFC 5927 section

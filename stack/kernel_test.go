@@ -15,9 +15,9 @@ import (
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

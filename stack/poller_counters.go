@@ -2,8 +2,8 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // Drop says why the Poller itself dropped a frame or refused a connection; inet.Drop and tcp.Drop

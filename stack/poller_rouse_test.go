@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/netlab"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // sleepers is two Pollers, a Group, on a TAP of two queues that sleep until they are interrupted.

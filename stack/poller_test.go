@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 func TestConnectAndTransferBothWays(t *testing.T) {

@@ -3,8 +3,8 @@ package stack
 import (
 	"math"
 
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // The policy for packet buffers (Bufs) that run short. It is one policy for all connections of a

@@ -1,6 +1,6 @@
 package stack
 
-import "github.com/rnicd/rnicd/internal/tcp"
+import "github.com/rnicd/rnicd/tcp"
 
 // demand is for memory that there would be without connections of late peers.
 type demand struct {

@@ -3,8 +3,8 @@ package stack
 import (
 	"encoding/binary"
 
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // Octets of a TCP header that coalesce looks at.

@@ -2,8 +2,8 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // deliver finds the connection of the segment that was received. It returns whether the Buf is done

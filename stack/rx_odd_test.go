@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
 

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // prefetchFrames reads an octet of each frame's headers and one after them, where the payload

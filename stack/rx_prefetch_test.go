@@ -4,8 +4,8 @@ import (
 	"github.com/rnicd/rnicd/internal/iphost"
 	"testing"
 
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
 

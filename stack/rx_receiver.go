@@ -3,9 +3,9 @@ package stack
 import (
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // receiver takes bursts of frames from the device and finds what each is: it checks and decodes

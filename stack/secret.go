@@ -3,7 +3,7 @@ package stack
 import (
 	"encoding/binary"
 
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // What the secret is used for; part of the hashed octets, so that one value tells nothing of

@@ -1,8 +1,8 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // sender lets one connection after another send: what its tcp.Conn has to repeat or to answer, and

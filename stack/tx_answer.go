@@ -2,8 +2,8 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // reset answers a segment that belongs to no connection, in the segment's own Buf and to the

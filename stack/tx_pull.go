@@ -2,8 +2,8 @@ package stack
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // pullOctets bounds what one Pull is asked for, to two segments at least: what it writes is still

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/fault"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 func heapArena(bufs int) *hugepages.Arena { return hugepages.Heap(bufs*stride + 4096) }

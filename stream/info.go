@@ -3,8 +3,8 @@ package stream
 import (
 	"context"
 
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // Info is the state of a connection's transport.

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/cc"
-	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // An aligned sender: nothing is held, however many connections there are and whatever is lost;

@@ -1,8 +1,8 @@
 package analysis
 
 import (
-	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // receiver is what stands above TCP. take is given new octets in a Buf, whichever come first, and

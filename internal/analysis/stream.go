@@ -1,6 +1,6 @@
 package analysis
 
-import "github.com/rnicd/rnicd/internal/mpa"
+import "github.com/rnicd/rnicd/mpa"
 
 // stream is what every connection of a world sends: one FPDU after the other, each with a ULPDU of
 // the same length.

@@ -138,10 +138,10 @@ func TestClockReads(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, clockReads(fset, f), want, text)
 	}
-	table := layerTable{"internal/cc": 0, "pmd": 2, "stack": 3, "internal/rdmap": 3, "stream": 4,
+	table := layerTable{"internal/cc": 0, "pmd": 2, "stack": 3, "rdmap": 3, "stream": 4,
 		"internal/sim": 8}
 	for name, want := range map[string]bool{"internal/cc": true, "pmd/wire": true,
-		"internal/rdmap": true, "internal/sim/linksim": true, "stack": false,
+		"rdmap": true, "internal/sim/linksim": true, "stack": false,
 		"stream": false, "internal/skip": false} {
 		require.Equal(t, want, timeless(table, name), name)
 	}

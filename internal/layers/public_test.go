@@ -17,8 +17,8 @@ import (
 // engine are the packages that are no public way to what this module does. The public ways are
 // rnic, rsocket and stream; what an embedder makes a Poller of: stack (its Config, Counters and
 // errors), pmd with its drivers and middleware, hugepages; and what tools share.
-var engine = []string{"internal/crc32c", "internal/ddp", "internal/inet", "mem", "internal/mpa",
-	"internal/rdmap", "internal/tcp", "internal/cc"}
+var engine = []string{"internal/crc32c", "ddp", "internal/inet", "mem", "mpa",
+	"rdmap", "tcp", "internal/cc"}
 
 // needed are the imports of engine packages that tools and examples have all the same: importer,
 // imported, and why no public way does.
@@ -27,10 +27,13 @@ var needed = map[[2]string]string{
 		"a mem.Pool",
 	{"internal/port", "internal/inet"}: "stack.Config has an inet.MAC and inet.Routes, and " +
 		"AddrStatus a MAC",
+	{"internal/port", "tcp"}:          "stack.Config.TCP is a tcp.Config",
+	{"internal/port/portfile", "tcp"}: "a file names tcp.Config.Congestion",
 
 	{"internal/daemon", "internal/inet"}: "port.Reporter is told of an inet.MAC",
 
 	{"cmd/rnicd", "internal/inet"}: "stack.AddrStatus has an inet.MAC",
+	{"cmd/rnicd", "tcp"}:           "a flag names tcp.Config.Congestion",
 	{"cmd/rnicd", "mem"}: "the two ends of a demo's cable that copies nothing share " +
 		"packet buffers",
 

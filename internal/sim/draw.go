@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/rnicd/rnicd/internal/fault"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // Dialects that Draw chooses from. What one asks of a QueuePair stands in Conn.param.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // A Responder that waited in vain for an RTR message, because its Initiator had aborted, is excused

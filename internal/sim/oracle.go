@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // check judges a session that is over and whose completions have all been taken.

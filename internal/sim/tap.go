@@ -2,9 +2,9 @@ package sim
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/tcp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // tap stands between a host and all that befalls its frames. It sees each segment that the host

@@ -2,9 +2,9 @@ package sim
 
 import (
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // wounds knows which octets of the TCP streams that a host receives were damaged without TCP's

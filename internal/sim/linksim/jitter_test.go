@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // jitters are distributions of how much longer a segment takes; j is their scale.

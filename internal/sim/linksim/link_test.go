@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/cc"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 const ms = 1_000_000

@@ -15,7 +15,7 @@ import (
 	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/sim/ccmodel"
-	"github.com/rnicd/rnicd/internal/tcp"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 var (

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"

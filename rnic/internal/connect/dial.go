@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/rnicd/rnicd/internal/awake"
-	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )

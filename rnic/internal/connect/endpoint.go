@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // Errors that rnic has too, and describes.

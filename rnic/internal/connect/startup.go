@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/flight"
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )

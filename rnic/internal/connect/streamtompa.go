@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"

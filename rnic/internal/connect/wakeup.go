@@ -3,7 +3,7 @@ package connect
 import (
 	"time"
 
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // Waking a peer up. A Responder's Reply says that it may be sent to. But Linux siw sends its Reply

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/rdmap"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 	"github.com/stretchr/testify/require"
 )
 

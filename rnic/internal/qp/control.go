@@ -1,8 +1,8 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/internal/mpa"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // The control region is memory of the Engine's own, which DDP places messages of RDMAP into:

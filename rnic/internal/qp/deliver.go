@@ -1,10 +1,10 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // deliverTo delivers the messages that end at or before edge, in order. Between Enter and Exit of

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // Errors of posting. rnic says when each comes.

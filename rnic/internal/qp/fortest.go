@@ -1,9 +1,9 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/internal/rdmap"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // What only tests of other packages use.

@@ -1,9 +1,9 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/internal/rdmap"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // source says where the octets of the message in hand are: in own, or in ranges of registered

@@ -3,8 +3,8 @@ package qp
 import (
 	"math/bits"
 
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // Limits.

@@ -5,10 +5,10 @@ import (
 	"math"
 	"runtime/debug"
 
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // requester knows the outstanding Requests of this end, and keeps completions in the order of

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/rdmap"
 	"github.com/stretchr/testify/require"
 )
 

@@ -1,7 +1,7 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
 )
 

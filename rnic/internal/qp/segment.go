@@ -1,8 +1,8 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // roomFor says whether a segment with the octets of rest free should wait for more FPDUs. It should

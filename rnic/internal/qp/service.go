@@ -1,6 +1,6 @@
 package qp
 
-import "github.com/rnicd/rnicd/internal/mpa"
+import "github.com/rnicd/rnicd/mpa"
 
 // service is what an engine has from Start to Finish, and only its driver touches. Engines of one
 // goroutine have the same ones, one after the other: what the last one leaves is still in the

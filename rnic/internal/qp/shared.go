@@ -1,9 +1,9 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/internal/ddp"
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // Shared is what engines that one goroutine drives have in common, so that each takes little while

@@ -3,7 +3,7 @@ package qp
 import (
 	"cmp"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 )
 
 // sinks finds the Read that a segment of a Read Response belongs to: places in

@@ -1,6 +1,6 @@
 package qp
 
-import "github.com/rnicd/rnicd/internal/mpa"
+import "github.com/rnicd/rnicd/mpa"
 
 // Stats count what an engine has done.
 type Stats struct {

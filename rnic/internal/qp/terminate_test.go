@@ -6,8 +6,8 @@ import (
 	"io"
 	"testing"
 
-	"github.com/rnicd/rnicd/internal/mpa"
-	"github.com/rnicd/rnicd/internal/rdmap"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 	"github.com/stretchr/testify/require"
 )
 

@@ -3,7 +3,7 @@ package qp
 import (
 	"math"
 
-	"github.com/rnicd/rnicd/internal/mpa"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // written counts the octets that the peer's Writes have placed, for the Immediate Data that follows

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 )
 
 // TerminateMax is the longest Terminate: control, segment length, untagged DDP header, Read Request

@@ -3,7 +3,7 @@ package rdmap
 import (
 	"encoding/binary"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 )
 
 // Lengths of RFC 7306's messages, which are headers without payload. Of the Response section 4 says

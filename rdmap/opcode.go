@@ -1,6 +1,6 @@
 package rdmap
 
-import "github.com/rnicd/rnicd/internal/ddp"
+import "github.com/rnicd/rnicd/ddp"
 
 // Opcode of RFC 5040 section 4.1, and of RFC 7306 section 4.1.
 type Opcode uint8

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/stretchr/testify/require"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/stretchr/testify/require"
 )
 

@@ -3,7 +3,7 @@ package rdmap
 import (
 	"testing"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/stretchr/testify/require"
 )

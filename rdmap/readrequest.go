@@ -3,7 +3,7 @@ package rdmap
 import (
 	"encoding/binary"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 )
 
 // ReadRequestLen is the length of the Read Request header and of the whole message, for it has no

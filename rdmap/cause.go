@@ -3,7 +3,7 @@ package rdmap
 import (
 	"fmt"
 
-	"github.com/rnicd/rnicd/internal/ddp"
+	"github.com/rnicd/rnicd/ddp"
 )
 
 // Cause is why a stream is terminated, as the first 16 bits of Terminate Control say it (RFC 5040
