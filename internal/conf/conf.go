@@ -163,12 +163,14 @@ func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 // plainly says in words of the file what the decoder says in words of Go.
 func plainly(t reflect.Type, e *toml.DecodeError) string {
 	text := strings.TrimPrefix(e.Error(), "toml: ")
+	tables := false // the key is of an array of tables
 	for _, part := range e.Key() {
 		f, ok := FieldOf(t, part)
 		if !ok {
 			return text
 		}
-		if t = f.Type; t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
+		t = f.Type
+		if tables = t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct; tables {
 			t = t.Elem()
 		}
 	}
@@ -176,7 +178,15 @@ func plainly(t reflect.Type, e *toml.DecodeError) string {
 		!strings.Contains(text, "negative") && !strings.Contains(text, "mismatch") {
 		return text
 	}
+	if tables {
+		return DoubleBrackets(strings.Join(e.Key(), "."))
+	}
 	return "want " + kindName(t)
+}
+
+// DoubleBrackets says how an array of tables is written.
+func DoubleBrackets(name string) string {
+	return fmt.Sprintf("want double brackets, [[%s]]: there may be several", name)
 }
 
 // kindName is what may stand at a key, in words of TOML.
@@ -199,9 +209,6 @@ func kindName(t reflect.Type) string {
 	case reflect.Uint16, reflect.Uint32:
 		return fmt.Sprintf("a whole number from 0 to %d", uint64(1)<<t.Bits()-1)
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Struct {
-			return "an array of tables, each begun with its name in double brackets"
-		}
 		return `an array, as ["one", "two"]`
 	case reflect.Map:
 		return "a table of texts"

@@ -168,7 +168,7 @@ func ParseSwitch(file string, text []byte, drivers port.Drivers) (*Switch, error
 func (v *validator) guests(s *Switch) {
 	for _, array := range []string{"uplink", "program"} {
 		if v.Index.Single(array) {
-			v.Wrong(array, "want double brackets, [[%s]]: there may be several", array)
+			v.Wrong(array, "%s", conf.DoubleBrackets(array))
 		}
 	}
 	v.Units(reflect.ValueOf(s).Elem(), "")

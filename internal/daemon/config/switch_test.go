@@ -45,6 +45,7 @@ func TestMistakesInSwitches(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                       "switch.toml:1:1: program: no program; a switch needs one",
 		"[program]\nname = \"one\"\n":            "1:2: program: want double brackets, [[program]]",
+		"program = 1\n":                          "1:11: program: want double brackets, [[program]]",
 		switchBase + "adresses = 1\n":            "11:1: program.adresses: unknown key; did you mean",
 		switchBase + "[log]\nlevel = \"loud\"\n": "12:1: log.level",
 		strings.Replace(switchBase, "socket = \"@s\"", "",

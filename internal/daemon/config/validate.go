@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/internal/port/portfile"
 	"github.com/rnicd/rnicd/rnic"
@@ -21,7 +22,7 @@ func (v *validator) validate() {
 	c := v.c
 	for _, array := range []string{"port", "service"} {
 		if v.Index.Single(array) {
-			v.Wrong(array, "want double brackets, [[%s]]: there may be several", array)
+			v.Wrong(array, "%s", conf.DoubleBrackets(array))
 		}
 	}
 	v.Units(reflect.ValueOf(c).Elem(), "")

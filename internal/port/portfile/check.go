@@ -54,7 +54,7 @@ func read(file string, text []byte, drivers port.Drivers) (*Check, error) {
 	}
 	v := &Check{&conf.Check{File: file, Index: ix}, drivers, t.Ports}
 	if ix.Single("port") {
-		v.Wrong("port", "want double brackets, [[port]]: there may be several")
+		v.Wrong("port", "%s", conf.DoubleBrackets("port"))
 	}
 	v.Units(reflect.ValueOf(&t).Elem(), "")
 	if len(v.Errs) > 0 { // the rest would say things that are not meant
