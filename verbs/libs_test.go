@@ -102,12 +102,6 @@ func (l *lab) run(need string, args ...string) *netlab.Process {
 		l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append([]string{"run", "--"}, args...)...))
 }
 
-// rnicd starts rnicd itself.
-func (l *lab) rnicd(args ...string) *netlab.Process {
-	l.t.Helper()
-	return l.Start(l.t, exec.Command(filepath.Join(l.dir, "rnicd"), args...))
-}
-
 // untilListening waits until somebody listens at port.
 func (l *lab) untilListening(port uint16) {
 	l.t.Helper()

@@ -6,13 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
@@ -44,16 +44,6 @@ func perf(program, flags, want string) exchange {
 
 // Debian's programs, unmodified, between two processes over the kernel's sockets.
 var exchanges = []exchange{
-	{
-		name: "rping", need: "rdmacm-utils", port: rpingPort,
-		server: "rping -s -v -C 5 -a 127.0.0.1", client: "rping -c -v -C 5 -a 127.0.0.1",
-		wants: `^server ping data: rdma-ping-4:`, wantc: `^ping data: rdma-ping-4:`,
-	},
-	{
-		name: "rping large", need: "rdmacm-utils", port: rpingPort,
-		server: "rping -s -V -S 60000 -C 20 -a 127.0.0.1",
-		client: "rping -c -V -S 60000 -C 20 -a 127.0.0.1",
-	},
 	{
 		name: "ucmatose", need: "rdmacm-utils", port: cmaPort,
 		server: "ucmatose -b 127.0.0.1", client: "ucmatose -s 127.0.0.1", wants: `^return status 0$`,
@@ -183,7 +173,7 @@ func TestRcopy(t *testing.T) {
 
 // A program of the sockets' API, by librspreload over librdmacm's rsockets. Where a server waits
 // for a connection, librdmacm 44 may sleep until it looks again: after 5 s, or what the file
-// says.
+// says. iperf3 sends either way, over our TCP at either end, too.
 func TestPreloadedRsockets(t *testing.T) {
 	preload, err := filepath.Glob("/usr/lib/*/rsocket/librspreload.so")
 	require.NoError(t, err)
@@ -192,24 +182,35 @@ func TestPreloadedRsockets(t *testing.T) {
 	}
 	const impatient = "mount -t tmpfs none /etc/rdma && mkdir /etc/rdma/rsocket && echo 20 > " +
 		"/etc/rdma/rsocket/wake_up_interval && exec "
-	l := newLab(t)
-	run := func(args string) *netlab.Process {
-		if _, err := exec.LookPath("iperf3"); err != nil {
-			skip.Missing(t, "needs iperf3")
-		}
-		return l.Start(t, exec.Command("unshare", "-m", "sh", "-c",
-			impatient+"env LD_PRELOAD="+preload[0]+" "+filepath.Join(l.dir, "rnicd")+
-				" run --verbose -- "+args))
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		skip.Missing(t, "needs iperf3")
 	}
-	server := run("iperf3 -s -1 -B 127.0.0.1")
-	l.untilListening(5201)
-	client := run("iperf3 -c 127.0.0.1 -n 20M")
-	require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-	require.Zero(t, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
-	// iperf3's server counts up to where its other connection says that the test is over, which may
-	// come before the last octets.
-	server.Expect(t, 1, `(20\.0|1[5-9]\.\d) MBytes .* receiver$`)
-	require.Len(t, client.Lines("^rnicd: connected, 127.0.0.1:"), 2, "not over rsockets:\n%s", client)
+	// flags of rnicd run, where the server is, flags of iperf3's client
+	type conversation struct{ server, client, at, way string }
+	var all []conversation
+	for _, way := range []string{"", "-R"} {
+		all = append(all, conversation{"", "", "127.0.0.1", way},
+			conversation{tapFlags, "", "10.9.0.2", way}, conversation{"", tapFlags, "10.9.0.1", way})
+	}
+	for _, x := range sample.Of(t, 3, all) {
+		l := newLab(t)
+		run := func(flags, args string) *netlab.Process {
+			return l.Start(t, exec.Command("unshare", "-m", "sh", "-c",
+				impatient+"env LD_PRELOAD="+preload[0]+" "+filepath.Join(l.dir, "rnicd")+
+					" run --verbose "+flags+" -- "+args))
+		}
+		server := run(x.server, "iperf3 -s -1")
+		server.Expect(t, 1, "^rnicd: listening at ")
+		client := run(x.client, "iperf3 -n 20M -c "+x.at+" "+x.way)
+		require.Zero(t, client.Wait(t), "%+v, client:\n%s\nserver:\n%s", x, client, server)
+		require.Zero(t, server.Wait(t), "%+v, server:\n%s\nclient:\n%s", x, server, client)
+		// iperf3's server counts up to where its other connection says that the test is over, which may
+		// come before the last octets.
+		receiver := map[bool]*netlab.Process{true: client, false: server}[x.way == "-R"]
+		receiver.Expect(t, 1, `(20\.\d|1[5-9]\.\d) MBytes .* receiver$`)
+		require.NotEmpty(t, client.Lines("^rnicd: connected, .* with "+x.at+":5201: "),
+			"not over rsockets:\n%s", client)
+	}
 }
 
 // libfabric over verbs. It looks for an interface other than loopback.
@@ -254,26 +255,4 @@ func TestDevice(t *testing.T) {
 		`max_qp_rd_atom:\s+128`, `max_sge_rd:\s+1`} {
 		p.Expect(t, 1, line)
 	}
-}
-
-// Either end of Debian's rping with our own at the other.
-func TestRpingWithOurs(t *testing.T) {
-	t.Run("their server", func(t *testing.T) {
-		l := newLab(t)
-		server := l.run("rdmacm-utils", "rping", "-s", "-v", "-V", "-C", "3", "-a", here.String())
-		l.untilListening(rpingPort)
-		client := l.rnicd("rping", "-c", "3", "-S", "64", "-V", here.String())
-		require.Zero(t, client.Wait(t), "%s", client)
-		client.Expect(t, 1, `^pings +3 of 64 octets`)
-		server.Expect(t, 1, `^server ping data: rdma-ping-2`)
-		require.Zero(t, server.Wait(t), "%s", server)
-	})
-	t.Run("our server", func(t *testing.T) {
-		l := newLab(t)
-		l.rnicd("rping", "server", "--pmd", "kernel", "--addr", here.String())
-		l.untilListening(rpingPort)
-		client := l.run("rdmacm-utils", "rping", "-c", "-v", "-V", "-C", "3", "-a", here.String())
-		require.Zero(t, client.Wait(t), "%s", client)
-		require.Len(t, slices.Compact(client.Lines(`^ping data: rdma-ping-`)), 3)
-	})
 }

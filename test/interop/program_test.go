@@ -168,16 +168,18 @@ func (p *programEnd) settled(x exchange, ours *netlab.Process) {
 // rping in either role, in each way in which siw asks that settles read depths, and each that a
 // program of ours may ask in.
 func TestProgramsRping(t *testing.T) {
-	x := exchange{server: "rping -s -v -V -C 10 -S 3000 -p PORT",
-		client: "rping -c -v -V -C 10 -S 3000 -p PORT -a HOST"}
-	for _, way := range []struct{ name, module, flags string }{
-		{"no CRC", "std", noCRC},
-		{"CRC that we ask for", "std", ""},
-		{"CRC that siw asks for", "opt mpa_crc_required=1", ""},
-		{"peer-to-peer", "opt peer_to_peer=1", noCRC},
-		{"peer-to-peer, CRC", "opt peer_to_peer=1 mpa_crc_required=1", ""},
+	for _, way := range []struct {
+		name, module, flags string
+		size                int
+	}{
+		{"no CRC", "std", noCRC, 3000},
+		{"CRC that we ask for", "std", "", 65535},
+		{"CRC that siw asks for", "opt mpa_crc_required=1", "", 26},
+		{"peer-to-peer", "opt peer_to_peer=1", noCRC, 64},
+		{"peer-to-peer, CRC", "opt peer_to_peer=1 mpa_crc_required=1", "", 20000},
 	} {
-		x.flags = way.flags
+		line := fmt.Sprintf("rping -v -V -C 10 -S %d -p PORT", way.size)
+		x := exchange{way.flags, line + " -s", line + " -c -a HOST"}
 		pinged := func(p *programEnd, ends printed) {
 			require.Contains(p.t, ends.client, "\nping data: rdma-ping-9: JKLM")
 			require.Contains(p.t, ends.server, "server ping data: rdma-ping-9: JKLM")
