@@ -35,6 +35,14 @@ func configured(t *testing.T, text string) string {
 	return path
 }
 
+// measuring is a client that is connected and stays so.
+func (ns *namespace) measuring(t testing.TB, addr string) *process {
+	t.Helper()
+	p := ns.rnicd(t, "perf", "read", "lat", addr, "-D", "1h")
+	p.Expect(t, 1, "^read latency with ")
+	return p
+}
+
 // The guide's example is what it says: judged, started, used, reloaded, drained; nothing stays.
 func TestDaemonOfTheGuide(t *testing.T) {
 	ns := newNamespace(t)
@@ -50,8 +58,7 @@ func TestDaemonOfTheGuide(t *testing.T) {
 	local := ns.rnicd(t, "put", "--timeout", "60s", f.path, "127.0.0.1")
 	require.Equal(t, 0, local.Wait(t), "%s", local)
 	server.Expect(t, 2, "msg=served service=scratch .*sha256="+f.sum)
-	ping := ns.rnicd(t, "rping", "10.9.0.1:7200", "-c", "3", "-V", "--timeout", "60s")
-	require.Equal(t, 0, ping.Wait(t), "%s", ping)
+	ns.succeeds(t, "perf write lat 10.9.0.1:7200 -n 3 --timeout 60s")
 	iperf := ns.rnicd(t, "stream", "client", "10.9.0.1", "--pmd", "kernel", "-n", "1M")
 	require.Equal(t, 0, iperf.Wait(t), "%s", iperf)
 	server.Expect(t, 1, "msg=served service=speed ")
@@ -71,12 +78,11 @@ func TestDaemonOfTheGuide(t *testing.T) {
 	check = ns.rnicd(t, "check", path)
 	require.Equal(t, 0, check.Wait(t), "%s", check)
 	server.Signal(t, syscall.SIGHUP)
-	server.Expect(t, 1, `msg=reloaded added=\[\] removed=\[\] changed=\[ping\] limits=\[\]`)
+	server.Expect(t, 1, `msg=reloaded added=\[\] removed=\[\] changed=\[measure\] limits=\[\]`)
 	server.Expect(
 		t, 1, `level=WARN msg="needs a restart; it is as it was" key=port.rnic0.tcp.rto_min$`)
 	require.Len(t, server.Lines("needs a restart"), 1, "%s", server)
-	ping = ns.rnicd(t, "rping", "10.9.0.1:7201", "-c", "1", "--timeout", "60s")
-	require.Equal(t, 0, ping.Wait(t), "%s", ping)
+	ns.succeeds(t, "perf write lat 10.9.0.1:7201 -n 3 --timeout 60s")
 
 	ns.stop(t, server)
 	server.Expect(t, 1, "msg=drained .*reset=0")
@@ -100,8 +106,7 @@ dad = "off"
 		server := ns.rnicd(t, "serve", "--config", path)
 		server.Expect(t, 1, "msg=ready ")
 		ns.put(t, f)
-		client := ns.rnicd(t, "rping", "10.9.0.1:7200") // a connection that is there when it is killed
-		client.Expect(t, 1, "^connected ")
+		client := ns.measuring(t, "10.9.0.1:7200") // a connection that is there when it is killed
 		server.Signal(t, syscall.SIGKILL)
 		server.Wait(t)
 		client.Signal(t, syscall.SIGKILL)
@@ -120,8 +125,7 @@ func TestDaemonEndsAtOnceWhenToldTwice(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.rnicd(t, "serve", "--config", configured(t, "[limits]\ndrain = \"1h\"\n"+example(t)))
 	server.Expect(t, 1, "msg=ready ")
-	client := ns.rnicd(t, "rping", "10.9.0.1:7200")
-	client.Expect(t, 1, "^connected ")
+	client := ns.measuring(t, "10.9.0.1:7200")
 	server.Signal(t, syscall.SIGTERM)
 	server.Expect(t, 1, "msg=draining ")
 	server.Signal(t, syscall.SIGTERM)

@@ -17,7 +17,7 @@ import (
 func TestDeviceTroubleIsTold(t *testing.T) {
 	for name, tc := range map[string]struct{ text, metric string }{
 		"serve": {"[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\n[[service]]\nname = " +
-			"\"p\"\ntype = \"rping\"\nlisten = 7001\n", `rnicd_device_trouble\{port="rnic0",`},
+			"\"p\"\ntype = \"perf\"\nlisten = 7001\n", `rnicd_device_trouble\{port="rnic0",`},
 		"switch": {"[switch]\nsocket = \"SOCKET\"\n[[uplink]]\nname = \"rnic0\"\n[[program]]\nname = " +
 			"\"one\"\naddresses = [\"10.9.0.1\"]\n",
 			`rnicd_switch_device_trouble\{kind="uplink",port="rnic0",queue="0",`},

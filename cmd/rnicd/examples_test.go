@@ -57,7 +57,7 @@ func TestExampleTAP(t *testing.T) {
 	ns.put(t, randomFile(t, 3<<20))
 	ns.Run(t, "ip", "addr", "add", "fd09::fe/64", "dev", "rnic0", "nodad")
 	ns.succeeds(t, "put --wait 20s --timeout 60s "+randomFile(t, 1<<20).path+" [fd09::1]:7174")
-	ns.succeeds(t, "rping 10.9.0.1:7200 -c 3 --timeout 60s")
+	ns.succeeds(t, "perf write lat 10.9.0.1 -n 3 --timeout 60s")
 	ns.stop(t, server)
 }
 

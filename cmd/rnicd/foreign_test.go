@@ -55,7 +55,6 @@ func TestForeignText(t *testing.T) {
 	f := randomFile(t, 10).path
 	for _, args := range [][]string{
 		{"put", f, addr}, {"get", addr, filepath.Join(t.TempDir(), "got")}, {"perf", addr},
-		{"rping", addr},
 	} {
 		p := ns.rnicd(t, args...)
 		require.NotZero(t, p.Wait(t), "%v: %s", args, p)

@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c)
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(),
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(),
 		newSwitch(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(),
 		command.Top(), command.Ss(), command.Capture(), command.Events())
 	return root

@@ -70,8 +70,7 @@ func TestDaemonTellsSystemd(t *testing.T) {
 	server := ns.Start(t, cmd)
 	require.Equal(t, "READY=1\nSTATUS=3 services on 2 ports", m.hear())
 	require.Zero(t, m.alive, "it is not served yet")
-	client := ns.rnicd(t, "rping", "10.9.0.1:7200")
-	client.Expect(t, 1, "^connected ")
+	client := ns.measuring(t, "10.9.0.1:7200")
 	m.aliveAgain(3)
 
 	for _, text := range []string{example(t), "mistake"} {

@@ -277,13 +277,13 @@ func TestInstalledSwitchConfiguration(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(repository, "packaging/switch.toml"))
 	require.NoError(t, err)
 	text := strings.ReplaceAll(string(b), "/run/rnicd-switch", t.TempDir())
-	commands := regexp.MustCompile(`# rnicd (rping .*)`).FindAllStringSubmatch(text, -1)
+	commands := regexp.MustCompile(`# rnicd (perf .*)`).FindAllStringSubmatch(text, -1)
 	require.Len(t, commands, 2)
 	s := ns.rnicd(t, "switch", "--config", configured(t, text))
 	s.Expect(t, 1, "msg=ready ")
 	server := ns.rnicd(t, append(strings.Fields(commands[0][1]), "--no-dad")...)
 	server.Expect(t, 1, "^ready ")
-	ns.succeeds(t, commands[1][1]+" --no-dad -c 3 --wait 60s --timeout 60s")
+	ns.succeeds(t, commands[1][1]+" --no-dad -n 3 --wait 60s --timeout 60s")
 	ns.stop(t, server)
 	ns.ends(t, s)
 }
@@ -293,7 +293,7 @@ func TestInstalledConfiguration(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.rnicd(t, "serve", "--config", filepath.Join(repository, "packaging/rnicd.toml"))
 	server.Expect(t, 1, "msg=ready ")
-	ns.succeeds(t, "rping 127.0.0.1 -c 3")
+	ns.succeeds(t, "perf write lat 127.0.0.1 -n 3")
 	ns.ends(t, server)
 }
 
@@ -529,8 +529,8 @@ func TestUnitAllowsTheDaemonsCalls(t *testing.T) {
 		socket+"\"\naddresses = [\"10.7.0.1/24\"]\ndad = \"off\"\n")
 	server, trace := ns.traced(t, "serve", "--config", path)
 	server.Expect(t, 1, "msg=ready ")
-	ns.succeeds(t, "rping 10.9.0.1:7200 -c 3 --timeout 60s")
-	ns.succeeds(t, "rping 10.7.0.1:7200 -c 3 --timeout 60s --pmd memif --socket "+socket+
+	ns.succeeds(t, "perf write lat 10.9.0.1:7200 -n 3 --timeout 60s")
+	ns.succeeds(t, "perf write lat 10.7.0.1:7200 -n 3 --timeout 60s --pmd memif --socket "+socket+
 		" --addr 10.7.0.2/24 --dad quick")
 	f := randomFile(t, 1<<20)
 	ns.succeeds(t, "put --timeout 60s "+f.path+" 127.0.0.1")

@@ -45,8 +45,8 @@ driver = "kernel"
 addresses = ["127.0.0.1"]
 
 [[service]]
-name = "ping"
-type = "rping"
+name = "measure"
+type = "perf"
 connections = 1
 idle_timeout = "100ms"
 `
@@ -68,8 +68,7 @@ func TestDaemonGoesOnWithoutReader(t *testing.T) {
 			server := ns.Start(t, cmd)
 			require.Equal(t, "READY=1\nSTATUS=1 service on 1 port", m.hear())
 			for range 5 { // each of which is logged
-				p := ns.rnicd(t, "rping", "--count", "3", "127.0.0.1:7174")
-				require.Equal(t, 0, p.Wait(t), "%s", p)
+				ns.succeeds(t, "perf write lat 127.0.0.1 -n 3")
 			}
 			require.NoError(t, os.WriteFile(path, []byte(text+"mistake"), 0o600))
 			server.Signal(t, syscall.SIGHUP)

@@ -61,11 +61,11 @@ addresses = ["127.0.0.1"]
 // nothing. A third changes a limit.
 var soakOthers = []func(string) string{
 	func(c string) string {
-		return c + "[[service]]\nname = \"guest\"\ntype = \"rping\"\nlisten = 7005\n"
+		return c + "[[service]]\nname = \"guest\"\ntype = \"perf\"\nlisten = 7005\n"
 	},
 	func(c string) string { return c },
 	func(c string) string {
-		return strings.Replace(c, "listen = 7001", "listen = 7001\nconnections = 50", 1)
+		return strings.Replace(c, "listen = 7002", "listen = 7002\nconnections = 50", 1)
 	},
 	func(c string) string {
 		return strings.Replace(c, "mode = \"echo\"", "mode = \"echo\"\nlength = \"64KiB\"", 1)
@@ -159,8 +159,6 @@ func (s *soaker) clients() []soakClient {
 			words: just("perf read lat HOST -n 100 -s 4096 --timeout 60s"), check: has(`^ 4096 +100 `)},
 		{name: "perf send", service: "measure",
 			words: just("perf send bw HOST -n 100 -s 20000 --timeout 60s"), check: has(`^ 20000 +100 `)},
-		{name: "rping", service: "ping", words: just("rping HOST:7001 -c 50 -S 3000 -V --timeout 60s"),
-			check: has(`^pings +50 of 3000 octets, all as they were$`)},
 		{name: "iperf3", service: "iperf", words: just("stream client HOST --pmd kernel -n 4M"),
 			check: has(`^sent +4\.0 MiB in `)},
 		{name: "sink", service: "sink", port: 7002, talk: func(c *net.TCPConn) error {
@@ -489,7 +487,6 @@ type soakService struct{ port, conns int }
 // and a stream.
 var soakServices = map[string]soakService{
 	"scratch": {7174, 1}, "image": {7000, 1}, "measure": {7175, 1},
-	"ping":  {7001, 1},
 	"iperf": {5201, 2}, "sink": {7002, 1}, "source": {7003, 1}, "echo": {7004, 1},
 }
 

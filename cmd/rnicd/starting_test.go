@@ -15,7 +15,7 @@ func TestStoppedWhileItStarts(t *testing.T) {
 	control := filepath.Join(t.TempDir(), "control.sock")
 	p := ns.rnicd(t, "serve", "--config", configured(t, "[control]\nsocket = \""+control+
 		"\"\n[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = "+
-		"\"full\"\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n"))
+		"\"full\"\n[[service]]\nname = \"p\"\ntype = \"perf\"\nlisten = 7001\n"))
 	p.Expect(t, 1, `msg="port opened" port=rnic0 `)
 	p.Signal(t, syscall.SIGTERM)
 	require.Zero(t, p.Wait(t), "%s", p)
@@ -30,7 +30,7 @@ func TestStoppedWhileItStarts(t *testing.T) {
 func TestAddressComesLate(t *testing.T) {
 	ns := newNamespace(t)
 	file := configured(t, "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = "+
-		"[\"192.0.2.77\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n")
+		"[\"192.0.2.77\"]\n[[service]]\nname = \"p\"\ntype = \"perf\"\nlisten = 7001\n")
 	p := ns.rnicd(t, "serve", "--config", file)
 	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Len(
@@ -53,7 +53,7 @@ func TestAddressComesLate(t *testing.T) {
 func TestDoctorExits(t *testing.T) {
 	ns := newNamespace(t)
 	const address = "\naddresses = [\"10.9.0.1/24\"]\n"
-	service := "[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = 7001\n"
+	service := "[[service]]\nname = \"p\"\ntype = \"perf\"\nlisten = 7001\n"
 	kernel := "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n" + service
 	tap := "[[port]]\nname = \"rnic0\"" + address
 	ns.Run(t, "ip", "link", "set", "lo", "up")

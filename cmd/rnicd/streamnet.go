@@ -106,8 +106,8 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // kernelHint adds to the error of a command that dials, and was not told with which TCP, that there
-// is another one: the clients of serve, perf and rping have the kernel's without being
-// told. Both errors are of a TAP that was not set up: there is no right to make it, or nothing
+// is another one: the clients of serve and perf have the kernel's without being told.
+// Both errors are of a TAP that was not set up: there is no right to make it, or nothing
 // after it.
 func kernelHint(o *nicOptions, err error) error {
 	nobody := errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) ||

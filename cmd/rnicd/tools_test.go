@@ -135,8 +135,8 @@ func TestPerfJSON(t *testing.T) {
 	ns.ends(t, server)
 }
 
-// Our TCP at both ends, on two TAPs of a bridge, through a bad network: measurements, pings and
-// files come through it all.
+// Our TCP at both ends, on two TAPs of a bridge, through a bad network: measurements and files
+// come through it all.
 func TestToolsOverOurTCP(t *testing.T) {
 	ns := newNamespace(t)
 	ns.bridged(t)
@@ -169,13 +169,6 @@ func TestToolsOverOurTCP(t *testing.T) {
 			require.Len(t, p.Lines(`^ \d+ +100 `), 1, "%s", p)
 		}
 		require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
-		ns.stop(t, server)
-	})
-	t.Run("rping", func(t *testing.T) {
-		server := start("rping server --markers")
-		p := client("rping " + serverHost + " -c 50 -S 3000 -V --markers")
-		require.Len(t, p.Lines("^pings       50 of 3000 octets, all as they were$"), 1, "%s", p)
-		server.Expect(t, 1, `^pinged      50 times by 10\.9\.0\.2:\d+ \(rfc6581\)$`)
 		ns.stop(t, server)
 	})
 	t.Run("files", func(t *testing.T) {
@@ -279,12 +272,12 @@ func TestGetErrors(t *testing.T) {
 
 	empty := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --port 7001")
 	server := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --file "+f.path)
-	pings := ns.listening(t, "rping server --pmd kernel --addr 127.0.0.1 --port 7002")
+	measures := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --port 7002")
 	for words, want := range map[string]string{
 		"127.0.0.1:7001 " + small +
 			"/x": `get from 127\.0\.0\.1:7001: xfer: the server refused: this server has no file to read; start it with --file$`,
 		"127.0.0.1:7002 " + small +
-			"/x": `get from 127\.0\.0\.1:7002: xfer: the server refused: 16 octets of private data, .*rnicd rping server`,
+			"/x": `get from 127\.0\.0\.1:7002: xfer: the server refused: .*\(16 octets\) is no request for a test; this is .rnicd perf server.$`,
 		"127.0.0.1 " +
 			old: `get from 127\.0\.0\.1:7174: .*/old: no room for the 3\.0 MiB \(3145728 octets\) that the server offers: 1020\.0 KiB of its file system are free$`,
 		"--size-max 1MiB 127.0.0.1 FILE": `get from 127\.0\.0\.1:7174: the server offers 3\.0 MiB \(3145728 octets\), --size-max is 1\.0 MiB$`,
@@ -315,7 +308,7 @@ func TestGetErrors(t *testing.T) {
 	require.Len(t, entries, 1)
 	empty.Expect(t, 1, "^refused +127.*: this server has no file to read")
 	server.Expect(t, 1, "^failed ")
-	for _, p := range []*process{empty, server, pings} {
+	for _, p := range []*process{empty, server, measures} {
 		ns.ends(t, p)
 	}
 	ns.fails(t, "serve --file /no/such --region 1MiB",
@@ -325,7 +318,7 @@ func TestGetErrors(t *testing.T) {
 	ns.fails(t, "serve --file= --region 1MiB", `--file "": want the name of a file$`)
 }
 
-// Wrong words and flags of perf and rping, and servers of something else: one line each.
+// Wrong words and flags of perf, and servers of something else: one line each.
 func TestToolErrors(t *testing.T) {
 	ns := newNamespace(t)
 	files := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --port 7001")
@@ -357,12 +350,6 @@ func TestToolErrors(t *testing.T) {
 		"perf server --idle-timeout 0s":       `--idle-timeout 0s: must be positive$`,
 		"perf demo swim bw":                   `"swim": want write, read, send or atomic$`,
 		"perf demo write bw --fault banana":   `--fault: fault: "banana"`,
-		"rping 127.0.0.1:7001 -c 1":           `rping 127\.0\.0\.1:7001: rping: the server refused: xfer: malformed message`,
-		"rping 127.0.0.1 -S 25":               `--size 25: want 26 to 65535 octets$`,
-		"rping 127.0.0.1 -c -1":               `--count -1: must not be negative$`,
-		"rping 127.0.0.1 --markers":           `--pmd kernel has no use for --markers: leave it out$`,
-		"rping server --size-max 0":           `--size-max 0: want 1 to 65535 octets$`,
-		"rping":                               `0 arguments given; want: rnicd rping HOST\[:PORT\]$`,
 	}) {
 		ns.fails(t, words, want)
 	}
@@ -401,24 +388,12 @@ func TestToolsInterrupted(t *testing.T) {
 	server.Wait(t)
 	require.Equal(t, 1, client.Wait(t), "%s", client)
 	require.Len(t, client.Lines(`^rnicd: perf with 127\.0\.0\.1:7175: `), 1, "%s", client)
-
-	pings := ns.listening(t, "rping server --pmd kernel --addr 127.0.0.1 -v")
-	client = ns.rnicd(t, "rping", "127.0.0.1", "-V")
-	pings.Expect(t, 5, "^server ping data: rdma-ping-")
-	client.Signal(t, os.Interrupt)
-	require.Zero(t, client.Wait(t), "%s", client) // its own way to end
-	require.Len(t, client.Lines(`^pings       \d+ of 100 octets, all as they were$`), 1, "%s", client)
-	pings.Expect(t, 1, `^pinged      \d+ times by 127`)
-	ns.ends(t, pings)
 }
 
 // --once ends with its client's result.
 func TestToolsOnce(t *testing.T) {
 	ns := newNamespace(t)
-	server := ns.listening(t, "rping server --pmd kernel --addr 127.0.0.1 --once")
-	ns.succeeds(t, "rping 127.0.0.1 -c 3")
-	require.Zero(t, server.Wait(t), "%s", server)
-	server = ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --once")
+	server := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --once")
 	ns.succeeds(t, "perf write bw 127.0.0.1 -n 10")
 	require.Zero(t, server.Wait(t), "%s", server)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/daemon/top"
 	"github.com/rnicd/rnicd/internal/skip"
-	"github.com/rnicd/rnicd/internal/tools/rping"
 )
 
 // A disk that is full under a port's capture is told at once, by log, status and metrics; the port
@@ -28,18 +27,17 @@ func TestDiskFullUnderACapture(t *testing.T) {
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
 	file := filepath.Join(dir, "all.pcapng")
-	r := start(t, "capture = \""+file+"\"\n[[service]]\nname = \"ping\"\ntype = "+
-		"\"rping\"\nlisten = 7174\n")
+	r := start(t, "capture = \""+file+"\"\n"+region)
 	captured := func() *status.Capture { return r.d.Status(r.ctx).Ports[0].Capture }
 	was := captured()
 	require.Equal(t, file, was.File)
 	require.Empty(t, was.Error)
-	pings := func() { require.NoError(t, r.ping("10.9.0.1:7174", 100, func(rping.Ping) {})) }
-	pings()
+	more := func() { require.NoError(t, r.put(r.dev, at(7174), 100_000)) }
+	more()
 	r.log.await(
 		t, 1,
 		`level=ERROR msg="the capture has ended; the port is served on" port=cable error="capture: .*no space left`)
-	pings()
+	more()
 	now := captured()
 	require.Contains(t, now.Error, "no space left on device: the file is incomplete")
 	require.Eventually(t, func() bool { return captured().Missing > 0 }, patience, time.Millisecond)

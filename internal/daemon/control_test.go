@@ -9,19 +9,19 @@ import (
 	"net/url"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/internal/daemon/status"
-	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/stream"
 )
 
-const ping = `
+const measure = `
 [[service]]
-name = "ping"
-type = "rping"
+name = "measure"
+type = "perf"
 `
 
 // controlled is a configuration's control socket, and a client that asks on it.
@@ -35,8 +35,8 @@ func controlled(t *testing.T) (text string, c *control.Client) {
 // The control socket says what the daemon is, what it serves, and what its Pollers have counted.
 func TestStatus(t *testing.T) {
 	text, c := controlled(t)
-	r := start(t, text+ping)
-	require.NoError(t, r.ping(at(7174), 3, nil))
+	r := start(t, text+measure)
+	require.NoError(t, r.measure(at(7175), 3))
 	var s status.Daemon
 	require.NoError(t, c.Get(r.ctx, "/v1/status", nil, &s))
 	require.Equal(t, status.Serving, s.State)
@@ -50,18 +50,18 @@ func TestStatus(t *testing.T) {
 	require.NotZero(t, p.Queues[0].Counters.RxFrames)
 	require.EqualValues(t, 1, p.Queues[0].Counters.Accepted)
 	require.Equal(t, []status.Service{{
-		Name: "ping", Type: "rping", Listen: 7174, Ports: []string{"cable"}, ConnectionsMax: 64,
+		Name: "measure", Type: "perf", Listen: 7175, Ports: []string{"cable"}, ConnectionsMax: 64,
 		Accepted: 1, Connections: s.Services[0].Connections,
 	}}, s.Services)
-	require.EqualValues(t, 9, p.Queues[0].RDMA.FPDUsIn, "of each ping two Sends and a Read Response")
-	changes := r.reload(cable + ping)
+	require.EqualValues(t, 4, p.Queues[0].RDMA.FPDUsIn, "three Read Requests and a Send at the end")
+	changes := r.reload(cable + measure)
 	require.Equal(t, []string{"control.socket"}, changes.Restart)
 }
 
 // A second daemon with the control socket of one that lives says so, and leaves that one alone.
 func TestControlSocketInUse(t *testing.T) {
 	text, c := controlled(t)
-	r := start(t, text+ping)
+	r := start(t, text+measure)
 	_, err := Start(r.ctx, r.parse(cable+text), Options{Log: r.log})
 	var used *control.InUseError
 	require.ErrorAs(t, err, &used)
@@ -76,7 +76,7 @@ func TestControlSocketInUse(t *testing.T) {
 // and a filter that cannot be is an error.
 func TestConnections(t *testing.T) {
 	text, c := controlled(t)
-	r := start(t, text+ping+"[[service]]\nname = \"echo\"\ntype = \"stream\"\nmode = \"echo\"\n")
+	r := start(t, text+measure+"[[service]]\nname = \"echo\"\ntype = \"stream\"\nmode = \"echo\"\n")
 	ask := func(words ...string) (all []status.Connection) {
 		body, err := c.Stream(r.ctx, "/v1/connections", url.Values{"filter": words})
 		require.NoError(t, err)
@@ -98,25 +98,23 @@ func TestConnections(t *testing.T) {
 	require.NoError(t, err)
 	_, err = io.ReadFull(conn, make([]byte, 5))
 	require.NoError(t, err)
-	during := false
-	require.NoError(t, r.ping(at(7174), 2, func(rping.Ping) {
-		if during {
-			return
+	_, end := r.measuring(at(7175))
+	var one status.Connection
+	require.Eventually(t, func() bool {
+		all := ask("service=measure", "10.9.0.0/24", "port=cable", "state=established")
+		if len(all) == 1 {
+			one = all[0]
 		}
-		during = true
-		all := ask("service=ping", "10.9.0.0/24", "port=cable", "state=established")
-		require.Len(t, all, 1)
-		one := all[0]
-		require.Equal(t, status.RDMA, one.Kind)
-		require.Equal(t, "rts", one.RDMA.State)
-		require.True(t, one.RDMA.CRC)
-		require.NotZero(t, one.RDMA.Stats.Receive.FPDUs)
-		require.Equal(t, "10.9.0.1:7174", one.Conn.Local.String())
-		require.NotZero(t, one.Conn.TCP.Cwnd)
-		require.NotNil(t, one.Since)
-		require.Len(t, ask(), 2)
-	}))
-	require.True(t, during)
+		return len(all) == 1 && one.RDMA.Stats.Receive.FPDUs > 0
+	}, patience, time.Millisecond)
+	require.Equal(t, status.RDMA, one.Kind)
+	require.Equal(t, "rts", one.RDMA.State)
+	require.True(t, one.RDMA.CRC)
+	require.Equal(t, "10.9.0.1:7175", one.Conn.Local.String())
+	require.NotZero(t, one.Conn.TCP.Cwnd)
+	require.NotNil(t, one.Since)
+	require.Len(t, ask(), 2)
+	end()
 	all := ask("kind=stream", "local=10.9.0.1:5201", "remote=10.9.0.2")
 	require.Len(t, all, 1)
 	require.Equal(t, "echo", all[0].Service)
@@ -132,16 +130,16 @@ func TestConnections(t *testing.T) {
 
 // Prometheus finds what the daemon has counted where [metrics] says, until the daemon ends.
 func TestMetrics(t *testing.T) {
-	r := start(t, "[metrics]\nlisten = \"127.0.0.1:0\"\n"+ping)
-	require.NoError(t, r.ping(at(7174), 1, nil))
+	r := start(t, "[metrics]\nlisten = \"127.0.0.1:0\"\n"+measure)
+	require.NoError(t, r.measure(at(7175), 1))
 	url := "http://" + r.d.metrics.Addr() + "/metrics"
 	resp, err := http.Get(url)
 	require.NoError(t, err)
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	require.Contains(t, string(text), "rnicd_service_accepted_total{service=\"ping\"} 1\n")
-	require.Contains(t, string(text), "rnicd_fpdus_received_total{port=\"cable\",queue=\"0\"} 3\n")
+	require.Contains(t, string(text), "rnicd_service_accepted_total{service=\"measure\"} 1\n")
+	require.Contains(t, string(text), "rnicd_fpdus_received_total{port=\"cable\",queue=\"0\"} 2\n")
 	require.NoError(t, r.d.Close())
 	r.ended = true
 	_, err = http.Get(url)

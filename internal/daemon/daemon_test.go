@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +23,6 @@ import (
 	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
-	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -37,12 +37,33 @@ func (r *rig) put(dev *rnic.Adapter, addr string, n int) error {
 	return err
 }
 
-func (r *rig) ping(addr string, count int, on func(rping.Ping)) error {
-	_, err := rping.Run(r.ctx, rping.ClientConfig{
-		Adapter: r.dev, Addr: addr, Count: count, Size: 100, Verify: true, OnPing: on,
-		Conn: rnic.ConnParam{NoMarkers: true},
-	})
+// measure reads so often, 100 octets each time, of a service of type perf.
+func (r *rig) measure(addr string, reads int) error {
+	_, err := pair.Run(r.ctx, pair.ClientConfig{Adapter: r.dev, Addr: addr,
+		Test: perf.Test{Op: perf.Read, Latency: true, Size: 100, Iterations: reads}})
 	return err
+}
+
+// measuring has a client measure until end is called, and returns when it is connected.
+func (r *rig) measuring(addr string) (qp *rnic.QueuePair, end func()) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.ctx)
+	connected, ended := make(chan *rnic.QueuePair, 1), make(chan error, 1)
+	go func() {
+		_, err := pair.Run(ctx, pair.ClientConfig{Adapter: r.dev, Addr: addr,
+			Test:      perf.Test{Op: perf.Read, Latency: true, Size: 100, Duration: time.Hour},
+			Connected: func(qp *rnic.QueuePair) { connected <- qp }})
+		ended <- err
+	}()
+	select {
+	case qp = <-connected:
+	case err := <-ended:
+		require.NoError(r.t, err)
+	}
+	return qp, func() {
+		cancel()
+		require.Error(r.t, <-ended)
+	}
 }
 
 // everyService is the configuration of one service of each type (testdata/services.toml), with a
@@ -93,7 +114,6 @@ func (r *rig) clients(content []byte) map[string]func() error {
 					Test: perf.Test{Op: perf.Read, Size: 5000, Iterations: 50}})
 			return err
 		},
-		"ping": func() error { return r.ping(at(7001), 5, nil) },
 		"iperf": func() error {
 			p := iperf3.Params{Streams: 2, Length: 8192, Bytes: 200_000}
 			_, err := iperf3.Run(r.ctx,
@@ -114,7 +134,7 @@ func TestEveryService(t *testing.T) {
 	content := bytes.Repeat([]byte("what is served "), 5000)
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	r := start(t, everyService(t, path))
-	require.Len(t, r.d.Services(), 8)
+	require.Len(t, r.d.Services(), 7)
 	clients := r.clients(content)
 	for round := range 2 {
 		ends := make(chan error, len(clients))
@@ -194,19 +214,23 @@ func TestAdmission(t *testing.T) {
 	r := start(t, `
 [[service]]
 name = "others"
-type = "rping"
+type = "perf"
 listen = 7001
 allow = ["10.8.0.0/16", "10.9.0.3"]
 [[service]]
 name = "ours"
-type = "rping"
+type = "region"
+size = "64KiB"
+page = "normal"
 listen = 7002
 allow = ["10.9.0.0/30"]
 connections = 3
 peer_connections = 2
 [[service]]
 name = "one"
-type = "rping"
+type = "region"
+size = "64KiB"
+page = "normal"
 listen = 7003
 connections = 1
 [[service]]
@@ -222,7 +246,7 @@ size = "64KiB"
 quota = "16KiB"
 page = "normal"
 `)
-	require.ErrorContains(t, r.ping(at(7001), 1, nil),
+	require.ErrorContains(t, r.measure(at(7001), 1),
 		"the server refused: 10.9.0.2 is in none of the networks that are served")
 	r.log.await(t, 1, "level=WARN msg=refused service=others remote=10.9.0.2:")
 	c, err := (&stream.Dialer{Pollers: r.client.Pollers()}).DialContext(r.ctx, "tcp", at(7004))
@@ -235,13 +259,13 @@ page = "normal"
 	require.NoError(t, r.put(r.dev, at(7174), 16<<10))
 	require.ErrorContains(t, r.put(r.dev, at(7174), 16<<10+1), "a client may hold 16384 of the region")
 
-	end, _ := r.pinging(at(7002), 2)
-	require.ErrorContains(t, r.ping(at(7002), 1, nil),
+	end := r.holding(at(7002), 2)
+	require.ErrorContains(t, r.put(r.dev, at(7002), 1000),
 		"2 clients at your address are being served, and no more of one at a time; try again later")
 	require.Len(t, r.d.Connections(), 2)
 	end()
-	end, _ = r.pinging(at(7003), 1)
-	require.ErrorContains(t, r.ping(at(7003), 1, nil),
+	end = r.holding(at(7003), 1)
+	require.ErrorContains(t, r.put(r.dev, at(7003), 1000),
 		"1 other clients are being served, and no more at a time; try again later")
 	end()
 	// Each is counted by its cause; the port has them too, where they came as far as start-up.
@@ -288,61 +312,70 @@ func TestRefusedByPollers(t *testing.T) {
 		p.Refused)
 }
 
-// pinging has n clients ping until end is called, which waits for them; ends has what became of
-// each. It returns when all are served.
-func (r *rig) pinging(addr string, n int) (end func(), ends chan error) {
-	ends = make(chan error, n)
-	stop, first := make(chan struct{}), make(chan struct{}, n)
+// source is a file of zeros that can be read when go is closed, and says when it is to be read.
+type source struct {
+	asked, go_ chan struct{}
+	once       sync.Once
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	s.once.Do(func() { close(s.asked) })
+	<-s.go_
+	clear(b)
+	return len(b), nil
+}
+
+// holding has n clients begin to put into a region, and returns when all are served. They go on
+// when end is called, which waits for them and says what became of each.
+func (r *rig) holding(addr string, n int) (end func() []error) {
+	r.t.Helper()
+	ends, goOn := make(chan error, n), make(chan struct{})
+	open := sync.OnceFunc(func() { close(goOn) })
+	r.t.Cleanup(open)
 	for range n {
-		ctx, cancel := context.WithCancel(r.ctx)
-		pings := 0
+		s := &source{asked: make(chan struct{}), go_: goOn}
 		go func() {
-			defer cancel()
-			_, err := rping.Run(ctx, rping.ClientConfig{
-				Adapter: r.dev, Addr: addr, Size: 100, Conn: rnic.ConnParam{NoMarkers: true},
-				OnPing: func(rping.Ping) {
-					if pings++; pings == 1 {
-						first <- struct{}{}
-					}
-					select {
-					case <-stop:
-						cancel()
-					default:
-					}
-				},
-			})
+			_, err := xfer.Put(r.ctx, xfer.PutConfig{Adapter: r.dev, Addr: addr, Source: s, Length: 1000})
 			ends <- err
 		}()
-	}
-	for range n {
 		select {
-		case <-first:
+		case <-s.asked:
 		case err := <-ends:
 			require.NoError(r.t, err)
 		}
 	}
-	return func() {
-		close(stop)
+	return func() (all []error) {
+		open()
 		for range n {
-			<-ends
+			all = append(all, <-ends)
 		}
 		require.Eventually(r.t, func() bool {
 			return len(r.d.Connections()) == 0
 		}, patience, time.Millisecond)
-	}, ends
+		return all
+	}
 }
+
+// region is a service that clients put into.
+const region = `
+[[service]]
+name = "region"
+type = "region"
+size = "1MiB"
+page = "normal"
+`
 
 // A drain takes no new connections, and waits for those that there are.
 func TestDrainWaits(t *testing.T) {
-	r := start(t, "[[service]]\nname = \"ping\"\ntype = \"rping\"\n[limits]\ndrain = \"1h\"\n")
-	end, _ := r.pinging(at(7174), 2)
+	r := start(t, region+"[limits]\ndrain = \"1h\"\n")
+	end := r.holding(at(7174), 2)
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
 		r.d.Drain(r.ctx)
 	}()
 	require.Eventually(t, func() bool {
-		return r.ping(at(7174), 1, nil) != nil
+		return r.put(r.dev, at(7174), 1000) != nil
 	}, patience, time.Millisecond)
 	require.Len(t, r.d.Connections(), 2, "which can be looked at meanwhile")
 	select {
@@ -350,7 +383,9 @@ func TestDrainWaits(t *testing.T) {
 		t.Fatal("it did not wait")
 	default:
 	}
-	end()
+	for _, err := range end() {
+		require.NoError(t, err)
+	}
 	<-drained
 	require.Empty(t, r.d.listeners)
 	require.Contains(t, r.log.await(t, 1, "msg=drained"), "reset=0")
@@ -362,9 +397,8 @@ func TestDrainWaits(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	for name, limit := range map[string]string{"its time": "50ms", "told": "1h"} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, "[[service]]\nname = \"ping\"\ntype = \"rping\"\n[limits]\ndrain = \""+
-				limit+"\"\n")
-			_, ends := r.pinging(at(7174), 2)
+			r := start(t, region+"[limits]\ndrain = \""+limit+"\"\n")
+			end := r.holding(at(7174), 2)
 			ctx, cancel := context.WithCancel(r.ctx)
 			if name == "told" {
 				cancel()
@@ -373,8 +407,9 @@ func TestDrainIsBounded(t *testing.T) {
 			r.d.Drain(ctx)
 			require.Less(t, time.Since(begin), patience/2)
 			cancel()
-			require.Error(t, <-ends)
-			require.Error(t, <-ends)
+			for _, err := range end() {
+				require.Error(t, err)
+			}
 			require.Contains(t, r.log.await(t, 1, "msg=drained"), "reset=2")
 		})
 	}
@@ -422,11 +457,11 @@ driver = "kernel"
 addresses = ["127.0.0.1"]
 [[service]]
 name = "a"
-type = "rping"
+type = "perf"
 listen = %d
 [[service]]
 name = "b"
-type = "rping"
+type = "perf"
 listen = %d
 `, free, taken.Addr().(*net.TCPAddr).Port)
 	_, err = Start(r.ctx, r.parse(text), Options{Log: r.log})

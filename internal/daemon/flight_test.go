@@ -10,26 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/daemon/status"
-	"github.com/rnicd/rnicd/rnic"
 )
 
 // A connection that ends with an error is logged with its last events, in one record, and both can
 // be asked for; so can those of one that goes on.
 func TestFlightRecords(t *testing.T) {
 	text, c := controlled(t)
-	r := start(t, text+"[log]\nformat = \"json\"\n"+ping)
-	dial := func() *rnic.QueuePair {
-		cq, err := r.dev.CreateCQ(16)
-		require.NoError(t, err)
-		qp, err := r.dev.CreateQP(rnic.QPOptions{PD: r.dev.AllocPD(), SendCQ: cq, RecvCQ: cq,
-			SendDepth: 4, RecvDepth: 4})
-		require.NoError(t, err)
-		require.NoError(t, qp.Connect(r.ctx, at(7174), rnic.ConnParam{}))
-		return qp
-	}
-	good, bad := dial(), dial()
-	t.Cleanup(good.Abort)
-	bad.Abort() // a reset: rping's server still waits for it
+	r := start(t, text+"[log]\nformat = \"json\"\n"+measure)
+	_, end := r.measuring(at(7175))
+	defer end()
+	bad, endBad := r.measuring(at(7175))
+	bad.Abort() // a reset: the server still waits for it
+	endBad()
 	line := r.log.await(t, 1, "a connection has ended with an error")
 	var record struct {
 		Port, Remote, Error string

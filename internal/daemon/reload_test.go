@@ -13,14 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const twoPings = `
+const firstOfTwo = `
 [[service]]
 name = "first"
-type = "rping"
+type = "region"
+size = "1MiB"
+page = "normal"
 listen = 7001
+`
+
+const two = firstOfTwo + `
 [[service]]
 name = "second"
-type = "rping"
+type = "perf"
 listen = 7002
 `
 
@@ -35,9 +40,9 @@ page = "normal"
 // A reload adds, removes and changes services. Connections of services that stay, or whose limits
 // alone change, are not touched; those of the others are drained.
 func TestReload(t *testing.T) {
-	r := start(t, twoPings)
-	require.Equal(t, "nothing has changed", r.reload(cable+twoPings).String())
-	end, _ := r.pinging(at(7001), 1)
+	r := start(t, two)
+	require.Equal(t, "nothing has changed", r.reload(cable+two).String())
+	end := r.holding(at(7001), 1)
 
 	// First gets limits, second is removed, third is added.
 	changes := r.reload(cable + `
@@ -46,20 +51,15 @@ poller_stall = "1s"
 drain = "1h"
 [log]
 level = "warn"
-[[service]]
-name = "first"
-type = "rping"
-listen = 7001
-connections = 1
-` + third + "listen = 7003\n")
+` + firstOfTwo + "connections = 1\n" + third + "listen = 7003\n")
 	require.Equal(t, "added: third; removed: second; limits: first", changes.String())
 	require.Len(t, r.d.listeners, 2)
 	require.Equal(t, slog.LevelWarn, r.d.level.Level())
 	require.Equal(t, int64(time.Hour), r.d.drain.Load())
 	require.Equal(t, int64(time.Second), r.d.dog.limit.Load())
 	require.Len(t, r.d.Connections(), 1)
-	require.ErrorContains(t, r.ping(at(7001), 1, nil), "1 other clients are being served")
-	require.Error(t, r.ping(at(7002), 1, nil))
+	require.ErrorContains(t, r.put(r.dev, at(7001), 1000), "1 other clients are being served")
+	require.Error(t, r.measure(at(7002), 1))
 	require.NoError(t, r.put(r.dev, at(7003), 1000))
 	served, _ := r.log.lines("msg=served service=third")
 	require.Empty(t, served, "the level is warn")
@@ -70,18 +70,16 @@ connections = 1
 drain = "1h"
 [[service]]
 name = "first"
-type = "region"
-size = "1MiB"
-page = "normal"
+type = "perf"
 listen = 7001
 ` + third + "listen = 7004\n")
 	require.Equal(t, "changed: first, third", changes.String())
-	require.NoError(t, r.put(r.dev, at(7001), 1000))
+	require.NoError(t, r.measure(at(7001), 1))
 	require.NoError(t, r.put(r.dev, at(7004), 1000))
 	require.Error(t, r.put(r.dev, at(7003), 1000))
 	left, _ := r.log.lines("msg=\"taken out\" service=first")
 	require.Empty(t, left, "its client is there")
-	end()
+	require.Equal(t, []error{nil}, end())
 	require.Contains(t, r.log.await(t, 1, "msg=\"taken out\" service=first"), "reset=0")
 
 	// The port is opened again for another type, and for other dialects.
@@ -106,33 +104,33 @@ func TestReloadIsAtomic(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	lo := cable + "[[port]]\nname = \"lo\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n"
-	one := fmt.Sprintf("[[service]]\nname = \"one\"\ntype = \"rping\"\nlisten = %d\n", freePort(t))
+	one := fmt.Sprintf("%slisten = %d\n", region, freePort(t))
 	r := start(t, lo[len(cable):]+one)
-	end, _ := r.pinging(at(r.listen("one")), 1)
+	end := r.holding(at(r.listen("region")), 1)
 	for name, bad := range map[string]string{
-		"a port of others": lo + fmt.Sprintf("[[service]]\nname = \"new\"\ntype = \"rping\"\nlisten = "+
-			"7009\n[[service]]\nname = \"bad\"\ntype = \"rping\"\nlisten = %d\n",
+		"a port of others": lo + fmt.Sprintf("[[service]]\nname = \"new\"\ntype = \"perf\"\nlisten = "+
+			"7009\n[[service]]\nname = \"bad\"\ntype = \"perf\"\nlisten = %d\n",
 			taken.Addr().(*net.TCPAddr).Port),
 		"memory that is not there": lo + one +
 			"[[service]]\nname = \"new\"\ntype = \"region\"\nlisten = 7009\nsize = \"64KiB\"\npage = " +
 			"\"normal\"\n" +
 			"[[service]]\nname = \"bad\"\ntype = \"region\"\nlisten = 7010\nsize = \"1000TiB\"\n",
 		"another kind at its place": lo +
-			fmt.Sprintf("[[service]]\nname = \"one\"\ntype = \"stream\"\nlisten = %d\n[[service]]\nname = "+
-				"\"bad\"\ntype = \"rping\"\nlisten = %d\n",
-				r.listen("one"), taken.Addr().(*net.TCPAddr).Port),
+			fmt.Sprintf("[[service]]\nname = \"region\"\ntype = \"stream\"\nmode = \"sink\"\n"+
+				"listen = %d\n[[service]]\nname = \"bad\"\ntype = \"perf\"\nlisten = %d\n",
+				r.listen("region"), taken.Addr().(*net.TCPAddr).Port),
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := func() bool { return len(r.d.Connections()) == 1 }
 			require.Eventually(t, one, patience, time.Millisecond,
-				"the ping of the case before has ended at the server, too")
+				"the put of the case before has ended at the server, too")
 			for range 16 { // places are opened in any order
 				_, err := r.d.Reload(r.ctx, r.parse(bad))
 				require.ErrorContains(t, err, `service "bad"`)
 			}
 			require.Len(t, r.d.Services(), 1)
 			require.Len(t, r.d.Connections(), 1)
-			require.NoError(t, r.ping(at(r.listen("one")), 1, nil), "it serves as it did")
+			require.NoError(t, r.put(r.dev, at(r.listen("region")), 1000), "it serves as it did")
 			require.Error(t, r.put(r.dev, at(7009), 1))
 			require.EqualValues(t, 1, r.d.held.Load(), "what was made is given back")
 		})
@@ -169,18 +167,18 @@ mtu = 9000
 name = "new"
 driver = "kernel"
 [[service]]
-name = "ping"
-type = "rping"
+name = "measure"
+type = "perf"
 listen = 7001
 [[service]]
 name = "elsewhere"
-type = "rping"
+type = "perf"
 ports = ["new"]
 `)
 	require.Equal(t, []string{"log.format", "port.cable.mtu", "port.cable.tcp.rto_min", "port.new",
-		"service.ping on port new", "service.elsewhere on port new"}, changes.Restart)
-	require.Equal(t, []string{"ping"}, changes.Added)
-	require.NoError(t, r.ping(at(7001), 1, nil))
+		"service.measure on port new", "service.elsewhere on port new"}, changes.Restart)
+	require.Equal(t, []string{"measure"}, changes.Added)
+	require.NoError(t, r.measure(at(7001), 1))
 	require.Contains(t, r.reload("[[port]]\nname = \"lo\"\ndriver = \"kernel\"\n").Restart,
 		"port.cable")
 }

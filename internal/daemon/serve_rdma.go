@@ -11,7 +11,6 @@ import (
 
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
-	"github.com/rnicd/rnicd/internal/tools/rping"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -25,8 +24,6 @@ func newServer(s *Service, c *config.Service) (server, error) {
 		return fileServer(s, c)
 	case config.Perf:
 		return perfServer(s, c), nil
-	case config.Rping:
-		return rpingServer(s, c), nil
 	case config.Stream:
 		return streamServer(s, c), nil
 	}
@@ -168,22 +165,6 @@ func perfServer(s *Service, c *config.Service) server {
 			Done: func(r pair.Served) {
 				s.over(r.Remote, r.Err, "operation", r.Test.Op.String(), "latency", r.Test.Latency, "octets",
 					r.Test.Size, "took", r.Took)
-			},
-		}), nil
-	})
-	return server{request: func(ctx context.Context, on *Port, req *rnic.ConnRequest) {
-		servers[on].Handle(ctx, req)
-	}}
-}
-
-func rpingServer(s *Service, c *config.Service) server {
-	servers, _ := perPort(s, c, func(dev *rnic.Adapter) (*rping.Server, error) {
-		return rping.NewServer(rping.ServerConfig{
-			Adapter: dev, SizeMax: int(c.SizeMax), ClientsMax: unbounded,
-			IdleTimeout: time.Duration(c.IdleTimeout),
-			Conn:        rnic.ConnParam{NoMarkers: c.NoMarkers, NoCRC: c.NoCRC}, Refused: s.refused,
-			Done: func(r rping.Served) {
-				s.over(r.Remote, r.Err, "pings", r.Pings, "dialect", r.Startup.Dialect.String())
 			},
 		}), nil
 	})

@@ -52,8 +52,8 @@ name = "local"
 driver = "kernel"
 addresses = ["127.0.0.1"]
 [[service]]
-name = "ping"
-type = "rping"
+name = "measure"
+type = "perf"
 ports = ["rnic0"]
 `, w.path), port.Builtin().With(port.Of("cable", wire.MTUMax, link.Port(0))))
 	require.NoError(t, err)

@@ -56,7 +56,7 @@ type Metrics struct {
 
 // MPA is [mpa].
 type MPA struct {
-	Markers    bool     `toml:"markers" default:"true" doc:"ask clients for MPA markers: what comes ahead of a gap is placed at once. For services of type region, file and perf; others ask only with a key of their own, for Linux siw has none"`
+	Markers    bool     `toml:"markers" default:"true" doc:"ask clients for MPA markers: what comes ahead of a gap is placed at once"`
 	CRC        bool     `toml:"crc" default:"true" doc:"with false go without CRC32C where the client agrees; only for paths with an integrity check of their own"`
 	DropBadCRC bool     `toml:"drop_bad_crc" default:"false" doc:"of region and file: drop a segment with a bad CRC so that it is sent again, instead of ending the connection"`
 	Dialects   []string `toml:"dialects" want:"rddp-01, rfc5044, rtr, rfc6581" doc:"MPA dialects that are served; none: all of them"`
@@ -67,7 +67,6 @@ const (
 	Region = "region"
 	File   = "file"
 	Perf   = "perf"
-	Rping  = "rping"
 	Stream = "stream"
 )
 
@@ -82,22 +81,21 @@ var Types = []struct {
 	{File, 7174, "a copy of a file in memory, made when the service starts, that peers read; " +
 		"`rnicd get`"},
 	{Perf, 7175, "bandwidth and latency; `rnicd perf`"},
-	{Rping, 7174, "`rping` of rdma-core and of rnicd"},
 	{Stream, 5201, "TCP: an iperf3 server, or a sink, source or echo"},
 }
 
 // Service is a [[service]].
 type Service struct {
 	Name            string        `toml:"name" want:"a to z, 0 to 9, - and _, 32 at most" doc:"in logs; a reload knows a service by it; required"`
-	Type            string        `toml:"type" want:"region, file, perf, rping or stream" doc:"required"`
+	Type            string        `toml:"type" want:"region, file, perf or stream" doc:"required"`
 	Ports           []string      `toml:"ports" doc:"names of the ports that it is served on; without it all"`
 	Listen          uint16        `toml:"listen" want:"1 to 65535" doc:"TCP port; without it the usual one of the type"`
 	Allow           []string      `toml:"allow" doc:"networks that are served, as 10.9.0.0/24 or fd09::/64; without it every one"`
 	Connections     int           `toml:"connections" default:"64" want:"1 or more" doc:"clients at a time, over all ports; further ones are refused"`
 	PeerConnections int           `toml:"peer_connections" default:"0" doc:"of them from one address (of IPv6, one /64); 0: no limit"`
 	IdleTimeout     conf.Duration `toml:"idle_timeout" default:"30s" doc:"end a connection on which nothing moves for so long, an eighth of it more at most"`
-	Markers         *bool         `toml:"markers" of:"region,file,perf,rping" doc:"as in [mpa]"`
-	CRC             *bool         `toml:"crc" of:"region,file,perf,rping" doc:"as in [mpa]"`
+	Markers         *bool         `toml:"markers" of:"region,file,perf" doc:"as in [mpa]"`
+	CRC             *bool         `toml:"crc" of:"region,file,perf" doc:"as in [mpa]"`
 
 	Size    conf.Size     `toml:"size" of:"region" doc:"of the memory; required"`
 	Page    string        `toml:"page" of:"region,file" default:"auto" want:"auto, 2M, 1G or normal" doc:"pages of the memory"`
@@ -105,7 +103,7 @@ type Service struct {
 	Quota   conf.Size     `toml:"quota" of:"region" default:"0" doc:"octets of the region that one address (of IPv6, one /64) may hold at a time; 0: all"`
 	Keep    bool          `toml:"keep" of:"region" default:"false" doc:"keep what is put under a name (rnicd put --name), for every client that is allowed to read (rnicd get --name)"`
 	Path    string        `toml:"path" of:"file" doc:"the file, as it is when the service starts or is reloaded; required"`
-	SizeMax conf.Size     `toml:"size_max" of:"perf,rping" doc:"longest message that is served; without it 64MiB for perf, 65535 for rping"`
+	SizeMax conf.Size     `toml:"size_max" of:"perf" default:"64MiB" doc:"longest message that is served"`
 	Mode    string        `toml:"mode" of:"stream" default:"iperf3" want:"iperf3, sink, source or echo" doc:"what is served"`
 	Length  conf.Size     `toml:"length" of:"stream" default:"128KiB" want:"1 to 1MiB" doc:"sink, source, echo: of a Read or Write"`
 	Bytes   conf.Size     `toml:"bytes" of:"stream" default:"0" doc:"source: how much to send; 0: for the time"`

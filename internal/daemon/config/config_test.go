@@ -100,7 +100,7 @@ var mistakesOfPorts = []mistake{
 	{"nothing", "", "1:1: port: no port; a daemon needs one: [[port]] with name and addresses"},
 	{"no name", strings.Replace(base, `name = "one"`, "", 1),
 		`1:3: port.name: "": want a name of a to z`},
-	{"a name of two", base + "[[service]]\nname = \"scratch\"\ntype = \"rping\"\nlisten = 1\n",
+	{"a name of two", base + "[[service]]\nname = \"scratch\"\ntype = \"perf\"\nlisten = 1\n",
 		`10:1: service.name: "scratch": the service in line 6 has this name; choose another`},
 	{"driver", with("driver = \"xdp\""),
 		`3:1: port.driver: "xdp": want tap, dpdk, memif, kernel or own`},
@@ -148,7 +148,8 @@ var mistakesOfPorts = []mistake{
 		`3:1: port.device: "a/b": no name of a network device`},
 	{"metrics where a service is", "[metrics]\nlisten = \"127.0.0.1:7174\"\n[[port]]\n" +
 		"name = \"lo\"\n" +
-		"driver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n[[service]]\nname = \"p\"\ntype = \"rping\"\n",
+		"driver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n[[service]]\nname = \"p\"\ntype = \"perf\"\n" +
+		"listen = 7174\n",
 		`2:1: metrics.listen: 7174 on this host is that of the service "p" in line 8`},
 	{"memif on the control socket", "[control]\nsocket = \"/x.sock\"\n" +
 		with("driver = \"memif\"\nsocket = \"/x.sock\""),
@@ -214,7 +215,7 @@ var mistakesOfPorts = []mistake{
 // mistakesOfServices are of services.
 var mistakesOfServices = []mistake{
 	{"type", strings.Replace(base, `"region"`, `"regoin"`, 1),
-		`7:1: service.type: "regoin": want region, file, perf, rping or stream`},
+		`7:1: service.type: "regoin": want region, file, perf or stream`},
 	{"a key of another type", base + "path = \"/\"\n",
 		`9:1: service.path: of no use to a service of type region: it is for file; leave it out`},
 	{"a port that is not there", base + "ports = [\"one\", \"two\"]\n",
@@ -231,8 +232,8 @@ var mistakesOfServices = []mistake{
 			`9:1: service.allow: "::ffff:10.9.0.0/120": no peer has such an address` + "\n" +
 			`9:1: service.allow: "fe80::1%lo": want a network` + "\n" +
 			`9:1: service.allow: "fe80::1%lo/64": want a network`},
-	{"a TCP port of two", base + "[[service]]\nname = \"ping\"\ntype = \"rping\"\n",
-		`9:3: service.listen: 7174 on port "one" is that of the service "scratch" in line 6; choose another`},
+	{"a TCP port of two", base + "[[service]]\nname = \"perf\"\ntype = \"perf\"\nlisten = 7174\n",
+		`12:1: service.listen: 7174 on port "one" is that of the service "scratch" in line 6; choose another`},
 	{"no size", strings.Replace(base, "size", "# ", 1), `5:3: service.size: missing: how much memory`},
 	{"quota", base + "quota = \"2MiB\"\n",
 		`9:1: service.quota: 2MiB is more than the region's size, 1MiB`},
@@ -319,8 +320,8 @@ allow = ["10.9.0.0/24", "fd09::7"]
 ports = ["three", "one"]
 
 [[service]]
-name = "ping"
-type = "rping"
+name = "measure"
+type = "perf"
 listen = 9
 markers = true
 crc = true
@@ -363,7 +364,7 @@ func TestValues(t *testing.T) {
 	require.True(t, three.NoOffload)
 	require.Equal(t, 1500, three.MTU)
 
-	region, ping, file := &c.Services[0], &c.Services[1], &c.Services[2]
+	region, measure, file := &c.Services[0], &c.Services[1], &c.Services[2]
 	require.Equal(t, conf.Size(1610612736), region.Size)
 	require.Equal(t, uint16(7174), region.Listen)
 	require.Equal(t, []int{2, 0}, region.On)
@@ -373,10 +374,10 @@ func TestValues(t *testing.T) {
 	require.True(t, region.NoCRC)
 	require.False(t, region.NoMarkers)
 	require.Equal(t, []rnic.Dialect{rnic.RFC6581}, region.Dialects)
-	require.Equal(t, []int{0, 1, 2}, ping.On)
-	require.False(t, ping.NoCRC)
-	require.False(t, ping.NoMarkers)
-	require.Equal(t, conf.Size(65535), ping.SizeMax)
+	require.Equal(t, []int{0, 1, 2}, measure.On)
+	require.False(t, measure.NoCRC)
+	require.False(t, measure.NoMarkers)
+	require.Equal(t, conf.Size(64<<20), measure.SizeMax)
 	require.Equal(t, path, file.Path)
 }
 

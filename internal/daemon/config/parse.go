@@ -51,6 +51,7 @@ func newValidator(c *Config, ix *conf.Index, drivers port.Drivers) *validator {
 // removedTypes are types of service that there were, each with what serves its clients now.
 var removedTypes = map[string]string{
 	"perftest": "rnicd run -- ib_write_bw -R, or another of perftest's programs",
+	"rping":    "rnicd run -- rping -s",
 	"rstream":  "rnicd run -- rstream, or riostream",
 }
 

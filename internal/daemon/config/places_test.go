@@ -54,7 +54,7 @@ func parseBuilt(text string) error {
 	return err
 }
 
-const rpingOnAll = "[[service]]\nname = \"ping\"\ntype = \"rping\"\n"
+const perfOnAll = "[[service]]\nname = \"measure\"\ntype = \"perf\"\nlisten = 7174\n"
 
 // A path, an address or a socket that no machine has, or that two have, is refused with its key.
 func TestPlacesThatCannotBe(t *testing.T) {
@@ -100,15 +100,15 @@ func TestPlacesThatCannotBe(t *testing.T) {
 			base: `metrics.listen: 10.9.0.1 is our own stack's, of port "one" in line 5`,
 		metrics("[::ffff:10.9.0.1]:9") + base: "10.9.0.1 is our own stack's",
 		metrics("[::]:7174") + kernelAt("k", "10.9.0.1") +
-			rpingOnAll: `7174 on this host is that of the service "ping"`,
+			perfOnAll: `7174 on this host is that of the service "measure"`,
 		kernelAt("k", "224.0.0.5"):  `port.addresses: "224.0.0.5": want the unicast address of a host`,
 		kernelAt("k", "ff02::1%lo"): "want the unicast address of a host",
 		kernelAt("a", "127.0.0.1") +
 			kernelAt("b", "::ffff:127.0.0.1"): `127.0.0.1: port "a" in line 4 has this address`,
 		kernelAt("a", "") + kernelAt("b", "127.0.0.1") +
-			rpingOnAll: `service.ports: 7174 on port "b" is that on port "a"`,
+			perfOnAll: `service.ports: 7174 on port "b" is that on port "a"`,
 		kernelAt("a", "0.0.0.0") + kernelAt("b", "127.0.0.1") +
-			rpingOnAll: `7174 on port "b" is that on port "a"`,
+			perfOnAll: `7174 on port "b" is that on port "a"`,
 		memifAt("a", "server", "@m", 0, "10.9.0.1/24") + memifAt("b", "server", "@m", 1,
 			"10.8.0.1/24"): `port.socket: port "a" in line 5 serves this socket; each has its own`,
 		memifAt("a", "server", "/x/y", 0, "10.9.0.1/24") + memifAt("b", "server", "/x/../x/y", 1,
@@ -154,9 +154,9 @@ func TestPlacesThatCanBe(t *testing.T) {
 		memifAt("m", "server", "/"+strings.Repeat("x", 106), 0, "10.9.0.1/24"),
 		memifAt("m", "client", "@"+strings.Repeat("x", 106), 0, "10.9.0.1/24"),
 		memifAt("a", "server", "@m", 0, "10.9.0.1/24") + memifAt("b", "client", "@m", 1, "10.8.0.1/24"),
-		kernelAt("a", "127.0.0.1") + kernelAt("b", "127.0.0.2") + rpingOnAll,
-		kernelAt("a", "0.0.0.0") + kernelAt("b", "::1") + rpingOnAll,
-		kernelAt("a", "::1") + "[metrics]\nlisten = \"127.0.0.1:7174\"\n" + rpingOnAll,
+		kernelAt("a", "127.0.0.1") + kernelAt("b", "127.0.0.2") + perfOnAll,
+		kernelAt("a", "0.0.0.0") + kernelAt("b", "::1") + perfOnAll,
+		kernelAt("a", "::1") + "[metrics]\nlisten = \"127.0.0.1:7174\"\n" + perfOnAll,
 		dpdkPort("a", `pci = "0000:01:00.0"`, 9) + dpdkPort("b", `pci = "01:00.1,x=1"`, 8) +
 			dpdkPort("c", "", 7),
 		dpdkPort("a", `eal = ["-a", "01:00.0"]`, 9) + dpdkPort("b", `pci = "01:00.0"`, 8),

@@ -9,12 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/port/portfile"
 	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
-	"github.com/rnicd/rnicd/internal/tools/rping"
 )
 
 // service judges one service by itself.
@@ -43,7 +41,7 @@ func (v *validator) service(i int) {
 	v.Number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
 	v.Span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
 	m := &v.c.MPA
-	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers || s.Type == Rping, !m.CRC, m.DropBadCRC
+	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers, !m.CRC, m.DropBadCRC
 	if s.Markers != nil {
 		s.NoMarkers = !*s.Markers
 	}
@@ -56,9 +54,7 @@ func (v *validator) service(i int) {
 	case File:
 		v.file(path, s)
 	case Perf:
-		v.sizeMax(path, s, pair.SizeLimit)
-	case Rping:
-		v.sizeMax(path, s, rping.SizeMax)
+		v.Number(path+".size_max", int64(s.SizeMax), 1, pair.SizeLimit)
 	case Stream:
 		v.OneOf(path+".mode", s.Mode, "iperf3", "sink", "source", "echo")
 		v.Number(path+".length", int64(s.Length), 1, iperf3.LengthMax)
@@ -151,13 +147,6 @@ func (v *validator) file(path string, s *Service) {
 	case !st.Mode().IsRegular():
 		v.Wrong(path+".path", "%s: want a regular file", s.Path)
 	}
-}
-
-func (v *validator) sizeMax(path string, s *Service, most conf.Size) {
-	if !v.Given(path + ".size_max") {
-		s.SizeMax = most
-	}
-	v.Number(path+".size_max", int64(s.SizeMax), 1, int64(most))
 }
 
 // services judges them together: what listens where.

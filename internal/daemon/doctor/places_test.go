@@ -29,7 +29,7 @@ func TestPlaces(t *testing.T) {
 	tap := "[[port]]\nname = \"rplaces\"\naddresses = [\"10.9.0.1/24\"]\n"
 	kernel := func(addr, listen string) string {
 		return fmt.Sprintf("[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = "+
-			"[%q]\n[[service]]\nname = \"p\"\ntype = \"rping\"\nlisten = %s\n", addr, listen)
+			"[%q]\n[[service]]\nname = \"p\"\ntype = \"perf\"\nlisten = %s\n", addr, listen)
 	}
 	socket := func(path string) string { return fmt.Sprintf("[control]\nsocket = %q\n", path) }
 	held := "@" + filepath.Join(t.TempDir(), "held")
