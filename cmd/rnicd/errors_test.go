@@ -223,16 +223,15 @@ func TestUnknownCommands(t *testing.T) {
 		{"srve", 1, `^rnicd: unknown command "srve" for "rnicd"; did you mean serve\?$`},
 		{"stream banana", 1,
 			`^rnicd: unknown command "banana" for "rnicd stream"; see rnicd stream --help$`},
-		{"stream sever", 1, `^rnicd: unknown command "sever" for "rnicd stream"; did you mean server\?$`},
-		{"stream client", 1, `^rnicd: 0 arguments given; want: rnicd stream client HOST\[:PORT\]$`},
+		{"stream sourc", 1, `^rnicd: unknown command "sourc" for "rnicd stream"; did you mean source\?$`},
 		{"stream sink a b", 1, `^rnicd: 2 arguments given; want: rnicd stream sink \[HOST\[:PORT\]\]$`},
 		{"serve --potr 1", 1, `^rnicd: unknown flag: --potr; did you mean --port\?$`},
 		{"serve --peermax 1", 1, `^rnicd: unknown flag: --peermax; did you mean --peer-max\?$`},
 		{"serve -z 1", 1, `^rnicd: unknown shorthand flag: 'z' in -z; see rnicd serve --help$`},
 		{"stream --banana", 1, `^rnicd: unknown flag: --banana; see rnicd stream --help$`},
 		{"", 0, `^  stream `},
-		{"stream", 0, `^  server `},
-		{"help stream", 0, `^  server `},
+		{"stream", 0, `^  source `},
+		{"help stream", 0, `^  source `},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			out, err := exec.Command(programPath(t), strings.Fields(c.args)...).CombinedOutput()

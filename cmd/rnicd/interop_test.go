@@ -1,18 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/tools/bytestream"
 )
 
 // Addresses of both ends of a lab's link, by family.
@@ -88,12 +94,6 @@ func (l *interopLab) stream(t testing.TB, args ...string) *process {
 	return p
 }
 
-// iperf3 starts the kernel's end.
-func (l *interopLab) iperf3(t testing.TB, args ...string) *process {
-	t.Helper()
-	return l.theirs.Start(t, exec.Command("iperf3", args...))
-}
-
 // cell is one test of the matrix.
 type cell struct {
 	device  string
@@ -161,8 +161,8 @@ func (c cell) way() int {
 
 // outcome is what a cell came to.
 type outcome struct {
-	gbit        float64 // of the receiver, or the sum of both
-	retransmits int     // as the senders count them
+	gbit        float64 // or the sum of both directions
+	retransmits int     // as both ends count them
 	segments    int     // full ones that were sent, about
 	netlab.Analysis
 }
@@ -181,96 +181,133 @@ func (o *outcome) clean() bool {
 
 const resentFew = 2
 
-// iperfEnd is the part of iperf3's report that the cells look at.
-type iperfEnd struct {
-	Error string
-	End   struct {
-		SumSent         iperfSum `json:"sum_sent"`
-		SumReceived     iperfSum `json:"sum_received"`
-		SumSentBack     iperfSum `json:"sum_sent_bidir_reverse"`
-		SumReceivedBack iperfSum `json:"sum_received_bidir_reverse"`
-	}
-}
-
-type iperfSum struct {
-	Bytes       uint64
-	Bits        float64 `json:"bits_per_second"`
-	Retransmits int
-}
-
-// run measures a cell: n octets each way over iperf3, with a capture of it all.
-func (c *cell) run(t testing.TB, n uint64) (o outcome) {
+// run measures a cell: n octets each way, over all streams, with a capture of it all. Our end is a
+// command, the kernel's are sockets of this process.
+func (c *cell) run(t testing.TB, n int) (o outcome) {
 	t.Helper()
 	l := interopLink(t, c.device, c.mtu, c.family, c.kernel)
 	if key, value, set := strings.Cut(c.sysctl, "="); set {
 		l.theirs.Sysctl(t, key, value)
 	}
 	dump := l.theirs.Capture(t, "any")
-	args := []string{"-n", strconv.FormatUint(n, 10), "-P", strconv.Itoa(c.streams)}
-	switch {
-	case c.flow == flowBidir:
-		args = append(args, "--bidir")
-	case (c.flow == flowIn) == c.weDial:
-		args = append(args, "-R")
-	}
-	var server, client, us, them *process
-	ours := []string{"--json", "--congestion", c.us}
+	n /= c.streams // of each
+	mode := map[flow]string{flowIn: "sink", flowOut: "source", flowBidir: "echo"}[c.flow]
+	words := []string{mode, "--json", "--congestion", c.us}
 	if c.ecn {
-		ours = append(ours, "--ecn")
+		words = append(words, "--ecn")
 	}
 	if c.fault != "" {
-		ours = append(ours, "--fault", c.fault)
+		words = append(words, "--fault", c.fault)
 	}
+	if c.flow == flowOut {
+		words = append(words, "-n", strconv.Itoa(n))
+	}
+	var us *process
+	var dial func() *net.TCPConn
 	if c.weDial {
-		client = l.stream(
-			t,
-			append(append([]string{"client", "--wait", "30s", interopTheirs[c.family].Addr().String()},
-				ours...), args...)...)
-		server = l.iperf3(t, "-s", "-1", "-J") // only now, when its end has its congestion control
-		us, them = client, server
+		us = l.stream(t, append(words, "--wait", "30s", "-P", strconv.Itoa(c.streams),
+			at(interopTheirs[c.family]))...)
+		ln := l.listen(t) // only now, when its end has its congestion control
+		dial = func() *net.TCPConn { return accepted(t, ln) }
 	} else {
-		server = l.stream(t, append([]string{"server", "--once"}, ours...)...)
-		server.Expect(t, 1, "^ready ")
-		client = l.iperf3(t, append(args, "-J", "-c", interopOurs[c.family].Addr().String())...)
-		us, them = server, client
+		us = l.stream(t, words...)
+		us.Expect(t, 1, "^ready ")
+		dial = func() *net.TCPConn { return l.dial(t, c.family) }
 	}
-	require.Equal(t, 0, client.Wait(t), "%s%s", client, server)
-	require.Equal(t, 0, server.Wait(t), "%s%s", client, server)
+	ends, octets := make([]kernelEnd, c.streams), randomOctets(n)
+	for i := range ends {
+		ends[i].TCPConn = dial()
+	}
+	var running sync.WaitGroup
+	for i := range ends {
+		running.Go(func() { ends[i].run(c.flow, octets) })
+	}
+	running.Wait()
+	us.Expect(t, c.streams, `^\{`)
+	if !c.weDial {
+		us.Signal(t, syscall.SIGTERM)
+	}
+	require.Equal(t, 0, us.Wait(t), "%s", us)
 	path := dump.Stop(t)
 	o.Analysis = netlab.Analyse(t, path)
 	if c.ecn { // the sender's data is marked as what routers may mark instead of drop
 		require.NotZero(t, netlab.Count(t, path, "ip.dsfield.ecn == 2 && tcp.len > 1000"))
 	}
-	c.check(t, &o, n, jsonLine[iperfEnd](t, us), iperfReport(t, them))
+	c.check(t, &o, n, us, ends)
 	return o
 }
 
-// iperfReport reads what iperf3 -J printed.
-func iperfReport(t testing.TB, p *process) (r iperfEnd) {
+// accepted is the next connection of a listener.
+func accepted(t testing.TB, ln *net.TCPListener) *net.TCPConn {
 	t.Helper()
-	require.NoError(t, json.Unmarshal([]byte(p.String()), &r), "%s", p)
-	require.Empty(t, r.Error)
-	return r
+	conn, err := ln.AcceptTCP()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	return conn
 }
 
-// check compares the two reports, and looks at the capture for what no noise of the machine
-// excuses.
-func (c *cell) check(t testing.TB, o *outcome, n uint64, us, them iperfEnd) {
+// kernelEnd is the kernel's end of a connection, and what came of it.
+type kernelEnd struct {
+	*net.TCPConn
+	received    int
+	retransmits int64
+	err         error
+}
+
+// run sends octets, or takes as many, or both, and closes.
+func (e *kernelEnd) run(f flow, octets []byte) {
+	sent := make(chan error, 1)
+	go func() {
+		if f == flowOut {
+			sent <- nil
+			return
+		}
+		_, err := e.Write(octets)
+		sent <- errors.Join(err, e.CloseWrite())
+	}()
+	n := len(octets)
+	room := bytes.NewBuffer(make([]byte, 0, n+bytes.MinRead))
+	_, err := room.ReadFrom(e)
+	back := room.Bytes()
+	e.err, e.received = errors.Join(err, <-sent), len(back)
+	switch { // a source sends one block again and again
+	case f == flowBidir && !bytes.Equal(octets, back),
+		f == flowOut && len(back) == n &&
+			!bytes.Equal(back[bytestream.LengthDefault:], back[:n-bytestream.LengthDefault]):
+		e.err = errors.Join(e.err, errors.New("octets came changed"))
+	}
+	e.retransmits = bytestream.Retransmits(e.TCPConn)
+	e.err = errors.Join(e.err, e.Close())
+}
+
+// check compares what the ends have counted, and looks at the capture for what no noise of the
+// machine excuses.
+func (c *cell) check(t testing.TB, o *outcome, n int, us *process, ends []kernelEnd) {
 	t.Helper()
-	in, out := us.End.SumReceived, us.End.SumSent
-	kernelOut, kernelIn := them.End.SumSent, them.End.SumReceived
-	o.gbit, o.retransmits, o.segments = in.Bits/1e9, out.Retransmits, int(out.Bytes)/c.mtu
+	for _, e := range ends {
+		require.NoError(t, e.err)
+		require.Equal(t, map[flow]int{flowIn: 0, flowOut: n, flowBidir: n}[c.flow], e.received)
+		require.GreaterOrEqual(t, e.retransmits, int64(0))
+		o.retransmits += int(e.retransmits)
+	}
+	lines := us.Lines(`^\{`)
+	require.Len(t, lines, len(ends), "%s", us)
+	seconds := 0.0
+	for _, line := range lines {
+		var r plainResult
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+		require.Empty(t, r.Error)
+		require.EqualValues(t, n, r.Bytes)
+		require.EqualValues(t, map[flow]int{flowBidir: n}[c.flow], r.Back)
+		o.retransmits += int(max(r.Resent, 0))
+		seconds = max(seconds, r.Seconds)
+	}
+	all := n * len(ends)
+	o.segments = all / c.mtu
+	o.gbit = float64(all) * 8 / 1e9 / seconds
 	if c.flow == flowBidir {
-		o.gbit += us.End.SumReceivedBack.Bits / 1e9
-		o.retransmits += us.End.SumSentBack.Retransmits
-	}
-	if c.flow != flowBidir { // there the client ends the test when it has sent n itself
-		require.GreaterOrEqual(t, out.Bytes, n)
-	}
-	if c.flow == flowIn {
-		require.Equal(t, kernelOut.Bytes, in.Bytes, "what the kernel sent, and what came")
-	} else { // iperf3 leaves in its sockets what it had not read when the test ended
-		require.LessOrEqual(t, kernelIn.Bytes, out.Bytes)
+		o.gbit *= 2
 	}
 	require.Zero(t, o.Malformed)
 	if c.device != deviceTap { // there, segments are cut and checksummed where that is needed

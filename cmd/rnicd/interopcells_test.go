@@ -127,8 +127,8 @@ func (c cell) complete() cell {
 	return c
 }
 
-// Our TCP and the Linux kernel's, each in both roles, measured by iperf3: all octets arrive, on a
-// clean link next to nothing is sent twice, and every frame is right.
+// Our TCP and the Linux kernel's, each in both roles: all octets arrive, on a clean link next to
+// nothing is sent twice, and every frame is right.
 //
 // req: 9293-MUST-2, 9293-MUST-14, 9293-MAY-18, 8200-8.1-1
 func TestInterop(t *testing.T) {
@@ -144,7 +144,7 @@ func TestInterop(t *testing.T) {
 		}
 		c = c.complete()
 		t.Run(c.String(), func(t *testing.T) {
-			n := uint64(interopOctetsFew)
+			n := interopOctetsFew
 			switch {
 			case full && (c.mtu < 1000 || c.fault != ""):
 				n = interopSlowOctets

@@ -39,7 +39,7 @@ func interopEnds(t testing.TB) []interopEnd {
 
 // at is the stream port of an end, as package net wants it.
 func at(p netip.Prefix) string {
-	return net.JoinHostPort(p.Addr().String(), strconv.Itoa(iperfPort))
+	return net.JoinHostPort(p.Addr().String(), strconv.Itoa(streamPort))
 }
 
 // dial has the kernel's end connect to ours.
@@ -59,7 +59,7 @@ func (l *interopLab) listen(t testing.TB) *net.TCPListener {
 	t.Helper()
 	var ln net.Listener
 	var err error
-	l.theirs.Do(func() { ln, err = net.Listen("tcp", ":"+strconv.Itoa(iperfPort)) })
+	l.theirs.Do(func() { ln, err = net.Listen("tcp", ":"+strconv.Itoa(streamPort)) })
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	require.NoError(t, ln.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
@@ -223,7 +223,7 @@ func synPacket(from, to inet.Addr, port uint16, seq uint32) []byte {
 	ip := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: from, Dst: to, TotalLen: len(p)}
 	ip.Put(p)
 	h := p[inet.IPv4Len:]
-	copy(h, []byte{byte(port >> 8), byte(port), iperfPort >> 8, iperfPort & 0xff,
+	copy(h, []byte{byte(port >> 8), byte(port), streamPort >> 8, streamPort & 0xff,
 		byte(seq >> 24), byte(seq >> 16), byte(seq >> 8), byte(seq), 0, 0, 0, 0, 5 << 4, byte(tcp.SYN),
 		0xff, 0xff})
 	sum := ^inet.Fold(inet.Sum(h, inet.PseudoSum(from, to, inet.ProtoTCP, len(h))))

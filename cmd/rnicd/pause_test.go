@@ -18,8 +18,6 @@ func TestPause(t *testing.T) {
 		"perf": {[]string{"perf", "server"}, []string{"perf", "send", "lat", serverHost, "-D", "4s"}},
 		"stream": {[]string{"stream", "sink"}, []string{"stream", "source", "--pmd", "kernel", "--time",
 			"4s", serverHost}},
-		"iperf3": {[]string{"stream", "server"}, []string{"stream", "client", "--pmd", "kernel", "--time",
-			"4s", serverHost}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

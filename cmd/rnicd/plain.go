@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rnicd/rnicd/internal/tools/bytestream"
-	"github.com/rnicd/rnicd/internal/tools/iperf3"
 )
 
 // plainMax bounds the connections that a listening sink, source or echo has at once; further ones
@@ -30,8 +29,7 @@ type plainOptions struct {
 	bytes  size
 	time   time.Duration
 	from   uint16 // local port
-
-	info func(net.Conn) iperf3.Info // of the transport that --pmd chose
+	conns  int    // to HOST
 }
 
 var plainText = map[string]struct{ short, long string }{
@@ -43,7 +41,7 @@ var plainText = map[string]struct{ short, long string }{
 }
 
 func newPlain(mode string) *cobra.Command {
-	o := &plainOptions{mode: mode, length: iperf3.LengthDefault}
+	o := &plainOptions{mode: mode, length: bytestream.LengthDefault}
 	c := &cobra.Command{
 		Use:   mode + " [HOST[:PORT]]",
 		Short: plainText[mode].short,
@@ -61,8 +59,9 @@ func newPlain(mode string) *cobra.Command {
 	f.VarP(&o.length, "length", "l", "size of a Read or Write")
 	f.Var(&number{&o.from, 1, math.MaxUint16}, "local-port",
 		"TCP port to connect to HOST from, instead of any that is free")
+	f.IntVarP(&o.conns, "parallel", "P", 1, fmt.Sprintf("connections to HOST, 1 to %d", plainMax))
 	if mode == "source" {
-		f.VarP(&o.bytes, "bytes", "n", "how much to send, instead of --time")
+		f.VarP(&o.bytes, "bytes", "n", "how much to send on each connection, instead of --time")
 		f.VarP((*timeSpan)(&o.time), "time", "t", "how long to send; 10s unless --bytes is given")
 	}
 	return c
@@ -70,8 +69,12 @@ func newPlain(mode string) *cobra.Command {
 
 func (o *plainOptions) check() error {
 	switch {
-	case o.length < 1 || o.length > iperf3.LengthMax:
-		return fmt.Errorf("--length %v: want 1 to %d", &o.length, iperf3.LengthMax)
+	case o.length < 1 || o.length > bytestream.LengthMax:
+		return fmt.Errorf("--length %v: want 1 to %d", &o.length, bytestream.LengthMax)
+	case o.conns < 1 || o.conns > plainMax:
+		return fmt.Errorf("--parallel %d: want 1 to %d", o.conns, plainMax)
+	case o.conns > 1 && o.from != 0:
+		return errors.New("--local-port is of no use to several connections: leave it or --parallel out")
 	case o.time < 0 || o.time == 0 && len(o.nic.given("time")) > 0:
 		return fmt.Errorf("--time %v: must be positive", o.time)
 	case o.time != 0 && o.bytes != 0:
@@ -85,7 +88,7 @@ func (o *plainOptions) check() error {
 
 // checkRole refuses what is of no use to the end that dials, or to the one that listens.
 func (o *plainOptions) checkRole(dials bool) error {
-	if useless := o.nic.given("wait", "local-port"); !dials && len(useless) > 0 {
+	if useless := o.nic.given("wait", "local-port", "parallel"); !dials && len(useless) > 0 {
 		return fmt.Errorf("%s: of no use without HOST: leave it out", strings.Join(useless, ", "))
 	}
 	if useless := o.nic.given("peer-max"); dials && len(useless) > 0 {
@@ -111,7 +114,7 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 		return err
 	}
 	defer func() { err = ending(err, n.Close()) }()
-	o.info, n.localPort = n.transport.Info, o.from
+	n.localPort = o.from
 	if len(args) == 0 {
 		l, err := n.listen(ctx, o.port)
 		if err != nil {
@@ -123,11 +126,27 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 	if err != nil {
 		return err
 	}
-	conn, err := n.dialWaiting(ctx, addr, o.wait)
-	if err != nil {
-		return err
+	return o.dial(ctx, n, addr, r)
+}
+
+// dial serves as many connections to addr as --parallel says.
+func (o *plainOptions) dial(ctx context.Context, n *streamNet, addr string, r *reporter) error {
+	conns, errs := make([]net.Conn, o.conns), make([]error, o.conns)
+	for i := range conns {
+		var err error
+		if conns[i], err = n.dialWaiting(ctx, addr, o.wait); err != nil {
+			for _, c := range conns[:i] {
+				_ = c.Close()
+			}
+			return err
+		}
 	}
-	return o.serve(ctx, conn, r)
+	var running sync.WaitGroup
+	for i, c := range conns {
+		running.Go(func() { errs[i] = o.serve(ctx, c, r) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 // servePlain serves each connection on a goroutine of its own, plainMax of them at most.
@@ -202,8 +221,8 @@ func (p *plain) report(r *reporter, err error) {
 	if p.mode == "source" {
 		res.Bytes, res.Back, label, verb = p.Sent, p.Received, "sent", "to"
 	}
-	bps := iperf3.BitsPerSecond(res.Bytes, res.Seconds)
-	res.Gbit, res.Resent = bps/1e9, p.info(p.conn).Retransmits
+	bps := float64(res.Bytes) * 8 / max(res.Seconds, 1e-9)
+	res.Gbit, res.Resent = bps/1e9, bytestream.Retransmits(p.conn)
 	if err != nil {
 		res.Error = oneLine(err)
 	}

@@ -5,18 +5,14 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/rnicd/rnicd/internal/printable"
-	"github.com/rnicd/rnicd/internal/tools/iperf3"
 )
 
 const (
-	iperfPort   = 5201 // iperf3's
+	streamPort  = 5201
 	dialTimeout = 10 * time.Second
 	redialEvery = 50 * time.Millisecond
 )
@@ -24,14 +20,12 @@ const (
 func newStream() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stream",
-		Short: "Byte streams over TCP, to measure and to try interoperation: iperf3, sink, source, echo",
-		Long: `stream moves octets over plain TCP connections and says how fast. server and client speak iperf3's own protocol, so the
-other end can be the stock iperf3; sink, source and echo need nothing at the other end but TCP.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: onlyCommands,
+		Short: "Byte streams over TCP, to measure and to try interoperation: sink, source, echo",
+		Long:  `stream moves octets over plain TCP connections and says how fast. Nothing is needed at the other end but TCP.`,
+		Args:  cobra.ArbitraryArgs,
+		RunE:  onlyCommands,
 	}
-	c.AddCommand(newStreamServer(), newStreamClient(), newPlain("sink"), newPlain("source"),
-		newPlain("echo"))
+	c.AddCommand(newPlain("sink"), newPlain("source"), newPlain("echo"))
 	return c
 }
 
@@ -46,13 +40,13 @@ type streamOptions struct {
 
 func (o *streamOptions) flags(f *pflag.FlagSet) {
 	o.nic.flags(f)
-	o.port = iperfPort
+	o.port = streamPort
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p",
 		"TCP port: to listen on, or of HOST when that names none")
 	f.BoolVar(&o.json, "json", false,
 		"print results as one line of JSON each; everything else goes to standard error")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second,
-		"end a connection or a test in which nothing moves for so long")
+		"end a connection on which nothing moves for so long")
 }
 
 // waitFlag is for commands that dial.
@@ -119,45 +113,4 @@ func (r *reporter) close() {
 
 func (r *reporter) remark(format string, args ...any) {
 	r.remarks.do(func(w io.Writer) { fmt.Fprintf(w, format+"\n", args...) })
-}
-
-func (r *reporter) report(rep *iperf3.Report) {
-	r.do(func(w io.Writer) {
-		if r.json {
-			_ = rep.WriteJSON(w)
-			return
-		}
-		printStreamReport(w, rep)
-	})
-}
-
-// printStreamReport prints a line a direction.
-func printStreamReport(w io.Writer, rep *iperf3.Report) {
-	for _, out := range rep.Directions() {
-		sum, n := rep.Sum(out), rep.Params.Streams
-		streams := strconv.Itoa(n) + " streams"
-		if n == 1 {
-			streams = "1 stream"
-		}
-		label, direction := "received", "from"
-		if out {
-			label, direction = "sent", "to"
-		}
-		fmt.Fprintf(w, "%-11s %s in %.3f s, %s, %s %v (%s)\n", label, octets(sum.ReceivedOctets),
-			sum.ReceivedSeconds,
-			bitrate(iperf3.BitsPerSecond(sum.ReceivedOctets, sum.ReceivedSeconds)), direction,
-			rep.Remote, streams)
-		if sum.SentOctets != sum.ReceivedOctets {
-			fmt.Fprintf(w, "            the sender counted %s in %.3f s\n", octets(sum.SentOctets),
-				sum.SentSeconds)
-		}
-		if sum.Retransmits >= 0 {
-			fmt.Fprintf(w, "            %d segments retransmitted\n", sum.Retransmits)
-		}
-	}
-	fmt.Fprintf(w, "CPU         %.0f %% of a core here, %.0f %% there\n", rep.CPU.Total,
-		rep.PeerCPU.Total)
-	if rep.ServerOutput != "" {
-		fmt.Fprintf(w, "server output\n%s\n", printable.Lines(rep.ServerOutput))
-	}
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"net"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,102 +26,11 @@ func (ns *namespace) stream(t testing.TB, command string, args ...string) *proce
 	return ns.rnicd(t, append([]string{"stream", command, "--pmd", "kernel"}, args...)...)
 }
 
-// sums are what the tests look at of a report of iperf3 -J or of ours.
-type sums struct {
-	End struct {
-		SumSent     struct{ Bytes uint64 } `json:"sum_sent"`
-		SumReceived struct{ Bytes uint64 } `json:"sum_received"`
-	}
-}
-
-// The stock iperf3 against `stream server`, and `stream client` against the stock iperf3.
-func TestStreamIperf3(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.stream(t, "server", "--once", "--json")
-	server.Expect(t, 1, "^ready .*:5201")
-	client := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C",
-		"reno", "-S", "0xb8"))
-	require.Equal(t, 0, client.Wait(t), "%s", client)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
-	rep := jsonLine[sums](t, server)
-	require.Equal(t, uint64(4<<20), rep.End.SumSent.Bytes)
-	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
-
-	server = ns.Start(t, exec.Command("iperf3", "-s", "-1", "-J"))
-	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S",
-		"0xb8", "-w", "256K", "127.0.0.1")
-	require.Equal(t, 0, client.Wait(t), "%s", client)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
-	// at least what was asked for: iperf3 ends with the block that reaches it, on each stream
-	var sent sums
-	require.NoError(t, json.Unmarshal([]byte(server.String()), &sent), "%s", server)
-	require.GreaterOrEqual(t, sent.End.SumSent.Bytes, uint64(4<<20))
-	client.Expect(
-		t, 1,
-		fmt.Sprintf(
-			`^received    %.1f MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`,
-			float64(sent.End.SumSent.Bytes)/(1<<20)))
-	client.Expect(t, 1, "^CPU ")
-}
-
-// A server that is told to end does so with status 0; with --once its status is the test's.
-func TestStreamServerEnds(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.stream(t, "server", "--port", "5300")
-	server.Expect(t, 1, "^ready ")
-	refused := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-p", "5300", "-u"))
-	require.Equal(t, 1, refused.Wait(t))
-	server.Expect(t, 1, "^failed .*the client wants UDP; only TCP is served$")
-	server.Signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
-
-	server = ns.stream(t, "server", "--once")
-	server.Expect(t, 1, "^ready ")
-	refused = ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-u"))
-	require.Equal(t, 1, refused.Wait(t))
-	require.Equal(t, 1, server.Wait(t), "%s", server)
-	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served",
-		server.Lines("^rnicd: ")[0])
-}
-
-// A connection that is none of iperf3's, and a client that comes during a test, do not end --once.
-func TestStreamServerOnceStray(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.stream(t, "server", "--once")
-	server.Expect(t, 1, "^ready ")
-	ns.Do(func() {
-		c := dialRawFrom(t, "127.0.0.1", "127.0.0.1:5201")
-		c.send([]byte("GET / HTTP/1.1\r\n\r\n"))
-		_ = c.conn.CloseWrite()
-		c.drained()
-		c.close()
-	})
-	server.Expect(t, 1, "^failed ")
-	first := ns.stream(t, "client", "-t", "60s", "127.0.0.1")
-	server.Expect(t, 1, "^test ")
-	second := ns.stream(t, "client", "-n", "1M", "127.0.0.1")
-	require.Equal(t, 1, second.Wait(t), "%s", second)
-	server.Expect(t, 2, "^failed ")
-	first.Signal(t, syscall.SIGINT)
-	require.Equal(t, 130, first.Wait(t), "%s", first)
-	require.Equal(t, 1, server.Wait(t), "%s", server)
-	require.Len(t, server.Lines("^failed "), 3, "%s", server)
-}
-
-// A client in mid-test is told of as what it is when the server is told to end.
+// A connection that is under way is told of as what it is when the server is told to end.
 func TestStreamServerEndsUnderWay(t *testing.T) {
 	ns := newNamespace(t)
 	const told = `^failed      127\.0\.0\.1:\d+: cut short: the server was told to end$`
-	server := ns.stream(t, "server")
-	server.Expect(t, 1, "^ready ")
-	client := ns.stream(t, "client", "-t", "60s", "127.0.0.1")
-	server.Expect(t, 1, "^test ")
-	server.Signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
-	require.Equal(t, 1, client.Wait(t), "%s", client)
-	require.Len(t, server.Lines(told), 1, "%s", server)
-
-	server = ns.stream(t, "source", "-t", "60s")
+	server := ns.stream(t, "source", "-t", "60s")
 	server.Expect(t, 1, "^ready ")
 	ns.Do(func() {
 		conn, err := net.Dial("tcp", "127.0.0.1:5201")
@@ -165,6 +72,21 @@ func TestStreamPlain(t *testing.T) {
 			require.GreaterOrEqual(t, res.Resent, int64(0), "known of either transport")
 		}
 	}
+}
+
+// --parallel is so many connections, each with all that a source sends.
+func TestStreamParallel(t *testing.T) {
+	ns := newNamespace(t)
+	echo := ns.stream(t, "echo", "--json")
+	echo.Expect(t, 1, "^ready ")
+	source := ns.stream(t, "source", "-n", "300000", "-P", "3", "127.0.0.1")
+	require.Equal(t, 0, source.Wait(t), "%s", source)
+	source.Expect(t, 3, "^sent        293.0 KiB .*; 293.0 KiB back$")
+	echo.Expect(t, 3, `^\{.*"bytes":300000,"bytes_back":300000,`)
+	ns.ends(t, echo)
+	refused := ns.stream(t, "source", "-n", "1", "-P", "3", "127.0.0.1:9")
+	require.Equal(t, 1, refused.Wait(t), "%s", refused)
+	require.Len(t, refused.Lines("^rnicd: .*connection refused"), 1, "%s", refused)
 }
 
 // A source that gets back something else than it sent says at which octet.
@@ -221,56 +143,47 @@ func TestStreamPlainBadPeers(t *testing.T) {
 func TestStreamErrors(t *testing.T) {
 	ns := newNamespace(t)
 	for _, c := range []struct{ args, want string }{
-		{"server --port 0", `--port "0": want 1 to 65535`},
-		{"server --idle-timeout 0s", `--idle-timeout 0s: must be positive`},
-		{"server --pmd tap --gateway banana",
+		{"sink --port 0", `--port "0": want 1 to 65535`},
+		{"sink --idle-timeout 0s", `--idle-timeout 0s: must be positive`},
+		{"sink --pmd tap --gateway banana",
 			`--gateway "banana": want the address of a router on the link, as 10\.9\.0\.254`},
-		{"server --pmd tap --gateway 10.8.0.1",
+		{"sink --pmd tap --gateway 10.8.0.1",
 			`stack: poller "rnic0": gateway 10\.8\.0\.1 is not on 10\.9\.0\.0/24`},
-		{"server --pmd tap --rto-min 1us", `--rto-min 1µs: want 10µs to 1m0s`},
-		{"server --pmd tap --pto-min 2s", `--pto-min 2s: want 10µs to 1s`},
-		{"server --pmd tap --vlan 4095", `--vlan "4095": want 0 to 4094`},
-		{"server --pmd tap --congestion bbr",
+		{"sink --pmd tap --rto-min 1us", `--rto-min 1µs: want 10µs to 1m0s`},
+		{"sink --pmd tap --pto-min 2s", `--pto-min 2s: want 10µs to 1s`},
+		{"sink --pmd tap --vlan 4095", `--vlan "4095": want 0 to 4094`},
+		{"sink --pmd tap --congestion bbr",
 			`--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
-		{"client --pmd tap --congestion bbr 10.9.0.254",
+		{"source --pmd tap --congestion bbr 10.9.0.254",
 			`--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
-		{"server --pmd tap --addr fd09::1/64 --mtu 1000",
+		{"sink --pmd tap --addr fd09::1/64 --mtu 1000",
 			`stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
-		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and one with --pmd kernel`},
+		{"sink --pmd tap --queues 65", `--queues 65: want 1 to 64, and one with --pmd kernel`},
 		{"sink --peer-max 9",
 			`--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave it out`},
-		{"server --queues 2", `--pmd kernel has no use for --queues: leave it out`},
-		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave it out`},
-		{"server --pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
-		{"server x", `1 argument given; want: rnicd stream server`},
-		{"client", `0 arguments given; want: rnicd stream client HOST\[:PORT\]`},
-		{"client 127.0.0.1",
+		{"sink --queues 2", `--pmd kernel has no use for --queues: leave it out`},
+		{"source --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave it out`},
+		{"sink --pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
+		{"source 127.0.0.1",
 			`dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
-		{"client --wait 200ms 127.0.0.1:9",
+		{"source --wait 200ms 127.0.0.1:9",
 			`dial tcp 127\.0\.0\.1:9: connect: connection refused; no server listened there for --wait 200ms`},
-		{"client -p 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
-		{"client -p 9 127.0.0.1:10", `dial tcp 127\.0\.0\.1:10: connect: connection refused; .*`},
+		{"source -p 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
+		{"source -p 9 127.0.0.1:10", `dial tcp 127\.0\.0\.1:10: connect: connection refused; .*`},
 		{"source --port 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
-		{"client 127.0.0.1:0", `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
-		{"client -t 1s -n 1M 127.0.0.1", `only one of --time, --bytes and --blocks can end a test`},
-		{"client -t 1500ms 127.0.0.1", `iperf3: a test of 1\.5s: want whole seconds up to 24h0m0s`},
-		{"client -P 129 127.0.0.1", `iperf3: 129 parallel streams: want 1 to 128`},
-		{"client -l 2M 127.0.0.1", `iperf3: blocks of 2097152 octets: want 1 to 1048576`},
-		{"client -R --bidir 127.0.0.1", `iperf3: both reverse and bidirectional`},
-		{"client -t 0 127.0.0.1", `--time 0s: must be positive`},
+		{"source 127.0.0.1:0", `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
 		{"source -t 0 127.0.0.1", `--time 0s: must be positive`},
-		{"client -S 256 127.0.0.1",
-			`--tos "256": want 0 to 252, or 0 to 0xfc, in steps of 4: the last two bits are ECN's`},
-		{"client -S 3 127.0.0.1", `--tos "3": want 0 to 252, .*`},
-		{"client -t banana 127.0.0.1", `--time "banana": want seconds, as 2, or a duration, as 500ms`},
-		{"client -t -2 127.0.0.1", `--time "-2": want seconds, .*`},
-		{"client --omit= 127.0.0.1", `--omit "": want seconds, .*`},
-		{"server --wait 5s", `unknown flag: --wait; see rnicd stream server --help`},
+		{"source -t banana 127.0.0.1", `--time "banana": want seconds, as 2, or a duration, as 500ms`},
+		{"source -t -2 127.0.0.1", `--time "-2": want seconds, .*`},
+		{"source --time= 127.0.0.1", `--time "": want seconds, .*`},
 		{"source --local-port 9", `--local-port: of no use without HOST: leave it out`},
 		{"echo --wait 5s", `--wait: of no use without HOST: leave it out`},
 		{"sink --pmd tap --peer-max 3 127.0.0.1", `--peer-max: of no use with HOST: leave it out`},
 		{"sink --local-port 0 127.0.0.1", `--local-port "0": want 1 to 65535`},
-		{"client -b fast 127.0.0.1", `--rate: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
+		{"echo -P 2", `--parallel: of no use without HOST: leave it out`},
+		{"echo -P 65 127.0.0.1", `--parallel 65: want 1 to 64`},
+		{"echo -P 2 --local-port 9 127.0.0.1",
+			`--local-port is of no use to several connections: leave it or --parallel out`},
 		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
 		{"source -t 1s -n 1 127.0.0.1", `only one of --time and --bytes can end the sending`},
 		{"sink --once 127.0.0.1:9",
@@ -283,31 +196,14 @@ func TestStreamErrors(t *testing.T) {
 			last := p.Lines("^rnicd: ")
 			require.Len(t, last, 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want+"$", last[0])
-			if strings.HasPrefix(c.want, "iperf3: ") { // known before there is a device or a server
-				require.Empty(t, p.Lines("^(test|memory) "), "%s", p)
-			}
 		})
-	}
-}
-
-func TestBits(t *testing.T) {
-	for text, want := range map[string]bits{"0": 0, "1000": 1000, "64k": 64e3, "64K": 64e3,
-		"100M": 100e6, "1g": 1e9} {
-		var b bits
-		require.NoError(t, b.Set(text))
-		require.Equal(t, want, b)
-	}
-	for _, text := range []string{"", "k", "-1", "1.5M", "1T", "MM", "1MM", "99999999999999999999",
-		"9999999999G"} {
-		var b bits
-		require.Error(t, b.Set(text), text)
 	}
 }
 
 // A listening stream command gives one address as many connections as --peer-max says: a further
 // one is not answered, one of another address is, and so is the next when one has gone.
 func TestStreamPeerMax(t *testing.T) {
-	for _, command := range []string{"server", "sink"} {
+	for _, command := range []string{"echo", "sink"} {
 		t.Run(command, func(t *testing.T) {
 			const other = "10.9.0.253"
 			ns := newNamespace(t)
@@ -345,8 +241,8 @@ func TestStreamPeerMax(t *testing.T) {
 func TestStreamKernelHint(t *testing.T) {
 	ns := newNamespace(t)
 	for words, hint := range map[string]int{
-		"stream client 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1,
-		"stream client --pmd tap 127.0.0.1": 0,
+		"stream sink 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1,
+		"stream sink --pmd tap 127.0.0.1": 0,
 	} {
 		p := ns.rnicd(t, strings.Fields(words)...)
 		require.Equal(t, 1, p.Wait(t), "%s", p)

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/port"
-	"github.com/rnicd/rnicd/internal/tools/bytestream"
-	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -23,7 +21,6 @@ import (
 // streamNet is where the connections of a stream command come from: our stack on a device, or the
 // kernel's sockets.
 type streamNet struct {
-	transport iperf3.Transport
 	nic       *port.Port   // nil: the kernel's
 	from      netip.Addr   // of the kernel's; invalid: all
 	lost      func() error // of the device
@@ -38,7 +35,7 @@ func openStreamNet(ctx context.Context, o *nicOptions,
 	r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
 		from, err := o.kernelAddr()
-		return ctx, &streamNet{transport: bytestream.Kernel{}, from: from}, err
+		return ctx, &streamNet{from: from}, err
 	}
 	var log bytes.Buffer
 	dev, err := openNIC(o, streamRegion, &log)
@@ -50,7 +47,7 @@ func openStreamNet(ctx context.Context, o *nicOptions,
 		return nil, nil, errors.Join(err, dev.Close())
 	}
 	r.remark("device      %s", o.describe(dev.Name()))
-	n := &streamNet{transport: bytestream.Ours{}, nic: dev,
+	n := &streamNet{nic: dev,
 		options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
 	log.Reset()
 	err = awaitAddrs(ctx, dev, &log)

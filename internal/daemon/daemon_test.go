@@ -20,7 +20,6 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/daemon/top"
 	"github.com/rnicd/rnicd/internal/tools/bytestream"
-	"github.com/rnicd/rnicd/internal/tools/iperf3"
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
@@ -114,14 +113,6 @@ func (r *rig) clients(content []byte) map[string]func() error {
 					Test: perf.Test{Op: perf.Read, Size: 5000, Iterations: 50}})
 			return err
 		},
-		"iperf": func() error {
-			p := iperf3.Params{Streams: 2, Length: 8192, Bytes: 200_000}
-			_, err := iperf3.Run(r.ctx,
-				iperf3.ClientConfig{Params: p, Dial: func(ctx context.Context) (net.Conn, error) {
-					return r.dial(ctx, 5201)
-				}})
-			return err
-		},
 		"sink":   func() error { return r.session(7002, "source") },
 		"source": func() error { return r.session(7003, "sink") },
 		"echo":   func() error { return r.session(7004, "source") },
@@ -134,7 +125,7 @@ func TestEveryService(t *testing.T) {
 	content := bytes.Repeat([]byte("what is served "), 5000)
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	r := start(t, everyService(t, path))
-	require.Len(t, r.d.Services(), 7)
+	require.Len(t, r.d.Services(), 6)
 	clients := r.clients(content)
 	for round := range 2 {
 		ends := make(chan error, len(clients))

@@ -24,8 +24,6 @@ type server struct {
 	request func(ctx context.Context, on *Port, req *rnic.ConnRequest) // to its end
 	// to its end; the caller closes it
 	conn func(ctx context.Context, c net.Conn)
-	// connections that a client has at a time
-	perPeer int
 	// if set: when it is served, which cannot fail any more
 	begin func()
 	// when no client is served any more
@@ -95,7 +93,6 @@ func (d *Daemon) newService(c config.Service) (*Service, error) {
 		s.cancel()
 		return nil, fmt.Errorf("service %q: %w", c.Name, err)
 	}
-	s.server.perPeer = max(s.server.perPeer, 1)
 	d.held.Add(1)
 	return s, nil
 }
@@ -158,10 +155,10 @@ func (s *Service) begin(on *Port,
 		return nil, refusal{}, false
 	case allows(&s.cfg, remote.Addr()) != "":
 		return nil, refusal{&s.refusedBy.allow, allows(&s.cfg, remote.Addr())}, true
-	case len(s.active) >= s.cfg.Connections*s.server.perPeer:
+	case len(s.active) >= s.cfg.Connections:
 		return nil, refusal{&s.refusedBy.connections, fmt.Sprintf("%d other clients are being served, "+
 			"and no more at a time"+peer.Later, len(s.active))}, true
-	case s.cfg.PeerConnections > 0 && s.peers[who] >= s.cfg.PeerConnections*s.server.perPeer:
+	case s.cfg.PeerConnections > 0 && s.peers[who] >= s.cfg.PeerConnections:
 		return nil, refusal{&s.refusedBy.peers, fmt.Sprintf("%d clients at your address are being "+
 			"served, and no more of one at a time"+peer.Later, s.peers[who])}, true
 	}

@@ -18,7 +18,7 @@ import (
 func TestFewWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{
-			cfg: config.Service{Connections: 1}, server: server{perPeer: 1}, counts: &counts{},
+			cfg: config.Service{Connections: 1}, counts: &counts{},
 			ctx:    context.Background(),
 			active: map[*Connection]struct{}{}, peers: map[netip.Prefix]int{}, idle: make(chan struct{}),
 			vacated: make(chan struct{}),

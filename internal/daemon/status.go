@@ -163,7 +163,7 @@ func (s *Service) status(d *Daemon) status.Service {
 	c := s.Config()
 	out := status.Service{
 		Name: c.Name, Type: c.Type, Listen: int(c.Listen),
-		ConnectionsMax: c.Connections * s.server.perPeer, Connections: len(s.Connections()),
+		ConnectionsMax: c.Connections, Connections: len(s.Connections()),
 		Accepted: s.Accepted.Load(), Refused: s.Refused.Load(), Failed: s.Failed.Load(),
 		Ports: []string{}, RefusedBy: map[string]uint64{},
 	}

@@ -81,7 +81,7 @@ var Types = []struct {
 	{File, 7174, "a copy of a file in memory, made when the service starts, that peers read; " +
 		"`rnicd get`"},
 	{Perf, 7175, "bandwidth and latency; `rnicd perf`"},
-	{Stream, 5201, "TCP: an iperf3 server, or a sink, source or echo"},
+	{Stream, 5201, "TCP: a sink, source or echo; `rnicd stream`"},
 }
 
 // Service is a [[service]].
@@ -104,8 +104,8 @@ type Service struct {
 	Keep    bool          `toml:"keep" of:"region" default:"false" doc:"keep what is put under a name (rnicd put --name), for every client that is allowed to read (rnicd get --name)"`
 	Path    string        `toml:"path" of:"file" doc:"the file, as it is when the service starts or is reloaded; required"`
 	SizeMax conf.Size     `toml:"size_max" of:"perf" default:"64MiB" doc:"longest message that is served"`
-	Mode    string        `toml:"mode" of:"stream" default:"iperf3" want:"iperf3, sink, source or echo" doc:"what is served"`
-	Length  conf.Size     `toml:"length" of:"stream" default:"128KiB" want:"1 to 1MiB" doc:"sink, source, echo: of a Read or Write"`
+	Mode    string        `toml:"mode" of:"stream" want:"sink, source or echo" doc:"what is served; required"`
+	Length  conf.Size     `toml:"length" of:"stream" default:"128KiB" want:"1 to 1MiB" doc:"of a Read or Write"`
 	Bytes   conf.Size     `toml:"bytes" of:"stream" default:"0" doc:"source: how much to send; 0: for the time"`
 	Time    conf.Duration `toml:"time" of:"stream" default:"10s" doc:"source: how long to send"`
 

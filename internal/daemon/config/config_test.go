@@ -246,7 +246,9 @@ var mistakesOfServices = []mistake{
 		`11:1: service.type: "perftest" is no type any more; run the program itself: rnicd run -- ib_write_bw -R` + "\n" +
 			`16:1: service.type: "rstream" is no type any more; run the program itself: rnicd run -- rstream`},
 	{"mode", base + "[[service]]\nname = \"s\"\ntype = \"stream\"\nmode = \"drain\"\n",
-		`12:1: service.mode: "drain": want iperf3, sink, source or echo`},
+		`12:1: service.mode: "drain": want sink, source or echo`},
+	{"no mode", base + "[[service]]\nname = \"s\"\ntype = \"stream\"\n",
+		`9:3: service.mode: missing: sink, source or echo; iperf3 runs itself`},
 }
 
 // Each mistake is reported with file, line and column, its key, and what would be right.

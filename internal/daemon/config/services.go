@@ -11,7 +11,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/port/portfile"
-	"github.com/rnicd/rnicd/internal/tools/iperf3"
+	"github.com/rnicd/rnicd/internal/tools/bytestream"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 )
 
@@ -56,8 +56,12 @@ func (v *validator) service(i int) {
 	case Perf:
 		v.Number(path+".size_max", int64(s.SizeMax), 1, pair.SizeLimit)
 	case Stream:
-		v.OneOf(path+".mode", s.Mode, "iperf3", "sink", "source", "echo")
-		v.Number(path+".length", int64(s.Length), 1, iperf3.LengthMax)
+		if s.Mode == "" {
+			v.Wrong(path+".mode", "missing: sink, source or echo; iperf3 runs itself")
+		} else {
+			v.OneOf(path+".mode", s.Mode, "sink", "source", "echo")
+		}
+		v.Number(path+".length", int64(s.Length), 1, bytestream.LengthMax)
 		if s.Mode == "source" && s.Bytes == 0 && s.Time == 0 {
 			v.Wrong(path+".time", "0: a source needs an end, time or bytes")
 		}

@@ -1,6 +1,5 @@
 // Package bytestream has the tests that need only TCP at the peer: a sink, a source, an echo,
-// over any net.Conn. Ours and Kernel are the transports of internal/tools/iperf3, over our
-// streams and the kernel's sockets.
+// over any net.Conn.
 package bytestream
 
 import (
@@ -13,6 +12,13 @@ import (
 	"net"
 	"os"
 	"time"
+)
+
+// A Session reads and writes LengthMax octets at a time at most, LengthDefault where nothing is
+// said.
+const (
+	LengthMax     = 1 << 20
+	LengthDefault = 128 << 10
 )
 
 // Session is one connection of a sink, source or echo.
