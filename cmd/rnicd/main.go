@@ -50,7 +50,9 @@ func newRoot() *cobra.Command {
 	})
 	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(),
 		newSwitch(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(),
-		command.Top(), command.Ss(), command.Capture(), command.Events())
+		command.Top(), command.Ss(), command.Capture(), command.Events(), newRemoved("rping", "rping"),
+		newRemoved("perftest", "perftest"), newRemoved("rstream", "rstream"),
+		newRemoved("iperf3", "iperf3"))
 	return root
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rnicd/rnicd/internal/conf"
+	"github.com/rnicd/rnicd/internal/daemon/config"
 )
 
 // number is a flag value from least to most.
@@ -42,6 +43,8 @@ func flagError(err error, c *cobra.Command) error {
 	var wrong *pflag.InvalidValueError
 	var num *strconv.NumError
 	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedName() == "compat":
+		return config.Removed("--compat", "flag", "perftest")
 	case errors.As(err, &unknown):
 		if near := nearFlag(c.Flags(), unknown.GetSpecifiedName()); near != "" {
 			return fmt.Errorf("%w; did you mean --%s?", err, near)

@@ -25,7 +25,8 @@ func newStream() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  onlyCommands,
 	}
-	c.AddCommand(newPlain("sink"), newPlain("source"), newPlain("echo"))
+	c.AddCommand(newPlain("sink"), newPlain("source"), newPlain("echo"),
+		newRemoved("server", "iperf3"), newRemoved("client", "iperf3"))
 	return c
 }
 

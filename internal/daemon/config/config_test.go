@@ -241,10 +241,14 @@ var mistakesOfServices = []mistake{
 		`10:1: service.peer_connections: 4: want 0 to 3`},
 	{"size_max", base + "[[service]]\nname = \"p\"\ntype = \"perf\"\nsize_max = \"1GiB\"\n",
 		`12:1: service.size_max: 1073741824: want 1 to 67108864`},
-	{"types that there were", base + "[[service]]\nname = \"p\"\ntype = \"perftest\"\n" +
-		"test = \"write bw\"\nqps = 2\n[[service]]\nname = \"q\"\ntype = \"rstream\"\n",
-		`11:1: service.type: "perftest" is no type any more; run the program itself: rnicd run -- ib_write_bw -R` + "\n" +
-			`16:1: service.type: "rstream" is no type any more; run the program itself: rnicd run -- rstream`},
+	{"types and modes that there were", base + "[[service]]\nname = \"p\"\ntype = \"perftest\"\n" +
+		"test = \"write bw\"\nqps = 2\n[[service]]\nname = \"q\"\ntype = \"rstream\"\n" +
+		"[[service]]\nname = \"r\"\ntype = \"rping\"\n[[service]]\nname = \"s\"\n" +
+		"type = \"stream\"\nmode = \"iperf3\"\n",
+		`11:1: service.type: "perftest" is no type any more; run the program itself: rnicd run -- ib_send_lat -R` + "\n" +
+			`16:1: service.type: "rstream" is no type any more; run the program itself: rnicd run -- rstream` + "\n" +
+			`19:1: service.type: "rping" is no type any more; run the program itself: rnicd run -- rping -s` + "\n" +
+			`23:1: service.mode: "iperf3" is no mode any more; run the program itself: iperf3 -s`},
 	{"mode", base + "[[service]]\nname = \"s\"\ntype = \"stream\"\nmode = \"drain\"\n",
 		`12:1: service.mode: "drain": want sink, source or echo`},
 	{"no mode", base + "[[service]]\nname = \"s\"\ntype = \"stream\"\n",
