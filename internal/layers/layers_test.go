@@ -118,7 +118,7 @@ var allowed = map[string][]string{
 	"internal/tools/peer":       {"internal/awake", "rnic", "internal/printable"},
 	"internal/tools/xfer":       {"internal/awake", "internal/tools/peer", "rnic"},
 	"internal/tools/bytestream": {"stream"},
-	"internal/tools/perf":       {"internal/tools/peer", "rnic", "stack", "hugepages"},
+	"internal/tools/perf":       {"internal/tools/peer", "rnic", "hugepages"},
 	"internal/tools/perf/pair": {"internal/awake", "internal/tools/perf",
 		"internal/tools/peer", "rnic"},
 	"bench":       {},

@@ -11,69 +11,54 @@ import (
 const clockEvery = 64
 
 // bandwidth posts Warmup messages, then those that are measured, and completes each lot.
-func (m *team) bandwidth() (Result, error) {
-	if m.Warmup > 0 {
-		if err := m.pump(m.Warmup, 0, m.Warmup, nil); err != nil {
+func (r *run) bandwidth() (Result, error) {
+	if r.Warmup > 0 {
+		if err := r.pump(r.Warmup, 0, nil); err != nil {
 			return Result{}, err
 		}
 	}
 	var t *times
-	count := m.Iterations
-	if m.Duration > 0 {
+	count := r.Iterations
+	if r.Duration > 0 {
 		count = 0
-	} else if count <= PeakMax && len(m.runs) == 1 {
+	} else if count <= PeakMax {
 		t = newTimes(count)
 	}
-	sent := func(r *run) uint64 { return r.sent }
-	before, begin := m.sum(sent), m.now()
-	if err := m.pump(count, m.Duration, m.Iterations+m.Warmup, t); err != nil {
+	before, begin := r.sent, r.now()
+	if err := r.pump(count, r.Duration, t); err != nil {
 		return Result{}, err
 	}
-	for _, r := range m.runs {
-		if r.Flush != nil {
-			if err := r.Flush(r.ctx); err != nil {
-				return Result{}, err
-			}
+	if r.Flush != nil {
+		if err := r.Flush(r.ctx); err != nil {
+			return Result{}, err
 		}
 	}
-	elapsed := time.Duration(m.now() - begin)
-	return bandwidthOf(&m.Test, m.sum(sent)-before, elapsed, t), nil
+	elapsed := time.Duration(r.now() - begin)
+	return bandwidthOf(&r.Test, r.sent-before, elapsed, t), nil
 }
 
-// pump posts count messages on every connection, or as many as there is time for, and returns when
-// all have completed and, if the peer sends Sends, too, come have come on each since the beginning.
-func (m *team) pump(count int, during time.Duration, come int, t *times) error {
-	for _, r := range m.runs {
-		r.base, r.posted = r.sent, 0
-	}
+// pump posts count messages, or as many as there is time for, and returns when all have completed.
+func (r *run) pump(count int, during time.Duration, t *times) error {
+	r.base, r.posted = r.sent, 0
 	var until int64
 	if during > 0 {
-		until = m.now() + int64(during)
-	}
-	receives := m.Both && m.Op == Send
-	// without a number it is not known how many: the peer has a clock of its own
-	if !receives || during > 0 {
-		come = 0
+		until = r.now() + int64(during)
 	}
 	for {
-		moved := false
-		for _, r := range m.runs {
-			posted, err := r.postMany(count, until, t)
-			if err != nil {
-				return err
-			}
-			moved = moved || posted
-		}
-		if m.all(func(r *run) bool { return r.drained(count, until, come) }) {
-			return nil
-		}
-		before := m.runs[0].sent
-		got, err := m.poll(receives)
+		posted, err := r.postMany(count, until, t)
 		if err != nil {
 			return err
 		}
-		t.complete(m.runs[0], int(m.runs[0].sent-before))
-		if err := m.rest(moved || got); err != nil {
+		if r.sent-r.base == r.posted && !r.wants(count, until) {
+			return nil
+		}
+		before := r.sent
+		got, err := r.poll()
+		if err != nil {
+			return err
+		}
+		t.complete(r, int(r.sent-before))
+		if err := r.rest(posted || got); err != nil {
 			return err
 		}
 	}
@@ -108,16 +93,6 @@ func (r *run) postMany(count int, until int64, t *times) (moved bool, err error)
 	return moved, nil
 }
 
-// drained: nothing is to be posted, to complete or to come any more. A sender that waits for credit
-// that does not come, because the other end's time is over, finds out here that its own is.
-func (r *run) drained(count int, until int64, come int) bool {
-	if r.sent-r.base != r.posted || r.recvd < uint64(come) || r.credits.busy {
-		return false
-	}
-	r.timeOver = r.timeOver || until > 0 && r.now() >= until
-	return !r.wants(count, until)
-}
-
 // busy: there is no room for a request now, and will be when others have completed.
 func busy(err error) bool {
 	return errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrCQFull)
@@ -136,22 +111,22 @@ func (r *run) refused(err error) error {
 }
 
 // take receives Sends, gives their buffers back and tells the sender of it.
-func (m *team) take() error {
-	total := uint64(m.Iterations + m.Warmup)
-	if m.Iterations == 0 {
-		total = 0
-	}
+func (r *run) take() error {
+	total := uint64(r.Iterations + r.Warmup)
 	for {
-		moved, err := m.poll(true)
+		moved, err := r.poll()
+		if err == nil {
+			err = r.giveBack()
+		}
 		switch {
 		case err != nil:
 			return err
-		case m.runs[0].final:
+		case r.final:
 			return errFinished
-		case total > 0 && m.all(func(r *run) bool { return r.recvd >= total && !r.credits.busy }):
+		case r.Iterations > 0 && r.recvd >= total && !r.credits.busy:
 			return nil
 		}
-		if err := m.rest(moved); err != nil {
+		if err := r.rest(moved); err != nil {
 			return err
 		}
 	}

@@ -24,9 +24,6 @@ type End struct {
 	// peer's, or of a Read, come to; Size octets each, apart from each other. In a latency test of
 	// Writes the last one at RecvAt must be 0 before the peer can begin.
 	SendAt, RecvAt int
-	// RecvMax is the length of a receive buffer where Tests of several Sizes follow each other:
-	// that of the longest.
-	RecvMax int
 	// RemoteSTag and RemoteOffset are the peer's memory: where its RecvAt is for a Write, or what
 	// is read, or the aligned word of an atomic.
 	RemoteSTag   rnic.STag
@@ -43,10 +40,8 @@ type End struct {
 // Open makes an End for a Test, with an idle QueuePair, queues and memory of its own, prepared:
 // what is sent is at the front of Local, what comes is after area octets, and the word of a Credit
 // after twice as many. The peer has no right that the Test does not need. There is room for one
-// message more each way than the Test has. With a pd the memory is that one's, and of any
-// connection in it; nil makes one for this connection alone.
-func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain,
-	server bool) (e *End, err error) {
+// message more each way than the Test has.
+func Open(dev *rnic.Adapter, t *Test, area int, server bool) (e *End, err error) {
 	e = &End{RecvAt: area}
 	defer func() {
 		if err != nil {
@@ -59,10 +54,7 @@ func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain,
 		Node: hugepages.AnyNode}); err != nil {
 		return e, err
 	}
-	shared := pd != nil
-	if !shared {
-		pd = dev.AllocPD()
-	}
+	pd := dev.AllocPD()
 	opt := rnic.QPOptions{PD: pd, SendDepth: t.TxDepth + 2, RecvDepth: t.RxDepth + 1}
 	if e.SendCQ, err = dev.CreateCQ(2 * opt.SendDepth); err != nil {
 		return e, err
@@ -74,11 +66,8 @@ func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain,
 	if e.QP, err = dev.CreateQP(opt); err != nil {
 		return e, err
 	}
-	reg := rnic.RegisterOptions{Access: rights(t, server)}
-	if !shared { // one peer has several connections otherwise, and may use either for either's memory
-		reg.For = e.QP
-	}
-	e.Local, err = pd.RegisterWith(e.arena.Bytes()[:bytes], reg)
+	e.Local, err = pd.RegisterWith(e.arena.Bytes()[:bytes],
+		rnic.RegisterOptions{Access: rights(t, server), For: e.QP})
 	if err != nil {
 		return e, err
 	}
@@ -96,11 +85,11 @@ const creditRoom = creditWords
 func rights(t *Test, server bool) rnic.Access {
 	const local = rnic.LocalWrite
 	switch {
-	case t.Op == Write && (server || t.Latency || t.Both):
+	case t.Op == Write && (server || t.Latency):
 		return local | rnic.RemoteWrite
-	case t.Op == Send && (!server || t.Both) && !t.Latency:
+	case t.Op == Send && !server && !t.Latency:
 		return local | rnic.RemoteWrite
-	case t.Op == Read && (server || t.Both):
+	case t.Op == Read && server:
 		return local | rnic.RemoteRead
 	case t.Op == Atomic && server:
 		return local | rnic.RemoteRead | rnic.RemoteWrite
@@ -140,7 +129,7 @@ func (e *End) check(t *Test) error {
 	}
 	n := len(b) &^ 7 // all the words that can be loaded whole
 	inside := func(at, size int) bool { return at >= 0 && at <= n && size <= n-at }
-	if !inside(e.SendAt, t.Size) || !inside(e.RecvAt, max(t.Size, e.RecvMax)) {
+	if !inside(e.SendAt, t.Size) || !inside(e.RecvAt, t.Size) {
 		return fmt.Errorf("perf: %d octets at %d and at %d are not inside of Local, of %d", t.Size,
 			e.SendAt, e.RecvAt, len(b))
 	}

@@ -1,11 +1,8 @@
 package perf
 
 import (
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/rnicd/rnicd/stack"
 )
 
 // rounds counts the rounds of a latency test and times those after the warm-up.
@@ -34,18 +31,9 @@ func (s *rounds) next() bool {
 	case s.done <= warm:
 		return true
 	case s.r.Duration > 0:
-		return now < s.end()
+		return now < s.first+int64(s.r.Duration)
 	}
 	return rest < uint64(s.r.Iterations)
-}
-
-// end is when the Duration is over.
-func (s *rounds) end() int64 {
-	from := s.first
-	if s.r.Alone {
-		from = min(from, s.r.began)
-	}
-	return from + int64(s.r.Duration)
 }
 
 func (s *rounds) warmup() uint64 { return uint64(s.r.Warmup) }
@@ -77,41 +65,18 @@ func (r *run) roundTrips() (Result, error) {
 func (r *run) pingPong() (Result, error) {
 	s := rounds{r: r, timing: newHistogram()}
 	for s.next() {
-		r.endsAt(&s)
-		if err := r.exchange(s.done, r.ServerFirst); err != nil {
-			if !s.through(err) {
-				return Result{}, err
-			}
-			break // the round under way does not count
+		if err := r.exchange(s.done, false); err != nil {
+			return Result{}, err
 		}
 	}
 	return s.result(2)
-}
-
-// through says whether err is only that the peer, too, is through with a test of ends that keep
-// their own time: it answers no longer, or has ended the connection, as programs do that exit.
-func (s *rounds) through(err error) bool {
-	r := s.r
-	if !r.Alone || r.Duration == 0 || s.done <= s.warmup() || r.now() < s.end() {
-		return false
-	}
-	return errors.Is(err, errFinished) || errors.Is(err, ErrEnded) || errors.Is(err, stack.ErrReset)
-}
-
-// endsAt lets the wait for the peer's message end with the Duration, of ends that keep their own
-// time.
-func (r *run) endsAt(s *rounds) {
-	if r.Alone && r.Duration > 0 && s.done == s.warmup()+1 {
-		told, end := r.over, s.end()
-		r.over = func() bool { return r.now() >= end || told != nil && told() }
-	}
 }
 
 // pongs is the other end of pingPong.
 func (r *run) pongs() error {
 	total := uint64(r.Iterations + r.Warmup)
 	for n := uint64(1); r.Iterations == 0 || n <= total; n++ {
-		if err := r.exchange(n, !r.ServerFirst); err != nil {
+		if err := r.exchange(n, true); err != nil {
 			return err
 		}
 	}

@@ -89,15 +89,6 @@ type Test struct {
 	// Duration, if not 0: measure for so long instead of a number of Iterations. No peak is found
 	// then.
 	Duration time.Duration
-	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat.
-	// Otherwise it is Run's. A Responder says nothing before the Initiator has (RFC 5044 section
-	// 7.1), so that a handshake has to have had a message of the Initiator's.
-	ServerFirst bool
-	// Both: both ends Run, at the same time, of a bandwidth test.
-	Both bool
-	// Alone: with a Duration each end stops when that is over by its own clock, as perftest's do,
-	// whatever it waits for.
-	Alone bool
 }
 
 // Credit is flow control of Sends, as perftest has it where no RNIC waits for a receive buffer: the
@@ -126,8 +117,6 @@ func (t *Test) check() error {
 		return errors.New("perf: iterations, warm-up and duration must not be negative")
 	case !t.Latency && (t.TxDepth < 1 || t.TxDepth > DepthMax):
 		return fmt.Errorf("perf: tx-depth %d, 1 to %d possible", t.TxDepth, DepthMax)
-	case t.Both && t.Latency:
-		return errors.New("perf: latency is measured in both directions as it is")
 	case t.Op == Send && (t.RxDepth < 1 || t.RxDepth > DepthMax):
 		return fmt.Errorf("perf: rx-depth %d, 1 to %d possible", t.RxDepth, DepthMax)
 	}
@@ -135,13 +124,13 @@ func (t *Test) check() error {
 }
 
 // Prepare posts the receive buffers that a Test needs: before the peer can begin. The QueuePair may
-// be idle still. For both ends; server says which. A receive buffer has Size octets, or RecvMax, at
-// RecvAt, one memory for all of them.
+// be idle still. For both ends; server says which. A receive buffer has Size octets at RecvAt, one
+// memory for all of them.
 func (e *End) Prepare(t Test, server bool) error {
 	if err := errors.Join(t.check(), e.check(&t)); err != nil {
 		return err
 	}
-	if t.Op != Send || !t.Latency && !server && !t.Both {
+	if t.Op != Send || !t.Latency && !server {
 		return nil
 	}
 	r := run{End: e, Test: t}
@@ -157,7 +146,20 @@ func (e *End) Prepare(t Test, server bool) error {
 // error, ErrEnded, or that of ctx. One goroutine, which polls: it takes a core, and gives it up
 // only where nothing has moved for some time.
 func (e *End) Run(ctx context.Context, t Test) (Result, error) {
-	return Ends{All: []*End{e}}.Run(ctx, t)
+	if err := errors.Join(t.check(), e.check(&t)); err != nil {
+		return Result{}, err
+	}
+	if t.Iterations == 0 && t.Duration == 0 {
+		return Result{}, errors.New("perf: neither iterations nor a duration")
+	}
+	switch r := newRun(ctx, e, t); {
+	case !t.Latency:
+		return r.bandwidth()
+	case t.Op == Write || t.Op == Send:
+		return r.pingPong()
+	default:
+		return r.roundTrips()
+	}
 }
 
 // Serve is the other end. It returns nil when Iterations (and Warmup) are done, when the peer has
@@ -165,5 +167,19 @@ func (e *End) Run(ctx context.Context, t Test) (Result, error) {
 // Iterations is 0 and the peer has closed in order; at once where the peer needs no help.
 // Errors are Run's.
 func (e *End) Serve(ctx context.Context, t Test) error {
-	return Ends{All: []*End{e}}.Serve(ctx, t)
+	if err := errors.Join(t.check(), e.check(&t)); err != nil {
+		return err
+	}
+	r := newRun(ctx, e, t)
+	var err error
+	switch {
+	case t.Latency && (t.Op == Write || t.Op == Send):
+		err = r.pongs()
+	case t.Op == Send:
+		err = r.take()
+	}
+	if errors.Is(err, errFinished) || errors.Is(err, ErrEnded) && t.Iterations == 0 {
+		return nil
+	}
+	return err
 }

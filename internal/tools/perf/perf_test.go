@@ -2,7 +2,6 @@ package perf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 )
 
 // Every kind of test, of short and long messages, does as many as it was asked for, moves the
@@ -64,10 +62,8 @@ func checkResult(t *testing.T, res Result, test Test, name string) {
 // Each round of a ping-pong is seen by both: the octet that is looked at counts on beyond 255.
 func TestWriteRounds(t *testing.T) {
 	rounds := sample.Count(300, 1000)
-	test := Test{Op: Write, Latency: true, Size: 3, Iterations: rounds, ServerFirst: true}
+	test := Test{Op: Write, Latency: true, Size: 3, Iterations: rounds}
 	p := connect(t, testnic.Wired(t), test)
-	require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
-		Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1})))
 	served := p.serve(test)
 	res, err := p.ends[0].Run(p.ctx, test)
 	require.NoError(t, err)
@@ -210,174 +206,6 @@ func TestServeUntilClosed(t *testing.T) {
 	require.ErrorIs(t, served(), ErrEnded)
 }
 
-// Both ends send and receive at once, whatever the operation, and each has all of the other's; and
-// again with another length on the same connection.
-func TestBoth(t *testing.T) {
-	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
-		for _, op := range []Op{Write, Read, Send} {
-			test := Test{Op: op, Size: areaMax, Iterations: 300, TxDepth: 16, RxDepth: 32, Both: true}
-			p := connect(t, devs, test).withCredit()
-			octets := uint64(0)
-			for _, e := range p.ends {
-				e.RecvMax = areaMax
-			}
-			for i, size := range []int{2, 5000, areaMax} {
-				test.Size = size
-				other := p.run(test)
-				res, err := p.ends[0].Run(p.ctx, test)
-				require.NoError(t, err, "%v of %d octets", op, size)
-				checkResult(t, res, test, op.String())
-				res, err = other()
-				require.NoError(t, err, "%v of %d octets", op, size)
-				checkResult(t, res, test, op.String())
-				octets += uint64(300 * size)
-				for _, e := range p.ends {
-					require.Eventually(t, func() bool {
-						st, err := e.QP.Stats(p.ctx)
-						require.NoError(t, err)
-						switch op {
-						case Read:
-							return st.ReadsServed == uint64(300*(i+1))
-						case Send:
-							return st.MessagesRecvd == uint64(300*(i+1))
-						}
-						return st.Placed.Direct+st.Placed.Reassembled == octets
-					}, patience, time.Millisecond)
-				}
-			}
-		}
-	})
-}
-
-// Of several connections all are used, and the figures are those of all.
-func TestSeveralConnections(t *testing.T) {
-	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
-		for _, test := range []Test{
-			{Op: Write}, {Op: Read}, {Op: Send}, {Op: Send, Both: true}, {Op: Write, Both: true},
-		} {
-			test.Size, test.Iterations, test.TxDepth, test.RxDepth = 1000, 200, 8, 16
-			var clients, servers Ends
-			for range 3 {
-				p := connect(t, devs, test).withCredit()
-				clients.All, servers.All = append(clients.All, p.ends[0]), append(servers.All, p.ends[1])
-			}
-			ended := make(chan error, 1)
-			go func() {
-				var err error
-				if test.Both {
-					_, err = servers.Run(t.Context(), test)
-				} else {
-					err = servers.Serve(t.Context(), test)
-				}
-				ended <- err
-			}()
-			res, err := clients.Run(t.Context(), test)
-			require.NoError(t, err)
-			require.NoError(t, <-ended)
-			require.EqualValues(t, 600, res.Iterations)
-			require.EqualValues(t, 600_000, res.Bytes)
-			require.Zero(t, res.Peak)
-			for _, e := range servers.All {
-				st, err := e.QP.Stats(t.Context())
-				require.NoError(t, err)
-				switch test.Op {
-				case Send:
-					require.EqualValues(t, 200, st.MessagesRecvd)
-				case Read:
-					require.EqualValues(t, 200, st.ReadsServed)
-				}
-			}
-		}
-	})
-	var none Ends
-	_, err := none.Run(t.Context(), Test{Op: Write, Size: 1, TxDepth: 1, Iterations: 1})
-	require.Error(t, err)
-	p := connect(t, testnic.Wired(t), Test{Op: Write, Size: 1, Latency: true})
-	two := Ends{All: []*End{p.ends[0], p.ends[0]}}
-	_, err = two.Run(t.Context(), Test{Op: Write, Size: 1, Latency: true, Iterations: 1})
-	require.Error(t, err)
-}
-
-// clock is one that stands still until the test says that time is over.
-type clock struct {
-	ns   atomic.Int64
-	over atomic.Bool
-}
-
-func (c *clock) now() int64 {
-	if c.over.Load() {
-		c.ns.Add(int64(time.Hour))
-	}
-	return c.ns.Add(1)
-}
-
-// answered says whether the server has had two messages, so that the client is through with a
-// round.
-func (p *pair) answered(test Test) bool {
-	m, err := MovedOver(p.ctx, p.ends[1].QP)
-	return err != nil || m.placed.Direct+m.placed.Reassembled >= uint64(2*test.Size)
-}
-
-// Where each end keeps its own time one ends with it, although the other has stopped to answer.
-func TestAlone(t *testing.T) {
-	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
-		for _, test := range []Test{
-			{Op: Write, Latency: true, ServerFirst: true}, {Op: Send, Latency: true, RxDepth: 8},
-			{Op: Send, Both: true, TxDepth: 8, RxDepth: 16},
-		} {
-			test.Size, test.Duration, test.Alone = 64, time.Minute, true
-			p := connect(t, devs, test).withCredit()
-			var clock, peers clock
-			ended := make(chan error, 1)
-			go func() {
-				defer clock.over.Store(true)
-				if test.Both {
-					_, err := Ends{All: p.ends[1:], clock: func() int64 {
-						peers.over.Store(p.answered(test))
-						return peers.now()
-					}}.Run(p.ctx, test)
-					ended <- err
-					return
-				}
-				es := Ends{All: p.ends[1:], Over: func() bool { return p.answered(test) }}
-				until := test
-				until.Duration = 0
-				ended <- errors.Join(p.ends[1].QP.PeerReady(), es.Serve(p.ctx, until))
-			}()
-			res, err := Ends{All: p.ends[:1], clock: clock.now}.Run(p.ctx, test)
-			require.NoError(t, err, "%+v", test)
-			require.NoError(t, <-ended, "%+v", test)
-			require.NotZero(t, res.Iterations)
-		}
-	})
-}
-
-// A latency's time counts from when the peer may have begun: this end is through first.
-func TestThroughBeforeThePeer(t *testing.T) {
-	test := Test{Op: Write, Size: 64, Latency: true, ServerFirst: true, Duration: time.Hour,
-		Alone: true}
-	p := connect(t, testnic.Wired(t), test)
-	until, over := test, atomic.Bool{}
-	until.Duration = 0
-	ended := make(chan error, 1)
-	go func() {
-		es := Ends{All: p.ends[1:], Over: over.Load}
-		ended <- errors.Join(p.ends[1].QP.PeerReady(), es.Serve(p.ctx, until))
-	}()
-	clock := func() int64 {
-		if p.answered(test) {
-			return int64(test.Duration / 2)
-		}
-		return 0
-	}
-	res, err := Ends{All: p.ends[:1], Began: time.Now().Add(-test.Duration / 2), clock: clock}.Run(
-		p.ctx, test)
-	require.NoError(t, err)
-	require.NotZero(t, res.Iterations)
-	over.Store(true)
-	require.NoError(t, <-ended)
-}
-
 // A latency test without a single round has no figures.
 func TestNoRoundIsAnError(t *testing.T) {
 	s := rounds{r: &run{Test: Test{Op: Write, Latency: true, Duration: time.Millisecond}}, done: 1,
@@ -388,51 +216,6 @@ func TestNoRoundIsAnError(t *testing.T) {
 	res, err := s.result(2)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, res.Iterations)
-}
-
-// A peer that answers no longer, or ends the connection, in order or with a reset, when the time is
-// over has not ended the test too early; one that does before has.
-func TestPeerThroughFirst(t *testing.T) {
-	now, test := int64(0), Test{Op: Write, Size: 64, Latency: true, ServerFirst: true,
-		Duration: time.Minute, Alone: true}
-	s := rounds{r: &run{Test: test, now: func() int64 { return now }}, done: 1}
-	for _, gone := range []error{errFinished, ErrEnded, fmt.Errorf("perf: %w", stack.ErrReset)} {
-		now = int64(test.Duration) - 1
-		require.False(t, s.through(gone))
-		now++
-		require.True(t, s.through(gone))
-		s.r.began = 1 - now
-		now = 1
-		require.True(t, s.through(gone), "it may have begun before")
-		s.r.began = 0
-	}
-	now = int64(test.Duration)
-	require.False(t, s.through(rnic.ErrState))
-	s.r.Alone = false
-	require.False(t, s.through(ErrEnded))
-}
-
-// An end that has no credit left when the other's time is over ends with its own, wherever it
-// stands then.
-func TestOutOfCreditAndTime(t *testing.T) {
-	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond,
-		Both: true, Alone: true}
-	p := connect(t, testnic.Wired(t), test).withCredit()
-	res, err := p.ends[0].Run(p.ctx, test) // no peer is at the other end
-	require.NoError(t, err)
-	require.EqualValues(t, 16, res.Iterations)
-}
-
-// An end without a number of iterations serves until it hears by other means that the peer is done.
-func TestServeUntilOver(t *testing.T) {
-	for _, test := range []Test{{Op: Send, Size: 10, TxDepth: 1, RxDepth: 4},
-		{Op: Send, Size: 10, Latency: true, RxDepth: 4}, {Op: Write, Size: 10, Latency: true}} {
-		p := connect(t, testnic.Wired(t), test).withCredit()
-		looks := 0
-		es := Ends{All: p.ends[1:], Over: func() bool { looks++; return looks > 3 }}
-		require.NoError(t, es.Serve(p.ctx, test))
-		require.Equal(t, 4, looks)
-	}
 }
 
 // What cannot be is refused before anything is posted.
@@ -470,7 +253,7 @@ func TestOpenWithoutRoom(t *testing.T) {
 	m, err := dev.AllocPD().Register(make([]byte, 1), 0)
 	require.NoError(t, err)
 	defer m.Deregister()
-	e, err := Open(dev, &Test{Op: Write, Size: 8, TxDepth: 1, RxDepth: 1}, 8, nil, true)
+	e, err := Open(dev, &Test{Op: Write, Size: 8, TxDepth: 1, RxDepth: 1}, 8, true)
 	require.ErrorContains(t, err, "in use")
 	require.Nil(t, e)
 }

@@ -137,20 +137,6 @@ func (p *pair) requireMoved(test Test, name string) {
 	}
 }
 
-// run runs Run at the server's end, too; the function waits for what it returned.
-func (p *pair) run(test Test) func() (Result, error) {
-	type ran struct {
-		res Result
-		err error
-	}
-	ended := make(chan ran, 1)
-	go func() {
-		res, err := p.ends[1].Run(p.ctx, test)
-		ended <- ran{res, err}
-	}()
-	return func() (Result, error) { r := <-ended; return r.res, r.err }
-}
-
 // serve runs Serve; the function waits for what it returned.
 func (p *pair) serve(test Test) func() error {
 	ended := make(chan error, 1)

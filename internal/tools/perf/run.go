@@ -17,16 +17,14 @@ type run struct {
 	*End
 	Test
 	ctx   context.Context
-	now   func() int64 // the team's
-	began int64        // Ends.Began, by now; 0 without one
+	start time.Time
 
-	sent, recvd uint64      // completed
-	base        uint64      // of sent, when this lot of messages was begun
-	posted      uint64      // of this lot
-	returned    uint64      // receive buffers that were posted again
-	final       bool        // the peer has sent its last message
-	over        func() bool // or says so by other means
-	timeOver    bool        // Duration has passed
+	sent, recvd uint64 // completed
+	base        uint64 // of sent, when this lot of messages was begun
+	posted      uint64 // of this lot
+	returned    uint64 // receive buffers that were posted again
+	final       bool   // the peer has sent its last message
+	timeOver    bool   // Duration has passed
 	credits     credits
 
 	idles   int       // in a row
@@ -46,7 +44,7 @@ const (
 var errFinished = errors.New("perf: the peer is done")
 
 func newRun(ctx context.Context, e *End, t Test) *run {
-	r := &run{End: e, Test: t, ctx: ctx, spinFor: spinPoller}
+	r := &run{End: e, Test: t, ctx: ctx, start: time.Now(), spinFor: spinPoller}
 	if e.Credit != nil {
 		atomic.StoreUint32(r.word(e.Credit.Local), 0) // what the last test has left
 	}
@@ -55,6 +53,9 @@ func newRun(ctx context.Context, e *End, t Test) *run {
 	}
 	return r
 }
+
+// now is in nanoseconds since the start.
+func (r *run) now() int64 { return int64(time.Since(r.start)) }
 
 // post posts message i of the measured kind.
 func (r *run) post() error {
@@ -75,7 +76,7 @@ func (r *run) post() error {
 }
 
 func (r *run) postRecv() error {
-	_, err := r.QP.PostRecv(rnic.WorkRequest{Local: r.Local.Slice(r.RecvAt, max(r.Size, r.RecvMax))})
+	_, err := r.QP.PostRecv(rnic.WorkRequest{Local: r.Local.Slice(r.RecvAt, r.Size)})
 	return err
 }
 
@@ -136,6 +137,15 @@ const (
 	napping     = 20 * time.Microsecond
 )
 
+// rest is called after each look.
+func (r *run) rest(moved bool) error {
+	if moved {
+		r.idles = 0
+		return nil
+	}
+	return r.idle()
+}
+
 // idle is called after each look that found nothing.
 func (r *run) idle() error {
 	r.idles++
@@ -147,9 +157,6 @@ func (r *run) idle() error {
 	}
 	if err := r.ctx.Err(); err != nil {
 		return err
-	}
-	if r.over != nil && r.over() {
-		r.final = true
 	}
 	select {
 	case <-r.QP.Done():

@@ -19,7 +19,7 @@ type end struct{ *perf.End }
 // the test.
 func newEnd(dev *rnic.Adapter, t *perf.Test, server bool) (end, error) {
 	area := (t.Size + wordLen - 1) &^ (wordLen - 1)
-	e, err := perf.Open(dev, t, area, nil, server)
+	e, err := perf.Open(dev, t, area, server)
 	if err != nil {
 		return end{}, err
 	}
