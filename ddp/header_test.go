@@ -108,15 +108,12 @@ func FuzzHeader(f *testing.F) {
 		if len(b) > 0 && b[0]&0x80 != 0 {
 			want = TaggedLen
 		}
-		if ok != (len(b) >= want) {
-			t.Fatalf("%d octets, %d wanted: ok %v", len(b), want, ok)
-		}
+		require.Equal(t, len(b) >= want, ok, "%d octets", len(b))
 		if !ok {
 			return
 		}
-		if n != want || h.Len() != want {
-			t.Fatalf("length %d, Len %d, want %d", n, h.Len(), want)
-		}
+		require.Equal(t, want, n)
+		require.Equal(t, want, h.Len())
 		out := make([]byte, n)
 		h.Put(out)
 		in := append([]byte(nil), b[:n]...)

@@ -53,82 +53,46 @@ type placementCase struct {
 	errType, code uint8
 	ok            bool
 	n             int
-	header        func(f *protected) Header
+	header        Header
 }
 
 // A tagged segment that fails a check of section 9.1 has its error, and memory is not changed.
 //
 // req: 5041-7.1-4, 5040-7.2-1
 func TestTaggedPlacementErrors(t *testing.T) {
-	testPlacement(t, []placementCase{
-		// req: DDP-9.1-6, DDP-9.2-3, DDP-10.3-6
-		{"unknown STag", 1, 0x00, false, 1, func(f *protected) Header {
-			return toSTag(tagged(f.mr, 0, true), f.mr.STag()^0x100)
-		}},
-		{"wrong key", 1, 0x00, false, 1, func(f *protected) Header {
-			return toSTag(tagged(f.mr, 0, true), f.mr.STag()^1)
-		}},
-		// req: DDP-10.3-3
-		{"revoked STag", 1, 0x00, false, 1, func(f *protected) Header {
-			return tagged(f.revoked, 0, true)
-		}},
-		// req: DDP-9.1-7
-		{"no right to write", 1, 0x00, false, 1, func(f *protected) Header {
-			return tagged(f.readOnly, 0, true)
-		}},
-		// req: DDP-9.1-8, DDP-9.2-4, 5041-8.3.1-3
-		{"TO at the end", 1, 0x01, false, 1, func(f *protected) Header {
-			return tagged(f.mr, protectedSize, true)
-		}},
-		{"TO below base", 1, 0x01, false, 1, func(f *protected) Header {
-			return toOffset(tagged(f.based, 0, true), f.based.Base()-1)
-		}},
-		{"TO far away", 1, 0x01, false, 1, func(f *protected) Header {
-			return toOffset(tagged(f.mr, 0, true), 1<<63)
-		}},
-		// req: DDP-9.1-9, DDP-10.1-1
-		{"one octet over", 1, 0x01, false, 2, func(f *protected) Header {
-			return tagged(f.mr, protectedSize-1, true)
-		}},
-		{"one octet over, based", 1, 0x01, false, protectedSize + 1, func(f *protected) Header {
-			return tagged(f.based, 0, true)
-		}},
-		{"from below base into it", 1, 0x01, false, 2, func(f *protected) Header {
-			return toOffset(tagged(f.based, 0, true), f.based.Base()-1)
-		}},
-		{"last octet", 0, 0, true, 1, func(f *protected) Header {
-			return tagged(f.mr, protectedSize-1, true)
-		}},
-		{"all of it", 0, 0, true, protectedSize, func(f *protected) Header {
-			return tagged(f.based, 0, true)
-		}},
-		// req: DDP-9.2-5, DDP-6.2-5, 5041-2.1-1, 5041-8.2-1, 5041-8.3.1-1, 5042-6.1.1-2
-		{"other domain", 1, 0x02, false, 1, func(f *protected) Header {
-			return tagged(f.foreign, 0, true)
-		}},
-		// req: DDP-10.3-4, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-2, 5042-6.1.1-3
-		{"other stream", 1, 0x02, false, 1, func(f *protected) Header {
-			return tagged(f.other, 0, true)
-		}},
-		{"own stream", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mine, 0, true) }},
-		// req: DDP-9.1-10, DDP-9.2-6
-		{"TO wraps", 1, 0x03, false, 2, func(f *protected) Header {
-			return toOffset(tagged(f.mr, 0, true), 1<<64-1)
-		}},
-		// req: DDP-9.2-7, DDP-6.1-11, 5041-4.1-2
-		{"tagged version 0", 1, 0x04, false, 1, func(f *protected) Header {
-			return ofVersion(tagged(f.mr, 0, true), 0)
-		}},
-		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *protected) Header {
-			return ofVersion(tagged(f.mr, 0, false), 2)
-		}},
-		{"tagged version, no payload", 1, 0x04, false, 0, func(f *protected) Header {
-			return ofVersion(tagged(f.mr, 0, true), 3)
-		}},
-		// req: DDP-7.2-12, DDP-7.2-13, 5041-5.2-2
-		{"no payload, unknown STag", 0, 0, true, 0, func(f *protected) Header {
-			return toSTag(tagged(f.mr, 1<<64-1, true), 0xffffffff)
-		}},
+	testPlacement(t, func(f *protected) []placementCase {
+		return []placementCase{
+			// req: DDP-9.1-6, DDP-9.2-3, DDP-10.3-6
+			{"unknown STag", 1, 0x00, false, 1, toSTag(tagged(f.mr, 0, true), f.mr.STag()^0x100)},
+			{"wrong key", 1, 0x00, false, 1, toSTag(tagged(f.mr, 0, true), f.mr.STag()^1)},
+			// req: DDP-10.3-3
+			{"revoked STag", 1, 0x00, false, 1, tagged(f.revoked, 0, true)},
+			// req: DDP-9.1-7
+			{"no right to write", 1, 0x00, false, 1, tagged(f.readOnly, 0, true)},
+			// req: DDP-9.1-8, DDP-9.2-4, 5041-8.3.1-3
+			{"TO at the end", 1, 0x01, false, 1, tagged(f.mr, protectedSize, true)},
+			{"TO below base", 1, 0x01, false, 1, toOffset(tagged(f.based, 0, true), f.based.Base()-1)},
+			{"TO far away", 1, 0x01, false, 1, toOffset(tagged(f.mr, 0, true), 1<<63)},
+			// req: DDP-9.1-9, DDP-10.1-1
+			{"one octet over", 1, 0x01, false, 2, tagged(f.mr, protectedSize-1, true)},
+			{"one octet over, based", 1, 0x01, false, protectedSize + 1, tagged(f.based, 0, true)},
+			{"below base, into it", 1, 0x01, false, 2, toOffset(tagged(f.based, 0, true), f.based.Base()-1)},
+			{"last octet", 0, 0, true, 1, tagged(f.mr, protectedSize-1, true)},
+			{"all of it", 0, 0, true, protectedSize, tagged(f.based, 0, true)},
+			// req: DDP-9.2-5, DDP-6.2-5, 5041-2.1-1, 5041-8.2-1, 5041-8.3.1-1, 5042-6.1.1-2
+			{"other domain", 1, 0x02, false, 1, tagged(f.foreign, 0, true)},
+			// req: DDP-10.3-4, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-2, 5042-6.1.1-3
+			{"other stream", 1, 0x02, false, 1, tagged(f.other, 0, true)},
+			{"own stream", 0, 0, true, 1, tagged(f.mine, 0, true)},
+			// req: DDP-9.1-10, DDP-9.2-6
+			{"TO wraps", 1, 0x03, false, 2, toOffset(tagged(f.mr, 0, true), 1<<64-1)},
+			// req: DDP-9.2-7, DDP-6.1-11, 5041-4.1-2
+			{"tagged version 0", 1, 0x04, false, 1, ofVersion(tagged(f.mr, 0, true), 0)},
+			{"tagged version 2, not last", 1, 0x04, false, 1, ofVersion(tagged(f.mr, 0, false), 2)},
+			{"tagged version, no payload", 1, 0x04, false, 0, ofVersion(tagged(f.mr, 0, true), 3)},
+			// req: DDP-7.2-12, DDP-7.2-13, 5041-5.2-2
+			{"no payload, unknown STag", 0, 0, true, 0, toSTag(tagged(f.mr, 1<<64-1, true), 0xffffffff)},
+		}
 	})
 }
 
@@ -136,75 +100,41 @@ func TestTaggedPlacementErrors(t *testing.T) {
 //
 // req: 5041-7.1-4, 5040-7.2-1
 func TestUntaggedPlacementErrors(t *testing.T) {
-	testPlacement(t, []placementCase{
-		// req: DDP-9.1-1, DDP-9.2-8
-		{"QN beyond the list", 2, 0x01, false, 1, func(f *protected) Header {
-			return untagged(7, 1, 0, true)
-		}},
-		{"QN without a queue", 2, 0x01, false, 1, func(f *protected) Header {
-			return untagged(1, 1, 0, true)
-		}},
-		{"highest QN", 2, 0x01, false, 1, func(f *protected) Header {
-			return untagged(0xffffffff, 1, 0, true)
-		}},
-		{"QN, no payload", 2, 0x01, false, 0, func(f *protected) Header {
-			return untagged(1, 1, 0, true)
-		}},
-		// req: DDP-9.1-2, DDP-3.2-3, 5041-7.1-3
-		{"no buffer posted", 2, 0x02, false, 1, func(f *protected) Header {
-			return untagged(2, 1, 0, true)
-		}},
-		{"no buffer posted, no payload", 2, 0x02, false, 0, func(f *protected) Header {
-			return untagged(2, 1, 0, true)
-		}},
-		{"MSN above the window", 2, 0x02, false, 1, func(f *protected) Header {
-			return untagged(0, 4, 0, true)
-		}},
-		{"highest MSN of the window", 0, 0, true, 1, func(f *protected) Header {
-			return untagged(0, 3, 0, true)
-		}},
-		{"MSN completed", 2, 0x03, false, 1, func(f *protected) Header {
-			return untagged(0, 1, 0, true)
-		}},
-		{"MSN completed, no payload", 2, 0x03, false, 0, func(f *protected) Header {
-			return untagged(0, 1, 0, true)
-		}},
-		{"MSN 0 before the first wrap", 2, 0x03, false, 1, func(f *protected) Header {
-			return untagged(0, 0, 0, true)
-		}},
-		{"MO at the end", 2, 0x04, false, 1, func(f *protected) Header {
-			return untagged(0, 2, protectedSize, true)
-		}},
-		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *protected) Header {
-			return untagged(0, 2, protectedSize+1, true)
-		}},
-		// req: DDP-3.2-2
-		{"message one octet too long", 2, 0x05, false, protectedSize + 1, func(f *protected) Header {
-			return untagged(0, 2, 0, true)
-		}},
-		{"one octet over at the end", 2, 0x05, false, 2, func(f *protected) Header {
-			return untagged(0, 2, protectedSize-1, true)
-		}},
-		{"buffer full to the octet", 0, 0, true, 1, func(f *protected) Header {
-			return untagged(0, 2, protectedSize-1, true)
-		}},
-		// req: DDP-9.2-13
-		{"untagged version 0", 2, 0x06, false, 1, func(f *protected) Header {
-			return ofVersion(untagged(0, 2, 0, true), 0)
-		}},
-		{"untagged version before QN", 2, 0x06, false, 0, func(f *protected) Header {
-			return ofVersion(untagged(7, 2, 0, true), 2)
-		}},
+	testPlacement(t, func(f *protected) []placementCase {
+		return []placementCase{
+			// req: DDP-9.1-1, DDP-9.2-8
+			{"QN beyond the list", 2, 0x01, false, 1, untagged(7, 1, 0, true)},
+			{"QN without a queue", 2, 0x01, false, 1, untagged(1, 1, 0, true)},
+			{"highest QN", 2, 0x01, false, 1, untagged(0xffffffff, 1, 0, true)},
+			{"QN, no payload", 2, 0x01, false, 0, untagged(1, 1, 0, true)},
+			// req: DDP-9.1-2, DDP-3.2-3, 5041-7.1-3
+			{"no buffer posted", 2, 0x02, false, 1, untagged(2, 1, 0, true)},
+			{"no buffer posted, no payload", 2, 0x02, false, 0, untagged(2, 1, 0, true)},
+			{"MSN above the window", 2, 0x02, false, 1, untagged(0, 4, 0, true)},
+			{"highest MSN of the window", 0, 0, true, 1, untagged(0, 3, 0, true)},
+			{"MSN completed", 2, 0x03, false, 1, untagged(0, 1, 0, true)},
+			{"MSN completed, no payload", 2, 0x03, false, 0, untagged(0, 1, 0, true)},
+			{"MSN 0 before the first wrap", 2, 0x03, false, 1, untagged(0, 0, 0, true)},
+			{"MO at the end", 2, 0x04, false, 1, untagged(0, 2, protectedSize, true)},
+			{"MO beyond the end, no payload", 2, 0x04, false, 0, untagged(0, 2, protectedSize+1, true)},
+			// req: DDP-3.2-2
+			{"message one octet too long", 2, 0x05, false, protectedSize + 1, untagged(0, 2, 0, true)},
+			{"one octet over at the end", 2, 0x05, false, 2, untagged(0, 2, protectedSize-1, true)},
+			{"buffer full to the octet", 0, 0, true, 1, untagged(0, 2, protectedSize-1, true)},
+			// req: DDP-9.2-13
+			{"untagged version 0", 2, 0x06, false, 1, ofVersion(untagged(0, 2, 0, true), 0)},
+			{"untagged version before QN", 2, 0x06, false, 0, ofVersion(untagged(7, 2, 0, true), 2)},
+		}
 	})
 }
 
-func testPlacement(t *testing.T, cases []placementCase) {
-	for _, c := range cases {
+func testPlacement(t *testing.T, cases func(*protected) []placementCase) {
+	for i, c := range cases(newProtected(t, protectedSize)) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newProtected(t, protectedSize)
 			before := f.snapshot()
 
-			h := c.header(f)
+			h := cases(f)[i].header
 			err := f.place(h, bytes.Repeat([]byte{0x77}, c.n))
 			if c.ok {
 				require.Nil(t, err)
@@ -381,37 +311,30 @@ func TestTruncatedSegment(t *testing.T) {
 // A posted buffer that is no writable local range is this host's fault.
 // req: DDP-9.2-2
 func TestLocalBufferFails(t *testing.T) {
-	for _, c := range []struct {
+	type localCase struct {
 		name string
-		post func(k *sink) RecvBuffer
-		ok   bool
-	}{
-		{"good", func(k *sink) RecvBuffer {
-			return RecvBuffer{STag: k.register(8).STag(), Len: 8}
-		}, true},
-		{"unknown STag", func(k *sink) RecvBuffer { return RecvBuffer{STag: 0x01020304, Len: 8} }, false},
-		{"not writable", func(k *sink) RecvBuffer {
-			return RecvBuffer{STag: k.registerIn(k.domain, 8, mem.RegionOptions{Access: mem.RemoteRead}).
-				STag(), Len: 8}
-		}, false},
-		{"other domain", func(k *sink) RecvBuffer {
-			mr := k.registerIn(k.table.AllocDomain(), 8, mem.RegionOptions{Access: mem.LocalWrite})
-			return RecvBuffer{STag: mr.STag(), Len: 8}
-		}, false},
-		{"longer than the region", func(k *sink) RecvBuffer {
-			return RecvBuffer{STag: k.register(7).STag(), Len: 8}
-		}, false},
-		{"TO wraps", func(k *sink) RecvBuffer {
-			return RecvBuffer{STag: k.register(8).STag(), TO: 1<<64 - 4, Len: 8}
-		}, false},
-	} {
+		post RecvBuffer
+	}
+	cases := func(k *sink) []localCase {
+		readable := k.registerIn(k.domain, 8, mem.RegionOptions{Access: mem.RemoteRead})
+		foreign := k.registerIn(k.table.AllocDomain(), 8, mem.RegionOptions{Access: mem.LocalWrite})
+		return []localCase{
+			{"good", RecvBuffer{STag: k.register(8).STag(), Len: 8}},
+			{"unknown STag", RecvBuffer{STag: 0x01020304, Len: 8}},
+			{"not writable", RecvBuffer{STag: readable.STag(), Len: 8}},
+			{"other domain", RecvBuffer{STag: foreign.STag(), Len: 8}},
+			{"longer than the region", RecvBuffer{STag: k.register(7).STag(), Len: 8}},
+			{"TO wraps", RecvBuffer{STag: k.register(8).STag(), TO: 1<<64 - 4, Len: 8}},
+		}
+	}
+	for i, c := range cases(newSink(t, 1)) {
 		t.Run(c.name, func(t *testing.T) {
 			k := newSink(t, 1)
-			require.True(t, k.queues[0].Post(c.post(k)))
+			require.True(t, k.queues[0].Post(cases(k)[i].post))
 			before := k.snapshot()
 			h := untagged(0, 1, 4, true)
 			err := k.place(h, []byte("1234"))
-			if c.ok {
+			if c.name == "good" {
 				require.Nil(t, err)
 				return
 			}
@@ -485,9 +408,7 @@ func FuzzPlace(f *testing.F) {
 			}
 		}
 		m.drain()
-		if got := m.snapshot(); !bytes.Equal(m.model, got) {
-			t.Fatalf("memory differs from the model\n got %x\nwant %x", got, m.model)
-		}
+		require.Equal(t, m.model, m.snapshot())
 	})
 }
 
@@ -534,19 +455,13 @@ func (m *fuzzed) say(b []byte) bool {
 // model.
 func (m *fuzzed) accepted(b []byte, pick int) {
 	h, hn, ok := Parse(b)
-	if !ok {
-		m.t.Fatal("a segment without a whole header was accepted")
-	}
-	if h.Version != testDV {
-		m.t.Fatal("a foreign version was accepted")
-	}
+	require.True(m.t, ok, "a segment without a whole header was accepted")
+	require.EqualValues(m.t, testDV, h.Version, "a foreign version was accepted")
 	payload := b[hn:]
 	switch {
 	case len(payload) == 0:
 	case h.Tagged:
-		if pick > 1 {
-			m.t.Fatalf("write through STag %d was accepted", pick)
-		}
+		require.LessOrEqual(m.t, pick, 1, "a write through an STag without the right was accepted")
 		base := []uint64{0, 16}[pick]
 		size := []uint64{64, 32}[pick]
 		if h.TO < base || h.TO-base >= size || uint64(len(payload)) > size-(h.TO-base) {
@@ -570,9 +485,8 @@ func (m *fuzzed) drain() {
 		if d.Header.Tagged {
 			continue
 		}
-		if d.Buffer.ID != m.ids || d.Len > d.Buffer.Len {
-			m.t.Fatalf("delivered %+v as untagged message %d", d, m.ids)
-		}
+		require.Equal(m.t, m.ids, d.Buffer.ID, "%+v", d)
+		require.LessOrEqual(m.t, d.Len, d.Buffer.Len, "%+v", d)
 		m.ids++
 	}
 }

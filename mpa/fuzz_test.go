@@ -3,6 +3,8 @@ package mpa
 import (
 	"bytes"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func FuzzParseFrame(f *testing.F) {
@@ -27,14 +29,11 @@ func FuzzParseFrame(f *testing.F) {
 			return
 		}
 		if n == 0 {
-			if len(b) >= FrameLen+PrivateDataMax && b[17] > 0 {
-				t.Fatal("waits for ever")
-			}
+			require.False(t, len(b) >= FrameLen+PrivateDataMax && b[17] > 0, "waits for ever")
 			return
 		}
-		if n > len(b) || len(fr.PrivateData) > limit {
-			t.Fatalf("n %d of %d, private data %d of %d", n, len(b), len(fr.PrivateData), limit)
-		}
+		require.LessOrEqual(t, n, len(b))
+		require.LessOrEqual(t, len(fr.PrivateData), limit)
 		again := fr.Append(nil)
 		canonical := append([]byte(nil), b[:n]...)
 		canonical[16] &= 0xF0
@@ -45,9 +44,7 @@ func FuzzParseFrame(f *testing.F) {
 			canonical[16] &^= flagS
 			canonical[9] = 'r' // the other of the two Keys
 		}
-		if !bytes.Equal(canonical, again) {
-			t.Fatalf("\n%x\n%x", canonical, again)
-		}
+		require.True(t, bytes.Equal(canonical, again), "\n%x\n%x", canonical, again)
 		if _, m, err := ParseFrame(b[:n-1], want, limit); m != 0 || err != nil {
 			t.Fatalf("one octet short: %d, %v", m, err)
 		}
@@ -150,14 +147,10 @@ func FuzzReceiverGarbage(f *testing.F) {
 			if (err != nil) != (r.recv.Err() != nil) {
 				t.Fatalf("oracle %v, Receiver %v", err, r.recv.Err())
 			}
-			if len(want) != len(r.got) {
-				t.Fatalf("oracle passes %d, Receiver %d", len(want), len(r.got))
-			}
+			require.Len(t, want, len(r.got))
 		}
 		for i := range r.got {
-			if want[i] != r.got[i] {
-				t.Fatalf("FPDU %d differs", i)
-			}
+			require.Equal(t, r.got[i], want[i], "FPDU %d differs", i)
 		}
 		r.recv.Close()
 		r.held(0)

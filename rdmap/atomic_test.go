@@ -144,9 +144,7 @@ func FuzzAtomicRequest(f *testing.F) {
 	f.Add(make([]byte, AtomicRequestLen))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, ok := ParseAtomicRequest(b)
-		if ok != (len(b) == AtomicRequestLen) {
-			t.Fatalf("%d octets: %v", len(b), ok)
-		}
+		require.Equal(t, len(b) == AtomicRequestLen, ok, "%d octets", len(b))
 		if !ok {
 			return
 		}
@@ -165,9 +163,7 @@ func FuzzAtomicResponse(f *testing.F) {
 	f.Add(unhex(f, "01020304 1112131415161718"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, ok := ParseAtomicResponse(b)
-		if ok != (len(b) == AtomicResponseLen) {
-			t.Fatalf("%d octets: %v", len(b), ok)
-		}
+		require.Equal(t, len(b) == AtomicResponseLen, ok, "%d octets", len(b))
 		if ok {
 			out := make([]byte, AtomicResponseLen)
 			r.Put(out)
@@ -180,9 +176,7 @@ func FuzzReadRequest(f *testing.F) {
 	f.Add(unhex(f, aReadWire))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, ok := ParseReadRequest(b)
-		if ok != (len(b) == ReadRequestLen) {
-			t.Fatalf("%d octets: %v", len(b), ok)
-		}
+		require.Equal(t, len(b) == ReadRequestLen, ok, "%d octets", len(b))
 		if ok {
 			out := make([]byte, ReadRequestLen)
 			r.Put(out)

@@ -168,9 +168,8 @@ func FuzzTerminate(f *testing.F) {
 		}
 		_ = term.String()
 		n := term.Len()
-		if n > len(b) || n > TerminateMax {
-			t.Fatalf("%d octets of %d", n, len(b))
-		}
+		require.LessOrEqual(t, n, len(b))
+		require.LessOrEqual(t, n, TerminateMax)
 		out := make([]byte, n)
 		term.Put(out)
 		in := append([]byte(nil), b[:n]...)

@@ -3,6 +3,8 @@ package cc
 import (
 	"math"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -42,9 +44,7 @@ func (c *clock) loss() {
 
 func near(t *testing.T, what string, got, want, within float64) {
 	t.Helper()
-	if math.Abs(got-want) > within {
-		t.Errorf("%s: %.4f, want %.4f within %g", what, got, want, within)
-	}
+	require.False(t, math.Abs(got-want) > within, "%s: %.4f, want %.4f", what, got, want)
 }
 
 // Cube roots of segments/0.4, from a calculator.
@@ -60,9 +60,7 @@ func TestCubicK(t *testing.T) {
 	for x, want := range map[uint64]uint64{0: 0, 1: 1, 7: 1, 8: 2, 26: 2, 27: 3, 1<<63 - 1: 2097151,
 		1 << 63:        2097152,
 		math.MaxUint64: 2642245} {
-		if got := cubeRoot(x); got != want {
-			t.Errorf("cube root of %d: %d, want %d", x, got, want)
-		}
+		require.Equal(t, want, cubeRoot(x), "cube root of %d", x)
 	}
 }
 
@@ -76,13 +74,9 @@ func TestCubicCurve(t *testing.T) {
 		near(t, "W_cubic", float64(c.window(s*second, testSMSS))/testSMSS, want, 0.003)
 	}
 	for _, smss := range []int{testSMSS, smssMax} {
-		if w := c.window(math.MaxInt64, smss); w != CwndMax {
-			t.Errorf("far future, SMSS %d: %d", smss, w)
-		}
+		require.Equal(t, CwndMax, c.window(math.MaxInt64, smss), "far future, SMSS %d", smss)
 	}
-	if w := c.window(math.MinInt64, testSMSS); w != c.window(0, testSMSS) {
-		t.Errorf("before the epoch: %d", w)
-	}
+	require.Equal(t, c.window(0, testSMSS), c.window(math.MinInt64, testSMSS), "before the epoch")
 }
 
 // The references are a floating-point transcription of RFC 9438 sections 4.2 to 4.5 in Python,
@@ -124,10 +118,8 @@ func TestCubicReductions(t *testing.T) {
 	w := State{Cwnd: 100_000, Ssthresh: CwndMax}
 	check := func(what string, ssthresh, wMax int) {
 		t.Helper()
-		if w.Ssthresh != ssthresh || int(w.cubic.wMax) != wMax {
-			t.Errorf("%s: ssthresh %d, W_max %d, want %d, %d", what, w.Ssthresh, w.cubic.wMax,
-				ssthresh, wMax)
-		}
+		require.Equal(t, ssthresh, w.Ssthresh, what)
+		require.Equal(t, wMax, int(w.cubic.wMax), what)
 	}
 	reduce := func(why Cause, cwnd, flight int) {
 		w.Cwnd = cwnd
@@ -155,9 +147,7 @@ func TestCubicReductions(t *testing.T) {
 	w = State{Cwnd: 100_000, Ssthresh: CwndMax}
 	Cubic{}.Timeout(&w, 0, 100_000, 1000, true)
 	check("timeout", 70_000, 0)
-	if w.Cwnd != 1000 {
-		t.Errorf("timeout: cwnd %d", w.Cwnd)
-	}
+	require.Equal(t, 1000, w.Cwnd)
 	Cubic{}.Timeout(&w, 0, 1000, 1000, false)
 	check("second timeout", 70_000, 0)
 }
@@ -172,9 +162,7 @@ func TestCubicAfterTimeout(t *testing.T) {
 	c.w.Cwnd = 714_300
 	c.alg.Timeout(&c.w, c.now, c.w.Cwnd, testSMSS, true)
 	for i := 0; c.w.Cwnd < c.w.Ssthresh; i++ {
-		if i > 20 {
-			t.Fatalf("slow start does not end: %+v", c.w)
-		}
+		require.LessOrEqual(t, i, 20, "slow start does not end: %+v", c.w)
 		c.round()
 	}
 	near(t, "cwnd", float64(c.w.Cwnd), 500_010, 1000)
@@ -209,9 +197,7 @@ func TestCubicApplicationLimited(t *testing.T) {
 			Una:  held.una, Nxt: held.una})
 		held.now += 100 * ms
 	}
-	if held.w.Cwnd != before {
-		t.Errorf("cwnd %d grew to %d while application-limited", before, held.w.Cwnd)
-	}
+	require.Equal(t, before, held.w.Cwnd)
 	for range 5 {
 		busy.round()
 		idle.round()
@@ -233,9 +219,7 @@ func TestCubicLoweredWindowDoesNotJump(t *testing.T) {
 	before := c.w.Cwnd
 	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 2 * testSMSS, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt,
 		Limited: true})
-	if c.w.Cwnd > before+testSMSS {
-		t.Errorf("cwnd %d to %d by one ACK of two segments", before, c.w.Cwnd)
-	}
+	require.LessOrEqual(t, c.w.Cwnd, before+testSMSS)
 }
 
 // Slow start in between, here after an idle restart, begins another congestion avoidance stage: t
@@ -266,9 +250,7 @@ func TestCubicBound(t *testing.T) {
 	before := c.w.Cwnd
 	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 3 * before, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt,
 		Limited: true})
-	if c.w.Cwnd != before+before/2 {
-		t.Errorf("cwnd %d to %d", before, c.w.Cwnd)
-	}
+	require.Equal(t, before+before/2, c.w.Cwnd)
 }
 
 // RFC 9438 section 4.9.2.
@@ -282,10 +264,9 @@ func TestCubicUndo(t *testing.T) {
 	c.loss()
 	c.round()
 	c.alg.Undo(&c.w)
-	if c.w.Cwnd != before.Cwnd || c.w.Ssthresh != before.Ssthresh ||
-		c.w.cubic.curve != before.cubic.curve {
-		t.Errorf("undone: %+v, was %+v", c.w, before)
-	}
+	require.Equal(t, before.Cwnd, c.w.Cwnd, "undone: %+v", c.w)
+	require.Equal(t, before.Ssthresh, c.w.Ssthresh, "undone: %+v", c.w)
+	require.Equal(t, before.cubic.curve, c.w.cubic.curve, "undone: %+v", c.w)
 	straight.round()
 	for range 20 {
 		c.round()
@@ -300,16 +281,13 @@ func TestCubicUndo(t *testing.T) {
 	}
 	late := c.w
 	c.alg.Undo(&c.w)
-	if c.w != late {
-		t.Errorf("undone too late: %+v, was %+v", c.w, late)
-	}
+	require.Equal(t, late, c.w, "undone too late")
 
 	timedOut := State{Cwnd: 50_000, Ssthresh: CwndMax}
 	Cubic{}.Timeout(&timedOut, 0, 50_000, 1000, true)
 	Cubic{}.Undo(&timedOut)
-	if timedOut.Cwnd != 50_000 || timedOut.Ssthresh != CwndMax {
-		t.Errorf("spurious timeout: %+v", timedOut)
-	}
+	require.Equal(t, 50_000, timedOut.Cwnd)
+	require.Equal(t, CwndMax, timedOut.Ssthresh)
 }
 
 // In recovery, and while a timeout is repaired, congestion avoidance waits.
@@ -320,8 +298,7 @@ func TestCubicWaitsForRecovery(t *testing.T) {
 	for _, a := range []Sample{{Recovering: true}, {AfterTimeout: true}} {
 		a.Now, a.Acked, a.SMSS, a.SRTT, a.Limited = second, 50_000, testSMSS, c.rtt, true
 		c.alg.Acked(&c.w, a)
-		if c.w.Cwnd != before || c.w.cubic.running() {
-			t.Errorf("%+v: cwnd %d to %d", a, before, c.w.Cwnd)
-		}
+		require.Equal(t, before, c.w.Cwnd, "%+v", a)
+		require.False(t, c.w.cubic.running(), "%+v", a)
 	}
 }

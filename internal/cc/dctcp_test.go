@@ -1,6 +1,10 @@
 package cc
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // ackWindows acknowledges n windows of ten segments; marked of each ten are marked.
 func ackWindows(w *State, una *uint64, n, marked int) {
@@ -45,13 +49,10 @@ func TestDCTCPWindowEndsAfterWindowEnd(t *testing.T) {
 	DCTCP{}.Start(&w, 10*testSMSS)
 	DCTCP{}.Acked(&w, Sample{Acked: 1, RTT: -1, Una: 1, Nxt: 5000})
 	DCTCP{}.Acked(&w, Sample{Acked: 4999, RTT: -1, Una: 5000, Nxt: 9000})
-	if w.dctcp.alpha != alphaOne {
-		t.Errorf("alpha %d: the window has not ended", w.dctcp.alpha)
-	}
+	require.EqualValues(t, alphaOne, w.dctcp.alpha)
 	DCTCP{}.Acked(&w, Sample{Acked: 1, RTT: -1, Una: 5001, Nxt: 9000})
-	if w.dctcp.alpha != alphaOne-alphaOne/16 || w.roundEnd != 9000 {
-		t.Errorf("%+v", w.dctcp)
-	}
+	require.EqualValues(t, alphaOne-alphaOne/16, w.dctcp.alpha)
+	require.EqualValues(t, 9000, w.roundEnd)
 }
 
 func TestDCTCPReductions(t *testing.T) {
@@ -69,19 +70,14 @@ func TestDCTCPReductions(t *testing.T) {
 	} {
 		w.dctcp.alpha = tt.alpha
 		DCTCP{}.Reduce(&w, tt.why, 0, 60_000, 1000)
-		if w.Ssthresh != tt.ssthresh {
-			t.Errorf("alpha %d, cause %d: ssthresh %d, want %d", tt.alpha, tt.why, w.Ssthresh, tt.ssthresh)
-		}
+		require.Equal(t, tt.ssthresh, w.Ssthresh, "alpha %d, cause %d", tt.alpha, tt.why)
 	}
 	w = State{Cwnd: 2100, Ssthresh: CwndMax, dctcp: dctcp{alpha: alphaOne}}
 	DCTCP{}.Reduce(&w, Mark, 0, 2100, 1000)
-	if w.Ssthresh != 2000 {
-		t.Errorf("floor: %d", w.Ssthresh)
-	}
+	require.Equal(t, 2000, w.Ssthresh)
 	DCTCP{}.Undo(&w)
-	if w.Ssthresh != CwndMax || w.Cwnd != 2100 {
-		t.Errorf("undone: %+v", w)
-	}
+	require.Equal(t, CwndMax, w.Ssthresh)
+	require.Equal(t, 2100, w.Cwnd)
 }
 
 func TestDCTCPGrowsAsReno(t *testing.T) {
@@ -90,11 +86,7 @@ func TestDCTCPGrowsAsReno(t *testing.T) {
 	for range 50 {
 		d.round()
 		r.round()
-		if d.w.Cwnd != r.w.Cwnd {
-			t.Fatalf("cwnd %d, Reno %d", d.w.Cwnd, r.w.Cwnd)
-		}
+		require.Equal(t, r.w.Cwnd, d.w.Cwnd)
 	}
-	if r.w.Cwnd != 70*testSMSS {
-		t.Errorf("cwnd %d", r.w.Cwnd)
-	}
+	require.Equal(t, 70*testSMSS, r.w.Cwnd)
 }

@@ -1,6 +1,10 @@
 package cc
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // rounds runs slow start with one round-trip time per round, ten ACKs of a segment each. The very
 // first ACK begins the first round; so the first ACK of each ten is the last one of the round
@@ -43,18 +47,14 @@ func TestHyStartConservativeSlowStart(t *testing.T) {
 	Cubic{}.Start(&w, 10*testSMSS)
 	una := uint64(1)
 	rounds(Cubic{}, &w, &una, 10, 10)
-	if w.Cwnd != 30*testSMSS {
-		t.Fatalf("cwnd %d after two rounds", w.Cwnd)
-	}
+	require.Equal(t, 30*testSMSS, w.Cwnd)
 	// One ACK ends the second round, seven are too few, the eighth tells; one more follows.
 	rounds(Cubic{}, &w, &una, 20)
-	if want := 39*testSMSS + testSMSS/4; w.Cwnd != want || !w.hystart.cautious() {
-		t.Errorf("cwnd %d, want %d, %+v", w.Cwnd, want, w.hystart)
-	}
+	require.Equal(t, 39*testSMSS+testSMSS/4, w.Cwnd)
+	require.True(t, w.hystart.cautious())
 	rounds(Cubic{}, &w, &una, 20, 20, 20, 20)
-	if want := 39*testSMSS + 41*testSMSS/4; w.Cwnd != want || w.Ssthresh != CwndMax {
-		t.Errorf("cwnd %d, want %d, ssthresh %d", w.Cwnd, want, w.Ssthresh)
-	}
+	require.Equal(t, 39*testSMSS+41*testSMSS/4, w.Cwnd)
+	require.Equal(t, CwndMax, w.Ssthresh)
 	rounds(Cubic{}, &w, &una, 20)
 	if want := 39*testSMSS + 42*testSMSS/4; w.Ssthresh != want || w.Cwnd > want+testSMSS {
 		t.Errorf("five rounds: ssthresh %d, want %d, cwnd %d", w.Ssthresh, want, w.Cwnd)
@@ -67,14 +67,11 @@ func TestHyStartResumesSlowStart(t *testing.T) {
 	NewReno{}.Start(&w, 10*testSMSS)
 	una := uint64(1)
 	rounds(NewReno{}, &w, &una, 10, 10, 20, 12)
-	if w.hystart.cautious() || w.Ssthresh != CwndMax {
-		t.Errorf("still conservative: %+v", w.hystart)
-	}
+	require.False(t, w.hystart.cautious(), "still conservative")
+	require.Equal(t, CwndMax, w.Ssthresh, "still conservative")
 	before := w.Cwnd
 	rounds(NewReno{}, &w, &una, 12)
-	if w.Cwnd != before+10*testSMSS {
-		t.Errorf("cwnd %d to %d", before, w.Cwnd)
-	}
+	require.Equal(t, before+10*testSMSS, w.Cwnd)
 }
 
 // Only the first slow start, the one without a threshold, is watched (RFC 9406 section 4.2).
@@ -82,14 +79,11 @@ func TestHyStartIsForTheFirstSlowStart(t *testing.T) {
 	w := State{Cwnd: 10 * testSMSS, Ssthresh: 500 * testSMSS}
 	una := uint64(1)
 	rounds(NewReno{}, &w, &una, 10, 10, 100, 100)
-	if w.Cwnd != 50*testSMSS || w.hystart != (hystart{}) {
-		t.Errorf("%+v", w)
-	}
+	require.Equal(t, 50*testSMSS, w.Cwnd)
+	require.Equal(t, hystart{}, w.hystart)
 	var d State
 	DCTCP{}.Start(&d, 10*testSMSS)
 	una = 1
 	rounds(DCTCP{}, &d, &una, 10, 10, 100, 100)
-	if d.Cwnd != 50*testSMSS {
-		t.Errorf("DCTCP waits for a mark: %+v", d)
-	}
+	require.Equal(t, 50*testSMSS, d.Cwnd, "DCTCP waits for a mark")
 }

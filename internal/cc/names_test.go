@@ -4,23 +4,19 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestByName(t *testing.T) {
-	if got := strings.Join(Names(), " "); got != "cubic dctcp reno" {
-		t.Errorf("names: %s", got)
-	}
+	require.Equal(t, "cubic dctcp reno", strings.Join(Names(), " "))
 	for _, name := range Names() {
 		a, err := ByName(name)
-		if err != nil || a.Name() != name {
-			t.Errorf("%s: %v, %v", name, a, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, name, a.Name())
 	}
 	_, err := ByName("bbr")
-	if err == nil ||
-		!strings.Contains(err.Error(), `"bbr" is not known; choose one of cubic, dctcp, reno`) {
-		t.Errorf("unknown: %v", err)
-	}
+	require.ErrorContains(t, err, `"bbr" is not known; choose one of cubic, dctcp, reno`)
 }
 
 func TestOnlyDCTCPNeedsExactECN(t *testing.T) {
@@ -34,7 +30,5 @@ func TestOnlyDCTCPNeedsExactECN(t *testing.T) {
 
 // 100,000 connections have a State each.
 func TestStateIsSmall(t *testing.T) {
-	if n := unsafe.Sizeof(State{}); n > 128 {
-		t.Errorf("State has %d octets", n)
-	}
+	require.LessOrEqual(t, unsafe.Sizeof(State{}), uintptr(128))
 }

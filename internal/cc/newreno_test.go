@@ -1,6 +1,10 @@
 package cc
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // req: 5681-3.1-6, 9293-MUST-19
 func TestSlowStart(t *testing.T) {
@@ -8,28 +12,18 @@ func TestSlowStart(t *testing.T) {
 	var w State
 	n.Start(&w, 10000)
 	n.Acked(&w, Sample{Acked: 100, SMSS: 1000, Limited: true})
-	if w.Cwnd != 10100 {
-		t.Errorf("cwnd %d: ACK division must not pay", w.Cwnd)
-	}
+	require.Equal(t, 10100, w.Cwnd)
 	n.Acked(&w, Sample{Acked: 100_000, SMSS: 1000, Limited: true})
-	if w.Cwnd != 10100+slowStartOctetsMax {
-		t.Errorf("cwnd %d after one large ACK", w.Cwnd)
-	}
+	require.Equal(t, 10100+slowStartOctetsMax, w.Cwnd)
 	jumbo := State{Cwnd: 90_000, Ssthresh: CwndMax}
 	n.Acked(&jumbo, Sample{Acked: 90_000, SMSS: 9000, Limited: true})
-	if jumbo.Cwnd != 90_000+slowStartSegmentsMax*9000 {
-		t.Errorf("cwnd %d after one large ACK of large segments", jumbo.Cwnd)
-	}
+	require.Equal(t, 90_000+slowStartSegmentsMax*9000, jumbo.Cwnd)
 	paced := w
 	n.Acked(&paced, Sample{Acked: 100_000, SMSS: 1000, Limited: true, Paced: true})
-	if paced.Cwnd != w.Cwnd+100_000 {
-		t.Errorf("cwnd %d after one large ACK, paced", paced.Cwnd)
-	}
+	require.Equal(t, w.Cwnd+100_000, paced.Cwnd)
 	before := w.Cwnd
 	n.Acked(&w, Sample{Acked: 50000, SMSS: 1000, Limited: true, AfterTimeout: true})
-	if w.Cwnd != before+1000 {
-		t.Errorf("cwnd %d after a timeout", w.Cwnd)
-	}
+	require.Equal(t, before+1000, w.Cwnd)
 }
 
 // req: 5681-3.1-8, 5681-3.1-9
@@ -40,17 +34,13 @@ func TestCongestionAvoidanceAddsOneSegmentPerWindow(t *testing.T) {
 		for octets := w.Cwnd; octets > 0; octets -= 500 {
 			n.Acked(&w, Sample{Acked: 500, SMSS: 1000, Limited: true})
 		}
-		if w.Cwnd != 20000+1000*round {
-			t.Fatalf("round %d: cwnd %d", round, w.Cwnd)
-		}
+		require.Equal(t, 20000+1000*round, w.Cwnd, "round %d", round)
 	}
 	large := State{Cwnd: 1 << 28, Ssthresh: 1000}
 	for range 1 << 18 {
 		n.Acked(&large, Sample{Acked: 1024, SMSS: 1000, Limited: true})
 	}
-	if large.Cwnd != 1<<28+1000 {
-		t.Errorf("large window: %d", large.Cwnd)
-	}
+	require.EqualValues(t, 1<<28+1000, large.Cwnd)
 }
 
 // req: 5681-3.2-5, 5681-3.1-10, 5681-3.1-11, 3168-6.1.2-1
@@ -58,28 +48,18 @@ func TestReductions(t *testing.T) {
 	var n NewReno
 	w := State{Cwnd: 30000, Ssthresh: CwndMax}
 	n.Reduce(&w, Loss, 0, 20000, 1000)
-	if w.Ssthresh != 10000 {
-		t.Errorf("loss: %+v: half of FlightSize, not of cwnd", w)
-	}
+	require.Equal(t, 10000, w.Ssthresh)
 	n.Reduce(&w, Loss, 0, 1000, 1000)
-	if w.Ssthresh != 2000 {
-		t.Errorf("floor: %+v", w)
-	}
+	require.Equal(t, 2000, w.Ssthresh)
 	n.Reduce(&w, Mark, 0, 20000, 1000)
-	if w.Ssthresh != 10000 {
-		t.Errorf("mark: %+v", w)
-	}
+	require.Equal(t, 10000, w.Ssthresh)
 	n.Reduce(&w, Mark, 0, 1000, 1000)
-	if w.Ssthresh != 1000 {
-		t.Errorf("floor of a mark: %+v", w)
-	}
+	require.Equal(t, 1000, w.Ssthresh, "floor of a mark")
 	w = State{Cwnd: 30000, Ssthresh: CwndMax}
 	n.Timeout(&w, 0, 20000, 1000, true)
-	if w.Cwnd != 1000 || w.Ssthresh != 10000 {
-		t.Errorf("timeout: %+v", w)
-	}
+	require.Equal(t, 1000, w.Cwnd)
+	require.Equal(t, 10000, w.Ssthresh)
 	n.Timeout(&w, 0, 1000, 1000, false)
-	if w.Cwnd != 1000 || w.Ssthresh != 10000 {
-		t.Errorf("second timeout: %+v", w)
-	}
+	require.Equal(t, 1000, w.Cwnd)
+	require.Equal(t, 10000, w.Ssthresh)
 }
