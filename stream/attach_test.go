@@ -53,12 +53,10 @@ func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 		}))
 	})
 	addr := net.TCPAddr{IP: h.addr.AsSlice(), Port: port}
-	a, err := Dial(l.ctx, l.hosts[0].mine, addr.AddrPort(), Options{})
-	require.NoError(l.t, err)
+	a = must(Dial(l.ctx, l.hosts[0].mine, addr.AddrPort(), Options{}))(l.t)
 	end, _ := l.ctx.Deadline()
 	require.NoError(l.t, a.SetDeadline(end))
-	_, err = a.Write(random(1, n))
-	require.NoError(l.t, err)
+	must(a.Write(random(1, n)))(l.t)
 	select {
 	case b = <-y.out:
 		require.NotNil(l.t, b)
@@ -68,8 +66,7 @@ func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 	require.NoError(l.t, b.SetDeadline(end))
 	for _, x := range []*Conn{a, b} {
 		l.t.Cleanup(func() {
-			_ = x.SetLinger(0)
-			_ = x.Close()
+			_ = abort(x)
 		})
 	}
 	return a, b
@@ -81,8 +78,7 @@ func TestWindowAfterAttach(t *testing.T) {
 	const n, size = 100_000, 20_000
 	l := newLab(t, labConfig{})
 	a, b := l.attached(n, Options{ReceiveWindow: size})
-	_, err := b.Write([]byte("x"))
-	require.NoError(t, err)
+	must(b.Write([]byte("x")))(t)
 	require.NoError(t, readOne(a))
 	window := 0
 	l.do(l.hosts[0], func() { window = a.u.conn.Stats().SndWnd })
@@ -118,8 +114,7 @@ func TestRightEdgeAfterAttach(t *testing.T) {
 		})
 		return at
 	}
-	_, err := io.ReadFull(b, make([]byte, size/tellShare-1))
-	require.NoError(t, err)
+	must(io.ReadFull(b, make([]byte, size/tellShare-1)))(t)
 	require.EqualValues(t, n, moved())
 	require.NoError(t, readOne(b))
 	require.EqualValues(t, n+size/tellShare, moved())

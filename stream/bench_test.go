@@ -105,8 +105,7 @@ type onlyWriter struct{ io.Writer }
 
 // Read, Write and everything below them take no memory once a connection is in use.
 func TestNothingIsAllocatedPerMessage(t *testing.T) {
-	l := newLab(t, labConfig{})
-	c, s := l.pair(Options{}, Options{})
+	_, c, s := newPair(t, labConfig{})
 	var wg sync.WaitGroup
 	wg.Go(func() { _, _ = io.CopyBuffer(onlyWriter{s}, onlyReader{s}, make([]byte, 32<<10)) })
 	piece := make([]byte, 10_000)

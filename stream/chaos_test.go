@@ -81,8 +81,7 @@ func TestChaos(t *testing.T) {
 	target := ln.Addr().(*net.TCPAddr).AddrPort()
 	for round := range rounds {
 		c := l.dial(ln, Options{SendBuffer: 16 << 10})
-		s, err := ln.AcceptStream()
-		require.NoError(t, err)
+		s := must(ln.AcceptStream())(t)
 		var wg sync.WaitGroup
 		for k := range 8 {
 			wg.Go(func() {
@@ -99,30 +98,26 @@ func TestChaos(t *testing.T) {
 			for range 4 {
 				ctx, cancel := context.WithTimeout(l.ctx, time.Duration(rng.IntN(400))*time.Microsecond)
 				if d, err := Dial(ctx, l.hosts[0].mine, target, Options{}); err == nil {
-					_ = d.SetLinger(0)
-					_ = d.Close()
+					_ = abort(d)
 				}
 				cancel()
 			}
 		})
 		stuck := time.AfterFunc(2*time.Second, func() { // for a reader of octets that are not sent
 			for _, x := range []*Conn{c, s} {
-				_ = x.SetLinger(0)
-				_ = x.Close()
+				_ = abort(x)
 			}
 		})
 		wg.Wait()
 		stuck.Stop()
 		for _, x := range []*Conn{c, s} {
-			_ = x.SetLinger(0)
-			_ = x.Close()
+			_ = abort(x)
 		}
 		drained := true
 		for drained {
 			select {
 			case d := <-ln.queue:
-				_ = d.SetLinger(0)
-				_ = d.Close()
+				_ = abort(d)
 			default:
 				drained = false
 			}

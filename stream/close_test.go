@@ -69,41 +69,33 @@ func fillUp(t *testing.T, c *Conn) {
 }
 
 func TestHalfClose(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
-	_, err := a.Write([]byte("question"))
-	require.NoError(t, err)
+	_, a, b := newPair(t, labConfig{})
+	must(a.Write([]byte("question")))(t)
 	require.NoError(t, a.CloseWrite())
-	got, err := readAll(b)
-	require.NoError(t, err)
+	got := must(readAll(b))(t)
 	require.Equal(t, "question", got)
-	_, err = a.Write([]byte("more"))
+	_, err := a.Write([]byte("more"))
 	wantOp(t, err, "write", syscall.EPIPE)
 
-	_, err = b.Write([]byte("answer"))
-	require.NoError(t, err)
+	must(b.Write([]byte("answer")))(t)
 	require.NoError(t, b.Close())
-	got, err = readAll(a)
-	require.NoError(t, err)
+	got = must(readAll(a))(t)
 	require.Equal(t, "answer", got)
 	require.Equal(t, io.EOF, readOne(a), "again")
 }
 
 // req: 9293-3.6-1
 func TestCloseSendsWhatWasWritten(t *testing.T) {
-	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 5, Tx: fault.Faults{Drop: 0.02}}})
-	a, b := l.pair(Options{}, Options{})
+	_, a, b := newPair(t, labConfig{faults: &fault.Spec{Seed: 5, Tx: fault.Faults{Drop: 0.02}}})
 	want := random(1, 200<<10)
-	_, err := a.Write(want)
-	require.NoError(t, err)
+	must(a.Write(want))(t)
 	require.NoError(t, a.Close())
 	receive(t, b, want, 1)
 }
 
 // req: 9293-MUST-12, 9293-SHLD-3
 func TestCloseWithUnreadOctetsResets(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	l.unread(a, b, "unread")
 	require.NoError(t, b.Close())
 	wantOp(t, readOne(a), "read", syscall.ECONNRESET)
@@ -114,14 +106,12 @@ func TestCloseWithUnreadOctetsResets(t *testing.T) {
 
 // req: 9293-SHLD-3
 func TestOctetsAfterCloseReset(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	require.NoError(t, b.Close())
 	require.Equal(t, io.EOF, readOne(a))
-	_, err := a.Write([]byte("late"))
-	require.NoError(t, err)
+	must(a.Write([]byte("late")))(t)
 	l.until("the reset", func() bool { return a.u.state.Load()&stateDead != 0 })
-	_, err = a.Write([]byte("later"))
+	_, err := a.Write([]byte("later"))
 	wantOp(t, err, "write", syscall.EPIPE) // in CLOSE-WAIT, as Linux
 	require.Equal(t, uint64(1), CountersOf(l.hosts[1].Poller).AfterClose)
 }
@@ -129,14 +119,12 @@ func TestOctetsAfterCloseReset(t *testing.T) {
 // req: 9293-MUST-12
 func TestLingerZeroResetsBothWays(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
-		l := newLab(t, labConfig{})
-		a, b := l.pair(Options{}, Options{})
+		l, a, b := newPair(t, labConfig{})
 		if accepted {
 			a, b = b, a
 		}
 		l.unread(a, b, "before the reset")
-		require.NoError(t, a.SetLinger(0))
-		require.NoError(t, a.Close())
+		require.NoError(t, abort(a))
 		l.until("the reset", func() bool { return b.u.state.Load()&stateDead != 0 })
 		got, err := readAll(b) // what came before it can be read
 		require.Equal(t, "before the reset", got)
@@ -145,11 +133,9 @@ func TestLingerZeroResetsBothWays(t *testing.T) {
 }
 
 func TestLingerWaitsForAcknowledgment(t *testing.T) {
-	l := newLab(
-		t, labConfig{faults: &fault.Spec{Tx: fault.Faults{Delay: int64(5 * time.Millisecond)}}})
-	a, b := l.pair(Options{}, Options{})
-	_, err := a.Write([]byte("all of it"))
-	require.NoError(t, err)
+	_, a, b := newPair(t, labConfig{
+		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(5 * time.Millisecond)}}})
+	must(a.Write([]byte("all of it")))(t)
 	require.NoError(t, a.SetLinger(20))
 	start := time.Now()
 	require.NoError(t, a.Close())
@@ -158,8 +144,7 @@ func TestLingerWaitsForAcknowledgment(t *testing.T) {
 }
 
 func TestLingerGivesUp(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	_, a, b := newPair(t, labConfig{})
 	fillUp(t, a)
 	require.NoError(t, a.SetLinger(1))
 	start := time.Now()
@@ -169,8 +154,7 @@ func TestLingerGivesUp(t *testing.T) {
 }
 
 func TestFlushIsBounded(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{FlushTimeout: 50 * time.Millisecond}, Options{})
+	l, a, b := newPair(t, labConfig{}, Options{FlushTimeout: 50 * time.Millisecond})
 	fillUp(t, a)
 	require.NoError(t, a.Close()) // and b does not read
 	l.until("the reset", func() bool { return b.u.state.Load()&stateDead != 0 })
@@ -180,28 +164,23 @@ func TestFlushIsBounded(t *testing.T) {
 
 // req: 9293-MAY-1
 func TestCloseRead(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	l.unread(a, b, "unread")
 	require.NoError(t, b.CloseRead())
 	require.Equal(t, io.EOF, readOne(b))
 	want := random(1, 3<<20) // beyond all windows: thrown away as it comes
-	_, err := a.Write(want)
-	require.NoError(t, err)
+	must(a.Write(want))(t)
 	l.until("all of it was thrown away", func() bool {
 		return b.u.told.Load() == uint64(len("unread")+len(want))
 	})
-	_, err = b.Write([]byte("still talking"))
-	require.NoError(t, err)
+	must(b.Write([]byte("still talking")))(t)
 	require.NoError(t, b.Close()) // nothing is unread: no RST
-	got, err := readAll(a)
-	require.NoError(t, err)
+	got := must(readAll(a))(t)
 	require.Equal(t, "still talking", got)
 }
 
 func TestCloseReadReleasesReader(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, _ := l.pair(Options{}, Options{})
+	l, a, _ := newPair(t, labConfig{})
 	done := in(func() error { return readOne(a) })
 	l.until("reader waits", a.u.reader.waiting.Load)
 	require.NoError(t, a.CloseRead())
@@ -209,14 +188,12 @@ func TestCloseReadReleasesReader(t *testing.T) {
 }
 
 func TestCloseReleasesBlockedCalls(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, _ := l.pair(Options{}, Options{})
+	l, a, _ := newPair(t, labConfig{})
 	fillUp(t, a)
 	reading := in(func() error { return readOne(a) })
 	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
 	l.until("both wait", func() bool { return a.u.reader.waiting.Load() && a.u.writer.waiting.Load() })
-	require.NoError(t, a.SetLinger(0))
-	require.NoError(t, a.Close())
+	require.NoError(t, abort(a))
 	wantOp(t, l.result(reading), "read", net.ErrClosed)
 	wantOp(t, l.result(writing), "write", net.ErrClosed)
 	for op, err := range map[string]error{"close": a.Close(), "set": a.SetNoDelay(false),
@@ -229,8 +206,7 @@ func TestCloseReleasesBlockedCalls(t *testing.T) {
 }
 
 func TestCloseWriteReleasesWriter(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, _ := l.pair(Options{}, Options{})
+	l, a, _ := newPair(t, labConfig{})
 	fillUp(t, a)
 	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
 	l.until("writer waits", a.u.writer.waiting.Load)
@@ -239,8 +215,7 @@ func TestCloseWriteReleasesWriter(t *testing.T) {
 }
 
 func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	l.unread(b, a, "still to be read")
 	fillUp(t, a)
 	ln, err := Listen(l.hosts[0].mine, 80, Options{})
@@ -268,16 +243,13 @@ func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
 }
 
 func TestVanishedPeerTimesOut(t *testing.T) {
-	l := newLab(
-		t,
-		labConfig{faults: &fault.Spec{}, tcp: tcp.Config{UserTimeoutNs: int64(200 * time.Millisecond)}})
-	a, _ := l.pair(Options{}, Options{})
+	l, a, _ := newPair(t, labConfig{
+		faults: &fault.Spec{}, tcp: tcp.Config{UserTimeoutNs: int64(200 * time.Millisecond)}})
 	l.do(l.hosts[0], func() {
 		require.NoError(t, l.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{Drop: 1}))
 	})
-	_, err := a.Write([]byte("hello?"))
-	require.NoError(t, err)
-	err = readOne(a)
+	must(a.Write([]byte("hello?")))(t)
+	err := readOne(a)
 	wantOp(t, err, "read", syscall.ETIMEDOUT)
 	var ne net.Error
 	require.ErrorAs(t, err, &ne)
@@ -285,8 +257,7 @@ func TestVanishedPeerTimesOut(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	for range 50 { // changed while blocked: earlier, later, away; and always in time
 		require.NoError(t, a.SetReadDeadline(time.Now().Add(time.Hour)))
 		done := in(func() error { return readOne(a) })
@@ -314,12 +285,11 @@ func TestDeadlines(t *testing.T) {
 
 // req: 9293-SHLD-7, 9293-MUST-17
 func TestNagle(t *testing.T) {
-	l := newLab(t, labConfig{
+	l, a, b := newPair(t, labConfig{
 		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(3 * time.Millisecond)}},
 		// a timeout would close the congestion window
 		tcp: tcp.Config{RTOMinNs: int64(5 * time.Second)},
-	})
-	a, b := l.pair(Options{Nagle: true}, Options{})
+	}, Options{Nagle: true}, Options{})
 	const n = 200
 	count := func() (st tcp.Stats, left uint64) {
 		l.do(l.hosts[0], func() { st, left = a.u.conn.Stats(), a.u.conn.SentOffset() })
@@ -328,12 +298,10 @@ func TestNagle(t *testing.T) {
 	write := func(wrote func(edge uint64)) (sent, probes, acks uint64) {
 		before, edge := count()
 		for i := range uint64(n) {
-			_, err := a.Write([]byte("x"))
-			require.NoError(t, err)
+			must(a.Write([]byte("x")))(t)
 			wrote(edge + i + 1)
 		}
-		_, err := io.ReadFull(b, make([]byte, n))
-		require.NoError(t, err)
+		must(io.ReadFull(b, make([]byte, n)))(t)
 		after, _ := count()
 		return after.SegsOut - before.SegsOut, after.LossProbes - before.LossProbes,
 			after.SegsIn - before.SegsIn
@@ -353,8 +321,8 @@ func TestNagle(t *testing.T) {
 }
 
 func TestKeepAliveOptions(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, _ := l.pair(Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: time.Second}}, Options{})
+	_, a, _ := newPair(t, labConfig{},
+		Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: time.Second}})
 	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), keepCountDefault},
 		a.u.settings.keepAlive.Load())
 	require.NoError(t, a.SetKeepAlive(true))
@@ -376,8 +344,7 @@ func TestKeepAliveOptions(t *testing.T) {
 //
 // req: 9293-MUST-24, 9293-MUST-27
 func TestKeepAliveFindsADeadPeer(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, _ := l.pair(
+	l, a, _ := newPair(t, labConfig{},
 		Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: 20 * time.Millisecond,
 			Interval: 10 * time.Millisecond, Count: 3}}, Options{})
 	wake := make(chan struct{})

@@ -10,8 +10,7 @@ import (
 
 func TestNettestConn(t *testing.T) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-		l := newLab(t, labConfig{})
-		a, b := l.pair(Options{}, Options{})
+		_, a, b := newPair(t, labConfig{})
 		return a, b, func() {
 			_ = a.Close()
 			_ = b.Close()
@@ -20,8 +19,7 @@ func TestNettestConn(t *testing.T) {
 }
 
 func TestTransferBothWays(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	exchange(t, a, b, 16<<20)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())

@@ -14,8 +14,7 @@ const emss = 1448 // of Ethernet, IPv4, with timestamps
 //
 // req: 9293-MUST-60
 func TestCork(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	v.sizes(0)
 	require.NoError(t, a.SetCork(true))
 	for range 5 {
@@ -59,11 +58,9 @@ func TestCork(t *testing.T) {
 //
 // req: 9293-MAY-16
 func TestWriteMore(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	more := func(text string) {
-		n, err := a.WriteMore([]byte(text))
-		require.NoError(t, err)
+		n := must(a.WriteMore([]byte(text)))(t)
 		require.Equal(t, len(text), n)
 		v.pass(time.Millisecond)
 	}
@@ -87,8 +84,7 @@ func TestWriteMore(t *testing.T) {
 	v.write(a, "!") // the promise is kept, the cork is in
 	v.pass(time.Millisecond)
 	require.Empty(t, v.sizes(0))
-	n, err := a.ReadFrom(strings.NewReader("?"))
-	require.NoError(t, err)
+	n := must(a.ReadFrom(strings.NewReader("?")))(t)
 	require.Equal(t, int64(1), n)
 	require.NoError(t, a.SetCork(false))
 	v.pass(0)
@@ -98,13 +94,11 @@ func TestWriteMore(t *testing.T) {
 // A send buffer smaller than a segment is emptied although the segment is not full: the writer
 // waits for room.
 func TestCorkWithASmallSendBuffer(t *testing.T) {
-	v := newVirtual(t, 9000, nil)
-	a, b := v.pair(Options{SendBuffer: sendBufferMin}, Options{})
+	v, a, b := newVirtualPair(t, 9000, nil, Options{SendBuffer: sendBufferMin})
 	require.NoError(t, a.SetCork(true))
 	begin := v.now
 	v.during(func() {
-		_, err := a.Write(make([]byte, 10*sendBufferMin))
-		require.NoError(t, err)
+		must(a.Write(make([]byte, 10*sendBufferMin)))(t)
 	})
 	require.Equal(t, begin, v.now, "no time passed")
 	v.pass(0)
@@ -114,8 +108,7 @@ func TestCorkWithASmallSendBuffer(t *testing.T) {
 		v.pass(0)
 	}
 	v.during(func() { // until somebody does
-		_, err := a.Write([]byte("x"))
-		require.NoError(t, err)
+		must(a.Write([]byte("x")))(t)
 	})
 	require.Equal(t, begin, v.now, "no time passed")
 	require.NoError(t, a.Close()) // a FIN takes the cork out
@@ -129,8 +122,7 @@ func TestCorkWithASmallSendBuffer(t *testing.T) {
 // SetNoDelay sends what is held back, once, as tcp(7) says of TCP_NODELAY and TCP_CORK; the cork
 // stays in.
 func TestNoDelayTakesTheCorkOutOnce(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{Nagle: true}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil, Options{Nagle: true})
 	v.sizes(0)
 	require.NoError(t, a.SetCork(true))
 	require.NoError(t, a.SetNoDelay(true)) // nothing waits: nothing goes
@@ -147,8 +139,7 @@ func TestNoDelayTakesTheCorkOutOnce(t *testing.T) {
 	v.write(a, "defg")
 	v.pass(corkMax - time.Millisecond)
 	require.Empty(t, v.sizes(0), "held as before")
-	_, err := a.WriteMore([]byte("h"))
-	require.NoError(t, err)
+	must(a.WriteMore([]byte("h")))(t)
 	require.NoError(t, a.SetNoDelay(true))
 	v.pass(0)
 	require.Equal(t, []int{5}, v.sizes(0))
@@ -158,11 +149,9 @@ func TestNoDelayTakesTheCorkOutOnce(t *testing.T) {
 // What WriteMore holds back goes with the next acknowledgment of what was sent before; where none
 // is to come it waits as long as under a cork, and under one it waits for that.
 func TestWriteMoreGoesWithAnAcknowledgment(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	more := func(text string) {
-		_, err := a.WriteMore([]byte(text))
-		require.NoError(t, err)
+		must(a.WriteMore([]byte(text)))(t)
 	}
 	v.write(a, "question")
 	v.pass(0)
@@ -198,8 +187,7 @@ func TestWriteMoreGoesWithAnAcknowledgment(t *testing.T) {
 // What was written before the cork, or before the WriteMore, is not held back by it, though the
 // Poller has not seen it yet.
 func TestCorkHoldsNothingOfBefore(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, _ := v.pair(Options{}, Options{})
+	v, a, _ := newVirtualPair(t, 0, nil)
 	v.sizes(0)
 	v.write(a, "before")
 	require.NoError(t, a.SetCork(true))
@@ -212,8 +200,7 @@ func TestCorkHoldsNothingOfBefore(t *testing.T) {
 	v.pass(0)
 	require.Equal(t, []int{5}, v.sizes(0))
 	v.write(a, "before")
-	_, err := a.WriteMore([]byte("more"))
-	require.NoError(t, err)
+	must(a.WriteMore([]byte("more")))(t)
 	v.pass(0)
 	require.Equal(t, []int{10}, v.sizes(0))
 }

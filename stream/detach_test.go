@@ -124,18 +124,15 @@ func TestDetach(t *testing.T) {
 		"bad":   {Seed: 9, Tx: fault.Faults{Drop: 0.01, Reorder: 0.1, Delay: 50_000}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, labConfig{faults: f})
-			a, b := l.pair(Options{}, Options{})
+			l, a, b := newPair(t, labConfig{faults: f})
 			const greeting = "greeting"
 			ours, tail, theirs := random(1, 250_000), random(3, 100_000), random(2, 1_000_000)
 			var wg sync.WaitGroup
 			wg.Go(func() { send(t, b, append([]byte(greeting), theirs...), 1) })
 			wg.Go(func() { receive(t, b, append(append([]byte{}, ours...), tail...), 2) })
-			_, err := io.ReadFull(a, make([]byte, len(greeting)))
-			require.NoError(t, err)
+			must(io.ReadFull(a, make([]byte, len(greeting))))(t)
 			l.until("octets wait", func() bool { return a.u.rx.tail.Load() > 10 })
-			_, err = a.Write(ours)
-			require.NoError(t, err)
+			must(a.Write(ours))(t)
 			y := newToy(t, theirs, tail)
 			y.keep = 10
 			require.NoError(t, a.Detach(l.ctx, y.take(len(ours), len(greeting))))
@@ -145,7 +142,7 @@ func TestDetach(t *testing.T) {
 			require.NoError(t, y.err)
 			require.True(t, y.fin)
 			require.Equal(t, len(theirs), y.count)
-			_, err = a.Write([]byte("x"))
+			_, err := a.Write([]byte("x"))
 			wantOp(t, err, "write", ErrDetached)
 			wantOp(t, readOne(a), "read", ErrDetached)
 			wantOp(t, a.Detach(l.ctx, y.take(0, 0)), "detach", ErrDetached)
@@ -160,8 +157,7 @@ func TestDetachOfMergedSegmentsAndFIN(t *testing.T) {
 	l := newLab(t, labConfig{})
 	const n, read = 5000, 10
 	c := l.dripInto(3, n, Options{})
-	_, err := io.ReadFull(c, make([]byte, read))
-	require.NoError(t, err)
+	must(io.ReadFull(c, make([]byte, read)))(t)
 	l.until("all octets", func() bool { return c.u.state.Load()&stateEOF != 0 })
 	want := make([]byte, n-read)
 	for i := range want {
@@ -177,8 +173,7 @@ func TestDetachOfMergedSegmentsAndFIN(t *testing.T) {
 
 // Octets that were spilled are in Bufs again when they are handed over.
 func TestDetachOfSpilledOctets(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	l.do(l.hosts[0], func() { pollerStateOf(l.hosts[0].Poller).shorten(4) })
 	want := random(1, 30_000)
 	send(t, b, want, 1)
@@ -192,8 +187,7 @@ func TestDetachOfSpilledOctets(t *testing.T) {
 }
 
 func TestDetachReleasesReader(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	reading := in(func() error { return readOne(a) })
 	l.until("reader waits", a.u.reader.waiting.Load)
 	y := newToy(t, []byte("xyz"), nil)
@@ -205,23 +199,20 @@ func TestDetachReleasesReader(t *testing.T) {
 }
 
 func TestDetachEndsWithItsContext(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	fillUp(t, a) // what was written cannot go out
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Millisecond)
 	defer cancel()
 	err := a.Detach(ctx, func(Handover) stack.Upper { t.Error("taken"); return nil })
 	wantOp(t, err, "detach", context.DeadlineExceeded)
-	_, err = b.Write([]byte("x"))
-	require.NoError(t, err)
+	must(b.Write([]byte("x")))(t)
 	require.NoError(t, readOne(a), "a stream as before")
 
 	detaching := in(func() error {
 		return a.Detach(l.ctx, func(Handover) stack.Upper { t.Error("taken"); return nil })
 	})
 	l.until("it waits", func() bool { return a.u.detach.Load() != nil })
-	require.NoError(t, b.SetLinger(0))
-	require.NoError(t, b.Close())
+	require.NoError(t, abort(b))
 	wantOp(t, l.result(detaching), "detach", syscall.ECONNRESET)
 	wantOp(t, a.Detach(l.ctx, func(Handover) stack.Upper { return nil }), "detach", syscall.ECONNRESET)
 	require.NoError(t, a.Close())
@@ -231,19 +222,18 @@ func TestDetachEndsWithItsContext(t *testing.T) {
 // A connection that is not taken is the stream it was, with what was unread, beyond a gap too; a
 // caller that turns the Poller itself need not wait.
 func TestDetachNotTaken(t *testing.T) {
-	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 3, Tx: fault.Faults{Drop: 0.05, Reorder: 0.1}}})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{
+		faults: &fault.Spec{Seed: 3, Tx: fault.Faults{Drop: 0.05, Reorder: 0.1}}})
 	want := random(4, 200_000)
 	done := in(func() error { send(t, b, want, 1); return nil })
 	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
 	for range 20 {
-		d, err := a.StartDetach(func(h Handover) stack.Upper {
+		d := must(a.StartDetach(func(h Handover) stack.Upper {
 			if h.Conn == nil || h.Read != 0 || h.Edge == 0 || h.Early != a.u.early.n {
 				t.Errorf("%+v, %d Bufs beyond a gap", h, a.u.early.n)
 			}
 			return nil
-		})
-		require.NoError(t, err)
+		}))(t)
 		wantOp(t, readOne(a), "read", ErrDetached)
 		l.wait(d.Done())
 		wantOp(t, d.Wait(l.ctx), "detach", ErrNotTaken)
@@ -256,8 +246,7 @@ func TestDetachNotTaken(t *testing.T) {
 
 // Octets that were acknowledged cannot be refused: the connection ends.
 func TestUpperThatRefusesWhatIsHandedOver(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	l.unread(b, a, "x")
 	y := newToy(t, []byte("x"), nil)
 	y.refuse = true

@@ -66,8 +66,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	l := newLab(t, labConfig{faults: &fault.Spec{}})
 	ln := l.listen(Options{})
 	first := l.dial(ln, Options{}) // ARP is done
-	require.NoError(t, first.SetLinger(0))
-	require.NoError(t, first.Close())
+	require.NoError(t, abort(first))
 	l.until("it is gone", func() bool { return l.conns(l.hosts[0]) == 0 })
 	l.silence()
 	to := ln.Addr().(*net.TCPAddr).AddrPort()
@@ -113,8 +112,7 @@ func TestDialerTriesAllAddresses(t *testing.T) {
 			return []netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("::ffff:10.0.0.2")},
 				nil
 		}}
-	c, err := d.DialContext(l.ctx, "tcp", net.JoinHostPort("somewhere", port))
-	require.NoError(t, err)
+	c := must(d.DialContext(l.ctx, "tcp", net.JoinHostPort("somewhere", port)))(t)
 	require.Equal(t, "somewhere", asked)
 	require.Equal(t, ln.Addr().String(), c.RemoteAddr().String())
 	require.Equal(t, "10.0.0.1", c.LocalAddr().(*net.TCPAddr).IP.String())
@@ -132,14 +130,12 @@ func TestBacklogIsBounded(t *testing.T) {
 		wantOp(t, readOne(c), "read", syscall.ECONNRESET)
 	}
 	require.Equal(t, uint64(3), CountersOf(l.hosts[1].Poller).AcceptOverflow)
-	a, err := ln.Accept()
-	require.NoError(t, err)
+	a := must(ln.Accept())(t)
 	require.Equal(t, conns[0].LocalAddr().String(), a.RemoteAddr().String())
 
 	require.NoError(t, ln.Close()) // resets the one that was not accepted, leaves the other
 	wantOp(t, readOne(conns[1]), "read", syscall.ECONNRESET)
-	_, err = a.Write([]byte("x"))
-	require.NoError(t, err)
+	must(a.Write([]byte("x")))(t)
 	require.NoError(t, readOne(conns[0]))
 	require.NoError(t, a.Close())
 	require.NoError(t, conns[0].Close())
@@ -171,8 +167,7 @@ func TestPortInUse(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
 	c := l.dial(ln, Options{}) // and the first goes on
-	_, err = ln.Accept()
-	require.NoError(t, err)
+	must(ln.Accept())(t)
 	require.NoError(t, c.Close())
 }
 
@@ -187,28 +182,23 @@ func TestAcceptDeadline(t *testing.T) {
 func TestListenerOnSeveralPollers(t *testing.T) {
 	l := newLab(t, labConfig{})
 	both := []*stack.Poller{l.hosts[0].Poller, l.hosts[1].Poller}
-	ln, err := Listen(both, 80, Options{})
-	require.NoError(t, err)
+	ln := must(Listen(both, 80, Options{}))(t)
 	var wg sync.WaitGroup
 	for i, h := range l.hosts {
 		wg.Go(func() {
 			to := netip.AddrPortFrom(l.hosts[1-i].addr, 80)
 			for range 10 {
-				c, err := Dial(l.ctx, h.mine, to, Options{})
-				require.NoError(t, err)
-				_, err = c.Write([]byte{byte(i)})
-				require.NoError(t, err)
+				c := must(Dial(l.ctx, h.mine, to, Options{}))(t)
+				must(c.Write([]byte{byte(i)}))(t)
 				require.NoError(t, c.Close())
 			}
 		})
 	}
 	from := [2]int{}
 	for range 20 {
-		c, err := ln.Accept()
-		require.NoError(t, err)
+		c := must(ln.Accept())(t)
 		b := make([]byte, 1)
-		_, err = c.Read(b)
-		require.NoError(t, err)
+		must(c.Read(b))(t)
 		from[b[0]]++
 		require.NoError(t, c.Close())
 	}
@@ -250,15 +240,13 @@ func TestLocalAddr(t *testing.T) {
 		return c, err
 	}
 	ip := net.IPv4(10, 0, 0, 1)
-	c, err := dial(l.hosts[0].mine, &net.TCPAddr{IP: ip, Port: 4000})
-	require.NoError(t, err)
+	c := must(dial(l.hosts[0].mine, &net.TCPAddr{IP: ip, Port: 4000}))(t)
 	require.Equal(t, "10.0.0.1:4000", c.LocalAddr().String())
-	s, err := ln.Accept()
-	require.NoError(t, err)
+	s := must(ln.Accept())(t)
 	require.Equal(t, "10.0.0.1:4000", s.RemoteAddr().String())
 	t.Cleanup(func() { _ = s.Close() })
 
-	_, err = dial(l.hosts[0].mine, &net.TCPAddr{Port: 4000})
+	_, err := dial(l.hosts[0].mine, &net.TCPAddr{Port: 4000})
 	wantOp(t, err, "dial", syscall.EADDRINUSE)
 	require.EqualError(t, err, "dial tcp :4000->"+to+": bind: address already in use")
 	_, err = dial(l.hosts[0].mine, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)})
@@ -270,16 +258,14 @@ func TestLocalAddr(t *testing.T) {
 	var nobody *net.TCPAddr
 	for _, any := range []net.Addr{nobody, &net.TCPAddr{}, &net.TCPAddr{IP: net.IPv4zero},
 		&net.TCPAddr{IP: ip}} {
-		c, err = dial(l.hosts[0].mine, any)
-		require.NoError(t, err)
+		c = must(dial(l.hosts[0].mine, any))(t)
 		require.Equal(t, "10.0.0.1", c.LocalAddr().(*net.TCPAddr).IP.String())
 	}
 
 	// Of several Pollers the one that has the address dials.
 	both := []*stack.Poller{l.hosts[1].Poller, l.hosts[0].Poller}
 	for range 2 * len(both) {
-		c, err = dial(both, &net.TCPAddr{IP: ip})
-		require.NoError(t, err)
+		c = must(dial(both, &net.TCPAddr{IP: ip}))(t)
 		require.Same(t, l.hosts[0].Poller, c.(*Conn).Poller())
 	}
 	_, err = dial(both, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)})
@@ -290,8 +276,7 @@ func TestLocalAddr(t *testing.T) {
 // had.
 func TestLocalPortInAGroup(t *testing.T) {
 	const ports = 16
-	g, err := stack.NewGroup(2)
-	require.NoError(t, err)
+	g := must(stack.NewGroup(2))(t)
 	var labs [2]*virtual // the members, which have one address, each on a cable of its own
 	for k := range labs {
 		labs[k] = newVirtual(t, 0, func(i int, cfg *stack.Config) {
@@ -300,8 +285,7 @@ func TestLocalPortInAGroup(t *testing.T) {
 			}
 		})
 		labs[k].during(func() {
-			_, err := Listen(labs[k].hosts[1].mine, 80, Options{})
-			require.NoError(t, err)
+			must(Listen(labs[k].hosts[1].mine, 80, Options{}))(t)
 		})
 	}
 	members := []*stack.Poller{labs[0].hosts[0].Poller, labs[1].hosts[0].Poller}
@@ -321,16 +305,14 @@ func TestLocalPortInAGroup(t *testing.T) {
 	}
 	var owned [2]int
 	for port := range ports {
-		c, err := dial(members, 4000+port)
-		require.NoError(t, err)
+		c := must(dial(members, 4000+port))(t)
 		require.Equal(t, 4000+port, c.LocalAddr().(*net.TCPAddr).Port)
 		if c.Poller() == members[0] {
 			owned[0]++
 		} else {
 			owned[1]++
 		}
-		require.NoError(t, c.SetLinger(0))
-		require.NoError(t, c.Close())
+		require.NoError(t, abort(c))
 		for _, v := range labs {
 			v.pass(time.Millisecond)
 		}
@@ -342,8 +324,7 @@ func TestLocalPortInAGroup(t *testing.T) {
 			refused++
 			wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
 		} else {
-			require.NoError(t, c.SetLinger(0))
-			require.NoError(t, c.Close())
+			require.NoError(t, abort(c))
 		}
 	}
 	require.Equal(t, owned[1], refused)

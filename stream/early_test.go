@@ -13,8 +13,7 @@ import (
 func TestEarlyListIsInStreamOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const n = 64
-		pool, err := mem.NewPool(heapArena(n), mem.PoolConfig{Bufs: n, Stride: 256, Headroom: 64})
-		require.NoError(t, err)
+		pool := must(mem.NewPool(heapArena(n), mem.PoolConfig{Bufs: n, Stride: 256, Headroom: 64}))(t)
 		ps := &pollerState{pool: pool, pieces: make([]piece, n)}
 		list := noEarly
 		lens := rapid.SliceOfN(rapid.IntRange(1, 40), 1, n).Draw(t, "runs")

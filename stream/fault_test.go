@@ -26,12 +26,11 @@ func TestTransferOverABadNetwork(t *testing.T) {
 			Delay: 100_000, Jitter: 50_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, labConfig{
+			_, a, b := newPair(t, labConfig{
 				faults: &fault.Spec{Seed: 11, Tx: f},
 				tcp: tcp.Config{RTOMinNs: int64(5 * time.Millisecond),
 					DelayedAckNs: int64(time.Millisecond)},
-			})
-			a, b := l.pair(Options{}, Options{ReceiveWindowMax: 300_000})
+			}, Options{}, Options{ReceiveWindowMax: 300_000})
 			exchange(t, a, b, 3<<20)
 			require.NoError(t, a.Close())
 			require.NoError(t, b.Close())

@@ -13,23 +13,19 @@ import (
 )
 
 func TestInfo(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
-	_, err := a.Write(make([]byte, 5000))
-	require.NoError(t, err)
-	_, err = io.ReadFull(b, make([]byte, 5000))
-	require.NoError(t, err)
+	l, a, b := newPair(t, labConfig{})
+	must(a.Write(make([]byte, 5000)))(t)
+	must(io.ReadFull(b, make([]byte, 5000)))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	info := func() Info {
-		i, err := a.Info(ctx)
-		require.NoError(t, err)
+		i := must(a.Info(ctx))(t)
 		return i
 	}
 	l.until("all is acknowledged", func() bool { return info().Acked == 5000 })
 	canceled, stop := context.WithCancel(ctx)
 	stop()
-	_, err = a.Info(canceled)
+	_, err := a.Info(canceled)
 	require.Error(t, err)
 	alive := info()
 	require.Zero(t, alive.Unacked)
@@ -43,8 +39,7 @@ func TestInfo(t *testing.T) {
 
 // Info says what tcp_info says, while it happens.
 func TestInfoOfRecovery(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	i := v.info(a)
 	require.Equal(t, tcp.Established, i.TCP.State)
 	require.Equal(t, tcp.RecoveryOpen, i.TCP.Recovery)
@@ -79,8 +74,7 @@ func TestInfoOfRecovery(t *testing.T) {
 	require.Less(t, i.TCP.Ssthresh, 10*emss)
 	require.Equal(t, []uint64{3 * emss, 0, 0}, []uint64{i.Acked, i.Unacked, i.Unsent})
 	require.Equal(t, uint64(3*emss), v.info(b).Unread)
-	n, err := b.TryRead(make([]byte, 1000))
-	require.NoError(t, err)
+	n := must(b.TryRead(make([]byte, 1000)))(t)
 	require.Equal(t, 1000, n)
 	require.Equal(t, uint64(3*emss-1000), v.info(b).Unread)
 
@@ -98,8 +92,7 @@ func TestInfoOfRecovery(t *testing.T) {
 	require.NoError(t, a.CloseWrite())
 	v.until("FIN-WAIT-2", func() bool { return v.info(a).TCP.State == tcp.FinWait2 })
 	require.Equal(t, tcp.CloseWait, v.info(b).TCP.State)
-	require.NoError(t, a.SetLinger(0))
-	require.NoError(t, a.Close())
+	require.NoError(t, abort(a))
 	v.until("ended", dead(a))
 	require.Equal(t, tcp.Closed, v.info(a).TCP.State)
 	require.Equal(t, uint64(23*emss), v.info(a).Acked)

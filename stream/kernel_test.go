@@ -57,13 +57,11 @@ const kernelOctets = 8 << 20
 
 func TestKernelDialsUs(t *testing.T) {
 	p := newKernelLab(t)
-	ln, err := Listen([]*stack.Poller{p}, 80, Options{})
-	require.NoError(t, err)
+	ln := must(Listen([]*stack.Poller{p}, 80, Options{}))(t)
 	k, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80)))
 	require.NoError(t, err)
 	defer k.Close()
-	s, err := ln.Accept()
-	require.NoError(t, err)
+	s := must(ln.Accept())(t)
 	require.Equal(t, k.LocalAddr().String(), s.RemoteAddr().String())
 	for _, c := range []net.Conn{k, s} {
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
@@ -75,55 +73,46 @@ func TestKernelDialsUs(t *testing.T) {
 
 func TestWeDialTheKernel(t *testing.T) {
 	p := newKernelLab(t)
-	ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()})
-	require.NoError(t, err)
+	ln := must(net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()}))(t)
 	defer ln.Close()
 	d := &Dialer{Pollers: []*stack.Poller{p}, Timeout: patience}
-	c, err := d.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	k, err := ln.Accept()
-	require.NoError(t, err)
+	c := must(d.Dial("tcp", ln.Addr().String()))(t)
+	k := must(ln.Accept())(t)
 	defer k.Close()
 	for _, x := range []net.Conn{k, c} {
 		require.NoError(t, x.SetDeadline(time.Now().Add(patience)))
 	}
 	exchange(t, k, c, kernelOctets)
 	require.NoError(t, c.Close())
-	_, err = d.Dial("tcp", netip.AddrPortFrom(kernelAddr.Addr(), 9).String())
+	_, err := d.Dial("tcp", netip.AddrPortFrom(kernelAddr.Addr(), 9).String())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
 // req: 9293-MUST-12, 9293-SHLD-3
 func TestResetsBetweenUsAndTheKernel(t *testing.T) {
 	p := newKernelLab(t)
-	ln, err := Listen([]*stack.Poller{p}, 80, Options{})
-	require.NoError(t, err)
+	ln := must(Listen([]*stack.Poller{p}, 80, Options{}))(t)
 	defer ln.Close()
 	open := func() (*net.TCPConn, *Conn) {
-		k, err := net.DialTCP("tcp4", nil,
-			net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80)))
-		require.NoError(t, err)
+		k := must(net.DialTCP("tcp4", nil,
+			net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80))))(t)
 		t.Cleanup(func() { _ = k.Close() })
-		s, err := ln.AcceptStream()
-		require.NoError(t, err)
+		s := must(ln.AcceptStream())(t)
 		for _, c := range []net.Conn{k, s} {
 			require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 		}
 		return k, s
 	}
 	k, s := open() // theirs
-	require.NoError(t, k.SetLinger(0))
-	require.NoError(t, k.Close())
+	require.NoError(t, abort(k))
 	require.ErrorIs(t, readOne(s), syscall.ECONNRESET)
 
 	k, s = open() // ours
-	require.NoError(t, s.SetLinger(0))
-	require.NoError(t, s.Close())
+	require.NoError(t, abort(s))
 	require.ErrorIs(t, readOne(k), syscall.ECONNRESET)
 
 	k, s = open() // ours, for octets that are not read
-	_, err = k.Write([]byte("xy"))
-	require.NoError(t, err)
+	must(k.Write([]byte("xy")))(t)
 	require.NoError(t, readOne(s))
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, readOne(k), syscall.ECONNRESET)
@@ -131,8 +120,7 @@ func TestResetsBetweenUsAndTheKernel(t *testing.T) {
 	k, s = open() // none: half closed, then closed
 	require.NoError(t, k.CloseWrite())
 	require.Equal(t, io.EOF, readOne(s))
-	_, err = s.Write([]byte("x"))
-	require.NoError(t, err)
+	must(s.Write([]byte("x")))(t)
 	require.NoError(t, s.Close())
 	require.NoError(t, readOne(k))
 	require.Equal(t, io.EOF, readOne(k))
@@ -157,11 +145,9 @@ func alike(t *testing.T, what string, kernel, ours error, errno error) {
 // req: 9293-MUST-46
 func TestErrorsAreTheKernels(t *testing.T) {
 	p := newKernelLab(t)
-	ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()})
-	require.NoError(t, err)
+	ln := must(net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()}))(t)
 	defer ln.Close()
-	ours, err := Listen([]*stack.Poller{p}, 80, Options{})
-	require.NoError(t, err)
+	ours := must(Listen([]*stack.Poller{p}, 80, Options{}))(t)
 	defer ours.Close()
 	there, here := ln.Addr().String(), netip.AddrPortFrom(ourAddr.Addr(), 80).String()
 	dial := func(address string, kernel, our net.Addr) (error, error) {
@@ -214,24 +200,20 @@ func TestErrorsAreTheKernels(t *testing.T) {
 // for the kernel's ACK of our FIN.
 func TestKernelAcknowledgesOurFIN(t *testing.T) {
 	p := newKernelLab(t)
-	ln, err := Listen([]*stack.Poller{p}, 80, Options{})
-	require.NoError(t, err)
+	ln := must(Listen([]*stack.Poller{p}, 80, Options{}))(t)
 	defer ln.Close()
 	k, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80)))
 	require.NoError(t, err)
 	defer k.Close()
-	s, err := ln.AcceptStream()
-	require.NoError(t, err)
+	s := must(ln.AcceptStream())(t)
 	for _, c := range []net.Conn{k, s} {
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	}
-	_, err = s.Write([]byte("last words"))
-	require.NoError(t, err)
+	must(s.Write([]byte("last words")))(t)
 	require.NoError(t, s.SetLinger(60))
 	require.NoError(t, s.Close())
 	require.True(t, isDone(s.u.flush), "acknowledged, and not given up")
-	got, err := io.ReadAll(k)
-	require.NoError(t, err)
+	got := must(io.ReadAll(k))(t)
 	require.Equal(t, "last words", string(got))
 	_, err = k.Write([]byte("late")) // nobody reads it: a RST, which the kernel sees in CLOSE-WAIT
 	require.NoError(t, err)

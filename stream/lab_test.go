@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -73,8 +74,7 @@ func newLab(t testing.TB, cfg labConfig) *lab {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	l := &lab{t: t, ctx: ctx}
-	link, err := wire.New(wire.Config{MTU: cfg.mtu})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{MTU: cfg.mtu}))(t)
 	for i := range l.hosts {
 		l.hosts[i] = newHost(t, i, link.Port(i), cfg)
 	}
@@ -103,14 +103,12 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 		cfg.bufs = bufs
 	}
 	pool := testhost.NewPool(t, cfg.bufs, max(1500, cfg.mtu))
-	q, err := port.Open(0, pool)
-	require.NoError(t, err)
+	q := must(port.Open(0, pool))(t)
 	h := &host{pool: pool, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
 	if cfg.faults != nil {
 		spec := *cfg.faults
 		spec.Seed += uint64(i)
-		h.faulty, err = fault.Wrap(q, pool, spec, clock)
-		require.NoError(t, err)
+		h.faulty = must(fault.Wrap(q, pool, spec, clock))(t)
 		q = h.faulty
 	}
 	if cfg.watch != nil {
@@ -166,8 +164,7 @@ func (l *lab) until(what string, cond func() bool) {
 // listen opens a port of host 1.
 func (l *lab) listen(opts Options) *Listener {
 	l.t.Helper()
-	ln, err := Listen(l.hosts[1].mine, 0, opts)
-	require.NoError(l.t, err)
+	ln := must(Listen(l.hosts[1].mine, 0, opts))(l.t)
 	l.t.Cleanup(func() { _ = ln.Close() })
 	return ln
 }
@@ -175,8 +172,7 @@ func (l *lab) listen(opts Options) *Listener {
 // dial opens a connection from host 0 to a port of host 1.
 func (l *lab) dial(ln *Listener, opts Options) *Conn {
 	l.t.Helper()
-	c, err := Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), opts)
-	require.NoError(l.t, err)
+	c := must(Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), opts))(l.t)
 	return c
 }
 
@@ -185,24 +181,37 @@ func (l *lab) pair(copts, sopts Options) (c, s *Conn) {
 	l.t.Helper()
 	ln := l.listen(sopts)
 	c = l.dial(ln, copts)
-	s, err := ln.AcceptStream()
-	require.NoError(l.t, err)
+	s = must(ln.AcceptStream())(l.t)
 	end, _ := l.ctx.Deadline()
 	for _, x := range []*Conn{c, s} {
 		require.NoError(l.t, x.SetDeadline(end))
 		l.t.Cleanup(func() {
-			_ = x.SetLinger(0)
-			_ = x.Close()
+			_ = abort(x)
 		})
 	}
 	return c, s
 }
 
+// newPair is a lab and both ends of a connection in it, with the dialler's and the other's Options.
+func newPair(t testing.TB, cfg labConfig, opts ...Options) (l *lab, c, s *Conn) {
+	t.Helper()
+	l, opts = newLab(t, cfg), append(opts, Options{}, Options{})
+	c, s = l.pair(opts[0], opts[1])
+	return l, c, s
+}
+
+// abort closes c by a reset.
+func abort(c interface {
+	SetLinger(int) error
+	Close() error
+}) error {
+	return errors.Join(c.SetLinger(0), c.Close())
+}
+
 // unread writes text to from and waits until there is something to be read at to, the other end.
 func (l *lab) unread(from, to *Conn, text string) {
 	l.t.Helper()
-	_, err := from.Write([]byte(text))
-	require.NoError(l.t, err)
+	must(from.Write([]byte(text)))(l.t)
 	l.until("octets there", func() bool { return to.u.rx.tail.Load() > 0 })
 }
 
@@ -218,6 +227,14 @@ func (l *lab) idle() {
 	}
 }
 
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
+}
+
 func random(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)
@@ -229,8 +246,7 @@ func send(t testing.TB, c net.Conn, b []byte, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	for len(b) > 0 {
 		n := min(len(b), 1+rng.IntN(40000))
-		k, err := c.Write(b[:n])
-		require.NoError(t, err)
+		k := must(c.Write(b[:n]))(t)
 		require.Equal(t, n, k)
 		b = b[n:]
 	}

@@ -13,8 +13,7 @@ import (
 // them there may be the sender's, and was not taken.
 func TestNothingIsJoinedToALentBuf(t *testing.T) {
 	cfg := mem.PoolConfig{Bufs: 2, Stride: 256, Headroom: 64}
-	pair, err := mem.NewPair(hugepages.Heap(2*cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	pair := must(mem.NewPair(hugepages.Heap(2*cfg.Bytes()), cfg))(t)
 	pool, sender := pair[0], pair[1]
 	for _, lent := range []bool{false, true} {
 		b := pool.Alloc()

@@ -157,8 +157,7 @@ func TestEndsOfWrites(t *testing.T) {
 //
 // req: 9293-MUST-61
 func TestPushAtTheEndOfEachWrite(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	c, s := v.pair(Options{}, Options{})
+	v, c, s := newVirtualPair(t, 0, nil)
 	v.hosts[0].nic.sent = nil
 	for range 2 { // both are there before anything is sent
 		v.write(c, string(make([]byte, 3000)))

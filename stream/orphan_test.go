@@ -23,8 +23,7 @@ func shortFinWait2(_ int, cfg *stack.Config) { cfg.TCP.FinWait2Ns = int64(finWai
 //
 // req: 9293-MAY-1, 9293-SHLD-3
 func TestFinWait2EndsAfterClose(t *testing.T) {
-	v := newVirtual(t, 0, shortFinWait2)
-	a, b := v.pair(Options{FlushTimeout: time.Second}, Options{})
+	v, a, b := newVirtualPair(t, 0, shortFinWait2, Options{FlushTimeout: time.Second})
 	v.write(a, "last words")
 	require.NoError(t, a.Close())
 	v.until("FIN-WAIT-2", func() bool { return v.hosts[0].stateOf(a) == tcp.FinWait2 })
@@ -50,8 +49,7 @@ func TestFinWait2EndsAfterClose(t *testing.T) {
 //
 // req: 9293-3.6-1
 func TestFinWait2WaitsForAReader(t *testing.T) {
-	v := newVirtual(t, 0, shortFinWait2)
-	a, b := v.pair(Options{FlushTimeout: time.Second}, Options{})
+	v, a, b := newVirtualPair(t, 0, shortFinWait2, Options{FlushTimeout: time.Second})
 	require.NoError(t, a.CloseWrite())
 	v.pass(100 * time.Hour)
 	require.Equal(t, tcp.FinWait2, v.info(a).TCP.State)
@@ -74,8 +72,7 @@ func TestFinWait2OfOneConnection(t *testing.T) {
 		90 * time.Second: 90 * time.Second,
 	} {
 		for _, late := range []bool{false, true} {
-			v := newVirtual(t, 0, shortFinWait2)
-			a, b := v.pair(Options{FlushTimeout: time.Second}, Options{})
+			v, a, b := newVirtualPair(t, 0, shortFinWait2, Options{FlushTimeout: time.Second})
 			if !late {
 				require.NoError(t, a.SetFinWait2(set))
 			}
@@ -103,8 +100,7 @@ func TestFinWait2OfOneConnection(t *testing.T) {
 
 // The peer's FIN within the time leads to an ordinary TIME-WAIT.
 func TestFinWait2EndsWithTheFIN(t *testing.T) {
-	v := newVirtual(t, 0, shortFinWait2)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, shortFinWait2)
 	require.NoError(t, a.Close())
 	v.pass(finWait2 - time.Second)
 	require.NoError(t, b.Close())
@@ -115,8 +111,7 @@ func TestFinWait2EndsWithTheFIN(t *testing.T) {
 
 // FlushTimeout bounds the wait for octets that are not acknowledged, and for our FIN.
 func TestFlushTimeoutIsForWhatIsUnacknowledged(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, _ := v.pair(Options{FlushTimeout: 7 * time.Second}, Options{})
+	v, a, _ := newVirtualPair(t, 0, nil, Options{FlushTimeout: 7 * time.Second})
 	v.hosts[0].nic.lose = func(f sentFrame) bool { return f.seg.Flags&tcp.FIN != 0 }
 	require.NoError(t, a.Close())
 	require.InDelta(t, 7*time.Second, v.until("given up", dead(a)), float64(time.Millisecond))
@@ -145,8 +140,7 @@ func lingering(t *testing.T, c *Conn, seconds int) <-chan error {
 // SO_LINGER: Close returns when the FIN is acknowledged, not when all octets are; until then it
 // waits.
 func TestLingerWaitsForTheFIN(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	v.write(a, "octets")
 	v.until("acknowledged", func() bool { return v.info(a).Acked == 6 })
 	silent := true
@@ -181,8 +175,7 @@ func TestLingerWaitsForTheFIN(t *testing.T) {
 // The same where the peer has closed first, where both close at once, and where the connection
 // breaks.
 func TestLingerReturnsAtTheEnd(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	require.NoError(t, b.Close())
 	v.until("CLOSE-WAIT", func() bool { return v.hosts[0].stateOf(a) == tcp.CloseWait })
 	closing := lingering(t, a, 3600)

@@ -29,8 +29,7 @@ func (n *told) hook(r Readiness) {
 
 // The hook is called once for each look that found nothing, and not otherwise.
 func TestNotifyReadable(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	var n told
 	b.SetNotify(n.hook)
 	v.write(a, "nobody has looked")
@@ -69,8 +68,7 @@ func TestNotifyReadable(t *testing.T) {
 	_, err = b.TryRead(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
 	b.SetNotify(nil)
-	require.NoError(t, a.SetLinger(0))
-	require.NoError(t, a.Close())
+	require.NoError(t, abort(a))
 	v.until("reset", dead(b))
 	require.Equal(t, 3, n.readable)
 }
@@ -130,8 +128,7 @@ func TestNotifyWritable(t *testing.T) {
 
 // While another goroutine is within Read or Write there is nothing to be had without waiting.
 func TestTryWhileAnotherWaits(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, _ := l.pair(Options{}, Options{})
+	l, a, _ := newPair(t, labConfig{})
 	fillUp(t, a)
 	reading := in(func() error { return readOne(a) })
 	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
@@ -141,8 +138,7 @@ func TestTryWhileAnotherWaits(t *testing.T) {
 	_, err = a.TryWrite(make([]byte, 1))
 	wantOp(t, err, "write", syscall.EAGAIN)
 	require.Zero(t, a.Ready(Writable))
-	require.NoError(t, a.SetLinger(0))
-	require.NoError(t, a.Close())
+	require.NoError(t, abort(a))
 	wantOp(t, l.result(reading), "read", net.ErrClosed)
 	wantOp(t, l.result(writing), "write", net.ErrClosed)
 	require.Equal(t, Readable|Writable, a.Ready(Readable|Writable), "nothing blocks any more")
@@ -161,8 +157,7 @@ func (s stuck) Read([]byte) (int, error) {
 
 // Who finds another call under way hears of its end, also when that gave the Poller nothing to do.
 func TestNotifyWhenAnotherHasLeft(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, _ := v.pair(Options{}, Options{})
+	v, a, _ := newVirtualPair(t, 0, nil)
 	var n told
 	a.SetNotify(n.hook)
 	for name, look := range map[string]func(){
@@ -188,8 +183,7 @@ func TestNotifyWhenAnotherHasLeft(t *testing.T) {
 		v.pass(0)
 		require.Equal(t, told{writable: 1}, n, name)
 		require.Equal(t, Writable, a.Ready(Writable), name)
-		_, err := a.Write(nil)
-		require.NoError(t, err)
+		must(a.Write(nil))(t)
 		v.pass(0)
 		require.Equal(t, told{writable: 1}, n, "once")
 	}
@@ -212,8 +206,7 @@ func TestNotifyWhenAnotherHasLeft(t *testing.T) {
 
 // Looks do not take each other for writers.
 func TestReadyOfSeveral(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, _ := v.pair(Options{}, Options{})
+	_, a, _ := newVirtualPair(t, 0, nil)
 	var wg sync.WaitGroup
 	var not atomic.Int64
 	for range 4 {
@@ -260,8 +253,7 @@ func TestInterest(t *testing.T) {
 // an end.
 func TestNotifyOfSeveral(t *testing.T) {
 	const writers, each = 3, 1 << 20
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{SendBuffer: 8 << 10}, Options{})
+	l, a, b := newPair(t, labConfig{}, Options{SendBuffer: 8 << 10})
 	var mu sync.Mutex
 	more, calls := sync.NewCond(&mu), 0
 	say := func(Readiness) { mu.Lock(); calls++; more.Broadcast(); mu.Unlock() }
@@ -300,8 +292,7 @@ func TestNotifyOfSeveral(t *testing.T) {
 
 // A deadline that has passed is an error, and errors do not block.
 func TestTryAfterADeadline(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, _ := v.pair(Options{}, Options{})
+	_, a, _ := newVirtualPair(t, 0, nil)
 	require.Zero(t, a.Ready(Readable))
 	require.NoError(t, a.SetDeadline(time.Unix(1, 0)))
 	require.Equal(t, Readable|Writable, a.Ready(Readable|Writable))
@@ -313,8 +304,7 @@ func TestTryAfterADeadline(t *testing.T) {
 
 // Unread counts what is in order, whatever it lies in, also when the connection is over.
 func TestUnread(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	require.Zero(t, b.Unread())
 	total := 0
 	for _, n := range []int{1, 2, 100, 1448, 1449, 7, 10_000} {
@@ -325,14 +315,12 @@ func TestUnread(t *testing.T) {
 		require.Equal(t, uint64(total), v.info(b).Unread)
 	}
 	for _, n := range []int{1, 102, 1000, 2000} {
-		k, err := b.TryRead(make([]byte, n))
-		require.NoError(t, err)
+		k := must(b.TryRead(make([]byte, n)))(t)
 		total -= k
 		require.Equal(t, total, b.Unread())
 		require.Equal(t, uint64(total), v.info(b).Unread)
 	}
-	require.NoError(t, a.SetLinger(0))
-	require.NoError(t, a.Close())
+	require.NoError(t, abort(a))
 	v.until("reset", dead(b))
 	require.Equal(t, total, b.Unread(), "can still be read")
 	require.Len(t, v.read(b), total)
@@ -363,8 +351,7 @@ func TestOneGoroutineServesMany(t *testing.T) {
 		end, _ := l.ctx.Deadline()
 		require.NoError(t, c.SetDeadline(end))
 		clients = append(clients, c)
-		s, err := ln.AcceptStream()
-		require.NoError(t, err)
+		s := must(ln.AcceptStream())(t)
 		s.SetNotify(func(r Readiness) { events <- event{s, r} })
 		if r := s.Ready(Readable); r != 0 {
 			events <- event{s, r}

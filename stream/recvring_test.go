@@ -14,8 +14,7 @@ import (
 )
 
 func newPool(t testing.TB, n int) *mem.Pool {
-	p, err := mem.NewPool(hugepages.Heap(n*stride+4096), mem.PoolConfig{Bufs: n, Stride: stride})
-	require.NoError(t, err)
+	p := must(mem.NewPool(hugepages.Heap(n*stride+4096), mem.PoolConfig{Bufs: n, Stride: stride}))(t)
 	return p
 }
 
@@ -139,8 +138,7 @@ func TestReadBufGoesBackAtOnce(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	ps := &pollerState{pool: newPool(t, 400), room: 1800,
 		budget: withUnread(stack.Budget{Grow: 100, Window: 100}, 200)}
-	opts, err := Options{}.filled()
-	require.NoError(t, err)
+	opts := must(Options{}.filled())(t)
 	var u upper
 	u.init(ps, &opts)
 	slots := len(u.rx.slots)

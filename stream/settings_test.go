@@ -35,8 +35,7 @@ func TestUserTimeout(t *testing.T) {
 		_, err := a.TryRead(make([]byte, 1))
 		wantOp(t, err, "read", syscall.ETIMEDOUT)
 		v.hosts[0].nic.lose = nil
-		require.NoError(t, b.SetLinger(0))
-		require.NoError(t, b.Close())
+		require.NoError(t, abort(b))
 		v.until("closed", dead(b))
 	}
 	a, _ := v.pair(Options{UserTimeout: -1}, Options{})
@@ -64,8 +63,7 @@ func TestKeepAliveOutlastsOptions(t *testing.T) {
 		"congestion":  func(c *Conn) error { return c.SetCongestion("reno") },
 		"keep-alives": func(c *Conn) error { return c.SetKeepAliveConfig(keep) },
 	} {
-		v := newVirtual(t, 0, nil)
-		a, _ := v.pair(Options{KeepAlive: keep}, Options{})
+		v, a, _ := newVirtualPair(t, 0, nil, Options{KeepAlive: keep})
 		v.hosts[1].nic.lose = func(sentFrame) bool { return true }
 		for range 15 {
 			require.False(t, dead(a)(), name)
@@ -80,8 +78,7 @@ func TestKeepAliveOutlastsOptions(t *testing.T) {
 
 // A setting is told to the stack when it is said, and not with each other one.
 func TestSettingsAreToldOnce(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, _ := v.pair(Options{Nagle: true, TOS: 8, UserTimeout: time.Hour}, Options{})
+	v, a, _ := newVirtualPair(t, 0, nil, Options{Nagle: true, TOS: 8, UserTimeout: time.Hour})
 	require.Zero(t, a.u.settings.changed.Load())
 	v.during(func() {
 		require.NoError(t, submit(context.Background(), v.hosts[0].Poller, func() {
@@ -153,8 +150,7 @@ func TestTOS(t *testing.T) {
 		v.pass(time.Second)
 		wantTOS(0, 0x48, tcp.ACK)
 		for _, c := range []*Conn{a, b} {
-			require.NoError(t, c.SetLinger(0))
-			require.NoError(t, c.Close())
+			require.NoError(t, abort(c))
 		}
 		v.until("closed", func() bool { return dead(a)() && dead(b)() })
 	}
@@ -166,8 +162,7 @@ func TestTOS(t *testing.T) {
 // req: 9293-SHLD-14
 func TestReadBuffer(t *testing.T) {
 	const large, small = 200_000, 10_000
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil)
 	window := func() int { v.pass(time.Second); return v.info(a).TCP.SndWnd }
 	require.InDelta(t, windowDefault, window(), 64)
 	require.NoError(t, b.SetReadBuffer(large))
@@ -177,8 +172,7 @@ func TestReadBuffer(t *testing.T) {
 
 	require.NoError(t, b.SetReadBuffer(small))
 	require.InDelta(t, large, window(), 64, "what was promised stands")
-	_, err := a.Write(make([]byte, large-small))
-	require.NoError(t, err)
+	must(a.Write(make([]byte, large-small)))(t)
 	v.until("it has come", func() bool { return b.Unread() == 1+large-small })
 	require.InDelta(t, small, window(), 64)
 	for range 4 { // it does not grow, however fast the reader is
@@ -186,8 +180,7 @@ func TestReadBuffer(t *testing.T) {
 			v.read(b)
 		}
 		v.pass(0)
-		_, err = a.Write(make([]byte, small))
-		require.NoError(t, err)
+		must(a.Write(make([]byte, small)))(t)
 		v.until("it has come", func() bool { return b.Unread() == small })
 	}
 	v.read(b)
@@ -205,8 +198,7 @@ func TestReadBuffer(t *testing.T) {
 // SetWriteBuffer says how much Write may leave to be sent; a Write that waits goes on when it
 // grows.
 func TestWriteBuffer(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, b := v.pair(Options{SendBuffer: 64 << 10}, Options{})
+	v, a, b := newVirtualPair(t, 0, nil, Options{SendBuffer: 64 << 10})
 	v.hosts[0].nic.lose = func(sentFrame) bool { return true }
 	total := 0
 	fill := func() (took int) {
@@ -249,10 +241,8 @@ func TestWriteBuffer(t *testing.T) {
 
 // After Close no setting makes sense.
 func TestSettingsAfterClose(t *testing.T) {
-	v := newVirtual(t, 0, nil)
-	a, _ := v.pair(Options{}, Options{})
-	require.NoError(t, a.SetLinger(0))
-	require.NoError(t, a.Close())
+	_, a, _ := newVirtualPair(t, 0, nil)
+	require.NoError(t, abort(a))
 	for name, err := range map[string]error{
 		"SetUserTimeout": a.SetUserTimeout(time.Second), "SetTOS": a.SetTOS(1),
 		"SetReadBuffer":  a.SetReadBuffer(1),

@@ -97,13 +97,11 @@ func segmentIn(frame []byte) (f sentFrame, ok bool) {
 func newVirtual(t testing.TB, mtu int, tune func(i int, cfg *stack.Config)) *virtual {
 	t.Helper()
 	v := &virtual{t: t, now: int64(1000 * time.Second)}
-	link, err := wire.New(wire.Config{MTU: mtu})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{MTU: mtu}))(t)
 	for i := range v.hosts {
 		port := link.Port(i)
 		pool := testhost.NewPool(t, 1024, max(1500, mtu))
-		q, err := port.Open(0, pool)
-		require.NoError(t, err)
+		q := must(port.Open(0, pool))(t)
 		h := &virtualHost{pool: pool, nic: &watchedQueue{Queue: q, pool: pool},
 			addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
 		cfg := stack.Config{
@@ -195,15 +193,21 @@ func (v *virtual) pair(copts, sopts Options) (a, b *Conn) {
 	return v.pairAt(netip.AddrPortFrom(v.hosts[1].addr, 80), copts, sopts)
 }
 
+// newVirtualPair is a virtual and both ends of a connection in it, as newPair.
+func newVirtualPair(t testing.TB, mtu int, tune func(int, *stack.Config),
+	opts ...Options) (v *virtual, a, b *Conn) {
+	t.Helper()
+	v, opts = newVirtual(t, mtu, tune), append(opts, Options{}, Options{})
+	a, b = v.pair(opts[0], opts[1])
+	return v, a, b
+}
+
 func (v *virtual) pairAt(to netip.AddrPort, copts, sopts Options) (a, b *Conn) {
 	v.t.Helper()
 	v.during(func() {
-		ln, err := Listen(v.hosts[1].mine, to.Port(), sopts)
-		require.NoError(v.t, err)
-		a, err = Dial(context.Background(), v.hosts[0].mine, to, copts)
-		require.NoError(v.t, err)
-		b, err = ln.AcceptStream()
-		require.NoError(v.t, err)
+		ln := must(Listen(v.hosts[1].mine, to.Port(), sopts))(v.t)
+		a = must(Dial(context.Background(), v.hosts[0].mine, to, copts))(v.t)
+		b = must(ln.AcceptStream())(v.t)
 		require.NoError(v.t, ln.Close())
 	})
 	return a, b
@@ -222,8 +226,7 @@ func (v *virtual) info(c *Conn) (i Info) {
 // write writes text, for which there is room.
 func (v *virtual) write(c *Conn, text string) {
 	v.t.Helper()
-	n, err := c.Write([]byte(text))
-	require.NoError(v.t, err)
+	n := must(c.Write([]byte(text)))(v.t)
 	require.Equal(v.t, len(text), n)
 }
 

@@ -53,12 +53,10 @@ func (l *lab) dripInto(segment, n int, opts Options) *Conn {
 	ln := l.listen(opts)
 	d := &drip{segment: segment, left: n, closed: make(chan struct{})}
 	l.do(l.hosts[0], func() {
-		c, err := l.hosts[0].Dial(ln.Addr().(*net.TCPAddr).AddrPort(), d)
-		require.NoError(l.t, err)
+		c := must(l.hosts[0].Dial(ln.Addr().(*net.TCPAddr).AddrPort(), d))(l.t)
 		d.Conn = c
 	})
-	c, err := ln.AcceptStream()
-	require.NoError(l.t, err)
+	c := must(ln.AcceptStream())(l.t)
 	l.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -96,8 +94,7 @@ func TestMixedSmallSegmentsAgainstAReader(t *testing.T) {
 
 func requireCounting(t *testing.T, c net.Conn, n int) {
 	t.Helper()
-	b, err := io.ReadAll(c)
-	require.NoError(t, err)
+	b := must(io.ReadAll(c))(t)
 	require.Len(t, b, n)
 	for i := range b {
 		if b[i] != byte(i) {
@@ -107,8 +104,8 @@ func requireCounting(t *testing.T, c net.Conn, n int) {
 }
 
 func TestSlowReaderClosesTheWindowAndReopensIt(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{ReceiveWindow: 20_000, ReceiveWindowMax: 20_000})
+	l, a, b := newPair(t, labConfig{}, Options{},
+		Options{ReceiveWindow: 20_000, ReceiveWindowMax: 20_000})
 	want := random(1, 1<<20)
 	var wg sync.WaitGroup
 	wg.Go(func() { send(t, a, want, 1) })
@@ -126,8 +123,9 @@ func TestSlowReaderClosesTheWindowAndReopensIt(t *testing.T) {
 
 func TestWindowGrowsWithTheReader(t *testing.T) {
 	delay := fault.Faults{Delay: int64(2 * time.Millisecond)}
-	l := newLab(t, labConfig{faults: &fault.Spec{Tx: delay}, tcp: tcp.Config{SentMax: 2048}})
-	a, b := l.pair(Options{}, Options{ReceiveWindowMax: 800_000})
+	l, a, b := newPair(t, labConfig{
+		faults: &fault.Spec{Tx: delay}, tcp: tcp.Config{SentMax: 2048},
+	}, Options{}, Options{ReceiveWindowMax: 800_000})
 	first := b.u.windowSize.Load()
 	require.LessOrEqual(t, first, int64(65535))
 	exchange(t, a, b, 16<<20)
@@ -138,15 +136,13 @@ func TestWindowGrowsWithTheReader(t *testing.T) {
 
 // A reader that takes little in a round trip keeps a small window, however much it takes in all.
 func TestWindowStaysSmallForASlowReader(t *testing.T) {
-	l := newLab(t, labConfig{faults: &fault.Spec{Tx: fault.Faults{Delay: int64(time.Millisecond)}}})
-	a, b := l.pair(Options{}, Options{})
+	_, a, b := newPair(t, labConfig{
+		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(time.Millisecond)}}})
 	const piece, n = 1000, 300
 	buf := make([]byte, piece)
 	for range n {
-		_, err := a.Write(buf)
-		require.NoError(t, err)
-		_, err = io.ReadFull(b, buf)
-		require.NoError(t, err)
+		must(a.Write(buf))(t)
+		must(io.ReadFull(b, buf))(t)
 	}
 	require.LessOrEqual(t, b.u.windowSize.Load(), int64(65535))
 }
@@ -191,8 +187,7 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 	var slow []*Conn
 	for range 10 {
 		c := l.dial(ln, Options{})
-		s, err := ln.AcceptStream()
-		require.NoError(t, err)
+		s := must(ln.AcceptStream())(t)
 		fillUp(t, c)
 		slow = append(slow, c, s)
 	}
@@ -202,13 +197,11 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 	a, b := l.pair(Options{}, Options{})
 	exchange(t, a, b, 1<<20)
 	for i := 1; i < len(slow); i += 2 { // what was spilled comes in its place
-		n, err := io.CopyN(io.Discard, slow[i], 100_000)
-		require.NoError(t, err)
+		n := must(io.CopyN(io.Discard, slow[i], 100_000))(t)
 		require.EqualValues(t, 100_000, n)
 	}
 	for _, c := range slow {
-		require.NoError(t, c.SetLinger(0))
-		require.NoError(t, c.Close())
+		require.NoError(t, abort(c))
 	}
 }
 
@@ -223,12 +216,10 @@ func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
 	want := random(1, 300_000)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, err := a2.Write(want)
-		require.NoError(t, err)
+		must(a2.Write(want))(t)
 	})
 	got := make([]byte, len(want))
-	_, err := io.ReadFull(b2, got)
-	require.NoError(t, err)
+	must(io.ReadFull(b2, got))(t)
 	wg.Wait()
 	require.Equal(t, want, got)
 	window := 0
@@ -239,13 +230,11 @@ func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
 
 // The window opens while the reader still has something to read, not only when it waits.
 func TestWindowOpensBeforeAllIsRead(t *testing.T) {
-	l := newLab(t, labConfig{faults: &fault.Spec{}})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{faults: &fault.Spec{}})
 	fillUp(t, a)
 	l.silence() // nothing that arrives reminds the Poller
 	before := b.u.told.Load()
-	_, err := io.ReadFull(b, make([]byte, 40_000))
-	require.NoError(t, err)
+	must(io.ReadFull(b, make([]byte, 40_000)))(t)
 	l.until("the Poller is told", func() bool { return b.u.told.Load() == before+40_000 })
 	l.do(l.hosts[1], func() {
 		require.NoError(t, l.hosts[1].faulty.Set(fault.Faults{}, fault.Faults{}))
@@ -259,8 +248,7 @@ func TestWindowOpensBeforeAllIsRead(t *testing.T) {
 
 // While readers wait for octets no Buf is held, although the connection is open.
 func TestWaitingReaderHoldsNoBufs(t *testing.T) {
-	l := newLab(t, labConfig{})
-	a, b := l.pair(Options{}, Options{})
+	l, a, b := newPair(t, labConfig{})
 	got := make(chan byte)
 	go func() {
 		defer close(got)
@@ -271,8 +259,7 @@ func TestWaitingReaderHoldsNoBufs(t *testing.T) {
 		}
 	}()
 	for i := range byte(3) {
-		_, err := a.Write([]byte{i})
-		require.NoError(t, err)
+		must(a.Write([]byte{i}))(t)
 		require.Equal(t, i, <-got)
 		l.idle()
 	}
