@@ -11,8 +11,7 @@ import (
 func newPair(t testing.TB, bufs int) [2]*Pool {
 	t.Helper()
 	cfg := PoolConfig{Bufs: bufs, Stride: 256}
-	pair, err := NewPair(hugepages.Heap(2*cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	pair := must(NewPair(hugepages.Heap(2*cfg.Bytes()), cfg))(t)
 	return pair
 }
 

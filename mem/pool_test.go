@@ -14,8 +14,7 @@ import (
 func newPool(t testing.TB, bufs, stride int) *Pool {
 	t.Helper()
 	cfg := PoolConfig{Bufs: bufs, Stride: stride}
-	p, err := NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	p := must(NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 	return p
 }
 
@@ -125,8 +124,7 @@ func TestReserveMisuse(t *testing.T) {
 	b := p.Alloc()
 	require.Panics(t, func() { p.Reserve(1) }, "in use")
 	p.Free(b)
-	first, err := p.Reserve(3)
-	require.NoError(t, err)
+	first := must(p.Reserve(3))(t)
 	require.Equal(t, Buf(1), first)
 	require.Panics(t, func() { p.Reserve(1) }, "twice")
 	require.Equal(t, 1, p.Available())
@@ -192,12 +190,10 @@ func (m *poolModel) allocated(t *rapid.T, b Buf) {
 func newPoolModel(t *rapid.T) *poolModel {
 	size := rapid.IntRange(1, 12).Draw(t, "size")
 	cfg := PoolConfig{Bufs: size, Stride: 256}
-	p, err := NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	p := must(NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 	m := &poolModel{pool: p, state: make([]string, size), reserved: Buf(size)}
 	if n := rapid.IntRange(0, size-1).Draw(t, "reserved"); n > 0 {
-		m.reserved, err = p.Reserve(n)
-		require.NoError(t, err)
+		m.reserved = must(p.Reserve(n))(t)
 	}
 	if rapid.Bool().Draw(t, "circulates") {
 		p.Circulate()
@@ -306,12 +302,10 @@ func (m *poolModel) check(t *rapid.T) {
 
 // In mapped memory: every slot is there, page-aligned as a whole, and none reaches into the next.
 func TestPoolInMappedArena(t *testing.T) {
-	a, err := hugepages.New(hugepages.Config{Bytes: 64 * 2048, Node: hugepages.AnyNode,
-		GuardPages: true})
-	require.NoError(t, err)
+	a := must(hugepages.New(hugepages.Config{Bytes: 64 * 2048, Node: hugepages.AnyNode,
+		GuardPages: true}))(t)
 	defer a.Close()
-	p, err := NewPool(a, PoolConfig{Bufs: 64, Stride: 2048})
-	require.NoError(t, err)
+	p := must(NewPool(a, PoolConfig{Bufs: 64, Stride: 2048}))(t)
 	require.Zero(t, uintptr(unsafe.Pointer(&p.Memory()[0]))%4096)
 	for range 64 {
 		b := p.Alloc()
@@ -328,8 +322,7 @@ func TestPoolInMappedArena(t *testing.T) {
 
 func TestPoolDoesNotAllocate(t *testing.T) {
 	p := newPool(t, 128, 2048)
-	_, err := p.Reserve(32)
-	require.NoError(t, err)
+	must(p.Reserve(32))(t)
 	bufs := make([]Buf, 32)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		p.AllocN(bufs)

@@ -14,8 +14,7 @@ func TestBufsTakeTurns(t *testing.T) {
 	const stride = 64 << 10
 	most := turnsOctets / stride
 	cfg := PoolConfig{Bufs: 3 * most, Stride: stride}
-	p, err := NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	p := must(NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 	b := p.Alloc()
 	p.Free(b)
 	require.Equal(t, b, p.Alloc(), "freed last")
@@ -54,8 +53,7 @@ func TestBufsTakeTurns(t *testing.T) {
 // The Pools of a pair circulate: what one end sends, the other end's core reads.
 func TestPairCirculates(t *testing.T) {
 	cfg := PoolConfig{Bufs: 8, Stride: 256}
-	pair, err := NewPair(hugepages.Heap(2*cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	pair := must(NewPair(hugepages.Heap(2*cfg.Bytes()), cfg))(t)
 	for _, p := range pair {
 		first := p.Alloc()
 		p.Free(first)

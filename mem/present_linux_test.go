@@ -19,12 +19,10 @@ const testPage = 4096
 // mapped maps a new file of so many octets.
 func mapped(t *testing.T, octets, length, prot, flags int) []byte {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(t.TempDir(), "region"), os.O_RDWR|os.O_CREATE, 0o600)
-	require.NoError(t, err)
+	f := must(os.OpenFile(filepath.Join(t.TempDir(), "region"), os.O_RDWR|os.O_CREATE, 0o600))(t)
 	defer f.Close()
 	require.NoError(t, f.Truncate(int64(octets)))
-	b, err := unix.Mmap(int(f.Fd()), 0, length, prot, flags)
-	require.NoError(t, err)
+	b := must(unix.Mmap(int(f.Fd()), 0, length, prot, flags))(t)
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 	return b
 }
@@ -44,8 +42,7 @@ func TestRegisterWantsTheRightItself(t *testing.T) {
 	none, err := unix.Mmap(-1, 0, 4*testPage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(none)) }()
-	hole, err := unix.Mmap(-1, 0, 4*testPage, rw, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	require.NoError(t, err)
+	hole := must(unix.Mmap(-1, 0, 4*testPage, rw, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	defer func() { require.NoError(t, unix.Munmap(hole)) }()
 	require.NoError(t, unix.Mprotect(hole[2*testPage:3*testPage], rd))
 	for name, c := range map[string]struct {
@@ -97,8 +94,7 @@ func TestRegisterWantsTheRightItself(t *testing.T) {
 // Any memory of the process serves, whatever lies around it, and is as it was.
 func TestRegisterAnyMemory(t *testing.T) {
 	heap := make([]byte, 3*testPage)
-	arena, err := hugepages.New(hugepages.Config{Bytes: 2 << 20, Node: hugepages.AnyNode})
-	require.NoError(t, err)
+	arena := must(hugepages.New(hugepages.Config{Bytes: 2 << 20, Node: hugepages.AnyNode}))(t)
 	defer arena.Close()
 	t.Logf("arena on pages of %v", arena.PageSize())
 	for name, whole := range map[string][]byte{
@@ -129,8 +125,7 @@ func TestRegisterAnyMemory(t *testing.T) {
 func TestRegionIsAFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "region")
 	require.NoError(t, os.WriteFile(name, make([]byte, 2*testPage), 0o600))
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	require.NoError(t, err)
+	f := must(os.OpenFile(name, os.O_RDWR, 0))(t)
 	defer f.Close()
 	b, err := unix.Mmap(int(f.Fd()), 0, 2*testPage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	require.NoError(t, err)
@@ -144,8 +139,7 @@ func TestRegionIsAFile(t *testing.T) {
 	r.Exit()
 	m.Deregister()
 	require.NoError(t, unix.Munmap(b))
-	data, err := os.ReadFile(name)
-	require.NoError(t, err)
+	data := must(os.ReadFile(name))(t)
 	require.Equal(t, "write", string(data[testPage-2:testPage+3]))
 }
 
@@ -155,9 +149,8 @@ func TestRegisterMakesPagesPresent(t *testing.T) {
 		skip.Missing(t, "Linux before 5.14 cannot be asked")
 	}
 	const pages = 64
-	b, err := unix.Mmap(-1, 0, pages*testPage, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	require.NoError(t, err)
+	b := must(unix.Mmap(-1, 0, pages*testPage, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	defer func() { require.NoError(t, unix.Munmap(b)) }()
 	require.NoError(t, unix.Madvise(b, unix.MADV_NOHUGEPAGE))
 	require.Zero(t, present(t, b))

@@ -470,10 +470,8 @@ func TestPermit(t *testing.T) {
 	m := register(t, table, pd, make([]byte, 8), RegionOptions{Access: RemoteWrite,
 		Windows: RemoteRead, Base: 5})
 	stag := m.STag()
-	w, err := table.NewWindow()
-	require.NoError(t, err)
-	bound, err := w.Bind(m, WindowOptions{Len: 8, Access: RemoteRead})
-	require.NoError(t, err)
+	w := must(table.NewWindow())(t)
+	bound := must(w.Bind(m, WindowOptions{Len: 8, Access: RemoteRead}))(t)
 	check := func(stag STag, to uint64, need Access) CheckResult {
 		_, res := table.Check(pd, 3, stag, to, 8, need)
 		return res
@@ -487,7 +485,7 @@ func TestPermit(t *testing.T) {
 	require.Equal(t, CheckAccess, check(stag, 5, RemoteWrite))
 	require.Equal(t, CheckAccess, check(stag, 5, RemoteRead|Refused), "a right that nothing grants")
 	require.Equal(t, CheckInvalidSTag, check(bound, 0, RemoteRead))
-	_, err = w.Bind(m, WindowOptions{Len: 8, Access: RemoteWrite})
+	_, err := w.Bind(m, WindowOptions{Len: 8, Access: RemoteWrite})
 	require.Error(t, err)
 
 	require.Error(t, m.Permit(Refused, 0))

@@ -12,8 +12,7 @@ import (
 
 func register(t require.TestingT, table *Table, pd ProtectionDomain, b []byte,
 	opt RegionOptions) *MemoryRegion {
-	m, err := table.Register(pd, b, opt)
-	require.NoError(t, err)
+	m := must(table.Register(pd, b, opt))(t)
 	return m
 }
 
@@ -303,9 +302,8 @@ func TestSTagDrawSkips(t *testing.T) {
 // req: 5041-8.2-4
 func TestRegisterRefuses(t *testing.T) {
 	table := NewTable(1)
-	huge, err := unix.MmapPtr(-1, 0, nil, RegionBytesMax+4096, unix.PROT_NONE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
-	require.NoError(t, err)
+	huge := must(unix.MmapPtr(-1, 0, nil, RegionBytesMax+4096, unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE))(t)
 	defer unix.MunmapPtr(huge, RegionBytesMax+4096)
 	overlong := unsafe.Slice((*byte)(huge), RegionBytesMax+1)
 	for _, c := range []struct {
@@ -329,7 +327,7 @@ func TestRegisterRefuses(t *testing.T) {
 		require.ErrorAs(t, err, &bad, "%s", c.field)
 		require.Equal(t, c.field, bad.Field)
 	}
-	_, err = table.Register(1, overlong[:RegionBytesMax], RegionOptions{})
+	_, err := table.Register(1, overlong[:RegionBytesMax], RegionOptions{})
 	var none *AccessError
 	require.ErrorAs(t, err, &none, "long enough, but nobody may read it")
 	require.Zero(t, table.Len())
@@ -387,4 +385,12 @@ func BenchmarkCheck(b *testing.B) {
 			r.Exit()
 		}
 	})
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

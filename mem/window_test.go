@@ -8,14 +8,12 @@ import (
 )
 
 func bind(t require.TestingT, w *Window, m *MemoryRegion, opt WindowOptions) STag {
-	stag, err := w.Bind(m, opt)
-	require.NoError(t, err)
+	stag := must(w.Bind(m, opt))(t)
 	return stag
 }
 
 func newWindow(t require.TestingT, table *Table) *Window {
-	w, err := table.NewWindow()
-	require.NoError(t, err)
+	w := must(table.NewWindow())(t)
 	return w
 }
 

@@ -54,20 +54,16 @@ func TestLost(t *testing.T) {
 func TestGoodbyes(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{})
-		_, err := c[0].Write([]byte("all of it"))
-		require.NoError(t, err)
+		must(c[0].Write([]byte("all of it")))(t)
 		require.NoError(t, c[0].CloseWrite())
 		require.NoError(t, c[0].CloseWrite())
-		_, err = c[0].Write([]byte("more"))
+		_, err := c[0].Write([]byte("more"))
 		require.ErrorIs(t, err, syscall.EPIPE)
-		got, err := io.ReadAll(c[1])
-		require.NoError(t, err)
+		got := must(io.ReadAll(c[1]))(t)
 		require.Equal(t, "all of it", string(got))
-		_, err = c[1].Write([]byte("an answer"))
-		require.NoError(t, err)
+		must(c[1].Write([]byte("an answer")))(t)
 		require.NoError(t, c[1].Close())
-		got, err = io.ReadAll(c[0])
-		require.NoError(t, err)
+		got = must(io.ReadAll(c[0]))(t)
 		require.Equal(t, "an answer", string(got))
 		require.NoError(t, c[0].Close())
 		for _, c := range c {
@@ -84,8 +80,7 @@ func TestGoodbyes(t *testing.T) {
 		c = pair(t, devs, Options{})
 		closed := make(chan error, 1)
 		go func() { closed <- c[0].Close() }()
-		_, err = io.ReadAll(c[1])
-		require.NoError(t, err)
+		must(io.ReadAll(c[1]))(t)
 		_, err = c[1].Write([]byte("to nobody"))
 		require.ErrorIs(t, err, syscall.EPIPE)
 		require.NoError(t, <-closed)
@@ -154,8 +149,7 @@ func TestWhatIsSaid(t *testing.T) {
 }
 
 func messagesSent(t *testing.T, c *Conn) uint64 {
-	st, err := c.QueuePair().Stats(t.Context())
-	require.NoError(t, err)
+	st := must(c.QueuePair().Stats(t.Context()))(t)
 	return st.MessagesSent
 }
 

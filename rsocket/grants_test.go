@@ -16,8 +16,7 @@ func (p *raw) says(c *Conn, messages, n int) {
 	for range messages {
 		p.say(kindData, uint32(n))
 		for left := n; left > 0; {
-			k, err := c.Read(make([]byte, left))
-			require.NoError(p.t, err)
+			k := must(c.Read(make([]byte, left)))(p.t)
 			left -= k
 		}
 	}
@@ -26,8 +25,7 @@ func (p *raw) says(c *Conn, messages, n int) {
 // grants are the credits of all grants in front of a message of data, which c writes now.
 func (p *raw) grants(c *Conn) (credits []int) {
 	p.t.Helper()
-	_, err := c.Write([]byte("x"))
-	require.NoError(p.t, err)
+	must(c.Write([]byte("x")))(p.t)
 	for {
 		k, value := p.hears()
 		if k == kindData {

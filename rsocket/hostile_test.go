@@ -68,8 +68,7 @@ func TestHostilePeers(t *testing.T) {
 				_, err = c.Write([]byte("x"))
 				require.Error(t, err)
 				go func() { _, _ = innocent[0].Write([]byte("unharmed")); _ = innocent[0].CloseWrite() }()
-				got, err := io.ReadAll(innocent[1])
-				require.NoError(t, err)
+				got := must(io.ReadAll(innocent[1]))(t)
 				require.Equal(t, "unharmed", string(got))
 			})
 		})
@@ -102,21 +101,19 @@ func TestNoRsockets(t *testing.T) {
 			told := make(chan error, 1)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			l, err := Listen(ctx, devs[1], ":0", ListenOptions{Rejected: func(_ netip.AddrPort, err error) {
+			l := must(Listen(ctx, devs[1], ":0", ListenOptions{Rejected: func(_ netip.AddrPort, err error) {
 				told <- err
-			}})
-			require.NoError(t, err)
+			}}))(t)
 			defer l.Close()
 			var rejected *rnic.RejectedError
 			require.ErrorAs(t, newRaw(t, devs[0], rnic.ConnParam{}).qp.Connect(ctx, dialable(l),
 				rnic.ConnParam{PrivateData: tc.private}), &rejected)
 			require.Empty(t, rejected.PrivateData)
-			err = <-told
+			err := <-told
 			require.ErrorIs(t, err, errNoRsockets)
 			require.ErrorContains(t, err, tc.want)
 
-			inner, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
-			require.NoError(t, err)
+			inner := must(devs[1].Listen(ctx, ":0", rnic.ListenOptions{}))(t)
 			defer inner.Close()
 			go func() {
 				if req, err := inner.Accept(ctx); err == nil {
@@ -143,8 +140,7 @@ func TestByteOrder(t *testing.T) {
 	p.say(kindData, 8)
 	p.say(kindControl, keepAlive)
 	b := make([]byte, 100)
-	n, err := c.Read(b)
-	require.NoError(t, err)
+	n := must(c.Read(b))(t)
 	require.Equal(t, "in order", string(b[:n]))
 	k, value := p.hears() // with the second half of the ring
 	require.Equal(t, kindGrant, k)
@@ -153,8 +149,7 @@ func TestByteOrder(t *testing.T) {
 	require.Equal(t, entry{}, parseEntry(list, p.order))
 	require.Equal(t, entry{p.theirs.ring.to + 2048, p.theirs.ring.stag, 2048},
 		parseEntry(list[entryLen:], p.order))
-	_, err = c.Write([]byte("hello"))
-	require.NoError(t, err)
+	must(c.Write([]byte("hello")))(t)
 	k, value = p.hears()
 	require.Equal(t, kindData, k)
 	require.EqualValues(t, 5, value)
@@ -166,8 +161,7 @@ func TestByteOrder(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	inner, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
-	require.NoError(t, err)
+	inner := must(devs[1].Listen(ctx, ":0", rnic.ListenOptions{}))(t)
 	defer inner.Close()
 	go func() {
 		if req, err := inner.Accept(ctx); err == nil {
@@ -177,7 +171,7 @@ func TestByteOrder(t *testing.T) {
 			_ = req.Accept(ctx, p.qp, p.with(d.marshal()))
 		}
 	}()
-	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
+	_, err := Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
 	require.ErrorContains(t, err, "byte order")
 }
 

@@ -21,19 +21,16 @@ var _ io.WriterAt = (*Conn)(nil)
 // said has b hear a word of a's: what a did before has come.
 func said(t *testing.T, a, b *Conn) {
 	t.Helper()
-	_, err := a.Write([]byte("!"))
-	require.NoError(t, err)
-	_, err = io.ReadFull(b, make([]byte, 1))
-	require.NoError(t, err)
+	must(a.Write([]byte("!")))(t)
+	must(io.ReadFull(b, make([]byte, 1)))(t)
 }
 
 // offHeap is memory that may be looked at between Writes of the peer's: the race detector does not
 // know that the octets of a connection go before what they lead to at the other end.
 func offHeap(t *testing.T, n int) []byte {
 	t.Helper()
-	arena, err := hugepages.New(hugepages.Config{Bytes: int64(n), Page: hugepages.Normal,
-		Node: hugepages.AnyNode})
-	require.NoError(t, err)
+	arena := must(hugepages.New(hugepages.Config{Bytes: int64(n), Page: hugepages.Normal,
+		Node: hugepages.AnyNode}))(t)
 	t.Cleanup(func() { require.NoError(t, arena.Close()) })
 	return arena.Bytes()[:n]
 }
@@ -48,15 +45,13 @@ func TestMap(t *testing.T) {
 		for i := range c {
 			here, there := c[i], c[1-i]
 			memory := offHeap(t, n)
-			m, err := here.Map(memory, 1<<40)
-			require.NoError(t, err)
+			m := must(here.Map(memory, 1<<40))(t)
 			require.EqualValues(t, 1<<40, m.Offset)
 			said(t, here, there)
 			for _, part := range [][2]int{{0, n}, {n - 1, 1}, {1, 0}, {17, 70_000}} {
 				at, length := part[0], part[1]
 				clear(memory)
-				got, err := there.WriteAt(data[:length], 1<<40+int64(at))
-				require.NoError(t, err)
+				got := must(there.WriteAt(data[:length], 1<<40+int64(at)))(t)
 				require.Equal(t, length, got)
 				said(t, there, here)
 				require.Equal(t, data[:length], memory[at:at+length])
@@ -72,8 +67,7 @@ func TestMapEntries(t *testing.T) {
 	c := pair(t, testnic.Wired(t), Options{Maps: 2})
 	var ms []*Mapping
 	for i := range 2 {
-		m, err := c[0].Map(make([]byte, 100), uint64(1000*i))
-		require.NoError(t, err)
+		m := must(c[0].Map(make([]byte, 100), uint64(1000*i)))(t)
 		ms = append(ms, m)
 	}
 	_, err := c[0].Map(make([]byte, 100), 5000)
@@ -81,11 +75,9 @@ func TestMapEntries(t *testing.T) {
 	require.NoError(t, ms[0].Close())
 	require.NoError(t, ms[0].Close(), "again")
 	memory := make([]byte, 100)
-	_, err = c[0].Map(memory, 7000)
-	require.NoError(t, err)
+	must(c[0].Map(memory, 7000))(t)
 	said(t, c[0], c[1])
-	_, err = c[1].WriteAt([]byte("hello"), 7010)
-	require.NoError(t, err)
+	must(c[1].WriteAt([]byte("hello"), 7010))(t)
 	said(t, c[1], c[0])
 	require.Equal(t, "hello", string(memory[10:15]))
 
@@ -120,13 +112,11 @@ func TestMapClosed(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{Maps: 1})
 		memory := make([]byte, 100)
-		m, err := c[0].Map(memory, 0)
-		require.NoError(t, err)
+		m := must(c[0].Map(memory, 0))(t)
 		said(t, c[0], c[1])
 		require.NoError(t, m.Close())
-		_, err = c[1].WriteAt([]byte("late"), 0)
-		require.NoError(t, err)
-		_, err = io.ReadAll(c[0])
+		must(c[1].WriteAt([]byte("late"), 0))(t)
+		_, err := io.ReadAll(c[0])
 		require.ErrorContains(t, err, "STag")
 		require.Equal(t, make([]byte, 100), memory)
 	})
@@ -136,15 +126,14 @@ func TestMapClosed(t *testing.T) {
 func TestMapEndsWithTheConnection(t *testing.T) {
 	devs := testnic.Wired(t)
 	c := pair(t, devs, Options{Maps: 1})
-	m, err := c[0].Map(make([]byte, 100), 0)
-	require.NoError(t, err)
+	m := must(c[0].Map(make([]byte, 100), 0))(t)
 	other := make(chan error, 1)
 	go func() { other <- c[1].Close() }()
 	require.NoError(t, c[0].Close())
 	require.NoError(t, <-other)
 	require.Zero(t, devs[0].Regions())
 	require.NoError(t, m.Close())
-	_, err = c[0].Map(make([]byte, 100), 0)
+	_, err := c[0].Map(make([]byte, 100), 0)
 	require.Error(t, err)
 	_, err = c[0].WriteAt(make([]byte, 1), 0)
 	require.Error(t, err)
@@ -153,11 +142,10 @@ func TestMapEndsWithTheConnection(t *testing.T) {
 // Calls end with the deadline, and when nothing is to be written any more.
 func TestWriteAtEnds(t *testing.T) {
 	c := pair(t, testnic.Wired(t), Options{Maps: 1})
-	_, err := c[0].Map(make([]byte, 100), 0)
-	require.NoError(t, err)
+	must(c[0].Map(make([]byte, 100), 0))(t)
 	said(t, c[0], c[1])
 	require.NoError(t, c[1].SetWriteDeadline(time.Now().Add(-time.Second)))
-	_, err = c[1].WriteAt(make([]byte, 10), 0)
+	_, err := c[1].WriteAt(make([]byte, 10), 0)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	_, err = c[1].Map(make([]byte, 10), 0)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -180,8 +168,7 @@ func TestMapOnTheWire(t *testing.T) {
 	require.Equal(t, kindGrant, k)
 
 	for i := range 2 {
-		m, err := c.Map(make([]byte, 100+i), uint64(7+i))
-		require.NoError(t, err)
+		m := must(c.Map(make([]byte, 100+i), uint64(7+i)))(t)
 		k, value := p.hears()
 		require.Equal(t, kindIomap, k)
 		require.EqualValues(t, i, value)
@@ -203,18 +190,15 @@ func TestMapOnTheWire(t *testing.T) {
 	p.say(kindIomap, 0x70000|4) // bits above 16 are reserved
 	p.write(0, []byte("x"))
 	p.say(kindData, 1)
-	_, err := io.ReadFull(c, make([]byte, 1))
-	require.NoError(t, err)
-	_, err = c.WriteAt([]byte("direct"), 1003)
-	require.NoError(t, err)
-	_, err = c.Write([]byte("y"))
-	require.NoError(t, err)
+	must(io.ReadFull(c, make([]byte, 1)))(t)
+	must(c.WriteAt([]byte("direct"), 1003))(t)
+	must(c.Write([]byte("y")))(t)
 	k, _ = p.hears()
 	require.Equal(t, kindData, k)
 	require.Equal(t, "direct", string(p.m.Bytes()[rawBuffers*messageLen+203:][:6]))
 
 	p.say(kindIomap, 5)
-	_, err = io.ReadAll(c)
+	_, err := io.ReadAll(c)
 	require.ErrorContains(t, err, "the peer maps memory as entry 5, where it has 5")
 }
 
@@ -223,8 +207,7 @@ func TestMapOnTheWire(t *testing.T) {
 func TestMapsAndCredits(t *testing.T) {
 	c := pair(t, testnic.Wired(t), Options{Maps: 1, Credits: CreditsMin})
 	for range 20 * CreditsMin {
-		m, err := c[0].Map(make([]byte, 8), 0)
-		require.NoError(t, err)
+		m := must(c[0].Map(make([]byte, 8), 0))(t)
 		said(t, c[0], c[1])
 		require.NoError(t, m.Close())
 	}
@@ -243,8 +226,7 @@ func TestMapsAndCredits(t *testing.T) {
 	for range CreditsMin { // data goes on
 		said(t, c[0], c[1])
 	}
-	_, err = c[0].Map(make([]byte, 8), 0)
-	require.NoError(t, err)
+	must(c[0].Map(make([]byte, 8), 0))(t)
 }
 
 func TestScaled(t *testing.T) {

@@ -22,22 +22,18 @@ func TestListener(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	told := make(chan error, 8)
-	l, err := Listen(ctx, devs[1], ":0",
-		ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
-	require.NoError(t, err)
-	c, err := Dial(ctx, devs[0], dialable(l), Options{})
-	require.NoError(t, err)
+	l := must(Listen(ctx, devs[1], ":0",
+		ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }}))(t)
+	c := must(Dial(ctx, devs[0], dialable(l), Options{}))(t)
 	defer c.Close()
-	_, err = Dial(ctx, devs[0], dialable(l), Options{})
+	_, err := Dial(ctx, devs[0], dialable(l), Options{})
 	var rejected *rnic.RejectedError
 	require.ErrorAs(t, err, &rejected)
 	err = <-told
 	require.ErrorContains(t, err, "1 connections wait to be accepted")
 	require.ErrorIs(t, err, ErrBusy)
-	accepted, err := l.Accept()
-	require.NoError(t, err)
-	second, err := Dial(ctx, devs[0], dialable(l), Options{})
-	require.NoError(t, err)
+	accepted := must(l.Accept())(t)
+	second := must(Dial(ctx, devs[0], dialable(l), Options{}))(t)
 	defer second.Close()
 
 	waiting := make(chan error, 1)
@@ -60,10 +56,8 @@ func TestListener(t *testing.T) {
 	_, err = Dial(ctx, devs[0], dialable(l), Options{})
 	require.Error(t, err)
 
-	l, err = Listen(ctx, devs[1], ":0", ListenOptions{})
-	require.NoError(t, err)
-	third, err := Dial(ctx, devs[0], dialable(l), Options{})
-	require.NoError(t, err)
+	l = must(Listen(ctx, devs[1], ":0", ListenOptions{}))(t)
+	third := must(Dial(ctx, devs[0], dialable(l), Options{}))(t)
 	require.NoError(t, l.Close())
 	_, err = third.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
@@ -96,8 +90,7 @@ func TestListenerClosesTogether(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		l, err := Listen(ctx, devs[1], ":0", ListenOptions{})
-		require.NoError(t, err)
+		l := must(Listen(ctx, devs[1], ":0", ListenOptions{}))(t)
 		var peers [2]*raw
 		for i := range peers {
 			peers[i] = newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
@@ -153,9 +146,8 @@ func TestNoRoom(t *testing.T) {
 		_, err := Dial(ctx, dev, "127.0.0.1:1", Options{})
 		require.ErrorContains(t, err, "in use")
 		told := make(chan error, 1)
-		l, err := Listen(ctx, dev, "127.0.0.1:0",
-			ListenOptions{Rejected: func(_ netip.AddrPort, err error) { told <- err }})
-		require.NoError(t, err)
+		l := must(Listen(ctx, dev, "127.0.0.1:0",
+			ListenOptions{Rejected: func(_ netip.AddrPort, err error) { told <- err }}))(t)
 		_, err = Dial(ctx, there, dialable(l), Options{})
 		require.ErrorAs(t, err, new(*rnic.RejectedError))
 		require.ErrorContains(t, <-told, "in use")
@@ -176,8 +168,7 @@ func TestNothingIsLeft(t *testing.T) {
 			case 1:
 				c[0].QueuePair().Abort()
 			case 2:
-				_, err := c[0].Write(make([]byte, 100<<10))
-				require.NoError(t, err)
+				must(c[0].Write(make([]byte, 100<<10)))(t)
 			}
 			_ = errors.Join(c[0].Close(), c[1].Close())
 		}
@@ -196,12 +187,10 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	regions := [2]int{devs[0].Regions(), devs[1].Regions()}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	inner, err := stranger.Listen(ctx, ":0", rnic.ListenOptions{})
-	require.NoError(t, err)
+	inner := must(stranger.Listen(ctx, ":0", rnic.ListenOptions{}))(t)
 	told := make(chan error, 8)
-	l, err := Listen(ctx, devs[1], ":0",
-		ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
-	require.NoError(t, err)
+	l := must(Listen(ctx, devs[1], ":0",
+		ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }}))(t)
 	defer l.Close()
 
 	go func() {
@@ -209,7 +198,7 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 			_ = req.Accept(ctx, newRaw(t, stranger, rnic.ConnParam{}).qp, rnic.ConnParam{})
 		}
 	}()
-	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
+	_, err := Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
 	require.ErrorIs(t, err, errNoRsockets)
 	inner.Close()
 	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
@@ -220,8 +209,7 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 			rnic.ConnParam{}))
 		require.ErrorIs(t, <-told, errNoRsockets)
 	}
-	other, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
-	require.NoError(t, err)
+	other := must(devs[1].Listen(ctx, ":0", rnic.ListenOptions{}))(t)
 	defer other.Close()
 	p := newRaw(t, stranger, rnic.ConnParam{})
 	d, connected := p.data(), make(chan error, 1)
@@ -229,17 +217,14 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 		connected <- p.qp.Connect(ctx, testnic.Dialable(other.Addr()),
 			rnic.ConnParam{PrivateData: d.marshal()})
 	}()
-	req, err := other.Accept(ctx)
-	require.NoError(t, err)
+	req := must(other.Accept(ctx))(t)
 	require.NoError(t, req.Reject(ctx, nil))
 	require.Error(t, <-connected)
 	_, err = l.start(ctx, req)
 	require.ErrorIs(t, err, rnic.ErrState)
 
-	c, err := Dial(ctx, devs[0], dialable(l), Options{})
-	require.NoError(t, err)
-	accepted, err := l.Accept()
-	require.NoError(t, err)
+	c := must(Dial(ctx, devs[0], dialable(l), Options{}))(t)
+	accepted := must(l.Accept())(t)
 	require.NoError(t, c.Close())
 	require.NoError(t, accepted.Close())
 	require.Equal(t, regions, [2]int{devs[0].Regions(), devs[1].Regions()})

@@ -74,15 +74,12 @@ func (p *raw) with(private []byte) rnic.ConnParam {
 // connect makes a connection to a Listener on dev, and returns its end of it.
 func (p *raw) connect(dev *rnic.Adapter, opt Options) *Conn {
 	p.t.Helper()
-	l, err := Listen(p.ctx, dev, ":0", ListenOptions{Options: opt})
-	require.NoError(p.t, err)
+	l := must(Listen(p.ctx, dev, ":0", ListenOptions{Options: opt}))(p.t)
 	defer l.Close()
 	d := p.data()
 	require.NoError(p.t, p.qp.Connect(p.ctx, dialable(l), p.with(d.marshal())))
-	p.theirs, err = parseConnData(p.qp.PeerPrivateData())
-	require.NoError(p.t, err)
-	c, err := l.Accept()
-	require.NoError(p.t, err)
+	p.theirs = must(parseConnData(p.qp.PeerPrivateData()))(p.t)
+	c := must(l.Accept())(p.t)
 	p.t.Cleanup(func() { c.Close() })
 	require.NoError(p.t, c.SetDeadline(time.Now().Add(patience)))
 	return c.(*Conn)

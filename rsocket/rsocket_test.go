@@ -20,13 +20,10 @@ func pair(t testing.TB, devs [2]*rnic.Adapter, opt Options) (c [2]*Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	l, err := Listen(ctx, devs[1], ":0", ListenOptions{Options: opt})
-	require.NoError(t, err)
+	l := must(Listen(ctx, devs[1], ":0", ListenOptions{Options: opt}))(t)
 	defer l.Close()
-	c[0], err = Dial(ctx, devs[0], dialable(l), opt)
-	require.NoError(t, err)
-	accepted, err := l.Accept()
-	require.NoError(t, err)
+	c[0] = must(Dial(ctx, devs[0], dialable(l), opt))(t)
+	accepted := must(l.Accept())(t)
 	c[1] = accepted.(*Conn)
 	for _, c := range c {
 		t.Cleanup(func() { c.Close() })
@@ -47,4 +44,12 @@ func TestNetConn(t *testing.T) {
 			return c[0], c[1], func() { c[0].Close(); c[1].Close() }, nil
 		})
 	})
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

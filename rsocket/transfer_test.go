@@ -111,8 +111,7 @@ func TestWritesAreWhole(t *testing.T) {
 	}
 	b := make([]byte, size)
 	for range 3 * each {
-		_, err := io.ReadFull(c[1], b)
-		require.NoError(t, err)
+		must(io.ReadFull(c[1], b))(t)
 		require.Equal(t, size, bytes.Count(b, b[:1]))
 	}
 	writers.Wait()
@@ -122,10 +121,8 @@ func TestWritesAreWhole(t *testing.T) {
 func skip(t *testing.T, c [2]*Conn, messages uint16) {
 	t.Helper()
 	for i := range c { // what start-up leaves to be granted comes in front of it
-		_, err := c[i].Write([]byte("x"))
-		require.NoError(t, err)
-		_, err = c[1-i].Read(make([]byte, 1))
-		require.NoError(t, err)
+		must(c[i].Write([]byte("x")))(t)
+		must(c[1-i].Read(make([]byte, 1)))(t)
 	}
 	for _, c := range c {
 		c.mu.Lock()

@@ -54,9 +54,8 @@ func makeCalls(t *testing.T, data []byte) {
 	fuzzed.Do(func() {
 		fuzzed.program = newProgram(t)
 		var err error
-		fuzzed.memory, err = unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_PRIVATE|unix.MAP_ANON)
-		require.NoError(t, err)
+		fuzzed.memory = must(unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANON))(t)
 		fuzzed.listener = fuzzed.listen("127.0.0.1:0")
 		fuzzed.listener.events, err = unix.Dup(fuzzed.listener.events) // the first is closed with t
 		require.NoError(t, err)
@@ -256,8 +255,7 @@ func (c *calls) safe(op uint32, args *[10]uint64) (body []byte, ok bool) {
 
 // channel is a channel for events.
 func (c *calls) channel() [2]int {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	require.NoError(c.p.t, err)
+	fds := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(c.p.t)
 	c.channels = append(c.channels, fds)
 	return fds
 }

@@ -96,8 +96,7 @@ func TestArmedMoreMeanwhileIsTold(t *testing.T) {
 	p := newProgram(t)
 	mine, theirs := p.channel()
 	handle := p.do(ring.CreateCQ, 4, uint64(theirs), 42, p.ctx)[0]
-	q, err := find[*cq](&p.engine.objects, handle)
-	require.NoError(t, err)
+	q := must(find[*cq](&p.engine.objects, handle))(t)
 	var turn atomic.Uint32
 	go func() {
 		for i := range uint32(rounds) {
@@ -139,8 +138,7 @@ func FuzzEventsAgainstDestroy(f *testing.F) {
 		var ends [2]int
 		var chs [2]*channel
 		for i := range chs {
-			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-			require.NoError(t, err)
+			fds := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 			ends[i], chs[i] = fds[0], &channel{fd: fds[1]}
 			chs[i].refs.Store(1)
 			defer unix.Close(fds[0])

@@ -26,8 +26,7 @@ type testCQ struct {
 func (p *program) newCQ(depth uint64) (*testCQ, *cq) {
 	p.t.Helper()
 	c := p.do(ring.CreateCQ, depth, ^uint64(0), 1, p.ctx)
-	q, err := find[*cq](&p.engine.objects, c[0])
-	require.NoError(p.t, err)
+	q := must(find[*cq](&p.engine.objects, c[0]))(p.t)
 	return &testCQ{p: p, handle: c[0], head: at[ring.CQ](c[1]),
 		entries: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2])}, q
 }

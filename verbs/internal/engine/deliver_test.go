@@ -17,8 +17,7 @@ import (
 func TestCompletionsFollowTheWord(t *testing.T) {
 	p := newProgram(t)
 	tq := p.newQP()
-	q, err := find[*qp](&p.engine.objects, tq.handle)
-	require.NoError(t, err)
+	q := must(find[*qp](&p.engine.objects, tq.handle))(t)
 	q.deliveries.connecting.Store(true)
 	for i := range uint64(3) {
 		q.received(rnic.Completion{ID: i, Op: rnic.OpRecv})
@@ -43,16 +42,13 @@ func TestEstablishedComesFirst(t *testing.T) {
 	const times = 20
 	p := newProgram(t)
 	l := p.listen("127.0.0.1:0")
-	dev, err := rnic.Open(rnic.Config{})
-	require.NoError(t, err)
-	cq, err := dev.CreateCQ(64)
-	require.NoError(t, err)
+	dev := must(rnic.Open(rnic.Config{}))(t)
+	cq := must(dev.CreateCQ(64))(t)
 	for held := 0; held < times; {
 		tq := p.newQP()
 		tq.recvs[0] = wq.WQE{Op: wq.OpRecv}
 		atomic.StoreUint32(&tq.rq.Tail, 1)
-		far, err := dev.CreateQP(rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq})
-		require.NoError(t, err)
+		far := must(dev.CreateQP(rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}))(t)
 		connected := make(chan error)
 		go func() {
 			connected <- far.Connect(context.Background(), l.addr.String(),
@@ -61,14 +57,12 @@ func TestEstablishedComesFirst(t *testing.T) {
 		handle := l.request()
 		mine, theirs := p.channel()
 		p.do(ring.Adopt, handle, uint64(theirs), 2)
-		id, err := find[*cmID](&p.engine.objects, handle)
-		require.NoError(t, err)
+		id := must(find[*cmID](&p.engine.objects, handle))(t)
 		p.do(ring.CMAccept, handle, tq.handle, 4, 4)
 		id.mu.Lock() // nothing is told about it now
 		require.NoError(t, <-connected)
-		_, err = far.PostSend(rnic.WorkRequest{Op: rnic.OpSend},
-			rnic.WorkRequest{Op: rnic.OpRead, Signaled: true})
-		require.NoError(t, err)
+		must(far.PostSend(rnic.WorkRequest{Op: rnic.OpSend},
+			rnic.WorkRequest{Op: rnic.OpRead, Signaled: true}))(t)
 		var read [1]rnic.Completion
 		until(func() bool { return cq.Poll(read[:]) == 1 })
 		require.Equal(t, rnic.Success, read[0].Status)
@@ -99,8 +93,7 @@ func TestDiscardedBuffersAreGivenBack(t *testing.T) {
 	returned := entries[uint64](o[3], 0, depth/64)
 	c := p.do(ring.CreateCQ, 2, ^uint64(0), 1, p.ctx)
 	handle := p.do(ring.CreateQP, p.pd, c[0], c[0], o[0], 16, 16, 4, 64, 7, p.ctx)[0]
-	q, err := find[*qp](&p.engine.objects, handle)
-	require.NoError(t, err)
+	q := must(find[*qp](&p.engine.objects, handle))(t)
 	for _, id := range []uint64{5, 70, 127, 64} {
 		q.received(rnic.Completion{ID: id, Op: rnic.OpRecv})
 	}

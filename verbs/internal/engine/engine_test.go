@@ -35,19 +35,16 @@ type program struct {
 
 func newProgram(t *testing.T) *program {
 	t.Helper()
-	adapter, err := rnic.Open(Limits())
-	require.NoError(t, err)
+	adapter := must(rnic.Open(Limits()))(t)
 	return newProgramOn(t, Host{Adapter: adapter})
 }
 
 func newProgramOn(t *testing.T, h Host) *program {
 	t.Helper()
 	p := &program{t: t, area: &ring.Area{}}
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	require.NoError(t, err)
+	fd := must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 	p.area.WakeFD = int32(fd)
-	p.engine, err = newEngine(p.area)
-	require.NoError(t, err)
+	p.engine = must(newEngine(p.area))(t)
 	p.engine.start(h)
 	go p.engine.run()
 	mine, theirs := p.channel()
@@ -59,8 +56,7 @@ func newProgramOn(t *testing.T, h Host) *program {
 
 func (p *program) channel() (mine, theirs int) {
 	p.t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	require.NoError(p.t, err)
+	fds := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(p.t)
 	p.t.Cleanup(func() { _ = unix.Close(fds[0]) })
 	return fds[0], fds[1]
 }
@@ -178,8 +174,7 @@ func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 		returned <- ran.Load()
 	}()
 	f := <-e.quiet
-	_, err := r.Read(make([]byte, 1<<20))
-	require.NoError(t, err)
+	must(r.Read(make([]byte, 1<<20)))(t)
 	f()
 	require.True(t, <-returned)
 }
@@ -187,11 +182,9 @@ func TestWhenQuietQueuesBeforeItWakes(t *testing.T) {
 // Where a Poller looks at doorbells, run leaves them and what whenQuiet wants to it, and threads
 // that wait for completions are told at the end of the Turn, once for all of them.
 func TestPolled(t *testing.T) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	require.NoError(t, err)
+	fd := must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	area := &ring.Area{WakeFD: int32(fd)}
-	e, err := newEngine(area)
-	require.NoError(t, err)
+	e := must(newEngine(area))(t)
 	e.start(Host{Polled: true})
 	area.Summary, area.Doorbells[3] = 1<<3, 1<<7
 	require.False(t, e.look())
@@ -215,7 +208,7 @@ func TestPolled(t *testing.T) {
 		close(returned)
 	}()
 	var b [8]byte
-	_, err = unix.Read(int(area.BellFD), b[:]) // as the Poller sleeps
+	_, err := unix.Read(int(area.BellFD), b[:]) // as the Poller sleeps
 	require.NoError(t, err)
 	require.False(t, e.look())
 	require.Equal(t, 1, e.onTurn())
@@ -243,8 +236,7 @@ func TestWrongHandles(t *testing.T) {
 func TestRegisterWhatIsNotThere(t *testing.T) {
 	p := newProgram(t)
 	const page = 4096
-	m, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	require.NoError(t, err)
+	m := must(unix.Mmap(-1, 0, 2*page, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	addr := uint64(uintptr(unsafe.Pointer(&m[0])))
 	p.do(ring.RegMR, p.pd, addr, 2*page, addr, accessRemoteRead)
 	_, errno := p.call(ring.RegMR, nil, p.pd, addr, 2*page, addr, accessLocalWrite)
@@ -299,15 +291,13 @@ func TestFlushedAtTheDoorbell(t *testing.T) {
 func TestCQOverflow(t *testing.T) {
 	p := newProgram(t)
 	c := p.do(ring.CreateCQ, 2, ^uint64(0), 42, p.ctx)
-	q, err := find[*cq](&p.engine.objects, c[0])
-	require.NoError(t, err)
+	q := must(find[*cq](&p.engine.objects, c[0]))(t)
 	for i := range 5 {
 		require.Equal(t, i < 2, q.add(&rnic.Completion{ID: uint64(i)}))
 	}
 	var ev ring.AsyncEvent
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))
-	n, err := unix.Read(p.events, b)
-	require.NoError(t, err)
+	n := must(unix.Read(p.events, b))(t)
 	require.Equal(t, len(b), n)
 	require.Equal(t, ring.AsyncEvent{Cookie: 42, Type: eventCQError}, ev)
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(p.events),
@@ -326,8 +316,7 @@ func TestSlowChannel(t *testing.T) {
 	}
 	for i := range uint64(count) {
 		var got uint64
-		_, err := unix.Read(mine, unsafe.Slice((*byte)(unsafe.Pointer(&got)), 8))
-		require.NoError(t, err)
+		must(unix.Read(mine, unsafe.Slice((*byte)(unsafe.Pointer(&got)), 8)))(t)
 		require.Equal(t, i, got)
 	}
 }
@@ -357,8 +346,7 @@ func TestBrokenRing(t *testing.T) {
 			atomic.StoreUint32(&q.sq.Tail, breakIt(q))
 			p.ring(q)
 			var ev ring.AsyncEvent
-			_, err := unix.Read(p.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev)))
-			require.NoError(t, err)
+			must(unix.Read(p.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))))(t)
 			require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, ev)
 			require.Zero(t, atomic.LoadUint32(&q.sq.Head))
 			require.False(t, wq.There(&q.done[0], 0))
@@ -389,8 +377,7 @@ func TestQueuePairsMax(t *testing.T) {
 func TestSharedRingIsGivenBack(t *testing.T) {
 	p := newProgram(t)
 	handle := p.do(ring.CreateSRQ, p.pd, 16, 1, 3, p.ctx)[0]
-	s, err := find[*srq](&p.engine.objects, handle)
-	require.NoError(t, err)
+	s := must(find[*srq](&p.engine.objects, handle))(t)
 	c := p.do(ring.CreateCQ, 64, ^uint64(0), 1, p.ctx)
 	q := p.do(ring.CreateQP, p.pd, c[0], c[0], handle, 16, 16, 4, 64, 7, p.ctx)
 	p.do(ring.DestroySRQ, handle)
@@ -413,5 +400,13 @@ func TestByteLenIsWhatWasWritten(t *testing.T) {
 		binary.BigEndian.PutUint32(done.Immediate[4:], x.said)
 		q.add(&done)
 		require.Equal(t, x.want, c.entries[i].Len)
+	}
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
 	}
 }

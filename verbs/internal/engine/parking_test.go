@@ -43,8 +43,7 @@ func (p *program) listenFor(addr string, backlog uint64) *listener {
 func (l *listener) request() uint64 {
 	l.p.t.Helper()
 	var ev ring.CMEvent
-	_, err := unix.Read(l.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev)))
-	require.NoError(l.p.t, err)
+	must(unix.Read(l.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))))(l.p.t)
 	require.EqualValues(l.p.t, cmConnectRequest, ev.Type)
 	return ev.Request
 }
@@ -58,8 +57,7 @@ type peer struct {
 
 func (p *peer) connect(addr netip.AddrPort) (*rnic.QueuePair, <-chan error) {
 	p.t.Helper()
-	cq, err := p.dev.CreateCQ(64)
-	require.NoError(p.t, err)
+	cq := must(p.dev.CreateCQ(64))(p.t)
 	q, err := p.dev.CreateQP(rnic.QPOptions{PD: p.dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 8,
 		RecvDepth: 8})
 	require.NoError(p.t, err)
@@ -81,8 +79,7 @@ func (p *parking) count() int {
 // listener there finds the requests that came meanwhile. Without a connection it is gone at once.
 func TestListenerStaysWithItsConnections(t *testing.T) {
 	p := newProgram(t)
-	dev, err := rnic.Open(rnic.Config{})
-	require.NoError(t, err)
+	dev := must(rnic.Open(rnic.Config{}))(t)
 	client := &peer{t, dev}
 
 	first := p.listen("127.0.0.1:0")
@@ -120,12 +117,10 @@ func TestListenerStaysWithItsConnections(t *testing.T) {
 func TestRequestsToldAreBounded(t *testing.T) {
 	const backlog, clients = 8, 14
 	p := newProgram(t)
-	dev, err := rnic.Open(rnic.Config{})
-	require.NoError(t, err)
+	dev := must(rnic.Open(rnic.Config{}))(t)
 	client := &peer{t, dev}
 	l := p.listen("127.0.0.1:0")
-	id, err := find[*cmID](&p.engine.objects, l.id)
-	require.NoError(t, err)
+	id := must(find[*cmID](&p.engine.objects, l.id))(t)
 	told := func() int {
 		id.mu.Lock()
 		defer id.mu.Unlock()
@@ -152,8 +147,7 @@ func TestRequestsToldAreBounded(t *testing.T) {
 func TestSmallBacklogRefusesNobody(t *testing.T) {
 	const clients = 12
 	p := newProgram(t)
-	dev, err := rnic.Open(rnic.Config{})
-	require.NoError(t, err)
+	dev := must(rnic.Open(rnic.Config{}))(t)
 	client := &peer{t, dev}
 	l := p.listenFor("127.0.0.1:0", 1)
 	var connected []<-chan error

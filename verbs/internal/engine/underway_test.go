@@ -14,8 +14,7 @@ import (
 // Of errors, and of what it waits to read, a program is told at once, however much is under way.
 func TestErrorsAreToldAtOnce(t *testing.T) {
 	p := newProgram(t)
-	q, err := find[*qp](&p.engine.objects, p.newQP().handle)
-	require.NoError(t, err)
+	q := must(find[*qp](&p.engine.objects, p.newQP().handle))(t)
 	for range 100 {
 		q.underway.Take(true)
 	}
@@ -37,13 +36,11 @@ func TestErrorsAreToldAtOnce(t *testing.T) {
 func TestProgramWithEnoughUnderWayIsLeftAsleep(t *testing.T) {
 	p := newProgram(t)
 	q, l := p.newQP(), p.listen("127.0.0.1:0")
-	dev, err := rnic.Open(rnic.Config{})
-	require.NoError(t, err)
+	dev := must(rnic.Open(rnic.Config{}))(t)
 	far, connected := (&peer{t, dev}).connect(l.addr)
 	p.do(ring.CMAccept, l.request(), q.handle)
 	require.NoError(t, <-connected)
-	made, err := find[*qp](&p.engine.objects, q.handle)
-	require.NoError(t, err)
+	made := must(find[*qp](&p.engine.objects, q.handle))(t)
 	until(func() bool { return !made.deliveries.connecting.Load() })
 	before := atomic.LoadUint32(&p.area.Progress)
 	for i := range uint64(10) {

@@ -90,12 +90,10 @@ func TestVanishedStream(t *testing.T) {
 		"half way": func(c *net.TCPConn) { require.NoError(t, c.CloseWrite()) },
 	} {
 		for _, after := range []bool{false, true} {
-			c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.addr))
-			require.NoError(t, err)
+			c := must(net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.addr)))(t)
 			asks := mpa.Enhanced{PeerToPeer: true, RTR: mpa.RTRWrite, IRD: 1, ORD: 1}
 			ask := mpa.Frame{Kind: mpa.Request, CRC: true, S: true, Rev: 2, PrivateData: asks.Append(nil)}
-			_, err = c.Write(ask.Append(nil))
-			require.NoError(t, err)
+			must(c.Write(ask.Append(nil)))(t)
 			ev := l.accepts(func() {
 				if !after {
 					vanish(c)
