@@ -3,8 +3,6 @@ package inet
 import (
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,33 +30,6 @@ func TestARPGolden(t *testing.T) {
 	(&Ethernet{Dst: reply.TargetMAC, Src: router, Type: EtherTypeARP}).Put(b)
 	reply.Put(b[EthernetLen:])
 	require.Equal(t, frame, b)
-}
-
-func TestARPGopacket(t *testing.T) {
-	r := dice(t)
-	for range 1000 {
-		a := ARP{Op: uint16(1 + r.IntN(2)), SenderIP: ip4(10, byte(r.Uint32()), 1, byte(r.Uint32())),
-			TargetIP: ip4(10, 0, 0, byte(r.Uint32()))}
-		for k := range a.SenderMAC {
-			a.SenderMAC[k], a.TargetMAC[k] = byte(r.Uint32()), byte(r.Uint32())
-		}
-		a.SenderMAC[0] = 2
-		ours := make([]byte, ARPLen)
-		a.Put(ours)
-
-		senderIP, targetIP := a.SenderIP.As4(), a.TargetIP.As4()
-		buf := gopacket.NewSerializeBuffer()
-		require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{}, &layers.ARP{
-			AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6,
-			ProtAddressSize: 4, Operation: a.Op,
-			SourceHwAddress: a.SenderMAC[:], SourceProtAddress: senderIP[:], DstHwAddress: a.TargetMAC[:],
-			DstProtAddress: targetIP[:],
-		}))
-		require.Equal(t, buf.Bytes(), ours)
-		back, d := ParseARP(buf.Bytes())
-		require.Equal(t, DropNone, d)
-		require.Equal(t, a, back)
-	}
 }
 
 // req: 826-4

@@ -3,6 +3,7 @@ package inet
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 //	@31   tick             -> A@m1           all of Tick: address@MAC or address@all; "nothing"
 //	      dropped          -> f1 f2          all of TakeDropped
 //	      deadline         -> 32             seconds or "never"
+//	      count Moved      -> 0              a field of Stats
 //
 // @ sets the time in seconds, which then stays. A to Z are addresses, us is our own, m1 to m99
 // are MACs, f1.. frames.
@@ -88,6 +90,8 @@ func (s *neighbourScript) do(words []string) string {
 		})
 	case "clear":
 		s.n.Clear()
+	case "count":
+		return fmt.Sprint(reflect.ValueOf(s.n.Stats()).FieldByName(words[1]))
 	case "deadline":
 		if s.n.Deadline() == math.MaxInt64 {
 			return "never"

@@ -7,151 +7,272 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The first packet to a destination waits for the answer and leaves with it.
-// req: 1122-2.3.2.2-1
-func TestNeighbourFirstFrameWaits(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0    lookup A f1   -> queued ask
-		      take          -> nothing
-		@0.2  reply A m1    -> silence
-		      take          -> f1>m1
-		      take          -> nothing
-		      lookup A f2   -> m1
-	`)
-}
-
-// A full queue keeps the latest; order is kept; two destinations do not mix.
-// req: 1122-2.3.2.2-1
-func TestNeighbourQueueKeepsLatest(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{QueueMax: 3}, `
-		@0  lookup A f1  -> queued ask
-		    lookup A f2  -> queued
-		    lookup B f10 -> queued ask
-		    lookup A f3  -> queued
-		    lookup A f4  -> queued
-		    lookup A f5  -> queued
-		    dropped      -> f1 f2
-		    learn A m1
-		    learn B m2
-		    take         -> f3>m1 f4>m1 f5>m1 f10>m2
-		    dropped      -> nothing
-	`)
-	require.Equal(t, uint64(2), n.Stats().Displaced)
-	require.Zero(t, n.Stats().Frames)
-}
-
-// One request per second and destination whatever is sent; then the host is given up with its
-// frames.
-// req: 1122-2.3.2.1-2
-func TestNeighbourAbsentHost(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{}, `
-		@0    lookup A f1 -> queued ask
-		      deadline    -> 1
-		@0.5  lookup A f2 -> queued
-		      tick        -> nothing
-		@1    tick        -> A@all
-		      tick        -> nothing
-		@1.9  lookup A f3 -> queued
-		      tick        -> nothing
-		@2    tick        -> A@all
-		@3    tick        -> A@all
-		@3.9  lookup A f4 -> queued
-		      dropped     -> nothing
-		@4    tick        -> nothing
-		      dropped     -> f1 f2 f3 f4
-		      deadline    -> never
-		      lookup A f5 -> queued ask
-	`)
-	require.Equal(t, uint64(1), n.Stats().Unreachable)
-}
-
-// A Tick that comes late asks once and not for the intervals missed.
-// req: 1122-2.3.2.1-2
-func TestNeighbourLateTick(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0    lookup A f1 -> queued ask
-		@500  tick        -> A@all
-		      deadline    -> 501
-		@501  tick        -> A@all
-	`)
-}
-
-// An idle entry becomes stale and ends, with nobody asked. It can still be used while stale.
-// req: 1122-2.3.2.1-1
-func TestNeighbourIdleExpires(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{}, `
-		@0   create A m1
-		     deadline   -> 30
-		@30  tick       -> nothing
-		     deadline   -> 60
-		@60  tick       -> nothing
-		     deadline   -> never
-		     lookup A f1 -> queued ask
-	`)
-	require.Equal(t, uint64(1), n.Stats().Expired)
-}
-
-func TestNeighbourStaleIsUsableAndRefreshed(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0   create A m1
-		@30  tick         -> nothing
-		@45  lookup A f1  -> m1
-		     deadline     -> 45
-		     tick         -> A@m1
-		@45.1 reply A m1
-		     deadline     -> 75.1
-		     tick         -> nothing
-	`)
-}
-
-// An entry in use is asked by unicast when it is old, and frames go on meanwhile.
-// req: 1122-2.3.2.1-1
-func TestNeighbourRefresh(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0     create A m1
-		@29    lookup A f1 -> m1
-		@30    tick        -> A@m1
-		@30.5  lookup A f2 -> m1
-		@31    tick        -> A@m1
-		@31.1  reply A m1
-		@32    tick        -> nothing
-		       deadline    -> 61.1
-	`)
-}
-
-// The peer changed its MAC and did not tell: asked at the old one in vain, then afresh by
-// broadcast, with traffic on.
-// req: 1122-2.3.2.1-1
-func TestNeighbourPeerChangedMAC(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0     create A m1
-		@29    lookup A f1 -> m1
-		@30    tick        -> A@m1
-		@31    tick        -> A@m1
-		@32    tick        -> A@m1
-		@33    tick        -> A@m1
-		@33.5  lookup A f2 -> m1
-		@34    tick        -> nothing
-		       lookup A f3 -> queued ask
-		       reply A m2  -> silence
-		       take        -> f3>m2
-		       lookup A f4 -> m2
-	`)
-}
-
-// Timeout and bounds are configurable.
-// req: 1122-2.3.2.1-1
-func TestNeighbourConfigured(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{ReachableNs: 5e9, RetryNs: 2e9, RetriesMax: 1}, `
-		@0   create A m1
-		     lookup A f1 -> m1
-		@5   tick -> A@m1
-		@7   tick -> A@m1
-		@8.9 tick -> nothing
-		     lookup A f2 -> m1
-		@9   tick -> nothing
-		     deadline -> never
-	`)
+// req: 1122-2.3.2.1-1, 1122-2.3.2.1-2, 1122-2.3.2.2-1, 826-1, 826-2
+func TestNeighbourConversations(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		cfg    NeighbourConfig
+		script string
+	}{
+		{"the first packet to a destination waits for the answer and leaves with it", NeighbourConfig{}, `
+			@0    lookup A f1   -> queued ask
+			      take          -> nothing
+			@0.2  reply A m1    -> silence
+			      take          -> f1>m1
+			      take          -> nothing
+			      lookup A f2   -> m1
+		`},
+		{"a full queue keeps the latest; order is kept; two destinations do not mix",
+			NeighbourConfig{QueueMax: 3}, `
+			@0  lookup A f1  -> queued ask
+			    lookup A f2  -> queued
+			    lookup B f10 -> queued ask
+			    lookup A f3  -> queued
+			    lookup A f4  -> queued
+			    lookup A f5  -> queued
+			    dropped      -> f1 f2
+			    learn A m1
+			    learn B m2
+			    take         -> f3>m1 f4>m1 f5>m1 f10>m2
+			    dropped      -> nothing
+			    count Displaced -> 2
+			    count Frames -> 0
+		`},
+		{"one request per second and destination whatever is sent; then the host is given up with " +
+			"its frames", NeighbourConfig{}, `
+			@0    lookup A f1 -> queued ask
+			      deadline    -> 1
+			@0.5  lookup A f2 -> queued
+			      tick        -> nothing
+			@1    tick        -> A@all
+			      tick        -> nothing
+			@1.9  lookup A f3 -> queued
+			      tick        -> nothing
+			@2    tick        -> A@all
+			@3    tick        -> A@all
+			@3.9  lookup A f4 -> queued
+			      dropped     -> nothing
+			@4    tick        -> nothing
+			      dropped     -> f1 f2 f3 f4
+			      deadline    -> never
+			      lookup A f5 -> queued ask
+			    count Unreachable -> 1
+		`},
+		{"A Tick that comes late asks once and not for the intervals missed", NeighbourConfig{}, `
+			@0    lookup A f1 -> queued ask
+			@500  tick        -> A@all
+			      deadline    -> 501
+			@501  tick        -> A@all
+		`},
+		{"an idle entry becomes stale and ends, with nobody asked. It can still be used while " +
+			"stale", NeighbourConfig{}, `
+			@0   create A m1
+			     deadline   -> 30
+			@30  tick       -> nothing
+			     deadline   -> 60
+			@60  tick       -> nothing
+			     deadline   -> never
+			     lookup A f1 -> queued ask
+			    count Expired -> 1
+		`},
+		{"a stale entry is usable, and refreshed", NeighbourConfig{}, `
+			@0   create A m1
+			@30  tick         -> nothing
+			@45  lookup A f1  -> m1
+			     deadline     -> 45
+			     tick         -> A@m1
+			@45.1 reply A m1
+			     deadline     -> 75.1
+			     tick         -> nothing
+		`},
+		{"an entry in use is asked by unicast when it is old, and frames go on meanwhile",
+			NeighbourConfig{}, `
+			@0     create A m1
+			@29    lookup A f1 -> m1
+			@30    tick        -> A@m1
+			@30.5  lookup A f2 -> m1
+			@31    tick        -> A@m1
+			@31.1  reply A m1
+			@32    tick        -> nothing
+			       deadline    -> 61.1
+		`},
+		{"the peer changed its MAC and did not tell: asked at the old one in vain, then afresh by " +
+			"broadcast, with traffic on", NeighbourConfig{}, `
+			@0     create A m1
+			@29    lookup A f1 -> m1
+			@30    tick        -> A@m1
+			@31    tick        -> A@m1
+			@32    tick        -> A@m1
+			@33    tick        -> A@m1
+			@33.5  lookup A f2 -> m1
+			@34    tick        -> nothing
+			       lookup A f3 -> queued ask
+			       reply A m2  -> silence
+			       take        -> f3>m2
+			       lookup A f4 -> m2
+		`},
+		{"timeout and bounds are configurable",
+			NeighbourConfig{ReachableNs: 5e9, RetryNs: 2e9, RetriesMax: 1}, `
+			@0   create A m1
+			     lookup A f1 -> m1
+			@5   tick -> A@m1
+			@7   tick -> A@m1
+			@8.9 tick -> nothing
+			     lookup A f2 -> m1
+			@9   tick -> nothing
+			     deadline -> never
+		`},
+		{"only a request to us makes an entry. No reply does, as one that was asked for has its " +
+			"entry", NeighbourConfig{}, `
+			@0  reply A m1       -> silence
+			    request B m1 C   -> silence
+			    request C m1 C   -> silence
+			    deadline         -> never
+			    request D m1 us  -> answer
+			    lookup D f1      -> m1
+			    lookup A f2      -> queued ask
+			    count Created -> 2
+		`},
+		{"what is answered", NeighbourConfig{}, `
+			@0  request A m1 us    -> answer
+			    request A m1 us    -> answer
+			    request A m1 B     -> silence
+			    request A m1 A     -> silence
+			    request none m1 us -> answer
+			    reply A m1         -> silence
+			    request us m9 us   -> drop source
+			    request us m9 A    -> drop source
+			    reply us m9        -> drop source
+		`},
+		{"full of entries in use, a table refuses; it is not confused", NeighbourConfig{EntriesMax: 3}, `
+			@0   create A m1
+			     lookup A f1      -> m1
+			     create B m2
+			     lookup B f2      -> m2
+			     lookup C f3      -> queued ask
+			     lookup D f4      -> refused
+			     request D m4 us  -> answer
+			     lookup D f4      -> refused
+			     lookup A f5      -> m1
+			     lookup B f6      -> m2
+			     learn C m3
+			     take             -> f3>m3
+			     lookup D f7      -> refused
+			    count Refused -> 4
+		`},
+		{"of the idle entries the one goes that was never used, else the one unused for longest",
+			NeighbourConfig{EntriesMax: 3}, `
+			@0   create A m1
+			     create B m2
+			     create C m3
+			@1   lookup C f1  -> m3
+			@2   lookup B f1  -> m2
+			@3   lookup A f1  -> m1
+			@10  request A m1 Z
+			     request B m2 Z
+			     request C m3 Z
+			     lookup D f2  -> refused
+			@40  tick         -> nothing
+			     create D m4
+			     lookup A f3  -> m1
+			     lookup B f3  -> m2
+			     lookup C f3  -> queued ask
+			     lookup D f4  -> refused
+		`},
+		{"FramesMax bounds all queues together; what is not yet taken back counts",
+			NeighbourConfig{FramesMax: 3, QueueMax: 2}, `
+			@0  lookup A f1  -> queued ask
+			    lookup B f2  -> queued ask
+			    lookup A f3  -> queued
+			    lookup B f4  -> refused
+			    lookup C f5  -> refused ask
+			    learn A m1
+			    lookup B f6  -> refused
+			    take         -> f1>m1 f3>m1
+			    lookup B f7  -> queued
+			    lookup B f8  -> queued
+			    lookup B f9  -> refused
+			    dropped      -> f2
+			    lookup B f9  -> queued
+			    dropped      -> f7
+			    learn C m3
+			    take         -> nothing
+			    lookup C f10 -> m3
+			    count FramesFull -> 4
+		`},
+		{"clear gives the frames back", NeighbourConfig{}, `
+			@0  lookup A f1 -> queued ask
+			    create B m2
+			    clear
+			    dropped     -> f1
+			    deadline    -> never
+			    lookup B f2 -> queued ask
+			    count Entries -> 1
+		`},
+		{"a frame that was released keeps its MAC though the entry goes before it is taken",
+			NeighbourConfig{}, `
+			@0  lookup A f1 -> queued ask
+			    learn A m1
+			    learn A m2
+			    clear
+			    take        -> f1>m1
+		`},
+		{"nothing is learned of, or looked up for, what is no station", NeighbourConfig{}, `
+			@0  create A all
+			    create A zero
+			    create none m1
+			    create group m1
+			    create all m1
+			    deadline        -> never
+			    lookup none f1  -> refused
+			    lookup group f1 -> refused
+			    lookup all f1   -> refused
+			    create A m1
+			    learn A all
+			    lookup A f1     -> m1
+		`},
+		{"With Doubt, a host that claims a known station's address is believed only when that does " +
+			"not answer; what it says meanwhile, and however often, brings one question a second",
+			NeighbourConfig{Doubt: true}, `
+			@0    create A m1
+			@0.5  reply A m2
+			      lookup A f1   -> m1
+			      tick          -> nothing
+			@5    reply A m2
+			      lookup A f1   -> m1
+			      tick          -> A@m1
+			@5.1  reply A m2
+			      reply A m1
+			      reply A m2
+			      tick          -> nothing
+			      lookup A f1   -> m1
+			@10   create A m3
+			      tick          -> A@m1
+			@10.9 reply A m3
+			      lookup A f1   -> m1
+			@11   tick          -> A@m1
+			@11.1 reply A m3
+			      lookup A f1   -> m3
+			    count Moved -> 1
+			    count Doubted -> 6
+		`},
+		{"the old station is gone, and the newcomer silent: it is found by broadcast",
+			NeighbourConfig{Doubt: true}, `
+			@0    create A m1
+			@5    reply A m2
+			      lookup A f1   -> m1
+			      tick          -> A@m1
+			@6    tick          -> A@m1
+			@7    tick          -> A@m1
+			@8    tick          -> A@m1
+			@9    tick          -> nothing
+			      lookup A f1   -> queued ask
+			@9.1  reply A m2
+			      take          -> f1>m2
+		`},
+	} {
+		t.Run(c.what, func(t *testing.T) { runNeighbours(t, c.cfg, c.script) })
+	}
 }
 
 // What a sender says of itself updates its entry, be it a reply, a request to us or to another, or
@@ -181,36 +302,6 @@ func TestNeighbourMerge(t *testing.T) {
 	require.Equal(t, inverse.SenderMAC, got)
 }
 
-// Only a request to us makes an entry. No reply does, as one that was asked for has its entry.
-// req: 826-1
-func TestNeighbourUnsolicited(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{}, `
-		@0  reply A m1       -> silence
-		    request B m1 C   -> silence
-		    request C m1 C   -> silence
-		    deadline         -> never
-		    request D m1 us  -> answer
-		    lookup D f1      -> m1
-		    lookup A f2      -> queued ask
-	`)
-	require.Equal(t, uint64(2), n.Stats().Created)
-}
-
-// req: 826-2
-func TestNeighbourAnswers(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0  request A m1 us    -> answer
-		    request A m1 us    -> answer
-		    request A m1 B     -> silence
-		    request A m1 A     -> silence
-		    request none m1 us -> answer
-		    reply A m1         -> silence
-		    request us m9 us   -> drop source
-		    request us m9 A    -> drop source
-		    reply us m9        -> drop source
-	`)
-}
-
 // A full table gives up entries that were not used, in a flood of senders that only ask.
 func TestNeighbourFlood(t *testing.T) {
 	n := NewNeighbours[int](NeighbourConfig{EntriesMax: 100, QueueMax: 2})
@@ -236,113 +327,6 @@ func TestNeighbourFlood(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 7, f)
 	require.Equal(t, MAC{2, 9}, m)
-}
-
-// Full of entries in use, a table refuses; it is not confused.
-func TestNeighbourFull(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{EntriesMax: 3}, `
-		@0   create A m1
-		     lookup A f1      -> m1
-		     create B m2
-		     lookup B f2      -> m2
-		     lookup C f3      -> queued ask
-		     lookup D f4      -> refused
-		     request D m4 us  -> answer
-		     lookup D f4      -> refused
-		     lookup A f5      -> m1
-		     lookup B f6      -> m2
-		     learn C m3
-		     take             -> f3>m3
-		     lookup D f7      -> refused
-	`)
-	require.Equal(t, uint64(4), n.Stats().Refused)
-}
-
-// Of the idle entries the one goes that was never used, else the one unused for longest.
-func TestNeighbourEviction(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{EntriesMax: 3}, `
-		@0   create A m1
-		     create B m2
-		     create C m3
-		@1   lookup C f1  -> m3
-		@2   lookup B f1  -> m2
-		@3   lookup A f1  -> m1
-		@10  request A m1 Z
-		     request B m2 Z
-		     request C m3 Z
-		     lookup D f2  -> refused
-		@40  tick         -> nothing
-		     create D m4
-		     lookup A f3  -> m1
-		     lookup B f3  -> m2
-		     lookup C f3  -> queued ask
-		     lookup D f4  -> refused
-	`)
-}
-
-// FramesMax bounds all queues together; what is not yet taken back counts.
-func TestNeighbourFramesMax(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{FramesMax: 3, QueueMax: 2}, `
-		@0  lookup A f1  -> queued ask
-		    lookup B f2  -> queued ask
-		    lookup A f3  -> queued
-		    lookup B f4  -> refused
-		    lookup C f5  -> refused ask
-		    learn A m1
-		    lookup B f6  -> refused
-		    take         -> f1>m1 f3>m1
-		    lookup B f7  -> queued
-		    lookup B f8  -> queued
-		    lookup B f9  -> refused
-		    dropped      -> f2
-		    lookup B f9  -> queued
-		    dropped      -> f7
-		    learn C m3
-		    take         -> nothing
-		    lookup C f10 -> m3
-	`)
-	require.Equal(t, uint64(4), n.Stats().FramesFull)
-}
-
-func TestNeighbourClear(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{}, `
-		@0  lookup A f1 -> queued ask
-		    create B m2
-		    clear
-		    dropped     -> f1
-		    deadline    -> never
-		    lookup B f2 -> queued ask
-	`)
-	require.Equal(t, 1, n.Stats().Entries)
-}
-
-// A frame that was released keeps its MAC though the entry goes before it is taken.
-func TestNeighbourReadyOutlivesEntry(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0  lookup A f1 -> queued ask
-		    learn A m1
-		    learn A m2
-		    clear
-		    take        -> f1>m1
-	`)
-}
-
-// Nothing is learned of, or looked up for, what is no station.
-func TestNeighbourNoStation(t *testing.T) {
-	runNeighbours(t, NeighbourConfig{}, `
-		@0  create A all
-		    create A zero
-		    create none m1
-		    create group m1
-		    create all m1
-		    deadline        -> never
-		    lookup none f1  -> refused
-		    lookup group f1 -> refused
-		    lookup all f1   -> refused
-		    create A m1
-		    learn A all
-		    lookup A f1     -> m1
-	`)
 }
 
 func TestNeighbourConfigPanics(t *testing.T) {
@@ -383,47 +367,4 @@ func TestNeighbourAllocs(t *testing.T) {
 		}
 	}))
 	require.NotZero(t, n.Stats().Evicted+n.Stats().Unreachable)
-}
-
-// With Doubt, a host that claims a known station's address is believed only when that does not
-// answer; what it says meanwhile, and however often, brings one question a second.
-func TestNeighbourDoubt(t *testing.T) {
-	n := runNeighbours(t, NeighbourConfig{Doubt: true}, `
-		@0    create A m1
-		@0.5  reply A m2
-		      lookup A f1   -> m1
-		      tick          -> nothing
-		@5    reply A m2
-		      lookup A f1   -> m1
-		      tick          -> A@m1
-		@5.1  reply A m2
-		      reply A m1
-		      reply A m2
-		      tick          -> nothing
-		      lookup A f1   -> m1
-		@10   create A m3
-		      tick          -> A@m1
-		@10.9 reply A m3
-		      lookup A f1   -> m1
-		@11   tick          -> A@m1
-		@11.1 reply A m3
-		      lookup A f1   -> m3
-	`)
-	require.Equal(t, uint64(1), n.Stats().Moved)
-	require.Equal(t, uint64(6), n.Stats().Doubted)
-
-	// The old station is gone, and the newcomer silent: it is found by broadcast.
-	runNeighbours(t, NeighbourConfig{Doubt: true}, `
-		@0    create A m1
-		@5    reply A m2
-		      lookup A f1   -> m1
-		      tick          -> A@m1
-		@6    tick          -> A@m1
-		@7    tick          -> A@m1
-		@8    tick          -> A@m1
-		@9    tick          -> nothing
-		      lookup A f1   -> queued ask
-		@9.1  reply A m2
-		      take          -> f1>m2
-	`)
 }
