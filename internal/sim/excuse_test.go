@@ -6,21 +6,17 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 // A Responder that waited in vain for an RTR message, because its Initiator had aborted, is excused
 // where neither that message nor a RST need have reached it, and only there.
 func TestAbortIsExcusedWhereItsWordWasLost(t *testing.T) {
-	text, err := os.ReadFile("testdata/found/abort-while-an-rtr-message-is-awaited")
-	require.NoError(t, err)
-	wl, err := ParseWorkload(string(text))
-	require.NoError(t, err)
-	for n := 0; !errors.Is(ending(t, wl).peers[1-wl.Ending.Host].qp.Err(),
+	wl := workload(t, "testdata/found/abort-while-an-rtr-message-is-awaited")
+	for n := 0; !errors.Is(ending(t, wl).sessions[0].peers[1-wl.Ending.Host].qp.Err(),
 		rnic.ErrStartupTimeout); n++ {
 		require.Less(t, n, 500, "a seed with which the RST is lost")
 		wl.Seed++
@@ -44,7 +40,7 @@ func TestAbortIsExcusedWhereItsWordWasLost(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := ending(t, wl)
+			s := ending(t, wl).sessions[0]
 			require.ErrorIs(t, s.peers[1-s.ending.Host].qp.Err(), rnic.ErrStartupTimeout)
 			doer, other := s.ending.Host, 1-s.ending.Host
 			require.NoError(t, s.check())
@@ -55,8 +51,19 @@ func TestAbortIsExcusedWhereItsWordWasLost(t *testing.T) {
 	}
 }
 
-// ending plays a Workload until its connections are over, and returns the first.
-func ending(t *testing.T, wl Workload) *session {
+// workload is what a file has.
+func workload(t *testing.T, file string) Workload {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Regexp(t, `^\s*# `, string(text), "want comments with the cause first")
+	wl, err := ParseWorkload(string(text))
+	require.NoError(t, err)
+	return wl
+}
+
+// ending plays a Workload until its connections are over.
+func ending(t *testing.T, wl Workload) *run {
 	t.Helper()
 	r, err := wl.start()
 	require.NoError(t, err)
@@ -66,7 +73,7 @@ func ending(t *testing.T, wl Workload) *session {
 			break
 		}
 	}
-	return r.sessions[0]
+	return r
 }
 
 func TestRefusableReset(t *testing.T) {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -22,11 +21,7 @@ func TestFound(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
-			require.Regexp(t, `^\s*# `, string(text), "want comments with the cause first")
-			wl, err := ParseWorkload(string(text))
-			require.NoError(t, err)
+			wl := workload(t, file)
 			for seed := wl.Seed; seed < wl.Seed+alike; seed++ {
 				again := wl
 				again.Seed = seed

@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/stretchr/testify/require"
 )
 
 // A stage that is slow goes on as long as something happens within the Limit; one that is stuck

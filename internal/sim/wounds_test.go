@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,18 +11,7 @@ import (
 func TestDamageMustBeWhereItIsBlamed(t *testing.T) {
 	for _, found := range []string{"damage-of-a-ready-to-receive-frame",
 		"damage-of-culley-02s-first-marker-reported"} {
-		text, err := os.ReadFile("testdata/found/" + found)
-		require.NoError(t, err)
-		wl, err := ParseWorkload(string(text))
-		require.NoError(t, err)
-		r, err := wl.start()
-		require.NoError(t, err)
-		for _, stage := range r.stages() {
-			require.NoError(t, stage.do(), stage.name)
-			if stage.name == "close" {
-				break
-			}
-		}
+		r := ending(t, workload(t, "testdata/found/"+found))
 		s := r.sessions[0]
 		require.NoError(t, s.check())
 		require.True(t, s.damaged(), found)

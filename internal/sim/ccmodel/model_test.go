@@ -7,6 +7,8 @@ import (
 
 	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/internal/sample"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // wide is a path that never queues: goodput is the mean window by round-trip time.
@@ -22,9 +24,7 @@ func tenGigabit(rtt, loss float64, smss int) Path {
 
 func within(t *testing.T, what string, got, want, part float64) {
 	t.Helper()
-	if math.Abs(got/want-1) > part {
-		t.Errorf("%s: %.4g, want %.4g within %g %%", what, got, want, part*100)
-	}
+	assert.InEpsilon(t, want, got, part, what)
 }
 
 // Reno over independent losses has 1.31/sqrt(p) where periodic ones give sqrt(3/2)/sqrt(p) (T. Ott,
@@ -49,9 +49,8 @@ func TestRandomLossesCubic(t *testing.T) {
 	}) {
 		window := Goodput("cubic", wide(tt.rtt, tt.p), max(6000, 2/tt.p)*tt.rtt) / 8000 * tt.rtt
 		response := max(math.Sqrt(1.5/tt.p), 1.054*math.Pow(tt.rtt/tt.p, 0.75))
-		if r := window / response; r < tt.least || r > tt.most {
-			t.Errorf("p = %g, RTT %g: %.1f segments, %.3f of the response function", tt.p, tt.rtt, window, r)
-		}
+		middle := (tt.least + tt.most) / 2
+		assert.InDelta(t, middle*response, window, (tt.most-middle)*response, "%+v", tt)
 	}
 }
 
@@ -68,9 +67,8 @@ func TestRateIsTheLimit(t *testing.T) {
 	dctcp.MarkAt = 65 * 1538
 	r := Transfer("dctcp", dctcp, 0.2, 0)
 	within(t, "dctcp", r.Goodput, 1e10*1448/1538, 0.02)
-	if r.Lost != 0 || r.Reductions < 50 {
-		t.Errorf("dctcp: %+v: marks, not losses", r)
-	}
+	require.Zero(t, r.Lost, "marks, not losses")
+	require.GreaterOrEqual(t, r.Reductions, 50)
 }
 
 // Half a sawtooth without a queue: Reno keeps 3/4 of the rate.
@@ -92,14 +90,10 @@ func TestMoreLossIsLess(t *testing.T) {
 		last := math.Inf(1)
 		for _, loss := range []float64{1e-4, 1e-3, 1e-2, 1e-1, 0.4} {
 			g := Goodput(name, tenGigabit(1e-2, loss, 1448), 20)
-			if g > last/2 {
-				t.Errorf("%s at %g: %.3g after %.3g", name, loss, g, last)
-			}
+			require.LessOrEqual(t, g, last/2, "%s at %g", name, loss)
 			last = g
 		}
-		if r := Transfer(name, tenGigabit(1e-2, 0.4, 1448), 20, 0); r.Timeouts == 0 {
-			t.Errorf("%s: no timeouts at 40 %%: %+v", name, r)
-		}
+		require.NotZero(t, Transfer(name, tenGigabit(1e-2, 0.4, 1448), 20, 0).Timeouts, "at 40 %%")
 	}
 }
 
@@ -115,13 +109,11 @@ func TestSlowStartEndsByDelay(t *testing.T) {
 		l.start(10)
 		lost[hystart] = run(p, l, 2, 0).Lost
 	}
-	if lost[true] > lost[false]*6/10 {
-		t.Errorf("%d segments lost, without HyStart++ %d", lost[true], lost[false])
-	}
+	require.LessOrEqual(t, lost[true], lost[false]*6/10, "segments lost, and without HyStart++")
 	p.QueueMax *= 16
-	if r := Transfer("cubic", p, 10, 0); r.Lost != 0 || r.SlowStartMs == 0 {
-		t.Errorf("a deep queue: %+v", r)
-	}
+	r := Transfer("cubic", p, 10, 0)
+	require.Zero(t, r.Lost, "a deep queue")
+	require.NotZero(t, r.SlowStartMs)
 }
 
 // integers is package cc in place of the model's own arithmetic.
@@ -167,9 +159,7 @@ func (l *integers) timeout(now, flight float64) {
 func TestAgreesWithPackageCC(t *testing.T) {
 	for _, name := range cc.Names() {
 		alg, err := cc.ByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, rtt := range sample.Of(t, 1, []float64{1e-4, 1e-2, 1e-1}) {
 			for _, loss := range []float64{0, 1e-4, 1e-3, 1e-2} {
 				p := tenGigabit(rtt, loss, 1448)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/sample"
+	"github.com/stretchr/testify/require"
 )
 
 // documentSeconds is how long the transfers of docs/results/model.tsv last, by round-trip
@@ -19,9 +20,7 @@ var documentSeconds = map[string][2]float64{"0.1": {1, 0.5}, "10": {20, 5}, "100
 // differs.
 func TestDocument(t *testing.T) {
 	f, err := os.Open("../../../docs/results/model.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	var rows []string
 	for sc := bufio.NewScanner(f); sc.Scan(); {
@@ -30,16 +29,12 @@ func TestDocument(t *testing.T) {
 			rows = append(rows, sc.Text())
 		}
 	}
-	if len(rows) != 12 {
-		t.Errorf("%d rows, want 12", len(rows))
-	}
+	require.Len(t, rows, 12)
 	for _, row := range sample.Of(t, 3, rows) {
 		cells := strings.Split(row, "\t")
 		number := func(s string) float64 {
 			v, err := strconv.ParseFloat(s, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", row, err)
-			}
+			require.NoError(t, err, row)
 			return v
 		}
 		p := tenGigabit(number(cells[0])/1000, number(cells[1])/100, 1448)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/assert"
 )
 
 // jitters are distributions of how much longer a segment takes; j is their scale.
@@ -59,16 +60,15 @@ func (s *spurious) String() string {
 }
 
 // jittery runs transfers over a path of rttNs that loses nothing: without end, and in messages of
-// one and of ten segments.
-func jittery(jitter func(*rand.Rand) int64, rttNs int64, inOrder bool, seed uint64) (s spurious) {
+// one and of ten segments, and adds what its sender did to s.
+func (s *spurious) jittery(j func(*rand.Rand) int64, rttNs int64, inOrder bool, seed uint64) {
 	cfg := tcp.Config{NoDelay: true, ReceiveWindow: 150_000}
 	for _, message := range []int{0, 1448, 14480} {
-		l := Link{BitsPerSecond: 1e9, RTTNs: rttNs, Jitter: jitter, InOrder: inOrder, Message: message,
+		l := Link{BitsPerSecond: 1e9, RTTNs: rttNs, Jitter: j, InOrder: inOrder, Message: message,
 			Overhead: overhead, QueueMax: 1 << 30, Seed: seed}
 		r := Transfer(l, cfg, cfg, max(300*rttNs, 300*ms))
 		s.add(&r)
 	}
-	return s
 }
 
 // Jitter is not taken for loss, whatever its distribution, by more than now and then: the
@@ -87,18 +87,12 @@ func TestJitterIsNotLoss(t *testing.T) {
 			var all spurious
 			for _, rtt := range []float64{0.1, 1, 10, 100} {
 				for _, share := range []float64{0.25, 1} {
-					s := jittery(j.of(share*rtt*ms), int64(rtt*ms), inOrder, r.Uint64())
-					all.sent += s.sent
-					all.resent += s.resent
-					all.recoveries += s.recoveries
-					all.timeouts += s.timeouts
-					all.probes += s.probes
+					all.jittery(j.of(share*rtt*ms), int64(rtt*ms), inOrder, r.Uint64())
 				}
 			}
 			fmt.Fprintf(&table, "| %s | %v | %v |\n", j.name, inOrder, &all)
-			if all.resent*150 > all.sent || all.probes*700 > all.sent || all.timeouts*5000 > all.sent {
-				t.Errorf("%s, in order %v: %+v", j.name, inOrder, all)
-			}
+			assert.False(t, all.resent*150 > all.sent || all.probes*700 > all.sent ||
+				all.timeouts*5000 > all.sent, "%s, in order %v: %+v", j.name, inOrder, all)
 		}
 	}
 	t.Logf("jitter, in order, segments, sent again in %%, recoveries, probes in %%, timeouts "+

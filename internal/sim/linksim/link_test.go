@@ -5,6 +5,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/cc"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 const ms = 1_000_000
@@ -21,35 +22,25 @@ func TestNoAllocationPerSegment(t *testing.T) {
 	end := x.now + 500*ms
 	for x.step(end) {
 	}
-	if n := testing.AllocsPerRun(20, func() {
+	require.Zero(t, testing.AllocsPerRun(20, func() {
 		for end += ms; x.step(end); {
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations in a millisecond", n)
-	}
-	if x.counts.Lost == 0 || x.counts.Late == 0 {
-		t.Errorf("%+v", x.counts)
-	}
+	}))
+	require.NotZero(t, x.counts.Lost*x.counts.Late, "%+v", x.counts)
 }
 
 // What the link says it does: one segment per its time, the delay, the queue.
 func TestLink(t *testing.T) {
 	l := Link{BitsPerSecond: 1e9, RTTNs: 10 * ms, Overhead: 90, QueueMax: 10 << 20, Seed: 1}
 	r := Transfer(l, reno(), reno(), 1000*ms)
-	if r.Link.Overflowed+r.Link.Lost+r.Link.Late+r.Link.Marked != 0 {
-		t.Errorf("%+v", r.Link)
-	}
-	if g, most := r.Goodput(1000*ms), 1000*1448/1538.; g < 0.9*most || g > most {
-		t.Errorf("%.1f Mbit/s of %.1f", g, most)
-	}
-	if rtt := r.Sender.MinRTTNs; rtt < 10*ms || rtt > 10*ms+20_000 {
-		t.Errorf("the shortest round trip took %d ns", rtt)
-	}
+	require.Zero(t, r.Link.Overflowed+r.Link.Lost+r.Link.Late+r.Link.Marked, "%+v", r.Link)
+	most := 1000 * 1448 / 1538.
+	require.InDelta(t, 0.95*most, r.Goodput(1000*ms), 0.05*most)
+	require.InDelta(t, 10*ms+10_000, r.Sender.MinRTTNs, 10_000)
 	l.QueueMax = 10_000
-	if r := Transfer(l, reno(), reno(), 1000*ms); r.Link.Overflowed == 0 ||
-		r.Link.Overflowed != r.Sender.Retransmits {
-		t.Errorf("%+v, %d sent again", r.Link, r.Sender.Retransmits)
-	}
+	r = Transfer(l, reno(), reno(), 1000*ms)
+	require.NotZero(t, r.Link.Overflowed)
+	require.Equal(t, r.Link.Overflowed, r.Sender.Retransmits)
 }
 
 // Both ends look at the link once per round trip: a whole window arrives at once, is acknowledged
@@ -63,11 +54,8 @@ func TestWholeWindowsAtOnce(t *testing.T) {
 	smooth := Transfer(l, reno(), reno(), ns)
 	l.TurnNs = ms / 2
 	bursts := Transfer(l, reno(), reno(), ns)
-	ratio := bursts.Goodput(ns) / smooth.Goodput(ns)
-	t.Logf("%.1f and in bursts %.1f Mbit/s", smooth.Goodput(ns), bursts.Goodput(ns))
-	if ratio < 0.5 { // the round trip is two turns now
-		t.Errorf("in bursts %.2f of what it is without", ratio)
-	}
+	// the round trip is two turns now
+	require.GreaterOrEqual(t, bursts.Goodput(ns), 0.5*smooth.Goodput(ns))
 }
 
 // A receiver that acknowledges what has come in 50 microseconds with one ACK does not slow slow
@@ -83,11 +71,7 @@ func TestSlowStartInBursts(t *testing.T) {
 		cfg := reno()
 		cfg.Pacing = pacing
 		r := Transfer(l, cfg, reno(), ns)
-		t.Logf("pacing %v: %.0f Mbit/s, without bursts %.0f", pacing, r.Goodput(ns), without.Goodput(ns))
-		if r.Goodput(ns) < part*without.Goodput(ns) {
-			t.Errorf("pacing %v: %.0f Mbit/s, without bursts %.0f", pacing, r.Goodput(ns),
-				without.Goodput(ns))
-		}
+		require.GreaterOrEqual(t, r.Goodput(ns), part*without.Goodput(ns), "pacing %v", pacing)
 	}
 }
 
@@ -106,8 +90,6 @@ func TestGoodputFollowsTheWindow(t *testing.T) {
 		const ns = 5000 * ms
 		r := Transfer(l, reno(), to, ns)
 		want := float64(window) * 8000 / (100 * ms)
-		if got := r.Goodput(ns); got < 0.85*want || got > 1.02*want {
-			t.Errorf("window of %d: %.1f Mbit/s of %.1f", window, got, want)
-		}
+		require.InDelta(t, 0.935*want, r.Goodput(ns), 0.085*want, "window of %d", window)
 	}
 }

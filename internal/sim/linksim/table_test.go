@@ -16,6 +16,7 @@ import (
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/sim/ccmodel"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -216,9 +217,7 @@ type parsed struct {
 func readTable(t *testing.T, name string) map[string]parsed {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	rows := map[string]parsed{}
 	keyLen := len(cell{}.String())
@@ -243,13 +242,11 @@ func every(list []cell, f func(i int, c cell)) {
 	var wait sync.WaitGroup
 	next := make(chan int)
 	for range runtime.GOMAXPROCS(0) {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
+		wait.Go(func() {
 			for i := range next {
 				f(i, list[i])
 			}
-		}()
+		})
 	}
 	for i := range list {
 		next <- i
@@ -273,9 +270,7 @@ func updateGolden(t *testing.T, list []cell) {
 		}
 		rows[i] += "\n"
 	})
-	if err := os.WriteFile(golden, []byte(header+strings.Join(rows, "")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(golden, []byte(header+strings.Join(rows, "")), 0o644))
 }
 
 // What is committed is what is measured, to the last digit: the cheap cells in every run, all with
@@ -286,15 +281,11 @@ func TestGolden(t *testing.T) {
 		updateGolden(t, list)
 	}
 	rows := readTable(t, golden)
-	if len(rows) != len(list) {
-		t.Fatalf("%d rows, want %d", len(rows), len(list))
-	}
+	require.Len(t, rows, len(list))
 	var chosen []cell
 	for _, c := range list {
-		p, ok := rows[c.String()]
-		if !ok {
-			t.Fatalf("no row %q", c.String())
-		}
+		require.Contains(t, rows, c.String())
+		p := rows[c.String()]
 		if *all || p.sent < cheapMax && (c.smss == 1448 || c.loss == 0) {
 			chosen = append(chosen, c)
 		}
@@ -394,13 +385,9 @@ func TestModelOfTheTable(t *testing.T) {
 	list := slices.DeleteFunc(cells(), func(c cell) bool {
 		return c.late || rows[c.String()].sent > cheapMax && c.loss != 0 || c.rttMs == 100 && c.loss == 0
 	})
-	if len(list) < 20 {
-		t.Errorf("%d cells", len(list))
-	}
+	require.GreaterOrEqual(t, len(list), 20)
 	for _, c := range sample.Of(t, 10, list) {
-		if r := c.modelled() / rows[c.String()].modelled; r < 0.95 || r > 1.05 {
-			t.Errorf("%v: the model now says %.3f of what stands there", c, r)
-		}
+		require.InEpsilon(t, rows[c.String()].modelled, c.modelled(), 0.05, c)
 	}
 }
 
@@ -412,9 +399,7 @@ func (p parsed) documented() string {
 // docs/results/links.tsv is what the golden file says. Failing, it prints what must stand there.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/results/links.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rows := readTable(t, golden)
 	var table strings.Builder
 	table.WriteString("link\toctets in a segment\tRTT, ms\tloss, %\treno\treno, late\tcubic\tcubic, " +
@@ -437,9 +422,7 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	table.WriteString(besides(runCells(), rows) + besides(policedCells(), rows))
-	if string(text) != table.String() {
-		t.Errorf("docs/results/links.tsv must be:\n%s", table.String())
-	}
+	require.Equal(t, table.String(), string(text), "docs/results/links.tsv must be:\n%s", &table)
 }
 
 // besides is the table of cells that two algorithms have, each twice: nothing late, and late.
