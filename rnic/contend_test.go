@@ -3,7 +3,6 @@ package rnic
 import (
 	"testing"
 
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,7 +51,7 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 			r.tell(c, "x")
 		}
 		s.awaitClosed()
-		require.Equal(t, causeNoBuffer, qp.TerminateFor(s.qp.Err()).Cause)
+		require.Equal(t, causeNoBuffer, terminated(s.qp.Err()))
 		require.Zero(t, r.server.EventCount(EventCQOverflow))
 	})
 }

@@ -424,7 +424,7 @@ func TestEstablishmentErrors(t *testing.T) {
 				p.expectFIN()
 				p.closeSend()
 				c.expectClosedBy(tc.want)
-				require.ErrorIs(t, c.qp.end.Result(), tc.want)
+				require.ErrorIs(t, c.qp.inService(r.ctx), tc.want)
 				// The peer, if it is ours, learns it.
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				q := r.peerDials()

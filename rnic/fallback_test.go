@@ -67,12 +67,12 @@ func TestFallsBackOnce(t *testing.T) {
 				if name == "closes" { // and it stays at that
 					q.closeSend()
 					c.expectClosedBy(ErrPeerClosed)
-					require.ErrorIs(t, c.qp.end.Result(), ErrPeerClosed)
+					require.ErrorIs(t, c.qp.inService(r.ctx), ErrPeerClosed)
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
 				c.expectInService()
-				require.NoError(t, c.qp.end.Result())
+				require.NoError(t, c.qp.inService(r.ctx))
 				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
 				require.Equal(t, addr, c.qp.RemoteAddr().String())
 			})
@@ -186,7 +186,7 @@ func TestFallbackCannotDial(t *testing.T) {
 	r.client.host.Shut()
 	p.closeSend()
 	c.expectClosedBy(ErrClosed)
-	require.ErrorIs(t, c.qp.end.Result(), ErrClosed)
+	require.ErrorIs(t, c.qp.inService(r.ctx), ErrClosed)
 	require.Zero(t, r.client.host.Slots.Count())
 }
 

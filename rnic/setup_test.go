@@ -50,7 +50,7 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 		p.expectFIN()
 		p.closeSend()
 		c.expectClosedBy(unix.ENOPROTOOPT)
-		require.ErrorIs(t, c.qp.end.Result(), unix.ENOPROTOOPT)
+		require.ErrorIs(t, c.qp.inService(r.ctx), unix.ENOPROTOOPT)
 		require.ErrorContains(t, c.qp.Err(), "ConnParam.UserTimeout 1m0s")
 	})
 }

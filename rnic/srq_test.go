@@ -12,7 +12,6 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 var causeNoBuffer = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer)
@@ -183,7 +182,7 @@ func TestSharedReceiveQueueEmpty(t *testing.T) {
 		ss[0].await(1)
 		r.tell(cs[0], "second")
 		ss[0].awaitClosed()
-		require.Equal(t, causeNoBuffer, qp.TerminateFor(ss[0].qp.Err()).Cause, "%v", ss[0].qp.Err())
+		require.Equal(t, causeNoBuffer, terminated(ss[0].qp.Err()), "%v", ss[0].qp.Err())
 		require.NoError(t, p.post(3))
 		r.tell(cs[1], "other")
 		require.Equal(t, uint64(3), ss[1].await(1)[0].ID)
@@ -224,7 +223,7 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			s.qp.Abort()
 			h.turns(3, time.Microsecond)
 			if tc.terminate {
-				require.Equal(t, causeNoBuffer, qp.TerminateFor(s.qp.Err()).Cause)
+				require.Equal(t, causeNoBuffer, terminated(s.qp.Err()))
 			}
 			var cs [8]Completion
 			require.Equal(t, tc.taken, s.cq.Poll(cs[:]), "what was taken comes back")

@@ -296,7 +296,9 @@ func TestOctetsAfterAFIN(t *testing.T) {
 			h.turns(3, time.Millisecond)
 			require.True(t, isDone(q))
 			require.NoError(t, q.Err())
-			require.Equal(t, uint64(1), q.end.Final().Engine.WritesRecvd)
+			last, err := q.end.Stats(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, uint64(1), last.Engine.WritesRecvd)
 		})
 	}
 }

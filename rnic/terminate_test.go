@@ -106,6 +106,11 @@ func TestOffences(t *testing.T) {
 	}
 }
 
+// terminated is what the Terminate says that err becomes.
+func terminated(err error) rdmap.Cause {
+	return (&qp.TerminateError{Cause: err}).Terminate().Cause
+}
+
 func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	s, c := r.connect(opts{}, opts{})
 	beside := r.newBystander(opts{QPOptions: QPOptions{PD: s.pd}})
@@ -122,7 +127,7 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	var te *TerminateError
 	require.ErrorAs(t, s.qp.Err(), &te)
 	require.False(t, te.Remote)
-	require.Equal(t, o.cause, qp.TerminateFor(te.Cause).Cause, "%v", te)
+	require.Equal(t, o.cause, terminated(te.Cause), "%v", te)
 	what, ours := strings.CutPrefix(te.Error(), "rnic: stream terminated: ")
 	require.True(t, ours, "%v", te)
 	require.ErrorAs(t, c.qp.Err(), &te)
@@ -230,7 +235,7 @@ func TestTerminateOnWire(t *testing.T) {
 				p.closeSend()
 				s.awaitClosed()
 				require.ErrorContains(t, s.qp.Err(), "rnic: stream terminated: ")
-				require.Equal(t, tc.cause, qp.TerminateFor(errors.Unwrap(s.qp.Err())).Cause)
+				require.Equal(t, tc.cause, terminated(errors.Unwrap(s.qp.Err())))
 				require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
 				s.unharmed(t)
 			})

@@ -69,7 +69,7 @@ func (p *promises) keeps(to, passed uint64, now int64) {
 	p.owed.Advance(passed, p.keptTo, now)
 }
 
-func newConnection(h *Host) *Connection {
+func NewConnection(h *Host) *Connection {
 	c := new(Connection)
 	c.init(h)
 	return c
@@ -96,7 +96,7 @@ func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.Polle
 // returns an error, nc and the slot are still the caller's.
 func newKernelConnection(h *Host, nc *net.TCPConn,
 	at *transport.Slot) (*Connection, *transport.KernelConn, error) {
-	c := newConnection(h)
+	c := NewConnection(h)
 	s, err := transport.NewKernelConn(c, nc, at, h.NewReader(), h.Start)
 	if err != nil {
 		return nil, nil, err
@@ -291,7 +291,7 @@ func (c *Connection) Timer(int64) {
 	case timerFrame:
 		c.Fail(ErrStartupTimeout)
 	case timerDecision:
-		c.Fail(errUndecided)
+		c.Fail(ErrUndecided)
 	case timerWakeUp, timerWakeUpLate:
 		c.wakeUp(was == timerWakeUpLate)
 	case timerSendFirst:

@@ -63,7 +63,7 @@ func TestRequestInPieces(t *testing.T) {
 		c, tr, _, offers := responder(t, mpa.DialectsOf(mpa.RFC5044))
 		c.Established()
 		require.True(t, tr.silent)
-		require.Equal(t, tr.now+int64(requestTimeout), tr.timer)
+		require.Equal(t, tr.now+int64(RequestTimeout), tr.timer)
 		for at := uint64(0); at < frame; {
 			from := at - min(at, r.Uint64N(8))
 			to := min(uint64(len(stream)), at+1+r.Uint64N(40))
@@ -85,7 +85,7 @@ func TestRequestInPieces(t *testing.T) {
 			"the end again")
 		require.Equal(t, stack.Refused, arriveOne(c, frame-1, mem.NoBuf, stream[frame-1:frame+1]))
 		require.Equal(t, []flight.Kind{flight.RequestIn}, tr.kinds)
-		require.Equal(t, tr.now+int64(requestTimeout), tr.timer, "the ULP has its time")
+		require.Equal(t, tr.now+int64(RequestTimeout), tr.timer, "the ULP has its time")
 		require.Zero(t, tr.aborts)
 	}
 }
@@ -256,7 +256,7 @@ func TestTimerByPurpose(t *testing.T) {
 		at     time.Duration // from now
 	}{
 		{"a frame", timerFrame, nil, ErrStartupTimeout, 1, timerOff, 0},
-		{"the decision", timerDecision, nil, errUndecided, 1, timerOff, 0},
+		{"the decision", timerDecision, nil, ErrUndecided, 1, timerOff, 0},
 		{"a stream", timerHandBack, nil, ErrLinger, 1, timerOff, 0},
 		{"the end", timerLinger, nil, ErrLinger, 1, timerOff, 0},
 		{"the end, and RTR", timerLinger, func(c *Connection, _ *abortable) {
@@ -264,13 +264,13 @@ func TestTimerByPurpose(t *testing.T) {
 		}, ErrLinger, 1, timerOff, 0},
 		{"the end, it moves", timerLinger, func(_ *Connection, tr *abortable) {
 			tr.progress = 9
-		}, nil, 0, timerLinger, closeTimeout},
+		}, nil, 0, timerLinger, CloseTimeout},
 		{"a Terminate, it moves", timerLinger, func(c *Connection, tr *abortable) {
 			tr.progress, c.Err = 9, errClosedEarly
 		}, errClosedEarly, 1, timerOff, 0},
 		{"a rejection", timerRejected, func(c *Connection, _ *abortable) {
 			c.phase, c.half = phaseRejecting, halfOpen
-		}, nil, 0, timerLinger, lingerTimeout},
+		}, nil, 0, timerLinger, LingerTimeout},
 		{"a rejection, closing", timerLinger, func(c *Connection, _ *abortable) {
 			c.phase = phaseRejecting
 		}, nil, 1, timerOff, 0},
@@ -491,6 +491,12 @@ func TestFailDial(t *testing.T) {
 		e.failDial(reason)
 		require.True(t, e.Done.Given())
 		require.Equal(t, want, e.Err)
-		require.Equal(t, want, e.Result())
+		require.Equal(t, want, e.result())
 	}
+}
+
+// result waits for the result of start-up.
+func (e *Endpoint) result() error {
+	<-e.started.C()
+	return e.outcome
 }

@@ -256,7 +256,7 @@ func (d pollerDial) retry(tries []mpa.Dialect, submit func(func()) error) {
 	err := d.try(tries, submit)
 	switch {
 	case errors.Is(err, stack.ErrBusy):
-		go d.retry(tries, func(fn func()) error { return order(d.unlessUnwanted, fn) })
+		go d.retry(tries, func(fn func()) error { return Order(d.unlessUnwanted, fn) })
 	case err != nil:
 		d.endpoint.failDial(err)
 	}

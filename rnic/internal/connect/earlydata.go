@@ -63,14 +63,14 @@ func (c *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	// send yet, has the bounds of octets that wait for the rest of their frame.
 	if off >= h.from+uint64(c.longest()) &&
 		(len(h.pieces) >= c.bufsMax() || c.Pool.Available() < c.Spare) {
-		c.Fail(errPipelined)
+		c.Fail(ErrPipelined)
 		return stack.Taken
 	}
 	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(
 		unsafe.Pointer(unsafe.SliceData(c.Pool.Slot(b))))
 	own := c.Pool.Own(b) // an FPDU that begins here will be held, and joined
 	if own == mem.NoBuf {
-		c.Fail(errPipelined)
+		c.Fail(ErrPipelined)
 		return stack.Taken
 	}
 	h.pieces = append(h.pieces, piece{off: off, buf: own, pos: uint32(pos), n: uint32(len(data))})

@@ -91,7 +91,7 @@ func starting(t *testing.T, told *[]wq.EventKind, p Param) (*Connection, *Endpoi
 	tr := &abortable{now: 1}
 	tr.memory = transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(),
 		InOrder: true}
-	c := newConnection(host)
+	c := NewConnection(host)
 	require.True(t, host.addConnection(c))
 	c.Transport, c.Memory = tr, tr.memory
 	return c, e, tr
@@ -138,7 +138,7 @@ func TestCloseHalfOnce(t *testing.T) {
 	c.carryOut(qp.EffectCloseHalf, nil)
 	require.Equal(t, halfClosed, c.half)
 	bound := tr.timer
-	require.Equal(t, tr.now+int64(closeTimeout), bound)
+	require.Equal(t, tr.now+int64(CloseTimeout), bound)
 	tr.now += 5
 	c.carryOut(qp.EffectCloseHalf, nil)
 	require.Equal(t, bound, tr.timer)
@@ -160,7 +160,7 @@ func TestOpenedEndsThePause(t *testing.T) {
 	c.closing()
 	require.Equal(t, tr.now+7, tr.timer, "it still may, before that")
 	c.carryOut(qp.EffectOpened, nil)
-	require.Equal(t, tr.now+int64(closeTimeout), tr.timer)
+	require.Equal(t, tr.now+int64(CloseTimeout), tr.timer)
 	c.carryOut(qp.EffectOpened, nil)
-	require.Equal(t, tr.now+int64(closeTimeout), tr.timer)
+	require.Equal(t, tr.now+int64(CloseTimeout), tr.timer)
 }

@@ -19,7 +19,7 @@ import (
 // end soon after. ctx bounds the wait for Pollers. Any goroutine.
 func (h *Host) Close(ctx context.Context) []*Connection {
 	h.Shut()
-	connections := h.live()
+	connections := h.Live()
 	for _, c := range connections {
 		// a stopped Poller has ended it already
 		_ = OrderUntil(ctx, h, c.Transport.Submit, func() { c.Fail(ErrClosed) })
@@ -30,7 +30,7 @@ func (h *Host) Close(ctx context.Context) []*Connection {
 // Abort resets the connection, or gives it up while it is still coming about. Any goroutine.
 func (e *Endpoint) Abort() {
 	if c := e.connectionOrUnwanted(); c != nil {
-		_ = order(c.Transport.Submit, func() { c.Fail(ErrClosed) })
+		_ = Order(c.Transport.Submit, func() { c.Fail(ErrClosed) })
 	} else if e.engine.Move(wq.Idle, wq.Closed) {
 		e.Finish(ErrClosed)
 	}
@@ -40,7 +40,7 @@ func (e *Endpoint) Abort() {
 // goroutine.
 func (e *Endpoint) Disconnect() {
 	if c := e.connectionOrUnwanted(); c != nil {
-		_ = order(c.Transport.Submit, c.shutdown) // a stopped Poller has ended it already
+		_ = Order(c.Transport.Submit, c.Shutdown) // a stopped Poller has ended it already
 	}
 }
 
@@ -76,9 +76,9 @@ func (c *Connection) drained() bool {
 // linger bounds how long a peer that does nothing can keep a closing connection.
 func (c *Connection) linger() {
 	c.progressSeen = c.Transport.Progress()
-	wait := lingerTimeout
+	wait := LingerTimeout
 	if c.phase.inService() && c.Err == nil {
-		wait = cmp.Or(c.endpoint.param.UserTimeout, closeTimeout)
+		wait = cmp.Or(c.endpoint.param.UserTimeout, CloseTimeout)
 	}
 	at := c.Transport.Now() + int64(wait)
 	if c.sendFirstAt != 0 && c.sendFirstAt <= at {
@@ -100,8 +100,8 @@ func (c *Connection) lingered() {
 	}
 }
 
-// shutdown is the application's orderly close.
-func (c *Connection) shutdown() {
+// Shutdown is the application's orderly close.
+func (c *Connection) Shutdown() {
 	if !c.phase.inService() {
 		c.Fail(ErrClosed)
 		return

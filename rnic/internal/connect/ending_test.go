@@ -107,7 +107,7 @@ func TestElsewhere(t *testing.T) {
 		require.True(t, c.Gone.Given())
 		require.Empty(t, c.Host.Live())
 		if !tc.want {
-			require.ErrorIs(t, e.Result(), tc.err)
+			require.ErrorIs(t, e.result(), tc.err)
 		}
 	}
 }
@@ -161,8 +161,8 @@ func TestFallsBack(t *testing.T) {
 }
 
 // Our half is closed once everything was pulled, and once only. How long the peer may take depends
-// on what ends: a connection in order has the application's time or closeTimeout, one that failed
-// lingerTimeout.
+// on what ends: a connection in order has the application's time or CloseTimeout, one that failed
+// LingerTimeout.
 func TestClosing(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tc := range []struct {
@@ -172,9 +172,9 @@ func TestClosing(t *testing.T) {
 		sendFirst time.Duration // from now, 0: none
 		want      time.Duration
 	}{
-		{phaseFull, nil, 0, 0, closeTimeout}, {phaseFull, nil, time.Minute, 0, time.Minute},
-		{phaseFull, failed, 0, 0, lingerTimeout}, {phaseFull, failed, time.Minute, 0, lingerTimeout},
-		{phaseRejecting, nil, time.Minute, 0, lingerTimeout},
+		{phaseFull, nil, 0, 0, CloseTimeout}, {phaseFull, nil, time.Minute, 0, time.Minute},
+		{phaseFull, failed, 0, 0, LingerTimeout}, {phaseFull, failed, time.Minute, 0, LingerTimeout},
+		{phaseRejecting, nil, time.Minute, 0, LingerTimeout},
 		{phaseFull, nil, 0, time.Second, time.Second},
 		{phaseFull, nil, time.Millisecond, time.Second, time.Millisecond},
 	} {
@@ -214,7 +214,7 @@ func TestShutdownByPhase(t *testing.T) {
 		c, tr := inService(t, new([]wq.EventKind))
 		c.engine.Move(wq.Connecting, wq.RTS)
 		c.phase = p
-		c.shutdown()
+		c.Shutdown()
 		if p != phaseFull {
 			require.Equal(t, ErrClosed, c.Err)
 			require.Equal(t, 1, tr.aborts)
@@ -226,7 +226,7 @@ func TestShutdownByPhase(t *testing.T) {
 		require.Equal(t, wq.Closing, c.engine.State())
 		bound := tr.timer
 		tr.now++
-		c.shutdown()
+		c.Shutdown()
 		require.Equal(t, bound, tr.timer, "the peer's time does not begin again")
 	}
 }

@@ -157,7 +157,7 @@ func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 		return e.final, nil
 	}
 	ch := make(chan Counters, 1)
-	if err := order(c.Transport.Submit, func() { ch <- e.snapshot(c) }); err != nil {
+	if err := Order(c.Transport.Submit, func() { ch <- e.snapshot(c) }); err != nil {
 		return Counters{}, err
 	}
 	e.host.Turn()
@@ -180,7 +180,7 @@ func (e *Endpoint) MULPDU(ctx context.Context) (int, error) {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := order(c.Transport.Submit, func() {
+	if err := Order(c.Transport.Submit, func() {
 		if c.phase.inService() { // else it has ended meanwhile, and Done says so
 			ch <- e.engine.MULPDU(c.Transport.EMSS())
 		}

@@ -68,8 +68,8 @@ var errConnection = &mpa.Error{Code: mpa.ErrConnection,
 // Reasons that rnic has no name for.
 var (
 	errClosedEarly = errors.New("rnic: connection closed")
-	errUndecided   = errors.New("rnic: the connection request was neither accepted nor " +
+	ErrUndecided   = errors.New("rnic: the connection request was neither accepted nor " +
 		"rejected in time")
-	errPipelined = errors.New("rnic: peer sent more after its MPA Request, unanswered, than is " +
+	ErrPipelined = errors.New("rnic: peer sent more after its MPA Request, unanswered, than is " +
 		"kept for it")
 )

@@ -63,7 +63,7 @@ func (e *Endpoint) FlightRecord(ctx context.Context) (FlightRecord, error) {
 		return over()
 	}
 	ch := make(chan *FlightRecord, 1)
-	if err := order(c.Transport.Submit, func() { ch <- c.flightRecord(nil) }); err != nil {
+	if err := Order(c.Transport.Submit, func() { ch <- c.flightRecord(nil) }); err != nil {
 		return FlightRecord{}, err
 	}
 	e.host.Turn()

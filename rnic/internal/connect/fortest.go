@@ -8,39 +8,16 @@ import (
 // What tests of package rnic ask of connections, and nothing else. Each is for the goroutine that
 // drives the connection, or for a test that turns the Poller itself.
 
-// Time-outs.
-const (
-	RequestTimeout  = requestTimeout
-	LingerTimeout   = lingerTimeout
-	RejectedTimeout = rejectedTimeout
-	CloseTimeout    = closeTimeout
-)
-
-// Reasons of an end.
-var (
-	ErrUndecided = errUndecided
-	ErrPipelined = errPipelined
-)
-
-// NewConnection makes a connection that has no transport.
-func NewConnection(h *Host) *Connection { return newConnection(h) }
-
 // NewInitiator makes a connection in full operation for e, on tr with its memory m, as start-up
 // leaves it that agreed on t and whose last frame, out, is still to be pulled.
 func NewInitiator(h *Host, e *Endpoint, tr transport.Conn, m transport.Memory, out []byte,
 	t *mpa.Terms) *Connection {
-	c := newConnection(h)
+	c := NewConnection(h)
 	c.Transport, c.Memory = tr, m
 	c.phase, c.engine, c.endpoint, c.out = phaseFull, e.engine, e, out
 	c.start(t)
 	return c
 }
-
-// Live are the connections that have not ended.
-func (h *Host) Live() []*Connection { return h.live() }
-
-// Order submits fn and waits while the control ring is full.
-func Order(submit func(func()) error, fn func()) error { return order(submit, fn) }
 
 // Reserve is what MPA must leave of the Poller's packet buffers, to be read or changed.
 func (p *PollerState) Reserve() *mpa.Reserve { return p.shared.Reserve() }
@@ -66,9 +43,6 @@ func (c *Connection) EarlyData() (pieces int, over bool) {
 // ProgressSeen is what the linger timer has noted of the transport's progress.
 func (c *Connection) ProgressSeen() uint64 { return c.progressSeen }
 
-// Shutdown is the application's orderly close.
-func (c *Connection) Shutdown() { c.shutdown() }
-
 // BeforeRedial has fn called in place of the next try in an older dialect, which fn is given.
 func (c *Connection) BeforeRedial(fn func(redial func())) {
 	redial := c.again
@@ -81,17 +55,5 @@ func (e *Endpoint) BeginAbort() { e.connectionOrUnwanted() }
 // Param is what BeginConnecting was given, as far as it is kept.
 func (e *Endpoint) Param() *Param { return &e.param }
 
-// Result waits for the result of start-up. Any goroutine.
-func (e *Endpoint) Result() error {
-	<-e.started.C()
-	return e.outcome
-}
-
 // Dialling says whether a dial over a kernel socket has begun, or has been.
 func (e *Endpoint) Dialling() bool { return e.stopDial.Load() != nil }
-
-// Final are the counters of the end. After Done.
-func (e *Endpoint) Final() Counters { return e.final }
-
-// Snapshot returns the counters of now.
-func (e *Endpoint) Snapshot() Counters { return e.snapshot(e.Connection.Load()) }

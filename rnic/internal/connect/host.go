@@ -115,8 +115,8 @@ func (h *Host) dropConnection(c *Connection) {
 	h.connections[n], h.connections = nil, h.connections[:n]
 }
 
-// live are the connections that have not ended.
-func (h *Host) live() []*Connection {
+// Live are the connections that have not ended.
+func (h *Host) Live() []*Connection {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.connections)
@@ -224,8 +224,8 @@ func callFor[T any](ctx context.Context, h *Host, p *PollerState,
 	}
 }
 
-// order submits fn and waits while the control ring is full. The Poller must be turning.
-func order(submit func(func()) error, fn func()) error {
+// Order submits fn and waits while the control ring is full. The Poller must be turning.
+func Order(submit func(func()) error, fn func()) error {
 	for {
 		err := submit(fn)
 		if !errors.Is(err, stack.ErrBusy) {

@@ -13,7 +13,7 @@ import (
 // toStream has the transport give the connection back as soon as the Reply is out.
 func (c *Connection) toStream() {
 	c.phase = phaseToStream
-	c.setTimer(timerHandBack, lingerTimeout)
+	c.setTimer(timerHandBack, LingerTimeout)
 	if len(c.out) == 0 {
 		c.Transport.GiveBack()
 		return

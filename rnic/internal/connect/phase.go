@@ -76,18 +76,18 @@ const (
 
 // Time-outs of a connection.
 const (
-	requestTimeout = 10 * time.Second // a Responder waits for the Request, and for its ULP's decision
+	RequestTimeout = 10 * time.Second // a Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // an Initiator waits for the Reply
 	// a Responder waits for the message that a peer-to-peer Initiator owes
 	rtrTimeout    = 10 * time.Second
-	lingerTimeout = 3 * time.Second // after a Terminate or a rejection, in all
+	LingerTimeout = 3 * time.Second // after a Terminate or a rejection, in all
 	// Connect, when its context has ended, waits for the connection's end
 	abortTimeout = time.Second
-	// rejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses
+	// RejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses
 	// what the Reply says when our FIN comes with it.
-	rejectedTimeout = 250 * time.Millisecond
-	// closeTimeout is how long an orderly end waits without progress, unless Param.UserTimeout says
+	RejectedTimeout = 250 * time.Millisecond
+	// CloseTimeout is how long an orderly end waits without progress, unless Param.UserTimeout says
 	// otherwise: as long as TCP tries, here and at the peer. What either TCP sends again is not
 	// seen here, and R2 is at least 100 s (RFC 9293 section 3.8.3, SHLD-11).
-	closeTimeout = 100 * time.Second
+	CloseTimeout = 100 * time.Second
 )

@@ -38,7 +38,7 @@ func RefusalOf(err error) Refusal {
 		return RefusedDialect
 	case errors.Is(err, ErrStartupTimeout):
 		return RefusedTimeout
-	case errors.Is(err, errUndecided):
+	case errors.Is(err, ErrUndecided):
 		return RefusedUndecided
 	case errors.Is(err, stack.ErrGaveWay):
 		return RefusedGaveWay

@@ -34,7 +34,7 @@ func (e *Endpoint) LetSend(how uint32) error {
 	// else joinAccepted opens it: whichever of the two looks second sees the other
 	if c := e.Connection.Load(); c != nil {
 		// a stopped Poller has ended the connection already
-		_ = order(c.Transport.Submit, func() { e.sendFirst(c) })
+		_ = Order(c.Transport.Submit, func() { e.sendFirst(c) })
 		e.host.Turn()
 	}
 	return nil

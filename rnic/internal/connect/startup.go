@@ -41,7 +41,7 @@ func (c *Connection) Established() {
 	default:
 		c.phase = phaseRequest
 		c.Transport.Silent()
-		c.setTimer(timerFrame, requestTimeout)
+		c.setTimer(timerFrame, RequestTimeout)
 	}
 }
 
@@ -266,7 +266,7 @@ func (c *Connection) requestedImmediate() {
 // decide offers the connection to the ULP.
 func (c *Connection) decide(f mpa.Frame) {
 	c.phase = phaseDecide
-	c.setTimer(timerDecision, requestTimeout)
+	c.setTimer(timerDecision, RequestTimeout)
 	if err := c.Responder.Offer(c, f); err != nil {
 		c.Host.Refuse(RefusedBacklog)
 		c.Fail(err)
@@ -428,8 +428,8 @@ func (c *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 	}
 	if keep {
 		if c.early != nil && len(c.early.pieces) > 0 {
-			c.Fail(errPipelined)
-			return errPipelined
+			c.Fail(ErrPipelined)
+			return ErrPipelined
 		}
 		f := rejection(req, private)
 		c.recordReply(f)
@@ -461,12 +461,12 @@ func (c *Connection) recordReply(f mpa.Frame) {
 }
 
 // refuse sends a rejecting Reply. The connection is closed when the peer closes its half, or after
-// rejectedTimeout.
+// RejectedTimeout.
 func (c *Connection) refuse(f mpa.Frame) {
 	c.recordReply(f)
 	c.put(&f)
 	c.phase = phaseRejecting
-	c.setTimer(timerRejected, rejectedTimeout)
+	c.setTimer(timerRejected, RejectedTimeout)
 	c.Transport.Send()
 }
 

@@ -117,5 +117,5 @@ func (q *Engine) complete(to *CQ, wr *wq.WQE, n uint32, st wq.Status) {
 	if wr.Op == wq.OpRecv {
 		q.posted.Add(-1) // first: an application that has polled this may post another
 	}
-	to.push(c)
+	to.Push(c)
 }

@@ -9,7 +9,7 @@ import (
 //
 //	Terminate | Requests of the peer, one slot each | Atomic Responses, one slot each
 const (
-	requestsAt   = terminateLenMax
+	requestsAt   = TerminateLenMax
 	requestSlot  = 64 // octets; the longest Request has 52
 	responseSlot = 16 // octets; an Atomic Response has 12
 )

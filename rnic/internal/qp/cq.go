@@ -32,10 +32,10 @@ func (q *CQ) Init(ring *mem.MPSC[wq.CQE], depth int) {
 // that completes the request. It has room for any number.
 func (q *CQ) InitSink(sink func(wq.CQE)) { q.sink = sink }
 
-// reserve promises n entries, all or none. A reservation that is refused takes no entry even for a
+// Reserve promises n entries, all or none. A reservation that is refused takes no entry even for a
 // moment: otherwise a smaller one of another goroutine, for which there is room, could be refused
 // meanwhile, and for a shared receive buffer that ends the stream. Any goroutine.
-func (q *CQ) reserve(n int64) bool {
+func (q *CQ) Reserve(n int64) bool {
 	if q.sink != nil {
 		return true
 	}
@@ -53,8 +53,8 @@ func (q *CQ) reserve(n int64) bool {
 // unreserve gives n entries back. Any goroutine.
 func (q *CQ) unreserve(n int64) { q.reserved.Add(-n) }
 
-// push publishes a completion whose entry was reserved. Packet path.
-func (q *CQ) push(c wq.CQE) {
+// Push publishes a completion whose entry was reserved. Packet path.
+func (q *CQ) Push(c wq.CQE) {
 	if q.sink != nil {
 		q.sink(c)
 		return

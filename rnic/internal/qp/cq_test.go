@@ -46,7 +46,7 @@ func TestCQReserveOracle(t *testing.T) {
 	for range 20000 {
 		switch rng.IntN(4) {
 		case 0, 1:
-			ok := q.reserve(1)
+			ok := q.Reserve(1)
 			require.Equal(t, promised+waiting < depth, ok)
 			if ok {
 				promised++
@@ -57,7 +57,7 @@ func TestCQReserveOracle(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					q.unreserve(1)
 				} else {
-					q.push(wq.CQE{})
+					q.Push(wq.CQE{})
 					waiting++
 				}
 			}
@@ -73,9 +73,9 @@ func TestCQReserveOracle(t *testing.T) {
 // A completion without a promised entry is this package's mistake, not to be lost in silence.
 func TestCQPushWithoutReservation(t *testing.T) {
 	q := newCQ(2)
-	q.push(wq.CQE{})
-	q.push(wq.CQE{})
-	require.Panics(t, func() { q.push(wq.CQE{}) })
+	q.Push(wq.CQE{})
+	q.Push(wq.CQE{})
+	require.Panics(t, func() { q.Push(wq.CQE{}) })
 }
 
 // A run that does not fit takes no room from others, not for a moment: a shared receive buffer that
@@ -83,13 +83,13 @@ func TestCQPushWithoutReservation(t *testing.T) {
 func TestRefusedReservationsTakeNothing(t *testing.T) {
 	const tries = 1_000_000
 	cq := newCQ(16)
-	require.True(t, cq.reserve(8))
+	require.True(t, cq.Reserve(8))
 	q := &Engine{Config: Config{RecvDepth: 16}}
 	require.True(t, q.postable(8))
 	refused := 0
-	aside(func() { cq.reserve(16); q.postable(16) }, func() {
+	aside(func() { cq.Reserve(16); q.postable(16) }, func() {
 		for range tries {
-			if cq.reserve(1) {
+			if cq.Reserve(1) {
 				cq.unreserve(1)
 			} else {
 				refused++

@@ -26,12 +26,12 @@ var (
 var (
 	ErrCQOverflow = errors.New(
 		"rnic: completion queue overflow: no place for the completion of a shared receive buffer")
-	errLocalRange = errors.New(
+	ErrLocalRange = errors.New(
 		"rnic: a posted local range is not registered for this, or was revoked")
 	errRefused     = errors.New("rnic: a work request that cannot be carried out")
 	errUnreachable = errors.New(
 		"rnic: registered memory was unmapped, protected, or its file cut shorter")
-	errLocalInvalidate = errors.New(
+	ErrLocalInvalidate = errors.New(
 		"rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
 	errBadResponse = errors.New("rnic: a Response matches no Read")
 )

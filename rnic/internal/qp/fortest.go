@@ -3,31 +3,9 @@ package qp
 import (
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/rdmap"
 )
 
 // What only tests of other packages use.
-
-const (
-	PendingMin      = pendingMin
-	TerminateLenMax = terminateLenMax
-	RTRSTag         = rtrSTag
-	EntriesMoreMax  = entriesMoreMax
-)
-
-var (
-	ErrLocalRange      = errLocalRange
-	ErrLocalInvalidate = errLocalInvalidate
-)
-
-// TerminateFor is the Terminate that an error becomes.
-func TerminateFor(err error) rdmap.Terminate { return terminateFor(err) }
-
-// Reserve promises n entries, as a posting call does.
-func (q *CQ) Reserve(n int64) bool { return q.reserve(n) }
-
-// Push publishes a completion whose entry was reserved, as an Engine does.
-func (q *CQ) Push(c wq.CQE) { q.push(c) }
 
 // Promised is the number of entries that are reserved, including those that wait to be polled.
 func (q *CQ) Promised() int64 { return q.reserved.Load() }

@@ -19,7 +19,7 @@ func (q *Engine) takeShared(msn uint32) bool {
 			return true
 		}
 	}
-	if !q.RecvCQ.reserve(n) {
+	if !q.RecvCQ.Reserve(n) {
 		if s.left.Load() < n {
 			return true
 		}

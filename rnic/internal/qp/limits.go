@@ -16,9 +16,9 @@ const (
 )
 
 const (
-	// pendingMin bounds the messages that are placed and wait for earlier octets. With large
+	// PendingMin bounds the messages that are placed and wait for earlier octets. With large
 	// segments the bound is higher.
-	pendingMin = 1024
+	PendingMin = 1024
 	// pendingFull is how many engines of one goroutine may have so many at the same time, three
 	// quarters of them those of one peer. Octets ahead of a gap are refused to those that come too
 	// late, and their peers send them again.
@@ -33,13 +33,13 @@ const (
 	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
 	// of these, those that the segment, or what it joins, has the beginning or the end of
 	roomEnds = 4
-	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28
+	// TerminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28
 	// copied headers, rounded up.
-	terminateLenMax = 64
+	TerminateLenMax = 64
 )
 
 // pendingMax is how many messages of an engine may wait for earlier octets.
-func pendingMax(emss int) int { return max(pendingMin, 2*(emss/fpduLenMin+roomSpare)) }
+func pendingMax(emss int) int { return max(PendingMin, 2*(emss/fpduLenMin+roomSpare)) }
 
 // RingSize is how many slots a ring for n entries has: a power of two, at least 2 (mem.MPSC).
 func RingSize(n int) int { return max(2, ceilPow2(n)) }
@@ -51,6 +51,6 @@ func ceilPow2(n int) int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// rtrSTag is the STag of an RTR message that has one. It names nothing, but it is not 0, which some
+// RTRSTag is the STag of an RTR message that has one. It names nothing, but it is not 0, which some
 // adapters refuse.
-const rtrSTag = 1
+const RTRSTag = 1

@@ -22,7 +22,7 @@ func (q *Engine) MayAsk(op wq.Opcode) error {
 // PostSend reserves a completion and queues a request of the send queue, with its list or its
 // inline octets.
 func (q *Engine) PostSend(w *wq.WQE, list []wq.SGE, inline []byte) error {
-	if !q.SendCQ.reserve(1) {
+	if !q.SendCQ.Reserve(1) {
 		return ErrCQFull
 	}
 	if !pushWork(q.SQ, w, list, inline) {
@@ -36,7 +36,7 @@ func (q *Engine) PostSend(w *wq.WQE, list []wq.SGE, inline []byte) error {
 // returns how many. With none, PostSend says why.
 func (q *Engine) PostSends(run []wq.WQE) int {
 	n := min(len(run), q.SQ.Cap())
-	if n < 2 || !q.SendCQ.reserve(int64(n)) {
+	if n < 2 || !q.SendCQ.Reserve(int64(n)) {
 		return 0
 	}
 	if !q.SQ.PushAll(run[:n]) {
@@ -48,7 +48,7 @@ func (q *Engine) PostSends(run []wq.WQE) int {
 
 // PostRecv queues a receive buffer.
 func (q *Engine) PostRecv(w *wq.WQE, list []wq.SGE) error {
-	if !q.RecvCQ.reserve(1) {
+	if !q.RecvCQ.Reserve(1) {
 		return ErrCQFull
 	}
 	if !q.postable(1) {
@@ -62,7 +62,7 @@ func (q *Engine) PostRecv(w *wq.WQE, list []wq.SGE) error {
 // PostRecvs is PostSends for receive buffers.
 func (q *Engine) PostRecvs(run []wq.WQE) int {
 	n := len(run)
-	if n < 2 || !q.RecvCQ.reserve(int64(n)) {
+	if n < 2 || !q.RecvCQ.Reserve(int64(n)) {
 		return 0
 	}
 	if !q.postable(int32(n)) {

@@ -65,7 +65,7 @@ func TestWhatCompletes(t *testing.T) {
 	} {
 		q := &Engine{Config: Config{Number: 9}}
 		cq := newCQ(1)
-		require.True(t, cq.reserve(1))
+		require.True(t, cq.Reserve(1))
 		q.posted.Store(3)
 		q.complete(cq, &tc.wr, 7, tc.st)
 		var want []wq.CQE

@@ -93,7 +93,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.rx.Init(mc)
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
 	r.termQ.Init(1)
-	r.termQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), Len: terminateLenMax})
+	r.termQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), Len: TerminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ,
 		rdmap.QNAtomic: nil}
 	// Without IRD there is no queue for Requests. A Responder that has agreed to a Read as RTR

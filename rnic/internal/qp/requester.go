@@ -62,7 +62,7 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 	a.outstanding.init(max(1, ord))
 	a.sinks = sinks{places: make([]uint32, len(a.outstanding.slots))}
 	if rtr {
-		a.begin(outstanding{startup: true, sink: rtrSTag, msn: 1})
+		a.begin(outstanding{startup: true, sink: RTRSTag, msn: 1})
 	}
 	if a.ord = ord; ord == 0 {
 		return
@@ -236,7 +236,7 @@ func (q *Engine) completeSent(w *sentRequest, st wq.Status) {
 	if st == wq.Success {
 		c.Len, c.Original = w.n, w.original
 	}
-	q.SendCQ.push(c)
+	q.SendCQ.Push(c)
 }
 
 // PeerEnds tells that the peer has closed its half, so that no more Responses come. The result says

@@ -29,11 +29,11 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	switch kind {
 	case mpa.RTRWrite:
 		h := rdmap.OpWrite.Header(s.version)
-		h.STag = rtrSTag
+		h.STag = RTRSTag
 		s.owe(ddp.Message{Header: h}, nil)
 	case mpa.RTRRead:
 		body := make([]byte, rdmap.ReadRequestLen)
-		r := rdmap.ReadRequest{SinkSTag: rtrSTag, SrcSTag: rtrSTag}
+		r := rdmap.ReadRequest{SinkSTag: RTRSTag, SrcSTag: RTRSTag}
 		r.Put(body)
 		s.owe(ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}, body)
 	case mpa.RTRSend:

@@ -402,12 +402,12 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 // connection: a message that was begun cannot be finished without its octets.
 func (q *Engine) localError(st wq.Status) {
 	s := &q.send
-	err := errLocalRange
+	err := ErrLocalRange
 	switch {
 	case q.recv.lost != nil:
 		err = q.recv.lost
 	case s.wr.Op == wq.OpLocalInvalidate:
-		err = errLocalInvalidate
+		err = ErrLocalInvalidate
 	case st != wq.LocalProtection:
 		err = errRefused
 	}

@@ -8,8 +8,8 @@ import (
 // What does not fit into a WQE is in entries that follow it. The consumer sees them together with
 // it (mem.MPSC.PushAll); only the posting call reads the application's slices.
 
-// entriesMoreMax is how many entries follow the WQE of the longest list, or inline data.
-const entriesMoreMax = max((SGEMaxLimit-1+wq.RangesPerEntry-1)/wq.RangesPerEntry,
+// EntriesMoreMax is how many entries follow the WQE of the longest list, or inline data.
+const EntriesMoreMax = max((SGEMaxLimit-1+wq.RangesPerEntry-1)/wq.RangesPerEntry,
 	InlineMaxLimit/wq.EntryLen)
 
 // EntriesFor is how many entries a ring needs for depth requests, each as long as the limits allow.
@@ -24,7 +24,7 @@ func pushWork(ring *mem.MPSC[wq.WQE], w *wq.WQE, list []wq.SGE, inline []byte) b
 	if len(list) == 0 && len(inline) == 0 {
 		return ring.Push(*w)
 	}
-	var run [1 + entriesMoreMax]wq.WQE
+	var run [1 + EntriesMoreMax]wq.WQE
 	run[0] = *w
 	n := 1
 	for ; len(list) > 0; n++ {
