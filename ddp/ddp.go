@@ -18,6 +18,6 @@
 // allocates after Init, or reads a clock.
 //
 // Limits: a message is shorter than 2^32 octets, a ULPDU is at most 64768 octets (MPA), a
-// Segmenter counts MSNs for QueuesMax queue numbers. As section 7.2 allows, a Stream does not
+// Segmenter counts MSNs for queuesMax queue numbers. As section 7.2 allows, a Stream does not
 // verify that every octet of a message arrived: the byte stream is complete.
 package ddp

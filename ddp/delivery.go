@@ -9,7 +9,7 @@ type Delivered struct {
 	Buffer RecvBuffer     // untagged
 	List   []wq.SGE       // of a buffer that is a list. The Queue's own, good until the next Post
 	End    uint64         // stream position after its last segment
-	Aside  [AsideLen]byte // the message's octets, if PlaceAside has taken it
+	Aside  [asideLen]byte // the message's octets, if PlaceAside has taken it
 }
 
 // SegmentLen is the ULPDU length of the message's last segment: what a Terminate about this message

@@ -36,5 +36,5 @@ func TestStartInPlace(t *testing.T) {
 		b.StartUntagged(0, 0x43, 0, 0)
 		same()
 	}
-	require.Panics(t, func() { b.StartUntagged(QueuesMax, 0, 0, 1) })
+	require.Panics(t, func() { b.StartUntagged(queuesMax, 0, 0, 1) })
 }

@@ -4,7 +4,7 @@ package ddp
 type pendingMessage struct {
 	header Header // of the last segment
 	len    uint32 // Delivered.Len
-	aside  [AsideLen]byte
+	aside  [asideLen]byte
 }
 
 // pendingRef orders messages without moving them.

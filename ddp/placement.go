@@ -73,16 +73,16 @@ func (s *Stream) Place(start, end uint64, n int, pieces [][]byte, need mem.Acces
 	return s.placeUntagged(start, end, n, pieces)
 }
 
-// AsideLen is the length of a message that PlaceAside takes.
-const AsideLen = 8
+// asideLen is the length of a message that PlaceAside takes.
+const asideLen = 8
 
-// PlaceAside is Place for an Untagged message of one segment with AsideLen octets that do not
+// PlaceAside is Place for an Untagged message of one segment with asideLen octets that do not
 // belong into the buffer of its MSN, as RDMAP's Immediate Data: the octets stay in the Stream and
 // come in Delivered.Aside. The buffer is used up, and nothing of it is looked at or written. It
 // panics when the segment in hand is not such a message.
 func (s *Stream) PlaceAside(start, end uint64, n int, pieces [][]byte) *Error {
 	h := &s.header
-	if h.Tagged || !h.Last || h.MO != 0 || n != UntaggedLen+AsideLen {
+	if h.Tagged || !h.Last || h.MO != 0 || n != UntaggedLen+asideLen {
 		panic("ddp: PlaceAside of another message")
 	}
 	q := s.queues[h.QN]
@@ -97,8 +97,8 @@ func (s *Stream) PlaceAside(start, end uint64, n int, pieces [][]byte) *Error {
 		slot.aside = true
 		q.note(slot, h, end)
 		s.stats.Segments++
-		s.stats.Octets += AsideLen
-		if m := s.whole(end, AsideLen); m != nil {
+		s.stats.Octets += asideLen
+		if m := s.whole(end, asideLen); m != nil {
 			copyPieces(m.aside[:], UntaggedLen, pieces)
 		}
 	case slot.lastEnd == end:

@@ -596,13 +596,13 @@ func TestPlaceAside(t *testing.T) {
 	for i, d := range k.delivered(k.pos) {
 		require.Equal(t, uint64(i+1), d.Buffer.ID)
 		require.Equal(t, fmt.Sprint("octets ", i+1), string(d.Aside[:]))
-		require.EqualValues(t, AsideLen, d.Len)
+		require.EqualValues(t, asideLen, d.Len)
 	}
 	require.Equal(t, before, mr.Bytes())
 	require.Equal(t, 0, k.queues[0].Posted())
-	require.Equal(t, Stats{Segments: 3, Octets: 3 * AsideLen}, k.stream.Stats())
+	require.Equal(t, Stats{Segments: 3, Octets: 3 * asideLen}, k.stream.Stats())
 	require.Equal(t, &Error{Type: TypeUntagged, Code: CodeNoBuffer, Header: untagged(0, 4, 0, true),
-		SegmentLen: UntaggedLen + AsideLen},
+		SegmentLen: UntaggedLen + asideLen},
 		aside(k, 4, "octets 4"))
 
 	// a segment of a Send in the same buffer, before and after

@@ -1,8 +1,8 @@
 package ddp
 
-// QueuesMax is how many queue numbers a Segmenter counts MSNs for: RDMAP uses 0 to 2, its atomics
+// queuesMax is how many queue numbers a Segmenter counts MSNs for: RDMAP uses 0 to 2, its atomics
 // 3.
-const QueuesMax = 4
+const queuesMax = 4
 
 // ulpduMax is the longest ULPDU that MPA carries (draft-ietf-rddp-mpa-01 section 3.2).
 const ulpduMax = 64768
@@ -29,7 +29,7 @@ type Segmenter struct {
 	off     uint32 // first octet not yet cut
 	active  bool
 	version uint8
-	msn     [QueuesMax]uint32 // of the next message
+	msn     [queuesMax]uint32 // of the next message
 }
 
 // Init readies the Segmenter for a new stream. version is the DV of every segment of it.
@@ -41,7 +41,7 @@ func (s *Segmenter) Init(version uint8) {
 }
 
 // Start begins a message; an untagged one takes the next MSN of its queue. It panics while a
-// message is Active and on a queue number of QueuesMax or more.
+// message is Active and on a queue number of queuesMax or more.
 func (s *Segmenter) Start(m Message) {
 	if s.active {
 		panic("ddp: Segmenter.Start before the last segment of the previous message")
@@ -52,7 +52,7 @@ func (s *Segmenter) Start(m Message) {
 	if m.Header.Tagged {
 		return
 	}
-	if m.Header.QN >= QueuesMax {
+	if m.Header.QN >= queuesMax {
 		panic("ddp: Segmenter.Start with a queue number out of range")
 	}
 	s.header.MSN = s.msn[m.Header.QN]
@@ -65,7 +65,7 @@ func (s *Segmenter) StartUntagged(qn uint32, ulp uint8, ulp32, n uint32) {
 	if s.active {
 		panic("ddp: Segmenter.StartUntagged before the last segment of the previous message")
 	}
-	if qn >= QueuesMax {
+	if qn >= queuesMax {
 		panic("ddp: Segmenter.StartUntagged with a queue number out of range")
 	}
 	h := &s.header
@@ -105,9 +105,6 @@ func (s *Segmenter) Rest() (off, n uint32) { return s.off, s.len - s.off }
 func (s *Segmenter) NextLen(mulpdu int) int {
 	return s.header.Len() + s.payloadLen(mulpdu)
 }
-
-// NextIsLast says whether the next segment under mulpdu will be the message's last.
-func (s *Segmenter) NextIsLast(mulpdu int) bool { return s.payloadLen(mulpdu) == int(s.len-s.off) }
 
 // Next cuts the next segment: its header, and the place of its payload in the message, octets [off,
 // off+n). The message ends when h.Last. The header is the Segmenter's own, to be read before its

@@ -106,13 +106,13 @@ func TestSegmenterProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var s Segmenter
 	s.Init(1)
-	var sent [QueuesMax]uint32
+	var sent [queuesMax]uint32
 	for range 500 {
 		m := Message{Len: rng.Uint32N(20000)}
 		if rng.IntN(4) == 0 {
 			m.Len = rng.Uint32N(3)
 		}
-		m.Header = Header{ULP: uint8(rng.Uint32()), ULP32: rng.Uint32(), QN: rng.Uint32N(QueuesMax)}
+		m.Header = Header{ULP: uint8(rng.Uint32()), ULP32: rng.Uint32(), QN: rng.Uint32N(queuesMax)}
 		if rng.IntN(2) == 0 {
 			m.Header = Header{Tagged: true, ULP: uint8(rng.Uint32()), STag: 77, TO: rng.Uint64() >> 1}
 		} else {
@@ -202,7 +202,7 @@ func TestSegmenterMisuse(t *testing.T) {
 	s.Init(1)
 	require.Panics(t, func() { s.Next(1500) })
 	require.Panics(t, func() { s.NextLen(1500) })
-	require.Panics(t, func() { s.Start(untaggedMessage(QueuesMax, 1)) })
+	require.Panics(t, func() { s.Start(untaggedMessage(queuesMax, 1)) })
 	s.Init(1)
 	s.Start(untaggedMessage(0, 1))
 	require.Panics(t, func() { s.Start(untaggedMessage(0, 1)) })

@@ -82,8 +82,8 @@ func (a *Arena) LockErr() error { return a.lockErr }
 // punch holes, so it must be trusted with all of the arena.
 func (a *Arena) FD() int { return a.fd }
 
-// Remaining returns the octets not carved yet.
-func (a *Arena) Remaining() int { return len(a.mem) - a.carved }
+// remaining returns the octets not carved yet.
+func (a *Arena) remaining() int { return len(a.mem) - a.carved }
 
 // Carve takes the next n octets; the first one's address is a multiple of align, a power of two.
 // The octets are zero unless something wrote to Bytes. Not goroutine-safe. A *CarveError when the

@@ -23,11 +23,11 @@ func TestHeapArena(t *testing.T) {
 		require.Equal(t, -1, a.FD())
 		require.Empty(t, a.Fallback())
 		require.NoError(t, a.LockErr())
-		require.Equal(t, n, a.Remaining())
+		require.Equal(t, n, a.remaining())
 		require.NoError(t, a.Close())
 		require.NoError(t, a.Close())
 		require.Nil(t, a.Bytes())
-		require.Zero(t, a.Remaining())
+		require.Zero(t, a.remaining())
 	}
 	require.Panics(t, func() { Heap(-1) })
 }
@@ -42,20 +42,20 @@ func TestCarveProperty(t *testing.T) {
 		for range rapid.IntRange(1, 30).Draw(t, "pieces") {
 			n := rapid.IntRange(0, 3000).Draw(t, "n")
 			align := 1 << rapid.IntRange(0, 12).Draw(t, "align")
-			before := a.Remaining()
+			before := a.remaining()
 			b, err := a.Carve(n, align)
 			next := (size - before + align - 1) &^ (align - 1) // the base is page-aligned
 			if next+n > size {
 				var short *CarveError
 				require.ErrorAs(t, err, &short)
 				require.Equal(t, CarveError{Wanted: n, Align: align, Remaining: before}, *short)
-				require.Equal(t, before, a.Remaining())
+				require.Equal(t, before, a.remaining())
 				continue
 			}
 			require.NoError(t, err)
 			require.Len(t, b, n)
 			require.Equal(t, n, cap(b))
-			require.Equal(t, size-next-n, a.Remaining())
+			require.Equal(t, size-next-n, a.remaining())
 			for i := range b {
 				require.Zero(t, b[i], "octet handed out twice")
 				b[i] = 0xA5
@@ -73,7 +73,7 @@ func TestCarveRefusesNonsense(t *testing.T) {
 	require.Panics(t, func() { a.Carve(1, 0) })
 	require.Panics(t, func() { a.Carve(1, 3) })
 	require.Panics(t, func() { a.Carve(1, -8) })
-	require.Equal(t, 64, a.Remaining())
+	require.Equal(t, 64, a.remaining())
 }
 
 func TestErrorsAreOneLineWithTheCure(t *testing.T) {
@@ -137,7 +137,7 @@ func TestOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, address(raw)+4096, address(b))
 	require.EqualValues(t, 7, b[0])
-	require.Equal(t, 4096, a.Remaining())
+	require.Equal(t, 4096, a.remaining())
 	require.NoError(t, a.Close())
 	require.Nil(t, a.Bytes())
 	raw[4096] = 8 // still there

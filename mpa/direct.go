@@ -136,7 +136,7 @@ func (m Mode) damaged(begin uint64, b []byte) bool {
 		return true
 	}
 	if at := int(head - begin); len(b) >= at+HeaderLen &&
-		int(binary.BigEndian.Uint16(b[at:])) > MULPDUMax {
+		int(binary.BigEndian.Uint16(b[at:])) > mulpduMax {
 		return true
 	}
 	if !m.Markers {
@@ -156,7 +156,7 @@ type scanned uint8
 const (
 	partial  scanned = iota // not all of it is there
 	whole                   // all of it is there
-	oversize                // ULPDU_Length is above MULPDUMax
+	oversize                // ULPDU_Length is above mulpduMax
 )
 
 // scan looks at the FPDU that begins at begin, where b's octets stand.
@@ -167,7 +167,7 @@ func (m Mode) scan(begin uint64, b []byte) (f frame, st scanned) {
 		return f, partial
 	}
 	f.n = int(binary.BigEndian.Uint16(b[skip:]))
-	if f.n > MULPDUMax {
+	if f.n > mulpduMax {
 		return f, oversize
 	}
 	f.end = m.endOf(f.head, f.n)

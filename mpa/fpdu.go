@@ -11,7 +11,7 @@ package mpa
 // contentMax is the content of the largest FPDU, fpduMax the stream octets it takes at the worst
 // position.
 const (
-	contentMax = (HeaderLen+MULPDUMax+3)&^3 + CRCLen
+	contentMax = (HeaderLen+mulpduMax+3)&^3 + CRCLen
 	fpduMax    = contentMax + MarkerLen*(1+(contentMax+markerGap-1)/markerGap)
 )
 

@@ -52,10 +52,10 @@ func TestSizeOfFPDU(t *testing.T) {
 func TestLargestULPDU(t *testing.T) {
 	const most = 65535 - 60 - 60 - (6 + 3 + 4*128)
 	require.Equal(t, 64894, most)
-	require.Equal(t, most/128*128, MULPDUMax)
+	require.Equal(t, most/128*128, mulpduMax)
 	for _, mode := range allModes {
-		require.Equal(t, MULPDUMax, mode.MULPDU(65535))
-		f := mode.frameOf(0, MULPDUMax)
+		require.Equal(t, mulpduMax, mode.MULPDU(65535))
+		f := mode.frameOf(0, mulpduMax)
 		require.LessOrEqual(t, f.end, uint64(65535-60-60))
 		require.Equal(t, MULPDUMin, mode.MULPDU(64))
 	}
@@ -70,7 +70,7 @@ func TestULPDUsOfEverySize(t *testing.T) {
 	const emss = 1460
 	for _, mode := range allModes {
 		m := mode.MULPDU(emss)
-		for _, n := range []int{1, 2, 3, 128, m, m + 1, m + 4, 2 * m, MULPDUMax} {
+		for _, n := range []int{1, 2, 3, 128, m, m + 1, m + 4, 2 * m, mulpduMax} {
 			var s Sender
 			s.Init(mode)
 			u := ulpdu(n, n)
@@ -101,7 +101,7 @@ func TestReassemblyHoldsTheSmallestMULPDU(t *testing.T) {
 	require.Equal(t, least, s.Size(MULPDUMin))
 	for _, stride := range []int{128, 256, 2048} {
 		require.GreaterOrEqual(t, BufsMin(stride)*stride, fpduMax)
-		for _, n := range []int{MULPDUMin, MULPDUMax} {
+		for _, n := range []int{MULPDUMin, mulpduMax} {
 			st := streamOf(both, n, small)
 			r := newRig(t, rigConfig{Mode: both, Stride: stride, BufsMax: BufsMin(stride)}, st)
 			r.pos = 0

@@ -45,7 +45,7 @@ func TestInOrderAlwaysFindsRoom(t *testing.T) {
 	for _, stride := range []int{512, 1664, 2048, 9344} {
 		for extra := range 3 {
 			bufs := BufsMin(stride) + extra
-			s := streamOf(withCRC, MULPDUMax, MULPDUMax, 10)
+			s := streamOf(withCRC, mulpduMax, mulpduMax, 10)
 			r := newRig(t, rigConfig{Mode: withCRC, Stride: stride, BufsMax: bufs, PoolExtra: 4}, s)
 			r.pos = 0
 			// Beyond a gap: segments that do not touch, until one is refused.
@@ -225,7 +225,7 @@ func TestSharedScratch(t *testing.T) {
 
 // PiecesMax holds for the largest FPDU with markers in segments that cut it as often as can be.
 func TestPiecesMax(t *testing.T) {
-	s := streamOf(both, MULPDUMax)
+	s := streamOf(both, mulpduMax)
 	r := newRig(t, rigConfig{Mode: both, Stride: 256, BufsMax: BufsMin(256)}, s)
 	r.pos = 0
 	base := cap(r.recv.pieces)

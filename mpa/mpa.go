@@ -12,7 +12,7 @@
 // whose start is not yet known, are held: in the Bufs in which they arrived, and passed on in
 // pieces, not reassembled.
 //
-// Limits: a ULPDU has at most MULPDUMax octets; a Receiver holds at most ReceiverConfig.BufsMax
+// Limits: a ULPDU has at most mulpduMax octets; a Receiver holds at most ReceiverConfig.BufsMax
 // Bufs and RunsMax runs of octets beyond a gap. An octet beyond a limit is refused and counted, and
 // TCP retransmits it. Octets in order are never refused for lack of room (see held.go).
 package mpa
@@ -23,18 +23,18 @@ const (
 	HeaderLen     = 2 // ULPDU_Length
 	CRCLen        = 4
 	MULPDUMin     = 128   // RFC 5044 section 4.5: never below
-	MULPDUMax     = 64768 // draft-ietf-rddp-mpa-01 section 3.2: never above
+	mulpduMax     = 64768 // draft-ietf-rddp-mpa-01 section 3.2: never above
 )
 
 // Mode of one half-connection.
 type Mode struct{ Markers, CRC bool }
 
 // MULPDU is the largest ULPDU whose FPDU fits in emss octets wherever the markers fall, clamped to
-// MULPDUMin..MULPDUMax (RFC 5044 section 4.5, DECISIONS 21).
+// MULPDUMin..mulpduMax (RFC 5044 section 4.5, DECISIONS 21).
 func (m Mode) MULPDU(emss int) int {
 	n := emss - (HeaderLen + CRCLen + emss%4)
 	if m.Markers {
 		n -= MarkerLen * ((emss + MarkerSpacing - 1) / MarkerSpacing)
 	}
-	return min(max(n, MULPDUMin), MULPDUMax)
+	return min(max(n, MULPDUMin), mulpduMax)
 }

@@ -28,7 +28,7 @@ func (s *Sender) PlainHere() bool {
 // can be read: that took as long as a fourth of copying and CRC of 1428 octets.
 func (s *Sender) PutPlain(dst []byte, hi, lo uint64, payload []byte) int {
 	n := plainHead + len(payload)
-	if n > MULPDUMax || !s.PlainHere() {
+	if n > mulpduMax || !s.PlainHere() {
 		panic("mpa: ULPDU above 64768 octets, or PutPlain without CRC or across a marker")
 	}
 	size := int(s.mode.endOf(s.off, n) - s.off)

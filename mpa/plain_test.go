@@ -20,7 +20,7 @@ func TestPutPlainIsPut(t *testing.T) {
 		other.Init(m)
 		plain := 0
 		for range 4000 {
-			payload := ulpdu(r.IntN(1<<r.IntN(17))%(MULPDUMax-plainHead+1), r.IntN(1000))
+			payload := ulpdu(r.IntN(1<<r.IntN(17))%(mulpduMax-plainHead+1), r.IntN(1000))
 			hi, lo := r.Uint64(), r.Uint64()
 			head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, hi), lo)[:plainHead]
 			want, got := make([]byte, one.Size(plainHead+len(payload))),
@@ -57,6 +57,6 @@ func TestPutPlainRefuses(t *testing.T) {
 	var s Sender
 	s.Init(Mode{CRC: true})
 	require.True(t, s.PlainHere())
-	require.Panics(t, func() { s.PutPlain(make([]byte, 1<<17), 0, 0, make([]byte, MULPDUMax)) })
+	require.Panics(t, func() { s.PutPlain(make([]byte, 1<<17), 0, 0, make([]byte, mulpduMax)) })
 	require.Panics(t, func() { s.PutPlain(make([]byte, 30), 0, 0, make([]byte, 16)) })
 }

@@ -303,7 +303,7 @@ func (r *Receiver) wouldHold(off uint64, data []byte) bool {
 			return !g.land // a frame across one that was passed ends the stream
 		}
 		n := r.lengthAt(head, off, data)
-		if n > MULPDUMax {
+		if n > mulpduMax {
 			return false // so does this
 		}
 		if at = r.mode.frameOf(at, n).end; at > g.hi {

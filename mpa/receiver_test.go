@@ -186,7 +186,7 @@ func TestOversize(t *testing.T) {
 	}
 	// Whole in one segment, as a kernel socket may hand it over.
 	for _, mode := range allModes {
-		s := streamOf(mode, MULPDUMax+1)
+		s := streamOf(mode, mulpduMax+1)
 		r := newRig(t, rigConfig{Mode: mode, Stride: 80000}, s)
 		r.send(0, len(s.octets)).is(Done).want().failed(ErrMarker)
 	}
@@ -319,7 +319,7 @@ func TestBadCRCOutOfOrder(t *testing.T) {
 // req: D01-11.2.2-2
 func TestExtremeSizes(t *testing.T) {
 	for _, mode := range allModes {
-		s := streamOf(mode, MULPDUMax, 0, 1, MULPDUMax)
+		s := streamOf(mode, mulpduMax, 0, 1, mulpduMax)
 		for _, seg := range []int{140, 536, 1460} {
 			r := newRig(t, rigConfig{Mode: mode, BufsMax: BufsMin(2048)}, s)
 			for at := 0; at < len(s.octets); at += seg {

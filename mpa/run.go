@@ -358,7 +358,7 @@ func (r *Receiver) scanHeld(begin, hi uint64) (f frame, st scanned) {
 		return f, partial
 	}
 	n := int(binary.BigEndian.Uint16(r.field(head, HeaderLen)))
-	if n > MULPDUMax {
+	if n > mulpduMax {
 		return f, oversize
 	}
 	f = r.mode.frameOf(begin, n)

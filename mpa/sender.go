@@ -35,7 +35,7 @@ func (s *Sender) MULPDUHere(emss int) int {
 	size := uint64(emss &^ 3)
 	// in [off, off+size)
 	markers := (s.off+size+MarkerSpacing-1)/MarkerSpacing - (s.off+MarkerSpacing-1)/MarkerSpacing
-	return min(max(n, int(size-MarkerLen*markers)-HeaderLen-CRCLen), MULPDUMax)
+	return min(max(n, int(size-MarkerLen*markers)-HeaderLen-CRCLen), mulpduMax)
 }
 
 // Size is how many stream octets an FPDU with an n-octet ULPDU takes at the current position,
@@ -47,7 +47,7 @@ func (s *Sender) Size(n int) int {
 
 // Put writes the FPDU whose ULPDU is the concatenation of parts to dst (at least Size octets) and
 // returns its size. Copies payload once; allocates nothing; keeps neither dst nor parts. A ULPDU
-// above MULPDUMax or a dst that is too short is the caller's fault and panics.
+// above mulpduMax or a dst that is too short is the caller's fault and panics.
 //
 // Without CRC the field is there and zero (RFC 5044 section 7.1.1).
 func (s *Sender) Put(dst []byte, parts [][]byte) int {
@@ -55,7 +55,7 @@ func (s *Sender) Put(dst []byte, parts [][]byte) int {
 	for _, p := range parts {
 		n += len(p)
 	}
-	if n > MULPDUMax {
+	if n > mulpduMax {
 		panic("mpa: ULPDU above 64768 octets")
 	}
 	fpdu := dst[:len(dst):len(dst)][:s.Size(n)]

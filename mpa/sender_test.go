@@ -223,19 +223,19 @@ func TestMULPDUHereFillsTheSegment(t *testing.T) {
 	require.Positive(t, longer)
 	for _, off := range []uint64{0, 4, 508} {
 		s := Sender{mode: both, off: off}
-		require.Equal(t, MULPDUMax, s.MULPDUHere(65535))
+		require.Equal(t, mulpduMax, s.MULPDUHere(65535))
 	}
 }
 
 func TestPutPanics(t *testing.T) {
 	var s Sender
 	s.Init(both)
-	require.Panics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, MULPDUMax+1)}) })
+	require.Panics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, mulpduMax+1)}) })
 	require.Panics(t, func() {
 		s.Put(make([]byte, 10, 100), [][]byte{make([]byte, 4)})
 	}, "capacity is not room")
 	require.Zero(t, s.Offset())
-	require.NotPanics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, MULPDUMax)}) })
+	require.NotPanics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, mulpduMax)}) })
 }
 
 func TestPutDoesNotAllocate(t *testing.T) {

@@ -153,7 +153,7 @@ func TestSpareLetsAStreamEnd(t *testing.T) {
 	r := newShortage(t, withCRC, s)
 	r.send(100, 200).is(Kept)
 	r.leave(0)
-	s.octets[0], s.octets[1] = 0xff, 0xff // more than MULPDUMax
+	s.octets[0], s.octets[1] = 0xff, 0xff // more than mulpduMax
 	r.send(0, 100).is(Done)
 	require.Error(t, r.recv.Err())
 	require.Zero(t, r.recv.Stats().HeldBufs)

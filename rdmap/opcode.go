@@ -70,14 +70,14 @@ var opcodes = [opcodeMask + 1]opcodeInfo{
 
 func (op Opcode) info() *opcodeInfo { return &opcodes[op&opcodeMask] }
 
-// Valid says whether the opcode is assigned.
-func (op Opcode) Valid() bool { return op <= opcodeMask && op.info().valid }
+// valid says whether the opcode is assigned.
+func (op Opcode) valid() bool { return op <= opcodeMask && op.info().valid }
 
-// Tagged says which DDP model the opcode uses.
-func (op Opcode) Tagged() bool { return op.info().tagged }
+// tagged says which DDP model the opcode uses.
+func (op Opcode) tagged() bool { return op.info().tagged }
 
-// QN is the queue of an untagged opcode.
-func (op Opcode) QN() uint32 { return op.info().qn }
+// qn is the queue of an untagged opcode.
+func (op Opcode) qn() uint32 { return op.info().qn }
 
 // Invalidates says whether the message carries an STag to invalidate, in ddp.Header.ULP32.
 func (op Opcode) Invalidates() bool { return op.info().invalidates }
@@ -90,7 +90,7 @@ func (op Opcode) Solicited() bool { return op.info().solicited }
 
 // String is the name in RFC 5040 or 7306.
 func (op Opcode) String() string {
-	if !op.Valid() {
+	if !op.valid() {
 		return "reserved opcode"
 	}
 	return op.info().name
@@ -109,7 +109,7 @@ func ParseControl(b uint8) (version uint8, op Opcode) {
 // Header is the template of a message with this opcode: model, queue and control octet. STag and
 // TO, or the Invalidate STag of an opcode that has one, are for the caller to fill.
 func (op Opcode) Header(version uint8) ddp.Header {
-	return ddp.Header{Tagged: op.Tagged(), QN: op.QN(), ULP: Control(version, op)}
+	return ddp.Header{Tagged: op.tagged(), QN: op.qn(), ULP: Control(version, op)}
 }
 
 // Check validates what RFC 5040 section 7.2 demands of every incoming message: the version is the

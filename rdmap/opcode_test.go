@@ -55,14 +55,14 @@ func TestOpcodeTable(t *testing.T) {
 		11: {"Atomic Response", false, 3, false, false},
 	} {
 		op := Opcode(op)
-		require.Equal(t, want, row{op.String(), op.Tagged(), op.QN(), op.Invalidates(), op.Solicited()})
-		require.True(t, op.Valid())
+		require.Equal(t, want, row{op.String(), op.tagged(), op.qn(), op.Invalidates(), op.Solicited()})
+		require.True(t, op.valid())
 		require.Equal(t, op == 8 || op == 9, op.Immediate())
 		require.Equal(t, ddp.Header{Tagged: want.tagged, QN: want.qn, ULP: 0x40 | uint8(op)},
 			op.Header(1))
 	}
 	for op := Opcode(12); op != 0; op++ {
-		require.False(t, op.Valid(), "%d", op)
+		require.False(t, op.valid(), "%d", op)
 		require.Equal(t, "reserved opcode", op.String())
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// TerminateMax is the longest Terminate: control, segment length, untagged DDP header, Read Request
+// terminateMax is the longest Terminate: control, segment length, untagged DDP header, Read Request
 // header.
-const TerminateMax = terminateControlLen + segmentLengthLen + ddp.UntaggedLen + ReadRequestLen
+const terminateMax = terminateControlLen + segmentLengthLen + ddp.UntaggedLen + ReadRequestLen
 
 const (
 	terminateControlLen = 4 // 19 bits and 13 reserved
@@ -73,7 +73,7 @@ func (t *Terminate) addSegment(h *ddp.Header, segmentLen int) {
 	t.SegmentLen = uint16(min(max(segmentLen, 0), math.MaxUint16))
 }
 
-// Len is the encoded length, at most TerminateMax.
+// Len is the encoded length, at most terminateMax.
 func (t *Terminate) Len() int {
 	n := terminateControlLen
 	if t.HasSegmentLen || t.HasDDP {

@@ -63,7 +63,7 @@ func TestTerminateGolden(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			wire := unhex(t, c.wire)
 			require.Equal(t, len(wire), c.term.Len())
-			require.LessOrEqual(t, len(wire), TerminateMax)
+			require.LessOrEqual(t, len(wire), terminateMax)
 			out := make([]byte, len(wire))
 			for i := range out {
 				out[i] = 0xff
@@ -146,7 +146,7 @@ func TestTerminateThroughDDP(t *testing.T) {
 
 func TestTerminateAllocs(t *testing.T) {
 	e := &ddp.Error{Type: 1, Code: 1, Header: writeHeader, SegmentLen: 16}
-	var b [TerminateMax]byte
+	var b [terminateMax]byte
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		term := TerminateDDP(e)
 		term.Put(b[:])
@@ -169,7 +169,7 @@ func FuzzTerminate(f *testing.F) {
 		_ = term.String()
 		n := term.Len()
 		require.LessOrEqual(t, n, len(b))
-		require.LessOrEqual(t, n, TerminateMax)
+		require.LessOrEqual(t, n, terminateMax)
 		out := make([]byte, n)
 		term.Put(out)
 		in := append([]byte(nil), b[:n]...)

@@ -190,7 +190,7 @@ func BenchmarkParse(b *testing.B) {
 
 func BenchmarkPut(b *testing.B) {
 	x := transmitOf(&golden[2].seg)
-	buf := make([]byte, HeaderLenMax)
+	buf := make([]byte, headerLenMax)
 	b.ReportAllocs()
 	for b.Loop() {
 		x.Put(buf)

@@ -161,7 +161,7 @@ func (z *fuzzer) output(n int) {
 		if z.c.mtu.size != 0 && !t.Retransmit {
 			most = z.c.mssMax() - z.c.optionsLen()
 		}
-		if t.HeaderLen() > HeaderLenMax || t.Len > most || t.Len < 0 || t.Off < 0 {
+		if t.HeaderLen() > headerLenMax || t.Len > most || t.Len < 0 || t.Off < 0 {
 			z.t.Fatalf("%+v with EMSS %d", t, z.c.EMSS())
 		}
 		if t.Len > 0 && (t.Handle < z.released || t.Handle >= z.next) {

@@ -16,11 +16,11 @@ const (
 	CWR
 )
 
-// HeaderLenMin is the length of a header without options; HeaderLenMax with as many as the data
+// HeaderLenMin is the length of a header without options; headerLenMax with as many as the data
 // offset can say.
 const (
 	HeaderLenMin = 20
-	HeaderLenMax = 60
+	headerLenMax = 60
 )
 
 // Segment is a decoded segment. Payload octets stay with the caller.

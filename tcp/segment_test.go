@@ -68,14 +68,14 @@ func TestGoldenHeaders(t *testing.T) {
 		require.Equal(t, DropNone, Parse(wire, &seg), tt.name)
 		require.Equal(t, tt.seg, seg, tt.name)
 		x := transmitOf(&tt.seg)
-		b := bytes.Repeat([]byte{0xee}, HeaderLenMax)
+		b := bytes.Repeat([]byte{0xee}, headerLenMax)
 		if n := x.HeaderLen(); n != len(wire) {
 			t.Errorf("%s: HeaderLen %d, want %d", tt.name, n, len(wire))
 			continue
 		}
 		x.Put(b)
 		require.True(t, bytes.Equal(b[:len(wire)], wire), "%s: %x", tt.name, b)
-		require.True(t, bytes.Equal(b[len(wire):], bytes.Repeat([]byte{0xee}, HeaderLenMax-len(wire))),
+		require.True(t, bytes.Equal(b[len(wire):], bytes.Repeat([]byte{0xee}, headerLenMax-len(wire))),
 			"%s: %x", tt.name, b)
 	}
 }
@@ -258,7 +258,7 @@ func FuzzParse(f *testing.F) {
 		}
 		x := transmitOf(&s)
 		n := x.HeaderLen()
-		if n > HeaderLenMax {
+		if n > headerLenMax {
 			return // options that came once each, packed tighter than we write them
 		}
 		again := make([]byte, n)
@@ -274,12 +274,12 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A header whose data offset is the greatest there is, 15 words, has HeaderLenMax octets.
+// A header whose data offset is the greatest there is, 15 words, has headerLenMax octets.
 func TestLongestHeader(t *testing.T) {
-	b := bytes.Repeat([]byte{optNOP}, HeaderLenMax)
+	b := bytes.Repeat([]byte{optNOP}, headerLenMax)
 	b[12] = 15 << 4
 	var s Segment
-	if d := Parse(b, &s); d != DropNone || s.HdrLen != HeaderLenMax || s.Len != 0 {
+	if d := Parse(b, &s); d != DropNone || s.HdrLen != headerLenMax || s.Len != 0 {
 		t.Errorf("%v, header of %d octets, %d after it", d, s.HdrLen, s.Len)
 	}
 }

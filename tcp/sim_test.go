@@ -25,7 +25,7 @@ type simPacket struct {
 	at      int64
 	n       uint64 // sequence, for a stable order
 	to      *simHost
-	header  [HeaderLenMax]byte
+	header  [headerLenMax]byte
 	hdrLen  int
 	payload int
 	tos     uint8
@@ -124,7 +124,7 @@ func (h *simHost) send(t *Transmit) error {
 			s.marks++
 		}
 	}
-	if p.hdrLen > HeaderLenMax {
+	if p.hdrLen > headerLenMax {
 		return h.fail("header of %d octets", p.hdrLen)
 	}
 	t.Put(p.header[:p.hdrLen])

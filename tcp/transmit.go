@@ -21,7 +21,7 @@ type Transmit struct {
 	More int
 }
 
-// HeaderLen is the length of header and options, a multiple of 4, at most HeaderLenMax.
+// HeaderLen is the length of header and options, a multiple of 4, at most headerLenMax.
 func (t *Transmit) HeaderLen() int { return HeaderLenMin + t.Options.wireLen() }
 
 // Put writes HeaderLen octets to b; the checksum field is zero. URG is never set (RFC 9293 section

@@ -44,7 +44,7 @@ func (u *untimed) report(b *testing.B, size int) {
 
 // kernelSender has a kernel socket send UDP datagrams of one MTU each through the device, many per
 // system call (UDP_SEGMENT), from a goroutine of its own until the benchmark ends.
-func kernelSender(b *testing.B, pool *mem.Pool, q *Queue, mac [6]byte) {
+func kernelSender(b *testing.B, pool *mem.Pool, q *queue, mac [6]byte) {
 	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(b, err)
 	require.NoError(b, unix.SetsockoptInt(sock, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1472))

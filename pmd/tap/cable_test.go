@@ -31,7 +31,7 @@ type cable struct {
 	server   net.Conn
 	pool     *mem.Pool
 	ports    [2]*Port
-	ends     [2]*Queue
+	ends     [2]*queue
 	longest  int
 	unsummed uint64 // frames without a checksum
 	bad      uint64 // frames whose checksum could not be completed, of the first few
@@ -77,7 +77,7 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 		require.Equal(t, offload, p.Caps().TxChecksum && p.Caps().RxChecksum && p.Caps().TxSegment)
 		q, err := p.Open(0, c.pool)
 		require.NoError(t, err)
-		c.ends[i] = q.(*Queue)
+		c.ends[i] = q.(*queue)
 	}
 	go c.run()
 	t.Cleanup(func() {
@@ -245,7 +245,7 @@ func TestOffloadNeedsHeadroom(t *testing.T) {
 
 func TestSegmentWithoutChecksumPanics(t *testing.T) {
 	pool := newPool(t, 4, 1500)
-	q := &Queue{fd: -1, pool: pool, rxMax: 1522, txMax: 1522, vnet: true}
+	q := &queue{fd: -1, pool: pool, rxMax: 1522, txMax: 1522, vnet: true}
 	b := pool.Alloc()
 	pool.Desc(b).Len, pool.Desc(b).Flags = 100, mem.TxSegment
 	require.PanicsWithValue(t, "tap: frame asks for an offload that the port's Caps do not claim",

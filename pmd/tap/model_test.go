@@ -149,12 +149,12 @@ func pipe(t testing.TB) (ours, kernel int) {
 	return fds[0], fds[1]
 }
 
-func newQueue(t testing.TB, fd, bufs, mtu int) (*Queue, *mem.Pool) {
+func newQueue(t testing.TB, fd, bufs, mtu int) (*queue, *mem.Pool) {
 	pool := newPool(t, bufs, mtu)
-	p := &Port{mtu: mtu, vnet: true, fds: []int{fd}, queues: make([]*Queue, 1)}
+	p := &Port{mtu: mtu, vnet: true, fds: []int{fd}, queues: make([]*queue, 1)}
 	q, err := p.Open(0, pool)
 	require.NoError(t, err)
-	return q.(*Queue), pool
+	return q.(*queue), pool
 }
 
 // vnet is the header the kernel would give frame s.
@@ -240,7 +240,7 @@ func TestScatterIsSegmentation(t *testing.T) {
 	})
 }
 
-func wantSegments(t require.TestingT, q *Queue, pool *mem.Pool, bufs []mem.Buf, want []spec) {
+func wantSegments(t require.TestingT, q *queue, pool *mem.Pool, bufs []mem.Buf, want []spec) {
 	for len(want) > 0 {
 		n := q.Rx(bufs)
 		require.NotZero(t, n, "%d segments did not come: %+v", len(want), q.Counters())

@@ -37,7 +37,7 @@ func ofFlow(f []byte) bool {
 }
 
 // received polls for n frames of specs and completes their checksums.
-func received(t testing.TB, pool *mem.Pool, q *Queue, n int) (frames [][]byte) {
+func received(t testing.TB, pool *mem.Pool, q *queue, n int) (frames [][]byte) {
 	bufs := make([]mem.Buf, 8)
 	for deadline := time.Now().Add(5 * time.Second); len(frames) < n; {
 		require.True(t, time.Now().Before(deadline), "%d of %d frames came: %+v", len(frames), n,
@@ -225,12 +225,12 @@ func TestOffloadEndsWithThePort(t *testing.T) {
 		p, err := New(Config{Name: "rstay", NoOffload: no})
 		require.NoError(t, err)
 		pool := newPool(t, 64, 1500)
-		queue, err := p.Open(0, pool)
+		q, err := p.Open(0, pool)
 		require.NoError(t, err)
 		f := flows["IPv4"]
 		f.payload = someOctets[:f.size*10]
 		f.give(t, vnetSocket(t, p.Name()), f.size)
-		got := received(t, pool, queue.(*Queue), 10)
+		got := received(t, pool, q.(*queue), 10)
 		for i, part := range f.segments(f.size) {
 			want, start, offset := part.build()
 			require.True(t, pmd.CompleteChecksum(want, start, offset))
@@ -249,12 +249,12 @@ func TestQueues(t *testing.T) {
 	t.Cleanup(func() { _ = p.Close() })
 	require.Equal(t, 4, p.Caps().Queues)
 	var pools [4]*mem.Pool
-	var queues [4]*Queue
+	var queues [4]*queue
 	for i := range queues {
 		pools[i] = newPool(t, 64, 1500)
 		q, err := p.Open(i, pools[i])
 		require.NoError(t, err)
-		queues[i] = q.(*Queue)
+		queues[i] = q.(*queue)
 	}
 	_, err = p.Open(4, pools[0])
 	require.EqualError(t, err, "tap: rqueues: no queue 4; the device has 4")

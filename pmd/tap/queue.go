@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Queue moves frames through one descriptor of the device. All of its methods belong to one
+// queue moves frames through one descriptor of the device. All of its methods belong to one
 // goroutine.
-type Queue struct {
+type queue struct {
 	fd       int
 	pool     *mem.Pool
 	rxMax    int // longest frame that is no error
@@ -24,13 +24,13 @@ type Queue struct {
 	gather  gather
 }
 
-func (q *Queue) Counters() pmd.Counters { return q.counters }
+func (q *queue) Counters() pmd.Counters { return q.counters }
 
 // Interrupt implements pmd.Interrupter: a queue's descriptor is readable while frames wait.
-func (q *Queue) Interrupt() (fd int, ok bool) { return q.fd, true }
+func (q *queue) Interrupt() (fd int, ok bool) { return q.fd, true }
 
 // Arm implements pmd.Interrupter. There is nothing to switch.
-func (q *Queue) Arm(bool) {}
+func (q *queue) Arm(bool) {}
 
 // Rx reads waiting frames. With an empty pool they go on waiting in the kernel, which drops and
 // counts (tx_dropped of the device) once its queue is full.
@@ -39,7 +39,7 @@ func (q *Queue) Arm(bool) {}
 // there is one only when this Rx filled bufs or the pool was empty: a caller that goes on while
 // bursts come full, as a Poller does, leaves no frames. So pmd.Deadline does not speak of
 // them.
-func (q *Queue) Rx(bufs []mem.Buf) int {
+func (q *queue) Rx(bufs []mem.Buf) int {
 	if q.vnet {
 		return q.receive(bufs)
 	}
@@ -77,7 +77,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 
 // refuse counts a frame of n octets that is no frame of this device: longer than its MTU allows, as
 // when somebody raised the kernel side's, or no whole Ethernet header.
-func (q *Queue) refuse(n int) {
+func (q *queue) refuse(n int) {
 	if n > q.rxMax {
 		q.counters.RxTooLong++
 	} else {
@@ -89,7 +89,7 @@ func (q *Queue) refuse(n int) {
 // consecutive segments of a TCP flow leave in one system call, see gather. A frame that asks for an
 // offload that the Caps do not claim is the caller's bug, and so is TxSegment without TxChecksum:
 // panic.
-func (q *Queue) Tx(bufs []mem.Buf) int {
+func (q *queue) Tx(bufs []mem.Buf) int {
 	for n := 0; n < len(bufs); {
 		d := q.pool.Desc(bufs[n])
 		asked := d.Flags & (mem.TxChecksum | mem.TxSegment)
@@ -123,7 +123,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 
 // write sends frame, the first of bufs, and with it those that can be coalesced with it; it returns
 // how many.
-func (q *Queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
+func (q *queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
 	if !q.vnet {
 		return 1, writeFrame(q.fd, frame)
 	}

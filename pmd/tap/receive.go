@@ -8,7 +8,7 @@ import (
 // receive is Rx with a virtio_net_hdr: first what is left of a large frame, then what waits in the
 // kernel. It returns less than it was given room for only when neither has more, or the pool is
 // empty.
-func (q *Queue) receive(bufs []mem.Buf) int {
+func (q *queue) receive(bufs []mem.Buf) int {
 	s, c := &q.scatter, &q.cut
 	n := 0
 	for n < len(bufs) {
@@ -48,7 +48,7 @@ func (q *Queue) receive(bufs []mem.Buf) int {
 }
 
 // sort returns the frame of total octets that was read, if it is one; a large one it leaves to cut.
-func (q *Queue) sort(total int) mem.Buf {
+func (q *queue) sort(total int) mem.Buf {
 	s, c := &q.scatter, &q.cut
 	v := parseVnet(s.header())
 	if v.gsoType != vnetGSONone {
@@ -76,7 +76,7 @@ func (q *Queue) sort(total int) mem.Buf {
 }
 
 // large takes a frame to be cut, or drops it.
-func (q *Queue) large(v *vnetHeader, total int) {
+func (q *queue) large(v *vnetHeader, total int) {
 	s, c := &q.scatter, &q.cut
 	if total < 0 || total > segmentedMax {
 		q.refuse(total)
@@ -98,7 +98,7 @@ func (q *Queue) large(v *vnetHeader, total int) {
 }
 
 // giveBack frees what the queue holds.
-func (q *Queue) giveBack() {
+func (q *queue) giveBack() {
 	if !q.vnet {
 		return
 	}

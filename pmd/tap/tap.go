@@ -109,7 +109,7 @@ type Port struct {
 	mtu    int
 	vnet   bool
 	fds    []int    // one per queue
-	queues []*Queue // those opened
+	queues []*queue // those opened
 
 	control int      // a socket in the device's network namespace, for Trouble
 	link    *watcher // WatchLink's
@@ -119,7 +119,7 @@ type Port struct {
 
 var _ pmd.LinkWatcher = (*Port)(nil)
 var _ pmd.Troubled = (*Port)(nil)
-var _ pmd.Queue = (*Queue)(nil)
+var _ pmd.Queue = (*queue)(nil)
 
 // New creates the device, or attaches to it when it is there, in the network namespace of the
 // calling thread, and brings it up. It needs CAP_NET_ADMIN, or a persistent device that belongs to
@@ -139,7 +139,7 @@ func New(cfg Config) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Port{name: name, mtu: cfg.MTU, vnet: vnet, fds: fds, queues: make([]*Queue, cfg.Queues)}
+	p := &Port{name: name, mtu: cfg.MTU, vnet: vnet, fds: fds, queues: make([]*queue, cfg.Queues)}
 	if p.control, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, closeAfter(p, fmt.Errorf("tap: %s: %w", name, err))
 	}
@@ -204,7 +204,7 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 			"use a larger stride or a smaller MTU",
 			p.name, pool.Stride(), room, p.mtu, frameMax+1)
 	}
-	q := &Queue{fd: p.fds[i], pool: pool, rxMax: frameMax, txMax: frameMax, vnet: p.vnet}
+	q := &queue{fd: p.fds[i], pool: pool, rxMax: frameMax, txMax: frameMax, vnet: p.vnet}
 	if p.vnet {
 		if pool.Headroom() < mem.Headroom {
 			return nil, fmt.Errorf("tap: %s: Bufs have %d octets of headroom; offload needs %d: use more, "+

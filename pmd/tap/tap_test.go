@@ -34,14 +34,14 @@ func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	return pool
 }
 
-func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *Queue) {
+func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *queue) {
 	p, err := New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	pool := newPool(t, 64, p.Caps().MTU)
 	q, err := p.Open(0, pool)
 	require.NoError(t, err)
-	return p, pool, q.(*Queue)
+	return p, pool, q.(*queue)
 }
 
 // ip runs ip(8) in the test's network namespace.
@@ -56,7 +56,7 @@ func ip(t testing.TB, words string) {
 }
 
 // send puts one frame on the device.
-func send(t testing.TB, pool *mem.Pool, q *Queue, frame []byte) int {
+func send(t testing.TB, pool *mem.Pool, q *queue, frame []byte) int {
 	b := pool.Alloc()
 	require.NotEqual(t, mem.NoBuf, b)
 	pool.Desc(b).Len = uint32(len(frame))
@@ -67,7 +67,7 @@ func send(t testing.TB, pool *mem.Pool, q *Queue, frame []byte) int {
 }
 
 // poll receives until handle says that it has seen enough; it fails after five seconds.
-func poll(t testing.TB, pool *mem.Pool, q *Queue, handle func(frame []byte) bool) {
+func poll(t testing.TB, pool *mem.Pool, q *queue, handle func(frame []byte) bool) {
 	bufs := make([]mem.Buf, 8)
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
 		n := q.Rx(bufs)
@@ -504,7 +504,7 @@ func TestEmptyPoolLeavesFramesInTheKernel(t *testing.T) {
 
 func TestClosedDescriptorIsCounted(t *testing.T) {
 	pool := newPool(t, 4, 1500)
-	q := &Queue{fd: -1, pool: pool, rxMax: 1522, txMax: 1522}
+	q := &queue{fd: -1, pool: pool, rxMax: 1522, txMax: 1522}
 	require.Zero(t, q.Rx(make([]mem.Buf, 4)))
 	require.EqualValues(t, 1, q.Counters().RxErrors)
 	require.Equal(t, 1, send(t, pool, q, testFrame(60)))

@@ -49,7 +49,7 @@ func (s *poolPair) take(p *Port, pool *mem.Pool) error {
 // lend puts b, a frame of n octets, into the next cell of e's ring. False: the ring is full, or
 // there is no Buf for a copy. What is not ours to lend is copied: a Buf that was received, or that
 // is lent already.
-func (q *Queue) lend(e *egress, b mem.Buf, n int, d *mem.Desc) bool {
+func (q *queue) lend(e *egress, b mem.Buf, n int, d *mem.Desc) bool {
 	if e.ring.full(e.pending) {
 		return false
 	}
@@ -73,7 +73,7 @@ func (q *Queue) lend(e *egress, b mem.Buf, n int, d *mem.Desc) bool {
 }
 
 // borrow receives Bufs that were lent.
-func (q *Queue) borrow(r *ring, bufs []mem.Buf) int {
+func (q *queue) borrow(r *ring, bufs []mem.Buf) int {
 	q.giveBack(r)
 	q.takeBack(&q.port.out[0])
 	n := r.ready(len(bufs))
@@ -96,7 +96,7 @@ func (q *Queue) borrow(r *ring, bufs []mem.Buf) int {
 }
 
 // giveBack returns the Bufs that were freed here to their sender, whose ring has room for all.
-func (q *Queue) giveBack(r *ring) {
+func (q *queue) giveBack(r *ring) {
 	for n := q.pool.TakeReturned(q.back[:]); n > 0; n = q.pool.TakeReturned(q.back[:]) {
 		r.back.PushN(q.back[:n])
 	}
@@ -104,7 +104,7 @@ func (q *Queue) giveBack(r *ring) {
 
 // takeBack drops the device's hold of the Bufs that came back through e, and once the other end is
 // closed of those that it never received.
-func (q *Queue) takeBack(e *egress) {
+func (q *queue) takeBack(e *egress) {
 	back := e.ring.back
 	for n := back.PopN(q.back[:]); n > 0; n = back.PopN(q.back[:]) {
 		for _, b := range q.back[:n] {

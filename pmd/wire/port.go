@@ -72,7 +72,7 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	if err := p.pair.take(p, pool); err != nil {
 		return nil, err
 	}
-	q := &Queue{port: p, pool: pool, frameMax: p.caps.MTU + pmd.FrameOverhead}
+	q := &queue{port: p, pool: pool, frameMax: p.caps.MTU + pmd.FrameOverhead}
 	q.macHi, q.macLo = make([]uint32, len(p.out)), make([]uint16, len(p.out))
 	for k := range p.out {
 		mac := p.out[k].to.mac

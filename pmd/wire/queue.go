@@ -17,8 +17,8 @@ type Drops struct {
 	Switch uint64 // a switch's egress ring was full
 }
 
-// Queue is the one queue of a Port. All of its methods belong to one goroutine.
-type Queue struct {
+// queue is the one queue of a Port. All of its methods belong to one goroutine.
+type queue struct {
 	port     *Port
 	pool     *mem.Pool
 	frameMax int
@@ -32,16 +32,16 @@ type Queue struct {
 	back  [backBurst]mem.Buf // Bufs on their way back, either way
 }
 
-func (q *Queue) Counters() pmd.Counters { return q.counters }
+func (q *queue) Counters() pmd.Counters { return q.counters }
 
 // Drops of the frames this queue sent.
-func (q *Queue) Drops() Drops { return q.drops }
+func (q *queue) Drops() Drops { return q.drops }
 
 // Rx copies waiting frames into fresh Bufs. With an empty pool they go on waiting in their slots,
 // as in the descriptors of a NIC, until the sender finds the ring full.
 //
 // Without copying it hands out the Bufs themselves, and needs none.
-func (q *Queue) Rx(bufs []mem.Buf) int {
+func (q *queue) Rx(bufs []mem.Buf) int {
 	if q.port.pair != nil {
 		return q.borrow(q.port.in[0], bufs)
 	}
@@ -60,7 +60,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 }
 
 // drain takes up to len(bufs) frames from r.
-func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
+func (q *queue) drain(r *ring, bufs []mem.Buf) int {
 	want := r.ready(len(bufs))
 	if want == 0 {
 		return 0
@@ -87,7 +87,7 @@ func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
 // burst (TxFull); on a switch it costs the one receiver its copy (Drops.Switch), for a port that
 // sleeps must not stop those that do not. A frame that asks for an offload the Link was not made
 // with is the caller's bug: panic.
-func (q *Queue) Tx(bufs []mem.Buf) int {
+func (q *queue) Tx(bufs []mem.Buf) int {
 	out := q.port.out
 	for i := range out {
 		out[i].up = out[i].to.up.Load()
@@ -124,7 +124,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 }
 
 // forward puts one frame into every ring it belongs in. False: back-pressure, nothing was done.
-func (q *Queue) forward(b mem.Buf, frame []byte, d *mem.Desc) bool {
+func (q *queue) forward(b mem.Buf, frame []byte, d *mem.Desc) bool {
 	sent := false
 	for dst := q.route(frame); dst != 0; dst &= dst - 1 {
 		e := &q.port.out[bits.TrailingZeros32(dst)]
@@ -152,7 +152,7 @@ func (q *Queue) forward(b mem.Buf, frame []byte, d *mem.Desc) bool {
 }
 
 // put hands a frame to the ring of e. False: there is no room.
-func (q *Queue) put(e *egress, b mem.Buf, frame []byte, d *mem.Desc) bool {
+func (q *queue) put(e *egress, b mem.Buf, frame []byte, d *mem.Desc) bool {
 	if q.port.pair != nil {
 		return q.lend(e, b, len(frame), d)
 	}
@@ -161,7 +161,7 @@ func (q *Queue) put(e *egress, b mem.Buf, frame []byte, d *mem.Desc) bool {
 
 // route is the set of egresses for a frame: the port with its destination address, or all of them
 // for a group address and for one that no port has.
-func (q *Queue) route(frame []byte) uint32 {
+func (q *queue) route(frame []byte) uint32 {
 	all := uint32(1)<<len(q.port.out) - 1
 	if all == 1 || frame[0]&1 != 0 {
 		return all

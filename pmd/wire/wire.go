@@ -170,7 +170,7 @@ func (l *Link) Port(i int) *Port { return l.ports[i] }
 func defaultMAC(i int) [6]byte { return [6]byte{0x02, 0, 0, 0, 0, byte(i + 1)} }
 
 var _ pmd.Port = (*Port)(nil)
-var _ pmd.Queue = (*Queue)(nil)
+var _ pmd.Queue = (*queue)(nil)
 
 // checkPool says whether the Bufs of p hold every frame of the link.
 func checkPool(name string, p *mem.Pool, mtu int) error {

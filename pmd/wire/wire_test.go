@@ -19,7 +19,7 @@ type host struct {
 	t    testing.TB
 	port *Port
 	pool *mem.Pool
-	q    *Queue
+	q    *queue
 }
 
 func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
@@ -61,7 +61,7 @@ func newHosts(t testing.TB, cfg Config, bufs int) []*host {
 		h := &host{t: t, port: l.Port(i), pool: pools[i]}
 		q, err := h.port.Open(0, h.pool)
 		require.NoError(t, err)
-		h.q = q.(*Queue)
+		h.q = q.(*queue)
 		hosts = append(hosts, h)
 	}
 	return hosts
@@ -232,7 +232,7 @@ func TestPortThatIsDown(t *testing.T) {
 		a := &host{t: t, port: l.Port(0), pool: pools[0]}
 		q, err := a.port.Open(0, a.pool)
 		require.NoError(t, err)
-		a.q = q.(*Queue)
+		a.q = q.(*queue)
 		f := frame(l.Port(1).MAC(), a.port.MAC(), 1, 64)
 		require.Equal(t, 2, a.send(f, f))
 		require.Equal(t, Drops{Down: 2}, a.q.Drops())
@@ -240,7 +240,7 @@ func TestPortThatIsDown(t *testing.T) {
 		b := &host{t: t, port: l.Port(1), pool: pools[1]}
 		q, err = b.port.Open(0, b.pool)
 		require.NoError(t, err)
-		b.q = q.(*Queue)
+		b.q = q.(*queue)
 		require.Empty(t, b.recv(4))
 		require.Equal(t, 1, a.send(f))
 		require.Equal(t, [][]byte{f}, b.recv(4))
