@@ -30,8 +30,7 @@ type Options struct {
 	// os.Stderr.
 	Log     io.Writer
 	Version string // of the program, as status and metrics tell it
-	// Front, if set, may change the port.Config with which a port is opened: for tests, and for
-	// programs with more drivers.
+	// Front, if set, may change the port.Config with which a port is opened: for tests.
 	Front func(name string, cfg *port.Config)
 }
 

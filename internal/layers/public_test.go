@@ -16,7 +16,7 @@ import (
 
 // engine are the packages that are no public way to what this module does. The public ways are
 // rnic, rsocket and stream; what an embedder makes a Poller of: stack (its Config, Counters and
-// errors), pmd with its drivers and middleware, hugepages; and what tools share.
+// errors), pmd with its drivers, hugepages; and what tools share.
 var engine = []string{"internal/crc32c", "ddp", "internal/inet", "mem", "mpa",
 	"rdmap", "tcp", "internal/cc"}
 

@@ -1,0 +1,147 @@
+package layers
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// public says whether a user's program could, and may, import a package: programs, benchmarks and
+// what exists for tests are none of the library.
+func public(name string) bool {
+	switch folder(name) {
+	case "bench", "docs", "test":
+		return false
+	}
+	return !slices.Contains(strings.Split(name, "/"), "internal")
+}
+
+// exported are the names that a package's files, of all systems and tags, show to a user: those of
+// the package, and the methods of types that are exported themselves. It is empty for a program.
+func exported(dir fs.FS) (names []string, err error) {
+	files, err := fs.Glob(dir, "*.go")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	add := func(parts ...*ast.Ident) {
+		name := ""
+		for _, id := range parts {
+			if !id.IsExported() {
+				return
+			}
+			name += "." + id.Name
+		}
+		all[name[1:]] = true
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if f.Name.Name == "main" {
+			return nil, nil
+		}
+		for _, decl := range f.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					add(d.Name)
+				} else {
+					add(receiver(d.Recv.List[0].Type), d.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
+						add(s.Name)
+					case *ast.ValueSpec:
+						for _, id := range s.Names {
+							add(id)
+						}
+					}
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all)), nil
+}
+
+// receiver is the type of a method, T in T, *T and *T[K].
+func receiver(t ast.Expr) *ast.Ident {
+	switch x := t.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
+		return receiver(x.X)
+	}
+	return t.(*ast.Ident)
+}
+
+// A package that a user may import stands in README.md's table, with how many names it exports: a
+// new one, package or name, is there on purpose. All other packages are below an internal.
+func TestPublicPackages(t *testing.T) {
+	code, _ := imported(t)
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	said := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| \[[a-z/]+\]\(([a-z/]+)\) \| ([0-9]+) \|`).
+		FindAllStringSubmatch(string(text), -1) {
+		said[row[1]] = row[2]
+	}
+	found, total, above := map[string]string{}, 0, 0
+	for name := range code {
+		if !public(name) {
+			continue
+		}
+		names, err := exported(os.DirFS(filepath.Join("../..", name)))
+		require.NoError(t, err)
+		if len(names) > 0 {
+			found[name] = strconv.Itoa(len(names))
+			total += len(names)
+			if !slices.Contains([]string{"tcp", "mpa", "ddp", "rdmap"}, name) {
+				above += len(names)
+			}
+		}
+	}
+	require.Equal(t, found, said, "packages with the number of names that they export: write them in "+
+		"README.md, or unexport what no user needs")
+	require.Contains(t, string(text), fmt.Sprintf(
+		"%d names in all, %d of them without the protocol's layers", total, above))
+}
+
+func TestExported(t *testing.T) {
+	const text = "package a\n" +
+		"const A, b = 1, 2\nvar C = 3\ntype D[T any] struct{ F int }\ntype e int\ntype G = e\n" +
+		"func (d *D[T]) M() {}\nfunc (D[T]) n() {}\nfunc (e) M() {}\nfunc H() {}\nfunc i() {}\n"
+	names, err := exported(fstest.MapFS{"a.go": {Data: []byte(text)},
+		"a_linux.go": {Data: []byte("package a\nfunc H() {}\n")},
+		"a_test.go":  {Data: []byte("package a\nfunc J() {}\n")}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"A", "C", "D", "D.M", "G", "H"}, names)
+	names, err = exported(fstest.MapFS{"a.go": {Data: []byte("package main\nvar A int\n")}})
+	require.NoError(t, err)
+	require.Empty(t, names)
+}
