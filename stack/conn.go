@@ -43,13 +43,13 @@ const (
 	markWindow                      // SetReceiveWindow wanted
 	markWoken                       // Wake came before Established
 	markWaiting                     // stands in the list of those that wait for Bufs
-	markUnproven                    // that list is Poller.unproven
+	markUnproven                    // that list is pressure.unproven
 	markPeer                        // counted in Poller.peers
 	markSilent                      // stands in the list of silent ones
 	markQueued                      // stands in Poller.sched
 	markPutOff                      // timerAt was put off
 	markFlows                       // it has given Bufs back since it last had no more to send
-	markGuest                       // counted in Poller.loans.guests
+	markGuest                       // counted in pressure.loans.guests
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.

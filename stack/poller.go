@@ -16,6 +16,11 @@ import (
 
 // Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that
 // turns it.
+//
+// Its parts own their methods and know nothing of the Poller: each has pointers to the parts that
+// it works with, and most get the time as an argument. What an Upper is called from, and what
+// concerns several parts, is the Poller's own: the Turn, the connection of a segment, the life of a
+// connection and its service.
 type Poller struct {
 	cfg    Config
 	clock  // now
