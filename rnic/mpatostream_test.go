@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -28,8 +30,7 @@ func (r *rig) deadline(conns ...net.Conn) {
 func (r *rig) rejectedConn(c *end) net.Conn {
 	r.t.Helper()
 	c.awaitClosed()
-	var no *RejectedError
-	require.ErrorAs(r.t, c.qp.Err(), &no)
+	no := errorAs[*RejectedError](r.t, c.qp.Err())
 	require.Equal(r.t, "not now", string(no.PrivateData))
 	require.NotNil(r.t, no.Conn)
 	return no.Conn
@@ -43,24 +44,21 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 	for _, d := range []Dialect{RDDP01, RFC5044, RTR, RFC6581} {
 		t.Run(d.String(), func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, KeepRejected: true}})
+				c := r.newEnd(r.client, connOpts(ConnParam{Dialect: d, KeepRejected: true}))
 				sc, cc := r.streams()
 				r.chat(sc, cc, 5)
-				l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{})
-				require.NoError(t, err)
+				l := must(r.server.respond(r.ctx, sc, helloAck, ListenOptions{}))
 				r.hear(cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.with([]byte("please"))))
-				req, err := l.nextRequest(r.ctx)
-				require.NoError(t, err)
-				sc, err = req.RejectStream(r.ctx, []byte("not now"))
-				require.NoError(t, err)
+				req := must(l.nextRequest(r.ctx))
+				sc = must(req.RejectStream(r.ctx, []byte("not now")))
 				cc = r.rejectedConn(c)
 				r.deadline(sc, cc)
 				require.Zero(t, len(r.client.host.Live())+len(r.server.host.Live()))
 				r.chat(sc, cc, 6)
 				r.chat(cc, sc, 7)
 
-				s2, c2 := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
+				s2, c2 := r.newEnd(r.server, opts{}), r.newEnd(r.client, connOpts(ConnParam{Dialect: d}))
 				r.delayed(s2, c2, sc, cc, []byte("again"))
 				r.works(s2, c2)
 				r.close(s2, c2)
@@ -76,9 +74,8 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 func TestRejectedDialIsAStream(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, closes := range []string{"initiator", "responder"} {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
-			sc, err := r.dial(c, nil).RejectStream(r.ctx, []byte("not now"))
-			require.NoError(t, err)
+			c := r.newEnd(r.client, connOpts(ConnParam{KeepRejected: true}))
+			sc := must(r.dial(c, nil).RejectStream(r.ctx, []byte("not now")))
 			cc := r.rejectedConn(c)
 			r.deadline(sc, cc)
 			r.chat(sc, cc, 8)
@@ -108,8 +105,7 @@ func TestStreamRightAfterTheReply(t *testing.T) {
 }
 
 func testStreamAfterReply(t *testing.T, r *rig) {
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true, NoMarkers: true}})
-	p := r.peerAccepts(c)
+	c, p := r.dialling(connOpts(ConnParam{KeepRejected: true, NoMarkers: true}))
 	p.expectFrame(mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now220 at your service"...))
 	cc := r.rejectedConn(c)
@@ -152,21 +148,6 @@ func TestRejectStreamRefuses(t *testing.T) {
 	})
 }
 
-// By default a rejected connection is closed, as it always was.
-func TestRejectedIsClosedByDefault(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{})
-		p := r.peerAccepts(c)
-		p.expectFrame(mpa.Request)
-		p.write(unhex(t, hexRep+"6001 0000"))
-		c.awaitClosed()
-		var no *RejectedError
-		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Nil(t, no.Conn)
-		p.expectReset()
-	})
-}
-
 // A start-up frame and octets of the ULP after it, in one segment that was refused, may come
 // again cut anywhere: by a middlebox, or a peer that wishes us ill. The stream begins where it
 // begins, and what ends it then does no harm.
@@ -179,21 +160,19 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 			return c, func() net.Conn {
 				req := h.listener.Poll()
 				require.NotNil(h.t, req)
-				nc, err := req.RejectStream(h.t.Context(), nil)
-				require.NoError(h.t, err)
+				nc := must(req.RejectStream(h.t.Context(), nil))
 				return nc
 			}
 		},
 		"Initiator": func(h *segmentRig) (*forged, func() net.Conn) {
 			c := h.answerer(3000)
-			s := h.newEnd(opts{ConnParam: ConnParam{KeepRejected: true}})
+			s := h.newEnd(connOpts(ConnParam{KeepRejected: true}))
 			require.NoError(h.t, s.qp.StartConnect(h.t.Context(), "10.9.0.2:3000", s.conn))
 			h.turns(6, time.Microsecond)
 			f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 			c.stream = append(f.Append(nil), after...)
 			return c, func() net.Conn {
-				var no *RejectedError
-				require.ErrorAs(h.t, s.qp.Err(), &no)
+				no := errorAs[*RejectedError](h.t, s.qp.Err())
 				return no.Conn
 			}
 		},
@@ -230,23 +209,81 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 	}
 }
 
-// The peer's FIN comes with the frame that ends start-up, before there is a stream again to tell
-// of it.
-func TestReturnedStreamThatPeerClosed(t *testing.T) {
-	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+// dialForged has e dial a forged peer.
+func (h *segmentRig) dialForged(e *end) *forged {
+	h.t.Helper()
 	c := h.answerer(3000)
-	s := h.newEnd(opts{ConnParam: ConnParam{KeepRejected: true}})
-	require.NoError(t, s.qp.StartConnect(t.Context(), "10.9.0.2:3000", s.conn))
+	require.NoError(h.t, e.qp.StartConnect(h.t.Context(), "10.9.0.2:3000", e.conn))
 	h.turns(6, time.Microsecond)
+	require.True(h.t, c.synced)
+	return c
+}
+
+// A FIN that comes with the rejecting Reply, before the connection is a stream again, is the end
+// of that stream; and the Adapter's connections are one fewer.
+//
+// req: D01-6.1-23
+func TestFINWithTheRejection(t *testing.T) {
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	s := h.newEnd(connOpts(ConnParam{KeepRejected: true}))
+	c := h.dialForged(s)
+	require.Len(t, h.adapter.host.Live(), 1)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)
 	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
-	var no *RejectedError
-	require.ErrorAs(t, s.qp.Err(), &no)
-	require.NoError(t, no.Conn.SetReadDeadline(time.Now().Add(patience)))
-	_, err := no.Conn.Read(make([]byte, 1))
+	require.True(t, isDone(s.qp))
+	require.Empty(t, h.adapter.host.Live())
+	re := errorAs[*RejectedError](t, s.qp.Err())
+	require.NotNil(t, re.Conn)
+	require.NoError(t, re.Conn.SetReadDeadline(time.Now().Add(patience)))
+	_, err := re.Conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	require.NoError(t, no.Conn.Close())
+	h.closeStream(re.Conn)
+}
+
+// closeStream resets a stream without waiting for its peer.
+func (h *segmentRig) closeStream(nc io.Closer) {
+	require.NoError(h.t, nc.(interface{ SetLinger(int) error }).SetLinger(0))
+	require.NoError(h.t, nc.Close())
 	h.turns(4, time.Microsecond)
+}
+
+// A Responder that rejects to keep the connection waits for room for all of its Reply as long as
+// a closing one waits for its peer, and no longer.
+func TestRejectStreamIntoAClosedWindow(t *testing.T) {
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	c, req := h.requestAtAClosedWindow()
+	begin := h.time
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h.adapter.host.Manual = func() {
+		if h.turn(10 * time.Millisecond); h.time-begin > int64(3*connect.LingerTimeout) {
+			cancel()
+		}
+	}
+	_, err := req.RejectStream(ctx, make([]byte, longPrivate))
+	require.ErrorIs(t, err, ErrLinger)
+	require.InDelta(t, connect.LingerTimeout, h.time-begin, float64(time.Second))
+	require.True(t, c.peerReset)
+	require.Empty(t, h.adapter.host.Live())
+}
+
+// longPrivate octets of private data take several segments of the peer that
+// requestAtAClosedWindow makes.
+const longPrivate = 300
+
+// requestAtAClosedWindow is a Request of a peer that has no room for the Reply.
+func (h *segmentRig) requestAtAClosedWindow() (*forged, *ConnRequest) {
+	h.t.Helper()
+	c := h.open(3000, 100)
+	require.True(h.t, c.synced)
+	c.stream = request(mpa.Frame{Rev: 1, CRC: true})
+	h.send(c, c.seq(0), c.next, tcp.ACK, 0, c.options(), c.stream[:10])
+	h.turn(time.Microsecond)
+	h.send(c, c.seq(10), c.next, tcp.ACK, 0, c.options(), c.stream[10:])
+	h.turn(time.Microsecond)
+	req := h.listener.Poll()
+	require.NotNil(h.t, req)
+	return c, req
 }

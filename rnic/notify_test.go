@@ -98,26 +98,25 @@ func TestWaitSolicited(t *testing.T) {
 // Over a connection: Sends without Solicited Event do not wake a waiter that wants those with; an
 // error does.
 func TestSolicitedEvents(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		for i := range 4 {
-			s.postRecv(s.recvAt(uint64(i), 0, 8))
-		}
-		send := func(solicited bool) {
-			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Solicited: solicited})
-		}
-		s.cq.Arm(NextSolicited)
-		send(false)
-		r.until("the first", func() bool { return s.cq.q.Waiting() == 1 })
-		require.False(t, isReady(s.cq))
-		send(true)
-		r.until("the event", func() bool { return isReady(s.cq) })
-		require.Equal(t, []bool{false, true}, []bool{s.await(1)[0].Solicited, s.await(1)[0].Solicited})
-		s.cq.Arm(NextSolicited)
-		require.False(t, isReady(s.cq))
-		c.qp.Abort()
-		r.until("the flushed buffers", func() bool { return isReady(s.cq) })
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	for i := range 4 {
+		s.postRecv(s.recvAt(uint64(i), 0, 8))
+	}
+	send := func(solicited bool) {
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Solicited: solicited})
+	}
+	s.cq.Arm(NextSolicited)
+	send(false)
+	r.until("the first", func() bool { return s.cq.q.Waiting() == 1 })
+	require.False(t, isReady(s.cq))
+	send(true)
+	r.until("the event", func() bool { return isReady(s.cq) })
+	require.Equal(t, []bool{false, true}, []bool{s.await(1)[0].Solicited, s.await(1)[0].Solicited})
+	s.cq.Arm(NextSolicited)
+	require.False(t, isReady(s.cq))
+	c.qp.Abort()
+	r.until("the flushed buffers", func() bool { return isReady(s.cq) })
 }
 
 // Completions of one segment are published together: an urgent one among them wakes, wherever it
@@ -126,7 +125,7 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 	for urgent := range 3 {
 		h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 		pd := h.adapter.AllocPD()
-		s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}})
+		s := h.newEnd(qpOpts(QPOptions{PD: pd}))
 		p := newPool(t, pd, 3, 3)
 		for i := range 3 {
 			s.postRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})
@@ -195,10 +194,8 @@ func TestArmHammer(t *testing.T) {
 // Wait does not return for a completion that a producer has taken a place for and not filled in:
 // Poll would find none.
 func TestWaitAwaitsWhatIsFilledIn(t *testing.T) {
-	dev, err := Open(Config{})
-	require.NoError(t, err)
-	cq, err := dev.CreateCQ(4)
-	require.NoError(t, err)
+	dev := must(Open(Config{}))
+	cq := must(dev.CreateCQ(4))
 	places := reflect.ValueOf(&cq.ring).Elem().FieldByName("tail")
 	(*atomic.Uint64)(unsafe.Pointer(places.UnsafeAddr())).Add(1)
 	require.Equal(t, 1, cq.q.Waiting())

@@ -118,7 +118,7 @@ func pausedPart(t *testing.T, part string) {
 		fmt.Println("at " + r.addr())
 	} else {
 		a = r.client
-		c := r.newEnd(a, opts{ConnParam: ConnParam{NoMarkers: true}})
+		c := r.newEnd(a, unmarked)
 		go func() { begun <- c.qp.Connect(r.ctx, addr, c.conn) }()
 	}
 	r.until("start-up", func() (begun bool) {
@@ -135,7 +135,7 @@ func pausedPart(t *testing.T, part string) {
 	if part == "responder" {
 		r.until("a Request, or its failure", func() bool {
 			if req := r.listener.Poll(); req != nil {
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
+				s := r.newEnd(r.server, unmarked)
 				begun <- req.Accept(r.ctx, s.qp, s.conn)
 				return true
 			}

@@ -34,10 +34,7 @@ func TestNoAllocations(t *testing.T) {
 							want += 3
 							ok := errOf(x[1].qp.PostRecv(x[1].recvAt(1, 0, size))) == nil
 							ok = ok && errOf(x[0].qp.PostSend(x[0].write(x[1], 2, i*size, size))) == nil
-							ok = ok &&
-								errOf(
-									x[0].qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: x[0].source.Slice(0, size),
-										Signaled: true})) == nil
+							ok = ok && errOf(x[0].qp.PostSend(x[0].send(3, 0, size))) == nil
 							if !ok {
 								t.Fatal("post")
 							}
@@ -58,13 +55,13 @@ func TestNoAllocations(t *testing.T) {
 // req: D01-1.2-7, D01-7-9, DDP-5-7, D01-5.2-18
 func TestDropBadCRC(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	opt := opts{ConnParam: ConnParam{DropBadCRC: true}}
+	opt := connOpts(ConnParam{DropBadCRC: true})
 	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
 	r.exchange(s, c)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 0.02}, fault.Faults{}))
 	c.post(c.write(s, 1, 0, 1<<20))
 	s.postRecv(s.recvAt(2, 0, 1))
-	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})
+	c.post(c.sendQuietly(0, 1))
 	require.Equal(t, Success, s.await(1)[0].Status, "%v", s.qp.Err())
 	require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
 	st := r.stats(s.qp)
@@ -99,14 +96,9 @@ func TestBadCRCEndsStream(t *testing.T) {
 	c.post(c.write(s, 1, 3000, 1400))
 	s.expectState(Terminating)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-	c.awaitClosed()
-	s.awaitClosed()
-	var me *mpa.Error
-	require.ErrorAs(t, s.qp.Err(), &me)
-	require.Equal(t, mpa.ErrCRC, me.Code)
-	var pe *PeerError
-	require.ErrorAs(t, c.qp.Err(), &pe)
-	require.Equal(t, rdmap.LLPCause(rdmap.LLPCRC), pe.said.Terminate.Cause)
+	awaitClosed(c, s)
+	s.expectMPAError(mpa.ErrCRC)
+	c.expectToldOf(rdmap.LLPCause(rdmap.LLPCRC))
 	// after the end, too
 	all, sent := r.server.CountersOf(r.hosts[0].poller), r.client.CountersOf(r.hosts[1].poller)
 	require.EqualValues(t, 1, all.CRCErrors)
@@ -128,7 +120,7 @@ func TestOutOfOrder(t *testing.T) {
 	for i := range 64 {
 		s.postRecv(s.recvAt(uint64(i), i, 1))
 		c.post(c.write(s, 1, i<<14, 1<<14))
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 1)})
+		c.post(c.sendQuietly(i, 1))
 	}
 	for i := range 64 {
 		s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 1})
@@ -192,8 +184,7 @@ func TestNoBufsLeak(t *testing.T) {
 			case 3:
 				c.qp.Disconnect()
 			}
-			c.awaitClosed()
-			s.awaitClosed()
+			awaitClosed(c, s)
 			require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 		}
 		for i, h := range r.hosts {
@@ -216,8 +207,7 @@ func TestTinySegments(t *testing.T) {
 				s, c := r.connect(opt, opt)
 				r.exchange(s, c)
 				require.LessOrEqual(t, r.stats(c.qp).TCP.EMSS, mss)
-				n, err := c.qp.PayloadMax(r.ctx)
-				require.NoError(t, err)
+				n := must(c.qp.PayloadMax(r.ctx))
 				require.GreaterOrEqual(t, n, mpa.MULPDUMin-ddp.TaggedLen)
 				for _, n := range []int{1, 50, 110, 114, 115, 4000} {
 					r.sendAndWrite(s, c, n)
@@ -236,7 +226,7 @@ func TestManyMessagesBeyondGaps(t *testing.T) {
 	const messages = 30000
 	r := newRig(t, turned, rigConfig{faults: true})
 	s, c := r.connectEnds(r.newEnd(r.server, opts{}),
-		r.newEnd(r.client, opts{QPOptions: QPOptions{SendDepth: 4096}}))
+		r.newEnd(r.client, qpOpts(QPOptions{SendDepth: 4096})))
 	r.exchange(s, c)
 	before := r.stats(s.qp).WritesRecvd
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 0.02}, fault.Faults{}))
@@ -255,4 +245,111 @@ func TestManyMessagesBeyondGaps(t *testing.T) {
 	})
 	require.Equal(t, c.source.Bytes()[3100:messages], s.region.Bytes()[3100:messages])
 	require.Positive(t, r.stats(s.qp).Placed.OutOfOrder)
+}
+
+// bulkWriter always has Writes of size octets to send; done is how many octets have completed.
+type bulkWriter struct {
+	from, to *end
+	size     int
+	done     int
+}
+
+func (w *bulkWriter) post() { w.from.post(w.from.write(w.to, 1, 0, w.size)) }
+
+// refill posts one Write for each that has completed.
+func (w *bulkWriter) refill(cs []Completion) {
+	for range w.from.cq.Poll(cs) {
+		w.done += w.size
+		w.post()
+	}
+}
+
+// bulkWriters are n of them, each with four Writes posted, of sizes in turn; and a pair of ends
+// beside them that has nothing posted.
+func (r *rig) bulkWriters(n int, sizes ...int) (all []*bulkWriter, s, c *end) {
+	s, c = r.connect(opts{}, opts{})
+	for i := range n {
+		to, from := r.connect(opts{}, opts{})
+		all = append(all, &bulkWriter{from: from, to: to, size: sizes[i%len(sizes)]})
+	}
+	return all, s, c
+}
+
+// jain is R. Jain's index of fairness (1984) of what the writers have completed since before: 1
+// is the same for all, 1/n all for one.
+func jain(all []*bulkWriter, before []int) float64 {
+	sum, squares := 0.0, 0.0
+	for i, w := range all {
+		n := float64(w.done - before[i])
+		sum, squares = sum+n, squares+n*n
+	}
+	return sum * sum / (float64(len(all)) * squares)
+}
+
+// QueuePairs that always have Writes to send share a device that is slower than their Poller,
+// whatever the size of their Writes; nothing is sent twice; and a Write of eight octets beside
+// them is placed after at most three times what it takes with an idle device.
+func TestSlowDeviceIsSharedByWrites(t *testing.T) {
+	for _, n := range []int{4, 64} {
+		for _, sizes := range [][]int{{64 << 10}, {16 << 10, 64 << 10}, {5000, 64 << 10, 1400}} {
+			t.Run(fmt.Sprintf("%d queue pairs, %v", n, sizes), func(t *testing.T) {
+				const rate, share, delay = 10_000_000_000, 40_000_000, 10_000
+				r := newRig(t, turned, rigConfig{
+					faults: true, connsMax: 80, pool: 16384, tcp: tcp.Config{ReceiveWindow: 256 << 10}})
+				all, s, c := r.bulkWriters(n, sizes...)
+				require.NoError(t, r.hosts[1].faulty.Set(fault.Faults{Delay: delay}, fault.Faults{Rate: rate}))
+				require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Delay: delay}, fault.Faults{}))
+				var cs [256]Completion
+				run := func(ns int64) {
+					for end := r.time + ns; r.time < end; {
+						r.step()
+						for _, w := range all {
+							w.refill(cs[:])
+						}
+					}
+				}
+				ping := func() (worst time.Duration) { // until the octets have been placed
+					to := s.region.Bytes()[:8]
+					for range 50 {
+						clear(to)
+						began := r.time
+						c.post(c.write(s, 2, 0, 8))
+						for !bytes.Equal(to, c.source.Bytes()[:8]) {
+							run(1)
+							require.Less(t, r.time-began, int64(10*time.Millisecond))
+						}
+						c.cq.Poll(cs[:])
+						worst = max(worst, time.Duration(r.time-began))
+					}
+					return worst
+				}
+				idle := ping()
+				for _, w := range all {
+					for range max(4, 4*(64<<10)/w.size) {
+						w.post()
+					}
+				}
+				run(share / 4)
+				r.renew()
+				before := make([]int, n)
+				for i, w := range all {
+					before[i] = w.done
+				}
+				run(share)
+				r.renew()
+				octets := 0
+				for i, w := range all {
+					octets += w.done - before[i]
+					require.Zero(t, r.stats(w.from.qp).TCP.Retransmits)
+				}
+				require.GreaterOrEqual(t, jain(all, before), 0.95)
+				require.Greater(t, float64(octets), 0.85*share/8*rate/1e9, "the device stood still")
+
+				beside := ping()
+				require.LessOrEqual(t, beside, 3*idle)
+				t.Logf("index %.4f, %.2f Gbit/s, a Write of 8 octets in %v, %v with an idle device",
+					jain(all, before), float64(octets)*8/share, beside, idle)
+			})
+		}
+	}
 }

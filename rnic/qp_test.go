@@ -26,16 +26,11 @@ func TestRingEntries(t *testing.T) {
 //
 // req: 5042-7.1-1, 5040-8.1.1-4
 func TestCreateQP(t *testing.T) {
-	a, err := Open(Config{})
-	require.NoError(t, err)
-	other, err := Open(Config{})
-	require.NoError(t, err)
-	cq, err := a.CreateCQ(4)
-	require.NoError(t, err)
-	foreign, err := other.CreateCQ(4)
-	require.NoError(t, err)
-	srq, err := a.CreateSRQ(SRQOptions{PD: a.AllocPD()})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
+	other := must(Open(Config{}))
+	cq := must(a.CreateCQ(4))
+	foreign := must(other.CreateCQ(4))
+	srq := must(a.CreateSRQ(SRQOptions{PD: a.AllocPD()}))
 	pd := a.AllocPD()
 	good := QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}
 	for _, tc := range []struct {
@@ -67,8 +62,7 @@ func TestCreateQP(t *testing.T) {
 	}
 	numbers := map[uint32]bool{}
 	for range 3 {
-		q, err := a.CreateQP(good)
-		require.NoError(t, err)
+		q := must(a.CreateQP(good))
 		require.Equal(t, Idle, q.State())
 		require.NoError(t, q.Err())
 		require.False(t, isDone(q))
@@ -80,108 +74,95 @@ func TestCreateQP(t *testing.T) {
 
 // What does not fit the state is refused at once.
 func TestPostByState(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{})
-		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
-		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite})), ErrState)
-		c.postRecv(c.recvAt(1, 0, 10))
-		req := r.dial(c, nil)
-		require.Equal(t, Connecting, c.qp.State())
-		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
-		c.postRecv(c.recvAt(2, 0, 10))
-		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "connected twice")
-		s := r.newEnd(r.server, opts{})
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		c.expectState(RTS)
-		require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), s.conn), ErrState,
-			"accepted, then connected")
-		r.close(s, c)
-		require.Equal(t, Closed, c.qp.State())
-		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "in service once only")
-		c.expectCompletions(
-			Completion{ID: 1, Op: OpRecv, Status: Flushed},
-			Completion{ID: 2, Op: OpRecv, Status: Flushed},
-		)
-	})
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, opts{})
+	require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
+	require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite})), ErrState)
+	c.postRecv(c.recvAt(1, 0, 10))
+	req := r.dial(c, nil)
+	require.Equal(t, Connecting, c.qp.State())
+	require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
+	c.postRecv(c.recvAt(2, 0, 10))
+	require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "connected twice")
+	s := r.newEnd(r.server, opts{})
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+	c.expectState(RTS)
+	require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), s.conn), ErrState,
+		"accepted, then connected")
+	r.close(s, c)
+	require.Equal(t, Closed, c.qp.State())
+	require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "in service once only")
+	c.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed},
+		Completion{ID: 2, Op: OpRecv, Status: Flushed})
 }
 
 // What is posted after an end that the peer made completes as Flushed, at once.
 func TestPostAfterClosed(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		r.close(c, s) // from the server's side
-		for range 3 {
-			c.post(WorkRequest{Op: OpSend, ID: 1})
-			c.postRecv(c.recvAt(2, 0, 10))
-			c.post(c.write(s, 3, 0, 10)) // unsignalled or not: a failure is told
-			c.poll()
-			require.Equal(t, []Completion{
-				{ID: 1, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
-				{ID: 2, QP: c.qp.Number(), Op: OpRecv, Status: Flushed},
-				{ID: 3, QP: c.qp.Number(), Op: OpWrite, Status: Flushed},
-			}, c.done)
-			c.done = nil
-		}
-		require.Zero(t, c.cq.q.Promised())
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	r.close(c, s) // from the server's side
+	for range 3 {
+		c.post(WorkRequest{Op: OpSend, ID: 1})
+		c.postRecv(c.recvAt(2, 0, 10))
+		c.post(c.write(s, 3, 0, 10)) // unsignalled or not: a failure is told
+		c.poll()
+		require.Equal(t, []Completion{
+			{ID: 1, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
+			{ID: 2, QP: c.qp.Number(), Op: OpRecv, Status: Flushed},
+			{ID: 3, QP: c.qp.Number(), Op: OpWrite, Status: Flushed},
+		}, c.done)
+		c.done = nil
+	}
+	require.Zero(t, c.cq.q.Promised())
 }
 
 // RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled
 // by one segment.
 func TestReceiveDepth(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: 3}},
-			opts{ConnParam: ConnParam{Packing: PackFull}})
-		for round := range 3 {
-			for i := range 3 {
-				s.postRecv(s.recvAt(uint64(i), 10*i, 10))
-			}
-			require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 10))), ErrRecvQueueFull, "round %d", round)
-			for i := range 3 {
-				c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 5)})
-			}
-			for i, done := range s.await(3) {
-				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 5}, done)
-			}
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(qpOpts(QPOptions{RecvDepth: 3}), connOpts(ConnParam{Packing: PackFull}))
+	for round := range 3 {
+		s.postRecvs(3, 10)
+		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 10))), ErrRecvQueueFull, "round %d", round)
+		for i := range 3 {
+			c.post(c.sendQuietly(i, 5))
 		}
-	})
+		s.expectEach(3, Completion{Op: OpRecv, Len: 5})
+	}
 }
 
 // A full queue is an error of the posting call and loses nothing.
 func TestQueuesFull(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		// one entry a request
-		s := r.newEnd(r.server,
-			opts{QPOptions: QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}})
-		for i := range 8 {
-			s.postRecv(s.recvAt(uint64(i), 10*i, 10))
-		}
-		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
-		require.Equal(t, int64(8), s.cq.q.Promised())
+	r := newRig(t, turned, rigConfig{})
+	// one entry a request
+	s := r.newEnd(r.server,
+		qpOpts(QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}))
+	s.postRecvs(8, 10)
+	require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
+	require.Equal(t, int64(8), s.cq.q.Promised())
 
-		p, _ := r.peerConnects(s, false) // a Responder whose peer is silent: nothing leaves the ring
-		for i := range 4 {
-			s.post(WorkRequest{Op: OpSend, ID: uint64(100 + i), Local: s.source.Slice(i, 1), Signaled: true})
-		}
-		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
-		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
-		require.Equal(t, int64(12), s.cq.q.Promised())
+	p, _ := r.peerConnects(s, false) // a Responder whose peer is silent: nothing leaves the ring
+	for i := range 4 {
+		s.post(s.send(uint64(100+i), i, 1))
+	}
+	require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
+	require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
+	require.Equal(t, int64(12), s.cq.q.Promised())
 
-		p.inject(writeFPDU(0, 0, ""))
-		for i, cm := range s.await(4) {
-			require.Equal(t, Completion{ID: uint64(100 + i), QP: s.qp.Number(), Op: OpSend, Len: 1}, cm)
-			require.Equal(t, s.source.Bytes()[i], p.nextFPDU().payload[0])
-		}
-		s.post(WorkRequest{Op: OpSend, ID: 106, Signaled: true})
-		require.Len(t, s.await(1), 1)
-		for i := range 8 {
-			p.inject(sendFPDU(uint32(i+1), []byte{byte(i)}))
-		}
-		for i, cm := range s.await(8) {
-			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, cm)
-			require.Equal(t, byte(i), s.inbox.Bytes()[10*i])
-		}
-	})
+	p.inject(writeFPDU(0, 0, ""))
+	for i, cm := range s.await(4) {
+		require.Equal(t, Completion{ID: uint64(100 + i), QP: s.qp.Number(), Op: OpSend, Len: 1}, cm)
+		require.Equal(t, s.source.Bytes()[i], p.nextFPDU().payload[0])
+	}
+	s.post(WorkRequest{Op: OpSend, ID: 106, Signaled: true})
+	require.Len(t, s.await(1), 1)
+	for i := range 8 {
+		p.inject(sendFPDU(uint32(i+1), []byte{byte(i)}))
+	}
+	for i, cm := range s.await(8) {
+		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, cm)
+		require.Equal(t, byte(i), s.inbox.Bytes()[10*i])
+	}
 }
 
 // However a connection ends, everything that was posted completes exactly once.
@@ -200,8 +181,7 @@ func TestFlushAtEnd(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 64}},
-					opts{QPOptions: QPOptions{SendDepth: 64}})
+				s, c := r.connect(qpOpts(QPOptions{SendDepth: 64}), qpOpts(QPOptions{SendDepth: 64}))
 				r.exchange(s, c)
 				const recvs, sends = 20, 40
 				for i := range recvs {
@@ -268,28 +248,26 @@ func TestCloseSendsWhatWasPosted(t *testing.T) {
 //
 // req: DDP-8.2.1-4
 func TestSendAfterPeersFIN(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		const n = 1 << 20
-		s := r.newEndOf(r.server, opts{}, n)
-		p, _ := r.peerConnects(s, false)
-		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
-		p.inject(writeFPDU(0, 0, ""))
-		p.closeSend()
-		var got []byte
-		for len(got) < n {
-			got = append(got, p.nextFPDU().payload...)
-		}
-		require.True(t, bytes.Equal(s.source.Bytes(), got))
-		s.expectClosed()
-		s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
-	})
+	r := newRig(t, turned, rigConfig{})
+	const n = 1 << 20
+	s := r.newEndOf(r.server, opts{}, n)
+	p, _ := r.peerConnects(s, false)
+	s.post(s.send(1, 0, n))
+	p.inject(writeFPDU(0, 0, ""))
+	p.closeSend()
+	var got []byte
+	for len(got) < n {
+		got = append(got, p.nextFPDU().payload...)
+	}
+	require.True(t, bytes.Equal(s.source.Bytes(), got))
+	s.expectClosed()
+	s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
 }
 
 // Close gives up when its context ends, and resets the connection.
 func TestCloseContext(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	s := r.newEnd(r.server, opts{})
-	p, _ := r.peerConnects(s, false)
+	s, p := r.served(opts{})
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	require.ErrorIs(t, s.qp.Close(ctx), context.Canceled)
@@ -327,8 +305,7 @@ func TestPostWhileEnding(t *testing.T) {
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for round := range 12 {
-			s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 8}},
-				opts{QPOptions: QPOptions{SendDepth: 8, RecvDepth: 8}})
+			s, c := r.connect(qpOpts(QPOptions{SendDepth: 8}), qpOpts(QPOptions{SendDepth: 8, RecvDepth: 8}))
 			// by goroutine: 0 Writes, 1 Sends of no buffer at the peer's, 2 receives
 			var taken [3]atomic.Int64
 			var stop atomic.Bool
@@ -397,26 +374,22 @@ func TestLocalProtection(t *testing.T) {
 			return sge
 		}},
 		{"other domain", func(r *rig, c *end) SGE {
-			m, err := r.client.AllocPD().Register(make([]byte, 10), 0)
-			require.NoError(r.t, err)
+			m := must(r.client.AllocPD().Register(make([]byte, 10), 0))
 			return m.Slice(0, 10)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(opts{}, opts{})
-				wr := c.write(s, 7, 0, 10)
-				wr.Local, wr.Signaled = tc.sge(r, c), false
-				c.post(as(OpWrite, wr))
-				c.post(WorkRequest{Op: OpSend, ID: 8})
-				c.expectClosedBy(qp.ErrLocalRange)
-				c.expectCompletions(
-					Completion{ID: 7, Op: OpWrite, Status: LocalProtection},
-					Completion{ID: 8, Op: OpSend, Status: Flushed},
-				)
-				s.expectClosedBy(stack.ErrReset)
-				require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
-			})
+			r := newRig(t, turned, rigConfig{})
+			s, c := r.connect(opts{}, opts{})
+			wr := c.write(s, 7, 0, 10)
+			wr.Local, wr.Signaled = tc.sge(r, c), false
+			c.post(as(OpWrite, wr))
+			c.post(WorkRequest{Op: OpSend, ID: 8})
+			c.expectClosedBy(qp.ErrLocalRange)
+			c.expectCompletions(Completion{ID: 7, Op: OpWrite, Status: LocalProtection},
+				Completion{ID: 8, Op: OpSend, Status: Flushed})
+			s.expectClosedBy(stack.ErrReset)
+			require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
 		})
 	}
 }
@@ -424,19 +397,15 @@ func TestLocalProtection(t *testing.T) {
 // A region that goes away while a posted range still waits in the queue is caught when its turn
 // comes.
 func TestRevokedWhilePosted(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})
-		s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})
-		s.source.Deregister()
-		p.inject(writeFPDU(0, 0, "")) // now it may send
-		s.awaitClosed()
-		s.expectCompletions(
-			Completion{ID: 1, Op: OpSend, Len: 5},
-			Completion{ID: 2, Op: OpSend, Status: LocalProtection},
-		)
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.served(opts{})
+	s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})
+	s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})
+	s.source.Deregister()
+	p.inject(writeFPDU(0, 0, "")) // now it may send
+	s.awaitClosed()
+	s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: 5},
+		Completion{ID: 2, Op: OpSend, Status: LocalProtection})
 }
 
 // A receive buffer that is no writable memory of the domain is this host's fault: the message
@@ -452,43 +421,35 @@ func TestReceiveIntoNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(opts{}, opts{})
-				s.postRecv(s.recvAt(1, 0, 100))
-				s.postRecv(WorkRequest{ID: 2, Local: sge(s)})
-				s.postRecv(s.recvAt(3, 0, 100))
-				for range 2 {
-					c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})
-				}
-				s.awaitClosed()
-				c.awaitClosed()
-				n := s.qp.Number()
-				s.expectCompletions(
-					Completion{ID: 1, QP: n, Op: OpRecv, Len: 50},
-					Completion{ID: 2, QP: n, Op: OpRecv, Status: LocalProtection},
-					Completion{ID: 3, QP: n, Op: OpRecv, Status: Flushed},
-				)
-				var pe *PeerError
-				require.ErrorAs(t, c.qp.Err(), &pe)
-				require.Equal(t, "DDP local catastrophic error (layer 1, type 0, code 0x00)", pe.Error())
-			})
+			r := newRig(t, turned, rigConfig{})
+			s, c := r.connect(opts{}, opts{})
+			s.postRecv(s.recvAt(1, 0, 100))
+			s.postRecv(WorkRequest{ID: 2, Local: sge(s)})
+			s.postRecv(s.recvAt(3, 0, 100))
+			for range 2 {
+				c.post(c.sendQuietly(0, 50))
+			}
+			awaitClosed(s, c)
+			n := s.qp.Number()
+			s.expectCompletions(Completion{ID: 1, QP: n, Op: OpRecv, Len: 50},
+				Completion{ID: 2, QP: n, Op: OpRecv, Status: LocalProtection},
+				Completion{ID: 3, QP: n, Op: OpRecv, Status: Flushed})
+			pe := errorAs[*PeerError](t, c.qp.Err())
+			require.Equal(t, "DDP local catastrophic error (layer 1, type 0, code 0x00)", pe.Error())
 		})
 	}
 }
 
 // No two QueuePairs have one number, and none has 0, which as a stream is everybody's.
 func TestNumbersRunOut(t *testing.T) {
-	a, err := Open(Config{})
-	require.NoError(t, err)
-	cq, err := a.CreateCQ(4)
-	require.NoError(t, err)
+	a := must(Open(Config{}))
+	cq := must(a.CreateCQ(4))
 	opt := QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq}
 	a.nums.Store(1<<32 - 2)
-	q, err := a.CreateQP(opt)
-	require.NoError(t, err)
+	q := must(a.CreateQP(opt))
 	require.EqualValues(t, 1<<32-1, q.Number())
 	for range 2 {
-		_, err = a.CreateQP(opt)
+		_, err := a.CreateQP(opt)
 		require.ErrorContains(t, err, "as many queue pairs as there are numbers")
 	}
 }

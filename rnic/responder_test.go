@@ -20,8 +20,7 @@ import (
 // readable registers n random octets that peers may read.
 func (r *rig) readable(e *end, n int, access Access) *MemoryRegion {
 	r.t.Helper()
-	m, err := e.pd.RegisterWith(randomBytes(7, n), RegisterOptions{Access: access, Base: 0x1000})
-	require.NoError(r.t, err)
+	m := must(e.pd.RegisterWith(randomBytes(7, n), RegisterOptions{Access: access, Base: 0x1000}))
 	return m
 }
 
@@ -53,8 +52,7 @@ func (p *peer) response(rr rdmap.ReadRequest) []byte {
 		f := p.nextFPDU()
 		require.Equal(p.d.t, ddp.Header{
 			Tagged: true, Last: f.Last, Version: 1, ULP: rdmap.Control(1, rdmap.OpReadResponse),
-			STag: rr.SinkSTag, TO: rr.SinkTO + uint64(len(got)),
-		}, f.Header, "%v", f)
+			STag: rr.SinkSTag, TO: rr.SinkTO + uint64(len(got))}, f.Header, "%v", f)
 		if got = append(got, f.payload...); f.Last {
 			return got
 		}
@@ -82,7 +80,7 @@ func (p *peer) atomicResponse(msn uint32) rdmap.AtomicResponse {
 // req: 5040-4.4-3
 func TestReadsServed(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
+		s := r.newEnd(r.server, connOpts(ConnParam{IRD: 8}))
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.peerConnects(s, false)
 		msn := uint32(0)
@@ -118,26 +116,24 @@ func TestReadsServed(t *testing.T) {
 // A peer may close its half right after its Requests: our half is closed after the last answer,
 // also when an answer ends with its segment.
 func TestReadsRightBeforeTheFIN(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
-		m := r.readable(s, regionBytes, RemoteRead)
-		p, _ := r.peerConnects(s, false)
-		full, err := s.qp.PayloadMax(r.ctx)
-		require.NoError(t, err)
-		burst, outstanding := reads(m, 8, full, regionBytes)
-		p.inject(burst...)
-		p.closeSend()
-		for _, rr := range outstanding {
-			require.True(t, bytes.Equal(m.Bytes()[:rr.Size], p.response(rr)))
-		}
-		s.expectClosed()
-	})
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 8}))
+	m := r.readable(s, regionBytes, RemoteRead)
+	p, _ := r.peerConnects(s, false)
+	full := must(s.qp.PayloadMax(r.ctx))
+	burst, outstanding := reads(m, 8, full, regionBytes)
+	p.inject(burst...)
+	p.closeSend()
+	for _, rr := range outstanding {
+		require.True(t, bytes.Equal(m.Bytes()[:rr.Size], p.response(rr)))
+	}
+	s.expectClosed()
 }
 
 // A peer that asks for much and takes nothing cannot keep us: Close gives up when its context does.
 func TestReadsThatNobodyTakes(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 64}})
+		s := r.newEnd(r.server, connOpts(ConnParam{IRD: 64}))
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.peerConnects(s, false)
 		burst, _ := reads(m, 64, regionBytes)
@@ -159,134 +155,44 @@ func reads(m *MemoryRegion, n int, sizes ...int) (burst []fpdu, outstanding []rd
 	return burst, outstanding
 }
 
-// What cannot be read: RDMAP says which of its errors it is, and copies the Read Request.
-//
-// req: 5040-5.2.1-8, 5040-7.2-5, 5040-7.2-6, 5040-7.2-7, 5040-7.1-4, 5040-4.8-9, 5042-6.3.5-1
-func TestReadErrors(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		cause rdmap.Cause
-		place func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int)
-	}{
-		{"unknown STag", 0x0100, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			return 0xdead, 0, 1
-		}},
-		{"revoked", 0x0100, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			m := r.readable(s, 64, RemoteRead)
-			m.Revoke()
-			return m.STag(), m.Base(), 1
-		}},
-		{"one octet over", 0x0101, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			m := r.readable(s, 64, RemoteRead)
-			return m.STag(), m.Base() + 1, 64
-		}},
-		{"below the base", 0x0101, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			m := r.readable(s, 64, RemoteRead)
-			return m.STag(), m.Base() - 1, 2
-		}},
-		{"largest size", 0x0101, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			m := r.readable(s, 64, RemoteRead)
-			return m.STag(), m.Base(), math.MaxUint32
-		}},
-		{"write-only", 0x0102, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			return s.region.STag(), s.region.Base(), 1
-		}},
-		{"other domain's", 0x0103, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			m, err := r.server.AllocPD().Register(make([]byte, 64), RemoteRead)
-			require.NoError(t, err)
-			return m.STag(), m.Base(), 1
-		}},
-		{"another queue pair's", 0x0103, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd}})
-			m, err := s.pd.RegisterWith(make([]byte, 64), RegisterOptions{Access: RemoteRead, For: other.qp})
-			require.NoError(t, err)
-			return m.STag(), m.Base(), 1
-		}},
-		{"TO wraps", 0x0104, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			return r.readable(s, 64, RemoteRead).STag(), math.MaxUint64 - 3, 5
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
-				stag, to, n := tc.place(t, r, s)
-				p, _ := r.peerConnects(s, false)
-				h, rr := readOf(1, stag, to, n)
-				p.inject(readFPDU(h, rr))
-				p.expectTerminate(rdmap.Terminate{
-					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
-					DDP: h, Read: rr,
-				})
-				p.closeSend()
-				s.awaitClosed()
-				require.ErrorContains(t, s.qp.Err(), tc.cause.String())
-			})
-		})
-	}
-}
-
-// Requests that are none: the length is wrong.
-func TestRequestsOfTheWrongLength(t *testing.T) {
-	for op, n := range map[rdmap.Opcode]int{rdmap.OpReadRequest: rdmap.ReadRequestLen,
-		rdmap.OpAtomicRequest: rdmap.AtomicRequestLen} {
-		for _, n := range []int{0, n - 1, n + 1} {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 1}})
-				p, _ := r.peerConnects(s, false)
-				h := op.Header(1)
-				h.Last, h.Version, h.MSN = true, 1, 1
-				p.inject(fpdu{h, make([]byte, n)})
-				p.expectTerminate(rdmap.Terminate{
-					Cause: rdmap.CauseOperation, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n),
-					DDP: h,
-				})
-				p.closeSend()
-				s.awaitClosed()
-			})
-		}
-	}
-}
-
 // One Request more than IRD finds no buffer and ends its stream; another stream of the same
 // domain and completion queue has buffers of its own, and goes on. Reads and atomics share them.
 //
 // req: 5040-6.1-2, 5040-8.1.2-2, 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3, 7306-5.2-1, 7306-5.2.2-2
 // req: 5040-8.1.1-6, 5042-6.4.3.3-2
 func TestMoreThanIRD(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 3}})
-		other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq},
-			ConnParam: ConnParam{IRD: 3}})
-		m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
-		p, _ := r.peerConnects(s, false)
-		q, _ := r.peerConnects(other, false)
-		burst := func(n int) (b []fpdu, last rdmap.ReadRequest) {
-			for msn := range uint32(n) {
-				if msn == 1 {
-					b = append(b, atomicFPDU(msn+1, rdmap.AtomicRequest{ID: 5, STag: m.STag(), TO: m.Base()}))
-					continue
-				}
-				h, rr := readOf(msn+1, m.STag(), m.Base(), 10)
-				b, last = append(b, readFPDU(h, rr)), rr
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 3}))
+	other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq},
+		ConnParam: ConnParam{IRD: 3}})
+	m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
+	p, _ := r.peerConnects(s, false)
+	q, _ := r.peerConnects(other, false)
+	burst := func(n int) (b []fpdu, last rdmap.ReadRequest) {
+		for msn := range uint32(n) {
+			if msn == 1 {
+				b = append(b, atomicFPDU(msn+1, rdmap.AtomicRequest{ID: 5, STag: m.STag(), TO: m.Base()}))
+				continue
 			}
-			return b, last
+			h, rr := readOf(msn+1, m.STag(), m.Base(), 10)
+			b, last = append(b, readFPDU(h, rr)), rr
 		}
-		b, _ := burst(4)
-		p.inject(b...)
-		term := p.expectTerminateFor(0x1202)
-		require.Equal(t, [2]uint32{1, 4}, [2]uint32{term.DDP.QN, term.DDP.MSN})
-		p.closeSend()
-		s.awaitClosed()
+		return b, last
+	}
+	b, _ := burst(4)
+	p.inject(b...)
+	term := p.expectTerminateFor(0x1202)
+	require.Equal(t, [2]uint32{1, 4}, [2]uint32{term.DDP.QN, term.DDP.MSN})
+	p.ends(s)
 
-		b, last := burst(3)
-		q.inject(b...)
-		_, first := readOf(1, 0, 0, 10)
-		q.response(first)
-		require.EqualValues(t, 5, q.atomicResponse(1).ID)
-		q.response(last)
-		q.closeSend()
-		other.expectClosed()
-	})
+	b, last := burst(3)
+	q.inject(b...)
+	_, first := readOf(1, 0, 0, 10)
+	q.response(first)
+	require.EqualValues(t, 5, q.atomicResponse(1).ID)
+	q.response(last)
+	q.closeSend()
+	other.expectClosed()
 }
 
 // Atomics: done once each and in order, answered on queue 3 with what was there before, in the
@@ -294,106 +200,35 @@ func TestMoreThanIRD(t *testing.T) {
 //
 // req: 7306-5-2, 7306-5.2.1-4, 7306-5.2.2-3, 7306-5.1.1-3, 7306-5.1.2-1, 7306-5.4-3, 7306-4-2
 func TestAtomicsServed(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
-		m := r.readable(s, 64, RemoteRead|RemoteWrite)
-		clear(m.Bytes())
-		p, _ := r.peerConnects(s, false)
-		at := m.Base() + 8
-		ops := []rdmap.AtomicRequest{
-			{Code: rdmap.FetchAdd, Data: 5},
-			{Code: rdmap.FetchAdd, Data: math.MaxUint64},
-			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 0x0102030405060708,
-				Mask: math.MaxUint64},
-			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 9,
-				Mask: math.MaxUint64},
-		}
-		var burst []fpdu
-		for i, op := range ops {
-			op.ID, op.STag, op.TO = uint32(100+i), m.STag(), at
-			burst = append(burst, atomicFPDU(uint32(i+1), op))
-		}
-		h, rr := readOf(5, m.STag(), at, 8)
-		p.inject(burst...)
-		for i, want := range []uint64{0, 5, 4, 0x0102030405060708} {
-			require.Equal(t, rdmap.AtomicResponse{ID: uint32(100 + i), Original: want},
-				p.atomicResponse(uint32(i+1)))
-		}
-		p.inject(readFPDU(h, rr))
-		require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(p.response(rr)))
-		require.Equal(t, make([]byte, 8), m.Bytes()[:8])
-		require.Equal(t, make([]byte, 48), m.Bytes()[16:])
-		s.expectNoCompletion()
-	})
-}
-
-// Atomics that are refused: memory stays, and the Terminate names the cause without a copy of the
-// RDMA header.
-//
-// req: 7306-5.1.1-1, 7306-5.1.2-2, 7306-5.2.1-2, 7306-8.2-1, 7306-8.2-2, 7306-1.1-2
-func TestAtomicErrors(t *testing.T) {
-	type change = func(m *MemoryRegion, a *rdmap.AtomicRequest)
-	cases := map[string]struct {
-		cause  rdmap.Cause
-		access Access
-		change change
-	}{
-		"unknown STag": {0x0100, RemoteRead | RemoteWrite,
-			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.STag = 0xdead }},
-		"past the end": {0x0101, RemoteRead | RemoteWrite,
-			func(m *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = m.Base() + 64 }},
-		"read-only":  {0x0102, RemoteRead, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
-		"write-only": {0x0102, RemoteWrite | LocalWrite, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
-		"TO wraps": {0x0104, RemoteRead | RemoteWrite,
-			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = math.MaxUint64 }},
-		"Swap": {0x0206, RemoteRead | RemoteWrite,
-			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 1 }},
-		"reserved code": {0x0206, RemoteRead | RemoteWrite,
-			func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 15 }},
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 4}))
+	m := r.readable(s, 64, RemoteRead|RemoteWrite)
+	clear(m.Bytes())
+	p, _ := r.peerConnects(s, false)
+	at := m.Base() + 8
+	ops := []rdmap.AtomicRequest{
+		{Code: rdmap.FetchAdd, Data: 5},
+		{Code: rdmap.FetchAdd, Data: math.MaxUint64},
+		{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 0x0102030405060708,
+			Mask: math.MaxUint64},
+		{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 9, Mask: math.MaxUint64},
 	}
-	for off := uint64(1); off < 8; off++ {
-		for name, code := range map[string]rdmap.AtomicCode{"FetchAdd": rdmap.FetchAdd,
-			"CompareSwap": rdmap.CompareSwap} {
-			c := cases["Swap"]
-			c.cause = 0x0207
-			c.change = func(m *MemoryRegion, a *rdmap.AtomicRequest) { a.TO, a.Code = m.Base()+off, code }
-			cases[name+" at "+string('0'+rune(off))] = c
-		}
+	var burst []fpdu
+	for i, op := range ops {
+		op.ID, op.STag, op.TO = uint32(100+i), m.STag(), at
+		burst = append(burst, atomicFPDU(uint32(i+1), op))
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
-				m := r.readable(s, 64, tc.access)
-				before := bytes.Clone(m.Bytes())
-				p, _ := r.peerConnects(s, false)
-				a := rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1, Mask: 1, CompareMask: 0}
-				tc.change(m, &a)
-				p.inject(atomicFPDU(1, a))
-				p.expectTerminate(rdmap.Terminate{
-					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: 70,
-					DDP: ddp.Header{Last: true, Version: 1, ULP: 0x4a, QN: 1, MSN: 1},
-				})
-				p.closeSend()
-				s.awaitClosed()
-				require.Equal(t, before, m.Bytes())
-			})
-		})
+	h, rr := readOf(5, m.STag(), at, 8)
+	p.inject(burst...)
+	for i, want := range []uint64{0, 5, 4, 0x0102030405060708} {
+		require.Equal(t, rdmap.AtomicResponse{ID: uint32(100 + i), Original: want},
+			p.atomicResponse(uint32(i+1)))
 	}
-}
-
-// A QueuePair without IRD serves neither Reads nor atomics.
-//
-// req: 7306-1.1-2
-func TestNothingServedWithoutIRD(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		p.inject(atomicFPDU(1, rdmap.AtomicRequest{}))
-		p.expectTerminateFor(rdmap.CauseOpcode)
-		p.closeSend()
-		s.awaitClosed()
-	})
+	p.inject(readFPDU(h, rr))
+	require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(p.response(rr)))
+	require.Equal(t, make([]byte, 8), m.Bytes()[:8])
+	require.Equal(t, make([]byte, 48), m.Bytes()[16:])
+	s.expectNoCompletion()
 }
 
 // A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before
@@ -403,7 +238,7 @@ func TestNothingServedWithoutIRD(t *testing.T) {
 func TestNothingBeforeDelivery(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
+		s := r.newEnd(r.server, connOpts(ConnParam{IRD: 4}))
 		m := r.readable(s, 4096, RemoteRead|RemoteWrite)
 		p := r.peerDials()
 		p.write(unhex(t, hexReq+"4001 0000"))
@@ -457,7 +292,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 func TestSourceRevokedMeanwhile(t *testing.T) {
 	const n = 256 << 10
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
+	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 4}))
 	m := r.readable(s, n, RemoteRead)
 	want := bytes.Clone(m.Bytes())
 	p, _ := r.peerConnects(s, false)
@@ -475,8 +310,7 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 			rr.Advance(uint32(len(got)))
 			require.Equal(t, rdmap.Terminate{
 				Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
-				DDP: h, Read: rr,
-			}, term)
+				DDP: h, Read: rr}, term)
 			break
 		}
 		got = append(got, f.payload...)
@@ -484,8 +318,7 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 	require.Greater(t, len(got), 1400)
 	require.Less(t, len(got), n)
 	require.True(t, bytes.Equal(want[:len(got)], got))
-	p.closeSend()
-	s.awaitClosed()
+	p.ends(s)
 	require.ErrorContains(t, s.qp.Err(), rdmap.CauseInvalidSTag.String())
 }
 
@@ -494,7 +327,7 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 // req: 5040-5.5-11, 5040-5.5-6
 func TestResponsesAndSendsTakeTurns(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
+	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 4}))
 	m := r.readable(s, regionBytes, RemoteRead)
 	p, _ := r.peerConnects(s, false)
 	var burst []fpdu
@@ -504,7 +337,7 @@ func TestResponsesAndSendsTakeTurns(t *testing.T) {
 	}
 	p.inject(burst...)
 	for range 5 {
-		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
+		s.post(s.sendQuietly(0, 10))
 	}
 	order := ""
 	for len(order) < 8 {

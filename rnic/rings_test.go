@@ -34,13 +34,10 @@ func TestRingsInArena(t *testing.T) {
 // The memory of a queue is used again when no goroutine holds the queue, and not earlier.
 func TestRingMemoryComesBack(t *testing.T) {
 	arena := hugepages.Heap(64 << 10)
-	a, err := Open(Config{Arena: arena})
-	require.NoError(t, err)
-	held, err := a.CreateCQ(64)
-	require.NoError(t, err)
+	a := must(Open(Config{Arena: arena}))
+	held := must(a.CreateCQ(64))
 	for range 200 { // far more than the arena holds at once
-		q, err := a.CreateCQ(64)
-		require.NoError(t, err)
+		q := must(a.CreateCQ(64))
 		require.True(t, q.q.Reserve(1))
 		q.q.Push(Completion{ID: 1})
 	}
@@ -60,8 +57,7 @@ func TestRingMemoryComesBack(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Positive(t, returned(), "pieces given back")
-	q, err := a.CreateCQ(64)
-	require.NoError(t, err)
+	q := must(a.CreateCQ(64))
 	require.Zero(t, q.Poll(make([]Completion, 4)), "a used piece makes an empty queue")
 	before := bytes.Clone(arena.Bytes())
 	require.True(t, q.q.Reserve(1))
@@ -81,13 +77,10 @@ func TestRingsInUsedMemory(t *testing.T) {
 		// as the first slot of a ring has when it is full
 		binary.NativeEndian.PutUint64(memory.Bytes()[at:], 1)
 	}
-	a, err := Open(Config{Arena: hugepages.Over(memory.Bytes(), hugepages.Normal)})
-	require.NoError(t, err)
+	a := must(Open(Config{Arena: hugepages.Over(memory.Bytes(), hugepages.Normal)}))
 	t.Cleanup(func() { require.NoError(t, a.Close(context.Background())) })
-	cq, err := a.CreateCQ(64)
-	require.NoError(t, err)
-	q, err := a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq})
-	require.NoError(t, err)
+	cq := must(a.CreateCQ(64))
+	q := must(a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq}))
 	require.Zero(t, cq.Poll(make([]Completion, 4)))
 	_, sends := q.sq.Pop()
 	_, recvs := q.rq.Pop()

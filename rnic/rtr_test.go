@@ -1,16 +1,20 @@
 package rnic
 
 import (
-	"fmt"
+	"bytes"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // acceptRTR has s accept a raw peer-to-peer Initiator, which offers those RTR messages, wants CRC
@@ -47,19 +51,15 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 		{"octets", with(func(*ddp.Header) {}), []byte{1}, ddp.CodeBounds},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client,
-					opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, NoMarkers: true}})
-				p := r.peerAccepts(c)
-				p.expectFrame(mpa.Request)
-				p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
-				p.start(mpa.Mode{CRC: true})
-				require.Equal(t, byte(rdmap.OpReadRequest), p.nextFPDU().ULP&0x0f)
-				p.inject(fpdu{tc.h, tc.body})
-				p.expectTerminateFor(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, tc.code))
-				p.closeSend()
-				c.awaitClosed()
-			})
+			r := newRig(t, turned, rigConfig{})
+			c, p := r.dialling(connOpts(initiator(RTRRead)))
+			p.expectFrame(mpa.Request)
+			p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
+			p.start(mpa.Mode{CRC: true})
+			require.Equal(t, byte(rdmap.OpReadRequest), p.nextFPDU().ULP&0x0f)
+			p.inject(fpdu{tc.h, tc.body})
+			p.expectTerminateFor(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, tc.code))
+			p.ends(c)
 		})
 	}
 }
@@ -73,78 +73,14 @@ func heard(t *testing.T, c *forged, kind mpa.FrameKind) []byte {
 	return c.in[n:]
 }
 
-// Each RTR message, octet for octet as the Initiator sends it, before what was posted; the Read's
-// is answered; the ULP of neither end sees it, and the Responder may then begin.
-//
-// req: 6581-1.1-1, 6581-5-1, 6581-9.2-8, 6581-9.1-4, P2P-2, 6581-9.3-2
-func TestRTRMessages(t *testing.T) {
-	send := func(msn int) string {
-		return withCRC(t, fmt.Sprintf("0012 41 43 00000000 00000000 %08x 00000000", msn))
-	}
-	for _, tc := range []struct {
-		kind             RTRKinds
-		request, reply   string
-		rtr, first, resp string
-	}{
-		{RTRWrite, "8000 8000", "8000 8000", withCRC(t, "000e c1 40 00000001 0000000000000000"),
-			send(1), ""},
-		{RTRRead, "8000 4000", "8001 4000",
-			withCRC(t, "002e 41 41 00000000 00000001 00000001 00000000 00000001 0000000000000000 00000000 "+
-				"00000001 0000000000000000"),
-			send(1), withCRC(t, "000e c1 42 00000001 0000000000000000")},
-		{RTRSend, "c000 0000", "c000 0000", send(1), send(2), ""},
-	} {
-		t.Run(tc.kind.String(), func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				request, reply := hexReq+"5002 0004"+tc.request, hexRep+"5002 0004"+tc.reply
-				t.Run("initiator", func(t *testing.T) {
-					r := newRig(t, r.kind, rigConfig{})
-					c := r.newEnd(r.client,
-						opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
-					p := r.peerAccepts(c)
-					p.play("< "+request, "> "+reply)
-					c.expectInService()
-					c.postRecv(c.recvAt(5, 0, 10))
-					c.post(WorkRequest{Op: OpSend, ID: 6, Local: c.source.Slice(0, 0), Signaled: true})
-					p.play("< "+request, "< "+tc.rtr, "< "+tc.first, "> "+tc.resp, "> "+send(1))
-					got := c.await(2)
-					require.ElementsMatch(t, []Completion{
-						{ID: 6, QP: c.qp.Number(), Op: OpSend}, {ID: 5, QP: c.qp.Number(), Op: OpRecv},
-					}, got, "the ULP's own and no other")
-					require.Zero(t, r.stats(c.qp).WritesRecvd)
-				})
-				t.Run("responder", func(t *testing.T) {
-					r := newRig(t, r.kind, rigConfig{})
-					s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: tc.kind}})
-					p := r.peerDials()
-					s.postRecv(s.recvAt(5, 0, 10))
-					p.play("> " + request)
-					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-					s.post(WorkRequest{Op: OpSend, ID: 6, Local: s.source.Slice(0, 0), Signaled: true})
-					p.play("< " + reply)
-					if r.kind == turned {
-						r.pass(time.Second)
-						require.Len(t, p.octets(), 24, "the Responder waits")
-					}
-					p.play("< "+reply, "> "+tc.rtr, "< "+tc.resp, "< "+send(1))
-					s.expectCompletions(Completion{ID: 6, Op: OpSend})
-					p.write(unhex(t, tc.first))
-					s.expectCompletions(Completion{ID: 5, Op: OpRecv})
-					require.Zero(t, len(s.done))
-				})
-			})
-		})
-	}
-}
-
 // A Responder that takes all kinds takes each, and what is no RTR message at all.
 //
 // req: 6581-9.2-5, 6581-1.1-2
 func TestResponderTakesAnyRTR(t *testing.T) {
 	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead, RTRSend | RTRRead, 0} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s, c := r.connect(opts{ConnParam: ConnParam{IRD: 4, ORD: 9}},
-				opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5}})
+			s, c := r.connect(connOpts(ConnParam{IRD: 4, ORD: 9}),
+				connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5}))
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 3,
 				ORD: 4, PeerIRD: 4, PeerORD: 3}, c.qp.Startup())
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 4,
@@ -155,10 +91,8 @@ func TestResponderTakesAnyRTR(t *testing.T) {
 		})
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // a Write that carries something
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.peerDials()
-		p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+		s := r.newEnd(r.server, unmarked)
+		p := r.accepts(s, unhex(t, hexReq+"5002 0004 c001 c001"))
 		p.start(mpa.Mode{CRC: true})
 		p.inject(writeFPDU(s.region.STag(), 0, "hello"))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
@@ -197,18 +131,332 @@ func TestReadsBesideTheRTR(t *testing.T) {
 		{"a response", func(p *peer) { p.inject(fpdu{response, nil}) }, rdmap.CauseOpcode},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				p := r.peerDials()
-				p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-				p.expectFrame(mpa.Reply)
-				p.start(mpa.Mode{CRC: true})
-				tc.say(p)
-				p.expectTerminateFor(tc.want)
-				p.closeSend()
-				s.awaitClosed()
-			})
+			r := newRig(t, turned, rigConfig{})
+			s := r.newEnd(r.server, unmarked)
+			p := r.accepts(s, unhex(t, hexReq+"5002 0004 c001 c001"))
+			p.expectFrame(mpa.Reply)
+			p.start(mpa.Mode{CRC: true})
+			tc.say(p)
+			p.expectTerminateFor(tc.want)
+			p.ends(s)
 		})
+	}
+}
+
+// A Responder that closes before the Initiator's Rtr frame or RTR message has come waits for the
+// peer's end as any that closes: the frame that is owed neither shortens that, nor, when it comes
+// after all, takes its bound away.
+func TestCloseWhileRTRIsOwed(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server, unmarked)
+		p := r.accepts(s, unhex(t, hexReq+"5001 0000"))
+		p.expectFrame(mpa.Reply)
+		s.qp.Disconnect()
+		p.untilEnded()
+		if late {
+			p.write(unhex(t, hexRtr+"4001 0000"))
+		}
+		r.pass(3 * connect.CloseTimeout)
+		require.True(t, isDone(s.qp), "late: %v", late)
+		require.ErrorIs(t, s.qp.Err(), ErrLinger)
+	}
+}
+
+// A QueuePair that is closed between the Reply and the next segment, as another goroutine may do
+// over a kernel socket, still owes its RTR message: it goes out, and the FIN after it.
+func TestCloseAfterAnOwedRTR(t *testing.T) {
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	s := h.newEnd(
+		connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}))
+	c := h.dialForged(s)
+	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
+	l := s.qp.end.Connection.Load()
+	require.Equal(t, stack.Taken, arriveOne(l, 0, mem.NoBuf, c.stream))
+	require.Equal(t, RTS, s.qp.State(), "%v", s.qp.Err())
+	l.Shutdown()
+	h.turns(2, time.Microsecond)
+	require.Equal(t, unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")),
+		heard(t, c, mpa.Request))
+	require.Equal(t, c.irs+1+tcp.Seq(len(c.in))+1, c.next, "a FIN after it")
+	c.sendOctets(0, len(c.stream), tcp.FIN)
+	h.turns(4, time.Microsecond)
+	require.True(t, isDone(s.qp))
+	require.NoError(t, s.qp.Err())
+}
+
+// An RTR message that is a Send takes none of the receive buffers: as many Sends may follow in
+// its segment as were posted.
+func TestSendsRightAfterTheRTRSend(t *testing.T) {
+	for _, depth := range []int{1, 3, 4} {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server,
+			opts{QPOptions: QPOptions{RecvDepth: depth}, ConnParam: ConnParam{NoMarkers: true}})
+		for i := range depth {
+			wr := s.recvAt(uint64(i+1), 16*i, 4)
+			wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
+			s.postRecv(wr)
+		}
+		p := r.acceptRTR(s, mpa.RTRSend)
+		burst := []fpdu{sendFPDU(1, "")}
+		for i := range depth {
+			burst = append(burst, sendFPDU(uint32(i+2), "message"))
+		}
+		p.inject(burst...)
+		for i, c := range s.await(depth) {
+			require.Equal(t, Completion{ID: uint64(i + 1), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c,
+				"%v", s.qp.Err())
+			require.Equal(t, "mess\x00\x00\x00\x00age\x00", string(s.inbox.Bytes()[16*i:][:12]))
+		}
+	}
+}
+
+// A Send that comes first and is no RTR message is the ULP's, into the ULP's first buffer: one
+// with octets, one that is not whole, one that does more than send.
+func TestFirstSendIsNoRTR(t *testing.T) {
+	long, event, part, rest := sendOf(1), sendOf(1), sendOf(1), sendOf(1)
+	event.ULP = rdmap.Control(1, rdmap.OpSendSE)
+	part.Last = false
+	for _, tc := range []struct {
+		name string
+		say  []fpdu
+		want Completion
+	}{
+		{"octets", []fpdu{{long, []byte("hello")}}, Completion{Len: 5}},
+		{"event", []fpdu{{event, nil}}, Completion{Solicited: true}},
+		{"more to come", []fpdu{{part, nil}, {rest, []byte("hello")}}, Completion{Len: 5}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			s := r.newEnd(r.server, unmarked)
+			s.postRecv(s.recvAt(7, 0, 16))
+			p := r.acceptRTR(s, mpa.AllRTR)
+			p.inject(tc.say...)
+			tc.want.ID, tc.want.QP, tc.want.Op = 7, s.qp.Number(), OpRecv
+			s.expectCompletions(tc.want)
+			require.EqualValues(t, 1, r.stats(s.qp).MessagesRecvd)
+		})
+	}
+}
+
+// An empty Send with another number is no RTR message either: start-up's own buffer would take
+// the place of the one that it lacks.
+func TestFirstSendHasAnotherNumber(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, unmarked)
+	s.postRecv(s.recvAt(7, 0, 16))
+	p := r.acceptRTR(s, mpa.AllRTR)
+	p.inject(sendFPDU(2, ""))
+	p.expectTerminateFor(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer))
+	p.closeSend()
+	s.expectCompletions(Completion{ID: 7, Op: OpRecv, Status: Flushed})
+}
+
+// What looks like an RTR Send and cannot be placed ends the stream while start-up's own buffer is
+// posted. That one has no Completion; the ULP's were not touched by the error, and are flushed.
+func TestHiddenBufferAtTheEnd(t *testing.T) {
+	queue, offset := sendOf(1), sendOf(1)
+	queue.QN = 1
+	offset.MO = 4
+	for name, h := range map[string]ddp.Header{"another queue": queue, "an offset": offset} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			s := r.newEnd(r.server, unmarked)
+			for i := range 3 {
+				s.postRecv(s.recvAt(uint64(7+i), 16*i, 16))
+			}
+			p := r.acceptRTR(s, mpa.RTRSend)
+			p.inject(fpdu{h, nil})
+			p.untilEnded()
+			p.ends(s)
+			require.Error(t, s.qp.Err())
+			s.poll()
+			var want []Completion
+			for i := range 3 {
+				want = append(want, Completion{ID: uint64(7 + i), QP: s.qp.Number(), Op: OpRecv,
+					Status: Flushed})
+			}
+			require.Equal(t, want, s.done)
+			require.Zero(t, s.cq.q.Promised())
+		})
+	}
+}
+
+// A Responder that may not speak yet has nothing after its Reply, whatever was posted: the
+// Reply's last segment is pushed.
+func TestReplyIsPushed(t *testing.T) {
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	s := h.newEnd(opts{})
+	c, req := h.requestAtAClosedWindow()
+	require.NoError(t,
+		req.Accept(t.Context(), s.qp, ConnParam{NoMarkers: true, PrivateData: make([]byte, longPrivate)}))
+	s.post(WorkRequest{Op: OpSend})
+	h.turns(2, time.Microsecond)
+	require.Empty(t, c.in)
+	for range 10 {
+		c.sendOctets(len(c.stream), len(c.stream), 0)
+		h.turn(time.Microsecond)
+	}
+	require.Empty(t, heard(t, c, mpa.Reply))
+	require.NotZero(t, c.flags&tcp.PSH, "PSH on the Reply")
+	s.qp.Abort()
+	h.turns(4, time.Microsecond)
+	require.True(t, isDone(s.qp))
+}
+
+// A peer-to-peer Initiator that owes its Rtr frame, or RTR message, is not waited for without end.
+//
+// req: D01-6.1-35
+func TestRTRTimeout(t *testing.T) {
+	for name, frame := range map[string]string{"rtr": hexReq + "5001 0000",
+		"rfc6581": hexReq + "5002 0004 8001 c001"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			s := r.newEnd(r.server, opts{})
+			r.accepts(s, unhex(t, frame))
+			r.fire(r.server)
+			s.expectClosedBy(ErrStartupTimeout)
+		})
+	}
+	// One that owes nothing may take its time, and so may one that has paid.
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, unmarked)
+	p := r.accepts(s, unhex(t, hexReq+"5001 0000"))
+	p.write(unhex(t, hexRtr+"4001 0000"))
+	r.pass(time.Minute)
+	require.Equal(t, RTS, s.qp.State())
+	s2 := r.newEnd(r.server, unmarked)
+	p2 := r.accepts(s2, unhex(t, hexReq+"4001 0000"))
+	s3 := r.newEnd(r.server, unmarked)
+	p3 := r.accepts(s3, unhex(t, hexReq+"5002 0004 8001 c001"))
+	p3.write(unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")))
+	r.pass(time.Minute)
+	require.Equal(t, RTS, s2.qp.State())
+	require.Equal(t, RTS, s3.qp.State())
+	p.reset()
+	p2.reset()
+	p3.reset()
+}
+
+// A Responder that named all kinds learns from the first FPDU which it is, in whatever order
+// octets come: here the RTR is lost at first and what was posted after it overtakes it.
+func TestRTROvertaken(t *testing.T) {
+	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
+		r := newRig(t, turned, rigConfig{faults: true})
+		s := r.newEnd(r.server, opts{})
+		c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind}))
+		s.postRecv(s.recvAt(1, 0, 100))
+		s.postRecv(s.recvAt(2, 100, 100))
+		req := r.dial(c, nil)
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+		lost := false
+		r.until("the RTR's segment lost", func() bool {
+			if !lost && c.qp.State() == RTS {
+				lost = true
+				c.post(c.sendQuietly(0, 50))
+				c.post(c.sendQuietly(50, 60))
+			}
+			return lost
+		})
+		got := s.await(2)
+		require.Equal(t, []Completion{
+			{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 50}, {ID: 2, QP: s.qp.Number(), Op: OpRecv, Len: 60},
+		}, got, "%v", kind)
+		require.EqualValues(t, 2, r.stats(s.qp).MessagesRecvd)
+		r.close(s, c)
+	}
+}
+
+// What overtakes an RTR message that may be a Send is held, and not placed before it is known whose
+// the first receive buffer is: it need not come again. Where no Send may come as RTR message it is
+// placed at once, as far as markers locate it.
+func TestWhatOvertakesTheRTR(t *testing.T) {
+	const sends = 20
+	for _, c := range []struct {
+		name              string
+		offered, kind     mpa.RTRKinds
+		noMarkers, placed bool
+	}{
+		{"a Send, with markers", mpa.AllRTR, mpa.RTRSend, false, false},
+		{"a Send, without", mpa.AllRTR, mpa.RTRSend, true, false},
+		{"a Write in place of a Send", mpa.AllRTR, mpa.RTRWrite, false, false},
+		{"a Write, of which there can be no Send", mpa.RTRWrite | mpa.RTRRead, mpa.RTRWrite, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: 32},
+				ConnParam: ConnParam{NoMarkers: c.noMarkers, RTR: RTRKinds(c.offered)}})
+			for k := range sends {
+				s.postRecv(s.recvAt(uint64(k), 700*k, 700))
+			}
+			p := r.acceptRTR(s, c.offered)
+			p.start(mpa.Mode{Markers: !c.noMarkers, CRC: true})
+			h, msn := writeTo(qp.RTRSTag, 0), uint32(1)
+			if c.kind == mpa.RTRSend {
+				h, msn = sendOf(1), 2
+			}
+			segments := [][]byte{p.frame(fpdu{h, nil})}
+			for k := range sends {
+				segments = append(segments,
+					p.frame(sendFPDU(msn+uint32(k), bytes.Repeat([]byte{byte(k)}, 600))))
+			}
+			l := s.qp.end.Connection.Load()
+			at := l.StreamBase()
+			arrive := func(off uint64, octets []byte) {
+				buf := l.Pool.Alloc()
+				slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
+				v := arriveOne(l, off, buf, slot[:copy(slot, octets)])
+				require.NotEqual(t, stack.Refused, v)
+				if v != stack.Kept {
+					l.Pool.Free(buf)
+				}
+			}
+			end := at + uint64(len(segments[0]))
+			for _, b := range segments[1:] {
+				arrive(end, b)
+				end += uint64(len(b))
+			}
+			require.Equal(t, c.placed, r.stats(s.qp).Receive.OutOfOrder > 0)
+			arrive(at, segments[0])
+			l.Edge(end)
+			for k, done := range s.await(sends) {
+				require.Equal(t, Completion{ID: uint64(k), QP: s.qp.Number(), Op: OpRecv, Len: 600}, done)
+				require.Equal(t, bytes.Repeat([]byte{byte(k)}, 600), s.inbox.Bytes()[700*k:700*k+600])
+			}
+			s.qp.Abort()
+			s.awaitClosed()
+		})
+	}
+}
+
+// Under DropBadCRC an RTR message that the path has cut is not waited for longer than for its
+// octets: what is shorter than every FPDU must have been cut, and need not come again.
+//
+// req: D01-7-9, C02-9-7
+func TestRTRMessageInPieces(t *testing.T) {
+	const length = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen // of an RTR Write, without markers
+	for cut := 1; cut < length; cut++ {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, DropBadCRC: true}))
+		p := r.acceptRTR(s, mpa.RTRWrite)
+		h := rdmap.OpWrite.Header(1)
+		h.Last, h.Version, h.STag = true, 1, qp.RTRSTag
+		b := p.frame(fpdu{h, nil})
+		require.Len(t, b, length)
+		l := s.qp.end.Connection.Load()
+		arrive := func(off uint64, octets []byte) stack.Verdict {
+			buf := l.Pool.Alloc()
+			slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
+			v := arriveOne(l, off, buf, slot[:copy(slot, octets)])
+			if v != stack.Kept {
+				l.Pool.Free(buf)
+			}
+			return v
+		}
+		require.Equal(t, stack.Kept, arrive(l.StreamBase(), b[:cut]), cut)
+		l.Edge(l.StreamBase() + uint64(cut))
+		require.Equal(t, stack.Taken, arrive(l.StreamBase()+uint64(cut), b[cut:]), cut)
+		require.True(t, !s.qp.engine.Unopened(), cut)
+		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
 	}
 }

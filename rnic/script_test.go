@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // A test of this package is a script: a conversation that reads from top to bottom. Who speaks is
@@ -33,11 +37,11 @@ import (
 //	p.closeSend()
 //	p.expectFIN() // and nothing before it that was not expected; expectReset
 //
-// Its octets travel over a Poller's TCP or the kernel's (peerstream_test.go), or in segments that
+// Its octets travel over a Poller's TCP or the kernel's, or in segments that
 // the test makes too (forged_test.go). Start-up is written in octets, by play.
 //
 // Every expectation ends: in virtual time after a number of steps, otherwise after patience. Where
-// it is not met, the test fails with what came instead, decoded. script_fails_test.go shows how.
+// it is not met, the test fails with what came instead, decoded.
 
 // driver makes time pass until what a test waits for has happened.
 type driver struct {
@@ -66,10 +70,7 @@ func (d *driver) expect(what string, cond func() bool, instead func() string) {
 		d.t.Fatal(text)
 	}
 	if d.move != nil {
-		steps := stepsMax
-		if d.left > 0 {
-			steps = d.left
-		}
+		steps := cmp.Or(d.left, stepsMax)
 		for range steps {
 			if cond() {
 				return
@@ -93,6 +94,26 @@ func (d *driver) expect(what string, cond func() bool, instead func() string) {
 	}
 }
 
+// must is v. An error of what a test only begins with is a panic.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// errorAs is the error of type E that err is, or wraps.
+func errorAs[E error](t testing.TB, err error) (e E) {
+	t.Helper()
+	require.ErrorAs(t, err, &e)
+	return e
+}
+
+func connOpts(c ConnParam) opts { return opts{ConnParam: c} }
+func qpOpts(q QPOptions) opts   { return opts{QPOptions: q} }
+
+var unmarked = connOpts(ConnParam{NoMarkers: true})
+
 // post posts requests to e's send queue, and all are taken.
 func (e *end) post(wrs ...WorkRequest) {
 	e.d.t.Helper()
@@ -107,6 +128,23 @@ func (e *end) postRecv(wrs ...WorkRequest) {
 	n, err := e.qp.PostRecv(wrs...)
 	require.NoError(e.d.t, err)
 	require.Equal(e.d.t, len(wrs), n, "buffers that were posted")
+}
+
+// postRecvs posts n buffers of size octets, one after the other in e's inbox, with IDs from 0.
+func (e *end) postRecvs(n, size int) {
+	e.d.t.Helper()
+	for i := range n {
+		e.postRecv(e.recvAt(uint64(i), i*size, size))
+	}
+}
+
+// send is a Send of octets [off, off+n) of e's source; sendQuietly, one that nobody is told of.
+func (e *end) send(id uint64, off, n int) WorkRequest {
+	return WorkRequest{Op: OpSend, ID: id, Local: e.source.Slice(off, n), Signaled: true}
+}
+
+func (e *end) sendQuietly(off, n int) WorkRequest {
+	return WorkRequest{Op: OpSend, Local: e.source.Slice(off, n)}
 }
 
 // poll collects completions.
@@ -152,6 +190,17 @@ func (e *end) expectCompletions(want ...Completion) {
 		e.d.t.Fatalf("completion %d: want\n\t%v\n%+v\n%s", i, want[i], want[i], e.state())
 	}
 	e.done = e.done[len(want):]
+}
+
+// expectEach waits for e's next n completions, which are all first except that their IDs count up.
+func (e *end) expectEach(n int, first Completion) {
+	e.d.t.Helper()
+	var want []Completion
+	for range n {
+		want = append(want, first)
+		first.ID++
+	}
+	e.expectCompletions(want...)
 }
 
 // differs is the first completion that is there and not what is wanted; -1: none.
@@ -214,6 +263,26 @@ func (e *end) expectClosedBy(cause error) {
 	e.d.t.Helper()
 	e.awaitClosed()
 	require.ErrorIs(e.d.t, e.qp.Err(), cause)
+}
+
+// awaitClosed waits for the end of the connections of all.
+func awaitClosed(all ...*end) {
+	for _, e := range all {
+		e.d.t.Helper()
+		e.awaitClosed()
+	}
+}
+
+// expectToldOf looks for the Terminate that ended e's connection, which the peer has sent.
+func (e *end) expectToldOf(cause rdmap.Cause) {
+	e.d.t.Helper()
+	require.Equal(e.d.t, cause, errorAs[*PeerError](e.d.t, e.qp.Err()).said.Terminate.Cause)
+}
+
+// expectMPAError looks for the error of MPA's that ended e's connection.
+func (e *end) expectMPAError(code mpa.ErrorCode) {
+	e.d.t.Helper()
+	require.Equal(e.d.t, code, errorAs[*mpa.Error](e.d.t, e.qp.Err()).Code)
 }
 
 // state is what a test is told of e when something did not come.

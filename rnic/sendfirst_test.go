@@ -12,19 +12,17 @@ import (
 )
 
 // A Responder that was told to sends before the Initiator has said anything; one that was not
-// stays silent, which TestResponderWaitsForFirstFPDU shows.
+// stays silent, which TestTranscripts shows.
 func TestSendFirst(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		s.post(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})
-		require.NoError(t, s.qp.SendFirst())
-		p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
-		s.expectCompletions(Completion{ID: 5, Len: 10, Op: OpSend})
-		require.NoError(t, s.qp.SendFirst(), "once more changes nothing")
-		p.inject(writeFPDU(s.region.STag(), 0, "late"))
-		r.until("the Initiator's octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.served(opts{})
+	s.post(s.send(5, 0, 10))
+	require.NoError(t, s.qp.SendFirst())
+	p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
+	s.expectCompletions(Completion{ID: 5, Len: 10, Op: OpSend})
+	require.NoError(t, s.qp.SendFirst(), "once more changes nothing")
+	p.inject(writeFPDU(s.region.STag(), 0, "late"))
+	r.until("the Initiator's octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 }
 
 // It holds whenever it was called: before there is a connection, beside Accept, and right after
@@ -65,7 +63,7 @@ func TestSendFirstAtAnyTime(t *testing.T) {
 					p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 					req := r.request()
 					at(r, s, func() { require.NoError(t, req.Accept(r.ctx, s.qp, s.conn)) })
-					s.post(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})
+					s.post(s.send(5, 0, 10))
 					ends[i], peers[i] = s, p
 				}
 				for i, s := range ends {
@@ -91,7 +89,7 @@ func TestSpokenToFirst(t *testing.T) {
 		require.NoError(t, c.qp.SendFirst(), "nothing changes at an Initiator")
 		c.postRecv(c.recvAt(1, 0, 100))
 		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.conn))
-		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 100)})
+		s.post(s.sendQuietly(0, 100))
 		c.expectCompletions(Completion{ID: 1, Len: 100, Op: OpRecv})
 		require.Equal(t, s.source.Bytes()[:100], c.inbox.Bytes()[:100])
 		r.exchange(s, c)
@@ -129,7 +127,7 @@ func TestSendFirstPauses(t *testing.T) {
 		req := r.request()
 		begin := r.time
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
+		s.post(s.sendQuietly(0, 10))
 		f := p.expectFrame(mpa.Reply)
 		p.start(mpa.Mode{Markers: f.Markers, CRC: true})
 		tc.speak(s, p)
@@ -142,17 +140,15 @@ func TestSendFirstPauses(t *testing.T) {
 
 // A connection that is closed within the pause says what was posted first.
 func TestSendFirstAndClose(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		require.NoError(t, s.qp.SendFirst())
-		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
-		s.qp.Disconnect()
-		require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload)
-		p.expectFIN()
-		p.closeSend()
-		s.expectClosed()
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.served(opts{})
+	require.NoError(t, s.qp.SendFirst())
+	s.post(s.sendQuietly(0, 10))
+	s.qp.Disconnect()
+	require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload)
+	p.expectFIN()
+	p.closeSend()
+	s.expectClosed()
 }
 
 // The pause after a Reply that has to be sent again begins when it has come.
@@ -164,7 +160,7 @@ func TestSendFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
 	req := r.request()
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{Drop: 1}))
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
+	s.post(s.sendQuietly(0, 10))
 	require.NoError(t, s.qp.SendFirst())
 	r.pass(2 * SendFirstPause)
 	require.Zero(t, r.stats(s.qp).FPDUsSent)
@@ -178,13 +174,12 @@ func TestSendFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
 
 // Where an RTR message is to come the Responder waits for that, whatever it was told.
 func TestSendFirstAwaitsRTR(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.acceptRTR(s, mpa.AllRTR)
-		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
-		require.NoError(t, s.qp.SendFirst())
-		require.Zero(t, r.stats(s.qp).FPDUsSent)
-		p.inject(writeFPDU(0, 0, ""))
-		p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
-	})
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, unmarked)
+	p := r.acceptRTR(s, mpa.AllRTR)
+	s.post(s.sendQuietly(0, 10))
+	require.NoError(t, s.qp.SendFirst())
+	require.Zero(t, r.stats(s.qp).FPDUsSent)
+	p.inject(writeFPDU(0, 0, ""))
+	p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
 }

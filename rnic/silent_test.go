@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 		for _, p := range pairs {
 			r.exchange(p[0], p[1])
 		}
-		late := r.newEnd(r.client, opts{ConnParam: ConnParam{UserTimeout: time.Second}})
+		late := r.newEnd(r.client, connOpts(ConnParam{UserTimeout: time.Second}))
 		// the kernel may be told of the reset at once
 		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn)
 		if r.kind == sockets {
@@ -111,11 +112,9 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{connsMax: 1})
 	addr, accept := r.peerListens()
-	nc, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
+	nc := must(net.Dial("tcp", addr))
 	raw := accept()
-	l, err := r.server.respond(r.ctx, nc, []byte("begin"), ListenOptions{})
-	require.NoError(t, err)
+	l := must(r.server.respond(r.ctx, nc, []byte("begin"), ListenOptions{}))
 	if late, err := net.Dial("tcp", r.addr()); err == nil { // else the reset was quicker
 		defer late.Close()
 	}
@@ -171,4 +170,181 @@ func TestGiveWayHammer(t *testing.T) {
 	all.Wait()
 	r.until("all slots", func() bool { return r.server.host.Slots.Count() == 0 })
 	require.True(t, r.server.host.Slots.Empty())
+}
+
+// asks is a client that has sent a Request.
+func asks(r *rig, f mpa.Frame) *peer {
+	p := r.peerDials()
+	p.write(request(f))
+	return p
+}
+
+// refusedStartups have a name for each cause, and what brings it about.
+var refusedStartups = []struct {
+	name string
+	cfg  rigConfig
+	want StartupRefusals
+	on   []kind
+	do   func(t *testing.T, r *rig)
+}{
+	{"backlog", rigConfig{listen: ListenOptions{Backlog: 1}}, StartupRefusals{Backlog: 2}, both,
+		func(t *testing.T, r *rig) {
+			asks(r, mpa.Frame{Rev: 1, CRC: true})
+			r.until("a request in the backlog", func() bool { return len(r.listener.requests) == 1 })
+			for range 2 {
+				asks(r, mpa.Frame{Rev: 1, CRC: true}).expectReset()
+			}
+		}},
+	{"dialect", rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044}}},
+		StartupRefusals{Dialect: 1}, both, func(t *testing.T, r *rig) {
+			asks(r, mpa.Frame{Rev: 0, CRC: true})
+			r.failure()
+		}},
+	{"private data", rigConfig{}, StartupRefusals{PrivateData: 1}, both, func(t *testing.T, r *rig) {
+		p := r.peerDials()
+		p.write(append(request(mpa.Frame{Rev: 1})[:18], 0x02, 0x01))
+		p.expectReset()
+	}},
+	{"malformed", rigConfig{}, StartupRefusals{Malformed: 1}, both, func(t *testing.T, r *rig) {
+		p := r.peerDials()
+		p.write([]byte("GET / HTTP/1.0\r\n\r\n"))
+		p.expectReset()
+	}},
+	{"timeout", rigConfig{}, StartupRefusals{Timeout: 1}, both, func(t *testing.T, r *rig) {
+		p := r.peerDials()
+		r.until("the connection at the server", func() bool { return len(r.server.host.Live()) == 1 })
+		r.fire(r.server)
+		p.expectReset()
+	}},
+	{"undecided", rigConfig{}, StartupRefusals{Undecided: 1}, both, func(t *testing.T, r *rig) {
+		p := asks(r, mpa.Frame{Rev: 1, CRC: true})
+		r.request()
+		r.fire(r.server)
+		p.expectReset()
+	}},
+	{"gave way", rigConfig{connsMax: 32, peerMax: 1}, StartupRefusals{GaveWay: 2}, both,
+		func(t *testing.T, r *rig) {
+			for range 2 {
+				p := r.peerDials()
+				defer p.expectReset()
+			}
+			r.peerDials()
+			r.failure()
+			r.failure()
+		}},
+	{"connections", rigConfig{server: Config{ConnsMax: 1}}, StartupRefusals{Connections: 1},
+		[]kind{sockets}, func(t *testing.T, r *rig) {
+			r.connect(opts{}, opts{})
+			c := r.newEnd(r.client, opts{})
+			_ = c.qp.StartConnect(r.ctx, r.addr(), c.conn) // the kernel may be told of the reset at once
+			r.failure()
+			c.awaitClosed()
+		}},
+	{"peer connections", rigConfig{connsMax: 32, peerMax: 1}, StartupRefusals{PeerConnections: 1},
+		[]kind{sockets}, func(t *testing.T, r *rig) {
+			r.connect(opts{}, opts{})
+			c := r.newEnd(r.client, opts{})
+			_ = c.qp.StartConnect(r.ctx, r.addr(), c.conn)
+			r.failure()
+			c.awaitClosed()
+		}},
+	{"read depth", rigConfig{}, StartupRefusals{ReadDepth: 1}, both, func(t *testing.T, r *rig) {
+		s, c := r.newEnd(r.server, connOpts(ConnParam{IRD: 9, ORD: 8, ORDMin: 5})),
+			r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}))
+		require.ErrorIs(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.conn), mpa.ErrORDShort)
+		c.awaitClosed()
+	}},
+	{"system", rigConfig{}, StartupRefusals{System: 1}, both, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, connOpts(ConnParam{UserTimeout: time.Minute}))
+		asks(r, mpa.Frame{Rev: 1, CRC: true})
+		req := r.request()
+		r.refuseTimeout(req.connection)
+		require.Error(t, req.Accept(r.ctx, s.qp, s.conn))
+	}},
+	{"rejected", rigConfig{}, StartupRefusals{Rejected: 1}, both, func(t *testing.T, r *rig) {
+		asks(r, mpa.Frame{Rev: 1, CRC: true})
+		require.NoError(t, r.request().Reject(r.ctx, []byte("no")))
+	}},
+	{"none", rigConfig{}, StartupRefusals{}, both, func(t *testing.T, r *rig) {
+		s, c := r.connect(opts{}, opts{})
+		p := r.peerDials()
+		p.closeSend() // it gives up
+		r.failure()
+		r.close(s, c)
+	}},
+}
+
+// Each start-up that a peer began and that came to nothing here is counted once, under its cause,
+// and under no other; a peer that gives up, and one that is served, are not.
+func TestStartupsRefused(t *testing.T) {
+	for _, tc := range refusedStartups {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, tc.on, tc.cfg, func(t *testing.T, r *rig) {
+				tc.do(t, r)
+				refused := func() StartupRefusals { return r.server.StartupCounters().Refused }
+				r.until("it to be counted", func() bool { return refused() == tc.want })
+				require.Zero(t, r.client.StartupCounters().Refused, "that end began")
+			})
+		})
+	}
+	// Each has a name of its own.
+	var names []string
+	(&StartupRefusals{Backlog: 1, Rejected: 7}).Each(func(cause string, n uint64) {
+		require.NotContains(t, names, cause)
+		require.Equal(t, map[string]uint64{"backlog": 1, "rejected": 7}[cause], n)
+		names = append(names, cause)
+	})
+	require.True(t, slices.Contains(names, "peer connections"))
+	require.Len(t, names, 12)
+}
+
+// Requests are handled side by side; the end of the context is the end of Serve once all handlers
+// have returned, and no error.
+func TestListenerServe(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		host := map[bool]string{true: "127.0.0.1", false: ""}[r.kind == sockets]
+		l := must(r.server.Listen(r.ctx, host+":0", ListenOptions{}))
+		ctx, stop := context.WithCancel(r.ctx)
+		defer stop()
+		entered, leave, served := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			served <- l.Serve(ctx, func(got context.Context, req *ConnRequest) {
+				entered <- struct{}{}
+				<-leave
+				if got == ctx {
+					_ = req.Reject(r.ctx, []byte("handled"))
+				}
+			})
+		}()
+		ends := []*end{r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})}
+		for _, c := range ends {
+			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), c.conn))
+			<-entered // the second one while the first is being handled
+		}
+		stop()
+		select {
+		case err := <-served:
+			require.FailNow(t, "Serve left its handlers alone", "%v", err)
+		default:
+		}
+		close(leave)
+		for _, c := range ends {
+			c.awaitClosed()
+			rejected := errorAs[*RejectedError](t, c.qp.Err())
+			require.Equal(t, "handled", string(rejected.PrivateData))
+		}
+		require.NoError(t, <-served)
+	})
+}
+
+// A Listener that is closed is an error.
+func TestListenerServeClosed(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		host := map[bool]string{true: "127.0.0.1", false: ""}[r.kind == sockets]
+		l := must(r.server.Listen(r.ctx, host+":0", ListenOptions{}))
+		served := make(chan error, 1)
+		go func() { served <- l.Serve(r.ctx, func(context.Context, *ConnRequest) {}) }()
+		l.Close()
+		require.ErrorIs(t, <-served, ErrClosed)
+	})
 }

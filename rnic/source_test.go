@@ -75,9 +75,9 @@ func TestWorkSource(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var from, to queues
 		var sent, received log
-		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &to}})
+		s := r.newEnd(r.server, qpOpts(QPOptions{Source: &to}))
 		c := r.newEnd(r.client,
-			opts{QPOptions: QPOptions{Source: &from, SendDepth: 2, SGEMax: 1, InlineMax: NoInline}})
+			qpOpts(QPOptions{Source: &from, SendDepth: 2, SGEMax: 1, InlineMax: NoInline}))
 		s.qp.engine.RecvCQ, c.qp.engine.SendCQ = &r.server.CreateCQSink(received.put).q,
 			&r.client.CreateCQSink(sent.put).q
 		for i := range count {
@@ -86,8 +86,7 @@ func TestWorkSource(t *testing.T) {
 		}
 		r.connectEnds(s, c)
 		for i := range count {
-			from.add(&from.sends, WorkRequest{Op: OpSend, ID: uint64(i), Local: c.source.Slice(i*n, n),
-				Signaled: true})
+			from.add(&from.sends, c.send(uint64(i), i*n, n))
 		}
 		c.qp.Doorbell()
 		r.until("all messages", func() bool {
@@ -107,57 +106,55 @@ func TestWorkSource(t *testing.T) {
 // A WorkSource hears of the peer's Writes when they are in memory, and not of Sends or empty
 // Writes, as start-up's is.
 func TestWorkSourceWritten(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		var work queues
-		var received log
-		var told, there atomic.Int32
-		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &work}})
-		c := r.newEnd(r.client, opts{})
-		s.qp.engine.RecvCQ = &r.server.CreateCQSink(received.put).q
-		work.add(&work.recvs, s.recvAt(0, 0, 100))
-		work.written = func() {
-			told.Add(1)
-			if bytes.Equal(s.region.Bytes()[:100], c.source.Bytes()[:100]) {
-				there.Add(1)
-			}
+	r := newRig(t, turned, rigConfig{})
+	var work queues
+	var received log
+	var told, there atomic.Int32
+	s := r.newEnd(r.server, qpOpts(QPOptions{Source: &work}))
+	c := r.newEnd(r.client, opts{})
+	s.qp.engine.RecvCQ = &r.server.CreateCQSink(received.put).q
+	work.add(&work.recvs, s.recvAt(0, 0, 100))
+	work.written = func() {
+		told.Add(1)
+		if bytes.Equal(s.region.Bytes()[:100], c.source.Bytes()[:100]) {
+			there.Add(1)
 		}
-		work.add(&work.recvs, s.recvAt(1, 0, 100))
-		r.connectEnds(s, c)
-		c.post(c.write(s, 0, 0, 0))
-		for n := range 2 {
-			c.post(WorkRequest{Op: OpSend, ID: 1, Local: c.source.Slice(0, 100), Signaled: true})
-			r.until("the Send", func() bool { return len(received.have()) == n+1 })
-		}
-		require.Zero(t, told.Load())
-		c.post(c.write(s, 2, 0, 100))
-		r.until("the Write", func() bool { return told.Load() == 1 })
-		require.EqualValues(t, 1, there.Load())
-	})
+	}
+	work.add(&work.recvs, s.recvAt(1, 0, 100))
+	r.connectEnds(s, c)
+	c.post(c.write(s, 0, 0, 0))
+	for n := range 2 {
+		c.post(c.send(1, 0, 100))
+		r.until("the Send", func() bool { return len(received.have()) == n+1 })
+	}
+	require.Zero(t, told.Load())
+	c.post(c.write(s, 2, 0, 100))
+	r.until("the Write", func() bool { return told.Load() == 1 })
+	require.EqualValues(t, 1, there.Load())
 }
 
 // What waits in a WorkSource when the connection ends is flushed, and so is what comes later, at
 // the doorbell.
 func TestWorkSourceFlushed(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		var work queues
-		var done log
-		s := r.newEnd(r.server, opts{QPOptions: QPOptions{Source: &work}})
-		s.qp.engine.RecvCQ = &r.server.CreateCQSink(done.put).q
-		s.qp.engine.SendCQ = s.qp.engine.RecvCQ
-		_, c := r.connectEnds(s, r.newEnd(r.client, opts{}))
-		work.add(&work.recvs, s.recvAt(1, 0, 10), s.recvAt(2, 0, 10))
-		r.close(c, s)
-		r.until("buffers flushed", func() bool { return len(done.have()) == 2 })
-		work.add(&work.recvs, s.recvAt(3, 0, 10))
-		work.add(&work.sends, WorkRequest{Op: OpSend, ID: 4, Local: s.source.Slice(0, 1)})
-		s.qp.Doorbell()
-		var ids []uint64
-		for _, c := range done.have() {
-			require.Equal(t, Flushed, c.Status)
-			ids = append(ids, c.ID)
-		}
-		require.Equal(t, []uint64{1, 2, 4, 3}, ids)
-	})
+	r := newRig(t, turned, rigConfig{})
+	var work queues
+	var done log
+	s := r.newEnd(r.server, qpOpts(QPOptions{Source: &work}))
+	s.qp.engine.RecvCQ = &r.server.CreateCQSink(done.put).q
+	s.qp.engine.SendCQ = s.qp.engine.RecvCQ
+	_, c := r.connectEnds(s, r.newEnd(r.client, opts{}))
+	work.add(&work.recvs, s.recvAt(1, 0, 10), s.recvAt(2, 0, 10))
+	r.close(c, s)
+	r.until("buffers flushed", func() bool { return len(done.have()) == 2 })
+	work.add(&work.recvs, s.recvAt(3, 0, 10))
+	work.add(&work.sends, WorkRequest{Op: OpSend, ID: 4, Local: s.source.Slice(0, 1)})
+	s.qp.Doorbell()
+	var ids []uint64
+	for _, c := range done.have() {
+		require.Equal(t, Flushed, c.Status)
+		ids = append(ids, c.ID)
+	}
+	require.Equal(t, []uint64{1, 2, 4, 3}, ids)
 }
 
 // Work from a WorkSource costs no allocation.
@@ -165,7 +162,7 @@ func TestWorkSourceAllocatesNothing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	var done int
 	src := &oneRequest{}
-	c := r.newEnd(r.client, opts{QPOptions: QPOptions{Source: src}})
+	c := r.newEnd(r.client, qpOpts(QPOptions{Source: src}))
 	c.qp.engine.SendCQ = &r.client.CreateCQSink(func(Completion) { done++ }).q
 	s, _ := r.connectEnds(r.newEnd(r.server, opts{}), c)
 	src.wr = c.write(s, 1, 0, 64)
@@ -193,28 +190,26 @@ func (o *oneRequest) Sends(f Feed)    { o.waits = f.Send(&o.wr) != nil }
 // left.
 func TestSharedSource(t *testing.T) {
 	const count, n = 30, 100
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		var waiting queues
-		pd := r.server.AllocPD()
-		srq, err := r.server.CreateSRQ(SRQOptions{PD: pd, Depth: 8, Source: func(f SharedFeed) {
-			waiting.take(&waiting.recvs, f.Recv)
-		}})
-		require.NoError(t, err)
-		events := r.server.Events()
-		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: srq}}, opts{})
-		for i := range count {
-			waiting.add(&waiting.recvs, s.recvAt(uint64(i), i*n, n))
+	r := newRig(t, turned, rigConfig{})
+	var waiting queues
+	pd := r.server.AllocPD()
+	srq := must(r.server.CreateSRQ(SRQOptions{PD: pd, Depth: 8, Source: func(f SharedFeed) {
+		waiting.take(&waiting.recvs, f.Recv)
+	}}))
+	events := r.server.Events()
+	s, c := r.connect(qpOpts(QPOptions{PD: pd, SRQ: srq}), opts{})
+	for i := range count {
+		waiting.add(&waiting.recvs, s.recvAt(uint64(i), i*n, n))
+	}
+	require.NoError(t, srq.Arm(5))
+	require.Equal(t, 8, srq.Left())
+	for i := range count {
+		c.post(c.sendQuietly(i*n, n))
+		require.EqualValues(t, i, s.await(1)[0].ID)
+		if i == count-9 {
+			require.Empty(t, events, "8 are left")
 		}
-		require.NoError(t, srq.Arm(5))
-		require.Equal(t, 8, srq.Left())
-		for i := range count {
-			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i*n, n)})
-			require.EqualValues(t, i, s.await(1)[0].ID)
-			if i == count-9 {
-				require.Empty(t, events, "8 are left")
-			}
-		}
-		require.Equal(t, EventSRQLimit, (<-events).Kind)
-		require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
-	})
+	}
+	require.Equal(t, EventSRQLimit, (<-events).Kind)
+	require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
 }

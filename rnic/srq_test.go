@@ -1,9 +1,12 @@
 package rnic
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/stack"
 )
 
 var causeNoBuffer = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer)
@@ -27,11 +31,9 @@ const poolSlot = 1024
 // newPool has n buffers posted, 0 to n-1, of depth.
 func newPool(t testing.TB, pd *ProtectionDomain, depth, n int) *pool {
 	t.Helper()
-	s, err := pd.adapter.CreateSRQ(SRQOptions{PD: pd, Depth: depth})
-	require.NoError(t, err)
+	s := must(pd.adapter.CreateSRQ(SRQOptions{PD: pd, Depth: depth}))
 	p := &pool{SharedReceiveQueue: s}
-	p.inbox, err = pd.Register(make([]byte, depth*poolSlot), LocalWrite)
-	require.NoError(t, err)
+	p.inbox = must(pd.Register(make([]byte, depth*poolSlot), LocalWrite))
 	for i := range n {
 		require.NoError(t, p.post(uint64(i)))
 	}
@@ -62,38 +64,32 @@ func (r *rig) sharing(n, depth, posted int, opt opts) (*pool, []*end, []*end) {
 func (r *rig) tell(e *end, text string) {
 	r.t.Helper()
 	copy(e.source.Bytes(), text)
-	e.post(WorkRequest{Op: OpSend, ID: 1, Local: e.source.Slice(0, len(text)), Signaled: true})
+	e.post(e.send(1, 0, len(text)))
 	e.expectCompletions(Completion{ID: 1, Len: uint32(len(text)), Op: OpSend})
 }
 
 func TestCreateSRQ(t *testing.T) {
-	a, err := Open(Config{})
-	require.NoError(t, err)
-	b, err := Open(Config{})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
+	b := must(Open(Config{}))
 	pd := a.AllocPD()
 	for _, opt := range []SRQOptions{{}, {PD: b.AllocPD()}, {PD: pd, Depth: -1},
 		{PD: pd, Depth: SRQDepthMax + 1}} {
 		_, err := a.CreateSRQ(opt)
 		require.Error(t, err)
 	}
-	s, err := a.CreateSRQ(SRQOptions{PD: pd})
-	require.NoError(t, err)
+	s := must(a.CreateSRQ(SRQOptions{PD: pd}))
 	require.Equal(t, QueueDepthDefault, s.Depth())
 	for _, limit := range []int{-1, QueueDepthDefault + 1} {
 		require.Error(t, s.Arm(limit))
 	}
-	cq, err := a.CreateCQ(8)
-	require.NoError(t, err)
-	_, err = a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SRQ: s})
+	cq := must(a.CreateCQ(8))
+	_, err := a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SRQ: s})
 	require.ErrorContains(t, err, "another protection domain")
-	q, err := a.CreateQP(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: s})
-	require.NoError(t, err)
+	q := must(a.CreateQP(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: s}))
 	require.ErrorIs(t, errOf(q.PostRecv(WorkRequest{})), ErrShared)
 	require.NoError(t, q.Close(t.Context()))
 
-	s, err = a.CreateSRQ(SRQOptions{PD: pd, Depth: 3})
-	require.NoError(t, err)
+	s = must(a.CreateSRQ(SRQOptions{PD: pd, Depth: 3}))
 	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{List: make([]SGE, SharedSGEMax)})), ErrListTooLong)
 	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{Inline: []byte{1}})), ErrShape)
 	require.ErrorIs(
@@ -159,34 +155,32 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 // A shared buffer may be a list: the message fills its ranges one after the other, on a QueuePair
 // whose own lists have one range.
 func TestSharedReceiveQueueScatters(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		p, ss, cs := r.sharing(1, 8, 0, opts{QPOptions: QPOptions{SGEMax: 1}})
-		list := []SGE{p.inbox.Slice(300, 3), p.inbox.Slice(0, 0), p.inbox.Slice(100, 4),
-			p.inbox.Slice(200, 9)}
-		require.NoError(t, errOf(p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]})))
-		clear(list)
-		r.tell(cs[0], "thisisscattered")
-		got := ss[0].await(1)[0]
-		require.Equal(t, Completion{ID: 5, QP: ss[0].qp.Number(), Len: 15, Op: OpRecv}, got)
-		b := p.inbox.Bytes()
-		require.Equal(t, []string{"thi", "siss", "cattered\x00"},
-			[]string{string(b[300:303]), string(b[100:104]), string(b[200:209])})
-	})
+	r := newRig(t, turned, rigConfig{})
+	p, ss, cs := r.sharing(1, 8, 0, qpOpts(QPOptions{SGEMax: 1}))
+	list := []SGE{p.inbox.Slice(300, 3), p.inbox.Slice(0, 0), p.inbox.Slice(100, 4),
+		p.inbox.Slice(200, 9)}
+	require.NoError(t, errOf(p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]})))
+	clear(list)
+	r.tell(cs[0], "thisisscattered")
+	got := ss[0].await(1)[0]
+	require.Equal(t, Completion{ID: 5, QP: ss[0].qp.Number(), Len: 15, Op: OpRecv}, got)
+	b := p.inbox.Bytes()
+	require.Equal(t, []string{"thi", "siss", "cattered\x00"},
+		[]string{string(b[300:303]), string(b[100:104]), string(b[200:209])})
 }
 
 // An empty queue is the end of the stream whose message needs a buffer, and of no other.
 func TestSharedReceiveQueueEmpty(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p, ss, cs := r.sharing(2, 4, 1, opts{})
-		r.tell(cs[0], "first")
-		ss[0].await(1)
-		r.tell(cs[0], "second")
-		ss[0].awaitClosed()
-		require.Equal(t, causeNoBuffer, terminated(ss[0].qp.Err()), "%v", ss[0].qp.Err())
-		require.NoError(t, p.post(3))
-		r.tell(cs[1], "other")
-		require.Equal(t, uint64(3), ss[1].await(1)[0].ID)
-	})
+	r := newRig(t, turned, rigConfig{})
+	p, ss, cs := r.sharing(2, 4, 1, opts{})
+	r.tell(cs[0], "first")
+	ss[0].await(1)
+	r.tell(cs[0], "second")
+	ss[0].awaitClosed()
+	require.Equal(t, causeNoBuffer, terminated(ss[0].qp.Err()), "%v", ss[0].qp.Err())
+	require.NoError(t, p.post(3))
+	r.tell(cs[1], "other")
+	require.Equal(t, uint64(3), ss[1].await(1)[0].ID)
 }
 
 // A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth
@@ -241,7 +235,7 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
-	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}})
+	s := h.newEnd(qpOpts(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}))
 	c := h.startUp(3000, 1460, s)
 	var at []int
 	// a marker in each, by which it is found beyond a gap
@@ -271,103 +265,92 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 //
 // req: 5040-8.1.1-5, 5042-6.4.6-1
 func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		small, err := r.server.CreateCQ(2)
-		require.NoError(t, err)
-		events := r.server.Events()
-		pd := r.server.AllocPD()
-		p := newPool(t, pd, 8, 8)
-		send, err := r.server.CreateCQ(64)
-		require.NoError(t, err)
-		opt := opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue}}
-		s, c := r.connect(
-			opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}},
-			opts{})
-		otherS, otherC := r.connect(opt, opts{})
-		ownS, ownC := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: send, RecvCQ: small}}, opts{})
-		ownS.postRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)}) // has its place
+	r := newRig(t, turned, rigConfig{})
+	small := must(r.server.CreateCQ(2))
+	events := r.server.Events()
+	pd := r.server.AllocPD()
+	p := newPool(t, pd, 8, 8)
+	send := must(r.server.CreateCQ(64))
+	opt := qpOpts(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue})
+	s, c := r.connect(
+		qpOpts(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}), opts{})
+	otherS, otherC := r.connect(opt, opts{})
+	ownS, ownC := r.connect(qpOpts(QPOptions{PD: pd, SendCQ: send, RecvCQ: small}), opts{})
+	ownS.postRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)}) // has its place
 
-		r.tell(c, "one")
-		r.tell(c, "two")
-		c.awaitClosed()
-		s.expectClosedBy(ErrCQOverflow)
-		var pe *PeerError
-		require.ErrorAs(t, c.qp.Err(), &pe)
-		require.Equal(t, rdmap.CauseLocal, pe.said.Terminate.Cause)
-		requireEvent(t, Event{Kind: EventCQOverflow, QP: s.qp, CQ: small}, event(t, events))
-		require.Equal(t, EventTerminated, event(t, events).Kind)
-		require.EqualValues(t, 1, r.server.EventCount(EventCQOverflow))
-		require.Equal(t, 7, p.Left(), "the buffer that found no place is still everybody's")
+	r.tell(c, "one")
+	r.tell(c, "two")
+	c.awaitClosed()
+	s.expectClosedBy(ErrCQOverflow)
+	c.expectToldOf(rdmap.CauseLocal)
+	requireEvent(t, Event{Kind: EventCQOverflow, QP: s.qp, CQ: small}, event(t, events))
+	require.Equal(t, EventTerminated, event(t, events).Kind)
+	require.EqualValues(t, 1, r.server.EventCount(EventCQOverflow))
+	require.Equal(t, 7, p.Left(), "the buffer that found no place is still everybody's")
 
-		r.tell(otherC, "three")
-		require.Equal(t, uint64(1), otherS.await(1)[0].ID)
-		r.tell(ownC, "four")
-		var cs [4]Completion
-		got := 0
-		r.until("both completions", func() bool { got += small.Poll(cs[got:]); return got == 2 })
-		require.Equal(t, uint64(0), cs[0].ID)
-		require.Equal(t, Completion{ID: 90, QP: ownS.qp.Number(), Len: 4, Op: OpRecv}, cs[1])
-		require.Zero(t, small.q.Promised())
-	})
+	r.tell(otherC, "three")
+	require.Equal(t, uint64(1), otherS.await(1)[0].ID)
+	r.tell(ownC, "four")
+	var cs [4]Completion
+	got := 0
+	r.until("both completions", func() bool { got += small.Poll(cs[got:]); return got == 2 })
+	require.Equal(t, uint64(0), cs[0].ID)
+	require.Equal(t, Completion{ID: 90, QP: ownS.qp.Number(), Len: 4, Op: OpRecv}, cs[1])
+	require.Zero(t, small.q.Promised())
 }
 
 // Arm tells once that fewer than so many buffers are left, at once if that is so.
 func TestSharedReceiveQueueLimit(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		events := r.server.Events()
-		p, ss, cs := r.sharing(1, 8, 4, opts{})
-		take := func() {
-			r.tell(cs[0], "x")
-			ss[0].await(1)
-		}
-		none := func() {
-			t.Helper()
-			noEvent(t, events)
-		}
-		require.NoError(t, p.Arm(3))
-		take()
-		none() // 3 left, not fewer
-		take()
-		requireEvent(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: 2}, event(t, events))
-		take()
-		none() // once
-		require.NoError(t, p.Arm(2))
-		require.EqualValues(t, 1, event(t, events).Count)
-		require.NoError(t, p.Arm(1))
-		require.NoError(t, p.Arm(0)) // taken back
-		take()
-		none()
-		require.Zero(t, p.Left())
-	})
+	r := newRig(t, turned, rigConfig{})
+	events := r.server.Events()
+	p, ss, cs := r.sharing(1, 8, 4, opts{})
+	take := func() {
+		r.tell(cs[0], "x")
+		ss[0].await(1)
+	}
+	none := func() {
+		t.Helper()
+		noEvent(t, events)
+	}
+	require.NoError(t, p.Arm(3))
+	take()
+	none() // 3 left, not fewer
+	take()
+	requireEvent(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: 2}, event(t, events))
+	take()
+	none() // once
+	require.NoError(t, p.Arm(2))
+	require.EqualValues(t, 1, event(t, events).Count)
+	require.NoError(t, p.Arm(1))
+	require.NoError(t, p.Arm(0)) // taken back
+	take()
+	none()
+	require.Zero(t, p.Left())
 }
 
 // Start-up's own Send takes none of the shared buffers.
 func TestSharedReceiveQueueAndRTR(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		pd := r.server.AllocPD()
-		shared := newPool(t, pd, 4, 2)
-		s := r.newEnd(r.server,
-			opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2},
-				ConnParam: ConnParam{NoMarkers: true}})
-		p := r.acceptRTR(s, mpa.RTRSend)
-		burst := []fpdu{sendFPDU(1, "")}
-		for i := range uint32(2) {
-			burst = append(burst, sendFPDU(i+2, "message"))
-		}
-		p.inject(burst...)
-		for i, c := range s.await(2) {
-			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c,
-				"%v", s.qp.Err())
-		}
-		require.Zero(t, shared.Left())
-		// A first Send that is none is the ULP's.
-		require.NoError(t, shared.post(3))
-		s = r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue},
+	r := newRig(t, turned, rigConfig{})
+	pd := r.server.AllocPD()
+	shared := newPool(t, pd, 4, 2)
+	s := r.newEnd(r.server,
+		opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2},
 			ConnParam: ConnParam{NoMarkers: true}})
-		p = r.acceptRTR(s, mpa.AllRTR)
-		p.inject(sendFPDU(1, "hello"))
-		s.expectCompletions(Completion{ID: 3, Op: OpRecv, Len: 5})
-	})
+	p := r.acceptRTR(s, mpa.RTRSend)
+	burst := []fpdu{sendFPDU(1, "")}
+	for i := range uint32(2) {
+		burst = append(burst, sendFPDU(i+2, "message"))
+	}
+	p.inject(burst...)
+	s.expectEach(2, Completion{Op: OpRecv, Len: 7})
+	require.Zero(t, shared.Left())
+	// A first Send that is none is the ULP's.
+	require.NoError(t, shared.post(3))
+	s = r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue},
+		ConnParam: ConnParam{NoMarkers: true}})
+	p = r.acceptRTR(s, mpa.AllRTR)
+	p.inject(sendFPDU(1, "hello"))
+	s.expectCompletions(Completion{ID: 3, Op: OpRecv, Len: 5})
 }
 
 // Taking buffers allocates nothing.
@@ -377,7 +360,7 @@ func TestSharedReceiveQueueAllocatesNothing(t *testing.T) {
 	var done [8]Completion
 	round := func() {
 		for range 8 {
-			if errOf(cs[0].qp.PostSend(WorkRequest{Op: OpSend, Local: cs[0].source.Slice(0, 40)})) != nil {
+			if errOf(cs[0].qp.PostSend(cs[0].sendQuietly(0, 40))) != nil {
 				t.Fatal("post")
 			}
 		}
@@ -408,15 +391,13 @@ func TestCQMinSize(t *testing.T) {
 	const sends, receives, shared = 4, 8, 16
 	for spare := range 2 {
 		pd := r.server.AllocPD()
-		cq, err := r.server.CreateCQ(CQMinSize(sends, receives, sends, shared) - spare)
-		require.NoError(t, err)
+		cq := must(r.server.CreateCQ(CQMinSize(sends, receives, sends, shared) - spare))
 		p := newPool(t, pd, shared, shared)
-		plain, c1 := r.connect(
-			opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends,
-				RecvDepth: receives}}, opts{})
+		plain, c1 := r.connect(qpOpts(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends,
+			RecvDepth: receives}), opts{})
 		sharer, c2 := r.connect(
-			opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared,
-				SRQ: p.SharedReceiveQueue}}, opts{})
+			qpOpts(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared,
+				SRQ: p.SharedReceiveQueue}), opts{})
 		var failed error
 		for i := range receives {
 			failed = errors.Join(failed, errOf(plain.qp.PostRecv(plain.recvAt(uint64(i), 0, 1))))
@@ -437,4 +418,132 @@ func TestCQMinSize(t *testing.T) {
 		require.Equal(t, spare == 1, sharer.qp.State() != RTS, "one place too few, and only then")
 		require.Equal(t, RTS, plain.qp.State())
 	}
+}
+
+// crowd is many clients that send to QueuePairs of one Adapter, which share buffers. Each client
+// has window messages under way, and sends the next when one was answered.
+type crowd struct {
+	t       testing.TB
+	ctx     context.Context
+	shared  *pool
+	cq      *CompletionQueue // receives of the server
+	servers map[uint32]*QueuePair
+	next    map[uint32]uint64 // number of the message that is due, by QueuePair
+	clients []*end
+}
+
+const (
+	crowdWindow = 4
+	crowdEach   = 2000
+)
+
+// One SharedReceiveQueue under QueuePairs of two Pollers that run, and under several sockets'
+// goroutines: every message comes once, in its stream's order and with its octets, and every
+// buffer goes round.
+func TestSharedReceiveQueueOfMany(t *testing.T) {
+	const each = 3
+	t.Run("two Pollers", func(t *testing.T) {
+		one, two := newRig(t, running, rigConfig{}), newRig(t, running, rigConfig{})
+		all := must(Open(Config{Pollers: []*stack.Poller{one.hosts[0].poller, two.hosts[0].poller}}))
+		l := must(all.Listen(one.ctx, ":9000", ListenOptions{}))
+		c := newCrowd(one, all, 2*each)
+		for range each {
+			c.join(one, l, "10.9.0.1:9000")
+			c.join(two, l, "10.9.0.1:9000")
+		}
+		c.play()
+		l.Close()
+		require.NoError(t, all.Close(one.ctx))
+	})
+	t.Run("sockets", func(t *testing.T) {
+		r := newRig(t, sockets, rigConfig{})
+		c := newCrowd(r, r.server, 2*each)
+		for range 2 * each {
+			c.join(r, r.listener, r.addr())
+		}
+		c.play()
+	})
+}
+
+func newCrowd(r *rig, a *Adapter, n int) *crowd {
+	r.t.Helper()
+	pd := a.AllocPD()
+	depth := CQMinSize(n * crowdWindow)
+	cq := must(a.CreateCQ(depth))
+	return &crowd{t: r.t, ctx: r.ctx, cq: cq, shared: newPool(r.t, pd, depth, depth),
+		servers: map[uint32]*QueuePair{}, next: map[uint32]uint64{}}
+}
+
+// join connects a client of r's.
+func (c *crowd) join(r *rig, l *Listener, addr string) {
+	r.t.Helper()
+	client := r.newEnd(r.client, opts{})
+	for range crowdWindow {
+		client.postRecv(client.recvAt(0, 0, 8))
+	}
+	require.NoError(r.t, client.qp.StartConnect(r.ctx, addr, client.conn))
+	var req *ConnRequest
+	r.until("a connection request", func() bool { req = l.Poll(); return req != nil })
+	send := must(c.cq.adapter.CreateCQ(QueueDepthDefault))
+	q := must(c.cq.adapter.CreateQP(
+		QPOptions{PD: c.shared.pd, SendCQ: send, RecvCQ: c.cq, SRQ: c.shared.SharedReceiveQueue,
+			RecvDepth: crowdWindow}))
+	require.NoError(r.t, req.Accept(r.ctx, q, ConnParam{}))
+	client.expectState(RTS)
+	c.servers[q.Number()] = q
+	c.clients = append(c.clients, client)
+}
+
+func (c *crowd) play() {
+	c.t.Helper()
+	var wg sync.WaitGroup
+	failed := make(chan error, len(c.clients))
+	for _, client := range c.clients {
+		wg.Go(func() { failed <- c.speak(client) })
+	}
+	var cs [16]Completion
+	for left := len(c.clients) * crowdEach; left > 0; {
+		n := c.cq.Poll(cs[:])
+		for _, got := range cs[:n] {
+			require.Equal(c.t, Success, got.Status)
+			require.Equal(c.t, c.next[got.QP], binary.BigEndian.Uint64(c.shared.octets(got)))
+			c.next[got.QP]++
+			require.NoError(c.t, c.shared.post(got.ID))
+			require.NoError(c.t, errOf(c.servers[got.QP].PostSend(WorkRequest{Op: OpSend})))
+		}
+		if left -= n; n == 0 {
+			require.NoError(c.t, c.cq.Wait(c.ctx))
+		}
+	}
+	wg.Wait()
+	for range c.clients {
+		require.NoError(c.t, <-failed)
+	}
+	require.Equal(c.t, c.shared.Depth(), c.shared.Left())
+	require.Zero(c.t, c.cq.q.Promised())
+}
+
+// speak sends a client's messages, each with its number.
+func (c *crowd) speak(e *end) error {
+	var cs [16]Completion
+	for sent, answered := 0, 0; answered < crowdEach; {
+		for ; sent < crowdEach && sent < answered+crowdWindow; sent++ {
+			at := sent % crowdWindow * 8
+			binary.BigEndian.PutUint64(e.source.Bytes()[at:], uint64(sent))
+			if _, err := e.qp.PostSend(e.sendQuietly(at, 8)); err != nil {
+				return err
+			}
+		}
+		if err := e.cq.Wait(c.ctx); err != nil {
+			return err
+		}
+		n := e.cq.Poll(cs[:])
+		for range n {
+			if _, err := e.qp.PostRecv(e.recvAt(0, 0, 8)); err != nil {
+				return err
+			}
+		}
+		answered += n
+	}
+	return nil
 }

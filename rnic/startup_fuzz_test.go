@@ -75,7 +75,7 @@ func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 	}
 	if p.has(setupDials) {
 		p.c = p.dialForged(
-			p.endOf(opts{ConnParam: ConnParam{KeepRejected: true, PeerToPeer: p.has(setupOthers)}}))
+			p.endOf(connOpts(ConnParam{KeepRejected: true, PeerToPeer: p.has(setupOthers)})))
 	} else {
 		if p.has(setupOthers) {
 			p.listener.role.Dialects |= mpa.DialectsOf(mpa.Culley02)

@@ -1,94 +1,42 @@
 package rnic
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
-
-// Figure 9 of the draft (10 of RFC 5044): start-up right after TCP's, private data both ways, the
-// Initiator's FPDU, then the Responder's.
-//
-// req: D01-6.1.3.2-1, P2P-19, D01-6.1-3, D01-6.1-24
-func TestImmediateStartupTranscript(t *testing.T) {
-	const request, reply = hexReq + "4001 0003 616263", hexRep + "4001 0002 7879"
-	t.Run("responder", func(t *testing.T) {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.peerDials()
-			p.play("> " + request)
-			req := r.request()
-			require.Equal(t, "abc", string(req.PrivateData()))
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("xy"))))
-			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
-			p.play("< "+reply,
-				"> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
-					"0000"),
-				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
-			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-		})
-	})
-	t.Run("initiator", func(t *testing.T) {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
-			addr, accept := r.peerListens()
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("abc"))))
-			p := accept()
-			p.play("< "+request, "> "+reply)
-			c.expectInService()
-			require.Equal(t, "xy", string(c.qp.PeerPrivateData()))
-			c.postRecv(c.recvAt(4, 0, 1))
-			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			send := withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000")
-			p.play("< "+request, "< "+send, "> "+send)
-			c.expectCompletions(Completion{ID: 4, Op: OpRecv})
-		})
-	})
-}
 
 // The Responder's endpoint may be chosen by the private data, when start-up has come that far;
 // without one there is no full operation, and one that is in use will not do.
 //
 // req: D01-6.1-6, D01-6.1-7
 func TestEndpointIsBoundByAccept(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		used, c := r.connect(opts{}, opts{})
-		next := r.newEnd(r.client, opts{})
-		req := r.dial(next, []byte("ticket 7"))
-		require.ErrorIs(t, req.Accept(r.ctx, used.qp, used.conn), ErrState)
-		if r.kind == turned {
-			r.pass(time.Second)
-		}
-		require.Equal(t, Connecting, next.qp.State())
-		s := r.newEnd(r.server, opts{}) // made for this ticket
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		next.expectInService()
-		r.converse(next, s)
-		r.converse(c, used)
-	})
-}
+	r := newRig(t, turned, rigConfig{})
+	used, c := r.connect(opts{}, opts{})
+	next := r.newEnd(r.client, opts{})
+	req := r.dial(next, []byte("ticket 7"))
+	require.ErrorIs(t, req.Accept(r.ctx, used.qp, used.conn), ErrState)
+	r.pass(time.Second)
 
-// The Initiator's ULP may dislike the Reply's private data, and closes.
-//
-// req: D01-6.1-27
-func TestInitiatorDislikesTheReply(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{}),
-			r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
-		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.with([]byte("version 3"))))
-		c.expectInService()
-		require.Equal(t, "version 3", string(c.qp.PeerPrivateData()))
-		r.close(s, c)
-	})
+	require.Equal(t, Connecting, next.qp.State())
+	s := r.newEnd(r.server, opts{}) // made for this ticket
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+	next.expectInService()
+	r.converse(next, s)
+	r.converse(c, used)
 }
 
 // Delayed start-up in each dialect, over a connection that loses, repeats and turns round
@@ -101,19 +49,17 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 			for seed := range uint64(sample.Count(1, 2)) {
 				r := newRig(t, turned, rigConfig{faults: true})
 				s := r.newEnd(r.server, opts{})
-				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, PeerToPeer: d >= RTR}})
+				c := r.newEnd(r.client, connOpts(ConnParam{Dialect: d, PeerToPeer: d >= RTR}))
 				sc, cc := r.streams()
 				for _, h := range r.hosts {
 					lossy := fault.Faults{Drop: 0.05, Duplicate: 0.05, Reorder: 0.1}
 					require.NoError(t, h.faulty.Set(lossy, lossy))
 				}
 				r.chat(sc, cc, seed)
-				l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
-				require.NoError(t, err)
+				l := must(r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}}))
 				r.hear(cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
-				req, err := l.nextRequest(r.ctx)
-				require.NoError(t, err)
+				req := must(l.nextRequest(r.ctx))
 				require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 				c.expectInService()
 				if d >= RTR || d == Culley02 {
@@ -137,48 +83,30 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	r := p.r
 	p.write(append(unhex(t, hexReq+"4001 0000"), make([]byte, 3000)...))
 	r.pass(time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
-	require.NoError(t, err)
-	req, err := l.nextRequest(r.ctx)
-	require.NoError(t, err)
-	_, err = req.RejectStream(r.ctx, nil)
+	l := must(r.server.respond(r.ctx, p.conn, nil, ListenOptions{}))
+	req := must(l.nextRequest(r.ctx))
+	_, err := req.RejectStream(r.ctx, nil)
 	require.ErrorIs(t, err, connect.ErrPipelined)
 	r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 	r.noBufLost()
 }
 
-// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is after the
-// Request is kept for when the ULP has decided, and the Rtr frame is one still; also when it all
-// came while the connection was a stream.
+// A peer that waits for nothing: Request, Rtr frame and FPDU in one go, while the connection is a
+// stream. What is after the Request is kept for when the ULP has decided, and the Rtr frame is one
+// still.
 //
 // req: P2P-14
 func TestRtrOfAHastyPeer(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.peerDials()
-		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
-			"0000")
-		p.write(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write))
-		req := r.request()
-		require.Equal(t, "hi", string(req.PrivateData()))
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
-		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
-		p.play("< "+hexRep+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
-	})
 	for _, cut := range []func() int{octetByOctet, func() int { return 1400 }} {
 		p := newHasty(t, rigConfig{}, stream.Options{})
 		r := p.r
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
+		s := r.newEnd(r.server, unmarked)
 		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
 			"0000")
 		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
 		r.pass(time.Second)
-		l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
-		require.NoError(t, err)
-		req, err := l.nextRequest(r.ctx)
-		require.NoError(t, err)
+		l := must(r.server.respond(r.ctx, p.conn, nil, ListenOptions{}))
+		req := must(l.nextRequest(r.ctx))
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
@@ -193,52 +121,48 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 //
 // req: D01-6.1-33, 5044-7.1.1-7
 func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: 2}}, func(t *testing.T, r *rig) {
-		for _, d := range []Dialect{RFC5044, RTR, RFC6581} {
-			there, back := randomBytes(1, d.PrivateDataMax()), randomBytes(2, d.PrivateDataMax())
-			s, c := r.newEnd(r.server, opts{}),
-				r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, PrivateDataMax: 3}})
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(there)))
-			req := r.request()
-			require.Equal(t, there, req.PrivateData())
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
-			c.expectInService()
-			require.Equal(t, back, c.qp.PeerPrivateData())
+	r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: 2}})
+	for _, d := range []Dialect{RFC5044, RTR, RFC6581} {
+		there, back := randomBytes(1, d.PrivateDataMax()), randomBytes(2, d.PrivateDataMax())
+		s, c := r.newEnd(r.server, opts{}),
+			r.newEnd(r.client, connOpts(ConnParam{Dialect: d, PrivateDataMax: 3}))
+		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(there)))
+		req := r.request()
+		require.Equal(t, there, req.PrivateData())
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
+		c.expectInService()
+		require.Equal(t, back, c.qp.PeerPrivateData())
+	}
+	for n := 2; n <= 3; n++ { // what is too long for Rev 0 is still refused
+		c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RDDP01}))
+		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, n))))
+		if n == 2 {
+			require.NoError(t, r.request().Reject(r.ctx, nil))
+		} else {
+			require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
 		}
-		for n := 2; n <= 3; n++ { // what is too long for Rev 0 is still refused
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01}})
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, n))))
-			if n == 2 {
-				require.NoError(t, r.request().Reject(r.ctx, nil))
-			} else {
-				require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
-			}
-			c.awaitClosed()
-		}
-	})
+		c.awaitClosed()
+	}
 }
 
 // However long a frame may be, a connection that says nothing has no buffer for it, and one in
 // service has none any more.
 func TestStartupBufferComesAndGoes(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}},
-		func(t *testing.T, r *rig) {
-			in := func(l *connect.Connection) (n int) {
-				require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In()) }))
-				if r.kind == turned {
-					r.step()
-				}
-				return n
-			}
-			p := r.peerDials()
-			r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
-			l := r.server.host.Live()[0]
-			require.Zero(t, in(l), "octets for a silent peer")
-			p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
-			s := r.newEnd(r.server, opts{})
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			require.Zero(t, in(l), "octets that are kept for nothing")
-		})
+	r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}})
+	in := func(l *connect.Connection) (n int) {
+		require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In()) }))
+		r.step()
+
+		return n
+	}
+	p := r.peerDials()
+	r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
+	l := r.server.host.Live()[0]
+	require.Zero(t, in(l), "octets for a silent peer")
+	p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
+	s := r.newEnd(r.server, opts{})
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+	require.Zero(t, in(l), "octets that are kept for nothing")
 }
 
 // A peer-to-peer Initiator owes its Rtr frame or RTR message: a FIN in its place, or within it,
@@ -253,32 +177,28 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 	}{{RTR, ""}, {RTR, hex.EncodeToString([]byte("MPA ID Rtr"))}, {RFC6581, ""}, {RFC6581, "000ec1"}} {
 		for _, closing := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v %q %v", tc.d, tc.said, closing), func(t *testing.T) {
-				over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-					p := r.peerDials()
-					party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
-					f := party.Request(mpa.Dialect(tc.d), nil)
-					p.write(f.Append(nil))
-					s := r.newEnd(r.server, opts{})
-					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-					p.expectFrame(mpa.Reply)
-					s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 5)})
-					if closing {
-						s.qp.Disconnect()
-					}
-					p.write(unhex(t, tc.said))
-					p.closeSend()
-					s.awaitClosed()
-					require.Equal(t, Flushed, s.await(1)[0].Status)
-					if closing && tc.said == "" {
-						require.NoError(t, s.qp.Err())
-						return
-					}
-					var me *mpa.Error
-					require.ErrorAs(t, s.qp.Err(), &me)
-					require.Equal(t, mpa.ErrConnection, me.Code)
-					require.ErrorIs(t, s.qp.Err(), ErrPeerClosed)
-					require.ErrorIs(t, r.failure().Err, s.qp.Err())
-				})
+				r := newRig(t, turned, rigConfig{})
+				p := r.peerDials()
+				party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
+				f := party.Request(mpa.Dialect(tc.d), nil)
+				p.write(f.Append(nil))
+				s := r.newEnd(r.server, opts{})
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+				p.expectFrame(mpa.Reply)
+				s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 5)})
+				if closing {
+					s.qp.Disconnect()
+				}
+				p.write(unhex(t, tc.said))
+				p.ends(s)
+				require.Equal(t, Flushed, s.await(1)[0].Status)
+				if closing && tc.said == "" {
+					require.NoError(t, s.qp.Err())
+					return
+				}
+				s.expectMPAError(mpa.ErrConnection)
+				require.ErrorIs(t, s.qp.Err(), ErrPeerClosed)
+				require.ErrorIs(t, r.failure().Err, s.qp.Err())
 			})
 		}
 	}
@@ -288,14 +208,13 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 // says so beforehand.
 func TestPeerToPeerOfRevZero(t *testing.T) {
 	for _, served := range [][]Dialect{{RDDP01}, {RDDP01, RTR}} {
-		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
-			p := r.peerDials()
-			p.write(request(mpa.Frame{Rev: 0, S: true, CRC: true, Markers: true}))
-			req, s := r.request(), r.newEnd(r.server, opts{})
-			require.Equal(t, len(served) == 2, req.PeerToPeer())
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			require.Equal(t, len(served) == 2, s.qp.Startup().PeerToPeer)
-		})
+		r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: served}})
+		p := r.peerDials()
+		p.write(request(mpa.Frame{Rev: 0, S: true, CRC: true, Markers: true}))
+		req, s := r.request(), r.newEnd(r.server, opts{})
+		require.Equal(t, len(served) == 2, req.PeerToPeer())
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+		require.Equal(t, len(served) == 2, s.qp.Startup().PeerToPeer)
 	}
 }
 
@@ -305,9 +224,281 @@ func TestRejectStreamOfAHastyDialer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.peerDials()
 		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), "hasty"...))
-		nc, err := r.request().RejectStream(r.ctx, nil)
-		require.NoError(t, err)
+		nc := must(r.request().RejectStream(r.ctx, nil))
 		r.deadline(nc)
 		r.hear(nc, []byte("hasty"))
 	})
+}
+
+// Adapters that refuse Rev 2 without A and one of C and D: they close. Peer-to-peer suits them;
+// client-server goes on in Rev 1.
+//
+// req: 6581-10-4
+func TestProfileRefusesClientServer(t *testing.T) {
+	adapter := func(r *rig, p *peer) (accepted bool) {
+		f := p.expectFrame(mpa.Request)
+		e, _, err := f.Enhanced()
+		require.NoError(r.t, err)
+		switch {
+		case f.IsEnhanced() && (!e.PeerToPeer || e.RTR&(mpa.RTRWrite|mpa.RTRRead) == 0):
+			p.closeSend()
+			return false
+		case f.IsEnhanced():
+			p.write(unhex(r.t, hexRep+"5002 0004 8001 8001"))
+		default:
+			p.write(unhex(r.t, hexRep+"4001 0000"))
+		}
+		return true
+	}
+	for _, p2p := range []bool{true, false} {
+		r := newRig(t, turned, rigConfig{})
+		addr, next := r.peerAcceptsSeveral()
+		c := r.newEnd(r.client, connOpts(ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true}))
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
+		require.Equal(t, p2p, adapter(r, next()))
+		if !p2p {
+			require.True(t, adapter(r, next()))
+		}
+		c.expectInService()
+		require.Equal(t, p2p, c.qp.Startup().Enhanced)
+	}
+}
+
+// Adapters whose start-up reader fails on octets after a frame: nothing of ours stands after one
+// before the other side has spoken, however much was posted; and no frame shares its segment.
+//
+// req: 5044-7.1.2-1, D01-6.1-21, 6581-5-1
+func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
+	for _, conn := range []ConnParam{{}, {PeerToPeer: true}, {Dialect: RTR}, {Dialect: RDDP01}} {
+		r := newRig(t, turned, rigConfig{})
+		c, p := r.dialling(connOpts(conn))
+		p.expectFrame(mpa.Request)
+		require.ErrorIs(t, errOf(c.qp.PostSend(c.sendQuietly(0, 10))), ErrState)
+		r.pass(2 * time.Second)
+		p.expectNothing()
+
+		s := r.newEnd(r.server, connOpts(ConnParam{PrivateData: []byte("private")}))
+		party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: conn.PeerToPeer}
+		frame := party.Request(mpa.Dialect(conn.dialects()[0]), nil)
+		p = r.accepts(s, frame.Append(nil))
+		s.post(s.sendQuietly(0, 10))
+		p.expectFrame(mpa.Reply)
+		r.pass(2 * time.Second)
+		p.expectNothing()
+	}
+	// The Rtr frame is a segment of its own, too, and what was posted is the next.
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RTR, NoMarkers: true}))
+	l := r.unpulled(c, unhex(t, hexRtr+"4001 0000"))
+	c.post(c.sendQuietly(0, 10))
+	segment := make([]byte, 1460)
+	require.Equal(t, 20, pullOne(l, segment))
+	require.Greater(t, pullOne(l, segment), 20)
+	l.Reader.Close()
+}
+
+// unpulled has c be an Initiator in full operation whose last start-up frame, out, is still to be
+// pulled. Who calls it closes its Reader.
+func (r *rig) unpulled(c *end, out []byte) *connect.Connection {
+	require.NoError(r.t, c.qp.end.BeginConnecting(c.conn.param()))
+	memory := transport.Memory{Pool: r.hosts[1].pool, Stride: r.hosts[1].pool.Stride(),
+		Reader: r.client.table.NewReader(), InOrder: true}
+	return connect.NewInitiator(&r.client.host, &c.qp.end, &stillTransport{}, memory, out,
+		&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true},
+			Version: 1}})
+}
+
+// stillTransport transports nothing.
+type stillTransport struct{ transport.Conn }
+
+func (*stillTransport) EMSS() int      { return 1460 }
+func (*stillTransport) Now() int64     { return 1 }
+func (*stillTransport) SetTimer(int64) {}
+func (*stillTransport) Send()          {}
+func (*stillTransport) Wake()          {}
+
+// Two Initiators, and two Responders, in every dialect that has frames: both ends say what it was.
+//
+// req: D01-6.1-10, D01-6.1-30, D01-6.1-31
+func TestTwoOfOneRole(t *testing.T) {
+	for d := RDDP01; d <= RFC6581; d++ {
+		t.Run(fmt.Sprint(d), func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			sc, cc := r.streams()
+			a, b := r.newEnd(r.server, connOpts(ConnParam{Dialect: d})),
+				r.newEnd(r.client, connOpts(ConnParam{Dialect: d}))
+			// The second to enter may find the first one's Request unread, and then it is no party to MPA
+			// at all.
+			require.NoError(t, a.qp.StartConnectStream(r.ctx, sc, a.conn))
+			if err := b.qp.StartConnectStream(r.ctx, cc, b.conn); err != nil {
+				require.ErrorIs(t, err, ErrUnread)
+				_ = cc.Close()
+			} else {
+				b.awaitClosed()
+			}
+			a.awaitClosed()
+			require.Error(t, a.qp.Err())
+			p := r.peerDials()
+			frame := (&mpa.Frame{Kind: mpa.Reply, Rev: uint8(d.Rev())}).Append(nil)
+			p.write(frame)
+			require.ErrorIs(t, r.failure().Err, mpa.ErrBothRespond)
+			p.expectReset()
+			c, q := r.dialling(connOpts(ConnParam{Dialect: d}))
+			own := q.expectFrame(mpa.Request)
+			q.write(own.Append(nil))
+			c.expectClosedBy(mpa.ErrBothInitiate)
+		})
+	}
+}
+
+// refusing is a transport whose kernel refuses ConnParam.UserTimeout: a local error for which RFC
+// 6581 has no code.
+type refusing struct{ transport.Conn }
+
+func (refusing) GiveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
+
+// refuseTimeout makes l's kernel refuse.
+func (r *rig) refuseTimeout(l *connect.Connection) {
+	r.t.Helper()
+	changed := make(chan struct{})
+	require.NoError(r.t, l.Transport.Submit(func() {
+		l.Transport = refusing{l.Transport}
+		close(changed)
+	}))
+	r.until("the carrier's change", func() bool {
+		select {
+		case <-changed:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// An Initiator that meets a local error without a code in RFC 6581 sends a Terminate, "local
+// catastrophic error", and no RTR message before it. Then it ends the connection.
+//
+// req: 6581-9.3-1
+func TestSetupErrorOfTheInitiator(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	conn := initiator(RTRWrite)
+	conn.IRD, conn.ORD, conn.UserTimeout = 2, 1, time.Minute
+	c, p := r.dialling(connOpts(conn))
+	r.refuseTimeout(c.qp.end.Connection.Load())
+	p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
+		"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20050000"))
+	p.expectFIN()
+	p.closeSend()
+	c.expectClosedBy(unix.ENOPROTOOPT)
+	require.ErrorIs(t, c.qp.inService(r.ctx), unix.ENOPROTOOPT)
+	require.ErrorContains(t, c.qp.Err(), "ConnParam.UserTimeout 1m0s")
+}
+
+// A Responder may send no FPDU before the Initiator's first, so no Terminate either: its Reply
+// rejects, and Accept says why.
+func TestSetupErrorOfTheResponder(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	p := r.peerDials()
+	s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, UserTimeout: time.Minute}))
+	p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
+	req := r.request()
+	r.refuseTimeout(req.connection)
+	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
+	p.play("< " + hexRep + "7002 0004 0001 0002")
+	require.Equal(t, Closed, s.qp.State())
+	p.closeSend()
+	p.expectFIN()
+}
+
+// culley-02 has nothing to say it with: either end resets the connection.
+func TestSetupErrorWithoutFrames(t *testing.T) {
+	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}})
+	p := r.peerDials()
+	s := r.newEnd(r.server, connOpts(ConnParam{UserTimeout: time.Minute}))
+	req := r.request()
+	r.refuseTimeout(req.connection)
+	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
+	p.untilEnded()
+	require.Empty(t, p.octets())
+	require.Equal(t, Closed, s.qp.State())
+}
+
+// A connection waits until our address is found to be free. StartConnect does not.
+func TestConnectWaitsForOurAddress(t *testing.T) {
+	over(t, []kind{turned, running}, rigConfig{tentative: true}, func(t *testing.T, r *rig) {
+		begin := r.time
+		s, c := r.connect(opts{}, opts{})
+		if r.kind == turned {
+			require.Greater(t, r.time-begin, int64(100*time.Millisecond), "probed")
+		}
+		r.exchange(s, c)
+		r.close(s, c)
+	})
+}
+
+// tentative begins a connection from an address that is being checked.
+func (r *rig) tentative() *end {
+	c := r.newEnd(r.client, opts{})
+	require.NoError(r.t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
+	for range 10 { // no time passes
+		r.hosts[1].poller.Turn()
+	}
+	require.Equal(r.t, Connecting, c.qp.State())
+	return c
+}
+
+// A caller that gives up meanwhile need not wait for the address, and the peer hears nothing.
+func TestConnectGivesUpOnATentativeAddress(t *testing.T) {
+	r := newRig(t, turned, rigConfig{tentative: true})
+	c := r.tentative()
+	c.qp.Abort()
+	r.hosts[1].poller.Turn()
+	require.True(t, isDone(c.qp))
+	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+
+	ctx, cancel := context.WithCancel(r.ctx)
+	e := r.newEnd(r.client, opts{})
+	var n stack.Counters
+	connected := make(chan error, 1)
+	r.hosts[1].poller.Snapshot(&n)
+	was := n.Controls
+	go func() { connected <- e.qp.Connect(ctx, r.addr(), e.conn) }()
+	turn := func(until func() bool) {
+		for !until() {
+			r.hosts[1].poller.Turn()
+			yield()
+		}
+	}
+	turn(func() bool { r.hosts[1].poller.Snapshot(&n); return n.Controls > was })
+	cancel()
+	turn(func() bool { return len(connected) == 1 })
+	err := <-connected
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, stack.ErrTentative)
+
+	c = r.tentative()
+	require.NoError(t, r.client.Close(r.ctx)) // which turns the Pollers itself
+	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+	r.hosts[0].poller.Snapshot(&n)
+	require.Zero(t, n.HalfOpened)
+}
+
+// As many wait as there may be connections. The Poller's end is one for them, too.
+func TestConnectWhoseAddressIsNeverFree(t *testing.T) {
+	r := newRig(t, turned, rigConfig{tentative: true})
+	var all []*end
+	for range 32 { // ConnsMax
+		all = append(all, r.tentative())
+	}
+	c := r.newEnd(r.client, opts{})
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
+	r.hosts[1].poller.Turn()
+	require.True(t, isDone(c.qp))
+	require.ErrorIs(t, c.qp.Err(), stack.ErrConnMax)
+	r.hosts[1].poller.Stop()
+	r.hosts[1].poller.Turn()
+	for _, e := range all {
+		require.True(t, isDone(e.qp))
+		require.ErrorIs(t, e.qp.Err(), stack.ErrStopped)
+	}
 }

@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -26,53 +28,47 @@ func (p *peer) wantSend(msn uint32, want []byte) {
 // was posted.
 //
 // req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2, C02-8.2-2
+// req: DDP-6.3-7, DDP-6.3-8, DDP-6.3-10, 5040-3.1-4
 func TestHalfClosedByPeer(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
-		p, _ := r.peerConnects(s, false)
-		p.open()
-		p.closeSend()
-		s.expectState(Closing)
-		for i := range 3 {
-			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true})
-			p.wantSend(uint32(i+1), s.source.Bytes()[i:i+100])
-			if r.kind == turned {
-				r.pass(3 * connect.CloseTimeout)
-			}
-		}
-		require.False(t, isDone(s.qp))
-		require.NoError(t, p.ended())
-		require.Len(t, s.await(3), 3)
-		s.post(WorkRequest{Op: OpSend, ID: 9, Local: s.source.Slice(0, 100)})
-		s.qp.Disconnect()
-		p.wantSend(4, s.source.Bytes()[:100])
-		p.expectFIN()
-		s.expectClosed()
-		require.Empty(t, r.server.host.Live())
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.served(connOpts(ConnParam{AllowHalfClosed: true}))
+	p.open()
+	p.closeSend()
+	s.expectState(Closing)
+	for i := range 3 {
+		s.post(s.send(uint64(i), i, 100))
+		p.wantSend(uint32(i+1), s.source.Bytes()[i:i+100])
+		r.pass(3 * connect.CloseTimeout)
+	}
+	require.False(t, isDone(s.qp))
+	require.NoError(t, p.ended())
+	require.Len(t, s.await(3), 3)
+	s.post(WorkRequest{Op: OpSend, ID: 9, Local: s.source.Slice(0, 100)})
+	s.qp.Disconnect()
+	p.wantSend(4, s.source.Bytes()[:100])
+	p.expectFIN()
+	s.expectClosed()
+	require.Empty(t, r.server.host.Live())
 }
 
 // A Responder that was never allowed to speak has no half to keep open.
 func TestHalfClosedWithoutAVoice(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
-		p, _ := r.peerConnects(s, false)
-		p.closeSend()
-		s.expectClosed()
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.served(connOpts(ConnParam{AllowHalfClosed: true}))
+	p.closeSend()
+	s.expectClosed()
 }
 
 // A half that was left open ends in error when the peer resets it.
 func TestHalfClosedThenReset(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
-		p, _ := r.peerConnects(s, false)
+		s, p := r.served(connOpts(ConnParam{AllowHalfClosed: true}))
 		p.open()
 		p.closeSend()
 		s.expectState(Closing)
 		p.reset()
 		for i := 0; !isDone(s.qp); i++ { // a kernel socket tells when it is written to
-			_, _ = s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 100)}) // full, or over
+			_, _ = s.qp.PostSend(s.sendQuietly(0, 100)) // full, or over
 			if r.kind == turned {
 				r.step()
 				require.Less(t, i, stepsMax)
@@ -90,28 +86,27 @@ func TestHalfClosedThenReset(t *testing.T) {
 //
 // req: DDP-8.2.1-6, D01-6.2-1
 func TestReceiveAfterOwnClose(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		s.postRecv(s.recvAt(1, 0, 100))
-		p, _ := r.peerConnects(s, false)
-		p.open()
-		s.qp.Disconnect()
-		p.expectFIN()
-		require.Equal(t, Closing, s.qp.State())
-		s.postRecv(s.recvAt(2, 100, 100))
-		p.inject(writeFPDU(s.region.STag(), 5, "written"))
-		p.inject(sendFPDU(1, "before"))
-		p.inject(sendFPDU(2, "beyond"))
-		n := s.qp.Number()
-		s.expectCompletions(Completion{ID: 1, QP: n, Op: OpRecv, Len: 6},
-			Completion{ID: 2, QP: n, Op: OpRecv, Len: 6})
-		require.Equal(t, "written", string(s.region.Bytes()[5:12]))
-		require.Equal(t, "before", string(s.inbox.Bytes()[:6]))
-		require.Equal(t, "beyond", string(s.inbox.Bytes()[100:106]))
-		require.False(t, isDone(s.qp), "closed before the peer was")
-		p.closeSend()
-		s.expectClosed()
-	})
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, opts{})
+	s.postRecv(s.recvAt(1, 0, 100))
+	p, _ := r.peerConnects(s, false)
+	p.open()
+	s.qp.Disconnect()
+	p.expectFIN()
+	require.Equal(t, Closing, s.qp.State())
+	s.postRecv(s.recvAt(2, 100, 100))
+	p.inject(writeFPDU(s.region.STag(), 5, "written"))
+	p.inject(sendFPDU(1, "before"))
+	p.inject(sendFPDU(2, "beyond"))
+	n := s.qp.Number()
+	s.expectCompletions(Completion{ID: 1, QP: n, Op: OpRecv, Len: 6},
+		Completion{ID: 2, QP: n, Op: OpRecv, Len: 6})
+	require.Equal(t, "written", string(s.region.Bytes()[5:12]))
+	require.Equal(t, "before", string(s.inbox.Bytes()[:6]))
+	require.Equal(t, "beyond", string(s.inbox.Bytes()[100:106]))
+	require.False(t, isDone(s.qp), "closed before the peer was")
+	p.closeSend()
+	s.expectClosed()
 }
 
 // What was posted before an orderly close is sent, to its last octet; what is posted after it is
@@ -120,37 +115,34 @@ func TestReceiveAfterOwnClose(t *testing.T) {
 //
 // req: DDP-8.2.1-1, DDP-8.2.1-2, DDP-4-1
 func TestPostAfterOwnClose(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		const n = 1 << 20
-		s := r.newEndOf(r.server, opts{}, n)
-		p, _ := r.peerConnects(s, false)
-		p.open()
-		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
-		s.qp.Disconnect()
-		refused := func() {
-			t.Helper()
-			require.ErrorIs(
-				t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})),
-				ErrClosed)
-			require.ErrorIs(
-				t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 3, Local: s.source.Slice(0, 10)})),
-				ErrClosed)
-		}
-		refused()
-		var got []byte
-		for len(got) < n {
-			got = append(got, p.nextFPDU().payload...)
-		}
-		require.True(t, bytes.Equal(s.source.Bytes(), got))
-		p.expectFIN() // nothing of what was posted too late
-		refused()
-		p.closeSend()
-		s.awaitClosed()
-		refused()
-		require.NoError(t, s.qp.Err())
-		s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
-		require.Zero(t, s.cq.q.Promised())
-	})
+	r := newRig(t, turned, rigConfig{})
+	const n = 1 << 20
+	s := r.newEndOf(r.server, opts{}, n)
+	p, _ := r.peerConnects(s, false)
+	p.open()
+	s.post(s.send(1, 0, n))
+	s.qp.Disconnect()
+	refused := func() {
+		t.Helper()
+		require.ErrorIs(
+			t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})), ErrClosed)
+		require.ErrorIs(
+			t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 3, Local: s.source.Slice(0, 10)})),
+			ErrClosed)
+	}
+	refused()
+	var got []byte
+	for len(got) < n {
+		got = append(got, p.nextFPDU().payload...)
+	}
+	require.True(t, bytes.Equal(s.source.Bytes(), got))
+	p.expectFIN() // nothing of what was posted too late
+	refused()
+	p.ends(s)
+	refused()
+	require.NoError(t, s.qp.Err())
+	s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
+	require.Zero(t, s.cq.q.Promised())
 }
 
 // An error in what the peer sends marks the connection, and what waits to be sent waits in vain:
@@ -161,11 +153,11 @@ func TestPostAfterOwnClose(t *testing.T) {
 func TestNothingPostedFollowsATerminate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const requests, size = 32, 1 << 20
-		s := r.newEndOf(r.server, opts{QPOptions: QPOptions{SendDepth: requests}}, size)
+		s := r.newEndOf(r.server, qpOpts(QPOptions{SendDepth: requests}), size)
 		p, _ := r.peerConnects(s, false)
 		p.open()
 		for i := range requests {
-			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})
+			s.post(s.send(uint64(i), 0, size))
 		}
 		p.nextFPDU() // the first message has begun
 		p.inject(writeFPDU(0xdead, 0, "wrong"))
@@ -188,8 +180,7 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 			}
 		}
 		p.expectFIN() // nothing after the Terminate
-		p.closeSend()
-		s.awaitClosed()
+		p.ends(s)
 		require.Empty(t, r.server.host.Live())
 
 		want := requests
@@ -208,26 +199,24 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 //
 // req: 5040-5.4-6, 5040-6.2.1-2
 func TestPeersTerminateStopsUs(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		const requests, size = 32, 1 << 20
-		s := r.newEndOf(r.server, opts{QPOptions: QPOptions{SendDepth: requests}}, size)
-		p, _ := r.peerConnects(s, false)
-		p.open()
-		for i := range requests {
-			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})
-		}
-		p.nextFPDU()
-		p.inject(terminateFPDU([]byte{0x11, 0x01, 0, 0}))
-		p.skipToFIN()
-		require.Less(t, len(p.octets()), requests*size, "it sent everything nevertheless")
-		p.closeSend()
-		s.awaitClosed()
-		cs := s.await(requests)
-		require.Equal(t, Flushed, cs[requests-1].Status)
-		for i, c := range cs {
-			require.Equal(t, uint64(i), c.ID)
-		}
-	})
+	r := newRig(t, turned, rigConfig{})
+	const requests, size = 32, 1 << 20
+	s := r.newEndOf(r.server, qpOpts(QPOptions{SendDepth: requests}), size)
+	p, _ := r.peerConnects(s, false)
+	p.open()
+	for i := range requests {
+		s.post(s.send(uint64(i), 0, size))
+	}
+	p.nextFPDU()
+	p.inject(terminateFPDU([]byte{0x11, 0x01, 0, 0}))
+	p.skipToFIN()
+	require.Less(t, len(p.octets()), requests*size, "it sent everything nevertheless")
+	p.ends(s)
+	cs := s.await(requests)
+	require.Equal(t, Flushed, cs[requests-1].Status)
+	for i, c := range cs {
+		require.Equal(t, uint64(i), c.ID)
+	}
 }
 
 // DDP finds an error and does not end the stream by itself: the ULP, here RDMAP, does, once its
@@ -296,9 +285,7 @@ func TestOctetsAfterAFIN(t *testing.T) {
 			h.turns(3, time.Millisecond)
 			require.True(t, isDone(q))
 			require.NoError(t, q.Err())
-			last, err := q.end.Stats(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, uint64(1), last.Engine.WritesRecvd)
+			require.Equal(t, uint64(1), must(q.end.Stats(t.Context())).Engine.WritesRecvd)
 		})
 	}
 }
@@ -339,4 +326,145 @@ func TestEndOfStreamIsEndOfConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// states turns the rig until q has ended, and returns what states it was in from now on.
+func (r *rig) states(q *QueuePair) []State {
+	r.t.Helper()
+	seen := []State{q.State()}
+	r.until("the end", func() bool {
+		if s := q.State(); s != seen[len(seen)-1] {
+			seen = append(seen, s)
+		}
+		return isDone(q)
+	})
+	return seen
+}
+
+// Which states an end goes through says how the connection ended: Terminating with a Terminate,
+// whichever end found the error, Error when this end gave it up without one, neither when it
+// ended in order or the transport was lost.
+func TestStates(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(r *rig, s, c *end)
+		c, s []State
+	}{
+		{"own close", func(_ *rig, _, c *end) {
+			c.qp.Disconnect()
+		}, []State{RTS, Closing, Closed}, []State{RTS, Closing, Closed}},
+		{"error of ours that the peer finds", func(r *rig, _, c *end) {
+			c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
+		}, []State{RTS, Terminating, Closed}, []State{RTS, Terminating, Closed}},
+		{"local error", func(r *rig, _, c *end) {
+			c.post(WorkRequest{Op: OpSend, Local: SGE{STag: 0xbad, Length: 1}})
+		}, []State{RTS, Error, Closed}, []State{RTS, Closed}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, looked := range []int{0, 1} {
+				r := newRig(t, turned, rigConfig{})
+				s, c := r.connect(opts{}, opts{})
+				tc.do(r, s, c)
+				if looked == 0 {
+					require.Equal(t, tc.c, r.states(c.qp))
+				} else {
+					require.Equal(t, tc.s, r.states(s.qp))
+				}
+				awaitClosed(c, s)
+				require.Equal(t, [2]State{Closed, Closed}, [2]State{c.qp.State(), s.qp.State()})
+			}
+		})
+	}
+}
+
+// Giving a connection up is Error from service and from Closing; a Terminate that was exchanged
+// before is still what it was.
+func TestErrorState(t *testing.T) {
+	for _, tc := range []struct {
+		before, after State
+	}{{RTS, Error}, {Closing, Error}, {Terminating, Terminating}} {
+		t.Run(tc.before.String(), func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			s, c := r.connect(opts{}, opts{})
+			l := c.qp.end.Connection.Load()
+			seen := make(chan State, 1)
+			require.NoError(t, connect.Order(l.Transport.Submit, func() {
+				c.qp.engine.Leave(tc.before)
+				l.Fail(ErrHoarding)
+				seen <- c.qp.State()
+			}))
+			awaitClosed(c, s)
+			require.Equal(t, tc.after, <-seen)
+			require.Equal(t, Closed, c.qp.State())
+			require.ErrorIs(t, c.qp.Err(), ErrHoarding)
+		})
+	}
+}
+
+// The peer speaks on while our half is closing, so that an error is found then, too; a further
+// close changes nothing about it.
+func TestTerminatingFromClosing(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, connOpts(ConnParam{AllowHalfClosed: true}))
+	r.exchange(s, c)
+	s.qp.Disconnect()
+	c.expectState(Closing)
+	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
+	s.expectState(Terminating)
+	s.qp.Disconnect()
+	require.Equal(t, []State{Terminating, Closed}, r.states(s.qp))
+	require.ErrorAs(t, s.qp.Err(), new(*TerminateError))
+}
+
+// A peer that vanishes without a word is noticed within the UserTimeout, of either end, whether
+// something is in flight or the end only waits.
+//
+// req: 9293-MUST-21
+func TestUserTimeout(t *testing.T) {
+	const after = 2 * time.Second
+	cut := fault.Faults{Drop: 1}
+	for name, inFlight := range map[string]bool{"in flight": true, "waiting": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{faults: true})
+			s, c := r.connect(connOpts(ConnParam{UserTimeout: after}),
+				connOpts(ConnParam{UserTimeout: after}))
+			r.exchange(s, c)
+			require.NoError(t, r.hosts[0].faulty.Set(cut, cut))
+			begin := r.time
+			for _, x := range [][2]*end{{s, c}, {c, s}} {
+				if inFlight {
+					x[0].post(x[0].write(x[1], 1, 0, 100))
+				}
+			}
+			for _, e := range []*end{s, c} {
+				e.expectClosedBy(stack.ErrTimeout)
+			}
+			require.LessOrEqual(t, time.Duration(r.time-begin), after+time.Millisecond)
+			require.Greater(t, time.Duration(r.time-begin), after/2)
+		})
+	}
+}
+
+// A peer that has nothing to say for a long time answers keep-alives, and stays.
+func TestUserTimeoutOfAQuietPeer(t *testing.T) {
+	const after = 2 * time.Second
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, connOpts(ConnParam{UserTimeout: after}))
+	r.exchange(s, c)
+	r.pass(10 * after)
+	r.exchange(s, c)
+}
+
+// Without one, nothing is asked of a quiet peer: a QueuePair over our TCP stays for as long as
+// nothing is in flight (RFC 9293 section 3.8.4: keep-alives are off by default).
+//
+// req: 9293-MUST-25
+func TestNoUserTimeout(t *testing.T) {
+	r := newRig(t, turned, rigConfig{faults: true})
+	s, c := r.connect(opts{}, opts{})
+	r.exchange(s, c)
+	sent := r.stats(c.qp).TCP.SegmentsOut
+	r.pass(3 * time.Hour)
+	require.Equal(t, RTS, c.qp.State())
+	require.Equal(t, sent, r.stats(c.qp).TCP.SegmentsOut)
 }

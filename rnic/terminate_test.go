@@ -3,6 +3,7 @@ package rnic
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -54,27 +55,24 @@ var offences = []offence{
 		return c.wrong(s, func(wr *WorkRequest) { wr.RemoteOffset = regionBytes })
 	}, Flushed},
 	{"other domain's STag", 0x1102, func(t *testing.T, r *rig, s, c *end) error {
-		m, err := r.server.AllocPD().Register(make([]byte, regionBytes), RemoteWrite)
-		require.NoError(t, err)
+		m := must(r.server.AllocPD().Register(make([]byte, regionBytes), RemoteWrite))
 		return c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag = m.STag() })
 	}, Flushed},
 	{"STag bound to another queue pair", 0x1102, func(t *testing.T, r *rig, s, c *end) error {
-		other, err := r.server.CreateQP(QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq})
-		require.NoError(t, err)
-		m, err := s.pd.RegisterWith(make([]byte, regionBytes),
-			RegisterOptions{Access: RemoteWrite, For: other})
-		require.NoError(t, err)
+		other := must(r.server.CreateQP(QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq}))
+		m := must(s.pd.RegisterWith(make([]byte, regionBytes),
+			RegisterOptions{Access: RemoteWrite, For: other}))
 		return c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag = m.STag() })
 	}, Flushed},
 	{"TO wrap", 0x1103, func(_ *testing.T, r *rig, s, c *end) error {
 		return c.wrong(s, func(wr *WorkRequest) { wr.RemoteOffset = math.MaxUint64 - 4 })
 	}, Flushed},
 	{"receive buffer too small", 0x1205, func(_ *testing.T, r *rig, s, c *end) error {
-		return errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, offenceLen)}))
+		return errOf(c.qp.PostSend(c.sendQuietly(0, offenceLen)))
 	}, LocalLength},
 	{"no receive buffer", 0x1202, func(t *testing.T, r *rig, s, c *end) error {
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5)}) // takes the one there is
-		return errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, offenceLen)}))
+		c.post(c.sendQuietly(0, 5)) // takes the one there is
+		return errOf(c.qp.PostSend(c.sendQuietly(0, offenceLen)))
 	}, Success},
 }
 
@@ -100,7 +98,8 @@ func TestOffences(t *testing.T) {
 				name = o.name + ", later"
 			}
 			t.Run(name, func(t *testing.T) {
-				over(t, both, rigConfig{}, func(t *testing.T, r *rig) { o.commit(t, r, first) })
+				r := newRig(t, turned, rigConfig{})
+				o.commit(t, r, first)
 			})
 		}
 	}
@@ -113,7 +112,7 @@ func terminated(err error) rdmap.Cause {
 
 func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	s, c := r.connect(opts{}, opts{})
-	beside := r.newBystander(opts{QPOptions: QPOptions{PD: s.pd}})
+	beside := r.newBystander(qpOpts(QPOptions{PD: s.pd}))
 	if !first {
 		r.exchange(s, c)
 	}
@@ -121,19 +120,16 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	s.postRecv(s.recvAt(50, 0, 100))
 	require.NoError(t, o.post(t, r, s, c))
 	c.postRecv(c.recvAt(60, 0, 100))
-	c.awaitClosed()
-	s.awaitClosed()
+	awaitClosed(c, s)
 
-	var te *TerminateError
-	require.ErrorAs(t, s.qp.Err(), &te)
+	te := errorAs[*TerminateError](t, s.qp.Err())
 	require.False(t, te.Remote)
 	require.Equal(t, o.cause, terminated(te.Cause), "%v", te)
 	what, ours := strings.CutPrefix(te.Error(), "rnic: stream terminated: ")
 	require.True(t, ours, "%v", te)
 	require.ErrorAs(t, c.qp.Err(), &te)
 	require.True(t, te.Remote)
-	var pe *PeerError
-	require.ErrorAs(t, te, &pe)
+	pe := errorAs[*PeerError](t, te)
 	require.Equal(t, o.cause, pe.said.Terminate.Cause, "%v", pe)
 	require.True(t, pe.said.Terminate.HasDDP)
 	require.True(t, pe.said.Terminate.HasSegmentLen)
@@ -163,84 +159,170 @@ func recvCompletion(s *end, st Status) Completion {
 	return c
 }
 
-// What only a broken peer sends is answered by a Terminate with the segment's header, then by a
-// FIN.
+type (
+	readReq   = rdmap.ReadRequest
+	atomicReq = rdmap.AtomicRequest
+)
+
+// victim is a Responder of ours, and m, 64 octets that its peer may read and write.
+type victim struct {
+	r *rig
+	s *end
+	m *MemoryRegion
+}
+
+// mistake is what only a broken peer says, and what the Terminate calls it.
+type mistake struct {
+	name  string
+	cause rdmap.Cause
+	say   func(x *victim) fpdu
+}
+
+func badWrite(change func(h *ddp.Header)) func(*victim) fpdu {
+	return func(x *victim) fpdu {
+		f := writeFPDU(x.s.region.STag(), 0, "payload")
+		change(&f.Header)
+		return f
+	}
+}
+
+func badSend(change func(h *ddp.Header)) func(*victim) fpdu {
+	return func(*victim) fpdu {
+		f := sendFPDU(1, "payload")
+		change(&f.Header)
+		return f
+	}
+}
+
+func badRead(change func(x *victim, q *readReq)) func(*victim) fpdu {
+	return func(x *victim) fpdu {
+		h, q := readOf(1, x.m.STag(), x.m.Base(), 1)
+		change(x, &q)
+		return readFPDU(h, q)
+	}
+}
+
+func badAtomic(change func(x *victim, a *atomicReq)) func(*victim) fpdu {
+	return func(x *victim) fpdu {
+		a := rdmap.AtomicRequest{STag: x.m.STag(), TO: x.m.Base(), Data: 1, Mask: 1}
+		change(x, &a)
+		return atomicFPDU(1, a)
+	}
+}
+
+// from has a Read ask for an octet of m.
+func from(q *rdmap.ReadRequest, m *MemoryRegion) {
+	q.SrcSTag, q.SrcTO = ddp.STag(m.STag()), m.Base()
+}
+
+var mistakes = []mistake{
+	{"reserved opcode", 0x0206, badWrite(func(h *ddp.Header) { h.ULP = 0x4c })},
+	{"Atomic Response not asked for", 0x0206, badSend(func(h *ddp.Header) { h.ULP, h.QN = 0x4b, 3 })},
+	{"immediate data of 7 octets", 0x02ff, badSend(func(h *ddp.Header) { h.ULP = 0x48 })},
+	{"tagged Send", 0x0206, badWrite(func(h *ddp.Header) { h.ULP = 0x43 })},
+	{"untagged Write", 0x0206, badSend(func(h *ddp.Header) { h.ULP = 0x40 })},
+	{"Send on the Terminate queue", 0x0206, badSend(func(h *ddp.Header) { h.QN = rdmap.QNTerminate })},
+	{"Read Response nobody asked for", 0x0206, badWrite(func(h *ddp.Header) { h.ULP = 0x42 })},
+	{"Send with Invalidate of no STag", 0x0109, badSend(func(h *ddp.Header) { h.ULP = 0x44 })},
+	{"RDMAP version 0", 0x0205, badWrite(func(h *ddp.Header) { h.ULP = 0x00 })},
+	{"RDMAP version 3", 0x0205, badSend(func(h *ddp.Header) { h.ULP = 0xc3 })},
+	{"DDP version 0, tagged", 0x1104, badWrite(func(h *ddp.Header) { h.Version = 0 })},
+	{"DDP version 2, untagged", 0x1206, badSend(func(h *ddp.Header) { h.Version = 2 })},
+	{"queue that RDMAP does not know", 0x1201, badSend(func(h *ddp.Header) { h.QN = 4 })},
+	{"highest queue, and an opcode for none", 0x1201, badSend(func(h *ddp.Header) {
+		h.QN, h.ULP = math.MaxUint32, 0x4f
+	})},
+	{"MSN 0", 0x1203, badSend(func(h *ddp.Header) { h.MSN = 0 })},
+	{"MSN above what is posted", 0x1202, badSend(func(h *ddp.Header) { h.MSN = 3 })},
+	{"MO past the buffer", 0x1204, badSend(func(h *ddp.Header) { h.MO = 101 })},
+
+	{"Read of an unknown STag", 0x0100, badRead(func(_ *victim, q *readReq) { q.SrcSTag = 0xdead })},
+	{"Read of what is revoked", 0x0100, badRead(func(x *victim, _ *readReq) { x.m.Revoke() })},
+	{"Read one octet over", 0x0101, badRead(func(_ *victim, q *readReq) { q.SrcTO++; q.Size = 64 })},
+	{"Read below the base", 0x0101, badRead(func(_ *victim, q *readReq) { q.SrcTO--; q.Size = 2 })},
+	{"Read of all", 0x0101, badRead(func(_ *victim, q *readReq) { q.Size = math.MaxUint32 })},
+	{"Read of write-only", 0x0102, badRead(func(x *victim, q *readReq) { from(q, x.s.region) })},
+	{"Read of another domain's", 0x0103, badRead(func(x *victim, q *readReq) {
+		from(q, must(x.r.server.AllocPD().Register(make([]byte, 64), RemoteRead)))
+	})},
+	{"Read of another queue pair's", 0x0103, badRead(func(x *victim, q *readReq) {
+		other := x.r.newEnd(x.r.server, qpOpts(QPOptions{PD: x.s.pd}))
+		from(q, must(x.s.pd.RegisterWith(make([]byte, 64), RegisterOptions{Access: RemoteRead,
+			For: other.qp})))
+	})},
+	{"Read whose TO wraps", 0x0104, badRead(func(_ *victim, q *readReq) {
+		q.SrcTO, q.Size = math.MaxUint64-3, 5
+	})},
+
+	{"atomic, unknown STag", 0x0100, badAtomic(func(_ *victim, a *atomicReq) { a.STag = 0xdead })},
+	{"atomic past the end", 0x0101, badAtomic(func(_ *victim, a *atomicReq) { a.TO += 64 })},
+	{"atomic, read-only", 0x0102, badAtomic(func(x *victim, _ *atomicReq) {
+		_ = x.m.Permit(RemoteRead, 0)
+	})},
+	{"atomic, write-only", 0x0102, badAtomic(func(x *victim, _ *atomicReq) {
+		_ = x.m.Permit(RemoteWrite|LocalWrite, 0)
+	})},
+	{"atomic, TO wraps", 0x0104, badAtomic(func(_ *victim, a *atomicReq) { a.TO = math.MaxUint64 })},
+	{"Swap", 0x0206, badAtomic(func(_ *victim, a *atomicReq) { a.Code = 1 })},
+	{"reserved atomic code", 0x0206, badAtomic(func(_ *victim, a *atomicReq) { a.Code = 15 })},
+}
+
+// Each mistake is answered by a Terminate with the segment's header, for a Read's source with the
+// Request too, then by a FIN; memory stays as it was.
 //
 // req: DDP-9.1-1, DDP-9.1-3, DDP-9.1-5, DDP-9.1-12, DDP-9.2-7, DDP-9.2-8, DDP-9.2-11, DDP-9.2-13
-// req: 5040-7.2-2,
-// req: 5040-7.2-3, 5040-7.1-3, 5040-6.2.1-3, 5040-5.4-1, DDP-8.2.2-3, 5041-4.1-2, DDP-6.1-11
+// req: 5040-7.2-2, 5040-7.2-3, 5040-7.1-3, 5040-6.2.1-3, 5040-5.4-1, DDP-8.2.2-3, 5041-4.1-2
+// req: DDP-6.1-11, 5040-5.2.1-8, 5040-7.2-5, 5040-7.2-6, 5040-7.2-7, 5040-7.1-4, 5040-4.8-9
+// req: 5042-6.3.5-1, 7306-5.1.1-1, 7306-5.1.2-2, 7306-5.2.1-2, 7306-8.2-1, 7306-8.2-2, 7306-1.1-2
 func TestTerminateOnWire(t *testing.T) {
-	write := func(change func(h *ddp.Header)) func(s *end) ddp.Header {
-		return func(s *end) ddp.Header {
-			h := writeTo(s.region.STag(), 0)
-			change(&h)
-			return h
+	for _, m := range mistakes {
+		m.make(t, 4)
+	}
+	for off := range uint64(7) {
+		for _, code := range []rdmap.AtomicCode{rdmap.FetchAdd, rdmap.CompareSwap} {
+			m := mistake{fmt.Sprintf("%v at %d", code, off+1), 0x0207,
+				badAtomic(func(_ *victim, a *atomicReq) { a.TO, a.Code = a.TO+off+1, code })}
+			m.make(t, 4)
 		}
 	}
-	send := func(change func(h *ddp.Header)) func(s *end) ddp.Header {
-		return func(*end) ddp.Header {
-			h := sendOf(1)
-			change(&h)
-			return h
+	for op, right := range map[rdmap.Opcode]int{rdmap.OpReadRequest: rdmap.ReadRequestLen,
+		rdmap.OpAtomicRequest: rdmap.AtomicRequestLen} {
+		for _, n := range []int{0, right - 1, right + 1} {
+			m := mistake{fmt.Sprintf("%v of %d octets", op, n), rdmap.CauseOperation,
+				func(*victim) fpdu { return messageFPDU(op, 1, make([]byte, n)) }}
+			m.make(t, 4)
 		}
+		m := mistake{fmt.Sprintf("%v, not served", op), rdmap.CauseOpcode,
+			func(*victim) fpdu { return messageFPDU(op, 1, make([]byte, right)) }}
+		m.make(t, 0)
 	}
-	for _, tc := range []struct {
-		name   string
-		cause  rdmap.Cause
-		header func(s *end) ddp.Header
-	}{
-		{"reserved opcode", 0x0206, write(func(h *ddp.Header) { h.ULP = 0x4c })},
-		{"Atomic Response nobody asked for", 0x0206, send(func(h *ddp.Header) {
-			h.ULP, h.QN = 0x4b, rdmap.QNAtomic
-		})},
-		{"immediate data of 7 octets", 0x02ff, send(func(h *ddp.Header) { h.ULP = 0x48 })},
-		{"tagged Send", 0x0206, write(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpSend) })},
-		{"untagged Write", 0x0206, send(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpWrite) })},
-		{"Send on the Terminate queue", 0x0206, send(func(h *ddp.Header) { h.QN = rdmap.QNTerminate })},
-		{"Read Request, not served", 0x0206, send(func(h *ddp.Header) {
-			h.ULP, h.QN = rdmap.Control(1, rdmap.OpReadRequest), rdmap.QNRead
-		})},
-		{"Read Response nobody asked for", 0x0206, write(func(h *ddp.Header) {
-			h.ULP = rdmap.Control(1, rdmap.OpReadResponse)
-		})},
-		{"Send with Invalidate of no STag", 0x0109, send(func(h *ddp.Header) {
-			h.ULP = rdmap.Control(1, rdmap.OpSendInv)
-		})},
-		{"RDMAP version 0", 0x0205, write(func(h *ddp.Header) {
-			h.ULP = rdmap.Control(0, rdmap.OpWrite)
-		})},
-		{"RDMAP version 3", 0x0205, send(func(h *ddp.Header) { h.ULP = rdmap.Control(3, rdmap.OpSend) })},
-		{"DDP version 0, tagged", 0x1104, write(func(h *ddp.Header) { h.Version = 0 })},
-		{"DDP version 2, untagged", 0x1206, send(func(h *ddp.Header) { h.Version = 2 })},
-		{"queue that RDMAP does not know", 0x1201, send(func(h *ddp.Header) { h.QN = 4 })},
-		{"highest queue, and an opcode for none", 0x1201, send(func(h *ddp.Header) {
-			h.QN, h.ULP = math.MaxUint32, 0x4f
-		})},
-		{"MSN 0", 0x1203, send(func(h *ddp.Header) { h.MSN = 0 })},
-		{"MSN above what is posted", 0x1202, send(func(h *ddp.Header) { h.MSN = 3 })},
-		{"MO past the buffer", 0x1204, send(func(h *ddp.Header) { h.MO = 101 })},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{})
-				s.postRecv(s.recvAt(50, 0, 100))
-				p, _ := r.peerConnects(s, false)
-				h := tc.header(s)
-				p.inject(fpdu{h, []byte("payload")})
-				p.inject(writeFPDU(s.region.STag(), 0, "beyond")) // dropped silently
-				p.expectTerminate(rdmap.Terminate{
-					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(h.Len() + 7), DDP: h,
-				})
-				p.expectFIN() // nothing after the Terminate
-				p.closeSend()
-				s.awaitClosed()
-				require.ErrorContains(t, s.qp.Err(), "rnic: stream terminated: ")
-				require.Equal(t, tc.cause, terminated(errors.Unwrap(s.qp.Err())))
-				require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
-				s.unharmed(t)
-			})
-		})
-	}
+}
+
+// make has a peer make the mistake while so many Requests are served.
+func (m *mistake) make(t *testing.T, ird int) {
+	t.Run(m.name, func(t *testing.T) {
+		r := newRig(t, turned, rigConfig{})
+		s, p := r.served(connOpts(ConnParam{IRD: ird}))
+		s.postRecv(s.recvAt(50, 0, 100))
+		x := &victim{r, s, r.readable(s, 64, RemoteRead|RemoteWrite)}
+		before := bytes.Clone(x.m.Bytes())
+		f := m.say(x)
+		p.inject(f, writeFPDU(s.region.STag(), 0, "beyond")) // dropped silently
+		want := rdmap.Terminate{Cause: m.cause, HasDDP: true, HasSegmentLen: true, DDP: f.Header,
+			SegmentLen: uint16(f.Len() + len(f.payload))}
+		if f.ULP == 0x41 && m.cause>>8 == 0x01 {
+			want.Read, want.HasRead = rdmap.ParseReadRequest(f.payload)
+		}
+		p.expectTerminate(want)
+		p.expectFIN() // nothing after the Terminate
+		p.ends(s)
+		require.ErrorContains(t, s.qp.Err(), "rnic: stream terminated: ")
+		require.ErrorContains(t, s.qp.Err(), m.cause.String())
+		require.Equal(t, m.cause, terminated(errors.Unwrap(s.qp.Err())))
+		require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
+		require.Equal(t, before, x.m.Bytes())
+		s.unharmed(t)
+	})
 }
 
 // A ULPDU too short for its header is a local catastrophic error: no header is copied.
@@ -248,14 +330,11 @@ func TestTerminateOnWire(t *testing.T) {
 // req: DDP-8.2.2-3
 func TestShortULPDU(t *testing.T) {
 	for n, want := range map[int]rdmap.Cause{0: 0x1000, 1: 0x1000, 13: 0x1000} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{})
-			p, _ := r.peerConnects(s, false)
-			p.write(p.frameULPDU(make([]byte, n)))
-			p.expectTerminate(rdmap.Terminate{Cause: want})
-			p.closeSend()
-			s.awaitClosed()
-		})
+		r := newRig(t, turned, rigConfig{})
+		s, p := r.served(opts{})
+		p.write(p.frameULPDU(make([]byte, n)))
+		p.expectTerminate(rdmap.Terminate{Cause: want})
+		p.ends(s)
 	}
 }
 
@@ -263,50 +342,43 @@ func TestShortULPDU(t *testing.T) {
 //
 // req: D01-7-2, D01-7-4, D01-7-10, D01-7-11, D01-7-12, 5040-7.1-2, DDP-9-1, DDP-8.2.2-2
 func TestTerminateBadCRC(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		p.inject(writeFPDU(s.region.STag(), 0, "good"))
-		b := p.frame(writeFPDU(s.region.STag(), 4, "bad"))
-		b[20] ^= 0x10
-		p.write(b)
-		p.inject(writeFPDU(s.region.STag(), 8, "withheld"))
-		p.expectTerminate(rdmap.Terminate{Cause: rdmap.LLPCause(rdmap.LLPCRC)})
-		p.expectFIN()
-		p.closeSend()
-		s.awaitClosed()
-		require.Equal(t, append([]byte("good"), make([]byte, 12)...), s.region.Bytes()[:16])
-		var me *mpa.Error
-		require.ErrorAs(t, s.qp.Err(), &me)
-		require.Equal(t, mpa.ErrCRC, me.Code)
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.served(opts{})
+	p.inject(writeFPDU(s.region.STag(), 0, "good"))
+	b := p.frame(writeFPDU(s.region.STag(), 4, "bad"))
+	b[20] ^= 0x10
+	p.write(b)
+	p.inject(writeFPDU(s.region.STag(), 8, "withheld"))
+	p.expectTerminate(rdmap.Terminate{Cause: rdmap.LLPCause(rdmap.LLPCRC)})
+	p.expectFIN()
+	p.ends(s)
+	require.Equal(t, append([]byte("good"), make([]byte, 12)...), s.region.Bytes()[:16])
+	s.expectMPAError(mpa.ErrCRC)
 }
 
 // What was whole before an error is still delivered, in the same burst too.
 //
 // req: DDP-7.4-2, 5040-7.1-5
 func TestDeliveredBeforeError(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		s.postRecv(s.recvAt(1, 0, 100))
-		s.postRecv(s.recvAt(2, 100, 100))
-		p, _ := r.peerConnects(s, false)
-		p.inject(sendFPDU(1, "first"), writeFPDU(0xdead, 0, "wrong"), writeFPDU(0xdead, 1<<63, "worse"),
-			sendFPDU(2, "second"))
-		term := p.expectTerminateFor(0x1100)
-		require.Zero(t, term.DDP.TO, "the first error is reported")
-		p.closeSend()
-		s.awaitClosed()
-		s.expectCompletions(
-			Completion{ID: 1, Op: OpRecv, Len: 5},
-			Completion{ID: 2, Op: OpRecv, Status: Flushed},
-		)
-		require.Equal(t, "first", string(s.inbox.Bytes()[:5]))
-		require.Equal(t, make([]byte, 6), s.inbox.Bytes()[100:106])
-	})
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, opts{})
+	s.postRecv(s.recvAt(1, 0, 100))
+	s.postRecv(s.recvAt(2, 100, 100))
+	p, _ := r.peerConnects(s, false)
+	p.inject(sendFPDU(1, "first"), writeFPDU(0xdead, 0, "wrong"), writeFPDU(0xdead, 1<<63, "worse"),
+		sendFPDU(2, "second"))
+	term := p.expectTerminateFor(0x1100)
+	require.Zero(t, term.DDP.TO, "the first error is reported")
+	p.ends(s)
+	s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 5},
+		Completion{ID: 2, Op: OpRecv, Status: Flushed})
+	require.Equal(t, "first", string(s.inbox.Bytes()[:5]))
+	require.Equal(t, make([]byte, 6), s.inbox.Bytes()[100:106])
 }
 
-// The peer's Terminate ends the connection in an error that names what it said, even cut short.
+// The peer's Terminate ends the connection in an error that names what it said, even cut short, and
+// is not answered. It is the last thing that the peer says: what follows is neither placed nor
+// delivered.
 //
 // req: 5040-5.4-2, 5040-5.4-3, 5040-5.4-4, 5040-6.2.1-2
 func TestPeerTerminates(t *testing.T) {
@@ -318,47 +390,24 @@ func TestPeerTerminates(t *testing.T) {
 		{"whole", []byte{0x11, 0x01, 0, 0}, 0x1101},
 		{"announces a header that is not there", []byte{0x02, 0x06, 0xc0, 0}, 0x0206},
 		{"longest", make([]byte, qp.TerminateLenMax), 0},
+		{"empty", nil, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{})
-				s.postRecv(s.recvAt(1, 0, 100))
-				p, _ := r.peerConnects(s, false)
-				p.inject(terminateFPDU(tc.body))
-				p.expectFIN() // a Terminate is not answered
-				p.closeSend()
-				s.awaitClosed()
-				var pe *PeerError
-				require.ErrorAs(t, s.qp.Err(), &pe)
-				require.Equal(t, tc.want, pe.said.Terminate.Cause)
-				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
-			})
-		})
-	}
-}
-
-// The peer's Terminate is the last thing it says, even an empty one: what follows is neither
-// placed nor delivered.
-func TestNothingAfterATerminate(t *testing.T) {
-	for name, body := range map[string][]byte{"whole": {0x11, 0x01, 0, 0}, "empty": nil} {
-		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{})
-				s.postRecv(s.recvAt(1, 0, 100))
-				p, _ := r.peerConnects(s, false)
-				p.inject(terminateFPDU(body))
-				s.expectState(Terminating)
-				p.inject(writeFPDU(s.region.STag(), s.region.Base(), "written"))
-				p.inject(sendFPDU(1, "sent"))
-				p.closeSend()
-				s.awaitClosed()
-				var te *TerminateError
-				require.ErrorAs(t, s.qp.Err(), &te)
-				require.True(t, te.Remote)
-				require.Equal(t, make([]byte, 7), s.region.Bytes()[:7])
-				require.Equal(t, make([]byte, 4), s.inbox.Bytes()[:4])
-				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
-			})
+			r := newRig(t, turned, rigConfig{})
+			s, p := r.served(opts{})
+			s.postRecv(s.recvAt(1, 0, 100))
+			p.inject(terminateFPDU(tc.body))
+			s.expectState(Terminating)
+			p.inject(writeFPDU(s.region.STag(), s.region.Base(), "written"), sendFPDU(1, "sent"))
+			p.expectFIN()
+			p.ends(s)
+			require.True(t, errorAs[*TerminateError](t, s.qp.Err()).Remote)
+			if tc.body != nil {
+				s.expectToldOf(tc.want)
+			}
+			require.Equal(t, make([]byte, 7), s.region.Bytes()[:7])
+			require.Equal(t, make([]byte, 4), s.inbox.Bytes()[:4])
+			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 		})
 	}
 }

@@ -47,8 +47,7 @@ func TestSizes(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				const room = 256 << 10
 				s, c := r.connectEnds(r.newEndOf(r.server, opt, room), r.newEndOf(r.client, opt, room))
-				full, err := c.qp.PayloadMax(r.ctx)
-				require.NoError(t, err)
+				full := must(c.qp.PayloadMax(r.ctx))
 				require.Greater(t, full, 1000)
 				sizes := []int{1, 2, 3, 4, 5, 63, 64, 65, 505, 506, 507}
 				// a Send's header is longer
@@ -75,12 +74,10 @@ func (r *rig) sendAndWrite(s, c *end, n int) {
 	wr := c.write(s, 1, 0, n)
 	wr.RemoteOffset = 7
 	c.post(as(OpWrite, wr))
-	c.post(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, n), Signaled: true})
+	c.post(c.send(2, 0, n))
 	s.expectCompletions(Completion{ID: 9, Op: OpRecv, Len: uint32(n)})
-	c.expectCompletions(
-		Completion{ID: 1, Op: OpWrite, Len: uint32(n)},
-		Completion{ID: 2, Op: OpSend, Len: uint32(n)},
-	)
+	c.expectCompletions(Completion{ID: 1, Op: OpWrite, Len: uint32(n)},
+		Completion{ID: 2, Op: OpSend, Len: uint32(n)})
 	for _, x := range []struct {
 		got []byte
 		at  int
@@ -100,7 +97,7 @@ func TestLargeMessages(t *testing.T) {
 		for _, x := range [][2]*end{{c, s}, {s, c}} {
 			x[1].postRecv(x[1].recvAt(3, 0, n))
 			x[0].post(x[0].write(x[1], 1, 0, n))
-			x[0].post(WorkRequest{Op: OpSend, ID: 2, Local: x[0].source.Slice(0, n), Signaled: true})
+			x[0].post(x[0].send(2, 0, n))
 		}
 		for _, x := range [][2]*end{{c, s}, {s, c}} {
 			cs := x[1].await(3)
@@ -117,51 +114,41 @@ func TestLargeMessages(t *testing.T) {
 //
 // req: 5040-5.1-6, DDP-7.2-13, 5041-5.2-2, 5040-5.3-5
 func TestZeroLength(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		s.postRecv(WorkRequest{ID: 8}) // room for nothing
-		s.postRecv(s.recvAt(9, 0, 10))
-		c.post(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63,
-			Signaled: true})
-		c.post(WorkRequest{Op: OpSend, ID: 2, Signaled: true})
-		c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(5, 0), Signaled: true})
-		c.expectCompletions(
-			Completion{ID: 1, Op: OpWrite},
-			Completion{ID: 2, Op: OpSend},
-			Completion{ID: 3, Op: OpSend},
-		)
-		s.expectCompletions(
-			Completion{ID: 8, Op: OpRecv},
-			Completion{ID: 9, Op: OpRecv},
-		)
-		require.Equal(t, uint64(1), r.stats(s.qp).WritesRecvd)
-		r.close(s, c)
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	s.postRecv(WorkRequest{ID: 8}) // room for nothing
+	s.postRecv(s.recvAt(9, 0, 10))
+	c.post(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63,
+		Signaled: true})
+	c.post(WorkRequest{Op: OpSend, ID: 2, Signaled: true})
+	c.post(c.send(3, 5, 0))
+	c.expectCompletions(Completion{ID: 1, Op: OpWrite}, Completion{ID: 2, Op: OpSend},
+		Completion{ID: 3, Op: OpSend})
+	s.expectCompletions(Completion{ID: 8, Op: OpRecv}, Completion{ID: 9, Op: OpRecv})
+	require.Equal(t, uint64(1), r.stats(s.qp).WritesRecvd)
+	r.close(s, c)
 }
 
 // TO counts from the region's base; several Writes may go to one region.
 //
 // req: DDP-3.2-4, DDP-3.2-5, DDP-6.2-9, DDP-7.1-1
 func TestRegionWithBase(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		for _, base := range []uint64{1, 0x123456789abcdef, 1<<64 - 1 - 100} {
-			b := make([]byte, 100)
-			m, err := s.pd.RegisterWith(b, RegisterOptions{Access: RemoteWrite, Base: base, For: s.qp})
-			require.NoError(t, err)
-			require.Equal(t, SGE{STag: m.STag(), Offset: base + 3, Length: 5}, m.Slice(3, 5))
-			for off := 0; off < 100; off += 50 {
-				c.post(WorkRequest{Op: OpWrite,
-					Local: c.source.Slice(off, 50), RemoteSTag: m.STag(), RemoteOffset: base + uint64(off),
-					Signaled: true,
-				})
-			}
-			c.await(2)
-			r.exchange(s, c) // the Writes are there when the Send after them is
-			require.Equal(t, c.source.Bytes()[:100], b)
-			m.Deregister()
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	for _, base := range []uint64{1, 0x123456789abcdef, 1<<64 - 1 - 100} {
+		b := make([]byte, 100)
+		m := must(s.pd.RegisterWith(b, RegisterOptions{Access: RemoteWrite, Base: base, For: s.qp}))
+		require.Equal(t, SGE{STag: m.STag(), Offset: base + 3, Length: 5}, m.Slice(3, 5))
+		for off := 0; off < 100; off += 50 {
+			c.post(WorkRequest{Op: OpWrite,
+				Local: c.source.Slice(off, 50), RemoteSTag: m.STag(), RemoteOffset: base + uint64(off),
+				Signaled: true})
 		}
-	})
+		c.await(2)
+		r.exchange(s, c) // the Writes are there when the Send after them is
+		require.Equal(t, c.source.Bytes()[:100], b)
+		m.Deregister()
+	}
 }
 
 // Completions come in the order of posting, and successes only for what was signalled.
@@ -170,7 +157,7 @@ func TestRegionWithBase(t *testing.T) {
 func TestManyOutstanding(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		const messages, depth = 2000, 64
-		opt := opts{QPOptions: QPOptions{SendDepth: depth, RecvDepth: depth}}
+		opt := qpOpts(QPOptions{SendDepth: depth, RecvDepth: depth})
 		s, c := r.connect(opt, opt)
 		rng := rand.New(rand.NewPCG(4, 4))
 		type post struct {
@@ -249,7 +236,7 @@ func TestManyOutstanding(t *testing.T) {
 func TestPostConcurrently(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		const posters, each, size = 4, 300, 128
-		opt := opts{QPOptions: QPOptions{SendDepth: 16}}
+		opt := qpOpts(QPOptions{SendDepth: 16})
 		opt.PD = r.client.AllocPD()
 		opt.SendCQ, _ = r.client.CreateCQ(24)
 		opt.RecvCQ = opt.SendCQ
@@ -293,11 +280,9 @@ func TestPostConcurrently(t *testing.T) {
 // req: D01-3.2-2, 5044-3-1, DDP-7.2-2, D01-5.3.2-5
 func TestPayloadMax(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
+		s, p := r.served(opts{})
 		p.inject(writeFPDU(0, 0, ""))
-		n, err := s.qp.PayloadMax(r.ctx)
-		require.NoError(t, err)
+		n := must(s.qp.PayloadMax(r.ctx))
 		m := s.source
 		total := min(2*n+100, m.Len())
 		s.post(WorkRequest{Op: OpWrite, Local: m.Slice(0, total), RemoteSTag: 7, RemoteOffset: 1000})
@@ -314,23 +299,6 @@ func TestPayloadMax(t *testing.T) {
 		}
 		for _, k := range got[:len(got)-1] {
 			require.Equal(t, n, k)
-		}
-	})
-}
-
-// Untagged messages carry the MSN of their queue, from 1.
-//
-// req: DDP-6.3-7, DDP-6.3-8, DDP-6.3-10, 5040-3.1-4
-func TestSendsOnWire(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		p.inject(writeFPDU(0, 0, ""))
-		for i := range 3 {
-			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(10*i, 10)})
-		}
-		for i := range 3 {
-			p.expectFPDU(sendFPDU(uint32(i+1), s.source.Bytes()[10*i:10*i+10]))
 		}
 	})
 }
@@ -371,25 +339,23 @@ func TestStats(t *testing.T) {
 
 // Numbers of QueuePairs differ, so that Completions of a shared queue can be told apart.
 func TestSharedCompletionQueue(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		cq, err := r.client.CreateCQ(64)
-		require.NoError(t, err)
-		var ss, cs []*end
-		for range 3 {
-			s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
-			ss, cs = append(ss, s), append(cs, c)
-		}
-		for i := range 12 {
-			c := cs[i%3]
-			c.post(c.write(ss[i%3], uint64(i), 0, 1000))
-		}
-		next := map[uint32]uint64{cs[0].qp.Number(): 0, cs[1].qp.Number(): 1, cs[2].qp.Number(): 2}
-		require.Len(t, next, 3)
-		for _, cm := range cs[0].await(12) {
-			require.Equal(t, next[cm.QP], cm.ID)
-			next[cm.QP] += 3
-		}
-	})
+	r := newRig(t, turned, rigConfig{})
+	cq := must(r.client.CreateCQ(64))
+	var ss, cs []*end
+	for range 3 {
+		s, c := r.connect(opts{}, qpOpts(QPOptions{SendCQ: cq, RecvCQ: cq}))
+		ss, cs = append(ss, s), append(cs, c)
+	}
+	for i := range 12 {
+		c := cs[i%3]
+		c.post(c.write(ss[i%3], uint64(i), 0, 1000))
+	}
+	next := map[uint32]uint64{cs[0].qp.Number(): 0, cs[1].qp.Number(): 1, cs[2].qp.Number(): 2}
+	require.Len(t, next, 3)
+	for _, cm := range cs[0].await(12) {
+		require.Equal(t, next[cm.QP], cm.ID)
+		next[cm.QP] += 3
+	}
 }
 
 func TestNames(t *testing.T) {
@@ -401,11 +367,9 @@ func TestNames(t *testing.T) {
 	} {
 		got = append(got, v.String())
 	}
-	require.Equal(t, []string{
-		"Send", "RDMA Write", "Receive", "Local Invalidate", "opcode 99",
+	require.Equal(t, []string{"Send", "RDMA Write", "Receive", "Local Invalidate", "opcode 99",
 		"success", "local protection error", "local length error", "flushed", "local operation error",
-		"status 99",
-		"idle", "connecting", "rts", "closing", "terminating", "error", "closed", "state 9",
+		"status 99", "idle", "connecting", "rts", "closing", "terminating", "error", "closed", "state 9",
 	}, got)
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
 }

@@ -45,30 +45,28 @@ func TestTsharkReadsWhatWeSend(t *testing.T) {
 	r := newRig(t, turned, rigConfig{wrap: func(_ int, q pmd.Queue, pool *mem.Pool) pmd.Queue {
 		return &recorder{q, pool, &frames}
 	}})
-	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
+	opt := unmarked
 	s, c := r.connect(opt, opt)
 	for i, n := range []int{0, 1, 2, 3, 4, 5, 100, 1000, 1428, 1429, 5000} {
 		for _, x := range [2][2]*end{{c, s}, {s, c}} {
 			x[1].postRecv(x[1].recvAt(uint64(i), 0, 6000))
 			x[0].post(x[0].write(x[1], 1, 10*i, n))
 			x[0].await(1) // so that nothing shares a segment
-			x[0].post(WorkRequest{Op: OpSend, ID: 2, Local: x[0].source.Slice(i, n), Signaled: true})
+			x[0].post(x[0].send(2, i, n))
 			x[0].await(1)
 			x[1].await(1)
 		}
 	}
 	// a Terminate answers it
 	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 9), RemoteSTag: 1})
-	c.awaitClosed()
-	s.awaitClosed()
+	awaitClosed(c, s)
 
 	want := describeFPDUs(t, frames)
 	fields := []string{
 		"iwarp_mpa.ulpdulength", "iwarp_ddp.tagged_flag", "iwarp_ddp.last_flag", "iwarp_ddp.dv",
 		"iwarp_rdma.version",
 		"iwarp_rdma.opcode", "iwarp_ddp.stag", "iwarp_ddp.tagged_offset", "iwarp_ddp.qn", "iwarp_ddp.msn",
-		"iwarp_ddp.mo",
-	}
+		"iwarp_ddp.mo"}
 	path := netlab.WritePcap(t, frames, time.Microsecond)
 	rows, text := netlab.MPA(t, path, fields...)
 	var got []string

@@ -29,35 +29,28 @@ var losses = map[string]func(t *testing.T, fd int, b []byte){
 // lost is a region of e's over a memfd, and what takes its memory away.
 func (e *end) lost(t *testing.T, how string) (m *MemoryRegion, lose func()) {
 	t.Helper()
-	fd, err := unix.MemfdCreate("lost", unix.MFD_CLOEXEC)
-	require.NoError(t, err)
+	fd := must(unix.MemfdCreate("lost", unix.MFD_CLOEXEC))
 	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
 	require.NoError(t, unix.Ftruncate(fd, lostBytes))
-	b, err := unix.Mmap(fd, 0, lostBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	require.NoError(t, err)
+	b := must(unix.Mmap(fd, 0, lostBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 	copy(b, randomBytes(uint64(e.qp.Number()), lostBytes))
-	m, err = e.pd.Register(b, RemoteWrite|RemoteRead|LocalWrite)
-	require.NoError(t, err)
+	m = must(e.pd.Register(b, RemoteWrite|RemoteRead|LocalWrite))
 	t.Cleanup(m.Deregister)
 	return m, func() { losses[how](t, fd, b) }
 }
 
 // writeTo is a Write of n octets of e's source to off of m.
 func (e *end) writeTo(m *MemoryRegion, off, n int) WorkRequest {
-	return WorkRequest{
-		Op: OpWrite, Local: e.source.Slice(0, n), RemoteSTag: m.STag(),
-		RemoteOffset: m.Base() + uint64(off),
-		Signaled:     true,
-	}
+	return WorkRequest{Op: OpWrite, Local: e.source.Slice(0, n), RemoteSTag: m.STag(),
+		RemoteOffset: m.Base() + uint64(off), Signaled: true}
 }
 
 // fromLost is a request with n octets of m at off, of this host's memory.
 func fromLost(op Opcode, m *MemoryRegion, off, n int, s *end) WorkRequest {
 	return WorkRequest{
 		Op: op, Local: m.Slice(off, n), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base(),
-		Signaled: true,
-	}
+		Signaled: true}
 }
 
 // usesOfLost are all ways to touch registered memory, of n octets at off: c's connection ends, with
@@ -95,14 +88,12 @@ var usesOfLost = []struct {
 	}, status: LocalProtection, recv: Flushed},
 	{name: "Read", own: true, use: func(s, c *end, m *MemoryRegion, off, n int) {
 		wr := fromLost(OpRead, m, off, n, s)
-		readable, err := s.pd.Register(randomBytes(9, n), RemoteRead)
-		require.NoError(c.d.t, err)
+		readable := must(s.pd.Register(randomBytes(9, n), RemoteRead))
 		wr.RemoteSTag, wr.RemoteOffset = readable.STag(), readable.Base()
 		c.post(wr)
 	}, status: LocalProtection, cause: 0x1000},
 	{name: "word before", own: true, word: true, use: func(s, c *end, m *MemoryRegion, off, _ int) {
-		words, err := s.pd.Register(randomBytes(9, 64), RemoteRead|RemoteWrite)
-		require.NoError(c.d.t, err)
+		words := must(s.pd.Register(randomBytes(9, 64), RemoteRead|RemoteWrite))
 		wr := fetchAdd(c.wordOf(words, 0, 0), 1)
 		wr.Local = m.Slice(off, 8)
 		c.post(wr)
@@ -140,8 +131,7 @@ func TestUnreachableMemory(t *testing.T) {
 							require.Equal(t, u.recv, s.await(1)[0].Status)
 						}
 						c.qp.Disconnect() // the Write's end has nothing more to say
-						s.awaitClosed()
-						c.awaitClosed()
+						awaitClosed(s, c)
 						r.causeIs(u.own, u.cause, s, c)
 						if at[0] > 0 {
 							require.Equal(t, before, m.Bytes()[:lostFrom])
@@ -165,7 +155,5 @@ func (r *rig) causeIs(own bool, cause rdmap.Cause, s, c *end) {
 	if cause == 0 && own {
 		return // reset
 	}
-	var pe *PeerError
-	require.ErrorAs(r.t, other.qp.Err(), &pe)
-	require.Equal(r.t, cause, pe.said.Terminate.Cause)
+	other.expectToldOf(cause)
 }
