@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -35,7 +36,8 @@ type end struct {
 	refuse                                bool // what arrives
 	offers                                int  // that were refused
 	out                                   []byte
-	segment                               int // octets a Pull; 0: what there is room for
+	segment                               int  // octets a Pull; 0: what there is room for
+	closing                               bool // our half ends with the Pull of the last octet
 	timers                                []int64
 	handed                                net.Conn
 	base                                  uint64 // of the stream after GiveBack
@@ -82,7 +84,9 @@ func (e *end) Pull(dst [][]byte) stack.Pulled {
 			n = min(n, e.segment)
 		}
 		if e.out = e.out[n:]; len(e.out) == 0 {
-			e.happened("", true)
+			if e.happened("", true); e.closing && n > 0 {
+				e.conn.CloseSend()
+			}
 		}
 		return n
 	})
@@ -271,16 +275,13 @@ func TestContractOctets(t *testing.T) {
 	})
 }
 
-// CloseSend closes after what was pulled and what is still to be: no octet is lost.
+// CloseSend closes after what was pulled, what the Pull brings in which it is called too: no octet
+// is lost.
 func TestContractCloseAfterOctets(t *testing.T) {
 	contract(t, func(t *testing.T, a, b *end) {
 		octets := make([]byte, 300_000)
-		a.do(func() {
-			a.out = append(a.out, octets...)
-			a.conn.Send()
-		})
-		a.until("pulled", func() bool { return len(a.out) == 0 })
-		a.do(a.conn.CloseSend)
+		a.do(func() { a.closing = true })
+		a.send(octets)
 		b.until("a's end", func() bool { return b.peerEnded })
 		b.do(func() { require.Len(t, b.in, len(octets)) })
 	})
@@ -354,31 +355,49 @@ func TestContractEvents(t *testing.T) {
 	})
 }
 
-// A connection becomes a stream from the octet on that the Upper names; its Upper hears nothing
-// more.
+// A connection becomes a stream from the octet on that the Upper names, in the middle of what was
+// refused, too; its Upper hears nothing more.
 func TestContractGiveBack(t *testing.T) {
 	contract(t, func(t *testing.T, a, b *end) {
 		a.send([]byte("frames"))
 		b.until("the frames", func() bool { return string(b.in) == "frames" })
+		b.do(func() { b.refuse = true })
+		a.send([]byte("last,octets"))
+		b.until("an offer", func() bool { return b.offers > 0 })
 		b.do(func() {
-			b.base, b.refuse = b.edge, true
+			b.base = b.edge + 5
 			b.conn.GiveBack()
 		})
 		b.conn.Wake()
-		a.send([]byte("octets"))
 		b.until("the stream", func() bool { return b.handed != nil })
+		a.send([]byte(" of it"))
 		nc := b.handed
 		require.NoError(t, nc.SetDeadline(time.Now().Add(patience)))
-		got := make([]byte, 6)
-		_, err := nc.Read(got)
+		got := make([]byte, 12)
+		_, err := io.ReadFull(nc, got)
 		require.NoError(t, err)
-		require.Equal(t, "octets", string(got))
+		require.Equal(t, "octets of it", string(got))
 		_, err = nc.Write([]byte("answer"))
 		require.NoError(t, err)
 		a.until("the answer", func() bool { return string(a.in) == "answer" })
 		require.NoError(t, nc.Close())
 		a.until("its end", func() bool { return a.peerEnded })
 		b.do(func() { require.False(t, b.gone) })
+	})
+}
+
+// After Gone our TCP has no connection any more: the stack uses it for another one.
+func TestNothingAfterGone(t *testing.T) {
+	a := overTCP(t)[0]
+	c := a.conn.(*PollerConn)
+	a.do(c.Abort)
+	a.until("closed", func() bool { return a.gone })
+	a.do(func() {
+		events, before := c.Events()
+		require.Empty(t, events)
+		require.Equal(t, [6]any{Stats{}, 0, false, netip.AddrPort{}, netip.AddrPort{}, uint64(0)},
+			[6]any{c.Stats(), c.EMSS(), c.Unacked(), c.Local(), c.Remote(), before})
+		require.Nil(t, c.waker.Load())
 	})
 }
 

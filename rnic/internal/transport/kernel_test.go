@@ -317,12 +317,13 @@ func TestKernelPutBack(t *testing.T) {
 // first after half of it, the others an eighth apart.
 func TestKernelGiveUpAfter(t *testing.T) {
 	s, _, _ := newKernel(t)
-	option := func(o int) (v int) {
+	of := func(level, o int) (v int) {
 		require.NoError(t, s.raw.Control(func(fd uintptr) {
-			v, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, o)
+			v, _ = unix.GetsockoptInt(int(fd), level, o)
 		}))
 		return v
 	}
+	option := func(o int) int { return of(unix.IPPROTO_TCP, o) }
 	require.Equal(t, 100_000, option(unix.TCP_USER_TIMEOUT))
 	require.Equal(t, 1, option(unix.TCP_NODELAY))
 	for _, tc := range []struct {
@@ -337,6 +338,7 @@ func TestKernelGiveUpAfter(t *testing.T) {
 		require.Equal(t, []int{tc.timeout, tc.idle, tc.apart, 4}, []int{option(unix.TCP_USER_TIMEOUT),
 			option(unix.TCP_KEEPIDLE), option(unix.TCP_KEEPINTVL), option(unix.TCP_KEEPCNT)}, "%v", tc.d)
 	}
+	require.Equal(t, 1, of(unix.SOL_SOCKET, unix.SO_KEEPALIVE))
 	s.Nagle()
 	require.Zero(t, option(unix.TCP_NODELAY))
 }
