@@ -3,7 +3,6 @@ package rnic
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"testing"
 
@@ -16,10 +15,7 @@ import (
 
 // self is the client's own address.
 func (r *rig) self() netip.Addr {
-	if r.kind == sockets {
-		return netip.MustParseAddr("127.0.0.1")
-	}
-	return netip.MustParseAddr("10.9.0.2")
+	return netip.MustParseAddr([...]string{"10.9.0.2", "10.9.0.2", "127.0.0.1"}[r.kind])
 }
 
 // A Binding has its address and port until it is closed, from the moment of Bind.
@@ -29,6 +25,11 @@ func TestBind(t *testing.T) {
 		bind := func(a netip.Addr, port uint16, opt BindOptions) (*Binding, error) {
 			return r.client.Bind(r.ctx, netip.AddrPortFrom(a, port), opt)
 		}
+		foreign := netip.MustParseAddr("192.0.2.1")
+		_, err := bind(foreign, 0, BindOptions{})
+		require.ErrorIs(t, err, stack.ErrNotLocal, "the Adapter's first")
+		_, err = r.client.Listen(r.ctx, netip.AddrPortFrom(foreign, 0).String(), ListenOptions{})
+		require.Error(t, err)
 		one, err := bind(r.self(), 0, BindOptions{})
 		require.NoError(t, err)
 		port := one.Addr().Port()
@@ -66,8 +67,6 @@ func TestBind(t *testing.T) {
 		require.NoError(t, err)
 		l.Close()
 		two.Close()
-		_, err = bind(netip.MustParseAddr("192.0.2.1"), 0, BindOptions{})
-		require.ErrorIs(t, err, stack.ErrNotLocal)
 	})
 }
 
@@ -87,40 +86,34 @@ func TestConnectFrom(t *testing.T) {
 			c := r.newEnd(r.client, opts{})
 			conn.ORD = 1 // so that rfc6581 is tried first, and fails
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), conn))
-			var req *ConnRequest
-			r.until("a request", func() bool { req = r.listener.Poll(); return req != nil })
-			s := r.newEnd(r.server, opts{})
-			require.NoError(t, req.Accept(r.ctx, s.qp, ConnParam{}))
+			req := r.request()
+			require.NoError(t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{}))
 			c.expectInService()
 			require.Equal(t, RFC5044, c.qp.Startup().Dialect)
 			require.Equal(t, c.qp.LocalAddr(), req.Remote())
 			return c
 		}
-		end := func(c *end) {
-			c.qp.Abort()
-			r.untilDone(c.qp)
-		}
 		free, err := r.client.Bind(r.ctx, netip.AddrPortFrom(r.self(), 0), BindOptions{})
 		require.NoError(t, err)
 		local := free.Addr()
 
-		_, err = r.tryConnect(ConnParam{LocalAddr: local})
-		require.ErrorIs(t, err, stack.ErrPortUsed, "it is bound")
-		_, err = r.tryConnect(ConnParam{Binding: &Binding{adapter: r.server}})
+		require.ErrorIs(t, r.tryConnect(ConnParam{LocalAddr: local}), stack.ErrPortUsed, "it is bound")
+		err = r.tryConnect(ConnParam{Binding: &Binding{adapter: r.server}})
 		require.ErrorContains(t, err, "another adapter")
 		c := connect(ConnParam{Binding: free})
 		require.Equal(t, local, c.qp.LocalAddr())
-		end(c)
+		c.qp.Abort()
+		c.awaitClosed()
 		free.Close()
 		r.drive()
 
 		c = connect(ConnParam{LocalAddr: local})
 		require.Equal(t, local, c.qp.LocalAddr())
-		_, err = r.tryConnect(ConnParam{LocalAddr: local})
-		require.ErrorIs(t, err, stack.ErrPortUsed)
+		require.ErrorIs(t, r.tryConnect(ConnParam{LocalAddr: local}), stack.ErrPortUsed)
 		_, err = r.client.Bind(r.ctx, local, BindOptions{})
 		require.ErrorIs(t, err, stack.ErrPortUsed)
-		end(c)
+		c.qp.Abort()
+		c.awaitClosed()
 		r.until("the port is given back", func() bool {
 			b, err := r.client.Bind(r.ctx, local, BindOptions{})
 			if err == nil {
@@ -134,45 +127,53 @@ func TestConnectFrom(t *testing.T) {
 		require.Equal(t, r.self(), c.qp.LocalAddr().Addr())
 		c = connect(ConnParam{LocalAddr: netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())})
 		require.Equal(t, local, c.qp.LocalAddr())
-		_, err = r.tryConnect(ConnParam{LocalAddr: netip.MustParseAddrPort("192.0.2.1:0")})
-		require.ErrorIs(t, err, stack.ErrNotLocal)
-		_, err = r.tryConnect(ConnParam{LocalAddr: netip.MustParseAddrPort("192.0.2.1:4000")})
-		require.ErrorIs(t, err, stack.ErrNotLocal)
+		for _, port := range []uint16{0, 4000} {
+			foreign := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)
+			require.ErrorIs(t, r.tryConnect(ConnParam{LocalAddr: foreign}), stack.ErrNotLocal)
+		}
 	})
 }
 
 // tryConnect is what came of an attempt that gets no answer.
-func (r *rig) tryConnect(conn ConnParam) (c *end, err error) {
-	c = r.newEnd(r.client, opts{})
-	if err = c.qp.StartConnect(r.ctx, r.addr(), conn); err == nil {
-		r.untilDone(c.qp)
-		err = c.qp.Err()
+func (r *rig) tryConnect(conn ConnParam) error {
+	c := r.newEnd(r.client, opts{})
+	if err := c.qp.StartConnect(r.ctx, r.addr(), conn); err != nil {
+		return err // the kernel may be told at once
 	}
-	return c, err
+	c.awaitClosed()
+	return c.qp.Err()
+}
+
+// members are the two Pollers of a Group, each on a cable of its own with this address at its end,
+// and the cables' other ends.
+func members(t *testing.T, ports stack.PortRange) (all []*stack.Poller, far [2]*wire.Port) {
+	t.Helper()
+	g, err := stack.NewGroup(2)
+	require.NoError(t, err)
+	for i := range far {
+		cable, err := wire.New(wire.Config{MTU: 1500})
+		require.NoError(t, err)
+		far[i] = cable.Port(1)
+		all = append(all, testhost.NewPoller(t, cable.Port(0), stack.Config{
+			Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32, Group: g, Member: i,
+			Addr: netip.MustParsePrefix("10.9.0.1/24"), DialPorts: ports,
+		}))
+	}
+	return all, far
 }
 
 // In a Group the Poller connects that the port leads to, whichever would be next.
 func TestConnectFromInAGroup(t *testing.T) {
-	g, err := stack.NewGroup(2)
-	require.NoError(t, err)
-	// each member on a cable of its own, with the same address at its end
-	var members, far []*stack.Poller
-	for i := range 2 {
-		cable, err := wire.New(wire.Config{MTU: 1500})
-		require.NoError(t, err)
-		for k, to := range []*[]*stack.Poller{&members, &far} {
-			cfg := stack.Config{
-				Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32,
-				Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", k+1)),
-			}
-			if k == 0 {
-				cfg.Group, cfg.Member = g, i
-			}
-			*to = append(*to, testhost.NewPoller(t, cable.Port(k), cfg))
-		}
+	near, ports := members(t, stack.PortRange{})
+	var far []*stack.Poller
+	for _, port := range ports {
+		far = append(far, testhost.NewPoller(t, port, stack.Config{
+			Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32,
+			Addr: netip.MustParsePrefix("10.9.0.2/24"),
+		}))
 	}
-	testhost.Run(t, append(members, far...)...)
-	client, err := Open(Config{Pollers: members})
+	testhost.Run(t, append(far, near...)...)
+	client, err := Open(Config{Pollers: near})
 	require.NoError(t, err)
 	server, err := Open(Config{Pollers: far})
 	require.NoError(t, err)
@@ -198,33 +199,11 @@ func TestConnectFromInAGroup(t *testing.T) {
 	}
 }
 
-// An Adapter's first Bind, to a free port, may fail, and so may a first Listen.
-func TestFirstBindFails(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		foreign := netip.MustParseAddrPort("192.0.2.77:0")
-		_, err := r.client.Bind(r.ctx, foreign, BindOptions{})
-		require.ErrorIs(t, err, stack.ErrNotLocal)
-		_, err = r.client.Listen(r.ctx, foreign.String(), ListenOptions{})
-		require.Error(t, err)
-	})
-}
-
 // A Bind to a free port that one of several Pollers has no answer to, or whose context ends, leaves
 // no port held at the others.
 func TestFailedBindGivesThePortBack(t *testing.T) {
 	const ports = 4
-	g, err := stack.NewGroup(2)
-	require.NoError(t, err)
-	var members []*stack.Poller
-	for i := range 2 {
-		cable, err := wire.New(wire.Config{MTU: 1500})
-		require.NoError(t, err)
-		members = append(members, testhost.NewPoller(t, cable.Port(0), stack.Config{
-			Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32,
-			Addr:  netip.MustParsePrefix("10.9.0.1/24"),
-			Group: g, Member: i, DialPorts: stack.PortRange{First: 50000, Last: 50000 + ports - 1},
-		}))
-	}
+	members, _ := members(t, stack.PortRange{First: 50000, Last: 50000 + ports - 1})
 	turned, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- members[0].Run(turned) }() // the other one turns for nobody

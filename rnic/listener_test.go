@@ -46,8 +46,7 @@ func TestListenErrors(t *testing.T) {
 			ports[l.Addr().Port()] = true
 			c := r.newEnd(r.client, opts{})
 			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), c.conn))
-			var req *ConnRequest
-			r.until("a request", func() bool { req = l.Poll(); return req != nil })
+			req := soon(&r.driver, l.requests)
 			require.NoError(t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{}))
 			c.expectInService()
 		}
@@ -64,7 +63,7 @@ func TestListenErrors(t *testing.T) {
 
 // A backlog is memory: what nobody has, or nobody wants, is an error.
 func TestListenBacklog(t *testing.T) {
-	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, n := range []int{-1, BacklogMax + 1, 1 << 30} {
 			_, err := r.server.Listen(r.ctx, "127.0.0.1:0", ListenOptions{Backlog: n})
 			require.EqualError(t, err, fmt.Sprintf("rnic: ListenOptions.Backlog %d, 1 to 65536 possible, "+
@@ -78,19 +77,15 @@ func TestListenBacklog(t *testing.T) {
 func TestBacklogFull(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Backlog: 2}}, func(t *testing.T, r *rig) {
 		var peers []*peer
-		for i := range 2 {
-			p := r.peerDials()
-			p.write(request(mpa.Frame{Rev: 1, CRC: true}))
-			peers = append(peers, p)
-			r.until("a request in the backlog", func() bool { return len(r.listener.requests) == i+1 })
+		for i := range 3 {
+			peers = append(peers, r.peerDials())
+			peers[i].write(request(mpa.Frame{Rev: 1, CRC: true}))
+			r.until("the requests", func() bool { return len(r.listener.requests) == min(i+1, 2) })
 		}
-		p := r.peerDials()
-		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		require.ErrorIs(t, r.failure().Err, ErrBacklog)
-		p.expectReset()
-		for _, p := range peers {
-			s := r.newEnd(r.server, opts{})
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+		peers[2].expectReset()
+		for _, p := range peers[:2] {
+			r.accept(r.newEnd(r.server, opts{}))
 			p.expectFrame(mpa.Reply)
 		}
 		require.Nil(t, r.listener.Poll())
@@ -114,41 +109,38 @@ func TestListenerClose(t *testing.T) {
 		require.ErrorIs(t, <-wait, ErrClosed)
 		r.listener.Close()
 		r.exchange(s, c)
-		late := r.newEnd(r.client, opts{})
-		require.ErrorIs(t, late.qp.Connect(r.ctx, r.addr(), late.conn), stack.ErrRefused)
+		require.ErrorIs(t, r.tryConnect(ConnParam{}), stack.ErrRefused)
 	})
 }
 
 // A request can be decided once.
 func TestDecideTwice(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
-		req := r.dial(c, nil)
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		require.ErrorIs(t, req.Accept(r.ctx, other.qp, other.conn), ErrState)
-		require.ErrorIs(t, req.Reject(r.ctx, nil), ErrState)
-		require.Equal(t, Closed, other.qp.State(), "a queue pair that failed to connect is spent")
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), ErrState, "the queue pair is in service")
-		c.expectState(RTS)
-		r.exchange(s, c)
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
+	req := r.dial(c, nil)
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+	require.ErrorIs(t, req.Accept(r.ctx, other.qp, other.conn), ErrState)
+	require.ErrorIs(t, req.Reject(r.ctx, nil), ErrState)
+	require.Equal(t, Closed, other.qp.State(), "a queue pair that failed to connect is spent")
+	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), ErrState, "the queue pair is in service")
+	c.expectState(RTS)
+	r.exchange(s, c)
 }
 
 // StartAccept puts the QueuePair into service soon, or has it say why not.
 func TestStartAccept(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
-		req := r.dial(c, nil)
-		require.ErrorContains(t, req.StartAccept(r.ctx, c.qp, c.conn), "another adapter")
-		require.NoError(t, req.StartAccept(r.ctx, s.qp, s.conn))
-		require.ErrorIs(t, req.StartAccept(r.ctx, s.qp, s.conn), ErrState, "it was taken")
-		c.expectState(RTS)
-		s.expectState(RTS)
-		r.exchange(s, c)
-		require.NoError(t, req.StartAccept(r.ctx, other.qp, other.conn))
-		other.expectState(Closed)
-		require.ErrorIs(t, other.qp.Err(), ErrState, "the request was decided")
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
+	req := r.dial(c, nil)
+	require.ErrorContains(t, req.StartAccept(r.ctx, c.qp, c.conn), "another adapter")
+	require.NoError(t, req.StartAccept(r.ctx, s.qp, s.conn))
+	require.ErrorIs(t, req.StartAccept(r.ctx, s.qp, s.conn), ErrState, "it was taken")
+	c.expectState(RTS)
+	s.expectState(RTS)
+	r.exchange(s, c)
+	require.NoError(t, req.StartAccept(r.ctx, other.qp, other.conn))
+	other.expectState(Closed)
+	require.ErrorIs(t, other.qp.Err(), ErrState, "the request was decided")
 }
 
 // StartAccept does not wait for the Poller.
@@ -165,15 +157,14 @@ func TestStartAcceptDoesNotTurn(t *testing.T) {
 // A QueuePair of another Adapter, whose table the connection does not know, is refused and stays
 // as it was.
 func TestAcceptForeignQueuePair(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}),
-			r.newEnd(r.client, opts{})
-		req := r.dial(c, nil)
-		require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, foreign.conn), "another adapter")
-		require.Equal(t, Idle, foreign.qp.State())
-		require.ErrorContains(t, req.Accept(r.ctx, nil, ConnParam{}), "no queue pair given")
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}),
+		r.newEnd(r.client, opts{})
+	req := r.dial(c, nil)
+	require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, foreign.conn), "another adapter")
+	require.Equal(t, Idle, foreign.qp.State())
+	require.ErrorContains(t, req.Accept(r.ctx, nil, ConnParam{}), "no queue pair given")
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 }
 
 // Accept whose context has ended either puts the QueuePair into service or has spent it: never
@@ -244,21 +235,6 @@ func TestConnsMax(t *testing.T) {
 	s3, c3 := r.connect(opts{}, opts{})
 	r.exchange(s2, c2)
 	r.exchange(s3, c3)
-}
-
-// OnFailure is told what went wrong.
-func TestOnFailure(t *testing.T) {
-	ch := make(chan ConnFailure, 1)
-	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(f ConnFailure) {
-		ch <- f
-	}}})
-	r.peerDials().write([]byte("nonsense"))
-	select {
-	case f := <-ch:
-		require.ErrorIs(t, f.Err, mpa.ErrKey)
-	case <-r.ctx.Done():
-		t.Fatal("not told")
-	}
 }
 
 // Reports that nobody takes in time are dropped and counted, and hold nothing up.

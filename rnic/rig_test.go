@@ -90,6 +90,15 @@ func over(t *testing.T, kinds []kind, cfg rigConfig, f func(t *testing.T, r *rig
 	}
 }
 
+// each runs f on a turned rig of its own for each case, by its name.
+func each[T any](t *testing.T, cfg rigConfig, cases map[string]T,
+	f func(t *testing.T, r *rig, x T)) {
+	t.Helper()
+	for name, x := range cases {
+		t.Run(name, func(t *testing.T) { f(t, newRig(t, turned, cfg), x) })
+	}
+}
+
 // both are the two transports, blocking are the rigs on which blocking calls may be made.
 var (
 	both     = []kind{turned, sockets}
@@ -121,10 +130,7 @@ func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 	if of == running {
 		testhost.Run(t, r.hosts[0].poller, r.hosts[1].poller)
 	}
-	addr := fmt.Sprintf(":%d", rigPort)
-	if of == sockets {
-		addr = "127.0.0.1:0"
-	}
+	addr := map[bool]string{true: "127.0.0.1:0", false: fmt.Sprintf(":%d", rigPort)}[of == sockets]
 	r.listener, err = r.server.Listen(r.ctx, addr, cfg.listen)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -147,12 +153,7 @@ func (r *rig) renew() {
 
 // wireUp makes two Pollers at the ends of a cable.
 func (r *rig) wireUp(cfg rigConfig) {
-	if cfg.mtu == 0 {
-		cfg.mtu = 1500
-	}
-	if cfg.pool == 0 {
-		cfg.pool = 1024
-	}
+	cfg.mtu, cfg.pool = cmp.Or(cfg.mtu, 1500), cmp.Or(cfg.pool, 1024)
 	connection, err := wire.New(wire.Config{MTU: cfg.mtu})
 	require.NoError(r.t, err)
 	for i := range r.hosts {
@@ -200,12 +201,10 @@ func (r *rig) step() {
 			next = min(next, h.faulty.Deadline())
 		}
 	}
-	switch {
-	case work > 0:
-		r.time += stepNs
-	default:
-		r.time = max(r.time+stepNs, min(next, r.time+int64(time.Second)))
+	if work == 0 {
+		r.time = max(r.time, min(next, r.time+int64(time.Second))-stepNs)
 	}
+	r.time += stepNs
 }
 
 // pass lets d of virtual time go by. Turned rigs only.
@@ -242,20 +241,34 @@ func requireNoAllocations(t *testing.T, round func()) {
 	require.Zero(t, testing.AllocsPerRun(50, round))
 }
 
+// soon receives what must come.
+func soon[T any](d *driver, from <-chan T) (x T) {
+	d.t.Helper()
+	d.until(fmt.Sprintf("a %T", x), func() bool {
+		select {
+		case x = <-from:
+			return true
+		default:
+			return false
+		}
+	})
+	return x
+}
+
+// asError is the error of type E among those that err wraps.
+func asError[E error](t testing.TB, err error) (e E) {
+	t.Helper()
+	require.ErrorAs(t, err, &e)
+	return e
+}
+
 // untilDone waits for the end of a QueuePair's connection.
 func (d *driver) untilDone(q *QueuePair) {
 	d.t.Helper()
 	d.until(fmt.Sprintf("end of queue pair %d", q.Number()), func() bool { return isDone(q) })
 }
 
-func isDone(q *QueuePair) bool {
-	select {
-	case <-q.Done():
-		return true
-	default:
-		return false
-	}
-}
+func isDone(q *QueuePair) bool { return isClosed(q.Done()) }
 
 // addr is where the rig's Listener listens.
 func (r *rig) addr() string { return r.listener.Addr().String() }
@@ -356,6 +369,12 @@ func (r *rig) request() *ConnRequest {
 	return req
 }
 
+// accept has s accept the next request.
+func (r *rig) accept(s *end) {
+	r.t.Helper()
+	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
+}
+
 // connect puts two QueuePairs into service.
 func (r *rig) connect(sopt, copt opts) (s, c *end) {
 	r.t.Helper()
@@ -405,6 +424,36 @@ func (r *rig) exchange(s, c *end) {
 			"sent octets")
 		to.unharmed(r.t)
 	}
+}
+
+// attended is an end of the server's that a peer has connected to.
+func (r *rig) attended(opt opts) (s *end, p *peer) {
+	r.t.Helper()
+	s = r.newEnd(r.server, opt)
+	p, _ = r.peerConnects(s, false)
+	return s, p
+}
+
+// answered is an Initiator of RFC 5044, without markers, that a peer has accepted.
+func (r *rig) answered(opt opts) (c *end, p *peer) {
+	r.t.Helper()
+	c = r.newEnd(r.client, noMarkers(opt))
+	return c, r.peerResponds(c)
+}
+
+// leave closes p's half, and waits for the end of e's connection.
+func (p *peer) leave(e *end) {
+	p.d.t.Helper()
+	p.closeSend()
+	e.awaitClosed()
+}
+
+// statuses are the completions'.
+func statuses(cs []Completion) (all []Status) {
+	for _, c := range cs {
+		all = append(all, c.Status)
+	}
+	return all
 }
 
 // bystander is a connection of the rig's Adapters that shall not notice what happens beside it.
