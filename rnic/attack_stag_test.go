@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -47,8 +48,7 @@ func (a *assault) again(opt opts) {
 func (a *assault) repelled(cause rdmap.Cause) {
 	a.t.Helper()
 	a.p.expectTerminateFor(cause)
-	a.p.closeSend()
-	a.s.awaitClosed()
+	a.p.leave(a.s)
 	a.bystander.goesOn()
 }
 
@@ -60,129 +60,89 @@ const (
 // prey is memory that a peer shall not reach, and where it tries.
 type prey struct {
 	octets []byte
+	m      *MemoryRegion
 	stag   mem.STag
 	to     uint64
 }
 
 // prey registers octets with pd.
-func (a *assault) prey(pd *ProtectionDomain, opt RegisterOptions) (*prey, *MemoryRegion) {
+func (a *assault) prey(pd *ProtectionDomain, opt RegisterOptions) *prey {
 	a.t.Helper()
-	if opt.Base == 0 {
-		opt.Base = preyBase
-	}
+	opt.Base = cmp.Or(opt.Base, preyBase)
 	p := &prey{octets: randomBytes(3, preyLen)}
-	m, err := pd.RegisterWith(p.octets, opt)
+	var err error
+	p.m, err = pd.RegisterWith(p.octets, opt)
 	require.NoError(a.t, err)
-	p.stag, p.to = m.STag(), m.Base()
-	return p, m
+	p.stag, p.to = p.m.STag(), p.m.Base()
+	return p
+}
+
+// windowed is prey that only a window grants.
+func (a *assault) windowed() (*prey, *Window) {
+	a.t.Helper()
+	p := a.prey(a.s.pd, RegisterOptions{Access: LocalWrite, Windows: remoteBoth})
+	w, err := a.s.pd.NewWindow()
+	require.NoError(a.t, err)
+	p.stag, err = w.Bind(p.m, WindowOptions{Len: preyLen, Base: preyBase, Access: remoteBoth})
+	require.NoError(a.t, err)
+	return p, w
 }
 
 const remoteBoth = RemoteRead | RemoteWrite
 
-// stagAttack is a way to use an STag that does not grant it. DDP finds it in a Write, and has a
-// code for it; RDMAP in what a Read or an atomic is about, and has a cause.
-type stagAttack struct {
+// stagAttacks are ways to use an STag that does not grant it, and RDMAP's cause for it. p is
+// granted to the attacker, until it is changed.
+var stagAttacks = []struct {
 	name  string
-	code  uint8
 	cause rdmap.Cause
-	aim   func(a *assault) *prey
-}
-
-var stagAttacks = []stagAttack{
-	{"another stream's", ddp.CodeNotAssociated, rdmap.CauseNotAssociated, func(a *assault) *prey {
+	aim   func(a *assault, p *prey)
+}{
+	{"another stream's", rdmap.CauseNotAssociated, func(a *assault, p *prey) {
 		other := a.newEnd(a.server, opts{QPOptions: QPOptions{PD: a.s.pd}})
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: other.qp})
-		return p
+		*p = *a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: other.qp})
 	}},
-	{"the bystander's domain's", ddp.CodeNotAssociated, rdmap.CauseNotAssociated,
-		func(a *assault) *prey {
-			p, _ := a.prey(a.bystander.s.pd, RegisterOptions{Access: remoteBoth})
-			return p
-		}},
-	{"of no remote right", ddp.CodeInvalidSTag, rdmap.CauseAccess, func(a *assault) *prey {
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: LocalWrite})
-		return p
+	{"the bystander's domain's", rdmap.CauseNotAssociated, func(a *assault, p *prey) {
+		*p = *a.prey(a.bystander.s.pd, RegisterOptions{Access: remoteBoth})
 	}},
-	{"never given out", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
-		p.stag ^= 1 << 8
-		return p
+	{"of no remote right", rdmap.CauseAccess, func(a *assault, p *prey) {
+		*p = *a.prey(a.s.pd, RegisterOptions{Access: LocalWrite})
 	}},
-	{"with the next key", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
-		p.stag++
-		return p
-	}},
-	{"one octet beyond", ddp.CodeBounds, rdmap.CauseBounds, func(a *assault) *prey {
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
+	{"never given out", rdmap.CauseInvalidSTag, func(_ *assault, p *prey) { p.stag ^= 1 << 8 }},
+	{"with the next key", rdmap.CauseInvalidSTag, func(_ *assault, p *prey) { p.stag++ }},
+	{"one octet beyond", rdmap.CauseBounds, func(_ *assault, p *prey) {
 		p.to += preyLen - qp.AtomicLen + 1
-		return p
 	}},
-	{"one octet before", ddp.CodeBounds, rdmap.CauseBounds, func(a *assault) *prey {
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
-		p.to--
-		return p
-	}},
-	{"offset wraps", ddp.CodeWrap, rdmap.CauseWrap, func(a *assault) *prey {
-		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
+	{"one octet before", rdmap.CauseBounds, func(_ *assault, p *prey) { p.to-- }},
+	{"offset wraps", rdmap.CauseWrap, func(_ *assault, p *prey) { p.to = math.MaxUint64 - 2 }},
+	{"offset wraps in the last region there can be", rdmap.CauseWrap, func(a *assault, p *prey) {
+		*p = *a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, Base: math.MaxUint64 - preyLen})
 		p.to = math.MaxUint64 - 2
-		return p
 	}},
-	{"offset wraps in the last region there can be", ddp.CodeWrap, rdmap.CauseWrap,
-		func(a *assault) *prey {
-			p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, Base: math.MaxUint64 - preyLen})
-			p.to = math.MaxUint64 - 2
-			return p
-		}},
-	{"after Revoke", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
-		m.Revoke()
-		return p
+	{"after Revoke", rdmap.CauseInvalidSTag, func(_ *assault, p *prey) { p.m.Revoke() }},
+	{"of before Revalidate", rdmap.CauseInvalidSTag, func(a *assault, p *prey) {
+		p.m.Revoke()
+		require.NotEqual(a.t, p.stag, p.m.Revalidate())
 	}},
-	{"of before Revalidate", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
-		m.Revoke()
-		require.NotEqual(a.t, p.stag, m.Revalidate())
-		return p
-	}},
-	{"after Deregister", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
-		m.Deregister()
-		return p
-	}},
-	{"after a window's Unbind", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
-		p, w, _ := a.windowed()
+	{"after Deregister", rdmap.CauseInvalidSTag, func(_ *assault, p *prey) { p.m.Deregister() }},
+	{"after a window's Unbind", rdmap.CauseInvalidSTag, func(a *assault, p *prey) {
+		of, w := a.windowed()
 		w.Unbind()
-		return p
+		*p = *of
 	}},
-	{"of a window whose region was revoked", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag,
-		func(a *assault) *prey {
-			p, _, m := a.windowed()
-			m.Revoke()
-			return p
-		}},
-	{"that it invalidated itself", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag,
-		func(a *assault) *prey {
-			p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: a.s.qp})
-			a.s.postRecv(a.s.recvAt(1, 0, 8))
-			h := sendOf(1)
-			h.ULP, h.ULP32 = rdmap.Control(1, rdmap.OpSendInv), uint32(p.stag)
-			a.p.inject(fpdu{h, nil})
-			require.Equal(a.t, p.stag, a.s.await(1)[0].Invalidated)
-			require.False(a.t, m.Valid())
-			return p
-		}},
-}
-
-// windowed is memory that only a window grants.
-func (a *assault) windowed() (*prey, *Window, *MemoryRegion) {
-	a.t.Helper()
-	p, m := a.prey(a.s.pd, RegisterOptions{Access: LocalWrite, Windows: remoteBoth})
-	w, err := a.s.pd.NewWindow()
-	require.NoError(a.t, err)
-	p.stag, err = w.Bind(m, WindowOptions{Len: preyLen, Base: preyBase, Access: remoteBoth})
-	require.NoError(a.t, err)
-	return p, w, m
+	{"of a window whose region was revoked", rdmap.CauseInvalidSTag, func(a *assault, p *prey) {
+		of, _ := a.windowed()
+		of.m.Revoke()
+		*p = *of
+	}},
+	{"that it invalidated itself", rdmap.CauseInvalidSTag, func(a *assault, p *prey) {
+		*p = *a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: a.s.qp})
+		a.s.postRecv(a.s.recvAt(1, 0, 8))
+		f := messageFPDU(rdmap.OpSendInv, 1, "")
+		f.ULP32 = uint32(p.stag)
+		a.p.inject(f)
+		require.Equal(a.t, p.stag, a.s.await(1)[0].Invalidated)
+		require.False(a.t, p.m.Valid())
+	}},
 }
 
 // Writes, Reads and atomics with an STag that does not grant them: none changes or shows an
@@ -193,33 +153,32 @@ func (a *assault) windowed() (*prey, *Window, *MemoryRegion) {
 func TestAttackSTags(t *testing.T) {
 	for _, at := range stagAttacks {
 		t.Run(at.name, func(t *testing.T) {
-			for _, kind := range []kind{turned, sockets} {
-				a := newRig(t, kind, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: 4}})
-				for i, op := range []string{"Write", "Read", "atomic"} {
-					if i > 0 {
-						a.again(opts{ConnParam: ConnParam{IRD: 4}})
-					}
-					t.Logf("%s over %v", op, kind)
-					p := at.aim(a)
-					a.use(op, p, &at)
-				}
+			a := newRig(t, turned, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: 4}})
+			for _, op := range []string{"Write", "Read", "atomic"} {
+				t.Log(op)
+				p := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
+				at.aim(a, p)
+				a.use(op, p, at.cause)
+				a.again(opts{ConnParam: ConnParam{IRD: 4}})
 			}
 		})
 	}
 }
 
-// use has the attacker touch 8 octets of p.
-func (a *assault) use(op string, p *prey, at *stagAttack) {
+// use has the attacker touch 8 octets of p. DDP finds it in a Write, and has a code for it; RDMAP
+// in what a Read or an atomic is about, and has a cause.
+func (a *assault) use(op string, p *prey, cause rdmap.Cause) {
 	a.t.Helper()
 	before := bytes.Clone(p.octets)
-	cause := at.cause
 	switch op {
 	case "Write":
-		cause = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, at.code)
+		cause = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, map[rdmap.Cause]uint8{
+			rdmap.CauseInvalidSTag: ddp.CodeInvalidSTag, rdmap.CauseAccess: ddp.CodeInvalidSTag,
+			rdmap.CauseNotAssociated: ddp.CodeNotAssociated, rdmap.CauseBounds: ddp.CodeBounds,
+			rdmap.CauseWrap: ddp.CodeWrap}[cause])
 		a.p.inject(writeFPDU(p.stag, p.to, make([]byte, qp.AtomicLen)))
 	case "Read":
-		h, rr := readOf(1, p.stag, p.to, qp.AtomicLen)
-		a.p.inject(readFPDU(h, rr))
+		a.p.inject(readFPDU(readOf(1, p.stag, p.to, qp.AtomicLen)))
 	case "atomic":
 		a.p.inject(
 			atomicFPDU(1, rdmap.AtomicRequest{Code: rdmap.FetchAdd, STag: p.stag, TO: p.to, Data: 1}))
@@ -233,33 +192,21 @@ func (a *assault) use(op string, p *prey, at *stagAttack) {
 //
 // req: 5042-6.3.5-1
 func TestAttackRights(t *testing.T) {
-	type use struct {
-		access Access
-		op     string
-		off    uint64
-		at     stagAttack
+	a := newRig(t, turned, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: 1}})
+	use := func(access Access, op string, off uint64, cause rdmap.Cause) {
+		t.Logf("%s with %v at %d", op, access, off)
+		p := a.prey(a.s.pd, RegisterOptions{Access: access})
+		p.to += off
+		a.use(op, p, cause)
+		a.again(opts{ConnParam: ConnParam{IRD: 1}})
 	}
-	uses := []use{
-		{RemoteRead, "Write", 0, stagAttack{code: ddp.CodeInvalidSTag}},
-		{RemoteWrite, "Read", 0, stagAttack{cause: rdmap.CauseAccess}},
-		{RemoteWrite, "atomic", 0, stagAttack{cause: rdmap.CauseAccess}},
-		{RemoteRead, "atomic", 0, stagAttack{cause: rdmap.CauseAccess}},
-	}
+	use(RemoteRead, "Write", 0, rdmap.CauseAccess)
+	use(RemoteWrite, "Read", 0, rdmap.CauseAccess)
+	use(RemoteWrite, "atomic", 0, rdmap.CauseAccess)
+	use(RemoteRead, "atomic", 0, rdmap.CauseAccess)
 	for off := uint64(1); off < qp.AtomicLen; off++ {
-		uses = append(uses, use{remoteBoth, "atomic", off, stagAttack{cause: rdmap.CauseStream}})
+		use(remoteBoth, "atomic", off, rdmap.CauseStream)
 	}
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		a := r.assault(opts{ConnParam: ConnParam{IRD: 1}})
-		for i, u := range uses {
-			if i > 0 {
-				a.again(opts{ConnParam: ConnParam{IRD: 1}})
-			}
-			p, _ := a.prey(a.s.pd, RegisterOptions{Access: u.access})
-			p.to += u.off
-			t.Logf("%s with %v at %d", u.op, u.access, u.off)
-			a.use(u.op, p, &u.at)
-		}
-	})
 }
 
 // Who knows one STag knows no other: none of many guesses, at random or near the one known,
