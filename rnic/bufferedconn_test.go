@@ -12,14 +12,14 @@ import (
 const greetingText = "220 at your service"
 
 // keptSocket is a connection that a raw Responder rejected, with octets of its ULP's in the
-// Reply's segment.
-func keptSocket(t *testing.T) (r *rig, p *peer, c net.Conn) {
+// Reply's segment, which were read.
+func keptSocket(t *testing.T, more []byte) (r *rig, p *peer, c net.Conn) {
 	t.Helper()
 	r = newRig(t, sockets, rigConfig{})
 	q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 	p = r.peerAccepts(q)
 	p.expectFrame(mpa.Request)
-	p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText...))
+	p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText+string(more)...))
 	c = r.rejectedConn(q)
 	r.deadline(c)
 	return r, p, c
@@ -31,7 +31,7 @@ func keptSocket(t *testing.T) (r *rig, p *peer, c net.Conn) {
 // req: D01-6.1-23
 func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
-		r, p, c := keptSocket(t)
+		r, p, c := keptSocket(t, nil)
 		q := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		require.ErrorIs(t, q.qp.StartConnectStream(r.ctx, c, q.conn), ErrUnread)
 		r.hear(c, []byte(greetingText)) // it still is the stream it was
@@ -42,15 +42,7 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		q.expectInService()
 	})
 	t.Run("responder", func(t *testing.T) {
-		r := newRig(t, sockets, rigConfig{})
-		q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
-		p := r.peerAccepts(q)
-		p.expectFrame(mpa.Request)
-		p.write(
-			append(unhex(t, hexRep+"6001 0007"),
-				"not now"+greetingText+string(request(mpa.Frame{Rev: 1, CRC: true}))...))
-		c := r.rejectedConn(q)
-		r.deadline(c)
+		r, p, c := keptSocket(t, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hear(c, []byte(greetingText))
 		_, err := r.client.AcceptStream(r.ctx, c, []byte("begin"))
 		require.ErrorIs(t, err, ErrUnread)

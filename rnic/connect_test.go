@@ -3,7 +3,9 @@ package rnic
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
@@ -38,13 +40,10 @@ func TestPrivateData(t *testing.T) {
 			s := r.newEnd(r.server, opts{})
 			wait := r.accepted(func(req *ConnRequest) error {
 				require.True(t, bytes.Equal(there, req.PrivateData()))
-				require.True(t, req.Remote().IsValid())
 				return req.Accept(r.ctx, s.qp, s.with(back))
 			})
-			cq, err := r.client.CreateCQ(4)
-			require.NoError(t, err)
-			q, err := r.client.Dial(r.ctx, r.addr(),
-				QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq}, ConnParam{PrivateData: there})
+			opt := r.newEnd(r.client, opts{}).qp.opt
+			q, err := r.client.Dial(r.ctx, r.addr(), opt, ConnParam{PrivateData: there})
 			require.NoError(t, err)
 			wait()
 			require.Equal(t, RTS, q.State())
@@ -57,70 +56,36 @@ func TestPrivateData(t *testing.T) {
 	})
 }
 
-// More private data than a frame carries is an error before anything is sent, and leaves things
-// as they were.
-//
-// req: D01-6.1-32
-func TestPrivateDataTooLong(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		long := make([]byte, mpa.PrivateDataMax+1)
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-		require.ErrorContains(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(long)),
-			"513 octets of private data")
-		require.ErrorContains(t, c.qp.Connect(r.ctx, r.addr(), c.with(long)),
-			"513 octets of private data")
-		require.Equal(t, Idle, c.qp.State())
-		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq},
-			ConnParam{PrivateData: long})
-		require.ErrorContains(t, err, "513 octets of private data")
-		req := r.dial(c, nil)
-		require.ErrorContains(t, req.Accept(r.ctx, s.qp, s.with(long)), "513 octets of private data")
-		require.ErrorContains(t, req.Reject(r.ctx, long), "513 octets of private data")
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn), "the request is still there")
-		c.expectState(RTS)
-	})
-}
-
-// What the ULP rejects is a RejectedError with its private data; for the Listener it is no failure.
+// What the ULP rejects is a RejectedError with its private data, which Connect and Dial return
+// inside a ConnectError; for the Listener it is no failure.
 //
 // req: D01-6.1-15, D01-6.1-16, D01-6.1-28, D01-6.1.1-11
-func TestReject(t *testing.T) {
-	for name, private := range map[string][]byte{"bare": nil, "with private data": []byte("no room"),
-		"longest": randomBytes(1, 512)} {
-		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, opts{})
-				c.postRecv(c.recvAt(1, 0, 1))
-				require.NoError(t, r.dial(c, nil).Reject(r.ctx, private))
-				c.awaitClosed()
-				var re *RejectedError
-				require.ErrorAs(t, c.qp.Err(), &re)
-				require.True(t, bytes.Equal(private, re.PrivateData))
-				require.Equal(t, Closed, c.qp.State())
-				require.Equal(t, Flushed, c.await(1)[0].Status)
-				r.until("no connection at the server", func() bool { return len(r.server.host.Live()) == 0 })
-				require.Empty(t, r.listener.failures)
-			})
-		})
-	}
-}
-
-// Connect and Dial return the RejectedError inside a ConnectError.
 func TestDialRejected(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		wait := r.accepted(func(req *ConnRequest) error { return req.Reject(r.ctx, []byte("go away")) })
-		cq, err := r.client.CreateCQ(4)
-		require.NoError(t, err)
-		_, err = r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq},
-			ConnParam{})
-		wait()
-		var ce *ConnectError
-		require.ErrorAs(t, err, &ce)
-		require.Equal(t, r.addr(), ce.Addr)
-		var re *RejectedError
-		require.ErrorAs(t, err, &re)
-		require.Equal(t, "go away", string(re.PrivateData))
-		require.ErrorContains(t, err, "rejected by the peer (7 octets of private data)")
+		for _, n := range []int{0, 7, mpa.PrivateDataMax} {
+			private := randomBytes(1, n)
+			c := r.newEnd(r.client, opts{})
+			c.postRecv(c.recvAt(1, 0, 1))
+			for _, connect := range []func() error{
+				func() error { return c.qp.Connect(r.ctx, r.addr(), c.conn) },
+				func() error {
+					_, err := r.client.Dial(r.ctx, r.addr(), c.qp.opt, ConnParam{})
+					return err
+				},
+			} {
+				wait := r.accepted(func(req *ConnRequest) error { return req.Reject(r.ctx, private) })
+				err := connect()
+				wait()
+				require.Equal(t, r.addr(), asError[*ConnectError](t, err).Addr)
+				require.True(t, bytes.Equal(private, asError[*RejectedError](t, err).PrivateData))
+				require.ErrorContains(t, err,
+					fmt.Sprintf("rejected by the peer (%d octets of private data)", n))
+			}
+			require.Equal(t, Closed, c.qp.State())
+			c.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
+		}
+		r.until("no connection at the server", func() bool { return len(r.server.host.Live()) == 0 })
+		require.Empty(t, r.listener.failures)
 	})
 }
 
@@ -128,43 +93,26 @@ func TestDialRejected(t *testing.T) {
 //
 // req: D01-6.1.3.2-2
 func TestRejectedByPeerThatStays(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		addr, accept := r.peerListens()
-		c := r.newEnd(r.client, opts{})
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
-		p := accept()
-		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true, PrivateData: []byte("x")}).
-			Append(nil))
-		c.awaitClosed()
-		var re *RejectedError
-		require.ErrorAs(t, c.qp.Err(), &re)
-		p.untilEnded()
-	})
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, opts{})
+	p := r.peerAccepts(c)
+	p.write(unhex(t, hexRep+"6001 0001 78"))
+	c.awaitClosed()
+	asError[*RejectedError](t, c.qp.Err())
+	p.untilEnded()
 }
 
 // Addresses that lead nowhere are errors that name the address, and end the QueuePair.
 func TestConnectNowhere(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		refused := "10.9.0.1:9"
-		if r.kind == sockets {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			refused = l.Addr().String()
-			require.NoError(t, l.Close())
-		}
-		for _, tc := range []struct {
-			addr string
-			want error
-		}{{refused, stack.ErrRefused}, {"nonsense", nil}, {"127.0.0.1:port", nil}, {"[::1", nil}} {
+		refused := map[bool]string{true: "127.0.0.1:1", false: "10.9.0.1:9"}[r.kind == sockets]
+		for addr, want := range map[string]string{refused: stack.ErrRefused.Error(), "nonsense": "",
+			"127.0.0.1:port": "", "[::1": ""} {
 			c := r.newEnd(r.client, opts{})
 			c.postRecv(c.recvAt(1, 0, 1))
-			err := c.qp.Connect(r.ctx, tc.addr, c.conn)
-			var ce *ConnectError
-			require.ErrorAs(t, err, &ce)
-			require.Equal(t, tc.addr, ce.Addr)
-			if tc.want != nil {
-				require.ErrorIs(t, err, tc.want)
-			}
+			err := c.qp.Connect(r.ctx, addr, c.conn)
+			require.Equal(t, addr, asError[*ConnectError](t, err).Addr)
+			require.ErrorContains(t, err, want)
 			require.Equal(t, Closed, c.qp.State())
 			require.Error(t, c.qp.Err())
 			require.Equal(t, Flushed, c.await(1)[0].Status)
@@ -195,32 +143,28 @@ func TestConnectContext(t *testing.T) {
 
 // A connection that is still coming about can be given up, at any moment.
 func TestAbortWhileConnecting(t *testing.T) {
-	for name, end := range map[string]func(q *QueuePair){"abort": (*QueuePair).Abort,
-		"disconnect": (*QueuePair).Disconnect} {
-		t.Run(name, func(t *testing.T) {
-			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				for i := range 20 {
-					c := r.newEnd(r.client, opts{})
-					c.postRecv(c.recvAt(1, 0, 1))
-					require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
-					for range i % 8 {
-						if r.kind == turned {
-							r.step()
-						} else {
-							yield()
-						}
-					}
-					end(c.qp)
-					c.expectClosedBy(ErrClosed)
-					require.Equal(t, Closed, c.qp.State())
-					require.Equal(t, Flushed, c.await(1)[0].Status)
-				}
-				r.until("no links", func() bool {
-					return len(r.client.host.Live()) == 0 && len(r.server.host.Live()) == 0
-				})
-			})
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		for i := range 32 {
+			c := r.newEnd(r.client, opts{})
+			c.postRecv(c.recvAt(1, 0, 1))
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
+			for range i / 2 % 8 {
+				r.drive()
+				yield()
+			}
+			if i%2 == 0 {
+				c.qp.Abort()
+			} else {
+				c.qp.Disconnect()
+			}
+			c.expectClosedBy(ErrClosed)
+			require.Equal(t, Closed, c.qp.State())
+			require.Equal(t, Flushed, c.await(1)[0].Status)
+		}
+		r.until("no links", func() bool {
+			return len(r.client.host.Live()) == 0 && len(r.server.host.Live()) == 0
 		})
-	}
+	})
 }
 
 // A kernel that is still at its handshake is not waited for.
@@ -251,8 +195,7 @@ func TestAbortDuringHandshake(t *testing.T) {
 			return c.qp.State() == Connecting && r.client.host.Slots.Count() == 1
 		})
 		_ = end(c.qp) // Close tells why the connection ended, as Connect does
-		var ce *ConnectError
-		require.ErrorAs(t, <-result, &ce)
+		asError[*ConnectError](t, <-result)
 		require.NoError(t, r.ctx.Err(), "it waited for the kernel")
 		c.awaitClosed()
 		require.Zero(t, r.client.host.Slots.Count())
@@ -270,19 +213,19 @@ func TestErrorsSpeak(t *testing.T) {
 	require.ErrorContains(t, &RevisionError{Revision: 2}, "MPA revision 2")
 }
 
-// Before start-up has settled markers there is no answer.
-func TestPayloadMaxWhileConnecting(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-		_, err := c.qp.PayloadMax(r.ctx)
-		require.ErrorIs(t, err, ErrState)
-		req := r.dial(c, nil)
-		_, err = c.qp.PayloadMax(r.ctx)
-		require.ErrorIs(t, err, ErrState)
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		c.expectInService()
-		n, err := c.qp.PayloadMax(r.ctx)
+// Requests of connections that one goroutine begins one after another, over kernel sockets, are
+// accepted in that order: programs that connect several queue pairs tell by it which is which.
+func TestSocketsKeepTheOrderOfConnects(t *testing.T) {
+	const all = 200
+	r := newRig(t, sockets, rigConfig{listen: ListenOptions{Backlog: all}})
+	opt := r.newEnd(r.client, opts{}).qp.opt
+	for i := range uint32(all) {
+		qp, err := r.client.CreateQP(opt)
 		require.NoError(t, err)
-		require.Positive(t, n)
-	})
+		require.NoError(t, qp.StartConnect(r.ctx, r.addr(),
+			ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, i)}))
+	}
+	for i := range uint32(all) {
+		require.Equal(t, i, binary.BigEndian.Uint32(r.request().PrivateData()))
+	}
 }

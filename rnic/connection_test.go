@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -15,17 +16,9 @@ import (
 
 // failure waits for the Listener's next report. The rig's has no OnFailure, so that reports stay
 // in their queue.
-func (r *rig) failure() (f ConnFailure) {
+func (r *rig) failure() ConnFailure {
 	r.t.Helper()
-	r.until("a report of the listener", func() bool {
-		select {
-		case f = <-r.listener.failures:
-			return true
-		default:
-			return false
-		}
-	})
-	return f
+	return soon(&r.driver, r.listener.failures)
 }
 
 // fire lets the connection's timer run out: over sockets by hand, in virtual time by waiting.
@@ -48,59 +41,34 @@ func (r *rig) fire(a *Adapter) {
 //
 // req: D01-6.1-31, D01-6.1-35
 func TestRequestTimeout(t *testing.T) {
-	for name, b := range map[string][]byte{"nothing": nil,
-		"one octet short": request(mpa.Frame{Rev: 1})[:19]} {
-		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				p := r.peerDials()
-				if b != nil {
-					p.write(b)
-				}
-				r.until("the connection at the server", func() bool {
-					return len(r.server.host.Live()) == 1
-				})
-				if r.kind == turned {
-					r.pass(connect.RequestTimeout - time.Second)
-					require.NoError(t, p.ended(), "closed too early")
-				}
-				r.fire(r.server)
-				require.ErrorIs(t, r.failure().Err, ErrStartupTimeout)
-				p.expectReset()
-			})
-		})
-	}
-}
-
-// A Responder that never replies fails the Initiator's Connect.
-func TestReplyTimeout(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		addr, accept := r.peerListens()
-		c := r.newEnd(r.client, opts{})
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
-		p := accept()
-		p.expectFrame(mpa.Request)
-		r.fire(r.client)
-		c.expectClosedBy(ErrStartupTimeout)
+	for _, b := range [][]byte{nil, request(mpa.Frame{Rev: 1})[:19]} {
+		r := newRig(t, turned, rigConfig{})
+		p := r.peerDials()
+		p.write(b)
+		r.until("the connection at the server", func() bool { return len(r.server.host.Live()) == 1 })
+		r.pass(connect.RequestTimeout - time.Second)
+		require.NoError(t, p.ended(), "closed too early")
+		r.fire(r.server)
+		require.ErrorIs(t, r.failure().Err, ErrStartupTimeout)
 		p.expectReset()
-	})
+	}
 }
 
 // A request that the ULP neither accepts nor rejects times out; to decide then is too late, and
 // harmless.
 func TestAcceptTimeout(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.peerDials()
-		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
-		req := r.request()
-		r.fire(r.server)
-		require.ErrorIs(t, r.failure().Err, connect.ErrUndecided)
-		p.expectReset()
-		require.Empty(t, p.octets())
-		s := r.newEnd(r.server, opts{})
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), connect.ErrUndecided)
-		require.Equal(t, Closed, s.qp.State())
-		require.ErrorIs(t, req.Reject(r.ctx, nil), connect.ErrUndecided)
-	})
+	r := newRig(t, turned, rigConfig{})
+	p := r.peerDials()
+	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
+	req := r.request()
+	r.fire(r.server)
+	require.ErrorIs(t, r.failure().Err, connect.ErrUndecided)
+	p.expectReset()
+	require.Empty(t, p.octets())
+	s := r.newEnd(r.server, opts{})
+	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), connect.ErrUndecided)
+	require.Equal(t, Closed, s.qp.State())
+	require.ErrorIs(t, req.Reject(r.ctx, nil), connect.ErrUndecided)
 }
 
 // A peer that never closes its half is cut off when nothing has moved for as long as TCP tries, or
@@ -109,8 +77,7 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 	const short = 20 * time.Second
 	for user, want := range map[time.Duration]time.Duration{0: connect.CloseTimeout, short: short} {
 		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: user}})
-		p, _ := r.peerConnects(s, false)
+		s, p := r.attended(opts{ConnParam: ConnParam{UserTimeout: user}})
 		s.qp.Disconnect()
 		p.expectFIN()
 		begin := r.time
@@ -121,40 +88,12 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 	}
 }
 
-// The timer that cuts it off is the same over kernel sockets.
-func TestLingerTimer(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		s.qp.Disconnect()
-		p.expectFIN()
-		require.Equal(t, Closing, s.qp.State())
-		for range 2 { // over sockets the FIN's acknowledgement was progress
-			if r.kind == turned {
-				r.pass(connect.CloseTimeout)
-				continue
-			}
-			// the first may have ended it, and the end is on its way
-			for _, c := range r.server.host.Live() {
-				k := c.Transport.(*transport.KernelConn)
-				require.NoError(t, k.Submit(func() {
-					if k.Timed() {
-						c.Timer(0)
-					}
-				}))
-			}
-		}
-		s.expectClosedBy(ErrLinger)
-	})
-}
-
 // A peer whose half still moves is not cut off while we wait for its end.
 //
 // req: DDP-8.2.1-6, D01-6.2-1
 func TestLingerWaitsForMovingPeer(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, opts{})
-	p, _ := r.peerConnects(s, false)
+	s, p := r.attended(opts{})
 	s.qp.Disconnect()
 	p.expectFIN()
 	for i := range 10 {
@@ -164,84 +103,6 @@ func TestLingerWaitsForMovingPeer(t *testing.T) {
 	p.closeSend()
 	s.expectClosed()
 	require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, s.region.Bytes()[:10])
-}
-
-// A connection that ends in the middle of a frame ends in an error, one that ends between frames
-// does not.
-//
-// req: D01-3.1-1, D01-6.2-2, DDP-5-11
-func TestPeerCloses(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		cut  int // octets of the second frame that are sent
-		end  func(p *peer)
-		want error
-	}{
-		{"between frames", 0, func(p *peer) { p.closeSend() }, nil},
-		{"after one octet of a frame", 1, func(p *peer) { p.closeSend() }, ErrPeerClosed},
-		{"one octet before a frame's end", 23, func(p *peer) { p.closeSend() }, ErrPeerClosed},
-		{"reset between frames", 0, func(p *peer) { p.reset() }, stack.ErrReset},
-		{"reset in a frame", 10, func(p *peer) { p.reset() }, stack.ErrReset},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{})
-				s.postRecv(s.recvAt(1, 0, 10))
-				p, _ := r.peerConnects(s, false)
-				p.inject(writeFPDU(s.region.STag(), 0, "whole"))
-				if b := p.frame(writeFPDU(s.region.STag(), 8, "cut")); tc.cut > 0 {
-					require.Len(t, b, 24)
-					p.write(b[:tc.cut])
-				}
-				r.until("the first frame", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-				if r.kind == turned {
-					r.pass(time.Millisecond)
-				}
-				tc.end(p)
-				s.awaitClosed()
-				require.Equal(t, "whole\x00", string(s.region.Bytes()[:6]))
-				require.Equal(t, make([]byte, 3), s.region.Bytes()[8:11])
-				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
-				if tc.want == nil {
-					require.NoError(t, s.qp.Err())
-					return
-				}
-				require.ErrorIs(t, s.qp.Err(), tc.want)
-				f := r.failure()
-				require.True(t, f.Started)
-				require.ErrorIs(t, f.Err, tc.want)
-			})
-		})
-	}
-}
-
-// A peer that goes away during start-up is an error of Connect, and a report at the Listener.
-func TestPeerClosesDuringStartup(t *testing.T) {
-	t.Run("initiator", func(t *testing.T) {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			addr, accept := r.peerListens()
-			c := r.newEnd(r.client, opts{})
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
-			p := accept()
-			p.expectFrame(mpa.Request)
-			p.closeSend()
-			c.expectClosedBy(ErrPeerClosed)
-		})
-	})
-	for name, b := range map[string][]byte{"responder": nil,
-		"responder decides": request(mpa.Frame{Rev: 1})} {
-		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				p := r.peerDials()
-				if b != nil {
-					p.write(b)
-					r.request()
-				}
-				p.closeSend()
-				require.ErrorIs(t, r.failure().Err, ErrPeerClosed)
-			})
-		})
-	}
 }
 
 // A path that carries nothing for most of a minute, while our half is being closed, loses nothing:
@@ -267,27 +128,94 @@ func TestOutageWhileClosing(t *testing.T) {
 			r.pass(45 * time.Second)
 			require.False(t, isDone(s.qp))
 			require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-			s.awaitClosed()
-			c.awaitClosed()
-			require.NoError(t, s.qp.Err())
-			require.NoError(t, c.qp.Err())
+			s.expectClosed()
+			c.expectClosed()
 			require.Equal(t, from.source.Bytes()[:100], to.region.Bytes()[:100])
 		})
 	}
 }
 
-// A start-up frame that is cut leaves to its last octet before anything else does.
-func TestStartupFrameLeavesWhole(t *testing.T) {
-	frame := randomBytes(3, 21)
-	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
-	l := r.unpulled(c, frame)
-	defer l.Reader.Close()
-	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})
-	var got []byte
-	for range 2 {
-		dst := make([]byte, 20)
-		got = append(got, dst[:pullOne(l, dst)]...)
+// How a connection ended is told apart, in the QueuePair's error and in the Listener's report, and
+// each end but a graceful one, between frames, is MPA's error 1. What was posted comes back in each
+// case, and of a frame that was cut nothing is placed. An invalid start-up frame, error 4, ends the
+// same way.
+//
+// req: 9293-MUST-12, C02-5.1-1, D01-3.1-1, D01-7-1, C02-9-1, D01-7-4, C02-9-4, D01-7-8, 5044-8-1
+// req: D01-3.2-13, C02-5.2-13, D01-6.2-2, DDP-5-11
+func TestEndsAreToldApart(t *testing.T) {
+	fin := func(_ *rig, _ *end, p *peer) { p.closeSend() }
+	reset := func(_ *rig, _ *end, p *peer) { p.reset() }
+	for name, tc := range map[string]struct {
+		cut  int // octets of the second frame that are sent
+		end  func(r *rig, s *end, p *peer)
+		want error
+	}{
+		"FIN": {0, fin, nil}, "RST": {0, reset, stack.ErrReset},
+		"FIN after one octet of a frame":         {1, fin, ErrPeerClosed},
+		"FIN one octet before the frame is over": {23, fin, ErrPeerClosed},
+		"RST within a frame":                     {10, reset, stack.ErrReset},
+		"silence": {0, func(r *rig, s *end, p *peer) {
+			require.NoError(r.t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{Drop: 1}))
+			s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})
+		}, stack.ErrTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := both
+			if tc.want == stack.ErrTimeout {
+				kinds = []kind{turned} // the kernel's takes 100 s
+			}
+			over(t, kinds, rigConfig{faults: true}, func(t *testing.T, r *rig) {
+				s, p := r.attended(opts{ConnParam: ConnParam{NoMarkers: true}})
+				s.postRecv(s.recvAt(1, 0, 10))
+				p.inject(writeFPDU(s.region.STag(), 0, "whole"))
+				if tc.cut > 0 {
+					p.write(p.frame(writeFPDU(s.region.STag(), 8, "cut"))[:tc.cut])
+				}
+				r.until("a frame", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+				tc.end(r, s, p)
+				s.awaitClosed()
+				require.Equal(t, Closed, s.qp.State())
+				require.Equal(t, "whole\x00\x00\x00\x00\x00\x00", string(s.region.Bytes()[:11]))
+				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
+				if tc.want == nil {
+					require.NoError(t, s.qp.Err())
+					require.Empty(t, r.listener.failures)
+					return
+				}
+				f := r.failure()
+				require.True(t, f.Started)
+				for _, err := range []error{s.qp.Err(), f.Err} {
+					require.ErrorContains(t, err, tc.want.Error())
+					for _, other := range []error{ErrPeerClosed, stack.ErrReset, stack.ErrTimeout,
+						stack.ErrAborted} {
+						require.Equal(t, other == tc.want, errors.Is(err, other), "%v", other)
+					}
+					require.Equal(t, mpa.ErrConnection, asError[*mpa.Error](t, err).Code)
+				}
+			})
+		})
 	}
-	require.Equal(t, frame, got)
+	t.Run("start-up frame", func(t *testing.T) {
+		r := newRig(t, turned, rigConfig{})
+		c := r.newEnd(r.client, opts{})
+		c.postRecv(c.recvAt(1, 0, 10))
+		r.peerAccepts(c).write([]byte("no Reply"))
+		c.awaitClosed()
+		require.Equal(t, mpa.ErrStartup, asError[*mpa.Error](t, c.qp.Err()).Code)
+		require.Equal(t, Closed, c.qp.State())
+		c.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
+	})
+}
+
+// A peer that goes away before its Request, or before it was decided, is a report of the Listener.
+func TestPeerClosesDuringStartup(t *testing.T) {
+	for _, b := range [][]byte{nil, request(mpa.Frame{Rev: 1})} {
+		r := newRig(t, turned, rigConfig{})
+		p := r.peerDials()
+		if p.write(b); b != nil {
+			r.request()
+		}
+		p.closeSend()
+		require.ErrorIs(t, r.failure().Err, ErrPeerClosed)
+	}
 }

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,13 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
 )
 
 // What cannot be is an error that names the field. It comes before anything is sent, and changes
 // nothing.
 //
-// req: 6581-9.2-4, 6581-9-2, 6581-5-2
+// req: 6581-9.2-4, 6581-9-2, 6581-5-2, D01-6.1-32
 func TestConnParamThatCannotBe(t *testing.T) {
 	both := map[string]ConnParam{
 		"RTR 0x8 names no RTR message":              {RTR: 8},
@@ -29,7 +29,10 @@ func TestConnParamThatCannotBe(t *testing.T) {
 		"Dialect: dialect 9 is unknown":   {Dialect: 9},
 		"Quirks.WakeUp -1ns is negative":  {Quirks: Quirks{WakeUp: -1}},
 		"PeerToPeer: rfc5044 has no such": {PeerToPeer: true, Dialect: RFC5044},
+		"NoMarkers and NoCRC":             {Dialect: Culley02, NoMarkers: true},
 		"NoMarkers and NoCRC cannot be":   {Dialect: Culley02, NoCRC: true},
+		"PeerToPeer: culley-02":           {Dialect: Culley02, PeerToPeer: true},
+		"PrivateData: 1 octets":           {Dialect: Culley02, PrivateData: []byte("x")},
 		"PrivateDataMax 65536":            {PrivateDataMax: 65536},
 		"PrivateData: 509 octets of private data, MPA start-up of rfc6581 carries 508": {PeerToPeer: true,
 			PrivateData: make([]byte, 509)},
@@ -43,14 +46,8 @@ func TestConnParamThatCannotBe(t *testing.T) {
 		other, stream := r.streams()
 		for _, cases := range []map[string]ConnParam{both, connect} {
 			for want, conn := range cases {
-				want = "rnic: ConnParam." + want
-				_, dialled := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq},
-					conn)
-				for _, err := range []error{
-					dialled, c.qp.Connect(r.ctx, r.addr(), conn), c.qp.StartConnect(r.ctx, r.addr(), conn),
-					c.qp.ConnectStream(r.ctx, stream, conn),
-				} {
-					require.ErrorContains(t, err, want)
+				for _, err := range r.attempts(c, stream, conn) {
+					require.ErrorContains(t, err, "rnic: ConnParam."+want)
 					require.NotErrorAs(t, err, new(*ConnectError))
 				}
 				require.Equal(t, Idle, c.qp.State())
@@ -65,10 +62,18 @@ func TestConnParamThatCannotBe(t *testing.T) {
 				require.Equal(t, Idle, s.qp.State())
 			}
 		}
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+		require.ErrorContains(t, req.Reject(r.ctx, make([]byte, 513)), "513 octets of private data")
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn), "the request is still there")
 		c.expectState(RTS)
 		r.exchange(s, c)
 	})
+}
+
+// attempts are what came of all ways in which c may connect.
+func (r *rig) attempts(c *end, stream net.Conn, conn ConnParam) []error {
+	_, err := r.client.Dial(r.ctx, r.addr(), c.qp.opt, conn)
+	return []error{err, c.qp.Connect(r.ctx, r.addr(), conn), c.qp.StartConnect(r.ctx, r.addr(), conn),
+		c.qp.ConnectStream(r.ctx, stream, conn)}
 }
 
 // fill takes all entries of the domain's STag table that are left.
@@ -95,13 +100,7 @@ func TestNoEntryForAConnection(t *testing.T) {
 		other, stream := r.streams()
 		full := new(*mem.TableFullError)
 		taken := fill(t, c.pd)
-		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq},
-			ConnParam{})
-		require.ErrorAs(t, err, full)
-		for _, err := range []error{
-			c.qp.Connect(r.ctx, r.addr(), c.conn), c.qp.StartConnect(r.ctx, r.addr(), c.conn),
-			c.qp.ConnectStream(r.ctx, stream, c.conn),
-		} {
+		for _, err := range r.attempts(c, stream, c.conn) {
 			require.ErrorAs(t, err, full)
 			require.ErrorContains(t, err, "rnic: queue pair's control region")
 			require.NotErrorAs(t, err, new(*ConnectError))
@@ -118,7 +117,7 @@ func TestNoEntryForAConnection(t *testing.T) {
 		c.expectState(RTS)
 		r.exchange(s, c)
 		r.close(s, c)
-		_, err = s.pd.NewWindow()
+		_, err := s.pd.NewWindow()
 		require.NoError(t, err, "the connection has given its entry back")
 	})
 }
@@ -129,10 +128,10 @@ func TestCloseMeetsNoEntry(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	c := r.newEnd(r.client, opts{})
 	fill(t, c.pd)
+	c.qp.opt.SendDepth, c.qp.opt.RecvDepth = 1, 1
 	closed := 0
 	for range 20_000 {
-		q, err := r.client.CreateQP(QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: 1,
-			RecvDepth: 1})
+		q, err := r.client.CreateQP(c.qp.opt)
 		require.NoError(t, err)
 		var ended, connected error
 		var calls sync.WaitGroup
@@ -173,55 +172,41 @@ func TestUnwantedWithoutAnEntry(t *testing.T) {
 // What does not apply to an end is ignored there: it is not looked at, and nothing of it is on
 // the wire.
 func TestConnParamOfTheOtherEnd(t *testing.T) {
-	replies, requests := map[string]bool{}, map[string]bool{}
 	plain := ConnParam{IRD: 2, ORD: 1, NoMarkers: true}
 	connects, accepts := plain, plain
 	connects.Dialect, connects.PeerToPeer, connects.KeepRejected, connects.PrivateDataMax,
 		connects.Quirks.WakeUp = 99, true, true, -1, -1
 	accepts.ORDMin, accepts.Quirks.SendFirst = 1<<20, true
 	for _, conn := range []ConnParam{plain, connects} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{ConnParam: conn})
-			p := r.peerDials()
-			p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			p.expectFrame(mpa.Reply)
-			n := p.at
-			replies[string(p.octets()[:n])] = true
-			s.qp.Abort()
-			s.awaitClosed()
-		})
+		r := newRig(t, turned, rigConfig{})
+		p := r.peerDials()
+		p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
+		r.accept(r.newEnd(r.server, opts{ConnParam: conn}))
+		p.play("< " + hexRep + "5002 0004 0001 0001")
 	}
 	for _, conn := range []ConnParam{plain, accepts} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: conn})
-			p := r.peerAccepts(c)
-			p.expectFrame(mpa.Request)
-			n := p.at
-			requests[string(p.octets()[:n])] = true
-			c.qp.Abort()
-			c.awaitClosed()
-		})
+		r := newRig(t, turned, rigConfig{})
+		r.peerAccepts(r.newEnd(r.client, opts{ConnParam: conn})).
+			play("< " + hexReq + "5002 0004 0002 0001")
 	}
-	require.Len(t, replies, 1)
-	require.Len(t, requests, 1)
 }
 
 // Private data is the caller's again when Connect or Accept has returned.
 func TestPrivateDataIsCopied(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-		hello := []byte("hello")
-		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(hello)))
-		clear(hello)
-		req := r.request()
-		require.Equal(t, "hello", string(req.PrivateData()))
-		grant := []byte("grant")
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(grant)))
-		clear(grant)
-		c.expectState(RTS)
-		require.Equal(t, "grant", string(c.qp.PeerPrivateData()))
-		require.Nil(t, c.qp.end.Param().PrivateData, "nothing keeps it when it has been sent")
-		require.Nil(t, s.qp.end.Param().PrivateData)
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
+	hello := []byte("hello")
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(hello)))
+	clear(hello)
+	req := r.request()
+	require.Equal(t, "hello", string(req.PrivateData()))
+	_, err := c.qp.PayloadMax(ended())
+	require.ErrorIs(t, err, ErrState, "start-up has not settled markers")
+	grant := []byte("grant")
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.with(grant)))
+	clear(grant)
+	c.expectState(RTS)
+	require.Equal(t, "grant", string(c.qp.PeerPrivateData()))
+	require.Nil(t, c.qp.end.Param().PrivateData, "nothing keeps it when it has been sent")
+	require.Nil(t, s.qp.end.Param().PrivateData)
 }

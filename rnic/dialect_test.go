@@ -25,14 +25,12 @@ func (r *rig) converse(first, second *end) {
 func TestDialectPairs(t *testing.T) {
 	for outstanding := Culley02; outstanding <= RFC6581; outstanding++ {
 		for served := Culley02 - 1; served <= RFC6581; served++ { // the first is the default
-			name, listen := "default", ListenOptions{}
+			listen := ListenOptions{}
 			if served >= Culley02 {
-				name, listen.Dialects = served.String(), []Dialect{served}
+				listen.Dialects = []Dialect{served}
 			}
-			t.Run(fmt.Sprintf("%v to %s", outstanding, name), func(t *testing.T) {
-				over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-					r.pair(outstanding, served)
-				})
+			t.Run(fmt.Sprintf("%v to %v", outstanding, served), func(t *testing.T) {
+				newRig(t, turned, rigConfig{listen: listen}).pair(outstanding, served)
 			})
 		}
 	}
@@ -56,14 +54,10 @@ func (r *rig) pair(outstanding, served Dialect) {
 	require.Equal(t, spoken, req.Dialect())
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	c.expectInService()
-	version := 1
-	if spoken == Culley02 || spoken == RDDP01 {
-		version = 0
-	}
 	for _, e := range []*end{s, c} {
 		st := e.qp.Startup()
 		require.Equal(t, spoken, st.Dialect)
-		require.Equal(t, version, st.Version)
+		require.Equal(t, spoken != Culley02 && spoken != RDDP01, st.Version == 1)
 		require.Equal(t, p2p && spoken == outstanding, st.PeerToPeer)
 	}
 	if p2p && spoken == outstanding || outstanding == Culley02 {
@@ -78,7 +72,6 @@ func (r *rig) pair(outstanding, served Dialect) {
 // pairFails: both ends say what was wrong, and neither serves.
 func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 	t := r.t
-	var re *RevisionError
 	switch {
 	case outstanding == Culley02: // its first FPDU is no Request
 		c.expectInService()
@@ -86,28 +79,25 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 		require.ErrorIs(t, r.failure().Err, mpa.ErrKey)
 		c.expectClosedBy(stack.ErrReset)
 	case served == Culley02: // a Request is no FPDU
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+		r.accept(s)
 		c.expectClosedBy(stack.ErrReset)
 		s.expectClosedBy(ErrFirstMarker)
 	default:
 		c.awaitClosed()
 		f := r.failure()
-		require.ErrorAs(t, f.Err, &re)
-		require.Equal(t, outstanding.Rev(), re.Revision)
+		re := asError[*RevisionError](t, f.Err)
 		require.Equal(t, []Dialect{served}, re.Served)
 		if outstanding == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
-			var no *RejectedError
-			require.ErrorAs(t, c.qp.Err(), &no)
-			require.EqualError(t, no, "rnic: connection rejected by the peer (0 octets of private data): "+
-				"its ULP said no, or it does not serve rfc5044")
+			require.EqualError(t, asError[*RejectedError](t, c.qp.Err()),
+				"rnic: connection rejected by the peer (0 octets of private data): "+
+					"its ULP said no, or it does not serve rfc5044")
 			require.EqualError(t, f.Err, "rnic: peer asks in rfc5044 (MPA revision 1), served here: rtr")
 			break
 		}
-		require.ErrorAs(t, c.qp.Err(), &re)
-		require.Equal(t, served.Rev(), re.Revision)
-		require.EqualError(t, re, fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered "+
-			"with revision %d: it does not serve that dialect",
-			outstanding, outstanding.Rev(), served.Rev()))
+		require.EqualError(t, asError[*RevisionError](t, c.qp.Err()),
+			fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered "+
+				"with revision %d: it does not serve that dialect",
+				outstanding, outstanding.Rev(), served.Rev()))
 		require.EqualError(t, f.Err,
 			fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", outstanding,
 				outstanding.Rev(), served))
@@ -118,6 +108,15 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 	}
 }
 
+// emptyMarked is a Send of no octets, of DDP's and RDMAP's versions 0, after a marker.
+const emptyMarked = "00000000 0012 40 03 00000000 00000000 00000001 00000000"
+
+// markedWrite is culley-02's first FPDU, a Write of two octets to e's region.
+func markedWrite(t *testing.T, e *end) []byte {
+	return unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd 0000",
+		uint32(e.region.STag()))))
+}
+
 // culley-02: no frames, a marker first, markers and CRC in both directions, version 0, and either
 // end may begin.
 //
@@ -125,72 +124,50 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 func TestImmediateStart(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{Culley02}}
 	t.Run("responder", func(t *testing.T) {
-		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-			p := r.peerDials()
-			req := r.request() // the connection alone is one
-			require.Equal(t, Culley02, req.Dialect())
-			require.Empty(t, req.PrivateData())
-			s := r.newEnd(r.server, opts{})
-			require.Error(t, req.Accept(r.ctx, s.qp, s.with([]byte("x"))),
-				"there is no frame for private data")
-			s = r.newEnd(r.server, opts{})
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
-			p.play("< " + withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
-			p.write(
-				unhex(
-					t,
-					withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd",
-						uint32(s.region.STag()))+"0000")))
-			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-			require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
-		})
+		r := newRig(t, turned, rigConfig{listen: listen})
+		p := r.peerDials()
+		req := r.request() // the connection alone is one
+		require.Equal(t, Culley02, req.Dialect())
+		require.Empty(t, req.PrivateData())
+		s := r.newEnd(r.server, opts{})
+		require.Error(t, req.Accept(r.ctx, s.qp, s.with([]byte("x"))), "there is no frame for it")
+		s = r.newEnd(r.server, opts{})
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+		s.post(WorkRequest{Op: OpSend})
+		p.play("< " + withCRC(t, emptyMarked))
+		p.write(markedWrite(t, s))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 	})
 	t.Run("initiator", func(t *testing.T) {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
-			p := r.peerAccepts(c)
-			c.expectInService()
-			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			p.play("< " + withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
-		})
+		r := newRig(t, turned, rigConfig{})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+		p := r.peerAccepts(c)
+		c.expectInService()
+		c.post(WorkRequest{Op: OpSend})
+		p.play("< " + withCRC(t, emptyMarked))
 	})
 	t.Run("among others", func(t *testing.T) {
 		listen := ListenOptions{Dialects: []Dialect{Culley02, RFC5044}}
-		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-			s, c := r.newEnd(r.server, opts{}),
-				r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
-			c.expectInService()
-			c.post(c.write(s, 1, 0, 8)) // its first octet tells
-			req := r.request()
-			require.Equal(t, Culley02, req.Dialect())
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			c.await(1)
-			r.converse(c, s)
-			r.close(s, c)
-			s, c = r.connect(opts{}, opts{})
-			require.Equal(t, RFC5044, c.qp.Startup().Dialect)
-			r.close(s, c)
-		})
+		r := newRig(t, turned, rigConfig{listen: listen})
+		s, c := r.newEnd(r.server, opts{}),
+			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
+		c.expectInService()
+		c.post(c.write(s, 1, 0, 8)) // its first octet tells
+		r.accept(s)
+		c.await(1)
+		r.converse(c, s)
+		require.Equal(t, Culley02, s.qp.Startup().Dialect)
+		_, c = r.connect(opts{}, opts{})
+		require.Equal(t, RFC5044, c.qp.Startup().Dialect)
 	})
 	t.Run("rejected", func(t *testing.T) {
-		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-			p := r.peerDials()
-			require.NoError(t, r.request().Reject(r.ctx, nil))
-			p.expectReset()
-			require.Empty(t, p.octets())
-		})
-	})
-	t.Run("markers and CRC cannot be off", func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		for _, opt := range []opts{{ConnParam: ConnParam{NoMarkers: true}},
-			{ConnParam: ConnParam{NoCRC: true}}, {ConnParam: ConnParam{PeerToPeer: true}},
-			{ConnParam: ConnParam{PrivateData: []byte("x")}}} {
-			opt.Dialect = Culley02
-			require.ErrorContains(t, r.newEnd(r.client, opt).qp.StartConnect(r.ctx, r.addr(), opt.ConnParam),
-				"ConnParam.")
-		}
+		r := newRig(t, turned, rigConfig{listen: listen})
+		p := r.peerDials()
+		require.NoError(t, r.request().Reject(r.ctx, nil))
+		p.expectReset()
+		require.Empty(t, p.octets())
 	})
 }
 
@@ -201,27 +178,24 @@ func TestImmediateStart(t *testing.T) {
 // req: C02-9-3, C02-9-9, C02-9-10
 func TestFirstOctetsAreNoMarker(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{Culley02}}
-	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-		for _, drop := range []bool{false, true} {
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: drop}})
-			p := r.peerDials()
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			p.write(request(mpa.Frame{Rev: 1}))
-			s.expectClosedBy(ErrFirstMarker)
-			p.expectReset()
-			require.Empty(t, p.octets())
-		}
-		s := r.newEnd(r.server, opts{})
+	r := newRig(t, turned, rigConfig{listen: listen})
+	for _, drop := range []bool{false, true} {
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: drop}})
 		p := r.peerDials()
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		p.write([]byte("GET / HTTP/1.0\r\n\r\n"))
-		p.skipToFIN()
-		require.NotEmpty(t, p.octets(), "a Terminate")
-		p.closeSend()
+		r.accept(s)
+		p.write(request(mpa.Frame{Rev: 1}))
 		s.expectClosedBy(ErrFirstMarker)
-		var told *TerminateError
-		require.ErrorAs(t, s.qp.Err(), &told)
-	})
+		p.expectReset()
+		require.Empty(t, p.octets())
+	}
+	s := r.newEnd(r.server, opts{})
+	p := r.peerDials()
+	r.accept(s)
+	p.write([]byte("GET / HTTP/1.0\r\n\r\n"))
+	p.skipToFIN()
+	require.NotEmpty(t, p.octets(), "a Terminate")
+	p.leave(s)
+	require.ErrorIs(t, asError[*TerminateError](t, s.qp.Err()), ErrFirstMarker)
 }
 
 // Under DropBadCRC a first segment whose marker was damaged is not taken, as often as it comes and
@@ -232,12 +206,8 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: true}})
 	p := r.peerDials()
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	l := s.qp.end.Connection.Load()
-	write := unhex(
-		t,
-		withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
-			"0000"))
+	r.accept(s)
+	l, write := s.qp.end.Connection.Load(), markedWrite(t, s)
 	arrive := func(octets []byte) stack.Verdict {
 		b := l.Pool.Alloc()
 		data := l.Pool.Slot(b)[l.Pool.Headroom():][:copy(l.Pool.Slot(b)[l.Pool.Headroom():], octets)]
@@ -308,24 +278,22 @@ func TestListenOptions(t *testing.T) {
 // req: D01-6.1-33, D01-6.1-34, D01-6.1.1-17, D01-6.1-12, D01-6.1-16, D01-6.1.1-18
 func TestLongPrivateDataAtRev0(t *testing.T) {
 	const n = 65535
-	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: n}}, func(t *testing.T, r *rig) {
-		there, back := randomBytes(1, n), randomBytes(2, n)
-		s, c := r.newEnd(r.server, opts{}),
-			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01, PrivateDataMax: n}})
-		req := r.dial(c, there)
-		require.True(t, bytes.Equal(there, req.PrivateData()))
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
-		c.expectInService()
-		require.True(t, bytes.Equal(back, c.qp.PeerPrivateData()))
-		r.converse(c, s)
-		r.close(s, c)
-	})
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01}})
-		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, 513))))
-		require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
-		c.awaitClosed()
-	})
+	r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: n}})
+	there, back := randomBytes(1, n), randomBytes(2, n)
+	s, c := r.newEnd(r.server, opts{}),
+		r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01, PrivateDataMax: n}})
+	req := r.dial(c, there)
+	require.True(t, bytes.Equal(there, req.PrivateData()))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
+	c.expectInService()
+	require.True(t, bytes.Equal(back, c.qp.PeerPrivateData()))
+	r.converse(c, s)
+
+	r = newRig(t, turned, rigConfig{})
+	c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01}})
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, 513))))
+	require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
+	c.awaitClosed()
 }
 
 // An Initiator that asks in Rev 0 wants Rev 0 back; one that named rfc5044 wants Rev 1. Either
@@ -337,25 +305,15 @@ func TestStrictInitiator(t *testing.T) {
 		outstanding Dialect
 		sent        string
 		rev         int
-	}{
-		{RDDP01, "< " + hexReq + "c000 0000", 1},
-		{RFC5044, "< " + hexReq + "4001 0000", 0},
-		{RFC5044, "< " + hexReq + "4001 0000", 2},
-	} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client,
-				opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
-			p := r.peerAccepts(c)
-			p.play(tc.sent)
-			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: uint8(tc.rev), Markers: true, CRC: true}).Append(nil))
-			p.untilEnded()
-			require.ErrorContains(t, p.ended(), "EOF")
-			p.closeSend()
-			c.awaitClosed()
-			var re *RevisionError
-			require.ErrorAs(t, c.qp.Err(), &re)
-			require.Equal(t, tc.rev, re.Revision)
-		})
+	}{{RDDP01, "c000 0000", 1}, {RFC5044, "4001 0000", 0}, {RFC5044, "4001 0000", 2}} {
+		r := newRig(t, turned, rigConfig{})
+		c := r.newEnd(r.client,
+			opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
+		p := r.peerAccepts(c)
+		p.play("< "+hexReq+tc.sent, fmt.Sprintf("> %sc0%02x 0000", hexRep, tc.rev))
+		p.expectFIN()
+		p.leave(c)
+		require.Equal(t, tc.rev, asError[*RevisionError](t, c.qp.Err()).Revision)
 	}
 }
 
@@ -364,39 +322,34 @@ func TestStrictInitiator(t *testing.T) {
 //
 // req: 5044-C.2-2, 5044-C.2-5, 5044-7.1.1-6, 5044-7.1.1-8, D01-6.1-19
 func TestRevisionZeroRequest(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}},
-		func(t *testing.T, r *rig) {
-			p := r.peerDials()
-			p.play("> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
-			p.expectFIN()
-			p.closeSend()
-			var re *RevisionError
-			require.ErrorAs(t, r.failure().Err, &re)
-		})
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.peerDials()
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p.play("> " + hexReq + "c000 0002 6869")
-		req := r.request()
-		require.Equal(t, "hi", string(req.PrivateData()))
-		require.Equal(t, 0, req.Revision())
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("ho"))))
-		p.play("< " + hexRep + "c000 0002 686f")
-		require.Equal(t, Startup{Dialect: RDDP01}, s.qp.Startup())
-	})
+	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}})
+	p := r.peerDials()
+	p.play("> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
+	p.expectFIN()
+	p.closeSend()
+	asError[*RevisionError](t, r.failure().Err)
+
+	r = newRig(t, turned, rigConfig{})
+	p = r.peerDials()
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
+	p.play("> " + hexReq + "c000 0002 6869")
+	req := r.request()
+	require.Equal(t, "hi", string(req.PrivateData()))
+	require.Equal(t, 0, req.Revision())
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("ho"))))
+	p.play("< " + hexRep + "c000 0002 686f")
+	require.Equal(t, Startup{Dialect: RDDP01}, s.qp.Startup())
 }
 
 // A QueuePair by default asks in rfc5044, and takes Rev 0 for an answer.
 //
 // req: 6581-10-2, 5044-C.1-5, 5044-C.2-6
 func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.peerAccepts(c)
-		p.play("< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
-		c.expectInService()
-		require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
-	})
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+	r.peerAccepts(c).play("< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
+	c.expectInService()
+	require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
 }
 
 // What the Initiator cannot go on with it says in a Terminate of layer 2, type 0, before anything
@@ -405,40 +358,34 @@ func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
 // req: 6581-8-1, 6581-8-2, 6581-9.1-8, 6581-9.2-9, 6581-9.3-1
 func TestEstablishmentErrors(t *testing.T) {
 	for _, tc := range []struct {
-		name, reply string
-		code        string
+		reply, code string
 		want        error
 	}{
-		{"no matching RTR", "c000 0000", "07", mpa.ErrRTR},
-		{"ORD above our IRD", "8000 8003", "06", mpa.ErrIRD},
-		{"another model", "0000 0000", "05", mpa.ErrModel},
+		{"c000 0000", "07", mpa.ErrRTR}, {"8000 8003", "06", mpa.ErrIRD},
+		{"0000 0000", "05", mpa.ErrModel},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client,
-					opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1,
-						NoMarkers: true}})
-				p := r.peerAccepts(c)
-				p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004"+tc.reply,
-					"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000"))
-				p.expectFIN()
-				p.closeSend()
-				c.expectClosedBy(tc.want)
-				require.ErrorIs(t, c.qp.inService(r.ctx), tc.want)
-				// The peer, if it is ours, learns it.
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				q := r.peerDials()
-				q.write(unhex(t, hexReq+"5002 0004 8002 8001"))
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-				q.write(
-					unhex(t, withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")))
-				q.closeSend()
-				s.awaitClosed()
-				var te *TerminateError
-				require.ErrorAs(t, s.qp.Err(), &te)
-				require.True(t, te.Remote)
-				require.ErrorContains(t, te, "layer 2, type 0, code 0x"+tc.code)
-			})
+		t.Run(tc.want.Error(), func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true,
+				RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true}})
+			p := r.peerAccepts(c)
+			asked := hexReq + "5002 0004 8002 8001"
+			said := withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")
+			p.play("< "+asked, "> "+hexRep+"5002 0004"+tc.reply, "< "+said)
+			p.expectFIN()
+			p.leave(c)
+			require.ErrorIs(t, c.qp.Err(), tc.want)
+			require.ErrorIs(t, c.qp.inService(r.ctx), tc.want)
+			// The peer, if it is ours, learns it.
+			q := r.peerDials()
+			q.write(unhex(t, asked))
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
+			r.accept(s)
+			q.write(unhex(t, said))
+			q.leave(s)
+			te := asError[*TerminateError](t, s.qp.Err())
+			require.True(t, te.Remote)
+			require.ErrorContains(t, te, "layer 2, type 0, code 0x"+tc.code)
 		})
 	}
 }
@@ -448,22 +395,20 @@ func TestEstablishmentErrors(t *testing.T) {
 //
 // req: 6581-10-1, 6581-6-4
 func TestImproperEnhancedFrames(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.peerDials()
-		p.play("> " + hexReq + "5002 0003 800180")
-		require.ErrorIs(t, r.failure().Err, mpa.ErrEnhanced)
-		p.expectReset()
-	})
+	r := newRig(t, turned, rigConfig{})
+	p := r.peerDials()
+	p.play("> " + hexReq + "5002 0003 800180")
+	require.ErrorIs(t, r.failure().Err, mpa.ErrEnhanced)
+	p.expectReset()
 	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced,
 		"4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
-			p := r.peerAccepts(c)
-			p.write(unhex(t, hexRep+reply))
-			c.expectClosedBy(want)
-			p.expectReset()
-			require.Zero(t, r.client.StartupCounters().Fallbacks)
-		})
+		r := newRig(t, turned, rigConfig{})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
+		p := r.peerAccepts(c)
+		p.write(unhex(t, hexRep+reply))
+		c.expectClosedBy(want)
+		p.expectReset()
+		require.Zero(t, r.client.StartupCounters().Fallbacks)
 	}
 }
 
@@ -471,45 +416,44 @@ func TestImproperEnhancedFrames(t *testing.T) {
 //
 // req: 6581-9.1-2, 6581-9.1-5, 6581-9.1-6, 6581-9.1-9, 6581-9-2
 func TestReadDepthsReachTheULP(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}),
-			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
-		private := randomBytes(1, 508)
-		req := r.dial(c, private)
-		require.Equal(t, private, req.PrivateData())
-		ird, ord, ok := req.ReadDepths()
-		require.Equal(t, [3]any{4, 12, true}, [3]any{ird, ord, ok})
-		require.False(t, req.PeerToPeer())
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), mpa.ErrORDShort)
-		require.Equal(t, Closed, s.qp.State())
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}),
+		r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
+	private := randomBytes(1, 508)
+	rejected := func() RejectedError {
 		c.awaitClosed()
-		var no *RejectedError
-		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Equal(t, RejectedError{Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 9, ORD: 5}, *no)
-		require.False(t, no.MaybeDialect(), "a Reply of the enhanced format is an answer in the dialect")
+		return *asError[*RejectedError](t, c.qp.Err())
+	}
+	req := r.dial(c, private)
+	require.Equal(t, private, req.PrivateData())
+	ird, ord, ok := req.ReadDepths()
+	require.Equal(t, [3]any{4, 12, true}, [3]any{ird, ord, ok})
+	require.False(t, req.PeerToPeer())
+	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), mpa.ErrORDShort)
+	require.Equal(t, Closed, s.qp.State())
+	no := rejected()
+	require.Equal(t, RejectedError{Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 9, ORD: 5}, no)
+	require.False(t, no.MaybeDialect(), "a Reply of the enhanced format is an answer in the dialect")
 
-		c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
-		require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
-		c.awaitClosed()
-		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true,
-			IRD: 12, ORD: 4}, *no)
+	c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
+	require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
+	require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true,
+		IRD: 12, ORD: 4}, rejected())
 
-		c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12}})
-		s = r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}})
-		req = r.dial(c, nil)
-		require.Error(
-			t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{PrivateData: make([]byte, 509)}))
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(private)))
-		c.expectInService()
-		require.Equal(t, private, c.qp.PeerPrivateData())
-		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: ReadDepthULP, ORD: 9,
-			PeerIRD: 9, PeerORD: ReadDepthULP}, c.qp.Startup())
-		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 9, ORD: 8,
-			PeerIRD: ReadDepthULP, PeerORD: 12}, s.qp.Startup())
-		r.converse(c, s)
-		r.close(s, c)
-	})
+	c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12}})
+	s = r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}})
+	req = r.dial(c, nil)
+	require.Error(
+		t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{PrivateData: make([]byte, 509)}))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.with(private)))
+	c.expectInService()
+	require.Equal(t, private, c.qp.PeerPrivateData())
+	require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: ReadDepthULP, ORD: 9,
+		PeerIRD: 9, PeerORD: ReadDepthULP}, c.qp.Startup())
+	require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 9, ORD: 8,
+		PeerIRD: ReadDepthULP, PeerORD: 12}, s.qp.Startup())
+	r.converse(c, s)
+	r.close(s, c)
 }
 
 // The enhanced format is asked for as soon as anything is wanted that only it can settle, and not
@@ -530,13 +474,8 @@ func TestWhatIsAskedEnhanced(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, tc.opt.dialects(), "%+v", tc.opt)
 	}
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{IRD: 1}})
-		p := r.peerAccepts(c)
-		f := p.expectFrame(mpa.Request)
-		require.EqualValues(t, 2, f.Rev)
-		e, _, err := f.Enhanced()
-		require.NoError(t, err)
-		require.Equal(t, mpa.Enhanced{IRD: 1}, e)
-	})
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{IRD: 1, NoMarkers: true}})
+	p := r.peerAccepts(c)
+	p.play("< " + hexReq + "5002 0004 0001 0000")
 }

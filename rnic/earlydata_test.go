@@ -79,6 +79,21 @@ func (p *hasty) lose(k int) {
 
 func octetByOctet() int { return 1 }
 
+// respond has the Responder enter MPA, and returns the peer's Request.
+func (p *hasty) respond() (awaited, *ConnRequest) {
+	p.r.t.Helper()
+	l, err := p.r.server.respond(p.r.ctx, p.conn, nil, ListenOptions{})
+	require.NoError(p.r.t, err)
+	req, err := l.nextRequest(p.r.ctx)
+	require.NoError(p.r.t, err)
+	return l, req
+}
+
+// beginsWith writes a Request, and FPDUs right after it.
+func (p *hasty) beginsWith(fpdus ...fpdu) {
+	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), p.frame(fpdus...)...))
+}
+
 // The Request, octet by octet, and an FPDU after it are there before the Responder enters MPA,
 // except one octet: any of them. What is there was acknowledged, and is used when the gap is
 // filled, before or after the ULP has decided.
@@ -120,8 +135,8 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.inject(writeFPDU(s.region.STag(), 20, "later"))
 		r.until("later octets", func() bool { return r.stats(s.qp).WritesRecvd == 2 })
 		require.Equal(t, "later", string(s.region.Bytes()[20:25]))
-		p.closeSend()
-		s.expectClosed()
+		p.leave(s)
+		require.NoError(t, s.qp.Err())
 		r.noBufLost()
 	}
 }
@@ -153,10 +168,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 			limit := 1 + rng.IntN(1448)
 			p.dribble(b, func() int { return 1 + rng.IntN(limit) })
 			r.pass(time.Duration(rng.IntN(1000)) * time.Millisecond)
-			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
-			require.NoError(t, err)
-			req, err := l.nextRequest(r.ctx)
-			require.NoError(t, err)
+			_, req := p.respond()
 			r.pass(time.Duration(rng.IntN(100)) * time.Millisecond)
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			for i, c := range s.await(n) {
@@ -244,10 +256,7 @@ func TestHandedOverWindow(t *testing.T) {
 	}
 	p.write(b)
 	r.pass(2 * time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
-	require.NoError(t, err)
-	req, err := l.nextRequest(r.ctx)
-	require.NoError(t, err)
+	_, req := p.respond()
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	begin := r.time
 	r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == 40 })
@@ -309,50 +318,47 @@ func TestUnreadBeyondAGap(t *testing.T) {
 
 // Octets that nobody comes to want are freed, however the connection ends.
 func TestHandedOverInVain(t *testing.T) {
-	for name, tc := range map[string]struct {
-		rev  uint8
-		end  func(t *testing.T, p *hasty, req *ConnRequest)
-		want error // of nextRequest
-	}{
-		"peer resets": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
+	for name, end := range map[string]func(t *testing.T, p *hasty, req *ConnRequest){
+		"peer resets": func(t *testing.T, p *hasty, req *ConnRequest) {
 			p.reset()
 			p.r.until("the reset", func() bool { return len(p.r.server.host.Live()) == 0 })
 			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, opts{}).qp, ConnParam{}),
 				stack.ErrReset)
-		}, nil},
-		"rejected": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
+		},
+		"rejected": func(t *testing.T, p *hasty, req *ConnRequest) {
 			require.NoError(t, req.Reject(p.r.ctx, nil))
 			require.True(t, p.expectFrame(mpa.Reply).Reject)
 			p.closeSend()
-		}, nil},
-		"not decided": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
-			p.r.pass(connect.RequestTimeout + time.Second)
+		},
+		"not decided": func(t *testing.T, p *hasty, req *ConnRequest) {
+			p.r.fire(p.r.server)
 			require.ErrorIs(t, req.Reject(p.r.ctx, nil), connect.ErrUndecided)
-		}, nil},
-		"revision": {9, nil, &RevisionError{Revision: 9, Served: listOf(mpa.FramedDialects)}},
+		},
+		"revision": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{}, stream.Options{})
-			r := p.r
-			p.write(
-				append(request(mpa.Frame{Rev: tc.rev, CRC: true}),
-					p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
-			r.pass(time.Second)
-			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
-			require.NoError(t, err)
-			req, err := l.nextRequest(r.ctx)
-			if tc.want != nil {
-				require.ErrorContains(t, err, tc.want.Error())
-				require.Equal(t, uint8(2), p.expectFrame(mpa.Reply).Rev)
-				p.closeSend()
-			} else {
-				require.NoError(t, err)
+			f := request(mpa.Frame{Rev: 1, CRC: true})
+			if end == nil {
+				f[17] = 9
+			}
+			p.write(append(f, p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
+			p.r.pass(time.Second)
+			if end != nil {
+				l, req := p.respond()
 				pieces, _ := l.EarlyData()
 				require.Positive(t, pieces)
-				tc.end(t, p, req)
+				end(t, p, req)
+			} else {
+				l, err := p.r.server.respond(p.r.ctx, p.conn, nil, ListenOptions{})
+				require.NoError(t, err)
+				_, err = l.nextRequest(p.r.ctx)
+				require.Equal(t, 9, asError[*RevisionError](t, err).Revision)
+				require.Equal(t, uint8(2), p.expectFrame(mpa.Reply).Rev)
+				p.closeSend()
 			}
-			r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
-			r.noBufLost()
+			p.r.until("the end", func() bool { return len(p.r.server.host.Live()) == 0 })
+			p.r.noBufLost()
 		})
 	}
 }
@@ -369,16 +375,10 @@ func TestBadCRCHandedOver(t *testing.T) {
 	b[len(b)-1] ^= 1
 	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), b...))
 	r.pass(time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
-	require.NoError(t, err)
-	req, err := l.nextRequest(r.ctx)
-	require.NoError(t, err)
+	_, req := p.respond()
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	s.expectState(Terminating)
-	p.closeSend()
-	s.awaitClosed()
-	var me *mpa.Error
-	require.ErrorAs(t, s.qp.Err(), &me)
-	require.Equal(t, mpa.ErrCRC, me.Code)
+	p.leave(s)
+	require.Equal(t, mpa.ErrCRC, asError[*mpa.Error](t, s.qp.Err()).Code)
 	r.noBufLost()
 }

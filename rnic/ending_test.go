@@ -127,11 +127,7 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 	}
 	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), c.conn), context.Canceled)
 	r.client.host.Manual = r.step
-	select {
-	case <-seen.Gone.C():
-	default:
-		t.Fatal("Close would wait for ever")
-	}
+	require.True(t, isClosed(seen.Gone.C()), "Close would wait for ever")
 }
 
 // Connect returns when its context ends although nobody turns the Poller.
@@ -156,34 +152,30 @@ func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 
 // Accept of a connection that is gone says why it is gone.
 func TestAcceptOfALostConnection(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.peerDials()
-		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
-		req := r.request()
-		p.reset()
-		r.until("the reset", func() bool { return len(r.server.host.Live()) == 0 })
-		s := r.newEnd(r.server, opts{})
-		err := req.Accept(r.ctx, s.qp, s.conn)
-		require.ErrorIs(t, err, stack.ErrReset)
-		require.NotErrorIs(t, err, ErrState)
-		require.True(t, isDone(s.qp))
-	})
+	r := newRig(t, turned, rigConfig{})
+	p := r.peerDials()
+	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
+	req := r.request()
+	p.reset()
+	r.until("the reset", func() bool { return len(r.server.host.Live()) == 0 })
+	s := r.newEnd(r.server, opts{})
+	err := req.Accept(r.ctx, s.qp, s.conn)
+	require.ErrorIs(t, err, stack.ErrReset)
+	require.NotErrorIs(t, err, ErrState)
+	require.True(t, isDone(s.qp))
 }
 
 // A Responder may not speak before the Initiator's first FPDU. When the peer closes without one,
 // what was posted is flushed and the connection ends at once, in order.
 func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p, _ := r.peerConnects(s, false)
-		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})
-		begin, wall := r.time, time.Now()
-		p.closeSend()
-		s.expectClosed()
-		require.Less(t, r.time-begin, int64(connect.LingerTimeout))
-		require.Less(t, time.Since(wall), connect.LingerTimeout)
-		require.Equal(t, Flushed, s.await(1)[0].Status)
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.attended(opts{})
+	s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})
+	begin := r.time
+	p.closeSend()
+	s.expectClosed()
+	require.Less(t, r.time-begin, int64(connect.LingerTimeout))
+	require.Equal(t, Flushed, s.await(1)[0].Status)
 }
 
 // Listen over several Pollers that fails on one leaves none listening.
@@ -225,32 +217,17 @@ func TestAcceptLoopBacksOff(t *testing.T) {
 		l.acceptLoop(tl)
 		close(over)
 	}()
-	const failures = 5 // with 5, 10, 20 and 40 ms between them
-	for range failures {
-		select {
-		case f := <-l.failures:
-			require.Error(t, f.Err)
-		case <-r.ctx.Done():
-			t.Fatal("not told")
-		}
+	for range 5 { // with 5, 10, 20 and 40 ms between them
+		require.Error(t, soon(&r.driver, l.failures).Err)
 	}
 	require.GreaterOrEqual(t, time.Since(begin), 75*time.Millisecond)
 
 	require.NoError(t, tl.SetDeadline(time.Time{}))
 	c := r.newEnd(r.client, opts{})
 	require.NoError(t, c.qp.StartConnect(r.ctx, l.addr.String(), c.conn))
-	select {
-	case req := <-l.requests:
-		require.NoError(t, req.Reject(r.ctx, nil))
-	case <-r.ctx.Done():
-		t.Fatal("it does not recover")
-	}
+	require.NoError(t, soon(&r.driver, l.requests).Reject(r.ctx, nil))
 	require.NoError(t, tl.SetDeadline(time.Unix(1, 0)))
 	l.Close()
-	select {
-	case <-over:
-	case <-r.ctx.Done():
-		t.Fatal("it does not end")
-	}
+	soon(&r.driver, over)
 	c.awaitClosed()
 }

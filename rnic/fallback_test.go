@@ -32,101 +32,89 @@ func (r *rig) peerAcceptsSeveral() (addr string, next func() *peer) {
 //
 // req: 6581-10-3, 6581-10-4, P2P-3
 func TestFallsBackOnce(t *testing.T) {
-	refusals := map[string]func(p *peer){
-		"closes": func(p *peer) { p.closeSend() },
-		"resets": func(p *peer) { p.reset() },
-		"says Rev 1": func(p *peer) {
-			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true}).Append(nil))
-		},
-		"rejects in Rev 1": func(p *peer) {
-			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, Reject: true}).Append(nil))
-		},
-		"says Rev 0": func(p *peer) {
-			p.write((&mpa.Frame{Kind: mpa.Reply, CRC: true, Markers: true}).Append(nil))
-		},
-		"closes in a Reply": func(p *peer) { p.write([]byte("MPA ID Rep")); p.closeSend() },
+	reply := func(f mpa.Frame) func(p *peer) {
+		f.Kind = mpa.Reply
+		return func(p *peer) { p.write(f.Append(nil)) }
 	}
-	for name, refuse := range refusals {
+	for name, refuse := range map[string]func(p *peer){
+		"closes":            func(p *peer) { p.closeSend() },
+		"resets":            func(p *peer) { p.reset() },
+		"says Rev 1":        reply(mpa.Frame{Rev: 1, CRC: true}),
+		"rejects in Rev 1":  reply(mpa.Frame{Rev: 1, Reject: true}),
+		"says Rev 0":        reply(mpa.Frame{CRC: true, Markers: true}),
+		"closes in a Reply": func(p *peer) { p.write([]byte("MPA ID Rep")); p.closeSend() },
+	} {
 		for _, p2p := range []bool{false, true} {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				addr, next := r.peerAcceptsSeveral()
-				first, second := hexReq+"5002 0006 0001 0002 6869", hexReq+"4001 0002 6869"
-				if p2p {
-					first, second = hexReq+"5002 0006 c001 c002 6869", hexReq+"5001 0002 6869"
-				}
-				c := r.newEnd(r.client,
-					opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}})
-				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hi"))))
-				p := next()
-				p.play("< " + first)
-				refuse(p)
-				q := next()
-				q.play("< " + second)
-				require.Equal(t, Connecting, c.qp.State())
-				require.Equal(t, StartupCounters{Fallbacks: 1}, r.client.StartupCounters())
-				if name == "closes" { // and it stays at that
-					q.closeSend()
-					c.expectClosedBy(ErrPeerClosed)
-					require.ErrorIs(t, c.qp.inService(r.ctx), ErrPeerClosed)
-					return
-				}
-				q.write(unhex(t, hexRep+"4001 0000"))
-				c.expectInService()
-				require.NoError(t, c.qp.inService(r.ctx))
-				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
-				require.Equal(t, addr, c.qp.RemoteAddr().String())
-			})
+			r := newRig(t, turned, rigConfig{})
+			addr, next := r.peerAcceptsSeveral()
+			first, second := hexReq+"5002 0006 0001 0002 6869", hexReq+"4001 0002 6869"
+			if p2p {
+				first, second = hexReq+"5002 0006 c001 c002 6869", hexReq+"5001 0002 6869"
+			}
+			c := r.newEnd(r.client,
+				opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}})
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hi"))))
+			p := next()
+			p.play("< " + first)
+			refuse(p)
+			q := next()
+			q.play("< " + second)
+			require.Equal(t, Connecting, c.qp.State())
+			require.Equal(t, StartupCounters{Fallbacks: 1}, r.client.StartupCounters())
+			if name == "closes" { // and it stays at that
+				q.closeSend()
+				c.expectClosedBy(ErrPeerClosed)
+				require.ErrorIs(t, c.qp.inService(r.ctx), ErrPeerClosed)
+				continue
+			}
+			q.write(unhex(t, hexRep+"4001 0000"))
+			c.expectInService()
+			require.NoError(t, c.qp.inService(r.ctx))
+			require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
+			require.Equal(t, addr, c.qp.RemoteAddr().String())
 		}
 	}
 }
 
 // What is no sign of an older peer does not lead to a second connection.
 func TestDoesNotFallBack(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		opt  opts
+	type sign struct {
+		conn ConnParam
 		act  func(r *rig, c *end, p *peer)
-		want error
-	}{
-		{"a dialect was named", opts{ConnParam: ConnParam{Dialect: RFC6581}},
-			func(_ *rig, _ *end, p *peer) { p.closeSend() }, ErrPeerClosed},
-		{"nothing enhanced was wanted", opts{}, func(_ *rig, _ *end, p *peer) {
-			p.closeSend()
-		}, ErrPeerClosed},
-		{"rejected by the ULP", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, p *peer) {
-			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
-		}, nil},
-		{"no frame at all", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, _ *end, p *peer) {
-			p.write([]byte("HTTP/1.1 400"))
-		}, mpa.ErrKey},
-		{"silence", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, _ *peer) {
-			r.fire(r.client)
-		}, ErrStartupTimeout},
-		{"aborted", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, c *end, _ *peer) {
-			c.qp.Abort()
-		}, ErrClosed},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, tc.opt)
-				p := r.peerAccepts(c)
-				p.expectFrame(mpa.Request)
-				tc.act(r, c, p)
-				c.awaitClosed()
-				if tc.want != nil {
-					require.ErrorIs(t, c.qp.Err(), tc.want)
-				}
-				require.Zero(t, r.client.StartupCounters())
-				require.Empty(t, r.client.host.Live())
-			})
-		})
+		want string
 	}
+	closes := func(_ *rig, _ *end, p *peer) { p.closeSend() }
+	each(t, rigConfig{}, map[string]sign{
+		"a dialect was named":         {ConnParam{Dialect: RFC6581}, closes, ErrPeerClosed.Error()},
+		"nothing enhanced was wanted": {ConnParam{}, closes, ErrPeerClosed.Error()},
+		"rejected by the ULP": {ConnParam{ORD: 1}, func(r *rig, _ *end, p *peer) {
+			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
+		}, "rejected by the peer"},
+		"no frame at all": {ConnParam{ORD: 1}, func(_ *rig, _ *end, p *peer) {
+			p.write([]byte("HTTP/1.1 400"))
+		}, mpa.ErrKey.Error()},
+		"silence": {ConnParam{ORD: 1}, func(r *rig, _ *end, p *peer) {
+			r.fire(r.client)
+			p.expectReset()
+		}, ErrStartupTimeout.Error()},
+		"aborted": {ConnParam{ORD: 1}, func(_ *rig, c *end, _ *peer) { c.qp.Abort() }, ErrClosed.Error()},
+		"aborted, and the order has not come through": {ConnParam{ORD: 1}, func(_ *rig, c *end, p *peer) {
+			c.qp.end.BeginAbort()
+			p.closeSend()
+		}, ErrPeerClosed.Error()},
+	}, func(t *testing.T, r *rig, x sign) {
+		c := r.newEnd(r.client, opts{ConnParam: x.conn})
+		p := r.peerAccepts(c)
+		p.expectFrame(mpa.Request)
+		x.act(r, c, p)
+		c.awaitClosed()
+		require.ErrorContains(t, c.qp.Err(), x.want)
+		require.Zero(t, r.client.StartupCounters())
+		require.Empty(t, r.client.host.Live())
+	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // nobody listens
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
-		addr := "10.9.0.1:9999"
-		if r.kind == sockets {
-			addr = "127.0.0.1:1"
-		}
+		addr := map[bool]string{true: "127.0.0.1:1", false: "10.9.0.1:9999"}[r.kind == sockets]
 		if err := c.qp.StartConnect(r.ctx, addr, c.conn); err != nil {
 			require.ErrorIs(t, err, stack.ErrRefused)
 		}
@@ -135,11 +123,16 @@ func TestDoesNotFallBack(t *testing.T) {
 	})
 }
 
-// Abort during the second try ends it; so does the Adapter's Close.
-func TestAbortDuringFallback(t *testing.T) {
-	for name, stop := range map[string]func(r *rig, c *end){
-		"abort": func(_ *rig, c *end) { c.qp.Abort() },
-		"close": func(r *rig, _ *end) { require.NoError(r.t, r.client.Close(r.ctx)) },
+// A second try that is given up, or cannot be begun, ends the QueuePair with the reason.
+func TestFallbackGivenUp(t *testing.T) {
+	type stop struct {
+		before, during func(r *rig, c *end)
+	}
+	nothing := func(*rig, *end) {}
+	for name, x := range map[string]stop{
+		"abort": {nothing, func(_ *rig, c *end) { c.qp.Abort() }},
+		"close": {nothing, func(r *rig, _ *end) { require.NoError(r.t, r.client.Close(r.ctx)) }},
+		"shut":  {func(r *rig, _ *end) { r.client.host.Shut() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -148,46 +141,21 @@ func TestAbortDuringFallback(t *testing.T) {
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := next()
 				p.expectFrame(mpa.Request)
+				x.before(r, c)
 				p.closeSend()
-				q := next()
-				q.expectFrame(mpa.Request)
-				stop(r, c)
+				if x.during != nil {
+					q := next()
+					q.expectFrame(mpa.Request)
+					x.during(r, c)
+					q.untilEnded()
+				}
 				c.expectClosedBy(ErrClosed)
-				q.untilEnded()
+				require.ErrorIs(t, c.qp.inService(r.ctx), ErrClosed)
 				require.Empty(t, r.client.host.Live())
+				require.Zero(t, r.client.host.Slots.Count())
 			})
 		})
 	}
-}
-
-// A peer that closes after Abort was called and before the order has come through is not asked
-// again.
-func TestAbortMeetsFallback(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
-		p := r.peerAccepts(c)
-		p.expectFrame(mpa.Request)
-		c.qp.end.BeginAbort()
-		p.closeSend()
-		c.expectClosedBy(ErrPeerClosed)
-		require.Zero(t, r.client.StartupCounters())
-		require.Empty(t, r.client.host.Live())
-	})
-}
-
-// A second connection that cannot be begun ends the QueuePair with the reason.
-func TestFallbackCannotDial(t *testing.T) {
-	r := newRig(t, sockets, rigConfig{})
-	addr, next := r.peerAcceptsSeveral()
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
-	require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
-	p := next()
-	p.expectFrame(mpa.Request)
-	r.client.host.Shut()
-	p.closeSend()
-	c.expectClosedBy(ErrClosed)
-	require.ErrorIs(t, c.qp.inService(r.ctx), ErrClosed)
-	require.Zero(t, r.client.host.Slots.Count())
 }
 
 // Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read
@@ -196,7 +164,7 @@ func TestFallbackCannotDial(t *testing.T) {
 // req: 6581-10-4, 6581-10-3, 6581-6-3
 func TestFallsBackWithOurs(t *testing.T) {
 	for _, served := range [][]Dialect{{RFC5044}, {RFC5044, RTR}, {RDDP01, RFC5044}} {
-		over(t, all, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
+		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
 			s, c := r.newEnd(r.server, opts{}),
 				r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, IRD: 3, ORD: 4}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with([]byte("hello"))))

@@ -45,17 +45,9 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 			req := r.dial(c, nil)
-			returned := func() bool {
-				select {
-				case <-req.connection.Gone.C():
-					return true
-				default:
-					return false
-				}
-			}
 			ctx := &endsAt{Context: r.ctx, n: looks, before: func() {}}
 			if late { // the stream comes between the context's end and what is done about it
-				ctx.before = func() { r.until("the stream", returned) }
+				ctx.before = func() { soon(&r.driver, req.connection.Gone.C()) }
 			}
 			sc, err := req.RejectStream(ctx, []byte("not now"))
 			if err != nil {
@@ -65,9 +57,8 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 				require.NoError(t, sc.Close())
 			}
 			c.awaitClosed()
-			var no *RejectedError
 			if require.Error(t, c.qp.Err()); late {
-				require.ErrorAs(t, c.qp.Err(), &no)
+				no := asError[*RejectedError](t, c.qp.Err())
 				r.deadline(no.Conn)
 				r.blocking(func() error {
 					if _, err := no.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -98,7 +89,7 @@ func TestRejectStreamPrefersTheStream(t *testing.T) {
 // The same for an Initiator that was rejected and wants the connection: neither a rejection that
 // is there nor one that comes while it is given up is passed over.
 func TestRejectedAsItsContextEnds(t *testing.T) {
-	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, next := r.peerAcceptsSeveral()
 		for i := range 20 {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
@@ -111,9 +102,7 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 				c.awaitClosed()
 				ctx = ended()
 			}
-			err := c.qp.inService(ctx)
-			var no *RejectedError
-			require.ErrorAs(t, err, &no)
+			no := asError[*RejectedError](t, c.qp.inService(ctx))
 			require.NotNil(t, no.Conn)
 			require.NoError(t, no.Conn.Close())
 			p.expectFIN()

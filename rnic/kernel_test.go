@@ -64,7 +64,7 @@ func TestSocketPartialWrites(t *testing.T) {
 	raw := p.peerStream.(*socketStream)
 	require.NoError(t, raw.nc.SetReadBuffer(64<<10))
 	p.write(request(mpa.Frame{Rev: 1}))
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+	r.accept(s)
 	p.start(mpa.Mode{CRC: true, Markers: p.expectFrame(mpa.Reply).Markers})
 	require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Socket().
 		SetWriteBuffer(16<<10))
@@ -90,7 +90,7 @@ func TestSocketResetAfterMessages(t *testing.T) {
 	for i := range messages {
 		s.postRecv(s.recvAt(uint64(i), i*n, n))
 	}
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
+	r.accept(s)
 	p.start(mpa.Mode{CRC: true, Markers: p.expectFrame(mpa.Reply).Markers})
 	o := s.qp.end.Connection.Load().Transport.(*transport.KernelConn)
 	require.NoError(t, o.Submit(func() { // the reader comes as far as its first octets
@@ -121,9 +121,12 @@ const tcpClose = 7
 // A writer that the peer does not read from is ended by abort, and so is one whose peer is gone.
 func TestSocketBlockedWriter(t *testing.T) {
 	const n = 32 << 20
-	for name, end := range map[string]func(s *end, p *rawBlocked){
-		"own abort":    func(s *end, _ *rawBlocked) { s.qp.Abort() },
-		"peer's reset": func(_ *end, p *rawBlocked) { p.reset() },
+	for name, end := range map[string]func(s *end, peer *net.TCPConn){
+		"own abort": func(s *end, _ *net.TCPConn) { s.qp.Abort() },
+		"peer's reset": func(_ *end, peer *net.TCPConn) {
+			_ = peer.SetLinger(0)
+			_ = peer.Close() // a reset, for there is unread data
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
@@ -148,10 +151,8 @@ func TestSocketBlockedWriter(t *testing.T) {
 	}
 }
 
-// rawBlocked is a raw Initiator that reads the Reply and nothing more.
-type rawBlocked struct{ nc *net.TCPConn }
-
-func (r *rig) dialBlocked(s *end) *rawBlocked {
+// dialBlocked is a raw Initiator that reads the Reply and nothing more.
+func (r *rig) dialBlocked(s *end) *net.TCPConn {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.addr())
 	require.NoError(r.t, err)
@@ -160,19 +161,14 @@ func (r *rig) dialBlocked(s *end) *rawBlocked {
 	require.NoError(r.t, nc.SetDeadline(time.Now().Add(patience)))
 	_, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
 	require.NoError(r.t, err)
-	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
+	r.accept(s)
 	_, err = io.ReadFull(nc, make([]byte, mpa.FrameLen))
 	require.NoError(r.t, err)
 	p := &peer{}
 	p.start(mpa.Mode{CRC: true})
 	_, err = nc.Write(p.frame(writeFPDU(0, 0, "")))
 	require.NoError(r.t, err)
-	return &rawBlocked{nc}
-}
-
-func (p *rawBlocked) reset() {
-	_ = p.nc.SetLinger(0)
-	_ = p.nc.Close() // a reset, for there is unread data
+	return nc
 }
 
 // A run of FPDUs begins where a segment of the kernel's begins.
@@ -194,34 +190,6 @@ func TestSocketSegments(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	require.NotZero(t, noDelay, "Nagle's algorithm is on")
-}
-
-// The one timer of a connection over a socket: set again it forgets the old time, cleared it does
-// not fire.
-func TestSocketTimer(t *testing.T) {
-	r := newRig(t, sockets, rigConfig{})
-	quiet, p := r.peerDials(), r.peerDials()
-	r.until("both connections", func() bool { return len(r.server.host.Live()) == 2 })
-	var conns []*transport.KernelConn
-	for _, l := range r.server.host.Live() {
-		conns = append(conns, l.Transport.(*transport.KernelConn))
-	}
-	if conns[0].Remote() != transport.AddrPort(p.peerStream.(*socketStream).nc.LocalAddr()) {
-		conns[0], conns[1] = conns[1], conns[0]
-	}
-	require.NoError(t, conns[1].Submit(func() {
-		conns[1].SetTimer(conns[1].Now() + int64(time.Microsecond))
-		conns[1].SetTimer(0)
-	}))
-	require.NoError(t, conns[0].Submit(func() {
-		conns[0].SetTimer(conns[0].Now() + int64(time.Hour))
-		conns[0].SetTimer(conns[0].Now() + int64(time.Millisecond))
-	}))
-	f := r.failure()
-	require.ErrorIs(t, f.Err, ErrStartupTimeout)
-	require.Equal(t, conns[0].Remote(), f.Remote)
-	p.expectReset()
-	require.NoError(t, quiet.ended())
 }
 
 // A peer that connects and says nothing, or waits for its Request to be decided, takes no Bufs:
@@ -253,25 +221,6 @@ func TestUnprovenPeersOverSocketsTakeNoBufs(t *testing.T) {
 	s := r.newEnd(r.server, opts{})
 	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, s.conn))
 	require.NotNil(t, s.qp.end.Connection.Load().Pool)
-}
-
-// Octets after a start-up frame that were read with it are MPA's, whatever they were read into,
-// and however long they are.
-func TestSocketOctetsAfterTheRequest(t *testing.T) {
-	r := newRig(t, sockets, rigConfig{})
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p := r.peerDials()
-	said := request(mpa.Frame{Rev: 1, CRC: true})
-	i := p
-	i.start(mpa.Mode{CRC: true})
-	for at := 0; at < 6<<10; at += 1000 {
-		said = append(
-			said, i.frame(writeFPDU(s.region.STag(), uint64(at), s.source.Bytes()[at:at+1000]))...)
-	}
-	p.write(said)
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	r.until("the Writes", func() bool { return r.stats(s.qp).WritesRecvd == 7 })
-	require.True(t, bytes.Equal(s.source.Bytes()[:7000], s.region.Bytes()[:7000]))
 }
 
 // A timer that fires while its connection is at something else, which clears it, does nothing any
