@@ -41,69 +41,43 @@ func TestCreateCQ(t *testing.T) {
 //
 // req: 5042-6.4.3.2-3, 5042-6.4.3.2-1, 5040-8.1.2-1
 func TestCQReservation(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		const depth = 5
-		cq, err := r.client.CreateCQ(depth)
-		require.NoError(t, err)
-		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
-		s.postRecv(s.recvAt(0, 0, 1))
-		for i := range 3 {
-			c.postRecv(c.recvAt(uint64(i), 0, 10))
-		}
-		c.post(c.write(s, 10, 0, 10))
-		c.post(WorkRequest{Op: OpSend, ID: 11, Signaled: true, Local: c.source.Slice(0, 1)})
-		require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))), ErrCQFull)
-		require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 12, 0, 10))), ErrCQFull)
-		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrCQFull)
+	r := newRig(t, turned, rigConfig{})
+	cq, err := r.client.CreateCQ(5)
+	require.NoError(t, err)
+	s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
+	s.postRecv(s.recvAt(0, 0, 1))
+	c.postRecv(c.recvAt(0, 0, 10), c.recvAt(1, 0, 10), c.recvAt(2, 0, 10))
+	c.post(c.write(s, 10, 0, 10))
+	c.post(WorkRequest{Op: OpSend, ID: 11, Signaled: true, Local: c.source.Slice(0, 1)})
+	require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))), ErrCQFull)
+	require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 12, 0, 10))), ErrCQFull)
+	require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrCQFull)
 
-		require.Equal(t, uint64(10), c.await(2)[0].ID) // polled: their places are free again
-		c.postRecv(c.recvAt(3, 0, 10))
-		c.postRecv(c.recvAt(4, 0, 10))
-		require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(5, 0, 10))), ErrCQFull)
-		c.qp.Abort()
-		c.awaitClosed()
-		for i, cm := range c.await(5) {
-			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpRecv, Status: Flushed}, cm)
-		}
-		c.expectNoCompletion()
-		require.Zero(t, cq.q.Promised())
-	})
-}
-
-// An unsignalled success takes no entry: one entry serves any number of such requests.
-func TestCQUnsignaled(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		cq, err := r.client.CreateCQ(1)
-		require.NoError(t, err)
-		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
-		for range 20 {
-			wr := c.write(s, 1, 0, 100)
-			wr.Signaled = false
-			c.post(as(OpWrite, wr))
-			r.until("the entry given back", func() bool { return cq.q.Promised() == 0 })
-		}
-		c.expectNoCompletion()
-		c.post(c.write(s, 2, 0, 100))
-		require.Len(t, c.await(1), 1)
-	})
+	require.Equal(t, uint64(10), c.await(2)[0].ID) // polled: their places are free again
+	c.postRecv(c.recvAt(3, 0, 10), c.recvAt(4, 0, 10))
+	require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(5, 0, 10))), ErrCQFull)
+	c.qp.Abort()
+	c.awaitClosed()
+	for i := range uint64(5) {
+		c.expectCompletions(Completion{ID: i, Op: OpRecv, Status: Flushed})
+	}
+	c.expectNoCompletion()
+	require.Zero(t, cq.q.Promised())
 }
 
 // A full CompletionQueue holds up only its own users.
 //
 // req: 5040-8.1.1-5, 5042-6.4.6-1
 func TestCQFullHurtsNobodyElse(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		cq, err := r.client.CreateCQ(2)
-		require.NoError(t, err)
-		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
-		otherS, otherC := r.connect(opts{}, opts{})
-		for i := range 2 {
-			c.post(c.write(s, uint64(i), 0, 10))
-		}
-		require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 10))), ErrCQFull)
-		r.exchange(otherS, otherC)
-		require.Len(t, c.await(2), 2)
-	})
+	r := newRig(t, turned, rigConfig{})
+	cq, err := r.client.CreateCQ(2)
+	require.NoError(t, err)
+	s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
+	otherS, otherC := r.connect(opts{}, opts{})
+	c.post(c.write(s, 0, 0, 10), c.write(s, 1, 0, 10))
+	require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 10))), ErrCQFull)
+	r.exchange(otherS, otherC)
+	require.Len(t, c.await(2), 2)
 }
 
 // Wait returns for a completion that was there before, for one that comes later, and when its
@@ -218,33 +192,53 @@ func TestCQWaitPingPong(t *testing.T) {
 // A completion says of every request before it that its octets are the application's again: what
 // is written over them does not reach the peer any more.
 func TestUnsignaledOctetsAreFree(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		want := slices.Clone(c.source.Bytes()[:20000])
-		for i := range 10 {
-			wr := c.write(s, uint64(i), i*2000, 2000)
-			wr.Signaled = i == 9
-			c.post(as(OpWrite, wr))
-		}
-		require.Equal(t, uint64(9), c.await(1)[0].ID)
-		clear(c.source.Bytes()[:20000])
-		r.close(s, c)
-		require.Equal(t, want, s.region.Bytes()[:20000])
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	want := slices.Clone(c.source.Bytes()[:20000])
+	for i := range 10 {
+		wr := c.write(s, uint64(i), i*2000, 2000)
+		wr.Signaled = i == 9
+		c.post(as(OpWrite, wr))
+	}
+	require.Equal(t, uint64(9), c.await(1)[0].ID)
+	clear(c.source.Bytes()[:20000])
+	r.close(s, c)
+	require.Equal(t, want, s.region.Bytes()[:20000])
 }
 
 func TestCompletionString(t *testing.T) {
-	c := Completion{ID: 7, QP: 3, Len: 12, Op: OpRecv}
-	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets", fmt.Sprintf("%+v", c))
-	c.Invalidated = 0xbad00
-	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets, STag 0x000bad00 invalidated",
-		c.String())
-	c = Completion{ID: 7, QP: 3, Len: 8, Op: OpFetchAdd, Original: 0x1234}
-	require.Equal(t, "Fetch and Add 7 of queue pair 3: success, 8 octets, the word was 0x1234",
-		c.String())
-	c.Op, c.Original = OpCompareSwap, 0
-	require.Equal(t, "Compare and Swap 7 of queue pair 3: success, 8 octets, the word was 0x0",
-		c.String())
-	c.Status = Flushed // nobody knows what the word was
-	require.Equal(t, "Compare and Swap 7 of queue pair 3: flushed, 8 octets", c.String())
+	for want, c := range map[string]Completion{
+		"Receive 7 of queue pair 3: success, 12 octets": {Len: 12, Op: OpRecv},
+		"Receive 7 of queue pair 3: success, 12 octets, STag 0x000bad00 invalidated": {Len: 12,
+			Op: OpRecv, Invalidated: 0xbad00},
+		"Fetch and Add 7 of queue pair 3: success, 8 octets, the word was 0x1234": {Len: 8,
+			Op: OpFetchAdd, Original: 0x1234},
+		"Compare and Swap 7 of queue pair 3: success, 8 octets, the word was 0x0": {Len: 8,
+			Op: OpCompareSwap},
+		"Compare and Swap 7 of queue pair 3: flushed, 8 octets": {Len: 8, Op: OpCompareSwap,
+			Status: Flushed}, // nobody knows what the word was
+	} {
+		c.ID, c.QP = 7, 3
+		require.Equal(t, want, fmt.Sprintf("%+v", c))
+		require.Equal(t, want, c.String())
+	}
+}
+
+// Where there is neither a shared buffer nor a place for its completion, the buffer is what is
+// missing: no overflow.
+func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	small, err := r.server.CreateCQ(2)
+	require.NoError(t, err)
+	pd := r.server.AllocPD()
+	p := newPool(t, pd, 8, 2)
+	s, c := r.connect(
+		opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}},
+		opts{})
+	for range 3 {
+		r.tell(c, "x")
+	}
+	s.awaitClosed()
+	require.Equal(t, causeNoBuffer, terminated(s.qp.Err()))
+	require.Zero(t, r.server.EventCount(EventCQOverflow))
 }

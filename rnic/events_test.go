@@ -1,15 +1,14 @@
 package rnic
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
-	"github.com/stretchr/testify/require"
 )
 
 // event is the next one; it must be there.
@@ -49,55 +48,43 @@ func noEvent(t testing.TB, from <-chan Event) {
 //
 // req: 5042-2.2.7-1
 func TestEventsOfTheEnd(t *testing.T) {
-	for _, tc := range []struct {
-		name           string
-		do             func(r *rig, s, c *end)
+	type ending struct {
+		do             func(s, c *end)
 		server, client EventKind // 0: none
-	}{
-		{"error in what came", func(r *rig, s, c *end) {
-			require.NoError(r.t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag++ }))
+	}
+	each(t, rigConfig{}, map[string]ending{
+		"error in what came": {func(s, c *end) {
+			require.NoError(c.d.t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag++ }))
 		}, EventTerminated, EventTerminated},
-		{"reset by the peer", func(r *rig, s, c *end) { c.qp.Abort() }, EventFailed, 0},
-		{"closed by the peer", func(r *rig, s, c *end) { c.qp.Disconnect() }, EventPeerClosed, 0},
-		{"bad local range", func(r *rig, s, c *end) {
+		"reset by the peer":  {func(_, c *end) { c.qp.Abort() }, EventFailed, 0},
+		"closed by the peer": {func(_, c *end) { c.qp.Disconnect() }, EventPeerClosed, 0},
+		"bad local range": {func(_, c *end) {
 			c.source.Deregister()
 			c.post(WorkRequest{Op: OpSend, Local: SGE{STag: 1, Length: 1}})
 		}, EventFailed, EventFailed},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				atServer, atClient := r.server.Events(), r.client.Events()
-				s, c := r.connect(opts{}, opts{})
-				noEvent(t, atServer)
-				tc.do(r, s, c)
-				s.awaitClosed()
-				c.awaitClosed()
-				for _, side := range []struct {
-					from <-chan Event
-					qp   *QueuePair
-					want EventKind
-				}{{atServer, s.qp, tc.server}, {atClient, c.qp, tc.client}} {
-					if side.want != 0 {
-						var e Event
-						r.until("the event", func() bool {
-							select {
-							case e = <-side.from:
-								return true
-							default:
-								return false
-							}
-						})
-						require.Equal(t, side.want, e.Kind, "%v", e)
-						require.Same(t, side.qp, e.QP)
-						require.Equal(t, side.want != EventPeerClosed, e.Err != nil)
-						require.True(t, errors.Is(side.qp.Err(), e.Err), "%v, %v", side.qp.Err(), e.Err)
-						require.EqualValues(t, 1, side.qp.adapter.EventCount(side.want))
-					}
-					noEvent(t, side.from)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, r *rig, x ending) {
+		atServer, atClient := r.server.Events(), r.client.Events()
+		s, c := r.connect(opts{}, opts{})
+		noEvent(t, atServer)
+		x.do(s, c)
+		s.awaitClosed()
+		c.awaitClosed()
+		for _, side := range []struct {
+			from <-chan Event
+			qp   *QueuePair
+			want EventKind
+		}{{atServer, s.qp, x.server}, {atClient, c.qp, x.client}} {
+			if side.want != 0 {
+				e := soon(&r.driver, side.from)
+				require.Equal(t, side.want, e.Kind, "%v", e)
+				require.Same(t, side.qp, e.QP)
+				require.Equal(t, side.want != EventPeerClosed, e.Err != nil)
+				require.ErrorIs(t, side.qp.Err(), e.Err)
+				require.EqualValues(t, 1, side.qp.adapter.EventCount(side.want))
+			}
+			noEvent(t, side.from)
+		}
+	})
 }
 
 // What has no room is counted and lost, what comes before anybody asks is only counted, and
@@ -136,52 +123,42 @@ func TestEventsBounded(t *testing.T) {
 //
 // req: 5042-6.4.3.1-1
 func TestReceiveLowWater(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		events := r.server.Events()
-		s, c := r.connect(opts{}, opts{})
-		for i := range 5 {
-			s.postRecv(s.recvAt(uint64(i), 0, 8))
-		}
-		take := func() {
-			t.Helper()
-			c.post(WorkRequest{Op: OpSend})
-			s.await(1)
-		}
-		require.NoError(t, s.qp.Arm(EventReceiveLow, 4))
+	r := newRig(t, turned, rigConfig{})
+	events := r.server.Events()
+	s, c := r.connect(opts{}, opts{})
+	for i := range 5 {
+		s.postRecv(s.recvAt(uint64(i), 0, 8))
+	}
+	take := func() {
+		t.Helper()
 		noEvent(t, events)
-		take()
-		noEvent(t, events)
-		take()
-		want := Event{Kind: EventReceiveLow, QP: s.qp, Count: 3}
-		r.until("the event", func() bool { return len(events) > 0 })
-		require.Equal(t, want, event(t, events))
-		take()
-		require.NoError(t, s.qp.Arm(EventReceiveLow, 3))
-		want.Count = 2
-		require.Equal(t, want, event(t, events), "at once")
-		require.NoError(t, s.qp.Arm(EventReceiveLow, 2))
-		s.qp.Abort()
-		s.awaitClosed()
-		noEvent(t, events)
-	})
+		c.post(WorkRequest{Op: OpSend})
+		s.await(1)
+	}
+	require.NoError(t, s.qp.Arm(EventReceiveLow, 4))
+	take()
+	take()
+	requireEvent(t, Event{Kind: EventReceiveLow, QP: s.qp, Count: 3}, soon(&r.driver, events))
+	take()
+	require.NoError(t, s.qp.Arm(EventReceiveLow, 3))
+	requireEvent(t, Event{Kind: EventReceiveLow, QP: s.qp, Count: 2}, event(t, events)) // at once
+	require.NoError(t, s.qp.Arm(EventReceiveLow, 2))
+	s.qp.Abort()
+	s.awaitClosed()
+	noEvent(t, events)
 }
 
 func TestArmRefuses(t *testing.T) {
-	a, err := Open(Config{})
+	r := newRig(t, sockets, rigConfig{})
+	pd := r.server.AllocPD()
+	srq, err := r.server.CreateSRQ(SRQOptions{PD: pd})
 	require.NoError(t, err)
-	pd := a.AllocPD()
-	srq, err := a.CreateSRQ(SRQOptions{PD: pd})
-	require.NoError(t, err)
-	cq, err := a.CreateCQ(1)
-	require.NoError(t, err)
-	q, err := a.CreateQP(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq})
-	require.NoError(t, err)
+	q := r.bareEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: srq}}).qp
 	require.ErrorIs(t, q.Arm(EventReceiveLow, 1), ErrShared)
 	require.Error(t, q.Arm(EventReceiveHigh, -1))
 	require.Error(t, q.Arm(EventReceiveHigh, math.MaxInt))
 	require.NoError(t, q.Arm(EventSlowPath, math.MaxInt))
 	require.ErrorContains(t, q.Arm(EventFailed, 1), "no threshold")
-	require.NoError(t, q.Close(t.Context()))
 }
 
 // A peer that begins message after message and leaves their ends out: the buffers that hold a
@@ -191,47 +168,42 @@ func TestArmRefuses(t *testing.T) {
 // req: 5042-6.4.3.1-2
 func TestReceiveHighWater(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
-			h := newSegmentRig(t, segmentRigConfig{bufs: 512})
-			events := h.adapter.Events()
-			pd := h.adapter.AllocPD()
-			opt := opts{QPOptions: QPOptions{PD: pd}}
-			p := newPool(t, pd, 32, 32)
-			if shared {
-				opt.SRQ = p.SharedReceiveQueue
+		h := newSegmentRig(t, segmentRigConfig{bufs: 512})
+		events := h.adapter.Events()
+		opt := opts{QPOptions: QPOptions{PD: h.adapter.AllocPD()}}
+		p := newPool(t, opt.PD, 32, 32)
+		if shared {
+			opt.SRQ = p.SharedReceiveQueue
+		}
+		s := h.newEnd(opt)
+		for i := range 32 {
+			if !shared {
+				s.postRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})
 			}
-			s := h.newEnd(opt)
-			for i := range 32 {
-				if !shared {
-					s.postRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})
-				}
-			}
-			require.NoError(t, s.qp.Arm(EventReceiveHigh, 3))
-			c := h.startUp(3000, 1460, s)
-			say := func(msn uint32, whole bool) (lo, hi int) {
-				seg := sendOf(msn)
-				seg.Last = whole
-				return c.say(fpdu{seg, make([]byte, 600)})
-			}
-			for msn := range uint32(8) { // whole ones
-				lo, hi := say(msn+1, true)
+		}
+		require.NoError(t, s.qp.Arm(EventReceiveHigh, 3))
+		c := h.startUp(3000, 1460, s)
+		say := func(msn uint32, whole, arrives bool) {
+			seg := sendOf(msn)
+			seg.Last = whole
+			if lo, hi := c.say(fpdu{seg, make([]byte, 600)}); arrives {
 				c.sendOctets(lo, hi, 0)
 				h.turn(time.Microsecond)
 			}
-			noEvent(t, events)
-			say(9, true) // lost
-			for msn := range uint32(8) {
-				lo, hi := say(msn+10, msn%2 == 0) // beyond the gap: even a whole one is not Delivered
-				c.sendOctets(lo, hi, 0)
-				h.turn(time.Microsecond)
-				if msn < 3 {
-					noEvent(t, events)
-				}
+		}
+		for msn := range uint32(8) {
+			say(msn+1, true, true)
+		}
+		noEvent(t, events)
+		say(9, true, false)
+		for msn := range uint32(8) { // beyond the gap: even a whole one is not Delivered
+			if say(msn+10, msn%2 == 0, true); msn < 3 {
+				noEvent(t, events)
 			}
-			requireEvent(t, Event{Kind: EventReceiveHigh, QP: s.qp, Count: 4}, event(t, events))
-			noEvent(t, events)
-			require.Equal(t, 8, s.qp.engine.RecvBegun())
-		})
+		}
+		requireEvent(t, Event{Kind: EventReceiveHigh, QP: s.qp, Count: 4}, event(t, events))
+		noEvent(t, events)
+		require.Equal(t, 8, s.qp.engine.RecvBegun())
 	}
 }
 
@@ -240,26 +212,21 @@ func TestReceiveHighWater(t *testing.T) {
 func TestReceiveLowWaterBeyondAGap(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	events := h.adapter.Events()
-	pd := h.adapter.AllocPD()
-	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}})
-	p := newPool(t, pd, 8, 8)
+	s := h.newEnd(opts{})
+	p := newPool(t, s.pd, 8, 8)
 	for i := range 8 {
 		s.postRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})
 	}
 	require.NoError(t, s.qp.Arm(EventReceiveLow, 5))
 	c := h.startUp(3000, 1460, s)
-	var ends [7]int
-	ends[0] = len(c.stream)
-	for i := range ends[1:] {
-		c.say(sendFPDU(uint32(i+1), make([]byte, 600))) // a marker in each
-		ends[i+1] = len(c.stream)
-	}
-	for i := 1; i < len(ends)-1; i++ { // all but the first
-		c.sendOctets(ends[i], ends[i+1], 0)
+	first, end := c.say(sendFPDU(1, make([]byte, 600))) // a marker in each
+	for msn := range uint32(5) {
+		lo, hi := c.say(sendFPDU(msn+2, make([]byte, 600)))
+		c.sendOctets(lo, hi, 0)
 	}
 	h.turn(time.Microsecond)
 	noEvent(t, events)
-	c.sendOctets(ends[0], ends[1], 0)
+	c.sendOctets(first, end, 0)
 	h.turn(time.Microsecond)
 	requireEvent(t, Event{Kind: EventReceiveLow, QP: s.qp, Count: 2}, event(t, events))
 }
@@ -288,9 +255,7 @@ func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 	require.Zero(t, st.WritesRecvd)
 	c.sendOctets(begin, ends[each-1], 0)
 	h.turn(time.Microsecond)
-	st, err = q.Stats(t.Context())
-	require.NoError(t, err)
-	require.NotZero(t, st.WritesRecvd)
+	require.NotZero(t, q.engine.Stats().WritesRecvd)
 }
 
 // A peer whose frames never come whole in a segment costs more and breaks no rule: the counter
@@ -319,12 +284,11 @@ func TestSlowPathExcess(t *testing.T) {
 	e := event(t, events)
 	requireEvent(t, Event{Kind: EventSlowPath, QP: s.qp, Count: limit + 1}, e)
 	noEvent(t, events)
-	st, err := good.Stats(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, st.SlowPath)
-	st, err = s.qp.Stats(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, 2*limit, st.SlowPath)
+	for q, want := range map[*QueuePair]uint64{good: 0, s.qp: 2 * limit} {
+		st, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, st.SlowPath)
+	}
 
 	require.NoError(t, s.qp.Arm(EventSlowPath, int(e.Count)+limit-1)) // and some more: passed already
 	c.inject(fpdu{zero, nil})

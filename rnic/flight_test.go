@@ -28,35 +28,34 @@ func kindsOf(f FlightRecord) (all []flight.Kind) {
 // The record tells of start-up, of the error and of the end, at both ends, in order, over every
 // transport; Config.Fell has it, too.
 func TestFlightRecord(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		r.exchange(s, c)
-		before := r.flightOf(s.qp)
-		require.NoError(t, before.Err)
-		require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService},
-			kindsOf(before))
-		require.NoError(t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag ^= 0x00010000 }))
-		r.untilDone(s.qp)
-		r.untilDone(c.qp)
-		f := r.flightOf(s.qp)
-		require.Equal(t, s.qp.Err(), f.Err)
-		require.Equal(t, before.Remote, f.Remote)
-		require.Equal(t, before.Events, f.Events[:len(before.Events)])
-		kinds := kindsOf(f)
-		require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService,
-			flight.TerminateSent, flight.Closing}, kinds[:5])
-		require.Equal(t, flight.Flushed, kinds[len(kinds)-1])
-		at := f.Events[0].At
-		for _, e := range f.Events {
-			require.GreaterOrEqual(t, e.At, at)
-			at = e.At
-			if e.Kind == flight.TerminateSent {
-				require.Equal(t, "Terminate sent: layer 1, type 1, code 0x0", e.String())
-			}
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	r.exchange(s, c)
+	before := r.flightOf(s.qp)
+	require.NoError(t, before.Err)
+	require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService},
+		kindsOf(before))
+	require.NoError(t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag ^= 0x00010000 }))
+	s.awaitClosed()
+	c.awaitClosed()
+	f := r.flightOf(s.qp)
+	require.Equal(t, s.qp.Err(), f.Err)
+	require.Equal(t, before.Remote, f.Remote)
+	require.Equal(t, before.Events, f.Events[:len(before.Events)])
+	kinds := kindsOf(f)
+	require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService,
+		flight.TerminateSent, flight.Closing}, kinds[:5])
+	require.Equal(t, flight.Flushed, kinds[len(kinds)-1])
+	at := f.Events[0].At
+	for _, e := range f.Events {
+		require.GreaterOrEqual(t, e.At, at)
+		at = e.At
+		if e.Kind == flight.TerminateSent {
+			require.Equal(t, "Terminate sent: layer 1, type 1, code 0x0", e.String())
 		}
-		require.GreaterOrEqual(t, f.Now, at)
-		f = r.flightOf(c.qp)
-		require.Equal(t, c.qp.Err(), f.Err)
-		require.Contains(t, kindsOf(f), flight.TerminateIn)
-	})
+	}
+	require.GreaterOrEqual(t, f.Now, at)
+	f = r.flightOf(c.qp)
+	require.Equal(t, c.qp.Err(), f.Err)
+	require.Contains(t, kindsOf(f), flight.TerminateIn)
 }

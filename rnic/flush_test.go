@@ -2,11 +2,11 @@ package rnic
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -14,30 +14,26 @@ import (
 // A peer that closes its half and leaves Reads unanswered has broken the connection.
 func TestPeerLeavesReadsUnanswered(t *testing.T) {
 	for _, early := range []bool{true, false} { // the Reads were posted before the FIN, or after it
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
-			p := r.peerResponds(c)
-			if early {
-				c.post(c.readFrom(c.region, 1, 0, 8))
-				c.post(c.readFrom(c.region, 2, 0, 8))
-				p.request()
-			}
-			p.closeSend()
-			if !early {
-				c.expectState(Closing)
-				c.post(c.readFrom(c.region, 1, 0, 8))
-				c.post(c.readFrom(c.region, 2, 0, 8))
-			}
-			cs := c.await(2)
-			require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
-			c.qp.Disconnect()
-			c.awaitClosed()
-			if early {
-				require.ErrorIs(t, c.qp.Err(), ErrUnanswered)
-			} else {
-				require.NoError(t, c.qp.Err())
-			}
-		})
+		r := newRig(t, turned, rigConfig{})
+		c, p := r.answered(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}})
+		post := func() { c.post(c.readFrom(c.region, 1, 0, 8), c.readFrom(c.region, 2, 0, 8)) }
+		if early {
+			post()
+			p.request()
+		}
+		p.closeSend()
+		if !early {
+			c.expectState(Closing)
+			post()
+		}
+		require.Equal(t, []Status{Flushed, Flushed}, statuses(c.await(2)))
+		c.qp.Disconnect()
+		c.awaitClosed()
+		if early {
+			require.ErrorIs(t, c.qp.Err(), ErrUnanswered)
+		} else {
+			require.NoError(t, c.qp.Err())
+		}
 	}
 }
 
@@ -45,41 +41,63 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 // posted before it is sent, the Read and everything after it is flushed and never sent, and the
 // connection ends in order.
 func TestUnanswerableReadEndsOurHalf(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
-		p := r.peerResponds(c)
+	r := newRig(t, turned, rigConfig{})
+	c, p := r.answered(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}})
+	p.closeSend()
+	c.expectState(Closing)
+	silent := c.write(c, 4, 0, 8)
+	silent.Signaled = false
+	c.post(c.write(c, 1, 0, 8), c.readFrom(c.region, 2, 0, 8), c.write(c, 3, 0, 8), silent,
+		c.readFrom(c.region, 5, 0, 8), WorkRequest{ID: 6, Op: OpLocalInvalidate, Signaled: true})
+	require.Equal(t, c.region.STag(), p.nextFPDU().STag)
+	p.expectFIN() // nothing but what was posted before the Read
+	c.expectClosed()
+	c.post(WorkRequest{Op: OpWrite, ID: 7})
+	c.flushedFrom(2, 7)
+}
+
+// flushedFrom: e's completions are those of 1 to last, in order, from the given one on flushed.
+func (e *end) flushedFrom(first, last int) {
+	e.d.t.Helper()
+	for i, cm := range e.await(last) {
+		require.EqualValues(e.d.t, i+1, cm.ID)
+		require.Equal(e.d.t, i+1 >= first, cm.Status == Flushed, "%+v", cm)
+	}
+	require.Zero(e.d.t, e.cq.q.Promised())
+}
+
+// A Read that was begun by then, and had found no room in the last segment that could be sent, is
+// one that was not sent.
+func TestReadBegunBeforeThePeersEnd(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{faults: true})
+		c, p := r.answered(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: half}})
+		// Nothing is acknowledged.
+		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
+		const writes = 10                                             // an initial window
+		size := int(c.qp.end.Connection.Load().Transport.EMSS()) - 40 // leaves no room for a Read
+		for i := range uint64(writes) {
+			c.post(c.write(c, i+1, 0, size))
+		}
+		c.post(c.readFrom(c.region, writes+1, 0, 8), c.write(c, writes+2, 0, 8))
+		r.until("the Read begun", func() bool { return c.qp.engine.Sending() != 0 })
+		require.Equal(t, OpRead, c.qp.engine.Sending())
 		p.closeSend()
 		c.expectState(Closing)
-		before, read, after := c.write(c, 1, 0, 8), c.readFrom(c.region, 2, 0, 8), c.write(c, 3, 0, 8)
-		before.Op, read.Op, after.Op = OpWrite, OpRead, OpWrite
-		silent := after
-		silent.ID, silent.Signaled = 4, false
-		again := read
-		again.ID = 5
-		n, err := c.qp.PostSend(before, read, after, silent, again,
-			WorkRequest{ID: 6, Op: OpLocalInvalidate, Signaled: true})
-		require.NoError(t, err)
-		require.Equal(t, 6, n)
-		require.Equal(t, before.RemoteSTag, p.nextFPDU().STag)
-		p.expectFIN() // nothing but what was posted before the Read
+		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
+		p.skipToFIN()
 		c.expectClosed()
-		c.post(WorkRequest{Op: OpWrite, ID: 7})
-		for i, cm := range c.await(7) {
-			require.EqualValues(t, i+1, cm.ID)
-			require.Equal(t, i > 0, cm.Status == Flushed, "%+v", cm)
-		}
-		require.Zero(t, c.cq.q.Promised())
-	})
+		c.flushedFrom(writes+1, writes+2)
+	}
 }
 
 // Our Responses go out all the same: the peer asked before it closed its half.
 func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8, ORD: 1}})
+	s, p := r.attended(opts{ConnParam: ConnParam{IRD: 8, ORD: 1}})
 	m := r.readable(s, regionBytes, RemoteRead)
-	p, _ := r.peerConnects(s, false)
-	s.post(s.readFrom(m, 1, 0, 8)) // waits for the peer's first FPDU, as a Responder's work does
-	s.post(s.write(s, 2, 0, 8))
+	// they wait for the peer's first FPDU, as a Responder's work does
+	s.post(s.readFrom(m, 1, 0, 8), s.write(s, 2, 0, 8))
 	burst, outstanding := reads(m, 8, 100, regionBytes)
 	p.inject(burst...)
 	p.closeSend()
@@ -88,35 +106,27 @@ func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 	}
 	p.expectFIN()
 	s.expectClosed()
-	cs := s.await(2)
-	require.Equal(t, [2]uint64{1, 2}, [2]uint64{cs[0].ID, cs[1].ID})
-	require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
+	s.flushedFrom(1, 2)
 }
 
 // What waits for start-up's own Read, which no ULP knows of, waits no longer when the peer has
 // closed its half without answering it.
 func TestUnansweredRTR(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client,
-			opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1,
-				NoMarkers: true}})
-		p := r.peerAccepts(c)
-		p.expectFrame(mpa.Request)
-		p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
-		p.start(mpa.Mode{CRC: true})
-		p.nextFPDU()
-		c.expectInService()
-		c.post(c.readFrom(c.region, 1, 0, 8))
-		c.post(c.write(c, 2, 0, 8))
-		if r.kind == turned {
-			r.pass(1e9)
-		}
-		p.closeSend()
-		c.expectClosed() // without waiting for an answer
-		cs := c.await(2)
-		require.Equal(t, [2]uint64{1, 2}, [2]uint64{cs[0].ID, cs[1].ID})
-		require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
-	})
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client,
+		opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1,
+			NoMarkers: true}})
+	p := r.peerAccepts(c)
+	p.expectFrame(mpa.Request)
+	p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
+	p.start(mpa.Mode{CRC: true})
+	p.nextFPDU()
+	c.expectInService()
+	c.post(c.readFrom(c.region, 1, 0, 8), c.write(c, 2, 0, 8))
+	r.pass(1e9)
+	p.closeSend()
+	c.expectClosed() // without waiting for an answer
+	c.flushedFrom(1, 2)
 }
 
 // flushing is work of every kind under way, and posted, at c, whose peer is p.
@@ -136,20 +146,15 @@ type flushing struct {
 func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	t.Helper()
 	opt.ORD = 1
-	c := r.newEnd(r.client, noMarkers(opt))
-	f := &flushing{r: r, c: c, p: r.peerResponds(c), silent: map[uint64]bool{}}
+	c, p := r.answered(opt)
+	f := &flushing{r: r, c: c, p: p, silent: map[uint64]bool{}}
 	for id := uint64(100); id < 104; id++ {
 		c.postRecv(c.recvAt(id, 4096, 64))
 		f.received = append(f.received, id)
 	}
-	f.post(OpWrite, true)
-	f.post(OpWrite, false)
-	f.post(OpRead, true)
-	f.post(OpSend, true)
-	f.post(OpSend, false)
-	f.post(OpRead, false)
-	f.post(OpWrite, true)
-	f.post(OpWrite, false)
+	for i, op := range []Opcode{OpWrite, OpWrite, OpRead, OpSend, OpSend, OpRead, OpWrite, OpWrite} {
+		f.post(op, i == 0 || i == 2 || i == 3 || i == 6)
+	}
 	f.p.nextFPDU()
 	f.p.nextFPDU()
 	f.outstanding = f.p.request()
@@ -226,54 +231,47 @@ func (f *flushing) judge(t *testing.T) {
 	require.Zero(t, f.c.cq.q.Promised())
 }
 
-// waysToEnd are steps that lead to the end of f's connection, by name.
-func waysToEnd() map[string][]func(f *flushing) {
-	all := func(steps ...func(f *flushing)) []func(f *flushing) { return steps }
-	terminate := func(f *flushing) {
-		f.p.inject(terminateFPDU([]byte{0x11, 0x01, 0, 0}))
-	}
-	badCRC := func(f *flushing) {
-		b := f.p.frame(writeFPDU(0, 0, ""))
-		b[len(b)-1] ^= 1
-		f.p.write(b)
-	}
-	closing := func(f *flushing) { f.c.qp.Disconnect() }
-	response := func(f *flushing) { f.p.inject(answerFPDU(f.outstanding, 0, "12345678", true)) }
-	fin := func(f *flushing) { f.p.closeSend() }
-	return map[string][]func(f *flushing){
-		"Terminate":                    all(terminate, fin),
-		"Terminate while closing":      all(closing, terminate, fin),
-		"Terminate after the Response": all(response, terminate, fin),
-		"RST":                          all(func(f *flushing) { f.p.reset() }),
-		"RST while closing":            all(closing, func(f *flushing) { f.p.reset() }),
-		"FIN":                          all(fin),
-		"FIN while closing":            all(closing, fin),
-		"FIN after the Response":       all(response, fin),
-		"FIN in the middle of a frame": all(func(f *flushing) {
-			f.p.write(f.p.frame(writeFPDU(0, 0, ""))[:9])
-		}, fin),
-		"bad CRC":                    all(badCRC, fin),
-		"bad CRC while closing":      all(closing, badCRC, fin),
-		"bad CRC after the Response": all(response, badCRC, fin),
-		"Write to nowhere": all(func(f *flushing) {
-			f.p.inject(writeFPDU(0x1234, 0, "x"))
-		}, fin),
-		"Response to nowhere": all(func(f *flushing) {
-			f.outstanding.SinkSTag++
-		}, response, fin),
-		"Response that ends early": all(func(f *flushing) {
-			f.p.inject(answerFPDU(f.outstanding, 0, "1234", true))
-		}, fin),
-		"local error with a Read pending": all(func(f *flushing) { f.c.source.Revoke() }, response),
-		"Abort":                           all(func(f *flushing) { f.c.qp.Abort() }),
-		"Abort while closing":             all(closing, func(f *flushing) { f.c.qp.Abort() }),
-		"Close that gives up":             all(func(f *flushing) { _ = f.c.qp.Close(ended()) }),
-		silence:                           all(closing),
-		silence + " after its Terminate":  all(terminate),
-	}
+// Steps that lead to the end of f's connection.
+func terminates(f *flushing) { f.p.inject(terminateFPDU([]byte{0x11, 0x01, 0, 0})) }
+func closes(f *flushing)     { f.c.qp.Disconnect() }
+func aborts(f *flushing)     { f.c.qp.Abort() }
+func fin(f *flushing)        { f.p.closeSend() }
+func rst(f *flushing)        { f.p.reset() }
+func responds(f *flushing)   { f.p.inject(answerFPDU(f.outstanding, 0, "12345678", true)) }
+
+func badCRC(f *flushing) {
+	b := f.p.frame(writeFPDU(0, 0, ""))
+	b[len(b)-1] ^= 1
+	f.p.write(b)
 }
 
-const silence = "peer's silence" // for connect.LingerTimeout
+var waysToEnd = map[string][]func(f *flushing){
+	"Terminate":                    {terminates, fin},
+	"Terminate while closing":      {closes, terminates, fin},
+	"Terminate after the Response": {responds, terminates, fin},
+	"RST":                          {rst},
+	"RST while closing":            {closes, rst},
+	"FIN":                          {fin},
+	"FIN while closing":            {closes, fin},
+	"FIN after the Response":       {responds, fin},
+	"FIN in the middle of a frame": {func(f *flushing) {
+		f.p.write(f.p.frame(writeFPDU(0, 0, ""))[:9])
+	}, fin},
+	"bad CRC":                    {badCRC, fin},
+	"bad CRC while closing":      {closes, badCRC, fin},
+	"bad CRC after the Response": {responds, badCRC, fin},
+	"Write to nowhere":           {func(f *flushing) { f.p.inject(writeFPDU(0x1234, 0, "x")) }, fin},
+	"Response to nowhere":        {func(f *flushing) { f.outstanding.SinkSTag++ }, responds, fin},
+	"Response that ends early": {func(f *flushing) {
+		f.p.inject(answerFPDU(f.outstanding, 0, "1234", true))
+	}, fin},
+	"local error with a Read pending": {func(f *flushing) { f.c.source.Revoke() }, responds},
+	"Abort":                           {aborts},
+	"Abort while closing":             {closes, aborts},
+	"Close that gives up":             {func(f *flushing) { _ = f.c.qp.Close(ended()) }},
+	"silence":                         {closes},
+	"silence after its Terminate":     {terminates},
+}
 
 // However a connection ends, what was posted completes once and in the order of posting, and
 // nothing with success after what failed: with a Read under way, work after it that was sent, and
@@ -281,26 +279,19 @@ const silence = "peer's silence" // for connect.LingerTimeout
 //
 // req: 5040-5.5-9
 func TestEveryEndFlushesInOrder(t *testing.T) {
-	for name, steps := range waysToEnd() {
+	for name, steps := range waysToEnd {
 		t.Run(name, func(t *testing.T) {
 			for _, opt := range []opts{{}, {ConnParam: ConnParam{AllowHalfClosed: true}},
 				{ConnParam: ConnParam{Packing: PackFull}}} {
-				kinds := both
-				if strings.HasPrefix(name, silence) {
-					kinds = []kind{turned} // where time is virtual
+				r := newRig(t, turned, rigConfig{})
+				f := newFlushing(t, r, opt)
+				for _, step := range steps {
+					step(f)
+					f.post(OpWrite, true)
+					r.step()
 				}
-				over(t, kinds, rigConfig{}, func(t *testing.T, r *rig) {
-					f := newFlushing(t, r, opt)
-					for _, step := range steps {
-						step(f)
-						f.post(OpWrite, true)
-						if r.kind == turned {
-							r.step()
-						}
-					}
-					f.end()
-					f.judge(t)
-				})
+				f.end()
+				f.judge(t)
 			}
 		})
 	}
@@ -319,4 +310,34 @@ func (f *flushing) end() {
 		return isDone(f.c.qp)
 	})
 	f.post(OpWrite, true)
+}
+
+// What is posted the moment that a QueuePair ends is flushed after what was posted before.
+func TestFlushedInOrderAtTheEnd(t *testing.T) {
+	const before = 1 << 12
+	r := newRig(t, turned, rigConfig{})
+	for range 5 {
+		cq, err := r.client.CreateCQ(4 * before)
+		require.NoError(t, err)
+		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq},
+			ConnParam: ConnParam{IRD: 1, ORD: 1}}
+		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
+		require.True(t, cq.q.Reserve(before))
+		for i := range before { // as if they had been sent after a Read that is not answered
+			c.qp.engine.PretendSent(uint64(i))
+		}
+		late := make(chan error, 1)
+		go func() {
+			for c.qp.State() != Closed && r.ctx.Err() == nil {
+			}
+			late <- errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: before}))
+		}()
+		l := c.qp.end.Connection.Load()
+		l.Fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
+		c.awaitClosed()
+		require.NoError(t, <-late)
+		for i, cm := range c.await(before + 1) {
+			require.Equal(t, uint64(i), cm.ID)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -36,52 +35,43 @@ func pieces(rng *rand.Rand, m *MemoryRegion, off, n, most int) []SGE {
 func TestScatterGather(t *testing.T) {
 	const limit = 9
 	for _, packing := range []Packing{PackNow, PackFull} {
-		over(t, all, rigConfig{mtu: 600}, func(t *testing.T, r *rig) {
-			opt := opts{QPOptions: QPOptions{SGEMax: limit, SendDepth: 8, RecvDepth: 8},
-				ConnParam: ConnParam{Packing: packing}}
-			s, c := r.connect(opt, opt)
-			rng := rand.New(rand.NewPCG(uint64(packing), 3))
-			for round := range 60 {
-				n := rng.IntN(4000)
-				if round%8 == 0 {
-					n = 0
-				}
-				room := n + rng.IntN(200)
-				buffer := pieces(rng, s.inbox, 4096, room, limit)
-				s.postRecv(WorkRequest{ID: uint64(round), Local: buffer[0], List: buffer[1:]})
-				clear(s.inbox.Bytes())
-				clear(s.region.Bytes())
-
-				local := pieces(rng, c.source, rng.IntN(1000), n, limit)
-				rng.Shuffle(len(local), func(i, j int) { local[i], local[j] = local[j], local[i] })
-				var want []byte
-				for _, sge := range local {
-					want = append(want, c.source.Bytes()[sge.Offset&0xffff:][:sge.Length]...)
-				}
-				wr := WorkRequest{ID: 1, Local: local[0], List: local[1:], RemoteSTag: s.region.STag(),
-					RemoteOffset: 77, Signaled: true}
-				c.post(as(OpWrite, wr))
-				wr.ID = 2
-				c.post(as(OpSend, wr))
-				clear(local) // the list was the call's
-				number, length := c.qp.Number(), uint32(n)
-				c.expectCompletions(
-					Completion{ID: 1, QP: number, Op: OpWrite, Len: length},
-					Completion{ID: 2, QP: number, Op: OpSend, Len: length},
-				)
-				s.expectCompletions(Completion{ID: uint64(round), Op: OpRecv, Len: length})
-				require.True(t, bytes.Equal(want, s.inbox.Bytes()[4096:][:n]), "round %d: sent", round)
-				require.True(t, bytes.Equal(want, s.region.Bytes()[77:][:n]), "round %d: written", round)
-				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[4096+n:], func(c rune) bool {
-					return c != 0
-				}))
-				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[:4096], func(c rune) bool {
-					return c != 0
-				}))
-				s.unharmed(t)
+		r := newRig(t, turned, rigConfig{mtu: 600})
+		opt := opts{QPOptions: QPOptions{SGEMax: limit, SendDepth: 8, RecvDepth: 8},
+			ConnParam: ConnParam{Packing: packing}}
+		s, c := r.connect(opt, opt)
+		rng := rand.New(rand.NewPCG(uint64(packing), 3))
+		for round := range 60 {
+			n := rng.IntN(4000)
+			if round%8 == 0 {
+				n = 0
 			}
-			r.close(s, c)
-		})
+			room := n + rng.IntN(200)
+			buffer := pieces(rng, s.inbox, 4096, room, limit)
+			s.postRecv(WorkRequest{ID: uint64(round), Local: buffer[0], List: buffer[1:]})
+			clear(s.inbox.Bytes())
+			clear(s.region.Bytes())
+
+			local := pieces(rng, c.source, rng.IntN(1000), n, limit)
+			rng.Shuffle(len(local), func(i, j int) { local[i], local[j] = local[j], local[i] })
+			var want []byte
+			for _, sge := range local {
+				want = append(want, c.source.Bytes()[sge.Offset&0xffff:][:sge.Length]...)
+			}
+			c.post(WorkRequest{ID: 1, Op: OpWrite, Local: local[0], List: local[1:],
+				RemoteSTag: s.region.STag(), RemoteOffset: 77, Signaled: true},
+				WorkRequest{ID: 2, Op: OpSend, Local: local[0], List: local[1:], Signaled: true})
+			clear(local) // the list was the call's
+			length := uint32(n)
+			c.expectCompletions(Completion{ID: 1, Op: OpWrite, Len: length},
+				Completion{ID: 2, Op: OpSend, Len: length})
+			s.expectCompletions(Completion{ID: uint64(round), Op: OpRecv, Len: length})
+			inbox := make([]byte, regionBytes)
+			copy(inbox[4096:], want)
+			require.True(t, bytes.Equal(inbox, s.inbox.Bytes()), "round %d: sent", round)
+			require.True(t, bytes.Equal(want, s.region.Bytes()[77:][:n]), "round %d: written", round)
+			s.unharmed(t)
+		}
+		r.close(s, c)
 	}
 }
 
@@ -89,155 +79,126 @@ func TestScatterGather(t *testing.T) {
 // limit, and so is a List. A Response that goes out while such a request waits for a Read does
 // not touch them.
 func TestInline(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := opts{QPOptions: QPOptions{InlineMax: 200}, ConnParam: ConnParam{IRD: 2, ORD: 2}}
-		s, c := r.connect(opt, opt)
-		r.exchange(s, c)
-		word := r.readable(s, 64, RemoteRead|RemoteWrite)
-		for n := range 201 {
-			octets := bytes.Repeat([]byte{byte(n + 1)}, n)
-			s.postRecv(s.recvAt(7, 0, 300))
-			fetch := WorkRequest{ID: 1, RemoteSTag: word.STag(), RemoteOffset: word.Base(), Signaled: true}
-			c.post(fetchAdd(fetch, 1))
-			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true,
-				RemoteSTag: s.region.STag(), RemoteOffset: 5}
-			c.post(as(OpWrite, wr))
-			list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
-			after := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
-			after.RemoteSTag, after.RemoteOffset = s.region.STag(), 500
-			c.post(fetchAdd(fetch, 1))
-			c.post(as(OpWrite, after))
-			c.post(as(OpSend, wr)) // when it has come, all before it has been placed
-			clear(octets)
-			clear(list)
-			back := r.readable(c, 64, RemoteRead|RemoteWrite)
-			s.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 3, RemoteSTag: back.STag(),
-				RemoteOffset: back.Base(), Signaled: true})
-			for i, done := range c.await(5) {
-				require.Equal(t, Success, done.Status)
-				require.Equal(t, []uint32{8, uint32(n), 8, 4, uint32(n)}[i], done.Len)
-			}
-			for _, done := range s.await(2) {
-				require.Equal(t, Success, done.Status)
-			}
-			want := bytes.Repeat([]byte{byte(n + 1)}, n)
-			require.Equal(t, want, append([]byte{}, s.inbox.Bytes()[:n]...))
-			require.Equal(t, want, append([]byte{}, s.region.Bytes()[5:][:n]...))
-			from := c.source.Bytes()
-			require.Equal(t, []byte{from[9], from[50], from[51], from[7]},
-				append([]byte{}, s.region.Bytes()[500:504]...))
-			back.Deregister()
+	r := newRig(t, turned, rigConfig{})
+	opt := opts{QPOptions: QPOptions{InlineMax: 200}, ConnParam: ConnParam{IRD: 2, ORD: 2}}
+	s, c := r.connect(opt, opt)
+	r.exchange(s, c)
+	word := r.readable(s, 64, RemoteRead|RemoteWrite)
+	for n := range 201 {
+		octets := bytes.Repeat([]byte{byte(n + 1)}, n)
+		want := bytes.Clone(octets)
+		s.postRecv(s.recvAt(7, 0, 300))
+		fetch := WorkRequest{ID: 1, Op: OpFetchAdd, Add: 1, RemoteSTag: word.STag(),
+			RemoteOffset: word.Base(), Signaled: true}
+		list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
+		c.post(fetch, WorkRequest{ID: 2, Op: OpWrite, Inline: octets, Signaled: true, Fence: true,
+			RemoteSTag: s.region.STag(), RemoteOffset: 5},
+			fetch, WorkRequest{ID: 4, Op: OpWrite, Local: c.source.Slice(9, 1), List: list, Signaled: true,
+				Fence: true, RemoteSTag: s.region.STag(), RemoteOffset: 500},
+			// when it has come, all before it has been placed
+			WorkRequest{ID: 2, Op: OpSend, Inline: octets, Signaled: true, Fence: true})
+		clear(octets)
+		clear(list)
+		back := r.readable(c, 64, RemoteRead|RemoteWrite)
+		s.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 3, RemoteSTag: back.STag(),
+			RemoteOffset: back.Base(), Signaled: true})
+		for i, done := range c.await(5) {
+			require.Equal(t, Success, done.Status)
+			require.Equal(t, []uint32{8, uint32(n), 8, 4, uint32(n)}[i], done.Len)
 		}
-		r.close(s, c)
-	})
+		ids(t, s.await(2))
+		require.True(t, bytes.Equal(want, s.inbox.Bytes()[:n]))
+		require.True(t, bytes.Equal(want, s.region.Bytes()[5:][:n]))
+		from := c.source.Bytes()
+		require.Equal(t, []byte{from[9], from[50], from[51], from[7]}, s.region.Bytes()[500:504])
+		back.Deregister()
+	}
+	r.close(s, c)
 }
 
 // A range of a list that is not registered for this ends the connection before an octet of the
 // message is on the wire, wherever it stands.
 func TestListProtection(t *testing.T) {
 	for i := range 4 {
-		t.Run(fmt.Sprintf("range %d", i), func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(opts{}, opts{})
-				list := [4]SGE{}
-				for k := range list {
-					list[k] = c.source.Slice(6000*k, 5000)
-				}
-				list[i] = SGE{STag: c.source.STag() ^ 0x100, Length: 5000}
-				wr := WorkRequest{ID: 5, Local: list[0], List: list[1:], RemoteSTag: s.region.STag()}
-				c.post(as(OpWrite, wr))
-				c.awaitClosed()
-				s.awaitClosed()
-				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalRange)
-				c.expectCompletions(Completion{ID: 5, Op: OpWrite, Status: LocalProtection})
-				require.Equal(t, make([]byte, 20000), s.region.Bytes()[:20000])
-			})
-		})
+		r := newRig(t, turned, rigConfig{})
+		s, c := r.connect(opts{}, opts{})
+		list := [4]SGE{}
+		for k := range list {
+			list[k] = c.source.Slice(6000*k, 5000)
+		}
+		list[i] = SGE{STag: c.source.STag() ^ 0x100, Length: 5000}
+		c.post(WorkRequest{ID: 5, Op: OpWrite, Local: list[0], List: list[1:],
+			RemoteSTag: s.region.STag()})
+		c.expectClosedBy(qp.ErrLocalRange)
+		s.awaitClosed()
+		c.expectCompletions(Completion{ID: 5, Op: OpWrite, Status: LocalProtection})
+		require.Equal(t, make([]byte, 20000), s.region.Bytes()[:20000], "range %d", i)
 	}
 }
 
-// A receive buffer with a range that cannot be written is this host's error; the message that would
-// have filled it is in none.
-func TestReceiveListProtection(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+// A message that is longer than all ranges of a buffer together is LocalLength, one that fits to
+// the octet is not. A buffer with a range that cannot be written is this host's error; the message
+// that would have filled it is in none.
+func TestReceiveListRefused(t *testing.T) {
+	for bad, want := range map[bool]Status{false: LocalLength, true: LocalProtection} {
+		r := newRig(t, turned, rigConfig{})
 		s, c := r.connect(opts{}, opts{})
-		bad := s.source.Slice(0, 10) // without LocalWrite
-		s.postRecv(
-			WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}})
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 30)})
-		s.awaitClosed()
-		c.awaitClosed()
-		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: LocalProtection})
-		require.Equal(t, make([]byte, 30), s.inbox.Bytes()[:30])
-	})
-}
-
-// A message that is longer than all ranges together is LocalLength, one that fits to the octet is
-// not.
-func TestReceiveListLength(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		list := []SGE{nowhere, s.inbox.Slice(20, 10)}
-		for id := range uint64(2) {
-			s.postRecv(WorkRequest{ID: id, Local: s.inbox.Slice(0, 10), List: list})
+		first := WorkRequest{Local: s.inbox.Slice(0, 10), List: []SGE{nowhere, s.inbox.Slice(20, 10)}}
+		second := first
+		if second.ID = 1; bad {
+			second.List = []SGE{s.source.Slice(0, 10), s.inbox.Slice(20, 10)} // without LocalWrite
 		}
+		s.postRecv(first, second)
 		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 20)})
+		s.expectCompletions(Completion{Op: OpRecv, Len: 20})
+		clear(s.inbox.Bytes())
 		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 21)})
 		s.awaitClosed()
 		c.awaitClosed()
-		n := s.qp.Number()
-		s.expectCompletions(
-			Completion{ID: 0, QP: n, Op: OpRecv, Len: 20},
-			Completion{ID: 1, QP: n, Op: OpRecv, Status: LocalLength},
-		)
-	})
+		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: want})
+		require.Equal(t, make([]byte, 30), s.inbox.Bytes()[:30])
+	}
 }
 
 // Immediate data is found in the Completion wherever in the buffer it fell.
 func TestImmediateIntoList(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		data := [rdmap.ImmediateLen]byte{1, 2, 3, 4, 5, 6, 7, 8}
-		for i, list := range [][]SGE{
-			{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)},
-			{s.inbox.Slice(0, 9), nowhere},
-		} {
-			s.postRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]})
-			c.post(WorkRequest{Op: OpImmediate, Immediate: data})
-			s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 8, WithImmediate: true,
-				Immediate: data})
-		}
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	data := [rdmap.ImmediateLen]byte{1, 2, 3, 4, 5, 6, 7, 8}
+	for i, list := range [][]SGE{
+		{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)},
+		{s.inbox.Slice(0, 9), nowhere},
+	} {
+		s.postRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]})
+		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
+		s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 8, WithImmediate: true,
+			Immediate: data})
+	}
 }
 
 // Lists and inline data cost no allocation, neither in the posting call nor on their way.
 func TestListsDoNotAllocate(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}},
-		opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}})
+	opt := opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}}
+	s, c := r.connect(opt, opt)
 	var cs [8]Completion
-	round := func() {
+	requireNoAllocations(t, func() {
 		octets := [100]byte{1, 2, 3}
 		in, out := s.inbox, c.source
-		for range 2 {
+		var errs [4]error
+		for i := range 2 {
 			list := []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}
-			if _, err := s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: list}); err != nil {
-				t.Fatal(err)
-			}
+			_, errs[i] = s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: list})
 		}
-		_, err := c.qp.PostSend(WorkRequest{Op: OpSend,
+		_, errs[2] = c.qp.PostSend(WorkRequest{Op: OpSend,
 			Local: out.Slice(0, 10), Signaled: true,
 			List: []SGE{out.Slice(20, 10), out.Slice(90, 10), nowhere, out.Slice(200, 10),
 				out.Slice(300, 10), out.Slice(400, 10)},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.qp.PostSend(
-			WorkRequest{Op: OpSend, Inline: octets[:], Signaled: true}); err != nil {
-			t.Fatal(err)
+		_, errs[3] = c.qp.PostSend(WorkRequest{Op: OpSend, Inline: octets[:], Signaled: true})
+		if errs != [4]error{} {
+			t.Fatal(errs)
 		}
 		r.reap(4, cs[:], s, c)
-	}
-	requireNoAllocations(t, round)
+	})
 }

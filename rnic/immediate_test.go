@@ -14,117 +14,104 @@ import (
 //
 // req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
 func TestImmediateData(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		for i := range 4 {
-			s.postRecv(s.recvAt(uint64(10+i), 20*i, 20))
-		}
-		data := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5), Solicited: true})
-		c.post(c.write(s, 2, 0, 5000))
-		c.post(WorkRequest{Op: OpImmediate, Immediate: data, ID: 3, Signaled: true})
-		c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}, ID: 4, Signaled: true, Solicited: true})
-		c.post(WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 6), Signaled: true})
-		recv := Completion{QP: s.qp.Number(), Op: OpRecv}
-		want := []Completion{recv, recv, recv, recv}
-		want[0].ID, want[0].Len, want[0].Solicited = 10, 5, true
-		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate, want[1].Written = 11, 8,
-			true, data, 5000
-		want[2].ID, want[2].Len, want[2].WithImmediate, want[2].Solicited = 12, 8, true, true
-		want[3].ID, want[3].Len = 13, 6
-		require.Equal(t, want[:2], s.await(2))
-		require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]),
-			"the Write before it")
-		require.Equal(t, want[2:], s.await(2))
-		cs := c.await(4)
-		require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
-		require.Equal(t, Completion{ID: 3, QP: c.qp.Number(), Op: OpImmediate, Len: 8}, cs[1])
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	for i := range 4 {
+		s.postRecv(s.recvAt(uint64(10+i), 20*i, 20))
+	}
+	data := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
+	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5), Solicited: true})
+	c.post(c.write(s, 2, 0, 5000))
+	c.post(WorkRequest{Op: OpImmediate, Immediate: data, ID: 3, Signaled: true})
+	c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}, ID: 4, Signaled: true, Solicited: true})
+	c.post(WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 6), Signaled: true})
+	s.expectCompletions(Completion{ID: 10, Op: OpRecv, Len: 5, Solicited: true},
+		Completion{ID: 11, Op: OpRecv, Len: 8, WithImmediate: true, Immediate: data, Written: 5000})
+	require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]), "written before")
+	s.expectCompletions(Completion{ID: 12, Op: OpRecv, Len: 8, WithImmediate: true, Solicited: true},
+		Completion{ID: 13, Op: OpRecv, Len: 6})
+	cs := c.await(4)
+	require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
+	require.Equal(t, Completion{ID: 3, QP: c.qp.Number(), Op: OpImmediate, Len: 8}, cs[1])
 }
 
 // The buffer that immediate data use up is neither looked at nor written: it may be too short, have
 // no ranges, several, or one that is not registered (any more); it may be one of a
 // SharedReceiveQueue. What is not written stays usable.
 func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		for _, shared := range []bool{false, true} {
-			opt := opts{}
-			opt.PD = r.server.AllocPD()
-			if shared {
-				srq, err := r.server.CreateSRQ(SRQOptions{PD: opt.PD})
-				require.NoError(t, err)
-				opt.SRQ = srq
-			}
-			s, c := r.connect(opt, opts{})
-			paint := bytes.Repeat([]byte{canary}, 100)
-			copy(s.inbox.Bytes(), paint)
-			gone, err := s.pd.Register(make([]byte, 100), LocalWrite)
+	r := newRig(t, turned, rigConfig{})
+	for _, shared := range []bool{false, true} {
+		opt := opts{}
+		opt.PD = r.server.AllocPD()
+		if shared {
+			srq, err := r.server.CreateSRQ(SRQOptions{PD: opt.PD})
 			require.NoError(t, err)
-			for _, wr := range []WorkRequest{
-				{}, s.recvAt(0, 0, 7), s.recvAt(0, 0, 100),
-				{Local: s.inbox.Slice(0, 3), List: []SGE{s.inbox.Slice(10, 50)}},
-				{Local: gone.Slice(0, 100)}, {Local: SGE{STag: 0x1234, Length: 8}},
-			} {
-				if shared {
-					require.NoError(t, errOf(opt.SRQ.PostRecv(wr)))
-				} else {
-					s.postRecv(wr)
-				}
-			}
-			gone.Deregister()
-			for i := range 6 {
-				c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{byte(i), 9}, Signaled: true})
-			}
-			for i, got := range s.await(6) {
-				require.Equal(t, Completion{QP: s.qp.Number(), Op: OpRecv, Len: 8,
-					WithImmediate: true, Immediate: [8]byte{byte(i), 9}}, got)
-			}
-			require.Equal(t, paint, s.inbox.Bytes()[:100])
-			c.await(6)
-			if !shared {
-				r.exchange(s, c)
+			opt.SRQ = srq
+		}
+		s, c := r.connect(opt, opts{})
+		paint := bytes.Repeat([]byte{canary}, 100)
+		copy(s.inbox.Bytes(), paint)
+		gone, err := s.pd.Register(make([]byte, 100), LocalWrite)
+		require.NoError(t, err)
+		for _, wr := range []WorkRequest{
+			{}, s.recvAt(0, 0, 7), s.recvAt(0, 0, 100),
+			{Local: s.inbox.Slice(0, 3), List: []SGE{s.inbox.Slice(10, 50)}},
+			{Local: gone.Slice(0, 100)}, {Local: SGE{STag: 0x1234, Length: 8}},
+		} {
+			if shared {
+				require.NoError(t, errOf(opt.SRQ.PostRecv(wr)))
+			} else {
+				s.postRecv(wr)
 			}
 		}
-	})
+		gone.Deregister()
+		for i := range 6 {
+			c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{byte(i), 9}, Signaled: true})
+		}
+		for i, got := range s.await(6) {
+			require.Equal(t, Completion{QP: s.qp.Number(), Op: OpRecv, Len: 8,
+				WithImmediate: true, Immediate: [8]byte{byte(i), 9}}, got)
+		}
+		require.Equal(t, paint, s.inbox.Bytes()[:100])
+		c.await(6)
+		if !shared {
+			r.exchange(s, c)
+		}
+	}
 }
 
 // Written is what the peer's last Write has placed, whatever the peer says: 0 where nothing was,
 // and after it was told once.
 func TestImmediateDataTellWhatWasWritten(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		for range 6 {
-			s.postRecv(WorkRequest{})
+	r := newRig(t, turned, rigConfig{})
+	s, p := r.attended(opts{})
+	s.postRecv(make([]WorkRequest, 7)...)
+	part := writeFPDU(s.region.STag(), s.region.Base(), "123")
+	part.Last = false
+	whole := writeFPDU(s.region.STag(), s.region.Base()+3, "45678")
+	lie := string(bytes.Repeat([]byte{0xff}, 8))
+	for i, x := range []struct {
+		before []fpdu // last a Send, if send
+		send   bool
+		want   uint32
+	}{
+		{want: 0},
+		{before: []fpdu{whole}, want: 5},
+		{want: 0},
+		{before: []fpdu{whole, whole, part, whole}, want: 8}, // of the last one only
+		{before: []fpdu{whole, writeFPDU(0, 0, "")}, want: 0},
+		{before: []fpdu{part, whole, sendFPDU(6, "")}, send: true, want: 8},
+	} {
+		msn := uint32(i + 1)
+		if x.send {
+			msn++
 		}
-		p, _ := r.peerConnects(s, false)
-		part := writeFPDU(s.region.STag(), s.region.Base(), "123")
-		part.Last = false
-		whole := writeFPDU(s.region.STag(), s.region.Base()+3, "45678")
-		lie := string(bytes.Repeat([]byte{0xff}, 8))
-		for i, x := range []struct {
-			before []fpdu // last a Send, if send
-			send   bool
-			want   uint32
-		}{
-			{want: 0},
-			{before: []fpdu{whole}, want: 5},
-			{want: 0},
-			{before: []fpdu{whole, whole, part, whole}, want: 8}, // of the last one only
-			{before: []fpdu{whole, writeFPDU(0, 0, "")}, want: 0},
-			{before: []fpdu{part, whole, sendFPDU(6, "")}, send: true, want: 8},
-		} {
-			msn := uint32(i + 1)
-			if x.send {
-				s.postRecv(WorkRequest{})
-				msn++
-			}
-			p.inject(append(x.before, messageFPDU(rdmap.OpImmediate, msn, lie))...)
-			if x.send {
-				s.await(1)
-			}
-			require.Equal(t, x.want, s.await(1)[0].Written, "case %d", i)
+		p.inject(append(x.before, messageFPDU(rdmap.OpImmediate, msn, lie))...)
+		if x.send {
+			s.await(1)
 		}
-	})
+		require.Equal(t, x.want, s.await(1)[0].Written, "case %d", i)
+	}
 }
 
 // Immediate data of the wrong length ends the connection and is not delivered.
@@ -132,18 +119,14 @@ func TestImmediateDataTellWhatWasWritten(t *testing.T) {
 // req: 7306-6.3-2
 func TestImmediateDataOfTheWrongLength(t *testing.T) {
 	for _, n := range []int{0, 7, 9} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{})
-			s.postRecv(s.recvAt(1, 0, 20))
-			p, _ := r.peerConnects(s, false)
-			h := rdmap.OpImmediate.Header(1)
-			h.Last, h.Version, h.MSN = true, 1, 1
-			p.inject(fpdu{h, make([]byte, n)})
-			p.expectTerminate(rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true,
-				SegmentLen: uint16(18 + n), DDP: h})
-			p.closeSend()
-			s.awaitClosed()
-			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
-		})
+		r := newRig(t, turned, rigConfig{})
+		s, p := r.attended(opts{})
+		s.postRecv(s.recvAt(1, 0, 20))
+		f := messageFPDU(rdmap.OpImmediate, 1, make([]byte, n))
+		p.inject(f)
+		p.expectTerminate(rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true,
+			SegmentLen: uint16(18 + n), DDP: f.Header})
+		p.leave(s)
+		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 	}
 }

@@ -18,122 +18,91 @@ func (r *rig) tied(e *end, b []byte, access Access) *MemoryRegion {
 	return m
 }
 
-// A Local Invalidate takes place in its turn: what was posted before and sends from the region
-// goes out whole, what is posted after finds it invalid. The same for a window, whose region
-// stays as it is.
+// A Local Invalidate takes place in its turn: what was posted before and sends from the region goes
+// out whole, also when it is unsignaled; what is posted after finds it invalid. The same for a
+// window, whose region stays as it is.
 func TestLocalInvalidate(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		m := r.tied(c, randomBytes(1, 40000), RemoteRead|LocalWrite)
-		w, err := c.pd.NewWindow()
-		require.NoError(t, err)
-		defer w.Free()
-		stag, err := w.Bind(m, WindowOptions{Len: 10, Access: RemoteRead, For: c.qp})
-		require.NoError(t, err)
-
-		s.postRecv(s.recvAt(1, 0, 40000))
-		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 1, LocalSTag: stag, Signaled: true})
-		c.post(WorkRequest{Op: OpSend, ID: 2, Local: m.Slice(0, 40000), Signaled: true})
-		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: m.STag(), Signaled: true})
-		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 4, LocalSTag: 0xbad})
-		n := c.qp.Number()
-		c.expectCompletions(
-			Completion{ID: 1, QP: n, Op: OpLocalInvalidate},
-			Completion{ID: 2, QP: n, Op: OpSend, Len: 40000},
-			Completion{ID: 3, QP: n, Op: OpLocalInvalidate},
-			Completion{ID: 4, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
-		)
-		require.False(t, w.Valid())
-		require.False(t, m.Valid())
-		c.expectClosedBy(qp.ErrLocalInvalidate)
-	})
-}
-
-// What was sent from a region before it was invalidated arrives whole; a Send after it does not
-// go out.
-func TestSendAcrossLocalInvalidate(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		m := r.tied(c, randomBytes(1, 40000), RemoteRead)
-		s.postRecv(s.recvAt(1, 0, 40000))
-		c.post(WorkRequest{Op: OpSend, ID: 1, Local: m.Slice(0, 40000), Signaled: true})
-		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag()}) // unsignaled
-		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 40000})
-		require.Equal(t, m.Bytes(), s.inbox.Bytes()[:40000])
-		c.post(WorkRequest{Op: OpSend, ID: 3, Local: m.Slice(0, 1)})
-		c.post(WorkRequest{Op: OpSend, ID: 4, Local: c.source.Slice(0, 1)})
-		n := c.qp.Number()
-		c.expectCompletions(
-			Completion{ID: 1, QP: n, Op: OpSend, Len: 40000},
-			Completion{ID: 3, QP: n, Op: OpSend, Status: LocalProtection},
-			Completion{ID: 4, QP: n, Op: OpSend, Status: Flushed},
-		)
-		s.awaitClosed()
-		require.Zero(t, c.cq.q.Promised())
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	m := r.tied(c, randomBytes(1, 40000), RemoteRead|LocalWrite)
+	w, err := c.pd.NewWindow()
+	require.NoError(t, err)
+	defer w.Free()
+	stag, err := w.Bind(m, WindowOptions{Len: 10, Access: RemoteRead, For: c.qp})
+	require.NoError(t, err)
+	s.postRecv(s.recvAt(1, 0, 40000))
+	c.post(WorkRequest{Op: OpLocalInvalidate, ID: 1, LocalSTag: stag, Signaled: true},
+		WorkRequest{Op: OpSend, ID: 2, Local: m.Slice(0, 40000), Signaled: true},
+		WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: m.STag()})
+	s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 40000})
+	require.Equal(t, m.Bytes(), s.inbox.Bytes()[:40000])
+	require.False(t, w.Valid())
+	require.False(t, m.Valid())
+	c.post(WorkRequest{Op: OpSend, ID: 4, Local: m.Slice(0, 1)},
+		WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 1)})
+	c.expectCompletions(Completion{ID: 1, Op: OpLocalInvalidate},
+		Completion{ID: 2, Op: OpSend, Len: 40000},
+		Completion{ID: 4, Op: OpSend, Status: LocalProtection},
+		Completion{ID: 5, Op: OpSend, Status: Flushed})
+	s.awaitClosed()
+	require.Zero(t, c.cq.q.Promised())
 }
 
 // The peer writes through the STag until it is invalidated, and not an octet from then on.
 //
 // req: DDP-10.3-3
 func TestPeerAfterLocalInvalidate(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(opts{}, opts{})
-		m := r.tied(c, make([]byte, 200), RemoteWrite)
-		r.exchange(s, c)
-		wr := WorkRequest{Local: s.source.Slice(0, 100), RemoteSTag: m.STag()}
-		s.post(as(OpWrite, wr))
-		c.postRecv(c.recvAt(1, 0, 0))
-		s.post(WorkRequest{Op: OpSend})
-		c.await(1)
-		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag(), Signaled: true})
-		require.Equal(t, Success, c.await(1)[0].Status)
-		require.False(t, m.Valid())
-		want := append(append([]byte{}, s.source.Bytes()[:100]...), make([]byte, 100)...)
-		require.Equal(t, want, m.Bytes())
-		wr.RemoteOffset = 100
-		s.post(as(OpWrite, wr))
-		s.awaitClosed()
-		c.awaitClosed()
-		require.ErrorContains(t, s.qp.Err(), "invalid STag")
-		require.Equal(t, want, m.Bytes())
-	})
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(opts{}, opts{})
+	m := r.tied(c, make([]byte, 200), RemoteWrite)
+	r.exchange(s, c)
+	wr := WorkRequest{Local: s.source.Slice(0, 100), RemoteSTag: m.STag()}
+	s.post(as(OpWrite, wr))
+	c.postRecv(c.recvAt(1, 0, 0))
+	s.post(WorkRequest{Op: OpSend})
+	c.await(1)
+	c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag(), Signaled: true})
+	require.Equal(t, Success, c.await(1)[0].Status)
+	require.False(t, m.Valid())
+	want := append(append([]byte{}, s.source.Bytes()[:100]...), make([]byte, 100)...)
+	require.Equal(t, want, m.Bytes())
+	wr.RemoteOffset = 100
+	s.post(as(OpWrite, wr))
+	s.awaitClosed()
+	c.awaitClosed()
+	require.ErrorContains(t, s.qp.Err(), "invalid STag")
+	require.Equal(t, want, m.Bytes())
 }
 
 // After a Read into the region it needs Fence, and completes after the Read either way; without,
 // the Response finds no sink.
 func TestLocalInvalidateAfterRead(t *testing.T) {
 	for _, fence := range []bool{true, false} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
-			sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
-			p := r.peerResponds(c)
-			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
-			c.post(as(OpRead, wr))
-			c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true,
-				Fence: fence})
-			c.post(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("beyond"), Signaled: true})
-			rr := p.request()
-			if !fence {
-				require.Equal(t, "beyond", string(p.nextFPDU().payload))
-				require.False(t, sink.Valid())
-			}
-			c.expectNoCompletion()
-			p.inject(answerFPDU(rr, 0, "12345678", true))
-			if fence {
-				require.Equal(t, []uint64{1, 2, 3}, ids(t, c.await(3)))
-				require.Equal(t, "12345678", string(sink.Bytes()[:8]))
-				require.False(t, sink.Valid())
-				return
-			}
-			p.expectTerminateFor(rdmap.Cause(0x1100))
-			p.closeSend()
-			c.awaitClosed()
-			cs := c.await(3)
-			require.Equal(t, [3]Status{LocalProtection, Flushed, Flushed},
-				[3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
-			require.Equal(t, make([]byte, 100), sink.Bytes())
-		})
+		r := newRig(t, turned, rigConfig{})
+		c, p := r.answered(opts{ConnParam: ConnParam{ORD: 2}})
+		sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
+		wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
+		c.post(as(OpRead, wr))
+		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true,
+			Fence: fence})
+		c.post(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("beyond"), Signaled: true})
+		rr := p.request()
+		if !fence {
+			require.Equal(t, "beyond", string(p.nextFPDU().payload))
+			require.False(t, sink.Valid())
+		}
+		c.expectNoCompletion()
+		p.inject(answerFPDU(rr, 0, "12345678", true))
+		if fence {
+			require.Equal(t, []uint64{1, 2, 3}, ids(t, c.await(3)))
+			require.Equal(t, "12345678", string(sink.Bytes()[:8]))
+			require.False(t, sink.Valid())
+			continue
+		}
+		p.expectTerminateFor(rdmap.Cause(0x1100))
+		p.leave(c)
+		require.Equal(t, []Status{LocalProtection, Flushed, Flushed}, statuses(c.await(3)))
+		require.Equal(t, make([]byte, 100), sink.Bytes())
 	}
 }
 
@@ -141,53 +110,37 @@ func TestLocalInvalidateAfterRead(t *testing.T) {
 // streams' STags, another's, those without remote rights, and what is invalid already. The
 // connection is over then, and all after is flushed.
 func TestLocalInvalidateRefused(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		stag func(r *rig, c *end) mem.STag
-	}{
-		{"none", func(*rig, *end) mem.STag { return 0 }},
-		{"of all streams", func(_ *rig, c *end) mem.STag { return c.region.STag() }},
-		{"local rights only", func(r *rig, c *end) mem.STag {
+	each(t, rigConfig{}, map[string]func(r *rig, c *end) mem.STag{
+		"none":           func(*rig, *end) mem.STag { return 0 },
+		"of all streams": func(_ *rig, c *end) mem.STag { return c.region.STag() },
+		"local rights only": func(r *rig, c *end) mem.STag {
 			return r.tied(c, make([]byte, 9), LocalWrite).STag()
-		}},
-		{"of another queue pair", func(r *rig, c *end) mem.STag {
+		},
+		"of another queue pair": func(r *rig, c *end) mem.STag {
 			other := r.newEnd(r.client, opts{QPOptions: QPOptions{PD: c.pd}})
-			t := r.tied(other, make([]byte, 9), RemoteRead)
-			other.qp.Abort()
-			return t.STag()
-		}},
-		{"of another domain", func(r *rig, c *end) mem.STag {
-			other := r.newEnd(r.client, opts{})
-			t := r.tied(other, make([]byte, 9), RemoteRead)
-			other.qp.Abort()
-			return t.STag()
-		}},
-		{"revoked", func(r *rig, c *end) mem.STag {
+			return r.tied(other, make([]byte, 9), RemoteRead).STag()
+		},
+		"of another domain": func(r *rig, _ *end) mem.STag {
+			return r.tied(r.newEnd(r.client, opts{}), make([]byte, 9), RemoteRead).STag()
+		},
+		"revoked": func(r *rig, c *end) mem.STag {
 			m := r.tied(c, make([]byte, 9), RemoteRead)
 			m.Revoke()
 			return m.STag()
-		}},
-		{"the queue pair's own", func(_ *rig, c *end) mem.STag { return c.qp.engine.Control() }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(opts{}, opts{})
-				stag := tc.stag(r, c)
-				s.postRecv(s.recvAt(1, 0, 0))
-				c.post(WorkRequest{Op: OpSend, ID: 1, Signaled: true})
-				c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: stag})
-				c.post(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})
-				c.awaitClosed()
-				s.awaitClosed()
-				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalInvalidate)
-				n := c.qp.Number()
-				c.expectCompletions(
-					Completion{ID: 1, QP: n, Op: OpSend},
-					Completion{ID: 2, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
-					Completion{ID: 3, QP: n, Op: OpLocalInvalidate, Status: Flushed},
-				)
-				require.True(t, c.region.Valid())
-			})
-		})
-	}
+		},
+		"the queue pair's own": func(_ *rig, c *end) mem.STag { return c.qp.engine.Control() },
+	}, func(t *testing.T, r *rig, of func(r *rig, c *end) mem.STag) {
+		s, c := r.connect(opts{}, opts{})
+		stag := of(r, c)
+		s.postRecv(s.recvAt(1, 0, 0))
+		c.post(WorkRequest{Op: OpSend, ID: 1, Signaled: true},
+			WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: stag},
+			WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})
+		c.expectClosedBy(qp.ErrLocalInvalidate)
+		s.awaitClosed()
+		c.expectCompletions(Completion{ID: 1, Op: OpSend},
+			Completion{ID: 2, Op: OpLocalInvalidate, Status: LocalOperation},
+			Completion{ID: 3, Op: OpLocalInvalidate, Status: Flushed})
+		require.True(t, c.region.Valid())
+	})
 }
