@@ -3,7 +3,6 @@ package rnic_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -12,7 +11,7 @@ import (
 // its attention (Solicited) or something happens to a QueuePair, and hears when buffers run
 // short.
 func ExampleAdapter_CreateSRQ() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := deadline()
 	defer cancel()
 	server, client := open(), open()
 	const buffers, clients, size = 8, 2, 64

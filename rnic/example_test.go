@@ -9,7 +9,6 @@ import (
 	"log"
 	"net"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,18 +19,14 @@ import (
 // over the kernel's sockets here; with Config.Pollers, and ":0" to listen on, the same program
 // runs on the userspace TCP.
 func Example() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := deadline()
 	defer cancel()
 	server, client := open(), open()
 	l, err := server.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
 	check(err)
 	defer l.Close()
 	served := make(chan string, 1)
-	go func() {
-		heard, err := serve(ctx, server, l)
-		check(err)
-		served <- heard
-	}()
+	go func() { served <- serve(ctx, server, l) }()
 
 	// Memory to write from, a queue for completions, a connection. The server's answer says where to
 	// write.
@@ -48,10 +43,9 @@ func Example() {
 	// A Write, and after it a Send that tells the server of it.
 	_, err = qp.PostSend(
 		rnic.WorkRequest{Op: rnic.OpWrite, ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag,
-			RemoteOffset: 100, Signaled: true})
-	check(err)
-	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: source.Slice(0, 7),
-		Signaled: true})
+			RemoteOffset: 100, Signaled: true},
+		rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: source.Slice(0, 7), Signaled: true},
+	)
 	check(err)
 	var done [16]rnic.Completion
 	for got := 0; got < 2; {
@@ -73,101 +67,42 @@ func Example() {
 }
 
 // serve accepts one client, grants it memory, waits for its message and says what it found.
-func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard string, err error) {
+func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard string) {
 	req, err := l.Accept(ctx)
-	if err != nil {
-		return "", err
-	}
+	check(err)
 	pd := dev.AllocPD()
 	cq, err := dev.CreateCQ(16)
-	if err != nil {
-		return "", err
-	}
+	check(err)
 	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
-	if err != nil {
-		return "", err
-	}
+	check(err)
 	target, err := pd.RegisterWith(make([]byte, 4096),
 		rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
-	if err != nil {
-		return "", err
-	}
+	check(err)
 	inbox, err := pd.Register(make([]byte, 64), rnic.LocalWrite)
-	if err != nil {
-		return "", err
-	}
-	if _, err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
-		return "", err
-	}
+	check(err)
+	_, err = qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)})
+	check(err)
 	hello := binary.BigEndian.AppendUint32(nil, uint32(target.STag()))
-	if err := req.Accept(ctx, qp, rnic.ConnParam{PrivateData: hello}); err != nil {
-		return "", err
-	}
-	if err := cq.Wait(ctx); err != nil {
-		return "", err
-	}
+	check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: hello}))
+	check(cq.Wait(ctx))
 	var c [1]rnic.Completion
 	cq.Poll(c[:])
 	target.Deregister() // from here on the memory is ours alone
-	return fmt.Sprintf("%q announces %q", inbox.Bytes()[:c[0].Len], target.Bytes()[100:130]), nil
-}
-
-// A Responder that does not want a connection says why, and the Initiator can tell that from
-// other errors.
-func ExampleConnRequest_Reject() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	dev := open()
-	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
-	check(err)
-	defer l.Close()
-	go func() {
-		req, err := l.Accept(ctx)
-		check(err)
-		check(req.Reject(ctx, []byte("not today")))
-	}()
-
-	cq, err := dev.CreateCQ(16)
-	check(err)
-	_, err = dev.Dial(ctx, l.Addr().String(),
-		rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
-	var rejected *rnic.RejectedError
-	if errors.As(err, &rejected) {
-		fmt.Printf("rejected: %s\n", rejected.PrivateData)
-	}
-	check(dev.Close(ctx))
-	// Output: rejected: not today
+	return fmt.Sprintf("%q announces %q", inbox.Bytes()[:c[0].Len], target.Bytes()[100:130])
 }
 
 // What the peer may not do ends the connection; both ends learn the same reason.
 func ExampleTerminateError() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := deadline()
 	defer cancel()
-	dev := open()
-	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
-	check(err)
-	defer l.Close()
-	cq, err := dev.CreateCQ(16)
-	check(err)
-	opt := rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}
-	go func() {
-		req, err := l.Accept(ctx)
-		check(err)
-		qp, err := dev.CreateQP(opt)
-		check(err)
-		check(req.Accept(ctx, qp, rnic.ConnParam{}))
-	}()
-
-	qp, err := dev.Dial(ctx, l.Addr().String(), opt, rnic.ConnParam{})
-	check(err)
-	source, err := opt.PD.Register(make([]byte, 10), 0)
-	check(err)
-	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 10),
+	client, server := pair(ctx, func(side) []byte { return nil })
+	source := client.register(make([]byte, 10), 0)
+	_, err := client.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 10),
 		RemoteSTag: 0xbad, RemoteOffset: 5})
 	check(err)
-	<-qp.Done()
-	fmt.Println(qp.Err())
-	check(dev.Close(ctx))
+	<-client.qp.Done()
+	fmt.Println(client.qp.Err())
+	check(server.dev.Close(ctx))
 	// Output: rnic: peer terminated the stream: DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00), segment of 24 octets, RDMA Write to STag 0x00000bad, TO 0x5
 }
 
@@ -175,59 +110,38 @@ func ExampleTerminateError() {
 // octets of its request. The client writes them and gives the window back with its message, so
 // that the server may look at once.
 func ExampleWindow() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := deadline()
 	defer cancel()
-	dev := open()
-	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
-	check(err)
-	defer l.Close()
-	go func() {
-		cq, err := dev.CreateCQ(16)
+	var region *rnic.MemoryRegion
+	var window *rnic.Window
+	client, server := pair(ctx, func(s side) []byte {
+		var err error
+		// The region's own STag gives peers no right; only windows do.
+		region, err = s.pd.RegisterWith(make([]byte, 1<<20),
+			rnic.RegisterOptions{Access: rnic.LocalWrite, Windows: rnic.RemoteWrite})
 		check(err)
-		pd := dev.AllocPD()
-		source, err := pd.Register([]byte("42 octets less two score"), 0)
+		window, err = s.pd.NewWindow()
 		check(err)
-		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq},
-			rnic.ConnParam{})
+		stag, err := window.Bind(region,
+			rnic.WindowOptions{Off: 4000, Len: 2, Access: rnic.RemoteWrite, For: s.qp})
 		check(err)
-		stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
-		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 2),
-			RemoteSTag: stag})
+		_, err = s.qp.PostRecv(rnic.WorkRequest{Local: region.Slice(0, 64)})
 		check(err)
-		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSendInvalidate, Local: source.Slice(3, 6),
-			RemoteSTag: stag})
-		check(err)
-	}()
-
-	req, err := l.Accept(ctx)
+		return binary.BigEndian.AppendUint32(nil, uint32(stag))
+	})
+	stag := rnic.STag(binary.BigEndian.Uint32(client.qp.PeerPrivateData()))
+	source := client.register([]byte("42 octets less two score"), 0)
+	_, err := client.qp.PostSend(
+		rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 2), RemoteSTag: stag},
+		rnic.WorkRequest{Op: rnic.OpSendInvalidate, Local: source.Slice(3, 6), RemoteSTag: stag},
+	)
 	check(err)
-	pd := dev.AllocPD()
-	cq, err := dev.CreateCQ(16)
-	check(err)
-	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
-	check(err)
-	// The region's own STag gives peers no right; only windows do.
-	region, err := pd.RegisterWith(make([]byte, 1<<20),
-		rnic.RegisterOptions{Access: rnic.LocalWrite, Windows: rnic.RemoteWrite})
-	check(err)
-	window, err := pd.NewWindow()
-	check(err)
-	stag, err := window.Bind(region,
-		rnic.WindowOptions{Off: 4000, Len: 2, Access: rnic.RemoteWrite, For: qp})
-	check(err)
-	_, err = qp.PostRecv(rnic.WorkRequest{Local: region.Slice(0, 64)})
-	check(err)
-	check(
-		req.Accept(ctx, qp,
-			rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(stag))}))
-	check(cq.Wait(ctx))
-	var c [1]rnic.Completion
-	cq.Poll(c[:])
-	fmt.Printf("message %q, window given back: %v\n", region.Bytes()[:c[0].Len],
-		c[0].Invalidated == stag)
+	c := server.next(ctx)
+	fmt.Printf("message %q, window given back: %v\n", region.Bytes()[:c.Len], c.Invalidated == stag)
 	fmt.Printf("written: %q\n", region.Bytes()[4000:4002]) // ours alone again, without a Revoke
 	window.Free()
-	check(dev.Close(ctx))
+	check(client.dev.Close(ctx))
+	check(server.dev.Close(ctx))
 	region.Deregister()
 	// Output:
 	// message "octets", window given back: true
@@ -258,14 +172,9 @@ func ExampleProtectionDomain_RegisterWith_file() {
 
 // Two programs talk over TCP, agree on RDMA, and go on with it on the same connection.
 func ExampleAdapter_AcceptStream() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := deadline()
 	defer cancel()
 	dev := open()
-	options := func() rnic.QPOptions {
-		cq, err := dev.CreateCQ(16)
-		check(err)
-		return rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0") // or stream.Listen on an Adapter's Pollers
 	check(err)
 	defer l.Close()
@@ -279,7 +188,7 @@ func ExampleAdapter_AcceptStream() {
 		fmt.Printf("server reads %q\n", hello)
 		req, err := dev.AcceptStream(ctx, conn, []byte("go on\n"))
 		check(err)
-		qp, err := dev.CreateQP(options())
+		qp, err := dev.CreateQP(options(dev))
 		check(err)
 		check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: []byte("welcome")}))
 		served <- qp
@@ -293,7 +202,7 @@ func ExampleAdapter_AcceptStream() {
 	_, err = io.ReadFull(conn, answer)
 	check(err)
 	fmt.Printf("client reads %q\n", answer)
-	qp, err := dev.CreateQP(options())
+	qp, err := dev.CreateQP(options(dev))
 	check(err)
 	check(qp.ConnectStream(ctx, conn, rnic.ConnParam{}))
 	fmt.Printf("client is in service: %s\n", qp.PeerPrivateData())
