@@ -5,78 +5,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/hugepages"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rnicd/rnicd/internal/wq"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/stretchr/testify/require"
 )
 
 // newRTRResponder is a Responder that awaits an RTR message, which may be a Send: octets beyond a
 // gap wait until its first FPDU has come.
 func newRTRResponder(t *testing.T) *receiver {
-	const stride, bufs = 2048, 256
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16),
-		mem.PoolConfig{Bufs: bufs, Stride: stride})
-	require.NoError(t, err)
-	table := mem.NewTable(8)
-	mode := mpa.Mode{CRC: true, Markers: true}
-	r := &receiver{t: t, pool: pool, Engine: &Engine{
-		Config: Config{
-			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(8), RecvCQ: newCQ(8),
-			SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
-		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
-		RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
-	}}
-	require.NoError(t, r.Prepare(1, 1))
-	r.Start(&StartOptions{
-		Terms: &mpa.Terms{
-			Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode}, IRD: 1, ORD: 1,
-			RTR: mpa.RTRSend | mpa.RTRWrite,
-		},
-		Responder: true, EMSS: 1460, Reader: table.NewReader(), Pool: pool,
-		BufsMax: mpa.BufsMin(stride) + 200,
+	return startReceiver(t, 256, func(_ *Config, o *StartOptions) {
+		o.Opened, o.Responder, o.Terms.RTR = false, true, mpa.RTRSend|mpa.RTRWrite
+		o.BufsMax += 199
 	})
-	r.tx.Init(mode)
-	return r
-}
-
-// emptyWrite adds an RDMA Write without octets to the stream.
-func (r *receiver) emptyWrite() {
-	h := ddp.Header{Tagged: true, Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpWrite)}
-	header := make([]byte, h.Len())
-	h.Put(header)
-	off := len(r.stream)
-	r.stream = append(r.stream, make([]byte, r.tx.Size(len(header)))...)
-	r.tx.Put(r.stream[off:], [][]byte{header})
-}
-
-// offer gives the Engine stream[off:end], and says whether it took them.
-func (r *receiver) offer(off, end int) bool {
-	b := r.pool.Alloc()
-	require.NotEqual(r.t, mem.NoBuf, b)
-	n := copy(r.pool.Slot(b)[128:], r.stream[off:end])
-	v := arriveOne(r.Engine, uint64(off), b, r.pool.Slot(b)[128:][:n])
-	if v != mpa.Kept {
-		r.pool.Free(b)
-	}
-	return v != mpa.Refused
 }
 
 // An RTR message that is a Send has a receive buffer of its own: as many Sends after it as there
 // are receive buffers all have one, in whatever order they come.
 func TestRTRSendTakesNoReceiveBuffer(t *testing.T) {
 	r := newRTRResponder(t)
-	m, err := r.Table.Register(r.Domain, make([]byte, r.RecvDepth*sendLen),
-		mem.RegionOptions{Access: mem.LocalWrite})
-	require.NoError(t, err)
-	for id := range uint64(r.RecvDepth) {
-		buffer := wq.SGE{STag: m.STag(), Length: sendLen, Offset: m.Base() + id*sendLen}
-		require.NoError(t, r.PostRecv(&wq.WQE{ID: id, Op: wq.OpRecv, Local: buffer}, nil))
-	}
+	r.postRecvs()
 	r.untagged(rdmap.OpSend, rdmap.QNSend, 1, nil)
 	at := []int{len(r.stream)}
 	for i := range r.RecvDepth {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
@@ -47,11 +46,7 @@ const (
 func newEnds(t *testing.T, seed uint64) *ends {
 	r := rand.New(rand.NewPCG(seed, 1))
 	mode := mpa.Mode{CRC: r.IntN(4) > 0, Markers: r.IntN(2) == 0}
-	const stride, bufs = 66560, 40
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+bufs*64+1<<16),
-		mem.PoolConfig{Bufs: bufs, Stride: stride})
-	require.NoError(t, err)
-	e := &ends{t: t, pool: pool, mode: mode, packFull: r.IntN(4) == 0,
+	e := &ends{t: t, pool: newPool(t, 40, 66560), mode: mode, packFull: r.IntN(4) == 0,
 		emss: []int{100, 536, 1448, 1460, 1459, 8948, 65400}[r.IntN(7)]}
 	region := func(q *Engine, access mem.Access) *mem.MemoryRegion {
 		octets, err := unix.Mmap(-1, 0, endsMemory, unix.PROT_READ|unix.PROT_WRITE,
@@ -73,24 +68,11 @@ func newEnds(t *testing.T, seed uint64) *ends {
 }
 
 func (e *ends) engine(mode mpa.Mode) *Engine {
-	table := mem.NewTable(8)
-	table.DrawFrom(rand.New(rand.NewPCG(1, 1)).Uint32)
-	q := &Engine{
-		Config: Config{
-			Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: newCQ(64), RecvCQ: newCQ(8),
-			SendDepth: 64, RecvDepth: 4, SGEMax: 2, RecvRanges: 1, InlineMax: inlineMax,
-		},
-		SQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 512)),
-		RQ: mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)),
-	}
-	require.NoError(e.t, q.Prepare(1, 1))
-	q.Start(&StartOptions{
-		Terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mode, Receive: mode},
-			IRD: 1, ORD: 1},
-		Opened: true, EMSS: e.emss, Reader: table.NewReader(), Pool: e.pool,
-		BufsMax: mpa.BufsMin(e.pool.Stride()) + 1, PackFull: e.packFull,
+	return start(e.t, e.pool, mode, func(c *Config, o *StartOptions) {
+		c.Table.DrawFrom(rand.New(rand.NewPCG(1, 1)).Uint32)
+		c.SendDepth, c.SGEMax, c.InlineMax = 64, 2, inlineMax
+		o.EMSS, o.PackFull = e.emss, e.packFull
 	})
-	return q
 }
 
 // post posts requests as seed has them: Writes and at most four Sends, of one or two ranges, whose
@@ -247,10 +229,8 @@ func TestVectors(t *testing.T) {
 		one.send(1, revokeAt)
 		many.send(32, revokeAt)
 		require.True(t, slices.EqualFunc(one.segments, many.segments, bytes.Equal), "seed %d", seed+i)
-		require.Equal(t, one.ended, many.ended, "seed %d", seed+i)
-		require.Equal(t, one.waited, many.waited, "seed %d", seed+i)
-		require.Equal(t, one.completed, many.completed, "seed %d", seed+i)
-		require.Equal(t, one.a.Stats(), many.a.Stats(), "seed %d", seed+i)
+		sent := func(e *ends) []any { return []any{e.ended, e.waited, e.completed, e.a.Stats()} }
+		require.Equal(t, sent(one), sent(many), "seed %d", seed+i)
 		if n := len(one.segments); i%7 == 6 && n > 0 {
 			k, at := rand.IntN(n), rand.IntN(4)
 			one.segments[k][at] ^= 1
@@ -270,15 +250,12 @@ func TestVectors(t *testing.T) {
 			}
 		}
 		require.True(t, bytes.Equal(one.to.Bytes(), many.to.Bytes()), "seed %d", seed+i)
-		require.Equal(t, one.edge, many.edge, "seed %d", seed+i)
-		require.Equal(t, one.completed, many.completed, "seed %d", seed+i)
-		require.Equal(t, one.b.Stats(), many.b.Stats(), "seed %d", seed+i)
-		for _, side := range [][2]*Engine{{one.a, many.a}, {one.b, many.b}} {
-			fx, err := side[0].TakeEffects()
-			gx, frr := side[1].TakeEffects()
-			require.Equal(t, fx, gx, "seed %d", seed+i)
-			require.Equal(t, err, frr, "seed %d", seed+i)
+		arrived := func(e *ends) []any {
+			fx, err := e.a.TakeEffects()
+			gx, frr := e.b.TakeEffects()
+			return []any{e.edge, e.completed, e.b.Stats(), fx, err, gx, frr}
 		}
+		require.Equal(t, arrived(one), arrived(many), "seed %d", seed+i)
 		vectors += many.longest
 		waited += many.waited
 	}
@@ -324,14 +301,8 @@ func TestVectorsOutOfOrder(t *testing.T) {
 
 // sendOf is an FPDU of a Send's segment.
 func sendOf(tx *mpa.Sender, msn, mo uint32, last bool) []byte {
-	const payload = 100
-	h := ddp.Header{Last: last, Version: 1, ULP: rdmap.Control(1, rdmap.OpSend), QN: rdmap.QNSend,
-		MSN: msn, MO: mo}
-	ulpdu := make([]byte, h.Len()+payload)
-	h.Put(ulpdu)
-	fpdu := make([]byte, tx.Size(len(ulpdu)))
-	tx.Put(fpdu, [][]byte{ulpdu})
-	return fpdu
+	return fpdu(tx, &ddp.Header{Last: last, Version: 1, ULP: rdmap.Control(1, rdmap.OpSend),
+		QN: rdmap.QNSend, MSN: msn, MO: mo}, make([]byte, 100))
 }
 
 // plainEnds have a CRC and no markers.
