@@ -19,7 +19,7 @@ import (
 // responder makes a Responder's connection, which notes what it offers.
 func responder(t *testing.T,
 	d mpa.Dialects) (c *Connection, tr *abortable, e *Endpoint, offers *[]mpa.Frame) {
-	c, e, tr = starting(t, new([]wq.EventKind), Param{PeerToPeer: true, IRD: 1, ORD: 1})
+	c, e, tr = starting(t, Param{PeerToPeer: true, IRD: 1, ORD: 1})
 	offers = new([]mpa.Frame)
 	c.respondFor(
 		&Responder{Dialects: d, PrivateMax: mpa.PrivateDataMax,
@@ -93,23 +93,24 @@ func TestRequestInPieces(t *testing.T) {
 // A Request whose slot is another connection's by now, or whose ULP has no place for it, ends the
 // connection.
 func TestRequestTooLate(t *testing.T) {
-	f := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, nil)
-	c, tr, _, offers := responder(t, mpa.DialectsOf(mpa.RFC5044))
-	c.Established()
-	tr.lost = true
-	arriveOne(c, 0, mem.NoBuf, f.Append(nil))
-	require.Equal(t, 1, tr.aborts)
-	require.ErrorIs(t, c.Err, stack.ErrGaveWay)
-	require.Empty(t, *offers)
-
-	c, tr, _, _ = responder(t, mpa.DialectsOf(mpa.RFC5044))
 	full := errors.New("no place")
-	c.Responder.Offer = func(*Connection, mpa.Frame) error { return full }
-	c.Established()
-	arriveOne(c, 0, mem.NoBuf, f.Append(nil))
-	require.Equal(t, 1, tr.aborts)
-	require.ErrorIs(t, c.Err, full)
-	require.EqualValues(t, 1, c.Host.Startup.Refused[RefusedBacklog].Load())
+	for _, lost := range []bool{true, false} {
+		f := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, nil)
+		c, tr, _, _ := responder(t, mpa.DialectsOf(mpa.RFC5044))
+		tr.lost = lost
+		offered := 0
+		c.Responder.Offer = func(*Connection, mpa.Frame) error { offered++; return full }
+		c.Established()
+		arriveOne(c, 0, mem.NoBuf, f.Append(nil))
+		require.Equal(t, 1, tr.aborts)
+		if lost {
+			require.ErrorIs(t, c.Err, stack.ErrGaveWay)
+			require.Zero(t, offered)
+		} else {
+			require.ErrorIs(t, c.Err, full)
+			require.EqualValues(t, 1, c.Host.Startup.Refused[RefusedBacklog].Load())
+		}
+	}
 }
 
 // What becomes of octets says the phase. In full operation the stream begins at rxBase: what is
@@ -128,14 +129,14 @@ func TestArriveByPhase(t *testing.T) {
 		{phaseFull, 15, 6, stack.Refused},
 		{phaseFull, 20, 1, stack.Refused},
 	} {
-		c, tr := inService(t, new([]wq.EventKind))
+		c, tr := inService(t)
 		c.phase, c.rxBase = tc.phase, 20
 		require.Equal(t, tc.want, arriveOne(c, uint64(tc.off), mem.NoBuf, make([]byte, tc.len)), "%+v",
 			tc)
 		require.Zero(t, tr.aborts)
 		require.False(t, c.engine.Cut())
 	}
-	c, _ := inService(t, new([]wq.EventKind))
+	c, _ := inService(t)
 	c.rxBase = 20
 	b := c.Pool.Alloc()
 	data := c.Pool.Slot(b)[mem.Headroom:][:9]
@@ -146,26 +147,19 @@ func TestArriveByPhase(t *testing.T) {
 	require.True(t, c.engine.Cut(), "a part of a frame has come")
 }
 
-// The timestamp of a segment matters only where a segment with a bad CRC is dropped.
-func TestArrivalIsStampedForBadCRC(t *testing.T) {
-	for _, drop := range []bool{false, true} {
-		c, tr := inService(t, new([]wq.EventKind))
-		c.dropBadCRC = drop
-		b := c.Pool.Alloc()
-		arriveOne(c, 0, b, c.Pool.Slot(b)[mem.Headroom:][:2])
-		require.Equal(t, drop, tr.stamps == 1)
-	}
-}
-
 // A transport in order has nothing to drop for a bad CRC: what it refused would never come again.
+// The timestamp of a segment matters only where a segment is dropped.
 func TestDropBadCRCNeedsOurTCP(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		for _, inOrder := range []bool{false, true} {
-			_, e, tr := starting(t, new([]wq.EventKind), Param{DropBadCRC: asked})
+			_, e, tr := starting(t, Param{DropBadCRC: asked})
 			tr.memory.InOrder = inOrder
 			c := NewInitiator(e.host, e, tr, tr.memory, nil,
 				&mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
 			require.Equal(t, asked && !inOrder, c.dropBadCRC)
+			b := c.Pool.Alloc()
+			arriveOne(c, 0, b, c.Pool.Slot(b)[mem.Headroom:][:2])
+			require.Equal(t, c.dropBadCRC, tr.stamps == 1)
 		}
 	}
 }
@@ -173,7 +167,7 @@ func TestDropBadCRCNeedsOurTCP(t *testing.T) {
 // In culley-02 the Initiator's start-up is over when the connection stands; the Responder's, when
 // the ULP has accepted and the first FPDU has come. Both begin with a marker.
 func TestImmediate(t *testing.T) {
-	c, e, tr := starting(t, new([]wq.EventKind), Param{IRD: 1, ORD: 1})
+	c, e, tr := starting(t, Param{IRD: 1, ORD: 1})
 	c.initiate(e, []mpa.Dialect{mpa.Culley02})
 	c.Established()
 	require.Equal(t, phaseMarker, c.phase)
@@ -277,7 +271,7 @@ func TestTimerByPurpose(t *testing.T) {
 		{"nothing", timerOff, nil, nil, 0, timerOff, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, tr := inService(t, new([]wq.EventKind))
+			c, tr := inService(t)
 			tr.now, c.timer = 100, tc.timer
 			if tc.timer == timerLinger {
 				c.half = halfClosing
@@ -302,7 +296,7 @@ func TestTimerByPurpose(t *testing.T) {
 // An Initiator's wake-up comes when its time is over; while start-up's message has not left, and
 // once more after that, it is put off.
 func TestWakeUpIsPutOff(t *testing.T) {
-	c, tr := inService(t, new([]wq.EventKind))
+	c, tr := inService(t)
 	require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend}, nil, nil))
 	require.NotZero(t, pullOne(c, make([]byte, 60)))
 	c.endpoint.param.WakeUp = time.Second
@@ -345,7 +339,7 @@ func TestPeerClosedByPhase(t *testing.T) {
 		}, nil, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, tr := inService(t, new([]wq.EventKind))
+			c, tr := inService(t)
 			c.engine.Move(wq.Connecting, wq.RTS)
 			tc.set(c)
 			c.PeerClosed()
@@ -395,7 +389,7 @@ func TestPullOfStartup(t *testing.T) {
 // by one that is not full: that waits for its acknowledgement, unless our half is to end.
 func TestPackFullWaitsForTheFirst(t *testing.T) {
 	for _, shut := range []bool{false, true} {
-		c, tr := inService(t, new([]wq.EventKind))
+		c, tr := inService(t)
 		c.packFull = true
 		if shut {
 			c.half = halfClosing
@@ -482,7 +476,7 @@ func TestHostKnowsItsConnections(t *testing.T) {
 func TestFailDial(t *testing.T) {
 	reason := errors.New("no route")
 	for _, unwanted := range []bool{false, true} {
-		_, e, _ := starting(t, new([]wq.EventKind), Param{})
+		_, e, _ := starting(t, Param{})
 		e.Unwanted.Store(unwanted)
 		want := reason
 		if unwanted {

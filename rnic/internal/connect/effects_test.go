@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/wq"
@@ -13,7 +15,6 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // abortable is a transport that carries nothing and counts how often it was aborted. It has the
@@ -27,6 +28,7 @@ type abortable struct {
 	progress, stamps uint64
 	unacked          bool
 	kinds            []flight.Kind
+	told             []wq.EventKind
 	memory           transport.Memory
 	giveUp           time.Duration // as it was set last
 	refuses          error         // what GiveUpAfter returns
@@ -63,23 +65,21 @@ func (a *abortable) GiveUpAfter(d time.Duration) error {
 }
 func (*abortable) Stats() transport.Stats { return transport.Stats{} }
 
-// teller is told of events by a call.
-type teller func(wq.EventKind)
-
-func (t teller) Tell(k wq.EventKind, _ uint64, _ error) { t(k) }
+// Tell is qp.Teller.
+func (a *abortable) Tell(k wq.EventKind, _ uint64, _ error) { a.told = append(a.told, k) }
 
 // starting makes an endpoint that is Connecting, and a connection for it that has not begun, on an
 // abortable transport.
-func starting(t *testing.T, told *[]wq.EventKind, p Param) (*Connection, *Endpoint, *abortable) {
+func starting(t *testing.T, p Param) (*Connection, *Endpoint, *abortable) {
 	t.Helper()
-	table := mem.NewTable(4)
+	table, tr := mem.NewTable(4), &abortable{now: 1}
 	ring := func() *mem.MPSC[wq.WQE] { return mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)) }
 	var cq qp.CQ
 	cq.Init(mem.NewMPSC(make([]mem.MPSCSlot[wq.CQE], 8)), 8)
 	q := &qp.Engine{SQ: ring(), RQ: ring(), Config: qp.Config{
 		Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: &cq, RecvCQ: &cq, SendDepth: 4,
 		RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
-		Teller: teller(func(k wq.EventKind) { *told = append(*told, k) }),
+		Teller: tr,
 	}}
 	host := &Host{}
 	host.Init(HostConfig{Public: func(err error) error { return err }})
@@ -88,7 +88,6 @@ func starting(t *testing.T, told *[]wq.EventKind, p Param) (*Connection, *Endpoi
 	require.NoError(t, e.BeginConnecting(p))
 	pool, err := mem.NewPool(hugepages.Heap(8<<10), mem.PoolConfig{Bufs: 2, Stride: 2 << 10})
 	require.NoError(t, err)
-	tr := &abortable{now: 1}
 	tr.memory = transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(),
 		InOrder: true}
 	c := NewConnection(host)
@@ -98,9 +97,9 @@ func starting(t *testing.T, told *[]wq.EventKind, p Param) (*Connection, *Endpoi
 }
 
 // inService makes a connection in full operation on an abortable transport.
-func inService(t *testing.T, told *[]wq.EventKind) (*Connection, *abortable) {
+func inService(t *testing.T) (*Connection, *abortable) {
 	t.Helper()
-	_, e, tr := starting(t, told, Param{})
+	_, e, tr := starting(t, Param{})
 	mode := mpa.Mode{CRC: true}
 	return NewInitiator(e.host, e, tr, tr.memory, nil,
 		&mpa.Terms{Agreement: mpa.Agreement{Send: mode, Receive: mode, Version: 1}}), tr
@@ -120,12 +119,11 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 		{"our own first", local, wq.EventFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var told []wq.EventKind
-			c, tr := inService(t, &told)
+			c, tr := inService(t)
 			c.carryOut(qp.EffectFail|qp.EffectLeave, tc.first)
 			require.Equal(t, 1, tr.aborts)
 			c.over(nil)
-			require.Equal(t, []wq.EventKind{tc.want}, told)
+			require.Equal(t, []wq.EventKind{tc.want}, tr.told)
 			require.Equal(t, tc.first, c.endpoint.Err)
 		})
 	}
@@ -134,7 +132,7 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 // EffectCloseHalf closes our half and bounds the wait for the peer's; where that has begun, the
 // bound stays as it was.
 func TestCloseHalfOnce(t *testing.T) {
-	c, tr := inService(t, new([]wq.EventKind))
+	c, tr := inService(t)
 	c.carryOut(qp.EffectCloseHalf, nil)
 	require.Equal(t, halfClosed, c.half)
 	bound := tr.timer
@@ -147,7 +145,7 @@ func TestCloseHalfOnce(t *testing.T) {
 // A Responder that may send has no pause to wait for: its timer is cleared, and one that is set
 // later is not for the pause. While our half closes, the timer bounds that and stays.
 func TestOpenedEndsThePause(t *testing.T) {
-	c, tr := inService(t, new([]wq.EventKind))
+	c, tr := inService(t)
 	for _, p := range []purpose{timerFrame, timerSendFirst} {
 		c.sendFirstAt, c.phase = 7, phaseRtr
 		c.setTimerAt(p, 7)

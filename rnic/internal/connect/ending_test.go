@@ -50,7 +50,7 @@ func TestReportOfAnEnd(t *testing.T) {
 // connection that is over ends no more.
 func TestFirstReasonStands(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
-	c, tr := inService(t, new([]wq.EventKind))
+	c, tr := inService(t)
 	c.Lost(first)
 	require.ErrorIs(t, c.Err, first)
 	c.Lost(second)
@@ -63,7 +63,7 @@ func TestFirstReasonStands(t *testing.T) {
 	require.Equal(t, 1, tr.aborts, "after the end")
 	c.over(second) // would panic as a second end
 
-	c, _ = inService(t, new([]wq.EventKind))
+	c, _ = inService(t)
 	c.phase = phaseRejecting
 	c.Lost(first)
 	require.NoError(t, c.Err)
@@ -72,11 +72,11 @@ func TestFirstReasonStands(t *testing.T) {
 // A connection that was given up for the memory that its peer holds says so as it is; where this
 // end gave up while its address was being checked, both reasons are told.
 func TestReasonsOfTheStack(t *testing.T) {
-	c, _ := inService(t, new([]wq.EventKind))
+	c, _ := inService(t)
 	c.over(stack.ErrHoarding)
 	require.Equal(t, error(stack.ErrHoarding), c.endpoint.Err)
 
-	c, e, _ := starting(t, new([]wq.EventKind), Param{})
+	c, e, _ := starting(t, Param{})
 	c.initiate(e, []mpa.Dialect{mpa.RFC5044})
 	c.note(ErrClosed)
 	c.over(stack.ErrTentative)
@@ -96,7 +96,7 @@ func TestElsewhere(t *testing.T) {
 		{stack.ErrNoRoute, false, false},
 		{stack.ErrOtherMember, true, false}, {stack.ErrNotLocal, true, false},
 	} {
-		c, e, _ := starting(t, new([]wq.EventKind), Param{})
+		c, e, _ := starting(t, Param{})
 		c.initiate(e, []mpa.Dialect{mpa.RFC5044})
 		tried := 0
 		c.elsewhere = func() { tried++ }
@@ -139,7 +139,7 @@ func TestFallsBack(t *testing.T) {
 		}, phaseReply, stack.ErrReset, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, e, _ := starting(t, new([]wq.EventKind), Param{})
+			c, e, _ := starting(t, Param{})
 			c.initiate(e, []mpa.Dialect{mpa.RFC6581, mpa.RFC5044})
 			tried := 0
 			c.again = func() { tried++ }
@@ -178,7 +178,7 @@ func TestClosing(t *testing.T) {
 		{phaseFull, nil, 0, time.Second, time.Second},
 		{phaseFull, nil, time.Millisecond, time.Second, time.Millisecond},
 	} {
-		c, tr := inService(t, new([]wq.EventKind))
+		c, tr := inService(t)
 		tr.now, tr.progress = 77, 5
 		c.phase, c.Err, c.endpoint.param.UserTimeout = tc.phase, tc.err, tc.given
 		if tc.sendFirst != 0 {
@@ -211,7 +211,7 @@ func TestClosing(t *testing.T) {
 func TestShutdownByPhase(t *testing.T) {
 	for _, p := range []phase{phaseConnecting, phaseRequest, phaseDecide, phaseReply, phaseRejecting,
 		phaseFull} {
-		c, tr := inService(t, new([]wq.EventKind))
+		c, tr := inService(t)
 		c.engine.Move(wq.Connecting, wq.RTS)
 		c.phase = p
 		c.Shutdown()

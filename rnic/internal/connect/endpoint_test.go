@@ -24,8 +24,7 @@ func (l *late) Submit(fn func()) error {
 // What is asked of a connection in service, and comes to it when it is over, is answered by its
 // end.
 func TestAskedTooLate(t *testing.T) {
-	var told []wq.EventKind
-	c, tr := inService(t, &told)
+	c, tr := inService(t)
 	e := c.endpoint
 	require.NoError(t, e.join(c))
 	e.engine.Move(wq.Connecting, wq.RTS)
@@ -41,7 +40,7 @@ func TestAskedTooLate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, final, n)
 
-	c, tr = inService(t, &told)
+	c, tr = inService(t)
 	require.NoError(t, c.endpoint.join(c))
 	c.Transport = &late{tr, func() { c.over(nil) }}
 	_, err = c.endpoint.Stats(t.Context())
@@ -55,7 +54,7 @@ func (deaf) Submit(func()) error { return nil }
 
 // Who asks a connection whose goroutine does not answer waits as long as the context lasts.
 func TestAskedInVain(t *testing.T) {
-	c, tr := inService(t, new([]wq.EventKind))
+	c, tr := inService(t)
 	e := c.endpoint
 	require.NoError(t, e.join(c))
 	e.engine.Move(wq.Connecting, wq.RTS)
