@@ -8,7 +8,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -271,61 +270,6 @@ func ExampleListener_Accept() {
 	// Output:
 	// simsim: who are you?
 	// sesame: come in
-}
-
-// The shortest program, with everything that it takes.
-func Example_write() {
-	ctx, cancel := deadline()
-	defer cancel()
-	served := open()
-	l, err := served.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
-	check(err)
-	defer l.Close()
-	granted := make(chan *rnic.MemoryRegion, 1)
-	go func() {
-		req, err := l.Accept(ctx)
-		check(err)
-		opt := options(served)
-		qp, err := served.CreateQP(opt)
-		check(err)
-		m, err := opt.PD.Register(make([]byte, 64), rnic.RemoteWrite)
-		check(err)
-		granted <- m
-		check(
-			req.Accept(ctx, qp,
-				rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(m.STag()))}))
-	}()
-	const n, to = 11, 3
-	{
-		dev, err := rnic.Open(rnic.Config{})
-		check(err)
-		arena := hugepages.Heap(4096)
-		copy(arena.Bytes(), "hello, peer")
-		pd := dev.AllocPD()
-		mr, err := pd.Register(arena.Bytes(), rnic.RemoteWrite|rnic.LocalWrite)
-		check(err)
-		cq, err := dev.CreateCQ(1024)
-		check(err)
-		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq},
-			rnic.ConnParam{PrivateData: []byte("hello")})
-		check(err)
-		stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
-		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 7, Local: mr.Slice(0, n),
-			RemoteSTag: stag, RemoteOffset: to, Signaled: true})
-		check(err)
-		check(cq.Wait(ctx))
-		var completions [4]rnic.Completion
-		n := cq.Poll(completions[:])
-		fmt.Println(n, completions[0].ID, completions[0].Status)
-		check(qp.Close(ctx))
-		check(dev.Close(ctx))
-	}
-	check(served.Close(ctx))
-	m := <-granted
-	fmt.Printf("%q\n", m.Bytes()[to:][:n])
-	// Output:
-	// 1 7 success
-	// "hello, peer"
 }
 
 // octetsOf is the memory of words.
