@@ -93,12 +93,9 @@ func TestAdapterCloseEndsListeners(t *testing.T) {
 
 // While Close waits for a Listener to end, nothing new begins.
 func TestAdapterCloseShutsAtOnce(t *testing.T) {
-	a, err := Open(Config{})
-	require.NoError(t, err)
-	cq, err := a.CreateCQ(4)
-	require.NoError(t, err)
-	l, err := a.Listen(t.Context(), "127.0.0.1:0", ListenOptions{})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
+	cq := must(a.CreateCQ(4))
+	l := must(a.Listen(t.Context(), "127.0.0.1:0", ListenOptions{}))
 	waits, goOn := make(chan struct{}), make(chan struct{})
 	stop := l.stop
 	l.stop = func(ctx context.Context) { close(waits); <-goOn; stop(ctx) }

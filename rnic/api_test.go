@@ -21,12 +21,10 @@ import (
 // sources are this package's files, parsed, as another package sees them: exported names alone.
 func sources(t *testing.T) (files []*ast.File) {
 	t.Helper()
-	names, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	names := must(filepath.Glob("*.go"))
 	for _, name := range names {
 		if !strings.HasSuffix(name, "_test.go") {
-			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-			require.NoError(t, err)
+			f := must(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments))
 			ast.FileExports(f)
 			files = append(files, f)
 		}
@@ -120,8 +118,7 @@ func TestPeerErrorNumbers(t *testing.T) {
 func TestNumbersAreMPAs(t *testing.T) {
 	for d := Culley02; d <= RFC6581; d++ {
 		require.True(t, d.Valid())
-		parsed, err := ParseDialect(d.String())
-		require.NoError(t, err)
+		parsed := must(ParseDialect(d.String()))
 		require.Equal(t, d, parsed)
 		require.Equal(t, mpa.Dialect(d).PrivateDataMax(), d.PrivateDataMax())
 	}

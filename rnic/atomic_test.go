@@ -35,7 +35,7 @@ func (p *peer) atomicRequest() uint32 {
 func TestAtomicResponseRefused(t *testing.T) {
 	for _, revoked := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
-		c, p := r.answered(opts{ConnParam: ConnParam{ORD: 1}})
+		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1})))
 		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Local: c.inbox.Slice(0, 8),
 			Signaled: true})
 		id, cause, want := p.atomicRequest(), rdmap.CauseLocal, LocalProtection
@@ -131,7 +131,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		ahead = 14 // Responses in front of the marker at 512
 	)
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC5044, ORD: ord}})
+	c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC5044, ORD: ord}))
 	p := r.markedResponder(c)
 	for i := range uint64(ord) {
 		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: i, RemoteSTag: 0x100, Signaled: true})

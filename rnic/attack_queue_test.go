@@ -19,7 +19,7 @@ import (
 // req: 5042-7.2-1, 5042-6.4.3.3-1, 5042-6.4.3.3-2, 5042-6.4.3.3-3
 func TestAttackReadFlood(t *testing.T) {
 	const ird = 4
-	a := newRig(t, turned, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: ird}})
+	a := newRig(t, turned, rigConfig{}).assault(connOpts(ConnParam{IRD: ird}))
 	burst, _ := reads(a.readable(a.s, 64, RemoteRead), 20*ird, 64)
 	a.p.inject(burst...)
 	a.repelled(causeNoBuffer)
@@ -29,17 +29,14 @@ func TestAttackReadFlood(t *testing.T) {
 // More Sends than there are buffers: those that had one are Delivered, the next is the end.
 func TestAttackSendFlood(t *testing.T) {
 	a := newRig(t, turned, rigConfig{}).assault(opts{})
+	a.s.postRecvs(3, 8)
 	var burst []fpdu
-	var want []Completion
 	for msn := range uint32(200) {
-		if burst = append(burst, sendFPDU(msn+1, "flood")); msn < 3 {
-			a.s.postRecv(a.s.recvAt(uint64(msn), 0, 8))
-			want = append(want, Completion{ID: uint64(msn), Len: 5, Op: OpRecv})
-		}
+		burst = append(burst, sendFPDU(msn+1, "flood"))
 	}
 	a.p.inject(burst...)
 	a.repelled(causeNoBuffer)
-	a.s.expectCompletions(want...)
+	a.s.expectEach(3, Completion{Len: 5, Op: OpRecv})
 }
 
 // Message numbers far ahead, or long over, of any queue: refused by their number, whatever the
@@ -57,9 +54,7 @@ func TestAttackMSN(t *testing.T) {
 		{rdmap.OpReadRequest, 5, ddp.CodeNoBuffer}, {rdmap.OpReadRequest, 0, ddp.CodeMSNRange},
 		{rdmap.OpTerminate, 2, ddp.CodeNoBuffer}, {rdmap.OpTerminate, 0, ddp.CodeMSNRange},
 	} {
-		for range 4 {
-			a.s.postRecv(a.s.recvAt(0, 0, 8))
-		}
+		a.s.postRecvs(4, 8)
 		a.p.inject(messageFPDU(tc.op, tc.msn, ""))
 		a.repelled(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, tc.code))
 		a.again(opt)
@@ -70,20 +65,16 @@ func TestAttackMSN(t *testing.T) {
 // tells, and nothing else; when there are none left the stream ends, and they come back.
 func TestAttackPartialMessages(t *testing.T) {
 	const buffers = 6
-	a := newRig(t, turned, rigConfig{}).assault(opts{QPOptions: QPOptions{RecvDepth: buffers}})
+	a := newRig(t, turned, rigConfig{}).assault(qpOpts(QPOptions{RecvDepth: buffers}))
 	events := a.server.Events()
 	require.NoError(t, a.s.qp.Arm(EventReceiveHigh, buffers/2))
-	var want []Completion
-	for i := range uint64(buffers) {
-		a.s.postRecv(a.s.recvAt(i, 0, 8))
-		want = append(want, Completion{ID: i, Op: OpRecv, Status: Flushed})
-	}
+	a.s.postRecvs(buffers, 8)
 	for msn := range uint32(buffers + 1) {
 		a.p.inject(partOf(msn + 1))
 	}
 	a.repelled(causeNoBuffer)
 	require.Equal(t, EventReceiveHigh, event(t, events).Kind)
-	a.s.expectCompletions(want...)
+	a.s.expectEach(buffers, Completion{Op: OpRecv, Status: Flushed})
 }
 
 // partOf is a segment of a Send that is not its last.
@@ -105,7 +96,7 @@ func TestAttackSharedBuffers(t *testing.T) {
 	a := r.assault(opts{})
 	pd := r.server.AllocPD()
 	p := newPool(t, pd, depth, depth)
-	opt := opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvDepth: each}}
+	opt := qpOpts(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvDepth: each})
 	fair, client := r.connect(opt, opts{})
 	fairGoesOn := func() {
 		for range 3 * depth {
@@ -156,12 +147,10 @@ func TestAttackTerminates(t *testing.T) {
 	events := r.server.Events()
 	a := r.assault(opts{})
 	pd := r.server.AllocPD()
-	cq, err := r.server.CreateCQ(64)
-	require.NoError(t, err)
+	cq := must(r.server.CreateCQ(64))
 	opt := QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}
 	for range storm {
-		q, err := r.server.CreateQP(opt)
-		require.NoError(t, err)
+		q := must(r.server.CreateQP(opt))
 		p, _ := r.peerConnects(&end{qp: q}, false)
 		var burst []fpdu
 		for msn := range uint32(3) {
@@ -185,7 +174,7 @@ func TestAttackTerminates(t *testing.T) {
 func TestAttackNothing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	const rounds, writes, reads = 50, 100, 8
-	a := r.assault(opts{ConnParam: ConnParam{IRD: reads}})
+	a := r.assault(connOpts(ConnParam{IRD: reads}))
 	msn := uint32(0)
 	for range rounds {
 		var burst []fpdu
@@ -223,9 +212,8 @@ func TestAttackUnreadResponses(t *testing.T) {
 			const bufs, ird, size = 512, 16, 1 << 20
 			h := newSegmentRig(t, segmentRigConfig{bufs: bufs})
 			u := h.besideUnread(ird)
-			s := h.newEnd(opts{ConnParam: ConnParam{IRD: ird}})
-			m, err := s.pd.Register(make([]byte, size), RemoteRead)
-			require.NoError(t, err)
+			s := h.newEnd(connOpts(ConnParam{IRD: ird}))
+			m := must(s.pd.Register(make([]byte, size), RemoteRead))
 			c := h.startUp(3000, 1460, s)
 			window := uint16(65535)
 			say := func(octets []byte) {
@@ -281,10 +269,8 @@ type reader struct {
 
 func (h *segmentRig) besideUnread(ird int) *reader {
 	h.t.Helper()
-	u := &reader{h: h, end: h.newEnd(opts{ConnParam: ConnParam{IRD: ird, NoMarkers: true}})}
-	var err error
-	u.region, err = u.end.pd.Register(make([]byte, 64), remoteBoth)
-	require.NoError(h.t, err)
+	u := &reader{h: h, end: h.newEnd(connOpts(ConnParam{IRD: ird, NoMarkers: true}))}
+	u.region = must(u.end.pd.Register(make([]byte, 64), remoteBoth))
 	u.c = h.startUp(9, 1460, u.end)
 	return u
 }

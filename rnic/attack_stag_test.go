@@ -70,9 +70,7 @@ func (a *assault) prey(pd *ProtectionDomain, opt RegisterOptions) *prey {
 	a.t.Helper()
 	opt.Base = cmp.Or(opt.Base, preyBase)
 	p := &prey{octets: randomBytes(3, preyLen)}
-	var err error
-	p.m, err = pd.RegisterWith(p.octets, opt)
-	require.NoError(a.t, err)
+	p.m = must(pd.RegisterWith(p.octets, opt))
 	p.stag, p.to = p.m.STag(), p.m.Base()
 	return p
 }
@@ -81,10 +79,8 @@ func (a *assault) prey(pd *ProtectionDomain, opt RegisterOptions) *prey {
 func (a *assault) windowed() (*prey, *Window) {
 	a.t.Helper()
 	p := a.prey(a.s.pd, RegisterOptions{Access: LocalWrite, Windows: remoteBoth})
-	w, err := a.s.pd.NewWindow()
-	require.NoError(a.t, err)
-	p.stag, err = w.Bind(p.m, WindowOptions{Len: preyLen, Base: preyBase, Access: remoteBoth})
-	require.NoError(a.t, err)
+	w := must(a.s.pd.NewWindow())
+	p.stag = must(w.Bind(p.m, WindowOptions{Len: preyLen, Base: preyBase, Access: remoteBoth}))
 	return p, w
 }
 
@@ -98,7 +94,7 @@ var stagAttacks = []struct {
 	aim   func(a *assault, p *prey)
 }{
 	{"another stream's", rdmap.CauseNotAssociated, func(a *assault, p *prey) {
-		other := a.newEnd(a.server, opts{QPOptions: QPOptions{PD: a.s.pd}})
+		other := a.newEnd(a.server, qpOpts(QPOptions{PD: a.s.pd}))
 		*p = *a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: other.qp})
 	}},
 	{"the bystander's domain's", rdmap.CauseNotAssociated, func(a *assault, p *prey) {
@@ -153,13 +149,13 @@ var stagAttacks = []struct {
 func TestAttackSTags(t *testing.T) {
 	for _, at := range stagAttacks {
 		t.Run(at.name, func(t *testing.T) {
-			a := newRig(t, turned, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: 4}})
+			a := newRig(t, turned, rigConfig{}).assault(connOpts(ConnParam{IRD: 4}))
 			for _, op := range []string{"Write", "Read", "atomic"} {
 				t.Log(op)
 				p := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
 				at.aim(a, p)
 				a.use(op, p, at.cause)
-				a.again(opts{ConnParam: ConnParam{IRD: 4}})
+				a.again(connOpts(ConnParam{IRD: 4}))
 			}
 		})
 	}
@@ -192,13 +188,13 @@ func (a *assault) use(op string, p *prey, cause rdmap.Cause) {
 //
 // req: 5042-6.3.5-1
 func TestAttackRights(t *testing.T) {
-	a := newRig(t, turned, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: 1}})
+	a := newRig(t, turned, rigConfig{}).assault(connOpts(ConnParam{IRD: 1}))
 	use := func(access Access, op string, off uint64, cause rdmap.Cause) {
 		t.Logf("%s with %v at %d", op, access, off)
 		p := a.prey(a.s.pd, RegisterOptions{Access: access})
 		p.to += off
 		a.use(op, p, cause)
-		a.again(opts{ConnParam: ConnParam{IRD: 1}})
+		a.again(connOpts(ConnParam{IRD: 1}))
 	}
 	use(RemoteRead, "Write", 0, rdmap.CauseAccess)
 	use(RemoteWrite, "Read", 0, rdmap.CauseAccess)
@@ -216,16 +212,14 @@ func TestAttackRights(t *testing.T) {
 // req: 5042-6.1.1-4
 func TestAttackGuessing(t *testing.T) {
 	const regions, guesses = 3000, 200_000
-	a, err := Open(Config{})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
 	pd := a.AllocPD()
 	octets := make([]byte, 8)
 	seen := map[mem.STag]bool{}
 	bits := [32]int{}
 	var known *MemoryRegion
 	for i := range regions {
-		m, err := pd.Register(octets, remoteBoth)
-		require.NoError(t, err)
+		m := must(pd.Register(octets, remoteBoth))
 		require.False(t, seen[m.STag()])
 		seen[m.STag()] = true
 		for b := range bits {
@@ -254,8 +248,7 @@ func TestAttackGuessing(t *testing.T) {
 	}
 	require.LessOrEqual(t, hits, 4, fmt.Sprintf("%.2f expected", float64(guesses)*regions/(1<<32)))
 	for range 2000 {
-		m, err := pd.Register(octets, remoteBoth)
-		require.NoError(t, err)
+		m := must(pd.Register(octets, remoteBoth))
 		require.False(t, seen[m.STag()], "one that was given out comes again")
 		seen[m.STag()] = true
 		m.Deregister()

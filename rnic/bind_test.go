@@ -148,11 +148,9 @@ func (r *rig) tryConnect(conn ConnParam) error {
 // and the cables' other ends.
 func members(t *testing.T, ports stack.PortRange) (all []*stack.Poller, far [2]*wire.Port) {
 	t.Helper()
-	g, err := stack.NewGroup(2)
-	require.NoError(t, err)
+	g := must(stack.NewGroup(2))
 	for i := range far {
-		cable, err := wire.New(wire.Config{MTU: 1500})
-		require.NoError(t, err)
+		cable := must(wire.New(wire.Config{MTU: 1500}))
 		far[i] = cable.Port(1)
 		all = append(all, testhost.NewPoller(t, cable.Port(0), stack.Config{
 			Pool: testhost.NewPool(t, 1024, 1500), MTU: 1500, ConnsMax: 32, Group: g, Member: i,
@@ -173,15 +171,12 @@ func TestConnectFromInAGroup(t *testing.T) {
 		}))
 	}
 	testhost.Run(t, append(far, near...)...)
-	client, err := Open(Config{Pollers: near})
-	require.NoError(t, err)
-	server, err := Open(Config{Pollers: far})
-	require.NoError(t, err)
+	client := must(Open(Config{Pollers: near}))
+	server := must(Open(Config{Pollers: far}))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	defer func() { require.NoError(t, errors.Join(client.Close(ctx), server.Close(ctx))) }()
-	l, err := server.Listen(ctx, ":7174", ListenOptions{})
-	require.NoError(t, err)
+	l := must(server.Listen(ctx, ":7174", ListenOptions{}))
 	defer l.Close()
 	d := &driver{t: t}
 	for port := range uint16(16) {
@@ -207,8 +202,7 @@ func TestFailedBindGivesThePortBack(t *testing.T) {
 	turned, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- members[0].Run(turned) }() // the other one turns for nobody
-	a, err := Open(Config{Pollers: members})
-	require.NoError(t, err)
+	a := must(Open(Config{Pollers: members}))
 	free := func() int {
 		found := make(chan int)
 		require.NoError(t, members[0].Submit(func() {

@@ -16,7 +16,7 @@ const greetingText = "220 at your service"
 func keptSocket(t *testing.T, more []byte) (r *rig, p *peer, c net.Conn) {
 	t.Helper()
 	r = newRig(t, sockets, rigConfig{})
-	q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
+	q := r.newEnd(r.client, connOpts(ConnParam{KeepRejected: true}))
 	p = r.peerAccepts(q)
 	p.expectFrame(mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText+string(more)...))
@@ -32,10 +32,10 @@ func keptSocket(t *testing.T, more []byte) (r *rig, p *peer, c net.Conn) {
 func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		r, p, c := keptSocket(t, nil)
-		q := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+		q := r.newEnd(r.client, unmarked)
 		require.ErrorIs(t, q.qp.StartConnectStream(r.ctx, c, q.conn), ErrUnread)
 		r.hear(c, []byte(greetingText)) // it still is the stream it was
-		q = r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+		q = r.newEnd(r.client, unmarked)
 		require.NoError(t, q.qp.StartConnectStream(r.ctx, c, q.conn))
 		p.play("< "+hexReq+"4001 0000", "< "+hexReq+"4001 0000")
 		p.write(unhex(t, hexRep+"4001 0000"))
@@ -48,7 +48,7 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnread)
 		req, err := r.client.AcceptStream(r.ctx, c, nil)
 		require.NoError(t, err)
-		s := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+		s := r.newEnd(r.client, unmarked)
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		p.play("< "+hexReq+"4001 0000", "< "+hexRep+"4001 0000")
 	})

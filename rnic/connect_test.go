@@ -76,8 +76,8 @@ func TestDialRejected(t *testing.T) {
 				wait := r.accepted(func(req *ConnRequest) error { return req.Reject(r.ctx, private) })
 				err := connect()
 				wait()
-				require.Equal(t, r.addr(), asError[*ConnectError](t, err).Addr)
-				require.True(t, bytes.Equal(private, asError[*RejectedError](t, err).PrivateData))
+				require.Equal(t, r.addr(), errorAs[*ConnectError](t, err).Addr)
+				require.True(t, bytes.Equal(private, errorAs[*RejectedError](t, err).PrivateData))
 				require.ErrorContains(t, err,
 					fmt.Sprintf("rejected by the peer (%d octets of private data)", n))
 			}
@@ -98,7 +98,7 @@ func TestRejectedByPeerThatStays(t *testing.T) {
 	p := r.peerAccepts(c)
 	p.write(unhex(t, hexRep+"6001 0001 78"))
 	c.awaitClosed()
-	asError[*RejectedError](t, c.qp.Err())
+	errorAs[*RejectedError](t, c.qp.Err())
 	p.untilEnded()
 }
 
@@ -111,7 +111,7 @@ func TestConnectNowhere(t *testing.T) {
 			c := r.newEnd(r.client, opts{})
 			c.postRecv(c.recvAt(1, 0, 1))
 			err := c.qp.Connect(r.ctx, addr, c.conn)
-			require.Equal(t, addr, asError[*ConnectError](t, err).Addr)
+			require.Equal(t, addr, errorAs[*ConnectError](t, err).Addr)
 			require.ErrorContains(t, err, want)
 			require.Equal(t, Closed, c.qp.State())
 			require.Error(t, c.qp.Err())
@@ -169,18 +169,15 @@ func TestAbortWhileConnecting(t *testing.T) {
 
 // A kernel that is still at its handshake is not waited for.
 func TestAbortDuringHandshake(t *testing.T) {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	fd := must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))
 	defer func() { require.NoError(t, syscall.Close(fd)) }()
 	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	// room for one that nobody accepts; the next one's SYN is dropped
 	require.NoError(t, syscall.Listen(fd, 0))
-	name, err := syscall.Getsockname(fd)
-	require.NoError(t, err)
+	name := must(syscall.Getsockname(fd))
 	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}),
 		uint16(name.(*syscall.SockaddrInet4).Port)).String()
-	filler, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
+	filler := must(net.Dial("tcp", addr))
 	defer func() { require.NoError(t, filler.Close()) }()
 
 	r := newRig(t, sockets, rigConfig{})
@@ -195,7 +192,7 @@ func TestAbortDuringHandshake(t *testing.T) {
 			return c.qp.State() == Connecting && r.client.host.Slots.Count() == 1
 		})
 		_ = end(c.qp) // Close tells why the connection ended, as Connect does
-		asError[*ConnectError](t, <-result)
+		errorAs[*ConnectError](t, <-result)
 		require.NoError(t, r.ctx.Err(), "it waited for the kernel")
 		c.awaitClosed()
 		require.Zero(t, r.client.host.Slots.Count())
@@ -220,8 +217,7 @@ func TestSocketsKeepTheOrderOfConnects(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{listen: ListenOptions{Backlog: all}})
 	opt := r.newEnd(r.client, opts{}).qp.opt
 	for i := range uint32(all) {
-		qp, err := r.client.CreateQP(opt)
-		require.NoError(t, err)
+		qp := must(r.client.CreateQP(opt))
 		require.NoError(t, qp.StartConnect(r.ctx, r.addr(),
 			ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, i)}))
 	}

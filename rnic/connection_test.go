@@ -77,7 +77,7 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 	const short = 20 * time.Second
 	for user, want := range map[time.Duration]time.Duration{0: connect.CloseTimeout, short: short} {
 		r := newRig(t, turned, rigConfig{})
-		s, p := r.attended(opts{ConnParam: ConnParam{UserTimeout: user}})
+		s, p := r.served(connOpts(ConnParam{UserTimeout: user}))
 		s.qp.Disconnect()
 		p.expectFIN()
 		begin := r.time
@@ -93,7 +93,7 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 // req: DDP-8.2.1-6, D01-6.2-1
 func TestLingerWaitsForMovingPeer(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, p := r.attended(opts{})
+	s, p := r.served(opts{})
 	s.qp.Disconnect()
 	p.expectFIN()
 	for i := range 10 {
@@ -165,7 +165,7 @@ func TestEndsAreToldApart(t *testing.T) {
 				kinds = []kind{turned} // the kernel's takes 100 s
 			}
 			over(t, kinds, rigConfig{faults: true}, func(t *testing.T, r *rig) {
-				s, p := r.attended(opts{ConnParam: ConnParam{NoMarkers: true}})
+				s, p := r.served(unmarked)
 				s.postRecv(s.recvAt(1, 0, 10))
 				p.inject(writeFPDU(s.region.STag(), 0, "whole"))
 				if tc.cut > 0 {
@@ -190,7 +190,7 @@ func TestEndsAreToldApart(t *testing.T) {
 						stack.ErrAborted} {
 						require.Equal(t, other == tc.want, errors.Is(err, other), "%v", other)
 					}
-					require.Equal(t, mpa.ErrConnection, asError[*mpa.Error](t, err).Code)
+					require.Equal(t, mpa.ErrConnection, errorAs[*mpa.Error](t, err).Code)
 				}
 			})
 		})
@@ -201,7 +201,7 @@ func TestEndsAreToldApart(t *testing.T) {
 		c.postRecv(c.recvAt(1, 0, 10))
 		r.peerAccepts(c).write([]byte("no Reply"))
 		c.awaitClosed()
-		require.Equal(t, mpa.ErrStartup, asError[*mpa.Error](t, c.qp.Err()).Code)
+		c.expectMPAError(mpa.ErrStartup)
 		require.Equal(t, Closed, c.qp.State())
 		c.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 	})

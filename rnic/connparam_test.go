@@ -131,8 +131,7 @@ func TestCloseMeetsNoEntry(t *testing.T) {
 	c.qp.opt.SendDepth, c.qp.opt.RecvDepth = 1, 1
 	closed := 0
 	for range 20_000 {
-		q, err := r.client.CreateQP(c.qp.opt)
-		require.NoError(t, err)
+		q := must(r.client.CreateQP(c.qp.opt))
 		var ended, connected error
 		var calls sync.WaitGroup
 		var begun atomic.Bool

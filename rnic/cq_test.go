@@ -14,16 +14,13 @@ import (
 
 func newTestCQ(t *testing.T, depth int) *CompletionQueue {
 	t.Helper()
-	a, err := Open(Config{})
-	require.NoError(t, err)
-	q, err := a.CreateCQ(depth)
-	require.NoError(t, err)
+	a := must(Open(Config{}))
+	q := must(a.CreateCQ(depth))
 	return q
 }
 
 func TestCreateCQ(t *testing.T) {
-	a, err := Open(Config{})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
 	for _, depth := range []int{-1, 0, CQDepthMax + 1} {
 		_, err := a.CreateCQ(depth)
 		require.ErrorContains(t, err, "completion queue depth")
@@ -42,13 +39,12 @@ func TestCreateCQ(t *testing.T) {
 // req: 5042-6.4.3.2-3, 5042-6.4.3.2-1, 5040-8.1.2-1
 func TestCQReservation(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	cq, err := r.client.CreateCQ(5)
-	require.NoError(t, err)
-	s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
+	cq := must(r.client.CreateCQ(5))
+	s, c := r.connect(opts{}, qpOpts(QPOptions{SendCQ: cq, RecvCQ: cq}))
 	s.postRecv(s.recvAt(0, 0, 1))
-	c.postRecv(c.recvAt(0, 0, 10), c.recvAt(1, 0, 10), c.recvAt(2, 0, 10))
+	c.postRecvs(3, 10)
 	c.post(c.write(s, 10, 0, 10))
-	c.post(WorkRequest{Op: OpSend, ID: 11, Signaled: true, Local: c.source.Slice(0, 1)})
+	c.post(c.send(11, 0, 1))
 	require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))), ErrCQFull)
 	require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 12, 0, 10))), ErrCQFull)
 	require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrCQFull)
@@ -58,9 +54,7 @@ func TestCQReservation(t *testing.T) {
 	require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(5, 0, 10))), ErrCQFull)
 	c.qp.Abort()
 	c.awaitClosed()
-	for i := range uint64(5) {
-		c.expectCompletions(Completion{ID: i, Op: OpRecv, Status: Flushed})
-	}
+	c.expectEach(5, Completion{Op: OpRecv, Status: Flushed})
 	c.expectNoCompletion()
 	require.Zero(t, cq.q.Promised())
 }
@@ -70,9 +64,8 @@ func TestCQReservation(t *testing.T) {
 // req: 5040-8.1.1-5, 5042-6.4.6-1
 func TestCQFullHurtsNobodyElse(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	cq, err := r.client.CreateCQ(2)
-	require.NoError(t, err)
-	s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
+	cq := must(r.client.CreateCQ(2))
+	s, c := r.connect(opts{}, qpOpts(QPOptions{SendCQ: cq, RecvCQ: cq}))
 	otherS, otherC := r.connect(opts{}, opts{})
 	c.post(c.write(s, 0, 0, 10), c.write(s, 1, 0, 10))
 	require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 10))), ErrCQFull)
@@ -228,12 +221,11 @@ func TestCompletionString(t *testing.T) {
 // missing: no overflow.
 func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	small, err := r.server.CreateCQ(2)
-	require.NoError(t, err)
+	small := must(r.server.CreateCQ(2))
 	pd := r.server.AllocPD()
 	p := newPool(t, pd, 8, 2)
 	s, c := r.connect(
-		opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}},
+		qpOpts(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}),
 		opts{})
 	for range 3 {
 		r.tell(c, "x")

@@ -32,7 +32,7 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	const messages, room = 200, 300
-	s, p := r.attended(opts{QPOptions: QPOptions{RecvDepth: messages}})
+	s, p := r.served(qpOpts(QPOptions{RecvDepth: messages}))
 	var stream, region []byte
 	var bodies [][]byte
 	for i := range messages {
@@ -66,7 +66,7 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 // req: DDP-5-1, DDP-5-2, 5041-3-1
 func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 	r, log := logged(t, rigConfig{mtu: 9000})
-	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
+	opt := unmarked
 	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
 	const n, headers = 600_000, 40 + 12
 	mulpdu := func() int {
@@ -124,7 +124,7 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 // req: DDP-3.3-1, DDP-4-2, 5040-3.1-1
 func TestFrameOnTheWire(t *testing.T) {
 	r, log := logged(t, rigConfig{})
-	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
+	opt := unmarked
 	s, c := r.connect(opt, opt)
 	c.post(WorkRequest{Op: OpWrite,
 		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102,
@@ -182,7 +182,7 @@ func TestCompleteOnceTCPHasIt(t *testing.T) {
 func TestOrderOnTheWire(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	const messages = 60
-	s, p := r.attended(opts{QPOptions: QPOptions{SendDepth: messages}})
+	s, p := r.served(qpOpts(QPOptions{SendDepth: messages}))
 	for i := range messages {
 		s.post(WorkRequest{Op: []Opcode{OpWrite, OpSend, OpWrite}[i%3], Local: s.source.Slice(i, 150*i),
 			RemoteSTag: mem.STag(1000 + i), RemoteOffset: uint64(i) << 32})
@@ -218,8 +218,7 @@ func TestOrderOnTheWire(t *testing.T) {
 func vast(t *testing.T, n int) []byte {
 	t.Helper()
 	const stretch = 65 << 20
-	fd, err := unix.MemfdCreate("vast", unix.MFD_CLOEXEC)
-	require.NoError(t, err)
+	fd := must(unix.MemfdCreate("vast", unix.MFD_CLOEXEC))
 	defer unix.Close(fd)
 	require.NoError(t, unix.Ftruncate(fd, stretch))
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
@@ -228,9 +227,8 @@ func vast(t *testing.T, n int) []byte {
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 	for at := 0; at < n; at += stretch {
-		_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&b[at]), uintptr(min(stretch, n-at)),
-			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
-		require.NoError(t, err)
+		must(unix.MmapPtr(fd, 0, unsafe.Pointer(&b[at]), uintptr(min(stretch, n-at)),
+			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED))
 	}
 	return b
 }
@@ -247,8 +245,7 @@ func TestLongestMessages(t *testing.T) {
 	clear(b[:16])
 	clear(b[longest-16:])
 	s := r.newEnd(r.server, opts{})
-	region, err := s.pd.Register(b, RemoteWrite|LocalWrite)
-	require.NoError(t, err)
+	region := must(s.pd.Register(b, RemoteWrite|LocalWrite))
 	r.renew() // the kernel went through a million pages, which is no peer's doing
 	require.Panics(t, func() { region.Slice(0, longest+1) })
 	s.postRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)})

@@ -44,7 +44,7 @@ func (r *rig) pair(outstanding, served Dialect) {
 	}
 	p2p := outstanding == RTR || outstanding == RFC6581
 	s := r.newEnd(r.server, opts{})
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: outstanding, PeerToPeer: p2p}})
+	c := r.newEnd(r.client, connOpts(ConnParam{Dialect: outstanding, PeerToPeer: p2p}))
 	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 	if !works {
 		r.pairFails(outstanding, served, s, c)
@@ -85,19 +85,18 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 	default:
 		c.awaitClosed()
 		f := r.failure()
-		re := asError[*RevisionError](t, f.Err)
+		re := errorAs[*RevisionError](t, f.Err)
 		require.Equal(t, []Dialect{served}, re.Served)
 		if outstanding == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
-			require.EqualError(t, asError[*RejectedError](t, c.qp.Err()),
-				"rnic: connection rejected by the peer (0 octets of private data): "+
-					"its ULP said no, or it does not serve rfc5044")
+			require.EqualError(t, errorAs[*RejectedError](t, c.qp.Err()),
+				"rnic: connection rejected by the peer (0 octets of private data): its ULP "+
+					"said no, or it does not serve rfc5044")
 			require.EqualError(t, f.Err, "rnic: peer asks in rfc5044 (MPA revision 1), served here: rtr")
 			break
 		}
-		require.EqualError(t, asError[*RevisionError](t, c.qp.Err()),
-			fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered "+
-				"with revision %d: it does not serve that dialect",
-				outstanding, outstanding.Rev(), served.Rev()))
+		require.EqualError(t, errorAs[*RevisionError](t, c.qp.Err()),
+			fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does "+
+				"not serve that dialect", outstanding, outstanding.Rev(), served.Rev()))
 		require.EqualError(t, f.Err,
 			fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", outstanding,
 				outstanding.Rev(), served))
@@ -141,7 +140,7 @@ func TestImmediateStart(t *testing.T) {
 	})
 	t.Run("initiator", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+		c := r.newEnd(r.client, connOpts(ConnParam{Dialect: Culley02}))
 		p := r.peerAccepts(c)
 		c.expectInService()
 		c.post(WorkRequest{Op: OpSend})
@@ -150,8 +149,7 @@ func TestImmediateStart(t *testing.T) {
 	t.Run("among others", func(t *testing.T) {
 		listen := ListenOptions{Dialects: []Dialect{Culley02, RFC5044}}
 		r := newRig(t, turned, rigConfig{listen: listen})
-		s, c := r.newEnd(r.server, opts{}),
-			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, connOpts(ConnParam{Dialect: Culley02}))
 		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 		c.expectInService()
 		c.post(c.write(s, 1, 0, 8)) // its first octet tells
@@ -180,7 +178,7 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{Culley02}}
 	r := newRig(t, turned, rigConfig{listen: listen})
 	for _, drop := range []bool{false, true} {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: drop}})
+		s := r.newEnd(r.server, connOpts(ConnParam{DropBadCRC: drop}))
 		p := r.peerDials()
 		r.accept(s)
 		p.write(request(mpa.Frame{Rev: 1}))
@@ -195,7 +193,7 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 	p.skipToFIN()
 	require.NotEmpty(t, p.octets(), "a Terminate")
 	p.leave(s)
-	require.ErrorIs(t, asError[*TerminateError](t, s.qp.Err()), ErrFirstMarker)
+	require.ErrorIs(t, errorAs[*TerminateError](t, s.qp.Err()), ErrFirstMarker)
 }
 
 // Under DropBadCRC a first segment whose marker was damaged is not taken, as often as it comes and
@@ -204,7 +202,7 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 // req: C02-9-7, D01-7-9
 func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}})
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: true}})
+	s := r.newEnd(r.server, connOpts(ConnParam{DropBadCRC: true}))
 	p := r.peerDials()
 	r.accept(s)
 	l, write := s.qp.end.Connection.Load(), markedWrite(t, s)
@@ -242,8 +240,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 // req: C02-8.1-1, C02-8.1-5, C02-8.1-2
 func TestImmediateStartAfterStream(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{}),
-			r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, connOpts(ConnParam{Dialect: Culley02}))
 		sc, cc := r.streams()
 		r.chat(sc, cc, 3)
 		l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
@@ -281,7 +278,7 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 	r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: n}})
 	there, back := randomBytes(1, n), randomBytes(2, n)
 	s, c := r.newEnd(r.server, opts{}),
-		r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01, PrivateDataMax: n}})
+		r.newEnd(r.client, connOpts(ConnParam{Dialect: RDDP01, PrivateDataMax: n}))
 	req := r.dial(c, there)
 	require.True(t, bytes.Equal(there, req.PrivateData()))
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
@@ -290,7 +287,7 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 	r.converse(c, s)
 
 	r = newRig(t, turned, rigConfig{})
-	c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01}})
+	c = r.newEnd(r.client, connOpts(ConnParam{Dialect: RDDP01}))
 	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, 513))))
 	require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
 	c.awaitClosed()
@@ -308,12 +305,12 @@ func TestStrictInitiator(t *testing.T) {
 	}{{RDDP01, "c000 0000", 1}, {RFC5044, "4001 0000", 0}, {RFC5044, "4001 0000", 2}} {
 		r := newRig(t, turned, rigConfig{})
 		c := r.newEnd(r.client,
-			opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
+			connOpts(ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}))
 		p := r.peerAccepts(c)
 		p.play("< "+hexReq+tc.sent, fmt.Sprintf("> %sc0%02x 0000", hexRep, tc.rev))
 		p.expectFIN()
 		p.leave(c)
-		require.Equal(t, tc.rev, asError[*RevisionError](t, c.qp.Err()).Revision)
+		require.Equal(t, tc.rev, errorAs[*RevisionError](t, c.qp.Err()).Revision)
 	}
 }
 
@@ -327,11 +324,11 @@ func TestRevisionZeroRequest(t *testing.T) {
 	p.play("> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
 	p.expectFIN()
 	p.closeSend()
-	asError[*RevisionError](t, r.failure().Err)
+	errorAs[*RevisionError](t, r.failure().Err)
 
 	r = newRig(t, turned, rigConfig{})
 	p = r.peerDials()
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
+	s := r.newEnd(r.server, unmarked)
 	p.play("> " + hexReq + "c000 0002 6869")
 	req := r.request()
 	require.Equal(t, "hi", string(req.PrivateData()))
@@ -346,7 +343,7 @@ func TestRevisionZeroRequest(t *testing.T) {
 // req: 6581-10-2, 5044-C.1-5, 5044-C.2-6
 func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+	c := r.newEnd(r.client, unmarked)
 	r.peerAccepts(c).play("< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
 	c.expectInService()
 	require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
@@ -366,8 +363,8 @@ func TestEstablishmentErrors(t *testing.T) {
 	} {
 		t.Run(tc.want.Error(), func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{})
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true,
-				RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true}})
+			c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true,
+				RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true}))
 			p := r.peerAccepts(c)
 			asked := hexReq + "5002 0004 8002 8001"
 			said := withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")
@@ -379,11 +376,11 @@ func TestEstablishmentErrors(t *testing.T) {
 			// The peer, if it is ours, learns it.
 			q := r.peerDials()
 			q.write(unhex(t, asked))
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
+			s := r.newEnd(r.server, unmarked)
 			r.accept(s)
 			q.write(unhex(t, said))
 			q.leave(s)
-			te := asError[*TerminateError](t, s.qp.Err())
+			te := errorAs[*TerminateError](t, s.qp.Err())
 			require.True(t, te.Remote)
 			require.ErrorContains(t, te, "layer 2, type 0, code 0x"+tc.code)
 		})
@@ -403,7 +400,7 @@ func TestImproperEnhancedFrames(t *testing.T) {
 	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced,
 		"4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
 		r := newRig(t, turned, rigConfig{})
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
+		c := r.newEnd(r.client, connOpts(ConnParam{PeerToPeer: true}))
 		p := r.peerAccepts(c)
 		p.write(unhex(t, hexRep+reply))
 		c.expectClosedBy(want)
@@ -417,12 +414,12 @@ func TestImproperEnhancedFrames(t *testing.T) {
 // req: 6581-9.1-2, 6581-9.1-5, 6581-9.1-6, 6581-9.1-9, 6581-9-2
 func TestReadDepthsReachTheULP(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}),
-		r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
+	s, c := r.newEnd(r.server, connOpts(ConnParam{IRD: 9, ORD: 8, ORDMin: 5})),
+		r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}))
 	private := randomBytes(1, 508)
 	rejected := func() RejectedError {
 		c.awaitClosed()
-		return *asError[*RejectedError](t, c.qp.Err())
+		return *errorAs[*RejectedError](t, c.qp.Err())
 	}
 	req := r.dial(c, private)
 	require.Equal(t, private, req.PrivateData())
@@ -435,13 +432,13 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 	require.Equal(t, RejectedError{Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 9, ORD: 5}, no)
 	require.False(t, no.MaybeDialect(), "a Reply of the enhanced format is an answer in the dialect")
 
-	c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
+	c = r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}))
 	require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
 	require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true,
 		IRD: 12, ORD: 4}, rejected())
 
-	c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12}})
-	s = r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}})
+	c = r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12}))
+	s = r.newEnd(r.server, connOpts(ConnParam{IRD: 9, ORD: 8, ORDMin: 5}))
 	req = r.dial(c, nil)
 	require.Error(
 		t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{PrivateData: make([]byte, 509)}))
@@ -466,16 +463,16 @@ func TestWhatIsAskedEnhanced(t *testing.T) {
 		want []Dialect
 	}{
 		{opts{}, []Dialect{RFC5044}},
-		{opts{ConnParam: ConnParam{IRD: 1}}, []Dialect{RFC6581, RFC5044}},
-		{opts{ConnParam: ConnParam{ORD: 1}}, []Dialect{RFC6581, RFC5044}},
-		{opts{ConnParam: ConnParam{PeerToPeer: true}}, []Dialect{RFC6581, RTR}},
-		{opts{ConnParam: ConnParam{PeerToPeer: true, IRD: 1, ORD: 1}}, []Dialect{RFC6581, RTR}},
-		{opts{ConnParam: ConnParam{Dialect: RFC5044, IRD: 1}}, []Dialect{RFC5044}},
+		{connOpts(ConnParam{IRD: 1}), []Dialect{RFC6581, RFC5044}},
+		{connOpts(ConnParam{ORD: 1}), []Dialect{RFC6581, RFC5044}},
+		{connOpts(ConnParam{PeerToPeer: true}), []Dialect{RFC6581, RTR}},
+		{connOpts(ConnParam{PeerToPeer: true, IRD: 1, ORD: 1}), []Dialect{RFC6581, RTR}},
+		{connOpts(ConnParam{Dialect: RFC5044, IRD: 1}), []Dialect{RFC5044}},
 	} {
 		require.Equal(t, tc.want, tc.opt.dialects(), "%+v", tc.opt)
 	}
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{IRD: 1, NoMarkers: true}})
+	c := r.newEnd(r.client, connOpts(ConnParam{IRD: 1, NoMarkers: true}))
 	p := r.peerAccepts(c)
 	p.play("< " + hexReq + "5002 0004 0001 0000")
 }

@@ -105,7 +105,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 	for k := range len(frame) + 28 {
 		p := newHasty(t, rigConfig{}, stream.Options{})
 		r := p.r
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: k%2 == 0}})
+		s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, DropBadCRC: k%2 == 0}))
 		fpdu := p.frame(writeFPDU(s.region.STag(), 3, "hasty"))
 		require.GreaterOrEqual(t, len(fpdu), 24)
 		p.lose(k)
@@ -151,7 +151,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 11))
 			p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 1 << 18})
 			r := p.r
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: seed%2 == 0}})
+			s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, DropBadCRC: seed%2 == 0}))
 			want := randomBytes(seed, regionBytes)
 			b := request(mpa.Frame{Rev: 1, CRC: true})
 			n := 1 + rng.IntN(60)
@@ -171,9 +171,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 			_, req := p.respond()
 			r.pass(time.Duration(rng.IntN(100)) * time.Millisecond)
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			for i, c := range s.await(n) {
-				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, c)
-			}
+			s.expectEach(n, Completion{Op: OpRecv, Len: 1})
 			require.Equal(t, want[:at], s.region.Bytes()[:at])
 			require.Equal(t, want[:n], s.inbox.Bytes()[:n])
 			p.log.lose = nil
@@ -201,7 +199,7 @@ func TestHandedOverBounds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{pool: 4096}, stream.Options{ReceiveWindow: 1 << 20})
 			r, pool := p.r, p.r.hosts[0].pool
-			s := r.newEndOf(r.server, opts{ConnParam: ConnParam{NoMarkers: true}}, 1<<20)
+			s := r.newEndOf(r.server, unmarked, 1<<20)
 			b := request(mpa.Frame{Rev: 1, CRC: true})
 			data := randomBytes(1, tc.fpdus*payload)
 			for i := range tc.fpdus {
@@ -248,7 +246,7 @@ func TestHandedOverBounds(t *testing.T) {
 func TestHandedOverWindow(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 2000, ReceiveWindowMax: 2000})
 	r := p.r
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
+	s := r.newEnd(r.server, unmarked)
 	want := randomBytes(1, 40_000)
 	b := request(mpa.Frame{Rev: 1, CRC: true})
 	for at := 0; at < len(want); at += 1000 {
@@ -353,7 +351,7 @@ func TestHandedOverInVain(t *testing.T) {
 				l, err := p.r.server.respond(p.r.ctx, p.conn, nil, ListenOptions{})
 				require.NoError(t, err)
 				_, err = l.nextRequest(p.r.ctx)
-				require.Equal(t, 9, asError[*RevisionError](t, err).Revision)
+				require.Equal(t, 9, errorAs[*RevisionError](t, err).Revision)
 				require.Equal(t, uint8(2), p.expectFrame(mpa.Reply).Rev)
 				p.closeSend()
 			}
@@ -370,7 +368,7 @@ func TestHandedOverInVain(t *testing.T) {
 func TestBadCRCHandedOver(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: true}})
+	s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, DropBadCRC: true}))
 	b := p.frame(writeFPDU(s.region.STag(), 0, "bad"))
 	b[len(b)-1] ^= 1
 	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), b...))
@@ -379,6 +377,6 @@ func TestBadCRCHandedOver(t *testing.T) {
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	s.expectState(Terminating)
 	p.leave(s)
-	require.Equal(t, mpa.ErrCRC, asError[*mpa.Error](t, s.qp.Err()).Code)
+	s.expectMPAError(mpa.ErrCRC)
 	r.noBufLost()
 }

@@ -89,8 +89,7 @@ func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	c.expectState(RTS)
 	fillControl(t, r.hosts[0].poller)
-	l, err := r.server.Listen(r.ctx, ":7175", ListenOptions{})
-	require.NoError(t, err)
+	l := must(r.server.Listen(r.ctx, ":7175", ListenOptions{}))
 	l.Close()
 	r.exchange(s, c)
 	fillControl(t, r.hosts[0].poller)
@@ -169,7 +168,7 @@ func TestAcceptOfALostConnection(t *testing.T) {
 // what was posted is flushed and the connection ends at once, in order.
 func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, p := r.attended(opts{})
+	s, p := r.served(opts{})
 	s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})
 	begin := r.time
 	p.closeSend()
@@ -181,12 +180,10 @@ func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 // Listen over several Pollers that fails on one leaves none listening.
 func TestListenOverSeveralPollers(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	all, err := Open(Config{Pollers: []*stack.Poller{r.hosts[0].poller, r.hosts[1].poller},
-		Manual: r.step})
-	require.NoError(t, err)
-	second, err := r.client.Listen(r.ctx, ":9000", ListenOptions{})
-	require.NoError(t, err)
-	_, err = all.Listen(r.ctx, ":9000", ListenOptions{})
+	all := must(Open(Config{Pollers: []*stack.Poller{r.hosts[0].poller, r.hosts[1].poller},
+		Manual: r.step}))
+	second := must(r.client.Listen(r.ctx, ":9000", ListenOptions{}))
+	_, err := all.Listen(r.ctx, ":9000", ListenOptions{})
 	require.ErrorIs(t, err, stack.ErrPortUsed)
 	second.Close()
 	r.step()
@@ -201,8 +198,7 @@ func TestListenOverSeveralPollers(t *testing.T) {
 // often, reports it, recovers, and ends with its Listener even while it pauses.
 func TestAcceptLoopBacksOff(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	nl, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	nl := must(net.Listen("tcp", "127.0.0.1:0"))
 	tl := nl.(*net.TCPListener)
 	l := &Listener{
 		adapter: r.server, addr: transport.AddrPort(tl.Addr()), requests: make(chan *ConnRequest, 1),

@@ -67,8 +67,7 @@ func TestEventsOfTheEnd(t *testing.T) {
 		s, c := r.connect(opts{}, opts{})
 		noEvent(t, atServer)
 		x.do(s, c)
-		s.awaitClosed()
-		c.awaitClosed()
+		awaitClosed(s, c)
 		for _, side := range []struct {
 			from <-chan Event
 			qp   *QueuePair
@@ -151,9 +150,8 @@ func TestReceiveLowWater(t *testing.T) {
 func TestArmRefuses(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	pd := r.server.AllocPD()
-	srq, err := r.server.CreateSRQ(SRQOptions{PD: pd})
-	require.NoError(t, err)
-	q := r.bareEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: srq}}).qp
+	srq := must(r.server.CreateSRQ(SRQOptions{PD: pd}))
+	q := r.bareEnd(r.server, qpOpts(QPOptions{PD: pd, SRQ: srq})).qp
 	require.ErrorIs(t, q.Arm(EventReceiveLow, 1), ErrShared)
 	require.Error(t, q.Arm(EventReceiveHigh, -1))
 	require.Error(t, q.Arm(EventReceiveHigh, math.MaxInt))
@@ -170,7 +168,7 @@ func TestReceiveHighWater(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 		events := h.adapter.Events()
-		opt := opts{QPOptions: QPOptions{PD: h.adapter.AllocPD()}}
+		opt := qpOpts(QPOptions{PD: h.adapter.AllocPD()})
 		p := newPool(t, opt.PD, 32, 32)
 		if shared {
 			opt.SRQ = p.SharedReceiveQueue

@@ -51,8 +51,7 @@ func TestFallsBackOnce(t *testing.T) {
 			if p2p {
 				first, second = hexReq+"5002 0006 c001 c002 6869", hexReq+"5001 0002 6869"
 			}
-			c := r.newEnd(r.client,
-				opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}})
+			c := r.newEnd(r.client, connOpts(ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}))
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hi"))))
 			p := next()
 			p.play("< " + first)
@@ -113,7 +112,7 @@ func TestDoesNotFallBack(t *testing.T) {
 		require.Empty(t, r.client.host.Live())
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // nobody listens
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
+		c := r.newEnd(r.client, connOpts(ConnParam{ORD: 1}))
 		addr := map[bool]string{true: "127.0.0.1:1", false: "10.9.0.1:9999"}[r.kind == sockets]
 		if err := c.qp.StartConnect(r.ctx, addr, c.conn); err != nil {
 			require.ErrorIs(t, err, stack.ErrRefused)
@@ -137,7 +136,7 @@ func TestFallbackGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				addr, next := r.peerAcceptsSeveral()
-				c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
+				c := r.newEnd(r.client, connOpts(ConnParam{ORD: 1}))
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := next()
 				p.expectFrame(mpa.Request)
@@ -166,7 +165,7 @@ func TestFallsBackWithOurs(t *testing.T) {
 	for _, served := range [][]Dialect{{RFC5044}, {RFC5044, RTR}, {RDDP01, RFC5044}} {
 		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
 			s, c := r.newEnd(r.server, opts{}),
-				r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, IRD: 3, ORD: 4}})
+				r.newEnd(r.client, connOpts(ConnParam{PeerToPeer: true, IRD: 3, ORD: 4}))
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with([]byte("hello"))))
 			req := r.request()
 			require.Equal(t, "hello", string(req.PrivateData()))
@@ -191,7 +190,7 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
 		addr, next := r.peerAcceptsSeveral()
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
+		c := r.newEnd(r.client, connOpts(ConnParam{ORD: 1}))
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()
 		p.expectFrame(mpa.Request)

@@ -36,8 +36,7 @@ func TestFlightRecord(t *testing.T) {
 	require.Equal(t, []flight.Kind{flight.RequestIn, flight.ReplySent, flight.InService},
 		kindsOf(before))
 	require.NoError(t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag ^= 0x00010000 }))
-	s.awaitClosed()
-	c.awaitClosed()
+	awaitClosed(s, c)
 	f := r.flightOf(s.qp)
 	require.Equal(t, s.qp.Err(), f.Err)
 	require.Equal(t, before.Remote, f.Remote)

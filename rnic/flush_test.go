@@ -15,7 +15,7 @@ import (
 func TestPeerLeavesReadsUnanswered(t *testing.T) {
 	for _, early := range []bool{true, false} { // the Reads were posted before the FIN, or after it
 		r := newRig(t, turned, rigConfig{})
-		c, p := r.answered(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}})
+		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: true})))
 		post := func() { c.post(c.readFrom(c.region, 1, 0, 8), c.readFrom(c.region, 2, 0, 8)) }
 		if early {
 			post()
@@ -42,7 +42,7 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 // connection ends in order.
 func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	c, p := r.answered(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}})
+	c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: true})))
 	p.closeSend()
 	c.expectState(Closing)
 	silent := c.write(c, 4, 0, 8)
@@ -71,7 +71,7 @@ func (e *end) flushedFrom(first, last int) {
 func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{faults: true})
-		c, p := r.answered(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: half}})
+		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: half})))
 		// Nothing is acknowledged.
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
 		const writes = 10                                             // an initial window
@@ -94,7 +94,7 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 // Our Responses go out all the same: the peer asked before it closed its half.
 func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, p := r.attended(opts{ConnParam: ConnParam{IRD: 8, ORD: 1}})
+	s, p := r.served(connOpts(ConnParam{IRD: 8, ORD: 1}))
 	m := r.readable(s, regionBytes, RemoteRead)
 	// they wait for the peer's first FPDU, as a Responder's work does
 	s.post(s.readFrom(m, 1, 0, 8), s.write(s, 2, 0, 8))
@@ -114,8 +114,8 @@ func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 func TestUnansweredRTR(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client,
-		opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1,
-			NoMarkers: true}})
+		connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1,
+			NoMarkers: true}))
 	p := r.peerAccepts(c)
 	p.expectFrame(mpa.Request)
 	p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
@@ -146,7 +146,7 @@ type flushing struct {
 func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	t.Helper()
 	opt.ORD = 1
-	c, p := r.answered(opt)
+	c, p := r.responded(noMarkers(opt))
 	f := &flushing{r: r, c: c, p: p, silent: map[uint64]bool{}}
 	for id := uint64(100); id < 104; id++ {
 		c.postRecv(c.recvAt(id, 4096, 64))
@@ -317,11 +317,10 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 	const before = 1 << 12
 	r := newRig(t, turned, rigConfig{})
 	for range 5 {
-		cq, err := r.client.CreateCQ(4 * before)
-		require.NoError(t, err)
+		cq := must(r.client.CreateCQ(4 * before))
 		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq},
 			ConnParam: ConnParam{IRD: 1, ORD: 1}}
-		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
+		_, c := r.connect(connOpts(ConnParam{IRD: 1, ORD: 1}), depth)
 		require.True(t, cq.q.Reserve(before))
 		for i := range before { // as if they had been sent after a Read that is not answered
 			c.qp.engine.PretendSent(uint64(i))

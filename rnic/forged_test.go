@@ -88,22 +88,17 @@ func newSegmentRig(t testing.TB, cfg segmentRigConfig) *segmentRig {
 		rng: rand.New(rand.NewPCG(cfg.seed, 99)), conns: map[uint16]*forged{}}
 	h.move = func() { h.turn(time.Microsecond) }
 	h.pool, h.own = testhost.NewPool(t, cfg.bufs, mtu), testhost.NewPool(t, 1024, mtu)
-	connection, err := wire.New(wire.Config{MTU: mtu})
-	require.NoError(t, err)
+	connection := must(wire.New(wire.Config{MTU: mtu}))
 	server, peer := connection.Port(0), connection.Port(1)
-	h.queue, err = peer.Open(0, h.own)
-	require.NoError(t, err)
+	h.queue = must(peer.Open(0, h.own))
 	h.mac = [2]inet.MAC{server.MAC(), peer.MAC()}
 	h.poller = testhost.NewPoller(t, server, stack.Config{
 		Name: "besieged", Pool: h.pool, MTU: mtu, Addr: forgedNet, ConnsMax: cfg.connsMax, TCP: cfg.tcp,
 		Secret: [16]byte{1}, Clock: func() int64 { return h.time },
 	})
-	h.adapter, err = Open(Config{Pollers: []*stack.Poller{h.poller}, Manual: func() {
-		h.poller.Turn()
-	}})
-	require.NoError(t, err)
-	h.listener, err = h.adapter.Listen(t.Context(), ":7174", ListenOptions{})
-	require.NoError(t, err)
+	turn := func() { h.poller.Turn() }
+	h.adapter = must(Open(Config{Pollers: []*stack.Poller{h.poller}, Manual: turn}))
+	h.listener = must(h.adapter.Listen(t.Context(), ":7174", ListenOptions{}))
 	h.announce()
 	h.turn(time.Microsecond)
 	return h

@@ -78,7 +78,7 @@ func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 	}
 	c.await(8)
 	s.postRecv(s.recvAt(98, 0, 10))
-	c.post(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})
+	c.post(c.send(99, 0, 10))
 	s.await(1)
 	require.Equal(t, c.source.Bytes()[700:700+1+49*37], s.region.Bytes()[700:700+1+49*37])
 	r.close(s, c)
@@ -98,8 +98,7 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 			h.iss = &iss
 			s := h.newEnd(opts{})
 			memory := make([]byte, 8000)
-			region, err := s.pd.Register(memory, RemoteWrite)
-			require.NoError(t, err)
+			region := must(s.pd.Register(memory, RemoteWrite))
 			c := h.startUp(4000, 1460, s)
 			require.Equal(t, start, c.seq(len(c.stream)), "where MPA begins")
 			var ends []int
@@ -195,7 +194,7 @@ func TestFramingIsInvisibleToTheULP(t *testing.T) {
 			n := 1 + i*997%5000
 			s.postRecv(s.recvAt(uint64(i), 0, 6000))
 			c.post(c.write(s, uint64(100+i), i, n))
-			c.post(WorkRequest{Op: OpSend, ID: uint64(200 + i), Local: c.source.Slice(0, n), Signaled: true})
+			c.post(c.send(uint64(200+i), 0, n))
 			text += fmt.Sprintln(c.await(2), s.await(1), crc32c(s.region.Bytes()), crc32c(s.inbox.Bytes()))
 		}
 		r.close(s, c)
@@ -217,8 +216,7 @@ func TestAlignmentNeedsAnEMSSThatHoldsAnFPDU(t *testing.T) {
 	for mss, aligned := range map[int]bool{least: true, least - 4: false} {
 		t.Run(fmt.Sprintf("MSS %d", mss), func(t *testing.T) {
 			r, log := logged(t, rigConfig{tcp: tcp.Config{MSS: mss, NoTimestamps: true}})
-			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}},
-				opts{ConnParam: ConnParam{NoMarkers: true}})
+			s, c := r.connect(unmarked, unmarked)
 			require.Equal(t, mss, c.qp.end.Connection.Load().Transport.EMSS())
 			r.sendAndWrite(s, c, 4000)
 			r.close(s, c)
@@ -252,7 +250,7 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{tcp: tc.cfg})
-			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: !tc.markers}}, opts{})
+			s, c := r.connect(connOpts(ConnParam{NoMarkers: !tc.markers}), opts{})
 			n, err := c.qp.PayloadMax(r.ctx)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, ddp.TaggedLen+n)

@@ -55,13 +55,10 @@ func FuzzStream(f *testing.F) {
 	streamSeeds(f)
 	f.Fuzz(func(t *testing.T, markers bool, script []byte) {
 		r := newRig(t, turned, rigConfig{pool: 128})
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: !markers, IRD: 2, ORD: 2}})
+		s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: !markers, IRD: 2, ORD: 2}))
 		guarded := bytes.Repeat([]byte{canary}, 3*64)
-		shared, err := s.pd.Register(guarded[64:128], RemoteRead|RemoteWrite)
-		require.NoError(t, err)
-		for i := range 4 {
-			s.postRecv(s.recvAt(uint64(i), 16*i, 16))
-		}
+		shared := must(s.pd.Register(guarded[64:128], RemoteRead|RemoteWrite))
+		s.postRecvs(4, 16)
 		p, _ := r.peerConnects(s, false)
 		for len(script) >= 2 {
 			n, flags := min(int(script[0]), len(script)-2), script[1]

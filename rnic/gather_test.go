@@ -149,12 +149,11 @@ func TestReceiveListRefused(t *testing.T) {
 			second.List = []SGE{s.source.Slice(0, 10), s.inbox.Slice(20, 10)} // without LocalWrite
 		}
 		s.postRecv(first, second)
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 20)})
+		c.post(c.sendQuietly(0, 20))
 		s.expectCompletions(Completion{Op: OpRecv, Len: 20})
 		clear(s.inbox.Bytes())
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 21)})
-		s.awaitClosed()
-		c.awaitClosed()
+		c.post(c.sendQuietly(0, 21))
+		awaitClosed(s, c)
 		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: want})
 		require.Equal(t, make([]byte, 30), s.inbox.Bytes()[:30])
 	}
@@ -179,7 +178,7 @@ func TestImmediateIntoList(t *testing.T) {
 // Lists and inline data cost no allocation, neither in the posting call nor on their way.
 func TestListsDoNotAllocate(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	opt := opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}}
+	opt := qpOpts(QPOptions{SGEMax: 8, InlineMax: 100})
 	s, c := r.connect(opt, opt)
 	var cs [8]Completion
 	requireNoAllocations(t, func() {

@@ -43,7 +43,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 	const looks = 2 // one for the order to reject, one for the stream
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, late := range []bool{false, true} {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
+			c := r.newEnd(r.client, connOpts(ConnParam{KeepRejected: true}))
 			req := r.dial(c, nil)
 			ctx := &endsAt{Context: r.ctx, n: looks, before: func() {}}
 			if late { // the stream comes between the context's end and what is done about it
@@ -58,7 +58,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 			}
 			c.awaitClosed()
 			if require.Error(t, c.qp.Err()); late {
-				no := asError[*RejectedError](t, c.qp.Err())
+				no := errorAs[*RejectedError](t, c.qp.Err())
 				r.deadline(no.Conn)
 				r.blocking(func() error {
 					if _, err := no.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -77,8 +77,7 @@ func TestRejectStreamPrefersTheStream(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)
 	for _, manual := range []func(){nil, func() {}} {
-		a, err := Open(Config{Manual: manual})
-		require.NoError(t, err)
+		a := must(Open(Config{Manual: manual}))
 		for range 50 {
 			require.NoError(t, a.host.Wait(ended(), gone))
 		}
@@ -92,7 +91,7 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, next := r.peerAcceptsSeveral()
 		for i := range 20 {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
+			c := r.newEnd(r.client, connOpts(ConnParam{KeepRejected: true}))
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := next()
 			p.expectFrame(mpa.Request)
@@ -102,7 +101,7 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 				c.awaitClosed()
 				ctx = ended()
 			}
-			no := asError[*RejectedError](t, c.qp.inService(ctx))
+			no := errorAs[*RejectedError](t, c.qp.inService(ctx))
 			require.NotNil(t, no.Conn)
 			require.NoError(t, no.Conn.Close())
 			p.expectFIN()

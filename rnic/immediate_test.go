@@ -24,7 +24,7 @@ func TestImmediateData(t *testing.T) {
 	c.post(c.write(s, 2, 0, 5000))
 	c.post(WorkRequest{Op: OpImmediate, Immediate: data, ID: 3, Signaled: true})
 	c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}, ID: 4, Signaled: true, Solicited: true})
-	c.post(WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 6), Signaled: true})
+	c.post(c.send(5, 0, 6))
 	s.expectCompletions(Completion{ID: 10, Op: OpRecv, Len: 5, Solicited: true},
 		Completion{ID: 11, Op: OpRecv, Len: 8, WithImmediate: true, Immediate: data, Written: 5000})
 	require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]), "written before")
@@ -44,15 +44,13 @@ func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
 		opt := opts{}
 		opt.PD = r.server.AllocPD()
 		if shared {
-			srq, err := r.server.CreateSRQ(SRQOptions{PD: opt.PD})
-			require.NoError(t, err)
+			srq := must(r.server.CreateSRQ(SRQOptions{PD: opt.PD}))
 			opt.SRQ = srq
 		}
 		s, c := r.connect(opt, opts{})
 		paint := bytes.Repeat([]byte{canary}, 100)
 		copy(s.inbox.Bytes(), paint)
-		gone, err := s.pd.Register(make([]byte, 100), LocalWrite)
-		require.NoError(t, err)
+		gone := must(s.pd.Register(make([]byte, 100), LocalWrite))
 		for _, wr := range []WorkRequest{
 			{}, s.recvAt(0, 0, 7), s.recvAt(0, 0, 100),
 			{Local: s.inbox.Slice(0, 3), List: []SGE{s.inbox.Slice(10, 50)}},
@@ -84,7 +82,7 @@ func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
 // and after it was told once.
 func TestImmediateDataTellWhatWasWritten(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, p := r.attended(opts{})
+	s, p := r.served(opts{})
 	s.postRecv(make([]WorkRequest, 7)...)
 	part := writeFPDU(s.region.STag(), s.region.Base(), "123")
 	part.Last = false
@@ -120,7 +118,7 @@ func TestImmediateDataTellWhatWasWritten(t *testing.T) {
 func TestImmediateDataOfTheWrongLength(t *testing.T) {
 	for _, n := range []int{0, 7, 9} {
 		r := newRig(t, turned, rigConfig{})
-		s, p := r.attended(opts{})
+		s, p := r.served(opts{})
 		s.postRecv(s.recvAt(1, 0, 20))
 		f := messageFPDU(rdmap.OpImmediate, 1, make([]byte, n))
 		p.inject(f)

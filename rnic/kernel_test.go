@@ -70,7 +70,7 @@ func TestSocketPartialWrites(t *testing.T) {
 		SetWriteBuffer(16<<10))
 	p.inject(writeFPDU(0, 0, ""))
 	for i := range 4 {
-		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})
+		s.post(s.sendQuietly(i*n/4, n/4))
 	}
 	var got []byte
 	for len(got) < n {
@@ -101,17 +101,14 @@ func TestSocketResetAfterMessages(t *testing.T) {
 		r.until("the kernel knows of the reset", func() bool {
 			var state uint8
 			require.NoError(t, o.Control(func(fd uintptr) {
-				info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-				require.NoError(t, err)
+				info := must(unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO))
 				state = info.State
 			}))
 			return state == tcpClose
 		})
 		o.SendFailed(syscall.EPIPE)
 	}))
-	for i, c := range s.await(messages) {
-		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv}, c)
-	}
+	s.expectEach(messages, Completion{Len: n, Op: OpRecv})
 	s.expectClosedBy(stack.ErrReset)
 }
 
@@ -132,8 +129,7 @@ func TestSocketBlockedWriter(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
 			s := r.newEndOf(r.server, opts{}, n)
 			p := r.dialBlocked(s)
-			s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
-			s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, n), Signaled: true})
+			s.post(s.send(1, 0, n), s.send(2, 0, n))
 			var last uint64
 			r.until("a writer that stands still", func() bool {
 				now := r.stats(s.qp).PayloadSent
@@ -143,10 +139,7 @@ func TestSocketBlockedWriter(t *testing.T) {
 			})
 			end(s, p)
 			s.awaitClosed()
-			s.expectCompletions(
-				Completion{ID: 1, Op: OpSend, Status: Flushed},
-				Completion{ID: 2, Op: OpSend, Status: Flushed},
-			)
+			s.expectEach(2, Completion{ID: 1, Op: OpSend, Status: Flushed})
 		})
 	}
 }
@@ -154,12 +147,11 @@ func TestSocketBlockedWriter(t *testing.T) {
 // dialBlocked is a raw Initiator that reads the Reply and nothing more.
 func (r *rig) dialBlocked(s *end) *net.TCPConn {
 	r.t.Helper()
-	c, err := net.Dial("tcp", r.addr())
-	require.NoError(r.t, err)
+	c := must(net.Dial("tcp", r.addr()))
 	nc := c.(*net.TCPConn)
 	r.t.Cleanup(func() { _ = nc.Close() }) // the test may have
 	require.NoError(r.t, nc.SetDeadline(time.Now().Add(patience)))
-	_, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
+	_, err := nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
 	require.NoError(r.t, err)
 	r.accept(s)
 	_, err = io.ReadFull(nc, make([]byte, mpa.FrameLen))
@@ -205,11 +197,10 @@ func TestUnprovenPeersOverSocketsTakeNoBufs(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	before := heap()
 	for i := range n {
-		nc, err := net.Dial("tcp", r.addr())
-		require.NoError(t, err)
+		nc := must(net.Dial("tcp", r.addr()))
 		defer func() { _ = nc.Close() }()
 		if i%2 == 0 {
-			_, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
+			_, err := nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
 			require.NoError(t, err)
 		}
 	}

@@ -108,16 +108,13 @@ func newSiege(t *testing.T, seed uint64) *siege {
 	s.guarded = slices.Repeat([]byte{canary}, size+2*canaryBytes)
 	pd := s.adapter.AllocPD()
 	register := func(b []byte, access Access) *MemoryRegion {
-		m, err := pd.Register(b, access)
-		require.NoError(t, err)
+		m := must(pd.Register(b, access))
 		return m
 	}
 	s.region = register(s.guarded[canaryBytes:canaryBytes+size], RemoteWrite)
 	s.inbox = register(make([]byte, 4096), LocalWrite)
 	s.source = register(make([]byte, 1<<18), 0)
-	var err error
-	s.cq, err = s.adapter.CreateCQ(4096)
-	require.NoError(t, err)
+	s.cq = must(s.adapter.CreateCQ(4096))
 	s.opt = opts{QPOptions: QPOptions{PD: pd, SendCQ: s.cq, RecvCQ: s.cq},
 		ConnParam: ConnParam{NoMarkers: oneIn(rng, 4), NoCRC: oneIn(rng, 4), DropBadCRC: oneIn(rng, 4)}}
 	s.share(seed)
@@ -156,8 +153,7 @@ func (s *siege) connect() {
 }
 
 func (s *siege) newQueuePair() *QueuePair {
-	q, err := s.adapter.CreateQP(s.opt.QPOptions)
-	require.NoError(s.t, err)
+	q := must(s.adapter.CreateQP(s.opt.QPOptions))
 	for range s.rng.IntN(128) {
 		s.postRecv(q)
 	}
@@ -390,12 +386,9 @@ func (s *siege) share(seed uint64) {
 	if !oneIn(rng, 3) {
 		return
 	}
-	var err error
-	s.opt.SRQ, err = s.adapter.CreateSRQ(SRQOptions{PD: s.opt.PD, Depth: 256})
-	require.NoError(s.t, err)
+	s.opt.SRQ = must(s.adapter.CreateSRQ(SRQOptions{PD: s.opt.PD, Depth: 256}))
 	if oneIn(rng, 2) {
-		s.opt.RecvCQ, err = s.adapter.CreateCQ(2)
-		require.NoError(s.t, err)
+		s.opt.RecvCQ = must(s.adapter.CreateCQ(2))
 	}
 	s.events = s.adapter.Events()
 }

@@ -158,8 +158,7 @@ func TestStartAcceptDoesNotTurn(t *testing.T) {
 // as it was.
 func TestAcceptForeignQueuePair(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}),
-		r.newEnd(r.client, opts{})
+	s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})
 	req := r.dial(c, nil)
 	require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, foreign.conn), "another adapter")
 	require.Equal(t, Idle, foreign.qp.State())

@@ -13,8 +13,7 @@ import (
 // tied registers memory of e that its peer alone may reach.
 func (r *rig) tied(e *end, b []byte, access Access) *MemoryRegion {
 	r.t.Helper()
-	m, err := e.pd.RegisterWith(b, RegisterOptions{Access: access, For: e.qp})
-	require.NoError(r.t, err)
+	m := must(e.pd.RegisterWith(b, RegisterOptions{Access: access, For: e.qp}))
 	return m
 }
 
@@ -25,11 +24,9 @@ func TestLocalInvalidate(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	m := r.tied(c, randomBytes(1, 40000), RemoteRead|LocalWrite)
-	w, err := c.pd.NewWindow()
-	require.NoError(t, err)
+	w := must(c.pd.NewWindow())
 	defer w.Free()
-	stag, err := w.Bind(m, WindowOptions{Len: 10, Access: RemoteRead, For: c.qp})
-	require.NoError(t, err)
+	stag := must(w.Bind(m, WindowOptions{Len: 10, Access: RemoteRead, For: c.qp}))
 	s.postRecv(s.recvAt(1, 0, 40000))
 	c.post(WorkRequest{Op: OpLocalInvalidate, ID: 1, LocalSTag: stag, Signaled: true},
 		WorkRequest{Op: OpSend, ID: 2, Local: m.Slice(0, 40000), Signaled: true},
@@ -68,8 +65,7 @@ func TestPeerAfterLocalInvalidate(t *testing.T) {
 	require.Equal(t, want, m.Bytes())
 	wr.RemoteOffset = 100
 	s.post(as(OpWrite, wr))
-	s.awaitClosed()
-	c.awaitClosed()
+	awaitClosed(s, c)
 	require.ErrorContains(t, s.qp.Err(), "invalid STag")
 	require.Equal(t, want, m.Bytes())
 }
@@ -79,7 +75,7 @@ func TestPeerAfterLocalInvalidate(t *testing.T) {
 func TestLocalInvalidateAfterRead(t *testing.T) {
 	for _, fence := range []bool{true, false} {
 		r := newRig(t, turned, rigConfig{})
-		c, p := r.answered(opts{ConnParam: ConnParam{ORD: 2}})
+		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 2})))
 		sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
 		wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
 		c.post(as(OpRead, wr))
@@ -117,7 +113,7 @@ func TestLocalInvalidateRefused(t *testing.T) {
 			return r.tied(c, make([]byte, 9), LocalWrite).STag()
 		},
 		"of another queue pair": func(r *rig, c *end) mem.STag {
-			other := r.newEnd(r.client, opts{QPOptions: QPOptions{PD: c.pd}})
+			other := r.newEnd(r.client, qpOpts(QPOptions{PD: c.pd}))
 			return r.tied(other, make([]byte, 9), RemoteRead).STag()
 		},
 		"of another domain": func(r *rig, _ *end) mem.STag {

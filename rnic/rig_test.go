@@ -122,17 +122,13 @@ func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 			cfg.server.Manual, client.Manual = r.step, r.step
 		}
 	}
-	var err error
-	r.server, err = Open(cfg.server)
-	require.NoError(t, err)
-	r.client, err = Open(client)
-	require.NoError(t, err)
+	r.server = must(Open(cfg.server))
+	r.client = must(Open(client))
 	if of == running {
 		testhost.Run(t, r.hosts[0].poller, r.hosts[1].poller)
 	}
 	addr := map[bool]string{true: "127.0.0.1:0", false: fmt.Sprintf(":%d", rigPort)}[of == sockets]
-	r.listener, err = r.server.Listen(r.ctx, addr, cfg.listen)
-	require.NoError(t, err)
+	r.listener = must(r.server.Listen(r.ctx, addr, cfg.listen))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -154,8 +150,7 @@ func (r *rig) renew() {
 // wireUp makes two Pollers at the ends of a cable.
 func (r *rig) wireUp(cfg rigConfig) {
 	cfg.mtu, cfg.pool = cmp.Or(cfg.mtu, 1500), cmp.Or(cfg.pool, 1024)
-	connection, err := wire.New(wire.Config{MTU: cfg.mtu})
-	require.NoError(r.t, err)
+	connection := must(wire.New(wire.Config{MTU: cfg.mtu}))
 	for i := range r.hosts {
 		r.hosts[i] = r.newHost(i, cfg, connection.Port(i))
 	}
@@ -163,11 +158,9 @@ func (r *rig) wireUp(cfg rigConfig) {
 
 func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
 	h := &rigHost{pool: testhost.NewPool(r.t, cfg.pool, cfg.mtu)}
-	queue, err := port.Open(0, h.pool)
-	require.NoError(r.t, err)
+	queue := must(port.Open(0, h.pool))
 	if cfg.faults {
-		h.faulty, err = fault.Wrap(queue, h.pool, fault.Spec{Seed: uint64(i + 1)}, r.now)
-		require.NoError(r.t, err)
+		h.faulty = must(fault.Wrap(queue, h.pool, fault.Spec{Seed: uint64(i + 1)}, r.now))
 		queue = h.faulty
 	}
 	if cfg.wrap != nil {
@@ -255,13 +248,6 @@ func soon[T any](d *driver, from <-chan T) (x T) {
 	return x
 }
 
-// asError is the error of type E among those that err wraps.
-func asError[E error](t testing.TB, err error) (e E) {
-	t.Helper()
-	require.ErrorAs(t, err, &e)
-	return e
-}
-
 // untilDone waits for the end of a QueuePair's connection.
 func (d *driver) untilDone(q *QueuePair) {
 	d.t.Helper()
@@ -303,15 +289,11 @@ func (r *rig) newEnd(a *Adapter, opt opts) *end {
 func (r *rig) newEndOf(a *Adapter, opt opts, n int) *end {
 	r.t.Helper()
 	e := r.bareEnd(a, opt)
-	var err error
 	e.guarded = bytes.Repeat([]byte{canary}, n+2*canaryBytes)
 	clear(e.guarded[canaryBytes : canaryBytes+n])
-	e.region, err = e.pd.Register(e.guarded[canaryBytes:canaryBytes+n], RemoteWrite|LocalWrite)
-	require.NoError(r.t, err)
-	e.source, err = e.pd.Register(randomBytes(uint64(e.qp.Number()), n), 0)
-	require.NoError(r.t, err)
-	e.inbox, err = e.pd.Register(make([]byte, n), LocalWrite)
-	require.NoError(r.t, err)
+	e.region = must(e.pd.Register(e.guarded[canaryBytes:canaryBytes+n], RemoteWrite|LocalWrite))
+	e.source = must(e.pd.Register(randomBytes(uint64(e.qp.Number()), n), 0))
+	e.inbox = must(e.pd.Register(make([]byte, n), LocalWrite))
 	return e
 }
 
@@ -319,18 +301,15 @@ func (r *rig) newEndOf(a *Adapter, opt opts, n int) *end {
 func (d *driver) bareEnd(a *Adapter, opt opts) *end {
 	d.t.Helper()
 	e := &end{d: d, conn: opt.ConnParam}
-	var err error
 	if opt.PD == nil {
 		opt.PD = a.AllocPD()
 	}
 	if opt.SendCQ == nil {
-		opt.SendCQ, err = a.CreateCQ(1024)
-		require.NoError(d.t, err)
+		opt.SendCQ = must(a.CreateCQ(1024))
 		opt.RecvCQ = opt.SendCQ
 	}
 	e.pd, e.cq = opt.PD, opt.SendCQ
-	e.qp, err = a.CreateQP(opt.QPOptions)
-	require.NoError(d.t, err)
+	e.qp = must(a.CreateQP(opt.QPOptions))
 	return e
 }
 
@@ -412,7 +391,7 @@ func (r *rig) exchange(s, c *end) {
 		from, to := x[0], x[1]
 		to.postRecv(to.recvAt(77, 0, n))
 		from.post(from.write(to, 1, 100, n))
-		from.post(WorkRequest{Op: OpSend, ID: 2, Local: from.source.Slice(200, n), Signaled: true})
+		from.post(from.send(2, 200, n))
 		from.expectCompletions(
 			Completion{ID: 1, Len: n, Op: OpWrite},
 			Completion{ID: 2, Len: n, Op: OpSend},
@@ -424,21 +403,6 @@ func (r *rig) exchange(s, c *end) {
 			"sent octets")
 		to.unharmed(r.t)
 	}
-}
-
-// attended is an end of the server's that a peer has connected to.
-func (r *rig) attended(opt opts) (s *end, p *peer) {
-	r.t.Helper()
-	s = r.newEnd(r.server, opt)
-	p, _ = r.peerConnects(s, false)
-	return s, p
-}
-
-// answered is an Initiator of RFC 5044, without markers, that a peer has accepted.
-func (r *rig) answered(opt opts) (c *end, p *peer) {
-	r.t.Helper()
-	c = r.newEnd(r.client, noMarkers(opt))
-	return c, r.peerResponds(c)
 }
 
 // leave closes p's half, and waits for the end of e's connection.
@@ -491,8 +455,7 @@ func (e *end) unharmed(t testing.TB) {
 func (r *rig) close(s, c *end) {
 	r.t.Helper()
 	c.qp.Disconnect()
-	c.awaitClosed()
-	s.awaitClosed()
+	awaitClosed(c, s)
 	require.NoError(r.t, c.qp.Err())
 	require.NoError(r.t, s.qp.Err())
 }
