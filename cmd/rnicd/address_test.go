@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -21,8 +20,7 @@ func TestAddressTaken(t *testing.T) {
 	for _, command := range [][]string{{"serve", "--region", "1MiB"}, {"stream", "server"}} {
 		for addrs, taken := range map[string]string{"10.9.0.1/24,fd09::1/64": "fd09::1",
 			"10.9.0.254/24": "10.9.0.254"} {
-			p := ns.rnicd(t, append(command, "--addr", addrs)...)
-			require.Equal(t, 1, p.Wait(t), "%s", p)
+			p := ns.exits(t, 1, append(command, "--addr", addrs)...)
 			require.Len(t, p.Lines("^rnicd: --addr "+taken+": another host on the link has this address, "+
 				"the one with MAC "+mac+
 				"; choose another, or take it from that host$"), 1, "%s", p)
@@ -57,8 +55,7 @@ func TestHostAddrTwice(t *testing.T) {
 			continue
 		}
 		p.Expect(t, 1, "^ready ")
-		p.Signal(t, os.Interrupt)
-		require.Equal(t, 0, p.Wait(t), "%s", p)
+		ns.ends(t, p)
 	}
 }
 

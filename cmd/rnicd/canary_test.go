@@ -73,9 +73,8 @@ func TestCanaries(t *testing.T) {
 	ns.Do(func() {
 		kernel, err := rnic.Open(rnic.Config{})
 		require.NoError(t, err)
-		_, err = xfer.Put(
-			ctx, xfer.PutConfig{Adapter: kernel, Addr: serverAddr, Source: bytes.NewReader(data),
-				Length: uint64(len(data))})
+		_, err = xfer.Put(ctx, xfer.PutConfig{Adapter: kernel, Addr: serverAddr,
+			Source: bytes.NewReader(data), Length: uint64(len(data))})
 		require.NoError(t, err)
 	})
 	cancel()

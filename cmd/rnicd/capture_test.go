@@ -131,8 +131,7 @@ func dissected(t *testing.T, file, filter string) int {
 func fields(t *testing.T, file, filter string, names ...string) string {
 	t.Helper()
 	cmd := exec.Command("tshark", "-r", file, "--enable-heuristic", "iwarp_mpa_tcp", "-o",
-		"tcp.check_checksum:TRUE",
-		"-o", "ip.check_checksum:TRUE", "-T", "fields", "-Y", filter)
+		"tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-T", "fields", "-Y", filter)
 	for _, n := range names {
 		cmd.Args = append(cmd.Args, "-e", n)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -30,8 +29,7 @@ func TestCounters(t *testing.T) {
 	server.Expect(t, 1, "^ +Memory.Records [1-9]")
 	server.Expect(t, 1, "^ +Neighbours.Created [1-9]")
 	ns.put(t, f)
-	server.Signal(t, os.Interrupt)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
+	ns.ends(t, server)
 	require.Len(t, server.Lines("^counters "), 2, "%s", server)
 	require.Len(t, server.Lines("^ +Accepted 2$"), 1, "%s", server)
 	require.Empty(t, server.Lines("^ +[^ ]+ 0$"), "%s", server)
@@ -40,14 +38,12 @@ func TestCounters(t *testing.T) {
 	stream := ns.rnicd(t, "stream", "server", "--addr", "10.9.0.1/24", "--host-addr", kernelHost+"/24",
 		"--counters", "--json")
 	stream.Expect(t, 1, "^ready ")
-	stream.Signal(t, os.Interrupt)
-	require.Equal(t, 0, stream.Wait(t), "%s", stream)
+	ns.ends(t, stream)
 	require.Len(t, stream.Lines("^counters "), 1, "%s", stream)
 
 	kernel := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "1MiB", "--counters")
 	kernel.Expect(t, 1, "^ready ")
-	kernel.Signal(t, os.Interrupt)
-	require.Equal(t, 0, kernel.Wait(t), "%s", kernel)
+	ns.ends(t, kernel)
 	require.Len(t, kernel.Lines("^counters "), 1, "%s", kernel)
 }
 
@@ -67,9 +63,8 @@ func TestCounterNames(t *testing.T) {
 
 	drop := regexp.MustCompile("`((?:inet|tcp|stack)/[a-z_ ]+)`")
 	for _, doc := range []string{"limits.md", "attacks.md"} {
-		text, err := os.ReadFile("../../docs/reference/" + doc)
-		require.NoError(t, err)
-		found := drop.FindAllSubmatch(text, -1)
+		text := readFile(t, "../../docs/reference/"+doc)
+		found := drop.FindAllStringSubmatch(text, -1)
 		require.NotEmpty(t, found)
 		for _, m := range found {
 			require.Contains(t, tal.count, string(m[1]), doc)

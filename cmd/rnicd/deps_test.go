@@ -73,9 +73,8 @@ func newMachine(t *testing.T, goVersion string, missing ...string) *machine {
 			skip.Missing(t, "needs root to hide /usr/local/go")
 		}
 	}
-	script, err := os.ReadFile("../../scripts/deps.sh")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "scripts", "deps.sh"), script, 0o755))
+	script := readFile(t, "../../scripts/deps.sh")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "scripts", "deps.sh"), []byte(script), 0o755))
 	require.NoError(
 		t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n\ngo 1.26.0\n"), 0o644))
 	t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", dir).Run() })
@@ -213,7 +212,6 @@ func TestDepsFetchesGo(t *testing.T) {
 		require.Equal(t, 1, status)
 		require.Contains(t, out, "dial tcp: offline\ndeps: could not fetch "+
 			"golang.org/toolchain@v0.0.1-go1.26.0.linux-amd64 through proxy; install Go 1.26.0 or later")
-		_, err := os.Stat(filepath.Join(m.dir, "build/go"))
-		require.ErrorIs(t, err, os.ErrNotExist)
+		require.NoDirExists(t, filepath.Join(m.dir, "build/go"))
 	})
 }

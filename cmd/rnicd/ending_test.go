@@ -26,9 +26,8 @@ func TestServeEndsOnSignals(t *testing.T) {
 				server.Signal(t, sig)
 				require.Equal(t, 0, server.Wait(t), "%s", server)
 			})
-			require.Len(
-				t, server.Lines("^failed +"+kernelHost+`:\d+: cut short: the server was told to end$`), 1,
-				"%s", server)
+			require.Len(t, server.Lines(
+				"^failed +"+kernelHost+`:\d+: cut short: the server was told to end$`), 1, "%s", server)
 			require.Len(t, server.Lines("^failed "), 1, "%s", server)
 			require.Empty(t, server.Lines("^rnicd: "), "%s", server)
 			require.False(t, ns.Has(t, "rnic0"))

@@ -20,64 +20,49 @@ import (
 func TestPutErrors(t *testing.T) {
 	ns := newNamespace(t)
 	ns.serving(t) // its network has hosts that do not answer
-	f := randomFile(t, 10).path
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	require.NoError(t, unix.Mkfifo(fifo, 0o600))
-	for _, c := range []struct {
-		name string
-		args []string
-		want string // a pattern
-	}{
-		{"FIFO", []string{fifo, "127.0.0.1"},
-			`.*/fifo is not a regular file; its length must be known beforehand`},
-		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; want a file`},
-		{"standard input", []string{"-", "127.0.0.1"},
-			`-: the length must be known beforehand, and standard input has none; a file of that name is \./-`},
-		{"missing file", []string{"/tmp/no/such", "127.0.0.1"},
-			`open /tmp/no/such: no such file or directory`},
-		{"device", []string{"/dev/zero", "127.0.0.1"},
-			`/dev/zero is not a regular file; its length must be known beforehand`},
-		{"no listener", []string{f, "127.0.0.1:9"},
-			`rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
-		{"default port", []string{f, "127.0.0.1"},
-			`rnic: connect to 127\.0\.0\.1:7174: .*connection refused; is a server running there\? --wait 5s waits for one`},
-		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"},
-			`rnic: connect to 127\.0\.0\.1:9: .*connection refused; no server listened there for --wait 200ms`},
-		{"no route", []string{f, "192.0.2.1"},
-			`rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
-		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
-		{"swapped", []string{"127.0.0.1", f},
-			`open 127\.0\.0\.1: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
-		{"swapped, two missing files", []string{"10.9.0.77:7174", "image"},
-			`open 10\.9\.0\.77:7174: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
-		{"two files", []string{f, f}, `".+/random-10" names no server: want HOST or HOST:PORT`},
-		{"port 0", []string{f, "127.0.0.1:0"},
-			`"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
-		{"port too high", []string{f, "127.0.0.1:65536"},
-			`"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
-		{"one argument", []string{f}, `1 argument given; want: rnicd put FILE HOST\[:PORT\]`},
-		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana; see rnicd put --help`},
-		{"dialect", []string{"--dialect", "rfc9999", f, "127.0.0.1"},
-			`--dialect "rfc9999": want rddp-01, rfc5044, rtr or rfc6581`},
-		{"no dialect", []string{"--dialect", "", f, "127.0.0.1"},
-			`--dialect "": want rddp-01, rfc5044, rtr or rfc6581`},
-		{"dialect without frames", []string{"--dialect", "culley-02", f, "127.0.0.1"},
-			`--dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`},
-		{"negative timeout", []string{"--timeout", "-1s", f, "127.0.0.1"},
-			`--timeout -1s, --wait 0s: must not be negative`},
-		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"},
-			`gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded); nothing answers there: .*`},
-		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"},
-			`gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
+	files := strings.NewReplacer("FILE", randomFile(t, 10).path, "FIFO", fifo)
+	for words, want := range map[string]string{
+		"FIFO 127.0.0.1": `.*/fifo is not a regular file; its length must be known beforehand`,
+		"/tmp 127.0.0.1": `/tmp is a directory; want a file`,
+		"- 127.0.0.1": `-: the length must be known beforehand, and standard input has none; ` +
+			`a file of that name is \./-`,
+		"/tmp/no/such 127.0.0.1": `open /tmp/no/such: no such file or directory`,
+		"/dev/zero 127.0.0.1":    `/dev/zero is not a regular file; its length must be known beforehand`,
+		"FILE 127.0.0.1:9": `rnic: connect to 127\.0\.0\.1:9: .*connection refused; ` +
+			`is a server running there\? --wait 5s waits for one`,
+		"FILE 127.0.0.1": `rnic: connect to 127\.0\.0\.1:7174: .*connection refused; ` +
+			`is a server running there\? --wait 5s waits for one`,
+		"--wait 200ms FILE 127.0.0.1:9": `rnic: connect to 127\.0\.0\.1:9: .*connection refused; ` +
+			`no server listened there for --wait 200ms`,
+		"FILE 192.0.2.1": `rnic: connect to 192\.0\.2\.1:7174: ` +
+			`.*(no route to host|network is unreachable)`,
+		"FILE :7174": `":7174" names no server: want HOST or HOST:PORT`,
+		"127.0.0.1 FILE": `open 127\.0\.0\.1: no such file or directory; ` +
+			`the file comes first: rnicd put FILE HOST\[:PORT\]`,
+		"10.9.0.77:7174 image": `open 10\.9\.0\.77:7174: no such file or directory; ` +
+			`the file comes first: rnicd put FILE HOST\[:PORT\]`,
+		"FILE FILE":               `".+/random-10" names no server: want HOST or HOST:PORT`,
+		"FILE 127.0.0.1:0":        `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`,
+		"FILE 127.0.0.1:65536":    `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`,
+		"FILE":                    `1 argument given; want: rnicd put FILE HOST\[:PORT\]`,
+		"--banana FILE 127.0.0.1": `unknown flag: --banana; see rnicd put --help`,
+		"--dialect rfc9999 FILE 127.0.0.1": `--dialect "rfc9999": ` +
+			`want rddp-01, rfc5044, rtr or rfc6581`,
+		"--dialect= FILE 127.0.0.1": `--dialect "": want rddp-01, rfc5044, rtr or rfc6581`,
+		"--dialect culley-02 FILE 127.0.0.1": `--dialect "culley-02": ` + // which has no frames
+			`want rddp-01, rfc5044, rtr or rfc6581`,
+		"--timeout -1s FILE 127.0.0.1": `--timeout -1s, --wait 0s: must not be negative`,
+		"--timeout 300ms FILE 10.9.0.77": `gave up after --timeout 300ms: ` +
+			`rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded); ` +
+			`nothing answers there: .*`,
+		"--timeout 300ms --wait 5s FILE 127.0.0.1:9": `gave up after --timeout 300ms: ` +
+			`rnic: connect to 127\.0\.0\.1:9: .*connection refused`,
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			begin := time.Now()
-			p := ns.rnicd(t, append([]string{"put"}, c.args...)...)
-			require.Equal(t, 1, p.Wait(t), "%s", p)
-			require.Len(t, errorLines(p), 1, "%s", p)
-			require.Regexp(t, "^rnicd: "+c.want+"$", errorLines(p)[0])
-			require.Less(t, time.Since(begin), 20*time.Second)
-		})
+		begin := time.Now()
+		ns.fails(t, "put "+files.Replace(words), want+"$")
+		require.Less(t, time.Since(begin), 20*time.Second, words)
 	}
 }
 
@@ -184,8 +169,7 @@ func TestServeErrors(t *testing.T) {
 	ns := newNamespace(t)
 	for _, c := range serveErrors {
 		t.Run(c.args, func(t *testing.T) {
-			p := ns.rnicd(t, append([]string{"serve"}, strings.Fields(c.args)...)...)
-			require.Equal(t, 1, p.Wait(t), "%s", p)
+			p := ns.exits(t, 1, append([]string{"serve"}, strings.Fields(c.args)...)...)
 			lines := errorLines(p)
 			if strings.Contains(c.args, "--core") {
 				lines = p.Lines("^rnicd: ")
@@ -250,8 +234,7 @@ func TestUnknownCommands(t *testing.T) {
 func TestServeDeviceBusy(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t)
-	p := ns.rnicd(t, "serve", "--region", "1MiB")
-	require.Equal(t, 1, p.Wait(t), "%s", p)
+	p := ns.exits(t, 1, "serve", "--region", "1MiB")
 	require.Equal(t, []string{fmt.Sprintf("rnicd: rnic0: process %d has this device: frames would "+
 		"reach one of both by chance; name another device, or end that process", server.PID())},
 		errorLines(p))

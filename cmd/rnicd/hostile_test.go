@@ -128,120 +128,93 @@ func (a attack) run(t *testing.T) (peer string) {
 	return c.local()
 }
 
+// says sends octets instead of a start-up frame; asks awaits the reply to its private data.
+func says(octets []byte) func(*raw) { return func(c *raw) { c.send(octets) } }
+
+func asks(private []byte) func(*raw) {
+	return func(c *raw) {
+		c.send(startupFrame(keyRequest, flagC, 1, private))
+		c.reply()
+	}
+}
+
+// begun does what it does after start-up.
+func begun(do func(c *raw)) func(*raw) {
+	return func(c *raw) {
+		c.start(granted)
+		do(c)
+	}
+}
+
+// writes is a Write to another STag, or beside what was granted, with octets of its header changed.
+func writes(stag uint32, offset int, header map[int]byte) func(*raw) {
+	return begun(func(c *raw) {
+		b := write(c.stag^stag, c.to+uint64(offset), make([]byte, 100))
+		for at, octet := range header {
+			b[at] = octet
+		}
+		c.send(c.fpdu(b))
+	})
+}
+
+func sends(qn, msn uint32, payload []byte) func(*raw) {
+	return begun(func(c *raw) { c.send(c.fpdu(sendULPDU(qn, msn, 0, payload))) })
+}
+
 // attacks are what a peer may do wrong.
 var attacks = []attack{
-	{"wrong key", func(c *raw) {
-		c.send(startupFrame("MPA ID Bad Frame", flagC, 1, putRequest(granted)))
-	}, `failed .*start-up frame has the wrong Key`},
-	{"reply for a request", func(c *raw) {
-		c.send(startupFrame(keyReply, flagC, 1, putRequest(granted)))
-	}, `failed .*both ends are Responders`},
-	{"HTTP", func(c *raw) {
-		c.send([]byte("GET / HTTP/1.1\r\nHost: " + serverHost + "\r\n\r\n"))
-	}, `failed .*start-up frame has the wrong Key`},
-	{"garbage after connect", func(c *raw) {
-		c.send(garbage(1, 4096))
-	}, `failed .*start-up frame has the wrong Key`},
-	{"too much private data", func(c *raw) {
-		c.send(startupFrame(keyRequest, flagC, 1, make([]byte, 513)))
-	}, `failed .*PD_Length is above the limit of private data`},
-	{"revision", func(c *raw) {
-		c.send(startupFrame(keyRequest, flagC, 77, putRequest(granted)))
-	}, `failed .*MPA revision 77`},
-	{"closed in the start-up frame", func(c *raw) {
-		c.send([]byte(keyRequest))
-	}, `failed .*peer closed the connection during MPA start-up`},
-	{"no transfer request", func(c *raw) {
-		c.send(startupFrame(keyRequest, flagC, 1, []byte("hello")))
-		c.reply()
-	}, `refused .*the private data \(5 octets\) is not a transfer request`},
-	{"larger than the region", func(c *raw) {
-		c.send(startupFrame(keyRequest, flagC, 1, putRequest(1<<62)))
-		c.reply()
-	}, `refused .*4611686018427387904 octets offered, the region holds 16777216`},
-	{"garbage FPDU", func(c *raw) {
-		c.start(granted)
-		c.send(garbage(2, 70_000)) // more than any ULPDU_Length announces
-	}, `failed .*stream terminated: mpa: `},
-	{"FPDU with a bad CRC", func(c *raw) {
-		c.start(granted)
+	{"wrong key", says(startupFrame("MPA ID Bad Frame", flagC, 1, putRequest(granted))),
+		`failed .*start-up frame has the wrong Key`},
+	{"reply for a request", says(startupFrame(keyReply, flagC, 1, putRequest(granted))),
+		`failed .*both ends are Responders`},
+	{"HTTP", says([]byte("GET / HTTP/1.1\r\nHost: " + serverHost + "\r\n\r\n")),
+		`failed .*start-up frame has the wrong Key`},
+	{"garbage after connect", says(garbage(1, 4096)), `failed .*start-up frame has the wrong Key`},
+	{"too much private data", says(startupFrame(keyRequest, flagC, 1, make([]byte, 513))),
+		`failed .*PD_Length is above the limit of private data`},
+	{"revision", says(startupFrame(keyRequest, flagC, 77, putRequest(granted))),
+		`failed .*MPA revision 77`},
+	{"closed in the start-up frame", says([]byte(keyRequest)),
+		`failed .*peer closed the connection during MPA start-up`},
+	{"no transfer request", asks([]byte("hello")),
+		`refused .*the private data \(5 octets\) is not a transfer request`},
+	{"larger than the region", asks(putRequest(1 << 62)),
+		`refused .*4611686018427387904 octets offered, the region holds 16777216`},
+	// more than any ULPDU_Length announces
+	{"garbage FPDU", begun(says(garbage(2, 70_000))), `failed .*stream terminated: mpa: `},
+	{"FPDU with a bad CRC", begun(func(c *raw) {
 		b := c.fpdu(write(c.stag, c.to, make([]byte, 100)))
 		b[len(b)-1] ^= 1
 		c.send(b)
-	}, `failed .*CRC`},
-	{"bad STag", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(write(c.stag^0x100, c.to, make([]byte, 100))))
-	}, `failed .*invalid STag`},
-	{"bad key of the STag", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(write(c.stag^1, c.to, make([]byte, 100))))
-	}, `failed .*invalid STag`},
-	{"offset past the region", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(write(c.stag, c.to+granted, make([]byte, 100))))
-	}, `failed .*base or bounds violation`},
-	{"one octet past the region", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(write(c.stag, c.to+granted-99, make([]byte, 100))))
-	}, `failed .*base or bounds violation`},
-	{"offset before the region", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(write(c.stag, c.to-1, make([]byte, 100))))
-	}, `failed .*base or bounds violation|failed .*wrap`},
-	{"offset that wraps", func(c *raw) {
-		c.start(granted)
+	}), `failed .*CRC`},
+	{"bad STag", writes(0x100, 0, nil), `failed .*invalid STag`},
+	{"bad key of the STag", writes(1, 0, nil), `failed .*invalid STag`},
+	{"offset past the region", writes(0, granted, nil), `failed .*base or bounds violation`},
+	{"one octet past the region", writes(0, granted-99, nil), `failed .*base or bounds violation`},
+	{"offset before the region", writes(0, -1, nil),
+		`failed .*base or bounds violation|failed .*wrap`},
+	{"offset that wraps", begun(func(c *raw) {
 		c.send(c.fpdu(write(c.stag, ^uint64(0)-50, make([]byte, 100))))
-	}, `failed .*(base or bounds violation|wrap)`},
-	{"no buffer", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(sendULPDU(0, 2, 0, make([]byte, 48))))
-	}, `failed .*no buffer available`},
-	{"queue number", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(sendULPDU(77, 1, 0, make([]byte, 48))))
-	}, `failed .*untagged buffer error: invalid QN`},
-	{"closing message too long", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(sendULPDU(0, 1, 0, make([]byte, 49))))
-	}, `failed .*too long`},
-	{"closing message that is none", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(sendULPDU(0, 1, 0, make([]byte, 48))))
-	}, `failed .*closing message`},
-	{"opcode", func(c *raw) {
-		c.start(granted)
-		b := write(c.stag, c.to, make([]byte, 100))
-		b[1] = 0x4F
-		c.send(c.fpdu(b))
-	}, `failed .*opcode`},
-	{"RDMAP version", func(c *raw) {
-		c.start(granted)
-		b := write(c.stag, c.to, make([]byte, 100))
-		b[1] = 0xC0
-		c.send(c.fpdu(b))
-	}, `failed .*version`},
-	{"nothing written", func(c *raw) {
-		c.start(granted)
-		c.send(c.fpdu(sendULPDU(0, 1, 0, finishMessage(granted, [32]byte{1}))))
-	}, `failed .*wrote 0 and closed with a length of`},
+	}), `failed .*(base or bounds violation|wrap)`},
+	{"no buffer", sends(0, 2, make([]byte, 48)), `failed .*no buffer available`},
+	{"queue number", sends(77, 1, make([]byte, 48)), `failed .*untagged buffer error: invalid QN`},
+	{"closing message too long", sends(0, 1, make([]byte, 49)), `failed .*too long`},
+	{"closing message that is none", sends(0, 1, make([]byte, 48)), `failed .*closing message`},
+	{"opcode", writes(0, 0, map[int]byte{1: 0x4F}), `failed .*opcode`},
+	{"RDMAP version", writes(0, 0, map[int]byte{1: 0xC0}), `failed .*version`},
+	{"nothing written", sends(0, 1, finishMessage(granted, [32]byte{1})),
+		`failed .*wrote 0 and closed with a length of`},
 	{"wrong hash", func(c *raw) {
 		c.start(100)
 		c.send(c.fpdu(write(c.stag, c.to, bytes.Repeat([]byte{canary}, 100))))
 		c.send(c.fpdu(sendULPDU(0, 1, 0, finishMessage(100, [32]byte{1}))))
 	}, `failed .*SHA-256 mismatch`},
-	{"closed early", func(c *raw) {
-		c.start(granted)
-	}, `failed .*the client closed the connection before its closing message`},
-	{"closed in an FPDU", func(c *raw) {
-		c.start(granted)
-		b := c.fpdu(write(c.stag, c.to, make([]byte, 100)))
-		c.send(b[:50])
-	}, `failed .*peer closed the connection in the middle of a frame`},
-	{"reset", func(c *raw) {
-		c.start(granted)
-		require.NoError(c.t, c.conn.SetLinger(0))
-	}, `failed .*reset`},
+	{"closed early", begun(func(*raw) {}),
+		`failed .*the client closed the connection before its closing message`},
+	{"closed in an FPDU", begun(func(c *raw) {
+		c.send(c.fpdu(write(c.stag, c.to, make([]byte, 100)))[:50])
+	}), `failed .*peer closed the connection in the middle of a frame`},
+	{"reset", begun(func(c *raw) { require.NoError(c.t, c.conn.SetLinger(0)) }), `failed .*reset`},
 }
 
 // The hand-made octets are right: a transfer made of them succeeds. Without this the others would

@@ -42,12 +42,10 @@ allow = ["10.9.0.7"]
 	reads := func(want testFile) {
 		t.Helper()
 		ns.succeeds(t, "get --name image --timeout 60s 10.9.0.1 "+to)
-		got, err := os.ReadFile(to)
-		require.NoError(t, err)
-		sent, err := os.ReadFile(want.path)
-		require.NoError(t, err)
+		got := readFile(t, to)
+		sent := readFile(t, want.path)
 		require.Equal(t, len(sent), len(got))
-		require.True(t, string(sent) == string(got))
+		require.True(t, sent == got)
 	}
 	ns.fails(t, "get --name image --timeout 60s 10.9.0.1 "+to, ".*there is no image here")
 	ns.succeeds(t, "put --name image --timeout 60s "+f.path+" 10.9.0.1")

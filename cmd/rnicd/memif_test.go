@@ -21,15 +21,12 @@ func TestPutOverMemif(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "memif.sock")
 			args := func(role, addr string, more ...string) []string {
 				return append([]string{"--pmd", "memif", "--socket", socket, "--role", role, "--id", "3",
-					"--secret", "psst",
-					"--queues", c.queues, "--addr", addr, "--no-dad"}, more...)
+					"--secret", "psst", "--queues", c.queues, "--addr", addr, "--no-dad"}, more...)
 			}
 			start := func(n int) (*process, testFile) {
 				f := randomFile(t, n)
-				return ns.rnicd(
-					t,
-					append([]string{"put"}, args(c.putting, "10.9.0.2/24", "--wait", "30s", "--timeout", "60s",
-						f.path, serverAddr)...)...), f
+				return ns.rnicd(t, append([]string{"put"}, args(c.putting, "10.9.0.2/24", "--wait", "30s",
+					"--timeout", "60s", f.path, serverAddr)...)...), f
 			}
 			serve := append([]string{"serve"}, args(c.serving, "10.9.0.1/24", "--region", "128MiB")...)
 			var server, client *process
@@ -55,8 +52,7 @@ func TestPutOverMemif(t *testing.T) {
 			victim.Wait(t)
 			client, f = start(16<<20 + 2)
 			done()
-			server.Signal(t, syscall.SIGTERM)
-			require.Equal(t, 0, server.Wait(t), "%s", server)
+			ns.ends(t, server)
 			require.NoFileExists(t, socket)
 		})
 	}
@@ -76,8 +72,7 @@ func TestMemifFlags(t *testing.T) {
 		"--pmd memif --socket @nobody-there-at-all":     `--socket @nobody-there-at-all: no server answers: connecting: dial unixpacket @nobody-there-at-all: connect: connection refused`,
 		"--pmd memif --socket /nowhere/s --role server": `memif: listen unixpacket /nowhere/s: bind: no such file or directory`,
 	} {
-		p := ns.rnicd(t, append([]string{"serve", "--region", "1MiB"}, strings.Fields(args)...)...)
-		require.Equal(t, 1, p.Wait(t), "%s", p)
+		p := ns.exits(t, 1, append([]string{"serve", "--region", "1MiB"}, strings.Fields(args)...)...)
 		require.Equal(t, []string{"rnicd: " + want}, errorLines(p), "%s", args)
 	}
 }

@@ -19,10 +19,8 @@ func TestDeviceLine(t *testing.T) {
 		"name, MTU 1500, our address 10.9.0.1/24":         {pmd: "tap", dev: "name"},
 		"name, MTU 1500, VLAN 7, our address 10.9.0.1/24": {pmd: "tap", dev: "name", vlan: 7},
 		"rnic0 (name), MTU 1500, our address 10.9.0.1/24": {pmd: "dpdk", dev: "rnic0"},
-		"name, MTU 1500, our address 10.9.0.1/24 ": {pmd: "dpdk",
-			dev: "net_af_packet0,iface=eth1"},
-		"name, MTU 1500, our address 10.9.0.1/24  ": {pmd: "dpdk", dev: "rnic0",
-			pci: "0000:01:00.0"},
+		"name, MTU 1500, our address 10.9.0.1/24 ":        {pmd: "dpdk", dev: "net_af_packet0,iface=eth1"},
+		"name, MTU 1500, our address 10.9.0.1/24  ":       {pmd: "dpdk", dev: "rnic0", pci: "0000:01:00.0"},
 	} {
 		o.mtu, o.addrs = 1500, []string{"10.9.0.1/24"}
 		require.Equal(t, strings.TrimSpace(want), o.describe("name"))

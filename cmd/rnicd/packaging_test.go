@@ -131,16 +131,15 @@ func TestInstall(t *testing.T) {
 		requireLinks(t, root, files)
 		for service, command := range map[string]string{"rnicd": "serve --config /etc/rnicd/rnicd.toml",
 			"rnicd-switch": "switch --config /etc/rnicd/switch.toml"} {
-			unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/" + service + ".service")
-			require.NoError(t, err)
-			require.Contains(t, string(unit), "\nExecStart="+prefix+"/bin/rnicd "+command+"\n")
+			unit := readFile(t, root+prefix+"/lib/systemd/system/"+service+".service")
+			require.Contains(t, unit, "\nExecStart="+prefix+"/bin/rnicd "+command+"\n")
 			for _, m := range regexp.MustCompile(`man:([\w.-]+)\((\d)\)`).FindAllStringSubmatch(
-				string(unit), -1) {
+				unit, -1) {
 				require.Contains(t, files, prefix+"/share/man/man"+m[2]+"/"+m[1]+"."+m[2]+".gz",
 					"the unit names it")
 			}
 			for _, m := range regexp.MustCompile(regexp.QuoteMeta(prefix)+`/share/[\w./-]+\w`).FindAllString(
-				string(unit), -1) {
+				unit, -1) {
 				require.Contains(t, files, m, "the unit names it")
 			}
 		}
@@ -151,9 +150,7 @@ func TestInstall(t *testing.T) {
 		require.NoError(t, os.WriteFile(config, []byte("# mine\n"), 0o644))
 		install(t, "install", root, prefix)
 		require.Equal(t, files, installed(t, root))
-		text, err := os.ReadFile(config)
-		require.NoError(t, err)
-		require.Equal(t, "# mine\n", string(text))
+		require.Equal(t, "# mine\n", readFile(t, config))
 		install(t, "uninstall", root, prefix)
 		require.Equal(t, []string{"/etc/rnicd/rnicd.toml", "/etc/rnicd/switch.toml"}, installed(t, root))
 	}
@@ -188,11 +185,8 @@ func TestInstallLibraries(t *testing.T) {
 		need(t, "rping", "rdmacm-utils")
 		ns := newNamespace(t)
 		run := func(args ...string) *process {
-			return ns.Start(
-				t,
-				exec.Command(
-					link, append([]string{"run", "--verbose", "--", "rping", "-a", "127.0.0.1", "-C", "3", "-v"},
-						args...)...))
+			return ns.Start(t, exec.Command(link, append([]string{"run", "--verbose", "--", "rping", "-a",
+				"127.0.0.1", "-C", "3", "-v"}, args...)...))
 		}
 		server := run("-s")
 		server.Expect(t, 1, "listening at ")
@@ -258,9 +252,8 @@ func requireLinks(t *testing.T, root string, files []string) {
 			continue
 		}
 		documents++
-		text, err := os.ReadFile(root + f)
-		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(string(text), -1) {
+		text := readFile(t, root+f)
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(m[1], "://") {
 				_, err := os.Stat(filepath.Join(root+filepath.Dir(f), m[1]))
 				require.NoError(t, err, "%s: %s", f, m[1])
@@ -270,22 +263,25 @@ func requireLinks(t *testing.T, root string, files []string) {
 	require.Greater(t, documents, 50)
 }
 
-// The switch's configuration that comes with the program starts, and the commands that it has for
-// its programs reach each other.
+// The switch's configuration that comes with the program starts on a machine without devices, and
+// the commands that it has for its programs reach each other.
 func TestInstalledSwitchConfiguration(t *testing.T) {
 	ns := newNamespace(t)
-	b, err := os.ReadFile(filepath.Join(repository, "packaging/switch.toml"))
-	require.NoError(t, err)
-	text := strings.ReplaceAll(string(b), "/run/rnicd-switch", t.TempDir())
+	dir := t.TempDir()
+	text := strings.ReplaceAll(readFile(t, filepath.Join(repository, "packaging/switch.toml")),
+		"/run/rnicd-switch", dir)
 	commands := regexp.MustCompile(`# rnicd (perf .*)`).FindAllStringSubmatch(text, -1)
 	require.Len(t, commands, 2)
-	s := ns.rnicd(t, "switch", "--config", configured(t, text))
+	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text))}
 	s.Expect(t, 1, "msg=ready ")
+	info, err := os.Stat(filepath.Join(dir, "programs.sock"))
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o660, info.Mode())
 	server := ns.rnicd(t, append(strings.Fields(commands[0][1]), "--no-dad")...)
 	server.Expect(t, 1, "^ready ")
 	ns.succeeds(t, commands[1][1]+" --no-dad -n 3 --wait 60s --timeout 60s")
 	ns.stop(t, server)
-	ns.ends(t, s)
+	s.end(t)
 }
 
 // The configuration that comes with the program is one, and serves on a machine without devices.
@@ -312,13 +308,10 @@ func TestManualPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(entries), 20)
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(pages[0], e.Name()))
-		require.NoError(t, err)
-		again, err := os.ReadFile(filepath.Join(pages[1], e.Name()))
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(text, again), e.Name())
+		text := readFile(t, filepath.Join(pages[0], e.Name()))
+		require.True(t, text == readFile(t, filepath.Join(pages[1], e.Name())), e.Name())
 		if !strings.HasSuffix(e.Name(), ".toml.5") {
-			require.Contains(t, string(text), `"Nov 2023"`, e.Name())
+			require.Contains(t, text, `"Nov 2023"`, e.Name())
 		}
 		cmd := exec.Command("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z",
 			filepath.Join(pages[0], e.Name()))
@@ -423,10 +416,9 @@ func TestUnit(t *testing.T) {
 		if dropIn != "" {
 			dir := filepath.Join(root, "etc/systemd/system/rnicd.service.d")
 			require.NoError(t, os.MkdirAll(dir, 0o755))
-			text, err := os.ReadFile(dropIn)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(dropIn)), text, 0o644))
-			if strings.Contains(string(text), "CAP_SYS_ADMIN") {
+			text := readFile(t, dropIn)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(dropIn)), []byte(text), 0o644))
+			if strings.Contains(text, "CAP_SYS_ADMIN") {
 				exposure = "40"
 			}
 		}
@@ -442,14 +434,13 @@ func TestUnit(t *testing.T) {
 	install(t, "install", root, "/usr")
 	out, err := exec.Command("systemd-sysusers", "--root="+root, "rnicd.conf").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
-	require.NoError(t, err)
+	passwd := readFile(t, filepath.Join(root, "etc/passwd"))
 	group := regexp.MustCompile(
 		`(?m)^rnicd:x:\d+:(\d+):rnicd, a software RNIC:/var/lib/rnicd:/usr/sbin/nologin$`).
-		FindStringSubmatch(string(passwd))
+		FindStringSubmatch(passwd)
 	require.NotNil(t, group, "%s", passwd)
 	require.Regexp(t, `(?m)^rnicd-switch:x:\d+:`+group[1]+`:rnicd switch:/:/usr/sbin/nologin$`,
-		string(passwd), "its group reads the configuration")
+		passwd, "its group reads the configuration")
 }
 
 // allowed are the names of system calls in the unit's filter.
@@ -474,18 +465,17 @@ func filter(t *testing.T, unit string) []string {
 	t.Helper()
 	need(t, "strace", "strace")
 	need(t, "systemd-analyze", "systemd")
-	text, err := os.ReadFile(filepath.Join(repository, "packaging/systemd", unit))
-	require.NoError(t, err)
-	set := regexp.MustCompile(`(?m)^SystemCallFilter=(\S+)$`).FindSubmatch(text)
+	text := readFile(t, filepath.Join(repository, "packaging/systemd", unit))
+	set := regexp.MustCompile(`(?m)^SystemCallFilter=(\S+)$`).FindStringSubmatch(text)
 	require.NotNil(t, set)
 	for _, key := range []string{
 		// memory is locked, clients' regions and what vfio reaches among it
 		"LimitMEMLOCK=infinity",
 		"StartLimitIntervalSec=0", "Restart=on-failure", // what it waits for may come late
 	} {
-		require.Contains(t, string(text), "\n"+key+"\n")
+		require.Contains(t, text, "\n"+key+"\n")
 	}
-	calls := allowed(t, string(set[1]))
+	calls := allowed(t, set[1])
 	require.Greater(t, len(calls), 200)
 	return calls
 }
@@ -504,10 +494,9 @@ func (ns *namespace) traced(t *testing.T, args ...string) (p *process, trace str
 // onlyAllowed wants all calls of a trace to be allowed, and some to be there.
 func onlyAllowed(t *testing.T, trace string, calls []string, some ...string) {
 	t.Helper()
-	text, err := os.ReadFile(trace)
-	require.NoError(t, err)
+	text := readFile(t, trace)
 	seen := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\d+ +(\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\d+ +(\w+)\(`).FindAllStringSubmatch(text, -1) {
 		seen[m[1]] = true
 	}
 	for _, call := range some {
@@ -575,9 +564,7 @@ func TestUnitAllowsTheSwitchsCalls(t *testing.T) {
 // childOf is the process that another one has started.
 func childOf(t *testing.T, pid int) string {
 	t.Helper()
-	out, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	require.NoError(t, err)
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)))
 }
 
 // debian makes the package, as version 0.0.1.
@@ -633,9 +620,8 @@ func TestDebianPackage(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
 	dpkg := func(args ...string) {
 		t.Helper()
-		run("dpkg",
-			append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends",
-				"--log=/dev/null"}, args...)...)
+		run("dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends",
+			"--log=/dev/null"}, args...)...)
 	}
 	next := t.TempDir() // the same with another version
 	run("dpkg-deb", "-R", first, filepath.Join(next, "tree"))
@@ -644,9 +630,8 @@ func TestDebianPackage(t *testing.T) {
 	run("dpkg-deb", "-Zgzip", "-z1", "-b", filepath.Join(next, "tree"), second)
 	config := filepath.Join(root, "etc/rnicd/rnicd.toml")
 	dpkg("--install", first)
-	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
-	require.NoError(t, err)
-	require.Contains(t, string(passwd), "rnicd:x:")
+	passwd := readFile(t, filepath.Join(root, "etc/passwd"))
+	require.Contains(t, passwd, "rnicd:x:")
 	info, err := os.Stat(config)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o640), info.Mode(), "it may hold secrets")
@@ -655,9 +640,7 @@ func TestDebianPackage(t *testing.T) {
 	dpkg("--install", second)
 	require.Equal(t, "ii  0.0.2", run("dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"),
 		"-W", "-f=${db:Status-Abbrev} ${Version}", "rnicd"))
-	text, err := os.ReadFile(config)
-	require.NoError(t, err)
-	require.Equal(t, mine, string(text))
+	require.Equal(t, mine, readFile(t, config))
 	dpkg("--remove", "rnicd")
 	require.NoDirExists(t, filepath.Join(root, "usr/lib/rnicd"))
 	require.FileExists(t, config)

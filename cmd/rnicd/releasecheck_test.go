@@ -19,10 +19,9 @@ func releaseCheck(t *testing.T, fail string,
 	for _, d := range []string{"scripts", "bin"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o755))
 	}
-	script, err := os.ReadFile("../../scripts/release-check.sh")
-	require.NoError(t, err)
+	script := readFile(t, "../../scripts/release-check.sh")
 	path := filepath.Join(dir, "scripts/release-check.sh")
-	require.NoError(t, os.WriteFile(path, script, 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
 	stub := "#!/bin/sh\necho \"$RNICD_NO_SKIP $*\" >>\"" + dir + "/made\"\necho said by $1\ncase \" " +
 		fail + " \" in *\" $1 \"*) exit 1 ;; esac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/make"), []byte(stub), 0o755))
@@ -32,15 +31,13 @@ func releaseCheck(t *testing.T, fail string,
 	if err != nil {
 		require.IsType(t, &exec.ExitError{}, err, "%s", text)
 	}
-	made, err := os.ReadFile(filepath.Join(dir, "made"))
-	require.NoError(t, err)
+	made := readFile(t, filepath.Join(dir, "made"))
 	for _, step := range []string{"links", "sim"} {
-		said, err := os.ReadFile(filepath.Join(dir, "build/release-check", step+".log"))
-		require.NoError(t, err)
-		require.Equal(t, "said by "+step+"\n", string(said))
+		said := readFile(t, filepath.Join(dir, "build/release-check", step+".log"))
+		require.Equal(t, "said by "+step+"\n", said)
 	}
 	return cmd.ProcessState.ExitCode(), string(text),
-		strings.Split(strings.TrimSpace(string(made)), "\n")
+		strings.Split(strings.TrimSpace(made), "\n")
 }
 
 // Every step runs, with skips forbidden, except under the race detector; one that fails does not

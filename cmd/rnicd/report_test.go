@@ -77,8 +77,3 @@ func TestPrintServedFailureIsOneLine(t *testing.T) {
 	newOutput(&b).served(r)
 	require.Equal(t, "failed      10.9.0.254:37600: first; second\n", b.String())
 }
-
-func TestGoodputOfNothing(t *testing.T) {
-	r := xfer.Result{Length: 1 << 20}
-	require.Zero(t, r.Goodput(), "no time measured: no rate")
-}

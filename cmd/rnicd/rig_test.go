@@ -112,10 +112,24 @@ func (ns *namespace) stop(t testing.TB, server *process) {
 // put sends a file and expects the server to have it.
 func (ns *namespace) put(t testing.TB, f testFile, args ...string) *process {
 	t.Helper()
-	p := ns.rnicd(t, append([]string{"put", "--timeout", "60s", f.path, serverAddr}, args...)...)
-	require.Equal(t, 0, p.Wait(t), "%s", p)
+	p := ns.exits(t, 0, append([]string{"put", "--timeout", "60s", f.path, serverAddr}, args...)...)
 	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 1, "%s", p)
 	return p
+}
+
+// exits runs a command to its end, which must have this status.
+func (ns *namespace) exits(t testing.TB, status int, args ...string) *process {
+	t.Helper()
+	p := ns.rnicd(t, args...)
+	require.Equal(t, status, p.Wait(t), "%s", p)
+	return p
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
 }
 
 // testFile is a file of random octets.

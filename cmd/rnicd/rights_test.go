@@ -49,10 +49,8 @@ func (ns *namespace) unprivileged(t *testing.T, caps []string, args ...string) *
 	script := fmt.Sprintf(`mkdir -p /run/xdp && mount -t tmpfs -o uid=%d,mode=700 none /run/xdp &&
 exec prlimit --memlock=%d setpriv --reuid=%d --regid=%d --clear-groups --inh-caps=%s --ambient-caps=%s --bounding-set=%s --no-new-privs -- "$@"`,
 		nobody, memlock, nobody, nobody, set, set, set)
-	return ns.Start(
-		t,
-		exec.Command("unshare", append([]string{"-m", "sh", "-c", script, "sh", programPath(t)},
-			args...)...))
+	return ns.Start(t, exec.Command("unshare", append([]string{"-m", "sh", "-c", script, "sh",
+		programPath(t)}, args...)...))
 }
 
 // rights are the capabilities that each kind of port takes: what the unit, its drop-ins and
@@ -90,10 +88,9 @@ func TestCapabilitiesOfSwitch(t *testing.T) {
 	const program = "[switch]\nsocket = \"/run/rnicd/programs.sock\"\nmode = " +
 		"\"0660\"\n[control]\nsocket = \"/run/rnicd/control.sock\"\n[[program]]\nname = " +
 		"\"one\"\naddresses = [\"10.9.0.1\"]\nuids = [0]\n"
-	text, err := os.ReadFile(filepath.Join(repository, "packaging/systemd/rnicd-switch.service"))
-	require.NoError(t, err)
+	text := readFile(t, filepath.Join(repository, "packaging/systemd/rnicd-switch.service"))
 	for _, key := range []string{"AmbientCapabilities", "CapabilityBoundingSet"} {
-		require.Contains(t, string(text), "\n"+key+"=CAP_NET_ADMIN\n", "the unit has what is tried here")
+		require.Contains(t, text, "\n"+key+"=CAP_NET_ADMIN\n", "the unit has what is tried here")
 	}
 	for _, r := range []struct {
 		name, uplink string
@@ -154,8 +151,7 @@ func TestCapabilities(t *testing.T) {
 				require.NotContains(t, ns.Run(t, "ip", "link", "show", "enp1s0"), "xdp",
 					"its program is still there")
 			}
-			_, err := os.Stat(filepath.Join(dir, "memif.sock"))
-			require.ErrorIs(t, err, os.ErrNotExist)
+			require.NoFileExists(t, filepath.Join(dir, "memif.sock"))
 			for _, c := range sample.Of(t, 1, r.caps) {
 				less := slices.DeleteFunc(slices.Clone(r.caps), func(other string) bool { return other == c })
 				server := begin(less)

@@ -34,9 +34,8 @@ func checkout(t *testing.T) string {
 			to = filepath.Join(dir, strings.TrimPrefix(from, "../../"))
 		}
 		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
-		b, err := os.ReadFile(from)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(to, b, 0o755))
+		b := readFile(t, from)
+		require.NoError(t, os.WriteFile(to, []byte(b), 0o755))
 	}
 	return dir
 }
@@ -56,8 +55,7 @@ func runScript(t *testing.T, dir string, args ...string) *process {
 // for programs of its checkout that still run.
 func requireNothingLeft(t *testing.T, dir string, p *process) {
 	t.Helper()
-	_, err := os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()))
-	require.ErrorIs(t, err, os.ErrNotExist, "the namespace is still there")
+	require.NoFileExists(t, fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()), "the namespace is there")
 	entries, err := os.ReadDir("/proc")
 	require.NoError(t, err)
 	for _, e := range entries {
@@ -208,8 +206,7 @@ func TestRunScriptWithoutReader(t *testing.T) {
 	require.Contains(t, line, "server ")
 	require.NoError(t, r.Close())
 	require.NotZero(t, p.Wait(t), "%s", p)
-	_, err = os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()))
-	require.ErrorIs(t, err, os.ErrNotExist, "the namespace is still there")
+	require.NoFileExists(t, fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()), "the namespace is there")
 }
 
 // Without root the same job runs in one process, and says so.

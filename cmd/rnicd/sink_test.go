@@ -51,9 +51,7 @@ func TestSink(t *testing.T) {
 				require.Len(t, found, min(i, 1))
 			}
 			require.NoError(t, s.commit())
-			got, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, content, string(got))
+			require.Equal(t, content, readFile(t, path))
 			require.Len(t, names(t, dir), 1)
 		}
 		_, err = s.begin(10)
@@ -103,9 +101,7 @@ func TestSinkNames(t *testing.T) {
 		require.NoError(t, err)
 		meanwhile()
 		require.NoError(t, s.commit())
-		got, err := os.ReadFile(filepath.Join(dir, "x"))
-		require.NoError(t, err)
-		require.Equal(t, "new", string(got))
+		require.Equal(t, "new", readFile(t, filepath.Join(dir, "x")))
 		require.Equal(t, []string{"x"}, names(t, dir))
 	}
 	old := func() { require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), []byte("old"), 0o600)) }
@@ -175,9 +171,7 @@ func TestSinkFollowsLinks(t *testing.T) {
 		_, err = w.Write([]byte(name))
 		require.NoError(t, err)
 		require.NoError(t, s.commit(), name)
-		got, err := os.ReadFile(at(target))
-		require.NoError(t, err, name)
-		require.Equal(t, name, string(got))
+		require.Equal(t, name, readFile(t, at(target)))
 		if linked == nil {
 			now, err := os.Readlink(at(name))
 			require.NoError(t, err, name)

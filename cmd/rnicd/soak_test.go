@@ -375,11 +375,10 @@ func TestSoak(t *testing.T) {
 	s := &soaker{t: t, ns: newNamespace(t), dir: t.TempDir(), file: randomFile(t, 3<<20+7),
 		done: map[string]int{}, killed: map[string]int{}, cut: map[string]int{},
 		excused: map[string]int{}}
-	services, err := os.ReadFile("../../internal/daemon/testdata/services.toml")
-	require.NoError(t, err)
+	services := readFile(t, "../../internal/daemon/testdata/services.toml")
 	config := fmt.Sprintf(soakConfig, filepath.Join(s.dir, "control.sock"),
 		filepath.Join(s.dir, "memif.sock")) +
-		strings.NewReplacer("FILE", s.file.path, "SIZE", "64MiB").Replace(string(services))
+		strings.NewReplacer("FILE", s.file.path, "SIZE", "64MiB").Replace(services)
 	path := configured(t, config)
 	s.server = s.ns.rnicd(t, "serve", "--config", path)
 	s.server.Expect(t, 1, "msg=ready ")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,8 +16,7 @@ func TestStoppedWhileItStarts(t *testing.T) {
 		"\"\n[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = "+
 		"\"full\"\n[[service]]\nname = \"p\"\ntype = \"perf\"\nlisten = 7001\n"))
 	p.Expect(t, 1, `msg="port opened" port=rnic0 `)
-	p.Signal(t, syscall.SIGTERM)
-	require.Zero(t, p.Wait(t), "%s", p)
+	ns.ends(t, p)
 	p.Expect(t, 1, `msg="told to end before it was ready"`)
 	require.Empty(t, p.Lines("^rnicd: |msg=ready "), "%s", p)
 	require.False(t, ns.Has(t, "rnic0"), "the TAP is still there")
@@ -31,15 +29,11 @@ func TestAddressComesLate(t *testing.T) {
 	ns := newNamespace(t)
 	file := configured(t, "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = "+
 		"[\"192.0.2.77\"]\n[[service]]\nname = \"p\"\ntype = \"perf\"\nlisten = 7001\n")
-	p := ns.rnicd(t, "serve", "--config", file)
-	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Len(
-		t,
-		p.Lines(
-			`^rnicd: service "p" on port "k": .*192\.0\.2\.77:7001: bind: cannot assign requested address`),
+	p := ns.exits(t, 1, "serve", "--config", file)
+	require.Len(t, p.Lines(
+		`^rnicd: service "p" on port "k": .*192\.0\.2\.77:7001: bind: cannot assign requested address`),
 		1, "%s", p)
-	doctor := ns.rnicd(t, "doctor", "--config", file)
-	require.Equal(t, 1, doctor.Wait(t), "%s", doctor)
+	doctor := ns.exits(t, 1, "doctor", "--config", file)
 	doctor.Expect(t, 1, `^lack  places       192\.0\.2\.77:7001: no interface has this address now$`)
 
 	ns.Run(t, "ip", "address", "add", "192.0.2.77/32", "dev", "lo")
@@ -67,8 +61,7 @@ func TestDoctorExits(t *testing.T) {
 		"[[port]]\nname = \"m\"\ndriver = \"memif\"\nsocket = \"/nowhere/m.sock\"" + address +
 			service: "port m: no server at /nowhere/m.sock",
 	} {
-		doctor := ns.rnicd(t, "doctor", "--config", configured(t, text))
-		require.Equal(t, 1, doctor.Wait(t), "%s", doctor)
+		doctor := ns.exits(t, 1, "doctor", "--config", configured(t, text))
 		doctor.Expect(t, 1, "^lack  places       "+want)
 	}
 	ns.stop(t, p)

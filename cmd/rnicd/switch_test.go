@@ -20,16 +20,13 @@ import (
 // switchOfGuide is the configuration of the guide, with a socket of this test's.
 func switchOfGuide(t *testing.T) (text, socket string) {
 	t.Helper()
-	guide, err := os.ReadFile("../../docs/guides/switch.md")
-	require.NoError(t, err)
-	_, text, found := strings.Cut(string(guide), "<!-- switch -->\n```toml\n")
+	guide := readFile(t, "../../docs/guides/switch.md")
+	_, text, found := strings.Cut(guide, "<!-- switch -->\n```toml\n")
 	require.True(t, found)
 	text, _, found = strings.Cut(text, "```\n")
 	require.True(t, found)
-	example, err := os.ReadFile(filepath.Join(repository, exampleFolder, "switch.toml"))
-	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(string(example), "\n\n"+text),
-		"the example is that of the guide")
+	example := readFile(t, filepath.Join(repository, exampleFolder, "switch.toml"))
+	require.True(t, strings.HasSuffix(example, "\n\n"+text), "the example is that of the guide")
 	socket = filepath.Join(t.TempDir(), "switch.sock")
 	require.Contains(t, text, "/run/rnicd-switch/switch.sock")
 	return strings.Replace(text, "/run/rnicd-switch/switch.sock", socket, 1), socket
@@ -135,8 +132,7 @@ func TestSwitchOfTheGuide(t *testing.T) {
 	s.Run(t, "ping", "-c", "1", "-W", "30", "10.9.0.1")
 	s.Run(t, "ping", "-c", "1", "-W", "30", "10.9.0.9")
 	// One that dials from the shared address, and one with another's.
-	right.Signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, right.Wait(t), "%s", right)
+	s.ends(t, right)
 	f := randomFile(t, 1<<20)
 	succeeded(t, s.program(t, "put --timeout 60s --dial-ports 51000-51999", 4, "10.9.0.9/24", f.path,
 		"10.9.0.1:7174"), f, s.process)
@@ -273,17 +269,15 @@ func TestSwitchedProgramsKilled(t *testing.T) {
 // usage is a process' memory in KiB, its descriptors, and its mappings of other processes' memory.
 func usage(t testing.TB, pid int) (rss, fds, maps int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
-	m := regexp.MustCompile(`RssAnon:\s+(\d+)`).FindSubmatch(status)
+	status := readFile(t, fmt.Sprintf("/proc/%d/status", pid))
+	m := regexp.MustCompile(`RssAnon:\s+(\d+)`).FindStringSubmatch(status)
 	require.NotNil(t, m)
-	rss, err = strconv.Atoi(string(m[1]))
+	rss, err := strconv.Atoi(m[1])
 	require.NoError(t, err)
 	dir, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	require.NoError(t, err)
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	require.NoError(t, err)
-	return rss, len(dir), strings.Count(string(text), "memfd:")
+	text := readFile(t, fmt.Sprintf("/proc/%d/maps", pid))
+	return rss, len(dir), strings.Count(text, "memfd:")
 }
 
 // DPDK's net_memif is a program as any other: testpmd answers the kernel's ARP and pings through
@@ -301,12 +295,10 @@ func TestSwitchWithTestpmd(t *testing.T) {
 		"\"02:00:00:00:00:07\"\naddresses = [\"10.9.0.7\"]\n", socket)
 	for i, mac := range []string{"02:00:00:00:00:07", "02:00:00:00:00:08"} {
 		cmd := exec.Command(path, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf",
-			"--file-prefix", filepath.Base(filepath.Dir(socket))+mac[15:],
-			"-l", "0,1", "--vdev",
+			"--file-prefix", filepath.Base(filepath.Dir(socket))+mac[15:], "-l", "0,1", "--vdev",
 			fmt.Sprintf("net_memif0,role=client,id=7,socket-abstract=no,secret=psst,socket=%s,mac=%s",
-				socket, mac), "--",
-			"--forward-mode=icmpecho", "--auto-start", "--no-flush-rx", "--total-num-mbufs=8192",
-			"--no-mlockall")
+				socket, mac), "--", "--forward-mode=icmpecho", "--auto-start", "--no-flush-rx",
+			"--total-num-mbufs=8192", "--no-mlockall")
 		stdin, err := cmd.StdinPipe() // it goes on until somebody presses Enter
 		require.NoError(t, err)
 		pmd := s.Start(t, cmd)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -160,33 +159,4 @@ func TestSwitchTellsSystemd(t *testing.T) {
 	s.Signal(t, syscall.SIGTERM)
 	require.Equal(t, "STOPPING=1\nSTATUS=ending", m.hear())
 	require.Equal(t, 0, s.Wait(t), "%s", s)
-}
-
-// The configuration that comes with the program joins two programs on a machine without devices,
-// as its comments say.
-func TestInstalledSwitch(t *testing.T) {
-	if testing.Short() { // make test-all
-		return
-	}
-	ns := newNamespace(t)
-	b, err := os.ReadFile(filepath.Join(repository, "packaging/switch.toml"))
-	require.NoError(t, err)
-	dir := t.TempDir()
-	text := strings.ReplaceAll(string(b), "/run/rnicd-switch", dir)
-	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text))}
-	s.Expect(t, 1, "msg=ready ")
-	info, err := os.Stat(filepath.Join(dir, "programs.sock"))
-	require.NoError(t, err)
-	require.Equal(t, os.ModeSocket|0o660, info.Mode())
-	commands := map[string]string{}
-	for line := range strings.Lines(text) {
-		if words, command, ok := strings.Cut(strings.TrimSpace(line), "# rnicd "); ok {
-			commands[strings.Fields(words)[2]] = command
-		}
-	}
-	require.Len(t, commands, 2)
-	server := ns.rnicd(t, strings.Fields(commands[`"one"`]+" --no-dad")...)
-	server.Expect(t, 1, "^ready ")
-	ns.succeeds(t, commands[`"two"`]+" --no-dad -c 3 --timeout 60s")
-	s.end(t)
 }

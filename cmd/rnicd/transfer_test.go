@@ -26,14 +26,11 @@ func TestPutFiles(t *testing.T) {
 		require.Len(t, client.Lines(`^segments +\d+ sent, \d+ retransmitted; \d+ FPDUs$`), 1,
 			"%s", client)
 		require.Len(t, client.Lines(`^goodput +\S+ [kMG]?bit/s \(\S+ \S+ in \S+ s\)$`), 1, "%s", client)
-		require.Len(
-			t,
-			client.Lines(
-				`^hashing +(\S+ s before that,|meanwhile, and) \S+ s in place at the server after it$`), 1,
-			"%s", client)
-		require.Len(
-			t, client.Lines(`^placed +\S+ [KMG]?i?B directly, .* through reassembly, .* ahead of a gap$`), 1,
-			"%s", client)
+		require.Len(t, client.Lines(
+			`^hashing +(\S+ s before that,|meanwhile, and) \S+ s in place at the server after it$`), 1, "%s",
+			client)
+		require.Len(t, client.Lines(
+			`^placed +\S+ [KMG]?i?B directly, .* through reassembly, .* ahead of a gap$`), 1, "%s", client)
 		server.Expect(t, 1, "^received +"+regexp.QuoteMeta(octets(uint64(n)))+" from "+kernelHost)
 		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 	}
@@ -46,8 +43,7 @@ func TestPutTooLarge(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--region", "1MiB")
 	big := randomFile(t, 1<<20+1)
-	client := ns.rnicd(t, "put", big.path, serverAddr)
-	require.Equal(t, 1, client.Wait(t), "%s", client)
+	client := ns.exits(t, 1, "put", big.path, serverAddr)
 	const why = "1048577 octets offered, the region holds 1048576; start the server with a " +
 		"larger --region"
 	require.Equal(t, []string{"rnicd: put to " + serverAddr + ": xfer: the server refused: " + why},
@@ -145,8 +141,7 @@ func TestPutDialects(t *testing.T) {
 	ns = newNamespace(t)
 	server = ns.serving(t, "--dialect", "rfc5044,rddp-01")
 	ns.put(t, f, "--dialect", "rddp-01", "--quiet")
-	p := ns.rnicd(t, "put", "--dialect", "rfc6581", f.path, serverAddr)
-	require.Equal(t, 1, p.Wait(t), "%s", p)
+	p := ns.exits(t, 1, "put", "--dialect", "rfc6581", f.path, serverAddr)
 	const why = "asked in rfc6581 (MPA revision 2), the peer answered with revision 1: it does not " +
 		"serve that dialect; --dialect asks in another"
 	require.Equal(t, "rnicd: rnic: connect to "+serverAddr+": rnic: "+why, errorLines(p)[0])
@@ -159,17 +154,14 @@ func TestPutDialects(t *testing.T) {
 	} {
 		server = ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "1MiB", "--dialect", c.dialect)
 		server.Expect(t, 1, "^ready ")
-		p = ns.rnicd(t, "put", f.path, "127.0.0.1")
-		require.Equal(t, 1, p.Wait(t), "%s", p)
+		p = ns.exits(t, 1, "put", f.path, "127.0.0.1")
 		require.Equal(t, "rnicd: rnic: connect to 127.0.0.1:7174: rnic: connection rejected by the "+
 			"peer (0 octets of private data)"+c.why+
 			"; --dialect asks in another", errorLines(p)[0])
 		server.Expect(t, 1, `peer asks in rfc5044 \(MPA revision 1\), served here: `+c.dialect+"$")
-		server.Signal(t, os.Interrupt)
-		require.Equal(t, 0, server.Wait(t), "%s", server)
+		ns.ends(t, server)
 	}
-	p = ns.rnicd(t, "serve", "--dialect", "culley-02")
-	require.Equal(t, 1, p.Wait(t), "%s", p)
+	p = ns.exits(t, 1, "serve", "--dialect", "culley-02")
 	require.Equal(t, `rnicd: --dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`,
 		errorLines(p)[0])
 }
@@ -180,11 +172,9 @@ func TestServeOverKernelSockets(t *testing.T) {
 	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB", "--addr", "127.0.0.1")
 	server.Expect(t, 1, "^ready +127\\.0\\.0\\.1:7174,")
 	f := randomFile(t, 4<<20)
-	client := ns.rnicd(t, "put", f.path, "127.0.0.1")
-	require.Equal(t, 0, client.Wait(t), "%s", client)
+	ns.exits(t, 0, "put", f.path, "127.0.0.1")
 	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
-	server.Signal(t, os.Interrupt)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
+	ns.ends(t, server)
 }
 
 // --once ends with the first transfer's result.
@@ -278,8 +268,7 @@ func withEALMemory(t *testing.T, try func() *process) {
 func TestPutThroughDPDK(t *testing.T) {
 	ns := newNamespace(t)
 	if programPath(t); !program.dpdk {
-		p := ns.rnicd(t, "serve", "--pmd", "dpdk")
-		require.Equal(t, 1, p.Wait(t), "%s", p)
+		p := ns.exits(t, 1, "serve", "--pmd", "dpdk")
 		require.Len(t, errorLines(p), 1, "%s", p)
 		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the "+
 			"race detector")
@@ -382,8 +371,7 @@ func TestServersEndOnce(t *testing.T) {
 					c.close()
 				}
 			})
-			refused := ns.rnicd(t, strings.Fields(strings.Replace(tc.client, "AT", at, 1))...)
-			require.Equal(t, 1, refused.Wait(t), "%s", refused)
+			refused := ns.exits(t, 1, strings.Fields(strings.Replace(tc.client, "AT", at, 1))...)
 			require.Len(t, refused.Lines("^rnicd: .*"+tc.heard), 1, "%s", refused)
 			require.Equal(t, 1, p.Wait(t), "%s", p)
 			require.Len(t, p.Lines("^rnicd: .*"+tc.refused), 1, "%s", p)

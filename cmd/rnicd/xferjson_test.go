@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,9 +25,8 @@ func TestTransferJSON(t *testing.T) {
 		args := append([]string{"-c", `"$@" > "$0"`, out, programPath(t)}, strings.Fields(c.words)...)
 		p := ns.Start(t, exec.Command("sh", args...))
 		require.Zero(t, p.Wait(t), "%s", p)
-		text, err := os.ReadFile(out)
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(text, &rec), "%s", text)
+		text := readFile(t, out)
+		require.NoError(t, json.Unmarshal([]byte(text), &rec), "%s", text)
 		require.Equal(t, c.operation, rec.Operation)
 		require.Equal(t, c.dialect, rec.Dialect)
 		require.Equal(t, c.file, rec.File)

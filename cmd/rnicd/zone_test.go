@@ -46,14 +46,12 @@ mode = "sink"
 	check.Expect(t, 1, `"fe80::1": a link-local address is one of a link; name that, as fe80::1%eth0`)
 
 	path := configured(t, text("fe80::1%here"))
-	check = ns.rnicd(t, "check", path)
-	require.Zero(t, check.Wait(t), "%s", check)
+	ns.exits(t, 0, "check", path)
 	server := ns.rnicd(t, "serve", "--config", path)
 	server.Expect(t, 1, "msg=ready ")
 	f := randomFile(t, 1000)
 	for _, target := range []string{"fe80::1%here", "[fe80::1%here]:7174"} {
-		put := ns.rnicd(t, "put", "--timeout", "60s", f.path, target)
-		require.Zero(t, put.Wait(t), "%s", put)
+		ns.exits(t, 0, "put", "--timeout", "60s", f.path, target)
 	}
 	server.Expect(t, 2, `msg=served service=scratch remote=\[fe80::1%here\]:`)
 
@@ -67,8 +65,7 @@ mode = "sink"
 	})
 	defer client.Close()
 	ss := func(filter string) int {
-		p := ns.rnicd(t, "ss", "--socket", socket, filter)
-		require.Zero(t, p.Wait(t), "%s", p)
+		p := ns.exits(t, 0, "ss", "--socket", socket, filter)
 		return len(p.Lines(`^established \[fe80::1%here\]:5201 -> \[fe80::1%here\]:[0-9]+ `))
 	}
 	require.Eventually(t, func() bool { return ss("service=drain") == 1 }, patience, time.Millisecond)
@@ -108,8 +105,7 @@ size = "1MiB"
 			return now.At.Sub(now.Started) > 2*time.Second
 		}, patience, 100*time.Millisecond)
 		f := randomFile(t, 1000)
-		put := ns.rnicd(t, "put", "--timeout", "60s", f.path, target)
-		require.Zero(t, put.Wait(t), "%s", put)
+		ns.exits(t, 0, "put", "--timeout", "60s", f.path, target)
 		ns.stop(t, server)
 	}
 }
