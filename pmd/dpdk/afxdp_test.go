@@ -98,11 +98,8 @@ func TestAFXDPInterfaceTaken(t *testing.T) {
 	first := openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
 	a := newArena(t, 8192*2048+1<<16)
 	for range 2 {
-		p, err := open(Config{Vdev: "net_af_xdp1,iface=rnic0", Arena: a})
-		require.NoError(t, err)
-		_, err = p.Open(0, newPool(t, a, 4096-64, 2048))
-		require.ErrorContains(t, err, "no other program has this queue of the interface")
-		require.NoError(t, p.Close())
+		refused(t, Config{Vdev: "net_af_xdp1,iface=rnic0", Arena: a}, 4096-64,
+			"no other program has this queue of the interface")
 	}
 	require.Equal(t, []int{128}, flows(t, fd, 64, first))
 	require.NoError(t, first[0].port.Close())

@@ -10,6 +10,8 @@ func TestCompleteArgs(t *testing.T) {
 	huge := host{hugeOctets: 64 << 20, cpus: []int{0, 1, 2, 5}, pid: 42}
 	none := host{cpus: []int{3}, pid: 42}
 	few := host{hugeOctets: hugeMin - 1, cpus: []int{3}, pid: 42}
+	alone := []string{"--lcores=0@(3)", "--file-prefix=rnicd-42", "--no-telemetry", "--log-level=4"}
+	small := append(alone[:4:4], "--no-huge", "--no-shconf", "-m256", "--no-pci", "--iova-mode=va")
 	common := []string{"--lcores=0@(0-2,5)", "--file-prefix=rnicd-42", "--no-telemetry",
 		"--log-level=4"}
 	for _, c := range []struct {
@@ -21,15 +23,10 @@ func TestCompleteArgs(t *testing.T) {
 	}{
 		{"nothing said", nil, "", huge,
 			append(common[:4:4], "--in-memory", "--no-pci", "--iova-mode=va")},
-		{"no hugepages", nil, "", none, []string{"--lcores=0@(3)", "--file-prefix=rnicd-42",
-			"--no-telemetry", "--log-level=4", "--no-huge", "--no-shconf", "-m256", "--no-pci",
-			"--iova-mode=va"}},
-		{"too few hugepages", nil, "", few, []string{"--lcores=0@(3)", "--file-prefix=rnicd-42",
-			"--no-telemetry", "--log-level=4", "--no-huge", "--no-shconf", "-m256", "--no-pci",
-			"--iova-mode=va"}},
-		{"no hugepages, own amount", []string{"-m", "64"}, "", none,
-			[]string{"-m", "64", "--lcores=0@(3)", "--file-prefix=rnicd-42", "--no-telemetry",
-				"--log-level=4", "--no-huge", "--no-shconf", "--no-pci", "--iova-mode=va"}},
+		{"no hugepages", nil, "", none, small},
+		{"too few hugepages", nil, "", few, small},
+		{"no hugepages, own amount", []string{"-m", "64"}, "", none, append(append(
+			[]string{"-m", "64"}, alone...), "--no-huge", "--no-shconf", "--no-pci", "--iova-mode=va")},
 		{"a NIC", nil, "0000:01:00.0,x=1", huge,
 			append(common[:4:4], "--in-memory", "-a", "0000:01:00.0,x=1")},
 		{"a NIC named already", []string{"-a0000:01:00.0"}, "0000:01:00.0", huge,

@@ -95,11 +95,8 @@ func TestTapFlowControl(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "none", mode)
 	a := newArena(t, 1<<22)
-	p, err := open(Config{Vdev: "net_tap1,iface=rnictapfc1", Arena: a, FlowControl: "full"})
-	require.NoError(t, err)
-	_, err = p.Open(0, newPool(t, a, 512, 2048))
-	require.ErrorContains(t, err, "rte_eth_dev_flow_ctrl_set full")
-	require.NoError(t, p.Close())
+	refused(t, Config{Vdev: "net_tap1,iface=rnictapfc1", Arena: a, FlowControl: "full"}, 512,
+		"rte_eth_dev_flow_ctrl_set full")
 	_, err = open(Config{Vdev: "net_null0", Arena: a, FlowControl: "some"})
 	require.ErrorContains(t, err, `FlowControl "some": want none, rx, tx, full`)
 }
@@ -179,12 +176,8 @@ func TestTapInterrupt(t *testing.T) {
 	require.Equal(t, [][]byte{want}, s.receive(t, 1, isOurs))
 	s.queue.Arm(false)
 
-	a := newArena(t, 1<<22)
-	p, err := open(Config{Vdev: "net_null0", Arena: a, Interrupts: true})
-	require.NoError(t, err)
-	_, err = p.Open(0, newPool(t, a, 512, 2048))
-	require.ErrorContains(t, err, "has no receive interrupts")
-	require.NoError(t, p.Close())
+	refused(t, Config{Vdev: "net_null0", Arena: newArena(t, 1<<22), Interrupts: true}, 512,
+		"has no receive interrupts")
 }
 
 // The files of sysfs: a NIC on a node, one on a machine without nodes, one that is not there.

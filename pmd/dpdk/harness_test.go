@@ -102,6 +102,16 @@ func ringSides(t testing.TB, name string, entries, bufs, stride int) (a, b *side
 	return openSide(t, Config{Vdev: na}, bufs, stride), openSide(t, Config{Vdev: nb}, bufs, stride)
 }
 
+// refused opens a port, whose first queue must fail to open.
+func refused(t testing.TB, cfg Config, bufs int, want string) {
+	t.Helper()
+	p, err := open(cfg)
+	require.NoError(t, err)
+	_, err = p.Open(0, newPool(t, cfg.Arena, bufs, 2048))
+	require.ErrorContains(t, err, want)
+	require.NoError(t, p.Close())
+}
+
 // buf returns a Buf with frame in it.
 func (s *side) buf(t testing.TB, frame []byte) mem.Buf {
 	t.Helper()

@@ -16,12 +16,13 @@ import (
 
 // memifSides joins two memif ports of one process: shared memory rings, agreed on over a Unix
 // socket.
-func memifSides(t *testing.T) (srv, cli *side) {
+func memifSides(t *testing.T, client Config) (srv, cli *side) {
 	t.Helper()
 	sock := filepath.Join(t.TempDir(), "memif.sock")
 	args := ",id=0,socket-abstract=no,socket=" + sock
 	srv = openSide(t, Config{Vdev: "net_memif0,role=server" + args}, 1024, 2048)
-	cli = openSide(t, Config{Vdev: "net_memif1,role=client" + args}, 1024, 2048)
+	client.Vdev = "net_memif1,role=client" + args
+	cli = openSide(t, client, 1024, 2048)
 	up := func() bool { return srv.port.LinkUp() && cli.port.LinkUp() }
 	require.True(t, eventually(up), "link: server %v, client %v", srv.port.LinkUp(), cli.port.LinkUp())
 	// The client's first Rx gives the server buffers to send into.
@@ -30,7 +31,7 @@ func memifSides(t *testing.T) (srv, cli *side) {
 }
 
 func TestMemifPair(t *testing.T) {
-	srv, cli := memifSides(t)
+	srv, cli := memifSides(t, Config{})
 	bothWays(t, srv, cli, func(r *rand.Rand) int { return 60 + r.IntN(1400) })
 	require.Zero(t, cli.queue.Stats().Copied)
 }
@@ -40,7 +41,7 @@ func TestMemifPair(t *testing.T) {
 func TestMemifClosesInEitherOrder(t *testing.T) {
 	r := newRand(t)
 	for i := range 10 {
-		first, second := memifSides(t)
+		first, second := memifSides(t, Config{})
 		if i%2 == 1 {
 			first, second = second, first
 		}

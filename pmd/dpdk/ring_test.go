@@ -49,10 +49,7 @@ func TestRingDeviceHoldsBufUntilPeerHasRead(t *testing.T) {
 // Between the ends of a pair nothing is damaged: TCP's checksum is left out, and the receiver is
 // told where it belongs. An end without offload claims and asks for nothing.
 func TestRingPairLeavesChecksumsOut(t *testing.T) {
-	start(t)
-	na, nb, err := RingPair("sums", 64)
-	require.NoError(t, err)
-	a, b := openSide(t, Config{Vdev: na}, 512, 2048), openSide(t, Config{Vdev: nb}, 512, 2048)
+	a, b := ringSides(t, "sums", 64, 512, 2048)
 	for _, s := range []*side{a, b} {
 		require.True(t, s.port.Caps().TxChecksum && s.port.Caps().RxChecksum && !s.port.Caps().TxSegment)
 	}
@@ -78,7 +75,7 @@ func TestRingPairLeavesChecksumsOut(t *testing.T) {
 	a.pool.Free(buf)
 	a.settled(t)
 
-	na, _, err = RingPair("nosums", 64)
+	na, _, err := RingPair("nosums", 64)
 	require.NoError(t, err)
 	c := openSide(t, Config{Vdev: na, NoOffload: true}, 512, 2048)
 	require.False(t, c.port.Caps().TxChecksum || c.port.Caps().RxChecksum)

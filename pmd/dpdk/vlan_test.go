@@ -5,7 +5,6 @@ package dpdk
 import (
 	"bytes"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 	"unsafe"
 
@@ -117,11 +116,7 @@ func TestVLANWithoutOffload(t *testing.T) {
 // A device that is given less than a Buf for each piece scatters a frame over several, which come
 // together in one.
 func TestScatteredReceive(t *testing.T) {
-	args := ",id=0,socket-abstract=no,socket=" + filepath.Join(t.TempDir(), "memif.sock")
-	srv := openSide(t, Config{Vdev: "net_memif0,role=server" + args}, 1024, 2048)
-	cli := openSide(t, Config{Vdev: "net_memif1,role=client" + args, rxRoom: 256}, 1024, 2048)
-	require.True(t, eventually(func() bool { return srv.port.LinkUp() && cli.port.LinkUp() }))
-	require.Zero(t, cli.queue.Rx(make([]mem.Buf, 4)))
+	srv, cli := memifSides(t, Config{rxRoom: 256})
 	bothWays(t, srv, cli, func(r *rand.Rand) int { return 300 + r.IntN(1200) })
 	st := cli.queue.Stats()
 	require.Equal(t, st.RxFrames, st.Copied)
