@@ -45,7 +45,7 @@ func dpdkPart(y *yardstick) {
 		ports[i] = stationed{port, [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
 	}
 	s := y.take(writing(y, "Write beside net_ring", c, false),
-		writingOn(y, "Write over net_ring", onPorts(y, c, ports, pools), false))
+		writingOn(y, "Write over net_ring", onPorts(y, c, ports, pools), writeWay{}))
 	y.row(name, "x", atLeast(0.9), yard.Ratio(s[1], s[0]),
 		"neither computes checksums; pmd/wire copies twice, net_ring once")
 }

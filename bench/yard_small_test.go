@@ -18,31 +18,8 @@ func latencyPart(y *yardstick) {
 	g := newCable(y, cable{mtu: 1500, zeroCopy: false})
 	ask, answer := pingPair(y, g.server, g.client, false, 8<<20)
 	park(y, g)
-	y.take(&yard.Contender{
-		Name: "Write of 8 octets there and back", Unit: "pairs/s", Resume: g.clock.resume,
-		Pause: g.clock.pause,
-		Left: func(s *yard.Slice) {
-			g.client.app = ask.step
-			ask.resumed = true
-			for seen := ask.seen; !s.Over(); {
-				g.client.poller.Turn()
-				if ask.seen > seen+64 {
-					s.Did(float64(ask.seen - seen))
-					seen = ask.seen
-				}
-			}
-		},
-		Right: func(s *yard.Slice) {
-			g.server.app = answer.step
-			for !s.Over() {
-				g.server.poller.Turn()
-			}
-		},
-		Check: func() error {
-			g.client.app, g.server.app = nil, nil
-			return errors.Join(ask.failed, answer.failed)
-		},
-	})
+	y.pings("Write of 8 octets there and back", g, ask, answer,
+		func() { ask.resumed = true }, func() {}, g.client.poller.Turn, g.server.poller.Turn)
 	halves := make([]float64, len(ask.samples))
 	for i, ns := range ask.samples {
 		halves[i] = float64(ns) / 2 * usPerNs
@@ -53,6 +30,37 @@ func latencyPart(y *yardstick) {
 	tail := yard.Quantile(halves, 0.999)
 	y.row("Write of 8 octets, one way, p99.9", "us", atMost(10), exactly(tail, v.Slices),
 		"of all exchanges")
+}
+
+// pings has two ends ping, each on a core of its own; there asks and answers are called at the
+// beginning of a slice.
+func (y *yardstick) pings(name string, g *together, ask, answer *pinger, asks, answers func(),
+	client, server func() int) {
+	y.take(&yard.Contender{
+		Name: name, Unit: "pairs/s", Resume: g.clock.resume, Pause: g.clock.pause,
+		Left: func(s *yard.Slice) {
+			g.client.app = ask.step
+			asks()
+			for seen := ask.seen; !s.Over(); {
+				client()
+				if ask.seen > seen+64 {
+					s.Did(float64(ask.seen - seen))
+					seen = ask.seen
+				}
+			}
+		},
+		Right: func(s *yard.Slice) {
+			g.server.app = answer.step
+			answers()
+			for !s.Over() {
+				server()
+			}
+		},
+		Check: func() error {
+			g.client.app, g.server.app = nil, nil
+			return errors.Join(ask.failed, answer.failed)
+		},
+	})
 }
 
 // sendsPart is Sends of 64 octets a core: two cores, one for each end.

@@ -92,38 +92,6 @@ func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
 	return g, turn
 }
 
-// writingTurned is bulk Write between two hosts with something between them, or nothing: on one
-// core in turns, or the receiver and what is between on a core of their own.
-func writingTurned(t testing.TB, name string, g *together, between func() int,
-	oneCore bool) *yard.Contender {
-	w, s := newWriter(t, g, false)
-	k := &yard.Contender{
-		Name: name, Unit: "octets/s", Resume: g.clock.resume, Pause: g.clock.pause,
-		Left: func(slice *yard.Slice) {
-			w.slice, g.client.app = slice, w.step
-			for !slice.Over() {
-				if oneCore {
-					g.turn()
-				} else {
-					g.client.poller.Turn()
-				}
-			}
-		},
-		Check: func() error { return w.check(t, g, s) },
-	}
-	if !oneCore {
-		k.Right = func(slice *yard.Slice) {
-			for !slice.Over() {
-				if between != nil {
-					between()
-				}
-				g.server.poller.Turn()
-			}
-		}
-	}
-	return k
-}
-
 // switchPart is bulk Write through a switch: with all of it on one core, what an octet costs;
 // with the switch on the core of the receiver, what there is where two cores are all.
 func switchPart(y *yardstick) {
@@ -132,8 +100,8 @@ func switchPart(y *yardstick) {
 			{"two cores", "two cores for all three"}} {
 			sw, turn := overSwitch(y, mtu)
 			over := func(what string, g *together, turn func() int) *yard.Contender {
-				return writingTurned(y, fmt.Sprintf("Write over %s, %s, MTU %d", what, cores.name, mtu), g,
-					turn, cores.name == "one core")
+				return writingOn(y, fmt.Sprintf("Write over %s, %s, MTU %d", what, cores.name, mtu), g,
+					writeWay{between: turn, oneCore: cores.name == "one core"})
 			}
 			s := y.take(
 				// it copies, and has no offloads, as memif

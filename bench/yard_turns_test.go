@@ -1,11 +1,11 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"runtime/metrics"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/bench/yard"
@@ -55,20 +55,21 @@ func (t *turnTimes) look() (h happened) {
 const fresh = 4096
 
 // turn times one Turn. Its thread is always the same one.
-func (t *turnTimes) turn(turn func() int) {
+func (t *turnTimes) turn(turn func() int) int {
 	if t.turns++; t.turns%fresh == 1 {
 		t.before = t.look()
 	}
 	began := time.Now()
-	turn()
+	work := turn()
 	ns := int64(time.Since(began))
 	t.all.Add(ns)
 	if ns < int64(longTurn) {
-		return
+		return work
 	}
 	now := t.look()
 	t.long[t.cause(&now)].Add(ns)
 	t.before = now
+	return work
 }
 
 // cause is an index of causes.
@@ -93,34 +94,13 @@ func turnsPart(y *yardstick) {
 	ask, answer := pingPair(y, g.server, g.client, false, 8<<20)
 	park(y, g)
 	var left, right turnTimes
-	y.take(&yard.Contender{
-		Name: "Turns of a ping-pong", Unit: "pairs/s", Resume: g.clock.resume, Pause: g.clock.pause,
-		Left: func(s *yard.Slice) {
-			g.client.app = ask.step
-			left.turns = 0 // others had the core
-			for seen := ask.seen; !s.Over(); {
-				left.turn(g.client.poller.Turn)
-				if ask.seen > seen+64 {
-					s.Did(float64(ask.seen - seen))
-					seen = ask.seen
-				}
-			}
-		},
-		Right: func(s *yard.Slice) {
-			g.server.app = answer.step
-			right.turns = 0
-			for !s.Over() {
-				right.turn(g.server.poller.Turn)
-			}
-		},
-		Check: func() error {
-			g.client.app, g.server.app = nil, nil
-			if left.all.N() == 0 || right.all.N() == 0 {
-				return errors.New("no Turn was timed")
-			}
-			return errors.Join(ask.failed, answer.failed)
-		},
-	})
+	// turns: others had the core
+	y.pings("Turns of a ping-pong", g, ask, answer,
+		func() { left.turns = 0 }, func() { right.turns = 0 },
+		func() int { return left.turn(g.client.poller.Turn) },
+		func() int { return right.turn(g.server.poller.Turn) })
+	require.NotZero(y, left.all.N(), "no Turn was timed")
+	require.NotZero(y, right.all.N(), "no Turn was timed")
 	all := &left.all
 	all.Merge(&right.all)
 	one := func(name, unit string, v float64, note string) {

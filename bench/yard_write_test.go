@@ -223,26 +223,43 @@ func newWriter(t testing.TB, g *together, markers bool) (*writer, *end) {
 
 // writing is bulk Write between two cores.
 func writing(t testing.TB, name string, c cable, markers bool) *yard.Contender {
-	return writingOn(t, name, newCable(t, c), markers)
+	return writingOn(t, name, newCable(t, c), writeWay{markers: markers})
 }
 
-func writingOn(t testing.TB, name string, g *together, markers bool) *yard.Contender {
-	w, s := newWriter(t, g, markers)
-	return &yard.Contender{
+// writeWay is how two hosts write.
+type writeWay struct {
+	markers bool
+	between func() int // what is between them, or nil, on the receiver's core
+	oneCore bool       // all is turned by one core
+}
+
+func writingOn(t testing.TB, name string, g *together, way writeWay) *yard.Contender {
+	w, s := newWriter(t, g, way.markers)
+	turn := func() int { return g.client.poller.Turn() }
+	if way.oneCore {
+		turn = g.turn
+	}
+	k := &yard.Contender{
 		Name: name, Unit: "octets/s", Resume: g.clock.resume, Pause: g.clock.pause,
 		Left: func(slice *yard.Slice) {
 			w.slice, w.stop, g.client.app = slice, false, w.step // again, after a Check
 			for !slice.Over() {
-				g.client.poller.Turn()
-			}
-		},
-		Right: func(slice *yard.Slice) {
-			for !slice.Over() {
-				g.server.poller.Turn()
+				turn()
 			}
 		},
 		Check: func() error { return w.check(t, g, s) },
 	}
+	if !way.oneCore {
+		k.Right = func(slice *yard.Slice) {
+			for !slice.Over() {
+				if way.between != nil {
+					way.between()
+				}
+				g.server.poller.Turn()
+			}
+		}
+	}
+	return k
 }
 
 // writingBusy is bulk Write with both ends on one core. Only the time counts in which a
