@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
@@ -88,7 +87,6 @@ func TestFragmentsCrossAsPackets(t *testing.T) {
 	require.Equal(t, uint64(1), n.TCP[tcp.DropNoConn])
 	require.Equal(t, uint64(1), n.RSTSent, "it belongs to no connection")
 	l.turns()
-	l.stop()
 }
 
 // newLabOfGroup6 is groupLab of two with an IPv6 address each.
@@ -142,16 +140,13 @@ func TestOverhearingEndsWithoutBufs(t *testing.T) {
 	h := l.hosts[2]
 	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 "+
 		"000000000000 0a000063")
-	var held []mem.Buf
-	for h.pool.Available() > 1 {
-		held = append(held, h.pool.Alloc())
-	}
+	free := h.hoard(1)
 	for range 2 {
 		l.hosts[1].take(arp)
 	}
 	h.drainCrossings() // the second finds none
 	require.Equal(t, uint64(1), h.counters().Own[DropNoBuf])
-	h.pool.FreeN(held)
+	free()
 	arp[41] = 2 // who has 10.0.0.2
 	h.take(arp)
 	require.Equal(t, uint64(1), h.counters().ARPReplies)
@@ -164,15 +159,12 @@ func TestOverhearingEndsWithoutBufs(t *testing.T) {
 func TestCrossingWaitsForABuf(t *testing.T) {
 	l := groupLab(t, 2)
 	h := l.hosts[2]
-	var held []mem.Buf
-	for b := h.pool.Alloc(); b != mem.NoBuf; b = h.pool.Alloc() {
-		held = append(held, b)
-	}
+	free := h.hoard(0)
 	l.hosts[1].take(belongingTo(l, 1, tcp.ACK, nil))
 	h.Turn()
 	require.Equal(t, uint64(1), h.counters().Own[DropNoBuf])
 	require.Zero(t, h.counters().TCP[tcp.DropNoConn])
-	h.pool.FreeN(held)
+	free()
 	h.Turn()
 	require.Equal(t, uint64(1), h.counters().TCP[tcp.DropNoConn])
 }
@@ -204,87 +196,15 @@ func TestNoiseDoesNotStopCrossing(t *testing.T) {
 	require.Equal(t, uint64(crossingSlots/2+1), l.hosts[1].counters().Crossed)
 }
 
-// routerSays is an advertisement with the given hop limit, lifetime and options.
-func routerSays(t *testing.T, router inet.MAC, hopLimit uint8, lifetime uint16,
-	options string) []byte {
-	m := unhex(t, fmt.Sprintf(`86 00 0000 %02x 00 %04x 00000000 00000000 %s`, hopLimit,
-		lifetime, options))
-	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(),
-		inet.AllNodes.Netip(), 255, m)
-}
-
 func discovering(i int, cfg *Config) {
 	sixes(i, cfg)
 	cfg.Discover = true
 }
 
-// An advertisement cannot make what we send die at the first router (CVE-2015-2922).
-func TestAdvertisedHopLimitHasAFloor(t *testing.T) {
-	l := newLab(t, discovering)
-	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
-	for _, c := range []struct {
-		says, want uint8
-	}{{255, 255}, {1, 255}, {31, 255}, {0, 255}, {32, 32}, {64, 64}} {
-		l.a.nic.inject(routerSays(t, router, c.says, 1800, ""))
-		l.turns()
-		require.Equal(t, c.want, l.b.host.HopLimit(&inet.AllNodes), "%d", c.says)
-	}
-	l.stop()
-}
-
-// A prefix of an advertisement is one of IPv6: the form in which we write IPv4 addresses is none.
-func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
-	l := newLab(t, discovering)
-	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
-	const option = "03 04 %02x 80 00010000 00010000 00000000 %x"
-	for _, p := range []string{"::ffff:192.0.2.0/120", "::ffff:0.0.0.0/96", "::/64", "::/1"} {
-		prefix := netip.MustParsePrefix(p)
-		l.a.nic.inject(
-			routerSays(t, router, 0, 0, fmt.Sprintf(option, prefix.Bits(), prefix.Addr().As16())))
-		l.turns()
-		_, err := l.b.Dial(netip.MustParseAddrPort("192.0.2.1:7"), newPeer(t, 1))
-		require.ErrorIs(t, err, ErrNetUnreachable, p)
-	}
-	l.stop()
-}
-
-// Routers that come and go do not have every connection looked at for each of their words: once a
-// second is enough.
-func TestAdvertisementFloodReroutesSeldom(t *testing.T) {
-	l := newLab(t, discovering)
-	one, two := inet.MAC{2, 0, 0, 0, 0, 0x91}, inet.MAC{2, 0, 0, 0, 0, 0x92}
-	far := netip.MustParseAddrPort("[2001:db8::1]:7")
-	say := func(router inet.MAC, lifetime uint16) {
-		l.a.nic.inject(routerSays(t, router, 0, lifetime, fmt.Sprintf("01 01 %x", [6]byte(router))))
-		l.turns()
-	}
-	say(one, 1800)
-	say(two, 1800)
-	c, err := l.b.Dial(far, newPeer(t, 1))
-	require.NoError(t, err)
-	l.turns()
-	before := l.b.counters().Rerouted
-	for range 200 {
-		say(one, 0)
-		say(one, 1800)
-		say(two, 0)
-		say(two, 1800)
-		l.now += ms
-	}
-	require.LessOrEqual(t, l.b.counters().Rerouted-before, uint64(2))
-	say(one, 0)
-	l.pass(second)
-	require.Equal(t, inet.LinkLocal(two), c.nextHop, "the last word counts")
-	c.Abort()
-	l.turns()
-	l.stop()
-}
-
 // Estimates of path MTUs end without a walk over all connections each: a peer with connections from
 // many addresses could have as many end at once.
 func TestPathsEndWithoutAWalk(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	for i := range 200 {
 		l.a.host.LowerPath(l.now, inet.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 1000)
 	}
@@ -293,18 +213,6 @@ func TestPathsEndWithoutAWalk(t *testing.T) {
 	l.pass(11 * 60 * second)
 	require.Equal(t, uint16(1000), u.conn.path.mtu, "nobody has looked at the connection")
 	require.Equal(t, 1448, u.conn.EMSS(), "until somebody does")
-	l.stop()
-}
-
-// A solicitation for an address that is being checked is counted, too.
-func TestSolicitationForATentativeAddressIsCounted(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
-		sixes(i, cfg)
-		cfg.NoDAD = i == 0
-	})
-	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), addr6(1), 255)))
-	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropNotOurs])
-	l.stop()
 }
 
 // SYNs and advertisements that no honest host sends draw no answer and leave nothing behind; a
@@ -319,7 +227,7 @@ func TestFramesOfNoHonestHost(t *testing.T) {
 	}
 	router := inet.LinkLocal(l.a.mac).Netip()
 	ra := raFrameBody()
-	redirect := unhex(t, fmt.Sprintf("89 00 0000 00000000 %x %x", addr6(9).As16(), addr6(0).As16()))
+	redir := unhex(t, fmt.Sprintf("89 00 0000 00000000 %x %x", addr6(9).As16(), addr6(0).As16()))
 	// type 0, a segment left
 	routed := append([]byte{inet.ProtoTCP, 2, 0, 1, 0, 0, 0, 0}, make([]byte, 36)...)
 	for name, c := range map[string]struct {
@@ -327,20 +235,10 @@ func TestFramesOfNoHonestHost(t *testing.T) {
 		drop  inet.Drop
 	}{
 		"land: our own address": {syn(l.b.addr, tcp.SYN), inet.DropSource},
-		"the subnet's broadcast": {syn(netip.MustParseAddr("10.0.0.255"), tcp.SYN),
-			inet.DropSource},
-		"multicast": {syn(netip.MustParseAddr("224.0.0.1"), tcp.SYN),
-			inet.DropSource},
-		"loopback": {syn(netip.MustParseAddr("127.0.0.1"), tcp.SYN),
-			inet.DropSource},
-		"this network": {syn(netip.MustParseAddr("0.1.2.3"), tcp.SYN),
-			inet.DropSource},
-		"an advertisement from afar": {icmp6(l.a.mac, l.b.mac, router, addr6(1), 254, ra),
-			inet.DropBadND},
-		"an advertisement from no router": {icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, ra),
-			inet.DropBadND},
-		"a redirect": {icmp6(l.a.mac, l.b.mac, router, addr6(1), 255, redirect),
-			inet.DropBadND},
+		"this network":          {syn(netip.MustParseAddr("0.1.2.3"), tcp.SYN), inet.DropSource},
+		"advertised from afar":  {icmp6(l.a.mac, l.b.mac, router, addr6(1), 254, ra), inet.DropBadND},
+		"by no router":          {icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, ra), inet.DropBadND},
+		"redirected":            {icmp6(l.a.mac, l.b.mac, router, addr6(1), 255, redir), inet.DropBadND},
 	} {
 		before := l.b.counters()
 		require.Empty(t, l.answers(l.a, l.b, c.frame), name)
@@ -357,7 +255,6 @@ func TestFramesOfNoHonestHost(t *testing.T) {
 	got := l.answers(l.a, l.b, packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), 43, 64, routed))
 	require.Len(t, got, 1, "a source route: a Parameter Problem, and no further")
 	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropExtension])
-	l.stop()
 }
 
 // A header cut in two by a fragment's end is still one segment; nothing in front of the reassembly
@@ -365,10 +262,8 @@ func TestFramesOfNoHonestHost(t *testing.T) {
 func TestTinyFragments(t *testing.T) {
 	l := newLab(t, sixes)
 	l.listen(l.b, 7, 16)
-	tr := tcp.Transmit{ID: tcp.ID{LocalPort: 1000, RemotePort: 7}, Flags: tcp.SYN, Seq: 9, Window: 500,
-		Handle: tcp.NoHandle}
 	var got [][]byte
-	for _, f := range fragments4(between(l.a, l.b, tr, nil), 8) {
+	for _, f := range fragments4(between(l.a, l.b, stranger(tcp.SYN, 7), nil), 8) {
 		require.Empty(t, got, "before the last")
 		got = append(got, l.answers(l.a, l.b, f)...)
 	}
@@ -377,5 +272,4 @@ func TestTinyFragments(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, tcp.SYN|tcp.ACK, s.Flags)
 	l.pass(200 * second)
-	l.stop()
 }

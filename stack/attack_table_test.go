@@ -2,7 +2,6 @@ package stack
 
 import (
 	"encoding/binary"
-	"net/netip"
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
@@ -89,18 +88,13 @@ func TestPeerMax(t *testing.T) {
 
 // A connection in TIME-WAIT is none of its peer's any more: it gives way to others, too.
 func TestPeerMaxLeavesTimeWaitOut(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 1 })
-	u, v := l.open()
-	v.closeSend()
-	l.until("FIN", func() bool { return u.peerFin })
-	u.closeSend()
-	l.until("TIME-WAIT", func() bool { return v.closed == 1 })
+	l, u, v := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 1 }).opened()
+	l.finish(v, u)
 	require.Equal(t, 1, l.b.counters().TimeWait)
 	w := l.dial(l.a, l.b, 7)
 	l.turns()
 	require.True(t, w.opened)
 	require.Zero(t, l.b.counters().Own[DropPeerMax])
-	l.stop()
 }
 
 // Handshakes that both complete in the same moment share what is left: SYNs are let in one by one,
@@ -117,7 +111,6 @@ func TestPeerMaxAtTheHandshakesEnd(t *testing.T) {
 	g.send(tcp.RST, 1, 0, noOptions)
 	h.send(tcp.ACK, 1, b.Seq+1, noOptions)
 	require.Len(t, l.accepted, 2, "its handshake goes on when there is room")
-	l.stop()
 }
 
 // TIME-WAIT in every slot but the healthy one's: the oldest gives way to each that comes.
@@ -223,21 +216,19 @@ func TestChallengesOfOthers(t *testing.T) {
 //
 // req: 5927-7.2-1, 5927-4.1-1
 func TestTooBigFlood6(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { sixes(i, cfg); cfg.TCP.ReceiveWindow = 32 << 10 })
-	u, v := l.open6()
+	l, u, v := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.TCP.ReceiveWindow = 32 << 10
+	}).opened6()
 	u.send(100_000)
 	l.until("it flows", func() bool { return v.edge == 100_000 })
 	mtus := []uint32{0, 68, 576, 1279, 1280, 1281, 1400, 1499, 1500, 65535, 1 << 31}
 	u.send(1_000_000)
 	for i := range 1000 {
 		for j, back := range []uint32{0, 1 << 20} {
-			tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(u.acked) - tcp.Seq(
-				back), Flags: tcp.ACK, Handle: tcp.NoHandle}
-			b := make([]byte, tr.HeaderLen())
-			tr.Options.WindowScale = -1
-			tr.Put(b)
-			quote := packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), inet.ProtoTCP, 64,
-				append(b, make([]byte, 1000)...))
+			tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Flags: tcp.ACK, Handle: tcp.NoHandle,
+				Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(u.acked) - tcp.Seq(back)}
+			quote := segmentFrame(l.a.mac, l.b.mac, addr6(0), addr6(1), tr, make([]byte, 1000))
 			m := append(make([]byte, inet.ICMPLen), quote[inet.EthernetLen:]...)
 			m[0] = inet.ICMP6TooBig
 			binary.BigEndian.PutUint32(m[4:], mtus[(i+j)%len(mtus)])
@@ -251,25 +242,18 @@ func TestTooBigFlood6(t *testing.T) {
 	require.Zero(t, l.a.counters().PathMTU)
 	require.Equal(t, uint64(2000), l.a.counters().ICMPIgnored)
 	require.Equal(t, 1428, u.conn.EMSS())
-	l.stop()
 }
 
 // A peer may shrink the path of its own connection as often as there are sizes. That costs a step
 // each time, and no look at the others; those to the same host follow when they are next asked.
 func TestReportsCostNoWalk(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	w := l.dial(l.a, l.b, 7)
-	l.until("two", func() bool { return w.opened })
+	l, u, v := newLab(t, nil).opened()
+	w := l.another()
 	l.a.nic.lose = func(f []byte) bool { s, _, ok := segmentOf(f); return ok && s.Len > 0 }
 	u.send(5000)
 	l.a.Turn()
-	quote := between(l.a, l.b, tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1,
-		Flags: tcp.ACK, Handle: tcp.NoHandle}, make([]byte, 1000))
-	for mtu := uint16(1490); mtu > 600; mtu -= 10 {
-		l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), l.a, inet.ICMPUnreachable,
-			inet.ICMPFragNeeded, mtu, quote))
-		l.a.Turn()
+	for mtu := 1490; mtu > 600; mtu -= 10 {
+		l.reports(u, 0, 1000, mtu)
 		require.Equal(t, uint16(1500), w.conn.path.mtu, "another connection was looked at")
 	}
 	require.Equal(t, uint64(89), l.a.counters().PathMTU)
@@ -277,21 +261,19 @@ func TestReportsCostNoWalk(t *testing.T) {
 	require.Equal(t, 610-52, u.conn.EMSS())
 	l.a.nic.lose = nil
 	l.until("there", func() bool { return v.edge == 5000 })
-	l.stop()
 }
 
 // A single peer that takes nothing keeps two thirds of the pool at most, whatever its window; with
 // BufShare 50 a third.
 func TestShareOfThePool(t *testing.T) {
 	for _, c := range []struct{ share, percent int }{{0, 200}, {50, 50}} {
-		l := newLab(t, func(i int, cfg *Config) {
+		l, u, _ := newLab(t, func(i int, cfg *Config) {
 			cfg.TCP.SentMax, cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 4096, 4096, 16<<20
 			cfg.BufShare = c.share
-		})
-		u, _ := l.open()
+		}).opened()
 		u.send(1)
 		l.until("known", func() bool { return u.acked == 1 })
-		l.b.nic.lose = func(f []byte) bool { return true }
+		l.b.nic.lose = every
 		free := l.a.pool.Available() - l.a.pressure.budget.Reserve
 		u.send(1 << 40)
 		for range 200 {

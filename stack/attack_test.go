@@ -100,12 +100,7 @@ func (s *siege) spoofed(addr netip.Addr, from, to uint16, flags tcp.Flags, seq, 
 
 // frameOf is a segment to b with the options that t has.
 func (s *siege) frameOf(from netip.Addr, t tcp.Transmit, payload []byte) []byte {
-	b := make([]byte, t.HeaderLen()+len(payload))
-	t.Put(b)
-	copy(b[t.HeaderLen():], payload)
-	pseudo := inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(s.b.addr), inet.ProtoTCP, len(b))
-	binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, pseudo))
-	return packet(mallory, s.b.mac, from, s.b.addr, inet.ProtoTCP, b)
+	return optionsFrame(mallory, s.b.mac, from, s.b.addr, t, payload)
 }
 
 // healthy is spoofed with the healthy connection's 4-tuple.

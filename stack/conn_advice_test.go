@@ -33,8 +33,7 @@ func (l *lab) openAdvised() (*advised, *peer) {
 func TestStalledConnectionAsksForItsNextHop(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.openAdvised()
-	w := l.dial(l.a, l.b, 7)
-	l.until("second", func() bool { return w.opened })
+	w := l.another()
 	block, asked := true, 0
 	l.a.nic.lose = func(f []byte) bool {
 		if isARP(f) {
@@ -61,7 +60,6 @@ func TestStalledConnectionAsksForItsNextHop(t *testing.T) {
 	block = false
 	l.until("through", func() bool { return v.edge == 100 && u.acked == 100 })
 	require.NoError(t, u.conn.SoftError())
-	l.stop()
 }
 
 // req: 9293-MUST-47, 9293-SHLD-25, 9293-MUST-22
@@ -86,14 +84,14 @@ func TestSoftErrors(t *testing.T) {
 
 	l = newLab(t, nil) // nothing was said: a mere timeout
 	u, _ = l.openAdvised()
-	l.a.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok }
+	l.a.nic.lose = isTCP
 	u.send(100)
 	l.until("given up", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrTimeout)
 	require.Contains(t, u.advice, ErrStalled)
 
 	l = newLab(t, nil) // a SYN is no different
-	l.b.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok }
+	l.b.nic.lose = isTCP
 	l.listen(l.b, 7, 4)
 	w := &advised{peer: newPeer(t, 1)}
 	_, err := l.a.Dial(addrPort(l.b, 7), w)
@@ -101,13 +99,11 @@ func TestSoftErrors(t *testing.T) {
 	l.until("told", func() bool { return len(w.advice) == 1 })
 	require.ErrorIs(t, w.advice[0], ErrStalled)
 	require.Zero(t, w.closed)
-	l.stop()
 }
 
 // req: 9293-MAY-5, 9293-MUST-24, 9293-MUST-26
 func TestKeepAliveFindsAPeerThatVanished(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	l.pass(10_000 * second)
 	require.Zero(t, u.closed+v.closed)
 	sent := l.a.nic.sent
@@ -115,33 +111,29 @@ func TestKeepAliveFindsAPeerThatVanished(t *testing.T) {
 	l.pass(1000 * second)
 	require.Zero(t, u.closed, "b answers")
 	require.Greater(t, l.a.nic.sent-sent, 10)
-	l.b.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok }
+	l.b.nic.lose = isTCP
 	start := l.now
 	l.until("found", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrTimeout)
 	require.LessOrEqual(t, l.now-start, 90*second+ms)
 	require.GreaterOrEqual(t, l.now-start, 30*second)
-	l.stop()
 }
 
 // req: 9293-MUST-21
 func TestUserTimeoutOfAConnection(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	u.conn.SetUserTimeout(3 * second)
-	l.a.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok }
+	l.a.nic.lose = isTCP
 	start := l.now
 	u.send(100)
 	l.until("given up", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrTimeout)
 	require.Equal(t, 3*second, l.now-start)
-	l.stop()
 }
 
 // req: 9293-MAY-1, 9293-SHLD-3
 func TestOrphan(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.closeSend()
 	u.conn.SetOrphaned()
 	l.until("FIN-WAIT-2", func() bool { return v.peerFin })
@@ -164,7 +156,6 @@ func TestOrphan(t *testing.T) {
 	require.ErrorIs(t, v.err, ErrReset)
 	require.Zero(t, u.edge)
 	require.Equal(t, uint64(1), l.a.counters().TCP[tcp.DropOrphaned])
-	l.stop()
 }
 
 // A port that is in TIME-WAIT serves again towards the same remote end, but not at once, and beyond
@@ -172,13 +163,9 @@ func TestOrphan(t *testing.T) {
 //
 // req: 9293-SHLD-4
 func TestDialReusesPortInTimeWait(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.send(4 << 20) // more than the clock of initial sequence numbers makes up for
-	u.closeSend()
-	l.until("FIN", func() bool { return v.peerFin })
-	v.closeSend()
-	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
+	l.finish(u, v)
 	require.Equal(t, 1, l.a.counters().Conns)
 	old := &l.a.slab.conns[l.a.slab.lingering.first]
 	port, beyond := old.tcp.ID().LocalPort, old.tcp.SndNxt()
@@ -197,7 +184,6 @@ func TestDialReusesPortInTimeWait(t *testing.T) {
 	l.until("open", func() bool {
 		return len(l.accepted) >= 2 && l.accepted[len(l.accepted)-1].edge == 1000
 	})
-	l.stop()
 }
 
 // The same for a listener's end, by timestamps: the new sequence number may be anywhere (RFC 6191).
@@ -205,10 +191,7 @@ func TestDialReusesPortInTimeWait(t *testing.T) {
 // req: 9293-SHLD-4, 9293-MAY-2
 func TestSYNReopensByTimestamp(t *testing.T) {
 	for _, later := range []bool{true, false} {
-		l := newLab(t, nil)
-		l.listen(l.b, 7, 4)
-		g := newGhost(l, 1000)
-		sa := g.syn(allOptions)
+		l, g, sa := handshaking(t, nil, allOptions)
 		o := tcp.Options{WindowScale: -1, HasTimestamps: true, TSval: 6000, TSecr: sa.Options.TSval}
 		g.send(tcp.ACK, 1, sa.Seq+1, o)
 		l.accepted[0].closeSend()
@@ -245,12 +228,7 @@ func withoutMemory(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
 			cfg.TCP.RecordsMax, cfg.TCP.SentMax = 16, 16
 		}
 	})
-	l.listen(l.b, 7, 16)
-	for range n {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
-	l.until("open", func() bool { return len(l.accepted) == n })
-	block := true
+	us, block := l.openMany(n), true
 	l.b.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok && block }
 	return l, us, func() { block = false }
 }
@@ -286,7 +264,6 @@ func TestConnectionsWithoutBufsAreServed(t *testing.T) {
 	})
 	m := l.a.counters().Memory
 	require.Equal(t, m.Records, m.RecordsFree)
-	l.stop()
 }
 
 // A connection that waits for memory that is aborted leaves the list; one that closes while it
@@ -309,7 +286,6 @@ func TestConnectionsWithoutBufsEnd(t *testing.T) {
 		return l.accepted[3].peerFin && l.accepted[4].edge == 100
 	})
 	require.Equal(t, noConn, l.a.pressure.waiting.first)
-	l.stop()
 }
 
 // clerk is an Upper with octets to send that were given in many small pieces.
@@ -352,5 +328,4 @@ func TestSmallSendsMerge(t *testing.T) {
 	}
 	l.turns()
 	require.Equal(t, []int{c.EMSS(), c.EMSS(), 3000 - 2*c.EMSS()}, sizes)
-	l.stop()
 }

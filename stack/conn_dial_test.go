@@ -4,10 +4,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 // DialFrom takes the given port unless a listener has it, or a connection to the same remote end.
@@ -36,10 +35,7 @@ func TestLocalPortOfADial(t *testing.T) {
 	require.ErrorIs(t, err, ErrPortUsed, "listened on")
 
 	// In TIME-WAIT it is taken, too, until the peer's clock has ticked for sure.
-	u.closeSend()
-	l.until("FIN", func() bool { return l.accepted[0].peerFin })
-	l.accepted[0].closeSend()
-	l.until("closed", func() bool { return u.closed == 1 })
+	l.finish(u, l.accepted[0])
 	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrPortUsed)
 	l.pass(2 * second)
@@ -47,7 +43,6 @@ func TestLocalPortOfADial(t *testing.T) {
 	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 7), u)
 	require.NoError(t, err)
 	l.until("open again", func() bool { return u.opened })
-	l.stop()
 }
 
 // In a Group a 4-tuple has one owner, and only that one can dial.
@@ -127,8 +122,7 @@ func (u *finisher) FinAcked() { u.acked++; u.note("FIN acked") }
 // An Upper hears that its FIN was acknowledged while the peer goes on; where the peer has closed as
 // well, Closed says so.
 func TestFinAcked(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	w := &finisher{peer: u}
 	u.conn.SetUpper(w)
 	u.toSend = 100
@@ -151,7 +145,6 @@ func TestFinAcked(t *testing.T) {
 	u.closeSend()
 	l.until("closed", func() bool { return u.closed == 1 })
 	require.Zero(t, w.acked)
-	l.stop()
 }
 
 func TestDialRefused(t *testing.T) {
@@ -214,7 +207,6 @@ func TestDialPorts(t *testing.T) {
 	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrPortUsed)
 	require.ErrorContains(t, err, "all 10 local ports")
-	l.stop()
 }
 
 func TestEphemeralPorts(t *testing.T) {
@@ -238,5 +230,4 @@ func TestEphemeralPorts(t *testing.T) {
 		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
 		seen[next] = true
 	}
-	l.stop()
 }

@@ -109,8 +109,7 @@ func TestEachConn(t *testing.T) {
 
 // What is told of a connection is what it is.
 func TestConnInfo(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	_, u, _ := newLab(t, nil).opened()
 	var i ConnInfo
 	u.conn.Info(&i)
 	require.Equal(t, "ESTABLISHED", i.State)

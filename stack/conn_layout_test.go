@@ -22,7 +22,6 @@ func TestConnLayout(t *testing.T) {
 	// fewer than 32 KiB of them begin after a word of the allocator
 	l := newLab(t, func(_ int, cfg *Config) { cfg.ConnsMax = 64 })
 	require.Zero(t, uintptr(unsafe.Pointer(&l.a.slab.conns[0]))%cacheLine)
-	l.stop()
 }
 
 // Beyond 64 Ki connections there are no more records than the packet buffers can use: an idle

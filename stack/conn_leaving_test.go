@@ -1,22 +1,18 @@
 package stack
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
 )
 
 // While the device takes nothing no Upper is told that its connection is over: its program might
 // end, and the peer wait for what has not left. Its slot is nobody's until then.
 func TestClosedWaitsForTheDevice(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := dice(t)
 	for name, end := range map[string]func(l *lab, u, v *peer){
 		"reset":              func(l *lab, u, v *peer) { u.conn.Abort() },
 		"the peer ends last": func(l *lab, u, v *peer) { u.closeSend(); l.turns(); v.closeSend() },
@@ -36,8 +32,7 @@ func TestClosedWaitsForTheDevice(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, nil)
-			u, v := l.open()
+			l, u, v := newLab(t, nil).opened()
 			u.onClosed = func() { require.False(t, l.a.tx.hasFrames(u.conn)) }
 			end(l, u, v)
 			none := 0
@@ -95,8 +90,7 @@ func TestFewWaitForTheDevice(t *testing.T) {
 
 // What the device has refused it takes late, though an ACK that came afterwards goes first.
 func TestRefusedFramesAreLateBehindOthers(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	w := l.dial(l.a, l.b, 7)
 	l.until("open", func() bool { return w.opened && len(l.accepted) == 2 })
 	none, many := 0, 100
@@ -115,5 +109,4 @@ func TestRefusedFramesAreLateBehindOthers(t *testing.T) {
 		require.NotZero(t, l.a.tx.meta[b].late, "segment %d", i)
 	}
 	l.a.nic.ring = nil
-	l.stop()
 }

@@ -35,30 +35,30 @@ func TestAcceptMayRefuse(t *testing.T) {
 	require.ErrorIs(t, u.err, ErrReset)
 	require.Equal(t, 1, calls)
 	require.Zero(t, l.b.counters().Conns)
-	l.stop()
+}
+
+// loseLastACK loses a's first segment that is no SYN and has no octets.
+func (l *lab) loseLastACK() {
+	lost := false
+	l.a.nic.lose = func(f []byte) bool {
+		s, _, ok := segmentOf(f)
+		now := !lost && ok && s.Flags&tcp.SYN == 0 && s.Len == 0
+		lost = lost || now
+		return now
+	}
 }
 
 // The callback comes with the last ACK of the handshake, not with the SYN.
 func TestAcceptWaitsForTheHandshake(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
-	lost := 0
-	l.a.nic.lose = func(f []byte) bool { // a's ACKs do not come through
-		s, _, ok := segmentOf(f)
-		if ok && s.Flags&tcp.SYN == 0 && lost < 1 {
-			lost++
-			return true
-		}
-		return false
-	}
-	u := l.dial(l.a, l.b, 7)
-	l.until("a is open", func() bool { return u.opened })
+	l.loseLastACK()
+	l.another()
 	l.turns()
 	require.Empty(t, l.accepted)
 	require.Equal(t, 1, l.b.ports.listeners[7].halfOpen)
 	l.until("b is open", func() bool { return len(l.accepted) == 1 })
 	require.Zero(t, l.b.ports.listeners[7].halfOpen)
-	l.stop()
 }
 
 // req: 9293-MUST-42
@@ -67,10 +67,7 @@ func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 	l.listen(l.b, 7, 3)
 	block := true
 	l.b.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok && block }
-	var us []*peer
-	for range 8 {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
+	us := l.dials(8)
 	l.turns()
 	l.turns()
 	require.Equal(t, 3, l.b.ports.listeners[7].halfOpen)
@@ -81,7 +78,6 @@ func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 	for _, u := range us {
 		require.Zero(t, u.closed)
 	}
-	l.stop()
 }
 
 // Peers that never answer cannot keep a port closed: the one that has been half-open longest gives
@@ -92,13 +88,8 @@ func TestOldestHalfOpenGivesWay(t *testing.T) {
 	l.listen(l.b, 7, backlog)
 	first := l.dial(l.a, l.b, 7)
 	l.until("open", func() bool { return len(l.accepted) == 1 })
-	syn := func(port uint16) []byte {
-		tr := unknownPeer
-		tr.ID.LocalPort, tr.ID.RemotePort, tr.Flags = port, 7, tcp.SYN
-		return segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.0.0.77"), l.b.addr, tr, nil)
-	}
 	for i := range 20 {
-		l.answers(l.a, l.b, syn(uint16(1000+i)))
+		newGhost(l, uint16(1000+i)).send(tcp.SYN, 0, 0, noOptions)
 		require.LessOrEqual(t, l.b.ports.listeners[7].halfOpen, backlog)
 	}
 	require.Equal(t, uint64(20-backlog), l.b.counters().Own[DropBacklogFull])
@@ -116,20 +107,17 @@ func TestOldestHalfOpenGivesWay(t *testing.T) {
 	})
 	require.Less(t, l.now-start, second, "it had to repeat its SYN")
 	require.Zero(t, u.closed+first.closed)
-	l.stop()
 }
 
 // req: 9293-MUST-41
 func TestUnlistenEndsHalfOpenOnly(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	block := true
 	l.a.nic.lose = func(f []byte) bool {
 		s, _, ok := segmentOf(f)
 		return ok && block && s.Flags == tcp.ACK
 	}
-	w := l.dial(l.a, l.b, 7)
-	l.until("w believes it is open", func() bool { return w.opened })
+	w := l.another()
 	require.Equal(t, 1, l.b.counters().Conns)
 	require.Equal(t, 1, l.b.counters().HalfOpen)
 	l.b.Unlisten(7)
@@ -142,35 +130,23 @@ func TestUnlistenEndsHalfOpenOnly(t *testing.T) {
 	x := l.dial(l.a, l.b, 7)
 	l.until("nobody listens", func() bool { return x.closed == 1 })
 	require.ErrorIs(t, x.err, ErrRefused)
-	l.stop()
 }
 
 // Data that came with the last ACK of the handshake is offered after accept and Established.
 func TestDataWithTheHandshakesEnd(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
-	lost := 0
-	// lose the pure ACK, so that the first data segment completes it
-	l.a.nic.lose = func(f []byte) bool {
-		s, payload, ok := segmentOf(f)
-		if ok && s.Flags&tcp.SYN == 0 && len(payload) == 0 && lost == 0 {
-			lost++
-			return true
-		}
-		return false
-	}
+	l.loseLastACK() // so that the first data segment completes the handshake
 	u := l.dial(l.a, l.b, 7, 3000)
 	l.until("it arrives", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 3000 })
 	require.Zero(t, u.conn.Stats().Retransmits)
-	l.stop()
 }
 
 func TestSYNFromWhereNoRouteLeads(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
-	tr := unknownPeer
-	tr.ID.RemotePort, tr.Flags = 7, tcp.SYN
-	frame := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("192.0.2.9"), l.b.addr, tr, nil)
+	frame := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("192.0.2.9"), l.b.addr,
+		stranger(tcp.SYN, 7), nil)
 	require.Empty(t, l.answers(l.a, l.b, frame))
 	require.Equal(t, uint64(1), l.b.counters().Own[DropNoRoute])
 	require.Zero(t, l.b.ports.listeners[7].halfOpen)

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"testing"
@@ -26,7 +27,7 @@ func newNarrow(l *lab, mtu int, report bool) *narrow {
 		if len(f)-inet.EthernetLen <= n.mtu {
 			return false
 		}
-		n.dropped = append(n.dropped, append([]byte(nil), f...))
+		n.dropped = append(n.dropped, bytes.Clone(f))
 		if n.report {
 			n.send(f)
 		}
@@ -52,6 +53,15 @@ func (n *narrow) send(frame []byte) {
 	n.l.b.nic.inject(icmp6(n.l.b.mac, n.l.a.mac, addr6(8), addr6(0), 64, m))
 }
 
+// reports has a router say to a that a packet with n octets of u's, from off on, is more than mtu.
+func (l *lab) reports(u *peer, off, n, mtu int) {
+	tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(off),
+		Flags: tcp.ACK, Handle: tcp.NoHandle}
+	l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), l.a, inet.ICMPUnreachable,
+		inet.ICMPFragNeeded, uint16(mtu), between(l.a, l.b, tr, make([]byte, n))))
+	l.a.Turn()
+}
+
 // A report lowers what is sent at once, of all connections to that destination and those to come;
 // an older router says 0 and the next plateau is taken; ten minutes later the link's size is tried
 // again.
@@ -61,10 +71,8 @@ func TestPathMTUOfADestination(t *testing.T) {
 		mtu, want int
 		says      uint16
 	}{{1400, 1400, 0xffff}, {1400, 1006, 0}, {300, 552, 0xffff}} {
-		l := newLab(t, nil)
-		u, v := l.open()
-		other := l.dial(l.a, l.b, 7)
-		l.until("two", func() bool { return other.opened })
+		l, u, v := newLab(t, nil).opened()
+		other := l.another()
 		n := newNarrow(l, max(c.mtu, 552), true)
 		n.says = c.says
 		if c.says == 0xffff {
@@ -72,6 +80,7 @@ func TestPathMTUOfADestination(t *testing.T) {
 		}
 		u.send(50_000)
 		l.until("there", func() bool { return v.edge == 50_000 })
+		require.NotZero(t, l.a.counters().TxCopied, "parts of segments")
 		require.Equal(t, c.want-52, other.conn.EMSS(), "the other one, which sent nothing")
 		reports := l.a.counters().PathMTU
 		if c.says == 0 {
@@ -79,8 +88,7 @@ func TestPathMTUOfADestination(t *testing.T) {
 		} else {
 			require.Equal(t, uint64(1), reports)
 		}
-		third := l.dial(l.a, l.b, 7)
-		l.until("three", func() bool { return third.opened })
+		third := l.another()
 		require.Equal(t, c.want-52, third.conn.EMSS())
 		l.pass(9 * 60 * second)
 		require.Equal(t, c.want-52, u.conn.EMSS())
@@ -99,8 +107,7 @@ func TestPathMTUOfADestination(t *testing.T) {
 // Over IPv6 as well; below 1280 nobody is believed.
 // req: 4443-2.4-2, 8200-5-1
 func TestPathMTU6(t *testing.T) {
-	l := newLab(t, sixes)
-	u, v := l.open6()
+	l, u, v := newLab(t, sixes).opened6()
 	n := newNarrow(l, 1300, true)
 	n.says = 1279
 	u.send(50_000)
@@ -111,7 +118,6 @@ func TestPathMTU6(t *testing.T) {
 	l.until("there", func() bool { return v.edge == 50_000 })
 	require.Equal(t, 1300-72, u.conn.EMSS())
 	require.Equal(t, uint64(1), l.a.counters().PathMTU)
-	l.stop()
 }
 
 // What does not come from a router that saw a segment in flight, or cannot be about it, is ignored:
@@ -119,31 +125,20 @@ func TestPathMTU6(t *testing.T) {
 // acknowledged, one below it.
 // req: 8899-3-1, 5927-7.2-1, 1191-3-2, C02-10.1-1, D01-8.1-1
 func TestForgedPathMTU(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.send(20_000)
 	l.until("there", func() bool { return v.edge == 20_000 })
-	quote := func(seq uint32) []byte {
-		tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: tcp.Seq(seq), Flags: tcp.ACK, Handle: tcp.NoHandle}
-		return segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))
-	}
 	u.send(20_000)
 	l.a.Turn() // octets are in flight while b does not turn
-	next := uint32(u.conn.tcp.ISS()) + 1 + 20_000
-	for name, c := range map[string]struct {
-		seq uint32
-		mtu uint16
-	}{
-		"acknowledged":        {next - 1, 1000},
-		"not sent yet":        {next + 30_000, 1000},
-		"above what was sent": {next, 1500},
-		"far above":           {next, 9000},
-		"below what was acknowledged, on a connection that flows": {next, 1000},
+	for name, c := range map[string]struct{ off, mtu int }{
+		"acknowledged":        {20_000 - 1, 1000},
+		"not sent yet":        {50_000, 1000},
+		"above what was sent": {20_000, 1500},
+		"far above":           {20_000, 9000},
+		"below what was acknowledged, on a connection that flows": {20_000, 1000},
 	} {
 		ignored := l.a.counters().ICMPIgnored
-		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, c.mtu,
-			quote(c.seq)))
-		l.a.Turn()
+		l.reports(u, c.off, 1448, c.mtu)
 		require.Equal(t, ignored+1, l.a.counters().ICMPIgnored, name)
 		require.Equal(t, 1448, u.conn.EMSS(), name)
 	}
@@ -151,15 +146,13 @@ func TestForgedPathMTU(t *testing.T) {
 	// back.
 	l.until("there", func() bool { return v.edge == 40_000 })
 	l.turns()
-	lose := l.a.nic.lose
-	l.a.nic.lose = func([]byte) bool { return true }
+	l.a.nic.lose = every
 	u.send(1000)
 	l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
-	l.a.nic.lose = lose
+	l.a.nic.lose = nil
 	l.until("there", func() bool { return v.edge == 41_000 })
 	require.Zero(t, l.a.counters().PathMTU)
 	require.Equal(t, 1448, u.conn.EMSS())
-	l.stop()
 }
 
 // The path shrinks under a connection that had larger packets acknowledged: the report counts when
@@ -167,8 +160,7 @@ func TestForgedPathMTU(t *testing.T) {
 // req: 5927-7.2-1
 func TestPathShrinksUnderAConnection(t *testing.T) {
 	for _, early := range []bool{true, false} {
-		l := newLab(t, nil)
-		u, v := l.open()
+		l, u, v := newLab(t, nil).opened()
 		u.send(20_000)
 		l.until("there", func() bool { return v.edge == 20_000 })
 		n := newNarrow(l, 1000, early)
@@ -194,8 +186,7 @@ func TestPathShrinksUnderAConnection(t *testing.T) {
 // the new size, and nothing is sent again because of the rest.
 // req: 1191-6.4-1
 func TestBurstOfReports(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	n := newNarrow(l, 1000, false)
 	u.send(3 * 1448)
 	l.turns()
@@ -203,10 +194,8 @@ func TestBurstOfReports(t *testing.T) {
 	before := u.conn.Stats()
 	octets := 0
 	l.a.nic.onSend = func(f []byte) {
-		s, _, ok := segmentOf(f)
-		if ok {
-			octets += s.Len
-		}
+		s, _, _ := segmentOf(f)
+		octets += s.Len
 	}
 	for range 10 {
 		for _, f := range n.dropped {
@@ -219,7 +208,6 @@ func TestBurstOfReports(t *testing.T) {
 	require.GreaterOrEqual(t, u.conn.Stats().Cwnd, before.Cwnd, "cwnd stays")
 	l.until("there", func() bool { return v.edge == 3*1448 })
 	require.Equal(t, 3*1448, octets, "each octet once more")
-	l.stop()
 }
 
 // A report counts when it is about an octet in flight, the last one even, and less than what was
@@ -235,16 +223,10 @@ func TestReportsAtTheBounds(t *testing.T) {
 		"the next octet, that was not sent": {1000, size - 1, false},
 		"what was sent":                     {0, size, false},
 	} {
-		l := newLab(t, nil)
-		u, _ := l.open()
+		l, u, _ := newLab(t, nil).opened()
 		u.send(1000)
 		l.a.Turn()
-		tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(c.at),
-			Flags: tcp.ACK, Handle: tcp.NoHandle}
-		quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1000))
-		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
-			uint16(c.mtu), quote))
-		l.a.Turn()
+		l.reports(u, c.at, 1000, c.mtu)
 		want := map[bool]uint64{true: 1}[c.counts]
 		require.Equal(t, want, l.a.counters().PathMTU, name)
 		require.Equal(t, 1-want, l.a.counters().ICMPIgnored, name)
@@ -254,24 +236,17 @@ func TestReportsAtTheBounds(t *testing.T) {
 // A timeout makes a report count at once only until the connection flows again.
 // req: 5927-7.2-1
 func TestForgedPathMTUAfterATimeout(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.send(20_000)
 	l.until("there", func() bool { return v.edge == 20_000 })
-	l.a.nic.lose = func([]byte) bool { return true }
+	l.a.nic.lose = every
 	u.send(1448)
 	l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
 	l.a.nic.lose = nil
 	l.until("there", func() bool { return u.acked == 20_000+1448 })
-	tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Seq: u.conn.tcp.ISS() + 1 + 20_000 + 1448, Flags: tcp.ACK,
-		Handle: tcp.NoHandle}
 	u.send(20_000)
 	l.a.Turn()
-	quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))
-	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
-		1000, quote))
-	l.a.Turn()
+	l.reports(u, 20_000+1448, 1448, 1000)
 	require.Equal(t, uint64(1), l.a.counters().ICMPIgnored)
 	require.Equal(t, 1448, u.conn.EMSS())
-	l.stop()
 }

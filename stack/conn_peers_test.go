@@ -1,12 +1,9 @@
 package stack
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rnicd/rnicd/pmd/wire"
 )
 
 // peerGroup is a Group of three that takes two connections of one address; with silent they give
@@ -29,10 +26,7 @@ func peerGroup(t *testing.T, silent bool) *lab {
 // PeerMax is one limit for all members of a Group, not one for each.
 func TestGroupPeerMax(t *testing.T) {
 	l := peerGroup(t, false)
-	var dialled []*peer
-	for range 30 {
-		dialled = append(dialled, l.dial(l.a, l.b, 7))
-	}
+	l.dials(30)
 	l.pass(20 * second)
 	require.Len(t, l.accepted, 2)
 	l.accepted[0].conn.Abort()
@@ -44,7 +38,6 @@ func TestGroupPeerMax(t *testing.T) {
 		drops += h.counters().Own[DropPeerMax]
 	}
 	require.NotZero(t, drops)
-	require.Len(t, dialled, 30)
 	l.stop()
 	noPeers(t, l.b.peers.counts)
 }
@@ -89,27 +82,4 @@ func TestSilentGivesWayWithinAGroup(t *testing.T) {
 	require.Zero(t, open[0].closed+open[1].closed)
 	l.stop()
 	noPeers(t, l.b.peers.counts)
-}
-
-// The members of a Group have one limit.
-func TestGroupPeerMaxConfig(t *testing.T) {
-	g, err := NewGroup(3)
-	require.NoError(t, err)
-	link, err := wire.New(wire.Config{})
-	require.NoError(t, err)
-	pool := newPool(t, 64)
-	q, err := link.Port(0).Open(0, pool)
-	require.NoError(t, err)
-	cfg := Config{
-		Name: "m", Queue: q, Pool: pool, Caps: link.Port(0).Caps(), MAC: link.Port(0).MAC(),
-		Addr:     netip.MustParsePrefix("10.0.0.1/24"),
-		ConnsMax: 4, PeerMax: 2, Core: -1, Group: g,
-	}
-	_, err = New(cfg)
-	require.NoError(t, err)
-	for _, other := range [][2]int{{0, 4}, {3, 4}, {2, 8}} {
-		cfg.Member, cfg.PeerMax, cfg.ConnsMax = 1, other[0], other[1]
-		_, err = New(cfg)
-		require.ErrorContains(t, err, "it is one limit for all")
-	}
 }

@@ -144,7 +144,6 @@ func TestSilentLooksMax(t *testing.T) {
 	accepted[silentLooks-1].conn.marks &^= markPeer
 	l.openSilent(1)
 	require.Equal(t, noConn, l.b.peers.silentOf(&a))
-	l.stop()
 }
 
 // With no Buf for the RST, and no room for it, the connection ends all the same, and that is
@@ -184,5 +183,4 @@ func TestWaitingForBufsIsNotSilent(t *testing.T) {
 	c.SetSilent(true)
 	require.Zero(t, l.b.peers.silent.n)
 	l.b.pressure.stopWaiting(c)
-	l.stop()
 }

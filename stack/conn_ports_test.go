@@ -28,9 +28,8 @@ func TestListenAtAddresses(t *testing.T) {
 		})
 	}
 	dial := func(to netip.Addr) (came bool) {
-		u := newPeer(t, 1)
-		c, err := l.a.Dial(netip.AddrPortFrom(to, 7), u)
-		require.NoError(t, err)
+		u := l.dialAt(l.a, netip.AddrPortFrom(to, 7))
+		c := u.conn
 		u.conn = c
 		l.until("an answer", func() bool { return u.opened || u.closed > 0 })
 		return u.opened
@@ -70,7 +69,6 @@ func TestListenAtAddresses(t *testing.T) {
 		require.Empty(t, l.b.ports.listeners)
 	}
 	require.ErrorIs(t, at(netip.MustParseAddr("10.0.0.9")), ErrNotLocal)
-	l.stop()
 }
 
 // A port that is held is nobody else's: no dial chooses it, and none that names it may have it.
@@ -136,5 +134,4 @@ func TestHold(t *testing.T) {
 	l.a.Release(port)
 	require.Empty(t, l.a.ports.held)
 	require.NoError(t, l.a.Listen(port, 1, yes))
-	l.stop()
 }

@@ -18,8 +18,7 @@ func (l *lab) crowd() {
 // An ACK that is in the device's queue, after more frames than one Turn takes, has come: nothing
 // is sent again when the Poller was away for longer than the retransmission timer.
 func TestTimersWaitForUnreadFrames(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	u.send(2 * u.conn.EMSS())
 	for u.sent < u.toSend {
 		l.a.Turn()
@@ -31,13 +30,11 @@ func TestTimersWaitForUnreadFrames(t *testing.T) {
 		require.NotZero(t, l.a.Turn())
 	}
 	require.Zero(t, u.conn.Stats().Retransmits)
-	l.stop()
 }
 
 // They do not wait for long: a device that always has more does not stop them.
 func TestTimersDoNotWaitForLong(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	u.send(2 * u.conn.EMSS())
 	l.a.nic.lose = func(f []byte) bool {
 		_, payload, ok := segmentOf(f)
@@ -57,7 +54,6 @@ func TestTimersDoNotWaitForLong(t *testing.T) {
 		require.Equal(t, timersWaitMax+1, turns)
 		l.now += 5 * second
 	}
-	l.stop()
 }
 
 // unanswered is a lab in which a has sent segments that b has not read, and a loss probe waits for
@@ -122,7 +118,6 @@ func TestProbeGoesAfterPauses(t *testing.T) {
 	}
 	require.Zero(t, u.conn.Stats().Timeouts)
 	l.turns()
-	l.stop()
 }
 
 // A Poller that slept until the probe was due was not away, however long it slept, nor one that
@@ -151,12 +146,10 @@ func TestProbeIsNotPutOffBySleep(t *testing.T) {
 	}
 	require.EqualValues(t, 1, u.conn.Stats().LossProbes)
 	l.turns()
-	l.stop()
 }
 
 func TestUpperTimer(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	at := l.now + 5*ms
 	u.conn.SetTimer(at)
 	l.pass(20 * ms)
@@ -184,8 +177,7 @@ func TestUpperTimerOutlastsAPause(t *testing.T) {
 	for _, asleep := range []bool{false, true} {
 		for _, ran := range []int64{0, 200 * ms, 399 * ms} {
 			for _, pause := range []int64{450 * ms, 700 * ms, 20 * second} {
-				l := newLab(t, nil)
-				u, _ := l.open()
+				l, u, _ := newLab(t, nil).opened()
 				at := l.now + 400*ms
 				u.conn.SetTimer(at)
 				l.a.Turn()
@@ -211,8 +203,7 @@ func TestUpperTimerOutlastsAPause(t *testing.T) {
 // It is put off once, also where the Poller is away between any two Turns; and not where it was
 // away only for a moment, nor where it passed before.
 func TestUpperTimerIsPutOffOnce(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	for n := 1; n < 4; n++ { // each time again
 		began := l.now
 		u.conn.SetTimer(began + 100*ms)
@@ -236,33 +227,26 @@ func TestUpperTimerIsPutOffOnce(t *testing.T) {
 	l.now += 50 * ms
 	l.a.Turn()
 	require.Len(t, u.timer, 5, "it passed before")
-	l.stop()
 }
 
 // An Upper's timer does not fire after Closed, and a Poller without connections has no deadline.
 func TestTimersEndWithTheirConnection(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.conn.SetTimer(l.now + second)
 	v.conn.SetTimer(l.now + second)
-	u.closeSend()
-	l.until("FIN", func() bool { return v.peerFin })
-	v.closeSend()
-	l.until("TIME-WAIT", func() bool { return u.closed == 1 && v.closed == 1 })
+	l.finish(u, v)
 	require.Equal(t, 1, l.a.counters().TimeWait)
 	require.Equal(t, int64(math.MaxInt64), l.b.timers.first())
 	before := l.a.counters().Timers
 	l.pass(2 * second)
 	require.Equal(t, before, l.a.counters().Timers)
 	require.Empty(t, u.timer)
-	l.stop()
 }
 
 // An Upper that has aborted its connection hears of no timer, not in the same Turn either.
 func TestNoTimerAfterAbort(t *testing.T) {
 	for _, abort := range []bool{false, true} {
-		l := newLab(t, nil)
-		u, _ := l.open()
+		l, u, _ := newLab(t, nil).opened()
 		u.conn.SetTimer(l.now + 5)
 		l.turns()
 		l.now += 5

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -13,9 +14,8 @@ import (
 // after them is reached.
 func FuzzFrames(f *testing.F) {
 	l := newLab(f, nil)
-	tr := unknownPeer
 	for _, flags := range []tcp.Flags{tcp.SYN, tcp.ACK, tcp.FIN | tcp.ACK, tcp.RST} {
-		tr.Flags = flags
+		tr := stranger(flags, 2000)
 		f.Add(between(l.a, l.b, tr, []byte("octets")), between(l.a, l.b, tr, nil), true)
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte, fix bool) {
@@ -27,7 +27,7 @@ func FuzzFrames(f *testing.F) {
 			if len(frame) < 14 || len(frame) > 1514 {
 				continue
 			}
-			frame = append([]byte(nil), frame...)
+			frame = bytes.Clone(frame)
 			if fix {
 				mend(l, frame, v.conn, u.conn.tcp.ISS())
 			}

@@ -2,12 +2,12 @@ package stack
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 // claimingGroup is a Group of three that checks and announces its address, which is in use.
@@ -29,19 +29,12 @@ func (l *lab) groupLinkUp() {
 
 // groupReplies is how many of n ARP requests, which come to any member, are answered.
 func (l *lab) groupReplies(n int) (replies int) {
-	for _, h := range l.hosts[1:] {
-		h.nic.onSend = func(f []byte) {
-			if s, ok := aboutAddrs(f); ok && s.what == "reply" {
-				replies++
-			}
-		}
-		defer func() { h.nic.onSend = nil }()
-	}
+	all := l.listenTo(l.hosts[1:]...)
 	for range n {
 		l.a.nic.inject(arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), theirs)))
 		l.pass(second)
 	}
-	return replies
+	return strings.Count(all[l.a.addr.String()], "reply")
 }
 
 // An address that is claimed when the link comes up is kept by all members of a Group where one of
@@ -114,14 +107,12 @@ func TestGroupGivesUpTogether(t *testing.T) {
 		require.Zero(t, h.syns.n)
 	}
 	require.Zero(t, l.groupReplies(30))
-	l.stop()
 }
 
 // Connections that end, or are in TIME-WAIT, do not keep an address; those that nobody answers do,
 // until they end.
 func TestWhatKeepsAnAddress(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	home := v.conn.home
 	count := func() int64 { return home.Users() }
 	require.Equal(t, int64(1), count())
@@ -131,9 +122,7 @@ func TestWhatKeepsAnAddress(t *testing.T) {
 	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
 	require.Equal(t, phaseLingering, v.conn.phase)
 	require.Zero(t, count())
-	w := newPeer(t, 1)
-	_, err := l.b.Dial(netip.MustParseAddrPort("10.0.0.99:7"), w)
-	require.NoError(t, err)
+	w := l.dialAt(l.b, netip.MustParseAddrPort("10.0.0.99:7"))
 	require.Equal(t, int64(1), count())
 	l.until("nobody is there", func() bool { return w.closed == 1 })
 	require.Zero(t, count())

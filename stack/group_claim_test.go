@@ -3,49 +3,36 @@ package stack
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/stretchr/testify/require"
 )
 
 // Of a Group one member speaks, and all hear: an address is another's for all of them, or ours.
 func TestGroupClaimsOnce(t *testing.T) {
 	for _, claim := range []bool{false, true} {
 		l := groupLabTuned(t, 3, func(cfg *Config) { cfg.NoDAD, cfg.NoAnnounce = false, false })
-		var words []string
-		for _, h := range l.hosts[1:] {
-			h.nic.onSend = func(f []byte) {
-				if s, ok := aboutAddrs(f); ok {
-					words = append(words, s.what)
-				}
-			}
-		}
-		l.until("asked", func() bool { return len(words) == 1 })
+		all := l.listenTo(l.hosts[1:]...)
+		l.until("asked", func() bool { return all["10.0.0.2"] == " probe" })
 		if claim {
 			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
 		}
 		l.pass(20 * second)
-		want, state := strings.Fields("probe probe probe announce announce"), AddrUsable
+		want, state := " probe probe probe announce announce", AddrUsable
 		if claim {
-			want, state = []string{"probe"}, AddrDuplicate
+			want, state = " probe", AddrDuplicate
 		}
-		require.Equal(t, want, words)
+		require.Equal(t, map[string]string{"10.0.0.2": want}, all)
 		for _, h := range l.hosts[1:] {
 			require.Equal(t, state, h.status("10.0.0.2").State)
 		}
-		words = nil
 		for range 5 { // which each come to any of them
 			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
 			l.pass(second)
 		}
-		require.Len(t, words, map[bool]int{false: 1, true: 0}[claim])
-		for _, h := range l.hosts[1:] {
-			h.nic.onSend = nil
-		}
+		require.Equal(t, want+map[bool]string{false: " announce"}[claim], all["10.0.0.2"])
 		l.stop()
 	}
 }
@@ -63,18 +50,11 @@ func TestGroupDefends(t *testing.T) {
 	}
 	defended := uint64(0)
 	for addr, claim := range claims {
-		var words []string
-		for _, h := range l.hosts[1:] {
-			h.nic.onSend = func(f []byte) {
-				if s, ok := aboutAddrs(f); ok && s.addr == addr {
-					words = append(words, s.what)
-				}
-			}
-		}
+		all := l.listenTo(l.hosts[1:]...)
 		for i := range 8 { // which each come to any of them
 			l.a.nic.inject(claim)
 			l.pass(11 * second)
-			require.Equal(t, slices.Repeat([]string{"announce"}, i+1), words, addr)
+			require.Equal(t, strings.Repeat(" announce", i+1), all[addr], addr)
 		}
 		defended += 8
 		for i, h := range l.hosts[1:] { // it is counted where it was sent
@@ -84,8 +64,4 @@ func TestGroupDefends(t *testing.T) {
 				[]uint64{n.AddrConflicts, n.AddrDefended, n.Announcements}, addr)
 		}
 	}
-	for _, h := range l.hosts[1:] {
-		h.nic.onSend = nil
-	}
-	l.stop()
 }

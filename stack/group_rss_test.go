@@ -6,11 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 // The key and the vectors of "Verifying the RSS Hash Calculation" (Microsoft, NDIS).

@@ -1,24 +1,17 @@
 package stack
 
 import (
-	"context"
-	"crypto/sha256"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 // steering is a port whose queues get each frame by chance, worse than any device, or as steer
@@ -114,7 +107,7 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 			mac: cfg.MAC})
 	}
 	l.b = l.hosts[1]
-	return l
+	return l.ends()
 }
 
 // Every frame comes to a queue by chance. Connections of both directions are opened, carry octets
@@ -263,62 +256,24 @@ func TestCrossingFull(t *testing.T) {
 
 // Two queues of a real TAP, a Poller each, and the kernel at the other end.
 func TestGroupOverTAP(t *testing.T) {
-	netlab.Enter(t)
-	port, err := tap.New(tap.Config{Name: "group%d", Addr: kernelAddr, Queues: 2})
-	require.NoError(t, err)
-	g, err := NewGroup(2)
-	require.NoError(t, err)
-	var run sync.WaitGroup
-	var pollers []*Poller
-	for i := range 2 {
-		pool := newPool(t, labBufs)
-		q, err := port.Open(i, pool)
-		require.NoError(t, err)
-		p, err := New(Config{
-			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
-			NoDAD:    true,
-			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
-		})
-		require.NoError(t, err)
-		pollers = append(pollers, p)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		run.Wait()
-		_ = port.Close()
-	})
-	for _, p := range pollers {
-		run.Go(func() { _ = p.Run(ctx) })
-	}
+	pollers := tapGroup(t, 0)
 	const conns, octetsEach = 12, 200_000
-	for _, p := range pollers {
-		k := &kernelLab{t: t, introducer: introducer{p}}
+	for _, k := range pollers {
 		k.do(func() {
 			require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, octetsEach) }))
 		})
 	}
-	k := &kernelLab{t: t, introducer: introducer{pollers[0]}}
 	for range conns {
-		c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
-		require.NoError(t, err)
-		k.exchange(c, octets(2, octetsEach), sha256.Sum256(octets(1, octetsEach)))
+		c := dialUs(t, ourAddr.Addr())
+		pollers[0].exchange(c, octetsEach)
 		require.NoError(t, c.Close())
 	}
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()})
-	require.NoError(t, err)
-	defer l.Close()
-	for _, p := range pollers { // each dials, and the answers find it
-		k := &kernelLab{t: t, introducer: introducer{p}}
+	l := listenThere(t, kernelAddr.Addr())
+	for _, k := range pollers { // each dials, and the answers find it
 		for range 3 {
 			m := newMirror(t, octetsEach)
-			k.do(func() {
-				_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), m)
-				require.NoError(t, err)
-			})
-			c, err := l.AcceptTCP()
-			require.NoError(t, err)
-			k.exchange(c, octets(2, octetsEach), sha256.Sum256(octets(1, octetsEach)))
+			c := k.dials(l, m)
+			k.exchange(c, octetsEach)
 			k.wait(m.ended)
 			require.NoError(t, m.err)
 			require.NoError(t, c.Close())
@@ -326,7 +281,7 @@ func TestGroupOverTAP(t *testing.T) {
 	}
 	accepted := 0
 	for _, p := range pollers {
-		n, err := p.Counters(ctx)
+		n, err := p.Counters(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, uint64(3), n.Connected)
 		accepted += int(n.Accepted)

@@ -4,9 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/stretchr/testify/require"
 )
 
 // A neighbour that knew another MAC for the address sends to the new one as soon as it is
@@ -19,9 +18,7 @@ func TestNeighboursLearnFromAnnouncements(t *testing.T) {
 			if six {
 				to = netip.AddrPortFrom(addr6(1), 7)
 			}
-			u := newPeer(t, 1)
-			_, err := l.a.Dial(to, u)
-			require.NoError(t, err)
+			u := l.dialAt(l.a, to)
 			l.until("refused", func() bool { return u.closed == 1 })
 
 			l.b.Stop()
@@ -32,8 +29,7 @@ func TestNeighboursLearnFromAnnouncements(t *testing.T) {
 			require.NoError(t, err)
 			l.b.Poller = p
 			l.pass(100 * ms)
-			_, err = l.a.Dial(to, newPeer(t, 1))
-			require.NoError(t, err)
+			l.dialAt(l.a, to)
 			var syn inet.MAC
 			l.a.nic.onSend = func(f []byte) { syn = inet.MAC(f[:6]) }
 			l.a.Turn()

@@ -28,5 +28,4 @@ func TestSynWaitsForItsNextHop(t *testing.T) {
 	l.until("there", func() bool { return u.acked == 100 })
 	require.Less(t, u.conn.Stats().SRTTNs, 100*ms)
 	require.LessOrEqual(t, u.conn.Stats().RTONs, 300*ms)
-	l.stop()
 }

@@ -4,9 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/stretchr/testify/require"
 )
 
 // Both ends of DPDK's net_tap have one MAC: what comes from it is not always an echo.
@@ -18,10 +17,7 @@ func TestBothEndsHaveOneMAC(t *testing.T) {
 	})
 	l.pass(20 * second)
 	l.open()
-	u := newPeer(t, 1)
-	_, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 9), u)
-	require.NoError(t, err)
+	u := l.dialAt(l.a, netip.AddrPortFrom(addr6(1), 9))
 	l.until("refused", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrRefused)
-	l.stop()
 }

@@ -129,21 +129,19 @@ func TestUnresolvedIsNoICMPError(t *testing.T) {
 		require.True(t, isARP(f))
 		n++
 	}
-	u := newPeer(t, 1)
-	_, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.77:7"), u)
-	require.NoError(t, err)
+	u := l.dialTo("10.0.0.77:7")
 	l.until("given up", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrNoRoute)
-	require.Equal(t, 4, n)
+	require.Equal(t, 4, n, "one and three repeats")
 	require.Zero(t, l.a.counters().ICMPSent)
-	l.stop()
+	require.Equal(t, uint64(4), l.a.counters().ARPRequests)
+	require.NotZero(t, l.a.counters().Own[DropNeighbourLost])
 }
 
 // Source Quench is dropped and changes nothing.
 // req: 9293-MUST-55
 func TestSourceQuench(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.send(100_000)
 	l.until("under way", func() bool { return v.edge > 20_000 })
 	before := u.conn.Stats()

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -24,12 +25,16 @@ func sixes(i int, cfg *Config) {
 func (l *lab) open6() (u, v *peer) {
 	l.t.Helper()
 	l.listen(l.b, 7, 16)
-	u = newPeer(l.t, 1)
-	c, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 7), u)
-	require.NoError(l.t, err)
-	u.conn = c
+	u = l.dialAt(l.a, netip.AddrPortFrom(addr6(1), 7))
 	l.until("established", func() bool { return u.opened && len(l.accepted) == 1 })
 	return u, l.accepted[0]
+}
+
+// opened6 is opened over IPv6.
+func (l *lab) opened6() (self *lab, u, v *peer) {
+	l.t.Helper()
+	u, v = l.open6()
+	return l, u, v
 }
 
 // packet6 builds Ethernet and IPv6 around octets.
@@ -46,7 +51,7 @@ func packet6(src, dst inet.MAC, from, to netip.Addr, next, hopLimit uint8, octet
 
 // icmp6 makes the checksum of an ICMPv6 message fit and builds its frame.
 func icmp6(src, dst inet.MAC, from, to netip.Addr, hopLimit uint8, message []byte) []byte {
-	m := append([]byte(nil), message...)
+	m := bytes.Clone(message)
 	m[2], m[3] = 0, 0
 	binary.BigEndian.PutUint16(m[2:],
 		inet.Checksum(m, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to),
@@ -108,90 +113,35 @@ func TestTCPOverIPv6(t *testing.T) {
 	}
 }
 
-// The TTL is configurable, the default 64.
-// req: 9293-MUST-49
-func TestTTL(t *testing.T) {
-	for ttl, want := range map[uint8]byte{0: 64, 9: 9} {
-		l := newLab(t, func(i int, cfg *Config) { cfg.TTL = ttl })
-		n := 0
-		l.a.nic.onSend = func(f []byte) {
-			if !isARP(f) {
-				n++
-				require.Equal(t, want, f[22])
-			}
-		}
-		l.open()
-		require.NotZero(t, n)
-		l.stop()
-	}
-}
-
-func TestIPv6TurnDoesNotAllocate(t *testing.T) {
-	l := newLab(t, sixes)
-	src, dst := &mover{sending: true}, &mover{}
-	require.NoError(t, l.b.Listen(7, 4, func(*Conn) Upper { return dst }))
-	_, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 7), src)
-	require.NoError(t, err)
-	step := func() {
-		l.a.Turn()
-		l.b.Turn()
-		l.now += 10_000
-	}
-	for dst.edge.Load() < 10<<20 {
-		step()
-	}
-	before := dst.edge.Load()
-	require.Zero(t, testing.AllocsPerRun(2000, step))
-	require.Greater(t, dst.edge.Load()-before, uint64(1<<20))
-}
-
-// Who dials may say from where; else the way decides: family, scope, prefix.
+// Who dials may say from where; else the way decides, as iphost's TestSource has it.
 // req: 9293-MUST-43, 9293-MUST-44
 func TestLocalAddressOfADial(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		sixes(i, cfg)
 		cfg.Gateway = netip.MustParseAddr("10.0.0.9")
-		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix("10.5.0.7/16"),
-			netip.MustParsePrefix("fd05::7/32"))
-		cfg.Routes = []inet.Route{
-			{Prefix: netip.MustParsePrefix("192.168.0.0/16"), Gateway: netip.MustParseAddr("10.5.0.9")},
-			{Prefix: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("fd05::9")},
-		}
+		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix("10.5.0.7/16"))
+		cfg.Routes = []inet.Route{{Prefix: netip.MustParsePrefix("192.168.0.0/16"),
+			Gateway: netip.MustParseAddr("10.5.0.9")}}
 	})
-	dial := func(local, remote string) (string, error) {
-		var from netip.Addr
-		if local != "" {
-			from = netip.MustParseAddr(local)
-		}
-		c, err := l.a.DialFrom(netip.AddrPortFrom(from, 0),
-			netip.AddrPortFrom(netip.MustParseAddr(remote), 7), newPeer(t, 1))
-		if err != nil {
-			return "", err
-		}
-		return c.Local().Addr().String(), nil
-	}
-	for _, c := range [][3]string{
-		{"", "10.0.0.2", "10.0.0.1"}, {"", "10.5.1.2", "10.5.0.7"}, {"", "192.168.1.1", "10.5.0.7"},
-		{"", "8.8.8.8", "10.0.0.1"},
-		{"10.5.0.7", "10.0.0.2", "10.5.0.7"}, {"10.0.0.1", "192.168.1.1", "10.0.0.1"},
-		{"", "fd00::2", "fd00::1"}, {"", "fd05:0:1::2", "fd05::7"}, {"", "2001:db8::1", "fd05::7"},
-		{"", "fe80::99", "fe80::ff:fe00:1"},
-		{"fd00::1", "2001:db8::1", "fd00::1"},
+	for _, c := range []struct {
+		local, remote, from string
+		err                 error
+	}{
+		{"", "8.8.8.8", "10.0.0.1", nil}, {"", "192.168.1.1", "10.5.0.7", nil},
+		{"10.5.0.7", "10.0.0.2", "10.5.0.7", nil}, {"10.0.0.1", "192.168.1.1", "10.0.0.1", nil},
+		{"", "fe80::99", "fe80::ff:fe00:1", nil}, {"fd00::1", "fe80::99", "fd00::1", nil},
+		{"10.0.0.2", "10.0.0.3", "", ErrNotLocal}, {"fd00::1", "10.0.0.2", "", ErrNotLocal},
+		{"10.0.0.1", "fd00::2", "", ErrNotLocal},
+		{"", "10.5.0.7", "", ErrNoRoute}, {"", "ff02::1", "", ErrNetUnreachable},
 	} {
-		got, err := dial(c[0], c[1])
-		require.NoError(t, err)
-		require.Equal(t, c[2], got, "%v", c)
+		from, _ := netip.ParseAddr(c.local)
+		got, err := l.a.DialFrom(netip.AddrPortFrom(from, 0),
+			netip.AddrPortFrom(netip.MustParseAddr(c.remote), 7), newPeer(t, 1))
+		require.ErrorIs(t, err, c.err, "%v", c)
+		if err == nil {
+			require.Equal(t, c.from, got.Local().Addr().String(), "%v", c)
+		}
 	}
-	for _, c := range [][2]string{{"10.0.0.2", "10.0.0.3"}, {"fd00::1", "10.0.0.2"},
-		{"10.0.0.1", "fd00::2"}} {
-		_, err := dial(c[0], c[1])
-		require.ErrorIs(t, err, ErrNotLocal, "%v", c)
-	}
-	_, err := dial("", "10.5.0.7")
-	require.ErrorIs(t, err, ErrNoRoute, "own")
-	_, err = dial("", "ff02::1")
-	require.ErrorContains(t, err, "not a host's")
-	l.stop()
 }
 
 // Every address of ours is served, and only they.
@@ -205,9 +155,7 @@ func TestSeveralAddresses(t *testing.T) {
 	l.listen(l.b, 7, 16)
 	for i, to := range []netip.Addr{l.b.addr, netip.MustParseAddr("10.5.0.2"), addr6(1),
 		inet.LinkLocal(l.b.mac).Netip()} {
-		u := newPeer(t, 1)
-		_, err := l.a.Dial(netip.AddrPortFrom(to, 7), u)
-		require.NoError(t, err)
+		u := l.dialAt(l.a, netip.AddrPortFrom(to, 7))
 		l.until("established", func() bool { return len(l.accepted) == i+1 && u.opened })
 		require.Equal(t, to, l.accepted[i].conn.Local().Addr())
 	}
@@ -217,9 +165,8 @@ func TestSeveralAddresses(t *testing.T) {
 		require.Empty(t, l.answers(l.a, l.b, f), to)
 	}
 	// The broadcast address of the second prefix is no host's, either.
-	tr := unknownPeer
-	tr.Flags = tcp.ACK
-	f := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.5.255.255"), l.b.addr, tr, nil)
+	f := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.5.255.255"), l.b.addr,
+		stranger(tcp.ACK, 2000), nil)
 	require.Empty(t, l.answers(l.a, l.b, f))
 	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropSource])
 	// Nor is one of ours, over IPv6 as over IPv4.
@@ -228,7 +175,6 @@ func TestSeveralAddresses(t *testing.T) {
 		l.answers(l.a, l.b, packet6(l.a.mac, l.b.mac, addr6(1), addr6(1), inet.ProtoUDP, 64,
 			make([]byte, 20))))
 	require.Equal(t, uint64(2), l.b.counters().Inet[inet.DropSource])
-	l.stop()
 }
 
 // tagged puts an 802.1Q tag into a frame.
@@ -281,11 +227,9 @@ func TestVLANTags(t *testing.T) {
 		m := make([]byte, 40)
 		m[0] = inet.ICMPEcho
 		binary.BigEndian.PutUint16(m[2:], inet.Checksum(m, 0))
-		tr := unknownPeer
-		tr.Flags = tcp.ACK
 		for _, f := range [][]byte{
 			packet(from.mac, c.to.mac, from.addr, c.to.addr, inet.ProtoICMP, m),
-			between(from, c.to, tr, nil),
+			between(from, c.to, stranger(tcp.ACK, 2000), nil),
 			unhex(t, fmt.Sprintf("ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 "+
 				"0a000009 000000000000 %x", c.to.addr.As4())),
 		} {
@@ -316,30 +260,12 @@ func TestFragmentedSegments(t *testing.T) {
 	l := newLab(t, sixes)
 	l.listen(l.b, 2000, 4)
 	for _, six := range []bool{false, true} {
-		tr := unknownPeer
-		tr.Flags = tcp.SYN
-		tr.Options.WindowScale = -1
-		from, to := l.a.addr, l.b.addr
+		from, to, cut := l.a.addr, l.b.addr, fragments4
 		if six {
-			from, to = addr6(0), addr6(1)
+			from, to, cut = addr6(0), addr6(1), fragments6
 		}
-		b := make([]byte, 20+1400)
-		tr.Put(b)
-		binary.BigEndian.PutUint16(b[16:],
-			inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoTCP, len(b))))
-		piece := func(off, end int) []byte {
-			if six {
-				head := make([]byte, inet.Fragment6Len)
-				f := inet.Fragment6{NextHeader: inet.ProtoTCP, Off: off, More: end < len(b), ID: 99}
-				f.Put(head)
-				return packet6(l.a.mac, l.b.mac, from, to, inet.ProtoFragment6, 64, append(head, b[off:end]...))
-			}
-			f := packet(l.a.mac, l.b.mac, from, to, inet.ProtoTCP, b[off:end])
-			ip, _, _ := inet.ParseIPv4(f[14:], false)
-			ip.ID, ip.MF, ip.FragOff = 99, end < len(b), off
-			ip.Put(f[14:])
-			return f
-		}
+		pieces := cut(segmentFrame(l.a.mac, l.b.mac, from, to, stranger(tcp.SYN, 2000),
+			make([]byte, 1400)), 480)
 		syns := 0
 		l.b.nic.onSend = func(f []byte) {
 			if f[12] == 8 && f[13] == 0 || isIPv6(f, inet.ProtoTCP) {
@@ -347,17 +273,17 @@ func TestFragmentedSegments(t *testing.T) {
 			}
 		}
 		before := l.b.counters()
-		l.a.nic.inject(piece(800, len(b)))
+		l.a.nic.inject(pieces[2])
 		if six { // atomic, under the same identification: taken alone
 			head := make([]byte, inet.Fragment6Len)
-			(&inet.Fragment6{NextHeader: inet.ProtoUDP, ID: 99}).Put(head)
+			(&inet.Fragment6{NextHeader: inet.ProtoUDP, ID: 77}).Put(head)
 			l.a.nic.inject(packet6(l.a.mac, l.b.mac, from, to, inet.ProtoFragment6, 64,
 				append(head, make([]byte, 8)...)))
 		}
-		l.a.nic.inject(piece(0, 400))
+		l.a.nic.inject(pieces[0])
 		l.b.Turn()
 		require.Equal(t, before.HalfOpened, l.b.counters().HalfOpened)
-		l.a.nic.inject(piece(400, 800))
+		l.a.nic.inject(pieces[1])
 		l.turns()
 		n := l.b.counters()
 		require.Equal(t, before.HalfOpened+1, n.HalfOpened, "v6 %v", six)
@@ -367,7 +293,6 @@ func TestFragmentedSegments(t *testing.T) {
 			require.Equal(t, uint64(1), n.ICMPSent, "the atomic one was UDP, which nobody wants")
 		}
 	}
-	l.stop()
 }
 
 // A datagram that stays in pieces is given up after a minute; its sender hears of it if fragment
@@ -392,7 +317,7 @@ func TestReassemblyTimeExceeded(t *testing.T) {
 		var got [][]byte
 		l.b.nic.onSend = func(g []byte) {
 			if !isARP(g) && !(isIPv6(g, inet.ProtoICMPv6) && g[54] >= 128) {
-				got = append(got, append([]byte(nil), g...))
+				got = append(got, bytes.Clone(g))
 			}
 		}
 		l.a.nic.inject(f)
@@ -438,7 +363,7 @@ func gateways(t *testing.T) (*lab, *host) {
 		}))
 	}
 	l.a, l.b = l.hosts[0], l.hosts[1]
-	return l, l.hosts[2]
+	return l.ends(), l.hosts[2]
 }
 
 // A gateway falls silent: TCP advises, the neighbour table asks in vain, and traffic goes through
@@ -448,12 +373,11 @@ func TestDeadGateway(t *testing.T) {
 	t.Run("of a connection", func(t *testing.T) {
 		l, c := gateways(t)
 		l.listen(l.b, 7, 4)
-		u := newPeer(t, 1)
-		conn, err := l.a.Dial(netip.MustParseAddrPort("192.168.0.1:7"), u)
-		require.NoError(t, err)
+		u := l.dialTo("192.168.0.1:7")
+		conn := u.conn
 		l.until("established", func() bool { return u.opened })
 		require.Equal(t, inet.AddrFrom(l.b.addr), conn.nextHop)
-		l.b.nic.lose = func([]byte) bool { return true }
+		l.b.nic.lose = every
 		u.send(1000)
 		l.a.Turn()
 		l.a.neighbours.Suspect(l.now, conn.nextHop)
@@ -471,20 +395,16 @@ func TestDeadGateway(t *testing.T) {
 	t.Run("of a dial", func(t *testing.T) {
 		l, c := gateways(t)
 		l.listen(c, 7, 4)
-		l.b.nic.lose = func([]byte) bool { return true }
-		u := newPeer(t, 1)
-		_, err := l.a.Dial(netip.MustParseAddrPort("192.168.0.1:7"), u)
-		require.NoError(t, err)
+		l.b.nic.lose = every
+		u := l.dialTo("192.168.0.1:7")
 		l.until("established by the other", func() bool { return u.opened })
 		require.Equal(t, uint64(0), uint64(u.closed))
 	})
 	t.Run("both", func(t *testing.T) {
 		l, c := gateways(t)
-		l.b.nic.lose = func([]byte) bool { return true }
+		l.b.nic.lose = every
 		c.nic.lose = l.b.nic.lose
-		u := newPeer(t, 1)
-		_, err := l.a.Dial(netip.MustParseAddrPort("192.168.0.1:7"), u)
-		require.NoError(t, err)
+		u := l.dialTo("192.168.0.1:7")
 		l.until("given up", func() bool { return u.closed == 1 })
 		require.ErrorIs(t, u.err, ErrNoRoute)
 	})

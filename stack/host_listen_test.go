@@ -5,10 +5,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
 )
 
 // mldFrame is a message with the Router Alert, from a querier.
@@ -56,7 +55,6 @@ func TestQueriesThroughThePoller(t *testing.T) {
 	l.pass(second)
 	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropBadMLD])
 	l.b.nic.onReport = nil
-	l.stop()
 }
 
 // Of a Group one member reports, whichever a Query comes to.
@@ -78,5 +76,4 @@ func TestGroupReportsOnce(t *testing.T) {
 	for _, h := range l.hosts[1:] {
 		h.nic.onReport = nil
 	}
-	l.stop()
 }

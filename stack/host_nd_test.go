@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -27,9 +28,8 @@ func nsFrame(t *testing.T, l *lab, from, target netip.Addr, hopLimit uint8) []by
 func TestFirstPacketWaitsForTheNeighbour(t *testing.T) {
 	l := newLab(t, sixes)
 	var sent [][]byte
-	l.a.nic.onSend = func(f []byte) { sent = append(sent, append([]byte(nil), f...)) }
-	_, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 7), newPeer(t, 1))
-	require.NoError(t, err)
+	l.a.nic.onSend = func(f []byte) { sent = append(sent, bytes.Clone(f)) }
+	l.dialAt(l.a, netip.AddrPortFrom(addr6(1), 7))
 	l.a.Turn()
 	require.Len(t, sent, 1)
 	eth, ip, m := split6(t, sent[0])
@@ -43,21 +43,17 @@ func TestFirstPacketWaitsForTheNeighbour(t *testing.T) {
 	// Nobody there: three questions a second apart, then the dial ends.
 	sent = nil
 	begin := l.now
-	u := newPeer(t, 1)
-	_, err = l.a.Dial(netip.AddrPortFrom(addr6(9), 7), u)
-	require.NoError(t, err)
+	u := l.dialAt(l.a, netip.AddrPortFrom(addr6(9), 7))
 	l.until("given up", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrNoRoute)
 	require.Len(t, sent, 3)
 	require.Equal(t, 3*second, l.now-begin)
-	l.stop()
 }
 
 // TCP's progress keeps the neighbour confirmed: no question in ten minutes; without it there are.
 // req: 4861-7.3-1
 func TestProgressConfirmsTheNeighbour(t *testing.T) {
-	l := newLab(t, sixes)
-	u, v := l.open6()
+	l, u, v := newLab(t, sixes).opened6()
 	before := l.a.counters().NDRequests
 	for i := range uint64(60) {
 		u.send(1000)
@@ -74,7 +70,6 @@ func TestProgressConfirmsTheNeighbour(t *testing.T) {
 	require.NotEqual(t, before, l.a.counters().NDRequests)
 	l.b.nic.lose = nil
 	l.until("there in the end", func() bool { return v.edge == 61_000 })
-	l.stop()
 }
 
 // raFrame is a router's advertisement: lifetime s, hop limit 49, MTU 1400, fd55::/64 on the link.
@@ -85,40 +80,23 @@ func raFrame(t *testing.T, router inet.MAC, lifetime uint16) []byte {
 		inet.AllNodes.Netip(), 255, m)
 }
 
-// Three solicitations four seconds apart, after up to one second; what an advertisement says is
-// applied, and ends.
+// What a router says of itself and the link is applied to a connection, until it says otherwise.
 // req: 4861-6.3-1
 func TestRouterDiscovery(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		sixes(i, cfg)
 		cfg.Discover = i == 1
 	})
-	begin := l.now
-	var at []int64
-	l.b.nic.onSend = func(f []byte) {
-		eth, ip, m := split6(t, f)
-		require.Equal(t, byte(inet.NDRouterSolicitation), m[0])
-		require.Equal(t, inet.AllRouters, ip.Dst)
-		require.Equal(t, inet.LinkLocal(l.b.mac), ip.Src)
-		require.Equal(t, inet.AllRouters.GroupMAC(), eth.Dst)
-		at = append(at, l.now-begin)
-	}
-	l.pass(60 * second)
-	require.Len(t, at, 3)
-	require.LessOrEqual(t, at[0], second)
-	require.Equal(t, []int64{4 * second, 4 * second}, []int64{at[1] - at[0], at[2] - at[1]})
-	l.b.nic.onSend = nil
 
 	far := netip.MustParseAddrPort("[2001:db8::1]:7")
 	_, err := l.b.Dial(far, newPeer(t, 1))
 	require.ErrorIs(t, err, ErrNetUnreachable)
 	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
 	var syn []byte
-	l.b.nic.onSend = func(f []byte) { syn = append([]byte(nil), f...) }
+	l.b.nic.onSend = func(f []byte) { syn = bytes.Clone(f) }
 	l.a.nic.inject(raFrame(t, router, 1800))
 	l.turns()
-	c, err := l.b.Dial(far, newPeer(t, 1))
-	require.NoError(t, err)
+	c := l.dialAt(l.b, far).conn
 	l.b.Turn()
 	require.Equal(t, router[:], syn[:6], "to the router, whose MAC it told")
 	_, ip, m := split6(t, syn)
@@ -126,29 +104,12 @@ func TestRouterDiscovery(t *testing.T) {
 	var s tcp.Segment
 	require.Equal(t, tcp.DropNone, tcp.Parse(m, &s))
 	require.Equal(t, uint16(1400-60), s.Options.MSS)
-	_, err = l.b.Dial(netip.MustParseAddrPort("[fd55::1]:7"), newPeer(t, 1))
-	require.NoError(t, err)
-	hop, ok := l.b.host.Route(l.now, inet.AddrFrom(netip.MustParseAddr("fd55::1")))
-	require.True(t, ok)
-	require.Equal(t, "fd55::1", hop.String(), "on the link")
 	c.Abort()
-
-	l.pass(101 * second)
-	hop, _ = l.b.host.Route(l.now, inet.AddrFrom(netip.MustParseAddr("fd55::1")))
-	require.Equal(t, inet.LinkLocal(router), hop, "the prefix's time is over")
 	l.a.nic.inject(raFrame(t, router, 0))
 	l.turns()
 	_, err = l.b.Dial(far, newPeer(t, 1))
 	require.ErrorIs(t, err, ErrNetUnreachable, "it is no default router any more")
 	require.Equal(t, uint64(2), l.b.counters().RouterAdverts)
-
-	// A device that does not discover is not told.
-	l.b.nic.onSend = nil
-	l.b.nic.inject(raFrame(t, router, 1800))
-	l.turns()
-	_, err = l.a.Dial(far, newPeer(t, 1))
-	require.ErrorIs(t, err, ErrNetUnreachable)
-	l.stop()
 }
 
 // FuzzIPv6Frames is FuzzFrames for IPv6: with fix, addresses and checksums are made right.
@@ -161,10 +122,7 @@ func FuzzIPv6Frames(f *testing.F) {
 		if len(b) < 1 || len(b) > 1400 {
 			return
 		}
-		l := newLab(t, func(i int, cfg *Config) {
-			sixes(i, cfg)
-			cfg.Discover = true
-		})
+		l := newLab(t, discovering)
 		l.listen(l.b, 2000, 4)
 		from, body := addr6(0), append([]byte(nil), b[1:]...)
 		if len(body) > 0 && body[0] == inet.NDRouterAdvertisement {

@@ -1,38 +1,20 @@
 package stack
 
 import (
-	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/stretchr/testify/require"
 )
-
-func TestDialWithoutNeighbour(t *testing.T) {
-	l := newLab(t, nil)
-	u := newPeer(t, 1)
-	c, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.77:7"), u)
-	require.NoError(t, err)
-	require.NotNil(t, c)
-	l.until("no route", func() bool { return u.closed == 1 })
-	require.ErrorIs(t, u.err, ErrNoRoute)
-	n := l.a.counters()
-	require.Equal(t, uint64(4), n.ARPRequests, "one and three repeats")
-	require.NotZero(t, n.Own[DropNeighbourLost])
-	l.whole()
-}
 
 // A frame for which the neighbour table has no room is dropped and counted, and its Buf freed.
 func TestNeighbourTableFull(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.Neighbours.FramesMax = 2 })
 	for range 5 {
-		_, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.9:7"), newPeer(t, 1))
-		require.NoError(t, err)
+		l.dialTo("10.0.0.9:7")
 	}
 	l.turns()
 	require.Equal(t, uint64(3), l.a.counters().Own[DropNeighbourFull])
-	l.stop()
 }
 
 // A frame that a later one displaces, while their neighbour is asked for, is free at once: once the
@@ -40,14 +22,11 @@ func TestNeighbourTableFull(t *testing.T) {
 func TestDisplacedFramesComeBack(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 64 })
 	l.listen(l.b, 7, 64)
-	for range 40 {
-		l.dial(l.a, l.b, 7)
-	}
+	l.dials(40)
 	l.turns()
 	require.Equal(t, uint64(40-16), l.a.counters().Own[DropNeighbourFull])
 	l.whole()
 	l.until("open", func() bool { return len(l.accepted) == 40 })
-	l.stop()
 }
 
 // A failed neighbour lookup for a closed connection does not end the connection that has its slot
@@ -57,9 +36,8 @@ func TestNeighbourOfAnEarlierConnection(t *testing.T) {
 	u, _ := l.open() // so that b is known
 	u.conn.Abort()
 	l.turns()
-	first := newPeer(t, 1)
-	c, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.9:7"), first)
-	require.NoError(t, err)
+	first := l.dialTo("10.0.0.9:7")
+	c := first.conn
 	l.turns()
 	c.Abort()
 	l.turns()
@@ -71,35 +49,6 @@ func TestNeighbourOfAnEarlierConnection(t *testing.T) {
 	require.Zero(t, second.closed)
 	l.b.nic.lose = nil
 	l.until("open", func() bool { return second.opened })
-	l.stop()
-}
-
-func TestManyDialsWhileNeighbourResolves(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 64 })
-	l.listen(l.b, 7, 64)
-	l.b.nic.lose = func(f []byte) bool { return isARP(f) && l.now < 1001*second+500*ms }
-	var us []*peer
-	for range 40 {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
-	l.until("all open", func() bool { return len(l.accepted) == 40 })
-	for _, u := range us {
-		require.Zero(t, u.closed)
-	}
-	l.stop()
-}
-
-// req: 1122-3.3.1-1
-func TestRouteByGateway(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
-		cfg.Gateway = netip.MustParseAddr("10.0.0.9")
-	})
-	hop, ok := l.a.host.Route(l.now, inet.AddrFrom4([4]byte{192, 0, 2, 1}))
-	require.True(t, ok)
-	require.Equal(t, "10.0.0.9", hop.String())
-	hop, ok = l.a.host.Route(l.now, inet.AddrFrom4([4]byte{10, 0, 0, 200}))
-	require.True(t, ok)
-	require.Equal(t, "10.0.0.200", hop.String())
 }
 
 // What a Turn did for neighbours counts as work, once each: a request that was due, a frame whose
@@ -108,7 +57,7 @@ func TestNeighboursWork(t *testing.T) {
 	l := newLab(t, nil)
 	p := l.a
 	l.listen(l.b, 7, 1)
-	l.b.nic.lose = func([]byte) bool { return true }
+	l.b.nic.lose = every
 	u := l.dial(l.a, l.b, 7)
 	p.Turn() // asks, and has the SYN wait for the answer
 	l.b.Turn()
@@ -131,5 +80,4 @@ func TestNeighboursWork(t *testing.T) {
 		require.Equal(t, 1, p.resolve())
 		p.tx.flush(p.now)
 	}
-	l.stop()
 }

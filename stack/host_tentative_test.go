@@ -6,9 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/stretchr/testify/require"
 )
 
 // trial dials until the address it needs is free, as stream.Dial and rnic's Connect do.
@@ -49,13 +48,13 @@ func TestDialFromATentativeAddress(t *testing.T) {
 	require.ErrorIs(t, r.err, ErrTentative)
 	l.until("dialled", func() bool { return r.err == nil })
 	require.Equal(t, l.b.addr, r.from)
-	require.Len(t, *all, 5, "three probes, an announcement, and a request for the peer")
+	require.Equal(t, map[string]string{"10.0.0.2": " probe probe probe announce",
+		"10.0.0.1": " request"}, all)
 	require.Equal(t, AddrUsable, l.b.status("10.0.0.2").State)
 	tries := r.tries
 	l.pass(100 * second)
 	require.Equal(t, tries, r.tries, "not again")
 	l.b.nic.onSend = nil
-	l.stop()
 }
 
 // Another host has the address: the dial fails, and its error names that host.
@@ -70,7 +69,6 @@ func TestDialFromADuplicate(t *testing.T) {
 	require.Equal(t, &AddrError{l.b.addr, rivalMAC}, other)
 	_, err := l.b.DialFrom(addrPort(l.b, 0), addrPort(l.a, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrNotLocal)
-	l.stop()
 }
 
 // What is wrong with the dial besides is said at once, and an address that is removed, or the
@@ -138,7 +136,6 @@ func TestWaitersAreBounded(t *testing.T) {
 	require.Equal(t, 2, tried)
 	l.pass(10 * second)
 	require.Greater(t, tried, 2)
-	l.stop()
 }
 
 // await begins to wait for b's addresses; no time passes until it does.

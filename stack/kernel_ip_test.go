@@ -2,7 +2,6 @@ package stack
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,37 +70,32 @@ func TestKernelPingsOfAllSizes(t *testing.T) {
 // carry moves octets both ways over a connection that the kernel opens and one that we open.
 func (k *kernelLab) carry(ours, theirs netip.Addr, n int) {
 	t := k.t
-	m := newMirror(t, n)
-	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return m })) })
-	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(ours, 7)))
-	require.NoError(t, err)
-	defer c.Close()
-	k.exchange(c, octets(2, n), sha256.Sum256(octets(1, n)))
-	k.wait(m.ended)
-	require.NoError(t, m.err)
-	require.Equal(t, uint64(n), m.edge)
-
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(theirs, 0)))
-	require.NoError(t, err)
-	defer l.Close()
-	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
-	m = newMirror(t, n)
-	k.do(func() {
-		_, err = k.Dial(netip.AddrPortFrom(theirs, uint16(l.Addr().(*net.TCPAddr).Port)), m)
-		require.NoError(t, err)
-	})
-	c2, err := l.AcceptTCP()
-	require.NoError(t, err)
-	defer c2.Close()
-	require.Equal(t, ours, c2.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
-	k.exchange(c2, octets(2, n), sha256.Sum256(octets(1, n)))
-	k.wait(m.ended)
-	require.NoError(t, m.err)
+	l := listenThere(t, theirs)
+	for _, dial := range []func(m *mirror) *net.TCPConn{
+		func(m *mirror) *net.TCPConn {
+			k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return m })) })
+			return dialUs(t, ours)
+		},
+		func(m *mirror) *net.TCPConn { return k.dials(l, m) },
+	} {
+		m := newMirror(t, n)
+		c := dial(m)
+		k.exchange(c, n)
+		k.wait(m.ended)
+		require.NoError(t, m.err)
+		require.Equal(t, []uint64{uint64(n), uint64(n)}, []uint64{m.edge, m.acked})
+		addrs := []net.Addr{c.LocalAddr(), c.RemoteAddr()}
+		require.True(t, slices.ContainsFunc(addrs, func(a net.Addr) bool {
+			return a.(*net.TCPAddr).AddrPort().Addr().Unmap() == ours
+		}), "%v", addrs)
+	}
+	k.do(func() { k.Unlisten(7) })
 }
 
-// req: 8200-8.1-1, 4861-7.2-3, 9293-MUST-44
-func TestKernelTCPOverIPv6(t *testing.T) {
+// req: C02-3.2-3, D01-1.2-3, 8200-8.1-1, 4861-7.2-3, 9293-MUST-44
+func TestKernelTCP(t *testing.T) {
 	k := tunedKernelLab(t, dual(t))
+	k.carry(ourAddr.Addr(), kernelAddr.Addr(), kernelOctets)
 	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), kernelOctets)
 	neigh := sh(t, "ip -6 neigh show %v", ourAddr6.Addr())
 	require.Contains(t, strings.ToLower(neigh), k.cfg.MAC.String())
@@ -161,7 +156,6 @@ func TestKernelOnAVLAN(t *testing.T) {
 		require.Contains(t, sh(t, "ping -n -c 1 -W 10 -s 4000 %s", to), " 0% packet loss")
 	}
 	k.carry(ourAddr.Addr(), kernelAddr.Addr(), 1<<20)
-	k.do(func() { k.Unlisten(7) })
 	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), 1<<20)
 	k.do(func() { require.Zero(t, port.wrong) })
 }
@@ -222,13 +216,7 @@ func newDistant(t *testing.T) *distant {
 
 // listen opens a kernel socket there.
 func (d *distant) listen(addr netip.Addr) (l *net.TCPListener) {
-	var err error
-	d.Do(func() {
-		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
-	})
-	require.NoError(d.t, err)
-	d.t.Cleanup(func() { _ = l.Close() })
-	require.NoError(d.t, l.SetDeadline(time.Now().Add(30*time.Second)))
+	d.Do(func() { l = listenThere(d.t, addr) })
 	return l
 }
 
@@ -253,13 +241,8 @@ func TestKernelRouterLowersThePathMTU(t *testing.T) {
 			m.finAfter = true
 			var before, after uint64
 			var emss int
-			k.do(func() {
-				before = k.n.PathMTU
-				_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), m)
-				require.NoError(t, err)
-			})
-			c, err := l.AcceptTCP()
-			require.NoError(t, err)
+			k.do(func() { before = k.n.PathMTU })
+			c := k.dials(l, m)
 			require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
 			got, err := io.ReadAll(c)
 			require.NoError(t, err)

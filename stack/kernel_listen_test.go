@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/stretchr/testify/require"
 )
 
 // snooping makes the bridge listen to MLD and be the querier, which speaks the version.

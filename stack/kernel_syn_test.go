@@ -1,8 +1,6 @@
 package stack
 
 import (
-	"crypto/sha256"
-	"net"
 	"sync"
 	"testing"
 
@@ -66,20 +64,8 @@ func TestSynOptionsStandAsTheKernels(t *testing.T) {
 	})
 	theirs := newMirror(t, 0)
 	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return theirs })) })
-	c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
-	require.NoError(t, err)
-	defer c.Close()
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()})
-	require.NoError(t, err)
-	defer l.Close()
-	ours := newMirror(t, 0)
-	k.do(func() {
-		_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), ours)
-		require.NoError(t, err)
-	})
-	d, err := l.AcceptTCP()
-	require.NoError(t, err)
-	defer d.Close()
+	dialUs(t, ourAddr.Addr())
+	k.dials(listenThere(t, kernelAddr.Addr()), newMirror(t, 0))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	require.NotEmpty(t, q.in)
@@ -103,10 +89,7 @@ func TestKernelConnectsByCookie(t *testing.T) {
 			k.syns.add(k.ports.listeners[7], &id, &half, inet.MAC{2, 9, 9, 9, 9, 9})
 		}
 	})
-	c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
-	require.NoError(t, err)
-	defer c.Close()
-	k.exchange(c, octets(2, kernelOctets), sha256.Sum256(octets(1, kernelOctets)))
+	k.exchange(dialUs(t, ourAddr.Addr()), kernelOctets)
 	k.wait(m.ended)
 	require.NoError(t, m.err)
 	require.Equal(t, uint64(kernelOctets), m.edge)
@@ -116,6 +99,5 @@ func TestKernelConnectsByCookie(t *testing.T) {
 		require.Equal(t, uint64(1), n.CookiesSent)
 		require.Equal(t, uint64(1), n.CookiesGood)
 		require.Equal(t, 2, n.HalfOpen)
-		t.Logf("%+v", m.conn.Stats())
 	})
 }

@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"io"
 	"net"
 	"net/netip"
@@ -12,14 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 var (
@@ -115,12 +112,12 @@ func octets(salt byte, n int) []byte {
 	return b
 }
 
-// exchange writes send, closes that half, and reads to the end, at once.
-func (k *kernelLab) exchange(c *net.TCPConn, send []byte, wantSum [32]byte) {
+// exchange writes n octets of the pattern, closes that half, and reads as many to the end, at once.
+func (k *kernelLab) exchange(c *net.TCPConn, n int) {
 	require.NoError(k.t, c.SetDeadline(time.Now().Add(30*time.Second)))
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		_, err := c.Write(send)
+		_, err := c.Write(octets(2, n))
 		require.NoError(k.t, err)
 		require.NoError(k.t, c.CloseWrite())
 	})
@@ -128,51 +125,42 @@ func (k *kernelLab) exchange(c *net.TCPConn, send []byte, wantSum [32]byte) {
 	_, err := io.Copy(h, c)
 	require.NoError(k.t, err)
 	writing.Wait()
-	require.Equal(k.t, wantSum, [32]byte(h.Sum(nil)))
+	require.Equal(k.t, sha256.Sum256(octets(1, n)), [32]byte(h.Sum(nil)))
+}
+
+// dialUs is a connection that the kernel opens to port 7 of a.
+func dialUs(t *testing.T, a netip.Addr) *net.TCPConn {
+	t.Helper()
+	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 7)))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// listenThere is a listener of the kernel's at a.
+func listenThere(t *testing.T, a netip.Addr) *net.TCPListener {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
+	return l
+}
+
+// dials has the Poller dial l, and returns the kernel's end.
+func (k *kernelLab) dials(l *net.TCPListener, u Upper) *net.TCPConn {
+	k.t.Helper()
+	k.do(func() {
+		_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), u)
+		require.NoError(k.t, err)
+	})
+	c, err := l.AcceptTCP()
+	require.NoError(k.t, err)
+	k.t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 const kernelOctets = 10 << 20
-
-// req: C02-3.2-3, D01-1.2-3
-func TestKernelClientSendsToUs(t *testing.T) {
-	k := newKernelLab(t)
-	m := newMirror(t, kernelOctets)
-	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return m })) })
-	c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
-	require.NoError(t, err)
-	defer c.Close()
-	start := time.Now()
-	k.exchange(c, octets(2, kernelOctets), sha256.Sum256(octets(1, kernelOctets)))
-	t.Logf("10 MiB each way at once in %v", time.Since(start))
-	k.wait(m.ended)
-	k.do(func() { t.Logf("%+v", m.conn.Stats()) })
-	require.NoError(t, m.err)
-	require.Equal(t, uint64(kernelOctets), m.edge)
-	require.Equal(t, uint64(kernelOctets), m.acked)
-}
-
-func TestWeDialAKernelListener(t *testing.T) {
-	k := newKernelLab(t)
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()})
-	require.NoError(t, err)
-	defer l.Close()
-	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
-	m := newMirror(t, kernelOctets)
-	var conn *Conn
-	k.do(func() {
-		conn, err = k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), m)
-		require.NoError(t, err)
-	})
-	c, err := l.AcceptTCP()
-	require.NoError(t, err)
-	defer c.Close()
-	require.Equal(t, ourAddr.Addr(), c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
-	k.exchange(c, octets(2, kernelOctets), sha256.Sum256(octets(1, kernelOctets)))
-	k.wait(m.ended)
-	require.NoError(t, m.err)
-	require.Equal(t, uint64(kernelOctets), m.edge)
-	k.do(func() { t.Logf("%+v", conn.Stats()) })
-}
 
 func TestKernelRefusesAndResets(t *testing.T) {
 	k := newKernelLab(t)
@@ -191,8 +179,7 @@ func TestKernelRefusesAndResets(t *testing.T) {
 	m = newMirror(t, 0)
 	next := m // the Poller's: what accept returns
 	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return next })) })
-	c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
-	require.NoError(t, err)
+	c := dialUs(t, ourAddr.Addr())
 	require.NoError(t, c.SetLinger(0))
 	require.NoError(t, c.Close())
 	k.wait(m.ended)
@@ -201,9 +188,7 @@ func TestKernelRefusesAndResets(t *testing.T) {
 	// Ours, seen by the kernel.
 	m = newMirror(t, 0)
 	k.do(func() { next = m })
-	c, err = net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
-	require.NoError(t, err)
-	defer c.Close()
+	c = dialUs(t, ourAddr.Addr())
 	opened := false
 	for !opened {
 		k.do(func() {
@@ -217,26 +202,4 @@ func TestKernelRefusesAndResets(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 	k.wait(m.ended)
 	require.ErrorIs(t, m.err, ErrAborted)
-}
-
-func TestKernelPingsUs(t *testing.T) {
-	newKernelLab(t)
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
-	require.NoError(t, err)
-	defer unix.Close(fd)
-	require.NoError(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
-		&unix.Timeval{Sec: 10}))
-	to := &unix.SockaddrInet4{Addr: ourAddr.Addr().As4()}
-	for seq := range 5 {
-		ping := append([]byte{inet.ICMPEcho, 0, 0, 0, 0x12, 0x34, 0, byte(seq)}, octets(1, 200*seq)...)
-		binary.BigEndian.PutUint16(ping[2:], inet.Checksum(ping, 0))
-		require.NoError(t, unix.Sendto(fd, ping, 0, to))
-		b := make([]byte, 2000)
-		n, _, err := unix.Recvfrom(fd, b, 0)
-		require.NoError(t, err)
-		_, pong, d := inet.ParseIPv4(b[:n], false)
-		require.Equal(t, inet.DropNone, d)
-		require.Equal(t, []byte{inet.ICMPEchoReply, 0}, pong[:2])
-		require.Equal(t, ping[4:], pong[4:])
-	}
 }

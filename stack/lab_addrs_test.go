@@ -6,73 +6,52 @@ import (
 	"github.com/rnicd/rnicd/internal/inet"
 )
 
-// said is a frame of a host that is about addresses, and when it was sent.
-type said struct {
-	at    int64
-	what  string // probe, announce, request, reply; ns, na
-	addr  string // the target
-	frame []byte
-}
-
-// aboutAddrs reads a frame; ok is false when it is about something else.
-func aboutAddrs(f []byte) (s said, ok bool) {
+// aboutAddrs reads a frame: probe, announce, request, reply, ns or na, and its target. ok is false
+// when it is about something else.
+func aboutAddrs(f []byte) (what, addr string, ok bool) {
 	eth, b, _ := inet.ParseEthernet(f)
 	switch eth.Type {
 	case inet.EtherTypeARP:
 		a, d := inet.ParseARP(b)
-		s = said{what: "request", addr: a.TargetIP.String()}
+		what = "request"
 		switch {
-		case d != inet.DropNone:
-			return s, false
 		case a.Op == inet.ARPReply:
-			s.what = "reply"
+			what = "reply"
 		case a.SenderIP.IsUnspecified():
-			s.what = "probe"
+			what = "probe"
 		case a.SenderIP == a.TargetIP:
-			s.what = "announce"
+			what = "announce"
 		}
-		return s, true
+		return what, a.TargetIP.String(), d == inet.DropNone
 	case inet.EtherTypeIPv6:
 		ip, m, _ := inet.ParseIPv6(b)
 		if ip.NextHeader != inet.ProtoICMPv6 || m[0] != inet.NDNeighbourSolicitation &&
 			m[0] != inet.NDNeighbourAdvert {
-			return s, false
+			return "", "", false
 		}
-		s = said{what: map[byte]string{inet.NDNeighbourSolicitation: "ns",
-			inet.NDNeighbourAdvert: "na"}[m[0]]}
+		what = map[byte]string{inet.NDNeighbourSolicitation: "ns", inet.NDNeighbourAdvert: "na"}[m[0]]
 		if ip.Src.IsUnspecified() {
-			s.what = "probe"
+			what = "probe"
 		}
 		if ip.Dst == inet.AllNodes {
-			s.what = "announce"
+			what = "announce"
 		}
-		s.addr = inet.Addr(m[8:24]).String()
-		return s, true
+		return what, inet.Addr(m[8:24]).String(), true
 	}
-	return s, false
+	return "", "", false
 }
 
-// listenTo collects what h says about addresses, from now on.
-func (l *lab) listenTo(h *host) *[]said {
-	all := &[]said{}
-	begin := l.now
-	h.nic.onSend = func(f []byte) {
-		if s, ok := aboutAddrs(f); ok {
-			s.at, s.frame = l.now-begin, slices.Clone(f)
-			*all = append(*all, s)
+// listenTo collects what hosts say about addresses, from now on: after each address, in words.
+func (l *lab) listenTo(hosts ...*host) map[string]string {
+	all := map[string]string{}
+	for _, h := range hosts {
+		h.nic.onSend = func(f []byte) {
+			if what, addr, ok := aboutAddrs(f); ok {
+				all[addr] += " " + what
+			}
 		}
 	}
 	return all
-}
-
-// of selects what was said about addr, in words.
-func of(all []said, addr string) (words []string, at []int64) {
-	for _, s := range all {
-		if s.addr == addr {
-			words, at = append(words, s.what), append(at, s.at)
-		}
-	}
-	return words, at
 }
 
 // claiming has host b check and announce its addresses.

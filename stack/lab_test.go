@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/inet"
@@ -35,6 +38,7 @@ type lab struct {
 	accepted []*peer
 	vectors  func(int) int // peer.vectors of connections that are opened from now on
 	bufs     int           // of each host's Pool; 0: labBufs
+	live     **lab         // nil once it has been stopped
 }
 
 // host is a Poller with its pool and a queue that can lose frames or refuse them.
@@ -115,7 +119,7 @@ var labOffload = false // the link of the next lab completes checksums
 
 var newHeap = hugepages.Heap
 
-// newLab makes two hosts; tune changes their Configs, host 0 is a, 1 is b.
+// newLab makes two hosts; tune changes their Configs, host 0 is a, 1 is b. They stop with the test.
 func newLab(t testing.TB, tune func(i int, cfg *Config)) *lab { return newLabOf(t, labBufs, tune) }
 
 func newLabOf(t testing.TB, bufs int, tune func(i int, cfg *Config)) *lab {
@@ -126,6 +130,20 @@ func newLabOf(t testing.TB, bufs int, tune func(i int, cfg *Config)) *lab {
 		l.hosts = append(l.hosts, l.host(link.Port(i), i, tune))
 	}
 	l.a, l.b = l.hosts[0], l.hosts[1]
+	return l.ends()
+}
+
+// ends has l stopped, unless it has been, when its test has passed.
+func (l *lab) ends() *lab {
+	l.live = new(*lab)
+	*l.live = l
+	if live, t := l.live, l.t; t.Name()[0] == 'T' {
+		t.Cleanup(func() {
+			if *live != nil && !t.Failed() {
+				(*live).stop()
+			}
+		})
+	}
 	return l
 }
 
@@ -185,6 +203,13 @@ func (l *lab) step() bool {
 	return true
 }
 
+// dice is chance, of a seed that the log has.
+func dice(t testing.TB) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
 const patience = 400 * second
 
 // until turns and lets time pass until cond holds.
@@ -239,10 +264,12 @@ func (l *lab) whole() {
 	}
 }
 
-// stop ends all hosts and checks that every Buf came back.
+// stop ends all faults and hosts, and checks that every Buf came back.
 func (l *lab) stop() {
 	l.t.Helper()
+	*l.live = nil
 	for _, h := range l.hosts {
+		h.nic.lose, h.nic.onSend, h.nic.onReport, h.nic.ring, h.nic.hold = nil, nil, nil, nil, false
 		h.Stop()
 	}
 	for range 3 {
@@ -287,15 +314,65 @@ func (l *lab) listen(h *host, port uint16, backlog int, send ...int) {
 // dial opens from h to to, with so many octets to send.
 func (l *lab) dial(h, to *host, port uint16, send ...int) *peer {
 	l.t.Helper()
+	return l.dialAt(h, netip.AddrPortFrom(to.addr, port), send...)
+}
+
+// dialTo opens from a to an address and port.
+func (l *lab) dialTo(to string) *peer {
+	l.t.Helper()
+	return l.dialAt(l.a, netip.MustParseAddrPort(to))
+}
+
+func (l *lab) dialAt(h *host, to netip.AddrPort, send ...int) *peer {
+	l.t.Helper()
 	u := newPeer(l.t, 1)
 	u.vectors = l.vectors
 	for _, n := range send {
 		u.toSend += uint64(n)
 	}
-	c, err := h.Dial(netip.AddrPortFrom(to.addr, port), u)
+	_, err := h.Dial(to, u)
 	require.NoError(l.t, err)
-	u.conn = c
 	return u
+}
+
+// openMany has a open n connections to b, which listens; l.accepted has their other ends.
+func (l *lab) openMany(n int, send ...int) (us []*peer) {
+	l.t.Helper()
+	l.listen(l.b, 7, max(n, 16))
+	us = l.dials(n, send...)
+	l.until("open", func() bool { return len(l.accepted) == n })
+	return us
+}
+
+// dials has a dial b n times.
+func (l *lab) dials(n int, send ...int) (us []*peer) {
+	l.t.Helper()
+	for range n {
+		us = append(us, l.dial(l.a, l.b, 7, send...))
+	}
+	return us
+}
+
+// allThere says whether so many octets have come in order over each connection that b accepted.
+func (l *lab) allThere(octets uint64) bool {
+	return !slices.ContainsFunc(l.accepted, func(v *peer) bool { return v.edge < octets })
+}
+
+// another opens one more from a to b.
+func (l *lab) another() *peer {
+	l.t.Helper()
+	u := l.dial(l.a, l.b, 7)
+	l.until("open", func() bool { return u.opened })
+	return u
+}
+
+// finish closes u's half, and then v's.
+func (l *lab) finish(u, v *peer) {
+	l.t.Helper()
+	u.closeSend()
+	l.until("FIN", func() bool { return v.peerFin })
+	v.closeSend()
+	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
 }
 
 // open gives an established connection: u at a's end, v at b's.
@@ -305,6 +382,13 @@ func (l *lab) open() (u, v *peer) {
 	u = l.dial(l.a, l.b, 7)
 	l.until("established", func() bool { return u.opened && len(l.accepted) == 1 })
 	return u, l.accepted[0]
+}
+
+// opened is open of a lab that is new.
+func (l *lab) opened() (self *lab, u, v *peer) {
+	l.t.Helper()
+	u, v = l.open()
+	return l, u, v
 }
 
 // Turn is the Poller's. One that says it had no work has counted nothing, except that something
@@ -334,6 +418,15 @@ func (h *host) counters() Counters {
 	var n Counters
 	h.Snapshot(&n)
 	return n
+}
+
+// hoard takes Bufs until so many are left, and returns what gives them back.
+func (h *host) hoard(left int) (free func()) {
+	var bufs []mem.Buf
+	for h.pool.Available() > left {
+		bufs = append(bufs, h.pool.Alloc())
+	}
+	return func() { h.pool.FreeN(bufs) }
 }
 
 // taker is an Upper that takes what comes and has nothing to say, for others to embed.
@@ -618,6 +711,10 @@ func (u *peer) closeSend() {
 func addrPort(h *host, port uint16) netip.AddrPort { return netip.AddrPortFrom(h.addr, port) }
 
 // Frame helpers for lose and onSend.
+
+func every([]byte) bool { return true }
+
+func isTCP(f []byte) bool { _, _, ok := segmentOf(f); return ok }
 
 func isARP(f []byte) bool { return f[12] == 0x08 && f[13] == 0x06 }
 

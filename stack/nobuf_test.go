@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
@@ -39,10 +38,7 @@ func TestAnswersWithoutABuf(t *testing.T) {
 			l := newLab(t, tt.tune)
 			l.turns()
 			before := l.b.counters()
-			var held []mem.Buf
-			for l.b.pool.Available() > 1 { // one for the frame itself
-				held = append(held, l.b.pool.Alloc())
-			}
+			free := l.b.hoard(1)
 			frames := tt.frames(l)
 			for _, f := range frames {
 				l.b.take(f)
@@ -52,7 +48,7 @@ func TestAnswersWithoutABuf(t *testing.T) {
 			require.Equal(t, before.Own[DropNoBuf]+1, n.Own[DropNoBuf])
 			require.Equal(t, tt.answered(&before), tt.answered(&n))
 			require.Equal(t, 1, l.b.pool.Available(), "nothing is kept")
-			l.b.pool.FreeN(held)
+			free()
 			for _, f := range frames {
 				l.b.take(f)
 				l.b.tx.flush(l.b.now)
@@ -89,5 +85,4 @@ func TestSegmentInFragmentsIsTooLong(t *testing.T) {
 		require.Equal(t, before.Inet[inet.DropTotalLen]+tt.drops, n.Inet[inet.DropTotalLen])
 		require.Equal(t, free, l.b.pool.Available())
 	}
-	l.stop()
 }

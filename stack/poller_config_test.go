@@ -4,10 +4,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
 )
 
 func TestConfigErrorsSayWhatIsWrong(t *testing.T) {

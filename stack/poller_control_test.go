@@ -39,6 +39,7 @@ func TestSubmitThatSubmitsDoesNotHoldTheTurn(t *testing.T) {
 	require.NoError(t, l.a.Submit(again))
 	l.a.Turn()
 	require.LessOrEqual(t, n, controlRingEntries)
+	*l.live = nil // it never ends
 }
 
 // What Submit took is run, always, and once: also what comes while the Poller ends.
@@ -92,8 +93,7 @@ func TestSubmitAfterTheLastLook(t *testing.T) {
 }
 
 func TestWakeIsCoalesced(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	for range 10_000 {
 		u.conn.Wake()
 	}
@@ -106,8 +106,7 @@ func TestWakeIsCoalesced(t *testing.T) {
 
 // What is posted while Woken is at work, after what it has looked at, rings again.
 func TestWakeDuringWoken(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	u.onWoken = func() {
 		if u.woken == 1 {
 			u.conn.Wake()
@@ -128,8 +127,7 @@ func TestWakeWhileDialingComesAfterEstablished(t *testing.T) {
 }
 
 func TestWakeOfAClosedConnIsHarmless(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 })
-	u, v := l.open()
+	l, u, v := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 }).opened()
 	u.conn.Abort()
 	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
 	u.conn.Wake()
@@ -141,7 +139,6 @@ func TestWakeOfAClosedConnIsHarmless(t *testing.T) {
 	l.until("open", func() bool { return w.opened })
 	l.turns()
 	require.Equal(t, 1, w.woken, "a Woken too many at most")
-	l.stop()
 }
 
 // sink takes octets, counts them, and answers what it is asked to: an Upper for real goroutines,

@@ -68,5 +68,4 @@ func TestPullStopsWhereMoreSaysSo(t *testing.T) {
 	l.a.Turn()
 	require.Equal(t, u.toSend, u.sent)
 	require.Equal(t, 2, pulls)
-	l.stop()
 }

@@ -2,27 +2,25 @@ package stack
 
 import (
 	"context"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
-// sleepers is two Pollers, a Group, on a TAP of two queues that sleep until they are interrupted.
-func sleepers(t *testing.T) (pollers []*Poller) {
+// tapGroup is two Pollers, a Group, on a TAP of two queues, the kernel at its other end.
+func tapGroup(t *testing.T, idle Idle) (pollers []*kernelLab) {
 	t.Helper()
 	netlab.Enter(t)
-	port, err := tap.New(tap.Config{Name: "sleep%d", Addr: kernelAddr, Queues: 2})
+	port, err := tap.New(tap.Config{Name: "group%d", Addr: kernelAddr, Queues: 2})
 	require.NoError(t, err)
 	g, err := NewGroup(2)
 	require.NoError(t, err)
@@ -33,13 +31,15 @@ func sleepers(t *testing.T) (pollers []*Poller) {
 		q, err := port.Open(i, pool)
 		require.NoError(t, err)
 		p, err := New(Config{
-			Name: "sleeper", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr,
-			Core: -1, NoDAD: true, Idle: IdleInterrupt,
+			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr,
+			Core: -1, NoDAD: true, Idle: idle,
 			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
 		})
 		require.NoError(t, err)
-		p.rouser.maxNs = int64(time.Hour) // without a rouse it sleeps on
-		pollers = append(pollers, p)
+		if idle == IdleInterrupt {
+			p.rouser.maxNs = int64(time.Hour) // without a rouse it sleeps on
+		}
+		pollers = append(pollers, &kernelLab{t: t, introducer: introducer{p}, pool: pool})
 		run.Go(func() { _ = p.Run(ctx) })
 	}
 	t.Cleanup(func() {
@@ -59,23 +59,21 @@ func awaitAsleep(t *testing.T, p *Poller) {
 // A Poller that sleeps is roused by what is submitted, by a frame, by a frame that came to another
 // member, and by its end; so it need not wake by itself.
 func TestInterruptsRouse(t *testing.T) {
-	pollers := sleepers(t)
-	for _, p := range pollers {
-		k := &kernelLab{t: t, introducer: introducer{p}}
+	pollers := tapGroup(t, IdleInterrupt)
+	for _, k := range pollers {
 		k.do(func() {
 			require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, 1000) }))
 		})
 	}
 	for i := range 24 { // half of them come to the member that they do not belong to
 		for _, p := range pollers {
-			awaitAsleep(t, p)
+			awaitAsleep(t, p.Poller)
 		}
 		_, err := pollers[i%2].Counters(t.Context())
 		require.NoError(t, err)
-		c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
-		require.NoError(t, err)
-		awaitAsleep(t, pollers[0])
-		awaitAsleep(t, pollers[1])
+		c := dialUs(t, ourAddr.Addr())
+		awaitAsleep(t, pollers[0].Poller)
+		awaitAsleep(t, pollers[1].Poller)
 		require.NoError(t, c.Close())
 	}
 	for _, p := range pollers {

@@ -2,14 +2,12 @@ package stack
 
 import (
 	"context"
-	"errors"
 	"math"
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 func TestConnectAndTransferBothWays(t *testing.T) {
@@ -41,13 +39,11 @@ func TestConnectAndTransferBothWays(t *testing.T) {
 			require.Zero(t, v, "%s: %s %s", h.cfg.Name, layer, reason)
 		})
 	}
-	l.stop()
 }
 
 // req: 9293-MUST-12
 func TestOrderlyClose(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.send(10_000)
 	u.closeSend()
 	l.until("b sees the end", func() bool { return v.peerFin && v.edge == 10_000 })
@@ -65,22 +61,6 @@ func TestOrderlyClose(t *testing.T) {
 	require.Equal(t, 0, l.b.counters().Conns)
 	l.pass(61 * second)
 	require.Equal(t, 0, l.a.counters().Conns)
-	l.whole()
-}
-
-func TestCloseFromBothEndsAtOnce(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	u.send(5000)
-	v.send(5000)
-	u.closeSend()
-	v.closeSend()
-	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
-	require.NoError(t, u.err)
-	require.NoError(t, v.err)
-	require.Equal(t, uint64(5000), u.edge)
-	require.Equal(t, uint64(5000), v.edge)
-	l.pass(61 * second)
 	l.whole()
 }
 
@@ -106,9 +86,8 @@ func TestClosedComesAfterTheLastFrame(t *testing.T) {
 		"reset when half done": {func(l *lab, u, v *peer) { u.closeSend(); u.conn.Abort() }, ErrReset},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, nil)
-			u, v := l.open()
-			u.onClosed = func() { l.a.nic.lose = func([]byte) bool { return true } }
+			l, u, v := newLab(t, nil).opened()
+			u.onClosed = func() { l.a.nic.lose = every }
 			x.end(l, u, v)
 			l.turns()
 			require.Equal(t, []int{1, 1}, []int{u.closed, v.closed})
@@ -119,8 +98,7 @@ func TestClosedComesAfterTheLastFrame(t *testing.T) {
 
 // req: 9293-MUST-12
 func TestAbortResetsThePeer(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.send(1_000_000)
 	u.conn.Abort()
 	u.conn.Abort()
@@ -137,8 +115,7 @@ func TestAbortResetsThePeer(t *testing.T) {
 func TestCallsFromWithinCallbacks(t *testing.T) {
 	for _, where := range []string{"arrive", "pull", "closed"} {
 		t.Run(where, func(t *testing.T) {
-			l := newLab(t, nil)
-			u, v := l.open()
+			l, u, v := newLab(t, nil).opened()
 			n := 0
 			act := func() {
 				if n++; n != 3 && where != "closed" {
@@ -149,8 +126,7 @@ func TestCallsFromWithinCallbacks(t *testing.T) {
 				v.conn.SetReceiveWindow(100_000)
 				v.conn.CloseSend()
 				v.conn.Abort()
-				_, err := l.b.Dial(netip.AddrPortFrom(l.a.addr, 9), newPeer(t, 1))
-				require.NoError(t, err)
+				l.dialAt(l.b, netip.AddrPortFrom(l.a.addr, 9))
 				require.NoError(t, l.b.Listen(uint16(100+n), 1, func(*Conn) Upper { return nil }))
 				l.b.Unlisten(uint16(100 + n))
 			}
@@ -180,10 +156,7 @@ func TestConnsMax(t *testing.T) {
 		}
 	})
 	l.listen(l.b, 7, 16)
-	var us []*peer
-	for range 4 {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
+	us := l.dials(4)
 	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrConnMax)
 	l.turns()
@@ -207,7 +180,6 @@ func TestConnsMax(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, reset, "the one that b aborted, and the one that never got in")
-	l.stop()
 }
 
 func TestManyConnections(t *testing.T) {
@@ -259,7 +231,6 @@ func TestManyConnections(t *testing.T) {
 		us[i] = l.dial(l.a, l.b, 7, 100)
 	}
 	l.until("again", func() bool { return len(l.accepted) == 2*conns })
-	l.stop()
 }
 
 // Slots in TIME-WAIT give way to new connections when there are no others.
@@ -275,13 +246,11 @@ func TestTimeWaitGivesWay(t *testing.T) {
 		require.NoError(t, u.err)
 	}
 	require.NotZero(t, l.a.counters().TimeWaitCut)
-	l.stop()
 }
 
 // req: DDP-13.1-3
 func TestReceiveWindowHoldsThePeer(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	v.conn.SetReceiveWindow(10_000)
 	l.turns()
 	most, first := tcp.Seq(0), tcp.Seq(0)
@@ -300,12 +269,10 @@ func TestReceiveWindowHoldsThePeer(t *testing.T) {
 	l.until("all there", func() bool { return v.edge == 2_000_000 })
 	require.NotZero(t, most)
 	require.LessOrEqual(t, most, tcp.Seq(10_000+64)) // rounded to the scale
-	l.stop()
 }
 
 func TestRefusedOctetsComeAgain(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	refusals := 0
 	v.verdict = func(off uint64, n int) Verdict {
 		if refusals < 5 && off%3 == 0 {
@@ -318,12 +285,10 @@ func TestRefusedOctetsComeAgain(t *testing.T) {
 	l.until("all there", func() bool { return v.edge == 200_000 })
 	require.Equal(t, 5, refusals)
 	require.Equal(t, uint64(5), l.b.counters().TCP[tcp.DropRefused])
-	l.stop()
 }
 
 func TestKeptBufsAreTheUppers(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	v.verdict = func(off uint64, n int) Verdict { return Kept }
 	u.send(100_000)
 	l.until("all there", func() bool { return v.edge == 100_000 })
@@ -335,15 +300,11 @@ func TestKeptBufsAreTheUppers(t *testing.T) {
 		require.NotEmpty(t, payload)
 	}
 	l.b.pool.FreeN(v.kept)
-	l.stop()
 }
 
 func TestStopTellsEverybody(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	dialing := newPeer(t, 1)
-	_, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.77:1"), dialing)
-	require.NoError(t, err)
+	l, u, v := newLab(t, nil).opened()
+	dialing := l.dialTo("10.0.0.77:1")
 	u.send(1_000_000)
 	l.a.Turn()
 	l.a.Stop()
@@ -358,7 +319,7 @@ func TestStopTellsEverybody(t *testing.T) {
 	}
 	require.Equal(t, int64(math.MaxInt64), l.a.Deadline())
 	require.Zero(t, l.a.Turn())
-	_, err = l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
+	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrStopped)
 	require.ErrorIs(t, l.a.Listen(5, 1, func(*Conn) Upper { return nil }), ErrStopped)
 	l.until("b is reset", func() bool { return v.closed == 1 })
@@ -366,15 +327,15 @@ func TestStopTellsEverybody(t *testing.T) {
 	n, err := l.a.Counters(context.Background())
 	require.NoError(t, err)
 	require.Zero(t, n.Conns)
-	l.stop()
 }
 
 // Stop ends the connections of a device that takes no more frames, whether or not the transmit
 // batch has room for their RSTs.
 func TestStopWithADeadDevice(t *testing.T) {
 	for _, pending := range []int{0, 64} {
-		l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax, cfg.TCP.InitialWindow = pending, 100 })
-		u, _ := l.open()
+		l, u, _ := newLab(t, func(i int, cfg *Config) {
+			cfg.PendingMax, cfg.TCP.InitialWindow = pending, 100
+		}).opened()
 		l.a.nic.txMax = 0
 		u.send(1_000_000)
 		for range 20 {
@@ -389,21 +350,9 @@ func TestStopWithADeadDevice(t *testing.T) {
 	}
 }
 
-func TestErrorsAreDistinct(t *testing.T) {
-	all := []error{ErrReset, ErrRefused, ErrTimeout, ErrAborted, ErrNoRoute, ErrConnMax, ErrPortUsed,
-		ErrBusy, ErrStopped, ErrNetUnreachable,
-		ErrNotLocal, ErrOtherMember}
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			require.False(t, errors.Is(a, b))
-		}
-	}
-}
-
 // req: 9293-MUST-17
 func TestNagleIsPerConnection(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.TCP.NoDelay = false })
-	u, v := l.open()
+	l, u, v := newLab(t, func(i int, cfg *Config) { cfg.TCP.NoDelay = false }).opened()
 	u.chunk = 100
 	u.send(300)
 	l.a.Turn()
@@ -413,5 +362,4 @@ func TestNagleIsPerConnection(t *testing.T) {
 	l.a.Turn()
 	require.Equal(t, uint64(3), u.conn.Stats().SegsOut-2)
 	l.until("there", func() bool { return v.edge == 300 })
-	l.stop()
 }

@@ -50,8 +50,7 @@ func TestTurnsFromOutside(t *testing.T) {
 // A Turn in which the device takes a frame that it had refused before has work: what follows may
 // have an answer. One in which the device refuses it again has none, and its deadline is near.
 func TestTurnThatOnlySendsWhatWaitedHasWork(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	l.turns()
 	room := 0
 	l.a.nic.ring = &room

@@ -4,9 +4,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/stretchr/testify/require"
 )
 
 // resting is a Poller that sleeps beside a program, and its runner, on the lab's clock.
@@ -89,8 +88,7 @@ func TestRunPollsForTheReply(t *testing.T) {
 
 // Octets for the ULP are an answer, an acknowledgement is none.
 func TestWhatCountsAsAnAnswer(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	l.pass(ms)
 	arrivals, asked := l.a.rx.arrivals, l.a.tx.asked
 	u.send(100)

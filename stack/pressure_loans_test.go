@@ -3,9 +3,8 @@ package stack
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
 )
 
 // The level falls from all Bufs to two as more is lent, and no step of it is to less than half
@@ -30,8 +29,7 @@ func TestLoanLevel(t *testing.T) {
 // A connection takes back what it has given, and no other may have that meanwhile; above the level,
 // half of it at least, until what was lent is made up for.
 func TestTakeBack(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	p, c := l.a, u.conn
 	spare := p.pressure.spare()
 	take := func(n int) int {
@@ -61,20 +59,12 @@ func TestTakeBack(t *testing.T) {
 	c.Abort()
 	l.turns()
 	require.Zero(t, p.pressure.promised, "it ends")
-	l.stop()
 }
 
 // Who flows is lent Bufs up to the level, others two at a time, never the last half of the reserve.
 func TestLend(t *testing.T) {
 	l := newLab(t, func(_ int, cfg *Config) { cfg.ConnsMax = 128; cfg.SynMax = 128 })
-	l.listen(l.b, 7, 128)
-	var us []*peer
-	for range 40 {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
-	l.until("open", func() bool { return len(l.accepted) == len(us) })
-	p := l.a
-	guests := 0
+	us, p, guests := l.openMany(40), l.a, 0
 	for _, u := range us {
 		if p.pressure.lends(u.conn) {
 			guests++
@@ -112,8 +102,4 @@ func TestLend(t *testing.T) {
 	l.turns()
 	require.Zero(t, p.pressure.loans.guests, "they have nothing to send")
 	require.Zero(t, p.pressure.loans.lent)
-	for _, u := range us {
-		u.conn.Abort()
-	}
-	l.stop()
 }

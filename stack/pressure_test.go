@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rnicd/rnicd/mem"
 )
 
 // openTwo opens two connections over which octets have been acknowledged: 20,000 and 100.
@@ -29,15 +27,12 @@ func TestOwnWantEndsNobody(t *testing.T) {
 		l := newLab(t, nil)
 		u, w := l.openTwo()
 
-		l.a.nic.lose = func([]byte) bool { return true }
+		l.a.nic.lose = every
 		sent := l.now
 		u.send(1 << 20)
 		l.turns()
 		require.Positive(t, u.conn.tcp.Held())
-		var out []mem.Buf
-		for l.a.pool.Available() > l.a.pressure.loans.lentMax {
-			out = append(out, l.a.pool.Alloc())
-		}
+		free := l.a.hoard(l.a.pressure.loans.lentMax)
 		begin := l.now
 		l.until("some seconds", func() bool {
 			u.conn.Send()
@@ -51,7 +46,7 @@ func TestOwnWantEndsNobody(t *testing.T) {
 			require.ErrorIs(t, u.err, ErrHoarding)
 			require.GreaterOrEqual(t, l.now-sent, l.a.cfg.StallNs)
 		}
-		l.a.pool.FreeN(out)
+		free()
 	}
 }
 
@@ -88,6 +83,7 @@ func TestPeerBeingRepairedIsNotLate(t *testing.T) {
 	require.Greater(t, u.acked, uint64(20_000+4*1448))
 	require.GreaterOrEqual(t, ended, giveUp)
 	require.ErrorIs(t, u.err, ErrHoarding)
+	*l.live = nil // its Bufs are kept
 }
 
 func TestDemand(t *testing.T) {
@@ -156,10 +152,8 @@ func TestUpperWantsBufs(t *testing.T) {
 		}, stallDefaultNs, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, nil)
-			u, _ := l.open()
-			w := l.dial(l.a, l.b, 7)
-			l.until("second", func() bool { return w.opened })
+			l, u, _ := newLab(t, nil).opened()
+			w := l.another()
 			l.pass(200 * second)
 			few := &holder{peer: w, bufs: 2, since: 0}
 			most := &holder{peer: u, bufs: 3, since: l.now - x.late}
@@ -189,10 +183,8 @@ func TestUpperWantsBufs(t *testing.T) {
 // after that is ended.
 func TestDemandStandsUntilAllWereLookedAt(t *testing.T) {
 	for _, late := range []bool{true, false} {
-		l := newLab(t, func(_ int, cfg *Config) { cfg.ConnsMax = 20 * stallLooksMax })
-		u, _ := l.open()
-		w := l.dial(l.a, l.b, 7)
-		l.until("second", func() bool { return w.opened })
+		l, u, _ := newLab(t, func(_ int, cfg *Config) { cfg.ConnsMax = 20 * stallLooksMax }).opened()
+		w := l.another()
 		l.pass(200 * second)
 		keeps := &holder{peer: u, bufs: 3, since: l.now}
 		u.conn.SetUpper(keeps)
@@ -251,11 +243,9 @@ func TestWantsAreNoNeeds(t *testing.T) {
 
 // Nor one whose peer has not acknowledged what was in flight for StallNs.
 func TestWantsLeaveUnackedAlone(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
-	w := l.dial(l.a, l.b, 7)
-	l.until("second", func() bool { return w.opened })
-	l.a.nic.lose = func([]byte) bool { return true }
+	l, u, _ := newLab(t, nil).opened()
+	w := l.another()
+	l.a.nic.lose = every
 	u.send(1)
 	w.send(1)
 	l.pass(2 * l.a.cfg.StallNs)
@@ -270,11 +260,10 @@ func TestWantsLeaveUnackedAlone(t *testing.T) {
 
 // A connection with an initial window in flight wants more, one with less needs it.
 func TestWhoNeeds(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	u.send(20_000)
 	l.until("acknowledged", func() bool { return u.acked == 20_000 })
-	l.a.nic.lose = func([]byte) bool { return true }
+	l.a.nic.lose = every
 	for {
 		l.a.pressure.needs, l.a.pressure.wants = demand{}, demand{}
 		l.a.pressure.demand(u.conn)

@@ -11,12 +11,7 @@ import (
 // ends meanwhile, by TIME-WAIT or at once, leaves no trace in the list.
 func TestWaitingForBufs(t *testing.T) {
 	l := newLab(t, nil)
-	l.listen(l.b, 7, 16)
-	var us []*peer
-	for range 6 {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
-	l.until("open", func() bool { return len(l.accepted) == 6 })
+	us := l.openMany(6)
 	var kept []mem.Buf
 	for l.a.pool.Available() > l.a.pressure.loans.lentMax {
 		kept = append(kept, l.a.pool.Alloc())
@@ -46,10 +41,7 @@ func TestWaitingForBufs(t *testing.T) {
 
 	ended := us[1]
 	ended.toSend = 0
-	ended.closeSend()
-	l.until("FIN", func() bool { return l.accepted[1].peerFin })
-	l.accepted[1].closeSend()
-	l.until("TIME-WAIT", func() bool { return ended.closed == 1 })
+	l.finish(ended, l.accepted[1])
 	us[2].conn.Abort()
 	l.until("gone", func() bool { return us[2].closed == 1 })
 	require.Equal(t, 5, l.a.counters().Conns)
@@ -69,14 +61,12 @@ func TestWaitingForBufs(t *testing.T) {
 	l.pass(100 * second) // TIME-WAIT ends where it should: in its own list
 	require.Equal(t, noConn, l.a.slab.lingering.first)
 	require.Equal(t, 4, l.a.counters().Conns)
-	l.stop()
 }
 
 // One that still stands in a list when its peer has acknowledged something waits with those from
 // then on.
 func TestUnprovenNoMore(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	p, c := l.a, u.conn
 	p.pressure.await(c)
 	require.Equal(t, [2]int{0, 1}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
@@ -85,18 +75,16 @@ func TestUnprovenNoMore(t *testing.T) {
 	require.Equal(t, [2]int{1, 0}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
 	p.pressure.stopWaiting(c)
 	require.Equal(t, [2]int{0, 0}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
+	c.acked = 0
 }
 
 // One connection that waits is enough to ask for Bufs; without one nobody is asked.
 func TestOneThatWaitsAsksForBufs(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	p := l.a
 	p.pressure.retry(p.n.Turns, &p.active)
 	require.False(t, p.pressure.demanded())
-	for p.pool.Available() > p.pressure.loans.lentMax {
-		require.NotEqual(t, mem.NoBuf, p.pool.Alloc())
-	}
+	defer p.hoard(p.pressure.loans.lentMax)()
 	p.pressure.await(u.conn)
 	p.pressure.retry(p.n.Turns, &p.active)
 	require.Equal(t, 1, p.pressure.waiting.n+p.pressure.unproven.n)
@@ -112,10 +100,7 @@ func TestBothListsWait(t *testing.T) {
 	l.until("open", func() bool { return proven.acked == 1 && unproven.opened })
 	l.turns() // nothing is under way that would give a Buf back
 	p := l.a
-	var kept []mem.Buf
-	for p.pool.Available() > p.pressure.loans.lentMax {
-		kept = append(kept, p.pool.Alloc())
-	}
+	free := p.hoard(p.pressure.loans.lentMax)
 	proven.send(1000)
 	unproven.send(1000)
 	p.Turn()
@@ -125,11 +110,10 @@ func TestBothListsWait(t *testing.T) {
 	require.True(t, p.pressure.demanded())
 	p.pressure.needs, p.pressure.wants = demand{}, demand{}
 	require.Equal(t, max(l.now+retryNs, p.pressure.lookAt), p.Deadline())
-	p.pool.FreeN(kept)
+	free()
 	p.Turn()
 	require.Equal(t, [2]int{0, 0}, [2]int{p.pressure.waiting.n, p.pressure.unproven.n})
 	l.until("there", func() bool { return proven.acked == 1001 && unproven.acked == 1000 })
-	l.stop()
 }
 
 // One that waits for its first Buf has the next free one, but only where it may take it: of an

@@ -19,8 +19,7 @@ func TestJoinedAreOfOneSize(t *testing.T) {
 		{[]int{500, 500, 500}, 2}, {[]int{1000, 500, 500}, 1}, {[]int{500, 1000}, 0},
 		{[]int{500, 500, 1000, 1000, 10, 10}, 3},
 	} {
-		l := offloaded(t, nil)
-		u, v := l.open()
+		l, u, v := offloaded(t, nil).opened()
 		total := 0
 		for _, n := range x.sizes {
 			u.chunk = n
@@ -54,8 +53,7 @@ func (q *doubting) Rx(bufs []mem.Buf) int {
 // A frame that the device does not call good is not taken on the word of the one
 // before it.
 func TestJoinedAreAllVerified(t *testing.T) {
-	l := offloaded(t, nil)
-	u, v := l.open()
+	l, u, v := offloaded(t, nil).opened()
 	l.b.nic.Queue = &doubting{l.b.nic.Queue, l.b.pool, 2}
 	u.send(6 * 1448)
 	l.a.Turn()
@@ -63,13 +61,11 @@ func TestJoinedAreAllVerified(t *testing.T) {
 	require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropChecksum], "what left no host has none")
 	require.EqualValues(t, 2*1448, v.edge)
 	l.until("sent again", func() bool { return v.edge == 6*1448 })
-	l.stop()
 }
 
 // Headers are copied within a Turn only: what else they say may change between Turns.
 func TestTemplateIsOfOneTurn(t *testing.T) {
-	l := offloaded(t, nil)
-	u, _ := l.open()
+	l, u, _ := offloaded(t, nil).opened()
 	var ttl []byte
 	l.a.nic.onSend = func(f []byte) { ttl = append(ttl, f[14+8]) }
 	u.send(2 * 1448)
@@ -78,16 +74,14 @@ func TestTemplateIsOfOneTurn(t *testing.T) {
 	u.send(2 * 1448)
 	l.a.Turn()
 	require.Equal(t, []byte{64, 64, 9, 9}, ttl)
-	l.stop()
 }
 
 // A Turn that finds many octets acknowledges before it has taken all of them, and says that there
 // are more; of large frames a burst is fewer.
 func TestTurnEndsAfterManyOctets(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
+	l, u, v := newLab(t, func(i int, cfg *Config) {
 		cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20
-	})
-	u, v := l.open()
+	}).opened()
 	u.send(2 * u.conn.EMSS()) // whose ACK tells the window, with its scale
 	l.turns()
 	before := v.gotCount

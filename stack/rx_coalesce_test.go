@@ -67,40 +67,34 @@ func TestSegmentsAreJoined(t *testing.T) {
 // order, is selectively acknowledged, and what was refused comes again.
 func TestRefusedAmongJoined(t *testing.T) {
 	for _, most := range vectors {
-		refusedAmongJoined(t, most)
-	}
-}
-
-func refusedAmongJoined(t *testing.T, most func(int) int) {
-	l := offloaded(t, nil)
-	l.vectors = most
-	u, v := l.open()
-	var offered []uint64
-	v.verdict = func(off uint64, _ int) Verdict {
-		offered = append(offered, off)
-		if len(offered) == 4 {
-			return Refused
+		l := offloaded(t, nil)
+		l.vectors = most
+		u, v := l.open()
+		var offered []uint64
+		v.verdict = func(off uint64, _ int) Verdict {
+			offered = append(offered, off)
+			if len(offered) == 4 {
+				return Refused
+			}
+			return Taken
 		}
-		return Taken
+		u.send(8 * 1448)
+		l.a.Turn()
+		l.b.Turn()
+		require.Len(t, offered, 8)
+		require.EqualValues(t, 3*1448, v.edge)
+		require.EqualValues(t, 3, l.b.counters().Coalesced)
+		require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropRefused])
+		require.EqualValues(t, 1, v.conn.Stats().Refused)
+		require.EqualValues(t, 4, v.conn.Stats().OOOSegs)
+		l.until("all there", func() bool { return v.edge == 8*1448 })
+		require.Len(t, offered, 9)
 	}
-	u.send(8 * 1448)
-	l.a.Turn()
-	l.b.Turn()
-	require.Len(t, offered, 8)
-	require.EqualValues(t, 3*1448, v.edge)
-	require.EqualValues(t, 3, l.b.counters().Coalesced)
-	require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropRefused])
-	require.EqualValues(t, 1, v.conn.Stats().Refused)
-	require.EqualValues(t, 4, v.conn.Stats().OOOSegs)
-	l.until("all there", func() bool { return v.edge == 8*1448 })
-	require.Len(t, offered, 9)
-	l.stop()
 }
 
 // An Upper that aborts in the middle is offered nothing more, and every Buf comes back.
 func TestAbortAmongJoined(t *testing.T) {
-	l := offloaded(t, nil)
-	u, v := l.open()
+	l, u, v := offloaded(t, nil).opened()
 	n := 0
 	v.onArrive = func() {
 		if n++; n == 3 {
@@ -113,13 +107,11 @@ func TestAbortAmongJoined(t *testing.T) {
 	require.Equal(t, 3, n)
 	l.until("reset", func() bool { return u.closed == 1 && v.closed == 1 })
 	require.ErrorIs(t, v.err, ErrAborted)
-	l.stop()
 }
 
 // Segments that are taken as one may acknowledge our FIN: the Upper is told.
 func TestJoinedAcknowledgeAFIN(t *testing.T) {
-	l := offloaded(t, nil)
-	u, v := l.open()
+	l, u, v := offloaded(t, nil).opened()
 	f := &finisher{peer: u}
 	u.conn.SetUpper(f)
 	u.conn.CloseSend()
@@ -131,7 +123,6 @@ func TestJoinedAcknowledgeAFIN(t *testing.T) {
 	require.EqualValues(t, 4*1448, u.edge)
 	require.Equal(t, 1, f.acked)
 	v.conn.CloseSend()
-	l.stop()
 }
 
 // Nothing that TCP acts upon may differ: whichever bit of the headers is another one, the segment
@@ -193,25 +184,20 @@ func TestFollowsLooksAtEveryBit(t *testing.T) {
 
 // Frames whose checksums the device says nothing of are looked at one by one.
 func TestUnverifiedIsNotJoined(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	u.send(8 * 1448)
 	l.a.Turn()
 	l.b.Turn()
 	require.EqualValues(t, 8*1448, v.edge)
 	require.Zero(t, l.b.counters().Coalesced)
-	l.stop()
 }
 
 // The receive path allocates nothing, coalesced or not.
 func TestJoinAllocatesNothing(t *testing.T) {
 	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.ReceiveWindow = 8 << 20 })
-	l.listen(l.b, 7, 16)
-	u := l.dial(l.a, l.b, 7)
-	l.until("open", func() bool { return len(l.accepted) == 1 })
-	sink, source := &quiet{}, &quiet{endless: true}
-	l.accepted[0].conn.SetUpper(sink)
-	u.conn.SetUpper(source)
+	u, v := l.open()
+	u.conn.SetUpper(&quiet{endless: true})
+	v.conn.SetUpper(&quiet{})
 	turn := func() { l.now += ms; l.a.Turn(); l.b.Turn() }
 	for range 200 {
 		turn()
@@ -238,8 +224,7 @@ func (q *quiet) Pull(dst [][]byte) Pulled {
 // its headers, which are those that would have been made; any other difference is seen.
 func TestTemplateMakesTheSameHeaders(t *testing.T) {
 	for _, vlan := range []uint16{0, 5} {
-		l := offloaded(t, func(i int, cfg *Config) { cfg.VLAN = vlan })
-		u, _ := l.open()
+		l, u, _ := offloaded(t, func(i int, cfg *Config) { cfg.VLAN = vlan }).opened()
 		p, c := l.a.Poller, u.conn
 		base := tcp.Transmit{ID: *c.tcp.ID(), Seq: 1000, Ack: 77, Flags: tcp.ACK, TOS: 2,
 			Window: 500, Len: 1448}
@@ -311,12 +296,7 @@ func shareOfATurn(t *testing.T, lab func() *lab) {
 	for _, x := range []struct{ conns, want int }{{1, 16}, {2, 8}, {4, 4}, {8, 2}} {
 		t.Run(fmt.Sprint(x.conns), func(t *testing.T) {
 			l := lab()
-			l.listen(l.b, 7, 16)
-			var all []*peer
-			for range x.conns {
-				all = append(all, l.dial(l.a, l.b, 7))
-			}
-			l.until("open", func() bool { return len(l.accepted) == x.conns })
+			all := l.openMany(x.conns)
 			for _, u := range all {
 				u.send(30 * 1448)
 			}
@@ -349,10 +329,9 @@ func TestShareOfATurnInOctets(t *testing.T) {
 func TestJoinedEndAtTheWindow(t *testing.T) {
 	for _, burst := range []int{1, 32} {
 		const window = 4*1448 + 100
-		l := offloaded(t, func(i int, cfg *Config) {
+		l, u, v := offloaded(t, func(i int, cfg *Config) {
 			cfg.BurstMax, cfg.TCP.ReceiveWindow = burst, window
-		})
-		u, v := l.open()
+		}).opened()
 		var last []byte
 		l.a.nic.onSend = func(f []byte) { last = bytes.Clone(f) }
 		u.send(4 * 1448)

@@ -52,5 +52,4 @@ func TestMarksTravelThroughTheStack(t *testing.T) {
 	require.Positive(t, sender.ECEIn)
 	require.Less(t, sender.Ssthresh, 1<<30)
 	require.Zero(t, sender.Retransmits, "%+v", sender)
-	l.stop()
 }

@@ -2,7 +2,6 @@ package stack
 
 import (
 	"encoding/binary"
-	"net/netip"
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
@@ -18,28 +17,17 @@ func TestScaleTooLargeIsCounted(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 16)
 	for i, shift := range []int8{13, 14, 15} {
-		tr := tcp.Transmit{
-			ID:    tcp.ID{LocalPort: uint16(1000 + i), RemotePort: 7},
-			Flags: tcp.SYN, Window: 1000, Options: tcp.Options{MSS: 1000, WindowScale: shift},
-		}
-		syn, from := make([]byte, tr.HeaderLen()), netip.MustParseAddr("10.0.0.77")
-		tr.Put(syn)
-		sum := inet.Checksum(syn, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(l.b.addr),
-			inet.ProtoTCP, len(syn)))
-		binary.BigEndian.PutUint16(syn[checksumOffset:], sum)
-		l.answers(l.a, l.b, packet(l.a.mac, l.b.mac, from, l.b.addr, inet.ProtoTCP, syn))
+		newGhost(l, uint16(1000+i)).syn(tcp.Options{MSS: 1000, WindowScale: shift})
 		n := l.b.counters()
 		require.Equal(t, uint64(i+1), n.HalfOpened)
 		require.Equal(t, uint64(shift/15), n.ScalesTooLarge, "shift %d", shift)
 	}
-	l.stop()
 }
 
 // There is no urgent interface: what is urgent comes in line, like all other octets, and is
 // counted.
 func TestUrgentIsCounted(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	l.a.nic.onSend = func(f []byte) {
 		if s, _, ok := segmentOf(f); ok && s.Len > 0 {
 			h := f[tcpAt:]
@@ -56,5 +44,4 @@ func TestUrgentIsCounted(t *testing.T) {
 	require.Equal(t, uint64(1), l.b.counters().UrgentIn)
 	require.Equal(t, uint64(1), v.conn.Stats().UrgentIn)
 	require.Zero(t, l.a.counters().UrgentIn)
-	l.stop()
 }

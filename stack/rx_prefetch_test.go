@@ -1,9 +1,10 @@
 package stack
 
 import (
-	"github.com/rnicd/rnicd/internal/iphost"
+	"bytes"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/iphost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
@@ -20,16 +21,9 @@ func TestPreviewDecidesNothing(t *testing.T) {
 		us = append(us, l.dial(l.a, l.b, 7, 2000))
 		l.turns()
 	}
-	l.until("all", func() bool {
-		for _, v := range l.accepted {
-			if v.edge < 2000 {
-				return false
-			}
-		}
-		return len(l.accepted) == conns
-	})
+	l.until("all", func() bool { return len(l.accepted) == conns && l.allThere(2000) })
 	var frame []byte
-	l.a.nic.onSend = func(f []byte) { frame = append([]byte(nil), f...) }
+	l.a.nic.onSend = func(f []byte) { frame = bytes.Clone(f) }
 	us[0].send(10)
 	l.turns()
 	l.a.nic.onSend = nil
@@ -39,7 +33,7 @@ func TestPreviewDecidesNothing(t *testing.T) {
 		l.b.Turn()
 	}
 	for _, at := range []int{12, 14, 23} {
-		odd := append([]byte(nil), frame...)
+		odd := bytes.Clone(frame)
 		odd[at] ^= 0x11
 		l.a.nic.inject(odd)
 		l.b.Turn()
@@ -48,7 +42,6 @@ func TestPreviewDecidesNothing(t *testing.T) {
 	require.Equal(t, after.RxFrames-before.RxFrames, uint64(len(frame)-14+1+3))
 	require.Equal(t, uint64(1), after.TCP[tcp.DropDuplicate]-before.TCP[tcp.DropDuplicate],
 		"the whole frame is a duplicate, the others are nothing")
-	l.stop()
 }
 
 // What is looked at beforehand is the connection that the segment belongs to, of either family,
@@ -62,7 +55,7 @@ func TestTupleOfASegment(t *testing.T) {
 			})
 			u, v := open(l)
 			var frame []byte
-			l.a.nic.onSend = func(f []byte) { frame = append([]byte(nil), f...) }
+			l.a.nic.onSend = func(f []byte) { frame = bytes.Clone(f) }
 			u.send(1)
 			l.a.Turn()
 			id, ok := l.b.rx.tupleOf(frame)
@@ -102,7 +95,7 @@ func BenchmarkPreview(b *testing.B) {
 	burst := make([]mem.Buf, 32)
 	for i := range burst {
 		burst[i] = l.b.pool.Alloc()
-		f := between(l.a, l.b, unknownPeer, nil)
+		f := between(l.a, l.b, stranger(0, 2000), nil)
 		l.b.pool.Desc(burst[i]).Len = uint32(len(f))
 		copy(l.b.pool.Data(burst[i]), f)
 	}

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
@@ -27,7 +28,7 @@ func (n *nic) inject(frame []byte) {
 // answers returns the frames that h sends in reply to one that is injected at its other end.
 func (l *lab) answers(from, h *host, frame []byte) [][]byte {
 	var got [][]byte
-	h.nic.onSend = func(f []byte) { got = append(got, append([]byte(nil), f...)) }
+	h.nic.onSend = func(f []byte) { got = append(got, bytes.Clone(f)) }
 	from.nic.inject(frame)
 	h.Turn()
 	h.nic.onSend = nil
@@ -46,14 +47,21 @@ func packet(src, dst inet.MAC, from, to netip.Addr, proto uint8, octets []byte) 
 	return f
 }
 
-// segment builds a whole frame with a good checksum.
+// segmentFrame builds a whole frame with a good checksum, and no window scale.
 func segmentFrame(src, dst inet.MAC, from, to netip.Addr, t tcp.Transmit, payload []byte) []byte {
 	t.Options.WindowScale = -1
-	b := make([]byte, t.HeaderLen()+len(payload))
+	return optionsFrame(src, dst, from, to, t, payload)
+}
+
+// optionsFrame is segmentFrame with the options that t has, of either family.
+func optionsFrame(src, dst inet.MAC, from, to netip.Addr, t tcp.Transmit, payload []byte) []byte {
+	b := append(make([]byte, t.HeaderLen()), payload...)
 	t.Put(b)
-	copy(b[t.HeaderLen():], payload)
 	binary.BigEndian.PutUint16(b[16:],
 		inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoTCP, len(b))))
+	if to.Is6() {
+		return packet6(src, dst, from, to, inet.ProtoTCP, 64, b)
+	}
 	return packet(src, dst, from, to, inet.ProtoTCP, b)
 }
 
@@ -85,7 +93,7 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// req: 826-2, 826-3
+// req: 826-1, 826-2, 826-3
 func TestARPGolden(t *testing.T) {
 	l := newLab(t, nil)
 	request := unhex(t, `ffffffffffff 020000000001 0806
@@ -112,7 +120,7 @@ func TestARPGolden(t *testing.T) {
 		"an echo of ours": func(f []byte) { f[27], f[31] = 2, 2 },
 		"to another host": func(f []byte) { copy(f, []byte{2, 0, 0, 0, 0, 9}) },
 	} {
-		f := append([]byte(nil), request...)
+		f := bytes.Clone(request)
 		change(f)
 		require.Empty(t, l.answers(l.a, l.b, f), name)
 	}
@@ -121,17 +129,9 @@ func TestARPGolden(t *testing.T) {
 	require.Equal(t, uint64(1), n.Inet[inet.DropSource])
 	require.Equal(t, uint64(1), n.Inet[inet.DropBadARP])
 	require.Equal(t, uint64(1), n.Inet[inet.DropNotOurs])
-}
-
-// req: 826-1
-func TestARPLearnsFromARequestToUs(t *testing.T) {
-	l := newLab(t, nil)
-	l.answers(l.a, l.b, unhex(t, `ffffffffffff 020000000001 0806
-		0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002`))
 	l.dial(l.b, l.a, 7)
 	l.b.Turn()
-	require.Zero(t, l.b.counters().ARPRequests, "it was known already")
-	l.stop()
+	require.Zero(t, l.b.counters().ARPRequests, "the request said it already")
 }
 
 func pingFrame(t *testing.T, l *lab, options string, data int) []byte {
@@ -188,9 +188,10 @@ func TestEcho(t *testing.T) {
 	l.whole()
 }
 
-var unknownPeer = tcp.Transmit{
-	ID:  tcp.ID{LocalPort: 1000, RemotePort: 2000},
-	Seq: 100, Ack: 777, Window: 1000, Handle: tcp.NoHandle,
+// stranger is a segment of no connection from port 1000 to another.
+func stranger(flags tcp.Flags, port uint16) tcp.Transmit {
+	return tcp.Transmit{ID: tcp.ID{LocalPort: 1000, RemotePort: port}, Seq: 100, Ack: 777,
+		Window: 1000, Flags: flags, Handle: tcp.NoHandle}
 }
 
 // req: 9293-3.5.2-1, 9293-3.10.7.2-1
@@ -224,9 +225,8 @@ func TestSegmentsWithoutAConnection(t *testing.T) {
 			if test.listen {
 				l.listen(l.b, 2000, 4)
 			}
-			tr := unknownPeer
-			tr.Flags = test.flags
-			got := l.answers(l.a, l.b, between(l.a, l.b, tr, make([]byte, test.payload)))
+			got := l.answers(l.a, l.b,
+				between(l.a, l.b, stranger(test.flags, 2000), make([]byte, test.payload)))
 			require.Zero(t, l.b.counters().Conns)
 			if !test.want {
 				require.Empty(t, got)
@@ -247,10 +247,7 @@ func TestSegmentsWithoutAConnection(t *testing.T) {
 
 func TestRSTsAreLimited(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.RSTPerSec = 10 })
-	tr := unknownPeer
-	tr.Flags = tcp.ACK
-	frame := between(l.a, l.b, tr, nil)
-	n := 0
+	frame, n := between(l.a, l.b, stranger(tcp.ACK, 2000), nil), 0
 	for range 50 {
 		n += len(l.answers(l.a, l.b, frame))
 	}
@@ -267,99 +264,66 @@ func TestRSTsAreLimited(t *testing.T) {
 // What must be dropped is dropped without an answer and counted under its reason.
 // req: 9293-MUST-3, 9293-MUST-57, 9293-MUST-63, 1122-3.2.1.3-1
 func TestDropsByReason(t *testing.T) {
-	tr := unknownPeer
-	tr.Flags = tcp.ACK
-	flip := func(at int) func(*lab, []byte) []byte {
-		return func(_ *lab, f []byte) []byte { f[at] ^= 0x55; return f }
+	put := func(at int, b ...byte) func(*lab, []byte) []byte {
+		return func(_ *lab, f []byte) []byte { copy(f[at:], b); return f }
 	}
-	from := func(src string) func(*lab, []byte) []byte {
+	between := func(src, dst string) func(*lab, []byte) []byte {
 		return func(l *lab, _ []byte) []byte {
-			return segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr(src), l.b.addr, tr, nil)
+			return segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr(src), netip.MustParseAddr(dst),
+				stranger(tcp.ACK, 2000), nil)
 		}
 	}
-	to := func(dst string) func(*lab, []byte) []byte {
-		return func(l *lab, _ []byte) []byte {
-			return segmentFrame(l.a.mac, l.b.mac, l.a.addr, netip.MustParseAddr(dst), tr, nil)
-		}
+	short := func(l *lab, _ []byte) []byte { // its checksum is right
+		b := make([]byte, 12)
+		sum := inet.PseudoSum(inet.AddrFrom(l.a.addr), theirs, inet.ProtoTCP, len(b))
+		binary.BigEndian.PutUint16(b[10:], inet.Checksum(b, sum))
+		return packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoTCP, b)
 	}
-	for _, test := range []struct {
-		name  string
+	piece := func(_ *lab, f []byte) []byte {
+		ip, _, _ := inet.ParseIPv4(f[inet.EthernetLen:], false)
+		ip.MF = true // though its length is no multiple of 8
+		ip.Put(f[inet.EthernetLen:])
+		return f
+	}
+	for name, x := range map[string]struct {
 		spoil func(l *lab, f []byte) []byte
-		count func(n *Counters) uint64
+		drop  string
 	}{
-		{"TCP checksum", flip(tcpAt + 5), func(n *Counters) uint64 { return n.TCP[tcp.DropChecksum] }},
-		{"IP checksum", flip(20), func(n *Counters) uint64 { return n.Inet[inet.DropChecksum] }},
-		{"EtherType", func(_ *lab, f []byte) []byte {
-			f[12] = 0x86
-			f[13] = 0xdd
-			return f
-		}, func(n *Counters) uint64 { return n.Inet[inet.DropEtherType] }},
-		{"other MAC", func(_ *lab, f []byte) []byte {
-			f[5] = 77
-			return f
-		}, func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
-		{"group MAC", func(_ *lab, f []byte) []byte {
-			f[0] = 1
-			return f
-		}, func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
-		{"other address", to("10.0.0.9"), func(n *Counters) uint64 { return n.Inet[inet.DropNotOurs] }},
-		{"broadcast address", to("10.0.0.255"), func(n *Counters) uint64 {
-			return n.Inet[inet.DropNotOurs]
-		}},
-		{"multicast address", to("224.0.0.1"), func(n *Counters) uint64 {
-			return n.Inet[inet.DropNotOurs]
-		}},
-		{"from multicast", from("224.0.0.1"), func(n *Counters) uint64 {
-			return n.Inet[inet.DropSource]
-		}},
-		{"from broadcast", from("255.255.255.255"), func(n *Counters) uint64 {
-			return n.Inet[inet.DropSource]
-		}},
-		{"from our broadcast", from("10.0.0.255"), func(n *Counters) uint64 {
-			return n.Inet[inet.DropSource]
-		}},
-		{"from loopback", from("127.0.0.1"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
-		{"from nobody", from("0.0.0.0"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
-		{"from us", from("10.0.0.2"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
-		{"fragment", func(l *lab, f []byte) []byte {
-			ip, b, _ := inet.ParseIPv4(f[inet.EthernetLen:], false)
-			ip.MF = true
-			ip.Put(f[inet.EthernetLen:])
-			_ = b
-			return f
-		}, func(n *Counters) uint64 { return n.Inet[inet.DropFragment] }},
-		{"cut TCP header", func(l *lab, f []byte) []byte {
-			return packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoTCP, shortSegment(l))
-		}, func(n *Counters) uint64 { return n.TCP[tcp.DropShort] }},
+		"TCP checksum":       {put(tcpAt+5, 0x55), "tcp checksum"},
+		"IP checksum":        {put(20, 0x55), "inet checksum"},
+		"EtherType":          {put(12, 0x86, 0xdd), "inet ether_type"},
+		"other MAC":          {put(5, 77), "inet not_ours"},
+		"group MAC":          {put(0, 1), "inet not_ours"},
+		"other address":      {between("10.0.0.1", "10.0.0.9"), "inet not_ours"},
+		"broadcast address":  {between("10.0.0.1", "10.0.0.255"), "inet not_ours"},
+		"multicast address":  {between("10.0.0.1", "224.0.0.1"), "inet not_ours"},
+		"from multicast":     {between("224.0.0.1", "10.0.0.2"), "inet source"},
+		"from broadcast":     {between("255.255.255.255", "10.0.0.2"), "inet source"},
+		"from our broadcast": {between("10.0.0.255", "10.0.0.2"), "inet source"},
+		"from loopback":      {between("127.0.0.1", "10.0.0.2"), "inet source"},
+		"from nobody":        {between("0.0.0.0", "10.0.0.2"), "inet source"},
+		"from us":            {between("10.0.0.2", "10.0.0.2"), "inet source"},
+		"fragment":           {piece, "inet fragment"},
+		"cut TCP header":     {short, "tcp short"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t, nil)
-			frame := test.spoil(l, between(l.a, l.b, tr, nil))
-			require.Empty(t, l.answers(l.a, l.b, frame))
-			n := l.b.counters()
-			require.Equal(t, uint64(1), test.count(&n))
-			total := uint64(0)
-			n.Each(func(_, _ string, v uint64) { total += v })
-			require.Equal(t, uint64(1), total, "one reason only")
-			l.whole()
+		l := newLab(t, nil)
+		frame := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, stranger(tcp.ACK, 2000), nil)
+		require.Empty(t, l.answers(l.a, l.b, x.spoil(l, frame)), name)
+		got := map[string]uint64{}
+		n := l.b.counters()
+		n.Each(func(layer, reason string, v uint64) {
+			if v > 0 {
+				got[layer+" "+reason] = v
+			}
 		})
+		require.Equal(t, map[string]uint64{x.drop: 1}, got, name)
+		l.stop()
 	}
-}
-
-// shortSegment is 12 octets whose checksum is right.
-func shortSegment(l *lab) []byte {
-	b := make([]byte, 12)
-	binary.BigEndian.PutUint16(b[10:],
-		inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(l.a.addr), inet.AddrFrom(l.b.addr),
-			inet.ProtoTCP, len(b))))
-	return b
 }
 
 // A device's verdict is trusted; without one we check.
 // req: 9293-MUST-3
 func TestChecksumOffloadVerdicts(t *testing.T) {
-	tr := unknownPeer
-	tr.Flags = tcp.ACK
 	for _, test := range []struct {
 		flags   mem.DescFlags
 		spoil   bool
@@ -370,7 +334,7 @@ func TestChecksumOffloadVerdicts(t *testing.T) {
 		{mem.RxChecksumBad, false, 0},
 	} {
 		l := newLab(t, nil)
-		frame := between(l.a, l.b, tr, nil)
+		frame := between(l.a, l.b, stranger(tcp.ACK, 2000), nil)
 		if test.spoil {
 			frame[tcpAt+17] ^= 1
 		}
@@ -390,101 +354,66 @@ func TestChecksumOffloadVerdicts(t *testing.T) {
 func TestDamagedFrames(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.RSTPerSec = 1 << 30 })
 	l.listen(l.b, 2000, 4)
-	tr := unknownPeer
-	tr.Flags = tcp.SYN
-	syn := between(l.a, l.b, tr, make([]byte, 20))
-	arp := unhex(
-		t,
-		`ffffffffffff 020000000001 0806 0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002`)
+	syn := between(l.a, l.b, stranger(tcp.SYN, 2000), make([]byte, 20))
+	arp := arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), theirs))
 	for _, good := range [][]byte{syn, arp, pingFrame(t, l, "01010101", 30)} {
 		for n := inet.EthernetLen; n < len(good); n++ {
 			l.answers(l.a, l.b, good[:n])
 		}
 		for at := range good {
 			for _, x := range []byte{1, 0x80, 0xff} {
-				f := append([]byte(nil), good...)
+				f := bytes.Clone(good)
 				f[at] ^= x
 				l.answers(l.a, l.b, f)
 			}
 		}
 	}
-	l.stop()
 }
 
 // req: 9293-MUST-54, 5927-4.1-1, 5927-5.2-1, 9293-SHLD-26, 9293-MUST-56
 func TestICMPErrors(t *testing.T) {
-	router := netip.MustParseAddr("10.0.0.2")
-	syn := func(t *testing.T, l *lab) (u *peer, frame []byte) {
-		l.b.nic.lose = func(f []byte) bool { return !isARP(f) } // b itself is silent
-		l.a.nic.onSend = func(f []byte) {
-			if !isARP(f) && frame == nil {
-				frame = append([]byte(nil), f...)
-			}
-		}
-		u = l.dial(l.a, l.b, 7)
-		l.turns()
-		l.a.nic.onSend = nil
-		require.NotNil(t, frame)
-		l.a.nic.lose = nil
-		return u, frame
-	}
-	t.Run("hard ends a dial", func(t *testing.T) {
-		l := newLab(t, nil)
-		u, frame := syn(t, l)
-		l.b.nic.inject(
-			icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
-		l.turns()
-		require.ErrorIs(t, u.err, ErrRefused)
-		require.Equal(t, uint64(1), l.a.counters().ICMPHard)
-	})
-	t.Run("a guess does not", func(t *testing.T) {
-		l := newLab(t, nil)
-		u, frame := syn(t, l)
-		frame[tcpAt+7] ^= 1 // the quoted sequence number
-		l.b.nic.inject(
-			icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
-		l.turns()
-		require.Zero(t, u.closed)
-		require.Equal(t, uint64(1), l.a.counters().ICMPIgnored)
-	})
-	t.Run("soft is advice", func(t *testing.T) {
-		l := newLab(t, func(i int, cfg *Config) { cfg.TCP.SynRetries = 1 })
-		u, frame := syn(t, l)
-		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, 1, 0, frame))
-		l.turns()
-		require.Zero(t, u.closed)
-		l.until("gives up", func() bool { return u.closed == 1 })
-		require.ErrorIs(t, u.err, ErrNoRoute)
-	})
-	t.Run("others are none of ours", func(t *testing.T) {
-		l := newLab(t, nil)
-		u, frame := syn(t, l)
-		for name, spoil := range map[string]func(quote []byte) []byte{
-			"another port": func(q []byte) []byte { q[tcpAt+1] ^= 1; return q },
-			"UDP":          func(q []byte) []byte { q[23] = 17; return q },
-			"another host": func(q []byte) []byte { q[29] ^= 4; return q },
-		} {
-			quote := spoil(append([]byte(nil), frame...))
-			before := l.a.counters().ICMPIgnored
-			l.b.nic.inject(
-				icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, quote))
+	const port, host = inet.ICMPPortUnreachable, 1
+	ignored := func(n *Counters) uint64 { return n.ICMPIgnored }
+	for name, x := range map[string]struct {
+		code  uint8
+		at    int // of the quoted frame, where it is changed
+		count func(n *Counters) uint64
+		err   error // of the dial
+	}{
+		"hard ends a dial":        {port, 0, func(n *Counters) uint64 { return n.ICMPHard }, ErrRefused},
+		"soft is advice":          {host, 0, func(n *Counters) uint64 { return n.ICMPSoft }, ErrNoRoute},
+		"another sequence":        {port, tcpAt + 7, ignored, nil},
+		"another port":            {port, tcpAt + 1, ignored, nil},
+		"another protocol":        {port, 23, ignored, nil},
+		"another host":            {port, 29, ignored, nil},
+		"a path as large as ours": {inet.ICMPFragNeeded, 0, ignored, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, func(i int, cfg *Config) { cfg.TCP.SynRetries = 1 })
+			var frame []byte
+			l.b.nic.lose = func(f []byte) bool { return !isARP(f) } // b itself is silent
+			l.a.nic.onSend = func(f []byte) { frame = bytes.Clone(f) }
+			u := l.dial(l.a, l.b, 7)
 			l.turns()
-			require.Equal(t, before+1, l.a.counters().ICMPIgnored, name)
-		}
-		// A path MTU that is no smaller than ours changes nothing.
-		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
-			1500, frame))
-		l.turns()
-		require.Zero(t, l.a.counters().PathMTU)
-		require.Zero(t, u.closed)
-	})
+			l.a.nic.onSend = nil
+			frame[x.at] ^= byte(min(x.at, 1)) * 4
+			l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, x.code, 1500, frame))
+			l.turns()
+			n := l.a.counters()
+			require.Equal(t, uint64(1), x.count(&n))
+			require.Zero(t, n.PathMTU)
+			require.Equal(t, x.err == ErrRefused, u.closed == 1)
+			if x.err != nil {
+				l.until("given up", func() bool { return u.closed == 1 })
+				require.ErrorIs(t, u.err, x.err)
+			}
+		})
+	}
 	t.Run("established ones stand", func(t *testing.T) {
-		l := newLab(t, nil)
-		u, v := l.open()
+		l, u, v := newLab(t, nil).opened()
 		l.a.nic.onSend = func(f []byte) {
 			if s, _, ok := segmentOf(f); ok && s.Len > 0 {
-				l.b.nic.inject(
-					icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, f))
+				l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, port, 0, f))
 			}
 		}
 		u.send(10_000)
@@ -498,8 +427,7 @@ func TestICMPErrors(t *testing.T) {
 
 // req: 9293-MAY-2
 func TestSYNReopensFromTimeWait(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	v.closeSend() // b closes first: b spends TIME-WAIT
 	l.until("b closed its half", func() bool { return u.peerFin })
 	u.closeSend()
@@ -522,5 +450,4 @@ func TestSYNReopensFromTimeWait(t *testing.T) {
 	require.Equal(t, tcp.SYN|tcp.ACK, s.Flags)
 	require.Equal(t, syn.Seq+1, s.Ack)
 	require.Equal(t, uint64(1), l.b.counters().TimeWaitCut)
-	l.stop()
 }

@@ -5,11 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
 )
 
 // longLab is a slowLab in which what b sends to a connection of a may take some Turns more.
@@ -44,12 +42,6 @@ func (l *longLab) turn() {
 	delete(l.under, l.turns)
 	l.slowLab.turn()
 	l.turns++
-}
-
-// end ends a longLab whose connections have nothing more to send than they have.
-func (l *longLab) end() {
-	l.b.nic.lose = nil
-	l.slowLab.end()
 }
 
 // hose is a peer that does not look at octets, so that many connections are cheap.
@@ -125,48 +117,30 @@ func (r rivals) contend(t *testing.T, turns int) (far, near []float64, idle int)
 		}
 		u.conn.SetUpper(hose{u})
 		to[i].conn.SetUpper(hose{to[i]})
-		for range r.apart {
-			l.turn()
-		}
+		repeat(r.apart, l.turn)
 	}
-	for range turns {
+	repeat(turns, l.turn)
+	least := s.a.pool.Size()
+	got, idle := s.segments(to, turns, func() {
 		l.turn()
-	}
-	began, least := make([]uint64, len(to)), s.a.pool.Size()
-	for i, v := range to {
-		began[i] = v.edge
-	}
-	for range turns {
-		l.turn()
-		idle += s.ring
 		least = min(least, s.a.pool.Available())
-	}
+	})
 	require.GreaterOrEqual(t, least, s.a.pressure.loans.lentMax-s.a.tx.burst, "Bufs for reception")
 	require.Zero(t, s.a.counters().Queue.RxNoBuf)
 	promised := 0
-	for i, u := range from {
+	for _, u := range from {
 		require.Zero(t, u.conn.Stats().Retransmits)
 		promised += int(u.conn.gaveBack)
-		n := float64(to[i].edge-began[i]) / 1448
-		if i < r.far {
-			far = append(far, n)
-		} else {
-			near = append(near, n)
-		}
-		u.toSend = u.sent
 	}
 	require.Equal(t, promised, s.a.pressure.promised)
-	l.end()
-	return far, near, idle
+	return got[:r.far], got[r.far:], idle
 }
 
 // Connections that always have something to send get equal parts of Bufs that are short, whatever
 // their paths and whichever came first; a near one does not wait for delayed ACKs; and the device
 // never stands still while Bufs suffice to keep it busy.
 func TestShortBufsAreShared(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 31))
-	t.Logf("seed %d", seed)
+	r := dice(t)
 	all := []rivals{
 		{bufs: 2048, rate: 40, far: 32, near: 32, farTurns: 100},
 		{bufs: 2048, rate: 40, far: 32, near: 32, farTurns: 100, delayedAck: turnNs},
@@ -202,9 +176,7 @@ func TestShortBufsServeNewcomers(t *testing.T) {
 		u.conn.SetUpper(hose{u})
 		to[i].conn.SetUpper(hose{to[i]})
 	}
-	for range 2000 {
-		l.turn()
-	}
+	repeat(2000, l.turn)
 	require.Negative(t, s.a.pressure.spare())
 	for i := range 20 {
 		v := s.dial(s.a, s.b, 7, 20_000)
@@ -220,18 +192,13 @@ func TestShortBufsServeNewcomers(t *testing.T) {
 		v.closeSend()
 		s.accepted[25+i].closeSend()
 	}
-	for _, u := range from {
-		u.toSend = u.sent
-	}
-	l.end()
 }
 
 // A device that gives no Buf back until it is asked, as some do until their ring is full, does
 // not get those for reception, whatever is acknowledged meanwhile.
 func TestDeviceThatKeepsBufs(t *testing.T) {
 	for _, many := range []bool{false, true} {
-		l := newLab(t, nil)
-		u, v := l.open()
+		l, u, v := newLab(t, nil).opened()
 		if many {
 			u.vectors = func(n int) int { return n }
 		}
@@ -250,9 +217,6 @@ func TestDeviceThatKeepsBufs(t *testing.T) {
 			l.pass(2 * ms)
 			require.Greater(t, v.edge, before+1_000_000)
 		}
-		u.toSend = u.sent
-		l.a.nic.hold = false
-		l.a.nic.reap()
 		l.stop()
 	}
 }

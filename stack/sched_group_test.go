@@ -2,9 +2,7 @@ package stack
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -73,30 +71,15 @@ func (g *slowGroup) turn() {
 	g.now += turnNs
 }
 
-// end stops what they send, and the hosts.
-func (g *slowGroup) end() {
-	for i, ends := range g.ends {
-		for _, e := range ends {
-			e.from.toSend = e.from.sent
-		}
-		g.hosts[1+i].nic.onSend = nil
-		g.hosts[1+i].nic.ring = nil
-	}
-	g.stop()
-}
-
 // Connections of a Group share the queue that theirs is, whatever the other queue does: by octets,
 // without a frame that the device would have taken; and an ACK waits for two bursts at most.
 func TestGroupSharesSlowQueues(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 33))
-	t.Logf("seed %d", seed)
+	r := dice(t)
 	for range 4 {
 		rates := [2]int{1 + r.IntN(30), 1 + r.IntN(30)}
 		chance := r.IntN(2) == 0
 		t.Run(fmt.Sprintf("%d frames, by chance %v", rates, chance), func(t *testing.T) {
 			g := newSlowGroup(t, rates, 66, chance)
-			defer g.end()
 			for _, ends := range g.ends {
 				require.Greater(t, len(ends), 10, "the hash gives every member its share")
 				for _, e := range ends[1:] {
@@ -105,9 +88,7 @@ func TestGroupSharesSlowQueues(t *testing.T) {
 					e.from.send(1 << 40)
 				}
 			}
-			for range 400 {
-				g.turn()
-			}
+			repeat(400, g.turn)
 			g.share(100 + 16*12*66/2/min(rates[0], rates[1]))
 			g.acknowledge(300)
 			for _, ends := range g.ends {

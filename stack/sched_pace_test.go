@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -57,46 +56,24 @@ func (x paced) open(t *testing.T, beside bool) (l *longLab, from, to []*peer) {
 		}
 		u.send(1 << 40)
 	}
-	for range 2000 {
-		l.turn()
-	}
+	repeat(2000, l.turn)
 	return l, from, to
-}
-
-// segments is what arrives of each in so many Turns, and how many more frames the device would have
-// taken.
-func (l *longLab) segments(to []*peer, turns int) (got []float64, idle int) {
-	for _, v := range to {
-		got = append(got, -float64(v.edge))
-	}
-	for range turns {
-		l.turn()
-		idle += l.ring
-	}
-	for i, v := range to {
-		got[i] = (got[i] + float64(v.edge)) / 1448
-	}
-	return got, idle
 }
 
 // A connection that pacing holds back has its turn when its time has come, however many others the
 // device refuses frames of: it sends as much as without them. Those share the rest, and the device
 // never stands still.
 func TestPacedBesideUnpaced(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 34))
-	t.Logf("seed %d", seed)
+	r := dice(t)
 	for range 5 {
 		x := drawPaced(r, 0)
 		t.Run(x.String(), func(t *testing.T) {
 			turns := 20 * x.turns
 			l, from, to := x.open(t, false)
-			alone, _ := l.segments(to[:x.held], turns)
-			rest(from)
-			l.end()
+			alone, _ := l.segments(to[:x.held], turns, l.turn)
 
 			l, from, to = x.open(t, true)
-			got, idle := l.segments(to, turns)
+			got, idle := l.segments(to, turns, l.turn)
 			for i := range alone {
 				require.GreaterOrEqual(t, got[i], 0.9*alone[i])
 			}
@@ -105,25 +82,14 @@ func TestPacedBesideUnpaced(t *testing.T) {
 			for _, u := range from {
 				require.Zero(t, u.conn.Stats().Retransmits)
 			}
-			rest(from)
-			l.end()
 		})
-	}
-}
-
-// rest has nobody send more.
-func rest(from []*peer) {
-	for _, u := range from {
-		u.toSend = u.sent
 	}
 }
 
 // Those that always send go on in the order of the Turn before, where the device stopped: between
 // two turns of one each other one has a turn, whatever paced ones do in between.
 func TestPacedLeaveTheOrder(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 35))
-	t.Logf("seed %d", seed)
+	r := dice(t)
 	for range 3 {
 		x := drawPaced(r, 3)
 		t.Run(x.String(), func(t *testing.T) {
@@ -145,13 +111,9 @@ func TestPacedLeaveTheOrder(t *testing.T) {
 				turns++
 				had[last] = turns
 			}
-			for range 20 * x.free * quantumFrames / x.rate {
-				l.turn()
-			}
+			repeat(20*x.free*quantumFrames/x.rate, l.turn)
 			l.a.nic.onSend = nil
 			require.Greater(t, turns, 10*len(free))
-			rest(from)
-			l.end()
 		})
 	}
 }

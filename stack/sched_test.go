@@ -2,16 +2,13 @@ package stack
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
 )
 
 // slowLab is a lab whose host a has a device that takes so many frames a Turn. Each Turn of both
@@ -60,10 +57,27 @@ func (s *slowLab) turn() {
 	s.now += turnNs
 }
 
-func (s *slowLab) end() {
-	s.t.Helper()
-	s.a.nic.ring = nil
-	s.stop()
+// repeat calls f n times.
+func repeat(n int, f func()) {
+	for range n {
+		f()
+	}
+}
+
+// segments is what arrives of each of to in so many calls of turn, and how many more frames the
+// device would have taken.
+func (s *slowLab) segments(to []*peer, turns int, turn func()) (got []float64, idle int) {
+	for _, v := range to {
+		got = append(got, -float64(v.edge))
+	}
+	for range turns {
+		turn()
+		idle += s.ring
+	}
+	for i, v := range to {
+		got[i] = (got[i] + float64(v.edge)) / 1448
+	}
+	return got, idle
 }
 
 // jain is R. Jain's index of fairness (1984): 1 is the same for all, 1/n all for one.
@@ -92,30 +106,16 @@ func TestSlowDeviceIsShared(t *testing.T) {
 							}
 							u.conn.Send()
 						}
-						for range 400 {
-							s.turn()
-						}
-						idle, began := 0, make([]uint64, conns)
-						for i, v := range to {
-							began[i] = v.edge
-						}
-						for range max(100, 16*conns*12/rate) {
-							s.turn()
-							idle += s.ring
-						}
-						got := make([]float64, conns)
-						for i, v := range to {
-							if got[i] = float64(v.edge - began[i]); from[i].chunk > 0 { // by octets on the wire
+						repeat(400, s.turn)
+						got, idle := s.segments(to, max(100, 16*conns*12/rate), s.turn)
+						for i, u := range from {
+							if u.chunk > 0 { // by octets on the wire
 								got[i] *= float64(500+frameCost) / 500 * 1448 / (1448 + frameCost)
 							}
-							require.Zero(t, from[i].conn.Stats().Retransmits)
+							require.Zero(t, u.conn.Stats().Retransmits)
 						}
 						require.GreaterOrEqual(t, jain(got), 0.95, "%v", got)
 						require.Zero(t, idle, "frames that the device would have taken")
-						for _, u := range from {
-							u.toSend = u.sent
-						}
-						s.end()
 					})
 			}
 		}
@@ -133,9 +133,7 @@ func TestSlowDeviceDelaysNoACK(t *testing.T) {
 			for _, u := range from[1:] {
 				u.send(1 << 40)
 			}
-			for range 400 {
-				s.turn()
-			}
+			repeat(400, s.turn)
 			port, most := from[0].conn.Local().Port(), 0
 			sent, waits := 0, -1 // frames since the octets came; -1: there are none
 			s.a.nic.onSend = func(f []byte) {
@@ -157,10 +155,6 @@ func TestSlowDeviceDelaysNoACK(t *testing.T) {
 			require.Positive(t, from[0].edge)
 			require.LessOrEqual(t, most, 2*s.a.cfg.BurstMax)
 			require.Zero(t, to[0].conn.Stats().Retransmits)
-			for _, u := range from {
-				u.toSend = u.sent
-			}
-			s.end()
 		})
 	}
 }
@@ -172,43 +166,30 @@ func TestSlowDeviceDelaysNoReply(t *testing.T) {
 	for _, u := range from {
 		u.send(1 << 40)
 	}
-	for range 200 {
-		s.turn()
-	}
+	repeat(200, s.turn)
 	s.listen(s.a, 9, 4)
 	opened := len(s.accepted)
 	v := s.dial(s.b, s.a, 9)
-	turns := 0
-	for ; len(s.accepted) == opened; turns++ {
-		s.turn()
+	within := func(turns int, what string, so func() bool) {
+		for n := 0; !so(); n++ {
+			require.Less(t, n, turns, what)
+			s.turn()
+		}
 	}
-	require.LessOrEqual(t, turns, 4, "a handshake")
+	within(4, "a handshake", func() bool { return len(s.accepted) > opened })
 	require.True(t, v.opened)
 
 	refused := s.dial(s.b, s.a, 1000)
-	for turns = 0; refused.closed == 0; turns++ {
-		s.turn()
-	}
-	require.LessOrEqual(t, turns, 3, "a reset")
+	within(3, "a reset", func() bool { return refused.closed > 0 })
 
 	from[0].conn.Abort()
 	gone := func() bool { return from[0].closed == 1 && s.accepted[0].closed == 1 }
-	for turns = 0; !gone(); turns++ {
-		s.turn()
-	}
-	require.LessOrEqual(t, turns, 20, "a reset after the octets of its connection that wait already")
+	within(20, "a reset after the octets of its connection that wait already", gone)
 
 	last := from[1].conn
 	from[1].toSend = from[1].sent
 	last.CloseSend()
-	for turns = 0; !s.accepted[1].peerFin; turns++ {
-		s.turn()
-	}
-	require.LessOrEqual(t, turns, 40, "a FIN, after octets")
-	for _, u := range from {
-		u.toSend = u.sent
-	}
-	s.end()
+	within(40, "a FIN, after octets", func() bool { return s.accepted[1].peerFin })
 }
 
 // A few octets wait for nothing but what the device holds already, beside however many connections
@@ -234,16 +215,10 @@ func TestFewOctetsGoFirst(t *testing.T) {
 			for _, u := range from[1:] {
 				u.send(1 << 40)
 			}
-			for range 400 {
-				s.turn()
-			}
+			repeat(400, s.turn)
 			for range 200 {
 				require.LessOrEqual(t, ping(), 3*idle)
 			}
-			for _, u := range from {
-				u.toSend = u.sent
-			}
-			s.end()
 		})
 	}
 }
@@ -255,15 +230,10 @@ func TestFewOctetsAfterAWholeTurn(t *testing.T) {
 		cfg.BurstMax, cfg.PendingMax = 8, 200
 		cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 200, 1<<20
 	})
-	l.listen(l.b, 7, 16)
-	var us []*peer
-	turn := map[uint16]int{} // by port
-	for i := range 13 {
-		us = append(us, l.dial(l.a, l.b, 7))
-		turn[us[i].conn.Local().Port()] = i
+	us, turn, last := l.openMany(13), map[uint16]int{}, 12 // by port
+	for i, u := range us {
+		turn[u.conn.Local().Port()] = i
 	}
-	l.until("open", func() bool { return len(l.accepted) == len(us) })
-	last := len(us) - 1
 	for _, u := range us[:last] {
 		u.send(100 * 1448)
 	}
@@ -280,7 +250,6 @@ func TestFewOctetsAfterAWholeTurn(t *testing.T) {
 	require.True(t, slices.IsSorted(left), "%d", left)
 	l.a.nic.onSend = nil
 	l.until("there", func() bool { return us[0].acked == us[0].toSend })
-	l.stop()
 }
 
 // A device that stands still for a while, at random, and takes some frames at random; connections
@@ -288,9 +257,7 @@ func TestFewOctetsAfterAWholeTurn(t *testing.T) {
 // order, nothing is taken for lost before a retransmission timer could think so, and every Buf
 // comes back.
 func TestDeviceThatStalls(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 29))
-	t.Logf("seed %d", seed)
+	r := dice(t)
 	for range 20 {
 		s := newSlowLab(t, 0, nil)
 		from, to := s.open(2 + r.IntN(20))
@@ -320,22 +287,19 @@ func TestDeviceThatStalls(t *testing.T) {
 				stall = r.IntN(2000) // 10 ms
 			}
 			s.turn()
-			require.Less(t, turns, 1_000_000, "seed %d", seed)
+			require.Less(t, turns, 1_000_000)
 		}
 		for _, u := range from {
-			require.Zero(t, u.conn.Stats().Retransmits, "seed %d", seed)
+			require.Zero(t, u.conn.Stats().Retransmits)
 		}
 		require.False(t, lost.opened)
-		s.end()
 	}
 }
 
 // No frame goes before another one with octets of its connection, whatever goes before those of
 // others: a device that takes few shows every order in which they stood.
 func TestControlKeepsTheOrderOfItsConnection(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 30))
-	t.Logf("seed %d", seed)
+	r := dice(t)
 	s := newSlowLab(t, 0, nil)
 	from, to := s.open(12)
 	next := map[uint16]tcp.Seq{}
@@ -345,7 +309,7 @@ func TestControlKeepsTheOrderOfItsConnection(t *testing.T) {
 			return
 		}
 		if want, known := next[seg.SrcPort]; known {
-			require.Equal(t, want, seg.Seq, "seed %d, port %d, %d octets", seed, seg.SrcPort, len(payload))
+			require.Equal(t, want, seg.Seq, "port %d, %d octets", seg.SrcPort, len(payload))
 		}
 		next[seg.SrcPort] = seg.Seq + tcp.Seq(len(payload))
 	}
@@ -363,10 +327,6 @@ func TestControlKeepsTheOrderOfItsConnection(t *testing.T) {
 		s.turn()
 	}
 	s.a.nic.onSend = nil
-	for _, u := range from {
-		u.toSend = u.sent
-	}
-	s.end()
 }
 
 // What a connection sent beyond its credit counts in the next round; what it left does not.
@@ -421,16 +381,10 @@ func TestSlowDeviceIsOfferedLess(t *testing.T) {
 		for _, u := range from {
 			u.send(1 << 20)
 		}
-		for range 20 {
-			s.turn()
-		}
+		repeat(20, s.turn)
 		tx := &s.a.tx
 		require.True(t, tx.blocked)
 		require.Equal(t, min(bursts*tx.burst, tx.connMax), tx.chunk, "%d connections", n)
-		for _, u := range from {
-			u.conn.Abort()
-		}
-		s.end()
 	}
 }
 

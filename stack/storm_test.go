@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/sample"
+	"github.com/stretchr/testify/require"
 )
 
 // A storm of everything that may happen, from one seed: connections come and go, octets flow under

@@ -13,8 +13,7 @@ import (
 // The oracle is a plain array. Time goes on in steps of all sizes, and
 // what is due must come up, in order, and nothing else.
 func TestTimersAgainstArray(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 2))
+	r := dice(t)
 	const n = 50
 	now := time.Now().UnixNano()
 	h := newTimers(n, now)
@@ -50,23 +49,23 @@ func TestTimersAgainstArray(t *testing.T) {
 			if h.early(c) {
 				continue
 			}
-			require.LessOrEqual(t, oracle[c], now, "seed %d step %d: too soon", seed, step)
-			require.GreaterOrEqual(t, oracle[c], last, "seed %d step %d: out of order", seed, step)
+			require.LessOrEqual(t, oracle[c], now, "step %d: too soon", step)
+			require.GreaterOrEqual(t, oracle[c], last, "step %d: out of order", step)
 			last = oracle[c]
 			oracle[c] = math.MaxInt64
 			h.remove(c)
 		}
 		first := int64(math.MaxInt64)
 		for c, at := range oracle {
-			require.Greater(t, at, now, "seed %d step %d: %d did not come up", seed, step, c)
+			require.Greater(t, at, now, "step %d: %d did not come up", step, c)
 			first = min(first, at)
 		}
-		require.LessOrEqual(t, h.first(), first, "seed %d step %d", seed, step)
-		require.Greater(t, h.first(), now, "seed %d step %d: a time that has passed is none to wait for",
-			seed, step)
+		require.LessOrEqual(t, h.first(), first, "step %d", step)
+		require.Greater(t, h.first(), now, "step %d: a time that has passed is none to wait for",
+			step)
 		for c, at := range oracle {
 			require.False(t, at != math.MaxInt64 && h.armed[c].place == placeNone,
-				"seed %d step %d: %d is nowhere", seed, step, c)
+				"step %d: %d is nowhere", step, c)
 		}
 	}
 }

@@ -1,14 +1,11 @@
 package stack
 
 import (
-	"math/rand/v2"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/stretchr/testify/require"
 )
 
 // fitful is a device that is full now and then, and keeps book of the frames it has not taken.
@@ -38,9 +35,7 @@ func (f *fitful) Tx(bufs []mem.Buf) int {
 // A frame that the device does not take at once is counted once, however often it is offered, and
 // whatever is put before it meanwhile.
 func TestDeferredFramesAreCountedOnce(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := dice(t)
 	l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax = 64 })
 	l.listen(l.b, 7, 16)
 	f := &fitful{Queue: l.a.tx.queue, max: func() int {
@@ -65,5 +60,4 @@ func TestDeferredFramesAreCountedOnce(t *testing.T) {
 	require.Greater(t, f.refusal, 2*f.waited, "offered again and again")
 	require.LessOrEqual(t, n.TxDeferred, n.TxFrames+uint64(n.Pending))
 	f.max = func() int { return 1000 }
-	l.stop()
 }

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
 )
 
 // How many segments an Upper fills at once changes no octet of what leaves, and when: with units
@@ -193,8 +192,7 @@ func TestCallsFromWithinCalls(t *testing.T) {
 // Bufs that are not filled are the Pool's again, and the one that was freed last is the next one
 // still.
 func TestUnfilledBufsAreNextAgain(t *testing.T) {
-	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow = 200 })
-	u, v := l.open()
+	l, u, v := offloaded(t, func(i int, cfg *Config) { cfg.TCP.InitialWindow = 200 }).opened()
 	bufs := &l.a.sender.pulling.bufs
 	next, many := mem.NoBuf, 0
 	u.vectors = func(n int) int { // fills one, however many it is given
@@ -211,5 +209,4 @@ func TestUnfilledBufsAreNextAgain(t *testing.T) {
 	l.a.Turn()
 	require.Greater(t, many, 10)
 	l.until("there", func() bool { return v.edge == u.toSend })
-	l.stop()
 }

@@ -1,11 +1,10 @@
 package stack
 
 import (
+	"bytes"
 	"encoding/binary"
-	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/mem"
@@ -17,14 +16,13 @@ import (
 func TestEverySegmentIsWellFormed(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.TTL = 33 })
 	n := 0
-	check := func(f []byte) {
-		eth, b, d := inet.ParseEthernet(f)
-		require.Equal(t, inet.DropNone, d)
-		if eth.Type == inet.EtherTypeARP {
+	check := func(from inet.Addr, f []byte) {
+		if isARP(f) {
 			return
 		}
-		ip, b, d := inet.ParseIPv4(b, false)
+		ip, b, d := inet.ParseIPv4(f[inet.EthernetLen:], false)
 		require.Equal(t, inet.DropNone, d)
+		require.Equal(t, from, ip.Src)
 		require.True(t, ip.DF)
 		require.Equal(t, uint8(33), ip.TTL)
 		require.Equal(t, len(f), inet.EthernetLen+ip.TotalLen, "no octet after the packet")
@@ -34,25 +32,15 @@ func TestEverySegmentIsWellFormed(t *testing.T) {
 		n++
 	}
 	for _, h := range l.hosts {
-		h.nic.onSend = func(f []byte) {
-			addr := inet.AddrFrom(h.addr)
-			if !isARP(f) {
-				ip, _, _ := inet.ParseIPv4(f[inet.EthernetLen:], false)
-				require.Equal(t, addr, ip.Src)
-			}
-			check(f)
-		}
+		h.nic.onSend = func(f []byte) { check(inet.AddrFrom(h.addr), f) }
 	}
 	l.listen(l.b, 7, 4, 3333)
 	u := l.dial(l.a, l.b, 7, 100_001) // an odd last segment
-	u.finAfter = true
-	l.until("done", func() bool {
-		return len(l.accepted) == 1 && l.accepted[0].peerFin && u.edge == 3333
+	l.until("there", func() bool {
+		return len(l.accepted) == 1 && l.accepted[0].edge == 100_001 && u.edge == 3333
 	})
-	l.accepted[0].closeSend()
-	l.until("closed", func() bool { return u.closed == 1 })
+	l.finish(u, l.accepted[0])
 	require.Greater(t, n, 70)
-	l.stop()
 }
 
 // naivePseudo is RFC 9293 section 3.1, octet by octet.
@@ -66,89 +54,42 @@ func naivePseudo(src, dst inet.Addr, n int) uint64 {
 	return sum
 }
 
-// The oracle of peer finds every octet twice, missing or wrong; here frames get lost at random in
-// both directions.
-func TestTransferUnderLoss(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 3))
-	t.Logf("seed %d", seed)
-	l := newLab(t, nil)
-	for _, h := range l.hosts {
-		h.nic.lose = func([]byte) bool { return r.IntN(20) == 0 }
-	}
-	l.listen(l.b, 7, 4, 200_000)
-	u := l.dial(l.a, l.b, 7, 300_000)
-	l.until("all there", func() bool {
-		return len(l.accepted) == 1 && l.accepted[0].edge == 300_000 && u.edge == 200_000
-	})
-	require.NotZero(t, u.conn.Stats().Retransmits+l.accepted[0].conn.Stats().Retransmits)
-	for _, h := range l.hosts {
-		h.nic.lose = nil
-	}
-	u.closeSend()
-	l.accepted[0].closeSend()
-	l.until("closed", func() bool { return u.closed+l.accepted[0].closed == 2 })
-	l.pass(61 * second)
-	l.whole()
-}
-
 // The first frame of all goes nowhere: ARP request, SYN, each once.
 func TestFirstFrameLost(t *testing.T) {
-	for _, what := range []string{"arp request", "arp reply", "syn", "syn ack"} {
-		t.Run(what, func(t *testing.T) {
-			l := newLab(t, nil)
-			lost := false
-			once := func(match func(f []byte) bool) func([]byte) bool {
-				return func(f []byte) bool {
-					if !lost && match(f) {
-						lost = true
-						return true
-					}
-					return false
-				}
+	syn := func(f []byte) bool { s, _, ok := segmentOf(f); return ok && s.Flags&tcp.SYN != 0 }
+	for what, x := range map[string]struct {
+		host int
+		is   func(f []byte) bool
+	}{
+		"arp request": {0, isARP}, "arp reply": {1, isARP}, "syn": {0, syn}, "syn ack": {1, syn},
+	} {
+		l, lost := newLab(t, nil), 0
+		l.hosts[x.host].nic.lose = func(f []byte) bool {
+			if lost > 0 || !x.is(f) {
+				return false
 			}
-			syn := func(f []byte) bool { s, _, ok := segmentOf(f); return ok && s.Flags&tcp.SYN != 0 }
-			switch what {
-			case "arp request":
-				l.a.nic.lose = once(isARP)
-			case "arp reply":
-				l.b.nic.lose = once(isARP)
-			case "syn":
-				l.a.nic.lose = once(syn)
-			case "syn ack":
-				l.b.nic.lose = once(syn)
-			}
-			l.listen(l.b, 7, 4)
-			u := l.dial(l.a, l.b, 7, 5000)
-			start := l.now
-			l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 5000 })
-			require.True(t, lost)
-			require.Less(t, l.now-start, 4*second)
-			require.Zero(t, u.closed)
-			l.stop()
-		})
+			lost++
+			return true
+		}
+		l.listen(l.b, 7, 4)
+		u := l.dial(l.a, l.b, 7, 5000)
+		start := l.now
+		l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 5000 })
+		require.Equal(t, 1, lost, what)
+		require.Less(t, l.now-start, 4*second, what)
+		require.Zero(t, u.closed)
 	}
 }
 
 // A device that takes few frames holds everybody up and loses nothing.
 func TestDeviceBackPressure(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax = 64 })
-	l.listen(l.b, 7, 16)
-	var us []*peer
-	for range 8 {
-		us = append(us, l.dial(l.a, l.b, 7, 100_000))
-	}
-	l.until("open", func() bool { return len(l.accepted) == 8 })
+	us := l.openMany(8, 100_000)
 	l.a.nic.txMax = 3
 	most := 0
 	l.until("all there", func() bool {
 		most = max(most, l.a.counters().Pending)
-		for _, v := range l.accepted {
-			if v.edge < 100_000 {
-				return false
-			}
-		}
-		return true
+		return l.allThere(100_000)
 	})
 	require.LessOrEqual(t, most, 64)
 	require.Greater(t, most, 16)
@@ -158,14 +99,12 @@ func TestDeviceBackPressure(t *testing.T) {
 	for _, u := range us {
 		require.Zero(t, u.conn.Stats().Retransmits, "held up, not lost")
 	}
-	l.stop()
 }
 
 // A device that takes nothing for long: what still stands in the batch is not taken for lost, and
 // no neighbour for silent, until a device that has done so for the user timeout is given up.
 func TestQueuedFrameIsNotSentTwice(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	l.a.nic.txMax = 0
 	u.send(1000)
 	cwnd := u.conn.Stats().Cwnd
@@ -184,22 +123,19 @@ func TestQueuedFrameIsNotSentTwice(t *testing.T) {
 	u.send(1000)
 	l.until("given up", func() bool { return u.closed == 1 })
 	require.ErrorIs(t, u.err, ErrTimeout)
-	l.stop()
 }
 
 // A device that reads a Buf long after Tx: what is sent again meanwhile is a copy.
 func TestBufInDeviceIsCopied(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
+	l, u, v := newLab(t, nil).opened()
 	l.a.nic.hold = true
 	losing := true
-	l.a.nic.lose = nil
 	l.b.nic.lose = func(f []byte) bool { return losing } // ACKs are lost, so a sends again
 	images := map[mem.Buf][]byte{}
 	u.send(3000)
 	l.turns()
 	for _, b := range l.a.nic.held {
-		images[b] = append([]byte(nil), l.a.pool.Data(b)...)
+		images[b] = bytes.Clone(l.a.pool.Data(b))
 	}
 	l.pass(3 * second)
 	for b, image := range images {
@@ -208,26 +144,19 @@ func TestBufInDeviceIsCopied(t *testing.T) {
 	require.NotZero(t, l.a.counters().TxCopied)
 	losing = false
 	l.until("acknowledged", func() bool { return u.acked == 3000 && v.edge == 3000 })
-	l.a.nic.hold = false
-	l.a.nic.reap() // only now are they free
-	l.stop()
 }
 
 // Bufs that are short never stop reception, and come back.
 func TestPoolPressure(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
+	l, u, v := newLab(t, func(i int, cfg *Config) {
 		if i == 0 {
 			cfg.TCP.SentMax = 4096
 		}
 		cfg.TCP.ReceiveWindow = 8 << 20
-	})
-	u, v := l.open()
+	}).opened()
 	u.send(1)
 	l.until("known", func() bool { return u.acked == 1 })
-	var hoard []mem.Buf
-	for l.a.pool.Available() > 150 {
-		hoard = append(hoard, l.a.pool.Alloc())
-	}
+	free := l.a.hoard(150)
 	u.send(3_000_000)
 	least := l.a.pool.Size()
 	l.until("there", func() bool {
@@ -238,17 +167,14 @@ func TestPoolPressure(t *testing.T) {
 	require.GreaterOrEqual(t, least, l.a.pressure.loans.lentMax-1, "one more is the spare")
 	require.Zero(t, l.a.counters().Queue.RxNoBuf)
 	require.Zero(t, u.conn.Stats().Retransmits)
-	l.a.pool.FreeN(hoard)
-	l.stop()
+	free()
 }
 
 // One busy connection does not keep another waiting.
 func TestFairShareOfATurn(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.SegmentsMax = 4 })
-	l.listen(l.b, 7, 16)
-	u := l.dial(l.a, l.b, 7)
-	w := l.dial(l.a, l.b, 7)
-	l.until("open", func() bool { return len(l.accepted) == 2 })
+	us := l.openMany(2)
+	u, w := us[0], us[1]
 	u.send(9 * 1448) // within the initial window
 	w.send(4 * 1448)
 	l.a.Turn()
@@ -258,76 +184,33 @@ func TestFairShareOfATurn(t *testing.T) {
 	require.Equal(t, uint64(8*1448), u.sent)
 	l.a.Turn()
 	require.Equal(t, uint64(9*1448), u.sent)
-	l.stop()
 }
 
-// req: 9293-MUST-61
-func TestPushStandsOnTheLastSegment(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	var flags []bool
-	l.a.nic.onSend = func(f []byte) {
-		if s, payload, ok := segmentOf(f); ok && len(payload) > 0 {
-			flags = append(flags, s.Flags&tcp.PSH != 0)
-		}
-	}
-	u.send(4 * 1448)
-	l.until("there", func() bool { return v.edge == 4*1448 })
-	require.Equal(t, []bool{false, false, false, true}, flags)
-	l.stop()
-}
-
-// PSH also stands on the last segment of each unit, though more is queued after it.
+// PSH stands on the last segment, and on the last of each unit, though more is queued after it.
 //
 // req: 9293-MUST-61
 func TestPushStandsWhereAUnitEnds(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	u.unit = 2*1448 + 100
-	var flags []bool
-	l.a.nic.onSend = func(f []byte) {
-		if s, payload, ok := segmentOf(f); ok && len(payload) > 0 {
-			flags = append(flags, s.Flags&tcp.PSH != 0)
-		}
-	}
-	u.send(7 * 1448)
-	l.until("there", func() bool { return v.edge == 7*1448 })
-	require.Equal(t, []bool{false, false, true, false, true, false, true}, flags)
-	l.stop()
-}
-
-// SetEMSSLimit cuts segments that were pulled under a larger one; the parts leave as copies.
-func TestPathMTU(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	var dropped []byte
-	l.a.nic.lose = func(f []byte) bool { // a router with MTU 1000 drops what is larger
-		if len(f) > 1000+inet.EthernetLen {
-			if dropped == nil {
-				dropped = append(dropped, f...)
+	for unit, want := range map[uint64][]bool{
+		0: {6: true}, 2*1448 + 100: {2: true, 4: true, 6: true},
+	} {
+		l, u, v := newLab(t, nil).opened()
+		u.unit = unit
+		var flags []bool
+		l.a.nic.onSend = func(f []byte) {
+			if s, payload, ok := segmentOf(f); ok && len(payload) > 0 {
+				flags = append(flags, s.Flags&tcp.PSH != 0)
 			}
-			return true
 		}
-		return false
+		u.send(7 * 1448)
+		l.until("there", func() bool { return v.edge == 7*1448 })
+		require.Equal(t, want, flags)
 	}
-	u.send(50_000)
-	l.turns()
-	require.NotNil(t, dropped)
-	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded,
-		1000, dropped))
-	l.until("there", func() bool { return v.edge == 50_000 })
-	require.Equal(t, uint64(1), l.a.counters().PathMTU)
-	require.NotZero(t, l.a.counters().TxCopied)
-	require.Equal(t, 1000-40-12, u.conn.EMSS())
-	l.stop()
 }
 
 // With checksum offload segments carry the pseudo-header's sum, a device completes them, and we
 // believe it.
 func TestChecksumOffload(t *testing.T) {
-	labOffload = true
-	l := newLab(t, nil)
-	labOffload = false
+	l := offloaded(t, nil)
 	l.b.nic.onSend = func(f []byte) {
 		if isARP(f) {
 			return
@@ -348,18 +231,13 @@ func TestChecksumOffload(t *testing.T) {
 	w := l.dial(l.a, l.b, 99)
 	l.until("refused, by a RST made in a received Buf", func() bool { return w.closed == 1 })
 	require.ErrorIs(t, w.err, ErrRefused)
-	l.stop()
 }
 
 // Connections that send segments of one length in the same Turns, where headers are copied from the
 // segment before, each have their own.
 func TestHeadersAreNotAnotherConnections(t *testing.T) {
-	labOffload = true
-	l := newLab(t, nil)
-	labOffload = false
-	u, _ := l.open()
-	all := []*peer{u, l.dial(l.a, l.b, 7), l.dial(l.a, l.b, 7)}
-	l.until("open", func() bool { return all[1].opened && all[2].opened })
+	l := offloaded(t, nil)
+	all := l.openMany(3)
 	for range 4 {
 		want := all[0].acked + 500*1448
 		for _, x := range all {
@@ -372,7 +250,6 @@ func TestHeadersAreNotAnotherConnections(t *testing.T) {
 	for _, x := range all {
 		require.Zero(t, x.conn.Stats().Retransmits)
 	}
-	l.stop()
 }
 
 // Replies that find the batch full are dropped and counted; their Bufs come back.
@@ -391,11 +268,9 @@ func TestRepliesAreBounded(t *testing.T) {
 	l.whole()
 }
 
-// Without a Buf nothing is lost for good: it is counted, and done when there are some again.
 // What waits for the device is of no connection, perhaps, and has no timer.
 func TestReplyThatWaitsForTheDevice(t *testing.T) {
-	l := newLab(t, nil)
-	u, _ := l.open()
+	l, u, _ := newLab(t, nil).opened()
 	u.conn.Abort()
 	l.turns()
 	l.a.nic.txMax = 0
@@ -406,50 +281,41 @@ func TestReplyThatWaitsForTheDevice(t *testing.T) {
 	l.a.nic.txMax = -1
 	l.turns()
 	require.ErrorIs(t, v.err, ErrRefused)
-	l.stop()
 }
 
+// Without a Buf nothing is lost for good: it is counted, and done when there are some again.
 func TestEmptyPool(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
 	u := l.dial(l.a, l.b, 7, 1000)
-	var hoard []mem.Buf
-	for b := l.a.pool.Alloc(); b != mem.NoBuf; b = l.a.pool.Alloc() {
-		hoard = append(hoard, b)
-	}
+	last := l.a.pool.Alloc()
+	free := l.a.hoard(0)
 	l.pass(20 * ms)
 	require.NotZero(t, l.a.counters().NoBufWaits)
 	require.Zero(t, l.a.counters().Segments)
 	require.Equal(t, l.now+retryNs, l.a.Deadline())
-	l.a.pool.Free(hoard[0]) // one: the SYN takes it, the ARP request finds none
+	l.a.pool.Free(last) // one: the SYN takes it, the ARP request finds none
 	l.pass(20 * ms)
 	require.Equal(t, uint64(1), l.a.counters().Own[DropNoBuf])
-	l.a.pool.FreeN(hoard[1:])
+	free()
 	l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 1000 })
 	require.Zero(t, u.closed)
-	l.stop()
 }
 
 // A segment that was pulled into the last Buf goes out when there is another: it needs no Buf
 // itself, but its connection has to be served again.
 func TestPullIntoTheLastBuf(t *testing.T) {
-	l := newLab(t, nil)
-	u, v := l.open()
-	var hoard []mem.Buf
-	u.onPull = func() {
-		for b := l.a.pool.Alloc(); b != mem.NoBuf; b = l.a.pool.Alloc() {
-			hoard = append(hoard, b)
-		}
-	}
+	l, u, v := newLab(t, nil).opened()
+	free := func() {}
+	u.onPull = func() { free = l.a.hoard(0) }
 	u.send(1000)
 	l.turns()
 	require.Equal(t, uint64(1000), u.sent)
 	require.Zero(t, v.edge)
-	l.a.pool.FreeN(hoard)
+	free()
 	u.onPull = nil
 	l.turns()
 	require.Equal(t, uint64(1000), v.edge)
-	l.stop()
 }
 
 // The Bufs that are missing may be those that the connections to be aborted keep: they are given
@@ -472,10 +338,7 @@ func TestAbortWithAnEmptyPool(t *testing.T) {
 		return !slices.ContainsFunc(us, func(u *peer) bool { return len(u.kept) == 0 })
 	})
 	l.turns()
-	var hoard []mem.Buf
-	for b := l.a.pool.Alloc(); b != mem.NoBuf; b = l.a.pool.Alloc() {
-		hoard = append(hoard, b)
-	}
+	free := l.a.hoard(0)
 	for range 2 { // the second has no work left
 		for _, u := range us {
 			u.conn.Abort()
@@ -488,7 +351,7 @@ func TestAbortWithAnEmptyPool(t *testing.T) {
 	}
 	require.NotZero(t, l.a.counters().Own[DropNoBuf], "the pool was not empty")
 	require.Zero(t, l.a.counters().Conns)
-	l.a.pool.FreeN(hoard)
+	free()
 	l.until("the others learn", func() bool { // from the RST that their next segment draws
 		open := 0
 		for _, v := range l.accepted {
@@ -499,7 +362,6 @@ func TestAbortWithAnEmptyPool(t *testing.T) {
 		}
 		return open == 0
 	})
-	l.stop()
 }
 
 // A frame that waited for its neighbour and finds the batch full is dropped, counted, and its Buf

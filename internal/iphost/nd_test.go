@@ -134,6 +134,19 @@ func TestHopLimitOfARouter(t *testing.T) {
 	}
 }
 
+// A prefix of an advertisement is one of IPv6: the form in which we write IPv4 addresses is none.
+func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
+	s := newStation(t, func(cfg *Config) { with6(cfg); unchecked(cfg); cfg.Discover = true })
+	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
+	for _, p := range prefixes("::ffff:192.0.2.0/120", "::ffff:0.0.0.0/96", "::/64", "::/1") {
+		s.hear(icmp6(t, router, inet.LinkLocal(router), inet.AllNodes, 255,
+			"86 00 0000 00 00 0000 00000000 00000000 03 04 %02x 80 00010000 00010000 00000000 %x",
+			p.Bits(), p.Addr().As16()))
+		_, ok := s.Route(s.now, addr("192.0.2.1"))
+		require.False(t, ok, p)
+	}
+}
+
 // A router that says it is none any more is left.
 // req: 4861-7.2-4
 func TestRouterBecomesAHost(t *testing.T) {
