@@ -312,8 +312,7 @@ func TestRefusedConfigs(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0o666, info.Mode().Perm(), "whatever the umask")
 	require.NoError(t, l.Close())
-	_, err = os.Stat(l.cfg.Socket)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoFileExists(t, l.cfg.Socket)
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))

@@ -172,6 +172,12 @@ type kind struct {
 
 var kinds = []kind{{"copy", false}, {"zero", true}}
 
+func eachKind(t *testing.T, f func(t *testing.T, k kind)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { f(t, k) })
+	}
+}
+
 // pairConfig is what tests change of a client and a bound port.
 type pairConfig struct {
 	client Config

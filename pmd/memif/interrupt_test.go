@@ -21,28 +21,26 @@ func readable(t *testing.T, q *Queue, wait int) bool {
 // is not is left alone. What was said before the link came counts in the session, and a link that
 // goes and comes again changes neither.
 func TestQueuesAreWoken(t *testing.T) {
-	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) {
-			r := newRand(t)
-			client, server, _ := newPair(t, pairConfig{zero: k.zero})
-			for range 3 {
-				for _, x := range []struct{ from, to *side }{{server, client}, {client, server}} {
-					q := x.to.queues[0]
-					x.from.send(t, 0, frame(r, 60))
-					require.Len(t, x.to.receive(t, 0, 1), 1)
-					require.False(t, readable(t, q, 0), "nobody has armed it")
-					q.Arm(true)
-					require.Empty(t, x.to.take(0))
-					require.False(t, readable(t, q, 0), "nothing has come")
-					x.from.send(t, 0, frame(r, 60))
-					require.True(t, readable(t, q, int(patience.Milliseconds())))
-					q.Arm(false)
-					require.Len(t, x.to.receive(t, 0, 1), 1)
-					require.False(t, readable(t, q, 0), "and is over")
-				}
+	eachKind(t, func(t *testing.T, k kind) {
+		r := newRand(t)
+		client, server, _ := newPair(t, pairConfig{zero: k.zero})
+		for range 3 {
+			for _, x := range []struct{ from, to *side }{{server, client}, {client, server}} {
+				q := x.to.queues[0]
+				x.from.send(t, 0, frame(r, 60))
+				require.Len(t, x.to.receive(t, 0, 1), 1)
+				require.False(t, readable(t, q, 0), "nobody has armed it")
+				q.Arm(true)
+				require.Empty(t, x.to.take(0))
+				require.False(t, readable(t, q, 0), "nothing has come")
+				x.from.send(t, 0, frame(r, 60))
+				require.True(t, readable(t, q, int(patience.Milliseconds())))
+				q.Arm(false)
+				require.Len(t, x.to.receive(t, 0, 1), 1)
+				require.False(t, readable(t, q, 0), "and is over")
 			}
-		})
-	}
+		}
+	})
 }
 
 // A queue that was armed while there was no peer is woken by the first frame.

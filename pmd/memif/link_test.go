@@ -121,28 +121,26 @@ func TestRefusedClients(t *testing.T) {
 // The link goes down when the peer goes, frames are lost meanwhile, and it comes up again; a
 // watcher is told.
 func TestReconnect(t *testing.T) {
-	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) {
-			client, server, l := newPair(t, pairConfig{zero: k.zero})
-			ups := make(chan struct{}, 16)
-			require.NoError(t, client.port.WatchLink(func() { ups <- struct{}{} }))
-			require.Error(t, client.port.WatchLink(func() {}))
-			r := newRand(t)
-			for range 3 {
-				server.closed(t)
-				require.NoError(t, client.port.AwaitLink(within(t), false))
-				require.ErrorContains(t, client.port.Err(), "Interface closed")
-				require.Equal(t, 1, client.tx(t, frame(r, 60)))
-				require.NotZero(t, client.queues[0].Drops().Down)
-				client.left(t)
-				require.Equal(t, bufsOfSide, client.pools[0].Available(), "nothing lies in rings")
-				server = bind(t, l, BindConfig{}, bufsOfSide)
-				<-ups
-				joined(t, client, server)
-				bothWays(t, r, client, server, 3)
-			}
-		})
-	}
+	eachKind(t, func(t *testing.T, k kind) {
+		client, server, l := newPair(t, pairConfig{zero: k.zero})
+		ups := make(chan struct{}, 16)
+		require.NoError(t, client.port.WatchLink(func() { ups <- struct{}{} }))
+		require.Error(t, client.port.WatchLink(func() {}))
+		r := newRand(t)
+		for range 3 {
+			server.closed(t)
+			require.NoError(t, client.port.AwaitLink(within(t), false))
+			require.ErrorContains(t, client.port.Err(), "Interface closed")
+			require.Equal(t, 1, client.tx(t, frame(r, 60)))
+			require.NotZero(t, client.queues[0].Drops().Down)
+			client.left(t)
+			require.Equal(t, bufsOfSide, client.pools[0].Available(), "nothing lies in rings")
+			server = bind(t, l, BindConfig{}, bufsOfSide)
+			<-ups
+			joined(t, client, server)
+			bothWays(t, r, client, server, 3)
+		}
+	})
 }
 
 // What was sent before the end arrives after it, in either direction.

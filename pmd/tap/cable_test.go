@@ -232,8 +232,7 @@ func BenchmarkCable(b *testing.B) {
 
 func TestOffloadNeedsHeadroom(t *testing.T) {
 	enterNetns(t)
-	p, err := New(Config{Name: "rhead"})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "rhead"})
 	defer p.Close()
 	cfg := mem.PoolConfig{Bufs: 4, Stride: 2048, Headroom: 9}
 	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)

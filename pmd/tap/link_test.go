@@ -20,8 +20,7 @@ type links struct {
 
 func newLinks(t *testing.T, device string) *links {
 	enterNetns(t)
-	p, err := New(Config{Name: device})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: device})
 	t.Cleanup(func() { _ = p.Close() })
 	fd, w, err := newWatcher(device)
 	require.NoError(t, err)
@@ -171,8 +170,7 @@ func TestAskAgain(t *testing.T) {
 // WatchLink tells, and ends with Close.
 func TestWatchLink(t *testing.T) {
 	enterNetns(t)
-	p, err := New(Config{Name: "rwatch"})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "rwatch"})
 	up := make(chan struct{}, 64)
 	require.NoError(t, p.WatchLink(func() { up <- struct{}{} }))
 	ip(t, "link set rwatch down")

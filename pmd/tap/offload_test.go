@@ -222,8 +222,7 @@ func TestOffloadEndsWithThePort(t *testing.T) {
 	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, 12))
 	require.NoError(t, unix.Close(fd))
 	for _, no := range []bool{true, false, true} {
-		p, err := New(Config{Name: "rstay", NoOffload: no})
-		require.NoError(t, err)
+		p := newDevice(t, Config{Name: "rstay", NoOffload: no})
 		pool := newPool(t, 64, 1500)
 		q, err := p.Open(0, pool)
 		require.NoError(t, err)
@@ -244,8 +243,7 @@ func TestOffloadEndsWithThePort(t *testing.T) {
 // Answers to what a queue sent come to that queue.
 func TestQueues(t *testing.T) {
 	enterNetns(t)
-	p, err := New(Config{Name: "rqueues", Addr: kernelIP, Queues: 4})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "rqueues", Addr: kernelIP, Queues: 4})
 	t.Cleanup(func() { _ = p.Close() })
 	require.Equal(t, 4, p.Caps().Queues)
 	var pools [4]*mem.Pool
@@ -256,7 +254,7 @@ func TestQueues(t *testing.T) {
 		require.NoError(t, err)
 		queues[i] = q.(*queue)
 	}
-	_, err = p.Open(4, pools[0])
+	_, err := p.Open(4, pools[0])
 	require.EqualError(t, err, "tap: rqueues: no queue 4; the device has 4")
 	_, err = p.Open(3, pools[0])
 	require.ErrorContains(t, err, "queue 3 is open already")

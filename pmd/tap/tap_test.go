@@ -34,9 +34,16 @@ func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	return pool
 }
 
-func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *queue) {
+// newDevice is a port that the test closes.
+func newDevice(t testing.TB, cfg Config) *Port {
+	t.Helper()
 	p, err := New(cfg)
 	require.NoError(t, err)
+	return p
+}
+
+func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *queue) {
+	p := newDevice(t, cfg)
 	t.Cleanup(func() { _ = p.Close() })
 	pool := newPool(t, 64, p.Caps().MTU)
 	q, err := p.Open(0, pool)
@@ -162,8 +169,7 @@ func TestKernelPingsUs(t *testing.T) {
 
 func TestDeviceIsSetUpAndGone(t *testing.T) {
 	enterNetns(t)
-	p, err := New(Config{Name: "rsetup", MTU: 9000, Addr: kernelIP})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "rsetup", MTU: 9000, Addr: kernelIP})
 	require.Equal(t, "rsetup", p.Name())
 	require.Equal(t, pmd.Caps{MTU: 9000, Queues: 1, RxChecksum: true, TxChecksum: true,
 		TxSegment: true}, p.Caps())
@@ -187,8 +193,7 @@ func TestDeviceIsSetUpAndGone(t *testing.T) {
 // Who deletes the device under us is found out.
 func TestLost(t *testing.T) {
 	enterNetns(t)
-	p, err := New(Config{Name: "rlost", Addr: kernelIP})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "rlost", Addr: kernelIP})
 	require.NoError(t, p.Lost())
 	ip(t, "link set rlost down name relsewhere")
 	require.NoError(t, p.Lost(), "down and renamed, but there")
@@ -201,8 +206,7 @@ func TestLost(t *testing.T) {
 func TestIPv6Address(t *testing.T) {
 	enterNetns(t)
 	want := netip.MustParsePrefix("fd77::1/64")
-	p, err := New(Config{Name: "rsix", Addr: want})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "rsix", Addr: want})
 	routes, err := os.ReadFile("/proc/thread-self/net/ipv6_route")
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "[fd77::1]:0")
@@ -240,10 +244,9 @@ func TestPersistentDeviceIsLeft(t *testing.T) {
 	enterNetns(t)
 	ip(t, "tuntap add dev rkeep mode tap")
 	for range 2 {
-		p, err := New(Config{Name: "rkeep", Addr: kernelIP})
-		require.NoError(t, err)
+		p := newDevice(t, Config{Name: "rkeep", Addr: kernelIP})
 		require.NoError(t, p.Close())
-		_, err = net.InterfaceByName("rkeep")
+		_, err := net.InterfaceByName("rkeep")
 		require.NoError(t, err)
 	}
 }
@@ -254,9 +257,8 @@ func TestQueuesAreNotShared(t *testing.T) {
 	enterNetns(t)
 	ip(t, "tuntap add dev rshare mode tap multi_queue")
 	for range 2 {
-		p, err := New(Config{Name: "rshare", Queues: 2, Addr: kernelIP})
-		require.NoError(t, err)
-		_, err = New(Config{Name: "rshare", Queues: 3})
+		p := newDevice(t, Config{Name: "rshare", Queues: 2, Addr: kernelIP})
+		_, err := New(Config{Name: "rshare", Queues: 3})
 		require.ErrorIs(t, err, unix.EBUSY)
 		require.ErrorContains(t, err, "another process holds the device")
 		require.NoError(t, p.Close())
@@ -267,8 +269,7 @@ func TestQueuesAreNotShared(t *testing.T) {
 // another network namespace; one in a bridge that it is to leave says so.
 func TestTrouble(t *testing.T) {
 	enterNetns(t)
-	p, err := New(Config{Name: "rtrouble", Addr: kernelIP})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "rtrouble", Addr: kernelIP})
 	defer func() { require.NoError(t, p.Close()) }()
 	require.Empty(t, p.Trouble())
 	ip(t, "link set rtrouble down")
@@ -378,10 +379,9 @@ func TestConfigErrors(t *testing.T) {
 
 func TestQueueErrors(t *testing.T) {
 	enterNetns(t)
-	p, err := New(Config{Name: "ropen"})
-	require.NoError(t, err)
+	p := newDevice(t, Config{Name: "ropen"})
 	defer p.Close()
-	_, err = p.Open(1, newPool(t, 4, 1500))
+	_, err := p.Open(1, newPool(t, 4, 1500))
 	require.EqualError(t, err, "tap: ropen: no queue 1; the device has 1")
 	_, err = p.Open(0, newPool(t, 4, 1400))
 	require.ErrorContains(t, err, "MTU 1500 needs 1523: use a larger stride or a smaller MTU")

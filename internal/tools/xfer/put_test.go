@@ -24,6 +24,14 @@ func (r *rig) put(b []byte) (Result, error) {
 		Length: uint64(len(b))})
 }
 
+// moves puts b; both ends say that all is well.
+func (r *rig) moves(b []byte) {
+	r.t.Helper()
+	_, err := r.put(b)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.result().Err)
+}
+
 // A file of any size lands in the region, octet by octet, and both sides agree on it.
 func TestPut(t *testing.T) {
 	for _, n := range []int{0, 1, 4095, 4096, 100_000, chunkMax - 1, chunkMax, chunkMax + 1,

@@ -57,9 +57,7 @@ func TestServerNoRoom(t *testing.T) {
 	require.EqualError(t, err, "xfer: the server refused: no room for 50000 octets while 1 other "+
 		"transfers run; try again later")
 	small := content(2, 30_000)
-	_, err = r.put(small)
-	require.NoError(t, err)
-	require.NoError(t, r.result().Err)
+	r.moves(small)
 	require.Equal(t, small, r.region[61_440:91_440], "after the holder's pages")
 
 	holder.qp.Abort()
@@ -70,9 +68,7 @@ func TestServerNoRoom(t *testing.T) {
 		return r.server.cfg.Memory.room.inUse() == 0
 	})
 	large := content(3, 100_000)
-	_, err = r.put(large)
-	require.NoError(t, err)
-	require.NoError(t, r.result().Err)
+	r.moves(large)
 	require.Equal(t, large, r.region)
 }
 
@@ -85,9 +81,7 @@ func TestServerRoomAfterTheAnswer(t *testing.T) {
 	first.write(g, 0, data)
 	require.True(t, first.finishes(finish{length: 50_000, digest: sha256.Sum256(data)}).match)
 	data = content(2, 50_000)
-	_, err := r.put(data)
-	require.NoError(t, err)
-	require.NoError(t, r.result().Err)
+	r.moves(data)
 	require.Equal(t, data, r.region)
 	require.NoError(t, first.qp.Close(r.ctx))
 	require.NoError(t, r.result().Err)
@@ -146,9 +140,7 @@ func TestServerForgets(t *testing.T) {
 	const n = 2*wipeStep + 5000
 	secret := content(1, n)
 	r := newRig(t, n, ServerConfig{})
-	_, err := r.put(secret)
-	require.NoError(t, err)
-	require.NoError(t, r.result().Err)
+	r.moves(secret)
 
 	for _, guess := range [][]byte{secret[:100], make([]byte, 100), nil} {
 		c, g := r.putting(100)
