@@ -96,10 +96,8 @@ func TestSegmenterEdges(t *testing.T) {
 }
 
 // req: DDP-6.1-4, DDP-6.1-5, DDP-6.1-6, DDP-6.1-7, DDP-6.2-4, DDP-6.2-8, DDP-6.3-4, DDP-6.3-6
-// req: DDP-6.3-7
-// req: DDP-7.2-1, DDP-7.2-2, DDP-7.2-4, DDP-7.2-6, DDP-7.2-9, DDP-7.3-2, DDP-7.3-3, 5041-4.2-1
-// req: 5041-4.3-1
-// req: C02-7.3.2-4, D01-5.3.2-5
+// req: DDP-6.3-7, DDP-7.2-1, DDP-7.2-2, DDP-7.2-4, DDP-7.2-6, DDP-7.2-9, DDP-7.3-2, DDP-7.3-3
+// req: 5041-4.2-1, 5041-4.3-1, C02-7.3.2-4, D01-5.3.2-5
 func TestSegmenterProperties(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -8,12 +8,7 @@ import (
 
 // Both ends, all sixteen combinations of M and C: each end's Send is the other's Receive.
 //
-// req: D01-5.2-12
-// req: D01-6.1.1-6
-// req: D01-6.1.1-7
-// req: D01-6.1.1-9
-// req: 5044-7.1.1-2
-// req: 5044-C.3-1
+// req: D01-5.2-12, D01-6.1.1-6, D01-6.1.1-7, D01-6.1.1-9, 5044-7.1.1-2, 5044-C.3-1
 func TestAgreeOnMarkersAndCRC(t *testing.T) {
 	for i := range 16 {
 		a := Preferences{Markers: i&1 != 0, CRC: i&2 != 0, Rev: 1}.Frame(Request, nil)
@@ -31,12 +26,7 @@ func TestAgreeOnMarkersAndCRC(t *testing.T) {
 
 // Figure 16: an RDMA Consortium peer gives version 0 and markers both ways whatever we prefer.
 //
-// req: 5044-C.2-4
-// req: 5044-C.2-6
-// req: 5044-C.1-2
-// req: 5044-C.1-3
-// req: 5044-C.1-5
-// req: 5044-3-2
+// req: 5044-C.2-4, 5044-C.2-6, 5044-C.1-2, 5044-C.1-3, 5044-C.1-5, 5044-3-2
 func TestAgreeWithConsortiumPeer(t *testing.T) {
 	rdmac := Frame{Markers: true, CRC: true, Rev: 0}
 	want := Agreement{Send: both, Receive: both}

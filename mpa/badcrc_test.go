@@ -6,10 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// req: D01-4-3
-// req: D01-4.1-2
-// req: D01-5.1-8
-// req: C02-6-3, C02-6.1-2, C02-7.1-6
+// req: D01-4-3, D01-4.1-2, D01-5.1-8, C02-6-3, C02-6.1-2, C02-7.1-6
 func TestIgnoredBitsEnterTheCRC(t *testing.T) {
 	s := streamOf(both, 701)
 	// reserved bits and the two low bits of the leading marker
@@ -26,8 +23,7 @@ func TestIgnoredBitsEnterTheCRC(t *testing.T) {
 	r.failed(ErrCRC)
 }
 
-// req: D01-4-6
-// req: 5044-7.1.1-3
+// req: D01-4-6, 5044-7.1.1-3
 func TestGarbageCRCWithoutCRC(t *testing.T) {
 	s := streamOf(withMarker, 100, 100)
 	for _, f := range s.frames {
@@ -39,12 +35,8 @@ func TestGarbageCRCWithoutCRC(t *testing.T) {
 
 // Every bit of an FPDU is protected, and nothing is passed after it.
 //
-// req: D01-5.2-17
-// req: D01-5.2-18
-// req: D01-7-2
-// req: D01-7-10
-// req: D01-1.2-7
-// req: C02-7.2-7, C02-7.2-8, C02-3.2-5, C02-9-2, C02-9-8
+// req: D01-5.2-17, D01-5.2-18, D01-7-2, D01-7-10, D01-1.2-7, C02-7.2-7, C02-7.2-8, C02-3.2-5
+// req: C02-9-2, C02-9-8
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	clean := streamOf(both, 506, small, small)
 	f := clean.frames[0]
@@ -81,8 +73,7 @@ func TestGoodBeforeBad(t *testing.T) {
 
 // Under the drop policy nothing of a segment with a bad CRC is placed, and its repetition is.
 //
-// req: D01-7-9
-// req: C02-9-7
+// req: D01-7-9, C02-9-7
 func TestDropBadCRC(t *testing.T) {
 	clean := streamOf(both, small, small, 500)
 	for _, ooo := range []bool{false, true} {

@@ -287,8 +287,7 @@ var captured = map[string][]string{
 	},
 }
 
-// req: D01-1.2-2
-// req: D01-6.1-29
+// req: D01-1.2-2, D01-6.1-29
 func TestCaptures(t *testing.T) {
 	paths, err := filepath.Glob("testdata/captures/*.pcap")
 	require.NoError(t, err)

@@ -108,11 +108,10 @@ var receiverCases = []receiverCase{
 // is passed at once, no FPDU before it is complete or before it is located, each once; Delivery
 // waits for what is in front; nothing stays held.
 //
+// req: D01-1.2-6, D01-2-2, D01-3.2-10, D01-3.2-11, D01-3.2-12
 // req: D01-5.4.1-3, D01-5.4.1-4, D01-5.4.1-5, D01-5.4.1-6, D01-5.4.1-7, D01-5.4-1, D01-5.4-3
-// req: D01-5.4-4, D01-5.4-6
-// req: C02-7.4.1-3, C02-7.4.1-4, C02-7.4.1-5, C02-7.4.1-6, C02-7.4.1-7, C02-7.4-1, C02-7.4-3
-// req: C02-7.4-4, C02-7.4-6
-// req: C02-4-2, C02-5.2-10, C02-5.2-11, C02-5.2-12
+// req: D01-5.4-4, D01-5.4-6, C02-7.4.1-3, C02-7.4.1-4, C02-7.4.1-5, C02-7.4.1-6, C02-7.4.1-7
+// req: C02-7.4-1, C02-7.4-3, C02-7.4-4, C02-7.4-6, C02-4-2, C02-5.2-10, C02-5.2-11, C02-5.2-12
 func TestReceiverCases(t *testing.T) {
 	for _, c := range receiverCases {
 		for _, mode := range allModes {

@@ -15,8 +15,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// req: D01-5.2-11
-// req: C02-7.2-2
+// req: D01-5.2-11, C02-7.2-2
 func TestCRCOfIscsiDigest(t *testing.T) {
 	b := append([]byte("123456789"), 0, 0, 0, 0)
 	crcPut(b)
@@ -53,13 +52,7 @@ func goldenFigures(t testing.TB, i int) (ulpdu1, fpdu1, ulpdu2, fpdu2 []byte) {
 	return
 }
 
-// req: D01-5.2-19
-// req: D01-5.2-20
-// req: 5044-4.4-3
-// req: 5044-4.4-4
-// req: D01-5.2-13
-// req: D01-5.2-15
-// req: D01-5.2-16
+// req: D01-5.2-19, D01-5.2-20, 5044-4.4-3, 5044-4.4-4, D01-5.2-13, D01-5.2-15, D01-5.2-16
 // req: C02-7.2-3, C02-7.2-5, C02-7.2-6, C02-7.2-9, C02-7.2-10, D01-5.2-1
 func TestGoldenFigures(t *testing.T) {
 	for i, g := range goldenDumps {

@@ -156,13 +156,14 @@ func checkAll(t *testing.T, r *rig) {
 	require.Zero(t, rest)
 	require.NoError(t, r.recv.Err())
 	got := append([]passed(nil), r.got...)
-	ahead := 0
+	ahead, octetsAhead := 0, 0
 	next := uint64(0)
 	seen := map[uint64]uint64{}
 	for i, p := range got {
 		require.Equal(t, p.start == next, r.inOrder[i], "InOrder of FPDU at %d", p.start)
 		if !r.inOrder[i] {
 			ahead++
+			octetsAhead += len(p.ulpdu)
 		}
 		seen[p.start] = p.end
 		for e, ok := seen[next]; ok; e, ok = seen[next] {
@@ -185,6 +186,7 @@ func checkAll(t *testing.T, r *rig) {
 	require.EqualValues(t, directs, st.Direct)
 	require.EqualValues(t, len(want)-directs, st.Reassembled)
 	require.EqualValues(t, ahead, st.OutOfOrder)
+	require.EqualValues(t, octetsAhead, st.BytesOutOfOrder)
 	require.Equal(t, octets, st.BytesDirect+st.BytesReassembled)
 	r.held(0)
 	require.Empty(t, r.recv.runs)

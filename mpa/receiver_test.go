@@ -11,11 +11,7 @@ import (
 // Sizes that give FPDUs of 48 octets; the first of a stream with markers has 52.
 const small = 42
 
-// req: D01-5.4.1-3
-// req: D01-5.4-1
-// req: D01-3.2-9
-// req: D01-1.2-4
-// req: C02-3.2-4
+// req: D01-5.4.1-3, D01-5.4-1, D01-3.2-9, D01-1.2-4, C02-3.2-4
 func TestAlignedInOrderIsDirect(t *testing.T) {
 	s := streamOf(both, small, 400)
 	r := newRig(t, rigConfig{Mode: both}, s)
@@ -27,91 +23,9 @@ func TestAlignedInOrderIsDirect(t *testing.T) {
 	require.Equal(t, ReceiverStats{FPDUs: 2, Direct: 2, BytesDirect: small + 400}, r.recv.Stats())
 }
 
-// req: D01-5.4.1-4
-func TestSeveralInOneSegment(t *testing.T) {
-	s := streamOf(withCRC, small, 0, 1, 2, 3, 700)
-	r := newRig(t, rigConfig{Mode: withCRC}, s)
-	r.send(0, len(s.octets)).is(Done).want(0, 1, 2, 3, 4, 5).held(0)
-}
-
-// A whole segment of FPDUs beyond a gap is passed at once; Delivery waits.
-//
-// req: D01-5.4-4
-// req: D01-5.4-5
-// req: D01-3.2-10
-// req: D01-3.2-11
-// req: D01-3.2-12
-// req: D01-2-2
-// req: D01-1.2-6
-func TestMarkerLocatesBeyondGap(t *testing.T) {
-	s := streamOf(both, small, 500, 300, small)
-	r := newRig(t, rigConfig{Mode: both}, s)
-	f := s.frames
-	r.send(int(f[1].start), len(s.octets)).is(Done).want(1, 2, 3).held(0).edge(0, 0)
-	require.Equal(t, []bool{false, false, false}, r.inOrder)
-	r.send(0, 52).is(Done).want(0).edge(len(s.octets), len(s.octets))
-	st := r.recv.Stats()
-	require.EqualValues(t, 4, st.Direct)
-	require.EqualValues(t, 3, st.OutOfOrder)
-	require.EqualValues(t, 500+300+small, st.BytesOutOfOrder)
-}
-
-// After an FPDU that was passed out of order the next is found by length, without a marker of its
-// own.
-//
-// req: D01-5.4-5
-func TestChainAfterPassedFPDU(t *testing.T) {
-	s := streamOf(both, small, 500, small, small, small)
-	r := newRig(t, rigConfig{Mode: both}, s)
-	f := s.frames
-	r.send(int(f[1].start), int(f[1].end)).is(Done).want(1)
-	r.send(int(f[2].start), int(f[2].end)).is(Done).want(2)
-	r.send(int(f[3].start), int(f[3].end)-1).is(Kept).want().held(1)
-	r.send(int(f[3].end)-1, int(f[4].end)).is(Done).want(3, 4).held(0)
-	require.False(t, r.direct[2])
-	require.True(t, r.direct[3])
-	r.send(0, 52).want(0).edge(len(s.octets), len(s.octets))
-}
-
-// What a marker does not reach waits; so does everything when there are no markers.
-//
-// req: D01-5.4.1-6
-// req: D01-11.2-1
-func TestUnlocatedWaitsForGap(t *testing.T) {
-	for _, mode := range []Mode{both, withCRC} {
-		s := streamOf(mode, small, small, small, small)
-		r := newRig(t, rigConfig{Mode: mode}, s)
-		f := s.frames
-		r.send(int(f[2].start), int(f[2].end)).is(Kept).want().held(1)
-		r.send(int(f[1].start), int(f[1].end)).want().held(1)
-		r.send(int(f[0].start), int(f[0].end)).is(Done).want(0, 1, 2).held(0)
-		require.Equal(t, []bool{true, false, false}, r.direct)
-		require.Equal(t, []bool{true, true, true}, r.inOrder)
-		require.EqualValues(t, 2, r.recv.Stats().Reassembled)
-	}
-}
-
-// Partial, whole, partial in one segment beyond a gap.
-//
-// req: D01-5.4.1-7
-// req: D01-5.4.1-5
-func TestPartialWholePartial(t *testing.T) {
-	s := streamOf(both, 600, 600, 600, 600)
-	r := newRig(t, rigConfig{Mode: both}, s)
-	f := s.frames
-	r.send(int(f[0].end)+100, int(f[3].start)+50).is(Kept).want(2).held(1)
-	require.True(t, r.direct[0])
-	r.send(int(f[3].start)+50, int(f[3].end)).is(Done).want(3).held(1)
-	r.send(0, int(f[0].end)).is(Done).want(0).held(1).edge(int(f[0].end), int(f[0].end))
-	r.send(int(f[0].end), int(f[0].end)+100).is(Done).want(1).held(0).edge(len(s.octets),
-		len(s.octets))
-	require.EqualValues(t, 4, r.recv.Stats().FPDUs)
-}
-
 // An FPDU over three segments comes in pieces of the Bufs it was received in.
 //
-// req: D01-5.4-6
-// req: D01-11.2.2-1
+// req: D01-5.4-6, D01-11.2.2-1
 func TestFPDUOverThreeSegments(t *testing.T) {
 	for _, mode := range allModes {
 		s := streamOf(mode, 3000, small)
@@ -128,9 +42,7 @@ func TestFPDUOverThreeSegments(t *testing.T) {
 
 // A marker that points elsewhere under a good CRC is code 3.
 //
-// req: D01-7-3
-// req: D01-7-5
-// req: C02-9-3, C02-9-5
+// req: D01-7-3, D01-7-5, C02-9-3, C02-9-5
 func TestMarkerDisagrees(t *testing.T) {
 	for _, split := range []int{0, 300, 514} {
 		for _, at := range []int{2, 514} {
@@ -148,8 +60,7 @@ func TestMarkerDisagrees(t *testing.T) {
 
 // A marker located an FPDU; when the gap closes the lengths lead elsewhere.
 //
-// req: D01-7-5
-// req: C02-9-5
+// req: D01-7-5, C02-9-5
 func TestBoundariesDisagreeWhenGapCloses(t *testing.T) {
 	s := streamOf(both, 100, 100, 600)
 	r := newRig(t, rigConfig{Mode: both}, s)
@@ -311,26 +222,6 @@ func TestBadCRCOutOfOrder(t *testing.T) {
 	r := newRig(t, rigConfig{Mode: both}, s)
 	r.send(int(s.frames[1].start), len(s.octets)).is(Done).want(1).failed(ErrCRC)
 	r.send(0, 100).is(Done).want().edge(100, 0)
-}
-
-// The largest and the smallest ULPDU, in segments of every kind.
-//
-// req: D01-3.2-4
-// req: D01-11.2.2-2
-func TestExtremeSizes(t *testing.T) {
-	for _, mode := range allModes {
-		s := streamOf(mode, mulpduMax, 0, 1, mulpduMax)
-		for _, seg := range []int{140, 536, 1460} {
-			r := newRig(t, rigConfig{Mode: mode, BufsMax: BufsMin(2048)}, s)
-			for at := 0; at < len(s.octets); at += seg {
-				end := min(at+seg, len(s.octets))
-				r.send(at, end)
-				require.NotEqual(t, Refused, r.verdict)
-				r.edge(end, int(r.recv.next))
-			}
-			r.want(0, 1, 2, 3).held(0)
-		}
-	}
 }
 
 func TestCloseFreesAndSwallows(t *testing.T) {

@@ -22,22 +22,12 @@ func sizesAround() []int {
 	return sizes
 }
 
-// Every size at every position between two markers against the oracle's octets.
+// Every size at every position between two markers against the oracle's octets: a marker between
+// PAD and CRC is covered by the CRC (DECISIONS 17), and without CRC its field is zero.
 //
-// req: D01-4-1
-// req: D01-4-3
-// req: D01-4-4
-// req: D01-4.1-1
-// req: D01-5.1-3
-// req: D01-5.1-4
-// req: D01-5.1-12
-// req: D01-5.1-13
-// req: D01-5.2-14
-// req: 5044-4.2-1
-// req: 5044-4.3-1
-// req: 5044-4.3-2
-// req: 5044-4.3-5
-// req: C02-6-1, C02-6-3, C02-7.2-1, C02-7.2-4
+// req: D01-4-1, D01-4-3, D01-4-4, D01-4.1-1, D01-5.1-3, D01-5.1-4, D01-5.1-12, D01-5.1-13
+// req: D01-5.2-14, 5044-4.2-1, 5044-4.3-1, 5044-4.3-2, 5044-4.3-5, C02-6-1, C02-6-3, C02-7.2-1
+// req: C02-7.2-4, D01-4-5, D01-5.2-9, D01-5.2-10
 func TestPutAtEveryPosition(t *testing.T) {
 	dst := make([]byte, 4096)
 	for _, mode := range allModes {
@@ -86,8 +76,7 @@ func fillTo(want *stream, s *Sender, start int, dst []byte) bool {
 	return false
 }
 
-// req: D01-5.1-14
-// req: C02-7.1-12
+// req: D01-5.1-14, C02-7.1-12
 func TestFigure4(t *testing.T) {
 	// Length at 500, so that a marker follows ULPDU octet 9.
 	var s Sender
@@ -116,50 +105,8 @@ func TestSecondMarkerSays508(t *testing.T) {
 	require.Equal(t, unhex(t, "0000 01FC"), dst[512:516])
 }
 
-// DECISIONS 17: a marker between PAD and CRC is covered by the CRC.
-//
-// req: 5044-4.3-1
-// req: D01-5.2-14
-// req: C02-7.2-4
-func TestMarkerBetweenPadAndCRC(t *testing.T) {
-	for _, sizes := range [][]int{{482, 18}, {506}} {
-		var s Sender
-		s.Init(both)
-		dst := make([]byte, 1024)
-		at, n := 0, 0
-		for i, size := range sizes {
-			at += n
-			n = s.Put(dst[at:], [][]byte{ulpdu(i, size)})
-		}
-		fpdu := dst[at : at+n]
-		require.Equal(t, 512, at+n-8, "the marker stands in front of the CRC")
-		require.Equal(t, naiveCRC(fpdu[:n-4]), uint32(fpdu[n-4])|uint32(fpdu[n-3])<<8|uint32(fpdu[n-2])<<
-			16|uint32(fpdu[n-1])<<24)
-	}
-}
-
-// With CRC off the field stays, and is zero: none is generated.
-//
-// req: D01-4-5, D01-5.2-9, D01-5.2-10
-func TestCRCFieldWithoutCRC(t *testing.T) {
-	for _, mode := range []Mode{plain, withMarker} {
-		var s Sender
-		s.Init(mode)
-		dst := []byte{40: 0xFF}
-		for i := range dst {
-			dst[i] = 0xFF
-		}
-		n := s.Put(dst, [][]byte{{1, 2}})
-		require.Equal(t, make([]byte, 4), dst[n-4:n])
-	}
-}
-
-// req: D01-5.3.2-1
-// req: D01-5.3.2-3
-// req: D01-5.3.2-7
-// req: D01-3.2-4
-// req: 5044-4.5-2
-// req: C02-7.3.2-1, C02-7.3.2-6, C02-5.2-4
+// req: D01-5.3.2-1, D01-5.3.2-3, D01-5.3.2-7, D01-3.2-4, 5044-4.5-2, C02-7.3.2-1, C02-7.3.2-6
+// req: C02-5.2-4
 func TestMULPDU(t *testing.T) {
 	for _, c := range []struct{ emss, without, with int }{
 		{64, 128, 128}, {128, 128, 128}, {134, 128, 128}, {139, 130, 128}, {140, 134, 130},
@@ -178,8 +125,7 @@ func TestMULPDU(t *testing.T) {
 
 // An FPDU of MULPDU octets fits into EMSS wherever it begins.
 //
-// req: D01-5.3.2-2
-// req: C02-7.3.2-2
+// req: D01-5.3.2-2, C02-7.3.2-2
 func TestMULPDUFitsAtEveryPosition(t *testing.T) {
 	for _, mode := range []Mode{plain, both} {
 		for emss := 140; emss < 9100; emss += 13 {

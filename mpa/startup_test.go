@@ -26,12 +26,7 @@ var goldenFrames = []struct {
 		Frame{Kind: Reply, Markers: true, CRC: true, Reject: true, Rev: 1, PrivateData: []byte("z")}},
 }
 
-// req: D01-6.1.1-1
-// req: D01-6.1.1-2
-// req: D01-6.1.1-3
-// req: D01-6.1.1-15
-// req: D01-6.1.1-16
-// req: 5044-7.1.1-1
+// req: D01-6.1.1-1, D01-6.1.1-2, D01-6.1.1-3, D01-6.1.1-15, D01-6.1.1-16, 5044-7.1.1-1
 func TestGoldenStartupFrames(t *testing.T) {
 	for _, g := range goldenFrames {
 		b := unhex(t, g.hex)
@@ -65,10 +60,7 @@ func TestBeginsFrame(t *testing.T) {
 
 // A wrong Key is reported with the octet that shows it.
 //
-// req: D01-6.1-26
-// req: D01-6.1.1-4
-// req: D01-6.1.1-5
-// req: D01-6.1.2-2
+// req: D01-6.1-26, D01-6.1.1-4, D01-6.1.1-5, D01-6.1.2-2
 func TestWrongKey(t *testing.T) {
 	for _, kind := range []FrameKind{Request, Reply} {
 		good := (&Frame{Kind: kind, Rev: 1}).Append(nil)
@@ -90,8 +82,7 @@ func TestWrongKey(t *testing.T) {
 	require.ErrorIs(t, err, ErrKey)
 }
 
-// req: D01-6.1-30
-// req: D01-6.1-10
+// req: D01-6.1-30, D01-6.1-10
 func TestBothInitiate(t *testing.T) {
 	request := (&Frame{Kind: Request, Rev: 1}).Append(nil)
 	for cut := 10; cut <= len(request); cut++ {
@@ -109,10 +100,7 @@ func TestBothInitiate(t *testing.T) {
 
 // DECISIONS 9: 512 at Rev 1 and up, the application's buffer at Rev 0.
 //
-// req: D01-6.1-32
-// req: D01-6.1-33
-// req: 5044-7.1.1-7
-// req: D01-6.1.1-17
+// req: D01-6.1-32, D01-6.1-33, 5044-7.1.1-7, D01-6.1.1-17
 func TestPrivateDataLimits(t *testing.T) {
 	for _, c := range []struct {
 		rev         uint8
@@ -148,9 +136,7 @@ func TestPrivateDataLimits(t *testing.T) {
 
 // Reserved bits, and R in a Request, are not looked at and never sent.
 //
-// req: D01-6.1.1-10
-// req: D01-6.1.1-12
-// req: D01-6.1.1-11
+// req: D01-6.1.1-10, D01-6.1.1-12, D01-6.1.1-11
 func TestReservedBits(t *testing.T) {
 	b := unhex(t, hexRequest+"2F 01 0000")
 	f, _, err := ParseFrame(b, Request, 512)

@@ -30,8 +30,7 @@ func TestControl(t *testing.T) {
 
 // Figure 4 of RFC 5040, Figure 2 of RFC 7306.
 // req: 5040-4.1-4, 5040-4.1-5, 5040-3.1-2, 5040-5.1-1, 5040-5.2.1-1, 5040-5.2.2-1, 5040-5.3-1
-// req: 5040-5.4-1
-// req: 6580-3.4-1, 7306-4.1-2, 7306-4-2
+// req: 5040-5.4-1, 6580-3.4-1, 7306-4.1-2, 7306-4-2
 func TestOpcodeTable(t *testing.T) {
 	type row struct {
 		name                   string
