@@ -250,6 +250,9 @@ func (o *oracle) useGone(t *rapid.T) {
 		if r.gone && r.w != nil {
 			r.w.Unbind()
 			r.w.Free()
+			for _, of := range o.regions {
+				require.Panics(t, func() { _, _ = r.w.Bind(of.m, WindowOptions{Len: 1, Access: RemoteRead}) })
+			}
 		} else if r.gone {
 			r.m.Revoke()
 			r.m.Deregister()
@@ -297,9 +300,54 @@ func (o *oracle) checkOne(t *rapid.T) {
 	}
 }
 
-// The bounds check against integers that do not wrap.
+// Every right that a region may grant against every one that may be wanted, on its own stream,
+// another's and none, in its own domain, another's and none, as the oracle judges.
+// req: 5041-2.1-1, 5041-8.2-1, 5041-8.3.1-1, 5042-6.1.1-2, DDP-10.3-4, 5041-8.2-2, 5041-8.2-3
+// req: 5041-8.3.1-2, 5042-6.1.1-3, 5041-8.3.1-5, 5042-6.3.5-1
+func TestCheckRights(t *testing.T) {
+	for granted := range accessAll + 1 {
+		for _, stream := range []StreamID{AnyStream, 7} {
+			o := &oracle{table: NewTable(1)}
+			r := &oracleRegion{pd: 1, mem: make([]byte, 8), valid: true,
+				opt: RegionOptions{Access: granted, Stream: stream}}
+			r.m = register(t, o.table, 1, r.mem, r.opt)
+			r.stag, o.regions = r.m.STag(), []*oracleRegion{r}
+			require.Equal(t, granted|LocalRead, r.m.Access())
+			for need := range accessAll + 1 {
+				for _, by := range []StreamID{AnyStream, 7, 8} {
+					for pd := range ProtectionDomain(3) {
+						_, want := o.check(pd, by, r.stag, 0, 8, need)
+						_, res := o.table.Check(pd, by, r.stag, 0, 8, need)
+						require.Equal(t, want, res, "granted %v to %d, need %v on %d, domain %d", granted, stream,
+							need, by, pd)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The bounds check against integers that do not wrap: of 100 octets at 1000 to the octet, of none
+// inside and right after them, of the last there may be, and of a sum that wraps to the inside.
+// req: DDP-10.1-1, 5042-6.2.1-1, 5040-7.2-6, 5040-7.2-7
 func FuzzCheckBounds(f *testing.F) {
-	f.Add(uint64(1000), uint16(100), uint64(1000), 100)
+	const last = math.MaxUint64 - 100
+	for base, ranges := range map[uint64][]struct {
+		to uint64
+		n  int
+	}{
+		1000: {{1000, 100}, {1000, 1}, {1099, 1}, {1050, 50}, {1000, 101}, {999, 1}, {999, 2}, {1099, 2},
+			{1100, 1}, {1050, 51}, {0, 1}, {0, 1100}, {math.MaxUint64 - 1, 1}, {math.MaxUint64 - 999, 999},
+			{1000, math.MaxInt}, {1000, 0}, {1100, 0}, {999, 0}, {1101, 0}, {math.MaxUint64, 0},
+			{1000, -1}, {0, math.MinInt}},
+		last: {{math.MaxUint64 - 1, 1}, {last, 100}, {math.MaxUint64, 1}, {last, 101},
+			{math.MaxUint64 - 50, 200}, {last - 1, 101}},
+		0: {{math.MaxUint64, 2}, {math.MaxUint64 - 9, 100}},
+	} {
+		for _, r := range ranges {
+			f.Add(base, uint16(100), r.to, r.n)
+		}
+	}
 	f.Add(uint64(0), uint16(1), uint64(math.MaxUint64), 1)
 	f.Add(uint64(math.MaxUint64-1), uint16(1), uint64(math.MaxUint64-1), 1)
 	f.Add(uint64(1), uint16(0xFFFF), uint64(0), math.MaxInt)
@@ -319,6 +367,7 @@ func FuzzCheckBounds(f *testing.F) {
 		require.Equal(t, judge(to, n, base, int(length)), res)
 		if res == CheckOK {
 			require.Len(t, b, n)
+			require.Equal(t, n, cap(b))
 			require.True(t, n == 0 || &b[0] == &m.Bytes()[to-base])
 		}
 	})

@@ -61,29 +61,6 @@ func TestWindowShowsItsPart(t *testing.T) {
 	require.Equal(t, CheckOK, res)
 }
 
-// Two windows onto one region end one by one; the region and its other window stay.
-func TestUnbindLeavesTheRest(t *testing.T) {
-	table := NewTable(4)
-	m := register(t, table, 1, make([]byte, 8), RegionOptions{Access: RemoteWrite})
-	one, two := newWindow(t, table), newWindow(t, table)
-	opt := WindowOptions{Len: 8, Access: RemoteWrite}
-	first, second := bind(t, one, m, opt), bind(t, two, m, opt)
-	one.Unbind()
-	one.Unbind()
-	require.False(t, one.Valid())
-	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 1, first, 0, 8))
-	require.Equal(t, CheckOK, verdict(table, 1, 1, second, 0, 8))
-	require.Equal(t, CheckOK, verdict(table, 1, 1, m.STag(), 0, 8))
-	two.Free()
-	two.Free()
-	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 1, second, 0, 8))
-	require.Equal(t, 2, table.Len())
-	require.Panics(t, func() { _, _ = two.Bind(m, opt) })
-	m.Deregister()
-	one.Free()
-	require.Zero(t, table.Len())
-}
-
 // Each binding has a new key: what was advertised before reaches nothing, wherever the window lies
 // now.
 // req: 5042-6.1.1-4
@@ -191,27 +168,6 @@ func TestBindRefuses(t *testing.T) {
 	_, err := full.NewWindow()
 	var none *TableFullError
 	require.ErrorAs(t, err, &none)
-}
-
-// A peer gives back the window that is its own, not one that others share.
-// req: 5040-8.1.1-2
-func TestPeerInvalidatesWindow(t *testing.T) {
-	table := NewTable(4)
-	m := register(t, table, 1, make([]byte, 8), RegionOptions{Windows: RemoteWrite})
-	tied, shared := newWindow(t, table), newWindow(t, table)
-	own := bind(t, tied, m, WindowOptions{Len: 8, Access: RemoteWrite, Stream: 3})
-	all := bind(t, shared, m, WindowOptions{Len: 8, Access: RemoteWrite})
-	require.Equal(t, CheckNotAssociated, table.Invalidate(1, 4, own))
-	require.Equal(t, CheckAccess, table.Invalidate(1, 3, all))
-	require.Equal(t, CheckAccess, table.Invalidate(1, 3, m.STag()))
-	require.Equal(t, CheckOK, table.Invalidate(1, 3, own))
-	require.False(t, tied.Valid())
-	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 3, own, 0, 1))
-	require.True(t, shared.Valid())
-	require.True(t, m.Valid())
-	require.Equal(t, CheckOK,
-		verdict(table, 1, 3, bind(t, tied, m, WindowOptions{Len: 8, Access: RemoteWrite, Stream: 3}), 0,
-			1))
 }
 
 // Who could write where is said before a second peer is let in.
