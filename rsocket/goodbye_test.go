@@ -35,8 +35,7 @@ func TestLost(t *testing.T) {
 		broken := errors.New("broken")
 		if gone {
 			p.say(kindControl, disconnect)
-			_, err := c.Read(make([]byte, 1))
-			require.Equal(t, io.EOF, err)
+			require.Equal(t, io.EOF, errOf(c.Read(make([]byte, 1))))
 		}
 		c.mu.Lock()
 		c.completeSend(&rnic.Completion{ID: 1<<idShift | 2, Op: rnic.OpSend, Status: rnic.Flushed})
@@ -57,8 +56,7 @@ func TestGoodbyes(t *testing.T) {
 		must(c[0].Write([]byte("all of it")))(t)
 		require.NoError(t, c[0].CloseWrite())
 		require.NoError(t, c[0].CloseWrite())
-		_, err := c[0].Write([]byte("more"))
-		require.ErrorIs(t, err, syscall.EPIPE)
+		require.ErrorIs(t, errOf(c[0].Write([]byte("more"))), syscall.EPIPE)
 		got := must(io.ReadAll(c[1]))(t)
 		require.Equal(t, "all of it", string(got))
 		must(c[1].Write([]byte("an answer")))(t)
@@ -67,10 +65,8 @@ func TestGoodbyes(t *testing.T) {
 		require.Equal(t, "an answer", string(got))
 		require.NoError(t, c[0].Close())
 		for _, c := range c {
-			_, err = c.Read(got)
-			require.ErrorIs(t, err, net.ErrClosed)
-			_, err = c.Write(got)
-			require.ErrorIs(t, err, net.ErrClosed)
+			require.ErrorIs(t, errOf(c.Read(got)), net.ErrClosed)
+			require.ErrorIs(t, errOf(c.Write(got)), net.ErrClosed)
 			require.ErrorIs(t, c.CloseWrite(), net.ErrClosed)
 			require.ErrorIs(t, c.SetDeadline(time.Time{}), net.ErrClosed)
 			require.ErrorIs(t, c.Close(), net.ErrClosed)
@@ -81,8 +77,7 @@ func TestGoodbyes(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- c[0].Close() }()
 		must(io.ReadAll(c[1]))(t)
-		_, err = c[1].Write([]byte("to nobody"))
-		require.ErrorIs(t, err, syscall.EPIPE)
+		require.ErrorIs(t, errOf(c[1].Write([]byte("to nobody"))), syscall.EPIPE)
 		require.NoError(t, <-closed)
 	})
 }

@@ -65,8 +65,7 @@ func TestHostilePeers(t *testing.T) {
 				} else {
 					require.ErrorContains(t, err, tc.want)
 				}
-				_, err = c.Write([]byte("x"))
-				require.Error(t, err)
+				require.Error(t, errOf(c.Write([]byte("x"))))
 				go func() { _, _ = innocent[0].Write([]byte("unharmed")); _ = innocent[0].CloseWrite() }()
 				got := must(io.ReadAll(innocent[1]))(t)
 				require.Equal(t, "unharmed", string(got))

@@ -93,11 +93,9 @@ func TestMapEntries(t *testing.T) {
 	n, err := c[1].WriteAt(make([]byte, 10), 1095)
 	require.ErrorIs(t, err, ErrMapped)
 	require.Equal(t, 5, n, "what there is memory for")
-	_, err = c[1].WriteAt(nil, -1)
-	require.Error(t, err)
+	require.Error(t, errOf(c[1].WriteAt(nil, -1)))
 	for _, b := range [][]byte{nil, make([]byte, 10)} {
-		_, err = c[0].Map(b, math.MaxUint64-9)
-		require.Error(t, err)
+		require.Error(t, errOf(c[0].Map(b, math.MaxUint64-9)))
 	}
 	none := pair(t, testnic.Wired(t), Options{})
 	_, err = none[0].Map(make([]byte, 1), 0)
@@ -116,8 +114,7 @@ func TestMapClosed(t *testing.T) {
 		said(t, c[0], c[1])
 		require.NoError(t, m.Close())
 		must(c[1].WriteAt([]byte("late"), 0))(t)
-		_, err := io.ReadAll(c[0])
-		require.ErrorContains(t, err, "STag")
+		require.ErrorContains(t, errOf(io.ReadAll(c[0])), "STag")
 		require.Equal(t, make([]byte, 100), memory)
 	})
 }
@@ -133,10 +130,8 @@ func TestMapEndsWithTheConnection(t *testing.T) {
 	require.NoError(t, <-other)
 	require.Zero(t, devs[0].Regions())
 	require.NoError(t, m.Close())
-	_, err := c[0].Map(make([]byte, 100), 0)
-	require.Error(t, err)
-	_, err = c[0].WriteAt(make([]byte, 1), 0)
-	require.Error(t, err)
+	require.Error(t, errOf(c[0].Map(make([]byte, 100), 0)))
+	require.Error(t, errOf(c[0].WriteAt(make([]byte, 1), 0)))
 }
 
 // Calls end with the deadline, and when nothing is to be written any more.
@@ -145,14 +140,11 @@ func TestWriteAtEnds(t *testing.T) {
 	must(c[0].Map(make([]byte, 100), 0))(t)
 	said(t, c[0], c[1])
 	require.NoError(t, c[1].SetWriteDeadline(time.Now().Add(-time.Second)))
-	_, err := c[1].WriteAt(make([]byte, 10), 0)
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	_, err = c[1].Map(make([]byte, 10), 0)
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.ErrorIs(t, errOf(c[1].WriteAt(make([]byte, 10), 0)), os.ErrDeadlineExceeded)
+	require.ErrorIs(t, errOf(c[1].Map(make([]byte, 10), 0)), os.ErrDeadlineExceeded)
 	require.NoError(t, c[1].SetWriteDeadline(time.Time{}))
 	require.NoError(t, c[1].CloseWrite())
-	_, err = c[1].WriteAt(make([]byte, 10), 0)
-	require.ErrorIs(t, err, syscall.EPIPE)
+	require.ErrorIs(t, errOf(c[1].WriteAt(make([]byte, 10), 0)), syscall.EPIPE)
 }
 
 // On the wire: the count in start-up's octet, an entry of 24 octets after the list, in the order
@@ -198,8 +190,7 @@ func TestMapOnTheWire(t *testing.T) {
 	require.Equal(t, "direct", string(p.m.Bytes()[rawBuffers*messageLen+203:][:6]))
 
 	p.say(kindIomap, 5)
-	_, err := io.ReadAll(c)
-	require.ErrorContains(t, err, "the peer maps memory as entry 5, where it has 5")
+	require.ErrorContains(t, errOf(io.ReadAll(c)), "the peer maps memory as entry 5, where it has 5")
 }
 
 // Messages about mappings take receive buffers of a peer that does not count them: there are never

@@ -53,14 +53,12 @@ func TestListener(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, <-waiting, net.ErrClosed)
 	require.ErrorIs(t, l.Close(), net.ErrClosed)
-	_, err = Dial(ctx, devs[0], dialable(l), Options{})
-	require.Error(t, err)
+	require.Error(t, errOf(Dial(ctx, devs[0], dialable(l), Options{})))
 
 	l = must(Listen(ctx, devs[1], ":0", ListenOptions{}))(t)
 	third := must(Dial(ctx, devs[0], dialable(l), Options{}))(t)
 	require.NoError(t, l.Close())
-	_, err = third.Read(make([]byte, 1))
-	require.Equal(t, io.EOF, err)
+	require.Equal(t, io.EOF, errOf(third.Read(make([]byte, 1))))
 	require.NoError(t, third.Close())
 }
 
@@ -79,8 +77,7 @@ func TestForeignOptions(t *testing.T) {
 		k, _ := p.hears()
 		require.Equal(t, kindGrant, k)
 		p.qp.Disconnect()
-		_, err := c.Read(make([]byte, 1))
-		require.ErrorIs(t, err, ErrVanished)
+		require.ErrorIs(t, errOf(c.Read(make([]byte, 1))), ErrVanished)
 	})
 }
 
@@ -124,15 +121,13 @@ func TestOptions(t *testing.T) {
 		"8193 credits":                      {Credits: CreditsMax + 1},
 		"Linger -1ns":                       {Linger: -1},
 	} {
-		_, err := Dial(context.Background(), devs[0], "127.0.0.1:1", opt)
-		require.ErrorContains(t, err, want)
-		_, err = Listen(context.Background(), devs[0], ":0", ListenOptions{Options: opt})
+		require.ErrorContains(t, errOf(Dial(context.Background(), devs[0], "127.0.0.1:1", opt)), want)
+		_, err := Listen(context.Background(), devs[0], ":0", ListenOptions{Options: opt})
 		require.ErrorContains(t, err, want)
 	}
 	_, err := Listen(context.Background(), devs[0], ":0", ListenOptions{Backlog: -1})
 	require.ErrorContains(t, err, "a backlog of -1")
-	_, err = Listen(context.Background(), devs[0], "nowhere", ListenOptions{})
-	require.Error(t, err)
+	require.Error(t, errOf(Listen(context.Background(), devs[0], "nowhere", ListenOptions{})))
 }
 
 // Where there is no room for what a connection needs, last the connection itself,
@@ -143,12 +138,11 @@ func TestNoRoom(t *testing.T) {
 	there := testnic.Open(t, rnic.Config{})
 	for regions := 1; regions <= 4; regions++ {
 		dev := testnic.Open(t, rnic.Config{RegionsMax: regions})
-		_, err := Dial(ctx, dev, "127.0.0.1:1", Options{})
-		require.ErrorContains(t, err, "in use")
+		require.ErrorContains(t, errOf(Dial(ctx, dev, "127.0.0.1:1", Options{})), "in use")
 		told := make(chan error, 1)
 		l := must(Listen(ctx, dev, "127.0.0.1:0",
 			ListenOptions{Rejected: func(_ netip.AddrPort, err error) { told <- err }}))(t)
-		_, err = Dial(ctx, there, dialable(l), Options{})
+		_, err := Dial(ctx, there, dialable(l), Options{})
 		require.ErrorAs(t, err, new(*rnic.RejectedError))
 		require.ErrorContains(t, <-told, "in use")
 		require.NoError(t, l.Close())
@@ -201,8 +195,8 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	_, err := Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
 	require.ErrorIs(t, err, errNoRsockets)
 	inner.Close()
-	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
-	require.Error(t, err) // nobody is there
+	// nobody is there
+	require.Error(t, errOf(Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})))
 
 	for range 2 { // each has the only place for a while
 		require.Error(t, newRaw(t, stranger, rnic.ConnParam{}).qp.Connect(ctx, dialable(l),
@@ -220,8 +214,7 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	req := must(other.Accept(ctx))(t)
 	require.NoError(t, req.Reject(ctx, nil))
 	require.Error(t, <-connected)
-	_, err = l.start(ctx, req)
-	require.ErrorIs(t, err, rnic.ErrState)
+	require.ErrorIs(t, errOf(l.start(ctx, req)), rnic.ErrState)
 
 	c := must(Dial(ctx, devs[0], dialable(l), Options{}))(t)
 	accepted := must(l.Accept())(t)

@@ -28,8 +28,7 @@ func TestDialErrors(t *testing.T) {
 		"10.0.0.77:9":  syscall.EHOSTUNREACH, // nobody answers ARP
 		"172.16.0.1:9": syscall.ENETUNREACH,  // no gateway
 	} {
-		_, err := d.DialContext(l.ctx, "tcp", address)
-		wantOp(t, err, "dial", want)
+		wantOp(t, errOf(d.DialContext(l.ctx, "tcp", address)), "dial", want)
 	}
 	for _, bad := range [][2]string{{"udp", "10.0.0.2:9"}, {"tcp", "10.0.0.2"}, {"tcp6", "10.0.0.2:9"},
 		{"tcp4", "10.0.0.2:x"}} {
@@ -44,9 +43,8 @@ func TestDialErrors(t *testing.T) {
 		require.True(t, errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH),
 			"%s: %v", impossible, err)
 	}
-	_, err := Dial(l.ctx, nil, netip.AddrPort{}, Options{})
-	require.ErrorIs(t, err, errNoPoller)
-	_, err = Dial(l.ctx, l.hosts[0].mine, netip.MustParseAddrPort("10.0.0.2:9"),
+	require.ErrorIs(t, errOf(Dial(l.ctx, nil, netip.AddrPort{}, Options{})), errNoPoller)
+	_, err := Dial(l.ctx, l.hosts[0].mine, netip.MustParseAddrPort("10.0.0.2:9"),
 		Options{SendBuffer: -1})
 	require.ErrorContains(t, err,
 		"stream: Options.SendBuffer -1, 1 to 1073741824 possible, or 0 for the default")
@@ -83,11 +81,9 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	l.until("a SYN is out", func() bool { return l.conns(l.hosts[0]) > 0 })
 	cancel()
 	wantOp(t, l.result(dialing), "dial", context.Canceled)
-	_, err = Dial(ctx, l.hosts[0].mine, to, Options{})
-	wantOp(t, err, "dial", context.Canceled)
-	_, err = (&Dialer{Pollers: l.hosts[0].mine, Timeout: 10 * time.Millisecond}).Dial("tcp",
-		to.String())
-	wantOp(t, err, "dial", context.DeadlineExceeded)
+	wantOp(t, errOf(Dial(ctx, l.hosts[0].mine, to, Options{})), "dial", context.Canceled)
+	wantOp(t, errOf((&Dialer{Pollers: l.hosts[0].mine, Timeout: 10 * time.Millisecond}).Dial("tcp",
+		to.String())), "dial", context.DeadlineExceeded)
 	l.until("no connection is left", func() bool { return l.conns(l.hosts[0]) == 0 })
 }
 
@@ -147,11 +143,10 @@ func TestListenerClose(t *testing.T) {
 	accepting := in(func() error { _, err := ln.Accept(); return err })
 	require.NoError(t, ln.Close())
 	wantOp(t, l.result(accepting), "accept", net.ErrClosed)
-	_, err := ln.Accept()
-	wantOp(t, err, "accept", net.ErrClosed)
+	wantOp(t, errOf(ln.Accept()), "accept", net.ErrClosed)
 	wantOp(t, ln.Close(), "close", net.ErrClosed)
 	wantOp(t, ln.SetDeadline(time.Time{}), "set", net.ErrClosed)
-	_, err = Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), Options{})
+	_, err := Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), Options{})
 	wantOp(t, err, "dial", syscall.ECONNREFUSED)
 }
 

@@ -235,6 +235,9 @@ func must[V any](v V, err error) func(require.TestingT) V {
 	}
 }
 
+// errOf is the error of a call whose other result does not matter.
+func errOf[V any](_ V, err error) error { return err }
+
 func random(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)

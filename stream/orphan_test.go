@@ -36,12 +36,10 @@ func TestFinWait2EndsAfterClose(t *testing.T) {
 	require.Zero(t, v.conns(0))
 
 	require.Equal(t, "last words", v.read(b))
-	_, err := b.TryRead(make([]byte, 1))
-	require.Equal(t, io.EOF, err)
+	require.Equal(t, io.EOF, errOf(b.TryRead(make([]byte, 1))))
 	v.write(b, "late")
 	v.until("the reset", dead(b))
-	_, err = b.TryWrite([]byte("x"))
-	wantOp(t, err, "write", syscall.EPIPE)
+	wantOp(t, errOf(b.TryWrite([]byte("x"))), "write", syscall.EPIPE)
 }
 
 // CloseWrite alone waits for the peer as long as it likes: somebody reads. The time counts from

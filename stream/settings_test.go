@@ -32,8 +32,7 @@ func TestUserTimeout(t *testing.T) {
 		v.hosts[0].nic.lose = func(sentFrame) bool { return true }
 		v.write(a, "hello?")
 		require.InDelta(t, c.want, v.until("given up", dead(a)), float64(time.Millisecond), "%+v", c)
-		_, err := a.TryRead(make([]byte, 1))
-		wantOp(t, err, "read", syscall.ETIMEDOUT)
+		wantOp(t, errOf(a.TryRead(make([]byte, 1))), "read", syscall.ETIMEDOUT)
 		v.hosts[0].nic.lose = nil
 		require.NoError(t, abort(b))
 		v.until("closed", dead(b))
@@ -71,8 +70,7 @@ func TestKeepAliveOutlastsOptions(t *testing.T) {
 			v.pass(time.Second)
 		}
 		require.InDelta(t, time.Second, v.until("given up", dead(a)), float64(100*time.Millisecond), name)
-		_, err := a.TryRead(make([]byte, 1))
-		wantOp(t, err, "read", syscall.ETIMEDOUT)
+		wantOp(t, errOf(a.TryRead(make([]byte, 1))), "read", syscall.ETIMEDOUT)
 	}
 }
 
