@@ -17,7 +17,7 @@ func TestAddressTaken(t *testing.T) {
 	ns.Run(t, "ip", "addr", "add", "10.9.0.254/24", "dev", "rnic0")
 	_, mac, _ := strings.Cut(ns.Run(t, "ip", "-o", "link", "show", "rnic0"), "link/ether ")
 	mac = mac[:len("02:00:00:00:00:00")]
-	for _, command := range [][]string{{"serve", "--region", "1MiB"}, {"stream", "server"}} {
+	for _, command := range [][]string{{"serve", "--region", "1MiB"}, {"stream", "sink"}} {
 		for addrs, taken := range map[string]string{"10.9.0.1/24,fd09::1/64": "fd09::1",
 			"10.9.0.254/24": "10.9.0.254"} {
 			p := ns.exits(t, 1, append(command, "--addr", addrs)...)

@@ -35,7 +35,7 @@ func TestCounters(t *testing.T) {
 	require.Empty(t, server.Lines("^ +[^ ]+ 0$"), "%s", server)
 	require.Empty(t, server.Lines("^(failed|rnicd)"), "%s", server)
 
-	stream := ns.rnicd(t, "stream", "server", "--addr", "10.9.0.1/24", "--host-addr", kernelHost+"/24",
+	stream := ns.rnicd(t, "stream", "sink", "--addr", "10.9.0.1/24", "--host-addr", kernelHost+"/24",
 		"--counters", "--json")
 	stream.Expect(t, 1, "^ready ")
 	ns.ends(t, stream)

@@ -41,7 +41,7 @@ func TestDeviceDeleted(t *testing.T) {
 	for _, args := range sample.Of(
 		t, 2,
 		[][]string{{"serve", "--region", "1MiB"}, {"serve", "--region", "1MiB", "--once", "--fault",
-			"dup=1%"}, {"stream", "server"}, {"stream", "sink"}}) {
+			"dup=1%"}, {"stream", "echo"}, {"stream", "sink"}}) {
 		ns := newNamespace(t)
 		p := ns.rnicd(t, args...)
 		p.Expect(t, 1, "^ready ")
