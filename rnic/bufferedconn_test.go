@@ -32,10 +32,12 @@ func keptSocket(t *testing.T, more []byte) (r *rig, p *peer, c net.Conn) {
 func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		r, p, c := keptSocket(t, nil)
+		for _, unread := range []string{greetingText[:18], greetingText[18:]} { // one octet counts
+			q := r.newEnd(r.client, unmarked)
+			require.ErrorIs(t, q.qp.StartConnectStream(r.ctx, c, q.conn), ErrUnread)
+			r.hear(c, []byte(unread)) // it still is the stream it was
+		}
 		q := r.newEnd(r.client, unmarked)
-		require.ErrorIs(t, q.qp.StartConnectStream(r.ctx, c, q.conn), ErrUnread)
-		r.hear(c, []byte(greetingText)) // it still is the stream it was
-		q = r.newEnd(r.client, unmarked)
 		require.NoError(t, q.qp.StartConnectStream(r.ctx, c, q.conn))
 		p.play("< "+hexReq+"4001 0000", "< "+hexReq+"4001 0000")
 		p.write(unhex(t, hexRep+"4001 0000"))

@@ -185,6 +185,8 @@ func TestImmediate(t *testing.T) {
 	require.False(t, e.started.Given())
 	require.Same(t, c, e.Connection.Load())
 	require.NotZero(t, tr.sends)
+	arriveOne(c, 7, c.Pool.Alloc(), []byte("GET / HTTP"))
+	require.Equal(t, []wq.EventKind{wq.EventTerminated}, tr.told, "no marker, and it is told at once")
 }
 
 // A Responder whose transport refuses the time that its ULP wants is not in service: a Request is
