@@ -89,11 +89,6 @@ func (p *hasty) respond() (awaited, *ConnRequest) {
 	return l, req
 }
 
-// beginsWith writes a Request, and FPDUs right after it.
-func (p *hasty) beginsWith(fpdus ...fpdu) {
-	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), p.frame(fpdus...)...))
-}
-
 // The Request, octet by octet, and an FPDU after it are there before the Responder enters MPA,
 // except one octet: any of them. What is there was acknowledged, and is used when the gap is
 // filled, before or after the ULP has decided.

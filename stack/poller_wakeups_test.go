@@ -1,8 +1,12 @@
 package stack
 
 import (
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -105,4 +109,80 @@ func TestBellEndsAQuietSleep(t *testing.T) {
 	require.NoError(t, err)
 	w.await(1, int64(time.Hour), false) // else an hour
 	require.Contains(t, []int64{0, 1 + quietSleepMaxNs}, w.due, "0: the timer has gone off meanwhile")
+}
+
+// BenchmarkHandover hands one core back and forth between two threads: a round trip is two sleeps
+// and two wake-ups. What a timeout of each sleep's own costs, beside a timer that was set before.
+func BenchmarkHandover(b *testing.B) {
+	poll := func(timeout time.Duration) func(fd int) {
+		return func(fd int) {
+			fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			ts := unix.NsecToTimespec(int64(timeout))
+			p := &ts
+			if timeout == 0 {
+				p = nil
+			}
+			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), 1,
+				uintptr(unsafe.Pointer(p)), 0, 0, 0)
+			if fds[0].Revents == 0 {
+				return
+			}
+			var n [8]byte
+			_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&n)),
+				uintptr(len(n)))
+		}
+	}
+	for _, way := range []struct {
+		name  string
+		sleep func(b *testing.B, fd int) func()
+	}{
+		{"wakeups", func(b *testing.B, fd int) func() {
+			var w wakeups
+			require.NoError(b, w.open(eventfd(b), fd))
+			b.Cleanup(w.close)
+			w.set(1, int64(time.Hour))
+			return func() { w.wait(false) }
+		}},
+		{"ppoll", func(b *testing.B, fd int) func() { return func() { poll(0)(fd) } }},
+		{"ppoll_1ms", func(b *testing.B, fd int) func() { return func() { poll(time.Millisecond)(fd) } }},
+		{"ppoll_100us", func(b *testing.B, fd int) func() {
+			return func() { poll(100 * time.Microsecond)(fd) }
+		}},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			bells := [2]int{eventfd(b), eventfd(b)}
+			sleeps := [2]func(){way.sleep(b, bells[0]), way.sleep(b, bells[1])}
+			var turn atomic.Int64 // whose: a signal ends a sleep, too
+			side := func(me int64) {
+				for turn.Load()&1 != me {
+					sleeps[me]()
+				}
+				turn.Add(1)
+				_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(bells[1-me]), uintptr(unsafe.Pointer(&one)),
+					8)
+			}
+			onOneCore := func() {
+				runtime.LockOSThread() // for good: the thread ends with its goroutine
+				var set unix.CPUSet
+				require.NoError(b, unix.SchedGetaffinity(0, &set))
+				core := 0
+				for !set.IsSet(core) {
+					core++
+				}
+				set.Zero()
+				set.Set(core)
+				require.NoError(b, unix.SchedSetaffinity(0, &set))
+			}
+			var run sync.WaitGroup
+			for me := range int64(2) {
+				run.Go(func() {
+					onOneCore()
+					for range b.N {
+						side(me)
+					}
+				})
+			}
+			run.Wait()
+		})
+	}
 }

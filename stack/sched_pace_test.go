@@ -69,10 +69,10 @@ func TestPacedBesideUnpaced(t *testing.T) {
 		x := drawPaced(r, 0)
 		t.Run(x.String(), func(t *testing.T) {
 			turns := 20 * x.turns
-			l, from, to := x.open(t, false)
+			l, _, to := x.open(t, false)
 			alone, _ := l.segments(to[:x.held], turns, l.turn)
 
-			l, from, to = x.open(t, true)
+			l, from, to := x.open(t, true)
 			got, idle := l.segments(to, turns, l.turn)
 			for i := range alone {
 				require.GreaterOrEqual(t, got[i], 0.9*alone[i])

@@ -6,8 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func span1000(seq int) string { return itoa(seq) + ":" + itoa(seq+1000) }
-
 // Nobody reads, and the peer sends segments shorter than a unit of the scale: the window closes
 // where it was to close, and what rounding has added to it is taken all the same.
 //

@@ -244,22 +244,6 @@ func opened(t *testing.T, cfg Config, options string, rtt int64) *script {
 	return s
 }
 
-// expectAt wants the same segment to have been sent again and again, and nothing else: so many
-// units after start each.
-func (s *script) expectAt(want string, start, unit int64, times ...int64) {
-	s.t.Helper()
-	var at []int64
-	for _, x := range s.sent() {
-		if err := s.match(&x.Transmit, want); err != nil {
-			s.fatalf("%v", err)
-		}
-		at = append(at, (x.at-start)/unit)
-	}
-	if !slices.Equal(at, times) {
-		s.fatalf("%q at %v, want %v", want, at, times)
-	}
-}
-
 func (s *script) wantState(want State) {
 	s.t.Helper()
 	if s.c.State() != want {
