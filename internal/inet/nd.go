@@ -154,7 +154,7 @@ func PutNeighbourSolicitation(b []byte, mac MAC, src, dst, target Addr) int {
 	if src.IsUnspecified() {
 		n = NDSolicitLen
 	}
-	putNeighbour(b[:n], 0, target, ndSourceMAC, mac)
+	putNeighbour(b[:n], target, ndSourceMAC, mac)
 	putICMP(b[:n], NDNeighbourSolicitation, 0, 0, PseudoSum(src, dst, ProtoICMPv6, n))
 	return n
 }
@@ -167,13 +167,12 @@ func PutNeighbourAdvertisement(b []byte, mac MAC, src, dst, target Addr) int {
 		word |= 0x40 << 24
 	}
 	b = b[:NDNeighLen]
-	putNeighbour(b, word, target, ndTargetMAC, mac)
+	putNeighbour(b, target, ndTargetMAC, mac)
 	putICMP(b, NDNeighbourAdvert, 0, word, PseudoSum(src, dst, ProtoICMPv6, NDNeighLen))
 	return NDNeighLen
 }
 
-func putNeighbour(b []byte, word uint32, target Addr, option uint8, mac MAC) {
-	binary.BigEndian.PutUint32(b[4:8], word)
+func putNeighbour(b []byte, target Addr, option uint8, mac MAC) {
 	*(*Addr)(b[8:24]) = target
 	if len(b) > NDSolicitLen {
 		b[24], b[25] = option, 1
