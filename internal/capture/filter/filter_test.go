@@ -166,7 +166,7 @@ func TestAgreesWithTshark(t *testing.T) {
 	if err != nil {
 		skip.Missing(t, "needs tshark")
 	}
-	files, err := filepath.Glob("../../mpa/testdata/captures/*.pcap")
+	files, err := filepath.Glob("../../../mpa/testdata/captures/*.pcap")
 	require.NoError(t, err)
 	require.Len(t, files, 8)
 	all := frames(t)
