@@ -91,7 +91,10 @@ func (r *rouser) prepare(device pmd.Interrupter, bell *Bell) error {
 // turn finds work. It says whether it slept, and whether rouse was called. In company Go's
 // scheduler is told, so that others get the processor. If deafNs is not 0 the sleep is no longer
 // than that, and rouse does not end it.
-func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), company bool,
+//
+// deadline is told how long the sleep may last at most, and says when it is and when the sleep has
+// to end.
+func (r *rouser) sleep(turn func() int, deadline func(maxNs int64) (now, at int64), company bool,
 	deafNs int64) (slept, rung bool) {
 	tell := company || noneLeft()
 	if tell {
@@ -105,7 +108,7 @@ func (r *rouser) sleep(turn func() int, deadline func() (now, at int64), company
 	}
 	r.device.Arm(true)
 	if turn() == 0 {
-		if now, at := deadline(); at > now {
+		if now, at := deadline(most); at > now {
 			r.await(now, min(at-now, most), tell)
 			slept = true
 		}

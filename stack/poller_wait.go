@@ -42,7 +42,7 @@ type runner struct {
 	crowded  *uint32 // Bell.Crowded, or nil
 	told     bool    // what it says
 	turn     func() int
-	deadline func() (now, at int64) // both made once: each is an allocation
+	deadline func(maxNs int64) (now, at int64) // both made once: each is an allocation
 }
 
 // newRunner is p's. shares says that p has no thread of its own.
@@ -51,9 +51,9 @@ func newRunner(p *Poller, shares bool) *runner {
 	if p.cfg.Bell != nil {
 		r.crowded = p.cfg.Bell.Crowded
 	}
-	r.deadline = func() (now, at int64) {
+	r.deadline = func(maxNs int64) (now, at int64) {
 		at = p.deadline()
-		p.sleeps(min(at, p.now+p.rouser.maxNs))
+		p.sleeps(min(at, p.now+maxNs))
 		return p.now, at
 	}
 	return r

@@ -199,7 +199,7 @@ func (p *Poller) after(now int64) state {
 // Dozed is called after a Doze. slept: its last look before found no work; rung: its bell was
 // rung meanwhile.
 func (p *Poller) Dozed(slept, rung bool) {
-	p.bell.rung = rung
+	p.bell.rung = slept && rung
 	if !slept {
 		p.state, p.empty = busy, 0
 	}

@@ -259,5 +259,8 @@ func TestIsDeafForAMoment(t *testing.T) {
 		w.Dozed(false, false)
 		w.works(1)
 		require.False(t, doze(), "it did not ring")
+		w.Dozed(false, true)
+		w.works(1)
+		require.False(t, doze(), "it rang before the sleep, which there was not")
 	}
 }
