@@ -11,7 +11,7 @@
 #                              C programs over verbs/ (minutes)
 #   make test-arm64            everything built for arm64; its CRC kernels under QEMU
 #   make lint                  gofmt, vet, staticcheck, import layers
-#   make race                  every package under the race detector
+#   make race                  nearly every package under the race detector
 #   make bench [ARGS=-yard.only=write,veth]
 #                              the yardsticks: ratios of one run with their goals; root, ten minutes
 #   make bench-quick           the same in under three minutes

@@ -112,7 +112,7 @@ type hostConfig struct {
 	conns  int          // 0: a few
 }
 
-// hostOn is hostBehind with a pool that is there.
+// hostOn is hostIn with a pool that is there.
 func hostOn(b testing.TB, port pmd.Port, addr string, pool *mem.Pool, cfg hostConfig) *host {
 	b.Helper()
 	h := &host{}

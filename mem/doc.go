@@ -14,5 +14,5 @@
 // allocates and locks. Sizes are fixed at creation. A ring or a Table cannot be shared with
 // another process: its indices and epochs are in this one.
 //
-// It imports hugepages only. pmd, mpa, ddp, stack and rnic import it.
+// It imports hugepages and internal/wq.
 package mem

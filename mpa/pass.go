@@ -117,7 +117,7 @@ func (r *Receiver) crcGoodHeld(f *frame, i int) bool {
 	return crc == binary.LittleEndian.Uint32(r.field(last, CRCLen))
 }
 
-// markersAgreeHeld is markersAgree over several held Bufs.
+// markersAgreeHeld says whether the markers of f, which several held Bufs have, agree with it.
 func (r *Receiver) markersAgreeHeld(f *frame) bool {
 	if f.head != f.begin && pointer(r.field(f.begin, MarkerLen)) != 0 {
 		return false

@@ -61,7 +61,7 @@ install)
     # All of docs/ without that folder's name, and the documents of the root that it links to. Links
     # into the source go to the repository.
     source=https://github.com/rnicd/rnicd/blob/main
-    root_documents='ARCHITECTURE|CHANGELOG|README|SECURITY'
+    root_documents='ARCHITECTURE|CHANGELOG|SECURITY'
     for f in ARCHITECTURE.md CHANGELOG.md SECURITY.md $(find docs -type f ! -name '*.go'); do
         case $f in
         docs/*.md) sed -E "s,]\(\.\./\.\./($root_documents)\.md,](../\1.md,g; s,]\(\.\./\.\./,]($source/,g" "$f" >"$tmp/document" ;;

@@ -2,9 +2,9 @@
 // burst.
 //
 // A frame comes in through Queue.Rx and leaves through Queue.Tx. Devices are wire (memory), tap
-// (the kernel), memif (another process) and dpdk (hardware). fault and capture are middleware, a
-// Port around a Port, in any order. Limits: Ethernet only, one frame per Buf, no multicast
-// filter.
+// (the kernel), memif (another process) and dpdk (hardware). Middleware is a Port around a Port, in
+// any order; rnicd's own records frames, or loses and delays them. Limits: Ethernet only, one frame
+// per Buf, no multicast filter.
 package pmd
 
 import (

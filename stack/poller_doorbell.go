@@ -63,7 +63,7 @@ func (p *Poller) drainDoorbells() int {
 // rang says that takeAll would take some.
 func (b *doorbells) rang() bool { return b.last.Load() != 0 }
 
-// takeAll takes all that rang, the first to ring first: index+1, continued by bellNext.
+// takeAll takes all that rang, the first to ring first: index+1, continued by rungNext.
 func (b *doorbells) takeAll(conns []Conn) uint32 {
 	if b.last.Load() == 0 {
 		return 0

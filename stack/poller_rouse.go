@@ -12,7 +12,8 @@ import (
 )
 
 // asleepMaxNs bounds a sleep under IdleInterrupt. Nothing waits for it: whatever is for the Poller
-// rouses it. It is there for a device whose interrupt gets lost.
+// rouses it, except from a sleep that is deaf, which is short. It is there for a device whose
+// interrupt gets lost.
 const asleepMaxNs = 100_000_000
 
 // polling is how many Pollers of this process run.

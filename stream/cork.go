@@ -6,7 +6,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// holdOf bits say why a last segment that is not full waits for more octets.
+// These bits say why a last segment that is not full waits for more octets.
 const (
 	holdCork uint32 = 1 << iota // SetCork(true)
 	holdMore                    // the last call was WriteMore

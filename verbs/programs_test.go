@@ -30,7 +30,6 @@ const (
 	rpingPort = 7174
 	cmaPort   = 7471
 	perfPort  = 18515
-	fioPort   = 19765
 )
 
 // perf is a row of perftest: the same flags at both ends.

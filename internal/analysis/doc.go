@@ -8,7 +8,7 @@
 //	hosts.go     two whole hosts in virtual time
 //	packing.go   how many segments a real QueuePair makes of messages of one size
 //	tables.go    the cells of the tables, the golden file, the document
-//	figures.go   the figures, drawn by plot.go
+//	figures.go   the figures, drawn by bench/plot
 //
 // Everything is decided by seeds: a cell that is measured again gives the same numbers.
 package analysis

@@ -10,6 +10,7 @@
 //	poller.go    a Poller after each Turn: its states, and what follows
 //	numbers.go   the numbers
 //	away.go      one way of giving the processor up: what it took the last time
+//	bell.go      when a Poller does not hear its bell
 //	reply.go     whether the peer's answer is worth polling for
 //	program.go   the numbers of a C program's polls (verbs/shim/poll.c has them by rnicd_ring.h)
 //	telling.go   when a C program that waits is woken for completions

@@ -1,7 +1,8 @@
 package waiting
 
 // numbers are all that the rules of a Poller know of machines. Each is worth 10 % to somebody:
-// TestNumbers (numbers_test.go) and docs/results/waiting.md say to whom. A test may take others.
+// TestNumbers (schedules_test.go) and docs/results/waiting.md say to whom, or the latter that it is
+// not shown. A test may take others.
 type numbers struct {
 	spinTurns  int   // empty Turns before the first yield: some tens of microseconds
 	yieldTurns int   // yields before the first sleep: a millisecond or less on an idle machine

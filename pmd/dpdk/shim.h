@@ -12,7 +12,7 @@
 #define RNIC_BURST 128  // frames in one call, each way
 #define RNIC_RETURN 256 // freed receive Bufs in one call
 
-// Equal to mem.DescFlags; flags.go holds them together.
+// Equal to mem.DescFlags; cgo.go holds them together.
 #define RNIC_RX_CHECKSUM_GOOD 1
 #define RNIC_RX_CHECKSUM_BAD 2
 #define RNIC_TX_CHECKSUM 4

@@ -12,7 +12,7 @@ import (
 // interrupt is what wakes a queue's goroutine: a descriptor that stays the same from session to
 // session, an epoll that has the eventfd of the current one in it. The eventfd is the peer's, too,
 // which may make a read of it block; so it is never read, but watched for its edges. The goroutines
-// of connections put it in and take it out (Port.watchWakers), as the peer can make that slow as
+// of connections put it in and take it out (Port.eachWaker), as the peer can make that slow as
 // well: it may watch its eventfd itself, a thousand times over.
 type interrupt struct {
 	epoll int

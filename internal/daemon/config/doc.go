@@ -4,10 +4,10 @@
 // reported together.
 //
 //	config.go     the types: each key with its default and description; the reference is made of them
-//	units.go      durations and sizes
-//	index.go      line and column of each key
-//	parse.go      file to Config
-//	defaults.go   defaults of keys that the file does not have
-//	validate.go   the checks; ports.go and services.go have those of each table
+//	switch.go     the same of the switch's file
+//	parse.go      file to Config (internal/conf reads TOML, internal/port/portfile its ports)
+//	removed.go    what a file may no longer say, and what to run instead
+//	validate.go   the checks; services.go has those of each service
+//	places.go     what two services or ports cannot both have
 //	reference.go  docs/reference/configuration.md
 package config

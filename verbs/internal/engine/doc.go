@@ -14,16 +14,20 @@
 //	engine.go   Serve: calls and doorbells
 //	call.go     control calls
 //	handle.go   numbers for objects
+//	limits.go   how many there may be
 //	memory.go   domains, regions, windows
 //	channel.go  events to the program
 //	mapping.go  memory of rings
 //	cq.go       completion rings
+//	cqresize.go the same, of another size
 //	deliver.go  which completions get there, and when
 //	queue.go    work requests from a ring
 //	qp.go       queue pairs
 //	srq.go      shared receive queues
 //	async.go    asynchronous events
-//	cm.go       connections: ids, addresses
+//	cm.go       connections: ids
+//	addrs.go    connections: addresses
+//	dials.go    connections: the order in which they begin
 //	cmconn.go   connections: listen, connect, accept, and their end
 //	parking.go  listeners between two rdma_listen
 //	sockaddr.go addresses as C has them
