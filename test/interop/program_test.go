@@ -215,6 +215,9 @@ func TestProgramsOther(t *testing.T) {
 			exchange{"", "rdma_server -p PORT", "rdma_client -s HOST -p PORT"}},
 	} {
 		for _, role := range []string{"our server", "our client"} {
+			if *quick && role == "our client" && x.name == "ib_write_bw" {
+				continue // as TestProgramsPerftest
+			}
 			t.Run(x.name+"/"+role, func(t *testing.T) {
 				overPrograms(t, "std", func(p *programEnd) {
 					turn := p.serve
