@@ -107,6 +107,7 @@ func (c *Conn) Push(now int64, pieces []Piece) {
 		len(pieces) > max(1, c.sent.free()-splitReserve) {
 		panic("tcp: Push without Room")
 	}
+	c.checkPieces(now, pieces) // by the cwnd that Room went by, which an idle time may lower below
 	c.noteOutstanding(now)
 	c.answered = c.answered || c.edge > 0
 	if c.flight() == 0 && !c.mem.cfg.NoIdleRestart && now-c.timers.sentAt > c.rto() {
@@ -119,8 +120,8 @@ func (c *Conn) Push(now int64, pieces []Piece) {
 		n := int(p.Len)
 		flags := c.pushFlags(n, p.Push)
 		p.Push = flags&recPSH != 0
-		if n < 1 || n > emss {
-			c.pushProbe(now, n)
+		if n > emss {
+			c.probePushed(n)
 			flags |= recProbe
 		}
 		c.sent.append(c.pushed, p.Handle, n, flags)
@@ -131,12 +132,14 @@ func (c *Conn) Push(now int64, pieces []Piece) {
 	}
 }
 
-// pushProbe is for a segment that is no full one: it probes the path, or is the caller's mistake.
-func (c *Conn) pushProbe(now int64, n int) {
-	if n < 1 || !c.probeCarries(now, n) {
-		panic("tcp: Push of a segment that is empty or larger than Room")
+// checkPieces panics on a segment that is none, or longer than one that probes the path.
+func (c *Conn) checkPieces(now int64, pieces []Piece) {
+	emss := c.EMSS()
+	for i := range pieces {
+		if n := int(pieces[i].Len); n < 1 || n > emss && !c.probeCarries(now, n) {
+			panic("tcp: Push of a segment that is empty or larger than Room")
+		}
 	}
-	c.probePushed(n)
 }
 
 // pushFlags are recPSH, if the next n octets end with it, or none.
