@@ -24,6 +24,9 @@ func (c *Conn) Room(now int64, most int) (segments, octets int) {
 	if c.state != Established && c.state != CloseWait || c.finQueued {
 		return 0, 0
 	}
+	if c.flight() == 0 && !c.mem.cfg.NoIdleRestart && now-c.timers.sentAt > c.rto() {
+		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
+	}
 	emss := c.EMSS()
 	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(emss) && c.paced(now)) {
 		return 0, 0
@@ -107,12 +110,8 @@ func (c *Conn) Push(now int64, pieces []Piece) {
 		len(pieces) > max(1, c.sent.free()-splitReserve) {
 		panic("tcp: Push without Room")
 	}
-	c.checkPieces(now, pieces) // by the cwnd that Room went by, which an idle time may lower below
 	c.noteOutstanding(now)
 	c.answered = c.answered || c.edge > 0
-	if c.flight() == 0 && !c.mem.cfg.NoIdleRestart && now-c.timers.sentAt > c.rto() {
-		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
-	}
 	c.owed.Advance(c.AckedOffset(), c.pushed+uint64(pieces[0].Len), now)
 	emss := c.EMSS()
 	for i := range pieces {
@@ -120,8 +119,8 @@ func (c *Conn) Push(now int64, pieces []Piece) {
 		n := int(p.Len)
 		flags := c.pushFlags(n, p.Push)
 		p.Push = flags&recPSH != 0
-		if n > emss {
-			c.probePushed(n)
+		if n < 1 || n > emss {
+			c.pushProbe(now, n)
 			flags |= recProbe
 		}
 		c.sent.append(c.pushed, p.Handle, n, flags)
@@ -132,14 +131,12 @@ func (c *Conn) Push(now int64, pieces []Piece) {
 	}
 }
 
-// checkPieces panics on a segment that is none, or longer than one that probes the path.
-func (c *Conn) checkPieces(now int64, pieces []Piece) {
-	emss := c.EMSS()
-	for i := range pieces {
-		if n := int(pieces[i].Len); n < 1 || n > emss && !c.probeCarries(now, n) {
-			panic("tcp: Push of a segment that is empty or larger than Room")
-		}
+// pushProbe is for a segment that is no full one: it probes the path, or is the caller's mistake.
+func (c *Conn) pushProbe(now int64, n int) {
+	if n < 1 || !c.probeCarries(now, n) {
+		panic("tcp: Push of a segment that is empty or larger than Room")
 	}
+	c.probePushed(n)
 }
 
 // pushFlags are recPSH, if the next n octets end with it, or none.

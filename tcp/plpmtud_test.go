@@ -140,6 +140,38 @@ func TestProbeRoom(t *testing.T) {
 	}
 }
 
+// After an idle time Room goes by the restart window: for the segments of a vector, and for a probe
+// of the path, which Push then takes.
+//
+// req: 5681-4.1-1
+func TestRoomAfterAnIdleTime(t *testing.T) {
+	const cwnd = 1 << 20
+	for _, probing := range []bool{false, true} {
+		s := large(t)
+		c := s.c
+		if c.limitMSS = 3000; probing {
+			c.limitMSS = baseMSS
+		}
+		c.setEMSS()
+		c.cong.Cwnd, c.sndWnd = cwnd, cwnd
+		require.True(t, c.provideRecord())
+		s.now += 10_000 * ms
+		n, octets := c.Room(s.now, 64)
+		require.LessOrEqual(t, n*octets, c.initialWindow())
+		require.Equal(t, c.initialWindow(), c.cong.Cwnd)
+		if probing {
+			require.Greater(t, octets, c.EMSS())
+		} else {
+			require.Greater(t, n, 1)
+		}
+		pieces := make([]Piece, n)
+		for i := range pieces {
+			pieces[i] = Piece{Handle: Handle(i), Len: int32(octets)}
+		}
+		c.Push(s.now, pieces)
+	}
+}
+
 // What arrived ahead of a gap, above what the black hole left, is the new limit, header options
 // included; but never more than what the search fell from.
 func TestLargeArrivedSetsTheLimit(t *testing.T) {
