@@ -147,9 +147,7 @@ func TestEveryService(t *testing.T) {
 	}
 	bad, _ := r.log.lines("msg=(failed|refused)")
 	require.Empty(t, bad)
-	require.Eventually(t, func() bool {
-		return len(r.d.Connections()) == 0
-	}, patience, time.Millisecond)
+	r.awaitConnections(0)
 	require.Len(t, r.d.Pollers(), 1)
 	require.Equal(t, "cable", r.d.Pollers()[0].Port)
 }
@@ -249,6 +247,7 @@ page = "normal"
 	r.log.await(t, 1, "level=WARN msg=refused service=streams remote=10.9.0.2:")
 	require.NoError(t, r.put(r.dev, at(7174), 16<<10))
 	require.ErrorContains(t, r.put(r.dev, at(7174), 16<<10+1), "a client may hold 16384 of the region")
+	r.awaitConnections(0)
 
 	end := r.holding(at(7002), 2)
 	require.ErrorContains(t, r.put(r.dev, at(7002), 1000),
@@ -340,11 +339,18 @@ func (r *rig) holding(addr string, n int) (end func() []error) {
 		for range n {
 			all = append(all, <-ends)
 		}
-		require.Eventually(r.t, func() bool {
-			return len(r.d.Connections()) == 0
-		}, patience, time.Millisecond)
+		r.awaitConnections(0)
 		return all
 	}
+}
+
+// awaitConnections waits until the daemon has n: a client's call may return before the daemon has
+// ended its end.
+func (r *rig) awaitConnections(n int) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		return len(r.d.Connections()) == n
+	}, patience, time.Millisecond)
 }
 
 // region is a service that clients put into.
@@ -365,9 +371,13 @@ func TestDrainWaits(t *testing.T) {
 		defer close(drained)
 		r.d.Drain(r.ctx)
 	}()
+	region := r.d.Services()[0]
 	require.Eventually(t, func() bool {
-		return r.put(r.dev, at(7174), 1000) != nil
+		region.mu.Lock()
+		defer region.mu.Unlock()
+		return region.retired
 	}, patience, time.Millisecond)
+	require.Error(t, r.put(r.dev, at(7174), 1000))
 	require.Len(t, r.d.Connections(), 2, "which can be looked at meanwhile")
 	select {
 	case <-drained:

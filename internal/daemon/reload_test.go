@@ -121,9 +121,7 @@ func TestReloadIsAtomic(t *testing.T) {
 				r.listen("region"), taken.Addr().(*net.TCPAddr).Port),
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := func() bool { return len(r.d.Connections()) == 1 }
-			require.Eventually(t, one, patience, time.Millisecond,
-				"the put of the case before has ended at the server, too")
+			r.awaitConnections(1)
 			for range 16 { // places are opened in any order
 				_, err := r.d.Reload(r.ctx, r.parse(bad))
 				require.ErrorContains(t, err, `service "bad"`)
