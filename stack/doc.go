@@ -103,8 +103,6 @@
 //	conn_slab.go         the slots of connections; lists of them
 //	conn_lookup.go       4-tuple to connection
 //	conn_prefetch.go     reading connections into the cache
-//	poller_rouse.go      wakes a Poller that sleeps until its device interrupts
-//	poller_wakeups.go    the epoll that it sleeps in
 //	timers.go            the timing wheel
 //	secret.go            initial sequence numbers and other values that must not be guessed
 //	siphash.go           its keyed hash

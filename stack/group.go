@@ -8,6 +8,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
+	"github.com/rnicd/rnicd/internal/rouse"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -36,9 +37,9 @@ const crossingSlots = 128
 // PeerMax is set) ConnsMax, and listen on the same ports.
 type Group struct {
 	secret  [16]byte
-	inboxes [][]*crossing // by receiver, then by sender
-	rousers []*rouser     // of the members
-	rss     *rss          // how the port spreads; nil: by rules of its own
+	inboxes [][]*crossing   // by receiver, then by sender
+	rousers []*rouse.Rouser // of the members
+	rss     *rss            // how the port spreads; nil: by rules of its own
 
 	lock         sync.Mutex // of what New, AddAddr and RemoveAddr change
 	addrs        *iphost.Shared
@@ -55,7 +56,7 @@ func NewGroup(n int) (*Group, error) {
 		return nil, fmt.Errorf("stack: group of %d pollers: want 1 to %d", n, groupMax)
 	}
 	g := &Group{
-		inboxes: make([][]*crossing, n), rousers: make([]*rouser, n), addrs: iphost.NewShared(n),
+		inboxes: make([][]*crossing, n), rousers: make([]*rouse.Rouser, n), addrs: iphost.NewShared(n),
 	}
 	if _, err := rand.Read(g.secret[:]); err != nil {
 		return nil, fmt.Errorf("stack: group: secret: %w", err)
@@ -89,7 +90,7 @@ func (g *Group) check(cfg *Config) error {
 }
 
 // addMember makes the rings to a new member, and knows how to rouse it.
-func (g *Group) addMember(member, frameMax int, r *rouser) {
+func (g *Group) addMember(member, frameMax int, r *rouse.Rouser) {
 	g.rousers[member] = r
 	inbox := make([]*crossing, len(g.inboxes))
 	for from := range inbox {
@@ -107,7 +108,7 @@ func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }
 func (g *Group) rouseAll() {
 	for _, r := range g.rousers {
 		if r != nil {
-			r.rouse()
+			r.Rouse()
 		}
 	}
 }
@@ -155,7 +156,7 @@ func (m *groupMember) cross(b mem.Buf, to int, overheard bool) {
 		return
 	}
 	m.counters.Crossed++
-	m.group.rousers[to].rouse()
+	m.group.rousers[to].Rouse()
 }
 
 // inbox is the rings from the other members; nil in this one's own place.

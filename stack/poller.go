@@ -10,6 +10,7 @@ import (
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/iphost"
+	"github.com/rnicd/rnicd/internal/rouse"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -62,7 +63,7 @@ type Poller struct {
 	// other goroutines
 	control   *control
 	doorbells doorbells
-	rouser    rouser
+	rouser    rouse.Rouser
 	running   atomic.Bool
 	stopped   bool          // the Poller's goroutine knows
 	last      Counters      // written before done is closed
@@ -88,10 +89,7 @@ func New(cfg Config) (*Poller, error) {
 		control:    newControl(),
 		done:       make(chan struct{}),
 	}
-	p.rouser.asleep = &p.rouser.own
-	if cfg.Bell != nil {
-		p.rouser.asleep = cfg.Bell.Asleep
-	}
+	p.rouser.Init(cfg.Bell)
 	if cfg.Group != nil {
 		cfg.Group.addMember(cfg.Member, frameMaxOf(cfg.MTU), &p.rouser)
 	}
@@ -211,7 +209,7 @@ func (p *Poller) deadline() int64 {
 // Stop asks the Poller to end. Any goroutine; does not wait.
 func (p *Poller) Stop() {
 	p.control.stopping.Store(true)
-	p.rouser.rouse()
+	p.rouser.Rouse()
 }
 
 // Done is closed when the Poller has stopped and all Uppers have been told. Any goroutine.

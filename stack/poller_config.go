@@ -10,6 +10,7 @@ import (
 
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/rouse"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/tcp"
@@ -57,6 +58,10 @@ const (
 
 	mtuMin = 576 // RFC 791 section 3.1: every host takes datagrams of this size
 )
+
+// Bell lets others than goroutines wake a Poller: threads that run no Go. They leave something,
+// then look at Asleep, swap it for 0, and if it was 1 write 8 octets, the number 1, to FD.
+type Bell = rouse.Bell
 
 // Config of a Poller.
 type Config struct {

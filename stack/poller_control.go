@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/internal/rouse"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -62,14 +63,14 @@ func newControl() *control {
 }
 
 // submit is Poller.Submit.
-func (k *control) submit(fn func(), r *rouser) error {
+func (k *control) submit(fn func(), r *rouse.Rouser) error {
 	if k.stopping.Load() {
 		return ErrStopped
 	}
 	if !k.ring.Push(fn) {
 		return ErrBusy
 	}
-	r.rouse()
+	r.Rouse()
 	if k.ended.Load() { // fn came after the last look at the ring, or is being run now
 		k.late.Lock()
 		defer k.late.Unlock()

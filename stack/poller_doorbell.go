@@ -12,7 +12,7 @@ func (c *Conn) Wake() {
 		return
 	}
 	c.p.doorbells.ring(c)
-	c.p.rouser.rouse()
+	c.p.rouser.Rouse()
 }
 
 // doorbells are the connections whose doorbell rang since the Poller last looked. Any goroutine

@@ -2,13 +2,13 @@ package stack
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/rouse"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/tcp"
@@ -37,7 +37,7 @@ func tapGroup(t *testing.T, idle Idle) (pollers []*kernelLab) {
 		})
 		require.NoError(t, err)
 		if idle == IdleInterrupt {
-			p.rouser.maxNs = int64(time.Hour) // without a rouse it sleeps on
+			p.rouser.MaxNs = int64(time.Hour) // without a rouse it sleeps on
 		}
 		pollers = append(pollers, &kernelLab{t: t, introducer: introducer{p}, pool: pool})
 		run.Go(func() { _ = p.Run(ctx) })
@@ -83,52 +83,6 @@ func TestInterruptsRouse(t *testing.T) {
 	}
 }
 
-// rouse between the Poller's last look and its sleep is not lost, at whichever moment it comes.
-func TestRouseIsNeverLost(t *testing.T) {
-	r := silentRouser(t, nil)
-	for moment := range 2 {
-		for range 50 {
-			look := func() int {
-				if moment == 0 {
-					r.rouse()
-				}
-				return 0
-			}
-			deadline := func(int64) (now, at int64) {
-				if moment == 1 {
-					r.rouse()
-				}
-				return 0, int64(time.Hour)
-			}
-			slept, rung := r.sleep(look, deadline, false, 0)
-			require.True(t, slept)
-			require.True(t, rung)
-		}
-	}
-	slept, rung := r.sleep(func() int { return 1 }, nil, false, 0)
-	require.False(t, slept || rung, "work ends it before it begins")
-	slept, rung = r.sleep(func() int {
-		return 0
-	}, func(int64) (now, at int64) { return 5, 5 }, false, 0)
-	require.False(t, slept || rung, "and a deadline that is reached")
-}
-
-// A sleep that is deaf lasts as long as it is told, though it is roused, and nobody sees it.
-func TestDeafSleep(t *testing.T) {
-	r := silentRouser(t, nil)
-	const deafNs = 1000
-	slept, rung := r.sleep(func() int {
-		require.Zero(t, atomic.LoadUint32(r.asleep))
-		r.rouse()
-		return 0
-	}, func(maxNs int64) (now, at int64) {
-		require.EqualValues(t, deafNs, maxNs)
-		return 0, int64(time.Hour)
-	}, false, deafNs)
-	require.True(t, slept)
-	require.False(t, rung)
-}
-
 // A Stop that comes just before the Poller says that it is asleep rouses nobody: the last look
 // finds it, and Run ends without a sleep.
 func TestStopBeforeTheSleep(t *testing.T) {
@@ -136,8 +90,8 @@ func TestStopBeforeTheSleep(t *testing.T) {
 	for l.a.Turn() > 0 {
 	}
 	l.a.Stop()
-	r := silentRouser(t, nil)
-	slept, _ := r.sleep(l.a.Turn, func(int64) (now, at int64) {
+	r := silentRouser(t)
+	slept, _ := r.Sleep(l.a.Turn, func(int64) (now, at int64) {
 		return l.a.now, l.a.deadline()
 	}, false, 0)
 	require.False(t, slept)
@@ -163,14 +117,11 @@ func eventfd(t testing.TB) int {
 }
 
 // silentRouser sleeps until it is roused.
-func silentRouser(t *testing.T, bell *Bell) *rouser {
-	r := &rouser{maxNs: int64(time.Hour)}
-	r.asleep = &r.own
-	if bell != nil {
-		r.asleep = bell.Asleep
-	}
-	require.NoError(t, r.prepare(newQuietDevice(t, nil), bell))
-	t.Cleanup(r.close)
+func silentRouser(t *testing.T) *rouse.Rouser {
+	r := &rouse.Rouser{MaxNs: int64(time.Hour)}
+	r.Init(nil)
+	require.NoError(t, r.Prepare(newQuietDevice(t, nil), nil))
+	t.Cleanup(r.Close)
 	return r
 }
 
@@ -212,13 +163,13 @@ func TestBell(t *testing.T) {
 	}
 	p, err := New(cfg)
 	require.NoError(t, err)
-	p.rouser.maxNs = int64(time.Hour) // without the Bell it sleeps on
+	p.rouser.MaxNs = int64(time.Hour) // without the Bell it sleeps on
 	go func() { _ = p.Run(t.Context()) }()
 	for range 20 {
 		awaitAsleep(t, p)
 		atomic.StoreUint32(posted, 1)
 		if atomic.SwapUint32(asleep, 0) != 0 {
-			_, err := unix.Write(fd, one[:])
+			_, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 			require.NoError(t, err)
 		}
 		<-turns
@@ -228,21 +179,4 @@ func TestBell(t *testing.T) {
 	require.NoError(t, err)
 	p.Stop()
 	<-p.Done()
-}
-
-// A Poller that sleeps again and again, with no other processor for Go, leaves its own to who waits
-// for it.
-func TestSleepLeavesTheProcessor(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	polling.Add(1)
-	defer polling.Add(-1)
-	r := silentRouser(t, nil)
-	var ran atomic.Bool
-	go ran.Store(true)
-	soon := func(int64) (now, at int64) { return 0, 1 }
-	for range 2 { // the scheduler may take us first, once in 61 times
-		slept, _ := r.sleep(func() int { return 0 }, soon, false, 0)
-		require.True(t, slept)
-	}
-	require.True(t, ran.Load())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/rnicd/rnicd/internal/rouse"
 	"github.com/rnicd/rnicd/pmd"
 )
 
@@ -25,14 +26,14 @@ func (p *Poller) Run(ctx context.Context) error {
 	}
 	defer restore()
 	if p.cfg.Idle == IdleInterrupt {
-		if err := p.rouser.prepare(p.cfg.Queue.(pmd.Interrupter), p.cfg.Bell); err != nil {
+		if err := p.rouser.Prepare(p.cfg.Queue.(pmd.Interrupter), p.cfg.Bell); err != nil {
 			p.running.Store(false)
 			return fmt.Errorf("stack: poller %q: what wakes it: %w", p.cfg.Name, err)
 		}
-		defer p.rouser.close()
+		defer p.rouser.Close()
 	}
-	polling.Add(1)
-	defer polling.Add(-1)
+	rouse.Pollers.Add(1)
+	defer rouse.Pollers.Add(-1)
 	defer context.AfterFunc(ctx, p.Stop)()
 	r := newRunner(p, !own)
 	for !p.stopped {

@@ -1,7 +1,5 @@
 package stack
 
-import "sync/atomic"
-
 // Turns is how many Turns the Poller has made, for a watchdog: a number that stands still while the
 // Poller is not Asleep is a Poller that hangs. Any goroutine.
 //
@@ -14,4 +12,4 @@ import "sync/atomic"
 func (p *Poller) Turns() uint64 { return p.n.Turns }
 
 // Asleep says that the Poller waits for an interrupt of its device (IdleInterrupt). Any goroutine.
-func (p *Poller) Asleep() bool { return atomic.LoadUint32(p.rouser.asleep) != 0 }
+func (p *Poller) Asleep() bool { return p.rouser.Asleep() }

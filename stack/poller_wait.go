@@ -81,7 +81,7 @@ func (r *runner) after(work int) {
 		r.nap(next)
 	case waiting.Doze:
 		r.prepare()
-		slept, rung := p.rouser.sleep(r.turn, r.deadline, next.Company, next.Ns)
+		slept, rung := p.rouser.Sleep(r.turn, r.deadline, next.Company, next.Ns)
 		if slept {
 			p.n.Sleeps++
 		}

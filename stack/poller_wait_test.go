@@ -32,9 +32,9 @@ func newResting(t *testing.T) *resting {
 // taken long, so that it sleeps as soon as it has nothing to wait for.
 func (r *resting) run(t *testing.T) {
 	p := r.a.Poller
-	require.NoError(t, p.rouser.prepare(p.cfg.Queue.(pmd.Interrupter), p.cfg.Bell))
-	t.Cleanup(p.rouser.close)
-	p.rouser.maxNs = 1
+	require.NoError(t, p.rouser.Prepare(p.cfg.Queue.(pmd.Interrupter), p.cfg.Bell))
+	t.Cleanup(p.rouser.Close)
+	p.rouser.MaxNs = 1
 	r.runner = newRunner(p, false)
 	for before := p.n.Sleeps; p.n.Sleeps == before; {
 		r.step(2 * ms)

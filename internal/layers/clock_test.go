@@ -16,15 +16,16 @@ import (
 
 // clocked are the files below stack/ that read a clock or wait for one, and why.
 var clocked = map[string]string{
-	"internal/awake/awake.go": "time limits of what waits elsewhere",
-	"pmd/memif/control.go":    "how long a peer may be silent on the control socket",
-	"pmd/memif/client.go":     "when to try a server again",
-	"pmd/memif/listener.go":   "when to listen again",
-	"pmd/memif/barred.go":     "when a client whose memory went away may attach again",
-	"pmd/memif/budget.go":     "how long memory of a peer that cannot be guarded holds up a queue",
-	"pmd/dpdk/afxdp.go":       "how long the kernel takes to free a queue of AF_XDP that was closed",
-	"pmd/dpdk/link.go":        "how often the link's state is asked for",
-	"pmd/dpdk/port.go":        "how long the device's own threads have to end",
+	"internal/awake/awake.go":   "time limits of what waits elsewhere",
+	"internal/rouse/wakeups.go": "the timer that ends a sleep",
+	"pmd/memif/control.go":      "how long a peer may be silent on the control socket",
+	"pmd/memif/client.go":       "when to try a server again",
+	"pmd/memif/listener.go":     "when to listen again",
+	"pmd/memif/barred.go":       "when a client whose memory went away may attach again",
+	"pmd/memif/budget.go":       "how long memory of a peer that cannot be guarded holds up a queue",
+	"pmd/dpdk/afxdp.go":         "how long the kernel takes to free a queue of AF_XDP that was closed",
+	"pmd/dpdk/link.go":          "how often the link's state is asked for",
+	"pmd/dpdk/port.go":          "how long the device's own threads have to end",
 	"internal/capture/capture.go": "stamps of frames, unless Config.Clock is given; how often " +
 		"frames are written",
 }

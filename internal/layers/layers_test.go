@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"internal/printable":   {},
 	"internal/wq":          {},
 	"internal/waiting":     {},
+	"internal/rouse":       {},
 	"internal/conf":        {},
 
 	"mem":             {"hugepages", "internal/wq"},
@@ -52,8 +53,8 @@ var allowed = map[string][]string{
 	"internal/sim/linksim": {"tcp"},
 
 	"internal/vswitch": {"pmd", "pmd/memif", "pmd/wire", "mem", "internal/inet", "hugepages"},
-	"stack": {"pmd", "mem", "internal/inet", "internal/iphost", "internal/waiting", "tcp",
-		"internal/flight"},
+	"stack": {"pmd", "mem", "internal/inet", "internal/iphost", "internal/rouse",
+		"internal/waiting", "tcp", "internal/flight"},
 	"stream": {"internal/awake", "stack", "tcp", "mem"},
 	"rdmap":  {"ddp"},
 

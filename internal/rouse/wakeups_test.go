@@ -1,4 +1,4 @@
-package stack
+package rouse
 
 import (
 	"runtime"
@@ -95,7 +95,7 @@ func TestBellIsNotRead(t *testing.T) {
 		_, err := unix.Read(device, n[:])
 		require.NoError(t, err)
 	}
-	w.set(now(), ms)
+	w.set(now(), int64(time.Millisecond))
 	for w.due != 0 {
 		require.NotEqual(t, wakeBell, lastKind(w), "one that has ended a sleep ends none after it")
 	}

@@ -1,4 +1,4 @@
-package stack
+package rouse
 
 import (
 	"unsafe"
@@ -9,11 +9,10 @@ import (
 // quietSleepMaxNs is for how long Go's scheduler is not told of a sleep.
 const quietSleepMaxNs = 1_000_000
 
-// wakeups is what ends a Poller's sleep: its device's interrupt, its bell and a timer, in one
-// epoll.
+// wakeups is what ends a sleep: the device's interrupt, the bell and a timer, in one epoll.
 //
 // The bell is watched for edges: nobody reads it. The timer is set ahead, and stays as it is while
-// the Poller sleeps and wakes. A timeout of each sleep's own would be due before the next tick, so
+// the sleeper sleeps and wakes. A timeout of each sleep's own would be due before the next tick, so
 // it would have to be programmed into the processor's timer and out of it again: two exits to the
 // host on a virtual machine, as long as the rest of the sleep (docs/results/verbs.md).
 type wakeups struct {
@@ -29,6 +28,7 @@ const (
 	wakeKinds
 )
 
+// open makes it. device is -1 where there is none.
 func (w *wakeups) open(device, bell int) (err error) {
 	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return err
@@ -42,6 +42,9 @@ func (w *wakeups) open(device, bell int) (err error) {
 		fd     int
 		events uint32
 	}{wakeTimer: {w.timer, edges}, wakeDevice: {device, unix.EPOLLIN}, wakeBell: {bell, edges}} {
+		if watch.fd < 0 {
+			continue
+		}
 		ev := unix.EpollEvent{Events: watch.events, Fd: int32(kind)}
 		if err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, watch.fd, &ev); err != nil {
 			w.close()

@@ -1,0 +1,170 @@
+package rouse
+
+import (
+	"cmp"
+	"os"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// asleepMaxNs bounds a sleep. Nothing waits for it: whatever is for the sleeper rouses it, except
+// from a sleep that is deaf, which is short. It is there for a device whose interrupt gets lost.
+const asleepMaxNs = 100_000_000
+
+// Pollers is how many goroutines of this process poll, and may keep their processor of Go's.
+var Pollers atomic.Int32
+
+// noneLeft says that they could have all of Go's processors (GOMAXPROCS) among them: handlers, the
+// control socket and the garbage collector would wait for as long as they sleep without telling.
+func noneLeft() bool { return int(Pollers.Load()) >= runtime.GOMAXPROCS(0) }
+
+// Device is what a sleeper polls, and what it sleeps until.
+type Device interface {
+	// Interrupt is the descriptor that is readable when there is something; false: there is none.
+	Interrupt() (fd int, ok bool)
+	// Arm switches it on, for what comes from now on; off when the sleep is over.
+	Arm(on bool)
+}
+
+// Rouser wakes a goroutine that sleeps until its device interrupts. One that leaves something for
+// it calls Rouse afterwards; the sleeper says that it is asleep, then looks once more, then sleeps.
+// So one of the two sees the other. Without a sleeper a call is one load.
+//
+//	the sleeper                         another goroutine
+//	asleep = true                       push (doorbell, Submit, crossing)
+//	look: is there anything?            asleep? write the eventfd
+//	epoll_wait(device, eventfd, deadline)
+//	asleep = false
+//
+// Its methods are the sleeper's, where they do not say otherwise.
+type Rouser struct {
+	_       [64]byte
+	own     uint32
+	resting atomic.Uint32
+	_       [64]byte
+	asleep  *uint32  // own, or Bell's; 1: it is
+	bell    *os.File // an eventfd; nil: there are no sleeps
+	wakeups
+	rest   wakeups // without the device
+	device Device
+	// MaxNs is the longest sleep; before Prepare. 0: asleepMaxNs.
+	MaxNs int64
+}
+
+// Bell lets others than goroutines wake a sleeper: threads that run no Go, with which the words are
+// shared. They leave something, then look at Asleep, swap it for 0, and if it was 1 write 8 octets,
+// the number 1, to FD.
+type Bell struct {
+	Asleep *uint32
+	FD     int // an eventfd, blocking; the sleeper keeps a copy
+	// Crowded, if not nil, is 1 while the sleeper shares its core with threads that run, as far as
+	// it knows: then polling on another one may keep it from having that. The sleeper writes it.
+	Crowded *uint32
+}
+
+// Init has it take bell, which may be nil, for its own word. Before it is used.
+func (r *Rouser) Init(bell *Bell) {
+	r.asleep = &r.own
+	if bell != nil {
+		r.asleep = bell.Asleep
+	}
+}
+
+// Asleep says that it waits for an interrupt of its device. Any goroutine.
+func (r *Rouser) Asleep() bool { return atomic.LoadUint32(r.asleep) != 0 }
+
+var one = [8]byte{1} // to add to an eventfd, on a little-endian machine; on another one as good
+
+// Rouse is for any goroutine, after it has left something.
+func (r *Rouser) Rouse() {
+	if atomic.LoadUint32(r.asleep) != 0 && atomic.SwapUint32(r.asleep, 0) != 0 {
+		_, _ = r.bell.Write(one[:])
+	}
+}
+
+// Recall is for any goroutine, after it has left something for which a Rest is to end, too.
+func (r *Rouser) Recall() {
+	if r.resting.Load() != 0 && r.resting.Swap(0) != 0 {
+		_, _ = r.bell.Write(one[:])
+		return
+	}
+	r.Rouse()
+}
+
+// Prepare makes what it takes to sleep. bell is Init's.
+func (r *Rouser) Prepare(device Device, bell *Bell) error {
+	fd, err := -1, error(nil)
+	if bell != nil {
+		fd, err = unix.FcntlInt(uintptr(bell.FD), unix.F_DUPFD_CLOEXEC, 0)
+	} else {
+		fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	}
+	if err != nil {
+		return err
+	}
+	// An os.File, for its Write and its Close may meet.
+	r.bell, r.device = os.NewFile(uintptr(fd), "eventfd"), device
+	irq, _ := device.Interrupt()
+	r.MaxNs = cmp.Or(r.MaxNs, asleepMaxNs)
+	if err = r.open(irq, fd); err == nil {
+		if err = r.rest.open(-1, fd); err != nil {
+			r.wakeups.close()
+		}
+	}
+	if err != nil {
+		_ = r.bell.Close()
+		r.bell = nil
+	}
+	return err
+}
+
+// Sleep returns when a frame has come, Rouse was called, or the deadline is reached; at once if
+// turn finds work. It says whether it slept, and whether Rouse was called. In company Go's
+// scheduler is told, so that others get the processor. If deafNs is not 0 the sleep is no longer
+// than that, and Rouse does not end it.
+//
+// deadline is told how long the sleep may last at most, and says when it is and when the sleep has
+// to end.
+func (r *Rouser) Sleep(turn func() int, deadline func(maxNs int64) (now, at int64), company bool,
+	deafNs int64) (slept, rung bool) {
+	tell := company || noneLeft()
+	if tell {
+		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P
+	}
+	most, hears := r.MaxNs, deafNs == 0
+	if hears {
+		atomic.StoreUint32(r.asleep, 1)
+	} else {
+		most = min(most, deafNs)
+	}
+	r.device.Arm(true)
+	if turn() == 0 {
+		if now, at := deadline(most); at > now {
+			r.await(now, min(at-now, most), tell)
+			slept = true
+		}
+	}
+	r.device.Arm(false)
+	return slept, atomic.SwapUint32(r.asleep, 0) == 0 && hears
+}
+
+// Rest sleeps for ns, and neither the device nor Rouse ends that, but Recall does. stay says that
+// there is no reason yet to end it.
+func (r *Rouser) Rest(now, ns int64, stay func() bool) {
+	r.resting.Store(1)
+	if stay() {
+		r.rest.await(now, ns, true)
+	}
+	r.resting.Store(0)
+}
+
+// Close is for the end.
+func (r *Rouser) Close() {
+	if r.bell != nil {
+		_ = r.bell.Close()
+		r.wakeups.close()
+		r.rest.close()
+	}
+}
