@@ -171,15 +171,10 @@ func drawnCells(t *testing.T) []perftestCell {
 }
 
 // perftest in either role: both ends succeed, and the client prints its table; with -b the server
-// does, too. With -quick our end serves: the guest's server refuses clients for a moment (dial),
-// which on a slow machine outlasts all tries.
+// does, too.
 func TestProgramsPerftest(t *testing.T) {
-	roles := []string{"our server", "our client"}
-	if *quick {
-		roles = roles[:1]
-	}
 	for _, c := range drawnCells(t) {
-		for _, role := range roles {
+		for _, role := range []string{"our server", "our client"} {
 			t.Run(c.String()+"/"+role, func(t *testing.T) {
 				overPrograms(t, "std", func(p *programEnd) {
 					turn := p.serve

@@ -10,13 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
-	"github.com/rnicd/rnicd/test/interop/guest"
 )
 
 // programAddr is where a C program has our stack: another host than that of the other tests.
@@ -123,33 +123,44 @@ func (p *programEnd) serve(x exchange) printed {
 // dial has the guest's end listen and ours connect. Both end well.
 //
 // Between the connection of its handshake and those that it measures perftest's server does not
-// listen, and its client does not try again: siw then refuses any client.
+// listen, and its client does not wait: our TCP sends its SYN again until it does.
 func (p *programEnd) dial(x exchange) printed {
-	p.t.Helper()
-	for tries := 1; ; tries++ {
-		job, client, status := p.dialOnce(x)
-		if status == 0 {
-			p.ends(job)
-			p.settled(x, client)
-			return printed{job.String(), client.String()}
-		}
-		require.Contains(p.t, client.String(), "RDMA_CM_EVENT_REJECTED; error: -111.", "%s", job)
-		require.Less(p.t, tries, triesMax, "%s\n%s", client, job)
-	}
-}
-
-// triesMax is how often in a row that may happen: three in five times, as slow as an emulated
-// processor is.
-const triesMax = 20
-
-func (p *programEnd) dialOnce(x exchange) (*guest.Job, *netlab.Process, int) {
 	p.t.Helper()
 	port := newPort()
 	job := p.start("exec %s", at(x.server, "", port))
-	_, err := vm.Run(p.ctx, fmt.Sprintf("listening %d", port))
+	_, err := vm.Run(p.ctx, fmt.Sprintf("unrefused %d && listening %d", port, port))
 	require.NoError(p.t, err, "%s", job)
 	client := p.run(x.flags, at(x.client, guestAddr.Addr().String(), port))
-	return job, client, client.Wait(p.t)
+	require.Zero(p.t, client.Wait(p.t), "%s\n%s", client, job)
+	p.ends(job)
+	p.settled(x, client)
+	return printed{job.String(), client.String()}
+}
+
+// A client that comes before the guest's server waits for it, and no longer than that: another port
+// is refused as before.
+func TestUnrefused(t *testing.T) {
+	overThese(t, []string{overSockets}, func(r *rig) {
+		early, none := newPort(), newPort()
+		_, err := vm.Run(r.ctx, fmt.Sprintf("unrefused %d", early))
+		require.NoError(t, err)
+		dial := func(port int) error {
+			c, err := new(net.Dialer).DialContext(r.ctx, "tcp",
+				net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)))
+			if err == nil {
+				err = c.Close()
+			}
+			return err
+		}
+		dialled := make(chan error, 1)
+		go func() { dialled <- dial(early) }()
+		_, err = vm.Run(r.ctx, "refusals")
+		require.NoError(t, err)
+		require.ErrorIs(t, dial(none), syscall.ECONNREFUSED)
+		r.siw("std")
+		r.start("exec probe listen %d accept", early)
+		require.NoError(t, <-dialled)
+	})
 }
 
 // noCRC is the flag for a connection without CRC, if siw asks for none.
@@ -215,9 +226,6 @@ func TestProgramsOther(t *testing.T) {
 			exchange{"", "rdma_server -p PORT", "rdma_client -s HOST -p PORT"}},
 	} {
 		for _, role := range []string{"our server", "our client"} {
-			if *quick && role == "our client" && x.name == "ib_write_bw" {
-				continue // as TestProgramsPerftest
-			}
 			t.Run(x.name+"/"+role, func(t *testing.T) {
 				overPrograms(t, "std", func(p *programEnd) {
 					turn := p.serve

@@ -36,10 +36,10 @@ var guestFiles embed.FS
 // packages are what the guest runs, with the libraries and headers for it.
 var packages = strings.Fields(`busybox-static iproute2 rdma-core rdmacm-utils ibverbs-utils ibverbs-providers perftest
 	libibverbs1 libibverbs-dev librdmacm1 librdmacm-dev libc6 libgcc-s1 libnl-3-200 libnl-route-3-200 libmnl0 libbsd0 libmd0 libcap2
-	libbpf1 libelf1 zlib1g libpci3 libudev1 libibumad3`)
+	libbpf1 libelf1 zlib1g libpci3 libudev1 libibumad3 libxtables12`)
 
 // programs of those that go into the image.
-var programs = strings.Fields(`ip rdma rping rdma_server rdma_client ucmatose rstream riostream ib_write_bw ib_send_bw ib_read_bw
+var programs = strings.Fields(`ip tc rdma rping rdma_server rdma_client ucmatose rstream riostream ib_write_bw ib_send_bw ib_read_bw
 	ib_write_lat ib_send_lat ib_read_lat`)
 
 // Image is a bootable guest.

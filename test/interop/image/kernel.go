@@ -76,8 +76,9 @@ func unxz(ctx context.Context, b []byte) ([]byte, error) {
 }
 
 // loaded are the modules that the guest loads, those that they depend on left out. crc32c is asked
-// for by name only, at run time.
-var loaded = strings.Fields("crc32c_generic crc32c-intel virtio_pci virtio_net rdma_ucm")
+// for by name only, at run time. The last three are tc's.
+var loaded = strings.Fields(
+	"crc32c_generic crc32c-intel virtio_pci virtio_net rdma_ucm sch_ingress cls_u32 act_gact")
 
 // needed by siw itself.
 var siwNeeds = strings.Fields("libcrc32c ib_core iw_cm ib_uverbs")
