@@ -58,7 +58,7 @@ func TestAdapterClose(t *testing.T) {
 		require.ErrorIs(t, out.qp.StartConnect(r.ctx, addr, out.conn), ErrClosed)
 		require.ErrorIs(t, r.tryConnect(ConnParam{}), stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
-		require.Zero(t, r.server.host.Slots.Count())
+		require.Zero(t, r.server.slotsTaken())
 	})
 }
 

@@ -151,7 +151,7 @@ func TestFallbackGivenUp(t *testing.T) {
 				c.expectClosedBy(ErrClosed)
 				require.ErrorIs(t, c.qp.inService(r.ctx), ErrClosed)
 				require.Empty(t, r.client.host.Live())
-				require.Zero(t, r.client.host.Slots.Count())
+				require.Zero(t, r.client.slotsTaken())
 			})
 		})
 	}

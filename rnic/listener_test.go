@@ -230,7 +230,6 @@ func TestConnsMax(t *testing.T) {
 	require.ErrorIs(t, out.qp.Connect(r.ctx, r.addr(), out.conn), stack.ErrConnMax)
 
 	r.close(s1, c1)
-	r.until("the slot given back", func() bool { return r.server.host.Slots.Count() == 1 })
 	s3, c3 := r.connect(opts{}, opts{})
 	r.exchange(s2, c2)
 	r.exchange(s3, c3)

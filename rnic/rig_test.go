@@ -21,6 +21,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -449,6 +450,19 @@ func (e *end) unharmed(t testing.TB) {
 			t.Fatalf("octet %d outside the region was written", i-canaryBytes)
 		}
 	}
+}
+
+// slotsTaken is how many connections over kernel sockets have a slot. It takes all that there are
+// for a moment.
+func (a *Adapter) slotsTaken() int {
+	var all []*transport.Slot
+	for at, err := a.host.Slots.Take(); err == nil; at, err = a.host.Slots.Take() {
+		all = append(all, at)
+	}
+	for _, at := range all {
+		at.Free()
+	}
+	return a.cfg.ConnsMax - len(all)
 }
 
 // close ends the connection in order from c's side.

@@ -582,7 +582,8 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		again := r.newEnd(r.client, opts{})
 		require.ErrorIs(t, again.qp.ConnectStream(r.ctx, cc, again.conn), net.ErrClosed)
 		require.Zero(t, len(r.server.host.Live())+len(r.client.host.Live()))
-		require.Zero(t, r.server.host.Slots.Count()+r.client.host.Slots.Count())
+		require.Zero(t, r.server.slotsTaken())
+		require.Zero(t, r.client.slotsTaken())
 	})
 }
 

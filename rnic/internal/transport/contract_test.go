@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -339,6 +340,22 @@ func TestContractTimer(t *testing.T) {
 			require.Len(t, a.timers, 1)
 			require.GreaterOrEqual(t, a.conn.Now(), at)
 		})
+	})
+}
+
+// A timer that fires while its connection is at something else, which clears it, does nothing any
+// more.
+func TestContractTimerClearedAsItFires(t *testing.T) {
+	contract(t, func(t *testing.T, a, _ *end) {
+		a.do(func() {
+			a.conn.SetTimer(1) // long ago
+			<-time.After(2 * time.Millisecond)
+			a.conn.SetTimer(0)
+		})
+		for range 100 { // turns at the lock; the timer's function has one
+			a.do(func() { require.Empty(t, a.timers) })
+			runtime.Gosched()
+		}
 	})
 }
 

@@ -12,5 +12,4 @@
 //	bufferedconn.go  BufferedConn: a socket given back to the ULP with octets that were read already
 //	slots.go         Slots: limits of connections over sockets, in all and of a peer
 //	limits.go        sizes, counts and times
-//	fortest.go       functions for tests of package rnic
 package transport

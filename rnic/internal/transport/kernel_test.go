@@ -313,9 +313,13 @@ func TestKernelPutBack(t *testing.T) {
 	require.Equal(t, "ab|c|d|", got)
 }
 
+// Nagle's algorithm is off until it is asked for, so that what is written begins a segment at once.
 // A user timeout bounds what is not acknowledged, and keep-alives find a dead peer within it: the
 // first after half of it, the others an eighth apart.
-func TestKernelGiveUpAfter(t *testing.T) {
+//
+// req: D01-3.1.1-6, 5044-5.1-2
+// req: C02-5.1.1-6
+func TestKernelOptions(t *testing.T) {
 	s, _, _ := newKernel(t)
 	of := func(level, o int) (v int) {
 		require.NoError(t, s.raw.Control(func(fd uintptr) {
@@ -430,5 +434,39 @@ func TestKernelEnds(t *testing.T) {
 		require.Equal(t, "cdef", string(got))
 		require.Empty(t, u.over)
 		require.NoError(t, nc.Close())
+	})
+}
+
+// What the peer sent before it reset the connection is taken, whichever goroutine learns of the
+// reset first: the kernel tells the writer at once, and the reader after the last octet.
+func TestKernelResetAfterOctets(t *testing.T) {
+	const n, tcpClose = 30_000, 7 // of the kernel's net/tcp_states.h
+	ours, peer := socketPair(t)
+	e := newEnd(t)
+	at, err := NewSlots(1, 0).Take()
+	require.NoError(t, err)
+	s, err := NewKernelConn(e, ours, at, mem.NewTable(1).NewReader(), time.Now())
+	require.NoError(t, err)
+	e.conn = s
+	s.Run()
+	e.do(func() { // the reader comes as far as its first octets
+		_, err := peer.Write(make([]byte, n))
+		require.NoError(t, err)
+		require.NoError(t, peer.SetLinger(0))
+		require.NoError(t, peer.Close())
+		require.Eventually(t, func() (reset bool) {
+			require.NoError(t, s.raw.Control(func(fd uintptr) {
+				info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+				require.NoError(t, err)
+				reset = info.State == tcpClose
+			}))
+			return reset
+		}, patience, time.Millisecond)
+		s.sendFailed(syscall.EPIPE)
+	})
+	e.until("closed", func() bool { return e.gone })
+	e.do(func() {
+		require.Len(t, e.in, n)
+		require.ErrorIs(t, e.err, stack.ErrReset)
 	})
 }
