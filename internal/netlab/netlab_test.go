@@ -196,6 +196,23 @@ func TestNamespacesAreApart(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A listener is found in the namespace of its process only, whatever its family; a process that
+// ends before it listens is noticed.
+func TestAwaitListener(t *testing.T) {
+	a, b := New(t), New(t)
+	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
+		var l net.Listener
+		var err error
+		a.Do(func() { l, err = net.Listen("tcp", addr) })
+		require.NoError(t, err)
+		port := uint16(l.Addr().(*net.TCPAddr).Port)
+		require.True(t, a.Hold(t).AwaitListener(t, port))
+		require.False(t, b.Start(t, exec.Command("true")).AwaitListener(t, port))
+		require.False(t, a.Start(t, exec.Command("true")).AwaitListener(t, port+1))
+		require.NoError(t, l.Close())
+	}
+}
+
 // What is printed is waited for line by line; a process that ends first is noticed.
 func TestProcess(t *testing.T) {
 	p := Start(t, exec.Command("sh", "-c", "echo one; echo two >&2; printf three; read x; exit 3"))

@@ -1,6 +1,7 @@
 package netlab
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -121,6 +122,41 @@ func (p *Process) Await(t testing.TB, n int, pattern string) (line string, ok bo
 			require.FailNow(t, "timed out", "waiting for line %d of %q in:\n%s", n, pattern, p)
 		}
 	}
+}
+
+// AwaitListener waits until a TCP socket in the process's network namespace listens on the port, or
+// the process has ended. It is for programs that print nothing once they are ready.
+func (p *Process) AwaitListener(t testing.TB, port uint16) (ok bool) {
+	t.Helper()
+	for until := time.Now().Add(Patience); ; {
+		for _, family := range []string{"tcp", "tcp6"} {
+			table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", p.PID(), family))
+			if err == nil && hasListener(string(table), port) {
+				return true
+			}
+		}
+		require.True(t, time.Now().Before(until), "nothing listens on port %d; %v printed:\n%s", port,
+			p.cmd.Args, p)
+		select {
+		case <-p.exited:
+			return false
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// hasListener looks for a listener in /proc/net/tcp: number, local address and port, remote ones,
+// state.
+func hasListener(table string, port uint16) bool {
+	const stateListen = "0A" // TCP_LISTEN, net/tcp_states.h
+	at := fmt.Sprintf(":%04X", port)
+	for line := range strings.Lines(table) {
+		col := strings.Fields(line)
+		if len(col) > 3 && col[3] == stateListen && strings.HasSuffix(col[1], at) {
+			return true
+		}
+	}
+	return false
 }
 
 // Wait returns the exit status, 128+n after signal n.
