@@ -13,8 +13,8 @@
 #   make lint                  gofmt, vet, staticcheck, import layers
 #   make race                  nearly every package under the race detector
 #   make bench [ARGS=-yard.only=write,veth]
-#                              the yardsticks: ratios of one run with their goals; root, ten minutes
-#   make bench-quick           the same in under three minutes
+#                              the yardsticks: ratios of one run with their goals; root, 15 minutes
+#   make bench-quick           the same in five minutes
 #   make bench-go              every Go benchmark
 #   make bench-peers [ARGS=...]  goodput next to gVisor's netstack, over a TAP; root
 #   make profile               where the time of a bulk Write goes: build/profile, budget.tsv

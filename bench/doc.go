@@ -49,6 +49,9 @@
 //     one message of 1 MiB, and of as much memory as the demo's.
 //   - verbs: Debian's perftest on the libraries of verbs/ beside "rnicd perf": two processes on a
 //     memif, idle = interrupt, whole runs in turns (docs/results/verbs.md).
+//   - kernel: rnicd over the kernel's sockets, as "rnicd run" and "rnicd perf" use them without a
+//     flag, beside UCX's TCP (an end on each core), libfabric's provider tcp and iperf3: whole runs
+//     of two processes in turns, on a loopback and a veth pair of their own, with CRC32C.
 //   - UCX, gVisor: programs of their own, 9 whole runs ("quick": 3): UCX 1.13's ucx_perftest over
 //     TCP on loopback; gVisor as bench/peers runs it.
 //   - queues: one queue and two, a core each, four connections per queue, MTU 1500, CRC32C,

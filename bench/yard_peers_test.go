@@ -363,10 +363,7 @@ func demoGoodput(out string) (float64, error) {
 // ucxPart is UCX over TCP, both ends on this machine's loopback.
 func ucxPart(y *yardstick) {
 	const bulk = "Write of 1 MiB to UCX put of 64 KiB over TCP, MTU 9000"
-	why := ""
-	if _, err := exec.LookPath("ucx_perftest"); err != nil {
-		why = "no ucx_perftest: apt-get install ucx-utils"
-	}
+	why := noProgram("ucx_perftest", "ucx-utils")
 	if y.dry {
 		why = "not in a test"
 	}
@@ -376,24 +373,27 @@ func ucxPart(y *yardstick) {
 	}
 	for _, test := range []struct {
 		name, unit string
-		column     int // of ucxFinal
-		factor     float64
+		iterations int
+		figure     func(ucxResult) []float64
 		args       []string
 	}{
-		{"UCX put of 64 KiB over TCP", "octets/s", 5, 1 << 20,
-			[]string{"-t", "ucp_put_bw", "-s", "65536", "-n", "5000", "-w", "200"}},
-		{"UCX put of 8 octets over TCP, one way", "us", 1, 1,
-			[]string{"-t", "ucp_put_lat", "-s", "8", "-n", "20000", "-w", "1000"}},
-		{"UCX put of 8 octets over TCP, messages", "messages/s", 7, 1,
-			[]string{"-t", "ucp_put_bw", "-s", "8", "-n", "200000", "-w", "1000"}},
+		{"UCX put of 64 KiB over TCP", "octets/s", 5000,
+			func(r ucxResult) []float64 { return []float64{r.mibAll * (1 << 20)} },
+			[]string{"-t", "ucp_put_bw", "-s", "65536", "-w", "200"}},
+		{"UCX put of 8 octets over TCP, one way", "us", 20_000,
+			func(r ucxResult) []float64 { return []float64{r.percentile} },
+			[]string{"-t", "ucp_put_lat", "-s", "8", "-w", "1000"}},
+		{"UCX put of 8 octets over TCP, messages", "messages/s", 200_000,
+			func(r ucxResult) []float64 { return []float64{r.messagesAll} },
+			[]string{"-t", "ucp_put_bw", "-s", "8", "-w", "1000"}},
 	} {
+		run := ucxTest(test.name, test.iterations, test.figure, test.args...)
 		s, err := y.repeat(test.name, test.unit, func() (float64, error) {
-			out, err := runUCX(y.Context(), test.args)
+			v, err := run.run(y, place{})
 			if err != nil {
 				return 0, err
 			}
-			v, err := ucxFinal(out, test.column)
-			return v * test.factor, err
+			return v[0], nil
 		})
 		if err != nil {
 			y.missing(test.unit, yard.Goal{}, err.Error(), test.name)
@@ -410,54 +410,6 @@ func ucxPart(y *yardstick) {
 				"UCX in whole runs over the loopback, MTU 65536, segmentation offload")
 		}
 	}
-}
-
-// ucxPatience bounds a run: where the cores are taken, both ends poll them away from each other.
-const ucxPatience = 15 * time.Second
-
-// runUCX runs a server and a client of ucx_perftest and returns what the client prints.
-func runUCX(ctx context.Context, args []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, ucxPatience)
-	defer cancel()
-	env := append(os.Environ(), "UCX_TLS=tcp", "UCX_NET_DEVICES=lo")
-	server := exec.CommandContext(ctx, "ucx_perftest", "-p", "17174", "-c", "0")
-	server.Env = env
-	if err := server.Start(); err != nil {
-		return "", err
-	}
-	defer func() { _ = server.Wait() }()
-	defer cancel()
-	for { // until the server listens
-		client := exec.CommandContext(ctx, "ucx_perftest",
-			append([]string{"127.0.0.1", "-p", "17174", "-c", "1", "-f"}, args...)...)
-		client.Env = env
-		out, err := client.CombinedOutput()
-		switch {
-		case err == nil:
-			return string(out), nil
-		case ctx.Err() != nil:
-			return "", fmt.Errorf("ucx_perftest %v: not done in %v", args, ucxPatience)
-		}
-	}
-}
-
-// ucxFinal is a number of the last line that consists of eight: iterations; time of one, the
-// median, average and overall; MiB/s, average and overall; messages/s, average and overall.
-func ucxFinal(out string, column int) (float64, error) {
-	final, found := 0.0, false
-	for line := range strings.Lines(out) {
-		words := strings.Fields(line)
-		if len(words) != 8 {
-			continue
-		}
-		if v, err := strconv.ParseFloat(words[column], 64); err == nil {
-			final, found = v, true
-		}
-	}
-	if !found {
-		return 0, fmt.Errorf("ucx_perftest says no result: %q", out)
-	}
-	return final, nil
 }
 
 // gvisorPart is our stack beside gVisor's over a TAP, as bench/peers measures it.

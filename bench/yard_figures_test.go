@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Figures come out of what programs print, and none does when a program did less than it was told.
+func TestFigures(t *testing.T) {
+	const perftest = `
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec] ...
+ 8       5000    24.86    3708.78    48.18    	 54.40    	101.81 		83.46   	2322.08
+---------------------------------------------------------------------------------------
+`
+	v, err := figures{8, 5000, times}.of("", perftest)
+	require.NoError(t, err)
+	require.Equal(t, []float64{48.18, 54.40, 83.46, 2322.08}, v)
+	_, err = figures{8, 6000, times}.of("", perftest)
+	require.ErrorContains(t, err, "5000 iterations, not 6000")
+	_, err = figures{64, 5000, messages}.of("", perftest)
+	require.ErrorContains(t, err, "no line with the figures")
+
+	const ucx = `
+|     Test     | # iterations | 50.0%ile | average | overall | ...
+[thread 0]        10000      5.1     6.0   6.0  1.27  1.27   166666      166666
+                  20000      5.253     9.019     9.020   0.85     0.86   110878     110879
+`
+	r, err := ucxFinal(ucx)
+	require.NoError(t, err)
+	require.Equal(t, ucxResult{20000, 5.253, 9.019, 9.020, 0.85, 0.86, 110878, 110879}, r)
+	_, err = ucxFinal("[1] UCX ERROR\n")
+	require.Error(t, err)
+	put := ucxTest("put", 20000, func(r ucxResult) []float64 { return []float64{r.messagesAll} })
+	v, err = put.figures("", ucx)
+	require.NoError(t, err)
+	require.Equal(t, []float64{110879}, v)
+	put = ucxTest("put", 30000, func(ucxResult) []float64 { return nil })
+	_, err = put.figures("", ucx)
+	require.ErrorContains(t, err, "20000 iterations, not 30000")
+
+	const libfabric = `bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+8       5k      =5k      78k         0.18s      0.43      18.47       0.05
+`
+	us, err := libfabricTime(libfabric, 5000)
+	require.NoError(t, err)
+	require.Equal(t, 18.47, us)
+	_, err = libfabricTime(libfabric, 6000)
+	require.ErrorContains(t, err, "not 6k")
+
+	const iperf = `{"start": {}, "end": {"sum_sent": {"bytes": 1048576, "bits_per_second": 9e6},
+		"sum_received": {"bytes": 1048000, "bits_per_second": 8e6}}}`
+	rate, err := iperfRate(iperf, 1<<20)
+	require.NoError(t, err)
+	require.Equal(t, 1e6, rate)
+	_, err = iperfRate(iperf, 2<<20)
+	require.ErrorContains(t, err, "of 2097152")
+	_, err = iperfRate("iperf3: error", 1)
+	require.Error(t, err)
+}
