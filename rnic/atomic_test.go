@@ -155,7 +155,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		pool.Free(b)
 	}
 	arrive(at+uint64(len(late)), early)
-	require.False(t, c.qp.engine.Reported())
+	require.Equal(t, RTS, c.qp.State())
 	require.EqualValues(t, ord-ahead, c.qp.engine.Stats().Receive.FPDUs, "placed ahead of the gap")
 	c.expectNoCompletion()
 	arrive(at, late)

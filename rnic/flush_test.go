@@ -63,7 +63,7 @@ func (e *end) flushedFrom(first, last int) {
 		require.EqualValues(e.d.t, i+1, cm.ID)
 		require.Equal(e.d.t, i+1 >= first, cm.Status == Flushed, "%+v", cm)
 	}
-	require.Zero(e.d.t, e.cq.q.Promised())
+	require.Zero(e.d.t, e.cq.promised())
 }
 
 // A Read that was begun by then, and had found no room in the last segment that could be sent, is
@@ -80,8 +80,10 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 			c.post(c.write(c, i+1, 0, size))
 		}
 		c.post(c.readFrom(c.region, writes+1, 0, 8), c.write(c, writes+2, 0, 8))
-		r.until("the Read begun", func() bool { return c.qp.engine.Sending() != 0 })
-		require.Equal(t, OpRead, c.qp.engine.Sending())
+		r.until("all Writes sent, and the Read begun", func() bool {
+			c.poll()
+			return len(c.done) == writes
+		})
 		p.closeSend()
 		c.expectState(Closing)
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
@@ -228,7 +230,7 @@ func (f *flushing) judge(t *testing.T) {
 	}
 	require.True(t, slices.IsSorted(sends))
 	require.Equal(t, f.received, receives)
-	require.Zero(t, f.c.cq.q.Promised())
+	require.Zero(t, f.c.cq.promised())
 }
 
 // Steps that lead to the end of f's connection.
@@ -310,33 +312,4 @@ func (f *flushing) end() {
 		return isDone(f.c.qp)
 	})
 	f.post(OpWrite, true)
-}
-
-// What is posted the moment that a QueuePair ends is flushed after what was posted before.
-func TestFlushedInOrderAtTheEnd(t *testing.T) {
-	const before = 1 << 12
-	r := newRig(t, turned, rigConfig{})
-	for range 5 {
-		cq := must(r.client.CreateCQ(4 * before))
-		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq},
-			ConnParam: ConnParam{IRD: 1, ORD: 1}}
-		_, c := r.connect(connOpts(ConnParam{IRD: 1, ORD: 1}), depth)
-		require.True(t, cq.q.Reserve(before))
-		for i := range before { // as if they had been sent after a Read that is not answered
-			c.qp.engine.PretendSent(uint64(i))
-		}
-		late := make(chan error, 1)
-		go func() {
-			for c.qp.State() != Closed && r.ctx.Err() == nil {
-			}
-			late <- errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: before}))
-		}()
-		l := c.qp.end.Connection.Load()
-		l.Fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
-		c.awaitClosed()
-		require.NoError(t, <-late)
-		for i, cm := range c.await(before + 1) {
-			require.Equal(t, uint64(i), cm.ID)
-		}
-	}
 }

@@ -100,7 +100,7 @@ func FuzzStream(f *testing.F) {
 				t.Fatal("octets after the receive buffers were written")
 			}
 		}
-		require.Zero(t, s.cq.q.Promised())
+		require.Zero(t, s.cq.promised())
 		r.until("all Bufs", func() bool { h := r.hosts[0]; return h.pool.Available() >= h.pool.Size()-1 })
 	})
 }

@@ -42,7 +42,7 @@ func TestLocalInvalidate(t *testing.T) {
 		Completion{ID: 4, Op: OpSend, Status: LocalProtection},
 		Completion{ID: 5, Op: OpSend, Status: Flushed})
 	s.awaitClosed()
-	require.Zero(t, c.cq.q.Promised())
+	require.Zero(t, c.cq.promised())
 }
 
 // The peer writes through the STag until it is invalidated, and not an octet from then on.
@@ -124,7 +124,6 @@ func TestLocalInvalidateRefused(t *testing.T) {
 			m.Revoke()
 			return m.STag()
 		},
-		"the queue pair's own": func(_ *rig, c *end) mem.STag { return c.qp.engine.Control() },
 	}, func(t *testing.T, r *rig, of func(r *rig, c *end) mem.STag) {
 		s, c := r.connect(opts{}, opts{})
 		stag := of(r, c)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -67,32 +68,25 @@ func TestArm(t *testing.T) {
 // WaitSolicited lets plain completions gather; both waits return for what is there, and when
 // their context ends.
 func TestWaitSolicited(t *testing.T) {
-	q := newTestCQ(t, 8)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ended, end := context.WithCancel(ctx)
-	end()
-	require.ErrorIs(t, q.WaitSolicited(ended), context.Canceled)
-	var solicited atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for !q.q.IsArmed(uint32(NextSolicited)) {
-			yield()
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestCQ(t, 8)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		require.ErrorIs(t, q.WaitSolicited(ended), context.Canceled)
+		woken := make(chan error, 1)
+		go func() { woken <- q.WaitSolicited(t.Context()) }()
+		for id := range uint64(2) {
+			synctest.Wait()
+			q.put(t, Completion{ID: id})
 		}
-		q.put(t, Completion{ID: 1})
-		q.put(t, Completion{ID: 2})
-		for range 100 { // a wrong wake-up has time to happen
-			yield()
-		}
-		solicited.Store(true)
-		q.put(t, Completion{ID: 3, Solicited: true})
+		synctest.Wait()
+		require.Empty(t, woken, "woken by what is not solicited")
+		q.put(t, Completion{ID: 2, Solicited: true})
+		require.NoError(t, <-woken)
+		require.Equal(t, 3, q.Poll(make([]Completion, 8)))
+		q.put(t, Completion{})
+		require.NoError(t, q.WaitSolicited(ended), "there is something")
 	})
-	require.NoError(t, q.WaitSolicited(ctx))
-	require.True(t, solicited.Load(), "woken by what is not solicited")
-	wg.Wait()
-	require.Equal(t, 3, q.Poll(make([]Completion, 8)))
-	q.put(t, Completion{})
-	require.NoError(t, q.WaitSolicited(ended), "there is something")
 }
 
 // Over a connection: Sends without Solicited Event do not wake a waiter that wants those with; an
@@ -187,7 +181,7 @@ func TestArmHammer(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		require.Zero(t, q.q.Promised())
+		require.Zero(t, q.promised())
 	}
 }
 

@@ -128,7 +128,7 @@ func TestPostRecvOfSeveral(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
 	require.Equal(t, Flushed, s.await(3)[2].Status)
-	require.Zero(t, s.qp.opt.RecvCQ.q.Promised(), "of a run that did not fit, too")
+	require.Zero(t, s.qp.opt.RecvCQ.promised(), "of a run that did not fit, too")
 }
 
 // Where a run does not fit as a whole, what fits of it is posted, and the error is about the next.
@@ -147,7 +147,7 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 	c.expectEach(20, Completion{Op: OpSend, Len: 1})
 	s.await(20)
 	require.Equal(t, c.source.Bytes()[:20], s.inbox.Bytes()[:20])
-	require.Zero(t, cq.q.Promised())
+	require.Zero(t, cq.promised())
 }
 
 // More requests than the ring has entries: what fits is posted.
@@ -171,7 +171,7 @@ func TestPostMoreThanTheRing(t *testing.T) {
 		}
 		wrs = wrs[n:]
 	}
-	require.Zero(t, c.qp.opt.SendCQ.q.Promised(), "of a run that did not fit, too")
+	require.Zero(t, c.qp.opt.SendCQ.promised(), "of a run that did not fit, too")
 }
 
 // What a request cannot hold is an error of the posting call that says how much it can, and
@@ -221,7 +221,7 @@ func TestRequestShapes(t *testing.T) {
 	require.NoError(t,
 		checkLong(OpSend, &WorkRequest{Local: huge, List: []SGE{{Length: math.MaxUint32 - huge.Length}}},
 			2, 0), "the longest")
-	require.Zero(t, c.cq.q.Promised())
+	require.Zero(t, c.cq.promised())
 	s.postRecv(s.recvAt(1, 0, 0))
 	require.NoError(
 		t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Inline: []byte{}, Signaled: true})),
@@ -300,7 +300,7 @@ func TestLongestRequestsFit(t *testing.T) {
 		require.Equal(t, 1, ids[i])
 		require.Equal(t, 1, ids[100+i])
 	}
-	require.Zero(t, s.cq.q.Promised())
+	require.Zero(t, s.cq.promised())
 	require.Zero(t, s.qp.engine.SQ.Len()+s.qp.engine.RQ.Len())
 }
 

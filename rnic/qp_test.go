@@ -113,7 +113,7 @@ func TestPostAfterClosed(t *testing.T) {
 		}, c.done)
 		c.done = nil
 	}
-	require.Zero(t, c.cq.q.Promised())
+	require.Zero(t, c.cq.promised())
 }
 
 // RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled
@@ -139,7 +139,7 @@ func TestQueuesFull(t *testing.T) {
 		qpOpts(QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}))
 	s.postRecvs(8, 10)
 	require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
-	require.Equal(t, int64(8), s.cq.q.Promised())
+	require.Equal(t, 8, s.cq.promised())
 
 	p, _ := r.peerConnects(s, false) // a Responder whose peer is silent: nothing leaves the ring
 	for i := range 4 {
@@ -147,7 +147,7 @@ func TestQueuesFull(t *testing.T) {
 	}
 	require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
 	require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
-	require.Equal(t, int64(12), s.cq.q.Promised())
+	require.Equal(t, 12, s.cq.promised())
 
 	p.inject(writeFPDU(0, 0, ""))
 	for i, cm := range s.await(4) {
@@ -222,7 +222,7 @@ func TestFlushAtEnd(t *testing.T) {
 				if tc.want == nil {
 					require.Zero(t, flushed, "an orderly end carries out what was posted")
 				}
-				require.Zero(t, c.cq.q.Promised())
+				require.Zero(t, c.cq.promised())
 			})
 		})
 	}
@@ -351,7 +351,7 @@ func TestPostWhileEnding(t *testing.T) {
 			for g := range taken {
 				require.Equal(t, taken[g].Load(), got[g], "goroutine %d", g)
 			}
-			require.Zero(t, c.cq.q.Promised())
+			require.Zero(t, c.cq.promised())
 		}
 	})
 }

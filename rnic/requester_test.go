@@ -104,7 +104,7 @@ func TestCompletionsInOrder(t *testing.T) {
 	}
 	require.Equal(t, want, ids(t, c.await(len(want))))
 	r.close(s, c)
-	require.Zero(t, c.cq.q.Promised())
+	require.Zero(t, c.cq.promised())
 }
 
 // peerResponds is a script against an Initiator of ours, RFC 5044 without markers.
@@ -319,7 +319,7 @@ func TestRemoteStatuses(t *testing.T) {
 			require.Equal(t, [2]uint64{2, 3}, [2]uint64{cs[0].ID, cs[1].ID})
 			require.Equal(t, [2]Status{tc.want, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 			require.ErrorAs(t, c.qp.Err(), new(*PeerError))
-			require.Zero(t, c.cq.q.Promised())
+			require.Zero(t, c.cq.promised())
 		})
 	}
 }
@@ -400,7 +400,7 @@ func TestWhatCannotBePosted(t *testing.T) {
 	require.Equal(t, []uint64{1}, ids(t, c.await(1)))
 	require.ErrorIs(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 64))), ErrReadDepth)
 	r.close(s, c)
-	require.Zero(t, c.cq.q.Promised())
+	require.Zero(t, c.cq.promised())
 }
 
 // Close waits for the Reads that were posted before it.

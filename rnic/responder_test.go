@@ -266,8 +266,10 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		}
 		arrive(at+uint64(len(first)), second)
 		require.EqualValues(t, 1, s.qp.engine.Stats().Receive.FPDUs, "the Request was placed")
-		require.Zero(t, s.qp.engine.ReadsWaiting())
 		before := bytes.Clone(m.Bytes())
+		r.pass(10 * time.Microsecond)
+		p.expectNothing()
+		require.Equal(t, before, m.Bytes())
 		arrive(at, first)
 		l.Edge(at + uint64(len(first)))
 		require.NotEqual(t, before, m.Bytes())

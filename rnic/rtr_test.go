@@ -277,7 +277,7 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 					Status: Flushed})
 			}
 			require.Equal(t, want, s.done)
-			require.Zero(t, s.cq.q.Promised())
+			require.Zero(t, s.cq.promised())
 		})
 	}
 }

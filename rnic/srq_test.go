@@ -224,7 +224,7 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			for i, c := range cs[:tc.taken] {
 				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed}, c)
 			}
-			require.Zero(t, s.cq.q.Promised())
+			require.Zero(t, s.cq.promised())
 		})
 	}
 }
@@ -296,7 +296,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 	r.until("both completions", func() bool { got += small.Poll(cs[got:]); return got == 2 })
 	require.Equal(t, uint64(0), cs[0].ID)
 	require.Equal(t, Completion{ID: 90, QP: ownS.qp.Number(), Len: 4, Op: OpRecv}, cs[1])
-	require.Zero(t, small.q.Promised())
+	require.Zero(t, small.promised())
 }
 
 // Arm tells once that fewer than so many buffers are left, at once if that is so.
@@ -520,7 +520,7 @@ func (c *crowd) play() {
 		require.NoError(c.t, <-failed)
 	}
 	require.Equal(c.t, c.shared.Depth(), c.shared.Left())
-	require.Zero(c.t, c.cq.q.Promised())
+	require.Zero(c.t, c.cq.promised())
 }
 
 // speak sends a client's messages, each with its number.

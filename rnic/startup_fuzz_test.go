@@ -262,7 +262,7 @@ func (p *startupPlay) end() {
 	require.NoError(p.t, p.adapter.Close(p.t.Context()))
 	for _, q := range p.qps {
 		require.True(p.t, isDone(q), "%v", q.State())
-		require.Zero(p.t, q.opt.SendCQ.q.Promised())
+		require.Zero(p.t, q.opt.SendCQ.promised())
 	}
 	require.Empty(p.t, p.adapter.host.Live())
 	require.Zero(p.t, p.adapter.Regions(), "regions")

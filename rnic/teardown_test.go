@@ -142,7 +142,7 @@ func TestPostAfterOwnClose(t *testing.T) {
 	refused()
 	require.NoError(t, s.qp.Err())
 	s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
-	require.Zero(t, s.cq.q.Promised())
+	require.Zero(t, s.cq.promised())
 }
 
 // An error in what the peer sends marks the connection, and what waits to be sent waits in vain:

@@ -228,7 +228,7 @@ func TestManyOutstanding(t *testing.T) {
 		})
 		require.Equal(t, signaled, completed)
 		r.close(s, c)
-		require.Equal(t, int64(0), c.cq.q.Promised(), "promised entries of the client's queue")
+		require.Zero(t, c.cq.promised(), "promised entries of the client's queue")
 	})
 }
 

@@ -413,7 +413,6 @@ func TestPackFullWaitsForTheFirst(t *testing.T) {
 		require.Equal(t, []int{48}, pull())
 		tr.unacked = true
 		require.Empty(t, pull())
-		require.Equal(t, 24, c.engine.Staged())
 		tr.unacked = false
 		require.Equal(t, []int{24}, pull())
 	}

@@ -66,7 +66,7 @@ func TestCQReserveOracle(t *testing.T) {
 			require.LessOrEqual(t, n, waiting)
 			waiting -= n
 		}
-		require.Equal(t, int64(promised+waiting), q.Promised())
+		require.Equal(t, int64(promised+waiting), q.reserved.Load())
 	}
 }
 
@@ -102,7 +102,7 @@ func TestRefusedReservationsTakeNothing(t *testing.T) {
 		}
 	})
 	require.Zero(t, refused)
-	require.Equal(t, int64(8), cq.Promised())
+	require.Equal(t, int64(8), cq.reserved.Load())
 }
 
 // After the completion of a receive buffer was polled, the next can be posted at once: its place

@@ -27,7 +27,6 @@
 //	rtr.go              the message of start-up that an Initiator owes
 //	watch.go            thresholds
 //	stats.go            counters
-//	fortest.go          functions for tests of other packages
 //	completionbatch.go  completions that are published together
 //	shared.go           what engines of one goroutine share
 //	effects.go          what the connection has to do after a call

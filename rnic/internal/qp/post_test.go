@@ -32,19 +32,19 @@ func TestPostTogether(t *testing.T) {
 	} {
 		q := newEngine(tc.completions)
 		require.Equal(t, tc.sends, sends(q, tc.n), "%+v", tc)
-		require.EqualValues(t, tc.sends, q.SendCQ.Promised(), "%+v", tc)
+		require.EqualValues(t, tc.sends, q.SendCQ.reserved.Load(), "%+v", tc)
 		require.Equal(t, tc.recvs, recvs(q, tc.n), "%+v", tc)
-		require.EqualValues(t, tc.recvs, q.RecvCQ.Promised(), "%+v", tc)
+		require.EqualValues(t, tc.recvs, q.RecvCQ.reserved.Load(), "%+v", tc)
 		require.EqualValues(t, tc.recvs, q.posted.Load(), "%+v", tc)
 	}
 
 	q := newEngine(8)
 	require.Equal(t, 2, sends(q, 2))
 	require.Zero(t, sends(q, depth-1), "the ring has room for one less")
-	require.EqualValues(t, 2, q.SendCQ.Promised())
+	require.EqualValues(t, 2, q.SendCQ.reserved.Load())
 	require.Equal(t, 2, recvs(q, 2))
 	require.Zero(t, recvs(q, depth-1))
-	require.EqualValues(t, 2, q.RecvCQ.Promised())
+	require.EqualValues(t, 2, q.RecvCQ.reserved.Load())
 }
 
 // A request that succeeds unsignaled gives back the place that its completion would have had; a
@@ -73,7 +73,7 @@ func TestWhatCompletes(t *testing.T) {
 			want = []wq.CQE{{ID: tc.wr.ID, QP: 9, Len: 7, Op: tc.wr.Op, Status: tc.st}}
 		}
 		require.Equal(t, want, drainCQ(nil, cq), "%+v", tc)
-		require.Zero(t, cq.Promised(), "%+v", tc)
+		require.Zero(t, cq.reserved.Load(), "%+v", tc)
 		posted := 3
 		if tc.wr.Op == wq.OpRecv {
 			posted--

@@ -144,7 +144,7 @@ func TestTerminateAheadOfAGap(t *testing.T) {
 	var c [2]wq.CQE
 	require.Equal(t, 1, r.RecvCQ.Poll(c[:]), "delivered in Arrive")
 	require.Equal(t, wq.CQE{ID: 0, Op: wq.OpRecv, Len: sendLen}, c[0])
-	require.False(t, r.Reported())
+	require.False(t, r.recv.reported)
 	r.LeftEdge(uint64(len(r.stream)))
 	fx, err := r.TakeEffects()
 	require.Equal(t, EffectLeave, fx)
@@ -152,7 +152,7 @@ func TestTerminateAheadOfAGap(t *testing.T) {
 	require.ErrorAs(t, err, &te)
 	require.True(t, te.Remote)
 	require.ErrorContains(t, te.Cause, said.String())
-	require.True(t, r.Reported())
+	require.True(t, r.recv.reported)
 }
 
 // Sends that were placed ahead of a gap complete when the left edge passes them, in their order.

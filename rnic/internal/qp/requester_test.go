@@ -10,6 +10,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
@@ -101,4 +102,31 @@ func TestExpectsLooksAtFewReads(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A Read that was begun and found no room in the last segment is taken back when the peer closes
+// its half: neither it nor what was posted after it is sent.
+func TestPeerEndsTakesBackABegunRead(t *testing.T) {
+	q := start(t, newPool(t, 8, 2048), mpa.Mode{}, func(*Config, *StartOptions) {})
+	m, err := q.Table.Register(q.Domain, make([]byte, 1400),
+		mem.RegionOptions{Access: mem.LocalRead | mem.LocalWrite})
+	require.NoError(t, err)
+	local := wq.SGE{STag: m.STag(), Offset: m.Base(), Length: 1400}
+	for id, op := range []wq.Opcode{wq.OpWrite, wq.OpRead, wq.OpWrite} {
+		require.NoError(t, q.PostSend(&wq.WQE{ID: uint64(id), Op: op, Flags: wq.FlagSignaled,
+			Local: local}, nil, nil))
+	}
+	pull := func() (n int) {
+		n, _ = q.Pull([][]byte{make([]byte, 1460)}, false)
+		return n
+	}
+	require.Equal(t, 1, pull())
+	require.True(t, q.send.seg.Active())
+	require.Equal(t, wq.OpRead, q.send.wr.Op)
+	require.False(t, q.PeerEnds(), "no Response is missing")
+	require.Zero(t, pull())
+	q.Finish()
+	require.Equal(t, []wq.CQE{{ID: 0, Op: wq.OpWrite, Len: 1400},
+		{ID: 1, Op: wq.OpRead, Status: wq.Flushed}, {ID: 2, Op: wq.OpWrite, Status: wq.Flushed},
+	}, drainCQ(nil, q.SendCQ))
 }

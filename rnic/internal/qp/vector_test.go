@@ -127,7 +127,7 @@ func (e *ends) send(most, revokeAt int) {
 		}
 		n, bits := e.a.Pull(rooms, mayWait)
 		if n == 0 && mayWait {
-			e.waited = e.a.Staged()
+			e.waited = len(e.a.send.staged)
 			mayWait = false
 			continue
 		}
