@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -98,7 +100,7 @@ func TestDoesNotFallBack(t *testing.T) {
 		}, ErrStartupTimeout.Error()},
 		"aborted": {ConnParam{ORD: 1}, func(_ *rig, c *end, _ *peer) { c.qp.Abort() }, ErrClosed.Error()},
 		"aborted, and the order has not come through": {ConnParam{ORD: 1}, func(_ *rig, c *end, p *peer) {
-			c.qp.end.BeginAbort()
+			c.qp.end.Unwanted.Store(true)
 			p.closeSend()
 		}, ErrPeerClosed.Error()},
 	}, func(t *testing.T, r *rig, x sign) {
@@ -184,24 +186,43 @@ func TestFallsBackWithOurs(t *testing.T) {
 	}
 }
 
+// fullAfterRx is the client's queue: whenever something has come, fill is called in the same turn.
+type fullAfterRx struct {
+	pmd.Queue
+	fill func()
+}
+
+func (q *fullAfterRx) wrap(i int, inner pmd.Queue, _ *mem.Pool) pmd.Queue {
+	if i == 0 {
+		return inner
+	}
+	q.Queue = inner
+	return q
+}
+
+func (q *fullAfterRx) Rx(bufs []mem.Buf) int {
+	n := q.Queue.Rx(bufs)
+	if n > 0 && q.fill != nil {
+		q.fill()
+	}
+	return n
+}
+
 // A Poller whose control ring is full when the second try is due makes it wait, not fail; and the
 // one that waits can be given up.
 func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 	for _, abort := range []bool{false, true} {
-		r := newRig(t, turned, rigConfig{})
+		full := &fullAfterRx{}
+		r := newRig(t, turned, rigConfig{wrap: full.wrap})
 		addr, next := r.peerAcceptsSeveral()
 		c := r.newEnd(r.client, connOpts(ConnParam{ORD: 1}))
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()
 		p.expectFrame(mpa.Request)
-		l, full := c.qp.end.Connection.Load(), false
-		l.BeforeRedial(func(redial func()) { // on this goroutine, which turns the Poller
-			fillControl(t, r.hosts[1].poller)
-			full = true
-			redial()
-		})
+		full.fill = func() { fillControl(t, r.hosts[1].poller) }
 		p.closeSend()
-		r.until("a full ring", func() bool { return full })
+		r.until("the end of the first", c.qp.end.Connection.Load().Gone.Given)
+		full.fill = nil
 		if abort {
 			c.qp.end.Unwanted.Store(true) // as Abort does first
 			select {

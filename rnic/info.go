@@ -59,7 +59,7 @@ func (a *Adapter) CountersOf(p *stack.Poller) (n PollerCounters) {
 	if s == nil {
 		return n
 	}
-	t, r := s.Totals()
+	t, r := s.Shared.Totals()
 	return PollerCounters{
 		FPDUsIn: t.FPDUsIn, FPDUsOut: t.FPDUsOut, PayloadOut: t.PayloadOut, Placed: Placed(t.Placed),
 		Reassembled: t.Reassembled, OutOfOrder: t.Ahead,

@@ -124,7 +124,7 @@ func pausedPart(t *testing.T, part string) {
 	r.until("start-up", func() (begun bool) {
 		for _, l := range a.host.Live() {
 			_ = l.Transport.Submit(func() {
-				if begun = l.RxNext() > 0 || len(l.Out()) == 0 && l.Transport.Progress() > 0; begun {
+				if begun = l.Transport.Progress() > 0; begun {
 					l.Transport.SetTimer(l.Transport.Now() + int64(pauseLimit))
 				}
 			})

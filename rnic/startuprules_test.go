@@ -145,26 +145,6 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 	}
 }
 
-// However long a frame may be, a connection that says nothing has no buffer for it, and one in
-// service has none any more.
-func TestStartupBufferComesAndGoes(t *testing.T) {
-	r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}})
-	in := func(l *connect.Connection) (n int) {
-		require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In()) }))
-		r.step()
-
-		return n
-	}
-	p := r.peerDials()
-	r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
-	l := r.server.host.Live()[0]
-	require.Zero(t, in(l), "octets for a silent peer")
-	p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
-	s := r.newEnd(r.server, opts{})
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	require.Zero(t, in(l), "octets that are kept for nothing")
-}
-
 // A peer-to-peer Initiator owes its Rtr frame or RTR message: a FIN in its place, or within it,
 // is no orderly end. When this end is closing anyway, nothing is missed; but half a frame stays
 // half a frame.
@@ -286,36 +266,7 @@ func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
 		r.pass(2 * time.Second)
 		p.expectNothing()
 	}
-	// The Rtr frame is a segment of its own, too, and what was posted is the next.
-	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RTR, NoMarkers: true}))
-	l := r.unpulled(c, unhex(t, hexRtr+"4001 0000"))
-	c.post(c.sendQuietly(0, 10))
-	segment := make([]byte, 1460)
-	require.Equal(t, 20, pullOne(l, segment))
-	require.Greater(t, pullOne(l, segment), 20)
-	l.Reader.Close()
 }
-
-// unpulled has c be an Initiator in full operation whose last start-up frame, out, is still to be
-// pulled. Who calls it closes its Reader.
-func (r *rig) unpulled(c *end, out []byte) *connect.Connection {
-	require.NoError(r.t, c.qp.end.BeginConnecting(c.conn.param()))
-	memory := transport.Memory{Pool: r.hosts[1].pool, Stride: r.hosts[1].pool.Stride(),
-		Reader: r.client.table.NewReader(), InOrder: true}
-	return connect.NewInitiator(&r.client.host, &c.qp.end, &stillTransport{}, memory, out,
-		&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true},
-			Version: 1}})
-}
-
-// stillTransport transports nothing.
-type stillTransport struct{ transport.Conn }
-
-func (*stillTransport) EMSS() int      { return 1460 }
-func (*stillTransport) Now() int64     { return 1 }
-func (*stillTransport) SetTimer(int64) {}
-func (*stillTransport) Send()          {}
-func (*stillTransport) Wake()          {}
 
 // Two Initiators, and two Responders, in every dialect that has frames: both ends say what it was.
 //

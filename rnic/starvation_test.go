@@ -46,7 +46,7 @@ func (h *segmentRig) orderly() (*QueuePair, *MemoryRegion, *forged) {
 }
 
 // spare is how many Bufs octets that have to wait leave free.
-func (h *segmentRig) spare() int { return h.adapter.host.Pollers[0].Reserve().Spare }
+func (h *segmentRig) spare() int { return h.adapter.host.Pollers[0].Shared.Reserve().Spare }
 
 // Peers that never finish their frames do not make the Poller deaf: new connections come about,
 // and the data of peers that keep their frames whole are placed, in order and beyond a gap that
@@ -129,7 +129,7 @@ func TestCutFramesInAShortPool(t *testing.T) {
 func TestHoardersGiveWay(t *testing.T) {
 	const bufs, peers = 2048, 8
 	h := newSegmentRig(t, segmentRigConfig{bufs: bufs, connsMax: 32})
-	h.adapter.host.Pollers[0].Reserve().Partial = 0
+	h.adapter.host.Pollers[0].Shared.Reserve().Partial = 0
 	qps, _ := h.hoarders(peers)
 	var states []State // in which a hoarder's error is told
 	public := h.adapter.host.Public
@@ -205,7 +205,7 @@ func TestHoardersKeepWhatIsOnlyWanted(t *testing.T) {
 func TestHoarderAlone(t *testing.T) {
 	const bufs = 1024
 	h := newSegmentRig(t, segmentRigConfig{bufs: bufs, connsMax: 32})
-	h.adapter.host.Pollers[0].Reserve().Partial = 0
+	h.adapter.host.Pollers[0].Shared.Reserve().Partial = 0
 	qps, peers := h.hoarders(1)
 	var out []mem.Buf
 	for h.pool.Available() > h.spare()-1 {

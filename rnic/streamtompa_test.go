@@ -715,7 +715,10 @@ func TestDetachHeldUp(t *testing.T) {
 		c = r.newEnd(r.client, opts{})
 		failed := make(chan error, 1)
 		go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
-		r.until("it is under way", func() bool { return c.qp.end.Dialling() })
+		r.until("it is under way", func() bool {
+			_, err := cc.Write(nil)
+			return errors.Is(err, stream.ErrDetached)
+		})
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)
 		require.Empty(t, r.client.host.Live())

@@ -121,9 +121,6 @@ func upwardReferences(t *testing.T, name string) (refs []reference) {
 			continue
 		}
 		from, to := fset.Position(id.Pos()), fset.Position(obj.Pos())
-		if filepath.Base(from.Filename) == "fortest.go" {
-			continue // it is about all files, and no step of the way
-		}
 		if place(filepath.Base(from.Filename)) > place(filepath.Base(to.Filename)) {
 			refs = append(refs, reference{filepath.Base(from.Filename), from.Line,
 				obj.Name() + " of " + filepath.Base(to.Filename)})

@@ -88,7 +88,7 @@ func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.Polle
 	c, u := &both.Connection, &both.PollerConn
 	c.init(h)
 	u.Init(p.Poller, p.Reader, c)
-	c.Transport, c.Memory, c.shared = u, u.Memory(), p.shared
+	c.Transport, c.Memory, c.shared = u, u.Memory(), p.Shared
 	return c, u
 }
 

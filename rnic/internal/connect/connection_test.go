@@ -62,6 +62,7 @@ func TestRequestInPieces(t *testing.T) {
 		frame := uint64(len(stream) - len("early"))
 		c, tr, _, offers := responder(t, mpa.DialectsOf(mpa.RFC5044))
 		c.Established()
+		require.Nil(t, c.in, "octets for a silent peer")
 		require.True(t, tr.silent)
 		require.Equal(t, tr.now+int64(RequestTimeout), tr.timer)
 		for at := uint64(0); at < frame; {
@@ -78,6 +79,7 @@ func TestRequestInPieces(t *testing.T) {
 			require.Equal(t, at, c.rxNext)
 		}
 		require.Equal(t, phaseDecide, c.phase)
+		require.Nil(t, c.in, "octets that are kept for nothing")
 		require.Equal(t, frame, c.rxBase)
 		require.Equal(t, string(private), string((*offers)[0].PrivateData))
 		require.Equal(t, mpa.Request, (*offers)[0].Kind)
@@ -154,8 +156,7 @@ func TestDropBadCRCNeedsOurTCP(t *testing.T) {
 		for _, inOrder := range []bool{false, true} {
 			_, e, tr := starting(t, Param{DropBadCRC: asked})
 			tr.memory.InOrder = inOrder
-			c := NewInitiator(e.host, e, tr, tr.memory, nil,
-				&mpa.Terms{Agreement: mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1}})
+			c := initiated(e, tr, mpa.Agreement{Receive: mpa.Mode{CRC: true}, Version: 1})
 			require.Equal(t, asked && !inOrder, c.dropBadCRC)
 			b := c.Pool.Alloc()
 			arriveOne(c, 0, b, c.Pool.Slot(b)[mem.Headroom:][:2])
@@ -385,6 +386,50 @@ func TestPullOfStartup(t *testing.T) {
 	require.Equal(t, 1, tr.ends)
 	bufs, since := c.Held()
 	require.True(t, bufs == 0 && since == 0)
+}
+
+// The last frame of start-up is a segment of its own, and what was posted is the next.
+func TestLastFrameIsASegment(t *testing.T) {
+	c, _ := inService(t)
+	c.out = make([]byte, 20)
+	require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend}, nil, nil))
+	dst := make([]byte, 1460)
+	require.Equal(t, 20, pullOne(c, dst))
+	require.Equal(t, 24, pullOne(c, dst))
+}
+
+// The Reply to a Request that is there before the last streaming message was sent goes after the
+// message, and nothing keeps its private data.
+func TestReplyAfterTheLastStreamingMessage(t *testing.T) {
+	const last, grant = "Hello Ack", "grant"
+	request := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, nil)
+	c, _, e, _ := responder(t, mpa.DialectsOf(mpa.RFC5044))
+	e.param = Param{PrivateData: []byte(grant)}
+	c.Established()
+	c.out = []byte(last)
+	arriveOne(c, 0, mem.NoBuf, request.Append(nil))
+	require.NoError(t, c.Accept(e, request))
+	require.Equal(t, last, string(c.out[:len(last)]))
+	reply, n, err := mpa.ParseFrame(c.out[len(last):], mpa.Reply, mpa.PrivateDataMax)
+	require.NoError(t, err)
+	require.Len(t, c.out, len(last)+n)
+	require.False(t, reply.Reject)
+	require.Equal(t, grant, string(reply.PrivateData))
+	require.Nil(t, e.param.PrivateData)
+}
+
+// Octets of a stream that were handed over are waited for until the left edge has passed them.
+func TestHandedOverOnce(t *testing.T) {
+	f := mpa.Preferences{CRC: true, Rev: 1}.Frame(mpa.Request, nil)
+	request := f.Append(nil)
+	c, _, _, offers := responder(t, mpa.DialectsOf(mpa.RFC5044))
+	end := 3 + uint64(len(request))
+	c.TakeOver(stream.Handover{Read: 3, Edge: end})
+	require.Equal(t, stack.Taken, arriveOne(c, 3, c.Pool.Alloc(), request))
+	require.Len(t, *offers, 1)
+	require.NotNil(t, c.early)
+	c.Edge(end)
+	require.Nil(t, c.early)
 }
 
 // Under PackFull the one segment that may be sent while nothing is unacknowledged is not followed

@@ -30,5 +30,4 @@
 //	param.go        Param: how to connect
 //	refusal.go      why a start-up that a peer began was refused
 //	errors.go       why connections end
-//	fortest.go      functions for tests of package rnic
 package connect

@@ -101,8 +101,16 @@ func inService(t *testing.T) (*Connection, *abortable) {
 	t.Helper()
 	_, e, tr := starting(t, Param{})
 	mode := mpa.Mode{CRC: true}
-	return NewInitiator(e.host, e, tr, tr.memory, nil,
-		&mpa.Terms{Agreement: mpa.Agreement{Send: mode, Receive: mode, Version: 1}}), tr
+	return initiated(e, tr, mpa.Agreement{Send: mode, Receive: mode, Version: 1}), tr
+}
+
+// initiated makes a connection in full operation for e, as start-up leaves it that agreed on a.
+func initiated(e *Endpoint, tr *abortable, a mpa.Agreement) *Connection {
+	c := NewConnection(e.host)
+	c.Transport, c.Memory = tr, tr.memory
+	c.phase, c.engine, c.endpoint = phaseFull, e.engine, e
+	c.start(&mpa.Terms{Agreement: a})
+	return c
 }
 
 // An engine may have met the peer's fault and one of its own before its connection looks: one event

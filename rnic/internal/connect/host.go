@@ -54,16 +54,13 @@ func (h *Host) Refuse(r Refusal) {
 	}
 }
 
-// PollerState is what the connections of one Poller have in common. shared belongs to the Poller's
+// PollerState is what the connections of one Poller have in common. Shared belongs to the Poller's
 // goroutine.
 type PollerState struct {
 	Poller *stack.Poller
 	Reader *mem.Reader // of all placements on the Poller's goroutine
-	shared *qp.Shared  // by their engines
+	Shared *qp.Shared  // by their engines
 }
-
-// Totals are what all connections of the Poller have done. Its goroutine.
-func (p *PollerState) Totals() (qp.Totals, mpa.Refusals) { return p.shared.Totals() }
 
 // NewPollerState makes what connections over p will have in common. r is of all placements on p's
 // goroutine.
@@ -72,7 +69,7 @@ func NewPollerState(p *stack.Poller, r *mem.Reader) *PollerState {
 	reserve := mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}
 	stride := p.Pool().Stride()
 	return &PollerState{Poller: p, Reader: r,
-		shared: qp.NewShared(stride, mpa.BufsMin(stride)+transport.AheadMax, reserve)}
+		Shared: qp.NewShared(stride, mpa.BufsMin(stride)+transport.AheadMax, reserve)}
 }
 
 // Init readies h.
