@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,4 +59,56 @@ func TestFigures(t *testing.T) {
 	require.ErrorContains(t, err, "of 2097152")
 	_, err = iperfRate("iperf3: error", 1)
 	require.Error(t, err)
+
+	const fio = `fio: some remark
+{"jobs": [{"error": 0, "write": {"io_bytes": 8192, "total_ios": 2, "bw_bytes": 4000}}]}
+`
+	rate, err = fioRate(fio, 4096, 2)
+	require.NoError(t, err)
+	require.Equal(t, 4000.0, rate)
+	_, err = fioRate(fio, 4096, 3)
+	require.ErrorContains(t, err, "not 3 blocks")
+	_, err = fioRate(`{"jobs": [{"error": 22}]}`, 4096, 2)
+	require.ErrorContains(t, err, "did well")
+}
+
+// System calls are counted by kind, those of no kind as others.
+func TestCallCounts(t *testing.T) {
+	perf := &callCounter{name: "perf", parse: func(text string) (map[string]float64, float64) {
+		calls := perfCalls(text)
+		return calls, calls["raw_syscalls:sys_enter"]
+	}}
+	strace := &callCounter{name: "strace", parse: straceCalls}
+	for c, text := range map[*callCounter]string{
+		perf: `# started on Sat Nov 28 00:49:40 2026
+
+29,,raw_syscalls:sys_enter,807183609,100.00,,
+3,,syscalls:sys_enter_write,807183609,100.00,,
+1,,syscalls:sys_enter_sendmsg,807183609,100.00,,
+5,,syscalls:sys_enter_read,807183609,100.00,,
+<not counted>,,syscalls:sys_enter_recvmsg,0,100.00,,
+7,,syscalls:sys_enter_futex,807183609,100.00,,
+11,,syscalls:sys_enter_sched_yield,807183609,100.00,,
+`,
+		strace: `% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 34.74    0.000033           1         7         2 futex
+ 20.00    0.000019           9         3           write
+ 20.00    0.000019           9         1           sendmsg
+ 20.00    0.000019           9         5         4 read
+ 20.00    0.000019           9        11           sched_yield
+  2.00    0.000001           9         2           mmap
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.000095           4        29         6 total
+`,
+	} {
+		file := filepath.Join(t.TempDir(), c.name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		v, err := c.counts(file)
+		require.NoError(t, err)
+		require.Equal(t, []float64{29, 4, 5, 7, 11, 2}, v, c.name)
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		_, err = c.counts(file)
+		require.ErrorContains(t, err, "has counted nothing")
+	}
 }

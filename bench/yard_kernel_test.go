@@ -15,6 +15,10 @@ func kernelPart(y *yardstick) {
 	kernelGoodput(y)
 	kernelVeth(y)
 	kernelSmall(y)
+	kernelFio(y)
+	kernelConns(y)
+	kernelMany(y)
+	kernelCalls(y)
 }
 
 // overKernel are rnicd's two ends on the kernel's sockets.
@@ -131,7 +135,7 @@ func kernelLatency(y *yardstick) {
 	if y.kernelMissing("x", what) {
 		return
 	}
-	n := y.count(20_000, 5000)
+	n := y.count(20_000, 3000)
 	over, f := overKernel("127.0.0.1"), figures{8, n, times}
 	percentile := func(r ucxResult) []float64 { return []float64{r.percentile, r.average} }
 	tag := []string{"-t", "tag_lat", "-s", "8", "-w", "1000"}
@@ -169,7 +173,7 @@ const (
 
 // kernelBulk are Writes, Sends and Reads of 64 KiB, those of C programs first.
 func kernelBulk(y *yardstick, over cableOf) []*pair {
-	f := figures{long, y.count(60_000, 20_000), messages}
+	f := figures{long, y.count(60_000, 10_000), messages}
 	return []*pair{
 		over.perftest(f, "ib_write_bw"), over.perftest(f, "ib_send_bw"), over.perftest(f, "ib_read_bw"),
 		over.perf(f, "write", "bw"), over.perf(f, "send", "bw"), over.perf(f, "read", "bw"),
@@ -182,12 +186,12 @@ func kernelGoodput(y *yardstick) {
 	if y.kernelMissing("x", what) {
 		return
 	}
-	n := y.count(60_000, 20_000)
+	n := y.count(60_000, 10_000)
 	pairs := append(kernelBulk(y, overKernel("127.0.0.1")),
 		iperfTest("iperf3", n, "127.0.0.1"),
 		ucxTest("UCX put", y.count(20_000, 5000), ucxMessages, "-t", "ucp_put_bw", "-s", "65536", "-w",
 			"200"),
-		libfabricTest("libfabric fi_pingpong", long, y.count(20_000, 5000)))
+		libfabricTest("libfabric fi_pingpong", long, y.count(20_000, 3000)))
 	// One message at a time: what crosses the loopback in a second.
 	fabric := pairs[8]
 	times := fabric.figures
@@ -227,7 +231,7 @@ func kernelVeth(y *yardstick) {
 			netlab.Device{Name: "yard1", MTU: mtu, Addrs: addr(2)})
 		to := addr(1)[0].Addr().String()
 		pairs := append(kernelBulk(y, overKernel(to))[:3],
-			iperfTest("iperf3", y.count(60_000, 20_000), to))
+			iperfTest("iperf3", y.count(60_000, 10_000), to))
 		all := y.compete(place{server: a, client: b}, pairs...)
 		for _, c := range all[:3] {
 			y.ratioRow(what, c, 0, all[3], 0)
@@ -244,7 +248,7 @@ func kernelSmall(y *yardstick) {
 	if y.kernelMissing("x", what) {
 		return
 	}
-	f := figures{64, y.count(1_000_000, 200_000), messages}
+	f := figures{64, y.count(1_000_000, 100_000), messages}
 	over := overKernel("127.0.0.1")
 	all := y.compete(loopback(y), over.perftest(f, "ib_send_bw"), over.perf(f, "send", "bw"),
 		ucxTest("UCX tag_bw", f.iterations, ucxMessages, "-t", "tag_bw", "-s", "64", "-w", "1000"),
