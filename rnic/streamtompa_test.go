@@ -721,6 +721,7 @@ func TestDetachHeldUp(t *testing.T) {
 		})
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)
+		require.NoError(t, r.ctx.Err(), "it waited for the peer")
 		require.Empty(t, r.client.host.Live())
 		require.NoError(t, cc.SetDeadline(time.Now().Add(patience)), "it is a stream")
 	})
