@@ -41,6 +41,26 @@ func TestHyStartThreshold(t *testing.T) {
 	}
 }
 
+// A round after one without a round-trip time has nothing to be compared with.
+func TestHyStartWithoutAPreviousRound(t *testing.T) {
+	var w State
+	NewReno{}.Start(&w, 10*testSMSS)
+	una := uint64(1)
+	ack := func(rtt int64) {
+		una += testSMSS
+		NewReno{}.Acked(&w, Sample{Acked: testSMSS, SMSS: testSMSS, RTT: rtt, SRTT: 50 * ms, Una: una,
+			Nxt: una + 10*testSMSS, Limited: true})
+	}
+	for range 11 { // the first begins a round, the last one ends it
+		ack(-1)
+	}
+	require.Zero(t, w.hystart.last)
+	for range hystartSamples {
+		ack(50 * ms)
+	}
+	require.False(t, w.hystart.cautious())
+}
+
 // A quarter of the growth for five rounds, the first of them partial, then ssthresh is cwnd.
 func TestHyStartConservativeSlowStart(t *testing.T) {
 	var w State
