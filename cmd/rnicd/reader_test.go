@@ -48,7 +48,6 @@ addresses = ["127.0.0.1"]
 name = "measure"
 type = "perf"
 connections = 1
-idle_timeout = "100ms"
 `
 
 // A daemon serves, reloads and ends in order whether its log is read or not, and says how many
