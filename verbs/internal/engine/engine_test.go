@@ -284,7 +284,6 @@ func TestFlushedAtTheDoorbell(t *testing.T) {
 		require.EqualValues(t, 100+i, q.done[i].ID)
 		require.EqualValues(t, rnic.Flushed, q.done[i].Status)
 	}
-	require.EqualValues(t, 5, atomic.LoadUint32(&q.sq.Head))
 }
 
 // A completion queue that is full loses completions and says so once.
@@ -348,7 +347,6 @@ func TestBrokenRing(t *testing.T) {
 			var ev ring.AsyncEvent
 			must(unix.Read(p.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))))(t)
 			require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, ev)
-			require.Zero(t, atomic.LoadUint32(&q.sq.Head))
 			require.False(t, wq.There(&q.done[0], 0))
 		})
 	}

@@ -70,11 +70,8 @@ func (q *queue) peek() (n uint32) {
 
 func (q *queue) at(i uint32) *wq.WQE { return &q.entries[(q.head+i)&uint32(len(q.entries)-1)] }
 
-// taken gives n entries back to the program.
-func (q *queue) taken(n uint32) {
-	q.head += n
-	atomic.StoreUint32(&q.shared.Head, q.head)
-}
+// taken passes over n entries.
+func (q *queue) taken(n uint32) { q.head += n }
 
 // engineFlags are those that the program may set.
 const engineFlags = wq.FlagSignaled | wq.FlagSolicited | wq.FlagFence | wq.FlagInline

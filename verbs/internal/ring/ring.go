@@ -40,13 +40,12 @@ const (
 )
 
 // Queue is the head of a ring of wq.WQE, a power of two of them, that C fills. The producer writes
-// entries and then Tail, the consumer takes them and then writes Head; both count entries and wrap.
+// entries and then Tail, which counts them and wraps. Completions tell it what was taken.
 type Queue struct {
 	Tail uint32
 	_    [15]uint32
-	Head uint32
 	Over uint32 // the connection is over: what is posted from now on needs a doorbell
-	_    [14]uint32
+	_    [15]uint32
 }
 
 // CQ is the head of a ring of wq.CQE that C empties. An entry is there when its seq is its position

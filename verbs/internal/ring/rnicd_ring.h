@@ -211,14 +211,13 @@ enum {
 
 /*
  * Queue is the head of a ring of wq.WQE, a power of two of them, that C fills. The producer writes
- * entries and then Tail, the consumer takes them and then writes Head; both count entries and wrap.
+ * entries and then Tail, which counts them and wraps. Completions tell it what was taken.
  */
 struct rv_queue {
 	uint32_t tail;
 	uint32_t pad0[15];
-	uint32_t head;
 	uint32_t over; /* the connection is over: what is posted from now on needs a doorbell */
-	uint32_t pad1[14];
+	uint32_t pad1[15];
 };
 _Static_assert(sizeof(struct rv_queue) == 128, "");
 
