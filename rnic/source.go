@@ -16,7 +16,8 @@ import (
 type WorkSource interface {
 	// SendsWait says whether Sends would post. It is asked often.
 	SendsWait() bool
-	// Sends posts requests until the Feed refuses one, which then is the first of the next time.
+	// Sends posts requests, if there are any, until the Feed refuses one, which then is the first of
+	// the next time.
 	Sends(Feed)
 	// Recvs is Sends for receive buffers. With an SRQ it is never called.
 	Recvs(Feed)
@@ -27,7 +28,10 @@ type WorkSource interface {
 }
 
 // Feed posts to a QueuePair on behalf of its WorkSource. It is valid during the call only.
-type Feed struct{ q *QueuePair }
+type Feed struct {
+	q *QueuePair
+	r *wq.Request // room for an entry
+}
 
 // Send is PostSend of one request, without the doorbell, and without ErrClosed: what still can be
 // sent after Disconnect is.
@@ -42,35 +46,38 @@ func (f Feed) Send(wr *WorkRequest) error {
 	return q.engine.PostSend(&w, after(wr, &masks), wr.Inline)
 }
 
-// SendEntry is Send of an entry of a ring: of a copy that nobody else can change, with its ranges
-// after the first, or its inline octets, as many as it says. It is checked as requests are.
-func (f Feed) SendEntry(e *wq.WQE, list []SGE, inline []byte) error {
-	q := f.q
+// Room is where an entry of a ring is copied to, with what follows it, for SendEntry or RecvEntry.
+// It is carried out from there, and so checked where the ring's owner cannot change it. There is
+// room for one in each call of Sends or Recvs.
+func (f Feed) Room() *wq.Request { return f.r }
+
+// SendEntry is Send of the entry in Room, and is for the only request of a call.
+func (f Feed) SendEntry() error {
+	q, r := f.q, f.r
 	switch {
-	case !possible(e):
+	case !possible(&r.WQE):
 		return ErrShape
-	case 1+len(list) > q.opt.SGEMax:
+	case int(r.More) >= q.opt.SGEMax:
 		return ErrListTooLong
-	case len(inline) > q.opt.InlineMax:
+	case r.Inline() && int(r.Local.Length) > q.opt.InlineMax:
 		return ErrInlineTooLong
 	}
-	if err := q.mayAsk(e.Op); err != nil {
+	if err := q.mayAsk(r.Op); err != nil {
 		return err
 	}
-	return q.engine.PostSend(e, list, inline)
+	return q.engine.SendHere(r)
 }
 
-// RecvEntry is Recv of one.
-func (f Feed) RecvEntry(e *wq.WQE, list []SGE) error {
-	switch {
-	case f.q.opt.SRQ != nil:
-		return ErrShared
-	case e.Op != OpRecv || e.Inline():
+// RecvEntry is Recv of it.
+func (f Feed) RecvEntry() error {
+	switch r := f.r; {
+	case r.Op != OpRecv || r.Inline():
 		return ErrShape
-	case 1+len(list) > f.q.opt.SGEMax:
+	case int(r.More) >= f.q.opt.SGEMax:
 		return ErrListTooLong
+	default:
+		return f.q.engine.RecvHere(r)
 	}
-	return f.q.engine.PostRecv(e, list)
 }
 
 // Refuse completes a request that cannot be carried out with st, after those before it, and ends
@@ -97,12 +104,12 @@ type feed struct{ q *QueuePair }
 
 var _ qp.Source = feed{}
 
-func (f feed) SendsWait() bool { return f.q.opt.Source.SendsWait() }
-func (f feed) FillSends()      { f.q.opt.Source.Sends(Feed(f)) }
-func (f feed) Written()        { f.q.opt.Source.Written() }
+func (f feed) SendsWait() bool         { return f.q.opt.Source.SendsWait() }
+func (f feed) FillSends(r *wq.Request) { f.q.opt.Source.Sends(Feed{f.q, r}) }
+func (f feed) Written()                { f.q.opt.Source.Written() }
 
-func (f feed) FillRecvs() {
+func (f feed) FillRecvs(r *wq.Request) {
 	if f.q.opt.SRQ == nil {
-		f.q.opt.Source.Recvs(Feed(f))
+		f.q.opt.Source.Recvs(Feed{f.q, r})
 	}
 }

@@ -2,11 +2,14 @@ package rnic
 
 import (
 	"bytes"
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/wq"
 )
 
 // queues are work for a QueuePair that its test fills.
@@ -15,6 +18,7 @@ type queues struct {
 	sends, recvs []WorkRequest
 	refused      int    // requests that the Feed had no room for, counted each time
 	written      func() // by Written; nil: nothing
+	entries      bool   // they are entries of rings
 }
 
 func (s *queues) add(queue *[]WorkRequest, wrs ...WorkRequest) {
@@ -29,8 +33,31 @@ func (s *queues) SendsWait() bool {
 	return len(s.sends) > 0
 }
 
-func (s *queues) Sends(f Feed) { s.take(&s.sends, f.Send) }
-func (s *queues) Recvs(f Feed) { s.take(&s.recvs, f.Recv) }
+func (s *queues) Sends(f Feed) { s.take(&s.sends, s.by(f, f.Send, f.SendEntry)) }
+func (s *queues) Recvs(f Feed) { s.take(&s.recvs, s.by(f, f.Recv, f.RecvEntry)) }
+
+// by is post, or what posts the one entry of a call.
+func (s *queues) by(f Feed, post func(*WorkRequest) error, entry func() error,
+) func(*WorkRequest) error {
+	if !s.entries {
+		return post
+	}
+	return func(wr *WorkRequest) error {
+		if f.Room().Ready {
+			return ErrSendQueueFull
+		}
+		fillIn(f.Room(), wr)
+		return entry()
+	}
+}
+
+// fillIn makes r the request wr, as a program writes it to its ring.
+func fillIn(r *wq.Request, wr *WorkRequest) {
+	r.WQE = wq.WQE{}
+	putWQE(&r.WQE, cmp.Or(wr.Op, OpRecv), wr)
+	copy(r.List, wr.List)
+	copy(r.Data, wr.Inline)
+}
 
 func (s *queues) Written() {
 	if s.written != nil {
@@ -71,36 +98,118 @@ func (l *log) have() []Completion {
 // A QueuePair takes requests and buffers from its WorkSource as it needs them, more than its
 // queues hold too, and completes them in their order.
 func TestWorkSource(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) { workSource(t, r, false) })
+	t.Run("entries", func(t *testing.T) { workSource(t, newRig(t, turned, rigConfig{}), true) })
+}
+
+// workSource has 50 messages sent, as entries of rings also from lists and inline.
+func workSource(t *testing.T, r *rig, entries bool) {
 	const count, n = 50, 100
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		var from, to queues
-		var sent, received log
-		s := r.newEnd(r.server, qpOpts(QPOptions{Source: &to}))
-		c := r.newEnd(r.client,
-			qpOpts(QPOptions{Source: &from, SendDepth: 2, SGEMax: 1, InlineMax: NoInline}))
-		s.qp.engine.RecvCQ, c.qp.engine.SendCQ = &r.server.CreateCQSink(received.put).q,
-			&r.client.CreateCQSink(sent.put).q
-		for i := range count {
-			// before there is a connection, which takes them when octets arrive
-			to.add(&to.recvs, s.recvAt(uint64(i), i*n, n))
+	from, to := queues{entries: entries}, queues{entries: entries}
+	var sent, received log
+	opt := QPOptions{Source: &from, SendDepth: 2, SGEMax: 1, InlineMax: NoInline}
+	if entries {
+		opt.SGEMax, opt.InlineMax = 3, n
+	}
+	s, c := r.newEnd(r.server, qpOpts(QPOptions{Source: &to})), r.newEnd(r.client, qpOpts(opt))
+	s.qp.engine.RecvCQ, c.qp.engine.SendCQ = &r.server.CreateCQSink(received.put).q,
+		&r.client.CreateCQSink(sent.put).q
+	for i := range count {
+		// before there is a connection, which takes them when octets arrive
+		wr := s.recvAt(uint64(i), i*n, n)
+		if entries && i%2 == 1 {
+			wr.Local, wr.List = s.inbox.Slice(i*n, 9), []SGE{s.inbox.Slice(i*n+9, n-9)}
 		}
-		r.connectEnds(s, c)
-		for i := range count {
-			from.add(&from.sends, c.send(uint64(i), i*n, n))
+		to.add(&to.recvs, wr)
+	}
+	r.connectEnds(s, c)
+	for i := range count {
+		wr, at := c.send(uint64(i), i*n, n), i*n
+		switch {
+		case entries && i%3 == 1:
+			wr.Local = c.source.Slice(at, 7)
+			wr.List = []SGE{c.source.Slice(at+7, 1), c.source.Slice(at+8, n-8)}
+		case entries && i%3 == 2:
+			wr.Local, wr.Inline = SGE{}, c.source.Bytes()[at:][:n]
 		}
-		c.qp.Doorbell()
-		r.until("all messages", func() bool {
-			return len(received.have()) == count && len(sent.have()) == count
-		})
-		for i := range count {
-			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Len: n, Op: OpSend},
-				sent.have()[i])
-			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv},
-				received.have()[i])
-		}
-		require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
-		require.Positive(t, from.refused, "requests that had to wait for room")
+		from.add(&from.sends, wr)
+	}
+	c.qp.Doorbell()
+	r.until("all messages", func() bool {
+		return len(received.have()) == count && len(sent.have()) == count
 	})
+	for i := range count {
+		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Len: n, Op: OpSend},
+			sent.have()[i])
+		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv},
+			received.have()[i])
+	}
+	require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
+	require.Positive(t, from.refused, "requests that had to wait for room")
+}
+
+// An entry that was not posted, as it cannot be, has no room for its completion, or was left in the
+// Feed's room, is neither carried out nor flushed.
+func TestEntryNotPosted(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	src := &oneEntry{}
+	c := r.newEnd(r.client, qpOpts(QPOptions{Source: src, SGEMax: 2, InlineMax: 8}))
+	few := must(r.client.CreateCQ(2))
+	c.qp.engine.SendCQ = &few.q
+	s, _ := r.connectEnds(r.newEnd(r.server, opts{}), c)
+	ask := func(e wq.WQE) error {
+		src.entry, src.waits = e, true
+		c.qp.Doorbell()
+		r.until("the question", func() bool { return !src.waits })
+		return src.err
+	}
+	for _, x := range []struct {
+		entry wq.WQE
+		err   error
+	}{
+		{wq.WQE{}, ErrShape},
+		{wq.WQE{Op: OpRecv}, ErrShape},
+		{wq.WQE{Op: wq.OpWriteImmediate}, ErrShape},
+		{wq.WQE{Op: OpWrite, Flags: wq.FlagRefused}, ErrShape},
+		{wq.WQE{Op: OpRead, More: 1}, ErrShape},
+		{wq.WQE{Op: OpWrite, More: 2}, ErrListTooLong},
+		{wq.WQE{Op: OpWrite, Flags: wq.FlagInline, Local: SGE{Length: 9}}, ErrInlineTooLong},
+	} {
+		require.ErrorIs(t, ask(x.entry), x.err)
+	}
+	done := make([]Completion, 4)
+	write := wq.WQE{Op: OpWrite, Flags: wq.FlagSignaled}
+	for _, want := range []error{nil, nil, ErrCQFull} {
+		require.ErrorIs(t, ask(write), want)
+	}
+	require.Equal(t, 2, few.Poll(done))
+	require.NoError(t, ask(write))
+	require.Equal(t, 1, few.Poll(done))
+	src.leaves = true
+	require.NoError(t, ask(write))
+	r.close(s, c)
+	require.Zero(t, few.Poll(done))
+}
+
+// oneEntry is a WorkSource with an entry that it posts, or leaves in the Feed's room.
+type oneEntry struct {
+	entry         wq.WQE
+	waits, leaves bool
+	err           error
+}
+
+func (o *oneEntry) SendsWait() bool { return o.waits }
+func (o *oneEntry) Recvs(Feed)      {}
+func (o *oneEntry) Written()        {}
+
+func (o *oneEntry) Sends(f Feed) {
+	if !o.waits {
+		return
+	}
+	f.Room().WQE, o.waits, o.err = o.entry, false, nil
+	if !o.leaves {
+		o.err = f.SendEntry()
+	}
 }
 
 // A WorkSource hears of the peer's Writes when they are in memory, and not of Sends or empty
@@ -161,11 +270,12 @@ func TestWorkSourceFlushed(t *testing.T) {
 func TestWorkSourceAllocatesNothing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	var done int
-	src := &oneRequest{}
+	src := &oneEntry{}
 	c := r.newEnd(r.client, qpOpts(QPOptions{Source: src}))
 	c.qp.engine.SendCQ = &r.client.CreateCQSink(func(Completion) { done++ }).q
 	s, _ := r.connectEnds(r.newEnd(r.server, opts{}), c)
-	src.wr = c.write(s, 1, 0, 64)
+	wr := c.write(s, 1, 0, 64)
+	putWQE(&src.entry, wr.Op, &wr)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		src.waits = true
 		c.qp.Doorbell()
@@ -174,17 +284,6 @@ func TestWorkSourceAllocatesNothing(t *testing.T) {
 		}
 	}))
 }
-
-// oneRequest is a WorkSource with one request, again and again.
-type oneRequest struct {
-	wr    WorkRequest
-	waits bool
-}
-
-func (o *oneRequest) SendsWait() bool { return o.waits }
-func (o *oneRequest) Recvs(Feed)      {}
-func (o *oneRequest) Written()        {}
-func (o *oneRequest) Sends(f Feed)    { o.waits = f.Send(&o.wr) != nil }
 
 // A SharedReceiveQueue takes buffers from its Source when messages need them, and counts them as
 // left.

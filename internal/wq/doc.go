@@ -11,5 +11,6 @@
 //	event.go   what happens without a request
 //	sge.go     a range of registered memory, laid out as ibv_sge
 //	wqe.go     a request as rings hold it
+//	request.go a request out of its ring
 //	cqe.go     a completion as rings hold it
 package wq

@@ -120,32 +120,33 @@ func (q *Engine) Finish() {
 	q.service = nil
 }
 
-// Flush completes everything in the rings as Flushed. Any goroutine, once the engine is Closed: a
-// posting call may come too late for Finish, and then flushes its own work.
+// Flush completes everything in the rings and the Source as Flushed. Any goroutine, once the engine
+// is Closed: a posting call may come too late for Finish, and then flushes its own work.
 func (q *Engine) Flush() {
 	q.flushMu.Lock()
 	defer q.flushMu.Unlock()
-	for {
-		wr, ok := q.SQ.Pop()
-		if !ok {
-			if q.fillSends() {
-				continue
-			}
-			break
-		}
-		dropFollowing(q.SQ, &wr)
-		q.complete(q.SendCQ, &wr, 0, wq.Flushed)
+	var r wq.Request
+	for takeWork(q.SQ, &r) {
+		q.SQ.Release()
+		q.complete(q.SendCQ, &r.WQE, 0, wq.Flushed)
 	}
-	for {
-		wr, ok := q.RQ.Pop()
-		if !ok {
-			if q.fillRecvs() {
-				continue
-			}
-			return
-		}
-		dropFollowing(q.RQ, &wr)
-		q.complete(q.RecvCQ, &wr, 0, wq.Flushed)
+	for takeWork(q.RQ, &r) {
+		q.RQ.Release()
+		q.complete(q.RecvCQ, &r.WQE, 0, wq.Flushed)
+	}
+	if q.Source != nil {
+		q.flushSource()
+	}
+}
+
+// flushSource is Flush of what waits in the Source.
+func (q *Engine) flushSource() {
+	r := &wq.Request{List: make([]wq.SGE, q.SGEMax), Data: make([]byte, q.InlineMax)}
+	for q.next(q.SQ, r) {
+		q.complete(q.SendCQ, &r.WQE, 0, wq.Flushed)
+	}
+	for q.next(q.RQ, r) {
+		q.complete(q.RecvCQ, &r.WQE, 0, wq.Flushed)
 	}
 }
 

@@ -16,13 +16,10 @@ type source struct {
 	need   mem.Access
 }
 
-// gatherRoom is what a sendHalf keeps of the request in hand beside its WQE, in memory that is made
-// before it goes into service.
+// gatherRoom is what a sendHalf keeps of the message in hand beside its request.
 type gatherRoom struct {
 	// a message that the engine makes: a Request, an Atomic Response
-	body   [rdmap.AtomicRequestLen]byte
-	inline []byte   // of the request in hand
-	list   []wq.SGE // of the request in hand
+	body [rdmap.AtomicRequestLen]byte
 	// of the ULPDU in hand: header, payload. Shared's, if there is one
 	parts [][]byte
 
@@ -31,11 +28,6 @@ type gatherRoom struct {
 	found   []byte
 	foundAt uint32
 	ahead   int
-}
-
-func (g *gatherRoom) init(inlineMax, sgeMax int) {
-	g.inline = sized(g.inline, inlineMax)
-	g.list = sized(g.list, max(1, sgeMax-1)) // an atomic has one
 }
 
 // sized is s with n elements, what they are does not matter, or a new one where there is no room.
@@ -51,9 +43,9 @@ func (s *sendHalf) findSource() {
 	f, w := &s.from, &s.wr
 	f.own = nil
 	if w.Inline() {
-		f.own = s.inline[:w.Local.Length]
+		f.own = w.Data[:w.Local.Length]
 	}
-	f.first, f.list, f.stream, f.need = w.Local, s.list[:w.More], mem.AnyStream, mem.LocalRead
+	f.first, f.list, f.stream, f.need = w.Local, w.List[:w.More], mem.AnyStream, mem.LocalRead
 }
 
 // checkSource checks every range in full, before any of it is on the wire. A range of no octets is

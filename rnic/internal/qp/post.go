@@ -48,6 +48,15 @@ func (q *Engine) PostSends(run []wq.WQE) int {
 
 // PostRecv queues a receive buffer.
 func (q *Engine) PostRecv(w *wq.WQE, list []wq.SGE) error {
+	if err := q.reserveRecv(); err != nil {
+		return err
+	}
+	pushWork(q.RQ, w, list, nil) // has room for RecvDepth
+	return nil
+}
+
+// reserveRecv counts a receive buffer as posted, and reserves its completion.
+func (q *Engine) reserveRecv() error {
 	if !q.RecvCQ.Reserve(1) {
 		return ErrCQFull
 	}
@@ -55,7 +64,6 @@ func (q *Engine) PostRecv(w *wq.WQE, list []wq.SGE) error {
 		q.RecvCQ.unreserve(1)
 		return ErrRecvQueueFull
 	}
-	pushWork(q.RQ, w, list, nil) // has room for RecvDepth
 	return nil
 }
 
@@ -71,6 +79,22 @@ func (q *Engine) PostRecvs(run []wq.WQE) int {
 	}
 	q.RQ.PushAll(run) // has room for RecvDepth
 	return n
+}
+
+// SendHere has the request in r, which FillSends was given, carried out next, from there.
+func (q *Engine) SendHere(r *wq.Request) error {
+	if !q.SendCQ.Reserve(1) {
+		return ErrCQFull
+	}
+	r.Ready = true
+	return nil
+}
+
+// RecvHere is SendHere of a receive buffer.
+func (q *Engine) RecvHere(r *wq.Request) error {
+	err := q.reserveRecv()
+	r.Ready = err == nil
+	return err
 }
 
 // postable counts n more receive buffers as posted, if RecvDepth allows them: all or none, and

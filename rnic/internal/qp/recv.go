@@ -54,10 +54,9 @@ type recvHalf struct {
 	terminated bool // the peer's Terminate was delivered
 	terminate  int  // its length in the control region
 
-	ranges []wq.SGE // of the buffer in hand (postBuffer)
-
-	entry wq.WQE // of RQ, in hand
-	batch *batch // completions of this call: empty between two calls
+	buffer wq.Request // the receive buffer in hand
+	ranges []wq.SGE   // its ranges, Local first
+	batch  *batch     // completions of this call: empty between two calls
 
 	messages, writes uint64
 	filledWrites     uint64 // those with octets
@@ -90,6 +89,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 			dc.Pending, dc.Peer = s.pending, o.Peer
 		}
 	}
+	r.buffer.List = r.ranges[1:]
 	r.rx.Init(mc)
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
 	r.termQ.Init(1)

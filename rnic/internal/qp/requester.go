@@ -104,7 +104,7 @@ func (q *Engine) request() ddp.Message {
 		r.Code, r.Compare, r.Data, r.CompareMask, r.Mask = rdmap.CompareSwap, wr.Operands[0],
 			wr.Operands[1], math.MaxUint64, math.MaxUint64
 		if wr.More > 0 {
-			r.CompareMask, r.Mask = s.list[0].Masks()
+			r.CompareMask, r.Mask = wr.List[0].Masks()
 		}
 	}
 	r.Put(s.body[:])

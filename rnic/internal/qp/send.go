@@ -20,11 +20,11 @@ type sendHalf struct {
 	tx      mpa.Sender
 	seg     ddp.Segmenter
 	version uint8
+	wr      wq.Request // in hand; Op 0: none
 
 	// a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
 	enabled bool
 	stopped bool   // nothing more is sent, except the Terminate
-	wr      wq.WQE // the request in hand; Op 0: none
 	size    uint32 // octets of its message
 	cutAt   uint32 // where the segment in hand begins in the message
 	held    bool   // it waits for Responses to requests before it
@@ -62,7 +62,8 @@ type sendHalf struct {
 func (s *sendHalf) start(q *Engine, o *StartOptions) {
 	s.totals = o.Shared.count()
 	ag := &o.Terms.Agreement
-	s.gatherRoom.init(q.InlineMax, q.SGEMax)
+	s.wr.Data = sized(s.wr.Data, q.InlineMax)
+	s.wr.List = sized(s.wr.List, max(1, q.SGEMax-1)) // an atomic has one
 	s.tx.Init(ag.Send)
 	s.seg.Init(ag.Version)
 	s.version = ag.Version
@@ -240,9 +241,9 @@ func (q *Engine) messageCut(msn uint32) {
 	if s.wr.Op.IsRequest() {
 		q.requestCut(msn)
 	} else {
-		q.completeSend(&s.wr, s.size)
+		q.completeSend(&s.wr.WQE, s.size)
 	}
-	s.wr = wq.WQE{}
+	s.wr.WQE = wq.WQE{}
 }
 
 // nextMessage starts the next message; false: there is none to start. Responses and work requests
@@ -340,8 +341,8 @@ func (q *Engine) invalidateHere() bool {
 		q.localError(wq.LocalOperation)
 		return false
 	}
-	q.completeSend(&s.wr, 0)
-	s.wr = wq.WQE{}
+	q.completeSend(&s.wr.WQE, 0)
+	s.wr.WQE = wq.WQE{}
 	return true
 }
 
@@ -354,7 +355,7 @@ func (q *Engine) takeRequest() bool {
 	if s.noMore || !s.held && !q.popRequest() {
 		return false
 	}
-	if s.held = q.requester.mustWait(&s.wr); s.held {
+	if s.held = q.requester.mustWait(&s.wr.WQE); s.held {
 		return false
 	}
 	if q.requester.over && s.wr.Op.IsRequest() {
@@ -365,27 +366,14 @@ func (q *Engine) takeRequest() bool {
 	return true
 }
 
-// popRequest takes the next work request from the ring; false: there is none.
+// popRequest takes the next work request; false: there is none.
 func (q *Engine) popRequest() bool {
 	s := &q.send
-	w := &s.wr
-	if !q.SQ.Take(w) && !(q.fillSends() && q.SQ.Take(w)) {
+	if !q.next(q.SQ, &s.wr) {
 		return false
 	}
-	s.size = w.Local.Length
-	if w.Inline() {
-		popFollowing(q.SQ, w, nil, s.inline[:w.Local.Length])
-		return true
-	}
-	if w.More > 0 {
-		list := s.list[:w.More]
-		popFollowing(q.SQ, w, list, nil)
-		if w.Op.IsAtomic() {
-			return true // it is its masks
-		}
-		for i := range list {
-			s.size += list[i].Length // does not wrap: posting refuses longer messages
-		}
+	if s.size = s.wr.Local.Length; s.wr.More > 0 && !s.wr.Op.IsAtomic() { // whose list is its masks
+		s.size = uint32(s.wr.Total()) // does not wrap: posting refuses longer messages
 	}
 	return true
 }
@@ -411,8 +399,8 @@ func (q *Engine) localError(st wq.Status) {
 	case st != wq.LocalProtection:
 		err = errRefused
 	}
-	q.failed(&s.wr, st)
-	s.wr = wq.WQE{}
+	q.failed(&s.wr.WQE, st)
+	s.wr.WQE = wq.WQE{}
 	s.stopped = true
 	q.Leave(wq.Error)
 	q.affect(EffectFail, err)
@@ -435,7 +423,7 @@ func (q *Engine) recoverGather(faults bool) {
 // abandon flushes the request in hand.
 func (s *sendHalf) abandon(q *Engine) {
 	if s.wr.Op != 0 {
-		q.complete(q.SendCQ, &s.wr, 0, wq.Flushed)
-		s.wr = wq.WQE{}
+		q.complete(q.SendCQ, &s.wr.WQE, 0, wq.Flushed)
+		s.wr.WQE = wq.WQE{}
 	}
 }

@@ -1,6 +1,9 @@
 package qp
 
-import "github.com/rnicd/rnicd/mpa"
+import (
+	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mpa"
+)
 
 // service is what an engine has from Start to Finish, and only its driver touches. Engines of one
 // goroutine have the same ones, one after the other: what the last one leaves is still in the
@@ -31,9 +34,9 @@ func (s *Shared) giveService(v *service) {
 	if len(s.services) == servicesKept {
 		return
 	}
-	room, inline, list := v.room, v.send.inline, v.send.list
+	room, wr := v.room, wq.Request{List: v.send.wr.List, Data: v.send.wr.Data}
 	recvs := v.recv.sendQ.Memory(recvsKept, SharedSGEMax)
 	*v = service{}
-	v.room, v.send.inline, v.send.list, v.recv.sendQ = room, inline, list, recvs
+	v.room, v.send.wr, v.recv.sendQ = room, wr, recvs
 	s.services = append(s.services, v)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -36,7 +37,7 @@ func TestServiceIsTheNextEnginesOwn(t *testing.T) {
 	require.EqualValues(t, 7, was.Header.QN)
 	empty := service{
 		room: first.room,
-		send: sendHalf{gatherRoom: gatherRoom{inline: first.send.inline, list: first.send.list}},
+		send: sendHalf{wr: wq.Request{List: first.send.wr.List, Data: first.send.wr.Data}},
 		recv: recvHalf{sendQ: first.recv.sendQ.Memory(4, 1)},
 	}
 	require.True(t, reflect.DeepEqual(empty, *first), "nothing but memory is kept")

@@ -1,14 +1,20 @@
 package qp
 
+import (
+	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mem"
+)
+
 // Source is work that waits in other queues than the engine's own, as in rings that another
 // language or process fills. The engine asks it when its own ring is empty, on the goroutine that
 // drives the connection; after Closed, under the lock of Flush. It must not block.
 type Source interface {
 	// SendsWait says whether FillSends has something to post. It is asked often.
 	SendsWait() bool
-	// FillSends and FillRecvs post what waits, by PostSend and PostRecv, as far as there is room.
-	FillSends()
-	FillRecvs()
+	// FillSends and FillRecvs post what waits, by PostSend and PostRecv as far as there is room, or
+	// one in r, by SendHere and RecvHere.
+	FillSends(r *wq.Request)
+	FillRecvs(r *wq.Request)
 	// Written is told once after each Arrive or LeftEdge that has delivered Writes.
 	Written()
 }
@@ -18,21 +24,24 @@ func (q *Engine) sendsWait() bool {
 	return q.SQ.Len() > 0 || q.Source != nil && q.Source.SendsWait()
 }
 
-// fillSends has the Source post; false: it had nothing.
-func (q *Engine) fillSends() bool {
-	if q.Source == nil || !q.Source.SendsWait() {
-		return false
+// next makes r the next request of ring, SQ or RQ, or of the Source; false: there is none.
+func (q *Engine) next(ring *mem.MPSC[wq.WQE], r *wq.Request) bool {
+	if takeWork(ring, r) {
+		return true
 	}
-	q.SQ.Release() // of what was taken in this call of Pull
-	q.Source.FillSends()
-	return q.SQ.Len() > 0
-}
-
-// fillRecvs is fillSends for receive buffers.
-func (q *Engine) fillRecvs() bool {
 	if q.Source == nil {
 		return false
 	}
-	q.Source.FillRecvs()
-	return q.RQ.Len() > 0
+	ring.Release() // of what was taken in this call of Pull
+	r.Ready = false
+	if ring == q.SQ {
+		q.Source.FillSends(r)
+	} else {
+		q.Source.FillRecvs(r)
+	}
+	if !r.Ready && !takeWork(ring, r) {
+		r.WQE = wq.WQE{} // whatever was left there is no request
+		return false
+	}
+	return true
 }

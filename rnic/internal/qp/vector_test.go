@@ -359,10 +359,10 @@ func TestThresholdsWithinVectors(t *testing.T) {
 // quiet is a Source without work.
 type quiet struct{}
 
-func (quiet) SendsWait() bool { return false }
-func (quiet) FillSends()      {}
-func (quiet) FillRecvs()      {}
-func (quiet) Written()        {}
+func (quiet) SendsWait() bool       { return false }
+func (quiet) FillSends(*wq.Request) {}
+func (quiet) FillRecvs(*wq.Request) {}
+func (quiet) Written()              {}
 
 // Arrive looks at no more after a segment that has a visible effect beyond placement: each of these
 // alone.

@@ -36,18 +36,23 @@ func pushWork(ring *mem.MPSC[wq.WQE], w *wq.WQE, list []wq.SGE, inline []byte) b
 	return ring.PushAll(run[:n])
 }
 
-// popFollowing takes the entries that follow w, which was just popped, and copies them to list or
-// inline. Consumer.
-func popFollowing(ring *mem.MPSC[wq.WQE], w *wq.WQE, list []wq.SGE, inline []byte) {
-	for range w.Following() {
+// takeWork makes r the oldest request of the ring, with as much of what follows it as r has room
+// for; false: there is none. Consumer.
+func takeWork(ring *mem.MPSC[wq.WQE], r *wq.Request) bool {
+	if !ring.Take(&r.WQE) {
+		return false
+	}
+	list, data := r.List, r.Data
+	for range r.Following() {
 		e, ok := ring.Pop()
 		if !ok {
 			panic("rnic: a work request came without its entries")
 		}
-		list = list[copy(list, e.Ranges()[:]):]
-		inline = inline[copy(inline, e.Octets()[:]):]
+		if r.Inline() {
+			data = data[copy(data, e.Octets()[:]):]
+		} else {
+			list = list[copy(list, e.Ranges()[:]):]
+		}
 	}
+	return true
 }
-
-// dropFollowing takes the entries that follow w, without copying them. Consumer.
-func dropFollowing(ring *mem.MPSC[wq.WQE], w *wq.WQE) { popFollowing(ring, w, nil, nil) }

@@ -56,14 +56,14 @@ func TestLimits(t *testing.T) {
 
 // A receive buffer that is longer than any message is one: it is cut, in whichever range.
 func TestLongReceiveBuffers(t *testing.T) {
-	q := &queue{entry: wq.WQE{Local: wq.SGE{Length: 1 << 31}},
-		list: []wq.SGE{{Length: 5}, {Length: math.MaxUint32}}}
-	q.clip()
+	r := &wq.Request{WQE: wq.WQE{Local: wq.SGE{Length: 1 << 31}, More: 2},
+		List: []wq.SGE{{Length: 5}, {Length: math.MaxUint32}}}
+	clip(r)
 	require.Equal(t, []uint32{ring.MessageMax, 0, 0},
-		[]uint32{q.entry.Local.Length, q.list[0].Length, q.list[1].Length})
-	q.entry.Local.Length, q.list = 100, []wq.SGE{{Length: math.MaxUint32}, {Length: 7}}
-	q.clip()
+		[]uint32{r.Local.Length, r.List[0].Length, r.List[1].Length})
+	r.Local.Length, r.List = 100, []wq.SGE{{Length: math.MaxUint32}, {Length: 7}}
+	clip(r)
 	require.Equal(t, []uint32{100, ring.MessageMax - 100, 0},
-		[]uint32{q.entry.Local.Length, q.list[0].Length, q.list[1].Length})
-	require.EqualValues(t, ring.MessageMax, q.octets())
+		[]uint32{r.Local.Length, r.List[0].Length, r.List[1].Length})
+	require.EqualValues(t, ring.MessageMax, r.Total())
 }

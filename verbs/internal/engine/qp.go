@@ -27,11 +27,11 @@ type qp struct {
 	srq          *srq // buffers come from there; nil: from recvs
 	underway     waiting.Underway
 	deliveries   deliveries
-	// the Write of the request in hand was posted, its immediate data was not
-	half    bool
-	gone    atomic.Bool   // destroyed: the program's rings are not looked at any more
-	abort   sync.Once     // a fatal event is told
-	watched chan struct{} // closed when watch has returned
+	half         bool // a Write was posted whose immediate data, which comes next, was not
+	second       wq.WQE
+	gone         atomic.Bool   // destroyed: the program's rings are not looked at any more
+	abort        sync.Once     // a fatal event is told
+	watched      chan struct{} // closed when watch has returned
 }
 
 // Limits of a queue pair; the shim tells them as the device's.
@@ -140,50 +140,44 @@ func (e *Engine) takeBit(q *qp) int {
 // SendsWait is rnic's question whether the program has posted requests.
 func (q *qp) SendsWait() bool { return !q.gone.Load() && (q.half || q.sends.waits()) }
 
-// Sends posts them.
+// Sends posts the next.
 func (q *qp) Sends(f rnic.Feed) {
-	s := q.sends
-	for !q.gone.Load() {
-		n := s.peek()
-		if n == 0 {
-			q.checkBroken(s)
-			return
-		}
-		switch {
-		case q.half:
-			s.immediate()
-		case s.both:
-			s.first()
-		}
-		err := q.send(f)
-		switch {
-		case errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState):
-			return
-		case err == nil && s.both && !q.half:
-			q.half = true
-			continue
-		}
-		q.underway.Take(s.entry.Signaled() || err != nil)
-		q.half = false
+	s, r := q.sends, f.Room()
+	if q.gone.Load() {
+		return
+	}
+	if q.half {
+		r.WQE = q.second
+		q.half = !q.send(f, r)
+		return
+	}
+	n := s.peek(r)
+	if n == 0 {
+		q.checkBroken(s)
+		return
+	}
+	s.count(&q.underway)
+	both := r.Op == wq.OpWriteImmediate
+	if both {
+		q.second = split(r)
+	}
+	if q.send(f, r) {
+		q.half = both && r.Ready
 		s.taken(n)
 	}
 }
 
-// send posts the request in hand, and in its place what completes with an error if the connection
-// cannot have it, as a Read without a depth for it. The error says which of the two, or that
-// neither was posted.
-func (q *qp) send(f rnic.Feed) error {
-	s, st, err := q.sends, rnic.LocalLength, rnic.ErrTooLong
-	if s.octets() <= ring.MessageMax {
-		st, err = rnic.LocalOperation, f.SendEntry(&s.entry, s.list, s.data)
+// send posts r, and in its place what completes with an error if the connection cannot have it, as
+// a Read without a depth for it. False: not now.
+func (q *qp) send(f rnic.Feed, r *wq.Request) bool {
+	st := rnic.LocalLength
+	if r.Total() <= ring.MessageMax {
+		if f.SendEntry() == nil {
+			return true
+		}
+		st = rnic.LocalOperation
 	}
-	if err == nil || errors.Is(err, rnic.ErrSendQueueFull) || errors.Is(err, rnic.ErrState) {
-		return err
-	}
-	if refused := f.Refuse(&rnic.WorkRequest{ID: s.entry.ID, Op: s.entry.Op}, st); refused != nil {
-		return refused
-	}
-	return err
+	return f.Refuse(&rnic.WorkRequest{ID: r.ID, Op: r.Op}, st) == nil
 }
 
 // sent is the completion of a request. While enough are still to come the program is left asleep,
@@ -202,24 +196,25 @@ func (q *qp) received(c rnic.Completion) {
 	q.engine.progress()
 }
 
-// Recvs posts the receive buffers that the program has.
+// Recvs posts the next receive buffer that the program has.
 func (q *qp) Recvs(f rnic.Feed) {
-	r := q.recvs
+	s, r := q.recvs, f.Room()
 	for !q.gone.Load() {
-		n := r.peek()
+		n := s.peek(r)
 		if n == 0 {
-			q.checkBroken(r)
+			q.checkBroken(s)
 			return
 		}
-		r.clip()
-		err := f.RecvEntry(&r.entry, r.list)
+		clip(r)
+		err := f.RecvEntry()
 		if errors.Is(err, rnic.ErrRecvQueueFull) {
 			return
 		}
-		if err != nil {
-			q.impossible(&r.entry)
+		s.taken(n)
+		if err == nil {
+			return
 		}
-		r.taken(n)
+		q.impossible(&r.WQE)
 	}
 }
 

@@ -4,38 +4,32 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 
+	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // queue takes work requests from a ring that the program fills. One goroutine at a time.
 //
-// Each entry is copied before it is looked at. What cannot be is the end of the queue pair, and
-// nothing else.
+// Each entry is copied before it is looked at, to where it is carried out from. What cannot be is
+// the end of the queue pair, and nothing else.
 type queue struct {
 	*mapping
-	shared  *ring.Queue
-	entries []wq.WQE
-	head    uint32 // entries taken
-	sgeMax  int
-	broken  bool
-
-	// The request in hand: a copy, as the engine takes it.
-	entry wq.WQE
-	list  []wq.SGE // its ranges after the first
-	data  []byte   // its inline octets
-	write uint32   // of a Write with immediate data, whose Write entry is: imm_data
-	both  bool     // it is one
-
-	ranges []wq.SGE // room for list
-	inline []byte   // for data
+	shared    *ring.Queue
+	entries   []wq.WQE
+	head      uint32 // entries taken
+	tail      uint32 // of those that are there, as peek has found it
+	counted   uint32 // entries that count has looked at
+	sgeMax    int
+	inlineMax int
+	broken    bool
 }
 
 // newQueue makes a queue for depth requests of so many ranges or inline octets.
 func newQueue(depth, sgeMax, inlineMax int) (*queue, error) {
 	more := max((sgeMax-1+wq.RangesPerEntry-1)/wq.RangesPerEntry,
 		(inlineMax+wq.EntryLen-1)/wq.EntryLen)
-	q := &queue{sgeMax: sgeMax, ranges: make([]wq.SGE, sgeMax), inline: make([]byte, inlineMax)}
+	q := &queue{sgeMax: sgeMax, inlineMax: inlineMax}
 	var err error
 	q.mapping, q.shared, q.entries, err = ringOf[ring.Queue, wq.WQE](ringSize(depth * (1 + more)))
 	return q, err
@@ -46,10 +40,11 @@ func (q *queue) waits() bool {
 	return !q.broken && atomic.LoadUint32(&q.shared.Tail) != q.head
 }
 
-// peek makes the next request the one in hand. n is how many entries it has; 0: there is none, or
-// the ring is broken.
-func (q *queue) peek() (n uint32) {
-	there := atomic.LoadUint32(&q.shared.Tail) - q.head
+// peek copies the next request to r, which has room for the longest. n is how many entries it has;
+// 0: there is none, or the ring is broken.
+func (q *queue) peek(r *wq.Request) (n uint32) {
+	q.tail = atomic.LoadUint32(&q.shared.Tail)
+	there := q.tail - q.head
 	switch {
 	case q.broken || there == 0:
 		return 0
@@ -57,14 +52,13 @@ func (q *queue) peek() (n uint32) {
 		q.broken = true
 		return 0
 	}
-	q.entry = *q.at(0)
-	e := &q.entry
-	n = 1 + uint32(e.Following())
-	if n > there || e.Inline() && int(e.Local.Length) > len(q.inline) || int(e.More) >= q.sgeMax {
+	r.WQE = *q.at(0)
+	n = 1 + uint32(r.Following())
+	if n > there || r.Inline() && int(r.Local.Length) > q.inlineMax || int(r.More) >= q.sgeMax {
 		q.broken = true
 		return 0
 	}
-	q.amend()
+	q.amend(r)
 	return n
 }
 
@@ -76,75 +70,57 @@ func (q *queue) taken(n uint32) { q.head += n }
 // engineFlags are those that the program may set.
 const engineFlags = wq.FlagSignaled | wq.FlagSolicited | wq.FlagFence | wq.FlagInline
 
-// amend makes the entry in hand one for the engine, with what follows it in the ring.
-func (q *queue) amend() {
-	e := &q.entry
-	e.Flags &= engineFlags
-	q.list, q.data = nil, nil
-	switch {
-	case e.Inline() && e.Local.Length > 0:
-		q.copyInline(int(e.Local.Length))
-	case e.Inline():
-		e.Flags, e.Local, e.More = e.Flags&^wq.FlagInline, wq.SGE{}, 0
-	default:
-		q.copyList(int(e.More))
+// amend makes r, a copy of the next entry, one for the engine, with what follows it in the ring.
+func (q *queue) amend(r *wq.Request) {
+	r.Flags &= engineFlags
+	if !r.Inline() {
+		for i, rest := uint32(1), r.List[:r.More]; len(rest) > 0; i++ {
+			rest = rest[copy(rest, q.at(i).Ranges()[:]):]
+		}
+		return
 	}
-	if q.both = e.Op == wq.OpWriteImmediate; q.both {
-		e.Op, q.write = wq.OpWrite, uint32(e.Operands[0])
-	}
-}
-
-// copyInline takes n octets from the entries after the one in hand.
-func (q *queue) copyInline(n int) {
-	q.entry.Local, q.entry.More = wq.SGE{Length: uint32(n)}, 0
-	q.data = q.inline[:n]
-	for i, rest := uint32(1), q.data; len(rest) > 0; i++ {
+	r.Local, r.More = wq.SGE{Length: r.Local.Length}, 0
+	for i, rest := uint32(1), r.Data[:r.Local.Length]; len(rest) > 0; i++ {
 		rest = rest[copy(rest, q.at(i).Octets()[:]):]
 	}
-}
-
-// copyList takes n ranges from there.
-func (q *queue) copyList(n int) {
-	q.list = q.ranges[:n]
-	for i, rest := uint32(1), q.list; len(rest) > 0; i++ {
-		rest = rest[copy(rest, q.at(i).Ranges()[:]):]
+	if r.Local.Length == 0 {
+		r.Flags &^= wq.FlagInline
 	}
 }
 
-// octets are those that the request in hand sends, or reads.
-func (q *queue) octets() uint64 {
-	n := uint64(q.entry.Local.Length)
-	for i := range q.list {
-		n += uint64(q.list[i].Length)
+// count tells u of the requests that peek has found since the last call. It looks at what the
+// program may still change, which matters to u alone: it says when to wake the program.
+func (q *queue) count(u *waiting.Underway) {
+	for int32(q.tail-q.counted) > 0 {
+		e := &q.entries[q.counted&uint32(len(q.entries)-1)]
+		q.counted += 1 + uint32(e.Following())
+		u.Take(e.Signaled())
 	}
-	return n
 }
 
-// clip cuts the receive buffer in hand to the longest message that there can be.
-func (q *queue) clip() {
+// clip cuts a receive buffer to the longest message that there can be.
+func clip(r *wq.Request) {
 	room := uint32(ring.MessageMax)
 	cut := func(s *wq.SGE) {
 		s.Length = min(s.Length, room)
 		room -= s.Length
 	}
-	cut(&q.entry.Local)
-	for i := range q.list {
-		cut(&q.list[i])
+	cut(&r.Local)
+	for i := range r.List[:r.More] {
+		cut(&r.List[i])
 	}
 }
 
-// first makes the Write in hand, of a Write with immediate data, one that does not complete by
-// itself.
-func (q *queue) first() { q.entry.Flags &^= wq.FlagSignaled | wq.FlagSolicited }
-
-// immediate makes the request in hand the second half of a Write with immediate data. The peer's
-// verbs find imm_data and the Write's length in the 8 octets.
-func (q *queue) immediate() {
+// split makes r, a Write with immediate data, the Write, which does not complete by itself, and
+// returns the immediate data's request. The peer's verbs find imm_data and the Write's length in
+// the 8 octets.
+func split(r *wq.Request) (immediate wq.WQE) {
+	const asks = wq.FlagSignaled | wq.FlagSolicited
 	var octets [8]byte
-	binary.NativeEndian.PutUint32(octets[:4], q.write) // network order already
-	binary.BigEndian.PutUint32(octets[4:], uint32(q.octets()))
-	q.list, q.data = nil, nil
-	e := &q.entry
-	*e = wq.WQE{ID: e.ID, Op: wq.OpImmediate, Flags: e.Flags & (wq.FlagSignaled | wq.FlagSolicited),
+	binary.NativeEndian.PutUint32(octets[:4], uint32(r.Operands[0])) // network order already
+	binary.BigEndian.PutUint32(octets[4:], uint32(r.Total()))
+	immediate = wq.WQE{ID: r.ID, Op: wq.OpImmediate, Flags: r.Flags & asks,
 		Operands: [3]uint64{binary.BigEndian.Uint64(octets[:])}}
+	r.Op, r.Flags = wq.OpWrite, r.Flags&^asks
+	return immediate
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/internal/wq"
 )
 
@@ -37,25 +38,30 @@ func FuzzHostileQueue(f *testing.F) {
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&q.entries[0])), len(q.entries)*wq.EntryLen), entries)
 		tail := binary.LittleEndian.Uint32(head[:])
 		atomic.StoreUint32(&q.shared.Tail, tail)
+		r := &wq.Request{List: make([]wq.SGE, sgeMax-1), Data: make([]byte, inlineMax)}
+		var u waiting.Underway
 		for range 2 * len(q.entries) {
-			n := q.peek()
+			n := q.peek(r)
 			if n == 0 {
 				return
 			}
 			if there := tail - q.head; n > there || there > uint32(len(q.entries)) {
 				t.Fatalf("%d entries of %d", n, there)
 			}
-			if e := &q.entry; len(q.data) > inlineMax || 1+len(q.list) > sgeMax ||
-				int(e.More) != len(q.list) ||
-				e.Inline() != (len(q.data) > 0) || e.Inline() && int(e.Local.Length) != len(q.data) ||
-				e.Refused() {
-				t.Fatalf("%+v: %d octets inline, %d ranges", *e, len(q.data), 1+len(q.list))
+			if r.Inline() && (r.Local.Length < 1 || r.Local.Length > inlineMax || r.More > 0) ||
+				r.More >= sgeMax || r.Refused() {
+				t.Fatalf("%+v", r.WQE)
 			}
+			q.count(&u)
+			was, total := r.WQE, r.Total()
 			if i := int(head[4]) % len(q.entries); len(entries) > i {
 				// what is in hand is a copy
 				q.entries[i].Flags, q.entries[i].More = wq.Flags(entries[i]), head[4]
 			}
-			q.immediate()
+			if r.WQE != was || r.Total() != total {
+				t.Fatalf("%+v was %+v", r.WQE, was)
+			}
+			split(r)
 			q.taken(n)
 		}
 		t.Fatal("reading does not end")

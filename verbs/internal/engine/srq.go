@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -15,7 +16,8 @@ type srq struct {
 	subject
 	rnic     *rnic.SharedReceiveQueue
 	recvs    *queue
-	returned []uint64 // a bit for each buffer of which no completion will tell the program
+	buffer   wq.Request // in hand
+	returned []uint64   // a bit for each buffer of which no completion will tell the program
 	ctx      *opened
 }
 
@@ -42,6 +44,7 @@ func (e *Engine) createSRQ(c *call) (err error) {
 		s.recvs.release()
 		return err
 	}
+	s.buffer.List = make([]wq.SGE, ring.SRQRangesMax)
 	s.recvs.keep(m)
 	s.returned = unsafe.Slice((*uint64)(unsafe.Pointer(&m.mem[0])), len(m.mem)/8)
 	s.rnic, err = e.adapter.CreateSRQ(rnic.SRQOptions{PD: pd, Depth: int(depth), Source: s.fill})
@@ -57,12 +60,13 @@ func (e *Engine) createSRQ(c *call) (err error) {
 // fill posts the buffers that the program has.
 func (s *srq) fill(f rnic.SharedFeed) {
 	for {
-		n := s.recvs.peek()
+		r := &s.buffer
+		n := s.recvs.peek(r)
 		if n == 0 {
 			return
 		}
-		s.recvs.clip()
-		if f.RecvEntry(&s.recvs.entry, s.recvs.list) != nil {
+		clip(r)
+		if f.RecvEntry(&r.WQE, r.List[:r.More]) != nil {
 			return
 		}
 		s.recvs.taken(n)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
@@ -29,6 +30,31 @@ func TestErrorsAreToldAtOnce(t *testing.T) {
 	require.True(t, told(rnic.OpWrite, rnic.Flushed))
 	require.True(t, told(rnic.OpRead, rnic.Success))
 	require.True(t, told(rnic.OpFetchAdd, rnic.Success))
+}
+
+// What was posted is under way before it is taken, however many entries a request has.
+func TestPostedIsUnderWay(t *testing.T) {
+	q := must(newQueue(16, 4, 64))(t)
+	defer q.release()
+	var u waiting.Underway
+	r := &wq.Request{List: make([]wq.SGE, 3)}
+	for i := range 10 {
+		q.entries[2*i] = wq.WQE{Op: wq.OpWrite, Flags: wq.FlagSignaled, More: 3}
+	}
+	q.entries[20] = wq.WQE{Op: wq.OpWrite}
+	for _, tail := range []uint32{2, 21, 21} {
+		atomic.StoreUint32(&q.shared.Tail, tail)
+		require.EqualValues(t, 2, q.peek(r))
+		q.count(&u)
+	}
+	for i := range 4 {
+		require.True(t, u.Complete(), i)
+	}
+	for range 6 {
+		require.False(t, u.None())
+		require.False(t, u.Complete())
+	}
+	require.True(t, u.None())
 }
 
 // Of ten Writes that a program has posted at once it is told when half of them are left, and of
