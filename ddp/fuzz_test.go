@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -14,11 +15,12 @@ import (
 // FuzzMessages plays a peer that knows every STag there ever was against an owner that registers,
 // revokes, revalidates and deregisters memory meanwhile, and posts and takes buffers. Each step
 // is an octet that says what, and some that say how. Segments are placed at once, later or again,
-// so in any order. The model is naive: it looks everything up by walking all there ever was,
+// so in any order; some are any octets at all, with a real STag in them most of the time, for no
+// fuzzer guesses one. The model is naive: it looks everything up by walking all there ever was,
 // places octet by octet into a map, and says what each segment's error must be, which messages
 // are delivered and when; in the end all memory must be as the map says.
 // req: DDP-9.1-11, DDP-9.1-13, DDP-10.1-1, DDP-10.3-2, DDP-10.3-3, DDP-10.3-4, DDP-7.4-2
-// req: 5041-7.1-4, 5041-8.3.1-3
+// req: 5041-7.1-4, 5041-8.3.1-3, 5042-6.2.1-1
 func FuzzMessages(f *testing.F) {
 	for _, script := range messageScripts {
 		f.Add(script)
@@ -93,13 +95,19 @@ func behaved(rng *rand.Rand) []byte {
 					byte(rng.IntN(9)), byte(rng.IntN(4)))
 			case 4:
 				script = append(script, 5, 0x80|byte(rng.IntN(3)), 0, 0, 1) // a queue without buffers
+			case 5, 6: // one octet is wrong
+				b := ulpdu(pickOf(rng, Header{Version: testDV, MSN: uint32(msn + 1)},
+					Header{Version: testDV, Tagged: true, STag: 2 << 24, TO: 9}), []byte("abc"))
+				b[rng.IntN(len(b))] = byte(rng.Uint32())
+				b = b[:len(b)-rng.IntN(2)*rng.IntN(len(b))]
+				script = append(append(script, sayRaw, byte(len(b))), b...)
 			}
 		}
 	}
 	return script
 }
 
-func pickOf(rng *rand.Rand, choices ...int) int { return choices[rng.IntN(len(choices))] }
+func pickOf[T any](rng *rand.Rand, choices ...T) T { return choices[rng.IntN(len(choices))] }
 
 // messageScripts are the seeds; longer ones stand in testdata.
 var messageScripts = [][]byte{
@@ -114,6 +122,16 @@ var messageScripts = [][]byte{
 	// the same, later and the other way round
 	{6, 9, 5, 1, 0, 5, 3, 5, 1, 5, 5, 3, 7, 1, 7, 0, 8, 0},
 	{0, 15, 2, 1, 0, 31, 9, 2, 3, 4, 0, 0, 9, 1, 4, 1, 0, 9, 1, 7, 0, 9, 1, 8}, // bound to streams
+	// any octets: headers cut short, a foreign version
+	{sayRaw, 13, 0xc1, 0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+	{6, 0, 15, sayRaw, 17, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0},
+	{0, 7, 31, 0, sayRaw, 17, 0xc2, 0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 'a', 'b', 'c'},
+	// any octets: a Write, two segments of a Send, a Write beyond the end, and one that wraps
+	{0, 7, 31, 0, sayRaw, 17, 0xc1, 0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 'a', 'b', 'c', 8},
+	{6, 0, 15, sayRaw, 21, 0x01, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 'a', 'b', 'c',
+		sayRaw, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 8},
+	{0, 7, 31, 0, sayRaw, 17, 0xc1, 0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30, 'a', 'b', 'c'},
+	{0, 7, 31, 0, sayRaw, 15, 0xc1, 0x40, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 'a'},
 }
 
 // model is a sink, what happens to it, and what that must lead to.
@@ -154,8 +172,9 @@ type modelSegment struct {
 	start, end uint64
 	header     Header
 	payload    []byte
-	given      bool // to Place
-	placed     bool // and accepted
+	raw        []byte // the ULPDU, if it is any octets
+	given      bool   // to Place
+	placed     bool   // and accepted
 	delivered  bool
 }
 
@@ -177,8 +196,16 @@ func (m *model) next() int {
 	return int(b)
 }
 
+// sayRaw is the step that sends any octets.
+const sayRaw = 0xff
+
 func (m *model) step() {
-	switch m.next() % 10 {
+	op := m.next()
+	if op == sayRaw {
+		m.say()
+		return
+	}
+	switch op % 10 {
 	case 0:
 		how, size := m.next(), 1+m.next()%32
 		stream, domain := mem.AnyStream, m.domain
@@ -282,6 +309,27 @@ func (m *model) segment(h Header, n, last int) {
 	}
 }
 
+// say sends so many octets of the script: the high bit of their number says that they are placed
+// later.
+func (m *model) say() {
+	n := m.next()
+	raw := bytes.Clone(m.script[:min(n&0x7f, len(m.script))])
+	m.script = m.script[len(raw):]
+	if len(raw) >= TaggedLen && raw[0]&0x80 != 0 {
+		if pick := int(raw[2]) % (len(m.regions) + 1); pick < len(m.regions) {
+			binary.BigEndian.PutUint32(raw[2:], uint32(m.regions[pick].STag()))
+		}
+	}
+	s := &modelSegment{raw: raw}
+	if h, at, ok := Parse(raw); ok {
+		s.header, s.payload = h, raw[at:]
+	}
+	s.start, s.end = m.span(len(raw))
+	if m.sent = append(m.sent, s); n&0x80 == 0 {
+		m.place(s)
+	}
+}
+
 func (m *model) write() {
 	r, how, n, last := m.region(), m.next(), m.next()%36, m.next()
 	stag := r.STag()
@@ -313,7 +361,10 @@ func (m *model) post() {
 // against the model's.
 func (m *model) place(s *modelSegment) {
 	want, again := m.verdict(s)
-	b := ulpdu(s.header, s.payload)
+	b := s.raw
+	if b == nil {
+		b = ulpdu(s.header, s.payload)
+	}
 	cut := len(b) / 2
 	err := place(&m.stream, s.start, s.end, len(b), [][]byte{b[:cut], b[cut:]})
 	s.given = true
@@ -337,11 +388,21 @@ func (m *model) verdict(s *modelSegment) (err *Error, again bool) {
 	bad := func(errType, code uint8) (*Error, bool) {
 		return &Error{Type: errType, Code: code, Header: *h, SegmentLen: h.Len() + int(n)}, false
 	}
+	received := m.received
+	if h.QN != 0 {
+		received = 0
+	}
 	switch {
 	case m.failed:
 		return nil, false
 	case s.end <= m.edge:
 		return nil, true
+	case s.raw != nil && (len(s.raw) < TaggedLen || !h.Tagged && len(s.raw) < UntaggedLen):
+		return &Error{SegmentLen: len(s.raw), Truncated: true}, false
+	case h.Version != testDV && h.Tagged:
+		return bad(TypeTagged, CodeTaggedVersion)
+	case h.Version != testDV:
+		return bad(TypeUntagged, CodeUntaggedVersion)
 	case h.Tagged && n == 0:
 		return nil, false
 	case h.Tagged:
@@ -353,7 +414,7 @@ func (m *model) verdict(s *modelSegment) (err *Error, again bool) {
 		return nil, false
 	case h.QN != 0 && h.QN != 2:
 		return bad(TypeUntagged, CodeInvalidQN)
-	case h.MSN == 0 || h.QN == 0 && h.MSN <= m.received:
+	case int32(h.MSN-received) <= 0: // of the 2^32, one half is over
 		return bad(TypeUntagged, CodeMSNRange)
 	case h.QN == 2: // where nothing is ever posted
 		return bad(TypeUntagged, CodeNoBuffer)
