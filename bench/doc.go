@@ -50,11 +50,11 @@
 //   - verbs: Debian's perftest on the libraries of verbs/ beside "rnicd perf": two processes on a
 //     memif, idle = interrupt, whole runs in turns (docs/results/verbs.md).
 //   - kernel: rnicd over the kernel's sockets, as "rnicd run" and "rnicd perf" use them without a
-//     flag, beside UCX's TCP (an end on each core), libfabric's provider tcp, iperf3 and fio's engine
-//     net: whole runs of two processes in turns, on a loopback and a veth pair of their own, with
-//     CRC32C. Many connections: 10,000 messages a second in all, at most 4 of a connection under way,
-//     both ends in this process. System calls: many messages less few, by perf, or by strace, under
-//     which a program is slower.
+//     flag, beside UCX's TCP (an end on each core), libfabric's provider tcp, iperf3 and fio's
+//     engine net (docs/results/kernel.md). Whole runs of two processes in turns, on a loopback and
+//     a veth pair of their own, with CRC32C. Many connections: 10,000 messages a second in all, at
+//     most 4 of a connection under way, both ends in this process. System calls: many messages less
+//     few, by perf, or by strace, under which a program is slower.
 //   - UCX, gVisor: programs of their own, 9 whole runs ("quick": 3): UCX 1.13's ucx_perftest over
 //     TCP on loopback; gVisor as bench/peers runs it.
 //   - queues: one queue and two, a core each, four connections per queue, MTU 1500, CRC32C,

@@ -3,22 +3,27 @@ package bench
 import (
 	"fmt"
 	"net/netip"
+	"testing"
 
 	"github.com/rnicd/rnicd/bench/yard"
 	"github.com/rnicd/rnicd/internal/netlab"
 )
 
 // kernelPart is rnicd over the kernel's sockets, as a program gets it without a flag, beside what
-// else runs over them: UCX, libfabric, iperf3, fio.
+// else runs over them: UCX, libfabric, iperf3, fio. One of its parts by itself:
+// go test -run TestYardsticks/kernel/latency.
 func kernelPart(y *yardstick) {
-	kernelLatency(y)
-	kernelGoodput(y)
-	kernelVeth(y)
-	kernelSmall(y)
-	kernelFio(y)
-	kernelConns(y)
-	kernelMany(y)
-	kernelCalls(y)
+	for _, p := range []part{
+		{"latency", kernelLatency}, {"goodput", kernelGoodput}, {"veth", kernelVeth},
+		{"small", kernelSmall}, {"fio", kernelFio}, {"conns", kernelConns}, {"many", kernelMany},
+		{"calls", kernelCalls},
+	} {
+		y.Run(p.name, func(t *testing.T) {
+			part := *y
+			part.T = t
+			p.run(&part)
+		})
+	}
 }
 
 // overKernel are rnicd's two ends on the kernel's sockets.
