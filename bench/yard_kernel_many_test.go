@@ -29,10 +29,9 @@ type seldom struct {
 }
 
 const (
-	seldomLen    = 64
-	seldomSlots  = 4                      // messages of a connection under way
-	seldomEvery  = 100 * time.Microsecond // a message of all connections together
-	seldomBuffer = seldomSlots * seldomLen
+	seldomLen   = 64
+	seldomSlots = 4                      // messages of a connection under way
+	seldomEvery = 100 * time.Microsecond // a message of all connections together
 )
 
 func newSeldom(conns int) *seldom {
@@ -120,22 +119,21 @@ func (s *seldom) overRnic(y *yardstick) (end func()) {
 		}
 		cancel()
 	}
-	open := func() (*rnic.Adapter, *rnic.CompletionQueue, *rnic.MemoryRegion, rnic.QPOptions) {
+	open := func() (*rnic.Adapter, *rnic.CompletionQueue, rnic.QPOptions) {
 		a, err := rnic.Open(rnic.Config{ConnsMax: s.conns + 1})
 		require.NoError(y, err)
 		ends = append(ends, func() { require.NoError(y, a.Close(ctx)) })
 		cq, err := a.CreateCQ(s.conns*2*seldomSlots + 64)
 		require.NoError(y, err)
-		pd := a.AllocPD()
-		m, err := pd.Register(make([]byte, s.conns*seldomBuffer), rnic.LocalWrite)
-		require.NoError(y, err)
-		return a, cq, m, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: seldomSlots,
-			RecvDepth: seldomSlots}
+		return a, cq, rnic.QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: seldomSlots,
+			RecvDepth: seldomSlots, InlineMax: seldomLen}
 	}
-	server, cq, to, opt := open()
+	server, cq, opt := open()
+	to, err := opt.PD.Register(make([]byte, s.conns*seldomSlots*seldomLen), rnic.LocalWrite)
+	require.NoError(y, err)
 	l, err := server.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
 	require.NoError(y, err)
-	client, _, from, clientOpt := open()
+	client, _, clientOpt := open()
 	accepted, dialed := make([]*rnic.QueuePair, s.conns), make([]*rnic.QueuePair, s.conns)
 	slot := func(k int) rnic.WorkRequest {
 		return rnic.WorkRequest{ID: uint64(k), Local: to.Slice(k*seldomLen, seldomLen)}
@@ -191,9 +189,7 @@ func (s *seldom) overRnic(y *yardstick) (end func()) {
 	}()
 	ends = append(ends, func() { close(stop); stopWaiting(); <-polled })
 	s.send = func(i int, message []byte) error {
-		at := i*seldomBuffer + int(s.sent[i]%seldomSlots)*seldomLen
-		copy(from.Bytes()[at:], message)
-		_, err := dialed[i].PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: from.Slice(at, seldomLen)})
+		_, err := dialed[i].PostSend(rnic.WorkRequest{Op: rnic.OpSend, Inline: message})
 		return err
 	}
 	return end
