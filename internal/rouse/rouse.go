@@ -84,13 +84,11 @@ func (r *Rouser) Rouse() {
 	}
 }
 
-// Recall is for any goroutine, after it has left something for which a Rest is to end, too.
-func (r *Rouser) Recall() {
+// EndRest is for any goroutine, after it has left something for which a Rest is to end.
+func (r *Rouser) EndRest() {
 	if r.resting.Load() != 0 && r.resting.Swap(0) != 0 {
 		_, _ = r.bell.Write(one[:])
-		return
 	}
-	r.Rouse()
 }
 
 // Prepare makes what it takes to sleep. bell is Init's.
@@ -150,12 +148,12 @@ func (r *Rouser) Sleep(turn func() int, deadline func(maxNs int64) (now, at int6
 	return slept, atomic.SwapUint32(r.asleep, 0) == 0 && hears
 }
 
-// Rest sleeps for ns, and neither the device nor Rouse ends that, but Recall does. stay says that
-// there is no reason yet to end it.
-func (r *Rouser) Rest(now, ns int64, stay func() bool) {
+// Rest sleeps for ns, and neither the device nor Rouse ends that, but EndRest does. stay says that
+// there is no reason yet to end it. tell: others are to have Go's processor meanwhile.
+func (r *Rouser) Rest(now, ns int64, tell bool, stay func() bool) {
 	r.resting.Store(1)
 	if stay() {
-		r.rest.await(now, ns, true)
+		r.rest.await(now, ns, tell || noneLeft())
 	}
 	r.resting.Store(0)
 }

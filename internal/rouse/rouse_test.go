@@ -95,29 +95,23 @@ func TestSleepLeavesTheProcessor(t *testing.T) {
 	require.True(t, ran.Load())
 }
 
-// A rest lasts as long as it is told, though Rouse is called; Recall ends it, before it begins and
+// A rest lasts as long as it is told, though Rouse is called; EndRest ends it, before it begins and
 // under way.
 func TestRest(t *testing.T) {
 	r := silentRouser(t)
 	now := stopwatch()
 	const ns = int64(time.Millisecond)
 	before := now()
-	r.Rest(before, ns, func() bool {
+	r.Rest(before, ns, true, func() bool {
 		r.Rouse()
 		return true
 	})
 	require.GreaterOrEqual(t, now()-before, ns)
-	r.Rest(now(), int64(time.Hour), func() bool { return false })
+	r.Rest(now(), int64(time.Hour), true, func() bool { return false })
 	for range 20 {
-		r.Rest(now(), int64(time.Hour), func() bool {
-			go r.Recall()
+		r.Rest(now(), int64(time.Hour), true, func() bool {
+			go r.EndRest()
 			return true
 		})
 	}
-	r.Recall()
-	slept, rung := r.Sleep(func() int {
-		r.Recall()
-		return 0
-	}, func(int64) (now, at int64) { return 0, int64(time.Hour) }, true, 0)
-	require.True(t, slept && rung, "it ends a sleep, too")
 }

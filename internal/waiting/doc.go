@@ -9,6 +9,7 @@
 //	policy.go    the policies that a user chooses from
 //	poller.go    a Poller after each Turn: its states, and what follows
 //	numbers.go   the numbers
+//	beside.go    when to leave a loop to callers who poll
 //	away.go      one way of giving the processor up: what it took the last time
 //	bell.go      when a Poller does not hear its bell
 //	reply.go     whether the peer's answer is worth polling for
