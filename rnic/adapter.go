@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +33,11 @@ type Config struct {
 	// a new connection replaces the oldest one that has not sent its start-up frame: one of the
 	// same address at PeerMax.
 	PeerMax int
+	// OnTurn, if set, is called in each Turn over the kernel's sockets, with how much work it found as
+	// its result: for doorbells of threads that run no Go. It must not block. Such threads wake the
+	// Adapter by Bell, which goes with it (stack.Bell). A Poller has both of its own.
+	OnTurn func() int
+	Bell   *stack.Bell
 	// Arena, if set, is the memory of the queues' rings; rings that it cannot hold are on the heap.
 	// It must stay mapped as long as any QueuePair or CompletionQueue of the Adapter is used, after
 	// Close too, and no other user may carve from it.
@@ -56,7 +62,8 @@ type Config struct {
 type Adapter struct {
 	table *mem.Table
 	host  connect.Host
-	nums  atomic.Uint64 // QueuePair numbers and stream ids
+	loop  *transport.Loop // of the kernel's sockets; nil: over Pollers
+	nums  atomic.Uint64   // QueuePair numbers and stream ids
 	cfg   Config
 	rings ringStore
 
@@ -78,6 +85,11 @@ func Open(cfg Config) (*Adapter, error) {
 		cfg.EventsMax = EventsDefault
 	}
 	switch {
+	case (cfg.OnTurn != nil || cfg.Bell != nil) && len(cfg.Pollers) > 0:
+		return nil, errors.New("rnic: OnTurn and Bell are for the kernel's sockets: give them to the " +
+			"Poller")
+	case cfg.OnTurn != nil && cfg.Bell == nil:
+		return nil, errors.New("rnic: OnTurn needs a Bell, by which the Adapter is woken")
 	case cfg.EventsMax < 0:
 		return nil, fmt.Errorf("rnic: EventsMax %d must be positive", cfg.EventsMax)
 	case cfg.RegionsMax < 0 || cfg.ConnsMax < 0:
@@ -108,9 +120,16 @@ func Open(cfg Config) (*Adapter, error) {
 	for _, p := range cfg.Pollers {
 		pollers = append(pollers, connect.NewPollerState(p, a.table.NewReader()))
 	}
+	if len(cfg.Pollers) == 0 {
+		var err error
+		if a.loop, err = transport.NewLoop(transport.LoopConfig{Start: time.Now(), OnTurn: cfg.OnTurn,
+			Bell: cfg.Bell}); err != nil {
+			return nil, fmt.Errorf("rnic: what the kernel's sockets are polled with: %w", err)
+		}
+	}
 	a.host.Init(connect.HostConfig{
 		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax),
-		NewReader: a.table.NewReader, Start: time.Now(),
+		NewReader: a.table.NewReader, Loop: a.loop,
 		Manual: cfg.Manual, Public: publicError, Fell: fell(cfg.Fell),
 	})
 	return a, nil
@@ -238,6 +257,21 @@ func (a *Adapter) Close(ctx context.Context) error {
 		ln.Reader.Close()
 	}
 	return nil
+}
+
+// Progress drives the connections over the kernel's sockets for one Turn, unless another goroutine
+// is in one, and says whether it found work. CompletionQueue.Poll does so by itself where it finds
+// nothing; for programs that wait for something else, as memory that a peer writes. Without a call
+// a goroutine of the Adapter's does it. Over Pollers there is nothing to do. Any goroutine.
+func (a *Adapter) Progress() bool { return a.loop != nil && a.loop.Drive() }
+
+// StopProgress says that who has called Progress, or polled, does so no more before something has
+// completed: the Adapter's goroutine takes over at once. CompletionQueue.Arm and Wait do so by
+// themselves. Any goroutine.
+func (a *Adapter) StopProgress() {
+	if a.loop != nil {
+		a.loop.Attend()
+	}
 }
 
 // addListener is false once Close was called.

@@ -46,9 +46,16 @@ func (a *Adapter) CreateCQSink(put func(Completion)) *CompletionQueue {
 	return q
 }
 
-// Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
-// a time.
-func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.Poll(dst) }
+// Poll moves up to len(dst) completions out and returns how many. It never blocks. Where there are
+// none it drives the connections over the kernel's sockets first (Adapter.Progress): one that polls
+// needs no other goroutine. One goroutine at a time.
+func (q *CompletionQueue) Poll(dst []Completion) int {
+	n := q.q.Poll(dst)
+	if n == 0 && q.adapter.Progress() {
+		n = q.q.Poll(dst)
+	}
+	return n
+}
 
 // Depth is the number of entries. Any goroutine.
 func (q *CompletionQueue) Depth() int { return q.q.Size() }

@@ -33,7 +33,10 @@ const (
 //
 // It may be called again before the value came: NextCompletion includes NextSolicited, and a
 // request stays until it is answered. It does not block. Only the goroutine that polls.
-func (q *CompletionQueue) Arm(n Notification) { q.q.Arm(uint32(n)) }
+func (q *CompletionQueue) Arm(n Notification) {
+	q.q.Arm(uint32(n))
+	q.adapter.StopProgress()
+}
 
 // Ready has a value after Arm. It may have one although there is no completion: poll, and arm
 // again. Any goroutine; Wait takes values from it, too.
@@ -44,6 +47,9 @@ func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.Ready() }
 // error is ctx.Err(). The end of a QueuePair is no error here: its work completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
 	for !q.q.Waits() {
+		if q.adapter.Progress() {
+			continue
+		}
 		if err := q.sleep(ctx, NextCompletion); err != nil {
 			return err
 		}

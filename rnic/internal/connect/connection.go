@@ -97,13 +97,13 @@ func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.Polle
 func newKernelConnection(h *Host, nc *net.TCPConn,
 	at *transport.Slot) (*Connection, *transport.KernelConn, error) {
 	c := NewConnection(h)
-	s, err := transport.NewKernelConn(c, nc, at, h.NewReader(), h.Start)
+	s, err := transport.NewKernelConn(c, h.Loop, nc, at, h.NewReader())
 	if err != nil {
 		return nil, nil, err
 	}
 	c.Transport, c.Memory = s, s.Memory()
 	if !h.addConnection(c) {
-		c.Reader.Close()
+		s.Discard()
 		return nil, nil, ErrClosed
 	}
 	return c, s, nil

@@ -132,7 +132,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 			c.Fail(err) // Run then finds a connection that is over, and finishes the queue pair
 		}
 	})
-	s.Run()
+	s.Run(nil)
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
@@ -34,8 +33,8 @@ type HostConfig struct {
 	Pollers   []*PollerState // none: the kernel's sockets carry the connections
 	Slots     *transport.Slots
 	NewReader func() *mem.Reader // for placements on one more goroutine
-	Start     time.Time
-	Manual    func() // Config.Manual
+	Loop      *transport.Loop    // of the kernel's sockets
+	Manual    func()             // Config.Manual
 	// if set, told of each connection that ended with an error; on its goroutine
 	Fell   func(*FlightRecord)
 	Public func(error) error // makes an error of this package what the application gets

@@ -69,7 +69,7 @@ func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder, o *SocketOrder) err
 		if c, s, err = newKernelConnection(h, nc, at); err == nil {
 			_ = s.Submit(func() { c.respondFor(r) }) // Host.Close knows the connection already
 			o.next(s)
-			s.Run()
+			s.Run(nil)
 			return nil
 		}
 		at.Free()

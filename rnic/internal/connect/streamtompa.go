@@ -149,39 +149,18 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, qui
 	if err != nil {
 		return nil, err
 	}
-	c, s, err := h.adoptSocket(nc, at)
+	c, s, err := newKernelConnection(h, nc, at)
 	if err != nil {
 		at.Free()
 		return nil, err
 	}
-	s.PutBack(rest)
-	_ = nc.Close()        // ends blocked calls on it and nothing else: s has a second descriptor
 	_ = s.Submit(func() { // the queue pair knows the connection from here on: Abort may come
 		if err := role(c); err != nil {
 			c.Fail(err) // Run then finds a connection that is over, and finishes the queue pair
 		}
 	})
-	s.Run()
+	s.Run(rest)
 	return c, nil
-}
-
-// adoptSocket makes a connection over a second descriptor of nc's connection.
-func (h *Host) adoptSocket(nc *net.TCPConn,
-	at *transport.Slot) (*Connection, *transport.KernelConn, error) {
-	f, err := nc.File()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = f.Close() }() // FileConn has one of its own
-	own, err := net.FileConn(f)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, s, err := newKernelConnection(h, own.(*net.TCPConn), at)
-	if err != nil {
-		_ = own.Close() // the error at hand says more
-	}
-	return c, s, err
 }
 
 // DiscardSoon ends a connection whose Request is no longer waited for. Any goroutine. It may

@@ -163,14 +163,15 @@ var transports = map[string]func(t *testing.T) [2]*end{"our TCP": overTCP, "sock
 func overSockets(t *testing.T) (ends [2]*end) {
 	ours, theirs := socketPair(t)
 	slots := NewSlots(2, 0)
+	l := newLoop(t)
 	for i, nc := range []*net.TCPConn{ours, theirs} {
 		at, err := slots.Take()
 		require.NoError(t, err)
 		e := newEnd(t)
-		s, err := NewKernelConn(e, nc, at, mem.NewTable(1).NewReader(), time.Now())
+		s, err := NewKernelConn(e, l, nc, at, mem.NewTable(1).NewReader())
 		require.NoError(t, err)
 		e.conn, ends[i] = s, e
-		s.Run()
+		s.Run(nil)
 	}
 	t.Cleanup(func() {
 		for _, e := range ends {
@@ -182,6 +183,12 @@ func overSockets(t *testing.T) (ends [2]*end) {
 		require.Zero(t, slots.Count(), "slots that were not given back")
 	})
 	return ends
+}
+
+func newLoop(t *testing.T) *Loop {
+	l, err := NewLoop(LoopConfig{Start: time.Now()})
+	require.NoError(t, err)
+	return l
 }
 
 func overTCP(t *testing.T) (ends [2]*end) {

@@ -7,8 +7,12 @@
 //	transport.go     Conn and Upper: the interfaces of both sides
 //	poller.go        PollerConn: our TCP, placement out of order, the Poller's packet buffers
 //	held.go          HeldSocket: a local address and port of the kernel's, for a socket to come
-//	kernel.go        KernelConn: a socket, in order only, with buffers of its own
-//	kernel_linux.go  socket options and information of Linux
+//	kernel.go        KernelConn: a connection over a socket, in order only
+//	kernel_linux.go  what it asks Linux
+//	loop.go          Loop: turns, and drives all connections over sockets
+//	sockets.go       the epoll that it looks at, and what it knows of a connection
+//	socket.go        a descriptor, and the calls with it
+//	segments.go      what a connection sends together
 //	bufferedconn.go  BufferedConn: a socket given back to the ULP with octets that were read already
 //	slots.go         Slots: limits of connections over sockets, in all and of a peer
 //	limits.go        sizes, counts and times

@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/awake"
@@ -22,72 +24,106 @@ import (
 // KernelConn is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in
 // order only.
 //
-// Two goroutines drive it: read takes octets in, write pulls and sends. They call the Upper with mu
-// held, and hold mu in no system call that may block. The buffers that FPDUs need, some 700 KiB,
-// are made at full operation: a peer that says nothing does not cost them.
+// A Loop drives it. The buffers that FPDUs need, some 640 KiB, are made at full operation: a peer
+// that says nothing does not cost them.
 type KernelConn struct {
-	up    Upper
-	nc    *net.TCPConn
-	slot  *Slot
-	raw   syscall.RawConn
-	start time.Time // where Now begins
-	woken chan struct{}
+	member
+	up     Upper
+	loop   *Loop
+	slot   *Slot
+	reader *mem.Reader // of placements
+	self   netip.AddrPort
+	peer   netip.AddrPort
+
+	// any goroutine
 	heard chan struct{} // closed once the Upper was offered the first octets, or none will come
 	hear  func()        // closes it
+	nc    *net.TCPConn  // until Run
 
-	reader *mem.Reader // of placements
-	pool   *mem.Pool   // nil before full operation
-
-	mu       sync.Mutex
-	bufs     [1]mem.Buf // a vector of one, for calls of the Upper
-	data     [1][]byte
-	changed  *sync.Cond // the reader waits here while octets are refused
+	// the holder of the loop
+	running  bool
 	timer    *awake.Timer
 	timerSeq uint64
+	segment  int   // EMSS
+	askAt    int64 // when to ask the kernel for it again
+	seen     Stats
+	flight   *flight.Recorder // of its own, with one ring
+	log      flight.Log
+
+	pool    *mem.Pool // nil before full operation
+	in      arrivals
+	pending *segments // that the socket has not taken; nil: none
+
 	finOut   bool // our half is to be closed when everything pulled is written
 	aborted  bool
 	finished bool
 	readEnd  bool
 	wroteEnd bool
-	sendErr  error // sending failed while the reader may still find something
-	segment  int   // EMSS
-	seen     Stats
-	flight   *flight.Recorder // of its own, with one ring
-	log      flight.Log
-	ends     [2]netip.AddrPort
-
-	putBack []byte // octets that were read before MPA had the socket, no more than one startupReadMax
-	giving  bool   // the socket is to be the ULP's again
-	rest    []byte // octets that were read and are the ULP's
+	sendErr  error  // sending failed while there may be something to read
+	giving   bool   // the socket is to be the ULP's again
+	rest     []byte // octets that were read and are the ULP's
 }
 
-var noDeadline time.Time
+// arrivals are octets that were read and not taken yet.
+type arrivals struct {
+	off  uint64 // stream offset of the first
+	bufs []mem.Buf
+	data [][]byte
+	free []mem.Buf // for the next read
+}
 
-// NewKernelConn makes a connection over nc, in a slot that it gives back at its end. It closes
-// reader at its end, or if it returns an error; nc and the slot are then still the caller's. Any
-// goroutine.
-func NewKernelConn(up Upper, nc *net.TCPConn, at *Slot, reader *mem.Reader,
-	start time.Time) (*KernelConn, error) {
-	raw, err := nc.SyscallConn()
-	if err != nil {
+// NewKernelConn makes a connection over nc's socket, in a slot that it gives back at its end.
+// Either Run follows, which closes nc, for the connection has a descriptor of its own that Go's
+// poller does not watch; or Discard, after which nc and the slot are the caller's again, as after
+// an error. The connection closes reader in each case. Any goroutine but the loop's holder.
+func NewKernelConn(up Upper, l *Loop, nc *net.TCPConn, at *Slot,
+	reader *mem.Reader) (*KernelConn, error) {
+	s := &KernelConn{up: up, loop: l, slot: at, reader: reader, flight: flight.New(1), nc: nc}
+	s.member.conn = s
+	s.heard = make(chan struct{})
+	s.hear = sync.OnceFunc(func() { close(s.heard) })
+	s.self, s.peer = AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())
+	_ = nc.SetNoDelay(true) // the drafts' section 5.3: Nagle off
+	if err := s.socket.take(nc); err != nil {
 		reader.Close()
 		return nil, err
 	}
-	s := &KernelConn{up: up, nc: nc, slot: at, raw: raw, reader: reader, start: start,
-		woken: make(chan struct{}, 1), flight: flight.New(1)}
-	s.heard = make(chan struct{})
-	s.hear = sync.OnceFunc(func() { close(s.heard) })
-	s.changed = sync.NewCond(&s.mu)
-	s.ends = [2]netip.AddrPort{AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())}
-	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
-	_ = s.setUserTimeout(userTimeout) // without it the kernel gives up later
+	if err := l.enter(&s.member); err != nil {
+		s.socket.close()
+		reader.Close()
+		return nil, err
+	}
+	_ = s.socket.setUserTimeout(userTimeout) // without it the kernel gives up later
 	s.segment = likelyEMSS(s.querySegment())
 	return s, nil
 }
 
-// PutBack has octets come first that were read from the socket already, no more than
-// startupReadMax. Before Run.
-func (s *KernelConn) PutBack(octets []byte) { s.putBack = octets }
+// Discard ends a connection that was never Run.
+func (s *KernelConn) Discard() {
+	s.reader.Close()
+	s.loop.do(func() {
+		s.aborted, s.finished = true, true
+		s.loop.leave(&s.member)
+		s.socket.close()
+	})
+}
+
+// Run tells the Upper that the connection stands, sends what it has to say at once, and begins to
+// read. putBack are octets that were read from the socket already, which come first. So connections
+// that one goroutine runs after another are heard of in that order. Any goroutine but the loop's
+// holder.
+func (s *KernelConn) Run(putBack []byte) {
+	_ = s.nc.Close()
+	s.loop.do(func() {
+		s.running = true
+		s.up.Established()
+		if len(putBack) > 0 {
+			s.in.add(mem.NoBuf, putBack)
+		}
+		s.loop.list(&s.member)
+		s.serve()
+	})
+}
 
 // AddrPort is the address and port of a, which are none if it is not TCP's.
 func AddrPort(a net.Addr) netip.AddrPort {
@@ -98,180 +134,271 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Run tells the Upper that the connection stands, sends what it has to say at once, and starts the
-// goroutines: connections that one goroutine runs after another are heard of in that order.
-func (s *KernelConn) Run() {
-	s.mu.Lock()
-	s.up.Established()
-	s.mu.Unlock()
-	go s.read()
-	w := new(segments)
-	if _, more := s.writeOnce(w); more {
-		go s.write(w)
-	}
+func (in *arrivals) add(b mem.Buf, data []byte) {
+	in.bufs, in.data = append(in.bufs, b), append(in.data, data)
 }
 
-// read takes octets in until the peer ends or the connection fails.
-func (s *KernelConn) read() {
-	var off uint64
-	var cause error
-	b, slot := mem.NoBuf, make([]byte, startupReadMax)
-	for more := true; more; {
-		n, err := s.receive(slot)
-		if n > 0 {
-			b, more = s.take(off, b, slot[:n])
-			off += uint64(n)
-			if b != mem.NoBuf {
-				slot = s.pool.Slot(b)[mem.Headroom:]
-			}
+// drop drops the first n, of so many octets.
+func (in *arrivals) drop(n, octets int) {
+	in.off += uint64(octets)
+	in.bufs = in.bufs[:copy(in.bufs, in.bufs[n:])]
+	k := copy(in.data, in.data[n:])
+	clear(in.data[k:])
+	in.data = in.data[:k]
+}
+
+// receive reads what has come and offers it to the Upper, and says whether something had come. It
+// is called again where more may be left.
+func (s *KernelConn) receive() bool {
+	if s.readEnd || s.aborted || !s.running {
+		return false
+	}
+	if len(s.in.data) > 0 {
+		if !s.offer() {
+			return false
 		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				cause = SocketError(err)
-			}
+		s.loop.list(&s.member)
+		return true
+	}
+	slots := s.readSlots()
+	n, err := s.socket.receive(&s.loop.vec, slots)
+	switch {
+	case err == unix.EAGAIN:
+		return false
+	case err != nil:
+		s.readEnds(SocketError(os.NewSyscallError("recvmsg", err)))
+		return true
+	case n == 0:
+		s.readEnds(nil)
+		return true
+	}
+	s.loop.n.frames++
+	s.loop.n.arrivals += uint64(n)
+	full := true
+	for i, slot := range slots {
+		k := min(n, len(slot))
+		full = k == len(slot)
+		if n -= k; s.pool == nil {
+			s.in.add(mem.NoBuf, slot[:k])
+		} else {
+			s.in.add(s.in.free[i], slot[:k])
+		}
+		if n == 0 {
+			s.in.free = s.in.free[:copy(s.in.free, s.in.free[min(i+1, len(s.in.free)):])]
 			break
 		}
 	}
-	s.hear()
-	s.mu.Lock()
-	s.readEnd = true
-	if cause == nil {
-		cause = s.sendErr
+	switch more := s.offer(); {
+	case more && (full || s.ending):
+		s.loop.list(&s.member)
+	case s.pool == nil && len(s.in.data) > 0:
+		s.in.data[0] = slices.Clone(s.in.data[0]) // it is the loop's
 	}
-	if s.giving && !s.aborted && s.sendErr == nil {
-		// The stream will find what ended the reading.
-	} else if cause == nil && !s.aborted {
+	return true
+}
+
+// readSlots is room for one read: little before full operation.
+func (s *KernelConn) readSlots() [][]byte {
+	l := s.loop
+	slots := l.slots[:0]
+	if s.pool == nil {
+		return append(slots, l.first[:])
+	}
+	for len(s.in.free) < readSlots {
+		s.in.free = append(s.in.free, s.pool.Alloc())
+	}
+	for _, b := range s.in.free {
+		slots = append(slots, s.pool.Slot(b)[mem.Headroom:])
+	}
+	return slots
+}
+
+// offer offers what was read to the Upper. False: it has refused some, which stays.
+func (s *KernelConn) offer() bool {
+	in := &s.in
+	for len(in.data) > 0 {
+		if s.aborted || s.giving {
+			return false
+		}
+		if in.bufs[0] == mem.NoBuf && s.pool != nil {
+			s.intoBuf()
+		}
+		n, v := s.up.Arrive(in.off, in.bufs, in.data)
+		if in.off == 0 {
+			s.hear()
+		}
+		octets := s.looked(n, v)
+		if v == stack.Refused {
+			n--
+		}
+		in.drop(n, octets)
+		if octets > 0 && !s.aborted {
+			s.up.Edge(in.off)
+		}
+		if v == stack.Refused && (s.pool == nil || in.bufs[0] != mem.NoBuf) {
+			if s.sendErr != nil {
+				s.readEnds(nil) // nobody will decide about it any more
+			}
+			return false
+		}
+	}
+	return !s.aborted && !s.giving
+}
+
+// looked says how many octets the Upper has taken of those n Bufs that it has looked at, the last
+// with verdict v.
+func (s *KernelConn) looked(n int, v stack.Verdict) (octets int) {
+	in := &s.in
+	for i := range n {
+		switch {
+		case i < n-1 || v == stack.Taken:
+			if in.bufs[i] != mem.NoBuf {
+				in.free = append(in.free, in.bufs[i])
+			}
+		case v == stack.Refused:
+			return octets
+		}
+		octets += len(in.data[i])
+	}
+	return octets
+}
+
+// intoBuf copies what comes next into Bufs: it was read before full operation.
+func (s *KernelConn) intoBuf() {
+	in := &s.in
+	b := s.pool.Alloc()
+	slot := s.pool.Slot(b)[mem.Headroom:]
+	in.bufs[0], in.data[0] = b, slot[:copy(slot, in.data[0])]
+}
+
+// readEnds is the end of reading: the peer's half is closed, or the connection has failed.
+func (s *KernelConn) readEnds(cause error) {
+	s.hear()
+	s.readEnd = true
+	cause = cmp.Or(cause, s.sendErr)
+	switch {
+	case s.aborted || s.giving && s.sendErr == nil: // the stream will find what ended the reading
+	case cause == nil:
 		s.up.PeerClosed()
-	} else if !s.aborted {
+	default:
 		s.up.Lost(cause)
 		s.Abort()
 	}
-	s.end()
-	s.mu.Unlock()
-	s.Wake()
+	s.loop.activate(&s.member)
 }
 
-// receive reads the next octets of the connection.
-func (s *KernelConn) receive(b []byte) (int, error) {
-	if len(s.putBack) > 0 {
-		n := copy(b, s.putBack)
-		s.putBack = s.putBack[n:]
-		return n, nil
+// serve sends what there is to send, as far as the socket takes it, and ends what is over.
+func (s *KernelConn) serve() {
+	if !s.running || s.finished {
+		return
 	}
-	return s.nc.Read(b)
-}
-
-// take offers octets to the Upper until they are taken, and returns a Buf for the next read: none
-// before full operation. more is false when no more octets are wanted.
-func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for !s.aborted {
-		if b == mem.NoBuf && s.pool != nil {
-			b = s.pool.Alloc()
-			slot := s.pool.Slot(b)[mem.Headroom:]
-			data = slot[:copy(slot, data)]
-		}
-		v := s.offer(off, b, data)
-		switch {
-		case v == stack.Refused && b == mem.NoBuf && s.pool != nil:
-			continue // start-up's last frame came first: what is after it needs a Buf
-		case v == stack.Refused && s.giving:
-			s.rest = append(s.rest, data[max(off, s.up.StreamBase())-off:]...)
-			return mem.NoBuf, false
-		case v == stack.Refused && s.sendErr != nil:
-			return mem.NoBuf, false
-		case v == stack.Refused:
-			s.changed.Wait() // until the ULP has decided about the Request
-			continue
-		case v == stack.Kept:
-			if b = s.pool.Alloc(); b == mem.NoBuf {
-				panic("rnic: reassembly kept more than its budget")
-			}
-		}
-		s.up.Edge(off + uint64(len(data)))
-		return b, !s.giving
+	if s.giving && !s.readEnd && !s.aborted {
+		s.keepRest()
 	}
-	return mem.NoBuf, false
-}
-
-// offer offers the octets of one read to the Upper. mu is held.
-func (s *KernelConn) offer(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	s.bufs[0], s.data[0] = b, data
-	_, v := s.up.Arrive(off, s.bufs[:], s.data[:])
-	if off == 0 {
+	if !s.aborted && !s.wroteEnd {
+		s.write()
+	}
+	if s.aborted {
 		s.hear()
+		s.readEnd, s.wroteEnd = true, true
 	}
-	return v
-}
-
-// pull has the Upper fill b, the next segment, and returns how many octets it has put there. mu is
-// held.
-func (s *KernelConn) pull(b []byte) int {
-	s.data[0] = b
-	if s.up.Pull(s.data[:]).N == 0 {
-		return 0
-	}
-	return len(s.data[0])
-}
-
-// segments are what one write sends.
-type segments struct {
-	out  []byte
-	ends []int // in out
-	vec  *msgVec
-}
-
-// room makes buffers for what may be sent now: one segment in start-up, many in full operation.
-func (w *segments) room(s *KernelConn) {
-	switch {
-	case s.pool != nil && cap(w.ends) < socketEndsMax:
-		w.make(socketWriteMax, socketEndsMax)
-	case len(w.out) < s.segment && s.up.More():
-		w.make(s.segment, 1)
-	}
-}
-
-func (w *segments) make(octets, ends int) {
-	w.out, w.ends, w.vec = make([]byte, octets), make([]int, 0, ends), newMsgVec(ends)
-}
-
-// write pulls FPDUs and sends them until our half is closed.
-func (s *KernelConn) write(w *segments) {
-	for n, more := 0, true; more; n, more = s.writeOnce(w) {
-		if n == 0 {
-			<-s.woken
-		}
-	}
-}
-
-// writeOnce sends n octets, of the segments that there are now. more is false when our half is
-// closed.
-func (s *KernelConn) writeOnce(w *segments) (n int, more bool) {
-	n, fin, over := s.fill(w)
-	if n > 0 {
-		if err := w.vec.send(s.raw, w.out[:n], w.ends); err != nil {
-			s.mu.Lock()
-			s.sendFailed(err)
-			s.mu.Unlock()
-			fin = true
-		}
-	}
-	if !fin && !over {
-		return n, true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.aborted && !s.giving {
-		_ = s.nc.CloseWrite() // a connection already reset says so to the reader
-	}
-	s.wroteEnd = true
 	s.end()
-	return n, false
+}
+
+// keepRest stops reading: what was read and not taken is the stream's.
+func (s *KernelConn) keepRest() {
+	s.hear()
+	s.readEnd = true
+	for _, data := range s.in.data {
+		s.rest = append(s.rest, data...)
+	}
+	s.rest = s.rest[min(max(s.in.off, s.up.StreamBase())-s.in.off, uint64(len(s.rest))):]
+	s.in.data, s.in.bufs = nil, nil
+}
+
+// write sends until there is nothing more, the socket takes no more, or others are to have their
+// turn. At the end it closes our half, if that is wanted.
+func (s *KernelConn) write() {
+	l := s.loop
+	if s.pending != nil {
+		if !s.send(s.pending) {
+			return
+		}
+		l.spare = append(l.spare, s.pending)
+		s.pending, s.blocked = nil, false
+	}
+	for range writesMax {
+		w := l.segments()
+		if !s.fill(w) {
+			s.closeHalf()
+			return
+		}
+		if !s.send(w) {
+			if !s.aborted && !s.wroteEnd {
+				s.pending, s.blocked, l.out = w, true, nil
+			}
+			return
+		}
+	}
+	l.activate(&s.member)
+}
+
+// send sends w, and says whether all of it is out. If not it is because the socket takes no more
+// now, or the connection has failed.
+func (s *KernelConn) send(w *segments) bool {
+	before := w.octets()
+	err := s.socket.send(w)
+	s.loop.n.asked += uint64(before - w.octets())
+	switch {
+	case err == nil:
+		return true
+	case err != unix.EAGAIN:
+		s.pending, s.blocked, s.wroteEnd = nil, false, true
+		s.sendFailed(err)
+		s.loop.activate(&s.member)
+	}
+	return false
+}
+
+// fill pulls segments into w, and says whether there were any. The kernel is to end a segment after
+// one that is not full, so that the next FPDU begins a segment of its own. A run of full segments
+// is written together: the kernel cuts it at EMSS, which is where FPDUs begin.
+func (s *KernelConn) fill(w *segments) bool {
+	if now := s.loop.now; now >= s.askAt {
+		s.segment, s.askAt = likelyEMSS(s.querySegment()), now+segmentAskNs
+	}
+	w.reset()
+	for at := 0; len(w.out)-at >= s.segment && !w.full(); {
+		dst, room := s.loop.dst[:0], min(stack.PullMax, cap(w.runs)-len(w.runs))
+		for end := at + s.segment; end <= len(w.out) && len(dst) < room; end += s.segment {
+			dst = append(dst, w.out[end-s.segment:end:end])
+		}
+		got := s.up.Pull(dst)
+		for _, d := range dst[:got.N] {
+			w.add(at, len(d), s.segment)
+			at += s.segment
+		}
+		if !got.More || got.N == 0 {
+			break
+		}
+	}
+	return len(w.runs) > 0
+}
+
+// closeHalf closes our half, of which everything was sent, if that is wanted.
+func (s *KernelConn) closeHalf() {
+	switch {
+	case s.aborted:
+	case s.giving:
+		s.wroteEnd = true
+	case s.finOut:
+		_ = s.socket.shutdown(unix.SHUT_WR) // a connection already reset says so to who reads
+		s.wroteEnd = true
+	}
 }
 
 // sendFailed leaves the end of the connection to the reader: what the peer sent before it reset the
-// connection is still to be read, and comes before the error. mu is held.
+// connection is still to be read, and comes before the error.
 func (s *KernelConn) sendFailed(err error) {
 	if s.aborted || s.sendErr != nil {
 		return
@@ -282,63 +409,83 @@ func (s *KernelConn) sendFailed(err error) {
 		s.Abort()
 		return
 	}
-	_ = s.nc.CloseRead() // fails on a connection that is gone, which is as good
-	s.changed.Broadcast()
+	_ = s.socket.shutdown(unix.SHUT_RD) // fails on a connection that is gone, which is as good
+	s.loop.list(&s.member)
 }
 
-// fill pulls n octets of segments into w. w.ends says where the kernel has to end a segment: after
-// one that is not full, so that the next FPDU begins a segment of its own. A run of full segments
-// is written together: the kernel cuts it at EMSS, which is where FPDUs begin. fin: our half is to
-// be closed. over: nothing more is to be written.
-func (s *KernelConn) fill(w *segments) (n int, fin, over bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.aborted {
-		return 0, false, true
-	}
-	s.segment = likelyEMSS(s.querySegment())
-	w.room(s)
-	full := false
-	for w.ends = w.ends[:0]; len(w.out)-n >= s.segment && len(w.ends) < cap(w.ends); {
-		k := s.pull(w.out[n : n+s.segment : n+s.segment])
-		if k == 0 {
-			break
-		}
-		n += k
-		if full {
-			w.ends[len(w.ends)-1] = n
-		} else {
-			w.ends = append(w.ends, n)
-		}
-		full = k == s.segment
-	}
-	return n, s.finOut && n == 0, s.giving && n == 0
-}
-
-// end closes the socket when both directions are over, and tells the Upper. mu is held.
+// end closes the socket when both directions are over, and tells the Upper.
 func (s *KernelConn) end() {
-	if s.finished || !s.readEnd || !s.wroteEnd {
+	if !s.readEnd || !s.wroteEnd {
 		return
 	}
 	s.finished = true
-	s.seen = s.kernelStats()
-	if s.giving && !s.aborted {
-		s.SetTimer(0)
-		s.slot.Free()
-		s.returnSocket()
-		s.reader.Close()
-		return
+	if !s.aborted {
+		s.seen = s.kernelStats()
 	}
-	_ = s.nc.Close() // both directions have ended already
 	s.SetTimer(0)
+	s.pending = nil
 	s.reader.Close() // nothing more is placed
 	s.slot.Free()    // before Closed: a caller that waits for the end may dial again at once
+	s.loop.leave(&s.member)
+	if s.giving && !s.aborted {
+		s.returnSocket()
+		return
+	}
+	s.socket.close()
 	s.up.Closed(nil)
+}
+
+// returnSocket hands the socket back as a stream.
+func (s *KernelConn) returnSocket() {
+	nc, err := s.socket.give()
+	switch {
+	case err != nil: // it is broken: nothing to give back
+		s.giving = false
+		s.up.Closed(SocketError(err))
+	case len(s.rest) == 0:
+		s.up.HandBack(nc)
+	default:
+		s.up.HandBack(&BufferedConn{TCPConn: nc, rest: s.rest})
+	}
+}
+
+// What the Upper calls: Wake and Submit from any goroutine, everything else as the loop's holder.
+
+func (s *KernelConn) Wake() { s.loop.wake(&s.member) }
+
+// Submit has what was refused offered again afterwards.
+func (s *KernelConn) Submit(fn func()) error {
+	s.loop.submit(func() {
+		fn()
+		if s.running && !s.finished {
+			if len(s.in.data) > 0 {
+				s.loop.list(&s.member)
+			}
+			s.loop.activate(&s.member)
+		}
+	})
+	return nil
+}
+
+func (s *KernelConn) Send() { s.loop.activate(&s.member) }
+
+// Woken does nothing: Wake leads to Send.
+func (s *KernelConn) Woken() {}
+
+// Gone does nothing: end has closed all that there was.
+func (s *KernelConn) Gone() {}
+
+func (s *KernelConn) Silent()     { s.slot.setSilent(s) }
+func (s *KernelConn) Spoke() bool { return s.slot.spoke() }
+
+// GiveWay ends the connection, whose slot another one has. Any goroutine.
+func (s *KernelConn) GiveWay() {
+	_ = s.Submit(func() { s.up.Fail(stack.ErrGaveWay) })
 }
 
 // EnterFull makes the Bufs for reassembly.
 func (s *KernelConn) EnterFull(kept int) {
-	bufs := kept + 2 // the one being read into, and one that the Upper looks at
+	bufs := kept + readSlots + 1 // those that are read into, and one that the Upper looks at
 	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride),
 		mem.PoolConfig{Bufs: bufs, Stride: socketStride})
 	if err != nil {
@@ -354,58 +501,22 @@ func (s *KernelConn) Memory() Memory {
 // Short does nothing: the Bufs are this connection's own.
 func (s *KernelConn) Short(bool) {}
 
-// What the Upper calls: Wake and Submit from any goroutine, everything else with mu held.
-
-func (s *KernelConn) Wake() {
-	select {
-	case s.woken <- struct{}{}:
-	default:
-	}
-}
-
-func (s *KernelConn) Submit(fn func()) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fn()
-	s.changed.Broadcast()
-	return nil
-}
-
-func (s *KernelConn) Send() { s.Wake() }
-
-// Woken does nothing: the writer looks for itself.
-func (s *KernelConn) Woken() {}
-
-// Gone does nothing: end has closed all that there was.
-func (s *KernelConn) Gone() {}
-
-func (s *KernelConn) Silent()     { s.slot.setSilent(s) }
-func (s *KernelConn) Spoke() bool { return s.slot.spoke() }
-
-// GiveWay ends the connection, whose slot another one has. Any goroutine.
-func (s *KernelConn) GiveWay() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.up.Fail(stack.ErrGaveWay)
-}
-
 // Unacked is not known: the kernel does not tell when octets are acknowledged.
 func (s *KernelConn) Unacked() bool { return false }
 
 // GiveUpAfter sets a user timeout and keep-alives. A connection whose keep-alives are not answered
 // is ended by the kernel after the user timeout, not after their count.
 func (s *KernelConn) GiveUpAfter(d time.Duration) error {
-	return cmp.Or(s.setUserTimeout(d), s.nc.SetKeepAliveConfig(net.KeepAliveConfig{
-		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax),
-		Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
-	}))
+	return cmp.Or(s.socket.setUserTimeout(d),
+		s.socket.setKeepAlive(min(d/keepAliveIdle, kernelKeepAliveMax),
+			min(d/keepAliveInterval, kernelKeepAliveMax), keepAliveCount))
 }
 
-func (s *KernelConn) Nagle() { _ = s.nc.SetNoDelay(false) }
+func (s *KernelConn) Nagle() { s.socket.nagle() }
 
 func (s *KernelConn) CloseSend() {
 	s.finOut = true
-	s.Wake()
+	s.loop.activate(&s.member)
 }
 
 func (s *KernelConn) Abort() {
@@ -414,15 +525,12 @@ func (s *KernelConn) Abort() {
 	}
 	s.aborted = true
 	s.seen = s.kernelStats()
-	_ = s.nc.SetLinger(0) // RST, not FIN
-	Disconnect(s.raw)
-	_ = s.nc.Close() // ends a blocked read and write
-	s.changed.Broadcast()
-	s.Wake()
+	s.socket.reset()
+	s.loop.activate(&s.member)
 }
 
-// SetTimer's time goes by while this process runs: after a pause the reader has time to take what
-// the kernel has taken in meanwhile.
+// SetTimer's time goes by while this process runs: after a pause there is time to take what the
+// kernel has taken in meanwhile.
 func (s *KernelConn) SetTimer(at int64) {
 	s.timerSeq++
 	if s.timer != nil {
@@ -433,22 +541,22 @@ func (s *KernelConn) SetTimer(at int64) {
 	}
 	seq := s.timerSeq
 	s.timer = awake.AfterFunc(time.Duration(at-s.Now()), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if seq == s.timerSeq && !s.finished {
-			s.up.Timer(s.Now())
-		}
+		_ = s.Submit(func() {
+			if seq == s.timerSeq && !s.finished {
+				s.up.Timer(s.Now())
+			}
+		})
 	})
 }
 
-func (s *KernelConn) Now() int64 { return int64(time.Since(s.start)) }
+func (s *KernelConn) Now() int64 { return s.loop.clock() }
 
 // Stamp is not known: the kernel does not tell.
 func (s *KernelConn) Stamp() (uint32, bool) { return 0, false }
 
 func (s *KernelConn) EMSS() int              { return s.segment }
-func (s *KernelConn) Local() netip.AddrPort  { return s.ends[0] }
-func (s *KernelConn) Remote() netip.AddrPort { return s.ends[1] }
+func (s *KernelConn) Local() netip.AddrPort  { return s.self }
+func (s *KernelConn) Remote() netip.AddrPort { return s.peer }
 
 func (s *KernelConn) Record(k flight.Kind, a, b uint64) {
 	s.flight.Now = s.Now()
@@ -464,27 +572,10 @@ func (s *KernelConn) Stats() Stats {
 	return s.kernelStats()
 }
 
-// GiveBack has the goroutines end and leave the socket open.
+// GiveBack has reading and writing end, and leaves the socket open.
 func (s *KernelConn) GiveBack() {
 	s.giving = true
-	_ = s.nc.SetReadDeadline(s.start) // long ago: ends a blocked read
-	s.changed.Broadcast()
-	s.Wake()
-}
-
-// returnSocket hands the socket back as a stream. Both goroutines have ended. mu is held.
-func (s *KernelConn) returnSocket() {
-	if err := s.nc.SetReadDeadline(noDeadline); err != nil {
-		s.giving = false // it is broken: nothing to give back
-		_ = s.nc.Close()
-		s.up.Closed(SocketError(err))
-		return
-	}
-	if len(s.rest) == 0 {
-		s.up.HandBack(s.nc)
-		return
-	}
-	s.up.HandBack(&BufferedConn{TCPConn: s.nc, rest: s.rest})
+	s.loop.activate(&s.member)
 }
 
 // emssUnknown is the segment size where the kernel tells nothing (RFC 5044 section 5.1 and

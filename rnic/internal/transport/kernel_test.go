@@ -1,14 +1,11 @@
 package transport
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"math"
-	"math/rand/v2"
 	"net"
 	"os"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -19,27 +16,6 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 )
-
-// What the kernel says it took tells msgVec how far it is.
-func TestMsgVecAdvance(t *testing.T) {
-	v := newMsgVec(3)
-	out := make([]byte, 60)
-	for i, at := range [][2]int{{0, 10}, {10, 30}, {30, 60}} {
-		v.iov[i].Base = &out[at[0]]
-		v.iov[i].SetLen(at[1] - at[0])
-	}
-	for _, step := range []struct{ done, n, last, want int }{
-		{0, 1, 4, 0},  // a part of the first
-		{0, 2, 15, 1}, // its rest, and a part of the second
-		{1, 2, 30, 3}, // the rest
-	} {
-		v.hdr[step.done+step.n-1].len = uint32(step.last)
-		require.Equal(t, step.want, v.advance(step.done, step.n))
-	}
-	require.Same(t, &out[4], v.iov[0].Base)
-	require.Same(t, &out[25], v.iov[1].Base)
-	require.Equal(t, uint64(5), v.iov[1].Len)
-}
 
 func TestSocketError(t *testing.T) {
 	other := errors.New("other")
@@ -68,43 +44,6 @@ func TestLikelyEMSS(t *testing.T) {
 	}
 }
 
-// Segments of any sizes arrive whole and in order, however little the socket takes at a time; the
-// error of a socket that takes nothing more is the kernel's.
-func TestMsgVecSend(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	a, b := socketPair(t)
-	require.NoError(t, a.SetWriteBuffer(4<<10))
-	raw, err := a.SyscallConn()
-	require.NoError(t, err)
-	const most = 40
-	v := newMsgVec(most)
-	var sent []byte
-	got := make(chan []byte)
-	go func() {
-		all, _ := io.ReadAll(b)
-		got <- all
-	}()
-	for range 30 {
-		var out []byte
-		var ends []int
-		for range 1 + r.IntN(most) {
-			for range 1 + r.IntN(3000) {
-				out = append(out, byte(len(sent)+len(out)*7))
-			}
-			ends = append(ends, len(out))
-		}
-		require.NoError(t, v.send(raw, out, ends))
-		sent = append(sent, out...)
-	}
-	require.NoError(t, a.CloseWrite())
-	require.True(t, bytes.Equal(sent, <-got))
-	require.ErrorIs(t, v.send(raw, sent[:1], []int{1}), syscall.EPIPE)
-	require.NoError(t, a.Close())
-	require.Error(t, v.send(raw, sent[:1], []int{1}))
-}
-
 // Each of the kernel's counters has its place, and octets of both ways are progress.
 func TestKernelStats(t *testing.T) {
 	var st Stats
@@ -126,7 +65,7 @@ func TestKernelStats(t *testing.T) {
 	require.EqualValues(t, 57, s.Progress()-before)
 	require.Greater(t, s.Stats().SegmentsIn, stats.SegmentsIn)
 	require.Greater(t, s.Stats().SegmentsOut, stats.SegmentsOut)
-	s.Abort()
+	s.loop.do(s.Abort)
 	require.Greater(t, s.Stats().SegmentsIn, stats.SegmentsIn, "kept when the socket is gone")
 	require.Zero(t, s.Progress())
 }
@@ -136,6 +75,7 @@ type upper struct {
 	Upper
 	verdicts []stack.Verdict // of the next calls of Arrive; then Taken
 	arrived  []arrival
+	bufs     []mem.Buf // of these
 	edge     uint64
 	pulls    []int // lengths of the segments to come; below 0: a full one
 	base     uint64
@@ -149,6 +89,7 @@ type arrival struct {
 }
 
 func (u *upper) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (int, stack.Verdict) {
+	u.bufs = append(u.bufs, bufs[0])
 	u.arrived = append(u.arrived, arrival{off, bufs[0] != mem.NoBuf, string(data[0])})
 	if u.onArrive != nil {
 		u.onArrive()
@@ -188,129 +129,12 @@ func newKernel(t *testing.T) (*KernelConn, *upper, *net.TCPConn) {
 	at, err := slots.Take()
 	require.NoError(t, err)
 	u := &upper{}
-	s, err := NewKernelConn(u, ours, at, mem.NewTable(1).NewReader(), time.Now())
+	s, err := NewKernelConn(u, newLoop(t), ours, at, mem.NewTable(1).NewReader())
 	require.NoError(t, err)
+	t.Cleanup(s.Discard)
 	require.Equal(t, AddrPort(peer.RemoteAddr()), s.Local())
 	require.Equal(t, AddrPort(peer.LocalAddr()), s.Remote())
 	return s, u, peer
-}
-
-// fill writes runs of full segments as one, and ends the kernel's segment after one that is not
-// full. In start-up it has room for one segment, and makes that only where there is one.
-func TestKernelFill(t *testing.T) {
-	s, u, _ := newKernel(t)
-	var w segments
-	n, fin, over := s.fill(&w)
-	require.True(t, n == 0 && !fin && !over)
-	require.Empty(t, w.out)
-
-	u.pulls = []int{20, 30}
-	s.finOut = true
-	n, fin, _ = s.fill(&w)
-	require.Equal(t, []int{20}, w.ends, "one segment")
-	require.False(t, fin, "not before the rest is out")
-	require.Equal(t, 20, n)
-	_, _, _ = s.fill(&w)
-	_, fin, over = s.fill(&w)
-	require.True(t, fin)
-	require.False(t, over)
-
-	s.EnterFull(3)
-	emss := s.EMSS()
-	u.pulls = []int{5, -1, -1, 6, -1, 0, 7}
-	if 4*emss > socketWriteMax {
-		u.pulls = []int{5, -1, 6, 0, 7}
-	}
-	n, fin, _ = s.fill(&w)
-	require.False(t, fin)
-	want := []int{5, 5 + 2*emss + 6, 5 + 3*emss + 6}
-	if 4*emss > socketWriteMax {
-		want = []int{5, 5 + emss + 6}
-	}
-	require.Equal(t, want, w.ends)
-	require.Equal(t, want[len(want)-1], n)
-	require.Equal(t, []int{7}, u.pulls, "an empty one ends it")
-
-	u.pulls = slices.Repeat([]int{64}, 2*socketEndsMax)
-	n, _, _ = s.fill(&w)
-	require.LessOrEqual(t, len(w.ends), socketEndsMax)
-	require.GreaterOrEqual(t, n, min(socketWriteMax-emss, 64*socketEndsMax))
-
-	u.pulls = nil
-	s.GiveBack()
-	n, _, over = s.fill(&w)
-	require.True(t, n == 0 && over)
-	u.pulls = []int{9}
-	_, _, over = s.fill(&w)
-	require.False(t, over, "what is left goes first")
-	s.Abort()
-	u.pulls = []int{9}
-	n, fin, over = s.fill(&w)
-	require.True(t, n == 0 && !fin && over)
-}
-
-// Octets of start-up have no Buf; what full operation refuses for that comes again in one. A Buf
-// that is kept is replaced for the next read. What comes after the peer was given its stream back
-// is the stream's.
-func TestKernelTake(t *testing.T) {
-	s, u, _ := newKernel(t)
-	b, more := s.take(0, mem.NoBuf, []byte("start"))
-	require.True(t, b == mem.NoBuf && more)
-	require.EqualValues(t, 5, u.edge)
-	require.Equal(t, []arrival{{0, false, "start"}}, u.arrived)
-
-	u.arrived, u.verdicts = nil, []stack.Verdict{stack.Refused, stack.Taken}
-	u.onArrive = func() {
-		s.EnterFull(2)
-		u.onArrive = nil
-	}
-	b, more = s.take(5, mem.NoBuf, []byte("full"))
-	require.True(t, b != mem.NoBuf && more)
-	require.Equal(t, []arrival{{5, false, "full"}, {5, true, "full"}}, u.arrived)
-	require.EqualValues(t, 9, u.edge)
-
-	u.arrived, u.verdicts = nil, []stack.Verdict{stack.Kept}
-	data := s.pool.Slot(b)[mem.Headroom:][:2]
-	next, more := s.take(9, b, data)
-	require.True(t, more)
-	require.NotEqual(t, b, next)
-	require.NotEqual(t, mem.NoBuf, next)
-
-	u.verdicts, u.base = []stack.Verdict{stack.Refused}, 13
-	s.giving = true
-	copy(s.pool.Slot(next)[mem.Headroom:], "abcdef")
-	b, more = s.take(11, next, s.pool.Slot(next)[mem.Headroom:][:6])
-	require.True(t, b == mem.NoBuf && !more)
-	require.Equal(t, "cdef", string(s.rest))
-	require.EqualValues(t, 11, u.edge, "refused octets are not taken")
-	_, more = s.take(17, next, data)
-	require.False(t, more, "giving")
-
-	s.giving = false
-	u.verdicts, s.sendErr = []stack.Verdict{stack.Refused}, errors.New("sending failed")
-	b, more = s.take(17, next, data)
-	require.True(t, b == mem.NoBuf && !more, "nobody decides any more")
-	s.Abort()
-	u.arrived = nil
-	_, more = s.take(17, next, data)
-	require.False(t, more)
-	require.Empty(t, u.arrived)
-}
-
-// receive gives what was read before first, in pieces where the room is short.
-func TestKernelPutBack(t *testing.T) {
-	s, _, peer := newKernel(t)
-	s.PutBack([]byte("abc"))
-	_, err := peer.Write([]byte("d"))
-	require.NoError(t, err)
-	var got string
-	for range 3 {
-		b := make([]byte, 2)
-		n, err := s.receive(b)
-		require.NoError(t, err)
-		got += string(b[:n]) + "|"
-	}
-	require.Equal(t, "ab|c|d|", got)
 }
 
 // Nagle's algorithm is off until it is asked for, so that what is written begins a segment at once.
@@ -321,12 +145,7 @@ func TestKernelPutBack(t *testing.T) {
 // req: C02-5.1.1-6
 func TestKernelOptions(t *testing.T) {
 	s, _, _ := newKernel(t)
-	of := func(level, o int) (v int) {
-		require.NoError(t, s.raw.Control(func(fd uintptr) {
-			v, _ = unix.GetsockoptInt(int(fd), level, o)
-		}))
-		return v
-	}
+	of := s.socket.option
 	option := func(o int) int { return of(unix.IPPROTO_TCP, o) }
 	require.Equal(t, 100_000, option(unix.TCP_USER_TIMEOUT))
 	require.Equal(t, 1, option(unix.TCP_NODELAY))
@@ -378,7 +197,7 @@ func TestKernelEnds(t *testing.T) {
 		at, err := slots.Take()
 		require.NoError(t, err)
 		u := &ender{over: make(chan error, 2), back: make(chan net.Conn, 2)}
-		u.s, err = NewKernelConn(u, ours, at, mem.NewTable(1).NewReader(), time.Now())
+		u.s, err = NewKernelConn(u, newLoop(t), ours, at, mem.NewTable(1).NewReader())
 		require.NoError(t, err)
 		require.NoError(t, u.s.Submit(func() { u.s.SetTimer(u.s.Now() + int64(time.Hour)) }))
 		return u, peer, slots
@@ -386,7 +205,7 @@ func TestKernelEnds(t *testing.T) {
 	t.Run("orderly", func(t *testing.T) {
 		u, peer, slots := start(t)
 		u.pulls = []int{5}
-		u.s.Run()
+		u.s.Run(nil)
 		all := make([]byte, 5)
 		_, err := io.ReadFull(peer, all)
 		require.NoError(t, err)
@@ -403,7 +222,7 @@ func TestKernelEnds(t *testing.T) {
 	})
 	t.Run("gave way", func(t *testing.T) {
 		u, peer, slots := start(t)
-		u.s.Run()
+		u.s.Run(nil)
 		u.s.GiveWay()
 		require.NoError(t, <-u.over)
 		require.Equal(t, []error{stack.ErrGaveWay}, u.fails)
@@ -420,7 +239,7 @@ func TestKernelEnds(t *testing.T) {
 			u.s.GiveBack()
 			close(given)
 		}
-		u.s.Run()
+		u.s.Run(nil)
 		_, err := peer.Write([]byte("abcd"))
 		require.NoError(t, err)
 		<-given
@@ -445,22 +264,17 @@ func TestKernelResetAfterOctets(t *testing.T) {
 	e := newEnd(t)
 	at, err := NewSlots(1, 0).Take()
 	require.NoError(t, err)
-	s, err := NewKernelConn(e, ours, at, mem.NewTable(1).NewReader(), time.Now())
+	s, err := NewKernelConn(e, newLoop(t), ours, at, mem.NewTable(1).NewReader())
 	require.NoError(t, err)
 	e.conn = s
-	s.Run()
+	s.Run(nil)
 	e.do(func() { // the reader comes as far as its first octets
 		_, err := peer.Write(make([]byte, n))
 		require.NoError(t, err)
 		require.NoError(t, peer.SetLinger(0))
 		require.NoError(t, peer.Close())
-		require.Eventually(t, func() (reset bool) {
-			require.NoError(t, s.raw.Control(func(fd uintptr) {
-				info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-				require.NoError(t, err)
-				reset = info.State == tcpClose
-			}))
-			return reset
+		require.Eventually(t, func() bool {
+			return s.socket.info().State == tcpClose
 		}, patience, time.Millisecond)
 		s.sendFailed(syscall.EPIPE)
 	})

@@ -13,10 +13,23 @@ const AheadMax = 256
 // Sizes of a connection over a kernel socket.
 const (
 	startupReadMax = 2 << 10   // octets of one read before full operation
-	socketReadMax  = 64 << 10  // octets of one read
-	socketWriteMax = 128 << 10 // octets framed before one write
-	socketEndsMax  = socketWriteMax / 64
+	socketReadMax  = 64 << 10  // octets of one Buf of a read
+	readSlots      = 4         // Bufs of one read
+	socketWriteMax = 256 << 10 // octets framed before one write
+	runsMax        = socketWriteMax / 64
+	sendVec        = 64 // runs of one write
+	writesMax      = 4  // in a row for one connection
 	socketStride   = socketReadMax + mem.Headroom
+)
+
+// Numbers of a Loop.
+const (
+	socketEventsMax = 64 // of one look at all sockets
+	// how old the kernel's segment size may be: it grows with the first windows, and changes with
+	// the path
+	segmentAskNs = 10_000_000
+	// nothing gets lost on the way from a socket, so nothing has to be looked for by time
+	asleepMaxNs = int64(time.Hour)
 )
 
 // userTimeout is how long octets may be unacknowledged on a kernel socket before the peer is taken

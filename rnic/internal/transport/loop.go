@@ -1,0 +1,472 @@
+package transport
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/rouse"
+	"github.com/rnicd/rnicd/internal/waiting"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Loop drives the connections of an Adapter over kernel sockets, as a stack.Poller drives those
+// over our TCP: it polls the sockets and calls the Uppers. One goroutine at a time does, whichever
+// holds the loop:
+//
+//	an application's that polls a completion queue     Drive: one Turn, if nobody else is in one
+//	the loop's own, while there are connections        run: Turns, and sleeps in between
+//
+// The own one leaves the sockets to an application that polls, and looks now and then whether it
+// still does. Without one it sleeps in an epoll of all sockets and the bell.
+//
+// Connections are the holder's, and it calls everything that a Poller's goroutine calls. Wake,
+// Submit and Drive are for any goroutine.
+type Loop struct {
+	cfg    LoopConfig
+	held   atomic.Uint32 // 1: somebody turns
+	vainly atomic.Uint64 // Turns that Drive has made and that found nothing
+	waited atomic.Uint64 // how many these were when somebody began to wait for a completion
+	more   atomic.Bool   // funcs has some
+	rang   atomic.Pointer[member]
+	rouser rouse.Rouser
+
+	mu      sync.Mutex
+	funcs   []func() // submitted
+	running bool     // run is there, and with it sockets and rouser
+
+	// Of the holder.
+	now     int64 // of the Turn
+	sockets sockets
+	conns   int       // that are not over
+	ready   []*member // to be read from
+	active  []*member // with something to send, or to end
+	hot     *member   // that octets came from last
+	vain    int       // Turns in a row that read nothing
+	n       loopCounts
+	out     *segments   // to be sent now; nil: to be made
+	spare   []*segments // more of them
+	// room for the next Turn's lists
+	readyRoom, activeRoom []*member
+	funcsRoom             []func()
+	// room of a read, and of a Pull
+	first [startupReadMax]byte
+	vec   recvVec
+	slots [readSlots][]byte
+	dst   [stack.PullMax][]byte
+}
+
+// loopCounts are what package waiting wants to know.
+type loopCounts struct{ arrivals, asked, frames uint64 }
+
+// LoopConfig is what a Loop has from the beginning.
+type LoopConfig struct {
+	Start  time.Time   // where its time begins
+	OnTurn func() int  // called in each Turn: how much work it found. nil: nothing
+	Bell   *rouse.Bell // by which threads that run no Go wake the loop; nil: there are none
+}
+
+// NewLoop makes one. With OnTurn it runs for as long as the process does, else while there are
+// connections.
+func NewLoop(cfg LoopConfig) (*Loop, error) {
+	l := &Loop{cfg: cfg}
+	l.rouser.Init(cfg.Bell)
+	l.rouser.MaxNs = asleepMaxNs
+	if cfg.OnTurn == nil {
+		return l, nil
+	}
+	l.hold()
+	defer l.release()
+	return l, l.begin()
+}
+
+// Drive makes one Turn, unless somebody is in one, and says whether that found work. For who polls;
+// any goroutine.
+func (l *Loop) Drive() bool {
+	if !l.held.CompareAndSwap(0, 1) {
+		return false
+	}
+	work := l.turn(true, l.looks())
+	if work == 0 {
+		l.vainly.Add(1)
+	}
+	l.release()
+	l.settle()
+	if l.rang.Load() != nil { // too late for this Turn
+		l.rouser.Rouse()
+	}
+	return work > 0
+}
+
+// Attend is called when somebody begins to wait for what he has polled for. Any goroutine.
+func (l *Loop) Attend() {
+	l.waited.Store(l.vainly.Load())
+	l.rouser.EndRest()
+}
+
+// submit runs fn as the holder, soon. Any goroutine. It does not wait, except where the loop does
+// not run: then the caller may be the holder.
+func (l *Loop) submit(fn func()) {
+	l.mu.Lock()
+	l.funcs = append(l.funcs, fn)
+	l.more.Store(true)
+	running := l.running
+	l.mu.Unlock()
+	if running {
+		l.rouser.EndRest()
+		l.rouser.Rouse()
+		return
+	}
+	l.settle()
+}
+
+// do runs fn as the holder, after what was submitted, and returns when it has. Any goroutine but the
+// holder.
+func (l *Loop) do(fn func()) {
+	l.hold()
+	if l.more.Load() {
+		l.runFuncs()
+	}
+	fn()
+	l.release()
+	l.settle()
+	l.rouser.EndRest() // it may have left something to do
+	l.rouser.Rouse()
+}
+
+// settle runs what was submitted while the loop did not run. Who lets go of a loop calls it.
+func (l *Loop) settle() {
+	for l.more.Load() && !l.runs() && l.held.CompareAndSwap(0, 1) {
+		l.turn(false, false)
+		l.release()
+	}
+}
+
+func (l *Loop) runs() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running
+}
+
+func (l *Loop) clock() int64 { return int64(time.Since(l.cfg.Start)) }
+
+func (l *Loop) hold() {
+	for !l.held.CompareAndSwap(0, 1) {
+		runtime.Gosched()
+	}
+}
+
+func (l *Loop) release() { l.held.Store(0) }
+
+// wake has s send soon. Any goroutine. See stack's doorbells.
+func (l *Loop) wake(s *member) {
+	if s.rung.Load() || s.rung.Swap(true) {
+		return
+	}
+	for {
+		last := l.rang.Load()
+		s.rungNext = last
+		if l.rang.CompareAndSwap(last, s) {
+			break
+		}
+	}
+	if l.held.Load() == 0 { // else the holder looks, or looks again
+		l.rouser.Rouse()
+	}
+}
+
+// begin starts run, if it is not there. The holder.
+func (l *Loop) begin() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running {
+		return nil
+	}
+	if err := l.sockets.open(); err != nil {
+		return err
+	}
+	if err := l.rouser.Prepare(&l.sockets, l.cfg.Bell); err != nil {
+		l.sockets.close()
+		return err
+	}
+	l.running = true
+	go l.run()
+	return nil
+}
+
+// ends ends run, if nothing is left for it. The holder.
+func (l *Loop) ends() bool {
+	if l.conns > 0 || l.cfg.OnTurn != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.funcs) > 0 {
+		return false
+	}
+	l.running = false
+	l.rouser.Close()
+	l.sockets.close()
+	l.hot, l.out, l.spare = nil, nil, nil
+	return true
+}
+
+// run turns while nobody else does, until there is no connection.
+func (l *Loop) run() {
+	if l.cfg.Bell != nil {
+		runtime.LockOSThread() // for good: the process ends before
+	}
+	rouse.Pollers.Add(1)
+	defer rouse.Pollers.Add(-1)
+	for r := newLoopRunner(l); !r.over; {
+		r.step()
+	}
+	l.settle()
+}
+
+// turn does what there is to do, and says how much that was. It reads only if read is set: a sleep
+// ends at once where there is something to read. look: at all sockets, not only at those that are
+// known to have something.
+func (l *Loop) turn(read, look bool) (work int) {
+	l.now = l.clock()
+	if l.cfg.OnTurn != nil {
+		work += l.cfg.OnTurn()
+	}
+	if l.more.Load() {
+		work += l.runFuncs()
+	}
+	if l.rang.Load() != nil {
+		work += l.serveRung()
+	}
+	if read && l.conns > 0 || len(l.ready) > 0 {
+		work += l.read(look)
+	}
+	return work + l.serveActive()
+}
+
+// runFuncs runs what was submitted.
+func (l *Loop) runFuncs() int {
+	l.mu.Lock()
+	fns := l.funcs
+	l.funcs, l.funcsRoom = l.funcsRoom[:0], nil
+	l.more.Store(false)
+	l.mu.Unlock()
+	for _, fn := range fns {
+		fn()
+	}
+	clear(fns)
+	l.funcsRoom = fns
+	return len(fns)
+}
+
+// serveRung has those connections send whose Wake was called, in that order.
+func (l *Loop) serveRung() (n int) {
+	var first *member
+	for s := l.rang.Swap(nil); s != nil; {
+		next := s.rungNext
+		s.rungNext, first = first, s
+		s = next
+	}
+	for s := first; s != nil; n++ {
+		next := s.rungNext
+		s.rungNext = nil
+		s.rung.Store(false) // what is posted from now on rings again
+		l.activate(s)
+		s = next
+	}
+	return n
+}
+
+// serveActive has connections send what they have, and end. Those that were not done are active
+// again.
+func (l *Loop) serveActive() int {
+	all := l.active
+	l.active = l.activeRoom[:0]
+	for _, s := range all {
+		s.active = false
+		s.conn.serve()
+	}
+	clear(all)
+	l.activeRoom = all
+	return len(all)
+}
+
+// looks says whether a Turn is to look at all sockets. To ask the one that has had something a
+// moment ago whether it has more costs no more than to ask for all, and saves the read after that.
+func (l *Loop) looks() bool { return l.hot == nil || l.vain&looksShare == looksShare }
+
+// looksShare is how many Turns without a look there are to one with, where nothing comes.
+const looksShare = 3
+
+// read reads what has come, and says from how many sockets.
+func (l *Loop) read(look bool) (n int) {
+	if look || len(l.ready) > 0 {
+		l.look()
+	} else {
+		l.list(l.hot)
+	}
+	all := l.ready
+	l.ready = l.readyRoom[:0]
+	for _, s := range all {
+		s.listed = false
+		if s.conn.receive() {
+			l.hot = s
+			n++
+		}
+	}
+	clear(all)
+	l.readyRoom = all
+	if l.vain++; n > 0 {
+		l.vain = 0
+	}
+	return n
+}
+
+// enter has l drive s from now on. Any goroutine but the holder.
+func (l *Loop) enter(s *member) (err error) {
+	l.do(func() {
+		if err = l.begin(); err == nil {
+			err = l.sockets.add(s)
+		}
+		if err == nil {
+			l.conns++
+		}
+	})
+	return err
+}
+
+// leave is the end of that. The socket is closed, or given away, afterwards.
+func (l *Loop) leave(s *member) {
+	l.sockets.remove(s)
+	l.conns--
+	if l.hot == s {
+		l.hot = nil
+	}
+}
+
+// segments are those to be filled next.
+func (l *Loop) segments() *segments {
+	if l.out == nil {
+		n := len(l.spare) - 1
+		if n < 0 {
+			l.out = newSegments()
+		} else {
+			l.out, l.spare = l.spare[n], l.spare[:n]
+		}
+	}
+	return l.out
+}
+
+// activate has s send what it has, or end, in this Turn or the next.
+func (l *Loop) activate(s *member) {
+	if !s.active {
+		s.active = true
+		l.active = append(l.active, s)
+	}
+}
+
+// look lists the connections of which something has come, and makes those active that can send
+// again.
+func (l *Loop) look() {
+	for _, ev := range l.sockets.wait() {
+		s := l.sockets.all[ev.Fd]
+		if s == nil {
+			continue
+		}
+		if ev.Events&unix.EPOLLOUT != 0 && s.blocked {
+			l.activate(s)
+		}
+		if ev.Events&^unix.EPOLLOUT != 0 {
+			s.ending = s.ending || ev.Events&^(unix.EPOLLIN|unix.EPOLLOUT) != 0
+			l.list(s)
+		}
+	}
+}
+
+// list has s be read from.
+func (l *Loop) list(s *member) {
+	if !s.listed {
+		s.listed = true
+		l.ready = append(l.ready, s)
+	}
+}
+
+// loopRunner is what run goes by between Turns.
+type loopRunner struct {
+	*Loop
+	// nil beside a C program: its threads poll, or look at memory, on the cores that there are. The
+	// kernel wakes a sleeper as soon as there is something, and takes a core from a thread that
+	// computes for that; not for one that has yielded.
+	wait   *waiting.Poller
+	beside waiting.Beside
+	over   bool // there is nothing left
+	last   waiting.Turned
+	// both made once: each is an allocation
+	stay func() bool
+	look func() int
+}
+
+func newLoopRunner(l *Loop) *loopRunner {
+	r := &loopRunner{Loop: l}
+	if l.cfg.Bell == nil {
+		r.wait = waiting.NewPoller(waiting.Interrupt, true, false)
+	}
+	r.stay = func() bool { return l.vainly.Load() != l.waited.Load() && !l.more.Load() }
+	r.look = func() int { return r.turnOnce(false) }
+	return r
+}
+
+// step is a Turn and what follows, or a rest beside those who drive.
+func (r *loopRunner) step() {
+	l := r.Loop
+	now := l.clock()
+	if ns := r.beside.Rest(now, l.vainly.Load(), l.waited.Load(), l.held.Load() != 0); ns > 0 {
+		l.rouser.Rest(now, ns, r.wait != nil, r.stay)
+		return
+	}
+	work := r.turnOnce(true)
+	switch {
+	case r.over:
+		return
+	case r.wait == nil:
+		if work == 0 {
+			l.rouser.Sleep(r.look, r.deadline, false, 0)
+		}
+		return
+	}
+	next := r.wait.After(r.last)
+	switch next.Step {
+	case waiting.Let:
+		runtime.Gosched()
+	case waiting.Yield:
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	case waiting.Doze:
+		slept, rung := l.rouser.Sleep(r.look, r.deadline, next.Company, next.Ns)
+		r.wait.Dozed(slept, rung)
+	}
+}
+
+// turnOnce makes a Turn, reads in that if read is set, and takes note of what it was like. Where
+// somebody else is in one there is no time to sleep.
+func (r *loopRunner) turnOnce(read bool) (work int) {
+	l := r.Loop
+	if !l.held.CompareAndSwap(0, 1) {
+		r.last.Now, r.last.Work = l.clock(), true
+		return 1
+	}
+	defer l.release()
+	work = l.turn(read, r.wait == nil || l.looks())
+	r.over = work == 0 && l.ends()
+	r.last = waiting.Turned{Now: l.now, Work: work > 0, Arrivals: l.n.arrivals, Asked: l.n.asked,
+		Frames: l.n.frames}
+	return work
+}
+
+// deadline is for Rouser.Sleep: the loop has no timer of its own.
+func (r *loopRunner) deadline(maxNs int64) (now, at int64) {
+	now = r.Loop.clock()
+	return now, now + maxNs
+}

@@ -1,0 +1,150 @@
+package transport
+
+import (
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/rouse"
+	"github.com/rnicd/rnicd/mem"
+)
+
+// own says whether a loop's own goroutine is there.
+func own() bool {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return strings.Contains(string(stacks), "(*Loop).begin in goroutine")
+}
+
+// drivenEnds are two connected ends over a loop that has no goroutine of its own.
+func drivenEnds(t *testing.T) (l *Loop, ends [2]*end) {
+	l = newLoop(t)
+	require.NoError(t, l.sockets.open())
+	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
+	l.running = true
+	ours, theirs := socketPair(t)
+	slots := NewSlots(2, 0)
+	for i := range ends {
+		at, err := slots.Take()
+		require.NoError(t, err)
+		ends[i] = newEnd(t)
+		s, err := NewKernelConn(ends[i], l, [...]*net.TCPConn{ours, theirs}[i], at,
+			mem.NewTable(1).NewReader())
+		require.NoError(t, err)
+		ends[i].conn = s
+		s.Run(nil)
+	}
+	return l, ends
+}
+
+// Who polls needs no other goroutine: its Turns send, receive and end connections, one at a time.
+func TestDrive(t *testing.T) {
+	l, ends := drivenEnds(t)
+	drive := func(what string, holds func() bool) {
+		t.Helper()
+		for late := time.Now().Add(patience); !holds(); l.Drive() {
+			require.True(t, time.Now().Before(late), what)
+		}
+	}
+	all := ""
+	for _, octets := range []string{"ping", strings.Repeat("bulk", 1<<20)} {
+		all += octets
+		for i, e := range ends {
+			e.out = []byte(octets)
+			e.conn.Wake()
+			o := ends[1-i]
+			drive("octets", func() bool { return len(o.in) == len(all) })
+			require.True(t, all == string(o.in))
+		}
+	}
+	l.hold()
+	require.False(t, l.Drive(), "one at a time")
+	l.release()
+	for l.Drive() {
+	}
+	vain := l.vainly.Load()
+	l.Drive()
+	require.Equal(t, vain+1, l.vainly.Load())
+	_ = ends[0].conn.Submit(ends[0].conn.Abort)
+	drive("both ends", func() bool { return ends[0].gone && ends[1].gone })
+	require.False(t, own())
+}
+
+// The loop's own goroutine is there while there are connections, serves them where nobody polls,
+// and rests beside one who does: what comes then waits for that one, or for the rest's end.
+func TestLoopsOwnGoroutine(t *testing.T) {
+	require.False(t, own())
+	contract(t, func(t *testing.T, a, b *end) {
+		s, ok := a.conn.(*KernelConn)
+		if !ok {
+			return
+		}
+		require.True(t, own())
+		for i := range 20 {
+			for range 100 { // polls in vain
+				s.loop.Drive()
+			}
+			s.loop.Attend()
+			a.send([]byte("x"))
+			b.until("an octet", func() bool { return len(b.in) == i+1 })
+		}
+	})
+	require.Eventually(t, func() bool { return !own() }, patience, time.Millisecond)
+}
+
+// With OnTurn the loop runs from the beginning, calls it in each Turn, and sleeps where that finds
+// nothing; threads that run no Go wake it by the Bell.
+func TestLoopBell(t *testing.T) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	bell := &rouse.Bell{Asleep: new(uint32), FD: fd}
+	posted, found := make(chan struct{}, 1), make(chan struct{}, 1)
+	l, err := NewLoop(LoopConfig{Start: time.Now(), Bell: bell, OnTurn: func() int {
+		select {
+		case <-posted:
+			found <- struct{}{}
+			return 1
+		default:
+			return 0
+		}
+	}})
+	require.NoError(t, err)
+	for range 20 {
+		require.Eventually(t, l.rouser.Asleep, patience, 100*time.Microsecond)
+		posted <- struct{}{}
+		l.rouser.Rouse()
+		<-found
+	}
+	l.do(func() { l.cfg.OnTurn = nil }) // it would be there for as long as the process
+	require.Eventually(t, func() bool { return !own() }, patience, time.Millisecond)
+}
+
+// A descriptor that the program closes by mistake ends its connection, not the process, and what
+// has its number afterwards is left alone.
+func TestDescriptorClosedByMistake(t *testing.T) {
+	contract(t, func(t *testing.T, a, b *end) {
+		s, ok := a.conn.(*KernelConn)
+		if !ok {
+			return
+		}
+		var fd int
+		a.do(func() {
+			fd = s.socket.fd
+			other, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+			require.NoError(t, err)
+			require.NoError(t, unix.Dup2(other, fd))
+			require.NoError(t, unix.Close(other))
+		})
+		b.until("the peer's end", func() bool { return b.peerEnded || b.gone })
+		a.send([]byte("more"))
+		a.until("closed", func() bool { return a.gone })
+		a.do(func() { require.Error(t, a.err) })
+		require.NoError(t, unix.Close(fd), "somebody else's was closed")
+	})
+}

@@ -1,0 +1,84 @@
+package transport
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sockets is an epoll of connections. Each is in it for edges, and stays as it is: nothing has to
+// be changed before a read or a write. The holder of the Loop.
+type sockets struct {
+	fd     int
+	all    []*member // by the index that events carry; nil: free
+	free   []int32
+	events [socketEventsMax]unix.EpollEvent
+}
+
+func (e *sockets) open() (err error) {
+	e.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	return err
+}
+
+func (e *sockets) close() { _ = unix.Close(e.fd) }
+
+// Interrupt implements rouse.Device.
+func (e *sockets) Interrupt() (fd int, ok bool) { return e.fd, true }
+
+// Arm implements rouse.Device: it always is.
+func (e *sockets) Arm(bool) {}
+
+const socketEvents = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLOUT | unix.EPOLLET&0xffffffff
+
+// add has events of s told.
+func (e *sockets) add(s *member) error {
+	if len(e.free) == 0 {
+		e.all, e.free = append(e.all, nil), append(e.free, int32(len(e.all)))
+	}
+	at := e.free[len(e.free)-1]
+	ev := unix.EpollEvent{Events: socketEvents, Fd: at}
+	if err := unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, s.socket.fd, &ev); err != nil {
+		return err
+	}
+	e.free = e.free[:len(e.free)-1]
+	e.all[at], s.at = s, at
+	return nil
+}
+
+// remove is for a socket that is about to be closed: a child of fork may have a copy, which would
+// keep it here.
+func (e *sockets) remove(s *member) {
+	_ = unix.EpollCtl(e.fd, unix.EPOLL_CTL_DEL, s.socket.fd, nil)
+	e.all[s.at] = nil
+	e.free = append(e.free, s.at)
+}
+
+// wait returns the events that there are, without waiting for some. They are good until the next
+// call.
+func (e *sockets) wait() []unix.EpollEvent {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(e.fd),
+		uintptr(unsafe.Pointer(&e.events)), uintptr(len(e.events)), 0, 0, 0)
+	if errno != 0 {
+		n = 0
+	}
+	return e.events[:n]
+}
+
+// member is a connection as its Loop sees it.
+type member struct {
+	conn interface {
+		receive() bool // reads what has come: false if nothing had
+		serve()        // sends what there is to send, and ends what is over
+	}
+	socket socket
+	// any goroutine
+	rung     atomic.Bool
+	rungNext *member // the next that rang, in Loop.rang
+	// the holder
+	at      int32 // in Loop.sockets
+	listed  bool  // in Loop.ready
+	active  bool  // in Loop.active
+	ending  bool  // the end is there to be read, after what is before it
+	blocked bool  // the socket has not taken everything
+}
