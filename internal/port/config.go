@@ -113,7 +113,7 @@ type Config struct {
 // that the Poller needs, so that one that were adaptive sleeps until it is woken, where its
 // device can do that.
 func (c *Config) Poll(look func() int, bell *stack.Bell) bool {
-	if c.Driver.Sockets || c.QueueCount() != 1 {
+	if !c.Driver.Sockets && c.QueueCount() != 1 {
 		return false
 	}
 	c.OnTurn, c.Bell = look, bell

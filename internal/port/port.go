@@ -288,6 +288,7 @@ func (p *Port) AdapterWith(cfg rnic.Config) (*rnic.Adapter, error) {
 	cfg.Fell = p.cfg.Fell
 	if p.cfg.Driver.Sockets {
 		cfg.PeerMax, cfg.ConnsMax = p.cfg.PeerMax, cmp.Or(cfg.ConnsMax, p.cfg.ConnsMax)
+		cfg.OnTurn, cfg.Bell = p.cfg.OnTurn, p.cfg.Bell
 		return rnic.Open(cfg)
 	}
 	cfg.Pollers = p.pollers

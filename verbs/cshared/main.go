@@ -3,9 +3,9 @@
 //
 //	go build -buildmode=c-shared -o librnicd_engine.so ./verbs/cshared
 //
-// The program's threads never run Go: rnicd_engine_attach (attach.c) tells where the shared area
-// is, and the engine serves it from threads of its own, over the port that the environment
-// describes.
+// rnicd_engine_attach (attach.c) tells where the shared area is, and the engine serves it from
+// threads of its own, over the port that the environment describes. Threads of the program run Go
+// only in rnicd_engine_turn (turn.c), which they call when they poll in vain.
 package main
 
 // #include <sys/auxv.h>
@@ -17,10 +17,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/port/portfile"
+	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/engine"
 )
 
@@ -29,6 +31,28 @@ func init() {
 }
 
 func main() {}
+
+// adapter is what the program's threads may drive; nil: none.
+var adapter atomic.Pointer[rnic.Adapter]
+
+// rnicdEnter does nothing: Go has met the thread.
+//
+//export rnicdEnter
+func rnicdEnter() {}
+
+// rnicdTurn is rnicd_engine_turn's (turn.c).
+//
+//export rnicdTurn
+func rnicdTurn(stops C.int) C.int {
+	a := adapter.Load()
+	switch {
+	case stops != 0:
+		a.StopProgress()
+	case a.Progress():
+		return 1
+	}
+	return 0
+}
 
 // environment returns all that the engine reads of the environment: nothing in a program with other
 // rights than its caller, who must not decide what it does with them (secure_getenv(3)). Nobody may
@@ -71,5 +95,6 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		h.Log = lossy.New(os.Stderr, nil) // lines are no reason to hold the program up, or to end it
 	}
 	h.Adapter, err = p.AdapterWith(engine.Limits())
+	adapter.Store(h.Adapter)
 	return h, err
 }

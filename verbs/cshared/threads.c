@@ -39,10 +39,11 @@ extern const char code_end[] __asm__("etext") __attribute__((visibility("hidden"
 
 /* Read by handlers of signals: in memory that each thread has from its beginning. */
 static __thread int engine_thread __attribute__((tls_model("initial-exec")));
+__thread int in_turn __attribute__((tls_model("initial-exec"), visibility("hidden"))); /* turn.c */
 
 __attribute__((visibility("default"))) int rnicd_engine_thread(void)
 {
-	return engine_thread;
+	return engine_thread || in_turn;
 }
 
 #define LOW(member) \

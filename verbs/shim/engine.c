@@ -21,6 +21,7 @@
 struct rv_area *rv_area;
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static int (*engine_turn)(int stops);
 static uint32_t loaded; /* 0, 1: the engine serves the area, 2: it cannot */
 
 /*
@@ -165,6 +166,7 @@ static void *load_engine(void (**attach)(void *))
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!on_engine_thread)
 		return NULL;
+	engine_turn = (int (*)(int))symbol(engine, "rnicd_engine_turn");
 	*attach = (void (*)(void *))symbol(engine, "rnicd_engine_attach");
 	return *attach ? engine : NULL;
 }
@@ -364,6 +366,12 @@ static void set_bit(uint64_t *word, uint64_t bit)
 		__atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST);
 }
 
+/* A Turn of the engine on this thread: 1 has found work, 0 has not, -1: the engine turns itself. */
+int rv_turn(int stops)
+{
+	return load_acquire(&rv_area->drives) ? engine_turn(stops) : -1;
+}
+
 void rv_ring(uint32_t bit)
 {
 	uint64_t *word = &rv_area->doorbells[bit / 64];
@@ -372,6 +380,10 @@ void rv_ring(uint32_t bit)
 	set_bit(word, 1ull << bit % 64);
 	set_bit(&rv_area->summary,
 		1ull << bit / 64); /* a thread that has set the first may not be here yet */
+	/* To wake the engine costs more than to do what it would do. */
+	if (load_relaxed(&rv_area->drives) && load_relaxed(&rv_area->dozing) && rv_turn(0) >= 0 &&
+	    !(load_relaxed(word) & 1ull << bit % 64))
+		return;
 	wake(&rv_area->dozing, rv_area->bell_fd);
 }
 

@@ -32,7 +32,10 @@ static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32
 	uint32_t seen = load_acquire(&rv_area->progress);
 	uint64_t before = now_ns(), took;
 
-	if (before < load_relaxed(&c->yield_from) || load_relaxed(&c->shared) >= RV_SHARED_MAX) {
+	if (before < load_relaxed(&c->yield_from) && load_relaxed(&rv_area->drives))
+		return;
+	if (before < load_relaxed(&c->yield_from) ||
+	    (load_relaxed(&c->shared) >= RV_SHARED_MAX && !load_relaxed(&rv_area->drives))) {
 		__atomic_store_n(&c->shared, RV_SHARED_MAX - 1, __ATOMIC_RELAXED);
 		/* What has completed since we were here last may be in another queue, to be polled next. */
 		if (seen == load_relaxed(&c->seen))
@@ -144,9 +147,11 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	struct rv_completions *c = to_cq(cq);
 	uint32_t head;
 	int got = 0;
+	bool looked = false;
 
 	if (rv_foreign(c->process))
 		return -EPERM;
+again:
 	rv_lock(&c->lock);
 	head = c->head;
 	while (got < n) {
@@ -163,11 +168,17 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 		store_release(&c->ring->head, head);
 		c->vain = 0;
 		__atomic_store_n(&c->shared, 0, __ATOMIC_RELAXED);
-	} else if (n > 0 && ++c->vain > RV_VAIN_MAX) {
+	} else if (n > 0) {
 		const struct rv_cqe *slot = &c->entries[head & c->mask];
+		bool vain = ++c->vain > RV_VAIN_MAX;
 
 		rv_unlock(&c->lock);
-		give_way(c, slot, head);
+		if (!looked && rv_turn(0) > 0) {
+			looked = true;
+			goto again;
+		}
+		if (vain)
+			give_way(c, slot, head);
 		return 0;
 	}
 	rv_unlock(&c->lock);

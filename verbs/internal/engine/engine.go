@@ -111,6 +111,9 @@ func (e *Engine) start(h Host) {
 		_ = e.bell.Close() // the program has not been told of it
 		e.bell, e.area.BellFD = e.wake, e.area.WakeFD
 	}
+	if h.Adapter != nil && h.Polled && !h.OwnTCP {
+		atomic.StoreUint32(&e.area.Drives, 1)
+	}
 	if h.Adapter != nil {
 		go e.tellEvents(h.Adapter.Events())
 	}

@@ -173,14 +173,16 @@ type AsyncEvent struct {
 
 // Area is what a process and its engine share beside the rings.
 type Area struct {
-	Sleeping  uint32 // who serves calls waits for WakeFD to be written
-	WakeFD    int32  // an eventfd
+	Sleeping uint32 // who serves calls waits for WakeFD to be written
+	WakeFD   int32  // an eventfd
+	_        [14]uint32
+	Dozing   uint32 // who looks at doorbells does: swap it for 0, then write BellFD
+	BellFD   int32  // an eventfd, there before the first queue pair
+	_        [14]uint32
+	Crowded  uint32 // 1: who looks at doorbells shares its processor with threads that run
+	// 1: a thread that finds nothing, or has posted something, may carry on the engine by itself
+	Drives    uint32
 	_         [14]uint32
-	Dozing    uint32 // who looks at doorbells does: swap it for 0, then write BellFD
-	BellFD    int32  // an eventfd, there before the first queue pair
-	_         [14]uint32
-	Crowded   uint32 // 1: who looks at doorbells shares its processor with threads that run
-	_         [15]uint32
 	Progress  uint32 // a futex: counted for completions, somewhere; woken if Waiting is not 0
 	Waiting   uint32 // threads of the program that wait for it
 	Process   uint32 // the number of this process: the upper 24 bits of its handles

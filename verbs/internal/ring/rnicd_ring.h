@@ -375,7 +375,9 @@ struct rv_area {
 	int32_t bell_fd; /* an eventfd, there before the first queue pair */
 	uint32_t pad1[14];
 	uint32_t crowded; /* 1: who looks at doorbells shares its processor with threads that run */
-	uint32_t pad2[15];
+	/* 1: a thread that finds nothing, or has posted something, may carry on the engine by itself */
+	uint32_t drives;
+	uint32_t pad2[14];
 	uint32_t progress; /* a futex: counted for completions, somewhere; woken if Waiting is not 0 */
 	uint32_t waiting; /* threads of the program that wait for it */
 	uint32_t process; /* the number of this process: the upper 24 bits of its handles */
