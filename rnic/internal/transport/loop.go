@@ -123,8 +123,8 @@ func (l *Loop) submit(fn func()) {
 	l.settle()
 }
 
-// do runs fn as the holder, after what was submitted, and returns when it has. Any goroutine but the
-// holder.
+// do runs fn as the holder, after what was submitted, and returns when it has. Any goroutine but
+// the holder.
 func (l *Loop) do(fn func()) {
 	l.hold()
 	if l.more.Load() {
