@@ -93,9 +93,10 @@ func (l *Loop) Drive() bool {
 	if work == 0 {
 		l.vainly.Add(1)
 	}
+	idle := l.idle()
 	l.release()
 	l.settle()
-	if l.rang.Load() != nil { // too late for this Turn
+	if idle || l.rang.Load() != nil { // run is to end, or somebody rang too late for this Turn
 		l.rouser.Rouse()
 	}
 	return work > 0
@@ -197,9 +198,12 @@ func (l *Loop) begin() error {
 	return nil
 }
 
+// idle says that there is no reason to run. The holder.
+func (l *Loop) idle() bool { return l.conns == 0 && l.cfg.OnTurn == nil }
+
 // ends ends run, if nothing is left for it. The holder.
 func (l *Loop) ends() bool {
-	if l.conns > 0 || l.cfg.OnTurn != nil {
+	if !l.idle() {
 		return false
 	}
 	l.mu.Lock()
@@ -415,8 +419,17 @@ func newLoopRunner(l *Loop) *loopRunner {
 		r.wait = waiting.NewPoller(waiting.Interrupt, true, false)
 	}
 	r.stay = func() bool { return l.vainly.Load() != l.waited.Load() && !l.more.Load() }
-	r.look = func() int { return r.turnOnce(false) }
+	r.look = r.lastLook
 	return r
+}
+
+// lastLook is the Turn before a sleep. Whoever called wake while it lasted has left it to us.
+func (r *loopRunner) lastLook() int {
+	work := r.turnOnce(false)
+	if r.rang.Load() != nil {
+		work++
+	}
+	return work
 }
 
 // step is a Turn and what follows, or a rest beside those who drive.
@@ -459,7 +472,13 @@ func (r *loopRunner) turnOnce(read bool) (work int) {
 	}
 	defer l.release()
 	work = l.turn(read, r.wait == nil || l.looks())
-	r.over = work == 0 && l.ends()
+	switch {
+	case work > 0:
+	case read:
+		r.over = l.ends()
+	case l.idle():
+		work++ // and it does not end here: the sleep would use descriptors that are closed
+	}
 	r.last = waiting.Turned{Now: l.now, Work: work > 0, Arrivals: l.n.arrivals, Asked: l.n.asked,
 		Frames: l.n.frames}
 	return work

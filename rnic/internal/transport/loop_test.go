@@ -4,6 +4,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,4 +148,94 @@ func TestDescriptorClosedByMistake(t *testing.T) {
 		a.do(func() { require.Error(t, a.err) })
 		require.NoError(t, unix.Close(fd), "somebody else's was closed")
 	})
+}
+
+// scripted is a member that does what a test says.
+type scripted struct {
+	received func() bool
+	served   func()
+}
+
+func (s *scripted) receive() bool { return s.received != nil && s.received() }
+func (s *scripted) serve()        { s.served() }
+
+// A wake in the middle of the last look before a sleep, which leaves it to the holder, is heard.
+func TestWakeInLastLook(t *testing.T) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	var l *Loop
+	served, made := make(chan struct{}), make(chan struct{})
+	rings := &member{conn: &scripted{served: func() { close(served) }}}
+	late := &member{conn: &scripted{received: sync.OnceValue(func() bool {
+		rang := make(chan struct{})
+		go func() { // somebody else
+			l.wake(rings)
+			close(rang)
+		}()
+		<-rang
+		return false // nothing has come
+	})}}
+	once := false
+	l, err = NewLoop(LoopConfig{Start: time.Now(), Bell: &rouse.Bell{Asleep: new(uint32), FD: fd},
+		OnTurn: func() int {
+			<-made
+			if !once && l.rouser.Asleep() {
+				once = true
+				l.list(late)
+			}
+			return 0
+		}})
+	close(made)
+	require.NoError(t, err)
+	select {
+	case <-served:
+	case <-time.After(patience):
+		t.Fatal("the loop sleeps, and nobody will rouse it")
+	}
+	l.do(func() { l.cfg.OnTurn = nil })
+	require.Eventually(t, func() bool { return !own() }, patience, time.Millisecond)
+}
+
+// Where the last connection has ended just before a sleep, there is none: its descriptors would be
+// closed, or another sleep's by then.
+func TestNoSleepWithoutConnections(t *testing.T) {
+	l, ends := drivenEnds(t)
+	r := newLoopRunner(l)
+	for _, e := range ends {
+		_ = e.conn.Submit(e.conn.Abort)
+	}
+	for !ends[0].gone || !ends[1].gone {
+		l.Drive()
+	}
+	require.NotZero(t, r.look())
+	require.False(t, r.over)
+	require.True(t, l.runs(), "the descriptors are there")
+	for !r.over {
+		r.step()
+	}
+	require.False(t, l.runs())
+}
+
+// One who ends the last connection wakes the loop's own goroutine, which is to end.
+func TestDriveEndsLoop(t *testing.T) {
+	l := newLoop(t)
+	require.NoError(t, l.sockets.open())
+	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
+	l.running, l.conns = true, 1
+	over := make(chan struct{})
+	go func() {
+		l.run()
+		close(over)
+	}()
+	require.Eventually(t, l.rouser.Asleep, patience, 100*time.Microsecond)
+	l.hold()
+	l.conns = 0 // as by Drive's own Turn
+	l.release()
+	l.Drive()
+	select {
+	case <-over:
+	case <-time.After(patience):
+		t.Fatal("it sleeps on")
+	}
 }
