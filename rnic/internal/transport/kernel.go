@@ -324,7 +324,7 @@ func (s *KernelConn) write() {
 		if !s.send(s.pending) {
 			return
 		}
-		l.spare = append(l.spare, s.pending)
+		l.keep(s.pending)
 		s.pending, s.blocked = nil, false
 	}
 	for range writesMax {

@@ -25,6 +25,7 @@ const (
 // Numbers of a Loop.
 const (
 	socketEventsMax = 64 // of one look at all sockets
+	spareMax        = 16 // segments that are kept for connections whose sockets take no more
 	// how old the kernel's segment size may be: it grows with the first windows, and changes with
 	// the path
 	segmentAskNs = 10_000_000

@@ -46,6 +46,7 @@ type Loop struct {
 	active  []*member // with something to send, or to end
 	hot     *member   // that octets came from last
 	vain    int       // Turns in a row that read nothing
+	unseen  int       // and that looked at the hot one alone
 	n       loopCounts
 	out     *segments   // to be sent now; nil: to be made
 	spare   []*segments // more of them
@@ -300,17 +301,23 @@ func (l *Loop) serveActive() int {
 
 // looks says whether a Turn is to look at all sockets. To ask the one that has had something a
 // moment ago whether it has more costs no more than to ask for all, and saves the read after that.
-func (l *Loop) looks() bool { return l.hot == nil || l.vain&looksShare == looksShare }
+func (l *Loop) looks() bool {
+	return l.hot == nil || l.vain&looksShare == looksShare || l.unseen >= unseenMax
+}
 
-// looksShare is how many Turns without a look there are to one with, where nothing comes.
-const looksShare = 3
+const (
+	looksShare = 3  // how many Turns without a look there are to one with, where nothing comes
+	unseenMax  = 15 // and at most, where the hot one has something each time
+)
 
 // read reads what has come, and says from how many sockets.
 func (l *Loop) read(look bool) (n int) {
-	if look || len(l.ready) > 0 {
+	if look || l.hot == nil || len(l.ready) > 0 {
 		l.look()
+		l.unseen = 0
 	} else {
 		l.list(l.hot)
+		l.unseen++
 	}
 	all := l.ready
 	l.ready = l.readyRoom[:0]
@@ -362,6 +369,13 @@ func (l *Loop) segments() *segments {
 		}
 	}
 	return l.out
+}
+
+// keep has w be filled again, if there are not enough.
+func (l *Loop) keep(w *segments) {
+	if len(l.spare) < spareMax {
+		l.spare = append(l.spare, w)
+	}
 }
 
 // activate has s send what it has, or end, in this Turn or the next.

@@ -239,3 +239,41 @@ func TestDriveEndsLoop(t *testing.T) {
 		t.Fatal("it sleeps on")
 	}
 }
+
+// A connection of which each Turn reads something does not keep others from being read.
+func TestHotConnectionStarvesNobody(t *testing.T) {
+	l := newLoop(t)
+	require.NoError(t, l.sockets.open())
+	defer l.sockets.close()
+	l.conns = 2
+	hot := &member{conn: &scripted{received: func() bool { return true }, served: func() {}}}
+	read := false
+	other := &member{conn: &scripted{received: func() bool { read = true; return true },
+		served: func() {}}}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	other.socket.fd = fds[0]
+	require.NoError(t, l.sockets.add(other))
+	l.look() // that it can be written to
+	l.ready = l.ready[:0]
+	other.listed = false
+	l.hot = hot
+	_, err = unix.Write(fds[1], []byte("x"))
+	require.NoError(t, err)
+	for turns := 0; !read; turns++ {
+		require.Less(t, turns, 32)
+		l.hot = hot
+		l.turn(true, l.looks())
+	}
+}
+
+// Buffers for what sockets do not take are not kept for good.
+func TestSpareSegments(t *testing.T) {
+	l := newLoop(t)
+	for range 2 * spareMax {
+		l.keep(new(segments))
+	}
+	require.Len(t, l.spare, spareMax)
+}
