@@ -372,15 +372,6 @@ func arriveOne(u stack.Upper, off uint64, b mem.Buf, data []byte) stack.Verdict 
 	return v
 }
 
-// pullOne is Pull of one segment, and returns how many octets it has.
-func pullOne(u stack.Upper, dst []byte) int {
-	room := [][]byte{dst[:len(dst):len(dst)]}
-	if u.Pull(room).N == 0 {
-		return 0
-	}
-	return len(room[0])
-}
-
 // pollerStream is a peerStream on a Poller.
 type pollerStream struct {
 	testhost.Upper
