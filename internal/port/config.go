@@ -108,10 +108,10 @@ type Config struct {
 	Fell    func(rnic.FlightRecord) // see rnic.Config
 }
 
-// Poll has the only Poller look for work in each Turn, of threads that wake it by bell; false:
-// there is none, or there are several. Such threads may compute, or look at memory, on the core
-// that the Poller needs, so that one that were adaptive sleeps until it is woken, where its
-// device can do that.
+// Poll has the only Poller, or the loop over kernel sockets, look for work in each Turn, of threads
+// that wake it by bell; false: there are several. Such threads may compute, or look at memory, on
+// the core that the Poller needs, so that one that were adaptive sleeps until it is woken, where
+// its device can do that.
 func (c *Config) Poll(look func() int, bell *stack.Bell) bool {
 	if !c.Driver.Sockets && c.QueueCount() != 1 {
 		return false
