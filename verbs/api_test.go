@@ -112,6 +112,14 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// A thread of the program's that polls keeps its signals and its stacks, small ones too.
+func TestTurns(t *testing.T) {
+	l := newLab(t)
+	p := l.run("gcc", l.compile("turns"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // An object whose event a thread has in hand stays, at whichever moment another destroys it.
 func TestClaim(t *testing.T) {
 	l := newLab(t)

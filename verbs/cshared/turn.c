@@ -3,9 +3,11 @@
  *
  * Nothing of the program's may run there meanwhile: a handler would have a goroutine's stack, and
  * might leave by siglongjmp(3) what it has interrupted. So signals wait, except faults, which are
- * the engine's then (verbs/shim/signals.c); and so does cancellation.
+ * the engine's then (verbs/shim/signals.c); and so does cancellation. The stack for signals is Go's
+ * for the Turn, and the program's, or none, afterwards.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,33 +23,79 @@ extern __thread int in_turn __attribute__((tls_model("initial-exec"), visibility
 /* The kernel's sets, whose size the system call wants to know. */
 typedef uint64_t mask;
 
-#define HELD (~(mask)0 & ~((mask)1 << (SIGSEGV - 1)) & ~((mask)1 << (SIGBUS - 1)))
+#define BIT(sig) ((mask)1 << ((sig)-1))
+
+static const mask held = ~(BIT(SIGSEGV) | BIT(SIGBUS));
+
+/* What Go unblocks when it meets a thread (runtime/sigtab_linux_generic.go, _SigUnblock). */
+static const mask unblocked = BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGFPE) | BIT(SIGSTKFLT) |
+			      BIT(SIGCHLD) | BIT(SIGPROF) | BIT(32) | BIT(33) | BIT(34);
 
 static void set_mask(const mask *set, mask *before)
 {
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, set, before, sizeof *set);
 }
 
+typedef int set_specific(pthread_key_t, const void *);
+
+static set_specific *libc_set_specific;
+
+__attribute__((constructor)) static void look_up(void)
+{
+	libc_set_specific = (set_specific *)dlsym(RTLD_DEFAULT, "pthread_setspecific");
+}
+
 /*
- * One Turn, unless another thread is in one. 1: it has found work, 0: none, -1: another thread is.
- * stops: the caller goes to sleep until something has completed.
+ * This library's own, by which runtime/cgo binds a thread to Go, right after Go has unblocked those
+ * signals and while the thread is still on the program's stack (runtime.needAndBindM).
+ */
+__attribute__((visibility("hidden"))) int pthread_setspecific(pthread_key_t key, const void *value)
+{
+	if (in_turn)
+		set_mask(&held, NULL);
+	return libc_set_specific ? libc_set_specific(key, value) : ENOMEM;
+}
+
+static __thread int entered __attribute__((tls_model("initial-exec")));
+static __thread stack_t gos __attribute__((tls_model("initial-exec"))); /* once it has entered */
+
+/*
+ * Has Go meet the thread; all signals are held. False: not now. A signal that waits would come out
+ * when Go unblocks it, and be lost to one who waits for it, or end the process.
+ */
+static int enter(stack_t *programs)
+{
+	static const stack_t none = { .ss_flags = SS_DISABLE };
+	mask waiting = 0;
+
+	syscall(SYS_rt_sigpending, &waiting, sizeof waiting);
+	if (waiting & unblocked || sigaltstack(&none, programs))
+		return 0;
+	rnicdEnter();
+	sigaltstack(NULL, &gos);
+	gos.ss_flags = 0;
+	return entered = 1;
+}
+
+/*
+ * One Turn, unless another thread is in one. 1: it has found work, 0: none, or another thread is in
+ * one; -1: this thread can make none now. stops: the caller goes to sleep until something has
+ * completed.
  */
 __attribute__((visibility("default"))) int rnicd_engine_turn(int stops)
 {
-	static const mask held = HELD;
-	static __thread int entered __attribute__((tls_model("initial-exec")));
+	int cancel, error = errno, n = -1;
+	stack_t programs;
 	mask before;
-	int cancel, error = errno, n;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	set_mask(&held, &before);
 	in_turn = 1;
-	if (!entered) { /* Go unblocks some signals when it meets a thread */
-		rnicdEnter();
-		set_mask(&held, NULL);
-		entered = 1;
+	/* It fails on that stack: a handler polls. */
+	if (entered ? !sigaltstack(&gos, &programs) : enter(&programs)) {
+		n = rnicdTurn(stops);
+		sigaltstack(&programs, NULL);
 	}
-	n = rnicdTurn(stops);
 	in_turn = 0;
 	set_mask(&before, NULL);
 	pthread_setcancelstate(cancel, NULL);
