@@ -138,6 +138,34 @@ static void *briefly(void *arg)
 	return arg;
 }
 
+static void *until_cancelled(void *arg)
+{
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+
+	CHECK(cq = ibv_create_cq(p.client.id->verbs, 1, NULL, NULL, 0));
+	CHECK(!pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
+	ibv_poll_cq(cq, 1, &wc);
+	__atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
+	for (;;)
+		ibv_poll_cq(cq, 1, &wc);
+}
+
+static void cancelled(void)
+{
+	int begun = 0;
+	pthread_t thread;
+	void *result;
+
+	CHECK(!pthread_create(&thread, NULL, until_cancelled, &begun));
+	while (!__atomic_load_n(&begun, __ATOMIC_ACQUIRE))
+		polls(1);
+	polls(1000);
+	CHECK(!pthread_cancel(thread));
+	CHECK(!pthread_join(thread, &result));
+	CHECK(result == PTHREAD_CANCELED);
+}
+
 static void message(void)
 {
 	struct ibv_sge sge;
@@ -165,6 +193,9 @@ int main(void)
 	puts("briefly");
 	storms();
 	puts("storm");
+	for (int i = 0; i < 50; i++)
+		cancelled();
+	puts("cancelled");
 	message();
 	close_pair(&p);
 	puts("all well");

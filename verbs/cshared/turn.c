@@ -84,11 +84,16 @@ static int enter(stack_t *programs)
  */
 __attribute__((visibility("default"))) int rnicd_engine_turn(int stops)
 {
-	int cancel, error = errno, n = -1;
+	int error = errno, n = -1, first = !entered, cancel;
 	stack_t programs;
 	mask before;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	/*
+	 * Points of cancellation are in the first call alone. Asynchronous cancellation is a signal, which
+	 * waits: where it finds the state disabled, glibc 2.36 ends the thread without a result.
+	 */
+	if (first)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	set_mask(&held, &before);
 	in_turn = 1;
 	/* It fails on that stack: a handler polls. */
@@ -98,7 +103,8 @@ __attribute__((visibility("default"))) int rnicd_engine_turn(int stops)
 	}
 	in_turn = 0;
 	set_mask(&before, NULL);
-	pthread_setcancelstate(cancel, NULL);
+	if (first)
+		pthread_setcancelstate(cancel, NULL);
 	errno = error;
 	return n;
 }
