@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static struct pair p;
@@ -166,6 +167,32 @@ static void cancelled(void)
 	CHECK(result == PTHREAD_CANCELED);
 }
 
+static void *for_ever(void *stop)
+{
+	while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED))
+		polls(1);
+	return NULL;
+}
+
+/* A child of one that has polled, while another thread is in a Turn, ends as any thread does. */
+static void *forks(void *arg)
+{
+	for (int i = 0; i < 50; i++) {
+		int status;
+		pid_t child;
+
+		polls(1);
+		child = fork();
+		if (!child) {
+			if (i % 2)
+				pthread_exit(NULL);
+			exit(0);
+		}
+		CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	}
+	return arg;
+}
+
 static void message(void)
 {
 	struct ibv_sge sge;
@@ -179,6 +206,9 @@ static void message(void)
 
 int main(void)
 {
+	pthread_t thread;
+	int stop = 0;
+
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	connect_pair(&p, 0);
 	on_thread(blocking, 0);
@@ -196,6 +226,11 @@ int main(void)
 	for (int i = 0; i < 50; i++)
 		cancelled();
 	puts("cancelled");
+	CHECK(!pthread_create(&thread, NULL, for_ever, &stop));
+	on_thread(forks, 0);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	CHECK(!pthread_join(thread, NULL));
+	puts("forks");
 	message();
 	close_pair(&p);
 	puts("all well");

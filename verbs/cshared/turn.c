@@ -40,9 +40,23 @@ typedef int set_specific(pthread_key_t, const void *);
 
 static set_specific *libc_set_specific;
 
+static __thread int entered __attribute__((tls_model("initial-exec")));
+static pthread_key_t bound; /* set by threads that Go has met */
+
+/*
+ * Go is told of the end of such a thread, but not in a child of fork: it would wait for what its
+ * other threads, which the child does not have, were about to do to the thread's goroutine.
+ */
+static void in_child(void)
+{
+	if (entered)
+		libc_set_specific(bound, NULL);
+}
+
 __attribute__((constructor)) static void look_up(void)
 {
 	libc_set_specific = (set_specific *)dlsym(RTLD_DEFAULT, "pthread_setspecific");
+	pthread_atfork(NULL, NULL, in_child);
 }
 
 /*
@@ -51,12 +65,13 @@ __attribute__((constructor)) static void look_up(void)
  */
 __attribute__((visibility("hidden"))) int pthread_setspecific(pthread_key_t key, const void *value)
 {
-	if (in_turn)
+	if (in_turn) {
 		set_mask(&held, NULL);
+		bound = key;
+	}
 	return libc_set_specific ? libc_set_specific(key, value) : ENOMEM;
 }
 
-static __thread int entered __attribute__((tls_model("initial-exec")));
 static __thread stack_t gos __attribute__((tls_model("initial-exec"))); /* once it has entered */
 
 /*
