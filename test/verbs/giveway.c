@@ -43,14 +43,14 @@ void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint3
 static struct rv_cqe *completes; /* in the next Turn */
 static int turns;
 
-int rv_turn(int stops)
+bool rv_turn(int most, bool stops)
 {
-	turns++;
+	turns += most;
 	if (stops || !completes)
-		return 0;
+		return false;
 	completes->seq = 1;
 	completes = NULL;
-	return 1;
+	return true;
 }
 
 struct rv_qp *rv_qp_find(uint32_t number)
@@ -108,9 +108,12 @@ static int turned(void)
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
 	if (turns != 1 || ring.head)
 		return 0;
+	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
+	if (turns != 1 + TURNS)
+		return 0;
 	completes = &entry;
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
-	return turns == 2 && ring.head == 1;
+	return ring.head == 1;
 }
 
 #define EXPECT(want_yields, want_waits, why)                                                  \

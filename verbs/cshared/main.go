@@ -43,13 +43,15 @@ func rnicdEnter() {}
 // rnicdTurn is rnicd_engine_turn's (turn.c).
 //
 //export rnicdTurn
-func rnicdTurn(stops C.int) C.int {
+func rnicdTurn(most, stops C.int) C.int {
 	a := adapter.Load()
-	switch {
-	case stops != 0:
+	for range most {
+		if a.Progress() {
+			return 1
+		}
+	}
+	if stops != 0 {
 		a.StopProgress()
-	case a.Progress():
-		return 1
 	}
 	return 0
 }

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int rnicdTurn(int stops); /* main.go */
+int rnicdTurn(int most, int stops); /* main.go */
 void rnicdEnter(void);
 
 extern __thread int in_turn __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -93,13 +93,13 @@ static int enter(stack_t *programs)
 }
 
 /*
- * One Turn, unless another thread is in one. 1: it has found work, 0: none, or another thread is in
- * one; -1: this thread can make none now. stops: the caller goes to sleep until something has
- * completed.
+ * Turns until one finds work, so many at most; none while another thread is in one, or where this
+ * thread can make none now. Whether one has found work. stops: the caller goes to sleep until
+ * something has completed.
  */
-__attribute__((visibility("default"))) int rnicd_engine_turn(int stops)
+__attribute__((visibility("default"))) int rnicd_engine_turn(int most, int stops)
 {
-	int error = errno, n = -1, first = !entered, cancel;
+	int error = errno, n = 0, first = !entered, cancel;
 	stack_t programs;
 	mask before;
 
@@ -113,7 +113,7 @@ __attribute__((visibility("default"))) int rnicd_engine_turn(int stops)
 	in_turn = 1;
 	/* It fails on that stack: a handler polls. */
 	if (entered ? !sigaltstack(&gos, &programs) : enter(&programs)) {
-		n = rnicdTurn(stops);
+		n = rnicdTurn(most, stops);
 		sigaltstack(&programs, NULL);
 	}
 	in_turn = 0;

@@ -21,7 +21,7 @@
 struct rv_area *rv_area;
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static int (*engine_turn)(int stops);
+static int (*engine_turn)(int most, int stops);
 static uint32_t loaded; /* 0, 1: the engine serves the area, 2: it cannot */
 
 /*
@@ -166,7 +166,7 @@ static void *load_engine(void (**attach)(void *))
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!on_engine_thread)
 		return NULL;
-	engine_turn = (int (*)(int))symbol(engine, "rnicd_engine_turn");
+	engine_turn = (int (*)(int, int))symbol(engine, "rnicd_engine_turn");
 	*attach = (void (*)(void *))symbol(engine, "rnicd_engine_attach");
 	return *attach ? engine : NULL;
 }
@@ -366,10 +366,13 @@ static void set_bit(uint64_t *word, uint64_t bit)
 		__atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST);
 }
 
-/* A Turn of the engine on this thread: 1 has found work, 0 has not, -1: the engine turns itself. */
-int rv_turn(int stops)
+/*
+ * Turns of the engine on this thread, so many at most, until one finds work. stops: the thread goes
+ * to sleep. Whether one has found work.
+ */
+bool rv_turn(int most, bool stops)
 {
-	return load_acquire(&rv_area->drives) ? engine_turn(stops) : -1;
+	return load_acquire(&rv_area->drives) && engine_turn(most, stops);
 }
 
 void rv_ring(uint32_t bit)
@@ -381,9 +384,11 @@ void rv_ring(uint32_t bit)
 	set_bit(&rv_area->summary,
 		1ull << bit / 64); /* a thread that has set the first may not be here yet */
 	/* To wake the engine costs more than to do what it would do. */
-	if (load_relaxed(&rv_area->drives) && load_relaxed(&rv_area->dozing) && rv_turn(0) >= 0 &&
-	    !(load_relaxed(word) & 1ull << bit % 64))
-		return;
+	if (load_relaxed(&rv_area->drives) && load_relaxed(&rv_area->dozing)) {
+		rv_turn(1, false);
+		if (!(load_relaxed(word) & 1ull << bit % 64))
+			return;
+	}
 	wake(&rv_area->dozing, rv_area->bell_fd);
 }
 

@@ -26,6 +26,9 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* In vain, in one poll: two microseconds. */
+#define TURNS 4
+
 /* The poll that found slot empty, which was head's, has ended, and without the lock. */
 static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32_t head)
 {
@@ -170,10 +173,12 @@ again:
 		__atomic_store_n(&c->shared, 0, __ATOMIC_RELAXED);
 	} else if (n > 0) {
 		const struct rv_cqe *slot = &c->entries[head & c->mask];
+		/* Holding signals back costs as much as two Turns, so one who polls again gets some. */
+		int turns = c->vain ? TURNS : 1;
 		bool vain = ++c->vain > RV_VAIN_MAX;
 
 		rv_unlock(&c->lock);
-		if (!looked && rv_turn(0) > 0) {
+		if (!looked && rv_turn(turns, false)) {
 			looked = true;
 			goto again;
 		}

@@ -105,8 +105,8 @@ int rv_call(uint32_t op, struct rv_args *a);
 int rv_call1(uint32_t op, uint64_t arg);
 void rv_after_calls(
 	void); /* after reading an event: what was done before the calls that led to it is seen */
-void rv_ring(uint32_t bit);
-int rv_turn(int stops); /* a doorbell, after the entry was published */
+void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
+bool rv_turn(int most, bool stops);
 /* Until *slot is want, or the engine has completed something since seen, or for a moment, which is
  * doubled *doublings times. */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings);

@@ -115,13 +115,19 @@ type recvVec struct {
 // with FPDUs. EAGAIN: the socket takes no more now.
 func (k *socket) send(w *segments) error {
 	for {
-		n := w.prepare()
-		if n == 0 {
+		took, errno := uintptr(1), syscall.Errno(0)
+		switch n := w.prepare(); n {
+		case 0:
 			return nil
+		case 1: // a little less work
+			v, octets := &w.iovs[0], uintptr(0)
+			octets, _, errno = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(k.fd),
+				uintptr(unsafe.Pointer(v.Base)), uintptr(v.Len), sendFlags, 0, 0)
+			w.hdrs[0].len = uint32(octets)
+		default:
+			took, _, errno = unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(k.fd),
+				uintptr(unsafe.Pointer(&w.hdrs[0])), uintptr(n), sendFlags, 0, 0)
 		}
-		took, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(k.fd),
-			uintptr(unsafe.Pointer(&w.hdrs[0])), uintptr(n),
-			unix.MSG_EOR|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		switch errno {
 		case 0:
 			w.sent(int(took))
@@ -131,6 +137,8 @@ func (k *socket) send(w *segments) error {
 		}
 	}
 }
+
+const sendFlags = unix.MSG_EOR | unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 
 // failed is errno as an error. What has failed because the descriptor is no socket is over.
 func (k *socket) failed(errno syscall.Errno) error {
