@@ -172,8 +172,6 @@ func (s *KernelConn) receive() bool {
 		s.readEnds(nil)
 		return true
 	}
-	s.loop.n.frames++
-	s.loop.n.arrivals += uint64(n)
 	full := true
 	for i, slot := range slots {
 		k := min(n, len(slot))
@@ -346,9 +344,7 @@ func (s *KernelConn) write() {
 // send sends w, and says whether all of it is out. If not it is because the socket takes no more
 // now, or the connection has failed.
 func (s *KernelConn) send(w *segments) bool {
-	before := w.octets()
 	err := s.socket.send(w)
-	s.loop.n.asked += uint64(before - w.octets())
 	switch {
 	case err == nil:
 		return true

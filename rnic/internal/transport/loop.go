@@ -41,13 +41,12 @@ type Loop struct {
 	// Of the holder.
 	now     int64 // of the Turn
 	sockets sockets
-	conns   int       // that are not over
-	ready   []*member // to be read from
-	active  []*member // with something to send, or to end
-	hot     *member   // that octets came from last
-	vain    int       // Turns in a row that read nothing
-	unseen  int       // and that looked at the hot one alone
-	n       loopCounts
+	conns   int         // that are not over
+	ready   []*member   // to be read from
+	active  []*member   // with something to send, or to end
+	hot     *member     // that octets came from last
+	vain    int         // Turns in a row that read nothing
+	unseen  int         // and that looked at the hot one alone
 	out     *segments   // to be sent now; nil: to be made
 	spare   []*segments // more of them
 	// room for the next Turn's lists
@@ -59,9 +58,6 @@ type Loop struct {
 	slots [readSlots][]byte
 	dst   [stack.PullMax][]byte
 }
-
-// loopCounts are what package waiting wants to know.
-type loopCounts struct{ arrivals, asked, frames uint64 }
 
 // LoopConfig is what a Loop has from the beginning.
 type LoopConfig struct {
@@ -412,26 +408,21 @@ func (l *Loop) list(s *member) {
 	}
 }
 
-// loopRunner is what run goes by between Turns.
+// loopRunner is what run goes by between Turns. It sleeps as soon as there is nothing to do: the
+// kernel wakes a sleeper at once, and takes a core from a thread that computes for that, but not
+// for one that spins or has yielded.
 type loopRunner struct {
 	*Loop
-	// nil beside a C program: its threads poll, or look at memory, on the cores that there are. The
-	// kernel wakes a sleeper as soon as there is something, and takes a core from a thread that
-	// computes for that; not for one that has yielded.
-	wait   *waiting.Poller
+	shares bool // its thread is other goroutines', too
 	beside waiting.Beside
 	over   bool // there is nothing left
-	last   waiting.Turned
 	// both made once: each is an allocation
 	stay func() bool
 	look func() int
 }
 
 func newLoopRunner(l *Loop) *loopRunner {
-	r := &loopRunner{Loop: l}
-	if l.cfg.Bell == nil {
-		r.wait = waiting.NewPoller(waiting.Interrupt, true, false)
-	}
+	r := &loopRunner{Loop: l, shares: l.cfg.Bell == nil}
 	r.stay = func() bool { return l.vainly.Load() != l.waited.Load() && !l.more.Load() }
 	r.look = r.lastLook
 	return r
@@ -446,46 +437,28 @@ func (r *loopRunner) lastLook() int {
 	return work
 }
 
-// step is a Turn and what follows, or a rest beside those who drive.
+// step is a Turn and a sleep after one in vain, or a rest beside those who drive.
 func (r *loopRunner) step() {
 	l := r.Loop
 	now := l.clock()
 	if ns := r.beside.Rest(now, l.vainly.Load(), l.waited.Load(), l.held.Load() != 0); ns > 0 {
-		l.rouser.Rest(now, ns, r.wait != nil, r.stay)
+		l.rouser.Rest(now, ns, r.shares, r.stay)
 		return
 	}
-	work := r.turnOnce(true)
-	switch {
-	case r.over:
-		return
-	case r.wait == nil:
-		if work == 0 {
-			l.rouser.Sleep(r.look, r.deadline, false, 0)
-		}
-		return
-	}
-	next := r.wait.After(r.last)
-	switch next.Step {
-	case waiting.Let:
-		runtime.Gosched()
-	case waiting.Yield:
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	case waiting.Doze:
-		slept, rung := l.rouser.Sleep(r.look, r.deadline, next.Company, next.Ns)
-		r.wait.Dozed(slept, rung)
+	if r.turnOnce(true) == 0 && !r.over {
+		l.rouser.Sleep(r.look, r.deadline, r.shares, 0)
 	}
 }
 
-// turnOnce makes a Turn, reads in that if read is set, and takes note of what it was like. Where
-// somebody else is in one there is no time to sleep.
+// turnOnce makes a Turn, and reads in that if read is set. Where somebody else is in one there is
+// no time to sleep.
 func (r *loopRunner) turnOnce(read bool) (work int) {
 	l := r.Loop
 	if !l.held.CompareAndSwap(0, 1) {
-		r.last.Now, r.last.Work = l.clock(), true
 		return 1
 	}
 	defer l.release()
-	work = l.turn(read, r.wait == nil || l.looks())
+	work = l.turn(read, true)
 	switch {
 	case work > 0:
 	case read:
@@ -493,8 +466,6 @@ func (r *loopRunner) turnOnce(read bool) (work int) {
 	case l.idle():
 		work++ // and it does not end here: the sleep would use descriptors that are closed
 	}
-	r.last = waiting.Turned{Now: l.now, Work: work > 0, Arrivals: l.n.arrivals, Asked: l.n.asked,
-		Frames: l.n.frames}
 	return work
 }
 

@@ -44,14 +44,6 @@ func (w *segments) add(from, n, segment int) {
 	w.runs = append(w.runs, run{from, from + n, n == segment})
 }
 
-// octets is how many are still to be sent.
-func (w *segments) octets() (n int) {
-	for _, r := range w.runs[w.at:] {
-		n += r.to - r.from
-	}
-	return n
-}
-
 // prepare makes the message headers of the next runs, and says how many.
 func (w *segments) prepare() (n int) {
 	for ; n < sendVec && w.at+n < len(w.runs); n++ {

@@ -43,6 +43,14 @@ func TestSegments(t *testing.T) {
 	require.Zero(t, w.octets())
 }
 
+// octets is how many are still to be sent.
+func (w *segments) octets() (n int) {
+	for _, r := range w.runs[w.at:] {
+		n += r.to - r.from
+	}
+	return n
+}
+
 // all are the segments that were added, by where they begin.
 func (w *segments) all() (at []int) {
 	for _, r := range w.runs {
