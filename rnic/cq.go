@@ -48,7 +48,8 @@ func (a *Adapter) CreateCQSink(put func(Completion)) *CompletionQueue {
 
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. Where there are
 // none it drives the connections over the kernel's sockets first (Adapter.Progress): one that polls
-// needs no other goroutine. One goroutine at a time.
+// needs no other goroutine, and what Config.Fell and sinks are told may come during the call. One
+// goroutine at a time.
 func (q *CompletionQueue) Poll(dst []Completion) int {
 	n := q.q.Poll(dst)
 	if n == 0 && q.adapter.Progress() {
