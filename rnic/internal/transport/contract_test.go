@@ -295,6 +295,24 @@ func TestContractCloseAfterOctets(t *testing.T) {
 	})
 }
 
+// Ends that both only send do not wait for each other: each takes what comes while the network
+// takes no more of its own.
+func TestContractBothSend(t *testing.T) {
+	contract(t, func(t *testing.T, a, b *end) {
+		octets := make([]byte, 32<<20)
+		ends := []*end{a, b}
+		for _, e := range ends {
+			e.do(func() { e.out = octets })
+		}
+		for _, e := range ends {
+			e.conn.Wake()
+		}
+		for _, e := range ends {
+			e.until("all octets", func() bool { return len(e.in) == len(octets) })
+		}
+	})
+}
+
 // Refused octets are the transport's until they are taken, and come again.
 func TestContractRefused(t *testing.T) {
 	contract(t, func(t *testing.T, a, b *end) {

@@ -90,10 +90,11 @@ func (l *Loop) Drive() bool {
 	if work == 0 {
 		l.vainly.Add(1)
 	}
-	idle := l.idle()
+	// run is to end, or to go on with what is left, for the caller may not come back
+	own := l.idle() || len(l.active) > 0 || len(l.ready) > 0
 	l.release()
 	l.settle()
-	if idle || l.rang.Load() != nil { // run is to end, or somebody rang too late for this Turn
+	if own || l.rang.Load() != nil { // or somebody rang too late for this Turn
 		l.rouser.Rouse()
 	}
 	return work > 0
@@ -219,9 +220,9 @@ func (l *Loop) ends() bool {
 func (l *Loop) run() {
 	if l.cfg.Bell != nil {
 		runtime.LockOSThread() // for good: the process ends before
+		rouse.Pollers.Add(1)   // else it lets others have its processor while it sleeps
+		defer rouse.Pollers.Add(-1)
 	}
-	rouse.Pollers.Add(1)
-	defer rouse.Pollers.Add(-1)
 	for r := newLoopRunner(l); !r.over; {
 		r.step()
 	}

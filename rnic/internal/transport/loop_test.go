@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"io"
 	"net"
 	"runtime"
 	"strings"
@@ -74,6 +75,38 @@ func TestDrive(t *testing.T) {
 	_ = ends[0].conn.Submit(ends[0].conn.Abort)
 	drive("both ends", func() bool { return ends[0].gone && ends[1].gone })
 	require.False(t, own())
+}
+
+// Who makes one Turn and no more does not leave what that has not sent to lie: the loop's own
+// goroutine goes on with it.
+func TestDriveLeavesTheRestToTheLoop(t *testing.T) {
+	ours, peer := socketPair(t)
+	at, err := NewSlots(1, 0).Take()
+	require.NoError(t, err)
+	e, l := newEnd(t), newLoop(t)
+	s, err := NewKernelConn(e, l, ours, at, mem.NewTable(1).NewReader())
+	require.NoError(t, err)
+	e.conn = s
+	s.Run(nil)
+	const octets = 4 * writesMax * socketWriteMax
+	require.NoError(t, peer.SetReadDeadline(time.Now().Add(patience)))
+	for rounds := 0; rounds < 5; {
+		require.Eventually(t, l.rouser.Asleep, patience, time.Millisecond)
+		l.hold()
+		// the socket takes all that there is: it will not say that it can take more
+		require.NoError(t, unix.SetsockoptInt(s.socket.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE,
+			2*octets))
+		e.out = make([]byte, octets)
+		l.activate(&s.member)
+		l.release()
+		if l.Drive() { // else the loop itself was at its last look
+			rounds++
+		}
+		_, err = io.CopyN(io.Discard, peer, octets)
+		require.NoError(t, err)
+	}
+	e.do(s.Abort)
+	e.until("its end", func() bool { return e.gone })
 }
 
 // The loop's own goroutine is there while there are connections, serves them where nobody polls,
