@@ -90,12 +90,11 @@ func TestDriveLeavesTheRestToTheLoop(t *testing.T) {
 	s.Run(nil)
 	const octets = 4 * writesMax * socketWriteMax
 	require.NoError(t, peer.SetReadDeadline(time.Now().Add(patience)))
+	// the socket takes all that there is: it will not say that it can take more
+	require.NoError(t, unix.SetsockoptInt(s.socket.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*octets))
 	for rounds := 0; rounds < 5; {
 		require.Eventually(t, l.rouser.Asleep, patience, time.Millisecond)
 		l.hold()
-		// the socket takes all that there is: it will not say that it can take more
-		require.NoError(t, unix.SetsockoptInt(s.socket.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE,
-			2*octets))
 		e.out = make([]byte, octets)
 		l.activate(&s.member)
 		l.release()
