@@ -31,6 +31,7 @@ type keptCompletion struct {
 // deliver passes on a completion. One goroutine at a time: the one that drives the connection.
 func (q *qp) deliver(to *cq, c *rnic.Completion) {
 	d := &q.deliveries
+	c.QP = q.number
 	d.under.Add(1)
 	if !d.connecting.Load() || !d.keep(to, c) {
 		q.put(to, c)

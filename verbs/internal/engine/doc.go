@@ -23,6 +23,7 @@
 //	deliver.go  which completions get there, and when
 //	queue.go    work requests from a ring
 //	qp.go       queue pairs
+//	slots.go    numbers of queue pairs, and the port that goes with them
 //	srq.go      shared receive queues
 //	async.go    asynchronous events
 //	cm.go       connections: ids

@@ -42,6 +42,10 @@ type Engine struct {
 	quiet   chan func()
 	fresh   atomic.Bool     // there are completions that telling has not heard of
 	telling waiting.Telling // onTurn's
+
+	roce     bool       // Host.RoCE
+	slotting sync.Mutex // of slot
+	slot     *slot      // nil: no queue pair has had a number
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -57,6 +61,9 @@ type Host struct {
 	PeersAreSiw bool
 	// NoCRC does without CRC32C where the peer does, too.
 	NoCRC bool
+	// RoCE has the device look like one of RoCE: queue pairs have numbers by which they are
+	// connected (docs/adr/0046-queue-pairs-by-number.md).
+	RoCE bool
 }
 
 // Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted
@@ -105,7 +112,7 @@ func newEngine(area *ring.Area) (*Engine, error) {
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
-	e.siw, e.noCRC = h.PeersAreSiw, h.NoCRC
+	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
 		_ = e.bell.Close() // the program has not been told of it

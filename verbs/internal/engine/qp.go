@@ -20,6 +20,7 @@ type qp struct {
 	subject
 	engine       *Engine
 	rnic         *rnic.QueuePair
+	number       uint32 // that the program knows it by
 	sends, recvs *queue
 	scq, rcq     *cq
 	ctx          *opened
@@ -50,16 +51,16 @@ func (e *Engine) createQP(c *call) error {
 		q.release()
 		return err
 	}
-	if q.bit = e.takeBit(q); q.bit < 0 {
+	if err = e.enter(q); err != nil {
 		q.gone.Store(true) // or its end would flush what is in its rings
 		q.rnic.Abort()
 		<-q.rnic.Done()
 		q.release()
-		return syscall.ENOMEM
+		return err
 	}
 	go q.watch()
 	c.out = [ring.CallArgs]uint64{
-		e.objects.add(q), uint64(q.rnic.Number()), uint64(q.bit), q.sends.addr(),
+		e.objects.add(q), uint64(q.number), uint64(q.bit), q.sends.addr(),
 		uint64(len(q.sends.entries)), q.recvs.addr(), uint64(len(q.recvs.entries)),
 	}
 	return nil
@@ -126,6 +127,24 @@ func (q *qp) mapRings(opt *rnic.QPOptions) (err error) {
 func (q *qp) hold() bool { return q.sends.hold() }
 
 func (q *qp) release() { q.sends.release() }
+
+// enter gives q its doorbell and its number.
+func (e *Engine) enter(q *qp) (err error) {
+	if q.bit = e.takeBit(q); q.bit < 0 {
+		return syscall.ENOMEM
+	}
+	q.number = q.rnic.Number()
+	if e.roce {
+		var s *slot
+		if s, err = e.claim(); err == nil {
+			q.number, err = s.enter(q)
+		}
+	}
+	if err != nil {
+		e.qps[q.bit].Store(nil)
+	}
+	return err
+}
 
 // takeBit gives q a doorbell; -1: all are taken.
 func (e *Engine) takeBit(q *qp) int {
@@ -235,8 +254,7 @@ func (q *qp) Written() {
 
 // impossible completes a receive buffer that cannot be, and ends the connection.
 func (q *qp) impossible(e *wq.WQE) {
-	q.deliver(q.rcq, &rnic.Completion{ID: e.ID, QP: q.rnic.Number(), Op: e.Op,
-		Status: rnic.LocalOperation})
+	q.deliver(q.rcq, &rnic.Completion{ID: e.ID, Op: e.Op, Status: rnic.LocalOperation})
 	q.engine.progress()
 	q.endSoon()
 }
@@ -328,6 +346,9 @@ func (e *Engine) destroyQP(c *call) error {
 	q.goAway()
 	q.leave(q.ctx.events.Load())
 	e.whenQuiet(func() { e.qps[q.bit].Store(nil) })
+	if e.roce {
+		e.slot.leave(q.number)
+	}
 	ended := make(chan struct{})
 	e.winding.Go(func() { q.windUp(ended) })
 	late, stop := awake.After(destroyWait)
