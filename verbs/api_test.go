@@ -120,6 +120,14 @@ func TestTurns(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
+// Posts that follow each other leave together, and a single one at once.
+func TestPosts(t *testing.T) {
+	l := newLab(t)
+	p := l.Start(t, exec.Command(l.compile("posts")))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // An object whose event a thread has in hand stays, at whichever moment another destroys it.
 func TestClaim(t *testing.T) {
 	l := newLab(t)

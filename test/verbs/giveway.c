@@ -40,6 +40,7 @@ void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint3
 	waits++;
 }
 
+__thread bool rv_posted;
 static struct rv_cqe *completes; /* in the next Turn */
 static int turns;
 
@@ -105,8 +106,9 @@ static int turned(void)
 	queue.ring = &ring;
 	queue.entries = &entry;
 	turns = 0;
+	rv_posted = true;
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
-	if (turns != 1 || ring.head)
+	if (turns != 1 || ring.head || rv_posted)
 		return 0;
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
 	if (turns != 1 + TURNS)

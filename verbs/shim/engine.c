@@ -375,6 +375,14 @@ bool rv_turn(int most, bool stops)
 	return load_acquire(&rv_area->drives) && engine_turn(most, stops);
 }
 
+__thread bool rv_posted;
+
+/*
+ * To wake the engine costs more than to do what it would do. So a thread's first post after it has
+ * polled makes a Turn where the engine sleeps. What it posts more before it polls would leave one
+ * by one that way, in segments and system calls of its own: the engine is woken for that, and the
+ * thread's next poll finds it, too.
+ */
 void rv_ring(uint32_t bit)
 {
 	uint64_t *word = &rv_area->doorbells[bit / 64];
@@ -383,8 +391,8 @@ void rv_ring(uint32_t bit)
 	set_bit(word, 1ull << bit % 64);
 	set_bit(&rv_area->summary,
 		1ull << bit / 64); /* a thread that has set the first may not be here yet */
-	/* To wake the engine costs more than to do what it would do. */
-	if (load_relaxed(&rv_area->drives) && load_relaxed(&rv_area->dozing)) {
+	if (load_relaxed(&rv_area->drives) && load_relaxed(&rv_area->dozing) && !rv_posted) {
+		rv_posted = true;
 		rv_turn(1, false);
 		if (!(load_relaxed(word) & 1ull << bit % 64))
 			return;

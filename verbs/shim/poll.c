@@ -154,6 +154,7 @@ int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 
 	if (rv_foreign(c->process))
 		return -EPERM;
+	rv_posted = false;
 again:
 	rv_lock(&c->lock);
 	head = c->head;

@@ -107,6 +107,8 @@ void rv_after_calls(
 	void); /* after reading an event: what was done before the calls that led to it is seen */
 void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
 bool rv_turn(int most, bool stops);
+/* A post of this thread's has made a Turn since it polled last. */
+extern __thread bool rv_posted __attribute__((tls_model("initial-exec")));
 /* Until *slot is want, or the engine has completed something since seen, or for a moment, which is
  * doubled *doublings times. */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings);

@@ -1,0 +1,83 @@
+/*
+ * Who carries out what a thread posts while the engine sleeps (rv_ring): the thread, or the engine,
+ * which is woken.
+ */
+#include "../../verbs/shim/engine.c"
+
+/* Nothing here loads the engine. */
+void rv_signals_before(struct rv_signals *s)
+{
+	(void)s;
+	abort();
+}
+
+void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void))
+{
+	(void)s, (void)on_engine_thread;
+	abort();
+}
+
+static int turns;
+static bool held; /* another thread is in a Turn */
+
+static int turn(int most, int stops)
+{
+	turns += most;
+	if (stops || held)
+		return 0;
+	rv_area->doorbells[0] = rv_area->summary = 0;
+	return 1;
+}
+
+/* Whether posts have made so many Turns and written to the bell so often since it was called. */
+static bool since(int want_turns, uint64_t want_rung, const char *why)
+{
+	uint64_t rung = 0;
+
+	if (read(rv_area->bell_fd, &rung, sizeof rung) < 0)
+		rung = 0;
+	if (turns != want_turns || rung != want_rung)
+		fprintf(stderr, "%s: %d Turns, rung %lu times; want %d, %lu\n", why, turns,
+			(long)rung, want_turns, (long)want_rung);
+	want_turns -= turns;
+	turns = 0;
+	return !want_turns && rung == want_rung;
+}
+
+int main(void)
+{
+	static struct rv_area area = { .dozing = 1 };
+
+	rv_area = &area;
+	area.bell_fd = eventfd(0, EFD_NONBLOCK);
+	engine_turn = turn;
+	rv_ring(0);
+	if (!since(0, 1, "over our TCP"))
+		return 1;
+	area.drives = area.dozing = 1;
+	rv_ring(0);
+	if (!since(1, 0, "the first"))
+		return 1;
+	rv_ring(0);
+	if (!since(0, 1, "another one before the thread polls"))
+		return 1;
+	for (int i = 0; i < 10; i++)
+		rv_ring(0);
+	if (!since(0, 0, "and more of them: the engine is awake"))
+		return 1;
+	rv_posted = false;
+	rv_ring(0);
+	if (!since(0, 0, "the first, while the engine is awake"))
+		return 1;
+	area.dozing = 1;
+	rv_ring(0);
+	if (!since(1, 0, "it has gone to sleep"))
+		return 1;
+	rv_posted = false;
+	held = true;
+	rv_ring(0);
+	if (!since(1, 1, "another thread may have looked already"))
+		return 1;
+	printf("all well\n");
+	return 0;
+}
