@@ -61,14 +61,14 @@ func TestFigures(t *testing.T) {
 	require.Error(t, err)
 
 	const fio = `fio: some remark
-{"jobs": [{"error": 0, "write": {"io_bytes": 8192, "total_ios": 2, "bw_bytes": 4000}}]}
+{"jobs": [{"error": 0, "write": {"total_ios": 2, "runtime": 2001, "bw_bytes": 4000}}]}
 `
-	rate, err = fioRate(fio, 4096, 2)
+	rate, err = fioRate(fio, 2)
 	require.NoError(t, err)
 	require.Equal(t, 4000.0, rate)
-	_, err = fioRate(fio, 4096, 3)
-	require.ErrorContains(t, err, "not 3 blocks")
-	_, err = fioRate(`{"jobs": [{"error": 22}]}`, 4096, 2)
+	_, err = fioRate(fio, 3)
+	require.ErrorContains(t, err, "not in 3 s")
+	_, err = fioRate(`{"jobs": [{"error": 22}]}`, 2)
 	require.ErrorContains(t, err, "did well")
 }
 
