@@ -37,7 +37,7 @@ const toGetLibraries = "make build builds it and make install installs it, where
 	"libibverbs-dev and librdmacm-dev are"
 
 func newRun() *cobra.Command {
-	var lib, file, peer string
+	var lib, file, peer, looks string
 	var verbose, noCRC bool
 	var o nicOptions
 	c := &cobra.Command{
@@ -67,6 +67,9 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 			default:
 				return fmt.Errorf("--peer %s: unknown; %s is known", peer, peerSiw)
 			}
+			if looks != "" {
+				env = append(env, "RNICD_DEVICE="+looks)
+			}
 			warnNoCRC(os.Stderr, noCRC)
 			if noCRC {
 				env = append(env, "RNICD_CRC=false")
@@ -82,6 +85,8 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 		"say on standard error where the program listens, and what it is connected with")
 	f.StringVar(&peer, "peer", "", "what the other ends are: "+peerSiw+
 		", Linux' software iWARP, which has no markers and needs its time")
+	f.StringVar(&looks, "device", "", "what the device looks like: "+
+		strings.Join(portfile.Looks, " or ")+" (default iwarp); roce is for programs that know no other (docs/guides/verbs.md)")
 	f.BoolVar(&noCRC, "no-crc", false, "do without CRC32C where the peer does, too")
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"

@@ -91,6 +91,15 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		return h, err
 	}
 	h.OwnTCP = !cfg.Driver.Sockets
+	if h.OwnTCP {
+		h.MTU, h.MAC = cfg.MTUOr(), p.Device().MAC()
+	}
+	for _, a := range cfg.Addrs {
+		h.Addrs = append(h.Addrs, a.Addr())
+	}
+	if cfg.HostAt.IsValid() {
+		h.Addrs = append(h.Addrs, cfg.HostAt)
+	}
 	h.PeersAreSiw = slices.Contains(environ, "RNICD_PEER=siw")
 	h.RoCE = slices.Contains(environ, "RNICD_DEVICE=roce")
 	h.NoCRC = slices.Contains(environ, "RNICD_CRC=false")

@@ -6,8 +6,6 @@
 #define __VERBS_ABI_IS_EXTENDED ((void *)UINTPTR_MAX)
 #endif
 
-struct ibv_device *rv_device(void);
-
 struct ibv_context *rv_open(void)
 {
 	static struct rv_sockets kind = { .size = sizeof(struct rv_context) };
@@ -43,6 +41,7 @@ struct ibv_context *rv_open(void)
 	c->ops.post_srq_recv = rv_post_srq_recv;
 	c->ops.post_send = rv_post_send;
 	c->ops.post_recv = rv_post_recv;
+	rv_gids_look(true);
 	x->verbs.sz = sizeof x->verbs;
 	x->verbs.query_port = rv_query_port;
 	x->verbs.query_device_ex = rv_query_device_ex;

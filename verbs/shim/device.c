@@ -1,24 +1,39 @@
 /* The one device, and its attributes: an RNIC with one Ethernet port. */
 #include "shim.h"
 
-static struct ibv_device device = {
-	.node_type = IBV_NODE_RNIC,
-	.transport_type = IBV_TRANSPORT_IWARP,
-	.name = "rnicd0",
-	.dev_name = "uverbs0",
-	.dev_path = "/sys/class/infiniband_verbs/uverbs0",
-	.ibdev_path = "/sys/class/infiniband/rnicd0",
+#define LOOKS                                                    \
+	.name = "rnicd0", .dev_name = "uverbs0",                 \
+	.dev_path = "/sys/class/infiniband_verbs/uverbs0",       \
+	.ibdev_path = "/sys/class/infiniband/rnicd0"
+
+static struct ibv_device rnic = {
+	.node_type = IBV_NODE_RNIC, .transport_type = IBV_TRANSPORT_IWARP, LOOKS
+};
+static struct ibv_device roce = {
+	.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB, LOOKS
 };
 
-/* An EUI-64 of our own, locally administered. */
-
-static __be64 guid(void)
+/*
+ * What the device looks like, from RNICD_DEVICE: an RNIC, which programs reach by librdmacm, or a
+ * RoCE adapter, for programs that know no other (docs/adr/0047-device.md). It is decided once.
+ */
+bool rv_roce(void)
 {
-	static const uint8_t octets[8] = { 0x02, 0x72, 0x6e, 0x69, 0x63, 0x64, 0x00, 0x01 };
-	__be64 g;
+	static uint32_t decided; /* 1: an RNIC, 2: RoCE */
+	uint32_t is = load_relaxed(&decided);
 
-	memcpy(&g, octets, sizeof g);
-	return g;
+	if (!is) {
+		const char *value = rv_setting("RNICD_DEVICE");
+
+		is = value && !strcmp(value, "roce") ? 2 : 1;
+		__atomic_store_n(&decided, is, __ATOMIC_RELAXED);
+	}
+	return is == 2;
+}
+
+struct ibv_device *rv_device(void)
+{
+	return rv_roce() ? &roce : &rnic;
 }
 
 struct ibv_device **ibv_get_device_list(int *n)
@@ -31,7 +46,7 @@ struct ibv_device **ibv_get_device_list(int *n)
 			*n = 0;
 		return NULL;
 	}
-	list[0] = &device;
+	list[0] = rv_device();
 	if (n)
 		*n = 1;
 	return list;
@@ -50,7 +65,7 @@ const char *ibv_get_device_name(struct ibv_device *d)
 __be64 ibv_get_device_guid(struct ibv_device *d)
 {
 	(void)d;
-	return guid();
+	return rv_guid();
 }
 
 int ibv_get_device_index(struct ibv_device *d)
@@ -61,16 +76,11 @@ int ibv_get_device_index(struct ibv_device *d)
 
 struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
-	if (d != &device) {
+	if (d != rv_device()) {
 		errno = ENODEV;
 		return NULL;
 	}
 	return rv_open();
-}
-
-struct ibv_device *rv_device(void)
-{
-	return &device;
 }
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -78,8 +88,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	(void)context;
 	*attr = (struct ibv_device_attr){
 		.fw_ver = "rnicd",
-		.node_guid = guid(),
-		.sys_image_guid = guid(),
+		.node_guid = rv_guid(),
+		.sys_image_guid = rv_guid(),
 		.max_mr_size = RV_MR_SIZE_MAX,
 		.page_size_cap = 0xfffffffffffff000ull,
 		.vendor_id = 0x726e69,
@@ -104,6 +114,11 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.max_pkeys = 1,
 		.phys_port_cnt = 1,
 	};
+	if (rv_roce()) {
+		attr->device_cap_flags |= IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
+		attr->max_ah = RV_AHS_MAX;
+		attr->local_ca_ack_delay = 15; /* 0.13 s, as soft-RoCE */
+	}
 	return 0;
 }
 
@@ -124,6 +139,50 @@ int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	return 0;
 }
 
+/* The octets of a message in a packet: what RoCE's headers leave of the interface's MTU. */
+static enum ibv_mtu path_mtu(uint32_t mtu)
+{
+	static const enum ibv_mtu sizes[] = { IBV_MTU_4096, IBV_MTU_2048, IBV_MTU_1024, IBV_MTU_512 };
+	const uint32_t headers = 40 + 8 + 12 + 4 + 28 + 4;
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		if (mtu >= headers + (128u << sizes[i]))
+			return sizes[i];
+	return IBV_MTU_256;
+}
+
+/* What the kernel says of an Ethernet port of such a speed; 4X QDR where that is unknown. */
+static const struct speed {
+	int mbps;
+	uint8_t width, speed;
+	const char *text;
+} speeds[] = {
+	{ 0, 2, 4, "40 Gb/sec (4X QDR)" },        { 1000, 1, 1, "2.5 Gb/sec (1X SDR)" },
+	{ 10000, 1, 8, "10 Gb/sec (1X FDR10)" },  { 20000, 2, 2, "20 Gb/sec (4X DDR)" },
+	{ 25000, 1, 32, "25 Gb/sec (1X EDR)" },   { 40000, 2, 8, "40 Gb/sec (4X FDR10)" },
+	{ 50000, 1, 64, "50 Gb/sec (1X HDR)" },   { 100000, 2, 32, "100 Gb/sec (4X EDR)" },
+	{ 200000, 2, 64, "200 Gb/sec (4X HDR)" }, { 400000, 2, 128, "400 Gb/sec (4X NDR)" },
+};
+
+static const struct speed *speed_of(int mbps)
+{
+	size_t i = 1;
+
+	if (mbps <= 0)
+		return &speeds[0];
+	while (i + 1 < sizeof speeds / sizeof *speeds && speeds[i].mbps < mbps)
+		i++;
+	return &speeds[i];
+}
+
+const char *rv_rate(void)
+{
+	struct rv_link l;
+
+	rv_link(&l);
+	return speed_of(l.mbps)->text;
+}
+
 int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		  size_t size)
 {
@@ -131,8 +190,8 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 		.state = IBV_PORT_ACTIVE,
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = IBV_MTU_1024,
-		.gid_tbl_len = RV_GIDS,
-		.port_cap_flags = IBV_PORT_CM_SUP,
+		.gid_tbl_len = (int)rv_gids(),
+		.port_cap_flags = RV_PORT_CAPS,
 		.max_msg_sz = RV_MESSAGE_MAX,
 		.pkey_tbl_len = 1,
 		.max_vl_num = 1,
@@ -145,6 +204,15 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 	(void)context;
 	if (port != 1)
 		return EINVAL;
+	if (rv_roce()) {
+		struct rv_link l;
+
+		rv_link(&l);
+		all.active_mtu = path_mtu(l.mtu);
+		all.active_width = speed_of(l.mbps)->width;
+		all.active_speed = speed_of(l.mbps)->speed;
+		all.flags = IBV_QPF_GRH_REQUIRED;
+	}
 	memset(attr, 0, size);
 	memcpy(attr, &all, size < sizeof all ? size : sizeof all);
 	return 0;
@@ -156,70 +224,4 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 {
 	return rv_query_port(context, port, (struct ibv_port_attr *)attr,
 			     offsetof(struct ibv_port_attr, port_cap_flags2));
-}
-
-/*
- * As iWARP devices have it: one GID, the port's address in its first octets. The GUID is in its
- * second half, where others have it, and programs look whether a GID is there.
- */
-int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
-{
-	__be64 g = guid();
-
-	(void)context;
-	if (port != 1 || index < 0 || index >= RV_GIDS)
-		return rv_fail(EINVAL);
-	memset(gid, 0, sizeof *gid);
-	memcpy(gid->raw, &g, 6);
-	gid->global.interface_id = g;
-	return 0;
-}
-
-int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
-		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
-{
-	struct ibv_gid_entry all = { .gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_IB };
-
-	if (flags || port != 1 || index >= RV_GIDS)
-		return EINVAL;
-	ibv_query_gid(context, 1, (int)index, &all.gid);
-	memcpy(entry, &all, size < sizeof all ? size : sizeof all);
-	return 0;
-}
-
-ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
-			     uint32_t flags, size_t size)
-{
-	int error;
-
-	if (flags || max < RV_GIDS)
-		return -EINVAL;
-	error = _ibv_query_gid_ex(context, 1, 0, entries, 0, size);
-	return error ? -error : 1;
-}
-
-enum { GID_TYPE_SYSFS_IB_ROCE_V1 }; /* of IBVERBS_PRIVATE_34, which perftest imports */
-
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
-{
-	(void)context;
-	if (port != 1 || index >= RV_GIDS)
-		return rv_fail(EINVAL);
-	*type = GID_TYPE_SYSFS_IB_ROCE_V1;
-	return 0;
-}
-
-int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
-{
-	(void)context;
-	if (port != 1 || index != 0)
-		return rv_fail(EINVAL);
-	*pkey = 0;
-	return 0;
-}
-
-int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
-{
-	(void)context;
-	return port == 1 && pkey == 0 ? 0 : -1;
 }

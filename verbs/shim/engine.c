@@ -78,6 +78,11 @@ void rv_close(int fd)
 	syscall(SYS_close, fd);
 }
 
+const char *rv_setting(const char *variable)
+{
+	return secure_getenv(variable);
+}
+
 /* Where the engine is, and which file that was. */
 static char engine_path[PATH_MAX];
 static struct stat engine_file;
@@ -117,7 +122,7 @@ static void *open_copy(void)
 static void *open_engine(void)
 {
 	static const char name[] = "librnicd_engine.so";
-	const char *path = secure_getenv("RNICD_ENGINE");
+	const char *path = rv_setting("RNICD_ENGINE");
 	char beside[PATH_MAX], real[PATH_MAX];
 	Dl_info self;
 

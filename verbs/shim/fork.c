@@ -12,12 +12,14 @@ static void before(void)
 	rv_lock_qps();
 	rv_lock_places();
 	rv_lock_sockets();
+	rv_lock_gids();
 	rv_lock_signals(); /* last: no handler runs from here */
 }
 
 static void after(void)
 {
 	rv_unlock_signals();
+	rv_unlock_gids();
 	rv_unlock_sockets();
 	rv_unlock_places();
 	rv_unlock_qps();

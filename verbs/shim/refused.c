@@ -7,32 +7,6 @@
 		return NULL;        \
 	} while (0)
 
-struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
-{
-	(void)pd, (void)attr;
-	NULL_OPNOTSUPP;
-}
-
-struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
-				     uint8_t port)
-{
-	(void)pd, (void)wc, (void)grh, (void)port;
-	NULL_OPNOTSUPP;
-}
-
-int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc,
-			struct ibv_grh *grh, struct ibv_ah_attr *attr)
-{
-	(void)context, (void)port, (void)wc, (void)grh, (void)attr;
-	return rv_fail(EOPNOTSUPP);
-}
-
-int ibv_destroy_ah(struct ibv_ah *ah)
-{
-	(void)ah;
-	return EINVAL;
-}
-
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	(void)qp, (void)gid, (void)lid;
@@ -43,13 +17,6 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	(void)qp, (void)gid, (void)lid;
 	return EOPNOTSUPP;
-}
-
-int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
-				uint8_t mac[ETHERNET_LL_SIZE], uint16_t *vid)
-{
-	(void)context, (void)attr, (void)mac, (void)vid;
-	return rv_fail(EOPNOTSUPP);
 }
 
 struct ibv_context *ibv_import_device(int cmd_fd)

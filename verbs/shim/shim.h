@@ -5,6 +5,8 @@
  *	signals.c   the program's signals beside the engine's threads
  *	table.c     objects by number, for events that come late
  *	device.c    the one device, its attributes
+ *	gid.c       its GIDs, from the addresses in use
+ *	ah.c        address handles
  *	context.c   an opened device: its operations
  *	memory.c    domains, regions, windows
  *	channel.c   completion channels and asynchronous events
@@ -40,10 +42,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <net/if.h>
 #include <rdma/rdma_cma.h>
 
 #include "../internal/ring/rnicd_ring.h"
@@ -56,7 +61,9 @@
 
 /* Limits of the device besides those of rnicd_ring.h. */
 #define RV_READS_MAX 128
-#define RV_GIDS 1
+#define RV_GIDS 64 /* as RoCE */
+#define RV_AHS_MAX 65536
+#define RV_PORT_CAPS IBV_PORT_CM_SUP
 
 /* Of a function that stands in front of the C library's: sanitizers call it before they are ready.
  */
@@ -113,6 +120,32 @@ extern __thread bool rv_posted __attribute__((tls_model("initial-exec")));
  * doubled *doublings times. */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings);
 extern struct rv_area *rv_area;
+const char *rv_setting(const char *variable); /* of the environment, where that decides */
+
+/* device.c */
+bool rv_roce(void);
+struct ibv_device *rv_device(void);
+const char *rv_rate(void); /* as sysfs has it */
+
+/* gid.c */
+struct rv_gid {
+	union ibv_gid gid;
+	char interface[IF_NAMESIZE]; /* empty: none of the kernel's */
+};
+struct rv_link { /* of the first entry */
+	char interface[IF_NAMESIZE];
+	uint32_t mtu;
+	int mbps; /* -1: not known */
+	uint8_t mac[6];
+};
+uint32_t rv_gids(void); /* the table's length */
+bool rv_gid(uint32_t index, struct rv_gid *g);
+bool rv_gid_is_set(const struct rv_gid *g);
+int rv_gid_index(const union ibv_gid *gid); /* -1: not ours */
+void rv_gids_look(bool opened);             /* again: what has come and what has gone */
+void rv_link(struct rv_link *l);
+__be64 rv_guid(void);
+__be16 rv_pkey(void);
 
 /* signals.c. The actions of all signals before the engine is loaded; Go's are taken back after. */
 struct rv_signals {
@@ -153,6 +186,8 @@ void rv_lock_places(void);
 void rv_unlock_places(void);
 void rv_lock_sockets(void);
 void rv_unlock_sockets(void);
+void rv_lock_gids(void);
+void rv_unlock_gids(void);
 
 /* unmapped.c. Where regions are, by number; one that has lost pages is lost. */
 uint32_t rv_place_add(uint64_t handle, const void *addr, size_t length);
@@ -215,6 +250,14 @@ struct rv_pd {
 	uint64_t handle;
 	uint32_t users;
 };
+
+/* ah.c */
+struct rv_ah {
+	struct ibv_ah ah;
+	struct ibv_ah_attr attr; /* as the program has it */
+	union ibv_gid source;    /* that attr.grh.sgid_index was when it was made */
+};
+#define to_ah(a) ((struct rv_ah *)(a))
 
 struct rv_mr {
 	struct ibv_mr mr;

@@ -25,7 +25,14 @@ const (
 var envShort = map[string]string{"pmd": "driver", "addr": "addresses", "dev": "device"}
 
 // envOthers are variables that are not about a port.
-var envOthers = []string{"engine", "verbose", "peer", "crc", "no_skip", "config", "port"}
+var envOthers = []string{"engine", "verbose", "peer", "crc", "no_skip", "config", "port", envLooks}
+
+// envLooks says what the RDMA device looks like to programs (Looks). The port's device is RNICD_DEV
+// alone.
+const envLooks = "device"
+
+// Looks are the values of RNICD_DEVICE: an RNIC, the default, or a RoCE adapter.
+var Looks = []string{"iwarp", "roce"}
 
 // Environment is the port that environment variables describe (KEY=VALUE each), for a program that
 // has no file of its own. Without any it is the kernel's sockets. Limits of connections that are
@@ -37,6 +44,10 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 		if key, ours := strings.CutPrefix(name, envPrefix); ours && value != "" {
 			vars[strings.ToLower(key)] = value
 		}
+	}
+	if looks := vars[envLooks]; looks != "" && !slices.Contains(Looks, looks) {
+		return nil, fmt.Errorf("%sDEVICE: %s: want %s; the device of a port is %sDEV", envPrefix, looks,
+			strings.Join(Looks, " or "), envPrefix)
 	}
 	text, names, err := tableOf(vars)
 	if err != nil {
@@ -84,6 +95,9 @@ func (v *Check) program(i int) *port.Config {
 func variable(key string) string {
 	_, key, _ = strings.Cut(key, ".")
 	key, _, _ = strings.Cut(key, "[")
+	if key == envLooks {
+		key = "dev"
+	}
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
@@ -130,6 +144,9 @@ func tableOf(vars map[string]string) (text string, names []string, err error) {
 			key, table, to = sub, reflect.TypeFor[TCP](), &tcp
 		}
 		f, ok := conf.FieldOf(table, key)
+		if name == envLooks {
+			continue
+		}
 		if !ok || key == "name" || key == "tcp" || key == "options" {
 			if near := conf.Nearest(name, envNames()); near != "" && !slices.Contains(envOthers, name) {
 				return "", nil, fmt.Errorf("%s%s: unknown; did you mean %s%s?", envPrefix,

@@ -19,7 +19,7 @@ func TestEnvironment(t *testing.T) {
 		"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24, fd09::2/64", "RNICD_DEV=tap7", "RNICD_MTU=9000",
 		"RNICD_IDLE=spin", "RNICD_OFFLOAD=false",
 		"RNICD_TCP_RTO_MIN=5ms", "RNICD_HOST_ADDRESS=10.9.0.1/24", "RNICD_NO_SKIP=1", "RNICD_ENGINE=/x",
-		"HOME=/root", "RNICD_PAGE=",
+		"HOME=/root", "RNICD_PAGE=", "RNICD_DEVICE=roce",
 	}, port.Builtin())
 	require.NoError(t, err)
 	require.Equal(t, "tap", c.Driver.Name)
@@ -53,7 +53,10 @@ func TestEnvironment(t *testing.T) {
 		`RNICD_ADRESSES: unknown; did you mean RNICD_ADDRESSES?`: {"RNICD_ADRESSES=10.9.0.2/24"},
 		`RNICD_DRIVER and its other name: give only one`:         nil,
 		`RNICD_MTU: of no use to the driver kernel`:              {"RNICD_MTU=1500"},
-		`RNICD_CONFIG and RNICD_MTU: give only one`:              {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
+		`RNICD_DEVICE: tap7: want iwarp or roce; the device of a port is RNICD_DEV`: {
+			"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_DEVICE=tap7"},
+		`RNICD_DEV: of no use to the driver kernel`: {"RNICD_DEV=tap7"},
+		`RNICD_CONFIG and RNICD_MTU: give only one`: {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
 		`RNICD_TCP_RTO_MIN: "soon" is no duration`: {"RNICD_PMD=tap",
 			"RNICD_ADDR=10.9.0.2/24", "RNICD_TCP_RTO_MIN=soon"},
 		`RNICD_SOCKET: missing: the server's, as /run/memif.sock`: {"RNICD_PMD=memif",

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"syscall"
@@ -27,6 +28,21 @@ func (e *Engine) zoned(a netip.AddrPort, like netip.Addr) netip.AddrPort {
 		return netip.AddrPortFrom(a.Addr().WithZone(cmp.Or(like.Zone(), zoneOurs)), a.Port())
 	}
 	return a
+}
+
+// tellAddresses tells the addresses that connections are bound to, as GIDs have them.
+func (e *Engine) tellAddresses(c *call) error {
+	c.out[0] = uint64(e.mtu)
+	var mac [8]byte
+	copy(mac[:], e.mac[:])
+	c.out[1] = binary.NativeEndian.Uint64(mac[:])
+	n := 0
+	for _, a := range e.addrs {
+		as16 := a.As16()
+		n += copy(c.buf[n:], as16[:])
+	}
+	c.ret = c.buf[:n]
+	return nil
 }
 
 // bind takes a local address and a port; without an address, it changes the options of the id's.

@@ -51,6 +51,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.openContext(c)
 	case ring.Close:
 		return e.closeContext(c)
+	case ring.Addresses:
+		return e.tellAddresses(c)
 	case ring.AllocPD:
 		return e.allocPD(c)
 	case ring.FreePD:

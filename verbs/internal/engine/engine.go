@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -31,6 +32,9 @@ type Engine struct {
 	log     io.Writer // nil: none
 	siw     bool      // Host.PeersAreSiw
 	noCRC   bool      // Host.NoCRC
+	addrs   []netip.Addr
+	mtu     int
+	mac     [6]byte
 
 	objects  handles
 	limits   *limits
@@ -56,6 +60,11 @@ type Host struct {
 	OwnTCP  bool      // connections go over our own stack, not over the kernel's sockets
 	Log     io.Writer // where to tell of listeners and connections; nil: nowhere
 	Polled  bool      // a Poller calls Doorbells.Look in each Turn
+	// Addrs are those that connections are bound to; none: all of this host's. MTU and MAC are the
+	// device's with OwnTCP.
+	Addrs []netip.Addr
+	MTU   int
+	MAC   [6]byte
 	// PeersAreSiw does without markers and has the quirks that Linux siw needs
 	// (docs/guides/interop.md).
 	PeersAreSiw bool
@@ -113,6 +122,7 @@ func newEngine(area *ring.Area) (*Engine, error) {
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
 	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE
+	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
 		_ = e.bell.Close() // the program has not been told of it

@@ -148,6 +148,9 @@ const (
 	// away. Nobody reads there meanwhile
 	Forget
 	RevokeMR // mr: nothing is reached by its key any more
+	// -> MTU, MAC (its first octet first in memory), 0 over the kernel's sockets; data: addresses,
+	// of 16 octets each, that connections are bound to. None: all of the host's
+	Addresses
 )
 
 // CMEvent is an event of the connection manager, one datagram.

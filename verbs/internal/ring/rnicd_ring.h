@@ -340,6 +340,11 @@ enum {
 	 */
 	RV_FORGET = 37,
 	RV_REVOKE_MR = 38, /* mr: nothing is reached by its key any more */
+	/*
+	 * -> MTU, MAC (its first octet first in memory), 0 over the kernel's sockets; data: addresses,
+	 * of 16 octets each, that connections are bound to. None: all of the host's
+	 */
+	RV_ADDRESSES = 39,
 };
 
 /* CMEvent is an event of the connection manager, one datagram. */
