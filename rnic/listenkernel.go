@@ -44,8 +44,10 @@ func (l *Listener) listenKernel(ctx context.Context, addr string, v6Only bool,
 		_ = tl.Close() // it is not used
 		return err
 	}
+	transport.KeepDescriptor(raw)
 	l.stop = func(context.Context) { // ends the accept loop
 		l.stopped.Store(true)
+		transport.ForgetDescriptor(raw)
 		transport.Disconnect(raw)
 		_ = tl.Close() // nobody is told any more
 	}

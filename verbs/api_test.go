@@ -128,6 +128,14 @@ func TestPosts(t *testing.T) {
 	p.Expect(t, 1, "^all well$")
 }
 
+// A program that closes all descriptors loses its own.
+func TestSweep(t *testing.T) {
+	l := newLab(t)
+	p := l.run("gcc", l.compile("sweep"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // An object whose event a thread has in hand stays, at whichever moment another destroys it.
 func TestClaim(t *testing.T) {
 	l := newLab(t)

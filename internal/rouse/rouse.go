@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/owned"
 )
 
 // asleepMaxNs bounds a sleep. Nothing waits for it: whatever is for the sleeper rouses it, except
@@ -46,6 +48,7 @@ type Rouser struct {
 	_       [64]byte
 	asleep  *uint32  // own, or Bell's; 1: it is
 	bell    *os.File // an eventfd; nil: there are no sleeps
+	bellFD  int
 	wakeups
 	rest   wakeups // without the device
 	device Device
@@ -103,7 +106,8 @@ func (r *Rouser) Prepare(device Device, bell *Bell) error {
 		return err
 	}
 	// An os.File, for its Write and its Close may meet.
-	r.bell, r.device = os.NewFile(uintptr(fd), "eventfd"), device
+	r.bell, r.bellFD, r.device = os.NewFile(uintptr(fd), "eventfd"), fd, device
+	owned.Keep(fd)
 	irq, _ := device.Interrupt()
 	r.MaxNs = cmp.Or(r.MaxNs, asleepMaxNs)
 	if err = r.open(irq, fd); err == nil {
@@ -112,7 +116,7 @@ func (r *Rouser) Prepare(device Device, bell *Bell) error {
 		}
 	}
 	if err != nil {
-		_ = r.bell.Close()
+		r.closeBell()
 		r.bell = nil
 	}
 	return err
@@ -161,8 +165,13 @@ func (r *Rouser) Rest(now, ns int64, tell bool, stay func() bool) {
 // Close is for the end.
 func (r *Rouser) Close() {
 	if r.bell != nil {
-		_ = r.bell.Close()
+		r.closeBell()
 		r.wakeups.close()
 		r.rest.close()
 	}
+}
+
+func (r *Rouser) closeBell() {
+	owned.Forget(r.bellFD)
+	_ = r.bell.Close()
 }

@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/owned"
 )
 
 // quietSleepMaxNs is for how long Go's scheduler is not told of a sleep.
@@ -33,10 +35,12 @@ func (w *wakeups) open(device, bell int) (err error) {
 	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return err
 	}
+	owned.Keep(w.epoll)
 	if w.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC); err != nil {
-		_ = unix.Close(w.epoll)
+		_ = owned.Close(w.epoll)
 		return err
 	}
+	owned.Keep(w.timer)
 	const edges = unix.EPOLLIN | unix.EPOLLET&0xffffffff
 	for kind, watch := range [wakeKinds]struct {
 		fd     int
@@ -55,8 +59,8 @@ func (w *wakeups) open(device, bell int) (err error) {
 }
 
 func (w *wakeups) close() {
-	_ = unix.Close(w.epoll)
-	_ = unix.Close(w.timer)
+	_ = owned.Close(w.epoll)
+	_ = owned.Close(w.timer)
 }
 
 // await sleeps for ns from now on, or less. At first Go's scheduler is not told: it would take our

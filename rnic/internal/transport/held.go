@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/owned"
 )
 
 // HeldSocket keeps a local address and port of the kernel's for a socket to come: it is bound, and
@@ -29,6 +30,7 @@ func HoldSocket(at netip.AddrPort, v6Only, shared bool) (s *HeldSocket, port uin
 	if err != nil {
 		return nil, 0, err
 	}
+	owned.Keep(fd)
 	s = &HeldSocket{fd: fd}
 	if family == unix.AF_INET6 {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, asInt(v6Only))
@@ -77,7 +79,7 @@ func (s *HeldSocket) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fd >= 0 {
-		_ = unix.Close(s.fd) // it has nothing to say
+		_ = owned.Close(s.fd) // it has nothing to say
 		s.fd = -1
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/owned"
 )
 
 // socket is a descriptor of a TCP connection that Go's poller does not watch. The holder of the
@@ -36,6 +38,7 @@ func (k *socket) take(nc *net.TCPConn) error {
 		var dup int
 		if dup, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
 			k.fd = dup
+			owned.Keep(dup)
 		}
 	})
 	return cmp.Or(closed, os.NewSyscallError("fcntl", err))
@@ -44,6 +47,7 @@ func (k *socket) take(nc *net.TCPConn) error {
 // give makes it Go's again.
 func (k *socket) give() (*net.TCPConn, error) {
 	k.mu.Lock()
+	owned.Forget(k.fd)
 	f := os.NewFile(uintptr(k.fd), "socket")
 	k.fd = -1
 	k.mu.Unlock()
@@ -59,7 +63,7 @@ func (k *socket) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fd >= 0 {
-		_ = unix.Close(k.fd) // both directions have ended already
+		_ = owned.Close(k.fd) // both directions have ended already
 		k.fd = -1
 	}
 }
@@ -67,6 +71,7 @@ func (k *socket) close() {
 // lost has the number be forgotten: it is no socket's any more.
 func (k *socket) lost() {
 	k.mu.Lock()
+	owned.Forget(k.fd)
 	k.fd = -1
 	k.mu.Unlock()
 }
@@ -205,6 +210,17 @@ func disconnect(fd int) {
 	none := unix.RawSockaddr{Family: unix.AF_UNSPEC}
 	_, _, _ = unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&none)),
 		unsafe.Sizeof(none))
+}
+
+// KeepDescriptor has a socket's descriptor not be the program's to close, until ForgetDescriptor,
+// which comes before the socket is closed. Any goroutine.
+func KeepDescriptor(raw syscall.RawConn) {
+	_ = raw.Control(func(fd uintptr) { owned.Keep(int(fd)) }) // a closed socket has none
+}
+
+// ForgetDescriptor undoes KeepDescriptor.
+func ForgetDescriptor(raw syscall.RawConn) {
+	_ = raw.Control(func(fd uintptr) { owned.Forget(int(fd)) })
 }
 
 // UnreadOctets is how many octets the kernel has in order that were not read yet. Any goroutine.

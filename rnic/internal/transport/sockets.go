@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/owned"
 )
 
 // sockets is an epoll of connections. Each is in it for edges, and stays as it is: nothing has to
@@ -18,10 +20,11 @@ type sockets struct {
 
 func (e *sockets) open() (err error) {
 	e.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	owned.Keep(e.fd)
 	return err
 }
 
-func (e *sockets) close() { _ = unix.Close(e.fd) }
+func (e *sockets) close() { _ = owned.Close(e.fd) }
 
 // Interrupt implements rouse.Device.
 func (e *sockets) Interrupt() (fd int, ok bool) { return e.fd, true }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/owned"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
@@ -160,7 +161,7 @@ func (c *channel) hold() bool {
 
 func (c *channel) release() {
 	if c.refs.Add(-1) == 0 {
-		_ = syscall.Close(c.fd) // nothing to do about an error
+		_ = owned.Close(c.fd) // nothing to do about an error
 	}
 }
 
@@ -181,6 +182,7 @@ func (s *channels) open(fd int) *channel {
 	if c == nil {
 		c = &channel{fd: fd}
 		c.refs.Store(1)
+		owned.Keep(fd)
 		s.all[fd] = c
 	}
 	return c

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/lossy"
+	"github.com/rnicd/rnicd/internal/owned"
 	"github.com/rnicd/rnicd/internal/printable"
 	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/rnic"
@@ -92,6 +93,7 @@ func Limits() rnic.Config {
 // fail as if the device had gone, and standard error says why.
 func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 	e, err := newEngine((*ring.Area)(area))
+	e.keepDescriptors()
 	var h Host
 	if err == nil {
 		h, err = open(
@@ -118,6 +120,16 @@ func newEngine(area *ring.Area) (*Engine, error) {
 	return e, nil
 }
 
+// keepDescriptors has the program not close those that the engine cannot do without.
+func (e *Engine) keepDescriptors() {
+	owned.Keep(int(e.area.WakeFD))
+	owned.Keep(int(e.area.BellFD))
+	_ = owned.KeepRuntime() // without /proc a program that closes everything ends
+	atomic.StoreUint64(&e.area.Owned, uint64(uintptr(unsafe.Pointer(&owned.All))))
+}
+
+const _ = uint(ring.OwnedMax-owned.Max) | uint(owned.Max-ring.OwnedMax) // they are the same
+
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
@@ -125,6 +137,7 @@ func (e *Engine) start(h Host) {
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
+		owned.Forget(int(e.area.BellFD))
 		_ = e.bell.Close() // the program has not been told of it
 		e.bell, e.area.BellFD = e.wake, e.area.WakeFD
 	}

@@ -16,6 +16,7 @@ const (
 	CQsMax     = 1 << 14
 	PDsMax     = 1 << 16
 	MRsMax     = 1 << 15
+	OwnedMax   = 1 << 16                 // descriptors in a table of the engine's
 	MWsMax     = 1<<16 - MRsMax - QPsMax // a queue pair has a region of its own
 	SRQsMax    = 1 << 12
 	MRSizeMax  = 1 << 42
@@ -184,12 +185,16 @@ type Area struct {
 	_        [14]uint32
 	Crowded  uint32 // 1: who looks at doorbells shares its processor with threads that run
 	// 1: a thread that finds nothing, or has posted something, may carry on the engine by itself
-	Drives    uint32
-	_         [14]uint32
-	Progress  uint32 // a futex: counted for completions, somewhere; woken if Waiting is not 0
-	Waiting   uint32 // threads of the program that wait for it
-	Process   uint32 // the number of this process: the upper 24 bits of its handles
-	_         [13]uint32
+	Drives   uint32
+	_        [14]uint32
+	Progress uint32 // a futex: counted for completions, somewhere; woken if Waiting is not 0
+	Waiting  uint32 // threads of the program that wait for it
+	Process  uint32 // the number of this process: the upper 24 bits of its handles
+	_        uint32
+	// address of a table with a bit for each descriptor below OwnedMax: it is the engine's, and not
+	// the program's to close; 0: there is none yet
+	Owned     uint64
+	_         [10]uint32
 	Summary   uint64 // one bit for each word of Doorbells
 	_         [7]uint64
 	Doorbells [QPsMax / 64]uint64

@@ -186,6 +186,7 @@ enum {
 	RV_CQS_MAX = 16384,
 	RV_PDS_MAX = 65536,
 	RV_MRS_MAX = 32768,
+	RV_OWNED_MAX = 65536, /* descriptors in a table of the engine's */
 	RV_MWS_MAX = 28672, /* a queue pair has a region of its own */
 	RV_SRQS_MAX = 4096,
 	RV_MESSAGE_MAX = 2147483647,
@@ -386,9 +387,15 @@ struct rv_area {
 	uint32_t progress; /* a futex: counted for completions, somewhere; woken if Waiting is not 0 */
 	uint32_t waiting; /* threads of the program that wait for it */
 	uint32_t process; /* the number of this process: the upper 24 bits of its handles */
-	uint32_t pad3[13];
+	uint32_t pad3;
+	/*
+	 * address of a table with a bit for each descriptor below OwnedMax: it is the engine's, and not
+	 * the program's to close; 0: there is none yet
+	 */
+	uint64_t owned;
+	uint32_t pad4[10];
 	uint64_t summary; /* one bit for each word of Doorbells */
-	uint64_t pad4[7];
+	uint64_t pad5[7];
 	uint64_t doorbells[64];
 	struct rv_call calls[64];
 };
