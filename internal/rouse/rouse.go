@@ -2,6 +2,7 @@ package rouse
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -46,12 +47,14 @@ type Rouser struct {
 	own     uint32
 	resting atomic.Uint32
 	_       [64]byte
-	asleep  *uint32  // own, or Bell's; 1: it is
-	bell    *os.File // an eventfd; nil: there are no sleeps
-	bellFD  int
+	asleep  *uint32              // own, or Bell's; 1: it is
+	bell    atomic.Pointer[bell] // nil: there are no sleeps
+	another atomic.Bool          // a descriptor is not ours any more, or the device has another one
 	wakeups
 	rest   wakeups // without the device
 	device Device
+	given  *Bell // Prepare's
+	lost   []*bell
 	// MaxNs is the longest sleep; before Prepare. 0: asleepMaxNs.
 	MaxNs int64
 }
@@ -83,43 +86,93 @@ var one = [8]byte{1} // to add to an eventfd, on a little-endian machine; on ano
 // Rouse is for any goroutine, after it has left something.
 func (r *Rouser) Rouse() {
 	if atomic.LoadUint32(r.asleep) != 0 && atomic.SwapUint32(r.asleep, 0) != 0 {
-		_, _ = r.bell.Write(one[:])
+		r.ring()
 	}
 }
+
+func (r *Rouser) ring() {
+	if _, err := r.bell.Load().Write(one[:]); err != nil && !errors.Is(err, os.ErrClosed) {
+		r.another.Store(true)
+	}
+}
+
+// Another is for a device that interrupts by another descriptor from now on.
+func (r *Rouser) Another() { r.another.Store(true) }
 
 // EndRest is for any goroutine, after it has left something for which a Rest is to end.
 func (r *Rouser) EndRest() {
 	if r.resting.Load() != 0 && r.resting.Swap(0) != 0 {
-		_, _ = r.bell.Write(one[:])
+		r.ring()
 	}
 }
 
 // Prepare makes what it takes to sleep. bell is Init's.
 func (r *Rouser) Prepare(device Device, bell *Bell) error {
-	fd, err := -1, error(nil)
-	if bell != nil {
-		fd, err = unix.FcntlInt(uintptr(bell.FD), unix.F_DUPFD_CLOEXEC, 0)
-	} else {
-		fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
-	}
+	r.device, r.given, r.MaxNs = device, bell, cmp.Or(r.MaxNs, asleepMaxNs)
+	r.another.Store(false)
+	return r.prepare()
+}
+
+func (r *Rouser) prepare() error {
+	b, err := newBell(r.given)
 	if err != nil {
 		return err
 	}
-	// An os.File, for its Write and its Close may meet.
-	r.bell, r.bellFD, r.device = os.NewFile(uintptr(fd), "eventfd"), fd, device
-	owned.Keep(fd)
-	irq, _ := device.Interrupt()
-	r.MaxNs = cmp.Or(r.MaxNs, asleepMaxNs)
-	if err = r.open(irq, fd); err == nil {
-		if err = r.rest.open(-1, fd); err != nil {
+	irq, _ := r.device.Interrupt()
+	if err = r.open(irq, b.fd); err == nil {
+		if err = r.rest.open(-1, b.fd); err != nil {
 			r.wakeups.close()
 		}
 	}
 	if err != nil {
-		r.closeBell()
-		r.bell = nil
+		b.close()
+		return err
 	}
-	return err
+	r.bell.Store(b)
+	return nil
+}
+
+// again makes everything anew. A number that was closed by mistake may be something else's by now,
+// so none is closed.
+func (r *Rouser) again() {
+	old, was, rest := r.bell.Load(), r.wakeups, r.rest
+	owned.Forget(old.fd)
+	was.forget()
+	rest.forget()
+	r.another.Store(false)
+	r.wakeups, r.rest = wakeups{}, wakeups{}
+	if r.prepare() != nil {
+		r.wakeups, r.rest = was, rest
+		r.another.Store(true)
+		return
+	}
+	r.lost = append(r.lost, old) // else the garbage collector closes it
+}
+
+// bell is an eventfd. An os.File, for its Write and its Close may meet.
+type bell struct {
+	*os.File
+	fd int
+}
+
+// newBell is a copy of given, or one of its own.
+func newBell(given *Bell) (*bell, error) {
+	fd, err := -1, error(nil)
+	if given != nil {
+		fd, err = unix.FcntlInt(uintptr(given.FD), unix.F_DUPFD_CLOEXEC, 0)
+	} else {
+		fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, err
+	}
+	owned.Keep(fd)
+	return &bell{os.NewFile(uintptr(fd), "eventfd"), fd}, nil
+}
+
+func (b *bell) close() {
+	owned.Forget(b.fd)
+	_ = b.Close()
 }
 
 // Sleep returns when a frame has come, Rouse was called, or the deadline is reached; at once if
@@ -131,6 +184,9 @@ func (r *Rouser) Prepare(device Device, bell *Bell) error {
 // to end.
 func (r *Rouser) Sleep(turn func() int, deadline func(maxNs int64) (now, at int64), company bool,
 	deafNs int64) (slept, rung bool) {
+	if r.another.Load() {
+		r.again()
+	}
 	tell := company || noneLeft()
 	if tell {
 		runtime.Gosched() // sleeps that follow each other soon would be over before anybody takes our P
@@ -144,8 +200,9 @@ func (r *Rouser) Sleep(turn func() int, deadline func(maxNs int64) (now, at int6
 	r.device.Arm(true)
 	if turn() == 0 {
 		if now, at := deadline(most); at > now {
-			r.await(now, min(at-now, most), tell)
-			slept = true
+			if slept = true; !r.await(now, min(at-now, most), tell) {
+				r.another.Store(true)
+			}
 		}
 	}
 	r.device.Arm(false)
@@ -156,22 +213,17 @@ func (r *Rouser) Sleep(turn func() int, deadline func(maxNs int64) (now, at int6
 // there is no reason yet to end it. tell: others are to have Go's processor meanwhile.
 func (r *Rouser) Rest(now, ns int64, tell bool, stay func() bool) {
 	r.resting.Store(1)
-	if stay() {
-		r.rest.await(now, ns, tell || noneLeft())
+	if stay() && !r.rest.await(now, ns, tell || noneLeft()) {
+		r.another.Store(true)
 	}
 	r.resting.Store(0)
 }
 
 // Close is for the end.
 func (r *Rouser) Close() {
-	if r.bell != nil {
-		r.closeBell()
+	if b := r.bell.Load(); b != nil {
+		b.close()
 		r.wakeups.close()
 		r.rest.close()
 	}
-}
-
-func (r *Rouser) closeBell() {
-	owned.Forget(r.bellFD)
-	_ = r.bell.Close()
 }

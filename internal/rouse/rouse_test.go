@@ -1,6 +1,7 @@
 package rouse
 
 import (
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -113,5 +114,54 @@ func TestRest(t *testing.T) {
 			go r.EndRest()
 			return true
 		})
+	}
+}
+
+// What somebody closes by mistake is made anew: a sleep neither spins nor is deaf, and what has the
+// number then is left alone.
+func TestDescriptorsClosedByMistake(t *testing.T) {
+	for name, which := range map[string]func(r *Rouser) int{
+		"epoll": func(r *Rouser) int { return r.epoll },
+		"timer": func(r *Rouser) int { return r.timer },
+		"rest":  func(r *Rouser) int { return r.rest.epoll },
+		"bell":  func(r *Rouser) int { return r.bell.Load().fd },
+	} {
+		for _, reused := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				r := silentRouser(t)
+				fd := which(r)
+				if reused {
+					other, err := os.Open("/dev/zero")
+					require.NoError(t, err)
+					require.NoError(t, unix.Dup2(int(other.Fd()), fd))
+					require.NoError(t, other.Close())
+					defer func() { require.NoError(t, unix.Close(fd), "it is not ours") }()
+				} else {
+					require.NoError(t, unix.Close(fd))
+				}
+				r.Rest(1, 1000, true, func() bool { return true })
+				r.Rouse() // nobody sleeps
+				atomic.StoreUint32(r.asleep, 1)
+				r.Rouse()
+				now := stopwatch()
+				const ns = int64(time.Millisecond)
+				for range 3 { // the first finds out
+					r.Sleep(func() int { return 0 }, func(int64) (int64, int64) {
+						return now(), now() + ns
+					}, true, 0)
+				}
+				go func() {
+					for !r.Asleep() {
+						runtime.Gosched()
+					}
+					r.Rouse()
+				}()
+				_, rung := r.Sleep(func() int { return 0 }, func(int64) (int64, int64) {
+					return now(), now() + int64(time.Hour)
+				}, true, 0)
+				require.True(t, rung)
+				require.Len(t, r.lost, 1)
+			})
+		}
 	}
 }

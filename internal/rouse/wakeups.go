@@ -11,6 +11,9 @@ import (
 // quietSleepMaxNs is for how long Go's scheduler is not told of a sleep.
 const quietSleepMaxNs = 1_000_000
 
+// lostPauseNs is between attempts to replace descriptors.
+const lostPauseNs = 1_000_000
+
 // wakeups is what ends a sleep: the device's interrupt, the bell and a timer, in one epoll.
 //
 // The bell is watched for edges: nobody reads it. The timer is set ahead, and stays as it is while
@@ -19,6 +22,7 @@ const quietSleepMaxNs = 1_000_000
 // host on a virtual machine, as long as the rest of the sleep (docs/results/verbs.md).
 type wakeups struct {
 	epoll, timer int
+	lost         bool  // one of them has been closed by mistake
 	due          int64 // when the timer goes off; 0: it has, or was never set
 }
 
@@ -63,20 +67,30 @@ func (w *wakeups) close() {
 	_ = owned.Close(w.timer)
 }
 
-// await sleeps for ns from now on, or less. At first Go's scheduler is not told: it would take our
-// P away, look after that every 20 us, and have us fight for one when we are back, which costs more
-// than what we have woken up for. Nor can it stop the world meanwhile, so that is for a short time
-// only, and not at all with tell, where others have no P.
-func (w *wakeups) await(now, ns int64, tell bool) {
+// forget is for numbers that are not ours any more.
+func (w *wakeups) forget() {
+	owned.Forget(w.epoll)
+	owned.Forget(w.timer)
+}
+
+// await sleeps for ns from now on, or less; false: it has lost a descriptor, and is of no use.
+//
+// At first Go's scheduler is not told: it would take our P away, look after that every 20 us, and
+// have us fight for one when we are back, which costs more than what we have woken up for. Nor can
+// it stop the world meanwhile, so that is for a short time only, and not at all with tell, where
+// others have no P.
+func (w *wakeups) await(now, ns int64, tell bool) (is bool) {
 	if !tell {
 		whole := w.set(now, min(ns, quietSleepMaxNs))
 		if !w.wait(false) || !whole || ns <= quietSleepMaxNs {
-			return
+			return !w.lost
 		}
 		now, ns = now+quietSleepMaxNs, ns-quietSleepMaxNs
 	}
-	w.set(now, ns)
-	w.wait(true)
+	if w.set(now, ns); !w.lost {
+		w.wait(true)
+	}
+	return !w.lost
 }
 
 // set has the timer go off after ns from now on, or sooner: false says that it was set before.
@@ -86,7 +100,8 @@ func (w *wakeups) set(now, ns int64) (anew bool) {
 	}
 	w.due = now + ns
 	// This also takes back that it has gone off.
-	_ = unix.TimerfdSettime(w.timer, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(max(ns, 1))}, nil)
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(ns, 1))}
+	w.lose(unix.TimerfdSettime(w.timer, 0, &at, nil))
 	return true
 }
 
@@ -96,12 +111,16 @@ func (w *wakeups) wait(tell bool) (timer bool) {
 	var events [wakeKinds]unix.EpollEvent
 	var n int
 	if tell {
-		n, _ = unix.EpollWait(w.epoll, events[:], -1)
+		var err error
+		n, err = unix.EpollWait(w.epoll, events[:], -1)
+		w.lose(err)
 	} else {
 		r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll),
 			uintptr(unsafe.Pointer(&events)), uintptr(len(events)), ^uintptr(0), 0, 0)
 		if errno == 0 {
 			n = int(r)
+		} else {
+			w.lose(errno)
 		}
 	}
 	for i := range events[:max(n, 0)] {
@@ -110,4 +129,13 @@ func (w *wakeups) wait(tell bool) (timer bool) {
 		}
 	}
 	return timer
+}
+
+// lose notes that a call has failed because its descriptor is something else, or nothing. Nobody
+// sleeps then, and who would is not to spin.
+func (w *wakeups) lose(err error) {
+	if err != nil && err != unix.EINTR {
+		w.lost = true
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: lostPauseNs}, nil)
+	}
 }

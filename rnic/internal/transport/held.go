@@ -113,13 +113,6 @@ func sockaddrOf(at netip.AddrPort) (unix.Sockaddr, int) {
 		unix.AF_INET6
 }
 
-func asInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func portOf(fd int) (uint16, error) {
 	addr, err := unix.Getsockname(fd)
 	switch a := addr.(type) {

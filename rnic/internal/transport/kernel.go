@@ -93,6 +93,7 @@ func NewKernelConn(up Upper, l *Loop, nc *net.TCPConn, at *Slot,
 		reader.Close()
 		return nil, err
 	}
+	s.socket.urgentInline(true)
 	_ = s.socket.setUserTimeout(userTimeout) // without it the kernel gives up later
 	s.segment = likelyEMSS(s.querySegment())
 	return s, nil
@@ -187,7 +188,7 @@ func (s *KernelConn) receive() bool {
 		}
 	}
 	switch more := s.offer(); {
-	case more && (full || s.ending):
+	case more && (full || s.partly):
 		s.loop.list(&s.member)
 	case s.pool == nil && len(s.in.data) > 0:
 		s.in.data[0] = slices.Clone(s.in.data[0]) // it is the loop's

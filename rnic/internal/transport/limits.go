@@ -29,8 +29,8 @@ const (
 	// how old the kernel's segment size may be: it grows with the first windows, and changes with
 	// the path
 	segmentAskNs = 10_000_000
-	// nothing gets lost on the way from a socket, so nothing has to be looked for by time
-	asleepMaxNs = int64(time.Hour)
+	// nothing gets lost on the way from a socket, except where a program closes our descriptors
+	asleepMaxNs = 10_000_000_000
 )
 
 // userTimeout is how long octets may be unacknowledged on a kernel socket before the peer is taken

@@ -386,7 +386,12 @@ func (l *Loop) activate(s *member) {
 // look lists the connections of which something has come, and makes those active that can send
 // again.
 func (l *Loop) look() {
-	for _, ev := range l.sockets.wait() {
+	events, is := l.sockets.wait()
+	if !is {
+		l.reopen()
+		return
+	}
+	for _, ev := range events {
 		s := l.sockets.all[ev.Fd]
 		if s == nil {
 			continue
@@ -395,10 +400,22 @@ func (l *Loop) look() {
 			l.activate(s)
 		}
 		if ev.Events&^unix.EPOLLOUT != 0 {
-			s.ending = s.ending || ev.Events&^(unix.EPOLLIN|unix.EPOLLOUT) != 0
+			s.partly = s.partly || ev.Events&^(unix.EPOLLIN|unix.EPOLLOUT) != 0
 			l.list(s)
 		}
 	}
+}
+
+// reopen goes on where the program has closed the epoll by mistake, in this Turn or a later one.
+func (l *Loop) reopen() {
+	failed, err := l.sockets.reopen()
+	if err != nil {
+		return
+	}
+	for _, s := range failed { // their descriptors are gone, too: reading says so
+		l.list(s)
+	}
+	l.rouser.Another()
 }
 
 // list has s be read from.

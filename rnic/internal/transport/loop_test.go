@@ -309,3 +309,124 @@ func TestSpareSegments(t *testing.T) {
 	}
 	require.Len(t, l.spare, spareMax)
 }
+
+// Where the loop's epoll is closed by mistake, connections go on with another one, and what has its
+// number then is left alone.
+func TestEpollClosedByMistake(t *testing.T) {
+	for name, other := range map[string]func() (int, error){
+		"closed": nil,
+		"a file": func() (int, error) { return unix.Open("/dev/zero", unix.O_CLOEXEC, 0) },
+		"another epoll": func() (int, error) {
+			theirs, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+			if err != nil {
+				return -1, err
+			}
+			fd, err := unix.Eventfd(1, unix.EFD_CLOEXEC)
+			if err != nil {
+				return -1, err
+			}
+			ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: 1 << 20}
+			return theirs, unix.EpollCtl(theirs, unix.EPOLL_CTL_ADD, fd, &ev)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, ends := drivenEnds(t)
+			for l.Drive() {
+			}
+			fd := l.sockets.fd
+			require.NoError(t, unix.Close(fd))
+			if other != nil {
+				theirs, err := other()
+				require.NoError(t, err)
+				require.Equal(t, fd, theirs)
+				defer func() { require.NoError(t, unix.Close(fd)) }()
+			}
+			for i := range 20 {
+				ends[0].out = []byte("x")
+				ends[0].conn.Wake()
+				for late := time.Now().Add(patience); len(ends[1].in) <= i; l.Drive() {
+					require.True(t, time.Now().Before(late))
+				}
+			}
+			l.unseen = unseenMax // look
+			l.Drive()
+			if other != nil {
+				require.NotEqual(t, fd, l.sockets.fd)
+			}
+			before := l.vain
+			for range 100 {
+				l.Drive()
+			}
+			require.Equal(t, before+100, l.vain, "there is no more")
+			for i, e := range ends {
+				_ = e.conn.Submit(e.conn.Abort)
+				for !ends[i].gone {
+					l.Drive()
+				}
+			}
+			l.sockets.close()
+			l.rouser.Close()
+		})
+	}
+}
+
+// The loop's own goroutine finds that, too, when it looks the next time.
+func TestOwnGoroutineReopensEpoll(t *testing.T) {
+	contract(t, func(t *testing.T, a, b *end) {
+		s, ok := a.conn.(*KernelConn)
+		if !ok {
+			return
+		}
+		a.do(func() { require.NoError(t, unix.Close(s.loop.sockets.fd)) })
+		require.Eventually(t, s.loop.rouser.Asleep, patience, time.Millisecond)
+		s.loop.rouser.Rouse() // in place of the longest sleep
+		for i := range 20 {
+			a.send([]byte("x"))
+			b.until("an octet", func() bool { return len(b.in) == i+1 })
+		}
+	})
+}
+
+// Octets that a peer calls urgent are the stream's as others are, and those after them come at
+// once, although a read stops there.
+func TestUrgentOctets(t *testing.T) {
+	l := newLoop(t)
+	require.NoError(t, l.sockets.open())
+	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
+	l.running = true
+	ours, peer := socketPair(t)
+	at, err := NewSlots(1, 0).Take()
+	require.NoError(t, err)
+	e := newEnd(t)
+	s, err := NewKernelConn(e, l, ours, at, mem.NewTable(1).NewReader())
+	require.NoError(t, err)
+	e.conn = s
+	s.Run(nil)
+	raw, err := peer.SyscallConn()
+	require.NoError(t, err)
+	sends := func(octets string, flags int) {
+		require.NoError(t, raw.Control(func(fd uintptr) {
+			require.NoError(t, unix.Send(int(fd), []byte(octets), flags))
+		}))
+	}
+	all := ""
+	for range 20 {
+		for _, part := range []struct {
+			octets string
+			flags  int
+		}{{"abc", 0}, {"d", unix.MSG_OOB}, {"efg", 0}, {"hi", unix.MSG_OOB}, {"j", 0}} {
+			sends(part.octets, part.flags)
+			all += part.octets
+		}
+		for range 10 { // as the loop's own goroutine does: it reads nothing that it was not told of
+			l.turn(true, true)
+		}
+		require.Equal(t, all, string(e.in))
+	}
+	_ = s.Submit(s.Abort)
+	for !e.gone {
+		l.Drive()
+	}
+	l.sockets.close()
+	l.rouser.Close()
+}

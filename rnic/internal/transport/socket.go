@@ -47,6 +47,7 @@ func (k *socket) take(nc *net.TCPConn) error {
 // give makes it Go's again.
 func (k *socket) give() (*net.TCPConn, error) {
 	k.mu.Lock()
+	k.urgentInline(false)
 	owned.Forget(k.fd)
 	f := os.NewFile(uintptr(k.fd), "socket")
 	k.fd = -1
@@ -194,6 +195,12 @@ func (k *socket) setKeepAlive(idle, interval time.Duration, count int) (err erro
 	return err
 }
 
+// urgentInline has octets that the peer calls urgent stay where they are in the stream: MPA knows
+// none. Without it the kernel takes one out.
+func (k *socket) urgentInline(yes bool) {
+	_ = unix.SetsockoptInt(k.fd, unix.SOL_SOCKET, unix.SO_OOBINLINE, asInt(yes))
+}
+
 // nagle lets small segments wait for acknowledgements.
 func (k *socket) nagle() {
 	_ = unix.SetsockoptInt(k.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 0)
@@ -231,4 +238,11 @@ func UnreadOctets(nc *net.TCPConn) (n int, err error) {
 	}
 	cerr := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	return n, errors.Join(cerr, err)
+}
+
+func asInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -32,7 +32,8 @@ func (e *sockets) Interrupt() (fd int, ok bool) { return e.fd, true }
 // Arm implements rouse.Device: it always is.
 func (e *sockets) Arm(bool) {}
 
-const socketEvents = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLOUT | unix.EPOLLET&0xffffffff
+const socketEvents = unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP | unix.EPOLLOUT |
+	unix.EPOLLET&0xffffffff
 
 // add has events of s told.
 func (e *sockets) add(s *member) error {
@@ -40,13 +41,32 @@ func (e *sockets) add(s *member) error {
 		e.all, e.free = append(e.all, nil), append(e.free, int32(len(e.all)))
 	}
 	at := e.free[len(e.free)-1]
-	ev := unix.EpollEvent{Events: socketEvents, Fd: at}
-	if err := unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, s.socket.fd, &ev); err != nil {
+	if err := e.watch(s, at); err != nil {
 		return err
 	}
 	e.free = e.free[:len(e.free)-1]
 	e.all[at], s.at = s, at
 	return nil
+}
+
+// reopen makes another epoll, where something else has the number of the last: that was closed by
+// mistake. It returns the members that could not be put in. Events of the others come again.
+func (e *sockets) reopen() (failed []*member, err error) {
+	owned.Forget(e.fd)
+	if err = e.open(); err != nil {
+		return nil, err
+	}
+	for at, s := range e.all {
+		if s != nil && e.watch(s, int32(at)) != nil {
+			failed = append(failed, s)
+		}
+	}
+	return failed, nil
+}
+
+func (e *sockets) watch(s *member, at int32) error {
+	ev := unix.EpollEvent{Events: socketEvents, Fd: at}
+	return unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, s.socket.fd, &ev)
 }
 
 // remove is for a socket that is about to be closed: a child of fork may have a copy, which would
@@ -58,14 +78,20 @@ func (e *sockets) remove(s *member) {
 }
 
 // wait returns the events that there are, without waiting for some. They are good until the next
-// call.
-func (e *sockets) wait() []unix.EpollEvent {
+// call. False: the number is not that of our epoll any more.
+func (e *sockets) wait() (all []unix.EpollEvent, is bool) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(e.fd),
 		uintptr(unsafe.Pointer(&e.events)), uintptr(len(e.events)), 0, 0, 0)
 	if errno != 0 {
-		n = 0
+		return nil, errno == unix.EINTR
 	}
-	return e.events[:n]
+	all = e.events[:n]
+	for i := range all {
+		if uint32(all[i].Fd) >= uint32(len(e.all)) {
+			return nil, false // the program's own epoll
+		}
+	}
+	return all, true
 }
 
 // member is a connection as its Loop sees it.
@@ -79,9 +105,11 @@ type member struct {
 	rung     atomic.Bool
 	rungNext *member // the next that rang, in Loop.rang
 	// the holder
-	at      int32 // in Loop.sockets
-	listed  bool  // in Loop.ready
-	active  bool  // in Loop.active
-	ending  bool  // the end is there to be read, after what is before it
-	blocked bool  // the socket has not taken everything
+	at     int32 // in Loop.sockets
+	listed bool  // in Loop.ready
+	active bool  // in Loop.active
+	// what a read has brought may not be all that there is: the end comes after it, or octets that
+	// the peer has called urgent, at which a read stops
+	partly  bool
+	blocked bool // the socket has not taken everything
 }
